@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 )
@@ -138,7 +139,7 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	a := adding{cmd: cmd, asJSON: f.asJSON, ids: f.ids || !isTerminal(cmd.OutOrStdout()), line: newStatusLine(cmd.ErrOrStderr()), start: time.Now(), size: fileSize(in)}
+	a := adding{cmd: cmd, asJSON: f.asJSON, ids: f.ids || !terminal.IsTerminal(cmd.OutOrStdout()), line: terminal.NewStatusLine(cmd.ErrOrStderr()), start: time.Now(), size: fileSize(in)}
 	options.Stored, options.Progress = a.stored, a.progress
 	var state *addState
 	switch {
@@ -154,7 +155,7 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 			options.FlushAfter = addSilence
 		}
 	}
-	ctx, end := untilInterrupted(cmd.Context())
+	ctx, end := terminal.UntilInterrupted(cmd.Context())
 	defer end()
 	if !isFile(in) {
 		in = &stoppableReader{ctx: ctx, in: in}
@@ -172,9 +173,9 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 		}
 	}
 	result, err := clientFor(cmd, url, addPatience).Add(ctx, a.in, options)
-	a.line.clear()
+	a.line.Clear()
 	if err != nil && ctx.Err() != nil {
-		err = errInterrupted
+		err = terminal.ErrInterrupted
 	}
 	if state != nil {
 		if err == nil {
@@ -286,7 +287,7 @@ type unknownBodies struct{ list []*stateBody }
 func (e *unknownBodies) Error() string {
 	places := make([]string, len(e.list))
 	for i, b := range e.list {
-		places[i] = fmt.Sprintf("%d to %d, sent %s", b.Offset, b.Offset+int64(b.Bytes), moment(b.At))
+		places[i] = fmt.Sprintf("%d to %d, sent %s", b.Offset, b.Offset+int64(b.Bytes), terminal.Moment(b.At))
 	}
 	return fmt.Sprintf("an earlier add sent bytes %s, and got no answer; the server keeps keys for 24 hours, so it would store them again if it has them already; `daybook jobs --created-after` shows whether it has; send them again with --unknown repeat, or leave them out with --unknown skip",
 		strings.Join(places, "; "))
@@ -347,9 +348,9 @@ func dryAdd(cmd *cobra.Command, f *addFlags, in io.Reader, o client.AddOptions) 
 	if f.asJSON {
 		return json.NewEncoder(out).Encode(map[string]any{"would_add": result.Jobs, "bytes": result.Bytes, "batches": len(result.Bodies), "first_payloads": first})
 	}
-	fmt.Fprintf(out, "would add %s to %s/%s: %s in %s\n", jobsText(result.Jobs), f.client, f.typ, sizeText(result.Bytes), numberText(len(result.Bodies), "batch", "batches"))
+	fmt.Fprintf(out, "would add %s to %s/%s: %s in %s\n", terminal.JobsText(result.Jobs), f.client, f.typ, terminal.SizeText(result.Bytes), terminal.NumberText(len(result.Bodies), "batch", "batches"))
 	for _, text := range first {
-		if _, err := fmt.Fprintln(out, plainCell(ansi.Truncate(text, shownWidth, "…"))); err != nil {
+		if _, err := fmt.Fprintln(out, terminal.PlainCell(ansi.Truncate(text, shownWidth, "…"))); err != nil {
 			return err
 		}
 	}
@@ -364,7 +365,7 @@ const (
 // options returns the attributes that were given. The server sets all others.
 func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) {
 	if err := job.CheckRange("--in-flight", int64(f.inFlight), 1, maxInFlight); err != nil {
-		return o, usageError{err}
+		return o, terminal.Usage(err)
 	}
 	if f.resume != "" {
 		_, err := os.Stat(f.resume)
@@ -375,21 +376,21 @@ func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) 
 	}
 	if f.onComplete != "" {
 		if err := job.CheckName("--on-complete", f.onComplete); err != nil {
-			return o, usageError{err}
+			return o, terminal.Usage(err)
 		}
 		o.OnComplete = &client.FollowOn{Type: f.onComplete}
 	}
 	// The client appends the offset of each body to the key, which makes it longer.
 	if cmd.Flags().Changed("key") {
 		if err := job.CheckText("--key", f.key, 1, job.MaxKeyBytes/2); err != nil {
-			return o, usageError{err}
+			return o, terminal.Usage(err)
 		}
 	}
 	if err := f.inputFormat.check(cmd); err != nil {
 		return o, err
 	}
 	if f.unknown != "" && (f.resume == "" || f.unknown != unknownRepeat && f.unknown != unknownSkip) {
-		return o, usageError{fmt.Errorf("--unknown must be %s or %s, and is for --resume only", unknownRepeat, unknownSkip)}
+		return o, terminal.Usagef("--unknown must be %s or %s, and is for --resume only", unknownRepeat, unknownSkip)
 	}
 	o.Client, o.Type, o.Key, o.InFlight, o.StripCR, o.BodyBytes = f.client, f.typ, f.key, f.inFlight, f.stripCR, addBodyBytes
 	o.Kind = f.kind()
@@ -410,7 +411,7 @@ type adding struct {
 	batches int  // stored batches
 	jobs    int64
 	first   string // the id of the first batch
-	line    *statusLine
+	line    *terminal.StatusLine
 	start   time.Time
 	size    int64 // of the file; 0 if it is not known
 	in      *addInput
@@ -423,7 +424,7 @@ func (a *adding) stored(b client.AddedBody) {
 	if b.Count == 0 || a.failed != nil {
 		return
 	}
-	a.line.clear()
+	a.line.Clear()
 	if a.batches++; a.batches == 1 {
 		a.first = b.BatchID
 	}
@@ -446,13 +447,13 @@ func (a *adding) end(to queueName) error {
 	if a.batches > 1 {
 		text = fmt.Sprintf("%d batches; the first is %s, and --ids prints all", a.batches, a.first)
 	}
-	_, err := fmt.Fprintf(a.cmd.OutOrStdout(), "added %s to %s: %s\n", jobsText(a.jobs), to, text)
+	_, err := fmt.Fprintf(a.cmd.OutOrStdout(), "added %s to %s: %s\n", terminal.JobsText(a.jobs), to, text)
 	return err
 }
 
 func (a *adding) progress(p client.AddProgress) {
-	if a.line.isOn() && p.Jobs > a.earlier {
-		a.line.show(a.text(p, time.Since(a.start)))
+	if a.line.IsOn() && p.Jobs > a.earlier {
+		a.line.Show(a.text(p, time.Since(a.start)))
 	}
 }
 
@@ -460,18 +461,18 @@ func (a *adding) progress(p client.AddProgress) {
 // stored lines were read.
 func (a *adding) text(p client.AddProgress, after time.Duration) string {
 	rate := float64(p.Jobs-a.earlier) / max(after.Seconds(), 0.001)
-	text := fmt.Sprintf("%d lines, %s, %.0f lines/s", p.Jobs, sizeText(p.Bytes), rate)
+	text := fmt.Sprintf("%d lines, %s, %.0f lines/s", p.Jobs, terminal.SizeText(p.Bytes), rate)
 	if a.size <= 0 {
 		return text
 	}
 	read := a.in.fileBytes(p.Bytes)
 	part := min(read/float64(a.size), 1)
 	if part > 0 && part < 1 {
-		if left := remaining(float64(p.Jobs)/part-float64(p.Jobs), rate); left != "" {
+		if left := terminal.Remaining(float64(p.Jobs)/part-float64(p.Jobs), rate); left != "" {
 			text += ", " + left + " left"
 		}
 	}
-	return fmt.Sprintf("%s %s %s", bar(part), percent(part), text)
+	return fmt.Sprintf("%s %s %s", terminal.Bar(part), terminal.Percent(part), text)
 }
 
 // fileSize returns the size of a file, or 0 if the input is not a file.

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -64,16 +65,16 @@ const maxSkipLines = 1 << 20
 // check checks the flags, and parses the delimiter.
 func (f *inputFormat) check(cmd *cobra.Command) error {
 	if err := job.CheckRange("--skip-lines", int64(f.skipLines), 0, maxSkipLines); err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	if !slices.Contains(addFormats, f.format) {
-		return usageError{fmt.Errorf("--format must be one of %s, and not %q", strings.Join(addFormats, ", "), f.format)}
+		return terminal.Usagef("--format must be one of %s, and not %q", strings.Join(addFormats, ", "), f.format)
 	}
 	if f.stripCR && f.format != formatLines {
-		return usageError{fmt.Errorf("--strip-cr is for --format lines; %s needs no such flag", f.format)}
+		return terminal.Usagef("--strip-cr is for --format lines; %s needs no such flag", f.format)
 	}
 	if f.format != formatCSV && cmd.Flags().Changed("delimiter") {
-		return usageError{errors.New("--delimiter is for --format csv only")}
+		return terminal.Usage(errors.New("--delimiter is for --format csv only"))
 	}
 	f.given = cmd.Flags().Changed("delimiter")
 	text := f.delimiter
@@ -82,7 +83,7 @@ func (f *inputFormat) check(cmd *cobra.Command) error {
 	}
 	var size int
 	if f.comma, size = utf8.DecodeRuneInString(text); size == 0 || size != len(text) || f.comma == utf8.RuneError || strings.ContainsRune("\"\r\n", f.comma) {
-		return usageError{fmt.Errorf("--delimiter must be one character other than a quote and a newline, and not %q", f.delimiter)}
+		return terminal.Usagef("--delimiter must be one character other than a quote and a newline, and not %q", f.delimiter)
 	}
 	return nil
 }
@@ -242,7 +243,7 @@ func jsonProblem(err error) string {
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		return fmt.Sprintf("the object has two members with the name %q", wrong.JSONPointer.LastToken())
 	}
-	return fmt.Sprintf("%s after %s", strings.TrimPrefix(wrong.Err.Error(), "jsontext: "), numberText(wrong.ByteOffset, "byte", "bytes"))
+	return fmt.Sprintf("%s after %s", strings.TrimPrefix(wrong.Err.Error(), "jsontext: "), terminal.NumberText(wrong.ByteOffset, "byte", "bytes"))
 }
 
 // rows returns the rows of a CSV file as JSON objects. The first row has the names of their members.
@@ -324,7 +325,7 @@ func csvError(err error, skipped, columns int, fields []string) error {
 	case !ok:
 		return err
 	case errors.Is(err, csv.ErrFieldCount):
-		return &formatError{skipped + parse.StartLine, fmt.Errorf("the row has %s, and the header row has %d", numberText(len(fields), "field", "fields"), columns)}
+		return &formatError{skipped + parse.StartLine, fmt.Errorf("the row has %s, and the header row has %d", terminal.NumberText(len(fields), "field", "fields"), columns)}
 	case errors.Is(err, csv.ErrQuote):
 		return &formatError{skipped + parse.Line, fmt.Errorf("column %d: a quote inside a quoted field must be doubled, and a quoted field must end", parse.Column)}
 	case errors.Is(err, csv.ErrBareQuote):

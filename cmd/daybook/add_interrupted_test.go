@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -44,7 +45,7 @@ func TestAddInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 		exit := new(exec.ExitError)
-		if !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != exitSignal+int(syscall.SIGINT) || !strings.Contains(errs.String(), "interrupted") {
+		if !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != terminal.ExitSignal+int(syscall.SIGINT) || !strings.Contains(errs.String(), "interrupted") {
 			t.Errorf("%v: %v: %s", flags, cmd.ProcessState, errs.String())
 		}
 		if flags != nil && !strings.Contains(errs.String(), "To store only what is missing, run the same command") {

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // payloads returns the payloads of all jobs of a type, sorted: texts as they are, JSON values as JSON.
@@ -71,7 +73,7 @@ func TestAddFormats(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			typ := "format-" + strings.ReplaceAll(name, " ", "-")
 			r := execute(t, "", append([]string{"add", "--server", s.url, "--type", typ, written(t, "in", c.in)}, c.args...)...)
-			if empty := strings.Contains(r.errs, nothingThere); r.code != exitOK || empty != (c.want == nil) {
+			if empty := strings.Contains(r.errs, nothingThere); r.code != terminal.ExitOK || empty != (c.want == nil) {
 				t.Errorf("%+v", r)
 			}
 			if got := payloads(t, s.url, typ); !slices.Equal(got, c.want) {
@@ -97,10 +99,10 @@ func TestAddFormats(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := execute(t, "", "add", "--server", s.url, "--type", "wrong", "--format", c.format, written(t, "in", c.in))
-			if r.code != exitFile || !strings.Contains(r.errs, c.want) || strings.Contains(r.errs, "To store only") {
+			if r.code != terminal.ExitFile || !strings.Contains(r.errs, c.want) || strings.Contains(r.errs, "To store only") {
 				t.Errorf("exit code %d: %s, want %q", r.code, r.errs, c.want)
 			}
-			if r := execute(t, "", "add", "--dry-run", "--type", "wrong", "--format", c.format, written(t, "in", c.in)); r.code != exitFile || !strings.Contains(r.errs, c.want) {
+			if r := execute(t, "", "add", "--dry-run", "--type", "wrong", "--format", c.format, written(t, "in", c.in)); r.code != terminal.ExitFile || !strings.Contains(r.errs, c.want) {
 				t.Errorf("dry run: exit code %d: %s, want %q", r.code, r.errs, c.want)
 			}
 		})
@@ -117,7 +119,7 @@ func TestAddFormats(t *testing.T) {
 		var out, errs bytes.Buffer
 		quote := strings.NewReader("a\n\"")
 		code := run([]string{"add", "--dry-run", "--format", "csv"}, &joined{quote, in}, &out, &errs)
-		if code != exitFile || !strings.Contains(errs.String(), "a row has more than 16777216 bytes") {
+		if code != terminal.ExitFile || !strings.Contains(errs.String(), "a row has more than 16777216 bytes") {
 			t.Errorf("exit code %d: %s", code, errs.String())
 		}
 	})
@@ -143,7 +145,7 @@ func TestAddFormats(t *testing.T) {
 			{"--format", "xml"}, {"--delimiter", ";"}, {"--format", "csv", "--delimiter", ";;"}, {"--format", "csv", "--delimiter", "\n"}, {"--format", "csv", "--strip-cr"},
 			{"--key", "a", "--resume", "b"}, {"--dry-run", "--resume", "b"}, {"--unknown", "skip"}, {"--resume", "b", "--unknown", "x"}, {"--meta", "a"}, {"--on-complete", "a b"},
 		} {
-			if r := execute(t, "", append([]string{"add", "--server", s.url}, args...)...); r.code != exitUsage {
+			if r := execute(t, "", append([]string{"add", "--server", s.url}, args...)...); r.code != terminal.ExitUsage {
 				t.Errorf("%q: exit code %d: %s", args, r.code, r.errs)
 			}
 		}
@@ -211,14 +213,14 @@ func TestAddResume(t *testing.T) {
 		state, in := filepath.Join(t.TempDir(), "state"), written(t, "in", "a\nb\n")
 		args := []string{"add", "--server", s.url, "--type", "done", "--resume", state, in}
 		first := ok(t, args...)
-		if again := execute(t, "", args...); again.code != exitOK || again.out != first || !strings.Contains(again.errs, "everything is stored") {
+		if again := execute(t, "", args...); again.code != terminal.ExitOK || again.out != first || !strings.Contains(again.errs, "everything is stored") {
 			t.Errorf("%+v, want %q", again, first)
 		}
 		for _, text := range []string{"a\nB\n", "a\nb\nc\n", "a\n", "", "a\nb"} {
 			if err := os.WriteFile(in, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if r := execute(t, "", args...); r.code != exitFile || !strings.Contains(r.errs, in+" has changed") && !strings.Contains(r.errs, "the input has changed") {
+			if r := execute(t, "", args...); r.code != terminal.ExitFile || !strings.Contains(r.errs, in+" has changed") && !strings.Contains(r.errs, "the input has changed") {
 				t.Errorf("%q: exit code %d: %s", text, r.code, r.errs)
 			} else if r.out != "" || strings.Contains(r.errs, "everything is stored") || strings.Contains(r.errs, "same command") {
 				t.Errorf("%q: more than the error: %+v", text, r)
@@ -241,17 +243,17 @@ func TestAddResume(t *testing.T) {
 			"--skip-lines": {"--server", s.url, "--type", "flags", "--format", "ndjson", "--skip-lines", "1"},
 			"attributes":   {"--server", s.url, "--type", "flags", "--format", "ndjson", "--meta", "a=b"},
 		} {
-			if r := execute(t, "", append(base, args...)...); r.code != exitUsage || !strings.Contains(r.errs, want) {
+			if r := execute(t, "", append(base, args...)...); r.code != terminal.ExitUsage || !strings.Contains(r.errs, want) {
 				t.Errorf("%s: exit code %d: %s", want, r.code, r.errs)
 			}
 		}
 		other := serving(t, t.TempDir())
-		if r := execute(t, "", append(base, "--server", other.url, "--type", "flags", "--format", "ndjson")...); r.code == exitOK || !strings.Contains(r.errs, "another server") {
+		if r := execute(t, "", append(base, "--server", other.url, "--type", "flags", "--format", "ndjson")...); r.code == terminal.ExitOK || !strings.Contains(r.errs, "another server") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 		for _, text := range []string{"important\n", "important", "{}\n"} {
 			file := written(t, "precious", text)
-			if r := execute(t, "", "add", "--server", s.url, "--resume", file, in); r.code != exitUsage {
+			if r := execute(t, "", "add", "--server", s.url, "--resume", file, in); r.code != terminal.ExitUsage {
 				t.Errorf("exit code %d: %s", r.code, r.errs)
 			}
 			if now, err := os.ReadFile(file); err != nil || string(now) != text {
@@ -268,7 +270,7 @@ func TestAddResume(t *testing.T) {
 		rows := b.String()
 		state, in := filepath.Join(t.TempDir(), "state"), written(t, "in.csv", rows+"wrong\n20001,x\n")
 		args := []string{"add", "--server", s.url, "--type", "corrected", "--format", "csv", "--resume", state, in}
-		if r := execute(t, "", args...); r.code != exitFile || !strings.Contains(r.errs, "line 20002: the row has 1 field") || !strings.Contains(r.errs, "run the same command again") {
+		if r := execute(t, "", args...); r.code != terminal.ExitFile || !strings.Contains(r.errs, "line 20002: the row has 1 field") || !strings.Contains(r.errs, "run the same command again") {
 			t.Fatalf("exit code %d: %s", r.code, r.errs)
 		}
 		if n := s.pending(t, "default/corrected"); n == 0 || n == 20_002 {
@@ -359,7 +361,7 @@ func TestAddAfterADay(t *testing.T) {
 	stored := int64(strings.Count(in.String()[:firstBody], "\n"))
 	state := old("repeat")
 	args := []string{"add", "--server", s.url, "--type", "repeat", "--resume", state, path}
-	if r := execute(t, "", args...); r.code != exitUnknown || !strings.Contains(r.errs, fmt.Sprintf("bytes %d to ", firstBody)) || !strings.Contains(r.errs, "--unknown") {
+	if r := execute(t, "", args...); r.code != terminal.ExitUnknown || !strings.Contains(r.errs, fmt.Sprintf("bytes %d to ", firstBody)) || !strings.Contains(r.errs, "--unknown") {
 		t.Fatalf("exit code %d: %s", r.code, r.errs)
 	}
 	ok(t, append(args, "--unknown", "repeat")...)

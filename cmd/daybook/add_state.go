@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/filelock"
 )
 
@@ -159,10 +160,10 @@ func (s *addState) read(text []byte) error {
 	first, _ := lines.ReadBytes('\n') // a file without a line is not a state file
 	var head stateHead
 	if err := json.Unmarshal(first, &head); err != nil || head.Version == 0 || head.Key == "" {
-		return usageError{errors.New("it is not one; --resume needs a file of its own, which it creates")}
+		return terminal.Usage(errors.New("it is not one; --resume needs a file of its own, which it creates"))
 	}
 	if head.Version != stateVersion {
-		return usageError{fmt.Errorf("it has the version %d, which this version of daybook cannot read", head.Version)}
+		return terminal.Usagef("it has the version %d, which this version of daybook cannot read", head.Version)
 	}
 	if err := head.compare(s.head); err != nil {
 		return err
@@ -201,7 +202,7 @@ func (h stateHead) compare(now stateHead) error {
 		{"--client", h.Client, now.Client}, {"--type", h.Type, now.Type},
 	} {
 		if field.begun != field.now {
-			return usageError{fmt.Errorf("it was begun with %s %q, and not with %q; repeat the first command line, or name another file to add the input again", field.name, field.begun, field.now)}
+			return terminal.Usagef("it was begun with %s %q, and not with %q; repeat the first command line, or name another file to add the input again", field.name, field.begun, field.now)
 		}
 	}
 	begun, err := json.Marshal(h.Attributes, json.Deterministic(true))
@@ -213,7 +214,7 @@ func (h stateHead) compare(now stateHead) error {
 		return err
 	}
 	if !bytes.Equal(begun, given) {
-		return usageError{fmt.Errorf("it was begun with the attributes %s, and not with %s; repeat the first command line, or name another file to add the input again", begun, given)}
+		return terminal.Usagef("it was begun with the attributes %s, and not with %s; repeat the first command line, or name another file to add the input again", begun, given)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/filelock"
 )
 
@@ -25,7 +26,7 @@ func TestStateFileInUse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := execute(t, "", args...); r.code != exitDataInUse || !strings.Contains(r.errs, state) {
+		if r := execute(t, "", args...); r.code != terminal.ExitDataInUse || !strings.Contains(r.errs, state) {
 			t.Errorf("%s: exit code %d: %s", when, r.code, r.errs)
 		}
 		if after, err := os.ReadFile(state); err != nil || string(after) != string(before) {

@@ -17,6 +17,7 @@ import (
 	"testing/iotest"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -40,7 +41,7 @@ func TestAdd(t *testing.T) {
 	t.Run("from standard input", func(t *testing.T) {
 		for _, args := range [][]string{{"add", "--server", s.url}, {"add", "-", "--server", s.url}} {
 			r := execute(t, "one\n\ntwo\r\nlast", args...)
-			if r.code != exitOK {
+			if r.code != terminal.ExitOK {
 				t.Fatalf("exit code %d: %q %s", r.code, r.out, r.errs)
 			}
 			// The lines are posted as they arrive, so they are one batch or two.
@@ -109,39 +110,39 @@ func TestAdd(t *testing.T) {
 		if err := feed.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if code := <-ended; code != exitOK || s.pending(t, "default/stream") != 4 {
+		if code := <-ended; code != terminal.ExitOK || s.pending(t, "default/stream") != 4 {
 			t.Errorf("exit code %d, %d jobs", code, s.pending(t, "default/stream"))
 		}
 	})
 	t.Run("the longest line", func(t *testing.T) {
 		line := strings.Repeat("x", job.MaxPayloadBytes)
-		if r := execute(t, "a\n"+line+"\nb\n", "add", "--server", s.url, "--type", "long"); r.code != exitOK {
+		if r := execute(t, "a\n"+line+"\nb\n", "add", "--server", s.url, "--type", "long"); r.code != terminal.ExitOK {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 		r := execute(t, "a\n"+line+"x\nb\n", "add", "--server", s.url, "--type", "longer")
 		// On a slow machine the next line may arrive so late that the first one is posted alone.
-		if r.code != exitRefused || !strings.Contains(r.errs, "line 2: ") || !strings.Contains(r.errs, " lines are stored in ") && !strings.Contains(r.errs, "nothing was stored") {
+		if r.code != terminal.ExitRefused || !strings.Contains(r.errs, "line 2: ") || !strings.Contains(r.errs, " lines are stored in ") && !strings.Contains(r.errs, "nothing was stored") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
 	t.Run("a file with a line that is too long", func(t *testing.T) {
 		r := execute(t, "", "add", "--server", s.url, "--type", "longer", written(t, "in", strings.Repeat("x", job.MaxPayloadBytes+1)))
-		if r.code != exitRefused || !strings.Contains(r.errs, "nothing was stored: line 1: ") || strings.Contains(r.errs, "--key") {
+		if r.code != terminal.ExitRefused || !strings.Contains(r.errs, "nothing was stored: line 1: ") || strings.Contains(r.errs, "--key") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
 	t.Run("another input with the key of an earlier one stores nothing twice", func(t *testing.T) {
 		typ := "keyed"
-		if r := execute(t, "a\nb\n", "add", "--server", s.url, "--type", typ, "--key", "S1"); r.code != exitOK {
+		if r := execute(t, "a\nb\n", "add", "--server", s.url, "--type", typ, "--key", "S1"); r.code != terminal.ExitOK {
 			t.Fatalf("exit code %d: %s", r.code, r.errs)
 		}
 		for _, in := range []string{"a\nb\nc\n", "b\n", "a\nB\n"} {
 			r := execute(t, in, "add", "--server", s.url, "--type", typ, "--key", "S1")
-			if r.code != exitRefused || !strings.Contains(r.errs, "is not the one that was added with --key S1") || strings.Contains(r.errs, "run the same command") {
+			if r.code != terminal.ExitRefused || !strings.Contains(r.errs, "is not the one that was added with --key S1") || strings.Contains(r.errs, "run the same command") {
 				t.Errorf("%q: exit code %d: %s", in, r.code, r.errs)
 			}
 		}
-		if r := execute(t, "a\nb\n", "add", "--server", s.url, "--type", typ, "--key", "S1"); r.code != exitOK {
+		if r := execute(t, "a\nb\n", "add", "--server", s.url, "--type", typ, "--key", "S1"); r.code != terminal.ExitOK {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 		for line := range strings.Lines(ok(t, "queues", "--json", "--server", s.url, "--client", "default")) {
@@ -157,26 +158,26 @@ func TestAdd(t *testing.T) {
 	t.Run("an input that fails", func(t *testing.T) {
 		var out, errs strings.Builder
 		code := run([]string{"add", "--server", s.url}, io.MultiReader(strings.NewReader("half a li"), iotest.ErrReader(errors.New("it broke"))), &out, &errs)
-		if code != exitFile || !strings.Contains(errs.String(), "it broke") || out.Len() > 0 {
+		if code != terminal.ExitFile || !strings.Contains(errs.String(), "it broke") || out.Len() > 0 {
 			t.Errorf("exit code %d: %s%s", code, out.String(), errs.String())
 		}
-		if r := execute(t, "", "add", filepath.Join(t.TempDir(), "missing")); r.code != exitFile {
+		if r := execute(t, "", "add", filepath.Join(t.TempDir(), "missing")); r.code != terminal.ExitFile {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
 	t.Run("no server", func(t *testing.T) {
-		if r := execute(t, "x\n", "add", "--server", "http://127.0.0.1:1"); r.code != exitNoAnswer || !strings.Contains(r.errs, "refused") {
+		if r := execute(t, "x\n", "add", "--server", "http://127.0.0.1:1"); r.code != terminal.ExitNoAnswer || !strings.Contains(r.errs, "refused") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
 	t.Run("refused", func(t *testing.T) {
-		if r := execute(t, "x\n", "add", "--server", s.url, "--lease", "1ms"); r.code != exitRefused || !strings.Contains(r.errs, "lease_ms must be") {
+		if r := execute(t, "x\n", "add", "--server", s.url, "--lease", "1ms"); r.code != terminal.ExitRefused || !strings.Contains(r.errs, "lease_ms must be") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
-		if r := execute(t, "x\n", "add", "--server", s.url, "--priority", "10"); r.code != exitUsage {
+		if r := execute(t, "x\n", "add", "--server", s.url, "--priority", "10"); r.code != terminal.ExitUsage {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
-		if r := execute(t, "x\n", "add", "--server", s.url, "--client", "a/b"); r.code != exitUsage {
+		if r := execute(t, "x\n", "add", "--server", s.url, "--client", "a/b"); r.code != terminal.ExitUsage {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
@@ -232,14 +233,14 @@ func TestAddIsStoredOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url, asked, keys := answers(t, answer, created)
 			r := execute(t, "x\n", "add", "--server", url)
-			if r.code != exitOK || r.out != "b\n" || *asked != 2 || (*keys)[0] == "" || (*keys)[0] != (*keys)[1] {
+			if r.code != terminal.ExitOK || r.out != "b\n" || *asked != 2 || (*keys)[0] == "" || (*keys)[0] != (*keys)[1] {
 				t.Errorf("exit code %d after %d requests with the keys %q: %s%s", r.code, *asked, *keys, r.out, r.errs)
 			}
 		})
 	}
 	t.Run("an answer that cannot be read", func(t *testing.T) {
 		url, asked, _ := answers(t, func(w http.ResponseWriter) { w.WriteHeader(201); io.WriteString(w, "{") })
-		if r := execute(t, "x\n", "add", "--server", url); r.code != exitNoAnswer || r.out != "" || *asked > 1 {
+		if r := execute(t, "x\n", "add", "--server", url); r.code != terminal.ExitNoAnswer || r.out != "" || *asked > 1 {
 			t.Errorf("exit code %d after %d requests: %s%s", r.code, *asked, r.out, r.errs)
 		}
 	})
@@ -279,10 +280,10 @@ func TestAddContinues(t *testing.T) {
 	_, after, _ := strings.Cut(r.errs, "--key ")
 	key, _, _ := strings.Cut(after, " ")
 	stored := s.pending(t, "default/parts")
-	if r.code != exitRefused || key == "" || stored == 0 || stored == lines {
+	if r.code != terminal.ExitRefused || key == "" || stored == 0 || stored == lines {
 		t.Fatalf("exit code %d, key %q, %d lines: %s", r.code, key, stored, r.errs)
 	}
-	if r := execute(t, "", "add", path, "--server", s.url, "--type", "parts", "--key", key); r.code != exitOK {
+	if r := execute(t, "", "add", path, "--server", s.url, "--type", "parts", "--key", key); r.code != terminal.ExitOK {
 		t.Fatalf("exit code %d: %s", r.code, r.errs)
 	}
 	if n := s.pending(t, "default/parts"); n != lines {
@@ -303,7 +304,7 @@ func TestAddForms(t *testing.T) {
 			t.Errorf("no %q in %s", want, text)
 		}
 	}
-	if r := execute(t, "one line", "add", "--server", s.url, "--skip-lines", "5"); r.code != exitOK || r.out != "" {
+	if r := execute(t, "one line", "add", "--server", s.url, "--skip-lines", "5"); r.code != terminal.ExitOK || r.out != "" {
 		t.Errorf("exit code %d: %s%s", r.code, r.out, r.errs)
 	}
 }

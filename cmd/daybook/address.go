@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // errExposed is the refusal to listen on an address that other machines can connect to.
@@ -21,10 +22,10 @@ var errExposed = errors.New("other machines could connect, and the server has no
 func (f *networkFlags) listenAddress() (*net.TCPAddr, error) {
 	address, err := net.ResolveTCPAddr("tcp", f.listen)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--listen %q is not an address with a port, like 127.0.0.1:1717: %w", f.listen, err)}
+		return nil, terminal.Usagef("--listen %q is not an address with a port, like 127.0.0.1:1717: %w", f.listen, err)
 	}
 	if isExposed(address) && !f.insecure {
-		return nil, usageError{fmt.Errorf("--listen %s is not a loopback address: %w", f.listen, errExposed)}
+		return nil, terminal.Usagef("--listen %s is not a loopback address: %w", f.listen, errExposed)
 	}
 	return address, nil
 }
@@ -110,7 +111,7 @@ func (a *serverAddress) check(ctx context.Context) (string, error) {
 	text = strings.TrimRight(text, "/")
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "" {
-		return "", usageError{fmt.Errorf("%q is not the address of a server, like http://127.0.0.1:1717 or 127.0.0.1:1717", a.String())}
+		return "", terminal.Usagef("%q is not the address of a server, like http://127.0.0.1:1717 or 127.0.0.1:1717", a.String())
 	}
 	return text, nil
 }

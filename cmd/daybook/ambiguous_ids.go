@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -46,9 +47,9 @@ func refuseBatches(cmd *cobra.Command, c *client.Client, ids []string, ofBatch s
 		if !ambiguous {
 			continue
 		}
-		what, job := fmt.Sprintf("%s is the id of a batch of %s and of its first job", id, jobsText(b.Count)), "--job means the first job only"
+		what, job := fmt.Sprintf("%s is the id of a batch of %s and of its first job", id, terminal.JobsText(b.Count)), "--job means the first job only"
 		if _, err := c.Job(cmd.Context(), id); errors.Is(err, client.ErrNotFound) {
-			what, job = fmt.Sprintf("%s is the id of a batch of %s, and of no job", id, jobsText(b.Count)), ""
+			what, job = fmt.Sprintf("%s is the id of a batch of %s, and of no job", id, terminal.JobsText(b.Count)), ""
 		} else if err != nil {
 			return err
 		} else if b.Count == 1 {
@@ -63,7 +64,7 @@ func refuseBatches(cmd *cobra.Command, c *client.Client, ids []string, ofBatch s
 		} else if job == "" {
 			how = fmt.Sprintf("`daybook jobs --batch %s` lists its jobs", id)
 		}
-		return usageError{fmt.Errorf("nothing was changed: %s; %s", what, how)}
+		return terminal.Usagef("nothing was changed: %s; %s", what, how)
 	}
 	return nil
 }

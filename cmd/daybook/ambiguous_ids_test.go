@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // TestIDOfABatch: each command that changes jobs refuses an id that a batch shares with its first job, as an argument
@@ -20,12 +22,12 @@ func TestIDOfABatch(t *testing.T) {
 	}
 	for _, verb := range []string{"cancel", "redrive", "rm", "remove", "run", "tickle", "complete", "release"} {
 		r := a.run("", verb, id)
-		if r.code != exitUsage || r.out != "" {
+		if r.code != terminal.ExitUsage || r.out != "" {
 			t.Errorf("%s: %+v", verb, r)
 		}
 		contains(t, r.errs, "nothing was changed: "+id+" is the id of a batch of 3 jobs and of its first job", "--job means the first job only")
 		r = a.run("", verb, submitted)
-		if r.code != exitUsage || r.out != "" {
+		if r.code != terminal.ExitUsage || r.out != "" {
 			t.Errorf("%s of a submission: %+v", verb, r)
 		}
 		contains(t, r.errs, submitted+" is the id of a batch of 1 job, and of no job")
@@ -37,11 +39,11 @@ func TestIDOfABatch(t *testing.T) {
 	}
 	for _, verb := range []string{"cancel", "redrive", "rm", "run"} {
 		for _, list := range []string{id + "\n", one + "\n" + id + " pending\n"} {
-			if r := a.run(list, verb, "-"); r.code != exitUsage || r.out != "" || !strings.Contains(r.errs, "is the id of a batch of 3 jobs") {
+			if r := a.run(list, verb, "-"); r.code != terminal.ExitUsage || r.out != "" || !strings.Contains(r.errs, "is the id of a batch of 3 jobs") {
 				t.Errorf("%s of %q: %+v", verb, list, r)
 			}
 		}
-		if r := a.run("", verb, "--job"); r.code != exitUsage {
+		if r := a.run("", verb, "--job"); r.code != terminal.ExitUsage {
 			t.Errorf("%s --job without an id: %+v", verb, r)
 		}
 	}
@@ -50,16 +52,16 @@ func TestIDOfABatch(t *testing.T) {
 	pending("sub", 1)
 
 	r := a.run("", "get", id)
-	if r.code != exitOK || r.errs != id+" is job 1 of 3 of the batch with this id; --batch shows the batch\n" {
+	if r.code != terminal.ExitOK || r.errs != id+" is job 1 of 3 of the batch with this id; --batch shows the batch\n" {
 		t.Errorf("get: %+v", r)
 	}
 	contains(t, r.out, "job_id", "pending")
 	for _, args := range [][]string{{"get", "--job", id}, {"get", "--batch", id}, {"get", one}, {"get", submitted}} {
-		if r := a.run("", args...); r.code != exitOK || r.errs != "" {
+		if r := a.run("", args...); r.code != terminal.ExitOK || r.errs != "" {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
-	if r := a.run("", "get", "--job", submitted); r.code != exitNotFound {
+	if r := a.run("", "get", "--job", submitted); r.code != terminal.ExitNotFound {
 		t.Errorf("get --job of a batch: %+v", r)
 	}
 
@@ -67,7 +69,7 @@ func TestIDOfABatch(t *testing.T) {
 	contains(t, a.do("redrive", one), one+" pending")
 	contains(t, a.do("cancel", "--job", id), id+" cancelled")
 	pending("amb", 2)
-	if r := a.run(id+"\n", "redrive", "--job", "-"); r.code != exitOK {
+	if r := a.run(id+"\n", "redrive", "--job", "-"); r.code != terminal.ExitOK {
 		t.Errorf("redrive --job -: %+v", r)
 	}
 	pending("amb", 3)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 const defaultServer = "http://" + defaultListen
@@ -69,7 +70,7 @@ func fetch(cmd *cobra.Command, server *serverAddress, path string) ([]byte, erro
 	}
 	req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, base+path, nil)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("request %s from %s: the address is malformed", path, server)}
+		return nil, terminal.Usagef("request %s from %s: the address is malformed", path, server)
 	}
 	c := http.Client{Timeout: requestTimeout}
 	resp, err := c.Do(req)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/ingest/backup"
 )
@@ -51,7 +52,7 @@ has. ` + "`daybook restore`" + ` makes a data directory of a backup.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if keep < 0 {
-				return usageError{fmt.Errorf("--keep must be 0 or more, not %d", keep)}
+				return terminal.Usagef("--keep must be 0 or more, not %d", keep)
 			}
 			url, err := reach(cmd, &server)
 			if err != nil {
@@ -100,7 +101,7 @@ func (r *backupReport) describe(m *backup.Manifest, blobs *backup.Blobs) {
 	}
 }
 
-// jobsText describes the jobs and commands of a backup. A restore applies the commands that the count of jobs does not
+// JobsText describes the jobs and commands of a backup. A restore applies the commands that the count of jobs does not
 // include.
 func (r *backupReport) jobsText() string {
 	if r.JobsSeq == r.LastSeq {
@@ -114,14 +115,14 @@ func (r *backupReport) blobsText() string {
 	if !r.HasBlobs {
 		return "without blobs"
 	}
-	return fmt.Sprintf("%d blobs with %s", r.Blobs, sizeText(r.BlobBytes))
+	return fmt.Sprintf("%d blobs with %s", r.Blobs, terminal.SizeText(r.BlobBytes))
 }
 
 func makeBackup(cmd *cobra.Command, c *client.Client, path string, noBlobs, bySize bool, keep int, asJSON bool) (err error) {
 	began := time.Now()
 	dir, err := backup.OpenDirectory(path, true)
 	if errors.Is(err, backup.ErrServerData) {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	if err != nil {
 		return err
@@ -179,7 +180,7 @@ func acceptsServer(ctx context.Context, dir *backup.Directory, c *client.Client)
 	}
 	err = dir.Accepts(stats.Journal.UUID)
 	if errors.Is(err, backup.ErrOtherServer) {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	return err
 }
@@ -197,7 +198,7 @@ func (r *backupReport) print(out io.Writer, asJSON bool) error {
 	if r.BlobsBySize {
 		verified = "verified but for earlier blobs, whose sizes were compared"
 	}
-	_, err := fmt.Fprintf(out, "%s: %s; %d files with %s; %s; %s; %.1f s\n", r.Backup, r.jobsText(), r.Files, sizeText(r.Bytes), text, verified, r.Seconds)
+	_, err := fmt.Fprintf(out, "%s: %s; %d files with %s; %s; %s; %.1f s\n", r.Backup, r.jobsText(), r.Files, terminal.SizeText(r.Bytes), text, verified, r.Seconds)
 	for _, address := range r.Repaired {
 		if err == nil {
 			_, err = fmt.Fprintf(out, "fetched again, since its bytes had changed in the directory of the backups: %s\n", address)

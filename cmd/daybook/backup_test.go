@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // reported runs a command for backups with --json, and returns its report.
@@ -129,7 +131,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if fresh == created {
 		t.Error("two jobs have the same id")
 	}
-	if code := r.end(t, syscall.SIGTERM); code != exitOK {
+	if code := r.end(t, syscall.SIGTERM); code != terminal.ExitOK {
 		t.Errorf("exit code %d: %s", code, r.log)
 	}
 
@@ -156,7 +158,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if err := os.WriteFile(blobFile, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := execute(t, "", "backup", "--server", s.url, "--json", filepath.Join(t.TempDir(), "b")); r.code != exitCorrupt || !strings.Contains(r.errs, address) || !strings.Contains(r.out, `"jobs":6`) {
+	if r := execute(t, "", "backup", "--server", s.url, "--json", filepath.Join(t.TempDir(), "b")); r.code != terminal.ExitCorrupt || !strings.Contains(r.errs, address) || !strings.Contains(r.out, `"jobs":6`) {
 		t.Errorf("a damaged blob: %d %s%s", r.code, r.out, r.errs)
 	}
 
@@ -168,10 +170,10 @@ func TestBackupAndRestore(t *testing.T) {
 		code int
 		args []string
 	}{
-		{exitUsage, []string{"backup"}}, {exitUsage, []string{"backup", "--keep", "-1", dir}}, {exitUsage, []string{"restore"}},
-		{exitNoData, []string{"restore", t.TempDir(), "--data", filepath.Join(t.TempDir(), "d")}},
-		{exitFile, []string{"restore", dir, "--data", data}},
-		{exitFile, []string{"backup", "--server", s.url, os.Args[0]}},
+		{terminal.ExitUsage, []string{"backup"}}, {terminal.ExitUsage, []string{"backup", "--keep", "-1", dir}}, {terminal.ExitUsage, []string{"restore"}},
+		{terminal.ExitNoData, []string{"restore", t.TempDir(), "--data", filepath.Join(t.TempDir(), "d")}},
+		{terminal.ExitFile, []string{"restore", dir, "--data", data}},
+		{terminal.ExitFile, []string{"backup", "--server", s.url, os.Args[0]}},
 	} {
 		if r := execute(t, "", c.args...); r.code != c.code {
 			t.Errorf("%v: exit code %d: %s", c.args, r.code, r.errs)
@@ -180,7 +182,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(second.Backup, "backup.json"), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := execute(t, "", "restore", second.Backup, "--data", filepath.Join(t.TempDir(), "d")); r.code != exitCorrupt || !strings.Contains(r.errs, "restore another backup: "+dir) {
+	if r := execute(t, "", "restore", second.Backup, "--data", filepath.Join(t.TempDir(), "d")); r.code != terminal.ExitCorrupt || !strings.Contains(r.errs, "restore another backup: "+dir) {
 		t.Errorf("a damaged backup: %d %s", r.code, r.errs)
 	}
 }
@@ -205,7 +207,7 @@ func TestBackupOfAnotherServer(t *testing.T) {
 	first := reported(t, "backup", "--server", a.url, dir)
 	ok(t, "blob", "put", "--server", b.url, written(t, "blob", "of the other server"))
 	r := execute(t, "", "backup", "--server", b.url, "--keep", "1", dir)
-	if r.code != exitUsage || !strings.Contains(r.errs, first.Backup) || !strings.Contains(r.errs, "a directory for each server") {
+	if r.code != terminal.ExitUsage || !strings.Contains(r.errs, first.Backup) || !strings.Contains(r.errs, "a directory for each server") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 	if files, err := filepath.Glob(filepath.Join(dir, "blobs", "blobs", "sha256", "*")); err != nil || len(files) > 0 {
@@ -235,7 +237,7 @@ func TestRottenBlobOfABackup(t *testing.T) {
 		t.Error(text)
 	}
 	r := execute(t, "", "restore", first.Backup, "--data", filepath.Join(t.TempDir(), "d"))
-	if r.code != exitCorrupt || !strings.Contains(r.errs, "run daybook backup") || strings.Contains(r.errs, "restore another backup") {
+	if r.code != terminal.ExitCorrupt || !strings.Contains(r.errs, "run daybook backup") || strings.Contains(r.errs, "restore another backup") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 	if text := ok(t, "backup", "--server", s.url, dir); !strings.Contains(text, "fetched again, since its bytes had changed in the directory of the backups: "+address) {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -44,20 +45,20 @@ func newBatches() *cobra.Command {
 	flags.BoolVar(&asJSON, "json", false, "print JSON, one batch per line")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if limit < 0 {
-			return usageError{fmt.Errorf("--limit is the number of batches, or 0 for all, and not %d", limit)}
+			return terminal.Usagef("--limit is the number of batches, or 0 for all, and not %d", limit)
 		}
 		if err := givenFilters(cmd, "status", "client", "type", "name", "name-prefix"); err != nil {
 			return err
 		}
 		if q.Status != "" {
 			if _, err := job.ParseBatchStatus(q.Status); err != nil {
-				return usageError{fmt.Errorf("--%w", err)}
+				return terminal.Usagef("--%w", err)
 			}
 		}
 		for _, pair := range meta {
 			name, value, ok := strings.Cut(pair, "=")
 			if !ok {
-				return usageError{fmt.Errorf("--meta %q is not NAME=VALUE", pair)}
+				return terminal.Usagef("--meta %q is not NAME=VALUE", pair)
 			}
 			if q.Meta == nil {
 				q.Meta = map[string]any{}
@@ -91,7 +92,7 @@ func listBatches(cmd *cobra.Command, all iter.Seq2[client.Batch, error], limit i
 			if err := list.print(); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "there are more than %s; --limit 0 lists all\n", numberText(limit, "batch", "batches"))
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "there are more than %s; --limit 0 lists all\n", terminal.NumberText(limit, "batch", "batches"))
 			return err
 		}
 		shown++
@@ -132,25 +133,18 @@ func (t *batchTable) print() error {
 	if len(t.rows) == 0 {
 		return nil
 	}
-	err := table(t.to, func(row func(...any)) {
+	err := terminal.Table(t.to, func(row func(...any)) {
 		if !t.begun {
 			row("ID", "NAME", "STATUS", "JOBS", "ENDED", "FAILED", "CREATED", "META")
 		}
 		for i := range t.rows {
 			b := &t.rows[i]
 			ended := b.Count - b.Counts["deferred"] - b.Counts["pending"] - b.Counts["active"]
-			row(b.ID, orDash(b.Name), b.Status, b.Count, ended, b.Counts["failed"], moment(b.CreatedAt), orDash(metaText(b)))
+			row(b.ID, terminal.OrDash(b.Name), b.Status, b.Count, ended, b.Counts["failed"], terminal.Moment(b.CreatedAt), terminal.OrDash(metaText(b)))
 		}
 	})
 	t.rows, t.begun = t.rows[:0], true
 	return err
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // metaText returns the meta of a batch in the order of names.
@@ -201,7 +195,7 @@ the batch has ended.`,
 			return err
 		}
 		out := cmd.OutOrStdout()
-		if isTerminal(out) {
+		if terminal.IsTerminal(out) {
 			out = &plainText{to: out}
 		}
 		for r, err := range newClient(cmd, url).Results(cmd.Context(), args[0], q) {

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -111,11 +112,11 @@ func TestSubmitFormats(t *testing.T) {
 		})
 	}
 	r := execute(t, "", "submit", "--server", s.url, "--type", "row", "--format", "csv", written(t, "in", "a,b\n1,2\n3\n"))
-	if r.code != exitFile || !strings.Contains(r.errs, "was cancelled after") || !strings.Contains(r.errs, "line 3: the row has 1") {
+	if r.code != terminal.ExitFile || !strings.Contains(r.errs, "was cancelled after") || !strings.Contains(r.errs, "line 3: the row has 1") {
 		t.Errorf("a wrong row: exit code %d: %s", r.code, r.errs)
 	}
 	r = execute(t, "", "submit", "--server", s.url, "--type", "header", "--format", "csv", written(t, "in", "a,a\n1,2\n"))
-	if r.code != exitFile || !strings.Contains(r.errs, "line 1: two columns") || strings.Contains(r.errs, "batch") {
+	if r.code != terminal.ExitFile || !strings.Contains(r.errs, "line 1: two columns") || strings.Contains(r.errs, "batch") {
 		t.Errorf("a wrong header: exit code %d: %s", r.code, r.errs)
 	}
 	ok(t, "submit", "--server", s.url, "--type", "soon", "--priority", "7", "--max-attempts", "2", "--lease", "5s", "--timeout", "1m", "--delay", "1h", written(t, "in", "a\n"))
@@ -126,7 +127,7 @@ func TestSubmitFormats(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"--priority", "10"}, {"--run-at", "tomorrow", "--delay", "1h"}, {"--format", "xml"}, {"--delimiter", ";"}, {"--format", "csv", "--strip-cr"}, {"--format", "ndjson", "--chunks", "blobs"}} {
-		if r := execute(t, "", append([]string{"submit", "--server", s.url}, args...)...); r.code != exitUsage {
+		if r := execute(t, "", append([]string{"submit", "--server", s.url}, args...)...); r.code != terminal.ExitUsage {
 			t.Errorf("%q: exit code %d: %s", args, r.code, r.errs)
 		}
 	}
@@ -201,7 +202,7 @@ func TestSubmitSlowly(t *testing.T) {
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
-		if exit := new(exec.ExitError); !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != exitSignal+int(syscall.SIGINT) {
+		if exit := new(exec.ExitError); !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != terminal.ExitSignal+int(syscall.SIGINT) {
 			t.Errorf("%s: %v: %s", name, cmd.ProcessState, errs.String())
 		}
 		return batchOf(name, func(*client.Batch) bool { return true }), errs.String()
@@ -233,26 +234,26 @@ func TestSubmitWaits(t *testing.T) {
 			t.Errorf("worker: %v", err)
 		}
 	}()
-	if r := execute(t, "good\n", "submit", "--server", s.url, "--type", "x", "--wait", "--json"); r.code != exitOK || !strings.Contains(r.out, `"status":"completed"`) {
+	if r := execute(t, "good\n", "submit", "--server", s.url, "--type", "x", "--wait", "--json"); r.code != terminal.ExitOK || !strings.Contains(r.out, `"status":"completed"`) {
 		t.Errorf("exit code %d: %s %s", r.code, r.out, r.errs)
 	}
-	if r := execute(t, "good\nbad\n", "submit", "--server", s.url, "--type", "x", "--wait"); r.code != exitJobFailed || !strings.Contains(r.errs, "has failed: a bad line") {
+	if r := execute(t, "good\nbad\n", "submit", "--server", s.url, "--type", "x", "--wait"); r.code != terminal.ExitJobFailed || !strings.Contains(r.errs, "has failed: a bad line") {
 		t.Errorf("exit code %d: %s %s", r.code, r.out, r.errs)
 	}
 	cutOff := regexp.MustCompile(`was cancelled after [01] jobs: line`)
 	for _, input := range []string{strings.Repeat("x", 4<<20+1), "good\n" + strings.Repeat("x", 4<<20+1) + "\nmore\n"} { // no batch looks as if it had all lines
-		if r := execute(t, input, "submit", "--server", s.url, "--name", "cut"); r.code == exitOK || !cutOff.MatchString(r.errs) {
+		if r := execute(t, input, "submit", "--server", s.url, "--name", "cut"); r.code == terminal.ExitOK || !cutOff.MatchString(r.errs) {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	}
 	if r := execute(t, "", "batches", "--server", s.url, "--name", "cut", "--status", "completed"); r.out != "there are no such batches\n" {
 		t.Errorf("%s %s", r.out, r.errs)
 	}
-	if r := execute(t, "", "batches", "--server", s.url, "--limit", "-1"); r.code != exitUsage {
+	if r := execute(t, "", "batches", "--server", s.url, "--limit", "-1"); r.code != terminal.ExitUsage {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 	for _, wrong := range [][]string{{"--meta", "x"}, {"--on-failure", "stop"}} {
-		if r := execute(t, "", append([]string{"submit", "--server", s.url}, wrong...)...); r.code != exitUsage {
+		if r := execute(t, "", append([]string{"submit", "--server", s.url}, wrong...)...); r.code != terminal.ExitUsage {
 			t.Errorf("%v: exit code %d: %s", wrong, r.code, r.errs)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/load/limits"
 	"github.com/daybookq/daybook/internal/load/works"
 )
@@ -58,7 +59,7 @@ of a job to the end of its completion.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkDuration("--duration", f.duration, minBenchMs, maxBenchMs); err != nil {
-				return usageError{err}
+				return terminal.Usage(err)
 			}
 			return bench(cmd, &f)
 		},
@@ -74,7 +75,7 @@ of a job to the end of its completion.`,
 
 // bench measures, deletes what it has made, and prints the result.
 func bench(cmd *cobra.Command, f *benchFlags) (err error) {
-	ctx, stop := untilInterrupted(cmd.Context())
+	ctx, stop := terminal.UntilInterrupted(cmd.Context())
 	defer stop()
 	b := benchRun{show: newBenchProgress(cmd.ErrOrStderr(), time.Duration(f.duration))}
 	defer b.show.end()
@@ -160,7 +161,7 @@ func (b *benchRun) own(ctx context.Context, f *benchFlags) error {
 }
 
 // errMeasuredPart is returned when a signal ended the measurement.
-var errMeasuredPart = fmt.Errorf("%w before all was measured", errInterrupted)
+var errMeasuredPart = fmt.Errorf("%w before all was measured", terminal.ErrInterrupted)
 
 // interruptedOr returns errMeasuredPart if ctx has ended, and otherwise err.
 func interruptedOr(ctx context.Context, err error) error {

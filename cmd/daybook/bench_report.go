@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/limits"
 )
@@ -33,7 +34,7 @@ func (r *benchReport) print(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "shortest round trip to the server: %s\n\n", ms(r.RoundTripMs)); err != nil {
 		return err
 	}
-	err := table(w, func(row func(...any)) {
+	err := terminal.Table(w, func(row func(...any)) {
 		row("", "callers", "jobs/s", "p99 at peak", "at half: p50", "p99", "p99.9", "longest")
 		for _, m := range r.Works {
 			peak := ms(m.Peak.Latency.P99)
@@ -93,7 +94,7 @@ type benchProgress struct {
 }
 
 func newBenchProgress(errs io.Writer, length time.Duration) *benchProgress {
-	return &benchProgress{errs: errs, terminal: isTerminal(errs), length: length}
+	return &benchProgress{errs: errs, terminal: terminal.IsTerminal(errs), length: length}
 }
 
 // say writes a line that stays.

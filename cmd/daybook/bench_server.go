@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // benchServer is a server that bench starts: another process of this program.
@@ -154,7 +155,7 @@ func tempOn(data string) (dir string, err error) {
 		return "", &fs.PathError{Op: "statfs", Path: path, Err: err}
 	}
 	if free < benchDisk {
-		return "", fmt.Errorf("the disk of %s has %s free, and the measurement needs %s: %w; name another directory with --data", path, sizeText(free), sizeText(int64(benchDisk)), syscall.ENOSPC)
+		return "", fmt.Errorf("the disk of %s has %s free, and the measurement needs %s: %w; name another directory with --data", path, terminal.SizeText(free), terminal.SizeText(int64(benchDisk)), syscall.ENOSPC)
 	}
 	return os.MkdirTemp(path, "daybook-bench-*")
 }

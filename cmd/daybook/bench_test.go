@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/load/limits"
 	"github.com/daybookq/daybook/internal/load/works"
 )
@@ -38,7 +39,7 @@ func TestBench(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "no", "data")
 	r := execute(t, "", "bench", "--data", data, "--duration", "5s", "--json")
-	if r.code != exitOK {
+	if r.code != terminal.ExitOK {
 		t.Fatalf("exit code %d: %s", r.code, r.errs)
 	}
 	empty(t, dir)
@@ -81,7 +82,7 @@ func TestBenchOfServer(t *testing.T) {
 	s := serving(t, t.TempDir())
 	s.post(t, "/add", "mine\n")
 	r := execute(t, "", "bench", "--server", s.url, "--duration", "5s")
-	if r.code != exitOK || !strings.Contains(r.out, "What limits it:") || !strings.Contains(r.errs, "queues of client bench-") {
+	if r.code != terminal.ExitOK || !strings.Contains(r.out, "What limits it:") || !strings.Contains(r.errs, "queues of client bench-") {
 		t.Fatalf("exit code %d: %s%s", r.code, r.out, r.errs)
 	}
 	if out := ok(t, "queues", "--server", s.url); strings.Contains(out, "bench-") {
@@ -119,7 +120,7 @@ func TestBenchInterrupted(t *testing.T) {
 		}
 		var rest bytes.Buffer
 		_, _ = rest.ReadFrom(errs) // until the end of the process
-		if exit := new(exec.ExitError); !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != exitSignal+int(syscall.SIGINT) || !strings.Contains(rest.String(), "interrupted") || out.Len() > 0 {
+		if exit := new(exec.ExitError); !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != terminal.ExitSignal+int(syscall.SIGINT) || !strings.Contains(rest.String(), "interrupted") || out.Len() > 0 {
 			t.Errorf("%v: %s%s", cmd.ProcessState, said, rest.String())
 		}
 	}
@@ -202,11 +203,11 @@ func TestBenchServerEnds(t *testing.T) {
 func TestBenchRefusals(t *testing.T) {
 	dir := t.TempDir()
 	for _, args := range [][]string{{"--duration", "1s"}, {"--duration", "1h"}, {"--server", "ftp://x"}, {"extra"}} {
-		if r := execute(t, "", append([]string{"bench", "--data", dir}, args...)...); r.code != exitUsage {
+		if r := execute(t, "", append([]string{"bench", "--data", dir}, args...)...); r.code != terminal.ExitUsage {
 			t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
 		}
 	}
-	if r := execute(t, "", "bench", "--server", "http://127.0.0.1:1"); r.code != exitNoAnswer {
+	if r := execute(t, "", "bench", "--server", "http://127.0.0.1:1"); r.code != terminal.ExitNoAnswer {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 	empty(t, dir)

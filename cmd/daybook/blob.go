@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -49,7 +50,7 @@ func (b *blobCommand) flags(cmd *cobra.Command, json string) {
 func (b *blobCommand) dial(cmd *cobra.Command) (*client.Client, error) {
 	if b.client != "" {
 		if err := job.CheckName("--client", b.client); err != nil {
-			return nil, usageError{err}
+			return nil, terminal.Usage(err)
 		}
 	}
 	var err error
@@ -77,7 +78,7 @@ arrived. The bytes are compared with the address. If they are damaged, the comma
 			}
 			blob, err := c.GetBlob(cmd.Context(), b.client, args[0])
 			if errors.Is(err, client.ErrBadRequest) {
-				return usageError{err}
+				return terminal.Usage(err)
 			}
 			if err != nil {
 				return err
@@ -134,7 +135,7 @@ func newBlobList() *cobra.Command {
 				case b.asJSON:
 					err = json.NewEncoder(out).Encode(found)
 				default: // there may be millions, so the columns are not aligned
-					_, err = fmt.Fprintf(out, "%s  %12d  %s\n", found.Address, found.Size, moment(found.ChangedAt))
+					_, err = fmt.Fprintf(out, "%s  %12d  %s\n", found.Address, found.Size, terminal.Moment(found.ChangedAt))
 				}
 				if err != nil {
 					return err
@@ -169,7 +170,7 @@ server does this regularly by itself (serve --blobs-collect). It reads all jobs,
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(done)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d blobs with %s removed; blobs that are younger than a day stay\n", done.Blobs, sizeText(done.Bytes))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d blobs with %s removed; blobs that are younger than a day stay\n", done.Blobs, terminal.SizeText(done.Bytes))
 			return err
 		},
 	}

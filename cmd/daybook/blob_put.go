@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/filelock"
 )
 
@@ -103,16 +104,16 @@ func putLong(cmd *cobra.Command, c *client.Client, note uploadNote, f *os.File) 
 			return nil
 		}
 	}
-	if isTerminal(errs) {
-		show := &uploadProgress{line: &progressLine{to: errs}, name: filepath.Base(f.Name())}
-		defer show.line.show("")
+	if terminal.IsTerminal(errs) {
+		show := &uploadProgress{line: terminal.NewProgressLine(errs), name: filepath.Base(f.Name())}
+		defer show.line.Show("")
 		o.Progress = show.sent
 	}
 	show := o.Progress
 	o.Progress = func(sent, size int64) {
 		if resumes {
 			resumes = false
-			fmt.Fprintf(errs, "daybook: %s: going on after %s of %s\n", f.Name(), sizeText(sent), sizeText(size))
+			fmt.Fprintf(errs, "daybook: %s: going on after %s of %s\n", f.Name(), terminal.SizeText(sent), terminal.SizeText(size))
 		}
 		if show != nil {
 			show(sent, size)
@@ -143,7 +144,7 @@ func (b *blobCommand) print(w io.Writer, stored *client.Blob, file string, sever
 
 // uploadProgress shows on a terminal how much of a file was sent.
 type uploadProgress struct {
-	line        *progressLine
+	line        *terminal.ProgressLine
 	name        string
 	began, last time.Time
 	first       int64 // where this command continued
@@ -159,16 +160,16 @@ func (p *uploadProgress) sent(sent, size int64) {
 		return
 	}
 	p.last = now
-	p.line.show(progressText(p.name, sent, size, sent-p.first, now.Sub(p.began)))
+	p.line.Show(progressText(p.name, sent, size, sent-p.first, now.Sub(p.began)))
 }
 
 // progressText is one line: how much of a file was sent, how fast, and how long the rest takes at this pace.
 func progressText(name string, sent, size, since int64, took time.Duration) string {
-	text := fmt.Sprintf("%s: %s of %s (%d%%)", name, sizeText(sent), sizeText(size), 100*sent/max(size, 1))
+	text := fmt.Sprintf("%s: %s of %s (%d%%)", name, terminal.SizeText(sent), terminal.SizeText(size), 100*sent/max(size, 1))
 	if since <= 0 || took < time.Second {
 		return text
 	}
 	pace := float64(since) / took.Seconds()
 	rest := time.Duration(float64(size-sent) / pace * float64(time.Second))
-	return fmt.Sprintf("%s, %s/s, %v left", text, sizeText(int64(pace)), rest.Round(time.Second))
+	return fmt.Sprintf("%s, %s/s, %v left", text, terminal.SizeText(int64(pace)), rest.Round(time.Second))
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/filelock"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -196,7 +197,7 @@ func TestLongFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.until(t, "40 MiB were sent", func() bool { return p.sent > p.pause })
-	if r := execute(t, "", append(args[:4:4], s.url, "--client", "acme")...); r.code != exitOK || r.out != address+"\n" {
+	if r := execute(t, "", append(args[:4:4], s.url, "--client", "acme")...); r.code != terminal.ExitOK || r.out != address+"\n" {
 		t.Errorf("another server's address: %+v", r) // has a separate note, too
 	}
 	if left := notes(t); len(left) != 1 {
@@ -205,7 +206,7 @@ func TestLongFile(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	p.set(func() { p.pause = 0 })
-	if r := execute(t, "", args...); r.code != exitOK || !strings.Contains(r.errs, "another command is storing") {
+	if r := execute(t, "", args...); r.code != terminal.ExitOK || !strings.Contains(r.errs, "another command is storing") {
 		t.Errorf("a second command at once: %+v", r)
 	}
 	if err := killed.Process.Kill(); err != nil {
@@ -213,7 +214,7 @@ func TestLongFile(t *testing.T) {
 	}
 	killed.Wait() // an error: it was killed
 	p.set(func() { p.sent = 0 })
-	if r := execute(t, "", args...); r.code != exitOK || r.out != address+"\n" || !strings.Contains(r.errs, "going on after ") {
+	if r := execute(t, "", args...); r.code != terminal.ExitOK || r.out != address+"\n" || !strings.Contains(r.errs, "going on after ") {
 		t.Errorf("%+v", r)
 	}
 	if p.sent > size-30*mib {

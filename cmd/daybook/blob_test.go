@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -30,7 +31,7 @@ func TestBlobCommands(t *testing.T) {
 	if got, want := ok(t, "blob", "put", files[0], files[1], "--server", s.url), address("first")+"  "+files[0]+"\n"+address("second")+"  "+files[1]+"\n"; got != want {
 		t.Errorf("put of two: %q, want %q", got, want)
 	}
-	if r := execute(t, "from stdin", "blob", "put", "--server", s.url, "--json"); r.code != exitOK || !strings.Contains(r.out, `"address":"`+address("from stdin")+`"`) || !strings.Contains(r.out, `"sha1":`) {
+	if r := execute(t, "from stdin", "blob", "put", "--server", s.url, "--json"); r.code != terminal.ExitOK || !strings.Contains(r.out, `"address":"`+address("from stdin")+`"`) || !strings.Contains(r.out, `"sha1":`) {
 		t.Errorf("put of stdin: %+v", r)
 	}
 	if got := ok(t, "blob", "get", address("second"), "--server", s.url); got != "second" {
@@ -54,11 +55,11 @@ func TestBlobCommands(t *testing.T) {
 		args []string
 		code int
 	}{
-		{[]string{"get", address("none"), "-o", filepath.Join(dir, "none")}, exitNotFound},
-		{[]string{"get", "guest.wasm"}, exitUsage},
-		{[]string{"get", address("first"), "-o", filepath.Join(dir, "no", "where")}, exitFile},
-		{[]string{"put", filepath.Join(dir, "none")}, exitFile},
-		{[]string{"put", files[0], "--client", "a/b"}, exitUsage},
+		{[]string{"get", address("none"), "-o", filepath.Join(dir, "none")}, terminal.ExitNotFound},
+		{[]string{"get", "guest.wasm"}, terminal.ExitUsage},
+		{[]string{"get", address("first"), "-o", filepath.Join(dir, "no", "where")}, terminal.ExitFile},
+		{[]string{"put", filepath.Join(dir, "none")}, terminal.ExitFile},
+		{[]string{"put", files[0], "--client", "a/b"}, terminal.ExitUsage},
 	} {
 		if r := execute(t, "", append(append([]string{"blob"}, c.args...), "--server", s.url)...); r.code != c.code {
 			t.Errorf("%v: %+v, want the code %d", c.args, r, c.code)
@@ -122,26 +123,26 @@ func TestKilledUpload(t *testing.T) {
 func TestServeBlobSettings(t *testing.T) {
 	blobs := t.TempDir()
 	s := serving(t, t.TempDir(), "--blobs", blobs, "--blob-quota", "10")
-	if r := execute(t, "12345678901", "blob", "put", "--server", s.url); r.code != exitRefused || !strings.Contains(r.errs, "blob_quota") {
+	if r := execute(t, "12345678901", "blob", "put", "--server", s.url); r.code != terminal.ExitRefused || !strings.Contains(r.errs, "blob_quota") {
 		t.Errorf("above the quota: %+v", r)
 	}
-	if r := execute(t, "1234567890", "blob", "put", "--server", s.url); r.code != exitOK {
+	if r := execute(t, "1234567890", "blob", "put", "--server", s.url); r.code != terminal.ExitOK {
 		t.Errorf("at the quota: %+v", r)
 	}
 	if entries, err := os.ReadDir(filepath.Join(blobs, "blobs", "sha256")); err != nil || len(entries) != 1 {
 		t.Errorf("%d blobs in --blobs, %v", len(entries), err)
 	}
 	none := serving(t, t.TempDir(), "--blobs", "none")
-	if r := execute(t, "x", "blob", "put", "--server", none.url); r.code != exitRefused || !strings.Contains(r.errs, "no_blobs") {
+	if r := execute(t, "x", "blob", "put", "--server", none.url); r.code != terminal.ExitRefused || !strings.Contains(r.errs, "no_blobs") {
 		t.Errorf("--blobs none: %+v", r)
 	}
 	for _, args := range [][]string{{"--blobs-collect", "1s"}, {"--blob-quota", "-1"}} {
-		if r := execute(t, "", append([]string{"serve", "--data", t.TempDir(), "--init"}, args...)...); r.code != exitUsage {
+		if r := execute(t, "", append([]string{"serve", "--data", t.TempDir(), "--init"}, args...)...); r.code != terminal.ExitUsage {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
 	// Two servers cannot use the same blobs.
-	if r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init", "--blobs", blobs); r.code != exitDataInUse {
+	if r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init", "--blobs", blobs); r.code != terminal.ExitDataInUse {
 		t.Errorf("blobs of another server: %+v", r)
 	}
 }

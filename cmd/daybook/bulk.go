@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -91,16 +92,16 @@ func statusList(list []job.Status) string {
 
 func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	if b.ofBatch == nil && len(args) == 0 {
-		return usageError{fmt.Errorf("%s requires the ids of jobs", typedName(cmd))}
+		return terminal.Usagef("%s requires the ids of jobs", typedName(cmd))
 	}
 	if (b.batch != "" || b.queue != "") == (len(args) > 0) {
-		return usageError{fmt.Errorf("%s requires the ids of jobs, or --batch, or --queue", typedName(cmd))}
+		return terminal.Usagef("%s requires the ids of jobs, or --batch, or --queue", typedName(cmd))
 	}
 	if b.isJob && len(args) == 0 {
-		return usageError{errors.New("--job is for ids of jobs, and not for --batch and --queue")}
+		return terminal.Usage(errors.New("--job is for ids of jobs, and not for --batch and --queue"))
 	}
 	if b.status != "" && (len(args) > 0 || !slices.Contains(b.allowed, namedStatus(b.status))) {
-		return usageError{fmt.Errorf("--status must be one of %s, and is for --batch and --queue only", statusList(b.allowed))}
+		return terminal.Usagef("--status must be one of %s, and is for --batch and --queue only", statusList(b.allowed))
 	}
 	if len(args) > 0 {
 		return b.jobs(cmd, args)
@@ -190,11 +191,11 @@ func readIDs(in io.Reader) (ids []string, err error) {
 			ids = append(ids, fields[0])
 		}
 		if len(ids) > maxIDs {
-			return nil, usageError{fmt.Errorf("standard input has more than %d ids", maxIDs)}
+			return nil, terminal.Usagef("standard input has more than %d ids", maxIDs)
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return nil, usageError{fmt.Errorf("line %d of standard input is too long for one that begins with an id", len(ids)+1)}
+		return nil, terminal.Usagef("line %d of standard input is too long for one that begins with an id", len(ids)+1)
 	}
 	return ids, lines.Err()
 }
@@ -213,7 +214,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 			return err
 		}
 		if b.status == "" && b.anyStatus == "" && len(b.standard) == 0 {
-			return usageError{fmt.Errorf("%s --queue requires --status", typedName(cmd))}
+			return terminal.Usagef("%s --queue requires --status", typedName(cmd))
 		}
 	}
 	if err := b.connect(cmd); err != nil {
@@ -235,7 +236,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 		if b.queue != "" && n > 0 && b.leftOut != "" {
 			text += "; " + b.leftOut
 		}
-		_, err := fmt.Fprintf(b.out, "would %s %s of %s%s\n", b.verb, jobsText(n), what, text)
+		_, err := fmt.Fprintf(b.out, "would %s %s of %s%s\n", b.verb, terminal.JobsText(n), what, text)
 		return err
 	}
 	if err := b.confirm(cmd, n, " of "+what, false); err != nil {
@@ -255,7 +256,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 		return err
 	}
 	if !b.noWait {
-		watched := isTerminal(cmd.ErrOrStderr())
+		watched := terminal.IsTerminal(cmd.ErrOrStderr())
 		w, err = b.c.WaitSweep(ctx, w, func(w client.Sweep) {
 			if watched {
 				fmt.Fprintf(cmd.ErrOrStderr(), "\r%s %d of about %d jobs ", b.done, w.Moved, n)
@@ -282,7 +283,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 	if left := n - w.Moved - w.Skipped; b.queue != "" && b.leftOut != "" && left > 0 {
 		skipped += fmt.Sprintf("; %d were left: %s", left, b.leftOut)
 	}
-	_, err = fmt.Fprintf(b.out, "%s %s of %s%s\n", b.done, jobsText(w.Moved), what, skipped)
+	_, err = fmt.Fprintf(b.out, "%s %s of %s%s\n", b.done, terminal.JobsText(w.Moved), what, skipped)
 	return err
 }
 
@@ -326,8 +327,8 @@ func (b *bulk) confirm(cmd *cobra.Command, n int64, of string, inputUsed bool) e
 		return nil
 	}
 	in := cmd.InOrStdin()
-	if inputUsed || !isTerminalInput(in) {
-		return usageError{fmt.Errorf("this would %s %d jobs%s, which are more than %d; give --yes if that is meant, or --dry-run", b.verb, n, of, askFrom-1)}
+	if inputUsed || !terminal.IsTerminalInput(in) {
+		return terminal.Usagef("this would %s %d jobs%s, which are more than %d; give --yes if that is meant, or --dry-run", b.verb, n, of, askFrom-1)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s %d jobs%s? [y/N] ", b.verb, n, of)
 	line, err := bufio.NewReader(in).ReadString('\n')

@@ -29,6 +29,12 @@ func mustExist(data string) error {
 	return nil
 }
 
+// errProblems is returned if a check found problems, which are printed already.
+var errProblems = errors.New("the check failed")
+
+// errNoData means that a data directory lacks a journal.
+var errNoData = errors.New("it has no journal")
+
 // hasJournal reports whether the data directory exists and has a journal.
 func hasJournal(data string) (bool, error) {
 	entries, err := os.ReadDir(ingest.JournalDir(data))

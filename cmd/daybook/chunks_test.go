@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // TestSubmitChunks: long lines and outputs are stored as blobs, and programs that use the Go client read them.
@@ -21,7 +22,7 @@ func TestSubmitChunks(t *testing.T) {
 	if err := os.WriteFile(lines, []byte("short\n"+long+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := execute(t, "", "submit", "--server", s.url, "--type", "x", lines); r.code == exitOK {
+	if r := execute(t, "", "submit", "--server", s.url, "--type", "x", lines); r.code == terminal.ExitOK {
 		t.Errorf("a long line was taken without --chunks: %s", r.out)
 	}
 	id := strings.TrimSpace(ok(t, "submit", "--server", s.url, "--type", "x", "--chunks", lines))

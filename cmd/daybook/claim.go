@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newClaim() *cobra.Command {
@@ -40,7 +41,7 @@ This is for scripts, which use --json, and for trying things out. "daybook work"
 			return err
 		}
 		if claim == nil || len(claim.Jobs) == 0 {
-			return silentExit(exitNotFound)
+			return terminal.SilentExit(terminal.ExitNotFound)
 		}
 		return printClaim(cmd, &r, claim)
 	})
@@ -82,10 +83,10 @@ func printClaim(cmd *cobra.Command, r *remote, claim *client.Claim) error {
 		}
 		return printLines(r.out, doc.Jobs)
 	}
-	if _, err := fmt.Fprintf(r.out, "claim %s, lease %s\n", claim.ID, interval(claim.LeaseMs)); err != nil {
+	if _, err := fmt.Fprintf(r.out, "claim %s, lease %s\n", claim.ID, terminal.Interval(claim.LeaseMs)); err != nil {
 		return err
 	}
-	return table(r.out, func(row func(...any)) {
+	return terminal.Table(r.out, func(row func(...any)) {
 		for _, j := range claim.Jobs {
 			row(j.ID, j.Client+"/"+j.Type, payloadText(j))
 		}

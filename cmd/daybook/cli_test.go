@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 var rewriteCLI = flag.Bool("rewrite-cli", false, "write testdata/cli and docs/reference/cli again, after commands have changed")
@@ -86,7 +87,7 @@ func TestCLIHelp(t *testing.T) {
 	}
 	eachCommand(func(name string, cmd *cobra.Command) {
 		r := execute(t, "", append([]string{"help"}, strings.Fields(name)...)...)
-		if r.code != exitOK {
+		if r.code != terminal.ExitOK {
 			t.Errorf("help %s: %s", name, r.errs)
 		}
 		golden(t, name, "help.txt", strings.ReplaceAll(r.out, host, "HOST"))
@@ -101,7 +102,7 @@ func TestCLIWrongUse(t *testing.T) {
 		}
 		words := strings.Fields(name)
 		r := execute(t, "", append(slices.Clone(words), "--no-such-flag")...)
-		if r.code != exitUsage {
+		if r.code != terminal.ExitUsage {
 			t.Errorf("%s --no-such-flag: exit code %d", name, r.code)
 		}
 		text := shown(r)
@@ -113,7 +114,7 @@ func TestCLIWrongUse(t *testing.T) {
 			tooMany = []string{"--client", "not a name", "-"}
 		}
 		r = execute(t, "", append(slices.Clone(words), tooMany...)...)
-		if r.code != exitUsage {
+		if r.code != terminal.ExitUsage {
 			t.Errorf("%s %s: exit code %d: %s", name, tooMany, r.code, r.errs)
 		}
 		golden(t, name, "wrong-use.txt", text+"\n"+shown(r))
@@ -146,7 +147,7 @@ func TestCLIUnreachable(t *testing.T) {
 			}
 		}
 		r := execute(t, "line\n", append(append(strings.Fields(name), args...), "--server", address)...)
-		if r.code != exitNoAnswer {
+		if r.code != terminal.ExitNoAnswer {
 			t.Errorf("%s: exit code %d: %s", name, r.code, r.errs)
 		}
 		golden(t, name, "unreachable.txt", strings.NewReplacer(address, "SERVER", dir, "DIR").Replace(shown(r)))
@@ -193,7 +194,7 @@ func TestCLIJSON(t *testing.T) {
 			all = append(all, "--server", s.url)
 		}
 		r := execute(t, in, append(all, "--json")...)
-		if r.code != exitOK {
+		if r.code != terminal.ExitOK {
 			t.Fatalf("daybook %s %s: exit code %d: %s", name, args, r.code, r.errs)
 		}
 		for _, line := range strings.Split(strings.TrimSpace(r.out), "\n") {

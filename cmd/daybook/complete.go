@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -33,7 +34,7 @@ repeated. Without it, anybody completes the job.`,
 			return err
 		}
 		if output != "" && file != "" {
-			return usageError{errors.New("the output is either --output or --output-file")}
+			return terminal.Usage(errors.New("the output is either --output or --output-file"))
 		}
 		switch {
 		case file == "-":

@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // configuration is the contents of the configuration files of a command: the file of --config, or the layers of
@@ -85,7 +87,7 @@ func readConfiguration(cmd *cobra.Command) (*configuration, error) {
 	}
 	switch {
 	case path != "" && dir != "":
-		return nil, usageError{errors.New("--config and --config-dir must not both be given")}
+		return nil, terminal.Usage(errors.New("--config and --config-dir must not both be given"))
 	case path != "":
 		file, err := readConfigFile(path)
 		if err != nil {
@@ -106,13 +108,13 @@ const defaultLayer = "development"
 // or YAML.
 func readLayers(dir string) (files []*configFile, err error) {
 	if info, err := os.Stat(dir); err != nil {
-		return nil, usageError{fmt.Errorf("read configuration: --config-dir: %w", err)}
+		return nil, terminal.Usagef("read configuration: --config-dir: %w", err)
 	} else if !info.IsDir() {
-		return nil, usageError{fmt.Errorf("read configuration: --config-dir %s is not a directory; --config names a file", dir)}
+		return nil, terminal.Usagef("read configuration: --config-dir %s is not a directory; --config names a file", dir)
 	}
 	env := cmp.Or(os.Getenv(layerVariable), defaultLayer)
 	if strings.ContainsAny(env, "/\\\x00") || strings.HasPrefix(env, ".") {
-		return nil, usageError{fmt.Errorf("environment variable %s: %q is not the name of a file in --config-dir", layerVariable, env)}
+		return nil, terminal.Usagef("environment variable %s: %q is not the name of a file in --config-dir", layerVariable, env)
 	}
 	for _, layer := range []string{"default", env, "local"} {
 		found := ""
@@ -123,7 +125,7 @@ func readLayers(dir string) (files []*configFile, err error) {
 				continue
 			}
 			if found != "" {
-				return nil, usageError{fmt.Errorf("configuration: there are both %s and %s; remove one", found, path)}
+				return nil, terminal.Usagef("configuration: there are both %s and %s; remove one", found, path)
 			}
 			if err != nil {
 				return nil, err
@@ -171,7 +173,7 @@ func (c *configuration) apply(cmd *cobra.Command) error {
 		case a.rank < b.rank:
 			delete(chosen, "server")
 		default:
-			return usageError{fmt.Errorf("configuration %s: server is set together with context (%s); each names a server", a.at, b.at)}
+			return terminal.Usagef("configuration %s: server is set together with context (%s); each names a server", a.at, b.at)
 		}
 	}
 	serverGiven := cmd.Flags().Changed("server") || cmd.Flags().Changed("context")
@@ -181,7 +183,7 @@ func (c *configuration) apply(cmd *cobra.Command) error {
 			continue
 		}
 		if err := cmd.Flags().Set(name, s.value); err != nil {
-			return usageError{fmt.Errorf("configuration %s: %s: %w", s.at, name, plainly(err))}
+			return terminal.Usagef("configuration %s: %s: %w", s.at, name, plainly(err))
 		}
 		setOrigin(flag, s.at)
 	}
@@ -196,7 +198,7 @@ func checkValues(settings []setting, all *cobra.Command) error {
 			continue // server, context and data may be any text
 		}
 		if err := commandNamed(all, s.verb).Flags().Set(s.flag, s.value); err != nil {
-			return usageError{fmt.Errorf("configuration %s: %s: %w", s.at, s.flag, plainly(err))}
+			return terminal.Usagef("configuration %s: %s: %w", s.at, s.flag, plainly(err))
 		}
 	}
 	return nil
@@ -259,7 +261,7 @@ func (c *configuration) refuseTwice(file *configFile, list []setting) error {
 	for _, s := range list {
 		name := [2]string{s.verb, s.flag}
 		if first[name] != "" {
-			return usageError{fmt.Errorf("configuration %s: %s is set twice; the other place is %s", s.at, s.flag, first[name])}
+			return terminal.Usagef("configuration %s: %s is set twice; the other place is %s", s.at, s.flag, first[name])
 		}
 		first[name] = s.at
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // maxConfigBytes is a thousand times the size of all settings. A larger file is not a configuration.
@@ -65,7 +67,7 @@ func (f *configFile) at(keys ...string) string {
 
 // wrong returns an error of a key.
 func (f *configFile) wrong(err error, keys ...string) error {
-	return usageError{fmt.Errorf("configuration %s: %w", f.at(keys...), err)}
+	return terminal.Usagef("configuration %s: %w", f.at(keys...), err)
 }
 
 // isYAML reports whether the name of a file has an extension of YAML. All other files are TOML.
@@ -78,16 +80,16 @@ func isYAML(path string) bool {
 func readConfigFile(path string) (*configFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("read configuration: %w", err)}
+		return nil, terminal.Usagef("read configuration: %w", err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
 	if err != nil {
-		return nil, usageError{fmt.Errorf("read configuration: %w", err)}
+		return nil, terminal.Usagef("read configuration: %w", err)
 	}
 	values, lines, err := parseConfig(text, isYAML(path))
 	if err != nil {
-		return nil, usageError{fmt.Errorf("configuration %s%w", path, err)}
+		return nil, terminal.Usagef("configuration %s%w", path, err)
 	}
 	return &configFile{path: path, values: values, lines: lines}, nil
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // configFlags adds the flags that select the configuration files.
@@ -56,7 +58,7 @@ context names it. The handlers of work and its other tables are not printed, bec
 			if asJSON {
 				return printLines(cmd.OutOrStdout(), settings)
 			}
-			return table(cmd.OutOrStdout(), func(row func(...any)) {
+			return terminal.Table(cmd.OutOrStdout(), func(row func(...any)) {
 				row("SETTING", "VALUE", "FROM")
 				for _, s := range settings {
 					row(s.Name, s.text, s.Origin)
@@ -78,28 +80,28 @@ func configured(cmd *cobra.Command, verb string, flags []string) (*cobra.Command
 	}
 	target := commandNamed(allCommands(), verb)
 	if target == nil {
-		return nil, usageError{fmt.Errorf("there is no command %q", verb)}
+		return nil, terminal.Usagef("there is no command %q", verb)
 	}
 	if len(settingsOf(target)) == 0 {
-		return nil, usageError{fmt.Errorf("`daybook %s` has no settings", verb)}
+		return nil, terminal.Usagef("`daybook %s` has no settings", verb)
 	}
 	if err := target.ParseFlags(flags); err != nil {
-		return nil, usageError{err}
+		return nil, terminal.Usage(err)
 	}
 	if rest := target.Flags().Args(); len(rest) > 0 {
-		return nil, usageError{fmt.Errorf("after --, only flags of `daybook %s` may be given, not %q", verb, rest[0])}
+		return nil, terminal.Usagef("after --, only flags of `daybook %s` may be given, not %q", verb, rest[0])
 	}
 	for _, name := range fileFlags {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
 			if err := target.Flags().Set(name, f.Value.String()); err != nil {
-				return nil, usageError{err}
+				return nil, terminal.Usage(err)
 			}
 		}
 	}
 	target.SetContext(cmd.Context())
 	if err := configure(target); err != nil {
-		if _, ok := err.(usageError); !ok {
-			err = usageError{err}
+		if _, ok := err.(terminal.UsageError); !ok {
+			err = terminal.Usage(err)
 		}
 		return nil, err
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // writeFile writes a file into a directory and returns its path.
@@ -131,7 +133,7 @@ func TestConfigRefuses(t *testing.T) {
 			if err == nil {
 				t.Fatal("it is taken")
 			}
-			if !strings.Contains(err.Error(), tt.want) || exitCode(err) != exitUsage {
+			if !strings.Contains(err.Error(), tt.want) || exitCode(err) != terminal.ExitUsage {
 				t.Errorf("%s (exit code %d), want %s", err, exitCode(err), tt.want)
 			}
 		})
@@ -197,7 +199,7 @@ func TestYAML(t *testing.T) {
 			}
 		}
 		switch {
-		case err != nil && (!strings.Contains(err.Error(), tt.want) || exitCode(err) != exitUsage):
+		case err != nil && (!strings.Contains(err.Error(), tt.want) || exitCode(err) != terminal.ExitUsage):
 			t.Errorf("%.60q: %.200s (exit code %d), want %s", tt.file, err, exitCode(err), tt.want)
 		case err == nil && !strings.Contains(out, "\n"+tt.want):
 			t.Errorf("%.60q: no %s in\n%s", tt.file, tt.want, out)
@@ -275,13 +277,13 @@ func TestUnreadableConfig(t *testing.T) {
 		{"--config-dir " + empty + " --config " + unreadable, "must not both be given"},
 	} {
 		r := execute(t, "", append([]string{"serve", "--print-config"}, strings.Fields(tt[0])...)...)
-		if tt[1] == "" && r.code != exitOK || tt[1] != "" && (r.code != exitUsage || !strings.Contains(r.errs, tt[1])) {
+		if tt[1] == "" && r.code != terminal.ExitOK || tt[1] != "" && (r.code != terminal.ExitUsage || !strings.Contains(r.errs, tt[1])) {
 			t.Errorf("%s: exit code %d: %s", tt[0], r.code, r.errs)
 		}
 	}
 	if os.Geteuid() != 0 { // root reads everything
 		for _, args := range [][]string{{"--config", unreadable}, {"--config-dir", filepath.Dir(unreadable)}} {
-			if r := execute(t, "", append([]string{"serve", "--print-config"}, args...)...); r.code != exitUsage || !strings.Contains(r.errs, "permission denied") {
+			if r := execute(t, "", append([]string{"serve", "--print-config"}, args...)...); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "permission denied") {
 				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
 			}
 		}
@@ -398,7 +400,7 @@ func TestLayers(t *testing.T) {
 		t.Errorf("%+v", s["queue-idle"])
 	}
 	t.Setenv("DAYBOOK_CONFIG", other)
-	if r := execute(t, "", "config"); r.code != exitUsage || !strings.Contains(r.errs, "DAYBOOK_CONFIG and DAYBOOK_CONFIG_DIR are both set") {
+	if r := execute(t, "", "config"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "DAYBOOK_CONFIG and DAYBOOK_CONFIG_DIR are both set") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 	if s := settingsShown(t, "work")["concurrency"]; s.Value != 2. { // a runner's file has a separate variable
@@ -411,13 +413,13 @@ func TestLayers(t *testing.T) {
 
 	for _, env := range []string{"../other", "a/b", ".", "..", ".hidden", `a\b`} {
 		t.Setenv("DAYBOOK_ENV", env)
-		if r := execute(t, "", "config"); r.code != exitUsage || !strings.Contains(r.errs, "DAYBOOK_ENV") {
+		if r := execute(t, "", "config"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "DAYBOOK_ENV") {
 			t.Errorf("%s: exit code %d: %s", env, r.code, r.errs)
 		}
 	}
 	t.Setenv("DAYBOOK_ENV", "")
 	writeFile(t, dir, "config/local.toml", "")
-	if r := execute(t, "", "config"); r.code != exitUsage || !strings.Contains(r.errs, "there are both config/local.toml and config/local.yml") {
+	if r := execute(t, "", "config"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "there are both config/local.toml and config/local.yml") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 }
@@ -471,7 +473,7 @@ func TestTablesInLayers(t *testing.T) {
 		t.Errorf("%+v, %+v", s, file.containers)
 	}
 	local := writeFile(t, dir, "local.toml", "[work.handlers.upper]\nargs = ['c']\n")
-	if _, err := read(); err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), local+": handlers.upper.args is not known") {
+	if _, err := read(); err == nil || exitCode(err) != terminal.ExitUsage || !strings.Contains(err.Error(), local+": handlers.upper.args is not known") {
 		t.Error(err)
 	}
 }
@@ -496,7 +498,7 @@ func TestServerInFiles(t *testing.T) {
 		writeFile(t, dir, "local.toml", tt.local)
 		args := append([]string{"work", "--config-dir", dir, "--"}, strings.Fields(tt.args)...)
 		if tt.server == "" {
-			if r := execute(t, "", append([]string{"config"}, args...)...); r.code != exitUsage || !strings.Contains(r.errs, tt.context) {
+			if r := execute(t, "", append([]string{"config"}, args...)...); r.code != terminal.ExitUsage || !strings.Contains(r.errs, tt.context) {
 				t.Errorf("%+v: exit code %d: %s", tt, r.code, r.errs)
 			}
 			continue
@@ -546,7 +548,7 @@ func TestConfigOfContext(t *testing.T) {
 		t.Errorf("without a context: %+v", s)
 	}
 	writeFile(t, os.Getenv("XDG_CONFIG_HOME"), "daybook/contexts.toml", "not TOML")
-	if r := execute(t, "", "config", "work"); r.code != exitUsage || !strings.Contains(r.errs, "contexts.toml") {
+	if r := execute(t, "", "config", "work"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "contexts.toml") {
 		t.Errorf("contexts that cannot be read: %+v", r)
 	}
 }
@@ -626,7 +628,7 @@ func TestConfigOfEachVerb(t *testing.T) {
 		t.Errorf("%d commands have settings", verbs)
 	}
 	for _, tt := range [][2]string{{"nonsense", "there is no command"}, {"version", "has no settings"}, {"serve -- extra", "only flags"}, {"serve -- --nonsense", "unknown flag"}, {"serve -- --max-attempts 0", "--max-attempts"}} {
-		if r := execute(t, "", append([]string{"config"}, strings.Fields(tt[0])...)...); r.code != exitUsage || !strings.Contains(r.errs, tt[1]) {
+		if r := execute(t, "", append([]string{"config"}, strings.Fields(tt[0])...)...); r.code != terminal.ExitUsage || !strings.Contains(r.errs, tt[1]) {
 			t.Errorf("%s: exit code %d: %s", tt[0], r.code, r.errs)
 		}
 	}
@@ -772,7 +774,7 @@ func readOrRefused(t *testing.T, text []byte, isYAML bool) map[string]any {
 	}
 	file := configFile{path: "x", values: values, lines: lines}
 	config := configuration{files: []*configFile{&file}}
-	if _, err := config.settings(&file, allCommands()); err != nil && (exitCode(err) != exitUsage || !strings.HasPrefix(err.Error(), "configuration x:")) {
+	if _, err := config.settings(&file, allCommands()); err != nil && (exitCode(err) != terminal.ExitUsage || !strings.HasPrefix(err.Error(), "configuration x:")) {
 		t.Error(err)
 	}
 	return values

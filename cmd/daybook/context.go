@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newContext() *cobra.Command {
@@ -38,7 +40,7 @@ run. The first context is in use at once. The command prints the server that com
 			}
 			address := serverAddress{text: args[1]}
 			if args[1] == "" {
-				return usageError{fmt.Errorf("the address is empty")}
+				return terminal.Usagef("the address is empty")
 			}
 			if !address.isDiscovered() {
 				if _, err := address.check(cmd.Context()); err != nil {
@@ -112,7 +114,7 @@ func newContextList() *cobra.Command {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "there are no contexts; `daybook context add NAME SERVER` adds one")
 				return err
 			}
-			return table(cmd.OutOrStdout(), func(row func(...any)) {
+			return terminal.Table(cmd.OutOrStdout(), func(row func(...any)) {
 				row("", "NAME", "SERVER")
 				for _, c := range list {
 					mark := ""

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // TestContextsAtOnce: no context is lost if several commands add one at the same time.
@@ -14,7 +16,7 @@ func TestContextsAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range n {
 		group.Go(func() {
-			if r := execute(t, "", "context", "add", fmt.Sprint("c", i), "http://127.0.0.1:1"); r.code != exitOK {
+			if r := execute(t, "", "context", "add", fmt.Sprint("c", i), "http://127.0.0.1:1"); r.code != terminal.ExitOK {
 				t.Errorf("%+v", r)
 			}
 		})

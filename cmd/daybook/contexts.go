@@ -12,6 +12,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/filelock"
 	"github.com/daybookq/daybook/job"
 )
@@ -50,7 +51,7 @@ func readContexts() (all contexts, err error) {
 		return contexts{}, fmt.Errorf("read contexts: %w", err)
 	}
 	if err := toml.Unmarshal(text, &all); err != nil {
-		return contexts{}, usageError{fmt.Errorf("contexts %s%w", path, atLine(err))}
+		return contexts{}, terminal.Usagef("contexts %s%w", path, atLine(err))
 	}
 	return all, nil
 }
@@ -117,7 +118,7 @@ var errNoContext = errors.New("there is no context")
 func (c *contexts) address(name string) (string, error) {
 	found, ok := c.List[name]
 	if !ok {
-		return "", usageError{fmt.Errorf("%w %q; `daybook context list` shows all, and `daybook context add %s URL` adds it", errNoContext, name, name)}
+		return "", terminal.Usagef("%w %q; `daybook context list` shows all, and `daybook context add %s URL` adds it", errNoContext, name, name)
 	}
 	return found.Server, nil
 }
@@ -135,7 +136,7 @@ func (c *contexts) names() []string { return slices.Sorted(maps.Keys(c.List)) }
 
 func checkContextName(name string) error {
 	if err := job.CheckName("NAME", name); err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -26,9 +27,9 @@ type attributeFlags struct {
 // runFlags are the attributes that decide when and how often jobs run, and for how long.
 type runFlags struct {
 	priority, maxAttempts int
-	runAt                 timeFlag
+	runAt                 terminal.TimeFlag
 	delay, lease, timeout durationFlag
-	expires               timeFlag
+	expires               terminal.TimeFlag
 	begun                 bool // the command continues one that began earlier, maybe days ago
 }
 
@@ -48,7 +49,7 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.IntVar(&f.priority, "priority", job.DefaultPriority, "priority, 0 to 9; jobs with a higher priority are claimed first")
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "how many times the job may run (default: the server's)")
-	flags.Var(&f.runAt, "run-at", "time before which the job does not run: "+timeForms)
+	flags.Var(&f.runAt, "run-at", "time before which the job does not run: "+terminal.TimeForms)
 	flags.Var(&f.delay, "delay", "how long the job waits before it may run")
 	flags.Var(&f.lease, "lease", "how long a runner may hold the job without a tickle (default: the server's)")
 	flags.Var(&f.timeout, "timeout", "how long a run of the job may last (default: no limit)")
@@ -62,7 +63,7 @@ func (f *runFlags) add(cmd *cobra.Command) {
 func (f *attributeFlags) attributes(cmd *cobra.Command) (a client.Attributes, err error) {
 	for _, err := range []error{job.CheckName("--client", f.client), job.CheckName("--type", f.typ)} {
 		if err != nil {
-			return a, usageError{err}
+			return a, terminal.Usage(err)
 		}
 	}
 	if a, err = f.runFlags.attributes(cmd); err != nil {
@@ -78,15 +79,15 @@ func (f *attributeFlags) attributes(cmd *cobra.Command) (a client.Attributes, er
 
 func (f *runFlags) attributes(cmd *cobra.Command) (a client.Attributes, err error) {
 	if err := job.CheckRange("--priority", int64(f.priority), 0, job.MaxPriority); err != nil {
-		return a, usageError{err}
+		return a, terminal.Usage(err)
 	}
 	if f.runAt != 0 && f.delay != 0 {
-		return a, usageError{errors.New("--run-at and --delay exclude each other")}
+		return a, terminal.Usage(errors.New("--run-at and --delay exclude each other"))
 	}
 	if !f.begun {
-		for _, err := range []error{f.runAt.notPast("--run-at"), f.expires.notPast("--expires-at")} {
+		for _, err := range []error{f.runAt.NotPast("--run-at"), f.expires.NotPast("--expires-at")} {
 			if err != nil {
-				return a, usageError{err}
+				return a, terminal.Usage(err)
 			}
 		}
 	}
@@ -105,7 +106,7 @@ func metaPairs(pairs []string) (map[string]string, error) {
 	for _, pair := range pairs {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return nil, usageError{fmt.Errorf("--meta %q is not NAME=VALUE", pair)}
+			return nil, terminal.Usagef("--meta %q is not NAME=VALUE", pair)
 		}
 		if meta == nil {
 			meta = map[string]string{}
@@ -165,7 +166,7 @@ when it has passed, and the job goes on.
 
 func create(cmd *cobra.Command, f *createFlags, args []string) error {
 	if f.waitTimeout != 0 && !f.wait {
-		return usageError{errors.New("--wait-timeout is for --wait only")}
+		return terminal.Usage(errors.New("--wait-timeout is for --wait only"))
 	}
 	j, err := f.newJob(cmd, args)
 	if err != nil {
@@ -206,7 +207,7 @@ func (f *createFlags) newJob(cmd *cobra.Command, args []string) (j client.NewJob
 	}
 	switch {
 	case len(args) > 0 && f.file != "":
-		return j, usageError{errors.New("the payload is either the argument or --file")}
+		return j, terminal.Usage(errors.New("the payload is either the argument or --file"))
 	case len(args) > 0:
 		j.Payload = []byte(args[0])
 	case f.file == "-":
@@ -218,11 +219,11 @@ func (f *createFlags) newJob(cmd *cobra.Command, args []string) (j client.NewJob
 		return j, err
 	}
 	if len(j.Payload) > job.MaxPayloadBytes {
-		return j, usageError{fmt.Errorf("the payload has more than %d bytes, which is the maximum; store it with `daybook blob put`, and send its address", job.MaxPayloadBytes)}
+		return j, terminal.Usagef("the payload has more than %d bytes, which is the maximum; store it with `daybook blob put`, and send its address", job.MaxPayloadBytes)
 	}
 	if f.asValue {
 		if err := checkValue(j.Payload); err != nil {
-			return j, usageError{fmt.Errorf("the payload: %w; without --value it is sent as text", err)}
+			return j, terminal.Usagef("the payload: %w; without --value it is sent as text", err)
 		}
 		j.Kind = client.JSON
 	}
@@ -232,7 +233,7 @@ func (f *createFlags) newJob(cmd *cobra.Command, args []string) (j client.NewJob
 	}
 	if f.onComplete != "" {
 		if err := job.CheckName("--on-complete", f.onComplete); err != nil {
-			return j, usageError{err}
+			return j, terminal.Usage(err)
 		}
 		j.OnComplete = &client.FollowOn{Type: f.onComplete}
 	}
@@ -270,7 +271,7 @@ func awaitJob(ctx context.Context, r *remote, id string) error {
 
 // printOutput writes the output of a job. A text on a terminal ends with a newline, and cannot change the terminal.
 func printOutput(w io.Writer, o *client.Output) error {
-	if !isTerminal(w) {
+	if !terminal.IsTerminal(w) {
 		_, err := w.Write(o.Bytes)
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newDiscover() *cobra.Command {
@@ -51,7 +52,7 @@ Other commands can find the server themselves. --server mdns: uses the only serv
 				}
 				return nil
 			}
-			return table(cmd.OutOrStdout(), func(row func(cells ...any)) {
+			return terminal.Table(cmd.OutOrStdout(), func(row func(cells ...any)) {
 				row("ID", "URL", "VERSION")
 				for _, f := range found {
 					row(f.ID, f.URL, f.Version)
@@ -90,7 +91,7 @@ func discover(ctx context.Context, address string) (string, error) {
 	case len(urls) == 0:
 		return "", fmt.Errorf("none of the %d servers that answered has the id %q; `daybook discover` lists them", len(found), id)
 	case len(urls) > 1:
-		return "", usageError{fmt.Errorf("%d servers answered; name one, as in --server mdns:%s: %s", len(urls), found[0].ID, strings.Join(ids, ", "))}
+		return "", terminal.Usagef("%d servers answered; name one, as in --server mdns:%s: %s", len(urls), found[0].ID, strings.Join(ids, ", "))
 	}
 	return urls[0], nil
 }

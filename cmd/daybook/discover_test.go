@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/mdns"
 )
@@ -128,7 +129,7 @@ func (n *network) serve(t *testing.T, args ...string) (port, id string) {
 func TestDiscover(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
-	if r := n.browse(t, "discover", "--timeout", "500ms"); r.code != exitNoAnswer || !strings.Contains(r.errs, "no server answered") {
+	if r := n.browse(t, "discover", "--timeout", "500ms"); r.code != terminal.ExitNoAnswer || !strings.Contains(r.errs, "no server answered") {
 		t.Errorf("without a server: %+v", r)
 	}
 	port, id := n.serve(t, "--listen", "[::]:0")
@@ -149,11 +150,11 @@ func TestDiscover(t *testing.T) {
 	})
 	t.Run("by --server mdns:", func(t *testing.T) {
 		for _, server := range []string{"mdns:", "mdns:" + strings.ToUpper(id)} {
-			if r := n.browse(t, "stats", "--json", "--server", server); r.code != exitOK || !strings.Contains(r.out, id) {
+			if r := n.browse(t, "stats", "--json", "--server", server); r.code != terminal.ExitOK || !strings.Contains(r.out, id) {
 				t.Errorf("%s: %+v", server, r)
 			}
 		}
-		if r := n.browse(t, "stats", "--server", "mdns:other"); r.code == exitOK || !strings.Contains(r.errs, "none of the 1 servers") {
+		if r := n.browse(t, "stats", "--server", "mdns:other"); r.code == terminal.ExitOK || !strings.Contains(r.errs, "none of the 1 servers") {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -161,10 +162,10 @@ func TestDiscover(t *testing.T) {
 	t.Run("by python-zeroconf", func(t *testing.T) { n.zeroconf(t, id, port) })
 	t.Run("if several servers answer, one must be named", func(t *testing.T) {
 		_, other := n.serve(t, "--listen", serverIPv4+":0")
-		if r := n.browse(t, "stats", "--server", "mdns:"); r.code != exitUsage || !strings.Contains(r.errs, id) || !strings.Contains(r.errs, other) {
+		if r := n.browse(t, "stats", "--server", "mdns:"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, id) || !strings.Contains(r.errs, other) {
 			t.Errorf("%+v", r)
 		}
-		if r := n.browse(t, "stats", "--json", "--server", "mdns:"+other); r.code != exitOK || !strings.Contains(r.out, other) {
+		if r := n.browse(t, "stats", "--json", "--server", "mdns:"+other); r.code != terminal.ExitOK || !strings.Contains(r.out, other) {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -222,7 +223,7 @@ func TestNotAnnounced(t *testing.T) {
 	n := newNetwork(t)
 	n.serve(t, "--listen", "0.0.0.0:0", "--mdns", "off")
 	n.serve(t, "--listen", "127.0.0.1:0")
-	if r := n.browse(t, "discover", "--json", "--timeout", "1s"); r.code != exitNoAnswer || r.out != "" {
+	if r := n.browse(t, "discover", "--json", "--timeout", "1s"); r.code != terminal.ExitNoAnswer || r.out != "" {
 		t.Errorf("%+v", r)
 	}
 	for _, args := range [][]string{

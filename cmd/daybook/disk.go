@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -56,7 +57,7 @@ journal when all of their commands are in the store.`,
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		if limit < 0 {
-			return usageError{fmt.Errorf("--limit is %d; it must be 0 or more", limit)}
+			return terminal.Usagef("--limit is %d; it must be 0 or more", limit)
 		}
 		if err := r.connect(cmd); err != nil {
 			return err
@@ -146,20 +147,20 @@ func (r *remote) meanBytes(cmd *cobra.Command, q *client.Queue, status job.Statu
 }
 
 func printDiskUse(r *remote, use *diskUse, left int) error {
-	err := table(r.out, func(row func(...any)) {
-		row("disk free", sizeText(use.FreeBytes))
-		row("journal", sizeText(use.JournalBytes))
-		row("store", sizeText(use.StoreBytes))
-		row("blobs", sizeText(use.BlobBytes))
+	err := terminal.Table(r.out, func(row func(...any)) {
+		row("disk free", terminal.SizeText(use.FreeBytes))
+		row("journal", terminal.SizeText(use.JournalBytes))
+		row("store", terminal.SizeText(use.StoreBytes))
+		row("blobs", terminal.SizeText(use.BlobBytes))
 	})
 	if err != nil || len(use.Queues) == 0 {
 		return err
 	}
 	fmt.Fprintln(r.out)
-	err = table(r.out, func(row func(...any)) {
+	err = terminal.Table(r.out, func(row func(...any)) {
 		row("CLIENT", "TYPE", "JOBS", "SIZE", "ENDED", "SIZE OF ENDED")
 		for _, q := range use.Queues {
-			row(q.Client, q.Type, q.Jobs, sizeText(q.Bytes), q.Ended, sizeText(q.EndedBytes))
+			row(q.Client, q.Type, q.Jobs, terminal.SizeText(q.Bytes), q.Ended, terminal.SizeText(q.EndedBytes))
 		}
 	})
 	if err == nil && left > 0 {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // TestDisk: the queue with the most bytes is first, its ended jobs are counted separately, and blobs are counted.
@@ -49,7 +51,7 @@ func TestDisk(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, table)
 		}
 	}
-	if r := execute(t, "", "disk", "--limit", fmt.Sprint(-1), "--server", s.url); r.code != exitUsage {
+	if r := execute(t, "", "disk", "--limit", fmt.Sprint(-1), "--server", s.url); r.code != terminal.ExitUsage {
 		t.Errorf("--limit -1: exit code %d", r.code)
 	}
 }

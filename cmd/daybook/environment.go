@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 const variablePrefix = "DAYBOOK_"
@@ -177,7 +179,7 @@ func checkVariables(environ []string) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return usageError{errors.New(strings.Join(errs, "; ") + "; `daybook help environment` says which variables there are")}
+	return terminal.Usage(errors.New(strings.Join(errs, "; ") + "; `daybook help environment` says which variables there are"))
 }
 
 func newEnvironmentHelp() *cobra.Command {

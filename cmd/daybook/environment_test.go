@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // TestUnknownVariables: all commands refuse a misspelt variable, and name it and the correct one.
@@ -40,7 +42,7 @@ func TestUnknownVariables(t *testing.T) {
 		{"version"}, {"serve", "--data", data, "--init", "--listen", "127.0.0.1:0"}, {"serve", "--print-config"}, {"work", "--server", "127.0.0.1:1"}, {"config"}, {"check", "--data", data}, {"queues"}, {"completion", "bash"},
 	} {
 		r := execute(t, "", args...)
-		if r.code != exitUsage || !strings.Contains(r.errs, "environment variable DAYBOOK_MAXATTEMPTS: there is no such setting (did you mean DAYBOOK_MAX_ATTEMPTS?)") || r.out != "" {
+		if r.code != terminal.ExitUsage || !strings.Contains(r.errs, "environment variable DAYBOOK_MAXATTEMPTS: there is no such setting (did you mean DAYBOOK_MAX_ATTEMPTS?)") || r.out != "" {
 			t.Errorf("%v: exit code %d: %s%s", args, r.code, r.out, r.errs)
 		}
 	}
@@ -48,7 +50,7 @@ func TestUnknownVariables(t *testing.T) {
 		t.Error("a refused start made the data directory")
 	}
 	for _, args := range [][]string{{"help", "environment"}, {"serve", "--help"}, {"__complete", "ser"}} {
-		if r := execute(t, "", args...); r.code != exitOK || r.out == "" {
+		if r := execute(t, "", args...); r.code != terminal.ExitOK || r.out == "" {
 			t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // TestExitCodesOfErrors: the table of exit codes of docs/reference/errors.md agrees with the code.
@@ -24,7 +25,7 @@ func TestExitCodesOfErrors(t *testing.T) {
 		status, _ := strconv.Atoi(m[1])
 		for _, outcome := range strings.Split(m[3], ", ") {
 			code, name := exitCode(&client.Error{Status: status, Code: m[2], Outcome: strings.Trim(outcome, "`")}), "`"+m[2]+"`"
-			if code == exitUnknown {
+			if code == terminal.ExitUnknown {
 				name += " with `outcome` `unknown`"
 			}
 			if !slices.Contains(refusals[code], name) {
@@ -32,17 +33,17 @@ func TestExitCodesOfErrors(t *testing.T) {
 			}
 		}
 	}
-	if len(refusals[exitRefused]) < 40 || len(refusals[exitNotFound]) < 10 {
+	if len(refusals[terminal.ExitRefused]) < 40 || len(refusals[terminal.ExitNotFound]) < 10 {
 		t.Fatalf("only these refusals were found: %v", refusals)
 	}
 	var b strings.Builder
 	b.WriteString("| exit code | meaning | refusals |\n|---|---|---|\n")
-	for _, e := range exitCodes {
-		which := strings.Join(refusals[e.code], ", ")
-		if e.code == exitRefused {
+	for _, e := range terminal.ExitCodes {
+		which := strings.Join(refusals[e.Code], ", ")
+		if e.Code == terminal.ExitRefused {
 			which = "all others"
 		}
-		fmt.Fprintf(&b, "| %d | %s | %s |\n", e.code, e.meaning, which)
+		fmt.Fprintf(&b, "| %d | %s | %s |\n", e.Code, e.Meaning, which)
 	}
 	begin, end := "<!-- exit codes: written by go test ./cmd/daybook -run TestExitCodesOfErrors -rewrite -->\n", "<!-- end -->\n"
 	before, rest, found := strings.Cut(string(text), begin)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -40,11 +41,11 @@ func (f *filesetCommand) flags(cmd *cobra.Command) {
 func (f *filesetCommand) dial(cmd *cobra.Command, name string) (*client.Client, error) {
 	if f.client != "" {
 		if err := job.CheckName("--client", f.client); err != nil {
-			return nil, usageError{err}
+			return nil, terminal.Usage(err)
 		}
 	}
 	if err := job.CheckName("NAME", name); err != nil {
-		return nil, usageError{err}
+		return nil, terminal.Usage(err)
 	}
 	url, err := reach(cmd, &f.server)
 	if err != nil {
@@ -70,7 +71,7 @@ that the server keeps, the newest first.`,
 			if len(args) == 1 {
 				name = args[0]
 			} else if f.client != "" {
-				return usageError{fmt.Errorf("--client needs a NAME; without one, the filesets of all clients are listed")}
+				return terminal.Usagef("--client needs a NAME; without one, the filesets of all clients are listed")
 			}
 			c, err := f.dial(cmd, name)
 			if err != nil {
@@ -111,14 +112,14 @@ func (f *filesetCommand) print(cmd *cobra.Command, list []client.Fileset) error 
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "there are no filesets")
 		return err
 	}
-	return table(cmd.OutOrStdout(), func(row func(...any)) {
+	return terminal.Table(cmd.OutOrStdout(), func(row func(...any)) {
 		row("CLIENT", "NAME", "VERSION", "FILES", "SIZE", "STORED")
 		for _, found := range list {
 			owner := found.Client
 			if owner == "" {
 				owner = "-"
 			}
-			row(owner, found.Name, found.Version, found.Files, sizeText(found.Bytes), moment(found.CreatedAt))
+			row(owner, found.Name, found.Version, found.Files, terminal.SizeText(found.Bytes), terminal.Moment(found.CreatedAt))
 		}
 	})
 }

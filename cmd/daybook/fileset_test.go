@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func TestFilesetCommands(t *testing.T) {
@@ -58,20 +60,20 @@ func TestFilesetCommands(t *testing.T) {
 		args []string
 		code int
 	}{
-		{[]string{"push", from, "input"}, exitError}, // because of the link
-		{[]string{"push", filepath.Join(from, "none"), "input"}, exitFile},
-		{[]string{"push", from, "a/b"}, exitUsage},
-		{[]string{"push", "input", from}, exitUsage},
-		{[]string{"push", from, "input", "--pattern", "["}, exitUsage},
-		{[]string{"push", from, "input", "--client", "a/b"}, exitUsage},
-		{[]string{"pull", "none", to}, exitNotFound},
-		{[]string{"pull", "input", to, "--version", "9"}, exitNotFound},
-		{[]string{"pull", "input", to, "--version", "-1"}, exitUsage},
-		{[]string{"pull", "input", filepath.Join(to, "a.dat")}, exitFile},
-		{[]string{"ls", "--client", "acme"}, exitUsage},
-		{[]string{"ls", "none"}, exitNotFound},
-		{[]string{"rm", "none"}, exitNotFound},
-		{[]string{"push", from}, exitUsage},
+		{[]string{"push", from, "input"}, terminal.ExitError}, // because of the link
+		{[]string{"push", filepath.Join(from, "none"), "input"}, terminal.ExitFile},
+		{[]string{"push", from, "a/b"}, terminal.ExitUsage},
+		{[]string{"push", "input", from}, terminal.ExitUsage},
+		{[]string{"push", from, "input", "--pattern", "["}, terminal.ExitUsage},
+		{[]string{"push", from, "input", "--client", "a/b"}, terminal.ExitUsage},
+		{[]string{"pull", "none", to}, terminal.ExitNotFound},
+		{[]string{"pull", "input", to, "--version", "9"}, terminal.ExitNotFound},
+		{[]string{"pull", "input", to, "--version", "-1"}, terminal.ExitUsage},
+		{[]string{"pull", "input", filepath.Join(to, "a.dat")}, terminal.ExitFile},
+		{[]string{"ls", "--client", "acme"}, terminal.ExitUsage},
+		{[]string{"ls", "none"}, terminal.ExitNotFound},
+		{[]string{"rm", "none"}, terminal.ExitNotFound},
+		{[]string{"push", from}, terminal.ExitUsage},
 	} {
 		if r := execute(t, "", append(append([]string{"fileset"}, c.args...), server...)...); r.code != c.code {
 			t.Errorf("%q: %+v, want code %d", c.args, r, c.code)

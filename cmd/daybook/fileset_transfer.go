@@ -10,6 +10,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // patternHelp describes patterns in the help of commands.
@@ -44,7 +45,7 @@ Symbolic links, devices and other special files are errors, unless a pattern exc
 		ValidArgsFunction: filesetArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !isDirectory(args[0]) && isDirectory(args[1]) {
-				return usageError{fmt.Errorf("%s is no directory, and %s is one: the directory is the first argument, the name of the fileset the second", args[0], args[1])}
+				return terminal.Usagef("%s is no directory, and %s is one: the directory is the first argument, the name of the fileset the second", args[0], args[1])
 			}
 			c, err := f.dial(cmd, args[1])
 			if err != nil {
@@ -83,7 +84,7 @@ links, and does not replace links and special files.
 		ValidArgsFunction: filesetArgs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if q.Version < 0 {
-				return usageError{fmt.Errorf("--version must be a number from 1 on, not %d", q.Version)}
+				return terminal.Usagef("--version must be a number from 1 on, not %d", q.Version)
 			}
 			c, err := f.dial(cmd, args[0])
 			if err != nil {
@@ -115,7 +116,7 @@ func isDirectory(path string) bool {
 // wrongPatterns turns the error of a pattern into an error of the command line.
 func wrongPatterns(err error) error {
 	if errors.Is(err, fileset.ErrPattern) {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	return err
 }
@@ -125,6 +126,6 @@ func (f *filesetCommand) report(cmd *cobra.Command, t transferred, verb, moved s
 	if f.asJSON {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(t)
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s %d; %s (%s) %s, %d were there\n", t.Name, verb, t.Version, numberText(t.Files, "file", "files"), sizeText(t.Bytes), moved, t.Skipped)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s %d; %s (%s) %s, %d were there\n", t.Name, verb, t.Version, terminal.NumberText(t.Files, "file", "files"), terminal.SizeText(t.Bytes), moved, t.Skipped)
 	return err
 }

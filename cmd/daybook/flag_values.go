@@ -102,6 +102,3 @@ func (b *bytesFlag) Set(text string) error {
 
 func (b *bytesFlag) String() string { return strconv.FormatInt(int64(*b), 10) }
 func (b *bytesFlag) Type() string   { return "bytes" }
-
-// sizeText returns a number of bytes as text, such as 1.5MiB.
-func sizeText[N int64 | uint64](n N) string { return units.BytesSize(float64(n)) }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newGet() *cobra.Command {
@@ -89,7 +90,7 @@ func printDocument(w io.Writer, text []byte) error {
 		return unreadable(err)
 	}
 	var failed error
-	err := table(w, func(row func(...any)) {
+	err := terminal.Table(w, func(row func(...any)) {
 		for d.More() {
 			name, err := d.Token()
 			var value json.RawMessage
@@ -122,12 +123,12 @@ func printDocument(w io.Writer, text []byte) error {
 // shownLines returns a value in lines for people: each line of an error, each attempt, or one line for any other value.
 func shownLines(name string, value json.RawMessage) ([]string, error) {
 	var text string
-	var attempts []attemptRow
+	var attempts []terminal.AttemptRow
 	switch {
 	case name == "error" && json.Unmarshal(value, &text) == nil && text != "":
-		return errorLines(text), nil
+		return terminal.ErrorLines(text), nil
 	case name == "attempts" && json.Unmarshal(value, &attempts) == nil && len(attempts) > 0:
-		return attemptLines(attempts)
+		return terminal.AttemptLines(attempts)
 	}
 	if shown := shownValue(name, value); shown != "" {
 		return []string{shown}, nil
@@ -143,7 +144,7 @@ func shownValue(name string, value json.RawMessage) string {
 	}
 	var ms int64
 	if (strings.HasSuffix(name, "_at")) && json.Unmarshal(value, &ms) == nil {
-		return fmt.Sprintf("%d (%s)", ms, moment(ms))
+		return fmt.Sprintf("%d (%s)", ms, terminal.Moment(ms))
 	}
 	var text string
 	if json.Unmarshal(value, &text) == nil && text != "" && strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0 {

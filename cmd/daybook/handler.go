@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/manifest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
@@ -43,12 +44,12 @@ func (h *handlerCommand) over(cmd *cobra.Command, run func(cmd *cobra.Command, a
 	return overServer(&h.remote, cmd, func(cmd *cobra.Command, args []string) error {
 		if h.client != "" {
 			if err := job.CheckName("--client", h.client); err != nil {
-				return usageError{err}
+				return terminal.Usage(err)
 			}
 		}
 		if len(args) > 0 {
 			if err := job.CheckName("TYPE", args[0]); err != nil {
-				return usageError{err}
+				return terminal.Usage(err)
 			}
 		}
 		return run(cmd, args)
@@ -100,7 +101,7 @@ job. One that cannot be loaded, or takes longer than 10 seconds, is not stored, 
 		}
 		if !noCheck {
 			if err := tryHandler(cmd.Context(), &document); err != nil {
-				return usageError{err}
+				return terminal.Usage(err)
 			}
 		}
 		if err := h.connect(cmd); err != nil {
@@ -145,7 +146,7 @@ func readHandler(cmd *cobra.Command, name, lang string) (document handler.Docume
 		return document, fmt.Errorf("read %s: %w", name, err)
 	}
 	if int64(len(text)) > maxHandlerFile {
-		return document, usageError{fmt.Errorf("%s has more than %s", name, sizeText(maxHandlerFile))}
+		return document, terminal.Usagef("%s has more than %s", name, terminal.SizeText(maxHandlerFile))
 	}
 	end := filepath.Ext(name)
 	if lang == "" {
@@ -166,7 +167,7 @@ func readHandler(cmd *cobra.Command, name, lang string) (document handler.Docume
 		err = errors.New("is it a script? name its language with --lang")
 	}
 	if err != nil {
-		err = usageError{fmt.Errorf("%s: %w", name, err)}
+		err = terminal.Usagef("%s: %w", name, err)
 	}
 	return document, err
 }
@@ -194,7 +195,7 @@ func newHandlerGet() *cobra.Command {
 			return writeDocument(h.out, stored.Text)
 		case stored.Document.Kind == handler.Script:
 			out := h.out
-			if isTerminal(out) {
+			if terminal.IsTerminal(out) {
 				out = &plainText{to: out}
 			}
 			_, err = io.WriteString(out, stored.Document.Source)
@@ -220,7 +221,7 @@ server keeps, the newest first.`,
 	}
 	h.over(cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && h.client != "" {
-			return usageError{errors.New("--client needs a TYPE; without one, the handlers of all clients are listed")}
+			return terminal.Usage(errors.New("--client needs a TYPE; without one, the handlers of all clients are listed"))
 		}
 		if err := h.connect(cmd); err != nil {
 			return err
@@ -259,14 +260,14 @@ func (h *handlerCommand) print(list []client.StoredHandler) error {
 		_, err := fmt.Fprintln(h.out, "there are no stored handlers")
 		return err
 	}
-	return table(h.out, func(row func(...any)) {
+	return terminal.Table(h.out, func(row func(...any)) {
 		row("CLIENT", "TYPE", "KIND", "VERSION", "SIZE", "STORED")
 		for _, found := range list {
 			owner := found.Client
 			if owner == "" {
 				owner = "-"
 			}
-			row(owner, found.Type, found.Kind, found.Version, sizeText(found.Bytes), moment(found.CreatedAt))
+			row(owner, found.Type, found.Kind, found.Version, terminal.SizeText(found.Bytes), terminal.Moment(found.CreatedAt))
 		}
 	})
 }

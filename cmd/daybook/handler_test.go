@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -31,7 +32,7 @@ func TestHandlerCommands(t *testing.T) {
 	}
 	const first, second = "def handle(payload, job):\n    return 1\n", "def handle(payload, job):\n    return 2\n"
 	for i, c := range []struct{ text, want string }{{first, "square version 1\n"}, {first, "square version 1\n"}, {second, "square version 2\n"}} {
-		if r := put("", "square", file("square.py", c.text)); r.code != exitOK || r.out != c.want {
+		if r := put("", "square", file("square.py", c.text)); r.code != terminal.ExitOK || r.out != c.want {
 			t.Errorf("%d: %+v", i, r)
 		}
 	}
@@ -42,11 +43,11 @@ func TestHandlerCommands(t *testing.T) {
 		t.Errorf("versions:\n%s", got)
 	}
 	for typ, args := range map[string][]string{"a": {file("a.sh", "handle() { :; }\n")}, "b": {file("b", "function handle() {}"), "--lang", "node"}} {
-		if r := put("", append([]string{typ}, args...)...); r.code != exitOK {
+		if r := put("", append([]string{typ}, args...)...); r.code != terminal.ExitOK {
 			t.Errorf("%s: %+v", typ, r)
 		}
 	}
-	if r := put(`{"kind":"http","url":"http://127.0.0.1:8080/"}`, "--client", "acme", "post", "-"); r.code != exitOK {
+	if r := put(`{"kind":"http","url":"http://127.0.0.1:8080/"}`, "--client", "acme", "post", "-"); r.code != terminal.ExitOK {
 		t.Errorf("%+v", r)
 	}
 	if got := ok(t, "handler", "get", "post", "--client", "acme", "--server", s.url); got != `{"kind":"http","url":"http://127.0.0.1:8080/"}`+"\n" {
@@ -59,13 +60,13 @@ func TestHandlerCommands(t *testing.T) {
 		}
 	}
 	const body = "return payload\n"
-	if r := put("", "new", file("body.py", body)); r.code != exitUsage || !strings.Contains(r.errs, "cannot be loaded") || !strings.Contains(r.errs, "--no-check") || !strings.Contains(r.errs, "handle") {
+	if r := put("", "new", file("body.py", body)); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "cannot be loaded") || !strings.Contains(r.errs, "--no-check") || !strings.Contains(r.errs, "handle") {
 		t.Errorf("%+v", r)
 	}
-	if r := execute(t, "", "handler", "get", "new", "--server", s.url); r.code == exitOK {
+	if r := execute(t, "", "handler", "get", "new", "--server", s.url); r.code == terminal.ExitOK {
 		t.Errorf("it was stored: %+v", r)
 	}
-	if r := put("", "new", file("body.py", body), "--no-check"); r.code != exitOK || r.out != "new version 1\n" {
+	if r := put("", "new", file("body.py", body), "--no-check"); r.code != terminal.ExitOK || r.out != "new version 1\n" {
 		t.Errorf("%+v", r)
 	}
 	for name, r := range map[string]result{
@@ -77,18 +78,18 @@ func TestHandlerCommands(t *testing.T) {
 		"a wrong type":            put("{}", "a b", "-"),
 		"a long file":             put(strings.Repeat("x", int(maxHandlerFile)+1), "x", "-", "--lang", "sh"),
 	} {
-		if r.code != exitUsage || r.errs == "" {
+		if r.code != terminal.ExitUsage || r.errs == "" {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	if r := put("", "x", filepath.Join(dir, "none.py")); r.code != exitFile {
+	if r := put("", "x", filepath.Join(dir, "none.py")); r.code != terminal.ExitFile {
 		t.Errorf("a missing file: %+v", r)
 	}
-	if r := put(`{"kind":"unknown"}`, "x", "-"); r.code == exitOK {
+	if r := put(`{"kind":"unknown"}`, "x", "-"); r.code == terminal.ExitOK {
 		t.Errorf("a wrong kind: %+v", r)
 	}
 	ok(t, "handler", "rm", "square", "--server", s.url)
-	if r := execute(t, "", "handler", "get", "square", "--server", s.url); r.code != exitNotFound {
+	if r := execute(t, "", "handler", "get", "square", "--server", s.url); r.code != terminal.ExitNotFound {
 		t.Errorf("a removed handler: %+v", r)
 	}
 }
@@ -111,7 +112,7 @@ func TestFormsOfScripts(t *testing.T) {
 			t.Logf("%s is left out: %v", lang, err)
 			continue
 		}
-		if r := a.run(strings.TrimSpace(script), "handler", "put", lang, "-", "--lang", lang); r.code != exitOK {
+		if r := a.run(strings.TrimSpace(script), "handler", "put", lang, "-", "--lang", lang); r.code != terminal.ExitOK {
 			t.Errorf("%s: %+v", lang, r)
 		}
 		jobs[lang] = a.do("create", "--type", lang, "--max-attempts", "1", "text")
@@ -143,14 +144,14 @@ func TestEndlessLoading(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := a.run(string(document), "handler", "put", "spin", "-")
-	if r.code != exitUsage {
+	if r.code != terminal.ExitUsage {
 		t.Errorf("%+v", r)
 	}
 	contains(t, r.errs, "it was still loading after 200ms, and was ended", "--no-check stores it", "into handle")
-	if r := a.run("", "handler", "get", "spin"); r.code != exitNotFound {
+	if r := a.run("", "handler", "get", "spin"); r.code != terminal.ExitNotFound {
 		t.Errorf("the script was stored: %+v", r)
 	}
-	if r := a.run(string(document), "handler", "put", "spin", "-", "--no-check"); r.code != exitOK {
+	if r := a.run(string(document), "handler", "put", "spin", "-", "--no-check"); r.code != terminal.ExitOK {
 		t.Errorf("%+v", r)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -35,7 +36,7 @@ const rowFields = "client,type,status,run_attempts,max_attempts,created_at,updat
 func newJobs() *cobra.Command {
 	var r remote
 	var status, client, typ, batch, runner, claim, fields string
-	var after, before timeFlag
+	var after, before terminal.TimeFlag
 	var meta []string
 	var limit int
 	var idsOnly bool
@@ -56,13 +57,13 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case limit < 0:
-			return usageError{fmt.Errorf("--limit is the number of jobs, or 0 for all, and not %d", limit)}
+			return terminal.Usagef("--limit is the number of jobs, or 0 for all, and not %d", limit)
 		case idsOnly && r.asJSON:
-			return usageError{errors.New("--ids and --json exclude each other; --json has the ids too")}
+			return terminal.Usage(errors.New("--ids and --json exclude each other; --json has the ids too"))
 		case fields != "" && !r.asJSON:
-			return usageError{errors.New("--fields is for --json only")}
+			return terminal.Usage(errors.New("--fields is for --json only"))
 		case status != "" && namedStatus(status) == 0:
-			return usageError{fmt.Errorf("--status must be one of %s, and not %q", statusList(job.Statuses), status)}
+			return terminal.Usagef("--status must be one of %s, and not %q", statusList(job.Statuses), status)
 		}
 		if err := givenFilters(cmd, "client", "type", "batch", "runner-id", "claim"); err != nil {
 			return err
@@ -88,7 +89,7 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 				query.Set(name, value)
 			}
 		}
-		for name, ms := range map[string]timeFlag{"created_after": after, "created_before": before} {
+		for name, ms := range map[string]terminal.TimeFlag{"created_after": after, "created_before": before} {
 			if ms != 0 {
 				query.Set(name, strconv.FormatInt(int64(ms), 10))
 			}
@@ -105,7 +106,7 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 	flags.StringVar(&batch, "batch", "", "only jobs of this batch")
 	flags.StringVar(&runner, "runner-id", "", "only jobs that this runner holds, or whose last run it ended")
 	flags.StringVar(&claim, "claim", "", "only jobs whose current or last claim is this one")
-	flags.Var(&after, "created-after", "only jobs created at this time or later: "+timeForms)
+	flags.Var(&after, "created-after", "only jobs created at this time or later: "+terminal.TimeForms)
 	flags.Var(&before, "created-before", "only jobs created before this time")
 	flags.StringArrayVar(&meta, "meta", nil, "only jobs with NAME=VALUE in their meta; may be given several times")
 	flags.IntVar(&limit, "limit", 100, "how many jobs are listed; 0 means all, as with --ids")
@@ -125,7 +126,7 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 func givenFilters(cmd *cobra.Command, names ...string) error {
 	for _, name := range names {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-			return usageError{fmt.Errorf("--%s has no value; without --%s the list has all", name, name)}
+			return terminal.Usagef("--%s has no value; without --%s the list has all", name, name)
 		}
 	}
 	return nil
@@ -175,7 +176,7 @@ func listJobs(cmd *cobra.Command, r *remote, query url.Values, limit int, idsOnl
 	case shown == 0 && !r.asJSON && !idsOnly:
 		_, err = fmt.Fprintln(r.out, "there are no such jobs")
 	case cut:
-		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "there are more than %s; --limit 0 lists all\n", jobsText(limit))
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "there are more than %s; --limit 0 lists all\n", terminal.JobsText(limit))
 	}
 	return err
 }
@@ -195,7 +196,7 @@ func (t *jobTable) print() error {
 	}
 	head := !t.begun
 	t.runAt = t.runAt || head && slices.ContainsFunc(t.rows, func(j jobRow) bool { return j.Status == job.Deferred.String() })
-	err := table(t.to, func(row func(...any)) {
+	err := terminal.Table(t.to, func(row func(...any)) {
 		cells := func(runAt string, before []any, after ...any) {
 			if t.runAt {
 				before = append(before, runAt)
@@ -206,8 +207,8 @@ func (t *jobTable) print() error {
 			cells("RUN AT", []any{"ID", "QUEUE", "STATUS", "ATTEMPTS", "CREATED"}, "RUNNER", "ERROR")
 		}
 		for _, j := range t.rows {
-			cells(dueText(j), []any{j.ID, j.Client + "/" + j.Type, j.Status, fmt.Sprintf("%d/%d", j.RunAttempts, j.MaxAttempts), moment(j.CreatedAt)},
-				orDash(j.RunnerID), shortError(j.Error))
+			cells(dueText(j), []any{j.ID, j.Client + "/" + j.Type, j.Status, fmt.Sprintf("%d/%d", j.RunAttempts, j.MaxAttempts), terminal.Moment(j.CreatedAt)},
+				terminal.OrDash(j.RunnerID), terminal.ShortError(j.Error))
 		}
 	})
 	t.rows, t.begun = t.rows[:0], true
@@ -222,5 +223,5 @@ func dueText(j jobRow) string {
 	case j.RunAt >= job.MaxTimeMs:
 		return "batch paused"
 	}
-	return moment(j.RunAt)
+	return terminal.Moment(j.RunAt)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/journal"
 )
@@ -178,7 +179,7 @@ journal; rebuild it with ` + "`daybook rebuild`" + `.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if last == 0 {
-				return usageError{errors.New("--last is missing: the seq of the last record to keep")}
+				return terminal.Usage(errors.New("--last is missing: the seq of the last record to keep"))
 			}
 			release, err := offline(data)
 			if err != nil {
@@ -212,14 +213,14 @@ func printVerifiedJSON(w io.Writer, r *journal.Report) error {
 }
 
 func printVerified(w io.Writer, r *journal.Report) error {
-	return table(w, func(row func(...any)) {
+	return terminal.Table(w, func(row func(...any)) {
 		row("journal", r.UUID)
 		row("volumes", len(r.Volumes))
-		row("bytes", sizeText(r.Bytes))
+		row("bytes", terminal.SizeText(r.Bytes))
 		row("records", r.Records)
 		if r.Records > 0 {
 			row("seqs", fmt.Sprintf("%d … %d", r.First, r.Last))
-			row("last", moment(r.LastAt))
+			row("last", terminal.Moment(r.LastAt))
 		}
 		verbs := make([]string, 0, len(r.Verbs))
 		for verb := range r.Verbs {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newLogs() *cobra.Command {
@@ -52,7 +53,7 @@ Only containers have logs, and programs whose handler has log_bytes. What a scri
 			}
 		}
 		out := cmd.OutOrStdout()
-		if isTerminal(out) {
+		if terminal.IsTerminal(out) {
 			out = &plainText{to: out}
 		}
 		_, err = io.Copy(out, log)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -19,7 +20,7 @@ func TestLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := execute(t, "", "logs", "--server", s.url, j.ID); r.code != exitNotFound || !strings.Contains(r.errs, "log_not_found") {
+	if r := execute(t, "", "logs", "--server", s.url, j.ID); r.code != terminal.ExitNotFound || !strings.Contains(r.errs, "log_not_found") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	} else {
 		contains(t, r.errs, "; --follow waits for it", "what a script prints is in the log of its runner")
@@ -31,13 +32,13 @@ func TestLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := execute(t, "", "logs", "--server", s.url, other.ID); r.code != exitNotFound || !strings.Contains(r.errs, "log_bytes; what a script prints") {
+	if r := execute(t, "", "logs", "--server", s.url, other.ID); r.code != terminal.ExitNotFound || !strings.Contains(r.errs, "log_bytes; what a script prints") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
-	if r := execute(t, "", "logs", "--server", s.url, job.NewID(1, 1<<30, 0).String()); r.code != exitNotFound {
+	if r := execute(t, "", "logs", "--server", s.url, job.NewID(1, 1<<30, 0).String()); r.code != terminal.ExitNotFound {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
-	if r := execute(t, "", "logs", "--server", s.url, "nonsense"); r.code != exitUsage {
+	if r := execute(t, "", "logs", "--server", s.url, "nonsense"); r.code != terminal.ExitUsage {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 	following := make(chan string, 1)

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 )
@@ -76,7 +77,7 @@ func execute(t *testing.T, in string, args ...string) result {
 func ok(t *testing.T, args ...string) string {
 	t.Helper()
 	r := execute(t, "", args...)
-	if r.code != exitOK {
+	if r.code != terminal.ExitOK {
 		t.Fatalf("daybook %s: exit code %d: %s", strings.Join(args, " "), r.code, r.errs)
 	}
 	return r.out
@@ -202,14 +203,14 @@ func TestServe(t *testing.T) {
 			{"serve", "--listen", "127.0.0.1:0", "--data", data}, {"check", "--data", data}, {"rebuild", "--data", data},
 			{"journal", "dump", "--data", data}, {"journal", "verify", "--data", data},
 		} {
-			if r := execute(t, "", args...); r.code != exitDataInUse {
+			if r := execute(t, "", args...); r.code != terminal.ExitDataInUse {
 				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
 			}
 		}
 	})
 	t.Run("port in use", func(t *testing.T) {
 		r := execute(t, "", "serve", "--listen", strings.TrimPrefix(s.url, "http://"), "--data", t.TempDir(), "--init")
-		if r.code != exitListen {
+		if r.code != terminal.ExitListen {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
@@ -236,10 +237,10 @@ func TestServe(t *testing.T) {
 		if text := ok(t, "get", "--batch", "--server", s.url, batch.ID); !strings.Contains(text, "count       1") {
 			t.Error(text)
 		}
-		if r := execute(t, "", "get", "--server", s.url, "nonsense"); r.code != exitUsage {
+		if r := execute(t, "", "get", "--server", s.url, "nonsense"); r.code != terminal.ExitUsage {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
-		if r := execute(t, "", "get", "--server", s.url, job.NewID(1, 1<<30, 0).String()); r.code != exitNotFound || !strings.Contains(r.errs, "job_not_found") {
+		if r := execute(t, "", "get", "--server", s.url, job.NewID(1, 1<<30, 0).String()); r.code != terminal.ExitNotFound || !strings.Contains(r.errs, "job_not_found") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
@@ -256,7 +257,7 @@ func TestServe(t *testing.T) {
 		if text := ok(t, "queues", "--server", s.url, "--client", "none"); text != "client none has no queues\n" {
 			t.Error(text)
 		}
-		if r := execute(t, "", "queues", "delete", "default", "default", "--server", s.url); r.code == exitOK || !strings.Contains(r.errs, "queue_not_empty") {
+		if r := execute(t, "", "queues", "delete", "default", "default", "--server", s.url); r.code == terminal.ExitOK || !strings.Contains(r.errs, "queue_not_empty") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
@@ -297,7 +298,7 @@ func TestServe(t *testing.T) {
 		}
 	})
 
-	if code := s.end(t, syscall.SIGTERM); code != exitOK {
+	if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK {
 		t.Errorf("exit code %d: %s", code, s.log)
 	}
 	if _, err := os.Stat(filepath.Join(data, "address")); !os.IsNotExist(err) {
@@ -351,7 +352,7 @@ func TestServe(t *testing.T) {
 			left: "is what a rebuild that did not finish has left",
 		} {
 			r := execute(t, "", "rebuild", "--data", data, "--base", base)
-			if r.code != exitFile || !strings.Contains(r.errs, base+" "+reason+"; stores that exist: "+filepath.Join(data, "store")+"\n") {
+			if r.code != terminal.ExitFile || !strings.Contains(r.errs, base+" "+reason+"; stores that exist: "+filepath.Join(data, "store")+"\n") {
 				t.Errorf("exit code %d: %s", r.code, r.errs)
 			}
 		}
@@ -390,7 +391,7 @@ func TestServe(t *testing.T) {
 		if text := ok(t, "get", "--server", s.url, batch.First); !strings.Contains(text, "one") {
 			t.Error(text)
 		}
-		if code := s.end(t, syscall.SIGINT); code != exitOK {
+		if code := s.end(t, syscall.SIGINT); code != terminal.ExitOK {
 			t.Errorf("exit code %d: %s", code, s.log)
 		}
 	})
@@ -398,11 +399,11 @@ func TestServe(t *testing.T) {
 		damage(t, filepath.Join(data, "journal"), []byte("hello"))
 		for _, args := range [][]string{{"journal", "verify", "--data", data}, {"journal", "dump", "--data", data}, {"rebuild", "--data", data}} {
 			r := execute(t, "", args...)
-			if r.code != exitCorrupt || !strings.Contains(r.errs, "offset") {
+			if r.code != terminal.ExitCorrupt || !strings.Contains(r.errs, "offset") {
 				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
 			}
 		}
-		if r := execute(t, "", "journal", "give-up", "--data", data); r.code != exitUsage {
+		if r := execute(t, "", "journal", "give-up", "--data", data); r.code != terminal.ExitUsage {
 			t.Errorf("give-up without --last: exit code %d: %s", r.code, r.errs)
 		}
 		if text := ok(t, "journal", "give-up", "--data", data, "--last", "1"); !strings.Contains(text, "given-up-") {
@@ -475,7 +476,7 @@ func TestStopDrains(t *testing.T) {
 	resp.Body.Close()
 	err = <-s.ended
 	s.ended <- err
-	if code := s.ProcessState.ExitCode(); code != exitOK {
+	if code := s.ProcessState.ExitCode(); code != terminal.ExitOK {
 		t.Errorf("exit code %d: %s", code, s.log)
 	}
 }
@@ -557,7 +558,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		}
 		other.Close()
 	}
-	again := time.NewTicker(oneWish / 5)
+	again := time.NewTicker(100 * time.Millisecond) // several signals for each wish
 	defer again.Stop()
 	for running := true; running; { // signals that arrive soon after the first are part of it
 		select {
@@ -568,7 +569,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 			_ = s.Process.Signal(syscall.SIGTERM) // the process may have ended
 		}
 	}
-	if code := s.ProcessState.ExitCode(); code != exitSignal+int(syscall.SIGTERM) {
+	if code := s.ProcessState.ExitCode(); code != terminal.ExitSignal+int(syscall.SIGTERM) {
 		t.Errorf("exit code %d: %s", code, s.log)
 	}
 }
@@ -624,7 +625,7 @@ func TestUsage(t *testing.T) {
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			r := execute(t, "", strings.Fields(c.args)...)
-			if r.code != exitUsage || !strings.Contains(r.errs, c.message) {
+			if r.code != terminal.ExitUsage || !strings.Contains(r.errs, c.message) {
 				t.Errorf("exit code %d: %s", r.code, r.errs)
 			}
 		})
@@ -632,7 +633,7 @@ func TestUsage(t *testing.T) {
 	t.Run("serve with wrong addresses", func(t *testing.T) {
 		for _, args := range [][]string{{"--pprof", "0.0.0.0:1"}, {"--pprof", "localhost"}, {"--allow-host", "a:1"}} {
 			r := execute(t, "", append([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init"}, args...)...)
-			if r.code != exitUsage {
+			if r.code != terminal.ExitUsage {
 				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
 			}
 		}
@@ -640,7 +641,7 @@ func TestUsage(t *testing.T) {
 	t.Run("a variable with a wrong value", func(t *testing.T) {
 		t.Setenv("DAYBOOK_MAX_ATTEMPTS", "many")
 		r := execute(t, "", "serve", "--data", t.TempDir())
-		if r.code != exitUsage || !strings.Contains(r.errs, "DAYBOOK_MAX_ATTEMPTS") {
+		if r.code != terminal.ExitUsage || !strings.Contains(r.errs, "DAYBOOK_MAX_ATTEMPTS") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
@@ -648,7 +649,7 @@ func TestUsage(t *testing.T) {
 		missing := filepath.Join(t.TempDir(), "missing")
 		for _, verb := range [][]string{{"check"}, {"rebuild"}, {"journal", "dump"}, {"journal", "verify"}} {
 			r := execute(t, "", append(verb, "--data", missing)...)
-			if r.code != exitNoData || !strings.Contains(r.errs, "not a data directory") {
+			if r.code != terminal.ExitNoData || !strings.Contains(r.errs, "not a data directory") {
 				t.Errorf("%v: exit code %d: %s", verb, r.code, r.errs)
 			}
 			if _, err := os.Stat(missing); err == nil {
@@ -664,7 +665,7 @@ func TestUsage(t *testing.T) {
 		address := l.Addr().String()
 		l.Close()
 		for _, verb := range []string{"stats", "queues"} {
-			if r := execute(t, "", verb, "--server", "http://"+address); r.code != exitNoAnswer || !strings.Contains(r.errs, "refused") {
+			if r := execute(t, "", verb, "--server", "http://"+address); r.code != terminal.ExitNoAnswer || !strings.Contains(r.errs, "refused") {
 				t.Errorf("%s: exit code %d: %s", verb, r.code, r.errs)
 			}
 		}
@@ -673,9 +674,9 @@ func TestUsage(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	text := ok(t, "help", "exit-codes")
-	for _, e := range exitCodes {
-		if !strings.Contains(text, fmt.Sprintf("%d  %s", e.code, e.meaning)) {
-			t.Errorf("help exit-codes lacks %d", e.code)
+	for _, e := range terminal.ExitCodes {
+		if !strings.Contains(text, fmt.Sprintf("%d  %s", e.Code, e.Meaning)) {
+			t.Errorf("help exit-codes lacks %d", e.Code)
 		}
 	}
 	for _, flag := range []string{"--version", "-v"} {
@@ -769,7 +770,7 @@ func TestValues(t *testing.T) {
 		}
 	}
 	for ms, want := range map[int64]string{12: "12ms", 1500: "1.5s", 61_234: "1m1s", 3_600_000: "1h0m0s"} {
-		if got := interval(ms); got != want {
+		if got := terminal.Interval(ms); got != want {
 			t.Errorf("%d: %s", ms, got)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -49,11 +50,11 @@ func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context
 			*batch, args = args[0], nil
 		}
 		if batch != nil && (*batch == "") == (len(args) == 0) {
-			return usageError{errQueueOrBatch}
+			return terminal.Usage(errQueueOrBatch)
 		}
 		if batch != nil && *batch != "" {
 			if _, err := job.ParseID(*batch); err != nil {
-				return usageError{fmt.Errorf("%q is neither a queue, like acme/resize, nor the id of a batch", *batch)}
+				return terminal.Usagef("%q is neither a queue, like acme/resize, nor the id of a batch", *batch)
 			}
 			if err := r.connect(cmd); err != nil {
 				return err

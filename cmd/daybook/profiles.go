@@ -7,12 +7,14 @@ import (
 	"net/http/pprof"
 	"net/netip"
 	"time"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // checkProfiles refuses an address for profiles that other machines can connect to.
 func checkProfiles(address string) error {
 	if at, err := netip.ParseAddrPort(address); address != "" && (err != nil || !at.Addr().IsLoopback()) {
-		return usageError{fmt.Errorf("--pprof %q is not a loopback address with a port, like 127.0.0.1:6060", address)}
+		return terminal.Usagef("--pprof %q is not a loopback address with a port, like 127.0.0.1:6060", address)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -36,7 +37,7 @@ says so on standard error.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if client != "" {
 				if err := job.CheckName("--client", client); err != nil {
-					return usageError{err}
+					return terminal.Usage(err)
 				}
 			}
 			query := url.Values{}
@@ -90,7 +91,7 @@ func printQueues(cmd *cobra.Command, client string, queues []queueDocument) erro
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "there are no queues yet; the first job of a client and type creates its queue")
 		return err
 	}
-	return table(cmd.OutOrStdout(), func(row func(...any)) {
+	return terminal.Table(cmd.OutOrStdout(), func(row func(...any)) {
 		head := []any{"CLIENT", "TYPE"}
 		for _, s := range job.Statuses {
 			head = append(head, s)
@@ -103,7 +104,7 @@ func printQueues(cmd *cobra.Command, client string, queues []queueDocument) erro
 			}
 			oldest, paused := "-", ""
 			if q.Pending != nil {
-				oldest = interval(*q.Pending)
+				oldest = terminal.Interval(*q.Pending)
 			}
 			if q.Paused {
 				paused = "paused"

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 )
 
@@ -29,7 +30,7 @@ printed. Remove it when it is no longer needed.`,
 			if err := mustExist(data); err != nil {
 				return err
 			}
-			watched := isTerminal(cmd.ErrOrStderr())
+			watched := terminal.IsTerminal(cmd.ErrOrStderr())
 			result, err := ingest.Rebuild(cmd.Context(), data, base, func(seq, last uint64) {
 				if watched {
 					fmt.Fprintf(cmd.ErrOrStderr(), "\rapplied %d of %d", seq, last)

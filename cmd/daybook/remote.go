@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -92,7 +93,7 @@ func (r *remote) eachJob(cmd *cobra.Command, ids []string, done string, change f
 func checkIDs(ids ...string) error {
 	for _, id := range ids {
 		if _, err := job.ParseID(id); err != nil {
-			return usageError{fmt.Errorf("%q is not an id: ids have 36 characters, like 0185a1b2-c3d4-7000-8000-00000c800000", id)}
+			return terminal.Usagef("%q is not an id: ids have 36 characters, like 0185a1b2-c3d4-7000-8000-00000c800000", id)
 		}
 	}
 	return nil
@@ -104,13 +105,13 @@ type queueName struct{ client, typ string }
 func parseQueue(text string) (q queueName, err error) {
 	var ok bool
 	if q.client, q.typ, ok = strings.Cut(text, "/"); !ok {
-		return q, usageError{fmt.Errorf("%q is not a queue; name it as CLIENT/TYPE, like acme/resize", text)}
+		return q, terminal.Usagef("%q is not a queue; name it as CLIENT/TYPE, like acme/resize", text)
 	}
 	if err = job.CheckName("CLIENT", q.client); err == nil {
 		err = job.CheckName("TYPE", q.typ)
 	}
 	if err != nil {
-		return q, usageError{err}
+		return q, terminal.Usage(err)
 	}
 	return q, nil
 }

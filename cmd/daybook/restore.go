@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest/backup"
 )
 
@@ -73,7 +74,7 @@ With --verify-only, the backup is verified and nothing is restored.`,
 			if !verifyOnly {
 				what = "restored into " + data
 			}
-			_, err = fmt.Fprintf(out, "%s of %s: %s; %d files with %s; %s; %s; %.1f s\n", r.Backup, moment(r.TakenAt), r.jobsText(), r.Files, sizeText(r.Bytes), r.blobsText(), what, r.Seconds)
+			_, err = fmt.Fprintf(out, "%s of %s: %s; %d files with %s; %s; %s; %.1f s\n", r.Backup, terminal.Moment(r.TakenAt), r.jobsText(), r.Files, terminal.SizeText(r.Bytes), r.blobsText(), what, r.Seconds)
 			return err
 		},
 	}

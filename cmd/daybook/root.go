@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // run executes one command line and returns the exit code.
@@ -20,13 +22,13 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	refuseUnknownShells(root.Command)
 	cmd, err := root.ExecuteC()
 	if err == nil {
-		return exitOK
+		return terminal.ExitOK
 	}
-	if code, ok := errors.AsType[silentExit](err); ok {
+	if code, ok := errors.AsType[terminal.SilentExit](err); ok {
 		return int(code)
 	}
 	if !root.started { // the flags, the arguments or the name of the command are wrong
-		err = usageError{err}
+		err = terminal.Usage(err)
 	}
 	fmt.Fprintf(errs, "daybook: %v\n", err)
 	if hint := hintFor(cmd, err); hint != "" {
@@ -51,7 +53,7 @@ func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(*cobra.Command, []string) error {
 		last := len(names) - 1
-		return usageError{fmt.Errorf("%s requires a command: %s or %s", cmd.CommandPath(), strings.Join(names[:last], ", "), names[last])}
+		return terminal.Usagef("%s requires a command: %s or %s", cmd.CommandPath(), strings.Join(names[:last], ", "), names[last])
 	}
 	return cmd
 }
@@ -74,7 +76,7 @@ Environment variables and configuration files can set flags: see ` + "`daybook h
 	}}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cmd.ValidateFlagGroups(); err != nil { // cobra does it only later
-			return usageError{err}
+			return terminal.Usage(err)
 		}
 		if checksVariables(cmd) {
 			if err := checkVariables(os.Environ()); err != nil {
@@ -116,7 +118,7 @@ func refuseUnknownTopics(root *cobra.Command) {
 		show := help.Run
 		help.RunE = func(cmd *cobra.Command, args []string) error {
 			if found, rest, err := root.Find(args); found == nil || err != nil || len(rest) > 0 {
-				return usageError{fmt.Errorf("there is no command or topic %q", strings.Join(args, " "))}
+				return terminal.Usagef("there is no command or topic %q", strings.Join(args, " "))
 			}
 			show(cmd, args)
 			return nil
@@ -157,7 +159,7 @@ func nameArguments(cmd *cobra.Command) {
 		case len(args) == 0:
 			return fmt.Errorf("%s needs %s", name, wanted)
 		}
-		return fmt.Errorf("%s takes %s, and %s given", name, wanted, numberText(len(args), "argument was", "arguments were"))
+		return fmt.Errorf("%s takes %s, and %s given", name, wanted, terminal.NumberText(len(args), "argument was", "arguments were"))
 	}
 }
 

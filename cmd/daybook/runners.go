@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -32,7 +33,7 @@ that runner, with the claims that it has. The state is one of these:
 	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			if err := job.CheckName("ID", args[0]); err != nil {
-				return usageError{err}
+				return terminal.Usage(err)
 			}
 			return showDocument(cmd, &r, "/runners/"+args[0])
 		}
@@ -55,11 +56,11 @@ that runner, with the claims that it has. The state is one of these:
 			_, err := fmt.Fprintln(r.out, "there are no runners")
 			return err
 		}
-		return table(r.out, func(row func(...any)) {
+		return terminal.Table(r.out, func(row func(...any)) {
 			row("ID", "STATE", "HELD", "CLAIMS", "LAST SEEN", "NAME")
 			for i := range list {
 				one := &list[i]
-				row(one.ID, runnerState(one), one.Held, one.ClaimCount, momentOrDash(one.LastSeenAt), orDash(one.Name))
+				row(one.ID, runnerState(one), one.Held, one.ClaimCount, momentOrDash(one.LastSeenAt), terminal.OrDash(one.Name))
 			}
 		})
 	})
@@ -75,7 +76,7 @@ func runnerState(r *client.Runner) string {
 	case r.State == client.RunnerDead && r.End == client.RunnerLost:
 		return "LOST"
 	}
-	return orDash(r.State)
+	return terminal.OrDash(r.State)
 }
 
 // momentOrDash returns a time, or - if there is none.
@@ -83,7 +84,7 @@ func momentOrDash(ms int64) string {
 	if ms == 0 {
 		return "-"
 	}
-	return moment(ms)
+	return terminal.Moment(ms)
 }
 
 // showDocument prints a document of the server.
@@ -135,7 +136,7 @@ jobs are left.`,
 			_, err := fmt.Fprintln(r.out, "there are no sweeps")
 			return err
 		}
-		return table(r.out, func(row func(...any)) {
+		return terminal.Table(r.out, func(row func(...any)) {
 			row("ID", "OPERATION", "OF", "STATUS", "MOVED", "STATE", "BEGUN")
 			for _, w := range list {
 				of, state := "batch "+w.BatchID, "under way"
@@ -145,7 +146,7 @@ jobs are left.`,
 				if w.Done {
 					state = "done"
 				}
-				row(w.ID, w.Operation, of, orDash(w.Status), w.Moved, state, moment(w.CreatedAt))
+				row(w.ID, w.Operation, of, terminal.OrDash(w.Status), w.Moved, state, terminal.Moment(w.CreatedAt))
 			}
 		})
 	})

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/filelock"
 	"github.com/daybookq/daybook/journal"
@@ -37,7 +38,7 @@ func TestListenBeyondLoopback(t *testing.T) {
 	}
 	data := filepath.Join(t.TempDir(), "data")
 	r := execute(t, "", "serve", "--listen", "0.0.0.0:0", "--data", data, "--init")
-	if r.code != exitUsage || !strings.Contains(r.errs, "--insecure") {
+	if r.code != terminal.ExitUsage || !strings.Contains(r.errs, "--insecure") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 	if _, err := os.Stat(data); err == nil {
@@ -49,12 +50,12 @@ func TestListenBeyondLoopback(t *testing.T) {
 		}
 	}
 	for _, listen := range []string{"127.0.0.1", "a b:1", "127.0.0.1:port"} {
-		if r := execute(t, "", "serve", "--listen", listen, "--data", data, "--init"); r.code != exitUsage || !strings.Contains(r.errs, "--listen") {
+		if r := execute(t, "", "serve", "--listen", listen, "--data", data, "--init"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "--listen") {
 			t.Errorf("%s: exit code %d: %s", listen, r.code, r.errs)
 		}
 	}
 	// An address of TEST-NET-1, which no machine has.
-	if r := execute(t, "", "serve", "--insecure", "--listen", "192.0.2.7:0", "--data", data, "--init"); r.code != exitListen {
+	if r := execute(t, "", "serve", "--insecure", "--listen", "192.0.2.7:0", "--data", data, "--init"); r.code != terminal.ExitListen {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 }
@@ -70,17 +71,17 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(unmounted, "journal"), 0o755); err != nil { // as if the journal were on a separate disk
 		t.Fatal(err)
 	}
-	if r := execute(t, "", "check", "--data", unmounted); r.code != exitNoData {
+	if r := execute(t, "", "check", "--data", unmounted); r.code != terminal.ExitNoData {
 		t.Errorf("check: exit code %d: %s", r.code, r.errs)
 	}
 	for _, data := range []string{missing, empty, unmounted} {
 		r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", data)
-		if r.code != exitNoData || !strings.Contains(r.errs, "--init") || !strings.Contains(r.errs, data) {
+		if r.code != terminal.ExitNoData || !strings.Contains(r.errs, "--init") || !strings.Contains(r.errs, data) {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	}
 	t.Setenv("DAYBOOK_DATA", missing)
-	if r := execute(t, "", "serve", "--listen", "127.0.0.1:0"); r.code != exitNoData {
+	if r := execute(t, "", "serve", "--listen", "127.0.0.1:0"); r.code != terminal.ExitNoData {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 	t.Setenv("DAYBOOK_DATA", "")
@@ -106,7 +107,7 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 	if err := os.Rename(filepath.Join(missing, "journal"), filepath.Join(dir, "journal")); err != nil {
 		t.Fatal(err)
 	}
-	if r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", missing, "--init"); r.code != exitCorrupt {
+	if r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", missing, "--init"); r.code != terminal.ExitCorrupt {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 	if _, err := os.Stat(filepath.Join(missing, "journal")); !errors.Is(err, fs.ErrNotExist) {
@@ -128,7 +129,7 @@ func TestVariablesOfServe(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	r := execute(t, "x\n", "add")
-	if r.code != exitOK || strings.Contains(r.out, "{") {
+	if r.code != terminal.ExitOK || strings.Contains(r.out, "{") {
 		t.Fatalf("exit code %d: %s%s", r.code, r.out, r.errs)
 	}
 	text := ok(t, "get", strings.TrimSpace(r.out))
@@ -137,7 +138,7 @@ func TestVariablesOfServe(t *testing.T) {
 			t.Errorf("no %q in %s", want, text)
 		}
 	}
-	if r := execute(t, "", "journal", "give-up", "--data", s.data); r.code != exitUsage || !strings.Contains(r.errs, "--last") {
+	if r := execute(t, "", "journal", "give-up", "--data", s.data); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "--last") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 }
@@ -161,7 +162,7 @@ func TestServerAddress(t *testing.T) {
 	defer s.Close()
 	address := strings.TrimPrefix(s.URL, "http://")
 	for _, server := range []string{address, s.URL, s.URL + "/", s.URL + "/behind/", "user:secret@" + address, "http://user:secret@" + address + "/behind"} {
-		if r := execute(t, "", "queues", "--server", server); r.code != exitOK {
+		if r := execute(t, "", "queues", "--server", server); r.code != terminal.ExitOK {
 			t.Errorf("%s: exit code %d: %s", server, r.code, r.errs)
 		}
 	}
@@ -175,9 +176,9 @@ func TestServerAddress(t *testing.T) {
 	closed := l.Addr().String()
 	l.Close()
 	for server, code := range map[string]int{
-		"http://user:secret@" + closed: exitNoAnswer, "user:secret@" + closed: exitNoAnswer, "http://user:secret@" + address + "/other": exitNoAnswer,
-		"http://user:secret@" + address + "/cut": exitNoAnswer, "ftp://user:secret@host": exitUsage, "http://user:secret@": exitUsage, "http://user:sec%ret@host": exitUsage,
-		"http://user:secret@host:port": exitUsage, "//user:secret@host": exitUsage, "http://user:secret@host?x=y": exitUsage, "http://user:secret@ho st": exitUsage, "": exitUsage, "http://": exitUsage,
+		"http://user:secret@" + closed: terminal.ExitNoAnswer, "user:secret@" + closed: terminal.ExitNoAnswer, "http://user:secret@" + address + "/other": terminal.ExitNoAnswer,
+		"http://user:secret@" + address + "/cut": terminal.ExitNoAnswer, "ftp://user:secret@host": terminal.ExitUsage, "http://user:secret@": terminal.ExitUsage, "http://user:sec%ret@host": terminal.ExitUsage,
+		"http://user:secret@host:port": terminal.ExitUsage, "//user:secret@host": terminal.ExitUsage, "http://user:secret@host?x=y": terminal.ExitUsage, "http://user:secret@ho st": terminal.ExitUsage, "": terminal.ExitUsage, "http://": terminal.ExitUsage,
 	} {
 		for _, verb := range [][]string{{"queues"}, {"stats"}, {"add"}, {"get", "0185a1b2-c3d4-7000-8000-00000c800000"}} {
 			r := execute(t, "x\n", append(verb, "--server", server)...)
@@ -196,7 +197,7 @@ func TestServerAddress(t *testing.T) {
 // TestLogColours: a log in a file has no colours.
 func TestLogColours(t *testing.T) {
 	var b bytes.Buffer
-	log, err := newLogger("info", "console", &b)
+	log, err := terminal.NewLogger("info", "console", &b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,38 +210,38 @@ func TestLogColours(t *testing.T) {
 // TestExitCodes: each kind of failure has its code, and `daybook help exit-codes` lists all codes.
 func TestExitCodes(t *testing.T) {
 	for reason, code := range map[string]int{
-		"store: MANIFEST flush failed: write store/MANIFEST-000005: " + syscall.ENOSPC.Error(): exitFile,
-		"store: MANIFEST flush failed: write store/MANIFEST-000005: " + syscall.EIO.Error():    exitError,
+		"store: MANIFEST flush failed: write store/MANIFEST-000005: " + syscall.ENOSPC.Error(): terminal.ExitFile,
+		"store: MANIFEST flush failed: write store/MANIFEST-000005: " + syscall.EIO.Error():    terminal.ExitError,
 	} {
 		if got := fatalCode(reason); got != code {
 			t.Errorf("%s: %d, want %d", reason, got, code)
 		}
 	}
-	documented, reached := map[int]bool{}, map[int]bool{exitOK: true, exitSignal + int(syscall.SIGINT): true, exitSignal + int(syscall.SIGHUP): true, exitSignal + int(syscall.SIGTERM): true}
-	for _, e := range exitCodes {
-		documented[e.code] = true
+	documented, reached := map[int]bool{}, map[int]bool{terminal.ExitOK: true, terminal.ExitSignal + int(syscall.SIGINT): true, terminal.ExitSignal + int(syscall.SIGHUP): true, terminal.ExitSignal + int(syscall.SIGTERM): true}
+	for _, e := range terminal.ExitCodes {
+		documented[e.Code] = true
 	}
 	for _, c := range []struct {
 		err  error
 		code int
 	}{
-		{errors.New("something"), exitError},
-		{usageError{errors.New("x")}, exitUsage},
-		{ingest.ErrInUse, exitDataInUse}, {filelock.ErrLocked, exitDataInUse},
-		{errListen, exitListen},
-		{&journal.CorruptError{}, exitCorrupt}, {journal.ErrForeign, exitCorrupt}, {journal.ErrCursor, exitCorrupt}, {store.ErrForeignJournal, exitCorrupt}, {store.ErrDamaged, exitCorrupt},
-		{errProblems, exitProblems},
-		{store.ErrNewerFormat, exitFormat}, {store.ErrOlderFormat, exitFormat}, {journal.ErrVersion, exitFormat},
-		{&noAnswer{new(serverAddress), errors.New("x")}, exitNoAnswer}, {client.ErrUnavailable, exitNoAnswer}, {client.ErrUnexpectedAnswer, exitNoAnswer},
-		{&client.Error{Status: 429, Code: "overloaded", Outcome: "not_stored"}, exitRefused}, {&client.Error{Status: 404, Code: "route_not_found"}, exitRefused}, {client.ErrTooLarge, exitRefused},
-		{&client.Error{Status: 404, Code: "job_not_found"}, exitNotFound},
-		{errNoData, exitNoData},
-		{client.ErrUnknown, exitUnknown}, {&client.Error{Status: 503, Code: "writes_failed", Outcome: "unknown"}, exitUnknown},
-		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, exitFile}, {&inputError{errors.New("x")}, exitFile}, {syscall.ENOSPC, exitFile}, {ingest.ErrDiskFull, exitFile},
-		{journal.ErrClockAhead, exitClock},
-		{&errInputChanged{}, exitFile}, {&formatError{1, errors.New("x")}, exitFile},
-		{outcome("the job x", "failed", ""), exitJobFailed}, {outcome("the job x", "cancelled", ""), exitJobCancelled}, {errWatchTimeout, exitTimeout},
-		{errSystem, exitSystem},
+		{errors.New("something"), terminal.ExitError},
+		{terminal.Usage(errors.New("x")), terminal.ExitUsage},
+		{ingest.ErrInUse, terminal.ExitDataInUse}, {filelock.ErrLocked, terminal.ExitDataInUse},
+		{errListen, terminal.ExitListen},
+		{&journal.CorruptError{}, terminal.ExitCorrupt}, {journal.ErrForeign, terminal.ExitCorrupt}, {journal.ErrCursor, terminal.ExitCorrupt}, {store.ErrForeignJournal, terminal.ExitCorrupt}, {store.ErrDamaged, terminal.ExitCorrupt},
+		{errProblems, terminal.ExitProblems},
+		{store.ErrNewerFormat, terminal.ExitFormat}, {store.ErrOlderFormat, terminal.ExitFormat}, {journal.ErrVersion, terminal.ExitFormat},
+		{&noAnswer{new(serverAddress), errors.New("x")}, terminal.ExitNoAnswer}, {client.ErrUnavailable, terminal.ExitNoAnswer}, {client.ErrUnexpectedAnswer, terminal.ExitNoAnswer},
+		{&client.Error{Status: 429, Code: "overloaded", Outcome: "not_stored"}, terminal.ExitRefused}, {&client.Error{Status: 404, Code: "route_not_found"}, terminal.ExitRefused}, {client.ErrTooLarge, terminal.ExitRefused},
+		{&client.Error{Status: 404, Code: "job_not_found"}, terminal.ExitNotFound},
+		{errNoData, terminal.ExitNoData},
+		{client.ErrUnknown, terminal.ExitUnknown}, {&client.Error{Status: 503, Code: "writes_failed", Outcome: "unknown"}, terminal.ExitUnknown},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, terminal.ExitFile}, {&inputError{errors.New("x")}, terminal.ExitFile}, {syscall.ENOSPC, terminal.ExitFile}, {ingest.ErrDiskFull, terminal.ExitFile},
+		{journal.ErrClockAhead, terminal.ExitClock},
+		{&errInputChanged{}, terminal.ExitFile}, {&formatError{1, errors.New("x")}, terminal.ExitFile},
+		{outcome("the job x", "failed", ""), terminal.ExitJobFailed}, {outcome("the job x", "cancelled", ""), terminal.ExitJobCancelled}, {errWatchTimeout, terminal.ExitTimeout},
+		{errSystem, terminal.ExitSystem},
 	} {
 		err := fmt.Errorf("some context: %w", c.err)
 		if got := exitCode(err); got != c.code || !documented[got] {

@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/ingest/registry/onlost"
 	"github.com/daybookq/daybook/job"
@@ -180,7 +180,7 @@ prints all settings and the origin of each.`,
 	flags.Var(&f.clientQuota, "blob-client-quota", "bytes that the blobs of each client may have; 0 means as many as --blob-quota")
 	flags.Var(&f.blobsCollect, "blobs-collect", "time between two collections, which remove blobs that nothing names and that were stored more than a day ago; 0 means never")
 	flags.StringVar(&f.logLevel, "log-level", "info", "least severe messages to log: trace, debug, info, warn or error; successful requests of frequent kinds are logged at debug")
-	flags.StringVar(&f.logFormat, "log-format", logAuto, logFormatHelp)
+	flags.StringVar(&f.logFormat, "log-format", terminal.LogAuto, terminal.LogFormatHelp)
 	flags.BoolVar(&f.clockAhead, "allow-clock-ahead", false, "start even if the last time in the journal is more than a day ahead of the wall clock")
 	flags.StringVar(&f.mdns, "mdns", "auto", "announce the server on the local network: on, off, or auto, which means if other machines can connect to it")
 	flags.StringSliceVar(&f.mdnsOn, "mdns-interface", nil, "network interfaces to announce the server on (default: all that can multicast)")
@@ -224,7 +224,7 @@ func (f *serveFlags) checkSettings() error {
 	if _, err := f.options(); err != nil {
 		return err
 	}
-	if _, err := newLogger(f.logLevel, f.logFormat, io.Discard); err != nil {
+	if _, err := terminal.NewLogger(f.logLevel, f.logFormat, io.Discard); err != nil {
 		return err
 	}
 	address, err := f.listenAddress()
@@ -241,7 +241,7 @@ func (f *serveFlags) checkSettings() error {
 		return err
 	}
 	if f.mdns == mdnsOn && !isExposed(address) {
-		return usageError{fmt.Errorf("--mdns on cannot announce the server: it listens on %s, where no other machine can connect; give another --listen, or --mdns auto", address)}
+		return terminal.Usagef("--mdns on cannot announce the server: it listens on %s, where no other machine can connect; give another --listen, or --mdns auto", address)
 	}
 	return checkProfiles(f.pprof)
 }
@@ -267,74 +267,19 @@ func (f *serveFlags) options() (api.Options, error) {
 		checkDurationOrZero("--queue-idle", f.queueIdle, job.MinQueueIdleMs, job.MaxDelayMs),
 	} {
 		if err != nil {
-			return o, usageError{err}
+			return o, terminal.Usage(err)
 		}
 	}
 	if f.onLost != "" {
 		if _, err := onlost.New(f.onLost, slog.New(slog.DiscardHandler)); err != nil {
-			return o, usageError{fmt.Errorf("--on-lost: %w", err)}
+			return o, terminal.Usagef("--on-lost: %w", err)
 		}
 	}
 	if f.mdns != mdnsAuto && f.mdns != mdnsOn && f.mdns != mdnsOff {
-		return o, usageError{fmt.Errorf("--mdns %q is not one of auto, on, off", f.mdns)}
+		return o, terminal.Usagef("--mdns %q is not one of auto, on, off", f.mdns)
 	}
 	if o.Defaults.RetentionMs == 0 {
 		o.Defaults.RetentionMs = -1
 	}
 	return o, nil
-}
-
-func parseLevel(level string) (zerolog.Level, error) {
-	parsed, err := zerolog.ParseLevel(level)
-	if err != nil || level == "" {
-		return parsed, usageError{fmt.Errorf("--log-level %q is not one of trace, debug, info, warn, error", level)}
-	}
-	return parsed, nil
-}
-
-func newLogger(level, format string, w io.Writer) (zerolog.Logger, error) {
-	parsed, err := parseLevel(level)
-	if err != nil {
-		return zerolog.Logger{}, err
-	}
-	isConsole, err := forPeople(format, w)
-	if err != nil {
-		return zerolog.Logger{}, err
-	}
-	if isConsole {
-		w = consoleLog(w, hasColours(w))
-	}
-	return zerolog.New(w).Level(parsed).With().Timestamp().Logger(), nil
-}
-
-// The values of --log-format.
-const (
-	logAuto       = "auto"
-	logConsole    = "console"
-	logJSON       = "json"
-	logFormatHelp = "format of the log: json, console for people, or auto, which is console on a terminal and json otherwise"
-)
-
-// forPeople reports whether a log that is written to w is for people.
-func forPeople(format string, w io.Writer) (bool, error) {
-	switch format {
-	case logAuto:
-		return isTerminal(w), nil
-	case logConsole, logJSON:
-		return format == logConsole, nil
-	}
-	return false, usageError{fmt.Errorf("--log-format %q is not one of %s, %s, %s", format, logAuto, logConsole, logJSON)}
-}
-
-// consoleLog turns a log in JSON into lines for people. It quotes a text that could change a terminal.
-func consoleLog(w io.Writer, colours bool) io.Writer {
-	return zerolog.ConsoleWriter{
-		Out: w, TimeFormat: time.DateTime, NoColor: !colours,
-		FormatPrepare: func(fields map[string]any) error {
-			if text, ok := fields[zerolog.MessageFieldName].(string); ok {
-				fields[zerolog.MessageFieldName] = plainCell(text)
-			}
-			return nil
-		},
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/blob/s3"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 )
 
@@ -91,7 +92,7 @@ func (f *blobFlags) checkBlobs() error {
 		return nil
 	}
 	if _, err := s3.ParseAddress(f.blobs); err != nil {
-		return usageError{fmt.Errorf("--blobs: %w", err)} // without the address, which may contain a secret
+		return terminal.Usagef("--blobs: %w", err) // without the address, which may contain a secret
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/opsqueue"
 )
@@ -60,15 +61,15 @@ func (f *serveFlags) opsqueueAddress() (*net.TCPAddr, error) {
 		job.CheckRange("--opsqueue-max-submissions-returned", int64(f.opsqueueReturned), 1, maxSubmissionsReturned),
 	} {
 		if err != nil {
-			return nil, usageError{err}
+			return nil, terminal.Usage(err)
 		}
 	}
 	address, err := net.ResolveTCPAddr("tcp", f.opsqueue)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--opsqueue %q is not an address with a port, like 127.0.0.1:3999: %w", f.opsqueue, err)}
+		return nil, terminal.Usagef("--opsqueue %q is not an address with a port, like 127.0.0.1:3999: %w", f.opsqueue, err)
 	}
 	if isExposed(address) && !f.insecure {
-		return nil, usageError{fmt.Errorf("--opsqueue %s is not a loopback address: %w", f.opsqueue, errExposed)}
+		return nil, terminal.Usagef("--opsqueue %s is not a loopback address: %w", f.opsqueue, errExposed)
 	}
 	return address, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/opsqueue/stockclient"
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
@@ -90,7 +91,7 @@ func TestServeOpsqueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code := s.end(t, syscall.SIGTERM); code != exitOK {
+	if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK {
 		t.Errorf("exit code %d: %s", code, s.log)
 	}
 
@@ -142,14 +143,14 @@ func TestServeOpsqueueRefusals(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--opsqueue", "somewhere"}, exitUsage, "somewhere"},
-		{[]string{"--opsqueue", "0.0.0.0:0"}, exitUsage, "--insecure"},
-		{[]string{"--opsqueue", l.Addr().String()}, exitListen, "--opsqueue"},
-		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-max-chunk-retries", "0"}, exitUsage, "--opsqueue-max-chunk-retries"},
-		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-max-missable-heartbeats", "-1"}, exitUsage, "--opsqueue-max-missable-heartbeats"},
-		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-max-submissions-returned", "0"}, exitUsage, "--opsqueue-max-submissions-returned"},
-		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-heartbeat-interval", "1ms"}, exitUsage, "--opsqueue-heartbeat-interval"},
-		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-reservation-expiration", "0s"}, exitUsage, "--opsqueue-reservation-expiration"},
+		{[]string{"--opsqueue", "somewhere"}, terminal.ExitUsage, "somewhere"},
+		{[]string{"--opsqueue", "0.0.0.0:0"}, terminal.ExitUsage, "--insecure"},
+		{[]string{"--opsqueue", l.Addr().String()}, terminal.ExitListen, "--opsqueue"},
+		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-max-chunk-retries", "0"}, terminal.ExitUsage, "--opsqueue-max-chunk-retries"},
+		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-max-missable-heartbeats", "-1"}, terminal.ExitUsage, "--opsqueue-max-missable-heartbeats"},
+		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-max-submissions-returned", "0"}, terminal.ExitUsage, "--opsqueue-max-submissions-returned"},
+		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-heartbeat-interval", "1ms"}, terminal.ExitUsage, "--opsqueue-heartbeat-interval"},
+		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-reservation-expiration", "0s"}, terminal.ExitUsage, "--opsqueue-reservation-expiration"},
 	} {
 		r := execute(t, "", append([]string{"serve", "--listen", "127.0.0.1:0", "--init", "--data", t.TempDir()}, c.args...)...)
 		if r.code != c.code || !strings.Contains(r.errs, c.want) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/blob/s3"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/ingest/registry/onlost"
@@ -32,7 +33,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, stop := untilSignal(cmd.Context(), s.log)
+	ctx, stop := terminal.UntilSignal(cmd.Context(), s.log)
 	defer stop()
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
@@ -78,7 +79,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 	s.options.Engine, s.options.Queries = engine.Engine, engine.Queries()
 	server, err := api.New(s.options)
 	if err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	unpublish, err := s.publish(engine.Stats().Journal.UUID)
 	if err != nil {
@@ -131,7 +132,7 @@ func newServerRun(cmd *cobra.Command, f *serveFlags) (s *serverRun, err error) {
 	if s.options, err = f.options(); err != nil {
 		return nil, err
 	}
-	if s.log, err = newLogger(f.logLevel, f.logFormat, cmd.ErrOrStderr()); err != nil {
+	if s.log, err = terminal.NewLogger(f.logLevel, f.logFormat, cmd.ErrOrStderr()); err != nil {
 		return nil, err
 	}
 	if s.address, err = f.listenAddress(); err != nil {
@@ -171,7 +172,7 @@ func (s *serverRun) startHook(ctx context.Context) (end func(), err error) {
 	}
 	hook, err := onlost.New(s.onLost, slog.New(zerolog.NewSlogHandler(s.log)))
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--on-lost: %w", err)}
+		return nil, terminal.Usagef("--on-lost: %w", err)
 	}
 	s.lost, s.options.OnLostFailures = hook.Lost, hook.Failures
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // the hook continues while outstanding requests end
@@ -218,9 +219,9 @@ func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 // fatalCode returns the exit code for a fatal error of the store. Pebble gives the reason as a text.
 func fatalCode(reason string) int {
 	if strings.Contains(reason, syscall.ENOSPC.Error()) || strings.Contains(reason, syscall.EDQUOT.Error()) {
-		return exitFile
+		return terminal.ExitFile
 	}
-	return exitError
+	return terminal.ExitError
 }
 
 // whileRunning returns a context that ends with ctx, or when the engine ends before that: a server without its engine

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/blob/s3/s3test"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -86,14 +87,14 @@ func TestServeS3(t *testing.T) {
 		if got := ok(t, "blob", "gc", "--server", s.url); !strings.HasPrefix(got, "1 blobs with ") {
 			t.Errorf("gc of an old blob: %q", got)
 		}
-		if r := execute(t, "", "blob", "get", old, "--client", "old", "--server", s.url); r.code != exitNotFound {
+		if r := execute(t, "", "blob", "get", old, "--client", "old", "--server", s.url); r.code != terminal.ExitNotFound {
 			t.Errorf("get of a collected blob: %+v", r)
 		}
 		check()
 	})
 	t.Run("a second server", func(t *testing.T) {
 		r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init", "--blobs", bucket.Address("bucket/daybook"))
-		if r.code == exitOK || !strings.Contains(r.errs, "another server owns the bucket") {
+		if r.code == terminal.ExitOK || !strings.Contains(r.errs, "another server owns the bucket") {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -103,7 +104,7 @@ func TestServeS3(t *testing.T) {
 			t.Errorf("get: %s", text)
 		}
 		s.post(t, "/jobs/create", `{"payload":"jobs go on"}`)
-		if code := s.end(t, syscall.SIGTERM); code != exitOK {
+		if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK {
 			t.Errorf("exit code %d: %s", code, s.log)
 		}
 		s = serve() // it starts without the bucket
@@ -264,7 +265,7 @@ func TestS3Settings(t *testing.T) {
 	for _, blobs := range []string{"s3://key:" + secret + "@bucket/p", "s3://bucket?secret=" + secret, "https://key:" + secret + "@host/bucket", "s3:bucket"} {
 		for _, more := range []string{"--init", "--print-config"} {
 			r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--blobs", blobs, more)
-			if r.code != exitUsage || strings.Contains(r.errs+r.out, secret) || !strings.Contains(r.errs, "s3://BUCKET") {
+			if r.code != terminal.ExitUsage || strings.Contains(r.errs+r.out, secret) || !strings.Contains(r.errs, "s3://BUCKET") {
 				t.Errorf("%s %s: %+v", blobs, more, r)
 			}
 		}
@@ -276,7 +277,7 @@ func TestS3Settings(t *testing.T) {
 				t.Setenv(variable, secret)
 			}
 			r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init", "--blobs", bucket.Address("none/p"))
-			if r.code == exitOK || !strings.Contains(r.errs, want) || strings.Contains(r.errs+r.out, secret) {
+			if r.code == terminal.ExitOK || !strings.Contains(r.errs, want) || strings.Contains(r.errs+r.out, secret) {
 				t.Errorf("%+v", r)
 			}
 		})

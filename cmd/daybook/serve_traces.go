@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -10,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/trace"
 )
 
@@ -17,7 +17,7 @@ import (
 func (f *traceFlags) traceSettings() (trace.Settings, error) {
 	settings, err := trace.NewSettings(f.otlp, os.Getenv)
 	if err != nil {
-		return settings, usageError{fmt.Errorf("--otlp: %w", err)}
+		return settings, terminal.Usagef("--otlp: %w", err)
 	}
 	return settings, nil
 }

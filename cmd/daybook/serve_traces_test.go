@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/internal/trace/tracetest"
 )
@@ -153,7 +154,7 @@ func TestTraces(t *testing.T) {
 	endAs(t, c, claimOne(t, c, "last"), client.Outcome{})
 	want[last.ID+" 1"] = "ok completed "
 	collector.Wait(t, len(want))
-	if code := s.end(t, syscall.SIGTERM); code != exitOK {
+	if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK {
 		t.Errorf("exit code %d: %s", code, s.log)
 	}
 
@@ -204,7 +205,7 @@ func TestTracesAtTheEnd(t *testing.T) {
 	if n, _, err := c.CompleteClaim(t.Context(), claim.ID, client.Outcome{}); err != nil || n != 3 {
 		t.Fatal(n, err)
 	}
-	if code := s.end(t, syscall.SIGTERM); code != exitOK {
+	if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK {
 		t.Errorf("exit code %d: %s", code, s.log)
 	}
 	if spans := collector.Spans(); len(spans) != 3 {
@@ -229,7 +230,7 @@ func TestTracesAreOff(t *testing.T) {
 			c := client.New(s.url, client.Options{})
 			tracedJob(t, c, "x", 1)
 			endAs(t, c, claimOne(t, c, "x"), client.Outcome{})
-			if code := s.end(t, syscall.SIGTERM); code != exitOK {
+			if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK {
 				t.Errorf("exit code %d", code)
 			}
 			log := s.log.String()
@@ -241,7 +242,7 @@ func TestTracesAreOff(t *testing.T) {
 	if n := len(collector.Requests()); n > 0 {
 		t.Errorf("%d requests", n)
 	}
-	if r := execute(t, "", "serve", "--otlp", "collector:4318"); r.code != exitUsage || !strings.Contains(r.errs, "--otlp: ") {
+	if r := execute(t, "", "serve", "--otlp", "collector:4318"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "--otlp: ") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -275,7 +276,7 @@ func TestHangingCollector(t *testing.T) {
 	if n := s.metric(t, `daybook_trace_spans_total{result="dropped"}`); n == 0 || n == jobs {
 		t.Errorf("%v of %d spans are dropped", n, jobs)
 	}
-	if code := s.end(t, syscall.SIGTERM); code != exitOK { // a stop that waited for the collector would never end
+	if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK { // a stop that waited for the collector would never end
 		t.Errorf("exit code %d: %s", code, s.log)
 	}
 	if n := strings.Count(s.log.String(), "did not accept spans"); n != 1 {

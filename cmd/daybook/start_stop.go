@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -32,12 +33,12 @@ them. If it is interrupted, the server stays stopped until "daybook start".`,
 		if err := c.Stop(cmd.Context()); err != nil || !wait {
 			return err
 		}
-		ctx, end := untilInterrupted(cmd.Context())
+		ctx, end := terminal.UntilInterrupted(cmd.Context())
 		defer end()
 		err := untilIdle(ctx, c, cmd.ErrOrStderr())
 		if ctx.Err() != nil {
 			fmt.Fprintln(cmd.ErrOrStderr(), "interrupted; the server stays stopped, and hands out no jobs until `daybook start`")
-			return silentExit(exitSignal + int(syscall.SIGINT))
+			return terminal.SilentExit(terminal.ExitSignal + int(syscall.SIGINT))
 		}
 		return err
 	})
@@ -64,7 +65,7 @@ func untilIdle(ctx context.Context, c *client.Client, to io.Writer) error {
 			return err
 		}
 		if active != said && time.Since(at) >= sayActive {
-			fmt.Fprintf(to, "waiting for %s%s\n", numberText(active, "active job", "active jobs"), heldBy(ctx, c))
+			fmt.Fprintf(to, "waiting for %s%s\n", terminal.NumberText(active, "active job", "active jobs"), heldBy(ctx, c))
 			said, at = active, time.Now()
 		}
 		select {
@@ -96,7 +97,7 @@ func heldBy(ctx context.Context, c *client.Client) string {
 		return ""
 	}
 	if others > 0 {
-		named = append(named, numberText(others, "other runner holds more", "other runners hold more"))
+		named = append(named, terminal.NumberText(others, "other runner holds more", "other runners hold more"))
 	}
 	return ": " + strings.Join(named, ", ")
 }
@@ -131,7 +132,7 @@ func switches(cmd *cobra.Command, turn func(*cobra.Command, *client.Client) erro
 		if s.Stopped {
 			text = "the server hands out no jobs"
 		}
-		_, err = fmt.Fprintf(r.out, "%s; active: %s\n", text, jobsText(s.Jobs["active"]))
+		_, err = fmt.Fprintf(r.out, "%s; active: %s\n", text, terminal.JobsText(s.Jobs["active"]))
 		return err
 	})
 	jsonFlag(cmd, &r.asJSON)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // stopping starts `daybook stop --wait`, and returns its standard output and the lines of its standard error.
@@ -80,7 +81,7 @@ func TestStopWaitInterrupted(t *testing.T) {
 	if lines.Scan(); !strings.HasPrefix(lines.Text(), "interrupted; the server stays stopped") {
 		t.Error(lines.Text())
 	}
-	if err := stop.Wait(); stop.ProcessState.ExitCode() != exitSignal+int(syscall.SIGINT) {
+	if err := stop.Wait(); stop.ProcessState.ExitCode() != terminal.ExitSignal+int(syscall.SIGINT) {
 		t.Error(err)
 	}
 	if s, err := client.New(s.url, client.Options{}).Stats(t.Context()); err != nil || !s.Stopped {

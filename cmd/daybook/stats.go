@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -49,7 +50,7 @@ const stoppedText = "stopped: no jobs are handed out until `daybook start`"
 
 func printStats(cmd *cobra.Command, s *api.Stats) error {
 	micros := func(us int64) string { return fmt.Sprintf("%.2f ms", float64(us)/1000) }
-	return table(cmd.OutOrStdout(), func(row func(...any)) {
+	return terminal.Table(cmd.OutOrStdout(), func(row func(...any)) {
 		state := "ready"
 		if !s.Ready {
 			state = "not ready: " + s.Reason
@@ -58,12 +59,12 @@ func printStats(cmd *cobra.Command, s *api.Stats) error {
 			state += "; " + stoppedText
 		}
 		row("state", state)
-		row("journal time", moment(s.Now), fmt.Sprintf("(%+d ms from the wall clock)", s.ClockOffsetMs))
+		row("journal time", terminal.Moment(s.Now), fmt.Sprintf("(%+d ms from the wall clock)", s.ClockOffsetMs))
 		if s.NextDue > 0 {
-			row("next due", moment(s.NextDue))
+			row("next due", terminal.Moment(s.NextDue))
 		}
 		row("watermarks", fmt.Sprintf("appended %d, synced %d, applied %d, flushed %d", s.Appended, s.Synced, s.Applied, s.Flushed))
-		row("lag", fmt.Sprintf("%d commands, %s", s.LagCommands, sizeText(s.LagBytes)))
+		row("lag", fmt.Sprintf("%d commands, %s", s.LagCommands, terminal.SizeText(s.LagBytes)))
 		row("queues", s.Queues)
 		for _, status := range job.Statuses {
 			row(status, s.Jobs[status.String()])
@@ -74,11 +75,11 @@ func printStats(cmd *cobra.Command, s *api.Stats) error {
 			}
 		}
 		row("parked claims", s.Parked)
-		row("journal", fmt.Sprintf("%s in %d volumes, from seq %d", sizeText(s.Journal.Bytes), s.Journal.Volumes, s.Journal.First))
+		row("journal", fmt.Sprintf("%s in %d volumes, from seq %d", terminal.SizeText(s.Journal.Bytes), s.Journal.Volumes, s.Journal.First))
 		row("fsync", fmt.Sprintf("p50 %s, p99 %s, max %s, count %d", micros(s.Journal.SyncP50Us), micros(s.Journal.SyncP99Us), micros(s.Journal.SyncMaxUs), s.Journal.Syncs))
-		row("store", sizeText(s.Store.Bytes))
-		row("blobs", sizeText(s.BlobBytes))
-		row("disk free", sizeText(s.DiskFree))
+		row("store", terminal.SizeText(s.Store.Bytes))
+		row("blobs", terminal.SizeText(s.BlobBytes))
+		row("disk free", terminal.SizeText(s.DiskFree))
 		if s.Journal.Failures > 0 {
 			row("failed writes", fmt.Sprintf("%d, repaired %d times; last: %s", s.Journal.Failures, s.Journal.Repairs, s.Journal.LastError))
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -96,7 +97,7 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 		return err
 	}
 	c := newClient(cmd, url)
-	untilSignal, end := untilInterrupted(cmd.Context())
+	untilSignal, end := terminal.UntilInterrupted(cmd.Context())
 	defer end()
 	ctx, stop := context.WithCancel(untilSignal)
 	defer stop()
@@ -113,8 +114,8 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	if lines.err != nil {
 		err = lines.err
 	}
-	if err != nil && (untilSignal.Err() != nil || errors.Is(err, errInterrupted)) {
-		err = errInterrupted
+	if err != nil && (untilSignal.Err() != nil || errors.Is(err, terminal.ErrInterrupted)) {
+		err = terminal.ErrInterrupted
 	}
 	if err != nil {
 		return unfinished(cmd, s, err)
@@ -125,7 +126,7 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	var b client.Batch
 	if f.wait {
 		if b, err = s.Wait(untilSignal); untilSignal.Err() != nil {
-			err = fmt.Errorf("%w; the batch %s goes on", errInterrupted, s.ID)
+			err = fmt.Errorf("%w; the batch %s goes on", terminal.ErrInterrupted, s.ID)
 		}
 	} else if f.asJSON {
 		b, err = c.Batch(cmd.Context(), s.ID)
@@ -162,10 +163,10 @@ func (f *submitFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	if f.format != formatLines && f.chunks {
-		return usageError{errors.New("--chunks is for --format lines only")}
+		return terminal.Usage(errors.New("--chunks is for --format lines only"))
 	}
 	if _, err := job.ParseOnFailure(f.batch.OnFailure); err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	if cmd.Flags().Changed("retention") {
 		ms := time.Duration(f.retention).Milliseconds()
@@ -174,7 +175,7 @@ func (f *submitFlags) check(cmd *cobra.Command) error {
 	for _, pair := range f.meta {
 		name, text, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return usageError{fmt.Errorf("--meta %q is not NAME=VALUE", pair)}
+			return terminal.Usagef("--meta %q is not NAME=VALUE", pair)
 		}
 		if f.batch.Meta == nil {
 			f.batch.Meta = map[string]any{}
@@ -189,7 +190,7 @@ func (f *submitFlags) check(cmd *cobra.Command) error {
 	}
 	text, err := os.ReadFile(f.metadata)
 	if err == nil && len(text) > job.MaxBatchMetadataBytes {
-		err = usageError{fmt.Errorf("--metadata %s has %d bytes; the maximum is %d", f.metadata, len(text), job.MaxBatchMetadataBytes)}
+		err = terminal.Usagef("--metadata %s has %d bytes; the maximum is %d", f.metadata, len(text), job.MaxBatchMetadataBytes)
 	}
 	f.batch.Metadata = text
 	return err
@@ -216,7 +217,7 @@ func (r *stoppableReader) Read(p []byte) (int, error) {
 		r.done = make(chan readResult, 1)
 	}
 	if r.ctx.Err() != nil {
-		return 0, errInterrupted
+		return 0, terminal.ErrInterrupted
 	}
 	size := min(len(p), len(r.buffer))
 	go func() {
@@ -227,7 +228,7 @@ func (r *stoppableReader) Read(p []byte) (int, error) {
 	case result := <-r.done:
 		return copy(p, r.buffer[:result.n]), result.err
 	case <-r.ctx.Done():
-		return 0, errInterrupted
+		return 0, terminal.ErrInterrupted
 	}
 }
 

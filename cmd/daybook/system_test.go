@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // TestOtherSystems: on a system without a server, the commands that need it or its data report this, and create
@@ -20,7 +22,7 @@ func TestOtherSystems(t *testing.T) {
 	} {
 		args := strings.Fields(line)
 		r := execute(t, "", args...)
-		if r.code != exitSystem || !strings.Contains(r.errs, "daybook "+args[0]) || !strings.Contains(r.errs, "does not run on windows") || !strings.Contains(r.errs, "--server") {
+		if r.code != terminal.ExitSystem || !strings.Contains(r.errs, "daybook "+args[0]) || !strings.Contains(r.errs, "does not run on windows") || !strings.Contains(r.errs, "--server") {
 			t.Errorf("%s: exit code %d: %s", line, r.code, r.errs)
 		}
 	}
@@ -28,7 +30,7 @@ func TestOtherSystems(t *testing.T) {
 		t.Errorf("%v were made: %v", made, err)
 	}
 	ok(t, "version")
-	if r := execute(t, "", "stats", "--server", "http://127.0.0.1:1"); r.code != exitNoAnswer {
+	if r := execute(t, "", "stats", "--server", "http://127.0.0.1:1"); r.code != terminal.ExitNoAnswer {
 		t.Errorf("stats: exit code %d: %s", r.code, r.errs)
 	}
 }
@@ -39,7 +41,7 @@ func TestUnitDoesNotRepeat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("\nRestartPreventExitStatus=%d %d %d %d %d\n", exitUsage, exitCorrupt, exitFormat, exitNoData, exitSystem)
+	want := fmt.Sprintf("\nRestartPreventExitStatus=%d %d %d %d %d\n", terminal.ExitUsage, terminal.ExitCorrupt, terminal.ExitFormat, terminal.ExitNoData, terminal.ExitSystem)
 	if !strings.Contains(string(unit), want) {
 		t.Errorf("the unit has no line %q", want)
 	}

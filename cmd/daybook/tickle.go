@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newTickle() *cobra.Command {
@@ -29,7 +30,7 @@ error if the jobs are no longer held.`,
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && claim == "" {
-			return usageError{errors.New("daybook tickle requires the id of a job, or --claim")}
+			return terminal.Usage(errors.New("daybook tickle requires the id of a job, or --claim"))
 		}
 		if o.LeaseMs = lease.ms(); cmd.Flags().Changed("progress") {
 			o.Progress = &progress
@@ -48,7 +49,7 @@ error if the jobs are no longer held.`,
 			if r.asJSON {
 				return json.NewEncoder(r.out).Encode(&held)
 			}
-			_, err = fmt.Fprintf(r.out, "held: %s, lost: %d\n", jobsText(held.Held), len(held.Lost))
+			_, err = fmt.Fprintf(r.out, "held: %s, lost: %d\n", terminal.JobsText(held.Held), len(held.Lost))
 			return err
 		}
 		if err := checkIDs(args...); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 )
 
@@ -69,13 +70,13 @@ With --once, the command prints one table without rates and ends. Without a term
 	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		column := slices.IndexFunc(topColumns, func(c topColumn) bool { return c.key == sort })
 		if column < 0 {
-			return usageError{fmt.Errorf("--sort must be one of %s, and not %q", topSortKeys(), sort)}
+			return terminal.Usagef("--sort must be one of %s, and not %q", topSortKeys(), sort)
 		}
 		if d := time.Duration(every); d < minTopEvery || d > maxTopEvery {
-			return usageError{fmt.Errorf("--interval must be from %s to %s", minTopEvery, maxTopEvery)}
+			return terminal.Usagef("--interval must be from %s to %s", minTopEvery, maxTopEvery)
 		}
-		if !once && !r.asJSON && (!isTerminal(r.out) || !isTerminalInput(cmd.InOrStdin())) {
-			return usageError{errNoTerminal}
+		if !once && !r.asJSON && (!terminal.IsTerminal(r.out) || !terminal.IsTerminalInput(cmd.InOrStdin())) {
+			return terminal.Usage(errNoTerminal)
 		}
 		// Report at once if no server runs at the address. Later, top waits for it.
 		address, err := reach(cmd, &r.server)
@@ -106,7 +107,7 @@ With --once, the command prints one table without rates and ends. Without a term
 // errNoTerminal means that a command that draws on a terminal runs without one.
 var errNoTerminal = errors.New("daybook top requires a terminal; --once prints one table, and --json a document")
 
-// topLive shows the figures until a key, a signal of stopSignals or the end of the terminal.
+// topLive shows the figures until a key, a signal of StopSignals or the end of the terminal.
 func topLive(cmd *cobra.Command, r *remote, source topSource, column int, every time.Duration) error {
 	m := newTopModel(source, column, every, r.server.String())
 	var program *tea.Program
@@ -123,11 +124,11 @@ func topLive(cmd *cobra.Command, r *remote, source topSource, column int, every 
 		tea.WithContext(cmd.Context()), tea.WithInput(in), tea.WithOutput(r.out),
 		tea.WithoutSignalHandler(), // bubbletea's handler would end the process at a second signal of the same wish, and leave the terminal as it is
 	}
-	if !hasColours(r.out) {
+	if !terminal.HasColours(r.out) {
 		options = append(options, tea.WithColorProfile(colorprofile.ASCII))
 	}
 	program = tea.NewProgram(m, options...)
-	end := onWishes(func(s os.Signal) {
+	end := terminal.OnWishes(func(s os.Signal) {
 		switch s {
 		case syscall.SIGHUP:
 			hangUp()
@@ -136,12 +137,12 @@ func topLive(cmd *cobra.Command, r *remote, source topSource, column int, every 
 		default:
 			program.Send(tea.InterruptMsg{})
 		}
-	}, func(os.Signal) { program.Kill() }, stopSignals()...)
+	}, func(os.Signal) { program.Kill() }, terminal.StopSignals()...)
 	defer end()
 	_, err := program.Run()
 	switch {
 	case errors.Is(err, tea.ErrInterrupted):
-		return silentExit(exitSignal + int(syscall.SIGINT))
+		return terminal.SilentExit(terminal.ExitSignal + int(syscall.SIGINT))
 	case gone.Load():
 		return nil // it is no error that the last screen could not be drawn
 	}
@@ -186,7 +187,7 @@ func topOnce(r *remote, source topSource, column int) error {
 		return err
 	}
 	rows := m.rows()
-	return table(r.out, func(row func(...any)) {
+	return terminal.Table(r.out, func(row func(...any)) {
 		line := []any{"queue", ""}
 		for _, c := range topColumns {
 			if c.ofQueue != nil && !c.isRate {

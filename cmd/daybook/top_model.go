@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // topWindow is over how many refreshes rates are measured.
@@ -70,7 +71,7 @@ type (
 )
 
 func newTopModel(source topSource, sort int, every time.Duration, address string) *topModel {
-	return &topModel{source: source, sort: sort, every: every, address: address, now: time.Now, width: defaultWidth, height: 24}
+	return &topModel{source: source, sort: sort, every: every, address: address, now: time.Now, width: terminal.DefaultWidth, height: 24}
 }
 
 func (m *topModel) Init() tea.Cmd { return m.refresh() }

@@ -13,6 +13,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // topFake is a source whose figures tests set.
@@ -334,12 +335,12 @@ func TestTopOnce(t *testing.T) {
 	if err := json.Unmarshal([]byte(ok(t, "top", "--json", "--server", s.url)), &doc); err != nil || len(doc.Queues) != 2 || doc.Stats.Jobs["pending"] != 3 {
 		t.Errorf("%+v, %v", doc, err)
 	}
-	for args, code := range map[string]int{"": exitUsage, "--interval 1h --once": exitUsage, "--interval 1ms --once": exitUsage, "--sort x --once": exitUsage} {
+	for args, code := range map[string]int{"": terminal.ExitUsage, "--interval 1h --once": terminal.ExitUsage, "--interval 1ms --once": terminal.ExitUsage, "--sort x --once": terminal.ExitUsage} {
 		if r := execute(t, "", append([]string{"top", "--server", s.url}, strings.Fields(args)...)...); r.code != code {
 			t.Errorf("%s: exit code %d: %s", args, r.code, r.errs)
 		}
 	}
-	if r := execute(t, "", "top", "--once", "--server", "http://127.0.0.1:1"); r.code != exitNoAnswer {
+	if r := execute(t, "", "top", "--once", "--server", "http://127.0.0.1:1"); r.code != terminal.ExitNoAnswer {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
 }

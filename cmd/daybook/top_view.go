@@ -10,6 +10,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -150,9 +151,9 @@ func (m *topModel) header() []string {
 		fmt.Sprintf("per second: created %s, completed %s, failed %s; runners alive %d; parked claims %d; queues %d", created, completed, failed,
 			s.stats.Runners.Alive, s.stats.Parked, s.stats.Queues),
 		fmt.Sprintf("watermarks: appended %d, synced %d, applied %d, flushed %d; lag %d commands, %s", s.stats.Appended, s.stats.Synced, s.stats.Applied,
-			s.stats.Flushed, s.stats.LagCommands, sizeText(s.stats.LagBytes)),
-		fmt.Sprintf("disk free %s; fsync p99 %.2f ms; journal %s; store %s", sizeText(int64(s.stats.DiskFree)), float64(s.stats.Journal.SyncP99Us)/1000,
-			sizeText(s.stats.Journal.Bytes), sizeText(int64(s.stats.Store.Bytes))),
+			s.stats.Flushed, s.stats.LagCommands, terminal.SizeText(s.stats.LagBytes)),
+		fmt.Sprintf("disk free %s; fsync p99 %.2f ms; journal %s; store %s", terminal.SizeText(int64(s.stats.DiskFree)), float64(s.stats.Journal.SyncP99Us)/1000,
+			terminal.SizeText(s.stats.Journal.Bytes), terminal.SizeText(int64(s.stats.Store.Bytes))),
 	}
 }
 
@@ -191,7 +192,7 @@ func (m *topModel) lines() []string {
 	}
 	lines := m.header()
 	for i := range lines {
-		lines[i] = plainCell(lines[i])
+		lines[i] = terminal.PlainCell(lines[i])
 	}
 	lines[0] = topBold.Render(lines[0])
 	lines = lines[:min(len(lines), m.heads())]
@@ -222,9 +223,9 @@ func (m *topModel) message() string {
 	case m.typing:
 		return "/" + m.filter + "_"
 	case m.lost != nil:
-		return topRed.Render(fmt.Sprintf("no figures for %s, trying again: %s", shortAge(m.now().Sub(m.lostAt).Truncate(time.Second)), plainCell(m.lost.Error())))
+		return topRed.Render(fmt.Sprintf("no figures for %s, trying again: %s", shortAge(m.now().Sub(m.lostAt).Truncate(time.Second)), terminal.PlainCell(m.lost.Error())))
 	case m.note != "":
-		return topYellow.Render(plainCell(m.note))
+		return topYellow.Render(terminal.PlainCell(m.note))
 	case len(m.snaps) == 0:
 		return "reading the figures of the server …"
 	case m.shown == topQueues && m.filter != "":
@@ -333,7 +334,7 @@ func (m *topModel) failedLines() []string {
 		if reason == "" {
 			reason = j.Why
 		}
-		lines = append(lines, fmt.Sprintf("%s %s %s", j.ID, time.UnixMilli(j.CompletedAt).Format("01-02 15:04:05"), plainCell(reason)))
+		lines = append(lines, fmt.Sprintf("%s %s %s", j.ID, time.UnixMilli(j.CompletedAt).Format("01-02 15:04:05"), terminal.PlainCell(reason)))
 	}
 	return lines
 }

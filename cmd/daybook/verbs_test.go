@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // asked is a server in this test, and a way to run commands with it.
@@ -46,14 +47,14 @@ func contains(t *testing.T, text string, parts ...string) {
 func TestVerbsOfAJob(t *testing.T) {
 	a := startAsked(t)
 	id := a.do("create", "--type", "resize", "--meta", "user=42", "--priority", "7", "--unique-key", "cat", "cat.jpg")
-	if r := a.run("", "create", "--type", "resize", "--unique-key", "cat", "dog.jpg"); r.code != exitOK || strings.TrimSpace(r.out) != id || !strings.Contains(r.errs, "no job was created") {
+	if r := a.run("", "create", "--type", "resize", "--unique-key", "cat", "dog.jpg"); r.code != terminal.ExitOK || strings.TrimSpace(r.out) != id || !strings.Contains(r.errs, "no job was created") {
 		t.Errorf("a second job with the key: %+v, want %s", r, id)
 	}
-	if r := a.run("", "create", "--value", `{"a":1,"a":2}`); r.code != exitUsage {
+	if r := a.run("", "create", "--value", `{"a":1,"a":2}`); r.code != terminal.ExitUsage {
 		t.Errorf("a name twice: %+v", r)
 	}
 	contains(t, a.do("jobs", "--meta", "user=42"), id, "default/resize", "pending")
-	if r := a.run("", "claim", "--type", "other"); r.code != exitNotFound || r.out+r.errs != "" {
+	if r := a.run("", "claim", "--type", "other"); r.code != terminal.ExitNotFound || r.out+r.errs != "" {
 		t.Errorf("a claim that finds nothing: %+v", r)
 	}
 	claim := a.do("claim", "--type", "resize", "--runner-id", "mixer")
@@ -64,13 +65,13 @@ func TestVerbsOfAJob(t *testing.T) {
 	contains(t, a.do("tickle", id, "--claim", claimID, "--step", "reading", "--progress", "0.25"), id+" active")
 	contains(t, a.do("tickle", "--claim", claimID), "held: 1 job, lost: 0")
 	contains(t, a.do("release", id, "--claim", claimID), id+" pending")
-	if r := a.run("", "tickle", id, "--claim", claimID); r.code != exitRefused {
+	if r := a.run("", "tickle", id, "--claim", claimID); r.code != terminal.ExitRefused {
 		t.Errorf("a tickle of a released job: %+v", r)
 	}
-	if r := a.run("", "complete", id, "--code", "ok"); r.code != exitRefused || !strings.Contains(r.errs, "read it to see whether it waits, or how it ended") {
+	if r := a.run("", "complete", id, "--code", "ok"); r.code != terminal.ExitRefused || !strings.Contains(r.errs, "read it to see whether it waits, or how it ended") {
 		t.Errorf("a completion of a waiting job: %+v", r)
 	}
-	if r := a.run("", "claim", "--strategy", "prefer_distinct"); r.code != exitUsage || !strings.Contains(r.errs, "such as prefer_distinct:user/random") {
+	if r := a.run("", "claim", "--strategy", "prefer_distinct"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "such as prefer_distinct:user/random") {
 		t.Errorf("a claim with half a strategy: %+v", r)
 	}
 	claimID = uuids.FindString(a.do("claim", "--type", "resize", "--strategy", "prefer_distinct:user/random"))
@@ -78,11 +79,11 @@ func TestVerbsOfAJob(t *testing.T) {
 	contains(t, a.do("jobs", "--status", "failed"), id, "no such file", "1/3")
 	contains(t, a.do("redrive", id), id+" pending")
 	contains(t, a.do("cancel", id), id+" cancelled")
-	if r := a.run("", "run", id); r.code != exitRefused {
+	if r := a.run("", "run", id); r.code != terminal.ExitRefused {
 		t.Errorf("run of a cancelled job: %+v", r)
 	}
 	contains(t, a.do("rm", id), id+" removed")
-	if r := a.run("", "get", id); r.code != exitNotFound {
+	if r := a.run("", "get", id); r.code != terminal.ExitNotFound {
 		t.Errorf("get of a removed job: %+v", r)
 	}
 }
@@ -95,8 +96,8 @@ func TestCreateWaits(t *testing.T) {
 		code    int
 		out     string
 	}{
-		{[]string{"--output", "6"}, exitOK, "6"},
-		{[]string{"--code", "failed", "--error", "too many"}, exitJobFailed, ""},
+		{[]string{"--output", "6"}, terminal.ExitOK, "6"},
+		{[]string{"--code", "failed", "--error", "too many"}, terminal.ExitJobFailed, ""},
 	} {
 		done := make(chan result, 1)
 		go func() { done <- a.run("", "create", "--wait", "1 2 3") }()
@@ -108,15 +109,15 @@ func TestCreateWaits(t *testing.T) {
 		a.do(append([]string{"complete", ids[1]}, c.outcome...)...)
 		if r := <-done; r.code != c.code || r.out != c.out {
 			t.Errorf("create --wait of a job that ended with %v: %+v", c.outcome, r)
-		} else if c.code != exitOK {
+		} else if c.code != terminal.ExitOK {
 			contains(t, r.errs, "has failed: too many")
 		}
 	}
 	r := a.run("", "create", "--wait", "--wait-timeout", "50ms", "--type", "nobody", "x")
-	if id := uuids.FindString(r.errs); r.code != exitTimeout || !strings.Contains(a.do("get", id), "pending") {
+	if id := uuids.FindString(r.errs); r.code != terminal.ExitTimeout || !strings.Contains(a.do("get", id), "pending") {
 		t.Errorf("create --wait-timeout: %+v", r)
 	}
-	if r := a.run("", "create", "--wait-timeout", "1s", "x"); r.code != exitUsage {
+	if r := a.run("", "create", "--wait-timeout", "1s", "x"); r.code != terminal.ExitUsage {
 		t.Errorf("--wait-timeout without --wait: %+v", r)
 	}
 }
@@ -132,7 +133,7 @@ func TestRedriveOfEndedBatch(t *testing.T) {
 	a.do("cancel", jobs[1])
 	for _, args := range [][]string{{"--batch", batch}, {"--batch", batch, "--status", "cancelled"}, {jobs[0]}} {
 		real, dry := a.run("", append([]string{"redrive"}, args...)...), a.run("", append([]string{"redrive", "--dry-run"}, args...)...)
-		if real.code != exitRefused || dry != real {
+		if real.code != terminal.ExitRefused || dry != real {
 			t.Errorf("%v: %+v, with --dry-run %+v", args, real, dry)
 		}
 		contains(t, real.errs, "409 batch_ended", `"daybook submit" can post the payloads of its jobs again`)
@@ -157,14 +158,14 @@ func TestJobsIDs(t *testing.T) {
 	a := startAsked(t)
 	a.run(strings.Repeat("x\n", 130), "add", "--type", "many")
 	r := a.run("", "jobs", "--type", "many", "--ids")
-	if n := strings.Count(r.out, "\n"); r.code != exitOK || n != 130 || r.errs != "" {
+	if n := strings.Count(r.out, "\n"); r.code != terminal.ExitOK || n != 130 || r.errs != "" {
 		t.Errorf("%d ids, exit code %d: %s", n, r.code, r.errs)
 	}
-	if ended := a.run(r.out, "cancel", "--job", "-"); ended.code != exitOK || strings.Count(ended.out, "cancelled") != 130 {
+	if ended := a.run(r.out, "cancel", "--job", "-"); ended.code != terminal.ExitOK || strings.Count(ended.out, "cancelled") != 130 {
 		t.Errorf("%+v", ended)
 	}
 	r = a.run("", "jobs", "--type", "many", "--ids", "--limit", "100")
-	if n := strings.Count(r.out, "\n"); r.code != exitOK || n != 100 || r.errs != "there are more than 100 jobs; --limit 0 lists all\n" {
+	if n := strings.Count(r.out, "\n"); r.code != terminal.ExitOK || n != 100 || r.errs != "there are more than 100 jobs; --limit 0 lists all\n" {
 		t.Errorf("%d ids, exit code %d: %s", n, r.code, r.errs)
 	}
 	contains(t, a.run("", "jobs", "--type", "many").errs, "there are more than 100 jobs")
@@ -177,21 +178,21 @@ func TestRunNow(t *testing.T) {
 	a.run(strings.Repeat("x\n", 1001), "add", "--type", "late", "--delay", "1h")
 	list := a.do("jobs", "--type", "late", "--status", "deferred", "--ids")
 	few := strings.Join(strings.SplitAfter(list, "\n")[:3], "")
-	if dry := a.run(few, "run", "--job", "--dry-run", "-"); dry.code != exitOK || strings.Count(dry.out, "is deferred and would be made pending") != 3 {
+	if dry := a.run(few, "run", "--job", "--dry-run", "-"); dry.code != terminal.ExitOK || strings.Count(dry.out, "is deferred and would be made pending") != 3 {
 		t.Errorf("%+v", dry)
 	}
-	if done := a.run(few, "run", "--job", "-"); done.code != exitOK || strings.Count(done.out, "pending") != 3 {
+	if done := a.run(few, "run", "--job", "-"); done.code != terminal.ExitOK || strings.Count(done.out, "pending") != 3 {
 		t.Errorf("%+v", done)
 	}
 	contains(t, a.run(few, "run", "--job", "--dry-run", "-").out, "is pending and would stay so")
 	many := a.run(list, "run", "--job", "-")
-	if many.code != exitUsage || !strings.Contains(many.errs, "this would run 1001 jobs, which are more than 1000; give --yes") {
+	if many.code != terminal.ExitUsage || !strings.Contains(many.errs, "this would run 1001 jobs, which are more than 1000; give --yes") {
 		t.Errorf("%+v", many)
 	}
 	if n := len(strings.Fields(a.do("jobs", "--type", "late", "--status", "deferred", "--ids"))); n != 998 {
 		t.Errorf("%d jobs are deferred", n)
 	}
-	if r := a.run("", "run"); r.code != exitUsage || !strings.Contains(r.errs, "run requires the ids of jobs") {
+	if r := a.run("", "run"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "run requires the ids of jobs") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -227,12 +228,12 @@ func TestListsOfBatches(t *testing.T) {
 	contains(t, a.do("jobs", "--batch", one, "--status", "failed"), "there are no such jobs")
 	for _, verb := range []string{"jobs --batch", "jobs --client", "jobs --claim", "batches --name"} {
 		words := append(strings.Fields(verb), "")
-		if r := a.run("", words...); r.code != exitUsage || !strings.Contains(r.errs, words[1]+" has no value") {
+		if r := a.run("", words...); r.code != terminal.ExitUsage || !strings.Contains(r.errs, words[1]+" has no value") {
 			t.Errorf("%s: %+v", verb, r)
 		}
 	}
 	for _, flag := range []string{"--batch", "--claim"} {
-		if r := a.run("", "jobs", flag, "zzz"); r.code != exitUsage || !strings.Contains(r.errs, `"zzz" is not an id`) {
+		if r := a.run("", "jobs", flag, "zzz"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, `"zzz" is not an id`) {
 			t.Errorf("jobs %s zzz: %+v", flag, r)
 		}
 	}
@@ -248,22 +249,22 @@ func TestBulkVerbs(t *testing.T) {
 	batch := strings.TrimSpace(a.run(lines.String(), "submit", "--type", "many").out)
 	contains(t, a.do("cancel", "--batch", batch, "--dry-run"), "would cancel 1500 jobs of the batch "+batch+": 1500 pending")
 	r := a.run("", "cancel", "--queue", "default/many")
-	if r.code != exitUsage {
+	if r.code != terminal.ExitUsage {
 		t.Errorf("1500 jobs without --yes: %+v", r)
 	}
 	contains(t, r.errs, "1500 jobs", "--yes")
 	contains(t, a.do("get", "--batch", batch), "in_progress")
 	contains(t, a.do("cancel", "--queue", "default/many", "--yes"), "cancelled 1500 jobs of the queue default/many")
 	contains(t, a.do("rm", "--queue", "default/many", "--status", "cancelled", "-y", "--json"), `"moved":1500`, `"done":true`)
-	if r := a.run("", "cancel", "--queue", "default/many", "--status", "completed"); r.code != exitUsage {
+	if r := a.run("", "cancel", "--queue", "default/many", "--status", "completed"); r.code != terminal.ExitUsage {
 		t.Errorf("cancel of completed jobs: %+v", r)
 	}
-	if r := a.run("", "cancel", sampleID, "--queue", "default/many"); r.code != exitUsage {
+	if r := a.run("", "cancel", sampleID, "--queue", "default/many"); r.code != terminal.ExitUsage {
 		t.Errorf("cancel of an id and a queue: %+v", r)
 	}
 
 	r = a.run(strings.Repeat(sampleID+"\n", 1500), "cancel", "-")
-	if r.code != exitUsage || !strings.Contains(r.errs, "this would cancel 1500 jobs, which are more than 1000") {
+	if r.code != terminal.ExitUsage || !strings.Contains(r.errs, "this would cancel 1500 jobs, which are more than 1000") {
 		t.Errorf("1500 ids without --yes: %+v", r)
 	}
 
@@ -276,7 +277,7 @@ func TestBulkVerbs(t *testing.T) {
 		t.Errorf("jobs --ids: %v, want %v", got, ids)
 	}
 	r = a.run(list+"\n"+sampleID+"\n", "cancel", "-")
-	if r.code != exitNotFound {
+	if r.code != terminal.ExitNotFound {
 		t.Errorf("cancel of three jobs and one that does not exist: %+v", r)
 	}
 	contains(t, r.out, ids[0]+" cancelled", ids[1]+" cancelled", ids[2]+" cancelled")
@@ -294,16 +295,16 @@ func TestIDsOfBatches(t *testing.T) {
 		t.Errorf("resume: %q", got)
 	}
 	r := a.run("", "get", sampleID)
-	if r.code != exitNotFound || !strings.Contains(r.errs, "job") {
+	if r.code != terminal.ExitNotFound || !strings.Contains(r.errs, "job") {
 		t.Errorf("get of an id that nothing has: %+v", r)
 	}
 	for _, args := range [][]string{{"get", "xyz"}, {"logs", "xyz"}, {"results", "xyz"}, {"cancel", "xyz"}} {
 		r := a.run("", args...)
-		if r.code != exitUsage || !strings.Contains(r.errs, `"xyz" is not an id: ids have 36 characters`) {
+		if r.code != terminal.ExitUsage || !strings.Contains(r.errs, `"xyz" is not an id: ids have 36 characters`) {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
-	if r := a.run("", "resume", "xyz"); r.code != exitUsage || !strings.Contains(r.errs, "neither a queue, like acme/resize, nor the id of a batch") {
+	if r := a.run("", "resume", "xyz"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "neither a queue, like acme/resize, nor the id of a batch") {
 		t.Errorf("resume xyz: %+v", r)
 	}
 }
@@ -356,7 +357,7 @@ func TestContexts(t *testing.T) {
 	reaches := func(want bool, args ...string) {
 		t.Helper()
 		r := execute(t, "", append([]string{"queues"}, args...)...)
-		if got := r.code == exitOK && strings.Contains(r.out, "here"); got != want || !want && r.code != exitNoAnswer {
+		if got := r.code == terminal.ExitOK && strings.Contains(r.out, "here"); got != want || !want && r.code != terminal.ExitNoAnswer {
 			t.Errorf("queues %v: %+v", args, r)
 		}
 	}
@@ -367,7 +368,7 @@ func TestContexts(t *testing.T) {
 	reaches(true)
 	reaches(false, "--context", "nowhere")
 	t.Setenv("DAYBOOK_SERVER", a.s.url)
-	if r := execute(t, "", "queues"); r.code != exitUsage {
+	if r := execute(t, "", "queues"); r.code != terminal.ExitUsage {
 		t.Errorf("both variables: %+v", r)
 	}
 	t.Setenv("DAYBOOK_CONTEXT", "")
@@ -379,7 +380,7 @@ func TestContexts(t *testing.T) {
 	}
 	reaches(true)
 	for _, args := range [][]string{{"--context", "none"}, {"--context", "here", "--server", a.s.url}} {
-		if r := execute(t, "", append([]string{"queues"}, args...)...); r.code != exitUsage || strings.Contains(r.errs, "secret") {
+		if r := execute(t, "", append([]string{"queues"}, args...)...); r.code != terminal.ExitUsage || strings.Contains(r.errs, "secret") {
 			t.Errorf("queues %v: %+v", args, r)
 		}
 	}
@@ -388,7 +389,7 @@ func TestContexts(t *testing.T) {
 	}
 	contains(t, ok(t, "context", "list"), "nowhere")
 	for _, args := range [][]string{{"add", "a b", "127.0.0.1:1"}, {"add", "x", "ftp://y"}, {"add", "x", "http://"}, {"add", "x", ""}, {"use", "none"}, {"rm", "none"}} {
-		if r := execute(t, "", append([]string{"context"}, args...)...); r.code != exitUsage {
+		if r := execute(t, "", append([]string{"context"}, args...)...); r.code != terminal.ExitUsage {
 			t.Errorf("context %v: %+v", args, r)
 		}
 	}
@@ -400,7 +401,7 @@ func TestCompletion(t *testing.T) {
 	id := a.do("create", "--client", "acme", "--type", "resize", "x")
 	batch := strings.TrimSpace(a.run("x\n", "submit", "--type", "sub", "--name", "nightly").out)
 	for _, args := range [][]string{{"stored"}, {"own", "--client", "acme"}} {
-		if r := a.run("handle() { cat; }", append([]string{"handler", "put", "--lang", "sh", args[0], "-"}, args[1:]...)...); r.code != exitOK {
+		if r := a.run("handle() { cat; }", append([]string{"handler", "put", "--lang", "sh", args[0], "-"}, args[1:]...)...); r.code != terminal.ExitOK {
 			t.Fatalf("%v: %+v", args, r)
 		}
 	}
@@ -421,12 +422,12 @@ func TestCompletion(t *testing.T) {
 		{[]string{"jobs", "--status", ""}, "deferred\n"},
 	} {
 		r := execute(t, "", append([]string{"__complete"}, c.args...)...)
-		if r.code != exitOK || !strings.Contains(r.out, c.want) {
+		if r.code != terminal.ExitOK || !strings.Contains(r.out, c.want) {
 			t.Errorf("completion of %v: %+v", c.args, r)
 		}
 	}
 	r := execute(t, "", "__complete", "pause", "--server", "127.0.0.1:1", "")
-	if r.code != exitOK || strings.Contains(r.out, "acme") {
+	if r.code != terminal.ExitOK || strings.Contains(r.out, "acme") {
 		t.Errorf("completion without a server: %+v", r)
 	}
 }
@@ -457,9 +458,9 @@ func TestRunnerStates(t *testing.T) {
 // TestTimeFlag: the forms in which a time can be given.
 func TestTimeFlag(t *testing.T) {
 	zone := time.FixedZone("", 3600)
-	was := now
-	now = func() time.Time { return time.Date(2026, 12, 23, 10, 30, 0, 0, zone) }
-	defer func() { now = was }()
+	was := terminal.Now
+	terminal.Now = func() time.Time { return time.Date(2026, 12, 23, 10, 30, 0, 0, zone) }
+	defer func() { terminal.Now = was }()
 	for text, want := range map[string]time.Time{
 		"1795457645262":             time.UnixMilli(1795457645262),
 		"2026-12-24T18:00:00Z":      time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC),
@@ -469,13 +470,13 @@ func TestTimeFlag(t *testing.T) {
 		"today":                     time.Date(2026, 12, 23, 0, 0, 0, 0, zone),
 		"tomorrow 08:15":            time.Date(2026, 12, 24, 8, 15, 0, 0, zone),
 	} {
-		var f timeFlag
+		var f terminal.TimeFlag
 		if err := f.Set(text); err != nil || int64(f) != want.UnixMilli() {
 			t.Errorf("%q: %v, %v; want %v", text, &f, err, want)
 		}
 	}
 	for _, text := range []string{"", "0", "-1", "noon", "tomorrow8:15", "2026-13-01", "tomorrow 25:00", "yesterday"} {
-		var f timeFlag
+		var f terminal.TimeFlag
 		if err := f.Set(text); err == nil {
 			t.Errorf("%q is accepted as %v", text, &f)
 		}
@@ -489,13 +490,13 @@ func TestTimesOfJobs(t *testing.T) {
 	for _, flag := range []string{"--run-at", "--expires-at"} {
 		for _, verb := range []string{"create", "add"} {
 			r := a.run("p\n", verb, flag, fmt.Sprint(seconds))
-			if r.code != exitUsage {
+			if r.code != terminal.ExitUsage {
 				t.Errorf("%s %s: %+v", verb, flag, r)
 			}
 			contains(t, r.errs, flag+" is 1970-01-", "more than a day ago", fmt.Sprintf("give milliseconds: %d000", seconds))
 		}
 		r := a.run("", "create", flag, "2001-02-03 04:05", "p")
-		if r.code != exitUsage || strings.Contains(r.errs, "milliseconds") {
+		if r.code != terminal.ExitUsage || strings.Contains(r.errs, "milliseconds") {
 			t.Errorf("%s: %+v", flag, r)
 		}
 		contains(t, r.errs, flag+" is 2001-02-03 04:05:00", "more than a day ago")
@@ -524,7 +525,7 @@ func TestTimesOfJobs(t *testing.T) {
 // TestTable: columns are aligned by their width on a terminal, and a cell cannot change the terminal.
 func TestTable(t *testing.T) {
 	var out strings.Builder
-	err := table(&out, func(row func(...any)) {
+	err := terminal.Table(&out, func(row func(...any)) {
 		row("NAME", "STATUS", "")
 		row("äö", "failed", "x")
 		row("日本", "completed", "")
@@ -537,7 +538,7 @@ func TestTable(t *testing.T) {
 	if err != nil || out.String() != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, &out, want)
 	}
-	if inColour("failed") != "\x1b[31mfailed\x1b[0m" || inColour("other") != "other" {
+	if terminal.InColour("failed") != "\x1b[31mfailed\x1b[0m" || terminal.InColour("other") != "other" {
 		t.Error("colours of statuses")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -117,7 +118,7 @@ type watcher struct {
 	f     *watchFlags
 	c     *client.Client // continues while the server is unreachable
 	cmd   *cobra.Command
-	line  *statusLine
+	line  *terminal.StatusLine
 	every time.Duration
 	last  string // the last progress that was shown
 }
@@ -131,25 +132,25 @@ type progress struct {
 }
 
 func watch(cmd *cobra.Command, f *watchFlags, target string) error {
-	w := watcher{f: f, cmd: cmd, line: newStatusLine(cmd.ErrOrStderr()), every: time.Duration(f.interval)}
+	w := watcher{f: f, cmd: cmd, line: terminal.NewStatusLine(cmd.ErrOrStderr()), every: time.Duration(f.interval)}
 	var q queueName
 	isQueue := strings.Contains(target, "/")
 	var err error
 	if isQueue && (f.isBatch || f.isJob) {
-		err = usageError{fmt.Errorf("%q is a queue; --batch and --job are for ids", target)}
+		err = terminal.Usagef("%q is a queue; --batch and --job are for ids", target)
 	} else if isQueue {
 		q, err = parseQueue(target)
 	} else {
 		err = checkIDs(target)
 	}
 	if err == nil && f.interval != 0 && w.every < minWatchEvery {
-		err = usageError{fmt.Errorf("--interval must be at least %s", minWatchEvery)}
+		err = terminal.Usagef("--interval must be at least %s", minWatchEvery)
 	}
 	if err != nil {
 		return err
 	}
 	if w.every == 0 {
-		if w.every = watchEvery; !w.line.isOn() && !f.asJSON {
+		if w.every = watchEvery; !w.line.IsOn() && !f.asJSON {
 			w.every = watchEveryNoTTY
 		}
 	}
@@ -168,10 +169,10 @@ func watch(cmd *cobra.Command, f *watchFlags, target string) error {
 		w.c = patientClient(cmd, address)
 		err = w.watch(limited, target, q)
 	}
-	w.line.clear()
+	w.line.Clear()
 	switch {
 	case ctx.Err() != nil && whole.Err() == nil:
-		return silentExit(exitSignal + int(syscall.SIGINT))
+		return terminal.SilentExit(terminal.ExitSignal + int(syscall.SIGINT))
 	case limited.Err() != nil && ctx.Err() == nil:
 		return fmt.Errorf("%s: %w", target, errWatchTimeout)
 	}
@@ -205,8 +206,8 @@ func (w *watcher) isBatch(ctx context.Context, id string) (bool, error) {
 	return b.Count != 1 || b.OnFailure != "", err
 }
 
-// show shows the progress if it has changed.
-func (w *watcher) show(p progress) error {
+// Show shows the progress if it has changed.
+func (w *watcher) Show(p progress) error {
 	if w.f.asJSON {
 		if text := string(p.document); text != w.last {
 			w.last = text
@@ -214,17 +215,17 @@ func (w *watcher) show(p progress) error {
 		}
 		return nil
 	}
-	if w.line.isOn() {
-		w.line.show(p.text)
+	if w.line.IsOn() {
+		w.line.Show(p.text)
 	} else if p.text != w.last && !p.ended {
-		fmt.Fprintln(w.cmd.ErrOrStderr(), plainCell(p.text)) // a failed write does not matter: it only shows the progress
+		fmt.Fprintln(w.cmd.ErrOrStderr(), terminal.PlainCell(p.text)) // a failed write does not matter: it only shows the progress
 	}
 	w.last = p.text
 	if !p.ended {
 		return nil
 	}
-	w.line.clear()
-	_, err := fmt.Fprintln(w.f.out, plainCell(p.text))
+	w.line.Clear()
+	_, err := fmt.Fprintln(w.f.out, terminal.PlainCell(p.text))
 	return err
 }
 
@@ -242,7 +243,7 @@ func (w *watcher) until(ctx context.Context, look func(context.Context) (progres
 	for {
 		p, err := look(ctx)
 		if err == nil {
-			err = w.show(p)
+			err = w.Show(p)
 		}
 		if err == nil && p.ended {
 			err = p.err
@@ -295,7 +296,7 @@ func batchProgress(b *client.Batch) (p progress) {
 		p.ended = true
 		p.text = fmt.Sprintf("batch %s %s: %s", b.ID, b.Status, countsText(b.Counts))
 		if b.EndedAt > 0 {
-			p.text += " in " + interval(b.EndedAt-b.CreatedAt)
+			p.text += " in " + terminal.Interval(b.EndedAt-b.CreatedAt)
 		}
 		p.err = outcome("the batch "+b.ID, b.Status, b.Error)
 		return p
@@ -305,7 +306,7 @@ func batchProgress(b *client.Batch) (p progress) {
 	if b.Count > 0 {
 		part = float64(n) / float64(b.Count)
 	}
-	p.text = fmt.Sprintf("%s %s %d of %d", bar(part), percent(part), n, b.Count)
+	p.text = fmt.Sprintf("%s %s %d of %d", terminal.Bar(part), terminal.Percent(part), n, b.Count)
 	if b.Open {
 		p.text += " so far"
 	}
@@ -320,7 +321,7 @@ func batchProgress(b *client.Batch) (p progress) {
 			p.text += fmt.Sprintf(", %.1f/s", b.Progress.PerSecond)
 		}
 		if b.Progress.EstimateMs != nil && !b.Open {
-			p.text += fmt.Sprintf(", %s left", shortTime(time.Duration(*b.Progress.EstimateMs)*time.Millisecond))
+			p.text += fmt.Sprintf(", %s left", terminal.ShortTime(time.Duration(*b.Progress.EstimateMs)*time.Millisecond))
 		}
 	}
 	return p
@@ -359,7 +360,7 @@ func jobProgress(j *client.Job, now time.Time) progress {
 	case p.ended:
 		p.err = outcome("the job "+j.ID, j.Status, j.Error)
 	case j.Status == job.Deferred.String():
-		p.text += " until " + moment(j.RunAt)
+		p.text += " until " + terminal.Moment(j.RunAt)
 	case len(j.Attempts) > 0:
 		p.text += fmt.Sprintf(", attempt %d of %d", len(j.Attempts), j.MaxAttempts)
 	}
@@ -406,14 +407,14 @@ func (s *queueWatch) look(q queueName, doc *client.Queue, now time.Time) (p prog
 	rest := doc.Counts["deferred"] + doc.Counts["pending"] + doc.Counts["active"]
 	if rest == 0 {
 		p.ended = true
-		p.text = fmt.Sprintf("queue %s has no unfinished jobs: %d ended, %d of them failed, in %s", q, s.ended, s.failed, shortTime(now.Sub(s.began)))
+		p.text = fmt.Sprintf("queue %s has no unfinished jobs: %d ended, %d of them failed, in %s", q, s.ended, s.failed, terminal.ShortTime(now.Sub(s.began)))
 		if s.failed > 0 {
 			p.err = &notCompleted{fmt.Sprintf("the queue %s", q), "failed", fmt.Sprintf("%d jobs failed while it was watched", s.failed)}
 		}
 		return p
 	}
 	part := float64(s.ended) / float64(s.ended+rest)
-	p.text = fmt.Sprintf("%s %s %s", bar(part), percent(part), countsText(map[string]int64{
+	p.text = fmt.Sprintf("%s %s %s", terminal.Bar(part), terminal.Percent(part), countsText(map[string]int64{
 		"deferred": doc.Counts["deferred"], "pending": doc.Counts["pending"], "active": doc.Counts["active"],
 	}))
 	if s.failed > 0 {
@@ -425,7 +426,7 @@ func (s *queueWatch) look(q queueName, doc *client.Queue, now time.Time) (p prog
 	if seconds := now.Sub(s.began).Seconds(); seconds > 0 && s.ended > 0 {
 		rate := float64(s.ended) / seconds
 		p.text += fmt.Sprintf(", %.1f/s", rate)
-		if left := remaining(float64(rest), rate); left != "" {
+		if left := terminal.Remaining(float64(rest), rate); left != "" {
 			p.text += ", " + left + " left"
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -61,7 +62,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("exit code %d, want %d: %q, want %q; %s", r.code, code, r.out, out, r.errs)
 		}
 	}
-	for code, want := range map[string]int{"ok": exitOK, "failed": exitJobFailed} {
+	for code, want := range map[string]int{"ok": terminal.ExitOK, "failed": terminal.ExitJobFailed} {
 		t.Run("job "+code, func(t *testing.T) {
 			one := id("create", "--type", "job"+code, "x")
 			end := watching(t, "watch", "--server", s.url, one)
@@ -82,28 +83,28 @@ func TestWatch(t *testing.T) {
 			end := watching(t, "watch", "--server", s.url, "--interval", "100ms", "default/queue"+code)
 			s.endAll(t, "queue"+code, code)
 			check(t, end(), want, "has no unfinished jobs: 1 ended")
-			check(t, execute(t, "", "watch", "--server", s.url, "default/queue"+code), exitOK, "0 ended")
+			check(t, execute(t, "", "watch", "--server", s.url, "default/queue"+code), terminal.ExitOK, "0 ended")
 		})
 	}
 	t.Run("cancelled", func(t *testing.T) {
 		one := id("create", "--type", "c", "x")
 		id("cancel", one)
-		check(t, execute(t, "", "watch", "--server", s.url, one), exitJobCancelled, "cancelled")
+		check(t, execute(t, "", "watch", "--server", s.url, one), terminal.ExitJobCancelled, "cancelled")
 		batch := id("submit", "--type", "c", "--name", "n", written(t, "in", "x\n"))
 		id("cancel", "--batch", batch)
-		check(t, execute(t, "", "watch", "--server", s.url, batch), exitJobCancelled, "batch "+batch+" cancelled") // it has a name
+		check(t, execute(t, "", "watch", "--server", s.url, batch), terminal.ExitJobCancelled, "batch "+batch+" cancelled") // it has a name
 		added := id("add", "--type", "c", written(t, "in", "x\ny\n"))
 		id("cancel", "--job", added)
-		check(t, execute(t, "", "watch", "--job", "--server", s.url, added), exitJobCancelled, "job "+added+" cancelled")
+		check(t, execute(t, "", "watch", "--job", "--server", s.url, added), terminal.ExitJobCancelled, "job "+added+" cancelled")
 	})
 	t.Run("a batch of one job without attributes is that job", func(t *testing.T) {
 		one := id("add", "--type", "single", written(t, "in", "x\n"))
 		s.endAll(t, "single", "ok")
-		check(t, execute(t, "", "watch", "--server", s.url, one), exitOK, "job "+one)
-		check(t, execute(t, "", "watch", "--batch", "--server", s.url, one), exitOK, "batch "+one)
+		check(t, execute(t, "", "watch", "--server", s.url, one), terminal.ExitOK, "job "+one)
+		check(t, execute(t, "", "watch", "--batch", "--server", s.url, one), terminal.ExitOK, "batch "+one)
 	})
 	t.Run("the other waits have the same exit codes", func(t *testing.T) {
-		for code, want := range map[string]int{"ok": exitOK, "failed": exitJobFailed} {
+		for code, want := range map[string]int{"ok": terminal.ExitOK, "failed": terminal.ExitJobFailed} {
 			for _, args := range [][]string{{"create", "--type", "wait" + code, "--wait", "x"}, {"submit", "--type", "wait" + code, "--wait", written(t, "in", "x\n")}} {
 				done := make(chan result, 1)
 				go func() { done <- execute(t, "", append(args, "--server", s.url)...) }()
@@ -122,7 +123,7 @@ func TestWatch(t *testing.T) {
 	t.Run("time-out", func(t *testing.T) {
 		one := id("create", "--type", "slow", "x")
 		for _, what := range []string{one, "default/slow"} {
-			check(t, execute(t, "", "watch", "--server", s.url, "--timeout", "100ms", what), exitTimeout, "")
+			check(t, execute(t, "", "watch", "--server", s.url, "--timeout", "100ms", what), terminal.ExitTimeout, "")
 		}
 	})
 	t.Run("JSON is a document for each change", func(t *testing.T) {
@@ -134,7 +135,7 @@ func TestWatch(t *testing.T) {
 		}()
 		testkit.Eventually(t, "it prints", func() bool { return out.String() != "" })
 		s.endAll(t, "documents", "ok")
-		if code := <-done; code != exitOK {
+		if code := <-done; code != terminal.ExitOK {
 			t.Errorf("exit code %d", code)
 		}
 		var last client.Batch
@@ -151,14 +152,14 @@ func TestWatch(t *testing.T) {
 	})
 	t.Run("wrong use", func(t *testing.T) {
 		for args, code := range map[string]int{
-			"nonsense": exitUsage, "a/b/c": exitUsage, "--batch a/b": exitUsage, "default/none": exitNotFound, "--interval 1ms a/b": exitUsage,
-			"0185a1b2-c3d4-7000-8000-00000c800000": exitNotFound, "--batch 0185a1b2-c3d4-7000-8000-00000c800000": exitNotFound,
+			"nonsense": terminal.ExitUsage, "a/b/c": terminal.ExitUsage, "--batch a/b": terminal.ExitUsage, "default/none": terminal.ExitNotFound, "--interval 1ms a/b": terminal.ExitUsage,
+			"0185a1b2-c3d4-7000-8000-00000c800000": terminal.ExitNotFound, "--batch 0185a1b2-c3d4-7000-8000-00000c800000": terminal.ExitNotFound,
 		} {
 			if r := execute(t, "", append([]string{"watch", "--server", s.url}, strings.Fields(args)...)...); r.code != code {
 				t.Errorf("%s: exit code %d: %s", args, r.code, r.errs)
 			}
 		}
-		if r := execute(t, "", "watch", "--server", "http://127.0.0.1:1", "a/b"); r.code != exitNoAnswer {
+		if r := execute(t, "", "watch", "--server", "http://127.0.0.1:1", "a/b"); r.code != terminal.ExitNoAnswer {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
@@ -175,7 +176,7 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait() // the caller checks the exit code
-		if code := cmd.ProcessState.ExitCode(); code != exitSignal+int(syscall.SIGINT) {
+		if code := cmd.ProcessState.ExitCode(); code != terminal.ExitSignal+int(syscall.SIGINT) {
 			t.Errorf("exit code %d: %s", code, errs)
 		}
 	})
@@ -191,22 +192,22 @@ func TestWatchOverARestart(t *testing.T) {
 	s.end(t, syscall.SIGKILL)
 	again := serving(t, data, "--listen", strings.TrimPrefix(s.url, "http://"))
 	again.endAll(t, "x", "ok")
-	if r := end(); r.code != exitOK {
+	if r := end(); r.code != terminal.ExitOK {
 		t.Errorf("%+v", r)
 	}
 }
 
 func TestProgressTexts(t *testing.T) {
-	if text := bar(0.5); text != "[############------------]" {
+	if text := terminal.Bar(0.5); text != "[############------------]" {
 		t.Error(text)
 	}
 	for part, want := range map[float64]string{0: "  0 %", 0.999: " 99 %", 1: "100 %", 2: "100 %"} {
-		if text := percent(part); text != want {
+		if text := terminal.Percent(part); text != want {
 			t.Errorf("%v: %q", part, text)
 		}
 	}
 	for want, c := range map[string][2]float64{"": {1, 0}, "10s": {100, 10}, "1s": {1, 100}, "1h1m": {3650, 1}} {
-		if text := remaining(c[0], c[1]); text != want {
+		if text := terminal.Remaining(c[0], c[1]); text != want {
 			t.Errorf("%v: %q, want %q", c, text, want)
 		}
 	}

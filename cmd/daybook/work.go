@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner"
@@ -92,7 +93,7 @@ only; --http-allow names others. It is needed for handlers of the file, too.`,
 	flags.StringVar(&f.listen, "listen", "", "address for /metrics and /healthz, like 127.0.0.1:9717 (default: none)")
 	flags.BoolVar(&f.insecure, "insecure", false, "let --listen be an address that other machines can connect to")
 	flags.StringVar(&f.logLevel, "log-level", "info", "least severe messages to log: trace, debug, info, warn or error")
-	flags.StringVar(&f.logFormat, "log-format", logAuto, logFormatHelp+"; console on a terminal shows the progress too")
+	flags.StringVar(&f.logFormat, "log-format", terminal.LogAuto, terminal.LogFormatHelp+"; console on a terminal shows the progress too")
 	flags.StringVar(&f.id, "id", "", "id of the runner (default: host name, process id and a random number)")
 	flags.BoolVar(&f.takeover, "takeover", false, "hold the --id even if another runner does, which then ends")
 	flags.StringToStringVar(&f.labels, "label", nil, "labels that the list of runners shows, as name=value")
@@ -109,11 +110,11 @@ func work(cmd *cobra.Command, f *workFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	level, err := parseLevel(f.logLevel)
+	level, err := terminal.ParseLevel(f.logLevel)
 	if err != nil {
 		return err
 	}
-	isConsole, err := forPeople(f.logFormat, cmd.ErrOrStderr())
+	isConsole, err := terminal.ForPeople(f.logFormat, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -121,13 +122,13 @@ func work(cmd *cobra.Command, f *workFlags) (err error) {
 	settings.Log, settings.ScriptOutput = out.log, out.script
 	r, err := runner.New(settings)
 	if err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	for _, text := range r.Missing() {
 		settings.Log.Warn("this machine cannot do all: " + text)
 	}
 	delayCollections(memoryLimit())
-	ctx, stop := untilSignal(cmd.Context(), out.zero)
+	ctx, stop := terminal.UntilSignal(cmd.Context(), out.zero)
 	defer stop()
 	if f.listen != "" {
 		end, err := f.serveMetrics(r, settings.Log)
@@ -158,13 +159,13 @@ func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Setti
 	}
 	for _, kind := range f.accept {
 		if !slices.Contains(handler.Kinds, kind) {
-			return s, usageError{fmt.Errorf("--accept: %q is not one of %s", kind, strings.Join(handler.Kinds, ", "))}
+			return s, terminal.Usagef("--accept: %q is not one of %s", kind, strings.Join(handler.Kinds, ", "))
 		}
 	}
 	for name, list := range map[string][]string{"--types": f.types, "--clients": f.clients} {
 		for _, item := range list {
 			if err := job.CheckName(name, item); err != nil {
-				return s, usageError{err}
+				return s, terminal.Usage(err)
 			}
 		}
 	}
@@ -172,11 +173,11 @@ func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Setti
 		f.concurrency = 4 * runtime.GOMAXPROCS(0)
 	}
 	if f.concurrency < 1 || f.concurrency > handler.MaxSlots {
-		return s, usageError{fmt.Errorf("--concurrency must be 1 to %d, not %d", handler.MaxSlots, f.concurrency)}
+		return s, terminal.Usagef("--concurrency must be 1 to %d, not %d", handler.MaxSlots, f.concurrency)
 	}
 	if f.id != "" {
 		if err := job.CheckName("--id", f.id); err != nil {
-			return s, usageError{err}
+			return s, terminal.Usage(err)
 		}
 	} else {
 		host, _ := os.Hostname() // without the host's name, the rest still differs
@@ -184,7 +185,7 @@ func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Setti
 	}
 	allow, err := webhook.ParseAllow(f.httpAllow)
 	if err != nil {
-		return s, usageError{fmt.Errorf("--http-allow: %w", err)}
+		return s, terminal.Usagef("--http-allow: %w", err)
 	}
 	containers, err := f.containers.settings(file, f.accept)
 	if err != nil {
@@ -196,14 +197,14 @@ func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Setti
 	}
 	mode := sandbox.Mode(f.sandbox)
 	if !slices.Contains([]sandbox.Mode{sandbox.Auto, sandbox.Require, sandbox.Off}, mode) {
-		return s, usageError{fmt.Errorf("--sandbox must be %s, %s or %s, not %q", sandbox.Auto, sandbox.Require, sandbox.Off, f.sandbox)}
+		return s, terminal.Usagef("--sandbox must be %s, %s or %s, not %q", sandbox.Auto, sandbox.Require, sandbox.Off, f.sandbox)
 	}
 	if len(f.accept) == 0 && len(file.handlers) == 0 {
 		f.accept = []string{handler.WASI}
 	}
 	for _, permission := range f.wasiGrant {
 		if err := handler.CheckPermission(permission); err != nil {
-			return s, usageError{fmt.Errorf("--wasi-grant: %w", err)}
+			return s, terminal.Usagef("--wasi-grant: %w", err)
 		}
 	}
 	return runner.Settings{
@@ -229,7 +230,7 @@ func nameOf(host string) string {
 func (f *workFlags) serveMetrics(r *runner.Runner, log *slog.Logger) (end func(), err error) {
 	address, err := f.listenAddress()
 	if errors.Is(err, errExposed) {
-		return nil, usageError{fmt.Errorf("--listen %s is not a loopback address: anybody who connects could read the metrics; listen on 127.0.0.1, or give --insecure", f.listen)}
+		return nil, terminal.Usagef("--listen %s is not a loopback address: anybody who connects could read the metrics; listen on 127.0.0.1, or give --insecure", f.listen)
 	}
 	if err != nil {
 		return nil, err
@@ -258,18 +259,18 @@ func (f *workFlags) serveMetrics(r *runner.Runner, log *slog.Logger) (end func()
 type workOutput struct {
 	zero     zerolog.Logger
 	log      *slog.Logger
-	progress *progressLine // nil unless the output is a terminal
+	progress *terminal.ProgressLine // nil unless the output is a terminal
 }
 
 func newWorkOutput(errs io.Writer, level zerolog.Level, isConsole bool) *workOutput {
 	w := &workOutput{}
 	to := errs
 	if isConsole {
-		if isTerminal(errs) {
-			w.progress = &progressLine{to: errs.(*os.File)}
+		if terminal.IsTerminal(errs) {
+			w.progress = terminal.NewProgressLine(errs)
 			to = w.progress
 		}
-		to = consoleLog(to, hasColours(errs))
+		to = terminal.ConsoleLog(to, terminal.HasColours(errs))
 	}
 	w.zero = zerolog.New(to).With().Timestamp().Logger().Level(level)
 	w.log = slog.New(zerolog.NewSlogHandler(w.zero))
@@ -295,10 +296,10 @@ func (w *workOutput) follow(r *runner.Runner) (done func()) {
 		for {
 			select {
 			case <-ctx.Done():
-				w.progress.show("")
+				w.progress.Show("")
 				return
 			case <-tick.C:
-				w.progress.show(r.Totals().String())
+				w.progress.Show(r.Totals().String())
 			}
 		}
 	}()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/manifest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/digest"
@@ -53,7 +54,7 @@ type wasiTable struct {
 // limits returns the limits of guests.
 func (t *wasiTable) limits() (l runner.WASILimits, err error) {
 	if t.TimeoutMs > job.MaxTimeoutMs {
-		return l, usageError{fmt.Errorf("wasi.timeout_ms must be at most %d, not %d", job.MaxTimeoutMs, t.TimeoutMs)}
+		return l, terminal.Usagef("wasi.timeout_ms must be at most %d, not %d", job.MaxTimeoutMs, t.TimeoutMs)
 	}
 	return runner.WASILimits{MemoryBytes: t.MemoryBytes, Timeout: time.Duration(t.TimeoutMs) * time.Millisecond, CacheBytes: t.CacheBytes}, nil
 }
@@ -157,7 +158,7 @@ func readWorkTables(config *configuration) (*workFile, error) {
 	}
 	file, err := parseWorkTables(tables, dir)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("configuration %s: %w", where, err)}
+		return nil, terminal.Usagef("configuration %s: %w", where, err)
 	}
 	return file, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/container"
 )
@@ -50,10 +51,10 @@ func (f *containerFlags) settings(file *workFile, accept []string) (s container.
 		LogBytes: t.LogBytes, Timeout: time.Duration(t.TimeoutMs) * time.Millisecond,
 	}
 	if s.Images, err = container.ParseImages(f.images); err != nil {
-		return s, usageError{fmt.Errorf("--images: %w", err)}
+		return s, terminal.Usagef("--images: %w", err)
 	}
 	if s.Images.None() && slices.Contains(accept, handler.Container) {
-		return s, usageError{errors.New("--accept container requires --images, the images that jobs may run")}
+		return s, terminal.Usage(errors.New("--accept container requires --images, the images that jobs may run"))
 	}
 	return s, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner"
 	"github.com/daybookq/daybook/runner/program"
@@ -230,7 +231,7 @@ func TestWorkConfigErrors(t *testing.T) {
 	} {
 		path := writeFile(t, t.TempDir(), "work.toml", text)
 		_, err := configuredWork(commandNamed(allCommands(), "work"), path)
-		if err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
+		if err == nil || exitCode(err) != terminal.ExitUsage || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -367,7 +368,7 @@ func TestTooManySlots(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	code := run([]string{"work", "--server", "http://127.0.0.1:1", "--config", path}, strings.NewReader(""), &out, &errs)
-	if want := "handler big: options.slots is 3, and the runner has 2 slots"; code != exitUsage || !strings.Contains(errs.String(), want) {
+	if want := "handler big: options.slots is 3, and the runner has 2 slots"; code != terminal.ExitUsage || !strings.Contains(errs.String(), want) {
 		t.Errorf("%d %s, want %q", code, errs.String(), want)
 	}
 }
@@ -392,23 +393,9 @@ func TestWorkUsage(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		args := append([]string{"work", "--server", "http://127.0.0.1:1", "--until-idle", "1ms"}, strings.Fields(c.args)...)
-		if code := run(args, strings.NewReader(""), &out, &errs); code != exitUsage || !strings.Contains(errs.String(), c.want) {
+		if code := run(args, strings.NewReader(""), &out, &errs); code != terminal.ExitUsage || !strings.Contains(errs.String(), c.want) {
 			t.Errorf("%s: %d %s, want %q", c.args, code, errs.String(), c.want)
 		}
-	}
-}
-
-// TestProgressLine: lines appear above the last line of a terminal.
-func TestProgressLine(t *testing.T) {
-	var b bytes.Buffer
-	p := progressLine{to: &b}
-	p.show("1 held")
-	if _, err := p.Write([]byte("a line\n")); err != nil {
-		t.Fatal(err)
-	}
-	p.show("")
-	if want := clearLine + "1 held" + clearLine + "a line\n1 held" + clearLine; b.String() != want {
-		t.Errorf("%q, want %q", b.String(), want)
 	}
 }
 

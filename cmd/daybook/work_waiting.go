@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 // Bounds for the log of a runner that has ended with --until-idle: how many queues it names, and how many it reads to
@@ -37,14 +38,14 @@ func logWaiting(ctx context.Context, c *client.Client, f *workFlags, log *slog.L
 			more++
 			continue
 		}
-		names = append(names, fmt.Sprintf("%s/%s (%s)", q.Client, q.Type, jobsText(q.Counts["pending"])))
+		names = append(names, fmt.Sprintf("%s/%s (%s)", q.Client, q.Type, terminal.JobsText(q.Counts["pending"])))
 	}
 	if len(names) == 0 {
 		return
 	}
 	text := strings.Join(names, ", ")
 	if more > 0 {
-		text += fmt.Sprintf(" and %s", numberText(more, "other", "others"))
+		text += fmt.Sprintf(" and %s", terminal.NumberText(more, "other", "others"))
 	}
 	log.Warn("jobs wait that this runner was not given: it has no handler for their type (--config), does not accept its kind (--accept), or could not load it", "queues", text)
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package terminal
 
 import (
 	"context"
@@ -20,9 +20,9 @@ func TestSignalPairs(t *testing.T) {
 	defer func(usual time.Duration) { oneWish = usual }(oneWish)
 	oneWish = time.Hour // the machine may be busy
 	for name, until := range map[string]func(context.Context) (context.Context, context.CancelFunc){
-		"untilInterrupted": untilInterrupted,
+		"untilInterrupted": UntilInterrupted,
 		"untilSignal": func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, end := untilSignal(ctx, zerolog.Nop())
+			ctx, end := UntilSignal(ctx, zerolog.Nop())
 			return ctx, end
 		},
 	} {

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 // maxErrorShown is how many characters of an error a table shows.
 const maxErrorShown = 60
 
-// shortError returns the most informative line of an error, for a table. It ends with … if the error has more text.
-func shortError(text string) string {
+// ShortError returns the most informative line of an error, for a table. It ends with … if the error has more text.
+func ShortError(text string) string {
 	line := tellingLine(text)
 	more := line != strings.TrimSpace(text)
 	if r := []rune(line); len(r) > maxErrorShown {
@@ -61,9 +61,9 @@ func tellingLine(text string) string {
 	return strings.TrimSpace(exception)
 }
 
-// errorLines returns all lines of an error. No character in them can change a terminal: a tab becomes four spaces, and other
+// ErrorLines returns all lines of an error. No character in them can change a terminal: a tab becomes four spaces, and other
 // control characters are escaped.
-func errorLines(text string) []string {
+func ErrorLines(text string) []string {
 	var b strings.Builder
 	for _, r := range strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
 		switch {
@@ -80,8 +80,8 @@ func errorLines(text string) []string {
 	return strings.Split(b.String(), "\n")
 }
 
-// attemptRow is a run of a job in its document.
-type attemptRow struct {
+// AttemptRow is a run of a job in its document.
+type AttemptRow struct {
 	At       int64  `json:"at"`
 	RunnerID string `json:"runner_id"`
 	Code     string `json:"code"`
@@ -90,16 +90,16 @@ type attemptRow struct {
 	Why      string `json:"why"`
 }
 
-// attemptLines returns a line for each run of a job, aligned as a separate table.
-func attemptLines(attempts []attemptRow) ([]string, error) {
+// AttemptLines returns a line for each run of a job, aligned as a separate table.
+func AttemptLines(attempts []AttemptRow) ([]string, error) {
 	var b strings.Builder
-	err := table(&b, func(row func(...any)) {
+	err := Table(&b, func(row func(...any)) {
 		for _, a := range attempts {
-			outcome := orDash(a.Code)
+			outcome := OrDash(a.Code)
 			if a.ExitCode != nil {
 				outcome = fmt.Sprintf("%s %d", outcome, *a.ExitCode)
 			}
-			row(moment(a.At), orDash(a.RunnerID), outcome, a.Why, shortError(a.Error))
+			row(Moment(a.At), OrDash(a.RunnerID), outcome, a.Why, ShortError(a.Error))
 		}
 	})
 	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n"), err

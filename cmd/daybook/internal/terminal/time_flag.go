@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"fmt"
@@ -8,51 +8,51 @@ import (
 	"time"
 )
 
-// timeFlag is a time in unix milliseconds; 0 means that it was not given. The text of the flag is this number, RFC 3339
+// TimeFlag is a time in unix milliseconds; 0 means that it was not given. The text of the flag is this number, RFC 3339
 // with or without zone and seconds, or a time of today or tomorrow. A time without zone is local. A local time that
 // does not exist or exists twice, because the clocks change, is refused. A date alone is the first moment of that day.
-type timeFlag int64
+type TimeFlag int64
 
-// timeForms are the forms of a time, for the help of flags.
-const timeForms = "RFC 3339, \"tomorrow 08:00\", or unix milliseconds; without a zone, in the local time zone, where a time that a change of the clocks leaves out or repeats is refused"
+// TimeForms are the forms of a time, for the help of flags.
+const TimeForms = "RFC 3339, \"tomorrow 08:00\", or unix milliseconds; without a zone, in the local time zone, where a time that a change of the clocks leaves out or repeats is refused"
 
 // maxPast is how far in the past a time for a future event may be. Clocks differ, and scripts are late.
 const maxPast = 24 * time.Hour
 
-// notPast refuses a time that is long ago: most are seconds in place of milliseconds, or a wrong date.
-func (t timeFlag) notPast(name string) error {
+// NotPast refuses a time that is long ago: most are seconds in place of milliseconds, or a wrong date.
+func (t TimeFlag) NotPast(name string) error {
 	at := time.UnixMilli(int64(t))
-	if t == 0 || now().Sub(at) <= maxPast {
+	if t == 0 || Now().Sub(at) <= maxPast {
 		return nil
 	}
 	question := ""
 	if at.Year() == 1970 {
 		question = fmt.Sprintf(". If these are seconds, give milliseconds: %d000", int64(t))
 	}
-	return fmt.Errorf("%s is %s, which is more than a day ago%s", name, at.In(now().Location()).Format("2006-01-02 15:04:05 -07:00"), question)
+	return fmt.Errorf("%s is %s, which is more than a day ago%s", name, at.In(Now().Location()).Format("2006-01-02 15:04:05 -07:00"), question)
 }
 
-// now is the clock of the flags; tests set it.
-var now = time.Now
+// Now is the clock of the flags; tests set it.
+var Now = time.Now
 
-func (t *timeFlag) Set(text string) error {
+func (t *TimeFlag) Set(text string) error {
 	if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
 		if ms <= 0 {
 			return fmt.Errorf("%q is not a time after 1970", text)
 		}
-		*t = timeFlag(ms)
+		*t = TimeFlag(ms)
 		return nil
 	}
-	local := now().Location()
+	local := Now().Location()
 	rest := text
 	for days, name := range []string{"today", "tomorrow"} {
 		if after, ok := strings.CutPrefix(rest, name); ok && (after == "" || after[0] == ' ') {
-			y, m, d := now().Date()
+			y, m, d := Now().Date()
 			rest = time.Date(y, m, d+days, 0, 0, 0, 0, time.UTC).Format(time.DateOnly) + after
 		}
 	}
 	if at, err := time.Parse(time.RFC3339Nano, rest); err == nil && at.UnixMilli() > 0 {
-		*t = timeFlag(at.UnixMilli())
+		*t = TimeFlag(at.UnixMilli())
 		return nil
 	}
 	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04", time.DateOnly} {
@@ -65,7 +65,7 @@ func (t *timeFlag) Set(text string) error {
 			return err
 		}
 		if at.UnixMilli() > 0 {
-			*t = timeFlag(at.UnixMilli())
+			*t = TimeFlag(at.UnixMilli())
 			return nil
 		}
 	}
@@ -114,10 +114,10 @@ func localTime(text string, wall time.Time, zone *time.Location, isDay bool) (ti
 	return time.Time{}, fmt.Errorf("%q %s in %s, since the clocks change; give %s or %s", text, what, of, before, after)
 }
 
-func (t *timeFlag) String() string {
+func (t *TimeFlag) String() string {
 	if *t == 0 {
 		return ""
 	}
 	return time.UnixMilli(int64(*t)).UTC().Format(time.RFC3339Nano)
 }
-func (t *timeFlag) Type() string { return "time" }
+func (t *TimeFlag) Type() string { return "time" }

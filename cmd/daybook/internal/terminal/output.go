@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bufio"
@@ -11,18 +11,19 @@ import (
 	"unicode"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/docker/go-units"
 	"github.com/mattn/go-isatty"
 )
 
-// table writes rows in aligned columns. It quotes a cell that could change a terminal. If w is a terminal, the statuses
+// Table writes rows in aligned columns. It quotes a cell that could change a terminal. If w is a terminal, the statuses
 // in cells have colours.
-func table(w io.Writer, rows func(row func(cells ...any))) error {
+func Table(w io.Writer, rows func(row func(cells ...any))) error {
 	var lines [][]string
 	var widths []int
 	rows(func(cells ...any) {
 		line := make([]string, len(cells))
 		for i, c := range cells {
-			line[i] = plainCell(fmt.Sprint(c))
+			line[i] = PlainCell(fmt.Sprint(c))
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
@@ -33,13 +34,13 @@ func table(w io.Writer, rows func(row func(cells ...any))) error {
 		}
 		lines = append(lines, line)
 	})
-	coloured := hasColours(w)
+	coloured := HasColours(w)
 	out := bufio.NewWriter(w)
 	for n, line := range lines {
 		for i, text := range line {
 			shown := text
 			if coloured && isStatus(lines, n, i) {
-				shown = inColour(text)
+				shown = InColour(text)
 			}
 			out.WriteString(shown) // Flush returns the error
 			if i < len(line)-1 {
@@ -61,8 +62,8 @@ func isStatus(lines [][]string, line, column int) bool {
 	return column == 1 && (first == "status" || first == "state")
 }
 
-// plainCell returns a text in quotes if it has control characters.
-func plainCell(text string) string {
+// PlainCell returns a text in quotes if it has control characters.
+func PlainCell(text string) string {
 	if strings.IndexFunc(text, unicode.IsControl) >= 0 {
 		return strconv.Quote(text)
 	}
@@ -75,36 +76,47 @@ var colours = map[string]string{
 	"completed": "32", "failed": "31", "cancelled": "2", "ready": "32", "ALIVE": "32", "DEAD": "31", "LOST": "31", "ENDED": "2",
 }
 
-// inColour returns a status with its colour, and any other text as it is.
-func inColour(text string) string {
+// InColour returns a status with its colour, and any other text as it is.
+func InColour(text string) string {
 	if code, ok := colours[text]; ok {
 		return "\x1b[" + code + "m" + text + "\x1b[0m"
 	}
 	return text
 }
 
-// hasColours reports whether text written to w may have colours: w is a terminal that supports them, and the variable
+// HasColours reports whether text written to w may have colours: w is a terminal that supports them, and the variable
 // NO_COLOR is empty (https://no-color.org).
-func hasColours(w io.Writer) bool {
-	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+func HasColours(w io.Writer) bool {
+	return IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// jobsText returns a number of jobs as text.
-func jobsText[N int | int64](n N) string { return numberText(n, "job", "jobs") }
+// JobsText returns a number of jobs as text.
+func JobsText[N int | int64](n N) string { return NumberText(n, "job", "jobs") }
 
-// numberText returns a number of things as text.
-func numberText[N int | int64](n N, one, many string) string {
+// NumberText returns a number of things as text.
+func NumberText[N int | int64](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// moment returns unix milliseconds as a date and time.
-func moment(ms int64) string { return time.UnixMilli(ms).Format("2006-01-02 15:04:05.000 -07:00") }
+// OrDash returns a text, or - in place of an empty one.
+func OrDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
 
-// interval returns milliseconds as a duration, rounded to about three digits.
-func interval(ms int64) string {
+// SizeText returns a number of bytes as text, such as 1.5MiB.
+func SizeText[N int64 | uint64](n N) string { return units.BytesSize(float64(n)) }
+
+// Moment returns unix milliseconds as a date and time.
+func Moment(ms int64) string { return time.UnixMilli(ms).Format("2006-01-02 15:04:05.000 -07:00") }
+
+// Interval returns milliseconds as a duration, rounded to about three digits.
+func Interval(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	switch {
 	case d >= time.Hour:
@@ -115,14 +127,14 @@ func interval(ms int64) string {
 	return d.String()
 }
 
-// isTerminal reports whether w is a terminal, so that a person may be reading.
-func isTerminal(w io.Writer) bool {
+// IsTerminal reports whether w is a terminal, so that a person may be reading.
+func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// isTerminalInput reports whether r is a terminal, so that a person can be asked.
-func isTerminalInput(r io.Reader) bool {
+// IsTerminalInput reports whether r is a terminal, so that a person can be asked.
+func IsTerminalInput(r io.Reader) bool {
 	f, ok := r.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }

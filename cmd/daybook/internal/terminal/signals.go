@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"context"
@@ -42,8 +42,8 @@ func wishes(signals <-chan os.Signal, first, again func(os.Signal)) {
 	}
 }
 
-// onWishes runs wishes with the named signals, until end is called.
-func onWishes(first, again func(os.Signal), names ...os.Signal) (end func()) {
+// OnWishes runs wishes with the named signals, until end is called.
+func OnWishes(first, again func(os.Signal), names ...os.Signal) (end func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, names...)
 	go wishes(signals, first, again)
@@ -56,47 +56,47 @@ func onWishes(first, again func(os.Signal), names ...os.Signal) (end func()) {
 // endedBy returns the exit code of a process that a signal has ended.
 func endedBy(s os.Signal) int {
 	if number, ok := s.(syscall.Signal); ok {
-		return exitSignal + int(number)
+		return ExitSignal + int(number)
 	}
-	return exitError
+	return ExitError
 }
 
-// stopSignals are the signals that request a stop: SIGINT, SIGTERM, and SIGHUP when the terminal is closed, unless
+// StopSignals are the signals that request a stop: SIGINT, SIGTERM, and SIGHUP when the terminal is closed, unless
 // SIGHUP was ignored when the process started, as with nohup.
-func stopSignals() []os.Signal {
+func StopSignals() []os.Signal {
 	if signal.Ignored(syscall.SIGHUP) {
 		return []os.Signal{os.Interrupt, syscall.SIGTERM}
 	}
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 }
 
-// untilSignal returns a context that ends at the first of stopSignals. A second wish ends the process at once: the
+// UntilSignal returns a context that ends at the first of StopSignals. A second wish ends the process at once: the
 // sender does not want to wait. SIGPIPE no longer ends the process, since the reader of its log may disappear. The
 // process still receives the signal, so that programs that it starts do not ignore it.
-func untilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func()) {
+func UntilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	end := onWishes(func(s os.Signal) {
+	end := OnWishes(func(s os.Signal) {
 		log.Info().Stringer("signal", s).Msg("stopping")
 		cancel()
 	}, func(s os.Signal) {
 		log.Warn().Stringer("signal", s).Msg("ended at once")
 		os.Exit(endedBy(s))
-	}, stopSignals()...)
+	}, StopSignals()...)
 	return ctx, func() {
 		end()
 		cancel()
 	}
 }
 
-// untilInterrupted returns a context that ends at the first of stopSignals. A second wish ends the process.
+// UntilInterrupted returns a context that ends at the first of StopSignals. A second wish ends the process.
 //
 // A closed pipe, for example when Ctrl-C has ended a tee, does not end the process: it still deletes what it has made.
-func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+func UntilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	broken := make(chan os.Signal, 1) // never read: writes return the error
 	signal.Notify(broken, syscall.SIGPIPE)
 	ctx, cancel := context.WithCancel(ctx)
-	end := onWishes(func(os.Signal) { cancel() }, func(s os.Signal) { os.Exit(endedBy(s)) }, stopSignals()...)
+	end := OnWishes(func(os.Signal) { cancel() }, func(s os.Signal) { os.Exit(endedBy(s)) }, StopSignals()...)
 	return ctx, func() {
 		end()
 		signal.Stop(broken)

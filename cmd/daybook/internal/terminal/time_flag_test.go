@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 // TestLocalTimes: a local time that does not exist or exists twice is refused with its two readings, which are accepted. A date
 // alone is the first moment of the day.
 func TestLocalTimes(t *testing.T) {
-	defer func(was func() time.Time) { now = was }(now)
+	defer func(was func() time.Time) { Now = was }(Now)
 	for _, c := range []struct{ zone, text, want, other string }{ // other: the second reading, of a time that is refused
 		{"America/New_York", "2027-03-14 01:59:59", "2027-03-14T01:59:59-05:00", ""},
 		{"America/New_York", "2027-03-14 02:00", "2027-03-14T03:00:00-04:00", "2027-03-14T01:00:00-05:00"},
@@ -39,8 +39,8 @@ func TestLocalTimes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			now = func() time.Time { return time.Date(2027, 3, 13, 12, 0, 0, 0, zone) }
-			var f timeFlag
+			Now = func() time.Time { return time.Date(2027, 3, 13, 12, 0, 0, 0, zone) }
+			var f TimeFlag
 			err = f.Set(c.text)
 			if c.other == "" {
 				if got := time.UnixMilli(int64(f)).In(zone).Format(time.RFC3339); err != nil || got != c.want {

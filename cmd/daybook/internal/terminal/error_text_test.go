@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"slices"
@@ -28,7 +28,7 @@ func TestShortError(t *testing.T) {
 		{"panic: bad\nand no stack", "panic: bad…"},
 		{"PHP Fatal error:  Uncaught Exception: bad in /x.php:3\nStack trace:\n#0 {main}\n  thrown in /x.php on line 3", "PHP Fatal error:  Uncaught Exception: bad in /x.php:3…"},
 	} {
-		if got := shortError(c.text); got != c.want {
+		if got := ShortError(c.text); got != c.want {
 			t.Errorf("%q: %q, want %q", c.text, got, c.want)
 		}
 	}
@@ -36,26 +36,8 @@ func TestShortError(t *testing.T) {
 
 // TestErrorLines: an error keeps its lines, and cannot change the terminal.
 func TestErrorLines(t *testing.T) {
-	got := errorLines("a\r\n\tb\x1b[2J\x07\n\n\u009bc'\"é\n")
+	got := ErrorLines("a\r\n\tb\x1b[2J\x07\n\n\u009bc'\"é\n")
 	if want := []string{"a", `    b\x1b[2J\a`, "", `\u009bc'"é`}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-// TestErrorsShown: jobs shows the exception of a traceback, and get all lines of it and a line for each attempt.
-func TestErrorsShown(t *testing.T) {
-	a := startAsked(t)
-	id := a.do("create", "--max-attempts", "2", "--type", "t", "p")
-	a.do("claim", "--runner-id", "r1")
-	a.do("complete", id, "--code", "error", "--error", "first")
-	a.do("run", id)
-	a.do("claim", "--runner-id", "r2")
-	a.do("complete", id, "--code", "failed", "--error", traceback)
-	contains(t, a.do("jobs"), "r2      ValueError: bad…")
-	doc := a.do("get", id)
-	contains(t, doc, "\nerror         Traceback (most recent call last):\n                File \"x.py\", line 2, in handle\n",
-		"\n              ValueError: bad\n", "  r1  error", "  first\n", "  r2  failed", "  ValueError: bad…\n")
-	if attempts := doc[strings.Index(doc, "\nattempts"):]; strings.Index(attempts, "r1") > strings.Index(attempts, "\n   ") {
-		t.Errorf("the first attempt is not in the line of its name:\n%s", attempts)
 	}
 }

@@ -1,0 +1,49 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
+)
+
+// TestAddOnATerminal: on a terminal, add prints in one line how much it has added. In a pipe, and with --ids, it prints
+// ids.
+func TestAddOnATerminal(t *testing.T) {
+	s := serving(t, t.TempDir())
+	one, two := written(t, "one", "a\nb\n"), written(t, "two", strings.Repeat(strings.Repeat("x", 1000)+"\n", 2000))
+	run := func(tty *os.File, args ...string) {
+		t.Helper()
+		cmd := command(t, append([]string{"add", "--server", s.url, "--type", "t"}, args...)...)
+		cmd.Stdout = tty
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tty, line := testkit.Terminal(t)
+	run(tty, one)
+	if text := line(); !strings.HasPrefix(text, "added 2 jobs to default/t: batch 0") {
+		t.Errorf("%q", text)
+	}
+	run(tty, two)
+	if text := line(); !strings.HasPrefix(text, "added 2000 jobs to default/t: 2 batches; the first is 0") {
+		t.Errorf("%q", text)
+	}
+	run(tty, "--ids", two)
+	for range 2 {
+		if text := line(); len(text) != 36 {
+			t.Errorf("%q", text)
+		}
+	}
+	run(tty, "--json", one)
+	if text := line(); !json.Valid([]byte(text)) {
+		t.Errorf("%q", text)
+	}
+	if text := ok(t, "add", "--server", s.url, "--type", "t", one); len(strings.TrimSpace(text)) != 36 {
+		t.Errorf("in a pipe: %q", text)
+	}
+}
