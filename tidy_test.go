@@ -243,3 +243,22 @@ func TestGuarantees(t *testing.T) {
 		t.Errorf("only %d tests are named", named)
 	}
 }
+
+// TestMust: no test drops the function that testkit.Must returns, because only this function looks at the error.
+func TestMust(t *testing.T) {
+	for dir, files := range testFiles(t) {
+		for _, f := range files {
+			for n := range ast.Preorder(f) {
+				statement, _ := n.(*ast.ExprStmt)
+				if statement == nil {
+					continue
+				}
+				if call, ok := statement.X.(*ast.CallExpr); ok {
+					if f, ok := call.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "Must" {
+						t.Errorf("a test of %s has testkit.Must(...) without (t) after it, which ignores the error", dir)
+					}
+				}
+			}
+		}
+	}
+}

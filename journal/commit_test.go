@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/tidwall/wal"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // gate blocks the committer in the fsync of each group until the test opens it.
@@ -39,10 +41,7 @@ func TestGroupCommit(t *testing.T) {
 		r := mustRun(t, Options{Hooks: Hooks{Sync: g.sync}})
 		var answers []chan answer
 		add := func(lane Lane, verb string) {
-			ch, err := r.propose(lane, verb, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			ch := testkit.Must(r.propose(lane, verb, ""))(t)
 			answers = append(answers, ch)
 		}
 		add(Bulk, "first")
@@ -149,16 +148,13 @@ func TestGroupCommit(t *testing.T) {
 		}})
 		for _, verb := range []string{"a", "b"} {
 			ch := make(chan uint64, 1)
-			err := r.Propose(t.Context(), &Proposal{Verb: verb, Tag: verb, Done: func(seq uint64, _ int64, err error) {
+			testkit.NoError(t, r.Propose(t.Context(), &Proposal{Verb: verb, Tag: verb, Done: func(seq uint64, _ int64, err error) {
 				if err != nil || r.Synced() < seq || r.Appended() < seq {
 					t.Errorf("%v, synced %d of %d", err, r.Synced(), seq)
 				}
 				note("done " + verb)
 				ch <- seq
-			}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}}))
 			<-ch
 		}
 		r.stop()
@@ -211,10 +207,7 @@ func TestSegmentNames(t *testing.T) {
 			r := mustRun(t, Options{Dir: dir, SegmentBytes: 1 + rng.IntN(400), VolumeBytes: 1 + int64(rng.IntN(3000))})
 			var pending []chan answer
 			for range 60 {
-				ch, err := r.propose(Lane(rng.IntN(2)), "create", strings.Repeat("y", rng.IntN(300)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				ch := testkit.Must(r.propose(Lane(rng.IntN(2)), "create", strings.Repeat("y", rng.IntN(300))))(t)
 				pending = append(pending, ch)
 				if rng.IntN(4) == 0 {
 					<-pending[len(pending)-1]
@@ -300,12 +293,8 @@ func TestProposeRefuses(t *testing.T) {
 	a := make(chan error, 1)
 	largest := &Proposal{Verb: "a", Lane: Bulk, Body: bytes.Repeat([]byte("z"), MaxRecordBytes-envelopeBytes),
 		Done: func(_ uint64, _ int64, err error) { a <- err }}
-	if err := r.Propose(t.Context(), largest); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-a; err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.Propose(t.Context(), largest))
+	testkit.NoError(t, <-a)
 	r.stop()
 	if err := r.Propose(t.Context(), &Proposal{Verb: "a", Done: done}); !errors.Is(err, ErrClosed) {
 		t.Error(err)
@@ -339,9 +328,7 @@ func TestBytesInFlight(t *testing.T) {
 		if st := r.Status(); st.InFlightBytes != 8000 || st.Waits != 3 {
 			t.Fatalf("%+v", st)
 		}
-		if _, err := r.propose(Control, "claim", ""); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(r.propose(Control, "claim", ""))(t)
 		// A proposer that gives up frees no room, and the remaining proposers keep their places.
 		ctx, cancel := context.WithCancel(t.Context())
 		gaveUp := make(chan error, 1)
@@ -389,15 +376,9 @@ func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		r := mustRun(t, Options{inFlightBytes: 1000, Hooks: Hooks{Sync: g.sync}})
-		one, err := r.propose(Bulk, "create", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := testkit.Must(r.propose(Bulk, "create", ""))(t)
 		<-g.entered
-		two, err := r.propose(Control, "claim", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		two := testkit.Must(r.propose(Control, "claim", ""))(t)
 		sent := make(chan error, 1)
 		go func() {
 			_, err := r.propose(Bulk, "create", strings.Repeat("x", 900))
@@ -422,12 +403,8 @@ func TestStop(t *testing.T) {
 func TestCloseWithoutRun(t *testing.T) {
 	j := mustOpen(t, Options{})
 	a := make(chan error, 1)
-	if err := j.Propose(t.Context(), &Proposal{Verb: "a", Done: func(_ uint64, _ int64, err error) { a <- err }}); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, j.Propose(t.Context(), &Proposal{Verb: "a", Done: func(_ uint64, _ int64, err error) { a <- err }}))
+	testkit.NoError(t, j.Close())
 	if err := <-a; !errors.Is(err, ErrNotStored) || !errors.Is(err, ErrClosed) {
 		t.Fatal(err)
 	}
@@ -440,12 +417,8 @@ func TestCloseWithoutRun(t *testing.T) {
 func TestCloseStopsRun(t *testing.T) {
 	r := mustRun(t, Options{})
 	r.mustPut("create", "")
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-r.ran; err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.Close())
+	testkit.NoError(t, <-r.ran)
 	rep, err := Verify(r.o.Dir)
 	if err != nil || rep.Verbs[MarkVerb] == 0 {
 		t.Fatalf("%+v %v", rep, err)
@@ -469,10 +442,7 @@ func TestDirectorySync(t *testing.T) {
 	volume := filepath.Join(r.o.Dir, seqName(1))
 	for range 30 {
 		r.mustPut("create", "some body")
-		names, err := os.ReadDir(volume)
-		if err != nil {
-			t.Fatal(err)
-		}
+		names := testkit.Must(os.ReadDir(volume))(t)
 		mu.Lock()
 		n := synced[volume]
 		mu.Unlock()

@@ -6,16 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // filled returns a running journal with n records in small segments and volumes.
 func filled(t *testing.T, n int) *running {
 	r := mustRun(t, Options{SegmentBytes: 300, VolumeBytes: 1500})
 	for i := range n {
-		ch, err := r.propose(Control, "create", fmt.Sprintf("record %d", i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ch := testkit.Must(r.propose(Control, "create", fmt.Sprintf("record %d", i)))(t)
 		if a := <-ch; a.err != nil {
 			t.Fatal(a.err)
 		}
@@ -32,17 +31,11 @@ func TestSegments(t *testing.T) {
 		for through := from; through <= last; through += 3 {
 			to := t.TempDir()
 			name, identity := j.IdentityFile()
-			if err := os.WriteFile(filepath.Join(to, name), identity, 0o640); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(to, name), identity, 0o640))
 			for s, err := range j.Segments(from, through) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				path := filepath.Join(to, s.Path())
-				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, s.Data, 0o640)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, s.Data, 0o640)))
 			}
 			r, err := Verify(to)
 			if err != nil || r.Damage != nil || r.First > from || r.Last != through || r.UUID != j.UUID() {
@@ -67,21 +60,13 @@ func TestSegments(t *testing.T) {
 // TestSegmentsOfADamagedJournal: damage gives an error instead of a copy.
 func TestSegmentsOfADamagedJournal(t *testing.T) {
 	j := filled(t, 20)
-	vols, err := loadVolumes(j.o.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	vols := testkit.Must(loadVolumes(j.o.Dir))(t)
 	path := vols[0].segments[0].path
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := testkit.Must(os.ReadFile(path))(t)
 	for _, at := range []int{0, len(content) / 2, len(content) - 1} {
 		damaged := append([]byte(nil), content...)
 		damaged[at] ^= 1
-		if err := os.WriteFile(path, damaged, 0o640); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, damaged, 0o640))
 		var found *CorruptError
 		for _, err := range j.Segments(1, j.Synced()) {
 			if err != nil && !errors.As(err, &found) {
@@ -92,16 +77,12 @@ func TestSegmentsOfADamagedJournal(t *testing.T) {
 			t.Errorf("byte %d: damage was not found: %v", at, found)
 		}
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(path))
 	for _, err := range j.Segments(1, j.Synced()) {
 		if err == nil {
 			t.Error("a journal without its first segment was copied")
 		}
 		break
 	}
-	if err := os.WriteFile(path, content, 0o640); err != nil { // for the end of the journal
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, content, 0o640)) // for the end of the journal
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestMakeDirIsDurable: the names of the data directory and of its new parents are synced before a file is made in the
@@ -28,9 +30,7 @@ func TestMakeDirIsDurable(t *testing.T) {
 	}
 	for _, want := range [][]string{{".", "a", "a/b"}, {"a/b"}} {
 		synced = nil
-		if err := MakeDir(data, note); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, MakeDir(data, note))
 		if !slices.Equal(synced, want) {
 			t.Errorf("synced %q, not %q", synced, want)
 		}
@@ -43,9 +43,7 @@ func TestMakeDirIsDurable(t *testing.T) {
 		t.Errorf("a directory that exists, below one that may not be read: %v", err)
 	}
 	file := filepath.Join(root, "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, nil, 0o644))
 	if err := MakeDir(file, note); err == nil {
 		t.Error("a file was taken for a directory")
 	}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/tidwall/wal"
 	"golang.org/x/sys/unix"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var errDisk = errors.New("input/output error, injected")
@@ -174,9 +176,7 @@ func TestFailedGroup(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait() // the proposal has triggered an attempt
-			if err := r.Health(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, r.Health())
 			r.mustPut("create", "after")
 			r.stop()
 		})
@@ -195,9 +195,7 @@ func TestFailedGroup(t *testing.T) {
 			if err := <-r.ran; !errors.Is(err, ErrFailed) || !errors.Is(err, errDisk) {
 				t.Fatal(err)
 			}
-			if err := r.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, r.Close())
 			// After the restart the command is there, which ErrUnknown allows.
 			expect(t, startOnce(t, r.o.Dir, 1), 2)
 		})
@@ -273,9 +271,7 @@ func TestFailedRepairStep(t *testing.T) {
 					set(f).Store(false)
 					time.Sleep(maxRepairWait)
 					synctest.Wait()
-					if err := r.Health(); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, r.Health())
 					r.mustPut("create", "after")
 					r.stop()
 				})
@@ -322,13 +318,9 @@ func TestShortWrite(t *testing.T) {
 	signal.Ignore(syscall.SIGXFSZ)
 	defer signal.Reset(syscall.SIGXFSZ)
 	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &old); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &old))
 	limit := func(n uint64) {
-		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: n, Max: old.Max}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: n, Max: old.Max}))
 	}
 	defer limit(old.Cur)
 	synctest.Test(t, func(t *testing.T) {
@@ -355,16 +347,9 @@ func TestForeignWrite(t *testing.T) {
 		r := mustRun(t, Options{})
 		r.mustPut("create", "")
 		time.Sleep(time.Second)
-		f, err := os.OpenFile(filepath.Join(r.o.Dir, seqName(1), seqName(1)), os.O_APPEND|os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.WriteString(strings.Repeat("something", 100)); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		f := testkit.Must(os.OpenFile(filepath.Join(r.o.Dir, seqName(1), seqName(1)), os.O_APPEND|os.O_WRONLY, 0))(t)
+		testkit.Must(f.WriteString(strings.Repeat("something", 100)))(t)
+		testkit.NoError(t, f.Close())
 		if a := r.put(Bulk, "create", ""); !errors.Is(a.err, ErrNotStored) {
 			t.Fatal(a)
 		}
@@ -397,9 +382,7 @@ func TestModel(t *testing.T) {
 				case 3:
 					time.Sleep(time.Duration(rng.IntN(int(maxRepairWait))))
 				case 4:
-					if _, err := r.Cut(last, int64(rng.IntN(3000))); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(r.Cut(last, int64(rng.IntN(3000))))(t)
 					first = r.First()
 				}
 				body := fmt.Sprintf("%d/%d%s", round, i, strings.Repeat("x", rng.IntN(500)))
@@ -421,9 +404,7 @@ func TestModel(t *testing.T) {
 			r.stop()
 			seen := make(map[uint64]bool)
 			for rec, err := range Scan(dir, 1) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				if never[string(rec.Body)] {
 					t.Fatalf("%q was answered as not stored", rec.Body)
 				}

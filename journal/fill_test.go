@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestFill: a command with Fill gets its content exactly once, when the committer takes it into a group.
@@ -12,15 +14,12 @@ func TestFill(t *testing.T) {
 	t.Run("as late as possible", func(t *testing.T) {
 		g := newGate()
 		r := mustRun(t, Options{Hooks: Hooks{Sync: g.sync}})
-		first, err := r.propose(Bulk, "first", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := testkit.Must(r.propose(Bulk, "first", ""))(t)
 		<-g.entered // the commands below wait for the next group
 		var content atomic.Pointer[string]
 		var calls atomic.Int64
 		filled := make(chan answer, 1)
-		err = r.Propose(t.Context(), &Proposal{
+		err := r.Propose(t.Context(), &Proposal{
 			Lane: Bulk, Verb: "filled", Reserve: 100,
 			Fill: func() (fields, body []byte, err error) {
 				calls.Add(1)
@@ -52,9 +51,7 @@ func TestFill(t *testing.T) {
 	t.Run("refused content is not stored, and the rest of the group is", func(t *testing.T) {
 		g := newGate()
 		r := mustRun(t, Options{Hooks: Hooks{Sync: g.sync}})
-		if _, err := r.propose(Bulk, "first", ""); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(r.propose(Bulk, "first", ""))(t)
 		<-g.entered
 		refused := errors.New("refused")
 		contents := map[string]func() (fields, body []byte, err error){
@@ -67,14 +64,9 @@ func TestFill(t *testing.T) {
 			ch := make(chan answer, 1)
 			answers[name] = ch
 			done := func(seq uint64, at int64, err error) { ch <- answer{seq, at, err} }
-			if err := r.Propose(t.Context(), &Proposal{Lane: Bulk, Verb: "filled", Reserve: 10, Fill: fill, Done: done}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, r.Propose(t.Context(), &Proposal{Lane: Bulk, Verb: "filled", Reserve: 10, Fill: fill, Done: done}))
 		}
-		last, err := r.propose(Bulk, "last", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		last := testkit.Must(r.propose(Bulk, "last", ""))(t)
 		close(g.open)
 		for name, ch := range answers {
 			if a := <-ch; !errors.Is(a.err, ErrNotStored) || a.seq != 0 || name == "error" && !errors.Is(a.err, refused) {
@@ -92,15 +84,11 @@ func TestFill(t *testing.T) {
 	t.Run("not called for a command that is not written", func(t *testing.T) {
 		j := mustOpen(t, Options{})
 		answered := make(chan error, 1)
-		if err := j.Propose(t.Context(), &Proposal{
+		testkit.NoError(t, j.Propose(t.Context(), &Proposal{
 			Lane: Bulk, Verb: "filled", Fill: func() (fields, body []byte, err error) { panic("called") },
 			Done: func(_ uint64, _ int64, err error) { answered <- err },
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if err := j.Close(); err != nil {
-			t.Fatal(err)
-		}
+		}))
+		testkit.NoError(t, j.Close())
 		if err := <-answered; !errors.Is(err, ErrNotStored) {
 			t.Error(err)
 		}

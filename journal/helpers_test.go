@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // running is a journal under test, with its committer and a receiver that keeps all delivered records.
@@ -29,10 +31,7 @@ func mustOpen(t *testing.T, o Options) *Journal {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
-	j, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := testkit.Must(Open(o))(t)
 	t.Cleanup(func() {
 		if err := j.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -91,9 +90,7 @@ func (r *running) stop() {
 		byseq[g.Seq] = g
 	}
 	for rec, err := range Scan(r.o.Dir, 1) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		testkit.NoError(r.t, err)
 		if g, ok := byseq[rec.Seq]; ok && !sameRecord(g, rec) {
 			r.t.Fatalf("delivered %+v, on disk is %+v", g, rec)
 		}
@@ -185,24 +182,15 @@ func (m image) clone() image {
 // write puts the image into a new directory.
 func (m image) write(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Must(os.MkdirTemp(t.TempDir(), ""))(t)
 	for name, data := range m {
 		path := filepath.Join(dir, name)
 		if strings.HasSuffix(name, "/") {
-			if err := os.MkdirAll(path, 0o750); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.MkdirAll(path, 0o750))
 			continue
 		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, data, 0o640); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		testkit.NoError(t, os.WriteFile(path, data, 0o640))
 	}
 	return dir
 }
@@ -211,7 +199,7 @@ func (m image) write(t testing.TB) string {
 func readImage(t testing.TB, dir string) image {
 	t.Helper()
 	m := make(image)
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+	testkit.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -220,10 +208,7 @@ func readImage(t testing.TB, dir string) image {
 			m[name], err = os.ReadFile(path)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return m
 }
 
@@ -244,11 +229,7 @@ func startOnce(t *testing.T, dir string, applied uint64) outcome {
 		errors.As(err, &out.refused)
 		return out
 	}
-	defer func() {
-		if err := j.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}()
+	defer func() { testkit.NoError(t, j.Close()) }()
 	next := j.First()
 	for r, err := range j.Records(next) {
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/tidwall/wal"
 
 	"github.com/daybookq/daybook/bench/matrix"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // benchOpen opens a journal and runs it until the benchmark ends. It grows the heap to the size of a server's, which
@@ -22,19 +23,12 @@ func benchOpen(b testing.TB, o Options) *Journal {
 	heap := make([]byte, 128<<20)
 	b.Cleanup(func() { runtime.KeepAlive(heap) })
 	o.Dir = b.TempDir()
-	j, err := Open(o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	j := testkit.Must(Open(o))(b)
 	ran := make(chan error, 1)
 	go func() { ran <- j.Run(b.Context()) }()
 	b.Cleanup(func() {
-		if err := j.Close(); err != nil {
-			b.Error(err)
-		}
-		if err := <-ran; err != nil {
-			b.Error(err)
-		}
+		testkit.Check(b, j.Close())
+		testkit.Check(b, <-ran)
 	})
 	return j
 }
@@ -61,22 +55,16 @@ func BenchmarkRecords(b *testing.B) {
 						last <- err
 					}
 				}}
-				if err := j.Propose(b.Context(), p); err != nil {
-					b.Fatal(err)
-				}
+				testkit.NoError(b, j.Propose(b.Context(), p))
 			}
-			if err := <-last; err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, <-last)
 			st := j.Status()
 			b.ResetTimer()
 			var records int
 			start := time.Now()
 			for range b.N {
 				for _, err := range j.Records(1) {
-					if err != nil {
-						b.Fatal(err)
-					}
+					testkit.NoError(b, err)
 					records++
 				}
 			}
@@ -108,9 +96,7 @@ func BenchmarkAppend(b *testing.B) {
 				before := matrix.ProcessorTime()
 				b.ResetTimer()
 				for range b.N {
-					if err := add(); err != nil {
-						b.Fatal(err)
-					}
+					testkit.NoError(b, add())
 				}
 				b.StopTimer()
 				b.ReportMetric(float64((matrix.ProcessorTime()-before).Microseconds())/float64(b.N), "cpu-µs/group")
@@ -118,10 +104,7 @@ func BenchmarkAppend(b *testing.B) {
 			})
 		}
 		measure("file", func(b *testing.B) func() error {
-			f, err := os.Create(b.TempDir() + "/raw")
-			if err != nil {
-				b.Fatal(err)
-			}
+			f := testkit.Must(os.Create(b.TempDir() + "/raw"))(b)
 			b.Cleanup(func() { f.Close() })
 			return func() error {
 				_, err := f.Write(data)
@@ -130,9 +113,7 @@ func BenchmarkAppend(b *testing.B) {
 		})
 		measure("tidwall", func(b *testing.B) func() error {
 			log, err := wal.Open(b.TempDir(), &wal.Options{NoSync: true, SegmentSize: defaultSegmentBytes, LogFormat: wal.Binary, SegmentCacheSize: 1, DirPerms: 0o750, FilePerms: 0o640})
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, err)
 			b.Cleanup(func() { log.Close() })
 			var batch wal.Batch
 			index := uint64(0)

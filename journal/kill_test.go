@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // killDir is set in the process that TestKill starts: this test binary, running as a writer.
@@ -81,13 +83,8 @@ func TestKill(t *testing.T) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), killDir+"="+dir)
 		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := testkit.Must(cmd.StdoutPipe())(t)
+		testkit.NoError(t, cmd.Start())
 		lines := bufio.NewScanner(out)
 		for n := 0; lines.Scan(); n++ {
 			a, b, ok := strings.Cut(lines.Text(), " ")
@@ -98,9 +95,7 @@ func TestKill(t *testing.T) {
 			}
 			acked[seq] = size
 			if n == 50+round*40 {
-				if err := cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, cmd.Process.Kill())
 			}
 		}
 		if err := cmd.Wait(); err == nil {
@@ -109,9 +104,7 @@ func TestKill(t *testing.T) {
 		expected := len(acked)
 		j := mustOpen(t, Options{Dir: dir})
 		for r, err := range j.Records(1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if size, ok := acked[r.Seq]; ok {
 				if r.Verb != "create" || len(r.Body) != size {
 					t.Fatalf("round %d: seq %d is a %s of %d bytes, acknowledged were %d", round, r.Seq, r.Verb, len(r.Body), size)
@@ -122,9 +115,7 @@ func TestKill(t *testing.T) {
 		if expected != 0 {
 			t.Fatalf("round %d: %d acknowledged records are gone", round, expected)
 		}
-		if err := j.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, j.Close())
 	}
 	if len(acked) < 1000 {
 		t.Fatal(len(acked))

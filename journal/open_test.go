@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/wal"
 
 	"github.com/daybookq/daybook/internal/filelock"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestOpenSyncsBeforeItReturns: every accepted segment, its volume and the directory of the journal are synced, after
@@ -25,26 +26,17 @@ func TestOpenSyncsBeforeItReturns(t *testing.T) {
 	dir := m.write(t)
 	var calls []string
 	short := func(path string) string {
-		rel, err := filepath.Rel(dir, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return rel
+		return testkit.Must(filepath.Rel(dir, path))(t)
 	}
-	j, err := Open(Options{Dir: dir, Applied: 9, Hooks: Hooks{
+	j := testkit.Must(Open(Options{Dir: dir, Applied: 9, Hooks: Hooks{
 		SyncFile: func(f *os.File) error { calls = append(calls, "sync "+short(f.Name())); return f.Sync() },
 		Truncate: func(f *os.File, n int64) error { calls = append(calls, "truncate"); return f.Truncate(n) },
 		OpenLog: func(path string, n int) (*wal.Log, error) {
 			calls = append(calls, "append")
 			return OpenLog(path, n)
 		},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
+	testkit.NoError(t, j.Close())
 	truncated, appended := slices.Index(calls, "truncate"), slices.Index(calls, "append")
 	if truncated < 0 || appended != len(calls)-1 {
 		t.Fatal(calls)
@@ -77,9 +69,7 @@ func TestLock(t *testing.T) {
 	if _, err := Verify(j.o.Dir); err != nil {
 		t.Fatal("offline reading needs no lock:", err)
 	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, j.Close())
 	mustOpen(t, Options{Dir: j.o.Dir})
 }
 
@@ -98,17 +88,13 @@ func TestIdentity(t *testing.T) {
 		if id, err := readIdentity(j.o.Dir); err != nil || id.uuid != uuid || id.salt == anySalt || !identityForm.Match(id.text()) {
 			t.Fatal(id, uuid, err)
 		}
-		if err := j.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, j.Close())
 		if again := mustOpen(t, Options{Dir: j.o.Dir, StoreJournal: uuid}); again.UUID() != uuid {
 			t.Fatal(again.UUID())
 		}
 	})
 	t.Run("the store's", func(t *testing.T) {
-		if err := open(Options{Dir: m.write(t), StoreJournal: testIdentity.uuid}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, open(Options{Dir: m.write(t), StoreJournal: testIdentity.uuid}))
 	})
 	t.Run("foreign", func(t *testing.T) {
 		if err := open(Options{Dir: m.write(t), StoreJournal: strings.Repeat("0", 36)}); !errors.Is(err, ErrForeign) {
@@ -197,9 +183,7 @@ func TestClockAhead(t *testing.T) {
 	if err := at(put(now+day+1), Options{}); !errors.Is(err, ErrClockAhead) {
 		t.Fatal("one past it:", err)
 	}
-	if err := at(put(now+day+1), Options{AllowClockAhead: true}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, at(put(now+day+1), Options{AllowClockAhead: true}))
 	// The Clock of this package continues from the time of the last record.
 	j := mustOpen(t, Options{Dir: put(now + 3_600_000)})
 	if off := j.Status().ClockOffset; j.Now() < now+3_600_000 || off < 50*time.Minute || off > time.Hour {
@@ -228,9 +212,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	o := Options{Dir: "x", SegmentBytes: maxSegmentOption}
-	if err := o.validate(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, o.validate())
 }
 
 // TestGiveUp: after GiveUp the journal starts with the intact records, and the returned directory contains all removed
@@ -274,9 +256,7 @@ func TestGiveUp(t *testing.T) {
 		t.Fatal("there is no record 16")
 	}
 	for range 2 {
-		if _, err := GiveUp(dir, 4); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(GiveUp(dir, 4))(t)
 	}
 	expect(t, startOnce(t, dir, 0), 4)
 	if _, err := GiveUp(t.TempDir(), 0); !errors.Is(err, ErrCut) {

@@ -12,14 +12,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func readAll(t *testing.T, j *Journal, from uint64) (seqs []uint64) {
 	t.Helper()
 	for r, err := range j.Records(from) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		seqs = append(seqs, r.Seq)
 	}
 	return seqs
@@ -38,16 +38,9 @@ func TestRecords(t *testing.T) {
 		}
 	}
 	// Records does not read bytes after synced.
-	f, err := os.OpenFile(filepath.Join(j.o.Dir, seqName(10), seqName(12)), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteString("half a gr"); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.OpenFile(filepath.Join(j.o.Dir, seqName(10), seqName(12)), os.O_APPEND|os.O_WRONLY, 0))(t)
+	testkit.Must(f.WriteString("half a gr"))(t)
+	testkit.NoError(t, f.Close())
 	if got := readAll(t, j, 1); len(got) != 14 {
 		t.Fatal(got)
 	}
@@ -150,9 +143,7 @@ func TestRecordsWhileWriting(t *testing.T) {
 		close(turn)
 	}
 	for range 3 {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, <-ended)
 	}
 	if r.First() == 1 {
 		t.Error("no volume was removed")
@@ -222,9 +213,7 @@ func TestCut(t *testing.T) {
 	})
 	t.Run("the next start completes an interrupted removal", func(t *testing.T) {
 		dir := m.write(t)
-		if err := os.Rename(filepath.Join(dir, seqName(1)), filepath.Join(dir, seqName(1)+removedSuffix)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Rename(filepath.Join(dir, seqName(1)), filepath.Join(dir, seqName(1)+removedSuffix)))
 		j := mustOpen(t, Options{Dir: dir, Applied: 3})
 		if _, err := os.Stat(filepath.Join(dir, seqName(1)+removedSuffix)); !errors.Is(err, fs.ErrNotExist) || j.First() != 4 {
 			t.Fatal(err, j.First())
@@ -236,9 +225,7 @@ func TestCutToArchive(t *testing.T) {
 	m, _ := volumesOf(t, 3)
 	archived := filepath.Join(t.TempDir(), "archive")
 	j := mustOpen(t, Options{Dir: m.write(t), Applied: 9, Archive: archived})
-	if _, err := j.Cut(9, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(j.Cut(9, 0))(t)
 	got := readImage(t, archived)
 	if len(got) != 4 {
 		t.Fatal(len(got))
@@ -251,9 +238,7 @@ func TestCutToArchive(t *testing.T) {
 	// The archive can be read like a journal.
 	n := 0
 	for _, err := range Scan(archived, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		n++
 	}
 	if n != 6 {
@@ -266,9 +251,7 @@ func TestCutToAFullArchive(t *testing.T) {
 	m, _ := volumesOf(t, 3)
 	archived := t.TempDir()
 	taken := filepath.Join(archived, seqName(4))
-	if err := os.MkdirAll(filepath.Join(taken, "something else"), 0o750); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(filepath.Join(taken, "something else"), 0o750))
 	j := mustOpen(t, Options{Dir: m.write(t), Applied: 9, Archive: archived})
 	removed, err := j.Cut(9, 0)
 	if err == nil || len(removed) != 1 || j.First() != 4 {
@@ -277,9 +260,7 @@ func TestCutToAFullArchive(t *testing.T) {
 	if got := readAll(t, j, 4); len(got) != 6 {
 		t.Fatal(got)
 	}
-	if err := os.RemoveAll(taken); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.RemoveAll(taken))
 	if _, err := j.Cut(9, 0); err != nil || j.First() != 7 {
 		t.Fatal(err, j.First())
 	}
@@ -292,9 +273,7 @@ func TestCopyVolume(t *testing.T) {
 	var h Hooks
 	h.fill()
 	for range 2 { // the second copy finds the first
-		if err := copyVolume(&h, from, to); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, copyVolume(&h, from, to))
 	}
 	got, want := readImage(t, to), readImage(t, from)
 	for name := range want {
@@ -370,9 +349,7 @@ func TestScanBesideWriter(t *testing.T) {
 		}
 		before, last := r.Synced(), uint64(0)
 		for rec, err := range Scan(r.o.Dir, 1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if last = rec.Seq; last == 5 {
 				for range 3 {
 					r.mustPut("create", "during")
@@ -389,16 +366,9 @@ func TestScanBesideWriter(t *testing.T) {
 		r.mustPut("create", "first")
 		path := filepath.Join(r.o.Dir, seqName(1), seqName(1))
 		read := make([]byte, 4096)
-		early, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(early, read); err != nil {
-			t.Fatal(err)
-		}
-		if err := early.Close(); err != nil {
-			t.Fatal(err)
-		}
+		early := testkit.Must(os.Open(path))(t)
+		testkit.Must(io.ReadFull(early, read))(t)
+		testkit.NoError(t, early.Close())
 		for i := range 5 {
 			r.mustPut("create", strings.Repeat("x", 3000+i))
 		}
@@ -410,9 +380,7 @@ func TestScanBesideWriter(t *testing.T) {
 			read = nil
 			return data, err
 		}
-		if err := w.walk(1, func(r *Record) bool { last = r.Seq; return true }); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.walk(1, func(r *Record) bool { last = r.Seq; return true }))
 		if last < durable {
 			t.Errorf("the scan ended with seq %d, and %d were durable", last, durable)
 		}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var rewriteGolden = flag.Bool("rewrite", false, "write the golden files again")
@@ -31,9 +33,7 @@ func TestGolden(t *testing.T) {
 	dir := filepath.Join("testdata", "v1")
 	if *rewriteGolden {
 		for name, r := range goldenRecords {
-			if err := os.WriteFile(filepath.Join(dir, name+".record"), AppendRecord(nil, &r), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(dir, name+".record"), AppendRecord(nil, &r), 0o644))
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.record"))
@@ -42,14 +42,8 @@ func TestGolden(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".record"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := ParseRecord(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testkit.Must(os.ReadFile(file))(t)
+			r := testkit.Must(ParseRecord(text))(t)
 			want := goldenRecords[strings.TrimSuffix(filepath.Base(file), ".record")]
 			if !sameRecord(r, want) {
 				t.Fatalf("reads as %+v, not %+v", r, want)
@@ -57,19 +51,14 @@ func TestGolden(t *testing.T) {
 			if again := AppendRecord(nil, &r); !bytes.Equal(again, text) {
 				t.Fatalf("writes as\n%q, not\n%q", again, text)
 			}
-			if err := r.Validate(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, r.Validate())
 		})
 	}
 }
 
 // TestFormatDoc: the example in the document is a record.
 func TestFormatDoc(t *testing.T) {
-	doc, err := os.ReadFile(filepath.Join("..", "docs", "reference", "format-journal.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := testkit.Must(os.ReadFile(filepath.Join("..", "docs", "reference", "format-journal.md")))(t)
 	_, rest, _ := strings.Cut(string(doc), "\n\\n#:create")
 	example, _, ok := strings.Cut(rest, "\n```")
 	if !ok {
@@ -100,9 +89,7 @@ func TestGrep(t *testing.T) {
 
 func TestParseRecordRefuses(t *testing.T) {
 	good := string(AppendRecord(nil, &Record{Verb: "create", Salt: 0x6f1d2a90, Seq: 12, At: 34, Synced: 11, Fields: []byte("a=b"), Body: []byte("xy")}))
-	if _, err := ParseRecord([]byte(good)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(ParseRecord([]byte(good)))(t)
 	// Every variant except those of the checksum gets a new checksum, so that the parser must detect the wrong form.
 	for _, c := range []struct{ name, old, new string }{
 		{"no leading newline", "\n#:create", "#:create"},
@@ -244,9 +231,7 @@ func FuzzParseRecord(f *testing.F) {
 		if again := AppendRecord(nil, &r); !bytes.Equal(again, b) {
 			t.Fatalf("%q was accepted, AppendRecord writes %q", b, again)
 		}
-		if err := r.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, r.Validate())
 	})
 }
 

@@ -12,22 +12,18 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // roomOf returns the length of the last segment of dir, and the number of zero bytes at its end. It checks that no other
 // segment ends with zero bytes.
 func roomOf(t *testing.T, dir string) (size, room int) {
 	t.Helper()
-	vols, err := loadVolumes(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	vols := testkit.Must(loadVolumes(dir))(t)
 	for i, v := range vols {
 		for k, s := range v.segments {
-			data, err := readSegment(s.path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := testkit.Must(readSegment(s.path, nil))(t)
 			size, room = len(data), len(data)-len(bytes.TrimRight(data, "\x00"))
 			if last := i == len(vols)-1 && k == len(v.segments)-1; !last && room > 0 {
 				t.Errorf("%s ends with %d zero bytes", s.path, room)
@@ -41,9 +37,7 @@ func roomOf(t *testing.T, dir string) (size, room int) {
 func copyOf(t *testing.T, dir string) string {
 	t.Helper()
 	to := t.TempDir()
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.CopyFS(to, os.DirFS(dir)))
 	return to
 }
 
@@ -121,9 +115,7 @@ func TestRoom(t *testing.T) {
 		}
 		last := uint64(0)
 		for rec, err := range Scan(dir, 1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			last = rec.Seq
 		}
 		rep, err := Verify(dir)
@@ -141,21 +133,15 @@ func TestRoom(t *testing.T) {
 		r := mustRun(t, Options{})
 		r.mustPut("create", "first")
 		var was unix.Rlimit
-		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: was.Max}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+		testkit.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: was.Max}))
 		f, err := os.Open(r.o.Dir)
 		for range 20 {
 			if a := r.put(Bulk, "create", strings.Repeat("x", 20_000)); a.err != nil {
 				t.Error(a.err)
 			}
 		}
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
 		if !errors.Is(err, unix.EMFILE) {
 			t.Errorf("a file could be opened: %v, %v", f, err)
 		}
@@ -202,9 +188,7 @@ func TestRoom(t *testing.T) {
 		r.mustPut("create", "first")
 		second := r.mustPut("create", "second").seq
 		dir := copyOf(t, r.o.Dir)
-		if _, err := GiveUp(dir, second-1); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(GiveUp(dir, second-1))(t)
 		expect(t, startOnce(t, dir, 0), second-1)
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // tailImage is a volume of two segments. The first has the records 1–4, and the second begins with record 5. The groups
@@ -208,10 +210,7 @@ var tailTests = map[string]func(t *testing.T){
 			errors.As(err, &e)
 		}
 		expectRefusal(t, outcome{refused: e}, "damage in a complete volume", 9)
-		rep, err := Verify(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rep := testkit.Must(Verify(dir))(t)
 		expectRefusal(t, outcome{refused: rep.Damage}, "damage in a complete volume", 9)
 	},
 	"volumes do not join": func(t *testing.T) {
@@ -414,9 +413,7 @@ func TestTailCutAtEveryByte(t *testing.T) {
 // rewrite replaces one file of a journal.
 func rewrite(t *testing.T, dir, name string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), data, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o640))
 }
 
 // checksum computes the checksum of the format independently of the product.

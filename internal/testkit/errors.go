@@ -1,0 +1,34 @@
+package testkit
+
+import "testing"
+
+// NoError fails the test at the caller's line if err is not nil.
+func NoError(t testing.TB, err error) {
+	if err != nil {
+		t.Helper() // here, because it takes as long as what some benchmarks measure
+		t.Fatal(err)
+	}
+}
+
+// Check reports err at the caller's line if it is not nil, and lets the test continue. It is for cleanups, and for
+// goroutines besides the test's, which must not call Fatal.
+func Check(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Error(err)
+	}
+}
+
+// Must takes the results of a call. The function that it returns fails the test at the caller's line if the error is not
+// nil. Otherwise it returns the value:
+//
+//	text := testkit.Must(os.ReadFile(name))(t)
+func Must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+		return value
+	}
+}

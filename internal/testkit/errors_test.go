@@ -1,0 +1,32 @@
+package testkit
+
+import (
+	"errors"
+	"testing"
+)
+
+// recorder keeps the reports of one test.
+type recorder struct {
+	testing.TB
+	fatal, reported []any
+}
+
+func (r *recorder) Helper()          {}
+func (r *recorder) Fatal(why ...any) { r.fatal = append(r.fatal, why...) }
+func (r *recorder) Error(why ...any) { r.reported = append(r.reported, why...) }
+
+func TestErrors(t *testing.T) {
+	var r recorder
+	NoError(&r, nil)
+	Check(&r, nil)
+	if n := Must(7, nil)(&r); n != 7 || len(r.fatal)+len(r.reported) > 0 {
+		t.Fatalf("without an error: %d, %v, %v", n, r.fatal, r.reported)
+	}
+	failed := errors.New("failed")
+	NoError(&r, failed)
+	Must(7, failed)(&r)
+	Check(&r, failed)
+	if len(r.fatal) != 2 || len(r.reported) != 1 {
+		t.Errorf("with an error: %v, %v", r.fatal, r.reported)
+	}
+}
