@@ -226,7 +226,14 @@ func TestKilledUploadToS3(t *testing.T) {
 		})
 		var running sync.WaitGroup
 		running.Go(put)
-		testkit.Eventually(t, "two parts are sent", func() bool { return held.Load() >= 2 })
+		testkit.Eventually(t, "two parts are sent, and the bucket has stored the first", func() bool {
+			stored := false // otherwise the bucket could store it after the new server has aborted the upload
+			_ = filepath.WalkDir(bucket.Dir, func(path string, d os.DirEntry, err error) error {
+				stored = stored || err == nil && d.Type().IsRegular() && strings.Contains(path, "multipart")
+				return nil
+			})
+			return held.Load() >= 2 && stored
+		})
 		if code := s.end(t, syscall.SIGKILL); code != -1 {
 			t.Errorf("exit code %d", code)
 		}
