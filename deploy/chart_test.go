@@ -67,7 +67,7 @@ func TestChart(t *testing.T) {
 		if len(line) < 8 || line[0] != "serve" {
 			t.Fatalf("%s: the arguments are %q", name, line)
 		}
-		got := must(t, exec.Command(binary, append(line, "--print-config")...))
+		got := must(t, exec.Command(binary, append([]string{"config", "serve", "--toml", "--"}, line[1:]...)...))
 		for _, want := range []string{c.want, "insecure = true", "'/data'", "'0.0.0.0:1717'", "'queue-daybook'", "'*.jobs.svc.cluster.local'"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: the settings have no %s:\n%s", name, want, got)

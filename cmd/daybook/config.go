@@ -104,8 +104,7 @@ func readConfiguration(cmd *cobra.Command) (*configuration, error) {
 // defaultLayer is the second layer without DAYBOOK_ENV, as in miniq.
 const defaultLayer = "development"
 
-// readLayers reads the existing files default, $DAYBOOK_ENV (or development) and local of a directory. Each may be TOML
-// or YAML.
+// readLayers reads the existing files default.toml, $DAYBOOK_ENV.toml (or development.toml) and local.toml of a directory.
 func readLayers(dir string) (files []*configFile, err error) {
 	if info, err := os.Stat(dir); err != nil {
 		return nil, terminal.Usagef("read configuration: --config-dir: %w", err)
@@ -117,21 +116,14 @@ func readLayers(dir string) (files []*configFile, err error) {
 		return nil, terminal.Usagef("environment variable %s: %q is not the name of a file in --config-dir", layerVariable, env)
 	}
 	for _, layer := range []string{"default", env, "local"} {
-		found := ""
-		for _, extension := range []string{".toml", ".yaml", ".yml"} {
-			path := filepath.Join(dir, layer+extension)
-			file, err := readConfigFile(path)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if found != "" {
-				return nil, terminal.Usagef("configuration: there are both %s and %s; remove one", found, path)
-			}
-			if err != nil {
-				return nil, err
-			}
-			found, files = path, append(files, file)
+		file, err := readConfigFile(filepath.Join(dir, layer+".toml"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
 	}
 	return files, nil
 }

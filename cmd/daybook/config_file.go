@@ -7,15 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
@@ -27,11 +24,8 @@ const maxConfigBytes = 1 << 20
 // half a second for this many.
 const maxConfigKeys = 8_000
 
-// maxConfigDepth is how deep values of YAML may be nested. The table of a handler's options is three deep.
-const maxConfigDepth = 16
-
-// configFile is the contents of a configuration file. A value is a string, int64, float64, bool, []any or
-// map[string]any; in TOML it may also be a time.
+// configFile is the contents of a configuration file. A value is a string, int64, float64, bool, []any, map[string]any or a
+// time of TOML.
 type configFile struct {
 	path   string
 	values map[string]any
@@ -43,7 +37,7 @@ type keyLines map[string]int
 
 func linesKey(keys []string) string { return strings.Join(keys, "\x00") }
 
-// add records the line of a key. In TOML the key of a table may occur many times; the first line counts.
+// add records the line of a key. The key of a table may occur many times; the first line counts.
 func (l keyLines) add(line int, keys []string) {
 	if key := linesKey(keys); l[key] == 0 {
 		l[key] = line
@@ -70,12 +64,6 @@ func (f *configFile) wrong(err error, keys ...string) error {
 	return terminal.Usagef("configuration %s: %w", f.at(keys...), err)
 }
 
-// isYAML reports whether the name of a file has an extension of YAML. All other files are TOML.
-func isYAML(path string) bool {
-	extension := strings.ToLower(filepath.Ext(path))
-	return extension == ".yaml" || extension == ".yml"
-}
-
 // readConfigFile reads and parses the file at path. If the file does not exist, the error is fs.ErrNotExist.
 func readConfigFile(path string) (*configFile, error) {
 	f, err := os.Open(path)
@@ -87,15 +75,15 @@ func readConfigFile(path string) (*configFile, error) {
 	if err != nil {
 		return nil, terminal.Usagef("read configuration: %w", err)
 	}
-	values, lines, err := parseConfig(text, isYAML(path))
+	values, lines, err := parseConfig(text)
 	if err != nil {
 		return nil, terminal.Usagef("configuration %s%w", path, err)
 	}
 	return &configFile{path: path, values: values, lines: lines}, nil
 }
 
-// parseConfig parses TOML or YAML. Errors begin with ":line: " or ": ".
-func parseConfig(text []byte, isYAML bool) (map[string]any, keyLines, error) {
+// parseConfig parses TOML. Errors begin with ":line: " or ": ".
+func parseConfig(text []byte) (map[string]any, keyLines, error) {
 	if len(text) > maxConfigBytes {
 		return nil, nil, fmt.Errorf(": larger than %d bytes", maxConfigBytes)
 	}
@@ -107,13 +95,6 @@ func parseConfig(text []byte, isYAML bool) (map[string]any, keyLines, error) {
 		rest, read = rest[size:], read+size
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // editors of Windows write this mark
-	if isYAML {
-		return parseYAML(text)
-	}
-	return parseTOML(text)
-}
-
-func parseTOML(text []byte) (map[string]any, keyLines, error) {
 	if tooManyKeys(text) {
 		return nil, nil, fmt.Errorf(": more than %d keys", maxConfigKeys)
 	}
@@ -177,127 +158,6 @@ func atLine(err error) error {
 		return fmt.Errorf(":%d: %s", line, strings.TrimPrefix(at.Error(), "toml: "))
 	}
 	return fmt.Errorf(": %w", err)
-}
-
-// parseYAML parses one document of YAML. It refuses features that YAML has beyond TOML: anchors, aliases, merge keys,
-// tags, and numbers that programs read in different ways.
-func parseYAML(text []byte) (map[string]any, keyLines, error) {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	var document, second yaml.Node
-	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		return map[string]any{}, keyLines{}, nil
-	} else if err != nil {
-		return nil, nil, atYAMLLine(err)
-	}
-	if err := decoder.Decode(&second); err == nil {
-		return nil, nil, fmt.Errorf(":%d: a second document begins; a configuration is one document", second.Line)
-	} else if !errors.Is(err, io.EOF) {
-		return nil, nil, atYAMLLine(err)
-	}
-	if len(document.Content) == 0 {
-		return map[string]any{}, keyLines{}, nil
-	}
-	root := document.Content[0]
-	if root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" && root.Anchor == "" {
-		return map[string]any{}, keyLines{}, nil
-	}
-	if root.Kind != yaml.MappingNode {
-		return nil, nil, fmt.Errorf(":%d: a configuration is written as name: value", root.Line)
-	}
-	lines := keyLines{}
-	value, err := yamlValue(root, nil, lines)
-	if err != nil {
-		return nil, nil, err
-	}
-	return value.(map[string]any), lines, nil
-}
-
-var yamlLine = regexp.MustCompile(`^line ([0-9]+): `)
-
-// atYAMLLine puts the line of an error of the YAML library in front of its text.
-func atYAMLLine(err error) error {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if m := yamlLine.FindStringSubmatch(text); m != nil {
-		return fmt.Errorf(":%s: %s", m[1], text[len(m[0]):])
-	}
-	return fmt.Errorf(": %s", text)
-}
-
-// yamlValue returns the value of the node at these keys, and adds the lines of the keys below it.
-func yamlValue(node *yaml.Node, keys []string, lines keyLines) (any, error) {
-	wrong := func(format string, args ...any) (any, error) {
-		return nil, fmt.Errorf(":%d: %s", node.Line, fmt.Sprintf(format, args...))
-	}
-	switch {
-	case node.Kind == yaml.AliasNode || node.Anchor != "":
-		return wrong("anchors and aliases are not allowed; write the value itself")
-	case node.Style&yaml.TaggedStyle != 0:
-		return wrong("tags like %s are not allowed", node.Tag)
-	case len(keys) > maxConfigDepth:
-		return wrong("values are nested too deep")
-	case node.Kind == yaml.MappingNode:
-		return yamlTable(node, keys, lines)
-	case node.Kind == yaml.SequenceNode:
-		list := []any{}
-		for _, item := range node.Content {
-			value, err := yamlValue(item, append(keys, ""), lines)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, value)
-		}
-		return list, nil
-	}
-	return yamlScalar(node)
-}
-
-func yamlTable(node *yaml.Node, keys []string, lines keyLines) (any, error) {
-	table := map[string]any{}
-	for i := 0; i < len(node.Content); i += 2 {
-		key := node.Content[i]
-		if tag := key.ShortTag(); key.Kind != yaml.ScalarNode || key.Anchor != "" || tag != "!!str" && tag != "!!int" || key.Style&yaml.TaggedStyle != 0 {
-			return nil, fmt.Errorf(":%d: %q is not allowed as a name; names are plain texts", key.Line, key.Value)
-		}
-		if _, twice := table[key.Value]; twice {
-			return nil, fmt.Errorf(":%d: %s is set twice", key.Line, key.Value)
-		}
-		below := append(append([]string(nil), keys...), key.Value)
-		lines.add(key.Line, below)
-		value, err := yamlValue(node.Content[i+1], below, lines)
-		if err != nil {
-			return nil, err
-		}
-		table[key.Value] = value
-	}
-	return table, nil
-}
-
-var (
-	decimal  = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
-	fraction = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)\.[0-9]+$`)
-)
-
-// yamlScalar returns a string, number or truth value. YAML 1.1 and 1.2 read on, yes, 010 and 1_000 in different ways:
-// yamlScalar reads on and yes as strings, and refuses such numbers.
-func yamlScalar(node *yaml.Node) (any, error) {
-	text := node.Value
-	switch tag := node.ShortTag(); {
-	case tag == "!!str":
-		return text, nil
-	case tag == "!!bool":
-		return strings.EqualFold(text, "true"), nil
-	case tag == "!!int" && decimal.MatchString(text):
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-			return n, nil
-		}
-	case tag == "!!float" && fraction.MatchString(text):
-		if x, err := strconv.ParseFloat(text, 64); err == nil {
-			return x, nil
-		}
-	case tag == "!!null":
-		return nil, fmt.Errorf(":%d: a value is missing; write '' for an empty text", node.Line)
-	}
-	return nil, fmt.Errorf(":%d: %s is not a number in decimal notation; if it is a text, put it in quotes", node.Line, text)
 }
 
 // flagText returns a value of a file in the form that a flag accepts.

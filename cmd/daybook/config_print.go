@@ -18,9 +18,9 @@ import (
 // configFlags adds the flags that select the configuration files.
 func configFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
-	flags.String("config", "", "file with settings, in TOML or YAML; daybook help configuration")
-	flags.String("config-dir", "", "directory with settings, in the files default, $DAYBOOK_ENV and local")
-	cobra.CheckErr(root.MarkPersistentFlagFilename("config", "toml", "yaml", "yml"))
+	flags.String("config", "", "file with settings, in TOML; daybook help configuration")
+	flags.String("config-dir", "", "directory with settings, in the files default.toml, $DAYBOOK_ENV.toml and local.toml")
+	cobra.CheckErr(root.MarkPersistentFlagFilename("config", "toml"))
 	cobra.CheckErr(root.MarkPersistentFlagDirname("config-dir"))
 }
 

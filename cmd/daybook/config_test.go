@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
@@ -33,14 +31,14 @@ func writeFile(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// servedWith parses a command line of serve with a configuration file, as serve does.
-func servedWith(t *testing.T, name, text string, args ...string) (out string, err error) {
+// servedWith returns the settings of serve with this configuration file and these flags, as a file.
+func servedWith(t *testing.T, text string, args ...string) (out string, err error) {
 	t.Helper()
-	path := writeFile(t, t.TempDir(), name, text)
+	path := writeFile(t, t.TempDir(), "daybook.toml", text)
 	root := newRoot()
 	var b bytes.Buffer
 	root.SetOut(&b)
-	root.SetArgs(append([]string{"serve", "--config", path, "--print-config"}, args...))
+	root.SetArgs(append([]string{"config", "serve", "--toml", "--config", path, "--"}, args...))
 	if err = root.Execute(); err != nil {
 		err = renamed{err, strings.ReplaceAll(err.Error(), path, "FILE")}
 	}
@@ -56,13 +54,13 @@ type renamed struct {
 func (r renamed) Error() string { return r.text }
 func (r renamed) Unwrap() error { return r.error }
 
-// TestConfig: a flag has precedence over its variable, and the variable over the file. --print-config prints all
-// settings, and its output is a valid file.
+// TestConfig: a flag has precedence over its variable, and the variable over the file. daybook config
+// prints all settings, and its output is a valid file.
 func TestConfig(t *testing.T) {
 	t.Setenv("DAYBOOK_RETENTION", "2d")
 	t.Setenv("DAYBOOK_LISTEN", "127.0.0.1:2")
 	file := "listen = '127.0.0.1:1' # both others have it\nretention = \"1d\"\nmax-attempts = 7\nallow-host = [\"a.example\", \"b.example\"]\nallow-clock-ahead = true\njournal-retain = \"10G\"\n"
-	out, err := servedWith(t, "daybook.toml", file, "--listen", "127.0.0.1:3")
+	out, err := servedWith(t, file, "--listen", "127.0.0.1:3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +72,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	again, err := servedWith(t, "daybook.toml", out)
+	again, err := servedWith(t, out)
 	if err != nil {
 		t.Fatalf("what was printed is no file: %v", err)
 	}
@@ -101,7 +99,7 @@ func TestConfigRefuses(t *testing.T) {
 		"neither":           {"insecure = 'yes'\n", `insecure: "yes" is not true or false`},
 		"itself":            {"config = 'x'\n", `there is no setting "config"`},
 		"the directory":     {"config-dir = 'x'\n", `there is no setting "config-dir"`},
-		"of one call":       {"print-config = true\n", `there is no setting "print-config"`},
+		"of one call":       {"help = true\n", `there is no setting "help"`},
 		"twice":             {"max-attempts = 1\nmax-attempts = 2\n", "FILE:2: "},
 		"no TOML":           {"listen = 'a'\nmax-attempts: 2\n", "FILE:2: "},
 		"wrong type":        {"\nmax-attempts = 1.5\n", "FILE:2: max-attempts: 1.5 is neither"},
@@ -123,7 +121,7 @@ func TestConfigRefuses(t *testing.T) {
 		"too large":         {strings.Repeat("#", maxConfigBytes+1), "FILE: larger than"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := servedWith(t, "daybook.toml", tt.file, "--drain", "1s")
+			_, err := servedWith(t, tt.file, "--drain", "1s")
 			if tt.want == "" {
 				if err != nil {
 					t.Errorf("refused, although it is for another command: %v", err)
@@ -140,73 +138,6 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// TestYAML: features of YAML beyond TOML are refused, and values that programs read in different ways are texts or
-// errors.
-func TestYAML(t *testing.T) {
-	for _, tt := range []struct{ file, want string }{ // want: the value of mdns or max-attempts, or a part of the error
-		{"mdns: on", "mdns = 'on'"},
-		{"mdns: off", "mdns = 'off'"},
-		{"max-attempts: 7", "max-attempts = 7"},
-		{"max-attempts: '7'", "max-attempts = 7"},
-		{"insecure: true", "insecure = true"},
-		{"insecure: True", "insecure = true"},
-		{"%YAML 1.1\n---\nmax-attempts: 7\n...\n", "max-attempts = 7"},
-		{"{max-attempts: 7}", "max-attempts = 7"},
-		{"allow-host:\n  - a.example\n  - 'b,c'", `allow-host = ['a.example', 'b,c']`},
-		{"retention: 1d", "retention = '1d'"},
-		{"insecure: yes", `FILE:1: insecure: "yes" is not true or false`},
-		{"insecure: on", `FILE:1: insecure: "on" is not true or false`},
-		{"\nmax-attempts: 010", "FILE:2: 010 is not a number in decimal notation"},
-		{"max-attempts: 0o10", "FILE:1: 0o10 is not a number"},
-		{"max-attempts: 0x10", "FILE:1: 0x10 is not a number"},
-		{"max-attempts: 1_0", "1_0 is not a number"},
-		{"max-attempts: 1:30", `"1:30" is not a whole number`},
-		{"max-attempts: 99999999999999999999", "is not a number"},
-		{"max-attempts: 1.5", "FILE:1: max-attempts: 1.5 is neither"},
-		{"max-attempts: .inf", "is not a number"},
-		{"max-attempts:", "FILE:1: a value is missing"},
-		{"max-attempts: ~", "FILE:1: a value is missing"},
-		{"retention: 2026-01-01", "2026-01-01 is not a number"},
-		{"max-attempts: 1\nmax-attempts: 2", "FILE:2: max-attempts is set twice"},
-		{"max-attempts: !!int 7", "FILE:1: tags like !!int are not allowed"},
-		{"mdns: !x on", "FILE:1: tags like !x are not allowed"},
-		{"mdns: &a on", "FILE:1: anchors and aliases are not allowed"},
-		{"listen: &a [x]\nmdns: *a", "FILE:1: anchors"},
-		{"&a mdns: on", "FILE:1: "},
-		{"mdns: *a", "FILE"},
-		{"work: {<<: {concurrency: 1}}", `FILE:1: "<<" is not allowed as a name`},
-		{"? [a]\n: b", "FILE:1: "},
-		{"true: 1", `FILE:1: "true" is not allowed as a name`},
-		{"mdns: on\n---\nmdns: off", "FILE:2: a second document begins"},
-		{"mdns: on\n---\n", "FILE:2: a second document begins"},
-		{"- mdns", "FILE:1: a configuration is written as name: value"},
-		{"mdns", "FILE:1: a configuration is written as name: value"},
-		{"mdns: 'on", "FILE"},
-		{"mdns: on\n  listen: x", "FILE:2: "},
-		{"mdns: a\tb: c", "FILE"},
-		{"work: " + strings.Repeat("[", 50_000), "FILE"},
-		{"work:\n  handlers: " + strings.Repeat("{a: ", 20) + "1" + strings.Repeat("}", 20), "nested too deep"},
-		{"a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: [*b,*b,*b,*b,*b,*b,*b,*b,*b]", "FILE:1: anchors"},
-		{"mdns: \"\\uD800\"", "FILE"},
-		{"\xff\xfem\x00", "FILE:1: the text is not UTF-8"},
-		{strings.Repeat("#", maxConfigBytes+1), "FILE: larger than"},
-	} {
-		out, err := servedWith(t, "daybook.yaml", tt.file, "--listen", "127.0.0.1:1", "--mdns", "auto")
-		if strings.Contains(tt.want, " = ") {
-			out, err = servedWith(t, "daybook.yml", tt.file)
-			if strings.Contains(tt.want, "'on'") || strings.Contains(tt.want, "insecure") {
-				out, err = servedWith(t, "daybook.yml", tt.file, "--listen", "0.0.0.0:1", "--insecure")
-			}
-		}
-		switch {
-		case err != nil && (!strings.Contains(err.Error(), tt.want) || exitCode(err) != terminal.ExitUsage):
-			t.Errorf("%.60q: %.200s (exit code %d), want %s", tt.file, err, exitCode(err), tt.want)
-		case err == nil && !strings.Contains(out, "\n"+tt.want):
-			t.Errorf("%.60q: no %s in\n%s", tt.file, tt.want, out)
-		}
-	}
-}
-
 // TestHostileFiles: no file of 1 MiB takes long to read.
 func TestHostileFiles(t *testing.T) {
 	fill := func(text string) string { return strings.Repeat(text, (maxConfigBytes-100)/len(text)) }
@@ -215,33 +146,26 @@ func TestHostileFiles(t *testing.T) {
 		fmt.Fprintf(&many, "k%d= 1\n", i)
 		fmt.Fprintf(&inline, "k%d=1,", i)
 	}
-	for _, tt := range []struct {
-		text   string
-		isYAML bool
-	}{
-		{"a=" + fill("["), false}, {"a=" + fill("{a="), false}, {many.String(), false}, {"a={" + inline.String() + "k=1}", false}, {"[x]\n" + many.String(), false}, {fill("a.") + "a=1", false}, {fill("[[a]]\n"), false},
-		{"a='''" + fill("=\n") + "'''", false},
-		{fill("["), true}, {fill("{a: "), true}, {strings.ReplaceAll(many.String(), "=", ":"), true}, {fill("- "), true}, {"a:\n" + fill("- x\n"), true}, {fill("&a "), true}, {fill("? "), true}, {fill("#\n"), true},
-		{fill("---\n"), true},
+	for _, text := range []string{
+		"a=" + fill("["), "a=" + fill("{a="), many.String(), "a={" + inline.String() + "k=1}", "[x]\n" + many.String(), fill("a.") + "a=1", fill("[[a]]\n"), "a='''" + fill("=\n") + "'''",
+		fill("#\n"),
 	} {
 		start := time.Now()
-		_, _, err := parseConfig([]byte(tt.text), tt.isYAML) // a library that takes quadratic time would need minutes
-		t.Logf("%.20q took %s: %.80s", tt.text, time.Since(start), fmt.Sprint(err))
+		_, _, err := parseConfig([]byte(text)) // a library that takes quadratic time would need minutes
+		t.Logf("%.20q took %s: %.80s", text, time.Since(start), fmt.Sprint(err))
 	}
 }
 
-// TestEmptyFiles: files without settings are fine in both formats, also with the mark of UTF-8.
+// TestEmptyFiles: files without settings are fine, also with the mark of UTF-8.
 func TestEmptyFiles(t *testing.T) {
 	for _, text := range []string{"", "\n", "# nothing\n", "\ufeff", "\ufeff# nothing\n"} {
-		for _, name := range []string{"a.toml", "a.yaml"} {
-			if _, err := servedWith(t, name, text); err != nil {
-				t.Errorf("%s %q: %v", name, text, err)
-			}
+		if _, err := servedWith(t, text); err != nil {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
-	for name, text := range map[string]string{"a.yaml": "---\n", "b.yaml": "--- # nothing\n...\n", "c.yaml": "\ufeffmdns: off", "d.toml": "\ufeffmdns = 'off'", "e.yaml": "{}", "f.yaml": "\ufeff\r\nmdns: off\r\n", "g.toml": "mdns = 'off'\r\n"} {
-		out, err := servedWith(t, name, text)
-		if err != nil || strings.Contains(text, "off") != strings.Contains(out, "\nmdns = 'off' # FILE:") {
+	for _, text := range []string{"\ufeffmdns = 'off'", "mdns = 'off'\r\n", "\ufeff\r\nmdns = 'off'\r\n"} {
+		out, err := servedWith(t, text)
+		if err != nil || !strings.Contains(out, "\nmdns = 'off' # FILE:") {
 			t.Errorf("%q: %v\n%s", text, err, out)
 		}
 	}
@@ -276,14 +200,14 @@ func TestUnreadableConfig(t *testing.T) {
 		{"--config-dir " + empty, ""},
 		{"--config-dir " + empty + " --config " + unreadable, "must not both be given"},
 	} {
-		r := execute(t, "", append([]string{"serve", "--print-config"}, strings.Fields(tt[0])...)...)
+		r := execute(t, "", append([]string{"config", "serve"}, strings.Fields(tt[0])...)...)
 		if tt[1] == "" && r.code != terminal.ExitOK || tt[1] != "" && (r.code != terminal.ExitUsage || !strings.Contains(r.errs, tt[1])) {
 			t.Errorf("%s: exit code %d: %s", tt[0], r.code, r.errs)
 		}
 	}
 	if os.Geteuid() != 0 { // root reads everything
 		for _, args := range [][]string{{"--config", unreadable}, {"--config-dir", filepath.Dir(unreadable)}} {
-			if r := execute(t, "", append([]string{"serve", "--print-config"}, args...)...); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "permission denied") {
+			if r := execute(t, "", append([]string{"config", "serve"}, args...)...); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "permission denied") {
 				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
 			}
 		}
@@ -358,14 +282,14 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestLayers: a layer may be missing, and may be TOML or YAML. DAYBOOK_ENV names the second layer. No file is read
+// TestLayers: a layer may be missing. DAYBOOK_ENV names the second layer. No file is read
 // unless a flag or variable names it.
 func TestLayers(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	def := writeFile(t, dir, "config/default.yaml", "max-attempts: 4\nretention: 1d\nwork:\n  concurrency: 2\nadd: {type: a}\n")
+	def := writeFile(t, dir, "config/default.toml", "max-attempts = 4\nretention = '1d'\n[work]\nconcurrency = 2\n[add]\ntype = 'a'\n")
 	prod := writeFile(t, dir, "config/production.toml", "retention = '2d'\nqueue-idle = '2h'\n")
-	local := writeFile(t, dir, "config/local.yml", "queue-idle: 3h\nwork:\n  drain: 5s\n")
+	local := writeFile(t, dir, "config/local.toml", "queue-idle = '3h'\n[work]\ndrain = '5s'\n")
 	if s := settingsShown(t); s["retention"].Origin != "default" {
 		t.Errorf("files were read without being asked for: %+v", s["retention"])
 	}
@@ -384,7 +308,7 @@ func TestLayers(t *testing.T) {
 	check("missing", "serve", map[string]string{"retention": "1d " + at(def, "2")})
 	check("production", "serve", map[string]string{"retention": "2d " + at(prod, "1"), "queue-idle": "3h " + at(local, "1"), "max-attempts": "4 " + at(def, "1")})
 	check("production", "work", map[string]string{"concurrency": "2 " + at(def, "4"), "drain": "5s " + at(local, "3")})
-	check("production", "add", map[string]string{"type": "a " + at(def, "5"), "retention": "0s default"})
+	check("production", "add", map[string]string{"type": "a " + at(def, "6"), "retention": "0s default"})
 
 	dev := writeFile(t, dir, "config/development.toml", "retention = '3d'\n")
 	check("", "serve", map[string]string{"retention": "3d " + at(dev, "1"), "queue-idle": "3h " + at(local, "1")})
@@ -417,11 +341,6 @@ func TestLayers(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", env, r.code, r.errs)
 		}
 	}
-	t.Setenv("DAYBOOK_ENV", "")
-	writeFile(t, dir, "config/local.toml", "")
-	if r := execute(t, "", "config"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "there are both config/local.toml and config/local.yml") {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
 }
 
 // TestExamplesOfLayers: the files in docs/reference/configuration-files.md are valid, and are merged as the text says.
@@ -431,8 +350,7 @@ func TestExamplesOfLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, format := range []string{"toml", "yaml"} {
-		_, example, _ := strings.Cut(string(text), "```"+format+" title=\"config/")
+	for _, example := range strings.Split(string(text), "```toml title=\"config/")[1:] {
 		name, example, _ := strings.Cut(example, "\"\n")
 		example, _, _ = strings.Cut(example, "```")
 		writeFile(t, dir, name, example)
@@ -447,7 +365,7 @@ func TestExamplesOfLayers(t *testing.T) {
 // TestTablesInLayers: the tables of work are merged across layers, and paths in them are relative to the directory.
 func TestTablesInLayers(t *testing.T) {
 	dir := t.TempDir()
-	writeFile(t, dir, "default.yaml", "work:\n  handlers:\n    upper: {kind: exec, argv: [tr, a-z, A-Z], types: [a, b], options: {timeout_ms: 5000}}\n  containers: {cpus: 1.5}\n")
+	writeFile(t, dir, "default.toml", "[work.handlers.upper]\nkind = 'exec'\nargv = ['tr', 'a-z', 'A-Z']\ntypes = ['a', 'b']\noptions = { timeout_ms = 5000 }\n[work.containers]\ncpus = 1.5\n")
 	writeFile(t, dir, "local.toml", "[work.handlers.upper]\ntypes = ['c']\noptions = { concurrency = 2 }\n[work.handlers.s]\nkind = 'script'\nlang = 'sh'\nsource_file = 's.sh'\n")
 	writeFile(t, dir, "s.sh", "handle() { :; }")
 	read := func() (*workFile, error) {
@@ -651,74 +569,6 @@ func TestOwnSettings(t *testing.T) {
 	}
 }
 
-// TestFormatsAgree: the same values in TOML and YAML are the same settings, and the same tables.
-func TestFormatsAgree(t *testing.T) {
-	seed := rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 0))
-	const plain = "aB0 1_-:#'\"\\,.[]{}&*!|>%@`~?= é本yesnoofftrue"
-	alphabet := []rune(plain)
-	text := func() string {
-		b := make([]rune, random.IntN(9))
-		for i := range b {
-			b[i] = alphabet[random.IntN(len(alphabet))]
-		}
-		return string(b)
-	}
-	var value func(depth int) any
-	value = func(depth int) any {
-		switch random.IntN(6) {
-		case 0:
-			return random.Int64() - 1<<62
-		case 1:
-			return random.IntN(2) == 0
-		case 2:
-			list := []any{}
-			for range random.IntN(4) {
-				list = append(list, text())
-			}
-			return list
-		case 3:
-			if depth > 0 {
-				table := map[string]any{}
-				for range random.IntN(4) {
-					table["k"+text()] = value(depth - 1)
-				}
-				return table
-			}
-		}
-		return text()
-	}
-	for round := range 600 {
-		marshal := json.Marshal // JSON is YAML, with all characters in texts
-		if alphabet = []rune(plain + "\t\n\u2028\x01"); round%2 == 0 {
-			marshal, alphabet = yaml.Marshal, []rune(plain) // the library does not read all texts with tabs that it writes
-		}
-		values := map[string]any{}
-		for range random.IntN(6) {
-			values["k"+text()] = value(3)
-		}
-		asTOML, err := toml.Marshal(values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		asYAML, err := marshal(values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, _, err := parseConfig(asTOML, false)
-		if err != nil {
-			t.Fatalf("seed %d: %v in\n%s", seed, err, asTOML)
-		}
-		b, _, err := parseConfig(asYAML, true)
-		if err != nil {
-			t.Fatalf("seed %d: %v in\n%s", seed, err, asYAML)
-		}
-		if !reflect.DeepEqual(a, b) || !reflect.DeepEqual(a, values) {
-			t.Fatalf("seed %d:\n%s\n%s\n%#v\n%#v", seed, asTOML, asYAML, a, b)
-		}
-	}
-}
-
 // FuzzConfig: a file is read or refused, whatever its contents.
 func FuzzConfig(f *testing.F) {
 	for _, text := range []string{
@@ -727,46 +577,19 @@ func FuzzConfig(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
-	f.Fuzz(func(t *testing.T, text []byte) { readOrRefused(t, text, false) })
+	f.Fuzz(func(t *testing.T, text []byte) { readOrRefused(t, text) })
 }
 
-// FuzzYAML: a file is read or refused, whatever its contents. If it is read, it can be written in TOML with the same
-// values.
-func FuzzYAML(f *testing.F) {
-	for _, text := range []string{
-		"mdns: on\nmax-attempts: 7\nwork:\n  label: [a=b]\n", "a: &a [1]\nb: *a\n", "--- |\n x\n...\n", "a: !!binary aGVsbG8=\n", "{a: {b: [c, 'd', \"e\\n\"]}}", "<<: {a: 1}\n", "? a\n: b\n", "a: 0x1\n--- b",
-	} {
-		f.Add([]byte(text))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		values := readOrRefused(t, text, true)
-		if len(values) == 0 {
-			return
-		}
-		written, err := toml.Marshal(values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, _, err := parseConfig(written, false)
-		if err != nil || !reflect.DeepEqual(values, again) {
-			t.Fatalf("%#v, written as %q, is %#v, %v", values, written, again, err)
-		}
-	})
-}
-
-// readOrRefused returns the values of a file, or nil if it is refused. It fails if an error, or a key, has no place.
-func readOrRefused(t *testing.T, text []byte, isYAML bool) map[string]any {
-	values, lines, err := parseConfig(text, isYAML)
+// readOrRefused fails if an error of a file, or a key in it, has no place.
+func readOrRefused(t *testing.T, text []byte) {
+	values, lines, err := parseConfig(text)
 	if err != nil {
 		if !strings.HasPrefix(err.Error(), ":") {
 			t.Errorf("%q does not say where", err)
 		}
-		return nil
+		return
 	}
-	last := 1
-	for _, end := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} { // ends of lines in YAML
-		last += bytes.Count(text, []byte(end))
-	}
+	last := 1 + bytes.Count(text, []byte("\n"))
 	for key := range values {
 		if line := lines[linesKey([]string{key})]; line < 1 || line > last {
 			t.Errorf("%q is in line %d of %d", key, line, last)
@@ -777,7 +600,6 @@ func readOrRefused(t *testing.T, text []byte, isYAML bool) map[string]any {
 	if _, err := config.settings(&file, allCommands()); err != nil && (exitCode(err) != terminal.ExitUsage || !strings.HasPrefix(err.Error(), "configuration x:")) {
 		t.Error(err)
 	}
-	return values
 }
 
 // TestTypesOfSettings: printing supports the types of all flags that are settings.

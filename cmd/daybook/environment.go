@@ -220,22 +220,21 @@ configuration file; otherwise its default. ` + "`daybook config VERB`" + ` print
 it comes from.
 
 --config FILE names a file, which must exist. --config-dir DIR names a directory, in which up to three files are read:
-default, the one that the variable DAYBOOK_ENV names (without it: development), and local, each as .toml, .yaml or .yml. A file that does not exist is
-left out. If several have the same setting, the last one counts. Without these flags and their variables, no file is read.
+default.toml, the one that the variable DAYBOOK_ENV names (without it: development.toml), and local.toml. A file that does
+not exist is left out. If several have the same setting, the last one counts. Without these flags and their variables, no file is read.
 
 Settings have the names of the flags. The settings of ` + "`daybook serve`" + `, and server, context and data for all commands, are at
 the top level. The settings of other commands are in a section with the name of the command:
 
-  max-attempts = 5                  # TOML            max-attempts: 5                  # YAML
-  allow-host = ["a.example"]                          allow-host: [a.example]
-  server = "https://queue.example"                    server: https://queue.example
-  [work]                                              work:
-  concurrency = 8                                       concurrency: 8
+  max-attempts = 5
+  allow-host = ["a.example"]
+  server = "https://queue.example"
+  [work]
+  concurrency = 8
 
 A file that ` + "`daybook work --config`" + ` names has the settings of work at its top level, beside its handlers.
 
-A setting that does not exist is an error, and so is a wrong value, even if another source has precedence. A file has at most
-1 MiB and is UTF-8. YAML is one document without anchors, aliases, merge keys and tags. Its numbers are decimal; on, off, yes
-and no are texts.`,
+A setting that does not exist is an error, and so is a wrong value, even if another source has precedence. A file is TOML, has
+at most 1 MiB and is UTF-8.`,
 	}
 }

@@ -39,7 +39,7 @@ func TestUnknownVariables(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	t.Setenv("DAYBOOK_MAXATTEMPTS", "5")
 	for _, args := range [][]string{
-		{"version"}, {"serve", "--data", data, "--init", "--listen", "127.0.0.1:0"}, {"serve", "--print-config"}, {"work", "--server", "127.0.0.1:1"}, {"config"}, {"check", "--data", data}, {"queues"}, {"completion", "bash"},
+		{"version"}, {"serve", "--data", data, "--init", "--listen", "127.0.0.1:0"}, {"work", "--server", "127.0.0.1:1"}, {"config"}, {"check", "--data", data}, {"queues"}, {"completion", "bash"},
 	} {
 		r := execute(t, "", args...)
 		if r.code != terminal.ExitUsage || !strings.Contains(r.errs, "environment variable DAYBOOK_MAXATTEMPTS: there is no such setting (did you mean DAYBOOK_MAX_ATTEMPTS?)") || r.out != "" {

@@ -615,13 +615,13 @@ func TestUsage(t *testing.T) {
 		{"queues delete a b/c", "TYPE"},
 		{"serve --metrics-queues 1001", "--metrics-queues"},
 		{"serve --queue-idle 10s", "--queue-idle must be from 1m to 36600d, or 0, not 10s"},
-		{"serve --print-config --queue-idle 10s", "--queue-idle"},
+		{"config serve -- --queue-idle 10s", "--queue-idle"},
 		{"serve --runner-heartbeat 100ms", "--runner-heartbeat must be from 1s to 1h"},
-		{"serve --print-config --on-lost http://", "--on-lost: the URL http: has no host"},
-		{"serve --print-config --pprof 0.0.0.0:1", "--pprof"},
-		{"serve --print-config --listen 0.0.0.0:0", "--insecure"},
-		{"serve --print-config --log-level loud", "--log-level"},
-		{"serve --print-config --mdns on", "--mdns"},
+		{"config serve -- --on-lost http://", "--on-lost: the URL http: has no host"},
+		{"config serve -- --pprof 0.0.0.0:1", "--pprof"},
+		{"config serve -- --listen 0.0.0.0:0", "--insecure"},
+		{"config serve -- --log-level loud", "--log-level"},
+		{"config serve -- --mdns on", "--mdns"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			r := execute(t, "", strings.Fields(c.args)...)

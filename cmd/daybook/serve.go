@@ -28,9 +28,8 @@ type serveFlags struct {
 	metricsFlags
 	opsqueueFlags
 
-	logLevel    string
-	logFormat   string
-	printConfig bool
+	logLevel  string
+	logFormat string
 }
 
 // networkFlags define where the server listens, and how it can be found.
@@ -157,12 +156,7 @@ prints all settings and the origin of each.`,
   daybook serve --config /etc/daybook.toml`,
 		Args:    cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error { return f.checkSettings() },
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.printConfig {
-				return printTOML(cmd.OutOrStdout(), cmd)
-			}
-			return serve(cmd, &f)
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return serve(cmd, &f) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", defaultListen, "address to listen on; port 0 means any free port")
@@ -195,7 +189,6 @@ prints all settings and the origin of each.`,
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
 	flags.BoolVar(&f.allowQuit, "allow-quit", false, "stop on POST /quit, if the request comes from this machine and not through a proxy")
 	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; unsafe, since any web page can send a GET")
-	flags.BoolVar(&f.printConfig, "print-config", false, "print all settings as a configuration file, and end; the same as daybook config serve --toml")
 	cobra.CheckErr(cmd.MarkFlagDirname("data"))
 	cobra.CheckErr(cmd.MarkFlagDirname("blobs"))
 	return cmd

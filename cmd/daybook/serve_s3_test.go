@@ -270,10 +270,10 @@ func TestKilledUploadToS3(t *testing.T) {
 func TestS3Settings(t *testing.T) {
 	const secret = "SeCrEt"
 	for _, blobs := range []string{"s3://key:" + secret + "@bucket/p", "s3://bucket?secret=" + secret, "https://key:" + secret + "@host/bucket", "s3:bucket"} {
-		for _, more := range []string{"--init", "--print-config"} {
-			r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--blobs", blobs, more)
+		for _, command := range []string{"serve --init", "config serve --"} {
+			r := execute(t, "", append(strings.Fields(command), "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--blobs", blobs)...)
 			if r.code != terminal.ExitUsage || strings.Contains(r.errs+r.out, secret) || !strings.Contains(r.errs, "s3://BUCKET") {
-				t.Errorf("%s %s: %+v", blobs, more, r)
+				t.Errorf("%s %s: %+v", command, blobs, r)
 			}
 		}
 	}

@@ -26,9 +26,6 @@ var ownSettings = map[string][]string{
 	"results": {"chunks"},
 }
 
-// ofOneCall are flags of serve and work that are not settings.
-var ofOneCall = []string{"print-config", "help"}
-
 // verbOf returns the name of a command without the name of the program, like "serve" or "queues delete".
 func verbOf(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), "daybook ")
@@ -42,7 +39,7 @@ func isSetting(verb, flag string) bool {
 	case slices.Contains(fileFlags, flag):
 		return false
 	case verb == "serve" || verb == "work":
-		return !slices.Contains(ofOneCall, flag)
+		return flag != "help"
 	}
 	return slices.Contains(ownSettings[verb], flag)
 }

@@ -17,7 +17,7 @@ func TestOtherSystems(t *testing.T) {
 	system = "windows"
 	t.Chdir(t.TempDir())
 	for _, line := range []string{
-		"serve", "serve --data d --init", "serve --print-config", "check --data d", "rebuild --data d", "journal verify --data d", "journal dump --data d",
+		"serve", "serve --data d --init", "check --data d", "rebuild --data d", "journal verify --data d", "journal dump --data d",
 		"journal give-up --data d", "bench",
 	} {
 		args := strings.Fields(line)

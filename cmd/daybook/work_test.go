@@ -36,7 +36,7 @@ func configuredWork(cmd *cobra.Command, path string) (*workFile, error) {
 
 // parsedTables returns the tables of a file in TOML.
 func parsedTables(text, dir string) (*workFile, error) {
-	values, _, err := parseConfig([]byte(text), false)
+	values, _, err := parseConfig([]byte(text))
 	if err != nil {
 		return nil, err
 	}
