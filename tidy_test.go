@@ -244,7 +244,7 @@ func TestGuarantees(t *testing.T) {
 	}
 }
 
-// TestMust: no test drops the function that testkit.Must returns, because only this function looks at the error.
+// TestMust: no test drops the function that testkit.Must or Must2 returns, because only this function looks at the error.
 func TestMust(t *testing.T) {
 	for dir, files := range testFiles(t) {
 		for _, f := range files {
@@ -254,8 +254,8 @@ func TestMust(t *testing.T) {
 					continue
 				}
 				if call, ok := statement.X.(*ast.CallExpr); ok {
-					if f, ok := call.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "Must" {
-						t.Errorf("a test of %s has testkit.Must(...) without (t) after it, which ignores the error", dir)
+					if f, ok := call.Fun.(*ast.SelectorExpr); ok && (f.Sel.Name == "Must" || f.Sel.Name == "Must2") {
+						t.Errorf("a test of %s has testkit.%s(...) without (t) after it, which ignores the error", dir, f.Sel.Name)
 					}
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
 )
@@ -23,14 +24,9 @@ func smallVolumes(dir string) Options {
 func createAll(t *testing.T, e *Engine, creates, jobs int) (last Receipt) {
 	t.Helper()
 	for range creates {
-		var err error
-		if _, last, err = e.Create(t.Context(), lines(jobs)); err != nil {
-			t.Fatal(err)
-		}
+		_, last = testkit.Must2(e.Create(t.Context(), lines(jobs)))(t)
 	}
-	if err := e.CatchUp(t.Context(), last.Seq); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, e.CatchUp(t.Context(), last.Seq))
 	return last
 }
 
@@ -38,7 +34,7 @@ func createAll(t *testing.T, e *Engine, creates, jobs int) (last Receipt) {
 func copyOf(t *testing.T, s *Snapshot, between func(path string)) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	err := s.Files(t.Context(), func(f *SnapshotFile) error {
+	testkit.NoError(t, s.Files(t.Context(), func(f *SnapshotFile) error {
 		between(f.Path)
 		b, err := io.ReadAll(f)
 		if err != nil {
@@ -49,10 +45,7 @@ func copyOf(t *testing.T, s *Snapshot, between func(path string)) (dir string) {
 		}
 		to := filepath.Join(dir, f.Path)
 		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o750), os.WriteFile(to, b, 0o640))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return dir
 }
 
@@ -74,14 +67,9 @@ func TestSnapshotKeepsWhatItNeeds(t *testing.T) {
 	dir := t.TempDir()
 	e, _ := startWith(t, smallVolumes(dir))
 	createAll(t, e, 50, 100)
-	if err := e.FlushWait(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, e.FlushWait())
 	before := createAll(t, e, 50, 100) // some of the journal is not flushed
-	s, err := e.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(e.Snapshot())(t)
 	if s.Last < before.Seq || s.Cursor > s.Last {
 		t.Errorf("the snapshot has the cursor %d and the last seq %d; %d was acknowledged", s.Cursor, s.Last, before.Seq)
 	}
@@ -96,9 +84,7 @@ func TestSnapshotKeepsWhatItNeeds(t *testing.T) {
 		}
 		for { // until a compaction has replaced a table of the snapshot
 			createAll(t, e, 10, 100)
-			if err := e.FlushWait(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, e.FlushWait())
 			if isReplaced(t, dir) {
 				break
 			}
@@ -111,9 +97,7 @@ func TestSnapshotKeepsWhatItNeeds(t *testing.T) {
 	if !strings.HasPrefix(paths[1], "journal/") || !slices.ContainsFunc(paths, func(p string) bool { return strings.HasSuffix(p, ".sst") }) {
 		t.Errorf("the files are %v", paths)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Close())
 	e.cut(0)
 	if first := e.log.First(); first <= kept || first <= s.Last {
 		t.Errorf("after the snapshot the journal still begins at %d; before it at %d", first, kept)
@@ -125,13 +109,8 @@ func TestSnapshotKeepsWhatItNeeds(t *testing.T) {
 	if err != nil || found.Problems > 0 || found.Applied < s.Last || found.Jobs["pending"] != 100*100 {
 		t.Errorf("the copy: %+v, %v; it must have the commands up to %d", found, err, s.Last)
 	}
-	again, err := e.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(again.Close(), again.Close()); err != nil {
-		t.Error(err)
-	}
+	again := testkit.Must(e.Snapshot())(t)
+	testkit.Check(t, errors.Join(again.Close(), again.Close()))
 }
 
 // TestSnapshotEnds: a snapshot ends when its reader stops, when disk space becomes low, and when the engine stops. A new
@@ -167,9 +146,7 @@ func TestSnapshotEnds(t *testing.T) {
 		if !errors.Is(err, c.want) || n != 2 {
 			t.Errorf("%s: %v after %d files", name, err, n)
 		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, s.Close())
 		if c.want == ErrDiskFull {
 			if _, err := e.Snapshot(); !errors.Is(err, ErrDiskFull) {
 				t.Errorf("a snapshot on a full disk: %v", err)
@@ -178,17 +155,12 @@ func TestSnapshotEnds(t *testing.T) {
 		lookAt(50 * gib)
 		cancel()
 	}
-	s, err := e.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(e.Snapshot())(t)
 	stop()
 	if err := s.Files(t.Context(), func(f *SnapshotFile) error { _, err := io.Copy(io.Discard, f); return err }); !errors.Is(err, ErrClosed) {
 		t.Errorf("after the stop: %v", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, s.Close())
 	if _, err := e.Snapshot(); !errors.Is(err, ErrClosed) {
 		t.Errorf("a snapshot after the stop: %v", err)
 	}
@@ -199,9 +171,7 @@ func TestCheckpointIsRemovedAtAStart(t *testing.T) {
 	dir := t.TempDir()
 	e, stop := startWith(t, Options{Dir: dir})
 	createAll(t, e, 1, 10)
-	if _, err := e.Snapshot(); err != nil { // never closed
-		t.Fatal(err)
-	}
+	testkit.Must(e.Snapshot())(t) // never closed
 	if names, err := os.ReadDir(checkpointDir(dir)); err != nil || len(names) == 0 {
 		t.Fatalf("the checkpoint: %v, %v", names, err)
 	}

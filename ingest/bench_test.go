@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/bench/matrix"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -28,10 +29,7 @@ type benchEngine struct {
 
 func newBenchEngine(b *testing.B) *benchEngine {
 	dir := b.TempDir()
-	e, err := Open(Options{Dir: dir})
-	if err != nil {
-		b.Fatal(err)
-	}
+	e := testkit.Must(Open(Options{Dir: dir}))(b)
 	b.Cleanup(serve(b, e))
 	return &benchEngine{Engine: e, b: b}
 }
@@ -69,9 +67,7 @@ func (n *benchEngine) run(commands int, work func(ctx context.Context, caller in
 		})
 	}
 	callers.Wait()
-	if err := n.CatchUp(ctx, 0); err != nil {
-		n.b.Fatal(err)
-	}
+	testkit.NoError(n.b, n.CatchUp(ctx, 0))
 	n.b.StopTimer()
 	after := n.log.Status()
 	jobs := float64(n.b.N)
@@ -166,20 +162,14 @@ func BenchmarkClaimsBesideOutputs(b *testing.B) {
 	time.Sleep(time.Second) // until the callers with outputs send at full speed
 	var times []time.Duration
 	for b.Loop() {
-		if _, _, err := n.Create(ctx, single()); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must2(n.Create(ctx, single()))(b)
 		claim := claimOf(1)
 		claim.Clients = []string{"default"}
 		began := time.Now()
 		claimed, _, _, err := n.Claim(ctx, claim, 0)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
 		times = append(times, time.Since(began))
-		if _, _, err := n.Complete(ctx, completeOf(claimed.Claim)); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must2(n.Complete(ctx, completeOf(claimed.Claim)))(b)
 	}
 	b.StopTimer()
 	end()
@@ -198,9 +188,7 @@ func BenchmarkSingleExchanges(b *testing.B) {
 		b.Run(form, func(b *testing.B) {
 			n := newBenchEngine(b)
 			for left := b.N + 2*benchCallers; left > 0; left -= 1000 {
-				if _, _, err := n.Create(b.Context(), lines(1000)); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must2(n.Create(b.Context(), lines(1000)))(b)
 			}
 			var held [benchCallers]job.ID
 			n.run(2, func(ctx context.Context, caller int) error {

@@ -40,9 +40,7 @@ func TestBlockedCommit(t *testing.T) {
 		}
 		return err
 	}
-	if err := create(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, create())
 	full.Store(true)
 	testkit.Eventually(t, "a commit is blocked", func() bool {
 		if err := create(); err != nil && !errors.Is(err, ErrStale) && !errors.Is(err, ErrOverloaded) {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"syscall"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestCheckReadsOnly: Check works on a read-only file system, and reports a store that lacks commands.
@@ -15,9 +17,7 @@ func TestCheckReadsOnly(t *testing.T) {
 	}
 	dir := t.TempDir()
 	e, stop := start(t, dir)
-	if _, _, err := e.Create(t.Context(), lines(3)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(t.Context(), lines(3)))(t)
 	stop()
 	mounted := t.TempDir()
 	mount := func() (unmount func()) {
@@ -25,13 +25,9 @@ func TestCheckReadsOnly(t *testing.T) {
 		if err := syscall.Mount(dir, mounted, "", syscall.MS_BIND, ""); err != nil {
 			t.Skipf("skipped: this machine allows no mounts: %v", err)
 		}
-		if err := syscall.Mount("", mounted, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, syscall.Mount("", mounted, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
 		return func() {
-			if err := syscall.Unmount(mounted, 0); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, syscall.Unmount(mounted, 0))
 		}
 	}
 	unmount := mount()
@@ -40,20 +36,12 @@ func TestCheckReadsOnly(t *testing.T) {
 	if err != nil || found.Problems != 0 || found.Jobs["pending"] != 3 {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if err := os.Rename(StoreDir(dir), StoreDir(dir)+".newer"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(StoreDir(dir), os.DirFS(StoreDir(dir)+".newer")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Rename(StoreDir(dir), StoreDir(dir)+".newer"))
+	testkit.NoError(t, os.CopyFS(StoreDir(dir), os.DirFS(StoreDir(dir)+".newer")))
 	e, stop = start(t, dir)
-	if _, _, err := e.Create(t.Context(), lines(3)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(t.Context(), lines(3)))(t)
 	stop()
-	if err := errors.Join(os.RemoveAll(StoreDir(dir)), os.Rename(StoreDir(dir)+".newer", StoreDir(dir))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(os.RemoveAll(StoreDir(dir)), os.Rename(StoreDir(dir)+".newer", StoreDir(dir))))
 	defer mount()()
 	if _, err := Inspect(context.Background(), mounted, func(string) bool { return true }); !errors.Is(err, ErrBehind) {
 		t.Errorf("a store that lacks commands: %v", err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 )
@@ -20,18 +21,11 @@ func TestCut(t *testing.T) {
 	e, stop := startWith(t, small)
 	var last Receipt
 	for range 100 {
-		var err error
-		if _, last, err = e.Create(t.Context(), lines(100)); err != nil {
-			t.Fatal(err)
-		}
+		_, last = testkit.Must2(e.Create(t.Context(), lines(100)))(t)
 	}
-	if err := e.CatchUp(t.Context(), last.Seq); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, e.CatchUp(t.Context(), last.Seq))
 	base := filepath.Join(t.TempDir(), "base")
-	if err := e.store.Checkpoint(base, time.Minute); err != nil { // a checkpoint flushes the store
-		t.Fatal(err)
-	}
+	testkit.NoError(t, e.store.Checkpoint(base, time.Minute)) // a checkpoint flushes the store
 	e.cut(64 << 10)
 	if first := e.log.First(); first == 1 || e.log.Status().Bytes < 64<<10 {
 		t.Errorf("after a cut that retains 64 KiB the journal begins at %d and has %d bytes", first, e.log.Status().Bytes)
@@ -41,9 +35,7 @@ func TestCut(t *testing.T) {
 	if flushed := e.Stats().Flushed; first == 1 || first > flushed+1 || flushed < last.Seq {
 		t.Errorf("after a cut the journal begins at %d, and %d is flushed", first, flushed)
 	}
-	if _, _, err := e.Create(t.Context(), lines(7)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(t.Context(), lines(7)))(t)
 	stop()
 
 	e, stop = startWith(t, small)
@@ -70,17 +62,8 @@ func TestCut(t *testing.T) {
 func digestOfData(t *testing.T, stop func(), dir string) string {
 	t.Helper()
 	stop()
-	e, err := Open(Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := e.close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err := e.replay(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(Open(Options{Dir: dir}))(t)
+	defer func() { testkit.Check(t, e.close()) }()
+	testkit.NoError(t, e.replay(t.Context()))
 	return digest(t, e.store)
 }

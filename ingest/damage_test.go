@@ -22,18 +22,13 @@ func TestDamagedPage(t *testing.T) {
 	want := damagedBatch(t, dir, n, func(c *job.Create) {
 		c.Groups[0].RetentionMs, c.Groups[0].MaxAttempts = 0, 1 // without effect on a job whose payload cannot be read
 	})
-	e, err := Open(Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(Open(Options{Dir: dir}))(t)
 	end := serve(t, e)
 	// work claims all jobs, completes them, and returns their number.
 	work := func() (jobs int) {
 		for {
 			claimed, docs, _, err := e.Claim(ctx, claimOf(700), 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if len(docs) == 0 {
 				return jobs
 			}
@@ -43,19 +38,14 @@ func TestDamagedPage(t *testing.T) {
 				}
 				delete(want, docs[i].ID)
 			}
-			if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}))(t)
 			jobs += len(docs)
 		}
 	}
 	// Before a claim, documents are shown without the unreadable payloads.
 	shown, unread := 0, 0
 	for after := (job.ID{}); ; {
-		docs, next, err := current(t, e).List(query.Filter{Limit: 1000, After: after, Parts: query.Everything})
-		if err != nil {
-			t.Fatal(err)
-		}
+		docs, next := testkit.Must2(current(t, e).List(query.Filter{Limit: 1000, After: after, Parts: query.Everything}))(t)
 		for i := range docs {
 			shown++
 			if alone, err := current(t, e).Job(docs[i].ID); err != nil || alone.Error != docs[i].Error {
@@ -80,10 +70,7 @@ func TestDamagedPage(t *testing.T) {
 	}
 	listed := func() (ids []job.ID) {
 		for after := (job.ID{}); ; {
-			docs, next, err := current(t, e).List(query.Filter{Status: job.Deferred, Limit: 1000, After: after, Parts: query.Everything})
-			if err != nil {
-				t.Fatal(err)
-			}
+			docs, next := testkit.Must2(current(t, e).List(query.Filter{Status: job.Deferred, Limit: 1000, After: after, Parts: query.Everything}))(t)
 			for i := range docs {
 				if d := &docs[i]; d.Code != job.Damaged || d.Error != job.DamagedText || d.Payload != nil || d.RunAttempts != 0 || d.RunAt != job.MaxTimeMs {
 					t.Fatalf("set aside: %+v", d)
@@ -99,22 +86,16 @@ func TestDamagedPage(t *testing.T) {
 	if len(aside) != n-healthy {
 		t.Errorf("%d jobs are listed as damaged, want %d", len(aside), n-healthy)
 	}
-	if _, _, err := e.Move(ctx, job.Move{Op: job.Run, Job: aside[0]}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Move(ctx, job.Move{Op: job.Run, Job: aside[0]}))(t)
 	if jobs := work(); jobs != 0 {
 		t.Errorf("%d damaged jobs were handed out before the store was mended", jobs)
 	}
 	end()
 
-	if _, err := Rebuild(ctx, dir, "", func(uint64, uint64) {}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(Rebuild(ctx, dir, "", func(uint64, uint64) {}))(t)
 	e, _ = start(t, dir)
 	for _, id := range aside {
-		if _, _, err := e.Move(ctx, job.Move{Op: job.Run, Job: id}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Move(ctx, job.Move{Op: job.Run, Job: id}))(t)
 	}
 	if jobs := work(); jobs != len(aside) || len(want) > 0 {
 		t.Errorf("%d of %d mended jobs were handed out", jobs, len(aside))
@@ -136,10 +117,7 @@ func damagedBatch(t *testing.T, dir string, n int, change func(*job.Create)) (wa
 		c.Payloads = c.Frame.Append(c.Payloads, []byte(payload))
 		c.Longest = max(c.Longest, len(payload))
 	}
-	_, receipt, err := e.Create(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, receipt := testkit.Must2(e.Create(t.Context(), c))(t)
 	want = map[job.ID]string{}
 	for line, payload := range payloads {
 		want[job.NewID(receipt.At, receipt.Seq, line)] = payload
@@ -164,16 +142,12 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 		}
 	})
 	e, err := Open(Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	end := serve(t, e)
 	number := inSession(t, e)
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 
 	// All jobs with readable payloads are handed out, and stay active.
@@ -304,25 +278,17 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 // spoil flips a bit in the middle of the largest table of a store, which is in a page of payloads.
 func spoil(t *testing.T, dir string) {
 	t.Helper()
-	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tables := testkit.Must(filepath.Glob(filepath.Join(dir, "*.sst")))(t)
 	var largest []byte
 	name := ""
 	for _, table := range tables {
-		data, err := os.ReadFile(table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(os.ReadFile(table))(t)
 		if len(data) > len(largest) {
 			largest, name = data, table
 		}
 	}
 	largest[len(largest)/2] ^= 1
-	if err := os.WriteFile(name, largest, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(name, largest, 0o600))
 }
 
 // TestDamagedKeysAndHistories: an unreadable block with unique keys or histories does not block other jobs either. No
@@ -351,10 +317,7 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 				}
 				marker = c.Unique[n/2].Key
 			}
-			_, receipt, err := e.Create(ctx, c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			_, receipt := testkit.Must2(e.Create(ctx, c))(t)
 			if what == "histories" {
 				claimed, docs, _, err := e.Claim(ctx, claimOf(n), 0)
 				if err != nil || len(docs) != n {
@@ -365,17 +328,12 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 					end.Outcomes = append(end.Outcomes, job.Outcome{ID: docs[i].ID, Code: job.Retry, ExitCode: 100, Error: text(random)})
 				}
 				marker = end.Outcomes[n/2].Error
-				if _, _, err := e.Complete(ctx, end); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must2(e.Complete(ctx, end))(t)
 			}
 			stop() // flushes the store
 			spoilAt(t, StoreDir(dir), marker)
 
-			e, err = Open(Options{Dir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
+			e = testkit.Must(Open(Options{Dir: dir}))(t)
 			end := serve(t, e)
 			defer end()
 			// look reads all jobs in lists and one by one. It returns the number of damaged jobs, and how many of them
@@ -383,10 +341,7 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 			look := func() (damaged, coded int) {
 				listed := 0
 				for after := (job.ID{}); ; {
-					docs, next, err := current(t, e).List(query.Filter{Limit: 1000, After: after, Parts: query.Everything})
-					if err != nil {
-						t.Fatal(err)
-					}
+					docs, next := testkit.Must2(current(t, e).List(query.Filter{Limit: 1000, After: after, Parts: query.Everything}))(t)
 					for i := range docs {
 						if docs[i].Error == job.DamagedText {
 							damaged++
@@ -401,9 +356,7 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 					}
 				}
 				for line := range n {
-					if _, err := current(t, e).Job(job.NewID(receipt.At, receipt.Seq, line)); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(current(t, e).Job(job.NewID(receipt.At, receipt.Seq, line)))(t)
 				}
 				if listed != n {
 					t.Errorf("%d of %d jobs are listed", listed, n)
@@ -416,15 +369,11 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 			healthy := 0
 			for {
 				claimed, docs, _, err := e.Claim(ctx, claimOf(70), 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				if len(docs) == 0 {
 					break
 				}
-				if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}))(t)
 				healthy += len(docs)
 			}
 			aside := n - healthy
@@ -441,20 +390,12 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 // spoilAt flips a bit at the first place of a store's tables that contains a text.
 func spoilAt(t *testing.T, dir, text string) {
 	t.Helper()
-	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tables := testkit.Must(filepath.Glob(filepath.Join(dir, "*.sst")))(t)
 	for _, table := range tables {
-		data, err := os.ReadFile(table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(os.ReadFile(table))(t)
 		if at := bytes.Index(data, []byte(text)); at >= 0 {
 			data[at] ^= 1
-			if err := os.WriteFile(table, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(table, data, 0o600))
 			return
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -22,9 +23,7 @@ func TestDiskReserve(t *testing.T) {
 	var free atomic.Uint64
 	free.Store(gib)
 	e, _ := startWith(t, Options{Dir: t.TempDir(), Statfs: func(string) (uint64, uint64, error) { return free.Load(), 100 * gib, nil }})
-	if _, _, err := e.Create(ctx, lines(2)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(2)))(t)
 	set := func(bytes uint64) {
 		free.Store(bytes)
 		e.lookAtDisk()
@@ -71,9 +70,7 @@ func TestDiskReserve(t *testing.T) {
 // TestBallastWithoutFallocate: if the file system cannot reserve space, zeros are written to the ballast.
 func TestBallastWithoutFallocate(t *testing.T) {
 	d := &disk{data: t.TempDir(), reserve: 1 << 20, fallocate: func(int, uint32, int64, int64) error { return unix.EOPNOTSUPP }}
-	if err := d.keepBallast(1 << 30); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.keepBallast(1<<30))
 	var stat unix.Stat_t
 	if err := unix.Stat(d.ballast(), &stat); err != nil || stat.Size != 1<<20/ballastShare || stat.Blocks == 0 {
 		t.Errorf("the ballast has %d bytes in %d blocks, %v", stat.Size, stat.Blocks, err)

@@ -26,10 +26,7 @@ func start(t testing.TB, dir string) (e *Engine, stop func()) {
 func startWith(t testing.TB, o Options) (e *Engine, stop func()) {
 	t.Helper()
 	dir := o.Dir
-	e, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e = testkit.Must(Open(o))(t)
 	end := serve(t, e)
 	stopped := false
 	stop = func() {
@@ -68,9 +65,7 @@ func serve(t testing.TB, e *Engine) (end func()) {
 // current waits until the state includes all synced commands, and returns its queries.
 func current(t testing.TB, e *Engine) *query.Queries {
 	t.Helper()
-	if err := e.CatchUp(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, e.CatchUp(t.Context(), 0))
 	return e.Queries()
 }
 
@@ -100,10 +95,7 @@ func claimOf(n int) job.Claim { return job.Claim{Runner: "r1", Max: n, MaxBytes:
 func TestLifecycleOverRestarts(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	e, stop := start(t, dir)
-	_, receipt, err := e.Create(ctx, lines(1000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, receipt := testkit.Must2(e.Create(ctx, lines(1000)))(t)
 	last := job.NewID(receipt.At, receipt.Seq, 999)
 	doc, err := current(t, e).Job(last)
 	if err != nil || doc.Status != job.Pending || string(doc.Payload) != "line 999" {
@@ -148,15 +140,11 @@ func TestParkedClaim(t *testing.T) {
 	got := make(chan int, 1)
 	go func() {
 		_, jobs, _, err := e.Claim(ctx, claimOf(10), time.Minute)
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, err)
 		got <- len(jobs)
 	}()
 	testkit.Eventually(t, "the claim is parked", func() bool { return e.parked.n.Load() > 0 })
-	if _, _, err := e.Create(ctx, lines(3)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(3)))(t)
 	if n := <-got; n != 3 {
 		t.Fatalf("got %d jobs, want 3", n)
 	}
@@ -169,9 +157,7 @@ func TestCompletionsStayInOrder(t *testing.T) {
 	number := inSession(t, e)
 	for name, once := range map[string]job.Once{"without a key": {}, "with a number": number(0, 1)} {
 		t.Run(name, func(t *testing.T) {
-			if _, _, err := e.Create(t.Context(), lines(2)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must2(e.Create(t.Context(), lines(2)))(t)
 			claimed, jobs, _, err := e.Claim(t.Context(), claimOf(2), 0)
 			if err != nil || len(jobs) != 2 {
 				t.Fatalf("%d jobs, %v", len(jobs), err)
@@ -198,9 +184,7 @@ func TestCompletionsStayInOrder(t *testing.T) {
 func TestLongCompletionsLetOthersIn(t *testing.T) {
 	const claims, each = 8, 400
 	e, _ := start(t, t.TempDir())
-	if _, _, err := e.Create(t.Context(), lines(claims*each)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(t.Context(), lines(claims*each)))(t)
 	var commands []job.Complete
 	for range claims {
 		claimed, jobs, _, err := e.Claim(t.Context(), claimOf(each), 0)
@@ -216,18 +200,14 @@ func TestLongCompletionsLetOthersIn(t *testing.T) {
 	q := completions{e: e, ctx: t.Context(), lane: laneOfAll(commands)}
 	most := 0
 	for i := range commands {
-		if err := q.propose(&commands[i]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, q.propose(&commands[i]))
 		most = max(most, q.ahead)
 	}
 	if most > maxOutcomesAhead || most <= each {
 		t.Errorf("%d outcomes were ahead, and %d may be", most, maxOutcomesAhead)
 	}
 	for len(q.proposed) > 0 {
-		if err := q.next(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, q.next())
 	}
 	if len(q.ended) != claims || e.Stats().Jobs["completed"] != claims*each {
 		t.Errorf("%d were carried out, %v", len(q.ended), e.Stats().Jobs)
@@ -245,9 +225,7 @@ func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 		}
 		return l.Sync()
 	}}}})
-	if _, _, err := e.Create(t.Context(), lines(claims)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(t.Context(), lines(claims)))(t)
 	var commands []job.Complete
 	for range claims {
 		claimed, jobs, _, err := e.Claim(t.Context(), claimOf(1), 0)

@@ -28,17 +28,12 @@ func claimOne(t *testing.T, e *Engine) job.ID {
 func TestExchangeSharesAGroup(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())
-	if _, _, err := e.Create(ctx, lines(100)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(100)))(t)
 	groups := func() uint64 { s := e.log.Status(); return s.Groups - s.Marks }
 	const rounds = 20
 	held, before := claimOne(t, e), groups()
 	for range rounds {
-		x, err := e.Exchange(ctx, []job.Complete{completeOf(held)}, claimOf(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := testkit.Must(e.Exchange(ctx, []job.Complete{completeOf(held)}, claimOf(1)))(t)
 		ended, last, err := x.Ended(ctx)
 		if err != nil || len(ended) != 1 || ended[0].All != 1 {
 			t.Fatalf("ended %+v, %v", ended, err)
@@ -60,9 +55,7 @@ func TestExchangeSharesAGroup(t *testing.T) {
 func TestExchangeAfterASilence(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		ctx := t.Context()
-		if _, _, err := e.Create(ctx, lines(2)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(ctx, lines(2)))(t)
 		before := e.Silence("r1")
 		claimOne(t, e)
 		time.Sleep(2 * time.Minute)
@@ -72,22 +65,15 @@ func TestExchangeAfterASilence(t *testing.T) {
 		exchange := func(wait time.Duration) (took time.Duration) {
 			t.Helper()
 			began := time.Now()
-			x, err := e.Exchange(ctx, []job.Complete{completeOf(claimOne(t, e))}, claimOf(1))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, _, err := x.Ended(ctx); err != nil {
-				t.Fatal(err)
-			}
+			x := testkit.Must(e.Exchange(ctx, []job.Complete{completeOf(claimOne(t, e))}, claimOf(1)))(t)
+			testkit.Must2(x.Ended(ctx))(t)
 			if claimed, jobs, _, err := x.Claimed(ctx, wait, admitAll); err != nil || len(jobs) != 1 {
 				t.Fatalf("claimed %+v, %d jobs, %v", claimed, len(jobs), err)
 			}
 			return time.Since(began)
 		}
 		exchange(0) // of the second job
-		if _, _, err := e.Create(ctx, lines(1)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(ctx, lines(1)))(t)
 		go func() {
 			time.Sleep(time.Second)
 			if _, _, err := e.Create(ctx, lines(1)); err != nil {
@@ -105,18 +91,11 @@ func TestExchangeAfterASilence(t *testing.T) {
 func TestExchangeClaimsWhatItReturned(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())
-	if _, _, err := e.Create(ctx, lines(1)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(1)))(t)
 	held := claimOne(t, e)
 	unget := job.Complete{Claim: held, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
-	x, err := e.Exchange(ctx, []job.Complete{unget}, claimOf(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := x.Ended(ctx); err != nil {
-		t.Fatal(err)
-	}
+	x := testkit.Must(e.Exchange(ctx, []job.Complete{unget}, claimOf(1)))(t)
+	testkit.Must2(x.Ended(ctx))(t)
 	if claimed, jobs, _, err := x.Claimed(ctx, 0, admitAll); err != nil || len(jobs) != 1 || claimed.Claim == held {
 		t.Errorf("claimed %+v, %d jobs, %v", claimed, len(jobs), err)
 	}
@@ -126,28 +105,19 @@ func TestExchangeClaimsWhatItReturned(t *testing.T) {
 func TestExchangeWaits(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())
-	if _, _, err := e.Create(ctx, lines(1)); err != nil {
-		t.Fatal(err)
-	}
-	x, err := e.Exchange(ctx, []job.Complete{completeOf(claimOne(t, e))}, claimOf(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(1)))(t)
+	x := testkit.Must(e.Exchange(ctx, []job.Complete{completeOf(claimOne(t, e))}, claimOf(1)))(t)
 	if ended, _, err := x.Ended(ctx); err != nil || ended[0].All != 1 {
 		t.Fatalf("ended %+v, %v", ended, err)
 	}
 	got := make(chan int, 1)
 	go func() {
 		_, jobs, _, err := x.Claimed(ctx, time.Minute, admitAll)
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, err)
 		got <- len(jobs)
 	}()
 	testkit.Eventually(t, "the claim is parked", func() bool { return e.parked.n.Load() > 0 })
-	if _, _, err := e.Create(ctx, lines(1)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(1)))(t)
 	if n := <-got; n != 1 {
 		t.Errorf("the claim got %d jobs", n)
 	}
@@ -158,14 +128,9 @@ func TestExchangeWaits(t *testing.T) {
 func TestExchangeIsAbandoned(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())
-	if _, _, err := e.Create(ctx, lines(2)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(2)))(t)
 	gone, leave := context.WithCancel(ctx)
-	x, err := e.Exchange(gone, []job.Complete{completeOf(claimOne(t, e))}, claimOf(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := testkit.Must(e.Exchange(gone, []job.Complete{completeOf(claimOne(t, e))}, claimOf(1)))(t)
 	leave()
 	if _, _, err := x.Ended(gone); err == nil {
 		// The answer had arrived already. In this case the claim is answered or released too.
@@ -186,9 +151,7 @@ func TestExchangeIsAbandoned(t *testing.T) {
 func TestExchangeIsClosed(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())
-	if _, _, err := e.Create(ctx, lines(3)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(3)))(t)
 	number := inSession(t, e)
 	plain := func(c *job.Claim, done *job.Complete) {}
 	numbered := func(c *job.Claim, done *job.Complete) {
@@ -198,23 +161,15 @@ func TestExchangeIsClosed(t *testing.T) {
 	for _, set := range []func(*job.Claim, *job.Complete){plain, numbered} {
 		c, done := claimOf(1), completeOf(claimOne(t, e))
 		set(&c, &done)
-		x, err := e.Exchange(ctx, []job.Complete{done}, c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := x.Ended(ctx); err != nil {
-			t.Fatal(err)
-		}
+		x := testkit.Must(e.Exchange(ctx, []job.Complete{done}, c))(t)
+		testkit.Must2(x.Ended(ctx))(t)
 		x.Close()
 		x.Close()
 		if !c.Once.Given() {
 			testkit.Eventually(t, "the job is released", func() bool { return current(t, e).Totals().Counts[job.Pending] == 2 })
 			continue
 		}
-		again, err := e.Exchange(ctx, []job.Complete{done}, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := testkit.Must(e.Exchange(ctx, []job.Complete{done}, c))(t)
 		defer again.Close()
 		if ended, _, err := again.Ended(ctx); err != nil || !ended[0].Replayed {
 			t.Errorf("ended %+v, %v", ended, err)
@@ -230,15 +185,10 @@ func TestExchangeIsClosed(t *testing.T) {
 func TestExchangeRefusals(t *testing.T) {
 	ctx := t.Context()
 	e, _ := start(t, t.TempDir())
-	if _, _, err := e.Create(ctx, lines(5)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(5)))(t)
 	exchange := func(done job.Complete, c job.Claim) (applied.Ended, applied.Claimed, error) {
 		t.Helper()
-		x, err := e.Exchange(ctx, []job.Complete{done}, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := testkit.Must(e.Exchange(ctx, []job.Complete{done}, c))(t)
 		ended, _, err := x.Ended(ctx)
 		if err != nil {
 			return applied.Ended{}, applied.Claimed{}, err

@@ -35,19 +35,14 @@ func fillingDisk() (vfs.FS, *atomic.Bool) {
 // runOnFillingDisk runs an engine until stop, which returns the error of Run.
 func runOnFillingDisk(t *testing.T, o Options) (e *Engine, full *atomic.Bool, stop func() error) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "full") // not t.TempDir, because Pebble keeps working for a moment
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Must(os.MkdirTemp("", "full"))(t) // not t.TempDir, because Pebble keeps working for a moment
 	t.Cleanup(func() {
 		testkit.Eventually(t, "no file is written any more", func() bool { return os.RemoveAll(dir) == nil })
 	})
 	o.Dir = dir
 	o.Store.FS, full = fillingDisk()
 	t.Cleanup(func() { full.Store(false) })
-	if e, err = Open(o); err != nil {
-		t.Fatal(err)
-	}
+	e = testkit.Must(Open(o))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store/applied"
@@ -24,15 +25,10 @@ type goldenMaker struct {
 // writeGolden makes a small journal.
 func writeGolden(t *testing.T, golden string, play func(g *goldenMaker)) {
 	t.Helper()
-	if err := os.RemoveAll(golden); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.RemoveAll(golden))
 	g := &goldenMaker{T: t, now: 1_670_273_606_123}
 	dir := t.TempDir()
-	var err error
-	if g.e, err = Open(Options{Dir: dir, Journal: journal.Options{Clock: func() int64 { return g.now }}}); err != nil {
-		t.Fatal(err)
-	}
+	g.e = testkit.Must(Open(Options{Dir: dir, Journal: journal.Options{Clock: func() int64 { return g.now }}}))(t)
 	var cancel context.CancelFunc
 	g.ctx, cancel = context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -52,9 +48,7 @@ func writeGolden(t *testing.T, golden string, play func(g *goldenMaker)) {
 
 func (g *goldenMaker) do(_ Receipt, err error) {
 	g.Helper()
-	if err != nil {
-		g.Fatal(err)
-	}
+	testkit.NoError(g, err)
 	g.now += 100
 }
 
@@ -282,11 +276,7 @@ func (g *goldenMaker) chains() {
 	followOn := func(typ string, then job.FollowOn, delayMs int64) job.FollowOn {
 		group := lines(1).Groups[0]
 		group.Lines, group.Kind, group.Client, group.Type, group.OnComplete = 0, job.Nothing, "", typ, then
-		text, err := job.NewFollowOn(&group, delayMs)
-		if err != nil {
-			g.Fatal(err)
-		}
-		return text
+		return testkit.Must(job.NewFollowOn(&group, delayMs))(g)
 	}
 	first := lines(3)
 	first.Groups[0].Type, first.Groups[0].Meta = "first", "a=1"
@@ -345,9 +335,7 @@ func (g *goldenMaker) lives() {
 	process := int64(3)
 	batch := job.NewID(e.log.Status().LastAt, 0, 0)
 	for r, err := range e.log.Records(1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if r.Verb == "create" {
 			batch = job.NewID(r.At, r.Seq, 0)
 			break
@@ -387,10 +375,7 @@ func (g *goldenMaker) distinct() {
 			c := claimOf(9)
 			c.Types, c.Strategy = []string{"distinct"}, base
 			for _, key := range keys {
-				over, err := job.PreferDistinct(key, c.Strategy)
-				if err != nil {
-					g.Fatal(err)
-				}
+				over := testkit.Must(job.PreferDistinct(key, c.Strategy))(g)
 				c.Strategy = over
 			}
 			_, _, receipt, err := g.e.Claim(g.ctx, c, 0)

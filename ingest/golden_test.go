@@ -90,13 +90,8 @@ func replayGolden(t *testing.T, golden string, rewrite bool) {
 	}
 	var got strings.Builder
 	for r, err := range e.log.Records(1) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
+		cmd := testkit.Must(job.Decode(r.Verb, r.Fields, r.Body))(t)
 		made := 0
 		switch cmd := cmd.(type) {
 		case *job.Create:
@@ -109,17 +104,11 @@ func replayGolden(t *testing.T, golden string, rewrite bool) {
 		for line := range made {
 			id := job.NewID(r.At, r.Seq, line)
 			doc, err := e.store.Job(id)
-			text, jsonErr := json.Marshal(goldenDocument(&doc))
-			if jsonErr != nil {
-				t.Fatal(jsonErr)
-			}
+			text := testkit.Must(json.Marshal(goldenDocument(&doc)))(t)
 			fmt.Fprintf(&got, "%s %v %s\n", id, err, text)
 		}
 	}
-	sum, rows, err := e.store.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	sum, rows := testkit.Must2(e.store.Digest())(t)
 	fmt.Fprintf(&got, "digest %x %v\n", sum, rows)
 	sameGolden(t, filepath.Join(golden, "state.txt"), got.String(), rewrite)
 
@@ -140,12 +129,10 @@ func replayGolden(t *testing.T, golden string, rewrite bool) {
 func rowsOf(t *testing.T, s *store.Store) string {
 	t.Helper()
 	var list strings.Builder
-	if err := s.EachRow(func(key string, value []byte) bool {
+	testkit.NoError(t, s.EachRow(func(key string, value []byte) bool {
 		fmt.Fprintf(&list, "%c %x = %q\n", key[0], key[1:], value)
 		return true
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return list.String()
 }
 
@@ -155,40 +142,23 @@ func applyGolden(t *testing.T, j Log, commitEach, restart bool) string {
 	dir := t.TempDir()
 	var s *store.Store
 	open := func() {
-		var err error
-		if s, err = store.Open(dir, store.Options{Journal: j.UUID()}); err != nil {
-			t.Fatal(err)
-		}
+		s = testkit.Must(store.Open(dir, store.Options{Journal: j.UUID()}))(t)
 	}
 	open()
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { testkit.Check(t, s.Close()) }()
 	for r, err := range j.Records(1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		r.Body = append([]byte(nil), r.Body...)
-		if _, err := applyRecord(s, &r); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(applyRecord(s, &r))(t)
 		if commitEach {
-			if err := s.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Commit())
 		}
 		if restart && r.Seq%3 == 0 {
-			if err := errors.Join(s.Commit(), s.FlushWait(), s.Close()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, errors.Join(s.Commit(), s.FlushWait(), s.Close()))
 			open()
 		}
 	}
-	if err := s.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Commit())
 	return rowsOf(t, s)
 }
 
@@ -196,14 +166,9 @@ func applyGolden(t *testing.T, j Log, commitEach, restart bool) string {
 func sameGolden(t *testing.T, path, got string, rewrite bool) {
 	t.Helper()
 	if rewrite {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Must(os.ReadFile(path))(t)
 	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(string(want), "\n")
 	for i := range max(len(gotLines), len(wantLines)) {
 		if i >= len(gotLines) || i >= len(wantLines) || gotLines[i] != wantLines[i] {

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -19,10 +20,7 @@ func TestIdleQueuesGo(t *testing.T) {
 		of := func(typ string, retention int64) job.ID {
 			c := lines(1)
 			c.Groups[0].Type, c.Groups[0].RetentionMs = typ, retention
-			made, _, err := e.Create(ctx, c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			made, _ := testkit.Must2(e.Create(ctx, c))(t)
 			return made.Batch
 		}
 		there := func(want bool, types ...string) {
@@ -35,13 +33,9 @@ func TestIdleQueuesGo(t *testing.T) {
 		}
 		of("busy", 0)
 		for _, typ := range []string{"idle", "paused"} {
-			if _, _, err := e.Move(ctx, job.Move{Op: job.Cancel, Job: of(typ, 0)}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must2(e.Move(ctx, job.Move{Op: job.Cancel, Job: of(typ, 0)}))(t)
 		}
-		if _, _, err := e.Pause(ctx, job.Pause{Client: "default", Type: "paused", Paused: true}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Pause(ctx, job.Pause{Client: "default", Type: "paused", Paused: true}))(t)
 		time.Sleep(time.Hour - 10*time.Second)
 		there(true, "busy", "idle", "paused")
 		if wait, ok := e.untilIdle(); !ok || wait > 11*time.Second {
@@ -55,9 +49,7 @@ func TestIdleQueuesGo(t *testing.T) {
 		e, stop = startWith(t, Options{Dir: dir})
 		there(true, "busy", "paused")
 		there(false, "idle")
-		if _, _, err := e.Pause(ctx, job.Pause{Client: "default", Type: "paused"}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Pause(ctx, job.Pause{Client: "default", Type: "paused"}))(t)
 		time.Sleep(2 * time.Hour)
 		there(true, "busy", "paused")
 		if deleted, _, err := e.DeleteQueue(ctx, job.DeleteQueue{Client: "default", Type: "paused"}); err != nil || deleted.Refusal != job.Granted {

@@ -67,10 +67,7 @@ func TestJoinedCreates(t *testing.T) {
 		<-entered
 	}
 	held.Lock()
-	_, err := mustPropose(e, joinable("first", job.LineFrame, "first"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(mustPropose(e, joinable("first", job.LineFrame, "first")))(t)
 	<-entered // the creates below wait for the next group
 	made := make([]applied.Made, len(creates))
 	var callers sync.WaitGroup
@@ -194,10 +191,7 @@ func TestJoinedRecordLimits(t *testing.T) {
 		r := &joinedRecord{bytes: joinedOverhead}
 		for n := 0; ; n++ {
 			c := next(n)
-			groupBytes, err := e.joined.check(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			groupBytes := testkit.Must(e.joined.check(c))(t)
 			own := &joinedCreate{c: c, groupBytes: groupBytes}
 			if !r.fits(own) {
 				return r

@@ -26,9 +26,7 @@ func TestLargeCompletionsAreBounded(t *testing.T) {
 		return l.Sync()
 	}}}})
 	const callers = 12
-	if _, _, err := e.Create(ctx, lines(callers+2)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(callers+2)))(t)
 	large := func() job.Complete {
 		done := completeOf(claimOne(t, e))
 		_, jobs, err := e.Queries().ClaimDocument(done.Claim, 0)
@@ -75,9 +73,7 @@ func TestLargeCompletionsAreBounded(t *testing.T) {
 		passed <- err
 	}()
 	held.Unlock()
-	if err := <-passed; err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, <-passed)
 	others.Wait()
 	if !e.large.TryAcquire(largeInFlight) {
 		t.Error("a share was not returned")

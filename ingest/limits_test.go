@@ -43,10 +43,7 @@ func TestKeysAreBounded(t *testing.T) {
 		_, _, err := e.Complete(ctx, job.Complete{Claim: claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: once})
 		return err
 	}
-	made, err := create(keyed("create"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := testkit.Must(create(keyed("create")))(t)
 	claimed, err := claim(keyed("claim"))
 	if err == nil {
 		err = complete(claimed.Claim, keyed("complete"))
@@ -156,10 +153,7 @@ func TestOwnersOfSessionsShareTheRoom(t *testing.T) {
 	fill := func(runner string) (sessions []job.ID, bytes uint64) {
 		before := used()
 		for {
-			n, _, err := e.OpenSession(ctx, job.OpenSession{Runner: runner})
-			if err != nil {
-				t.Fatal(err)
-			}
+			n, _ := testkit.Must2(e.OpenSession(ctx, job.OpenSession{Runner: runner}))(t)
 			sessions = append(sessions, n.ID)
 			for slot := range 7 {
 				if err := create(n.ID, slot); errors.Is(err, ErrTooManySessionBytes) {
@@ -195,9 +189,7 @@ func TestOwnersOfSessionsShareTheRoom(t *testing.T) {
 		t.Errorf("a claim of a runner that has its share: %v", err)
 	}
 	held, _, _, err := e.Claim(ctx, claimOf(1), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	end := job.Complete{Claim: held.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: job.Once{Session: first[0], Slot: 10, Number: 1}}
 	if _, _, err := e.Complete(ctx, end); !errors.Is(err, ErrTooManySessionBytes) {
 		t.Errorf("a completion of a runner that has its share: %v", err)
@@ -215,9 +207,7 @@ func TestOwnersOfSessionsShareTheRoom(t *testing.T) {
 		t.Errorf("a completion and a claim of a runner that has its share: %v", err)
 	}
 	for _, id := range first[1:] {
-		if _, err := e.EndSession(ctx, job.EndSession{Session: id}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(e.EndSession(ctx, job.EndSession{Session: id}))(t)
 	}
 	current(t, e)
 	if _, _, err := e.Complete(ctx, end); err != nil {
@@ -244,9 +234,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	}
 	refused := func(wait time.Duration, types ...string) {
 		t.Helper()
-		if _, _, err := current(t, e).Queues("", "", "", 1); err != nil { // all synced commands are applied
-			t.Fatal(err)
-		}
+		testkit.Must2(current(t, e).Queues("", "", "", 1))(t) // all synced commands are applied
 		_, err := of(types...)
 		var full *TooManyQueues
 		if !errors.Is(err, ErrTooManyQueues) || !errors.As(err, &full) || full.RetryAfter < wait-time.Minute || full.RetryAfter > wait {
@@ -258,10 +246,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	}
 	var last job.ID
 	for i := range most {
-		id, err := of(fmt.Sprint("queue", i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := testkit.Must(of(fmt.Sprint("queue", i)))(t)
 		last = id
 		testkit.Eventually(t, "the new queue counts once", func() bool { return e.making.queues.Load() == 0 })
 	}
@@ -281,9 +266,7 @@ func TestQueuesAreBounded(t *testing.T) {
 
 	e, _ = startWith(t, Options{Dir: dir, maxQueues: most, QueueIdle: 30 * time.Minute})
 	refused(maxQueueWait, "more")
-	if _, _, err := e.Move(ctx, job.Move{Op: job.Delete, Job: last}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Move(ctx, job.Move{Op: job.Delete, Job: last}))(t)
 	refused(30*time.Minute, "more") // the time until the idle queue is deleted
 	if deleted, _, err := e.DeleteQueue(ctx, job.DeleteQueue{Client: "default", Type: fmt.Sprint("queue", most-1)}); err != nil || deleted.Refusal != job.Granted {
 		t.Fatalf("%+v, %v", deleted, err)
@@ -360,9 +343,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	stop()
 	e, _ = startWith(t, o)
 	past(2)
-	if _, err := e.EndSession(ctx, job.EndSession{Session: number(0, 0).Session}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(e.EndSession(ctx, job.EndSession{Session: number(0, 0).Session}))(t)
 	number = inSession(t, e) // uses the room
 	past(1)
 	if doc, err := current(t, e).SessionDocument(number(0, 0).Session); err != nil || len(doc.Slots) != 2 {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -215,9 +216,7 @@ func TestReadsWaitForTheBarrier(t *testing.T) {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		time.AfterFunc(time.Second, func() { close(silent) })
-		if err := e.CatchUp(t.Context(), 0); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, e.CatchUp(t.Context(), 0))
 	})
 }
 
@@ -242,9 +241,7 @@ func TestStoredThoughUnknown(t *testing.T) {
 // refuses a store whose cursor is before the end of the journal.
 func TestLocalLogDeliversWhatFollows(t *testing.T) {
 	e, _ := start(t, t.TempDir())
-	if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(t.Context(), lines(1)))(t)
 	if err := e.log.Run(t.Context(), 0, nil); err == nil {
 		t.Error("the log ran for a store that is not at its end")
 	}

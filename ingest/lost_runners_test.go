@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/wal"
 
 	"github.com/daybookq/daybook/ingest/registry"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 )
@@ -37,9 +38,7 @@ func TestLostRunner(t *testing.T) {
 		ctx := t.Context()
 		c := lines(3000) // more than one command returns
 		c.Groups[0].LeaseMs = 3_600_000
-		if _, _, err := e.Create(ctx, c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(ctx, c))(t)
 		heartbeat(t, e, "r1", "first")
 		heartbeat(t, e, "r2", "other")
 		held, jobs, _, err := e.Claim(ctx, claimOf(1000), 0)
@@ -107,18 +106,14 @@ func TestLossWaitsForClaims(t *testing.T) {
 	}{{"in time", endPatience / 2, 0, 0}, {"in time after a silence", endPatience / 2, beat / 2, 0}, {"too late", 2 * endPatience, 0, 1}} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, e *Engine) {
-				if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must2(e.Create(t.Context(), lines(1)))(t)
 				heartbeat(t, e, "r1", "first")
 				time.Sleep(2 * beat)
 				c := claimOf(1) // which begins its jobs
 				if test.lease > 0 {
 					other := lines(1)
 					other.Groups[0].Type = "other"
-					if _, _, err := e.Create(t.Context(), other); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must2(e.Create(t.Context(), other))(t)
 					short := c
 					short.Types, short.LeaseMs = []string{"other"}, test.lease.Milliseconds()
 					if _, jobs, _, err := e.Claim(t.Context(), short, 0); err != nil || len(jobs) != 1 {
@@ -164,9 +159,7 @@ func TestHeartbeatPreventsLoss(t *testing.T) {
 func TestGoodbyePreventsLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		heartbeat(t, e, "r1", "i")
-		if err := e.Goodbye("r1", "i"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, e.Goodbye("r1", "i"))
 		time.Sleep(10 * beat)
 		if n := e.Stats().Runners; n != (registry.Counts{Dead: 1}) {
 			t.Errorf("%+v", n)

@@ -3,6 +3,8 @@ package ingest
 import (
 	"testing"
 	"testing/synctest"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestFlushAfterWork: a flush is due after flushWork of the applier's time, however few commands and bytes that was.
@@ -27,10 +29,7 @@ func TestFlushAfterWork(t *testing.T) {
 // TestMaintainFlushesWhenDue: a flush that is due takes place immediately, not with the next regular flush.
 func TestMaintainFlushesWhenDue(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
-		_, receipt, err := e.Create(t.Context(), lines(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, receipt := testkit.Must2(e.Create(t.Context(), lines(1)))(t)
 		synctest.Wait()
 		if seq := e.history.durable.Load(); seq >= receipt.Seq {
 			t.Fatalf("the store is on disk up to %d before a flush is due", seq)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -45,9 +46,7 @@ func TestMalformedCommandsAreRefusedBeforeTheJournal(t *testing.T) {
 			t.Errorf("refused with %v", err)
 		}
 	})
-	if _, _, err := e.Create(t.Context(), lines(3)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(t.Context(), lines(3)))(t)
 	stop()
 	e, _ = start(t, dir)
 	if counts := e.Stats().Jobs; counts["pending"] != 3 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/bench/matrix"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -42,14 +43,9 @@ func points(short bool) []matrix.Point {
 
 var engines = matrix.Layer[*Engine]{
 	Open: func(tb testing.TB, p matrix.Point) *Engine {
-		e, err := Open(Options{Dir: tb.TempDir()})
-		if err != nil {
-			tb.Fatal(err)
-		}
+		e := testkit.Must(Open(Options{Dir: tb.TempDir()}))(tb)
 		tb.Cleanup(serve(tb, e))
-		if err := fill(tb.Context(), e, p, p.Backlog); err != nil {
-			tb.Fatal(err)
-		}
+		testkit.NoError(tb, fill(tb.Context(), e, p, p.Backlog))
 		return e
 	},
 	Measure: measurePoint,

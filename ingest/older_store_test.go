@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
 )
@@ -26,41 +27,27 @@ func TestOlderStore(t *testing.T) {
 			small := Options{Dir: dir, JournalRetain: 1 << 30, Journal: journal.Options{SegmentBytes: 4 << 10, VolumeBytes: 16 << 10}}
 			e, stop := startWith(t, small)
 			for range 20 {
-				_, last, err := e.Create(t.Context(), lines(100))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := e.CatchUp(t.Context(), last.Seq); err != nil {
-					t.Fatal(err)
-				}
+				_, last := testkit.Must2(e.Create(t.Context(), lines(100)))(t)
+				testkit.NoError(t, e.CatchUp(t.Context(), last.Seq))
 			}
-			if err := e.store.FlushWait(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, e.store.FlushWait())
 			if cut {
 				e.cut(0)
 			}
 			killed := t.TempDir()
-			if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.CopyFS(killed, os.DirFS(dir)))
 			stop()
 			dir, small.Dir = killed, killed
 			manifests, err := filepath.Glob(filepath.Join(StoreDir(dir), "MANIFEST-*"))
 			if err != nil || len(manifests) != 1 {
 				t.Fatal(manifests, err)
 			}
-			whole, err := os.ReadFile(manifests[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			whole := testkit.Must(os.ReadFile(manifests[0]))(t)
 			// The first record of the manifest, which makes an empty store, ends at offset 39. The test flips a bit of
 			// the second record.
 			damaged := bytes.Clone(whole)
 			damaged[50] ^= 1
-			if err := os.WriteFile(manifests[0], damaged, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(manifests[0], damaged, 0o600))
 			if p, err := store.Peek(StoreDir(dir), store.Options{}); err != nil || p.Applied != 0 || p.Torn == "" {
 				t.Fatalf("the store is not an older one: %+v, %v", p, err)
 			}
@@ -74,9 +61,7 @@ func TestOlderStore(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := os.WriteFile(manifests[0], whole, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.WriteFile(manifests[0], whole, 0o600))
 			}
 			e, stop = startWith(t, again)
 			if totals := e.store.Totals(); totals.Counts.Total() != 2000 {

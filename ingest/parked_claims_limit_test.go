@@ -21,9 +21,7 @@ func TestParkedClaimsAreBounded(t *testing.T) {
 	if _, jobs, _, err := e.Claim(ctx, claimOf(1), 0); err != nil || len(jobs) != 0 {
 		t.Errorf("a claim that does not wait: %d jobs, %v", len(jobs), err)
 	}
-	if _, _, err := e.Create(ctx, lines(2)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(2)))(t)
 	for range 2 {
 		if _, jobs, _, err := e.Claim(ctx, claimOf(1), time.Hour); err != nil || len(jobs) != 1 {
 			t.Errorf("a claim that finds a job: %d jobs, %v", len(jobs), err)
@@ -42,9 +40,7 @@ func TestParkedClaimsAreBounded(t *testing.T) {
 	if _, _, _, err := e.Claim(ctx, claimOf(1), time.Hour); !errors.Is(err, ErrTooManyParked) {
 		t.Errorf("a claim past the bound again: %v", err)
 	}
-	if _, _, err := e.Create(ctx, lines(1)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(1)))(t)
 	if n := <-got; n != 1 {
 		t.Errorf("the claim that waited has %d jobs", n)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/document"
 )
@@ -280,9 +281,7 @@ func TestNoMoreClaimsWakeThanAreNeeded(t *testing.T) {
 		for range n {
 			all.Go(func() {
 				_, got, _, err := e.Claim(context.Background(), claimOf(1000), time.Second)
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, err)
 				mu.Lock()
 				jobs += len(got)
 				mu.Unlock()
@@ -292,9 +291,7 @@ func TestNoMoreClaimsWakeThanAreNeeded(t *testing.T) {
 		if parked := e.parked.n.Load(); parked != n {
 			t.Fatalf("%d claims are parked", parked)
 		}
-		if _, _, err := e.Create(t.Context(), lines(n)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(t.Context(), lines(n)))(t)
 		all.Wait()
 		claims := countRecords(t, e, "claim")
 		if jobs != n || claims != 1 {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
@@ -27,23 +28,14 @@ func TestQueueFiguresBeginWithTheStart(t *testing.T) {
 	log, dir := newMemoryLog(), t.TempDir()
 	begin := func(dir string, l *memoryLog) (*Engine, func()) {
 		l.lead(1)
-		e, err := Open(Options{Dir: dir, MetricsQueues: 10, openLog: func(journal.Options) (Log, error) { return l, nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testkit.Must(Open(Options{Dir: dir, MetricsQueues: 10, openLog: func(journal.Options) (Log, error) { return l, nil }}))(t)
 		return e, serve(t, e)
 	}
 	e, end := begin(dir, log)
-	if _, _, err := e.Create(ctx, lines(10)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(10)))(t)
 	claimed, _, _, err := e.Claim(ctx, claimOf(4), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := e.Complete(ctx, completeOf(claimed.Claim)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.Must2(e.Complete(ctx, completeOf(claimed.Claim)))(t)
 	if f := figuresOf(t, e); f.Created != 10 || f.Claimed != 4 || f.Completed != 4 || f.Waiting.Count() != 4 || f.Running.Count() != 4 || f.Pending != 6 || f.PendingSince == 0 {
 		t.Errorf("%+v", f)
 	}
@@ -95,16 +87,10 @@ func TestQueueFiguresBesideCommands(t *testing.T) {
 		}
 		c := lines(5)
 		c.Groups[0].Type = []string{"a", "b", "c", "d", "e"}[i%5]
-		if _, _, err := e.Create(ctx, c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(ctx, c))(t)
 		claimed, _, _, err := e.Claim(ctx, claimOf(5), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
+		testkit.Must2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}))(t)
 	}
 	close(turns)
 	readers.Wait()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -27,10 +28,7 @@ func followedBy(t *testing.T, c *job.Create, typ string) *job.Create {
 	t.Helper()
 	next := c.Groups[0]
 	next.Client, next.Type, next.Lines, next.Kind = "", typ, 1, job.Nothing
-	text, err := job.NewFollowOn(&next, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(job.NewFollowOn(&next, 0))(t)
 	for i := range c.Groups {
 		c.Groups[i].OnComplete = text
 	}
@@ -49,9 +47,7 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 	typ := func(i int) string { return fmt.Sprint(i) + long[1:] }
 	made := func(c *job.Create) {
 		t.Helper()
-		if _, _, err := e.Create(ctx, c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(ctx, c))(t)
 		current(t, e)
 	}
 	refused := func(what string, do func() error) {
@@ -153,11 +149,7 @@ func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 	}
 	made := func(c *job.Create) job.ID {
 		t.Helper()
-		id, err := create(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return id
+		return testkit.Must(create(c))(t)
 	}
 	refused := func(what string, err error) {
 		t.Helper()
@@ -177,10 +169,7 @@ func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 	refused("a create of another priority", err)
 	following := of(5).Groups[0]
 	following.Client, following.Kind = "", job.Nothing
-	text, err := job.NewFollowOn(&following, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(job.NewFollowOn(&following, 0))(t)
 	next := of(2)
 	next.Groups[0].OnComplete = text
 	_, err = create(next)
@@ -219,9 +208,7 @@ func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 	if m := &e.making; m.queues.Load() != 0 || m.bytes.Load() != 0 || m.ends.Load() != 0 {
 		t.Errorf("%d queues, %d bytes and %d ends still count as made", m.queues.Load(), m.bytes.Load(), m.ends.Load())
 	}
-	if _, _, err := e.MoveAll(ctx, job.Move{Op: job.Delete, Client: "a", Type: "x"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.MoveAll(ctx, job.Move{Op: job.Delete, Client: "a", Type: "x"}))(t)
 	current(t, e)
 	if _, err := create(of(7, 8, 9)); err != nil {
 		t.Errorf("other priorities in a queue that is empty: %v", err)
@@ -233,10 +220,7 @@ func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 func TestQueuesOfOthersCount(t *testing.T) {
 	e, _ := startWith(t, Options{Dir: t.TempDir(), QueueMemory: 3*store.QueueBytes("a", "x", 0) + 10})
 	make2 := queuesOfTypes("a", "x", "y").Groups
-	first, err := e.mayMakeQueues(make2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Must(e.mayMakeQueues(make2))(t)
 	if _, err := e.mayMakeQueues(make2); !errors.Is(err, ErrTooManyQueues) {
 		t.Errorf("beside another: %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -43,9 +44,7 @@ func work(t *testing.T, e *Engine, seed uint64, rounds int) {
 				c := claimOf(1 + random.IntN(100))
 				c.Runner = fmt.Sprintf("r%d", runner)
 				claimed, jobs, _, err := e.Claim(ctx, c, 0)
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, err)
 				if len(jobs) == 0 {
 					continue
 				}
@@ -84,10 +83,7 @@ func work(t *testing.T, e *Engine, seed uint64, rounds int) {
 
 func digest(t *testing.T, s *store.Store) string {
 	t.Helper()
-	sum, rows, err := s.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	sum, rows := testkit.Must2(s.Digest())(t)
 	return fmt.Sprintf("%x %v", sum, rows)
 }
 
@@ -95,10 +91,7 @@ func digest(t *testing.T, s *store.Store) string {
 // rebuild from the beginning of the journal have equal keys and values.
 func TestLiveRestartRebuild(t *testing.T) {
 	dir := t.TempDir()
-	e, err := Open(Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(Open(Options{Dir: dir}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- e.Run(ctx) }()
@@ -108,44 +101,23 @@ func TestLiveRestartRebuild(t *testing.T) {
 
 	// The test stops the engine, so that it can read the state between the last command and the end.
 	e.refuse(ErrClosed)
-	if err := e.log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, e.log.Close())
 	for e.store.Applied() < e.log.Status().Synced {
 	}
 	live := digest(t, e.store)
 	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, <-ended)
 
-	restarted, err := Open(Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := restarted.replay(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	restarted := testkit.Must(Open(Options{Dir: dir}))(t)
+	testkit.NoError(t, restarted.replay(t.Context()))
 	if got := digest(t, restarted.store); got != live {
 		t.Errorf("after a restart %s, live it was %s", got, live)
 	}
-	if err := restarted.close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, restarted.close())
 
-	done, err := Rebuild(t.Context(), dir, "", func(uint64, uint64) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rebuilt, err := store.Open(StoreDir(dir), store.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := rebuilt.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	done := testkit.Must(Rebuild(t.Context(), dir, "", func(uint64, uint64) {}))(t)
+	rebuilt := testkit.Must(store.Open(StoreDir(dir), store.Options{ReadOnly: true}))(t)
+	defer func() { testkit.Check(t, rebuilt.Close()) }()
 	if got := digest(t, rebuilt); got != live {
 		t.Errorf("rebuilt %s, live it was %s", got, live)
 	}
@@ -159,16 +131,11 @@ func TestLiveRestartRebuild(t *testing.T) {
 func TestRebuildKeepsEveryOldStore(t *testing.T) {
 	dir := t.TempDir()
 	e, stop := start(t, dir)
-	if _, _, err := e.Create(t.Context(), lines(3)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(t.Context(), lines(3)))(t)
 	stop()
 	kept := map[string]bool{}
 	for range 3 {
-		done, err := Rebuild(t.Context(), dir, "", func(uint64, uint64) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		done := testkit.Must(Rebuild(t.Context(), dir, "", func(uint64, uint64) {}))(t)
 		kept[done.Kept] = true
 	}
 	for path := range kept {
@@ -188,15 +155,10 @@ func TestKilledRebuildIsFinished(t *testing.T) {
 		for done := range len(renames("", "kept")) {
 			dir := t.TempDir()
 			e, stop := start(t, dir)
-			_, receipt, err := e.Create(t.Context(), lines(3))
-			if err != nil {
-				t.Fatal(err)
-			}
+			_, receipt := testkit.Must2(e.Create(t.Context(), lines(3)))(t)
 			stop()
 			if !hasOld {
-				if err := os.RemoveAll(StoreDir(dir)); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.RemoveAll(StoreDir(dir)))
 			}
 			rebuilt, err := Rebuild(t.Context(), dir, "", func(uint64, uint64) {})
 			if err != nil || (rebuilt.Kept != "") != hasOld {
@@ -207,9 +169,7 @@ func TestKilledRebuildIsFinished(t *testing.T) {
 				continue
 			}
 			for i := len(steps) - 1; i >= done; i-- { // back to the state in which the process was killed
-				if err := os.Rename(steps[i].to, steps[i].from); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.Rename(steps[i].to, steps[i].from))
 			}
 			what := fmt.Sprintf("killed after %d of %d renames", done, len(steps))
 			e, stop = start(t, dir)
@@ -238,9 +198,7 @@ func TestBaseIsCopiedDurably(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "store")
 	files := map[string]string{"000004.sst": "a table", "MANIFEST-000001": "a manifest", "deep/er/000005.sst": "another"}
 	for name, text := range files {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(from, name)), 0o755), os.WriteFile(filepath.Join(from, name), []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(from, name)), 0o755), os.WriteFile(filepath.Join(from, name), []byte(text), 0o644)))
 	}
 	synced := map[string]string{}
 	note := func(path string) error {
@@ -256,9 +214,7 @@ func TestBaseIsCopiedDurably(t *testing.T) {
 		synced[rel] = string(text)
 		return err
 	}
-	if err := copyDurably(to, from, note); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, copyDurably(to, from, note))
 	want := map[string]string{".": "3 names", "deep": "1 names", "deep/er": "1 names"}
 	maps.Copy(want, files)
 	if !maps.Equal(synced, want) {

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
@@ -14,10 +15,7 @@ import (
 // TestReplayCountsRecords: the progress of a replay is a number of records, even if the log has gaps and does not begin
 // with the first record.
 func TestReplayCountsRecords(t *testing.T) {
-	s, err := store.Open(t.TempDir(), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(store.Open(t.TempDir(), store.Options{}))(t)
 	defer s.Close()
 	c := lines(1)
 	c.Longest = job.MaxPayloadBytes

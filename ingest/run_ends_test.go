@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 )
@@ -35,24 +36,17 @@ func TestRunEndsAreReportedOnce(t *testing.T) {
 	begin := func(l *memoryLog) (*Engine, *runEndsOf, func()) {
 		var ends runEndsOf
 		l.lead(1)
-		e, err := Open(Options{Dir: t.TempDir(), OnRunEnds: ends.add, openLog: func(journal.Options) (Log, error) { return l, nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testkit.Must(Open(Options{Dir: t.TempDir(), OnRunEnds: ends.add, openLog: func(journal.Options) (Log, error) { return l, nil }}))(t)
 		return e, &ends, serve(t, e)
 	}
 	first := newMemoryLog()
 	e, ends, end := begin(first)
-	if _, _, err := e.Create(ctx, lines(10)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(10)))(t)
 	claimed, _, _, err := e.Claim(ctx, claimOf(4), 0)
 	if err != nil || len(ends.all()) != 0 {
 		t.Fatal(ends.all(), err)
 	}
-	if _, _, err := e.Complete(ctx, completeOf(claimed.Claim)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Complete(ctx, completeOf(claimed.Claim)))(t)
 	if got := ends.all(); len(got) != 1 || got[0].Jobs != 4 || got[0].Outcome != "ok" || got[0].Claim != claimed.Claim || got[0].Runner != "r1" {
 		t.Errorf("%+v", got)
 	}
@@ -68,9 +62,7 @@ func TestRunEndsAreReportedOnce(t *testing.T) {
 	if claimed, _, _, err = e.Claim(ctx, claimOf(4), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := e.Complete(ctx, completeOf(claimed.Claim)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Complete(ctx, completeOf(claimed.Claim)))(t)
 	if got := ends.all(); len(got) != 1 || got[0].Claim != claimed.Claim {
 		t.Errorf("%+v", got)
 	}
@@ -84,27 +76,18 @@ func TestBatchEndsAreReportedOnce(t *testing.T) {
 		ends = nil
 		l.lead(1)
 		e, err := Open(Options{Dir: t.TempDir(), OnBatchEnds: func(list []job.BatchEnd) { ends = append(ends, list...) }, openLog: func(journal.Options) (Log, error) { return l, nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return e, serve(t, e)
 	}
 	first := newMemoryLog()
 	e, end := begin(first)
 	create := lines(3)
 	create.Submission = &job.Submission{OnFailure: job.CancelRest}
-	made, _, err := e.Create(ctx, create)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made, _ := testkit.Must2(e.Create(ctx, create))(t)
 	claimed, _, _, err := e.Claim(ctx, claimOf(1), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	cmd := job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: made.Job(0), Code: job.Fail, ExitCode: 400, DelayMs: -1}}}
-	if _, _, err := e.Complete(ctx, cmd); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Complete(ctx, cmd))(t)
 	end()
 	if len(ends) != 1 || ends[0].ID != made.Batch || ends[0].Status != job.BatchFailed || ends[0].Unfinished != 2 || ends[0].EndedAt < ends[0].CreatedAt {
 		t.Errorf("%+v", ends)
@@ -123,25 +106,16 @@ func TestBatchEndsAreReportedOnce(t *testing.T) {
 // if no further command arrives.
 func TestReadThatBeginsDuringTheReplay(t *testing.T) {
 	open := func(dir string) *Engine {
-		e, err := Open(Options{Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
+		return testkit.Must(Open(Options{Dir: dir}))(t)
 	}
 	first, second := t.TempDir(), t.TempDir()
 	e := open(first)
 	end := serve(t, e)
 	var last Receipt
 	for range 20 {
-		var err error
-		if _, last, err = e.Create(t.Context(), lines(10)); err != nil {
-			t.Fatal(err)
-		}
+		_, last = testkit.Must2(e.Create(t.Context(), lines(10)))(t)
 	}
-	if err := os.CopyFS(JournalDir(second), os.DirFS(JournalDir(first))); err != nil { // as if the process was killed
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.CopyFS(JournalDir(second), os.DirFS(JournalDir(first)))) // as if the process was killed
 	end()
 
 	e = open(second)
@@ -149,7 +123,5 @@ func TestReadThatBeginsDuringTheReplay(t *testing.T) {
 	go func() { read <- e.CatchUp(t.Context(), last.Seq) }()
 	end = serve(t, e)
 	defer end()
-	if err := <-read; err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, <-read)
 }

@@ -40,9 +40,7 @@ func BenchmarkApplierPauses(b *testing.B) {
 				group.Lines, group.Client, group.Type = 1, client, fmt.Sprintf("t%d", i+j)
 				c.Groups = append(c.Groups, group)
 			}
-			if _, _, err := e.Create(ctx, c); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must2(e.Create(ctx, c))(b)
 		}
 	}
 	create(e, "busy", 0, queues)
@@ -52,14 +50,9 @@ func BenchmarkApplierPauses(b *testing.B) {
 	took := time.Duration(1 << 62)
 	for range tries {
 		began, cpu := time.Now(), cpuTime(b)
-		s, err := store.Open(StoreDir(dir), store.Options{ReadOnly: true})
-		if err != nil {
-			b.Fatal(err)
-		}
+		s := testkit.Must(store.Open(StoreDir(dir), store.Options{ReadOnly: true}))(b)
 		took = min(took, time.Since(began), cpuTime(b)-cpu) // other processes may use the processors
-		if err := s.Close(); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, s.Close())
 	}
 	b.ReportMetric(took.Seconds()*1e3, "start-ms")
 
@@ -113,9 +106,7 @@ func BenchmarkApplierPauses(b *testing.B) {
 		}
 		measure("start of handing out", func() {
 			for _, stopped := range []bool{true, false} {
-				if _, _, err := e.Switch(ctx, job.Switch{Stopped: stopped}); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must2(e.Switch(ctx, job.Switch{Stopped: stopped}))(b)
 			}
 		})
 	}
@@ -127,8 +118,6 @@ func BenchmarkApplierPauses(b *testing.B) {
 // cpuTime returns the processor time of the process.
 func cpuTime(t testing.TB) time.Duration {
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -13,10 +13,7 @@ import (
 // inSession opens a session and returns a function for the Once of its requests.
 func inSession(t *testing.T, e *Engine) func(slot int, number uint64) job.Once {
 	t.Helper()
-	session, _, err := e.OpenSession(t.Context(), job.OpenSession{Runner: "r1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	session, _ := testkit.Must2(e.OpenSession(t.Context(), job.OpenSession{Runner: "r1"}))(t)
 	return func(slot int, number uint64) job.Once {
 		return job.Once{Session: session.ID, Slot: slot, Number: number, Digest: job.Digest{1}}
 	}
@@ -35,10 +32,7 @@ func TestNumberedRequestsOverARestart(t *testing.T) {
 	}
 	claim := claimOf(2)
 	claim.Once = number(1, 1)
-	made, _, err := e.Create(ctx, create())
-	if err != nil {
-		t.Fatal(err)
-	}
+	made, _ := testkit.Must2(e.Create(ctx, create()))(t)
 	claimed, _, _, err := e.Claim(ctx, claim, 0)
 	if err != nil || claimed.Jobs() != 2 {
 		t.Fatalf("%+v, %v", claimed, err)
@@ -87,9 +81,7 @@ func TestRefusedNumbers(t *testing.T) {
 	number := inSession(t, e)
 	c := lines(1)
 	c.Once = number(0, 5)
-	if _, _, err := e.Create(ctx, c); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, c))(t)
 	unknown, other := number(0, 6), number(0, 5)
 	unknown.Session = job.NewID(unknown.Session.At()+1, 1, 0)
 	other.Digest = job.Digest{2}
@@ -147,9 +139,7 @@ func TestRepeatWaitsForTheRequestUnderWay(t *testing.T) {
 	if c, _, _, err := e.Claim(ctx, elsewhere, 0); err != nil || c.Jobs() != 0 {
 		t.Errorf("another slot: %+v, %v", c, err)
 	}
-	if _, _, err := e.Create(ctx, lines(2)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(ctx, lines(2)))(t)
 	first, second := <-answers, <-answers
 	if first.err != nil || second.err != nil || first.claim != second.claim || first.jobs != 1 || second.jobs != 1 || first.replayed == second.replayed {
 		t.Errorf("%+v and %+v", first, second)
@@ -163,9 +153,7 @@ func TestRepeatWaitsForTheRequestUnderWay(t *testing.T) {
 func TestNumberedClaimKeepsItsJobs(t *testing.T) {
 	e, _ := start(t, t.TempDir())
 	number := inSession(t, e)
-	if _, _, err := e.Create(t.Context(), lines(3)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(t.Context(), lines(3)))(t)
 	claim := claimOf(2)
 	claim.Once = number(0, 1)
 	ctx, cancel := context.WithCancel(t.Context())

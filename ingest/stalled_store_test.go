@@ -21,15 +21,9 @@ import (
 func startStalled(t *testing.T) (e *Engine, stop func() error, resume func()) {
 	t.Helper()
 	gate := make(chan struct{})
-	dir, err := os.MkdirTemp("", "stalled") // not t.TempDir, because an engine with ErrStuck keeps running for a moment
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err = Open(Options{Dir: dir, CommitWait: time.Second,
-		Store: store.Options{FS: stallfs.New(gate), MemtableBytes: stallfs.MemtableBytes}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Must(os.MkdirTemp("", "stalled"))(t) // not t.TempDir, because an engine with ErrStuck keeps running for a moment
+	e = testkit.Must(Open(Options{Dir: dir, CommitWait: time.Second,
+		Store: store.Options{FS: stallfs.New(gate), MemtableBytes: stallfs.MemtableBytes}}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
@@ -89,9 +83,7 @@ func TestDecisionsAreBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 	testkit.Eventually(t, "the engine is ready", func() bool { return e.Ready() == nil })
 	for { // until the jobs of the claim are returned
 		next := e.commits.applied.next()
-		if err := e.CatchUp(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, e.CatchUp(t.Context(), 0))
 		if e.store.Totals().Counts[job.Active] == 0 {
 			return
 		}
@@ -118,9 +110,7 @@ func TestAStuckCommandIsNoticed(t *testing.T) {
 	defer stop()
 	testkit.Eventually(t, "the engine is ready", func() bool { return e.Ready() == nil })
 	armed.Store(true)
-	if _, _, err := e.Create(t.Context(), lines(3)); err != nil { // answered when it is durable
-		t.Fatal(err)
-	}
+	testkit.Must2(e.Create(t.Context(), lines(3)))(t) // answered when it is durable
 	<-stuck
 	if _, _, err := e.decide(t.Context(), claimOf(1)); !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrStale) {
 		t.Errorf("a claim that was proposed before: %v", err)

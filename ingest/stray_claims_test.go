@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -18,9 +19,7 @@ func TestLossWaitsForStrayClaims(t *testing.T) {
 		var busy atomic.Int64 // how long the applier is busy after an end
 		e, stop := startWith(t, Options{Dir: dir, OnRunEnds: func([]job.RunEnd) { time.Sleep(time.Duration(busy.Load())) }})
 		defer stop()
-		if _, _, err := e.Create(t.Context(), lines(2)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(t.Context(), lines(2)))(t)
 		c := claimOf(1) // which begins its jobs
 		c.LeaseMs = 3_600_000
 		other := c

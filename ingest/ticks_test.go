@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidwall/wal"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 )
@@ -29,19 +30,13 @@ func TestSlowDisk(t *testing.T) {
 		slow = true
 		c := lines(1)
 		c.Groups[0].LeaseMs = 3000
-		if _, _, err := e.Create(ctx, c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(ctx, c))(t)
 		_, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		for i := range 10 { // another job becomes due each second
 			later := lines(1)
 			later.Groups[0].Type, later.Groups[0].RunAt = "later", e.Now()+int64(i)*1000
-			if _, _, err := e.Create(ctx, later); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must2(e.Create(ctx, later))(t)
 		}
 		time.Sleep(3 * time.Second)
 		if doc := status(t, e, jobs[0].ID); doc.Status != job.Pending {
@@ -115,9 +110,7 @@ func TestFarTimersDoNotTick(t *testing.T) {
 				}})
 				c := lines(1)
 				set(&c.Groups[0])
-				if _, _, err := e.Create(t.Context(), c); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must2(e.Create(t.Context(), c))(t)
 				for range 3 { // after weeks no other timer is left
 					ahead.Add(15 * 86_400_000)
 					time.Sleep(time.Minute)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 )
@@ -24,28 +25,20 @@ func bubble(t *testing.T, test func(t *testing.T, e *Engine)) {
 
 func status(t *testing.T, e *Engine, id job.ID) job.Job {
 	t.Helper()
-	doc, err := current(t, e).Job(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return doc
+	return testkit.Must(current(t, e).Job(id))(t)
 }
 
 func TestAbandonedAfterItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		ctx := t.Context()
-		if _, _, err := e.Create(ctx, lines(2)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(ctx, lines(2)))(t)
 		for attempt := 1; attempt <= 3; attempt++ {
 			claimed, jobs, _, err := e.Claim(ctx, claimOf(2), 0)
 			if err != nil || len(jobs) != 2 {
 				t.Fatalf("attempt %d: %d jobs, %v", attempt, len(jobs), err)
 			}
 			time.Sleep(50 * time.Second) // of a lease of 60
-			if _, _, err := e.Tickle(ctx, job.Tickle{IDs: []job.ID{jobs[1].ID}, Progress: -1}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must2(e.Tickle(ctx, job.Tickle{IDs: []job.ID{jobs[1].ID}, Progress: -1}))(t)
 			time.Sleep(12 * time.Second)
 			first, second := status(t, e, jobs[0].ID), status(t, e, jobs[1].ID)
 			want := job.Pending
@@ -78,9 +71,7 @@ func TestDeferredRunsAtItsTime(t *testing.T) {
 		ctx := t.Context()
 		c := lines(1)
 		c.Groups[0].RunAt = e.Now() + 3_600_000
-		if _, _, err := e.Create(ctx, c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(ctx, c))(t)
 		began := time.Now()
 		_, jobs, _, err := e.Claim(ctx, claimOf(1), 2*time.Hour)
 		if err != nil || len(jobs) != 1 {
@@ -98,16 +89,10 @@ func TestDeferredRunsAtItsTime(t *testing.T) {
 func TestRetryWaitsForItsBackoff(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		ctx := t.Context()
-		if _, _, err := e.Create(ctx, lines(1)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(ctx, lines(1)))(t)
 		claimed, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: jobs[0].ID, Code: job.Error, ExitCode: 500, Error: "no luck", DelayMs: -1}}}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
+		testkit.Must2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: jobs[0].ID, Code: job.Error, ExitCode: 500, Error: "no luck", DelayMs: -1}}}))(t)
 		doc := status(t, e, jobs[0].ID)
 		if wait := doc.RunAt - e.Now(); doc.Status != job.Deferred || wait < 750 || wait > 1250 {
 			t.Fatalf("after an error: %+v, to run in %d ms", doc, wait)
@@ -125,13 +110,9 @@ func TestRetryWaitsForItsBackoff(t *testing.T) {
 // ends.
 func TestClaimOfTheDead(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
-		if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(t.Context(), lines(1)))(t)
 		claimed, _, _, err := e.Claim(t.Context(), claimOf(1), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		e.giveBack(&claimed, nil)
 		_, jobs, _, err := e.Claim(t.Context(), claimOf(1), time.Second)
 		if err != nil || len(jobs) != 1 || jobs[0].RunAttempts != 1 {
@@ -153,9 +134,7 @@ func TestClaimOfTheDead(t *testing.T) {
 func TestStoodStill(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		ctx := t.Context()
-		if _, _, err := e.Create(ctx, lines(1)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(ctx, lines(1)))(t)
 		if _, _, _, err := e.Claim(ctx, claimOf(1), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -183,13 +162,9 @@ func TestOversleep(t *testing.T) {
 		ctx := t.Context()
 		c := lines(1)
 		c.Groups[0].LeaseMs = 3_600_000 // so long that the running timekeeper does nothing
-		if _, _, err := e.Create(ctx, c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(ctx, c))(t)
 		_, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		k := timekeeper{e: e, term: 1, stall: stallWatch{began: time.Now()}}
 		deadline := time.Now().Add(time.Duration(jobs[0].DeadlineAt-e.Now()) * time.Millisecond)
 		e.refuse(ErrNotReady)                                       // pauses the running timekeeper; the test calls another timekeeper
@@ -203,10 +178,7 @@ func TestOversleep(t *testing.T) {
 }
 
 func TestReadiness(t *testing.T) {
-	e, err := Open(Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(Open(Options{Dir: t.TempDir()}))(t)
 	if err := e.Ready(); !errors.Is(err, ErrNotReady) {
 		t.Errorf("ready before Run: %v", err)
 	}
@@ -215,9 +187,7 @@ func TestReadiness(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := e.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, e.Run(ctx))
 	if _, _, err := e.Create(t.Context(), lines(1)); !errors.Is(err, ErrClosed) {
 		t.Errorf("create after Run: %v", err)
 	}
@@ -243,13 +213,8 @@ func TestAcceptTime(t *testing.T) {
 		}})
 		later := lines(1)
 		later.Groups[0].RunAt = e.Now() + tenDays.Milliseconds()
-		_, receipt, err := e.Create(ctx, later)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := e.Create(ctx, lines(1)); err != nil {
-			t.Fatal(err)
-		}
+		_, receipt := testkit.Must2(e.Create(ctx, later))(t)
+		testkit.Must2(e.Create(ctx, lines(1)))(t)
 		claimed, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
 		if err != nil || len(jobs) != 1 {
 			t.Fatalf("%d jobs, %v", len(jobs), err)

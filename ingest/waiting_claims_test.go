@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidwall/wal"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/journal"
@@ -25,9 +26,7 @@ import (
 func countRecords(t *testing.T, e *Engine, verb string) (n int) {
 	t.Helper()
 	for r, err := range e.log.Records(1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if r.Verb == verb {
 			n++
 		}
@@ -152,9 +151,7 @@ func TestClaimOfACreateThatFails(t *testing.T) {
 		if n := e.parked.n.Load(); n != 2 {
 			t.Fatalf("%d claims are parked, want 2", n)
 		}
-		if _, _, err := e.Create(t.Context(), single()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(t.Context(), single()))(t)
 		synctest.Wait()
 		select {
 		case n := <-first:

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -16,9 +17,7 @@ func park(t *testing.T, e *Engine, clients, types []string) <-chan int {
 	c.Clients, c.Types = clients, types
 	go func() {
 		_, jobs, _, err := e.Claim(t.Context(), c, time.Minute)
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, err)
 		got <- len(jobs)
 	}()
 	synctest.Wait()
@@ -38,9 +37,7 @@ func TestWakesAreNotLost(t *testing.T) {
 			a, b, c := park(t, e, nil, nil), park(t, e, nil, []string{"q2"}), park(t, e, nil, []string{"q1"})
 			both := lines(2)
 			both.Groups = []job.Group{typed(1, "q1", 4), typed(1, "q2", 9)}
-			if _, _, err := e.Create(t.Context(), both); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must2(e.Create(t.Context(), both))(t)
 			time.Sleep(time.Second)
 			synctest.Wait()
 			total := 0
@@ -71,17 +68,13 @@ func TestWakesAreNotLost(t *testing.T) {
 			b := park(t, e, []string{"ca"}, []string{"other"})
 			one := lines(1)
 			one.Groups[0].Client, one.Groups[0].Type = "ca", "other"
-			if _, _, err := e.Create(t.Context(), one); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must2(e.Create(t.Context(), one))(t)
 			if n := <-b; n != 1 {
 				t.Errorf("the claim that wants the job got %d", n)
 			}
 			one = lines(1)
 			one.Groups[0].Client, one.Groups[0].Type = "ch", "cb"
-			if _, _, err := e.Create(t.Context(), one); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must2(e.Create(t.Context(), one))(t)
 			if n := <-a; n != 1 {
 				t.Errorf("the claim of many names got %d", n)
 			}
@@ -90,9 +83,7 @@ func TestWakesAreNotLost(t *testing.T) {
 	t.Run("a caller that goes away", func(t *testing.T) {
 		bubble(t, func(t *testing.T, e *Engine) {
 			first, second := park(t, e, nil, nil), park(t, e, nil, nil)
-			if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must2(e.Create(t.Context(), lines(1)))(t)
 			if n := <-first; n != 1 {
 				t.Errorf("the first got %d", n)
 			}
@@ -106,13 +97,9 @@ func TestWakesAreNotLost(t *testing.T) {
 // TestStandstill: time in which runners could not tickle ends no lease, however busy the timer is.
 func TestStandstill(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
-		if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.Create(t.Context(), lines(1)))(t)
 		claimed, _, _, err := e.Claim(t.Context(), claimOf(1), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		time.Sleep(50 * time.Second) // of a lease of 60
 		k := timekeeper{e: e, term: 1}
 		k.turn(t.Context(), time.Now().Add(-3*time.Second)) // it should have been awake three seconds ago
@@ -136,9 +123,7 @@ func TestStandstill(t *testing.T) {
 		// A tick that was proposed before the time was skipped, but journaled afterwards, does not see the skipped time.
 		asOf := e.Now()
 		time.Sleep(59 * time.Second)
-		if _, _, err := e.decide(t.Context(), job.Tick{AsOf: asOf}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(e.decide(t.Context(), job.Tick{AsOf: asOf}))(t)
 		if tickled, _, err = e.Tickle(t.Context(), job.Tickle{Claim: claimed.Claim, Progress: -1}); err != nil || tickled.Held != 1 {
 			t.Errorf("tickled after an old tick %+v, %v", tickled, err)
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 const every = 10 * time.Second
@@ -27,11 +29,7 @@ func (c *clock) pass(d time.Duration) { c.now = c.now.Add(d) }
 
 func mustBeat(t *testing.T, r *Registry, c *clock, id, instance string) int64 {
 	t.Helper()
-	since, err := r.Heartbeat(id, Info{Instance: instance}, false, c.moment())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return since
+	return testkit.Must(r.Heartbeat(id, Info{Instance: instance}, false, c.moment()))(t)
 }
 
 // lose declares all overdue runners lost, and returns their ids.
@@ -172,9 +170,7 @@ func TestList(t *testing.T) {
 	}
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	for _, id := range ids {
-		if _, err := r.Heartbeat(id, Info{Instance: "i", Name: strings.Repeat("n", 2000)}, false, c.moment()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(r.Heartbeat(id, Info{Instance: "i", Name: strings.Repeat("n", 2000)}, false, c.moment()))(t)
 	}
 	slices.SortFunc(ids, Compare)
 	var got []string

@@ -32,3 +32,14 @@ func Must[T any](value T, err error) func(testing.TB) T {
 		return value
 	}
 }
+
+// Must2 is Must for a call with two values.
+func Must2[A, B any](a A, b B, err error) func(testing.TB) (A, B) {
+	return func(t testing.TB) (A, B) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+		return a, b
+	}
+}

@@ -22,11 +22,15 @@ func TestErrors(t *testing.T) {
 	if n := Must(7, nil)(&r); n != 7 || len(r.fatal)+len(r.reported) > 0 {
 		t.Fatalf("without an error: %d, %v, %v", n, r.fatal, r.reported)
 	}
+	if n, s := Must2(7, "s", nil)(&r); n != 7 || s != "s" || len(r.fatal) > 0 {
+		t.Fatalf("without an error: %d, %q, %v", n, s, r.fatal)
+	}
 	failed := errors.New("failed")
 	NoError(&r, failed)
 	Must(7, failed)(&r)
+	Must2(7, "s", failed)(&r)
 	Check(&r, failed)
-	if len(r.fatal) != 2 || len(r.reported) != 1 {
+	if len(r.fatal) != 3 || len(r.reported) != 1 {
 		t.Errorf("with an error: %v, %v", r.fatal, r.reported)
 	}
 }

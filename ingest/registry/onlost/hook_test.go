@@ -51,10 +51,7 @@ func (r *rig) until(t *testing.T, text string, times int) {
 func start(t *testing.T, target string) *rig {
 	t.Helper()
 	r := &rig{}
-	var err error
-	if r.Hook, err = New(target, slog.New(slog.NewTextHandler(r, nil))); err != nil {
-		t.Fatal(err)
-	}
+	r.Hook = testkit.Must(New(target, slog.New(slog.NewTextHandler(r, nil))))(t)
 	r.firstPause = time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -95,10 +92,7 @@ func TestCommand(t *testing.T) {
 	}
 	r.until(t, "on-lost: done", 2)
 	for _, id := range []string{"r1", "r2"} {
-		text, err := os.ReadFile(filepath.Join(dir, id))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(filepath.Join(dir, id)))(t)
 		wantDocument(t, text, id)
 	}
 	if n := r.Failures(); n != 0 {
@@ -153,10 +147,7 @@ func TestCommandHangs(t *testing.T) {
 		t.Errorf("%d failures after the stop", n)
 	}
 	for _, child := range children() {
-		pid, err := strconv.Atoi(child)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pid := testkit.Must(strconv.Atoi(child))(t)
 		testkit.Eventually(t, "the child has ended", func() bool { return !runs(pid) })
 	}
 }
@@ -205,10 +196,7 @@ func TestRequest(t *testing.T) {
 
 // TestQueueIsBounded: runners past the bound are given up, and Lost never blocks.
 func TestQueueIsBounded(t *testing.T) {
-	h, err := New("true", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := testkit.Must(New("true", slog.New(slog.DiscardHandler)))(t)
 	for range maxWaiting + 3 {
 		h.Lost(lost("r"))
 	}
