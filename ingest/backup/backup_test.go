@@ -35,22 +35,16 @@ type source struct {
 func startSource(t *testing.T, retain int64) *source {
 	t.Helper()
 	s := &source{t: t, dir: t.TempDir()}
-	var err error
-	s.Engine, err = ingest.Open(ingest.Options{
+	s.Engine = testkit.Must(ingest.Open(ingest.Options{
 		Dir: s.dir, JournalRetain: retain,
 		Journal: journal.Options{SegmentBytes: 16 << 10, VolumeBytes: 64 << 10}, Store: store.Options{MemtableBytes: 256 << 10},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, <-ended)
 	})
 	for s.Ready() != nil {
 		if t.Context().Err() != nil {
@@ -106,15 +100,8 @@ func (w waiting) Close() error {
 // captured returns a whole stream.
 func (s *source) captured() []byte {
 	s.t.Helper()
-	r, err := s.stream(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	content, err := io.ReadAll(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return content
+	r := testkit.Must(s.stream(s.t.Context()))(s.t)
+	return testkit.Must(io.ReadAll(r))(s.t)
 }
 
 func streamOf(content []byte) func(context.Context) (io.ReadCloser, error) {
@@ -123,24 +110,13 @@ func streamOf(content []byte) func(context.Context) (io.ReadCloser, error) {
 
 func mustMake(t *testing.T, dir string, stream func(context.Context) (io.ReadCloser, error), blobs BlobSource, keep int) Made {
 	t.Helper()
-	made, err := tryMake(t, dir, stream, blobs, keep)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
+	return testkit.Must(tryMake(t, dir, stream, blobs, keep))(t)
 }
 
 func tryMake(t *testing.T, dir string, stream func(context.Context) (io.ReadCloser, error), blobs BlobSource, keep int) (Made, error) {
 	t.Helper()
-	d, err := OpenDirectory(dir, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	d := testkit.Must(OpenDirectory(dir, true))(t)
+	defer func() { testkit.Check(t, d.Close()) }()
 	made, err := d.Make(t.Context(), stream, blobs, keep)
 	if err == nil {
 		_, err = d.SweepBlobs(t.Context())
@@ -154,14 +130,9 @@ func digestAt(t *testing.T, data, uuid string, through uint64, fresh bool) strin
 	t.Helper()
 	dir := t.TempDir()
 	if !fresh {
-		if err := os.CopyFS(dir, os.DirFS(ingest.StoreDir(data))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.CopyFS(dir, os.DirFS(ingest.StoreDir(data))))
 	}
-	s, err := store.Open(dir, store.Options{Journal: uuid})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(store.Open(dir, store.Options{Journal: uuid}))(t)
 	defer s.Close()
 	records := func(yield func(journal.Record, error) bool) {
 		for r, err := range journal.Scan(ingest.JournalDir(data), s.Applied()+1) {
@@ -170,16 +141,11 @@ func digestAt(t *testing.T, data, uuid string, through uint64, fresh bool) strin
 			}
 		}
 	}
-	if _, err := ingest.Replay(t.Context(), s, records, func(uint64, uint64) {}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(ingest.Replay(t.Context(), s, records, func(uint64, uint64) {}))(t)
 	if s.Applied() != through {
 		t.Fatalf("the state of %s is that of seq %d, not %d", data, s.Applied(), through)
 	}
-	sum, rows, err := s.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	sum, rows := testkit.Must2(s.Digest())(t)
 	return fmt.Sprintf("%x %v", sum, rows)
 }
 
@@ -232,9 +198,7 @@ func TestBackupsOfABusyServer(t *testing.T) {
 	}
 	var all []made
 	for n := range 3 {
-		if err := s.CatchUp(t.Context(), uint64(100*(n+1))); err != nil { // the load continues
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.CatchUp(t.Context(), uint64(100*(n+1)))) // the load continues
 		mu.Lock()
 		had := map[job.ID]string{}
 		for id, name := range acknowledged {
@@ -248,10 +212,7 @@ func TestBackupsOfABusyServer(t *testing.T) {
 	uuid := s.Stats().Journal.UUID
 	for i, m := range all {
 		data := filepath.Join(t.TempDir(), "data")
-		restored, err := Restore(t.Context(), m.Path, data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		restored := testkit.Must(Restore(t.Context(), m.Path, data))(t)
 		last := m.Verified.Last
 		if restored.Applied < last || restored.Journal != uuid || len(m.had) == 0 {
 			t.Errorf("backup %d: %+v", i, restored)
@@ -260,16 +221,11 @@ func TestBackupsOfABusyServer(t *testing.T) {
 		if got != want {
 			t.Errorf("backup %d: the state at seq %d is\n%s, and that of the original\n%s", i, last, got, want)
 		}
-		e, err := ingest.Open(ingest.Options{Dir: data})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testkit.Must(ingest.Open(ingest.Options{Dir: data}))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(ctx) }()
-		if err := waitReady(t, e); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, waitReady(t, e))
 		for id, name := range m.had {
 			for line := range 20 {
 				j, err := e.Queries().Job(id.WithLine(line))
@@ -282,9 +238,7 @@ func TestBackupsOfABusyServer(t *testing.T) {
 			t.Errorf("backup %d: %d problems, %v", i, problems, err)
 		}
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, <-ended)
 	}
 }
 
@@ -397,23 +351,12 @@ func TestBlobs(t *testing.T) {
 		t.Errorf("%d blobs, %d are new, %d were fetched", n, second.NewBlobs, f.gets)
 	}
 	data := filepath.Join(t.TempDir(), "data")
-	if _, err := Restore(t.Context(), second.Path, data); err != nil {
-		t.Fatal(err)
-	}
-	stores, err := blob.OpenClients(filepath.Join(data, "blobs"), blob.Options{ReserveBytes: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(Restore(t.Context(), second.Path, data))(t)
+	stores := testkit.Must(blob.OpenClients(filepath.Join(data, "blobs"), blob.Options{ReserveBytes: 1}))(t)
 	for client, all := range f.of {
-		of, err := stores.Store(client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		of := testkit.Must(stores.Store(client))(t)
 		for address, want := range all {
-			ref, err := blob.Parse(address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ref := testkit.Must(blob.Parse(address))(t)
 			b, err := of.Get(t.Context(), *ref.SHA256)
 			if err != nil {
 				t.Fatalf("%s %q: %v", client, want, err)
@@ -421,14 +364,10 @@ func TestBlobs(t *testing.T) {
 			if got, err := io.ReadAll(b); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%q, want %q, %v", got, want, err)
 			}
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, b.Close())
 		}
 	}
-	if err := stores.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, stores.Close())
 
 	clear(f.of[""])
 	third := mustMake(t, dir, s.stream, f, 2)
@@ -481,12 +420,8 @@ func TestNames(t *testing.T) {
 	s := startSource(t, 0)
 	dir := t.TempDir()
 	future := filepath.Join(dir, "29991231T235959.000Z")
-	if err := os.Rename(mustMake(t, dir, s.stream, nil, 0).Path, future); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Rename(mustMake(t, dir, s.stream, nil, 0).Path, future))
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600))
 	second := mustMake(t, dir, s.stream, nil, 0)
 	if filepath.Base(second.Path) != "29991231T235959.001Z" {
 		t.Errorf("the second backup is %s", second.Path)
@@ -516,27 +451,20 @@ func TestNames(t *testing.T) {
 // TestOneAtATime: the directory of the backups is locked while a backup is made or restored.
 func TestOneAtATime(t *testing.T) {
 	dir := t.TempDir()
-	d, err := OpenDirectory(dir, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(OpenDirectory(dir, true))(t)
 	if _, err := OpenDirectory(dir, true); !errors.Is(err, ErrInUse) {
 		t.Errorf("a second one: %v", err)
 	}
 	if _, _, err := Find(dir); !errors.Is(err, ErrInUse) {
 		t.Errorf("a restore: %v", err)
 	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, d.Close())
 }
 
 // TestFilesInCommon: a table that an earlier backup has is stored once, but a damaged table is not used again.
 func TestFilesInCommon(t *testing.T) {
 	s := startSource(t, 0)
-	if _, err := s.create(t.Context(), 1000, "x"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.create(t.Context(), 1000, "x"))(t)
 	dir := t.TempDir()
 	table := func(m Made) string {
 		i := slices.IndexFunc(m.Verified.Files, func(f File) bool { return strings.HasSuffix(f.Path, ".sst") })
@@ -567,14 +495,9 @@ func TestFilesInCommon(t *testing.T) {
 // flip changes a bit of a file.
 func flip(t *testing.T, path string, at int64) {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := testkit.Must(os.ReadFile(path))(t)
 	content[at%int64(len(content))] ^= 1
-	if err := os.WriteFile(path, content, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, content, 0o640))
 }
 
 // TestDamage: if any byte of any file of a backup is changed, or any file is missing, cut or added, Verify and Restore
@@ -582,9 +505,7 @@ func flip(t *testing.T, path string, at int64) {
 func TestDamage(t *testing.T) {
 	testkit.OneByOne(t)
 	s := startSource(t, 0)
-	if _, err := s.create(t.Context(), 500, "x"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.create(t.Context(), 500, "x"))(t)
 	f := &fakeBlobs{}
 	f.put("", "a blob")
 	f.put("acme", "another")
@@ -606,29 +527,21 @@ func TestDamage(t *testing.T) {
 	}
 	var files []string
 	for _, root := range []string{made.Path, filepath.Join(dir, blobsDir, "blobs"), filepath.Join(dir, blobsDir, "clients", "acme", "blobs")} {
-		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		testkit.NoError(t, filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if err == nil && e.Type().IsRegular() {
 				files = append(files, path)
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	if len(files) < 10 {
 		t.Fatalf("only %v", files)
 	}
 	for _, path := range files {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := testkit.Must(os.ReadFile(path))(t)
 		name := strings.TrimPrefix(path, dir)
 		put := func(b []byte) {
-			if err := os.WriteFile(path, b, 0o640); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(path, b, 0o640))
 		}
 		if n := len(content); n > 0 {
 			for _, at := range []int{0, n / 3, n - 1, rand.IntN(n)} {
@@ -641,17 +554,11 @@ func TestDamage(t *testing.T) {
 		}
 		put(append(slices.Clone(content), 'x'))
 		refused(name + " longer")
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Remove(path))
 		refused(name + " missing")
-		if err := os.Symlink("/etc/hostname", path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Symlink("/etc/hostname", path))
 		refused(name + " a link")
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Remove(path))
 		put(content)
 	}
 	if _, err := Verify(t.Context(), made.Path, true); err != nil {
@@ -669,9 +576,7 @@ func TestAddedFiles(t *testing.T) {
 	made := mustMake(t, t.TempDir(), s.stream, nil, 0)
 	for _, name := range []string{"store/999999.sst", "journal/00000000000000000009/00000000000000000009"} {
 		path := filepath.Join(made.Path, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte("x"), 0o640)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte("x"), 0o640)))
 		if _, err := Verify(t.Context(), made.Path, true); !errors.Is(err, ErrDamaged) {
 			t.Errorf("with %s: %v", name, err)
 		}
@@ -682,23 +587,16 @@ func TestAddedFiles(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(data, name)); !os.IsNotExist(err) {
 			t.Errorf("%s was restored: %v", name, err)
 		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Remove(path))
 	}
 }
 
 // TestVerifyEnds: a verification that is cancelled does not report a damaged backup.
 func TestVerifyEnds(t *testing.T) {
 	s := startSource(t, 0)
-	if _, err := s.create(t.Context(), 100, "x"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.create(t.Context(), 100, "x"))(t)
 	made := mustMake(t, t.TempDir(), s.stream, nil, 0)
-	m, _, err := open(made.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, _ := testkit.Must2(open(made.Path))(t)
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	if _, err := verifyContent(ctx, made.Path, m); !errors.Is(err, context.Canceled) || errors.Is(err, ErrDamaged) {

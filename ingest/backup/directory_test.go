@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestAnotherServer: a directory with backups of one server refuses backups of another server, because the backups of
@@ -30,13 +32,8 @@ func TestAnotherServer(t *testing.T) {
 		}
 	}
 	refused("after one backup")
-	d, err := OpenDirectory(dir, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(d.Accepts(uuidA), d.Close()); err != nil {
-		t.Error(err)
-	}
+	d := testkit.Must(OpenDirectory(dir, false))(t)
+	testkit.Check(t, errors.Join(d.Accepts(uuidA), d.Close()))
 	// The newest backup cannot be read; the one before can.
 	second := mustMake(t, dir, a.stream, nil, 0)
 	flip(t, filepath.Join(second.Path, ManifestName), 10)
@@ -49,17 +46,11 @@ func TestAnotherServer(t *testing.T) {
 func TestServerData(t *testing.T) {
 	data := t.TempDir()
 	for _, dir := range []string{"store", "journal", "blobs"} {
-		if err := os.Mkdir(filepath.Join(data, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Mkdir(filepath.Join(data, dir), 0o755))
 	}
-	if err := os.WriteFile(filepath.Join(data, "journal", "identity"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(data, "journal", "identity"), nil, 0o644))
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(data, link); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink(data, link))
 	for _, path := range []string{data, filepath.Join(data, "blobs"), filepath.Join(data, "backups", "daily"), link} {
 		if _, err := OpenDirectory(path, true); !errors.Is(err, ErrServerData) {
 			t.Errorf("%s: %v, want %v", path, err, ErrServerData)
@@ -68,13 +59,8 @@ func TestServerData(t *testing.T) {
 	if exists(data, "backups") {
 		t.Error("a directory was made")
 	}
-	d, err := OpenDirectory(filepath.Join(filepath.Dir(data), "backups"), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
+	d := testkit.Must(OpenDirectory(filepath.Join(filepath.Dir(data), "backups"), true))(t)
+	testkit.Check(t, d.Close())
 }
 
 // TestLeftDirectories: OpenDirectory removes the leftovers of a killed backup, but nothing that another program or a user has
@@ -83,13 +69,9 @@ func TestLeftDirectories(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name string, files ...string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Join(dir, name, "store"), 0o750); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Join(dir, name, "store"), 0o750))
 		for _, file := range files {
-			if err := os.WriteFile(filepath.Join(dir, name, file), []byte("x"), 0o640); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(dir, name, file), []byte("x"), 0o640))
 		}
 	}
 	const at = "20261123T180500.123Z"
@@ -106,24 +88,13 @@ func TestLeftDirectories(t *testing.T) {
 	left := []string{partialPrefix + "456", removedPrefix + "20261123T180500.124Z", partialPrefix + "789"}
 	put(left[0], leftMark, ManifestName)
 	put(left[1], leftMark, sumName)
-	if err := os.Mkdir(filepath.Join(dir, left[2]), 0o750); err != nil { // the command was killed before it wrote the mark
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir(filepath.Join(dir, left[2]), 0o750)) // the command was killed before it wrote the mark
 	target := t.TempDir()
-	if err := os.WriteFile(filepath.Join(target, leftMark), nil, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(target, leftMark), nil, 0o640))
 	link := partialPrefix + "999"
-	if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
-		t.Fatal(err)
-	}
-	d, err := OpenDirectory(dir, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, os.Symlink(target, filepath.Join(dir, link)))
+	d := testkit.Must(OpenDirectory(dir, true))(t)
+	testkit.Check(t, d.Close())
 	for _, name := range append(foreign, link) {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Errorf("%s was removed: %v", name, err)
@@ -145,17 +116,13 @@ func TestMarks(t *testing.T) {
 		t.Errorf("a complete backup has a mark: %v", err)
 	}
 	// The removal was killed when the backup had its mark, and in the second case when it also had its new name.
-	if err := os.WriteFile(filepath.Join(first.Path, leftMark), nil, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(first.Path, leftMark), nil, 0o640))
 	second := mustMake(t, dir, s.stream, nil, 1)
 	if !slices.Equal(second.Removed, []string{first.Path}) {
 		t.Errorf("removed %v", second.Removed)
 	}
 	gone := filepath.Join(dir, removedPrefix+filepath.Base(second.Path))
-	if err := errors.Join(os.WriteFile(filepath.Join(second.Path, leftMark), nil, 0o640), os.Rename(second.Path, gone)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(os.WriteFile(filepath.Join(second.Path, leftMark), nil, 0o640), os.Rename(second.Path, gone)))
 	third := mustMake(t, dir, s.stream, nil, 1)
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || len(third.Removed) != 0 {
 		t.Errorf("left %v, %v", entries, err)
@@ -212,15 +179,10 @@ func TestRottenBlob(t *testing.T) {
 	}
 
 	f.damaged, f.gets = nil, 0
-	d, err := OpenDirectory(dir, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(OpenDirectory(dir, false))(t)
 	d.BlobsBySize = true
 	if _, err := d.Make(t.Context(), s.stream, f, 0); err != nil || f.gets != 0 {
 		t.Errorf("with BlobsBySize: %d blobs were fetched, %v", f.gets, err)
 	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, d.Close())
 }

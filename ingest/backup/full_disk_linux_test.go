@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // smallDisk mounts a tmpfs.
@@ -27,9 +29,7 @@ func smallDisk(t *testing.T, size string) string {
 // TestFullDisk: a backup and a restore that do not fit fail with the reason and leave nothing. The previous backup stays.
 func TestFullDisk(t *testing.T) {
 	s := startSource(t, 0)
-	if _, err := s.create(t.Context(), 100, "x"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.create(t.Context(), 100, "x"))(t)
 	disk := smallDisk(t, "8m")
 	dir := filepath.Join(disk, "backups")
 	first := mustMake(t, dir, s.stream, nil, 0)
@@ -38,9 +38,7 @@ func TestFullDisk(t *testing.T) {
 		random[i] = byte('a' + rand.IntN(26))
 	}
 	for range 20 {
-		if _, err := s.create(t.Context(), 1, string(random)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.create(t.Context(), 1, string(random)))(t)
 	}
 	for range 3 {
 		if _, err := tryMake(t, dir, s.stream, nil, 0); !errors.Is(err, syscall.ENOSPC) {

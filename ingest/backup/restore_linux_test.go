@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestRestoreIntoAMount: the data directory of an image is a mount point, owned by the server's user. A restore by root
@@ -16,25 +18,15 @@ func TestRestoreIntoAMount(t *testing.T) {
 	}
 	made := tenJobs(t)
 	data := filepath.Join(t.TempDir(), "data")
-	if err := os.Mkdir(data, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir(data, 0o750))
 	if err := syscall.Mount("none", data, "tmpfs", 0, ""); err != nil {
 		t.Skipf("skipped: this machine does not allow to mount a file system: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(data, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testkit.Check(t, syscall.Unmount(data, 0)) })
 	const user, group = 65532, 65533
-	if err := os.Chown(data, user, group); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Restore(t.Context(), made.Path, data); err != nil {
-		t.Fatal(err)
-	}
-	err := filepath.WalkDir(data, func(path string, e fs.DirEntry, err error) error {
+	testkit.NoError(t, os.Chown(data, user, group))
+	testkit.Must(Restore(t.Context(), made.Path, data))(t)
+	testkit.Check(t, filepath.WalkDir(data, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -46,9 +38,6 @@ func TestRestoreIntoAMount(t *testing.T) {
 			t.Errorf("%s belongs to %d:%d", path, s.Uid, s.Gid)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 	mustBeSound(t, data)
 }

@@ -9,14 +9,12 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/filelock"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func entriesOf(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Must(os.ReadDir(dir))(t)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -41,9 +39,7 @@ func mustBeSound(t *testing.T, data string, more ...string) {
 func tenJobs(t *testing.T) Made {
 	t.Helper()
 	s := startSource(t, 0)
-	if _, err := s.create(t.Context(), 10, "x"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.create(t.Context(), 10, "x"))(t)
 	return mustMake(t, t.TempDir(), s.stream, nil, 0)
 }
 
@@ -55,48 +51,29 @@ func TestRestoreInto(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "deep", "data")
 			restore := func() error { _, err := Restore(t.Context(), made.Path, data); return err }
-			if err := os.MkdirAll(data, 0o750); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(data, "x"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.MkdirAll(data, 0o750))
+			testkit.NoError(t, os.WriteFile(filepath.Join(data, "x"), nil, 0o600))
 			if err := restore(); !errors.Is(err, ErrNotEmpty) {
 				t.Errorf("a directory with a file: %v", err)
 			}
-			if err := os.Remove(filepath.Join(data, "x")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Remove(filepath.Join(data, "x")))
 			partial := filepath.Join(data, restoreInside)
 			if !exists {
-				if err := os.Remove(data); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.Remove(data))
 				partial = data + restoreSuffix
 			}
-			if err := os.MkdirAll(filepath.Join(partial, "store"), 0o750); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.MkdirAll(filepath.Join(partial, "store"), 0o750))
 			if err := restore(); !errors.Is(err, ErrNotEmpty) {
 				t.Errorf("with a partial directory of somebody else: %v", err)
 			}
-			if err := os.WriteFile(filepath.Join(partial, restoreMark), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			lock, err := filelock.Open(filepath.Join(partial, restoreMark))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(partial, restoreMark), nil, 0o600))
+			lock := testkit.Must(filelock.Open(filepath.Join(partial, restoreMark)))(t)
 			if err := restore(); !errors.Is(err, ErrInUse) {
 				t.Errorf("while another restore runs: %v", err)
 			}
-			if err := lock.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, lock.Close())
 			if exists { // the restore was killed after it had moved the store
-				if err := os.Rename(filepath.Join(partial, "store"), filepath.Join(data, "store")); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.Rename(filepath.Join(partial, "store"), filepath.Join(data, "store")))
 			}
 			if err := restore(); err != nil {
 				t.Errorf("over what a killed restore has left: %v", err)
@@ -110,9 +87,7 @@ func TestRestoreInto(t *testing.T) {
 			}
 			// A restore was killed after it had moved everything except its mark. The result is ordinary data.
 			inside := filepath.Join(data, restoreInside)
-			if err := errors.Join(os.Mkdir(inside, 0o750), os.WriteFile(filepath.Join(inside, restoreMark), nil, 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, errors.Join(os.Mkdir(inside, 0o750), os.WriteFile(filepath.Join(inside, restoreMark), nil, 0o600)))
 			if err := restore(); !errors.Is(err, ErrNotEmpty) {
 				t.Errorf("over data with a mark: %v", err)
 			}
@@ -127,16 +102,9 @@ func TestRestoreIntoTheSameDirectory(t *testing.T) {
 	made := tenJobs(t)
 	parent := t.TempDir()
 	data := filepath.Join(parent, "data")
-	if err := os.MkdirAll(filepath.Join(data, "lost+found"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	before, err := os.Stat(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Restore(t.Context(), made.Path, data); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(filepath.Join(data, "lost+found"), 0o700))
+	before := testkit.Must(os.Stat(data))(t)
+	testkit.Must(Restore(t.Context(), made.Path, data))(t)
 	if after, err := os.Stat(data); err != nil || !os.SameFile(before, after) || after.Mode() != before.Mode() {
 		t.Errorf("it is another directory: %v, %v", after, err)
 	}
@@ -154,17 +122,11 @@ func TestRestoreThroughLinks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			target, link := filepath.Join(root, "private", "daybook"), filepath.Join(root, "daybook")
-			if err := errors.Join(os.Mkdir(filepath.Dir(target), 0o700), os.Symlink("private/daybook", link)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, errors.Join(os.Mkdir(filepath.Dir(target), 0o700), os.Symlink("private/daybook", link)))
 			if exists {
-				if err := os.Mkdir(target, 0o700); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.Mkdir(target, 0o700))
 			}
-			if _, err := Restore(t.Context(), made.Path, link); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(Restore(t.Context(), made.Path, link))(t)
 			if got, err := os.Readlink(link); err != nil || got != "private/daybook" {
 				t.Errorf("the link leads to %q, %v", got, err)
 			}
@@ -175,9 +137,7 @@ func TestRestoreThroughLinks(t *testing.T) {
 		})
 	}
 	loop := filepath.Join(t.TempDir(), "loop")
-	if err := os.Symlink(loop, loop); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink(loop, loop))
 	if _, err := Restore(t.Context(), made.Path, loop); err == nil {
 		t.Error("a link to itself is no error")
 	}

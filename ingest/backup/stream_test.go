@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func addressOf(content string) string {
@@ -26,26 +28,21 @@ func addressOf(content string) string {
 func filesIn(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	testkit.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
 		content, err := os.ReadFile(path)
 		all[strings.TrimPrefix(path, dir)] = string(content)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 
 // TestIncompleteStream: a stream that ends early is not a backup, and the previous backup stays.
 func TestIncompleteStream(t *testing.T) {
 	s := startSource(t, 0)
-	if _, err := s.create(t.Context(), 100, "x"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.create(t.Context(), 100, "x"))(t)
 	dir := t.TempDir()
 	first := mustMake(t, dir, s.stream, nil, 0)
 	whole := s.captured()
@@ -74,14 +71,10 @@ func randomly(n, below int) (list []int) {
 // TestChangedStream: a stream with a changed byte is refused, unless its files are unaffected.
 func TestChangedStream(t *testing.T) {
 	s := startSource(t, 0)
-	if _, err := s.create(t.Context(), 100, "x"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.create(t.Context(), 100, "x"))(t)
 	whole := s.captured()
 	reference := t.TempDir()
-	if _, err := Receive(reference, bytes.NewReader(whole), ""); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(Receive(reference, bytes.NewReader(whole), ""))(t)
 	want := filesIn(t, reference)
 	refused := 0
 	for _, at := range randomly(300, len(whole)) {
@@ -94,9 +87,7 @@ func TestChangedStream(t *testing.T) {
 		}
 		if got := filesIn(t, dir); fmt.Sprint(got) != fmt.Sprint(want) {
 			// the manifest itself has no digest, so Verify decides by comparing it with the files
-			if err := Seal(dir, nil); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, Seal(dir, nil))
 			if v, err := Verify(t.Context(), dir, true); err == nil && (v.Last != uint64(0) && !sameState(got, want)) {
 				t.Fatalf("byte %d was changed, and the files differ", at)
 			}
@@ -136,18 +127,12 @@ func tarOf(t *testing.T, entries ...entry) []byte {
 		if e.kind != tar.TypeReg {
 			h.Size, h.Linkname = 0, e.body
 		}
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.WriteHeader(h))
 		if e.kind == tar.TypeReg {
-			if _, err := io.WriteString(w, e.body); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(io.WriteString(w, e.body))(t)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Close())
 	return b.Bytes()
 }
 
@@ -165,19 +150,14 @@ func TestPathsOfStreams(t *testing.T) {
 		for _, path := range paths {
 			m.Files = append(m.Files, File{path, 1, sum})
 		}
-		text, err := m.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(m.encode())(t)
 		return entry{ManifestName, tar.TypeReg, string(text)}
 	}
 	check := func(what string, entries ...entry) {
 		t.Helper()
 		parent := t.TempDir()
 		dir := filepath.Join(parent, "a", "dir")
-		if err := os.MkdirAll(dir, 0o750); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(dir, 0o750))
 		if _, err := Receive(dir, bytes.NewReader(tarOf(t, entries...)), ""); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -217,13 +197,8 @@ func TestPathsOfManifests(t *testing.T) {
 	s := startSource(t, 0)
 	made := mustMake(t, t.TempDir(), s.stream, nil, 0)
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	relative, err := filepath.Rel(made.Path, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(secret, []byte("x"), 0o600))
+	relative := testkit.Must(filepath.Rel(made.Path, secret))(t)
 	for _, path := range append([]string{relative, "store/../" + relative, secret}, badPaths...) {
 		m := *made.Verified.Manifest
 		m.Files = append(append([]File{}, m.Files...), File{path, 1, strings.TrimPrefix(addressOf("x"), "sha256:")})
@@ -237,34 +212,18 @@ func TestPathsOfManifests(t *testing.T) {
 	}
 	for _, line := range []string{"sha256:../../x 1 ", addressOf("x") + " 1 ..", addressOf("x") + " 1 ../..", addressOf("x") + " -1 a", addressOf("x") + " 1", "x 1 a b", addressOf("x") + " 1 " + strings.Repeat("a", 500)} {
 		reseal(t, made.Path, made.Verified.Manifest)
-		if err := os.Remove(filepath.Join(made.Path, sumName)); err != nil {
-			t.Fatal(err)
-		}
-		if err := Seal(made.Path, NewBlobs()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Remove(filepath.Join(made.Path, sumName)))
+		testkit.NoError(t, Seal(made.Path, NewBlobs()))
 		list := filepath.Join(made.Path, blobsName)
-		if err := os.WriteFile(list, []byte(line+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		sums, err := os.ReadFile(filepath.Join(made.Path, sumName))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum, err := sumFile(list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(list, []byte(line+"\n"), 0o600))
+		sums := testkit.Must(os.ReadFile(filepath.Join(made.Path, sumName)))(t)
+		sum := testkit.Must(sumFile(list))(t)
 		first, _, _ := strings.Cut(string(sums), "\n")
-		if err := os.WriteFile(filepath.Join(made.Path, sumName), []byte(first+"\n"+sum+"  "+blobsName+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(made.Path, sumName), []byte(first+"\n"+sum+"  "+blobsName+"\n"), 0o600))
 		if _, err := Verify(t.Context(), made.Path, true); !errors.Is(err, ErrDamaged) {
 			t.Errorf("the line %q: %v", line, err)
 		}
-		if err := os.Remove(list); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Remove(list))
 	}
 	reseal(t, made.Path, made.Verified.Manifest)
 	if _, err := Verify(t.Context(), made.Path, true); err != nil {
@@ -275,26 +234,19 @@ func TestPathsOfManifests(t *testing.T) {
 // reseal replaces the manifest of a backup.
 func reseal(t *testing.T, dir string, m *Manifest) {
 	t.Helper()
-	text, err := m.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(m.encode())(t)
 	for _, name := range []string{ManifestName, sumName, blobsName} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, ManifestName), text, 0o640), Seal(dir, nil)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(os.WriteFile(filepath.Join(dir, ManifestName), text, 0o640), Seal(dir, nil)))
 }
 
 // TestManifest: a manifest of another version is refused as unknown, and a malformed or inconsistent one as damaged.
 func TestManifest(t *testing.T) {
 	s := startSource(t, 0)
-	if _, err := s.create(t.Context(), 10, "x"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.create(t.Context(), 10, "x"))(t)
 	made := mustMake(t, t.TempDir(), s.stream, nil, 0)
 	for name, c := range map[string]struct {
 		change func(m *Manifest)
@@ -321,9 +273,7 @@ func TestManifest(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &fields)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, text := range []string{"", "{", string(text) + "{}", strings.Replace(string(text), "{", `{"more":1,`, 1), "null", "[]"} {
 		if _, err := decodeManifest([]byte(text)); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%.40q: %v", text, err)
@@ -337,9 +287,7 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		parent := t.TempDir()
 		dir := filepath.Join(parent, "dir")
-		if err := os.Mkdir(dir, 0o750); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Mkdir(dir, 0o750))
 		_, _ = Receive(dir, bytes.NewReader(stream), "") // most streams are refused
 		if entries, err := os.ReadDir(parent); err != nil || len(entries) != 1 {
 			t.Errorf("%v, %v", entries, err)
