@@ -100,15 +100,26 @@ func TestDrain(t *testing.T) {
 		if _, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		begun, finish := make(chan struct{}, jobs), make(chan struct{})
-		w := &client.Worker{Client: s.Client, Concurrency: jobs / 2, Prefetch: jobs, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
-			begun <- struct{}{}
-			<-finish
-			return client.TextOutput("done"), nil
-		}}
+		received, begun, finish := make(chan struct{}, jobs), make(chan struct{}, jobs), make(chan struct{})
+		w := &client.Worker{
+			Client: s.Client, Concurrency: jobs / 2, Prefetch: jobs,
+			Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+				begun <- struct{}{}
+				<-finish
+				return client.TextOutput("done"), nil
+			},
+			OnEvent: func(e client.Event) {
+				for range e.Jobs {
+					received <- struct{}{}
+				}
+			},
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
 		go func() { ran <- tested(w).Run(ctx) }()
+		for range jobs { // jobs that are still on their way when the server stops stay with the claim until its lease ends
+			<-received
+		}
 		for range jobs / 2 {
 			<-begun
 		}

@@ -69,6 +69,8 @@ type Options struct {
 	maxQueues       int
 	// openLog opens the log. Nil: openLocalLog.
 	openLog func(journal.Options) (Log, error)
+	// closeWait is how long close waits for the store. 0: CommitWait.
+	closeWait time.Duration
 }
 
 // Engine is the queue server without HTTP. After Open, one goroutine calls Run. The other methods are safe for concurrent
@@ -255,7 +257,7 @@ func (e *Engine) close() error {
 		errs = append(errs, e.log.Close())
 	}
 	if e.store != nil {
-		errs = append(errs, e.store.CloseWithin(e.o.CommitWait))
+		errs = append(errs, e.store.CloseWithin(cmp.Or(e.o.closeWait, e.o.CommitWait)))
 	}
 	if e.lock != nil {
 		errs = append(errs, e.lock.Close())

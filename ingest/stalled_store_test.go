@@ -101,7 +101,7 @@ func TestDecisionsAreBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 func TestAStuckCommandIsNoticed(t *testing.T) {
 	var armed atomic.Bool
 	stuck, resume := make(chan struct{}), make(chan struct{})
-	e, stop := startWith(t, Options{Dir: t.TempDir(), CommitWait: 50 * time.Millisecond, Store: store.Options{BeforeApply: func(uint64) {
+	e, stop := startWith(t, Options{Dir: t.TempDir(), CommitWait: 50 * time.Millisecond, closeWait: time.Minute, Store: store.Options{BeforeApply: func(uint64) {
 		if armed.CompareAndSwap(true, false) {
 			close(stuck)
 			<-resume
