@@ -104,6 +104,8 @@ func readConfiguration(cmd *cobra.Command) (*configuration, error) {
 // defaultLayer is the second layer without DAYBOOK_ENV, as in miniq.
 const defaultLayer = "development"
 
+func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
+
 // readLayers reads the existing files default.toml, $DAYBOOK_ENV.toml (or development.toml) and local.toml of a directory.
 func readLayers(dir string) (files []*configFile, err error) {
 	if info, err := os.Stat(dir); err != nil {
@@ -116,6 +118,11 @@ func readLayers(dir string) (files []*configFile, err error) {
 		return nil, terminal.Usagef("environment variable %s: %q is not the name of a file in --config-dir", layerVariable, env)
 	}
 	for _, layer := range []string{"default", env, "local"} {
+		for _, extension := range []string{".yaml", ".yml", ".json"} { // as miniq's: the settings in them must not be ignored
+			if path := filepath.Join(dir, layer+extension); exists(path) {
+				return nil, terminal.Usagef("read configuration: %s: settings are TOML; write them to %s.toml, and remove this file", path, layer)
+			}
+		}
 		file, err := readConfigFile(filepath.Join(dir, layer+".toml"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -186,6 +186,7 @@ func TestUnreadableConfig(t *testing.T) {
 	if err := os.Mkdir(empty, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	old := filepath.Dir(writeFile(t, dir, "old/local.yaml", "listen: 127.0.0.1:1"))
 	layerDir := filepath.Join(dir, "layers")
 	if err := os.MkdirAll(filepath.Join(layerDir, "local.toml"), 0o700); err != nil {
 		t.Fatal(err)
@@ -197,6 +198,7 @@ func TestUnreadableConfig(t *testing.T) {
 		{"--config-dir " + filepath.Join(dir, "none"), "no such file"},
 		{"--config-dir " + unreadable, "--config names a file"},
 		{"--config-dir " + layerDir, "is a directory"},
+		{"--config-dir " + old, "local.yaml: settings are TOML"},
 		{"--config-dir " + empty, ""},
 		{"--config-dir " + empty + " --config " + unreadable, "must not both be given"},
 	} {
