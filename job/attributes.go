@@ -15,8 +15,8 @@ type Group struct {
 }
 
 // Attributes are the settings that a create gives to all jobs of a group. This file converts them to every form that the
-// server uses: the fields of a command, the row of a batch, and the document of a job. The package documentation explains
-// how to add one.
+// server uses: the fields of a command, the row of a batch, and the document of a job. CONTRIBUTING.md explains how
+// to add one.
 type Attributes struct {
 	Kind        Kind
 	Priority    int   // 0 … MaxPriority; the highest is handed out first

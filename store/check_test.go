@@ -214,8 +214,8 @@ func TestCheckNoticesEachRowTooMany(t *testing.T) {
 			key[at]++
 			more := storedRow{string(key), entry.value}
 			// A different line, or a different command, may also have had this row.
-			lineOfBatch := entry.key[0] == row.DetailTable && (at == 12 || at == 21)
-			lineOfBatch = lineOfBatch || entry.key[0] == row.DetailTable && entry.key[13] == row.StepDetail && at > 13 // one more step
+			// A line of another batch, or one more step.
+			lineOfBatch := entry.key[0] == row.DetailTable && (at == 12 || at == 21 || at > 13 && entry.key[13] == row.StepDetail)
 			if there[more.key] || unwatched(more.key) && entry.key[0] != row.DetailTable || entry.key[0] == row.EffectTable || lineOfBatch {
 				continue
 			}

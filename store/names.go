@@ -24,6 +24,7 @@ type (
 )
 
 var (
+	// The errors of Open, Apply and queries; see package row.
 	ErrDamaged        = row.ErrDamaged
 	ErrClosed         = row.ErrClosed
 	ErrForeignJournal = row.ErrForeignJournal
