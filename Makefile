@@ -116,7 +116,7 @@ LAYERS := ./journal ./store ./ingest ./bench
 
 set.short        = $(with_binary) $(GO) test -short -p 1 $(MATRIX) -benchtime 2s $(LAYERS) ## journal, store, engine and server process; a minute
 set.matrix       = $(with_binary) $(GO) test -p 1 $(MATRIX) -timeout 120m $(LAYERS) ## the same at all points, up to ten million jobs; 30 minutes, 3 GB of disk
-set.compare      = $(GO) run ./bench/compare -base "$(BASE)" $(ARGS) ## the short set here and at commit BASE, by turns; fails if something is slower; 8 minutes
+set.compare      = $(GO) build -o $(BIN)/bench-compare ./bench/compare && $(BIN)/bench-compare -base "$(BASE)" $(ARGS) ## the short set here and at commit BASE, by turns; fails if something is slower; 8 minutes
 set.open         = $(with_binary) $(GO) run ./bench/open -page docs/explanation/performance.md $(ARGS) && cd bench/peers && GOWORK=off $(GO) run ./latency -in $(CURDIR)/$(BIN)/open-loop.json -out $(CURDIR)/docs/explanation/open-loop.svg ## latency at fixed rates of arrivals; 8 minutes; writes tables of performance.md
 set.peers        = cd bench/peers && GOWORK=off $(GO) build -o $(CURDIR)/$(BIN)/bench-peers . && BENCH_PEERS_BIN=$(CURDIR)/$(BIN)/peers $(with_binary) $(CURDIR)/$(BIN)/bench-peers $(ARGS) ## beside other queues (scripts/tools peers); 20 minutes, or 3 with ARGS=-short
 set.parts        = $(with_binary) $(GO) test -p 1 -run '^$$' -bench . -skip '^Benchmark(Journal|Store|Ingest|Process|Runner)$$' -timeout 90m $(LAYERS) ./client ## the Worker, forms of claims, strategies, sweeps
