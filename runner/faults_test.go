@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/program"
 	"github.com/daybookq/daybook/runner/sandbox"
@@ -22,9 +23,7 @@ func TestDrainCostsNoAttempt(t *testing.T) {
 	r := start(t)
 	s := r.settings(map[string]string{"x": "sleep 60"})
 	s.UntilIdle, s.DrainTimeout = 0, 100*time.Millisecond
-	if _, err := r.AddLines(t.Context(), []byte("a\n"), client.AddOptions{Type: "x", Attributes: once}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(r.AddLines(t.Context(), []byte("a\n"), client.AddOptions{Type: "x", Attributes: once}))(t)
 	w, stop := r.begin(s)
 	r.until("the job runs", func() bool { return w.Totals().Held == 1 })
 	time.Sleep(200 * time.Millisecond) // real time: a job that runs longer than the drain
@@ -60,9 +59,7 @@ func TestHangingJob(t *testing.T) {
 	payloads[20] = "hang"
 	attributes := once
 	attributes.TimeoutMs = 8000
-	if _, err := r.AddLines(t.Context(), []byte(strings.Join(payloads, "\n")), client.AddOptions{Type: "x", Attributes: attributes}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(r.AddLines(t.Context(), []byte(strings.Join(payloads, "\n")), client.AddOptions{Type: "x", Attributes: attributes}))(t)
 	s := r.settings(nil)
 	s.Accept, s.UntilIdle = []string{handler.Script}, 3*time.Second
 	r.run(s)
@@ -80,13 +77,8 @@ func TestStrays(t *testing.T) {
 	r := start(t)
 	r.put("", "x", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return payload"})
 	r.put("bad", "x", handler.Document{Kind: handler.HTTP, URL: "http://127.0.0.1:1/"})
-	if _, err := r.AddLines(t.Context(), []byte(strings.Repeat("a\n", 2000)), client.AddOptions{Client: "bad", Type: "x"}); err != nil {
-		t.Fatal(err)
-	}
-	j, err := r.Create(t.Context(), client.NewJob{Client: "good", Type: "x", Payload: []byte("p")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(r.AddLines(t.Context(), []byte(strings.Repeat("a\n", 2000)), client.AddOptions{Client: "bad", Type: "x"}))(t)
+	j := testkit.Must(r.Create(t.Context(), client.NewJob{Client: "good", Type: "x", Payload: []byte("p")}))(t)
 	s := r.settings(nil)
 	s.Accept, s.UntilIdle = []string{handler.Script}, 0
 	r.begin(s)
@@ -140,9 +132,7 @@ func TestGrantsAreLocal(t *testing.T) {
 func TestLostWhileItWaits(t *testing.T) {
 	r := start(t)
 	lease := client.Attributes{LeaseMs: 6000}
-	if _, err := r.AddLines(t.Context(), []byte("a\nb\n"), client.AddOptions{Type: "x", Attributes: lease}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(r.AddLines(t.Context(), []byte("a\nb\n"), client.AddOptions{Type: "x", Attributes: lease}))(t)
 	s := r.settings(map[string]string{"x": "sleep 60"})
 	s.Concurrency, s.UntilIdle, s.DrainTimeout = 1, 0, time.Millisecond
 	w, stop := r.begin(s)
@@ -162,9 +152,7 @@ func TestLostWhileItWaits(t *testing.T) {
 	}
 	id := ""
 	r.until("one job runs and one waits", func() bool { id, _ = waits(); return id != "" && w.Totals().Claimed == 2 })
-	if _, err := r.Cancel(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(r.Cancel(t.Context(), id))(t)
 	r.until("no job waits", func() bool { id, _ := waits(); return id == "" })
 	if _, noneAhead := waits(); noneAhead {
 		t.Error("the lane holds no jobs in advance any more")

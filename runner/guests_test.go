@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
 )
@@ -151,10 +152,7 @@ func TestBinaryAddr(t *testing.T) {
 			continue
 		}
 		if c.addr {
-			b, err := r.GetBlob(t.Context(), c.of, got.OutputAddr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := testkit.Must(r.GetBlob(t.Context(), c.of, got.OutputAddr))(t)
 			text, err := io.ReadAll(b)
 			b.Close()
 			if err != nil || !bytes.Equal(text, got.Output) || !strings.EqualFold(string(text), "hello") {
@@ -226,9 +224,7 @@ func TestManyGuests(t *testing.T) {
 	r.until("all jobs with a binary have completed", func() bool {
 		done := 0
 		for j, err := range r.Jobs(context.Background(), client.JobsQuery{Type: job.DefaultName}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if j.Status == "completed" && slices.Contains(want, j.ID) {
 				done++
 			}

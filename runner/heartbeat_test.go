@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -53,9 +54,7 @@ func TestTypesAreRegistered(t *testing.T) {
 	r.until("it has two types", func() bool { return slices.Equal(r.registered().Types, []string{"x", "y"}) })
 	r.put("", "z", handler.Document{Kind: handler.Exec, Program: "x"})
 	r.until("it has another type", func() bool { return slices.Equal(r.registered().Types, []string{"x", "y", "z"}) })
-	if err := r.DeleteHandler(t.Context(), "", "z"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.DeleteHandler(t.Context(), "", "z"))
 	r.until("the type is gone", func() bool { return slices.Equal(r.registered().Types, []string{"x", "y"}) })
 }
 
@@ -86,10 +85,7 @@ func TestOneProcessHoldsAnID(t *testing.T) {
 func TestLostRunner(t *testing.T) {
 	r := start(t, "--runner-heartbeat", "1s")
 	var silent atomic.Bool
-	to, err := url.Parse(r.server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := testkit.Must(url.Parse(r.server.URL))(t)
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if silent.Load() && strings.HasPrefix(req.URL.Path, "/runners/") {
@@ -105,17 +101,12 @@ func TestLostRunner(t *testing.T) {
 	s.Handlers["x"].Program.ReadWrite = []string{dir}
 	s.Client, s.UntilIdle, s.DrainTimeout = client.New(between.URL, client.Options{}), 0, time.Second
 	j, err := r.Create(t.Context(), client.NewJob{Type: "x", Payload: []byte("a"), Attributes: client.Attributes{Backoff: &client.Backoff{InitialMs: new(int64)}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	w, stop := r.begin(s)
 	r.until("the job runs", func() bool { return w.Totals().Held == 1 })
 	silent.Store(true)
 	attempts := func() []client.Attempt {
-		got, err := r.Job(t.Context(), j.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testkit.Must(r.Job(t.Context(), j.ID))(t)
 		return got.Attempts
 	}
 	r.until("the runner is lost", func() bool { return r.registered().End == client.RunnerLost })

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestLogs: with log_bytes, a program's stderr is the log of its job, during the run and afterwards, however the run
@@ -36,18 +37,13 @@ func TestLogs(t *testing.T) {
 	}
 	s.UntilIdle = 0
 	w, stop := r.begin(s)
-	log, err := r.JobLog(t.Context(), ids["follow"], true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := testkit.Must(r.JobLog(t.Context(), ids["follow"], true))(t)
 	defer log.Close()
 	lines := bufio.NewReader(log)
 	if line, err := lines.ReadString('\n'); line != "begun\n" || err != nil {
 		t.Errorf("%q, %v", line, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
 	if rest, err := io.ReadAll(lines); string(rest) != "end\n" || err != nil {
 		t.Errorf("%q, %v", rest, err)
 	}
@@ -61,21 +57,13 @@ func TestLogs(t *testing.T) {
 	stop()
 	kept := map[string]string{}
 	for typ, id := range ids {
-		j, err := r.Job(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := testkit.Must(r.Job(t.Context(), id))(t)
 		if has := j.LogAddr != ""; has != (typ == "follow" || typ == "long") {
 			t.Errorf("%s has the log %q", typ, j.LogAddr)
 		} else if has {
-			log, err := r.JobLog(t.Context(), id, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			log := testkit.Must(r.JobLog(t.Context(), id, false))(t)
 			text, err := io.ReadAll(log)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, err)
 			kept[typ] = string(text)
 			log.Close()
 		}

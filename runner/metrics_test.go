@@ -6,32 +6,25 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestMetricsAreDocumented: docs/reference/runners.md lists exactly the metrics of a runner.
 func TestMetricsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/reference/runners.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("../docs/reference/runners.md"))(t)
 	name := regexp.MustCompile("[`\"](daybook_runner_[a-z_]+)")
 	documented := map[string]bool{}
 	for _, m := range name.FindAllStringSubmatch(string(text), -1) {
 		documented[m[1]] = true
 	}
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(filepath.Glob("*.go"))(t)
 	made := map[string]bool{}
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		source := testkit.Must(os.ReadFile(file))(t)
 		for _, m := range name.FindAllStringSubmatch(string(source), -1) {
 			made[m[1]] = true
 			if !documented[m[1]] {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/program"
 	"github.com/daybookq/daybook/runner/sandbox"
@@ -32,10 +33,7 @@ func TestKinds(t *testing.T) {
 		fmt.Fprintf(w, "web %s", strings.TrimSpace(string(body)))
 	}))
 	defer web.Close()
-	allow, err := webhook.ParseAllow([]string{web.Listener.Addr().String()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	allow := testkit.Must(webhook.ParseAllow([]string{web.Listener.Addr().String()}))(t)
 	s := r.settings(map[string]string{"upper": "tr a-z A-Z; echo; echo 'J: count|x y z'", "count": "wc -w"})
 	s.Handlers["upper"].Document.ChainTypes = []string{"count"}
 	s.Allow, s.Accept = allow, []string{handler.HTTP, handler.Script, handler.Exec}
@@ -126,18 +124,12 @@ func TestClientsAndVersions(t *testing.T) {
 	}
 	add := func(clientName string) string {
 		t.Helper()
-		j, err := r.Create(t.Context(), client.NewJob{Client: clientName, Type: "x", Payload: []byte("p")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := testkit.Must(r.Create(t.Context(), client.NewJob{Client: clientName, Type: "x", Payload: []byte("p")}))(t)
 		return j.ID
 	}
 	output := func(id string) string {
 		t.Helper()
-		o, err := r.Output(t.Context(), id, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := testkit.Must(r.Output(t.Context(), id, time.Minute))(t)
 		return string(o.Bytes)
 	}
 	r.put("", "x", says("all"))
@@ -155,9 +147,7 @@ func TestClientsAndVersions(t *testing.T) {
 	if got := output(a) + ", " + output(b); got != "new a, newer b" { // a claim names the newest version
 		t.Errorf("%s", got)
 	}
-	if err := r.DeleteHandler(t.Context(), "b", "x"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.DeleteHandler(t.Context(), "b", "x"))
 	if got := output(add("b")); got != "new b" {
 		t.Errorf("%s", got)
 	}
@@ -169,11 +159,9 @@ func TestNeighbours(t *testing.T) {
 	r.put("", "x", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "import os\ndef handle(payload, job):\n    if payload == 'poison':\n        os._exit(3)\n    return payload"})
 	payloads := slices.Repeat([]string{"good"}, 100)
 	payloads[50] = "poison"
-	if _, err := r.AddLines(t.Context(), []byte(strings.Join(payloads, "\n")), client.AddOptions{Type: "x", Attributes: client.Attributes{
+	testkit.Must(r.AddLines(t.Context(), []byte(strings.Join(payloads, "\n")), client.AddOptions{Type: "x", Attributes: client.Attributes{
 		MaxAttempts: 3, Backoff: &client.Backoff{InitialMs: new(int64)},
-	}}); err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	s := r.settings(nil)
 	s.Accept = []string{handler.Script}
 	r.run(s)
@@ -200,10 +188,7 @@ func TestWeights(t *testing.T) {
 		time.Sleep(5 * time.Millisecond) // real time: a job that takes a moment
 	}))
 	defer web.Close()
-	allow, err := webhook.ParseAllow([]string{web.Listener.Addr().String()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	allow := testkit.Must(webhook.ParseAllow([]string{web.Listener.Addr().String()}))(t)
 	const jobs = 800
 	for _, typ := range []string{"a", "b"} {
 		r.add(typ, slices.Repeat([]string{"x"}, jobs)...)
@@ -237,9 +222,7 @@ func TestWeights(t *testing.T) {
 func TestDrain(t *testing.T) {
 	r := start(t)
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Chmod(dir, 0o777))
 	s := r.settings(map[string]string{"x": "touch " + dir + "/$(cat); while [ ! -e " + dir + "/go ]; do sleep 0.02; done; echo done"})
 	s.Handlers["x"].Program.ReadWrite = []string{dir}
 	s.Concurrency, s.UntilIdle = 2, 0
@@ -251,9 +234,7 @@ func TestDrain(t *testing.T) {
 	})
 	go func() {
 		time.Sleep(100 * time.Millisecond) // real time: the jobs end after the drain has begun
-		if err := os.WriteFile(dir+"/go", nil, 0o666); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, os.WriteFile(dir+"/go", nil, 0o666))
 	}()
 	stop()
 	r.wantCounts("x", map[string]int{"completed ok 1 done\n": 2, "pending  0 ": 2})
@@ -311,10 +292,7 @@ func TestHealth(t *testing.T) {
 
 // TestUntilIdleWaitsForTheServer: a runner is not idle before its server has answered.
 func TestUntilIdleWaitsForTheServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l.Close()
 	r := &rig{T: t, Client: client.New("http://"+l.Addr().String(), client.Options{RetryFor: -1})}
 	s := r.settings(map[string]string{"x": "cat"})
@@ -322,9 +300,7 @@ func TestUntilIdleWaitsForTheServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	w := r.new(s)
-	if err := w.Run(ctx); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, w.Run(ctx))
 	if ctx.Err() == nil {
 		t.Error("it ended although it did not reach the server")
 	}
@@ -398,10 +374,7 @@ func TestLongOutputs(t *testing.T) {
 	defer web.Close()
 	lines := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { io.WriteString(w, "200 "+strings.Repeat("x", long)) }))
 	defer lines.Close()
-	allow, err := webhook.ParseAllow([]string{"127.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	allow := testkit.Must(webhook.ParseAllow([]string{"127.0.0.1"}))(t)
 	s := r.settings(map[string]string{"exec": "head -c 300000 /dev/zero | tr '\\0' x", "frames": "read -r p; printf '200 '; head -c 300000 /dev/zero | tr '\\0' x", "failed": "head -c 300000 /dev/zero | tr '\\0' x; exit 3", "long": "head -c 300000 /dev/zero"})
 	s.Handlers["frames"].Program.Frames = program.FramesLines
 	s.Handlers["failed"].Program.ExitCodes = map[string]string{"3": "failed"}
@@ -416,9 +389,7 @@ func TestLongOutputs(t *testing.T) {
 	r.run(s)
 	for _, typ := range []string{"exec", "frames", "failed", "web", "batch", "script"} {
 		for j, err := range r.Jobs(r.Context(), client.JobsQuery{Type: typ}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			o, err := r.Output(r.Context(), j.ID, 0)
 			if err != nil || string(o.Bytes) != strings.Repeat("x", long) || j.OutputAddr == "" || o.Addr != j.OutputAddr || o.Kind != client.Text || j.OutputAddrKind != client.Text || len(j.Output) > 0 || j.RunAttempts != 1 || (j.Status == "failed") != (typ == "failed") {
 				t.Errorf("%s: %v; %d bytes at %q; %s %.100s", typ, err, len(o.Bytes), o.Addr, j.Status, j.Error)
@@ -451,9 +422,7 @@ func TestLongOutputsWithoutBlobs(t *testing.T) {
 	w.blobs = none
 	r.add("short", "a")
 	r.add("long", "a")
-	if err := w.Run(r.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Run(r.Context()))
 	r.want("short", "completed ok 1 "+strings.Repeat("x", 300_000))
 	if got := r.jobs("long"); len(got) != 1 || !strings.HasPrefix(got[0], "failed failed 1 OUTPUT_TOO_LONG: ") || !strings.Contains(got[0], "keeps no blobs") {
 		t.Errorf("%.300q", got)

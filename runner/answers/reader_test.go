@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // mostOutput is options.output_bytes in these tests. It is more than MaxLineBytes.
@@ -22,9 +23,7 @@ func all(t testing.TB, n int, text string) []Answer {
 	t.Helper()
 	r := NewReader(n, ChainTypes{"*"}, mostOutput)
 	var got []Answer
-	if err := r.Read(strings.NewReader(text), func(a Answer) { got = append(got, a) }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.Read(strings.NewReader(text), func(a Answer) { got = append(got, a) }))
 	return append(got, r.Rest()...)
 }
 
@@ -171,9 +170,7 @@ func TestParts(t *testing.T) {
 	for _, parts := range []io.Reader{iotest.OneByteReader(strings.NewReader(text)), iotest.HalfReader(strings.NewReader(text)), iotest.DataErrReader(strings.NewReader(text))} {
 		r := NewReader(4, ChainTypes{"*"}, mostOutput)
 		var got []Answer
-		if err := r.Read(parts, func(a Answer) { got = append(got, a) }); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, r.Read(parts, func(a Answer) { got = append(got, a) }))
 		if got = append(got, r.Rest()...); !reflect.DeepEqual(got, want) {
 			t.Errorf("%.300q, want %.300q", short(got), short(want))
 		}
@@ -188,9 +185,7 @@ func FuzzReader(f *testing.F) {
 		jobs = int(uint(jobs) % 50)
 		r := NewReader(jobs, ChainTypes{"*"}, mostOutput)
 		var got []Answer
-		if err := r.Read(bytes.NewReader(text), func(a Answer) { got = append(got, a) }); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, r.Read(bytes.NewReader(text), func(a Answer) { got = append(got, a) }))
 		got = append(got, r.Rest()...)
 		if len(got) != jobs {
 			t.Fatalf("%d answers of %d jobs", len(got), jobs)
@@ -251,9 +246,7 @@ func TestChainTypes(t *testing.T) {
 	} {
 		r := NewReader(2, c.types, mostOutput)
 		var got []Answer
-		if err := r.Read(strings.NewReader(text), func(a Answer) { got = append(got, a) }); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, r.Read(strings.NewReader(text), func(a Answer) { got = append(got, a) }))
 		if got := short(append(got, r.Rest()...)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/moby/moby/client"
 
 	daybook "github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -80,10 +81,7 @@ func TestServerIsAway(t *testing.T) {
 // fakeEngine returns an Engine that talks to answer, and a function that runs a job with it.
 func fakeEngine(t *testing.T, answer http.HandlerFunc) (*Engine, func(config, filesets string) task.End) {
 	socket := filepath.Join(t.TempDir(), "sock")
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testkit.Must(net.Listen("unix", socket))(t)
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/_ping") {
 			w.Header().Set("Api-Version", "1.44")
@@ -93,22 +91,11 @@ func fakeEngine(t *testing.T, answer http.HandlerFunc) (*Engine, func(config, fi
 	})}
 	go s.Serve(listener)
 	t.Cleanup(func() { s.Close() })
-	docker, err := client.New(client.WithHost("unix://" + socket))
-	if err != nil {
-		t.Fatal(err)
-	}
-	images, err := ParseImages([]string{"docker.io/library/a:*"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	docker := testkit.Must(client.New(client.WithHost("unix://" + socket)))(t)
+	images := testkit.Must(ParseImages([]string{"docker.io/library/a:*"}))(t)
 	set := Settings{Images: images, Workspaces: filepath.Join(t.TempDir(), "w"), Filesets: newServer()}
-	if err := set.check(); err != nil {
-		t.Fatal(err)
-	}
-	w, err := openWorkspaces(set.Workspaces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, set.check())
+	w := testkit.Must(openWorkspaces(set.Workspaces))(t)
 	e := &Engine{Settings: set, docker: docker, workspaces: w, pause: time.Millisecond, patience: 20 * time.Second, orphanPause: time.Millisecond}
 	return e, func(config, filesets string) (end task.End) {
 		x := &Executor{engine: e, images: images, timeout: time.Minute}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	daybook "github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -30,19 +31,10 @@ func BenchmarkRun(b *testing.B) {
 		}
 		for what, args := range map[string]string{"empty": `["exit","0"]`, "128MiB": `["spew","134217728"]`} {
 			b.Run(name+"/"+what, func(b *testing.B) {
-				images, err := ParseImages([]string{guestImage})
-				if err != nil {
-					b.Fatal(err)
-				}
-				engine, err := New(b.Context(), Settings{Engine: e.host, Workspaces: b.TempDir() + "/w", Images: images, Blobs: sink{}})
-				if err != nil {
-					b.Fatal(err)
-				}
+				images := testkit.Must(ParseImages([]string{guestImage}))(b)
+				engine := testkit.Must(New(b.Context(), Settings{Engine: e.host, Workspaces: b.TempDir() + "/w", Images: images, Blobs: sink{}}))(b)
 				defer engine.Close()
-				x, err := engine.Executor(Handler{Options: handler.Options{}})
-				if err != nil {
-					b.Fatal(err)
-				}
+				x := testkit.Must(engine.Executor(Handler{Options: handler.Options{}}))(b)
 				run := func() {
 					var end task.End
 					j := &daybook.Job{ID: "job-1", ClaimID: "claim-1", Payload: []byte(`{"Container":{"Config":{"Image":"` + guestImage + `","Cmd":` + args + `}}}`), Kind: daybook.JSON}

@@ -22,6 +22,7 @@ import (
 
 	daybook "github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -159,10 +160,7 @@ func newServer() *server {
 }
 
 func (s *server) settings(t *testing.T, e *realEngine, change func(*Settings)) Settings {
-	images, err := ParseImages([]string{"docker.io/library/daybook-guest:*"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	images := testkit.Must(ParseImages([]string{"docker.io/library/daybook-guest:*"}))(t)
 	set := Settings{
 		Engine: e.host, Workspaces: filepath.Join(t.TempDir(), "workspaces"), Runner: "r", Images: images, MemoryBytes: 64 << 20, Processes: 32, TmpBytes: 1 << 20, LogBytes: 128 << 10,
 		WorkspaceBytes: 64 << 20, Blobs: s, Filesets: s, Logs: s, Step: s.step, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -177,15 +175,10 @@ func newRig(t *testing.T, e *realEngine, change func(*Settings)) *rig {
 	t.Helper()
 	s := newServer()
 	set := s.settings(t, e, change)
-	made, err := New(t.Context(), set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := testkit.Must(New(t.Context(), set))(t)
 	r := &rig{t, s, made, made.docker, e}
 	t.Cleanup(func() {
-		if err := made.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, made.Close())
 		if n := entries(t, set.Workspaces); n != 1 { // the file id
 			t.Errorf("%d entries are left in the directory of workspaces", n)
 		}
@@ -196,25 +189,16 @@ func newRig(t *testing.T, e *realEngine, change func(*Settings)) *rig {
 
 func entries(t *testing.T, dir string) int {
 	t.Helper()
-	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := testkit.Must(os.ReadDir(dir))(t)
 	return len(list)
 }
 
 // wantContainers checks the number of this test's containers that the engine has.
 func (r *rig) wantContainers(want int) {
 	r.Helper()
-	docker, err := client.New(client.WithHost(r.real.host))
-	if err != nil {
-		r.Fatal(err)
-	}
+	docker := testkit.Must(client.New(client.WithHost(r.real.host)))(r)
 	defer docker.Close()
-	list, err := docker.ContainerList(context.Background(), client.ContainerListOptions{All: true})
-	if err != nil {
-		r.Fatal(err)
-	}
+	list := testkit.Must(docker.ContainerList(context.Background(), client.ContainerListOptions{All: true}))(r)
 	if len(list.Items) != want {
 		r.Errorf("the engine has %d containers, want %d", len(list.Items), want)
 	}
@@ -232,10 +216,7 @@ func guest(args ...string) string {
 // run runs a job with the given Config and Fileset.
 func (r *rig) run(ctx context.Context, config, filesets string, options handler.Options) task.End {
 	r.Helper()
-	x, err := r.engine.Executor(Handler{Options: options, ExitCodes: map[string]string{"3": "failed"}})
-	if err != nil {
-		r.Fatal(err)
-	}
+	x := testkit.Must(r.engine.Executor(Handler{Options: options, ExitCodes: map[string]string{"3": "failed"}}))(r)
 	payload := fmt.Sprintf(`{"Container":{"Config":{%s}},"Fileset":{%s}}`, config, filesets)
 	var end task.End
 	j := &daybook.Job{ID: "job-1", ClaimID: "claim-1", Client: "ada", Type: "etcdq", Payload: []byte(payload), Kind: daybook.JSON, RunAttempts: 2}

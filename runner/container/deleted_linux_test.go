@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // nestedDir is the environment variable that passes TestNestedFiles' directory to its child processes.
@@ -27,16 +29,9 @@ func TestNestedFiles(t *testing.T) {
 	}
 	dir := t.TempDir()
 	hold := func(name string) *os.File {
-		f, err := os.Create(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.Write(bytes.Repeat([]byte{1}, 4<<20)); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(f.Name()); err != nil {
-			t.Fatal(err)
-		}
+		f := testkit.Must(os.Create(filepath.Join(dir, name)))(t)
+		testkit.Must(f.Write(bytes.Repeat([]byte{1}, 4<<20)))(t)
+		testkit.NoError(t, os.Remove(f.Name()))
 		return f
 	}
 	defer hold("of the runner").Close()
@@ -45,14 +40,9 @@ func TestNestedFiles(t *testing.T) {
 	if !lines.Scan() || lines.Text() != "holding" {
 		t.Fatalf("the process has printed %q", lines.Text()+rest(lines))
 	}
-	pids, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", first))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pids := testkit.Must(os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", first)))(t)
 	var s unix.Stat_t
-	if err := unix.Stat(dir, &s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, unix.Stat(dir, &s))
 	d := &deletedFiles{first, pids, uint64(s.Dev)} //nolint:unconvert // as in newDeletedFiles
 	if n, err := d.bytes(t.Context(), 1<<40); err != nil || n < 2<<20 || n >= 4<<20 {
 		t.Errorf("the files have %d bytes, want 2 MiB: %v", n, err)
@@ -77,13 +67,8 @@ func startNested(t *testing.T, dir string) (id int, output interface{ Read([]byt
 	if os.Getenv(nestedDir) != "" { // it is in a user namespace, and /proc does not show its own process ids
 		c.SysProcAttr.Cloneflags, c.SysProcAttr.UidMappings = syscall.CLONE_NEWPID, nil
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "below"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(filepath.Join(dir, "below"), 0o700))
+	stdout := testkit.Must(c.StdoutPipe())(t)
 	if err := c.Start(); err != nil {
 		if dir := os.Getenv(nestedDir); dir != "" {
 			t.Fatal(err)
@@ -107,16 +92,9 @@ func holdNested(t *testing.T, dir string) {
 		}
 		return
 	}
-	f, err := os.Create(filepath.Join(dir, "gone"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Write(make([]byte, 2<<20)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.Create(filepath.Join(dir, "gone")))(t)
+	testkit.Must(f.Write(make([]byte, 2<<20)))(t)
+	testkit.NoError(t, os.Remove(f.Name()))
 	fmt.Println("holding")
 	time.Sleep(time.Hour) // real time: the test kills this process
 	fmt.Println(strconv.Itoa(int(f.Fd())))

@@ -17,6 +17,7 @@ import (
 	daybook "github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/internal/containerjob"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -163,9 +164,7 @@ func TestEnd(t *testing.T) {
 // TestRefusals: a job whose payload is not allowed fails before the engine is asked.
 func TestRefusals(t *testing.T) {
 	images, err := ParseImages([]string{"docker.io/library/daybook-guest:1", "registry.example.com:5000/team/*:2", "docker.io/library/pinned@sha256:*"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	x := &Executor{engine: &Engine{Settings: Settings{Images: images}, rootless: true}, images: images}
 	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
 	image := `"Image":"daybook-guest:1"`
@@ -257,53 +256,23 @@ func TestLeftOvers(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "workspaces")
 		in := func(s *Settings) { s.Workspaces = dir }
 		living := newServer()
-		first, err := New(t.Context(), living.settings(t, e, in))
-		if err != nil {
-			t.Fatal(err)
-		}
-		killed, err := New(t.Context(), newServer().settings(t, e, in))
-		if err != nil {
-			t.Fatal(err)
-		}
-		other, err := New(t.Context(), newServer().settings(t, e, nil)) // uses another directory
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := testkit.Must(New(t.Context(), living.settings(t, e, in)))(t)
+		killed := testkit.Must(New(t.Context(), newServer().settings(t, e, in)))(t)
+		other := testkit.Must(New(t.Context(), newServer().settings(t, e, nil)))(t) // uses another directory
 		made := map[string]string{}
 		for name, of := range map[string]*Engine{"living": first, "killed": killed, "other": other} {
-			ws, err := of.workspaces.newRun()
-			if err != nil {
-				t.Fatal(err)
-			}
-			img, err := of.docker.ImageInspect(t.Context(), guestImage)
-			if err != nil {
-				t.Fatal(err)
-			}
-			user, group, err := of.user("")
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := of.docker.ContainerCreate(t.Context(), client.ContainerCreateOptions{
+			ws := testkit.Must(of.workspaces.newRun())(t)
+			img := testkit.Must(of.docker.ImageInspect(t.Context(), guestImage))(t)
+			user, group := testkit.Must2(of.user(""))(t)
+			c := testkit.Must(of.docker.ContainerCreate(t.Context(), client.ContainerCreateOptions{
 				HostConfig: of.hostConfig(ws.dir(), 64<<20, &volumes{memory: []string{"/volume"}}), Config: of.config(&containerjob.Config{Cmd: []string{"stubborn"}}, &daybook.Job{ID: name}, containerjob.MountPoint, fmt.Sprintf("%d:%d", user, group), img.ID),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := of.docker.ContainerStart(t.Context(), c.ID, client.ContainerStartOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
+			testkit.Must(of.docker.ContainerStart(t.Context(), c.ID, client.ContainerStartOptions{}))(t)
 			made[name] = c.ID
-			t.Cleanup(func() {
-				if err := of.remove(context.Background(), c.ID); err != nil {
-					t.Error(err)
-				}
-			})
+			t.Cleanup(func() { testkit.Check(t, of.remove(context.Background(), c.ID)) })
 		}
 		killed.workspaces.lock.Close() // the kernel does this when it kills a process
-		second, err := New(t.Context(), newServer().settings(t, e, in))
-		if err != nil {
-			t.Fatal(err)
-		}
+		second := testkit.Must(New(t.Context(), newServer().settings(t, e, in)))(t)
 		for name, id := range made {
 			_, err := first.docker.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
 			if (err == nil) != (name != "killed") {
@@ -316,9 +285,7 @@ func TestLeftOvers(t *testing.T) {
 		if killed.workspaces.has(killed.workspaces.instance) || !first.workspaces.has(first.workspaces.instance) || entries(t, dir) != 3 {
 			t.Errorf("the directory of the killed runner is there: %v; there are %d", killed.workspaces.has(killed.workspaces.instance), entries(t, dir))
 		}
-		if err := errors.Join(first.Close(), second.Close(), other.Close(), killed.docker.Close()); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, errors.Join(first.Close(), second.Close(), other.Close(), killed.docker.Close()))
 	})
 }
 
@@ -328,10 +295,7 @@ func TestImageIsMissing(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, nil)
 		r.want(r.run(t.Context(), `"Image":"daybook-guest:9"`, "", handler.Options{}), "error", "does not have the image docker.io/library/daybook-guest:9, and this runner pulls none")
-		images, err := ParseImages([]string{"127.0.0.1:1/daybook-none:*"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		images := testkit.Must(ParseImages([]string{"127.0.0.1:1/daybook-none:*"}))(t)
 		r.engine.Pull, r.engine.Images = true, images
 		end := r.run(t.Context(), `"Image":"127.0.0.1:1/daybook-none:9"`, "", handler.Options{})
 		if !end.Unget || !strings.Contains(end.Unable, "pull the image 127.0.0.1:1/daybook-none:9: ") || r.steps[0] != "Pulling docker image: 127.0.0.1:1/daybook-none:9" {
@@ -353,18 +317,10 @@ func TestEngineIsAway(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		docker, err := client.New(client.WithHost(host))
-		if err != nil {
-			t.Fatal(err)
-		}
-		images, err := ParseImages([]string{"docker.io/library/a:*"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		docker := testkit.Must(client.New(client.WithHost(host)))(t)
+		images := testkit.Must(ParseImages([]string{"docker.io/library/a:*"}))(t)
 		set := Settings{Images: images}
-		if err := set.check(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, set.check())
 		x := &Executor{engine: &Engine{Settings: set, docker: docker}, images: images}
 		began := time.Now()
 		var end task.End
@@ -378,16 +334,12 @@ func TestEngineIsAway(t *testing.T) {
 // TestUnsafeDirectory: New refuses a directory of workspaces that other users can change.
 func TestUnsafeDirectory(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Chmod(dir, 0o777))
 	if _, err := openWorkspaces(dir); err == nil || !strings.Contains(err.Error(), "is not safe") {
 		t.Errorf("%v", err)
 	}
 	if os.Getuid() == 0 {
-		if err := errors.Join(os.Chmod(dir, 0o700), os.Chown(dir, 65534, 65534)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(os.Chmod(dir, 0o700), os.Chown(dir, 65534, 65534)))
 		if _, err := openWorkspaces(dir); err == nil || !strings.Contains(err.Error(), "it belongs to the user 65534") {
 			t.Errorf("%v", err)
 		}

@@ -71,9 +71,7 @@ func TestOrphans(t *testing.T) {
 	if f.removed.Load() != 1 {
 		t.Errorf("%d containers were removed", f.removed.Load())
 	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, e.Close())
 	if _, err := os.Lstat(instance); err == nil {
 		t.Error("the directory of the runner is left")
 	}
@@ -85,16 +83,11 @@ func TestOrphansAtTheEnd(t *testing.T) {
 	f.stuck.Store(true)
 	e, run := fakeEngine(t, f.ServeHTTP)
 	run("", "")
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, e.Close())
 	if n := entries(t, e.workspaces.path(e.workspaces.instance)); n != 1 {
 		t.Errorf("%d workspaces are left", n)
 	}
-	next, err := openWorkspaces(filepath.Dir(e.workspaces.path(e.workspaces.instance)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := testkit.Must(openWorkspaces(filepath.Dir(e.workspaces.path(e.workspaces.instance))))(t)
 	ended, err := next.ended()
 	if err != nil || len(ended) != 1 {
 		t.Errorf("%d runners have ended: %v", len(ended), err)
@@ -102,9 +95,7 @@ func TestOrphansAtTheEnd(t *testing.T) {
 	for _, lock := range ended {
 		lock.Close()
 	}
-	if err := next.close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, next.close())
 }
 
 // TestLateCreate: a container that the engine creates after it failed to answer is removed.
@@ -127,9 +118,7 @@ func TestLateCreate(t *testing.T) {
 		defer e.orphans.mu.Unlock()
 		return len(e.orphans.list) == 0 && !e.orphans.running
 	})
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, e.Close())
 }
 
 // TestTooManyOrphans: if there are too many orphans, jobs go back to their queue before a container is created.

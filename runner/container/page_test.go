@@ -20,6 +20,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/runner/container"
 )
 
@@ -37,22 +38,14 @@ func TestPageOfContainers(t *testing.T) {
 	}
 	loadBusybox(t, host, "docker.io/library/busybox:1.36")
 	server := daybooktest.Start(t)
-	binary, err := daybooktest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../docs/reference/containers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testkit.Must(daybooktest.Binary())(t)
+	page := testkit.Must(os.ReadFile("../../docs/reference/containers.md"))(t)
 	blocks := regexp.MustCompile("(?s)TestPageOfContainers -->\n\n```\\w+\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 	if len(blocks) != 6 {
 		t.Fatalf("the page has %d blocks", len(blocks))
 	}
 	bin := t.TempDir()
-	if err := os.Symlink(binary, filepath.Join(bin, "daybook")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink(binary, filepath.Join(bin, "daybook")))
 	// The last block removes the containers of a killed runner.
 	script := "set -euo pipefail\ncurl() { command curl -sS --fail-with-body \"$@\"; }\n"
 	for i, b := range blocks {
@@ -70,9 +63,7 @@ func TestPageOfContainers(t *testing.T) {
 	var out bytes.Buffer
 	shell.Stdout, shell.Stderr = &out, &out
 	shell.WaitDelay = time.Second
-	if err := shell.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, shell.Start())
 	late := time.AfterFunc(time.Minute, func() { syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) })
 	state, err := shell.Process.Wait()
 	late.Stop()
@@ -101,10 +92,7 @@ func loadBusybox(t *testing.T, host, image string) {
 	if slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
 		t.Skipf("the image of the page needs a busybox without libraries (busybox-static), and %s has some", path)
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(path))(t)
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	entries := []tar.Header{{Name: "bin/busybox", Mode: 0o755, Size: int64(len(text)), Typeflag: tar.TypeReg}}
@@ -112,27 +100,16 @@ func loadBusybox(t *testing.T, host, image string) {
 		entries = append(entries, tar.Header{Name: "bin/" + name, Linkname: "busybox", Mode: 0o777, Typeflag: tar.TypeSymlink})
 	}
 	for _, h := range entries {
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.WriteHeader(&h))
 		if h.Size > 0 {
-			if _, err := w.Write(text); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(w.Write(text))(t)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	docker, err := client.New(client.WithHost(host))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Close())
+	docker := testkit.Must(client.New(client.WithHost(host)))(t)
 	defer docker.Close()
 	loading, err := docker.ImageImport(t.Context(), client.ImageImportSource{Source: &b, SourceName: "-"}, image, client.ImageImportOptions{Changes: []string{`CMD ["sh"]`, "ENV PATH=/bin"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer loading.Close()
 	if answer, err := io.ReadAll(loading); err != nil || bytes.Contains(answer, []byte("errorDetail")) {
 		t.Fatalf("import the image: %v: %s", err, answer)

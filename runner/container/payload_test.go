@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/internal/containerjob"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // FuzzDecode: whatever the payload, its image is in the list, its directory is in the workspace or the image, and its
@@ -26,10 +27,7 @@ func FuzzDecode(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	images, err := ParseImages([]string{"docker.io/library/a*:*", "docker.io/library/a@sha256:*", "r.example:5/x/*:?"})
-	if err != nil {
-		f.Fatal(err)
-	}
+	images := testkit.Must(ParseImages([]string{"docker.io/library/a*:*", "docker.io/library/a@sha256:*", "r.example:5/x/*:?"}))(f)
 	e := &Engine{Settings: Settings{Images: images}, rootless: true, workspaces: &workspaces{}}
 	f.Fuzz(func(t *testing.T, payload string) {
 		r := &run{engine: e, executor: &Executor{images: images}, job: &client.Job{ID: "j", Payload: []byte(payload)}}
@@ -67,10 +65,7 @@ func FuzzDecode(f *testing.F) {
 // TestExamplesOfDocuments: the payload on docs/reference/containers.md parses, and the page's report has the form of the
 // real report.
 func TestExamplesOfDocuments(t *testing.T) {
-	page, err := os.ReadFile("../../docs/reference/containers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.Must(os.ReadFile("../../docs/reference/containers.md"))(t)
 	examples := regexp.MustCompile("(?s)TestExamplesOfDocuments -->\n\n```json\n(.*?)\n```").FindAllSubmatch(page, -1)
 	if len(examples) != 2 {
 		t.Fatalf("the page has %d examples", len(examples))
@@ -81,9 +76,7 @@ func TestExamplesOfDocuments(t *testing.T) {
 		t.Errorf("the payload is read as %s", got)
 	}
 	var r report
-	if err := json.Unmarshal(examples[1][1], &r, json.RejectUnknownMembers(true)); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, json.Unmarshal(examples[1][1], &r, json.RejectUnknownMembers(true)))
 	var names []string
 	for _, s := range r.Steps {
 		names = append(names, s.Step)

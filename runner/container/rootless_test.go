@@ -12,6 +12,7 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -34,20 +35,11 @@ func TestRootless(t *testing.T) {
 	if _, err := New(t.Context(), newServer().settings(t, e, nil)); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("it belongs to the user %d, and the runner is the user 0", nobody)) {
 		t.Errorf("a runner of root: %v", err)
 	}
-	own, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := testkit.Must(os.Executable())(t)
 	program := filepath.Join(e.dir, "container.test")
-	from, err := os.Open(own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := testkit.Must(os.Open(own))(t)
 	defer from.Close()
-	to, err := os.OpenFile(program, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := testkit.Must(os.OpenFile(program, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755))(t)
 	_, err = io.Copy(to, from)
 	if closed := to.Close(); err != nil || closed != nil {
 		t.Fatal(err, closed)
@@ -95,10 +87,7 @@ func TestRootlessRights(t *testing.T) {
 			t.Log(log)
 		}
 		r.want(r.run(t.Context(), guest("exit", "0")+`,"User":"1234"`, "", handler.Options{}), "failed", "containers of this runner have the user 0:0")
-		info, err := r.docker.Info(t.Context(), client.InfoOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := testkit.Must(r.docker.Info(t.Context(), client.InfoOptions{}))(t)
 		if missing := strings.Join(r.engine.Missing(), "; "); info.Info.CgroupVersion == "1" && (!strings.Contains(missing, "limit the memory") || !strings.Contains(missing, "limit the processes")) {
 			t.Errorf("the engine lacks %q", missing)
 		}

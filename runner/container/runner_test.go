@@ -23,6 +23,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner"
 	"github.com/daybookq/daybook/runner/container"
@@ -41,44 +42,26 @@ func TestFilesets(t *testing.T) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	for name, text := range map[string]string{"a.dat": "one", "sub/b.dat": "two", "sub/c.txt": "three"} {
-		if err := w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o600, Size: int64(len(text))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o600, Size: int64(len(text))}))
+		testkit.Must(w.Write([]byte(text)))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.PutFileset(t.Context(), "", "in", &archive); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Close())
+	testkit.Must(c.PutFileset(t.Context(), "", "in", &archive))(t)
 	ids := map[string]string{}
 	for name, job := range map[string]struct{ cmd, out string }{"upper": {"upper", "out/**/*.dat"}, "tricks": {"tricks", "*.dat"}, "good": {"tricks", "good.dat"}} {
 		payload := fmt.Sprintf(`{"Container":{"Config":{"Image":%q,"Cmd":[%q]}},"Fileset":{"Input":{"Name":"in","Patterns":["**/*.dat"]},"Output":{"Name":%q,"Patterns":[%q]}}}`, container.GuestImage, job.cmd, name, job.out)
 		j, err := c.Create(t.Context(), client.NewJob{Client: "ada", Type: "etcdq", Kind: client.JSON, Payload: []byte(payload), Attributes: client.Attributes{MaxAttempts: 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		ids[name] = j.ID
 	}
-	images, err := container.ParseImages([]string{container.GuestImage})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := runner.New(runner.Settings{
+	images := testkit.Must(container.ParseImages([]string{container.GuestImage}))(t)
+	r := testkit.Must(runner.New(runner.Settings{
 		Client: c, ID: "r", Concurrency: 2, DrainTimeout: 10 * time.Second, UntilIdle: 3 * time.Second, Sandbox: sandbox.Auto,
 		Log:        slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Containers: container.Settings{Engine: host, Workspaces: filepath.Join(t.TempDir(), "workspaces")},
 		Handlers:   map[string]*runner.Handler{"etcdq": {Images: images, Document: handler.Document{Kind: handler.Container}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Run(t.Context()); err != nil {
-		t.Error(err)
-	}
+	}))(t)
+	testkit.Check(t, r.Run(t.Context()))
 	page := httptest.NewRecorder()
 	r.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, line := range []string{
@@ -121,10 +104,7 @@ func TestFilesets(t *testing.T) {
 	if _, _, err := c.Fileset(t.Context(), "ada", "tricks", client.FilesetQuery{}); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("a fileset with links: %v", err)
 	}
-	j, err := c.Job(t.Context(), ids["upper"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := testkit.Must(c.Job(t.Context(), ids["upper"]))(t)
 	var steps []string
 	for _, s := range j.Steps {
 		steps = append(steps, s.Name)
@@ -142,10 +122,7 @@ func TestServerBreaks(t *testing.T) {
 		t.Skipf("docker cannot be used: %v", err)
 	}
 	server := daybooktest.Start(t)
-	target, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := testkit.Must(url.Parse(server.URL))(t)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
 	var puts, releases atomic.Int64
@@ -160,33 +137,19 @@ func TestServerBreaks(t *testing.T) {
 	}))
 	t.Cleanup(between.Close)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "a.dat"), []byte("one"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := server.Client.PushFileset(t.Context(), "", "in", dir, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "a.dat"), []byte("one"), 0o600))
+	testkit.Must2(server.Client.PushFileset(t.Context(), "", "in", dir, nil))(t)
 	payload := `{"Container":{"Config":{"Image":"` + container.GuestImage + `","Cmd":["upper"]}},"Fileset":{"Input":{"Name":"in"},"Output":{"Name":"out","Patterns":["out/*"]}}}`
 	j, err := server.Client.Create(t.Context(), client.NewJob{Type: "etcdq", Kind: client.JSON, Payload: []byte(payload), Attributes: client.Attributes{MaxAttempts: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	images, err := container.ParseImages([]string{container.GuestImage})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := runner.New(runner.Settings{
+	testkit.NoError(t, err)
+	images := testkit.Must(container.ParseImages([]string{container.GuestImage}))(t)
+	r := testkit.Must(runner.New(runner.Settings{
 		Client: client.New(between.URL, client.Options{RetryFor: 50 * time.Millisecond}), ID: "r", Concurrency: 1, DrainTimeout: 10 * time.Second, UntilIdle: 3 * time.Second, Sandbox: sandbox.Auto,
 		Log:        slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Containers: container.Settings{Engine: host, Workspaces: filepath.Join(t.TempDir(), "workspaces")},
 		Handlers:   map[string]*runner.Handler{"etcdq": {Images: images, Document: handler.Document{Kind: handler.Container}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Run(t.Context()); err != nil {
-		t.Error(err)
-	}
+	}))(t)
+	testkit.Check(t, r.Run(t.Context()))
 	if j, err = server.Client.Job(t.Context(), j.ID); err != nil || j.Status != "completed" || j.RunAttempts != 1 {
 		t.Errorf("%s after %d attempts: %s, %v", j.Status, j.RunAttempts, j.Error, err)
 	}
@@ -206,13 +169,8 @@ func TestRunner(t *testing.T) {
 		t.Skipf("docker cannot be used: %v", err)
 	}
 	server := daybooktest.Start(t)
-	images, err := container.ParseImages([]string{container.GuestImage})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := server.Client.PutHandler(t.Context(), "", "stored", handler.Document{Kind: handler.Container, Options: &handler.Options{MemoryBytes: 1 << 40}}); err != nil {
-		t.Fatal(err)
-	}
+	images := testkit.Must(container.ParseImages([]string{container.GuestImage}))(t)
+	testkit.Must(server.Client.PutHandler(t.Context(), "", "stored", handler.Document{Kind: handler.Container, Options: &handler.Options{MemoryBytes: 1 << 40}}))(t)
 	settings := runner.Settings{
 		Client: server.Client, ID: "r", Concurrency: 2, DrainTimeout: 10 * time.Second, UntilIdle: 3 * time.Second, Sandbox: sandbox.Auto, Accept: []string{handler.Container},
 		Log:        slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -222,22 +180,12 @@ func TestRunner(t *testing.T) {
 	ids := map[string]string{}
 	for typ, cmd := range map[string]string{"own": `["echo","from a container"]`, "stored": `["hold","200000000"]`} {
 		j, err := server.Client.Create(t.Context(), client.NewJob{Type: typ, Kind: client.JSON, Payload: []byte(`{"Container":{"Config":{"Image":"` + container.GuestImage + `","Cmd":` + cmd + `}}}`), Attributes: client.Attributes{MaxAttempts: 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		ids[typ] = j.ID
 	}
-	r, err := runner.New(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Run(t.Context()); err != nil {
-		t.Error(err)
-	}
-	j, err := server.Client.Job(t.Context(), ids["own"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(runner.New(settings))(t)
+	testkit.Check(t, r.Run(t.Context()))
+	j := testkit.Must(server.Client.Job(t.Context(), ids["own"]))(t)
 	var report struct {
 		ExitCode int `json:"exit_code"`
 		LogBytes int `json:"log_bytes"`
@@ -245,10 +193,7 @@ func TestRunner(t *testing.T) {
 	if err := json.Unmarshal(j.Output, &report); err != nil || j.Status != "completed" || report.ExitCode != 0 || report.LogBytes != len("from a container\n\n") {
 		t.Errorf("%+v: %s %s: %v", report, j.Status, j.Error, err)
 	}
-	log, err := server.Client.JobLog(t.Context(), ids["own"], true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := testkit.Must(server.Client.JobLog(t.Context(), ids["own"], true))(t)
 	if text, err := io.ReadAll(log); strings.TrimSpace(string(text)) != "from a container" || j.LogAddr == "" || err != nil {
 		t.Errorf("the log %s is %q: %v", j.LogAddr, text, err)
 	}
@@ -256,9 +201,7 @@ func TestRunner(t *testing.T) {
 	if len(j.Steps) != 1 || j.Steps[0].Name != "RUNNING" {
 		t.Errorf("the steps are %+v", j.Steps)
 	}
-	if j, err = server.Client.Job(t.Context(), ids["stored"]); err != nil {
-		t.Fatal(err)
-	}
+	j = testkit.Must(server.Client.Job(t.Context(), ids["stored"]))(t)
 	if want := "exit code 137; a container that needs more memory than it may have, 67108864 bytes, is killed"; j.Status != "failed" || !strings.Contains(j.Error, want) || *j.ProcessExit != 137 || len(j.Output) == 0 {
 		t.Errorf("%s %q %s", j.Status, j.Error, j.Output)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/moby/moby/api/types/system"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -84,9 +85,7 @@ func TestNoNamespaces(t *testing.T) {
 // TestFilterIsMissing: Missing reports an engine whose profile cannot be read.
 func TestFilterIsMissing(t *testing.T) {
 	large := filepath.Join(t.TempDir(), "large")
-	if err := os.WriteFile(large, make([]byte, maxProfileBytes+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(large, make([]byte, maxProfileBytes+1), 0o600))
 	for path, want := range map[string]string{"": "does not name the file", "relative.json": `but "relative.json"`, large + "-none": "no such file", large: "has more than 1048576 bytes"} {
 		e := &Engine{podman: true, podmanFilter: path, info: system.Info{MemoryLimit: true, SwapLimit: true, PidsLimit: true, SecurityOptions: []string{"name=seccomp,profile=default"}}}
 		err := e.filter()

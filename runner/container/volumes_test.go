@@ -12,6 +12,7 @@ import (
 	"github.com/moby/moby/api/types/image"
 	"github.com/moby/moby/client"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -25,9 +26,7 @@ func TestVolumesOf(t *testing.T) {
 		}
 		text, err := json.Marshal(map[string]any{"Config": map[string]any{"Volumes": volumes}})
 		img := &image.InspectResponse{}
-		if err = errors.Join(err, json.Unmarshal(text, img)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(err, json.Unmarshal(text, img)))
 		return img
 	}
 	for _, c := range []struct {

@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestClosedDirectories: an unprivileged user removes a tree whose directories lack permissions.
 func TestClosedDirectories(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- closedDirectories() }()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, <-ended)
 }
 
 // closedDirectories switches to another user if it is root. Its thread ends with the goroutine.

@@ -6,22 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/daybookq/daybook/internal/testkit"
+)
 
 // gone removes a tree twice, and checks that it is gone and that the second call returns no error.
 func gone(t *testing.T, path string) {
 	t.Helper()
 	for range 2 {
-		if err := RemoveTree(path); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, RemoveTree(path))
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is there: %v", path, err)
@@ -31,17 +24,16 @@ func gone(t *testing.T, path string) {
 // TestDeepTree: a tree that is nested deeper than the longest path is removed.
 func TestDeepTree(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
-	must(t, os.Mkdir(top, 0o700))
-	dir, err := os.OpenRoot(top)
-	must(t, err)
+	testkit.NoError(t, os.Mkdir(top, 0o700))
+	dir := testkit.Must(os.OpenRoot(top))(t)
 	for range 400 { // a path of 8000 bytes
 		name := strings.Repeat("d", 19)
-		must(t, dir.Mkdir(name, 0o700), dir.WriteFile("file", nil, 0))
+		testkit.NoError(t, errors.Join(dir.Mkdir(name, 0o700), dir.WriteFile("file", nil, 0)))
 		next, err := dir.OpenRoot(name)
-		must(t, err, dir.Close())
+		testkit.NoError(t, errors.Join(err, dir.Close()))
 		dir = next
 	}
-	must(t, dir.Close())
+	testkit.NoError(t, dir.Close())
 	gone(t, top)
 }
 
@@ -49,21 +41,20 @@ func TestDeepTree(t *testing.T) {
 func TestLinksAreNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	top, kept := filepath.Join(dir, "top"), filepath.Join(dir, "kept")
-	must(t, os.MkdirAll(filepath.Join(top, "sub"), 0o700), os.Mkdir(kept, 0o755), os.WriteFile(filepath.Join(kept, "file"), []byte("x"), 0o600))
-	must(t, os.Chmod(kept, 0o555))
+	testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Join(top, "sub"), 0o700), os.Mkdir(kept, 0o755), os.WriteFile(filepath.Join(kept, "file"), []byte("x"), 0o600)))
+	testkit.NoError(t, os.Chmod(kept, 0o555))
 	for _, name := range []string{"link", "sub/link"} {
 		if err := os.Symlink(kept, filepath.Join(top, name)); err != nil {
 			t.Skip("this user cannot create links: ", err)
 		}
 	}
-	must(t, os.Symlink(".", filepath.Join(top, "self")), os.Symlink(kept, filepath.Join(dir, "linked")))
+	testkit.NoError(t, errors.Join(os.Symlink(".", filepath.Join(top, "self")), os.Symlink(kept, filepath.Join(dir, "linked"))))
 	gone(t, top)
 	gone(t, filepath.Join(dir, "linked"))
-	info, err := os.Stat(kept)
-	must(t, err)
+	info := testkit.Must(os.Stat(kept))(t)
 	if text, err := os.ReadFile(filepath.Join(kept, "file")); err != nil || string(text) != "x" || info.Mode().Perm() != 0o555 {
 		t.Errorf("%q %v, mode %v", text, err, info.Mode())
 	}
-	must(t, os.Chmod(kept, 0o700))
+	testkit.NoError(t, os.Chmod(kept, 0o700))
 	gone(t, filepath.Join(dir, "no directory", "no file"))
 }

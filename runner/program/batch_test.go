@@ -192,9 +192,7 @@ func TestAnswersCountAsTheyArrive(t *testing.T) {
 		if b.tasks[1].Ended() {
 			t.Error("the second job has ended")
 		}
-		if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o644))
 	}()
 	ends := b.run(t, e)
 	if text(ends[0]) != "ok 200 a" || text(ends[1]) != "ok 200 b" {
@@ -234,9 +232,7 @@ func TestNobodyWaitsForABatch(t *testing.T) {
 	cause := errors.New("the job was cancelled")
 	go func() {
 		cancels[0](cause) // its answer is ignored
-		if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o644))
 		testkit.Eventually(t, "the second job has ended", b.tasks[1].Ended)
 		if b.tasks[2].Ended() {
 			t.Error("the batch was ended for one of its jobs")

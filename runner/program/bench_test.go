@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/sandbox"
 )
@@ -17,14 +18,8 @@ import (
 func BenchmarkRun(b *testing.B) {
 	payload := []byte("payload")
 	handlerOf := func(b *testing.B, mode sandbox.Mode) func() error {
-		s, err := sandbox.New(mode)
-		if err != nil {
-			b.Fatal(err)
-		}
-		e, err := New(s, Settings{Argv: []string{"cat"}}, handler.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		s := testkit.Must(sandbox.New(mode))(b)
+		e := testkit.Must(New(s, Settings{Argv: []string{"cat"}}, handler.Options{}))(b)
 		return func() error {
 			batch := newBatch(b.Context(), string(payload))
 			if end := batch.run(b, e)[0]; !bytes.Equal(end.Output, payload) {

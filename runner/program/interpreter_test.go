@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/sandbox"
 )
@@ -14,31 +15,19 @@ import (
 // TestInterpretersBelowHome: New refuses an interpreter that needs files which the sandbox does not read. The error
 // names the interpreter and the remedy. New accepts interpreters that run.
 func TestInterpretersBelowHome(t *testing.T) {
-	s, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := os.MkdirTemp(outside(t, s), "pyenv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(shared())(t)
+	root := testkit.Must(os.MkdirTemp(outside(t, s), "pyenv"))(t)
 	t.Cleanup(func() { os.RemoveAll(root) })
 	program := func(path, text string) {
 		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 	}
 	program("shims/python3", `exec "`+root+`/libexec/python" "$@"`)
 	program("libexec/python", "printf ran")
 	program("bin/node", "printf ran")
 	program("venv/bin/python3.12", "printf ran")
-	if err := os.WriteFile(filepath.Join(root, "venv/pyvenv.cfg"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(root, "venv/pyvenv.cfg"), nil, 0o644))
 	env := map[string]string{"PATH": filepath.Join(root, "shims") + ":" + filepath.Join(root, "bin") + ":" + sandbox.Path()}
 	reads := sandbox.Access{ReadOnly: []string{root}}
 	for _, c := range []struct {
@@ -74,17 +63,10 @@ func TestInterpretersBelowHome(t *testing.T) {
 // outside returns a directory in which the sandbox reads nothing.
 func outside(t *testing.T, s *sandbox.Sandbox) string {
 	t.Helper()
-	home, err := os.UserHomeDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	home := testkit.Must(os.UserHomeDir())(t)
 	for _, dir := range []string{home, "."} {
 		if !s.Reads(&sandbox.Command{}, dir) {
-			dir, err := filepath.Abs(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return dir
+			return testkit.Must(filepath.Abs(dir))(t)
 		}
 	}
 	t.Skip("the sandbox of this machine reads both the home directory and that of the test")

@@ -27,15 +27,8 @@ var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.N
 
 func executor(t testing.TB, set Settings, options handler.Options) *Executor {
 	t.Helper()
-	s, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := New(s, set, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	s := testkit.Must(shared())(t)
+	return testkit.Must(New(s, set, options))(t)
 }
 
 // batch is some tasks, with their ends.
@@ -288,31 +281,22 @@ func TestChain(t *testing.T) {
 func TestAProgramThatIsGone(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "program")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\necho ran\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho ran\n"), 0o755))
 	for _, frames := range []string{"", FramesLines} {
 		e := executor(t, Settings{Argv: []string{path}, Frames: frames}, handler.Options{})
-		if err := os.Rename(path, path+".away"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Rename(path, path+".away"))
 		ends := newBatch(t.Context(), "a", "b").run(t, e)
 		for _, end := range ends {
 			if !end.Unget || !strings.Contains(end.Unable, "no such file") {
 				t.Errorf("frames %q: %+v", frames, end)
 			}
 		}
-		if err := os.Rename(path+".away", path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Rename(path+".away", path))
 	}
 }
 
 func TestSettings(t *testing.T) {
-	s, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(shared())(t)
 	for name, c := range map[string]struct {
 		set     Settings
 		options handler.Options
@@ -356,10 +340,7 @@ func TestLimitsAndAccess(t *testing.T) {
 	if end := newBatch(t.Context(), "").run(t, e)[0]; string(end.Output) != "44\n2\n" {
 		t.Errorf("%+v", end)
 	}
-	s, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(shared())(t)
 	for _, text := range s.Missing() {
 		if strings.Contains(text, "landlock") {
 			t.Skip(text)
@@ -391,9 +372,7 @@ func mark() string {
 // marked returns the machine's processes that have mark in their arguments.
 func marked(t testing.TB, mark string) (found []string) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, err)
 	for _, file := range files {
 		if line, err := os.ReadFile(file); err == nil && bytes.Contains(line, []byte(mark)) {
 			found = append(found, file+" "+strings.ReplaceAll(string(line), "\x00", " "))

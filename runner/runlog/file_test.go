@@ -14,6 +14,8 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestLogFile: logs of all lengths around the bound, written in random parts, are compared with the expected text.
@@ -22,10 +24,7 @@ func TestLogFile(t *testing.T) {
 	chance := rand.New(rand.NewPCG(seed, 1))
 	for _, most := range []int64{10, 101, 4096} {
 		for _, size := range []int64{0, 1, most - 1, most, most + 1, most + most/2, 3*most + 7, 20 * most} {
-			kept, err := createFile(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			kept := testkit.Must(createFile(t.TempDir()))(t)
 			l := &file{most: most, f: kept}
 			all := make([]byte, size)
 			for i := range all {
@@ -38,19 +37,11 @@ func TestLogFile(t *testing.T) {
 				}
 				rest = rest[n:]
 			}
-			reader, err := l.read()
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := io.ReadAll(reader)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reader := testkit.Must(l.read())(t)
+			got := testkit.Must(io.ReadAll(reader))(t)
 			// The log can be read again, from any position.
 			from := chance.Int64N(int64(len(got)) + 1)
-			if _, err := reader.Seek(from, io.SeekStart); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(reader.Seek(from, io.SeekStart))(t)
 			if again, err := io.ReadAll(iotest.OneByteReader(reader)); err != nil || !bytes.Equal(again, got[from:]) {
 				t.Errorf("seed %d, %d bytes in %d, from %d: %q, want %q, %v", seed, size, most, from, again, got[from:], err)
 			}
@@ -67,9 +58,7 @@ func TestLogFile(t *testing.T) {
 			if end := l.end(); !strings.HasSuffix(string(all), end) || len(end) < int(min(size, errorBytes)) {
 				t.Errorf("the end is %q", end)
 			}
-			if err := l.f.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, l.f.Close())
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // puts stores blobs for tests. While errs has errors, it reads a few bytes and fails.
@@ -61,13 +62,8 @@ func TestKeep(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				blobs := &puts{errs: tt.errs}
 				k := &Keeper{Blobs: blobs}
-				l, err := k.Begin(t.Context(), &client.Job{ID: "job"}, MinBytes, dir)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.WriteString(l, tt.printed); err != nil {
-					t.Fatal(err)
-				}
+				l := testkit.Must(k.Begin(t.Context(), &client.Job{ID: "job"}, MinBytes, dir))(t)
+				testkit.Must(io.WriteString(l, tt.printed))(t)
 				began := time.Now()
 				if got := l.Keep(t.Context()); got != tt.address || blobs.calls != tt.calls && tt.calls > 0 {
 					t.Errorf("the address is %q after %d calls", got, blobs.calls)
@@ -82,9 +78,7 @@ func TestKeep(t *testing.T) {
 						t.Errorf("%q was stored", blobs.text)
 					}
 				}
-				if err := errors.Join(l.Close(), l.Close()); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, errors.Join(l.Close(), l.Close()))
 				if printed, kept := k.Bytes(); printed != int64(len(tt.printed)) || kept != want {
 					t.Errorf("%d bytes were printed, %d kept", printed, kept)
 				}
@@ -99,10 +93,7 @@ func TestKeep(t *testing.T) {
 // TestKeepWithoutServer: a log that is neither sent nor stored still has a Tail.
 func TestKeepWithoutServer(t *testing.T) {
 	k := &Keeper{}
-	l, err := k.Begin(t.Context(), &client.Job{}, MinBytes, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(k.Begin(t.Context(), &client.Job{}, MinBytes, t.TempDir()))(t)
 	defer l.Close()
 	l.Write(bytes.Repeat([]byte("line\n"), 100_000))
 	if tail := l.Tail(); l.Keep(t.Context()) != "" || !strings.HasSuffix(tail, "line\nline") || len(tail) > errorBytes || l.Bytes() != 500_000 {

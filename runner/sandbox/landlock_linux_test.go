@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // needLandlock skips a test if landlock is older than a version.
@@ -63,13 +65,9 @@ func TestFileAccess(t *testing.T) {
 				} {
 					dir := t.TempDir()
 					for name, mode := range map[string]os.FileMode{"file": 0o644, "program": 0o755} {
-						if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho ran\n"), mode); err != nil {
-							t.Fatal(err)
-						}
+						testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho ran\n"), mode))
 					}
-					if err := os.Mkdir(filepath.Join(dir, "empty"), 0o755); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
 					command := shell(c.script, "sh", dir)
 					command.Access = access.access(dir)
 					if access.dir {
@@ -105,9 +103,7 @@ cat /proc/self/stat > /dev/null; readlink /proc/self/exe > /dev/null; echo c | t
 	withoutShared(t)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\ncat \"$0\" >/dev/null && ! ls "+dir+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\ncat \"$0\" >/dev/null && ! ls "+dir+"\n"), 0o755))
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		if r := run(t, s, Command{Argv: []string{program}, Env: []string{"PATH=/bin:/usr/bin"}}); !r.OK() || r.out != "" {
 			t.Errorf("%s", r)
@@ -136,10 +132,7 @@ func TestOtherProcesses(t *testing.T) {
 func TestAbstractSockets(t *testing.T) {
 	needLandlock(t, 6)
 	name := fmt.Sprintf("daybook-test-%d", os.Getpid())
-	l, err := net.Listen("unix", "@"+name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("unix", "@"+name))(t)
 	defer l.Close()
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		c := inRole(t, "abstract", name)
@@ -154,9 +147,7 @@ func TestAbstractSockets(t *testing.T) {
 func TestBare(t *testing.T) {
 	needLandlock(t, 1)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("given\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("given\n"), 0o644))
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		c := shell(`cat "$1/file"; for f in /etc/passwd "$1/new" /tmp /dev; do if (: > "$f" || read line < "$f" || ls "$f") 2>/dev/null; then echo "reached $f"; fi; done`, "sh", dir)
 		c.Access = Access{ReadOnly: []string{dir, "/bin", "/usr/bin"}}

@@ -15,20 +15,14 @@ import (
 func descriptors(t testing.TB) int {
 	t.Helper()
 	runtime.GC()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Must(os.ReadDir("/proc/self/fd"))(t)
 	return len(entries)
 }
 
 // children returns the number of this process's children, including those that have ended and were not reaped.
 func children(t testing.TB) (n int) {
 	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(filepath.Glob("/proc/[0-9]*/stat"))(t)
 	for _, file := range files {
 		line, err := os.ReadFile(file)
 		if err != nil {
@@ -50,10 +44,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 			n = 500
 		}
 		once := func() {
-			p, err := s.Start(Command{Argv: []string{"/bin/true"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := testkit.Must(s.Start(Command{Argv: []string{"/bin/true"}}))(t)
 			if exit, err := p.Wait(); !exit.OK() || err != nil {
 				t.Fatal(exit, err)
 			}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestLimits(t *testing.T) {
@@ -22,9 +24,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s", r)
 		}
 		var before, after syscall.Rlimit
-		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before))
 		c = shell(`ulimit -H -n`)
 		c.Limits.OpenFiles = 1<<31 - 1 // more than the runner may have
 		if r := run(t, s, c); r.out != strconv.FormatUint(before.Max, 10)+"\n" {

@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // roles are functions that the test binary runs instead of tests if DAYBOOK_TEST_ROLE is set. They end the process.
@@ -93,10 +95,7 @@ func TestMain(m *testing.M) {
 // inRole returns a command that runs the test binary in a role.
 func inRole(t testing.TB, role string, args ...string) Command {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := testkit.Must(os.Executable())(t)
 	return Command{Argv: append([]string{exe}, args...), Env: []string{"DAYBOOK_TEST_ROLE=" + role}}
 }
 
@@ -143,10 +142,7 @@ func run(t testing.TB, s *Sandbox, c Command) result {
 	if c.Stderr == nil {
 		c.Stderr = &errs
 	}
-	p, err := s.Start(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(s.Start(c))(t)
 	exit, err := p.Wait()
 	if err != nil {
 		t.Fatalf("wait: %v", err)
@@ -157,10 +153,7 @@ func run(t testing.TB, s *Sandbox, c Command) result {
 // marked returns the machine's processes that have mark in their arguments, as texts.
 func marked(t testing.TB, mark string) (found []string) {
 	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
 	for _, file := range files {
 		if line, err := os.ReadFile(file); err == nil && bytes.Contains(line, []byte(mark)) {
 			found = append(found, filepath.Dir(file)+" "+strings.ReplaceAll(string(line), "\x00", " "))

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestAsNobody runs the other tests as an unprivileged user.
@@ -16,25 +18,14 @@ func TestAsNobody(t *testing.T) {
 		t.Skip("only root can become another user")
 	}
 	const nobody = 65534
-	dir, err := os.MkdirTemp("", "sandbox")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Must(os.MkdirTemp("", "sandbox"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	binary := filepath.Join(dir, "sandbox.test")
-	if err := copyFile(binary); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, copyFile(binary))
+	testkit.NoError(t, os.Chmod(dir, 0o755))
 	tmp := filepath.Join(dir, "tmp")
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(tmp, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir(tmp, 0o700))
+	testkit.NoError(t, os.Chown(tmp, nobody, nobody))
 	cmd := exec.CommandContext(t.Context(), binary, "-test.v", "-test.short", "-test.timeout=5m")
 	cmd.Dir, cmd.Env = tmp, append(os.Environ(), "TMPDIR="+tmp, "HOME="+tmp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestNetworkAccess: each way to reach a network is refused by default, and allowed by the setting.
@@ -12,10 +14,7 @@ func TestNetworkAccess(t *testing.T) {
 	if !canFilter() {
 		t.Skip("this machine has no seccomp filters")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	go func() {
 		for {
@@ -27,10 +26,7 @@ func TestNetworkAccess(t *testing.T) {
 		}
 	}()
 	path := filepath.Join(t.TempDir(), "socket")
-	u, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := testkit.Must(net.Listen("unix", path))(t)
 	defer u.Close()
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		for _, role := range []string{"pair", "interfaces"} {

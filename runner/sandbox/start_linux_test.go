@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestExit(t *testing.T) {
@@ -43,10 +45,7 @@ func TestExit(t *testing.T) {
 // TestEnvironment: a program sees only the environment and the descriptors that it was given.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("DAYBOOK_TEST_SECRET", "of the runner")
-	stray, err := os.Open("/dev/null") // a descriptor that a runner could inherit from its parent
-	if err != nil {
-		t.Fatal(err)
-	}
+	stray := testkit.Must(os.Open("/dev/null"))(t) // a descriptor that a runner could inherit from its parent
 	defer stray.Close()
 	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, stray.Fd(), syscall.F_SETFD, 0); errno != 0 {
 		t.Fatal(errno)
@@ -55,17 +54,12 @@ func TestEnvironment(t *testing.T) {
 		dir, w := t.TempDir(), new(bytes.Buffer)
 		c := shell(`env | grep -v PWD= | sort; pwd; cat; echo; ls /proc/self/fd; echo to three >&3; echo "$1"; grep -E "^(NoNewPrivs|CapAmb|CapEff)" /proc/self/status`, "sh", "an argument\nwith a line break")
 		c.Env, c.Dir, c.Stdin = append(c.Env, "A=1"), dir, strings.NewReader("input")
-		read, write, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		read, write := testkit.Must2(os.Pipe())(t)
 		defer read.Close()
 		c.Files = []*os.File{write}
 		result := run(t, s, c)
 		write.Close()
-		if _, err := io.Copy(w, read); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(io.Copy(w, read))(t)
 		// ls itself opens descriptor 4.
 		want := "A=1\nPATH=/usr/local/bin:/usr/bin:/bin\n" + dir + "\ninput\n0\n1\n2\n3\n4\nan argument\nwith a line break\n"
 		out, status, _ := strings.Cut(result.out, "CapEff:")
@@ -111,13 +105,9 @@ func TestTheHelperCannotBeDebugged(t *testing.T) {
 func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	plainFile := filepath.Join(dir, "plain")
-	if err := os.WriteFile(plainFile, []byte("no program"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(plainFile, []byte("no program"), 0o644))
 	garbage := filepath.Join(dir, "garbage")
-	if err := os.WriteFile(garbage, []byte("\x7fELF no program"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(garbage, []byte("\x7fELF no program"), 0o755))
 	all := append([]kind{plain}, kinds...)
 	for _, k := range all {
 		t.Run(string(k), func(t *testing.T) {
@@ -175,9 +165,7 @@ func TestModes(t *testing.T) {
 		t.Error(err)
 	}
 	s, err := New(Auto)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, err = New(Require)
 	if missing := len(s.Missing()) > 0; missing != errors.Is(err, ErrMissing) || missing != (err != nil) {
 		t.Errorf("missing %q, but Require says %v", s.Missing(), err)
@@ -231,10 +219,7 @@ func TestAFullOutput(t *testing.T) {
 	full := errors.New("full")
 	c := shell("while :; do echo line; done")
 	c.Stdout = writerFunc(func([]byte) (int, error) { return 0, full })
-	p, err := s.Start(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(s.Start(c))(t)
 	if exit, err := p.Wait(); exit.Signal != syscall.SIGPIPE || !errors.Is(err, full) {
 		t.Errorf("%v, %v", exit, err)
 	}

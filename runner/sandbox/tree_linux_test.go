@@ -40,10 +40,7 @@ func startTree(t *testing.T, s *Sandbox, then string) (*Process, string) {
 	t.Helper()
 	need(t, "setsid", "nohup", "sleep")
 	m := mark()
-	p, err := s.Start(shell(treeOfSeven+then, m))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(s.Start(shell(treeOfSeven+then, m)))(t)
 	t.Cleanup(func() {
 		p.Kill()
 		p.Wait()
@@ -105,23 +102,15 @@ func TestTheTreeEndsWithItsProgram(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		need(t, "setsid", "nohup", "sleep", "cat")
 		m := mark()
-		in, out, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		in, out := testkit.Must2(os.Pipe())(t)
 		defer in.Close()
 		defer out.Close()
 		c := shell(treeOfSeven+"read line; exit 3", m)
 		c.Stdin = in
-		p, err := s.Start(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(s.Start(c))(t)
 		defer p.Kill()
 		awaitTree(t, m)
-		if _, err := out.WriteString("go on\n"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(out.WriteString("go on\n"))(t)
 		if exit, err := p.Wait(); exit.Code != 3 || exit.Signal != 0 || err != nil {
 			t.Errorf("%v, %v", exit, err)
 		}
@@ -171,32 +160,22 @@ func TestTheTreeEndsWithTheRunner(t *testing.T) {
 	need(t, "setsid", "nohup", "sleep")
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		m := mark()
-		exe, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		exe := testkit.Must(os.Executable())(t)
 		runner := exec.Command(exe, string(s.tree.kind), strings.ReplaceAll(m, ".", ","))
 		runner.Env = append(os.Environ(), "DAYBOOK_TEST_ROLE=runner")
 		runner.Stderr = os.Stderr
-		if err := runner.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, runner.Start())
 		defer runner.Wait()
 		defer runner.Process.Kill()
 		t.Cleanup(func() { endMarked(t, m) })
 		awaitTree(t, m)
-		if err := runner.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, runner.Process.Kill())
 		testkit.Eventually(t, "no process is left", func() bool { return len(marked(t, m)) == 0 })
 		if s.tree.kind == control {
 			runner.Wait()
 			testkit.Eventually(t, "the next runner removes the cgroup", func() bool {
 				s.tree.cgroups.removeOld()
-				left, err := os.ReadDir(s.tree.cgroups.dir)
-				if err != nil {
-					t.Fatal(err)
-				}
+				left := testkit.Must(os.ReadDir(s.tree.cgroups.dir))(t)
 				for _, entry := range left {
 					if strings.HasPrefix(entry.Name(), "daybook-"+strconv.Itoa(runner.Process.Pid)+"-") {
 						return false
@@ -233,10 +212,7 @@ func TestAProgramKillsTheHelper(t *testing.T) {
 	})
 	t.Run(string(control), func(t *testing.T) {
 		s, m := ofKind(t, control), mark()
-		p, err := s.Start(shell(treeOfSeven+"kill -9 $PPID; wait", m))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(s.Start(shell(treeOfSeven+"kill -9 $PPID; wait", m)))(t)
 		if exit, err := p.Wait(); exit.Status() != 137 || err != nil {
 			t.Errorf("%v, %v", exit, err)
 		}
@@ -246,19 +222,13 @@ func TestAProgramKillsTheHelper(t *testing.T) {
 
 // TestNoSandbox: with mode Off, the process group ends, and Wait does not wait for processes that have left it.
 func TestNoSandbox(t *testing.T) {
-	s, err := New(Off)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(New(Off))(t)
 	if len(s.Missing()) != 1 {
 		t.Errorf("missing: %q", s.Missing())
 	}
 	need(t, "sleep")
 	m := mark()
-	p, err := s.Start(shell(`sleep 1000 "$0" & sleep 1000 "$0" & wait`, m))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(s.Start(shell(`sleep 1000 "$0" & sleep 1000 "$0" & wait`, m)))(t)
 	testkit.Eventually(t, "three processes run", func() bool { return len(marked(t, m)) == 3 })
 	p.Kill()
 	if exit, err := p.Wait(); exit.Status() != 137 || err != nil {
@@ -266,10 +236,7 @@ func TestNoSandbox(t *testing.T) {
 	}
 	testkit.Eventually(t, "no process is left", func() bool { return len(marked(t, m)) == 0 })
 
-	p, err = s.Start(shell(`sleep 1000 "$0" & exit 5`, m))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p = testkit.Must(s.Start(shell(`sleep 1000 "$0" & exit 5`, m)))(t)
 	if exit, err := p.Wait(); exit.Code != 5 || err != nil { // after copyWait, err would be exec.ErrWaitDelay
 		t.Errorf("%v, %v: Wait waits for the rest of the group", exit, err)
 	}

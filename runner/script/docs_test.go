@@ -8,16 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/sandbox"
 )
 
 func document(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/reference/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("../../docs/reference/" + name))(t)
 	return string(text)
 }
 
@@ -45,22 +43,14 @@ func TestExampleOfTheProtocol(t *testing.T) {
 	example, _, _ = strings.Cut(example, "```")
 	b := newBed(t)
 	need(t, b.Pool, handler.Node)
-	i, err := b.interpreters[handler.Node]()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := startChild(&b.child, i, &sandbox.Grants{}, sandbox.Limits{}, func(string, string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := testkit.Must(b.interpreters[handler.Node]())(t)
+	c := testkit.Must(startChild(&b.child, i, &sandbox.Grants{}, sandbox.Limits{}, func(string, string) {}))(t)
 	defer c.close()
 	c.begin(context.Background(), time.Minute)
 	for line := range strings.Lines(example) {
 		text := strings.TrimSpace(line[1:])
 		if line[0] == '>' {
-			if err := c.write([]byte(text + "\n")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, c.write([]byte(text+"\n")))
 			continue
 		}
 		got, err := c.lines.Next(1 << 20)

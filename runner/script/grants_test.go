@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/sandbox"
 )
@@ -48,10 +49,7 @@ def handle(payload, job):
 // TestGrants: a handler in the configuration gets exactly the variables, network and files that the configuration
 // grants.
 func TestGrants(t *testing.T) {
-	box, err := theSandbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := testkit.Must(theSandbox())(t)
 	for _, missing := range box.Missing() {
 		for _, what := range []string{"no landlock", "no seccomp", "no sandbox"} {
 			if strings.Contains(missing, what) {
@@ -59,10 +57,7 @@ func TestGrants(t *testing.T) {
 			}
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	go func() {
 		for {
@@ -73,15 +68,10 @@ func TestGrants(t *testing.T) {
 			c.Close()
 		}
 	}()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, port := testkit.Must2(net.SplitHostPort(l.Addr().String()))(t)
 	dir := outside(t)
 	file, made := filepath.Join(dir, "file"), filepath.Join(dir, "made")
-	if err := os.WriteFile(file, []byte("here"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, []byte("here"), 0o600))
 	jobs := []string{"connect " + port, "env COLOUR", "read " + file, "write " + made}
 	for lang, d := range reachers {
 		for name, c := range map[string]struct {
@@ -170,9 +160,7 @@ func TestNoPath(t *testing.T) {
 	t.Setenv("PATH", "")
 	os.Unsetenv("PATH") // Setenv restores it after the test
 	b := newBed(t)
-	if err := b.Check(handler.Shell); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, b.Check(handler.Shell))
 	x := b.executor("1", handler.Document{Lang: handler.Shell, Source: `handle() { printf %s "$PATH" | cat; }`})
 	got := show(run(x, text("a"))[0])
 	for _, dir := range []string{"/usr/local/bin", "/usr/bin", "/bin"} {

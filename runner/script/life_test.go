@@ -350,9 +350,7 @@ func TestGrandchildrenEnd(t *testing.T) {
 		unique := fmt.Sprintf("%d.%d", 100_000+os.Getpid(), len(d.Source))
 		expect(t, run(x, text("fork "+unique)), "ok text:forked")
 		testkit.Eventually(t, "the grandchild runs", func() bool { return len(processes(t, unique)) > 0 })
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, b.Close())
 		if left := processes(t, unique); len(left) > 0 {
 			t.Errorf("left over: %v", left)
 		}
@@ -474,10 +472,7 @@ func TestLogOfLoading(t *testing.T) {
 		{ID: "3", Type: "third", Document: handler.Document{Before: before, Source: noHandle, EID: "e"}},
 	} {
 		h.Document.Kind, h.Document.Lang = handler.Script, handler.Shell
-		x, err := b.Executor(h)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := testkit.Must(b.Executor(h))(t)
 		run(x, text("a"))
 		if h.Type != "second" {
 			want := Line{Lang: handler.Shell, Client: "acme", Type: h.Type, Stream: "stderr", Text: "loading"}

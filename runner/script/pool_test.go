@@ -193,10 +193,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := NewPool(Settings{}); err == nil {
 		t.Error("a pool without a sandbox")
 	}
-	box, err := sandbox.New(sandbox.Off)
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := testkit.Must(sandbox.New(sandbox.Off))(t)
 	if _, err := NewPool(Settings{Sandbox: box, Interpreters: map[string]string{"perl": "perl"}}); err == nil || !strings.Contains(err.Error(), "perl") {
 		t.Errorf("a pool with an unknown language: %v", err)
 	}
@@ -224,18 +221,13 @@ func TestRefusals(t *testing.T) {
 // TestExposed: without a cache directory scripts still run, and the pool reports that all programs may write its
 // directory.
 func TestExposed(t *testing.T) {
-	box, err := theSandbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := testkit.Must(theSandbox())(t)
 	if !box.Shares(os.TempDir()) {
 		t.Skip("this machine has no landlock")
 	}
 	temporary := t.TempDir()
 	file := filepath.Join(temporary, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, nil, 0o600))
 	elsewhere := outside(t)
 	for name, c := range map[string]struct {
 		home, cache, in string
@@ -281,16 +273,12 @@ func TestAnInterpreterIsInstalledLater(t *testing.T) {
 			}
 		}
 		check(false, 1)
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755))
 		time.Sleep(findAgain - 1)
 		check(false, 1)
 		time.Sleep(time.Nanosecond)
 		check(true, 2)
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Remove(path))
 		time.Sleep(2 * findAgain)
 		check(true, 2)
 	})
@@ -298,10 +286,7 @@ func TestAnInterpreterIsInstalledLater(t *testing.T) {
 
 // TestModes: scripts run in all modes of the sandbox.
 func TestModes(t *testing.T) {
-	box, err := sandbox.New(sandbox.Off)
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := testkit.Must(sandbox.New(sandbox.Off))(t)
 	for _, lang := range handler.Langs {
 		t.Run(lang, func(t *testing.T) {
 			b := newBed(t, func(s *Settings) { s.Sandbox = box })
@@ -325,9 +310,7 @@ func TestAbandonedDirectories(t *testing.T) {
 	abandoned := filepath.Join(parent, directoryPrefix+"1")
 	others := filepath.Join(parent, "others")
 	for _, dir := range []string{abandoned, others} {
-		if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Join(dir, "sub"), 0o755))
 	}
 	next := newBed(t, in)
 	for path, there := range map[string]bool{abandoned: false, others: true, lives.dir.path: true, next.dir.path: true} {
@@ -343,9 +326,7 @@ func TestAbandonedDirectories(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if err := os.Mkdir(filepath.Join(d.path, "a"), 0o700); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, os.Mkdir(filepath.Join(d.path, "a"), 0o700))
 			d.remove()
 		})
 	}

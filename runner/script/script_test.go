@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/sandbox"
 	"github.com/daybookq/daybook/runner/task"
@@ -29,10 +30,7 @@ var theSandbox = sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandb
 // newBed returns a pool. At the end of the test, it closes the pool and checks that nothing is left of it.
 func newBed(t testing.TB, change ...func(*Settings)) *bed {
 	t.Helper()
-	box, err := theSandbox()
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := testkit.Must(theSandbox())(t)
 	b := &bed{t: t}
 	s := Settings{Sandbox: box, Dir: t.TempDir(), MaxContexts: 4, Log: func(l Line) {
 		b.mu.Lock()
@@ -42,13 +40,9 @@ func newBed(t testing.TB, change ...func(*Settings)) *bed {
 	for _, c := range change {
 		c(&s)
 	}
-	if b.Pool, err = NewPool(s); err != nil {
-		t.Fatal(err)
-	}
+	b.Pool = testkit.Must(NewPool(s))(t)
 	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, b.Close())
 		if s := b.contexts.State(); s.Places != 0 || len(s.Busy) != 0 || len(s.Idle) != 0 {
 			t.Errorf("after Close: %d places, %d busy and %d idle contexts", s.Places, len(s.Busy), len(s.Idle))
 		}
@@ -81,11 +75,7 @@ func (b *bed) local(id string, d handler.Document, g *sandbox.Grants) task.Execu
 	b.t.Helper()
 	d.Kind = handler.Script
 	need(b.t, b.Pool, d.Lang)
-	x, err := b.Executor(Handler{ID: id, Local: g, Type: "work", Document: d})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return x
+	return testkit.Must(b.Executor(Handler{ID: id, Local: g, Type: "work", Document: d}))(b.t)
 }
 
 // need skips a test if the machine lacks a language.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -15,13 +16,9 @@ func (b *bed) fake(commands string) task.Executor {
 	l := languages[0]
 	l.argv = func(program, host string) []string { return []string{program, "-c", commands} }
 	b.interpreters[l.name] = func() (*interpreter, error) { return &interpreter{language: l, path: "/bin/sh"}, nil }
-	x, err := b.Executor(Handler{ID: commands, Type: "work", Document: handler.Document{
+	return testkit.Must(b.Executor(Handler{ID: commands, Type: "work", Document: handler.Document{
 		Kind: handler.Script, Lang: l.name, Source: "x", Options: &handler.Options{TimeoutMs: 2000, OutputBytes: 256 << 10},
-	}})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return x
+	}}))(b.t)
 }
 
 // TestViolations: if a host breaks the protocol, the first job without an answer runs again alone. If its host breaks

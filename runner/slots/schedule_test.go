@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // simulation runs a schedule without goroutines, on a simulated clock.
@@ -29,20 +31,14 @@ type end struct{ at, share int }
 
 func newSimulation(t testing.TB, total int) *simulation {
 	t.Helper()
-	a, err := New(total)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testkit.Must(New(total))(t)
 	return &simulation{t: t, a: a, random: rand.New(rand.NewPCG(1, 2))}
 }
 
 // add registers a share whose callers always wait: two more than the share may have runs.
 func (s *simulation) add(weight, slots, most int, lasts func() int) {
 	s.t.Helper()
-	share, err := s.a.Register(fmt.Sprintf("share %d", len(s.shares)), weight, slots, most)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	share := testkit.Must(s.a.Register(fmt.Sprintf("share %d", len(s.shares)), weight, slots, most))(s.t)
 	s.shares, s.lasts = append(s.shares, share), append(s.lasts, lasts)
 	s.callers, s.began, s.longest, s.previous = append(s.callers, nil), append(s.began, 0), append(s.longest, 0), append(s.previous, s.clock)
 	s.call(len(s.shares)-1, min(most, s.a.schedule.total)+2)
@@ -261,10 +257,7 @@ func TestPassesAreLowered(t *testing.T) {
 	s := newSimulation(t, 8)
 	s.add(3, 1, 8, always(3))
 	s.add(1, 4, 2, always(5))
-	idle, err := s.a.Register("idle", 1, 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	idle := testkit.Must(s.a.Register("idle", 1, 1, 1))(t)
 	lowered := 0
 	for range 200 {
 		far := maxPass - s.a.schedule.now - 50*oneSlot // so that the maximum is reached after some runs
@@ -350,20 +343,14 @@ func TestModel(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, seed))
 		total := 1 + random.IntN(12)
-		a, err := New(total)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := testkit.Must(New(total))(t)
 		m := &model{total: total}
 		var shares []*Share
 		var elements []map[*caller]*list.Element
 		for step := range 500 {
 			if len(shares) == 0 || len(shares) < 8 && random.IntN(20) == 0 {
 				s := &modelShare{weight: 1 << random.IntN(4), slots: 1 + random.IntN(total), most: 1 + random.IntN(4), began: map[*caller]bool{}}
-				share, err := a.Register("a", s.weight, s.slots, s.most)
-				if err != nil {
-					t.Fatal(err)
-				}
+				share := testkit.Must(a.Register("a", s.weight, s.slots, s.most))(t)
 				m.shares, shares, elements = append(m.shares, s), append(shares, share), append(elements, map[*caller]*list.Element{})
 			}
 			i := random.IntN(len(shares))

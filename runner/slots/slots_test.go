@@ -11,24 +11,18 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func register(t testing.TB, a *Allocator, weight, slots, most int) *Share {
 	t.Helper()
-	s, err := a.Register("mail", weight, slots, most)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return testkit.Must(a.Register("mail", weight, slots, most))(t)
 }
 
 func newAllocator(t testing.TB, total int) *Allocator {
 	t.Helper()
-	a, err := New(total)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return testkit.Must(New(total))(t)
 }
 
 func TestBounds(t *testing.T) {
@@ -67,17 +61,13 @@ func TestAcquire(t *testing.T) {
 		a := newAllocator(t, 4)
 		small, large := register(t, a, 1, 1, 10), register(t, a, 1, 4, 1)
 		for range 4 {
-			if err := small.Acquire(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, small.Acquire(t.Context()))
 		}
 		var began []string
 		var calls sync.WaitGroup
 		acquire := func(name string, s *Share) {
 			calls.Go(func() {
-				if err := s.Acquire(t.Context()); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, s.Acquire(t.Context()))
 				began = append(began, name)
 			})
 			synctest.Wait()
@@ -116,9 +106,7 @@ func TestCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAllocator(t, 2)
 		small, large := register(t, a, 1, 1, 10), register(t, a, 100, 2, 1)
-		if err := small.Acquire(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, small.Acquire(t.Context()))
 		gaveUp := errors.New("gave up")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		results := make(chan error, 2)
@@ -146,9 +134,7 @@ func TestUnregister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAllocator(t, 2)
 		old, next := register(t, a, 100, 2, 5), register(t, a, 1, 1, 5)
-		if err := old.Acquire(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, old.Acquire(t.Context()))
 		waits, begins := make(chan error, 3), make(chan error, 2)
 		for range 3 {
 			go func() { waits <- old.Acquire(t.Context()) }()
@@ -171,9 +157,7 @@ func TestUnregister(t *testing.T) {
 			t.Error("the slots of a run of an unregistered share were used")
 		}
 		old.Release()
-		if err := <-begins; err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, <-begins)
 		if len(a.schedule.shares) != 1 || a.schedule.free != 1 {
 			t.Errorf("%d shares, %d free slots", len(a.schedule.shares), a.schedule.free)
 		}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestEncodedBytes: encodedBytes returns the length that the JSON encoder produces.
@@ -23,8 +25,7 @@ func TestEncodedBytes(t *testing.T) {
 		all.WriteByte(byte(c))
 	}
 	for _, text := range []string{"", "plain", all.String(), "äöü\u2028\u2029\U0001F600<&>", strings.Repeat("\x00\"", 1000)} {
-		b, err := json.Marshal(text)
-		must(t, err)
+		b := testkit.Must(json.Marshal(text))(t)
 		if n := encodedBytes([]byte(text), true); n != len(b) {
 			t.Errorf("%d bytes for %.100q, want %d", n, text, len(b))
 		}
@@ -97,10 +98,10 @@ func TestRoom(t *testing.T) {
 	q := &requests{transport: &http.Transport{}, turns: make(chan struct{}, 1), room: semaphore.NewWeighted(roomBytes)}
 	defer q.transport.CloseIdleConnections()
 	ask := func(run *clock, path string) (answer guestAnswer) {
-		q.do(t.Context(), run, permissions{"http:*"}, []byte(`{"url":"`+server.URL+path+`"}`), func(b []byte) { must(t, json.Unmarshal(b, &answer)) })
+		q.do(t.Context(), run, permissions{"http:*"}, []byte(`{"url":"`+server.URL+path+`"}`), func(b []byte) { testkit.NoError(t, json.Unmarshal(b, &answer)) })
 		return answer
 	}
-	must(t, q.room.Acquire(t.Context(), roomBytes-1))
+	testkit.NoError(t, q.room.Acquire(t.Context(), roomBytes-1))
 	run := newClock(200*time.Millisecond, func() { t.Error("the time of the run was over") })
 	defer run.stop()
 	if a := ask(run, "/"); !strings.Contains(a.Error, "no room for this one") {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/runner/task"
 )
 
@@ -14,10 +15,7 @@ import (
 // of jobs at a time, without a server.
 func BenchmarkRun(b *testing.B) {
 	small := guestFile(b, "tiny")
-	large, err := goGuest()
-	if err != nil {
-		b.Fatal(err)
-	}
+	large := testkit.Must(goGuest())(b)
 	for _, c := range []struct {
 		name   string
 		binary []byte

@@ -233,9 +233,9 @@ func TestDamagedCache(t *testing.T) {
 		t.Fatalf("the cache has only the files %v", files)
 	}
 	damages := map[string]func(t *testing.T, path string){
-		"removed":   func(t *testing.T, path string) { must(t, os.Remove(path)) },
-		"empty":     func(t *testing.T, path string) { must(t, os.Truncate(path, 0)) },
-		"cut":       func(t *testing.T, path string) { must(t, os.Truncate(path, size(t, path)/2)) },
+		"removed":   func(t *testing.T, path string) { testkit.NoError(t, os.Remove(path)) },
+		"empty":     func(t *testing.T, path string) { testkit.NoError(t, os.Truncate(path, 0)) },
+		"cut":       func(t *testing.T, path string) { testkit.NoError(t, os.Truncate(path, size(t, path)/2)) },
 		"one bit":   func(t *testing.T, path string) { flip(t, path, size(t, path)/2) },
 		"first bit": func(t *testing.T, path string) { flip(t, path, 0) },
 		"last bit":  func(t *testing.T, path string) { flip(t, path, size(t, path)-1) },
@@ -269,38 +269,28 @@ func TestDamagedCache(t *testing.T) {
 // cacheFiles returns the paths of the files in a cache, relative to its directory.
 func cacheFiles(t *testing.T, dir string) (files []string) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+	testkit.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
 			path, err = filepath.Rel(dir, path)
 			files = append(files, filepath.ToSlash(path))
 		}
 		return err
-	})
-	must(t, err)
+	}))
 	return files
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func size(t *testing.T, path string) int64 {
 	t.Helper()
-	info, err := os.Stat(path)
-	must(t, err)
+	info := testkit.Must(os.Stat(path))(t)
 	return info.Size()
 }
 
 // flip flips a bit of a file.
 func flip(t *testing.T, path string, at int64) {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	must(t, err)
+	b := testkit.Must(os.ReadFile(path))(t)
 	b[at] ^= 1
-	must(t, os.WriteFile(path, b, 0o600))
+	testkit.NoError(t, os.WriteFile(path, b, 0o600))
 }
 
 // TestCacheIsBounded: a cache that is too large deletes the files unused for the longest time.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/digest"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/sandbox"
@@ -138,23 +139,14 @@ func TestMain(m *testing.M) {
 // newFixture returns a pool. set may change its settings.
 func newFixture(t testing.TB, set func(*Settings)) *fixture {
 	t.Helper()
-	s, err := box()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := sharedCache()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(box())(t)
+	dir := testkit.Must(sharedCache())(t)
 	blobs := newBlobs()
 	settings := Settings{Sandbox: s, Blobs: blobs, Dir: dir}
 	if set != nil {
 		set(&settings)
 	}
-	p, err := NewPool(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(NewPool(settings))(t)
 	p.firstPause, p.storePatience, p.slowestPut = time.Millisecond, 50*time.Millisecond, 1<<40
 	t.Cleanup(p.Close)
 	return &fixture{t, p, blobs}
@@ -162,11 +154,7 @@ func newFixture(t testing.TB, set func(*Settings)) *fixture {
 
 func guestFile(t testing.TB, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name+".wasm"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return testkit.Must(os.ReadFile(filepath.Join("testdata", name+".wasm")))(t)
 }
 
 // goGuest compiles testdata/goguest once.
@@ -193,11 +181,7 @@ func (f *fixture) handler(guest string, options handler.Options, permissions ...
 
 func (f *fixture) executor(h Handler) task.Executor {
 	f.Helper()
-	x, err := f.Executor(h)
-	if err != nil {
-		f.Fatal(err)
-	}
-	return x
+	return testkit.Must(f.Executor(h))(f)
 }
 
 // begin starts a job, and returns a channel that gets its end after its process was released.

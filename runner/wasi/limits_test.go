@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -57,8 +58,7 @@ func TestLimitsOfTheRunner(t *testing.T) {
 
 // TestSettings: NewPool refuses limits that make no sense.
 func TestSettings(t *testing.T) {
-	s, err := box()
-	must(t, err)
+	s := testkit.Must(box())(t)
 	for name, set := range map[string]func(*Settings){
 		"no sandbox":       func(s *Settings) { s.Sandbox = nil },
 		"too little":       func(s *Settings) { s.MemoryBytes = handler.MinMemoryBytes - 1 },
@@ -76,7 +76,7 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	p, err := NewPool(Settings{Sandbox: s, Dir: t.TempDir(), MemoryBytes: handler.MinMemoryBytes, Timeout: handler.MinTimeoutMs * time.Millisecond})
-	must(t, err)
+	testkit.NoError(t, err)
 	p.Close()
 }
 
@@ -182,7 +182,7 @@ func TestMachine(t *testing.T) {
 	var log lockedBuffer
 	dir := t.TempDir()
 	f := newFixture(t, func(s *Settings) { s.Dir, s.Log = dir, slog.New(slog.NewTextHandler(&log, nil)) })
-	must(t, os.RemoveAll(filepath.Join(dir, temporary)))
+	testkit.NoError(t, os.RemoveAll(filepath.Join(dir, temporary)))
 	f.firstPause = 200 * time.Millisecond
 	x := f.handler("tiny", handler.Options{})
 	began := time.Now()
@@ -204,7 +204,7 @@ func TestMachine(t *testing.T) {
 	cancel()
 	f.firstPause = time.Hour
 	f.giveBack(ctx, "2", errors.New("nobody waits")) // returns at once
-	must(t, os.Mkdir(filepath.Join(dir, temporary), 0o700))
+	testkit.NoError(t, os.Mkdir(filepath.Join(dir, temporary), 0o700))
 	wantOK(t, f.text(x, "a"), "A")
 }
 

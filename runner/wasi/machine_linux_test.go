@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -19,14 +20,12 @@ func TestNoMemoryOfTheMachine(t *testing.T) {
 	f := newFixture(t, nil)
 	wantOK(t, f.text(f.handler("kit", handler.Options{}), "echo\na"), "a")
 	pid := innermost(t, f.processes.State().Idle[0].process.Pid())
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	must(t, err)
+	text := testkit.Must(os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)))(t)
 	var pages uint64
-	_, err = fmt.Sscan(string(text), &pages)
-	must(t, err)
+	testkit.Must(fmt.Sscan(string(text), &pages))(t)
 	// This is enough for Go, but too little for the memory of a guest with another limit.
 	limit := pages*uint64(os.Getpagesize()) + 128<<20
-	must(t, unix.Prlimit(pid, unix.RLIMIT_AS, &unix.Rlimit{Cur: limit, Max: limit}, nil))
+	testkit.NoError(t, unix.Prlimit(pid, unix.RLIMIT_AS, &unix.Rlimit{Cur: limit, Max: limit}, nil))
 	x := f.handler("kit", handler.Options{MemoryBytes: 200 << 20})
 	if e := f.text(x, "echo\nb"); !e.Unget {
 		t.Errorf("the run ended with %s, want unget", show(e))
@@ -52,7 +51,7 @@ func TestNoDescriptors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			wantOK(t, f.text(c.x, c.payload), strings.ToUpper(c.payload))
 			pid := innermost(t, f.processes.State().Idle[0].process.Pid())
-			must(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 3}, nil))
+			testkit.NoError(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 3}, nil))
 			if e := f.text(c.x, c.payload); !e.Unget {
 				t.Errorf("the run ended with %s, want unget", show(e))
 			}
@@ -69,8 +68,7 @@ func TestDescriptorsAreClosed(t *testing.T) {
 	f := newFixture(t, func(s *Settings) { s.Grants, s.MaxProcesses = []string{"proc:read:*"}, 1 })
 	kit := f.handler("kit", handler.Options{}, "proc:read:*")
 	open := func() int {
-		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", innermost(t, f.processes.State().Idle[0].process.Pid())))
-		must(t, err)
+		files := testkit.Must(os.ReadDir(fmt.Sprintf("/proc/%d/fd", innermost(t, f.processes.State().Idle[0].process.Pid()))))(t)
 		return len(files)
 	}
 	long := "count\n" + strings.Repeat("x", 100_000)
@@ -92,15 +90,12 @@ func TestDescriptorsAreClosed(t *testing.T) {
 func innermost(t *testing.T, pid int) int {
 	t.Helper()
 	for {
-		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-		must(t, err)
+		threads := testkit.Must(os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)))(t)
 		child := 0
 		for _, thread := range threads {
-			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, thread.Name()))
-			must(t, err)
+			text := testkit.Must(os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, thread.Name())))(t)
 			if fields := strings.Fields(string(text)); len(fields) > 0 {
-				child, err = strconv.Atoi(fields[0])
-				must(t, err)
+				child = testkit.Must(strconv.Atoi(fields[0]))(t)
 			}
 		}
 		if child == 0 {

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/webhook"
 )
@@ -68,7 +69,7 @@ func extensions(t testing.TB, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range names {
-		must(t, os.WriteFile(filepath.Join(dir, name), guestFile(t, "fib"), 0o600))
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), guestFile(t, "fib"), 0o600))
 	}
 	return dir
 }
@@ -188,9 +189,7 @@ func TestHTTP(t *testing.T) {
 	local := "http://localhost" + port
 	f := newFixture(t, func(s *Settings) {
 		s.Grants = []string{"http:*"}
-		var err error
-		s.Allow, err = webhook.ParseAllow([]string{"localhost" + port})
-		must(t, err)
+		s.Allow = testkit.Must(webhook.ParseAllow([]string{"localhost" + port}))(t)
 	})
 	x := f.handler("serval", handler.Options{}, "http:localhost", "http:127.0.0.1")
 	ask := func(request string) string {
@@ -249,8 +248,7 @@ func TestHTTP(t *testing.T) {
 
 // TestExampleOfHTTP: the request, answer and error on docs/reference/wasi.md match the function http.
 func TestExampleOfHTTP(t *testing.T) {
-	text, err := os.ReadFile("../../docs/reference/wasi.md")
-	must(t, err)
+	text := testkit.Must(os.ReadFile("../../docs/reference/wasi.md"))(t)
 	examples := regexp.MustCompile("(?s)TestExampleOfHTTP -->\n\n```json\n(.*?)\n```").FindAllStringSubmatch(string(text), -1)
 	if len(examples) != 3 {
 		t.Fatalf("the page has %d examples", len(examples))
@@ -264,9 +262,7 @@ func TestExampleOfHTTP(t *testing.T) {
 	port := server.URL[strings.LastIndexByte(server.URL, ':'):]
 	f := newFixture(t, func(s *Settings) {
 		s.Grants = []string{"http:*"}
-		var err error
-		s.Allow, err = webhook.ParseAllow([]string{"localhost" + port})
-		must(t, err)
+		s.Allow = testkit.Must(webhook.ParseAllow([]string{"localhost" + port}))(t)
 	})
 	x := f.handler("serval", handler.Options{}, "http:localhost")
 	for _, c := range []struct{ request, want string }{
@@ -275,8 +271,8 @@ func TestExampleOfHTTP(t *testing.T) {
 	} {
 		var got, want map[string]any
 		e := f.text(x, "http\n"+c.request)
-		must(t, json.Unmarshal(e.Output, &got))
-		must(t, json.Unmarshal([]byte(c.want), &want))
+		testkit.NoError(t, json.Unmarshal(e.Output, &got))
+		testkit.NoError(t, json.Unmarshal([]byte(c.want), &want))
 		if headers, ok := got["headers"].(map[string]any); ok {
 			delete(headers, "content-length")
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/disk"
 )
@@ -86,16 +87,15 @@ func TestFullDisk(t *testing.T) {
 	}{{disk.ReserveBytes, true}, {disk.ReserveBytes + 1, false}} {
 		free = disk.ReserveBytes
 		s, err := f.newSpool()
-		must(t, err)
-		_, err = s.Write([]byte("x"))
-		must(t, err)
+		testkit.NoError(t, err)
+		testkit.Must(s.Write([]byte("x")))(t)
 		s.bytes, s.look = c.bytes, c.bytes
 		free--
 		_, err = s.Write([]byte("x"))
 		if _, machine := errors.AsType[*machineError](err); machine != c.machine || err == nil || !strings.Contains(err.Error(), "guests must leave 268435456") {
 			t.Errorf("after %d bytes: %v", c.bytes, err)
 		}
-		must(t, s.close())
+		testkit.NoError(t, s.close())
 	}
 }
 

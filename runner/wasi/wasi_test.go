@@ -210,10 +210,7 @@ func TestGoGuest(t *testing.T) {
 	if testkit.Race {
 		t.Skip("a compiler with the race detector takes 15 seconds for a module of Go's compiler")
 	}
-	binary, err := goGuest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testkit.Must(goGuest())(t)
 	f := newFixture(t, nil)
 	x := f.executor(Handler{Binary: f.blobs.add("", binary)})
 	wantOK(t, f.text(x, "one\ntwo\n"), "one\ntwo\n2\n")

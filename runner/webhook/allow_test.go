@@ -4,13 +4,13 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestAllow(t *testing.T) {
 	a, err := ParseAllow([]string{"10.1.0.0/16", "127.0.0.1:8080", "[::1]:80", "192.168.1.2", "fd00::/8", "[fd11::1]", "::ffff:10.9.9.9", "Hooks.Internal.", "localhost:9000", "my_host", "64:ff9b::/96"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for text, want := range map[string]bool{
 		"10.1.2.3:1": true, "10.2.0.0:1": false, "[::ffff:10.1.2.3]:1": true, "127.0.0.1:8080": true, "[::ffff:127.0.0.1]:8080": true, "127.0.0.1:8081": false,
 		"127.0.0.2:8080": false, "[::1]:80": true, "[::1]:81": false, "192.168.1.2:5": true, "192.168.1.3:5": false, "[fd12::1]:5": true, "10.9.9.9:80": true,

@@ -31,9 +31,7 @@ func TestThousandInBatches(t *testing.T) {
 		requests++
 		mu.Unlock()
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, err)
 		fmt.Fprintln(w, "# begin")
 		for line := range strings.Lines(string(body)) {
 			fmt.Fprintf(w, "200 did %s\n", line)
@@ -158,10 +156,7 @@ func TestBatchAnswers(t *testing.T) {
 
 // TestExampleOfBatchAnswer: the answer in docs/reference/handlers.md ends five jobs as the page says.
 func TestExampleOfBatchAnswer(t *testing.T) {
-	page, err := os.ReadFile("../../docs/reference/handlers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.Must(os.ReadFile("../../docs/reference/handlers.md"))(t)
 	_, answer, _ := strings.Cut(string(page), "TestExampleOfBatchAnswer -->\n\n```text\n")
 	answer, _, _ = strings.Cut(answer, "```")
 	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, answer) }), handler.Options{Batch: true})

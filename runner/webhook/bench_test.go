@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -34,25 +35,14 @@ func startNode(b *testing.B) string {
 		b.Skip("node is not installed")
 	}
 	node := exec.Command("node", "-e", nodeServer)
-	input, err := node.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	output, err := node.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := node.Start(); err != nil {
-		b.Fatal(err)
-	}
+	input := testkit.Must(node.StdinPipe())(b)
+	output := testkit.Must(node.StdoutPipe())(b)
+	testkit.NoError(b, node.Start())
 	b.Cleanup(func() {
 		input.Close()
 		node.Wait()
 	})
-	line, err := bufio.NewReader(output).ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
+	line := testkit.Must(bufio.NewReader(output).ReadString('\n'))(b)
 	return strings.TrimSpace(line)
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -150,10 +151,7 @@ func TestLongBatchAnswers(t *testing.T) {
 
 // TestNoServer: no server listens, or the name is unknown.
 func TestNoServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l.Close()
 	e := executor(t, "http://"+l.Addr().String(), handler.Options{})
 	want(t, run(t, t.Context(), e, newJob(1, "a"))[0], "error", 0, "ECONNREFUSED: dial tcp "+l.Addr().String())

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -18,10 +19,7 @@ import (
 // for no address. It answers with no IPv6 addresses.
 func answerNames(t *testing.T, next func() netip.Addr) *net.Resolver {
 	t.Helper()
-	server, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := testkit.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	stopped := make(chan struct{})
 	t.Cleanup(func() { server.Close(); <-stopped })
 	go func() {
@@ -84,9 +82,7 @@ func TestRefusedAddresses(t *testing.T) {
 	for _, batch := range []bool{false, true} {
 		for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "[::]"} {
 			e, err := New(Settings{}, handler.Document{Kind: handler.HTTP, URL: "http://" + host + ":" + port, Options: &handler.Options{Batch: batch}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			for _, end := range run(t, t.Context(), e, newJob(1, "a"), newJob(2, "b")) {
 				want(t, end, "failed", 0, "--http-allow")
 			}
@@ -103,14 +99,8 @@ func TestAllowedNames(t *testing.T) {
 	port, requests := counting(t, "127.0.0.1:0")
 	resolver := answerNames(t, func() netip.Addr { return netip.MustParseAddr("127.0.0.1") })
 	for entry, code := range map[string]string{"hooks.test": "ok", "hooks.test:" + port: "ok", "hooks.test:1": "failed", "other.test": "failed", "127.0.0.1": "ok", "127.0.0.1:" + port: "ok", "127.0.0.1:1": "failed"} {
-		allow, err := ParseAllow([]string{entry})
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := New(Settings{Allow: allow}, handler.Document{Kind: handler.HTTP, URL: "http://hooks.test:" + port})
-		if err != nil {
-			t.Fatal(err)
-		}
+		allow := testkit.Must(ParseAllow([]string{entry}))(t)
+		e := testkit.Must(New(Settings{Allow: allow}, handler.Document{Kind: handler.HTTP, URL: "http://hooks.test:" + port}))(t)
 		e.dialer.free.Resolver, e.dialer.check.Resolver = resolver, resolver
 		if end := run(t, t.Context(), e, newJob(1, "a"))[0]; end.Code != code {
 			t.Errorf("%s allowed: %+v", entry, end)
@@ -134,14 +124,8 @@ func TestRebinding(t *testing.T) {
 		}
 		return netip.MustParseAddr("127.0.0.1")
 	})
-	allow, err := ParseAllow([]string{"127.0.0.2"}) // as if it were public
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := New(Settings{Allow: allow}, handler.Document{Kind: handler.HTTP, URL: "http://rebinding.test:" + port})
-	if err != nil {
-		t.Fatal(err)
-	}
+	allow := testkit.Must(ParseAllow([]string{"127.0.0.2"}))(t) // as if it were public
+	e := testkit.Must(New(Settings{Allow: allow}, handler.Document{Kind: handler.HTTP, URL: "http://rebinding.test:" + port}))(t)
 	defer e.Close()
 	e.dialer.check.Resolver = resolver
 	want(t, run(t, t.Context(), e, newJob(1, "a"))[0], "ok", 200, "")
@@ -181,10 +165,7 @@ func TestProxies(t *testing.T) {
 		{Settings{Proxy: proxy}, "failed"},
 		{Settings{Proxy: proxy, Allow: loopback(t)}, "ok"},
 	} {
-		e, err := New(c.settings, document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testkit.Must(New(c.settings, document))(t)
 		if end := run(t, t.Context(), e, newJob(1, "a"))[0]; end.Code != c.code {
 			t.Errorf("%+v", end)
 		}
@@ -224,11 +205,8 @@ func TestCheckURL(t *testing.T) {
 		{"http://no-such-name.invalid/", nil, ""},
 		{"http://8.8.8.8/", nil, ""},
 	} {
-		allow, err := ParseAllow(c.allow)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = (&Settings{Allow: allow}).CheckURL(c.url)
+		allow := testkit.Must(ParseAllow(c.allow))(t)
+		err := (&Settings{Allow: allow}).CheckURL(c.url)
 		switch {
 		case c.refused == "" && err != nil:
 			t.Errorf("%s with %q: %v", c.url, c.allow, err)

@@ -25,9 +25,7 @@ func TestThousandSingles(t *testing.T) {
 	seen := map[string]string{}
 	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, err)
 		mu.Lock()
 		seen[r.Header.Get("Daybook-Job-Id")] += string(body)
 		mu.Unlock()
@@ -249,9 +247,7 @@ func TestHTTP2(t *testing.T) {
 	s.StartTLS()
 	defer s.Close()
 	e, err := New(Settings{Allow: loopback(t), TLS: s.Client().Transport.(*http.Transport).TLSClientConfig}, handler.Document{Kind: handler.HTTP, URL: s.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer e.Close()
 	var jobs []*client.Job
 	for i := range 200 {

@@ -22,20 +22,14 @@ import (
 // loopback returns an Allow for the test servers.
 func loopback(t testing.TB) *Allow {
 	t.Helper()
-	a, err := ParseAllow([]string{"127.0.0.0/8", "::1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return testkit.Must(ParseAllow([]string{"127.0.0.0/8", "::1"}))(t)
 }
 
 // executor returns a handler's executor, which may reach the test servers.
 func executor(t testing.TB, url string, o handler.Options) *Executor {
 	t.Helper()
 	e, err := New(Settings{Allow: loopback(t)}, handler.Document{Kind: handler.HTTP, URL: url, ChainTypes: []string{handler.AnyType}, Options: &o})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(e.Close)
 	return e
 }
@@ -51,10 +45,7 @@ func web(t testing.TB, serve http.HandlerFunc) string {
 // rawWeb starts a server that reads the headers of each request and then calls serve.
 func rawWeb(t testing.TB, serve func(c net.Conn)) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var conns sync.WaitGroup
 	t.Cleanup(conns.Wait)
 	t.Cleanup(func() { l.Close() })
@@ -239,9 +230,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for _, path := range []string{"/", "/slow"} {
 		for _, batch := range []bool{true, false} {
 			e, err := New(Settings{Allow: loopback(t)}, handler.Document{Kind: handler.HTTP, URL: s.URL + path, Options: &handler.Options{Batch: batch, TimeoutMs: 50}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			run(t, t.Context(), e, newJob(1, "a"), newJob(2, "b"), newJob(3, "c"))
 			e.Close()
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestRemove: Remove unmounts a directory on which several mounts are stacked. It waits for a process that names the
@@ -15,14 +17,9 @@ func TestRemove(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount")
 	}
-	dir, err := os.MkdirTemp("", "daybook engine-") // mountinfo escapes spaces
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Must(os.MkdirTemp("", "daybook engine-"))(t) // mountinfo escapes spaces
 	inner := filepath.Join(dir, "data", "overlay")
-	if err := os.MkdirAll(inner, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(inner, 0o700))
 	mount := func(at string) {
 		t.Helper()
 		if err := unix.Mount(at, at, "", unix.MS_BIND, ""); err != nil {
@@ -34,14 +31,10 @@ func TestRemove(t *testing.T) {
 	mount(inner)
 	mount(inner)
 	late := exec.Command("sh", "-c", `sleep 0.3; mount --bind "$0" "$0"`, inner)
-	if err := late.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, late.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- late.Wait() }()
-	if err := Remove(dir); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, Remove(dir))
 	if err := <-ended; err != nil {
 		t.Errorf("the late mount: %v", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var full = Settings{
@@ -63,10 +65,7 @@ func TestMessage(t *testing.T) {
 
 // TestVariable: if a user starts a process with the variable, it explains the variable.
 func TestVariable(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := testkit.Must(os.Executable())(t)
 	cmd := exec.CommandContext(t.Context(), exe)
 	cmd.Env = append(os.Environ(), Variable+"=1")
 	out, err := cmd.CombinedOutput()
@@ -79,20 +78,12 @@ func TestVariable(t *testing.T) {
 func TestDescendants(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 1000 & echo $!; wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(cmd.StdoutPipe())(t)
+	testkit.NoError(t, cmd.Start())
 	defer cmd.Wait()
 	defer syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	var line [16]byte
-	n, err := out.Read(line[:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := testkit.Must(out.Read(line[:]))(t)
 	child, ok := decimal(strings.TrimSpace(string(line[:n])))
 	if found := descendants(os.Getpid()); !ok || !reflect.DeepEqual(found, []int{cmd.Process.Pid, child}) {
 		t.Errorf("%v, not %d and %d", found, cmd.Process.Pid, child)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestOfMachine: ofMachine recognizes errors of the machine, but not a module's names, which errors quote.
@@ -39,9 +41,7 @@ func TestCompileErrors(t *testing.T) {
 	file := []byte("\x00asm\x01\x00\x00\x00")
 	sum := sha256.Sum256(file)
 	path := filepath.Join(dir, hex.EncodeToString(sum[:])+Suffix)
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, file, 0o600))
 	if err := compile(path, filepath.Join(path, "below a file")); err == nil || errors.Is(err, errMachine) {
 		t.Errorf("no directory: %v", err)
 	}

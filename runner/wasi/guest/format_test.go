@@ -5,18 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestNotModule: the text names the format of a file that is not a module.
 func TestNotModule(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := testkit.Must(os.Executable())(t)
+	program := testkit.Must(os.ReadFile(self))(t)
 	for _, c := range []struct{ file, text string }{
 		{"", "the file is empty"},
 		{"\x00as", "the file ends after 3 bytes"},
@@ -41,10 +37,7 @@ func TestNotModule(t *testing.T) {
 		t.Fatal(modules, err)
 	}
 	for _, path := range modules {
-		file, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := testkit.Must(os.ReadFile(path))(t)
 		if text := notModule(file); text != "" {
 			t.Errorf("%s: %s", path, text)
 		}
