@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/internal/load/works"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // BenchmarkCreateBytes posts 4 MiB of lines in each request from 16 connections, and reports the rate as a part of the
@@ -62,20 +63,13 @@ func BenchmarkCreateBytes(b *testing.B) {
 // diskRate writes and syncs n blocks one after the other to a plain file, and returns the bytes per second.
 func diskRate(b *testing.B, block, n int) float64 {
 	b.Helper()
-	file, err := os.Create(filepath.Join(b.TempDir(), "plain"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	file := testkit.Must(os.Create(filepath.Join(b.TempDir(), "plain")))(b)
 	defer file.Close()
 	data := works.Lines(1, block)[:block]
 	began := time.Now()
 	for range n {
-		if _, err := file.Write(data); err != nil {
-			b.Fatal(err)
-		}
-		if err := file.Sync(); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(file.Write(data))(b)
+		testkit.NoError(b, file.Sync())
 	}
 	return float64(block) * float64(n) / time.Since(began).Seconds()
 }

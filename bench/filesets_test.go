@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 const (
@@ -27,16 +28,10 @@ func benchArchive(b *testing.B) []byte {
 	rand.Read(content)
 	for i := range benchFiles {
 		copy(content, fmt.Sprintf("%08d", i))
-		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("d%03d/f%05d", i/100, i), Size: benchFileBytes, Mode: 0o644}); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := w.Write(content); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("d%03d/f%05d", i/100, i), Size: benchFileBytes, Mode: 0o644}))
+		testkit.Must(w.Write(content))(b)
 	}
-	if err := w.Close(); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, w.Close())
 	return text.Bytes()
 }
 
@@ -54,16 +49,12 @@ func BenchmarkFileset(b *testing.B) {
 			b.StopTimer()
 			text := benchArchive(b)
 			b.StartTimer()
-			if _, err := c.PutFileset(b.Context(), "", "bench", bytes.NewReader(text)); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(c.PutFileset(b.Context(), "", "bench", bytes.NewReader(text)))(b)
 		}
 		perSecond(b)
 	})
 	text := benchArchive(b)
-	if _, err := c.PutFileset(b.Context(), "", "bench", bytes.NewReader(text)); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(c.PutFileset(b.Context(), "", "bench", bytes.NewReader(text)))(b)
 	b.Run("PutTarAgain", func(b *testing.B) {
 		for b.Loop() {
 			if f, err := c.PutFileset(b.Context(), "", "bench", bytes.NewReader(text)); err != nil || !f.Existed {
@@ -74,13 +65,8 @@ func BenchmarkFileset(b *testing.B) {
 	})
 	b.Run("GetTar", func(b *testing.B) {
 		for b.Loop() {
-			r, err := c.FilesetTar(b.Context(), "", "bench", client.FilesetQuery{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			if _, err := io.Copy(io.Discard, r); err != nil {
-				b.Fatal(err)
-			}
+			r := testkit.Must(c.FilesetTar(b.Context(), "", "bench", client.FilesetQuery{}))(b)
+			testkit.Must(io.Copy(io.Discard, r))(b)
 			r.Close()
 		}
 		perSecond(b)
@@ -102,9 +88,7 @@ func BenchmarkFileset(b *testing.B) {
 			b.StopTimer()
 			r := tar.NewReader(bytes.NewReader(benchArchive(b)))
 			for h, err := r.Next(); err != io.EOF; h, err = r.Next() {
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.NoError(b, err)
 				content, err := io.ReadAll(r)
 				if err == nil {
 					err = os.MkdirAll(filepath.Join(dir, filepath.Dir(h.Name)), 0o755)
@@ -112,9 +96,7 @@ func BenchmarkFileset(b *testing.B) {
 				if err == nil {
 					err = os.WriteFile(filepath.Join(dir, h.Name), content, 0o644)
 				}
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.NoError(b, err)
 			}
 			b.StartTimer()
 			if _, moved, err := c.PushFileset(b.Context(), "", "bench", dir, nil); err != nil || moved.Files != benchFiles {
@@ -125,9 +107,7 @@ func BenchmarkFileset(b *testing.B) {
 	})
 	b.Run("PushUnchanged", func(b *testing.B) {
 		dir := b.TempDir()
-		if _, _, err := c.PullFileset(b.Context(), "", "bench", dir, client.FilesetQuery{}); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must2(c.PullFileset(b.Context(), "", "bench", dir, client.FilesetQuery{}))(b)
 		for b.Loop() {
 			if _, moved, err := c.PushFileset(b.Context(), "", "bench", dir, nil); err != nil || moved.Files != 0 {
 				b.Fatal(moved, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // used is the processor time that each side has used.
@@ -16,10 +17,7 @@ type used struct{ server, load time.Duration }
 // processorTime returns the processor time that the server, and this process, have used so far.
 func processorTime(b *testing.B, s *daybooktest.Process) used {
 	b.Helper()
-	server, err := rig.ProcessorTime(s)
-	if err != nil {
-		b.Fatal(err)
-	}
+	server := testkit.Must(rig.ProcessorTime(s))(b)
 	return used{server, matrix.ProcessorTime()}
 }
 

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // holderURL is the variable that makes a test run as its second process, the holder, which keeps connections to a server
@@ -28,16 +30,9 @@ func startHolder(t *testing.T, url string) *holder {
 	h := &holder{t: t, cmd: exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")}
 	h.cmd.Env = append(os.Environ(), holderURL+"="+url)
 	h.cmd.Stderr = os.Stderr
-	var err error
-	if h.stdin, err = h.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if h.out, err = h.cmd.StdoutPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	h.stdin = testkit.Must(h.cmd.StdinPipe())(t)
+	h.out = testkit.Must(h.cmd.StdoutPipe())(t)
+	testkit.NoError(t, h.cmd.Start())
 	h.lines = bufio.NewScanner(h.out)
 	return h
 }
@@ -57,9 +52,7 @@ func (h *holder) next(beginning string) string {
 // release ends the holder's input, so that it closes its connections.
 func (h *holder) release() {
 	h.t.Helper()
-	if err := h.stdin.Close(); err != nil {
-		h.t.Error(err)
-	}
+	testkit.Check(h.t, h.stdin.Close())
 }
 
 // end waits until the holder has ended.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/internal/load/works"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 const idleConnections = 9000
@@ -27,9 +28,7 @@ func TestIdleConnections(t *testing.T) {
 	h.next("held")
 	l := NewLoad(s.URL(), 1)
 	defer l.Close()
-	if err := l.Add(t.Context(), works.Lines(1000, 100)); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, l.Add(t.Context(), works.Lines(1000, 100)))
 	if claim, _, err := l.Claim(t.Context(), 100); err != nil || l.Complete(t.Context(), claim) != nil {
 		t.Errorf("claim %q: %v", claim, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/load/works"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // The layer of the process: the real binary, with the load in this process on the same machine. Each connection is a
@@ -57,9 +58,7 @@ var servers = matrix.Layer[*daybooktest.Process]{
 		s := serve(tb)
 		l := NewLoad(s.URL(), fillers)
 		defer l.Close()
-		if err := fillPoint(tb.Context(), l, p, p.Backlog); err != nil {
-			tb.Fatal(err)
-		}
+		testkit.NoError(tb, fillPoint(tb.Context(), l, p, p.Backlog))
 		return s
 	},
 	Measure: func(tb testing.TB, p matrix.Point, s *daybooktest.Process) {

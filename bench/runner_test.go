@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/load/works"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // runnerCase is a handler that does nothing, and the number of its jobs in a turn.
@@ -35,7 +35,7 @@ type runnerCase struct {
 func BenchmarkRunner(b *testing.B) {
 	web := ""
 	if _, err := exec.LookPath("node"); err == nil {
-		web = startNodeServer(b)
+		web = testkit.NodeServer(b)
 	}
 	two := []string{"--concurrency", "2"}
 	for _, c := range []runnerCase{
@@ -59,9 +59,7 @@ func BenchmarkRunner(b *testing.B) {
 			stop := d.startWorker()
 			defer stop()
 			for typ, jobs := range map[string]int{"run": min(c.jobs, 5000), "worker": 5000} {
-				if err := d.load.AddTo(b.Context(), "default", typ, works.Lines(1, 100)); err != nil { // it creates the queue
-					b.Fatal(err)
-				}
+				testkit.NoError(b, d.load.AddTo(b.Context(), "default", typ, works.Lines(1, 100))) // it creates the queue
 				d.turn(typ, jobs)
 			}
 			var run, worker, used time.Duration
@@ -95,9 +93,7 @@ func (d *duel) turn(typ string, jobs int) time.Duration {
 	ctx := d.Context()
 	must := func(err error) {
 		d.Helper()
-		if err != nil {
-			d.Fatal(err)
-		}
+		testkit.NoError(d, err)
 	}
 	_, err := d.client.Pause(ctx, "default", typ)
 	must(err)
@@ -118,10 +114,7 @@ func (d *duel) turn(typ string, jobs int) time.Duration {
 
 func (d *duel) completed(typ string) int64 {
 	d.Helper()
-	q, err := d.client.Queue(d.Context(), "default", typ)
-	if err != nil {
-		d.Fatal(err)
-	}
+	q := testkit.Must(d.client.Queue(d.Context(), "default", typ))(d)
 	return q.Counts["completed"]
 }
 
@@ -136,9 +129,7 @@ func (d *duel) startWorker() (stop func()) {
 	go func() { ended <- w.Run(ctx) }()
 	return func() {
 		cancel()
-		if err := <-ended; err != nil {
-			d.Error(err)
-		}
+		testkit.Check(d, <-ended)
 	}
 }
 
@@ -147,22 +138,16 @@ func startRunner(b *testing.B, s *daybooktest.Process, table string, args []stri
 	b.Helper()
 	dir := b.TempDir()
 	config := filepath.Join(dir, "work.toml")
-	if err := os.WriteFile(config, []byte("[handlers.run]\n"+table+"\n"), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, os.WriteFile(config, []byte("[handlers.run]\n"+table+"\n"), 0o600))
 	args = append([]string{"work", "--server", s.URL(), "--config", config}, args...)
 	runner := exec.Command(s.Binary, args...)
 	runner.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "DAYBOOK_") })
 	runner.Env = append(runner.Env, "XDG_CACHE_HOME="+dir)
 	var log strings.Builder
 	runner.Stderr = &log
-	if err := runner.Start(); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, runner.Start())
 	b.Cleanup(func() {
-		if err := runner.Process.Signal(syscall.SIGTERM); err != nil {
-			b.Error(err)
-		}
+		testkit.Check(b, runner.Process.Signal(syscall.SIGTERM))
 		if err := runner.Wait(); err != nil {
 			b.Errorf("the runner ended with %v\n%s", err, &log)
 		}
@@ -175,45 +160,6 @@ func runnerTime(b *testing.B, c *exec.Cmd) time.Duration {
 	b.Helper()
 	const ofProcess = 2 // CPUCLOCK_SCHED of clock_getcpuclockid(3)
 	var used unix.Timespec
-	if err := unix.ClockGettime(int32(^c.Process.Pid<<3|ofProcess), &used); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, unix.ClockGettime(int32(^c.Process.Pid<<3|ofProcess), &used))
 	return time.Duration(used.Nano())
-}
-
-// nodeServer is a web server that answers each line of a request with 200.
-const nodeServer = `
-const server = require("http").createServer((req, res) => {
-  let lines = 0
-  req.on("data", (part) => { for (let i = part.indexOf(10); i >= 0; i = part.indexOf(10, i + 1)) lines++ })
-  req.on("end", () => res.end("200\n".repeat(lines)))
-})
-server.listen(0, "127.0.0.1", () => console.log("http://127.0.0.1:" + server.address().port))
-process.stdin.on("end", () => process.exit(0)).resume()
-`
-
-// startNodeServer starts a web server in node, which ends with its standard input. It returns its URL.
-func startNodeServer(b *testing.B) string {
-	b.Helper()
-	node := exec.Command("node", "-e", nodeServer)
-	input, err := node.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	output, err := node.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := node.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		input.Close()
-		_ = node.Wait() // it ends with its input
-	})
-	line, err := bufio.NewReader(output).ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
-	return strings.TrimSpace(line)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/load/works"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // The bounds with many pending jobs of 100 bytes (docs/explanation/performance.md):
@@ -55,9 +56,7 @@ func claimTimes(t *testing.T, loads ...*Load) []*Latencies {
 			if err == nil {
 				err = l.Complete(context.Background(), claim)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 		}
 	}
 	return times
@@ -87,10 +86,7 @@ func TestScale(t *testing.T) {
 	compare := func(what string, s *daybooktest.Process, l *Load) {
 		t.Helper()
 		times := claimTimes(t, reference, l)
-		now, peak, err := rig.Resident(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		now, peak := testkit.Must2(rig.Resident(s))(t)
 		t.Logf("%s: resident %d MiB, at its highest %d MiB", what, now>>20, peak>>20)
 		logTimes(t, "about 1,000 jobs", times[0])
 		logTimes(t, what, times[1])
@@ -104,15 +100,11 @@ func TestScale(t *testing.T) {
 	compare(fmt.Sprint(jobs, " pending"), s, l)
 	logDisk(t, s, jobs)
 
-	if err := s.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Kill())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	start = time.Now()
-	if err := s.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Start(ctx))
 	claim, _, err := l.Claim(ctx, 1)
 	took := time.Since(start)
 	if err != nil || claim == "" {
@@ -148,21 +140,12 @@ func TestDiskPerJob(t *testing.T) {
 	s := serve(t)
 	l := NewLoad(s.URL(), 16)
 	defer l.Close()
-	before, err := rig.Written(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testkit.Must(rig.Written(s))(t)
 	fill(t, l, jobs/1000)
-	created, err := rig.Written(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := testkit.Must(rig.Written(s))(t)
 	drain(t, l, jobs)
 	time.Sleep(10 * time.Second) // compactions continue
-	ended, err := rig.Written(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ended := testkit.Must(rig.Written(s))(t)
 	t.Logf("written for each job: %.1f bytes when it was created, %.1f in its life", float64(created-before)/jobs, float64(ended-before)/jobs)
 	if each := (ended - before) / jobs; each > maxWrittenBytes {
 		t.Errorf("a job of 100 bytes writes %d bytes, more than %d", each, maxWrittenBytes)
@@ -174,10 +157,7 @@ func logDisk(t *testing.T, s *daybooktest.Process, jobs int) {
 	t.Helper()
 	total := 0.0
 	for _, part := range []string{"journal", "store"} {
-		n, err := folderBytes(filepath.Join(s.Data, part))
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := testkit.Must(folderBytes(filepath.Join(s.Data, part)))(t)
 		t.Logf("%s: %.1f bytes on the disk for each job", part, float64(n)/float64(jobs))
 		total += float64(n) / float64(jobs)
 	}
@@ -241,8 +221,6 @@ func fillQueues(t *testing.T, l *Load, n int) {
 		for i := range each {
 			fmt.Fprintf(&body, "{\"type\":\"queue-%d\",\"payload\":\"%s\"}\n", first+i, works.Lines(1, 100)[:100])
 		}
-		if err := l.post(context.Background(), "/jobs/create", "application/x-ndjson", body.Bytes(), expect(http.StatusCreated)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, l.post(context.Background(), "/jobs/create", "application/x-ndjson", body.Bytes(), expect(http.StatusCreated)))
 	}
 }

@@ -11,26 +11,18 @@ import (
 
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/load/works"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // serve starts the real binary on a new data directory until the benchmark ends.
 func serve(b testing.TB, args ...string) *daybooktest.Process {
 	b.Helper()
-	binary, err := daybooktest.Binary()
-	if err != nil {
-		b.Fatal(err)
-	}
+	binary := testkit.Must(daybooktest.Binary())(b)
 	s := &daybooktest.Process{Binary: binary, Data: b.TempDir(), Args: append([]string{"--log-level", "warn"}, args...), Log: os.Stderr}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := s.Start(ctx); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			b.Error(err)
-		}
-	})
+	testkit.NoError(b, s.Start(ctx))
+	b.Cleanup(func() { testkit.Check(b, s.Stop()) })
 	return s
 }
 
@@ -53,10 +45,7 @@ func fill(b testing.TB, l *Load, n int) {
 	}
 	group.Wait()
 	for {
-		s, err := l.Stats(context.Background())
-		if err != nil {
-			b.Fatal(err)
-		}
+		s := testkit.Must(l.Stats(context.Background()))(b)
 		if s.Applied >= s.Synced {
 			return
 		}

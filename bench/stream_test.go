@@ -17,6 +17,7 @@ import (
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/load/works"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // streamWork sets the round of a point in streams. Each stream has as many outstanding jobs as a batch has. The work
@@ -131,9 +132,7 @@ const firstSubscription = 2
 func openStream(tb testing.TB, url string, p matrix.Point) *streamLoad {
 	tb.Helper()
 	conn, _, err := websocket.Dial(tb.Context(), "ws"+strings.TrimPrefix(url, "http")+"/stream", &websocket.DialOptions{Subprotocols: []string{"daybook.v1"}})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.NoError(tb, err)
 	ended := make(chan struct{})
 	tb.Cleanup(func() { _ = conn.CloseNow(); <-ended })
 	conn.SetReadLimit(-1)
@@ -146,9 +145,7 @@ func openStream(tb testing.TB, url string, p matrix.Point) *streamLoad {
 		s.request(`"hello":{"runner_id":"load"}`)
 		s.request(`"subscribe":{"credit":0}`)
 	}
-	if err := s.flush(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.NoError(tb, s.flush(tb.Context()))
 	go func() {
 		defer close(ended)
 		s.read()

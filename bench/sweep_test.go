@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/internal/load/works"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // The bounds for claims during sweeps of ten million jobs (docs/explanation/performance.md):
@@ -208,14 +209,8 @@ func work(t *testing.T, l *Load, times *Latencies, done func() bool) {
 // sweep starts a sweep and returns the path of its document, or "" if it is done.
 func (l *Load) sweep(t *testing.T, method, path string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, l.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := l.HTTP.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequestWithContext(t.Context(), method, l.URL+path, nil))(t)
+	answer := testkit.Must(l.HTTP.Do(req))(t)
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusAccepted {
 		t.Fatalf("%s: status %d", path, answer.StatusCode)
@@ -231,7 +226,5 @@ func (l *Load) get(t *testing.T, path string, into any) {
 		return
 	}
 	defer answer.Body.Close()
-	if err := json.NewDecoder(answer.Body).Decode(into); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, json.NewDecoder(answer.Body).Decode(into))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // BenchmarkWaitingRunners creates jobs over HTTP while each runner waits for one job. A runner completes its job, and
@@ -38,10 +39,7 @@ func BenchmarkWaitingRunners(b *testing.B) {
 					}
 				})
 			}
-			before, err := rig.ProcessorTime(s)
-			if err != nil {
-				b.Fatal(err)
-			}
+			before := testkit.Must(rig.ProcessorTime(s))(b)
 			b.ResetTimer()
 			var left atomic.Int64
 			left.Store(int64(b.N))
@@ -59,10 +57,7 @@ func BenchmarkWaitingRunners(b *testing.B) {
 			}
 			creating.Wait()
 			b.StopTimer()
-			after, err := rig.ProcessorTime(s)
-			if err != nil {
-				b.Fatal(err)
-			}
+			after := testkit.Must(rig.ProcessorTime(s))(b)
 			end()
 			working.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")

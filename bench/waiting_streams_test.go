@@ -15,6 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 const (
@@ -43,18 +44,13 @@ func TestWaitingStreams(t *testing.T) {
 	var times Latencies
 	for range wokenStreams {
 		began := time.Now()
-		if err := l.Create(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, l.Create(t.Context()))
 		if jobs := h.next("got "); jobs != "1" {
 			t.Fatalf("one job was sent as %s", jobs)
 		}
 		times.Add(time.Since(began))
 	}
-	memory, _, err := rig.Resident(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory, _ := testkit.Must2(rig.Resident(s))(t)
 	if memory > maxWaitingMemory {
 		t.Errorf("the server has %d MiB resident; the bound is %d", memory>>20, maxWaitingMemory>>20)
 	}
@@ -107,9 +103,7 @@ func holdStreams(t *testing.T, url string) {
 					pushes++
 					fmt.Println("got", bytes.Count(jobs, jobIDKey))
 					mu.Unlock()
-					if err := conn.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"n":%d,"complete":{"claim_id":%q,"code":"ok"}}`, n, claimID(text))); err != nil {
-						t.Error(err)
-					}
+					testkit.Check(t, conn.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"n":%d,"complete":{"claim_id":%q,"code":"ok"}}`, n, claimID(text))))
 				}
 			})
 		})

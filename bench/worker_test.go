@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // BenchmarkWorker drains a queue with client.Worker, whose handlers do nothing, and in turns with a loop that claims and
@@ -39,22 +40,14 @@ func BenchmarkWorker(b *testing.B) {
 			// The first turn of each opens connections and warms up both sides.
 			drainInLoop(b, l, c.callers, c.max, jobs)
 			drainWithWorker(b, l, s.URL(), c.worker, jobs)
-			before, err := l.Stats(b.Context())
-			if err != nil {
-				b.Fatal(err)
-			}
+			before := testkit.Must(l.Stats(b.Context()))(b)
 			var syncs uint64
 			for b.Loop() {
 				worker += drainWithWorker(b, l, s.URL(), c.worker, jobs)
-				after, err := l.Stats(b.Context())
-				if err != nil {
-					b.Fatal(err)
-				}
+				after := testkit.Must(l.Stats(b.Context()))(b)
 				syncs += after.Journal.Syncs - before.Journal.Syncs
 				loop += drainInLoop(b, l, c.callers, c.max, jobs)
-				if before, err = l.Stats(b.Context()); err != nil {
-					b.Fatal(err)
-				}
+				before = testkit.Must(l.Stats(b.Context()))(b)
 			}
 			drained := float64(b.N * jobs)
 			b.ReportMetric(drained/worker.Seconds(), "jobs/s")
@@ -126,9 +119,7 @@ func drainWithWorker(b *testing.B, l *Load, url string, w client.Worker, jobs in
 		}
 	}
 	began := time.Now()
-	if err := w.Run(ctx); err != nil {
-		b.Error(err)
-	}
+	testkit.Check(b, w.Run(ctx))
 	if left.Load() != 0 {
 		b.Errorf("%d jobs were not reported", left.Load())
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestPoints: a matrix has every combination that fits a body, each once, and keeps points with the same backlog
@@ -74,11 +76,9 @@ func TestFill(t *testing.T) {
 // TestShare: the callers together make the right number of calls, and stop after an error.
 func TestShare(t *testing.T) {
 	callers := []*Caller{{}, {}, {}}
-	if err := Share(t.Context(), callers, 100, func(_ context.Context, c *Caller) error {
+	testkit.NoError(t, Share(t.Context(), callers, 100, func(_ context.Context, c *Caller) error {
 		return c.Time(func() error { return nil })
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	calls := 0
 	for _, c := range callers {
 		calls += len(c.Latencies)

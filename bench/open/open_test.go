@@ -11,6 +11,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestExplain: a stall is compared with the disk and the processors at the same time only.
@@ -52,12 +53,8 @@ func TestReport(t *testing.T) {
 		t.Error(r.markdown())
 	}
 	path := filepath.Join(t.TempDir(), "page.md")
-	if err := os.WriteFile(path, []byte("a\n"+blockBegin+"old\n"+blockEnd+"z\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.page(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, []byte("a\n"+blockBegin+"old\n"+blockEnd+"z\n"), 0o644))
+	testkit.NoError(t, r.page(path))
 	got, err := os.ReadFile(path)
 	if err != nil || !strings.HasPrefix(string(got), "a\n"+blockBegin+"\nMeasured") || !strings.HasSuffix(string(got), blockEnd+"z\n") || strings.Contains(string(got), "old") {
 		t.Errorf("%s, %v", got, err)
@@ -92,25 +89,17 @@ func TestMeasurement(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it starts servers")
 	}
-	binary, err := daybooktest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testkit.Must(daybooktest.Binary())(t)
 	dir := t.TempDir()
 	m := measurement{options: options{length: 300 * time.Millisecond, peak: 100 * time.Millisecond, warmUp: 50 * time.Millisecond, rates: []float64{0.1, 0.2}}, binary: binary, dir: dir}
 	for _, w := range []works.Work{works.Drain, works.Lifecycles} {
-		got, err := m.work(t.Context(), w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testkit.Must(m.work(t.Context(), w))(t)
 		if len(got.Rates) != 2 || got.PeakPerSec <= 0 || got.Rates[1].Latency.Count == 0 || got.Rates[1].Disk.Count == 0 || got.Rates[1].Wakes.Count == 0 || got.Rates[1].Busy <= 0 {
 			t.Errorf("%+v", got)
 		}
 		path := filepath.Join(t.TempDir(), "out.json")
 		var back report
-		if err := (&report{Works: []workResult{got}}).write(path); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, (&report{Works: []workResult{got}}).write(path))
 		if text, err := os.ReadFile(path); err != nil || json.Unmarshal(text, &back) != nil || len(back.Works) != 1 || len(back.Works[0].Rates[0].Curve) == 0 {
 			t.Errorf("%+v, %v", back, err)
 		}

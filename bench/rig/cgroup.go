@@ -3,6 +3,8 @@ package rig
 import (
 	"os"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // LimitMemory creates a memory cgroup with this many bytes for a test, and returns a line of shell that moves the shell
@@ -18,10 +20,6 @@ func LimitMemory(t *testing.T, bytes int64) (enter string, err error) {
 		}
 		return "", err
 	}
-	t.Cleanup(func() {
-		if err := group.remove(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testkit.Check(t, group.remove()) })
 	return group.enter(), nil
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestLock: one at a time has the lock of a directory.
@@ -15,9 +17,7 @@ func TestLock(t *testing.T) {
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("this system has no locks of directories")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if _, err := Open(dir); !errors.Is(err, ErrLocked) {
 		t.Errorf("a locked directory: %v", err)
 	}
@@ -25,12 +25,8 @@ func TestLock(t *testing.T) {
 	if _, err := Open(file); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
-	if err := os.Remove(dir); err != nil { // the lock is that of the directory, not of its name
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(dir)) // the lock is that of the directory, not of its name
+	testkit.NoError(t, os.Mkdir(dir, 0o700))
 	other, err := Open(dir)
 	if err != nil {
 		t.Fatalf("a new directory of the same name: %v", err)
@@ -49,10 +45,7 @@ func TestLockOfAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	open := func() *os.File {
 		t.Helper()
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testkit.Must(os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600))(t)
 		t.Cleanup(func() { f.Close() })
 		return f
 	}
@@ -75,9 +68,7 @@ func TestLockOfAFile(t *testing.T) {
 	if err := Lock(c); !errors.Is(err, ErrLocked) {
 		t.Errorf("after somebody else has unlocked it: %v", err)
 	}
-	if err := Unlock(a); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, Unlock(a))
 	if err := Lock(b); err != nil {
 		t.Errorf("after the end of the lock: %v", err)
 	}

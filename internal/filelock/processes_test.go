@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"sync"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestLockWhileProcessesStart: a lock ends when it is closed, although processes that are being started have the file of
@@ -33,15 +35,10 @@ func TestLockWhileProcessesStart(t *testing.T) {
 		})
 	}
 	for range 3000 {
-		l, err := Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := testkit.Must(Open(dir))(t)
 		if _, err := Open(dir); !errors.Is(err, ErrLocked) {
 			t.Fatal(err)
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, l.Close())
 	}
 }

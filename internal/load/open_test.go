@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // fixed returns an Open whose sender sleeps on the clock of the test.
@@ -38,26 +40,20 @@ func (s *stalling) call() {
 func TestStallIsNotOmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := stalling{start: time.Now(), from: 5 * time.Second, till: 5200 * time.Millisecond, turn: make(chan struct{}, 1)}
-		closed, err := Closed{Callers: 1, For: 10 * time.Second}.Run(t.Context(), func(context.Context, int) (bool, error) {
+		closed := testkit.Must(Closed{Callers: 1, For: 10 * time.Second}.Run(t.Context(), func(context.Context, int) (bool, error) {
 			server.call()
 			return true, nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		if s := closed.Latencies.Summary(); s.P99 > 2 || s.Max < 199 {
 			t.Errorf("closed loop: %+v", s)
 		}
 		server = stalling{start: time.Now(), from: 5 * time.Second, till: 5200 * time.Millisecond, turn: make(chan struct{}, 1)}
 		for _, underWay := range []int{1, 4, 100} { // with few, the arrivals wait before they are sent
 			server.start = time.Now()
-			open, err := fixed(100, 10*time.Second, underWay).Run(t.Context(), func(context.Context, Arrival) error {
+			open := testkit.Must(fixed(100, 10*time.Second, underWay).Run(t.Context(), func(context.Context, Arrival) error {
 				server.call()
 				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			s := open.Latencies.Summary()
 			if open.Due != 1000 || open.Done != 1000 || s.Count != 1000 || open.Unsent != 0 || !open.KeptUp(10*time.Second) {
 				t.Errorf("%d under way: %+v", underWay, open)
@@ -77,13 +73,10 @@ func TestStallIsNotOmitted(t *testing.T) {
 // and count with the time that they waited.
 func TestTooSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		open, err := fixed(100, 10*time.Second, 1).Run(t.Context(), func(context.Context, Arrival) error {
+		open := testkit.Must(fixed(100, 10*time.Second, 1).Run(t.Context(), func(context.Context, Arrival) error {
 			time.Sleep(20 * time.Millisecond)
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		if open.Due != 1000 || open.Done < 499 || open.Done > 501 || open.Unsent != 1000-open.Done || open.MostBehind < 499 || open.KeptUp(10*time.Second) {
 			t.Errorf("%+v", open)
 		}
@@ -219,9 +212,7 @@ func TestDisk(t *testing.T) {
 		t.Error(n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := (Disk{Dir: dir}).Run(ctx, func(Sync) { cancel() }); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, (Disk{Dir: dir}).Run(ctx, func(Sync) { cancel() }))
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -28,9 +29,7 @@ required_permissions = [
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := got.Check(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, got.Check())
 	for text, message := range map[string]string{
 		"binary = \"a\"\nurl = \"b\"":       "url is no key of a manifest",
 		"[options]\nslots = 1":              "options is no key",

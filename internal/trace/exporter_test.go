@@ -47,9 +47,7 @@ func startExporter(t testing.TB, url string, o Options) (e *Exporter, log *logTe
 		t.Fatal(o.Settings.Warning, err)
 	}
 	o.Logger = slog.New(slog.NewTextHandler(log, nil))
-	if e, err = New(o); err != nil {
-		t.Fatal(err)
-	}
+	e = testkit.Must(New(o))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -176,10 +174,7 @@ func TestSampling(t *testing.T) {
 			if err != nil || settings.Warning != "" {
 				t.Fatal(settings.Warning, err)
 			}
-			e, err := New(Options{Settings: settings, Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := testkit.Must(New(Options{Settings: settings, Logger: slog.New(slog.DiscardHandler)}))(t)
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel() // Run exports the rest, and returns
 			e.Ended([]job.RunEnd{
@@ -281,10 +276,7 @@ func TestCollectorIsAway(t *testing.T) {
 	e, _, end := startExporter(t, "http://"+address, Options{})
 	e.Ended([]job.RunEnd{ended(0, 5, "ok", nil)})
 	testkit.Eventually(t, "five exports fail", func() bool { return e.Counts().Failed >= 5 })
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testkit.Must(net.Listen("tcp", address))(t)
 	go http.Serve(listener, &c)
 	defer listener.Close()
 	e.Ended([]job.RunEnd{ended(5, 7, "ok", nil)})

@@ -27,11 +27,7 @@ import (
 // TestPageOfContainers runs the commands on docs/reference/containers.md with Docker and an image of the machine's
 // busybox.
 func TestPageOfContainers(t *testing.T) {
-	for _, program := range []string{"bash", "curl", "jq", "tar", "docker"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("the commands of the page need %s: %v", program, err)
-		}
-	}
+	testkit.Need(t, "bash", "curl", "jq", "tar", "docker")
 	host, err := container.EngineOf("docker")
 	if err != nil {
 		t.Skipf("docker cannot be used: %v", err)
@@ -64,7 +60,7 @@ func TestPageOfContainers(t *testing.T) {
 	shell.Stdout, shell.Stderr = &out, &out
 	shell.WaitDelay = time.Second
 	testkit.NoError(t, shell.Start())
-	late := time.AfterFunc(time.Minute, func() { syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) })
+	late := time.AfterFunc(time.Minute, func() { testkit.KillGroup(shell) })
 	state, err := shell.Process.Wait()
 	late.Stop()
 	syscall.Kill(-shell.Process.Pid, syscall.SIGTERM) // the runners that it started

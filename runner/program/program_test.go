@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -184,7 +183,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
-	need(t, "setsid")
+	testkit.Need(t, "setsid")
 	m := mark()
 	e := executor(t, Settings{Shell: `echo said >&2; setsid sleep 1000 ` + m + ` & trap 'echo ended by itself >&2; exit 0' TERM; wait`}, handler.Options{TimeoutMs: 3000})
 	end := newBatch(t.Context(), "").run(t, e)[0]
@@ -386,15 +385,5 @@ func left(t testing.TB, mark string) {
 	t.Helper()
 	if found := marked(t, mark); len(found) > 0 {
 		t.Errorf("processes are left:\n%s", strings.Join(found, "\n"))
-	}
-}
-
-// need skips a test if a program is missing.
-func need(t testing.TB, programs ...string) {
-	t.Helper()
-	for _, name := range programs {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("this machine has no %s", name)
-		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -160,14 +159,4 @@ func marked(t testing.TB, mark string) (found []string) {
 		}
 	}
 	return found
-}
-
-// need skips a test if a program is missing.
-func need(t testing.TB, programs ...string) {
-	t.Helper()
-	for _, name := range programs {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("this machine has no %s", name)
-		}
-	}
 }

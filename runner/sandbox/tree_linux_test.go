@@ -38,7 +38,7 @@ func mark() string {
 // startTree starts the seven processes, and waits until all of them run.
 func startTree(t *testing.T, s *Sandbox, then string) (*Process, string) {
 	t.Helper()
-	need(t, "setsid", "nohup", "sleep")
+	testkit.Need(t, "setsid", "nohup", "sleep")
 	m := mark()
 	p := testkit.Must(s.Start(shell(treeOfSeven+then, m)))(t)
 	t.Cleanup(func() {
@@ -100,7 +100,7 @@ func TestKillEndsAStoppedTree(t *testing.T) {
 
 func TestTheTreeEndsWithItsProgram(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
-		need(t, "setsid", "nohup", "sleep", "cat")
+		testkit.Need(t, "setsid", "nohup", "sleep", "cat")
 		m := mark()
 		in, out := testkit.Must2(os.Pipe())(t)
 		defer in.Close()
@@ -132,7 +132,7 @@ func TestTerminate(t *testing.T) {
 
 // TestALateHandshakeEndsTheTree: if the helper reports too late that the program runs, the tree ends.
 func TestALateHandshakeEndsTheTree(t *testing.T) {
-	need(t, "setsid", "nohup", "sleep")
+	testkit.Need(t, "setsid", "nohup", "sleep")
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		m, before := mark(), descriptors(t)
 		t.Cleanup(func() { endMarked(t, m) })
@@ -157,7 +157,7 @@ func TestALateHandshakeEndsTheTree(t *testing.T) {
 
 // TestTheTreeEndsWithTheRunner kills the process that started the tree.
 func TestTheTreeEndsWithTheRunner(t *testing.T) {
-	need(t, "setsid", "nohup", "sleep")
+	testkit.Need(t, "setsid", "nohup", "sleep")
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		m := mark()
 		exe := testkit.Must(os.Executable())(t)
@@ -226,7 +226,7 @@ func TestNoSandbox(t *testing.T) {
 	if len(s.Missing()) != 1 {
 		t.Errorf("missing: %q", s.Missing())
 	}
-	need(t, "sleep")
+	testkit.Need(t, "sleep")
 	m := mark()
 	p := testkit.Must(s.Start(shell(`sleep 1000 "$0" & sleep 1000 "$0" & wait`, m)))(t)
 	testkit.Eventually(t, "three processes run", func() bool { return len(marked(t, m)) == 3 })

@@ -218,9 +218,7 @@ func TestGoGuest(t *testing.T) {
 
 // TestTextModules: the .wasm files in testdata are up to date with the .wat files.
 func TestTextModules(t *testing.T) {
-	if _, err := exec.LookPath("wat2wasm"); err != nil {
-		t.Skip("this machine has no wat2wasm (package wabt)")
-	}
+	testkit.Need(t, "wat2wasm") // of the package wabt
 	texts, err := filepath.Glob("testdata/*.wat")
 	if err != nil || len(texts) == 0 {
 		t.Fatal(texts, err)

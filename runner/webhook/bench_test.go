@@ -1,11 +1,9 @@
 package webhook
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,35 +15,6 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// nodeServer is a server that answers each line of a request with 200.
-const nodeServer = `
-const server = require("http").createServer((req, res) => {
-  let lines = 0
-  req.on("data", (part) => { for (let i = part.indexOf(10); i >= 0; i = part.indexOf(10, i + 1)) lines++ })
-  req.on("end", () => res.end("200\n".repeat(lines)))
-})
-server.listen(0, "127.0.0.1", () => console.log("http://127.0.0.1:" + server.address().port))
-process.stdin.on("end", () => process.exit(0)).resume()
-`
-
-// startNode starts a server in node, which ends when its standard input ends.
-func startNode(b *testing.B) string {
-	b.Helper()
-	if _, err := exec.LookPath("node"); err != nil {
-		b.Skip("node is not installed")
-	}
-	node := exec.Command("node", "-e", nodeServer)
-	input := testkit.Must(node.StdinPipe())(b)
-	output := testkit.Must(node.StdoutPipe())(b)
-	testkit.NoError(b, node.Start())
-	b.Cleanup(func() {
-		input.Close()
-		node.Wait()
-	})
-	line := testkit.Must(bufio.NewReader(output).ReadString('\n'))(b)
-	return strings.TrimSpace(line)
-}
-
 // BenchmarkJobs runs jobs with a server in node: 10 callers each run one batch after another.
 func BenchmarkJobs(b *testing.B) {
 	for _, c := range []struct {
@@ -53,7 +22,7 @@ func BenchmarkJobs(b *testing.B) {
 		size  int
 	}{{false, 10}, {true, 10}, {true, 100}, {true, 1000}} {
 		b.Run(fmt.Sprintf("batch=%v/size=%d", c.batch, c.size), func(b *testing.B) {
-			to := startNode(b)
+			to := testkit.NodeServer(b)
 			benchmark(b, to, c.batch, c.size)
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/load"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestFigures: Figures parses the text of the metrics. A counter that the server does not report is 0.
@@ -90,9 +91,7 @@ func TestDelete(t *testing.T) {
 	defer target.Close()
 	add := func(typ string) {
 		t.Helper()
-		if err := target.add(t.Context(), typ, bulkBody); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, target.add(t.Context(), typ, bulkBody))
 	}
 	add("bulk")
 	late := []string{"bulk", "single"}

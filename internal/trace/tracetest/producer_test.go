@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // connectedProducer is the program on docs/reference/traces.md.
@@ -33,26 +34,14 @@ func TestConnectedProducer(t *testing.T) {
 		TraceID: oteltrace.TraceID{0: 1, 15: 2}, SpanID: oteltrace.SpanID{0: 3, 7: 4}, TraceFlags: oteltrace.FlagsSampled,
 	}))
 	for want, ctx := range map[string]context.Context{"": t.Context(), "00-01000000000000000000000000000002-0300000000000004-01": ctx} {
-		created, err := c.Create(ctx, client.NewJob{Type: "resize"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		j, err := c.Job(t.Context(), created.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		created := testkit.Must(c.Create(ctx, client.NewJob{Type: "resize"}))(t)
+		j := testkit.Must(c.Job(t.Context(), created.ID))(t)
 		if j.Traceparent != want {
 			t.Errorf("the job has the trace %q, want %q", j.Traceparent, want)
 		}
 	}
-	page, err := os.ReadFile("../../../docs/reference/traces.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := os.ReadFile("producer_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.Must(os.ReadFile("../../../docs/reference/traces.md"))(t)
+	own := testkit.Must(os.ReadFile("producer_test.go"))(t)
 	block := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(page)
 	if block == nil || !strings.Contains(string(own), "\t"+strings.ReplaceAll(strings.TrimSpace(string(block[1])), "\n", "\n\t")+"\n") {
 		t.Errorf("connectedProducer does not have the lines of the page:\n%s", block)

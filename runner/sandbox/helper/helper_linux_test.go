@@ -77,11 +77,8 @@ func TestVariable(t *testing.T) {
 // TestDescendants finds a child and its child.
 func TestDescendants(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 1000 & echo $!; wait")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out := testkit.Must(cmd.StdoutPipe())(t)
-	testkit.NoError(t, cmd.Start())
-	defer cmd.Wait()
-	defer syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	testkit.StartGroup(t, cmd)
 	var line [16]byte
 	n := testkit.Must(out.Read(line[:]))(t)
 	child, ok := decimal(strings.TrimSpace(string(line[:n])))
