@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var (
@@ -52,10 +53,7 @@ func TestChart(t *testing.T) {
 			t.Errorf("the chart does not render %q", want)
 		}
 	}
-	binary, err := daybooktest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testkit.Must(daybooktest.Binary())(t)
 	for name, c := range map[string]struct{ text, want string }{
 		"by default":        {plain, "init = true"},
 		"with other values": {all, `retention = '30d'`},

@@ -4,22 +4,19 @@ import (
 	"encoding/json"
 	"os"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestPanelsAreDescribed: each panel of the dashboard has a description.
 func TestPanelsAreDescribed(t *testing.T) {
-	text, err := os.ReadFile("grafana/daybook.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("grafana/daybook.json"))(t)
 	type panel struct {
 		Title, Type, Description string
 		Panels                   []panel
 	}
 	var dashboard panel
-	if err := json.Unmarshal(text, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(text, &dashboard))
 	n := 0
 	var look func(list []panel)
 	look = func(list []panel) {

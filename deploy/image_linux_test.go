@@ -49,27 +49,15 @@ func startEngine(t *testing.T, name string) *engine {
 	if err != nil {
 		unusable("%v (scripts/tools installs it on Debian)", err)
 	}
-	dir, err := os.MkdirTemp("", "daybook-image-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := enginetest.Remove(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := testkit.Must(os.MkdirTemp("", "daybook-image-"))(t)
+	t.Cleanup(func() { testkit.Check(t, enginetest.Remove(dir)) })
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "DOCKER_") || strings.HasPrefix(v, "CONTAINER_") })
 	if name == "podman" {
 		return &engine{[]string{path, "--root", filepath.Join(dir, "data"), "--runroot", filepath.Join(dir, "run"), "--tmpdir", filepath.Join(dir, "tmp"), "--cgroup-manager", "cgroupfs", "--events-backend", "file"}, env}
 	}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := testkit.Must(os.Create(filepath.Join(dir, "log")))(t)
 	defer log.Close()
-	if err := os.WriteFile(filepath.Join(dir, "daemon.json"), []byte("{}"), 0o600); err != nil { // do not use the machine's configuration
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "daemon.json"), []byte("{}"), 0o600)) // do not use the machine's configuration
 	host := "unix://" + filepath.Join(dir, "sock")
 	daemon := exec.Command("dockerd", "--bridge=none", "--iptables=false", "--ip6tables=false", "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "exec"),
 		"--pidfile", filepath.Join(dir, "pid"), "--host", host, "--config-file", filepath.Join(dir, "daemon.json"), "--log-level", "error")
@@ -184,9 +172,7 @@ func TestImage(t *testing.T) {
 				t.Fatalf("%+v: %v", claimed, err)
 			}
 			j := claimed.Jobs[0]
-			if _, err := c.Complete(t.Context(), j.ID, claimed.ID, client.Outcome{Output: []byte("49")}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(c.Complete(t.Context(), j.ID, claimed.ID, client.Outcome{Output: []byte("49")}))(t)
 			must(t, e.command("stop", "-t", "60", "queue"))
 			if code := e.inspect(t, "{{.State.ExitCode}}"); code != "0" {
 				t.Errorf("after a stop the exit code is %s: %s", code, must(t, e.command("logs", "queue")))
@@ -258,14 +244,8 @@ func (e *engine) healthy(t *testing.T, name string) {
 
 // TestCompose: the compose file uses only existing flags, and its settings take effect.
 func TestCompose(t *testing.T) {
-	text, err := os.ReadFile("compose.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary, err := daybooktest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("compose.yaml"))(t)
+	binary := testkit.Must(daybooktest.Binary())(t)
 	found := 0
 	for line := range strings.Lines(string(text)) {
 		list, ok := strings.CutPrefix(strings.TrimSpace(line), "command: ")

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // dynamicUser is the user and group of a started server, a number such as systemd chooses for DynamicUser=.
@@ -45,9 +47,7 @@ func startService(t *testing.T, root string, watchdog time.Duration) *service {
 		if errors.Is(err, os.ErrNotExist) && strings.HasPrefix(file, "-") {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		for line := range strings.Lines(string(text)) {
 			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 				environment = append(environment, line)
@@ -55,23 +55,14 @@ func startService(t *testing.T, root string, watchdog time.Duration) *service {
 		}
 	}
 	state := filepath.Join(root, "var/lib", s.unit.one(t, "StateDirectory"))
-	if err := errors.Join(os.MkdirAll(state, 0o700), os.Chown(state, dynamicUser, dynamicUser)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(os.MkdirAll(state, 0o700), os.Chown(state, dynamicUser, dynamicUser)))
 	socket := filepath.Join(root, "run/notify")
 	_ = os.Remove(socket) // left over from the last start
-	var err error
-	if s.bus, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(socket, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	s.bus = testkit.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"}))(t)
+	testkit.NoError(t, os.Chmod(socket, 0o777))
 	s.Cmd = &exec.Cmd{Path: line[0], Args: line, Env: environment, Dir: "/", Stderr: &s.log, Stdout: &s.log,
 		SysProcAttr: &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: dynamicUser, Gid: dynamicUser}}}
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Start())
 	go func() { s.ended <- s.Wait() }()
 	t.Cleanup(func() {
 		_ = s.Process.Kill() // fails if it has ended
@@ -86,9 +77,7 @@ func (s *service) await(t *testing.T, want string) (got []string) {
 	t.Helper()
 	b := make([]byte, 4096)
 	for {
-		if err := s.bus.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.bus.SetReadDeadline(time.Now().Add(60*time.Second)))
 		n, err := s.bus.Read(b)
 		if err != nil {
 			t.Fatalf("%s was not sent, but %v: %v\n%s", want, got, err, s.log.String())
@@ -115,19 +104,10 @@ func (s *service) exit(t *testing.T) int {
 // request sends a request to the server. It reads the address from the server's data directory.
 func (s *service) request(t *testing.T, method, path, body string) string {
 	t.Helper()
-	address, err := os.ReadFile(filepath.Join(s.root, "var/lib/daybook/address"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req, err := http.NewRequest(method, "http://"+strings.TrimSpace(string(address))+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := testkit.Must(os.ReadFile(filepath.Join(s.root, "var/lib/daybook/address")))(t)
+	req := testkit.Must(http.NewRequest(method, "http://"+strings.TrimSpace(string(address))+path, strings.NewReader(body)))(t)
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode >= 300 {
@@ -223,9 +203,7 @@ func TestPackages(t *testing.T) {
 				t.Fatalf("%s: %q, %v", first, text, err)
 			}
 			// An operator sets a free port.
-			if err := os.WriteFile(in("/etc/default/daybook"), []byte("DAYBOOK_LISTEN=127.0.0.1:0\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(in("/etc/default/daybook"), []byte("DAYBOOK_LISTEN=127.0.0.1:0\n"), 0o644))
 
 			s := startService(t, root, 300*time.Millisecond)
 			before := s.await(t, "READY=1")
@@ -243,9 +221,7 @@ func TestPackages(t *testing.T) {
 			if err := cleanup.Run(); err != nil || exists(first) {
 				t.Errorf("%s is still there: %v", first, err)
 			}
-			if err := s.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Process.Signal(syscall.SIGTERM))
 			s.await(t, "STOPPING=1")
 			if code := s.exit(t); code != 0 {
 				t.Errorf("exit code %d: %s", code, s.log.String())
@@ -260,25 +236,19 @@ func TestPackages(t *testing.T) {
 			if text := s.request(t, "GET", "/stats", ""); !strings.Contains(text, `"pending":1`) {
 				t.Errorf("after a restart: %s", text)
 			}
-			if err := s.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Process.Signal(syscall.SIGTERM))
 			if code := s.exit(t); code != 0 {
 				t.Errorf("exit code %d: %s", code, s.log.String())
 			}
 
 			// The disk is not mounted: the state directory exists but is empty.
-			if err := os.Rename(in("/var/lib/daybook"), in("/var/lib/kept")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Rename(in("/var/lib/daybook"), in("/var/lib/kept")))
 			s = startService(t, root, time.Minute)
 			code := s.exit(t)
 			if !slices.Contains(strings.Fields(s.unit.one(t, "RestartPreventExitStatus")), strconv.Itoa(code)) || !strings.Contains(s.log.String(), "--init") || exists(in("/var/lib/daybook/journal")) {
 				t.Errorf("without its data the server ends with %d: %s", code, s.log.String())
 			}
-			if err := errors.Join(os.Remove(in("/var/lib/daybook")), os.Rename(in("/var/lib/kept"), in("/var/lib/daybook"))); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, errors.Join(os.Remove(in("/var/lib/daybook")), os.Rename(in("/var/lib/kept"), in("/var/lib/daybook"))))
 
 			with.remove(t, root)
 			if exists(in("/usr/bin/daybook")) || !exists(in("/var/lib/daybook/journal")) {
@@ -298,10 +268,7 @@ func TestReadUnit(t *testing.T) {
 	if got := words(t, u.one(t, "ExecStart")); got[0] != "/usr/bin/daybook" || got[1] != "serve" || !slices.Contains(got, "/var/lib/daybook") {
 		t.Error(got)
 	}
-	f, err := os.Open("systemd/default-daybook")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.Open("systemd/default-daybook"))(t)
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if !strings.HasPrefix(lines.Text(), "#") {

@@ -3,7 +3,6 @@ package deploy_test
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybookq/daybook/docs/check"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // newNetwork moves this goroutine, and the processes that it starts, into a new network namespace with a network card. It
@@ -51,28 +51,15 @@ type terminal struct {
 func newTerminal(t *testing.T, root string) *terminal {
 	t.Helper()
 	home := filepath.Join(root, "root")
-	if err := os.MkdirAll(home, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(home, 0o700))
 	shell := exec.Cmd{Path: "/bin/sh", Args: []string{"sh"}, Dir: "/root", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/root", "NO_COLOR=1"},
-		SysProcAttr: &syscall.SysProcAttr{Chroot: root, Setpgid: true}}
-	in, err := shell.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, into, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+		SysProcAttr: &syscall.SysProcAttr{Chroot: root}}
+	in := testkit.Must(shell.StdinPipe())(t)
+	out, into := testkit.Must2(os.Pipe())(t)
 	shell.Stdout, shell.Stderr = into, into
-	if err := errors.Join(shell.Start(), into.Close()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) // fails if it has ended
-		_ = shell.Wait()
-		out.Close()
-	})
+	t.Cleanup(func() { out.Close() })
+	testkit.StartGroup(t, &shell)
+	testkit.NoError(t, into.Close())
 	return &terminal{in: in, lines: bufio.NewReader(out)}
 }
 
@@ -81,9 +68,7 @@ func (s *terminal) run(t *testing.T, command string) string {
 	t.Helper()
 	s.count++
 	end := fmt.Sprintf("end of command %d: ", s.count)
-	if _, err := fmt.Fprintf(s.in, "%s\necho \"\n%s$?\"\n", command, end); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(fmt.Fprintf(s.in, "%s\necho \"\n%s$?\"\n", command, end))(t)
 	var out bytes.Buffer
 	for {
 		line, err := s.lines.ReadString('\n')
@@ -113,24 +98,14 @@ func newMachine(t *testing.T, programs ...string) *machine {
 	t.Helper()
 	newNetwork(t)
 	m := &machine{root: newRoot(t, programs...)}
-	if err := os.MkdirAll(filepath.Join(m.root, "usr/bin"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(m.root, "usr/bin/sudo"), []byte("#!/bin/sh\nexec \"$@\"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(filepath.Join(m.root, "usr/bin"), 0o755))
+	testkit.NoError(t, os.WriteFile(filepath.Join(m.root, "usr/bin/sudo"), []byte("#!/bin/sh\nexec \"$@\"\n"), 0o755))
 	proc := filepath.Join(m.root, "proc")
-	if err := os.MkdirAll(proc, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(proc, 0o755))
 	if err := unix.Mount("proc", proc, "proc", 0, ""); err != nil {
 		t.Skipf("/proc cannot be mounted here: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(proc, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testkit.Check(t, unix.Unmount(proc, unix.MNT_DETACH)) })
 	return m
 }
 
@@ -142,9 +117,7 @@ func (m *machine) start(t *testing.T) {
 
 func (m *machine) stop(t *testing.T) {
 	t.Helper()
-	if err := m.server.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, m.server.Process.Signal(syscall.SIGTERM))
 	if code := m.server.exit(t); code != 0 {
 		t.Fatalf("the server ends with %d: %s", code, m.server.log.String())
 	}
@@ -154,16 +127,11 @@ func (m *machine) stop(t *testing.T) {
 // does, it calls the function instead; the page must contain each of them.
 func (m *machine) follow(t *testing.T, page, test string, does map[string]func()) {
 	t.Helper()
-	steps, err := check.Steps(root(t), page, test)
-	if err != nil {
-		t.Fatal(err)
-	}
+	steps := testkit.Must(check.Steps(root(t), page, test))(t)
 	shell := newTerminal(t, m.root)
 	for _, s := range steps {
 		if s.File != "" {
-			if err := os.WriteFile(filepath.Join(m.root, "root", s.File), []byte(s.Text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(m.root, "root", s.File), []byte(s.Text), 0o644))
 			continue
 		}
 		if strings.HasPrefix(s.Command, "daybook serve ") {
@@ -242,9 +210,7 @@ func TestInstallDeb(t *testing.T) {
 		"sudo systemctl start daybook": func() { // with a new, empty disk
 			m.stop(t)
 			data := filepath.Join(m.root, "var/lib/daybook")
-			if err := os.Rename(data, data+"-of-the-old-disk"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Rename(data, data+"-of-the-old-disk"))
 			m.start(t)
 		},
 		"sudo systemctl restart daybook": func() { m.stop(t); m.start(t) },

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestRelease: the sums are right. An archive has the program, the licences, the manual pages and the completions. The
@@ -41,10 +43,7 @@ func TestRelease(t *testing.T) {
 	if got := must(t, exec.Command(filepath.Join(dir, "daybook"), "version")); !strings.HasPrefix(got, "daybook ") || strings.HasPrefix(got, "daybook dev") {
 		t.Error(got)
 	}
-	text, err := os.ReadFile(strings.TrimSuffix(archive, ".tar.gz") + ".cdx.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(strings.TrimSuffix(archive, ".tar.gz") + ".cdx.json"))(t)
 	var parts struct {
 		BOMFormat  string `json:"bomFormat"`
 		Components []struct{ Name, Version string }
@@ -67,9 +66,7 @@ func TestReproducible(t *testing.T) {
 	archive := released(t, "*_"+runtime.GOOS+"_"+runtime.GOARCH+".tar.gz")
 	dir, epoch := unpack(t, archive)
 	var built struct{ Version, Commit string }
-	if err := json.Unmarshal([]byte(must(t, exec.Command(filepath.Join(dir, "daybook"), "version", "--json"))), &built); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(must(t, exec.Command(filepath.Join(dir, "daybook"), "version", "--json"))), &built))
 	other := filepath.Join(t.TempDir(), "another directory")
 	list := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard")
 	list.Dir = root(t)
@@ -79,16 +76,10 @@ func TestReproducible(t *testing.T) {
 		if os.IsNotExist(err) {
 			continue // it was removed
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		to := filepath.Join(other, name)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
+		testkit.NoError(t, os.WriteFile(to, text, 0o644))
 	}
 	again := exec.Command("go", "run", "./deploy/release", "-out", "out", "-version", built.Version, "-commit", built.Commit, "-epoch", strconv.FormatInt(epoch, 10), "-systems", runtime.GOOS+"/"+runtime.GOARCH)
 	again.Dir = other
@@ -97,14 +88,8 @@ func TestReproducible(t *testing.T) {
 		again.Env = append(again.Env, "GOCACHE="+t.TempDir())
 	}
 	must(t, again)
-	a, err := os.ReadFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(filepath.Join(other, "out", filepath.Base(archive)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testkit.Must(os.ReadFile(archive))(t)
+	b := testkit.Must(os.ReadFile(filepath.Join(other, "out", filepath.Base(archive))))(t)
 	if string(a) != string(b) {
 		t.Errorf("the archive has %d bytes, and built again %d other ones", len(a), len(b))
 	}
@@ -113,36 +98,21 @@ func TestReproducible(t *testing.T) {
 // unpack unpacks an archive. It returns the archive's only directory and the time of its files.
 func unpack(t *testing.T, archive string) (dir string, epoch int64) {
 	t.Helper()
-	f, err := os.Open(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.Open(archive))(t)
 	defer f.Close()
-	packed, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := testkit.Must(gzip.NewReader(f))(t)
 	to := t.TempDir()
 	for r := tar.NewReader(packed); ; {
 		h, err := r.Next()
 		if err == io.EOF {
 			return dir, epoch
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		path := filepath.Join(to, filepath.FromSlash(h.Name))
 		top, _, _ := strings.Cut(h.Name, "/")
 		dir, epoch = filepath.Join(to, top), h.ModTime.Unix()
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, text, os.FileMode(h.Mode)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		text := testkit.Must(io.ReadAll(r))(t)
+		testkit.NoError(t, os.WriteFile(path, text, os.FileMode(h.Mode)))
 	}
 }

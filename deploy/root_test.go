@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var (
@@ -22,11 +24,7 @@ var (
 // root returns the absolute path of the tree.
 func root(t *testing.T) string {
 	t.Helper()
-	dir, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return testkit.Must(filepath.Abs(".."))(t)
 }
 
 // must runs a command and returns its output.
@@ -69,18 +67,9 @@ func newRoot(t *testing.T, programs ...string) string {
 	if runtime.GOOS != "linux" || os.Getuid() != 0 {
 		t.Skip("it needs Linux, and root")
 	}
-	dir, err := os.MkdirTemp("", "root")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Must(os.MkdirTemp("", "root"))(t)
+	t.Cleanup(func() { testkit.Check(t, os.RemoveAll(dir)) })
+	testkit.NoError(t, os.Chmod(dir, 0o755))
 	files := map[string]string{}
 	for _, program := range append([]string{"/bin/sh", "/bin/rm", "/bin/cat"}, programs...) {
 		files[program] = program
@@ -89,24 +78,15 @@ func newRoot(t *testing.T, programs ...string) string {
 		}
 	}
 	for _, name := range []string{"tmp", "run", "var/lib", "var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "var/lib/rpm", "etc", "dev"} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 	}
 	for from, to := range files {
-		text, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(from))(t)
 		to = filepath.Join(dir, to)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, text, 0o755)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, text, 0o755)))
 	}
 	for _, empty := range []string{"var/lib/dpkg/status", "dev/null"} {
-		if err := os.WriteFile(filepath.Join(dir, empty), nil, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, empty), nil, 0o666))
 	}
 	return dir
 }
@@ -116,10 +96,7 @@ type unit map[string][]string
 
 func readUnit(t *testing.T, path string) unit {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(path))(t)
 	u := unit{}
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "[") {
@@ -162,19 +139,11 @@ func exists(path string) bool {
 func TestUnits(t *testing.T) {
 	analyze := needs(t, "systemd-analyze")
 	for name, most := range map[string]string{"daybook.service": "15", "daybook-work.service": "45"} {
-		text, err := os.ReadFile(filepath.Join("systemd", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(filepath.Join("systemd", name)))(t)
+		self := testkit.Must(os.Executable())(t)
 		path := filepath.Join(t.TempDir(), name)
 		text = bytes.ReplaceAll(text, []byte("=/usr/bin/daybook "), []byte("="+self+" ")) // the package is not installed here
-		if err := os.WriteFile(path, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, text, 0o644))
 		verify := exec.Command(analyze, "verify", "--man=no", path)
 		if out, err := verify.CombinedOutput(); err != nil || len(out) > 0 {
 			if strings.Contains(string(out), "Failed to initialize manager") {
@@ -187,9 +156,7 @@ func TestUnits(t *testing.T) {
 		t.Log(lines[len(lines)-1])
 	}
 	wrong := filepath.Join(t.TempDir(), "wrong.service")
-	if err := os.WriteFile(wrong, []byte("[Service]\nExecStart=/bin/true\nProtectSytem=strict\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(wrong, []byte("[Service]\nExecStart=/bin/true\nProtectSytem=strict\n"), 0o644))
 	if out, err := exec.Command(analyze, "verify", "--man=no", wrong).CombinedOutput(); err == nil && len(out) == 0 {
 		t.Error("systemd-analyze finds no misspelt setting")
 	}

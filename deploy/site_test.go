@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestSite builds the documentation site, as `make site` does. The site has each page with all code blocks, each link
@@ -28,7 +30,7 @@ func TestSite(t *testing.T) {
 	}
 	pages := map[string]string{} // by their paths in the site
 	ids := map[string]map[string]bool{}
-	err := filepath.WalkDir(site, func(name string, d fs.DirEntry, err error) error {
+	testkit.NoError(t, filepath.WalkDir(site, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(name) != ".html" {
 			return err
 		}
@@ -46,11 +48,8 @@ func TestSite(t *testing.T) {
 			ids[at][html.UnescapeString(m[1])] = true
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = filepath.WalkDir("../docs", func(name string, d fs.DirEntry, err error) error {
+	}))
+	testkit.NoError(t, filepath.WalkDir("../docs", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(name) != ".md" {
 			return err
 		}
@@ -77,10 +76,7 @@ func TestSite(t *testing.T) {
 			t.Errorf("%s has %d blocks of code, and %s shows %d", name, blocks, at, shown)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	links := 0
 	for at, page := range pages {
 		if at == "404.html" {

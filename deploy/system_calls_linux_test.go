@@ -69,21 +69,11 @@ func TestSystemCalls(t *testing.T) {
 	if !allowed["fdatasync"] || allowed["mount"] || allowed["setpriority"] || len(allowed) < 200 {
 		t.Fatalf("the unit allows %v", slices.Sorted(maps.Keys(allowed)))
 	}
-	binary, err := daybooktest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testkit.Must(daybooktest.Binary())(t)
 	calls := filepath.Join(t.TempDir(), "calls")
 	cmd := exec.Command(strace, "-f", "-qq", "-o", calls, binary, "serve", "--data", filepath.Join(t.TempDir(), "data"), "--init", "--listen", "127.0.0.1:0")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal to the group ends both
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // fails if it has ended
+	out := testkit.Must(cmd.StdoutPipe())(t)
+	testkit.StartGroup(t, cmd)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Skipf("strace cannot start the server here: %v", err)
@@ -92,31 +82,18 @@ func TestSystemCalls(t *testing.T) {
 	c := client.New(url, client.Options{})
 	testkit.Eventually(t, "the server is ready", func() bool { return c.Ready(t.Context()) == nil })
 	for range 100 {
-		j, err := c.Create(t.Context(), client.TextJob("square", "7"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := testkit.Must(c.Create(t.Context(), client.TextJob("square", "7")))(t)
 		claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "test", Max: 1})
 		if err != nil || claim == nil {
 			t.Fatal(claim, err)
 		}
-		if _, err := c.Complete(t.Context(), j.ID, claim.ID, client.Outcome{Output: []byte("49")}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(c.Complete(t.Context(), j.ID, claim.ID, client.Outcome{Output: []byte("49")}))(t)
 	}
-	resp, err := http.Get(url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.Get(url + "/metrics"))(t)
 	resp.Body.Close()
-	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM))
 	_ = cmd.Wait() // strace's exit status after a signal differs between versions
-	text, err := os.ReadFile(calls)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(calls))(t)
 	used := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^\d+ +([a-z0-9_]+)\((.*)`).FindAllStringSubmatch(string(text), -1) {
 		used[m[1]] = true

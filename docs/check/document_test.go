@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // pageOfAPI is the page whose headings name routes.
@@ -125,9 +127,7 @@ func TestDocuments(t *testing.T) {
 		{other, block{answer: "the batch"}, batch, "does not name"},
 	} {
 		var v any
-		if err := json.Unmarshal([]byte(c.json), &v); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(c.json), &v))
 		if err := checkDocument(c.p, c.b, v); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v %s: %v, want %q", c.b, c.json, err, c.want)
 		}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -47,14 +48,8 @@ func TestMoving(t *testing.T) {
 			t.Fatalf("%s needs %s; scripts/tools moving installs it", movingPage, program)
 		}
 	}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := readPage(root, movingPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := testkit.Must(filepath.Abs("../.."))(t)
+	p := testkit.Must(readPage(root, movingPage))(t)
 	redis, postgres := startRedis(t), startPostgres(t)
 	startSQS(t)
 	addresses := strings.NewReplacer(redisStandsFor, redis, postgresStandsFor, postgres)
@@ -70,10 +65,7 @@ func TestMoving(t *testing.T) {
 	if needQueues < 6 {
 		t.Fatalf("%s has %d blocks with the note of this test, and one for each of six queues is expected", p.path, needQueues)
 	}
-	s, err := newScript(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(newScript(p))(t)
 	dir := t.TempDir()
 	createWaiting(t, dir, redis, postgres)
 	for _, err := range s.compare(p, run(t, root, dir, p, s)) {
@@ -85,17 +77,14 @@ func TestMoving(t *testing.T) {
 // other queues, and installs the packages of npm that the page's program needs.
 func createWaiting(t *testing.T, dir, redis, postgres string) {
 	t.Helper()
-	files, err := filepath.Abs("testdata/moving")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(filepath.Abs("testdata/moving"))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // it downloads modules and packages
 	defer cancel()
 	create := exec.CommandContext(ctx, "bash", filepath.Join(files, "create.sh"))
 	create.Dir = dir
 	create.Env = append(goEnvironment(t), "FILES="+files, "REDIS_URL=redis://"+redis+"/0", "DATABASE_URL=postgres://postgres@"+postgres+"/postgres")
 	create.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	create.Cancel = func() error { return syscall.Kill(-create.Process.Pid, syscall.SIGKILL) }
+	create.Cancel = func() error { return testkit.KillGroup(create) }
 	if out, err := create.CombinedOutput(); err != nil {
 		t.Fatalf("testdata/moving/create.sh: %v\n%s", err, out)
 	}
@@ -104,11 +93,8 @@ func createWaiting(t *testing.T, dir, redis, postgres string) {
 // startRedis starts an empty Redis that ends with the test, and returns its address.
 func startRedis(t *testing.T) string {
 	t.Helper()
-	address := freeAddress(t)
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := testkit.Must(daybooktest.FreeAddress())(t)
+	_, port := testkit.Must2(net.SplitHostPort(address))(t)
 	start(t, address, exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()))
 	return address
 }
@@ -116,11 +102,8 @@ func startRedis(t *testing.T) string {
 // startSQS starts a mock of SQS that ends with the test. Programs find it through their environment.
 func startSQS(t *testing.T) {
 	t.Helper()
-	address := freeAddress(t)
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := testkit.Must(daybooktest.FreeAddress())(t)
+	_, port := testkit.Must2(net.SplitHostPort(address))(t)
 	start(t, address, exec.Command("moto_server", "-p", port))
 	for name, value := range map[string]string{"AWS_ENDPOINT_URL": "http://" + address, "AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"} {
 		t.Setenv(name, value)
@@ -136,10 +119,7 @@ func startPostgres(t *testing.T) string {
 		t.Fatal("there is no PostgreSQL server; scripts/tools moving installs it")
 	}
 	bin := places[len(places)-1]
-	dir, err := os.MkdirTemp("", "moving") // the parents of t.TempDir are closed to other users
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Must(os.MkdirTemp("", "moving"))(t) // the parents of t.TempDir are closed to other users
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	command := func(name string, arguments ...string) *exec.Cmd {
 		c := exec.Command(filepath.Join(bin, name), arguments...)
@@ -147,15 +127,10 @@ func startPostgres(t *testing.T) string {
 		return c
 	}
 	if os.Geteuid() == 0 {
-		owner, err := user.Lookup("postgres")
-		if err != nil {
-			t.Fatal(err)
-		}
+		owner := testkit.Must(user.Lookup("postgres"))(t)
 		uid, _ := strconv.Atoi(owner.Uid)
 		gid, _ := strconv.Atoi(owner.Gid)
-		if err := os.Chown(dir, uid, gid); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Chown(dir, uid, gid))
 		as := command
 		command = func(name string, arguments ...string) *exec.Cmd {
 			c := as(name, arguments...)
@@ -167,11 +142,8 @@ func startPostgres(t *testing.T) string {
 	if out, err := command("initdb", "-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	address := freeAddress(t)
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := testkit.Must(daybooktest.FreeAddress())(t)
+	_, port := testkit.Must2(net.SplitHostPort(address))(t)
 	start(t, address, command("postgres", "-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"))
 	testkit.Eventually(t, "PostgreSQL serves, which it does after it listens", func() bool {
 		return command("pg_isready", "-h", "127.0.0.1", "-p", port).Run() == nil
@@ -182,9 +154,7 @@ func startPostgres(t *testing.T) string {
 // start starts a server that listens on address, and ends it with the test.
 func start(t *testing.T, address string, server *exec.Cmd) {
 	t.Helper()
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, server.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Wait() }()
 	t.Cleanup(func() { server.Process.Signal(os.Interrupt); <-ended })

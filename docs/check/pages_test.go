@@ -17,20 +17,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // pages returns the root of the repository, and all of its pages that are for readers.
 func pages(t *testing.T) (root string, pages []*page) {
 	t.Helper()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root = testkit.Must(filepath.Abs("../.."))(t)
 	for _, path := range files(t, root, "*.md") {
-		p, err := readPage(root, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(readPage(root, path))(t)
 		pages = append(pages, p)
 	}
 	if len(pages) < 50 {
@@ -128,10 +124,7 @@ func TestPages(t *testing.T) {
 			for _, b := range p.blocks {
 				checkBlock(t, root, p, b)
 			}
-			s, err := newScript(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testkit.Must(newScript(p))(t)
 			if len(s.commands) == 0 {
 				return
 			}
@@ -157,15 +150,9 @@ var (
 // fileOfTest returns the file with a test, parsed without its comments, or nil if there is none.
 func fileOfTest(t *testing.T, root, folder, name string) *ast.File {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(filepath.Glob(filepath.Join(root, folder, "*_test.go")))(t)
 	for _, path := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := testkit.Must(parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution))(t)
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == name {
 				return file

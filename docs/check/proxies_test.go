@@ -27,7 +27,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -113,25 +112,13 @@ func (p *proxied) block(t *testing.T, has string) string {
 // prepare starts a server as the page says, and makes a certificate and the password file.
 func prepare(t *testing.T, program string) *proxied {
 	t.Helper()
-	page, err := readPage("../..", "docs/how-to/proxies.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary, err := daybooktest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxied{page: page, program: program, dir: t.TempDir(), address: freeAddress(t)}
+	page := testkit.Must(readPage("../..", "docs/how-to/proxies.md"))(t)
+	binary := testkit.Must(daybooktest.Binary())(t)
+	p := &proxied{page: page, program: program, dir: t.TempDir(), address: testkit.Must(daybooktest.FreeAddress())(t)}
 	args := strings.Fields(p.block(t, "daybook serve"))[4:] // without --data and the directory
 	p.server = &daybooktest.Process{Binary: binary, Data: t.TempDir(), Args: append(args, "--allow-quit", "--log-level", "warn"), Log: os.Stderr}
-	if err := p.server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.NoError(t, p.server.Start(t.Context()))
+	t.Cleanup(func() { testkit.Check(t, p.server.Stop()) })
 	passwords := strings.ReplaceAll(p.block(t, "openssl passwd"), "/etc/nginx", p.dir)
 	p.password = strings.TrimSpace(p.shell(t, passwords+`echo "$password"`))
 	pool := x509.NewCertPool()
@@ -151,20 +138,11 @@ func prepare(t *testing.T, program string) *proxied {
 // certificate writes a certificate of the site and of localhost, with its key, and returns it.
 func certificate(t *testing.T, dir string) []byte {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := testkit.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: site}, DNSNames: []string{site, "localhost"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := testkit.Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	keyDER := testkit.Must(x509.MarshalPKCS8PrivateKey(key))(t)
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	write(t, filepath.Join(dir, site+".pem"), string(cert))
 	write(t, filepath.Join(dir, site+".key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})))
@@ -196,10 +174,7 @@ func startCaddy(t *testing.T, p *proxied) {
 	t.Helper()
 	hash := exec.CommandContext(t.Context(), p.program, "hash-password", "--plaintext", p.password)
 	hash.Env = append(os.Environ(), "HOME="+p.dir, "XDG_CONFIG_HOME="+p.dir, "XDG_DATA_HOME="+p.dir)
-	hashed, err := hash.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	hashed := testkit.Must(hash.Output())(t)
 	_, port, _ := net.SplitHostPort(p.address)
 	conf := p.block(t, "reverse_proxy")
 	sites := fmt.Sprintf("https://%s:%s, https://localhost:%s {\n\tbind 127.0.0.1\n\ttls %s/%s.pem %s/%s.key\n", site, port, port, p.dir, site, p.dir, site)
@@ -213,19 +188,14 @@ func (p *proxied) start(t *testing.T, args ...string) {
 	t.Helper()
 	proxy := exec.Command(p.program, args...)
 	proxy.Env = append(os.Environ(), "HOME="+p.dir, "XDG_CONFIG_HOME="+p.dir, "XDG_DATA_HOME="+p.dir)
-	proxy.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var log bytes.Buffer
 	proxy.Stdout, proxy.Stderr = &log, &log
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = syscall.Kill(-proxy.Process.Pid, syscall.SIGKILL)
-		_ = proxy.Wait()
+	t.Cleanup(func() { // after the proxy has ended
 		if t.Failed() {
 			t.Logf("%s:\n%s", p.program, log.String())
 		}
 	})
+	testkit.StartGroup(t, proxy)
 }
 
 // wait waits until the proxy accepts connections.
@@ -259,10 +229,7 @@ func (p *proxied) client() *client.Client {
 // do sends a request with the password, and returns the status and the body of the answer.
 func (p *proxied) do(t *testing.T, method, path string, body io.Reader, headers ...string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, p.url(path), body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequestWithContext(t.Context(), method, p.url(path), body))(t)
 	req.SetBasicAuth("worker", p.password)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -270,15 +237,9 @@ func (p *proxied) do(t *testing.T, method, path string, body io.Reader, headers 
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := p.http.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(p.http.Do(req))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(text)
 }
 
@@ -291,9 +252,7 @@ func (p *proxied) shell(t *testing.T, commands string) string {
 		}
 	}
 	bin := filepath.Join(p.dir, "bin")
-	if err := os.MkdirAll(bin, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(bin, 0o755))
 	if err := os.Symlink(p.server.Binary, filepath.Join(bin, "daybook")); err != nil && !errors.Is(err, os.ErrExist) {
 		t.Fatal(err)
 	}
@@ -312,10 +271,7 @@ func (p *proxied) shell(t *testing.T, commands string) string {
 
 func (p *proxied) refusesWithoutPassword(t *testing.T) {
 	for _, user := range []string{"", "worker:wrong@"} {
-		resp, err := p.http.Get(strings.Replace(p.url("/jobs"), "://", "://"+user, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := testkit.Must(p.http.Get(strings.Replace(p.url("/jobs"), "://", "://"+user, 1)))(t)
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusUnauthorized || resp.Header.Get("Daybook-Seq") != "" {
 			t.Errorf("as %q: %s", user, resp.Status)
@@ -358,16 +314,10 @@ func (p *proxied) carriesUploads(t *testing.T) {
 	if err != nil || b.Size != int64(len(content)) {
 		t.Errorf("%+v, %v", b, err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), "POST", p.url("/uploads"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequestWithContext(t.Context(), "POST", p.url("/uploads"), nil))(t)
 	req.SetBasicAuth("worker", p.password)
 	req.Header.Set("Upload-Length", "11")
-	resp, err := p.http.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(p.http.Do(req))(t)
 	resp.Body.Close()
 	if l, err := resp.Location(); err != nil || !strings.HasPrefix(l.String(), p.url("/uploads/u")) {
 		t.Errorf("%s: the Location is %s, %v", resp.Status, l, err)
@@ -414,15 +364,9 @@ func (p *proxied) waits(t *testing.T) {
 // metric returns the value of a metric of the server.
 func (p *proxied) metric(t *testing.T, name string) string {
 	t.Helper()
-	resp, err := http.Get(p.server.URL() + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.Get(p.server.URL() + "/metrics"))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(io.ReadAll(resp.Body))(t)
 	m := regexp.MustCompile(`(?m)^` + name + ` (.*)$`).FindSubmatch(text)
 	if m == nil {
 		t.Fatalf("no metric %s", name)
@@ -454,13 +398,8 @@ func (p *proxied) reportsHangUps(t *testing.T) {
 func (p *proxied) carriesResultsAtOnce(t *testing.T) {
 	c := p.client()
 	created, err := c.CreateMany(t.Context(), []client.NewJob{{Type: "follow", Payload: []byte("a")}, {Type: "follow", Payload: []byte("b")}}, client.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), "GET", p.url("/batches/"+created.BatchID+"/results?follow=true"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	req := testkit.Must(http.NewRequestWithContext(t.Context(), "GET", p.url("/batches/"+created.BatchID+"/results?follow=true"), nil))(t)
 	req.SetBasicAuth("worker", p.password)
 	complete := func() {
 		if status, text := p.do(t, "POST", "/jobs/claim", strings.NewReader(`{"runner_id":"f","types":["follow"]}`)); status != http.StatusOK {
@@ -470,10 +409,7 @@ func (p *proxied) carriesResultsAtOnce(t *testing.T) {
 		}
 	}
 	complete()
-	resp, err := p.http.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(p.http.Do(req))(t)
 	defer resp.Body.Close()
 	lines := bufio.NewReader(resp.Body)
 	if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, `"line":0`) { // before the second job has ended
@@ -534,15 +470,11 @@ func (p *proxied) carriesStream(t *testing.T) {
 		}
 	}
 	runs("first")
-	if err := p.server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.server.Stop())
 	restarted := make(chan error, 1)
 	time.AfterFunc(500*time.Millisecond, func() { restarted <- p.server.Start(context.Background()) }) // until then, creates get 502
 	runs("second")
-	if err := <-restarted; err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, <-restarted)
 	stop()
 	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)

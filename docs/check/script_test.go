@@ -5,14 +5,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestTranscript: a block is divided into commands, their continuations and their outputs.
 func TestTranscript(t *testing.T) {
-	commands, err := transcript(block{text: "$ cat <<E\n> one\n> E\none\n$ true\n"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	commands := testkit.Must(transcript(block{text: "$ cat <<E\n> one\n> E\none\n$ true\n"}))(t)
 	if len(commands) != 2 || commands[0].text != "cat <<E\none\nE" || commands[0].want != "one\n" || commands[1].text != "true" || commands[1].want != "" {
 		t.Errorf("%+v", commands)
 	}
@@ -86,9 +85,7 @@ func TestFileIsUsed(t *testing.T) {
 // TestIndentedCode: a block without a fence is refused, since its language is unknown.
 func TestIndentedCode(t *testing.T) {
 	root := t.TempDir()
-	if err := os.WriteFile(filepath.Join(root, "p.md"), []byte("# T\n\nText:\n\n    daybook serve\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(root, "p.md"), []byte("# T\n\nText:\n\n    daybook serve\n"), 0o600))
 	if _, err := readPage(root, "p.md"); err == nil || !strings.Contains(err.Error(), "p.md:5: ") {
 		t.Error(err)
 	}
@@ -99,9 +96,7 @@ func TestSteps(t *testing.T) {
 	root := t.TempDir()
 	text := "# T\n\n```toml title=\"a.toml\"\na = 1\n```\n\n<!-- tested by: deploy TestA -->\n```sh\nmake\n```\n\n<!-- tested by: deploy TestB -->\n```sh\nfalse\n```\n\n" +
 		"<!-- not run: no reason -->\n```sh\nfalse\n```\n\n```console\n$ cat a.toml\na = …\n```\n"
-	if err := os.WriteFile(filepath.Join(root, "p.md"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(root, "p.md"), []byte(text), 0o600))
 	steps, err := Steps(root, "p.md", "deploy TestA")
 	if err != nil || len(steps) != 3 {
 		t.Fatalf("%+v: %v", steps, err)

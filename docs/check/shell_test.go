@@ -10,11 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // runIn is how long the script of a page may run. Pages take seconds, and more on a busy machine.
@@ -26,31 +26,20 @@ const standsFor = "127.0.0.1:1717"
 // run runs the script of a page in dir, and returns its output.
 func run(t *testing.T, root, dir string, p *page, s *script) string {
 	t.Helper()
-	binary, err := daybooktest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testkit.Must(daybooktest.Binary())(t)
 	text := s.text()
-	address := freeAddress(t)
+	address := testkit.Must(daybooktest.FreeAddress())(t)
 	if !strings.Contains(text, "daybook serve") {
 		server := &daybooktest.Process{Binary: binary, Data: t.TempDir(), Args: []string{"--log-level", "warn"}, Log: os.Stderr}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := server.Start(ctx); err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := server.Stop(); err != nil {
-				t.Error(err)
-			}
-		}()
+		testkit.NoError(t, server.Start(ctx))
+		defer func() { testkit.Check(t, server.Stop()) }()
 		address = server.Listen
 	}
 	// The home of the page, the directory that is first in its PATH, and its files.
 	home, bin, files := t.TempDir(), t.TempDir(), t.TempDir()
-	if err := os.Symlink(binary, filepath.Join(bin, "daybook")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink(binary, filepath.Join(bin, "daybook")))
 	write(t, filepath.Join(home, ".curlrc"), "silent\nshow-error\n") // a reader's curl shows no progress bar, since it writes to a terminal
 	for i, f := range s.files {
 		write(t, filepath.Join(files, fmt.Sprint(i)), strings.ReplaceAll(f.text, standsFor, address))
@@ -67,18 +56,13 @@ func run(t *testing.T, root, dir string, p *page, s *script) string {
 		"DAYBOOK_SERVER=http://"+address, "DAYBOOK_LISTEN="+address, "TZ=UTC", "LC_ALL=C.UTF-8", "NO_COLOR=1")
 	// A runner of a page waits longer for a job, since a busy machine may be late to hand one out.
 	shell.Stdin = strings.NewReader(strings.NewReplacer(standsFor, address, "--until-idle 1s", "--until-idle 4s", "--until-idle 100ms", "--until-idle 4s").Replace(text))
-	// Processes that the page leaves in its process group end with it.
-	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	end := func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
-	shell.Cancel = end
+	shell.Cancel = func() error { return testkit.KillGroup(shell) }
 	var out strings.Builder
 	shell.Stdout, shell.Stderr = &out, &out
 	shell.WaitDelay = time.Second
-	if err := shell.Start(); err != nil {
-		t.Fatal(err)
-	}
-	err = shell.Wait()
-	end()
+	testkit.StartGroup(t, shell)
+	err := shell.Wait()
+	_ = testkit.KillGroup(shell) // processes that the page left
 	if ctx.Err() != nil {
 		t.Errorf("%s: its commands did not end within %v", p.path, runIn)
 		logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
@@ -92,15 +76,6 @@ func run(t *testing.T, root, dir string, p *page, s *script) string {
 	return strings.ReplaceAll(out.String(), address, standsFor)
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	address, err := daybooktest.FreeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return address
-}
-
 // goEnvironment returns the environment without settings of Daybook, and with the paths of the go command's caches, which
 // otherwise follow from HOME.
 func goEnvironment(t *testing.T) []string {
@@ -112,10 +87,7 @@ func goEnvironment(t *testing.T) []string {
 		}
 	}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY"} {
-		value, err := exec.Command("go", "env", name).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := testkit.Must(exec.Command("go", "env", name).Output())(t)
 		env = append(env, name+"="+strings.TrimSpace(string(value)))
 	}
 	return append(env, "GOFLAGS=-mod=mod")
@@ -128,17 +100,12 @@ func goModule(t *testing.T, root, dir string) {
 	for _, name := range []string{"client", "job", "mdns"} {
 		mod += fmt.Sprintf("\nreplace github.com/daybookq/daybook/%s => %s\n", name, filepath.Join(root, name))
 	}
-	sums, err := os.ReadFile(filepath.Join(root, "client", "go.sum"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sums := testkit.Must(os.ReadFile(filepath.Join(root, "client", "go.sum")))(t)
 	write(t, filepath.Join(dir, "go.mod"), mod)
 	write(t, filepath.Join(dir, "go.sum"), string(sums))
 }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 }

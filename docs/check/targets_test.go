@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // A command of make on a page, in a code span or in a block: its target, and the variables that it sets.
@@ -22,16 +24,10 @@ var (
 // the variables that the pages set.
 func TestMakeTargets(t *testing.T) {
 	root, pages := pages(t)
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := testkit.Must(os.ReadFile(filepath.Join(root, "Makefile")))(t)
 	commands := 0
 	for _, p := range pages {
-		text, err := os.ReadFile(filepath.Join(root, p.path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(filepath.Join(root, p.path)))(t)
 		found := makeInSpan.FindAllStringSubmatch(string(text), -1)
 		for _, b := range p.blocks {
 			found = append(found, makeInBlock.FindAllStringSubmatch(b.text, -1)...)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestUnits: systemd accepts the units of docs/how-to/backups.md.
@@ -17,14 +18,8 @@ func TestUnits(t *testing.T) {
 	if err != nil {
 		skip(t, "systemd-analyze is not installed; `scripts/tools` installs it")
 	}
-	binary, err := daybooktest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := readPage("../..", "docs/how-to/backups.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testkit.Must(daybooktest.Binary())(t)
+	page := testkit.Must(readPage("../..", "docs/how-to/backups.md"))(t)
 	dir := t.TempDir()
 	args := []string{"verify", "--man=no"}
 	for _, b := range page.blocks {
@@ -52,14 +47,8 @@ func TestUnits(t *testing.T) {
 // TestUsersOfBackups: the units and the line for cron of docs/how-to/backups.md run an existing command, as a user that
 // every system has. The packages create no users.
 func TestUsersOfBackups(t *testing.T) {
-	binary, err := daybooktest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := readPage("../..", "docs/how-to/backups.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testkit.Must(daybooktest.Binary())(t)
+	page := testkit.Must(readPage("../..", "docs/how-to/backups.md"))(t)
 	lines := 0
 	for _, b := range page.blocks {
 		if b.language == "ini" && (strings.Contains(b.text, "User=") || strings.Contains(b.text, "Group=")) {

@@ -90,10 +90,7 @@ func forEach(t *testing.T, test func(t *testing.T, l language)) {
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			missing, err := l.prepare()
-			if err != nil {
-				t.Fatal(err)
-			}
+			missing := testkit.Must(l.prepare())(t)
 			if missing != "" {
 				if os.Getenv("TESTS_NEED_PROGRAMS") != "" {
 					t.Fatal("TESTS_NEED_PROGRAMS is set, and", missing)
@@ -149,9 +146,7 @@ func start(t *testing.T, url string, argv []string, input string, args, environm
 	p := &process{Cmd: exec.Command(argv[0], argv[1:]...), t: t, done: make(chan struct{})}
 	p.Env = append(os.Environ(), append(environment, "DAYBOOK_SERVER="+url)...)
 	p.Stdin, p.Stdout, p.Stderr = strings.NewReader(input), &p.out, &p.errs
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.Start())
 	go func() {
 		p.err = p.Wait()
 		close(p.done)
@@ -183,23 +178,16 @@ func changed(t *testing.T, l language, oldNew []string) language {
 		dir, worker = filepath.Join(built, "typescript"), "worker.js"
 	}
 	copied := filepath.Join(t.TempDir(), "copy")
-	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.CopyFS(copied, os.DirFS(dir)))
 	l.worker = []string{l.worker[0], filepath.Join(copied, worker)}
-	text, err := os.ReadFile(l.worker[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(l.worker[1]))(t)
 	for i := 0; i < len(oldNew); i += 2 {
 		if strings.Count(string(text), oldNew[i]) != 1 {
 			t.Fatalf("%s does not have %q once", worker, oldNew[i])
 		}
 		text = bytes.Replace(text, []byte(oldNew[i]), []byte(oldNew[i+1]), 1)
 	}
-	if err := os.WriteFile(l.worker[1], text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(l.worker[1], text, 0o644))
 	return l
 }
 
@@ -243,9 +231,7 @@ func (p *process) stop() {
 
 func (p *process) signal(s os.Signal) {
 	p.t.Helper()
-	if err := p.Process.Signal(s); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.NoError(p.t, p.Process.Signal(s))
 }
 
 // input returns n lines of 1 to 5 words. If bad is one of the lines, that line has no words.
@@ -263,10 +249,7 @@ func input(n, bad int) string {
 
 func counts(t *testing.T, s *daybooktest.Server) map[string]int64 {
 	t.Helper()
-	q, err := s.Client.Queue(t.Context(), "default", "words")
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := testkit.Must(s.Client.Queue(t.Context(), "default", "words"))(t)
 	return q.Counts
 }
 
@@ -283,15 +266,9 @@ func holds(t *testing.T, s *daybooktest.Server) {
 	until(t, s, "a job is claimed", func(c map[string]int64) bool { return c["active"] == 1 })
 	claims := regexp.MustCompile(`daybook_http_requests_total\{class="2xx",method="POST",route="/jobs/claim"\} [1-9]`)
 	testkit.Eventually(t, "the claim is answered", func() bool {
-		resp, err := http.Get(s.URL + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := testkit.Must(http.Get(s.URL + "/metrics"))(t)
 		defer resp.Body.Close()
-		page, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := testkit.Must(io.ReadAll(resp.Body))(t)
 		return claims.Match(page)
 	})
 }
@@ -303,9 +280,7 @@ func done(t *testing.T, s *daybooktest.Server, n int) (repeated int) {
 	until(t, s, "all jobs end", func(c map[string]int64) bool { return c["pending"]+c["deferred"]+c["active"] == 0 })
 	jobs := 0
 	for j, err := range s.Client.Jobs(t.Context(), client.JobsQuery{Type: "words", PageSize: 1000}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		jobs++
 		if j.RunAttempts > 1 {
 			repeated++
@@ -474,9 +449,7 @@ func TestBadOutcomes(t *testing.T) {
 		until(t, s, "all jobs end", func(c map[string]int64) bool { return c["completed"]+c["failed"] == 20 })
 		w.stop()
 		for j, err := range s.Client.Jobs(t.Context(), client.JobsQuery{Type: "words", PageSize: 1000}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			words := len(strings.Fields(string(j.Payload)))
 			wrong := words == 7 || words == 8 || words >= 9 && l.name == "python" // an error: the job runs until its attempts are used up
 			failed := wrong || words == 5

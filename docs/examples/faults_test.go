@@ -43,10 +43,7 @@ type faults struct {
 }
 
 func newFaults(t *testing.T, server string) *faults {
-	target, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := testkit.Must(url.Parse(server))(t)
 	f := &faults{}
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.ModifyResponse = func(answer *http.Response) error {
