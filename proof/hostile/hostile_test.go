@@ -20,6 +20,7 @@ import (
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/load/works"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/proof/report"
@@ -53,9 +54,7 @@ func quiet(t *testing.T) (load float64) {
 	if err != nil {
 		t.Fatalf("the attacks read /proc: %v", err)
 	}
-	if _, err := fmt.Sscan(string(text), &load); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(fmt.Sscan(string(text), &load))(t)
 	if load > float64(runtime.NumCPU()) {
 		t.Errorf("undecided: the load of the machine is %.1f on %d processors; run -full on a quiet one", load, runtime.NumCPU())
 	}
@@ -73,10 +72,7 @@ type target struct {
 func begin(t *testing.T, files int) *target {
 	t.Helper()
 	dir := t.TempDir()
-	binary, err := daybooktest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testkit.Must(daybooktest.Binary())(t)
 	if _, err := exec.LookPath("/bin/sh"); err != nil {
 		t.Skipf("the attacks read /proc and need a shell: %v", err)
 	}
@@ -89,9 +85,7 @@ func begin(t *testing.T, files int) *target {
 		limits += fmt.Sprintf(" && ulimit -n %d", files)
 	}
 	script := filepath.Join(dir, "limited")
-	if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n%s && exec '%s' \"$@\"\n", limits, binary), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n%s && exec '%s' \"$@\"\n", limits, binary), 0o755))
 	binary = script
 	var log strings.Builder
 	s := &daybooktest.Process{Binary: binary, Data: filepath.Join(dir, "data"), Args: []string{"--log-level", "error"}, Log: &log}
@@ -108,18 +102,12 @@ func begin(t *testing.T, files int) *target {
 	id := ""
 	payload := works.Lines(31, 256<<10-1)
 	for range 4 {
-		text, err := b.honest.post(t.Context(), "/victim/job/large/add", "text/plain", payload)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(b.honest.post(t.Context(), "/victim/job/large/add", "text/plain", payload))(t)
 		_, rest, _ := strings.Cut(string(text), `"first_id":"`)
 		id, _, _ = strings.Cut(rest, `"`)
 	}
 	b.requests = requestsTo(id)
-	text, err := b.honest.post(t.Context(), "/victim/job/huge/add", "text/plain", works.Lines(1, 4<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(b.honest.post(t.Context(), "/victim/job/huge/add", "text/plain", works.Lines(1, 4<<20)))(t)
 	_, rest, _ := strings.Cut(string(text), `"first_id":"`)
 	huge, _, _ := strings.Cut(rest, `"`)
 	b.large = largeRequests(huge)
@@ -171,10 +159,7 @@ func TestLargeRequestsAreServed(t *testing.T) {
 			}
 			continue
 		case "a job of 4 MiB":
-			resp, err := http.Get(b.URL() + r.route.Path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := testkit.Must(http.Get(b.URL() + r.route.Path))(t)
 			if n, err := io.Copy(io.Discard, resp.Body); err != nil || n < 4<<20 {
 				t.Errorf("%s: %d bytes, %v", r.what, n, err)
 			}
@@ -256,9 +241,7 @@ func (b *target) under(t *testing.T, n int, a attack, requests []*request, turns
 		o.busy.add(busy)
 		o.opened += <-opened
 		o.load.most(<-loads)
-		if err := <-failed; err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, <-failed)
 	}
 	return o
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/proof/report"
 )
@@ -79,16 +80,6 @@ func copyProgram(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// need skips the test if the machine lacks a program.
-func need(t *testing.T, programs ...string) {
-	t.Helper()
-	for _, name := range programs {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("the handlers need %s: %v", name, err)
-		}
-	}
-}
-
 // maxWait is how long a lane waits for a sign of progress. It decides nothing: if this takes longer, the result is
 // undecided.
 const maxWait = 4 * time.Minute
@@ -125,11 +116,7 @@ func newTrial(t *testing.T, rng *rand.Rand, n int, args ...string) *trial {
 		Binary: binary, Data: t.TempDir(), Log: s.log,
 		Args: append([]string{"--log-level", "error", "--abandoned-age", lease.String(), "--max-attempts", "100"}, args...),
 	}
-	t.Cleanup(func() {
-		if err := s.server.Kill(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testkit.Check(t, s.server.Kill()) })
 	s.startServer()
 	s.client = client.New(s.server.URL(), client.Options{RetryFor: maxWait})
 	s.storeGuests()
@@ -140,11 +127,7 @@ func newTrial(t *testing.T, rng *rand.Rand, n int, args ...string) *trial {
 			binary: binary, dir: base, config: func(mark string) string { return configuration(web.URL, mark) },
 			args: []string{"--server", s.server.URL(), "--id", fmt.Sprint("runner-", i), "--takeover", "--concurrency", "6", "--http-allow", web.Listener.Addr().String(), "--accept", "wasi"},
 		}
-		t.Cleanup(func() {
-			if err := r.clean(); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { testkit.Check(t, r.clean()) })
 		s.must(r.start())
 		s.runners = append(s.runners, r)
 	}
@@ -253,7 +236,7 @@ func (s *trial) kill(v *victims) {
 
 // TestKills kills runners, their processes and the server with SIGKILL at random moments, under load.
 func TestKills(t *testing.T) {
-	need(t, "sh", "setsid", "nohup", "sleep", "python3")
+	testkit.Need(t, "sh", "setsid", "nohup", "sleep", "python3")
 	rng := rand.New(rand.NewPCG(*seed, 1))
 	began := time.Now()
 	var all tally

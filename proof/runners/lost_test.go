@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // lostConcurrency is how many jobs the lost runner runs at a time. It holds more.
@@ -61,11 +62,7 @@ func (h *hooks) runner(id string) *runner {
 	r := &runner{binary: binary, dir: base, config: func(string) string {
 		return fmt.Sprintf("[handlers.hook]\nkind = \"http\"\nurl = %q\n", h.url)
 	}, args: []string{"--server", h.server.URL(), "--id", id, "--concurrency", fmt.Sprint(lostConcurrency), "--http-allow", h.address}}
-	h.Cleanup(func() {
-		if err := r.clean(); err != nil {
-			h.Error(err)
-		}
-	})
+	h.Cleanup(func() { testkit.Check(h, r.clean()) })
 	h.must(r.start())
 	h.runners = append(h.runners, r)
 	return r

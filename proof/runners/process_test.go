@@ -27,23 +27,14 @@ func TestMarked(t *testing.T) {
 				t.Error(e)
 			}
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, err)
 	})
 	link := filepath.Join(t.TempDir(), mark)
-	program, err := os.ReadFile(sleep)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(link, program, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	program := testkit.Must(os.ReadFile(sleep))(t)
+	testkit.NoError(t, os.WriteFile(link, program, 0o700))
 	start := func(c *exec.Cmd) int {
 		t.Helper()
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.Start())
 		t.Cleanup(func() { _ = c.Wait() }) // it was killed
 		return c.Process.Pid
 	}
@@ -61,9 +52,7 @@ func TestMarked(t *testing.T) {
 
 	orphan := exec.Command("sh", "-c", "(setsid sleep 300 &); (sleep 300 &)")
 	orphan.Env = append(os.Environ(), "MARK="+mark)
-	if err := orphan.Run(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, orphan.Run())
 	testkit.Eventually(t, "two orphans are found", func() bool { return len(find(t, mark)) == 5 })
 	if left, err := awaitGone(mark, 20*time.Millisecond); len(left) != 5 || err != nil {
 		t.Errorf("%d of 5 processes are left over, %v", len(left), err)
@@ -83,18 +72,10 @@ func TestMarked(t *testing.T) {
 
 func find(t *testing.T, mark string) []int {
 	t.Helper()
-	pids, err := marked(mark)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pids
+	return testkit.Must(marked(mark))(t)
 }
 
 func below(t *testing.T, pid int) []int {
 	t.Helper()
-	pids, err := descendants(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pids
+	return testkit.Must(descendants(pid))(t)
 }

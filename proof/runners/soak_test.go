@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var soak = flag.Duration("soak", 20*time.Second, "how long TestSoak runs a runner")
@@ -84,7 +86,7 @@ func grown(samples []sample) (before, after sample, how string) {
 
 // TestSoak: while a runner runs jobs of all kinds, its memory, descriptors and processes do not keep growing.
 func TestSoak(t *testing.T) {
-	need(t, "sh", "setsid", "nohup", "sleep", "python3")
+	testkit.Need(t, "sh", "setsid", "nohup", "sleep", "python3")
 	t.Parallel()
 	// A long soak has millions of jobs, so the server forgets them soon.
 	s := newTrial(t, rand.New(rand.NewPCG(*seed, 2)), 1, "--retention", "5s")

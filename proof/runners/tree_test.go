@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // treeOfSeven starts seven processes: the program, a child, one in a new session, one that ignores SIGHUP, one whose
@@ -25,7 +26,7 @@ wait
 
 // TestTreeEndsWithItsTimeout: when a handler has run for too long, all seven of its processes end.
 func TestTreeEndsWithItsTimeout(t *testing.T) {
-	need(t, "sh", "setsid", "nohup", "sleep")
+	testkit.Need(t, "sh", "setsid", "nohup", "sleep")
 	server := daybooktest.Start(t)
 	t.Parallel()
 	// On a busy machine the tree may not be complete before the time-out. The test then tries a longer one.
@@ -45,18 +46,10 @@ func treeOnce(t *testing.T, server *daybooktest.Server, timeout time.Duration) (
 			return fmt.Sprintf("[handlers.seven]\nkind = \"exec\"\nenv = { MARK = %q }\noptions = { timeout_ms = %d }\nshell = '''%s'''\n", mark, timeout.Milliseconds(), treeOfSeven)
 		},
 	}
-	t.Cleanup(func() {
-		if err := r.clean(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := r.start(); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { testkit.Check(t, r.clean()) })
+	testkit.NoError(t, r.start())
 	j, err := server.Client.Create(t.Context(), client.NewJob{Type: "seven", Attributes: client.Attributes{MaxAttempts: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), maxWait)
 	defer cancel()
 	for ; j.Status != "failed"; time.Sleep(5 * time.Millisecond) {
@@ -72,9 +65,7 @@ func treeOnce(t *testing.T, server *daybooktest.Server, timeout time.Duration) (
 	if left := tree(t, r); len(left) > 0 {
 		t.Errorf("%d processes are left when the job is reported:\n%s", len(left), describe(left))
 	}
-	if err := r.stop(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, r.stop())
 	return seen
 }
 
