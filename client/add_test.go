@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // lineStore is a server that stores the lines that are posted to it. spoil replaces its answers.
@@ -141,17 +142,13 @@ func TestAddFlushesWhenTheInputIsSilent(t *testing.T) {
 	offset := int64(0)
 	for i := range 3 {
 		line := fmt.Sprintf("line %d\n", i)
-		if _, err := io.WriteString(feed, line); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(io.WriteString(feed, line))(t)
 		if b := <-stored; b.Count != 1 || b.Offset != offset || b.Bytes != len(line) {
 			t.Errorf("%+v, want one job at byte %d", b, offset)
 		}
 		offset += int64(len(line))
 	}
-	if err := feed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, feed.Close())
 	if e := <-ended; e.err != nil || e.result.Jobs != 3 || e.result.Bytes != offset {
 		t.Errorf("%+v, %v", e.result, e.err)
 	}
@@ -221,9 +218,7 @@ func TestAddValues(t *testing.T) {
 	}
 	kinds := map[string]client.Kind{`{"a": 1}`: client.JSON, "[2]": client.JSON, "text": client.Text, "3": client.JSON}
 	for j, err := range s.Client.Jobs(t.Context(), client.JobsQuery{Type: "values"}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if kind, ok := kinds[string(j.Payload)]; !ok || kind != j.Kind || j.Priority != 7 || j.Meta["a"] != "b" {
 			t.Errorf("%q %s, %+v", j.Payload, j.Kind, j)
 		}

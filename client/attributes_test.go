@@ -7,6 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // TestAttributes: every attribute reaches the server, in the body of a create and in the query of a bulk post.
@@ -32,27 +33,16 @@ func TestAttributes(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", form, got, a)
 		}
 	}
-	created, err := c.Create(ctx, client.NewJob{Type: "x", Attributes: all})
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := testkit.Must(c.Create(ctx, client.NewJob{Type: "x", Attributes: all}))(t)
 	check("a create", created, all)
-	added, err := c.AddLines(ctx, []byte("line\n"), client.AddOptions{Type: "x", Attributes: all})
-	if err != nil {
-		t.Fatal(err)
-	}
-	j, err := c.Job(ctx, added.FirstID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	added := testkit.Must(c.AddLines(ctx, []byte("line\n"), client.AddOptions{Type: "x", Attributes: all}))(t)
+	j := testkit.Must(c.Job(ctx, added.FirstID))(t)
 	check("a bulk post", j, all)
 
 	// Documents do not show the backoff and the retention. With a first backoff of 0 a job is pending at once after a
 	// retry. With a retention of 0 it is purged when it ends.
 	hidden := client.Attributes{Backoff: all.Backoff, RetentionMs: all.RetentionMs}
-	if _, err := c.AddLines(ctx, []byte("line\n"), client.AddOptions{Type: "y", Attributes: hidden}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.AddLines(ctx, []byte("line\n"), client.AddOptions{Type: "y", Attributes: hidden}))(t)
 	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Types: []string{"y"}})
 	if err != nil || len(claim.Jobs) != 1 {
 		t.Fatal(claim, err)
@@ -61,9 +51,7 @@ func TestAttributes(t *testing.T) {
 	if j, err := c.Complete(ctx, id, claim.ID, client.Outcome{Code: "retry"}); err != nil || j.Status != "pending" {
 		t.Errorf("after a retry: %+v, %v", j, err)
 	}
-	if _, err := c.Cancel(ctx, id); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.Cancel(ctx, id))(t)
 	if _, err := c.Job(ctx, id); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("a job with a retention of 0 is there after its end: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -133,9 +134,7 @@ func TestCutResults(t *testing.T) {
 				}}
 				var got strings.Builder
 				for r, err := range f.client(client.Options{}).Results(t.Context(), resultsBatch.String(), client.ResultsQuery{Follow: cut%2 == 0}) {
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					printResult(&got, r)
 				}
 				if got.String() != wantResults {
@@ -207,10 +206,7 @@ func BenchmarkResults(b *testing.B) {
 	const n = 100_000
 	s := daybooktest.Start(b)
 	ctx := b.Context()
-	added, err := s.Client.AddLines(ctx, []byte(strings.Repeat("x\n", n)), client.AddOptions{Type: "t"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	added := testkit.Must(s.Client.AddLines(ctx, []byte(strings.Repeat("x\n", n)), client.AddOptions{Type: "t"}))(b)
 	for done := 0; done < n; {
 		claim, err := s.Client.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1000})
 		if err != nil || claim == nil {
@@ -220,9 +216,7 @@ func BenchmarkResults(b *testing.B) {
 		for i, j := range claim.Jobs {
 			outcomes[i] = client.JobOutcome{JobID: j.ID, Outcome: client.TextOutput(fmt.Sprintf("result %d", done+i))}
 		}
-		if _, err := s.Client.CompleteMany(ctx, claim.ID, outcomes); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(s.Client.CompleteMany(ctx, claim.ID, outcomes))(b)
 		done += len(claim.Jobs)
 	}
 	read := func(b *testing.B, c *client.Client) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // TestDeleteListedBatches deletes each batch that a list yields, in both orders of lists. The list continues after it.
@@ -16,18 +17,12 @@ func TestDeleteListedBatches(t *testing.T) {
 		var want, got []string
 		for i := range 7 {
 			name := fmt.Sprintf("a/%d/&é", i)
-			if _, err := c.CreateBatch(t.Context(), client.NewBatch{Name: name, Meta: map[string]any{"of": "list"}}, nil); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(c.CreateBatch(t.Context(), client.NewBatch{Name: name, Meta: map[string]any{"of": "list"}}, nil))(t)
 			want = append(want, name)
 		}
 		for b, err := range c.Batches(t.Context(), q) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := c.DeleteBatch(t.Context(), b.ID, ""); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
+			testkit.Must(c.DeleteBatch(t.Context(), b.ID, ""))(t)
 			got = append(got, b.Name)
 		}
 		if !slices.Equal(got, want) {

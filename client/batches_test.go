@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // chunks yields n jobs.
@@ -58,9 +59,7 @@ func TestSubmit(t *testing.T) {
 	}
 	line := int64(0)
 	for r, err := range s.Results(ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if want := strings.Repeat(fmt.Sprint(line), 2); r.Line != line || r.Status != "completed" || r.OutputKind != client.Text || string(r.Output) != want || r.Meta["user"] != "42" {
 			t.Fatalf("result %d: %+v", line, r)
 		}
@@ -82,9 +81,7 @@ func TestSubmit(t *testing.T) {
 	for from, want := range map[int64]int64{n - 1: 1, n: 0} {
 		got := int64(0)
 		for _, err := range c.Results(ctx, s.ID, client.ResultsQuery{From: from}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			got++
 		}
 		if got != want {
@@ -145,9 +142,7 @@ func TestBatches(t *testing.T) {
 	if err != nil || claim == nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Complete(ctx, claim.Jobs[0].ID, claim.ID, client.Outcome{Code: "failed", Error: "no"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.Complete(ctx, claim.Jobs[0].ID, claim.ID, client.Outcome{Code: "failed", Error: "no"}))(t)
 	b, err := c.AwaitBatch(ctx, made.BatchID)
 	if err != nil || b.Status != "failed" || b.FailedJobID != made.FirstID || b.Error != "no" || b.Counts["cancelled"] != 2 {
 		t.Errorf("ended: %+v, %v", b, err)
@@ -156,15 +151,11 @@ func TestBatches(t *testing.T) {
 		t.Errorf("resume of a failed batch: %v", err)
 	}
 	for _, name := range []string{"list a", "list b"} {
-		if _, err := c.CreateBatch(ctx, client.NewBatch{Name: name, Meta: map[string]any{"n": 1}}, nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(c.CreateBatch(ctx, client.NewBatch{Name: name, Meta: map[string]any{"n": 1}}, nil))(t)
 	}
 	var names []string
 	for b, err := range c.Batches(ctx, client.BatchesQuery{NamePrefix: "list", Status: "completed", Meta: map[string]any{"n": 1}, PageSize: 1}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		names = append(names, b.Name)
 	}
 	if !slices.Equal(names, []string{"list a", "list b"}) {

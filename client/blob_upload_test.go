@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // uploadServer is a server of resumable uploads. Each of its connections breaks after cut bytes, unless cut is nil.
@@ -163,9 +164,7 @@ func TestUploadOverCutConnections(t *testing.T) {
 	c := client.New(s.URL, client.Options{})
 	c.ResumableFrom(1000)
 	r := bytes.NewReader(append([]byte("before"), content...))
-	if _, err := r.Seek(6, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(r.Seek(6, io.SeekStart))(t)
 	b, err := c.PutBlob(t.Context(), "acme", r)
 	if err != nil || b.Address != addressOf(string(content)) || len(b.SHA1) != 40 || b.Size != int64(len(content)) || b.ChangedAt == 0 {
 		t.Errorf("%+v, %v", b, err)
@@ -206,9 +205,7 @@ func TestUploadResumed(t *testing.T) {
 					return false
 				}
 				part, err := io.ReadAll(io.LimitReader(r.Body, 40_000))
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, err)
 				s.uploads[r.URL.Path].got = part
 				cancel() // the process has ended
 				panic(http.ErrAbortHandler)
@@ -304,20 +301,13 @@ func TestUploadFailures(t *testing.T) {
 	}
 	// A file that becomes shorter during the upload, and a file that cannot be read.
 	name := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(name, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(name, content, 0o600))
+	f := testkit.Must(os.Open(name))(t)
 	_, err = dial.UploadBlob(t.Context(), "acme", f, client.UploadOptions{Begun: func(string) error { return os.Truncate(name, 10) }})
 	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "has become shorter") {
 		t.Errorf("a shorter file: %v", err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.Close())
 	if _, err = dial.UploadBlob(t.Context(), "acme", f, client.UploadOptions{}); !errors.Is(err, client.ErrBadRequest) {
 		t.Errorf("a closed file: %v", err)
 	}

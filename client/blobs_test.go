@@ -24,6 +24,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 func addressOf(content string) string {
@@ -49,13 +50,8 @@ func TestBlobs(t *testing.T) {
 	long := make([]byte, 5<<20)
 	rand.Read(long)
 	file := filepath.Join(t.TempDir(), "guest.wasm")
-	if err := os.WriteFile(file, long, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, long, 0o600))
+	f := testkit.Must(os.Open(file))(t)
 	defer f.Close()
 	for name, r := range map[string]io.Reader{"a file": f, "a stream": iotest.OneByteReader(strings.NewReader("WILSON!")), "nothing": strings.NewReader(""), "an empty stream": iotest.DataErrReader(strings.NewReader(""))} {
 		content := "WILSON!"
@@ -84,9 +80,7 @@ func TestBlobs(t *testing.T) {
 		t.Errorf("again: %+v, %v", b, err)
 	}
 	rest := strings.NewReader("not this: this")
-	if _, err := rest.Seek(10, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(rest.Seek(10, io.SeekStart))(t)
 	if b, err := c.PutBlob(ctx, "", rest); err != nil || b.Address != addressOf("this") {
 		t.Errorf("the rest of a reader: %+v, %v", b, err)
 	}
@@ -108,9 +102,7 @@ func TestBlobs(t *testing.T) {
 	}
 	listed := map[string]bool{}
 	for b, err := range c.Blobs(ctx, "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		listed[b.Address] = true
 	}
 	if len(listed) != 4 || !listed[addressOf("this")] {

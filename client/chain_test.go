@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // TestChainedJobs: a job creates others by its outcome and by its OnComplete, in all forms of creates and completions.
@@ -28,9 +29,7 @@ func TestChainedJobs(t *testing.T) {
 	if err != nil || first.OnComplete == nil || first.OnComplete.Type != "b" || first.OnComplete.MaxAttempts != 7 || first.OnComplete.OnComplete.Client != "other" {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	if _, err := c.AddLines(ctx, []byte("1\n2\n"), client.AddOptions{Type: "a", Attributes: next}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.AddLines(ctx, []byte("1\n2\n"), client.AddOptions{Type: "a", Attributes: next}))(t)
 	held := claim("a", 3)
 	payload := client.JSONJob("then", []byte(`{"n":1}`))
 	payload.Client, payload.Meta = "own", map[string]string{"k": "v"}
@@ -62,9 +61,7 @@ func TestChainedJobs(t *testing.T) {
 func TestUnget(t *testing.T) {
 	s := daybooktest.Start(t)
 	j, err := s.Client.Create(t.Context(), client.TextJob("x", "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	calls := 0
@@ -82,9 +79,7 @@ func TestUnget(t *testing.T) {
 			t.Errorf("%v", e.Err)
 		}
 	}}
-	if err := w.Run(ctx); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, w.Run(ctx))
 	if j, err = s.Client.Job(t.Context(), j.ID); err != nil || j.Status != "completed" || j.RunAttempts != 1 || len(j.Attempts) != 0 {
 		t.Errorf("%+v, %v", j, err)
 	}
@@ -94,14 +89,10 @@ func TestUnget(t *testing.T) {
 // failed, with the reason.
 func TestWorkerChains(t *testing.T) {
 	s := daybooktest.Start(t)
-	if _, err := s.Client.Create(t.Context(), client.TextJob("loop", "0")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.Client.Create(t.Context(), client.TextJob("loop", "0")))(t)
 	failed := client.TextJob("fails", "0")
 	failed.MaxAttempts = 1
-	if _, err := s.Client.Create(t.Context(), failed); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.Client.Create(t.Context(), failed))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	w := client.Worker{Client: s.Client, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
@@ -120,9 +111,7 @@ func TestWorkerChains(t *testing.T) {
 	}
 	list := map[string]int{}
 	for j, err := range s.Client.Jobs(t.Context(), client.JobsQuery{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		list[j.Type+" "+j.Status]++
 		if j.Type == "loop" && j.Status == "failed" && !strings.Contains(j.Error, "cannot be reported") {
 			t.Errorf("%+v", j)

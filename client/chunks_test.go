@@ -15,21 +15,19 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // makeOld sets the times of all files in a directory back by two days.
 func makeOld(t *testing.T, dir string) {
 	t.Helper()
 	old := time.Now().Add(-48 * time.Hour)
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	testkit.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			err = os.Chtimes(path, old, old)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 const looksLikeOne = `{"chunk_addr": "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "chunk_bytes": 0, "chunk_kind": "text"}`
@@ -65,9 +63,7 @@ func TestChunksByAddress(t *testing.T) {
 			t.Errorf("collected %+v, %v; want %d blobs", done, err, want)
 		}
 	}
-	if _, err := c.PutBlob(ctx, "", strings.NewReader("nothing names this")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.PutBlob(ctx, "", strings.NewReader("nothing names this")))(t)
 	given := longChunks()
 	s, err := c.Submit(ctx, client.NewBatch{Chunks: o}, slices.Values(given))
 	if err != nil || s.Count != int64(len(given)) {
@@ -79,10 +75,7 @@ func TestChunksByAddress(t *testing.T) {
 	collect(1)
 
 	// A program without Chunks sees the references.
-	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 100, Types: []string{"long"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 100, Types: []string{"long"}}))(t)
 	references := 0
 	for _, j := range claim.Jobs {
 		if j.Kind == client.JSON && bytes.HasPrefix(j.Payload, []byte(`{"chunk_addr":"sha256:`)) {
@@ -93,9 +86,7 @@ func TestChunksByAddress(t *testing.T) {
 		t.Errorf("%d references", references)
 	}
 	for _, j := range claim.Jobs {
-		if _, err := c.Release(ctx, j.ID, claim.ID, client.Unget, nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(c.Release(ctx, j.ID, claim.ID, client.Unget, nil))(t)
 	}
 
 	stop := consuming(t, c, client.ConsumeOptions{Worker: client.Worker{Types: []string{"long"}, Concurrency: 3}, Chunks: o}, func(_ context.Context, chunk *client.Chunk) (client.Outcome, error) {
@@ -136,9 +127,7 @@ func TestChunksByAddress(t *testing.T) {
 	if line != len(given) {
 		t.Errorf("%d results", line)
 	}
-	if _, err := c.DeleteBatch(ctx, s.ID, ""); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.DeleteBatch(ctx, s.ID, ""))(t)
 	if _, err := c.Batch(ctx, s.ID); !errors.Is(err, client.ErrNotFound) {
 		t.Error(err)
 	}
@@ -157,9 +146,7 @@ func TestChunkIsMissing(t *testing.T) {
 		return j
 	}
 	created, err := c.CreateBatch(ctx, client.NewBatch{Chunks: o}, []client.NewJob{long("missing"), long("damaged"), long("shorter"), long("longer"), long("sound"), client.TextJob("x", "huge")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if _, err := c.CreateBatch(ctx, client.NewBatch{Chunks: o}, []client.NewJob{long("more than 10")}); !errors.Is(err, client.ErrTooLarge) {
 		t.Errorf("a chunk of more than MaxBytes: %v", err)
 	}
@@ -186,9 +173,7 @@ func TestChunkIsMissing(t *testing.T) {
 		}
 		return client.TextOutput(strings.Repeat("output", 10)), nil
 	})
-	if _, err := c.AwaitBatch(ctx, created.BatchID); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.AwaitBatch(ctx, created.BatchID))(t)
 	stop()
 	for line, want := range []string{"not found", "damaged", "damaged", "damaged", "", "the maximum of Chunks.MaxBytes"} {
 		for r, err := range c.Results(ctx, created.BatchID, client.ResultsQuery{From: int64(line)}) {
@@ -240,20 +225,11 @@ func TestOutputAtAddress(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	created, err := c.CreateBatch(ctx, client.NewBatch{Client: "acme"}, []client.NewJob{{}, {}, {}, {}, {}, {}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 6, Clients: []string{"acme"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := testkit.Must(c.CreateBatch(ctx, client.NewBatch{Client: "acme"}, []client.NewJob{{}, {}, {}, {}, {}, {}}))(t)
+	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 6, Clients: []string{"acme"}}))(t)
 	put := func(content string) string {
 		t.Helper()
-		b, err := c.PutBlob(ctx, "acme", strings.NewReader(content))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(c.PutBlob(ctx, "acme", strings.NewReader(content)))(t)
 		return b.Address
 	}
 	text := put("the output")
@@ -262,9 +238,7 @@ func TestOutputAtAddress(t *testing.T) {
 		// The kind that a runner gives for a blob counts only if it is true.
 		{OutputAddr: text, OutputAddrKind: client.JSON}, {OutputAddr: put("\xff"), OutputAddrKind: client.Text}, {OutputAddr: put(""), OutputAddrKind: client.JSON},
 	} {
-		if _, err := c.Complete(ctx, claim.Jobs[i].ID, claim.ID, o); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(c.Complete(ctx, claim.Jobs[i].ID, claim.ID, o))(t)
 	}
 	var got []string
 	for r, err := range c.Results(ctx, created.BatchID, client.ResultsQuery{Chunks: &client.Chunks{}}) {
@@ -288,9 +262,7 @@ func TestChunkChain(t *testing.T) {
 	defer cancel()
 	first := client.TextJob("first", "x")
 	first.OnComplete = &client.FollowOn{Type: "second"}
-	if _, err := c.CreateBatch(ctx, client.NewBatch{Client: "acme"}, []client.NewJob{first}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.CreateBatch(ctx, client.NewBatch{Client: "acme"}, []client.NewJob{first}))(t)
 	long := `{"a":"` + strings.Repeat("long ", 100_000) + `"}`
 	got := make(chan *client.Chunk, 1)
 	stop := consuming(t, c, client.ConsumeOptions{Chunks: &client.Chunks{}, Worker: client.Worker{Types: []string{"first", "second"}}}, func(_ context.Context, chunk *client.Chunk) (client.Outcome, error) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // claimLines are job documents of one claim, as the server writes them.
@@ -55,10 +57,7 @@ const claimLine = `{"claim_id":"c","lease_ms":5}` + "\n"
 func TestJobsThatAreAlikeAreReadAsInFull(t *testing.T) {
 	checkClaimLines(t, []byte(claimLine+strings.Join(claimLines(), "\n")+"\n"))
 	t.Run("each job has maps and payloads of its own", func(t *testing.T) {
-		c, err := decodeClaim(answer{mediaType: mimeNDJSON, body: []byte(claimLine + claimLines()[6] + "\n" + claimLines()[7] + "\n")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(decodeClaim(answer{mediaType: mimeNDJSON, body: []byte(claimLine + claimLines()[6] + "\n" + claimLines()[7] + "\n")}))(t)
 		c.Jobs[0].Meta["k"] = "changed"
 		c.Jobs[1].Payload = append(c.Jobs[1].Payload, "longer"...)
 		if c.Jobs[1].Meta["k"] != "v" || string(c.Jobs[0].Payload) != "other" {

@@ -5,16 +5,13 @@ import (
 	"os"
 	"testing"
 
+	"github.com/daybookq/daybook/client/internal/testkit"
 	"github.com/daybookq/daybook/job/runs"
 )
 
 func goldenRuns(t testing.TB, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile("../testdata/runs/" + name + ".runs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return testkit.Must(os.ReadFile("../testdata/runs/" + name + ".runs"))(t)
 }
 
 // TestClaimInRuns: an answer in runs is read whole or not at all.

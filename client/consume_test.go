@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // consuming runs Consume until the test ends, or until stop is called.
@@ -42,9 +43,7 @@ func TestConsume(t *testing.T) {
 			const n = 2100
 			for _, name := range []string{"a", "b"} {
 				s, err := c.Submit(ctx, client.NewBatch{Name: name, ChunkSize: 7, Meta: map[string]any{"of": name}, Metadata: []byte("all of " + name)}, chunks(n))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				made = append(made, s)
 			}
 			o := client.ConsumeOptions{Worker: client.Worker{Types: []string{"chunk"}, Strategy: client.PreferDistinct("of", client.Random), Concurrency: 16, Batch: 100, NoStream: noStream}}
@@ -91,14 +90,8 @@ func TestConsumeAnyJob(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	alone, err := c.Create(ctx, client.TextJob("x", "alone"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	created, err := c.CreateMany(ctx, []client.NewJob{client.TextJob("x", "0"), client.TextJob("x", "1")}, client.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	alone := testkit.Must(c.Create(ctx, client.TextJob("x", "alone")))(t)
+	created := testkit.Must(c.CreateMany(ctx, []client.NewJob{client.TextJob("x", "0"), client.TextJob("x", "1")}, client.CreateOptions{}))(t)
 	consuming(t, c, client.ConsumeOptions{Worker: client.Worker{Types: []string{"x"}}}, func(_ context.Context, chunk *client.Chunk) (client.Outcome, error) {
 		if chunk.Batch == nil {
 			return client.TextOutput(fmt.Sprint(chunk.BatchID == "", chunk.Line)), nil
@@ -126,10 +119,7 @@ func TestConsumeDrains(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s, err := c.Submit(ctx, client.NewBatch{}, chunks(3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(c.Submit(ctx, client.NewBatch{}, chunks(3)))(t)
 	began, finish := make(chan struct{}, 3), make(chan struct{})
 	running, end := context.WithCancel(ctx)
 	done := make(chan error, 1)
@@ -143,9 +133,7 @@ func TestConsumeDrains(t *testing.T) {
 	<-began
 	end()
 	close(finish)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, <-done)
 	b, err := c.Batch(ctx, s.ID)
 	if err != nil || b.Counts["completed"] != int64(1+len(began)) || b.Counts["active"] != 0 {
 		t.Errorf("%+v, %v; %d began", b.Counts, err, 1+len(began))
@@ -168,18 +156,14 @@ func TestCancelWaits(t *testing.T) {
 	const n = 6000
 	submit := func() *client.Submission {
 		t.Helper()
-		s, err := c.Submit(ctx, client.NewBatch{}, func(yield func(client.NewJob) bool) {
+		return testkit.Must(c.Submit(ctx, client.NewBatch{}, func(yield func(client.NewJob) bool) {
 			for i := range n { // neighbours differ, so the server cannot cancel them together
 				j, priority := client.TextJob("chunk", "x"), i%2
 				if j.Priority = &priority; !yield(j) {
 					return
 				}
 			}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
+		}))(t)
 	}
 	allEnded := func(id string) {
 		t.Helper()
@@ -189,9 +173,7 @@ func TestCancelWaits(t *testing.T) {
 		}
 	}
 	s := submit()
-	if err := s.Cancel(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Cancel(ctx))
 	allEnded(s.ID)
 	s = submit()
 	sweep, err := c.CancelBatch(ctx, s.ID, "")
@@ -207,9 +189,7 @@ func TestCancelWaits(t *testing.T) {
 		t.Errorf("cancel again: %v", err)
 	}
 	s = submit()
-	if sweep, err = c.DeleteBatch(ctx, s.ID, ""); err != nil {
-		t.Fatal(err)
-	}
+	sweep = testkit.Must(c.DeleteBatch(ctx, s.ID, ""))(t)
 	if sweep, err = c.WaitSweep(ctx, sweep, nil); err != nil || !sweep.Done {
 		t.Errorf("%+v, %v", sweep, err)
 	}

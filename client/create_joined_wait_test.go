@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/client/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -50,9 +51,7 @@ func TestJoinableCreates(t *testing.T) {
 	line := 0
 	for range head.Runs {
 		r, err := d.NewRun()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		rest := r.Payloads
 		for range r.N {
 			own := creates[line] // they are in the order of their runs now
@@ -87,13 +86,13 @@ func TestWaitingCreates(t *testing.T) {
 		n := TextJob("t", fmt.Sprint(i))
 		go func() { answers <- j.create(ctx, c, n.joinable()) }()
 	}
-	Eventually(t, "three creates wait", func() bool { return waiting() >= 3 })
+	testkit.Eventually(t, "three creates wait", func() bool { return waiting() >= 3 })
 	j.mu.Lock()
 	creates, callers := j.take(3)
 	j.mu.Unlock()
 	n := TextJob("t", "later")
 	go func() { answers <- j.create(ctx, c, n.joinable()) }()
-	Eventually(t, "a create waits", func() bool { return waiting() >= 1 })
+	testkit.Eventually(t, "a create waits", func() bool { return waiting() >= 1 })
 	if len(creates) != 3 {
 		t.Fatalf("%d creates are one request", len(creates))
 	}
@@ -190,9 +189,7 @@ func answering(t *testing.T, then func(*websocket.Conn)) *Client {
 		if _, _, err := conn.Read(ctx); err != nil {
 			t.Error(err)
 		}
-		if err := conn.Write(ctx, websocket.MessageText, []byte(`{"n":1,"ok":{"stream_id":"s","heartbeat_ms":3600000}}`)); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, conn.Write(ctx, websocket.MessageText, []byte(`{"n":1,"ok":{"stream_id":"s","heartbeat_ms":3600000}}`)))
 		if _, _, err := conn.Read(ctx); err == nil {
 			then(conn)
 			_, _, _ = conn.Read(ctx) // until the client closes the connection
@@ -272,10 +269,7 @@ func TestJoinedAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := answering(t, x.then)
-			s, err := c.OpenStream(t.Context(), StreamOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testkit.Must(c.OpenStream(t.Context(), StreamOptions{}))(t)
 			defer s.Close()
 			one, two := TextJob("t", "1"), TextJob("t", "2")
 			made, err := s.createAll(c, []*joinedCreate{one.joinable(), two.joinable()})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // endless is a body without an end.
@@ -164,10 +165,7 @@ func TestContentWithoutKind(t *testing.T) {
 			if err != nil || string(j.Payload) != want.data || j.Kind != want.kind {
 				t.Fatalf("payload %+v, %v", j, err)
 			}
-			claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Types: []string{name}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Types: []string{name}}))(t)
 			j, err = c.Complete(ctx, j.ID, claim.ID, client.Outcome{Output: []byte(want.data)})
 			if err != nil || string(j.Output) != want.data || j.OutputKind != want.kind {
 				t.Errorf("output %+v, %v", j, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/client/fileset/directory"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // counting is a proxy that counts requests, and may break some of them.
@@ -32,10 +33,7 @@ type counting struct {
 
 func countingProxy(t *testing.T, to string) *counting {
 	t.Helper()
-	target, err := url.Parse(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := testkit.Must(url.Parse(to))(t)
 	p := &counting{seen: map[string]int{}}
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
@@ -66,16 +64,14 @@ func writeFiles(t *testing.T, dir string, files ...string) {
 	t.Helper()
 	for i := 0; i < len(files); i += 2 {
 		path := filepath.Join(dir, files[i])
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(files[i+1]), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(files[i+1]), 0o644)))
 	}
 }
 
 // treeOf lists a directory: the paths, their contents, and which are executable.
 func treeOf(t *testing.T, dir string) (list string) {
 	t.Helper()
-	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+	testkit.NoError(t, filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
 		if err != nil || path == dir {
 			return err
 		}
@@ -90,10 +86,7 @@ func treeOf(t *testing.T, dir string) (list string) {
 		}
 		list += fmt.Sprintf("%s=%.20s ", name, text)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return list
 }
 
@@ -104,9 +97,7 @@ func TestPushAndPull(t *testing.T) {
 	c, ctx := client.New(p.URL, client.Options{}), t.Context()
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "new", "directory")
 	writeFiles(t, from, "a", "A", "d/b", "B", "d/c", "B", "bin/run", "#!")
-	if err := errors.Join(os.Chmod(filepath.Join(from, "bin/run"), 0o755), os.Mkdir(filepath.Join(from, "empty"), 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(os.Chmod(filepath.Join(from, "bin/run"), 0o755), os.Mkdir(filepath.Join(from, "empty"), 0o755)))
 	f, moved, err := c.PushFileset(ctx, "acme", "in", from, nil)
 	if err != nil || f.Version != 1 || f.Existed || f.Files != 4 || f.Bytes != 5 || moved.Files != 3 || moved.Skipped != 1 {
 		t.Fatalf("%+v, %+v, %v", f, moved, err)
@@ -137,9 +128,7 @@ func TestPushAndPull(t *testing.T) {
 		t.Errorf("pulled with a pattern: %s, %v", treeOf(t, part), err)
 	}
 
-	if err := os.Symlink("/etc/passwd", filepath.Join(from, "link")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink("/etc/passwd", filepath.Join(from, "link")))
 	if _, _, err := c.PushFileset(ctx, "acme", "in", from, nil); !errors.Is(err, directory.ErrNotRegular) {
 		t.Errorf("a directory with a link: %v", err)
 	}
@@ -253,14 +242,10 @@ func TestFilesetRequests(t *testing.T) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	for _, name := range []string{"a.dat", "b.txt"} {
-		if err := w.WriteHeader(&tar.Header{Name: name, Size: 5, Mode: 0o644}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.WriteHeader(&tar.Header{Name: name, Size: 5, Mode: 0o644}))
 		io.WriteString(w, name)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Close())
 	for name, r := range map[string]io.Reader{"a": bytes.NewReader(archive.Bytes()), "b": struct{ io.Reader }{bytes.NewReader(archive.Bytes())}} {
 		if f, err := c.PutFileset(ctx, "", name, r); err != nil || f.Files != 2 || f.Existed || f.Name != name {
 			t.Errorf("%s: %+v, %v", name, f, err)
@@ -288,19 +273,14 @@ func TestFilesetRequests(t *testing.T) {
 	if _, err := c.PutFileset(ctx, "", "a/b", &archive); !errors.Is(err, client.ErrBadRequest) {
 		t.Errorf("a wrong name: %v", err)
 	}
-	r, err := c.FilesetTar(ctx, "", "a", client.FilesetQuery{Version: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(c.FilesetTar(ctx, "", "a", client.FilesetQuery{Version: 1}))(t)
 	n := 0
 	for in := tar.NewReader(r); ; n++ {
 		h, err := in.Next()
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if text, err := io.ReadAll(in); err != nil || string(text) != h.Name {
 			t.Errorf("%s: %q, %v", h.Name, text, err)
 		}
@@ -322,14 +302,10 @@ func TestFilesetRequests(t *testing.T) {
 	if err != nil || len(versions) != 2 || versions[0].Version != 2 || !versions[0].Newest {
 		t.Errorf("%+v, %v", versions, err)
 	}
-	if err := c.DeleteFileset(ctx, "", "a"); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, c.DeleteFileset(ctx, "", "a"))
 	var names []string
 	for f, err := range c.Filesets(ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		names = append(names, f.Name)
 	}
 	if len(names) != 1 || names[0] != "b" {
@@ -346,10 +322,7 @@ func TestFilesetTarThatBreaks(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}))
 	t.Cleanup(s.Close)
-	r, err := client.New(s.URL, client.Options{}).FilesetTar(t.Context(), "", "a", client.FilesetQuery{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(client.New(s.URL, client.Options{}).FilesetTar(t.Context(), "", "a", client.FilesetQuery{}))(t)
 	defer r.Close()
 	if _, err := io.Copy(io.Discard, r); !errors.Is(err, client.ErrUnavailable) {
 		t.Errorf("%v", err)

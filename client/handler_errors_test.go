@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 func TestHandlersErrors(t *testing.T) {
@@ -41,9 +42,7 @@ func TestHandlersErrors(t *testing.T) {
 				f := runner(t, map[string]func(call) reply{"/jobs/claim": once(handOut(2, time.Minute))})
 				stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Batch: 2, Handler: c.end})
 				time.Sleep(time.Second)
-				if err := stop(); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, stop())
 				seen := 0
 				for _, done := range f.to("/jobs/complete") {
 					list, _ := done.body["outcomes"].([]any)

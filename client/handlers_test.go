@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -17,11 +18,7 @@ func TestHandlers(t *testing.T) {
 	ctx := t.Context()
 	put := func(owner string, d handler.Document) client.StoredHandler {
 		t.Helper()
-		h, err := c.PutHandler(ctx, owner, "resize", d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return h
+		return testkit.Must(c.PutHandler(ctx, owner, "resize", d))(t)
 	}
 	script := handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return payload", Options: &handler.Options{BatchSize: 100}}
 	of := put("", script)
@@ -45,9 +42,7 @@ func TestHandlers(t *testing.T) {
 	}
 	var all []string
 	for h, err := range c.Handlers(ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		all = append(all, h.ID)
 	}
 	if !slices.Equal(all, []string{of.ID, second.ID}) {
@@ -56,30 +51,21 @@ func TestHandlers(t *testing.T) {
 	job := client.TextJob("resize", "x")
 	job.Client = "acme"
 	for range 2 {
-		if _, err := c.Create(ctx, job); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(c.Create(ctx, job))(t)
 	}
 	named := []client.ClaimHandler{{ID: second.ID, Client: "acme", Type: "resize", Kind: "exec", Digest: second.Digest}}
 	if claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1}); err != nil || claim == nil || !slices.Equal(claim.Handlers, named) {
 		t.Errorf("a claim: %+v, %v", claim, err)
 	}
-	s, err := c.OpenStream(ctx, client.StreamOptions{RunnerID: "r"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(c.OpenStream(ctx, client.StreamOptions{RunnerID: "r"}))(t)
 	defer s.Close()
 	pushed := make(chan *client.Claim, 1)
-	if _, err := s.Subscribe(ctx, client.SubscribeOptions{Credit: 1, Take: func(claim *client.Claim) { pushed <- claim }}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.Subscribe(ctx, client.SubscribeOptions{Credit: 1, Take: func(claim *client.Claim) { pushed <- claim }}))(t)
 	if claim := <-pushed; !slices.Equal(claim.Handlers, named) {
 		t.Errorf("a push: %+v", claim)
 	}
 	s.Close()
-	if err := c.DeleteHandler(ctx, "acme", "resize"); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, c.DeleteHandler(ctx, "acme", "resize"))
 	for name, err := range map[string]error{
 		"deleted twice":      c.DeleteHandler(ctx, "acme", "resize"),
 		"read after its end": errorOf(c.Handler(ctx, "acme", "resize")),

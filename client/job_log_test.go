@@ -9,47 +9,34 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // TestJobLog: a reader follows the output of a run to the end of the job, and then reads the blob.
 func TestJobLog(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx := t.Context()
-	j, err := c.Create(ctx, client.NewJob{Type: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := testkit.Must(c.Create(ctx, client.NewJob{Type: "x"}))(t)
 	if _, err := c.JobLog(ctx, j.ID, false); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("a job that has printed nothing: %v", err)
 	}
-	following, err := c.JobLog(ctx, j.ID, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	following := testkit.Must(c.JobLog(ctx, j.ID, true))(t)
 	defer following.Close()
-	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1}))(t)
 	if err := c.AppendLog(ctx, j.ID, j.ID, 0, []byte("x")); !errors.Is(err, client.ErrClaimLost) {
 		t.Errorf("another claim: %v", err)
 	}
 	if err := c.AppendLog(ctx, j.ID, "x", 0, []byte("x")); !errors.Is(err, client.ErrBadRequest) {
 		t.Errorf("no claim: %v", err)
 	}
-	if err := errors.Join(c.AppendLog(ctx, j.ID, claim.ID, 0, []byte("one\n")), c.AppendLog(ctx, j.ID, claim.ID, 0, []byte("one\ntwo\n"))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(c.AppendLog(ctx, j.ID, claim.ID, 0, []byte("one\n")), c.AppendLog(ctx, j.ID, claim.ID, 0, []byte("one\ntwo\n"))))
 	lines := bufio.NewReader(following)
 	for _, want := range []string{"one\n", "two\n"} {
 		if got, err := lines.ReadString('\n'); got != want || err != nil {
 			t.Errorf("%q: %v", got, err)
 		}
 	}
-	b, err := c.PutBlob(ctx, j.Client, strings.NewReader("the whole"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(c.PutBlob(ctx, j.Client, strings.NewReader("the whole")))(t)
 	ended, err := c.Complete(ctx, j.ID, claim.ID, client.Outcome{LogAddr: b.Address})
 	if err != nil || ended.LogAddr != b.Address {
 		t.Errorf("%q: %v", ended.LogAddr, err)
@@ -57,10 +44,7 @@ func TestJobLog(t *testing.T) {
 	if rest, err := io.ReadAll(lines); len(rest) > 0 || err != nil {
 		t.Errorf("%q: %v", rest, err)
 	}
-	stored, err := c.JobLog(ctx, j.ID, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := testkit.Must(c.JobLog(ctx, j.ID, true))(t)
 	defer stored.Close()
 	if text, err := io.ReadAll(stored); string(text) != "the whole" || err != nil {
 		t.Errorf("%q: %v", text, err)

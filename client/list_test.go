@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // A page without jobs does not end the list. A caller may iterate over a sequence more than once.
@@ -18,9 +19,7 @@ func TestJobsPages(t *testing.T) {
 	jobs := f.client(client.Options{}).Jobs(t.Context(), client.JobsQuery{Status: "failed", After: testID(9)})
 	var ids []string
 	for j, err := range jobs {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		ids = append(ids, j.ID)
 	}
 	if len(f.calls) != 3 || fmt.Sprint(ids) != fmt.Sprint([]string{testID(0), testID(6)}) {
@@ -66,18 +65,9 @@ func TestJobsErrors(t *testing.T) {
 func TestJobsQuery(t *testing.T) {
 	s := daybooktest.Start(t)
 	ctx := t.Context()
-	added, err := s.Client.AddLines(ctx, []byte(strings.Repeat("x\n", 25)), client.AddOptions{Client: "a", Type: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	claim, err := s.Client.Claim(ctx, client.ClaimRequest{RunnerID: "r \u00e9&", Max: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := s.Client.Job(ctx, added.JobIDs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	added := testkit.Must(s.Client.AddLines(ctx, []byte(strings.Repeat("x\n", 25)), client.AddOptions{Client: "a", Type: "b"}))(t)
+	claim := testkit.Must(s.Client.Claim(ctx, client.ClaimRequest{RunnerID: "r \u00e9&", Max: 5}))(t)
+	first := testkit.Must(s.Client.Job(ctx, added.JobIDs[0]))(t)
 	for name, c := range map[string]struct {
 		q    client.JobsQuery
 		want int

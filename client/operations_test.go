@@ -10,6 +10,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // TestMoves calls all operations on jobs, against a real server.
@@ -18,9 +19,7 @@ func TestMoves(t *testing.T) {
 	ctx := t.Context()
 	must := func(j *client.Job, err error) *client.Job {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return j
 	}
 	seven, nine := 7, 9
@@ -48,9 +47,7 @@ func TestMoves(t *testing.T) {
 	if j = must(c.Redrive(ctx, j.ID)); j.Status != "pending" || j.Redrives != 1 {
 		t.Errorf("redriven: %+v", j)
 	}
-	if err := c.Delete(ctx, j.ID); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, c.Delete(ctx, j.ID))
 	if err := c.Delete(ctx, j.ID); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("deleted twice: %v", err)
 	}
@@ -95,9 +92,7 @@ func TestMoves(t *testing.T) {
 	if _, err := c.DeleteBatch(ctx, created.BatchID, ""); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("delete batch: %v", err)
 	}
-	if _, err := c.Create(ctx, client.TextJob("kept", "x")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.Create(ctx, client.TextJob("kept", "x")))(t)
 	if err := c.DeleteQueue(ctx, "default", "kept"); !errors.Is(err, client.ErrConflict) {
 		t.Errorf("delete a queue with a job: %v", err)
 	}
@@ -116,9 +111,7 @@ func TestMoves(t *testing.T) {
 	if offset, err := c.AcceptTime(ctx); err != nil || offset > time.Second || offset < -time.Second {
 		t.Errorf("after the time was accepted it is %v ahead, %v", offset, err)
 	}
-	if err := errors.Join(c.Stop(ctx), c.Start(ctx)); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, errors.Join(c.Stop(ctx), c.Start(ctx)))
 	if err := c.Quit(ctx); !errors.Is(err, client.ErrForbidden) {
 		t.Errorf("quit: %v", err)
 	}
@@ -141,10 +134,7 @@ func TestKeysMakeRepeatsSafe(t *testing.T) {
 // TestWorkerHearsOfCancel: the context of a handler ends when its job is cancelled, with the reason as its cause.
 func TestWorkerHearsOfCancel(t *testing.T) {
 	c := daybooktest.Start(t).Client
-	j, err := c.Create(t.Context(), client.TextJob("x", "p"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := testkit.Must(c.Create(t.Context(), client.TextJob("x", "p")))(t)
 	began, cause, stopped := make(chan bool), make(chan error, 1), make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -156,16 +146,12 @@ func TestWorkerHearsOfCancel(t *testing.T) {
 	}}
 	go func() { stopped <- w.Run(ctx) }()
 	<-began
-	if _, err := c.Cancel(t.Context(), j.ID); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.Cancel(t.Context(), j.ID))(t)
 	if err := <-cause; !errors.Is(err, client.ErrLeaseLost) || !errors.Is(err, client.ErrCancelled) {
 		t.Errorf("cause %v", err)
 	}
 	stop()
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, <-stopped)
 	if got, err := c.Job(t.Context(), j.ID); err != nil || got.Status != "cancelled" {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // TestOutput: the output of a job, in every kind, and the wait for its end.
@@ -19,10 +20,7 @@ func TestOutput(t *testing.T) {
 		{Status: "completed", Code: "ok", Kind: client.Bytes, Bytes: []byte{0, 0xff}},
 		{Status: "completed", Code: "ok"},
 	} {
-		j, err := c.Create(ctx, client.TextJob("x", "1"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := testkit.Must(c.Create(ctx, client.TextJob("x", "1")))(t)
 		if _, err := c.Output(ctx, j.ID, time.Millisecond); !errors.Is(err, client.ErrConflict) {
 			t.Errorf("before the end: %v", err)
 		}
@@ -39,9 +37,7 @@ func TestOutput(t *testing.T) {
 		if err != nil || got.Status != want.Status || got.Code != want.Code || got.Kind != want.Kind || string(got.Bytes) != string(want.Bytes) {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
-		if err := <-completed; err != nil { // its answer may arrive after the output
-			t.Error(err)
-		}
+		testkit.Check(t, <-completed) // its answer may arrive after the output
 	}
 	if _, err := c.Output(ctx, "018bcfe5-6800-7000-8000-000004000000", 0); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("no job: %v", err)

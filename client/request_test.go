@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // Requests that are safe to repeat are repeated after failures that may soon pass.
@@ -129,9 +130,7 @@ func TestTimeoutOfATry(t *testing.T) {
 	t.Run("an answer that arrives slowly does not time out", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := inTurn(reply{status: 200, stream: &dripping{left: 10, every: 20 * time.Second}})
-			if err := f.client(client.Options{RetryFor: -1}).Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, f.client(client.Options{RetryFor: -1}).Ping(t.Context()))
 		})
 	})
 }
@@ -163,10 +162,7 @@ func TestCodesHaveSentinels(t *testing.T) {
 		client.ErrRunnerTaken, client.ErrRunnerReplaced, client.ErrRunnerLost,
 	}
 	without := map[string]bool{"route_not_found": true, "method_not_allowed": true, "client_gone": true, "internal": true, "store_damaged": true}
-	doc, err := os.ReadFile("../docs/reference/errors.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := testkit.Must(os.ReadFile("../docs/reference/errors.md"))(t)
 	codes := 0
 	for _, m := range regexp.MustCompile("(?m)^\\| \\d{3} \\| `([a-z_]+)` \\|").FindAllStringSubmatch(string(doc), -1) {
 		codes++

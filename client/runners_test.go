@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // TestRunners registers runners with a real server, takes one over, and reads them.
@@ -52,20 +53,12 @@ func TestRunners(t *testing.T) {
 	if _, err := c.Heartbeat(ctx, second); !errors.Is(err, client.ErrRunnerLost) {
 		t.Errorf("heartbeat after the goodbye: %v", err)
 	}
-	if _, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "any text"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.AddLines(ctx, []byte("one\n"), client.AddOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "any text"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "any text"}))(t)
+	testkit.Must(c.AddLines(ctx, []byte("one\n"), client.AddOptions{}))(t)
+	testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "any text"}))(t)
 	var list []client.Runner
 	for r, err := range c.Runners(ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		list = append(list, r)
 	}
 	if len(list) != 2 || list[0].ID != info.ID || list[0].State != client.RunnerDead || list[0].End != client.RunnerLeft || list[1].ID != "any text" || list[1].State != "" || list[1].Held != 1 {

@@ -12,26 +12,19 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 const someID = "0197f1c0-1111-7000-8000-000000400000"
 
 func openSession(t *testing.T, c *client.Client) *client.Session {
 	t.Helper()
-	s, err := c.OpenSession(t.Context(), "r1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return testkit.Must(c.OpenSession(t.Context(), "r1"))(t)
 }
 
 func take(t *testing.T, s *client.Session) client.Number {
 	t.Helper()
-	n, err := s.Take(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return testkit.Must(s.Take(t.Context()))(t)
 }
 
 // TestNumberedCallsAreCarriedOutOnce: for each kind of request that can have a number, the same call with the same
@@ -43,11 +36,7 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 	lines := []byte("a\nb\nc\nd\n")
 	queue := func() client.Queue {
 		t.Helper()
-		q, err := c.Queue(ctx, "default", "default")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return q
+		return testkit.Must(c.Queue(ctx, "default", "default"))(t)
 	}
 	number := func() (*client.Client, func()) {
 		n := take(t, s)
@@ -57,10 +46,7 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 	numbered, answered := number()
 	var ids [2]string
 	for i := range ids {
-		added, err := numbered.AddLines(ctx, lines, client.AddOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		added := testkit.Must(numbered.AddLines(ctx, lines, client.AddOptions{}))(t)
 		ids[i] = added.FirstID
 	}
 	if _, err := numbered.AddLines(ctx, []byte("e\n"), client.AddOptions{}); !errors.Is(err, client.ErrKeyReused) {
@@ -73,10 +59,7 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 
 	numbered, answered = number()
 	for i := range ids {
-		j, err := numbered.Create(ctx, client.TextJob("single", "x"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := testkit.Must(numbered.Create(ctx, client.TextJob("single", "x")))(t)
 		ids[i] = j.ID
 	}
 	answered()
@@ -152,9 +135,7 @@ func TestNumberedRequestsAreRepeated(t *testing.T) {
 		c := f.client(client.Options{})
 		s := openSession(t, c)
 		n := take(t, s)
-		if _, err := c.Numbered(n).AddLines(t.Context(), []byte("x\n"), client.AddOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(c.Numbered(n).AddLines(t.Context(), []byte("x\n"), client.AddOptions{}))(t)
 		s.Answered(n)
 		if len(f.calls) != 4 {
 			t.Fatalf("%d calls", len(f.calls))

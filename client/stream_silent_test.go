@@ -18,6 +18,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // silentServer accepts streams and answers hello. Then it calls then. HTTP requests are refused.
@@ -40,9 +41,7 @@ func silentServer(t *testing.T, heartbeat time.Duration, then func(*websocket.Co
 			t.Error(err)
 		}
 		hello := fmt.Sprintf(`{"n":1,"ok":{"stream_id":"s","heartbeat_ms":%d}}`, heartbeat.Milliseconds())
-		if err := conn.Write(context.Background(), websocket.MessageText, []byte(hello)); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, conn.Write(context.Background(), websocket.MessageText, []byte(hello)))
 		then(conn)
 		<-ended
 	}))
@@ -71,10 +70,7 @@ func fill(t *testing.T, over *client.Client, allowed time.Duration) {
 
 // TestStreamBlocked: if a stream accepts no data, its requests end with their contexts, and take bounded memory.
 func TestStreamBlocked(t *testing.T) {
-	s, err := silentServer(t, time.Hour, func(*websocket.Conn) {}).OpenStream(t.Context(), client.StreamOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(silentServer(t, time.Hour, func(*websocket.Conn) {}).OpenStream(t.Context(), client.StreamOptions{}))(t)
 	fill(t, s.Client(), 5*time.Millisecond)
 	if s.Err() != nil {
 		t.Errorf("the stream has ended: %v", s.Err())
@@ -90,10 +86,7 @@ func TestStreamSilent(t *testing.T) {
 		}
 		close(read)
 	})
-	s, err := c.OpenStream(t.Context(), client.StreamOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(c.OpenStream(t.Context(), client.StreamOptions{}))(t)
 	asked := make(chan error, 1)
 	go func() {
 		_, err := s.Client().CompleteMany(t.Context(), "018c2b6e-7f00-7000-8000-000000400000", []client.JobOutcome{{JobID: "018c2b6e-7f00-7000-8000-000000400001"}})
@@ -123,15 +116,10 @@ func TestStreamCutWithinAMessage(t *testing.T) {
 				if err == nil {
 					_, err = w.Write([]byte(sent.text + strings.Repeat("x", 64<<10))) // too long for the buffer of the library
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, err)
 				_ = conn.CloseNow() // its error does not matter
 			})
-			s, err := c.OpenStream(t.Context(), client.StreamOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testkit.Must(c.OpenStream(t.Context(), client.StreamOptions{}))(t)
 			defer s.Close()
 			<-s.Done()
 			if err := s.Err(); errors.Is(err, client.ErrUnexpectedAnswer) || !strings.Contains(err.Error(), "within a message") {
@@ -153,10 +141,7 @@ func TestStreamGoesAway(t *testing.T) {
 			}
 			_ = conn.Close(status, "")
 		})
-		s, err := c.OpenStream(t.Context(), client.StreamOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(c.OpenStream(t.Context(), client.StreamOptions{}))(t)
 		if err := s.CreateJoined(c, client.NewJob{}); err == nil || errors.Is(err, client.ErrUnknown) != unknown {
 			t.Errorf("after %v: %v", status, err)
 		}
@@ -173,13 +158,9 @@ func TestWorkerKeepsJobsWithoutSubscription(t *testing.T) {
 		if streams.Add(1) > 1 {
 			return // the worker tries again until it is stopped
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, err)
 		refusal := `{"n":2,"problem":{"status":503,"code":"not_ready","outcome":"not_stored"}}`
-		if err := conn.Write(context.Background(), websocket.MessageText, []byte(refusal)); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, conn.Write(context.Background(), websocket.MessageText, []byte(refusal)))
 		_, _, err = conn.Read(context.Background())
 		end <- websocket.CloseStatus(err)
 	})
@@ -235,10 +216,7 @@ func TestStreamHearsSlowMessages(t *testing.T) {
 		}
 	}))
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	stream, err := client.New(s.URL, client.Options{}).OpenStream(t.Context(), client.StreamOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := testkit.Must(client.New(s.URL, client.Options{}).OpenStream(t.Context(), client.StreamOptions{}))(t)
 	<-stream.Done()
 	if status := websocket.CloseStatus(stream.Err()); status != websocket.StatusNormalClosure {
 		t.Errorf("the stream has ended with %v: %v", status, stream.Err())
@@ -251,10 +229,7 @@ func upgrade(t *testing.T, w http.ResponseWriter, r *http.Request) (interface {
 	Close() error
 }, *bufio.ReadWriter) {
 	t.Helper()
-	conn, rw, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, rw := testkit.Must2(http.NewResponseController(w).Hijack())(t)
 	head := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: daybook.v1\r\n"
 	if _, err := fmt.Fprintf(conn, "%sSec-WebSocket-Accept: %s\r\n\r\n", head, acceptKey(r.Header.Get("Sec-WebSocket-Key"))); err != nil {
 		t.Error(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // cutter forwards connections to a server, and can cut all of them.
@@ -26,10 +27,7 @@ type cutter struct {
 
 func newCutter(t *testing.T, url string) *cutter {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	c := &cutter{url: "http://" + l.Addr().String(), conns: map[net.Conn]struct{}{}}
 	var forwarding sync.WaitGroup
 	t.Cleanup(func() {
@@ -93,9 +91,7 @@ func TestWorkerInABrokenStream(t *testing.T) {
 	for i := range jobs {
 		fmt.Fprintln(&lines, i)
 	}
-	if _, err := s.Client.AddLines(t.Context(), []byte(lines.String()), client.AddOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.Client.AddLines(t.Context(), []byte(lines.String()), client.AddOptions{}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var mu sync.Mutex
@@ -125,9 +121,7 @@ func TestWorkerInABrokenStream(t *testing.T) {
 			stop()
 		}
 	}}
-	if err := w.Run(ctx); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, w.Run(ctx))
 	if got := counts(t, s); got["completed"] != jobs {
 		t.Errorf("%v", got)
 	}
@@ -145,17 +139,10 @@ func TestWorkerInABrokenStream(t *testing.T) {
 func TestStreamEnds(t *testing.T) {
 	s := daybooktest.Start(t)
 	c := newCutter(t, s.URL)
-	stream, err := client.New(c.url, client.Options{}).OpenStream(t.Context(), client.StreamOptions{RunnerID: "r"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Client.AddLines(t.Context(), []byte("a\nb\n"), client.AddOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	stream := testkit.Must(client.New(c.url, client.Options{}).OpenStream(t.Context(), client.StreamOptions{RunnerID: "r"}))(t)
+	testkit.Must(s.Client.AddLines(t.Context(), []byte("a\nb\n"), client.AddOptions{}))(t)
 	got := make(chan *client.Claim, 2)
-	if _, err := stream.Subscribe(t.Context(), client.SubscribeOptions{Credit: 2, Take: func(c *client.Claim) { got <- c }}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(stream.Subscribe(t.Context(), client.SubscribeOptions{Credit: 2, Take: func(c *client.Claim) { got <- c }}))(t)
 	claim := <-got
 	if len(claim.Jobs) != 2 || string(claim.Jobs[0].Payload) != "a" || claim.Jobs[1].ClaimID != claim.ID {
 		t.Fatalf("%+v", claim)
@@ -182,9 +169,7 @@ func TestStreamEnds(t *testing.T) {
 		if errors.Is(err, client.ErrClaimLost) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	stream.Close() // again
 }
@@ -192,10 +177,7 @@ func TestStreamEnds(t *testing.T) {
 // TestSubscribeRequires: a subscription without its required fields is refused before it is sent.
 func TestSubscribeRequires(t *testing.T) {
 	s := daybooktest.Start(t)
-	stream, err := s.Client.OpenStream(t.Context(), client.StreamOptions{RunnerID: "r"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := testkit.Must(s.Client.OpenStream(t.Context(), client.StreamOptions{RunnerID: "r"}))(t)
 	defer stream.Close()
 	for _, o := range []client.SubscribeOptions{{Credit: 1}, {Take: func(*client.Claim) {}}} {
 		if _, err := stream.Subscribe(t.Context(), o); !errors.Is(err, client.ErrBadRequest) {

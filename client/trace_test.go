@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 type traceKey struct{}
@@ -49,42 +50,25 @@ func TestTraceparentOfContext(t *testing.T) {
 	group.Wait()
 
 	ctx, want := traced(1 << 20)
-	many, err := c.CreateMany(ctx, []client.NewJob{client.TextJob("x", "y")}, client.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	many := testkit.Must(c.CreateMany(ctx, []client.NewJob{client.TextJob("x", "y")}, client.CreateOptions{}))(t)
 	wants("CreateMany", many.FirstID, want)
-	lines, err := c.AddLines(ctx, []byte("x\n"), client.AddOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := testkit.Must(c.AddLines(ctx, []byte("x\n"), client.AddOptions{}))(t)
 	wants("AddLines", lines.FirstID, want)
-	added, err := c.Add(ctx, strings.NewReader("x\n"), client.AddOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	added := testkit.Must(c.Add(ctx, strings.NewReader("x\n"), client.AddOptions{}))(t)
 	wants("Add", added.Bodies[0].FirstID, want)
 
 	own := client.TextJob("x", "y")
 	_, own.Traceparent = traced(7)
-	j, err := c.Create(ctx, own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := testkit.Must(c.Create(ctx, own))(t)
 	wants("a job with its own", j.ID, own.Traceparent)
 	for _, none := range []string{"", "nonsense", want + "\r\nx: y"} {
-		if j, err = c.Create(context.WithValue(t.Context(), traceKey{}, none), client.TextJob("x", "y")); err != nil {
-			t.Fatal(err)
-		}
+		j = testkit.Must(c.Create(context.WithValue(t.Context(), traceKey{}, none), client.TextJob("x", "y")))(t)
 		wants("without a trace context", j.ID, "")
 	}
 
 	keyed := client.TextJob("x", "y")
 	keyed.Key = client.NewKey()
-	first, err := c.Create(ctx, keyed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Must(c.Create(ctx, keyed))(t)
 	other, _ := traced(8)
 	if again, err := c.Create(other, keyed); err != nil || again.ID != first.ID || again.Traceparent != want {
 		t.Errorf("a repeat: %+v, %v", again, err)

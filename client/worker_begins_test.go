@@ -16,6 +16,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // begins are the runs that the runner of a stream has announced.
@@ -246,18 +247,14 @@ func TestBeginLater(t *testing.T) {
 			u.End(client.Outcome{}, nil)
 		}
 		time.Sleep(time.Second) // reports wait for more ended jobs
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, stop())
 	})
 	t.Run("a Worker without it sends nothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := runner(t, map[string]func(call) reply{"/jobs/claim": once(handOut(3, time.Minute))})
 			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 3, Handler: well})
 			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if claims := f.to("/jobs/claim"); claims[0].body["begins"] != nil || len(f.to("/jobs/tickle")) != 0 {
 				t.Errorf("claims %+v, tickles %+v", claims, f.to("/jobs/tickle"))
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 func TestClaimsOfAWorker(t *testing.T) {
@@ -66,9 +67,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 				if last := calls[len(calls)-1]; last.at.Sub(began) < 10*time.Minute {
 					t.Error("it was given up")
 				}
-				if err := stop(); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, stop())
 			})
 		})
 	}
@@ -98,9 +97,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 				if got != c.held {
 					t.Errorf("%d are held", got)
 				}
-				if err := stop(); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, stop())
 				if n := len(f.to("/jobs/{id}/release")); n != c.held {
 					t.Errorf("%d were given back", n)
 				}
@@ -154,9 +151,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 				return client.Outcome{}, nil
 			}})
 			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if n := len(ev.ends()); n != jobs {
 				t.Errorf("%d jobs have ended", n)
 			}
@@ -170,9 +165,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 			f := runner(t, nil)
 			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 64, Batch: 1, Handler: well})
 			time.Sleep(time.Minute)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if n := len(f.to("/jobs/claim")); n < 3 || n > 4 { // at 0, 20 and 40 s, and perhaps when the worker stops
 				t.Errorf("%d claims in a minute", n)
 			}
@@ -195,9 +188,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 				return client.Outcome{}, nil
 			}})
 			time.Sleep(time.Minute)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if ended < 4*55 {
 				t.Errorf("%d jobs in a minute", ended)
 			}
@@ -235,9 +226,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 			}})
 			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Batch: 100, Prefetch: 1000, Handler: well})
 			time.Sleep(90 * time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if got := fmt.Sprint(asked); !strings.HasPrefix(got, "[100 50 25 50 100") {
 				t.Errorf("asked for %s", got)
 			}
@@ -258,9 +247,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 			if n := len(f.to("/jobs/claim")); n != 2 {
 				t.Errorf("%d claims", n)
 			}
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 		})
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 func TestDrain(t *testing.T) {
@@ -27,9 +28,7 @@ func TestDrain(t *testing.T) {
 			stop := start(t, w)
 			synctest.Wait()
 			began := time.Now()
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if d := time.Since(began); d < 5*time.Second || d > 7*time.Second {
 				t.Errorf("66 jobs, 16 at once, took %v", d)
 			}
@@ -53,9 +52,7 @@ func TestDrain(t *testing.T) {
 			w := &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", DrainTimeout: time.Second, OnEvent: ev.add, Handler: until(make(chan time.Time, 1))}
 			stop := start(t, w)
 			synctest.Wait()
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if err := ev.ends()[testID(0)].Err; !errors.Is(err, client.ErrDraining) || errors.Is(err, client.ErrClaimLost) {
 				t.Error(err)
 			}
@@ -97,9 +94,7 @@ func TestDrain(t *testing.T) {
 	t.Run("server and runner are deployed together", func(t *testing.T) {
 		const jobs = 20
 		s := daybooktest.Start(t)
-		if _, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{}))(t)
 		received, begun, finish := make(chan struct{}, jobs), make(chan struct{}, jobs), make(chan struct{})
 		w := &client.Worker{
 			Client: s.Client, Concurrency: jobs / 2, Prefetch: jobs,
@@ -127,9 +122,7 @@ func TestDrain(t *testing.T) {
 		cancel()
 		close(finish)
 		s.Restart()
-		if err := <-ran; err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, <-ran)
 		// Jobs that had begun are completed. All other jobs are back in their queue.
 		if got := counts(t, s); got["completed"] != jobs/2 || got["pending"] != jobs/2 {
 			t.Errorf("%v", got)
@@ -137,9 +130,7 @@ func TestDrain(t *testing.T) {
 	})
 	t.Run("jobs return to their place in the queue", func(t *testing.T) {
 		s := daybooktest.Start(t)
-		if _, err := s.Client.AddLines(t.Context(), []byte("a\nb\nc\n"), client.AddOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.Client.AddLines(t.Context(), []byte("a\nb\nc\n"), client.AddOptions{}))(t)
 		begun := make(chan string, 3)
 		w := &client.Worker{Client: s.Client, Batch: 3, DrainTimeout: time.Millisecond, Handler: func(ctx context.Context, j *client.Job) (client.Outcome, error) {
 			begun <- string(j.Payload)
@@ -150,9 +141,7 @@ func TestDrain(t *testing.T) {
 		if first := <-begun; first != "a" {
 			t.Errorf("the first job is %q", first)
 		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, stop())
 		claim, err := s.Client.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 3})
 		if err != nil || len(claim.Jobs) != 3 || claim.Jobs[0].RunAttempts != 1 || string(claim.Jobs[0].Payload) != "a" {
 			t.Errorf("%+v, %v", claim, err)
@@ -168,9 +157,7 @@ func TestDrainStrandsNothing(t *testing.T) {
 	for i := range 20_000 {
 		fmt.Fprintln(&lines, i)
 	}
-	if _, err := s.Client.AddLines(t.Context(), []byte(lines.String()), client.AddOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.Client.AddLines(t.Context(), []byte(lines.String()), client.AddOptions{}))(t)
 	for round := range 60 {
 		ctx, cancel := context.WithCancel(t.Context())
 		var done atomic.Int32
@@ -180,13 +167,8 @@ func TestDrainStrandsNothing(t *testing.T) {
 			}
 			return client.Outcome{}, nil
 		}}
-		if err := tested(&w).Run(ctx); err != nil {
-			t.Fatal(err)
-		}
-		q, err := s.Client.Queue(t.Context(), "default", "default")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, tested(&w).Run(ctx))
+		q := testkit.Must(s.Client.Queue(t.Context(), "default", "default"))(t)
 		if n := q.Counts["active"]; n != 0 {
 			t.Fatalf("round %d: %d jobs stay claimed by a worker that has ended", round, n)
 		}
@@ -196,10 +178,7 @@ func TestDrainStrandsNothing(t *testing.T) {
 // TestErrorThatPanics: the Error method of an error may panic, as it does for a typed nil.
 func TestErrorThatPanics(t *testing.T) {
 	s := daybooktest.Start(t)
-	added, err := s.Client.AddLines(t.Context(), []byte("x\n"), client.AddOptions{Attributes: client.Attributes{MaxAttempts: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	added := testkit.Must(s.Client.AddLines(t.Context(), []byte("x\n"), client.AddOptions{Attributes: client.Attributes{MaxAttempts: 1}}))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	w := client.Worker{Client: s.Client,
@@ -212,9 +191,7 @@ func TestErrorThatPanics(t *testing.T) {
 				cancel()
 			}
 		}}
-	if err := w.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Run(ctx))
 	j, err := s.Client.Job(t.Context(), added.JobIDs[0])
 	if err != nil || j.Status != "failed" || !strings.Contains(j.Error, "panic") {
 		t.Errorf("%+v, %v", j, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // A job with a timeout_ms is returned to its queue before the wait for a handler takes much of the time-out, since the
@@ -41,9 +42,7 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 					t.Errorf("after %v it claimed %v, with one handler", at, c.body["max"])
 				}
 			}
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			for id, end := range ev.ends() {
 				if (end.Err == nil) != (id == testID(0)) || errors.Is(end.Err, client.ErrDraining) {
 					t.Errorf("%s: %v", id, end.Err)
@@ -60,9 +59,7 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 			if d := (<-ended).Sub(began); d != 7*time.Second {
 				t.Errorf("it ended after %v", d)
 			}
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if end := ev.ends()[testID(0)]; !errors.Is(end.Err, client.ErrLeaseLost) {
 				t.Error(end.Err)
 			}
@@ -72,9 +69,7 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 		const jobs = 6
 		s := daybooktest.Start(t)
 		added, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{Attributes: client.Attributes{TimeoutMs: 4000}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		back, all := make(chan struct{}, jobs), make(chan struct{})
 		var left atomic.Int32
 		left.Store(jobs)
@@ -97,9 +92,7 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 		}}
 		stop := start(t, w)
 		<-all
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, stop())
 		for _, id := range added.JobIDs {
 			if j, err := s.Client.Job(t.Context(), id); err != nil || j.Status != "completed" || j.RunAttempts != 1 || len(j.Attempts) > 0 {
 				t.Errorf("%+v, %v", j, err)
@@ -134,8 +127,6 @@ func TestJobsClaimedAheadDoNotWaitForLong(t *testing.T) {
 		if len(back) == 0 || back[0].at.Sub(began) < 9*time.Second || back[len(back)-1].at.Sub(began) > 12*time.Second {
 			t.Errorf("%d were given back", len(back))
 		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, stop())
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
@@ -29,9 +30,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			if end, ok := ev.ends()[testID(0)]; !ok || end.Err != nil {
 				t.Errorf("%+v", end)
 			}
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 		})
 	})
 	for _, c := range []struct{ wait, lost time.Duration }{
@@ -52,9 +51,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 				if d := (<-ended).Sub(began); d != c.lost {
 					t.Errorf("lost after %v", d)
 				}
-				if err := stop(); err != nil { // a lost lease is no error of Run
-					t.Error(err)
-				}
+				testkit.Check(t, stop()) // a lost lease is no error of Run
 				if err := ev.ends()[testID(0)].Err; !errors.Is(err, client.ErrLeaseLost) {
 					t.Error(err)
 				}
@@ -82,9 +79,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			if d := (<-ended).Sub(sent); d != 100*time.Second {
 				t.Errorf("lost %v after the tickle was sent", d)
 			}
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 		})
 	})
 	t.Run("a claim whose first answer was lost is tickled at once, and lost early", func(t *testing.T) {
@@ -98,9 +93,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			if claimed := f.to("/jobs/claim")[0].at.Add(80 * time.Second); end.Sub(claimed) != 30*time.Second || f.to("/jobs/tickle")[0].at.Sub(claimed) > 0 {
 				t.Errorf("lost after %v, tickled after %v", end.Sub(claimed), f.to("/jobs/tickle")[0].at.Sub(claimed))
 			}
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 		})
 	})
 	// tickled returns how long a handler continues if all tickles of the first minute get this answer, and later ones
@@ -119,9 +112,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 		ended := make(chan time.Time, 1)
 		stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Handler: until(ended)})
 		lost = (<-ended).Sub(began)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, stop())
 		return lost
 	}
 	t.Run("a server that is starting gives it its full length again", func(t *testing.T) {
@@ -248,9 +239,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			if d := (<-ended).Sub(began); d > 25*time.Minute {
 				t.Errorf("lost after %v", d)
 			}
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 		})
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 func TestReports(t *testing.T) {
@@ -78,9 +79,7 @@ func TestReports(t *testing.T) {
 				if end, ok := ev.ends()[testID(0)]; !ok || end.Err != nil {
 					t.Errorf("%+v", end)
 				}
-				if err := stop(); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, stop())
 			})
 		})
 	}
@@ -110,9 +109,7 @@ func TestReports(t *testing.T) {
 			}})
 			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: n, OnEvent: ev.add, Handler: well})
 			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			asked := f.to("/jobs/complete")
 			if len(asked) != 1 || asked[0].body["claim_id"] != testClaim || asked[0].body["outcomes"] != nil || len(ev.ends()) != n {
 				t.Errorf("%d ends in %d requests: %s", len(ev.ends()), len(asked), asked[0].text)
@@ -138,9 +135,7 @@ func TestReports(t *testing.T) {
 				return client.Outcome{}, nil
 			}})
 			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			reports, claims := f.to("/jobs/complete"), map[any]bool{}
 			for _, c := range reports {
 				for _, o := range c.body["outcomes"].([]any) {
@@ -259,13 +254,8 @@ func TestReports(t *testing.T) {
 		s := daybooktest.Start(t)
 		none := int64(0)
 		o := client.AddOptions{Attributes: client.Attributes{RetentionMs: &none}}
-		if _, err := s.Client.AddLines(t.Context(), []byte("a\nb\n"), o); err != nil {
-			t.Fatal(err)
-		}
-		claim, err := s.Client.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.Client.AddLines(t.Context(), []byte("a\nb\n"), o))(t)
+		claim := testkit.Must(s.Client.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 2}))(t)
 		ended, _, err := s.Client.CompleteClaim(t.Context(), claim.ID, client.Outcome{})
 		if ended != 2 || err != nil {
 			t.Fatalf("ended %d, %v", ended, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // The requests of a worker have numbers in a session, so the server does not keep a row for each of them.
@@ -26,9 +27,7 @@ func TestWorkersSession(t *testing.T) {
 			f := runner(t, map[string]func(call) reply{"/jobs/claim": eachByItself(jobs)})
 			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r7", Concurrency: 16, Batch: 1, OnEvent: ev.add, Handler: well})
 			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if opens := f.to("/sessions"); len(opens) != 1 || opens[0].body["runner_id"] != "r7" {
 				t.Errorf("opened: %+v", opens)
 			}
@@ -67,9 +66,7 @@ func TestWorkersSession(t *testing.T) {
 			}})
 			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Handler: well})
 			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			claims := f.to("/jobs/claim")
 			for _, name := range []string{"Daybook-Session", "Daybook-Session-Slot", "Daybook-Session-Number"} {
 				if first, again := claims[0].header.Get(name), claims[1].header.Get(name); first == "" || first != again {
@@ -103,9 +100,7 @@ func TestWorkersSession(t *testing.T) {
 				return client.Outcome{}, nil
 			}})
 			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			ends := ev.ends()
 			if len(ends) != 2 || ends[testID(0)].Err != nil || ends[testID(1)].Err != nil {
 				t.Errorf("%+v", ends)
@@ -134,9 +129,7 @@ func TestWorkersSession(t *testing.T) {
 				return client.Outcome{}, nil
 			}})
 			time.Sleep(2 * jobs * time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			with, without := 0, 0
 			for _, c := range append(f.to("/jobs/claim"), f.to("/jobs/complete")...) {
 				if c.header.Get("Daybook-Session") == "" {
@@ -175,9 +168,7 @@ func TestWorkersSession(t *testing.T) {
 			})
 			stop := start(t, &client.Worker{Client: f.client(client.Options{}), RunnerID: "r", Concurrency: 1, Batch: 1, OnEvent: ev.add, Handler: well})
 			time.Sleep(10 * time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if ends := ev.ends(); len(ends) != 3 || ends[testID(0)].Err != nil {
 				t.Errorf("%+v", ends)
 			}
@@ -186,9 +177,7 @@ func TestWorkersSession(t *testing.T) {
 	t.Run("after a drain the server has no key and no session", func(t *testing.T) {
 		const jobs = 500
 		s := daybooktest.Start(t)
-		if _, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{}))(t)
 		all := make(chan struct{})
 		var left atomic.Int32
 		left.Store(jobs)
@@ -207,9 +196,7 @@ func TestWorkersSession(t *testing.T) {
 		}}
 		stop := start(t, w)
 		<-all
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, stop())
 		if stats := totals(t, s); stats.Sessions != 0 || stats.Keys != 0 {
 			t.Errorf("after it: %+v", stats)
 		}
@@ -236,8 +223,6 @@ func totals(t *testing.T, s *daybooktest.Server) (stats storeTotals) {
 	if err == nil {
 		err = json.Unmarshal(text, &stats)
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, err)
 	return stats
 }

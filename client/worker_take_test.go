@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // byTake makes the tests of workers use Take. See tested.
@@ -73,9 +74,7 @@ func TestTake(t *testing.T) {
 				}
 			}
 			time.Sleep(time.Second) // reports wait for more ended jobs
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			ends := ev.ends()
 			for i := range 10 {
 				end := ends[testID(i)]
@@ -111,9 +110,7 @@ func TestTake(t *testing.T) {
 				}
 			}})
 			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			for id, end := range ev.ends() {
 				if want := map[bool]string{true: "", false: "error"}[id == testID(2)]; end.Err != nil || end.Outcome.Code != want {
 					t.Errorf("%s: %+v", id, end)
@@ -135,9 +132,7 @@ func TestTake(t *testing.T) {
 					}
 				}})
 				time.Sleep(time.Second)
-				if err := stop(); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, stop())
 				ends, codes := ev.ends(), map[string]int{}
 				for _, end := range ends {
 					codes[fmt.Sprint(end.Outcome.Code, end.Err)]++
@@ -164,9 +159,7 @@ func TestRunIsAContext(t *testing.T) {
 	s := daybooktest.Start(t)
 	got := make(chan *client.Run, 4)
 	for i := range cap(got) {
-		if _, err := s.Client.Create(t.Context(), client.NewJob{Payload: fmt.Append(nil, i)}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(s.Client.Create(t.Context(), client.NewJob{Payload: fmt.Append(nil, i)}))(t)
 	}
 	w := client.Worker{Client: s.Client, Concurrency: cap(got), Take: func(runs []*client.Run) {
 		for _, u := range runs {
@@ -176,9 +169,7 @@ func TestRunIsAContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 	var working sync.WaitGroup
 	working.Go(func() {
-		if err := w.Run(ctx); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, w.Run(ctx))
 	})
 	defer working.Wait()
 	defer cancel()
@@ -203,7 +194,7 @@ func TestRunIsAContext(t *testing.T) {
 	late := make(chan struct{})
 	stopped = u.AfterFunc(func() { close(late) })
 	<-late
-	client.Eventually(t, "the functions have added 11", func() bool { return after.Load() == 11 })
+	testkit.Eventually(t, "the functions have added 11", func() bool { return after.Load() == 11 })
 	for _, err := range []error{u.Err(), context.Cause(u), context.Cause(derived)} {
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, reason) {
 			t.Errorf("%v", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // events collects the events of a worker.
@@ -74,9 +75,7 @@ func together(n int, end client.Handler) client.Handler {
 // work runs n jobs of a real server by a worker. It returns the events of the worker and the result of Run.
 func work(t *testing.T, n int, handler client.Handler) (s *daybooktest.Server, ends map[string]client.Event, err error) {
 	s = daybooktest.Start(t)
-	if _, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", n)), client.AddOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", n)), client.AddOptions{}))(t)
 	var ev events
 	all := make(chan struct{})
 	var left atomic.Int32
@@ -95,10 +94,7 @@ func work(t *testing.T, n int, handler client.Handler) (s *daybooktest.Server, e
 
 func counts(t *testing.T, s *daybooktest.Server) map[string]int64 {
 	t.Helper()
-	q, err := s.Client.Queue(t.Context(), "default", "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := testkit.Must(s.Client.Queue(t.Context(), "default", "default"))(t)
 	return q.Counts
 }
 
@@ -112,9 +108,7 @@ func jobTexts(from, to int) (list []string) {
 
 func TestWorkerOutlivesARestart(t *testing.T) {
 	s := daybooktest.Start(t)
-	if _, err := s.Client.AddLines(t.Context(), []byte("a\nb\n"), client.AddOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.Client.AddLines(t.Context(), []byte("a\nb\n"), client.AddOptions{}))(t)
 	begun, restarted, ended := make(chan struct{}, 2), make(chan struct{}), make(chan error, 2)
 	w := &client.Worker{
 		Client: s.Client, Prefetch: -1,
@@ -134,13 +128,9 @@ func TestWorkerOutlivesARestart(t *testing.T) {
 	s.Restart()
 	close(restarted)
 	for range 2 { // the job that was running, and one that is claimed from the new server
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, <-ended)
 	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, stop())
 	if got := counts(t, s); got["completed"] != 2 {
 		t.Errorf("%v", got)
 	}

@@ -16,16 +16,14 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // TestKill: a job that was acknowledged is still there after the server was killed and started again at the same
 // address.
 func TestKill(t *testing.T) {
 	s := Start(t, "--max-attempts", "7")
-	made, err := s.Client.Create(t.Context(), client.TextJob("mail", "hello"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := testkit.Must(s.Client.Create(t.Context(), client.TextJob("mail", "hello")))(t)
 	s.Kill()
 	s.Kill() // the second call does nothing
 	s.Restart()
@@ -44,14 +42,8 @@ func TestKill(t *testing.T) {
 func TestFreeAddress(t *testing.T) {
 	seen := map[string]bool{}
 	for range 20 {
-		address, err := FreeAddress()
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		address := testkit.Must(FreeAddress())(t)
+		l := testkit.Must(net.Listen("tcp", address))(t)
 		defer l.Close()
 		if port := l.Addr().(*net.TCPAddr).Port; port < firstPort || port >= firstPort+ports || seen[address] {
 			t.Errorf("%s; seen: %v", address, seen)
@@ -82,9 +74,7 @@ func TestBinary(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir) // a directory outside of any module
 	inPath := filepath.Join(dir, "daybook")
-	if err := os.WriteFile(inPath, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(inPath, []byte("#!/bin/sh\n"), 0o755))
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	find(inPath)
 	t.Setenv("PATH", dir) // without the go command
@@ -101,14 +91,8 @@ func TestBinary(t *testing.T) {
 // TestEndedEarly: a server that ends before it is ready is reported as such, and a process that has ended takes no
 // signals.
 func TestEndedEarly(t *testing.T) {
-	binary, err := Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	silent, err := exec.LookPath("true") // it ends without an error, and has started no server
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testkit.Must(Binary())(t)
+	silent := testkit.Must(exec.LookPath("true"))(t) // it ends without an error, and has started no server
 	for program, want := range map[string]string{silent: "exit code 0", binary: "exit status 2"} {
 		p := &Process{Binary: program, Data: t.TempDir(), Args: []string{"--no-such-flag"}}
 		if err := p.Start(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
@@ -134,28 +118,18 @@ func TestServerEndsWithItsParent(t *testing.T) {
 	}
 	if binary := os.Getenv(parentOf); binary != "" {
 		p := &Process{Binary: binary, Data: t.TempDir()}
-		if err := p.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, p.Start(t.Context()))
 		fmt.Println("serves", p.Listen)
 		time.Sleep(time.Minute) // real time: until it is killed
 		return
 	}
-	binary, err := Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testkit.Must(Binary())(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	parent := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestServerEndsWithItsParent$")
 	parent.Env = append(os.Environ(), parentOf+"="+binary, "TMPDIR="+t.TempDir())
-	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(parent.StdoutPipe())(t)
+	testkit.NoError(t, parent.Start())
 	address := ""
 	for lines := bufio.NewScanner(out); address == "" && lines.Scan(); {
 		if at, ok := strings.CutPrefix(lines.Text(), "serves "); ok {
@@ -167,9 +141,7 @@ func TestServerEndsWithItsParent(t *testing.T) {
 	} else {
 		conn.Close()
 	}
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, parent.Process.Kill())
 	_ = parent.Wait()                                      // it was killed
 	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) { // real time: another process ends
 		conn, err := net.Dial("tcp", address)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 func file(path, content string) File {
@@ -58,9 +60,7 @@ func TestPathsThatAreRefused(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"a", "a/b", "...", "..a", "a..", ".a", "ab:c", "2026-11-23T04:00:00", "a b", "a\nb", "é", "ab:", long, strings.Repeat(long+"/", 3) + long, "-rf"} {
-		if err := CheckPath(path); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, CheckPath(path))
 	}
 }
 
@@ -155,19 +155,13 @@ func TestEncodingIsCanonical(t *testing.T) {
 		rand.Shuffle(len(m.EmptyDirectories), func(i, j int) {
 			m.EmptyDirectories[i], m.EmptyDirectories[j] = m.EmptyDirectories[j], m.EmptyDirectories[i]
 		})
-		text, err := m.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(m.Encode())(t)
 		if string(text) != want {
 			t.Fatalf("%s, not\n%s", text, want)
 		}
 	}
 	spaced := strings.NewReplacer(",", " ,\n", ":1,", " : 1 ,").Replace(want)
-	again, err := Decode([]byte(spaced))
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := testkit.Must(Decode([]byte(spaced)))(t)
 	if text, err := again.Encode(); err != nil || string(text) != want {
 		t.Errorf("%s, %v", text, err)
 	}
@@ -175,10 +169,7 @@ func TestEncodingIsCanonical(t *testing.T) {
 		t.Errorf("%d bytes", got)
 	}
 	for _, empty := range []string{`{"format":1,"files":[]}`, `{"format":1}`, `{"format":1,"files":null}`} {
-		m, err := Decode([]byte(empty))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Must(Decode([]byte(empty)))(t)
 		if text, err := m.Encode(); err != nil || string(text) != `{"format":1,"files":[]}` {
 			t.Errorf("%s, %v", text, err)
 		}
@@ -192,10 +183,7 @@ func TestLargestManifests(t *testing.T) {
 		m.Files = append(m.Files, file(fmt.Sprintf("directory-%04d/file-%06d", i/100, i), fmt.Sprint(i)))
 	}
 	began := time.Now()
-	text, err := m.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(m.Encode())(t)
 	again, err := Decode(text)
 	if err != nil || !reflect.DeepEqual(again, m) {
 		t.Fatalf("decoded: %v", err)
@@ -259,10 +247,7 @@ func TestPatterns(t *testing.T) {
 			t.Errorf("%s: %v", tt.patterns, err)
 			continue
 		}
-		part, err := p.Select(t.Context(), m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		part := testkit.Must(p.Select(t.Context(), m))(t)
 		var got []string
 		for _, f := range part.Files {
 			got = append(got, f.Path)
@@ -322,14 +307,8 @@ func FuzzManifest(f *testing.F) {
 				}
 			}
 		}
-		first, err := m.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := Decode(first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := testkit.Must(m.Encode())(t)
+		again := testkit.Must(Decode(first))(t)
 		if second, err := again.Encode(); err != nil || !bytes.Equal(first, second) {
 			t.Fatalf("%s and %s, %v", first, second, err)
 		}

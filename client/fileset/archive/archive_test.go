@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // memory is a Batch, and the source for Write.
@@ -67,16 +68,10 @@ func archiveOf(t testing.TB, entries ...*tar.Header) []byte {
 			h.Linkname = ""
 			h.Size = int64(len(content))
 		}
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, content); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.WriteHeader(&h))
+		testkit.Must(io.WriteString(w, content))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Close())
 	return b.Bytes()
 }
 
@@ -145,21 +140,14 @@ func TestSparseFilesAreRefused(t *testing.T) {
 		t.Skip("there is no tar here, which writes sparse files")
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "holes"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(filepath.Join(dir, "holes"), 1<<30); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "holes"), []byte("x"), 0o600))
+	testkit.NoError(t, os.Truncate(filepath.Join(dir, "holes"), 1<<30))
 	for _, format := range []string{"--format=gnu", "--format=posix", "--sparse-version=0.0", "--sparse-version=0.1"} {
 		args := []string{"-C", dir, "--sparse", format, "-c", "holes"}
 		if strings.HasPrefix(format, "--sparse") {
 			args = append([]string{"--format=posix"}, args...)
 		}
-		text, err := exec.Command("tar", args...).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(exec.Command("tar", args...).Output())(t)
 		if len(text) > 1<<20 {
 			t.Fatalf("%s: tar has not found the hole", format)
 		}
@@ -172,9 +160,7 @@ func TestSparseFilesAreRefused(t *testing.T) {
 // TestArchivesThatAreCutOff: an archive without its end is refused, wherever it was cut off.
 func TestArchivesThatAreCutOff(t *testing.T) {
 	whole := archiveOf(t, folder("d/"), regular("d/zeros", strings.Repeat("\x00", 1024)), regular("a", "content"), regular(strings.Repeat("long/", 60)+"b", "x"))
-	if _, _, err := read(t, whole); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must2(read(t, whole))(t)
 	for n := range len(whole) {
 		m, _, err := read(t, whole[:n])
 		if m != nil || !errors.Is(err, ErrArchive) {
@@ -264,9 +250,7 @@ func TestForms(t *testing.T) {
 	run := regular("./bin/run", "#!")
 	run.Mode = 0o755
 	m, blobs, err := read(t, archiveOf(t, global, folder("./"), folder("./bin/"), run, folder("empty/"), folder("empty/"), folder("out/"), folder("out/none/"), regular("zero", ""), regular(deep, "x"), regular("é", "x")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var got []string
 	for _, f := range m.Files {
 		got = append(got, fmt.Sprintf("%s %d %v", f.Path, f.Size, f.Executable))
@@ -279,18 +263,11 @@ func TestForms(t *testing.T) {
 		t.Skip("there is no tar here, whose forms the rest of this test reads")
 	}
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(deep), "empty"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, deep), []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(deep), "empty"), 0o755))
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, deep), []byte("x"), 0o644))
 	for _, form := range []string{"gnu", "oldgnu", "posix"} {
 		for _, what := range []string{".", "directory"} {
-			text, err := exec.Command("tar", "-C", dir, "--format="+form, "-c", what).Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testkit.Must(exec.Command("tar", "-C", dir, "--format="+form, "-c", what).Output())(t)
 			m, _, err := read(t, text)
 			if err != nil || len(m.Files) != 1 || m.Files[0].Path != deep || len(m.EmptyDirectories) != 1 {
 				t.Errorf("%s %s: %+v, %v", form, what, m, err)
@@ -306,24 +283,17 @@ func TestWriteAndRead(t *testing.T) {
 	run := regular("run", "#!")
 	run.Mode = 0o700
 	m, blobs, err := read(t, archiveOf(t, regular("b", "x"), run, regular(deep, "deep"), regular("large", large), folder("empty/"), regular("zero", "")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	write := func() []byte {
 		var b bytes.Buffer
-		if err := Write(t.Context(), &b, m, blobs.copyFile); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, Write(t.Context(), &b, m, blobs.copyFile))
 		return b.Bytes()
 	}
 	text := write()
 	if !bytes.Equal(text, write()) {
 		t.Error("it is another archive the second time")
 	}
-	again, others, err := read(t, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again, others := testkit.Must2(read(t, text))(t)
 	first, _ := m.Encode()
 	second, _ := again.Encode()
 	if !bytes.Equal(first, second) || !maps.EqualFunc(blobs.blobs, others.blobs, bytes.Equal) {
@@ -426,9 +396,7 @@ func TestLargestArchive(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	r = many(2, 512<<20)
 	defer r.(io.Closer).Close()
-	if _, err := Read(t.Context(), r, discard{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(Read(t.Context(), r, discard{}))(t)
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 600<<20 { // the writer of the test takes 512 MiB
 		t.Errorf("%d bytes were allocated", grown)
@@ -456,9 +424,7 @@ func FuzzRead(f *testing.F) {
 			}
 			return
 		}
-		if _, err := m.Encode(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(m.Encode())(t)
 		for _, f := range m.Files {
 			if int64(len(blobs.blobs[f.Blob])) != f.Size {
 				t.Fatalf("%+v has %d bytes", f, len(blobs.blobs[f.Blob]))

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // store is a Source and a Target in memory.
@@ -85,10 +86,7 @@ func (s *store) add(m *fileset.Manifest, path, content string) *fileset.File {
 
 func openRoot(t *testing.T, dir string) *os.Root {
 	t.Helper()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := testkit.Must(os.OpenRoot(dir))(t)
 	t.Cleanup(func() { root.Close() })
 	return root
 }
@@ -96,9 +94,7 @@ func openRoot(t *testing.T, dir string) *os.Root {
 func write(t *testing.T, dir, path, content string) {
 	t.Helper()
 	path = filepath.Join(dir, path)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)))
 }
 
 func has(t *testing.T, dir, path, content string) {
@@ -111,10 +107,7 @@ func has(t *testing.T, dir, path, content string) {
 // leftover fails if a directory contains other names than the given ones.
 func leftover(t *testing.T, dir string, names ...string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Must(os.ReadDir(dir))(t)
 	for _, e := range entries {
 		if !slices.Contains(names, e.Name()) {
 			t.Errorf("%s is left", e.Name())
@@ -124,11 +117,7 @@ func leftover(t *testing.T, dir string, names ...string) {
 
 func noPatterns(t *testing.T, list ...string) fileset.Patterns {
 	t.Helper()
-	p, err := fileset.ParsePatterns(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return testkit.Must(fileset.ParsePatterns(list))(t)
 }
 
 // TestPullAndScan: Scan reads the files that Pull wrote, and a second Pull fetches only changed files.
@@ -151,10 +140,7 @@ func TestPullAndScan(t *testing.T) {
 	leftover(t, dir, "a", "bin", "directory", "empty", "out", "same", "zero")
 	same := func() {
 		t.Helper()
-		got, err := Scan(t.Context(), root, noPatterns(t), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testkit.Must(Scan(t.Context(), root, noPatterns(t), Options{}))(t)
 		first, _ := m.Encode()
 		if second, err := got.Encode(); err != nil || !bytes.Equal(first, second) {
 			t.Errorf("%s\nnot %s, %v", second, first, err)
@@ -167,9 +153,7 @@ func TestPullAndScan(t *testing.T) {
 	}
 	write(t, dir, "a", "CONTENT")
 	write(t, dir, "zero", "x")
-	if err := errors.Join(os.Chmod(filepath.Join(dir, "bin/run"), 0o644), os.Chmod(filepath.Join(dir, "same"), 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(os.Chmod(filepath.Join(dir, "bin/run"), 0o644), os.Chmod(filepath.Join(dir, "same"), 0o755)))
 	if moved, err := Pull(t.Context(), s, root, m, Options{}); err != nil || moved != (Moved{Files: 2, Skipped: 3, Bytes: 7}) {
 		t.Errorf("after changes: %+v, %v", moved, err)
 	}
@@ -184,14 +168,8 @@ func TestPushSendsWhatIsMissing(t *testing.T) {
 	}
 	root := openRoot(t, dir)
 	push := func() (*Tree, Moved) {
-		m, err := Scan(t.Context(), root, noPatterns(t), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		moved, err := Push(t.Context(), s, root, m.Manifest, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Must(Scan(t.Context(), root, noPatterns(t), Options{}))(t)
+		moved := testkit.Must(Push(t.Context(), s, root, m.Manifest, Options{}))(t)
 		return m, moved
 	}
 	if m, moved := push(); len(m.Files) != 100 || moved.Files != 50 || moved.Skipped != 50 || s.stored != 50 {
@@ -241,17 +219,10 @@ func TestChangesAreFound(t *testing.T) {
 			write(t, dir, "a", content)
 			write(t, dir, "b", content)
 			root := openRoot(t, dir)
-			tree, err := Scan(t.Context(), root, noPatterns(t), Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			tree := testkit.Must(Scan(t.Context(), root, noPatterns(t), Options{}))(t)
 			whole := &trigger{}
-			if err := WriteArchive(t.Context(), whole, root, tree); err != nil {
-				t.Fatal(err)
-			}
-			if err := tree.Unchanged(t.Context(), root); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, WriteArchive(t.Context(), whole, root, tree))
+			testkit.Check(t, tree.Unchanged(t.Context(), root))
 			cut := &trigger{at: 20_000, do: func() error { return change(dir) }}
 			if err := WriteArchive(t.Context(), cut, root, tree); !errors.Is(err, ErrChanged) || cut.err != nil {
 				t.Errorf("%v, %v", err, cut.err)
@@ -272,15 +243,10 @@ func TestChangesAreFound(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a", content)
 	root := openRoot(t, dir)
-	in, err := openUnchanged(root, &fileset.File{Path: "a", Size: int64(len(content)), Blob: fileset.AddressOf([]byte(content))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := testkit.Must(openUnchanged(root, &fileset.File{Path: "a", Size: int64(len(content)), Blob: fileset.AddressOf([]byte(content))}))(t)
 	defer in.Close()
 	for _, from := range []int64{0, 100, 69_999, 5, 70_000, 0} { // like an upload that is resumed
-		if _, err := in.Seek(from, io.SeekStart); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(in.Seek(from, io.SeekStart))(t)
 		if got, err := io.ReadAll(in); err != nil || string(got) != content[from:] {
 			t.Errorf("from %d: %d bytes, %v", from, len(got), err)
 		}
@@ -346,9 +312,7 @@ func TestPullDoesNotEscape(t *testing.T) {
 	write(t, outside, "victim", "untouched")
 	link := func(dir, path, to string) {
 		t.Helper()
-		if err := os.Symlink(to, filepath.Join(dir, path)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Symlink(to, filepath.Join(dir, path)))
 	}
 	for name, tt := range map[string]struct {
 		make func(dir string)
@@ -417,9 +381,7 @@ func TestScanRefusesSpecialFiles(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		write(t, dir, "good", "x")
-		if err := make(filepath.Join(dir, "special")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, make(filepath.Join(dir, "special")))
 		root := openRoot(t, dir)
 		_, err := Scan(t.Context(), root, noPatterns(t), Options{})
 		if !errors.Is(err, ErrNotRegular) || !strings.Contains(err.Error(), `"special" is `+name) {
@@ -490,9 +452,7 @@ func TestPullGoesOn(t *testing.T) {
 	}
 	if os.Geteuid() != 0 && runtime.GOOS == "linux" {
 		readOnly := t.TempDir()
-		if err := os.Chmod(readOnly, 0o500); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Chmod(readOnly, 0o500))
 		if _, err := Pull(t.Context(), s, openRoot(t, readOnly), m, Options{}); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("a directory that cannot be written: %v", err)
 		}
