@@ -5,7 +5,7 @@ import "testing"
 // NoError fails the test at the caller's line if err is not nil.
 func NoError(t testing.TB, err error) {
 	if err != nil {
-		t.Helper() // here, because it takes as long as what some benchmarks measure
+		t.Helper() // not before, because benchmarks would measure it
 		t.Fatal(err)
 	}
 }

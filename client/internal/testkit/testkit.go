@@ -1,5 +1,5 @@
-// Package testkit is a copy of what the tests of this module need of the testkit of the server, which this module must not
-// require.
+// Package testkit has helpers for the tests of this module. They are copies from internal/testkit of the server's module,
+// which this module must not require.
 package testkit
 
 import (
