@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -89,7 +90,7 @@ Windows.`,
   find /data -type f | daybook add --client acme --type index --priority 7 --delay 10m`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	serverFlag(cmd, &f.server)
+	config.ServerFlag(cmd, &f.server)
 	f.attributeFlags.add(cmd)
 	f.inputFormat.add(cmd)
 	flags := cmd.Flags()
@@ -104,7 +105,7 @@ Windows.`,
 	cmd.MarkFlagsMutuallyExclusive("ids", "json")
 	cmd.MarkFlagsMutuallyExclusive("key", "resume")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "resume")
-	completeFlag(cmd, "unknown", func(*cobra.Command, string) []string { return []string{unknownRepeat, unknownSkip} })
+	config.CompleteFlag(cmd, "unknown", func(*cobra.Command, string) []string { return []string{unknownRepeat, unknownSkip} })
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return add(cmd, &f, args) }
 	return cmd
 }
@@ -337,7 +338,7 @@ func dryAdd(cmd *cobra.Command, f *addFlags, in io.Reader, o client.AddOptions) 
 		}
 		return nil
 	}
-	result, err := client.New(defaultServer, client.Options{}).Add(cmd.Context(), lines, o) // the client is not used
+	result, err := client.New(config.DefaultServer, client.Options{}).Add(cmd.Context(), lines, o) // the client is not used
 	if err != nil {
 		if wrong, ok := errors.AsType[*formatError](err); ok {
 			err = wrong
@@ -386,7 +387,7 @@ func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) 
 			return o, terminal.Usage(err)
 		}
 	}
-	if err := f.inputFormat.check(cmd); err != nil {
+	if err := f.inputFormat.Check(cmd); err != nil {
 		return o, err
 	}
 	if f.unknown != "" && (f.resume == "" || f.unknown != unknownRepeat && f.unknown != unknownSkip) {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -56,14 +57,14 @@ func (f *inputFormat) add(cmd *cobra.Command) {
 	flags.StringVar(&f.delimiter, "delimiter", ",", "the character between the fields of a CSV file; \"tab\" is a tab")
 	flags.IntVar(&f.skipLines, "skip-lines", 0, "how many lines at the beginning are left out")
 	flags.BoolVar(&f.stripCR, "strip-cr", false, "remove a carriage return at the end of each line")
-	completeFlag(cmd, "format", func(*cobra.Command, string) []string { return addFormats })
+	config.CompleteFlag(cmd, "format", func(*cobra.Command, string) []string { return addFormats })
 }
 
 // maxSkipLines bounds --skip-lines: headers are shorter.
 const maxSkipLines = 1 << 20
 
-// check checks the flags, and parses the delimiter.
-func (f *inputFormat) check(cmd *cobra.Command) error {
+// Check checks the flags, and parses the delimiter.
+func (f *inputFormat) Check(cmd *cobra.Command) error {
 	if err := job.CheckRange("--skip-lines", int64(f.skipLines), 0, maxSkipLines); err != nil {
 		return terminal.Usage(err)
 	}

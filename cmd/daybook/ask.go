@@ -13,17 +13,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
-
-const defaultServer = "http://" + defaultListen
 
 // requestTimeout bounds a request of fetch. No route that fetch reads makes the server wait longer.
 const requestTimeout = 30 * time.Second
 
 // noAnswer is the error of a server that did not answer: no server listens there, or the connection broke.
 type noAnswer struct {
-	server *serverAddress
+	server *config.ServerAddress
 	err    error
 }
 
@@ -38,8 +37,8 @@ func (e *noAnswer) Unwrap() error { return e.err }
 
 // reach returns the base URL of all requests. It fails at once if no server, or another program, runs there. Later, a
 // command repeats its requests while a server restarts.
-func reach(cmd *cobra.Command, server *serverAddress) (string, error) {
-	base, err := server.check(cmd.Context())
+func reach(cmd *cobra.Command, server *config.ServerAddress) (string, error) {
+	base, err := server.URL(cmd.Context())
 	if err != nil {
 		return "", err
 	}
@@ -54,7 +53,7 @@ func reach(cmd *cobra.Command, server *serverAddress) (string, error) {
 func unreadable(err error) error { return fmt.Errorf("%w: %w", client.ErrUnexpectedAnswer, err) }
 
 // ask requests a JSON document from the server.
-func ask(cmd *cobra.Command, server *serverAddress, path string) ([]byte, error) {
+func ask(cmd *cobra.Command, server *config.ServerAddress, path string) ([]byte, error) {
 	text, err := fetch(cmd, server, path)
 	if err == nil && !json.Valid(text) {
 		return nil, fmt.Errorf("%s: %w", server, client.ErrUnexpectedAnswer)
@@ -63,8 +62,8 @@ func ask(cmd *cobra.Command, server *serverAddress, path string) ([]byte, error)
 }
 
 // fetch requests a text from the server.
-func fetch(cmd *cobra.Command, server *serverAddress, path string) ([]byte, error) {
-	base, err := server.check(cmd.Context())
+func fetch(cmd *cobra.Command, server *config.ServerAddress, path string) ([]byte, error) {
+	base, err := server.URL(cmd.Context())
 	if err != nil {
 		return nil, err
 	}

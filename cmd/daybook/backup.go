@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/ingest/backup"
@@ -23,7 +24,7 @@ import (
 const defaultKeep = 7
 
 func newBackup() *cobra.Command {
-	var server serverAddress
+	var server config.ServerAddress
 	var asJSON, noBlobs, bySize bool
 	var keep int
 	cmd := &cobra.Command{
@@ -61,7 +62,7 @@ has. ` + "`daybook restore`" + ` makes a data directory of a backup.`,
 			return makeBackup(cmd, newClient(cmd, url), args[0], noBlobs, bySize, keep, asJSON)
 		},
 	}
-	serverFlag(cmd, &server)
+	config.ServerFlag(cmd, &server)
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&noBlobs, "no-blobs", false, "leave the blobs out")
 	cmd.Flags().BoolVar(&bySize, "blobs-by-size", false, "do not read the blobs that DIR has; compare their sizes only")

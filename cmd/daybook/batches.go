@@ -14,12 +14,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
 func newBatches() *cobra.Command {
-	var server serverAddress
+	var server config.ServerAddress
 	var q client.BatchesQuery
 	var meta []string
 	var limit int
@@ -34,7 +35,7 @@ func newBatches() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	serverFlag(cmd, &server)
+	config.ServerFlag(cmd, &server)
 	flags.StringVar(&q.Status, "status", "", "only batches that are in_progress, paused, completed, failed or cancelled")
 	flags.StringVar(&q.Client, "client", "", "only batches of this client")
 	flags.StringVar(&q.Type, "type", "", "only batches of this type")
@@ -161,7 +162,7 @@ func metaText(b *client.Batch) string {
 }
 
 func newResults() *cobra.Command {
-	var server serverAddress
+	var server config.ServerAddress
 	var q client.ResultsQuery
 	var asJSON, chunks bool
 	cmd := &cobra.Command{
@@ -176,9 +177,9 @@ the batch has ended.`,
   daybook results --from 1000 --json 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
 
-		ValidArgsFunction: once(batchIDs),
+		ValidArgsFunction: config.Once(batchIDs),
 	}
-	serverFlag(cmd, &server)
+	config.ServerFlag(cmd, &server)
 	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "wait until the batch has ended")
 	cmd.Flags().Int64Var(&q.From, "from", 0, "the number of the first job")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one result per line")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/load/limits"
 	"github.com/daybookq/daybook/internal/load/works"
@@ -17,9 +18,9 @@ import (
 
 // benchFlags are the flags of bench.
 type benchFlags struct {
-	server   serverAddress
+	server   config.ServerAddress
 	data     string
-	duration durationFlag
+	duration config.DurationFlag
 	json     bool
 }
 
@@ -31,7 +32,7 @@ const (
 )
 
 func newBench() *cobra.Command {
-	f := benchFlags{duration: durationFlag(time.Minute)}
+	f := benchFlags{duration: config.DurationFlag(time.Minute)}
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure how fast this machine is, and what limits it",
@@ -58,16 +59,16 @@ of a job to the end of its completion.`,
   daybook bench --server http://127.0.0.1:1717 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkDuration("--duration", f.duration, minBenchMs, maxBenchMs); err != nil {
+			if err := config.CheckDuration("--duration", f.duration, minBenchMs, maxBenchMs); err != nil {
 				return terminal.Usage(err)
 			}
 			return bench(cmd, &f)
 		},
 	}
-	serverFlag(cmd, &f.server)
+	config.ServerFlag(cmd, &f.server)
 	cmd.Flags().Lookup("server").DefValue = "a server of its own"
 	jsonFlag(cmd, &f.json)
-	cmd.Flags().StringVar(&f.data, "data", defaultData, "data directory whose disk is measured; it need not exist, and nothing in it is changed")
+	cmd.Flags().StringVar(&f.data, "data", config.DefaultData, "data directory whose disk is measured; it need not exist, and nothing in it is changed")
 	cmd.Flags().Var(&f.duration, "duration", "about how long to measure")
 	cobra.CheckErr(cmd.MarkFlagDirname("data"))
 	return cmd
@@ -129,7 +130,7 @@ func (b *benchRun) report(ctx context.Context) (*benchReport, error) {
 
 // given prepares to measure the server of --server.
 func (b *benchRun) given(ctx context.Context, f *benchFlags) error {
-	url, err := f.server.check(ctx)
+	url, err := f.server.URL(ctx)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
@@ -40,7 +41,7 @@ const (
 var ownProgram = func(args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	cmd := exec.Command(path, args...)
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, variablePrefix) })
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, config.VariablePrefix) })
 	return cmd, err
 }
 

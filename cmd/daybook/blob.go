@@ -11,13 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
 // blobCommand has the flags of the commands for blobs.
 type blobCommand struct {
-	server serverAddress
+	server config.ServerAddress
 	url    string // of the server, when it is known
 	client string
 	asJSON bool
@@ -41,7 +42,7 @@ digits of a SHA-1.`,
 
 // flags adds the flags that the commands for blobs share.
 func (b *blobCommand) flags(cmd *cobra.Command, json string) {
-	serverFlag(cmd, &b.server)
+	config.ServerFlag(cmd, &b.server)
 	cmd.Flags().StringVar(&b.client, "client", "", "the client whose blobs are meant (default: those that all clients share)")
 	cmd.Flags().BoolVar(&b.asJSON, "json", false, json)
 }
@@ -91,7 +92,7 @@ arrived. The bytes are compared with the address. If they are damaged, the comma
 			return writeWhole(output, blob)
 		},
 	}
-	serverFlag(cmd, &b.server)
+	config.ServerFlag(cmd, &b.server)
 	cmd.Flags().StringVar(&b.client, "client", "", "read the blobs of this client and the shared ones (default: only the shared ones)")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write (default: standard output)")
 	return cmd
@@ -149,7 +150,7 @@ func newBlobList() *cobra.Command {
 }
 
 func newBlobCollect() *cobra.Command {
-	var server serverAddress
+	var server config.ServerAddress
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "gc",
@@ -174,7 +175,7 @@ server does this regularly by itself (serve --blobs-collect). It reads all jobs,
 			return err
 		},
 	}
-	serverFlag(cmd, &server)
+	config.ServerFlag(cmd, &server)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

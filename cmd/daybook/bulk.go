@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -65,7 +66,7 @@ unless --yes is given.`
 	flags.BoolVarP(&b.yes, "yes", "y", false, "do not ask")
 	jobFlag(flags, &b.isJob, jobFlagText)
 	jsonFlag(cmd, &b.asJSON)
-	cmd.ValidArgsFunction = each(jobIDs(b.allowed...))
+	cmd.ValidArgsFunction = config.Each(jobIDs(b.allowed...))
 	return cmd
 }
 
@@ -77,9 +78,9 @@ func (b *bulk) sweepFlags(cmd *cobra.Command) {
 	flags.StringVar(&b.status, "status", "", "only jobs of the batch or queue with this status: "+statusList(b.allowed))
 	flags.BoolVar(&b.noWait, "no-wait", false, "end when the server has accepted the change of a batch or queue")
 	cmd.MarkFlagsMutuallyExclusive("batch", "queue")
-	completeFlag(cmd, "batch", batchIDs)
-	completeFlag(cmd, "queue", queueNames)
-	completeFlag(cmd, "status", func(*cobra.Command, string) []string { return strings.Split(statusList(b.allowed), ", ") })
+	config.CompleteFlag(cmd, "batch", batchIDs)
+	config.CompleteFlag(cmd, "queue", queueNames)
+	config.CompleteFlag(cmd, "status", func(*cobra.Command, string) []string { return strings.Split(statusList(b.allowed), ", ") })
 }
 
 func statusList(list []job.Status) string {

@@ -10,11 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/ingest"
 )
 
 func dataFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "data", defaultData, "data directory")
+	cmd.Flags().StringVar(to, "data", config.DefaultData, "data directory")
 }
 
 // mustExist refuses a data directory without a journal. The engine would create one.

@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newClaim() *cobra.Command {
 	var r remote
 	var q client.ClaimRequest
-	var wait, lease durationFlag
+	var wait, lease config.DurationFlag
 	cmd := &cobra.Command{
 		Use:   "claim",
 		Short: "Claim jobs, as a runner does",
@@ -31,7 +32,7 @@ This is for scripts, which use --json, and for trying things out. "daybook work"
 		Args: cobra.NoArgs,
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
-		q.Wait, q.LeaseMs = time.Duration(wait), lease.ms()
+		q.Wait, q.LeaseMs = time.Duration(wait), lease.Ms()
 		q.Key = client.NewKey()
 		if err := r.connect(cmd); err != nil {
 			return err
@@ -52,11 +53,11 @@ This is for scripts, which use --json, and for trying things out. "daybook work"
 	flags.StringSliceVar(&q.Types, "type", nil, "claim only jobs of these types")
 	flags.Var(&wait, "wait", "how long the server waits for a first job, up to 1m")
 	flags.Var(&lease, "lease", "how long the jobs are held without a tickle (default: that of the jobs)")
-	flags.Var((*strategyFlag)(&q.Strategy), "strategy", strategyHelp)
+	flags.Var((*config.StrategyFlag)(&q.Strategy), "strategy", config.StrategyHelp)
 	flags.Lookup("wait").DefValue, flags.Lookup("lease").DefValue = "", ""
 	linesFlag(cmd, &r.asJSON, "job")
-	completeFlag(cmd, "client", clientNames)
-	completeFlag(cmd, "type", typeNames)
+	config.CompleteFlag(cmd, "client", clientNames)
+	config.CompleteFlag(cmd, "type", typeNames)
 	return cmd
 }
 

@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/ingest"
 )
 
 func newClock() *cobra.Command {
-	var server serverAddress
+	var server config.ServerAddress
 	var accept, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "clock",
@@ -56,7 +57,7 @@ A server's time that is ahead of the wall clock runs at half speed. It cannot be
 			return err
 		},
 	}
-	serverFlag(cmd, &server)
+	config.ServerFlag(cmd, &server)
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&accept, "accept", false, "set the server's time to its wall clock, if the wall clock is later")
 	return cmd

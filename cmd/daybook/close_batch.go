@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 )
 
 func newCloseBatch() *cobra.Command {
@@ -15,7 +17,7 @@ func newCloseBatch() *cobra.Command {
 batches that it makes; a batch stays open if its producer creates it with "open" and ends before it has closed it.`,
 		Example:           "  daybook close 0185a1b2-c3d4-7000-8000-00000c800000",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: once(batchIDs),
+		ValidArgsFunction: config.Once(batchIDs),
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if err := checkIDs(args...); err != nil {

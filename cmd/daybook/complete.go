@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -17,7 +18,7 @@ func newComplete() *cobra.Command {
 	var o client.Outcome
 	var claim, output, file string
 	var asValue, isJob bool
-	var delay durationFlag
+	var delay config.DurationFlag
 	cmd := &cobra.Command{
 		Use:   "complete ID",
 		Short: "End the run of a job with an outcome",
@@ -27,7 +28,7 @@ repeated. Without it, anybody completes the job.`,
 		Example: `  daybook complete 0185a1b2-c3d4-7000-8000-00000c800000 --output 42
   daybook complete 0185a1b2-c3d4-7000-8000-00000c800000 --code failed --error 'no such file'`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: once(jobIDs(statusesActive...)),
+		ValidArgsFunction: config.Once(jobIDs(statusesActive...)),
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, args []string) (err error) {
 		if err := checkIDs(args...); err != nil {
@@ -51,7 +52,7 @@ repeated. Without it, anybody completes the job.`,
 			o.OutputKind = client.JSON
 		}
 		if cmd.Flags().Changed("delay") {
-			ms := delay.ms()
+			ms := delay.Ms()
 			o.DelayMs = &ms
 		}
 		if err := r.connect(cmd); err != nil {

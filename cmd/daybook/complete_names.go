@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -18,91 +19,55 @@ const (
 	maxCompletions = 200
 )
 
-// completer returns the texts to which a shell may complete an argument that begins with typed. Each may end with a tab
-// and a description. Shells ignore texts that begin differently.
-type completer func(cmd *cobra.Command, typed string) []string
+// lister lists names of a server, and calls add with each.
+type lister func(ctx context.Context, c *client.Client, add func(text string) (more bool)) error
 
-// once completes the first argument only.
-func once(names completer) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return names(cmd, typed), cobra.ShellCompDirectiveNoFileComp
+// fromServer returns the names of the command's server that begin with typed. Completion shows no errors: it shows the
+// names that were found within completionWait.
+func fromServer(cmd *cobra.Command, typed string, names lister) (list []string) {
+	if err := config.Configure(cmd, allCommands); err != nil {
+		return nil
 	}
-}
-
-// each completes every argument.
-func each(names completer) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return names(cmd, typed), cobra.ShellCompDirectiveNoFileComp
+	var server config.ServerAddress
+	if f := cmd.Flags().Lookup("server"); f != nil {
+		server = *f.Value.(*config.ServerAddress)
 	}
-}
-
-// completeFlag completes the value of a flag.
-func completeFlag(cmd *cobra.Command, flag string, names completer) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, each(names)); err != nil {
-		panic(err) // the flag does not exist, or is registered twice
-	}
-}
-
-func contextNames(*cobra.Command, string) []string {
-	all, err := readContexts()
+	ctx, stop := context.WithTimeout(cmd.Context(), completionWait)
+	defer stop()
+	address, err := server.URL(ctx)
 	if err != nil {
 		return nil
 	}
-	return all.names()
+	_ = names(ctx, client.New(address, client.Options{RetryFor: -1}), func(text string) bool {
+		if strings.HasPrefix(text, typed) {
+			list = append(list, text)
+		}
+		return len(list) < maxCompletions
+	})
+	return list
 }
 
-// lister lists names of a server, and calls add with each.
-type lister func(ctx context.Context, c *client.Client, typed string, add func(text string) (more bool)) error
-
-// fromServer makes a completer that lists names of the command's server. Completion shows no errors: it shows the names
-// that were found within completionWait.
-func fromServer(names lister) completer {
-	return func(cmd *cobra.Command, typed string) (list []string) {
-		if err := configure(cmd); err != nil {
-			return nil
-		}
-		var server serverAddress
-		if f := cmd.Flags().Lookup("server"); f != nil {
-			server = *f.Value.(*serverAddress)
-		}
-		ctx, stop := context.WithTimeout(cmd.Context(), completionWait)
-		defer stop()
-		address, err := server.check(ctx)
-		if err != nil {
-			return nil
-		}
-		_ = names(ctx, client.New(address, client.Options{RetryFor: -1}), typed, func(text string) bool {
-			if strings.HasPrefix(text, typed) {
-				list = append(list, text)
-			}
-			return len(list) < maxCompletions
-		})
-		return list
-	}
-}
-
-var queueNames = fromServer(func(ctx context.Context, c *client.Client, typed string, add func(string) bool) error {
+func queueNames(cmd *cobra.Command, typed string) []string {
 	of, _, whole := strings.Cut(typed, "/")
 	if !whole {
 		of = ""
 	}
-	for q, err := range c.Queues(ctx, of) {
-		if err != nil {
-			return err
+	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
+		for q, err := range c.Queues(ctx, of) {
+			if err != nil {
+				return err
+			}
+			if !add(q.Client + "/" + q.Type) {
+				break
+			}
 		}
-		if !add(q.Client + "/" + q.Type) {
-			break
-		}
-	}
-	return nil
-})
+		return nil
+	})
+}
 
-// namesInQueues completes the clients or types of queues.
-func namesInQueues(of func(client.Queue) string) completer {
-	return fromServer(func(ctx context.Context, c *client.Client, _ string, add func(string) bool) error {
+// namesInQueues lists the clients or types of queues.
+func namesInQueues(of func(client.Queue) string) lister {
+	return func(ctx context.Context, c *client.Client, add func(string) bool) error {
 		seen := map[string]bool{}
 		for q, err := range c.Queues(ctx, "") {
 			if err != nil {
@@ -116,54 +81,63 @@ func namesInQueues(of func(client.Queue) string) completer {
 			}
 		}
 		return nil
-	})
+	}
 }
 
-var (
-	clientNames = namesInQueues(func(q client.Queue) string { return q.Client })
-	typeNames   = namesInQueues(func(q client.Queue) string { return q.Type })
-)
+func clientNames(cmd *cobra.Command, typed string) []string {
+	return fromServer(cmd, typed, namesInQueues(func(q client.Queue) string { return q.Client }))
+}
 
-var batchIDs = fromServer(func(ctx context.Context, c *client.Client, _ string, add func(string) bool) error {
-	for b, err := range c.Batches(ctx, client.BatchesQuery{PageSize: job.MaxPage}) {
-		if err != nil {
-			return err
-		}
-		if !add(b.ID + "\t" + b.Name + " " + b.Status) {
-			break
-		}
-	}
-	return nil
-})
+func typeNames(cmd *cobra.Command, typed string) []string {
+	return fromServer(cmd, typed, namesInQueues(func(q client.Queue) string { return q.Type }))
+}
 
-// jobIDs completes the ids of jobs with one of the statuses.
-func jobIDs(statuses ...job.Status) completer {
-	return fromServer(func(ctx context.Context, c *client.Client, _ string, add func(string) bool) error {
-		for _, s := range statuses {
-			for j, err := range c.Jobs(ctx, client.JobsQuery{Status: s.String(), Fields: []string{"client", "type", "status"}, PageSize: job.MaxPage}) {
-				if err != nil {
-					return err
-				}
-				if !add(j.ID + "\t" + j.Client + "/" + j.Type + " " + j.Status) {
-					return nil
-				}
+func batchIDs(cmd *cobra.Command, typed string) []string {
+	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
+		for b, err := range c.Batches(ctx, client.BatchesQuery{PageSize: job.MaxPage}) {
+			if err != nil {
+				return err
+			}
+			if !add(b.ID + "\t" + b.Name + " " + b.Status) {
+				break
 			}
 		}
 		return nil
 	})
 }
 
-var runnerIDs = fromServer(func(ctx context.Context, c *client.Client, _ string, add func(string) bool) error {
-	for r, err := range c.Runners(ctx) {
-		if err != nil {
-			return err
-		}
-		if !add(r.ID) {
-			break
-		}
+// jobIDs completes the ids of jobs with one of the statuses.
+func jobIDs(statuses ...job.Status) config.Completer {
+	return func(cmd *cobra.Command, typed string) []string {
+		return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
+			for _, s := range statuses {
+				for j, err := range c.Jobs(ctx, client.JobsQuery{Status: s.String(), Fields: []string{"client", "type", "status"}, PageSize: job.MaxPage}) {
+					if err != nil {
+						return err
+					}
+					if !add(j.ID + "\t" + j.Client + "/" + j.Type + " " + j.Status) {
+						return nil
+					}
+				}
+			}
+			return nil
+		})
 	}
-	return nil
-})
+}
+
+func runnerIDs(cmd *cobra.Command, typed string) []string {
+	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
+		for r, err := range c.Runners(ctx) {
+			if err != nil {
+				return err
+			}
+			if !add(r.ID) {
+				break
+			}
+		}
+		return nil
+	})
+}
 
 // getIDs completes the ids of jobs, or with --batch the ids of batches.
 func getIDs(cmd *cobra.Command, typed string) []string {
@@ -173,15 +147,17 @@ func getIDs(cmd *cobra.Command, typed string) []string {
 	return jobIDs(job.Statuses...)(cmd, typed)
 }
 
-var sweepIDs = fromServer(func(ctx context.Context, c *client.Client, _ string, add func(string) bool) error {
-	list, err := c.Sweeps(ctx)
-	for _, w := range list {
-		if !add(w.ID + "\t" + w.Operation) {
-			break
+func sweepIDs(cmd *cobra.Command, typed string) []string {
+	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
+		list, err := c.Sweeps(ctx)
+		for _, w := range list {
+			if !add(w.ID + "\t" + w.Operation) {
+				break
+			}
 		}
-	}
-	return err
-})
+		return err
+	})
+}
 
 // handlerTypes completes the types with a stored handler: a handler for the client of --client, or otherwise one for
 // all clients.
@@ -190,7 +166,7 @@ func handlerTypes(cmd *cobra.Command, typed string) []string {
 	if f := cmd.Flags().Lookup("client"); f != nil {
 		owner = f.Value.String()
 	}
-	return fromServer(func(ctx context.Context, c *client.Client, _ string, add func(string) bool) error {
+	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
 		for h, err := range c.Handlers(ctx) {
 			if err != nil {
 				return err
@@ -200,20 +176,22 @@ func handlerTypes(cmd *cobra.Command, typed string) []string {
 			}
 		}
 		return nil
-	})(cmd, typed)
+	})
 }
 
-var filesetNames = fromServer(func(ctx context.Context, c *client.Client, _ string, add func(string) bool) error {
-	for f, err := range c.Filesets(ctx) {
-		if err != nil {
-			return err
+func filesetNames(cmd *cobra.Command, typed string) []string {
+	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
+		for f, err := range c.Filesets(ctx) {
+			if err != nil {
+				return err
+			}
+			if !add(f.Name) {
+				break
+			}
 		}
-		if !add(f.Name) {
-			break
-		}
-	}
-	return nil
-})
+		return nil
+	})
+}
 
 // filesetArgs completes the argument at a place to the name of a fileset, and all other arguments to directories.
 func filesetArgs(place int) cobra.CompletionFunc {

@@ -1,334 +1,58 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"maps"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
-// configuration is the contents of the configuration files of a command: the file of --config, or the layers of
-// --config-dir, of which later ones have precedence.
-type configuration struct {
-	files []*configFile
-	// forRunner means that the top level of the file has the settings and tables of work. Otherwise it has the settings
-	// of serve, and sections for other commands.
-	forRunner bool
-}
+func newConfig() *cobra.Command {
+	var asJSON, asTOML bool
+	cmd := &cobra.Command{
+		Use:   "config [VERB] [-- FLAGS]",
+		Short: "Print settings and where they come from",
+		Long: `Print each setting of a command (serve, if none is given), its value, and where the value comes from: default, a line
+of a file, a variable, the command line, or for the server a context. Flags of the command are given after --.
 
-// setting is a value in a file. value has the form that the flag accepts.
-type setting struct {
-	verb, flag string // verb is "" for a shared setting at the top level
-	value      string
-	at         string // path:line
-	rank       int    // a higher one has precedence
-}
-
-// workTableNames are the tables that a file may have for work in addition to the values of flags.
-var workTableNames = []string{"handlers", "interpreters", "containers", "wasi"}
-
-// originKey is the annotation of a flag with the origin of its value. Flags of the command line do not have it.
-const originKey = "origin"
-
-func setOrigin(f *pflag.Flag, origin string) {
-	if f.Annotations == nil {
-		f.Annotations = map[string][]string{}
-	}
-	f.Annotations[originKey] = []string{origin}
-}
-
-// configKey is the key of the configuration in the context of a command.
-type configKey struct{}
-
-// configurationOf returns the files that configure has read for a command.
-func configurationOf(cmd *cobra.Command) *configuration {
-	if c, ok := cmd.Context().Value(configKey{}).(*configuration); ok {
-		return c
-	}
-	return &configuration{}
-}
-
-// configure sets the flags that are not on the command line: to their variables, otherwise to the values in files.
-func configure(cmd *cobra.Command) error {
-	if err := fromEnvironment(cmd); err != nil {
-		return err
-	}
-	config, err := readConfiguration(cmd)
-	if err != nil {
-		return err
-	}
-	ctx := cmd.Context()
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	cmd.SetContext(context.WithValue(ctx, configKey{}, config))
-	return config.apply(cmd)
-}
-
-// readConfiguration reads the files of --config or --config-dir. Without these flags it reads no file: the directory in
-// which a command is started may belong to somebody else, and a setting may name a program (--on-lost).
-func readConfiguration(cmd *cobra.Command) (*configuration, error) {
-	path, dir := "", ""
-	for name, to := range map[string]*string{"config": &path, "config-dir": &dir} {
-		if f := cmd.Flags().Lookup(name); f != nil && len(settingsOf(cmd)) > 0 {
-			*to = f.Value.String()
-		}
-	}
-	switch {
-	case path != "" && dir != "":
-		return nil, terminal.Usage(errors.New("--config and --config-dir must not both be given"))
-	case path != "":
-		file, err := readConfigFile(path)
-		if err != nil {
-			return nil, err
-		}
-		return &configuration{files: []*configFile{file}, forRunner: verbOf(cmd) == "work"}, nil
-	case dir != "":
-		files, err := readLayers(dir)
-		return &configuration{files: files}, err
-	}
-	return &configuration{}, nil
-}
-
-// defaultLayer is the second layer without DAYBOOK_ENV, as in miniq.
-const defaultLayer = "development"
-
-func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
-
-// readLayers reads the existing files default.toml, $DAYBOOK_ENV.toml (or development.toml) and local.toml of a directory.
-func readLayers(dir string) (files []*configFile, err error) {
-	if info, err := os.Stat(dir); err != nil {
-		return nil, terminal.Usagef("read configuration: --config-dir: %w", err)
-	} else if !info.IsDir() {
-		return nil, terminal.Usagef("read configuration: --config-dir %s is not a directory; --config names a file", dir)
-	}
-	env := cmp.Or(os.Getenv(layerVariable), defaultLayer)
-	if strings.ContainsAny(env, "/\\\x00") || strings.HasPrefix(env, ".") {
-		return nil, terminal.Usagef("environment variable %s: %q is not the name of a file in --config-dir", layerVariable, env)
-	}
-	for _, layer := range []string{"default", env, "local"} {
-		for _, extension := range []string{".yaml", ".yml", ".json"} { // as miniq's: the settings in them must not be ignored
-			if path := filepath.Join(dir, layer+extension); exists(path) {
-				return nil, terminal.Usagef("read configuration: %s: settings are TOML; write them to %s.toml, and remove this file", path, layer)
+With --toml it prints a configuration file that has the same settings. Defaults are comments in it. So are values that
+contain a password, which is never printed, --on-lost, whose arguments may be secrets, and the server if the setting
+context names it. The handlers of work and its other tables are not printed, because they may contain secrets.`,
+		Example: `  daybook config
+  daybook config work --config work.toml
+  daybook config serve --config-dir config --toml -- --listen 127.0.0.1:0`,
+		ValidArgsFunction: config.Once(func(*cobra.Command, string) []string { return append(config.Sections(), "serve") }),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			words, flags := args, []string(nil)
+			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+				words, flags = args[:dash], args[dash:]
 			}
-		}
-		file, err := readConfigFile(filepath.Join(dir, layer+".toml"))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, file)
-	}
-	return files, nil
-}
-
-// apply checks all settings in the files, and sets the flags of a command that neither the command line nor a variable
-// has set.
-func (c *configuration) apply(cmd *cobra.Command) error {
-	if len(c.files) == 0 {
-		return nil
-	}
-	all := allCommands()
-	verb := verbOf(cmd)
-	chosen := map[string]setting{}
-	for layer, file := range c.files {
-		settings, err := c.settings(file, all)
-		if err != nil {
-			return err
-		}
-		if err := checkValues(settings, all); err != nil {
-			return err
-		}
-		for _, s := range settings {
-			if s.verb != "" && s.verb != verb || !isSetting(verb, s.flag) || cmd.Flags().Lookup(s.flag) == nil {
-				continue
-			}
-			s.rank = layer
-			if s.verb != "" { // it is in the section of the command
-				s.rank += len(c.files)
-			}
-			if had, ok := chosen[s.flag]; !ok || s.rank >= had.rank {
-				chosen[s.flag] = s
-			}
-		}
-	}
-	if a, b := chosen["server"], chosen["context"]; a.flag != "" && b.flag != "" { // each selects the server
-		switch {
-		case a.rank > b.rank:
-			delete(chosen, "context")
-		case a.rank < b.rank:
-			delete(chosen, "server")
-		default:
-			return terminal.Usagef("configuration %s: server is set together with context (%s); each names a server", a.at, b.at)
-		}
-	}
-	serverGiven := cmd.Flags().Changed("server") || cmd.Flags().Changed("context")
-	for _, name := range slices.Sorted(maps.Keys(chosen)) {
-		flag, s := cmd.Flags().Lookup(name), chosen[name]
-		if flag.Changed || serverGiven && namesServer(name) {
-			continue
-		}
-		if err := cmd.Flags().Set(name, s.value); err != nil {
-			return terminal.Usagef("configuration %s: %s: %w", s.at, name, plainly(err))
-		}
-		setOrigin(flag, s.at)
-	}
-	return nil
-}
-
-// checkValues refuses values that their flags refuse, also if another source has precedence, or they are for another
-// command. all are all commands, with flags that nothing has set.
-func checkValues(settings []setting, all *cobra.Command) error {
-	for _, s := range settings {
-		if s.verb == "" {
-			continue // server, context and data may be any text
-		}
-		if err := commandNamed(all, s.verb).Flags().Set(s.flag, s.value); err != nil {
-			return terminal.Usagef("configuration %s: %s: %w", s.at, s.flag, plainly(err))
-		}
-	}
-	return nil
-}
-
-// settings returns the settings in a file for all commands, in the order of their lines.
-func (c *configuration) settings(file *configFile, all *cobra.Command) (list []setting, err error) {
-	top := "serve"
-	if c.forRunner {
-		top = "work"
-	}
-	for _, key := range file.order(file.values) {
-		value := file.values[key]
-		table, isTable := value.(map[string]any)
-		switch {
-		case c.forRunner && slices.Contains(workTableNames, key):
-			continue // readWorkTables checks it
-		case c.forRunner && isTable:
-			return nil, file.wrong(fmt.Errorf("[%s] is not known; the tables are [handlers.NAME], [interpreters], [containers] and [wasi]", key), key)
-		case hasSection(key) && !c.forRunner && !isTable:
-			return nil, file.wrong(fmt.Errorf("%s must be a section with settings of `daybook %s`", key, key), key)
-		case hasSection(key) && !c.forRunner:
-			for _, name := range file.order(table, key) {
-				if key == "work" && slices.Contains(workTableNames, name) {
-					continue
-				}
-				s, err := file.setting(commandNamed(all, key), table[name], key, name)
-				if err != nil {
-					return nil, err
-				}
-				list = append(list, s)
-			}
-		case key == "serve" && isTable:
-			return nil, file.wrong(errors.New("the settings of serve are at the top level of the file, not in a section"), key)
-		default:
-			if !isTable && slices.Contains(sharedFlags, key) && key != "data" {
-				text, err := flagText(value)
-				if err != nil {
-					return nil, file.wrong(fmt.Errorf("%s: %w", key, err), key)
-				}
-				list = append(list, setting{flag: key, value: text, at: file.at(key)})
-				continue
-			}
-			s, err := file.setting(commandNamed(all, top), value, key)
+			target, err := config.Configured(cmd, allCommands, strings.Join(words, " "), flags)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			if slices.Contains(sharedFlags, s.flag) {
-				s.verb = ""
+			if asTOML {
+				return config.PrintTOML(cmd.OutOrStdout(), target)
 			}
-			list = append(list, s)
-		}
-	}
-	return list, c.refuseTwice(file, list)
-}
-
-// refuseTwice refuses a setting of a runner that is given both with a hyphen and with an underscore.
-func (c *configuration) refuseTwice(file *configFile, list []setting) error {
-	first := map[[2]string]string{}
-	for _, s := range list {
-		name := [2]string{s.verb, s.flag}
-		if first[name] != "" {
-			return terminal.Usagef("configuration %s: %s is set twice; the other place is %s", s.at, s.flag, first[name])
-		}
-		first[name] = s.at
-	}
-	return nil
-}
-
-// order returns the keys of a table in the order of their lines.
-func (f *configFile) order(table map[string]any, below ...string) []string {
-	keys := slices.Sorted(maps.Keys(table))
-	line := func(key string) int { return f.lines.of(append(slices.Clip(below), key)...) }
-	slices.SortStableFunc(keys, func(a, b string) int { return line(a) - line(b) })
-	return keys
-}
-
-// setting returns the setting of a command at these keys.
-func (f *configFile) setting(cmd *cobra.Command, value any, keys ...string) (setting, error) {
-	key, verb := keys[len(keys)-1], verbOf(cmd)
-	name := key
-	if verb == "work" { // the file of work may have until_idle for until-idle
-		name = strings.ReplaceAll(key, "_", "-")
-	}
-	if cmd.Flags().Lookup(name) == nil || !isSetting(verb, name) {
-		return setting{}, f.wrong(fmt.Errorf("there is no setting %q%s; `daybook config %s` lists all settings", key, meant(cmd, key), verb), keys...)
-	}
-	text, err := flagText(value)
-	if _, isTable := value.(map[string]any); isTable {
-		err = errors.New("it is not a section; write the setting as name = value")
-	}
-	if err != nil {
-		return setting{}, f.wrong(fmt.Errorf("%s: %w", key, err), keys...)
-	}
-	return setting{verb: verb, flag: name, value: text, at: f.at(keys...)}, nil
-}
-
-// meant returns a question that suggests a key for an unknown key of a command.
-func meant(cmd *cobra.Command, key string) string {
-	names := namesOf(cmd)
-	if verbOf(cmd) == "serve" {
-		names = append(names, "server", "context")
-		names = append(names, sections()...)
-	}
-	if question := didYouMean(key, names); question != "" {
-		return question
-	}
-	if verbOf(cmd) == "serve" {
-		for _, verb := range sections() {
-			if other := commandNamed(cmd.Root(), verb); other != nil && slices.Contains(namesOf(other), key) {
-				return fmt.Sprintf(" of serve (%s has one; its settings are in the section [%s])", verb, verb)
+			settings, err := config.Shown(target)
+			if err != nil {
+				return err
 			}
-		}
+			if asJSON {
+				return printLines(cmd.OutOrStdout(), settings)
+			}
+			return terminal.Table(cmd.OutOrStdout(), func(row func(...any)) {
+				row("SETTING", "VALUE", "FROM")
+				for _, s := range settings {
+					row(s.Name, s.Text, s.Origin)
+				}
+			})
+		},
 	}
-	return ""
-}
-
-// mergeTables puts the values of src into dst: it merges tables, and replaces all other values.
-func mergeTables(dst, src map[string]any) {
-	for key, value := range src {
-		from, isTable := value.(map[string]any)
-		to, wasTable := dst[key].(map[string]any)
-		if isTable && wasTable {
-			mergeTables(to, from)
-			continue
-		}
-		if isTable { // dst must not share it
-			to = map[string]any{}
-			mergeTables(to, from)
-			value = to
-		}
-		dst[key] = value
-	}
+	linesFlag(cmd, &asJSON, "setting")
+	cmd.Flags().BoolVar(&asTOML, "toml", false, "print a configuration file")
+	cmd.MarkFlagsMutuallyExclusive("json", "toml")
+	return cmd
 }

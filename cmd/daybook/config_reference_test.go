@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 )
 
 var rewriteReference = flag.Bool("rewrite", false, "write the page of all settings again")
@@ -42,8 +44,8 @@ func reference() string {
 		"| duration | `\"1h30m\"`, `\"14d\"` | `1h30m`, `14d` |\n| bytes | `\"512M\"`, `1048576` | `512M`, `1048576` |\n" +
 		"| list | `[\"a\", \"b\"]` | `a,b`, or the flag twice |\n| list of name=value | `[\"a=b\", \"c=d\"]` | `a=b,c=d`, or the flag twice |\n")
 	all := allCommands()
-	for _, verb := range append([]string{"serve", "work"}, slices.DeleteFunc(sections(), func(v string) bool { return v == "work" })...) {
-		cmd := commandNamed(all, verb)
+	for _, verb := range append([]string{"serve", "work"}, slices.DeleteFunc(config.Sections(), func(v string) bool { return v == "work" })...) {
+		cmd := config.CommandNamed(all, verb)
 		where := "in the section `[" + verb + "]`"
 		switch verb {
 		case "serve":
@@ -52,8 +54,8 @@ func reference() string {
 			where += ", or at the top level of a file that `daybook work --config` names"
 		}
 		fmt.Fprintf(&b, "\n## daybook %s\n\nIn a file, these settings are %s.\n\n| flag | variable | type | default | meaning |\n|---|---|---|---|---|\n", verb, where)
-		for _, f := range settingsOf(cmd) {
-			if slices.Contains(sharedFlags, f.Name) && verb != "serve" {
+		for _, f := range config.SettingsOf(cmd) {
+			if slices.Contains(config.SharedFlags, f.Name) && verb != "serve" {
 				continue
 			}
 			value := f.DefValue
@@ -62,23 +64,23 @@ func reference() string {
 			} else {
 				value = "`" + value + "`"
 			}
-			fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s | %s |\n", f.Name, variable(verb, f.Name), typeOf(f), value, strings.ReplaceAll(strings.ReplaceAll(f.Usage, "|", `\|`), "*", `\*`))
+			fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s | %s |\n", f.Name, config.Variable(verb, f.Name), typeOf(f), value, strings.ReplaceAll(strings.ReplaceAll(f.Usage, "|", `\|`), "*", `\*`))
 		}
 	}
 	b.WriteString("\n## All commands\n\nIn a file, these settings are at the top level, or in a section for one command. Commands that have no such flag ignore them.\n\n" +
 		"| flag | variable | type | meaning |\n|---|---|---|---|\n")
-	for _, name := range sharedFlags {
-		cmd := commandNamed(all, map[bool]string{true: "check", false: "queues"}[name == "data"])
+	for _, name := range config.SharedFlags {
+		cmd := config.CommandNamed(all, map[bool]string{true: "check", false: "queues"}[name == "data"])
 		f := cmd.Flags().Lookup(name)
-		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", name, variable("", name), typeOf(f), f.Usage)
+		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", name, config.Variable("", name), typeOf(f), f.Usage)
 	}
-	for _, name := range fileFlags {
+	for _, name := range config.FileFlags {
 		f := all.PersistentFlags().Lookup(name)
 		more := ""
 		if name == "config" {
 			more = "; of `daybook work` it is `DAYBOOK_WORK_CONFIG`"
 		}
-		fmt.Fprintf(&b, "| `--%s` | `%s`%s | text | %s; not in a file |\n", name, variable("", name), more, f.Usage)
+		fmt.Fprintf(&b, "| `--%s` | `%s`%s | text | %s; not in a file |\n", name, config.Variable("", name), more, f.Usage)
 	}
 	return b.String()
 }

@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/pflag"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
@@ -118,7 +118,7 @@ func TestConfigRefuses(t *testing.T) {
 		"list of numbers":   {"allow-host = [1, 2]\n", "FILE:1: allow-host: a list may hold strings only"},
 		"a date":            {"retention = 2026-01-01\n", "FILE:1: retention: "},
 		"not UTF-8":         {"listen = 'x'\nmdns = '\xff'\n", "FILE:2: the text is not UTF-8"},
-		"too large":         {strings.Repeat("#", maxConfigBytes+1), "FILE: larger than"},
+		"too large":         {strings.Repeat("#", 1<<20+1), "FILE: larger than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := servedWith(t, tt.file, "--drain", "1s")
@@ -135,24 +135,6 @@ func TestConfigRefuses(t *testing.T) {
 				t.Errorf("%s (exit code %d), want %s", err, exitCode(err), tt.want)
 			}
 		})
-	}
-}
-
-// TestHostileFiles: no file of 1 MiB takes long to read.
-func TestHostileFiles(t *testing.T) {
-	fill := func(text string) string { return strings.Repeat(text, (maxConfigBytes-100)/len(text)) }
-	var many, inline strings.Builder
-	for i := 0; many.Len() < maxConfigBytes*7/10; i++ {
-		fmt.Fprintf(&many, "k%d= 1\n", i)
-		fmt.Fprintf(&inline, "k%d=1,", i)
-	}
-	for _, text := range []string{
-		"a=" + fill("["), "a=" + fill("{a="), many.String(), "a={" + inline.String() + "k=1}", "[x]\n" + many.String(), fill("a.") + "a=1", fill("[[a]]\n"), "a='''" + fill("=\n") + "'''",
-		fill("#\n"),
-	} {
-		start := time.Now()
-		_, _, err := parseConfig([]byte(text)) // a library that takes quadratic time would need minutes
-		t.Logf("%.20q took %s: %.80s", text, time.Since(start), fmt.Sprint(err))
 	}
 }
 
@@ -217,11 +199,11 @@ func TestUnreadableConfig(t *testing.T) {
 }
 
 // settingsShown returns the settings that `daybook config` prints for a command line, by name.
-func settingsShown(t *testing.T, args ...string) map[string]shownSetting {
+func settingsShown(t *testing.T, args ...string) map[string]config.ShownSetting {
 	t.Helper()
-	all := map[string]shownSetting{}
+	all := map[string]config.ShownSetting{}
 	for line := range strings.Lines(ok(t, append([]string{"config", "--json"}, args...)...)) {
-		var s shownSetting
+		var s config.ShownSetting
 		if err := json.Unmarshal([]byte(line), &s); err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +236,7 @@ func TestPrecedence(t *testing.T) {
 		t.Run(tt.verb+" "+tt.flag, func(t *testing.T) {
 			dir := t.TempDir()
 			args := []string{tt.verb, "--config-dir", dir}
-			get := func() shownSetting { return settingsShown(t, args...)[tt.flag] }
+			get := func() config.ShownSetting { return settingsShown(t, args...)[tt.flag] }
 			if s := get(); s.Origin != "default" {
 				t.Errorf("without any source: %+v", s)
 			}
@@ -265,7 +247,7 @@ func TestPrecedence(t *testing.T) {
 				}
 			}
 			text := func(value string) string {
-				if hasSection(tt.verb) && tt.flag != "server" {
+				if slices.Contains(config.Sections(), tt.verb) && tt.flag != "server" {
 					return fmt.Sprintf("# a comment\n[%s]\n%s = %s\n", tt.verb, tt.flag, value)
 				}
 				return fmt.Sprintf("# a comment\n\n%s = %s\n", tt.flag, value)
@@ -275,7 +257,7 @@ func TestPrecedence(t *testing.T) {
 				path := writeFile(t, dir, name, text(tt.values[n]))
 				want(n, path+":3")
 			}
-			name := variable(tt.verb, tt.flag)
+			name := config.Variable(tt.verb, tt.flag)
 			t.Setenv(name, tt.values[3])
 			want(3, name)
 			args = append(args, "--", "--"+tt.flag+"="+tt.values[4])
@@ -371,15 +353,15 @@ func TestTablesInLayers(t *testing.T) {
 	writeFile(t, dir, "local.toml", "[work.handlers.upper]\ntypes = ['c']\noptions = { concurrency = 2 }\n[work.handlers.s]\nkind = 'script'\nlang = 'sh'\nsource_file = 's.sh'\n")
 	writeFile(t, dir, "s.sh", "handle() { :; }")
 	read := func() (*workFile, error) {
-		cmd := commandNamed(allCommands(), "work")
+		cmd := config.CommandNamed(allCommands(), "work")
 		cmd.InheritedFlags()
 		if err := cmd.Flags().Set("config-dir", dir); err != nil {
 			t.Fatal(err)
 		}
-		if err := configure(cmd); err != nil {
+		if err := config.Configure(cmd, allCommands); err != nil {
 			return nil, err
 		}
-		return readWorkTables(configurationOf(cmd))
+		return readWorkTables(cmd)
 	}
 	file, err := read()
 	if err != nil {
@@ -464,7 +446,7 @@ func TestConfigOfContext(t *testing.T) {
 	}
 	t.Setenv("DAYBOOK_CONTEXT", "")
 	ok(t, "context", "use")
-	if s := settingsShown(t, "work")["server"]; s.Value != defaultServer || s.Origin != "default" {
+	if s := settingsShown(t, "work")["server"]; s.Value != config.DefaultServer || s.Origin != "default" {
 		t.Errorf("without a context: %+v", s)
 	}
 	writeFile(t, os.Getenv("XDG_CONFIG_HOME"), "daybook/contexts.toml", "not TOML")
@@ -501,16 +483,16 @@ func TestConfigPasswords(t *testing.T) {
 // TestConfigOfEachVerb: from the output of `daybook config VERB --toml` as a file, the command gets the same settings.
 func TestConfigOfEachVerb(t *testing.T) {
 	verbs := 0
-	visitCommands(allCommands(), func(cmd *cobraCommand) {
-		verb := verbOf(cmd)
-		if !cmd.Runnable() || len(settingsOf(cmd)) == 0 {
+	config.VisitCommands(allCommands(), func(cmd *cobraCommand) {
+		verb := config.VerbOf(cmd)
+		if !cmd.Runnable() || len(config.SettingsOf(cmd)) == 0 {
 			return
 		}
 		verbs++
 		args := append([]string{"config", "--toml"}, strings.Fields(verb)...)
 		args = append(args, "--")
 		var given []string
-		for _, f := range settingsOf(cmd) {
+		for _, f := range config.SettingsOf(cmd) {
 			value := map[string]string{"address": "http://a.example", "duration": "90s", "int": "3", "bool": "true", "stringSlice": "a,b", "stringToString": "a=b,c=d", "bytes": "5M", "strategy": "fair"}[f.Value.Type()]
 			switch f.Name {
 			case "listen", "opsqueue", "pprof":
@@ -557,8 +539,8 @@ func TestConfigOfEachVerb(t *testing.T) {
 // TestOwnSettings: the table of settings of commands names only flags that exist and that a file may set.
 func TestOwnSettings(t *testing.T) {
 	all := allCommands()
-	for verb, flags := range ownSettings {
-		cmd := commandNamed(all, verb)
+	for verb, flags := range config.OwnSettings {
+		cmd := config.CommandNamed(all, verb)
 		if cmd == nil {
 			t.Errorf("there is no command %s", verb)
 			continue
@@ -571,45 +553,12 @@ func TestOwnSettings(t *testing.T) {
 	}
 }
 
-// FuzzConfig: a file is read or refused, whatever its contents.
-func FuzzConfig(f *testing.F) {
-	for _, text := range []string{
-		"listen = '127.0.0.1:1'\nmax-attempts = 7\nhost = [\"a\", 'b,c', \"d\\\"e\"]\nallow-clock-ahead = true\n", "[section]\nx = 1\n",
-		"a.b = 1\n'quoted key' = \"\"\"\nlines\n\"\"\"\n", "[[a]]\nb = 1\n[[a]]\nb = { c = 2026-01-01 }\n", "\ufeffa = 1",
-	} {
-		f.Add([]byte(text))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) { readOrRefused(t, text) })
-}
-
-// readOrRefused fails if an error of a file, or a key in it, has no place.
-func readOrRefused(t *testing.T, text []byte) {
-	values, lines, err := parseConfig(text)
-	if err != nil {
-		if !strings.HasPrefix(err.Error(), ":") {
-			t.Errorf("%q does not say where", err)
-		}
-		return
-	}
-	last := 1 + bytes.Count(text, []byte("\n"))
-	for key := range values {
-		if line := lines[linesKey([]string{key})]; line < 1 || line > last {
-			t.Errorf("%q is in line %d of %d", key, line, last)
-		}
-	}
-	file := configFile{path: "x", values: values, lines: lines}
-	config := configuration{files: []*configFile{&file}}
-	if _, err := config.settings(&file, allCommands()); err != nil && (exitCode(err) != terminal.ExitUsage || !strings.HasPrefix(err.Error(), "configuration x:")) {
-		t.Error(err)
-	}
-}
-
 // TestTypesOfSettings: printing supports the types of all flags that are settings.
 func TestTypesOfSettings(t *testing.T) {
-	visitCommands(allCommands(), func(cmd *cobraCommand) {
-		for _, f := range settingsOf(cmd) {
+	config.VisitCommands(allCommands(), func(cmd *cobraCommand) {
+		for _, f := range config.SettingsOf(cmd) {
 			if typeNames := typeOf(f); typeNames == "" {
-				t.Errorf("%s --%s has the type %s", verbOf(cmd), f.Name, f.Value.Type())
+				t.Errorf("%s --%s has the type %s", config.VerbOf(cmd), f.Name, f.Value.Type())
 			}
 		}
 	})
@@ -620,16 +569,4 @@ func typeOf(f *pflag.Flag) string {
 	return map[string]string{
 		"address": "address", "string": "text", "int": "number", "bool": "true or false", "duration": "duration", "bytes": "bytes", "strategy": "text", "stringSlice": "list", "stringToString": "list of name=value",
 	}[f.Value.Type()]
-}
-
-// TestOnLostHidden: the command for lost runners is printed without its arguments, which may be secrets.
-func TestOnLostHidden(t *testing.T) {
-	for text, want := range map[string]string{
-		"": "", "notify": "notify", "curl -u bob:hunter2 https://h/x": "curl …", "https://h": "https://h", "https://h/x?token=ABC": "https://h …",
-		"https://h?token=ABC": "https://h …", "https://bob:hunter2@h": "https://h …",
-	} {
-		if got := withoutArguments(text); got != want {
-			t.Errorf("%q is printed as %q, want %q", text, got, want)
-		}
-	}
 }

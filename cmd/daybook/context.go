@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
@@ -15,7 +16,7 @@ func newContext() *cobra.Command {
 		Long: `Give servers names, and choose the one that commands use.
 
 A command uses the server of --server, of --context, of the variable DAYBOOK_SERVER or DAYBOOK_CONTEXT, or
-the context in use, in this order. Without any of these it uses ` + defaultServer + `.
+the context in use, in this order. Without any of these it uses ` + config.DefaultServer + `.
 
 The contexts are in a file that only the user can read, since addresses may contain passwords.`,
 		Example: `  daybook context add prod https://queue.example.com
@@ -35,23 +36,17 @@ run. The first context is in use at once. The command prints the server that com
   daybook context add --use test 127.0.0.1:1718`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkContextName(args[0]); err != nil {
+			if err := config.CheckContextName(args[0]); err != nil {
 				return err
 			}
-			address := serverAddress{text: args[1]}
-			if args[1] == "" {
-				return terminal.Usagef("the address is empty")
+			if err := config.CheckServer(args[1]); err != nil {
+				return err
 			}
-			if !address.isDiscovered() {
-				if _, err := address.check(cmd.Context()); err != nil {
-					return err
-				}
-			}
-			return changeContexts(cmd, asJSON, func(all *contexts) error {
+			return changeContext(cmd, asJSON, func(all *config.Contexts) error {
 				if all.List == nil {
-					all.List = map[string]oneContext{}
+					all.List = map[string]config.Context{}
 				}
-				if all.List[args[0]] = (oneContext{Server: args[1]}); use || len(all.List) == 1 {
+				if all.List[args[0]] = (config.Context{Server: args[1]}); use || len(all.List) == 1 {
 					all.Use = args[0]
 				}
 				return nil
@@ -69,17 +64,17 @@ func newContextUse() *cobra.Command {
 		Use:   "use [NAME]",
 		Short: "Choose the server that commands use",
 		Long: `Choose the context that commands use if no other server is given. Without a name, commands use
-` + defaultServer + ` again.`,
+` + config.DefaultServer + ` again.`,
 		Example:           "  daybook context use prod",
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: once(contextNames),
+		ValidArgsFunction: config.Once(config.ContextNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeContexts(cmd, asJSON, func(all *contexts) error {
+			return changeContext(cmd, asJSON, func(all *config.Contexts) error {
 				all.Use = ""
 				if len(args) == 0 {
 					return nil
 				}
-				_, err := all.address(args[0])
+				_, err := all.Address(args[0])
 				all.Use = args[0]
 				return err
 			})
@@ -99,13 +94,13 @@ func newContextList() *cobra.Command {
 		Example: "  daybook context list",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := readContexts()
+			all, err := config.ReadContexts()
 			if err != nil {
 				return err
 			}
 			var list []contextDocument
-			for _, name := range all.names() {
-				list = append(list, contextDocument{name, redacted(all.List[name].Server), name == all.Use})
+			for _, name := range all.Names() {
+				list = append(list, contextDocument{name, config.Redacted(all.List[name].Server), name == all.Use})
 			}
 			if asJSON {
 				return printLines(cmd.OutOrStdout(), list)
@@ -143,13 +138,13 @@ func newContextRemove() *cobra.Command {
 		Use:               "remove NAME",
 		Aliases:           []string{"rm"},
 		Short:             "Remove a context",
-		Long:              "Remove a context. If it is in use, commands use " + defaultServer + " from now on.",
+		Long:              "Remove a context. If it is in use, commands use " + config.DefaultServer + " from now on.",
 		Example:           "  daybook context remove test",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: once(contextNames),
+		ValidArgsFunction: config.Once(config.ContextNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeContexts(cmd, asJSON, func(all *contexts) error {
-				if _, err := all.address(args[0]); err != nil {
+			return changeContext(cmd, asJSON, func(all *config.Contexts) error {
+				if _, err := all.Address(args[0]); err != nil {
 					return err
 				}
 				delete(all.List, args[0])
@@ -164,31 +159,19 @@ func newContextRemove() *cobra.Command {
 	return cmd
 }
 
-// changeContexts reads the contexts, changes them, and writes them. Other processes wait until it is done. It prints
-// the server that commands use from then on.
-func changeContexts(cmd *cobra.Command, asJSON bool, change func(*contexts) error) error {
-	unlock, err := lockContexts()
+// changeContext changes the contexts, and prints the server that commands use from then on.
+func changeContext(cmd *cobra.Command, asJSON bool, change func(*config.Contexts) error) error {
+	all, err := config.ChangeContexts(change)
 	if err != nil {
-		return err
-	}
-	defer unlock()
-	all, err := readContexts()
-	if err != nil {
-		return err
-	}
-	if err := change(&all); err != nil {
-		return err
-	}
-	if err := all.write(); err != nil {
 		return err
 	}
 	if asJSON { // without a context in use, there is no name
-		used := contextDocument{all.Use, defaultServer, all.Use != ""}
+		used := contextDocument{all.Use, config.DefaultServer, all.Use != ""}
 		if all.Use != "" {
-			used.Server = redacted(all.List[all.Use].Server)
+			used.Server = config.Redacted(all.List[all.Use].Server)
 		}
 		return printLines(cmd.OutOrStdout(), []contextDocument{used})
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "commands use %s\n", all.inUse())
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "commands use %s\n", all.InUse())
 	return err
 }

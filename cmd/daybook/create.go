@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -20,7 +21,7 @@ import (
 type attributeFlags struct {
 	client, typ string
 	runFlags
-	retention durationFlag
+	retention config.DurationFlag
 	meta      []string
 }
 
@@ -28,7 +29,7 @@ type attributeFlags struct {
 type runFlags struct {
 	priority, maxAttempts int
 	runAt                 terminal.TimeFlag
-	delay, lease, timeout durationFlag
+	delay, lease, timeout config.DurationFlag
 	expires               terminal.TimeFlag
 	begun                 bool // the command continues one that began earlier, maybe days ago
 }
@@ -41,8 +42,8 @@ func (f *attributeFlags) add(cmd *cobra.Command) {
 	flags.Var(&f.retention, "retention", "how long the job is kept after its end (default: the server's)")
 	flags.Lookup("retention").DefValue = "" // otherwise the help shows 0s as the default
 	flags.StringArrayVar(&f.meta, "meta", nil, "NAME=VALUE for the job; may be given several times")
-	completeFlag(cmd, "client", clientNames)
-	completeFlag(cmd, "type", typeNames)
+	config.CompleteFlag(cmd, "client", clientNames)
+	config.CompleteFlag(cmd, "type", typeNames)
 }
 
 func (f *runFlags) add(cmd *cobra.Command) {
@@ -70,7 +71,7 @@ func (f *attributeFlags) attributes(cmd *cobra.Command) (a client.Attributes, er
 		return a, err
 	}
 	if cmd.Flags().Changed("retention") {
-		ms := f.retention.ms()
+		ms := f.retention.Ms()
 		a.RetentionMs = &ms
 	}
 	a.Meta, err = metaPairs(f.meta)
@@ -95,8 +96,8 @@ func (f *runFlags) attributes(cmd *cobra.Command) (a client.Attributes, err erro
 		a.Priority = &f.priority
 	}
 	return client.Attributes{
-		Priority: a.Priority, MaxAttempts: f.maxAttempts, RunAt: int64(f.runAt), DelayMs: f.delay.ms(), LeaseMs: f.lease.ms(),
-		TimeoutMs: f.timeout.ms(), ExpiresAt: int64(f.expires),
+		Priority: a.Priority, MaxAttempts: f.maxAttempts, RunAt: int64(f.runAt), DelayMs: f.delay.Ms(), LeaseMs: f.lease.Ms(),
+		TimeoutMs: f.timeout.Ms(), ExpiresAt: int64(f.expires),
 	}, nil
 }
 
@@ -122,7 +123,7 @@ type createFlags struct {
 	file, key, uniqueKey string
 	binary, input        string
 	asValue, wait        bool
-	waitTimeout          durationFlag
+	waitTimeout          config.DurationFlag
 	onComplete           string
 }
 

@@ -8,10 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 )
 
 func newDeleteQueue() *cobra.Command {
-	var server serverAddress
+	var server config.ServerAddress
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "delete CLIENT/TYPE",
@@ -23,7 +24,7 @@ The server itself deletes a queue that has had no jobs for --queue-idle (see ` +
 		Example: `  daybook queues delete acme/resize`,
 		Args:    cobra.RangeArgs(1, 2), // client and type can also be two arguments
 
-		ValidArgsFunction: once(queueNames),
+		ValidArgsFunction: config.Once(queueNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := parseQueue(strings.Join(args, "/"))
 			if err != nil {
@@ -44,7 +45,7 @@ The server itself deletes a queue that has had no jobs for --queue-idle (see ` +
 			return err
 		},
 	}
-	serverFlag(cmd, &server)
+	config.ServerFlag(cmd, &server)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

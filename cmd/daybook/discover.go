@@ -1,21 +1,18 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newDiscover() *cobra.Command {
-	timeout := durationFlag(2 * time.Second)
+	timeout := config.DurationFlag(2 * time.Second)
 	var interfaces []string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -41,7 +38,7 @@ Other commands can find the server themselves. --server mdns: uses the only serv
 				return err
 			}
 			if len(found) == 0 {
-				return errNoServer
+				return config.ErrNoServer
 			}
 			if asJSON {
 				out := json.NewEncoder(cmd.OutOrStdout())
@@ -64,34 +61,4 @@ Other commands can find the server themselves. --server mdns: uses the only serv
 	cmd.Flags().StringSliceVar(&interfaces, "interface", nil, "network interfaces to use (default: all)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one server per line")
 	return cmd
-}
-
-// errNoServer means that no server answered.
-var errNoServer = errors.New("no server answered on the local network; start one with --listen on an address that other machines can connect to, since only such a server announces itself")
-
-const mdnsScheme = "mdns:"
-
-// discover returns the URL of the server for an address of the form mdns: or mdns:ID.
-func discover(ctx context.Context, address string) (string, error) {
-	id := strings.TrimPrefix(address, mdnsScheme)
-	found, err := client.Discover(ctx, client.DiscoverOptions{})
-	if err != nil {
-		return "", err
-	}
-	var urls []string
-	var ids []string
-	for _, f := range found {
-		if id == "" || f.ID == strings.ToLower(id) {
-			urls, ids = append(urls, f.URL), append(ids, f.ID+" at "+f.URL)
-		}
-	}
-	switch {
-	case len(found) == 0:
-		return "", errNoServer
-	case len(urls) == 0:
-		return "", fmt.Errorf("none of the %d servers that answered has the id %q; `daybook discover` lists them", len(found), id)
-	case len(urls) > 1:
-		return "", terminal.Usagef("%d servers answered; name one, as in --server mdns:%s: %s", len(urls), found[0].ID, strings.Join(ids, ", "))
-	}
-	return urls[0], nil
 }

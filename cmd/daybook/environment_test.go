@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -9,8 +10,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
+
+// refusedVariables returns the names of the variables that a command refuses.
+func refusedVariables(environ []string) (names []string) {
+	err := config.CheckVariables(newServe(), environ, allCommands)
+	for _, m := range regexp.MustCompile(`environment variable (\S+):`).FindAllStringSubmatch(fmt.Sprint(err), -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
 
 // TestUnknownVariables: all commands refuse a misspelt variable, and name it and the correct one.
 func TestUnknownVariables(t *testing.T) {
@@ -23,7 +36,7 @@ func TestUnknownVariables(t *testing.T) {
 		"DAYBOOK_UI_SERVICE_HOST=10.0.0.1", "DAYBOOK_UI_SERVICE_PORT=80", "DAYBOOK_UI_PORT=tcp://10.0.0.1:80", "DAYBOOK_A_1_PORT_53_UDP_PORT=53",
 		"DAYBOOK_JOURNAL_RETIAN=1G", "DAYBOOK_PORT=1717", "DAYBOOK_SERVICE=x",
 	}
-	if got := unknownVariables(environ); !slices.Equal(got, []string{
+	if got := refusedVariables(environ); !slices.Equal(got, []string{
 		"DAYBOOK_", "DAYBOOK_ADD_KEY", "DAYBOOK_CANCEL_YES", "DAYBOOK_JOURNAL_RETIAN", "DAYBOOK_MAXATTEMPTS", "DAYBOOK_PORT", "DAYBOOK_PRINT_CONFIG", "DAYBOOK_SERVICE",
 	}) {
 		t.Errorf("%q", got)
@@ -32,8 +45,8 @@ func TestUnknownVariables(t *testing.T) {
 		"DAYBOOK_MAXATTEMPTS": "(did you mean DAYBOOK_MAX_ATTEMPTS?)", "DAYBOOK_JOURNAL_RETIAN": "(did you mean DAYBOOK_JOURNAL_RETAIN?)", "DAYBOOK_CONCURRENCY": "(did you mean DAYBOOK_WORK_CONCURRENCY?)",
 		"DAYBOOK_SEVRER": "(did you mean DAYBOOK_SERVER?)", "DAYBOOK_": "there is no such setting", "DAYBOOK_SOMETHING_ELSE_ENTIRELY": "there is no such setting",
 	} {
-		if got := unknownVariable(name); !strings.HasSuffix(got, want) || !strings.Contains(got, name+":") {
-			t.Errorf("%s", got)
+		if err := config.CheckVariables(newServe(), []string{name + "=x"}, allCommands); err == nil || !strings.Contains(err.Error(), want+"; ") || !strings.Contains(err.Error(), name+":") {
+			t.Error(err)
 		}
 	}
 	data := filepath.Join(t.TempDir(), "data")
@@ -60,17 +73,21 @@ func TestUnknownVariables(t *testing.T) {
 // that Daybook uses for something else.
 func TestVariablesAreDistinct(t *testing.T) {
 	of := map[string]string{}
-	visitCommands(allCommands(), func(cmd *cobraCommand) {
-		for _, f := range settingsOf(cmd) {
-			name, setting := variable(verbOf(cmd), f.Name), verbOf(cmd)+" --"+f.Name
-			if slices.Contains(sharedFlags, f.Name) {
+	config.VisitCommands(allCommands(), func(cmd *cobraCommand) {
+		for _, f := range config.SettingsOf(cmd) {
+			name, setting := config.Variable(config.VerbOf(cmd), f.Name), config.VerbOf(cmd)+" --"+f.Name
+			if slices.Contains(config.SharedFlags, f.Name) {
 				setting = "--" + f.Name
 			}
 			if was := of[name]; was != "" && was != setting {
 				t.Errorf("%s sets both %s and %s", name, was, setting)
 			}
-			if of[name] = setting; kubernetesNames.MatchString(name) || otherVariables[name] != "" {
-				t.Errorf("%s of %s has another meaning", name, setting)
+			of[name] = setting
+			for _, value := range []string{"x", "tcp://10.0.0.1:1"} {
+				none := func() *cobra.Command { return &cobra.Command{} }
+				if config.CheckVariables(cmd, []string{name + "=" + value}, none) == nil {
+					t.Errorf("%s of %s has another meaning", name, setting)
+				}
 			}
 		}
 	})
@@ -106,7 +123,7 @@ func TestVariablesInTree(t *testing.T) {
 		}
 		for _, name := range names.FindAllString(string(text), -1) {
 			found++
-			if len(unknownVariables([]string{name + "=x"})) > 0 && !slices.Contains(apart, name) {
+			if len(refusedVariables([]string{name + "=x"})) > 0 && !slices.Contains(apart, name) {
 				t.Errorf("%s has %s, which no command knows", path, name)
 			}
 		}

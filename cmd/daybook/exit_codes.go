@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/ingest/backup"
@@ -77,7 +78,7 @@ func exitCode(err error) int {
 		return terminal.ExitNotFound
 	case isRefused, errors.Is(err, client.ErrTooLarge):
 		return terminal.ExitRefused
-	case isSilent, errors.Is(err, errNoServer), errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrUnexpectedAnswer):
+	case isSilent, errors.Is(err, config.ErrNoServer), errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrUnexpectedAnswer):
 		return terminal.ExitNoAnswer
 	case isPath, isInput, isChanged, isFormat, errors.Is(err, ingest.ErrNoBase), errors.Is(err, syscall.ENOSPC), errors.Is(err, ingest.ErrDiskFull), errors.Is(err, backup.ErrNotEmpty), errors.Is(err, blob.ErrNoSpace):
 		return terminal.ExitFile
@@ -101,7 +102,7 @@ func hintFor(cmd *cobra.Command, err error) string {
 		}
 		return "Stop the process that listens there, or choose another address with --listen (port 0 means any free port)."
 	case terminal.ExitNoAnswer:
-		if errors.Is(err, errNoServer) {
+		if errors.Is(err, config.ErrNoServer) {
 			return "" // its text has the next step
 		}
 		return "Check that `daybook serve` runs, and that --server (or DAYBOOK_SERVER) is its address."

@@ -6,13 +6,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
 // filesetCommand has the flags that the commands for filesets share.
 type filesetCommand struct {
-	server serverAddress
+	server config.ServerAddress
 	client string
 	asJSON bool
 }
@@ -33,7 +34,7 @@ and links.`,
 }
 
 func (f *filesetCommand) flags(cmd *cobra.Command) {
-	serverFlag(cmd, &f.server)
+	config.ServerFlag(cmd, &f.server)
 	cmd.Flags().StringVar(&f.client, "client", "", "the client whose fileset is meant (default: filesets of no client)")
 }
 
@@ -65,7 +66,7 @@ that the server keeps, the newest first.`,
   daybook fileset ls input --client acme`,
 		Args: cobra.MaximumNArgs(1),
 
-		ValidArgsFunction: once(filesetNames),
+		ValidArgsFunction: config.Once(filesetNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := "any"
 			if len(args) == 1 {
@@ -135,7 +136,7 @@ another fileset names them.`,
 		Example: `  daybook fileset rm input --client acme`,
 		Args:    cobra.ExactArgs(1),
 
-		ValidArgsFunction: once(filesetNames),
+		ValidArgsFunction: config.Once(filesetNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.dial(cmd, args[0])
 			if err != nil {

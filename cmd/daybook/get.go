@@ -12,11 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newGet() *cobra.Command {
-	var server serverAddress
+	var server config.ServerAddress
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "get ID",
@@ -32,13 +33,13 @@ names the error. --json has the whole errors of all attempts.`,
   daybook get --batch 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
 
-		ValidArgsFunction: once(getIDs),
+		ValidArgsFunction: config.Once(getIDs),
 	}
 	batch := cmd.Flags().Bool("batch", false, "show the batch with this id")
 	var isJob bool
 	jobFlag(cmd.Flags(), &isJob, "show the job with this id, and no batch")
 	cmd.MarkFlagsMutuallyExclusive("batch", "job")
-	serverFlag(cmd, &server)
+	config.ServerFlag(cmd, &server)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkIDs(args[0]); err != nil {
@@ -50,7 +51,7 @@ names the error. --json has the whole errors of all attempts.`,
 		}
 		text, err := ask(cmd, &server, path+args[0])
 		if err == nil && !*batch && !isJob {
-			if b, failed := server.check(cmd.Context()); failed != nil {
+			if b, failed := server.URL(cmd.Context()); failed != nil {
 				err = failed
 			} else {
 				err = noteBatch(cmd, newClient(cmd, b), args[0], "--batch shows the batch")

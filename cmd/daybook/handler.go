@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/manifest"
 	"github.com/daybookq/daybook/job"
@@ -40,7 +41,7 @@ of a kind. Runners use a new version within seconds. The server keeps old versio
 // over adds the flags, and runs the command with a client of the server. It checks a type in the arguments.
 func (h *handlerCommand) over(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	cmd.Flags().StringVar(&h.client, "client", "", "the client whose jobs it runs (default: all clients that have no handler of the type themselves)")
-	completeFlag(cmd, "client", clientNames)
+	config.CompleteFlag(cmd, "client", clientNames)
 	return overServer(&h.remote, cmd, func(cmd *cobra.Command, args []string) error {
 		if h.client != "" {
 			if err := job.CheckName("--client", h.client); err != nil {
@@ -89,7 +90,7 @@ job. One that cannot be loaded, or takes longer than 10 seconds, is not stored, 
 		Args: cobra.ExactArgs(2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
-				return once(typeNames)(cmd, args, text)
+				return config.Once(typeNames)(cmd, args, text)
 			}
 			return nil, cobra.ShellCompDirectiveDefault
 		},
@@ -118,7 +119,7 @@ job. One that cannot be loaded, or takes longer than 10 seconds, is not stored, 
 		return err
 	})
 	cmd.Flags().StringVar(&lang, "lang", "", "the language of a script: node, python, php, sh")
-	completeFlag(cmd, "lang", func(*cobra.Command, string) []string { return handler.Langs })
+	config.CompleteFlag(cmd, "lang", func(*cobra.Command, string) []string { return handler.Langs })
 	cmd.Flags().BoolVar(&noCheck, "no-check", false, "store a script without loading it here, for example because only runners have its modules")
 	jsonFlag(cmd, &h.asJSON)
 	return cmd
@@ -181,7 +182,7 @@ func newHandlerGet() *cobra.Command {
 --json, the document and what the server knows of it.`,
 		Example:           "  daybook handler get resize",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: once(handlerTypes),
+		ValidArgsFunction: config.Once(handlerTypes),
 	}
 	h.over(cmd, func(cmd *cobra.Command, args []string) error {
 		if err := h.connect(cmd); err != nil {
@@ -217,7 +218,7 @@ server keeps, the newest first.`,
 		Example: `  daybook handler ls
   daybook handler ls resize --client acme`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: once(handlerTypes),
+		ValidArgsFunction: config.Once(handlerTypes),
 	}
 	h.over(cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && h.client != "" {
@@ -280,7 +281,7 @@ func newHandlerRemove() *cobra.Command {
 		Long:              "Remove the handler of a type with all its versions. Jobs of the type wait until a runner has another handler for it.",
 		Example:           "  daybook handler rm resize",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: once(handlerTypes),
+		ValidArgsFunction: config.Once(handlerTypes),
 	}
 	h.over(cmd, func(cmd *cobra.Command, args []string) error {
 		if err := h.connect(cmd); err != nil {

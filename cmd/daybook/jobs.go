@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -113,11 +114,11 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 	flags.BoolVar(&idsOnly, "ids", false, "print only the ids")
 	flags.StringVar(&fields, "fields", "", "with --json: print only these fields, separated by commas")
 	linesFlag(cmd, &r.asJSON, "job")
-	completeFlag(cmd, "status", statusNames)
-	completeFlag(cmd, "client", clientNames)
-	completeFlag(cmd, "type", typeNames)
-	completeFlag(cmd, "batch", batchIDs)
-	completeFlag(cmd, "runner-id", runnerIDs)
+	config.CompleteFlag(cmd, "status", statusNames)
+	config.CompleteFlag(cmd, "client", clientNames)
+	config.CompleteFlag(cmd, "type", typeNames)
+	config.CompleteFlag(cmd, "batch", batchIDs)
+	config.CompleteFlag(cmd, "runner-id", runnerIDs)
 	return cmd
 }
 

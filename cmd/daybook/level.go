@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 )
 
 func newLevel() *cobra.Command {
-	var server serverAddress
+	var server config.ServerAddress
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "level",
@@ -42,14 +43,14 @@ so that you can go back to the old version.`,
 			return err
 		},
 	}
-	serverFlag(cmd, &server)
+	config.ServerFlag(cmd, &server)
 	jsonFlag(cmd, &asJSON)
 	cmd.AddCommand(newLevelRaise())
 	return cmd
 }
 
 func newLevelRaise() *cobra.Command {
-	var server serverAddress
+	var server config.ServerAddress
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "raise",
@@ -76,7 +77,7 @@ repeat has no effect.`,
 			return err
 		},
 	}
-	serverFlag(cmd, &server)
+	config.ServerFlag(cmd, &server)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

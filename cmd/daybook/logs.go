@@ -11,11 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newLogs() *cobra.Command {
-	var server serverAddress
+	var server config.ServerAddress
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "logs ID",
@@ -28,12 +29,12 @@ Only containers have logs, and programs whose handler has log_bytes. What a scri
 		Example: `  daybook logs -f 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args:    cobra.ExactArgs(1),
 
-		ValidArgsFunction: once(jobIDs(statusesStarted...)),
+		ValidArgsFunction: config.Once(jobIDs(statusesStarted...)),
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job ends")
 	var isJob bool
 	jobFlag(cmd.Flags(), &isJob, "the id is that of a job, also if it is a batch's")
-	serverFlag(cmd, &server)
+	config.ServerFlag(cmd, &server)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkIDs(args[0]); err != nil {
 			return err

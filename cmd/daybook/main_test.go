@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"net"
 	"net/http"
 	"os"
@@ -21,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -717,61 +717,12 @@ func TestFlagsFromTheEnvironment(t *testing.T) {
 	if err := cmd.ParseFlags([]string{"--max-attempts", "6"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := fromEnvironment(cmd); err != nil {
+	if err := config.Configure(cmd, allCommands); err != nil {
 		t.Fatal(err)
 	}
 	for flag, want := range map[string]string{"max-attempts": "6", "allow-host": "[a.example,b.example]", "retention": "2d", "log-level": "info"} {
 		if got := cmd.Flags().Lookup(flag).Value.String(); got != want {
 			t.Errorf("--%s is %s, want %s", flag, got, want)
-		}
-	}
-}
-
-func TestValues(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"300s": 5 * time.Minute, "0": 0, "0s": 0, "1h30m": 90 * time.Minute, "1.5h": 90 * time.Minute, "0.25s": 250 * time.Millisecond,
-		"14d": 14 * 24 * time.Hour, "1d12h": 36 * time.Hour, "2w": 14 * 24 * time.Hour, "1y": 365 * 24 * time.Hour,
-		"500ms": 500 * time.Millisecond,
-	} {
-		var d durationFlag
-		if err := d.Set(text); err != nil || time.Duration(d) != want {
-			t.Errorf("%s: %s, %v", text, time.Duration(d), err)
-		}
-		var again durationFlag
-		if err := again.Set(d.String()); err != nil || again != d {
-			t.Errorf("%s shows as %s", text, d.String())
-		}
-	}
-	for _, text := range []string{"", "5", "h", "-5s", "-1d", "1.5d", "1h1d", "300y", "1h 30m", "500us", "1.5ms", "1ns", "90m1ns"} {
-		d := durationFlag(time.Second)
-		if err := d.Set(text); err == nil || d != durationFlag(time.Second) {
-			t.Errorf("%q is a duration of %s", text, time.Duration(d))
-		}
-	}
-	for d, want := range map[time.Duration]string{
-		-time.Second: "-1s", -36 * time.Hour: "-1d12h", -time.Microsecond: "-1µs", -1500 * time.Microsecond: "-1.5ms", 0: "0s",
-		time.Microsecond: "1µs", time.Second + 1: "1.000000001s", math.MinInt64: "-2562047h47m16.854775808s",
-	} {
-		flag := durationFlag(d)
-		if got := flag.String(); got != want {
-			t.Errorf("%s shows as %q, want %q", d, got, want)
-		}
-	}
-	for text, want := range map[string]int64{"0": 0, "1048576": 1 << 20, "512M": 512 << 20, "10G": 10 << 30, "3k": 3 << 10, "1T": 1 << 40, "1g": 1 << 30, "1.5M": 3 << 19, "10GiB": 10 << 30} {
-		var b bytesFlag
-		if err := b.Set(text); err != nil || int64(b) != want {
-			t.Errorf("%s: %d, %v", text, b, err)
-		}
-	}
-	for _, text := range []string{"", "G", "-1", "1X", "9223372036854775807G"} {
-		var b bytesFlag
-		if b.Set(text) == nil {
-			t.Errorf("%q is %d bytes", text, b)
-		}
-	}
-	for ms, want := range map[int64]string{12: "12ms", 1500: "1.5s", 61_234: "1m1s", 3_600_000: "1h0m0s"} {
-		if got := terminal.Interval(ms); got != want {
-			t.Errorf("%d: %s", ms, got)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -38,7 +39,7 @@ func newResume() *cobra.Command {
 		return c.Resume(ctx, q.client, q.typ)
 	})
 	cmd.Flags().StringVar(&batch, "batch", "", "the batch that runs from now on")
-	completeFlag(cmd, "batch", batchIDs)
+	config.CompleteFlag(cmd, "batch", batchIDs)
 	return cmd
 }
 
@@ -98,7 +99,7 @@ func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context
 		}
 		return nil
 	})
-	cmd.ValidArgsFunction = each(queueNames)
+	cmd.ValidArgsFunction = config.Each(queueNames)
 	linesFlag(cmd, &r.asJSON, "queue")
 	return cmd
 }

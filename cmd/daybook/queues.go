@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -22,7 +23,7 @@ type queueDocument struct {
 }
 
 func newQueues() *cobra.Command {
-	var server serverAddress
+	var server config.ServerAddress
 	var client string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -66,15 +67,15 @@ says so on standard error.`,
 	}
 	cmd.AddCommand(newDeleteQueue())
 	cmd.Flags().StringVar(&client, "client", "", "list only the queues of this client")
-	serverFlag(cmd, &server)
+	config.ServerFlag(cmd, &server)
 	linesFlag(cmd, &asJSON, "queue")
-	completeFlag(cmd, "client", clientNames)
+	config.CompleteFlag(cmd, "client", clientNames)
 	return cmd
 }
 
 // noteStopped prints a note if the server is stopped: jobs do not run then, although no queue is paused. The list is
 // complete without the note, so it is no error if a proxy blocks /stats.
-func noteStopped(cmd *cobra.Command, server *serverAddress) {
+func noteStopped(cmd *cobra.Command, server *config.ServerAddress) {
 	text, err := ask(cmd, server, "/stats")
 	var s api.Stats
 	if err == nil && json.Unmarshal(text, &s) == nil && s.Stopped {

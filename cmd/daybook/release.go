@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -11,7 +12,7 @@ func newRelease() *cobra.Command {
 	var r remote
 	var claim string
 	var retry, isJob bool
-	var delay durationFlag
+	var delay config.DurationFlag
 	cmd := &cobra.Command{
 		Use:   "release ID",
 		Short: "Give a claimed job back",
@@ -20,7 +21,7 @@ given.`,
 		Example: `  daybook release 0185a1b2-c3d4-7000-8000-00000c800000 --claim 0185a1b2-c3d4-7000-8000-00000c800001
   daybook release 0185a1b2-c3d4-7000-8000-00000c800000 --retry --delay 5m`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: once(jobIDs(statusesActive...)),
+		ValidArgsFunction: config.Once(jobIDs(statusesActive...)),
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if err := checkIDs(args...); err != nil {
@@ -32,7 +33,7 @@ given.`,
 		}
 		var after *int64
 		if cmd.Flags().Changed("delay") {
-			ms := delay.ms()
+			ms := delay.Ms()
 			after = &ms
 		}
 		if err := r.connect(cmd); err != nil {

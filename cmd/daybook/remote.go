@@ -12,13 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
 // remote holds the flags --server, --context and --json of a command about a server, and a client of the server.
 type remote struct {
-	server serverAddress
+	server config.ServerAddress
 	asJSON bool
 	c      *client.Client
 	out    io.Writer
@@ -26,7 +27,7 @@ type remote struct {
 
 // overServer makes a command that sends requests to a server. run calls connect when it has checked its arguments.
 func overServer(r *remote, cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
-	serverFlag(cmd, &r.server)
+	config.ServerFlag(cmd, &r.server)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r.out = cmd.OutOrStdout()
 		return run(cmd, args)
@@ -120,7 +121,7 @@ func (q queueName) String() string { return q.client + "/" + q.typ }
 
 // eachDocument reads a list page by page. It calls each with the documents as the server sent them, from the named
 // field.
-func eachDocument(cmd *cobra.Command, server *serverAddress, path string, query url.Values, field string, each func(json.RawMessage) (more bool, err error)) error {
+func eachDocument(cmd *cobra.Command, server *config.ServerAddress, path string, query url.Values, field string, each func(json.RawMessage) (more bool, err error)) error {
 	for {
 		text, err := ask(cmd, server, path+"?"+query.Encode())
 		if err != nil {

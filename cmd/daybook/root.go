@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
@@ -58,6 +59,9 @@ func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// allCommands returns all commands, with flags that nothing has set.
+func allCommands() *cobra.Command { return newRoot().Command }
+
 func newRoot() *rootCommand {
 	root := &rootCommand{Command: &cobra.Command{
 		Use:   "daybook",
@@ -78,21 +82,19 @@ Environment variables and configuration files can set flags: see ` + "`daybook h
 		if err := cmd.ValidateFlagGroups(); err != nil { // cobra does it only later
 			return terminal.Usage(err)
 		}
-		if checksVariables(cmd) {
-			if err := checkVariables(os.Environ()); err != nil {
-				return err
-			}
+		if err := config.CheckVariables(cmd, os.Environ(), allCommands); err != nil {
+			return err
 		}
-		if err := configure(cmd); err != nil {
+		if err := config.Configure(cmd, allCommands); err != nil {
 			return err
 		}
 		root.started = true
 		return checkSystem(cmd)
 	}
-	configFlags(root.Command)
-	for _, g := range commandGroups {
+	config.AddFlags(root.Command)
+	for _, g := range commandGroups() {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
-		for _, cmd := range g.commands() {
+		for _, cmd := range g.commands {
 			cmd.GroupID = g.id
 			root.AddCommand(cmd)
 		}
@@ -102,7 +104,8 @@ Environment variables and configuration files can set flags: see ` + "`daybook h
 	root.Flags().BoolP("version", "v", false, "show the version of this program")
 	root.SetHelpCommandGroupID("program")
 	root.SetCompletionCommandGroupID("program")
-	root.AddCommand(newExitCodes(), newEnvironmentHelp(), newConfigurationHelp())
+	root.AddCommand(newExitCodes())
+	root.AddCommand(config.Topics()...)
 	refuseUnknownTopics(root.Command)
 	nameArguments(root.Command)
 	return root
@@ -163,28 +166,23 @@ func nameArguments(cmd *cobra.Command) {
 	}
 }
 
-// commandGroups are the commands in the order of the help.
-var commandGroups = []struct {
+// commandGroup is a part of the help.
+type commandGroup struct {
 	id, title string
-	commands  func() []*cobra.Command
-}{
-	{"jobs", "Jobs:", func() []*cobra.Command {
-		return []*cobra.Command{
+	commands  []*cobra.Command
+}
+
+// commandGroups returns the commands in the order of the help.
+func commandGroups() []commandGroup {
+	return []commandGroup{
+		{"jobs", "Jobs:", []*cobra.Command{
 			newAdd(), newCreate(), newGet(), newWatch(), newJobs(), newLogs(), newCancel(), newRedrive(), newRunNow(), newRemove(),
-		}
-	}},
-	{"batches", "Batches and queues:", func() []*cobra.Command {
-		return []*cobra.Command{newSubmit(), newBatches(), newCloseBatch(), newResults(), newQueues(), newPause(), newResume(), newSweeps()}
-	}},
-	{"runners", "Runners:", func() []*cobra.Command {
-		return []*cobra.Command{newWork(), newHandler(), newRunners(), newClaim(), newTickle(), newComplete(), newRelease()}
-	}},
-	{"files", "Blobs and filesets:", func() []*cobra.Command { return []*cobra.Command{newBlob(), newFileset()} }},
-	{"server", "Server:", func() []*cobra.Command {
-		return []*cobra.Command{newServe(), newTop(), newStats(), newDisk(), newStop(), newStart(), newBackup(), newClock(), newLevel(), newDiscover(), newBench()}
-	}},
-	{"data", "Data of a stopped server:", func() []*cobra.Command { return []*cobra.Command{newCheck(), newRestore(), newRebuild(), newJournal()} }},
-	{"program", "This program:", func() []*cobra.Command {
-		return []*cobra.Command{newConfig(), newContext(), newMan(), newVersion(), newLicenses()}
-	}},
+		}},
+		{"batches", "Batches and queues:", []*cobra.Command{newSubmit(), newBatches(), newCloseBatch(), newResults(), newQueues(), newPause(), newResume(), newSweeps()}},
+		{"runners", "Runners:", []*cobra.Command{newWork(), newHandler(), newRunners(), newClaim(), newTickle(), newComplete(), newRelease()}},
+		{"files", "Blobs and filesets:", []*cobra.Command{newBlob(), newFileset()}},
+		{"server", "Server:", []*cobra.Command{newServe(), newTop(), newStats(), newDisk(), newStop(), newStart(), newBackup(), newClock(), newLevel(), newDiscover(), newBench()}},
+		{"data", "Data of a stopped server:", []*cobra.Command{newCheck(), newRestore(), newRebuild(), newJournal()}},
+		{"program", "This program:", []*cobra.Command{newConfig(), newContext(), newMan(), newVersion(), newLicenses()}},
+	}
 }

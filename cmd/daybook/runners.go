@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -28,7 +29,7 @@ that runner, with the claims that it has. The state is one of these:
 		Example: `  daybook runners
   daybook runners mixer-1`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: once(runnerIDs),
+		ValidArgsFunction: config.Once(runnerIDs),
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
@@ -113,7 +114,7 @@ jobs are left.`,
 		Example: "  daybook sweeps",
 		Args:    cobra.MaximumNArgs(1),
 
-		ValidArgsFunction: once(sweepIDs),
+		ValidArgsFunction: config.Once(sweepIDs),
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {

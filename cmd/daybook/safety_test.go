@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/filelock"
@@ -28,11 +29,11 @@ func TestListenBeyondLoopback(t *testing.T) {
 		"127.0.0.1:0": false, "127.8.9.1:80": false, "localhost:1717": false, "[::1]:1": false, "[::ffff:127.0.0.1]:1": false,
 		"0.0.0.0:1717": true, ":1717": true, "[::]:1717": true, "192.0.2.7:1717": true, "[2001:db8::7]:1717": true,
 	} {
-		address, err := (&networkFlags{listen: listen, insecure: true}).listenAddress()
-		if err != nil || isExposed(address) != exposed {
+		address, err := config.ListenAddress(listen, true)
+		if err != nil || config.IsExposed(address) != exposed {
 			t.Errorf("%s: isExposed is not %t, or there is an error: %v", listen, exposed, err)
 		}
-		if _, err = (&networkFlags{listen: listen}).listenAddress(); exposed != errors.Is(err, errExposed) {
+		if _, err = config.ListenAddress(listen, false); exposed != errors.Is(err, config.ErrExposed) {
 			t.Errorf("%s without --insecure: %v", listen, err)
 		}
 	}
@@ -45,8 +46,8 @@ func TestListenBeyondLoopback(t *testing.T) {
 		t.Error("a refused start made the data directory")
 	}
 	for listen, network := range map[string]string{"0.0.0.0:0": "tcp4", ":0": "tcp", "[::]:0": "tcp", "127.0.0.1:0": "tcp4"} {
-		if address, err := (&networkFlags{listen: listen, insecure: true}).listenAddress(); err != nil || networkOf(address) != network {
-			t.Errorf("%s listens on %s, %v", listen, networkOf(address), err)
+		if address, err := config.ListenAddress(listen, true); err != nil || config.NetworkOf(address) != network {
+			t.Errorf("%s listens on %s, %v", listen, config.NetworkOf(address), err)
 		}
 	}
 	for _, listen := range []string{"127.0.0.1", "a b:1", "127.0.0.1:port"} {
@@ -114,7 +115,7 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 		t.Errorf("a refused start made the journal's directory: %v", err)
 	}
 
-	f := serveFlags{storageFlags: storageFlags{data: defaultData}}
+	f := serveFlags{storageFlags: storageFlags{data: config.DefaultData}}
 	if err := f.checkData(newServe()); err != nil {
 		t.Errorf("the default: %v", err)
 	}
@@ -232,7 +233,7 @@ func TestExitCodes(t *testing.T) {
 		{&journal.CorruptError{}, terminal.ExitCorrupt}, {journal.ErrForeign, terminal.ExitCorrupt}, {journal.ErrCursor, terminal.ExitCorrupt}, {store.ErrForeignJournal, terminal.ExitCorrupt}, {store.ErrDamaged, terminal.ExitCorrupt},
 		{errProblems, terminal.ExitProblems},
 		{store.ErrNewerFormat, terminal.ExitFormat}, {store.ErrOlderFormat, terminal.ExitFormat}, {journal.ErrVersion, terminal.ExitFormat},
-		{&noAnswer{new(serverAddress), errors.New("x")}, terminal.ExitNoAnswer}, {client.ErrUnavailable, terminal.ExitNoAnswer}, {client.ErrUnexpectedAnswer, terminal.ExitNoAnswer},
+		{&noAnswer{new(config.ServerAddress), errors.New("x")}, terminal.ExitNoAnswer}, {client.ErrUnavailable, terminal.ExitNoAnswer}, {client.ErrUnexpectedAnswer, terminal.ExitNoAnswer},
 		{&client.Error{Status: 429, Code: "overloaded", Outcome: "not_stored"}, terminal.ExitRefused}, {&client.Error{Status: 404, Code: "route_not_found"}, terminal.ExitRefused}, {client.ErrTooLarge, terminal.ExitRefused},
 		{&client.Error{Status: 404, Code: "job_not_found"}, terminal.ExitNotFound},
 		{errNoData, terminal.ExitNoData},

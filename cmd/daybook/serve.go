@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/ingest/registry/onlost"
@@ -46,30 +47,30 @@ type networkFlags struct {
 type storageFlags struct {
 	data          string
 	init          bool
-	journalRetain bytesFlag
-	queueIdle     durationFlag
+	journalRetain config.BytesFlag
+	queueIdle     config.DurationFlag
 	clockAhead    bool
 }
 
 // jobFlags are the defaults for jobs that are created without these attributes.
 type jobFlags struct {
-	abandonedAge durationFlag
+	abandonedAge config.DurationFlag
 	maxAttempts  int
-	retention    durationFlag
+	retention    config.DurationFlag
 }
 
 // requestFlags define which requests are allowed, and how long they may take when the server stops.
 type requestFlags struct {
-	drain        durationFlag
+	drain        config.DurationFlag
 	allowQuit    bool
 	allowGet     bool
 	requireClaim bool
-	heartbeat    durationFlag
+	heartbeat    config.DurationFlag
 }
 
 // runnerFlags define when a runner is lost, and what the server does then.
 type runnerFlags struct {
-	runnerHeartbeat durationFlag
+	runnerHeartbeat config.DurationFlag
 	onLost          string
 }
 
@@ -84,8 +85,6 @@ type metricsFlags struct {
 }
 
 const (
-	defaultListen = "127.0.0.1:1717"
-	defaultData   = "./daybook-data"
 	// A collection reads the whole store.
 	defaultBlobsCollect = 6 * time.Hour
 	minBlobsCollectMs   = 60_000
@@ -97,13 +96,13 @@ const (
 
 func newServe() *cobra.Command {
 	var f serveFlags
-	f.abandonedAge = job.DefaultLeaseMs * durationFlag(time.Millisecond)
-	f.retention = job.DefaultRetentionMs * durationFlag(time.Millisecond)
-	f.queueIdle = job.DefaultQueueIdleMs * durationFlag(time.Millisecond)
-	f.drain = durationFlag(10 * time.Second)
-	f.heartbeat = durationFlag(5 * time.Second)
-	f.blobsCollect = durationFlag(defaultBlobsCollect)
-	f.runnerHeartbeat = durationFlag(registry.DefaultHeartbeat)
+	f.abandonedAge = job.DefaultLeaseMs * config.DurationFlag(time.Millisecond)
+	f.retention = job.DefaultRetentionMs * config.DurationFlag(time.Millisecond)
+	f.queueIdle = job.DefaultQueueIdleMs * config.DurationFlag(time.Millisecond)
+	f.drain = config.DurationFlag(10 * time.Second)
+	f.heartbeat = config.DurationFlag(5 * time.Second)
+	f.blobsCollect = config.DurationFlag(defaultBlobsCollect)
+	f.runnerHeartbeat = config.DurationFlag(registry.DefaultHeartbeat)
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -159,8 +158,8 @@ prints all settings and the origin of each.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return serve(cmd, &f) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.listen, "listen", defaultListen, "address to listen on; port 0 means any free port")
-	flags.StringVar(&f.data, "data", defaultData, "data directory")
+	flags.StringVar(&f.listen, "listen", config.DefaultListen, "address to listen on; port 0 means any free port")
+	flags.StringVar(&f.data, "data", config.DefaultData, "data directory")
 	flags.BoolVar(&f.init, "init", false, "create an empty queue in the directory of --data if it has no journal")
 	flags.BoolVar(&f.insecure, "insecure", false, "allow --listen with an address that other machines can connect to, although there is no access control")
 	flags.StringSliceVar(&f.hosts, "allow-host", nil, "names that requests may have as their Host; *.example.com allows all names that end in .example.com, * allows every name")
@@ -220,7 +219,7 @@ func (f *serveFlags) checkSettings() error {
 	if _, err := terminal.NewLogger(f.logLevel, f.logFormat, io.Discard); err != nil {
 		return err
 	}
-	address, err := f.listenAddress()
+	address, err := config.ListenAddress(f.listen, f.insecure)
 	if err != nil {
 		return err
 	}
@@ -233,7 +232,7 @@ func (f *serveFlags) checkSettings() error {
 	if _, err := f.opsqueueAddress(); err != nil {
 		return err
 	}
-	if f.mdns == mdnsOn && !isExposed(address) {
+	if f.mdns == mdnsOn && !config.IsExposed(address) {
 		return terminal.Usagef("--mdns on cannot announce the server: it listens on %s, where no other machine can connect; give another --listen, or --mdns auto", address)
 	}
 	return checkProfiles(f.pprof)
@@ -245,19 +244,19 @@ func (f *serveFlags) options() (api.Options, error) {
 		Hosts: f.hosts, RequireClaimID: f.requireClaim, GetSwitches: f.allowGet,
 		Build: api.Version{Version: version, Commit: commit}, StreamHeartbeat: time.Duration(f.heartbeat),
 		Defaults: api.Defaults{
-			MaxAttempts: f.maxAttempts, LeaseMs: f.abandonedAge.ms(), RetentionMs: f.retention.ms(),
+			MaxAttempts: f.maxAttempts, LeaseMs: f.abandonedAge.Ms(), RetentionMs: f.retention.Ms(),
 		},
 	}
 	for _, err := range []error{
 		job.CheckRange("--max-attempts", int64(f.maxAttempts), 1, job.MaxAttempts),
 		job.CheckRange("--metrics-queues", int64(f.metricsQueues), 0, job.MaxMetricsQueues),
-		checkDuration("--abandoned-age", f.abandonedAge, job.MinLeaseMs, job.MaxLeaseMs),
-		checkDuration("--retention", f.retention, 0, job.MaxDelayMs),
-		checkDuration("--drain", f.drain, 0, job.MaxDelayMs),
-		checkDuration("--stream-heartbeat", f.heartbeat, minHeartbeatMs, maxHeartbeatMs),
-		checkDuration("--runner-heartbeat", f.runnerHeartbeat, registry.MinHeartbeat.Milliseconds(), registry.MaxHeartbeat.Milliseconds()),
-		checkDurationOrZero("--blobs-collect", f.blobsCollect, minBlobsCollectMs, job.MaxDelayMs),
-		checkDurationOrZero("--queue-idle", f.queueIdle, job.MinQueueIdleMs, job.MaxDelayMs),
+		config.CheckDuration("--abandoned-age", f.abandonedAge, job.MinLeaseMs, job.MaxLeaseMs),
+		config.CheckDuration("--retention", f.retention, 0, job.MaxDelayMs),
+		config.CheckDuration("--drain", f.drain, 0, job.MaxDelayMs),
+		config.CheckDuration("--stream-heartbeat", f.heartbeat, minHeartbeatMs, maxHeartbeatMs),
+		config.CheckDuration("--runner-heartbeat", f.runnerHeartbeat, registry.MinHeartbeat.Milliseconds(), registry.MaxHeartbeat.Milliseconds()),
+		config.CheckDurationOrZero("--blobs-collect", f.blobsCollect, minBlobsCollectMs, job.MaxDelayMs),
+		config.CheckDurationOrZero("--queue-idle", f.queueIdle, job.MinQueueIdleMs, job.MaxDelayMs),
 	} {
 		if err != nil {
 			return o, terminal.Usage(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/blob/s3"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 )
@@ -25,9 +26,9 @@ import (
 // blobFlags define where blobs are, and how many bytes they may have.
 type blobFlags struct {
 	blobs        string
-	blobQuota    bytesFlag
-	clientQuota  bytesFlag
-	blobsCollect durationFlag
+	blobQuota    config.BytesFlag
+	clientQuota  config.BytesFlag
+	blobsCollect config.DurationFlag
 }
 
 // noBlobs is the value of --blobs with which the server keeps no blobs.

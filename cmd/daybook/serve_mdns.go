@@ -6,6 +6,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/mdns"
 )
 
@@ -22,7 +23,7 @@ const (
 func (f *serveFlags) announceOnNetwork(address *net.TCPAddr, id string, log zerolog.Logger) (end func(), err error) {
 	none := func() {}
 	switch {
-	case f.mdns == mdnsOff, f.mdns == mdnsAuto && !isExposed(address):
+	case f.mdns == mdnsOff, f.mdns == mdnsAuto && !config.IsExposed(address):
 		return none, nil
 	}
 	a, err := mdns.Announce(mdns.Server{

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/opsqueue"
@@ -20,19 +21,19 @@ import (
 // opsqueueFlags are the settings of the listener that speaks the protocol of Opsqueue.
 type opsqueueFlags struct {
 	opsqueue           string // its address; "": no listener
-	opsqueueExpiration durationFlag
-	opsqueueHeartbeat  durationFlag
+	opsqueueExpiration config.DurationFlag
+	opsqueueHeartbeat  config.DurationFlag
 	opsqueueMissable   int
 	opsqueueRetries    int
-	opsqueueAge        durationFlag
+	opsqueueAge        config.DurationFlag
 	opsqueueReturned   int
 }
 
 // define defines the flags. Their defaults are Opsqueue's.
 func (f *opsqueueFlags) define(flags *pflag.FlagSet) {
 	original := opsqueue.DefaultConfig()
-	f.opsqueueExpiration, f.opsqueueHeartbeat = durationFlag(original.ReservationExpiration), durationFlag(original.HeartbeatInterval)
-	f.opsqueueAge = durationFlag(original.MaxSubmissionAge)
+	f.opsqueueExpiration, f.opsqueueHeartbeat = config.DurationFlag(original.ReservationExpiration), config.DurationFlag(original.HeartbeatInterval)
+	f.opsqueueAge = config.DurationFlag(original.MaxSubmissionAge)
 	flags.StringVar(&f.opsqueue, "opsqueue", "", "address of a second listener, which speaks the protocol of Opsqueue (default: none)")
 	flags.Var(&f.opsqueueExpiration, "opsqueue-reservation-expiration", "with --opsqueue: how long a consumer may hold a chunk")
 	flags.Var(&f.opsqueueHeartbeat, "opsqueue-heartbeat-interval", "with --opsqueue: time between two pings of a consumer")
@@ -53,9 +54,9 @@ func (f *serveFlags) opsqueueAddress() (*net.TCPAddr, error) {
 		return nil, nil
 	}
 	for _, err := range []error{
-		checkDuration("--opsqueue-reservation-expiration", f.opsqueueExpiration, 1, job.MaxLeaseMs),
-		checkDuration("--opsqueue-heartbeat-interval", f.opsqueueHeartbeat, minHeartbeatMs, maxHeartbeatMs),
-		checkDuration("--opsqueue-max-submission-age", f.opsqueueAge, 0, job.MaxDelayMs),
+		config.CheckDuration("--opsqueue-reservation-expiration", f.opsqueueExpiration, 1, job.MaxLeaseMs),
+		config.CheckDuration("--opsqueue-heartbeat-interval", f.opsqueueHeartbeat, minHeartbeatMs, maxHeartbeatMs),
+		config.CheckDuration("--opsqueue-max-submission-age", f.opsqueueAge, 0, job.MaxDelayMs),
 		job.CheckRange("--opsqueue-max-missable-heartbeats", int64(f.opsqueueMissable), 0, maxMissableHeartbeats),
 		job.CheckRange("--opsqueue-max-chunk-retries", int64(f.opsqueueRetries), 1, job.MaxAttempts),
 		job.CheckRange("--opsqueue-max-submissions-returned", int64(f.opsqueueReturned), 1, maxSubmissionsReturned),
@@ -68,8 +69,8 @@ func (f *serveFlags) opsqueueAddress() (*net.TCPAddr, error) {
 	if err != nil {
 		return nil, terminal.Usagef("--opsqueue %q is not an address with a port, like 127.0.0.1:3999: %w", f.opsqueue, err)
 	}
-	if isExposed(address) && !f.insecure {
-		return nil, terminal.Usagef("--opsqueue %s is not a loopback address: %w", f.opsqueue, errExposed)
+	if config.IsExposed(address) && !f.insecure {
+		return nil, terminal.Usagef("--opsqueue %s is not a loopback address: %w", f.opsqueue, config.ErrExposed)
 	}
 	return address, nil
 }
@@ -81,7 +82,7 @@ func (s *serverRun) startOpsqueue(ctx context.Context, engine *runningEngine, qu
 	if err != nil || address == nil {
 		return func() {}, err
 	}
-	listener, err := net.ListenTCP(networkOf(address), address)
+	listener, err := net.ListenTCP(config.NetworkOf(address), address)
 	if err != nil {
 		return nil, fmt.Errorf("--opsqueue: %w: %w", errListen, err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/blob/s3"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/ingest/registry"
@@ -135,7 +136,7 @@ func newServerRun(cmd *cobra.Command, f *serveFlags) (s *serverRun, err error) {
 	if s.log, err = terminal.NewLogger(f.logLevel, f.logFormat, cmd.ErrOrStderr()); err != nil {
 		return nil, err
 	}
-	if s.address, err = f.listenAddress(); err != nil {
+	if s.address, err = config.ListenAddress(f.listen, f.insecure); err != nil {
 		return nil, err
 	}
 	if s.files, err = openFiles(); err != nil {
@@ -156,10 +157,10 @@ func newServerRun(cmd *cobra.Command, f *serveFlags) (s *serverRun, err error) {
 }
 
 func (s *serverRun) listen() (err error) {
-	if s.listener, err = net.ListenTCP(networkOf(s.address), s.address); err != nil {
+	if s.listener, err = net.ListenTCP(config.NetworkOf(s.address), s.address); err != nil {
 		return fmt.Errorf("%w: %w", errListen, err)
 	}
-	if isExposed(s.address) {
+	if config.IsExposed(s.address) {
 		s.log.Warn().Str("address", s.listener.Addr().String()).Msg("--insecure: other machines can connect, and there is no access control: anybody who connects can read, change and delete all jobs")
 	}
 	return nil

@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
 func newStats() *cobra.Command {
-	var server serverAddress
+	var server config.ServerAddress
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "stats",
@@ -40,7 +41,7 @@ are synced. Reads show the effects of applied commands. Flushed commands no long
 			return printStats(cmd, &s)
 		},
 	}
-	serverFlag(cmd, &server)
+	config.ServerFlag(cmd, &server)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

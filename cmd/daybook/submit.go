@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -22,11 +23,11 @@ import (
 type submitFlags struct {
 	inputFormat
 	runFlags
-	server    serverAddress
+	server    config.ServerAddress
 	batch     client.NewBatch
 	meta      []string
 	metadata  string
-	retention durationFlag
+	retention config.DurationFlag
 	chunks    bool
 	wait      bool
 	asJSON    bool
@@ -60,7 +61,7 @@ their payloads again. Of lines that "daybook add" has posted, failed jobs can be
 		Args: cobra.MaximumNArgs(1),
 	}
 	flags := cmd.Flags()
-	serverFlag(cmd, &f.server)
+	config.ServerFlag(cmd, &f.server)
 	f.inputFormat.add(cmd)
 	f.runFlags.add(cmd)
 	flags.StringVar(&f.batch.Name, "name", "", "name of the batch; it need not be unique")
@@ -80,7 +81,7 @@ their payloads again. Of lines that "daybook add" has posted, failed jobs can be
 }
 
 func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
-	if err := f.check(cmd); err != nil {
+	if err := f.Check(cmd); err != nil {
 		return err
 	}
 	attributes, err := f.attributes(cmd)
@@ -157,9 +158,9 @@ func unfinished(cmd *cobra.Command, s *client.Submission, err error) error {
 	return fmt.Errorf("the batch %s was cancelled after %d jobs: %w", s.ID, s.Count, err)
 }
 
-// check checks the flags beyond what their parser does.
-func (f *submitFlags) check(cmd *cobra.Command) error {
-	if err := f.inputFormat.check(cmd); err != nil {
+// Check checks the flags beyond what their parser does.
+func (f *submitFlags) Check(cmd *cobra.Command) error {
+	if err := f.inputFormat.Check(cmd); err != nil {
 		return err
 	}
 	if f.format != formatLines && f.chunks {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
@@ -15,7 +16,7 @@ func newTickle() *cobra.Command {
 	var r remote
 	var o client.TickleOptions
 	var claim string
-	var lease durationFlag
+	var lease config.DurationFlag
 	var progress float64
 	var isJob bool
 	cmd := &cobra.Command{
@@ -26,13 +27,13 @@ error if the jobs are no longer held.`,
 		Example: `  daybook tickle 0185a1b2-c3d4-7000-8000-00000c800000 --step resizing --progress 0.5
   daybook tickle --claim 0185a1b2-c3d4-7000-8000-00000c800001`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: once(jobIDs(statusesActive...)),
+		ValidArgsFunction: config.Once(jobIDs(statusesActive...)),
 	}
 	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && claim == "" {
 			return terminal.Usage(errors.New("daybook tickle requires the id of a job, or --claim"))
 		}
-		if o.LeaseMs = lease.ms(); cmd.Flags().Changed("progress") {
+		if o.LeaseMs = lease.Ms(); cmd.Flags().Changed("progress") {
 			o.Progress = &progress
 		}
 		if len(args) == 0 {

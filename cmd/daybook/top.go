@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 )
@@ -39,7 +40,7 @@ func newTop() *cobra.Command {
 	var r remote
 	var sort string
 	var once bool
-	every := durationFlag(defaultTopEvery)
+	every := config.DurationFlag(defaultTopEvery)
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show queues and figures of the server, live",
@@ -94,7 +95,7 @@ With --once, the command prints one table without rates and ends. Without a term
 	flags.StringVar(&sort, "sort", topColumns[0].key, "column by which queues are sorted: "+topSortKeys())
 	flags.BoolVar(&once, "once", false, "print one table, and end")
 	flags.BoolVar(&r.asJSON, "json", false, "print one JSON document, and end")
-	completeFlag(cmd, "sort", func(*cobra.Command, string) []string {
+	config.CompleteFlag(cmd, "sort", func(*cobra.Command, string) []string {
 		var keys []string
 		for _, c := range topColumns {
 			keys = append(keys, c.key)

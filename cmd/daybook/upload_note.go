@@ -70,7 +70,7 @@ func openUploadNote(n *uploadNote, file string) (_ *noteFile, err error) {
 	}
 	removeOldNotes(dir)
 	name := fmt.Sprintf("%x.json", sha256.Sum256([]byte(n.Server+"\x00"+n.Client+"\x00"+n.File)))
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|noFollow, 0o600)
+	f, err := filelock.Create(filepath.Join(dir, name))
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
@@ -384,7 +385,7 @@ func TestContexts(t *testing.T) {
 			t.Errorf("queues %v: %+v", args, r)
 		}
 	}
-	if got := ok(t, "context", "rm", "here"); got != "commands use "+defaultServer+", since no context is in use\n" {
+	if got := ok(t, "context", "rm", "here"); got != "commands use "+config.DefaultServer+", since no context is in use\n" {
 		t.Errorf("rm: %q", got)
 	}
 	contains(t, ok(t, "context", "list"), "nowhere")

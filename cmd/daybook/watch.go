@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -57,7 +58,7 @@ var (
 type watchFlags struct {
 	remote
 	isBatch, isJob    bool
-	timeout, interval durationFlag
+	timeout, interval config.DurationFlag
 }
 
 func newWatch() *cobra.Command {
@@ -102,7 +103,7 @@ If the server stops answering after the command has begun, the command goes on f
 	}
 	linesFlag(cmd, &f.asJSON, "document")
 	cmd.MarkFlagsMutuallyExclusive("batch", "job")
-	cmd.ValidArgsFunction = once(watchable)
+	cmd.ValidArgsFunction = config.Once(watchable)
 	return cmd
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
@@ -29,10 +30,11 @@ import (
 )
 
 type workFlags struct {
-	server                            serverAddress
-	networkFlags                      // for the metrics
+	server                            config.ServerAddress
+	listen                            string // for the metrics
+	insecure                          bool
 	containers                        containerFlags
-	strategy                          strategyFlag
+	strategy                          config.StrategyFlag
 	sandbox, id                       string
 	logLevel, logFormat               string
 	accept, types, clients, httpAllow []string
@@ -41,11 +43,11 @@ type workFlags struct {
 	concurrency                       int
 	takeover                          bool
 	labels                            map[string]string
-	untilIdle, drain                  durationFlag
+	untilIdle, drain                  config.DurationFlag
 }
 
 func newWork() *cobra.Command {
-	f := workFlags{drain: durationFlag(30 * time.Second)}
+	f := workFlags{drain: config.DurationFlag(30 * time.Second)}
 	cmd := &cobra.Command{
 		Use:   "work",
 		Short: "Run jobs: claim them, run the handlers of their types, report the outcomes",
@@ -75,12 +77,12 @@ only; --http-allow names others. It is needed for handlers of the file, too.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	serverFlag(cmd, &f.server)
+	config.ServerFlag(cmd, &f.server)
 	flags.StringSliceVar(&f.accept, "accept", nil, "kinds of stored handlers to run: exec, http, script, wasi, container (default: wasi if there are no handlers in --config)")
 	flags.StringSliceVar(&f.types, "types", nil, "types of jobs to run (default: all that there are handlers for)")
 	flags.StringSliceVar(&f.clients, "clients", nil, "clients whose jobs to run (default: all)")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "slots: how many runs there are at a time (default: four for each processor)")
-	flags.Var(&f.strategy, "strategy", strategyHelp)
+	flags.Var(&f.strategy, "strategy", config.StrategyHelp)
 	flags.Var(&f.untilIdle, "until-idle", "end when no job was handed out, and none ran, for that long; not while the server cannot be reached (default: never)")
 	flags.Lookup("until-idle").DefValue = ""
 	flags.Var(&f.drain, "drain", "how long jobs may still run after SIGTERM; later they go back to their queues")
@@ -102,7 +104,7 @@ only; --http-allow names others. It is needed for handlers of the file, too.`,
 }
 
 func work(cmd *cobra.Command, f *workFlags) (err error) {
-	file, err := readWorkTables(configurationOf(cmd))
+	file, err := readWorkTables(cmd)
 	if err != nil {
 		return err
 	}
@@ -153,7 +155,7 @@ func work(cmd *cobra.Command, f *workFlags) (err error) {
 
 // settings returns the settings of the runner.
 func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Settings, err error) {
-	url, err := f.server.check(cmd.Context())
+	url, err := f.server.URL(cmd.Context())
 	if err != nil {
 		return s, err
 	}
@@ -228,14 +230,14 @@ func nameOf(host string) string {
 
 // serveMetrics serves the metrics and the health of a runner.
 func (f *workFlags) serveMetrics(r *runner.Runner, log *slog.Logger) (end func(), err error) {
-	address, err := f.listenAddress()
-	if errors.Is(err, errExposed) {
+	address, err := config.ListenAddress(f.listen, f.insecure)
+	if errors.Is(err, config.ErrExposed) {
 		return nil, terminal.Usagef("--listen %s is not a loopback address: anybody who connects could read the metrics; listen on 127.0.0.1, or give --insecure", f.listen)
 	}
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.ListenTCP(networkOf(address), address)
+	l, err := net.ListenTCP(config.NetworkOf(address), address)
 	if err != nil {
 		return nil, err
 	}

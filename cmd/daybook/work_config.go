@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/manifest"
 	"github.com/daybookq/daybook/job"
@@ -137,28 +139,12 @@ type optionsTable struct {
 	OutputBytes int64 `toml:"output_bytes"`
 }
 
-// readWorkTables returns the tables of work in configuration files. It merges the tables of several files.
-func readWorkTables(config *configuration) (*workFile, error) {
-	tables, dir, where := map[string]any{}, "", ""
-	for _, file := range config.files {
-		values := file.values
-		if !config.forRunner {
-			values, _ = file.values["work"].(map[string]any)
-		}
-		own := map[string]any{}
-		for _, name := range workTableNames {
-			if value, ok := values[name]; ok {
-				own[name] = value
-			}
-		}
-		if len(own) > 0 { // all files are in one directory
-			dir, where = filepath.Dir(file.path), strings.TrimPrefix(where+", "+file.path, ", ")
-		}
-		mergeTables(tables, own)
-	}
+// readWorkTables returns the tables of work in the configuration files of a command.
+func readWorkTables(cmd *cobra.Command) (*workFile, error) {
+	tables, dir, files := config.WorkTables(cmd)
 	file, err := parseWorkTables(tables, dir)
 	if err != nil {
-		return nil, terminal.Usagef("configuration %s: %w", where, err)
+		return nil, terminal.Usagef("configuration %s: %w", strings.Join(files, ", "), err)
 	}
 	return file, nil
 }

@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner"
@@ -28,16 +30,16 @@ func configuredWork(cmd *cobra.Command, path string) (*workFile, error) {
 	if err := cmd.Flags().Set("config", path); err != nil {
 		return nil, err
 	}
-	if err := configure(cmd); err != nil {
+	if err := config.Configure(cmd, allCommands); err != nil {
 		return nil, err
 	}
-	return readWorkTables(configurationOf(cmd))
+	return readWorkTables(cmd)
 }
 
 // parsedTables returns the tables of a file in TOML.
 func parsedTables(text, dir string) (*workFile, error) {
-	values, _, err := parseConfig([]byte(text))
-	if err != nil {
+	values := map[string]any{}
+	if err := toml.Unmarshal([]byte(text), &values); err != nil {
 		return nil, err
 	}
 	return parseWorkTables(values, dir)
@@ -95,7 +97,7 @@ batch = true
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := commandNamed(allCommands(), "work")
+	cmd := config.CommandNamed(allCommands(), "work")
 	if err := cmd.ParseFlags([]string{"--concurrency", "3"}); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +143,7 @@ func TestExampleOfContainerConfig(t *testing.T) {
 	if err := os.WriteFile(path, []byte(example), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file, err := configuredWork(commandNamed(allCommands(), "work"), path)
+	file, err := configuredWork(config.CommandNamed(allCommands(), "work"), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +167,7 @@ func TestExampleOfWorkConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := commandNamed(allCommands(), "work")
+	cmd := config.CommandNamed(allCommands(), "work")
 	file, err := configuredWork(cmd, path)
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +232,7 @@ func TestWorkConfigErrors(t *testing.T) {
 		"[interpreters]\nperl = \"x\"":                                             "interpreters.perl: ",
 	} {
 		path := writeFile(t, t.TempDir(), "work.toml", text)
-		_, err := configuredWork(commandNamed(allCommands(), "work"), path)
+		_, err := configuredWork(config.CommandNamed(allCommands(), "work"), path)
 		if err == nil || exitCode(err) != terminal.ExitUsage || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}

@@ -29,5 +29,11 @@ type locked struct{ f *os.File }
 
 func (l locked) Close() error { return Close(l.f) }
 
+// Create opens a file for reading and writing, which only the user may do, and creates it if it does not exist. It fails
+// if the path is a symbolic link. The caller locks the file with Lock.
+func Create(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
+}
+
 // Close unlocks a file that Lock has locked, and closes it.
 func Close(f *os.File) error { return errors.Join(Unlock(f), f.Close()) }

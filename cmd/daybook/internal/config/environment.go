@@ -1,9 +1,8 @@
-package main
+package config
 
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -15,10 +14,10 @@ import (
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
-const variablePrefix = "DAYBOOK_"
+const VariablePrefix = "DAYBOOK_"
 
 // layerVariable names the second of the files in --config-dir.
-const layerVariable = variablePrefix + "ENV"
+const layerVariable = VariablePrefix + "ENV"
 
 const ofTests = "for tests of Daybook"
 
@@ -48,24 +47,24 @@ var otherVariables = map[string]string{
 	"DAYBOOK_CHECK_BATCHES": ofTests,
 }
 
-// variable returns the name of the environment variable of a flag. Most variables name the command: --max-attempts of
+// Variable returns the name of the environment variable of a flag. Most variables name the command: --max-attempts of
 // add is DAYBOOK_ADD_MAX_ATTEMPTS. Variables of serve, and variables that many commands share, do not: --max-attempts
 // of serve is DAYBOOK_MAX_ATTEMPTS. The file of work has a different form from all other files, so its variable differs
 // too.
-func variable(verb, flag string) string {
+func Variable(verb, flag string) string {
 	words := flag
-	if verb != "serve" && !slices.Contains(sharedFlags, flag) && flag != "config-dir" && (flag != "config" || verb == "work") {
+	if verb != "serve" && !slices.Contains(SharedFlags, flag) && flag != "config-dir" && (flag != "config" || verb == "work") {
 		words = verb + "-" + flag
 	}
-	return variablePrefix + strings.ToUpper(strings.NewReplacer("-", "_", " ", "_").Replace(words))
+	return VariablePrefix + strings.ToUpper(strings.NewReplacer("-", "_", " ", "_").Replace(words))
 }
 
 // hasVariable reports whether a variable can set a flag of a command.
 func hasVariable(cmd *cobra.Command, flag string) bool {
-	if slices.Contains(fileFlags, flag) {
-		return len(settingsOf(cmd)) > 0
+	if slices.Contains(FileFlags, flag) {
+		return len(SettingsOf(cmd)) > 0
 	}
-	return isSetting(verbOf(cmd), flag)
+	return isSetting(VerbOf(cmd), flag)
 }
 
 // either are pairs of flags of which only one counts: --server or --context, --config or --config-dir.
@@ -74,11 +73,11 @@ var either = [][2]string{{"server", "context"}, {"config", "config-dir"}}
 // fromEnvironment sets the flags that are not on the command line to the values of their variables. An empty variable
 // counts as not set, so that a script may pass on a variable that is empty.
 func fromEnvironment(cmd *cobra.Command) (err error) {
-	verb := verbOf(cmd)
+	verb := VerbOf(cmd)
 	skip := map[string]bool{} // the other flag of the pair is on the command line
 	for _, pair := range either {
 		skip[pair[0]], skip[pair[1]] = cmd.Flags().Changed(pair[1]), cmd.Flags().Changed(pair[0])
-		a, b := variable(verb, pair[0]), variable(verb, pair[1])
+		a, b := Variable(verb, pair[0]), Variable(verb, pair[1])
 		given := skip[pair[0]] || skip[pair[1]]
 		if os.Getenv(a) != "" && os.Getenv(b) != "" && hasVariable(cmd, pair[0]) && !given {
 			return fmt.Errorf("the environment variables %s and %s are both set; %s", a, b, map[string]string{
@@ -90,7 +89,7 @@ func fromEnvironment(cmd *cobra.Command) (err error) {
 		if f.Changed || err != nil || !hasVariable(cmd, f.Name) || skip[f.Name] {
 			return
 		}
-		name := variable(verb, f.Name)
+		name := Variable(verb, f.Name)
 		if value := os.Getenv(name); value != "" {
 			if setErr := cmd.Flags().Set(f.Name, value); setErr != nil {
 				err = fmt.Errorf("environment variable %s: %w", name, plainly(setErr))
@@ -105,14 +104,14 @@ func fromEnvironment(cmd *cobra.Command) (err error) {
 func namesServer(flag string) bool { return flag == "server" || flag == "context" }
 
 // settingVariables returns the names of the variables of all settings of all commands, sorted.
-func settingVariables() (names []string) {
-	visitCommands(allCommands(), func(cmd *cobra.Command) {
-		for _, f := range settingsOf(cmd) {
-			names = append(names, variable(verbOf(cmd), f.Name))
+func settingVariables(all commands) (names []string) {
+	VisitCommands(all(), func(cmd *cobra.Command) {
+		for _, f := range SettingsOf(cmd) {
+			names = append(names, Variable(VerbOf(cmd), f.Name))
 		}
 	})
-	for _, flag := range fileFlags {
-		names = append(names, variable("serve", flag), variable("work", flag))
+	for _, flag := range FileFlags {
+		names = append(names, Variable("serve", flag), Variable("work", flag))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -120,15 +119,15 @@ func settingVariables() (names []string) {
 
 // unknownVariables returns the names of the variables that begin with DAYBOOK_ and that nothing reads, sorted. Most are
 // misspelt. An empty variable counts as not set.
-func unknownVariables(environ []string) (unknown []string) {
+func unknownVariables(environ []string, all commands) (unknown []string) {
 	known := map[string]bool{}
 	for _, line := range environ {
 		name, value, _ := strings.Cut(line, "=")
-		if !strings.HasPrefix(name, variablePrefix) || value == "" || otherVariables[name] != "" || ofKubernetes(name, value) {
+		if !strings.HasPrefix(name, VariablePrefix) || value == "" || otherVariables[name] != "" || ofKubernetes(name, value) {
 			continue
 		}
 		if len(known) == 0 { // most processes have none
-			for _, setting := range settingVariables() {
+			for _, setting := range settingVariables(all) {
 				known[setting] = true
 			}
 		}
@@ -150,18 +149,18 @@ func ofKubernetes(name, value string) bool {
 }
 
 // unknownVariable returns the error text for an unknown variable.
-func unknownVariable(name string) string {
-	return fmt.Sprintf("environment variable %s: there is no such setting%s", name, variableMeant(name))
+func unknownVariable(name string, all commands) string {
+	return fmt.Sprintf("environment variable %s: there is no such setting%s", name, variableMeant(name, all))
 }
 
 // variableMeant returns a question that suggests a variable for an unknown one: one with nearly the same name, or one
 // that also names the command.
-func variableMeant(name string) string {
-	all := settingVariables()
+func variableMeant(name string, commands commands) string {
+	all := settingVariables(commands)
 	if near := didYouMean(name, all); near != "" {
 		return near
 	}
-	end := "_" + strings.TrimPrefix(name, variablePrefix)
+	end := "_" + strings.TrimPrefix(name, VariablePrefix)
 	for _, other := range all {
 		if len(end) > 1 && strings.HasSuffix(other, end) {
 			return " (did you mean " + other + "?)"
@@ -170,71 +169,18 @@ func variableMeant(name string) string {
 	return ""
 }
 
-// checkVariables refuses unknown variables.
-func checkVariables(environ []string) error {
+// CheckVariables refuses unknown variables. Two commands allow them: the help, since it lists the variables, and
+// the completion of a command line, since a shell shows no errors.
+func CheckVariables(cmd *cobra.Command, environ []string, all commands) error {
+	if slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd, "help"}, VerbOf(cmd)) {
+		return nil
+	}
 	var errs []string
-	for _, name := range unknownVariables(environ) {
-		errs = append(errs, unknownVariable(name))
+	for _, name := range unknownVariables(environ, all) {
+		errs = append(errs, unknownVariable(name, all))
 	}
 	if len(errs) == 0 {
 		return nil
 	}
 	return terminal.Usage(errors.New(strings.Join(errs, "; ") + "; `daybook help environment` says which variables there are"))
-}
-
-func newEnvironmentHelp() *cobra.Command {
-	long := `Every setting of ` + "`daybook serve`" + ` has an environment variable: DAYBOOK_MAX_ATTEMPTS sets --max-attempts. The settings of
-other commands have the name of the command too: DAYBOOK_WORK_CONCURRENCY sets --concurrency of ` + "`daybook work`" + `. For all
-commands there are
-
-  DAYBOOK_SERVER      --server
-  DAYBOOK_CONTEXT     --context
-  DAYBOOK_DATA        --data
-  DAYBOOK_CONFIG      --config; for daybook work it is DAYBOOK_WORK_CONFIG
-  DAYBOOK_CONFIG_DIR  --config-dir
-  DAYBOOK_ENV         the name of the second file in --config-dir
-
-` + "`daybook config VERB --json`" + ` prints the variable of each setting. A flag has precedence over its variable, and a variable
-over the configuration files: see ` + "`daybook help configuration`" + `. An empty variable counts as not set.
-
-A command does not start if a variable that begins with DAYBOOK_ is not known. Variables that Kubernetes sets for Services
-with the name daybook, or a name that begins with daybook-, are ignored. So are these, which are for other programs:
-
-`
-	for _, name := range slices.Sorted(maps.Keys(otherVariables)) {
-		if name != layerVariable && otherVariables[name] != ofTests {
-			long += fmt.Sprintf("  %-17s  %s\n", name, otherVariables[name])
-		}
-	}
-	long += `
-` + "`daybook serve`" + ` also reads the variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT.`
-	// Without Run it is a help topic, not a command.
-	return &cobra.Command{Use: "environment", Short: "List the environment variables that are read", Long: long}
-}
-
-func newConfigurationHelp() *cobra.Command {
-	return &cobra.Command{
-		Use: "configuration", Short: "Describe configuration files",
-		Long: `A setting has the value of its flag; otherwise that of its variable (` + "`daybook help environment`" + `); otherwise that of a
-configuration file; otherwise its default. ` + "`daybook config VERB`" + ` prints the value of each setting of a command, and where
-it comes from.
-
---config FILE names a file, which must exist. --config-dir DIR names a directory, in which up to three files are read:
-default.toml, the one that the variable DAYBOOK_ENV names (without it: development.toml), and local.toml. A file that does
-not exist is left out. If several have the same setting, the last one counts. Without these flags and their variables, no file is read.
-
-Settings have the names of the flags. The settings of ` + "`daybook serve`" + `, and server, context and data for all commands, are at
-the top level. The settings of other commands are in a section with the name of the command:
-
-  max-attempts = 5
-  allow-host = ["a.example"]
-  server = "https://queue.example"
-  [work]
-  concurrency = 8
-
-A file that ` + "`daybook work --config`" + ` names has the settings of work at its top level, beside its handlers.
-
-A setting that does not exist is an error, and so is a wrong value, even if another source has precedence. A file is TOML, has
-at most 1 MiB and is UTF-8.`,
-	}
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"encoding/csv"
@@ -9,57 +9,60 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// sharedFlags are settings of every command that has the flag: the server, by its address or its name, and the data
+// SharedFlags are settings of every command that has the flag: the server, by its address or its name, and the data
 // directory. A file has them at its top level, and their variables do not name a command.
-var sharedFlags = []string{"server", "context", "data"}
+var SharedFlags = []string{"server", "context", "data"}
 
-// fileFlags select the files with settings. They are flags of every command, and variables, but not keys of a file.
-var fileFlags = []string{"config", "config-dir"}
+// DefaultData is the data directory of commands if --data is not given.
+const DefaultData = "./daybook-data"
 
-// ownSettings are the flags of commands that are settings too. For serve and work these are all flags. For a command
+// FileFlags select the files with settings. They are flags of every command, and variables, but not keys of a file.
+var FileFlags = []string{"config", "config-dir"}
+
+// OwnSettings are the flags of commands that are settings too. For serve and work these are all flags. For a command
 // that sends a request they are the flags for usual values. All other flags belong to one call: it would surprise if a
 // file chose the jobs that `daybook cancel` cancels, or answered --yes.
-var ownSettings = map[string][]string{
+var OwnSettings = map[string][]string{
 	"add":     {"client", "type", "priority", "lease", "max-attempts", "retention", "in-flight", "strip-cr"},
 	"create":  {"client", "type", "priority", "lease", "max-attempts", "retention", "timeout"},
 	"submit":  {"client", "type", "retention", "chunks", "on-failure"},
 	"results": {"chunks"},
 }
 
-// verbOf returns the name of a command without the name of the program, like "serve" or "queues delete".
-func verbOf(cmd *cobra.Command) string {
+// VerbOf returns the name of a command without the name of the program, like "serve" or "queues delete".
+func VerbOf(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), "daybook ")
 }
 
 // isSetting reports whether files and variables can set a flag of a command.
 func isSetting(verb, flag string) bool {
 	switch {
-	case slices.Contains(sharedFlags, flag):
+	case slices.Contains(SharedFlags, flag):
 		return true
-	case slices.Contains(fileFlags, flag):
+	case slices.Contains(FileFlags, flag):
 		return false
 	case verb == "serve" || verb == "work":
 		return flag != "help"
 	}
-	return slices.Contains(ownSettings[verb], flag)
+	return slices.Contains(OwnSettings[verb], flag)
 }
 
 // hasSection reports whether a file may have a section with the name of a command.
-func hasSection(verb string) bool { return verb == "work" || ownSettings[verb] != nil }
+func hasSection(verb string) bool { return verb == "work" || OwnSettings[verb] != nil }
 
-// sections returns the names of all sections.
-func sections() []string {
+// Sections returns the names of all sections.
+func Sections() []string {
 	list := []string{"work"}
-	for verb := range ownSettings {
+	for verb := range OwnSettings {
 		list = append(list, verb)
 	}
 	slices.Sort(list)
 	return list
 }
 
-// settingsOf returns the flags of a command that files and variables can set, in the order of their names.
-func settingsOf(cmd *cobra.Command) (list []*pflag.Flag) {
-	verb := verbOf(cmd)
+// SettingsOf returns the flags of a command that files and variables can set, in the order of their names.
+func SettingsOf(cmd *cobra.Command) (list []*pflag.Flag) {
+	verb := VerbOf(cmd)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if isSetting(verb, f.Name) {
 			list = append(list, f)
@@ -70,28 +73,25 @@ func settingsOf(cmd *cobra.Command) (list []*pflag.Flag) {
 
 // namesOf returns the names of the settings of a command.
 func namesOf(cmd *cobra.Command) (names []string) {
-	for _, f := range settingsOf(cmd) {
+	for _, f := range SettingsOf(cmd) {
 		names = append(names, f.Name)
 	}
 	return names
 }
 
-// allCommands returns all commands, with flags that nothing has set. init sets it, because newRoot needs the
-// completions of names, and these need the settings.
-var allCommands func() *cobra.Command
+// commands returns the root of all commands of the program, with flags that nothing has set.
+type commands func() *cobra.Command
 
-func init() { allCommands = func() *cobra.Command { return newRoot().Command } }
-
-// visitCommands calls visit with all commands below a command.
-func visitCommands(cmd *cobra.Command, visit func(*cobra.Command)) {
+// VisitCommands calls visit with all commands below a command.
+func VisitCommands(cmd *cobra.Command, visit func(*cobra.Command)) {
 	for _, c := range cmd.Commands() {
 		visit(c)
-		visitCommands(c, visit)
+		VisitCommands(c, visit)
 	}
 }
 
-// commandNamed returns a command by its name, like "queues delete"; nil if there is none.
-func commandNamed(root *cobra.Command, verb string) *cobra.Command {
+// CommandNamed returns a command by its name, like "queues delete"; nil if there is none.
+func CommandNamed(root *cobra.Command, verb string) *cobra.Command {
 	cmd, rest, err := root.Find(strings.Fields(verb))
 	if err != nil || len(rest) > 0 || cmd == root {
 		return nil
@@ -153,10 +153,4 @@ func pairs(f *pflag.Flag) []string {
 		return []string{}
 	}
 	return list
-}
-
-// checksVariables reports whether a command refuses unknown variables. The help must work, since it lists the
-// variables. A shell that completes a command line shows no errors.
-func checksVariables(cmd *cobra.Command) bool {
-	return !slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd, "help"}, verbOf(cmd))
 }

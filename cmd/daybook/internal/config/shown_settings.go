@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -15,74 +15,17 @@ import (
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
-// configFlags adds the flags that select the configuration files.
-func configFlags(root *cobra.Command) {
-	flags := root.PersistentFlags()
-	flags.String("config", "", "file with settings, in TOML; daybook help configuration")
-	flags.String("config-dir", "", "directory with settings, in the files default.toml, $DAYBOOK_ENV.toml and local.toml")
-	cobra.CheckErr(root.MarkPersistentFlagFilename("config", "toml"))
-	cobra.CheckErr(root.MarkPersistentFlagDirname("config-dir"))
-}
-
-func newConfig() *cobra.Command {
-	var asJSON, asTOML bool
-	cmd := &cobra.Command{
-		Use:   "config [VERB] [-- FLAGS]",
-		Short: "Print settings and where they come from",
-		Long: `Print each setting of a command (serve, if none is given), its value, and where the value comes from: default, a line
-of a file, a variable, the command line, or for the server a context. Flags of the command are given after --.
-
-With --toml it prints a configuration file that has the same settings. Defaults are comments in it. So are values that
-contain a password, which is never printed, --on-lost, whose arguments may be secrets, and the server if the setting
-context names it. The handlers of work and its other tables are not printed, because they may contain secrets.`,
-		Example: `  daybook config
-  daybook config work --config work.toml
-  daybook config serve --config-dir config --toml -- --listen 127.0.0.1:0`,
-		ValidArgsFunction: once(func(*cobra.Command, string) []string { return append(sections(), "serve") }),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			words, flags := args, []string(nil)
-			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-				words, flags = args[:dash], args[dash:]
-			}
-			target, err := configured(cmd, strings.Join(words, " "), flags)
-			if err != nil {
-				return err
-			}
-			if asTOML {
-				return printTOML(cmd.OutOrStdout(), target)
-			}
-			settings, err := shownSettings(target)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printLines(cmd.OutOrStdout(), settings)
-			}
-			return terminal.Table(cmd.OutOrStdout(), func(row func(...any)) {
-				row("SETTING", "VALUE", "FROM")
-				for _, s := range settings {
-					row(s.Name, s.text, s.Origin)
-				}
-			})
-		},
-	}
-	linesFlag(cmd, &asJSON, "setting")
-	cmd.Flags().BoolVar(&asTOML, "toml", false, "print a configuration file")
-	cmd.MarkFlagsMutuallyExclusive("json", "toml")
-	return cmd
-}
-
-// configured returns a command whose flags are set as if it had been started with these flags, and with the --config or
+// Configured returns a command whose flags are set as if it had been started with these flags, and with the --config or
 // --config-dir of cmd.
-func configured(cmd *cobra.Command, verb string, flags []string) (*cobra.Command, error) {
+func Configured(cmd *cobra.Command, all commands, verb string, flags []string) (*cobra.Command, error) {
 	if verb == "" {
 		verb = "serve"
 	}
-	target := commandNamed(allCommands(), verb)
+	target := CommandNamed(all(), verb)
 	if target == nil {
 		return nil, terminal.Usagef("there is no command %q", verb)
 	}
-	if len(settingsOf(target)) == 0 {
+	if len(SettingsOf(target)) == 0 {
 		return nil, terminal.Usagef("`daybook %s` has no settings", verb)
 	}
 	if err := target.ParseFlags(flags); err != nil {
@@ -91,7 +34,7 @@ func configured(cmd *cobra.Command, verb string, flags []string) (*cobra.Command
 	if rest := target.Flags().Args(); len(rest) > 0 {
 		return nil, terminal.Usagef("after --, only flags of `daybook %s` may be given, not %q", verb, rest[0])
 	}
-	for _, name := range fileFlags {
+	for _, name := range FileFlags {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
 			if err := target.Flags().Set(name, f.Value.String()); err != nil {
 				return nil, terminal.Usage(err)
@@ -99,7 +42,7 @@ func configured(cmd *cobra.Command, verb string, flags []string) (*cobra.Command
 		}
 	}
 	target.SetContext(cmd.Context())
-	if err := configure(target); err != nil {
+	if err := Configure(target, all); err != nil {
 		if _, ok := err.(terminal.UsageError); !ok {
 			err = terminal.Usage(err)
 		}
@@ -111,22 +54,22 @@ func configured(cmd *cobra.Command, verb string, flags []string) (*cobra.Command
 	return target, nil
 }
 
-// shownSetting is a setting as `daybook config` prints it.
-type shownSetting struct {
+// ShownSetting is a setting as `daybook config` prints it.
+type ShownSetting struct {
 	Name     string `json:"name"`
 	Value    any    `json:"value"`
 	Origin   string `json:"origin"` // "default", "command line", the name of a variable, path:line, or a context
 	Variable string `json:"variable"`
 	Redacted bool   `json:"redacted,omitempty"` // Value lacks a password
 
-	text     string // the value for a table
+	Text     string `json:"-"` // the value for a table
 	implicit bool   // a default, or a server that the setting context selects: a file with the same settings lacks it
 }
 
-// shownSettings returns the settings of a command, without passwords. The server is the one that the command would use.
-func shownSettings(cmd *cobra.Command) (list []shownSetting, err error) {
-	for _, f := range settingsOf(cmd) {
-		s := shownSetting{Name: f.Name, Origin: "default", Variable: variable(verbOf(cmd), f.Name)}
+// Shown returns the settings of a command, without passwords. The server is the one that the command would use.
+func Shown(cmd *cobra.Command) (list []ShownSetting, err error) {
+	for _, f := range SettingsOf(cmd) {
+		s := ShownSetting{Name: f.Name, Origin: "default", Variable: Variable(VerbOf(cmd), f.Name)}
 		if f.Changed {
 			s.Origin = "command line"
 		}
@@ -134,21 +77,21 @@ func shownSettings(cmd *cobra.Command) (list []shownSetting, err error) {
 			s.Origin = from[0]
 		}
 		s.implicit = s.Origin == "default"
-		if server, ok := f.Value.(*serverAddress); ok {
+		if server, ok := f.Value.(*ServerAddress); ok {
 			if err := s.ofContext(server); err != nil {
 				return nil, err
 			}
 		}
-		s.text, s.Value = f.Value.String(), flagValue(f)
-		hidden := withoutPassword(s.text)
+		s.Text, s.Value = f.Value.String(), flagValue(f)
+		hidden := withoutPassword(s.Text)
 		if f.Name == "on-lost" {
-			hidden = withoutArguments(s.text)
+			hidden = withoutArguments(s.Text)
 		}
-		if hidden != s.text {
-			s.text, s.Value, s.Redacted = hidden, hidden, true
+		if hidden != s.Text {
+			s.Text, s.Value, s.Redacted = hidden, hidden, true
 		}
-		if _, ok := f.Value.(*serverAddress); ok { // its text is already without the password
-			s.Redacted = strings.Contains(s.text, "…@")
+		if _, ok := f.Value.(*ServerAddress); ok { // its text is already without the password
+			s.Redacted = strings.Contains(s.Text, "…@")
 		}
 		list = append(list, s)
 	}
@@ -157,7 +100,7 @@ func shownSettings(cmd *cobra.Command) (list []shownSetting, err error) {
 
 // ofContext looks up the server if it was not given as an address. A context that does not exist is no error here,
 // since a configuration file may be for another machine.
-func (s *shownSetting) ofContext(server *serverAddress) error {
+func (s *ShownSetting) ofContext(server *ServerAddress) error {
 	name, err := server.resolve()
 	if name != "" {
 		s.Origin, s.implicit = fmt.Sprintf("context %q", name), server.context != ""
@@ -211,18 +154,18 @@ func withoutArguments(text string) string {
 	return shown
 }
 
-// printTOML prints the settings of a command as a configuration file, each with its origin.
-func printTOML(out io.Writer, cmd *cobra.Command) error {
-	settings, err := shownSettings(cmd)
+// PrintTOML prints the settings of a command as a configuration file, each with its origin.
+func PrintTOML(out io.Writer, cmd *cobra.Command) error {
+	settings, err := Shown(cmd)
 	if err != nil {
 		return err
 	}
-	if verb := verbOf(cmd); hasSection(verb) && verb != "work" {
+	if verb := VerbOf(cmd); hasSection(verb) && verb != "work" {
 		if _, err := fmt.Fprintf(out, "[%s]\n", verb); err != nil {
 			return err
 		}
 	}
-	if verbOf(cmd) == "work" {
+	if VerbOf(cmd) == "work" {
 		if _, err := fmt.Fprintf(out, "# The tables [%s] are not printed, because they may contain passwords.\n", strings.Join(workTableNames, "], [")); err != nil {
 			return err
 		}

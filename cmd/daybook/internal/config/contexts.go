@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -17,14 +17,14 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// contexts are servers with names, in a file of the user.
-type contexts struct {
-	Use  string                `toml:"use,omitempty"` // the name of the context that commands use if none is given
-	List map[string]oneContext `toml:"contexts"`
+// Contexts are servers with names, in a file of the user.
+type Contexts struct {
+	Use  string             `toml:"use,omitempty"` // the name of the context that commands use if none is given
+	List map[string]Context `toml:"contexts"`
 }
 
-// oneContext is a server. Its address may contain a password, so only the user can read the file.
-type oneContext struct {
+// Context is a server. Its address may contain a password, so only the user can read the file.
+type Context struct {
 	Server string `toml:"server"`
 }
 
@@ -37,21 +37,21 @@ func contextsFile() (string, error) {
 	return filepath.Join(dir, "daybook", "contexts.toml"), nil
 }
 
-// readContexts returns the stored contexts. A user without a home directory has none.
-func readContexts() (all contexts, err error) {
+// ReadContexts returns the stored contexts. A user without a home directory has none.
+func ReadContexts() (all Contexts, err error) {
 	path, err := contextsFile()
 	if err != nil {
-		return contexts{}, nil
+		return Contexts{}, nil
 	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return contexts{}, nil
+		return Contexts{}, nil
 	}
 	if err != nil {
-		return contexts{}, fmt.Errorf("read contexts: %w", err)
+		return Contexts{}, fmt.Errorf("read contexts: %w", err)
 	}
 	if err := toml.Unmarshal(text, &all); err != nil {
-		return contexts{}, terminal.Usagef("contexts %s%w", path, atLine(err))
+		return Contexts{}, terminal.Usagef("contexts %s%w", path, atLine(err))
 	}
 	return all, nil
 }
@@ -68,7 +68,7 @@ func lockContexts() (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|noFollow, 0o600)
+	f, err := filelock.Create(path + ".lock")
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func lockContexts() (unlock func(), err error) {
 }
 
 // write replaces the file with the contexts.
-func (c *contexts) write() error {
+func (c *Contexts) write() error {
 	path, err := contextsFile()
 	if err != nil {
 		return err
@@ -114,8 +114,24 @@ func (c *contexts) write() error {
 // errNoContext means that no context has the given name.
 var errNoContext = errors.New("there is no context")
 
-// address returns the address of a server by its name.
-func (c *contexts) address(name string) (string, error) {
+// ChangeContexts reads the contexts, changes them, and writes them. Other processes wait until it is done.
+func ChangeContexts(change func(*Contexts) error) (all Contexts, err error) {
+	unlock, err := lockContexts()
+	if err != nil {
+		return all, err
+	}
+	defer unlock()
+	if all, err = ReadContexts(); err != nil {
+		return all, err
+	}
+	if err := change(&all); err != nil {
+		return all, err
+	}
+	return all, all.write()
+}
+
+// Address returns the address of a server by its name.
+func (c *Contexts) Address(name string) (string, error) {
 	found, ok := c.List[name]
 	if !ok {
 		return "", terminal.Usagef("%w %q; `daybook context list` shows all, and `daybook context add %s URL` adds it", errNoContext, name, name)
@@ -123,18 +139,18 @@ func (c *contexts) address(name string) (string, error) {
 	return found.Server, nil
 }
 
-// inUse describes, without passwords, the server that commands use if none is given.
-func (c *contexts) inUse() string {
+// InUse describes, without passwords, the server that commands use if none is given.
+func (c *Contexts) InUse() string {
 	if c.Use == "" {
-		return defaultServer + ", since no context is in use"
+		return DefaultServer + ", since no context is in use"
 	}
-	return fmt.Sprintf("%s, the context %s", redacted(c.List[c.Use].Server), c.Use)
+	return fmt.Sprintf("%s, the context %s", Redacted(c.List[c.Use].Server), c.Use)
 }
 
-// names returns the names of the contexts in order.
-func (c *contexts) names() []string { return slices.Sorted(maps.Keys(c.List)) }
+// Names returns the names of the contexts in order.
+func (c *Contexts) Names() []string { return slices.Sorted(maps.Keys(c.List)) }
 
-func checkContextName(name string) error {
+func CheckContextName(name string) error {
 	if err := job.CheckName("NAME", name); err != nil {
 		return terminal.Usage(err)
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package filelock
 
 import "golang.org/x/sys/unix"
 

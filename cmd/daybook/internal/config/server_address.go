@@ -1,0 +1,162 @@
+package config
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+)
+
+// DefaultServer is the server of commands if none is given and no context is in use.
+const DefaultServer = "http://" + DefaultListen
+
+// ServerFlag adds the flags --server and --context. --server accepts any text, because the flag library would show a
+// password in its error. check refuses a text that is not an address.
+func ServerFlag(cmd *cobra.Command, to *ServerAddress) {
+	flags := cmd.Flags()
+	flags.Var(to, "server", "address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network")
+	flags.StringVar(&to.context, "context", "", "name of a server that was stored with \"daybook context add\"")
+	cmd.MarkFlagsMutuallyExclusive("server", "context")
+	CompleteFlag(cmd, "context", ContextNames)
+}
+
+// ServerAddress selects the server of a command. It is one of: the text of --server, either a URL, which may have a
+// user and a path, or host:port; the name of a context; or neither, which means the context in use, or the default.
+type ServerAddress struct {
+	text, context string
+	given         bool // as a text, which may be empty
+}
+
+func (a *ServerAddress) Set(text string) error {
+	a.text, a.given = text, true
+	return nil
+}
+func (a *ServerAddress) Type() string { return "address" }
+
+// String returns the address without user and password, so that it can be shown.
+func (a *ServerAddress) String() string {
+	if a.text == "" && a.context == "" && !a.given {
+		return DefaultServer
+	}
+	return Redacted(a.text)
+}
+
+// resolve finds the address if --server was not given. It returns the name of the context that has it, or "".
+func (a *ServerAddress) resolve() (name string, err error) {
+	if a.text != "" || a.given {
+		return "", nil
+	}
+	all, err := ReadContexts()
+	if err != nil {
+		return "", err
+	}
+	if name = cmp.Or(a.context, all.Use); name == "" {
+		a.text = DefaultServer
+		return "", nil
+	}
+	a.text, err = all.Address(name)
+	return name, err
+}
+
+// URL returns the base URL of all requests. It looks up an address that begins with mdns: once.
+func (a *ServerAddress) URL(ctx context.Context) (string, error) {
+	if _, err := a.resolve(); err != nil {
+		return "", err
+	}
+	if strings.HasPrefix(a.text, mdnsScheme) {
+		url, err := discover(ctx, a.text)
+		if err != nil {
+			return "", err
+		}
+		a.text = url
+	}
+	return baseURL(a.text)
+}
+
+// baseURL returns the base URL of all requests to the server at an address, or an error without its password.
+func baseURL(address string) (string, error) {
+	text := address
+	if !strings.Contains(text, "://") {
+		text = "http://" + withPort(text)
+	}
+	text = strings.TrimRight(text, "/")
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "" {
+		return "", terminal.Usagef("%q is not the address of a server, like http://127.0.0.1:1717 or 127.0.0.1:1717", Redacted(address))
+	}
+	return text, nil
+}
+
+// CheckServer refuses a text that is not the address of a server. The server need not run.
+func CheckServer(address string) error {
+	if address == "" {
+		return terminal.Usagef("the address is empty")
+	}
+	if strings.HasPrefix(address, mdnsScheme) {
+		return nil
+	}
+	_, err := baseURL(address)
+	return err
+}
+
+// withPort adds the default port of a server to host:port without a port. It does not change a user and a path.
+func withPort(address string) string {
+	authority, _, _ := strings.Cut(address, "/")
+	host := authority[strings.LastIndexByte(authority, '@')+1:]
+	if i := strings.LastIndexByte(host, ':'); host == "" || i > strings.LastIndexByte(host, ']') {
+		return address
+	}
+	_, port, _ := strings.Cut(DefaultListen, ":")
+	return authority + ":" + port + strings.TrimPrefix(address, authority)
+}
+
+// Redacted replaces the user and password in an address, even if the address is not a URL.
+func Redacted(address string) string {
+	at := strings.LastIndexByte(address, '@')
+	if at < 0 {
+		return address
+	}
+	scheme := ""
+	if before, _, found := strings.Cut(address[:at], "://"); found {
+		scheme = before + "://"
+	}
+	return scheme + "…" + address[at:]
+}
+
+// ErrNoServer means that no server answered.
+var ErrNoServer = errors.New("no server answered on the local network; start one with --listen on an address that other machines can connect to, since only such a server announces itself")
+
+const mdnsScheme = "mdns:"
+
+// discover returns the URL of the server for an address of the form mdns: or mdns:ID.
+func discover(ctx context.Context, address string) (string, error) {
+	id := strings.TrimPrefix(address, mdnsScheme)
+	found, err := client.Discover(ctx, client.DiscoverOptions{})
+	if err != nil {
+		return "", err
+	}
+	var urls []string
+	var ids []string
+	for _, f := range found {
+		if id == "" || f.ID == strings.ToLower(id) {
+			urls, ids = append(urls, f.URL), append(ids, f.ID+" at "+f.URL)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return "", ErrNoServer
+	case len(urls) == 0:
+		return "", fmt.Errorf("none of the %d servers that answered has the id %q; `daybook discover` lists them", len(found), id)
+	case len(urls) > 1:
+		return "", terminal.Usagef("%d servers answered; name one, as in --server mdns:%s: %s", len(urls), found[0].ID, strings.Join(ids, ", "))
+	}
+	return urls[0], nil
+}
