@@ -197,13 +197,13 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 		case early != nil:
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s says that everything is stored; nothing is added\n", f.resume)
 		}
-		return a.end(queueName{f.client, f.typ})
+		return a.end(config.QueueName{Client: f.client, Type: f.typ})
 	}
 	if err == nil {
 		if result.Jobs == 0 {
 			fmt.Fprintln(cmd.ErrOrStderr(), nothingThere)
 		}
-		return a.end(queueName{f.client, f.typ})
+		return a.end(config.QueueName{Client: f.client, Type: f.typ})
 	}
 	if errors.Is(err, client.ErrKeyReused) {
 		return fmt.Errorf("the input is not the one that was added with --key %s before: %d lines are the same, and the rest was not stored; to add a new input, leave out --key: %w",
@@ -440,7 +440,7 @@ func (a *adding) stored(b client.AddedBody) {
 }
 
 // end prints how much is stored, unless the batches were printed.
-func (a *adding) end(to queueName) error {
+func (a *adding) end(to config.QueueName) error {
 	if a.failed != nil || a.asJSON || a.ids || a.batches == 0 {
 		return a.failed
 	}

@@ -204,14 +204,14 @@ func readIDs(in io.Reader) (ids []string, err error) {
 // sweep changes the jobs of a batch or queue.
 func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 	ctx := cmd.Context()
-	var q queueName
+	var q config.QueueName
 	if b.batch != "" {
 		if err := checkIDs(b.batch); err != nil {
 			return err
 		}
 	} else {
 		var err error
-		if q, err = parseQueue(b.queue); err != nil {
+		if q, err = config.ParseQueue(b.queue); err != nil {
 			return err
 		}
 		if b.status == "" && b.anyStatus == "" && len(b.standard) == 0 {
@@ -232,7 +232,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 			}
 		}
 		if b.asJSON {
-			return json.NewEncoder(b.out).Encode(map[string]any{"operation": b.verb, "would_move": n, "batch_id": b.batch, "client": q.client, "type": q.typ, "status": b.status})
+			return json.NewEncoder(b.out).Encode(map[string]any{"operation": b.verb, "would_move": n, "batch_id": b.batch, "client": q.Client, "type": q.Type, "status": b.status})
 		}
 		if b.queue != "" && n > 0 && b.leftOut != "" {
 			text += "; " + b.leftOut
@@ -251,7 +251,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 		if status == "" {
 			status = b.anyStatus
 		}
-		w, err = b.ofQueue(ctx, q.client, q.typ, status)
+		w, err = b.ofQueue(ctx, q.Client, q.Type, status)
 	}
 	if err != nil {
 		return err
@@ -289,7 +289,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 }
 
 // count returns how many jobs would be changed now, and how many of each status as a text.
-func (b *bulk) count(ctx context.Context, q queueName) (n int64, text string, err error) {
+func (b *bulk) count(ctx context.Context, q config.QueueName) (n int64, text string, err error) {
 	var counts map[string]int64
 	if b.batch != "" {
 		doc, err := b.c.Batch(ctx, b.batch)
@@ -298,7 +298,7 @@ func (b *bulk) count(ctx context.Context, q queueName) (n int64, text string, er
 		}
 		counts = doc.Counts
 	} else {
-		doc, err := b.c.Queue(ctx, q.client, q.typ)
+		doc, err := b.c.Queue(ctx, q.Client, q.Type)
 		if err != nil {
 			return 0, "", err
 		}

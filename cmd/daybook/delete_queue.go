@@ -26,7 +26,7 @@ The server itself deletes a queue that has had no jobs for --queue-idle (see ` +
 
 		ValidArgsFunction: config.Once(queueNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := parseQueue(strings.Join(args, "/"))
+			q, err := config.ParseQueue(strings.Join(args, "/"))
 			if err != nil {
 				return err
 			}
@@ -35,11 +35,11 @@ The server itself deletes a queue that has had no jobs for --queue-idle (see ` +
 				return err
 			}
 			c := client.New(url, client.Options{})
-			if err := c.DeleteQueue(cmd.Context(), q.client, q.typ); err != nil {
+			if err := c.DeleteQueue(cmd.Context(), q.Client, q.Type); err != nil {
 				return err
 			}
 			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"client": q.client, "type": q.typ, "deleted": true})
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"client": q.Client, "type": q.Type, "deleted": true})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "deleted the queue %s\n", q)
 			return err

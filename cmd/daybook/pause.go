@@ -21,8 +21,8 @@ func newPause() *cobra.Command {
 stop" does this for the whole server.`,
 		Example: "  daybook pause acme/resize",
 		Args:    cobra.MinimumNArgs(1),
-	}, nil, func(ctx context.Context, c *client.Client, q queueName) (client.Queue, error) {
-		return c.Pause(ctx, q.client, q.typ)
+	}, nil, func(ctx context.Context, c *client.Client, q config.QueueName) (client.Queue, error) {
+		return c.Pause(ctx, q.Client, q.Type)
 	})
 }
 
@@ -35,8 +35,8 @@ func newResume() *cobra.Command {
 		Example: `  daybook resume acme/resize
   daybook resume --batch 0185a1b2-c3d4-7000-8000-00000c800000`,
 	}
-	ofQueues(cmd, &batch, func(ctx context.Context, c *client.Client, q queueName) (client.Queue, error) {
-		return c.Resume(ctx, q.client, q.typ)
+	ofQueues(cmd, &batch, func(ctx context.Context, c *client.Client, q config.QueueName) (client.Queue, error) {
+		return c.Resume(ctx, q.Client, q.Type)
 	})
 	cmd.Flags().StringVar(&batch, "batch", "", "the batch that runs from now on")
 	config.CompleteFlag(cmd, "batch", batchIDs)
@@ -44,7 +44,7 @@ func newResume() *cobra.Command {
 }
 
 // ofQueues makes a command that changes queues, or resumes a batch.
-func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context, c *client.Client, q queueName) (client.Queue, error)) *cobra.Command {
+func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context, c *client.Client, q config.QueueName) (client.Queue, error)) *cobra.Command {
 	var r remote
 	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if batch != nil && *batch == "" && len(args) == 1 && !strings.Contains(args[0], "/") { // not a queue
@@ -70,9 +70,9 @@ func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context
 			_, err = fmt.Fprintf(r.out, "%s %s\n", b.ID, b.Status)
 			return err
 		}
-		var names []queueName
+		var names []config.QueueName
 		for _, arg := range args {
-			q, err := parseQueue(arg)
+			q, err := config.ParseQueue(arg)
 			if err != nil {
 				return err
 			}

@@ -100,25 +100,6 @@ func checkIDs(ids ...string) error {
 	return nil
 }
 
-// queueName is the name of a queue on a command line: CLIENT/TYPE.
-type queueName struct{ client, typ string }
-
-func parseQueue(text string) (q queueName, err error) {
-	var ok bool
-	if q.client, q.typ, ok = strings.Cut(text, "/"); !ok {
-		return q, terminal.Usagef("%q is not a queue; name it as CLIENT/TYPE, like acme/resize", text)
-	}
-	if err = job.CheckName("CLIENT", q.client); err == nil {
-		err = job.CheckName("TYPE", q.typ)
-	}
-	if err != nil {
-		return q, terminal.Usage(err)
-	}
-	return q, nil
-}
-
-func (q queueName) String() string { return q.client + "/" + q.typ }
-
 // eachDocument reads a list page by page. It calls each with the documents as the server sent them, from the named
 // field.
 func eachDocument(cmd *cobra.Command, server *config.ServerAddress, path string, query url.Values, field string, each func(json.RawMessage) (more bool, err error)) error {

@@ -134,13 +134,13 @@ type progress struct {
 
 func watch(cmd *cobra.Command, f *watchFlags, target string) error {
 	w := watcher{f: f, cmd: cmd, line: terminal.NewStatusLine(cmd.ErrOrStderr()), every: time.Duration(f.interval)}
-	var q queueName
+	var q config.QueueName
 	isQueue := strings.Contains(target, "/")
 	var err error
 	if isQueue && (f.isBatch || f.isJob) {
 		err = terminal.Usagef("%q is a queue; --batch and --job are for ids", target)
 	} else if isQueue {
-		q, err = parseQueue(target)
+		q, err = config.ParseQueue(target)
 	} else {
 		err = checkIDs(target)
 	}
@@ -181,8 +181,8 @@ func watch(cmd *cobra.Command, f *watchFlags, target string) error {
 }
 
 // watch watches the queue, or if its name is empty, the batch or job with the id.
-func (w *watcher) watch(ctx context.Context, id string, q queueName) error {
-	if q != (queueName{}) {
+func (w *watcher) watch(ctx context.Context, id string, q config.QueueName) error {
+	if q != (config.QueueName{}) {
 		return w.queue(ctx, q)
 	}
 	isBatch, err := w.isBatch(ctx, id)
@@ -379,10 +379,10 @@ type queueWatch struct {
 	counts      map[string]int64 // of the last look; nil before the first
 }
 
-func (w *watcher) queue(ctx context.Context, q queueName) error {
+func (w *watcher) queue(ctx context.Context, q config.QueueName) error {
 	var s queueWatch
 	return w.until(ctx, func(ctx context.Context) (progress, error) {
-		doc, err := w.c.Queue(ctx, q.client, q.typ)
+		doc, err := w.c.Queue(ctx, q.Client, q.Type)
 		if err != nil {
 			return progress{}, err
 		}
@@ -391,7 +391,7 @@ func (w *watcher) queue(ctx context.Context, q queueName) error {
 }
 
 // look adds a document of the queue, and returns the progress.
-func (s *queueWatch) look(q queueName, doc *client.Queue, now time.Time) (p progress) {
+func (s *queueWatch) look(q config.QueueName, doc *client.Queue, now time.Time) (p progress) {
 	p.document = doc.Text
 	if s.counts == nil {
 		s.began = now

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -218,13 +219,13 @@ func TestProgressTexts(t *testing.T) {
 	}
 	var q queueWatch
 	at := time.Unix(1000, 0)
-	q.look(queueName{"c", "t"}, &client.Queue{Counts: map[string]int64{"pending": 10, "failed": 7}}, at)
-	p := q.look(queueName{"c", "t"}, &client.Queue{Paused: true, Counts: map[string]int64{"pending": 6, "completed": 3, "failed": 8}}, at.Add(2*time.Second))
+	q.look(config.QueueName{Client: "c", Type: "t"}, &client.Queue{Counts: map[string]int64{"pending": 10, "failed": 7}}, at)
+	p := q.look(config.QueueName{Client: "c", Type: "t"}, &client.Queue{Paused: true, Counts: map[string]int64{"pending": 6, "completed": 3, "failed": 8}}, at.Add(2*time.Second))
 	if p.ended || p.text != "[#########---------------]  40 % 6 pending, 1 failed, paused, 2.0/s, 3s left" {
 		t.Errorf("%+v", p)
 	}
 	// A purge makes counts smaller.
-	if p = q.look(queueName{"c", "t"}, &client.Queue{Counts: map[string]int64{}}, at.Add(4*time.Second)); !p.ended || p.err == nil {
+	if p = q.look(config.QueueName{Client: "c", Type: "t"}, &client.Queue{Counts: map[string]int64{}}, at.Add(4*time.Second)); !p.ended || p.err == nil {
 		t.Errorf("%+v", p)
 	}
 }

@@ -70,7 +70,7 @@ func configurationOf(cmd *cobra.Command) *configuration {
 
 // Configure sets the flags that are not on the command line: to their variables, otherwise to the values in files. It
 // checks the values in files for all commands.
-func Configure(cmd *cobra.Command, all commands) error {
+func Configure(cmd *cobra.Command, all Commands) error {
 	if err := fromEnvironment(cmd); err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func readLayers(dir string) (files []*configFile, err error) {
 
 // apply checks all settings in the files, and sets the flags of a command that neither the command line nor a variable
 // has set.
-func (c *configuration) apply(cmd *cobra.Command, commands commands) error {
+func (c *configuration) apply(cmd *cobra.Command, commands Commands) error {
 	if len(c.files) == 0 {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
+// VariablePrefix begins the names of all variables of Daybook.
 const VariablePrefix = "DAYBOOK_"
 
 // layerVariable names the second of the files in --config-dir.
@@ -104,7 +105,7 @@ func fromEnvironment(cmd *cobra.Command) (err error) {
 func namesServer(flag string) bool { return flag == "server" || flag == "context" }
 
 // settingVariables returns the names of the variables of all settings of all commands, sorted.
-func settingVariables(all commands) (names []string) {
+func settingVariables(all Commands) (names []string) {
 	VisitCommands(all(), func(cmd *cobra.Command) {
 		for _, f := range SettingsOf(cmd) {
 			names = append(names, Variable(VerbOf(cmd), f.Name))
@@ -119,7 +120,7 @@ func settingVariables(all commands) (names []string) {
 
 // unknownVariables returns the names of the variables that begin with DAYBOOK_ and that nothing reads, sorted. Most are
 // misspelt. An empty variable counts as not set.
-func unknownVariables(environ []string, all commands) (unknown []string) {
+func unknownVariables(environ []string, all Commands) (unknown []string) {
 	known := map[string]bool{}
 	for _, line := range environ {
 		name, value, _ := strings.Cut(line, "=")
@@ -149,13 +150,13 @@ func ofKubernetes(name, value string) bool {
 }
 
 // unknownVariable returns the error text for an unknown variable.
-func unknownVariable(name string, all commands) string {
+func unknownVariable(name string, all Commands) string {
 	return fmt.Sprintf("environment variable %s: there is no such setting%s", name, variableMeant(name, all))
 }
 
 // variableMeant returns a question that suggests a variable for an unknown one: one with nearly the same name, or one
 // that also names the command.
-func variableMeant(name string, commands commands) string {
+func variableMeant(name string, commands Commands) string {
 	all := settingVariables(commands)
 	if near := didYouMean(name, all); near != "" {
 		return near
@@ -171,7 +172,7 @@ func variableMeant(name string, commands commands) string {
 
 // CheckVariables refuses unknown variables. Two commands allow them: the help, since it lists the variables, and
 // the completion of a command line, since a shell shows no errors.
-func CheckVariables(cmd *cobra.Command, environ []string, all commands) error {
+func CheckVariables(cmd *cobra.Command, environ []string, all Commands) error {
 	if slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd, "help"}, VerbOf(cmd)) {
 		return nil
 	}

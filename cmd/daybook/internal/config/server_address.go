@@ -19,7 +19,7 @@ import (
 const DefaultServer = "http://" + DefaultListen
 
 // ServerFlag adds the flags --server and --context. --server accepts any text, because the flag library would show a
-// password in its error. check refuses a text that is not an address.
+// password in its error. URL refuses a text that is not an address.
 func ServerFlag(cmd *cobra.Command, to *ServerAddress) {
 	flags := cmd.Flags()
 	flags.Var(to, "server", "address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network")

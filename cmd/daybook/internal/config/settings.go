@@ -79,8 +79,8 @@ func namesOf(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// commands returns the root of all commands of the program, with flags that nothing has set.
-type commands func() *cobra.Command
+// Commands returns the root of all commands of the program, with flags that nothing has set.
+type Commands func() *cobra.Command
 
 // VisitCommands calls visit with all commands below a command.
 func VisitCommands(cmd *cobra.Command, visit func(*cobra.Command)) {

@@ -17,7 +17,7 @@ import (
 
 // Configured returns a command whose flags are set as if it had been started with these flags, and with the --config or
 // --config-dir of cmd.
-func Configured(cmd *cobra.Command, all commands, verb string, flags []string) (*cobra.Command, error) {
+func Configured(cmd *cobra.Command, all Commands, verb string, flags []string) (*cobra.Command, error) {
 	if verb == "" {
 		verb = "serve"
 	}

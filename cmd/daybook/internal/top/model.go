@@ -1,4 +1,4 @@
-package main
+package top
 
 import (
 	"cmp"
@@ -9,75 +9,76 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
-// topWindow is over how many refreshes rates are measured.
-const topWindow = 5
+// rateWindow is over how many refreshes rates are measured.
+const rateWindow = 5
 
-// topModel is the state of `daybook top`. Keys and time change it.
-type topModel struct {
-	source  topSource
+// model is the state of `daybook top`. Keys and time change it.
+type model struct {
+	source  source
 	every   time.Duration
 	address string
 	now     func() time.Time
 
 	width, height int
-	snaps         []topSnapshot // the newest topWindow, the oldest first
-	lost          error         // the error of the last read; nil if it succeeded
-	lostAt        time.Time     // of the first read that failed since
+	snaps         []snapshot // the newest rateWindow, the oldest first
+	lost          error      // the error of the last read; nil if it succeeded
+	lostAt        time.Time  // of the first read that failed since
 	reading       bool
 	waits         int // the number of the last wait for a refresh
 
-	list     []topRow // the result of rows, unless it is stale
+	list     []queueRow // the result of rows, unless it is stale
 	stale    bool
-	sort     int // of topColumns
+	sort     int // of allColumns
 	reversed bool
 	filter   string
-	typing   bool      // the filter is being typed
-	selected queueName // the zero value: the first queue
-	top      int       // the first row on the screen
-	shown    topPage
+	typing   bool             // the filter is being typed
+	selected config.QueueName // the zero value: the first queue
+	top      int              // the first row on the screen
+	shown    page
 	note     string // the outcome of the last key
 	failed   []*client.Job
-	failedOf queueName
-	asked    topRow // the queue of the question, as it was at that time
+	failedOf config.QueueName
+	asked    queueRow // the queue of the question, as it was at that time
 	loading  bool
 }
 
-// topPage is the page that the screen shows.
-type topPage int
+// page is the page that the screen shows.
+type page int
 
 const (
-	topQueues topPage = iota
-	topHelp
-	topConfirm // the question whether to pause or resume a queue
-	topFailed
+	queuesPage page = iota
+	helpPage
+	confirmPage // the question whether to pause or resume a queue
+	failedPage
 )
 
 // Messages.
 type (
-	topTick   int // the number of the wait
-	topPaused struct {
-		queue  queueName
+	tickMsg   int // the number of the wait
+	pausedMsg struct {
+		queue  config.QueueName
 		paused bool
 		err    error
 	}
-	topFailedRead struct {
-		queue queueName
+	failedMsg struct {
+		queue config.QueueName
 		jobs  []*client.Job
 		err   error
 	}
 )
 
-func newTopModel(source topSource, sort int, every time.Duration, address string) *topModel {
-	return &topModel{source: source, sort: sort, every: every, address: address, now: time.Now, width: terminal.DefaultWidth, height: 24}
+func newModel(source source, sort int, every time.Duration, address string) *model {
+	return &model{source: source, sort: sort, every: every, address: address, now: time.Now, width: terminal.DefaultWidth, height: 24}
 }
 
-func (m *topModel) Init() tea.Cmd { return m.refresh() }
+func (m *model) Init() tea.Cmd { return m.refresh() }
 
 // refresh reads the figures, unless they are being read.
-func (m *topModel) refresh() tea.Cmd {
+func (m *model) refresh() tea.Cmd {
 	if m.reading {
 		return nil
 	}
@@ -86,25 +87,25 @@ func (m *topModel) refresh() tea.Cmd {
 }
 
 // wait schedules the next refresh. It cancels an earlier wait.
-func (m *topModel) wait() tea.Cmd {
+func (m *model) wait() tea.Cmd {
 	m.waits++
-	number := topTick(m.waits)
+	number := tickMsg(m.waits)
 	return tea.Tick(m.every, func(time.Time) tea.Msg { return number })
 }
 
-func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = max(msg.Width, 1), max(msg.Height, 1)
-	case topSnapshot:
+	case snapshot:
 		m.reading = false
 		m.add(msg)
 		return m, m.wait()
-	case topTick:
+	case tickMsg:
 		if int(msg) == m.waits {
 			return m, m.refresh()
 		}
-	case topPaused:
+	case pausedMsg:
 		switch {
 		case msg.err != nil:
 			m.note = msg.queue.String() + ": " + msg.err.Error()
@@ -114,8 +115,8 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.note = msg.queue.String() + " is not paused"
 		}
 		return m, m.refresh()
-	case topFailedRead:
-		if m.shown == topFailed && msg.queue == m.failedOf {
+	case failedMsg:
+		if m.shown == failedPage && msg.queue == m.failedOf {
 			if m.failed, m.loading = msg.jobs, false; msg.err != nil {
 				m.note = msg.err.Error()
 			}
@@ -141,7 +142,7 @@ func onLine(text string) string {
 }
 
 // add adds the figures of a read.
-func (m *topModel) add(s topSnapshot) {
+func (m *model) add(s snapshot) {
 	if s.err != nil {
 		if m.lost == nil {
 			m.lostAt = m.now()
@@ -154,12 +155,12 @@ func (m *topModel) add(s topSnapshot) {
 	if n := len(m.snaps); n > 0 && m.snaps[n-1].stats.Journal.UUID != s.stats.Journal.UUID {
 		m.snaps = nil
 	}
-	if m.snaps = append(m.snaps, s); len(m.snaps) > topWindow {
+	if m.snaps = append(m.snaps, s); len(m.snaps) > rateWindow {
 		m.snaps = slices.Delete(m.snaps, 0, 1)
 	}
 }
 
-func (m *topModel) key(k tea.KeyPressMsg) tea.Cmd {
+func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	name := k.String()
 	if name == "ctrl+c" {
 		return tea.Quit
@@ -171,39 +172,39 @@ func (m *topModel) key(k tea.KeyPressMsg) tea.Cmd {
 	}
 	m.note = ""
 	switch m.shown {
-	case topHelp:
-		m.shown = topQueues
+	case helpPage:
+		m.shown = queuesPage
 		if name == "q" {
 			return tea.Quit
 		}
 		return nil
-	case topConfirm:
+	case confirmPage:
 		return m.confirm(name)
-	case topFailed:
+	case failedPage:
 		return m.failedKey(name)
 	}
 	switch name {
 	case "q":
 		return tea.Quit
 	case "?", "h":
-		m.shown = topHelp
+		m.shown = helpPage
 	case "/":
 		m.typing = true
 	case "esc":
 		m.filter = ""
 	case "s":
-		m.sort = (m.sort + 1) % len(topColumns)
+		m.sort = (m.sort + 1) % len(allColumns)
 	case "r":
 		m.reversed = !m.reversed
 	case "space":
 		return m.refresh()
 	case "p":
 		if row, ok := m.current(); ok {
-			m.shown, m.asked = topConfirm, row
+			m.shown, m.asked = confirmPage, row
 		}
 	case "enter":
 		if row, ok := m.current(); ok {
-			m.shown, m.failedOf, m.failed, m.loading, m.top = topFailed, row.queue, nil, true, 0
+			m.shown, m.failedOf, m.failed, m.loading, m.top = failedPage, row.queue, nil, true, 0
 			return m.readFailed()
 		}
 	default:
@@ -212,16 +213,16 @@ func (m *topModel) key(k tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-func (m *topModel) readFailed() tea.Cmd {
+func (m *model) readFailed() tea.Cmd {
 	q := m.failedOf
 	return func() tea.Msg {
 		jobs, err := m.source.failed(q)
-		return topFailedRead{q, jobs, err}
+		return failedMsg{q, jobs, err}
 	}
 }
 
 // typeFilter handles a key while the filter is typed.
-func (m *topModel) typeFilter(k tea.KeyPressMsg) {
+func (m *model) typeFilter(k tea.KeyPressMsg) {
 	switch k.String() {
 	case "enter":
 		m.typing = false
@@ -237,22 +238,22 @@ func (m *topModel) typeFilter(k tea.KeyPressMsg) {
 }
 
 // confirm handles the answer to the question about a queue. Only y means yes.
-func (m *topModel) confirm(name string) tea.Cmd {
-	m.shown = topQueues
+func (m *model) confirm(name string) tea.Cmd {
+	m.shown = queuesPage
 	if name != "y" && name != "Y" {
 		m.note = "nothing was changed"
 		return nil
 	}
 	q, pause := m.asked.queue, !m.asked.Paused
-	return func() tea.Msg { return topPaused{q, pause, m.source.pause(q, pause)} }
+	return func() tea.Msg { return pausedMsg{q, pause, m.source.pause(q, pause)} }
 }
 
-func (m *topModel) failedKey(name string) tea.Cmd {
+func (m *model) failedKey(name string) tea.Cmd {
 	switch name {
 	case "q":
 		return tea.Quit
 	case "esc", "enter", "left", "backspace":
-		m.shown, m.top = topQueues, 0
+		m.shown, m.top = queuesPage, 0
 	case "space":
 		m.loading = true
 		return m.readFailed()
@@ -286,7 +287,7 @@ func moved(name string, at, length, page int) (to int, ok bool) {
 }
 
 // move selects another queue.
-func (m *topModel) move(name string) {
+func (m *model) move(name string) {
 	rows := m.rows()
 	if to, ok := moved(name, m.place(rows), len(rows), m.body()); ok && len(rows) > 0 {
 		m.selected = rows[to].queue
@@ -294,11 +295,11 @@ func (m *topModel) move(name string) {
 }
 
 // place returns the index of the selected row.
-func (m *topModel) place(rows []topRow) int {
-	return max(slices.IndexFunc(rows, func(r topRow) bool { return r.queue == m.selected }), 0)
+func (m *model) place(rows []queueRow) int {
+	return max(slices.IndexFunc(rows, func(r queueRow) bool { return r.queue == m.selected }), 0)
 }
 
-func (m *topModel) current() (row topRow, ok bool) {
+func (m *model) current() (row queueRow, ok bool) {
 	rows := m.rows()
 	if len(rows) == 0 {
 		return row, false
@@ -308,39 +309,39 @@ func (m *topModel) current() (row topRow, ok bool) {
 	return row, true
 }
 
-// topRow is a queue. Rates are per second, and negative if they are not known.
-type topRow struct {
+// queueRow is a queue. Rates are per second, and negative if they are not known.
+type queueRow struct {
 	client.Queue
-	queue                      queueName
+	queue                      config.QueueName
 	name                       string
 	created, completed, failed float64
 }
 
 // rows returns the visible queues in their order. It computes them only after a change, since there may be many.
-func (m *topModel) rows() []topRow {
+func (m *model) rows() []queueRow {
 	if m.stale {
 		m.list, m.stale = m.makeRows(), false
 	}
 	return m.list
 }
 
-func (m *topModel) makeRows() []topRow {
+func (m *model) makeRows() []queueRow {
 	if len(m.snaps) == 0 {
 		return nil
 	}
 	first, last := &m.snaps[0], &m.snaps[len(m.snaps)-1]
 	seconds := last.at.Sub(first.at).Seconds()
-	before := map[queueName]map[string]int64{}
+	before := map[config.QueueName]map[string]int64{}
 	if len(m.snaps) > 1 {
 		for i := range first.queues {
 			q := &first.queues[i]
-			before[queueName{q.Client, q.Type}] = q.Counts
+			before[config.QueueName{Client: q.Client, Type: q.Type}] = q.Counts
 		}
 	}
 	filter := strings.ToLower(m.filter)
-	var rows []topRow
+	var rows []queueRow
 	for _, q := range last.queues {
-		r := topRow{Queue: q, queue: queueName{q.Client, q.Type}, created: -1, completed: -1, failed: -1}
+		r := queueRow{Queue: q, queue: config.QueueName{Client: q.Client, Type: q.Type}, created: -1, completed: -1, failed: -1}
 		if r.name = r.queue.String(); !strings.Contains(strings.ToLower(r.name), filter) {
 			continue
 		}
@@ -349,8 +350,8 @@ func (m *topModel) makeRows() []topRow {
 		}
 		rows = append(rows, r)
 	}
-	column := &topColumns[m.sort]
-	slices.SortStableFunc(rows, func(a, b topRow) int {
+	column := &allColumns[m.sort]
+	slices.SortStableFunc(rows, func(a, b queueRow) int {
 		c := 0
 		if column.ofQueue != nil {
 			c = cmp.Compare(column.ofQueue(&b), column.ofQueue(&a)) // the largest first

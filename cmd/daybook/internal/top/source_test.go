@@ -1,16 +1,58 @@
-package main
+package top
 
 import (
-	"path/filepath"
+	"context"
+	"net"
 	"testing"
+	"time"
 
+	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/ingest"
 )
 
-// TestTopNewestFailed: if there are more failed jobs than are read, the newest are shown.
-func TestTopNewestFailed(t *testing.T) {
-	s := serving(t, filepath.Join(t.TempDir(), "data"))
-	c := client.New(s.url, client.Options{})
+// serving returns the URL of a server.
+func serving(t *testing.T) string {
+	t.Helper()
+	engine, err := ingest.Open(ingest.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- engine.Run(ctx) }()
+	server, err := api.New(api.Options{Engine: engine, Queries: engine.Queries(), Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	listening, quit := context.WithCancel(ctx)
+	closed := make(chan error, 1)
+	go func() { closed <- server.Run(listening, l, time.Minute) }()
+	t.Cleanup(func() { // before the engine
+		quit()
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + l.Addr().String()
+}
+
+// TestNewestFailed: if there are more failed jobs than are read, the newest are shown.
+func TestNewestFailed(t *testing.T) {
+	c := client.New(serving(t), client.Options{})
 	fail := func(n int) {
 		t.Helper()
 		jobs := make([]client.NewJob, n)
@@ -31,8 +73,8 @@ func TestTopNewestFailed(t *testing.T) {
 			left -= len(claim.Jobs)
 		}
 	}
-	source := &topServer{t.Context(), c}
-	q := queueName{"default", "t"}
+	source := &server{t.Context(), c}
+	q := config.QueueName{Client: "default", Type: "t"}
 	if list, err := source.failed(q); err != nil || len(list) != 0 {
 		t.Fatal(len(list), err)
 	}

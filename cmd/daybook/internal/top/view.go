@@ -1,4 +1,4 @@
-package main
+package top
 
 import (
 	"fmt"
@@ -16,41 +16,41 @@ import (
 
 // The program leaves out colours that the terminal does not support, and all colours with NO_COLOR.
 var (
-	topBold     = lipgloss.NewStyle().Bold(true)
-	topFaint    = lipgloss.NewStyle().Faint(true)
-	topReverse  = lipgloss.NewStyle().Reverse(true)
-	topRed      = lipgloss.NewStyle().Foreground(lipgloss.Red)
-	topYellow   = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
+	bold        = lipgloss.NewStyle().Bold(true)
+	faint       = lipgloss.NewStyle().Faint(true)
+	reverse     = lipgloss.NewStyle().Reverse(true)
+	red         = lipgloss.NewStyle().Foreground(lipgloss.Red)
+	yellow      = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
 	minQueueCol = 12
 )
 
-// topColumn is a column, by which queues can be sorted.
-type topColumn struct {
+// column is a column, by which queues can be sorted.
+type column struct {
 	key, title string
 	width      int
 	isRate     bool
-	rank       int                   // a narrow terminal drops the columns with the highest ranks first
-	ofQueue    func(*topRow) float64 // nil: the column with the name
+	rank       int                     // a narrow terminal drops the columns with the highest ranks first
+	ofQueue    func(*queueRow) float64 // nil: the column with the name
 }
 
-func countColumn(key, title string, rank int) topColumn {
-	return topColumn{key, title, 6, false, rank, func(r *topRow) float64 { return float64(r.Counts[key]) }}
+func countColumn(key, title string, rank int) column {
+	return column{key, title, 6, false, rank, func(r *queueRow) float64 { return float64(r.Counts[key]) }}
 }
 
-var topColumns = []topColumn{
+var allColumns = []column{
 	{key: "name"},
 	countColumn("pending", "PEND", 1),
 	countColumn("active", "ACTIVE", 1),
 	countColumn("failed", "FAILED", 1),
-	{"oldest", "OLDEST", 7, false, 2, func(r *topRow) float64 {
+	{"oldest", "OLDEST", 7, false, 2, func(r *queueRow) float64 {
 		if r.OldestPendingAgeMs == nil {
 			return -1
 		}
 		return float64(*r.OldestPendingAgeMs)
 	}},
-	{"created/s", "NEW/s", 6, true, 4, func(r *topRow) float64 { return r.created }},
-	{"completed/s", "DONE/s", 6, true, 3, func(r *topRow) float64 { return r.completed }},
-	{"failed/s", "FAIL/s", 6, true, 5, func(r *topRow) float64 { return r.failed }},
+	{"created/s", "NEW/s", 6, true, 4, func(r *queueRow) float64 { return r.created }},
+	{"completed/s", "DONE/s", 6, true, 3, func(r *queueRow) float64 { return r.completed }},
+	{"failed/s", "FAIL/s", 6, true, 5, func(r *queueRow) float64 { return r.failed }},
 	countColumn("deferred", "DEFER", 6),
 	countColumn("completed", "DONE", 7),
 	countColumn("cancelled", "CANCEL", 8),
@@ -58,16 +58,17 @@ var topColumns = []topColumn{
 
 const maxRank = 8
 
-func topSortKeys() string {
-	keys := make([]string, len(topColumns))
-	for i, c := range topColumns {
+// SortKeys returns the names of the columns by which queues can be sorted; the first is the default.
+func SortKeys() []string {
+	keys := make([]string, len(allColumns))
+	for i, c := range allColumns {
 		keys[i] = c.key
 	}
-	return strings.Join(keys, ", ")
+	return keys
 }
 
 // text returns the cell of a queue.
-func (c *topColumn) text(r *topRow) string {
+func (c *column) text(r *queueRow) string {
 	v := c.ofQueue(r)
 	switch {
 	case v < 0:
@@ -125,7 +126,7 @@ func shortAge(d time.Duration) string {
 }
 
 // header returns the lines about the server, without styles.
-func (m *topModel) header() []string {
+func (m *model) header() []string {
 	if len(m.snaps) == 0 {
 		return []string{"daybook " + m.address}
 	}
@@ -158,7 +159,7 @@ func (m *topModel) header() []string {
 }
 
 // totals returns the rates of all queues, also of queues that were not read.
-func (m *topModel) totals() (created, completed, failed string) {
+func (m *model) totals() (created, completed, failed string) {
 	first, last := &m.snaps[0], &m.snaps[len(m.snaps)-1]
 	seconds := last.at.Sub(first.at).Seconds()
 	if len(m.snaps) < 2 || seconds <= 0 {
@@ -169,12 +170,12 @@ func (m *topModel) totals() (created, completed, failed string) {
 }
 
 // heads is how many lines of the header are shown. A low terminal shows only some.
-func (m *topModel) heads() int { return min(5, max(m.height-7, 1)) }
+func (m *model) heads() int { return min(5, max(m.height-7, 1)) }
 
 // body is how many rows fit between the titles at the top and the line with keys.
-func (m *topModel) body() int { return max(m.height-m.heads()-3, 1) }
+func (m *model) body() int { return max(m.height-m.heads()-3, 1) }
 
-func (m *topModel) View() tea.View {
+func (m *model) View() tea.View {
 	lines := m.lines()
 	for i, line := range lines {
 		lines[i] = ansi.Truncate(line, m.width, "")
@@ -186,21 +187,21 @@ func (m *topModel) View() tea.View {
 }
 
 // lines returns the screen. They may be longer than the screen is wide.
-func (m *topModel) lines() []string {
-	if m.shown == topHelp {
+func (m *model) lines() []string {
+	if m.shown == helpPage {
 		return m.help()
 	}
 	lines := m.header()
 	for i := range lines {
 		lines[i] = terminal.PlainCell(lines[i])
 	}
-	lines[0] = topBold.Render(lines[0])
+	lines[0] = bold.Render(lines[0])
 	lines = lines[:min(len(lines), m.heads())]
 	for len(lines) < m.heads() {
 		lines = append(lines, "")
 	}
 	lines = append(lines, m.message())
-	if m.shown == topFailed {
+	if m.shown == failedPage {
 		lines = append(lines, m.failedLines()...)
 	} else {
 		lines = append(lines, m.queueLines()...)
@@ -208,51 +209,51 @@ func (m *topModel) lines() []string {
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
 	}
-	return append(lines[:max(m.height-1, 0)], topFaint.Render(m.keys()))
+	return append(lines[:max(m.height-1, 0)], faint.Render(m.keys()))
 }
 
 // message returns the line with the most urgent message.
-func (m *topModel) message() string {
+func (m *model) message() string {
 	switch {
-	case m.shown == topConfirm:
+	case m.shown == confirmPage:
 		change := "pause"
 		if m.asked.Paused {
 			change = "resume"
 		}
-		return topYellow.Render(fmt.Sprintf("%s %s? [y/N] ", change, m.asked.name))
+		return yellow.Render(fmt.Sprintf("%s %s? [y/N] ", change, m.asked.name))
 	case m.typing:
 		return "/" + m.filter + "_"
 	case m.lost != nil:
-		return topRed.Render(fmt.Sprintf("no figures for %s, trying again: %s", shortAge(m.now().Sub(m.lostAt).Truncate(time.Second)), terminal.PlainCell(m.lost.Error())))
+		return red.Render(fmt.Sprintf("no figures for %s, trying again: %s", shortAge(m.now().Sub(m.lostAt).Truncate(time.Second)), terminal.PlainCell(m.lost.Error())))
 	case m.note != "":
-		return topYellow.Render(terminal.PlainCell(m.note))
+		return yellow.Render(terminal.PlainCell(m.note))
 	case len(m.snaps) == 0:
 		return "reading the figures of the server …"
-	case m.shown == topQueues && m.filter != "":
+	case m.shown == queuesPage && m.filter != "":
 		return fmt.Sprintf("queues with %q; Esc shows all", m.filter)
 	case m.snaps[len(m.snaps)-1].more:
-		return topYellow.Render(fmt.Sprintf("only the first %d queues are shown", maxTopQueues))
+		return yellow.Render(fmt.Sprintf("only the first %d queues are shown", maxQueues))
 	}
 	return ""
 }
 
-func (m *topModel) keys() string {
+func (m *model) keys() string {
 	switch {
 	case m.typing:
 		return "Enter: done  Esc: show all"
-	case m.shown == topConfirm:
+	case m.shown == confirmPage:
 		return "y: yes  any other key: no"
-	case m.shown == topFailed:
+	case m.shown == failedPage:
 		return "q quit  Esc back  Space refresh"
 	}
-	return "q quit  ? help  s sort (" + topColumns[m.sort].key + ")  r reverse  / filter  p pause  Enter failed jobs"
+	return "q quit  ? help  s sort (" + allColumns[m.sort].key + ")  r reverse  / filter  p pause  Enter failed jobs"
 }
 
 // columns returns the columns that fit, and the width of the column with the names.
-func (m *topModel) columns() (list []topColumn, nameWidth int) {
+func (m *model) columns() (list []column, nameWidth int) {
 	for rank := maxRank; ; rank-- {
 		list, nameWidth = nil, m.width
-		for _, c := range topColumns {
+		for _, c := range allColumns {
 			if c.ofQueue != nil && c.rank <= rank {
 				list = append(list, c)
 				nameWidth -= c.width + 1
@@ -264,17 +265,17 @@ func (m *topModel) columns() (list []topColumn, nameWidth int) {
 	}
 }
 
-func (m *topModel) queueLines() []string {
+func (m *model) queueLines() []string {
 	columns, width := m.columns()
 	// The title of the column by which the queues are sorted is highlighted.
-	title := func(c *topColumn, width int, right bool) string {
+	title := func(c *column, width int, right bool) string {
 		text := padded(c.title, width, right)
-		if c.key != topColumns[m.sort].key {
-			return topBold.Render(text)
+		if c.key != allColumns[m.sort].key {
+			return bold.Render(text)
 		}
-		return topReverse.Render(text)
+		return reverse.Render(text)
 	}
-	line := title(&topColumn{key: topColumns[0].key, title: "QUEUE"}, width, false)
+	line := title(&column{key: allColumns[0].key, title: "QUEUE"}, width, false)
 	for _, c := range columns {
 		line += " " + title(&c, c.width, true)
 	}
@@ -295,11 +296,11 @@ func (m *topModel) queueLines() []string {
 		}
 		switch {
 		case i == place:
-			line = topReverse.Render(line)
+			line = reverse.Render(line)
 		case r.Paused:
-			line = topYellow.Render(line)
+			line = yellow.Render(line)
 		case r.failed > 0:
-			line = topRed.Render(line)
+			line = red.Render(line)
 		}
 		lines = append(lines, line)
 	}
@@ -319,15 +320,15 @@ func padded(text string, width int, right bool) string {
 	return text + space
 }
 
-func (m *topModel) failedLines() []string {
+func (m *model) failedLines() []string {
 	head := fmt.Sprintf("failed jobs of %s, the newest first", m.failedOf)
 	switch {
 	case m.loading && m.failed == nil:
-		return []string{topBold.Render(head), "reading …"}
+		return []string{bold.Render(head), "reading …"}
 	case len(m.failed) == 0:
-		return []string{topBold.Render(head), "none"}
+		return []string{bold.Render(head), "none"}
 	}
-	lines := []string{topBold.Render(head)}
+	lines := []string{bold.Render(head)}
 	m.top = max(min(m.top, len(m.failed)-m.body()), 0)
 	for _, j := range m.failed[m.top:min(len(m.failed), m.top+m.body())] {
 		reason := j.Error
@@ -339,7 +340,7 @@ func (m *topModel) failedLines() []string {
 	return lines
 }
 
-func (m *topModel) help() []string {
+func (m *model) help() []string {
 	return strings.Split(`keys of daybook top
 
 up, down, j, k   select a queue
