@@ -118,7 +118,7 @@ func (t *server) failed(q config.QueueName) (list []*client.Job, err error) {
 		default:
 			few, best = age, list
 		}
-		if many-few < 10*time.Millisecond { // so many jobs were created at the same time
+		if many-few < time.Millisecond { // so many jobs were created at the same time, to the millisecond
 			return newestFirst(best), nil
 		}
 		if age *= 8; age >= many {
