@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/daybookq/daybook/internal/filelock"
 	"github.com/daybookq/daybook/journal"
@@ -12,6 +15,19 @@ import (
 
 // ErrInUse: another process has locked the data directory.
 var ErrInUse = errors.New("the data directory is in use by another process")
+
+// ErrNoJournal: a data directory has no journal. Open would create one.
+var ErrNoJournal = errors.New("it has no journal")
+
+// HasJournal reports whether a data directory exists and has a journal.
+func HasJournal(data string) (bool, error) {
+	entries, err := os.ReadDir(JournalDir(data))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == "lost+found" }) // exists in the root of a file system
+	return len(entries) > 0, err
+}
 
 // JournalDir returns the folder of the journal in a data directory.
 func JournalDir(data string) string { return filepath.Join(data, "journal") }

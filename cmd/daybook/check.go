@@ -4,9 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -14,15 +11,16 @@ import (
 	"github.com/daybookq/daybook/ingest"
 )
 
+// dataFlag adds the flag --data of a command that reads the data directory of a stopped server.
 func dataFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "data", config.DefaultData, "data directory")
 }
 
 // mustExist refuses a data directory without a journal. The engine would create one.
 func mustExist(data string) error {
-	there, err := hasJournal(data)
+	there, err := ingest.HasJournal(data)
 	if err == nil && !there {
-		err = errNoData
+		err = ingest.ErrNoJournal
 	}
 	if err != nil {
 		return fmt.Errorf("%s is not a data directory: %w", data, err)
@@ -32,19 +30,6 @@ func mustExist(data string) error {
 
 // errProblems is returned if a check found problems, which are printed already.
 var errProblems = errors.New("the check failed")
-
-// errNoData means that a data directory lacks a journal.
-var errNoData = errors.New("it has no journal")
-
-// hasJournal reports whether the data directory exists and has a journal.
-func hasJournal(data string) (bool, error) {
-	entries, err := os.ReadDir(ingest.JournalDir(data))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == "lost+found" }) // exists in the root of a file system
-	return len(entries) > 0, err
-}
 
 func newCheck() *cobra.Command {
 	var data string

@@ -13,6 +13,7 @@ import (
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/serve"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/ingest/backup"
@@ -55,7 +56,7 @@ func exitCode(err error) int {
 		return terminal.ExitTimeout
 	case errors.Is(err, ingest.ErrInUse), errors.Is(err, filelock.ErrLocked), errors.Is(err, backup.ErrInUse):
 		return terminal.ExitDataInUse
-	case errors.Is(err, errListen):
+	case errors.Is(err, serve.ErrListen):
 		return terminal.ExitListen
 	case errors.Is(err, errProblems):
 		return terminal.ExitProblems
@@ -64,7 +65,7 @@ func exitCode(err error) int {
 	case isCorrupt && corrupt != nil,
 		errors.Is(err, journal.ErrForeign), errors.Is(err, journal.ErrCursor), errors.Is(err, store.ErrForeignJournal), errors.Is(err, store.ErrDamaged), errors.Is(err, backup.ErrDamaged), errors.Is(err, backup.ErrBlobDamaged):
 		return terminal.ExitCorrupt
-	case errors.Is(err, errNoData), errors.Is(err, backup.ErrNoBackup):
+	case errors.Is(err, ingest.ErrNoJournal), errors.Is(err, backup.ErrNoBackup):
 		return terminal.ExitNoData
 	case errors.Is(err, journal.ErrClockAhead):
 		return terminal.ExitClock

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/serve"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/filelock"
@@ -114,11 +114,6 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(missing, "journal")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a refused start made the journal's directory: %v", err)
 	}
-
-	f := serveFlags{storageFlags: storageFlags{data: config.DefaultData}}
-	if err := f.checkData(newServe()); err != nil {
-		t.Errorf("the default: %v", err)
-	}
 }
 
 // TestVariablesOfServe: a variable for serve does not affect the other commands.
@@ -195,29 +190,8 @@ func TestServerAddress(t *testing.T) {
 	}
 }
 
-// TestLogColours: a log in a file has no colours.
-func TestLogColours(t *testing.T) {
-	var b bytes.Buffer
-	log, err := terminal.NewLogger("info", "console", &b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log.Warn().Str("a", "b").Msg("text")
-	if !strings.Contains(b.String(), "text") || strings.Contains(b.String(), "\x1b") {
-		t.Errorf("%q", b.String())
-	}
-}
-
 // TestExitCodes: each kind of failure has its code, and `daybook help exit-codes` lists all codes.
 func TestExitCodes(t *testing.T) {
-	for reason, code := range map[string]int{
-		"store: MANIFEST flush failed: write store/MANIFEST-000005: " + syscall.ENOSPC.Error(): terminal.ExitFile,
-		"store: MANIFEST flush failed: write store/MANIFEST-000005: " + syscall.EIO.Error():    terminal.ExitError,
-	} {
-		if got := fatalCode(reason); got != code {
-			t.Errorf("%s: %d, want %d", reason, got, code)
-		}
-	}
 	documented, reached := map[int]bool{}, map[int]bool{terminal.ExitOK: true, terminal.ExitSignal + int(syscall.SIGINT): true, terminal.ExitSignal + int(syscall.SIGHUP): true, terminal.ExitSignal + int(syscall.SIGTERM): true}
 	for _, e := range terminal.ExitCodes {
 		documented[e.Code] = true
@@ -229,14 +203,14 @@ func TestExitCodes(t *testing.T) {
 		{errors.New("something"), terminal.ExitError},
 		{terminal.Usage(errors.New("x")), terminal.ExitUsage},
 		{ingest.ErrInUse, terminal.ExitDataInUse}, {filelock.ErrLocked, terminal.ExitDataInUse},
-		{errListen, terminal.ExitListen},
+		{serve.ErrListen, terminal.ExitListen},
 		{&journal.CorruptError{}, terminal.ExitCorrupt}, {journal.ErrForeign, terminal.ExitCorrupt}, {journal.ErrCursor, terminal.ExitCorrupt}, {store.ErrForeignJournal, terminal.ExitCorrupt}, {store.ErrDamaged, terminal.ExitCorrupt},
 		{errProblems, terminal.ExitProblems},
 		{store.ErrNewerFormat, terminal.ExitFormat}, {store.ErrOlderFormat, terminal.ExitFormat}, {journal.ErrVersion, terminal.ExitFormat},
 		{&noAnswer{new(config.ServerAddress), errors.New("x")}, terminal.ExitNoAnswer}, {client.ErrUnavailable, terminal.ExitNoAnswer}, {client.ErrUnexpectedAnswer, terminal.ExitNoAnswer},
 		{&client.Error{Status: 429, Code: "overloaded", Outcome: "not_stored"}, terminal.ExitRefused}, {&client.Error{Status: 404, Code: "route_not_found"}, terminal.ExitRefused}, {client.ErrTooLarge, terminal.ExitRefused},
 		{&client.Error{Status: 404, Code: "job_not_found"}, terminal.ExitNotFound},
-		{errNoData, terminal.ExitNoData},
+		{ingest.ErrNoJournal, terminal.ExitNoData},
 		{client.ErrUnknown, terminal.ExitUnknown}, {&client.Error{Status: 503, Code: "writes_failed", Outcome: "unknown"}, terminal.ExitUnknown},
 		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, terminal.ExitFile}, {&inputError{errors.New("x")}, terminal.ExitFile}, {syscall.ENOSPC, terminal.ExitFile}, {ingest.ErrDiskFull, terminal.ExitFile},
 		{journal.ErrClockAhead, terminal.ExitClock},

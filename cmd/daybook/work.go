@@ -20,6 +20,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/memory"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
@@ -129,7 +130,7 @@ func work(cmd *cobra.Command, f *workFlags) (err error) {
 	for _, text := range r.Missing() {
 		settings.Log.Warn("this machine cannot do all: " + text)
 	}
-	delayCollections(memoryLimit())
+	memory.DelayCollections(memory.Limit())
 	ctx, stop := terminal.UntilSignal(cmd.Context(), out.zero)
 	defer stop()
 	if f.listen != "" {

@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"math"
@@ -23,7 +23,7 @@ func TestDelayCollections(t *testing.T) {
 	} {
 		t.Setenv("GOGC", c.gogc)
 		ballast = nil
-		delayCollections(c.limit)
+		DelayCollections(c.limit)
 		if got := debug.SetGCPercent(100); len(ballast) != c.ballast || got != c.want {
 			t.Errorf("%s: ballast of %d bytes and GOGC=%d, want %d and %d", name, len(ballast), got, c.ballast, c.want)
 		}
@@ -34,7 +34,7 @@ func TestDelayCollections(t *testing.T) {
 func TestMemoryLimit(t *testing.T) {
 	old := debug.SetMemoryLimit(64 << 20)
 	t.Cleanup(func() { debug.SetMemoryLimit(old) })
-	if got := memoryLimit(); got > 64<<20 || got <= 0 {
+	if got := Limit(); got > 64<<20 || got <= 0 {
 		t.Errorf("%d bytes", got)
 	}
 }

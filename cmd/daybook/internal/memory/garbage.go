@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"math"
@@ -30,8 +30,8 @@ const (
 // MiB would take a gigabyte. Adjusting the factor after each collection would stop all requests for each change.
 var ballast []byte
 
-// memoryLimit returns how many bytes this process may have: the soft limit, or the container's limit if it is lower.
-func memoryLimit() int64 {
+// Limit returns how many bytes this process may have: the soft limit, or the container's limit if it is lower.
+func Limit() int64 {
 	soft := debug.SetMemoryLimit(-1) // reads the limit without changing it
 	container, err := memlimit.FromCgroup()
 	if err != nil || container > math.MaxInt64 { // there is no limit
@@ -40,8 +40,8 @@ func memoryLimit() int64 {
 	return min(soft, int64(container))
 }
 
-// delayCollections sets how much garbage the collector waits for, unless GOGC is set or the memory limit is small.
-func delayCollections(limit int64) {
+// DelayCollections sets how much garbage the collector waits for, unless GOGC is set or the memory limit is small.
+func DelayCollections(limit int64) {
 	switch {
 	case os.Getenv("GOGC") != "" || limit < ballastLimit:
 	case limit == math.MaxInt64:

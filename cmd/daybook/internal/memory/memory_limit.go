@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"fmt"
@@ -8,15 +8,15 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// memoryShare is the part of a container's memory limit that the Go runtime may use. The rest is for the kernel's
+// containerShare is the part of a container's memory limit that the Go runtime may use. The rest is for the kernel's
 // buffers of connections and for the files that the server is reading and writing.
-const memoryShare = 0.85
+const containerShare = 0.85
 
-// limitMemory makes the garbage collector work harder when the memory of the process approaches the limit of its
+// FollowContainer makes the garbage collector work harder when the memory of the process approaches the limit of its
 // cgroup, so that the kernel does not kill the process for memory that could have been collected. GOMEMLIMIT has
-// precedence. Without a limit of the cgroup limitMemory changes nothing.
-func limitMemory(provider memlimit.Provider, log zerolog.Logger) error {
-	limit, err := memlimit.Set(memlimit.WithProvider(memlimit.ApplyRatio(provider, memoryShare)), memlimit.WithRatio(1))
+// precedence. Without a limit of the cgroup FollowContainer changes nothing.
+func FollowContainer(provider memlimit.Provider, log zerolog.Logger) error {
+	limit, err := memlimit.Set(memlimit.WithProvider(memlimit.ApplyRatio(provider, containerShare)), memlimit.WithRatio(1))
 	if err != nil {
 		return fmt.Errorf("read the memory limit of the container: %w", err)
 	}
@@ -28,8 +28,8 @@ func limitMemory(provider memlimit.Provider, log zerolog.Logger) error {
 // with short names. The rest is for requests, caches and garbage. A start reads all queues.
 const queueShare = 0.2
 
-// queueMemory returns how much memory all queues may take with a limit of the process; 0 without one.
-func queueMemory(limit int64) int64 {
+// ForQueues returns how much memory all queues may take with a limit of the process; 0 without one.
+func ForQueues(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ func checkProfiles(address string) error {
 func serveProfiles(address string) (*http.Server, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("%w for profiles: %w", errListen, err)
+		return nil, fmt.Errorf("%w for profiles: %w", ErrListen, err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/rs/zerolog"
-	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/blob/s3"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/memory"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/ingest/registry"
@@ -28,13 +28,14 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// serve runs the server until a signal or a request ends it.
-func serve(cmd *cobra.Command, f *serveFlags) (err error) {
-	s, err := newServerRun(cmd, f)
+// Run runs the server until a signal, a request or the end of ctx ends it. It prints the address of the server to out,
+// and logs to errs.
+func Run(ctx context.Context, f *Flags, out, errs io.Writer) (err error) {
+	s, err := newServerRun(f, errs)
 	if err != nil {
 		return err
 	}
-	ctx, stop := terminal.UntilSignal(cmd.Context(), s.log)
+	ctx, stop := terminal.UntilSignal(ctx, s.log)
 	defer stop()
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
@@ -42,7 +43,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 		s.options.Quit = quit
 	}
 
-	if err := f.checkData(cmd); err != nil {
+	if err := f.checkData(); err != nil {
 		return err
 	}
 	if err := s.listen(); err != nil {
@@ -87,13 +88,13 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 		return err
 	}
 	defer unpublish()
-	removeAddress, err := announce(cmd.OutOrStdout(), f.data, s.listener.Addr())
+	removeAddress, err := announce(out, f.data, s.listener.Addr())
 	if err != nil {
 		return err
 	}
 	running := engine.whileRunning(ctx)
 	defer s.supervise(running, engine.Stats)() // until the server has stopped
-	s.log.Info().Str("address", s.listener.Addr().String()).Str("data", f.data).Str("version", version).
+	s.log.Info().Str("address", s.listener.Addr().String()).Str("data", f.data).Str("version", f.build.Version).
 		Uint64("open_files", s.files.limit).Int("max_connections", s.files.connections).Msg("listening")
 
 	if err := server.Run(running, s.listener, time.Duration(f.drain)); err != nil {
@@ -115,7 +116,7 @@ func serve(cmd *cobra.Command, f *serveFlags) (err error) {
 
 // serverRun holds the parts of one run of the server. serve fills it step by step.
 type serverRun struct {
-	*serveFlags
+	*Flags
 	options  api.Options
 	log      zerolog.Logger
 	files    files
@@ -128,12 +129,12 @@ type serverRun struct {
 }
 
 // newServerRun checks the settings. It creates nothing.
-func newServerRun(cmd *cobra.Command, f *serveFlags) (s *serverRun, err error) {
-	s = &serverRun{serveFlags: f}
+func newServerRun(f *Flags, errs io.Writer) (s *serverRun, err error) {
+	s = &serverRun{Flags: f}
 	if s.options, err = f.options(); err != nil {
 		return nil, err
 	}
-	if s.log, err = terminal.NewLogger(f.logLevel, f.logFormat, cmd.ErrOrStderr()); err != nil {
+	if s.log, err = terminal.NewLogger(f.logLevel, f.logFormat, errs); err != nil {
 		return nil, err
 	}
 	if s.address, err = config.ListenAddress(f.listen, f.insecure); err != nil {
@@ -148,17 +149,17 @@ func newServerRun(cmd *cobra.Command, f *serveFlags) (s *serverRun, err error) {
 	if isBucket(f.blobs) {
 		s.files.connections = max(s.files.connections-s3.MaxFiles, minConnections)
 	}
-	if err := limitMemory(memlimit.FromCgroup, s.log); err != nil {
+	if err := memory.FollowContainer(memlimit.FromCgroup, s.log); err != nil {
 		s.log.Warn().Err(err).Msg("the memory of this process has no soft limit; set GOMEMLIMIT if it runs in a container")
 	}
-	delayCollections(memoryLimit())
+	memory.DelayCollections(memory.Limit())
 	s.options.Log, s.options.MaxConnections = s.log, s.files.connections
 	return s, nil
 }
 
 func (s *serverRun) listen() (err error) {
 	if s.listener, err = net.ListenTCP(config.NetworkOf(s.address), s.address); err != nil {
-		return fmt.Errorf("%w: %w", errListen, err)
+		return fmt.Errorf("%w: %w", ErrListen, err)
 	}
 	if config.IsExposed(s.address) {
 		s.log.Warn().Str("address", s.listener.Addr().String()).Msg("--insecure: other machines can connect, and there is no access control: anybody who connects can read, change and delete all jobs")
@@ -198,7 +199,7 @@ type runningEngine struct {
 func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 	engine, err := ingest.Open(ingest.Options{
 		Dir: s.data, JournalRetain: int64(s.journalRetain), QueueIdle: time.Duration(s.queueIdle), AllowClockAhead: s.clockAhead,
-		RunnerHeartbeat: time.Duration(s.runnerHeartbeat), OnLost: s.lost, OnRunEnds: s.ended, OnBatchEnds: s.batchEnds.report, MetricsQueues: s.metricsQueues, QueueMemory: queueMemory(memoryLimit()),
+		RunnerHeartbeat: time.Duration(s.runnerHeartbeat), OnLost: s.lost, OnRunEnds: s.ended, OnBatchEnds: s.batchEnds.report, MetricsQueues: s.metricsQueues, QueueMemory: memory.ForQueues(memory.Limit()),
 		StoreFiles: s.files.store, Logger: slog.New(zerolog.NewSlogHandler(s.log)),
 		Fatal: func(reason string) {
 			s.log.WithLevel(zerolog.FatalLevel).Str("reason", reason).Msg("the store cannot continue; the process ends")

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func (s *serverRun) startTraces(ctx context.Context) (end func(), err error) {
 	if !settings.On {
 		return none, nil
 	}
-	exporter, err := trace.New(trace.Options{Settings: settings, Version: version, Logger: slog.New(zerolog.NewSlogHandler(s.log))})
+	exporter, err := trace.New(trace.Options{Settings: settings, Version: s.build.Version, Logger: slog.New(zerolog.NewSlogHandler(s.log))})
 	if err != nil {
 		return none, err
 	}

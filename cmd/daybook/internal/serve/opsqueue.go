@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -49,7 +49,7 @@ const (
 )
 
 // opsqueueAddress returns the address of --opsqueue; nil if there is none.
-func (f *serveFlags) opsqueueAddress() (*net.TCPAddr, error) {
+func (f *Flags) opsqueueAddress() (*net.TCPAddr, error) {
 	if f.opsqueue == "" {
 		return nil, nil
 	}
@@ -84,7 +84,7 @@ func (s *serverRun) startOpsqueue(ctx context.Context, engine *runningEngine, qu
 	}
 	listener, err := net.ListenTCP(config.NetworkOf(address), address)
 	if err != nil {
-		return nil, fmt.Errorf("--opsqueue: %w: %w", errListen, err)
+		return nil, fmt.Errorf("--opsqueue: %w: %w", ErrListen, err)
 	}
 	config := opsqueue.Config{
 		ReservationExpiration: time.Duration(s.opsqueueExpiration), HeartbeatInterval: time.Duration(s.opsqueueHeartbeat),

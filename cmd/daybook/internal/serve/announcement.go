@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"log/slog"
@@ -20,14 +20,14 @@ const (
 // announceOnNetwork announces the server by multicast DNS until end is called, if --mdns requires it. A server that
 // listens on loopback cannot be announced, since no other machine can connect to it. With auto a failure is only a
 // warning, since the server works without the announcement, and the network may become available later.
-func (f *serveFlags) announceOnNetwork(address *net.TCPAddr, id string, log zerolog.Logger) (end func(), err error) {
+func (f *Flags) announceOnNetwork(address *net.TCPAddr, id string, log zerolog.Logger) (end func(), err error) {
 	none := func() {}
 	switch {
 	case f.mdns == mdnsOff, f.mdns == mdnsAuto && !config.IsExposed(address):
 		return none, nil
 	}
 	a, err := mdns.Announce(mdns.Server{
-		ID: id, Port: address.Port, Path: "/", Version: version, Addr: address.AddrPort().Addr(), Interfaces: f.mdnsOn, Wait: f.mdns == mdnsAuto,
+		ID: id, Port: address.Port, Path: "/", Version: f.build.Version, Addr: address.AddrPort().Addr(), Interfaces: f.mdnsOn, Wait: f.mdns == mdnsAuto,
 		Logger: slog.New(zerolog.NewSlogHandler(log)),
 	})
 	if err != nil {

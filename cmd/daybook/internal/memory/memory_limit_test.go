@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"errors"
@@ -31,7 +31,7 @@ func TestLimitMemory(t *testing.T) {
 			if test.env != "" {
 				t.Setenv("GOMEMLIMIT", test.env)
 			}
-			err := limitMemory(test.provider, zerolog.Nop())
+			err := FollowContainer(test.provider, zerolog.Nop())
 			if got := debug.SetMemoryLimit(-1); got != test.want || (err != nil) != test.fails {
 				t.Errorf("limit %d, %v; want %d", got, err, test.want)
 			}
@@ -41,10 +41,10 @@ func TestLimitMemory(t *testing.T) {
 
 // TestQueueMemory: queues may take a part of the server's memory; without a limit the part is not bounded.
 func TestQueueMemory(t *testing.T) {
-	if got := queueMemory(math.MaxInt64); got != 0 {
+	if got := ForQueues(math.MaxInt64); got != 0 {
 		t.Errorf("without a limit: %d", got)
 	}
-	if got := queueMemory(1000 << 20); got != 200<<20 {
+	if got := ForQueues(1000 << 20); got != 200<<20 {
 		t.Errorf("with 1000 MiB: %d", got)
 	}
 }
