@@ -131,6 +131,23 @@ func TestServerRunsNoCode(t *testing.T) {
 	}
 }
 
+// TestOneExit: only main ends the process of the program. Package runner ends processes of its own before their main begins.
+func TestOneExit(t *testing.T) {
+	sources(t, func(dir, path string, file *ast.File, _ []byte) {
+		if path == filepath.FromSlash("cmd/daybook/main.go") || slices.Contains([]string{"bench", "deploy", "docs", "proof", "runner"}, top(dir)) {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Exit" {
+				if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "os" {
+					t.Errorf("%s uses os.Exit", path)
+				}
+			}
+			return true
+		})
+	})
+}
+
 // TestNoClock: state and rules use neither clock nor chance; times and seeds are in commands.
 func TestNoClock(t *testing.T) {
 	forbidden := map[string]bool{"time.Now": true, "time.Since": true, "time.After": true, "time.Sleep": true}

@@ -72,7 +72,7 @@ type requestFlags struct {
 	heartbeat    config.DurationFlag
 }
 
-// runnerFlags define when a runner is lost, and what the server does then.
+// runnerFlags define when a runner is lost, and the command or URL for it.
 type runnerFlags struct {
 	runnerHeartbeat config.DurationFlag
 	onLost          string

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestDivideFiles: all parts get at least what they need, and together at most the limit.
+// TestDivideFiles: each part gets at least its minimum, and all together get at most the limit.
 func TestDivideFiles(t *testing.T) {
 	for _, c := range []struct {
 		limit                     uint64

@@ -203,7 +203,7 @@ func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 		StoreFiles: s.files.store, Logger: slog.New(zerolog.NewSlogHandler(s.log)),
 		Fatal: func(reason string) {
 			s.log.WithLevel(zerolog.FatalLevel).Str("reason", reason).Msg("the store cannot continue; the process ends")
-			os.Exit(fatalCode(reason))
+			terminal.End(fatalCode(reason))
 		},
 	})
 	if err != nil {

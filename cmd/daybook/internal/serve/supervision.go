@@ -30,7 +30,7 @@ const (
 type supervision struct {
 	stats   func() ingest.Stats
 	log     zerolog.Logger
-	every   time.Duration // between two messages to the watchdog; 0: the unit has no watchdog
+	every   time.Duration // between two messages to the watchdog; 0: the unit lacks a watchdog
 	running sync.WaitGroup
 }
 

@@ -81,7 +81,7 @@ func UntilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func
 		cancel()
 	}, func(s os.Signal) {
 		log.Warn().Stringer("signal", s).Msg("ended at once")
-		os.Exit(endedBy(s))
+		End(endedBy(s))
 	}, StopSignals()...)
 	return ctx, func() {
 		end()
@@ -96,7 +96,7 @@ func UntilInterrupted(ctx context.Context) (context.Context, context.CancelFunc)
 	broken := make(chan os.Signal, 1) // never read: writes return the error
 	signal.Notify(broken, syscall.SIGPIPE)
 	ctx, cancel := context.WithCancel(ctx)
-	end := OnWishes(func(os.Signal) { cancel() }, func(s os.Signal) { os.Exit(endedBy(s)) }, StopSignals()...)
+	end := OnWishes(func(os.Signal) { cancel() }, func(s os.Signal) { End(endedBy(s)) }, StopSignals()...)
 	return ctx, func() {
 		end()
 		signal.Stop(broken)
