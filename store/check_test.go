@@ -214,8 +214,7 @@ func TestCheckNoticesEachRowTooMany(t *testing.T) {
 			key[at]++
 			more := storedRow{string(key), entry.value}
 			// A different line, or a different command, may also have had this row.
-			// A line of another batch, or one more step.
-			lineOfBatch := entry.key[0] == row.DetailTable && (at == 12 || at == 21 || at > 13 && entry.key[13] == row.StepDetail)
+			lineOfBatch := entry.key[0] == row.DetailTable && (at == 12 || at == 21)
 			if there[more.key] || unwatched(more.key) && entry.key[0] != row.DetailTable || entry.key[0] == row.EffectTable || lineOfBatch {
 				continue
 			}
@@ -353,10 +352,10 @@ func TestCheckNames(t *testing.T) {
 		{"sizes gone", "are not those of its payloads", find(row.SizesTable, ""), true},
 		{"sizes of another page", "which is not there", storedRow{row.SizesKey(1, 5, 0), []byte{1}}, false},
 		{"sizes of no batch", "belongs to no batch", storedRow{row.SizesKey(99, 5, 0), []byte{1}}, false},
-		{"detail of purged line", "line 0 has details", storedRow{row.DetailKey(1, 0, row.ProgressDetail), row.EncodeProgress(3, "", 0)}, false},
-		{"detail of no line", "line 12 has details", storedRow{row.DetailKey(1, 12, row.ProgressDetail), row.EncodeProgress(3, "", 0)}, false},
+		{"detail of purged line", "line 0 has details", storedRow{row.DetailKey(1, 0, row.ProgressDetail), row.Progress{Claim: 3}.Encode()}, false},
+		{"detail of no line", "line 12 has details", storedRow{row.DetailKey(1, 12, row.ProgressDetail), row.Progress{Claim: 3}.Encode()}, false},
 		{"detail of unknown kind", "unknown kind 9", storedRow{row.DetailKey(1, 5, 9), nil}, false},
-		{"detail of no batch", "belongs to no batch", storedRow{row.DetailKey(99, 0, row.ProgressDetail), row.EncodeProgress(3, "", 0)}, false},
+		{"detail of no batch", "belongs to no batch", storedRow{row.DetailKey(99, 0, row.ProgressDetail), row.Progress{Claim: 3}.Encode()}, false},
 		{"span of no batch", "belongs to no batch", storedRow{row.LineKey(row.SpanTable, 99, 0), active.value}, false},
 		{"span beyond", "lies beyond its", storedRow{row.LineKey(row.SpanTable, 1, 20), changeSpan(active, func(sp *row.Span) { sp.First = 20 }).value}, false},
 		{"claim counts", "counts held, refs, job leases", storedRow{leaseRow.key, (&row.ClaimState{}).Row()}, false},

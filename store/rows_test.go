@@ -54,11 +54,10 @@ func rowForms() map[string]struct {
 	decoded := func(b []byte) any { return row.DecodeDone((*lsm.Decoder)(&b)) }
 	ofBatch := &row.Sweep{Sweep: job.Sweep{Op: job.Cancel, Status: job.Active, Now: job.Now{Seq: 9, At: startAt}}, Batch: jobID(1, 2, 0), NextLine: 77, Moved: 1 << 40, Skipped: 1}
 	ofQueue := &row.Sweep{Sweep: job.Sweep{Op: job.Delete, Now: job.Now{Seq: 9, At: startAt}}, QueueID: 7, Turn: 5, NextBatch: 1 << 39, NextLine: 1, FinishedAt: startAt}
+	half, step := row.Progress{Claim: 7, Step: "half", Progress: -1, Steps: 1 << 40}, job.Step{At: startAt, Name: "half"}
 	type told struct {
-		claim    uint64
-		result   job.Result
-		step     string
-		progress int64
+		claim  uint64
+		result job.Result
 	}
 	return map[string]struct {
 		value  any
@@ -85,18 +84,12 @@ func rowForms() map[string]struct {
 		"sweep 2": {ofQueue, ofQueue.Encode(), func(b []byte) any { return row.DecodeSweep(9, b) }},
 		"runner":  {r, r.Encode(), func(b []byte) any { return row.DecodeRunner("r1", b) }},
 		"attempt": {attempt, row.EncodeAttempt(&attempt), func(b []byte) any { return row.DecodeAttempt(b) }},
-		"result": {told{claim: 7, result: result}, row.EncodeResult(7, &result), func(b []byte) any {
+		"result": {told{7, result}, row.EncodeResult(7, &result), func(b []byte) any {
 			claim, r := row.DecodeResult(b)
-			return told{claim: claim, result: r}
+			return told{claim, r}
 		}},
-		"progress": {told{claim: 7, step: "half", progress: -1}, row.EncodeProgress(7, "half", -1), func(b []byte) any {
-			claim, step, progress := row.DecodeProgress(b)
-			return told{claim: claim, step: step, progress: progress}
-		}},
-		"step": {told{claim: 7, step: "half", progress: startAt}, row.EncodeStep(7, &job.Step{At: startAt, Name: "half"}), func(b []byte) any {
-			claim, step := row.DecodeStep(b)
-			return told{claim: claim, step: step.Name, progress: step.At}
-		}},
+		"progress": {half, half.Encode(), func(b []byte) any { return row.DecodeProgress(b) }},
+		"step":     {step, row.EncodeStep(&step), func(b []byte) any { return row.DecodeStep(b) }},
 	}
 }
 

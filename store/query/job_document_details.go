@@ -24,7 +24,7 @@ func addDetails(v lsm.View, b *row.Batch, docs []job.Job, claims []uint64) {
 	for i := range docs { // an earlier read may have met damage after it added some details
 		docs[i].Attempts, docs[i].Steps = nil, nil
 	}
-	at := 0
+	at, oldest := 0, 0 // oldest is the slot of the oldest step, if the line's ring is full
 	v.Scan(row.DetailKey(b.Seq, first, 0), row.DetailKey(b.Seq, last+1, 0), func(key string, value []byte) bool {
 		line := row.LineOfKey(key)
 		for at < len(docs) && uint32(docs[at].ID.Line()) < line {
@@ -48,12 +48,16 @@ func addDetails(v lsm.View, b *row.Batch, docs []job.Job, claims []uint64) {
 				doc.Result = result
 			}
 		case row.ProgressDetail:
-			if claim, step, progress := row.DecodeProgress(value); claims[at] != 0 && claim == claims[at] {
-				doc.Step, doc.Progress = step, progress
+			p := row.DecodeProgress(value)
+			if claims[at] != 0 && p.Claim == claims[at] {
+				doc.Step, doc.Progress = p.Step, p.Progress
 			}
-		case row.StepDetail: // oldest first
-			_, step := row.DecodeStep(value)
-			doc.Steps = append(doc.Steps, step)
+			oldest = int(p.Steps % job.MaxSteps)
+		case row.StepDetail: // in the order of the slots; a full ring begins at its oldest step
+			doc.Steps = append(doc.Steps, row.DecodeStep(value))
+			if len(doc.Steps) == job.MaxSteps {
+				doc.Steps = slices.Concat(doc.Steps[oldest:], doc.Steps[:oldest])
+			}
 		}
 		return true
 	})
@@ -74,8 +78,8 @@ func addBrief(v lsm.View, b *row.Batch, docs []job.Job, claims []uint64) {
 			continue
 		}
 		if value := v.Get(row.DetailKey(b.Seq, line, row.ProgressDetail)); value != nil {
-			if claim, step, progress := row.DecodeProgress(value); claim == claims[i] {
-				doc.Step, doc.Progress = step, progress
+			if p := row.DecodeProgress(value); p.Claim == claims[i] {
+				doc.Step, doc.Progress = p.Step, p.Progress
 			}
 		}
 	}

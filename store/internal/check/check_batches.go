@@ -175,6 +175,7 @@ func (c *checker) sizes(b *row.Batch, first, last uint32, page []byte) {
 // details finds details of lines that are purged or never existed.
 func (c *checker) details(b *row.Batch) {
 	var sp row.Span
+	var steps stepRing
 	first := true
 	prefix := row.SeqKey(row.DetailTable, b.Seq)
 	c.v.Scan(prefix, lsm.After(prefix), func(key string, value []byte) bool {
@@ -182,6 +183,7 @@ func (c *checker) details(b *row.Batch) {
 			return true
 		}
 		c.guard(func() { decodeDetail(row.KindOfDetail(key), value) }, "row %x", key)
+		steps.see(c, b, key, value)
 		if row.KindOfDetail(key) == row.HistoryDetail && (lsm.U64At(key, 14) <= b.Seq || lsm.U64At(key, 14) > c.meta.Cursor) {
 			c.problem("row %x: an attempt that ended in a command before the batch or beyond the cursor", key)
 		}
@@ -198,6 +200,36 @@ func (c *checker) details(b *row.Batch) {
 		}
 		return true
 	})
+	steps.end(c, b)
+}
+
+// stepRing compares the rows of the newest steps of a line, whose keys are in order, with the number of steps in the row
+// of its progress.
+type stepRing struct {
+	line       uint32
+	want, rows int
+}
+
+func (r *stepRing) see(c *checker, b *row.Batch, key string, value []byte) {
+	if line := row.LineOfKey(key); line != r.line {
+		r.end(c, b)
+		*r = stepRing{line: line}
+	}
+	switch row.KindOfDetail(key) {
+	case row.ProgressDetail:
+		c.guard(func() { r.want = int(min(row.DecodeProgress(value).Steps, job.MaxSteps)) }, "row %x", key)
+	case row.StepDetail:
+		if int(row.SlotOfStep(key)) != r.rows {
+			c.problem("row %x: slot %d of the steps is missing", key, r.rows)
+		}
+		r.rows++
+	}
+}
+
+func (r *stepRing) end(c *checker, b *row.Batch) {
+	if r.rows != r.want {
+		c.problem("batch %d: line %d has rows of %d steps, and its progress says %d", b.Seq, r.line, r.rows, r.want)
+	}
 }
 
 // decodeDetail decodes a detail row, and fails if it cannot.

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"cmp"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/row"
@@ -17,7 +19,7 @@ func (a *Applying) remember(p row.Part, attempt job.Attempt) {
 	for line := p.First; line <= p.Last; line++ {
 		a.O.Set(row.HistoryKey(p.B.Seq, line, a.Now.Seq), value)
 		if p.In.Attempts > job.MaxHistory || p.In.Redrives > 0 {
-			a.deleteOldDetails(p.B, line, row.HistoryDetail, job.MaxHistory)
+			a.forgetOldAttempts(p.B, line)
 		}
 	}
 	p.B.Details = true
@@ -40,15 +42,15 @@ func (a *Applying) forgetLastAttempt(p row.Part) {
 	}
 }
 
-// deleteOldDetails deletes the oldest details of a line and kind, and keeps the newest kept ones.
-func (a *Applying) deleteOldDetails(b *row.Batch, line uint32, kind byte, kept int) {
+// forgetOldAttempts deletes the oldest attempts of a line, and keeps job.MaxHistory.
+func (a *Applying) forgetOldAttempts(b *row.Batch, line uint32) {
 	var keys []string
-	prefix := row.DetailKey(b.Seq, line, kind)
+	prefix := row.DetailKey(b.Seq, line, row.HistoryDetail)
 	a.O.Scan(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
 		keys = append(keys, key)
 		return true
 	})
-	for _, key := range keys[:max(0, len(keys)-kept)] {
+	for _, key := range keys[:max(0, len(keys)-job.MaxHistory)] {
 		a.O.Delete(key)
 	}
 }
@@ -56,25 +58,25 @@ func (a *Applying) deleteOldDetails(b *row.Batch, line uint32, kind byte, kept i
 // setProgress writes the step and progress of a job. A step or progress that the request does not name stays, if it was
 // reported under the same claim.
 func (a *Applying) setProgress(b *row.Batch, line uint32, claim uint64, t *job.Tickle) {
-	step, progress, isNew := t.Step, t.Progress, t.Step != ""
+	p, isNew := row.Progress{Claim: claim, Step: t.Step, Progress: t.Progress}, t.Step != ""
 	if b.Details {
 		if value := a.O.Get(row.DetailKey(b.Seq, line, row.ProgressDetail)); value != nil {
-			if seq, oldStep, oldProgress := row.DecodeProgress(value); seq == claim {
-				isNew = isNew && step != oldStep
-				if step == "" {
-					step = oldStep
-				}
-				if progress < 0 {
-					progress = oldProgress
+			old := row.DecodeProgress(value)
+			p.Steps = old.Steps
+			if old.Claim == claim {
+				isNew = isNew && p.Step != old.Step
+				p.Step = cmp.Or(p.Step, old.Step)
+				if p.Progress < 0 {
+					p.Progress = old.Progress
 				}
 			}
 		}
 	}
-	a.setDetail(b, line, row.ProgressDetail, row.EncodeProgress(claim, step, progress))
 	if isNew {
-		a.O.Set(row.StepKey(b.Seq, line, a.Now.Seq), row.EncodeStep(claim, &job.Step{At: a.Now.At, Name: step}))
-		a.deleteOldDetails(b, line, row.StepDetail, job.MaxSteps)
+		a.O.Set(row.StepKey(b.Seq, line, byte(p.Steps%job.MaxSteps)), row.EncodeStep(&job.Step{At: a.Now.At, Name: p.Step}))
+		p.Steps++
 	}
+	a.setDetail(b, line, row.ProgressDetail, p.Encode())
 }
 
 func (a *Applying) setDetail(b *row.Batch, line uint32, kind byte, value []byte) {

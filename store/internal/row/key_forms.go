@@ -40,8 +40,11 @@ func WellFormed(key string) bool {
 		if len(key) < 14 {
 			return false
 		}
-		if kind := KindOfDetail(key); kind == HistoryDetail || kind == StepDetail {
+		switch KindOfDetail(key) {
+		case HistoryDetail:
 			return len(key) == 22
+		case StepDetail:
+			return len(key) == 15
 		}
 		return len(key) == 14
 	case PageTable, SizesTable, PartTable:

@@ -151,12 +151,15 @@ func HistoryKey(seq uint64, line uint32, at uint64) string {
 	return string(k)
 }
 
-// StepKey is the key of the detail of one step, which the command at reported.
-func StepKey(seq uint64, line uint32, at uint64) string {
+// StepKey is the key of the detail of a step in a slot of the ring of a line's steps.
+func StepKey(seq uint64, line uint32, slot byte) string {
 	k := lsm.KeyBuilder(DetailKey(seq, line, StepDetail))
-	k.U64(at)
+	k.U8(slot)
 	return string(k)
 }
+
+// SlotOfStep returns the slot in the key of a step.
+func SlotOfStep(key string) byte { return key[14] }
 
 func KindOfDetail(key string) byte { return key[13] }
 

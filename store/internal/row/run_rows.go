@@ -97,30 +97,40 @@ func DecodeResult(value []byte) (claimSeq uint64, r job.Result) {
 	return claimSeq, r
 }
 
-func EncodeProgress(claimSeq uint64, step string, progress int64) []byte {
+// Progress is the newest step and progress of a job, which a runner reported under a claim.
+type Progress struct {
+	Claim    uint64
+	Step     string
+	Progress int64
+	// Steps is the number of steps that the job ever had. The newest job.MaxSteps of them are rows in a ring: step n is in
+	// slot n modulo job.MaxSteps, so that a new step replaces the oldest one without a look at the others.
+	Steps uint64
+}
+
+func (p Progress) Encode() []byte {
 	var e lsm.Encoder
-	e.Uint(claimSeq)
-	e.Text(step)
-	e.Int(progress)
+	e.Uint(p.Claim)
+	e.Text(p.Step)
+	e.Int(p.Progress)
+	e.Uint(p.Steps)
 	return e
 }
 
-func DecodeProgress(value []byte) (claimSeq uint64, step string, progress int64) {
+func DecodeProgress(value []byte) Progress {
 	d := lsm.Decoder(value)
-	return d.Uint(), d.Text(), d.Int()
+	return Progress{Claim: d.Uint(), Step: d.Text(), Progress: d.Int(), Steps: d.Uint()}
 }
 
-func EncodeStep(claimSeq uint64, s *job.Step) []byte {
+func EncodeStep(s *job.Step) []byte {
 	var e lsm.Encoder
-	e.Uint(claimSeq)
 	e.Int(s.At)
 	e.Text(s.Name)
 	return e
 }
 
-func DecodeStep(value []byte) (claimSeq uint64, s job.Step) {
+func DecodeStep(value []byte) job.Step {
 	d := lsm.Decoder(value)
-	return d.Uint(), job.Step{At: d.Int(), Name: d.Text()}
+	return job.Step{At: d.Int(), Name: d.Text()}
 }
 
 func decodeID(d *lsm.Decoder) (id job.ID) {
