@@ -189,8 +189,9 @@ image: ## the container image daybook:latest, built with docker or ENGINE=podman
 	SYSTEM=$$($(GO) env GOARCH); $(GO) run ./deploy/release -out $(BIN)/image-release -version $(VERSION) -commit $(COMMIT) -epoch $(EPOCH) -systems linux/$$SYSTEM && \
 	deploy/docker/context.sh $(BIN)/image-release/linux_$$SYSTEM/daybook $(BIN)/image && $(or $(ENGINE),docker) build -t daybook:latest -f deploy/docker/Dockerfile $(BIN)/image
 
-site: ## the documents as a site, in bin/site; a warning fails
+site: build ## the documents as a site, in bin/site; a warning fails
 	scripts/tools site
+	rm -rf docs/reference/cli && $(BIN)/daybook man --markdown docs/reference/cli
 	NO_MKDOCS_2_WARNING=1 $(BIN)/site-tools/python/bin/mkdocs build --strict --clean --config-file deploy/site/mkdocs.yml
 
 clean: ## remove what was built

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -15,12 +16,14 @@ import (
 )
 
 func newMan() *cobra.Command {
-	return &cobra.Command{
+	var markdown bool
+	cmd := &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages",
 		Long: `Write a manual page for each command into a directory: daybook.1, daybook-add.1, and so on; and pages about exit codes,
 environment variables and configuration files: daybook-exit-codes.1, for example. The time in the pages
-is that of the variable SOURCE_DATE_EPOCH, if it is set.`,
+is that of the variable SOURCE_DATE_EPOCH, if it is set. With --markdown the pages are Markdown: daybook.md,
+daybook-add.md, and so on, without the pages about other subjects.`,
 		Example: "  daybook man /usr/local/share/man/man1",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -29,6 +32,9 @@ is that of the variable SOURCE_DATE_EPOCH, if it is set.`,
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
+			if markdown {
+				return markdownPages(root, args[0])
+			}
 			header := doc.GenManHeader{Section: "1", Source: "daybook " + version, Manual: "Daybook"}
 			if os.Getenv("SOURCE_DATE_EPOCH") == "" {
 				today := time.Now()
@@ -47,6 +53,26 @@ is that of the variable SOURCE_DATE_EPOCH, if it is set.`,
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&markdown, "markdown", false, "write Markdown, as the site has it")
+	return cmd
+}
+
+// markdownPages writes the page of a command and of each of its subcommands.
+func markdownPages(cmd *cobra.Command, dir string) error {
+	cmd.DisableAutoGenTag = true
+	for _, sub := range cmd.Commands() {
+		if sub.IsAdditionalHelpTopicCommand() || !sub.IsAvailableCommand() {
+			continue
+		}
+		if err := markdownPages(sub, dir); err != nil {
+			return err
+		}
+	}
+	var page bytes.Buffer
+	if err := doc.GenMarkdownCustom(cmd, &page, func(link string) string { return strings.ReplaceAll(link, "_", "-") }); err != nil {
+		return fmt.Errorf("write Markdown: %w", err)
+	}
+	return os.WriteFile(filepath.Join(dir, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".md"), page.Bytes(), 0o644)
 }
 
 // manTopic writes the page of a help topic.

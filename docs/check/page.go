@@ -44,9 +44,6 @@ type link struct {
 	anchor string // without #, or ""
 }
 
-// pagesOfCommands is the folder of the pages that cobra writes. TestCLIExamples of cmd/daybook runs their examples.
-const pagesOfCommands = "docs/reference/cli/"
-
 var (
 	titleOption = regexp.MustCompile(`title="([^"]+)"`)
 	noteComment = regexp.MustCompile(`^<!-- (tested by|checked by|not run|request of|answer of): (.+) -->$`)
@@ -103,9 +100,6 @@ func readPage(root, path string) (*page, error) {
 			}
 			p.blocks = append(p.blocks, b)
 		case *ast.CodeBlock:
-			if strings.HasPrefix(path, pagesOfCommands) {
-				return ast.WalkContinue, nil
-			}
 			return ast.WalkStop, fmt.Errorf("%s:%d: the block of code is indented; use a fence with a language, which is tested", path, at)
 		}
 		return ast.WalkContinue, nil
