@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -19,7 +20,7 @@ const maxListedIDs = 1000
 
 // add answers POST /add, whose query names the queue.
 func (s *Server) add(c echo.Context) error {
-	a, form, err := queryAttributes(web.Parameters(c))
+	a, form, err := command.QueryAttributes(web.Parameters(c))
 	if err != nil {
 		return err
 	}
@@ -28,7 +29,7 @@ func (s *Server) add(c echo.Context) error {
 
 // addToQueue answers POST /{client}/job/{type}/add.
 func (s *Server) addToQueue(c echo.Context) error {
-	a, form, err := queryAttributes(web.Parameters(c))
+	a, form, err := command.QueryAttributes(web.Parameters(c))
 	if err != nil {
 		return err
 	}
@@ -39,9 +40,17 @@ func (s *Server) addToQueue(c echo.Context) error {
 
 // addLines is the fastest way to create jobs. It reads the body into one buffer, which becomes part of the journal
 // record. The only work per line is the search for the newline. The jobs are added to a batch if one is given.
-func (s *Server) addLines(c echo.Context, a *attributes, form lineForm, batch job.ID) error {
-	a.Traceparent = cmp.Or(a.Traceparent, traceOf(c))
-	g, err := s.group(a, s.engine.Now())
+func (s *Server) addLines(c echo.Context, a *command.Attributes, form command.LineForm, batch job.ID) error {
+	a.Traceparent = cmp.Or(a.Traceparent, command.TraceOf(c))
+	of, err := s.openBatch(c, batch)
+	if err != nil {
+		return err
+	}
+	of.Defaults(a)
+	g, err := s.decode.Group(a, s.engine.Now())
+	if err == nil {
+		err = of.Inherit(&g)
+	}
 	if err != nil {
 		return err
 	}
@@ -50,33 +59,20 @@ func (s *Server) addLines(c echo.Context, a *attributes, form lineForm, batch jo
 		return err
 	}
 	defer body.Release()
-	if !batch.IsZero() {
-		of, err := s.openBatch(c, batch)
-		if err != nil {
-			return err
-		}
-		of.defaults(a)
-		if g, err = s.group(a, s.engine.Now()); err == nil {
-			err = of.inherit(&g)
-		}
-		if err != nil {
-			return err
-		}
-	}
 	key, err := web.Once(c, "add", g.Client, body.Bytes) // before form.apply changes the bytes
 	if err != nil {
 		return err
 	}
-	lines, n, longest := job.TrimLines(form.apply(body.Bytes))
+	lines, n, longest := job.TrimLines(form.Apply(body.Bytes))
 	if longest > job.MaxPayloadBytes {
-		return payloadTooLarge(longest)
+		return command.PayloadTooLarge(longest)
 	}
 	if n == 0 {
 		return answerAdded(c, job.ID{}, ingest.Receipt{}, 0)
 	}
 	g.Lines, g.Kind = n, job.Text
 	cmd := &job.Create{Groups: []job.Group{g}, Into: batch, Once: key, Frame: job.LineFrame, Longest: longest, Payloads: lines}
-	if err := s.checkPayloads(cmd, "line"); err != nil {
+	if err := s.decode.CheckPayloads(cmd, "line"); err != nil {
 		return err
 	}
 	made, receipt, err := s.engine.Create(c.Request().Context(), cmd)
@@ -89,39 +85,15 @@ func (s *Server) addLines(c echo.Context, a *attributes, form lineForm, batch jo
 	return answerAdded(c, made.Batch, receipt, n)
 }
 
-// apply removes the first lines and the carriage returns, as the form says. It changes text in place.
-func (f lineForm) apply(text []byte) []byte {
-	for range f.skip {
-		end := bytes.IndexByte(text, '\n')
-		if end < 0 {
-			return nil
-		}
-		text = text[end+1:]
-	}
-	if !f.stripCR {
-		return text
-	}
-	kept := text[:0]
-	for len(text) > 0 {
-		line, rest, ended := bytes.Cut(text, []byte{'\n'})
-		kept = append(kept, bytes.TrimSuffix(line, []byte{'\r'})...)
-		if ended {
-			kept = append(kept, '\n')
-		}
-		text = rest
-	}
-	return kept
-}
-
 // answerAdded answers with the ids of n jobs that the command of a receipt created in a batch.
 func answerAdded(c echo.Context, batch job.ID, r ingest.Receipt, n int) error {
 	if web.Prefers(c.Request(), web.MIMEText) {
 		return answerIDs(c, r, n)
 	}
-	head := batchHead{}
+	head := command.BatchHead{}
 	if n > 0 {
 		first, last := job.NewID(r.At, r.Seq, 0), job.NewID(r.At, r.Seq, n-1)
-		head = batchHead{&batch, n, &first, &last}
+		head = command.BatchHead{BatchID: &batch, Count: n, FirstID: &first, LastID: &last}
 	}
 	text, err := web.EncodeHead(head)
 	if err != nil {

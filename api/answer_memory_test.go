@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
@@ -81,7 +82,7 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 			inBubbleWith(t, partsOf(engine, engine), func(t *testing.T, s *Server, l *pipeListener) {
 				bounded := func() {
 					synctest.Wait()
-					if of := c.of(s); of.Used() > of.Total()+2*maxDocumentsBytes {
+					if of := c.of(s); of.Used() > of.Total()+2*answer.MaxDocumentsBytes {
 						t.Errorf("%d bytes held, of %d", of.Used(), of.Total())
 					}
 				}

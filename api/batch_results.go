@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -19,12 +20,12 @@ import (
 const maxResultReaders = 256
 
 // resultFields are the job document's fields in a result, without line and job_id.
-var resultFields = func() (fields []field) {
-	chosen, err := selectFields("status,code,exit_code,error,output,output_b64,output_addr,output_addr_kind,log_addr,why,completed_at,meta,process_exit")
+var resultFields = func() (fields []answer.Field) {
+	chosen, err := answer.SelectFields("status,code,exit_code,error,output,output_b64,output_addr,output_addr_kind,log_addr,why,completed_at,meta,process_exit")
 	if err != nil {
 		panic(err)
 	}
-	return chosen.fields
+	return chosen.Fields
 }()
 
 // results answers GET /batches/{id}/results with a JSON line for each job that has ended, in the order of their lines,
@@ -160,7 +161,7 @@ func (r *resultStream) next(follow bool) (page query.Results, change, end *store
 
 // page reads a page, and sends its results.
 func (r *resultStream) page() (page query.Results, err error) {
-	held, err := r.holdPage(r.c, maxDocumentsBytes)
+	held, err := r.holdPage(r.c, answer.MaxDocumentsBytes)
 	if err != nil {
 		return page, err
 	}
@@ -195,8 +196,8 @@ func (r *resultStream) lines(b []byte, page *query.Results) (_ []byte, err error
 		b = append(b, `{"line":`...)
 		b = strconv.AppendInt(b, page.Line[i], 10)
 		b = append(b, `,"job_id":`...)
-		b = appendID(b, page.Jobs[i].ID)
-		b = appendFields(b, resultFields, &page.Jobs[i], inLines)
+		b = answer.AppendID(b, page.Jobs[i].ID)
+		b = answer.AppendFields(b, resultFields, &page.Jobs[i], answer.InLines)
 		if b, err = r.piece(append(b, "}\n"...)); err != nil {
 			return b, err
 		}

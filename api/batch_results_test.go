@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/web"
 	goclient "github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/internal/testkit"
@@ -133,7 +134,7 @@ func linesOfRuns(text io.Reader) (head runs.Batch, lines string, n int, err erro
 		err = run.Each(func(i int, output []byte) error {
 			j := run.First
 			j.ID, j.Output = run.ID(i), output
-			b = appendFields(fmt.Appendf(b, `{"line":%d,"job_id":"%s"`, run.Line+int64(i), j.ID), resultFields, &j, inLines)
+			b = answer.AppendFields(fmt.Appendf(b, `{"line":%d,"job_id":"%s"`, run.Line+int64(i), j.ID), resultFields, &j, answer.InLines)
 			b = append(b, "}\n"...)
 			return nil
 		})

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -13,6 +12,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/command"
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -42,7 +44,7 @@ type batchDocument struct {
 	CreatedAt   int64          `json:"created_at"`
 	EndedAt     *int64         `json:"ended_at"`
 	Count       int64          `json:"count"`
-	Counts      counts         `json:"counts"`
+	Counts      answer.Counts  `json:"counts"`
 	Purged      int64          `json:"purged"`
 	FailedJobID *job.ID        `json:"failed_job_id"`
 	Error       *string        `json:"error"`
@@ -89,7 +91,7 @@ func progressOf(b *document.Batch, now int64) *batchProgress {
 // documentOfBatch returns the document of a batch at a time. reason is the error of its failed job.
 func documentOfBatch(b *document.Batch, reason string, now int64) batchDocument {
 	doc := batchDocument{
-		BatchID: b.ID, Status: b.Status.String(), CreatedAt: b.CreatedAt, EndedAt: web.OrNull(b.EndedAt), Count: b.Lines, Counts: counts(b.Counts),
+		BatchID: b.ID, Status: b.Status.String(), CreatedAt: b.CreatedAt, EndedAt: web.OrNull(b.EndedAt), Count: b.Lines, Counts: answer.Counts(b.Counts),
 		Purged: b.Lines - b.Counts.Total(), FailedJobID: web.OrNull(b.Failed), Error: web.OrNull(reason), Progress: progressOf(b, now),
 		Meta: jsontext.Value("null"),
 	}
@@ -119,7 +121,7 @@ func jsonOfMeta(meta job.BatchMeta) jsontext.Value {
 		if v.IsInteger {
 			b = strconv.AppendInt(b, v.Integer, 10)
 		} else {
-			b = appendText(b, v.Text)
+			b = answer.AppendText(b, v.Text)
 		}
 	}
 	return append(b, '}')
@@ -313,9 +315,9 @@ func batchesQuery(query []web.Parameter) (f query.BatchFilter, err error) {
 		case "type":
 			f.Type, err = value, web.BadField(key, job.CheckName(key, value))
 		case "name":
-			f.Name, err = value, checkBatchName(key, value)
+			f.Name, err = value, command.CheckBatchName(key, value)
 		case "name_prefix":
-			f.NamePrefix, err = value, checkBatchName(key, value)
+			f.NamePrefix, err = value, command.CheckBatchName(key, value)
 		case "limit":
 			f.Limit, err = web.PageLimit(p)
 		case "after":
@@ -324,7 +326,7 @@ func batchesQuery(query []web.Parameter) (f query.BatchFilter, err error) {
 			if f.Meta == nil {
 				f.Meta = map[string]string{}
 			}
-			f.Meta[key[len(metaPrefix):]] = value
+			f.Meta[key[len(command.MetaPrefix):]] = value
 			_, metaErr := job.NewMeta(f.Meta)
 			err = web.BadField(web.Shortened(key), metaErr)
 		}
@@ -357,16 +359,9 @@ func textOfPlace(p query.BatchPlace) string {
 func placeOfBatch(key, text string) (p query.BatchPlace, err error) {
 	id, name, named := strings.Cut(text, "/")
 	if p.ID, err = queryID(key, id); err == nil && named {
-		p.Name, err = name, checkBatchName(key, name)
+		p.Name, err = name, command.CheckBatchName(key, name)
 	}
 	return p, err
-}
-
-func checkBatchName(key, name string) error {
-	if name == "" {
-		return web.BadRequest(key, key+" has no value")
-	}
-	return web.BadField(key, job.CheckBatchName(name))
 }
 
 // changeBatch answers POST /batches/{id}/close and /resume with the document of the batch.
@@ -383,7 +378,7 @@ func (s *Server) changeBatch(op job.BatchOp) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		if err := refused(changed.Refusal); err != nil {
+		if err := refusal.Err(changed.Refusal); err != nil {
 			return err
 		}
 		web.SetSeq(c, receipt.Seq)
@@ -394,111 +389,15 @@ func (s *Server) changeBatch(op job.BatchOp) echo.HandlerFunc {
 // answerBatch answers a change of a batch with its document.
 func (s *Server) answerBatch(c echo.Context, r ingest.Receipt, id job.ID) error {
 	if err := s.engine.CatchUp(c.Request().Context(), r.Seq); err != nil {
-		return after(err)
+		return refusal.After(err)
 	}
 	batch, err := s.engine.Batch(id)
 	if err != nil {
-		return after(err)
+		return refusal.After(err)
 	}
 	reason, err := s.errorOfBatch(c, &batch)
 	if err != nil {
-		return after(err)
+		return refusal.After(err)
 	}
 	return web.AnswerDocument(c, http.StatusOK, documentOfBatch(&batch, reason, s.engine.Now()))
-}
-
-// batchRequest is the part of a create that describes its batch.
-type batchRequest struct {
-	Name        *string                   `json:"name"`
-	Client      *string                   `json:"client"`
-	Type        *string                   `json:"type"`
-	RetentionMs *int64                    `json:"retention_ms"`
-	Meta        map[string]jsontext.Value `json:"meta"`
-	Metadata    *string                   `json:"metadata"`
-	MetadataB64 *[]byte                   `json:"metadata_b64"`
-	OnFailure   *string                   `json:"on_failure"`
-	ChunkSize   *int64                    `json:"chunk_size"`
-	Open        bool                      `json:"open"`
-	Paused      bool                      `json:"paused"`
-	Traceparent *string                   `json:"traceparent"`
-	Tracestate  *string                   `json:"tracestate"`
-	Baggage     *string                   `json:"baggage"`
-}
-
-// submission returns the submission of a request with the headers h.
-func (r *batchRequest) submission(h http.Header) (s *job.Submission, err error) {
-	s = &job.Submission{Open: r.Open, Paused: r.Paused, Tracestate: h.Get("Tracestate"), Baggage: h.Get("Baggage")}
-	if r.Name != nil {
-		s.Name = *r.Name
-		err = web.BadField("name", job.CheckBatchName(s.Name))
-	}
-	if r.OnFailure != nil && err == nil {
-		s.OnFailure, err = job.ParseOnFailure(*r.OnFailure)
-		err = web.BadField("on_failure", err)
-	}
-	if err == nil {
-		s.Meta, err = r.meta()
-	}
-	if r.ChunkSize != nil && err == nil {
-		if s.ChunkSize = *r.ChunkSize; s.ChunkSize < 1 {
-			err = web.BadRequest("chunk_size", fmt.Sprintf("chunk_size must be 1 or more, not %d", s.ChunkSize))
-		}
-	}
-	set(&s.Tracestate, r.Tracestate)
-	set(&s.Baggage, r.Baggage)
-	for _, f := range [...]struct {
-		name string
-		text *string
-		most int
-		own  bool
-	}{{"tracestate", &s.Tracestate, job.MaxTraceBytes, r.Tracestate != nil}, {"baggage", &s.Baggage, job.MaxBaggageBytes, r.Baggage != nil}} {
-		if wrong := job.CheckText(f.name, *f.text, 0, f.most); wrong != nil && f.own && err == nil {
-			err = web.BadField(f.name, wrong)
-		} else if wrong != nil {
-			*f.text = "" // an invalid header is ignored
-		}
-	}
-	if r.Traceparent != nil && err == nil {
-		s.Traceparent = *r.Traceparent
-		err = web.BadField("traceparent", job.CheckTraceparent(s.Traceparent))
-	}
-	switch {
-	case err != nil:
-	case r.Metadata != nil && r.MetadataB64 != nil:
-		err = web.BadRequest("metadata", "a batch has only one of metadata and metadata_b64")
-	case r.Metadata != nil:
-		s.Metadata = []byte(*r.Metadata)
-	case r.MetadataB64 != nil:
-		s.Metadata = *r.MetadataB64
-	}
-	if n := len(s.Metadata); err == nil && n > job.MaxBatchMetadataBytes {
-		err = web.BadRequest("metadata", fmt.Sprintf("metadata has %d bytes; the maximum is %d", n, job.MaxBatchMetadataBytes))
-	}
-	return s, err
-}
-
-// meta returns the meta of a batch: texts and whole numbers of 64 bits.
-func (r *batchRequest) meta() (job.BatchMeta, error) {
-	values := map[string]job.MetaValue{}
-	for name, raw := range r.Meta {
-		var v job.MetaValue
-		switch ok := false; raw.Kind() {
-		case '"':
-			text, err := jsontext.AppendUnquote(nil, raw)
-			if err != nil {
-				return "", web.BadRequest("meta", "meta."+web.Shortened(name)+" is not valid UTF-8")
-			}
-			v.Text = string(text)
-		case '0':
-			if v, ok = job.ParseMetaInteger(string(raw)); ok {
-				break
-			}
-			fallthrough
-		default:
-			return "", web.BadRequest("meta", fmt.Sprintf("meta.%s must be a text or a whole number of 64 bits", web.Shortened(name)))
-		}
-		values[name] = v
-	}
-	meta, err := job.NewBatchMeta(values)
-	return meta, web.BadField("meta", err)
 }

@@ -173,7 +173,7 @@ func TestLingerEndsWithTheLease(t *testing.T) {
 			setSince(h, time.Now().Add(-h.lease)) // as if the stream had seen no tickle for so long
 			_ = c.conn.CloseNow()
 			lingering(1)
-			all := &r.server.streams
+			all := r.server.streams
 			r.until("the server has looked the lease up", func() bool {
 				all.mu.Lock()
 				defer all.mu.Unlock()
@@ -185,7 +185,7 @@ func TestLingerEndsWithTheLease(t *testing.T) {
 			all.mu.Lock()
 			kept := all.holders[h.id].lingerer
 			all.mu.Unlock()
-			r.server.giveBack(all.expire(kept))
+			r.server.streams.giveBack(all.expire(kept))
 			lingering(0)
 		})
 	}
@@ -206,7 +206,7 @@ func (r *rig) heldClaim(claim string) *heldClaim {
 
 // holder returns the holding of the stream that holds a claim.
 func (r *rig) holder(claim job.ID) *holding {
-	all := &r.server.streams
+	all := r.server.streams
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	return &all.holders[claim].stream.holding

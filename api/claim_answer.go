@@ -8,6 +8,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -15,79 +17,31 @@ import (
 	"github.com/daybookq/daybook/store/applied"
 )
 
-// claimForm is the format of the answer to a claim.
-type claimForm uint8
-
-const (
-	claimInJSON  claimForm = iota // one document
-	claimInLines                  // NDJSON: a line for the claim, and one for each job
-	claimInRuns                   // package runs
-)
-
-// chooseForm sets the format that the client prefers, and the fields of the job documents in it.
-func (call *claimCall) chooseForm(c echo.Context) (err error) {
-	switch web.Preferred(c.Request(), web.MIMERuns, web.MIMENDJSON) {
-	case web.MIMERuns:
-		call.form = claimInRuns
-	case web.MIMENDJSON:
-		call.form = claimInLines
-	}
-	list := web.Parameters(c)
-	switch {
-	case len(list) == 0:
-	case call.form == claimInRuns:
-		err = web.BadRequest("fields", "fields is for answers in JSON; an answer in runs has all fields of its jobs")
-	default:
-		call.fields, err = selectFields(list[0].Value) // the only parameter of the route
-	}
-	return err
-}
-
-// claimCall is a call of POST /jobs/claim: the claim, and its answer.
-type claimCall struct {
-	cmd    job.Claim
-	wait   time.Duration
-	form   claimForm
-	fields selection
-
-	claimed  applied.Claimed
-	handed   []runs.Run
-	handlers []runs.Handler // of the jobs
-	ended    *endedJobs     // of a claim with outcomes
-}
-
-// endedJobs is the additional part of the answer to a claim with outcomes.
-type endedJobs struct {
-	applied.Ended
-	all     bool         // the request had an outcome for all jobs of a claim
-	refused *web.Problem // why the claim was refused after the outcomes were applied
-}
-
 // claimOne answers a claim of one job with the document of that job.
-func (s *Server) claimOne(c echo.Context, call *claimCall) error {
+func (s *Server) claimOne(c echo.Context, call *answer.ClaimCall) error {
 	held := web.ShareOf(c, s.handouts)
 	defer held.Release()
 	seq, err := s.makeClaim(c.Request().Context(), call, held)
 	if err != nil {
 		return err
 	}
-	setClaimHeaders(c, seq, &call.claimed)
+	setClaimHeaders(c, seq, &call.Claimed)
 	switch {
-	case len(call.handed) == 0:
+	case len(call.Handed) == 0:
 		return c.NoContent(http.StatusNoContent)
-	case call.form == claimInRuns:
+	case call.Form == answer.ClaimInRuns:
 		return s.answerClaim(c, held, call)
 	}
-	if len(call.handlers) > 0 {
-		h := &call.handlers[0]
-		c.Response().Header().Set(headerHandler, h.ID.String()+" "+h.Kind+" "+h.Digest.String())
+	if len(call.Handlers) > 0 {
+		h := &call.Handlers[0]
+		c.Response().Header().Set(answer.HeaderHandler, h.ID.String()+" "+h.Kind+" "+h.Digest.String())
 	}
-	docs, err := call.handed[0].Documents(nil)
+	docs, err := call.Handed[0].Documents(nil)
 	return web.WithBuffer(func(b []byte) ([]byte, error) {
 		if err == nil {
-			b = append(call.fields.appendJob(b, &docs[0]), '\n')
+			b = append(call.Fields.AppendJob(b, &docs[0]), '\n')
 		}
-		return b, s.handOut(c, &call.claimed, func() error {
+		return b, s.handOut(c, &call.Claimed, func() error {
 			if err != nil {
 				return err
 			}
@@ -98,15 +52,15 @@ func (s *Server) claimOne(c echo.Context, call *claimCall) error {
 
 // claimMany answers a claim of several jobs with the document of the claim. A repeated claim whose jobs have ended
 // since gets a claim_id and no jobs.
-func (s *Server) claimMany(c echo.Context, call *claimCall) error {
+func (s *Server) claimMany(c echo.Context, call *answer.ClaimCall) error {
 	held := web.ShareOf(c, s.handouts)
 	defer held.Release()
 	seq, err := s.makeClaim(c.Request().Context(), call, held)
 	if err != nil {
 		return err
 	}
-	setClaimHeaders(c, seq, &call.claimed)
-	if len(call.handed) == 0 && call.claimed.Claim.IsZero() {
+	setClaimHeaders(c, seq, &call.Claimed)
+	if len(call.Handed) == 0 && call.Claimed.Claim.IsZero() {
 		return c.NoContent(http.StatusNoContent)
 	}
 	return s.answerClaim(c, held, call)
@@ -121,9 +75,9 @@ func setClaimHeaders(c echo.Context, seq uint64, claimed *applied.Claimed) {
 
 // makeClaim makes the claim, and grows the share to the memory that the answer needs. If the server shuts down, the
 // claim stops waiting.
-func (s *Server) makeClaim(ctx context.Context, call *claimCall, held *web.Share) (seq uint64, err error) {
+func (s *Server) makeClaim(ctx context.Context, call *answer.ClaimCall, held *web.Share) (seq uint64, err error) {
 	return s.finishClaim(ctx, call, held, func(ctx context.Context, wait time.Duration, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
-		return s.engine.ClaimAdmitted(ctx, call.cmd, wait, admit)
+		return s.engine.ClaimAdmitted(ctx, call.Cmd, wait, admit)
 	})
 }
 
@@ -131,8 +85,8 @@ func (s *Server) makeClaim(ctx context.Context, call *claimCall, held *web.Share
 type claimFunc func(ctx context.Context, wait time.Duration, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error)
 
 // finishClaim carries out a claim within the budget of memory.
-func (s *Server) finishClaim(ctx context.Context, call *claimCall, held *web.Share, claim claimFunc) (seq uint64, err error) {
-	if call.wait > 0 {
+func (s *Server) finishClaim(ctx context.Context, call *answer.ClaimCall, held *web.Share, claim claimFunc) (seq uint64, err error) {
+	if call.Wait > 0 {
 		waiting, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		stop := context.AfterFunc(s.draining, func() { cancel(web.ErrShuttingDown) })
@@ -141,21 +95,21 @@ func (s *Server) finishClaim(ctx context.Context, call *claimCall, held *web.Sha
 	}
 	before := held.Held
 	admit := func(payloadBytes int64) error { // the engine calls it after the claim is stored
-		err := held.Resize(ctx, before+payloadBytes+int64(call.cmd.Max)*jobStateBytes)
-		if err != nil && call.cmd.Once.Given() {
-			return after(err)
+		err := held.Resize(ctx, before+payloadBytes+int64(call.Cmd.Max)*answer.JobStateBytes)
+		if err != nil && call.Cmd.Once.Given() {
+			return refusal.After(err)
 		}
 		return err
 	}
 	var receipt ingest.Receipt
-	call.claimed, call.handed, receipt, err = claim(ctx, call.wait, admit)
-	call.handlers = s.handlersOf(call.handed)
-	if n := before + call.bytes(); err == nil && held.Held > n {
+	call.Claimed, call.Handed, receipt, err = claim(ctx, call.Wait, admit)
+	call.Handlers = answer.HandlersOf(s.engine.HandlerFor, call.Handed)
+	if n := before + call.Bytes(); err == nil && held.Held > n {
 		held.Shrink(held.Held - n)
 	}
 	if err != nil && context.Cause(ctx) == web.ErrShuttingDown {
-		p := *problemOf(web.ErrShuttingDown)
-		if call.cmd.Once.Given() && !errors.Is(err, ingest.ErrNotStored) {
+		p := *refusal.Of(web.ErrShuttingDown)
+		if call.Cmd.Once.Given() && !errors.Is(err, ingest.ErrNotStored) {
 			p.Fate = web.Unknown // a claim with a key keeps jobs that it got before its wait ended
 		}
 		err = &p
@@ -163,48 +117,24 @@ func (s *Server) finishClaim(ctx context.Context, call *claimCall, held *web.Sha
 	return receipt.Seq, err
 }
 
-// bytes is about the memory for the answer's jobs and for the part of its text that is in memory at a time.
-func (call *claimCall) bytes() int64 {
-	var data int64
-	for i := range call.handed {
-		data += runBytes(&call.handed[i])
-	}
-	return data + min(int64(call.textBytes()), web.MaxPooledAnswer)
-}
-
-func runBytes(r *runs.Run) int64 { return stateBytes(&r.First) + int64(r.Bytes()) }
-
-// textBytes is about the length of the jobs' text in an answer.
-func (call *claimCall) textBytes() (n int) {
-	for i := range call.handed {
-		r := &call.handed[i]
-		if n += r.Bytes(); call.form == claimInRuns {
-			n += runHeadBytes + len(r.First.Meta) + len(r.First.Error)
-		} else {
-			n += r.N * jobTextBytes
-		}
-	}
-	return n
-}
-
 // answerClaim writes the answer to a claim of several jobs, or with outcomes, or in runs.
-func (s *Server) answerClaim(c echo.Context, held *web.Share, call *claimCall) error {
+func (s *Server) answerClaim(c echo.Context, held *web.Share, call *answer.ClaimCall) error {
 	kind := web.MIMEClaim
-	switch call.form {
-	case claimInLines:
+	switch call.Form {
+	case answer.ClaimInLines:
 		kind = web.MIMENDJSON
-	case claimInRuns:
+	case answer.ClaimInRuns:
 		kind = web.MIMERuns
 	}
 	p := web.NewPieces(c, kind, held, nil)
-	if size := min(call.textBytes()+256, web.MaxPooledAnswer); cap(p.B) < size {
+	if size := min(call.TextBytes()+256, web.MaxPooledAnswer); cap(p.B) < size {
 		p.B = make([]byte, 0, size)
 	}
-	return s.handOut(c, &call.claimed, func() (err error) {
-		if call.form == claimInRuns {
-			err = call.writeRuns(p)
+	return s.handOut(c, &call.Claimed, func() (err error) {
+		if call.Form == answer.ClaimInRuns {
+			err = call.WriteRuns(p)
 		} else {
-			err = call.writeJSON(p)
+			err = call.WriteJSON(p)
 		}
 		if err != nil {
 			return err
@@ -231,7 +161,7 @@ func (s *Server) handOut(c echo.Context, claimed *applied.Claimed, write func() 
 		if !refused || c.Response().Committed {
 			return failed
 		}
-		if failed = after(p); claimed.Replayed {
+		if failed = refusal.After(p); claimed.Replayed {
 			return failed
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/web"
 )
 
@@ -27,7 +28,7 @@ func TestHandlerOfOneJob(t *testing.T) {
 		if c.of != nil {
 			want = c.of["handler_id"].(string) + " exec " + c.of["digest"].(string)
 		}
-		if got := a.header.Get(headerHandler); a.status != http.StatusOK || got != want {
+		if got := a.header.Get(answer.HeaderHandler); a.status != http.StatusOK || got != want {
 			t.Errorf("%s: %d, the handler is %q, want %q", c.body, a.status, got, want)
 		}
 	}

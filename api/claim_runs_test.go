@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/web"
 	goclient "github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job/runs"
@@ -62,7 +63,7 @@ func sameDocuments(t *testing.T, r *rig, c *runs.Claim, list []runs.Run) {
 	}
 	for i := range docs {
 		var got map[string]any
-		if err := json.Unmarshal(appendJob(nil, &docs[i], inJSON), &got); err != nil {
+		if err := json.Unmarshal(answer.AppendJob(nil, &docs[i], answer.InJSON), &got); err != nil {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got, shown.Jobs[i]) {

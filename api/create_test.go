@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
@@ -263,13 +264,13 @@ func TestAdd(t *testing.T) {
 }
 
 func TestFlagsAreDefaults(t *testing.T) {
-	r := start(t, func(o *setup) { o.Defaults = Defaults{MaxAttempts: 7, LeaseMs: 5000, RetentionMs: -1} })
+	r := start(t, func(o *setup) { o.Defaults = command.Defaults{MaxAttempts: 7, LeaseMs: 5000, RetentionMs: -1} })
 	o := r.post("/jobs/create", `{}`).object(http.StatusCreated)
 	want(t, o, "max_attempts", 7, "lease_ms", 5000)
-	if r.server.defaults.RetentionMs != 0 {
-		t.Errorf("retention %d", r.server.defaults.RetentionMs)
+	if r.server.decode.Defaults.RetentionMs != 0 {
+		t.Errorf("retention %d", r.server.decode.Defaults.RetentionMs)
 	}
-	for _, d := range []Defaults{{MaxAttempts: 1001}, {LeaseMs: 1}, {RetentionMs: job.MaxDelayMs + 1}} {
+	for _, d := range []command.Defaults{{MaxAttempts: 1001}, {LeaseMs: 1}, {RetentionMs: job.MaxDelayMs + 1}} {
 		if _, err := newServer(Options{Defaults: d}, r.engine); err == nil {
 			t.Errorf("%+v is taken", d)
 		}

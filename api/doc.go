@@ -1,7 +1,9 @@
 // Package api is Daybook's HTTP API: JSON over HTTP/1.1 on echo. docs/reference/api.md describes it for clients, and
-// routes.go lists all routes. Package web (internal/web) has the connections, checks,
-// bodies and problems of all routes, and package files (internal/files) the blobs, uploads and filesets. A handler decodes the request, calls the engine once or twice, and encodes the answer.
+// routes.go lists all routes. A handler decodes the request, calls the engine once or twice, and encodes the answer.
 // Package job decides what a job may do next.
+//
+// The parts that know no single route are packages in the folder internal: web has the connections, checks, bodies and
+// problems, command turns requests into commands, document encodes jobs, refusal has the codes, and files has blobs.
 //
 //	guard ──► route ──► read (bounded) ──► decode (strict) ──► Engine ──► encode
 //	  └──────────┴───────────┴──────────────────┴────────────────┴──► problem (application/problem+json)

@@ -3,6 +3,8 @@ package api
 import (
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
@@ -68,16 +70,16 @@ func TestDocuments(t *testing.T) {
 		{"runner that is lost", documentOfRunner(nil, &registry.Runner{ID: "r", State: registry.Dead, End: registry.Lost, Since: 7, HeartbeatAt: 6}),
 			`{"runner_id":"r","state":"DEAD","end":"lost","since":7,"heartbeat_at":6,"instance":"","name":"","addresses":[],"kinds":[],"types":[],"clients":[],` +
 				`"slots":0,"labels":{},"version":"","stats":{"cpu":0,"memory":0,"running":0},"held":0,"claims":[],"claim_count":0,"last_seen_at":6}`},
-		{"tickle", tickledDocument{3, lostJobs(nil)}, `{"held":3,"lost":[]}`},
+		{"tickle", answer.TickledDocument{Held: 3, Lost: answer.LostJobs(nil)}, `{"held":3,"lost":[]}`},
 		{"problem", web.DocumentOfProblem(&web.Problem{Status: 409, Code: "c", Detail: " d\x00 <\" "}),
 			`{"type":"about:blank","title":"Conflict","status":409,"code":"c","detail":"d\u0000 <\"","outcome":"not_stored"}`},
-		{"problem of a field", web.DocumentOfProblem(&web.Problem{Status: 499, Code: "c", Detail: "d", Field: "f[1].g", Fate: web.Unknown, Members: map[string]any{"lost": lostJobs(nil)}}),
+		{"problem of a field", web.DocumentOfProblem(&web.Problem{Status: 499, Code: "c", Detail: "d", Field: "f[1].g", Fate: web.Unknown, Members: map[string]any{"lost": answer.LostJobs(nil)}}),
 			`{"type":"about:blank","title":"Client Closed Request","status":499,"code":"c","detail":"d","outcome":"unknown","field":"f[1].g","lost":[]}`},
-		{"problem of a tickle", web.DocumentOfProblem(&web.Problem{Status: 404, Code: "c", Detail: "d", Members: map[string]any{"lost": lostJobs([]applied.JobResult{{ID: id, Refusal: job.ClaimLost}})}}),
+		{"problem of a tickle", web.DocumentOfProblem(&web.Problem{Status: 404, Code: "c", Detail: "d", Members: map[string]any{"lost": answer.LostJobs([]applied.JobResult{{ID: id, Refusal: job.ClaimLost}})}}),
 			`{"type":"about:blank","title":"Not Found","status":404,"code":"c","detail":"d","outcome":"not_stored","lost":[{"job_id":` + idText + `,"code":"claim_lost"}]}`},
-		{"nothing created", createdDocument{}, `{"batch_id":null,"count":0,"first_id":null,"last_id":null}`},
-		{"created", createdDocument{headOfMade(&applied.Made{Batch: id.WithLine(0), Lines: 4}, 3), positionResults(
-			[]position{{}, {&web.Problem{Code: "x", Detail: "y", Field: "z"}}, {&web.Problem{Code: "x", Detail: "y"}}, {}},
+		{"nothing created", command.CreatedDocument{}, `{"batch_id":null,"count":0,"first_id":null,"last_id":null}`},
+		{"created", command.CreatedDocument{BatchHead: command.HeadOfMade(&applied.Made{Batch: id.WithLine(0), Lines: 4}, 3), Results: command.PositionResults(
+			[]command.Position{{}, {Err: &web.Problem{Code: "x", Detail: "y", Field: "z"}}, {Err: &web.Problem{Code: "x", Detail: "y"}}, {}},
 			&applied.Made{Batch: id.WithLine(0), Existing: []applied.Existing{{Line: 1, Job: id}}})},
 			`{"batch_id":` + batchText + `,"count":3,"first_id":` + batchText + `,"last_id":` + idText + `,"results":[{"job_id":` + batchText + `,"existing":false},` +
 				`{"job_id":null,"code":"x","detail":"y","field":"z"},{"job_id":null,"code":"x","detail":"y"},{"job_id":` + idText + `,"existing":true}]}`},

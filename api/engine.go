@@ -27,7 +27,7 @@ type Engine interface {
 	snapshotter
 }
 
-// Queries reads the state. *store.Queries implements it. A handler calls CatchUp of the engine before it reads.
+// Queries reads the state. *query.Queries implements it. A handler calls CatchUp of the engine before it reads.
 type Queries interface {
 	jobReader
 	jobLister

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
@@ -113,8 +114,8 @@ var advice = map[string][2]string{
 	"blob_quota":             {"all blobs together would have more bytes than `--blob-quota`", "Delete blobs, or raise the quota."},
 }
 
-// refusal is a code with one of its statuses.
-type refusal struct {
+// codedStatus is a code with one of its statuses.
+type codedStatus struct {
 	status int
 	code   string
 }
@@ -145,28 +146,28 @@ func nameOf(e ast.Expr) string {
 }
 
 // refusals returns all codes with their statuses and fates, and the texts of the errors that have their own code.
-func refusals(t *testing.T) (fates map[refusal]map[web.Fate]bool, texts map[string]string) {
+func refusals(t *testing.T) (fates map[codedStatus]map[web.Fate]bool, texts map[string]string) {
 	t.Helper()
-	fates, texts = map[refusal]map[web.Fate]bool{}, map[string]string{}
+	fates, texts = map[codedStatus]map[web.Fate]bool{}, map[string]string{}
 	add := func(status int, code string, f web.Fate) {
-		r := refusal{status, code}
+		r := codedStatus{status, code}
 		if fates[r] == nil {
 			fates[r] = map[web.Fate]bool{}
 		}
 		fates[r][cmp.Or(f, web.NotStored)] = true
 	}
 	for r := job.NotFound; r < job.NumRefusals; r++ {
-		p := refused(r).(*web.Problem)
+		p := refusal.Err(r).(*web.Problem)
 		add(p.Status, p.Code, p.Fate)
 		texts[p.Code] = p.Detail
 	}
-	for _, k := range known {
-		for _, err := range []error{k.err, fmt.Errorf("%w: %w", k.err, syscall.ENOSPC)} {
-			p := problemOf(err)
+	for _, k := range refusal.Known {
+		for _, err := range []error{k.Err, fmt.Errorf("%w: %w", k.Err, syscall.ENOSPC)} {
+			p := refusal.Of(err)
 			add(p.Status, p.Code, p.Fate)
 		}
 	}
-	for _, p := range []*web.Problem{problemOf(fs.ErrInvalid)} {
+	for _, p := range []*web.Problem{refusal.Of(fs.ErrInvalid)} {
 		add(p.Status, p.Code, p.Fate)
 	}
 	add(web.StatusClientGone, "client_gone", web.Unknown)
@@ -235,7 +236,7 @@ func refusalsTable(t *testing.T) string {
 	fates, texts := refusals(t)
 	var b strings.Builder
 	b.WriteString("| status | code | when | what to do | stored |\n|---|---|---|---|---|\n")
-	for _, r := range slices.SortedFunc(maps.Keys(fates), func(a, b refusal) int {
+	for _, r := range slices.SortedFunc(maps.Keys(fates), func(a, b codedStatus) int {
 		return cmp.Or(cmp.Compare(a.status, b.status), strings.Compare(a.code, b.code))
 	}) {
 		a, found := advice[r.code]

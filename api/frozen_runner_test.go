@@ -82,7 +82,7 @@ func inFate(t *testing.T, streamHeartbeat time.Duration, test func(t *testing.T,
 	synctest.Test(t, func(t *testing.T) {
 		s := &fateRig{&scenario{t: t, dir: dir, began: time.Now(), names: map[string]string{}, waiting: map[string]chan string{}, free: 1 << 40}, newPipeListener()}
 		s.up()
-		s.server.streams.heartbeat = streamHeartbeat
+		s.server.streams.Heartbeat = streamHeartbeat
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error)
 		go func() { ended <- s.server.Run(ctx, s.l, time.Second) }()

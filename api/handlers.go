@@ -28,7 +28,7 @@ type handlerOperator interface {
 }
 
 type handlerReader interface {
-	handlerFinder
+	HandlerFor(client, typ string) (h document.Handler, ok bool)
 	Handler(client, typ string) (h document.Handler, document []byte, err error)
 	HandlerByID(id job.ID) (h document.Handler, document []byte, err error)
 	HandlerVersions(client, typ string) ([]document.Handler, error)

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/api/internal/files"
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/joblog"
 	"github.com/daybookq/daybook/blob"
@@ -95,11 +96,11 @@ func (s *Server) holds(c echo.Context, id, claim job.ID) error {
 	case err != nil:
 		return err
 	case j.Status == job.Cancelled:
-		return refused(job.WasCancelled)
+		return refusal.Err(job.WasCancelled)
 	case j.Status != job.Active:
-		return refused(job.NotActive)
+		return refusal.Err(job.NotActive)
 	case j.Claim != claim:
-		return refused(job.ClaimLost)
+		return refusal.Err(job.ClaimLost)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/api/internal/files"
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/job"
@@ -53,7 +54,7 @@ func (s *Server) output(c echo.Context) error {
 	}
 	defer held.Release()
 	if !j.Status.Terminal() {
-		return refused(job.HasNotEnded)
+		return refusal.Err(job.HasNotEnded)
 	}
 	h := c.Response().Header()
 	h.Set(headerStatus, j.Status.String())

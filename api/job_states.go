@@ -142,23 +142,3 @@ func containerOf(j *job.Job) (container, fileset jsontext.Value, err error) {
 	container, err = json.Marshal(&c)
 	return container, asked.Fileset, err
 }
-
-// appendSteps appends the steps of a job, or null.
-func appendSteps(b []byte, steps []job.Step) []byte {
-	if len(steps) == 0 {
-		return append(b, "null"...)
-	}
-	type step struct {
-		At   int64  `json:"at"`
-		Step string `json:"step"`
-	}
-	list := make([]step, len(steps))
-	for i, s := range steps {
-		list[i] = step{s.At, s.Name}
-	}
-	text, err := json.Marshal(list, jsontext.AllowInvalidUTF8(true))
-	if err != nil {
-		panic(fmt.Sprintf("api: encode steps: %v", err)) // cannot happen: texts and numbers
-	}
-	return append(b, text...)
-}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -56,7 +58,7 @@ func (s *Server) job(c echo.Context) error {
 		return s.answerStates(c, held, &j)
 	}
 	return web.WithBuffer(func(b []byte) ([]byte, error) {
-		b = append(fields.appendJob(b, &j), '\n')
+		b = append(fields.AppendJob(b, &j), '\n')
 		if err := held.Resize(c.Request().Context(), int64(cap(b))); err != nil {
 			return b, err
 		}
@@ -71,13 +73,13 @@ func (s *Server) answerChanged(c echo.Context, r ingest.Receipt, id job.ID, stat
 	j, held, err := s.readJobAfter(c, r, id)
 	defer held.Release()
 	if errors.Is(err, job.NotFound) { // purged already, for example because its retention is 0
-		return web.Answer(c, http.StatusOK, web.MIMEJSON, append(appendGone(nil, id, status), '\n'))
+		return web.Answer(c, http.StatusOK, web.MIMEJSON, append(answer.AppendGone(nil, id, status), '\n'))
 	}
 	if err != nil {
-		return after(err)
+		return refusal.After(err)
 	}
 	return web.WithBuffer(func(b []byte) ([]byte, error) {
-		b = append(appendJob(b, &j, inJSON), '\n')
+		b = append(answer.AppendJob(b, &j, answer.InJSON), '\n')
 		return b, answerStored(c, held, http.StatusOK, b)
 	})
 }

@@ -64,8 +64,6 @@ type bodyRules struct {
 	toml        web.BodyRule // the source of a handler, or a manifest in TOML
 	log         web.BodyRule // the output of a job
 
-	messages     web.BodyRule // messages of streams
-	bulkMessages web.BodyRule // long messages of streams with creates
 }
 
 func newBodyRules(bulk, control *web.Budget) bodyRules {
@@ -81,8 +79,5 @@ func newBodyRules(bulk, control *web.Budget) bodyRules {
 		log:         web.BodyRule{Budget: control, Limit: joblog.MaxBytes, Types: []string{web.MIMEText, echo.MIMEOctetStream}},
 		handler:     web.BodyRule{Budget: control, Limit: 2 * job.MaxHandlerBytes, Types: asJSON}, // escapes take up to twice as many bytes
 		toml:        web.BodyRule{Budget: control, Limit: 2 * job.MaxHandlerBytes, Types: []string{web.MIMEJSON, web.MIMETOML}},
-
-		messages:     web.BodyRule{Budget: control, Limit: web.MaxBodyBytes},
-		bulkMessages: web.BodyRule{Budget: bulk, Limit: web.MaxBodyBytes},
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/query"
@@ -21,7 +23,7 @@ func (s *Server) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	held, err := s.holdPage(c, fields.bytes(filter.Limit))
+	held, err := s.holdPage(c, fields.Bytes(filter.Limit))
 	if err != nil {
 		return err
 	}
@@ -35,20 +37,20 @@ func (s *Server) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := held.Resize(c.Request().Context(), statesBytes(list)); err != nil {
+	if err := held.Resize(c.Request().Context(), answer.StatesBytes(list)); err != nil {
 		return err
 	}
 	p := web.NewPieces(c, web.MIMEJSON, held, s.pages)
 	p.B = append(p.B, `{"jobs":`...)
-	if err := fields.write(p, list); err != nil {
+	if err := fields.Write(p, list); err != nil {
 		return err
 	}
 	p.B = append(p.B, `,"next":`...)
-	p.B = append(appendID(p.B, next), "}\n"...)
+	p.B = append(answer.AppendID(p.B, next), "}\n"...)
 	return p.End()
 }
 
-func listQuery(query []web.Parameter) (f query.Filter, fields selection, err error) {
+func listQuery(query []web.Parameter) (f query.Filter, fields answer.Selection, err error) {
 	f.Limit = web.DefaultPage
 	for _, p := range query {
 		key, value := p.Key, p.Value
@@ -74,12 +76,12 @@ func listQuery(query []web.Parameter) (f query.Filter, fields selection, err err
 		case "after":
 			f.After, err = queryID(key, value)
 		case "fields":
-			fields, err = selectFields(value)
+			fields, err = answer.SelectFields(value)
 		default:
 			if f.Meta == nil {
 				f.Meta = map[string]string{}
 			}
-			f.Meta[strings.TrimPrefix(key, metaPrefix)] = value
+			f.Meta[strings.TrimPrefix(key, command.MetaPrefix)] = value
 			_, metaErr := job.NewMeta(f.Meta)
 			err = web.BadField(web.Shortened(key), metaErr)
 		}
@@ -87,7 +89,7 @@ func listQuery(query []web.Parameter) (f query.Filter, fields selection, err err
 			return f, fields, err
 		}
 	}
-	f.Parts = fields.parts()
+	f.Parts = fields.Parts()
 	return f, fields, nil
 }
 
@@ -112,12 +114,12 @@ func parseStatus(key, value string) (job.Status, error) {
 }
 
 // onlyFields reads the parameter fields of a query.
-func onlyFields(query []web.Parameter) (fields selection, err error) {
+func onlyFields(query []web.Parameter) (fields answer.Selection, err error) {
 	for _, p := range query {
 		if p.Key != "fields" {
 			continue
 		}
-		if fields, err = selectFields(p.Value); err != nil {
+		if fields, err = answer.SelectFields(p.Value); err != nil {
 			break
 		}
 	}

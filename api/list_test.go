@@ -16,6 +16,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
@@ -148,8 +149,8 @@ func TestFields(t *testing.T) {
 		t.Errorf("claim: %s", got.body)
 	}
 	var all []string
-	for _, f := range jobFields {
-		all = append(all, f.name)
+	for _, f := range answer.JobFields {
+		all = append(all, f.Name)
 	}
 	whole := r.get("/jobs/" + id).body
 	if got := r.get("/jobs/" + id + "?fields=" + strings.Join(all, ",")).body; got != whole {
@@ -176,9 +177,9 @@ func TestPartsOfFields(t *testing.T) {
 	r.post("/jobs/"+id+"/tickle", `{"step":"s","progress":0.5}`).object(http.StatusOK)
 	r.post("/jobs/"+id+"/complete", `{"code":"failed","output":[1],"output_addr":"there","log_addr":"kept","process_exit":3,"error":"never"}`).object(http.StatusOK)
 	whole := r.get("/jobs/" + id).object(http.StatusOK)
-	for _, f := range jobFields {
-		o := r.get("/jobs?fields=" + f.name).object(http.StatusOK)["jobs"].([]any)[0].(map[string]any)
-		want(t, o, f.name, whole[f.name])
+	for _, f := range answer.JobFields {
+		o := r.get("/jobs?fields=" + f.Name).object(http.StatusOK)["jobs"].([]any)[0].(map[string]any)
+		want(t, o, f.Name, whole[f.Name])
 	}
 }
 
@@ -413,7 +414,7 @@ func TestAPanicKeepsNoTurn(t *testing.T) {
 		func() {
 			defer func() { recover() }()
 			p := web.NewPieces(echo.New().NewContext(httptest.NewRequest("GET", "/", nil), nil), web.MIMEJSON, &web.Share{Budget: r.server.documents}, r.server.pages)
-			t.Error("no panic", appendJobPieces(p, make([]job.Job, 1), "", "", func([]byte, *jobs, *job.Job) []byte { panic("document") }))
+			t.Error("no panic", answer.AppendJobPieces(p, make([]job.Job, 1), "", "", func([]byte, *answer.Jobs, *job.Job) []byte { panic("document") }))
 		}()
 	}
 	if n := len(r.server.pages); n != 0 {

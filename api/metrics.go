@@ -19,15 +19,11 @@ import (
 type metrics struct {
 	registry *prometheus.Registry
 	page     echo.HandlerFunc
-	verbs    map[string]*web.RouteMetrics // of requests in streams
 	backupMetrics
 }
 
 func newMetrics(s *Server, registry *prometheus.Registry) *metrics {
-	m := &metrics{registry: registry, verbs: map[string]*web.RouteMetrics{}}
-	for _, v := range append(streamVerbs, verbUnknown) {
-		m.verbs[v.name] = s.web.Metrics.Of("stream", v.name, hot)
-	}
+	m := &metrics{registry: registry}
 	onLostFailures := s.onLostFailures
 	if onLostFailures == nil {
 		onLostFailures = func() uint64 { return 0 }
@@ -45,18 +41,6 @@ func newMetrics(s *Server, registry *prometheus.Registry) *metrics {
 			Name: "daybook_http_connections_evicted_total", Help: "Connections without a request that the server closed to accept new ones, at the limit of open connections.",
 		}, func() float64 { _, evicted := s.web.Connections(); return float64(evicted) }),
 	)
-	streams := func(name, help string, value func(open, lingering int) int) {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value(s.streams.count())) }))
-	}
-	streams("daybook_streams", "Open streams.", func(open, _ int) int { return open })
-	streams("daybook_streams_lingering", "Streams whose connection has ended and whose claims wait for their client.", func(_, lingering int) int { return lingering })
-	room := &s.streams.room
-	registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "daybook_streams_limit", Help: "How many streams can be open at once."}, func() float64 { return float64(room.most) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "daybook_streams_evicted_total", Help: "Streams without a request, a subscription and jobs that the server closed to make room for other streams and connections.",
-		}, func() float64 { return float64(room.evictions()) }),
-	)
 	inFlight := func(name, help, label, value string, of *web.Budget) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{label: value}},
 			func() float64 { return float64(of.Used()) }))
@@ -72,9 +56,6 @@ func newMetrics(s *Server, registry *prometheus.Registry) *metrics {
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "changes", s.changes)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "parked", s.parked)
 	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "scrapes", s.scrapes)
-	const held = "Bytes in memory for requests in streams beside their bodies and answers, and for the subscriptions and claims of streams."
-	inFlight("daybook_stream_bytes", held, "kind", "requests", room.requests)
-	inFlight("daybook_stream_bytes", held, "kind", "jobs", room.jobs)
 	m.backupMetrics = newBackupMetrics(registry)
 	registerLogMetrics(&s.logs, registry)
 	registerSpanMetrics(s.spans, registry)

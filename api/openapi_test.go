@@ -22,6 +22,8 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
@@ -194,8 +196,8 @@ func TestDescribedCodes(t *testing.T) {
 func TestDescribedFields(t *testing.T) {
 	d := describedOf(t)
 	var names []string
-	for _, f := range jobFields {
-		names = append(names, f.name)
+	for _, f := range answer.JobFields {
+		names = append(names, f.Name)
 	}
 	slices.Sort(names)
 	if got := slices.Sorted(maps.Keys(d.doc.Components.Schemas["JobFields"].Value.Properties)); !slices.Equal(got, names) {
@@ -226,7 +228,7 @@ func TestDescribedParameters(t *testing.T) {
 			switch {
 			case p.Value.In != openapi3.ParameterInQuery:
 			case p.Value.Name == "labels", p.Value.Name == "meta.*": // each is a separate parameter
-				described = append(described, metaPrefix)
+				described = append(described, command.MetaPrefix)
 			default:
 				described = append(described, p.Value.Name)
 			}

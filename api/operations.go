@@ -9,6 +9,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -49,7 +51,7 @@ func (s *Server) move(op job.Op) echo.HandlerFunc {
 func (s *Server) moveOne(c echo.Context, m job.Move) (job.Status, ingest.Receipt, error) {
 	moved, receipt, err := s.engine.Move(c.Request().Context(), m)
 	if err == nil {
-		err = refused(moved.Refusal)
+		err = refusal.Err(moved.Refusal)
 	}
 	return moved.Status, receipt, err
 }
@@ -108,7 +110,7 @@ func (s *Server) patch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := refused(moved.Refusal); err != nil {
+	if err := refusal.Err(moved.Refusal); err != nil {
 		return err
 	}
 	return s.answerChanged(c, receipt, id, moved.Status)
@@ -171,7 +173,7 @@ func (s *Server) moveAll(c echo.Context, m job.Move) error {
 	if err != nil {
 		return err
 	}
-	if err := refused(swept.Refusal); err != nil {
+	if err := refusal.Err(swept.Refusal); err != nil {
 		return err
 	}
 	web.SetSeq(c, receipt.Seq)
@@ -253,7 +255,7 @@ type sweepDocument struct {
 
 func documentOfSweep(w *document.Sweep) sweepDocument {
 	return sweepDocument{
-		SweepID: web.OrNull(w.ID), Operation: w.Op.String(), BatchID: web.OrNull(w.Batch), Client: web.OrNull(w.Client), Type: web.OrNull(w.Type), Status: statusOrNull(w.Status),
+		SweepID: web.OrNull(w.ID), Operation: w.Op.String(), BatchID: web.OrNull(w.Batch), Client: web.OrNull(w.Client), Type: web.OrNull(w.Type), Status: answer.StatusOrNull(w.Status),
 		Moved: w.Moved, Skipped: w.Skipped, Done: w.FinishedAt != 0, CreatedAt: w.CreatedAt, FinishedAt: web.OrNull(w.FinishedAt),
 	}
 }

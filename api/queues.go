@@ -7,6 +7,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -79,16 +81,16 @@ func queuesPage(list []document.Queue, next *string, now func(*document.Queue) i
 }
 
 type queueDocument struct {
-	Client             string `json:"client"`
-	Type               string `json:"type"`
-	Paused             bool   `json:"paused"`
-	CreatedAt          int64  `json:"created_at"`
-	Counts             counts `json:"counts"`
-	OldestPendingAgeMs *int64 `json:"oldest_pending_age_ms"` // null without a pending job
+	Client             string        `json:"client"`
+	Type               string        `json:"type"`
+	Paused             bool          `json:"paused"`
+	CreatedAt          int64         `json:"created_at"`
+	Counts             answer.Counts `json:"counts"`
+	OldestPendingAgeMs *int64        `json:"oldest_pending_age_ms"` // null without a pending job
 }
 
 func documentOfQueue(q *document.Queue, now int64) queueDocument {
-	doc := queueDocument{Client: q.Client, Type: q.Type, Paused: q.Paused, CreatedAt: q.CreatedAt, Counts: counts(q.Counts)}
+	doc := queueDocument{Client: q.Client, Type: q.Type, Paused: q.Paused, CreatedAt: q.CreatedAt, Counts: answer.Counts(q.Counts)}
 	if q.PendingSince != 0 {
 		age := max(now-q.PendingSince, 0)
 		doc.OldestPendingAgeMs = &age
@@ -199,11 +201,11 @@ func (s *Server) queue(c echo.Context) error {
 func (s *Server) answerQueueAfter(c echo.Context, r ingest.Receipt, client, typ string) error {
 	web.SetSeq(c, r.Seq)
 	if err := s.engine.CatchUp(c.Request().Context(), r.Seq); err != nil {
-		return after(err)
+		return refusal.After(err)
 	}
 	q, err := s.engine.Queue(client, typ)
 	if err != nil {
-		return after(err)
+		return refusal.After(err)
 	}
 	return web.AnswerDocument(c, http.StatusOK, documentOfQueue(&q, s.engine.Now()))
 }
@@ -226,7 +228,7 @@ func (s *Server) setPaused(c echo.Context, paused bool) error {
 	if err != nil {
 		return err
 	}
-	if err := refused(result.Refusal); err != nil {
+	if err := refusal.Err(result.Refusal); err != nil {
 		return err
 	}
 	return s.answerQueueAfter(c, receipt, client, typ)
@@ -242,7 +244,7 @@ func (s *Server) deleteQueue(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := refused(result.Refusal); err != nil {
+	if err := refusal.Err(result.Refusal); err != nil {
 		return err
 	}
 	web.SetSeq(c, receipt.Seq)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -25,22 +27,22 @@ func (s *Server) holdPage(c echo.Context, n int64) (*web.Share, error) {
 func (s *Server) readJob(c echo.Context, from *web.Budget, id job.ID) (j job.Job, held *web.Share, err error) {
 	ctx := c.Request().Context()
 	held = web.ShareOf(c, from)
-	for _, n := range [...]int64{web.SmallShareBytes, maxDocumentBytes} {
+	for _, n := range [...]int64{web.SmallShareBytes, answer.MaxDocumentBytes} {
 		var fits bool
 		if err = held.Resize(ctx, n); err == nil {
-			j, fits, err = s.engine.JobWithin(id, n-jobStateBytes)
+			j, fits, err = s.engine.JobWithin(id, n-answer.JobStateBytes)
 		}
 		if err != nil {
 			held.Release()
 			return j, held, err
 		}
 		if fits {
-			held.Shrink(max(0, n-stateBytes(&j)))
+			held.Shrink(max(0, n-answer.StateBytes(&j)))
 			return j, held, nil
 		}
 	}
 	held.Release()
-	return j, held, fmt.Errorf("job %s takes more than %d bytes, the maximum for a job", id, maxDocumentBytes)
+	return j, held, fmt.Errorf("job %s takes more than %d bytes, the maximum for a job", id, answer.MaxDocumentBytes)
 }
 
 // readJobAfter waits until the state includes the change with the receipt r, and then reads the job.
@@ -55,7 +57,7 @@ func (s *Server) readJobAfter(c echo.Context, r ingest.Receipt, id job.ID) (job.
 // is stored.
 func answerStored(c echo.Context, held *web.Share, status int, text []byte) error {
 	if err := held.Resize(c.Request().Context(), int64(cap(text))); err != nil {
-		return after(err)
+		return refusal.After(err)
 	}
 	return web.Answer(c, status, web.MIMEJSON, text)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/job"
 )
@@ -48,15 +49,15 @@ const (
 func (s *Server) routes() []route {
 	return []route{
 		{http.MethodPost, "/jobs/create", s.create, hot, keyed, ""},
-		{http.MethodPost, "/add", s.add, hot, keyed, "client jobtype " + lineQuery},
-		{http.MethodPost, "/:client/job/:type/add", s.addToQueue, hot, keyed, lineQuery},
+		{http.MethodPost, "/add", s.add, hot, keyed, "client jobtype " + command.LineQuery},
+		{http.MethodPost, "/:client/job/:type/add", s.addToQueue, hot, keyed, command.LineQuery},
 
-		{http.MethodGet, "/jobs", s.list, !hot, !keyed, "status client type batch_id runner_id claim_id created_after created_before limit after fields " + metaPrefix},
+		{http.MethodGet, "/jobs", s.list, !hot, !keyed, "status client type batch_id runner_id claim_id created_after created_before limit after fields " + command.MetaPrefix},
 		{http.MethodGet, "/jobs/:id", s.job, hot, !keyed, "fields view"},
 		{http.MethodGet, "/jobs/:id/output", s.output, !hot, !keyed, "wait_ms"},
 		{http.MethodGet, "/jobs/:id/log", s.jobLog, !hot, !keyed, "follow"},
 		{http.MethodPost, "/jobs/:id/log", s.appendLog, hot, !keyed, "claim_id offset"},
-		{http.MethodGet, "/batches", s.batches, !hot, !keyed, "status client type name name_prefix limit after " + metaPrefix},
+		{http.MethodGet, "/batches", s.batches, !hot, !keyed, "status client type name name_prefix limit after " + command.MetaPrefix},
 		{http.MethodGet, "/batches/:id", s.batch, hot, !keyed, "wait_ms"},
 		{http.MethodGet, "/batches/:id/metadata", s.batchMetadata, !hot, !keyed, ""},
 		{http.MethodGet, "/batches/:id/results", s.results, !hot, !keyed, "from limit follow"},
@@ -78,7 +79,7 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/jobs/:id/run", s.move(job.Run), !hot, !keyed, ""},
 		{http.MethodPatch, "/jobs/:id", s.patch, !hot, !keyed, ""},
 		{http.MethodDelete, "/jobs/:id", s.remove, !hot, !keyed, ""},
-		{http.MethodPost, "/batches/:id/jobs", s.addToBatch, hot, keyed, "client jobtype " + lineQuery},
+		{http.MethodPost, "/batches/:id/jobs", s.addToBatch, hot, keyed, "client jobtype " + command.LineQuery},
 		{http.MethodPost, "/batches/:id/close", s.changeBatch(job.CloseBatch), !hot, !keyed, ""},
 		{http.MethodPost, "/batches/:id/resume", s.changeBatch(job.ResumeBatch), !hot, !keyed, ""},
 		{http.MethodPost, "/batches/:id/cancel", s.moveBatch(job.Cancel), !hot, !keyed, "status"},
@@ -128,7 +129,7 @@ func (s *Server) routes() []route {
 		{http.MethodDelete, "/filesets/:name", s.filesets.Delete, !hot, !keyed, "client"},
 		{http.MethodGet, "/filesets/:name/versions", s.filesets.Versions, !hot, !keyed, "client"},
 
-		{http.MethodGet, "/stream", s.stream, hot, !keyed, ""},
+		{http.MethodGet, "/stream", s.streams.stream, hot, !keyed, ""},
 
 		{http.MethodGet, "/queues", s.queues, !hot, !keyed, "limit after client waiting"},
 		{http.MethodGet, "/queues/:client/:type", s.queue, !hot, !keyed, ""},

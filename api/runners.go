@@ -5,6 +5,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
@@ -182,7 +183,7 @@ func (s *Server) claimDocument(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	held, err := s.holdPage(c, fields.bytes(job.MaxClaimJobs))
+	held, err := s.holdPage(c, fields.Bytes(job.MaxClaimJobs))
 	if err != nil {
 		return err
 	}
@@ -190,13 +191,13 @@ func (s *Server) claimDocument(c echo.Context) error {
 	var claim document.Claim
 	var list []job.Job
 	err = s.pages.Do(c.Request().Context(), func() error {
-		claim, list, err = s.engine.ClaimDocument(id, fields.parts())
+		claim, list, err = s.engine.ClaimDocument(id, fields.Parts())
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := held.Resize(c.Request().Context(), statesBytes(list)); err != nil {
+	if err := held.Resize(c.Request().Context(), answer.StatesBytes(list)); err != nil {
 		return err
 	}
 	head, err := web.EncodeHead(claimHead{
@@ -208,7 +209,7 @@ func (s *Server) claimDocument(c echo.Context) error {
 	}
 	p := web.NewPieces(c, web.MIMEJSON, held, s.pages)
 	p.B = append(append(p.B, head...), `,"jobs":`...)
-	if err := fields.write(p, list); err != nil {
+	if err := fields.Write(p, list); err != nil {
 		return err
 	}
 	p.B = append(p.B, "}\n"...)

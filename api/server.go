@@ -12,11 +12,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/files"
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/joblog"
 	"github.com/daybookq/daybook/blob"
 )
+
+// Defaults are the attributes of jobs that a create request does not give.
+type Defaults = command.Defaults
 
 // Options configure a server. Engine and Queries are required. The zero values of the other fields are useful defaults.
 type Options struct {
@@ -50,7 +55,7 @@ type Options struct {
 // Server answers the HTTP API.
 type Server struct {
 	engine   backend
-	defaults Defaults
+	decode   *command.Decoder
 	log      zerolog.Logger
 	build    Version
 	quitting func()
@@ -60,14 +65,13 @@ type Server struct {
 
 	web      *web.Server
 	draining context.Context // done when the shutdown begins
-	fenced   bool            // runners must send the claim_id
 	metrics  *metrics
 
 	limits
 	blobs         *files.Blobs
 	uploads       *files.Uploads
 	filesets      *files.Filesets
-	streams       streams
+	streams       *streams
 	logs          jobLogs
 	resultReaders atomic.Int64 // requests that follow results
 
@@ -81,32 +85,35 @@ func New(o Options) (*Server, error) {
 		Queries
 	}{o.Engine, o.Queries})
 	if err == nil {
-		o.Engine.WhenLost(s.lose)
+		o.Engine.WhenLost(s.streams.lose)
 	}
 	return s, err
 }
 
 func newServer(o Options, engine backend) (*Server, error) {
-	defaults, err := o.Defaults.filled()
+	defaults, err := o.Defaults.Filled()
 	if err != nil {
 		return nil, fmt.Errorf("default attributes: %w", err)
 	}
 	s := &Server{
-		engine: engine, defaults: defaults, log: o.Log, build: o.Build, quitting: o.Quit, onLostFailures: o.OnLostFailures, spans: o.Spans, fenced: o.RequireClaimID,
+		engine: engine, log: o.Log, build: o.Build, quitting: o.Quit, onLostFailures: o.OnLostFailures, spans: o.Spans,
 		limits: newLimits(), backupPatience: defaultBackupPatience,
 	}
 	registry := prometheus.NewRegistry()
 	s.web, err = web.New(web.Options{
-		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, ProblemOf: problemOf, Registry: registry,
-		Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: s.streams.evict, WaitHijacked: s.streams.wait,
+		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, ProblemOf: refusal.Of, Registry: registry,
+		Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.wait(ctx) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.draining = s.web.Draining
 	s.logs.Logs = joblog.New()
-	s.streams.init(o.StreamHeartbeat, s.web.MaxConnections)
-	s.streams.finishers.init(s.draining.Done())
+	s.decode = &command.Decoder{Defaults: defaults, Fenced: o.RequireClaimID, CheckClient: s.web.CheckClient, Now: engine.Now, HandlerFor: engine.HandlerFor}
+	s.streams = newStreams(streamOptions{
+		Engine: engine, Decode: s.decode, Log: o.Log, Draining: s.draining, Heartbeat: o.StreamHeartbeat, Connections: s.web.MaxConnections,
+		Bulk: s.bulk, Control: s.control, Handouts: s.handouts, Changes: s.changes, Pages: s.pages, Registry: registry, Requests: s.web.Metrics,
+	})
 	s.blobs = files.NewBlobs(files.Options{
 		Log: o.Log, Keeper: o.Blobs, Registry: registry, CheckClient: s.web.CheckClient,
 		Documents: s.documents, Downloads: s.downloads, Control: s.control, Optional: &s.bodies.optional,

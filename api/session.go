@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -79,7 +80,7 @@ func (s *Server) endSession(c echo.Context) error {
 // requests in a session this is unknown.
 func sessionGone(err error) error {
 	if errors.Is(err, job.SessionNotFound) {
-		p := problemOf(err)
+		p := refusal.Of(err)
 		p.Fate = web.NotStored
 		return p
 	}

@@ -30,7 +30,7 @@ const (
 // stream is a connection that carries many requests, and jobs as soon as there are any. Its goroutines are the reader
 // of messages, a finisher for each request that waits for the engine, and one goroutine for each subscription.
 type stream struct {
-	s        *Server
+	s        *streams
 	conn     *websocket.Conn
 	accepted *web.Connection // below conn; nil in tests that do not use Run
 	id       string
@@ -59,18 +59,18 @@ type stream struct {
 }
 
 // stream answers GET /stream.
-func (s *Server) stream(c echo.Context) error {
+func (l *streams) stream(c echo.Context) error {
 	r := c.Request()
 	if err := checkUpgrade(c); err != nil {
 		return err
 	}
-	if s.draining.Err() != nil {
+	if l.Draining.Err() != nil {
 		return web.ErrShuttingDown
 	}
-	if err := s.streams.admit(); err != nil {
+	if err := l.admit(); err != nil {
 		return err
 	}
-	s.streams.running.Add(1)
+	l.running.Add(1)
 	var t *stream // set before anything is read
 	conn, err := wsframe.Accept(c.Response(), r, &websocket.AcceptOptions{
 		Subprotocols:       []string{streamProtocol},
@@ -79,8 +79,8 @@ func (s *Server) stream(c echo.Context) error {
 		OnPongReceived:     func(context.Context, []byte) { t.control() },
 	}, web.MaxBodyBytes)
 	if err != nil {
-		s.streams.room.leave()
-		s.streams.running.Done()
+		l.room.leave()
+		l.running.Done()
 		return err
 	}
 	accepted := web.ConnectionOf(r)
@@ -90,8 +90,8 @@ func (s *Server) stream(c echo.Context) error {
 	// The goroutine of the request has a large stack, and refers to the request. Ten thousand streams may be waiting,
 	// so each continues in a new goroutine.
 	go func() {
-		defer s.streams.running.Done()
-		t = newStream(s, conn, accepted)
+		defer l.running.Done()
+		t = newStream(l, conn, accepted)
 		t.run()
 	}()
 	return nil
@@ -135,12 +135,12 @@ func headerHas(r *http.Request, name, token string) bool {
 	})
 }
 
-func newStream(s *Server, conn *websocket.Conn, accepted *web.Connection) *stream {
+func newStream(s *streams, conn *websocket.Conn, accepted *web.Connection) *stream {
 	t := &stream{s: s, conn: conn, accepted: accepted, id: rand.Text(), done: make(chan struct{})}
 	t.pushing, t.stop = context.WithCancel(context.Background())
-	t.requests.init(t.pushing, t.share(s.streams.room.requests))
+	t.requests.init(t.pushing, t.share(s.room.requests))
 	t.answers.init(t)
-	t.holding.init(&s.streams, t)
+	t.holding.init(s, t)
 	return t
 }
 
@@ -155,15 +155,15 @@ func (t *stream) share(from *web.Budget) web.Share {
 
 // run serves the stream until its connection ends.
 func (t *stream) run() {
-	all := &t.s.streams
+	all := t.s
 	all.add(t)
 	defer close(t.done)
-	goAway := context.AfterFunc(t.s.draining, func() { t.goAway(web.ErrShuttingDown.Error()) })
+	goAway := context.AfterFunc(t.s.Draining, func() { t.goAway(web.ErrShuttingDown.Error()) })
 	defer goAway()
-	t.pings = time.AfterFunc(all.heartbeat, t.ping)
+	t.pings = time.AfterFunc(all.Heartbeat, t.ping)
 	err := t.guarded(t.read)
 	if errors.Is(err, web.ErrPanic) {
-		t.s.log.Error().AnErr("error", err).Msg("a stream has ended")
+		t.s.Log.Error().AnErr("error", err).Msg("a stream has ended")
 	}
 	t.end(err)
 }
@@ -200,14 +200,14 @@ func (t *stream) end(why error) {
 	t.pings.Stop()
 	t.requests.drain()
 	t.subscriptions.running.Wait()
-	t.s.streams.ended(t)
+	t.s.ended(t)
 }
 
 // ping sends a ping and waits for the pong. It counts no missed heartbeat while the server does not read from the
 // stream, nor if any other bytes arrive: the pong may be waiting after a long message.
 func (t *stream) ping() {
 	began := time.Now()
-	period := t.s.streams.heartbeat
+	period := t.s.Heartbeat
 	ctx, cancel := context.WithTimeout(context.Background(), period)
 	defer cancel()
 	reading := t.reading.Load()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 )
 
@@ -129,7 +130,7 @@ func (q *answerQueue) refuse(n uint64, err error, requests int) {
 // appendProblem appends a problem as the last field of an object.
 func appendProblem(b []byte, err error) []byte {
 	b = append(b, `,"problem":`...)
-	text, failed := web.EncodeDocument(web.DocumentOfProblem(problemOf(err)))
+	text, failed := web.EncodeDocument(web.DocumentOfProblem(refusal.Of(err)))
 	if failed != nil { // the encoding of texts and numbers cannot fail
 		text = []byte("{}\n")
 	}

@@ -142,7 +142,7 @@ func TestLingeringClaimIsTickled(t *testing.T) {
 	for _, kept = range r.server.streams.lingering {
 	}
 	r.server.streams.mu.Unlock()
-	r.server.giveBack(r.server.streams.expire(kept)) // its time is over
+	r.server.streams.giveBack(r.server.streams.expire(kept)) // its time is over
 	if got := r.status(id); got != "active" {
 		t.Errorf("the job is %s", got)
 	}

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 )
 
@@ -54,10 +56,10 @@ func BenchmarkFinishers(b *testing.B) {
 			var all sync.WaitGroup
 			f := func() {
 				defer all.Done()
-				if _, _, err := appendDocument(nil, tickledDocument{Held: 1}, 0); err != nil {
+				if _, _, err := appendDocument(nil, answer.TickledDocument{Held: 1}, 0); err != nil {
 					b.Error(err)
 				}
-				problemOf(web.ErrShuttingDown)
+				refusal.Of(web.ErrShuttingDown)
 			}
 			const together = 22 // requests whose answers one commit makes ready
 			b.ReportAllocs()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 )
 
@@ -44,7 +45,7 @@ func FuzzStreamRequest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := newStream(s, nil, nil)
+		c := newStream(s.streams, nil, nil)
 		if c.greeted.Store(greeted); greeted {
 			c.hello.runner = "r"
 		}
@@ -66,7 +67,7 @@ func FuzzStreamRequest(f *testing.F) {
 			text, err = answerOf(c, r)
 		}
 		if err != nil {
-			p := problemOf(err)
+			p := refusal.Of(err)
 			if p.Code == "" || p.Status < 400 || p.Code == "internal" {
 				t.Errorf("%s is refused with %d %q: %v", line, p.Status, p.Code, err)
 			}

@@ -86,17 +86,17 @@ func (t *stream) beginHello(r *streamRequest) (finisher, error) {
 	if t.greeted.Load() {
 		return nil, web.BadRequest("hello", "hello was sent before; a stream has one, as its first request")
 	}
-	t.s.streams.greet(t, h)
+	t.s.greet(t, h)
 	t.greeted.Store(true)
-	t.heard.Store(t.s.engine.Silence(h.runner)) // this request is a sign of life
+	t.heard.Store(t.s.Engine.Silence(h.runner)) // this request is a sign of life
 	resume := ""
 	if body.Resume != nil {
 		resume = *body.Resume
 	}
 	return func(b []byte) ([]byte, uint64, error) {
 		doc := helloDocument{
-			StreamID: t.id, HeartbeatMs: int64(t.s.streams.heartbeat / time.Millisecond), MaxRequests: maxStreamRequests, MaxBytes: web.MaxBodyBytes,
-			Defaults: streamDefaults{job.DefaultPriority, t.s.defaults.MaxAttempts, t.s.defaults.LeaseMs},
+			StreamID: t.id, HeartbeatMs: int64(t.s.Heartbeat / time.Millisecond), MaxRequests: maxStreamRequests, MaxBytes: web.MaxBodyBytes,
+			Defaults: streamDefaults{job.DefaultPriority, t.s.Decode.Defaults.MaxAttempts, t.s.Decode.Defaults.LeaseMs},
 		}
 		claims, err := t.adopt(resume, body.Claims)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
@@ -93,10 +94,10 @@ type heldRun struct {
 }
 
 // add records a claim that the stream will send.
-func (h *holding) add(u *subscription, call *claimCall) {
-	c := &heldClaim{id: call.claimed.Claim, sub: u, runs: make([]heldRun, 0, len(call.handed)), since: time.Now(), lease: time.Duration(call.claimed.LeaseMs) * time.Millisecond}
-	for i := range call.handed {
-		c.hold(call.handed[i].First.ID, call.handed[i].N)
+func (h *holding) add(u *subscription, call *answer.ClaimCall) {
+	c := &heldClaim{id: call.Claimed.Claim, sub: u, runs: make([]heldRun, 0, len(call.Handed)), since: time.Now(), lease: time.Duration(call.Claimed.LeaseMs) * time.Millisecond}
+	for i := range call.Handed {
+		c.hold(call.Handed[i].First.ID, call.Handed[i].N)
 	}
 	u.hold(c.left)
 	h.mu.Lock()
@@ -377,8 +378,8 @@ func (t *stream) checkLeases() {
 // claimDocument reads a claim with its jobs, without their payloads. A stream may request thousands, so claimDocument
 // waits for a turn, as pages of lists do.
 func (t *stream) claimDocument(ctx context.Context, id job.ID) (doc document.Claim, jobs []job.Job, err error) {
-	err = t.s.pages.Do(ctx, func() error {
-		doc, jobs, err = t.s.engine.ClaimDocument(id, 0)
+	err = t.s.Pages.Do(ctx, func() error {
+		doc, jobs, err = t.s.Engine.ClaimDocument(id, 0)
 		return err
 	})
 	return doc, jobs, err
@@ -422,12 +423,12 @@ func (h *holding) overdue() (ids []job.ID) {
 // adopt makes the stream hold claims that its runner has from an earlier connection. Claims of the resumed stream that
 // the runner does not list go back to their queues, because the runner never received them.
 func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err error) {
-	all := &t.s.streams
+	all := t.s
 	if len(ids) > 0 {
 		if err := all.room.full(); err != nil {
 			return nil, err
 		}
-		if err := t.s.engine.CatchUp(context.Background(), 0); err != nil {
+		if err := t.s.Engine.CatchUp(context.Background(), 0); err != nil {
 			return nil, err
 		}
 	}
@@ -453,7 +454,7 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 		if err != nil || doc.Held == 0 {
 			all.forget(id, t)
 			if err != nil && !errors.Is(err, job.ClaimNotFound) {
-				t.s.log.Warn().AnErr("error", err).Stringer("claim_id", id).Msg("cannot read a claim that a stream takes over; its lease bounds it")
+				t.s.Log.Warn().AnErr("error", err).Stringer("claim_id", id).Msg("cannot read a claim that a stream takes over; its lease bounds it")
 			}
 			continue
 		}
@@ -466,7 +467,7 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 		c.beginAs(before)
 		t.holding.adopt(c, &t.subscriptions)
 	}
-	if kept != nil && t.s.draining.Err() == nil {
+	if kept != nil && t.s.Draining.Err() == nil {
 		t.s.giveBack(all.expire(kept)) // the claims that were not adopted
 	}
 	if t.pushing.Err() != nil {

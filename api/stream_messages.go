@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/wsframe"
 	"github.com/daybookq/daybook/job"
@@ -61,7 +62,7 @@ func (t *stream) receive() (*message, error) {
 	t.receiving.Store(true)
 	defer t.receiving.Store(false)
 	m := &message{t: t, kind: kind}
-	m.Rule = &t.s.bodies.messages
+	m.Rule = &t.s.messages
 	m.Share = t.share(m.Rule.Budget)
 	if t.accepted != nil {
 		m.Paced = &web.PacedReader{From: r, Deadline: t.accepted}
@@ -121,7 +122,7 @@ func (m *message) read(r io.Reader) error {
 	}
 	if isCreateMessage(*first) { // so that bulk posts do not take the memory for completions
 		m.Share.Release()
-		m.Rule = &m.t.s.bodies.bulkMessages
+		m.Rule = &m.t.s.bulkMessages
 		m.Share.Budget = m.Rule.Budget
 	}
 	err = m.Take(ctx, web.FirstReadBytes)
@@ -191,7 +192,7 @@ func (t *stream) serve(m *message) error {
 		r, err := binaryRequest(m.Bytes)
 		r.in = m
 		if r.N == nil {
-			return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(err).Detail)}
+			return &protocolError{websocket.StatusPolicyViolation, closeReason(refusal.Of(err).Detail)}
 		}
 		t.accept(m, r, err)
 		m.Bytes = nil // as below
@@ -210,12 +211,12 @@ func (t *stream) serve(m *message) error {
 		}
 		if err == nil && r.N == nil && !web.Absent(r.Begin) {
 			if err := t.beginQuietly(&r); err != nil {
-				return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(err).Detail)}
+				return &protocolError{websocket.StatusPolicyViolation, closeReason(refusal.Of(err).Detail)}
 			}
 			continue
 		}
 		if unnumbered := numbered(&r, err); unnumbered != nil {
-			return &protocolError{websocket.StatusPolicyViolation, closeReason(problemOf(unnumbered).Detail)}
+			return &protocolError{websocket.StatusPolicyViolation, closeReason(refusal.Of(unnumbered).Detail)}
 		}
 		t.accept(m, &r, err)
 	}
@@ -294,7 +295,7 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 	}
 	m.hold()
 	// The waiting function must not refer to the request, which may be long.
-	t.s.streams.finishers.run(func() {
+	t.s.finishers.run(func() {
 		defer m.Release()
 		var line []byte
 		at := web.Buffer()
@@ -307,14 +308,14 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 			t.refuse(v, n, began, err)
 			return
 		}
-		held := t.share(t.s.changes)
+		held := t.share(t.s.Changes)
 		if len(line) > smallAnswerBytes {
 			if err := held.Resize(context.Background(), int64(cap(line))); err != nil {
-				t.refuse(v, n, began, after(err))
+				t.refuse(v, n, began, refusal.After(err))
 				return
 			}
 		}
-		t.s.metrics.verbs[v.name].Observe(http.StatusOK, time.Since(began))
+		t.s.verbs[v.name].Observe(http.StatusOK, time.Since(began))
 		t.answers.addHeld(line, 1, &held)
 		web.PutBuffer(at, line)
 	})
@@ -322,10 +323,10 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 
 // refuse answers a request with a problem.
 func (t *stream) refuse(v *streamVerb, n uint64, began time.Time, err error) {
-	p := problemOf(err)
-	t.s.metrics.verbs[v.name].Observe(p.Status, time.Since(began))
+	p := refusal.Of(err)
+	t.s.verbs[v.name].Observe(p.Status, time.Since(began))
 	if p.Status >= http.StatusInternalServerError && !p.Reported {
-		t.s.log.Warn().Str("stream", v.name).Str("code", p.Code).AnErr("error", err).Msg("request of a stream failed")
+		t.s.Log.Warn().Str("stream", v.name).Str("code", p.Code).AnErr("error", err).Msg("request of a stream failed")
 	}
 	t.answers.refuse(n, err, 1)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
@@ -14,14 +15,14 @@ import (
 // push makes a claim, waits until the claim gets jobs, and sends them.
 func (u *subscription) push(cmd job.Claim) error {
 	t := u.t
-	if err := t.s.streams.room.full(); err != nil {
+	if err := t.s.room.full(); err != nil {
 		return err
 	}
-	held := t.share(t.s.handouts)
+	held := t.share(t.s.Handouts)
 	defer held.Release()
-	call := claimCall{cmd: cmd, form: claimInLines}
+	call := answer.ClaimCall{Cmd: cmd, Form: answer.ClaimInLines}
 	if t.hello.runs {
-		call.form = claimInRuns
+		call.Form = answer.ClaimInRuns
 	}
 	var err error
 	waiting, cancel := context.WithCancel(u.ctx)
@@ -29,22 +30,22 @@ func (u *subscription) push(cmd job.Claim) error {
 	u.began(cmd.Max, cancel)
 	defer u.claimEnded()
 	ctx := context.Background() // the jobs of a claim that has begun are sent, or go back when the stream ends
-	call.claimed, call.handed, _, err = t.s.engine.ClaimUntil(ctx, cmd, waiting.Done(), func(payloadBytes int64) error {
-		if err := t.s.streams.room.full(); err != nil { // other claims may have waited at the same time
+	call.Claimed, call.Handed, _, err = t.s.Engine.ClaimUntil(ctx, cmd, waiting.Done(), func(payloadBytes int64) error {
+		if err := t.s.room.full(); err != nil { // other claims may have waited at the same time
 			return err
 		}
-		return held.Resize(ctx, payloadBytes+int64(cmd.Max)*jobStateBytes)
+		return held.Resize(ctx, payloadBytes+int64(cmd.Max)*answer.JobStateBytes)
 	})
-	if err != nil || len(call.handed) == 0 {
+	if err != nil || len(call.Handed) == 0 {
 		return err
 	}
-	call.handlers = t.s.handlersOf(call.handed)
-	if n := call.bytes(); held.Held > n {
+	call.Handlers = answer.HandlersOf(t.s.Decode.HandlerFor, call.Handed)
+	if n := call.Bytes(); held.Held > n {
 		held.Shrink(held.Held - n)
 	}
 	t.holding.add(u, &call)
-	if t.heard.Load() != t.s.engine.Silence(cmd.Runner) { // the runner proved silent in between
-		t.giveBack(call.claimed.Claim)
+	if t.heard.Load() != t.s.Engine.Silence(cmd.Runner) { // the runner proved silent in between
+		t.giveBack(call.Claimed.Claim)
 		return nil
 	}
 	if err := u.send(&call, &held); err != nil {
@@ -57,7 +58,7 @@ func (u *subscription) push(cmd job.Claim) error {
 // giveBack returns the jobs of a claim that were not sent.
 func (t *stream) giveBack(claim job.ID) {
 	if c := t.holding.lose(claim); c != nil {
-		t.s.streams.going(claim)
+		t.s.going(claim)
 		t.s.giveBack([]*heldClaim{c})
 	}
 }
@@ -80,20 +81,20 @@ func (u *subscription) claimEnded() {
 }
 
 // send writes the jobs of a claim.
-func (u *subscription) send(call *claimCall, held *web.Share) (err error) {
+func (u *subscription) send(call *answer.ClaimCall, held *web.Share) (err error) {
 	p := web.PiecesTo(context.Background(), &pushed{t: u.t, kind: websocket.MessageText}, held, nil)
-	if call.form == claimInRuns {
+	if call.Form == answer.ClaimInRuns {
 		p.To = &pushed{t: u.t, kind: websocket.MessageBinary}
 		p.B = fmt.Appendf(p.B, "#:push subscription=%d\n", u.number)
-		err = call.writeRuns(p)
+		err = call.WriteRuns(p)
 	} else {
-		p.B = fmt.Appendf(p.B, `{"subscription":%d,"claim_id":"%s","lease_ms":%d`, u.number, call.claimed.Claim, call.claimed.LeaseMs)
-		if p.B, err = appendHandlers(p.B, call.handlers); err != nil {
+		p.B = fmt.Appendf(p.B, `{"subscription":%d,"claim_id":"%s","lease_ms":%d`, u.number, call.Claimed.Claim, call.Claimed.LeaseMs)
+		if p.B, err = answer.AppendHandlers(p.B, call.Handlers); err != nil {
 			return err
 		}
 		p.B = append(p.B, `,"jobs":[`...)
-		call.fields.sparse = true
-		err = appendRunPieces(p, call.handed, &jobText{selection: &call.fields, form: inLines, separator: ","})
+		call.Fields.Sparse = true
+		err = answer.AppendRunPieces(p, call.Handed, &answer.JobText{Selection: &call.Fields, Form: answer.InLines, Separator: ","})
 		p.B = append(p.B, "]}\n"...)
 	}
 	if err == nil {

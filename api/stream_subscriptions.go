@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/command"
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -61,7 +63,7 @@ type subscriptions struct {
 // beginSubscribe begins to send jobs.
 func (t *stream) beginSubscribe(r *streamRequest) (finisher, error) {
 	var body struct {
-		claimFields
+		command.ClaimFields
 		Credit *int64 `json:"credit"`
 	}
 	if err := web.DecodeObject(r.Subscribe, &body); err != nil {
@@ -71,7 +73,7 @@ func (t *stream) beginSubscribe(r *streamRequest) (finisher, error) {
 	if cmd.Runner == "" {
 		return nil, web.BadRequest("runner_id", "a stream that gets jobs must have sent hello with a runner_id")
 	}
-	if err := body.fill(&cmd); err != nil {
+	if err := body.Fill(&cmd); err != nil {
 		return nil, err
 	}
 	credit, err := creditOf(body.Credit)
@@ -80,7 +82,7 @@ func (t *stream) beginSubscribe(r *streamRequest) (finisher, error) {
 	}
 	u := &subscription{t: t, number: *r.N, claim: cmd, credit: credit, freed: make(chan struct{}, 1), ended: make(chan struct{})}
 	u.ctx, u.stop = context.WithCancel(t.pushing)
-	u.memory = t.share(t.s.streams.room.jobs)
+	u.memory = t.share(t.s.room.jobs)
 	if !u.memory.Grow(u.ctx, subscriptionBytes+namesTimes*int64(len(r.Subscribe)), 0) {
 		u.stop()
 		return nil, noRoom()
@@ -263,12 +265,12 @@ func (u *subscription) room() int {
 // heartbeat.
 func (u *subscription) trusted() bool {
 	t := u.t
-	silence := t.s.engine.Silence(t.hello.runner)
+	silence := t.s.Engine.Silence(t.hello.runner)
 	if t.heard.Load() == silence {
 		return true
 	}
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(u.ctx, t.s.streams.heartbeat)
+	ctx, cancel := context.WithTimeout(u.ctx, t.s.Heartbeat)
 	defer cancel()
 	alive := t.conn.Ping(ctx) == nil || t.accepted != nil && t.accepted.HeardSince(began)
 	if alive {
@@ -296,7 +298,7 @@ func (u *subscription) run() {
 		}
 		err := u.t.guarded(func() error { return u.push(cmd) })
 		if errors.Is(err, web.ErrPanic) {
-			u.t.s.log.Error().AnErr("error", err).Msg("a stream has ended")
+			u.t.s.Log.Error().AnErr("error", err).Msg("a stream has ended")
 			_ = u.t.conn.CloseNow()
 			return
 		}
@@ -307,7 +309,7 @@ func (u *subscription) run() {
 		if u.ctx.Err() != nil {
 			return
 		}
-		if p := problemOf(err); p.Code != reported {
+		if p := refusal.Of(err); p.Code != reported {
 			reported = p.Code
 			u.t.answers.add(appendProblem(fmt.Appendf(nil, `{"subscription":%d`, u.number), err), 0)
 		}

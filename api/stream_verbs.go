@@ -9,6 +9,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/command"
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
@@ -27,6 +30,8 @@ type streamVerb struct {
 // command in the journal, or 0 without a command.
 type finisher func(b []byte) (doc []byte, seq uint64, err error)
 
+const withKey = true
+
 // streamVerbs are all verbs. In metrics, verbUnknown means a request without one of them.
 var (
 	streamVerbs []*streamVerb
@@ -35,15 +40,15 @@ var (
 
 func init() { // the functions refer to streamVerbs through the stream
 	streamVerbs = []*streamVerb{
-		{"hello", !keyed, func(r *streamRequest) jsontext.Value { return r.Hello }, (*stream).beginHello},
-		{"subscribe", !keyed, func(r *streamRequest) jsontext.Value { return r.Subscribe }, (*stream).beginSubscribe},
-		{"credit", !keyed, func(r *streamRequest) jsontext.Value { return r.Credit }, (*stream).beginCredit},
-		{"unsubscribe", !keyed, func(r *streamRequest) jsontext.Value { return r.Unsubscribe }, (*stream).beginUnsubscribe},
-		{"create", keyed, func(r *streamRequest) jsontext.Value { return r.Create }, (*stream).beginCreate},
-		{"complete", keyed, func(r *streamRequest) jsontext.Value { return r.Complete }, (*stream).beginComplete},
-		{"tickle", !keyed, func(r *streamRequest) jsontext.Value { return r.Tickle }, (*stream).beginTickle},
-		{"release", keyed, func(r *streamRequest) jsontext.Value { return r.Release }, (*stream).beginRelease},
-		{"begin", !keyed, func(r *streamRequest) jsontext.Value { return r.Begin }, (*stream).beginBegin},
+		{"hello", !withKey, func(r *streamRequest) jsontext.Value { return r.Hello }, (*stream).beginHello},
+		{"subscribe", !withKey, func(r *streamRequest) jsontext.Value { return r.Subscribe }, (*stream).beginSubscribe},
+		{"credit", !withKey, func(r *streamRequest) jsontext.Value { return r.Credit }, (*stream).beginCredit},
+		{"unsubscribe", !withKey, func(r *streamRequest) jsontext.Value { return r.Unsubscribe }, (*stream).beginUnsubscribe},
+		{"create", withKey, func(r *streamRequest) jsontext.Value { return r.Create }, (*stream).beginCreate},
+		{"complete", withKey, func(r *streamRequest) jsontext.Value { return r.Complete }, (*stream).beginComplete},
+		{"tickle", !withKey, func(r *streamRequest) jsontext.Value { return r.Tickle }, (*stream).beginTickle},
+		{"release", withKey, func(r *streamRequest) jsontext.Value { return r.Release }, (*stream).beginRelease},
+		{"begin", !withKey, func(r *streamRequest) jsontext.Value { return r.Begin }, (*stream).beginBegin},
 	}
 }
 
@@ -134,14 +139,14 @@ func appendDocument(b []byte, document any, seq uint64) ([]byte, uint64, error) 
 // streamCompletion is the body of complete: the body of POST /jobs/complete, or one outcome with its job_id.
 type streamCompletion struct {
 	JobID job.ID `json:"job_id"`
-	completeRequest
+	command.CompleteRequest
 }
 
 // beginComplete is POST /jobs/complete, and POST /jobs/{id}/complete if the body has a job_id.
 func (t *stream) beginComplete(r *streamRequest) (finisher, error) {
-	done := completion{s: t.s, most: job.MaxOutcomes, reserve: r.reserve}
+	done := command.Completion{Decoder: t.s.Decode, Most: job.MaxOutcomes, Reserve: r.reserve}
 	if r.runs {
-		runner, err := done.inRuns(r.Complete)
+		runner, err := done.InRuns(r.Complete)
 		if err != nil {
 			return nil, err
 		}
@@ -152,18 +157,18 @@ func (t *stream) beginComplete(r *streamRequest) (finisher, error) {
 		return nil, err
 	}
 	one := !body.JobID.IsZero()
-	runner, err := body.runner()
+	runner, err := body.Runner()
 	switch {
 	case err != nil:
 	case one && (!web.Absent(body.Outcomes) || !web.Absent(body.Except)):
 		err = web.BadRequest("job_id", "a request with job_id must not have outcomes or except")
 	case one:
 		var o job.Outcome
-		if o, err = body.outcomeOf(&done, body.JobID); err == nil {
-			done.add(body.ClaimID, runner, o)
+		if o, err = body.OutcomeOf(&done, body.JobID); err == nil {
+			done.Add(body.ClaimID, runner, o)
 		}
 	default:
-		err = body.completion(&done)
+		err = body.Completion(&done)
 	}
 	if err != nil {
 		return nil, err
@@ -171,7 +176,7 @@ func (t *stream) beginComplete(r *streamRequest) (finisher, error) {
 	return t.beginCompletion(r, &done, runner, one)
 }
 
-func (t *stream) beginCompletion(r *streamRequest, done *completion, runner string, one bool) (finisher, error) {
+func (t *stream) beginCompletion(r *streamRequest, done *command.Completion, runner string, one bool) (finisher, error) {
 	return t.beginEnd(done, one, func() (job.Once, error) { return r.once("/jobs/complete", "complete", runner, r.Complete) })
 }
 
@@ -179,7 +184,7 @@ func (t *stream) beginCompletion(r *streamRequest, done *completion, runner stri
 type streamRelease struct {
 	JobID  job.ID    `json:"job_id"`
 	JobIDs *[]job.ID `json:"job_ids"`
-	releaseRequest
+	command.ReleaseRequest
 }
 
 // beginRelease is POST /jobs/{id}/release for one or more jobs.
@@ -188,11 +193,11 @@ func (t *stream) beginRelease(r *streamRequest) (finisher, error) {
 	if err := web.DecodeObject(r.Release, &body); err != nil {
 		return nil, err
 	}
-	o, err := body.outcome()
+	o, err := body.Outcome()
 	if err != nil {
 		return nil, err
 	}
-	runner, err := body.runner()
+	runner, err := body.Runner()
 	if err != nil {
 		return nil, err
 	}
@@ -204,33 +209,33 @@ func (t *stream) beginRelease(r *streamRequest) (finisher, error) {
 	case !one && body.JobIDs == nil:
 		return nil, web.BadRequest("job_id", "job_id or job_ids is required")
 	case !one:
-		if ids, err = namedJobs(*body.JobIDs); err != nil {
+		if ids, err = command.NamedJobs(*body.JobIDs); err != nil {
 			return nil, err
 		}
 	}
-	var done completion
+	var done command.Completion
 	for _, id := range ids {
 		o.ID = id
-		done.add(body.ClaimID, runner, o)
+		done.Add(body.ClaimID, runner, o)
 	}
 	return t.beginEnd(&done, one, func() (job.Once, error) { return r.once("/release", "release", runner, r.Release) })
 }
 
 // beginEnd ends runs. If one is true, the request names a single job, and a refusal of that job refuses the request.
-func (t *stream) beginEnd(done *completion, one bool, once func() (job.Once, error)) (finisher, error) {
+func (t *stream) beginEnd(done *command.Completion, one bool, once func() (job.Once, error)) (finisher, error) {
 	o, err := once()
 	if err == nil {
-		err = done.setOnce(o)
+		err = done.SetOnce(o)
 	}
 	if err == nil {
-		err = t.s.requireClaimIDs(done)
+		err = t.s.Decode.RequireClaimIDs(done)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return func(b []byte) ([]byte, uint64, error) {
-		held := t.share(t.s.changes)
-		if err := held.Resize(context.Background(), resultsBytes(done.count)); err != nil {
+		held := t.share(t.s.Changes)
+		if err := held.Resize(context.Background(), answer.ResultsBytes(done.Count)); err != nil {
 			return nil, 0, err
 		}
 		defer held.Release()
@@ -238,32 +243,32 @@ func (t *stream) beginEnd(done *completion, one bool, once func() (job.Once, err
 		if err != nil {
 			return nil, 0, err
 		}
-		if slices.ContainsFunc(done.commands, func(c job.Complete) bool { return c.Claim.IsZero() }) {
+		if slices.ContainsFunc(done.Commands, func(c job.Complete) bool { return c.Claim.IsZero() }) {
 			t.holding.endAny(ended.Results)
 		}
 		if one {
-			if err := refused(ended.Results[0].Refusal); err != nil {
+			if err := refusal.Err(ended.Results[0].Refusal); err != nil {
 				return nil, 0, err
 			}
 			b = append(b, `{"status":"`...)
 			b = append(b, ended.Results[0].Status.String()...)
 			return append(b, `"}`...), seq, nil
 		}
-		if err := refused(ended.Refusal); err != nil {
+		if err := refusal.Err(ended.Refusal); err != nil {
 			return nil, 0, err
 		}
 		b = append(b, '{')
-		if done.all {
+		if done.All {
 			b = append(strconv.AppendInt(append(b, `"ended":`...), int64(ended.All), 10), ',')
 		}
 		results, field := ended.Results, `"results":`
-		if done.brief {
+		if done.Brief {
 			var accepted int
-			accepted, results = acceptedOf(results)
+			accepted, results = command.AcceptedOf(results)
 			b = append(strconv.AppendInt(append(b, `"accepted":`...), int64(accepted), 10), ',')
 			field = `"refused":`
 		}
-		return append(appendJobResults(append(b, field...), results), '}'), seq, nil
+		return append(answer.AppendJobResults(append(b, field...), results), '}'), seq, nil
 	}, nil
 }
 
@@ -283,7 +288,7 @@ func (t *stream) beginBegin(r *streamRequest) (finisher, error) {
 	var ids []job.ID
 	if body.JobIDs != nil {
 		var err error
-		if ids, err = namedJobs(*body.JobIDs); err != nil {
+		if ids, err = command.NamedJobs(*body.JobIDs); err != nil {
 			return nil, err
 		}
 	}
@@ -298,14 +303,14 @@ func (t *stream) beginQuietly(r *streamRequest) error {
 		_, err = v.begin(t, r)
 	}
 	if err == nil {
-		t.s.metrics.verbs[v.name].Observe(http.StatusOK, 0)
+		t.s.verbs[v.name].Observe(http.StatusOK, 0)
 	}
 	return err
 }
 
 // beginTickle is POST /jobs/tickle. Without job_ids, claim_id and runner_id it tickles all jobs of the stream's runner.
 func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
-	var body tickleManyRequest
+	var body command.TickleManyRequest
 	if err := web.DecodeObject(r.Tickle, &body); err != nil {
 		return nil, err
 	}
@@ -313,26 +318,26 @@ func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
 	if whole {
 		body.RunnerID = &t.hello.runner
 	}
-	cmd, err := body.command()
+	cmd, err := body.Command()
 	if err == nil {
-		err = t.s.requireClaimID(cmd.Claim)
+		err = t.s.Decode.RequireClaimID(cmd.Claim)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return func(b []byte) ([]byte, uint64, error) {
-		tickled, receipt, err := t.s.engine.Tickle(context.Background(), cmd)
+		tickled, receipt, err := t.s.Engine.Tickle(context.Background(), cmd)
 		if err != nil {
 			return nil, 0, err
 		}
 		if cmd.Claim.IsZero() {
 			t.holding.tickled(&cmd, &tickled)
 		} else {
-			t.s.streams.tickled(&cmd, &tickled)
+			t.s.tickled(&cmd, &tickled)
 		}
-		if err := nothingHeld(&tickled); err != nil && !whole { // a runner that tickles from time to time may hold no job
+		if err := answer.NothingHeld(&tickled); err != nil && !whole { // a runner that tickles from time to time may hold no job
 			return nil, 0, err
 		}
-		return appendDocument(b, tickledDocument{tickled.Held, lostJobs(tickled.Lost)}, receipt.Seq)
+		return appendDocument(b, answer.TickledDocument{Held: tickled.Held, Lost: answer.LostJobs(tickled.Lost)}, receipt.Seq)
 	}, nil
 }

@@ -10,17 +10,61 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
+
+// streamEngine is the part of the engine that streams use. *ingest.Engine implements it together with *query.Queries.
+type streamEngine interface {
+	CatchUp(ctx context.Context, minSeq uint64) error
+	ClaimDocument(id job.ID, parts query.Parts) (document.Claim, []job.Job, error)
+	ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error)
+	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]applied.Ended, ingest.Receipt, error)
+	Silence(runner string) uint64
+	StartCreate(ctx context.Context, c *job.Create) (wait func() (applied.Made, ingest.Receipt, error))
+	Tickle(ctx context.Context, t job.Tickle) (applied.Tickled, ingest.Receipt, error)
+}
+
+// streamOptions are the parts of the server that streams use.
+type streamOptions struct {
+	Engine streamEngine
+	Decode *command.Decoder
+	Log    zerolog.Logger
+	// Draining is done when the shutdown begins.
+	Draining context.Context
+	// Heartbeat is the time between two pings of a stream. 0 means defaultStreamHeartbeat.
+	Heartbeat time.Duration
+	// Connections is the largest number of open connections. Streams take only a part of them.
+	Connections int
+	Bulk        *web.Budget // for long messages with creates
+	Control     *web.Budget // for other messages
+	Handouts    *web.Budget // for jobs that are sent
+	Changes     *web.Budget // for long answers
+	Pages       web.Turns   // to read claims
+	Registry    *prometheus.Registry
+	// Requests are the metrics of the server's requests. Those of streams are among them.
+	Requests *web.RequestMetrics
+}
 
 // streams are all open and lingering streams.
 type streams struct {
-	heartbeat time.Duration
+	streamOptions
 	running   sync.WaitGroup // handlers of streams
 	room      streamRoom
 	finishers finishers
+	verbs     map[string]*web.RouteMetrics // by name
+
+	messages     web.BodyRule
+	bulkMessages web.BodyRule
 
 	mu        sync.Mutex
 	all       map[string]*stream   // by id
@@ -56,9 +100,20 @@ const (
 	maxLingering = web.DefaultMaxConnections
 )
 
-func (l *streams) init(heartbeat time.Duration, connections int) {
-	l.heartbeat, l.room = cmp.Or(heartbeat, defaultStreamHeartbeat), newStreamRoom(connections)
-	l.all, l.lingering, l.holders = map[string]*stream{}, map[string]*lingerer{}, map[job.ID]holder{}
+// newStreams returns a server's streams, of which none is open.
+func newStreams(o streamOptions) *streams {
+	o.Heartbeat = cmp.Or(o.Heartbeat, defaultStreamHeartbeat)
+	l := &streams{
+		streamOptions: o, room: newStreamRoom(o.Connections), verbs: map[string]*web.RouteMetrics{},
+		messages: web.BodyRule{Budget: o.Control, Limit: web.MaxBodyBytes}, bulkMessages: web.BodyRule{Budget: o.Bulk, Limit: web.MaxBodyBytes},
+		all: map[string]*stream{}, lingering: map[string]*lingerer{}, holders: map[job.ID]holder{},
+	}
+	l.finishers.init(o.Draining.Done())
+	for _, v := range append(streamVerbs, verbUnknown) {
+		l.verbs[v.name] = o.Requests.Of("stream", v.name, true)
+	}
+	l.register(o.Registry)
+	return l
 }
 
 func (l *streams) add(t *stream) {
@@ -155,6 +210,15 @@ func (l *streams) completed(commands []job.Complete, results []applied.Ended) {
 	}
 }
 
+// end carries out the commands of a completion. It returns the results of all commands, and the journal position of the
+// last one. If a command fails after others were applied, the outcome of the request is unknown, and the client can
+// repeat the request to find out.
+func (l *streams) end(ctx context.Context, done *command.Completion) (all applied.Ended, seq uint64, err error) {
+	ended, receipt, err := l.Engine.CompleteInOrder(ctx, done.Commands)
+	l.completed(done.Commands, ended)
+	return command.JoinEnded(ended, receipt, err)
+}
+
 // tickled reports the result of a tickle to the stream that holds its claim.
 func (l *streams) tickled(cmd *job.Tickle, result *applied.Tickled) {
 	if h := l.holding(cmd.Claim); h != nil {
@@ -196,7 +260,7 @@ func (l *streams) ended(t *stream) {
 	delete(l.all, t.id)
 	linger := time.Duration(t.hello.lingerMs) * time.Millisecond
 	kept := &lingerer{id: t.id, runner: t.hello.runner, until: time.Now().Add(linger), claims: map[job.ID]*heldClaim{}, held: held}
-	keep := t.s.draining.Err() != nil // leases bound the claims
+	keep := t.s.Draining.Err() != nil // leases bound the claims
 	if t.lost {
 		linger = 0
 	}
@@ -248,23 +312,23 @@ func (l *streams) expire(kept *lingerer) (back []*heldClaim) {
 // expireDue gives back the claims of a lingerer whose time is over, and waits for the next ones. Before a lease ends it
 // looks up the claim in the state, because tickles that the stream did not see, and a start of the server, make leases
 // end later than the lingerer records.
-func (s *Server) expireDue(kept *lingerer) {
+func (l *streams) expireDue(kept *lingerer) {
 	now := time.Now() // claims that become due later are looked up first, by the next call
-	for _, id := range s.streams.due(kept, now) {
-		ends := s.leasesEnd(id)
-		s.streams.mu.Lock()
+	for _, id := range l.due(kept, now) {
+		ends := l.leasesEnd(id)
+		l.mu.Lock()
 		if c := kept.claims[id]; c != nil {
 			c.since = ends.Add(-c.lease)
 		}
-		s.streams.mu.Unlock()
+		l.mu.Unlock()
 	}
-	s.streams.mu.Lock()
+	l.mu.Lock()
 	var back []*heldClaim
 	if kept.timer != nil {
-		back = s.streams.expireAt(kept, now)
+		back = l.expireAt(kept, now)
 	}
-	s.streams.mu.Unlock()
-	s.giveBack(back)
+	l.mu.Unlock()
+	l.giveBack(back)
 }
 
 // due returns the claims of a lingerer whose leases seem to end. It returns none if the lingerer's time is over,
@@ -285,25 +349,25 @@ func (l *streams) due(kept *lingerer, now time.Time) (claims []job.ID) {
 
 // leasesEnd returns when the first lease of the claim's jobs ends, or the zero time if the claim holds no jobs or they
 // cannot be read.
-func (s *Server) leasesEnd(claim job.ID) time.Time {
+func (l *streams) leasesEnd(claim job.ID) time.Time {
 	var jobs []job.Job
-	err := s.pages.Do(context.Background(), func() (err error) {
-		_, jobs, err = s.engine.ClaimDocument(claim, 0)
+	err := l.Pages.Do(context.Background(), func() (err error) {
+		_, jobs, err = l.Engine.ClaimDocument(claim, 0)
 		return err
 	})
 	if err != nil || len(jobs) == 0 {
 		return time.Time{}
 	}
-	return s.firstLeaseEnd(jobs)
+	return l.firstLeaseEnd(jobs)
 }
 
 // firstLeaseEnd returns when the first lease of active jobs ends.
-func (s *Server) firstLeaseEnd(jobs []job.Job) time.Time {
+func (l *streams) firstLeaseEnd(jobs []job.Job) time.Time {
 	first := int64(math.MaxInt64)
 	for i := range jobs {
 		first = min(first, jobs[i].DeadlineAt)
 	}
-	return time.Now().Add(time.Duration(min(first-s.engine.Now(), job.MaxLeaseMs)) * time.Millisecond)
+	return time.Now().Add(time.Duration(min(first-l.Decode.Now(), job.MaxLeaseMs)) * time.Millisecond)
 }
 
 // expireAt removes the due claims of a lingerer, or all of its claims if its time is over, and returns them marked as
@@ -361,8 +425,7 @@ func (l *streams) takeOver(id, runner string) *lingerer {
 
 // lose stops all work of streams for a runner that was declared lost. It closes the runner's connections, and returns
 // the jobs of its open and lingering streams at once. The channel is closed when that is done.
-func (s *Server) lose(runner string) (returned <-chan struct{}) {
-	l := &s.streams
+func (l *streams) lose(runner string) (returned <-chan struct{}) {
 	var open []*stream
 	var kept []*lingerer
 	l.mu.Lock()
@@ -386,7 +449,7 @@ func (s *Server) lose(runner string) (returned <-chan struct{}) {
 			t.cut()
 		}
 		for _, k := range kept {
-			s.giveBack(l.expire(k))
+			l.giveBack(l.expire(k))
 		}
 		for _, t := range open {
 			<-t.done
@@ -397,7 +460,7 @@ func (s *Server) lose(runner string) (returned <-chan struct{}) {
 
 // giveBack takes the jobs of claims from runners that have vanished; see heldClaim.given. The claims must already be
 // marked as going back.
-func (s *Server) giveBack(claims []*heldClaim) {
+func (l *streams) giveBack(claims []*heldClaim) {
 	if len(claims) == 0 {
 		return
 	}
@@ -405,12 +468,12 @@ func (s *Server) giveBack(claims []*heldClaim) {
 	for i, c := range claims {
 		commands[i] = c.given()
 	}
-	if _, _, err := s.engine.CompleteInOrder(context.Background(), commands); err != nil {
-		s.log.Error().Err(err).Int("claims", len(claims)).Msg("cannot release the jobs of a stream that ended; they stay claimed until their leases end")
+	if _, _, err := l.Engine.CompleteInOrder(context.Background(), commands); err != nil {
+		l.Log.Error().Err(err).Int("claims", len(claims)).Msg("cannot release the jobs of a stream that ended; they stay claimed until their leases end")
 	}
-	s.streams.mu.Lock()
-	defer s.streams.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, c := range claims {
-		delete(s.streams.holders, c.id)
+		delete(l.holders, c.id)
 	}
 }

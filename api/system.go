@@ -11,6 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -82,7 +83,7 @@ func (s *Server) readyz(c echo.Context) error {
 	if err == nil {
 		return web.AnswerDocument(c, http.StatusOK, readyDocument(s.engine.ClockOffset()))
 	}
-	p := *problemOf(err)
+	p := *refusal.Of(err)
 	if p.Status != http.StatusServiceUnavailable {
 		p.Status = http.StatusServiceUnavailable
 		if !errors.Is(err, ingest.ErrApply) && p.Code == "internal" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
@@ -247,7 +248,7 @@ func TestEngineErrors(t *testing.T) {
 		})
 	}
 	t.Run("after the change was stored", func(t *testing.T) {
-		p := after(ingest.ErrStale)
+		p := refusal.After(ingest.ErrStale)
 		if p.Fate != web.Stored || p.Code != "not_ready" {
 			t.Errorf("%+v", p)
 		}

@@ -9,15 +9,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// requestMetrics are the numbers and durations of requests, by route.
-type requestMetrics struct {
+// RequestMetrics are the numbers and durations of requests, by route.
+type RequestMetrics struct {
 	routes    map[routeKey]*RouteMetrics
 	unrouted  *RouteMetrics
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 }
 
-func newRequestMetrics(registry *prometheus.Registry) *requestMetrics {
+func newRequestMetrics(registry *prometheus.Registry) *RequestMetrics {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "daybook_http_requests_total", Help: "Requests answered, by route and class of status.",
 	}, []string{"method", "route", "class"})
@@ -26,13 +26,13 @@ func newRequestMetrics(registry *prometheus.Registry) *requestMetrics {
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"method", "route"})
 	registry.MustRegister(requests, durations)
-	m := &requestMetrics{routes: map[routeKey]*RouteMetrics{}, requests: requests, durations: durations}
+	m := &RequestMetrics{routes: map[routeKey]*RouteMetrics{}, requests: requests, durations: durations}
 	m.unrouted = m.Of("none", "none", false)
 	return m
 }
 
 // Of returns the series of requests with a method and a path.
-func (m *requestMetrics) Of(method, path string, hot bool) *RouteMetrics {
+func (m *RequestMetrics) Of(method, path string, hot bool) *RouteMetrics {
 	r := &RouteMetrics{duration: sync.OnceValue(func() prometheus.Observer { return m.durations.WithLabelValues(method, path) }), hot: hot}
 	for class := 1; class < len(r.classes); class++ {
 		r.classes[class] = sync.OnceValue(func() prometheus.Counter { return m.requests.WithLabelValues(method, path, strconv.Itoa(class)+"xx") })
@@ -57,7 +57,7 @@ func (r *RouteMetrics) Observe(status int, took time.Duration) {
 }
 
 // ofRequest returns the series of the request's route.
-func (m *requestMetrics) ofRequest(c echo.Context) *RouteMetrics {
+func (m *RequestMetrics) ofRequest(c echo.Context) *RouteMetrics {
 	if r := m.routes[routeKey{c.Request().Method, c.Path()}]; r != nil {
 		return r
 	}

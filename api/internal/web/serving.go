@@ -49,7 +49,7 @@ type Server struct {
 	hosts       allowedHosts
 	literal     map[string][]string // methods of each path without parameters
 	reserved    map[string]bool     // literal first segments of paths
-	Metrics     *requestMetrics
+	Metrics     *RequestMetrics
 	compressors *Budget
 	listening   atomic.Pointer[listener] // nil before Run
 

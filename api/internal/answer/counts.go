@@ -1,4 +1,4 @@
-package api
+package answer
 
 import (
 	"github.com/go-json-experiment/json/jsontext"
@@ -6,8 +6,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// statusOrNull returns the name of a status, and nil for no status.
-func statusOrNull(status job.Status) *string {
+// StatusOrNull returns the name of a status, and nil for no status.
+func StatusOrNull(status job.Status) *string {
 	if status == 0 {
 		return nil
 	}
@@ -15,10 +15,10 @@ func statusOrNull(status job.Status) *string {
 	return &name
 }
 
-// counts are the numbers of jobs in each status, in the order of job.Statuses.
-type counts job.Counts
+// Counts are the numbers of jobs in each status, in the order of job.Statuses.
+type Counts job.Counts
 
-func (c counts) MarshalJSONTo(to *jsontext.Encoder) error {
+func (c Counts) MarshalJSONTo(to *jsontext.Encoder) error {
 	if err := to.WriteToken(jsontext.BeginObject); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package api
+package answer
 
 import (
 	"strconv"
@@ -8,31 +8,31 @@ import (
 	"github.com/daybookq/daybook/job/runs"
 )
 
-// writeJSON writes the answer to a claim as one JSON document, or as NDJSON with one job per line. It leaves out job
+// WriteJSON writes the answer to a claim as one JSON document, or as NDJSON with one job per line. It leaves out job
 // fields that are null.
-func (call *claimCall) writeJSON(p *web.Pieces) (err error) {
+func (call *ClaimCall) WriteJSON(p *web.Pieces) (err error) {
 	p.B = append(p.B, '{')
-	if call.ended != nil {
-		p.B = append(call.ended.append(p.B), ',')
+	if call.Ended != nil {
+		p.B = append(call.Ended.append(p.B), ',')
 	}
 	p.B = append(p.B, `"claim_id":`...)
-	if call.claimed.Claim.IsZero() {
+	if call.Claimed.Claim.IsZero() {
 		p.B = append(p.B, `null,"lease_ms":null`...)
 	} else {
-		p.B = appendID(p.B, call.claimed.Claim)
+		p.B = AppendID(p.B, call.Claimed.Claim)
 		p.B = append(p.B, `,"lease_ms":`...)
-		p.B = appendNumber(p.B, call.claimed.LeaseMs)
+		p.B = appendNumber(p.B, call.Claimed.LeaseMs)
 	}
-	if p.B, err = appendHandlers(p.B, call.handlers); err != nil {
+	if p.B, err = AppendHandlers(p.B, call.Handlers); err != nil {
 		return err
 	}
-	call.fields.sparse = true
-	if call.form == claimInLines {
+	call.Fields.Sparse = true
+	if call.Form == ClaimInLines {
 		p.B = append(p.B, "}\n"...)
-		return appendRunPieces(p, call.handed, &jobText{selection: &call.fields, form: inLines, end: "\n"})
+		return AppendRunPieces(p, call.Handed, &JobText{Selection: &call.Fields, Form: InLines, end: "\n"})
 	}
 	p.B = append(p.B, `,"jobs":[`...)
-	if err := appendRunPieces(p, call.handed, &jobText{selection: &call.fields, form: inJSON, separator: ","}); err != nil {
+	if err := AppendRunPieces(p, call.Handed, &JobText{Selection: &call.Fields, Form: InJSON, Separator: ","}); err != nil {
 		return err
 	}
 	p.B = append(p.B, "]}\n"...)
@@ -40,10 +40,10 @@ func (call *claimCall) writeJSON(p *web.Pieces) (err error) {
 }
 
 // append appends the results of a claim's outcomes.
-func (e *endedJobs) append(b []byte) []byte {
+func (e *EndedJobs) append(b []byte) []byte {
 	b = append(b, `"results":`...)
-	b = appendJobResults(b, e.Results)
-	if e.all {
+	b = AppendJobResults(b, e.Results)
+	if e.ForAll {
 		b = append(b, `,"ended":`...)
 		b = strconv.AppendInt(b, int64(e.All), 10)
 		if e.Refusal != job.Granted {
@@ -51,40 +51,40 @@ func (e *endedJobs) append(b []byte) []byte {
 			b = append(appendRefusal(b, e.Refusal), '}')
 		}
 	}
-	if e.refused != nil {
+	if e.Err != nil {
 		b = append(b, `,"claim_refused":{"code":`...)
-		b = appendText(b, e.refused.Code)
+		b = AppendText(b, e.Err.Code)
 		b = append(b, `,"detail":`...)
-		b = append(appendText(b, e.refused.Detail), '}')
+		b = append(AppendText(b, e.Err.Detail), '}')
 	}
 	return b
 }
 
-// jobText writes the documents of a run's jobs. It makes the text of the fields that the jobs have in common once, and
+// JobText writes the documents of a run's jobs. It makes the text of the fields that the jobs have in common once, and
 // copies it for each job.
-type jobText struct {
-	*selection
-	form           form
-	separator, end string // between two documents, and after each
+type JobText struct {
+	*Selection
+	Form           form
+	Separator, end string // between two documents, and after each
 
 	begun         bool // a document was written
-	own           []field
+	own           []Field
 	plain         bool // own is nothing but a text
 	before, after []byte
 }
 
 // begin makes the text that the jobs of a run have in common.
-func (t *jobText) begin(j *job.Job) {
+func (t *JobText) begin(j *job.Job) {
 	before, own, after := t.split()
-	t.before = t.append(t.before[:0], before, j, t.form)
-	t.own, t.plain = own, t.sparse && len(own) > 0 && own[0].name == ownFields[0].name && j.Kind == job.Text
-	t.after = append(t.append(t.after[:0], after, j, t.form), '}')
+	t.before = t.append(t.before[:0], before, j, t.Form)
+	t.own, t.plain = own, t.Sparse && len(own) > 0 && own[0].Name == ownFields[0].Name && j.Kind == job.Text
+	t.after = append(t.append(t.after[:0], after, j, t.Form), '}')
 }
 
 // job appends the document of a job of the run. j has the payload, and the fields that the jobs have in common.
-func (t *jobText) job(b []byte, id job.ID, j *job.Job) []byte {
+func (t *JobText) job(b []byte, id job.ID, j *job.Job) []byte {
 	if t.begun {
-		b = append(b, t.separator...)
+		b = append(b, t.Separator...)
 	}
 	t.begun = true
 	b = append(b, `{"job_id":"`...)
@@ -97,14 +97,14 @@ func (t *jobText) job(b []byte, id job.ID, j *job.Job) []byte {
 		b = append(b, j.Payload...)
 		b = append(b, '"')
 	} else {
-		b = t.append(b, t.own, j, t.form)
+		b = t.append(b, t.own, j, t.Form)
 	}
 	b = append(b, t.after...)
 	return append(b, t.end...)
 }
 
-// appendRunPieces appends the document of each job of a list of runs, and clears the runs that are written.
-func appendRunPieces(p *web.Pieces, list []runs.Run, t *jobText) error {
+// AppendRunPieces appends the document of each job of a list of runs, and clears the runs that are written.
+func AppendRunPieces(p *web.Pieces, list []runs.Run, t *JobText) error {
 	for i := range list {
 		r := &list[i]
 		made := runBytes(r)

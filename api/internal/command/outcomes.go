@@ -1,4 +1,4 @@
-package api
+package command
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// outcomeFields are the fields in which a runner reports how a run ended.
-type outcomeFields struct {
+// OutcomeFields are the fields in which a runner reports how a run ended.
+type OutcomeFields struct {
 	Status      *string        `json:"status"`
 	Code        *string        `json:"code"`
 	ExitCode    *int64         `json:"exit_code"`
@@ -23,11 +23,11 @@ type outcomeFields struct {
 	OutputB64   *[]byte        `json:"output_b64"`
 	Error       *string        `json:"error"`
 	DelayMs     *int64         `json:"delay_ms"`
-	Then        jsontext.Value `json:"then"` // a list of createRequest
+	Then        jsontext.Value `json:"then"` // a list of CreateRequest
 }
 
-// fences are the claim and the runner that must hold a job. Otherwise the server refuses the change.
-type fences struct {
+// Fences are the claim and the runner that must hold a job. Otherwise the server refuses the change.
+type Fences struct {
 	ClaimID  job.ID  `json:"claim_id"`
 	RunnerID *string `json:"runner_id"`
 }
@@ -35,37 +35,37 @@ type fences struct {
 // outcomeItem is an outcome in a list. Its fences replace the request's fences.
 type outcomeItem struct {
 	JobID job.ID `json:"job_id"`
-	outcomeFields
-	fences
+	OutcomeFields
+	Fences
 }
 
 // exceptItem is the outcome of a job that differs from the outcome for all jobs of the claim.
 type exceptItem struct {
 	JobID job.ID `json:"job_id"`
-	outcomeFields
+	OutcomeFields
 }
 
-// runner checks and returns the runner_id, or "" if the request has none.
-func (f *fences) runner() (string, error) {
+// Runner checks and returns the runner_id, or "" if the request has none.
+func (f *Fences) Runner() (string, error) {
 	if f.RunnerID == nil {
 		return "", nil
 	}
 	return *f.RunnerID, web.BadField("runner_id", job.CheckText("runner_id", *f.RunnerID, 1, job.MaxRunnerBytes))
 }
 
-// requireClaimID refuses a runner's request without a claim_id, if the server was started with --require-claim-id.
-func (s *Server) requireClaimID(claim job.ID) error {
-	if !s.fenced || !claim.IsZero() {
+// RequireClaimID refuses a runner's request without a claim_id, if the server was started with --require-claim-id.
+func (s *Decoder) RequireClaimID(claim job.ID) error {
+	if !s.Fenced || !claim.IsZero() {
 		return nil
 	}
 	return &web.Problem{Status: http.StatusBadRequest, Code: "claim_id_required", Field: "claim_id",
 		Detail: "claim_id is missing, and this server was started with --require-claim-id; send the claim_id of the claim that handed out the job, so that a runner whose lease has ended cannot change it"}
 }
 
-// requireClaimIDs calls requireClaimID for each command of a completion.
-func (s *Server) requireClaimIDs(done *completion) error {
-	for i := range done.commands {
-		if err := s.requireClaimID(done.commands[i].Claim); err != nil {
+// RequireClaimIDs calls RequireClaimID for each command of a completion.
+func (s *Decoder) RequireClaimIDs(done *Completion) error {
+	for i := range done.Commands {
+		if err := s.RequireClaimID(done.Commands[i].Claim); err != nil {
 			return err
 		}
 	}
@@ -73,10 +73,10 @@ func (s *Server) requireClaimIDs(done *completion) error {
 }
 
 // given reports whether the fields contain an outcome.
-func (f *outcomeFields) given() bool { return f.Status != nil || f.Code != nil || f.ExitCode != nil }
+func (f *OutcomeFields) given() bool { return f.Status != nil || f.Code != nil || f.ExitCode != nil }
 
-// outcome checks that the fields agree with each other, and returns the outcome.
-func (f *outcomeFields) outcome() (o job.Outcome, err error) {
+// Outcome checks that the fields agree with each other, and returns the outcome.
+func (f *OutcomeFields) Outcome() (o job.Outcome, err error) {
 	o.DelayMs = -1
 	if !f.given() {
 		return o, web.BadRequest("code", "one of status, code and exit_code is required")
@@ -164,7 +164,7 @@ func (f *outcomeFields) outcome() (o job.Outcome, err error) {
 	return o, f.output(&o)
 }
 
-func (f *outcomeFields) output(o *job.Outcome) (err error) {
+func (f *OutcomeFields) output(o *job.Outcome) (err error) {
 	if !web.Absent(f.Output) {
 		if f.OutputB64 != nil {
 			return web.BadRequest("output", "an outcome must not have both output and output_b64")
@@ -185,15 +185,15 @@ func checkOutputBytes(o *job.Outcome) error {
 	return nil
 }
 
-// outcomeOf returns the outcome of an item of a list. The item must name its job.
-func (f *outcomeFields) outcomeOf(d *completion, id job.ID) (job.Outcome, error) {
+// OutcomeOf returns the outcome of an item of a list. The item must name its job.
+func (f *OutcomeFields) OutcomeOf(d *Completion, id job.ID) (job.Outcome, error) {
 	if id.IsZero() {
 		return job.Outcome{}, web.BadRequest("job_id", "job_id is missing")
 	}
-	o, err := f.outcome()
+	o, err := f.Outcome()
 	o.ID = id
 	if err == nil {
-		err = f.then(d.s, &o, d.reserve)
+		err = f.CreateThen(d.Decoder, &o, d.Reserve)
 	}
 	return o, err
 }

@@ -1,4 +1,4 @@
-package api
+package answer
 
 import (
 	"bytes"
@@ -21,12 +21,12 @@ import (
 type form bool
 
 const (
-	inJSON  form = false
-	inLines form = true // NDJSON: a document must not contain a newline
+	InJSON  form = false
+	InLines form = true // NDJSON: a document must not contain a newline
 )
 
-// jobTextBytes is about the length of a job document without its payload. It is used to size buffers.
-const jobTextBytes = 800
+// JobTextBytes is about the length of a job document without its payload. It is used to size buffers.
+const JobTextBytes = 800
 
 // appendValue appends a payload or output as a JSON value. It appends null if there is none, or if the field with
 // base64 shows it.
@@ -44,7 +44,7 @@ func appendValue(b []byte, kind job.Kind, content []byte, f form) []byte {
 	case job.JSON:
 		at := len(b)
 		b = append(b, content...)
-		if f == inLines {
+		if f == InLines {
 			// A JSON value can have a newline only between tokens, where a space means the same.
 			for i := at; i < len(b); i++ {
 				if b[i] == '\n' || b[i] == '\r' {
@@ -110,9 +110,9 @@ func appendAttempt(b []byte, a *job.Attempt) []byte {
 	return append(b, `"}`...)
 }
 
-// appendText appends a JSON string. Texts are checked when they arrive. If a text has bytes that are not UTF-8 anyway,
+// AppendText appends a JSON string. Texts are checked when they arrive. If a text has bytes that are not UTF-8 anyway,
 // it appends U+FFFD for them.
-func appendText(b []byte, text string) []byte {
+func AppendText(b []byte, text string) []byte {
 	if quoted, err := jsontext.AppendQuote(b, text); err == nil {
 		return quoted
 	}
@@ -127,7 +127,7 @@ func appendTextOrNull(b []byte, text string) []byte {
 	if text == "" {
 		return append(b, "null"...)
 	}
-	return appendText(b, text)
+	return AppendText(b, text)
 }
 
 // appendNumber appends a number, and null for 0.
@@ -145,7 +145,7 @@ func appendOptional(b []byte, n *int64) []byte {
 	return strconv.AppendInt(b, *n, 10)
 }
 
-func appendID(b []byte, id job.ID) []byte {
+func AppendID(b []byte, id job.ID) []byte {
 	if id.IsZero() {
 		return append(b, "null"...)
 	}
@@ -169,10 +169,10 @@ func appendProgress(b []byte, millionths int64) []byte {
 	return append(b, bytes.TrimRight(digits, "0")...)
 }
 
-// appendJobResult appends the result of one outcome.
-func appendJobResult(b []byte, r *applied.JobResult) []byte {
+// AppendJobResult appends the result of one outcome.
+func AppendJobResult(b []byte, r *applied.JobResult) []byte {
 	b = append(b, `{"job_id":`...)
-	b = appendID(b, r.ID)
+	b = AppendID(b, r.ID)
 	if r.Refusal == job.Granted {
 		b = append(b, `,"status":"`...)
 		b = append(b, r.Status.String()...)
@@ -183,20 +183,20 @@ func appendJobResult(b []byte, r *applied.JobResult) []byte {
 	return append(b, '}')
 }
 
-func appendJobResults(b []byte, results []applied.JobResult) []byte {
+func AppendJobResults(b []byte, results []applied.JobResult) []byte {
 	b = append(b, '[')
 	for i := range results {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendJobResult(b, &results[i])
+		b = AppendJobResult(b, &results[i])
 	}
 	return append(b, ']')
 }
 
 func appendRefusal(b []byte, r job.Refusal) []byte {
 	b = append(b, `"code":`...)
-	b = appendText(b, r.Code())
+	b = AppendText(b, r.Code())
 	b = append(b, `,"detail":`...)
-	return appendText(b, r.Error())
+	return AppendText(b, r.Error())
 }

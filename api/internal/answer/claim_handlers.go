@@ -1,4 +1,4 @@
-package api
+package answer
 
 import (
 	"github.com/go-json-experiment/json"
@@ -9,23 +9,19 @@ import (
 	"github.com/daybookq/daybook/store/document"
 )
 
-type handlerFinder interface {
-	HandlerFor(client, typ string) (h document.Handler, ok bool)
-}
-
-// headerHandler names the job's handler by id, kind and digest. It is a header because the answer to a claim of one job
+// HeaderHandler names the job's handler by id, kind and digest. It is a header because the answer to a claim of one job
 // is the document of that job.
-const headerHandler = "Daybook-Handler"
+const HeaderHandler = "Daybook-Handler"
 
-// handlersOf returns the handlers for the jobs of a claim. Their order is the order of each handler's first job.
-func (s *Server) handlersOf(handed []runs.Run) (list []runs.Handler) {
+// HandlersOf returns the handlers that find returns for the jobs of a claim. Their order is the order of each handler's first job.
+func HandlersOf(find func(client, typ string) (document.Handler, bool), handed []runs.Run) (list []runs.Handler) {
 	var known map[job.ID]bool
 	for i := range handed {
 		j := &handed[i].First
 		if i > 0 && j.Type == handed[i-1].First.Type && j.Client == handed[i-1].First.Client {
 			continue
 		}
-		h, ok := s.engine.HandlerFor(j.Client, j.Type)
+		h, ok := find(j.Client, j.Type)
 		if !ok || known[h.ID] {
 			continue
 		}
@@ -47,8 +43,8 @@ type claimHandler struct {
 	Digest    string  `json:"digest"`
 }
 
-// appendHandlers appends the field handlers after other fields, if the list is not empty.
-func appendHandlers(b []byte, list []runs.Handler) ([]byte, error) {
+// AppendHandlers appends the field handlers after other fields, if the list is not empty.
+func AppendHandlers(b []byte, list []runs.Handler) ([]byte, error) {
 	if len(list) == 0 {
 		return b, nil
 	}

@@ -1,4 +1,4 @@
-package api
+package refusal
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// refused returns the problem for a refusal by package job, and nil for Granted.
-func refused(r job.Refusal) error {
+// Err returns the problem for a refusal by package job, and nil for Granted.
+func Err(r job.Refusal) error {
 	status, f := http.StatusConflict, web.NotStored
 	switch r {
 	case job.Granted:
@@ -40,12 +40,12 @@ func refused(r job.Refusal) error {
 	return &web.Problem{Status: status, Code: r.Code(), Detail: r.Error(), Fate: f}
 }
 
-// known maps the errors of the engine to problems. The first match counts. refused does this for refusals of package
+// Known maps the errors of the engine to problems. The first match counts. refused does this for refusals of package
 // job.
-var known = []struct {
-	err    error
+var Known = []struct {
+	Err    error
 	status int
-	code   string
+	Code   string
 	fate   web.Fate
 }{
 	{web.ErrShuttingDown, http.StatusServiceUnavailable, web.CodeShutdown, web.NotStored},
@@ -93,14 +93,14 @@ var known = []struct {
 	{store.ErrBusy, http.StatusServiceUnavailable, "not_ready", web.Unknown},
 }
 
-// problemOf returns the problem for any error that a handler, the router or the engine returned. An unknown error is an
+// Of returns the problem for any error that a handler, the router or the engine returned. An unknown error is an
 // internal error: its text is written to the log, and is not sent to the client.
-func problemOf(err error) *web.Problem {
+func Of(err error) *web.Problem {
 	if p, ok := errors.AsType[*web.Problem](err); ok {
 		return p
 	}
 	if r, ok := errors.AsType[job.Refusal](err); ok && r != job.Granted {
-		return refused(r).(*web.Problem)
+		return Err(r).(*web.Problem)
 	}
 	if errors.Is(err, context.Canceled) && !errors.Is(err, web.ErrShuttingDown) {
 		p := &web.Problem{Status: web.StatusClientGone, Code: "client_gone", Detail: "the client hung up", Fate: web.Unknown}
@@ -109,19 +109,19 @@ func problemOf(err error) *web.Problem {
 		}
 		return p
 	}
-	for _, k := range known {
-		if !errors.Is(err, k.err) {
+	for _, k := range Known {
+		if !errors.Is(err, k.Err) {
 			continue
 		}
-		p := &web.Problem{Status: k.status, Code: k.code, Detail: err.Error(), Fate: k.fate}
+		p := &web.Problem{Status: k.status, Code: k.Code, Detail: err.Error(), Fate: k.fate}
 		if full, ok := errors.AsType[*ingest.TooManyQueues](err); ok {
 			p.RetryAfter = full.RetryAfter
 		}
-		p.Reported = k.code == web.CodeShutdown || errors.Is(err, ingest.ErrNotReady)
-		if k.code == codeBlobsUnavailable { // the cause names the bucket, and is only for the log
+		p.Reported = k.Code == web.CodeShutdown || errors.Is(err, ingest.ErrNotReady)
+		if k.Code == codeBlobsUnavailable { // the cause names the bucket, and is only for the log
 			p.Detail = "the bucket that keeps the blobs does not answer, or refuses; the server's log has the cause; next step: try again later"
 		}
-		if k.code == "writes_failed" && errors.Is(err, syscall.ENOSPC) {
+		if k.Code == "writes_failed" && errors.Is(err, syscall.ENOSPC) {
 			p.Status, p.Code = http.StatusInsufficientStorage, "disk_full"
 		}
 		return p
@@ -140,18 +140,18 @@ func problemOf(err error) *web.Problem {
 	return &web.Problem{Status: http.StatusInternalServerError, Code: "internal", Detail: "the server failed to process the request; the server's log has the cause", Fate: web.Unknown}
 }
 
-// after returns the problem of a request that failed after its change was stored.
-func after(err error) *web.Problem {
-	p := *problemOf(err)
+// After returns the problem of a request that failed after its change was stored.
+func After(err error) *web.Problem {
+	p := *Of(err)
 	p.Fate = web.Stored
 	return &p
 }
 
 const codeBlobsUnavailable = "blobs_unavailable"
 
-// placed adds the place in the body to the detail of a problem.
-func placed(place string, err error) error {
-	p := *problemOf(err)
+// Placed adds the place in the body to the detail of a problem.
+func Placed(place string, err error) error {
+	p := *Of(err)
 	p.Detail = place + ": " + p.Detail
 	return &p
 }

@@ -1,4 +1,4 @@
-package api
+package answer
 
 import (
 	"github.com/daybookq/daybook/api/internal/web"
@@ -10,23 +10,23 @@ import (
 // runHeadBytes is about the length of the head line of a run of jobs. It is used to size buffers.
 const runHeadBytes = 256
 
-// writeRuns writes the answer to a claim in runs. It copies the payloads as they are stored.
-func (call *claimCall) writeRuns(p *web.Pieces) error {
-	head := runs.Claim{ID: call.claimed.Claim, LeaseMs: call.claimed.LeaseMs, Jobs: runs.Jobs(call.handed), Runs: len(call.handed), Handlers: call.handlers}
+// WriteRuns writes the answer to a claim in runs. It copies the payloads as they are stored.
+func (call *ClaimCall) WriteRuns(p *web.Pieces) error {
+	head := runs.Claim{ID: call.Claimed.Claim, LeaseMs: call.Claimed.LeaseMs, Jobs: runs.Jobs(call.Handed), Runs: len(call.Handed), Handlers: call.Handlers}
 	if !head.ID.IsZero() {
-		head.Runner = call.cmd.Runner
+		head.Runner = call.Cmd.Runner
 	}
-	if call.ended != nil {
-		if err := appendResultRuns(p, &call.ended.Ended, call.ended.all); err != nil {
+	if call.Ended != nil {
+		if err := AppendResultRuns(p, &call.Ended.Ended, call.Ended.ForAll); err != nil {
 			return err
 		}
-		if refused := call.ended.refused; refused != nil {
+		if refused := call.Ended.Err; refused != nil {
 			head.Refusal = runs.Refusal{Code: refused.Code, Detail: refused.Detail}
 		}
 	}
 	p.B = runs.AppendClaim(p.B, &head)
-	for i := range call.handed {
-		r := &call.handed[i]
+	for i := range call.Handed {
+		r := &call.Handed[i]
 		made := runBytes(r)
 		p.B = runs.AppendRunHead(p.B, &head, r)
 		for _, part := range r.Parts {
@@ -45,8 +45,8 @@ func (call *claimCall) writeRuns(p *web.Pieces) error {
 	return nil
 }
 
-// appendResultRuns appends a section of results.
-func appendResultRuns(p *web.Pieces, ended *applied.Ended, all bool) error {
+// AppendResultRuns appends a section of results.
+func AppendResultRuns(p *web.Pieces, ended *applied.Ended, all bool) error {
 	head := runs.Results{Ended: -1, Jobs: len(ended.Results)}
 	if all {
 		head.Ended, head.Refusal = ended.All, refusalInRuns(ended.Refusal)

@@ -1,18 +1,19 @@
-package api
+package command
 
 import (
 	"errors"
 	"fmt"
 
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
 
-// inRuns adds the outcomes of a body in runs (package runs), and returns the runner_id of its head line. Nothing is
+// InRuns adds the outcomes of a body in runs (package runs), and returns the runner_id of its head line. Nothing is
 // applied if a part of the body is malformed. The outputs share memory with the body.
-func (d *completion) inRuns(text []byte) (runner string, err error) {
-	d.brief = true
+func (d *Completion) InRuns(text []byte) (runner string, err error) {
+	d.Brief = true
 	from := runs.NewDecoder(text)
 	head, err := from.Completion()
 	if err == nil {
@@ -24,7 +25,7 @@ func (d *completion) inRuns(text []byte) (runner string, err error) {
 			break
 		}
 		if err = d.addRun(&head, &r); err != nil {
-			err = placed(fmt.Sprintf("run %d", i+1), err)
+			err = refusal.Placed(fmt.Sprintf("run %d", i+1), err)
 		}
 	}
 	if err == nil {
@@ -41,7 +42,7 @@ func (d *completion) inRuns(text []byte) (runner string, err error) {
 
 // admitRuns checks the head of a body, and reserves memory for all outcomes. The share of the body does not cover them,
 // because a run takes a few bytes for any number of jobs.
-func (d *completion) admitRuns(head *runs.Completion) error {
+func (d *Completion) admitRuns(head *runs.Completion) error {
 	if head.All != nil {
 		err := checkAll(head.All)
 		if err == nil {
@@ -54,25 +55,25 @@ func (d *completion) admitRuns(head *runs.Completion) error {
 			return err
 		}
 	}
-	if d.most > 0 && head.Jobs > d.most {
-		return web.BadRequest("jobs", fmt.Sprintf("the request has %d outcomes; the maximum here is %d; send the others in further requests", head.Jobs, d.most))
+	if d.Most > 0 && head.Jobs > d.Most {
+		return web.BadRequest("jobs", fmt.Sprintf("the request has %d outcomes; the maximum here is %d; send the others in further requests", head.Jobs, d.Most))
 	}
-	d.count = head.Jobs
+	d.Count = head.Jobs
 	if head.Jobs == 0 {
 		return nil
 	}
-	return d.reserve(int64(head.Jobs) * outcomeBytes)
+	return d.Reserve(int64(head.Jobs) * outcomeBytes)
 }
 
-func (d *completion) addRun(head *runs.Completion, r *runs.OutcomeRun) error {
+func (d *Completion) addRun(head *runs.Completion, r *runs.OutcomeRun) error {
 	if head.All != nil && (r.Claim != head.Claim || r.Runner != head.Runner) {
 		return web.BadRequest("claim_id", "beside an outcome for all other jobs of a claim, all outcomes must have the claim_id and runner_id of the first line")
 	}
 	return r.Each(func(o job.Outcome) error {
 		if err := checkOutput(&o); err != nil {
-			return placed("job "+o.ID.String(), err)
+			return refusal.Placed("job "+o.ID.String(), err)
 		}
-		d.add(r.Claim, r.Runner, o)
+		d.Add(r.Claim, r.Runner, o)
 		return nil
 	})
 }

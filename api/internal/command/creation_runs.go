@@ -1,4 +1,4 @@
-package api
+package command
 
 import (
 	"cmp"
@@ -9,8 +9,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -18,36 +19,8 @@ import (
 	"github.com/daybookq/daybook/store/applied"
 )
 
-// createRuns answers POST /jobs/create with a body in runs. It creates all jobs or none.
-func (s *Server) createRuns(c echo.Context, body []byte, of *openBatch) error {
-	cmd, err := s.creationInRuns(body, traceOf(c), of)
-	if err != nil {
-		return err
-	}
-	if of != nil {
-		if cmd.Joined {
-			return web.BadRequest("batch", "jobs that are added to a batch must not say that they belong to none")
-		}
-		cmd.Into = of.id
-	}
-	if cmd.Once, err = web.Once(c, createKind, cmd.Groups[0].Client, body); err == nil {
-		err = checkJoined(cmd)
-	}
-	if err != nil {
-		return err
-	}
-	groups := cmd.Groups
-	made, receipt, err := s.engine.Create(c.Request().Context(), cmd)
-	if err != nil {
-		return err
-	}
-	web.SetSeq(c, receipt.Seq)
-	web.SetReplayed(c, made.Replayed)
-	return web.Answer(c, http.StatusCreated, web.MIMEBatch, append(appendJobs(nil, &made, groups, receipt), '\n'))
-}
-
-// checkJoined refuses keys and numbers for jobs that belong to no batch. It also refuses too many of these jobs.
-func checkJoined(cmd *job.Create) error {
+// CheckJoined refuses keys and numbers for jobs that belong to no batch. It also refuses too many of these jobs.
+func CheckJoined(cmd *job.Create) error {
 	if !cmd.Joined {
 		return nil
 	}
@@ -60,17 +33,17 @@ func checkJoined(cmd *job.Create) error {
 	return nil
 }
 
-// appendJobs appends the answer to a create of several jobs without unique keys. If they belong to no batch and one is
+// AppendJobs appends the answer to a create of several jobs without unique keys. If they belong to no batch and one is
 // deferred, run_at has a time for each job.
-func appendJobs(b []byte, made *applied.Made, groups []job.Group, r ingest.Receipt) []byte {
+func AppendJobs(b []byte, made *applied.Made, groups []job.Group, r ingest.Receipt) []byte {
 	var first, last job.ID
 	if made.Lines > 0 {
 		first, last = made.Job(0), made.Job(made.Lines-1)
 	}
-	b = appendID(append(b, `{"batch_id":`...), made.Batch)
+	b = answer.AppendID(append(b, `{"batch_id":`...), made.Batch)
 	b = strconv.AppendInt(append(b, `,"count":`...), int64(made.Lines), 10)
-	b = appendID(append(b, `,"first_id":`...), first)
-	b = appendID(append(b, `,"last_id":`...), last)
+	b = answer.AppendID(append(b, `,"first_id":`...), first)
+	b = answer.AppendID(append(b, `,"last_id":`...), last)
 	if at := runAts(groups, r); at != nil && made.Batch.IsZero() {
 		b = append(b, `,"run_at":[`...)
 		for i, ms := range at {
@@ -84,10 +57,10 @@ func appendJobs(b []byte, made *applied.Made, groups []job.Group, r ingest.Recei
 	return append(b, '}')
 }
 
-// creationInRuns returns the command that creates the jobs of a body in runs (package runs). It copies the payloads.
+// CreationInRuns returns the command that creates the jobs of a body in runs (package runs). It copies the payloads.
 // Jobs without a traceparent get trace, if it is not nil.
-func (s *Server) creationInRuns(text []byte, trace *string, of *openBatch) (*job.Create, error) {
-	from, now := runs.NewDecoder(text), s.engine.Now()
+func (s *Decoder) CreationInRuns(text []byte, trace *string, of *OpenBatch) (*job.Create, error) {
+	from, now := runs.NewDecoder(text), s.Now()
 	head, err := from.Creation()
 	if err == nil && head.Runs > job.MaxGroups {
 		err = web.BadRequest("runs", fmt.Sprintf("the request has %d runs; the maximum is %d; sort the jobs by attributes and kind of payload, or split the request", head.Runs, job.MaxGroups))
@@ -101,7 +74,7 @@ func (s *Server) creationInRuns(text []byte, trace *string, of *openBatch) (*job
 		}
 		parts = append(parts, r)
 		if err = s.addNewRun(cmd, &r, trace, of, now); err != nil {
-			err = placed(fmt.Sprintf("run %d", i+1), err)
+			err = refusal.Placed(fmt.Sprintf("run %d", i+1), err)
 		}
 	}
 	if err == nil {
@@ -116,12 +89,12 @@ func (s *Server) creationInRuns(text []byte, trace *string, of *openBatch) (*job
 	if err := setPayloads(cmd, parts); err != nil {
 		return nil, err
 	}
-	return cmd, s.checkPayloads(cmd, "job")
+	return cmd, s.CheckPayloads(cmd, "job")
 }
 
 // addNewRun adds the group of a run to a command.
-func (s *Server) addNewRun(cmd *job.Create, r *runs.NewRun, trace *string, of *openBatch, now int64) error {
-	var a attributes
+func (s *Decoder) addNewRun(cmd *job.Create, r *runs.NewRun, trace *string, of *OpenBatch, now int64) error {
+	var a Attributes
 	if r.Client != "" {
 		a.Client = &r.Client
 	}
@@ -135,11 +108,11 @@ func (s *Server) addNewRun(cmd *job.Create, r *runs.NewRun, trace *string, of *o
 		a.Traceparent = &r.Traceparent
 	}
 	a.Traceparent = cmp.Or(a.Traceparent, trace)
-	of.defaults(&a)
-	g, err := s.group(&a, now)
+	of.Defaults(&a)
+	g, err := s.Group(&a, now)
 	g.Meta, g.Kind, g.Lines = r.Meta, r.Kind, r.N
 	if err == nil {
-		err = of.inherit(&g)
+		err = of.Inherit(&g)
 	}
 	if err != nil {
 		return err
@@ -204,7 +177,7 @@ func framedSize(cmd *job.Create, list []runs.NewRun) (size int, err error) {
 				err = checkPayload(r.Kind, payload)
 			}
 			if err != nil {
-				return 0, placed(fmt.Sprintf("job %d of run %d", line+1, i+1), err)
+				return 0, refusal.Placed(fmt.Sprintf("job %d of run %d", line+1, i+1), err)
 			}
 			cmd.Longest = max(cmd.Longest, len(payload))
 			size += cmd.Frame.Size(len(payload))
@@ -223,7 +196,7 @@ func framedSize(cmd *job.Create, list []runs.NewRun) (size int, err error) {
 // checkPayload checks a payload that was not sent in JSON.
 func checkPayload(kind job.Kind, payload []byte) error {
 	if len(payload) > job.MaxPayloadBytes {
-		return payloadTooLarge(len(payload))
+		return PayloadTooLarge(len(payload))
 	}
 	if kind != job.WASI {
 		return checkContent("payload", kind, payload)
@@ -254,3 +227,37 @@ func checkContent(field string, kind job.Kind, content []byte) error {
 	}
 	return nil
 }
+
+// runAts returns the time at which each job becomes pending, or 0 if the job was pending from the start. It returns nil
+// if all were pending from the start.
+func runAts(groups []job.Group, r ingest.Receipt) (at []int64) {
+	line := 0
+	for i := range groups {
+		g := &groups[i]
+		if runAt := DeferredTo(g, r); runAt > 0 {
+			if at == nil {
+				lines := 0
+				for j := range groups {
+					lines += groups[j].Lines
+				}
+				at = make([]int64, lines)
+			}
+			for j := range g.Lines {
+				at[line+j] = runAt
+			}
+		}
+		line += g.Lines
+	}
+	return at
+}
+
+// DeferredTo returns the time at which the new jobs of a group become pending, or 0 if they are pending from the start.
+func DeferredTo(g *job.Group, r ingest.Receipt) int64 {
+	if job.Admit(&g.Attributes, job.Now{Seq: r.Seq, At: r.At}).Status == job.Deferred {
+		return g.RunAt
+	}
+	return 0
+}
+
+// Idempotency keys and session numbers of creates in a stream have the scope of this HTTP request.
+const CreatePath, CreateKind = "/jobs/create", "create"

@@ -1,10 +1,11 @@
-package api
+package command
 
 import (
 	"fmt"
 	"slices"
 	"strconv"
 
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/containerjob"
 	"github.com/daybookq/daybook/job"
@@ -16,13 +17,13 @@ import (
 // memory.
 
 // needsDocument reports whether the jobs of a type must have the payload of a container.
-func (s *Server) needsDocument(client, typ string) bool {
-	h, ok := s.engine.HandlerFor(client, typ)
+func (s *Decoder) needsDocument(client, typ string) bool {
+	h, ok := s.HandlerFor(client, typ)
 	return ok && h.Kind == handler.Container
 }
 
 // checkPayload refuses a payload with which a job of its type could never run.
-func (s *Server) checkPayload(client, typ string, payload []byte) error {
+func (s *Decoder) checkPayload(client, typ string, payload []byte) error {
 	if !s.needsDocument(client, typ) {
 		return nil
 	}
@@ -32,9 +33,9 @@ func (s *Server) checkPayload(client, typ string, payload []byte) error {
 	return nil
 }
 
-// checkPayloads refuses a command with a payload that checkPayload refuses. The problem begins with the place of the
+// CheckPayloads refuses a command with a payload that checkPayload refuses. The problem begins with the place of the
 // job, as in line 3.
-func (s *Server) checkPayloads(cmd *job.Create, place string) error {
+func (s *Decoder) CheckPayloads(cmd *job.Create, place string) error {
 	if !slices.ContainsFunc(cmd.Groups, func(g job.Group) bool { return s.needsDocument(g.Client, g.Type) }) {
 		return nil
 	}
@@ -55,7 +56,7 @@ func (s *Server) checkPayloads(cmd *job.Create, place string) error {
 				return err
 			}
 			if err := s.checkPayload(g.Client, g.Type, payload); err != nil {
-				return placed(place+" "+strconv.Itoa(before+n+1), err)
+				return refusal.Placed(place+" "+strconv.Itoa(before+n+1), err)
 			}
 		}
 		before += g.Lines

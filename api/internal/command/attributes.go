@@ -1,6 +1,7 @@
-package api
+package command
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 
@@ -8,7 +9,21 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/document"
 )
+
+// Decoder turns requests into commands.
+type Decoder struct {
+	Defaults Defaults
+	// Fenced makes it refuse tickles, completions and releases without a claim_id.
+	Fenced bool
+	// CheckClient refuses a name that no client can have.
+	CheckClient func(client string) error
+	// Now returns the journal's time in unix ms.
+	Now func() int64
+	// HandlerFor returns the stored handler of a type.
+	HandlerFor func(client, typ string) (document.Handler, bool)
+}
 
 // Defaults are the attributes that a job gets if its create request does not give them. A zero field means the default
 // of package job.
@@ -19,7 +34,7 @@ type Defaults struct {
 	Backoff     job.Backoff
 }
 
-func (d Defaults) filled() (Defaults, error) {
+func (d Defaults) Filled() (Defaults, error) {
 	if d.MaxAttempts == 0 {
 		d.MaxAttempts = job.DefaultMaxAttempts
 	}
@@ -37,8 +52,8 @@ func (d Defaults) filled() (Defaults, error) {
 	return d, checkGroup(&g)
 }
 
-// attributes are the fields of a create request except payload and unique key. Nil means the default.
-type attributes struct {
+// Attributes are the fields of a create request except payload and unique key. Nil means the default.
+type Attributes struct {
 	Client      *string `json:"client"`
 	Type        *string `json:"type"`
 	RunAt       *int64  `json:"run_at"`
@@ -53,7 +68,7 @@ type attributes struct {
 	Traceparent *string `json:"traceparent"`
 
 	Meta       map[string]string `json:"meta"`
-	OnComplete *attributes       `json:"on_complete"`
+	OnComplete *Attributes       `json:"on_complete"`
 }
 
 type backoff struct {
@@ -62,10 +77,10 @@ type backoff struct {
 	MaxMs       *int64 `json:"max_ms"`
 }
 
-// traceOf returns the traceparent header of a request, or nil if there is no valid one. Jobs that give no traceparent
-// get it. If its version is unknown, traceOf returns only the part that version 00 defines, as W3C Trace Context
+// TraceOf returns the traceparent header of a request, or nil if there is no valid one. Jobs that give no traceparent
+// get it. If its version is unknown, TraceOf returns only the part that version 00 defines, as W3C Trace Context
 // requires.
-func traceOf(c echo.Context) *string {
+func TraceOf(c echo.Context) *string {
 	values := c.Request().Header["Traceparent"]
 	if len(values) != 1 {
 		return nil
@@ -93,12 +108,12 @@ func laterVersion(version string) bool {
 	return err == nil && len(version) == 2 && version == strings.ToLower(version) && n > 0 && n < 0xff
 }
 
-// group returns a group with the attributes of jobs that are created now. It fills in every default, because the
+// Group returns a group with the attributes of jobs that are created now. It fills in every default, because the
 // applier has no configuration.
-func (s *Server) group(a *attributes, now int64) (job.Group, error) {
+func (s *Decoder) Group(a *Attributes, now int64) (job.Group, error) {
 	g := job.Group{
 		Client: job.DefaultName, Type: job.DefaultName, Attributes: job.Attributes{Priority: job.DefaultPriority,
-			MaxAttempts: s.defaults.MaxAttempts, LeaseMs: s.defaults.LeaseMs, RetentionMs: s.defaults.RetentionMs, Backoff: s.defaults.Backoff},
+			MaxAttempts: s.Defaults.MaxAttempts, LeaseMs: s.Defaults.LeaseMs, RetentionMs: s.Defaults.RetentionMs, Backoff: s.Defaults.Backoff},
 	}
 	set(&g.Client, a.Client)
 	set(&g.Type, a.Type)
@@ -125,7 +140,7 @@ func (s *Server) group(a *attributes, now int64) (job.Group, error) {
 	if err := job.CheckName("client", g.Client); err != nil {
 		return g, web.BadField("client", err)
 	}
-	if err := s.web.CheckClient(g.Client); err != nil {
+	if err := s.CheckClient(g.Client); err != nil {
 		return g, err
 	}
 	if err := job.CheckName("type", g.Type); err != nil {
@@ -196,15 +211,15 @@ func checkGroup(g *job.Group) error {
 	return nil
 }
 
-// metaPrefix is the prefix of query parameters that are labels.
-const metaPrefix = "meta."
+// MetaPrefix is the prefix of query parameters that are labels.
+const MetaPrefix = "meta."
 
-// lineQuery lists the query parameters of a bulk post of lines, without those that name the queue.
-const lineQuery = "run_at delay_ms priority max_attempts backoff_initial_ms backoff_factor_milli backoff_max_ms lease_ms retention_ms expires_at timeout_ms " +
-	"traceparent on_complete skip_lines strip_cr " + metaPrefix
+// LineQuery lists the query parameters of a bulk post of lines, without those that name the queue.
+const LineQuery = "run_at delay_ms priority max_attempts backoff_initial_ms backoff_factor_milli backoff_max_ms lease_ms retention_ms expires_at timeout_ms " +
+	"traceparent on_complete skip_lines strip_cr " + MetaPrefix
 
-// lineForm describes how the lines of a bulk post become payloads.
-type lineForm struct {
+// LineForm describes how the lines of a bulk post become payloads.
+type LineForm struct {
 	skip    int  // number of lines to ignore at the beginning, such as a header
 	stripCR bool // a carriage return at the end of each line is removed
 }
@@ -212,11 +227,11 @@ type lineForm struct {
 // maxSkipLines bounds skip_lines.
 const maxSkipLines = 1000
 
-// queryAttributes reads the query of a bulk post of lines.
-func queryAttributes(query []web.Parameter) (a attributes, form lineForm, err error) {
+// QueryAttributes reads the query of a bulk post of lines.
+func QueryAttributes(query []web.Parameter) (a Attributes, form LineForm, err error) {
 	for _, p := range query {
 		key, value := p.Key, p.Value
-		switch name, meta := strings.CutPrefix(key, metaPrefix); {
+		switch name, meta := strings.CutPrefix(key, MetaPrefix); {
 		case meta:
 			if a.Meta == nil {
 				a.Meta = map[string]string{}
@@ -248,16 +263,16 @@ func queryAttributes(query []web.Parameter) (a attributes, form lineForm, err er
 }
 
 // queryOnComplete reads the parameter on_complete: a type, or a JSON object as in POST /jobs/create.
-func queryOnComplete(value string) (*attributes, error) {
+func queryOnComplete(value string) (*Attributes, error) {
 	if !strings.HasPrefix(value, "{") {
-		return &attributes{Type: &value}, nil
+		return &Attributes{Type: &value}, nil
 	}
-	var c attributes
+	var c Attributes
 	return &c, web.Inside("on_complete", web.DecodeObject([]byte(value), &c))
 }
 
 // number returns the field for the query parameter key.
-func (a *attributes) number(key string) **int64 {
+func (a *Attributes) number(key string) **int64 {
 	switch key {
 	case "run_at":
 		return &a.RunAt
@@ -282,5 +297,29 @@ func (a *attributes) number(key string) **int64 {
 	case "timeout_ms":
 		return &a.TimeoutMs
 	}
-	panic("no attribute is called " + key) // lineQuery has a name that this function does not have
+	panic("no attribute is called " + key) // LineQuery has a name that this function does not have
+}
+
+// Apply removes the first lines and the carriage returns, as the form says. It changes text in place.
+func (f LineForm) Apply(text []byte) []byte {
+	for range f.skip {
+		end := bytes.IndexByte(text, '\n')
+		if end < 0 {
+			return nil
+		}
+		text = text[end+1:]
+	}
+	if !f.stripCR {
+		return text
+	}
+	kept := text[:0]
+	for len(text) > 0 {
+		line, rest, ended := bytes.Cut(text, []byte{'\n'})
+		kept = append(kept, bytes.TrimSuffix(line, []byte{'\r'})...)
+		if ended {
+			kept = append(kept, '\n')
+		}
+		text = rest
+	}
+	return kept
 }
