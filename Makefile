@@ -50,8 +50,8 @@ PROVE := ./proof/corruption ./proof/crash ./proof/hostile ./proof/limits ./proof
 # Of these, those that measure memory, of which the race detector takes several times as much.
 PROVE_MEMORY := ./proof/hostile ./proof/limits
 # Packages with goroutines, for the race detector. The server itself has it in prove-short.
-RACE := ./api ./api/internal/files ./api/internal/web ./blob ./client ./ingest ./ingest/backup ./ingest/registry ./ingest/registry/onlost ./internal/trace ./journal \
-  ./opsqueue ./runner ./runner/pool ./runner/script ./runner/slots ./runner/wasi ./runner/webhook ./store/internal/lsm
+RACE := ./api ./api/internal/files ./api/internal/stream ./api/internal/web ./blob ./client ./ingest ./ingest/backup ./ingest/registry ./ingest/registry/onlost \
+  ./internal/trace ./journal ./opsqueue ./runner ./runner/pool ./runner/script ./runner/slots ./runner/wasi ./runner/webhook ./store/internal/lsm
 # Tests of the packages above that are smaller with -short, or skipped, and the packages that have them.
 SIZED_IN := . ./bench ./bench/open ./blob ./cmd/daybook ./ingest ./journal ./opsqueue ./runner/container ./runner/sandbox ./store
 SIZED    := TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestClientModule TestDrawIsBounded \

@@ -132,7 +132,7 @@ func TestLingerEndsWithTheLease(t *testing.T) {
 		ends.runnerReader = s.runnerReader
 		s.runnerReader = ends
 	})
-	hold := func(typ string, hello string) (c *streamClient, h *heldClaim, claim string, ids []string) {
+	hold := func(typ string, hello string) (c *streamClient, h job.ID, claim string, ids []string) {
 		r.post("/jobs/create", fmt.Sprintf(`[{"type":%q},{"type":%[1]q}]`, typ)).object(http.StatusCreated)
 		c = r.open()
 		c.ok(c.send("hello", hello))
@@ -141,21 +141,19 @@ func TestLingerEndsWithTheLease(t *testing.T) {
 			t.Fatalf("got %v", ids)
 		}
 		c.ok(c.send("begin", fmt.Sprintf(`{"claim_id":%q,"job_ids":[%q]}`, claim, ids[0])))
-		return c, r.heldClaim(claim), claim, ids
-	}
-	setSince := func(h *heldClaim, since time.Time) {
-		of := r.holder(h.id)
-		of.mu.Lock()
-		defer of.mu.Unlock()
-		h.since = since
+		h, err := job.ParseID(claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, h, claim, ids
 	}
 	lingering := func(n int) {
-		r.until("so many streams linger", func() bool { _, l := r.server.streams.count(); return l == n })
+		r.until("so many streams linger", func() bool { _, l := r.server.streams.Count(); return l == n })
 	}
 
 	c, h, _, ids := hold("short", `{"runner_id":"r","linger_ms":600000}`)
 	ends.byMs.Store(leaseMs - 1000) // less than maxLeaseMargin is left
-	setSince(h, time.Now().Add(-leaseMs*time.Millisecond))
+	r.server.streams.Age(h)
 	_ = c.conn.CloseNow()
 	want(t, r.await(ids[0], "deferred"), "run_attempts", 1.0, "code", "lost")
 	want(t, r.await(ids[1], "pending"), "run_attempts", 0.0)
@@ -170,46 +168,17 @@ func TestLingerEndsWithTheLease(t *testing.T) {
 			if tickle != "" {
 				c.ok(c.send("tickle", strings.NewReplacer("CLAIM", claim, "JOB0", ids[0], "JOB1", ids[1], "RUNNER", "long-"+name).Replace(tickle)))
 			}
-			setSince(h, time.Now().Add(-h.lease)) // as if the stream had seen no tickle for so long
+			r.server.streams.Age(h)
 			_ = c.conn.CloseNow()
 			lingering(1)
-			all := r.server.streams
-			r.until("the server has looked the lease up", func() bool {
-				all.mu.Lock()
-				defer all.mu.Unlock()
-				return time.Until(h.beforeLeaseEnds()) > 0
-			})
+			r.until("the server has looked the lease up", func() bool { return !r.server.streams.IsDueAt(h, time.Now()) })
 			for _, id := range ids {
 				want(t, r.get("/jobs/"+id).object(http.StatusOK), "status", "active")
 			}
-			all.mu.Lock()
-			kept := all.holders[h.id].lingerer
-			all.mu.Unlock()
-			r.server.streams.giveBack(all.expire(kept))
+			r.server.streams.ExpireAll()
 			lingering(0)
 		})
 	}
-}
-
-// heldClaim returns the record that a stream keeps of a claim.
-func (r *rig) heldClaim(claim string) *heldClaim {
-	r.Helper()
-	id, err := job.ParseID(claim)
-	if err != nil {
-		r.Fatal(err)
-	}
-	h := r.holder(id)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.claims[id]
-}
-
-// holder returns the holding of the stream that holds a claim.
-func (r *rig) holder(claim job.ID) *holding {
-	all := r.server.streams
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	return &all.holders[claim].stream.holding
 }
 
 // TestBeginRefused: a begin without a number gets no answer, so a mistake in it ends the stream.

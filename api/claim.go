@@ -92,7 +92,7 @@ func (s *Server) completeAndClaim(c echo.Context, body *web.Body, r *command.Cla
 	}
 	defer exchange.Close()
 	each, receipt, err := exchange.Ended(ctx)
-	s.streams.completed(done.Commands, each)
+	s.streams.Completed(done.Commands, each)
 	ended, seq, err := command.JoinEnded(each, receipt, err)
 	if err != nil {
 		return err

@@ -68,7 +68,7 @@ func (s *Server) endOne(c echo.Context, rule *web.BodyRule, r interface{ Outcome
 		return err
 	}
 	body.Release() // the client may be slow to read
-	s.streams.completed([]job.Complete{cmd}, []applied.Ended{ended})
+	s.streams.Completed([]job.Complete{cmd}, []applied.Ended{ended})
 	web.SetReplayed(c, ended.Replayed)
 	result := ended.Results[0]
 	if err := refusal.Err(result.Refusal); err != nil {
@@ -107,7 +107,7 @@ func (s *Server) completeMany(c echo.Context) error {
 	}
 	defer held.Release()
 	all := done.All
-	ended, seq, err := s.streams.end(ctx, &done)
+	ended, seq, err := s.streams.End(ctx, &done)
 	if err != nil {
 		return err
 	}

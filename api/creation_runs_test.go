@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
@@ -291,7 +292,7 @@ func TestStreamInRuns(t *testing.T) {
 		{body, " slot=1", "bad_request", "session.id"},
 		{body, " slot=a", "bad_request", "slot"},
 		{body, " x=1", "bad_request", "x"},
-		{body, " " + strings.Repeat("x", maxRequestHead), "bad_request", ""},
+		{body, " " + strings.Repeat("x", stream.MaxRequestHead), "bad_request", ""},
 		{"", "", "bad_request", ""},
 		{"#:claim v=1 jobs=0 runs=0\n", "", "bad_request", ""},
 		{body + "x", "", "bad_request", ""},

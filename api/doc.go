@@ -3,7 +3,8 @@
 // Package job decides what a job may do next.
 //
 // The parts that know no single route are packages in the folder internal: web has the connections, checks, bodies and
-// problems, command turns requests into commands, document encodes jobs, refusal has the codes, and files has blobs.
+// problems, command turns requests into commands, document encodes jobs, refusal has the codes, stream has
+// the streams over WebSocket, and files has blobs, uploads and filesets.
 //
 //	guard ──► route ──► read (bounded) ──► decode (strict) ──► Engine ──► encode
 //	  └──────────┴───────────┴──────────────────┴────────────────┴──► problem (application/problem+json)

@@ -1,7 +1,13 @@
 package api
 
 import (
+	"context"
+
 	"github.com/daybookq/daybook/api/internal/files"
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // Engine changes the queue and reports on it. *ingest.Engine implements it. Each part is declared in the file of the
@@ -44,4 +50,10 @@ type Queries interface {
 type backend interface {
 	Engine
 	Queries
+}
+
+type pusher interface {
+	Silence(runner string) uint64
+	WhenLost(end func(runner string) (returned <-chan struct{}))
+	ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error)
 }

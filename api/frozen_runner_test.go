@@ -16,6 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
 )
@@ -118,7 +119,7 @@ func (s *fateRig) runner(id string, credit int) *fateRunner {
 		f.conn = newFrozenConn(s.l.dial())
 		return f.conn, nil
 	}}
-	ws, _, err := websocket.Dial(context.Background(), "ws://localhost/stream", &websocket.DialOptions{Subprotocols: []string{streamProtocol}, HTTPClient: &http.Client{Transport: transport}})
+	ws, _, err := websocket.Dial(context.Background(), "ws://localhost/stream", &websocket.DialOptions{Subprotocols: []string{stream.Protocol}, HTTPClient: &http.Client{Transport: transport}})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func (s *Server) routes() []route {
 		{http.MethodDelete, "/filesets/:name", s.filesets.Delete, !hot, !keyed, "client"},
 		{http.MethodGet, "/filesets/:name/versions", s.filesets.Versions, !hot, !keyed, "client"},
 
-		{http.MethodGet, "/stream", s.streams.stream, hot, !keyed, ""},
+		{http.MethodGet, "/stream", s.streams.Serve, hot, !keyed, ""},
 
 		{http.MethodGet, "/queues", s.queues, !hot, !keyed, "limit after client waiting"},
 		{http.MethodGet, "/queues/:client/:type", s.queue, !hot, !keyed, ""},

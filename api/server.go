@@ -15,6 +15,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/refusal"
+	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/joblog"
 	"github.com/daybookq/daybook/blob"
@@ -71,7 +72,7 @@ type Server struct {
 	blobs         *files.Blobs
 	uploads       *files.Uploads
 	filesets      *files.Filesets
-	streams       *streams
+	streams       *stream.Streams
 	logs          jobLogs
 	resultReaders atomic.Int64 // requests that follow results
 
@@ -85,7 +86,7 @@ func New(o Options) (*Server, error) {
 		Queries
 	}{o.Engine, o.Queries})
 	if err == nil {
-		o.Engine.WhenLost(s.streams.lose)
+		o.Engine.WhenLost(s.streams.Lose)
 	}
 	return s, err
 }
@@ -102,7 +103,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 	registry := prometheus.NewRegistry()
 	s.web, err = web.New(web.Options{
 		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, ProblemOf: refusal.Of, Registry: registry,
-		Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.wait(ctx) },
+		Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
 	})
 	if err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 	s.draining = s.web.Draining
 	s.logs.Logs = joblog.New()
 	s.decode = &command.Decoder{Defaults: defaults, Fenced: o.RequireClaimID, CheckClient: s.web.CheckClient, Now: engine.Now, HandlerFor: engine.HandlerFor}
-	s.streams = newStreams(streamOptions{
+	s.streams = stream.New(stream.Options{
 		Engine: engine, Decode: s.decode, Log: o.Log, Draining: s.draining, Heartbeat: o.StreamHeartbeat, Connections: s.web.MaxConnections,
 		Bulk: s.bulk, Control: s.control, Handouts: s.handouts, Changes: s.changes, Pages: s.pages, Registry: registry, Requests: s.web.Metrics,
 	})

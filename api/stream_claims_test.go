@@ -19,7 +19,7 @@ func (r *rig) holdOne(hello string) (c *streamClient, stream, claim, id string) 
 // streamsAre waits until the server has n streams.
 func (r *rig) streamsAre(n int) {
 	r.Helper()
-	r.until(fmt.Sprint(n, " streams"), func() bool { open, _ := r.server.streams.count(); return open == n })
+	r.until(fmt.Sprint(n, " streams"), func() bool { open, _ := r.server.streams.Count(); return open == n })
 }
 
 // TestStreamTakesClaimsOver: a claim belongs to the last stream that named it, also without resume.
@@ -137,12 +137,7 @@ func TestLingeringClaimIsTickled(t *testing.T) {
 	c.conn.CloseNow()
 	r.streamsAre(0)
 	r.post("/jobs/tickle", fmt.Sprintf(`{"claim_id":%q}`, claim)).object(http.StatusOK)
-	r.server.streams.mu.Lock()
-	var kept *lingerer
-	for _, kept = range r.server.streams.lingering {
-	}
-	r.server.streams.mu.Unlock()
-	r.server.streams.giveBack(r.server.streams.expire(kept)) // its time is over
+	r.server.streams.ExpireAll()
 	if got := r.status(id); got != "active" {
 		t.Errorf("the job is %s", got)
 	}

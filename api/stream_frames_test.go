@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/wsframe/wsframetest"
 )
@@ -20,7 +21,7 @@ type frames struct {
 	*bufio.Reader
 }
 
-const handshake = "GET /stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Protocol: " + streamProtocol + "\r\n\r\n"
+const handshake = "GET /stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Protocol: " + stream.Protocol + "\r\n\r\n"
 
 // frames opens a stream.
 func (r *rig) frames() *frames {
@@ -94,7 +95,7 @@ func TestStreamFrames(t *testing.T) {
 			switch first, n := f.next(); {
 			case first == 0x8a:
 				pong = pong || pinged
-			case n > maxFrameBytes:
+			case n > stream.MaxFrameBytes:
 				t.Fatalf("%s: a frame has %d bytes", form, n)
 			case n > 200: // not the answer to subscribe
 				if length += n; !pinged {
@@ -124,15 +125,15 @@ func TestStreamFrames(t *testing.T) {
 func TestStreamPings(t *testing.T) {
 	r := start(t)
 	f := r.frames()
-	for range maxControls {
+	for range stream.MaxControls {
 		f.send(0x89, "ping")
 	}
-	for range maxControls {
+	for range stream.MaxControls {
 		if first, _ := f.next(); first != 0x8a {
 			t.Fatalf("a ping is answered with %x", first)
 		}
 	}
-	flood := strings.Repeat("\x89\x80\x00\x00\x00\x00", 100*maxControls)
+	flood := strings.Repeat("\x89\x80\x00\x00\x00\x00", 100*stream.MaxControls)
 	if _, err := io.WriteString(f, flood); err != nil {
 		t.Log(err) // the server has closed the connection already
 	}

@@ -4,21 +4,20 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
 )
 
 // tryOpen tries to open a stream, and returns the status of the answer.
 func (r *rig) tryOpen() (*streamClient, *http.Response) {
 	r.Helper()
-	conn, answer, err := websocket.Dial(r.Context(), "ws"+strings.TrimPrefix(r.url, "http")+"/stream", &websocket.DialOptions{Subprotocols: []string{streamProtocol}})
+	conn, answer, err := websocket.Dial(r.Context(), "ws"+strings.TrimPrefix(r.url, "http")+"/stream", &websocket.DialOptions{Subprotocols: []string{stream.Protocol}})
 	if err != nil {
 		if answer == nil {
 			r.Fatal(err)
@@ -61,15 +60,15 @@ func TestStreamsAreBounded(t *testing.T) {
 	first.ok(first.send("unsubscribe", fmt.Sprintf(`{"subscription":%d}`, subs[0])))
 	var c *streamClient
 	r.until("there is room", func() bool { c, _ = r.tryOpen(); return c != nil })
-	if status := first.closed(); status != statusDone {
+	if status := first.closed(); status != stream.StatusDone {
 		t.Errorf("the stream that was not in use ended with %v", status)
 	}
 	c.ok(c.send("create", `{}`))
 	for _, c := range used[1:] {
 		c.ok(c.send("create", `{}`))
 	}
-	if n := r.server.streams.room.evictions(); n != 1 {
-		t.Errorf("%d evictions", n)
+	if page := r.do(http.MethodGet, "/metrics", nil).body; !strings.Contains(page, "\ndaybook_streams_evicted_total 1\n") {
+		t.Error("not one stream was evicted")
 	}
 }
 
@@ -87,7 +86,7 @@ func TestStreamsThatReceiveAreUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.until("the message arrives", func() bool {
-		return slices.ContainsFunc(r.server.streams.snapshot(), func(t *stream) bool { return t.receiving.Load() })
+		return r.server.bulk.Used()+r.server.control.Used() > 0
 	})
 	time.Sleep(web.IdleGrace) // real time: a real connection must stay silent for this time
 	r.until("there is room", func() bool { c, _ := r.tryOpen(); return c != nil })
@@ -98,7 +97,7 @@ func TestStreamsThatReceiveAreUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	slow.ok(1)
-	if status := unused.closed(); status != statusDone {
+	if status := unused.closed(); status != stream.StatusDone {
 		t.Errorf("the stream that was not in use ended with %v", status)
 	}
 }
@@ -120,7 +119,7 @@ func TestStreamsMakeRoomForRequests(t *testing.T) {
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", 54, `{"runner_id":"r","types":["none"],"wait_ms":60000    }`)
 	r.until("a third claim waits", func() bool { return r.server.engine.Stats().Parked == 4 })
-	if status := b.closed(); status != statusDone {
+	if status := b.closed(); status != stream.StatusDone {
 		t.Errorf("the stream without a request ended with %v", status)
 	}
 }
@@ -129,9 +128,9 @@ func TestStreamsMakeRoomForRequests(t *testing.T) {
 // continue when memory is free again.
 func TestSubscriptionsAreBounded(t *testing.T) {
 	r := start(t)
-	budget := r.server.streams.room.jobs
+	budget := r.server.streams.JobMemory()
 	others := web.Share{Budget: budget}
-	others.Force(budget.Total() - 2*subscriptionBytes - 4<<10)
+	others.Force(budget.Total() - 2*stream.SubscriptionBytes - 4<<10)
 	c := r.open()
 	c.ok(c.send("hello", `{"runner_id":"r"}`))
 	first := c.send("subscribe", `{"credit":1000,"max":1,"types":["a"]}`)
@@ -163,43 +162,4 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	c.conn.CloseNow()
 	r.streamsAre(0)
 	r.until("the memory is free", func() bool { return budget.Used() == others.Held })
-}
-
-// TestRequestsInStreamsAreBounded: a stream with many requests waits while other streams hold the memory for requests.
-func TestRequestsInStreamsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		of := web.NewBudget(4 * requestBlock * requestBytes)
-		windows := make([]requestWindow, 3)
-		begun := make([]int, len(windows))
-		for i := range windows {
-			w := &windows[i]
-			w.init(t.Context(), web.Share{Budget: of})
-			go func() {
-				for w.begin() {
-					begun[i]++
-				}
-			}()
-		}
-		synctest.Wait()
-		most := len(windows)*freeRequests + 6*requestBlock // the oldest share always gets its bytes
-		if sum := begun[0] + begun[1] + begun[2]; sum > most+maxStreamRequests {
-			t.Errorf("%v requests are under way", begun)
-		}
-		for i := range begun {
-			if begun[i] < freeRequests {
-				t.Errorf("stream %d has %d requests", i, begun[i])
-			}
-		}
-		for i := range windows {
-			w := &windows[i]
-			go w.drain()
-			synctest.Wait()
-			w.end(begun[i])
-		}
-		time.Sleep(2 * web.MaxBudgetWait)
-		synctest.Wait()
-		if n := of.Used(); n != 0 {
-			t.Errorf("%d bytes are taken after the end", n)
-		}
-	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -28,7 +29,7 @@ type streamClient struct {
 // open opens a stream.
 func (r *rig) open(change ...func(*websocket.DialOptions)) *streamClient {
 	r.Helper()
-	o := websocket.DialOptions{Subprotocols: []string{streamProtocol}}
+	o := websocket.DialOptions{Subprotocols: []string{stream.Protocol}}
 	for _, f := range change {
 		f(&o)
 	}
@@ -279,7 +280,7 @@ func TestStreamRefusals(t *testing.T) {
 	c.refusal(c.send("subscribe", `{"credit":10001}`), "bad_request")
 	c.refusal(c.send("create", `{}`, `,"tickle":{}`), "bad_request")
 	c.refusal(c.send("tickle", `{}`, `,"idempotency_key":"k"`), "bad_request")
-	for i := range maxSubscriptions {
+	for i := range stream.MaxSubscriptions {
 		c.ok(c.send("subscribe", fmt.Sprintf(`{"credit":1,"types":["t%d"]}`, i)))
 	}
 	c.refusal(c.send("subscribe", `{"credit":1}`), "bad_request")
@@ -371,10 +372,10 @@ func TestStreamHeartbeat(t *testing.T) {
 		}
 	})
 	go d.conn.CloseRead(t.Context()) // answers pings
-	for range 3 * missedHeartbeats {
+	for range 3 * stream.MissedHeartbeats {
 		<-pings
 	}
-	if open, _ := r.server.streams.count(); open != 1 {
+	if open, _ := r.server.streams.Count(); open != 1 {
 		t.Errorf("%d streams are open, beside one that answers pings", open)
 	}
 }
@@ -391,7 +392,7 @@ func TestStreamShutdown(t *testing.T) {
 	go func() { r.stop(); close(stopped) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if _, _, err := c.conn.Read(ctx); websocket.CloseStatus(err) != statusDone {
+	if _, _, err := c.conn.Read(ctx); websocket.CloseStatus(err) != stream.StatusDone {
 		t.Errorf("read: %v", err)
 	}
 	<-stopped
@@ -409,7 +410,7 @@ func TestStreamAtShutdown(t *testing.T) {
 	r := start(t)
 	r.server.web.Drain()
 	r.get("/stream", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "MDEyMzQ1Njc4OWFiY2RlZg==",
-		"Sec-WebSocket-Protocol", streamProtocol).refused(http.StatusServiceUnavailable, "shutting_down")
+		"Sec-WebSocket-Protocol", stream.Protocol).refused(http.StatusServiceUnavailable, "shutting_down")
 }
 
 // TestLongPush: jobs of many bytes are sent in one message, in order.

@@ -39,7 +39,7 @@ func (s *Server) tickle(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	s.streams.tickled(&cmd, &tickled)
+	s.streams.Tickled(&cmd, &tickled)
 	if len(tickled.Lost) > 0 {
 		return refusal.Err(tickled.Lost[0].Refusal)
 	}
@@ -69,7 +69,7 @@ func (s *Server) tickleMany(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	s.streams.tickled(&cmd, &tickled)
+	s.streams.Tickled(&cmd, &tickled)
 	if err := answer.NothingHeld(&tickled); err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func laterVersion(version string) bool {
 }
 
 // Group returns a group with the attributes of jobs that are created now. It fills in every default, because the
-// applier has no configuration.
+// applier knows no configuration.
 func (s *Decoder) Group(a *Attributes, now int64) (job.Group, error) {
 	g := job.Group{
 		Client: job.DefaultName, Type: job.DefaultName, Attributes: job.Attributes{Priority: job.DefaultPriority,

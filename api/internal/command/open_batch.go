@@ -41,7 +41,7 @@ func ItemWhole(body []byte, take func(place string, text []byte) error) error {
 }
 
 // BeginBatch turns the create into a create of a batch with attributes. In a list, the batch is the first item, and
-// that item has no other fields.
+// that item is without other fields.
 func (b *Bulk) BeginBatch(r *CreateRequest) error {
 	switch {
 	case !b.Cmd.Into.IsZero():

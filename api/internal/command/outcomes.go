@@ -45,7 +45,7 @@ type exceptItem struct {
 	OutcomeFields
 }
 
-// Runner checks and returns the runner_id, or "" if the request has none.
+// Runner checks and returns the runner_id, or "" if the request names none.
 func (f *Fences) Runner() (string, error) {
 	if f.RunnerID == nil {
 		return "", nil

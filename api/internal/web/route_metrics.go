@@ -17,7 +17,7 @@ type RequestMetrics struct {
 	durations *prometheus.HistogramVec
 }
 
-func newRequestMetrics(registry *prometheus.Registry) *RequestMetrics {
+func NewRequestMetrics(registry *prometheus.Registry) *RequestMetrics {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "daybook_http_requests_total", Help: "Requests answered, by route and class of status.",
 	}, []string{"method", "route", "class"})

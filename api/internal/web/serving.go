@@ -64,7 +64,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
-	s := &Server{Options: o, echo: echo.New(), hosts: hosts, Metrics: newRequestMetrics(o.Registry), compressors: NewBudget(compressorsBudgetBytes)}
+	s := &Server{Options: o, echo: echo.New(), hosts: hosts, Metrics: NewRequestMetrics(o.Registry), compressors: NewBudget(compressorsBudgetBytes)}
 	s.Draining, s.Drain = context.WithCancel(context.Background())
 	s.echo.Pre(s.oneSpelling)
 	s.echo.Use(s.around)

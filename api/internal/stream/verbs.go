@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"context"
@@ -239,7 +239,7 @@ func (t *stream) beginEnd(done *command.Completion, one bool, once func() (job.O
 			return nil, 0, err
 		}
 		defer held.Release()
-		ended, seq, err := t.s.end(context.Background(), done)
+		ended, seq, err := t.s.End(context.Background(), done)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -333,7 +333,7 @@ func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
 		if cmd.Claim.IsZero() {
 			t.holding.tickled(&cmd, &tickled)
 		} else {
-			t.s.tickled(&cmd, &tickled)
+			t.s.Tickled(&cmd, &tickled)
 		}
 		if err := answer.NothingHeld(&tickled); err != nil && !whole { // a runner that tickles from time to time may hold no job
 			return nil, 0, err

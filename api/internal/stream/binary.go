@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ const requestHead = "#:request"
 func binaryRequest(message []byte) (*streamRequest, error) {
 	r := &streamRequest{runs: true}
 	line, body, _ := bytes.Cut(message, []byte("\n"))
-	fields, ok := strings.CutPrefix(string(line[:min(len(line), maxRequestHead)]), requestHead+" ")
+	fields, ok := strings.CutPrefix(string(line[:min(len(line), MaxRequestHead)]), requestHead+" ")
 	if !ok {
 		return r, web.BadRequest("", "a binary message begins with a line "+requestHead+" n=… and has a text in runs")
 	}
@@ -43,8 +43,8 @@ func binaryRequest(message []byte) (*streamRequest, error) {
 	if r.N == nil {
 		return r, web.BadRequest("n", "the line "+requestHead+" has no field n, which numbers the request")
 	}
-	if len(line) > maxRequestHead {
-		mistake = web.BadRequest("", fmt.Sprintf("the line %s is longer than %d bytes", requestHead, maxRequestHead))
+	if len(line) > MaxRequestHead {
+		mistake = web.BadRequest("", fmt.Sprintf("the line %s is longer than %d bytes", requestHead, MaxRequestHead))
 	}
 	switch text := runs.NewDecoder(body); {
 	case mistake != nil:
@@ -59,8 +59,8 @@ func binaryRequest(message []byte) (*streamRequest, error) {
 	return r, nil
 }
 
-// maxRequestHead bounds the first line of a binary message. The longest has a key whose bytes take three each.
-const maxRequestHead = 3*job.MaxKeyBytes + 256
+// MaxRequestHead bounds the first line of a binary message. The longest has a key whose bytes take three each.
+const MaxRequestHead = 3*job.MaxKeyBytes + 256
 
 // set reads a field of the first line.
 func (r *streamRequest) set(key, raw string) error {

@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"context"
@@ -18,19 +18,19 @@ import (
 	"github.com/daybookq/daybook/internal/wsframe"
 )
 
-// streamProtocol is the WebSocket subprotocol that docs/reference/stream.md describes.
-const streamProtocol = "daybook.v1"
+// Protocol is the WebSocket subprotocol that docs/reference/stream.md describes.
+const Protocol = "daybook.v1"
 
 const (
 	defaultStreamHeartbeat = 5 * time.Second
-	// A stream is closed when its client has not answered missedHeartbeats pings in a row.
-	missedHeartbeats = 3
+	// A stream is closed when its client has not answered MissedHeartbeats pings in a row.
+	MissedHeartbeats = 3
 )
 
-// stream is a connection that carries many requests, and jobs as soon as there are any. Its goroutines are the reader
+// Serve is a connection that carries many requests, and jobs as soon as there are any. Its goroutines are the reader
 // of messages, a finisher for each request that waits for the engine, and one goroutine for each subscription.
 type stream struct {
-	s        *streams
+	s        *Streams
 	conn     *websocket.Conn
 	accepted *web.Connection // below conn; nil in tests that do not use Run
 	id       string
@@ -58,8 +58,8 @@ type stream struct {
 	evicted   bool          // its place is already free; streamRoom.mu guards it
 }
 
-// stream answers GET /stream.
-func (l *streams) stream(c echo.Context) error {
+// Serve answers GET /stream.
+func (l *Streams) Serve(c echo.Context) error {
 	r := c.Request()
 	if err := checkUpgrade(c); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (l *streams) stream(c echo.Context) error {
 	l.running.Add(1)
 	var t *stream // set before anything is read
 	conn, err := wsframe.Accept(c.Response(), r, &websocket.AcceptOptions{
-		Subprotocols:       []string{streamProtocol},
+		Subprotocols:       []string{Protocol},
 		InsecureSkipVerify: true, // guard has checked Host and Origin
 		OnPingReceived:     func(context.Context, []byte) bool { return t.control() },
 		OnPongReceived:     func(context.Context, []byte) { t.control() },
@@ -112,8 +112,8 @@ func checkUpgrade(c echo.Context) error {
 	if keys := r.Header.Values("Sec-WebSocket-Key"); len(keys) != 1 || !isWebSocketKey(keys[0]) {
 		return web.BadRequest("Sec-WebSocket-Key", "Sec-WebSocket-Key must be given once, and be the base64 of 16 bytes")
 	}
-	if !headerHas(r, "Sec-WebSocket-Protocol", streamProtocol) {
-		return web.BadRequest("Sec-WebSocket-Protocol", "Sec-WebSocket-Protocol must offer "+streamProtocol)
+	if !headerHas(r, "Sec-WebSocket-Protocol", Protocol) {
+		return web.BadRequest("Sec-WebSocket-Protocol", "Sec-WebSocket-Protocol must offer "+Protocol)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func headerHas(r *http.Request, name, token string) bool {
 	})
 }
 
-func newStream(s *streams, conn *websocket.Conn, accepted *web.Connection) *stream {
+func newStream(s *Streams, conn *websocket.Conn, accepted *web.Connection) *stream {
 	t := &stream{s: s, conn: conn, accepted: accepted, id: rand.Text(), done: make(chan struct{})}
 	t.pushing, t.stop = context.WithCancel(context.Background())
 	t.requests.init(t.pushing, t.share(s.room.requests))
@@ -213,7 +213,7 @@ func (t *stream) ping() {
 	reading := t.reading.Load()
 	if err := t.conn.Ping(ctx); err == nil || !reading || !t.reading.Load() || t.accepted != nil && t.accepted.HeardSince(began) {
 		t.missed = 0
-	} else if t.missed++; t.missed >= missedHeartbeats {
+	} else if t.missed++; t.missed >= MissedHeartbeats {
 		t.cut() // the client does not answer, so a closing handshake would only wait
 		return
 	}
@@ -226,16 +226,16 @@ func (t *stream) ping() {
 	t.pings.Reset(max(0, period-time.Since(began)))
 }
 
-// maxControls bounds the pings and pongs of a client in a second. A pong costs the server as much as a small request,
+// MaxControls bounds the pings and pongs of a client in a second. A pong costs the server as much as a small request,
 // and nothing else bounds how many it must send.
-const maxControls = 50
+const MaxControls = 50
 
 // control counts a ping or pong of the client. It reports false, and ends the connection, if there are too many.
 func (t *stream) control() bool {
 	if now := time.Now(); now.Sub(t.counted) > time.Second {
 		t.counted, t.controls = now, 0
 	}
-	if t.controls++; t.controls <= maxControls {
+	if t.controls++; t.controls <= MaxControls {
 		return true
 	}
 	t.cut()

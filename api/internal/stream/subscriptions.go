@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"context"
@@ -10,25 +10,16 @@ import (
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/job/runs"
-	"github.com/daybookq/daybook/store/applied"
 )
 
 const (
-	maxSubscriptions = 16     // of one stream
+	MaxSubscriptions = 16     // of one stream
 	maxCredit        = 10_000 // jobs that one subscription can hold
 	// A subscription whose claims fail tries again after firstRetry, and then after twice as long, up to lastRetry.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
 )
-
-type pusher interface {
-	Silence(runner string) uint64
-	WhenLost(end func(runner string) (returned <-chan struct{}))
-	ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error)
-}
 
 // subscription is a selection of jobs that a stream accepts, with a limit on the held ones. Its goroutine waits for
 // credit, then claims jobs and waits for them, and then sends them.
@@ -83,7 +74,7 @@ func (t *stream) beginSubscribe(r *streamRequest) (finisher, error) {
 	u := &subscription{t: t, number: *r.N, claim: cmd, credit: credit, freed: make(chan struct{}, 1), ended: make(chan struct{})}
 	u.ctx, u.stop = context.WithCancel(t.pushing)
 	u.memory = t.share(t.s.room.jobs)
-	if !u.memory.Grow(u.ctx, subscriptionBytes+namesTimes*int64(len(r.Subscribe)), 0) {
+	if !u.memory.Grow(u.ctx, SubscriptionBytes+namesTimes*int64(len(r.Subscribe)), 0) {
 		u.stop()
 		return nil, noRoom()
 	}
@@ -113,8 +104,8 @@ func (l *subscriptions) add(u *subscription) error {
 	switch {
 	case l.open[u.number] != nil:
 		return web.BadRequest("n", fmt.Sprintf("request %d is a subscription already; a subscription has the number of its request", u.number))
-	case len(l.open) == maxSubscriptions:
-		return web.BadRequest("subscribe", fmt.Sprintf("the stream has too many subscriptions; the maximum is %d", maxSubscriptions))
+	case len(l.open) == MaxSubscriptions:
+		return web.BadRequest("subscribe", fmt.Sprintf("the stream has too many subscriptions; the maximum is %d", MaxSubscriptions))
 	case l.open == nil:
 		l.open = map[uint64]*subscription{}
 	}

@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"context"
@@ -91,14 +91,14 @@ func (q *answerQueue) addHeld(line []byte, requests int, held *web.Share) {
 	q.mu.Unlock()
 }
 
-// maxFrameBytes bounds the frames of long messages. Between two frames the server can answer a ping, for which the
+// MaxFrameBytes bounds the frames of long messages. Between two frames the server can answer a ping, for which the
 // library waits 5 s and then closes the connection. A client at the minimum speed reads a frame in 1.3 s.
-const maxFrameBytes = 64 << 10
+const MaxFrameBytes = 64 << 10
 
 // write writes a message. If it fails, the connection must be closed.
 func (t *stream) write(kind websocket.MessageType, text []byte) error {
 	ctx := context.Background()
-	if len(text) <= maxFrameBytes {
+	if len(text) <= MaxFrameBytes {
 		return t.conn.Write(ctx, kind, text)
 	}
 	w, err := t.conn.Writer(ctx, kind)
@@ -113,7 +113,7 @@ func (t *stream) write(kind websocket.MessageType, text []byte) error {
 
 // writeFrames writes a part of a message.
 func writeFrames(w io.Writer, text []byte) error {
-	for frame := range slices.Chunk(text, maxFrameBytes) {
+	for frame := range slices.Chunk(text, MaxFrameBytes) {
 		if _, err := w.Write(frame); err != nil {
 			return err
 		}

@@ -1,16 +1,80 @@
-package api
+package stream
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"reflect"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
+
+// accepting is an engine that accepts every command, and fails the test if the command could not be read back from the
+// journal.
+type accepting struct{ t *testing.T }
+
+var acceptedAt = ingest.Receipt{Seq: 7, At: 1_700_000_000_000}
+
+func (a *accepting) take(cmd job.Command) {
+	fields, body := cmd.Encode()
+	if _, err := job.Decode(cmd.Verb(), fields, body); err != nil {
+		a.t.Errorf("a request became %s %q with %q, which the journal refuses: %v", cmd.Verb(), fields, body, err)
+	}
+}
+
+func (a *accepting) StartCreate(_ context.Context, c *job.Create) func() (applied.Made, ingest.Receipt, error) {
+	a.take(c)
+	if err := c.CheckPayloads(); err != nil {
+		a.t.Errorf("a create whose payloads are not what it says: %v", err)
+	}
+	made := applied.Made{Batch: job.NewID(acceptedAt.At, acceptedAt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}
+	if n := len(c.Unique); n > 0 {
+		made.Existing = []applied.Existing{{Line: c.Unique[n-1].Line, Job: job.NewID(1, 2, 3)}}
+	}
+	return func() (applied.Made, ingest.Receipt, error) { return made, acceptedAt, nil }
+}
+
+func (a *accepting) ClaimUntil(_ context.Context, c job.Claim, _ <-chan struct{}, _ func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
+	a.take(c)
+	return applied.Claimed{}, nil, acceptedAt, nil
+}
+
+func (a *accepting) CompleteInOrder(_ context.Context, commands []job.Complete) (all []applied.Ended, _ ingest.Receipt, _ error) {
+	for _, c := range commands {
+		a.take(c)
+		var ended applied.Ended
+		for i := range c.Outcomes {
+			ended.Results = append(ended.Results, applied.JobResult{ID: c.Outcomes[i].ID, Status: job.Completed})
+		}
+		all = append(all, ended)
+	}
+	return all, acceptedAt, nil
+}
+
+func (a *accepting) Tickle(_ context.Context, t job.Tickle) (applied.Tickled, ingest.Receipt, error) {
+	a.take(t)
+	return applied.Tickled{Held: len(t.IDs)}, acceptedAt, nil
+}
+
+func (*accepting) Silence(string) uint64 { return 0 }
+
+func (*accepting) CatchUp(context.Context, uint64) error { return nil }
+
+func (*accepting) ClaimDocument(job.ID, query.Parts) (document.Claim, []job.Job, error) {
+	return document.Claim{}, nil, job.ClaimNotFound
+}
 
 // FuzzStreamRequest carries out any line of a text message, or any binary message. The server must turn it into commands
 // that can be read back from the journal, or refuse it with a problem that has a code, and answer one line of JSON with
@@ -40,12 +104,19 @@ func FuzzStreamRequest(f *testing.F) {
 		f.Add([]byte(line), true)
 	}
 	f.Fuzz(func(t *testing.T, line []byte, greeted bool) {
-		engine := &picky{t: t}
-		s, err := New(Options{Engine: engine, Queries: engine, Log: zerolog.Nop()})
+		defaults, err := command.Defaults{}.Filled()
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := newStream(s.streams, nil, nil)
+		c := newStream(New(Options{
+			Engine: &accepting{t}, Log: zerolog.Nop(), Draining: t.Context(), Connections: web.DefaultMaxConnections,
+			Decode: &command.Decoder{
+				Defaults: defaults, CheckClient: func(string) error { return nil }, Now: func() int64 { return acceptedAt.At },
+				HandlerFor: func(string, string) (document.Handler, bool) { return document.Handler{}, false },
+			},
+			Bulk: web.NewBudget(1 << 30), Control: web.NewBudget(1 << 30), Handouts: web.NewBudget(1 << 30), Changes: web.NewBudget(1 << 30),
+			Registry: prometheus.NewRegistry(), Requests: web.NewRequestMetrics(prometheus.NewRegistry()),
+		}), nil, nil)
 		if c.greeted.Store(greeted); greeted {
 			c.hello.runner = "r"
 		}

@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // which jobs go back when the stream ends. Leases are in the store, so holding may list a job that the runner has lost.
 // checkLeases finds these jobs.
 type holding struct {
-	all *streams
+	all *Streams
 	t   *stream
 
 	mu     sync.Mutex
@@ -27,7 +27,7 @@ type holding struct {
 	held   *web.Share // share of this memory; it changes only in steps of heldStep
 }
 
-func (h *holding) init(all *streams, t *stream) {
+func (h *holding) init(all *Streams, t *stream) {
 	h.all, h.t, h.claims = all, t, map[job.ID]*heldClaim{}
 	held := t.share(all.room.jobs)
 	h.held = &held

@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"cmp"
@@ -23,8 +23,8 @@ import (
 	"github.com/daybookq/daybook/store/query"
 )
 
-// streamEngine is the part of the engine that streams use. *ingest.Engine implements it together with *query.Queries.
-type streamEngine interface {
+// Engine is the part of the engine that streams use. *ingest.Engine implements it together with *query.Queries.
+type Engine interface {
 	CatchUp(ctx context.Context, minSeq uint64) error
 	ClaimDocument(id job.ID, parts query.Parts) (document.Claim, []job.Job, error)
 	ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error)
@@ -34,9 +34,9 @@ type streamEngine interface {
 	Tickle(ctx context.Context, t job.Tickle) (applied.Tickled, ingest.Receipt, error)
 }
 
-// streamOptions are the parts of the server that streams use.
-type streamOptions struct {
-	Engine streamEngine
+// Options are the parts of the server that streams use.
+type Options struct {
+	Engine Engine
 	Decode *command.Decoder
 	Log    zerolog.Logger
 	// Draining is done when the shutdown begins.
@@ -55,9 +55,9 @@ type streamOptions struct {
 	Requests *web.RequestMetrics
 }
 
-// streams are all open and lingering streams.
-type streams struct {
-	streamOptions
+// Streams are all open and lingering streams.
+type Streams struct {
+	Options
 	running   sync.WaitGroup // handlers of streams
 	room      streamRoom
 	finishers finishers
@@ -100,11 +100,11 @@ const (
 	maxLingering = web.DefaultMaxConnections
 )
 
-// newStreams returns a server's streams, of which none is open.
-func newStreams(o streamOptions) *streams {
+// New returns a server's streams, of which none is open.
+func New(o Options) *Streams {
 	o.Heartbeat = cmp.Or(o.Heartbeat, defaultStreamHeartbeat)
-	l := &streams{
-		streamOptions: o, room: newStreamRoom(o.Connections), verbs: map[string]*web.RouteMetrics{},
+	l := &Streams{
+		Options: o, room: newStreamRoom(o.Connections), verbs: map[string]*web.RouteMetrics{},
 		messages: web.BodyRule{Budget: o.Control, Limit: web.MaxBodyBytes}, bulkMessages: web.BodyRule{Budget: o.Bulk, Limit: web.MaxBodyBytes},
 		all: map[string]*stream{}, lingering: map[string]*lingerer{}, holders: map[job.ID]holder{},
 	}
@@ -116,42 +116,42 @@ func newStreams(o streamOptions) *streams {
 	return l
 }
 
-func (l *streams) add(t *stream) {
+func (l *Streams) add(t *stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all[t.id] = t
 }
 
 // greet records the settings of a stream.
-func (l *streams) greet(t *stream, h helloFields) {
+func (l *Streams) greet(t *stream, h helloFields) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.hello = h
 }
 
 // snapshot returns the open streams.
-func (l *streams) snapshot() []*stream {
+func (l *Streams) snapshot() []*stream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Values(l.all))
 }
 
-// count returns the number of open streams and of lingering streams.
-func (l *streams) count() (open, lingering int) {
+// Count returns the number of open streams and of lingering streams.
+func (l *Streams) Count() (open, lingering int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.all), len(l.lingering)
 }
 
 // hold records that a stream holds a new claim.
-func (l *streams) hold(claim job.ID, t *stream) {
+func (l *Streams) hold(claim job.ID, t *stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.holders[claim] = holder{stream: t}
 }
 
 // forget records that a stream no longer holds a claim, unless another stream has taken the claim over.
-func (l *streams) forget(claim job.ID, t *stream) {
+func (l *Streams) forget(claim job.ID, t *stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.holders[claim].stream == t {
@@ -160,7 +160,7 @@ func (l *streams) forget(claim job.ID, t *stream) {
 }
 
 // going marks a claim as going back to its queue.
-func (l *streams) going(claim job.ID) {
+func (l *Streams) going(claim job.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.holders[claim] = holder{}
@@ -169,7 +169,7 @@ func (l *streams) going(claim job.ID) {
 // adopt makes a stream hold a claim that its runner already has. If the claim lingered, adopt returns the record of it.
 // If another stream held it, adopt returns that stream. It reports false if the claim is going back to its queue, or
 // the stream already holds it.
-func (l *streams) adopt(claim job.ID, t *stream) (kept *heldClaim, before *stream, ok bool) {
+func (l *Streams) adopt(claim job.ID, t *stream) (kept *heldClaim, before *stream, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h, there := l.holders[claim]
@@ -186,7 +186,7 @@ func (l *streams) adopt(claim job.ID, t *stream) (kept *heldClaim, before *strea
 
 // holding returns the holding with a claim, or nil if no stream holds it. A lingering claim lingers no longer, because
 // its runner uses it in other requests and its lease bounds it.
-func (l *streams) holding(claim job.ID) *holding {
+func (l *Streams) holding(claim job.ID) *holding {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.holders[claim]
@@ -200,9 +200,9 @@ func (l *streams) holding(claim job.ID) *holding {
 	return &h.stream.holding
 }
 
-// completed reports the results of completions to the streams that hold their claims. results may cover only the first
+// Completed reports the results of completions to the streams that hold their claims. results may cover only the first
 // commands.
-func (l *streams) completed(commands []job.Complete, results []applied.Ended) {
+func (l *Streams) Completed(commands []job.Complete, results []applied.Ended) {
 	for i := range results {
 		if h := l.holding(commands[i].Claim); h != nil {
 			h.completed(&commands[i], &results[i])
@@ -210,24 +210,24 @@ func (l *streams) completed(commands []job.Complete, results []applied.Ended) {
 	}
 }
 
-// end carries out the commands of a completion. It returns the results of all commands, and the journal position of the
+// End carries out the commands of a completion. It returns the results of all commands, and the journal position of the
 // last one. If a command fails after others were applied, the outcome of the request is unknown, and the client can
 // repeat the request to find out.
-func (l *streams) end(ctx context.Context, done *command.Completion) (all applied.Ended, seq uint64, err error) {
+func (l *Streams) End(ctx context.Context, done *command.Completion) (all applied.Ended, seq uint64, err error) {
 	ended, receipt, err := l.Engine.CompleteInOrder(ctx, done.Commands)
-	l.completed(done.Commands, ended)
+	l.Completed(done.Commands, ended)
 	return command.JoinEnded(ended, receipt, err)
 }
 
-// tickled reports the result of a tickle to the stream that holds its claim.
-func (l *streams) tickled(cmd *job.Tickle, result *applied.Tickled) {
+// Tickled reports the result of a tickle to the stream that holds its claim.
+func (l *Streams) Tickled(cmd *job.Tickle, result *applied.Tickled) {
 	if h := l.holding(cmd.Claim); h != nil {
 		h.tickled(cmd, result)
 	}
 }
 
-// wait waits until no stream is open. When ctx is done, it closes the connections of the remaining streams.
-func (l *streams) wait(ctx context.Context) error {
+// Wait waits until no stream is open. When ctx is done, it closes the connections of the remaining streams.
+func (l *Streams) Wait(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
 		l.running.Wait()
@@ -253,7 +253,7 @@ func (l *streams) wait(ctx context.Context) error {
 
 // ended removes a stream, and decides for each of its claims whether it lingers, goes back to its queue or stays with
 // the runner.
-func (l *streams) ended(t *stream) {
+func (l *Streams) ended(t *stream) {
 	claims, held := t.holding.takeAll()
 	l.room.left(t)
 	l.mu.Lock()
@@ -303,7 +303,7 @@ func (k *lingerer) next() time.Time {
 }
 
 // expire ends the time of a lingerer, and returns the claims that go back.
-func (l *streams) expire(kept *lingerer) (back []*heldClaim) {
+func (l *Streams) expire(kept *lingerer) (back []*heldClaim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.expireAt(kept, kept.until)
@@ -312,7 +312,7 @@ func (l *streams) expire(kept *lingerer) (back []*heldClaim) {
 // expireDue gives back the claims of a lingerer whose time is over, and waits for the next ones. Before a lease ends it
 // looks up the claim in the state, because tickles that the stream did not see, and a start of the server, make leases
 // end later than the lingerer records.
-func (l *streams) expireDue(kept *lingerer) {
+func (l *Streams) expireDue(kept *lingerer) {
 	now := time.Now() // claims that become due later are looked up first, by the next call
 	for _, id := range l.due(kept, now) {
 		ends := l.leasesEnd(id)
@@ -333,7 +333,7 @@ func (l *streams) expireDue(kept *lingerer) {
 
 // due returns the claims of a lingerer whose leases seem to end. It returns none if the lingerer's time is over,
 // because then all of them go back.
-func (l *streams) due(kept *lingerer, now time.Time) (claims []job.ID) {
+func (l *Streams) due(kept *lingerer, now time.Time) (claims []job.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lingering[kept.id] != kept || kept.timer == nil || !now.Before(kept.until) {
@@ -349,7 +349,7 @@ func (l *streams) due(kept *lingerer, now time.Time) (claims []job.ID) {
 
 // leasesEnd returns when the first lease of the claim's jobs ends, or the zero time if the claim holds no jobs or they
 // cannot be read.
-func (l *streams) leasesEnd(claim job.ID) time.Time {
+func (l *Streams) leasesEnd(claim job.ID) time.Time {
 	var jobs []job.Job
 	err := l.Pages.Do(context.Background(), func() (err error) {
 		_, jobs, err = l.Engine.ClaimDocument(claim, 0)
@@ -362,7 +362,7 @@ func (l *streams) leasesEnd(claim job.ID) time.Time {
 }
 
 // firstLeaseEnd returns when the first lease of active jobs ends.
-func (l *streams) firstLeaseEnd(jobs []job.Job) time.Time {
+func (l *Streams) firstLeaseEnd(jobs []job.Job) time.Time {
 	first := int64(math.MaxInt64)
 	for i := range jobs {
 		first = min(first, jobs[i].DeadlineAt)
@@ -372,7 +372,7 @@ func (l *streams) firstLeaseEnd(jobs []job.Job) time.Time {
 
 // expireAt removes the due claims of a lingerer, or all of its claims if its time is over, and returns them marked as
 // going back. The caller holds l.mu.
-func (l *streams) expireAt(kept *lingerer, now time.Time) (back []*heldClaim) {
+func (l *Streams) expireAt(kept *lingerer, now time.Time) (back []*heldClaim) {
 	if l.lingering[kept.id] != kept {
 		return nil
 	}
@@ -395,7 +395,7 @@ func (l *streams) expireAt(kept *lingerer, now time.Time) (back []*heldClaim) {
 
 // takeOver ends the stream with an id, if it is open and belongs to the runner, and returns its lingerer. It returns
 // nil if the stream has none.
-func (l *streams) takeOver(id, runner string) *lingerer {
+func (l *Streams) takeOver(id, runner string) *lingerer {
 	l.mu.Lock()
 	old := l.all[id]
 	if old != nil && (old.successor || old.hello.runner != runner) {
@@ -423,9 +423,9 @@ func (l *streams) takeOver(id, runner string) *lingerer {
 	return kept
 }
 
-// lose stops all work of streams for a runner that was declared lost. It closes the runner's connections, and returns
+// Lose stops all work of streams for a runner that was declared lost. It closes the runner's connections, and returns
 // the jobs of its open and lingering streams at once. The channel is closed when that is done.
-func (l *streams) lose(runner string) (returned <-chan struct{}) {
+func (l *Streams) Lose(runner string) (returned <-chan struct{}) {
 	var open []*stream
 	var kept []*lingerer
 	l.mu.Lock()
@@ -460,7 +460,7 @@ func (l *streams) lose(runner string) (returned <-chan struct{}) {
 
 // giveBack takes the jobs of claims from runners that have vanished; see heldClaim.given. The claims must already be
 // marked as going back.
-func (l *streams) giveBack(claims []*heldClaim) {
+func (l *Streams) giveBack(claims []*heldClaim) {
 	if len(claims) == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ const (
 	requestBlock = 4
 	// A subscription has a goroutine and a claim. The names in the claim take namesTimes as much memory as in the
 	// request.
-	subscriptionBytes = 8 << 10
+	SubscriptionBytes = 8 << 10
 	namesTimes        = 3
 	// A held claim takes heldClaimBytes, and heldRunBytes for each range of consecutive jobs. A stream changes its
 	// share for them in steps of heldStep.
@@ -61,9 +61,9 @@ func newStreamRoom(connections int) streamRoom {
 }
 
 // admit takes a place for a new stream. It returns a problem if there is none.
-func (l *streams) admit() error {
+func (l *Streams) admit() error {
 	for !l.room.take() {
-		if !l.evict() {
+		if !l.Evict() {
 			return &web.Problem{Status: http.StatusServiceUnavailable, Code: web.CodeOverloaded, Detail: fmt.Sprintf("all %d places for streams are taken by streams that are in use; send HTTP requests, or try again later", l.room.most)}
 		}
 	}
@@ -104,9 +104,9 @@ func (r *streamRoom) evictions() int64 {
 	return r.evicted
 }
 
-// evict ends the stream that has been unused for the longest time, and frees its place. It reports false if every
+// Evict ends the stream that has been unused for the longest time, and frees its place. It reports false if every
 // stream is in use.
-func (l *streams) evict() bool {
+func (l *Streams) Evict() bool {
 	r := &l.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +129,7 @@ func (l *streams) evict() bool {
 }
 
 // findUnused returns the streams that have not been used for IdleGrace.
-func (l *streams) findUnused() []*stream {
+func (l *Streams) findUnused() []*stream {
 	type candidate struct {
 		t     *stream
 		since time.Time
@@ -184,9 +184,9 @@ func (h *holding) size() int {
 	return len(h.claims)
 }
 
-// statusDone means that the server has answered every request that it has carried out. It is a private code: proxies
+// StatusDone means that the server has answered every request that it has carried out. It is a private code: proxies
 // such as Caddy send 1001 when they are reconfigured, and do not know which requests the server has carried out.
-const statusDone = websocket.StatusCode(4001)
+const StatusDone = websocket.StatusCode(4001)
 
 // goAway ends a stream because the server must close it. Before that, the server answers the requests that it has
 // received, and sends the jobs that it has claimed. So a request without an answer was not carried out.
@@ -195,7 +195,7 @@ func (t *stream) goAway(reason string) {
 	t.requests.drain()
 	t.subscriptions.running.Wait()
 	t.answers.flush()
-	_ = t.conn.Close(statusDone, reason) // ends read, even if the client does not answer
+	_ = t.conn.Close(StatusDone, reason) // ends read, even if the client does not answer
 }
 
 // full returns a problem if claims and subscriptions of streams have used up their memory.

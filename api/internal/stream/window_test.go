@@ -1,0 +1,48 @@
+package stream
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/api/internal/web"
+)
+
+// TestRequestsInStreamsAreBounded: a stream with many requests waits while other streams hold the memory for requests.
+func TestRequestsInStreamsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := web.NewBudget(4 * requestBlock * requestBytes)
+		windows := make([]requestWindow, 3)
+		begun := make([]int, len(windows))
+		for i := range windows {
+			w := &windows[i]
+			w.init(t.Context(), web.Share{Budget: of})
+			go func() {
+				for w.begin() {
+					begun[i]++
+				}
+			}()
+		}
+		synctest.Wait()
+		most := len(windows)*freeRequests + 6*requestBlock // the oldest share always gets its bytes
+		if sum := begun[0] + begun[1] + begun[2]; sum > most+maxStreamRequests {
+			t.Errorf("%v requests are under way", begun)
+		}
+		for i := range begun {
+			if begun[i] < freeRequests {
+				t.Errorf("stream %d has %d requests", i, begun[i])
+			}
+		}
+		for i := range windows {
+			w := &windows[i]
+			go w.drain()
+			synctest.Wait()
+			w.end(begun[i])
+		}
+		time.Sleep(2 * web.MaxBudgetWait)
+		synctest.Wait()
+		if n := of.Used(); n != 0 {
+			t.Errorf("%d bytes are taken after the end", n)
+		}
+	})
+}
