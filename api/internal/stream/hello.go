@@ -9,13 +9,6 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// helloFields are the settings of a stream.
-type helloFields struct {
-	runner   string
-	lingerMs int64
-	runs     bool // jobs are sent in runs
-}
-
 // helloDocument is the answer to hello.
 type helloDocument struct {
 	StreamID    string         `json:"stream_id"`
@@ -31,12 +24,6 @@ type streamDefaults struct {
 	Priority    int   `json:"priority"`
 	MaxAttempts int   `json:"max_attempts"`
 	LeaseMs     int64 `json:"lease_ms"`
-}
-
-// openedClaim is a claim that a stream continues to hold.
-type openedClaim struct {
-	ClaimID job.ID `json:"claim_id"`
-	Held    int    `json:"held"`
 }
 
 // maxHelloClaims bounds the claims that a stream takes over.

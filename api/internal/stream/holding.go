@@ -14,6 +14,14 @@ import (
 	"github.com/daybookq/daybook/store/document"
 )
 
+const (
+	// A held claim takes heldClaimBytes, and heldRunBytes for each range of consecutive jobs. A stream changes its
+	// share for them in steps of heldStep.
+	heldClaimBytes = 256
+	heldRunBytes   = 64
+	heldStep       = 8 << 10
+)
+
 // holding are the claims that a stream holds, with their unfinished jobs. It determines how much credit is left, and
 // which jobs go back when the stream ends. Leases are in the store, so holding may list a job that the runner has lost.
 // checkLeases finds these jobs.
@@ -486,4 +494,17 @@ func (h *holding) adopt(c *heldClaim, l *subscriptions) {
 	if c.sub != nil {
 		c.sub.hold(c.left)
 	}
+}
+
+// size returns the number of claims that the stream holds.
+func (h *holding) size() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.claims)
+}
+
+// openedClaim is a claim that a stream continues to hold.
+type openedClaim struct {
+	ClaimID job.ID `json:"claim_id"`
+	Held    int    `json:"held"`
 }

@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -20,32 +18,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/wsframe"
-	"github.com/daybookq/daybook/job"
 )
-
-// message is a client's message in memory. Decoded requests refer to its bytes, so the stream that reads it and each of
-// its requests hold it.
-type message struct {
-	web.Body
-	t       *stream
-	kind    websocket.MessageType
-	counted int
-	holders atomic.Int32
-}
-
-// hold adds a holder, and release removes one. The last release frees the memory.
-func (m *message) hold() { m.holders.Add(1) }
-
-func (m *message) Release() {
-	if m.holders.Add(-1) > 0 {
-		return
-	}
-	m.Body.Release()
-	m.t.requests.release(m.counted)
-}
-
-// A message is first read into firstMessageBytes, which is enough for most.
-const firstMessageBytes = 4 << 10
 
 var messageBuffers = sync.Pool{New: func() any {
 	b := make([]byte, firstMessageBytes)
@@ -140,51 +113,6 @@ func isCreateMessage(beginning []byte) bool {
 	return bytes.Contains(beginning, []byte(`"create"`)) || bytes.Contains(beginning, []byte("\n#:create "))
 }
 
-// streamRequest is a request: a number, one verb with the body of the equivalent HTTP request, and, for verbs that
-// change jobs, the fields that let the client repeat the request.
-type streamRequest struct {
-	onlyNumber
-	Hello       jsontext.Value `json:"hello"`
-	Subscribe   jsontext.Value `json:"subscribe"`
-	Credit      jsontext.Value `json:"credit"`
-	Unsubscribe jsontext.Value `json:"unsubscribe"`
-	Create      jsontext.Value `json:"create"`
-	Complete    jsontext.Value `json:"complete"`
-	Tickle      jsontext.Value `json:"tickle"`
-	Release     jsontext.Value `json:"release"`
-	Begin       jsontext.Value `json:"begin"`
-
-	Batch   *bool          `json:"batch"` // of create
-	Key     *string        `json:"idempotency_key"`
-	Session *sessionNumber `json:"session"`
-
-	runs bool     // a binary message: the body is in runs
-	in   *message // nil in tests of requests alone
-}
-
-// reserve takes more memory for the request. The memory is freed when all holders have released the message.
-func (r *streamRequest) reserve(bytes int64) error {
-	if r.in == nil {
-		return nil
-	}
-	return r.in.Reserve(context.Background(), bytes)
-}
-
-// onlyNumber is the number of a request.
-type onlyNumber struct {
-	N *uint64 `json:"n"`
-}
-
-// sessionNumber is the number of a request in a session, as in the headers of HTTP requests.
-type sessionNumber struct {
-	ID     job.ID `json:"id"`
-	Slot   int64  `json:"slot"`
-	Number int64  `json:"number"`
-}
-
-// maxRequestNumber is the largest whole number that all JSON libraries read exactly.
-const maxRequestNumber = 1<<53 - 1
-
 // serve begins the requests of a message. A text message has one JSON object per line, and a binary message is one
 // request.
 func (t *stream) serve(m *message) error {
@@ -243,20 +171,6 @@ func decodeAliased(line []byte, r *streamRequest) error {
 		*v = line[end-len(value) : end : end]
 		return err
 	})))
-}
-
-// numbered returns nil if a request has a number under which it can be answered, and otherwise the reason why not. err
-// is the error of decoding the request.
-func numbered(r *streamRequest, err error) error {
-	p, refused := errors.AsType[*web.Problem](err)
-	otherType := refused && strings.HasPrefix(p.Detail, "n must be ")
-	if refused && !otherType && (r.N == nil || p.Field == "n") {
-		return p
-	}
-	if otherType || r.N == nil || *r.N > maxRequestNumber {
-		return web.BadRequest("n", fmt.Sprintf("n must be a whole number from 0 to %d, which numbers the request", int64(maxRequestNumber)))
-	}
-	return nil
 }
 
 // closeReason shortens a text to the size of a close frame.
@@ -329,14 +243,4 @@ func (t *stream) refuse(v *streamVerb, n uint64, began time.Time, err error) {
 		t.s.Log.Warn().Str("stream", v.name).Str("code", p.Code).AnErr("error", err).Msg("request of a stream failed")
 	}
 	t.answers.refuse(n, err, 1)
-}
-
-// guarded calls f, and turns a panic into an error with the stack: a request must not end the process.
-func (t *stream) guarded(f func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = web.Panicked(r)
-		}
-	}()
-	return f()
 }

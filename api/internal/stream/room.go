@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coder/websocket"
-
 	"github.com/daybookq/daybook/api/internal/web"
 )
 
@@ -17,21 +15,6 @@ const (
 	// subscriptions of streams and for the claims that streams hold.
 	requestsBudgetBytes = 64 << 20
 	jobsBudgetBytes     = 128 << 20
-	// An outstanding request, or one with an unread answer, takes about requestBytes in addition to its message and a
-	// long answer. A stream may have freeRequests without a share, which the bound on streams covers. It takes shares
-	// for requestBlock more at a time.
-	requestBytes = 4 << 10
-	freeRequests = 4
-	requestBlock = 4
-	// A subscription has a goroutine and a claim. The names in the claim take namesTimes as much memory as in the
-	// request.
-	SubscriptionBytes = 8 << 10
-	namesTimes        = 3
-	// A held claim takes heldClaimBytes, and heldRunBytes for each range of consecutive jobs. A stream changes its
-	// share for them in steps of heldStep.
-	heldClaimBytes = 256
-	heldRunBytes   = 64
-	heldStep       = 8 << 10
 
 	// unusedPause is the shortest time between two searches for unused streams.
 	unusedPause = 100 * time.Millisecond
@@ -146,56 +129,6 @@ func (l *Streams) findUnused() []*stream {
 		list[i] = found[i].t
 	}
 	return list
-}
-
-// unusedSince returns the time of the stream's last request. unused is false if the stream has a subscription or jobs,
-// or is receiving a message: a long one may arrive slowly.
-func (t *stream) unusedSince() (since time.Time, unused bool) {
-	since, unused = t.requests.idleSince()
-	return since, unused && !t.receiving.Load() && t.subscriptions.count() == 0 && t.holding.size() == 0
-}
-
-// leaveUnused ends the stream if it is still unused. It does not wait for the end.
-func (t *stream) leaveUnused() bool {
-	since, unused := t.unusedSince()
-	if !unused || !t.requests.closeIdle(since) {
-		return false
-	}
-	t.evicted = true
-	go func() {
-		late := time.AfterFunc(web.IdleGrace, t.cut) // the client need not answer
-		defer late.Stop()
-		t.goAway("the server needs the place of a stream that is not in use")
-	}()
-	return true
-}
-
-// count returns the number of open subscriptions.
-func (l *subscriptions) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.open)
-}
-
-// size returns the number of claims that the stream holds.
-func (h *holding) size() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.claims)
-}
-
-// StatusDone means that the server has answered every request that it has carried out. It is a private code: proxies
-// such as Caddy send 1001 when they are reconfigured, and do not know which requests the server has carried out.
-const StatusDone = websocket.StatusCode(4001)
-
-// goAway ends a stream because the server must close it. Before that, the server answers the requests that it has
-// received, and sends the jobs that it has claimed. So a request without an answer was not carried out.
-func (t *stream) goAway(reason string) {
-	t.stop()
-	t.requests.drain()
-	t.subscriptions.running.Wait()
-	t.answers.flush()
-	_ = t.conn.Close(StatusDone, reason) // ends read, even if the client does not answer
 }
 
 // full returns a problem if claims and subscriptions of streams have used up their memory.

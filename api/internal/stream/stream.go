@@ -260,3 +260,56 @@ type protocolError struct {
 }
 
 func (e *protocolError) Error() string { return e.reason }
+
+// unusedSince returns the time of the stream's last request. unused is false if the stream has a subscription or jobs,
+// or is receiving a message: a long one may arrive slowly.
+func (t *stream) unusedSince() (since time.Time, unused bool) {
+	since, unused = t.requests.idleSince()
+	return since, unused && !t.receiving.Load() && t.subscriptions.count() == 0 && t.holding.size() == 0
+}
+
+// leaveUnused ends the stream if it is still unused. It does not wait for the end.
+func (t *stream) leaveUnused() bool {
+	since, unused := t.unusedSince()
+	if !unused || !t.requests.closeIdle(since) {
+		return false
+	}
+	t.evicted = true
+	go func() {
+		late := time.AfterFunc(web.IdleGrace, t.cut) // the client need not answer
+		defer late.Stop()
+		t.goAway("the server needs the place of a stream that is not in use")
+	}()
+	return true
+}
+
+// StatusDone means that the server has answered every request that it has carried out. It is a private code: proxies
+// such as Caddy send 1001 when they are reconfigured, and do not know which requests the server has carried out.
+const StatusDone = websocket.StatusCode(4001)
+
+// goAway ends a stream because the server must close it. Before that, the server answers the requests that it has
+// received, and sends the jobs that it has claimed. So a request without an answer was not carried out.
+func (t *stream) goAway(reason string) {
+	t.stop()
+	t.requests.drain()
+	t.subscriptions.running.Wait()
+	t.answers.flush()
+	_ = t.conn.Close(StatusDone, reason) // ends read, even if the client does not answer
+}
+
+// helloFields are the settings of a stream.
+type helloFields struct {
+	runner   string
+	lingerMs int64
+	runs     bool // jobs are sent in runs
+}
+
+// guarded calls f, and turns a panic into an error with the stack: a request must not end the process.
+func (t *stream) guarded(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = web.Panicked(r)
+		}
+	}()
+	return f()
+}

@@ -16,6 +16,10 @@ import (
 const (
 	MaxSubscriptions = 16     // of one stream
 	maxCredit        = 10_000 // jobs that one subscription can hold
+	// A subscription has a goroutine and a claim. The names in the claim take namesTimes as much memory as in the
+	// request.
+	SubscriptionBytes = 8 << 10
+	namesTimes        = 3
 	// A subscription whose claims fail tries again after firstRetry, and then after twice as long, up to lastRetry.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
@@ -310,4 +314,11 @@ func (u *subscription) run() {
 		}
 		wait = min(2*wait, lastRetry)
 	}
+}
+
+// count returns the number of open subscriptions.
+func (l *subscriptions) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.open)
 }

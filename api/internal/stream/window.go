@@ -13,6 +13,12 @@ const (
 	maxStreamRequests = 256
 	// maxStreamBytes bounds the bytes of their messages. One message may exceed it.
 	maxStreamBytes = web.MaxBodyBytes
+	// An outstanding request, or one with an unread answer, takes about requestBytes in addition to its message and a
+	// long answer. A stream may have freeRequests without a share, which the bound on streams covers. It takes shares
+	// for requestBlock more at a time.
+	requestBytes = 4 << 10
+	freeRequests = 4
+	requestBlock = 4
 )
 
 // requestWindow bounds the outstanding requests of a stream. While it is full, the stream reads no messages, so the
