@@ -144,12 +144,12 @@ func startOn(t *testing.T, o setup) *rig {
 		o.rows = func(func(string, []byte) bool) error { return nil }
 	}
 	blobs := newBlobs(t, o.parts, o.rows, o.blobOptions)
-	if scan := blobs.Scan; o.filesets != nil {
-		blobs.Scan = func(ctx context.Context, visit func([]byte) error) error {
-			return errors.Join(scan(ctx, visit), ScanFilesets(ctx, o.filesets, blobs.Stores, visit))
+	if scan := blobs.Collector.Scan; o.filesets != nil {
+		blobs.Collector.Scan = func(ctx context.Context, of *blob.Store, visit func([]byte) error) error {
+			return errors.Join(scan(ctx, of, visit), ScanFilesets(ctx, o.filesets, of, visit))
 		}
 	}
-	o.Blobs = blobs.Keeper
+	o.Blobs = &blobs.Blobs
 	s, err := newServer(o.Options, o.parts)
 	if err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func (s *Server) backup(c echo.Context) error {
 
 // backupClients answers GET /backup/clients with the clients that have blobs. A backup copies each client's blobs.
 func (s *Server) backupClients(c echo.Context) error {
-	if s.blobs.Keeper == nil {
+	if s.blobs.Storage == nil {
 		return files.NoBlobs()
 	}
 	held, err := web.Hold(c, s.documents, web.MaxRowsBytes)
@@ -85,10 +85,11 @@ func (s *Server) backupClients(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	names, err := s.blobs.Keeper.Names()
+	of, err := s.blobs.Storage.Store()
 	if err != nil {
 		return err
 	}
+	names := of.Clients()
 	if names == nil {
 		names = []string{}
 	}

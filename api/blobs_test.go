@@ -42,9 +42,9 @@ func sha256Of(content string) [sha256.Size]byte { return sha256.Sum256([]byte(co
 
 func addressOf(content string) string { return blob.Address(sha256Of(content)).String() }
 
-// testBlobs are the blobs of a server under test. Its clock can be moved, and its stores can fail.
+// testBlobs are the blobs of a server under test. Its clock can be moved, and its store can fail.
 type testBlobs struct {
-	*blob.Keeper
+	Blobs
 	dir string
 
 	mu    sync.Mutex
@@ -64,25 +64,27 @@ func newBlobs(t testing.TB, engine follower, rows func(visit func(key string, va
 	if o.MaxBytes == 0 {
 		o.MaxBytes = maxTestBlob
 	}
-	stores, err := blob.OpenClients(b.dir, o)
+	of, err := blob.OpenDir(b.dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := stores.Close(); err != nil {
+		if err := of.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	b.Keeper = &blob.Keeper{
-		Stores: failing{stores, b}, Log: slog.New(slog.DiscardHandler),
-		Scan: scanOf(engine, rows),
+	b.Store = func() (*blob.Store, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return of, b.err
 	}
+	b.Collector = &blob.Collector{Store: b.Store, Log: slog.New(slog.DiscardHandler), Scan: scanOf(engine, rows)}
 	return b
 }
 
 // scanOf visits all rows of an engine that has caught up.
-func scanOf(engine follower, rows func(visit func(key string, value []byte) bool) error) func(context.Context, func([]byte) error) error {
-	return func(ctx context.Context, visit func([]byte) error) error {
+func scanOf(engine follower, rows func(visit func(key string, value []byte) bool) error) func(context.Context, *blob.Store, func([]byte) error) error {
+	return func(ctx context.Context, _ *blob.Store, visit func([]byte) error) error {
 		if err := engine.CatchUp(ctx, 0); err != nil {
 			return err
 		}
@@ -105,21 +107,6 @@ func (b *testBlobs) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.err = err
-}
-
-// failing are stores that fail with the error of testBlobs.
-type failing struct {
-	blob.Stores
-	b *testBlobs
-}
-
-func (f failing) Store(client string) (blob.Store, error) {
-	f.b.mu.Lock()
-	defer f.b.mu.Unlock()
-	if f.b.err != nil {
-		return nil, f.b.err
-	}
-	return f.Stores.Store(client)
 }
 
 // put stores a blob.
@@ -245,7 +232,7 @@ func TestManyOpenFiles(t *testing.T) {
 	r := start(t, func(o *setup) { o.blobOptions = blob.Options{MaxFiles: blob.MinFiles} })
 	r.put("/blobs", "x").wantStatus(http.StatusCreated)
 	path := r.begin(1)
-	s, err := r.blobs.Store("")
+	s, err := r.blobs.Store()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,11 +240,11 @@ func TestManyOpenFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var held []blob.Blob
+	var held []*blob.Blob
 	for err == nil {
-		var b blob.Blob
+		var b *blob.Blob
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		if b, err = s.Get(ctx, *x.SHA256); err == nil {
+		if b, err = s.Get(ctx, "", *x.SHA256); err == nil {
 			held = append(held, b)
 		}
 		cancel()
@@ -496,12 +483,12 @@ func (r *rig) statusesOfBlobs(operations []operation, do func(o *operation, path
 			do(o, o.path, o.body).refused(http.StatusInsufficientStorage, "disk_full")
 		}
 		r.blobs.fail(nil)
-		keeper := r.server.blobs.Keeper
-		r.server.blobs.Keeper = nil
+		storage := r.server.blobs.Storage
+		r.server.blobs.Storage = nil
 		if o.method != http.MethodOptions {
 			do(o, o.path, o.body).refused(http.StatusNotImplemented, "no_blobs")
 		}
-		r.server.blobs.Keeper = keeper
+		r.server.blobs.Storage = storage
 		if strings.HasPrefix(o.route.path, "/uploads") {
 			r.statusesOfUploads(o, do)
 		}
@@ -529,20 +516,20 @@ func (r *rig) statusesOfBlobs(operations []operation, do func(o *operation, path
 func (b *testBlobs) hold() (release func()) {
 	b.wait(25 * time.Hour) // so that there is something to collect
 	begun, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	scan := b.Scan
-	b.Scan = func(context.Context, func([]byte) error) error {
+	scan := b.Collector.Scan
+	b.Collector.Scan = func(context.Context, *blob.Store, func([]byte) error) error {
 		close(begun)
 		<-goOn
 		return errors.New("held")
 	}
 	go func() {
 		defer close(ended)
-		_, _ = b.Collect(context.Background()) // the scan fails
+		_, _ = b.Collector.Collect(context.Background()) // the scan fails
 	}()
 	<-begun
 	return func() {
 		close(goOn)
 		<-ended
-		b.Scan = scan
+		b.Collector.Scan = scan
 	}
 }

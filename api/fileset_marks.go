@@ -13,14 +13,14 @@ import (
 )
 
 // ScanFilesets calls visit with texts that name all blobs of all filesets: the addresses of the manifests, and the
-// manifests. It is a part of blob.Keeper's Scan. If a manifest cannot be read, ScanFilesets returns an error, because
+// manifests. It is a part of blob.Collector's Scan. If a manifest cannot be read, ScanFilesets returns an error, because
 // the fileset's blobs are then unknown.
-func ScanFilesets(ctx context.Context, q *query.Queries, stores blob.Stores, visit func(text []byte) error) error {
+func ScanFilesets(ctx context.Context, q *query.Queries, of *blob.Store, visit func(text []byte) error) error {
 	return q.FilesetManifests(func(client string, manifest job.ManifestDigest) error {
 		if err := visit([]byte(manifest.String())); err != nil {
 			return err
 		}
-		text, err := manifestText(ctx, stores, client, blob.Address(manifest))
+		text, err := manifestText(ctx, of, client, blob.Address(manifest))
 		if err != nil {
 			return fmt.Errorf("read manifest %s of a fileset of client %q: %w; store its files again, or delete the fileset", manifest, client, err)
 		}
@@ -28,12 +28,8 @@ func ScanFilesets(ctx context.Context, q *query.Queries, stores blob.Stores, vis
 	})
 }
 
-func manifestText(ctx context.Context, stores blob.Stores, client string, a blob.Address) (text []byte, err error) {
-	of, err := stores.Store(client)
-	if err != nil {
-		return nil, err
-	}
-	b, err := of.Get(ctx, a)
+func manifestText(ctx context.Context, of *blob.Store, client string, a blob.Address) (text []byte, err error) {
+	b, err := of.Get(ctx, client, a)
 	if err != nil {
 		return nil, err
 	}

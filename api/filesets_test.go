@@ -208,12 +208,12 @@ func TestFilesetMetrics(t *testing.T) {
 // readable reads the blobs of a manifest, in the order of its paths.
 func (b *testBlobs) readable(t *testing.T, m *fileset.Manifest) (all string) {
 	t.Helper()
-	of, err := b.Store("")
+	of, err := b.Store()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range m.Files {
-		x, err := of.Get(t.Context(), blob.Address(f.Blob))
+		x, err := of.Get(t.Context(), "", blob.Address(f.Blob))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -350,14 +350,14 @@ func FuzzRoutes(f *testing.F) {
 		}
 	}
 	blobs := newBlobs(f, &picky{}, func(func(string, []byte) bool) error { return nil }, blob.Options{ReserveBytes: 1})
-	if of, err := blobs.Store(""); err != nil {
+	if of, err := blobs.Store(); err != nil {
 		f.Fatal(err)
-	} else if _, err := of.Put(f.Context(), strings.NewReader(emptyManifest), blob.Ref{}); err != nil {
+	} else if _, err := of.Put(f.Context(), "", strings.NewReader(emptyManifest), blob.Ref{}); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, route, contentType uint8, zipped bool, query, first, second, key string, body []byte) {
 		engine := &picky{t: t}
-		s, err := New(Options{Engine: engine, Queries: engine, Blobs: blobs.Keeper, Quit: func() {}, GetSwitches: true, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)})
+		s, err := New(Options{Engine: engine, Queries: engine, Blobs: &blobs.Blobs, Quit: func() {}, GetSwitches: true, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -194,14 +194,14 @@ func (s *Server) sendLog(c echo.Context, reader *joblog.Reader, end joblog.End) 
 // memory.
 func (s *Server) storedLog(c echo.Context, j *job.Job) error {
 	ref, err := blob.Parse(j.LogAddr)
-	if err != nil || ref.SHA256 == nil || s.blobs.Keeper == nil {
+	if err != nil || ref.SHA256 == nil || s.blobs.Storage == nil {
 		if _, _, exists := s.logs.Reader(j.ID).Next(); !exists {
 			return noLog("no log of the job is kept; its log_addr says if it is elsewhere; " + withLogs)
 		}
 		logHeaders(c)
 		return s.sendLog(c, s.logs.Reader(j.ID), nil)
 	}
-	of, err := s.blobs.Keeper.Store(j.Client)
+	of, err := s.blobs.Storage.Store()
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (s *Server) storedLog(c echo.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	b, err := of.Get(c.Request().Context(), *ref.SHA256)
+	b, err := of.Get(c.Request().Context(), j.Client, *ref.SHA256)
 	if errors.Is(err, blob.ErrNotFound) {
 		return noLog("the blob " + ref.String() + " with the log of the job was deleted")
 	}

@@ -66,15 +66,15 @@ func (s *Server) output(c echo.Context) error {
 		h.Set(headerOutputAddr, headerText(j.OutputAddr))
 	}
 	if j.OutputKind == job.Nothing {
-		if ref, err := blob.Parse(j.OutputAddr); err == nil && s.blobs.Keeper != nil {
-			of, err := s.blobs.Keeper.Store(j.Client)
+		if ref, err := blob.Parse(j.OutputAddr); err == nil && s.blobs.Storage != nil {
+			of, err := s.blobs.Storage.Store()
 			if err != nil {
 				return err
 			}
 			held.Release() // the client may be slow to read
 			// After a redrive the job may have another output, so a cache must ask each time.
 			as := files.Representation{MediaType: cmp.Or(outputTypes[j.OutputAddrKind], echo.MIMEOctetStream), CacheControl: "no-cache"}
-			return s.blobs.Answer(c, of, ref, &as)
+			return s.blobs.Answer(c, of, j.Client, ref, &as)
 		}
 		return c.NoContent(http.StatusNoContent)
 	}

@@ -75,7 +75,7 @@ type scenario struct {
 	waiting map[string]chan string
 
 	engine *ingest.Engine
-	blobs  *blob.Clients
+	blobs  *blob.Store
 	server *Server
 	cancel context.CancelFunc
 	ended  chan error
@@ -120,16 +120,16 @@ func (s *scenario) up() {
 	ctx, s.cancel = context.WithCancel(context.Background())
 	s.ended = make(chan error, 1)
 	go func() { s.ended <- engine.Run(ctx) }()
-	blobs, err := blob.OpenClients(filepath.Join(s.dir, "blobs"), blob.Options{ReserveBytes: 1})
+	blobs, err := blob.OpenDir(filepath.Join(s.dir, "blobs"), blob.Options{ReserveBytes: 1})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.blobs = blobs
-	keeper := &blob.Keeper{Stores: blobs, Log: slog.New(slog.DiscardHandler)}
-	keeper.Scan = func(ctx context.Context, visit func([]byte) error) error {
-		return errors.Join(scanOf(engine, engine.Queries().EachRow)(ctx, visit), ScanFilesets(ctx, engine.Queries(), keeper.Stores, visit))
-	}
-	if s.server, err = New(Options{Engine: engine, Queries: engine.Queries(), Blobs: keeper, Log: zerolog.Nop(), Quit: func() { s.quit = true }}); err != nil {
+	open := func() (*blob.Store, error) { return blobs, nil }
+	collector := &blob.Collector{Store: open, Log: slog.New(slog.DiscardHandler), Scan: func(ctx context.Context, of *blob.Store, visit func([]byte) error) error {
+		return errors.Join(scanOf(engine, engine.Queries().EachRow)(ctx, of, visit), ScanFilesets(ctx, engine.Queries(), of, visit))
+	}}
+	if s.server, err = New(Options{Engine: engine, Queries: engine.Queries(), Blobs: &Blobs{Store: open, Collector: collector}, Log: zerolog.Nop(), Quit: func() { s.quit = true }}); err != nil {
 		s.t.Fatal(err)
 	}
 	for engine.Ready() != nil {

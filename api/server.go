@@ -18,17 +18,19 @@ import (
 	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/joblog"
-	"github.com/daybookq/daybook/blob"
 )
 
 // Defaults are the attributes of jobs that a create request does not give.
 type Defaults = command.Defaults
 
+// Blobs has the blobs of a server.
+type Blobs = files.Storage
+
 // Options configure a server. Engine and Queries are required. The zero values of the other fields are useful defaults.
 type Options struct {
 	Engine   Engine
-	Queries  Queries      // reads the state of Engine
-	Blobs    *blob.Keeper // nil: the server stores no blobs
+	Queries  Queries // reads the state of Engine
+	Blobs    *Blobs  // nil: the server stores no blobs
 	Defaults Defaults
 	// Hosts are the names that a request's Host can have in addition to localhost and any IP address. *.example.com
 	// allows all names below example.com, and * allows any name.
@@ -116,7 +118,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 		Bulk: s.bulk, Control: s.control, Handouts: s.handouts, Changes: s.changes, Pages: s.pages, Registry: registry, Requests: s.web.Metrics,
 	})
 	s.blobs = files.NewBlobs(files.Options{
-		Log: o.Log, Keeper: o.Blobs, Registry: registry, CheckClient: s.web.CheckClient,
+		Log: o.Log, Storage: o.Blobs, Registry: registry, CheckClient: s.web.CheckClient,
 		Documents: s.documents, Downloads: s.downloads, Control: s.control, Optional: &s.bodies.optional,
 	})
 	s.uploads, s.filesets = files.NewUploads(s.blobs), files.NewFilesets(s.blobs, engine, engine, engine.CatchUp)

@@ -399,10 +399,10 @@ func (x *everyStatus) backups() {
 		x.ask("GET /backup", "", status)
 		x.faults.set(nil)
 	}
-	keeper := x.server.blobs.Keeper
-	x.server.blobs.Keeper = nil
+	storage := x.server.blobs.Storage
+	x.server.blobs.Storage = nil
 	x.ask("GET /backup/clients", "", http.StatusNotImplemented)
-	x.server.blobs.Keeper = keeper
+	x.server.blobs.Storage = storage
 }
 
 // sessions uses sessions and their numbers, for each operation that supports them. The server refuses a wrong number before
@@ -447,11 +447,11 @@ func (x *everyStatus) sessions() {
 func (x *everyStatus) blobsAndFilesets() {
 	x.statusesOfBlobs(x.operations, x.do)
 
-	keeper := x.server.blobs.Keeper
-	x.server.blobs.Keeper = nil
+	storage := x.server.blobs.Storage
+	x.server.blobs.Storage = nil
 	x.ask("PUT /filesets/{name}", tarOf(x.T, "a", "A"), http.StatusNotImplemented)
 	x.ask("GET /filesets/{name}", "", http.StatusNotImplemented)
-	x.server.blobs.Keeper = keeper
+	x.server.blobs.Storage = storage
 	x.ask("PUT /filesets/{name}", tarOf(x.T, "a", "B"), http.StatusCreated)
 	x.ask("PUT /filesets/{name}", tarOf(x.T, "a", "B"), http.StatusOK)
 	x.ask("PUT /filesets/{name}", `{"format":1,"files":[{"path":"a","blob":"`+addressOf("none")+`","size":4}]}`, http.StatusConflict, "Content-Type", web.MIMEJSON)

@@ -177,8 +177,8 @@ type Stats struct {
 
 func (s *Server) stats(c echo.Context) error {
 	doc := Stats{Stats: s.engine.Stats()}
-	if s.blobs.Keeper != nil {
-		doc.BlobBytes = s.blobs.Keeper.Used()
+	if s.blobs.Storage != nil {
+		doc.BlobBytes = s.blobs.Storage.Used()
 	}
 	return web.AnswerDocument(c, http.StatusOK, doc)
 }

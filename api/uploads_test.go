@@ -166,11 +166,11 @@ func (r *rig) partOf(path string, offset, size int, part string) net.Conn {
 func (r *rig) untilBusy(path string) {
 	r.Helper()
 	r.until("the upload is busy", func() bool {
-		s, err := r.blobs.Store("")
+		s, err := r.blobs.Store()
 		if err != nil {
 			r.Fatal(err)
 		}
-		u, err := s.Upload(r.Context(), strings.TrimPrefix(path, "/uploads/"))
+		u, err := s.Upload(r.Context(), "", strings.TrimPrefix(path, "/uploads/"))
 		return err == nil && u.State().Busy
 	})
 }

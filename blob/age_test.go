@@ -27,7 +27,7 @@ func TestManyRenewals(t *testing.T) {
 			all = append(all, mustPut(t, s, fmt.Sprint(i)).Address)
 		}
 		ask := func() error {
-			missing, err := s.Missing(t.Context(), all)
+			missing, err := s.Missing(t.Context(), "", all)
 			if err == nil && !slices.Equal(missing, all[:1]) {
 				t.Errorf("missing are %v", missing)
 			}
@@ -61,7 +61,7 @@ func TestManyRenewals(t *testing.T) {
 		if err := ask(); err != nil || len(rec.calls) != 0 || len(s.unsyncedAge) != 0 {
 			t.Errorf("after a renewal: %v, %v, %d are not durable", rec.calls, err, len(s.unsyncedAge))
 		}
-		if swept, err := s.Sweep(t.Context(), nobody); swept.Blobs != 0 || err != nil {
+		if swept, err := s.Sweep(t.Context(), "", nobody); swept.Blobs != 0 || err != nil {
 			t.Errorf("swept %+v, %v", swept, err)
 		}
 		opened, err := os.ReadDir("/proc/self/fd")
@@ -87,14 +87,14 @@ func TestRenewalOfBatch(t *testing.T) {
 	synced := func() bool {
 		t.Helper()
 		rec.calls = nil
-		if missing, err := s.Missing(t.Context(), []Address{addressOf(wilson)}); err != nil || len(missing) != 0 {
+		if missing, err := s.Missing(t.Context(), "", []Address{addressOf(wilson)}); err != nil || len(missing) != 0 {
 			t.Errorf("missing are %v, %v", missing, err)
 		}
 		return len(rec.calls) == 1
 	}
 	for _, commit := range []bool{false, true} {
 		c.at = c.at.Add(2 * defaultGrace)
-		b, err := s.NewBatch(t.Context())
+		b, err := s.NewBatch(t.Context(), "")
 		if err == nil {
 			_, err = b.Add(t.Context(), strings.NewReader(wilson), Ref{})
 		}
@@ -113,9 +113,9 @@ func TestRenewalOfBatch(t *testing.T) {
 	}
 	c.at = c.at.Add(2 * defaultGrace)
 	rec.calls, rec.failAt = nil, 1
-	_, err := s.Missing(t.Context(), []Address{addressOf(wilson)})
+	_, err := s.Missing(t.Context(), "", []Address{addressOf(wilson)})
 	mustFail(t, err, errInjected)
-	if err := s.Delete(t.Context(), addressOf(wilson)); err != nil || len(s.unsyncedAge) != 0 {
+	if err := s.Delete(t.Context(), "", addressOf(wilson)); err != nil || len(s.unsyncedAge) != 0 {
 		t.Errorf("%v; %d are not durable", err, len(s.unsyncedAge))
 	}
 }

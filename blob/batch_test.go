@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func mustBegin(t testing.TB, s *Dir) Batch {
+func mustBegin(t testing.TB, s *Store) *Batch {
 	t.Helper()
-	b, err := s.NewBatch(t.Context())
+	b, err := s.NewBatch(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func mustBegin(t testing.TB, s *Dir) Batch {
 	return b
 }
 
-func mustAdd(t testing.TB, b Batch, content string) Info {
+func mustAdd(t testing.TB, b *Batch, content string) Info {
 	t.Helper()
 	info, err := b.Add(context.Background(), strings.NewReader(content), Ref{})
 	if err != nil || info.Address != addressOf(content) || info.Size != int64(len(content)) {
@@ -41,7 +41,7 @@ func mustAdd(t testing.TB, b Batch, content string) Info {
 	return info
 }
 
-func mustCommit(t testing.TB, s *Dir, contents ...string) {
+func mustCommit(t testing.TB, s *Store, contents ...string) {
 	t.Helper()
 	b := mustBegin(t, s)
 	for _, content := range contents {
@@ -83,9 +83,9 @@ func TestBatch(t *testing.T) {
 		all := contents("batch", n)
 		check := func() {
 			t.Helper()
-			missing, err := s.Missing(t.Context(), []Address{addressOf(all[0]), addressOf(all[n-1])})
-			_, getErr := s.Get(t.Context(), addressOf(all[0]))
-			infos, listErr := s.List(t.Context(), nil, 1)
+			missing, err := s.Missing(t.Context(), "", []Address{addressOf(all[0]), addressOf(all[n-1])})
+			_, getErr := s.Get(t.Context(), "", addressOf(all[0]))
+			infos, listErr := s.List(t.Context(), "", nil, 1)
 			if err := errors.Join(err, listErr); err != nil || len(missing) != 2 || !errors.Is(getErr, ErrNotFound) || len(infos) != 0 {
 				t.Errorf("before the commit %d are missing, Get returns %v, List has %v; %v", len(missing), getErr, infos, err)
 			}
@@ -121,7 +121,7 @@ func TestBatch(t *testing.T) {
 			}
 		}
 		mustAddUp(t, s)
-		mustBeEmpty(t, s.uploads())
+		mustBeEmpty(t, s.uploadsDir())
 		count := map[string]int{}
 		first := len(rec.calls)
 		for i, call := range rec.calls {
@@ -150,7 +150,7 @@ func TestBatch(t *testing.T) {
 		if _, err := b.Add(t.Context(), strings.NewReader("late"), Ref{}); !errors.Is(err, errBatchEnded) {
 			t.Errorf("an Add after Commit: %v", err)
 		}
-		mustBeEmpty(t, s.uploads())
+		mustBeEmpty(t, s.uploadsDir())
 		mustAddUp(t, s)
 	})
 }
@@ -188,7 +188,7 @@ func TestBatchFailedCalls(t *testing.T) {
 			if !errors.Is(err, errInjected) {
 				t.Errorf("%s fails: %v", rec.calls[failAt-1], err)
 			}
-			mustBeEmpty(t, s.uploads())
+			mustBeEmpty(t, s.uploadsDir())
 			mustAddUp(t, s)
 			for i, content := range all {
 				if there, err := has(t, s, addressOf(content)); there != (i == 0 || i == 6) || err != nil {
@@ -197,8 +197,8 @@ func TestBatchFailedCalls(t *testing.T) {
 			}
 			mustRead(t, s, all[0])
 			mustRead(t, s, all[6])
-			if len(s.unsynced) != 0 || len(s.busy) != 0 {
-				t.Errorf("%d are unsynced, %d are owned", len(s.unsynced), len(s.busy))
+			if s.hidden() != 0 || len(s.busy) != 0 {
+				t.Errorf("%d are unsynced, %d are owned", s.hidden(), len(s.busy))
 			}
 			if t.Failed() {
 				return
@@ -249,7 +249,7 @@ func TestBatchOfKnownBlobs(t *testing.T) {
 	b := mustBegin(t, s)
 	mustAdd(t, b, "new")
 	mustAdd(t, b, wilson)
-	if err := s.Delete(t.Context(), info.Address); err != nil {
+	if err := s.Delete(t.Context(), "", info.Address); err != nil {
 		t.Fatal(err)
 	}
 	mustFail(t, b.Commit(t.Context()), ErrNotFound)
@@ -257,7 +257,7 @@ func TestBatchOfKnownBlobs(t *testing.T) {
 		t.Error("a part of the batch is there", err)
 	}
 	mustAddUp(t, s)
-	mustBeEmpty(t, s.uploads())
+	mustBeEmpty(t, s.uploadsDir())
 }
 
 // TestBatchRefusals: a refused blob does not end the batch.
@@ -312,11 +312,11 @@ func TestBatchRefusals(t *testing.T) {
 		mustRead(t, s, content)
 	}
 	mustAddUp(t, s)
-	mustBeEmpty(t, s.uploads())
+	mustBeEmpty(t, s.uploadsDir())
 
-	_, err = s.NewBatch(canceled())
+	_, err = s.NewBatch(canceled(), "")
 	mustFail(t, err, context.Canceled)
-	for _, end := range []func(Batch) error{Batch.Discard, func(b Batch) error {
+	for _, end := range []func(*Batch) error{(*Batch).Discard, func(b *Batch) error {
 		mustFail(t, b.Commit(canceled()), context.Canceled)
 		return b.Discard()
 	}} {
@@ -329,7 +329,7 @@ func TestBatchRefusals(t *testing.T) {
 			t.Error("a discarded blob is there", err)
 		}
 		mustAddUp(t, s)
-		mustBeEmpty(t, s.uploads())
+		mustBeEmpty(t, s.uploadsDir())
 	}
 }
 
@@ -349,7 +349,7 @@ func TestSlowBatch(t *testing.T) {
 		if err := b.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if swept, err := s.Sweep(t.Context(), nobody); swept.Blobs != 0 || err != nil {
+		if swept, err := s.Sweep(t.Context(), "", nobody); swept.Blobs != 0 || err != nil {
 			t.Errorf("swept %+v, %v", swept, err)
 		}
 	})
@@ -420,7 +420,7 @@ func TestBatchesAtOnce(t *testing.T) {
 			}
 		}
 		mustAddUp(t, s)
-		mustBeEmpty(t, s.uploads())
+		mustBeEmpty(t, s.uploadsDir())
 	}
 }
 
@@ -444,8 +444,8 @@ func TestBatchPowerCuts(t *testing.T) {
 		}
 		s, err := OpenDir(dir, Options{Hooks: hooks})
 		for i := 0; err == nil && i < 4; i++ {
-			var b Batch
-			if b, err = s.NewBatch(t.Context()); err != nil {
+			var b *Batch
+			if b, err = s.NewBatch(t.Context(), ""); err != nil {
 				break
 			}
 			var some []string
@@ -480,7 +480,7 @@ func TestBatchPowerCuts(t *testing.T) {
 		if s, err = OpenDir(dir, Options{}); err != nil {
 			t.Fatal(err)
 		}
-		mustBeEmpty(t, s.uploads())
+		mustBeEmpty(t, s.uploadsDir())
 		mustAddUp(t, s)
 		for content := range attempted {
 			there, err := has(t, s, addressOf(content))
@@ -524,7 +524,7 @@ func TestFailedSyncFS(t *testing.T) {
 		mustAdd(t, b, content)
 	}
 	mustFail(t, b.Commit(t.Context()), unix.EIO)
-	mustBeEmpty(t, s.uploads())
+	mustBeEmpty(t, s.uploadsDir())
 	mustBeEmpty(t, s.blobs())
 	mustAddUp(t, s)
 }

@@ -1,109 +1,30 @@
 package blob
 
 import (
-	"context"
-	"io"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
 	"time"
+
+	"github.com/daybookq/daybook/job/digest"
 )
 
-// Store stores blobs under the digests of their bytes, in a directory or in a bucket. Each method can also return
-// ErrUnavailable, if there is a bucket and it does not answer. Methods may be called by many goroutines.
-type Store interface {
-	// Put stores a stream and returns when it is durable. If want names a digest, other content is refused with
-	// ErrDigest. Put also returns ErrTooLarge, ErrQuota, ErrNoSpace, or the error of ctx or of r.
-	Put(ctx context.Context, r io.Reader, want Ref) (Info, error)
-	// NewBatch begins a batch for many blobs. Its caller must end it with Commit or Discard.
-	NewBatch(ctx context.Context) (Batch, error)
-	// NewUpload begins an upload that can be resumed, even after a restart. size is the size of the blob, or -1 if it
-	// is not known yet. NewUpload returns the errors of Put, and ErrUploads.
-	NewUpload(ctx context.Context, size int64, want Ref) (Upload, error)
-	// Upload returns an upload that was begun, or ErrNotFound. An upload is kept for UploadExpiry after its last
-	// progress.
-	Upload(ctx context.Context, id string) (Upload, error)
-	// Resolve returns the address that ref names, or ErrNotFound. It does not check that the blob itself is stored.
-	Resolve(ctx context.Context, ref Ref) (Address, error)
-	// Get opens a blob, or returns ErrNotFound. ctx ends its reads.
-	Get(ctx context.Context, a Address) (Blob, error)
-	// Stat describes a blob that is stored durably, or returns ErrNotFound. It does not read the blob.
-	Stat(ctx context.Context, a Address) (Info, error)
-	// Missing returns the blobs that are not stored. A later sweep keeps the stored ones as if they had just been put.
-	Missing(ctx context.Context, all []Address) ([]Address, error)
-	// Sizes does the work of Missing, and returns the size of each blob in bytes, in the order of its argument. The
-	// size of a missing blob is NotStored.
-	Sizes(ctx context.Context, all []Address) ([]int64, error)
-	// List returns up to limit blobs after a given address, in the order of their addresses.
-	List(ctx context.Context, after *Address, limit int) ([]Info, error)
-	// Delete removes a blob at once, or returns ErrNotFound.
-	Delete(ctx context.Context, a Address) error
-	// Sweep removes the blobs that are older than Options.Grace and that live does not name.
-	Sweep(ctx context.Context, live func(Address) bool) (Swept, error)
-	// Used returns the bytes of all blobs and of unfinished uploads.
-	Used() int64
-	Close() error
-}
+// Address is the SHA-256 of a blob's bytes.
+type Address = digest.SHA256
+
+// SHA1 is the SHA-1 of a blob's bytes.
+type SHA1 = digest.SHA1
+
+// Ref names content by one of its digests. The zero Ref names nothing.
+type Ref = digest.Ref
+
+// Parse reads an address in any of its forms. It returns ErrAddress for other texts.
+func Parse(text string) (Ref, error) { return digest.Parse(text) }
 
 // NotStored is the size of a blob that is not stored.
 const NotStored = -1
-
-// Batch puts many blobs for the cost of a few. Several goroutines may call Add concurrently, but not together with
-// Commit or Discard.
-type Batch interface {
-	// Add receives a blob as Put does, with the same errors, and ErrBatchFull. After a failed Add the batch continues
-	// without this blob. Info.Existed reports that the store or the batch had the blob.
-	Add(ctx context.Context, r io.Reader, want Ref) (Info, error)
-	// Commit returns when all blobs of the batch are durable. Until then, reads see none of them. If Commit fails, none
-	// of them is added. A crash may leave some of them, whole. The next sweep after the grace removes these. Commit
-	// returns ErrNotFound if a blob that was stored when it was added was deleted since.
-	Commit(ctx context.Context) error
-	// Discard ends the batch and removes the added blobs. After Commit it does nothing.
-	Discard() error
-}
-
-// Upload is a blob that arrives in several parts. Its methods may be called by many goroutines. One call of Describe,
-// Append, Finish or Remove runs at a time. A second call waits up to 5 seconds, but returns ErrBusy after a quarter of
-// a second if an Append is still receiving its stream.
-type Upload interface {
-	State() UploadState
-	// Describe stores a text of up to MaxMetadata bytes of UTF-8 with the upload, and replaces an earlier one. The text
-	// is durable when Describe returns.
-	Describe(ctx context.Context, metadata string) error
-	// Append writes a stream to the end of the upload, which must be at offset; otherwise it returns ErrOffset. When it
-	// returns nil, all bytes are durable. If the stream or ctx ends it early, it returns their error, and State has the
-	// offset of the durable bytes. It also returns ErrTooLarge, ErrQuota and ErrNoSpace.
-	Append(ctx context.Context, offset int64, r io.Reader) error
-	// Finish stores the blob, as Put does. It may be called again. It returns ErrIncomplete if the upload has fewer
-	// bytes than its size. After ErrDigest the upload is removed.
-	Finish(ctx context.Context) (Info, error)
-	// Remove ends the upload and removes its bytes. If Finish has stored a blob, the blob stays.
-	Remove(ctx context.Context) error
-}
-
-// UploadState describes an upload.
-type UploadState struct {
-	ID      string    // secret: whoever knows it may append
-	Size    int64     // of the blob; -1: not known yet
-	Offset  int64     // number of durable bytes
-	Expires time.Time // the upload is removed then, unless there is progress
-	Blob    *Address  // set when the upload is finished
-	Busy    bool      // an Append, Finish or Remove is running
-	// Metadata is the text of Describe.
-	Metadata string
-}
-
-// Blob is a stored blob that is open for reading. One goroutine uses it at a time, except for ReadAt.
-//
-// Read, ReadAt and Seek give any range. Before they return the first byte, they verify the whole blob, unless it was
-// verified in the last minutes. WriteTo, which io.Copy uses, is for readers of everything: it reads the blob only once.
-// If the blob is damaged, they return a *DamagedError, and the reader has got fewer bytes than the size of the blob.
-type Blob interface {
-	Info() Info
-	// Verify returns a *DamagedError unless the blob has the bytes that its address promises. If the blob is long, it
-	// may return ErrVerifying after some seconds. The verification continues, and the next call waits for it again.
-	Verify() error
-	io.ReadSeekCloser
-	io.ReaderAt
-	io.WriterTo
-}
 
 // Info describes a stored blob.
 type Info struct {
@@ -120,4 +41,145 @@ type Swept struct {
 	Bytes   int64
 	SHA1s   int // entries of the table
 	Uploads int // resumable ones that had expired
+}
+
+func (s *Swept) add(other Swept) {
+	s.Blobs += other.Blobs
+	s.Bytes += other.Bytes
+	s.SHA1s += other.SHA1s
+	s.Uploads += other.Uploads
+}
+
+// Kind is a kind of objects that a backend keeps. Its text is the folder of the objects.
+type Kind string
+
+// The kinds of objects.
+const (
+	Blobs    Kind = "blobs/sha256/"
+	SHA1s    Kind = "sha1/"    // the table of SHA-1 digests: each entry has a line with an address
+	Renewals Kind = "renewed/" // empty objects, in buckets only. Their age counts from the last renewal of a blob
+)
+
+// clientsFolder has a folder for each client.
+const clientsFolder = "clients/"
+
+// Key names an object of a client, or with "" an object that all clients share. Name is in lower-case hex digits.
+type Key struct {
+	Client string
+	Kind   Kind
+	Name   string
+}
+
+func blobKey(client string, a Address) Key    { return Key{client, Blobs, hex.EncodeToString(a[:])} }
+func sha1Key(client string, x SHA1) Key       { return Key{client, SHA1s, x.String()} }
+func renewalKey(client string, a Address) Key { return Key{client, Renewals, hex.EncodeToString(a[:])} }
+
+// Path is the path of the object below the directory, or the prefix, of the store. It is the same in each backend, so
+// that a directory can be copied into a bucket.
+func (k Key) Path() string { return Folder(k.Client, k.Kind) + k.Name }
+
+// Folder is the path of the objects of a kind.
+func Folder(client string, kind Kind) string {
+	if client == "" {
+		return string(kind)
+	}
+	return clientsFolder + client + "/" + string(kind)
+}
+
+// ParsePath is the inverse of Path. It returns false for the paths of other things.
+func ParsePath(path string) (k Key, ok bool) {
+	if after, isClient := strings.CutPrefix(path, clientsFolder); isClient {
+		if k.Client, path, ok = strings.Cut(after, "/"); !ok || k.Client == "" {
+			return Key{}, false
+		}
+	}
+	for _, kind := range []Kind{Blobs, SHA1s, Renewals} {
+		name, found := strings.CutPrefix(path, string(kind))
+		if !found {
+			continue
+		}
+		k.Kind, k.Name = kind, name
+		_, ok = k.Info()
+		return k, ok
+	}
+	return Key{}, false
+}
+
+// Info returns the digest that the name of the object is, and false if it is none.
+func (k Key) Info() (info Info, ok bool) {
+	into := info.Address[:]
+	if k.Kind == SHA1s {
+		into = info.SHA1[:]
+	}
+	if len(k.Name) != hex.EncodedLen(len(into)) || strings.ToLower(k.Name) != k.Name {
+		return Info{}, false
+	}
+	_, err := hex.Decode(into, []byte(k.Name))
+	return info, err == nil
+}
+
+// Errors that a caller can distinguish with errors.Is. The text of the returned error adds the values.
+var (
+	// ErrAddress: the text is not an address in any of the forms that Parse takes.
+	ErrAddress = digest.Err
+	// ErrNotFound: the blob is not in the store.
+	ErrNotFound = errors.New("blob: not found")
+	// ErrTooLarge: the stream is longer than Options.MaxBytes.
+	ErrTooLarge = errors.New("blob: too large")
+	// ErrDigest: the digest of the stream is not the expected one.
+	ErrDigest = errors.New("blob: the content has another digest")
+	// ErrQuota: the blobs would have more bytes than Options.QuotaBytes.
+	ErrQuota = errors.New("blob: the quota is used up")
+	// ErrNoSpace: less space would be free on the disk than Options.ReserveBytes.
+	ErrNoSpace = errors.New("blob: the disk is nearly full")
+	// ErrBatchFull: the batch has MaxBatch blobs.
+	ErrBatchFull = errors.New("blob: the batch is full")
+	// ErrOffset: the append does not begin where the upload ends.
+	ErrOffset = errors.New("blob: the upload has another offset")
+	// ErrIncomplete: the upload has fewer bytes than its size.
+	ErrIncomplete = errors.New("blob: the upload is not complete")
+	// ErrBusy: another append to the upload is running.
+	ErrBusy = errors.New("blob: the upload is busy")
+	// ErrUploads: the store has MaxUploads.
+	ErrUploads = errors.New("blob: too many uploads")
+	// ErrVerifying: the blob is long and is being verified. The verification continues, and later calls can wait for
+	// its result.
+	ErrVerifying = errors.New("blob: it is being verified")
+	// ErrFiles: too many files of blobs are open.
+	ErrFiles = errors.New("blob: too many open files")
+	// ErrClient: no client can have this name.
+	ErrClient = errors.New("blob: not a client name")
+	// ErrClients: there are MaxClients.
+	ErrClients = errors.New("blob: too many clients")
+	// ErrUnavailable: the blobs are in another place, such as a bucket, which does not answer or refuses to serve.
+	ErrUnavailable = errors.New("blob: the store of the blobs is not available")
+	// ErrRefused: the place answers that it does not exist, or that this server may not use it. Trying again does not
+	// help.
+	ErrRefused = errors.New("refused")
+)
+
+// errBatchEnded is a mistake in the program that uses the batch.
+var errBatchEnded = errors.New("blob: the batch has ended")
+
+// errClosed is the error of a read after the store was closed.
+var errClosed = errors.New("blob: the store is closed")
+
+// DamagedError names the file of a store whose content differs from the content that its name promises, and says what
+// to do next.
+type DamagedError struct {
+	File   string
+	Reason string
+}
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("blob: damaged: %s (file %s); next step: put the same content again, which replaces the file", e.Reason, e.File)
+}
+
+// Detail is the text of the error for clients: it names the blob, and not the place where it is stored.
+func (e *DamagedError) Detail() string {
+	name := path.Base(e.File)
+	if ref, err := Parse(name); err == nil {
+		name = ref.String()
+	}
+	return fmt.Sprintf("blob: damaged: %s (%s); next step: put the same content again, which replaces what is damaged", e.Reason, name)
 }

@@ -36,7 +36,7 @@ func BenchmarkPut(b *testing.B) {
 	b.SetBytes(size)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := s.Put(context.Background(), io.LimitReader(zeros{}, size), Ref{}); err != nil {
+		if _, err := s.Put(context.Background(), "", io.LimitReader(zeros{}, size), Ref{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -60,14 +60,14 @@ func BenchmarkPutSmall(b *testing.B) {
 func BenchmarkGet(b *testing.B) {
 	size := benchmarkBytes(b)
 	s := newStore(b, Options{})
-	info, err := s.Put(context.Background(), io.LimitReader(zeros{}, size), Ref{})
+	info, err := s.Put(context.Background(), "", io.LimitReader(zeros{}, size), Ref{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	get := func(b *testing.B, read func(Blob) error) {
+	get := func(b *testing.B, read func(*Blob) error) {
 		b.ReportAllocs()
 		for b.Loop() {
-			blob, err := s.Get(context.Background(), info.Address)
+			blob, err := s.Get(context.Background(), "", info.Address)
 			if err == nil {
 				err = errors.Join(read(blob), blob.Close())
 			}
@@ -78,7 +78,7 @@ func BenchmarkGet(b *testing.B) {
 	}
 	b.Run("WriteTo", func(b *testing.B) {
 		b.SetBytes(size)
-		get(b, func(blob Blob) error {
+		get(b, func(blob *Blob) error {
 			_, err := blob.WriteTo(io.Discard)
 			return err
 		})
@@ -86,7 +86,7 @@ func BenchmarkGet(b *testing.B) {
 	b.Run("ranges of 64 KiB", func(b *testing.B) {
 		b.SetBytes(64 << 10)
 		p := make([]byte, 64<<10)
-		get(b, func(blob Blob) error {
+		get(b, func(blob *Blob) error {
 			_, err := blob.ReadAt(p, size/2)
 			return err
 		})
@@ -151,7 +151,7 @@ func BenchmarkMissing(b *testing.B) {
 			c := &clock{time.Now()}
 			s := newStore(b, Options{Hooks: Hooks{Now: c.now}})
 			s.trustsSyncFS = trusted
-			batch, err := s.NewBatch(b.Context())
+			batch, err := s.NewBatch(b.Context(), "")
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -168,7 +168,7 @@ func BenchmarkMissing(b *testing.B) {
 			}
 			for b.Loop() {
 				c.at = c.at.Add(2 * defaultGrace)
-				if missing, err := s.Missing(b.Context(), all); err != nil || len(missing) > 0 {
+				if missing, err := s.Missing(b.Context(), "", all); err != nil || len(missing) > 0 {
 					b.Fatal(err)
 				}
 			}

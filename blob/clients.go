@@ -4,150 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 )
 
 const (
 	// MaxClients is the largest number of clients that have blobs. Each takes six entries of the file system, and about
-	// 2 KB of memory once it is used. A sweep removes an empty one.
+	// 100 bytes of memory. A sweep removes an empty one.
 	MaxClients = 10_000
 	// maxClientName is the longest name that a client can have elsewhere.
 	maxClientName = 128
-
-	clientsDir = "clients"
+	// settleFor is the time that a store tries to find out the effect of a failed call of its backend.
+	settleFor = 10 * time.Second
+	// maxUnsure is the number of blobs with an unknown size that a store remembers. Further ones count in full until the
+	// next start.
+	maxUnsure = 10_000
 )
 
-// Clients are the stores of all clients in a directory: the shared store in the directory itself, and a client's store
-// in clients/NAME. Equal blobs of two clients are stored twice, so that no client learns which blobs other clients
-// have. Methods may be called by many goroutines.
-type Clients struct {
-	shared *Dir
-	dir    string
-	o      Options // of the store of each client
-	bucket Bucket  // nil: the blobs are in the directory; otherwise it has only uploads
-	all    tally
-	max    int // MaxClients; tests set less
-
-	mu      sync.Mutex // guards clients
-	clients map[string]*client
-}
-
-var _ Stores = (*Clients)(nil)
-
-// client is a client that has a directory, or is just getting one.
+// client counts the blobs and uploads of a client. The mutex of the store guards its fields.
 type client struct {
-	name string
+	used    int64 // bytes of its blobs and of its unfinished uploads
+	uploads int   // resumable ones
+	users   int   // calls and batches that may store something
+	leaving bool  // it is being removed. Who removes it owns Key{Client: NAME}
 
-	mu     sync.RWMutex // guards the fields below. Each call of a method of dir holds it for reading
-	dir    *Dir         // nil: it is not open
-	closed int64        // bytes that count while it is not open
-	there  int64        // the part of these bytes that is in the bucket
-	onDisk bool         // it has a directory, or blobs in the bucket
-	gone   bool         // it was removed from Clients
+	lastTable tableSweep // guarded by who owns Key{Client: NAME, Kind: SHA1s}
 }
 
-// OpenClients opens the stores in a directory, as OpenDir does. At first it reads only the number of bytes of each
-// client. It opens a client's store when the store is first used.
-func OpenClients(dir string, o Options) (*Clients, error) {
-	return openClients(dir, o, nil, nil)
-}
-
-// OpenBucket opens the stores in a bucket. The directory receives their uploads. Close closes the bucket, and so does a
-// failed OpenBucket.
-func OpenBucket(ctx context.Context, dir string, bucket Bucket, o Options) (*Clients, error) {
-	usage, err := bucket.Usage(ctx)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("count blobs: %w", err), bucket.Close())
-	}
-	c, err := openClients(dir, o, bucket, usage)
-	if err != nil {
-		return nil, errors.Join(err, bucket.Close())
-	}
-	return c, nil
-}
-
-func openClients(dir string, o Options, bucket Bucket, usage map[string]int64) (_ *Clients, err error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
-	c := &Clients{o: o, bucket: bucket, max: MaxClients, clients: map[string]*client{}, all: tally{quota: o.QuotaBytes}}
-	c.o.QuotaBytes = o.ClientBytes
-	o.QuotaBytes = 0 // only the quota of all together
-	if bucket != nil {
-		o.remote, o.remoteBytes = bucket.Remote(""), usage[""]
-	}
-	if c.shared, err = openDir(dir, o, true); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("open blobs of clients: %w", err), c.shared.Close())
-		}
-	}()
-	c.shared.all = &c.all
-	c.all.used = c.shared.used
-	c.o.ReserveBytes = c.shared.o.ReserveBytes
-	c.dir = filepath.Join(c.shared.dir, clientsDir)
-	if err := c.shared.makeDir(c.dir); err != nil {
-		return nil, err
-	}
-	err = names(c.dir, func(name string) error {
-		if checkClient(name) != nil {
-			return nil // another program's file
-		}
-		bytes, err := usedIn(filepath.Join(c.dir, name))
-		c.all.used += bytes
-		c.clients[name] = &client{name: name, closed: bytes, onDisk: true}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	for name, bytes := range usage {
-		if checkClient(name) != nil {
-			continue // another program's objects, or the shared ones
-		}
-		of := c.clients[name]
-		if of == nil {
-			of = &client{name: name, onDisk: true}
-			c.clients[name] = of
-		}
-		of.there = bytes
-		of.closed += bytes
-		c.all.used += bytes
-	}
-	return c, nil
-}
-
-// usedIn returns the bytes of the blobs and resumable uploads of a store that is not open.
-func usedIn(dir string) (bytes int64, err error) {
-	s := &Dir{dir: dir}
-	for path, prefix := range map[string]string{s.blobs(): "", s.uploads(): resumablePrefix} {
-		err := names(path, func(name string) error {
-			if !strings.HasPrefix(name, prefix) || strings.HasSuffix(name, stateSuffix) {
-				return nil
-			}
-			info, err := os.Lstat(filepath.Join(path, name))
-			if err == nil && info.Mode().IsRegular() {
-				bytes += info.Size()
-			}
-			return ignoreMissing(err)
-		})
-		if ignoreMissing(err) != nil { // a process may have been killed before it had made all directories
-			return 0, err
-		}
-	}
-	return bytes, nil
-}
-
-// checkClient returns ErrClient unless jobs can have a client of this name. Such a name is a single segment of a path.
-func checkClient(name string) error {
+// CheckClient returns ErrClient unless jobs can have a client of this name. Such a name is a single segment of a path.
+func CheckClient(name string) error {
 	ok := name != "" && len(name) <= maxClientName && name != "." && name != ".."
 	for _, b := range []byte(name) {
 		ok = ok && (b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || strings.IndexByte("._:-", b) >= 0)
@@ -158,151 +45,197 @@ func checkClient(name string) error {
 	return fmt.Errorf("%w: it must have 1 to %d of letters, digits and . _ : - (and neither . nor .. alone)", ErrClient, maxClientName)
 }
 
-// Store returns the blobs of a client, or with "" the blobs that all clients share. It returns ErrClient if the name is
-// not valid. A client without blobs needs no directory; its first Put makes it, and returns ErrClients if there are
-// already MaxClients.
-func (c *Clients) Store(client string) (Store, error) {
-	if client == "" {
-		return c.shared.asStore(), nil
+// clientOf returns a client, and adds it if it is new. The caller holds the mutex, or is the only user of the store.
+func (s *Store) clientOf(name string) *client {
+	c := s.clients[name]
+	if c == nil {
+		c = &client{}
+		s.clients[name] = c
 	}
-	if err := checkClient(client); err != nil {
-		return nil, err
-	}
-	return &clientStore{c, client}, nil
+	return c
 }
 
-// Names returns the clients that have blobs or uploads, in order, and some whose last ones were removed. It returns no
-// error.
-func (c *Clients) Names() ([]string, error) { return c.names(), nil }
-
-func (c *Clients) names() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Sorted(maps.Keys(c.clients))
-}
-
-// All returns all stores: the shared store, and the stores of all Names.
-func (c *Clients) All() ([]Store, error) {
-	all := []Store{c.shared.asStore()}
-	for _, name := range c.names() {
-		all = append(all, &clientStore{c, name})
-	}
-	return all, nil
-}
-
-// Used returns the bytes of all blobs and uploads together.
-func (c *Clients) Used() int64 { return c.all.bytes() }
-
-// Close closes all stores. No other method may be running, or be called later.
-func (c *Clients) Close() error {
-	if c.bucket != nil {
-		return errors.Join(c.bucket.Close(), c.shared.Close())
-	}
-	return c.shared.Close() // the clients' stores have no open files
-}
-
-// use returns the store of a client, which the caller must release. If the client has none, use makes one if make is
-// true, and otherwise returns nil.
-func (c *Clients) use(name string, make bool) (_ Store, release func(), err error) {
-	for {
-		c.mu.Lock()
-		of := c.clients[name]
-		if of == nil && make && len(c.clients) < c.max {
-			of = &client{name: name}
-			c.clients[name] = of
-		}
-		c.mu.Unlock()
-		switch {
-		case of == nil && make:
-			return nil, nil, fmt.Errorf("%w: %d have blobs; next step: remove the blobs of some, or put blobs without a client", ErrClients, c.max)
-		case of == nil:
-			return nil, func() {}, nil
-		}
-		of.mu.RLock()
-		if of.dir != nil {
-			return of.dir.asStore(), of.mu.RUnlock, nil
-		}
-		of.mu.RUnlock()
-		if err := c.open(of); err != nil {
+// enter returns a client that is about to store something. No sweep removes the client until leave is called.
+func (s *Store) enter(ctx context.Context, name string) (c *client, leave func(), err error) {
+	if name != "" {
+		if err := CheckClient(name); err != nil {
 			return nil, nil, err
 		}
 	}
-}
-
-// open opens the store of a client, unless it is open or gone.
-func (c *Clients) open(of *client) error {
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	if of.dir != nil || of.gone {
-		return nil
-	}
-	o := c.o
-	if c.bucket != nil {
-		o.remote, o.remoteBytes = c.bucket.Remote(of.name), of.there
-	}
-	dir, err := openDir(filepath.Join(c.dir, of.name), o, false)
-	if err != nil {
-		if !of.onDisk {
-			c.forget(of)
+	for {
+		s.mu.Lock()
+		c := s.clients[name]
+		if c == nil && len(s.clients) > s.maxClients {
+			s.mu.Unlock()
+			return nil, nil, fmt.Errorf("%w: %d have blobs; next step: remove the blobs of some, or put blobs without a client", ErrClients, s.maxClients)
 		}
-		return fmt.Errorf("client %s: %w", of.name, err)
+		if c == nil || !c.leaving {
+			c = s.clientOf(name)
+			c.users++
+			s.mu.Unlock()
+			return c, func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				c.users--
+			}, nil
+		}
+		s.mu.Unlock()
+		release, err := s.own(ctx, Key{Client: name})
+		if err != nil {
+			return nil, nil, err
+		}
+		release()
 	}
-	c.all.count(dir.used - of.closed)
-	dir.all, dir.verified, dir.files = &c.all, c.shared.verified, c.shared.files
-	of.dir, of.closed, of.there, of.onDisk = dir, 0, 0, true
-	return nil
 }
 
-// forget removes a client. The caller has locked it.
-func (c *Clients) forget(of *client) {
-	of.gone = true
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.clients, of.name)
+// has reports whether a client may have blobs or uploads.
+func (s *Store) has(name string) (bool, error) {
+	if name != "" {
+		if err := CheckClient(name); err != nil {
+			return false, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clients[name] != nil, nil
 }
 
-// removeEmpty removes the directory of a client if the directory is empty and not in use, and the bucket, if there is
-// one, has no objects of the client.
-func (c *Clients) removeEmpty(ctx context.Context, name string) error {
-	c.mu.Lock()
-	of := c.clients[name]
-	c.mu.Unlock()
-	if of == nil || !of.mu.TryLock() {
-		return nil
+// either calls ask with the client, and with "" if the client stores nothing or the first call returns ErrNotFound.
+func (s *Store) either(name string, ask func(client string) error) error {
+	has, err := s.has(name)
+	if err != nil {
+		return err
 	}
-	defer of.mu.Unlock()
-	if of.dir == nil {
-		return nil
-	}
-	s := of.dir
-	s.mu.Lock() // batches and uploads do not hold of.mu
-	used := s.used != 0 || s.batches > 0 || len(s.resumables) > 0 || len(s.unsynced) > 0
-	s.mu.Unlock()
-	if used {
-		return nil
-	}
-	if s.remote != nil { // blobs without bytes do not count, and entries without a blob are for the next sweep
-		if empty, err := s.remote.remote.IsEmpty(ctx); err != nil || !empty {
+	if has && name != "" {
+		if err := ask(name); !errors.Is(err, ErrNotFound) {
 			return err
 		}
 	}
-	for i, path := range []string{s.blobs(), s.sha1s(), s.uploads(), filepath.Dir(s.blobs()), filepath.Join(s.dir, "oci-layout"), filepath.Join(s.dir, "index.json"), s.dir} {
-		err := ignoreMissing(s.h.Remove(path))
-		if err != nil && i == 0 {
-			return ignoreNotEmpty(err)
-		}
-		of.dir = nil // the next use makes the missing parts again
-		if err != nil {
-			return ignoreNotEmpty(err)
-		}
-	}
-	c.forget(of)
-	return c.shared.syncPath(c.dir)
+	return ask("")
 }
 
-func ignoreNotEmpty(err error) error {
-	if errors.Is(err, fs.ErrExist) { // ENOTEMPTY
+// Clients returns the clients that have blobs or uploads, in order, and some whose last ones were removed.
+func (s *Store) Clients() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.clients))[1:] // without ""
+}
+
+// forget removes a client that stores nothing and is not in use.
+func (s *Store) forget(ctx context.Context, name string) error {
+	release, _ := s.tryOwn(Key{Client: name})
+	if release == nil {
+		return nil // another sweep does it
+	}
+	defer release()
+	s.mu.Lock()
+	c := s.clients[name]
+	if c == nil || c.used != 0 || c.users > 0 || c.uploads > 0 {
+		s.mu.Unlock()
 		return nil
 	}
+	c.leaving = true
+	s.mu.Unlock()
+	gone, err := s.backend.Forget(ctx, name) // blobs without bytes do not count, and entries without a blob are for the next sweep
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.leaving = false
+	if gone {
+		delete(s.clients, name)
+	}
 	return err
+}
+
+// Used returns the bytes of all blobs and of unfinished uploads.
+func (s *Store) Used() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
+}
+
+// UsedBy returns the bytes of the blobs and of the unfinished uploads of a client, or with "" of the shared ones.
+func (s *Store) UsedBy(client string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.clients[client]; c != nil {
+		return c.used
+	}
+	return 0
+}
+
+// count counts bytes without regard to quotas. The caller holds the mutex, or is the only user of the store.
+func (s *Store) count(c *client, n int64) {
+	c.used += n
+	s.used += n
+}
+
+// fits returns ErrQuota if there is no room for more bytes. The caller holds the mutex. The shared blobs have only the
+// quota of all.
+func (s *Store) fits(c *client, more int64) error {
+	if quota := s.o.ClientBytes; quota > 0 && more > 0 && c.used+more > quota && c != s.clients[""] {
+		return fmt.Errorf("%w: %d of %d bytes are used", ErrQuota, c.used, quota)
+	}
+	if quota := s.o.QuotaBytes; quota > 0 && more > 0 && s.used+more > quota {
+		return fmt.Errorf("%w: all clients together use %d of %d bytes", ErrQuota, s.used, quota)
+	}
+	return nil
+}
+
+// credit returns the bytes of the blob that an upload will replace, as far as this is known: they count already.
+func (s *Store) credit(ctx context.Context, client string, want Ref) int64 {
+	var a Address
+	switch {
+	case want.SHA256 != nil:
+		a = *want.SHA256
+	case want.SHA1 != nil:
+		var err error
+		if a, err = s.backend.SHA1(ctx, client, *want.SHA1); err != nil { // the upload has files already, and must not wait for more
+			return 0
+		}
+	default:
+		return 0
+	}
+	if o, err := s.backend.Stat(ctx, blobKey(client, a)); err == nil && !o.Hidden {
+		return o.Size
+	}
+	return 0
+}
+
+// counted returns the number of bytes that currently count for a blob. size is the blob's real size, or 0 if it is not
+// stored. The caller owns the blob.
+func (s *Store) counted(k Key, size int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n, ok := s.unsure[k]; ok {
+		return n
+	}
+	return size
+}
+
+// countAs changes the bytes that count for a blob from counted to size. The caller owns the blob.
+func (s *Store) countAs(k Key, counted, size int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.unsure, k)
+	if n := size - counted; n != 0 { // otherwise the client may have been removed already
+		s.count(s.clientOf(k.Client), n)
+	}
+}
+
+// settle finds out the effect of a failed Put or Remove of a blob, and counts the blob's bytes. If settle fails, too,
+// it counts most, the largest possible size. The caller owns the blob.
+func (s *Store) settle(k Key, counted, most int64) {
+	ctx, cancel := context.WithTimeout(context.Background(), settleFor)
+	defer cancel()
+	now, err := s.backend.Stat(ctx, k)
+	if ignoreNotFound(err) == nil {
+		s.countAs(k, counted, now.Size)
+		return
+	}
+	s.countAs(k, counted, most)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.unsure) < maxUnsure {
+		s.unsure[k] = most
+	}
 }

@@ -2,7 +2,6 @@ package blob
 
 import (
 	"context"
-	"crypto/sha1"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,57 +17,21 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-func mustOpenClients(t testing.TB, dir string, o Options) *Clients {
+func mustPutIn(t testing.TB, s *Store, client, content string) Info {
 	t.Helper()
-	c, err := OpenClients(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
-func newClients(t testing.TB, o Options) *Clients {
-	t.Helper()
-	return mustOpenClients(t, filepath.Join(t.TempDir(), "blobs"), o)
-}
-
-func reopenClients(t testing.TB, c *Clients, o Options) *Clients {
-	t.Helper()
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return mustOpenClients(t, c.shared.dir, o)
-}
-
-func mustStore(t testing.TB, c *Clients, name string) Store {
-	t.Helper()
-	s, err := c.Store(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func mustPutIn(t testing.TB, s Store, content string) Info {
-	t.Helper()
-	info, err := s.Put(context.Background(), strings.NewReader(content), Ref{})
+	info, err := s.Put(context.Background(), client, strings.NewReader(content), Ref{})
 	if err != nil || info.Address != addressOf(content) {
 		t.Fatalf("Put: %+v, %v", info, err)
 	}
 	return info
 }
 
-// sees reports whether a store finds a blob. It tries every method that can find one.
-func sees(t testing.TB, s Store, content string) bool {
+// sees reports whether a client finds a blob. It tries every method that can find one.
+func sees(t testing.TB, s *Store, client, content string) bool {
 	t.Helper()
 	a := addressOf(content)
-	_, statErr := s.Stat(t.Context(), a)
-	b, getErr := s.Get(t.Context(), a)
+	_, statErr := s.Stat(t.Context(), client, a)
+	b, getErr := s.Get(t.Context(), client, a)
 	if getErr == nil {
 		got := make([]byte, len(content))
 		if _, err := b.ReadAt(got, 0); err != nil || string(got) != content {
@@ -78,7 +41,7 @@ func sees(t testing.TB, s Store, content string) bool {
 			t.Error(err)
 		}
 	}
-	missing, err := s.Missing(t.Context(), []Address{a})
+	missing, err := s.Missing(t.Context(), client, []Address{a})
 	if err != nil || (statErr == nil) != (getErr == nil) || (getErr == nil) != (len(missing) == 0) {
 		t.Errorf("Stat returned %v, Get %v, Missing %v, %v", statErr, getErr, missing, err)
 	}
@@ -89,134 +52,31 @@ func sees(t testing.TB, s Store, content string) bool {
 	return statErr == nil
 }
 
-// TestClients: a client sees its blobs and the shared ones, and changes only its blobs.
-func TestClients(t *testing.T) {
-	c := newClients(t, Options{})
-	shared, ann, bob := mustStore(t, c, ""), mustStore(t, c, "ann"), mustStore(t, c, "bob")
-	mustPutIn(t, shared, "of all")
-	own := mustPutIn(t, ann, "of ann")
-	check := func() {
-		t.Helper()
-		for _, want := range []struct {
-			who     string
-			s       Store
-			content string
-			sees    bool
-		}{
-			{"shared", shared, "of all", true}, {"shared", shared, "of ann", false},
-			{"ann", ann, "of all", true}, {"ann", ann, "of ann", true},
-			{"bob", bob, "of all", true}, {"bob", bob, "of ann", false},
-		} {
-			if got := sees(t, want.s, want.content); got != want.sees {
-				t.Errorf("%s sees %q: %v", want.who, want.content, got)
-			}
-		}
-	}
-	check()
-	for _, s := range []Store{shared, bob} {
-		_, err := s.Resolve(t.Context(), Ref{SHA1: &own.SHA1})
-		mustFail(t, err, ErrNotFound)
-		mustFail(t, s.Delete(t.Context(), own.Address), ErrNotFound)
-	}
-	if a, err := ann.Resolve(t.Context(), Ref{SHA1: &own.SHA1}); a != own.Address || err != nil {
-		t.Error(a, err)
-	}
-	mustFail(t, ann.Delete(t.Context(), addressOf("of all")), ErrNotFound)
-	if mustPutIn(t, bob, "of ann").Existed {
-		t.Error("a Put reports what another client has")
-	}
-	for who, want := range map[string]string{"": "of all", "ann": "of ann", "bob": "of ann"} {
-		s := mustStore(t, c, who)
-		infos, err := s.List(t.Context(), nil, 10)
-		if err != nil || len(infos) != 1 || infos[0].Address != addressOf(want) || s.Used() != int64(len(want)) {
-			t.Errorf("%q lists %v, uses %d; %v", who, infos, s.Used(), err)
-		}
-	}
-	if err := bob.Delete(t.Context(), own.Address); err != nil {
-		t.Error(err)
-	}
-	check()
-	c = reopenClients(t, c, Options{})
-	shared, ann, bob = mustStore(t, c, ""), mustStore(t, c, "ann"), mustStore(t, c, "bob")
-	if c.Used() != int64(len("of all")+len("of ann")) || ann.Used() != int64(len("of ann")) {
-		t.Errorf("%d bytes are used, %d by ann", c.Used(), ann.Used())
-	}
-	check()
-
-	// Batches and uploads belong to the client, too.
-	b, err := ann.NewBatch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustAdd(t, b, "in a batch")
-	if err := b.Commit(t.Context()); err != nil {
-		t.Error(err)
-	}
-	u, err := ann.NewUpload(t.Context(), int64(len(wilson)), Ref{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustAppend(t, u, wilson)
-	for _, s := range []Store{shared, bob, mustStore(t, c, "nobody")} {
-		_, err := s.Upload(t.Context(), u.State().ID)
-		mustFail(t, err, ErrNotFound)
-		if sees(t, s, "in a batch") {
-			t.Error("another client sees the batch")
-		}
-	}
-	c = reopenClients(t, c, Options{})
-	ann = mustStore(t, c, "ann")
-	if want := int64(len("of all") + len("of ann") + len("in a batch") + len(wilson)); c.Used() != want {
-		t.Errorf("with an upload, %d bytes are used, want %d", c.Used(), want)
-	}
-	if u, err = ann.Upload(t.Context(), u.State().ID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := u.Finish(t.Context()); err != nil || !sees(t, ann, wilson) || !sees(t, ann, "in a batch") {
-		t.Error(err)
-	}
-
-	// Unacknowledged bytes of an upload count until its store is open.
-	if u, err = ann.NewUpload(t.Context(), 100, Ref{}); err != nil {
-		t.Fatal(err)
-	}
-	data := filepath.Join(c.dir, "ann", "uploads", resumablePrefix+u.State().ID)
-	used := c.Used()
-	if err := os.WriteFile(data, make([]byte, 50), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c = reopenClients(t, c, Options{})
-	ann = mustStore(t, c, "ann")
-	if c.Used() != used+50 || !sees(t, ann, wilson) || c.Used() != used {
-		t.Errorf("%d bytes are used, want %d", c.Used(), used)
-	}
-
-	// A damaged blob of the client is an error, even if the shared store has the blob.
-	mustPutIn(t, mustStore(t, c, ""), wilson)
-	path := filepath.Join(c.dir, "ann", "blobs", "sha256", addressOf(wilson).String()[7:])
+// TestDamageOfClient: a damaged blob of a client is an error, even if the client could read an equal shared blob.
+func TestDamageOfClient(t *testing.T) {
+	s := newStore(t, Options{})
+	mustPutIn(t, s, "", wilson)
+	own := mustPutIn(t, s, "ann", wilson)
+	path := s.local().path(blobKey("ann", own.Address))
 	if err := os.WriteFile(path, make([]byte, len(wilson)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	blob, err := ann.Get(t.Context(), addressOf(wilson))
+	b, err := s.Get(t.Context(), "ann", own.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustBeDamaged(t, blob.Verify(), path)
-	wilsonSHA1 := SHA1(sha1.Sum([]byte(wilson)))
-	entry := filepath.Join(c.dir, "ann", "sha1", wilsonSHA1.String())
-	if err := os.WriteFile(entry, nil, 0o600); err != nil {
+	mustBeDamaged(t, b.Verify(), path)
+	entry := s.local().path(sha1Key("ann", own.SHA1))
+	if err := errors.Join(b.Close(), os.WriteFile(entry, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	_, err = ann.Resolve(t.Context(), Ref{SHA1: &wilsonSHA1})
+	_, err = s.Resolve(t.Context(), "ann", Ref{SHA1: &own.SHA1})
 	mustBeDamaged(t, err, entry)
-	if err := errors.Join(blob.Close(), ann.Close()); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestClientNames: names are exactly those that jobs allow. Other names cannot reach a directory.
 func TestClientNames(t *testing.T) {
-	c := newClients(t, Options{})
+	c := newStore(t, Options{})
 	names := []string{"a", ".", "..", "...", ".a", "a/b", "../x", "a\x00b", "a b", "ä", "-", "_", "a:b", "\n", strings.Repeat("n", 128), strings.Repeat("n", 129), "clients"}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
@@ -227,8 +87,8 @@ func TestClientNames(t *testing.T) {
 		names = append(names, string(b))
 	}
 	for _, name := range names {
-		_, err := c.Store(name)
-		if want := job.CheckName("client", name); (want == nil) != (err == nil) || err != nil && !errors.Is(err, ErrClient) {
+		_, err := c.Stat(t.Context(), name, Address{})
+		if want := job.CheckName("client", name); (want == nil) != errors.Is(err, ErrNotFound) || want != nil && !errors.Is(err, ErrClient) {
 			t.Errorf("%q: %v, but for jobs %v", name, err, want)
 		}
 	}
@@ -242,95 +102,91 @@ func TestClientNames(t *testing.T) {
 func TestClientDirectories(t *testing.T) {
 	clock := &clock{time.Unix(1_700_000_000, 0)}
 	o := Options{Hooks: Hooks{Now: clock.now}}
-	c := newClients(t, o)
-	c.max = 2
+	c := newStore(t, o)
+	c.maxClients = 2
 	sweep := func() {
 		t.Helper()
-		all, err := c.All()
-		for _, s := range all {
-			_, sweepErr := s.Sweep(t.Context(), nobody)
-			err = errors.Join(err, sweepErr)
-		}
-		if err != nil {
-			t.Error(err)
+		for _, client := range append(c.Clients(), "") {
+			if _, err := c.Sweep(t.Context(), client, nobody); err != nil {
+				t.Error(err)
+			}
 		}
 	}
-	mustHave := func(want ...string) {
+	mustHave := func(clients, folders string) {
 		t.Helper()
 		var got []string
-		entries, err := os.ReadDir(c.dir)
+		entries, err := os.ReadDir(filepath.Join(c.dir, "clients"))
 		for _, e := range entries {
 			got = append(got, e.Name())
 		}
-		if err != nil || !slices.Equal(got, want) || !slices.Equal(c.names(), want) {
-			t.Errorf("there are %v, and Names returns %v; want %v; %v", got, c.names(), want, err)
+		if ignoreMissing(err) != nil || !slices.Equal(got, strings.Fields(folders)) || !slices.Equal(c.Clients(), strings.Fields(clients)) {
+			t.Errorf("there are %v, and Clients returns %v; want %v and %v; %v", got, c.Clients(), folders, clients, err)
 		}
 	}
-	ann, bob, cal := mustStore(t, c, "ann"), mustStore(t, c, "bob"), mustStore(t, c, "cal")
-	if sees(t, ann, wilson) || ann.Used() != 0 {
+	if sees(t, c, "ann", wilson) || c.UsedBy("ann") != 0 {
 		t.Error("there is something")
 	}
-	infos, err := ann.List(t.Context(), nil, 1)
+	infos, err := c.List(t.Context(), "ann", nil, 1)
 	if len(infos) != 0 || err != nil {
 		t.Error(infos, err)
 	}
-	if _, err := ann.List(t.Context(), nil, 0); err == nil {
+	if _, err := c.List(t.Context(), "ann", nil, 0); err == nil {
 		t.Error("a limit of 0 is no error")
 	}
-	mustFail(t, ann.Delete(t.Context(), addressOf(wilson)), ErrNotFound)
+	mustFail(t, c.Delete(t.Context(), "ann", addressOf(wilson)), ErrNotFound)
 	sweep()
-	mustHave()
+	mustHave("", "")
 
-	mustPutIn(t, ann, "ann")
-	b, err := bob.NewBatch(t.Context())
+	mustPutIn(t, c, "ann", "ann")
+	b, err := c.NewBatch(t.Context(), "bob")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = cal.Put(t.Context(), strings.NewReader("cal"), Ref{})
+	_, err = c.Put(t.Context(), "cal", strings.NewReader("cal"), Ref{})
 	mustFail(t, err, ErrClients)
-	_, err = cal.NewBatch(t.Context())
+	_, err = c.NewBatch(t.Context(), "cal")
 	mustFail(t, err, ErrClients)
-	_, err = cal.NewUpload(t.Context(), 1, Ref{})
+	_, err = c.NewUpload(t.Context(), "cal", 1, Ref{})
 	mustFail(t, err, ErrClients)
-	if sees(t, cal, "ann") {
+	if sees(t, c, "cal", "ann") {
 		t.Error("cal sees a blob of ann")
 	}
 	clock.at = clock.at.Add(2 * defaultGrace)
 	sweep()
-	mustHave("bob") // ann is empty; the batch of bob has not ended
+	mustHave("bob", "") // ann is empty; the batch of bob has not ended
 	if err := b.Discard(); err != nil {
 		t.Error(err)
 	}
-	u, err := bob.NewUpload(t.Context(), 1, Ref{})
+	u, err := c.NewUpload(t.Context(), "bob", 1, Ref{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustPutIn(t, ann, "ann again")
+	mustPutIn(t, c, "ann", "ann again")
 	sweep()
-	mustHave("ann", "bob")
+	mustHave("ann bob", "ann")
 	if err := u.Remove(t.Context()); err != nil {
 		t.Error(err)
 	}
-	mustPutIn(t, bob, "") // an empty blob is a blob, too
+	mustPutIn(t, c, "bob", "") // an empty blob is a blob, too
 	sweep()
-	mustHave("ann", "bob")
-	if err := bob.Delete(t.Context(), addressOf("")); err != nil {
+	mustHave("ann bob", "ann bob")
+	if err := c.Delete(t.Context(), "bob", addressOf("")); err != nil {
 		t.Error(err)
 	}
 	sweep()
-	mustHave("ann")
-	c = reopenClients(t, c, o)
-	mustHave("ann")
-	if err := os.Mkdir(filepath.Join(c.dir, "not a client"), 0o700); err != nil {
+	mustHave("ann", "ann")
+	c = reopen(t, c, o)
+	mustHave("ann", "ann")
+	if err := os.Mkdir(filepath.Join(c.dir, "clients", "not a client"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c = reopenClients(t, c, o)
-	if got := c.names(); !slices.Equal(got, []string{"ann"}) {
+	c = reopen(t, c, o)
+	if got := c.Clients(); !slices.Equal(got, []string{"ann"}) {
 		t.Errorf("the clients are %q", got)
 	}
-	_, err = OpenClients(c.shared.dir, o)
+	_, err = OpenDir(c.dir, o)
 	mustFail(t, err, filelock.ErrLocked)
-	_, err = OpenClients(t.TempDir(), Options{ClientBytes: -1})
+	_, err = OpenDir(t.TempDir(), Options{ClientBytes: -1})
 	if err == nil {
 		t.Error("a negative quota is no error")
 	}
@@ -339,9 +195,9 @@ func TestClientDirectories(t *testing.T) {
 // TestClientQuotas: the quota of each client and the quota of all clients hold, even for clients that are not open.
 func TestClientQuotas(t *testing.T) {
 	o := Options{QuotaBytes: 25, ClientBytes: 10}
-	c := newClients(t, o)
+	c := newStore(t, o)
 	put := func(name string, n int) error {
-		_, err := mustStore(t, c, name).Put(t.Context(), strings.NewReader(strings.Repeat(name+"x", n)[:n]), Ref{})
+		_, err := c.Put(t.Context(), name, strings.NewReader(strings.Repeat(name+"x", n)[:n]), Ref{})
 		return err
 	}
 	mustFail(t, put("ann", 11), ErrQuota)
@@ -351,10 +207,10 @@ func TestClientQuotas(t *testing.T) {
 		}
 	}
 	mustFail(t, put("cal", 6), ErrQuota)
-	_, err := mustStore(t, c, "cal").NewUpload(t.Context(), 6, Ref{})
+	_, err := c.NewUpload(t.Context(), "cal", 6, Ref{})
 	mustFail(t, err, ErrQuota)
 	mustFail(t, put("", 6), ErrQuota)
-	c = reopenClients(t, c, o)
+	c = reopen(t, c, o)
 	mustFail(t, put("cal", 6), ErrQuota)
 	if err := put("", 5); err != nil {
 		t.Error(err)
@@ -363,7 +219,7 @@ func TestClientQuotas(t *testing.T) {
 	if c.Used() != 25 {
 		t.Errorf("%d bytes are used", c.Used())
 	}
-	if err := mustStore(t, c, "ann").Delete(t.Context(), addressOf("annxannxan")); err != nil {
+	if err := c.Delete(t.Context(), "ann", addressOf("annxannxan")); err != nil {
 		t.Error(err)
 	}
 	if err := put("cal", 10); err != nil {
@@ -375,7 +231,7 @@ func TestClientQuotas(t *testing.T) {
 	mustFail(t, put("ann", 1), ErrQuota)
 
 	// The shared blobs have only the quota of all.
-	c = newClients(t, o)
+	c = newStore(t, o)
 	if err := put("", 25); err != nil {
 		t.Error(err)
 	}
@@ -384,7 +240,7 @@ func TestClientQuotas(t *testing.T) {
 
 // TestClientsAtOnce: clients put and delete blobs while sweeps remove the directories of clients without blobs.
 func TestClientsAtOnce(t *testing.T) {
-	c := newClients(t, Options{})
+	c := newStore(t, Options{})
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	var users, sweeper sync.WaitGroup
@@ -396,13 +252,10 @@ func TestClientsAtOnce(t *testing.T) {
 				return
 			default:
 			}
-			all, err := c.All()
-			for _, s := range all {
-				_, sweepErr := s.Sweep(context.Background(), nobody)
-				err = errors.Join(err, sweepErr)
-			}
-			if err != nil {
-				t.Error(err)
+			for _, client := range append(c.Clients(), "") {
+				if _, err := c.Sweep(context.Background(), client, nobody); err != nil {
+					t.Error(err)
+				}
 			}
 		}
 	})
@@ -410,13 +263,13 @@ func TestClientsAtOnce(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, uint64(g)))
 		users.Go(func() {
 			for i := range 40 {
-				s := mustStore(t, c, fmt.Sprint("client-", rng.IntN(2)))
+				client := fmt.Sprint("client-", rng.IntN(2))
 				content := fmt.Sprint("of goroutine ", g, " ", i)
 				switch rng.IntN(3) {
 				case 0:
-					mustPutIn(t, s, content)
+					mustPutIn(t, c, client, content)
 				case 1:
-					b, err := s.NewBatch(context.Background())
+					b, err := c.NewBatch(context.Background(), client)
 					if err != nil {
 						t.Error(err)
 						return
@@ -426,7 +279,7 @@ func TestClientsAtOnce(t *testing.T) {
 						t.Error(err)
 					}
 				case 2:
-					u, err := s.NewUpload(context.Background(), int64(len(content)), Ref{})
+					u, err := c.NewUpload(context.Background(), client, int64(len(content)), Ref{})
 					if err != nil {
 						t.Error(err)
 						return
@@ -439,10 +292,10 @@ func TestClientsAtOnce(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if !sees(t, s, content) {
+				if !sees(t, c, client, content) {
 					t.Errorf("%q is lost", content)
 				}
-				if err := s.Delete(context.Background(), addressOf(content)); err != nil {
+				if err := c.Delete(context.Background(), client, addressOf(content)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -451,19 +304,15 @@ func TestClientsAtOnce(t *testing.T) {
 	users.Wait()
 	close(stop)
 	sweeper.Wait()
-	all, err := c.All()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for range 2 { // the first removes the SHA-1 entries
-		for _, s := range all {
-			if _, err := s.Sweep(t.Context(), nobody); err != nil {
+		for _, client := range c.Clients() {
+			if _, err := c.Sweep(t.Context(), client, nobody); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	mustBeEmpty(t, c.dir)
-	if c.Used() != 0 || len(c.names()) != 0 {
-		t.Errorf("%d bytes are used, the clients are %v", c.Used(), c.names())
+	mustBeEmpty(t, filepath.Join(c.dir, "clients"))
+	if c.Used() != 0 || len(c.Clients()) != 0 {
+		t.Errorf("%d bytes are used, the clients are %v", c.Used(), c.Clients())
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -19,63 +21,130 @@ const (
 	// have SHA-1 digests, so payloads may have many that belong to no blob.
 	maxLooked = 100_000
 	// maxEntries is the number of entries of SHA-1 tables that a collection keeps in memory. They take 40 MB. For the
-	// remaining stores the collection reads the entry of each digest that it finds.
+	// remaining clients the collection reads the entry of each digest that it finds.
 	maxEntries = 2_000_000
 	// restEvery is the number of bytes that a collection reads before it rests. It rests as long as it has worked, so
 	// that it takes at most half of a processor.
 	restEvery = 1 << 20
 )
 
+// firstCollection is the latest time after its start at which a server begins to collect.
+const firstCollection = 10 * time.Minute
+
+// ErrCollecting: another collection is running.
+var ErrCollecting = errors.New("blob: a collection is under way")
+
 // Collector removes blobs that no text refers to. It marks the old blobs that Scan finds, and sweeps the rest.
 type Collector struct {
-	// Stores returns the stores of all clients. They must be stores of this package.
-	Stores func() ([]Store, error)
-	// Scan calls visit with all texts that may name a blob. If it fails, the collection removes nothing.
-	Scan func(ctx context.Context, visit func(text []byte) error) error
+	// Store returns the store, or an error while it is not open.
+	Store func() (*Store, error)
+	// Scan calls visit with all texts that may name a blob of the store. If it fails, the collection removes nothing.
+	Scan func(ctx context.Context, s *Store, visit func(text []byte) error) error
+	Log  *slog.Logger
 
-	most       int                // candidates; 0 means maxCandidates
-	candidates []map[Address]bool // of each store: old blobs; true if a text names it
-	looked     map[SHA1]bool
-	tables     []ownTable // of each store; nil: no text had a SHA-1 yet
-	stores     []Store
-	unrested   int
-	since      time.Time
+	most       int // candidates; 0 means maxCandidates
+	collecting sync.Mutex
+	mu         sync.Mutex // guards stats
+	stats      CollectorStats
 }
 
-// Collect removes the blobs that are older than Options.Grace and that no text names. One goroutine at a time may call
-// it.
+// CollectorStats count collections since the start.
+type CollectorStats struct {
+	Collections, Failures int64
+	Collected             Swept
+}
+
+// Stats returns counts of the collections since the start.
+func (c *Collector) Stats() CollectorStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+// Run starts a collection at regular intervals until ctx ends.
+func (c *Collector) Run(ctx context.Context, every time.Duration) {
+	timer := time.NewTimer(min(every, firstCollection))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			timer.Reset(every)
+		}
+		if _, err := c.Collect(ctx); err != nil && !errors.Is(err, ErrCollecting) && ctx.Err() == nil {
+			c.Log.Error("blobs were not collected; the next try is after the same time", "error", err, "after", every.String())
+		}
+	}
+}
+
+// Collect removes the blobs that are older than Options.Grace and that no text names. It returns ErrCollecting while
+// another call runs, and the error of Store.
 //
 // A producer has put a blob, or called Missing with it, before it creates a job that names the blob. So a job that is
 // created during Collect names only young blobs, and Collect checks the age again before it removes a blob.
 func (c *Collector) Collect(ctx context.Context) (Swept, error) {
-	defer func() { c.candidates, c.looked, c.stores, c.tables = nil, nil, nil, nil }()
-	var all Swept
+	if !c.collecting.TryLock() {
+		return Swept{}, ErrCollecting
+	}
+	defer c.collecting.Unlock()
+	began := time.Now()
+	swept, err := c.collect(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Collected.add(swept)
+	if err != nil {
+		c.stats.Failures++
+		return swept, fmt.Errorf("collect blobs: %w", err)
+	}
+	c.stats.Collections++
+	c.Log.Info("blobs that nothing names were removed", "blobs", swept.Blobs, "bytes", swept.Bytes, "took_ms", time.Since(began).Milliseconds())
+	return swept, nil
+}
+
+// collect collects in as many parts as fit in memory.
+func (c *Collector) collect(ctx context.Context) (all Swept, err error) {
+	s, err := c.Store()
+	if err != nil {
+		return all, err
+	}
 	for parts, part := 1, 0; part < parts; part++ {
-		swept, err := c.collect(ctx, part, &parts)
+		swept, err := (&collection{s: s, scan: c.Scan, most: cmp.Or(c.most, maxCandidates)}).run(ctx, part, &parts)
 		all.add(swept)
 		if err != nil {
-			return all, fmt.Errorf("collect blobs: %w", err)
+			return all, err
 		}
 	}
 	return all, nil
 }
 
-// collect collects one part of the blobs. With the first part it finds out how many parts are needed.
-func (c *Collector) collect(ctx context.Context, part int, parts *int) (swept Swept, err error) {
-	if c.stores, err = c.Stores(); err != nil {
-		return swept, err
-	}
-	c.looked, c.tables = map[SHA1]bool{}, nil
+// collection collects one part of the blobs.
+type collection struct {
+	s          *Store
+	scan       func(ctx context.Context, s *Store, visit func(text []byte) error) error
+	most       int
+	clients    []string           // "", and those that have blobs
+	candidates []map[Address]bool // of each client: old blobs; true if a text names it
+	looked     map[SHA1]bool
+	tables     []table // of each client; nil: no text had a SHA-1 yet
+	unrested   int
+	since      time.Time
+}
+
+// run collects the part. With the first part it finds out how many parts are needed.
+func (c *collection) run(ctx context.Context, part int, parts *int) (swept Swept, err error) {
+	c.clients = append([]string{""}, c.s.Clients()...)
+	c.looked = map[SHA1]bool{}
 	old, swept, err := c.gather(ctx, part, *parts)
-	if most := cmp.Or(c.most, maxCandidates); err == nil && part == 0 && old > most {
-		*parts = old/most + 1
+	if err == nil && part == 0 && old > c.most {
+		*parts = old/c.most + 1
 		_, swept, err = c.gather(ctx, part, *parts)
 	}
 	if none := !slices.ContainsFunc(c.candidates, func(of map[Address]bool) bool { return len(of) > 0 }); err != nil || none {
 		return swept, err
 	}
 	c.since = time.Now()
-	err = c.Scan(ctx, func(text []byte) error {
+	err = c.scan(ctx, c.s, func(text []byte) error {
 		Find(text, func(ref Ref) { err = errors.Join(err, c.mark(ctx, ref)) })
 		if err == nil {
 			err = c.rest(ctx, len(text))
@@ -85,8 +154,8 @@ func (c *Collector) collect(ctx context.Context, part int, parts *int) (swept Sw
 	if err != nil {
 		return swept, err
 	}
-	removed, err := c.sweep(ctx, func(store int, a Address) bool {
-		named, candidate := c.candidates[store][a]
+	removed, err := c.sweep(ctx, func(client int, a Address) bool {
+		named, candidate := c.candidates[client][a]
 		return named || !candidate
 	})
 	removed.SHA1s += swept.SHA1s
@@ -96,26 +165,26 @@ func (c *Collector) collect(ctx context.Context, part int, parts *int) (swept Sw
 
 // gather makes the old blobs of a part candidates. It returns the number of old blobs in all parts, and removes no
 // blob.
-func (c *Collector) gather(ctx context.Context, part, parts int) (old int, swept Swept, err error) {
-	c.candidates = make([]map[Address]bool, len(c.stores))
+func (c *collection) gather(ctx context.Context, part, parts int) (old int, swept Swept, err error) {
+	c.candidates = make([]map[Address]bool, len(c.clients))
 	for i := range c.candidates {
 		c.candidates[i] = map[Address]bool{}
 	}
-	swept, err = c.sweep(ctx, func(store int, a Address) bool {
+	swept, err = c.sweep(ctx, func(client int, a Address) bool {
 		old++
 		mine := int(binary.BigEndian.Uint32(a[:]))%parts == part
-		if mine && (parts > 1 || old <= cmp.Or(c.most, maxCandidates)) { // if there are more, the caller makes more parts
-			c.candidates[store][a] = false
+		if mine && (parts > 1 || old <= c.most) { // if there are more, the caller makes more parts
+			c.candidates[client][a] = false
 		}
 		return true
 	})
 	return old, swept, err
 }
 
-// sweep sweeps all stores.
-func (c *Collector) sweep(ctx context.Context, live func(store int, a Address) bool) (all Swept, err error) {
-	for i, s := range c.stores {
-		swept, err := s.Sweep(ctx, func(a Address) bool { return live(i, a) })
+// sweep sweeps the blobs of all clients.
+func (c *collection) sweep(ctx context.Context, live func(client int, a Address) bool) (all Swept, err error) {
+	for i, client := range c.clients {
+		swept, err := c.s.Sweep(ctx, client, func(a Address) bool { return live(i, a) })
 		all.add(swept)
 		if err != nil {
 			return all, err
@@ -125,7 +194,7 @@ func (c *Collector) sweep(ctx context.Context, live func(store int, a Address) b
 }
 
 // mark records that a text names a blob.
-func (c *Collector) mark(ctx context.Context, ref Ref) error {
+func (c *collection) mark(ctx context.Context, ref Ref) error {
 	if ref.SHA256 != nil {
 		c.name(*ref.SHA256)
 		return nil
@@ -154,62 +223,57 @@ func (c *Collector) mark(ctx context.Context, ref Ref) error {
 	return nil
 }
 
-// ownTable is the SHA-1 table of one store, without the shared store's table.
-type ownTable struct {
-	of     tableStore
+// table is the SHA-1 table of one client, without the table of the shared blobs.
+type table struct {
+	s      *Store
+	client string
 	listed bool   // names has all entries
 	names  []SHA1 // in order
 }
 
-// tableStore is a Store of this package. A collection looks into each table separately.
-type tableStore interface {
-	// ownSHA1 returns the entry of the store's own table, or ErrNotFound.
-	ownSHA1(ctx context.Context, x SHA1) (Address, error)
-	// ownSHA1s calls visit with the names of all entries, in order, if reading an entry takes a request to another
-	// place.
-	ownSHA1s(ctx context.Context, visit func(SHA1) error) (listed bool, err error)
-}
-
-// readTables lists the tables of remote stores. Most digests in texts belong to no blob, and looking up each would cost
-// a request. Entries that are written later belong to young blobs.
-func (c *Collector) readTables(ctx context.Context) error {
-	c.tables = make([]ownTable, len(c.stores))
+// readTables lists the tables in a bucket. Most digests in texts belong to no blob, and looking up each would cost a
+// request. Entries that are written later belong to young blobs.
+func (c *collection) readTables(ctx context.Context) error {
+	c.tables = make([]table, len(c.clients))
 	left := maxEntries
-	for i, s := range c.stores {
+	for i, client := range c.clients {
 		t := &c.tables[i]
-		t.of = s.(tableStore)
-		var err error
-		t.listed, err = t.of.ownSHA1s(ctx, func(x SHA1) error {
+		t.s, t.client = c.s, client
+		if !c.s.remote {
+			continue
+		}
+		err := c.s.backend.List(ctx, client, SHA1s, "", 0, func(o Object) error {
 			if len(t.names) == left {
 				return errListed
 			}
-			t.names = append(t.names, x)
+			t.names = append(t.names, o.SHA1)
 			return nil
 		})
 		if errors.Is(err, errListed) {
-			t.listed, t.names = false, nil
+			t.names = nil
 			continue
 		}
 		if err != nil {
 			return err
 		}
+		t.listed = true
 		left -= len(t.names)
 	}
 	return nil
 }
 
 // find returns an entry, or ErrNotFound.
-func (t *ownTable) find(ctx context.Context, x SHA1) (Address, error) {
+func (t *table) find(ctx context.Context, x SHA1) (Address, error) {
 	if t.listed {
 		if _, there := slices.BinarySearchFunc(t.names, x, func(a, b SHA1) int { return bytes.Compare(a[:], b[:]) }); !there {
 			return Address{}, ErrNotFound
 		}
 	}
-	return t.of.ownSHA1(ctx, x)
+	return t.s.backend.SHA1(ctx, t.client, x)
 }
 
-// name records that a text names the blob of an address, in all stores.
-func (c *Collector) name(a Address) {
+// name records that a text names the blob of an address, for all clients.
+func (c *collection) name(a Address) {
 	for _, of := range c.candidates {
 		if _, candidate := of[a]; candidate {
 			of[a] = true
@@ -218,7 +282,7 @@ func (c *Collector) name(a Address) {
 }
 
 // rest pauses after each restEvery bytes.
-func (c *Collector) rest(ctx context.Context, read int) error {
+func (c *collection) rest(ctx context.Context, read int) error {
 	if c.unrested += read; c.unrested < restEvery {
 		return nil
 	}
@@ -230,11 +294,4 @@ func (c *Collector) rest(ctx context.Context, read int) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-func (s *Swept) add(other Swept) {
-	s.Blobs += other.Blobs
-	s.Bytes += other.Bytes
-	s.SHA1s += other.SHA1s
-	s.Uploads += other.Uploads
 }

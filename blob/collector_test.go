@@ -1,33 +1,36 @@
 package blob
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// collection is a Collector of one store, in which the texts of a map name blobs.
-type collection struct {
+// collected is a Collector of a store, in which the texts of a map name blobs.
+type collected struct {
 	*Collector
-	s     *Dir
+	s     *Store
 	clock *clock
 	texts map[int]string
 }
 
-func newCollection(t *testing.T) *collection {
-	c := &collection{clock: &clock{time.Unix(1_700_000_000, 0)}, texts: map[int]string{}}
+func newCollected(t *testing.T) *collected {
+	c := &collected{clock: &clock{time.Unix(1_700_000_000, 0)}, texts: map[int]string{}}
 	c.s = newStore(t, Options{Hooks: Hooks{Now: c.clock.now}})
 	c.Collector = &Collector{
-		Stores: func() ([]Store, error) { return []Store{c.s}, nil },
-		Scan: func(_ context.Context, visit func([]byte) error) error {
+		Store: func() (*Store, error) { return c.s, nil }, Log: slog.New(slog.DiscardHandler),
+		Scan: func(_ context.Context, _ *Store, visit func([]byte) error) error {
 			for _, text := range c.texts {
 				if err := visit([]byte(text)); err != nil {
 					return err
@@ -39,7 +42,7 @@ func newCollection(t *testing.T) *collection {
 	return c
 }
 
-func (c *collection) mustCollect(t *testing.T) Swept {
+func (c *collected) mustCollect(t *testing.T) Swept {
 	t.Helper()
 	swept, err := c.Collect(t.Context())
 	if err != nil {
@@ -49,7 +52,7 @@ func (c *collection) mustCollect(t *testing.T) Swept {
 }
 
 func TestCollect(t *testing.T) {
-	c := newCollection(t)
+	c := newCollected(t)
 	for _, content := range []string{"by address", "by sha1", "dead"} {
 		mustPut(t, c.s, content)
 	}
@@ -69,7 +72,7 @@ func TestCollect(t *testing.T) {
 
 	failed := errors.New("row 7 is damaged")
 	c.texts = nil
-	c.Scan = func(context.Context, func([]byte) error) error { return failed }
+	c.Scan = func(context.Context, *Store, func([]byte) error) error { return failed }
 	_, err := c.Collect(t.Context())
 	mustFail(t, err, failed)
 	mustRead(t, c.s, "by address") // a text that may name it could not be read
@@ -83,14 +86,14 @@ func TestCollectModel(t *testing.T) {
 	testkit.OneByOne(t)
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))
-	c := newCollection(t)
+	c := newCollected(t)
 	c.most = 3
 	const kinds = 20
 	content := func(i int) string { return fmt.Sprintf("content %d", i) }
 	put := map[int]time.Time{}
 	busy, collected := false, 0 // names changed in the last collection; blobs
 	name := func(i int) {       // as a producer does: the blob first
-		missing, err := c.s.Missing(t.Context(), []Address{addressOf(content(i))})
+		missing, err := c.s.Missing(t.Context(), "", []Address{addressOf(content(i))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,8 +104,8 @@ func TestCollectModel(t *testing.T) {
 		c.texts[r.IntN(6)] = addressOf(content(i)).String()
 	}
 	scan := c.Scan
-	c.Scan = func(ctx context.Context, visit func([]byte) error) error {
-		if err := scan(ctx, visit); err != nil {
+	c.Scan = func(ctx context.Context, s *Store, visit func([]byte) error) error {
+		if err := scan(ctx, s, visit); err != nil {
 			return err
 		}
 		if r.IntN(2) == 0 {
@@ -146,30 +149,33 @@ func TestCollectModel(t *testing.T) {
 	}
 }
 
-// TestCollectByStore: a blob that is old in one store is not removed from another store in which it is young.
-func TestCollectByStore(t *testing.T) {
-	c := newCollection(t)
-	other := newStore(t, Options{Hooks: Hooks{Now: c.clock.now}})
-	c.Stores = func() ([]Store, error) { return []Store{c.s, other}, nil }
+// TestCollectByClient: an old blob of one client is removed, and the equal young blob of another client is not.
+func TestCollectByClient(t *testing.T) {
+	c := newCollected(t)
 	mustPut(t, c.s, "twice")
 	c.clock.at = c.clock.at.Add(defaultGrace)
-	mustPut(t, other, "twice")
+	mustPutIn(t, c.s, "other", "twice")
 	c.clock.at = c.clock.at.Add(time.Hour)
 	scan := c.Scan
-	c.Scan = func(ctx context.Context, visit func([]byte) error) error {
-		err := scan(ctx, visit)
-		c.clock.at = c.clock.at.Add(defaultGrace) // the scan takes long, and during it a job names the blob of the other store
+	c.Scan = func(ctx context.Context, s *Store, visit func([]byte) error) error {
+		err := scan(ctx, s, visit)
+		c.clock.at = c.clock.at.Add(defaultGrace) // the scan takes long, and during it a job names the blob of the other client
 		return err
 	}
 	if swept := c.mustCollect(t); swept.Blobs != 1 {
 		t.Errorf("collected %+v", swept)
 	}
-	mustRead(t, other, "twice")
+	if has, err := has(t, c.s, addressOf("twice")); has || err != nil {
+		t.Error("it is not collected", err)
+	}
+	if !sees(t, c.s, "other", "twice") {
+		t.Error("the young one is collected")
+	}
 }
 
 // TestCollectDamagedSHA1: while a SHA-1 may name an unknown blob, the collection removes nothing.
 func TestCollectDamagedSHA1(t *testing.T) {
-	c := newCollection(t)
+	c := newCollected(t)
 	x := mustPut(t, c.s, "named").SHA1
 	c.texts[0] = x.String()
 	c.clock.at = c.clock.at.Add(defaultGrace + 1)
@@ -179,4 +185,40 @@ func TestCollectDamagedSHA1(t *testing.T) {
 	_, err := c.Collect(t.Context())
 	mustBeDamaged(t, err, c.s.sha1Path(x))
 	mustRead(t, c.s, "named")
+}
+
+// TestRun: collections run at intervals, one at a time, and a failure is counted.
+func TestRun(t *testing.T) {
+	c := &clock{time.Unix(1_700_000_000, 0)}
+	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
+	mustPut(t, s, "dead")
+	c.at = c.at.Add(defaultGrace + 1)
+	scanning, goOn := make(chan struct{}), make(chan error)
+	var log bytes.Buffer
+	k := &Collector{Store: func() (*Store, error) { return s, nil }, Log: slog.New(slog.NewTextHandler(&log, nil)), Scan: func(context.Context, *Store, func([]byte) error) error {
+		scanning <- struct{}{}
+		return <-goOn
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		k.Run(ctx, time.Millisecond)
+	}()
+	<-scanning
+	if _, err := k.Collect(t.Context()); !errors.Is(err, ErrCollecting) {
+		t.Errorf("a second collection: %v", err)
+	}
+	goOn <- errors.New("row 7 is damaged")
+	<-scanning
+	goOn <- nil
+	testkit.Eventually(t, "there is a collection", func() bool { return k.Stats().Collections > 0 })
+	cancel()
+	<-ended
+	if got, want := k.Stats(), (CollectorStats{Collections: k.Stats().Collections, Failures: 1, Collected: Swept{Blobs: 1, Bytes: 4, SHA1s: 1}}); got != want {
+		t.Errorf("stats %+v, want %+v", got, want)
+	}
+	if !strings.Contains(log.String(), "row 7") || !strings.Contains(log.String(), "blobs=1") {
+		t.Errorf("log: %s", log.String())
+	}
 }

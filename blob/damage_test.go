@@ -73,7 +73,7 @@ func TestDamage(t *testing.T) {
 func TestDamageWhileOpen(t *testing.T) {
 	s := newStore(t, Options{})
 	info := mustPut(t, s, wilson)
-	b, err := s.Get(context.Background(), info.Address)
+	b, err := s.Get(context.Background(), "", info.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestReader(t *testing.T) {
 	s := newStore(t, Options{})
 	content := random(2, 50_000) // TestReader reads it byte by byte
 	info := mustPut(t, s, content)
-	b, err := s.Get(context.Background(), info.Address)
+	b, err := s.Get(context.Background(), "", info.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestHTTP(t *testing.T) {
 	s := newStore(t, Options{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := addressOf(r.URL.Query().Get("content"))
-		b, err := s.Get(r.Context(), a)
+		b, err := s.Get(r.Context(), "", a)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return

@@ -31,19 +31,19 @@ func TestPutAndGet(t *testing.T) {
 			t.Errorf("%d bytes did not exist before the second Put", size)
 		}
 	}
-	mustBeEmpty(t, s.uploads())
+	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
-	if _, err := s.Get(context.Background(), addressOf("none")); !errors.Is(err, ErrNotFound) {
+	if _, err := s.Get(context.Background(), "", addressOf("none")); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Get of a blob that is not there: %v", err)
 	}
-	missing, err := s.Missing(t.Context(), []Address{addressOf("none"), addressOf(""), addressOf("nothing")})
+	missing, err := s.Missing(t.Context(), "", []Address{addressOf("none"), addressOf(""), addressOf("nothing")})
 	if err != nil || !slices.Equal(missing, []Address{addressOf("none"), addressOf("nothing")}) {
 		t.Errorf("missing are %v, %v", missing, err)
 	}
-	if err := s.Delete(t.Context(), addressOf("")); err != nil {
+	if err := s.Delete(t.Context(), "", addressOf("")); err != nil {
 		t.Error(err)
 	}
-	mustFail(t, s.Delete(t.Context(), addressOf("")), ErrNotFound)
+	mustFail(t, s.Delete(t.Context(), "", addressOf("")), ErrNotFound)
 	if there, err := has(t, s, addressOf("")); there || err != nil {
 		t.Errorf("Has after Delete: %v, %v", there, err)
 	}
@@ -95,7 +95,7 @@ func TestLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = mustOpen(t, dir, Options{})
-	if _, err := s.Sweep(context.Background(), func(Address) bool { return true }); err != nil {
+	if _, err := s.Sweep(context.Background(), "", func(Address) bool { return true }); err != nil {
 		t.Error(err)
 	}
 	for name, want := range foreign {
@@ -145,24 +145,24 @@ func TestLimits(t *testing.T) {
 
 	a := addressOf(wilson)
 	want := []Ref{{SHA256: &a}, {SHA1: new(SHA1)}}
-	_, err = s.Put(context.Background(), strings.NewReader("other"), want[0])
+	_, err = s.Put(context.Background(), "", strings.NewReader("other"), want[0])
 	mustFail(t, err, ErrDigest)
-	_, err = s.Put(context.Background(), strings.NewReader("other"), want[1])
+	_, err = s.Put(context.Background(), "", strings.NewReader("other"), want[1])
 	mustFail(t, err, ErrDigest)
-	if info, err := s.Put(context.Background(), strings.NewReader(wilson), want[0]); err != nil || info.Address != a {
+	if info, err := s.Put(context.Background(), "", strings.NewReader(wilson), want[0]); err != nil || info.Address != a {
 		t.Errorf("Put of the expected content: %v, %v", info, err)
 	}
 
-	_, err = s.Put(context.Background(), io.MultiReader(strings.NewReader("part"), iotest.ErrReader(io.ErrUnexpectedEOF)), Ref{})
+	_, err = s.Put(context.Background(), "", io.MultiReader(strings.NewReader("part"), iotest.ErrReader(io.ErrUnexpectedEOF)), Ref{})
 	mustFail(t, err, io.ErrUnexpectedEOF) // as net/http reports a body that was cut off
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err = s.Put(ctx, strings.NewReader("x"), Ref{})
+	_, err = s.Put(ctx, "", strings.NewReader("x"), Ref{})
 	mustFail(t, err, context.Canceled)
 
-	mustBeEmpty(t, s.uploads())
+	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
-	if infos, err := s.List(t.Context(), nil, MaxList); len(infos) != 2 || err != nil {
+	if infos, err := s.List(t.Context(), "", nil, MaxList); len(infos) != 2 || err != nil {
 		t.Errorf("stored are %v, %v", infos, err)
 	}
 }
@@ -175,10 +175,10 @@ func TestQuota(t *testing.T) {
 	_, err := put(s, "x")
 	mustFail(t, err, ErrQuota)
 	a := addressOf("0123456789")
-	if _, err := s.Put(context.Background(), strings.NewReader("0123456789"), Ref{SHA256: &a}); err != nil {
+	if _, err := s.Put(context.Background(), "", strings.NewReader("0123456789"), Ref{SHA256: &a}); err != nil {
 		t.Errorf("a repeated Put that names its digest: %v", err)
 	}
-	_, err = s.Put(context.Background(), strings.NewReader("0123456789+"), Ref{SHA256: &a})
+	_, err = s.Put(context.Background(), "", strings.NewReader("0123456789+"), Ref{SHA256: &a})
 	mustFail(t, err, ErrQuota)
 	mustAddUp(t, s)
 
@@ -188,7 +188,7 @@ func TestQuota(t *testing.T) {
 	s = mustOpen(t, dir, Options{QuotaBytes: 20})
 	_, err = put(s, "x")
 	mustFail(t, err, ErrQuota)
-	if err := s.Delete(t.Context(), a); err != nil {
+	if err := s.Delete(t.Context(), "", a); err != nil {
 		t.Fatal(err)
 	}
 	mustPut(t, s, "0123456780")
@@ -196,16 +196,16 @@ func TestQuota(t *testing.T) {
 	// The blob that a Put is to replace is deleted while the new content arrives.
 	b := addressOf("abcdefghij")
 	deletes := readerFunc(func(p []byte) (int, error) {
-		if err := s.Delete(t.Context(), b); err == nil {
+		if err := s.Delete(t.Context(), "", b); err == nil {
 			mustPut(t, s, "klmnopqrst")
 			return copy(p, "abcdefghij"), nil
 		}
 		return 0, io.EOF
 	})
-	_, err = s.Put(context.Background(), deletes, Ref{SHA256: &b})
+	_, err = s.Put(context.Background(), "", deletes, Ref{SHA256: &b})
 	mustFail(t, err, ErrQuota)
 	mustAddUp(t, s)
-	mustBeEmpty(t, s.uploads())
+	mustBeEmpty(t, s.uploadsDir())
 }
 
 type readerFunc func([]byte) (int, error)
@@ -238,7 +238,7 @@ func TestConcurrentPuts(t *testing.T) {
 	}
 	wg.Wait()
 	mustAddUp(t, s)
-	mustBeEmpty(t, s.uploads())
+	mustBeEmpty(t, s.uploadsDir())
 	there := 0
 	for kind := range kinds {
 		if stored[addressOf(content(kind))] {
@@ -246,7 +246,7 @@ func TestConcurrentPuts(t *testing.T) {
 			there++
 		}
 	}
-	if infos, err := s.List(t.Context(), nil, MaxList); err != nil || len(infos) != there || there == 0 || there == kinds {
+	if infos, err := s.List(t.Context(), "", nil, MaxList); err != nil || len(infos) != there || there == 0 || there == kinds {
 		t.Errorf("%d blobs were acknowledged, %d are stored, %v", there, len(infos), err)
 	}
 }
@@ -267,12 +267,12 @@ func TestReserve(t *testing.T) {
 		}
 		return len(p), nil
 	})
-	_, err = s.Put(context.Background(), endless, Ref{})
+	_, err = s.Put(context.Background(), "", endless, Ref{})
 	mustFail(t, err, ErrNoSpace)
 	if sent > 4*freeEvery {
 		t.Errorf("it was refused after %d bytes", sent)
 	}
-	mustBeEmpty(t, s.uploads())
+	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
 }
 
@@ -298,7 +298,7 @@ func TestFullDisk(t *testing.T) {
 	_, err := put(s, strings.Repeat("x", 5<<20))
 	mustFail(t, err, ErrNoSpace)
 	mustFail(t, err, syscall.ENOSPC)
-	mustBeEmpty(t, s.uploads())
+	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
 	mustPut(t, s, strings.Repeat("y", 2<<20))
 	mustRead(t, s, wilson)
@@ -314,7 +314,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	for range 2 {
 		_, err := put(s, "x")
 		mustFail(t, err, syscall.EROFS)
-		mustFail(t, s.Delete(t.Context(), addressOf(wilson)), syscall.EROFS)
+		mustFail(t, s.Delete(t.Context(), "", addressOf(wilson)), syscall.EROFS)
 		mustRead(t, s, wilson)
 		if s.Used() != int64(len(wilson)) {
 			t.Errorf("%d bytes are used", s.Used())
@@ -337,7 +337,7 @@ func TestList(t *testing.T) {
 	for _, limit := range []int{1, 7, 49, 50, 51, MaxList} {
 		var got []string
 		for after := (*Address)(nil); ; {
-			page, err := s.List(t.Context(), after, limit)
+			page, err := s.List(t.Context(), "", after, limit)
 			if err != nil || len(page) > limit {
 				t.Fatalf("a page of %d has %d: %v", limit, len(page), err)
 			}
@@ -354,7 +354,7 @@ func TestList(t *testing.T) {
 		}
 	}
 	for _, limit := range []int{0, MaxList + 1} {
-		if _, err := s.List(t.Context(), nil, limit); err == nil {
+		if _, err := s.List(t.Context(), "", nil, limit); err == nil {
 			t.Errorf("the limit %d was taken", limit)
 		}
 	}
@@ -366,14 +366,14 @@ func TestSHA1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Resolve(t.Context(), ref)
+	_, err = s.Resolve(t.Context(), "", ref)
 	mustFail(t, err, ErrNotFound)
-	_, err = s.Resolve(t.Context(), Ref{})
+	_, err = s.Resolve(t.Context(), "", Ref{})
 	mustFail(t, err, ErrNotFound)
 	first := mustPut(t, s, wilson)
 	resolves := func(want Info) {
 		t.Helper()
-		if got, err := s.Resolve(t.Context(), Ref{SHA1: &first.SHA1}); err != nil || got != want.Address {
+		if got, err := s.Resolve(t.Context(), "", Ref{SHA1: &first.SHA1}); err != nil || got != want.Address {
 			t.Errorf("it resolves to %v, %v; want %v", got, err, want.Address)
 		}
 	}
@@ -381,20 +381,20 @@ func TestSHA1(t *testing.T) {
 	if !strings.HasPrefix(first.SHA1.String(), "68d5b573") || !strings.HasSuffix(first.Address.String(), "2e9698") {
 		t.Errorf("%s has the digests %v and %v", wilson, first.Address, first.SHA1)
 	}
-	if info, err := s.Put(context.Background(), strings.NewReader(wilson), Ref{SHA1: &first.SHA1}); err != nil || info.Address != first.Address {
+	if info, err := s.Put(context.Background(), "", strings.NewReader(wilson), Ref{SHA1: &first.SHA1}); err != nil || info.Address != first.Address {
 		t.Errorf("Put that expects a SHA-1: %v, %v", info, err)
 	}
 
 	second := mustPut(t, s, "second")
 	collide := func() error { // puts the second again, as if it had the SHA-1 of the first
-		return s.publish(t.Context(), []*upload{{s: s, info: Info{Address: second.Address, SHA1: first.SHA1}}})
+		return s.local().Put(t.Context(), "", []*File{{Info: Info{Address: second.Address, SHA1: first.SHA1}}})
 	}
 	// Another content with the same SHA-1 gets the entry only when the first is gone.
 	if err := collide(); err != nil {
 		t.Fatal(err)
 	}
 	resolves(first)
-	if err := s.Delete(t.Context(), first.Address); err != nil {
+	if err := s.Delete(t.Context(), "", first.Address); err != nil {
 		t.Fatal(err)
 	}
 	if err := collide(); err != nil {
@@ -408,10 +408,10 @@ func TestSHA1(t *testing.T) {
 		if err := os.WriteFile(path, []byte(damage), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err = s.Resolve(t.Context(), Ref{SHA1: &second.SHA1})
+		_, err = s.Resolve(t.Context(), "", Ref{SHA1: &second.SHA1})
 		mustBeDamaged(t, err, path)
 		mustPut(t, s, "second")
-		if got, err := s.Resolve(t.Context(), Ref{SHA1: &second.SHA1}); err != nil || got != second.Address {
+		if got, err := s.Resolve(t.Context(), "", Ref{SHA1: &second.SHA1}); err != nil || got != second.Address {
 			t.Errorf("after a repair of %q it resolves to %v, %v", damage, got, err)
 		}
 	}
@@ -426,8 +426,8 @@ func TestSymlinks(t *testing.T) {
 		if err := errors.Join(os.Rename(path, elsewhere), os.Symlink(elsewhere, path)); err != nil {
 			t.Fatal(err)
 		}
-		_, err := s.Get(context.Background(), info.Address)
-		_, sha1Err := s.Resolve(t.Context(), Ref{SHA1: &info.SHA1})
+		_, err := s.Get(context.Background(), "", info.Address)
+		_, sha1Err := s.Resolve(t.Context(), "", Ref{SHA1: &info.SHA1})
 		mustBeDamaged(t, errors.Join(err, sha1Err), path)
 		mustPut(t, s, wilson)
 		mustRead(t, s, wilson)

@@ -1,10 +1,10 @@
-// Package blob stores blobs under the digest of their bytes, in a directory or in a bucket.
+// Package blob stores blobs under a client and the digest of their bytes, in a directory or in a bucket.
 //
 // # Contract
 //
 //   - If Put has returned an Info, the blob is durable: its bytes, its name, and its SHA-1 entry are fsynced.
 //   - If Put has returned an error, the upload has left nothing, and an older blob is unchanged. After a failed fsync,
-//     Put removes the new file. If it cannot, all reads of this Store treat the file as absent.
+//     Put removes the new file. If it cannot, all reads of the Store treat the file as absent.
 //   - No read sees a blob that is not durable yet. So a producer may rely on Stat and Missing as it does on Put.
 //   - If Commit of a batch has returned nil, the same holds for all its blobs. If it has returned an error, or Discard
 //     was called, the batch has added none of them. After a crash in between, some may be stored.
@@ -31,8 +31,8 @@
 //     A long Append makes its bytes durable every 64 MiB.
 //   - After a restart the digests continue from their saved states. If these cannot be read, because a new version of
 //     Go writes them in another way, or if bytes are missing, the upload is removed and its client begins again.
-//   - The bytes count in the quota as they arrive. A store has at most 1,000 uploads. Sweep removes an upload after 24
-//     hours without progress. After Finish, the result is kept for 24 hours too, for a client that did not get the
+//   - The bytes count in the quota as they arrive. A client has at most 1,000 uploads. Sweep removes an upload after
+//     24 hours without progress. After Finish, the result is kept for 24 hours too, for a client that did not get the
 //     answer.
 //   - One Append, Finish or Remove runs at a time. A second call waits until the first has stored the bytes that it
 //     received. An Append whose stream does not end keeps the upload busy. A server must end the stream of a dead
@@ -55,8 +55,8 @@
 //     calls Verify before it answers can still choose status 500.
 //
 // A blob of 64 MiB or more is verified in the background. All readers share the verification. It continues if they give
-// up, and ends a minute after the last reader has gone, or at Close. At most 8 verifications run at a time in a
-// directory, and further ones wait. Verify waits for 10 seconds and then returns ErrVerifying. A server can answer with
+// up, and ends a minute after the last reader has gone, or at Close. At most 8 verifications run at a time, and
+// further ones wait. Verify waits for 10 seconds and then returns ErrVerifying. A server can answer with
 // status 503, and the client tries again.
 //
 // For a blob of a few MiB, calling Verify before WriteTo costs little and gives the client a status instead of a broken
@@ -64,16 +64,17 @@
 //
 // # Clients
 //
-// Clients has a store for each client of the server, and a store that all clients share. A client reads its blobs and
-// the shared ones, and changes only its blobs. Each store is a Dir with a separate directory. Equal blobs of two
-// clients are stored twice. Otherwise the time of an upload, Info.Existed and Missing would show a client which blobs
-// other clients have. There are at most 10,000 clients with blobs. The first blob makes a directory, and a sweep
-// removes an empty one. Two quotas hold: one for each client, and one for all together.
+// A Store has the blobs of each client of the server, and blobs that all clients share. Each method takes the client. A
+// client reads its blobs and the shared ones, and changes only its blobs. Equal blobs of two clients are stored twice.
+// Otherwise the time of an upload, Info.Existed and Missing would show a client which blobs other clients have. There
+// are at most 10,000 clients with blobs. In a directory, the first blob makes a folder, and a sweep removes an empty
+// one. Two quotas hold: one for each client, and one for all together.
 //
-// # Other places
+// # Backends
 //
-// OpenBucket opens the same stores in a Bucket, which package blob/s3 implements. The directory then only receives
-// uploads: each complete file is copied, and removed when the bucket has acknowledged it. Differences from a directory:
+// A Store receives, verifies, counts, renews and sweeps blobs. A Backend keeps them: a directory (OpenDir), or a bucket
+// (Open, with the backend of package blob/s3). With a bucket, the directory of the store only receives uploads: each
+// complete file is copied, and removed when the bucket has acknowledged it. Differences from a directory:
 //
 //   - Put, Commit and Finish return when the bucket has acknowledged the blobs. If one of them fails, some of the blobs
 //     may be stored, whole. The next collections remove them unless a job names them.
@@ -85,15 +86,16 @@
 // # Bytes
 //
 //	DIR/
+//	  uploads/put-*          uploads; a start removes the files of a killed process
+//	  uploads/resumable-u<32 hex>       bytes of a resumable upload
+//	  uploads/resumable-u<32 hex>.json  its client, how many bytes count, and the states of the digests
+//
 //	  oci-layout             an OCI image layout of version 1.0.0
 //	  index.json             without manifests
 //	  blobs/sha256/<64 hex>  the blobs. Their mtime is when they were put or renewed last
 //	  sha1/<40 hex>          "sha256:<64 hex>\n"
-//	  uploads/put-*          uploads; OpenDir removes the files of a killed process
-//	  uploads/resumable-u<32 hex>       bytes of a resumable upload
-//	  uploads/resumable-u<32 hex>.json  how many of them count, and the states of the digests
 //
-//	  clients/NAME/          the same for a client
+//	  clients/NAME/          the same four for a client
 //
 // OCI tools can read the directory. They must not write to it, and must not collect garbage in it: to them, no blob is
 // in use. A flock on DIR keeps out other Stores, but not other programs. All files have mode 0600, and directories

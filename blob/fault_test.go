@@ -85,9 +85,9 @@ func TestOrder(t *testing.T) {
 	realSync := s.h.Sync
 	s.h.Sync = func(f *os.File) error { // no read sees the blob before the last sync has returned
 		ask(false)
-		_, err := s.Get(context.Background(), addressOf(wilson))
+		_, err := s.Get(context.Background(), "", addressOf(wilson))
 		mustFail(t, err, ErrNotFound)
-		if infos, err := s.List(t.Context(), nil, 1); len(infos) != 0 || err != nil {
+		if infos, err := s.List(t.Context(), "", nil, 1); len(infos) != 0 || err != nil {
 			t.Errorf("List has %v, %v", infos, err)
 		}
 		return realSync(f)
@@ -136,7 +136,7 @@ func TestFailedCalls(t *testing.T) {
 			}
 			rec.calls, rec.failAt = nil, failAt
 			a := addressOf(wilson)
-			_, err := s.Put(context.Background(), strings.NewReader(wilson), Ref{SHA256: &a})
+			_, err := s.Put(context.Background(), "", strings.NewReader(wilson), Ref{SHA256: &a})
 			if len(rec.calls) < failAt {
 				if err != nil || failAt < 5 {
 					t.Errorf("a Put of %d calls: %v", len(rec.calls), err)
@@ -153,9 +153,9 @@ func TestFailedCalls(t *testing.T) {
 			if before {
 				mustRead(t, s, wilson)
 			}
-			mustBeEmpty(t, s.uploads())
+			mustBeEmpty(t, s.uploadsDir())
 			mustAddUp(t, s)
-			if _, err := s.Put(context.Background(), strings.NewReader(wilson), Ref{SHA256: &a}); err != nil {
+			if _, err := s.Put(context.Background(), "", strings.NewReader(wilson), Ref{SHA256: &a}); err != nil {
 				t.Errorf("%s: the next Put: %v", name, err)
 			}
 			mustRead(t, s, wilson)
@@ -185,10 +185,10 @@ func TestUnsyncedNameThatStays(t *testing.T) {
 		if _, err := os.Stat(s.path(addressOf(wilson))); err != nil {
 			t.Fatal(err) // this test needs a name that stays
 		}
-		if missing, err := s.Missing(t.Context(), []Address{addressOf(wilson)}); len(missing) != 1 || err != nil {
+		if missing, err := s.Missing(t.Context(), "", []Address{addressOf(wilson)}); len(missing) != 1 || err != nil {
 			t.Errorf("missing are %v, %v", missing, err)
 		}
-		_, err = s.Get(context.Background(), addressOf(wilson))
+		_, err = s.Get(context.Background(), "", addressOf(wilson))
 		mustFail(t, err, ErrNotFound)
 		mustAddUp(t, s)
 	}

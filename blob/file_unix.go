@@ -12,6 +12,14 @@ import (
 // noFollow makes the opening of a symbolic link fail.
 const noFollow = unix.O_NOFOLLOW
 
+// fileID is the version of a file: it changes whenever the file changes, or another file takes its name.
+type fileID struct {
+	address       Address
+	device, inode uint64
+	size          int64
+	mtime, ctime  int64 // unix ns
+}
+
 // duplicate opens an open file a second time. The file may have lost its name.
 func duplicate(f *os.File) (*os.File, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -27,21 +35,8 @@ func idOf(a Address, f *os.File) (id fileID, named bool, err error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return fileID{}, false, err
 	}
-	return fileIDOf(a, &st), st.Nlink > 0, nil
-}
-
-// idOfPath returns the id of the file at a path.
-func idOfPath(a Address, path string) (fileID, error) {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		return fileID{}, err
-	}
-	return fileIDOf(a, &st), nil
-}
-
-func fileIDOf(a Address, st *unix.Stat_t) fileID {
 	device := uint64(st.Dev) //nolint:unconvert // its type depends on the system
-	return fileID{a, device, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()}
+	return fileID{a, device, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()}, st.Nlink > 0, nil
 }
 
 // statfs returns the free bytes and all bytes of the file system of a directory.

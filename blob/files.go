@@ -23,8 +23,8 @@ const (
 	batchFiles  = 48 // of a batch: as in renewFiles, and the files of up to ten goroutines that call Add
 )
 
-// openFiles bounds the number of files that the stores of a directory have open. Short accesses to single files and
-// directories do not count. The stores of all clients share it.
+// openFiles bounds the number of files that a store has open. Short accesses to single files and directories do not
+// count.
 type openFiles struct {
 	most     int64
 	free     *semaphore.Weighted

@@ -39,11 +39,11 @@ func TestOpenFiles(t *testing.T) {
 	full := mustNewUpload(t, s, 1, Ref{})
 	mustAppend(t, full, "x")
 	c.at = c.at.Add(12 * time.Hour) // the blob is renewed, and the uploads have not expired
-	var held []Blob
+	var held []*Blob
 	var err error
 	for err == nil {
-		var b Blob
-		if b, err = s.Get(t.Context(), info.Address); err == nil {
+		var b *Blob
+		if b, err = s.Get(t.Context(), "", info.Address); err == nil {
 			held = append(held, b)
 		}
 	}
@@ -54,24 +54,24 @@ func TestOpenFiles(t *testing.T) {
 	all := map[string]func() error{
 		"Put": func() error { _, err := put(s, wilson); return err },
 		"NewBatch": func() error {
-			b, err := s.NewBatch(t.Context())
+			b, err := s.NewBatch(t.Context(), "")
 			if err == nil {
 				err = b.Discard()
 			}
 			return err
 		},
-		"NewUpload": func() error { _, err := s.NewUpload(t.Context(), 1, Ref{}); return err },
+		"NewUpload": func() error { _, err := s.NewUpload(t.Context(), "", 1, Ref{}); return err },
 		"Append":    func() error { return u.Append(t.Context(), 0, strings.NewReader("x")) },
 		"Finish":    func() error { _, err := full.Finish(t.Context()); return err },
-		"Missing":   func() error { _, err := s.Missing(t.Context(), []Address{info.Address}); return err },
-		"Resolve":   func() error { _, err := s.Resolve(t.Context(), Ref{SHA1: &info.SHA1}); return err },
+		"Missing":   func() error { _, err := s.Missing(t.Context(), "", []Address{info.Address}); return err },
+		"Resolve":   func() error { _, err := s.Resolve(t.Context(), "", Ref{SHA1: &info.SHA1}); return err },
 	}
 	for name, do := range all {
 		if err := do(); !errors.Is(err, ErrFiles) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err = s.Get(canceled(), info.Address)
+	_, err = s.Get(canceled(), "", info.Address)
 	mustFail(t, err, context.Canceled)
 	for _, b := range held {
 		if err := b.Close(); err != nil {
@@ -95,12 +95,12 @@ func TestOpenFiles(t *testing.T) {
 // TestOpenFilesOfAll: many concurrent calls of all kinds never have more open files than they count. Waiting calls get
 // their turn.
 func TestOpenFilesOfAll(t *testing.T) {
-	c, err := OpenClients(filepath.Join(t.TempDir(), "blobs"), Options{MaxFiles: 100})
+	c, err := OpenDir(filepath.Join(t.TempDir(), "blobs"), Options{MaxFiles: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.shared.trustsSyncFS = false // this needs the most open files
-	c.shared.files.patience = time.Minute
+	c.trustsSyncFS = false // this needs the most open files
+	c.files.patience = time.Minute
 	var all sync.WaitGroup
 	most, stop := 0, make(chan struct{})
 	var watch sync.WaitGroup
@@ -110,19 +110,15 @@ func TestOpenFilesOfAll(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				most = max(most, openBelow(t, c.shared.dir))
+				most = max(most, openBelow(t, c.dir))
 			}
 		}
 	})
 	for i := range 8 {
 		all.Go(func() {
-			s, err := c.Store([]string{"", "acme"}[i%2])
-			if err != nil {
-				t.Error(err)
-				return
-			}
+			client := []string{"", "acme"}[i%2]
 			for k := range 2 {
-				b, err := s.NewBatch(t.Context())
+				b, err := c.NewBatch(t.Context(), client)
 				if err == nil {
 					for j := range 20 {
 						_, addErr := b.Add(t.Context(), strings.NewReader(fmt.Sprint(i, k, j)), Ref{})
@@ -130,11 +126,11 @@ func TestOpenFilesOfAll(t *testing.T) {
 					}
 					err = errors.Join(err, b.Commit(t.Context()))
 				}
-				info, putErr := s.Put(t.Context(), strings.NewReader(fmt.Sprint(i)), Ref{})
+				info, putErr := c.Put(t.Context(), client, strings.NewReader(fmt.Sprint(i)), Ref{})
 				err = errors.Join(err, putErr)
 				if err == nil {
-					var r Blob
-					if r, err = s.Get(t.Context(), info.Address); err == nil {
+					var r *Blob
+					if r, err = c.Get(t.Context(), client, info.Address); err == nil {
 						_, err = r.WriteTo(io.Discard)
 						err = errors.Join(err, r.Close())
 					}
@@ -154,7 +150,7 @@ func TestOpenFilesOfAll(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if left := openBelow(t, c.shared.dir); left > 0 {
+	if left := openBelow(t, c.dir); left > 0 {
 		t.Errorf("%d files are still open", left)
 	}
 }

@@ -25,7 +25,7 @@ const (
 	servalSHA1 = "c1ab010132ad2253c24a18cbc10dfcce0b728664"
 )
 
-func mustOpen(t testing.TB, dir string, o Options) *Dir {
+func mustOpen(t testing.TB, dir string, o Options) *Store {
 	t.Helper()
 	s, err := OpenDir(dir, o)
 	if err != nil {
@@ -39,16 +39,16 @@ func mustOpen(t testing.TB, dir string, o Options) *Dir {
 	return s
 }
 
-func newStore(t testing.TB, o Options) *Dir {
+func newStore(t testing.TB, o Options) *Store {
 	t.Helper()
 	return mustOpen(t, filepath.Join(t.TempDir(), "blobs"), o)
 }
 
-func put(s *Dir, content string) (Info, error) {
-	return s.Put(context.Background(), strings.NewReader(content), Ref{})
+func put(s *Store, content string) (Info, error) {
+	return s.Put(context.Background(), "", strings.NewReader(content), Ref{})
 }
 
-func mustPut(t testing.TB, s *Dir, content string) Info {
+func mustPut(t testing.TB, s *Store, content string) Info {
 	t.Helper()
 	info, err := put(s, content)
 	if err != nil {
@@ -61,9 +61,9 @@ func mustPut(t testing.TB, s *Dir, content string) Info {
 }
 
 // has reports whether a blob is stored.
-func has(t testing.TB, s *Dir, a Address) (bool, error) {
+func has(t testing.TB, s *Store, a Address) (bool, error) {
 	t.Helper()
-	_, err := s.Stat(t.Context(), a)
+	_, err := s.Stat(t.Context(), "", a)
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}
@@ -73,9 +73,9 @@ func has(t testing.TB, s *Dir, a Address) (bool, error) {
 func addressOf(content string) Address { return sha256.Sum256([]byte(content)) }
 
 // read reads a blob by ReadAt, after it was verified, and by WriteTo, which verifies while it reads.
-func read(t testing.TB, s *Dir, a Address) (string, error) {
+func read(t testing.TB, s *Store, a Address) (string, error) {
 	t.Helper()
-	b, err := s.Get(context.Background(), a)
+	b, err := s.Get(context.Background(), "", a)
 	if err != nil {
 		return "", err
 	}
@@ -95,7 +95,7 @@ func read(t testing.TB, s *Dir, a Address) (string, error) {
 	return string(ranged), err
 }
 
-func mustRead(t testing.TB, s *Dir, content string) {
+func mustRead(t testing.TB, s *Store, content string) {
 	t.Helper()
 	if got, err := read(t, s, addressOf(content)); err != nil || got != content {
 		t.Errorf("read %d bytes, %v; want %d bytes", len(got), err, len(content))
@@ -130,7 +130,7 @@ func mustBeEmpty(t testing.TB, dir string) {
 }
 
 // mustAddUp compares the store's count of used bytes with the files.
-func mustAddUp(t testing.TB, s *Dir) {
+func mustAddUp(t testing.TB, s *Store) {
 	t.Helper()
 	var sum int64
 	entries, err := os.ReadDir(s.blobs())
@@ -149,16 +149,25 @@ func mustAddUp(t testing.TB, s *Dir) {
 	}
 }
 
+func (s *Store) local() *directory      { return s.backend.(*directory) }
+func (s *Store) blobs() string          { return s.local().folder("", Blobs) }
+func (s *Store) sha1s() string          { return s.local().folder("", SHA1s) }
+func (s *Store) path(a Address) string  { return s.local().path(blobKey("", a)) }
+func (s *Store) sha1Path(x SHA1) string { return s.local().path(sha1Key("", x)) }
+
+// hidden is the number of blobs whose files are not durable.
+func (s *Store) hidden() int { return len(s.local().unsynced) }
+
 // clock is a time that a test moves.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
 
 // mustResolve returns the address to which the SHA-1 of a content leads.
-func mustResolve(t testing.TB, s *Dir, content string) Address {
+func mustResolve(t testing.TB, s *Store, content string) Address {
 	t.Helper()
 	x := SHA1(sha1.Sum([]byte(content)))
-	a, err := s.Resolve(t.Context(), Ref{SHA1: &x})
+	a, err := s.Resolve(t.Context(), "", Ref{SHA1: &x})
 	if err != nil {
 		t.Error(err)
 	}

@@ -40,7 +40,7 @@ func putUntilKilled(dir string) error {
 	}
 	begun := make(chan struct{})
 	var once sync.Once
-	go s.Put(context.Background(), readerFunc(func(p []byte) (int, error) { // ends with the process
+	go s.Put(context.Background(), "", readerFunc(func(p []byte) (int, error) { // ends with the process
 		once.Do(func() { close(begun) })
 		return len(p), nil
 	}), Ref{})
@@ -96,7 +96,7 @@ func TestKill(t *testing.T) {
 			mustResolve(t, s, killContent(i))
 		}
 		mustAddUp(t, s)
-		mustBeEmpty(t, s.uploads())
+		mustBeEmpty(t, s.uploadsDir())
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestPowerCuts(t *testing.T) {
 		if s, err = OpenDir(dir, Options{}); err != nil {
 			t.Fatal(err)
 		}
-		mustBeEmpty(t, s.uploads())
+		mustBeEmpty(t, s.uploadsDir())
 		mustAddUp(t, s)
 		for content := range attempted {
 			there, err := has(t, s, addressOf(content))

@@ -38,13 +38,17 @@ const (
 	stateSuffix     = ".json"
 )
 
-// resumable is the Upload of a Dir. Its bytes are in the file uploads/resumable-<id>, and its state is in another file
-// with the suffix .json. The state is replaced as a whole, after the bytes that it counts are durable.
-type resumable struct {
+// Upload is a blob that arrives in several parts. Its methods may be called by many goroutines. One call of Describe,
+// Append, Finish or Remove runs at a time. A second call waits up to 5 seconds, but returns ErrBusy after a quarter of
+// a second if an Append is still receiving its stream.
+//
+// The bytes are in the file uploads/resumable-<id>, and the state is in another file with the suffix .json. The state
+// is replaced as a whole, after the bytes that it counts are durable.
+type Upload struct {
 	id string
 
 	// Only the goroutine that has set busy uses these.
-	u     *upload
+	u     *incoming
 	saved savedUpload // as it is in the file
 	// unsure: the file may have a later state than saved, because writing it has failed. It must be written again
 	// before the bytes that it counts change.
@@ -58,8 +62,21 @@ type resumable struct {
 	state   UploadState
 }
 
+// UploadState describes an upload.
+type UploadState struct {
+	ID      string    // secret: whoever knows it may append
+	Size    int64     // of the blob; -1: not known yet
+	Offset  int64     // number of durable bytes
+	Expires time.Time // the upload is removed then, unless there is progress
+	Blob    *Address  // set when the upload is finished
+	Busy    bool      // an Append, Finish or Remove is running
+	// Metadata is the text of Describe.
+	Metadata string
+}
+
 // savedUpload is the content of the file with the state.
 type savedUpload struct {
+	Client     string    `json:"client,omitzero"`
 	Size       int64     `json:"size"` // -1: not known
 	WantSHA256 string    `json:"want_sha256,omitzero"`
 	WantSHA1   string    `json:"want_sha1,omitzero"`
@@ -72,25 +89,30 @@ type savedUpload struct {
 	Blob string `json:"blob,omitzero"`
 }
 
-func (s *Dir) dataPath(id string) string  { return filepath.Join(s.uploads(), resumablePrefix+id) }
-func (s *Dir) statePath(id string) string { return s.dataPath(id) + stateSuffix }
+func (s *Store) dataPath(id string) string  { return filepath.Join(s.uploadsDir(), resumablePrefix+id) }
+func (s *Store) statePath(id string) string { return s.dataPath(id) + stateSuffix }
 
-// NewUpload begins a resumable upload. size is the size of the blob, or -1 if it is not known yet. It returns
-// ErrTooLarge, ErrQuota and ErrNoSpace if the blob would be refused, and ErrUploads if there are already MaxUploads.
-func (s *Dir) NewUpload(ctx context.Context, size int64, want Ref) (_ Upload, err error) {
+// NewUpload begins an upload that can be resumed, even after a restart. size is the size of the blob, or -1 if it is not
+// known yet. It returns ErrTooLarge, ErrQuota and ErrNoSpace if the blob would be refused, and ErrUploads if the client
+// already has MaxUploads.
+func (s *Store) NewUpload(ctx context.Context, client string, size int64, want Ref) (_ *Upload, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if size > s.o.MaxBytes {
 		return nil, fmt.Errorf("%w: it has %d bytes, more than %d", ErrTooLarge, size, s.o.MaxBytes)
 	}
-	u := newUpload(s)
-	credit := s.credit(ctx, want)
-	if err := u.room(); err != nil {
+	c, leave, err := s.enter(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	credit := s.credit(ctx, client, want)
+	if err := s.room(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
-	err = s.fits(max(size, 0) - credit) // it counts when it has arrived
+	err = s.fits(c, max(size, 0)-credit) // it counts when it has arrived
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -102,15 +124,16 @@ func (s *Dir) NewUpload(ctx context.Context, size int64, want Ref) (_ Upload, er
 		return nil, err
 	}
 	defer free()
-	r := &resumable{id: "u" + hex.EncodeToString(random[:]), u: u, busy: true, changed: make(chan struct{})}
-	r.saved = savedUpload{Size: max(size, -1)}
+	u := s.newIncoming(client, c)
+	r := &Upload{id: "u" + hex.EncodeToString(random[:]), u: u, busy: true, changed: make(chan struct{})}
+	r.saved = savedUpload{Client: client, Size: max(size, -1)}
 	if want.SHA256 != nil {
 		r.saved.WantSHA256 = want.SHA256.String()
 	}
 	if want.SHA1 != nil {
 		r.saved.WantSHA1 = want.SHA1.String()
 	}
-	if err := s.addResumable(r); err != nil {
+	if err := s.addUpload(r); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -120,8 +143,8 @@ func (s *Dir) NewUpload(ctx context.Context, size int64, want Ref) (_ Upload, er
 			r.release()
 		}
 	}()
-	u.path = s.dataPath(r.id)
-	if u.f, err = os.OpenFile(u.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	u.Path = s.dataPath(r.id)
+	if u.f, err = os.OpenFile(u.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return nil, err
 	}
 	if err := r.save(); err != nil {
@@ -132,29 +155,34 @@ func (s *Dir) NewUpload(ctx context.Context, size int64, want Ref) (_ Upload, er
 	return r, f.Close()
 }
 
-// addResumable makes an upload known. If there are too many, it first drops finished and expired uploads.
-func (s *Dir) addResumable(r *resumable) error {
+// addUpload makes an upload known. If its client has too many, it first drops finished and expired uploads.
+func (s *Store) addUpload(r *Upload) error {
 	for range 2 {
 		s.mu.Lock()
-		if len(s.resumables) < s.maxUploads {
-			s.resumables[r.id] = r
+		if r.u.client.uploads < s.maxUploads {
+			r.u.client.uploads++
+			s.uploads[r.id] = r
 			s.mu.Unlock()
 			return nil
 		}
 		s.mu.Unlock()
-		if _, err := s.dropResumables(func(state UploadState) bool { return state.Blob != nil || s.h.Now().After(state.Expires) }); err != nil {
+		if _, err := s.dropUploads(r.u.name, func(state UploadState) bool { return state.Blob != nil || s.h.Now().After(state.Expires) }); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("%w: there are %d; next step: finish or remove some, or try again in %v", ErrUploads, s.maxUploads, UploadExpiry)
 }
 
-// dropResumables removes unused uploads for which which returns true.
-func (s *Dir) dropResumables(which func(UploadState) bool) (dropped int, err error) {
+// dropUploads removes unused uploads of a client for which which returns true.
+func (s *Store) dropUploads(client string, which func(UploadState) bool) (dropped int, err error) {
 	s.mu.Lock()
-	var all []*resumable
-	for _, r := range s.resumables {
-		all = append(all, r)
+	var all []*Upload
+	if c := s.clients[client]; c != nil && c.uploads > 0 {
+		for _, r := range s.uploads {
+			if r.u.client == c {
+				all = append(all, r)
+			}
+		}
 	}
 	s.mu.Unlock()
 	for _, r := range all {
@@ -174,19 +202,23 @@ func (s *Dir) dropResumables(which func(UploadState) bool) (dropped int, err err
 	return dropped, err
 }
 
-// Upload returns a resumable upload, or ErrNotFound if it does not exist or has expired.
-func (s *Dir) Upload(_ context.Context, id string) (Upload, error) {
+// Upload returns a resumable upload of the client. It returns ErrNotFound if the upload does not exist, or has expired:
+// an upload is kept for UploadExpiry after its last progress.
+func (s *Store) Upload(_ context.Context, client, id string) (*Upload, error) {
+	if _, err := s.has(client); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
-	r := s.resumables[id]
+	r := s.uploads[id]
 	s.mu.Unlock()
-	if r == nil || s.h.Now().After(r.State().Expires) {
+	if r == nil || r.u.name != client || s.h.Now().After(r.State().Expires) {
 		return nil, fmt.Errorf("%w: there is no upload with this id; next step: begin another", ErrNotFound)
 	}
 	return r, nil
 }
 
 // State describes the upload.
-func (r *resumable) State() UploadState {
+func (r *Upload) State() UploadState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	state := r.state
@@ -196,7 +228,7 @@ func (r *resumable) State() UploadState {
 
 // acquire makes the caller the only user of the upload, until release or drop. If another call uses the upload, acquire
 // waits a short time and then returns ErrBusy.
-func (r *resumable) acquire(ctx context.Context) error {
+func (r *Upload) acquire(ctx context.Context) error {
 	timer := time.NewTimer(receivingPatience)
 	defer timer.Stop()
 	waitsForEnd := false
@@ -221,7 +253,7 @@ func (r *resumable) acquire(ctx context.Context) error {
 
 // try is acquire without a wait. If it returns ErrBusy, ending reports whether the other call ends soon, and changed is
 // closed when this changes.
-func (r *resumable) try() (ending bool, changed <-chan struct{}, err error) {
+func (r *Upload) try() (ending bool, changed <-chan struct{}, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -235,14 +267,14 @@ func (r *resumable) try() (ending bool, changed <-chan struct{}, err error) {
 }
 
 // ends records that the caller, who has acquired the upload, needs nothing more from a client.
-func (r *resumable) ends() {
+func (r *Upload) ends() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ending = true
 	r.change()
 }
 
-func (r *resumable) release() {
+func (r *Upload) release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.busy, r.ending = false, false
@@ -250,13 +282,13 @@ func (r *resumable) release() {
 }
 
 // change wakes the waiting calls. The caller holds the mutex.
-func (r *resumable) change() {
+func (r *Upload) change() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
 // save makes the bytes received so far durable, and then the state that counts them.
-func (r *resumable) save() error {
+func (r *Upload) save() error {
 	u := r.u
 	if err := u.s.h.Sync(u.f); err != nil {
 		u.broken = true // a second fsync could succeed without writing the bytes that this one has not written
@@ -266,7 +298,7 @@ func (r *resumable) save() error {
 }
 
 // saveState makes the state durable that counts the bytes received so far. These bytes are already durable.
-func (r *resumable) saveState() error {
+func (r *Upload) saveState() error {
 	u := r.u
 	next := r.saved
 	next.Offset = u.size
@@ -291,25 +323,25 @@ func (r *resumable) saveState() error {
 }
 
 // show makes the saved state visible.
-func (r *resumable) show(blob *Address) {
+func (r *Upload) show(blob *Address) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state = UploadState{ID: r.id, Size: r.saved.Size, Offset: r.saved.Offset, Expires: r.saved.Changed.Add(UploadExpiry), Blob: blob, Metadata: r.saved.Metadata}
 }
 
 // revert returns to the saved state.
-func (r *resumable) revert() error {
+func (r *Upload) revert() error {
 	u := r.u
 	u.size, u.broken = r.saved.Offset, false
 	u.looked, u.flushed = min(u.looked, u.size), min(u.flushed, u.size)
 	u.s.mu.Lock()
-	u.s.count(u.size - u.charged) // never more than before
+	u.s.count(u.client, u.size-u.charged) // never more than before
 	u.charged = u.size
 	u.s.mu.Unlock()
 	return r.restoreHashes()
 }
 
-func (r *resumable) restoreHashes() error {
+func (r *Upload) restoreHashes() error {
 	err := errors.Join(
 		r.u.h256.(encoding.BinaryUnmarshaler).UnmarshalBinary(r.saved.SHA256),
 		r.u.h1.(encoding.BinaryUnmarshaler).UnmarshalBinary(r.saved.SHA1))
@@ -319,8 +351,9 @@ func (r *resumable) restoreHashes() error {
 	return nil
 }
 
-// Describe stores a text with the upload.
-func (r *resumable) Describe(ctx context.Context, metadata string) error {
+// Describe stores a text of up to MaxMetadata bytes of UTF-8 with the upload, and replaces an earlier one. The text is
+// durable when Describe returns.
+func (r *Upload) Describe(ctx context.Context, metadata string) error {
 	if len(metadata) > MaxMetadata || !utf8.ValidString(metadata) {
 		return fmt.Errorf("%w: the metadata of an upload must have at most %d bytes of UTF-8", ErrTooLarge, MaxMetadata)
 	}
@@ -341,8 +374,10 @@ func (r *resumable) Describe(ctx context.Context, metadata string) error {
 	return r.saveState()
 }
 
-// Append writes the stream to the end of the upload.
-func (r *resumable) Append(ctx context.Context, offset int64, from io.Reader) (err error) {
+// Append writes a stream to the end of the upload, which must be at offset; otherwise it returns ErrOffset. When it
+// returns nil, all bytes are durable. If the stream or ctx ends it early, it returns their error, and State has the
+// offset of the durable bytes. It also returns ErrTooLarge, ErrQuota and ErrNoSpace.
+func (r *Upload) Append(ctx context.Context, offset int64, from io.Reader) (err error) {
 	if err := r.acquire(ctx); err != nil {
 		return err
 	}
@@ -352,7 +387,7 @@ func (r *resumable) Append(ctx context.Context, offset int64, from io.Reader) (e
 		return fmt.Errorf("%w: it has %d bytes, and the append begins at %d", ErrOffset, state.Offset, offset)
 	}
 	u := r.u
-	if err := u.room(); err != nil {
+	if err := u.s.room(); err != nil {
 		return err
 	}
 	free, err := u.s.files.take(ctx, uploadFiles)
@@ -361,7 +396,7 @@ func (r *resumable) Append(ctx context.Context, offset int64, from io.Reader) (e
 	}
 	defer free()
 	// The file may have more bytes than the state counts, after a failed append.
-	if u.f, err = os.OpenFile(u.path, os.O_WRONLY, 0); err != nil {
+	if u.f, err = os.OpenFile(u.Path, os.O_WRONLY, 0); err != nil {
 		return fmt.Errorf("append to upload: %w", err)
 	}
 	defer func() {
@@ -422,8 +457,9 @@ func (e *exactly) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Finish stores the blob.
-func (r *resumable) Finish(ctx context.Context) (_ Info, err error) {
+// Finish stores the blob, as Put does. It may be called again. It returns ErrIncomplete if the upload has fewer bytes
+// than its size. After ErrDigest the upload is removed.
+func (r *Upload) Finish(ctx context.Context) (_ Info, err error) {
 	if err := r.acquire(ctx); err != nil {
 		return Info{}, err
 	}
@@ -431,7 +467,8 @@ func (r *resumable) Finish(ctx context.Context) (_ Info, err error) {
 	r.ends()
 	u, state := r.u, r.State()
 	if state.Blob != nil {
-		return u.s.asStore().Stat(ctx, *state.Blob)
+		o, err := u.s.look(ctx, blobKey(u.name, *state.Blob))
+		return o.plain(), err
 	}
 	if state.Size >= 0 && state.Offset != state.Size {
 		return Info{}, fmt.Errorf("%w: it has %d of %d bytes", ErrIncomplete, state.Offset, state.Size)
@@ -444,11 +481,11 @@ func (r *resumable) Finish(ctx context.Context) (_ Info, err error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
 	}
-	u.info = u.digest()
-	if err := checkDigest(r.saved.want(), u.info); err != nil {
+	u.Info = u.digest()
+	if err := checkDigest(r.saved.want(), u.Info); err != nil {
 		return Info{}, errors.Join(err, r.drop())
 	}
-	if u.f, err = os.OpenFile(u.path, os.O_WRONLY, 0); err != nil {
+	if u.f, err = os.OpenFile(u.Path, os.O_WRONLY, 0); err != nil {
 		return Info{}, fmt.Errorf("finish upload: %w", err)
 	}
 	defer func() {
@@ -460,20 +497,20 @@ func (r *resumable) Finish(ctx context.Context) (_ Info, err error) {
 	if err := u.f.Truncate(u.size); err != nil {
 		return Info{}, fmt.Errorf("finish upload: %w", err)
 	}
-	r.saved.Blob = u.info.Address.String()
+	r.saved.Blob = u.Info.Address.String()
 	if err := r.save(); err != nil {
 		return Info{}, err
 	}
-	// A client that has hung up requests the upload later. A copy to a Remote can take longer than its requests do.
-	if err := u.commit(context.WithoutCancel(ctx)); err != nil {
-		if u.path == "" { // it had its name for a moment, and was removed
+	// A client that has hung up requests the upload later. A copy to a bucket can take longer than its requests do.
+	if err := u.s.commit(context.WithoutCancel(ctx), u.name, []*incoming{u}); err != nil {
+		if u.Path == "" { // it had its name for a moment, and was removed
 			err = errors.Join(err, r.drop())
 		}
 		return Info{}, err
 	}
-	a := u.info.Address
+	a := u.Info.Address
 	r.show(&a)
-	return u.info, nil
+	return u.Info, nil
 }
 
 // want is the expected digest.
@@ -487,8 +524,8 @@ func (u *savedUpload) want() (want Ref) {
 	return want
 }
 
-// Remove ends the upload.
-func (r *resumable) Remove(ctx context.Context) error {
+// Remove ends the upload and removes its bytes. If Finish has stored a blob, the blob stays.
+func (r *Upload) Remove(ctx context.Context) error {
 	if err := r.acquire(ctx); err != nil {
 		return err
 	}
@@ -497,7 +534,7 @@ func (r *resumable) Remove(ctx context.Context) error {
 
 // drop removes the upload. The caller has acquired it. The bytes are removed before the state, which is useless without
 // them.
-func (r *resumable) drop() error {
+func (r *Upload) drop() error {
 	s := r.u.s
 	err := r.u.discard()
 	if err == nil {
@@ -508,7 +545,10 @@ func (r *resumable) drop() error {
 	r.change()
 	r.mu.Unlock()
 	s.mu.Lock()
-	delete(s.resumables, r.id)
+	if s.uploads[r.id] == r {
+		delete(s.uploads, r.id)
+		r.u.client.uploads--
+	}
 	s.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("remove upload: %w", err)

@@ -16,9 +16,9 @@ import (
 	"github.com/daybookq/daybook/proof/powerfs"
 )
 
-func mustNewUpload(t testing.TB, s *Dir, size int64, want Ref) Upload {
+func mustNewUpload(t testing.TB, s *Store, size int64, want Ref) *Upload {
 	t.Helper()
-	u, err := s.NewUpload(t.Context(), size, want)
+	u, err := s.NewUpload(t.Context(), "", size, want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func mustNewUpload(t testing.TB, s *Dir, size int64, want Ref) Upload {
 	return u
 }
 
-func mustAppend(t testing.TB, u Upload, content string) {
+func mustAppend(t testing.TB, u *Upload, content string) {
 	t.Helper()
 	offset := u.State().Offset
 	if err := u.Append(t.Context(), offset, strings.NewReader(content)); err != nil || u.State().Offset != offset+int64(len(content)) {
@@ -36,7 +36,7 @@ func mustAppend(t testing.TB, u Upload, content string) {
 	}
 }
 
-func mustFinish(t testing.TB, s *Dir, u Upload, content string) {
+func mustFinish(t testing.TB, s *Store, u *Upload, content string) {
 	t.Helper()
 	info, err := u.Finish(t.Context())
 	if err != nil || info.Address != addressOf(content) || info.Size != int64(len(content)) {
@@ -51,7 +51,7 @@ func mustFinish(t testing.TB, s *Dir, u Upload, content string) {
 	}
 }
 
-func reopen(t testing.TB, s *Dir, o Options) *Dir {
+func reopen(t testing.TB, s *Store, o Options) *Store {
 	t.Helper()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -59,9 +59,9 @@ func reopen(t testing.TB, s *Dir, o Options) *Dir {
 	return mustOpen(t, s.dir, o)
 }
 
-func mustFind(t testing.TB, s *Dir, id string) Upload {
+func mustFind(t testing.TB, s *Store, id string) *Upload {
 	t.Helper()
-	u, err := s.Upload(t.Context(), id)
+	u, err := s.Upload(t.Context(), "", id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,10 +100,10 @@ func TestUpload(t *testing.T) {
 					t.Errorf("Finish at %d of %d: %v", from, size, err)
 				} else if size < 0 && from < len(content) {
 					mustFail(t, err, ErrDigest) // and the upload is gone
-					_, err := s.Upload(t.Context(), u.State().ID)
+					_, err := s.Upload(t.Context(), "", u.State().ID)
 					mustFail(t, err, ErrNotFound)
 					mustFail(t, u.Append(t.Context(), 1, strings.NewReader("x")), ErrNotFound)
-					mustBeEmpty(t, s.uploads())
+					mustBeEmpty(t, s.uploadsDir())
 					mustAddUp(t, s)
 					u = mustNewUpload(t, s, size, Ref{SHA256: &want})
 					mustAppend(t, u, content[:len(content)-1])
@@ -122,9 +122,9 @@ func TestUpload(t *testing.T) {
 			if err := u.Remove(t.Context()); err != nil {
 				t.Error(err)
 			}
-			mustBeEmpty(t, s.uploads())
+			mustBeEmpty(t, s.uploadsDir())
 			mustRead(t, s, content)
-			_, err := s.Upload(t.Context(), u.State().ID)
+			_, err := s.Upload(t.Context(), "", u.State().ID)
 			mustFail(t, err, ErrNotFound)
 		}
 	}
@@ -165,7 +165,7 @@ func TestUploadCutOff(t *testing.T) {
 	mustFail(t, u.Remove(t.Context()), ErrBusy)
 	_, err := u.Finish(t.Context())
 	mustFail(t, err, ErrBusy)
-	if swept, err := s.Sweep(t.Context(), nobody); swept != (Swept{}) || err != nil {
+	if swept, err := s.Sweep(t.Context(), "", nobody); swept != (Swept{}) || err != nil {
 		t.Errorf("swept %+v, %v", swept, err)
 	}
 	cancel() // as when the connection is lost
@@ -177,7 +177,7 @@ func TestUploadCutOff(t *testing.T) {
 	if err := u.Remove(t.Context()); err != nil {
 		t.Error(err)
 	}
-	mustBeEmpty(t, s.uploads())
+	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
 }
 
@@ -290,7 +290,7 @@ func FuzzUploadState(f *testing.F) {
 		if s, err = OpenDir(s.dir, o); err != nil {
 			t.Fatal(err)
 		}
-		if u, err := s.Upload(t.Context(), id); err == nil {
+		if u, err := s.Upload(t.Context(), "", id); err == nil {
 			if got := u.State(); got.Offset < 0 || got.Offset > 5 || len(got.Metadata) > maxStateBytes {
 				t.Errorf("it goes on with %+v", got)
 			}
@@ -300,7 +300,7 @@ func FuzzUploadState(f *testing.F) {
 				if text, err := read(t, s, info.Address); !errors.As(err, &damaged) && (err != nil || addressOf(text) != info.Address) {
 					t.Errorf("it has stored %q, %v", text, err)
 				}
-				if err := s.Delete(t.Context(), info.Address); err != nil {
+				if err := s.Delete(t.Context(), "", info.Address); err != nil {
 					t.Error(err)
 				}
 			}
@@ -308,7 +308,7 @@ func FuzzUploadState(f *testing.F) {
 		} else if !errors.Is(err, ErrNotFound) {
 			t.Error(err)
 		}
-		mustBeEmpty(t, s.uploads())
+		mustBeEmpty(t, s.uploadsDir())
 	})
 }
 
@@ -318,7 +318,7 @@ func TestUploadLimits(t *testing.T) {
 	s.maxUploads = 2
 	refused := func(size int64, want error) {
 		t.Helper()
-		_, err := s.NewUpload(t.Context(), size, Ref{})
+		_, err := s.NewUpload(t.Context(), "", size, Ref{})
 		mustFail(t, err, want)
 	}
 	refused(2*bufferBytes+1, ErrTooLarge)
@@ -337,7 +337,7 @@ func TestUploadLimits(t *testing.T) {
 	if s.Used() != 3*bufferBytes || u.State().Offset != bufferBytes {
 		t.Errorf("%d bytes are used, the upload has %d", s.Used(), u.State().Offset)
 	}
-	if err := s.Delete(t.Context(), addressOf(large)); err != nil {
+	if err := s.Delete(t.Context(), "", addressOf(large)); err != nil {
 		t.Fatal(err)
 	}
 	mustFail(t, u.Append(t.Context(), bufferBytes, strings.NewReader(large[1:]+"xx")), ErrTooLarge)
@@ -354,15 +354,15 @@ func TestUploadLimits(t *testing.T) {
 	refused(1, ErrUploads)
 	mustFinish(t, s, u, wilson)
 	third := mustNewUpload(t, s, 0, Ref{}) // in place of the finished one
-	_, err := s.Upload(t.Context(), u.State().ID)
+	_, err := s.Upload(t.Context(), "", u.State().ID)
 	mustFail(t, err, ErrNotFound)
 	mustFinish(t, s, third, "")
 	if err := errors.Join(second.Remove(t.Context()), third.Remove(t.Context())); err != nil {
 		t.Error(err)
 	}
-	mustBeEmpty(t, s.uploads())
+	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
-	_, err = s.NewUpload(canceled(), 1, Ref{})
+	_, err = s.NewUpload(canceled(), "", 1, Ref{})
 	mustFail(t, err, context.Canceled)
 	x := SHA1{1}
 	u = mustNewUpload(t, s, 1, Ref{SHA1: &x})
@@ -383,17 +383,17 @@ func TestUploadExpiry(t *testing.T) {
 	c.at = c.at.Add(UploadExpiry)
 	mustAppend(t, mustFind(t, s, u.State().ID), "12345")
 	c.at = c.at.Add(UploadExpiry)
-	if swept, err := s.Sweep(t.Context(), nobody); swept.Uploads != 0 || err != nil {
+	if swept, err := s.Sweep(t.Context(), "", nobody); swept.Uploads != 0 || err != nil {
 		t.Errorf("swept %+v, %v", swept, err)
 	}
 	mustFind(t, s, u.State().ID)
 	c.at = c.at.Add(1)
-	_, err := s.Upload(t.Context(), u.State().ID)
+	_, err := s.Upload(t.Context(), "", u.State().ID)
 	mustFail(t, err, ErrNotFound)
-	if swept, err := s.Sweep(t.Context(), nobody); swept.Uploads != 1 || err != nil {
+	if swept, err := s.Sweep(t.Context(), "", nobody); swept.Uploads != 1 || err != nil {
 		t.Errorf("swept %+v, %v", swept, err)
 	}
-	mustBeEmpty(t, s.uploads())
+	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
 
 	mustNewUpload(t, s, 10, Ref{})
@@ -402,7 +402,7 @@ func TestUploadExpiry(t *testing.T) {
 	mustAppend(t, u, "12345")
 	c.at = c.at.Add(UploadExpiry + 1)
 	s = reopen(t, s, o)
-	mustBeEmpty(t, s.uploads())
+	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
 }
 
@@ -445,10 +445,10 @@ func TestUploadFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			s = reopen(t, s, Options{})
-			u, err := s.Upload(t.Context(), id)
+			u, err := s.Upload(t.Context(), "", id)
 			if name != "more bytes than were acknowledged" {
 				mustFail(t, err, ErrNotFound)
-				mustBeEmpty(t, s.uploads())
+				mustBeEmpty(t, s.uploadsDir())
 				mustAddUp(t, s)
 				return
 			}
@@ -464,13 +464,13 @@ func TestUploadFiles(t *testing.T) {
 	}
 	s := newStore(t, Options{})
 	for _, id := range []string{"", "../blobs", "../../x", strings.Repeat("0", 32), "."} {
-		_, err := s.Upload(t.Context(), id)
+		_, err := s.Upload(t.Context(), "", id)
 		mustFail(t, err, ErrNotFound)
 	}
 }
 
 // resume sends a content like a client that reads the offset after each error, and returns the errors.
-func resume(t testing.TB, s *Dir, u Upload, content string, part int) (failed []error) {
+func resume(t testing.TB, s *Store, u *Upload, content string, part int) (failed []error) {
 	t.Helper()
 	for range 10 {
 		state := u.State()
@@ -505,10 +505,10 @@ func TestUploadFailedCalls(t *testing.T) {
 		s := newStore(t, Options{Hooks: rec.hooks()})
 		s.checkpointEvery = bufferBytes
 		rec.calls, rec.failAt = nil, failAt
-		u, err := s.NewUpload(t.Context(), int64(len(content)), Ref{})
+		u, err := s.NewUpload(t.Context(), "", int64(len(content)), Ref{})
 		if err != nil {
 			mustFail(t, err, errInjected)
-			mustBeEmpty(t, s.uploads())
+			mustBeEmpty(t, s.uploadsDir())
 			mustAddUp(t, s)
 			continue
 		}
@@ -539,7 +539,7 @@ func TestUploadFailedCalls(t *testing.T) {
 		if err := u.Remove(t.Context()); err != nil && !errors.Is(err, ErrNotFound) {
 			t.Error(err)
 		}
-		mustBeEmpty(t, s.uploads())
+		mustBeEmpty(t, s.uploadsDir())
 		if t.Failed() {
 			return
 		}
@@ -553,7 +553,7 @@ func TestUploadUnsureState(t *testing.T) {
 	u := mustNewUpload(t, s, 4, Ref{})
 	id := u.State().ID
 	s.h.Sync = func(f *os.File) error {
-		if f.Name() == s.uploads() {
+		if f.Name() == s.uploadsDir() {
 			return errInjected
 		}
 		return f.Sync()
@@ -622,14 +622,14 @@ func TestUploadPowerCuts(t *testing.T) {
 		moment := disk.CutAt(powerfs.Moment(rng.IntN(3)), 1+rng.IntN(60), rng.Uint64())
 		s, err := OpenDir(dir, Options{})
 		for err == nil {
-			var u Upload
+			var u *Upload
 			if id == "" {
 				content = random(seed+uint64(round), 1+rng.IntN(100_000))
-				if u, err = s.NewUpload(t.Context(), int64(len(content)), Ref{}); err != nil {
+				if u, err = s.NewUpload(t.Context(), "", int64(len(content)), Ref{}); err != nil {
 					break
 				}
 				id, acknowledged = u.State().ID, 0
-			} else if u, err = s.Upload(t.Context(), id); err != nil {
+			} else if u, err = s.Upload(t.Context(), "", id); err != nil {
 				break
 			}
 			for err == nil && acknowledged < int64(len(content)) {
@@ -658,7 +658,7 @@ func TestUploadPowerCuts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if id != "" {
-			u, err := s.Upload(t.Context(), id)
+			u, err := s.Upload(t.Context(), "", id)
 			switch {
 			case err == nil:
 				state := u.State()

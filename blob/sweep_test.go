@@ -23,7 +23,7 @@ func TestSweep(t *testing.T) {
 	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
 	sweep := func(want int) {
 		t.Helper()
-		got, err := s.Sweep(context.Background(), func(a Address) bool { return a == addressOf("live") })
+		got, err := s.Sweep(context.Background(), "", func(a Address) bool { return a == addressOf("live") })
 		if err != nil || got.Blobs != want || got.SHA1s != want {
 			t.Errorf("swept %+v, %v; want %d", got, err, want)
 		}
@@ -34,13 +34,13 @@ func TestSweep(t *testing.T) {
 	}
 	c.at = c.at.Add(defaultGrace / renewShare)
 	early := c.at
-	if _, err := s.Missing(t.Context(), []Address{addressOf("asked for early")}); err != nil {
+	if _, err := s.Missing(t.Context(), "", []Address{addressOf("asked for early")}); err != nil {
 		t.Error(err)
 	}
 	c.at = c.at.Add(defaultGrace - defaultGrace/renewShare)
 	sweep(0) // exactly the grace
 	mustPut(t, s, "put again")
-	if missing, err := s.Missing(t.Context(), []Address{addressOf("asked for")}); len(missing) != 0 || err != nil {
+	if missing, err := s.Missing(t.Context(), "", []Address{addressOf("asked for")}); len(missing) != 0 || err != nil {
 		t.Error(missing, err)
 	}
 	c.at = c.at.Add(1)
@@ -54,7 +54,7 @@ func TestSweep(t *testing.T) {
 	c.at = c.at.Add(defaultGrace)
 	sweep(2)
 	mustRead(t, s, "live")
-	if _, err := s.Sweep(canceled(), nobody); !errors.Is(err, context.Canceled) {
+	if _, err := s.Sweep(canceled(), "", nobody); !errors.Is(err, context.Canceled) {
 		t.Errorf("a canceled sweep: %v", err)
 	}
 	c.at = c.at.Add(-48 * time.Hour) // the clock was set back
@@ -66,7 +66,7 @@ func TestSlowUpload(t *testing.T) {
 	c := &clock{time.Now()} // as the file system has it
 	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
 	sent := false
-	_, err := s.Put(context.Background(), readerFunc(func(p []byte) (int, error) {
+	_, err := s.Put(context.Background(), "", readerFunc(func(p []byte) (int, error) {
 		c.at = c.at.Add(2 * defaultGrace)
 		if sent {
 			return 0, io.EOF
@@ -77,7 +77,7 @@ func TestSlowUpload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if swept, err := s.Sweep(context.Background(), nobody); swept.Blobs != 0 || err != nil {
+	if swept, err := s.Sweep(context.Background(), "", nobody); swept.Blobs != 0 || err != nil {
 		t.Errorf("swept %+v, %v", swept, err)
 	}
 	mustRead(t, s, wilson)
@@ -85,16 +85,16 @@ func TestSlowUpload(t *testing.T) {
 
 // TestSweepOwnsTheBlob: a Put or a Missing that begins after a sweep has decided about a blob waits for the removal.
 func TestSweepOwnsTheBlob(t *testing.T) {
-	for name, produce := range map[string]func(s *Dir) error{
-		"Put": func(s *Dir) error {
+	for name, produce := range map[string]func(s *Store) error{
+		"Put": func(s *Store) error {
 			info, err := put(s, wilson)
 			if info.Existed {
 				t.Error("it existed")
 			}
 			return err
 		},
-		"Missing": func(s *Dir) error {
-			missing, err := s.Missing(t.Context(), []Address{addressOf(wilson)})
+		"Missing": func(s *Store) error {
+			missing, err := s.Missing(t.Context(), "", []Address{addressOf(wilson)})
 			if len(missing) != 1 {
 				t.Error("Missing has reported a blob that was being removed")
 			}
@@ -106,7 +106,7 @@ func TestSweepOwnsTheBlob(t *testing.T) {
 		mustPut(t, s, wilson)
 		c.at = c.at.Add(2 * defaultGrace)
 		done := make(chan error, 1)
-		swept, err := s.Sweep(context.Background(), func(Address) bool {
+		swept, err := s.Sweep(context.Background(), "", func(Address) bool {
 			go func() { done <- produce(s) }()
 			select {
 			case <-time.After(50 * time.Millisecond): // enough for it to end if it does not wait
@@ -178,7 +178,7 @@ func TestSweepModel(t *testing.T) {
 					done = true
 				default:
 				}
-				got, err := s.Sweep(context.Background(), func(a Address) bool { mu.Lock(); defer mu.Unlock(); return named[a] > 0 })
+				got, err := s.Sweep(context.Background(), "", func(a Address) bool { mu.Lock(); defer mu.Unlock(); return named[a] > 0 })
 				if err != nil {
 					t.Error(err)
 				}
@@ -217,7 +217,7 @@ func TestSweepModel(t *testing.T) {
 						for _, i := range some {
 							asked = append(asked, addressOf(content(i)))
 						}
-						missing, err := s.Missing(t.Context(), asked)
+						missing, err := s.Missing(t.Context(), "", asked)
 						if err != nil {
 							t.Error(err)
 							return
@@ -244,14 +244,14 @@ func TestSweepModel(t *testing.T) {
 	mu.Lock()
 	now = now.Add(2 * time.Hour)
 	mu.Unlock()
-	if _, err := s.Sweep(context.Background(), nobody); err != nil {
+	if _, err := s.Sweep(context.Background(), "", nobody); err != nil {
 		t.Error(err)
 	}
 	mustBeEmpty(t, s.blobs())
 	mustBeEmpty(t, s.sha1s())
-	mustBeEmpty(t, s.uploads())
-	if s.Used() != 0 || len(s.busy) != 0 || len(s.unsynced) != 0 || len(s.unsyncedAge) != 0 {
-		t.Errorf("%d bytes are used, %d addresses are owned, %d are unsynced", s.Used(), len(s.busy), len(s.unsynced))
+	mustBeEmpty(t, s.uploadsDir())
+	if s.Used() != 0 || len(s.busy) != 0 || s.hidden() != 0 || len(s.unsyncedAge) != 0 {
+		t.Errorf("%d bytes are used, %d addresses are owned, %d are unsynced", s.Used(), len(s.busy), s.hidden())
 	}
 }
 
@@ -263,7 +263,7 @@ func TestSweepDuringCommit(t *testing.T) {
 		var sweeps sync.WaitGroup
 		s.h.Sync = func(f *os.File) error {
 			sweeps.Go(func() { // it waits until the Put is done, if it gets as far as this blob
-				if swept, err := s.Sweep(context.Background(), nobody); err != nil || swept.Blobs+swept.SHA1s > 0 {
+				if swept, err := s.Sweep(context.Background(), "", nobody); err != nil || swept.Blobs+swept.SHA1s > 0 {
 					t.Errorf("swept %+v, %v", swept, err)
 				}
 			})
@@ -285,7 +285,7 @@ func TestSweepKeepsWhatItCannotRead(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if swept, err := s.Sweep(context.Background(), nobody); swept != (Swept{}) || err != nil {
+	if swept, err := s.Sweep(context.Background(), "", nobody); swept != (Swept{}) || err != nil {
 		t.Errorf("swept %+v, %v", swept, err)
 	}
 	if _, err := os.Stat(filepath.Clean(path)); err != nil {

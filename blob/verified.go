@@ -28,16 +28,8 @@ const (
 	verifyPatience = 10 * time.Second
 )
 
-// fileID changes whenever the file changes, or another file takes its name.
-type fileID struct {
-	address       Address
-	device, inode uint64
-	size          int64
-	mtime, ctime  int64 // unix ns
-}
-
-// verified remembers recently verified files, so that reading a blob in many ranges verifies it once. The stores of all
-// clients share it. It uses the process's monotonic time, not the wall clock.
+// verified remembers recently verified versions of blobs (Content.Version), so that reading a blob in many ranges
+// verifies it once. It uses the process's monotonic time, not the wall clock.
 type verified struct {
 	unaskedFor, patience time.Duration // the constants; tests set less
 	backgroundFrom       int64
@@ -48,15 +40,15 @@ type verified struct {
 	all    sync.WaitGroup // the verifications in the background
 
 	mu         sync.Mutex // guards the fields below
-	at         map[fileID]time.Time
-	running    map[fileID]*verification
+	at         map[any]time.Time
+	running    map[any]*verification
 	background int           // number of verifications in the background
 	freed      chan struct{} // closed when one of them has ended
 }
 
 // verification is a running verification. At most one runs for each file, and all readers share it.
 type verification struct {
-	ids    []fileID      // of the file. It has several if its blob is renewed during the verification
+	ids    []any         // versions. There are several if the blob is renewed during the verification
 	cancel func()        // nil: it runs in the goroutine of a reader
 	done   chan struct{} // closed when err is set
 	err    error
@@ -66,7 +58,7 @@ type verification struct {
 
 func newVerified() *verified {
 	v := &verified{unaskedFor: unaskedFor, patience: verifyPatience, backgroundFrom: backgroundFrom, maxBackground: maxBackground,
-		at: map[fileID]time.Time{}, running: map[fileID]*verification{}, freed: make(chan struct{})}
+		at: map[any]time.Time{}, running: map[any]*verification{}, freed: make(chan struct{})}
 	v.ending, v.end = context.WithCancel(context.Background())
 	return v
 }
@@ -79,15 +71,10 @@ func (v *verified) close() {
 	v.all.Wait()
 }
 
-// once calls verify, unless the file was verified recently. While one goroutine verifies a file, other goroutines wait
-// for it instead of reading the file as well.
-func (v *verified) once(ctx context.Context, id fileID, verify func() error) error {
-	return v.share(ctx, id, 0, verify, nil)
-}
-
-// share is once for a file that may be long. It verifies a long file in the background, with the function that begin
-// returns. If that takes longer than patience, share returns ErrVerifying, unless patience is 0.
-func (v *verified) share(ctx context.Context, id fileID, patience time.Duration, here func() error, begin func() (func(context.Context) error, error)) error {
+// share verifies a version by calling here, unless it was verified recently. While one goroutine verifies it, other
+// goroutines wait for it instead of reading the blob as well. share verifies a long blob in the background, with the
+// function that begin returns. If that takes longer than patience, it returns ErrVerifying, unless patience is 0.
+func (v *verified) share(ctx context.Context, id any, size int64, patience time.Duration, here func() error, begin func() (func(context.Context) error, error)) error {
 	var late <-chan time.Time
 	if patience > 0 {
 		timer := time.NewTimer(patience)
@@ -101,7 +88,7 @@ func (v *verified) share(ctx context.Context, id fileID, patience time.Duration,
 			return nil
 		}
 		r := v.running[id]
-		if r == nil && (id.size < v.backgroundFrom || begin == nil) {
+		if r == nil && size < v.backgroundFrom {
 			r = v.add(id)
 			v.mu.Unlock()
 			err := here()
@@ -125,7 +112,7 @@ func (v *verified) share(ctx context.Context, id fileID, patience time.Duration,
 		select {
 		case <-next:
 		case <-late:
-			err = fmt.Errorf("%w: its %d bytes are read; next step: try again in a few seconds", ErrVerifying, id.size)
+			err = fmt.Errorf("%w: its %d bytes are read; next step: try again in a few seconds", ErrVerifying, size)
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-v.ending.Done():
@@ -144,14 +131,14 @@ func (v *verified) share(ctx context.Context, id fileID, patience time.Duration,
 }
 
 // add adds a verification. The caller holds the mutex.
-func (v *verified) add(id fileID) *verification {
-	r := &verification{ids: []fileID{id}, done: make(chan struct{})}
+func (v *verified) add(id any) *verification {
+	r := &verification{ids: []any{id}, done: make(chan struct{})}
 	v.running[id] = r
 	return r
 }
 
 // start begins a verification in the background. The caller holds the mutex.
-func (v *verified) start(id fileID, begin func() (func(context.Context) error, error)) (*verification, error) {
+func (v *verified) start(id any, begin func() (func(context.Context) error, error)) (*verification, error) {
 	verify, err := begin()
 	if err != nil {
 		return nil, err
@@ -215,7 +202,7 @@ func (v *verified) leaves(r *verification) {
 }
 
 // renewed records that only the age of a file was changed, so that its verification stays valid.
-func (v *verified) renewed(before, after fileID) {
+func (v *verified) renewed(before, after any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if at, ok := v.at[before]; ok {
@@ -229,7 +216,7 @@ func (v *verified) renewed(before, after fileID) {
 }
 
 // remember adds a file, and removes other files if there are too many. The caller holds the mutex.
-func (v *verified) remember(id fileID, at time.Time) {
+func (v *verified) remember(id any, at time.Time) {
 	for other := range v.at {
 		if len(v.at) < maxVerified {
 			break

@@ -55,6 +55,11 @@ func TestVerifiedOnce(t *testing.T) {
 	}
 }
 
+// once verifies a short file.
+func (v *verified) once(ctx context.Context, id fileID, verify func() error) error {
+	return v.share(ctx, id, 1, 0, verify, nil)
+}
+
 // slowFile is a long file whose verification a test ends.
 type slowFile struct {
 	v    *verified
@@ -64,7 +69,7 @@ type slowFile struct {
 }
 
 func (f *slowFile) verify(ctx context.Context, patience time.Duration) error {
-	return f.v.share(ctx, f.id, patience, nil, func() (func(context.Context) error, error) {
+	return f.v.share(ctx, f.id, backgroundFrom, patience, nil, func() (func(context.Context) error, error) {
 		f.runs++
 		return func(ctx context.Context) error {
 			select {
@@ -200,7 +205,7 @@ func TestVerifiedInBackground(t *testing.T) {
 			mustFail(t, newSlowFile(v, 2).verify(t.Context(), 0), errClosed)
 		},
 		"it cannot begin": func(t *testing.T, v *verified) {
-			err := v.share(t.Context(), fileID{size: backgroundFrom}, 0, nil, func() (func(context.Context) error, error) { return nil, errInjected })
+			err := v.share(t.Context(), fileID{}, backgroundFrom, 0, nil, func() (func(context.Context) error, error) { return nil, errInjected })
 			mustFail(t, err, errInjected)
 			if n, in := v.count(); n != 0 || in != 0 {
 				t.Errorf("%d run", n)
@@ -224,9 +229,9 @@ func TestReaderGone(t *testing.T) {
 	s.verified.backgroundFrom = 1
 	content := random(3, 3*bufferBytes)
 	info := mustPut(t, s, content)
-	open := func(ctx context.Context) Blob {
+	open := func(ctx context.Context) *Blob {
 		t.Helper()
-		b, err := s.Get(ctx, info.Address)
+		b, err := s.Get(ctx, "", info.Address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,15 +261,15 @@ func TestOpenBlobStaysVerified(t *testing.T) {
 	c := &clock{time.Now()}
 	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
 	mustPut(t, s, wilson)
-	get := func() *file {
-		b, err := s.Get(t.Context(), addressOf(wilson))
+	get := func() *Blob {
+		b, err := s.Get(t.Context(), "", addressOf(wilson))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { b.Close() }) // it was only read
-		return b.(*file)
+		return b
 	}
-	trusts := func(b *file) {
+	trusts := func(b *Blob) {
 		t.Helper()
 		p := make([]byte, len(wilson))
 		if _, err := b.ReadAt(p, 0); err != nil || string(p) != wilson {
@@ -280,7 +285,7 @@ func TestOpenBlobStaysVerified(t *testing.T) {
 	trusts(other)
 	other.ctx, b.ctx = canceled(), canceled()
 	for _, renew := range []func() error{
-		func() error { _, err := s.Missing(t.Context(), []Address{addressOf(wilson)}); return err },
+		func() error { _, err := s.Missing(t.Context(), "", []Address{addressOf(wilson)}); return err },
 		func() error { mustCommit(t, s, wilson); return nil },
 	} {
 		c.at = c.at.Add(2 * time.Hour)
@@ -292,8 +297,8 @@ func TestOpenBlobStaysVerified(t *testing.T) {
 		trusts(get())
 	}
 	for _, change := range []func() error{
-		func() error { _, err := s.Put(t.Context(), strings.NewReader(wilson), Ref{}); return err },
-		func() error { return s.Delete(t.Context(), addressOf(wilson)) },
+		func() error { _, err := s.Put(t.Context(), "", strings.NewReader(wilson), Ref{}); return err },
+		func() error { return s.Delete(t.Context(), "", addressOf(wilson)) },
 	} {
 		b := get()
 		trusts(b)

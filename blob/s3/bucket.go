@@ -35,7 +35,8 @@ type Options struct {
 	Silence time.Duration
 }
 
-// Bucket is a part of a bucket of S3: the objects whose keys have a prefix. Its methods may be called by many goroutines.
+// Bucket is the Backend of a part of a bucket of S3: the objects whose keys have a prefix. Its methods may be called by
+// many goroutines.
 type Bucket struct {
 	o         Options
 	core      *minio.Core
@@ -44,7 +45,7 @@ type Bucket struct {
 	run       string // of the owner object
 }
 
-var _ blob.Bucket = (*Bucket)(nil)
+var _ blob.Backend = (*Bucket)(nil)
 
 // Open makes the server the owner of the bucket, and removes unfinished uploads of an earlier process. It returns
 // blob.ErrUnavailable if the service does not answer, which may pass. It returns ErrCredentials or ErrOwned, and also
@@ -119,10 +120,13 @@ func (b *Bucket) look(ctx context.Context) error {
 	return nil
 }
 
+// clientsFolder has the objects of clients.
+const clientsFolder = "clients/"
+
 // abortAll removes multipart uploads that an earlier process has begun. This server is the only one that uses the
 // prefix. Multipart uploads for keys that are not keys of blobs belong to other programs.
 func (b *Bucket) abortAll(ctx context.Context) error {
-	for _, part := range []string{blobsDir, clientsDir} {
+	for _, part := range []string{string(blob.Blobs), clientsFolder} {
 		if err := b.abort(ctx, b.o.Address.Prefix+part); err != nil {
 			return err
 		}
@@ -138,7 +142,7 @@ func (b *Bucket) abort(ctx context.Context, prefix string) error {
 			return b.failed(ctx, "list uploads of", prefix, err)
 		}
 		for _, u := range page.Uploads {
-			if _, _, ok := b.parseKey(u.Key, blobsDir); !ok {
+			if k, ok := b.parse(u.Key); !ok || k.Kind != blob.Blobs {
 				continue
 			}
 			err := b.core.AbortMultipartUpload(ctx, b.name(), u.Key, u.UploadID)
@@ -153,49 +157,42 @@ func (b *Bucket) abort(ctx context.Context, prefix string) error {
 	}
 }
 
-// parseKey splits the key of an object that a store has in a folder: PREFIX/[clients/NAME/]FOLDER/<hex>.
-func (b *Bucket) parseKey(key, folder string) (client, name string, ok bool) {
-	rest, ok := strings.CutPrefix(key, b.o.Address.Prefix)
-	if after, isClient := strings.CutPrefix(rest, clientsDir); ok && isClient {
-		client, rest, ok = strings.Cut(after, "/")
-		ok = ok && client != ""
+// key is the key of an object in the bucket: PREFIX/[clients/NAME/]FOLDER/<hex>.
+func (b *Bucket) key(k blob.Key) string { return b.o.Address.Prefix + k.Path() }
+
+// parse is the inverse of key. It returns false for the objects of other programs.
+func (b *Bucket) parse(key string) (blob.Key, bool) {
+	path, ok := strings.CutPrefix(key, b.o.Address.Prefix)
+	if !ok {
+		return blob.Key{}, false
 	}
-	name, found := strings.CutPrefix(rest, folder)
-	digits := 64
-	if folder == sha1Dir {
-		digits = 40
-	}
-	return client, name, ok && found && len(name) == digits && strings.Trim(name, "0123456789abcdef") == ""
+	return blob.ParsePath(path)
 }
 
 // Usage lists all blobs, and returns their bytes for each client. A client that has only entries without a blob has 0.
 func (b *Bucket) Usage(ctx context.Context) (map[string]int64, error) {
 	usage := map[string]int64{}
-	for _, part := range []string{blobsDir, clientsDir} {
+	for _, part := range []string{string(blob.Blobs), clientsFolder} {
 		prefix := b.o.Address.Prefix + part
 		for o := range b.core.ListObjectsIter(ctx, b.name(), minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
 			if o.Err != nil {
 				return nil, b.failed(ctx, "list", prefix, o.Err)
 			}
-			if client, _, ok := b.parseKey(o.Key, blobsDir); ok {
-				usage[client] += o.Size
-				continue
-			}
-			for _, folder := range []string{sha1Dir, renewedDir} {
-				if client, _, ok := b.parseKey(o.Key, folder); ok {
-					usage[client] += 0
-				}
+			if k, ok := b.parse(o.Key); ok && k.Kind == blob.Blobs {
+				usage[k.Client] += o.Size
+			} else if ok {
+				usage[k.Client] += 0
 			}
 		}
 	}
 	return usage, ctx.Err()
 }
 
-// Remote returns the blobs of a client, or with "" the blobs that all share.
-func (b *Bucket) Remote(client string) blob.Remote {
-	prefix := b.o.Address.Prefix
-	if client != "" {
-		prefix += clientsDir + client + "/"
+// Forget reports whether no key has the prefix of the client. Nothing remains to be removed then.
+func (b *Bucket) Forget(ctx context.Context, client string) (bool, error) {
+	prefix := b.o.Address.Prefix + clientsFolder + client + "/"
+	for o := range b.core.ListObjectsIter(ctx, b.name(), minio.ListObjectsOptions{Prefix: prefix, Recursive: true, MaxKeys: 1}) {
+		return false, b.failed(ctx, "list", prefix, o.Err)
 	}
-	return &objects{b, prefix}
+	return ctx.Err() == nil, ctx.Err()
 }

@@ -22,7 +22,7 @@ func TestContract(t *testing.T) {
 	tests := []struct {
 		name string
 		o    blob.Options
-		test func(*testing.T, *stores)
+		test func(*testing.T, *store)
 	}{
 		{"put, read, find", blob.Options{MaxBytes: 12 << 20}, testPut},
 		{"ranges", blob.Options{}, testRanges},
@@ -36,7 +36,7 @@ func TestContract(t *testing.T) {
 	}
 	t.Run("dir", func(t *testing.T) {
 		for _, test := range tests {
-			t.Run(test.name, func(t *testing.T) { test.test(t, newStores(t, "", test.o)) })
+			t.Run(test.name, func(t *testing.T) { test.test(t, newStore(t, "", test.o)) })
 		}
 	})
 	t.Run("s3", func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestContract(t *testing.T) {
 		for i, test := range tests {
 			t.Run(test.name, func(t *testing.T) {
 				prefix := fmt.Sprintf("bucket/some/prefix %d+", i)
-				s := newStores(t, server.Address(prefix), test.o)
+				s := newStore(t, server.Address(prefix), test.o)
 				s.files = filepath.Join(server.Dir, prefix)
 				test.test(t, s)
 				used := s.Used()
@@ -56,7 +56,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-func testPut(t *testing.T, all *stores) {
+func testPut(t *testing.T, all *store) {
 	s := all.of("")
 	for _, content := range []string{"", "WILSON!", long(1 << 20), long(1<<20 + 1), long(11<<20 + 7)} {
 		mustMiss(t, s, content)
@@ -68,41 +68,41 @@ func testPut(t *testing.T, all *stores) {
 			t.Errorf("a blob of %d bytes did not exist", info.Size)
 		}
 		a, x := addressOf(content), blob.SHA1(sha1.Sum([]byte(content)))
-		if got, err := s.Resolve(t.Context(), blob.Ref{SHA1: &x}); err != nil || got != a {
+		if got, err := s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &x}); err != nil || got != a {
 			t.Errorf("SHA-1 leads to %s, %v", got, err)
 		}
-		info, err := s.Stat(t.Context(), a)
+		info, err := s.Stat(t.Context(), s.client, a)
 		if err != nil || info.Size != int64(len(content)) || info.Address != a || time.Since(info.Changed).Abs() > time.Minute {
 			t.Errorf("Stat: %+v, %v", info, err)
 		}
 	}
 	wantUsed(t, s, 7+1<<20+1<<20+1+11<<20+7)
 	other := addressOf("other")
-	if _, err := s.Put(t.Context(), strings.NewReader("content"), blob.Ref{SHA256: &other}); !errors.Is(err, blob.ErrDigest) {
+	if _, err := s.Put(t.Context(), s.client, strings.NewReader("content"), blob.Ref{SHA256: &other}); !errors.Is(err, blob.ErrDigest) {
 		t.Errorf("another digest: %v", err)
 	}
-	if _, err := s.Put(t.Context(), strings.NewReader(long(12<<20+1)), blob.Ref{}); !errors.Is(err, blob.ErrTooLarge) {
+	if _, err := s.Put(t.Context(), s.client, strings.NewReader(long(12<<20+1)), blob.Ref{}); !errors.Is(err, blob.ErrTooLarge) {
 		t.Errorf("too large: %v", err)
 	}
 	x := blob.SHA1(sha1.Sum([]byte("content")))
-	if _, err := s.Resolve(t.Context(), blob.Ref{SHA1: &x}); !errors.Is(err, blob.ErrNotFound) {
+	if _, err := s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &x}); !errors.Is(err, blob.ErrNotFound) {
 		t.Errorf("SHA-1 of a refused blob: %v", err)
 	}
-	if err := s.Delete(t.Context(), addressOf("WILSON!")); err != nil {
+	if err := s.Delete(t.Context(), s.client, addressOf("WILSON!")); err != nil {
 		t.Error(err)
 	}
 	mustMiss(t, s, "WILSON!")
-	if err := s.Delete(t.Context(), addressOf("WILSON!")); !errors.Is(err, blob.ErrNotFound) {
+	if err := s.Delete(t.Context(), s.client, addressOf("WILSON!")); !errors.Is(err, blob.ErrNotFound) {
 		t.Errorf("second Delete: %v", err)
 	}
 	all.noFiles()
 }
 
-func testRanges(t *testing.T, all *stores) {
+func testRanges(t *testing.T, all *store) {
 	s, content := all.of(""), long(10<<20+3)
 	for _, content := range []string{content, content[:1000]} {
 		mustPut(t, s, content)
-		b, err := s.Get(t.Context(), addressOf(content))
+		b, err := s.Get(t.Context(), s.client, addressOf(content))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func testRanges(t *testing.T, all *stores) {
 	}
 }
 
-func testList(t *testing.T, all *stores) {
+func testList(t *testing.T, all *store) {
 	s := all.of("")
 	var want []blob.Address
 	for i := range 25 {
@@ -149,7 +149,7 @@ func testList(t *testing.T, all *stores) {
 	slices.SortFunc(want, func(a, b blob.Address) int { return slices.Compare(a[:], b[:]) })
 	var got []blob.Address
 	for after := (*blob.Address)(nil); ; {
-		page, err := s.List(t.Context(), after, 10)
+		page, err := s.List(t.Context(), s.client, after, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,12 +164,12 @@ func testList(t *testing.T, all *stores) {
 	if !slices.Equal(got, want) {
 		t.Errorf("listed %d of %d blobs", len(got), len(want))
 	}
-	if _, err := s.List(t.Context(), nil, 0); err == nil {
+	if _, err := s.List(t.Context(), s.client, nil, 0); err == nil {
 		t.Error("a list without a limit succeeded")
 	}
 }
 
-func testSweep(t *testing.T, all *stores) {
+func testSweep(t *testing.T, all *store) {
 	s := all.of("")
 	for _, content := range []string{"named", "renewed", "put again", "old"} {
 		mustPut(t, s, content)
@@ -177,19 +177,19 @@ func testSweep(t *testing.T, all *stores) {
 	named := func(a blob.Address) bool { return a == addressOf("named") }
 	sweep := func(want blob.Swept) {
 		t.Helper()
-		if got, err := s.Sweep(t.Context(), named); err != nil || got != want {
+		if got, err := s.Sweep(t.Context(), s.client, named); err != nil || got != want {
 			t.Fatalf("Sweep: %+v, %v; not %+v", got, err, want)
 		}
 	}
 	sweep(blob.Swept{})
 	all.age(25 * time.Hour)
-	missing, err := s.Missing(t.Context(), []blob.Address{addressOf("none"), addressOf("renewed"), addressOf("nothing")})
+	missing, err := s.Missing(t.Context(), s.client, []blob.Address{addressOf("none"), addressOf("renewed"), addressOf("nothing")})
 	if err != nil || !slices.Equal(missing, []blob.Address{addressOf("none"), addressOf("nothing")}) {
 		t.Fatalf("missing: %v, %v", missing, err)
 	}
 	mustPut(t, s, "put again")
 	for content, young := range map[string]bool{"named": false, "old": false, "renewed": true, "put again": true} {
-		info, err := s.Stat(t.Context(), addressOf(content))
+		info, err := s.Stat(t.Context(), s.client, addressOf(content))
 		if err != nil || (time.Since(info.Changed) < time.Hour) != young {
 			t.Errorf("%s is of %v, %v", content, info.Changed, err)
 		}
@@ -200,7 +200,7 @@ func testSweep(t *testing.T, all *stores) {
 		mustRead(t, s, content)
 	}
 	x := blob.SHA1(sha1.Sum([]byte("old")))
-	if _, err := s.Resolve(t.Context(), blob.Ref{SHA1: &x}); !errors.Is(err, blob.ErrNotFound) {
+	if _, err := s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &x}); !errors.Is(err, blob.ErrNotFound) {
 		t.Errorf("SHA-1 of a swept blob: %v", err)
 	}
 	all.age(25 * time.Hour)
@@ -209,10 +209,10 @@ func testSweep(t *testing.T, all *stores) {
 	wantUsed(t, s, 5)
 }
 
-func testBatch(t *testing.T, all *stores) {
+func testBatch(t *testing.T, all *store) {
 	s := all.of("")
 	mustPut(t, s, "there")
-	b, err := s.NewBatch(t.Context())
+	b, err := s.NewBatch(t.Context(), s.client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func testBatch(t *testing.T, all *stores) {
 		bytes += len(content)
 	}
 	wantUsed(t, s, bytes)
-	discarded, err := s.NewBatch(t.Context())
+	discarded, err := s.NewBatch(t.Context(), s.client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,9 +249,9 @@ func testBatch(t *testing.T, all *stores) {
 	wantUsed(t, s, bytes)
 }
 
-func testResumable(t *testing.T, all *stores) {
+func testResumable(t *testing.T, all *store) {
 	s, content := all.of("alice"), long(6<<20)
-	u, err := s.NewUpload(t.Context(), int64(len(content)), blob.Ref{})
+	u, err := s.NewUpload(t.Context(), s.client, int64(len(content)), blob.Ref{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func testResumable(t *testing.T, all *stores) {
 	all.reopen()
 	s = all.of("alice")
 	wantUsed(t, s, 1000)
-	if u, err = s.Upload(t.Context(), u.State().ID); err != nil {
+	if u, err = s.Upload(t.Context(), s.client, u.State().ID); err != nil {
 		t.Fatal(err)
 	}
 	if err := u.Append(t.Context(), 1000, strings.NewReader(content[1000:])); err != nil {
@@ -278,7 +278,7 @@ func testResumable(t *testing.T, all *stores) {
 	wantUsed(t, s, len(content))
 	all.reopen()
 	s = all.of("alice")
-	if u, err = s.Upload(t.Context(), u.State().ID); err != nil || u.State().Blob == nil || *u.State().Blob != addressOf(content) {
+	if u, err = s.Upload(t.Context(), s.client, u.State().ID); err != nil || u.State().Blob == nil || *u.State().Blob != addressOf(content) {
 		t.Fatalf("the finished upload after a restart: %+v, %v", u, err)
 	}
 	if info, err := u.Finish(t.Context()); err != nil || info.Size != int64(len(content)) {
@@ -291,36 +291,36 @@ func testResumable(t *testing.T, all *stores) {
 	wantUsed(t, s, len(content))
 }
 
-func testQuota(t *testing.T, all *stores) {
+func testQuota(t *testing.T, all *store) {
 	s, alice := all.of(""), all.of("alice")
 	mustPut(t, s, long(400))
 	mustPut(t, alice, long(450))
-	if _, err := alice.Put(t.Context(), strings.NewReader(long(51)), blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
+	if _, err := alice.Put(t.Context(), alice.client, strings.NewReader(long(51)), blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
 		t.Errorf("above the quota of a client: %v", err)
 	}
-	if _, err := s.Put(t.Context(), strings.NewReader(long(151)), blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
+	if _, err := s.Put(t.Context(), s.client, strings.NewReader(long(151)), blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
 		t.Errorf("above the quota of all: %v", err)
 	}
-	if _, err := s.NewUpload(t.Context(), 151, blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
+	if _, err := s.NewUpload(t.Context(), s.client, 151, blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
 		t.Errorf("upload above the quota of all: %v", err)
 	}
 	a := addressOf(long(400))
-	if _, err := s.Put(t.Context(), strings.NewReader(long(400)), blob.Ref{SHA256: &a}); err != nil {
+	if _, err := s.Put(t.Context(), s.client, strings.NewReader(long(400)), blob.Ref{SHA256: &a}); err != nil {
 		t.Errorf("put again, with a known address: %v", err)
 	}
 	wantUsed(t, all, 850)
 	all.reopen()
-	if _, err := all.of("").Put(t.Context(), strings.NewReader(long(151)), blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
+	if _, err := all.Put(t.Context(), "", strings.NewReader(long(151)), blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
 		t.Errorf("above the quota of all, after a restart: %v", err)
 	}
-	if _, err := all.of("alice").Put(t.Context(), strings.NewReader(long(51)), blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
+	if _, err := all.Put(t.Context(), "alice", strings.NewReader(long(51)), blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
 		t.Errorf("above the quota of a client, after a restart: %v", err)
 	}
 	mustPut(t, all.of(""), long(150))
 	wantUsed(t, all, 1000)
 }
 
-func testClients(t *testing.T, all *stores) {
+func testClients(t *testing.T, all *store) {
 	shared, alice, bob := all.of(""), all.of("alice"), all.of("bob:2")
 	mustPut(t, shared, "of all")
 	mustPut(t, alice, "of alice")
@@ -332,59 +332,59 @@ func testClients(t *testing.T, all *stores) {
 		t.Error("a client learns what another one has")
 	}
 	all.reopen()
-	if names, _ := all.Names(); !slices.Equal(names, []string{"alice", "bob:2"}) {
+	if names := all.Clients(); !slices.Equal(names, []string{"alice", "bob:2"}) {
 		t.Errorf("clients: %v", names)
 	}
 	mustRead(t, all.of("bob:2"), "of alice")
 	wantUsed(t, all.of("bob:2"), 8)
-	if err := all.of("bob:2").Delete(t.Context(), addressOf("of alice")); err != nil {
+	if err := all.Delete(t.Context(), "bob:2", addressOf("of alice")); err != nil {
 		t.Error(err)
 	}
 	mustRead(t, all.of("alice"), "of alice")
-	if _, err := all.of("bob:2").Sweep(t.Context(), func(blob.Address) bool { return true }); err != nil {
+	if _, err := all.Sweep(t.Context(), "bob:2", func(blob.Address) bool { return true }); err != nil {
 		t.Error(err)
 	}
-	if names, _ := all.Names(); !slices.Equal(names, []string{"alice"}) {
+	if names := all.Clients(); !slices.Equal(names, []string{"alice"}) {
 		t.Errorf("clients after the last blob of one was removed: %v", names)
 	}
 	wantUsed(t, all, 14)
 	carol := all.of("carol") // her only blob is empty
 	mustPut(t, carol, "")
 	for range 2 {
-		if _, err := carol.Sweep(t.Context(), func(blob.Address) bool { return true }); err != nil {
+		if _, err := carol.Sweep(t.Context(), carol.client, func(blob.Address) bool { return true }); err != nil {
 			t.Error(err)
 		}
 		mustRead(t, carol, "")
 		all.reopen()
 		carol = all.of("carol")
 	}
-	if err := carol.Delete(t.Context(), addressOf("")); err != nil {
+	if err := carol.Delete(t.Context(), carol.client, addressOf("")); err != nil {
 		t.Error(err)
 	}
-	if _, err := carol.Sweep(t.Context(), func(blob.Address) bool { return true }); err != nil {
+	if _, err := carol.Sweep(t.Context(), carol.client, func(blob.Address) bool { return true }); err != nil {
 		t.Error(err)
 	}
-	if names, _ := all.Names(); !slices.Equal(names, []string{"alice"}) {
+	if names := all.Clients(); !slices.Equal(names, []string{"alice"}) {
 		t.Errorf("clients after a blob without bytes was removed: %v", names)
 	}
 }
 
-func testAtOnce(t *testing.T, all *stores) {
+func testAtOnce(t *testing.T, all *store) {
 	s := all.of("")
 	var running sync.WaitGroup
 	for range 8 {
 		running.Go(func() {
-			if _, err := s.Put(context.Background(), strings.NewReader("the same"), blob.Ref{}); err != nil {
+			if _, err := s.Put(context.Background(), s.client, strings.NewReader("the same"), blob.Ref{}); err != nil {
 				t.Error(err)
 			}
 		})
 		running.Go(func() {
-			if _, err := s.Missing(context.Background(), []blob.Address{addressOf("the same")}); err != nil {
+			if _, err := s.Missing(context.Background(), s.client, []blob.Address{addressOf("the same")}); err != nil {
 				t.Error(err)
 			}
 		})
 		running.Go(func() {
-			if _, err := s.Sweep(context.Background(), func(blob.Address) bool { return false }); err != nil {
+			if _, err := s.Sweep(context.Background(), s.client, func(blob.Address) bool { return false }); err != nil {
 				t.Error(err)
 			}
 		})

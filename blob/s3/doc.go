@@ -1,16 +1,16 @@
 // Package s3 stores blobs in a bucket of S3, or of a service with the same protocol.
 //
-// It is the blob.Bucket of blob.OpenBucket: package blob receives uploads in a directory, with the quotas and clients
-// of any store, and this package copies them, reads them, and lists them. docs/016-blobs-in-s3.md has the reasons.
+// It is a blob.Backend: package blob receives uploads in a directory, with the quotas and clients of any store, and this
+// package copies them, reads them, and lists them. docs/016-blobs-in-s3.md has the reasons.
 //
 // # Contract
 //
 //   - Put returns nil after the service has verified the bytes and acknowledged them. The signature of each request has
 //     the SHA-256 of its body, and the service compares the two. A longer blob is copied in parts of 64 MiB. The
 //     service verifies each part, and joins the parts into one object at the end. No memory is needed for its bytes.
-//   - Read returns bytes of the version of an object that Stat has described. Package blob verifies them.
-//   - Ages are measured by the clock of the service. Now takes it from the last answer with status 2xx. Owned takes it
-//     from the answer with the owner object, the only answer that a sweep trusts.
+//   - Content.Range returns bytes of the version of an object that Open has seen. Package blob verifies them.
+//   - Ages are measured by the clock of the service. Object.Now takes it from the last answer with status 2xx. Owned
+//     takes it from the answer with the owner object, the only answer that a sweep trusts.
 //   - One server uses a prefix. Open writes the owner object, and refuses a prefix that another server owns. A server
 //     is recognized by its identity, which is in its journal. A collection first checks that this process is still the
 //     owner.
@@ -28,7 +28,7 @@
 //	PREFIX/renewed/<64 hex>       empty. Its age counts from the last time that Missing reported the blob as present
 //	PREFIX/clients/NAME/          blobs, sha1 and renewed of a client
 //
-// Blobs and SHA-1 entries have the names and the bytes of the files of a blob.Dir, so a directory can be copied into a
+// Blobs and SHA-1 entries have the names and the bytes of the files of blob.OpenDir, so a directory can be copied into a
 // bucket.
 //
 // Not for: receiving blobs, digests, quotas, and deciding which blobs may be removed. Package blob does this.

@@ -21,11 +21,11 @@ import (
 )
 
 // behindProxy starts a server, a proxy in front of it, and stores that use the proxy.
-func behindProxy(t *testing.T, o blob.Options) (*stores, *s3test.Server, *s3test.Proxy) {
+func behindProxy(t *testing.T, o blob.Options) (*store, *s3test.Server, *s3test.Proxy) {
 	t.Helper()
 	server := s3test.Start(t, "bucket")
 	proxy := s3test.NewProxy(t, server.Addr)
-	s := newStores(t, s3test.Address("bucket/p", proxy.Addr), o)
+	s := newStore(t, s3test.Address("bucket/p", proxy.Addr), o)
 	s.files = filepath.Join(server.Dir, "bucket", "p")
 	return s, server, proxy
 }
@@ -50,7 +50,7 @@ func TestBitFlip(t *testing.T) {
 		if text := of.Detail(); strings.Contains(text, "bucket") || !strings.Contains(text, a.String()) || !strings.Contains(err.Error(), "s3://bucket/p/") {
 			t.Errorf("the text for clients: %s; the error: %v", text, err)
 		}
-		b, err := s.Get(t.Context(), a)
+		b, err := s.Get(t.Context(), s.client, a)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestRangesVerifyOnce(t *testing.T) {
 		return false
 	})
 	for i := range 10 {
-		b, err := s.Get(t.Context(), a)
+		b, err := s.Get(t.Context(), s.client, a)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestVerificationGoesOn(t *testing.T) {
 		return false
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	first, err := s.Get(ctx, a)
+	first, err := s.Get(ctx, s.client, a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestVerificationGoesOn(t *testing.T) {
 		t.Error(err)
 	}
 	close(goOn)
-	second, err := s.Get(t.Context(), a)
+	second, err := s.Get(t.Context(), s.client, a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestBrokenPut(t *testing.T) {
 	for name, before := range tests {
 		for _, content := range []string{"content " + name, long(6<<20) + name} {
 			proxy.Before(before)
-			if _, err := s.Put(t.Context(), strings.NewReader(content), blob.Ref{}); !errors.Is(err, blob.ErrUnavailable) {
+			if _, err := s.Put(t.Context(), s.client, strings.NewReader(content), blob.Ref{}); !errors.Is(err, blob.ErrUnavailable) {
 				t.Errorf("%s: Put of %d bytes: %v", name, len(content), err)
 			}
 			all.noFiles()
@@ -219,7 +219,7 @@ func TestBrokenPut(t *testing.T) {
 	all.reopen()
 	wantUsed(t, all, 11) // also bytes that no restart has counted
 	server.Kill()
-	if _, err := s.Stat(t.Context(), addressOf("content 500")); err == nil {
+	if _, err := s.Stat(t.Context(), s.client, addressOf("content 500")); err == nil {
 		t.Error("Stat succeeded without a service")
 	}
 }
@@ -244,8 +244,11 @@ func TestChangedFile(t *testing.T) {
 	all, _, _ := behindProxy(t, blob.Options{})
 	for _, n := range []int{100, 11 << 20} {
 		content := long(n)
-		info := blob.Info{Address: addressOf(content), Size: int64(n)}
-		if err := all.opened.Remote("").Put(t.Context(), strings.NewReader("X"+content[1:]), info); err == nil {
+		f := &blob.File{Info: blob.Info{Address: addressOf(content), Size: int64(n)}, Path: filepath.Join(t.TempDir(), "changed")}
+		if err := os.WriteFile(f.Path, []byte("X"+content[1:]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := all.opened.Put(t.Context(), "", []*blob.File{f}); err == nil {
 			t.Errorf("Put of another content of %d bytes succeeded", n)
 		}
 		mustMiss(t, all.of(""), content)
@@ -272,7 +275,7 @@ func TestPassingTrouble(t *testing.T) {
 	})
 	mustPut(t, s, content)
 	mustRead(t, s, content)
-	if missing, err := s.Missing(t.Context(), []blob.Address{addressOf(content)}); err != nil || len(missing) > 0 {
+	if missing, err := s.Missing(t.Context(), s.client, []blob.Address{addressOf(content)}); err != nil || len(missing) > 0 {
 		t.Errorf("missing: %v, %v", missing, err)
 	}
 	if stats := all.opened.transport.stats.Requests()[http.MethodPut]; stats.Failures == 0 || stats.Requests <= stats.Failures || stats.Seconds <= 0 {
@@ -309,7 +312,7 @@ func TestBrokenGet(t *testing.T) {
 		t.Errorf("read %d bytes, %v", len(got), err)
 	}
 	proxy.Before(nil)
-	b, err := s.Get(t.Context(), a)
+	b, err := s.Get(t.Context(), s.client, a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +356,7 @@ func TestUnknownOutcome(t *testing.T) {
 		return false
 	})
 	lose.Store(true)
-	if _, err := s.Put(t.Context(), strings.NewReader("stored, but nobody knows"), blob.Ref{}); !errors.Is(err, blob.ErrUnavailable) {
+	if _, err := s.Put(t.Context(), s.client, strings.NewReader("stored, but nobody knows"), blob.Ref{}); !errors.Is(err, blob.ErrUnavailable) {
 		t.Fatalf("Put without an answer: %v", err)
 	}
 	wantUsed(t, s, 24)
@@ -367,7 +370,7 @@ func TestUnknownOutcome(t *testing.T) {
 		}
 		return false
 	})
-	if _, err := s.Put(t.Context(), strings.NewReader("not stored"), blob.Ref{}); !errors.Is(err, blob.ErrUnavailable) {
+	if _, err := s.Put(t.Context(), s.client, strings.NewReader("not stored"), blob.Ref{}); !errors.Is(err, blob.ErrUnavailable) {
 		t.Fatalf("Put without an answer: %v", err)
 	}
 	wantUsed(t, s, 24+10) // the largest possible sum
@@ -383,7 +386,7 @@ func TestUnknownOutcome(t *testing.T) {
 func TestFinishAgain(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{})
 	s := all.of("")
-	u, err := s.NewUpload(t.Context(), 7, blob.Ref{})
+	u, err := s.NewUpload(t.Context(), s.client, 7, blob.Ref{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +411,7 @@ func TestFinishAgain(t *testing.T) {
 		proxy.Before(nil)
 		all.reopen()
 		s = all.of("")
-		if u, err = s.Upload(t.Context(), u.State().ID); err != nil {
+		if u, err = s.Upload(t.Context(), s.client, u.State().ID); err != nil {
 			t.Fatal(err)
 		}
 		wantUsed(t, s, 7)
@@ -431,7 +434,7 @@ func TestFinishAgain(t *testing.T) {
 func TestRefusedBatch(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{})
 	s := all.of("")
-	b, err := s.NewBatch(t.Context())
+	b, err := s.NewBatch(t.Context(), s.client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -477,7 +480,7 @@ func TestResolveIsBounded(t *testing.T) {
 	for i := range asked {
 		running.Go(func() {
 			x := blob.SHA1(sha1.Sum([]byte{byte(i)}))
-			if _, err := s.Resolve(t.Context(), blob.Ref{SHA1: &x}); !errors.Is(err, blob.ErrNotFound) && !errors.Is(err, blob.ErrFiles) {
+			if _, err := s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &x}); !errors.Is(err, blob.ErrNotFound) && !errors.Is(err, blob.ErrFiles) {
 				t.Error(err)
 			}
 		})

@@ -24,9 +24,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stores are the blobs of a server in a bucket or, without one, in a directory.
-type stores struct {
-	*blob.Clients
+// store is the store of a server in a bucket or, without one, in a directory.
+type store struct {
+	*blob.Store
 	t      *testing.T
 	dir    string
 	o      blob.Options
@@ -36,7 +36,7 @@ type stores struct {
 }
 
 // age makes all blobs and renewals older.
-func (s *stores) age(by time.Duration) {
+func (s *store) age(by time.Duration) {
 	s.t.Helper()
 	err := filepath.WalkDir(s.files, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -54,9 +54,9 @@ func (s *stores) age(by time.Duration) {
 	}
 }
 
-func newStores(t *testing.T, address string, o blob.Options) *stores {
+func newStore(t *testing.T, address string, o blob.Options) *store {
 	t.Helper()
-	s := &stores{t: t, dir: filepath.Join(t.TempDir(), "blobs"), o: o}
+	s := &store{t: t, dir: filepath.Join(t.TempDir(), "blobs"), o: o}
 	s.files = s.dir
 	if address != "" {
 		a, err := ParseAddress(address)
@@ -72,9 +72,9 @@ func newStores(t *testing.T, address string, o blob.Options) *stores {
 	return s
 }
 
-func (s *stores) open() (err error) {
+func (s *store) open() (err error) {
 	if s.bucket == nil {
-		s.Clients, err = blob.OpenClients(s.dir, s.o)
+		s.Store, err = blob.OpenDir(s.dir, s.o)
 		return err
 	}
 	b, err := Open(context.Background(), *s.bucket)
@@ -82,21 +82,21 @@ func (s *stores) open() (err error) {
 		return err
 	}
 	s.opened = b
-	s.Clients, err = blob.OpenBucket(context.Background(), s.dir, b, s.o)
+	s.Store, err = blob.Open(context.Background(), s.dir, b, s.o)
 	return err
 }
 
-func (s *stores) close() {
-	if s.Clients == nil {
+func (s *store) close() {
+	if s.Store == nil {
 		return
 	}
 	if err := s.Close(); err != nil {
 		s.t.Error(err)
 	}
-	s.Clients = nil
+	s.Store = nil
 }
 
-func (s *stores) reopen() {
+func (s *store) reopen() {
 	s.t.Helper()
 	s.close()
 	if err := s.open(); err != nil {
@@ -104,17 +104,28 @@ func (s *stores) reopen() {
 	}
 }
 
-func (s *stores) of(client string) blob.Store {
-	s.t.Helper()
-	store, err := s.Store(client)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return store
+// of returns the blobs of a client.
+func (s *store) of(client string) blobs { return blobs{s.Store, client} }
+
+// blobs are the blobs of a client.
+type blobs struct {
+	*blob.Store
+	client string
 }
 
-// noFiles checks that the directory of the stores contains no uploads.
-func (s *stores) noFiles() {
+func (s blobs) put(ctx context.Context, content string, want blob.Ref) (blob.Info, error) {
+	return s.Put(ctx, s.client, strings.NewReader(content), want)
+}
+
+// sweep removes the old blobs that live does not name.
+func (s blobs) sweep(t *testing.T, live func(blob.Address) bool) (blob.Swept, error) {
+	return s.Sweep(t.Context(), s.client, live)
+}
+
+func (s blobs) Used() int64 { return s.UsedBy(s.client) }
+
+// noFiles checks that the directory of the store contains no uploads.
+func (s *store) noFiles() {
 	s.t.Helper()
 	err := filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && filepath.Base(filepath.Dir(path)) == "uploads" {
@@ -127,9 +138,9 @@ func (s *stores) noFiles() {
 	}
 }
 
-func mustPut(t *testing.T, s blob.Store, content string) blob.Info {
+func mustPut(t *testing.T, s blobs, content string) blob.Info {
 	t.Helper()
-	info, err := s.Put(t.Context(), strings.NewReader(content), blob.Ref{})
+	info, err := s.put(t.Context(), content, blob.Ref{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +153,8 @@ func mustPut(t *testing.T, s blob.Store, content string) blob.Info {
 func addressOf(content string) blob.Address { return sha256.Sum256([]byte(content)) }
 
 // read reads a blob by WriteTo.
-func read(ctx context.Context, s blob.Store, a blob.Address) (string, error) {
-	b, err := s.Get(ctx, a)
+func read(ctx context.Context, s blobs, a blob.Address) (string, error) {
+	b, err := s.Get(ctx, s.client, a)
 	if err != nil {
 		return "", err
 	}
@@ -152,23 +163,23 @@ func read(ctx context.Context, s blob.Store, a blob.Address) (string, error) {
 	return all.String(), errors.Join(err, b.Close())
 }
 
-func mustRead(t *testing.T, s blob.Store, content string) {
+func mustRead(t *testing.T, s blobs, content string) {
 	t.Helper()
 	if got, err := read(t.Context(), s, addressOf(content)); err != nil || got != content {
 		t.Fatalf("read %d bytes, %v; put were %d", len(got), err, len(content))
 	}
 }
 
-func mustMiss(t *testing.T, s blob.Store, content string) {
+func mustMiss(t *testing.T, s blobs, content string) {
 	t.Helper()
-	_, err := s.Stat(t.Context(), addressOf(content))
+	_, err := s.Stat(t.Context(), s.client, addressOf(content))
 	if !errors.Is(err, blob.ErrNotFound) {
 		t.Fatalf("Stat of a missing blob: %v", err)
 	}
 	if text := err.Error(); strings.Contains(text, "bucket") || !strings.Contains(text, addressOf(content).String()) {
 		t.Errorf("the error must name the blob, and not its place: %s", text)
 	}
-	if _, err := s.Get(t.Context(), addressOf(content)); !errors.Is(err, blob.ErrNotFound) {
+	if _, err := s.Get(t.Context(), s.client, addressOf(content)); !errors.Is(err, blob.ErrNotFound) {
 		t.Fatalf("Get of a missing blob: %v", err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/blob/s3/s3test"
-	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestUnfinishedParts: the next start removes the parts of a killed server.
@@ -31,9 +29,8 @@ func TestUnfinishedParts(t *testing.T) {
 		}
 		return len(page.Uploads)
 	}
-	o := b.Remote("").(*objects)
 	for range 3 {
-		if _, err := b.core.NewMultipartUpload(t.Context(), "bucket", o.blob(addressOf("x")), putOptions(blob.Info{})); err != nil {
+		if _, err := b.core.NewMultipartUpload(t.Context(), "bucket", b.blob("", addressOf("x")), putOptions(blob.Info{})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,7 +47,7 @@ func TestUnfinishedParts(t *testing.T) {
 // TestUploadsOfOthers: a start removes no unfinished upload unless its key is a blob's key.
 func TestUploadsOfOthers(t *testing.T) {
 	server := s3test.Start(t, "bucket")
-	all := newStores(t, server.Address("bucket"), blob.Options{})
+	all := newStore(t, server.Address("bucket"), blob.Options{})
 	hex := hexOf(addressOf("x"))
 	keys := map[string]bool{ // true: it is ours
 		"blobs/sha256/" + hex: true, "clients/alice/blobs/sha256/" + hex: true,
@@ -94,7 +91,7 @@ func TestOwner(t *testing.T) {
 	all.age(25 * time.Hour)
 	owner := file(server, "p/owner.json")
 	sweep := func() (blob.Swept, error) {
-		return all.of("").Sweep(t.Context(), func(blob.Address) bool { return false })
+		return all.Sweep(t.Context(), "", func(blob.Address) bool { return false })
 	}
 	if err := all.opened.core.RemoveObject(t.Context(), "bucket", "p/owner.json", minio.RemoveObjectOptions{}); err != nil {
 		t.Fatal(err)
@@ -141,7 +138,7 @@ func TestOwnerAtOnce(t *testing.T) {
 	for range cap(won) {
 		if b := <-won; b != nil {
 			n++
-			if _, err := b.owned(t.Context()); err != nil {
+			if _, err := b.Owned(t.Context()); err != nil {
 				t.Error(err)
 			}
 			defer b.Close()
@@ -233,41 +230,4 @@ func TestCredentials(t *testing.T) {
 	if err := open(); err != nil {
 		t.Errorf("profile: %v", err)
 	}
-}
-
-// TestLater: if a service is unreachable, its stores open when it answers again.
-func TestLater(t *testing.T) {
-	server := s3test.Start(t, "bucket")
-	server.Kill()
-	a, err := ParseAddress(server.Address("bucket/p"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(t.TempDir(), "blobs")
-	later, err := blob.OpenLater(t.Context(), func(ctx context.Context) (*blob.Clients, error) {
-		b, err := Open(ctx, Options{Address: a, Server: "server"})
-		if err != nil {
-			return nil, err
-		}
-		return blob.OpenBucket(ctx, dir, b, blob.Options{})
-	}, time.Minute, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := later.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if _, err := later.Store(""); !errors.Is(err, blob.ErrUnavailable) {
-		t.Errorf("a store without a service: %v", err)
-	}
-	if _, err := later.All(); !errors.Is(err, blob.ErrUnavailable) || later.Used() != 0 {
-		t.Errorf("all stores without a service: %v", err)
-	}
-	server.Restart()
-	var s blob.Store
-	testkit.Eventually(t, "the store is open", func() bool { s, err = later.Store(""); return err == nil })
-	mustPut(t, s, "WILSON!")
-	wantUsed(t, later, 7)
 }

@@ -75,8 +75,9 @@ func (b *Bucket) ownedBy(o owner) error {
 		ErrOwned, o.Server, o.Since.Format(time.RFC3339), b.place(b.o.Address.Prefix+ownerName))
 }
 
-// owned returns ErrOwned if this process is no longer the owner, and otherwise the time by the service's clock.
-func (b *Bucket) owned(ctx context.Context) (time.Time, error) {
+// Owned returns ErrOwned if this process is no longer the owner, and otherwise the time by the service's clock. Only the
+// service can have made the answer, because it contains the random name of this run.
+func (b *Bucket) Owned(ctx context.Context) (time.Time, error) {
 	now, head, err := b.readOwner(ctx)
 	switch {
 	case errors.Is(err, blob.ErrNotFound):

@@ -1,11 +1,15 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -28,20 +32,63 @@ const (
 	abortFor = 10 * time.Second
 )
 
-// Put stores a blob. The signature of each request contains the SHA-256 of its body, and the service compares it with
-// the bytes that it has received.
-func (s *objects) Put(ctx context.Context, file io.ReaderAt, info blob.Info) error {
-	key, part := s.blob(info.Address), s.b.o.PartBytes
-	if part == 0 {
-		part = partBytes
+// Put copies files. The signature of each request contains the SHA-256 of its body, and the service compares it with the
+// bytes that it has received.
+func (b *Bucket) Put(ctx context.Context, client string, files []*blob.File) error {
+	for _, f := range files {
+		if err := b.put(ctx, client, f); err != nil {
+			return err
+		}
 	}
-	part = max(part, (info.Size+maxParts-1)/maxParts)
-	o := putOptions(info)
-	if info.Size > part {
-		return s.b.failed(ctx, "write", key, s.putParts(ctx, key, file, info, part, o))
+	return nil
+}
+
+func (b *Bucket) put(ctx context.Context, client string, f *blob.File) (err error) {
+	if !f.HasSHA1 {
+		if err := b.keepSHA1(ctx, client, f.SHA1, f.Address); err != nil {
+			return err
+		}
 	}
-	_, err := s.b.core.PutObject(ctx, s.b.name(), key, io.NewSectionReader(file, 0, info.Size), info.Size, "", hex.EncodeToString(info.Address[:]), o)
-	return s.b.failed(ctx, "write", key, err)
+	file, err := os.Open(f.Path)
+	if err != nil {
+		return fmt.Errorf("copy blob: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	key := b.blob(client, f.Address)
+	part := max(cmp.Or(b.o.PartBytes, partBytes), (f.Size+maxParts-1)/maxParts)
+	if f.Size > part {
+		err = b.putParts(ctx, key, file, f.Info, part)
+	} else {
+		_, err = b.core.PutObject(ctx, b.name(), key, io.NewSectionReader(file, 0, f.Size), f.Size, "", hex.EncodeToString(f.Address[:]), putOptions(f.Info))
+	}
+	f.Changed = b.transport.now()
+	return b.failed(ctx, "write", key, err)
+}
+
+func (b *Bucket) blob(client string, a blob.Address) string {
+	return b.key(blob.Key{Client: client, Kind: blob.Blobs, Name: hex.EncodeToString(a[:])})
+}
+
+// keepSHA1 writes an entry of the table, unless it exists or leads to another blob that exists. Usually it writes the
+// entry in one request, if the table has none.
+func (b *Bucket) keepSHA1(ctx context.Context, client string, x blob.SHA1, a blob.Address) error {
+	key, entry := b.sha1(client, x), []byte(blob.Entry(a))
+	var o minio.PutObjectOptions
+	o.SetMatchETagExcept("*")
+	err := b.putSmall(ctx, key, entry, o)
+	switch minio.ToErrorResponse(err).StatusCode {
+	case http.StatusPreconditionFailed, http.StatusConflict, http.StatusNotImplemented: // 409: another request is running; 501: there are no conditional requests
+	default:
+		return b.failed(ctx, "write", key, err)
+	}
+	old, err := b.SHA1(ctx, client, x)
+	if err == nil && old != a {
+		_, err = b.Stat(ctx, blob.Key{Client: client, Kind: blob.Blobs, Name: hex.EncodeToString(old[:])})
+	}
+	if _, damaged := errors.AsType[*blob.DamagedError](err); !damaged && !errors.Is(err, blob.ErrNotFound) {
+		return err
+	}
+	return b.failed(ctx, "write", key, b.putSmall(ctx, key, entry, minio.PutObjectOptions{}))
 }
 
 func putOptions(info blob.Info) minio.PutObjectOptions {
@@ -53,38 +100,38 @@ func putOptions(info blob.Info) minio.PutObjectOptions {
 }
 
 // putParts copies a long blob.
-func (s *objects) putParts(ctx context.Context, key string, file io.ReaderAt, info blob.Info, part int64, o minio.PutObjectOptions) error {
-	id, err := s.b.core.NewMultipartUpload(ctx, s.b.name(), key, o)
+func (b *Bucket) putParts(ctx context.Context, key string, file io.ReaderAt, info blob.Info, part int64) error {
+	id, err := b.core.NewMultipartUpload(ctx, b.name(), key, putOptions(info))
 	if err != nil {
 		return err
 	}
-	u := &partsUpload{s: s, key: key, id: id, file: file, size: info.Size, part: part}
+	u := &partsUpload{b: b, key: key, id: id, file: file, size: info.Size, part: part}
 	sum, err := u.send(ctx)
 	if err == nil && sum != info.Address { // S3 has verified the parts against the file, which differs from the received bytes
 		err = fmt.Errorf("copy blob: its file has changed; the digest is now %s", sum)
 	}
 	if err == nil {
-		err = s.join(ctx, key, id, u.sent)
+		err = b.join(ctx, key, id, u.sent)
 	}
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortFor)
 		defer cancel()
-		_ = s.b.core.AbortMultipartUpload(ctx, s.b.name(), key, id) // the next start tries again
+		_ = b.core.AbortMultipartUpload(ctx, b.name(), key, id) // the next start tries again
 	}
 	return err
 }
 
 // join joins parts into one object.
-func (s *objects) join(ctx context.Context, key, id string, sent []minio.CompletePart) error {
+func (b *Bucket) join(ctx context.Context, key, id string, sent []minio.CompletePart) error {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, joining{}, true), joinFor)
 	defer cancel()
-	_, err := s.b.core.CompleteMultipartUpload(ctx, s.b.name(), key, id, sent, minio.PutObjectOptions{})
+	_, err := b.core.CompleteMultipartUpload(ctx, b.name(), key, id, sent, minio.PutObjectOptions{})
 	return err
 }
 
 // partsUpload is an upload in parts.
 type partsUpload struct {
-	s          *objects
+	b          *Bucket
 	key, id    string
 	file       io.ReaderAt
 	size, part int64
@@ -134,7 +181,7 @@ func (u *partsUpload) section(i int) *io.SectionReader {
 
 func (u *partsUpload) sendPart(ctx context.Context, i int, sum string) error {
 	from := u.section(i)
-	sent, err := u.s.b.core.PutObjectPart(ctx, u.s.b.name(), u.key, u.id, i+1, from, from.Size(), minio.PutObjectPartOptions{Sha256Hex: sum, DisableContentSha256: true})
+	sent, err := u.b.core.PutObjectPart(ctx, u.b.name(), u.key, u.id, i+1, from, from.Size(), minio.PutObjectPartOptions{Sha256Hex: sum, DisableContentSha256: true})
 	u.sent[i] = minio.CompletePart{PartNumber: i + 1, ETag: sent.ETag}
 	return err
 }

@@ -49,7 +49,7 @@ func TestRequestsOfManyBlobs(t *testing.T) {
 	commit := func() {
 		t.Helper()
 		addresses = nil
-		b, err := s.NewBatch(t.Context())
+		b, err := s.NewBatch(t.Context(), s.client)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestRequestsOfManyBlobs(t *testing.T) {
 	}
 	look := func() {
 		t.Helper()
-		sizes, err := s.Sizes(t.Context(), addresses)
+		sizes, err := s.Sizes(t.Context(), s.client, addresses)
 		if err != nil || len(sizes) != n || sizes[0] != 6 || sizes[n-1] != 7 || slices.Contains(sizes, blob.NotStored) {
 			t.Fatalf("sizes: %v, %v", sizes, err)
 		}
@@ -87,14 +87,14 @@ func TestRequestsOfManyBlobs(t *testing.T) {
 		for i := range n {
 			none = append(none, addressOf(fmt.Sprint("none ", i)))
 		}
-		missing, err := s.Missing(t.Context(), none)
+		missing, err := s.Missing(t.Context(), s.client, none)
 		if err != nil || !slices.Equal(missing, none) {
 			t.Errorf("%d of %d are missing, %v", len(missing), n, err)
 		}
 	})
 	mine := all.of("ann")
 	mustPut(t, mine, "mine")
-	sizes, err := mine.Sizes(t.Context(), []blob.Address{addressOf("none"), addresses[0], addressOf("mine"), addressOf("nothing"), addresses[n-1]})
+	sizes, err := mine.Sizes(t.Context(), mine.client, []blob.Address{addressOf("none"), addresses[0], addressOf("mine"), addressOf("nothing"), addresses[n-1]})
 	if err != nil || !slices.Equal(sizes, []int64{blob.NotStored, 6, 4, blob.NotStored, 7}) {
 		t.Errorf("the sizes of a client: %v, %v", sizes, err)
 	}
@@ -115,24 +115,24 @@ func TestRenewalWhileOwned(t *testing.T) {
 	})
 	put := make(chan error, 1)
 	go func() {
-		_, err := s.Put(context.Background(), strings.NewReader("WILSON!"), blob.Ref{})
+		_, err := s.Put(context.Background(), s.client, strings.NewReader("WILSON!"), blob.Ref{})
 		put <- err
 	}()
 	<-copying
-	if missing, err := s.Missing(t.Context(), []blob.Address{a}); err != nil || len(missing) > 0 {
+	if missing, err := s.Missing(t.Context(), s.client, []blob.Address{a}); err != nil || len(missing) > 0 {
 		t.Errorf("a young blob: %v, %v", missing, err)
 	}
 	all.age(2 * time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if missing, err := s.Missing(ctx, []blob.Address{a}); !errors.Is(err, context.DeadlineExceeded) {
+	if missing, err := s.Missing(ctx, s.client, []blob.Address{a}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("an old blob during its copy: %v, %v", missing, err)
 	}
 	close(goOn)
 	if err := <-put; err != nil {
 		t.Error(err)
 	}
-	if missing, err := s.Missing(t.Context(), []blob.Address{a}); err != nil || len(missing) > 0 {
+	if missing, err := s.Missing(t.Context(), s.client, []blob.Address{a}); err != nil || len(missing) > 0 {
 		t.Errorf("after the copy: %v, %v", missing, err)
 	}
 }
@@ -144,11 +144,10 @@ func TestFirstSHA1Stays(t *testing.T) {
 	s := all.of("")
 	first := mustPut(t, s, "the first")
 	x := first.SHA1
-	remote := all.opened.Remote("")
-	if added, err := remote.AddSHA1(t.Context(), x, addressOf("another")); err != nil || added {
-		t.Fatalf("a second entry: %t, %v", added, err)
+	if err := all.opened.keepSHA1(t.Context(), "", x, addressOf("another")); err != nil {
+		t.Fatalf("a second entry: %v", err)
 	}
-	if a, err := s.Resolve(t.Context(), blob.Ref{SHA1: &x}); err != nil || a != first.Address {
+	if a, err := s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &x}); err != nil || a != first.Address {
 		t.Errorf("it leads to %v, %v", a, err)
 	}
 	refused := 0
@@ -161,7 +160,7 @@ func TestFirstSHA1Stays(t *testing.T) {
 		return true
 	})
 	second := mustPut(t, s, "without conditional requests")
-	if a, err := s.Resolve(t.Context(), blob.Ref{SHA1: &second.SHA1}); err != nil || a != second.Address || refused != 1 {
+	if a, err := s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &second.SHA1}); err != nil || a != second.Address || refused != 1 {
 		t.Errorf("it leads to %v, %v, %d requests were refused", a, err, refused)
 	}
 }

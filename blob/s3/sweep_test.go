@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -25,7 +26,7 @@ func TestClock(t *testing.T) {
 	later := func(by time.Duration) string { return time.Now().Add(by).UTC().Format(http.TimeFormat) }
 	sweep := func(want int) error {
 		t.Helper()
-		swept, err := s.Sweep(t.Context(), func(blob.Address) bool { return false })
+		swept, err := s.Sweep(t.Context(), s.client, func(blob.Address) bool { return false })
 		if swept.Blobs != want {
 			t.Errorf("a sweep has removed %d blobs, not %d", swept.Blobs, want)
 		}
@@ -40,7 +41,7 @@ func TestClock(t *testing.T) {
 			w.WriteHeader(status)
 			return true
 		})
-		if _, err := s.Stat(t.Context(), addressOf("none")); err == nil {
+		if _, err := s.Stat(t.Context(), s.client, addressOf("none")); err == nil {
 			t.Fatal("the stub did not answer")
 		}
 		if off := time.Until(all.opened.transport.now()); off.Abs() > time.Minute {
@@ -77,19 +78,20 @@ func TestEntriesWithoutBlob(t *testing.T) {
 	kept := mustPut(t, all.of(""), "kept")
 	gone := blob.Info{Address: addressOf("gone"), SHA1: sha1.Sum([]byte("gone"))}
 	for _, client := range []string{"", "alice"} {
-		o := all.opened.Remote(client)
-		for _, err := range []error{o.PutSHA1(t.Context(), gone.SHA1, gone.Address), o.Renew(t.Context(), gone.Address)} {
-			if err != nil {
-				t.Fatal(err)
-			}
+		err := all.opened.keepSHA1(t.Context(), client, gone.SHA1, gone.Address)
+		if err == nil {
+			_, err = all.opened.Renew(t.Context(), blob.Key{Client: client, Kind: blob.Blobs, Name: hexOf(gone.Address)})
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
-	if err := all.opened.Remote("").Renew(t.Context(), kept.Address); err != nil {
+	if _, err := all.opened.Renew(t.Context(), blob.Key{Kind: blob.Blobs, Name: hexOf(kept.Address)}); err != nil {
 		t.Fatal(err)
 	}
 	files := func() (n int) {
 		for _, at := range []string{"p/", "p/clients/alice/"} {
-			for _, name := range []string{sha1Dir + gone.SHA1.String(), renewedDir + hexOf(gone.Address)} {
+			for _, name := range []string{string(blob.SHA1s) + gone.SHA1.String(), string(blob.Renewals) + hexOf(gone.Address)} {
 				if _, err := os.Stat(file(server, at+name)); err == nil {
 					n++
 				}
@@ -102,7 +104,7 @@ func TestEntriesWithoutBlob(t *testing.T) {
 		all.reopen() // a store looks at its table once a day
 		got := 0
 		for _, client := range []string{"", "alice"} {
-			swept, err := all.of(client).Sweep(t.Context(), func(a blob.Address) bool { return a == kept.Address })
+			swept, err := all.Sweep(t.Context(), client, func(a blob.Address) bool { return a == kept.Address })
 			if err != nil || swept.Blobs != 0 {
 				t.Errorf("sweep: %+v, %v", swept, err)
 			}
@@ -117,18 +119,18 @@ func TestEntriesWithoutBlob(t *testing.T) {
 		t.Errorf("%d young entries are left of 4", n)
 	}
 	all.age(25 * time.Hour)
-	if list, err := all.of("").List(t.Context(), nil, 10); err != nil || len(list) != 1 {
+	if list, err := all.List(t.Context(), "", nil, 10); err != nil || len(list) != 1 {
 		t.Errorf("listed %+v, %v", list, err)
 	}
 	sweep(2)
 	if n := files(); n != 0 {
 		t.Errorf("%d old entries are left", n)
 	}
-	if names, _ := all.Names(); len(names) > 0 {
+	if names := all.Clients(); len(names) > 0 {
 		t.Errorf("clients: %v", names)
 	}
 	mustRead(t, all.of(""), "kept")
-	if a, err := all.of("").Resolve(t.Context(), blob.Ref{SHA1: &kept.SHA1}); err != nil || a != kept.Address {
+	if a, err := all.Resolve(t.Context(), "", blob.Ref{SHA1: &kept.SHA1}); err != nil || a != kept.Address {
 		t.Errorf("SHA-1 of a blob that is kept: %v, %v", a, err)
 	}
 }
@@ -144,14 +146,15 @@ func TestCollectAsksOnce(t *testing.T) {
 	var lists, reads atomic.Int64
 	proxy.Before(func(_ http.ResponseWriter, r *http.Request) bool {
 		switch {
-		case strings.HasSuffix(r.URL.Query().Get("prefix"), "/"+sha1Dir):
+		case strings.HasSuffix(r.URL.Query().Get("prefix"), "/"+string(blob.SHA1s)):
 			lists.Add(1)
-		case r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/"+sha1Dir):
+		case r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/"+string(blob.SHA1s)):
 			reads.Add(1)
 		}
 		return false
 	})
-	c := &blob.Collector{Stores: all.All, Scan: func(_ context.Context, visit func([]byte) error) error {
+	open := func() (*blob.Store, error) { return all.Store, nil }
+	c := &blob.Collector{Store: open, Log: slog.New(slog.DiscardHandler), Scan: func(_ context.Context, _ *blob.Store, visit func([]byte) error) error {
 		lists.Store(0) // of the sweeps
 		reads.Store(0)
 		for i := range 50 {

@@ -352,12 +352,11 @@ func TestBlobs(t *testing.T) {
 	}
 	data := filepath.Join(t.TempDir(), "data")
 	testkit.Must(Restore(t.Context(), second.Path, data))(t)
-	stores := testkit.Must(blob.OpenClients(filepath.Join(data, "blobs"), blob.Options{ReserveBytes: 1}))(t)
+	store := testkit.Must(blob.OpenDir(filepath.Join(data, "blobs"), blob.Options{ReserveBytes: 1}))(t)
 	for client, all := range f.of {
-		of := testkit.Must(stores.Store(client))(t)
 		for address, want := range all {
 			ref := testkit.Must(blob.Parse(address))(t)
-			b, err := of.Get(t.Context(), *ref.SHA256)
+			b, err := store.Get(t.Context(), client, *ref.SHA256)
 			if err != nil {
 				t.Fatalf("%s %q: %v", client, want, err)
 			}
@@ -367,7 +366,7 @@ func TestBlobs(t *testing.T) {
 			testkit.Check(t, b.Close())
 		}
 	}
-	testkit.Check(t, stores.Close())
+	testkit.Check(t, store.Close())
 
 	clear(f.of[""])
 	third := mustMake(t, dir, s.stream, f, 2)

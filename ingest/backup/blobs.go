@@ -237,7 +237,7 @@ type fetched struct {
 // existing blobs, and fetches them again if their bytes have changed, unless bySize is set. It leaves out blobs that the
 // server removes during the fetch, and blobs that are damaged there: the rest of the backup is then all the more
 // important.
-func (b *Blobs) fetch(ctx context.Context, stores *blob.Clients, dir string, from BlobSource, bySize bool) (done fetched, err error) {
+func (b *Blobs) fetch(ctx context.Context, store *blob.Store, dir string, from BlobSource, bySize bool) (done fetched, err error) {
 	clients, err := from.Clients(ctx)
 	if err != nil {
 		return done, err
@@ -246,10 +246,6 @@ func (b *Blobs) fetch(ctx context.Context, stores *blob.Clients, dir string, fro
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(blobsAtOnce)
 	list := func(client string) error {
-		store, err := stores.Store(client)
-		if err != nil {
-			return err
-		}
 		for info, err := range from.List(ctx, client) {
 			if err != nil {
 				return err
@@ -300,30 +296,26 @@ func (b *Blobs) fetch(ctx context.Context, stores *blob.Clients, dir string, fro
 	return done, err
 }
 
-func fetchBlob(ctx context.Context, to blob.Store, from BlobSource, e *blobEntry) (err error) {
+func fetchBlob(ctx context.Context, to *blob.Store, from BlobSource, e *blobEntry) (err error) {
 	r, err := from.Get(ctx, e.client, e.address.String())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	_, err = to.Put(ctx, r, blob.Ref{SHA256: &e.address})
+	_, err = to.Put(ctx, e.client, r, blob.Ref{SHA256: &e.address})
 	return err
 }
 
 // restore copies the blobs into a new directory. They count as new there, as if they had just been stored.
 func (b *Blobs) restore(ctx context.Context, to, from string) (err error) {
-	stores, err := blob.OpenClients(to, blob.Options{ReserveBytes: 1})
+	store, err := blob.OpenDir(to, blob.Options{ReserveBytes: 1})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stores.Close()) }()
+	defer func() { err = errors.Join(err, store.Close()) }()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(blobsAtOnce)
 	for e := range b.all() {
-		store, err := stores.Store(e.client)
-		if err != nil {
-			return errors.Join(err, group.Wait())
-		}
 		group.Go(func() error {
 			f, err := os.Open(e.path(from))
 			if errors.Is(err, fs.ErrNotExist) {
@@ -333,7 +325,7 @@ func (b *Blobs) restore(ctx context.Context, to, from string) (err error) {
 				return err
 			}
 			defer f.Close() // it was only read
-			_, err = store.Put(ctx, f, blob.Ref{SHA256: &e.address})
+			_, err = store.Put(ctx, e.client, f, blob.Ref{SHA256: &e.address})
 			if errors.Is(err, blob.ErrDigest) {
 				err = otherBytes(&e, from)
 			}
@@ -344,19 +336,11 @@ func (b *Blobs) restore(ctx context.Context, to, from string) (err error) {
 }
 
 // sweep removes the blobs of a directory that are in no list.
-func sweep(ctx context.Context, stores *blob.Clients, lists []*Blobs) (removed int, err error) {
-	names, err := stores.Names()
-	if err != nil {
-		return 0, err
-	}
-	for _, client := range append([]string{""}, names...) {
-		store, err := stores.Store(client)
-		if err != nil {
-			return removed, err
-		}
+func sweep(ctx context.Context, store *blob.Store, lists []*Blobs) (removed int, err error) {
+	for _, client := range append([]string{""}, store.Clients()...) {
 		var after *blob.Address
 		for {
-			page, err := store.List(ctx, after, blob.MaxList)
+			page, err := store.List(ctx, client, after, blob.MaxList)
 			if err != nil {
 				return removed, err
 			}
@@ -364,7 +348,7 @@ func sweep(ctx context.Context, stores *blob.Clients, lists []*Blobs) (removed i
 				if slices.ContainsFunc(lists, func(b *Blobs) bool { return b.has(client, info.Address) }) {
 					continue
 				}
-				if err := store.Delete(ctx, info.Address); err != nil && !errors.Is(err, blob.ErrNotFound) {
+				if err := store.Delete(ctx, client, info.Address); err != nil && !errors.Is(err, blob.ErrNotFound) {
 					return removed, err
 				}
 				removed++

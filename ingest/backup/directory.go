@@ -220,15 +220,15 @@ func (d *Directory) Make(ctx context.Context, stream func(context.Context) (io.R
 	var list *Blobs
 	if blobs != nil {
 		list = NewBlobs()
-		stores, err := blob.OpenClients(filepath.Join(d.path, blobsDir), blob.Options{ReserveBytes: 1})
+		store, err := blob.OpenDir(filepath.Join(d.path, blobsDir), blob.Options{ReserveBytes: 1})
 		if err != nil {
 			return made, err
 		}
-		defer func() { err = errors.Join(err, stores.Close()) }()
+		defer func() { err = errors.Join(err, store.Close()) }()
 		// The server may remove blobs that jobs of the snapshot use soon after the snapshot, when these jobs end. So the
 		// blobs are fetched before the snapshot. Blobs that arrive later stay for a day, and are fetched after it.
 		fetch := func() error {
-			done, err := list.fetch(ctx, stores, filepath.Join(d.path, blobsDir), blobs, d.BlobsBySize)
+			done, err := list.fetch(ctx, store, filepath.Join(d.path, blobsDir), blobs, d.BlobsBySize)
 			made.NewBlobs, made.NewBytes = made.NewBlobs+done.blobs, made.NewBytes+done.bytes
 			made.Damaged = done.damaged // the second fetch finds all of them
 			made.Repaired = append(made.Repaired, done.repaired...)
@@ -348,10 +348,10 @@ func (d *Directory) SweepBlobs(ctx context.Context) (removed int, err error) {
 			lists = append(lists, blobs)
 		}
 	}
-	stores, err := blob.OpenClients(filepath.Join(d.path, blobsDir), blob.Options{ReserveBytes: 1})
+	store, err := blob.OpenDir(filepath.Join(d.path, blobsDir), blob.Options{ReserveBytes: 1})
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, stores.Close()) }()
-	return sweep(ctx, stores, lists)
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return sweep(ctx, store, lists)
 }

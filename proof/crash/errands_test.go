@@ -458,12 +458,12 @@ func TestErrands(t *testing.T) {
 			for engine.Ready() != nil {
 				time.Sleep(time.Millisecond)
 			}
-			blobs, err := blob.OpenClients(filepath.Join(t.TempDir(), "blobs"), blob.Options{})
+			blobs, err := blob.OpenDir(filepath.Join(t.TempDir(), "blobs"), blob.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer blobs.Close()
-			server, err := api.New(api.Options{Engine: engine, Queries: engine.Queries(), Blobs: &blob.Keeper{Stores: blobs}})
+			server, err := api.New(api.Options{Engine: engine, Queries: engine.Queries(), Blobs: &api.Blobs{Store: func() (*blob.Store, error) { return blobs, nil }, Collector: &blob.Collector{}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -61,12 +61,12 @@ func serveSmall(args []string) int {
 		ended <- engine.Run(engineCtx)
 		stopServing()
 	}()
-	blobs, err := blob.OpenClients(filepath.Join(data, "blobs"), blob.Options{})
+	blobs, err := blob.OpenDir(filepath.Join(data, "blobs"), blob.Options{})
 	if err != nil {
 		stopEngine()
 		return failed(err)
 	}
-	server, err := api.New(api.Options{Engine: engine, Queries: engine.Queries(), Blobs: &blob.Keeper{Stores: blobs}})
+	server, err := api.New(api.Options{Engine: engine, Queries: engine.Queries(), Blobs: &api.Blobs{Store: func() (*blob.Store, error) { return blobs, nil }, Collector: &blob.Collector{}}})
 	if err != nil {
 		stopEngine()
 		return failed(err)

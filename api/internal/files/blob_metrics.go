@@ -11,25 +11,25 @@ type blobMetrics struct {
 	blobsPut, blobBytesPut, blobsDamaged prometheus.Counter
 }
 
-func newBlobMetrics(blobs *blob.Keeper, registry *prometheus.Registry) blobMetrics {
+func newBlobMetrics(blobs *Storage, registry *prometheus.Registry) blobMetrics {
 	of := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 		registry.MustRegister(c)
 		return c
 	}
-	stats, used := func() blob.KeeperStats { return blob.KeeperStats{} }, func() int64 { return 0 }
+	stats, used := func() blob.CollectorStats { return blob.CollectorStats{} }, func() int64 { return 0 }
 	if blobs != nil {
-		stats, used = blobs.Stats, blobs.Used
+		stats, used = blobs.Collector.Stats, blobs.Used
 	}
-	counter := func(name, help string, value func(blob.KeeperStats) int64) {
+	counter := func(name, help string, value func(blob.CollectorStats) int64) {
 		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value(stats())) }))
 	}
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "daybook_blob_bytes", Help: "Bytes of all blobs, including uploads under way."},
 		func() float64 { return float64(used()) }))
-	counter("daybook_blob_collections_total", "Collections of blobs that nothing names, which were carried out to the end.", func(s blob.KeeperStats) int64 { return s.Collections })
-	counter("daybook_blob_collection_failures_total", "Collections of blobs that failed; the log has the reason.", func(s blob.KeeperStats) int64 { return s.Failures })
-	counter("daybook_blobs_collected_total", "Blobs removed because nothing names them.", func(s blob.KeeperStats) int64 { return int64(s.Collected.Blobs) })
-	counter("daybook_blob_collected_bytes_total", "Bytes of blobs removed because nothing names them.", func(s blob.KeeperStats) int64 { return s.Collected.Bytes })
+	counter("daybook_blob_collections_total", "Collections of blobs that nothing names, which were carried out to the end.", func(s blob.CollectorStats) int64 { return s.Collections })
+	counter("daybook_blob_collection_failures_total", "Collections of blobs that failed; the log has the reason.", func(s blob.CollectorStats) int64 { return s.Failures })
+	counter("daybook_blobs_collected_total", "Blobs removed because nothing names them.", func(s blob.CollectorStats) int64 { return int64(s.Collected.Blobs) })
+	counter("daybook_blob_collected_bytes_total", "Bytes of blobs removed because nothing names them.", func(s blob.CollectorStats) int64 { return s.Collected.Bytes })
 	requests := func() map[string]blob.RequestStats { return nil }
 	if blobs != nil && blobs.Requests != nil {
 		requests = blobs.Requests

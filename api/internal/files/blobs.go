@@ -33,10 +33,28 @@ const (
 	resolveAtOnce = 16
 )
 
+// Storage has the blobs of a server.
+type Storage struct {
+	// Store returns the store, or an error while it is not open: blob.ErrUnavailable if its bucket does not answer.
+	Store     func() (*blob.Store, error)
+	Collector *blob.Collector
+	// Requests returns counts of the requests to the bucket for each of blob.RequestMethods. nil: there is no bucket.
+	Requests func() map[string]blob.RequestStats
+}
+
+// Used returns the bytes of all blobs and uploads, or 0 before they are open.
+func (s *Storage) Used() int64 {
+	store, err := s.Store()
+	if err != nil {
+		return 0
+	}
+	return store.Used()
+}
+
 // Options are the parts of the server that the routes of files use.
 type Options struct {
 	Log         zerolog.Logger
-	Keeper      *blob.Keeper // nil: the server stores no blobs
+	Storage     *Storage // nil: the server stores no blobs
 	Registry    *prometheus.Registry
 	CheckClient func(client string) error // refuses a name that no client can have
 	Documents   *web.Budget               // for answers
@@ -58,7 +76,7 @@ type Blobs struct {
 
 func NewBlobs(o Options) *Blobs {
 	return &Blobs{
-		Options: o, Uploads: web.NewBudget(UploadsBudgetBytes), metrics: newBlobMetrics(o.Keeper, o.Registry),
+		Options: o, Uploads: web.NewBudget(UploadsBudgetBytes), metrics: newBlobMetrics(o.Storage, o.Registry),
 		addresses: web.BodyRule{Budget: o.Control, Limit: maxAddressBytes, Types: []string{web.MIMEJSON}},
 	}
 }
@@ -84,49 +102,48 @@ func documentOfBlob(i *blob.Info) blobDocument {
 	return d
 }
 
-// of returns the blobs of the client that the query names.
-func (s *Blobs) of(c echo.Context) (blob.Store, error) {
-	if s.Keeper == nil {
-		return nil, NoBlobs()
+// of returns the store, and the client that the query names.
+func (s *Blobs) of(c echo.Context) (of *blob.Store, client string, err error) {
+	if s.Storage == nil {
+		return nil, "", NoBlobs()
 	}
-	client := ""
 	for _, p := range web.Parameters(c) {
 		if p.Key != "client" {
 			continue
 		}
 		client = p.Value
 		if err := s.CheckClient(client); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		if err := job.CheckName(p.Key, client); err != nil {
-			return nil, web.BadField(p.Key, err)
+			return nil, "", web.BadField(p.Key, err)
 		}
 	}
-	return s.Keeper.Store(client)
+	of, err = s.Storage.Store()
+	return of, client, err
 }
 
-// pathBlob returns the blobs of the client that the query names, and the address in the path.
-func (s *Blobs) pathBlob(c echo.Context) (blob.Store, blob.Ref, error) {
-	ref, err := blob.Parse(c.Param("address"))
-	if err != nil {
-		return nil, ref, err
+// pathBlob returns the store, the client that the query names, and the address in the path.
+func (s *Blobs) pathBlob(c echo.Context) (of *blob.Store, client string, ref blob.Ref, err error) {
+	if ref, err = blob.Parse(c.Param("address")); err != nil {
+		return nil, "", ref, err
 	}
-	of, err := s.of(c)
-	return of, ref, err
+	of, client, err = s.of(c)
+	return of, client, ref, err
 }
 
 // Put answers PUT /blobs and PUT /blobs/{address}: 201, or 200 if the blob was there. A repeated PUT repairs a
 // damaged blob.
 func (s *Blobs) Put(c echo.Context) error {
 	var want blob.Ref
-	of, err := s.of(c)
+	of, client, err := s.of(c)
 	if c.Param("address") != "" {
-		of, want, err = s.pathBlob(c)
+		of, client, want, err = s.pathBlob(c)
 	}
 	if err != nil {
 		return err
 	}
-	info, err := s.storeBlob(c, of, want)
+	info, err := s.storeBlob(c, of, client, want)
 	if err != nil {
 		return err
 	}
@@ -145,11 +162,11 @@ func blobLocation(c echo.Context, a blob.Address) string {
 
 // PutCastaway answers PUT /blob as CAStaway does, with the hex digits of the address as text.
 func (s *Blobs) PutCastaway(c echo.Context) error {
-	of, err := s.of(c)
+	of, client, err := s.of(c)
 	if err != nil {
 		return err
 	}
-	info, err := s.storeBlob(c, of, blob.Ref{})
+	info, err := s.storeBlob(c, of, client, blob.Ref{})
 	if err != nil {
 		return err
 	}
@@ -164,13 +181,13 @@ func createdUnless(existed bool) int {
 }
 
 // storeBlob stores the body of a request.
-func (s *Blobs) storeBlob(c echo.Context, of blob.Store, want blob.Ref) (blob.Info, error) {
+func (s *Blobs) storeBlob(c echo.Context, of *blob.Store, client string, want blob.Ref) (blob.Info, error) {
 	body, err := web.StreamBody(c, s.Uploads)
 	if err != nil {
 		return blob.Info{}, err
 	}
 	defer body.Release()
-	info, err := of.Put(c.Request().Context(), body, want)
+	info, err := of.Put(c.Request().Context(), client, body, want)
 	if err != nil {
 		return info, body.Refused(err)
 	}
@@ -181,26 +198,26 @@ func (s *Blobs) storeBlob(c echo.Context, of blob.Store, want blob.Ref) (blob.In
 
 // Get answers GET and HEAD /blobs/{address}, and CAStaway's /blob/{address}.
 func (s *Blobs) Get(c echo.Context) error {
-	of, ref, err := s.pathBlob(c)
+	of, client, ref, err := s.pathBlob(c)
 	if err != nil {
 		return err
 	}
-	return s.Answer(c, of, ref, &Representation{echo.MIMEOctetStream, "private, max-age=31536000, immutable"}) // an address always has the same content
+	return s.Answer(c, of, client, ref, &Representation{echo.MIMEOctetStream, "private, max-age=31536000, immutable"}) // an address always has the same content
 }
 
 // Representation is the form in which a blob is answered: its media type, and how long a cache may keep it at the URL.
 type Representation struct{ MediaType, CacheControl string }
 
 // Answer answers with a blob, or the range of it that the request names.
-func (s *Blobs) Answer(c echo.Context, of blob.Store, ref blob.Ref, as *Representation) error {
+func (s *Blobs) Answer(c echo.Context, of *blob.Store, client string, ref blob.Ref, as *Representation) error {
 	r := c.Request()
-	address, err := of.Resolve(r.Context(), ref)
+	address, err := of.Resolve(r.Context(), client, ref)
 	if err != nil {
 		return readRefused(err)
 	}
 	tag := `"` + address.String() + `"`
 	if r.Method == http.MethodHead {
-		info, err := of.Stat(r.Context(), address)
+		info, err := of.Stat(r.Context(), client, address)
 		if err != nil {
 			return err
 		}
@@ -213,7 +230,7 @@ func (s *Blobs) Answer(c echo.Context, of blob.Store, ref blob.Ref, as *Represen
 	if err != nil {
 		return err
 	}
-	b, err := of.Get(r.Context(), address)
+	b, err := of.Get(r.Context(), client, address)
 	if err != nil {
 		return s.Damage(err)
 	}
@@ -238,7 +255,7 @@ func (s *Blobs) Answer(c echo.Context, of blob.Store, ref blob.Ref, as *Represen
 }
 
 // sendRange answers with the range that the request names.
-func sendRange(c echo.Context, b blob.Blob) error {
+func sendRange(c echo.Context, b *blob.Blob) error {
 	r := c.Request().Clone(c.Request().Context())
 	for _, name := range [...]string{"If-Match", "If-Unmodified-Since", "If-None-Match", "If-Modified-Since"} {
 		r.Header.Del(name) // If-Range is enough for ranges
@@ -286,7 +303,7 @@ func blobHeaders(c echo.Context, info *blob.Info, tag string, as *Representation
 
 // Send sends all bytes of a blob. If the blob is damaged, the client gets fewer bytes than the Content-Length, and
 // the connection is closed.
-func (s *Blobs) Send(c echo.Context, b blob.Blob) error {
+func (s *Blobs) Send(c echo.Context, b *blob.Blob) error {
 	w := c.Response()
 	w.Header().Set(echo.HeaderContentLength, strconv.FormatInt(b.Info().Size, 10))
 	w.WriteHeader(http.StatusOK)
@@ -322,7 +339,7 @@ func (s *Blobs) Missing(c echo.Context) error {
 	var r struct {
 		Addresses []string `json:"addresses"`
 	}
-	of, err := s.of(c)
+	of, client, err := s.of(c)
 	if err != nil {
 		return err
 	}
@@ -344,7 +361,7 @@ func (s *Blobs) Missing(c echo.Context) error {
 		}
 	}
 	ctx := c.Request().Context()
-	addresses, err := resolveAll(ctx, of, refs)
+	addresses, err := resolveAll(ctx, refs, func(ctx context.Context, ref blob.Ref) (blob.Address, error) { return of.Resolve(ctx, client, ref) })
 	if err != nil {
 		return readRefused(err)
 	}
@@ -354,7 +371,7 @@ func (s *Blobs) Missing(c echo.Context) error {
 			all = append(all, *a)
 		}
 	}
-	missing, err := of.Missing(ctx, all)
+	missing, err := of.Missing(ctx, client, all)
 	if err != nil {
 		return err
 	}
@@ -374,7 +391,7 @@ func (s *Blobs) Missing(c echo.Context) error {
 }
 
 // resolveAll resolves digests, resolveAtOnce at a time. An address is nil if no stored blob has this SHA-1.
-func resolveAll(ctx context.Context, of blob.Store, refs []blob.Ref) ([]*blob.Address, error) {
+func resolveAll(ctx context.Context, refs []blob.Ref, resolve func(context.Context, blob.Ref) (blob.Address, error)) ([]*blob.Address, error) {
 	all := make([]*blob.Address, len(refs))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(resolveAtOnce)
@@ -384,7 +401,7 @@ func resolveAll(ctx context.Context, of blob.Store, refs []blob.Ref) ([]*blob.Ad
 			continue
 		}
 		group.Go(func() error {
-			a, err := of.Resolve(ctx, ref)
+			a, err := resolve(ctx, ref)
 			if errors.Is(err, blob.ErrNotFound) {
 				return nil
 			}
@@ -397,7 +414,7 @@ func resolveAll(ctx context.Context, of blob.Store, refs []blob.Ref) ([]*blob.Ad
 
 // List answers GET /blobs with a page of blobs in the order of their addresses.
 func (s *Blobs) List(c echo.Context) error {
-	of, err := s.of(c)
+	of, client, err := s.of(c)
 	if err != nil {
 		return err
 	}
@@ -421,11 +438,11 @@ func (s *Blobs) List(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	list, err := of.List(c.Request().Context(), after, limit+1)
+	list, err := of.List(c.Request().Context(), client, after, limit+1)
 	if err != nil {
 		return err
 	}
-	page := blobsDocument{Blobs: []blobDocument{}, Bytes: of.Used()}
+	page := blobsDocument{Blobs: []blobDocument{}, Bytes: of.UsedBy(client)}
 	if len(list) > limit {
 		list = list[:limit]
 		page.Next = web.OrNull(list[limit-1].Address.String())
@@ -445,13 +462,13 @@ type blobsDocument struct {
 
 // Collect answers POST /blobs/collect. It removes old blobs that nothing refers to.
 func (s *Blobs) Collect(c echo.Context) error {
-	if s.Keeper == nil {
+	if s.Storage == nil {
 		return NoBlobs()
 	}
 	if err := web.NoBody(c, s.Optional); err != nil {
 		return err
 	}
-	swept, err := s.Keeper.Collect(c.Request().Context())
+	swept, err := s.Storage.Collector.Collect(c.Request().Context())
 	if err != nil {
 		return err
 	}

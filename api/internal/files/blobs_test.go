@@ -14,7 +14,6 @@ import (
 // resolver counts look-ups. Look-ups of SHA-1 digests that begin with 1 find nothing, and look-ups of digests that
 // begin with 2 fail.
 type resolver struct {
-	blob.Store
 	asked, now, most atomic.Int64
 	full             chan struct{} // closed when the largest allowed number runs
 	fill             sync.Once
@@ -22,7 +21,7 @@ type resolver struct {
 
 var errResolver = errors.New("no answer")
 
-func (r *resolver) Resolve(ctx context.Context, ref blob.Ref) (blob.Address, error) {
+func (r *resolver) resolve(ctx context.Context, ref blob.Ref) (blob.Address, error) {
 	r.asked.Add(1)
 	n := r.now.Add(1)
 	defer r.now.Add(-1)
@@ -53,7 +52,7 @@ func TestResolveAll(t *testing.T) {
 		}
 	}
 	of := resolver{full: make(chan struct{})}
-	all, err := resolveAll(t.Context(), &of, refs)
+	all, err := resolveAll(t.Context(), refs, of.resolve)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +68,7 @@ func TestResolveAll(t *testing.T) {
 		t.Errorf("%d look-ups, %d at once", asked, most)
 	}
 	refs[500] = blob.Ref{SHA1: &blob.SHA1{0: 2}}
-	if _, err := resolveAll(t.Context(), &of, refs); !errors.Is(err, errResolver) {
+	if _, err := resolveAll(t.Context(), refs, of.resolve); !errors.Is(err, errResolver) {
 		t.Errorf("a look-up that fails: %v", err)
 	}
 }

@@ -23,11 +23,14 @@ const (
 	aheadBytes = 2 * aheadFiles * aheadFileBytes
 )
 
+// blobGetter opens a blob, as Store.Get does.
+type blobGetter func(context.Context, blob.Address) (*blob.Blob, error)
+
 // filesAhead reads the small files of a manifest before it is their turn. One goroutine calls its methods.
 type filesAhead struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	of     blob.Store
+	get    blobGetter
 	files  []fileset.File
 
 	turn    int // the next file to copy
@@ -36,9 +39,9 @@ type filesAhead struct {
 	running sync.WaitGroup
 }
 
-func newFilesAhead(ctx context.Context, of blob.Store, m *fileset.Manifest) *filesAhead {
+func newFilesAhead(ctx context.Context, get blobGetter, m *fileset.Manifest) *filesAhead {
 	ctx, cancel := context.WithCancel(ctx)
-	return &filesAhead{ctx: ctx, cancel: cancel, of: of, files: m.Files}
+	return &filesAhead{ctx: ctx, cancel: cancel, get: get, files: m.Files}
 }
 
 // copy writes the next file. If reading ahead failed, copy reads the file again and returns that second error.
@@ -54,7 +57,7 @@ func (a *filesAhead) copy(w io.Writer) error {
 			return err
 		}
 	}
-	return copyBlob(a.ctx, a.of, w, f)
+	return copyBlob(a.ctx, a.get, w, f)
 }
 
 // begin reads a file, unless it is too long.
@@ -68,7 +71,7 @@ func (a *filesAhead) begin(i int) {
 	a.reading[i%aheadFiles] = to
 	a.running.Go(func() {
 		content := bytes.NewBuffer(make([]byte, 0, f.Size))
-		if copyBlob(a.ctx, a.of, content, f) != nil {
+		if copyBlob(a.ctx, a.get, content, f) != nil {
 			content = &bytes.Buffer{} // its Bytes are nil
 		}
 		to <- content.Bytes()
@@ -82,8 +85,8 @@ func (a *filesAhead) end() {
 }
 
 // copyBlob writes the content of a file.
-func copyBlob(ctx context.Context, of blob.Store, w io.Writer, f *fileset.File) (err error) {
-	b, err := of.Get(ctx, blob.Address(f.Blob))
+func copyBlob(ctx context.Context, get blobGetter, w io.Writer, f *fileset.File) (err error) {
+	b, err := get(ctx, blob.Address(f.Blob))
 	if err != nil {
 		return err
 	}

@@ -16,14 +16,14 @@ import (
 
 // aheadStore counts the blobs that are being opened, and calls before for each.
 type aheadStore struct {
-	blob.Store
+	of     *blob.Store
 	before func(a blob.Address) error
 
 	mu        sync.Mutex // guards the fields below
 	now, most int
 }
 
-func (s *aheadStore) Get(ctx context.Context, a blob.Address) (blob.Blob, error) {
+func (s *aheadStore) get(ctx context.Context, a blob.Address) (*blob.Blob, error) {
 	s.mu.Lock()
 	s.now++
 	s.most = max(s.most, s.now)
@@ -36,7 +36,7 @@ func (s *aheadStore) Get(ctx context.Context, a blob.Address) (blob.Blob, error)
 	if err := s.before(a); err != nil {
 		return nil, err
 	}
-	return s.Store.Get(ctx, a)
+	return s.of.Get(ctx, "", a)
 }
 
 // newAheadStore stores contents, and returns their manifest.
@@ -53,13 +53,13 @@ func newAheadStore(t *testing.T, contents []string) (*aheadStore, *fileset.Manif
 	})
 	m := &fileset.Manifest{}
 	for i, content := range contents {
-		info, err := dir.Put(t.Context(), strings.NewReader(content), blob.Ref{})
+		info, err := dir.Put(t.Context(), "", strings.NewReader(content), blob.Ref{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		m.Files = append(m.Files, fileset.File{Path: fmt.Sprint(i), Blob: fileset.Address(info.Address), Size: info.Size})
 	}
-	return &aheadStore{Store: dir, before: func(blob.Address) error { return nil }}, m
+	return &aheadStore{of: dir, before: func(blob.Address) error { return nil }}, m
 }
 
 func TestFilesAhead(t *testing.T) {
@@ -87,7 +87,7 @@ func TestFilesAhead(t *testing.T) {
 			}
 			return nil
 		}
-		a := newFilesAhead(t.Context(), s, m)
+		a := newFilesAhead(t.Context(), s.get, m)
 		defer a.end()
 		for i, content := range contents {
 			var b bytes.Buffer
@@ -116,7 +116,7 @@ func TestFilesAhead(t *testing.T) {
 			return nil
 		}
 		all := func() (i int, err error) {
-			a := newFilesAhead(t.Context(), s, m)
+			a := newFilesAhead(t.Context(), s.get, m)
 			defer a.end()
 			for i := range m.Files {
 				var b bytes.Buffer
@@ -151,7 +151,7 @@ func TestFilesAhead(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		a := newFilesAhead(ctx, s, m)
+		a := newFilesAhead(ctx, s.get, m)
 		if err := a.copy(&bytes.Buffer{}); err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +168,7 @@ func TestFilesAhead(t *testing.T) {
 	t.Run("a blob of another size", func(t *testing.T) {
 		s, m := newAheadStore(t, contents[:3])
 		m.Files[2].Size++
-		a := newFilesAhead(t.Context(), s, m)
+		a := newFilesAhead(t.Context(), s.get, m)
 		defer a.end()
 		for i := range m.Files {
 			if err := a.copy(&bytes.Buffer{}); (err != nil) != (i == 2) {

@@ -29,7 +29,7 @@ func (s *Filesets) Get(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.blobs.Keeper == nil {
+	if s.blobs.Storage == nil {
 		return NoBlobs()
 	}
 	if err := web.CatchUp(c, s.catchUp); err != nil {
@@ -39,7 +39,7 @@ func (s *Filesets) Get(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	of, err := s.blobs.Keeper.Store(q.client)
+	of, err := s.blobs.Storage.Store()
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *Filesets) Get(c echo.Context) error {
 		return nil
 	}
 	ctx := c.Request().Context()
-	b, err := of.Get(ctx, blob.Address(version.Manifest))
+	b, err := of.Get(ctx, q.client, blob.Address(version.Manifest))
 	if err != nil {
 		return s.blobs.Damage(missingManifest(&version, err))
 	}
@@ -76,7 +76,7 @@ func (s *Filesets) Get(c echo.Context) error {
 		}
 		return web.Answer(c, http.StatusOK, web.MIMEJSON, text)
 	}
-	return s.sendArchive(c, of, m, kind)
+	return s.sendArchive(c, of, q.client, m, kind)
 }
 
 // filesetTag is the entity tag of an answer. It covers the address of the manifest and everything else that changes the
@@ -103,7 +103,7 @@ func missingManifest(f *document.Fileset, err error) error {
 }
 
 // readManifest returns the part of a manifest that the patterns select, and the text of that part.
-func readManifest(ctx context.Context, b blob.Blob, patterns fileset.Patterns) (*fileset.Manifest, []byte, error) {
+func readManifest(ctx context.Context, b *blob.Blob, patterns fileset.Patterns) (*fileset.Manifest, []byte, error) {
 	if size := b.Info().Size; size > fileset.MaxManifestBytes {
 		return nil, nil, fmt.Errorf("%w: blob %s has %d bytes", fileset.ErrManifest, b.Info().Address, size)
 	}
@@ -129,14 +129,14 @@ func readManifest(ctx context.Context, b blob.Blob, patterns fileset.Patterns) (
 
 // sendArchive makes an archive of the files and sends it at the same time. If a blob is damaged, it closes the
 // connection before the end of the archive.
-func (s *Filesets) sendArchive(c echo.Context, of blob.Store, m *fileset.Manifest, kind string) error {
+func (s *Filesets) sendArchive(c echo.Context, of *blob.Store, client string, m *fileset.Manifest, kind string) error {
 	r, w := c.Request(), c.Response()
 	w.Header()[echo.HeaderContentType] = []string{kind}
 	if r.Method == http.MethodHead {
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	room, remote := int64(web.StreamBytes+packBytes), blob.IsRemote(of)
+	room, remote := int64(web.StreamBytes+packBytes), of.IsRemote()
 	if remote {
 		room += aheadBytes
 	}
@@ -151,9 +151,10 @@ func (s *Filesets) sendArchive(c echo.Context, of blob.Store, m *fileset.Manifes
 	}
 	w.WriteHeader(http.StatusOK)
 	ctx := r.Context()
-	copyFile := func(w io.Writer, f *fileset.File) error { return copyBlob(ctx, of, w, f) }
+	get := func(ctx context.Context, a blob.Address) (*blob.Blob, error) { return of.Get(ctx, client, a) }
+	copyFile := func(w io.Writer, f *fileset.File) error { return copyBlob(ctx, get, w, f) }
 	if remote {
-		ahead := newFilesAhead(ctx, of, m)
+		ahead := newFilesAhead(ctx, get, m)
 		defer ahead.end()
 		copyFile = func(w io.Writer, _ *fileset.File) error { return ahead.copy(w) }
 	}

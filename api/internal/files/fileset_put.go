@@ -49,10 +49,10 @@ func (s *Filesets) Put(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.blobs.Keeper == nil {
+	if s.blobs.Storage == nil {
 		return NoBlobs()
 	}
-	of, err := s.blobs.Keeper.Store(q.client)
+	of, err := s.blobs.Storage.Store()
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (s *Filesets) Put(c echo.Context) error {
 }
 
 // putArchive stores the files of an archive while the archive arrives.
-func (s *Filesets) putArchive(c echo.Context, of blob.Store, q filesetQuery) error {
+func (s *Filesets) putArchive(c echo.Context, of *blob.Store, q filesetQuery) error {
 	ctx := c.Request().Context()
 	body, err := web.StreamBody(c, s.blobs.Uploads)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Filesets) putArchive(c echo.Context, of blob.Store, q filesetQuery) err
 	}
 	held := web.ShareOf(c, s.Memory)
 	defer held.Release()
-	batch, err := of.NewBatch(ctx)
+	batch, err := of.NewBatch(ctx, q.client)
 	if err != nil {
 		return body.Refused(err)
 	}
@@ -122,7 +122,7 @@ func (s *Filesets) putArchive(c echo.Context, of blob.Store, q filesetQuery) err
 
 // filesetBatch is a batch that receives the files of an archive. It takes a share of memory for each file.
 type filesetBatch struct {
-	batch blob.Batch
+	batch *blob.Batch
 
 	mu    sync.Mutex // guards the fields below
 	held  *web.Share
@@ -152,7 +152,7 @@ func (b *filesetBatch) reserve(ctx context.Context) error {
 }
 
 // putManifest stores a manifest whose blobs are already stored.
-func (s *Filesets) putManifest(c echo.Context, of blob.Store, q filesetQuery) error {
+func (s *Filesets) putManifest(c echo.Context, of *blob.Store, q filesetQuery) error {
 	ctx := c.Request().Context()
 	body, err := web.ReadBody(c, &s.manifest)
 	if err != nil {
@@ -166,14 +166,14 @@ func (s *Filesets) putManifest(c echo.Context, of blob.Store, q filesetQuery) er
 	if err != nil {
 		return err
 	}
-	if err := s.haveBlobs(ctx, of, m); err != nil {
+	if err := s.haveBlobs(ctx, of, q.client, m); err != nil {
 		return err
 	}
 	text, err := m.Encode()
 	if err != nil {
 		return err
 	}
-	if _, err := of.Put(ctx, bytes.NewReader(text), blob.Ref{}); err != nil {
+	if _, err := of.Put(ctx, q.client, bytes.NewReader(text), blob.Ref{}); err != nil {
 		return err
 	}
 	return s.nameFileset(c, q, formManifest, m, text)
@@ -181,7 +181,7 @@ func (s *Filesets) putManifest(c echo.Context, of blob.Store, q filesetQuery) er
 
 // haveBlobs returns a problem unless all blobs of a manifest are stored with the sizes in the manifest. A later
 // collection of blobs keeps them until the manifest has a name.
-func (s *Filesets) haveBlobs(ctx context.Context, of blob.Store, m *fileset.Manifest) error {
+func (s *Filesets) haveBlobs(ctx context.Context, of *blob.Store, client string, m *fileset.Manifest) error {
 	sizes := make(map[blob.Address]int64, len(m.Files))
 	all := make([]blob.Address, 0, len(m.Files))
 	for i := range m.Files {
@@ -191,7 +191,7 @@ func (s *Filesets) haveBlobs(ctx context.Context, of blob.Store, m *fileset.Mani
 			all = append(all, a)
 		}
 	}
-	stored, err := of.Sizes(ctx, all)
+	stored, err := of.Sizes(ctx, client, all)
 	if err != nil {
 		return err
 	}

@@ -90,14 +90,14 @@ func (s *Uploads) Create(c echo.Context) error {
 		return err
 	}
 	return s.appendBody(c, func(body *web.StreamedBody) (status int, err error) {
-		of, err := s.blobs.of(c)
+		of, client, err := s.blobs.of(c)
 		if err != nil {
 			return 0, err
 		}
 		if r.ContentLength > size {
 			return 0, tooLong(size)
 		}
-		u, err := of.NewUpload(r.Context(), size, want)
+		u, err := of.NewUpload(r.Context(), client, size, want)
 		if err != nil {
 			return 0, err
 		}
@@ -117,7 +117,7 @@ func (s *Uploads) Create(c echo.Context) error {
 			return 0, err
 		}
 		location := "/uploads/" + u.State().ID
-		if client := c.QueryParam("client"); client != "" {
+		if client != "" {
 			location += "?client=" + url.QueryEscape(client)
 		}
 		c.Response().Header().Set(echo.HeaderLocation, location)
@@ -218,12 +218,12 @@ func (s *Uploads) Remove(c echo.Context) error {
 }
 
 // uploadOf returns the upload in the path.
-func (s *Uploads) uploadOf(c echo.Context) (blob.Upload, error) {
-	of, err := s.blobs.of(c)
+func (s *Uploads) uploadOf(c echo.Context) (*blob.Upload, error) {
+	of, client, err := s.blobs.of(c)
 	if err != nil {
 		return nil, err
 	}
-	u, err := of.Upload(c.Request().Context(), c.Param("id"))
+	u, err := of.Upload(c.Request().Context(), client, c.Param("id"))
 	if err != nil {
 		return nil, uploadError(err)
 	}
@@ -232,7 +232,7 @@ func (s *Uploads) uploadOf(c echo.Context) (blob.Upload, error) {
 
 // finishUpload stores the blob if all of its bytes have arrived, and sets the headers that describe the upload. It sets
 // them even if another request is using the upload, or too many files are open.
-func (s *Uploads) finishUpload(c echo.Context, u blob.Upload) (err error) {
+func (s *Uploads) finishUpload(c echo.Context, u *blob.Upload) (err error) {
 	if state := u.State(); state.Offset == state.Size && state.Blob == nil {
 		var info blob.Info
 		info, err = u.Finish(c.Request().Context())

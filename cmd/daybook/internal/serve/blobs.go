@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -40,42 +39,40 @@ func (s *serverRun) openBlobs(ctx context.Context, engine *ingest.Engine) (end f
 	if s.blobs == noBlobs {
 		return func() error { return nil }, nil
 	}
-	keeper := &blob.Keeper{Log: slog.New(zerolog.NewSlogHandler(s.log))}
+	log := slog.New(zerolog.NewSlogHandler(s.log))
 	o := blob.Options{
 		QuotaBytes: int64(s.blobQuota), ClientBytes: int64(s.clientQuota), MaxFiles: s.files.blobs,
 		// The age of a blob is measured in the journal's time, which does not follow a wall clock that jumps. In a
 		// bucket, it is measured by the clock of the bucket.
 		Hooks: blob.Hooks{Now: func() time.Time { return time.UnixMilli(engine.Now()) }},
 	}
-	var stores interface {
-		blob.Stores
-		io.Closer
-	}
+	var blobs *lateBlobs
 	if isBucket(s.blobs) {
-		stores, err = s.openBucket(ctx, keeper, engine.Stats().Journal.UUID, o)
+		blobs, err = s.openBucket(ctx, engine.Stats().Journal.UUID, o, log)
 	} else {
-		stores, err = blob.OpenClients(cmp.Or(s.blobs, filepath.Join(s.data, "blobs")), o)
+		var store *blob.Store
+		store, err = blob.OpenDir(cmp.Or(s.blobs, filepath.Join(s.data, "blobs")), o)
+		blobs = openedBlobs(store)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--blobs %s: %w", cmp.Or(s.blobs, "blobs in the data directory"), err)
 	}
-	keeper.Stores = stores
-	keeper.Scan = func(ctx context.Context, visit func(text []byte) error) error {
+	collector := &blob.Collector{Store: blobs.Store, Log: log, Scan: func(ctx context.Context, store *blob.Store, visit func(text []byte) error) error {
 		if err := scanBlobs(ctx, engine, visit); err != nil {
 			return err
 		}
-		return api.ScanFilesets(ctx, engine.Queries(), keeper.Stores, visit)
-	}
-	s.options.Blobs = keeper
+		return api.ScanFilesets(ctx, engine.Queries(), store, visit)
+	}}
+	s.options.Blobs = &api.Blobs{Store: blobs.Store, Collector: collector, Requests: blobs.requests}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // outstanding requests may still use it
 	var running sync.WaitGroup
 	if s.blobsCollect > 0 {
-		running.Go(func() { keeper.Run(ctx, time.Duration(s.blobsCollect)) })
+		running.Go(func() { collector.Run(ctx, time.Duration(s.blobsCollect)) })
 	}
 	return sync.OnceValue(func() error {
 		stop()
 		running.Wait()
-		return stores.Close()
+		return blobs.Close()
 	}), nil
 }
 
@@ -101,7 +98,7 @@ func (f *blobFlags) checkBlobs() error {
 // openBucket opens the blobs in a bucket. If the service does not answer, the server starts without blobs, and opens
 // them when the service answers: jobs do not wait for it. A bucket that refuses is an error, since it is most often a
 // mistake in the settings.
-func (s *serverRun) openBucket(ctx context.Context, keeper *blob.Keeper, server string, o blob.Options) (*blob.Later, error) {
+func (s *serverRun) openBucket(ctx context.Context, server string, o blob.Options, log *slog.Logger) (*lateBlobs, error) {
 	address, err := s3.ParseAddress(s.blobs)
 	if err != nil {
 		return nil, err
@@ -113,14 +110,18 @@ func (s *serverRun) openBucket(ctx context.Context, keeper *blob.Keeper, server 
 		s.log.Warn().Int("blobs", len(names)).Msg("the data directory has blobs, which the server does not use, since --blobs names a bucket; docs/how-to/blobs-in-a-bucket.md shows how to copy them")
 	}
 	uploads, stats := filepath.Join(s.data, "blob-uploads"), new(s3.Stats)
-	keeper.Requests = stats.Requests
-	return blob.OpenLater(ctx, func(ctx context.Context) (*blob.Clients, error) {
+	blobs, err := openLate(ctx, func(ctx context.Context) (*blob.Store, error) {
 		bucket, err := s3.Open(ctx, s3.Options{Address: address, Server: server, Stats: stats})
 		if err != nil {
 			return nil, err
 		}
-		return blob.OpenBucket(ctx, uploads, bucket, o)
-	}, openBucketFor, keeper.Log)
+		return blob.Open(ctx, uploads, bucket, o)
+	}, openBucketFor, log)
+	if err != nil {
+		return nil, err
+	}
+	blobs.requests = stats.Requests
+	return blobs, nil
 }
 
 // scanBlobs visits everything that the store holds. Addresses may be in any row: in payloads, outputs, errors and
