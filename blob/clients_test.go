@@ -192,52 +192,6 @@ func TestClientDirectories(t *testing.T) {
 	}
 }
 
-// TestClientQuotas: the quota of each client and the quota of all clients hold, even for clients that are not open.
-func TestClientQuotas(t *testing.T) {
-	o := Options{QuotaBytes: 25, ClientBytes: 10}
-	c := newStore(t, o)
-	put := func(name string, n int) error {
-		_, err := c.Put(t.Context(), name, strings.NewReader(strings.Repeat(name+"x", n)[:n]), Ref{})
-		return err
-	}
-	mustFail(t, put("ann", 11), ErrQuota)
-	for _, name := range []string{"ann", "bob"} {
-		if err := put(name, 10); err != nil {
-			t.Error(err)
-		}
-	}
-	mustFail(t, put("cal", 6), ErrQuota)
-	_, err := c.NewUpload(t.Context(), "cal", 6, Ref{})
-	mustFail(t, err, ErrQuota)
-	mustFail(t, put("", 6), ErrQuota)
-	c = reopen(t, c, o)
-	mustFail(t, put("cal", 6), ErrQuota)
-	if err := put("", 5); err != nil {
-		t.Error(err)
-	}
-	mustFail(t, put("ann", 1), ErrQuota)
-	if c.Used() != 25 {
-		t.Errorf("%d bytes are used", c.Used())
-	}
-	if err := c.Delete(t.Context(), "ann", addressOf("annxannxan")); err != nil {
-		t.Error(err)
-	}
-	if err := put("cal", 10); err != nil {
-		t.Error(err)
-	}
-	if c.Used() != 25 {
-		t.Errorf("%d bytes are used", c.Used())
-	}
-	mustFail(t, put("ann", 1), ErrQuota)
-
-	// The shared blobs have only the quota of all.
-	c = newStore(t, o)
-	if err := put("", 25); err != nil {
-		t.Error(err)
-	}
-	mustFail(t, put("ann", 1), ErrQuota)
-}
-
 // TestClientsAtOnce: clients put and delete blobs while sweeps remove the directories of clients without blobs.
 func TestClientsAtOnce(t *testing.T) {
 	c := newStore(t, Options{})

@@ -5,50 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"testing/iotest"
 
 	"github.com/daybookq/daybook/internal/filelock"
 )
-
-func TestPutAndGet(t *testing.T) {
-	s := newStore(t, Options{})
-	for _, size := range []int{0, 1, len(wilson), parallelFrom - 1, parallelFrom, bufferBytes - 1, bufferBytes, bufferBytes + 1, 3*bufferBytes + 5} {
-		content := strings.Repeat(wilson, size/len(wilson)+1)[:size]
-		if info := mustPut(t, s, content); info.Existed {
-			t.Errorf("%d bytes existed before the first Put", size)
-		}
-		mustRead(t, s, content)
-		if info := mustPut(t, s, content); !info.Existed {
-			t.Errorf("%d bytes did not exist before the second Put", size)
-		}
-	}
-	mustBeEmpty(t, s.uploadsDir())
-	mustAddUp(t, s)
-	if _, err := s.Get(context.Background(), "", addressOf("none")); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Get of a blob that is not there: %v", err)
-	}
-	missing, err := s.Missing(t.Context(), "", []Address{addressOf("none"), addressOf(""), addressOf("nothing")})
-	if err != nil || !slices.Equal(missing, []Address{addressOf("none"), addressOf("nothing")}) {
-		t.Errorf("missing are %v, %v", missing, err)
-	}
-	if err := s.Delete(t.Context(), "", addressOf("")); err != nil {
-		t.Error(err)
-	}
-	mustFail(t, s.Delete(t.Context(), "", addressOf("")), ErrNotFound)
-	if there, err := has(t, s, addressOf("")); there || err != nil {
-		t.Errorf("Has after Delete: %v, %v", there, err)
-	}
-	mustAddUp(t, s)
-}
 
 // TestLayout: OCI tools accept the directory, only the owner can read it, and files of other programs stay.
 func TestLayout(t *testing.T) {
@@ -134,78 +100,6 @@ func TestOptions(t *testing.T) {
 			t.Errorf("Open took %+v", o)
 		}
 	}
-}
-
-// TestLimits: each limit, and one past it. A refused upload leaves nothing, and the next upload is accepted.
-func TestLimits(t *testing.T) {
-	s := newStore(t, Options{MaxBytes: 10})
-	mustPut(t, s, "0123456789")
-	_, err := put(s, "0123456789+")
-	mustFail(t, err, ErrTooLarge)
-
-	a := addressOf(wilson)
-	want := []Ref{{SHA256: &a}, {SHA1: new(SHA1)}}
-	_, err = s.Put(context.Background(), "", strings.NewReader("other"), want[0])
-	mustFail(t, err, ErrDigest)
-	_, err = s.Put(context.Background(), "", strings.NewReader("other"), want[1])
-	mustFail(t, err, ErrDigest)
-	if info, err := s.Put(context.Background(), "", strings.NewReader(wilson), want[0]); err != nil || info.Address != a {
-		t.Errorf("Put of the expected content: %v, %v", info, err)
-	}
-
-	_, err = s.Put(context.Background(), "", io.MultiReader(strings.NewReader("part"), iotest.ErrReader(io.ErrUnexpectedEOF)), Ref{})
-	mustFail(t, err, io.ErrUnexpectedEOF) // as net/http reports a body that was cut off
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err = s.Put(ctx, "", strings.NewReader("x"), Ref{})
-	mustFail(t, err, context.Canceled)
-
-	mustBeEmpty(t, s.uploadsDir())
-	mustAddUp(t, s)
-	if infos, err := s.List(t.Context(), "", nil, MaxList); len(infos) != 2 || err != nil {
-		t.Errorf("stored are %v, %v", infos, err)
-	}
-}
-
-func TestQuota(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "blobs")
-	s := mustOpen(t, dir, Options{QuotaBytes: 20})
-	mustPut(t, s, "0123456789")
-	mustPut(t, s, "abcdefghij")
-	_, err := put(s, "x")
-	mustFail(t, err, ErrQuota)
-	a := addressOf("0123456789")
-	if _, err := s.Put(context.Background(), "", strings.NewReader("0123456789"), Ref{SHA256: &a}); err != nil {
-		t.Errorf("a repeated Put that names its digest: %v", err)
-	}
-	_, err = s.Put(context.Background(), "", strings.NewReader("0123456789+"), Ref{SHA256: &a})
-	mustFail(t, err, ErrQuota)
-	mustAddUp(t, s)
-
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = mustOpen(t, dir, Options{QuotaBytes: 20})
-	_, err = put(s, "x")
-	mustFail(t, err, ErrQuota)
-	if err := s.Delete(t.Context(), "", a); err != nil {
-		t.Fatal(err)
-	}
-	mustPut(t, s, "0123456780")
-
-	// The blob that a Put is to replace is deleted while the new content arrives.
-	b := addressOf("abcdefghij")
-	deletes := readerFunc(func(p []byte) (int, error) {
-		if err := s.Delete(t.Context(), "", b); err == nil {
-			mustPut(t, s, "klmnopqrst")
-			return copy(p, "abcdefghij"), nil
-		}
-		return 0, io.EOF
-	})
-	_, err = s.Put(context.Background(), "", deletes, Ref{SHA256: &b})
-	mustFail(t, err, ErrQuota)
-	mustAddUp(t, s)
-	mustBeEmpty(t, s.uploadsDir())
 }
 
 type readerFunc func([]byte) (int, error)
@@ -325,39 +219,6 @@ func TestReadOnlyDisk(t *testing.T) {
 		s = mustOpen(t, dir, Options{}) // reads work after a restart, too
 	}
 	s.Close()
-}
-
-func TestList(t *testing.T) {
-	s := newStore(t, Options{})
-	var all []string
-	for i := range 50 {
-		all = append(all, mustPut(t, s, fmt.Sprint(i)).Address.String())
-	}
-	slices.Sort(all)
-	for _, limit := range []int{1, 7, 49, 50, 51, MaxList} {
-		var got []string
-		for after := (*Address)(nil); ; {
-			page, err := s.List(t.Context(), "", after, limit)
-			if err != nil || len(page) > limit {
-				t.Fatalf("a page of %d has %d: %v", limit, len(page), err)
-			}
-			for _, info := range page {
-				got = append(got, info.Address.String())
-			}
-			if len(page) < limit {
-				break
-			}
-			after = &page[limit-1].Address
-		}
-		if !slices.Equal(got, all) {
-			t.Errorf("pages of %d have %v, want %v", limit, got, all)
-		}
-	}
-	for _, limit := range []int{0, MaxList + 1} {
-		if _, err := s.List(t.Context(), "", nil, limit); err == nil {
-			t.Errorf("the limit %d was taken", limit)
-		}
-	}
 }
 
 func TestSHA1(t *testing.T) {

@@ -68,68 +68,6 @@ func mustFind(t testing.TB, s *Store, id string) *Upload {
 	return u
 }
 
-// TestUpload: an upload in several parts, with a restart between any two steps.
-func TestUpload(t *testing.T) {
-	content := random(7, 3*bufferBytes+17)
-	want := addressOf(content)
-	for _, size := range []int64{-1, int64(len(content))} {
-		for _, restarts := range []bool{false, true} {
-			s := newStore(t, Options{})
-			u := mustNewUpload(t, s, size, Ref{SHA256: &want})
-			restart := func() {
-				if restarts {
-					s = reopen(t, s, Options{})
-					u = mustFind(t, s, u.State().ID)
-				}
-			}
-			for from := 0; from < len(content); {
-				restart()
-				to := min(from+1+from*3, len(content))
-				mustAppend(t, u, content[from:to])
-				from = to
-				if s.Used() != int64(from) {
-					t.Errorf("%d bytes are used, want %d", s.Used(), from)
-				}
-				for _, wrong := range []int64{int64(from) - 1, int64(from) + 1, 1 << 40} {
-					mustFail(t, u.Append(t.Context(), wrong, strings.NewReader("x")), ErrOffset)
-				}
-				if there, err := has(t, s, want); there || err != nil {
-					t.Error("it is there before Finish", err)
-				}
-				if _, err := u.Finish(t.Context()); size >= 0 && int64(from) < size && !errors.Is(err, ErrIncomplete) {
-					t.Errorf("Finish at %d of %d: %v", from, size, err)
-				} else if size < 0 && from < len(content) {
-					mustFail(t, err, ErrDigest) // and the upload is gone
-					_, err := s.Upload(t.Context(), "", u.State().ID)
-					mustFail(t, err, ErrNotFound)
-					mustFail(t, u.Append(t.Context(), 1, strings.NewReader("x")), ErrNotFound)
-					mustBeEmpty(t, s.uploadsDir())
-					mustAddUp(t, s)
-					u = mustNewUpload(t, s, size, Ref{SHA256: &want})
-					mustAppend(t, u, content[:len(content)-1])
-					from = len(content) - 1
-					restart()
-					mustAppend(t, u, content[from:])
-					break
-				}
-			}
-			restart()
-			mustFinish(t, s, u, content)
-			restart() // the client may not have got the answer
-			mustFinish(t, s, u, content)
-			mustFail(t, u.Append(t.Context(), u.State().Offset, strings.NewReader("x")), ErrOffset)
-			mustAddUp(t, s)
-			if err := u.Remove(t.Context()); err != nil {
-				t.Error(err)
-			}
-			mustBeEmpty(t, s.uploadsDir())
-			mustRead(t, s, content)
-			_, err := s.Upload(t.Context(), "", u.State().ID)
-			mustFail(t, err, ErrNotFound)
-		}
-	}
-}
-
 // TestUploadCutOff: bytes that arrived before a stream was cut off count, and only one append runs at a time.
 func TestUploadCutOff(t *testing.T) {
 	s := newStore(t, Options{})

@@ -2,7 +2,6 @@ package s3
 
 import (
 	"context"
-	"crypto/sha1"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/daybookq/daybook/blob"
@@ -24,7 +24,8 @@ func TestContract(t *testing.T) {
 		o    blob.Options
 		test func(*testing.T, *store)
 	}{
-		{"put, read, find", blob.Options{MaxBytes: 12 << 20}, testPut},
+		{"put, read, find", blob.Options{}, testPut},
+		{"refusals", blob.Options{MaxBytes: 12 << 20}, testRefusals},
 		{"ranges", blob.Options{}, testRanges},
 		{"list", blob.Options{}, testList},
 		{"missing and sweep", blob.Options{}, testSweep},
@@ -57,8 +58,9 @@ func TestContract(t *testing.T) {
 }
 
 func testPut(t *testing.T, all *store) {
-	s := all.of("")
-	for _, content := range []string{"", "WILSON!", long(1 << 20), long(1<<20 + 1), long(11<<20 + 7)} {
+	s, sum := all.of(""), 0
+	for _, size := range []int{0, 7, 64<<10 - 1, 64 << 10, 1<<20 - 1, 1 << 20, 1<<20 + 1, 11<<20 + 7} {
+		content := long(size)
 		mustMiss(t, s, content)
 		if info := mustPut(t, s, content); info.Existed {
 			t.Errorf("a new blob of %d bytes existed", info.Size)
@@ -67,8 +69,9 @@ func testPut(t *testing.T, all *store) {
 		if info := mustPut(t, s, content); !info.Existed {
 			t.Errorf("a blob of %d bytes did not exist", info.Size)
 		}
-		a, x := addressOf(content), blob.SHA1(sha1.Sum([]byte(content)))
-		if got, err := s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &x}); err != nil || got != a {
+		sum += size
+		a := addressOf(content)
+		if got, err := s.resolve(t, content); err != nil || got != a {
 			t.Errorf("SHA-1 leads to %s, %v", got, err)
 		}
 		info, err := s.Stat(t.Context(), s.client, a)
@@ -76,26 +79,47 @@ func testPut(t *testing.T, all *store) {
 			t.Errorf("Stat: %+v, %v", info, err)
 		}
 	}
-	wantUsed(t, s, 7+1<<20+1<<20+1+11<<20+7)
-	other := addressOf("other")
-	if _, err := s.Put(t.Context(), s.client, strings.NewReader("content"), blob.Ref{SHA256: &other}); !errors.Is(err, blob.ErrDigest) {
-		t.Errorf("another digest: %v", err)
+	wantUsed(t, s, sum)
+	for _, want := range []error{nil, blob.ErrNotFound} {
+		if err := s.Delete(t.Context(), s.client, addressOf(long(7))); !errors.Is(err, want) {
+			t.Errorf("Delete: %v, not %v", err, want)
+		}
+		mustMiss(t, s, long(7))
 	}
-	if _, err := s.Put(t.Context(), s.client, strings.NewReader(long(12<<20+1)), blob.Ref{}); !errors.Is(err, blob.ErrTooLarge) {
-		t.Errorf("too large: %v", err)
+	wantUsed(t, s, sum-7)
+	all.noFiles()
+}
+
+// testRefusals: a refused upload leaves nothing, and the next one is accepted.
+func testRefusals(t *testing.T, all *store) {
+	s, other := all.of(""), addressOf("other")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tt := range map[string]struct {
+		ctx  context.Context
+		r    io.Reader
+		ref  blob.Ref
+		want error
+	}{
+		"another SHA-256": {t.Context(), strings.NewReader("refused"), blob.Ref{SHA256: &other}, blob.ErrDigest},
+		"another SHA-1":   {t.Context(), strings.NewReader("refused"), blob.Ref{SHA1: &blob.SHA1{}}, blob.ErrDigest},
+		"too large":       {t.Context(), strings.NewReader(long(12<<20 + 1)), blob.Ref{}, blob.ErrTooLarge},
+		"cut off":         {t.Context(), io.MultiReader(strings.NewReader("part"), iotest.ErrReader(io.ErrUnexpectedEOF)), blob.Ref{}, io.ErrUnexpectedEOF}, // as net/http reports a body that was cut off
+		"canceled":        {ended, strings.NewReader("x"), blob.Ref{}, context.Canceled},
+	} {
+		if _, err := s.Put(tt.ctx, s.client, tt.r, tt.ref); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		all.noFiles()
 	}
-	x := blob.SHA1(sha1.Sum([]byte("content")))
-	if _, err := s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &x}); !errors.Is(err, blob.ErrNotFound) {
+	if _, err := s.resolve(t, "refused"); !errors.Is(err, blob.ErrNotFound) {
 		t.Errorf("SHA-1 of a refused blob: %v", err)
 	}
-	if err := s.Delete(t.Context(), s.client, addressOf("WILSON!")); err != nil {
-		t.Error(err)
+	wantUsed(t, s, 0)
+	if info, err := s.put(t.Context(), "other", blob.Ref{SHA256: &other}); err != nil || info.Address != other {
+		t.Errorf("Put of the expected content: %v, %v", info, err)
 	}
-	mustMiss(t, s, "WILSON!")
-	if err := s.Delete(t.Context(), s.client, addressOf("WILSON!")); !errors.Is(err, blob.ErrNotFound) {
-		t.Errorf("second Delete: %v", err)
-	}
-	all.noFiles()
+	mustPut(t, s, long(12<<20))
 }
 
 func testRanges(t *testing.T, all *store) {
@@ -147,25 +171,29 @@ func testList(t *testing.T, all *store) {
 		want = append(want, mustPut(t, s, fmt.Sprint("blob ", i)).Address)
 	}
 	slices.SortFunc(want, func(a, b blob.Address) int { return slices.Compare(a[:], b[:]) })
-	var got []blob.Address
-	for after := (*blob.Address)(nil); ; {
-		page, err := s.List(t.Context(), s.client, after, 10)
-		if err != nil {
-			t.Fatal(err)
+	for _, limit := range []int{1, 10, 24, 25, 26, blob.MaxList} {
+		var got []blob.Address
+		for after := (*blob.Address)(nil); ; {
+			page, err := s.List(t.Context(), s.client, after, limit)
+			if err != nil || len(page) > limit {
+				t.Fatalf("a page of %d has %d: %v", limit, len(page), err)
+			}
+			for _, info := range page {
+				got = append(got, info.Address)
+			}
+			if len(page) < limit {
+				break
+			}
+			after = &page[len(page)-1].Address
 		}
-		for _, info := range page {
-			got = append(got, info.Address)
+		if !slices.Equal(got, want) {
+			t.Errorf("pages of %d list %d of %d blobs", limit, len(got), len(want))
 		}
-		if len(page) < 10 {
-			break
-		}
-		after = &page[len(page)-1].Address
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("listed %d of %d blobs", len(got), len(want))
-	}
-	if _, err := s.List(t.Context(), s.client, nil, 0); err == nil {
-		t.Error("a list without a limit succeeded")
+	for _, limit := range []int{0, blob.MaxList + 1} {
+		if _, err := s.List(t.Context(), s.client, nil, limit); err == nil {
+			t.Errorf("the limit %d was taken", limit)
+		}
 	}
 }
 
@@ -199,8 +227,7 @@ func testSweep(t *testing.T, all *store) {
 	for _, content := range []string{"named", "renewed", "put again"} {
 		mustRead(t, s, content)
 	}
-	x := blob.SHA1(sha1.Sum([]byte("old")))
-	if _, err := s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &x}); !errors.Is(err, blob.ErrNotFound) {
+	if _, err := s.resolve(t, "old"); !errors.Is(err, blob.ErrNotFound) {
 		t.Errorf("SHA-1 of a swept blob: %v", err)
 	}
 	all.age(25 * time.Hour)
@@ -249,76 +276,154 @@ func testBatch(t *testing.T, all *store) {
 	wantUsed(t, s, bytes)
 }
 
+// testResumable: an upload in several parts, with a restart between any two steps.
 func testResumable(t *testing.T, all *store) {
-	s, content := all.of("alice"), long(6<<20)
-	u, err := s.NewUpload(t.Context(), s.client, int64(len(content)), blob.Ref{})
-	if err != nil {
-		t.Fatal(err)
+	content := long(6 << 20)
+	want := addressOf(content)
+	for _, size := range []int64{-1, int64(len(content))} {
+		for _, restarts := range []bool{false, true} {
+			s := all.of("alice")
+			begin := func() *blob.Upload {
+				u, err := s.NewUpload(t.Context(), s.client, size, blob.Ref{SHA256: &want})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return u
+			}
+			u := begin()
+			restart := func() {
+				t.Helper()
+				if !restarts {
+					return
+				}
+				all.reopen()
+				s = all.of("alice")
+				var err error
+				if u, err = s.Upload(t.Context(), s.client, u.State().ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+			add := func(from, to int) {
+				t.Helper()
+				if err := u.Append(t.Context(), int64(from), strings.NewReader(content[from:to])); err != nil {
+					t.Fatal(err)
+				}
+				wantUsed(t, s, to)
+				restart()
+				mustMiss(t, s, content)
+			}
+			if size < 0 { // another content than was announced removes the upload
+				add(0, 5)
+				if _, err := u.Finish(t.Context()); !errors.Is(err, blob.ErrDigest) {
+					t.Errorf("Finish of another content: %v", err)
+				}
+				if err := u.Append(t.Context(), 5, strings.NewReader("x")); !errors.Is(err, blob.ErrNotFound) {
+					t.Errorf("Append to a removed upload: %v", err)
+				}
+				if _, err := s.Upload(t.Context(), s.client, u.State().ID); !errors.Is(err, blob.ErrNotFound) {
+					t.Errorf("a removed upload: %v", err)
+				}
+				all.noFiles()
+				wantUsed(t, s, 0)
+				u = begin()
+			}
+			for from := 0; from < len(content); {
+				to := min(3*from+1000, len(content))
+				add(from, to)
+				from = to
+				for _, wrong := range []int{from - 1, from + 1, 1 << 40} {
+					if err := u.Append(t.Context(), int64(wrong), strings.NewReader("x")); !errors.Is(err, blob.ErrOffset) {
+						t.Errorf("Append at %d, not %d: %v", wrong, from, err)
+					}
+				}
+				if _, err := u.Finish(t.Context()); size >= 0 && from < len(content) && !errors.Is(err, blob.ErrIncomplete) {
+					t.Errorf("Finish of %d of %d bytes: %v", from, size, err)
+				} else if size < 0 {
+					break
+				}
+			}
+			if size < 0 {
+				u = begin()
+				add(0, len(content))
+			}
+			for range 2 { // the client may not have got the first answer
+				if info, err := u.Finish(t.Context()); err != nil || info.Address != want || info.Size != int64(len(content)) {
+					t.Fatalf("Finish: %+v, %v", info, err)
+				}
+				restart()
+				if state := u.State(); state.Blob == nil || *state.Blob != want {
+					t.Errorf("a finished upload: %+v", state)
+				}
+			}
+			if a, err := s.resolve(t, content); err != nil || a != want {
+				t.Errorf("SHA-1 leads to %s, %v", a, err)
+			}
+			if err := u.Remove(t.Context()); err != nil {
+				t.Error(err)
+			}
+			all.noFiles()
+			mustRead(t, s, content)
+			wantUsed(t, s, len(content))
+			if err := s.Delete(t.Context(), s.client, want); err != nil {
+				t.Error(err)
+			}
+		}
 	}
-	if err := u.Append(t.Context(), 0, strings.NewReader(content[:1000])); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := u.Finish(t.Context()); !errors.Is(err, blob.ErrIncomplete) {
-		t.Errorf("Finish of a part: %v", err)
-	}
-	all.reopen()
-	s = all.of("alice")
-	wantUsed(t, s, 1000)
-	if u, err = s.Upload(t.Context(), s.client, u.State().ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := u.Append(t.Context(), 1000, strings.NewReader(content[1000:])); err != nil {
-		t.Fatal(err)
-	}
-	mustMiss(t, s, content)
-	if info, err := u.Finish(t.Context()); err != nil || info.Address != addressOf(content) {
-		t.Fatalf("Finish: %+v, %v", info, err)
-	}
-	mustRead(t, s, content)
-	wantUsed(t, s, len(content))
-	all.reopen()
-	s = all.of("alice")
-	if u, err = s.Upload(t.Context(), s.client, u.State().ID); err != nil || u.State().Blob == nil || *u.State().Blob != addressOf(content) {
-		t.Fatalf("the finished upload after a restart: %+v, %v", u, err)
-	}
-	if info, err := u.Finish(t.Context()); err != nil || info.Size != int64(len(content)) {
-		t.Errorf("second Finish: %+v, %v", info, err)
-	}
-	if err := u.Remove(t.Context()); err != nil {
-		t.Error(err)
-	}
-	mustRead(t, s, content)
-	wantUsed(t, s, len(content))
 }
 
 func testQuota(t *testing.T, all *store) {
-	s, alice := all.of(""), all.of("alice")
+	s, alice, bob := all.of(""), all.of("alice"), all.of("bob")
+	refused := func(s blobs, content string, want blob.Ref) {
+		t.Helper()
+		if _, err := s.put(t.Context(), content, want); !errors.Is(err, blob.ErrQuota) {
+			t.Errorf("%d bytes of client %q: %v", len(content), s.client, err)
+		}
+		all.noFiles()
+	}
 	mustPut(t, s, long(400))
 	mustPut(t, alice, long(450))
-	if _, err := alice.Put(t.Context(), alice.client, strings.NewReader(long(51)), blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
-		t.Errorf("above the quota of a client: %v", err)
-	}
-	if _, err := s.Put(t.Context(), s.client, strings.NewReader(long(151)), blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
-		t.Errorf("above the quota of all: %v", err)
-	}
-	if _, err := s.NewUpload(t.Context(), s.client, 151, blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
-		t.Errorf("upload above the quota of all: %v", err)
-	}
 	a := addressOf(long(400))
-	if _, err := s.Put(t.Context(), s.client, strings.NewReader(long(400)), blob.Ref{SHA256: &a}); err != nil {
-		t.Errorf("put again, with a known address: %v", err)
+	for range 2 {
+		refused(alice, long(51), blob.Ref{})
+		refused(s, long(151), blob.Ref{})
+		refused(bob, long(151), blob.Ref{})
+		if _, err := bob.NewUpload(t.Context(), bob.client, 151, blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
+			t.Errorf("upload above the quota of all: %v", err)
+		}
+		if _, err := s.put(t.Context(), long(400), blob.Ref{SHA256: &a}); err != nil {
+			t.Errorf("put again, with a known address: %v", err)
+		}
+		refused(s, long(400)+long(151), blob.Ref{SHA256: &a})
+		wantUsed(t, all, 850)
+		all.reopen()
+		s, alice, bob = all.of(""), all.of("alice"), all.of("bob")
 	}
-	wantUsed(t, all, 850)
-	all.reopen()
-	if _, err := all.Put(t.Context(), "", strings.NewReader(long(151)), blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
-		t.Errorf("above the quota of all, after a restart: %v", err)
-	}
-	if _, err := all.Put(t.Context(), "alice", strings.NewReader(long(51)), blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
-		t.Errorf("above the quota of a client, after a restart: %v", err)
-	}
-	mustPut(t, all.of(""), long(150))
+	mustPut(t, s, long(150))
 	wantUsed(t, all, 1000)
+	if err := s.Delete(t.Context(), s.client, a); err != nil {
+		t.Error(err)
+	}
+	refused(alice, long(51), blob.Ref{})
+	b := mustPut(t, s, long(399)).Address // the shared blobs have no quota of a client
+	wantUsed(t, s, 549)
+
+	// The blob that a Put is to replace is deleted while the new content arrives.
+	deletes := readerFunc(func(p []byte) (int, error) {
+		if err := s.Delete(t.Context(), s.client, b); err != nil {
+			return 0, io.EOF
+		}
+		mustPut(t, s, "x"+long(398))
+		return copy(p, long(399)), nil
+	})
+	if _, err := s.Put(t.Context(), s.client, deletes, blob.Ref{SHA256: &b}); !errors.Is(err, blob.ErrQuota) {
+		t.Errorf("a Put whose blob is deleted meanwhile: %v", err)
+	}
+	wantUsed(t, all, 999)
 }
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func testClients(t *testing.T, all *store) {
 	shared, alice, bob := all.of(""), all.of("alice"), all.of("bob:2")
@@ -328,8 +433,45 @@ func testClients(t *testing.T, all *store) {
 	mustRead(t, bob, "of all")
 	mustMiss(t, bob, "of alice")
 	mustMiss(t, shared, "of alice")
+	b, err := alice.NewBatch(t.Context(), alice.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Add(t.Context(), strings.NewReader("in a batch"), blob.Ref{}); err != nil {
+		t.Error(err)
+	}
+	if err := b.Commit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	mustRead(t, alice, "in a batch")
+	u, err := alice.NewUpload(t.Context(), alice.client, 7, blob.Ref{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []blobs{shared, bob, all.of("nobody")} {
+		mustMiss(t, other, "in a batch")
+		_, err := other.resolve(t, "of alice")
+		_, uploadErr := other.Upload(t.Context(), other.client, u.State().ID)
+		for _, err := range []error{err, uploadErr, other.Delete(t.Context(), other.client, addressOf("of alice"))} {
+			if !errors.Is(err, blob.ErrNotFound) {
+				t.Errorf("client %q: %v", other.client, err)
+			}
+		}
+	}
+	if err := alice.Delete(t.Context(), alice.client, addressOf("of all")); !errors.Is(err, blob.ErrNotFound) {
+		t.Errorf("Delete of a shared blob by a client: %v", err)
+	}
+	if err := errors.Join(u.Remove(t.Context()), alice.Delete(t.Context(), alice.client, addressOf("in a batch"))); err != nil {
+		t.Error(err)
+	}
 	if info := mustPut(t, bob, "of alice"); info.Existed {
 		t.Error("a client learns what another one has")
+	}
+	for client, want := range map[string]string{"": "of all", "alice": "of alice", "bob:2": "of alice"} {
+		list, err := all.List(t.Context(), client, nil, 10)
+		if err != nil || len(list) != 1 || list[0].Address != addressOf(want) {
+			t.Errorf("client %q lists %v, %v", client, list, err)
+		}
 	}
 	all.reopen()
 	if names := all.Clients(); !slices.Equal(names, []string{"alice", "bob:2"}) {

@@ -117,9 +117,10 @@ func (s blobs) put(ctx context.Context, content string, want blob.Ref) (blob.Inf
 	return s.Put(ctx, s.client, strings.NewReader(content), want)
 }
 
-// sweep removes the old blobs that live does not name.
-func (s blobs) sweep(t *testing.T, live func(blob.Address) bool) (blob.Swept, error) {
-	return s.Sweep(t.Context(), s.client, live)
+// resolve looks up the SHA-1 of a content.
+func (s blobs) resolve(t *testing.T, content string) (blob.Address, error) {
+	x := blob.SHA1(sha1.Sum([]byte(content)))
+	return s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &x})
 }
 
 func (s blobs) Used() int64 { return s.UsedBy(s.client) }
