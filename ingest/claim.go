@@ -86,7 +86,7 @@ func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAns
 	once := &r.cmd.Once
 	if !once.Given() {
 		r.lookedUp = true
-		return r.take(ctx, wait)
+		return r.take(ctx, wait, nil)
 	}
 	began := time.Now()
 	end, err := r.e.underWay.begin(ctx, once)
@@ -105,33 +105,42 @@ func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAns
 	if refused != nil {
 		return claimAnswer{}, refused
 	}
-	return r.take(ctx, wait-time.Since(began))
+	return r.take(ctx, wait-time.Since(began), nil)
 }
 
 // The states of an unanswered claim.
 type claimState int
 
 const (
-	looking claimState = iota // for open jobs
-	waiting                   // parked, until it is woken with an offer
-	offered                   // being proposed and applied
+	looking  claimState = iota // for open jobs
+	waiting                    // parked, until it is woken with an offer
+	offered                    // to be proposed
+	proposed                   // until Apply has decided
 )
 
 // take moves a claim through its states until it has jobs or its wait is over:
 //
-//	looking -> offered   there are open jobs
-//	looking -> waiting   there are no jobs, or all are offered to other claims
-//	waiting -> offered   it was woken
-//	offered -> waiting   other claims took the jobs, or the create of the jobs was not stored; it keeps its ticket
-//	offered -> looking   all its jobs were set aside or purged
-func (r *claimRequest) take(ctx context.Context, wait time.Duration) (claimAnswer, error) {
-	line, waits := r.e.parked, wait > 0
+//	looking  -> offered   there are open jobs
+//	looking  -> waiting   there are no jobs, or all are offered to other claims
+//	waiting  -> offered   it was woken
+//	offered  -> proposed
+//	proposed -> waiting   other claims took the jobs, or the create of the jobs was not stored; it keeps its ticket
+//	proposed -> looking   all its jobs were set aside or purged, or an exchange proposed it without a look
+//
+// It begins with looking, or with proposed if w is the proposal of an exchange.
+func (r *claimRequest) take(ctx context.Context, wait time.Duration, w *waiter) (claimAnswer, error) {
+	line, waits, looked := r.e.parked, wait > 0, false
 	r.ticket = line.enter()
 	var timeout <-chan time.Time
 	var o offer
-	for state := looking; ; {
+	state := looking
+	if w != nil {
+		state = proposed
+	}
+	for {
 		switch state {
 		case looking:
+			looked = true
 			found, ok, err := r.look(ctx, waits)
 			if err != nil {
 				return claimAnswer{}, err
@@ -140,8 +149,7 @@ func (r *claimRequest) take(ctx context.Context, wait time.Duration) (claimAnswe
 				o, state = found, offered
 				continue
 			}
-			a, repeats, err := r.repeat(ctx)
-			if repeats || err != nil {
+			if a, repeats, err := r.repeat(ctx); repeats || err != nil {
 				return a, err
 			}
 			state = waiting
@@ -160,17 +168,43 @@ func (r *claimRequest) take(ctx context.Context, wait time.Duration) (claimAnswe
 			}
 			o, state = got, offered
 		case offered:
-			a, answered, err := r.attempt(ctx, o)
-			switch {
-			case answered:
-				return a, err
-			case err != nil && !(o.early && r.mayWait(ctx, err)):
-				return claimAnswer{}, err
-			case len(a.claimed.Runs) > 0:
-				state = looking
-			default:
+			var err error
+			switch w, err = r.propose(ctx, o); {
+			case err == nil:
+				state = proposed
+			case o.early && r.mayWait(ctx, err):
 				state = waiting
+			default:
+				return claimAnswer{}, err
 			}
+		case proposed:
+			result, receipt, err := r.e.decision(ctx, w)
+			if err != nil && o.early && r.mayWait(ctx, err) {
+				state = waiting
+				continue
+			}
+			if err != nil {
+				return claimAnswer{}, err
+			}
+			claimed := result.(*applied.Claimed)
+			switch {
+			case claimed.Replayed || claimed.Refusal != job.Granted:
+				return r.earlier(claimed)
+			case len(claimed.Runs) == 0 && looked:
+				state = waiting
+				continue
+			case len(claimed.Runs) == 0:
+				state = looking
+				continue
+			}
+			handed, err := r.read(ctx, claimed)
+			if err == errSilent {
+				return claimAnswer{}, nil
+			}
+			if err != nil || len(handed) > 0 || r.cmd.Once.Given() {
+				return claimAnswer{*claimed, handed, receipt}, err
+			}
+			state = looking
 		}
 	}
 }
@@ -198,27 +232,16 @@ func (r *claimRequest) look(ctx context.Context, waits bool) (o offer, ok bool, 
 	return o, ok, nil
 }
 
-// attempt proposes the claim for jobs that were offered to it. answered is false if the claim got no jobs, or no readable
-// ones.
-func (r *claimRequest) attempt(ctx context.Context, o offer) (a claimAnswer, answered bool, err error) {
-	w, err := r.propose(ctx, o)
-	if err != nil {
-		r.e.parked.end(o)
-		return claimAnswer{}, false, err
-	}
-	return r.decided(ctx, w)
-}
-
 // propose proposes the claim. The offer ends when the claim is applied or has failed.
 func (r *claimRequest) propose(ctx context.Context, o offer) (*waiter, error) {
-	if err := r.e.accepting(); err != nil {
-		return nil, err
-	}
 	w, p, err := r.proposal(o)
-	if err != nil {
-		return nil, err
+	if err = cmp.Or(r.e.accepting(), err); err == nil {
+		err = r.e.propose(ctx, p)
 	}
-	return w, r.e.propose(ctx, p)
+	if err != nil {
+		r.e.parked.end(o)
+	}
+	return w, err
 }
 
 func (r *claimRequest) proposal(o offer) (*waiter, *journal.Proposal, error) {
@@ -243,52 +266,25 @@ func (r *claimRequest) mayWait(ctx context.Context, err error) bool {
 	return !errors.Is(err, ErrUnknown) && ctx.Err() == nil && r.e.accepting() == nil
 }
 
-// decided waits for the decision about the claim, and reads the jobs that it got. answered is false if the claim got no
-// jobs, or no readable ones.
-func (r *claimRequest) decided(ctx context.Context, w *waiter) (a claimAnswer, answered bool, err error) {
-	result, receipt, err := r.e.decision(ctx, w)
-	if err != nil {
-		return claimAnswer{}, false, err
-	}
-	claimed := *result.(*applied.Claimed)
-	switch {
-	case claimed.Replayed || claimed.Refusal != job.Granted:
-		a, err = r.before(&claimed)
-		return a, true, err
-	case len(claimed.Runs) == 0:
-		return claimAnswer{}, false, nil
-	}
-	handed, err := r.handed(ctx, &claimed)
-	if err == errSilent {
-		return claimAnswer{}, true, nil
-	}
-	return claimAnswer{claimed, handed, receipt}, err != nil || len(handed) > 0 || r.cmd.Once.Given(), err
-}
-
 // repeat answers the claim if it repeats an earlier claim, which repeat looks up only once.
 func (r *claimRequest) repeat(ctx context.Context) (a claimAnswer, repeats bool, err error) {
 	if r.lookedUp {
 		return claimAnswer{}, false, nil
 	}
 	r.lookedUp = true
-	before, err := r.e.lookBack(ctx, &r.cmd.Once)
+	if err := r.e.CatchUp(ctx, 0); err != nil {
+		return claimAnswer{}, false, errors.Join(ErrNotStored, err)
+	}
+	before, err := r.e.store.ClaimedBefore(&r.cmd.Once, r.e.Now())
 	if err != nil || before == nil {
 		return claimAnswer{}, false, err
 	}
-	a, err = r.before(before)
+	a, err = r.earlier(before)
 	return a, true, err
 }
 
-// lookBack returns the result of an earlier claim with the same key or number, or nil.
-func (e *Engine) lookBack(ctx context.Context, o *job.Once) (*applied.Claimed, error) {
-	if err := e.CatchUp(ctx, 0); err != nil {
-		return nil, errors.Join(ErrNotStored, err)
-	}
-	return e.store.ClaimedBefore(o, e.Now())
-}
-
-// before returns the answer to a claim that repeats c: the jobs of the first answer that the claim still holds.
-func (r *claimRequest) before(c *applied.Claimed) (claimAnswer, error) {
+// earlier returns the answer to a claim that repeats c: the jobs of the first answer that the claim still holds.
+func (r *claimRequest) earlier(c *applied.Claimed) (claimAnswer, error) {
 	if c.Refusal != job.Granted {
 		return claimAnswer{}, c.Refusal
 	}
@@ -304,11 +300,11 @@ func (r *claimRequest) before(c *applied.Claimed) (claimAnswer, error) {
 	return claimAnswer{*c, held, Receipt{Seq: c.Seq, At: c.Claim.At()}}, err
 }
 
-// handed returns the jobs that were just handed out. If reading them fails, the engine releases the jobs.
-func (r *claimRequest) handed(ctx context.Context, claimed *applied.Claimed) (handed []runs.Run, err error) {
+// read returns the jobs that were just handed out. If reading them fails, the engine releases the jobs.
+func (r *claimRequest) read(ctx context.Context, claimed *applied.Claimed) (handed []runs.Run, err error) {
 	e := r.e
 	if err = r.admit(claimed.PayloadBytes); err != nil && ctx.Err() == nil {
-		// A repeat of the claim waits until handed has returned, and must not find the jobs.
+		// A repeat of the claim waits until read has returned, and must not find the jobs.
 		e.unget(context.WithoutCancel(ctx), claimed.Claim)
 		return nil, err
 	}

@@ -113,13 +113,10 @@ func (x *Exchange) Claimed(ctx context.Context, wait time.Duration, admit func(p
 	}
 	defer x.answered()
 	x.claim.admit = admit
-	a, answered, err := claimAnswer{}, false, x.refused
-	if x.claiming != nil && err == nil {
-		a, answered, err = x.claim.decided(ctx, x.claiming)
+	if x.refused != nil {
+		return applied.Claimed{}, nil, Receipt{}, x.refused
 	}
-	if !answered && err == nil {
-		a, err = x.claim.take(ctx, wait)
-	}
+	a, err := x.claim.take(ctx, wait, x.claiming)
 	return a.claimed, a.handed, a.receipt, err
 }
 
