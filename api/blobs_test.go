@@ -64,7 +64,7 @@ func newBlobs(t testing.TB, engine follower, rows func(visit func(key string, va
 	if o.MaxBytes == 0 {
 		o.MaxBytes = maxTestBlob
 	}
-	of, err := blob.OpenDir(b.dir, o)
+	of, err := blob.OpenDir(t.Context(), b.dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,7 @@ func (s *scenario) up() {
 	ctx, s.cancel = context.WithCancel(context.Background())
 	s.ended = make(chan error, 1)
 	go func() { s.ended <- engine.Run(ctx) }()
-	blobs, err := blob.OpenDir(filepath.Join(s.dir, "blobs"), blob.Options{ReserveBytes: 1})
+	blobs, err := blob.OpenDir(context.Background(), filepath.Join(s.dir, "blobs"), blob.Options{ReserveBytes: 1})
 	if err != nil {
 		s.t.Fatal(err)
 	}

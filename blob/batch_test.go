@@ -442,7 +442,7 @@ func TestBatchPowerCuts(t *testing.T) {
 		if round%2 == 0 { // the kernel does not pass syncfs on to this file system
 			hooks.SyncFS = func(f *os.File) error { return syncAll(f.Name()) }
 		}
-		s, err := OpenDir(dir, Options{Hooks: hooks})
+		s, err := OpenDir(t.Context(), dir, Options{Hooks: hooks})
 		for i := 0; err == nil && i < 4; i++ {
 			var b *Batch
 			if b, err = s.NewBatch(t.Context(), ""); err != nil {
@@ -477,7 +477,7 @@ func TestBatchPowerCuts(t *testing.T) {
 			s.Close() // fails, as everything does
 		}
 		disk.PowerOn()
-		if s, err = OpenDir(dir, Options{}); err != nil {
+		if s, err = OpenDir(t.Context(), dir, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		mustBeEmpty(t, s.uploadsDir())

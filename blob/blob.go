@@ -140,7 +140,7 @@ var (
 	ErrIncomplete = errors.New("blob: the upload is not complete")
 	// ErrBusy: another append to the upload is running.
 	ErrBusy = errors.New("blob: the upload is busy")
-	// ErrUploads: the store has MaxUploads.
+	// ErrUploads: the client has MaxUploads, or the store has MaxAllUploads.
 	ErrUploads = errors.New("blob: too many uploads")
 	// ErrVerifying: the blob is long and is being verified. The verification continues, and later calls can wait for
 	// its result.

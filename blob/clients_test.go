@@ -184,9 +184,9 @@ func TestClientDirectories(t *testing.T) {
 	if got := c.Clients(); !slices.Equal(got, []string{"ann"}) {
 		t.Errorf("the clients are %q", got)
 	}
-	_, err = OpenDir(c.dir, o)
+	_, err = OpenDir(t.Context(), c.dir, o)
 	mustFail(t, err, filelock.ErrLocked)
-	_, err = OpenDir(t.TempDir(), Options{ClientBytes: -1})
+	_, err = OpenDir(t.Context(), t.TempDir(), Options{ClientBytes: -1})
 	if err == nil {
 		t.Error("a negative quota is no error")
 	}

@@ -78,7 +78,7 @@ func TestLayout(t *testing.T) {
 	if err := errors.Join(s.Close(), os.WriteFile(filepath.Join(dir, "oci-layout"), []byte(`{"imageLayoutVersion":"2.0.0"}`), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenDir(dir, Options{}); err == nil || !strings.Contains(err.Error(), "oci-layout") {
+	if _, err := OpenDir(t.Context(), dir, Options{}); err == nil || !strings.Contains(err.Error(), "oci-layout") {
 		t.Errorf("Open of a layout of another version: %v", err)
 	}
 }
@@ -86,7 +86,7 @@ func TestLayout(t *testing.T) {
 func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "blobs")
 	s := mustOpen(t, dir, Options{})
-	_, err := OpenDir(dir, Options{})
+	_, err := OpenDir(t.Context(), dir, Options{})
 	mustFail(t, err, filelock.ErrLocked)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestLock(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for _, o := range []Options{{MaxBytes: -1}, {QuotaBytes: -1}, {ReserveBytes: -1}, {Grace: -1}} {
-		if _, err := OpenDir(t.TempDir(), o); err == nil {
+		if _, err := OpenDir(t.Context(), t.TempDir(), o); err == nil {
 			t.Errorf("Open took %+v", o)
 		}
 	}
@@ -299,7 +299,7 @@ func TestSymlinks(t *testing.T) {
 	if err := errors.Join(s.Close(), os.RemoveAll(s.blobs()), os.Symlink(t.TempDir(), s.blobs())); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenDir(s.dir, Options{}); !errors.Is(err, syscall.ENOTDIR) {
+	if _, err := OpenDir(t.Context(), s.dir, Options{}); !errors.Is(err, syscall.ENOTDIR) {
 		t.Errorf("Open with a link for the directory of blobs: %v", err)
 	}
 }

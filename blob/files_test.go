@@ -87,7 +87,7 @@ func TestOpenFiles(t *testing.T) {
 	if !s.files.free.TryAcquire(s.files.most) {
 		t.Error("some files still count")
 	}
-	if _, err := OpenDir(t.TempDir(), Options{MaxFiles: MinFiles - 1}); err == nil {
+	if _, err := OpenDir(t.Context(), t.TempDir(), Options{MaxFiles: MinFiles - 1}); err == nil {
 		t.Error("fewer than MinFiles are taken")
 	}
 }
@@ -95,7 +95,7 @@ func TestOpenFiles(t *testing.T) {
 // TestOpenFilesOfAll: many concurrent calls of all kinds never have more open files than they count. Waiting calls get
 // their turn.
 func TestOpenFilesOfAll(t *testing.T) {
-	c, err := OpenDir(filepath.Join(t.TempDir(), "blobs"), Options{MaxFiles: 100})
+	c, err := OpenDir(t.Context(), filepath.Join(t.TempDir(), "blobs"), Options{MaxFiles: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ const (
 
 func mustOpen(t testing.TB, dir string, o Options) *Store {
 	t.Helper()
-	s, err := OpenDir(dir, o)
+	s, err := OpenDir(t.Context(), dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // putUntilKilled puts blobs and prints the number of each acknowledged one, while an upload that never ends holds a
 // temporary file.
 func putUntilKilled(dir string) error {
-	s, err := OpenDir(dir, Options{})
+	s, err := OpenDir(context.Background(), dir, Options{})
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func TestPowerCuts(t *testing.T) {
 	}
 	for round := 0; round < rounds || !telling() && round < 20*rounds; round++ { // few cuts may all miss a file
 		moment := disk.CutAt(powerfs.Moment(rng.IntN(3)), 1+rng.IntN(40), rng.Uint64())
-		s, err := OpenDir(dir, Options{})
+		s, err := OpenDir(t.Context(), dir, Options{})
 		for i := 0; err == nil && i < 30; i++ {
 			content := strings.Repeat(fmt.Sprint("cut ", rng.IntN(20), " "), 1+rng.IntN(2)*2000)
 			attempted[content] = true
@@ -144,7 +144,7 @@ func TestPowerCuts(t *testing.T) {
 			s.Close() // fails, as everything does
 		}
 		disk.PowerOn()
-		if s, err = OpenDir(dir, Options{}); err != nil {
+		if s, err = OpenDir(t.Context(), dir, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		mustBeEmpty(t, s.uploadsDir())

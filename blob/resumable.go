@@ -3,23 +3,22 @@ package blob
 import (
 	"context"
 	"crypto/rand"
-	"encoding"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json"
 )
 
 const (
-	// MaxUploads is the largest number of resumable uploads in a store. The state of each needs about 1 KB of memory.
+	// MaxUploads is the largest number of resumable uploads of a client.
 	MaxUploads = 1000
+	// MaxAllUploads is the largest number of resumable uploads of all clients together. The state of each takes up to 5 KB
+	// of memory, and a start reads all of them.
+	MaxAllUploads = 10_000
 	// UploadExpiry is the time for which a resumable upload is kept without progress, and its result after the end.
 	UploadExpiry = 24 * time.Hour
 	// checkpointEvery is the number of bytes after which an append makes its received bytes durable. So a crash of the
@@ -74,27 +73,9 @@ type UploadState struct {
 	Metadata string
 }
 
-// savedUpload is the content of the file with the state.
-type savedUpload struct {
-	Client     string    `json:"client,omitzero"`
-	Size       int64     `json:"size"` // -1: not known
-	WantSHA256 string    `json:"want_sha256,omitzero"`
-	WantSHA1   string    `json:"want_sha1,omitzero"`
-	Offset     int64     `json:"offset"`
-	SHA256     []byte    `json:"sha256_state"` // of the hash after offset bytes, as package crypto/sha256 writes it
-	SHA1       []byte    `json:"sha1_state"`
-	Changed    time.Time `json:"changed"`
-	Metadata   string    `json:"metadata,omitzero"`
-	// Blob is set before the file gets its name as a blob. If it is set and the file is gone, the upload is finished.
-	Blob string `json:"blob,omitzero"`
-}
-
-func (s *Store) dataPath(id string) string  { return filepath.Join(s.uploadsDir(), resumablePrefix+id) }
-func (s *Store) statePath(id string) string { return s.dataPath(id) + stateSuffix }
-
 // NewUpload begins an upload that can be resumed, even after a restart. size is the size of the blob, or -1 if it is not
 // known yet. It returns ErrTooLarge, ErrQuota and ErrNoSpace if the blob would be refused, and ErrUploads if the client
-// already has MaxUploads.
+// already has MaxUploads, or all clients together have MaxAllUploads.
 func (s *Store) NewUpload(ctx context.Context, client string, size int64, want Ref) (_ *Upload, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -155,31 +136,38 @@ func (s *Store) NewUpload(ctx context.Context, client string, size int64, want R
 	return r, f.Close()
 }
 
-// addUpload makes an upload known. If its client has too many, it first drops finished and expired uploads.
-func (s *Store) addUpload(r *Upload) error {
+// addUpload makes an upload known. If its client, or all clients together, have too many, it first drops their finished
+// and expired uploads.
+func (s *Store) addUpload(r *Upload) (err error) {
 	for range 2 {
+		of := r.u.client
 		s.mu.Lock()
-		if r.u.client.uploads < s.maxUploads {
-			r.u.client.uploads++
+		switch {
+		case of.uploads >= s.maxUploads:
+			err = fmt.Errorf("%w: the client has %d; next step: finish or remove some, or try again in %v", ErrUploads, s.maxUploads, UploadExpiry)
+		case len(s.uploads) >= s.maxAllUploads:
+			of, err = nil, fmt.Errorf("%w: all clients together have %d; next step: try again later; each upload without progress ends after %v", ErrUploads, s.maxAllUploads, UploadExpiry)
+		default:
+			of.uploads++
 			s.uploads[r.id] = r
 			s.mu.Unlock()
 			return nil
 		}
 		s.mu.Unlock()
-		if _, err := s.dropUploads(r.u.name, func(state UploadState) bool { return state.Blob != nil || s.h.Now().After(state.Expires) }); err != nil {
+		if _, err := s.dropUploads(of, func(state UploadState) bool { return state.Blob != nil || s.h.Now().After(state.Expires) }); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: there are %d; next step: finish or remove some, or try again in %v", ErrUploads, s.maxUploads, UploadExpiry)
+	return err
 }
 
-// dropUploads removes unused uploads of a client for which which returns true.
-func (s *Store) dropUploads(client string, which func(UploadState) bool) (dropped int, err error) {
+// dropUploads removes unused uploads of a client, or of all clients if it is nil, for which which returns true.
+func (s *Store) dropUploads(of *client, which func(UploadState) bool) (dropped int, err error) {
 	s.mu.Lock()
 	var all []*Upload
-	if c := s.clients[client]; c != nil && c.uploads > 0 {
+	if of == nil || of.uploads > 0 {
 		for _, r := range s.uploads {
-			if r.u.client == c {
+			if of == nil || r.u.client == of {
 				all = append(all, r)
 			}
 		}
@@ -285,70 +273,6 @@ func (r *Upload) release() {
 func (r *Upload) change() {
 	close(r.changed)
 	r.changed = make(chan struct{})
-}
-
-// save makes the bytes received so far durable, and then the state that counts them.
-func (r *Upload) save() error {
-	u := r.u
-	if err := u.s.h.Sync(u.f); err != nil {
-		u.broken = true // a second fsync could succeed without writing the bytes that this one has not written
-		return noSpace("sync upload", err)
-	}
-	return r.saveState()
-}
-
-// saveState makes the state durable that counts the bytes received so far. These bytes are already durable.
-func (r *Upload) saveState() error {
-	u := r.u
-	next := r.saved
-	next.Offset = u.size
-	next.Changed = u.s.h.Now()
-	var err, err1 error
-	next.SHA256, err = u.h256.(encoding.BinaryMarshaler).MarshalBinary()
-	next.SHA1, err1 = u.h1.(encoding.BinaryMarshaler).MarshalBinary()
-	if err := errors.Join(err, err1); err != nil {
-		return fmt.Errorf("save upload: %w", err)
-	}
-	text, err := json.Marshal(next)
-	if err != nil {
-		return fmt.Errorf("save upload: %w", err)
-	}
-	r.unsure = true
-	if err := u.s.writeFile(u.s.statePath(r.id), string(text)); err != nil {
-		return noSpace("save upload", err)
-	}
-	r.saved, r.unsure = next, false
-	r.show(nil)
-	return nil
-}
-
-// show makes the saved state visible.
-func (r *Upload) show(blob *Address) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.state = UploadState{ID: r.id, Size: r.saved.Size, Offset: r.saved.Offset, Expires: r.saved.Changed.Add(UploadExpiry), Blob: blob, Metadata: r.saved.Metadata}
-}
-
-// revert returns to the saved state.
-func (r *Upload) revert() error {
-	u := r.u
-	u.size, u.broken = r.saved.Offset, false
-	u.looked, u.flushed = min(u.looked, u.size), min(u.flushed, u.size)
-	u.s.mu.Lock()
-	u.s.count(u.client, u.size-u.charged) // never more than before
-	u.charged = u.size
-	u.s.mu.Unlock()
-	return r.restoreHashes()
-}
-
-func (r *Upload) restoreHashes() error {
-	err := errors.Join(
-		r.u.h256.(encoding.BinaryUnmarshaler).UnmarshalBinary(r.saved.SHA256),
-		r.u.h1.(encoding.BinaryUnmarshaler).UnmarshalBinary(r.saved.SHA1))
-	if err != nil {
-		return fmt.Errorf("restore upload: %w", err)
-	}
-	return nil
 }
 
 // Describe stores a text of up to MaxMetadata bytes of UTF-8 with the upload, and replaces an earlier one. The text is
@@ -511,17 +435,6 @@ func (r *Upload) Finish(ctx context.Context) (_ Info, err error) {
 	a := u.Info.Address
 	r.show(&a)
 	return u.Info, nil
-}
-
-// want is the expected digest.
-func (u *savedUpload) want() (want Ref) {
-	if ref, err := Parse(u.WantSHA256); err == nil {
-		want.SHA256 = ref.SHA256
-	}
-	if ref, err := Parse(u.WantSHA1); err == nil {
-		want.SHA1 = ref.SHA1
-	}
-	return want
 }
 
 // Remove ends the upload and removes its bytes. If Finish has stored a blob, the blob stays.

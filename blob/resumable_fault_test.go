@@ -164,7 +164,7 @@ func TestUploadPowerCuts(t *testing.T) {
 	var acknowledged int64
 	for round := range 40 {
 		moment := disk.CutAt(powerfs.Moment(rng.IntN(3)), 1+rng.IntN(60), rng.Uint64())
-		s, err := OpenDir(dir, Options{})
+		s, err := OpenDir(t.Context(), dir, Options{})
 		for err == nil {
 			var u *Upload
 			if id == "" {
@@ -198,7 +198,7 @@ func TestUploadPowerCuts(t *testing.T) {
 			s.Close() // fails, as everything does
 		}
 		disk.PowerOn()
-		if s, err = OpenDir(dir, Options{}); err != nil {
+		if s, err = OpenDir(t.Context(), dir, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		if id != "" {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func mustNewUpload(t testing.TB, s *Store, size int64, want Ref) *Upload {
@@ -220,7 +222,7 @@ func FuzzUploadState(f *testing.F) {
 		if err := errors.Join(s.Close(), os.WriteFile(s.dataPath(id), []byte(wilson[:5]), 0o600), os.WriteFile(s.statePath(id), []byte(state), 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		if s, err = OpenDir(s.dir, o); err != nil {
+		if s, err = OpenDir(t.Context(), s.dir, o); err != nil {
 			t.Fatal(err)
 		}
 		if u, err := s.Upload(t.Context(), "", id); err == nil {
@@ -304,6 +306,30 @@ func TestUploadLimits(t *testing.T) {
 	mustAppend(t, u, "x")
 	_, err = u.Finish(t.Context())
 	mustFail(t, err, ErrDigest)
+}
+
+// TestAllUploads: the uploads of all clients have a bound, and a new upload takes the place of finished ones of any client.
+func TestAllUploads(t *testing.T) {
+	s := newStore(t, Options{})
+	s.maxAllUploads = 2
+	begin := func(client string) (*Upload, error) { return s.NewUpload(t.Context(), client, 0, Ref{}) }
+	a := testkit.Must(begin("a"))(t)
+	b := testkit.Must(begin("b"))(t)
+	for _, client := range []string{"", "a", "c"} {
+		_, err := begin(client)
+		mustFail(t, err, ErrUploads)
+	}
+	testkit.Must(a.Finish(t.Context()))(t)
+	s = reopen(t, s, Options{})
+	s.maxAllUploads = 2
+	if _, err := s.Upload(t.Context(), "b", b.State().ID); err != nil {
+		t.Error(err)
+	}
+	c := testkit.Must(begin("c"))(t)
+	_, err := s.Upload(t.Context(), "a", a.State().ID)
+	mustFail(t, err, ErrNotFound)
+	testkit.Check(t, c.Remove(t.Context()))
+	mustAddUp(t, s)
 }
 
 // TestUploadExpiry: an upload ends 24 hours after its last progress.

@@ -84,9 +84,9 @@ type Store struct {
 	remote  bool // each call of the backend takes a request to another place
 	// trustsSyncFS: syncfs reports every error.
 	trustsSyncFS bool
-	// MaxBatch, MaxUploads and MaxClients; tests set less.
-	maxBatch, maxUploads, maxClients int
-	checkpointEvery                  int64
+	// MaxBatch, MaxUploads, MaxAllUploads and MaxClients; tests set less.
+	maxBatch, maxUploads, maxAllUploads, maxClients int
+	checkpointEvery                                 int64
 
 	verified *verified
 	files    *openFiles
@@ -105,8 +105,8 @@ type Store struct {
 // OpenDir opens the store in a directory, and makes the directory if it is missing; its parent must exist. It removes
 // uploads of a killed process, except for resumable ones. It makes the names of all stored files durable, because that
 // process may have been killed before it did. It returns filelock.ErrLocked if another Store has the directory.
-func OpenDir(dir string, o Options) (*Store, error) {
-	return open(context.Background(), dir, nil, o)
+func OpenDir(ctx context.Context, dir string, o Options) (*Store, error) {
+	return open(ctx, dir, nil, o)
 }
 
 // Open opens the store in a bucket. The directory receives its uploads, as in OpenDir. Close closes the backend, and so
@@ -119,7 +119,7 @@ func open(ctx context.Context, dir string, backend Backend, o Options) (opened *
 	trusted := o.Hooks.SyncFS != nil
 	o.Hooks.fill()
 	s := &Store{disk: disk{filepath.Clean(dir), &o.Hooks}, backend: backend, remote: backend != nil,
-		maxBatch: MaxBatch, maxUploads: MaxUploads, maxClients: MaxClients, checkpointEvery: checkpointEvery,
+		maxBatch: MaxBatch, maxUploads: MaxUploads, maxAllUploads: MaxAllUploads, maxClients: MaxClients, checkpointEvery: checkpointEvery,
 		verified: newVerified(), clients: map[string]*client{"": {}}, uploads: map[string]*Upload{},
 		busy: map[Key]chan struct{}{}, unsyncedAge: map[Key]bool{}, unsure: map[Key]int64{}}
 	defer func() {

@@ -132,8 +132,14 @@ func (w *sweep) run(ctx context.Context) (err error) {
 	if err == nil {
 		err = w.table(ctx)
 	}
-	if err == nil {
-		w.swept.Uploads, err = w.s.dropUploads(w.client, func(state UploadState) bool { return w.s.h.Now().After(state.Expires) })
+	if err != nil {
+		return err
+	}
+	w.s.mu.Lock()
+	c := w.s.clients[w.client]
+	w.s.mu.Unlock()
+	if c != nil {
+		w.swept.Uploads, err = w.s.dropUploads(c, func(state UploadState) bool { return w.s.h.Now().After(state.Expires) })
 	}
 	return err
 }

@@ -74,7 +74,7 @@ func newStore(t *testing.T, address string, o blob.Options) *store {
 
 func (s *store) open() (err error) {
 	if s.bucket == nil {
-		s.Store, err = blob.OpenDir(s.dir, s.o)
+		s.Store, err = blob.OpenDir(context.Background(), s.dir, s.o)
 		return err
 	}
 	b, err := Open(context.Background(), *s.bucket)

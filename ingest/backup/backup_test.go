@@ -352,7 +352,7 @@ func TestBlobs(t *testing.T) {
 	}
 	data := filepath.Join(t.TempDir(), "data")
 	testkit.Must(Restore(t.Context(), second.Path, data))(t)
-	store := testkit.Must(blob.OpenDir(filepath.Join(data, "blobs"), blob.Options{ReserveBytes: 1}))(t)
+	store := testkit.Must(blob.OpenDir(t.Context(), filepath.Join(data, "blobs"), blob.Options{ReserveBytes: 1}))(t)
 	for client, all := range f.of {
 		for address, want := range all {
 			ref := testkit.Must(blob.Parse(address))(t)

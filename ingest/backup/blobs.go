@@ -308,7 +308,7 @@ func fetchBlob(ctx context.Context, to *blob.Store, from BlobSource, e *blobEntr
 
 // restore copies the blobs into a new directory. They count as new there, as if they had just been stored.
 func (b *Blobs) restore(ctx context.Context, to, from string) (err error) {
-	store, err := blob.OpenDir(to, blob.Options{ReserveBytes: 1})
+	store, err := blob.OpenDir(ctx, to, blob.Options{ReserveBytes: 1})
 	if err != nil {
 		return err
 	}

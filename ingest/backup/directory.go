@@ -220,7 +220,7 @@ func (d *Directory) Make(ctx context.Context, stream func(context.Context) (io.R
 	var list *Blobs
 	if blobs != nil {
 		list = NewBlobs()
-		store, err := blob.OpenDir(filepath.Join(d.path, blobsDir), blob.Options{ReserveBytes: 1})
+		store, err := blob.OpenDir(ctx, filepath.Join(d.path, blobsDir), blob.Options{ReserveBytes: 1})
 		if err != nil {
 			return made, err
 		}
@@ -348,7 +348,7 @@ func (d *Directory) SweepBlobs(ctx context.Context) (removed int, err error) {
 			lists = append(lists, blobs)
 		}
 	}
-	store, err := blob.OpenDir(filepath.Join(d.path, blobsDir), blob.Options{ReserveBytes: 1})
+	store, err := blob.OpenDir(ctx, filepath.Join(d.path, blobsDir), blob.Options{ReserveBytes: 1})
 	if err != nil {
 		return 0, err
 	}

@@ -458,7 +458,7 @@ func TestErrands(t *testing.T) {
 			for engine.Ready() != nil {
 				time.Sleep(time.Millisecond)
 			}
-			blobs, err := blob.OpenDir(filepath.Join(t.TempDir(), "blobs"), blob.Options{})
+			blobs, err := blob.OpenDir(t.Context(), filepath.Join(t.TempDir(), "blobs"), blob.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -61,7 +61,7 @@ func serveSmall(args []string) int {
 		ended <- engine.Run(engineCtx)
 		stopServing()
 	}()
-	blobs, err := blob.OpenDir(filepath.Join(data, "blobs"), blob.Options{})
+	blobs, err := blob.OpenDir(ctx, filepath.Join(data, "blobs"), blob.Options{})
 	if err != nil {
 		stopEngine()
 		return failed(err)

@@ -42,7 +42,7 @@ func (s *aheadStore) get(ctx context.Context, a blob.Address) (*blob.Blob, error
 // newAheadStore stores contents, and returns their manifest.
 func newAheadStore(t *testing.T, contents []string) (*aheadStore, *fileset.Manifest) {
 	t.Helper()
-	dir, err := blob.OpenDir(t.TempDir(), blob.Options{})
+	dir, err := blob.OpenDir(t.Context(), t.TempDir(), blob.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,9 +50,9 @@ func (s *serverRun) openBlobs(ctx context.Context, engine *ingest.Engine) (end f
 	if isBucket(s.blobs) {
 		blobs, err = s.openBucket(ctx, engine.Stats().Journal.UUID, o, log)
 	} else {
-		var store *blob.Store
-		store, err = blob.OpenDir(cmp.Or(s.blobs, filepath.Join(s.data, "blobs")), o)
-		blobs = openedBlobs(store)
+		blobs, err = openLate(ctx, func(ctx context.Context) (*blob.Store, error) {
+			return blob.OpenDir(ctx, cmp.Or(s.blobs, filepath.Join(s.data, "blobs")), o)
+		}, openDirFor, log)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--blobs %s: %w", cmp.Or(s.blobs, "blobs in the data directory"), err)
@@ -76,8 +76,12 @@ func (s *serverRun) openBlobs(ctx context.Context, engine *ingest.Engine) (end f
 	}), nil
 }
 
-// openBucketFor is how long a start waits for a bucket, before the server continues without blobs.
-const openBucketFor = 10 * time.Second
+// A start waits this long for a bucket or a directory, before the server continues without blobs. A directory takes
+// longer if it has hundreds of thousands of blobs, which are counted, or thousands of uploads, whose states are read.
+const (
+	openBucketFor = 10 * time.Second
+	openDirFor    = time.Second
+)
 
 // isBucket reports whether --blobs names a bucket, not a directory.
 func isBucket(blobs string) bool {

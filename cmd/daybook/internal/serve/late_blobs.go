@@ -11,10 +11,11 @@ import (
 	"github.com/daybookq/daybook/blob"
 )
 
-// reopenAfter is the longest rest between two tries to open a bucket that does not answer. The first rests are shorter.
+// reopenAfter is the longest rest between two tries to open blobs. The first rests are shorter.
 const reopenAfter = 5 * time.Second
 
-// lateBlobs are blobs in a bucket that may not answer when the server starts. Until it does, there is no store.
+// lateBlobs are blobs that may not be open when the server starts: their bucket does not answer, or their directory has
+// very many files. Until they are open, there is no store.
 type lateBlobs struct {
 	requests func() map[string]blob.RequestStats // nil: there is no bucket
 	stop     context.CancelFunc
@@ -23,13 +24,6 @@ type lateBlobs struct {
 	mu    sync.Mutex // guards the fields below
 	store *blob.Store
 	err   error // of the last try
-}
-
-// openedBlobs are blobs that are open.
-func openedBlobs(store *blob.Store) *lateBlobs {
-	b := &lateBlobs{store: store, stop: func() {}, ended: make(chan struct{})}
-	close(b.ended)
-	return b
 }
 
 // openLate calls open in the background until it succeeds. It waits up to wait, or until ctx ends, for the first try.

@@ -46,7 +46,7 @@ func TestLateBlobs(t *testing.T) {
 					if n <= len(tt.tries) {
 						return nil, tt.tries[n-1]
 					}
-					return blob.OpenDir(dir, blob.Options{ReserveBytes: 1})
+					return blob.OpenDir(ctx, dir, blob.Options{ReserveBytes: 1})
 				}, openBucketFor, slog.New(slog.DiscardHandler))
 				if tt.want != nil {
 					if !errors.Is(err, tt.want) || b != nil || tries.Load() != 1 {
