@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -88,10 +89,7 @@ func BenchmarkLinesOfBatches(b *testing.B) {
 	b.ReportAllocs()
 	line := int64(0)
 	for b.Loop() {
-		id, err := n.s.JobOf(batch, line)
-		if err != nil {
-			b.Fatal(err)
-		}
+		id := testkit.Must(n.s.JobOf(batch, line))(b)
 		if of, got, err := n.s.LineOf(id); err != nil || of != batch || got != line {
 			b.Fatal(of, got, err)
 		}

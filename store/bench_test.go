@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/daybookq/daybook/bench/matrix"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -47,15 +48,8 @@ func benchCreateOf(client, typ string, n, size int) *job.Create {
 }
 
 func newBench(b testing.TB) *bench {
-	s, err := Open(b.TempDir(), Options{Journal: testJournal, FS: vfs.Default})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			b.Error(err)
-		}
-	})
+	s := testkit.Must(Open(b.TempDir(), Options{Journal: testJournal, FS: vfs.Default}))(b)
+	b.Cleanup(func() { testkit.Check(b, s.Close()) })
 	return &bench{b: b, s: s, at: startAt, cpu: matrix.ProcessorTime()}
 }
 
@@ -72,10 +66,7 @@ func (n *bench) timed(cmd job.Command) (applied.Result, time.Duration) {
 	n.seq++
 	n.at++
 	began := time.Now()
-	result, err := n.s.Apply(n.seq, n.at, cmd)
-	if err != nil {
-		n.b.Fatal(err)
-	}
+	result := testkit.Must(n.s.Apply(n.seq, n.at, cmd))(n.b)
 	return result, time.Since(began)
 }
 
@@ -88,9 +79,7 @@ func (n *bench) commitFull() {
 
 func (n *bench) commit() {
 	n.passed += uint64(n.s.machine.O.Bytes())
-	if err := n.s.Commit(); err != nil {
-		n.b.Fatal(err)
-	}
+	testkit.NoError(n.b, n.s.Commit())
 	n.s.TakeReadied()
 }
 
@@ -286,10 +275,7 @@ func BenchmarkCompletionsTogether(b *testing.B) {
 				before := matrix.ProcessorTime()
 				for _, cmd := range own {
 					fields, body := cmd.Encode()
-					decoded, err := job.Decode(cmd.Verb(), fields, body)
-					if err != nil {
-						b.Fatal(err)
-					}
+					decoded := testkit.Must(job.Decode(cmd.Verb(), fields, body))(b)
 					n.Apply(decoded)
 				}
 				n.commit()

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -60,34 +61,18 @@ func (b *backlog) Open(t *testing.T) *feeder {
 	t.Helper()
 	if b.dir == "" {
 		b.dir = t.TempDir()
-		s, err := Open(b.dir, Options{Journal: testJournal})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(Open(b.dir, Options{Journal: testJournal}))(t)
 		f := &feeder{t: t, s: s}
 		b.fill(f, b.n)
 		mustCommit(t, s)
-		if err := s.FlushWait(); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.FlushWait())
+		testkit.NoError(t, s.Close())
 		b.seq = f.seq
 	}
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(b.dir)); err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(dir, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.NoError(t, os.CopyFS(dir, os.DirFS(b.dir)))
+	s := testkit.Must(Open(dir, Options{}))(t)
+	t.Cleanup(func() { testkit.Check(t, s.Close()) })
 	return &feeder{t, s, b.seq}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/memory"
@@ -154,15 +155,8 @@ func TestCachesAreBoundedByTheirBytes(t *testing.T) {
 	const posts, jobs, limit = 10, 1000, 1 << 20
 	b := memory.StandardBounds
 	b.BatchBytes, b.SpanBytes, b.RowBytes = limit, limit, limit
-	s, err := Open(t.TempDir(), Options{Journal: testJournal, FS: vfs.Default, bounds: &b, MemtableBytes: 1 << 20, CacheBytes: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	s := testkit.Must(Open(t.TempDir(), Options{Journal: testJournal, FS: vfs.Default, bounds: &b, MemtableBytes: 1 << 20, CacheBytes: 1 << 20}))(t)
+	defer func() { testkit.Check(t, s.Close()) }()
 	before, seq := liveBytes(), uint64(0)
 	apply := func(cmd job.Command) applied.Result {
 		seq++
@@ -217,9 +211,7 @@ func TestRefusedCommandsFillNoMemory(t *testing.T) {
 		mustApply(t, s, uint64(1+n), 0, metaCreate("x", n*1000, 1000, 12))
 		mustCommit(t, s)
 	}
-	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(s.FlushWait(), s.Close()))
 	s = mustOpen(t, Options{FS: fs, bounds: &memory.StandardBounds})
 	mustApply(t, s, batches+1, 0, job.Mark{})
 	mustCommit(t, s)
@@ -256,9 +248,7 @@ func TestOneGroupOfAThousand(t *testing.T) {
 	s := mustOpenIn(t, fs)
 	mustApply(t, s, 1, 0, metaCreate("x", 0, 1000, 12))
 	mustCommit(t, s)
-	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(s.FlushWait(), s.Close()))
 	s = mustOpen(t, Options{FS: fs, bounds: &memory.StandardBounds})
 	mustApply(t, s, 2, 0, job.Mark{})
 	for i, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random} {
@@ -313,9 +303,7 @@ func TestListReadsWhatAPageShows(t *testing.T) {
 		allocated("a page of jobs", 6*query.MaxListReadBytes, func() {
 			docs, next, err = s.List(query.Filter{Meta: map[string]string{"k": fmt.Sprint(posts*jobs - 1)}, Limit: 1000, After: after})
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		found += len(docs)
 		pages++
 		if after = next; next.IsZero() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/lsm"
@@ -87,9 +88,7 @@ func TestClaimsReadAhead(t *testing.T) {
 		mustApply(t, s, seq+1, 0, plainCreate("a", "x", 1, 100))
 	}
 	mustCommit(t, s)
-	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(s.FlushWait(), s.Close()))
 	s = mustOpen(t, Options{FS: fs, bounds: &memory.StandardBounds})
 	before := s.machine.O.Work().Iterators
 	views := 0

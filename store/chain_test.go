@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -35,10 +36,7 @@ func (r *chainRig) Jobs(typ string) (docs []job.Job) {
 	c := plainClaim("r", job.MaxClaimJobs)
 	c.Types = []string{typ}
 	for {
-		claimed, err := documents(r.s.HandedOut(r.Apply(c).(*applied.Claimed)))
-		if err != nil {
-			r.Fatal(err)
-		}
+		claimed := testkit.Must(documents(r.s.HandedOut(r.Apply(c).(*applied.Claimed))))(r)
 		if len(claimed) == 0 {
 			return docs
 		}
@@ -49,11 +47,7 @@ func (r *chainRig) Jobs(typ string) (docs []job.Job) {
 func followOnOf(t *testing.T, g job.Group, delayMs int64) job.FollowOn {
 	t.Helper()
 	g.Kind, g.Lines = job.Nothing, 0
-	text, err := job.NewFollowOn(&g, delayMs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return testkit.Must(job.NewFollowOn(&g, delayMs))(t)
 }
 
 func ok(id job.ID) job.Outcome {
@@ -174,10 +168,7 @@ func TestChainAtTheLimits(t *testing.T) {
 		cmd.Outcomes = append(cmd.Outcomes, o)
 	}
 	fields, body := cmd.Encode()
-	decoded, err := job.Decode(cmd.Verb(), fields, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoded := testkit.Must(job.Decode(cmd.Verb(), fields, body))(t)
 	r.Apply(decoded)
 	if got := r.Jobs("then"); len(got) != 500 || string(got[499].Payload) != "then 499" {
 		t.Errorf("%d jobs of outcomes", len(got))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -62,10 +63,7 @@ func residentMiB(t *testing.T, name string) int {
 	}
 	for line := range bytes.Lines(status) {
 		if fields := bytes.Fields(line); len(fields) == 3 && string(fields[0]) == name+":" {
-			kib, err := strconv.Atoi(string(fields[1]))
-			if err != nil {
-				t.Fatal(err)
-			}
+			kib := testkit.Must(strconv.Atoi(string(fields[1])))(t)
 			return kib / 1024
 		}
 	}

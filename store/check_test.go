@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/lsm"
@@ -24,10 +25,7 @@ func mustOpen(t testing.TB, o Options) *Store {
 	if o.Journal == "" {
 		o.Journal = testJournal
 	}
-	s, err := Open("store", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(Open("store", o))(t)
 	t.Cleanup(func() {
 		if s.closed {
 			return
@@ -38,9 +36,7 @@ func mustOpen(t testing.TB, o Options) *Store {
 				t.Errorf("check: %v", err)
 			}
 		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, s.Close())
 	})
 	return s
 }
@@ -56,9 +52,7 @@ func mustApply(t testing.TB, s *Store, seq uint64, at int64, cmd job.Command) ap
 
 func mustCommit(t testing.TB, s *Store) {
 	t.Helper()
-	if err := s.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Commit())
 }
 
 func jobID(at int64, seq uint64, line int) job.ID { return job.NewID(startAt+at, seq, line) }
@@ -128,10 +122,7 @@ func richStore(t testing.TB) *Store {
 	another.Unique = []job.UniqueKey{{Line: 1, Key: "k2"}}
 	another.Payloads, another.Longest = []byte("short\nlonger by far\n"), len("longer by far")
 	mustApply(t, s, 25, 1120, another)
-	meta, err := job.NewBatchMeta(map[string]job.MetaValue{"user": {Text: "7"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	meta := testkit.Must(job.NewBatchMeta(map[string]job.MetaValue{"user": {Text: "7"}}))(t)
 	filled := plainCreate("d", "w", 3, 4)
 	filled.Submission = &job.Submission{Name: "n", Meta: meta, Metadata: []byte("about it"), Open: true}
 	mustApply(t, s, 26, 1130, filled)
@@ -173,16 +164,12 @@ func richStore(t testing.TB) *Store {
 // set writes a row without the store's knowledge.
 func (row storedRow) set(t testing.TB, s *Store) {
 	t.Helper()
-	if err := s.db.Pebble().Set([]byte(row.key), row.value, pebble.NoSync); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.db.Pebble().Set([]byte(row.key), row.value, pebble.NoSync))
 }
 
 func (row storedRow) del(t testing.TB, s *Store) {
 	t.Helper()
-	if err := s.db.Pebble().Delete([]byte(row.key), pebble.NoSync); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.db.Pebble().Delete([]byte(row.key), pebble.NoSync))
 }
 
 // unwatched reports whether no other row refers to a row: details, effects, and ends of runs whose jobs are deleted.

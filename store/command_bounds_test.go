@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -479,10 +480,7 @@ func TestEveryCommandIsBounded(t *testing.T) {
 // knownVerbs returns the verbs that job.Decode reads, in order.
 func knownVerbs(t *testing.T) (verbs []string) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../job/command.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := testkit.Must(parser.ParseFile(token.NewFileSet(), "../job/command.go", nil, 0))(t)
 	ast.Inspect(file, func(n ast.Node) bool {
 		if of, ok := n.(*ast.SwitchStmt); ok {
 			if tag, ok := of.Tag.(*ast.Ident); !ok || tag.Name != "verb" {
@@ -490,10 +488,7 @@ func knownVerbs(t *testing.T) (verbs []string) {
 			}
 			for _, clause := range of.Body.List {
 				for _, value := range clause.(*ast.CaseClause).List {
-					verb, err := strconv.Unquote(value.(*ast.BasicLit).Value)
-					if err != nil {
-						t.Fatal(err)
-					}
+					verb := testkit.Must(strconv.Unquote(value.(*ast.BasicLit).Value))(t)
 					verbs = append(verbs, verb)
 				}
 			}

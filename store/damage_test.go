@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/row"
@@ -18,15 +19,10 @@ import (
 func flushedDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := Open(dir, Options{Journal: testJournal})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(Open(dir, Options{Journal: testJournal}))(t)
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 50))
 	mustCommit(t, s)
-	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(s.FlushWait(), s.Close()))
 	return dir
 }
 
@@ -36,16 +32,11 @@ func TestDamagedTable(t *testing.T) {
 	if err != nil || len(tables) != 1 {
 		t.Fatal(tables, err)
 	}
-	data, err := os.ReadFile(tables[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(tables[0]))(t)
 	for i := range 100 { // in the data blocks, which come first
 		data[i] ^= 1
 	}
-	if err := os.WriteFile(tables[0], data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(tables[0], data, 0o600))
 	told := 0
 	s, err := Open(dir, Options{Journal: testJournal, Damaged: func(err error) {
 		if !errors.Is(err, row.ErrDamaged) {
@@ -55,9 +46,7 @@ func TestDamagedTable(t *testing.T) {
 	}})
 	if err == nil {
 		_, err = s.Job(job.NewID(startAt, 1, 0))
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, s.Close())
 	}
 	if !errors.Is(err, row.ErrDamaged) || !strings.Contains(err.Error(), tables[0]) || !strings.Contains(err.Error(), "daybook rebuild") || told == 0 {
 		t.Errorf("reported %d times, and the error is %v", told, err)
@@ -68,38 +57,26 @@ func TestDamagedTable(t *testing.T) {
 // report damage of any of these blocks as ErrDamaged.
 func TestStartOnDamage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := Open(dir, Options{Journal: testJournal})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(Open(dir, Options{Journal: testJournal}))(t)
 	for seq := uint64(1); seq <= 500; seq++ {
 		c := plainCreate("client", fmt.Sprintf("type%d", seq), 1, 10)
 		c.Groups[0].RunAt = startAt + int64(seq)*1000
 		mustApply(t, s, seq, 0, c)
 	}
-	if err := errors.Join(s.Commit(), s.FlushWait(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(s.Commit(), s.FlushWait(), s.Close()))
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 	if err != nil || len(tables) != 1 {
 		t.Fatal(tables, err)
 	}
-	data, err := os.ReadFile(tables[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(tables[0]))(t)
 	refused := 0
 	for at := 0; at < len(data); at += 331 {
 		damaged := slices.Clone(data)
 		damaged[at] ^= 4
-		if err := os.WriteFile(tables[0], damaged, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(tables[0], damaged, 0o600))
 		s, err := Open(dir, Options{Journal: testJournal, ReadOnly: true})
 		if err == nil {
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Close())
 		} else if refused++; !errors.Is(err, row.ErrDamaged) {
 			t.Errorf("byte %d: %v", at, err)
 		}
@@ -117,25 +94,16 @@ func TestMissingMark(t *testing.T) {
 	if err != nil || len(marks) != 1 {
 		t.Fatal(marks, err)
 	}
-	if err := os.Rename(marks[0], filepath.Join(filepath.Dir(dir), "mark")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Rename(marks[0], filepath.Join(filepath.Dir(dir), "mark")))
 	if _, err := Open(dir, Options{Journal: testJournal}); !errors.Is(err, row.ErrDamaged) || !strings.Contains(err.Error(), "daybook rebuild") {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(filepath.Dir(dir), "mark"), marks[0]); err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(dir, Options{Journal: testJournal})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Rename(filepath.Join(filepath.Dir(dir), "mark"), marks[0]))
+	s := testkit.Must(Open(dir, Options{Journal: testJournal}))(t)
 	if s.Applied() != 1 {
 		t.Errorf("applied %d", s.Applied())
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, s.Close())
 }
 
 // TestRunOfAJobSetAside: a job that was set aside shows damage until a request runs it, at once or at a later run_at.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/lsm"
@@ -105,9 +106,7 @@ func TestPreferDistinctIsBounded(t *testing.T) {
 				}
 			}
 			mustCommit(t, f.s)
-			if err := checkDistinct(f.s); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, checkDistinct(f.s))
 			if problems := problemsOf(t, f.s); len(problems) > 0 {
 				t.Error(problems)
 			}

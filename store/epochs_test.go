@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/memory"
@@ -100,10 +101,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 					t.Helper()
 					var all []job.ID
 					for f := (query.Filter{Limit: 2}); ; {
-						docs, next, err := s.List(f)
-						if err != nil {
-							t.Fatal(err)
-						}
+						docs, next := testkit.Must2(s.List(f))(t)
 						for i := range docs {
 							all = append(all, docs[i].ID)
 						}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store/applied"
@@ -46,9 +47,7 @@ func TestHandedOutPayloads(t *testing.T) {
 					for at := 0; at < lines; {
 						seq++
 						result, err := s.Apply(seq, startAt, job.Claim{Runner: "r", Max: 1 + random.IntN(700), MaxBytes: job.MaxClaimBytes})
-						if err != nil {
-							t.Fatal(err)
-						}
+						testkit.NoError(t, err)
 						mustCommit(t, s)
 						claimed := result.(*applied.Claimed)
 						handed, err := s.HandedOut(claimed)
@@ -85,15 +84,9 @@ func TestHandedOutRuns(t *testing.T) {
 	mustApply(t, s, 3, 0, job.Claim{Runner: "r", Max: 1, MaxBytes: 100})
 	mustApply(t, s, 4, 0, job.Complete{Outcomes: []job.Outcome{{ID: jobID(0, 1, 0), Code: job.Error, ExitCode: 500, Error: "broken", DelayMs: 0}}})
 	mustApply(t, s, 5, 0, job.Tick{})
-	result, err := s.Apply(6, startAt, job.Claim{Runner: "r", Max: 100, MaxBytes: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := testkit.Must(s.Apply(6, startAt, job.Claim{Runner: "r", Max: 100, MaxBytes: 100}))(t)
 	mustCommit(t, s)
-	handed, err := s.HandedOut(result.(*applied.Claimed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	handed := testkit.Must(s.HandedOut(result.(*applied.Claimed)))(t)
 	var got []string
 	for i := range handed {
 		r := &handed[i]

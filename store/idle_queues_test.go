@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/memory"
@@ -18,10 +19,7 @@ const idleMs = job.MinQueueIdleMs
 
 func queueNames(t *testing.T, s *Store) (names []string) {
 	t.Helper()
-	docs, _, err := s.Queues("", "", "", 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs, _ := testkit.Must2(s.Queues("", "", "", 1000))(t)
 	for _, doc := range docs {
 		names = append(names, doc.Client+"/"+doc.Type)
 	}
@@ -172,12 +170,8 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 		}
 	}
 	look()
-	if err := s.FlushWait(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.FlushWait())
+	testkit.NoError(t, s.Close())
 	s = mustOpen(t, o)
 	look()
 

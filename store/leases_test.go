@@ -3,6 +3,7 @@ package store
 import (
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -20,10 +21,7 @@ func TestOwnLeaseAfterAPromise(t *testing.T) {
 	status := func(at int64) job.Status {
 		t.Helper()
 		mustCommit(t, s)
-		doc, err := s.Job(own)
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := testkit.Must(s.Job(own))(t)
 		if problems := problemsOf(t, s); len(problems) > 0 {
 			t.Errorf("at %d: %q", at, problems)
 		}

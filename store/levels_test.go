@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/machine"
@@ -74,10 +75,7 @@ func TestWhatLevelsDecide(t *testing.T) {
 			at += 10
 			result := apply(cmd)
 			mustCommit(t, s)
-			sum, rows, err := s.Digest()
-			if err != nil {
-				t.Fatal(err)
-			}
+			sum, rows := testkit.Must2(s.Digest())(t)
 			fmt.Fprintf(&got, "%s: %s: digest %x %v\n", name, summary(result), sum, rows)
 			return result
 		}
@@ -219,10 +217,7 @@ func TestRaisedLevel(t *testing.T) {
 
 	dir := t.TempDir()
 	options := Options{Journal: testJournal, bounds: &memory.StandardBounds}
-	s, err := Open(dir, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(Open(dir, options))(t)
 	defer func() { s.Close() }()
 	var log []step
 	apply := func(cmd job.Command) {
@@ -233,10 +228,7 @@ func TestRaisedLevel(t *testing.T) {
 	pages := func() int64 {
 		t.Helper()
 		mustCommit(t, s)
-		_, rows, err := s.Digest()
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, rows := testkit.Must2(s.Digest())(t)
 		return rows[string(row.PageTable)]
 	}
 	apply(job.SetLevel{Level: 1})
@@ -267,16 +259,11 @@ func TestRaisedLevel(t *testing.T) {
 	}
 
 	row.Levels = known
-	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(s.FlushWait(), s.Close()))
 	if _, err := Open(dir, options); !errors.Is(err, ErrNewerFormat) {
 		t.Errorf("a program without level 2 opens the store: %v", err)
 	}
-	older, err := Open(t.TempDir(), Options{Journal: testJournal})
-	if err != nil {
-		t.Fatal(err)
-	}
+	older := testkit.Must(Open(t.TempDir(), Options{Journal: testJournal}))(t)
 	defer older.Close()
 	if _, err := older.Apply(1, startAt, job.SetLevel{Level: 2}); !errors.Is(err, ErrNewerFormat) {
 		t.Errorf("a program without level 2 applies its record: %v", err)
@@ -300,17 +287,10 @@ func summary(result applied.Result) string {
 func sameText(t *testing.T, path, got string) {
 	t.Helper()
 	if *rewriteLevels {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Must(os.ReadFile(path))(t)
 	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(string(want), "\n")
 	for i := range max(len(gotLines), len(wantLines)) {
 		if i >= len(gotLines) || i >= len(wantLines) || gotLines[i] != wantLines[i] {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/query"
@@ -307,10 +308,7 @@ func (p *player) compareWaiting(g *generator) error {
 
 func mustList(t testing.TB, s *Store, f query.Filter) (docs []job.Job, next job.ID) {
 	t.Helper()
-	docs, next, err := s.List(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs, next = testkit.Must2(s.List(f))(t)
 	return docs, next
 }
 

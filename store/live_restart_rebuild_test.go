@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/memory"
@@ -23,19 +24,14 @@ func playLive(t *testing.T, seed uint64, g *generator) *player {
 	t.Helper()
 	live := &player{options: g.options}
 	live.options.FS = vfs.NewMem()
-	var err error
-	if live.s, err = Open("store", live.options); err != nil {
-		t.Fatal(err)
-	}
+	live.s = testkit.Must(Open("store", live.options))(t)
 	live.m = newModel(live.s.machine.Seed, &live.s.machine.Rules)
 	for i, st := range g.steps() {
 		if err := live.step(st); err != nil {
 			t.Fatalf("seed %d: step %d: %v", seed, i, err)
 		}
 	}
-	if err := live.s.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, live.s.Commit())
 	return live
 }
 
@@ -68,13 +64,9 @@ func TestLiveRestartRebuild(t *testing.T) {
 			if problems := problemsOf(t, way.s); len(problems) > 0 {
 				t.Errorf("seed %d: %s: check: %q", seed, way.name, problems)
 			}
-			if err := way.s.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, way.s.Close())
 		}
-		if err := live.s.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, live.s.Close())
 		if t.Failed() {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/bench/matrix"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -55,9 +56,7 @@ func TestStoreMatrix(t *testing.T) { stores.Test(t, points(true)) }
 // Fill creates pending jobs, spread over the queues of the point.
 func (n *bench) Fill(p matrix.Point, jobs int) {
 	create := newPointCreates(p)
-	if err := p.Fill(jobs, func(i, lines int) error { n.Apply(create.Of(i, lines)); return nil }); err != nil {
-		n.b.Fatal(err)
-	}
+	testkit.NoError(n.b, p.Fill(jobs, func(i, lines int) error { n.Apply(create.Of(i, lines)); return nil }))
 	n.commit()
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestPowerCutWhileOpening cuts the power at every write of Open, on a file system that loses any part of the unsynced
@@ -18,12 +20,8 @@ func TestPowerCutWhileOpening(t *testing.T) {
 		s := mustOpenIn(t, base)
 		mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 1))
 		mustCommit(t, s)
-		if err := s.FlushWait(); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.FlushWait())
+		testkit.NoError(t, s.Close())
 		cutWhileOpening(t, base, 1)
 	})
 }
@@ -49,9 +47,7 @@ func cutWhileOpening(t *testing.T, base *vfs.MemFS, applied uint64) {
 				}
 				return nil
 			})))
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Close())
 			if left == nil {
 				if cuts < 100 {
 					t.Fatalf("%d cuts: an open has hardly any writes", cuts)
@@ -66,18 +62,12 @@ func cutWhileOpening(t *testing.T, base *vfs.MemFS, applied uint64) {
 			if again.Applied() != applied {
 				t.Fatalf("after a cut at write %d the store is at %d, not %d", at, again.Applied(), applied)
 			}
-			if err := again.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, again.Close())
 		}
 	}
 }
 
 func mustOpenIn(t *testing.T, fs vfs.FS) *Store {
 	t.Helper()
-	s, err := Open("store", Options{FS: fs, Journal: testJournal})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return testkit.Must(Open("store", Options{FS: fs, Journal: testJournal}))(t)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store/applied"
@@ -42,9 +43,7 @@ func BenchmarkCreateOfShortLines(b *testing.B) {
 				b.StopTimer()
 				s.commit()
 				began := time.Now()
-				if err := c.CheckPayloads(); err != nil {
-					b.Fatal(err)
-				}
+				testkit.NoError(b, c.CheckPayloads())
 				check += time.Since(began)
 				began = time.Now()
 				row.EncodeSizes(c.Frame, c.Payloads, c.Lines(), longest)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/lsm"
@@ -99,9 +100,7 @@ func TestClaimsReadNoPages(t *testing.T) {
 					if entry.key[0] != row.PageTable {
 						continue
 					}
-					if err := s.db.Pebble().Delete([]byte(entry.key), pebble.NoSync); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, s.db.Pebble().Delete([]byte(entry.key), pebble.NoSync))
 					// So that the check at the end finds it:
 					defer s.db.Pebble().Set([]byte(entry.key), entry.value, pebble.NoSync)
 				}

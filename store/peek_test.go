@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/store/internal/row"
 )
 
@@ -14,15 +15,9 @@ import (
 func listing(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Must(os.ReadDir(dir))(t)
 	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Must(os.ReadFile(filepath.Join(dir, e.Name())))(t)
 		files[e.Name()] = string(data)
 	}
 	return files
@@ -35,30 +30,17 @@ func TestPeek(t *testing.T) {
 		t.Errorf("of no store: %+v, %v", p, err)
 	}
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := Open(dir, Options{Journal: testJournal})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(Open(dir, Options{Journal: testJournal}))(t)
 	if p, err := Peek(dir, Options{}); err == nil { // it is locked
 		t.Errorf("of a store in use: %+v", p)
 	}
 	manifest := filepath.Join(dir, "MANIFEST-000001")
-	empty, err := os.ReadFile(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	empty := testkit.Must(os.ReadFile(manifest))(t)
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 50))
 	mustCommit(t, s)
-	if err := s.FlushWait(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.FlushWait())
+	testkit.NoError(t, s.Close())
+	whole := testkit.Must(os.ReadFile(manifest))(t)
 	for name, tt := range map[string]struct {
 		bytes   int
 		journal string
@@ -71,9 +53,7 @@ func TestPeek(t *testing.T) {
 		"all but its last byte": {len(whole) - 1, "", 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := os.WriteFile(manifest, whole[:tt.bytes], 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(manifest, whole[:tt.bytes], 0o600))
 			before := listing(t, dir)
 			p, err := Peek(dir, Options{})
 			if err != nil || p.Journal != tt.journal || p.Applied != tt.applied || strings.Contains(p.Torn, manifest) != tt.torn {
@@ -90,9 +70,7 @@ func TestPeek(t *testing.T) {
 			}
 		})
 	}
-	if err := os.WriteFile(manifest, whole[:3], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(manifest, whole[:3], 0o600))
 	if _, err := Peek(dir, Options{}); !errors.Is(err, row.ErrDamaged) || !strings.Contains(err.Error(), manifest+", cannot be read from offset 0") {
 		t.Errorf("of a manifest without a record: %v", err)
 	}

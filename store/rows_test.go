@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/memory"
@@ -138,11 +139,7 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 	s := mustOpen(t, Options{})
 	apply := func(seq uint64, cmd job.Command) any {
 		t.Helper()
-		result, err := s.Apply(seq, startAt+int64(seq), cmd)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return result
+		return testkit.Must(s.Apply(seq, startAt+int64(seq), cmd))(t)
 	}
 	apply(1, &job.Create{Frame: job.NoFrame, Groups: []job.Group{{Lines: 1, Client: "a", Type: "x", Attributes: job.Attributes{MaxAttempts: 1000, LeaseMs: 1000, RetentionMs: 1000}}}})
 	id := job.NewID(startAt+1, 1, 0)
@@ -150,13 +147,8 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 		seq := uint64(2 + 2*n)
 		apply(seq, job.Claim{Runner: "r", Max: 1, MaxBytes: 1})
 		apply(seq+1, job.Complete{Outcomes: []job.Outcome{{ID: id, Code: job.Error, ExitCode: 500, Error: strings.Repeat("x", n), DelayMs: 0}}})
-		if err := s.Commit(); err != nil {
-			t.Fatal(err)
-		}
-		doc, err := s.Job(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Commit())
+		doc := testkit.Must(s.Job(id))(t)
 		if want := min(n+1, job.MaxHistory); len(doc.Attempts) != want || len(doc.Attempts[want-1].Error) != n || len(doc.Attempts[0].Error) != n+1-want {
 			t.Fatalf("after %d attempts: %+v", n+1, doc.Attempts)
 		}
@@ -186,9 +178,7 @@ func TestPages(t *testing.T) {
 				c.Longest = max(c.Longest, len(p))
 				c.Payloads = c.Frame.Append(c.Payloads, []byte(p))
 			}
-			if err := c.CheckPayloads(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, c.CheckPayloads())
 			mustApply(t, s, 1, 0, c)
 			mustCommit(t, s)
 			var pages []row.Run

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/memory"
 	"github.com/daybookq/daybook/store/internal/row"
@@ -31,21 +32,14 @@ func TestRunEndsOfRandomCommands(t *testing.T) {
 		options := otherCaches(g.options, rand.New(rand.NewPCG(seed, 1)))
 		options.FS = vfs.NewMem()
 		observed := &player{options: options}
-		var err error
-		if observed.s, err = Open("store", options); err != nil {
-			t.Fatal(err)
-		}
+		observed.s = testkit.Must(Open("store", options))(t)
 		observed.s.ObserveRunEnds()
 		observed.s.ObserveBatchEnds()
 		ended := map[job.ID]bool{}
 		for _, st := range live.log {
-			if _, err := observed.s.Apply(st.seq, st.at, st.cmd); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(observed.s.Apply(st.seq, st.at, st.cmd))(t)
 			ends, batches := slices.Clone(observed.s.TakeRunEnds()), observed.s.TakeBatchEnds()
-			if err := observed.s.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, observed.s.Commit())
 			for _, e := range batches {
 				if ended[e.ID] {
 					t.Fatalf("seed %d: %v: batch %v ends again", seed, st, e.ID)
@@ -60,10 +54,7 @@ func TestRunEndsOfRandomCommands(t *testing.T) {
 				}
 				batchEnds[e.Status]++
 			}
-			effects, err := observed.effects(st.seq)
-			if err != nil {
-				t.Fatal(err)
-			}
+			effects := testkit.Must(observed.effects(st.seq))(t)
 			if got, want := linesOfEnds(ends), linesOfEndedRuns(effects); !slices.Equal(got, want) {
 				t.Fatalf("seed %d: %v\nruns that ended: %v\nlines whose runs have ended: %v", seed, st, got, want)
 			}
@@ -79,10 +70,7 @@ func TestRunEndsOfRandomCommands(t *testing.T) {
 			}
 		}
 		for status := job.BatchCompleted; int(status) < job.NumBatchStatus; status++ {
-			docs, _, err := observed.s.Batches(query.BatchFilter{Status: status, Limit: job.MaxPage})
-			if err != nil {
-				t.Fatal(err)
-			}
+			docs, _ := testkit.Must2(observed.s.Batches(query.BatchFilter{Status: status, Limit: job.MaxPage}))(t)
 			for i := range docs {
 				if docs[i].Submission != nil && !ended[docs[i].ID] {
 					t.Fatalf("seed %d: nobody heard of the end of batch %+v", seed, docs[i])
@@ -92,12 +80,8 @@ func TestRunEndsOfRandomCommands(t *testing.T) {
 		if err := sameStores(live.s, observed.s); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
-		if err := live.s.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := observed.s.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, live.s.Close())
+		testkit.Check(t, observed.s.Close())
 	}
 	for _, outcome := range []string{"ok", "failed", "retry", "error", "unget", "unclaimed", job.RunAbandoned, job.RunCancelled, job.RunDeleted} {
 		if outcomes[outcome] == 0 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/check"
@@ -42,27 +43,15 @@ func inStore(t *testing.T, o Options, fill func(f *feeder)) *feeder {
 	o.FS = nil
 	dir := t.TempDir()
 	open := func() *Store {
-		s, err := Open(dir, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
+		return testkit.Must(Open(dir, o))(t)
 	}
 	f := &feeder{t: t, s: open()}
 	fill(f)
 	mustCommit(t, f.s)
-	if err := f.s.FlushWait(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.s.FlushWait())
+	testkit.NoError(t, f.s.Close())
 	f.s = open()
-	t.Cleanup(func() {
-		if err := f.s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testkit.Check(t, f.s.Close()) })
 	return f
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
@@ -549,9 +550,7 @@ func TestCheckFindsDamageInSessions(t *testing.T) {
 			if problems := problemsOf(t, s); len(problems) == 0 {
 				t.Error("nothing is found")
 			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, s.Close())
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/proof/stallfs"
 	"github.com/daybookq/daybook/store/internal/row"
@@ -17,10 +18,7 @@ import (
 func stalledStore(t *testing.T) (s *Store, committed uint64, resume func()) {
 	t.Helper()
 	gate := make(chan struct{})
-	s, err := Open("store", Options{Journal: testJournal, FS: stallfs.New(gate), MemtableBytes: stallfs.MemtableBytes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = testkit.Must(Open("store", Options{Journal: testJournal, FS: stallfs.New(gate), MemtableBytes: stallfs.MemtableBytes}))(t)
 	var done atomic.Uint64
 	var stop atomic.Bool
 	ended := make(chan error, 1)
@@ -49,16 +47,12 @@ func stalledStore(t *testing.T) (s *Store, committed uint64, resume func()) {
 			resumed = true
 			stop.Store(true)
 			close(gate)
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, <-ended)
 		}
 	}
 	t.Cleanup(func() {
 		resume()
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, s.Close())
 	})
 	return s, done.Load(), resume
 }
@@ -127,9 +121,7 @@ func TestFlushAndCloseAreBoundedWhilePebbleStalls(t *testing.T) {
 		t.Errorf("a query of a store that is being closed: %v", err)
 	}
 	resume()
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, s.Close())
 	if err := s.FlushWithin(time.Second); !errors.Is(err, row.ErrClosed) {
 		t.Errorf("flush after close: %v", err)
 	}
@@ -205,9 +197,7 @@ func TestQueriesGiveUpWhileACommandIsStuck(t *testing.T) {
 		}
 	}
 	close(resume)
-	if err := <-applied; err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, <-applied)
 	if _, err := s.Queue("a", "x"); err != nil || !s.Available(nil, nil) {
 		t.Errorf("after the command: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
@@ -27,47 +28,31 @@ func TestOpenRemembersItsJournal(t *testing.T) {
 	s := mustOpen(t, Options{FS: fs})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 1))
 	mustCommit(t, s)
-	if err := s.FlushWait(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.FlushWait())
+	testkit.NoError(t, s.Close())
 	if err := s.Close(); err != nil {
 		t.Errorf("a second close: %v", err)
 	}
 	if _, err := Open("store", Options{FS: fs, Journal: "another"}); !errors.Is(err, row.ErrForeignJournal) {
 		t.Errorf("with another journal: %v", err)
 	}
-	s, err := Open("store", Options{FS: fs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = testkit.Must(Open("store", Options{FS: fs}))(t)
 	if s.Journal() != testJournal || s.Applied() != 1 || s.At() != startAt {
 		t.Errorf("journal %s, applied %d, at %d", s.Journal(), s.Applied(), s.At())
 	}
 	if err := s.Adopt("another"); !errors.Is(err, row.ErrForeignJournal) {
 		t.Errorf("adopt another journal: %v", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Close())
 }
 
 func TestAdoptSeedsTheJitter(t *testing.T) {
-	s, err := Open("store", Options{FS: vfs.NewMem()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Adopt(testJournal); err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(Open("store", Options{FS: vfs.NewMem()}))(t)
+	testkit.NoError(t, s.Adopt(testJournal))
 	if other := mustOpen(t, Options{}); s.machine.Seed != other.machine.Seed || s.Journal() != other.Journal() {
 		t.Errorf("seed %d and %d", s.machine.Seed, other.machine.Seed)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Close())
 }
 
 func TestOpenRefusesANewerFormat(t *testing.T) {
@@ -77,9 +62,7 @@ func TestOpenRefusesANewerFormat(t *testing.T) {
 	} {
 		fs := vfs.NewMem()
 		s := mustOpen(t, Options{FS: fs})
-		if err := errors.Join(s.db.Pebble().Set([]byte(row.MetaKey), m.Encode(), pebble.NoSync), s.FlushWait(), s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(s.db.Pebble().Set([]byte(row.MetaKey), m.Encode(), pebble.NoSync), s.FlushWait(), s.Close()))
 		if _, err := Open("store", Options{FS: fs}); !errors.Is(err, row.ErrNewerFormat) {
 			t.Errorf("newer %s: %v", name, err)
 		}
@@ -95,16 +78,9 @@ func TestReadOnlyAndCheckpoint(t *testing.T) {
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 10, 5))
 	mustApply(t, s, 2, 1, plainClaim("r", 3))
 	mustCommit(t, s)
-	if err := s.Checkpoint("base", time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	base, err := Open("base", Options{FS: fs, ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sameStores(s, base); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, s.Checkpoint("base", time.Minute))
+	base := testkit.Must(Open("base", Options{FS: fs, ReadOnly: true}))(t)
+	testkit.Check(t, sameStores(s, base))
 	if problems := problemsOf(t, base); len(problems) > 0 {
 		t.Errorf("%q", problems)
 	}
@@ -114,9 +90,7 @@ func TestReadOnlyAndCheckpoint(t *testing.T) {
 	if base.DiskBytes() == 0 {
 		t.Error("a base without a size")
 	}
-	if err := base.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, base.Close())
 	mustApply(t, s, 3, 2, plainClaim("r", 1))
 	mustCommit(t, s)
 	other := mustOpen(t, Options{})
@@ -133,9 +107,7 @@ func TestFlushTells(t *testing.T) {
 	if durable, err := s.Durable(); durable != 0 || err != nil {
 		t.Errorf("durable %d before a flush, %v", durable, err)
 	}
-	if err := s.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Flush())
 	<-flushed
 	if durable, err := s.Durable(); durable != 7 || err != nil {
 		t.Errorf("durable %d after a flush, %v", durable, err)
@@ -148,10 +120,7 @@ func TestApplyAgain(t *testing.T) {
 	create := plainCreate("a", "x", 3, 5)
 	mustApply(t, s, 5, 0, create)
 	mustCommit(t, s)
-	before, _, err := s.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	before, _ := testkit.Must2(s.Digest())(t)
 	for _, seq := range []uint64{1, 4, 5} {
 		if result := mustApply(t, s, seq, 100, plainClaim("r", 3)); result != nil {
 			t.Errorf("command %d again: %+v", seq, result)
@@ -255,19 +224,13 @@ func TestFailedReadBreaksTheStore(t *testing.T) {
 	toggle := &errorfs.Toggle{Injector: errorfs.ErrInjected.If(errorfs.Reads)}
 	mem := vfs.NewMem()
 	s, err := Open("store", Options{Journal: testJournal, FS: errorfs.Wrap(mem, toggle), CacheBytes: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for seq := range uint64(50) {
 		mustApply(t, s, seq+1, 0, plainCreate("a", "x", 100, 100))
 	}
 	mustCommit(t, s)
-	if err := errors.Join(s.FlushWait(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if s, err = Open("store", Options{FS: errorfs.Wrap(mem, toggle), CacheBytes: 1}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(s.FlushWait(), s.Close()))
+	s = testkit.Must(Open("store", Options{FS: errorfs.Wrap(mem, toggle), CacheBytes: 1}))(t)
 	toggle.On()
 	var broken *row.Error
 	_, err = s.Apply(100, startAt, plainClaim("r", 1))
@@ -287,18 +250,12 @@ func TestFailedReadBreaksTheStore(t *testing.T) {
 	if s.Applied() != 50 {
 		t.Errorf("applied %d", s.Applied())
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if s, err = Open("store", Options{FS: mem}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Close())
+	s = testkit.Must(Open("store", Options{FS: mem}))(t)
 	if c := mustApply(t, s, 100, 0, plainClaim("r", 1)).(*applied.Claimed); c.Jobs() != 1 {
 		t.Errorf("after an open: %+v", c)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Close())
 }
 
 // TestQueriesBesideApply runs all queries while commands are applied. It is for the race detector, and each answer must
@@ -369,9 +326,7 @@ func TestNewerLevelIsRefused(t *testing.T) {
 	if _, err := s.Apply(2, startAt, job.Mark{}); err == nil {
 		t.Error("a command after it was applied")
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, s.Close())
 }
 
 // TestHandedOutHistoryIsShort: a claimed job has only the newest attempt of its history and the beginning of its error.
@@ -383,13 +338,8 @@ func TestHandedOutHistoryIsShort(t *testing.T) {
 		mustApply(t, s, seq, 0, job.Claim{Runner: "r", Max: 1, MaxBytes: 1})
 		mustApply(t, s, seq+1, 0, job.Complete{Outcomes: []job.Outcome{{ID: id, Code: job.Error, ExitCode: 500, Error: strings.Repeat("ü", query.MaxHandedError), DelayMs: 0}}})
 	}
-	result, err := s.Apply(6, startAt, job.Claim{Runner: "r", Max: 1, MaxBytes: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	result := testkit.Must(s.Apply(6, startAt, job.Claim{Runner: "r", Max: 1, MaxBytes: 1}))(t)
+	testkit.NoError(t, s.Commit())
 	docs, err := documents(s.HandedOut(result.(*applied.Claimed)))
 	if err != nil || len(docs) != 1 || len(docs[0].Attempts) != 1 || len(docs[0].Error) > query.MaxHandedError || !utf8.ValidString(docs[0].Error) {
 		t.Fatalf("handed out %+v, %v", docs, err)

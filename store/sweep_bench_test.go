@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/daybookq/daybook/bench/matrix"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -40,9 +41,7 @@ func BenchmarkSingleStates(b *testing.B) {
 					n.Apply(c)
 				}
 				n.commit()
-				if err := n.s.FlushWait(); err != nil {
-					b.Fatal(err)
-				}
+				testkit.NoError(b, n.s.FlushWait())
 			}
 			ticks := func(what string, done func() bool) {
 				start, applied := matrix.ProcessorTime(), n.seq
@@ -80,11 +79,7 @@ func BenchmarkSingleStates(b *testing.B) {
 func BenchmarkStart(b *testing.B) {
 	dir := b.TempDir()
 	open := func() *Store {
-		s, err := Open(dir, Options{Journal: testJournal, FS: vfs.Default})
-		if err != nil {
-			b.Fatal(err)
-		}
-		return s
+		return testkit.Must(Open(dir, Options{Journal: testJournal, FS: vfs.Default}))(b)
 	}
 	n := &bench{b: b, s: open(), at: startAt}
 	for i := range 100 {
@@ -96,16 +91,10 @@ func BenchmarkStart(b *testing.B) {
 		n.Apply(c)
 		n.commit()
 	}
-	if err := n.s.FlushWait(); err != nil {
-		b.Fatal(err)
-	}
-	if err := n.s.Close(); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, n.s.FlushWait())
+	testkit.NoError(b, n.s.Close())
 	for b.Loop() {
 		s := open()
-		if err := s.Close(); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, s.Close())
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/lsm"
@@ -95,9 +96,7 @@ func TestFiltersAnswerForAbsentKeys(t *testing.T) {
 		}
 		mustApply(t, s, uint64(i+1), int64(i), c)
 		mustCommit(t, s)
-		if err := s.FlushWait(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.FlushWait())
 	}
 	misses := s.db.Pebble().Metrics().Filter.Hits
 	const looks = 100

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
@@ -76,10 +77,7 @@ func (c *completing) refused(o job.Outcome, refusal job.Refusal) {
 	c.Helper()
 	all := func() string {
 		mustCommit(c.T, c.s)
-		_, rows, err := c.s.Digest()
-		if err != nil {
-			c.Fatal(err)
-		}
+		_, rows := testkit.Must2(c.s.Digest())(c)
 		doc, err := c.s.Job(o.ID)
 		return fmt.Sprintf("%v, %+v, %v", rows, doc, err)
 	}

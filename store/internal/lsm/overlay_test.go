@@ -10,19 +10,14 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func mustOpen(t *testing.T) *DB {
 	t.Helper()
-	d, err := Open("test", Options{FS: vfs.NewMem()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	d := testkit.Must(Open("test", Options{FS: vfs.NewMem()}))(t)
+	t.Cleanup(func() { testkit.Check(t, d.Close()) })
 	return d
 }
 
@@ -56,12 +51,8 @@ func TestOverlayIsAMap(t *testing.T) {
 				maps.DeleteFunc(model, func(key, _ string) bool { return from <= key && key < to })
 			case 9:
 				batch := d.pebble.NewBatch()
-				if err := o.flush(batch); err != nil {
-					t.Fatal(err)
-				}
-				if err := batch.Commit(pebble.NoSync); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, o.flush(batch))
+				testkit.NoError(t, batch.Commit(pebble.NoSync))
 				if o.Bytes() != 0 || o.rows.Len() != 0 || len(o.ranges) != 0 {
 					t.Fatalf("seed %d: %d bytes, %d rows and %d cuts after a flush", seed, o.Bytes(), o.rows.Len(), len(o.ranges))
 				}
@@ -89,12 +80,8 @@ func TestOverlayIsAMap(t *testing.T) {
 		}
 		o.DeleteRange("T", "U")
 		batch := d.pebble.NewBatch()
-		if err := o.flush(batch); err != nil {
-			t.Fatal(err)
-		}
-		if err := batch.Commit(pebble.NoSync); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, o.flush(batch))
+		testkit.NoError(t, batch.Commit(pebble.NoSync))
 	}
 }
 

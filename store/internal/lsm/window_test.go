@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestWindowIsASortedSet compares a window over a store's keys with a sorted set.
@@ -139,9 +141,7 @@ func TestGapsHideNoKey(t *testing.T) {
 				gap.Settle(&o)
 			}
 			if random.IntN(20) == 0 {
-				if err := d.Commit(&o); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, d.Commit(&o))
 			}
 			from, to := fmt.Sprintf("T%03d", random.IntN(keys)), fmt.Sprintf("T%03d", random.IntN(keys)+1)
 			var want, got, down []string
