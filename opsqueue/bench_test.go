@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/opsqueue/stockclient"
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
@@ -81,9 +82,7 @@ func BenchmarkConsume(b *testing.B) {
 			consumers := make([]*stockclient.Consumer, c.consumers)
 			for i := range consumers {
 				consumers[i] = h.consumer()
-				if _, err := consumers[i].Init(h.ctx); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(consumers[i].Init(h.ctx))(b)
 			}
 			inserting, stop := context.WithCancel(h.ctx)
 			defer stop()
@@ -152,9 +151,7 @@ func BenchmarkBacklog(b *testing.B) {
 			for b.Loop() {
 				h := benchHost(b)
 				c := h.consumer()
-				if _, err := c.Init(h.ctx); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(c.Init(h.ctx))(b)
 				before := heap()
 				var left atomic.Int64
 				left.Store(submissions)

@@ -172,9 +172,7 @@ func TestExpiryTakesFewGoroutines(t *testing.T) {
 	})
 	h.reserveOne(other) // the first that expired
 	most := runtime.NumGoroutine()
-	if err := p.conn.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.conn.Close())
 	for left := 899; left > 0; {
 		most = max(most, runtime.NumGoroutine())
 		left -= len(h.reserve(other, 100, oldest))

@@ -320,12 +320,9 @@ func TestHeartbeat(t *testing.T) {
 func TestFirstPing(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval = time.Hour })
 	pinged := make(chan []byte, 1)
-	socket, _, err := websocket.Dial(h.ctx, "ws://"+h.address+"/consumer", &websocket.DialOptions{
+	socket, _ := testkit.Must2(websocket.Dial(h.ctx, "ws://"+h.address+"/consumer", &websocket.DialOptions{
 		OnPingReceived: func(_ context.Context, payload []byte) bool { pinged <- payload; return true },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer socket.CloseNow()
 	go func() {
 		for {
@@ -347,11 +344,7 @@ func TestBadMessages(t *testing.T) {
 	bystander := h.consumer()
 	parked := h.later(bystander, 1, oldest)
 	unhex := func(text string) []byte {
-		b, err := hex.DecodeString(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+		return testkit.Must(hex.DecodeString(text))(t)
 	}
 	binary := websocket.MessageBinary
 	for name, send := range map[string]func(r *rawConsumer){
@@ -415,10 +408,7 @@ func TestFramesOfHTTP(t *testing.T) {
 		"GET /consumer HTTP/1.1\r\nHo",
 		"\x00\x01\x02\x03\r\n\r\n",
 	} {
-		conn, err := net.Dial("tcp", h.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := testkit.Must(net.Dial("tcp", h.address))(t)
 		if _, err := conn.Write([]byte(text)); err != nil {
 			t.Error(err)
 		}

@@ -408,9 +408,7 @@ func (h *host) createIncomplete(open, paused bool) wire.SubmissionID {
 		Submission: &job.Submission{OnFailure: job.CancelRest, ChunkSize: 1, Open: open, Paused: paused},
 		Groups:     []job.Group{{Client: opsqueue.Client, Type: opsqueue.Type, Lines: 3, Attributes: job.Attributes{MaxAttempts: 3, LeaseMs: 600_000, RetentionMs: 600_000}}},
 	})
-	if err != nil {
-		h.t.Error(err)
-	}
+	testkit.Check(h.t, err)
 	return wire.SubmissionID(job.Snowflake(receipt.At, receipt.Seq))
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
@@ -124,14 +125,8 @@ func TestStatuses(t *testing.T) {
 // vector returns the bytes of a protocol example, with its id replaced.
 func vector(t *testing.T, name string, id wire.SubmissionID) []byte {
 	t.Helper()
-	text, err := os.ReadFile("wire/testdata/vectors/" + name + ".hex")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := hex.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("wire/testdata/vectors/" + name + ".hex"))(t)
+	b := testkit.Must(hex.DecodeString(strings.TrimSpace(string(text))))(t)
 	head := []byte{0x1b}
 	return bytes.ReplaceAll(b, fmt.Appendf(head, "%s", "\x65\xdc\xeb\x1c\x6b\x5e\x00\x00"), uint64CBOR(uint64(id)))
 }

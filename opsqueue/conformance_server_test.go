@@ -85,9 +85,7 @@ func (h *host) start() {
 			server.BatchEnds(ends)
 		}
 	}})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	testkit.NoError(h.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- engine.Run(ctx) }()
@@ -212,10 +210,7 @@ func (h *host) waitFor(id wire.SubmissionID, want string) (s *wire.SubmissionSta
 	h.t.Helper()
 	p := h.producer()
 	testkit.Eventually(h.t, fmt.Sprintf("submission %s is %s", id, want), func() bool {
-		var err error
-		if s, err = p.Status(h.ctx, id); err != nil {
-			h.t.Fatal(err)
-		}
+		s = testkit.Must(p.Status(h.ctx, id))(h.t)
 		return kind(s) == want
 	})
 	return s
@@ -260,9 +255,7 @@ func (h *host) reserveOne(c *stockclient.Consumer) wire.ReservedChunk {
 
 func (h *host) must(err error) {
 	h.t.Helper()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	testkit.NoError(h.t, err)
 }
 
 // later runs a reservation in a goroutine.
@@ -312,10 +305,7 @@ type rawConsumer struct {
 // raw connects and reads Init.
 func (h *host) raw() *rawConsumer {
 	h.t.Helper()
-	socket, _, err := websocket.Dial(h.ctx, "ws://"+h.address+"/consumer", nil)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	socket, _ := testkit.Must2(websocket.Dial(h.ctx, "ws://"+h.address+"/consumer", nil))(h.t)
 	socket.SetReadLimit(wire.MaxMessageBytes)
 	h.t.Cleanup(func() { socket.CloseNow() })
 	r := &rawConsumer{h, socket}

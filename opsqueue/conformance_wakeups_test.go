@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/stockclient"
 	"github.com/daybookq/daybook/opsqueue/wire"
@@ -114,9 +115,7 @@ func TestParkedReservationOfGoneConsumer(t *testing.T) {
 	for range 10 {
 		gone := h.raw()
 		gone.put(0, wire.WantToReserveChunks{Max: 1})
-		if err := gone.socket.CloseNow(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, gone.socket.CloseNow())
 	}
 	id := h.insert(stored("p", 3))
 	c := h.consumer()

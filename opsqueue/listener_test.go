@@ -6,16 +6,15 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // cycles measures a client with Nagle's algorithm. In each cycle, the client sends a message without a reply, such as a
 // completion, and then a message with a reply, such as a request for a chunk.
 func cycles(t *testing.T, wrap func(net.Listener) net.Listener, count int) time.Duration {
 	t.Helper()
-	bound, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bound := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l := wrap(bound)
 	served := make(chan error, 1)
 	go func() {
@@ -40,35 +39,20 @@ func cycles(t *testing.T, wrap func(net.Listener) net.Listener, count int) time.
 			}
 		}()
 	}()
-	conn, err := net.Dial("tcp", bound.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.(*net.TCPConn).SetNoDelay(false); err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(net.Dial("tcp", bound.Addr().String()))(t)
+	testkit.NoError(t, conn.(*net.TCPConn).SetNoDelay(false))
 	message := make([]byte, 100)
 	start := time.Now()
 	for range count {
 		for range 2 {
-			if _, err := conn.Write(message); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(conn.Write(message))(t)
 		}
-		if _, err := io.ReadFull(conn, message); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(io.ReadFull(conn, message))(t)
 	}
 	took := time.Since(start)
-	if err := conn.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, conn.Close())
+	testkit.Check(t, <-served)
+	testkit.Check(t, l.Close())
 	return took
 }
 
@@ -97,27 +81,16 @@ func TestListenerAcknowledges(t *testing.T) {
 
 // TestListenerOthers: the listener returns errors and non-TCP connections unchanged.
 func TestListenerOthers(t *testing.T) {
-	bound, err := net.Listen("unix", t.TempDir()+"/socket")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bound := testkit.Must(net.Listen("unix", t.TempDir()+"/socket"))(t)
 	l := NewListener(bound)
-	client, err := net.Dial("unix", bound.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := testkit.Must(net.Dial("unix", bound.Addr().String()))(t)
 	defer client.Close()
-	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(l.Accept())(t)
 	defer conn.Close()
 	if _, ok := conn.(*net.UnixConn); !ok {
 		t.Errorf("it is a %T", conn)
 	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, l.Close())
 	if _, err := l.Accept(); err == nil {
 		t.Error("a closed listener accepts")
 	}
@@ -130,31 +103,18 @@ func BenchmarkListener(b *testing.B) {
 		"prompt": NewListener,
 	} {
 		b.Run(name, func(b *testing.B) {
-			bound, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
+			bound := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(b)
 			l := wrap(bound)
 			defer l.Close()
-			client, err := net.Dial("tcp", bound.Addr().String())
-			if err != nil {
-				b.Fatal(err)
-			}
+			client := testkit.Must(net.Dial("tcp", bound.Addr().String()))(b)
 			defer client.Close()
-			server, err := l.Accept()
-			if err != nil {
-				b.Fatal(err)
-			}
+			server := testkit.Must(l.Accept())(b)
 			defer server.Close()
 			message := make([]byte, 100)
 			for b.Loop() {
 				for _, end := range [][2]net.Conn{{client, server}, {server, client}} {
-					if _, err := end[0].Write(message); err != nil {
-						b.Fatal(err)
-					}
-					if _, err := io.ReadFull(end[1], message); err != nil {
-						b.Fatal(err)
-					}
+					testkit.Must(end[0].Write(message))(b)
+					testkit.Must(io.ReadFull(end[1], message))(b)
 				}
 			}
 		})

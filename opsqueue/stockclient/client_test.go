@@ -17,6 +17,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
 
@@ -70,10 +71,7 @@ func fakeServer(t *testing.T, scripts ...func(p *peer)) (address string, wait fu
 
 func serveHTTP(t *testing.T, handler http.HandlerFunc) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := &http.Server{Handler: handler, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, peerKey{}, c)
 	}}
@@ -102,9 +100,7 @@ func (p *peer) get(nonce uint64, want wire.ClientContents) {
 }
 
 func (p *peer) put(m wire.ServerToClient) {
-	if err := p.socket.Write(p.t.Context(), websocket.MessageBinary, wire.EncodeServerToClient(m)); err != nil {
-		p.t.Error(err)
-	}
+	testkit.Check(p.t, p.socket.Write(p.t.Context(), websocket.MessageBinary, wire.EncodeServerToClient(m)))
 }
 
 // gone waits until the consumer has dropped the connection. It fails if the consumer sent another message or a close
@@ -168,9 +164,7 @@ func TestConsumer(t *testing.T) {
 	for _, err := range []error{
 		c.Complete(ctx, chunks[0].Chunk.ChunkID, nil), c.Fail(ctx, chunks[1].Chunk.ChunkID, "boom"), c.Complete(ctx, chunks[1].Chunk.ChunkID, []byte{1, 200}),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	c.Close()
 	wait()
@@ -185,12 +179,8 @@ func TestServerBreaksRules(t *testing.T) {
 	raw := func(kind websocket.MessageType, text string) func(*peer) {
 		return func(p *peer) {
 			message, err := hex.DecodeString(text)
-			if err != nil {
-				p.t.Error(err)
-			}
-			if err := p.socket.Write(p.t.Context(), kind, message); err != nil {
-				p.t.Error(err)
-			}
+			testkit.Check(p.t, err)
+			testkit.Check(p.t, p.socket.Write(p.t.Context(), kind, message))
 		}
 	}
 	put := func(messages ...wire.ServerToClient) func(*peer) {
@@ -259,9 +249,7 @@ func TestServerBreaksRules(t *testing.T) {
 				for l := consumer.current(); l == nil || !l.sent(1); l = consumer.current() {
 					_ = sleep(ctx, time.Millisecond)
 				}
-				if err := consumer.Complete(ctx, wire.ChunkID{SubmissionID: 1, Index: 2}, nil); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, consumer.Complete(ctx, wire.ChunkID{SubmissionID: 1, Index: 2}, nil))
 			}
 			<-ctx.Done()
 			<-called
@@ -323,9 +311,7 @@ func TestExpired(t *testing.T) {
 		t.Error(err)
 	}
 	for c.Expired() == 0 || !c.current().sent(2) {
-		if err := sleep(ctx, time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, sleep(ctx, time.Millisecond))
 	}
 	c.Close()
 	wait()
@@ -416,20 +402,13 @@ func TestZeroChunks(t *testing.T) {
 func TestNagle(t *testing.T) {
 	address, _ := fakeServer(t)
 	conn, err := dial(inTime(t), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer conn.Close()
-	raw, err := conn.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(conn.(*net.TCPConn).SyscallConn())(t)
 	noDelay := -1
-	if err := raw.Control(func(fd uintptr) {
+	testkit.NoError(t, raw.Control(func(fd uintptr) {
 		noDelay, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_NODELAY)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if err != nil || noDelay != 0 {
 		t.Errorf("TCP_NODELAY is %d, %v", noDelay, err)
 	}
@@ -450,9 +429,7 @@ func TestProducer(t *testing.T) {
 	}
 	address := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, err)
 		_, hasLength := r.Header["Content-Length"]
 		if parent := r.Header.Get("Traceparent"); (parent != "") != (r.Method+r.URL.Path == "POST/producer/submissions") {
 			t.Errorf("%s has traceparent %q", r.URL, parent)
@@ -486,9 +463,7 @@ func TestProducer(t *testing.T) {
 	if text, err := p.ServerVersion(ctx); err != nil || text != "v0.40.1" {
 		t.Error(text, err)
 	}
-	if err := p.Cancel(ctx, 8); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, p.Cancel(ctx, 8))
 	want := []string{
 		`POST /producer/submissions "application/json" 122 true "{\"chunk_contents\":{\"SeeObjectStorage\":{\"prefix\":\"x\",\"count\":5}},\"metadata\":null,\"strategic_metadata\":{},\"chunk_size\":null}"`,
 		`GET /producer/submissions/8 "" 0 false ""`,

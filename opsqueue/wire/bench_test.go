@@ -3,6 +3,8 @@ package wire
 import (
 	"bytes"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // BenchmarkCycle encodes and decodes the messages for reserving and completing one chunk. A goal of 10,000 such cycles a
@@ -15,9 +17,7 @@ func BenchmarkCycle(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, message := range [][]byte{request, report} {
-			if _, err := DecodeClientToServer(message); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(DecodeClientToServer(message))(b)
 		}
 		EncodeServerToClient(reply)
 	}
@@ -30,9 +30,7 @@ func BenchmarkDecodeOutput(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(message)))
 	for b.Loop() {
-		if _, err := DecodeClientToServer(message); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(DecodeClientToServer(message))(b)
 	}
 }
 
@@ -47,8 +45,6 @@ func BenchmarkInsert(b *testing.B) {
 	b.SetBytes(int64(len(document)))
 	for b.Loop() {
 		var got InsertSubmission
-		if err := DecodeJSON(document, &got); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, DecodeJSON(document, &got))
 	}
 }

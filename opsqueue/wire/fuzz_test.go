@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // allocated returns the bytes that a call allocates.
@@ -61,15 +63,9 @@ func fuzzMessages(f *testing.F, like any) {
 
 // FuzzDecodeJSON has the properties of FuzzDecodeClientToServer for the decoders of JSON.
 func FuzzDecodeJSON(f *testing.F) {
-	paths, err := filepath.Glob("testdata/json/*.json")
-	if err != nil {
-		f.Fatal(err)
-	}
+	paths := testkit.Must(filepath.Glob("testdata/json/*.json"))(f)
 	for _, path := range paths {
-		document, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		document := testkit.Must(os.ReadFile(path))(f)
 		f.Add(document)
 	}
 	for _, document := range []string{`{` + stored + `}{`, `{` + stored + `,"metadata":[ 1 , 2.5 ]}`, `{"chunk_contents":{"Direct":{"contents":[[],[],null]}}}`} {

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the documents of testdata/json again")
@@ -60,10 +62,7 @@ func decodeLike(like any, document []byte) (any, error) {
 
 // TestDocuments: each value is encoded exactly as its document, and is decoded from it.
 func TestDocuments(t *testing.T) {
-	files, err := filepath.Glob("testdata/json/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(filepath.Glob("testdata/json/*.json"))(t)
 	values := documents()
 	if !*rewrite && len(files) != len(values) {
 		t.Errorf("there are %d files and %d values", len(files), len(values))
@@ -72,14 +71,9 @@ func TestDocuments(t *testing.T) {
 		path := filepath.Join("testdata/json", name+".json")
 		got := EncodeJSON(value)
 		if *rewrite {
-			if err := os.WriteFile(path, append(got, '\n'), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(path, append(got, '\n'), 0o644))
 		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := testkit.Must(os.ReadFile(path))(t)
 		if want = bytes.TrimSuffix(want, []byte("\n")); !bytes.Equal(got, want) {
 			t.Errorf("%s is\n%s, want\n%s", name, got, want)
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/fxamacker/cbor/v2"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func isMalformed(err error) bool { return errors.Is(err, ErrMalformed) && !errors.Is(err, ErrShape) }
@@ -45,11 +47,7 @@ func encoded(t testing.TB, value any) []byte {
 		}
 		return b
 	}
-	b, err := cbor.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return testkit.Must(cbor.Marshal(value))(t)
 }
 
 // indefinite returns a map of indefinite length.
@@ -112,10 +110,7 @@ func TestAccepted(t *testing.T) {
 		{"the head of a variant in two bytes", inEnvelope(raw(append([]byte{0xb8, 1}, encoded(t, object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", "x"}}}})[1:]...))), ClientToServer{7, FailChunk{id, "x"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := DecodeClientToServer(encoded(t, c.message))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := testkit.Must(DecodeClientToServer(encoded(t, c.message)))(t)
 			if !reflect.DeepEqual(got, c.want) {
 				t.Errorf("it is %+v, want %+v", got, c.want)
 			}

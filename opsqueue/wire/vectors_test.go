@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func text(s string) *string { return &s }
@@ -61,16 +63,11 @@ func decodeMessage(like any, message []byte) (any, error) {
 
 func readVectors(t testing.TB) map[string][]byte {
 	t.Helper()
-	paths, err := filepath.Glob("testdata/vectors/*.hex")
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := testkit.Must(filepath.Glob("testdata/vectors/*.hex"))(t)
 	vectors := map[string][]byte{}
 	for _, path := range paths {
 		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		vectors[strings.TrimSuffix(filepath.Base(path), ".hex")], err = hex.DecodeString(strings.TrimSpace(string(content)))
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
