@@ -26,24 +26,15 @@ func TestAddInterrupted(t *testing.T) {
 		cmd := command(t, append([]string{"add", "--server", s.url, "--type", typ}, flags...)...)
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		in := testkit.Must(cmd.StdinPipe())(t)
+		testkit.NoError(t, cmd.Start())
 		line := strings.Repeat("x", 1000) + "\n"
-		if _, err := io.WriteString(in, strings.Repeat(line, 20_000)); err != nil { // more than one body
-			t.Fatal(err)
-		}
+		testkit.Must(io.WriteString(in, strings.Repeat(line, 20_000)))(t) // more than one body
 		testkit.Eventually(t, "a body is stored", func() bool {
 			q, err := c.Queue(t.Context(), "default", typ)
 			return err == nil && q.Counts["pending"] > 0
 		})
-		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 		exit := new(exec.ExitError)
 		if !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != terminal.ExitSignal+int(syscall.SIGINT) || !strings.Contains(errs.String(), "interrupted") {
 			t.Errorf("%v: %v: %s", flags, cmd.ProcessState, errs.String())

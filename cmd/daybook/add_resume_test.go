@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // payloads returns the payloads of all jobs of a type, sorted: texts as they are, JSON values as JSON.
@@ -29,9 +30,7 @@ func payloads(t *testing.T, server, typ string) []string {
 		var j struct {
 			Payload json.RawMessage `json:"payload"`
 		}
-		if err := json.Unmarshal([]byte(line), &j); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &j))
 		var text string
 		if json.Unmarshal(j.Payload, &text) != nil {
 			text = string(j.Payload)
@@ -45,9 +44,7 @@ func payloads(t *testing.T, server, typ string) []string {
 func written(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -191,10 +188,7 @@ func TestAddDryRun(t *testing.T) {
 // stateOf returns the lines of a state file.
 func stateOf(t *testing.T, path string) (lines []stateLine) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(path))(t)
 	for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
 		var l stateLine
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
@@ -217,9 +211,7 @@ func TestAddResume(t *testing.T) {
 			t.Errorf("%+v, want %q", again, first)
 		}
 		for _, text := range []string{"a\nB\n", "a\nb\nc\n", "a\n", "", "a\nb"} {
-			if err := os.WriteFile(in, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(in, []byte(text), 0o600))
 			if r := execute(t, "", args...); r.code != terminal.ExitFile || !strings.Contains(r.errs, in+" has changed") && !strings.Contains(r.errs, "the input has changed") {
 				t.Errorf("%q: exit code %d: %s", text, r.code, r.errs)
 			} else if r.out != "" || strings.Contains(r.errs, "everything is stored") || strings.Contains(r.errs, "same command") {
@@ -276,9 +268,7 @@ func TestAddResume(t *testing.T) {
 		if n := s.pending(t, "default/corrected"); n == 0 || n == 20_002 {
 			t.Errorf("%d jobs", n)
 		}
-		if err := os.WriteFile(in, []byte(rows+"20000,x\n20001,x\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(in, []byte(rows+"20000,x\n20001,x\n"), 0o600))
 		ok(t, args...)
 		if n := s.pending(t, "default/corrected"); n != 20_002 {
 			t.Errorf("%d jobs", n)
@@ -294,13 +284,8 @@ func TestAddResume(t *testing.T) {
 		}
 		state, in := filepath.Join(t.TempDir(), "state"), written(t, "in", "a\n")
 		ok(t, "add", "--server", s.url, "--type", "torn", "--resume", state, in)
-		text, err := os.ReadFile(state)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(state, text[:len(text)-20], 0o600); err != nil { // cuts off the line which records that everything is stored
-			t.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(state))(t)
+		testkit.NoError(t, os.WriteFile(state, text[:len(text)-20], 0o600)) // cuts off the line which records that everything is stored
 		ok(t, "add", "--server", s.url, "--type", "torn", "--resume", state, in)
 		if n := s.pending(t, "default/torn"); n != 4 {
 			t.Errorf("%d jobs", n)
@@ -321,10 +306,7 @@ func TestAddAfterADay(t *testing.T) {
 	}
 	path, aside := written(t, "in", in.String()), filepath.Join(t.TempDir(), "state")
 	ok(t, "add", "--server", s.url, "--type", "first", "--resume", aside, path)
-	text, err := os.ReadFile(aside)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(aside))(t)
 	// The file as a kill would have left it two days ago: without the answer to the last body, and with another key,
 	// because a server that has forgotten the key knows nothing of it.
 	old := func(typ string) string {
@@ -333,26 +315,18 @@ func TestAddAfterADay(t *testing.T) {
 			var o map[string]any
 			d := json.NewDecoder(strings.NewReader(line))
 			d.UseNumber()
-			if err := d.Decode(&o); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, d.Decode(&o))
 			if i == 0 {
 				o["key"], o["type"] = "FORGOTTEN-"+typ, typ
 			} else {
-				at, err := o["at"].(json.Number).Int64()
-				if err != nil {
-					t.Fatal(err)
-				}
+				at := testkit.Must(o["at"].(json.Number).Int64())(t)
 				o["at"] = at - (48 * time.Hour).Milliseconds()
 			}
 			offset, _ := o["offset"].(json.Number)
 			if o["event"] == "done" || o["event"] == "stored" && offset != "0" {
 				continue
 			}
-			line, err := json.Marshal(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			line := testkit.Must(json.Marshal(o))(t)
 			b.Write(append(line, '\n'))
 		}
 		return written(t, "state", b.String())
@@ -415,9 +389,7 @@ func TestAddKilled(t *testing.T) {
 				cmd := command(t, "add", "--server", slow.url, "--type", "killed", "--format", format, "--in-flight", "3", "--resume", state, path)
 				var errs bytes.Buffer
 				cmd.Stderr = &errs
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, cmd.Start())
 				done := make(chan error, 1)
 				go func() { done <- cmd.Wait() }()
 				for running := true; running; {
@@ -481,10 +453,7 @@ type slowServer struct {
 
 func slowed(t *testing.T, target string) *slowServer {
 	t.Helper()
-	to, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := testkit.Must(url.Parse(target))(t)
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) {
 		panic(http.ErrAbortHandler) // the answer is lost

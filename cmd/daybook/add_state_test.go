@@ -11,6 +11,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/filelock"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestStateFileInUse: while an add has a state file, a second add with the same file stores nothing and does not change
@@ -22,10 +23,7 @@ func TestStateFileInUse(t *testing.T) {
 	args := []string{"add", "--server", s.url, "--type", "twice", "--resume", state, in}
 	refused := func(when string) {
 		t.Helper()
-		before, err := os.ReadFile(state)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := testkit.Must(os.ReadFile(state))(t)
 		if r := execute(t, "", args...); r.code != terminal.ExitDataInUse || !strings.Contains(r.errs, state) {
 			t.Errorf("%s: exit code %d: %s", when, r.code, r.errs)
 		}
@@ -33,36 +31,22 @@ func TestStateFileInUse(t *testing.T) {
 			t.Errorf("%s: the state file is %q, %v, and was %q", when, after, err, before)
 		}
 	}
-	first, err := openAddState(state, stateHead{Type: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Must(openAddState(state, stateHead{Type: "x"}))(t)
 	refused("after the first line")
-	if _, err := first.f.WriteString(`{"event":"sent","at":1,`); err != nil { // an incomplete line
-		t.Fatal(err)
-	}
+	testkit.Must(first.f.WriteString(`{"event":"sent","at":1,`))(t) // an incomplete line
 	if _, err := openAddState(state, first.head); !errors.Is(err, filelock.ErrLocked) {
 		t.Errorf("a second one: %v", err)
 	}
 	refused("within a line")
 	first.close()
-	if err := os.WriteFile(state, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(state, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := filelock.Lock(f); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(state, nil, 0o600))
+	f := testkit.Must(os.OpenFile(state, os.O_RDWR, 0))(t)
+	testkit.NoError(t, filelock.Lock(f))
 	refused("before the first line")
 	if text := ok(t, "queues", "--server", s.url); strings.Contains(text, "twice") {
 		t.Errorf("jobs were stored:\n%s", text)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.Close())
 	ok(t, args...)
 	if n := s.pending(t, "default/twice"); n != 2 {
 		t.Errorf("%d jobs", n)
@@ -88,17 +72,10 @@ func TestBodyOfADayAgo(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state")
-			s, err := openAddState(path, stateHead{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.body(b, lines); err != nil {
-				t.Fatal(err)
-			}
+			s := testkit.Must(openAddState(path, stateHead{}))(t)
+			testkit.NoError(t, s.body(b, lines))
 			s.close()
-			if s, err = openAddState(path, stateHead{}); err != nil {
-				t.Fatal(err)
-			}
+			s = testkit.Must(openAddState(path, stateHead{}))(t)
 			defer s.close()
 			s.repeat = c.unknown == unknownRepeat
 			if _, forgotten := s.resumed(); len(forgotten) > 0 {
@@ -106,7 +83,7 @@ func TestBodyOfADayAgo(t *testing.T) {
 			}
 			now := time.Now().Add(c.later)
 			s.now = func() time.Time { return now }
-			err = s.body(b, lines)
+			err := s.body(b, lines)
 			if isUnknown := errors.Is(err, client.ErrUnknown); isUnknown != c.refused || err != nil && !c.refused {
 				t.Errorf("%v", err)
 			}

@@ -20,9 +20,7 @@ func TestAddOnATerminal(t *testing.T) {
 		t.Helper()
 		cmd := command(t, append([]string{"add", "--server", s.url, "--type", "t"}, args...)...)
 		cmd.Stdout = tty
-		if err := cmd.Run(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, cmd.Run())
 	}
 	tty, line := testkit.Terminal(t)
 	run(tty, one)

@@ -18,21 +18,17 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
 // pending returns the number of pending jobs of a queue.
 func (s *server) pending(t *testing.T, queue string) int64 {
 	t.Helper()
-	resp, err := http.Get(s.url + "/queues/" + queue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.Get(s.url + "/queues/" + queue))(t)
 	defer resp.Body.Close()
 	var q queueDocument
-	if err := json.NewDecoder(resp.Body).Decode(&q); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.NewDecoder(resp.Body).Decode(&q))
 	return q.Counts["pending"]
 }
 
@@ -83,9 +79,7 @@ func TestAdd(t *testing.T) {
 			fmt.Fprintf(&b, "line %0100d\n", i)
 		}
 		path := filepath.Join(t.TempDir(), "lines")
-		if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, []byte(b.String()), 0o600))
 		out := ok(t, "add", path, "--server", s.url, "--type", "large")
 		if n := strings.Count(out, "\n"); n < 3 {
 			t.Errorf("%d batches", n)
@@ -101,15 +95,11 @@ func TestAdd(t *testing.T) {
 			ended <- run([]string{"add", "--server", s.url, "--type", "stream"}, in, io.Discard, io.Discard)
 		}()
 		for i := range int64(3) {
-			if _, err := io.WriteString(feed, "line\nhalf "); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(io.WriteString(feed, "line\nhalf "))(t)
 			for s.pending(t, "default/stream") != i+1 {
 			}
 		}
-		if err := feed.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, feed.Close())
 		if code := <-ended; code != terminal.ExitOK || s.pending(t, "default/stream") != 4 {
 			t.Errorf("exit code %d, %d jobs", code, s.pending(t, "default/stream"))
 		}
@@ -256,15 +246,10 @@ func TestAddContinues(t *testing.T) {
 		fmt.Fprintf(&b, "line %0100d\n", i)
 	}
 	path := filepath.Join(t.TempDir(), "lines")
-	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, []byte(b.String()), 0o600))
 	// A proxy that forwards three bodies and breaks all other connections.
 	var passed atomic.Int32
-	target, err := url.Parse(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := testkit.Must(url.Parse(s.url))(t)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/add" && passed.Add(1) > 3 {

@@ -15,36 +15,26 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // reported runs a command for backups with --json, and returns its report.
 func reported(t *testing.T, args ...string) (r backupReport) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(ok(t, append(args, "--json")...)), &r); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(ok(t, append(args, "--json")...)), &r))
 	return r
 }
 
 // answered posts a body, and returns the status and the fields of the answer.
 func (s *server) answered(t *testing.T, method, path, body string) (int, map[string]any) {
 	t.Helper()
-	rq, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rq := testkit.Must(http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body)))(t)
 	if body != "" {
 		rq.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := http.DefaultClient.Do(rq)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.DefaultClient.Do(rq))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(io.ReadAll(resp.Body))(t)
 	fields := map[string]any{}
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, &fields); err != nil {
@@ -150,14 +140,9 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 
 	blobFile := filepath.Join(s.data, "blobs", "clients", "acme", "blobs", "sha256", strings.TrimPrefix(address, "sha256:"))
-	content, err := os.ReadFile(blobFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := testkit.Must(os.ReadFile(blobFile))(t)
 	content[len(content)/2] ^= 1
-	if err := os.WriteFile(blobFile, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(blobFile, content, 0o600))
 	if r := execute(t, "", "backup", "--server", s.url, "--json", filepath.Join(t.TempDir(), "b")); r.code != terminal.ExitCorrupt || !strings.Contains(r.errs, address) || !strings.Contains(r.out, `"jobs":6`) {
 		t.Errorf("a damaged blob: %d %s%s", r.code, r.out, r.errs)
 	}
@@ -179,9 +164,7 @@ func TestBackupAndRestore(t *testing.T) {
 			t.Errorf("%v: exit code %d: %s", c.args, r.code, r.errs)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(second.Backup, "backup.json"), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(second.Backup, "backup.json"), []byte("{}"), 0o600))
 	if r := execute(t, "", "restore", second.Backup, "--data", filepath.Join(t.TempDir(), "d")); r.code != terminal.ExitCorrupt || !strings.Contains(r.errs, "restore another backup: "+dir) {
 		t.Errorf("a damaged backup: %d %s", r.code, r.errs)
 	}
@@ -228,9 +211,7 @@ func TestRottenBlobOfABackup(t *testing.T) {
 	file := filepath.Join(dir, "blobs", "blobs", "sha256", strings.TrimPrefix(address, "sha256:"))
 	rot := func() {
 		t.Helper()
-		if err := os.WriteFile(file, []byte("Some bytes"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, []byte("Some bytes"), 0o600))
 	}
 	rot()
 	if text := ok(t, "backup", "--server", s.url, "--blobs-by-size", dir); !strings.Contains(text, "verified but for earlier blobs") || strings.Contains(text, "fetched again") {
@@ -261,9 +242,7 @@ func largeServer(t *testing.T) *server {
 		s.post(t, "/jobs/create", fmt.Sprintf(`{"type":"t%d","payload":%q}`, n, random))
 		if n%3 == 0 {
 			path := filepath.Join(t.TempDir(), "blob")
-			if err := os.WriteFile(path, random, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(path, random, 0o600))
 			ok(t, "blob", "put", "--server", s.url, path)
 		}
 	}
@@ -305,9 +284,7 @@ func (m *killTimes) wait(ended chan error) {
 func started(t *testing.T, args ...string) (*exec.Cmd, chan error) {
 	t.Helper()
 	cmd := command(t, args...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	return cmd, ended
@@ -330,10 +307,7 @@ func (m *killTimes) killed(t *testing.T, args ...string) bool {
 // can be restored.
 func completeOnly(t *testing.T, dir string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Must(os.ReadDir(dir))(t)
 	n := 0
 	for _, e := range entries {
 		if e.Name() == "blobs" || strings.HasPrefix(e.Name(), ".") {
@@ -426,13 +400,9 @@ func TestKilledRestore(t *testing.T) {
 	ok(t, "restore", dir, "--data", data)
 	m, killed := killTimesOf(began), 0
 	for n := 0; n < 2*kills() || killed == 0 && n < 60; n++ {
-		if err := os.RemoveAll(data); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.RemoveAll(data))
 		if n%2 == 0 { // as a mount point
-			if err := os.Mkdir(data, 0o750); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.Mkdir(data, 0o750))
 		}
 		if m.killed(t, "restore", dir, "--data", data) {
 			killed++

@@ -32,9 +32,7 @@ func TestSubmitAndResults(t *testing.T) {
 	dir := t.TempDir()
 	lines, metadata := filepath.Join(dir, "lines"), filepath.Join(dir, "metadata")
 	for path, text := range map[string]string{lines: "one\n\ntwo\nthree", metadata: "about it"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	id := strings.TrimSpace(ok(t, "submit", "--server", s.url, "--name", "nightly", "--type", "x", "--meta", "user=42", "--meta", "model=a b",
 		"--metadata", metadata, "--on-failure", "cancel_rest", lines))
@@ -49,9 +47,7 @@ func TestSubmitAndResults(t *testing.T) {
 		t.Fatalf("%+v, %v", claim, err)
 	}
 	for i, outcome := range []client.Outcome{{Output: []byte("first\x1b\nline\r\n\n")}, {Code: "failed", Error: "no luck"}} {
-		if _, err := c.Complete(ctx, claim.Jobs[i].ID, claim.ID, outcome); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(c.Complete(ctx, claim.Jobs[i].ID, claim.ID, outcome))(t)
 	}
 	if text, want := <-following, "0\tcompleted\tfirst\x1b\\nline\n1\tfailed\tno luck\n2\tcancelled\t\n"; text != want {
 		t.Errorf("%q, want %q", text, want)
@@ -144,9 +140,7 @@ func TestSubmitSlowly(t *testing.T) {
 		var found client.Batch
 		testkit.Eventually(t, "the batch "+name+" is ready", func() bool {
 			for b, err := range c.Batches(ctx, client.BatchesQuery{Name: name}) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				if ready(&b) {
 					found = b
 					return true
@@ -157,10 +151,7 @@ func TestSubmitSlowly(t *testing.T) {
 		return found
 	}
 	waits := make(chan struct{}, 1) // the command waits for the end of the batch
-	target, err := url.Parse(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := testkit.Must(url.Parse(s.url))(t)
 	forward := httputil.NewSingleHostReverseProxy(target)
 	forward.ErrorLog = log.New(io.Discard, "", 0) // the command ends while it waits
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -182,16 +173,9 @@ func TestSubmitSlowly(t *testing.T) {
 		cmd := command(t, args...)
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(in, "one\ntwo\n"); err != nil {
-			t.Fatal(err)
-		}
+		in := testkit.Must(cmd.StdinPipe())(t)
+		testkit.NoError(t, cmd.Start())
+		testkit.Must(io.WriteString(in, "one\ntwo\n"))(t)
 		if wait {
 			in.Close()
 		}
@@ -199,9 +183,7 @@ func TestSubmitSlowly(t *testing.T) {
 		if wait { // the command knows that the batch is closed
 			<-waits
 		}
-		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 		if exit := new(exec.ExitError); !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != terminal.ExitSignal+int(syscall.SIGINT) {
 			t.Errorf("%s: %v: %s", name, cmd.ProcessState, errs.String())
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/load/limits"
 	"github.com/daybookq/daybook/internal/load/works"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // asServer makes bench start this test binary as its server.
@@ -47,9 +48,7 @@ func TestBench(t *testing.T) {
 		t.Errorf("progress: %s", r.errs)
 	}
 	var report benchReport
-	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(r.out), &report))
 	if report.Fsync == nil || report.Fsync.P50 <= 0 || report.RoundTripMs <= 0 || report.Processors == 0 || len(report.Works) != 5 {
 		t.Errorf("%+v", report)
 	}
@@ -67,9 +66,7 @@ func TestBench(t *testing.T) {
 		}
 	}
 	var text bytes.Buffer
-	if err := report.print(&text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, report.print(&text))
 	for _, want := range []string{"append 4 KiB and fsync", "jobs/s", "What limits it:", works.Bulk.Title, works.OneAtATime.Title} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in %s", want, text.String())
@@ -101,13 +98,8 @@ func TestBenchInterrupted(t *testing.T) {
 		cmd := command(t, append([]string{"bench", "--duration", "60s"}, args...)...)
 		var out bytes.Buffer
 		cmd.Stdout = &out
-		errs, err := cmd.StderrPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		errs := testkit.Must(cmd.StderrPipe())(t)
+		testkit.NoError(t, cmd.Start())
 		said := ""
 		for buffer := make([]byte, 4096); !strings.Contains(said, "as fast as possible"); {
 			n, err := errs.Read(buffer)
@@ -115,9 +107,7 @@ func TestBenchInterrupted(t *testing.T) {
 				t.Fatalf("%v: %s", err, said)
 			}
 		}
-		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 		var rest bytes.Buffer
 		_, _ = rest.ReadFrom(errs) // until the end of the process
 		if exit := new(exec.ExitError); !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != terminal.ExitSignal+int(syscall.SIGINT) || !strings.Contains(rest.String(), "interrupted") || out.Len() > 0 {
@@ -139,14 +129,9 @@ func TestBenchWithoutReaders(t *testing.T) {
 	s := serving(t, t.TempDir())
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
 		cmd := command(t, "bench", "--duration", "60s", "--server", s.url)
-		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		r, w := testkit.Must2(os.Pipe())(t)
 		cmd.Stdout, cmd.Stderr = w, w
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, cmd.Start())
 		w.Close()
 		said := ""
 		for buffer := make([]byte, 4096); !strings.Contains(said, "as fast as possible"); {
@@ -156,9 +141,7 @@ func TestBenchWithoutReaders(t *testing.T) {
 			}
 		}
 		r.Close()
-		if err := cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, cmd.Process.Signal(sig))
 		if cmd.Wait() == nil {
 			t.Errorf("%v: the command succeeded", sig)
 		}
@@ -173,16 +156,11 @@ func TestBenchWithoutReaders(t *testing.T) {
 func TestBenchServerEnds(t *testing.T) {
 	asServer(t)
 	dir := t.TempDir()
-	s, err := startBenchServer(t.Context(), dir, &bytes.Buffer{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(startBenchServer(t.Context(), dir, &bytes.Buffer{}))(t)
 	if filepath.Dir(s.dir) != filepath.Dir(dir) && filepath.Dir(s.dir) != dir {
 		t.Errorf("the directory is %s", s.dir)
 	}
-	if err := s.end(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, s.end())
 	if _, err := os.Stat(s.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s remains: %v", s.dir, err)
 	}

@@ -35,10 +35,7 @@ type breakingProxy struct {
 // newBreakingProxy returns a proxy whose first connections are cut after these numbers of bytes.
 func newBreakingProxy(t *testing.T, to string, cuts ...int64) *breakingProxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &breakingProxy{Listener: l, to: strings.TrimPrefix(to, "http://"), cuts: cuts, conns: map[net.Conn]bool{}}
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -125,36 +122,20 @@ func (p *breakingProxy) until(t *testing.T, what string, done func() bool) {
 func longTestFile(t *testing.T, size int64) (name, address string) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "long")
-	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.Create(name))(t)
 	defer f.Close()
-	if _, err := f.WriteString("begins"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteAt([]byte("ends"), size-4); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(f.WriteString("begins"))(t)
+	testkit.Must(f.WriteAt([]byte("ends"), size-4))(t)
 	h := sha256.New()
-	if _, err := io.Copy(h, io.NewSectionReader(f, 0, size)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(io.Copy(h, io.NewSectionReader(f, 0, size)))(t)
 	return name, fmt.Sprintf("sha256:%x", h.Sum(nil))
 }
 
 // notes returns the notes of uploads.
 func notes(t *testing.T) []string {
 	t.Helper()
-	dir, err := notesDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	dir := testkit.Must(notesDir())(t)
+	return testkit.Must(filepath.Glob(filepath.Join(dir, "*")))(t)
 }
 
 // TestLongFile: a long file is stored although connections break, and the server and the command are killed.
@@ -170,9 +151,7 @@ func TestLongFile(t *testing.T) {
 	cmd := command(t, "blob", "put", file, "--server", p.url())
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cmd.Start())
 	p.until(t, "two connections were cut", func() bool { return len(p.cuts) == 0 && p.sent > 42*mib })
 	s.end(t, syscall.SIGKILL)
 	s = serving(t, s.data)
@@ -193,9 +172,7 @@ func TestLongFile(t *testing.T) {
 	p.pause = 40 * mib
 	args := []string{"blob", "put", file, "--server", p.url(), "--client", "acme"}
 	killed := command(t, args...)
-	if err := killed.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, killed.Start())
 	p.until(t, "40 MiB were sent", func() bool { return p.sent > p.pause })
 	if r := execute(t, "", append(args[:4:4], s.url, "--client", "acme")...); r.code != terminal.ExitOK || r.out != address+"\n" {
 		t.Errorf("another server's address: %+v", r) // has a separate note, too
@@ -209,9 +186,7 @@ func TestLongFile(t *testing.T) {
 	if r := execute(t, "", args...); r.code != terminal.ExitOK || !strings.Contains(r.errs, "another command is storing") {
 		t.Errorf("a second command at once: %+v", r)
 	}
-	if err := killed.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, killed.Process.Kill())
 	killed.Wait() // an error: it was killed
 	p.set(func() { p.sent = 0 })
 	if r := execute(t, "", args...); r.code != terminal.ExitOK || r.out != address+"\n" || !strings.Contains(r.errs, "going on after ") {
@@ -232,19 +207,14 @@ func TestUploadNotes(t *testing.T) {
 	note := uploadNote{Server: "http://x", Size: 5, Modified: 7}
 	open := func(n uploadNote) (*noteFile, string) {
 		t.Helper()
-		f, err := openUploadNote(&n, "file")
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testkit.Must(openUploadNote(&n, "file"))(t)
 		return f, n.Upload
 	}
 	f, upload := open(note)
 	if upload != "" || !filepath.IsAbs(f.note.File) {
 		t.Errorf("%q of %s", upload, f.note.File)
 	}
-	if err := f.begun("/uploads/u1"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.begun("/uploads/u1"))
 	n := note
 	if _, err := openUploadNote(&n, "file"); !errors.Is(err, filelock.ErrLocked) {
 		t.Errorf("a second one: %v", err)
@@ -267,9 +237,7 @@ func TestUploadNotes(t *testing.T) {
 	}
 	for _, text := range []string{"", "{", `[]`, strings.Repeat("x", 2*maxNoteBytes)} {
 		f, _ := open(note)
-		if err := os.WriteFile(f.f.Name(), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(f.f.Name(), []byte(text), 0o600))
 		f.note.Upload = "kept"
 		f.close()
 		f, upload := open(note)
@@ -279,22 +247,16 @@ func TestUploadNotes(t *testing.T) {
 		f.close()
 	}
 	f, _ = open(note)
-	if err := f.begun("/uploads/u2"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.begun("/uploads/u2"))
 	f.close()
 	old := time.Now().Add(-noteAge - time.Hour)
-	if err := os.Chtimes(notes(t)[0], old, old); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Chtimes(notes(t)[0], old, old))
 	f, upload = open(note)
 	if upload != "" {
 		t.Errorf("an old note: %q", upload)
 	}
 	f.close()
-	if err := os.WriteFile(filepath.Join(state, "no"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(state, "no"), nil, 0o600))
 	t.Setenv("XDG_STATE_HOME", filepath.Join(state, "no"))
 	if _, err := openUploadNote(&note, "file"); err == nil {
 		t.Error("a note in a file")
@@ -306,18 +268,11 @@ func FuzzUploadNote(f *testing.F) {
 	f.Add(`{"server":"http://x","file":"/file","size":5,"modified":7,"upload":"/uploads/u1"}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		n := uploadNote{Server: "http://x", Size: 5, Modified: 7}
-		file, err := openUploadNote(&n, "/file")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file.f.Name(), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		file := testkit.Must(openUploadNote(&n, "/file"))(t)
+		testkit.NoError(t, os.WriteFile(file.f.Name(), []byte(text), 0o600))
 		file.note.Upload = "kept"
 		file.close()
-		if file, err = openUploadNote(&n, "/file"); err != nil {
-			t.Fatal(err)
-		}
+		file = testkit.Must(openUploadNote(&n, "/file"))(t)
 		if n.Upload != "" && (n.Size != 5 || n.Modified != 7 || n.File != "/file") {
 			t.Errorf("%q is about %+v", text, n)
 		}

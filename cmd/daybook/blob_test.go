@@ -21,9 +21,7 @@ func TestBlobCommands(t *testing.T) {
 	var files []string
 	for _, content := range []string{"first", "second"} {
 		files = append(files, filepath.Join(dir, content))
-		if err := os.WriteFile(files[len(files)-1], []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(files[len(files)-1], []byte(content), 0o600))
 	}
 	if got := ok(t, "blob", "put", files[0], "--server", s.url); got != address("first")+"\n" {
 		t.Errorf("put: %q", got)
@@ -69,9 +67,7 @@ func TestBlobCommands(t *testing.T) {
 		t.Errorf("a file of a blob that is not there: %v", err)
 	}
 	// Stored blobs are there after a kill, and the data of the blobs does not disturb the commands for data.
-	if err := s.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Process.Kill())
 	<-s.ended
 	s.ended <- nil
 	ok(t, "check", "--data", s.data)
@@ -84,30 +80,20 @@ func TestBlobCommands(t *testing.T) {
 // TestKilledUpload: an upload that breaks off because the server is killed leaves nothing.
 func TestKilledUpload(t *testing.T) {
 	s := serving(t, t.TempDir())
-	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
 	defer c.Close()
 	const sent = 8 << 20
-	if _, err := fmt.Fprintf(c, "PUT /blobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", 2*sent, strings.Repeat("x", sent)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(fmt.Fprintf(c, "PUT /blobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", 2*sent, strings.Repeat("x", sent)))(t)
 	uploads := filepath.Join(s.data, "blobs", "uploads")
 	testkit.Eventually(t, "half of the blob has arrived", func() bool {
-		entries, err := os.ReadDir(uploads)
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := testkit.Must(os.ReadDir(uploads))(t)
 		if len(entries) != 1 {
 			return false
 		}
 		info, err := entries[0].Info()
 		return err == nil && info.Size() >= sent/2
 	})
-	if err := s.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Process.Signal(syscall.SIGKILL))
 	<-s.ended
 	s.ended <- nil
 	again := serving(t, s.data)

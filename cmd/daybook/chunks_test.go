@@ -11,6 +11,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestSubmitChunks: long lines and outputs are stored as blobs, and programs that use the Go client read them.
@@ -19,9 +20,7 @@ func TestSubmitChunks(t *testing.T) {
 	defer s.end(t, syscall.SIGTERM)
 	lines := filepath.Join(t.TempDir(), "lines")
 	long := strings.Repeat("long ", 1<<20) // longer than a payload may be
-	if err := os.WriteFile(lines, []byte("short\n"+long+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(lines, []byte("short\n"+long+"\n"), 0o600))
 	if r := execute(t, "", "submit", "--server", s.url, "--type", "x", lines); r.code == terminal.ExitOK {
 		t.Errorf("a long line was taken without --chunks: %s", r.out)
 	}
@@ -39,9 +38,7 @@ func TestSubmitChunks(t *testing.T) {
 		t.Errorf("%d bytes, want %d: %.100q", len(text), len(want), text)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, <-ended)
 	if text := ok(t, "results", "--server", s.url, id); !strings.Contains(text, `"chunk_addr":"sha256:`) {
 		t.Errorf("without --chunks: %.200q", text)
 	}

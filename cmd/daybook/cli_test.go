@@ -16,6 +16,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var rewriteCLI = flag.Bool("rewrite-cli", false, "write testdata/cli again, after commands have changed")
@@ -57,12 +58,8 @@ func golden(t *testing.T, command, file, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", "cli", strings.ReplaceAll(command, " ", "-"), file)
 	if *rewriteCLI {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
@@ -80,10 +77,7 @@ func shown(r result) string {
 
 // TestCLIHelp: the help of each command agrees with its file.
 func TestCLIHelp(t *testing.T) {
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := testkit.Must(os.Hostname())(t)
 	eachCommand(func(name string, cmd *cobra.Command) {
 		r := execute(t, "", append([]string{"help"}, strings.Fields(name)...)...)
 		if r.code != terminal.ExitOK {
@@ -122,14 +116,9 @@ func TestCLIWrongUse(t *testing.T) {
 
 // TestCLIUnreachable: the message of each command when no server runs.
 func TestCLIUnreachable(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
-	if err := l.Close(); err != nil { // nobody listens there from now on
-		t.Fatal(err)
-	}
+	testkit.NoError(t, l.Close()) // nobody listens there from now on
 	eachCommand(func(name string, cmd *cobra.Command) {
 		if cmd.Flags().Lookup("server") == nil {
 			return
@@ -241,11 +230,8 @@ func TestCLIJSON(t *testing.T) {
 	}
 	step("results", "", batch)
 	step("watch", "", batch)
-	opened, err := client.New(s.url, client.Options{}).CreateBatch(t.Context(), client.NewBatch{Type: "open", Open: true},
-		[]client.NewJob{{Payload: []byte("1")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := testkit.Must(client.New(s.url, client.Options{}).CreateBatch(t.Context(), client.NewBatch{Type: "open", Open: true},
+		[]client.NewJob{{Payload: []byte("1")}}))(t)
 	step("close", "", opened.BatchID)
 	step("disk", "")
 	step("sweeps", "")
@@ -265,9 +251,7 @@ func TestCLIJSON(t *testing.T) {
 	step("blob ls", "")
 	step("blob gc", "")
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("text"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("text"), 0o644))
 	step("fileset push", "", dir, "set")
 	step("fileset ls", "")
 	step("fileset pull", "", "set", t.TempDir())
@@ -343,10 +327,7 @@ func TestManPages(t *testing.T) {
 		"environment":   {"DAYBOOK_SERVER"},
 		"configuration": {"--config"},
 	} {
-		text, err := os.ReadFile(filepath.Join(dir, "daybook-"+name+".1"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(filepath.Join(dir, "daybook-"+name+".1")))(t)
 		for _, want := range wants {
 			if !strings.Contains(strings.ReplaceAll(string(text), `\-`, "-"), want) {
 				t.Errorf("daybook-%s.1 lacks %q:\n%s", name, want, text)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var rewriteReference = flag.Bool("rewrite", false, "write the page of all settings again")
@@ -22,14 +23,9 @@ func TestReferenceOfSettings(t *testing.T) {
 	const path = "../../docs/reference/configuration.md"
 	want := reference()
 	if *rewriteReference {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, []byte(want), 0o644))
 	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Must(os.ReadFile(path))(t)
 	if string(got) != want {
 		t.Errorf("%s is stale; write it again with go test ./cmd/daybook -run TestReferenceOfSettings -rewrite", path)
 	}

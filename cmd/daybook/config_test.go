@@ -16,18 +16,15 @@ import (
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // writeFile writes a file into a directory and returns its path.
 func writeFile(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	testkit.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -60,10 +57,7 @@ func TestConfig(t *testing.T) {
 	t.Setenv("DAYBOOK_RETENTION", "2d")
 	t.Setenv("DAYBOOK_LISTEN", "127.0.0.1:2")
 	file := "listen = '127.0.0.1:1' # both others have it\nretention = \"1d\"\nmax-attempts = 7\nallow-host = [\"a.example\", \"b.example\"]\nallow-clock-ahead = true\njournal-retain = \"10G\"\n"
-	out, err := servedWith(t, file, "--listen", "127.0.0.1:3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(servedWith(t, file, "--listen", "127.0.0.1:3"))(t)
 	for _, want := range []string{
 		"\nlisten = '127.0.0.1:3' # command line", "\nretention = '2d' # DAYBOOK_RETENTION", "\nmax-attempts = 7 # FILE:3",
 		"allow-host = ['a.example', 'b.example'] # FILE:4", "allow-clock-ahead = true # FILE:5", "\n# log-level = 'info' # default", "\njournal-retain = '10737418240' # FILE:6",
@@ -77,12 +71,8 @@ func TestConfig(t *testing.T) {
 		t.Fatalf("what was printed is no file: %v", err)
 	}
 	var first, second map[string]any
-	if err := toml.Unmarshal([]byte(out), &first); err != nil {
-		t.Fatal(err)
-	}
-	if err := toml.Unmarshal([]byte(again), &second); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, toml.Unmarshal([]byte(out), &first))
+	testkit.NoError(t, toml.Unmarshal([]byte(again), &second))
 	first["listen"] = "127.0.0.1:2" // from the environment, which has precedence over the file
 	if fmt.Sprint(first) != fmt.Sprint(second) {
 		t.Errorf("printed and read again:\n%v\n%v", first, second)
@@ -157,22 +147,14 @@ func TestEmptyFiles(t *testing.T) {
 func TestUnreadableConfig(t *testing.T) {
 	dir := t.TempDir()
 	broken := filepath.Join(dir, "loop.toml")
-	if err := os.Symlink(broken, broken); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink(broken, broken))
 	unreadable := writeFile(t, dir, "unreadable/local.toml", "x")
-	if err := os.Chmod(unreadable, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Chmod(unreadable, 0))
 	empty := filepath.Join(dir, "empty")
-	if err := os.Mkdir(empty, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir(empty, 0o700))
 	old := filepath.Dir(writeFile(t, dir, "old/local.yaml", "listen: 127.0.0.1:1"))
 	layerDir := filepath.Join(dir, "layers")
-	if err := os.MkdirAll(filepath.Join(layerDir, "local.toml"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(filepath.Join(layerDir, "local.toml"), 0o700))
 	for _, tt := range [][2]string{
 		{"--config " + filepath.Join(dir, "none"), "no such file"},
 		{"--config " + dir, "is a directory"},
@@ -204,9 +186,7 @@ func settingsShown(t *testing.T, args ...string) map[string]config.ShownSetting 
 	all := map[string]config.ShownSetting{}
 	for line := range strings.Lines(ok(t, append([]string{"config", "--json"}, args...)...)) {
 		var s config.ShownSetting
-		if err := json.Unmarshal([]byte(line), &s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &s))
 		all[s.Name] = s
 	}
 	return all
@@ -329,10 +309,7 @@ func TestLayers(t *testing.T) {
 
 // TestExamplesOfLayers: the files in docs/reference/configuration-files.md are valid, and are merged as the text says.
 func TestExamplesOfLayers(t *testing.T) {
-	text, err := os.ReadFile("../../docs/reference/configuration-files.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("../../docs/reference/configuration-files.md"))(t)
 	dir := t.TempDir()
 	for _, example := range strings.Split(string(text), "```toml title=\"config/")[1:] {
 		name, example, _ := strings.Cut(example, "\"\n")
@@ -355,18 +332,13 @@ func TestTablesInLayers(t *testing.T) {
 	read := func() (*workFile, error) {
 		cmd := config.CommandNamed(allCommands(), "work")
 		cmd.InheritedFlags()
-		if err := cmd.Flags().Set("config-dir", dir); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, cmd.Flags().Set("config-dir", dir))
 		if err := config.Configure(cmd, allCommands); err != nil {
 			return nil, err
 		}
 		return readWorkTables(cmd)
 	}
-	file, err := read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := testkit.Must(read())(t)
 	upper := file.handlers["upper"]
 	if upper == nil || !slices.Equal(upper.Program.Argv, []string{"tr", "a-z", "A-Z"}) || !slices.Equal(*upper.Types, []string{"c"}) || upper.Document.Options.TimeoutMs != 5000 || upper.Document.Options.Concurrency != 2 {
 		t.Errorf("%+v", upper)
@@ -512,12 +484,8 @@ func TestConfigOfEachVerb(t *testing.T) {
 		path := writeFile(t, t.TempDir(), "again.toml", first)
 		again := ok(t, append([]string{"config", "--toml", "--config", path}, strings.Fields(verb)...)...)
 		var a, b map[string]any
-		if err := toml.Unmarshal([]byte(first), &a); err != nil {
-			t.Fatal(err)
-		}
-		if err := toml.Unmarshal([]byte(again), &b); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, toml.Unmarshal([]byte(first), &a))
+		testkit.NoError(t, toml.Unmarshal([]byte(again), &b))
 		own := a
 		if table, ok := a[verb].(map[string]any); ok {
 			own = table

@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // These tests compare deploy/prometheus and deploy/grafana with the metrics of a real server.
@@ -26,16 +28,10 @@ func served(t *testing.T) map[string][]string {
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
 	s.post(t, "/jobs/create", `{"payload":"x"}`)
 	s.post(t, "/jobs/claim", `{"runner_id":"r"}`) // by now the create is applied
-	resp, err := http.Get(s.url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.Get(s.url + "/metrics"))(t)
 	defer resp.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := testkit.Must(parser.TextToMetricFamilies(resp.Body))(t)
 	labels := map[string][]string{"up": nil}
 	for name, f := range families {
 		of := []string{}
@@ -113,9 +109,7 @@ func TestDeployedQueries(t *testing.T) {
 		checkQuery(t, labels, "daybook.rules.yml", strings.TrimSpace(q[1]+q[2]))
 	}
 	var dashboard any
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(deployed, "grafana", "daybook.json"))), &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(read(t, filepath.Join(deployed, "grafana", "daybook.json"))), &dashboard))
 	n := 0
 	var walk func(key string, v any)
 	walk = func(key string, v any) {
@@ -183,10 +177,7 @@ func TestAlertsAreDescribed(t *testing.T) {
 // docs/how-to/alerts.md describes.
 func TestAlertRules(t *testing.T) {
 	const needed = "TESTS_NEED_PROMTOOL" // set where `scripts/tools` has succeeded
-	promtool, err := filepath.Abs("../../bin/promtool")
-	if err != nil {
-		t.Fatal(err)
-	}
+	promtool := testkit.Must(filepath.Abs("../../bin/promtool"))(t)
 	if _, err := os.Stat(promtool); err != nil {
 		if promtool, err = exec.LookPath("promtool"); err != nil {
 			if os.Getenv(needed) != "" {
@@ -206,9 +197,6 @@ func TestAlertRules(t *testing.T) {
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(name))(t)
 	return string(text)
 }

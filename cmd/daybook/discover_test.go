@@ -86,9 +86,7 @@ func (n *network) browse(t *testing.T, args ...string) result {
 // background runs a command until the test ends.
 func background(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Signal(syscall.SIGTERM)
 		cmd.Wait()
@@ -102,10 +100,7 @@ func (n *network) serve(t *testing.T, args ...string) (port, id string) {
 	cmd := in(context.Background(), n.server, args...)
 	var log bytes.Buffer
 	cmd.Stderr = &log
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(cmd.StdoutPipe())(t)
 	background(t, cmd)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
@@ -119,9 +114,7 @@ func (n *network) serve(t *testing.T, args ...string) (port, id string) {
 	if err == nil {
 		err = json.Unmarshal(text, &stats)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return port, stats.Journal.UUID
 }
 
@@ -252,10 +245,7 @@ func (n *network) avahi(t *testing.T, id, port string) {
 			t.Skipf("skipped: there is no %s; Debian's packages are avahi-daemon, avahi-utils and dbus", program)
 		}
 	}
-	dir, err := os.MkdirTemp("", "daybook-avahi-") // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Must(os.MkdirTemp("", "daybook-avahi-"))(t) // the path of a socket must be short
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	bus := filepath.Join(dir, "bus")
 	files := map[string]string{
@@ -264,9 +254,7 @@ func (n *network) avahi(t *testing.T, id, port string) {
 			"\nenable-dbus=yes\n[publish]\ndisable-publishing=yes\n",
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	on := func(ctx context.Context, args ...string) *exec.Cmd {
 		cmd := in(ctx, n.browser, args...)
@@ -317,10 +305,7 @@ print(json.dumps(found))
 // pythonWithZeroconf returns the path of a Python that has the zeroconf package.
 func pythonWithZeroconf(t *testing.T) string {
 	t.Helper()
-	python, err := filepath.Abs("../../bin/python/bin/python")
-	if err != nil {
-		t.Fatal(err)
-	}
+	python := testkit.Must(filepath.Abs("../../bin/python/bin/python"))(t)
 	if _, err := os.Stat(python); err != nil {
 		python = "python3"
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestDisk: the queue with the most bytes is first, its ended jobs are counted separately, and blobs are counted.
@@ -15,9 +16,7 @@ func TestDisk(t *testing.T) {
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
 	read := func(args ...string) (use diskUse) {
 		t.Helper()
-		if err := json.Unmarshal([]byte(ok(t, append([]string{"disk", "--json", "--server", s.url}, args...)...)), &use); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(ok(t, append([]string{"disk", "--json", "--server", s.url}, args...)...)), &use))
 		return use
 	}
 	if use := read(); len(use.Queues) != 0 || use.FreeBytes == 0 || use.BlobBytes != 0 {

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestDocumentsAreThoseOfTheServer: --json prints the server's documents unchanged, with null and with fields that this
@@ -21,10 +23,7 @@ func TestDocumentsAreThoseOfTheServer(t *testing.T) {
 	ok(t, "fileset", "push", "--server", s.url, files, "docs")
 	get := func(path string) string {
 		t.Helper()
-		resp, err := http.Get(s.url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := testkit.Must(http.Get(s.url + path))(t)
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -35,9 +34,7 @@ func TestDocumentsAreThoseOfTheServer(t *testing.T) {
 	first := func(path, list string) string {
 		var page map[string]json.RawMessage
 		var all []json.RawMessage
-		if err := json.Unmarshal([]byte(get(path)), &page); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(get(path)), &page))
 		if err := json.Unmarshal(page[list], &all); err != nil || len(all) == 0 {
 			t.Fatal(path, page, err)
 		}

@@ -11,15 +11,13 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestExitCodesOfErrors: the table of exit codes of docs/reference/errors.md agrees with the code.
 func TestExitCodesOfErrors(t *testing.T) {
 	const path = "../../docs/reference/errors.md"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(path))(t)
 	refusals := map[int][]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| (\\d{3}) \\| `([a-z_]+)` \\|.*\\| ([a-z_`, ]+) \\|$").FindAllStringSubmatch(string(text), -1) {
 		status, _ := strconv.Atoi(m[1])
@@ -53,9 +51,7 @@ func TestExitCodesOfErrors(t *testing.T) {
 	}
 	want := before + begin + "\n" + b.String() + "\n" + end + after
 	if *rewriteReference && want != string(text) {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, []byte(want), 0o644))
 		return
 	}
 	if want != string(text) {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // notRun are the examples that the test cannot run as they are, with the reason. A key is the beginning of a line. If
@@ -111,14 +112,9 @@ func TestCLIExamples(t *testing.T) {
 			t.Skipf("the examples need %s: %v", program, err)
 		}
 	}
-	binary, err := daybooktest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testkit.Must(daybooktest.Binary())(t)
 	bin := t.TempDir()
-	if err := os.Symlink(binary, filepath.Join(bin, "daybook")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink(binary, filepath.Join(bin, "daybook")))
 	eachCommand(func(name string, cmd *cobra.Command) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -164,15 +160,10 @@ func runExample(t *testing.T, line, dir, url string, environment []string) {
 	end := func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
 	shell.Cancel = end
 	path := filepath.Join(t.TempDir(), "output")
-	output, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	output := testkit.Must(os.Create(path))(t)
 	defer output.Close()
 	shell.Stdout, shell.Stderr = output, output
-	if err := shell.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, shell.Start())
 	prints := prefixed(endless, line)
 	ended := make(chan error, 1)
 	go func() { ended <- shell.Wait() }()
@@ -185,7 +176,7 @@ func runExample(t *testing.T, line, dir, url string, environment []string) {
 	if prints != "" {
 		end()
 	}
-	err = <-ended
+	err := <-ended
 	end() // ends its runners
 	text, _ := os.ReadFile(path)
 	if prints != "" && !bytes.Contains(text, []byte(prints)) {
@@ -205,11 +196,7 @@ func exampleFiles(t *testing.T, dir string) {
 		"daybook.toml": "log-level = \"info\"\n", "config/default.toml": "log-level = \"warn\"\n",
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		testkit.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 }

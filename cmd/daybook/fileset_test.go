@@ -7,18 +7,15 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestFilesetCommands(t *testing.T) {
 	s := serving(t, t.TempDir())
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "to")
 	for path, content := range map[string]string{"a.dat": "A", "out/b.dat": "B", "out/c.txt": "C"} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(from, path)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(from, path), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(from, path)), 0o755))
+		testkit.NoError(t, os.WriteFile(filepath.Join(from, path), []byte(content), 0o600))
 	}
 	server := []string{"--server", s.url}
 	do := func(args ...string) string {
@@ -53,9 +50,7 @@ func TestFilesetCommands(t *testing.T) {
 		t.Errorf("ls NAME: %q", got)
 	}
 	link := filepath.Join(from, "link")
-	if err := os.Symlink("a.dat", link); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink("a.dat", link))
 	for _, c := range []struct {
 		args []string
 		code int

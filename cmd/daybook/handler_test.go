@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -21,9 +22,7 @@ func TestHandlerCommands(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		return path
 	}
 	put := func(in string, args ...string) result {
@@ -140,9 +139,7 @@ func TestEndlessLoading(t *testing.T) {
 	a := startAsked(t)
 	const endless = "while :; do :; done\nhandle() { printf %s \"$1\"; }"
 	document, err := json.Marshal(map[string]any{"kind": "script", "lang": "sh", "source": endless, "options": map[string]any{"timeout_ms": 86_400_000}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	r := a.run(string(document), "handler", "put", "spin", "-")
 	if r.code != terminal.ExitUsage {
 		t.Errorf("%+v", r)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var rewriteLicenses = flag.Bool("rewrite-licenses", false, "write licenses.txt again, after modules have changed")
@@ -22,10 +24,7 @@ var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)(\
 // TestLicenses: the binary has the notices of the modules that it is built from.
 func TestLicenses(t *testing.T) {
 	var want bytes.Buffer
-	text, err := os.ReadFile("../../LICENSE")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("../../LICENSE"))(t)
 	fmt.Fprintf(&want, "Daybook is under the Apache License, version 2.0:\n\n%s\n", bytes.TrimRight(text, "\n"))
 	modules := map[string]string{}                                                                   // directories of modules, by module
 	for _, system := range []string{"linux/amd64", "linux/arm64", "darwin/arm64", "windows/amd64"} { // the same text for each system of a release
@@ -42,10 +41,7 @@ func TestLicenses(t *testing.T) {
 			}
 		}
 	}
-	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := testkit.Must(exec.Command("go", "env", "GOROOT").Output())(t)
 	modules["Go's standard library and runtime"] = strings.TrimSpace(string(root))
 	modules["Swagger UI, in the page of the API"] = "testdata/swagger-ui"
 	var names []string
@@ -58,18 +54,12 @@ func TestLicenses(t *testing.T) {
 	for _, name := range names {
 		found := 0
 		for _, pattern := range []string{"*", "licenses/*"} {
-			files, err := filepath.Glob(filepath.Join(modules[name], pattern))
-			if err != nil {
-				t.Fatal(err)
-			}
+			files := testkit.Must(filepath.Glob(filepath.Join(modules[name], pattern)))(t)
 			for _, file := range files {
 				if info, err := os.Stat(file); err != nil || info.IsDir() || pattern == "*" && !licenceFile.MatchString(filepath.Base(file)) {
 					continue
 				}
-				data, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				data := testkit.Must(os.ReadFile(file))(t)
 				found++
 				text := string(bytes.TrimSpace(data))
 				if of[text] == nil {
@@ -86,9 +76,7 @@ func TestLicenses(t *testing.T) {
 		fmt.Fprintf(&want, "\n%s\n%s\n\n%s\n", strings.Repeat("=", 100), strings.Join(of[text], "\n"), text)
 	}
 	if *rewriteLicenses {
-		if err := os.WriteFile("licenses.txt", want.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile("licenses.txt", want.Bytes(), 0o644))
 		return
 	}
 	if notices != want.String() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -16,10 +17,7 @@ func TestLogs(t *testing.T) {
 	s := serving(t, t.TempDir())
 	defer s.end(t, syscall.SIGTERM)
 	c, ctx := client.New(s.url, client.Options{}), t.Context()
-	j, err := c.Create(ctx, client.NewJob{Type: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := testkit.Must(c.Create(ctx, client.NewJob{Type: "x"}))(t)
 	if r := execute(t, "", "logs", "--server", s.url, j.ID); r.code != terminal.ExitNotFound || !strings.Contains(r.errs, "log_not_found") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	} else {
@@ -29,9 +27,7 @@ func TestLogs(t *testing.T) {
 	if err == nil {
 		_, err = c.Cancel(ctx, other.ID)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if r := execute(t, "", "logs", "--server", s.url, other.ID); r.code != terminal.ExitNotFound || !strings.Contains(r.errs, "log_bytes; what a script prints") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
@@ -43,19 +39,12 @@ func TestLogs(t *testing.T) {
 	}
 	following := make(chan string, 1)
 	go func() { following <- ok(t, "logs", "-f", "--server", s.url, j.ID) }()
-	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.AppendLog(ctx, j.ID, claim.ID, 0, []byte("printed\n")); err != nil {
-		t.Fatal(err)
-	}
+	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1}))(t)
+	testkit.NoError(t, c.AppendLog(ctx, j.ID, claim.ID, 0, []byte("printed\n")))
 	if text := ok(t, "logs", "--server", s.url, j.ID); text != "printed\n" {
 		t.Errorf("%q", text)
 	}
-	if _, err := c.Complete(ctx, j.ID, claim.ID, client.Outcome{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.Complete(ctx, j.ID, claim.ID, client.Outcome{}))(t)
 	if text := <-following; text != "printed\n" {
 		t.Errorf("%q", text)
 	}

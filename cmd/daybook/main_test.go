@@ -23,6 +23,7 @@ import (
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -122,13 +123,8 @@ func servingAs(t *testing.T, data string, change func(*exec.Cmd) *exec.Cmd, args
 		log: &processLog{}, ended: make(chan error, 1),
 	}
 	s.Stderr = s.log
-	out, err := s.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(s.StdoutPipe())(t)
+	testkit.NoError(t, s.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	go func() { s.ended <- s.Wait() }()
 	t.Cleanup(func() {
@@ -154,9 +150,7 @@ func servingAs(t *testing.T, data string, change func(*exec.Cmd) *exec.Cmd, args
 // end sends a signal and returns the exit code, or -1 after a kill.
 func (s *server) end(t *testing.T, signal syscall.Signal) int {
 	t.Helper()
-	if err := s.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Process.Signal(signal))
 	err := <-s.ended
 	s.ended <- err
 	return s.ProcessState.ExitCode()
@@ -164,15 +158,9 @@ func (s *server) end(t *testing.T, signal syscall.Signal) int {
 
 func (s *server) post(t *testing.T, path, body string) string {
 	t.Helper()
-	resp, err := http.Post(s.url+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.Post(s.url+path, "application/json", strings.NewReader(body)))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(io.ReadAll(resp.Body))(t)
 	if resp.StatusCode >= 300 {
 		t.Fatalf("%s: %s", path, text)
 	}
@@ -191,9 +179,7 @@ func TestServe(t *testing.T) {
 		MaxAttempts int    `json:"max_attempts"`
 		LeaseMs     int64  `json:"lease_ms"`
 	}
-	if err := json.Unmarshal([]byte(s.post(t, "/jobs/create", `{"payload":"hello"}`)), &j); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(s.post(t, "/jobs/create", `{"payload":"hello"}`)), &j))
 	if j.MaxAttempts != 7 || j.LeaseMs != 60000 {
 		t.Errorf("%+v", j)
 	}
@@ -231,9 +217,7 @@ func TestServe(t *testing.T) {
 		var batch struct {
 			ID string `json:"batch_id"`
 		}
-		if err := json.Unmarshal([]byte(s.post(t, "/add", "one\n")), &batch); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(s.post(t, "/add", "one\n")), &batch))
 		if text := ok(t, "get", "--batch", "--server", s.url, batch.ID); !strings.Contains(text, "count       1") {
 			t.Error(text)
 		}
@@ -325,9 +309,7 @@ func TestServe(t *testing.T) {
 		var seqs []uint64
 		for d.More() {
 			var r struct{ Seq uint64 }
-			if err := d.Decode(&r); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, d.Decode(&r))
 			seqs = append(seqs, r.Seq)
 		}
 		if fmt.Sprint(seqs) != "[2 3 4]" {
@@ -343,9 +325,7 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("rebuild from a base that does not exist", func(t *testing.T) {
 		left := filepath.Join(data, "store.rebuild")
-		if err := os.CopyFS(left, os.DirFS(filepath.Join(data, "store"))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.CopyFS(left, os.DirFS(filepath.Join(data, "store"))))
 		defer os.RemoveAll(left)
 		for base, reason := range map[string]string{
 			filepath.Join(data, "stor"): "does not exist", t.TempDir(): "is not the directory of a store", filepath.Join(data, "journal"): "is not the directory of a store",
@@ -359,9 +339,7 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("rebuild from a base", func(t *testing.T) {
 		base := filepath.Join(t.TempDir(), "backup [1]*", "store")
-		if err := os.CopyFS(base, os.DirFS(filepath.Join(data, "store"))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.CopyFS(base, os.DirFS(filepath.Join(data, "store"))))
 		ok(t, "rebuild", "--data", data, "--base", base)
 		ok(t, "check", "--data", data)
 	})
@@ -381,9 +359,7 @@ func TestServe(t *testing.T) {
 		var batch struct {
 			First string `json:"first_id"`
 		}
-		if err := json.Unmarshal([]byte(s.post(t, "/add", "one\ntwo\n")), &batch); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(s.post(t, "/add", "one\ntwo\n")), &batch))
 		if code := s.end(t, syscall.SIGKILL); code != -1 {
 			t.Errorf("exit code %d", code)
 		}
@@ -441,24 +417,15 @@ func damage(t *testing.T, dir string, text []byte) {
 func TestStopDrains(t *testing.T) {
 	s := serving(t, t.TempDir())
 	// A request is in progress: its body has not arrived yet.
-	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
 	defer c.Close()
-	if _, err := io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"))(t)
 	in := bufio.NewReader(c)
 	if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
 		t.Fatalf("%q, %v", line, err)
 	}
-	if _, err := in.ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(in.ReadString('\n'))(t)
+	testkit.NoError(t, s.Process.Signal(syscall.SIGTERM))
 	for { // until the server no longer listens
 		other, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		if err != nil {
@@ -466,9 +433,7 @@ func TestStopDrains(t *testing.T) {
 		}
 		other.Close()
 	}
-	if _, err := io.WriteString(c, "one\n"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(io.WriteString(c, "one\n"))(t)
 	resp, err := http.ReadResponse(in, nil)
 	if err != nil || resp.StatusCode != http.StatusCreated {
 		t.Fatalf("%v, %v", resp, err)
@@ -483,34 +448,20 @@ func TestStopDrains(t *testing.T) {
 
 // TestReaderOfTheLogGoesAway: the server continues when nobody reads its log any more.
 func TestReaderOfTheLogGoesAway(t *testing.T) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, w := testkit.Must2(os.Pipe())(t)
 	cmd := command(t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init")
 	cmd.Stderr = w
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(cmd.StdoutPipe())(t)
+	testkit.NoError(t, cmd.Start())
 	w.Close()
 	defer func() {
 		_ = cmd.Process.Kill() // the process may have ended
 		_ = cmd.Wait()         // with the kill as its error
 	}()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := testkit.Must(bufio.NewReader(out).ReadString('\n'))(t)
 	r.Close()
 	for range 3 { // each request is logged
-		resp, err := http.Get(strings.TrimSpace(strings.TrimPrefix(line, "listening on ")) + "/jobs/nonsense")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := testkit.Must(http.Get(strings.TrimSpace(strings.TrimPrefix(line, "listening on ")) + "/jobs/nonsense"))(t)
 		resp.Body.Close()
 	}
 }
@@ -522,9 +473,7 @@ func TestClosedTerminal(t *testing.T) {
 	}
 	dir := t.TempDir()
 	s := serving(t, dir)
-	if err := s.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Process.Signal(syscall.SIGHUP))
 	err := <-s.ended
 	s.ended <- err
 	if err != nil {
@@ -537,20 +486,13 @@ func TestClosedTerminal(t *testing.T) {
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	s := serving(t, t.TempDir(), "--drain", "1h")
-	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
 	defer c.Close()
-	if _, err := io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"))(t)
 	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
 		t.Fatalf("%q, %v", line, err)
 	}
-	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Process.Signal(syscall.SIGTERM))
 	for { // until the server has received the first signal
 		other, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		if err != nil {
@@ -658,10 +600,7 @@ func TestUsage(t *testing.T) {
 		}
 	})
 	t.Run("no server", func(t *testing.T) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		address := l.Addr().String()
 		l.Close()
 		for _, verb := range []string{"stats", "queues"} {
@@ -714,12 +653,8 @@ func TestFlagsFromTheEnvironment(t *testing.T) {
 	t.Setenv("DAYBOOK_RETENTION", "2d")
 	t.Setenv("DAYBOOK_LOG_LEVEL", "")
 	cmd := newServe()
-	if err := cmd.ParseFlags([]string{"--max-attempts", "6"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := config.Configure(cmd, allCommands); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cmd.ParseFlags([]string{"--max-attempts", "6"}))
+	testkit.NoError(t, config.Configure(cmd, allCommands))
 	for flag, want := range map[string]string{"max-attempts": "6", "allow-host": "[a.example,b.example]", "retention": "2d", "log-level": "info"} {
 		if got := cmd.Flags().Lookup(flag).Value.String(); got != want {
 			t.Errorf("--%s is %s, want %s", flag, got, want)

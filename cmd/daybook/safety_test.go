@@ -19,6 +19,7 @@ import (
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/filelock"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
 )
@@ -66,12 +67,8 @@ func TestListenBeyondLoopback(t *testing.T) {
 func TestDataDirectoryThatIsMissing(t *testing.T) {
 	dir := t.TempDir()
 	missing, empty, unmounted := filepath.Join(dir, "missing"), filepath.Join(dir, "empty"), filepath.Join(dir, "unmounted")
-	if err := os.MkdirAll(empty, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(unmounted, "journal"), 0o755); err != nil { // as if the journal were on a separate disk
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.MkdirAll(empty, 0o755))
+	testkit.NoError(t, os.MkdirAll(filepath.Join(unmounted, "journal"), 0o755)) // as if the journal were on a separate disk
 	if r := execute(t, "", "check", "--data", unmounted); r.code != terminal.ExitNoData {
 		t.Errorf("check: exit code %d: %s", r.code, r.errs)
 	}
@@ -105,9 +102,7 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 	s.end(t, syscall.SIGTERM)
 
 	// A store without its journal is refused, also with --init, and nothing is created in its place.
-	if err := os.Rename(filepath.Join(missing, "journal"), filepath.Join(dir, "journal")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Rename(filepath.Join(missing, "journal"), filepath.Join(dir, "journal")))
 	if r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", missing, "--init"); r.code != terminal.ExitCorrupt {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	}
@@ -165,10 +160,7 @@ func TestServerAddress(t *testing.T) {
 	if user != "user" || password != "secret" {
 		t.Errorf("%s:%s were sent", user, password)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	closed := l.Addr().String()
 	l.Close()
 	for server, code := range map[string]int{

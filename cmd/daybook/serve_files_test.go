@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // withFiles makes a command run with a limit of open files.
@@ -41,10 +43,7 @@ func TestConnectionsLeaveFilesToTheJournal(t *testing.T) {
 	const limit, flood = 256, 600
 	s := servingAs(t, t.TempDir(), func(cmd *exec.Cmd) *exec.Cmd { return withFiles(t, cmd, limit) })
 	address := strings.TrimPrefix(s.url, "http://")
-	established, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	established := testkit.Must(net.Dial("tcp", address))(t)
 	defer established.Close()
 	in := bufio.NewReader(established)
 	body := strings.Repeat(strings.Repeat("x", 1023)+"\n", 4<<10) // 4 MiB

@@ -22,9 +22,7 @@ func TestLostRunner(t *testing.T) {
 	t.Setenv("OUT", dir)
 	s := serving(t, filepath.Join(dir, "data"), "--runner-heartbeat", "2s", "--abandoned-age", "1h", "--on-lost", `cat > "$OUT/part" && mv "$OUT/part" "$OUT/$DAYBOOK_RUNNER_ID"`)
 	c, ctx := client.New(s.url, client.Options{}), t.Context()
-	if _, err := c.AddLines(ctx, []byte("one\ntwo\n"), client.AddOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.AddLines(ctx, []byte("one\ntwo\n"), client.AddOptions{}))(t)
 	held := map[string]*client.Job{}
 	beat := func(id string) {
 		every, err := c.Heartbeat(ctx, client.RunnerInfo{ID: id, Instance: "of " + id})
@@ -55,10 +53,7 @@ func TestLostRunner(t *testing.T) {
 		}
 	})
 	testkit.Eventually(t, "the job of the silent runner is returned", func() bool {
-		j, err := c.Job(ctx, held["silent"].ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := testkit.Must(c.Job(ctx, held["silent"].ID))(t)
 		return j.Status == "pending"
 	})
 	took := time.Since(silent)
@@ -77,15 +72,9 @@ func TestLostRunner(t *testing.T) {
 		text, err := os.ReadFile(path)
 		return err == nil && strings.Contains(string(text), `"runner_id":"silent","state":"DEAD","end":"lost"`)
 	})
-	resp, err := http.Get(s.url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.Get(s.url + "/metrics"))(t)
 	defer resp.Body.Close()
-	page, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.Must(io.ReadAll(resp.Body))(t)
 	for _, want := range []string{"daybook_runners_lost_total 1\n", `daybook_runners{state="alive"} 1`, `daybook_runners{state="dead"} 1`, "daybook_on_lost_failures_total 0\n"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the metrics lack %q", want)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/opsqueue/stockclient"
 	"github.com/daybookq/daybook/opsqueue/wire"
 )
@@ -48,9 +49,7 @@ func runSubmission(ctx context.Context, t *testing.T, p *stockclient.Producer, c
 		chunks[i] = fmt.Append(nil, i)
 	}
 	results, err := p.Run(ctx, objects, stockclient.Work{Chunks: chunks})
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, err)
 	for i, got := range results {
 		if want := fmt.Sprintf("%d!", i); string(got) != want {
 			t.Errorf("result %d is %q", i, got)
@@ -84,13 +83,8 @@ func TestServeOpsqueue(t *testing.T) {
 		t.Errorf("%+v, %v", queue, err)
 	}
 	id, err := p.Insert(ctx, wire.InsertSubmission{Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: "kept", Count: 1}}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	chunks, err := c.Reserve(ctx, 1, wire.Strategy{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	chunks := testkit.Must(c.Reserve(ctx, 1, wire.Strategy{}))(t)
 	if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK {
 		t.Errorf("exit code %d: %s", code, s.log)
 	}
@@ -103,17 +97,13 @@ func TestServeOpsqueue(t *testing.T) {
 	if init, err := last.Init(ctx); err != nil || init.HeartbeatInterval != wire.Duration(time.Second) || init.MaxMissableHeartbeats != 7 {
 		t.Errorf("%+v, %v", init, err)
 	}
-	if err := last.Complete(ctx, chunks[0].Chunk.ChunkID, nil); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, last.Complete(ctx, chunks[0].Chunk.ChunkID, nil))
 	if _, err := p.Results(ctx, &stockclient.ObjectStore{}, id); err == nil || !strings.Contains(err.Error(), "is completed, and the object") {
 		t.Errorf("the end of the submission: %v", err) // its consumer stored no object
 	}
 	user := wire.Metadata{"user": 42}
 	for i := range 2 {
-		if _, err := p.Insert(ctx, wire.InsertSubmission{StrategicMetadata: user, Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: fmt.Sprint("open", i), Count: 1}}}, nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(p.Insert(ctx, wire.InsertSubmission{StrategicMetadata: user, Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: fmt.Sprint("open", i), Count: 1}}}, nil))(t)
 	}
 	if _, err := p.LookupByMetadata(ctx, user); !errors.Is(err, stockclient.TooManyError(1)) {
 		t.Errorf("a lookup of two submissions: %v", err)
@@ -133,10 +123,7 @@ func TestServeWithoutOpsqueue(t *testing.T) {
 
 // TestServeOpsqueueRefusals: settings that are refused.
 func TestServeOpsqueueRefusals(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	for _, c := range []struct {
 		args []string

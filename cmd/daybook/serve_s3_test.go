@@ -27,9 +27,7 @@ func TestServeS3(t *testing.T) {
 	s := serve()
 	files := t.TempDir()
 	for name, content := range map[string]string{"first": "first", "second": strings.Repeat("second", 1<<20)} {
-		if err := os.WriteFile(filepath.Join(files, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(files, name), []byte(content), 0o600))
 	}
 	first := strings.TrimSpace(ok(t, "blob", "put", filepath.Join(files, "first"), "--server", s.url))
 	second := strings.TrimSpace(ok(t, "blob", "put", filepath.Join(files, "second"), "--client", "acme", "--server", s.url))
@@ -66,24 +64,19 @@ func TestServeS3(t *testing.T) {
 	t.Run("collect", func(t *testing.T) {
 		lone := strings.TrimSpace(ok(t, "blob", "put", filepath.Join(files, "second"), "--client", "lone", "--server", s.url))
 		at := time.Now().Add(-25 * time.Hour)
-		err := filepath.WalkDir(bucket.Dir, func(path string, d os.DirEntry, err error) error {
+		testkit.NoError(t, filepath.WalkDir(bucket.Dir, func(path string, d os.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
 			}
 			return os.Chtimes(path, at, at)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		s.post(t, "/jobs/create", `{"payload":{"input":"`+first+`"}}`)
 		s.post(t, "/jobs/create", `{"payload":"`+lone+`"}`) // acme's blob has the same digest
 		if got := ok(t, "blob", "gc", "--server", s.url); !strings.HasPrefix(got, "0 blobs with 0B removed;") {
 			t.Errorf("gc of named blobs: %q", got)
 		}
 		old := strings.TrimSpace(ok(t, "blob", "put", os.Args[0], "--client", "old", "--server", s.url))
-		if err := os.Chtimes(filepath.Join(bucket.Dir, "bucket", "daybook", "clients", "old", "blobs", "sha256", strings.TrimPrefix(old, "sha256:")), at, at); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.Chtimes(filepath.Join(bucket.Dir, "bucket", "daybook", "clients", "old", "blobs", "sha256", strings.TrimPrefix(old, "sha256:")), at, at))
 		if got := ok(t, "blob", "gc", "--server", s.url); !strings.HasPrefix(got, "1 blobs with ") {
 			t.Errorf("gc of an old blob: %q", got)
 		}
@@ -126,9 +119,7 @@ func TestFilesetTarFromS3(t *testing.T) {
 	files := t.TempDir()
 	const n = 40
 	for i := range n {
-		if err := os.WriteFile(filepath.Join(files, fmt.Sprintf("f%02d", i)), []byte(fmt.Sprint("content ", i)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(files, fmt.Sprintf("f%02d", i)), []byte(fmt.Sprint("content ", i)), 0o600))
 	}
 	ok(t, "fileset", "push", files, "set", "--client", "acme", "--server", s.url)
 	var now, most atomic.Int64
@@ -141,22 +132,13 @@ func TestFilesetTarFromS3(t *testing.T) {
 		return false
 	})
 	began := time.Now()
-	rq, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/filesets/set?client=acme", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rq := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/filesets/set?client=acme", nil))(t)
 	rq.Header.Set("Accept", "application/x-tar")
-	res, err := http.DefaultClient.Do(rq)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := testkit.Must(http.DefaultClient.Do(rq))(t)
 	defer res.Body.Close()
 	archive := tar.NewReader(res.Body)
 	for i := range n {
-		h, err := archive.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := testkit.Must(archive.Next())(t)
 		content, err := io.ReadAll(archive)
 		if err != nil || h.Name != fmt.Sprintf("f%02d", i) || string(content) != fmt.Sprint("content ", i) {
 			t.Errorf("file %d: %s has %q, %v", i, h.Name, content, err)
@@ -179,14 +161,9 @@ func TestKilledUploadToS3(t *testing.T) {
 	data := t.TempDir()
 	serve := func() *server { return serving(t, data, "--blobs", s3test.Address("bucket/daybook", proxy.Addr)) }
 	long := filepath.Join(t.TempDir(), "long")
-	f, err := os.Create(long)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Must(os.Create(long))(t)
 	defer f.Close()
-	if err := f.Truncate(200 << 20); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.Truncate(200<<20))
 	s := serve()
 	for _, c := range []struct {
 		name string
@@ -244,15 +221,12 @@ func TestKilledUploadToS3(t *testing.T) {
 			t.Errorf("%s: ls: %q", name, got)
 		}
 		for _, dir := range []string{data, bucket.Dir} {
-			err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			testkit.Check(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 				if err == nil && d.Type().IsRegular() && (strings.Contains(path, "put-") || strings.Contains(path, "multipart")) {
 					t.Errorf("%s: %s is left", name, path)
 				}
 				return err
-			})
-			if err != nil {
-				t.Error(err)
-			}
+			}))
 		}
 		if name == "PUT" {
 			if text := get(t, s.url+"/metrics"); !strings.Contains(text, "\ndaybook_blob_bytes 0\n") {
@@ -293,14 +267,8 @@ func TestS3Settings(t *testing.T) {
 
 func get(t *testing.T, url string) string {
 	t.Helper()
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.Get(url))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(io.ReadAll(resp.Body))(t)
 	return string(text)
 }

@@ -34,24 +34,14 @@ func servingWith(t *testing.T, data string, environ []string, args ...string) *s
 // metric returns the value of a metric without a label, or with the labels that name includes.
 func (s *server) metric(t *testing.T, name string) float64 {
 	t.Helper()
-	resp, err := http.Get(s.url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.Get(s.url + "/metrics"))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(io.ReadAll(resp.Body))(t)
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindSubmatch(text)
 	if found == nil {
 		t.Fatalf("no metric %s", name)
 	}
-	value, err := strconv.ParseFloat(string(found[1]), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return value
+	return testkit.Must(strconv.ParseFloat(string(found[1]), 64))(t)
 }
 
 const producerTrace, producerSpan = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -61,11 +51,7 @@ func tracedJob(t *testing.T, c *client.Client, typ string, attempts int) *client
 	t.Helper()
 	n := client.TextJob(typ, "x")
 	n.Traceparent, n.MaxAttempts = "00-"+producerTrace+"-"+producerSpan+"-01", attempts
-	j, err := c.Create(t.Context(), n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return j
+	return testkit.Must(c.Create(t.Context(), n))(t)
 }
 
 // claimOne claims the next job of a type.
@@ -80,9 +66,7 @@ func claimOne(t *testing.T, c *client.Client, typ string) *client.Job {
 
 func endAs(t *testing.T, c *client.Client, j *client.Job, o client.Outcome) {
 	t.Helper()
-	if _, err := c.Complete(t.Context(), j.ID, j.ClaimID, o); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.Complete(t.Context(), j.ID, j.ClaimID, o))(t)
 }
 
 // TestTraces: a real server exports a span for each run, by the variables of OpenTelemetry. After kill -9 it exports
@@ -110,35 +94,23 @@ func TestTraces(t *testing.T) {
 	want[retried.ID+" 1"], want[retried.ID+" 2"], want[retried.ID+" 3"] = "retry pending busy", "error pending broken", "ok completed "
 	brief := client.TextJob("abandoned", "x")
 	brief.Traceparent, brief.MaxAttempts, brief.LeaseMs = "00-"+producerTrace+"-"+producerSpan+"-01", 1, 1000
-	abandoned, err := c.Create(t.Context(), brief)
-	if err != nil {
-		t.Fatal(err)
-	}
+	abandoned := testkit.Must(c.Create(t.Context(), brief))(t)
 	claimOne(t, c, "abandoned")
 	want[abandoned.ID+" 1"] = "abandoned failed nobody tickled it within its lease"
 	cancelled := tracedJob(t, c, "cancelled", 1)
 	claimOne(t, c, "cancelled")
-	if _, err := c.Cancel(t.Context(), cancelled.ID); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.Cancel(t.Context(), cancelled.ID))(t)
 	want[cancelled.ID+" 1"] = "cancelled cancelled "
 	released := tracedJob(t, c, "released", 1)
 	j := claimOne(t, c, "released")
-	if _, err := c.Release(t.Context(), j.ID, j.ClaimID, client.Unget, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.Release(t.Context(), j.ID, j.ClaimID, client.Unget, nil))(t)
 	endAs(t, c, claimOne(t, c, "released"), client.Outcome{}) // the run before it does not count
 	want[released.ID+" 1"] = "ok completed "
 	unsampled := client.TextJob("unsampled", "x")
 	unsampled.Traceparent = "00-" + producerTrace + "-" + producerSpan + "-00"
-	if _, err := c.Create(t.Context(), unsampled); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.Create(t.Context(), unsampled))(t)
 	endAs(t, c, claimOne(t, c, "unsampled"), client.Outcome{})
-	alone, err := c.Create(t.Context(), client.TextJob("alone", "x")) // without a producer
-	if err != nil {
-		t.Fatal(err)
-	}
+	alone := testkit.Must(c.Create(t.Context(), client.TextJob("alone", "x")))(t) // without a producer
 	endAs(t, c, claimOne(t, c, "alone"), client.Outcome{})
 	want[alone.ID+" 1"] = "ok completed "
 
@@ -259,18 +231,14 @@ func TestHangingCollector(t *testing.T) {
 	c := client.New(s.url, client.Options{})
 	const jobs = 40_000 // more than all queues hold
 	for range jobs / 10_000 {
-		if _, err := c.AddLines(t.Context(), []byte(strings.Repeat("x\n", 10_000)), client.AddOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(c.AddLines(t.Context(), []byte(strings.Repeat("x\n", 10_000)), client.AddOptions{}))(t)
 	}
 	for done := 0; done < jobs; {
 		claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r1", Max: 1000})
 		if err != nil || len(claim.Jobs) == 0 {
 			t.Fatal(err)
 		}
-		if _, _, err := c.CompleteClaim(t.Context(), claim.ID, client.Outcome{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must2(c.CompleteClaim(t.Context(), claim.ID, client.Outcome{}))(t)
 		done += len(claim.Jobs)
 	}
 	if n := s.metric(t, `daybook_trace_spans_total{result="dropped"}`); n == 0 || n == jobs {

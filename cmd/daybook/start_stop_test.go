@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // stopping starts `daybook stop --wait`, and returns its standard output and the lines of its standard error.
@@ -21,13 +22,8 @@ func stopping(t *testing.T, server string) (stop *exec.Cmd, out *bytes.Buffer, l
 	t.Helper()
 	stop, out = command(t, "stop", "--wait", "--server", server), &bytes.Buffer{}
 	stop.Stdout = out
-	errs, err := stop.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stop.Start(); err != nil {
-		t.Fatal(err)
-	}
+	errs := testkit.Must(stop.StderrPipe())(t)
+	testkit.NoError(t, stop.Start())
 	return stop, out, bufio.NewScanner(errs)
 }
 
@@ -75,9 +71,7 @@ func TestStopWaitInterrupted(t *testing.T) {
 	if lines.Scan(); lines.Text() != "waiting for 7 active jobs: runner r0 holds 1, runner r1 holds 1, runner r2 holds 1, runner r3 holds 1, runner r4 holds 1, 2 other runners hold more" {
 		t.Error(lines.Text())
 	}
-	if err := stop.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, stop.Process.Signal(os.Interrupt))
 	if lines.Scan(); !strings.HasPrefix(lines.Text(), "interrupted; the server stays stopped") {
 		t.Error(lines.Text())
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestOtherSystems: on a system without a server, the commands that need it or its data report this, and create
@@ -37,10 +38,7 @@ func TestOtherSystems(t *testing.T) {
 
 // TestUnitDoesNotRepeat: systemd does not restart the server after exit codes that the next start would return too.
 func TestUnitDoesNotRepeat(t *testing.T) {
-	unit, err := os.ReadFile("../../deploy/systemd/daybook.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unit := testkit.Must(os.ReadFile("../../deploy/systemd/daybook.service"))(t)
 	want := fmt.Sprintf("\nRestartPreventExitStatus=%d %d %d %d %d\n", terminal.ExitUsage, terminal.ExitCorrupt, terminal.ExitFormat, terminal.ExitNoData, terminal.ExitSystem)
 	if !strings.Contains(string(unit), want) {
 		t.Errorf("the unit has no line %q", want)

@@ -42,19 +42,13 @@ func topInTerminal(t *testing.T, cmd *exec.Cmd, variables ...string) *topProcess
 		_ = screen.Close() // the test may have closed it
 		_ = tty.Close()
 	})
-	if err := pty.Setsize(screen, &pty.Winsize{Rows: 20, Cols: 100}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, pty.Setsize(screen, &pty.Winsize{Rows: 20, Cols: 100}))
 	p := &topProcess{T: t, Cmd: cmd, screen: screen, tty: tty, shown: &processLog{}, ended: make(chan error, 1)}
-	if p.before, err = term.GetState(tty.Fd()); err != nil {
-		t.Fatal(err)
-	}
+	p.before = testkit.Must(term.GetState(tty.Fd()))(t)
 	cmd.Env = append(cmd.Env, variables...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cmd.Start())
 	go func() { p.ended <- cmd.Wait() }()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // the process may have ended
@@ -161,9 +155,7 @@ func TestTopTerminal(t *testing.T) {
 			p := topInTerminal(t, command(t, "top", "--server", s.url, "--interval", "1s"), c.variables...)
 			shown, until, tty := p.shown, p.until, p.tty
 			keys := func(text string) {
-				if _, err := p.screen.WriteString(text); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(p.screen.WriteString(text))(t)
 			}
 			until("default/resize")
 			raw, err := term.GetState(tty.Fd())

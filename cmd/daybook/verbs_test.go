@@ -11,6 +11,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // asked is a server in this test, and a way to run commands with it.
@@ -321,10 +322,7 @@ func TestCompletionOfManyNames(t *testing.T) {
 	}
 	var last string
 	for part := range slices.Chunk(jobs, 400) {
-		created, err := c.CreateMany(ctx, part, client.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		created := testkit.Must(c.CreateMany(ctx, part, client.CreateOptions{}))(t)
 		last = created.LastID
 	}
 	for _, words := range [][]string{{"pause", "many/q1199"}, {"jobs", "--type", "q1199"}, {"cancel", "--queue", "many/q119"}, {"get", last[:len(last)-1]}, {"watch", last}} {
@@ -446,13 +444,9 @@ func TestRunnerStates(t *testing.T) {
 	a := startAsked(t)
 	c := client.New(a.s.url, client.Options{})
 	for _, id := range []string{"mixer-1", "mixer-2"} {
-		if _, err := c.Heartbeat(t.Context(), client.RunnerInfo{ID: id, Instance: "i"}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(c.Heartbeat(t.Context(), client.RunnerInfo{ID: id, Instance: "i"}))(t)
 	}
-	if err := c.Goodbye(t.Context(), "mixer-1", "i"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.Goodbye(t.Context(), "mixer-1", "i"))
 	contains(t, strings.Join(strings.Fields(a.do("runners")), " "), "mixer-1 ENDED 0", "mixer-2 ALIVE 0")
 }
 

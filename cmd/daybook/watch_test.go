@@ -20,17 +20,12 @@ func (s *server) endAll(t *testing.T, typ, code string) {
 	t.Helper()
 	c := client.New(s.url, client.Options{})
 	for {
-		claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Types: []string{typ}, Max: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
+		claim := testkit.Must(c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Types: []string{typ}, Max: 100}))(t)
 		if claim == nil || len(claim.Jobs) == 0 {
 			return
 		}
 		for _, j := range claim.Jobs {
-			if _, err := c.Complete(t.Context(), j.ID, claim.ID, client.Outcome{Code: code, Error: "because"}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(c.Complete(t.Context(), j.ID, claim.ID, client.Outcome{Code: code, Error: "because"}))(t)
 		}
 	}
 }
@@ -169,13 +164,9 @@ func TestWatch(t *testing.T) {
 		cmd := command(t, "watch", "--server", s.url, one)
 		errs := &processLog{}
 		cmd.Stderr = errs
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, cmd.Start())
 		testkit.Eventually(t, "it prints the progress, which it does after it has set up its handler", func() bool { return errs.String() != "" })
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, cmd.Process.Signal(os.Interrupt))
 		_ = cmd.Wait() // the caller checks the exit code
 		if code := cmd.ProcessState.ExitCode(); code != terminal.ExitSignal+int(syscall.SIGINT) {
 			t.Errorf("exit code %d: %s", code, errs)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner"
 	"github.com/daybookq/daybook/runner/program"
@@ -48,11 +49,9 @@ func parsedTables(text, dir string) (*workFile, error) {
 // TestWorkConfig: the file of a runner has handlers of each kind, and the values of flags.
 func TestWorkConfig(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "resize.py"), []byte("def handle(payload, job): return payload"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "resize.py"), []byte("def handle(payload, job): return payload"), 0o600))
 	path := filepath.Join(dir, "work.toml")
-	if err := os.WriteFile(path, []byte(`
+	testkit.NoError(t, os.WriteFile(path, []byte(`
 server = "http://127.0.0.1:1"
 concurrency = 7
 types = ["upper", "resize"]
@@ -94,17 +93,10 @@ kind = "http"
 url = "https://example.com/mail"
 [handlers.mail.options]
 batch = true
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`), 0o600))
 	cmd := config.CommandNamed(allCommands(), "work")
-	if err := cmd.ParseFlags([]string{"--concurrency", "3"}); err != nil {
-		t.Fatal(err)
-	}
-	file, err := configuredWork(cmd, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cmd.ParseFlags([]string{"--concurrency", "3"}))
+	file := testkit.Must(configuredWork(cmd, path))(t)
 	for flag, want := range map[string]string{"server": "http://127.0.0.1:1", "concurrency": "3", "types": "[upper,resize]", "until-idle": "2s", "http-allow": "[10.0.0.0/8]"} {
 		if got := cmd.Flags().Lookup(flag).Value.String(); got != want {
 			t.Errorf("--%s is %s, want %s", flag, got, want)
@@ -133,20 +125,12 @@ batch = true
 
 // TestExampleOfContainerConfig: the runner reads the handler in docs/reference/containers.md.
 func TestExampleOfContainerConfig(t *testing.T) {
-	text, err := os.ReadFile("../../docs/reference/containers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("../../docs/reference/containers.md"))(t)
 	_, example, _ := strings.Cut(string(text), "TestExampleOfContainerConfig -->\n\n```toml\n")
 	example, _, _ = strings.Cut(example, "```")
 	path := filepath.Join(t.TempDir(), "work.toml")
-	if err := os.WriteFile(path, []byte(example), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	file, err := configuredWork(config.CommandNamed(allCommands(), "work"), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, []byte(example), 0o600))
+	file := testkit.Must(configuredWork(config.CommandNamed(allCommands(), "work"), path))(t)
 	if h := file.handlers["sums"]; h == nil || h.Document.Kind != handler.Container || h.Images == nil || h.Document.Options.Concurrency != 2 {
 		t.Errorf("the handler is %+v", h)
 	}
@@ -155,38 +139,22 @@ func TestExampleOfContainerConfig(t *testing.T) {
 // TestExampleOfWorkConfig: the runner accepts the file in docs/reference/runners.md, if the machine has its interpreters.
 func TestExampleOfWorkConfig(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/runners.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, example, _ := strings.Cut(string(text), "TestExampleOfWorkConfig -->\n\n```toml\n")
 	example, _, _ = strings.Cut(example, "```")
 	dir := t.TempDir()
 	path := filepath.Join(dir, "work.toml")
 	for name, text := range map[string]string{path: example, filepath.Join(dir, "report.py"): "def handle(payload, job): return payload"} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	cmd := config.CommandNamed(allCommands(), "work")
-	file, err := configuredWork(cmd, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := testkit.Must(configuredWork(cmd, path))(t)
 	if got, err := cmd.Flags().GetStringToString("label"); err != nil || got["zone"] != "a" || got["disk"] != "ssd" {
 		t.Errorf("the labels are %v: %v", got, err)
 	}
-	list, err := cmd.Flags().GetStringSlice("http-allow")
-	if err != nil {
-		t.Fatal(err)
-	}
-	allow, err := webhook.ParseAllow(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	box, err := sandbox.New(sandbox.Off)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := testkit.Must(cmd.Flags().GetStringSlice("http-allow"))(t)
+	allow := testkit.Must(webhook.ParseAllow(list))(t)
+	box := testkit.Must(sandbox.New(sandbox.Off))(t)
 	kinds := map[string]int{}
 	for name, h := range file.handlers {
 		kinds[h.Document.Kind]++
@@ -304,20 +272,13 @@ func TestManifestInConfig(t *testing.T) {
 		"guests/bad.toml": "binary = \"b.wasm\"\nurl = \"x\"", "guests/missing.toml": "binary = \"none.wasm\"", "guests/empty.toml": "",
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		testkit.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	address := strings.Repeat("0", 64)
 	text := "[handlers.a]\nkind = \"wasi\"\nbinary = \"a.wasm\"\nrequired_extensions = [\"x\"]\noptions = { memory_bytes = 33554432 }\n" +
 		"[handlers.b]\nkind = \"wasi\"\nmanifest = \"guests/b.toml\"\noptions = { timeout_ms = 1000 }\n[handlers.c]\nkind = \"wasi\"\nbinary = \"" + address + "\""
-	file, err := parsedTables(text, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := testkit.Must(parsedTables(text, dir))(t)
 	sum := func(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
 	a, b, c := file.handlers["a"], file.handlers["b"], file.handlers["c"]
 	if a.Binary != filepath.Join(dir, "a.wasm") || a.Document.Binary != sum("module a") || a.Document.RequiredExtensions[0] != "x" || a.Document.Options.MemoryBytes != 32<<20 {
@@ -351,9 +312,7 @@ func TestManifestInConfig(t *testing.T) {
 func TestGrantsInConfig(t *testing.T) {
 	const keys = "\nenv = { A = \"b\" }\nnetwork = true\nread_only = [\"/etc\"]\nread_write = [\"/tmp\"]"
 	file, err := parsedTables("[handlers.s]\nkind = \"script\"\nlang = \"sh\"\nsource = \"x\""+keys+"\n[handlers.e]\nkind = \"exec\"\nargv = [\"true\"]"+keys, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	want := sandbox.Grants{Env: map[string]string{"A": "b"}, Access: sandbox.Access{Network: true, ReadOnly: []string{"/etc"}, ReadWrite: []string{"/tmp"}}}
 	for name, h := range file.handlers {
 		if !reflect.DeepEqual(h.Program.Grants, want) {
@@ -365,9 +324,7 @@ func TestGrantsInConfig(t *testing.T) {
 // TestTooManySlots: a handler of the file that could never run ends the command with the status of usage errors.
 func TestTooManySlots(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "work.toml")
-	if err := os.WriteFile(path, []byte("concurrency = 2\n[handlers.big]\nkind = \"exec\"\nargv = [\"true\"]\noptions = { slots = 3 }"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, []byte("concurrency = 2\n[handlers.big]\nkind = \"exec\"\nargv = [\"true\"]\noptions = { slots = 3 }"), 0o600))
 	var out, errs bytes.Buffer
 	code := run([]string{"work", "--server", "http://127.0.0.1:1", "--config", path}, strings.NewReader(""), &out, &errs)
 	if want := "handler big: options.slots is 3, and the runner has 2 slots"; code != terminal.ExitUsage || !strings.Contains(errs.String(), want) {

@@ -8,15 +8,14 @@ import (
 
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestDefaultData: the default data directory need not have a journal.
 func TestDefaultData(t *testing.T) {
 	f := NewFlags(api.Version{})
 	f.Define(pflag.NewFlagSet("serve", pflag.ContinueOnError))
-	if err := f.checkData(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, f.checkData())
 }
 
 // TestFatalCode: a full disk has the exit code of files.

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // manager is the socket of a service manager.
@@ -21,16 +22,10 @@ type manager struct{ *net.UnixConn }
 
 func newManager(t *testing.T, watchdog string) manager {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "nfy") // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Must(os.MkdirTemp("", "nfy"))(t) // the path of a socket must be short
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")
-	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))(t)
 	t.Cleanup(func() { c.Close() })
 	t.Setenv("NOTIFY_SOCKET", path)
 	t.Setenv("WATCHDOG_USEC", watchdog)
@@ -42,9 +37,7 @@ func (m manager) await(t *testing.T, want string) (lines []string) {
 	t.Helper()
 	b := make([]byte, 4096)
 	for {
-		if err := m.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, m.SetReadDeadline(time.Now().Add(30*time.Second)))
 		n, err := m.Read(b)
 		if err != nil {
 			t.Fatalf("no %s in %q: %v", want, lines, err)
@@ -91,9 +84,7 @@ func TestSupervision(t *testing.T) {
 	hold.Store(true) // earlier messages may still arrive, and then none
 	b := make([]byte, 100)
 	for silent := false; !silent; {
-		if err := m.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, m.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
 		_, err := m.Read(b)
 		silent = err != nil
 	}

@@ -19,10 +19,7 @@ func TestLogFormat(t *testing.T) {
 	}{{"auto", "", false, true}, {"auto", "yes", false, false}, {"console", "", false, true}, {"json", "", true, false}} {
 		t.Setenv("NO_COLOR", c.noColour)
 		tty, line := testkit.Terminal(t)
-		log, err := NewLogger("info", c.format, tty)
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := testkit.Must(NewLogger("info", c.format, tty))(t)
 		log.Warn().Str("field", "a\x1b]0;title\ab").Msg("text\x1b[2Jmore")
 		text := line()
 		if json.Valid([]byte(text)) != c.isJSON || strings.Contains(text, "\x1b[2J") || strings.Contains(text, "\x1b]0") || strings.Contains(text, "\x1b[") != c.coloured {
@@ -31,10 +28,7 @@ func TestLogFormat(t *testing.T) {
 	}
 	for format, isJSON := range map[string]bool{"auto": true, "json": true, "console": false} {
 		var b strings.Builder
-		log, err := NewLogger("info", format, &b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := testkit.Must(NewLogger("info", format, &b))(t)
 		log.Info().Msg("text")
 		if json.Valid([]byte(b.String())) != isJSON || strings.Contains(b.String(), "\x1b") {
 			t.Errorf("%s: %q", format, b.String())

@@ -48,7 +48,5 @@ func TestSignalPairs(t *testing.T) {
 
 func signalSelf(t *testing.T, s syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(os.Getpid(), s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, syscall.Kill(os.Getpid(), s))
 }

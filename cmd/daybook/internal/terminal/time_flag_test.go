@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 	_ "time/tzdata" // the zones are the same on each machine
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestLocalTimes: a local time that does not exist or exists twice is refused with its two readings, which are accepted. A date
@@ -35,13 +37,10 @@ func TestLocalTimes(t *testing.T) {
 		{"UTC", "2027-03-14 02:30", "2027-03-14T02:30:00Z", ""},
 	} {
 		t.Run(c.zone+" "+c.text, func(t *testing.T) {
-			zone, err := time.LoadLocation(c.zone)
-			if err != nil {
-				t.Fatal(err)
-			}
+			zone := testkit.Must(time.LoadLocation(c.zone))(t)
 			Now = func() time.Time { return time.Date(2027, 3, 13, 12, 0, 0, 0, zone) }
 			var f TimeFlag
-			err = f.Set(c.text)
+			err := f.Set(c.text)
 			if c.other == "" {
 				if got := time.UnixMilli(int64(f)).In(zone).Format(time.RFC3339); err != nil || got != c.want {
 					t.Errorf("%s, %v; want %s", got, err, c.want)

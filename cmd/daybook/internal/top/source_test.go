@@ -12,40 +12,28 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // serving returns the URL of a server.
 func serving(t *testing.T) string {
 	t.Helper()
-	engine, err := ingest.Open(ingest.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := testkit.Must(ingest.Open(ingest.Options{Dir: t.TempDir()}))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- engine.Run(ctx) }()
-	server, err := api.New(api.Options{Engine: engine, Queries: engine.Queries(), Log: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := testkit.Must(api.New(api.Options{Engine: engine, Queries: engine.Queries(), Log: zerolog.Nop()}))(t)
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, <-ended)
 	})
 	listening, quit := context.WithCancel(ctx)
 	closed := make(chan error, 1)
 	go func() { closed <- server.Run(listening, l, time.Minute) }()
 	t.Cleanup(func() { // before the engine
 		quit()
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, <-closed)
 	})
 	return "http://" + l.Addr().String()
 }
@@ -59,17 +47,13 @@ func TestNewestFailed(t *testing.T) {
 		for i := range jobs {
 			jobs[i] = client.NewJob{Attributes: client.Attributes{MaxAttempts: 1}}
 		}
-		if _, err := c.CreateBatch(t.Context(), client.NewBatch{Type: "t"}, jobs); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(c.CreateBatch(t.Context(), client.NewBatch{Type: "t"}, jobs))(t)
 		for left := n; left > 0; {
 			claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Types: []string{"t"}, Max: 1000})
 			if err != nil || claim == nil {
 				t.Fatal(claim, err)
 			}
-			if _, _, err := c.CompleteClaim(t.Context(), claim.ID, client.Outcome{Code: "error", Error: "e"}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must2(c.CompleteClaim(t.Context(), claim.ID, client.Outcome{Code: "error", Error: "e"}))(t)
 			left -= len(claim.Jobs)
 		}
 	}
@@ -86,9 +70,7 @@ func TestNewestFailed(t *testing.T) {
 	fail(shownFailed + 20)
 	newest := ""
 	for j, err := range c.Jobs(t.Context(), client.JobsQuery{Type: "t", Fields: []string{"status"}, PageSize: 1000}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		newest = j.ID
 	}
 	list, err := source.failed(q)
