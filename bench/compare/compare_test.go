@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 const create = "BenchmarkStore/backlog=0/queues=1/size=100/work=create/batch=1000-2"
@@ -35,9 +37,7 @@ func output(side string, cpu, wall, allocs float64) string {
 func parsed(t *testing.T, text string) results {
 	t.Helper()
 	r := results{}
-	if err := r.read(strings.NewReader(text), "results.txt"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.read(strings.NewReader(text), "results.txt"))
 	return r
 }
 
@@ -117,9 +117,7 @@ func TestTable(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"base": output("base", 1, 1, 0.058), "head": output("head", 1.3, 1, 0.058)})
 	var printed bytes.Buffer
-	if err := (&comparison{w: &printed}).table(t.Context(), filepath.Join(dir, "base"), filepath.Join(dir, "head")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, (&comparison{w: &printed}).table(t.Context(), filepath.Join(dir, "base"), filepath.Join(dir, "head")))
 	for _, want := range []string{"cpu-sec/job", "allocs/job", "(p=0.000 n=16)", strings.TrimPrefix(create, "Benchmark")} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, &printed)
@@ -131,9 +129,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
 		file := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o644)))
 	}
 }
 
@@ -180,9 +176,7 @@ func TestWorktreeIsRemoved(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		dir := filepath.Join(t.TempDir(), "tree")
 		remove, err := checkOut(ctx, repository, "HEAD", dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if _, err := os.Stat(filepath.Join(dir, "file")); err != nil {
 			t.Error(err)
 		}
@@ -203,9 +197,7 @@ func TestTakeInstrument(t *testing.T) {
 	head, base, old := tree{dir: t.TempDir()}, tree{dir: t.TempDir()}, tree{dir: t.TempDir()}
 	write(t, head.dir, map[string]string{instrument + "/measure.go": "new", parts[0] + "/own.go": "new"})
 	write(t, base.dir, map[string]string{instrument + "/measure.go": "old", instrument + "/removed.go": "old"})
-	if err := errors.Join(base.takeInstrument(head), old.takeInstrument(head)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(base.takeInstrument(head), old.takeInstrument(head)))
 	for _, c := range []struct {
 		tree          tree
 		file, content string
@@ -219,10 +211,7 @@ func TestTakeInstrument(t *testing.T) {
 // TestPartsOfTheInstrument: parts has all internal packages that package matrix needs, so that it compiles in the tree of the
 // base.
 func TestPartsOfTheInstrument(t *testing.T) {
-	out, err := run(t.Context(), "../..", nil, "go", "list", "-deps", "./"+instrument)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(run(t.Context(), "../..", nil, "go", "list", "-deps", "./"+instrument))(t)
 	var needed []string
 	for pkg := range strings.Lines(string(out)) {
 		if folder, ours := strings.CutPrefix(strings.TrimSpace(pkg), "github.com/daybookq/daybook/"); ours && strings.HasPrefix(folder, "internal/") {
@@ -241,9 +230,7 @@ func commits(t *testing.T) string {
 		t.Skip("git is not installed")
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
 	git(t, dir, "init", "--quiet")
 	git(t, dir, "add", "file")
 	git(t, dir, "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "--quiet", "-m", "test")
@@ -252,10 +239,7 @@ func commits(t *testing.T) string {
 
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	out, err := run(t.Context(), dir, nil, "git", args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(run(t.Context(), dir, nil, "git", args...))(t)
 	return string(out)
 }
 
