@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/proof/report"
 )
 
@@ -71,10 +72,7 @@ func (y *tally) add(t *testing.T, d *damage, v verdict, detail string, took time
 // TestMatrix makes all damages, and judges the server's next start after each.
 func TestMatrix(t *testing.T) {
 	dir := memory(t)
-	all, err := fixtures(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := testkit.Must(fixtures(dir))(t)
 	var cases []damage
 	for _, f := range all {
 		size := 0
@@ -242,10 +240,7 @@ func (l falseServer) see(f *fixture) (*state, error) {
 // TestFixtures: the first fixture has each command of package job in its journal, an open and an ended session, chained
 // jobs, and jobs that lost runners held. One runner is lost before the store's last flush, and another runner after it.
 func TestFixtures(t *testing.T) {
-	all, err := fixtures(memory(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := testkit.Must(fixtures(memory(t)))(t)
 	verbs := map[string]bool{}
 	lost := 0
 	for _, r := range all[0].places {
@@ -318,10 +313,7 @@ func (vagueError) Error() string { return "something is wrong" }
 // does not help.
 func TestVerdicts(t *testing.T) {
 	dir := memory(t)
-	all, err := fixtures(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := testkit.Must(fixtures(dir))(t)
 	f := all[0]
 	d := &damage{fixture: f, kind: "append", file: "store/LOCK", at: 1} // does no harm
 	lying := func(change func(*state) (*state, error)) opener {
@@ -456,9 +448,7 @@ func TestVerdicts(t *testing.T) {
 		if v != want {
 			t.Errorf("%s without its last records is %s (%s), want %s", f.name, v, detail, want)
 		}
-		if err := os.RemoveAll(filepath.Join(dir, "other")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.RemoveAll(filepath.Join(dir, "other")))
 	}
 	if windows < 2 {
 		t.Errorf("only %d fixtures can lose a record in the window that a user would see", windows)

@@ -19,6 +19,7 @@ import (
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // falseServer gives some answers that differ from the real server's.
@@ -442,31 +443,20 @@ func TestErrands(t *testing.T) {
 	for _, lie := range lies {
 		t.Run(lie.name, func(t *testing.T) {
 			t.Parallel()
-			engine, err := ingest.Open(ingest.Options{Dir: t.TempDir(), RunnerHeartbeat: testHeartbeat})
-			if err != nil {
-				t.Fatal(err)
-			}
+			engine := testkit.Must(ingest.Open(ingest.Options{Dir: t.TempDir(), RunnerHeartbeat: testHeartbeat}))(t)
 			ctx, stop := context.WithCancel(context.Background())
 			ended := make(chan error, 1)
 			go func() { ended <- engine.Run(ctx) }()
 			defer func() {
 				stop()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, <-ended)
 			}()
 			for engine.Ready() != nil {
 				time.Sleep(time.Millisecond)
 			}
-			blobs, err := blob.OpenDir(t.Context(), filepath.Join(t.TempDir(), "blobs"), blob.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			blobs := testkit.Must(blob.OpenDir(t.Context(), filepath.Join(t.TempDir(), "blobs"), blob.Options{}))(t)
 			defer blobs.Close()
-			server, err := api.New(api.Options{Engine: engine, Queries: engine.Queries(), Blobs: &api.Blobs{Store: func() (*blob.Store, error) { return blobs, nil }, Collector: &blob.Collector{}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			server := testkit.Must(api.New(api.Options{Engine: engine, Queries: engine.Queries(), Blobs: &api.Blobs{Store: func() (*blob.Store, error) { return blobs, nil }, Collector: &blob.Collector{}}}))(t)
 			there := httptest.NewServer(&falseServer{real: server.Handler(), lie: &lie})
 			defer there.Close()
 

@@ -12,26 +12,22 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // smallDisk mounts a tmpfs with size bytes.
 func (l *lane) smallDisk(size int64) string {
 	l.Helper()
 	dir := filepath.Join(l.TempDir(), "disk")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		l.Fatal(err)
-	}
+	testkit.NoError(l, os.Mkdir(dir, 0o755))
 	if err := syscall.Mount("daybook-crash", dir, "tmpfs", 0, fmt.Sprint("size=", size)); err != nil {
 		if *full {
 			l.Fatalf("mount a small tmpfs: %v", err)
 		}
 		l.Skipf("mount a small tmpfs: %v", err)
 	}
-	l.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			l.Error(err)
-		}
-	})
+	l.Cleanup(func() { testkit.Check(l, syscall.Unmount(dir, syscall.MNT_DETACH)) })
 	return dir
 }
 

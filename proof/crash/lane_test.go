@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/proof/powerfs"
 )
 
@@ -111,14 +112,9 @@ func (l *lane) mustLose() {
 // newTrial creates a server, and kills it at the end of the test.
 func (l *lane) newTrial(name, data string, args ...string) *trial {
 	l.Helper()
-	s, err := newTrial(name, binary, data, args...)
-	if err != nil {
-		l.Fatal(err)
-	}
+	s := testkit.Must(newTrial(name, binary, data, args...))(l)
 	l.Cleanup(func() {
-		if err := s.server.Kill(); err != nil {
-			l.Error(err)
-		}
+		testkit.Check(l, s.server.Kill())
 		s.u.http.CloseIdleConnections()
 	})
 	return s
@@ -126,10 +122,7 @@ func (l *lane) newTrial(name, data string, args ...string) *trial {
 
 // useSmallFiles makes a trial use the server with small files.
 func (l *lane) useSmallFiles(s *trial) {
-	self, err := os.Executable()
-	if err != nil {
-		l.Fatal(err)
-	}
+	self := testkit.Must(os.Executable())(l)
 	s.server.Binary = self
 }
 
@@ -208,9 +201,7 @@ func (l *lane) finish(s *trial) {
 func (l *lane) powerFS() (*powerfs.FS, string) {
 	l.Helper()
 	dir := filepath.Join(l.TempDir(), "disk")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		l.Fatal(err)
-	}
+	testkit.NoError(l, os.Mkdir(dir, 0o755))
 	f, err := powerfs.Mount(dir)
 	if err != nil {
 		if *full {
@@ -218,11 +209,7 @@ func (l *lane) powerFS() (*powerfs.FS, string) {
 		}
 		l.Skip(err)
 	}
-	l.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			l.Error(err)
-		}
-	})
+	l.Cleanup(func() { testkit.Check(l, f.Close()) })
 	return f, dir
 }
 

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var (
@@ -34,9 +36,7 @@ func TestLimits(t *testing.T) {
 	filled := s.resident()
 	s.attack(n)
 	attacked := s.resident()
-	if err := s.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Kill())
 	begun := time.Now()
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatalf("the start after a SIGKILL: %v: %s", err, s.log.String())
@@ -89,8 +89,6 @@ func loadOfMachine(t *testing.T) (load float64) {
 	if err != nil {
 		return 0 // this system cannot make a cgroup either
 	}
-	if _, err := fmt.Sscan(string(text), &load); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(fmt.Sscan(string(text), &load))(t)
 	return load
 }

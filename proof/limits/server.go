@@ -19,6 +19,7 @@ import (
 
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // server is a server in a memory cgroup.
@@ -43,25 +44,18 @@ const (
 // newServer starts a server in a cgroup with this much memory.
 func newServer(t *testing.T, memory int64) *server {
 	t.Helper()
-	binary, err := daybooktest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testkit.Must(daybooktest.Binary())(t)
 	enter, err := rig.LimitMemory(t, memory)
 	if err != nil {
 		t.Skipf("this test needs a memory cgroup, and the right to make one: %v", err)
 	}
 	dir := t.TempDir()
 	script := filepath.Join(dir, "limited")
-	if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n%s && exec '%s' \"$@\"\n", enter, binary), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n%s && exec '%s' \"$@\"\n", enter, binary), 0o755))
 	s := &server{t: t, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: single}}}
 	s.Process = &daybooktest.Process{Binary: script, Data: filepath.Join(dir, "data"), Args: []string{"--log-level", "warn"}, Log: &s.log}
 	t.Cleanup(func() {
-		if err := s.Kill(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, s.Kill())
 		if t.Failed() {
 			t.Log(s.log.String())
 		}
@@ -98,10 +92,7 @@ func (s *server) send(method, path, kind string, body []byte, header ...string) 
 // body.
 func (s *server) ask(method, path string, body any) (answer map[string]any) {
 	s.t.Helper()
-	text, err := json.Marshal(body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := testkit.Must(json.Marshal(body))(s.t)
 	status, got, err := s.send(method, path, "application/json", text)
 	if err != nil || status >= 300 {
 		s.t.Fatalf("%s %s: %d %.300s, %v", method, path, status, got, err)
@@ -130,10 +121,7 @@ func (s *server) get(path string) (answer map[string]any) {
 // resident returns the server's highest resident memory since it was started.
 func (s *server) resident() (peak int64) {
 	s.t.Helper()
-	_, peak, err := rig.Resident(s.Process)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	_, peak = testkit.Must2(rig.Resident(s.Process))(s.t)
 	return peak
 }
 

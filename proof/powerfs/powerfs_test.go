@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var full = flag.Bool("full", false, "fail instead of skipping the tests if FUSE is not available")
@@ -30,11 +32,7 @@ func mount(t *testing.T) (*FS, string) {
 		}
 		t.Skip(err)
 	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testkit.Check(t, f.Close()) })
 	return f, dir
 }
 
@@ -45,9 +43,7 @@ func (f *FS) cycle(seed uint64) {
 
 func must(t *testing.T, errs ...error) {
 	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(errs...))
 }
 
 func syncPath(path string) error {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // PageVar is the environment variable with the path of the page. In a short run it is not set, and Write does nothing.
@@ -18,20 +20,13 @@ func Write(t *testing.T, name, text string) {
 		return
 	}
 	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stamp, err := stampOf(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	stamp := testkit.Must(stampOf(path))(t)
 	page, err = replace(page, name, stamp.String()+"\n\n"+text)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	if err := os.WriteFile(path, page, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, page, 0o644))
 }
 
 func replace(page []byte, name, text string) ([]byte, error) {

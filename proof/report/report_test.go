@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestReplace(t *testing.T) {
@@ -35,35 +37,23 @@ func TestReplace(t *testing.T) {
 // TestWrite: a full run replaces only its block of the page.
 func TestWrite(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "explanation", "reliability.md")
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.Must(os.ReadFile(path))(t)
 	if stamp, err := stampOf(path); err != nil || stamp.Commit == "unknown" {
 		t.Errorf("the stamp of %s is %q, %v", path, stamp, err)
 	}
 	// The same page in a copy of the tree.
 	root := t.TempDir()
 	for _, dir := range append([]string{filepath.Join("docs", "explanation")}, storageCode...) {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, dir, "a.go"), []byte("package a\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+		testkit.NoError(t, os.WriteFile(filepath.Join(root, dir, "a.go"), []byte("package a\n"), 0o644))
 	}
 	for name, text := range map[string]string{"CHANGELOG.md": "# Changelog\n", "docs/explanation/reliability.md": string(page)} {
-		if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(name)), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(root, filepath.FromSlash(name)), []byte(text), 0o644))
 	}
 	path = filepath.Join(root, "docs", "explanation", "reliability.md")
 	t.Setenv(PageVar, path)
 	Write(t, "sim", "the figures of a test")
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Must(os.ReadFile(path))(t)
 	before, rest, _ := strings.Cut(string(page), "<!-- sim -->\n")
 	_, after, _ := strings.Cut(rest, "<!-- /sim -->\n")
 	middle, ok := strings.CutPrefix(string(got), before+"<!-- sim -->\nRun on ")
@@ -77,18 +67,9 @@ func TestWrite(t *testing.T) {
 // release.
 func TestFigures(t *testing.T) {
 	root := filepath.Join("..", "..")
-	page, err := os.ReadFile(filepath.Join(root, "docs", "explanation", "reliability.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	storage, err := storageDigest(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.Must(os.ReadFile(filepath.Join(root, "docs", "explanation", "reliability.md")))(t)
+	changelog := testkit.Must(os.ReadFile(filepath.Join(root, "CHANGELOG.md")))(t)
+	storage := testkit.Must(storageDigest(root))(t)
 	var names []string
 	for _, m := range regexp.MustCompile(`(?m)^<!-- ([a-z-]+) -->$`).FindAllStringSubmatch(string(page), -1) {
 		names = append(names, m[1])

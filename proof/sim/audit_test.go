@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 	"github.com/daybookq/daybook/store/applied"
@@ -180,9 +181,7 @@ func (s *fixture) end(t *testing.T, after int64, claim job.ID, code job.Code, re
 	t.Helper()
 	result.ID = s.jobs[0].ID
 	c := job.Complete{Claim: claim, Outcomes: []job.Outcome{{ID: result.ID, Code: code, ExitCode: code.DefaultExitCode()}}}
-	if err := s.a.completed(s.receipt(after), c, applied.Ended{Results: []applied.JobResult{result}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.a.completed(s.receipt(after), c, applied.Ended{Results: []applied.JobResult{result}}))
 }
 
 // unclaimed completes job 0 with Unclaimed.
@@ -190,9 +189,7 @@ func (s *fixture) unclaimed(t *testing.T, after int64, code job.Code, result app
 	t.Helper()
 	result.ID = s.jobs[0].ID
 	c := job.Complete{Unclaimed: true, Outcomes: []job.Outcome{{ID: result.ID, Code: code, ExitCode: code.DefaultExitCode()}}}
-	if err := s.a.completed(s.receipt(after), c, applied.Ended{Results: []applied.JobResult{result}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.a.completed(s.receipt(after), c, applied.Ended{Results: []applied.JobResult{result}}))
 }
 
 // TestAudit: the audit finds each broken promise in an altered account, and accepts an honest one.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -263,9 +264,7 @@ func TestLookAtMoved(t *testing.T) {
 		s := newFixture(t, true, func(*batch) {})
 		tt.do(s)
 		u, err := s.a.audit()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		doc := s.jobs[0]
 		tt.doc(&doc)
 		if err = u.checkDocument(&doc); tt.want == "" && err != nil || tt.want != "" && !strings.Contains(fmt.Sprint(err), tt.want) {

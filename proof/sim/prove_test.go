@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 	"github.com/daybookq/daybook/store/applied"
@@ -77,15 +78,10 @@ func TestLook(t *testing.T) {
 	s := newFixture(t, false, func(*batch) {})
 	c := s.claim(t, 1, 1)
 	s.end(t, 10, c, job.OK, applied.JobResult{Status: job.Completed})
-	u, err := s.a.audit()
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := testkit.Must(s.a.audit())(t)
 	good := s.jobs[0]
 	good.Status, good.Code, good.ExitCode, good.Claim, good.RunAttempts, good.CompletedAt = job.Completed, job.OK, 200, c, 1, 5
-	if err := u.checkDocument(&good); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, u.checkDocument(&good))
 	for name, change := range map[string]func(*job.Job){
 		"undone":           func(d *job.Job) { d.Status = job.Pending },
 		"other outcome":    func(d *job.Job) { d.ExitCode = 201 },
@@ -158,7 +154,5 @@ func TestPowerLossKeepsWhatIsDurable(t *testing.T) {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }

@@ -22,6 +22,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/proof/report"
 )
 
@@ -44,10 +45,7 @@ type result struct {
 // play plays one seed in virtual time, on files below dir. It logs all events to log.
 func play(t *testing.T, dir string, seed uint64, l lie, log io.Writer) (r result) {
 	r.Seed = seed
-	base, err := os.MkdirTemp(dir, fmt.Sprintf("seed-%d-", seed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := testkit.Must(os.MkdirTemp(dir, fmt.Sprintf("seed-%d-", seed)))(t)
 	defer os.RemoveAll(base)
 	h := fnv.New64a()
 	t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -95,9 +93,7 @@ func TestWorker(t *testing.T) {
 		t.Skip("TestSimulation starts this test itself")
 	}
 	var first, step, last uint64
-	if _, err := fmt.Sscanf(*worker, "%d,%d,%d", &first, &step, &last); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(fmt.Sscanf(*worker, "%d,%d,%d", &first, &step, &last))(t)
 	dir := memory(t)
 	for seed := first; seed <= last; seed += step {
 		fmt.Printf("\nsim begin %d\n", seed)
@@ -105,14 +101,9 @@ func TestWorker(t *testing.T) {
 		r := play(t, dir, seed, honest, &log)
 		if r.Error != "" { // keep this log, since a second run may differ in when Pebble's goroutines run
 			r.Log = filepath.Join(os.TempDir(), fmt.Sprintf("daybook-sim-seed-%d.log", seed))
-			if err := os.WriteFile(r.Log, log.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(r.Log, log.Bytes(), 0o644))
 		}
-		line, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := testkit.Must(json.Marshal(r))(t)
 		fmt.Printf("\nsim end %s\n", line)
 	}
 }
