@@ -20,7 +20,6 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
-	"github.com/daybookq/daybook/store"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/query"
 )
@@ -57,7 +56,7 @@ func (e *lavish) ClaimAdmitted(_ context.Context, c job.Claim, _ time.Duration, 
 		return applied.Claimed{}, nil, ingest.Receipt{}, err
 	}
 	e.handed.Add(1)
-	return applied.Claimed{Claim: job.NewID(1, 1, 0), LeaseMs: 1000, Runs: []store.Run{{Batch: 7, Last: 1}}}, runs.Of([]job.Job{e.doc(0), e.doc(1)}), fuzzReceipt, nil
+	return applied.Claimed{Claim: job.NewID(1, 1, 0), LeaseMs: 1000, Runs: []applied.Run{{Batch: 7, Last: 1}}}, runs.Of([]job.Job{e.doc(0), e.doc(1)}), fuzzReceipt, nil
 }
 
 // TestAnswersInFlightAreBounded: answers to clients that do not read take a bounded number of bytes in memory. Further

@@ -208,7 +208,7 @@ func (s *picky) ClaimAdmitted(_ context.Context, c job.Claim, wait time.Duration
 	}
 	id := job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, 0)
 	doc := job.Job{ID: id, Batch: id, Claim: id, Client: "c", Type: "t", Runner: c.Runner, Status: job.Active, Attributes: job.Attributes{Kind: job.Text, MaxAttempts: 3}, Payload: []byte("p"), Progress: -1}
-	return applied.Claimed{Claim: id, LeaseMs: 1000, Runs: []store.Run{{Batch: 7}}}, runs.Of([]job.Job{doc}), fuzzReceipt, nil
+	return applied.Claimed{Claim: id, LeaseMs: 1000, Runs: []applied.Run{{Batch: 7}}}, runs.Of([]job.Job{doc}), fuzzReceipt, nil
 }
 
 func (s *picky) Exchange(_ context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error) {

@@ -99,6 +99,13 @@ const (
 	// RepeatMs is the time for which a completion without a key may be repeated even if its jobs are purged. A job with a
 	// shorter retention leaves a row until then that records how its run ended.
 	RepeatMs = 60_000
+	// UnusedSessionMs and IdleSessionMs are how long a session is safe from other sessions that need its place, if it has
+	// not carried out a request yet, and after its last request.
+	UnusedSessionMs = 60_000
+	IdleSessionMs   = 3_600_000
+	// NoticeMs is how long tickles of everything that a runner holds report a cancelled job. Most runners tickle much
+	// more often, and an answer may get lost.
+	NoticeMs = 3_600_000
 	// MaxKeyRowBytes bounds the rows of idempotency keys, including the keys: a hundred million requests of 170 bytes
 	// each. The bound is soft, like MaxQueues. Past it, requests with new keys are refused. They are also refused if
 	// their client or runner already uses as much as is still free, so nobody takes more than half of the room that

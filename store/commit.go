@@ -2,6 +2,7 @@ package store
 
 import (
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/row"
@@ -68,6 +69,9 @@ func (s *Store) TakeSilent() []string {
 	s.machine.SilentRunners = nil
 	return runners
 }
+
+// Effects returns the moves of jobs that the last command made, in their order. Only the applying goroutine may call it.
+func (s *Store) Effects() []applied.Effect { return s.machine.Effects() }
 
 // TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. all is set if
 // the switch was set to start since then: all ready queues are meant, and because there may be very many,

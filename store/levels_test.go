@@ -29,11 +29,11 @@ func TestRulesOfLevels(t *testing.T) {
 		fmt.Fprintf(&got, "level %d: %+v\n", l.Number, l.Rules)
 	}
 	fmt.Fprintf(&got, "shared: %+v\n", []any{
-		"tickSpanRows", row.TickSpanRows, "sweepChunk", machine.SweepChunk, "maxNotices", machine.MaxNotices, "noticeSpans", machine.NoticeSpans, "noticeMs", machine.NoticeMs,
+		"tickSpanRows", row.TickSpanRows, "sweepChunk", machine.SweepChunk, "maxNotices", machine.MaxNotices, "noticeSpans", machine.NoticeSpans, "noticeMs", job.NoticeMs,
 		"generationMs", row.GenerationMs, "effectRetentionMs", machine.EffectRetentionMs, "effectSegmentMs", machine.EffectSegmentMs, "effectSegments", machine.EffectSegments,
 		"cellLevels", row.CellLevels,
 		"MaxHistory", job.MaxHistory, "MaxSweeps", job.MaxSweeps, "SweepLifeMs", job.SweepLifeMs, "KeyLifeMs", job.KeyLifeMs, "MaxSessions", job.MaxSessions,
-		"unusedSessionMs", machine.UnusedSessionMs, "idleSessionMs", machine.IdleSessionMs, "idleLooks", machine.IdleLooks,
+		"unusedSessionMs", job.UnusedSessionMs, "idleSessionMs", job.IdleSessionMs, "idleLooks", machine.IdleLooks,
 	})
 	sameText(t, "../testdata/levels/rules.txt", got.String())
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
-	"github.com/daybookq/daybook/store/internal/machine"
 )
 
 // TestCancelledIsTold: the runner of a cancelled job is notified by the answer to its next request.
@@ -52,7 +51,7 @@ func TestCancelledIsTold(t *testing.T) {
 	if ended.Refusal != job.WasCancelled {
 		t.Errorf("completion of all: %+v", ended)
 	}
-	told("runner, much later", tickle(job.Tickle{Runner: "r"}, 20+machine.NoticeMs), 0, job.ClaimLost)
+	told("runner, much later", tickle(job.Tickle{Runner: "r"}, 20+job.NoticeMs), 0, job.ClaimLost)
 	mustCommit(t, s)
 	doc, err := s.Job(first)
 	if err != nil || doc.Status != job.Cancelled || doc.Why != job.Asked || doc.Claim != c.Claim || len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.Asked {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
-	"github.com/daybookq/daybook/store/internal/machine"
 )
 
 // TestLostRunner: runs of a lost runner that had begun count as attempts, and their jobs wait for their backoff. All
@@ -32,7 +31,7 @@ func TestLostRunner(t *testing.T) {
 	for line := range 6 {
 		if begun := line == 0 || line == 2; begun {
 			doc := c.is(first.WithLine(line), job.Deferred, 1)
-			if len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.RunnerLost || doc.Attempts[0].Runner != "r" || doc.Attempts[0].Error != machine.LostText || doc.RunAt <= startAt {
+			if len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.RunnerLost || doc.Attempts[0].Runner != "r" || doc.Attempts[0].Error != job.LostText || doc.RunAt <= startAt {
 				t.Errorf("job %d: %+v", line, doc)
 			}
 		} else if doc := c.is(first.WithLine(line), job.Pending, 0); len(doc.Attempts) != 0 {

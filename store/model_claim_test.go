@@ -7,7 +7,6 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
-	"github.com/daybookq/daybook/store/internal/machine"
 	"github.com/daybookq/daybook/store/internal/row"
 )
 
@@ -206,7 +205,7 @@ func (t *modelTaking) Draw() {
 				}
 			}
 		}
-		drawn := all[machine.Mix(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(all))]
+		drawn := all[job.RandomOf(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(all))]
 		lane := func() (lane []*modelJob) {
 			for _, j := range m.line([]string{drawn.attr.Client}, []string{drawn.attr.Type}, false) {
 				if j.attr.Priority == line[0].attr.Priority && j.cameBack == drawn.cameBack {

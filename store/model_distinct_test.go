@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/internal/machine"
 	"github.com/daybookq/daybook/store/internal/memory"
 )
 
@@ -50,7 +49,7 @@ func (t *modelTaking) spread() {
 		switch base {
 		case job.Random:
 			leaves := m.leaves(t.cmd, line)
-			next = leaves[machine.Mix(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(leaves))]
+			next = leaves[job.RandomOf(m.seed, m.seq, draw, math.MaxUint32)%uint64(len(leaves))]
 		case job.Fair:
 			turn := func(j *modelJob) string { // clients up to the one served last go to the end
 				if j.attr.Client <= m.served {

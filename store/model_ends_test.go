@@ -5,7 +5,6 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
-	"github.com/daybookq/daybook/store/internal/machine"
 )
 
 func (m *model) endRuns(cmd job.Complete) *applied.Ended {
@@ -174,7 +173,7 @@ func (m *model) End(jobs []*modelJob, o *job.Outcome) {
 		if o.Code != job.OK && o.Code != job.Unget && o.Code != job.Damaged {
 			a := job.Attempt{At: m.at, Runner: j.claim.runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported, StartedAt: j.claim.id.At()}
 			if o.Code == job.Lost {
-				a.Code, a.Error, a.Why = job.NoCode, machine.LostText, job.RunnerLost
+				a.Code, a.Error, a.Why = job.NoCode, job.LostText, job.RunnerLost
 			}
 			m.remember(j, a)
 		}
@@ -203,7 +202,7 @@ func (m *model) End(jobs []*modelJob, o *job.Outcome) {
 		default:
 			delay := o.DelayMs
 			if delay < 0 {
-				delay = j.attr.Backoff.Delay(j.attempts, machine.Mix(m.seed, m.seq, j.batch.seq, uint32(j.id.Line())))
+				delay = j.attr.Backoff.Delay(j.attempts, job.RandomOf(m.seed, m.seq, j.batch.seq, uint32(j.id.Line())))
 			}
 			j.cameBack = true
 			if delay == 0 {

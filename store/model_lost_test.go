@@ -5,7 +5,6 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
-	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // loseRunner ends the runs of a lost runner that events name. If events is nil, it ends all of its runs.
@@ -22,7 +21,7 @@ func (m *model) loseRunner(cmd job.LoseRunner, events []event) applied.Result {
 		return lost
 	}
 	for _, e := range events {
-		if e.why != row.ReasonEnded {
+		if e.why != job.ReasonEnded {
 			continue // it follows from the other events
 		}
 		j := m.jobs[e.id]

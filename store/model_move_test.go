@@ -6,7 +6,6 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
-	"github.com/daybookq/daybook/store/internal/machine"
 	"github.com/daybookq/daybook/store/internal/row"
 )
 
@@ -62,7 +61,7 @@ func (m *model) moveOne(cmd job.Move) applied.Result {
 func (m *model) cancel(j *modelJob) {
 	m.tally(j).Cancelled++
 	if j.status == job.Active {
-		m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Error: machine.CancelledText, Why: job.Asked, StartedAt: j.claim.id.At()})
+		m.remember(j, job.Attempt{At: m.at, Runner: j.claim.runner, Error: job.CancelledText, Why: job.Asked, StartedAt: j.claim.id.At()})
 		j.claim.cancelledAt = m.at
 	} else {
 		j.claim = nil
@@ -260,7 +259,7 @@ func (m *model) startSweep(move job.Move, events []event) applied.Result {
 	return result
 }
 
-var sweepReasons = map[row.Reason]job.Op{row.ReasonCancelled: job.Cancel, row.ReasonRedriven: job.Redrive, row.ReasonDeleted: job.Delete}
+var sweepReasons = map[job.Reason]job.Op{job.ReasonCancelled: job.Cancel, job.ReasonRedriven: job.Redrive, job.ReasonDeleted: job.Delete}
 
 // sweeping returns a sweep that may take a job.
 func (m *model) sweeping(j *modelJob, op job.Op) *modelSweep {
@@ -306,27 +305,27 @@ func (m *model) tick(events []event) {
 	for i, e := range events {
 		m.later = events[i+1:]
 		j := m.jobs[e.id]
-		if j == nil && (e.why == row.ReasonPurged || sweepReasons[e.why] != 0) {
+		if j == nil && (e.why == job.ReasonPurged || sweepReasons[e.why] != 0) {
 			continue // the last job of a batch was deleted when it ended
 		}
 		legal := false
 		switch e.why {
-		case row.ReasonStarted:
+		case job.ReasonStarted:
 			if legal = m.restMoves(e); legal {
 				m.letGo(j)
 			}
-		case row.ReasonDue:
+		case job.ReasonDue:
 			if legal = j.status == job.Deferred && j.runAt <= m.at; legal {
 				m.makePending(j)
 			}
-		case row.ReasonExpired:
+		case job.ReasonExpired:
 			if legal = j.expiry() != 0 && j.expiry() <= m.at; legal {
 				m.expire(j)
 			}
-		case row.ReasonAbandoned, row.ReasonTimedOut:
-			text := machine.AbandonedText
-			if e.why == row.ReasonTimedOut {
-				text = machine.TimedOutText
+		case job.ReasonAbandoned, job.ReasonTimedOut:
+			text := job.AbandonedText
+			if e.why == job.ReasonTimedOut {
+				text = job.TimedOutText
 				legal = j.status == job.Active && j.timeout != 0 && j.timeout <= m.at && !m.graced(j)
 			} else {
 				legal = j.status == job.Active && m.Deadline(j) <= m.at
@@ -334,19 +333,19 @@ func (m *model) tick(events []event) {
 			if legal {
 				m.abandon(j, text)
 			}
-		case row.ReasonPurged:
+		case job.ReasonPurged:
 			if j.status == job.Purged { // it was deleted when it ended
 				continue
 			}
 			if legal = j.status.Terminal() && m.due(j) <= m.at; legal {
 				m.purgeEnded(j)
 			}
-		case row.ReasonGraced:
+		case job.ReasonGraced:
 			if legal = j.status == job.Active && j.timeout != 0 && j.timeout <= m.at && m.graced(j); legal {
 				j.timeout = m.graceAt + j.attr.LeaseMs
 			}
-		case row.ReasonCancelled, row.ReasonRedriven, row.ReasonDeleted:
-			if j.status == job.Purged || e.why == row.ReasonCancelled && j.status == job.Cancelled || e.why == row.ReasonDeleted && j.status == job.Purged {
+		case job.ReasonCancelled, job.ReasonRedriven, job.ReasonDeleted:
+			if j.status == job.Purged || e.why == job.ReasonCancelled && j.status == job.Cancelled || e.why == job.ReasonDeleted && j.status == job.Purged {
 				continue // another sweep took it, or it was deleted when it ended
 			}
 			if w := m.sweeping(j, sweepReasons[e.why]); w != nil {
@@ -393,18 +392,18 @@ func (m *model) allDue() (events []event) {
 			if at == 0 || at > m.at {
 				continue
 			}
-			why := row.ReasonPurged
+			why := job.ReasonPurged
 			switch {
 			case j.status == job.Deferred && j.runAt <= m.at:
-				why = row.ReasonDue
+				why = job.ReasonDue
 			case j.status.Waits():
-				why = row.ReasonExpired
+				why = job.ReasonExpired
 			case j.status == job.Active && j.timeout == at && m.graced(j):
-				why = row.ReasonGraced
+				why = job.ReasonGraced
 			case j.status == job.Active && j.timeout == at:
-				why = row.ReasonTimedOut
+				why = job.ReasonTimedOut
 			case j.status == job.Active:
-				why = row.ReasonAbandoned
+				why = job.ReasonAbandoned
 			}
 			events = append(events, event{j.id, why})
 		}

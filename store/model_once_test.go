@@ -9,7 +9,6 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
-	"github.com/daybookq/daybook/store/internal/machine"
 )
 
 // modelOnce is the result of a request with a key or a number.
@@ -45,7 +44,7 @@ func (m *model) makeRoomForSession(runner *string) bool {
 		if runner != nil && n.runner != *runner {
 			continue
 		}
-		if n.used && n.usedAt+machine.IdleSessionMs <= m.at || !n.used && n.at+machine.UnusedSessionMs <= m.at {
+		if n.used && n.usedAt+job.IdleSessionMs <= m.at || !n.used && n.at+job.UnusedSessionMs <= m.at {
 			all = append(all, n)
 		}
 	}

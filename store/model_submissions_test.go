@@ -212,11 +212,11 @@ func (m *model) restMoves(e event) bool {
 	}
 	switch s := j.batch.submission; {
 	case s.deleting:
-		return e.why == row.ReasonDeleted
+		return e.why == job.ReasonDeleted
 	case s.Ended():
-		return e.why == row.ReasonCancelled
+		return e.why == job.ReasonCancelled
 	}
-	return e.why == row.ReasonStarted
+	return e.why == job.ReasonStarted
 }
 
 func (m *model) takeRest(j *modelJob) {

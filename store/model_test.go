@@ -64,7 +64,7 @@ type modelSweep struct {
 // command does.
 type event struct {
 	id  job.ID
-	why row.Reason
+	why job.Reason
 }
 
 type modelBatch struct {

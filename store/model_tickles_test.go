@@ -6,7 +6,6 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
-	"github.com/daybookq/daybook/store/internal/machine"
 )
 
 // line returns the pending jobs of clients and types in the order in which claims take them.
@@ -140,7 +139,7 @@ func (m *model) notices(runner string) (lost []applied.JobResult) {
 	}
 	slices.SortFunc(claims, func(a, b *modelClaim) int { return cmp.Compare(a.seq, b.seq) })
 	for _, c := range claims {
-		if c.cancelledAt+machine.NoticeMs < m.at {
+		if c.cancelledAt+job.NoticeMs < m.at {
 			c.cancelledAt = 0
 			continue
 		}

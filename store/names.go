@@ -11,8 +11,6 @@ type (
 	Error = row.Error
 	// QueuesError refuses a store with more queues than Options.QueueMemory allows.
 	QueuesError = memory.QueuesError
-	// Run is a run of lines of a batch.
-	Run = row.Run
 	// JobEnd is the end of a job, for callers that wait for it.
 	JobEnd = memory.JobEnd
 	// Priorities are the priorities that count in QueueBytes.

@@ -387,7 +387,7 @@ func (p *player) watchTick(st step) ([]event, error) {
 	if err != nil {
 		return nil, err
 	}
-	moved := map[job.ID]row.Reason{}
+	moved := map[job.ID]job.Reason{}
 	for _, e := range events {
 		if moved[e.id] == 0 {
 			moved[e.id] = e.why
@@ -395,17 +395,17 @@ func (p *player) watchTick(st step) ([]event, error) {
 	}
 	cost, largest, gone, cancelled := 0, 0, map[row.Run]bool{}, map[row.Position]bool{}
 	for _, e := range entries {
-		for line := e.Run.First; e.Reason == row.ReasonCancelled && line <= e.Run.Last; line++ {
+		for line := e.Run.First; e.Reason == job.ReasonCancelled && line <= e.Run.Last; line++ {
 			cancelled[row.Position{e.Run.Batch, line}] = true
 		}
-		if e.Reason == row.ReasonPurged && (gone[e.Run] || cancelled[row.Position{e.Run.Batch, e.Run.First}]) || sweepReasons[e.Reason] != 0 {
+		if e.Reason == job.ReasonPurged && (gone[e.Run] || cancelled[row.Position{e.Run.Batch, e.Run.First}]) || sweepReasons[e.Reason] != 0 {
 			continue // finally failed and was not kept; and sweeps and the ends of batches have separate bounds
 		}
 		cost += row.TickSpanRows
-		if e.Reason == row.ReasonAbandoned || e.Reason == row.ReasonTimedOut || e.Reason == row.ReasonExpired {
+		if e.Reason == job.ReasonAbandoned || e.Reason == job.ReasonTimedOut || e.Reason == job.ReasonExpired {
 			gone[e.Run] = true
 		}
-		if e.Reason == row.ReasonAbandoned || e.Reason == row.ReasonTimedOut {
+		if e.Reason == job.ReasonAbandoned || e.Reason == job.ReasonTimedOut {
 			cost += e.Run.Lines()
 			largest = max(largest, e.Run.Lines())
 		}
@@ -423,7 +423,7 @@ func (p *player) watchTick(st step) ([]event, error) {
 			if when == 0 || when > at || (status == job.Deferred) != (j.status == job.Deferred) || status != job.Deferred && !j.status.Terminal() {
 				continue
 			}
-			if why := moved[id]; why == row.ReasonDue || why == row.ReasonExpired || why == row.ReasonPurged {
+			if why := moved[id]; why == job.ReasonDue || why == job.ReasonExpired || why == job.ReasonPurged {
 				latest = max(latest, when)
 			} else if why == 0 && (earliest == 0 || when < earliest) {
 				earliest = when

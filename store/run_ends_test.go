@@ -107,7 +107,7 @@ func linesOfEnds(ends []job.RunEnd) (lines []string) {
 
 func linesOfEndedRuns(effects []row.Effect) (lines []string) {
 	for _, e := range effects {
-		for line := e.Run.First; (e.From == job.Active && e.To != job.Active || e.Reason == row.ReasonEnded) && line <= e.Run.Last; line++ {
+		for line := e.Run.First; (e.From == job.Active && e.To != job.Active || e.Reason == job.ReasonEnded) && line <= e.Run.Last; line++ {
 			lines = append(lines, fmt.Sprintf("%d/%d to %v", job.NewID(0, e.Run.Batch, 0).LowSeq(), line, e.To))
 		}
 	}

@@ -357,11 +357,11 @@ func TestTooManySessions(t *testing.T) {
 	use(ids[0], 10, 1)
 	use(ids[2], 20, 1)
 	use(ids[4], 30, 1)
-	if id, refusal := open(machine.UnusedSessionMs); refusal != job.TooManySessions || !id.IsZero() {
+	if id, refusal := open(job.UnusedSessionMs); refusal != job.TooManySessions || !id.IsZero() {
 		t.Errorf("while all are young: %v", refusal)
 	}
 	// Sessions without any request are replaced first, the oldest first. A session that was opened a moment ago is not.
-	now := int64(machine.UnusedSessionMs + 3)
+	now := int64(job.UnusedSessionMs + 3)
 	for _, old := range []job.ID{ids[1], ids[3]} {
 		if _, refusal := open(now); refusal != job.Granted || has(old) {
 			t.Errorf("unused session %v: %v, still there: %v", old, refusal, has(old))
@@ -373,7 +373,7 @@ func TestTooManySessions(t *testing.T) {
 	// Then the session that was used least recently is replaced, if that was an hour ago.
 	use(ids[0], now, 2)
 	unused := []job.ID{}
-	for now = int64(20 + machine.IdleSessionMs); ; { // the sessions above have been unused for long
+	for now = int64(20 + job.IdleSessionMs); ; { // the sessions above have been unused for long
 		id, refusal := open(now)
 		if refusal != job.Granted {
 			t.Fatal(refusal)
@@ -440,31 +440,31 @@ func TestSessionsAreShared(t *testing.T) {
 	if refusal != job.Granted {
 		t.Error(refusal)
 	}
-	again, refusal := open(machine.UnusedSessionMs, "")
+	again, refusal := open(job.UnusedSessionMs, "")
 	if refusal != job.Granted || has(greedy[0]) || !has(again) || !has(third) {
 		t.Errorf("%v: its first session is still there: %v", refusal, has(greedy[0]))
 	}
 	seq++
 	create := plainCreate("a", "x", 1, 3)
 	create.Once = inSession(greedy[1], 1)
-	mustApply(t, s, seq, machine.UnusedSessionMs, create)
+	mustApply(t, s, seq, job.UnusedSessionMs, create)
 	for range 18 { // the remaining sessions without any request
-		if _, refusal := open(machine.UnusedSessionMs, ""); refusal != job.Granted {
+		if _, refusal := open(job.UnusedSessionMs, ""); refusal != job.Granted {
 			t.Error(refusal)
 		}
 	}
-	if _, refusal := open(machine.UnusedSessionMs, ""); refusal != job.TooManySessions || !has(greedy[1]) || !has(third) {
+	if _, refusal := open(job.UnusedSessionMs, ""); refusal != job.TooManySessions || !has(greedy[1]) || !has(third) {
 		t.Errorf("when its own are in use: %v", refusal)
 	}
-	if _, refusal := open(machine.UnusedSessionMs+machine.IdleSessionMs, "other"); refusal != job.Granted {
+	if _, refusal := open(job.UnusedSessionMs+job.IdleSessionMs, "other"); refusal != job.Granted {
 		t.Error(refusal)
 	}
 	for i := 0; s.machine.Live.Meta.Sessions < 40; i++ {
-		if _, refusal := open(machine.UnusedSessionMs+machine.IdleSessionMs, fmt.Sprint("r", i)); refusal != job.Granted {
+		if _, refusal := open(job.UnusedSessionMs+job.IdleSessionMs, fmt.Sprint("r", i)); refusal != job.Granted {
 			t.Fatal(refusal)
 		}
 	}
-	if id, refusal := open(machine.UnusedSessionMs+machine.IdleSessionMs, "new"); refusal != job.Granted || !has(id) || s.machine.Live.Meta.Sessions != 40 {
+	if id, refusal := open(job.UnusedSessionMs+job.IdleSessionMs, "new"); refusal != job.Granted || !has(id) || s.machine.Live.Meta.Sessions != 40 {
 		t.Errorf("one that has none: %v, of %d", refusal, s.machine.Live.Meta.Sessions)
 	}
 	if problems := problemsOf(t, s); len(problems) > 0 {
@@ -491,10 +491,10 @@ func TestSessionsInUseAreLookedAtInParts(t *testing.T) {
 	}
 	for _, id := range ids[:most-1] {
 		create.Once = inSession(id, 3)
-		mustApply(t, s, next(), machine.IdleSessionMs, create)
+		mustApply(t, s, next(), job.IdleSessionMs, create)
 	}
 	for i, want := range []job.Refusal{job.TooManySessions, job.TooManySessions, job.Granted, job.TooManySessions} {
-		if got := mustApply(t, s, next(), machine.IdleSessionMs, job.OpenSession{}).(*applied.SessionOpened); got.Refusal != want {
+		if got := mustApply(t, s, next(), job.IdleSessionMs, job.OpenSession{}).(*applied.SessionOpened); got.Refusal != want {
 			t.Errorf("attempt %d: %v, want %v", i, got.Refusal, want)
 		}
 	}

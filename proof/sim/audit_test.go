@@ -8,7 +8,6 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
 )
@@ -164,7 +163,7 @@ func (s *fixture) handOut(t *testing.T, after int64, line, attempt int, change f
 	if change != nil {
 		change(&doc)
 	}
-	answer := applied.Claimed{Claim: doc.Claim, Seq: r.Seq, LeaseMs: 1000, Runs: []store.Run{{Batch: 1}}}
+	answer := applied.Claimed{Claim: doc.Claim, Seq: r.Seq, LeaseMs: 1000, Runs: []applied.Run{{Batch: 1}}}
 	must(t, s.a.claimed(r, job.Claim{Runner: "r", Max: 1}, answer, []job.Job{doc}))
 	return doc.Claim
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
 	"github.com/daybookq/daybook/store/applied"
 )
 
@@ -51,7 +50,7 @@ func TestRepetitionsUnderAKey(t *testing.T) {
 	claim := func(seq uint64) error {
 		doc := s.jobs[0]
 		doc.Claim, doc.Runner, doc.Status, doc.RunAttempts = job.NewID(1500, seq, 0), "r", job.Active, 1
-		return s.a.claimed(ingest.Receipt{Seq: seq, At: 1500}, c, applied.Claimed{Claim: doc.Claim, LeaseMs: 1000, Runs: []store.Run{{Batch: 1}}}, []job.Job{doc})
+		return s.a.claimed(ingest.Receipt{Seq: seq, At: 1500}, c, applied.Claimed{Claim: doc.Claim, LeaseMs: 1000, Runs: []applied.Run{{Batch: 1}}}, []job.Job{doc})
 	}
 	if err := errors.Join(claim(10), claim(10)); err != nil {
 		t.Errorf("the same claim again: %v", err)

@@ -10,6 +10,13 @@ import (
 // Result is what Apply decided about a command: one of the types below, or nil for commands without a waiting caller.
 type Result any
 
+type (
+	// Run is a range of consecutive lines of a batch.
+	Run = row.Run
+	// Effect is a move of such a range from one status to another.
+	Effect = row.Effect
+)
+
 // Made is the result of a create with keys or a number, which is decided when it is applied. Refusal says why it was
 // not carried out, see job.Once: KeyReused, NumberReused, NumberPassed or SessionNotFound. For jobs that are to be
 // added to a batch it may also be BatchNotFound, BatchClosed or BatchEnded.
@@ -43,7 +50,7 @@ type Claimed struct {
 	Claim    job.ID
 	Seq      uint64 // of the claim
 	LeaseMs  int64
-	Runs     []row.Run
+	Runs     []Run
 	Keyed    bool // it has a key or number, so its caller may repeat it if the answer is lost
 	Replayed bool // it had been carried out before with its key or number; these are the jobs it handed out then, held or not
 	Refusal  job.Refusal

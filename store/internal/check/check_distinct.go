@@ -7,7 +7,6 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
-	"github.com/daybookq/daybook/store/internal/machine"
 	"github.com/daybookq/daybook/store/internal/memory"
 	"github.com/daybookq/daybook/store/internal/row"
 )
@@ -71,7 +70,7 @@ func (c *checker) distinctIndexes() {
 func distinctHash(countKey string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(countKey))
-	return machine.Mix(h.Sum64(), 0, 0, 0)
+	return job.RandomOf(h.Sum64(), 0, 0, 0)
 }
 
 // distinctSpan compares the indexes of prefer_distinct with a span.

@@ -21,7 +21,7 @@ func (a *Applying) abandonClaim(seq uint64, budget int) (rows int) {
 	before := a.BesideRows
 	for i, r := range runs {
 		a.eachOf(r, func(p row.Part) {
-			next := a.abandon(p, row.ReasonAbandoned, AbandonedText)
+			next := a.abandon(p, job.ReasonAbandoned, job.AbandonedText)
 			a.takeBack(p, &next)
 		})
 		rows += row.TickSpanRows + r.Lines() // each line has a history row
@@ -79,7 +79,7 @@ func (a *Applying) abandonJob(claimSeq uint64, at row.Position) {
 	}
 	a.silent(c.Runner)
 	p := a.part(a.Batch(at.Seq), a.spanAt(at.Seq, at.Line), at.Line, at.Line)
-	next := a.abandon(p, row.ReasonAbandoned, AbandonedText)
+	next := a.abandon(p, job.ReasonAbandoned, job.AbandonedText)
 	a.takeBack(p, &next)
 }
 
@@ -87,10 +87,10 @@ func (a *Applying) abandonJob(claimSeq uint64, at row.Position) {
 // for a while, it extends the time-out.
 func (a *Applying) timeOut(p row.Part) int {
 	if next, ok := p.In.PutOff(&p.Group().Attributes, a.Meta.GraceAt, a.Due); ok {
-		a.move(p, next, row.ReasonGraced)
+		a.move(p, next, job.ReasonGraced)
 		return 0
 	}
-	next := a.abandon(p, row.ReasonTimedOut, TimedOutText)
+	next := a.abandon(p, job.ReasonTimedOut, job.TimedOutText)
 	a.takeBack(p, &next)
 	return int(p.Lines())
 }

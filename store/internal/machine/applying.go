@@ -52,16 +52,3 @@ func (m *Machine) gained(q *memory.Queue) {
 		m.Readied = append(m.Readied, q)
 	}
 }
-
-// Mix combines its arguments into a random number: splitmix64's finalizer over each part (Steele, Lea, Flood: Fast
-// Splittable Pseudorandom Number Generators, 2014).
-func Mix(seed, seq, batch uint64, line uint32) uint64 {
-	x := seed
-	for _, part := range [...]uint64{seq, batch, uint64(line)} {
-		x += part + 0x9e3779b97f4a7c15
-		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-		x = (x ^ x>>27) * 0x94d049bb133111eb
-		x ^= x >> 31
-	}
-	return x
-}

@@ -30,7 +30,7 @@ const distinctWork = 1_000_000
 func (t *claiming) takeInLine(x *memory.DistinctIndex) {
 	scopes := x.Scopes(t.choice)
 	for draw, work := uint64(0), 0; work < distinctWork; draw++ {
-		random := Mix(t.Seed, t.Now.Seq, draw, math.MaxUint32)
+		random := job.RandomOf(t.Seed, t.Now.Seq, draw, math.MaxUint32)
 		var pick memory.DistinctPick
 		var cost int
 		if x.Wide == 0 {
@@ -64,7 +64,7 @@ func (t *claiming) takeOfSeen(x *memory.DistinctIndex) {
 			}
 			work += distinctWork / 4 // so that a claim looks at most four times
 		}
-		pick, cost := x.Best(seen, &t.choice, t.Meta.Served, Mix(t.Seed, t.Now.Seq, draw, math.MaxUint32))
+		pick, cost := x.Best(seen, &t.choice, t.Meta.Served, job.RandomOf(t.Seed, t.Now.Seq, draw, math.MaxUint32))
 		work += cost
 		left, more := t.takePick(x, &pick)
 		if !more {

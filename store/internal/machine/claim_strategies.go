@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"github.com/daybookq/daybook/job"
 	"math"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ func (t *claiming) takeTail(q *memory.Queue) bool {
 // beginning, and draws again.
 func (t *claiming) drawAll() {
 	for draw := uint64(0); t.contest.All().Head != nil; draw++ {
-		random := Mix(t.Seed, t.Now.Seq, draw, math.MaxUint32)
+		random := job.RandomOf(t.Seed, t.Now.Seq, draw, math.MaxUint32)
 		q, place := t.contest.Draw(int64(random % uint64(t.contest.All().Jobs)))
 		l := q.Head
 		if place >= l.Pending { // it is in the other class of the priority

@@ -3,6 +3,7 @@ package machine
 import (
 	"slices"
 
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/row"
 )
@@ -58,6 +59,19 @@ func (a *Applying) writeEffects() {
 	a.effects = a.effects[:0]
 	a.Meta.Effects[len(a.Meta.Effects)-1].Bytes += size
 	entry.Dirty = true
+}
+
+// Effects returns the effects of the last command.
+func (m *Machine) Effects() (effects []row.Effect) {
+	if m.history.Seq == 0 {
+		return nil
+	}
+	row.EachEffects(m.history.Seq, m.history.Value, func(now job.Now, of []row.Effect) {
+		if now.Seq == m.Meta.Cursor {
+			effects = of
+		}
+	})
+	return effects
 }
 
 // flushEffects writes the newest row of effects if it has changed.

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"hash/fnv"
 	"slices"
 
 	"github.com/daybookq/daybook/job"
@@ -66,9 +65,7 @@ func (m *Machine) Touch(mark *bool, x dirtyRow) {
 }
 
 func (m *Machine) Reseed() {
-	h := fnv.New64a()
-	h.Write([]byte(m.Meta.Journal))
-	m.Seed = h.Sum64()
+	m.Seed = job.Seed(m.Meta.Journal)
 }
 
 // followLevel switches Apply to the rules of the level.

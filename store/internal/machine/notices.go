@@ -16,8 +16,6 @@ const (
 	// NoticeSpans bounds the spans that one tickle looks at. If a runner's claims have more spans, the runner learns of
 	// the remaining cancelled jobs when it completes them.
 	NoticeSpans = 4000
-	// NoticeMs is how long a notice stays. Most runners tickle much more often, and an answer may get lost.
-	NoticeMs = row.HourMs
 )
 
 // addNotice adds the notice of a claim.
@@ -52,7 +50,7 @@ func (a *Applying) notices(name string) (lost []applied.JobResult) {
 	spans := NoticeSpans
 	for _, seq := range seqs {
 		c := a.claim(seq)
-		if c.CancelledAt+NoticeMs < a.Now.At {
+		if c.CancelledAt+job.NoticeMs < a.Now.At {
 			a.deleteNotice(c)
 			continue
 		}

@@ -39,10 +39,10 @@ func (a *Applying) operate(m job.Move) *applied.Moved {
 			return &applied.Moved{Refusal: refusal}
 		}
 		if next != p.In.State {
-			a.move(p, next, row.ReasonStarted)
+			a.move(p, next, job.ReasonStarted)
 		}
 	case job.Delete:
-		a.purge(p, row.ReasonDeleted)
+		a.purge(p, job.ReasonDeleted)
 		return &applied.Moved{Status: p.In.Status}
 	}
 	return &applied.Moved{Status: job.Pending}
@@ -59,7 +59,7 @@ func (a *Applying) patch(cmd job.Patch) *applied.Moved {
 		return &applied.Moved{Refusal: refusal}
 	}
 	if next != p.In.State {
-		a.move(p, next, row.ReasonPatched)
+		a.move(p, next, job.ReasonPatched)
 	}
 	return &applied.Moved{Status: a.takeBack(p, &next)}
 }

@@ -106,10 +106,6 @@ func (a *Applying) closeSession(n *row.Session) {
 // At the maximum number of open sessions, opening a session deletes one that seems unused. Otherwise processes that
 // crash and restart, and open a session each time, could keep all other processes from opening theirs.
 const (
-	// UnusedSessionMs is how long a session is kept that has not carried out a request yet.
-	UnusedSessionMs = 60_000
-	// IdleSessionMs is how long a session is kept after its last request.
-	IdleSessionMs = 3_600_000
 	// IdleLooks bounds how many sessions are checked that were used since their idle row was written. Each gets a new
 	// row, so that the next attempt to open a session continues after them.
 	IdleLooks = 100
@@ -119,7 +115,7 @@ const (
 // least recently. It returns false if both were used too recently.
 func (a *Applying) makeRoomForSession() bool {
 	if key := a.idle.Unused.First(&a.O); key != "" {
-		if at, seq := row.SplitIdleKey(key); at+UnusedSessionMs <= a.Now.At {
+		if at, seq := row.SplitIdleKey(key); at+job.UnusedSessionMs <= a.Now.At {
 			a.closeSession(a.session(seq))
 			return true
 		}
@@ -130,7 +126,7 @@ func (a *Applying) makeRoomForSession() bool {
 			return false
 		}
 		at, seq := row.SplitIdleKey(key)
-		if at+IdleSessionMs > a.Now.At {
+		if at+job.IdleSessionMs > a.Now.At {
 			return false
 		}
 		n := a.session(seq)
@@ -150,7 +146,7 @@ func (a *Applying) replaceSession(runner string) bool {
 	for _, of := range []struct {
 		window *lsm.Window
 		idleMs int64
-	}{{&a.idle.Unused, UnusedSessionMs}, {&a.idle.Used, IdleSessionMs}} {
+	}{{&a.idle.Unused, job.UnusedSessionMs}, {&a.idle.Used, job.IdleSessionMs}} {
 		first := of.window.First(&a.O)
 		if first == "" {
 			continue

@@ -19,12 +19,12 @@ func (a *Applying) addSpan(b *row.Batch, g *row.Group, sp row.Span) {
 	a.followDistinct(b, g, nil, []row.Span{sp})
 	begun := row.Part{b, g, sp, sp.First, sp.Last}
 	begun.In.State = job.State{}
-	a.Count(begun, sp.State, row.ReasonCreated)
+	a.Count(begun, sp.State, job.ReasonCreated)
 }
 
 // move changes the state of a part of a span. All changes of lines use it: it splits and merges spans, keeps their
 // index rows, and changes the counters of batch, queue, claim and runner.
-func (a *Applying) move(p row.Part, next job.State, why row.Reason) {
+func (a *Applying) move(p row.Part, next job.State, why job.Reason) {
 	b, g := p.B, p.Group()
 	if !next.Status.Unfinished() {
 		a.Ends.Ended(p.Run())
@@ -135,7 +135,7 @@ func (a *Applying) deleteIndex(g *row.Group, key string) {
 }
 
 // Count changes all counters of lines after a part of a span has changed its state.
-func (a *Applying) Count(p row.Part, next job.State, why row.Reason) {
+func (a *Applying) Count(p row.Part, next job.State, why job.Reason) {
 	a.countJobs(p, next)
 	if a.Tally.Observed {
 		a.Tally.Count(a.AllQueues.ByID[p.Group().QueueID], p.Lines(), &p.In.State, &next, why, a.Now.At)

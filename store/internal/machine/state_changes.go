@@ -7,9 +7,6 @@ import (
 	"github.com/daybookq/daybook/store/internal/row"
 )
 
-// LostText is the error in the history of a run whose runner was declared lost.
-const LostText = "its runner was lost"
-
 // Each function here gets the next state of the lines of a part from package job, moves the lines, and writes what the
 // move requires: an attempt of the history, a result, or the purge of jobs that are not kept.
 
@@ -37,12 +34,12 @@ func (a *Applying) admit(b *row.Batch, g *row.Group, holes []row.MadeBy, held bo
 }
 
 // promote makes deferred lines pending if their run_at has passed.
-func (a *Applying) promote(p row.Part) { a.move(p, p.In.Due(a.Now), row.ReasonDue) }
+func (a *Applying) promote(p row.Part) { a.move(p, p.In.Due(a.Now), job.ReasonDue) }
 
 // expire ends waiting lines whose expires_at has passed.
 func (a *Applying) expire(p row.Part) {
 	next := p.In.Expire(a.Now)
-	a.move(p, next, row.ReasonExpired)
+	a.move(p, next, job.ReasonExpired)
 	a.purgeUnlessKept(p, &next)
 }
 
@@ -59,7 +56,7 @@ func (a *Applying) endRun(p row.Part, run job.State, o *job.Outcome) job.State {
 	if o.Code.Remembered() {
 		attempt := job.Attempt{Runner: a.claim(run.Claim).Runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported, StartedAt: a.claim(run.Claim).At}
 		if o.Code == job.Lost {
-			attempt.Code, attempt.Error, attempt.Why = job.NoCode, LostText, job.RunnerLost
+			attempt.Code, attempt.Error, attempt.Why = job.NoCode, job.LostText, job.RunnerLost
 		}
 		a.remember(running, attempt)
 	}
@@ -70,28 +67,28 @@ func (a *Applying) endRun(p row.Part, run job.State, o *job.Outcome) job.State {
 		}
 	}
 	if o.Code == job.Lost {
-		a.runEnded(running, &next, job.RunLost, 0, LostText)
+		a.runEnded(running, &next, job.RunLost, 0, job.LostText)
 	} else {
 		a.runEnded(running, &next, o.Code.String(), o.ExitCode, o.Error)
 	}
 	if next.Status == job.Deferred && o.DelayMs < 0 {
-		a.moveEach(p, ended, row.ReasonEnded)
+		a.moveEach(p, ended, job.ReasonEnded)
 		return next
 	}
-	a.move(p, next, row.ReasonEnded)
+	a.move(p, next, job.ReasonEnded)
 	a.purgeUnlessKept(p, &next)
 	return next
 }
 
 // randomOf returns the random number for a command's decisions about a line.
 func (a *Applying) randomOf(b *row.Batch, line uint32) uint64 {
-	return Mix(a.Seed, a.Now.Seq, b.Seq, line)
+	return job.RandomOf(a.Seed, a.Now.Seq, b.Seq, line)
 }
 
 // moveEach computes a separate state for each line, so that jobs whose runs ended together do not run again together:
 // each waits for its own backoff. A command ends at most job.MaxClaimJobs runs in this way, and each becomes one span
 // at worst.
-func (a *Applying) moveEach(p row.Part, stateOf func(line uint32) job.State, why row.Reason) {
+func (a *Applying) moveEach(p row.Part, stateOf func(line uint32) job.State, why job.Reason) {
 	for first := p.First; ; {
 		next, last := stateOf(first), first
 		for last < p.Last && stateOf(last+1) == next {
@@ -119,15 +116,8 @@ func (a *Applying) runEnded(p row.Part, next *job.State, outcome string, exitCod
 	})
 }
 
-// Errors in the history of runs that their runners did not end.
-const (
-	AbandonedText = "nobody tickled it within its lease"
-	TimedOutText  = "it ran longer than its timeout_ms"
-	CancelledText = "it was cancelled"
-)
-
 // abandon takes active lines from their claim, and returns their new state.
-func (a *Applying) abandon(p row.Part, why row.Reason, text string) job.State {
+func (a *Applying) abandon(p row.Part, why job.Reason, text string) job.State {
 	next := p.In.Abandon(&p.Group().Attributes, a.Now)
 	c := a.claim(p.In.Claim)
 	a.remember(p, job.Attempt{Runner: c.Runner, Error: text, Why: job.Abandoned, StartedAt: c.At})
@@ -145,11 +135,11 @@ func (a *Applying) cancel(p row.Part) {
 	}
 	if p.In.Status == job.Active {
 		c := a.claim(p.In.Claim)
-		a.remember(p, job.Attempt{Runner: c.Runner, Error: CancelledText, Why: job.Asked, StartedAt: c.At})
+		a.remember(p, job.Attempt{Runner: c.Runner, Error: job.CancelledText, Why: job.Asked, StartedAt: c.At})
 		a.addNotice(c)
-		a.runEnded(p, &next, job.RunCancelled, 0, CancelledText)
+		a.runEnded(p, &next, job.RunCancelled, 0, job.CancelledText)
 	}
-	a.move(p, next, row.ReasonCancelled)
+	a.move(p, next, job.ReasonCancelled)
 	a.purgeUnlessKept(p, &next)
 }
 
@@ -159,7 +149,7 @@ func (a *Applying) redrive(p row.Part) (skipped int64) {
 	again := func(first, last uint32) {
 		a.Each(p.B, first, last, func(p row.Part) {
 			if next, refusal := p.In.Redrive(a.Now); refusal == job.Granted {
-				a.move(p, next, row.ReasonRedriven)
+				a.move(p, next, job.ReasonRedriven)
 			}
 		})
 	}
@@ -180,14 +170,14 @@ func (a *Applying) redrive(p row.Part) (skipped int64) {
 // purgeUnlessKept purges lines that have ended, if they are not to be kept.
 func (a *Applying) purgeUnlessKept(p row.Part, next *job.State) {
 	if _, atOnce := next.PurgeAt(&p.Group().Attributes); atOnce && next.Status.Terminal() {
-		a.Each(p.B, p.First, p.Last, func(p row.Part) { a.purge(p, row.ReasonPurged) })
+		a.Each(p.B, p.First, p.Last, func(p row.Part) { a.purge(p, job.ReasonPurged) })
 	}
 }
 
 // purge deletes lines in any status. A page is deleted with the last of its lines, and a batch with the last of all its
 // lines.
-func (a *Applying) purge(p row.Part, why row.Reason) {
-	if why == row.ReasonPurged {
+func (a *Applying) purge(p row.Part, why job.Reason) {
+	if why == job.ReasonPurged {
 		a.keepEnd(p)
 	}
 	if p.B.Unique {

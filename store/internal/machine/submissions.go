@@ -97,11 +97,11 @@ func (a *Applying) stepSubmission(s *row.Submission, rows int) {
 		switch {
 		case p.In.Status == job.Purged:
 		case s.Deleting:
-			a.purge(p, row.ReasonDeleted)
+			a.purge(p, job.ReasonDeleted)
 		case s.Status.Ended():
 			a.cancel(p)
 		case p.In.Held():
-			a.move(p, p.In.LetGo(&p.Group().Attributes, a.Now), row.ReasonStarted)
+			a.move(p, p.In.LetGo(&p.Group().Attributes, a.Now), job.ReasonStarted)
 		}
 		end -= a.BesideRows
 	}
@@ -145,7 +145,7 @@ func (a *Applying) retire(t row.Timer) {
 // endPart cancels lines of an ended submission, or deletes them with the submission.
 func (a *Applying) endPart(p row.Part) {
 	if a.submissionOf(p.B).Deleting {
-		a.purge(p, row.ReasonDeleted)
+		a.purge(p, job.ReasonDeleted)
 	} else {
 		a.cancel(p)
 	}

@@ -170,7 +170,7 @@ func (a *Applying) sweepPart(w *row.Sweep, p row.Part) (looks int) {
 		w.Skipped += skipped
 		n -= skipped
 	case job.Delete:
-		a.purge(p, row.ReasonDeleted)
+		a.purge(p, job.ReasonDeleted)
 	}
 	w.Moved += n
 	return looks

@@ -61,7 +61,7 @@ func (a *Applying) fire(t row.Timer, budget int) (rows int) {
 	case row.RunAtTimer:
 		a.promote(a.ending(t))
 	case row.PurgeTimer:
-		a.purge(a.ending(t), row.ReasonPurged)
+		a.purge(a.ending(t), job.ReasonPurged)
 	case row.ExpireTimer:
 		a.expire(a.ending(t))
 	case row.TimeoutTimer:

@@ -35,7 +35,7 @@ type tallies struct {
 const keepGoneMs = row.HourMs
 
 // Count counts a move of n jobs of a queue.
-func (t *tallies) Count(q *Queue, n int64, old, next *job.State, why row.Reason, at int64) {
+func (t *tallies) Count(q *Queue, n int64, old, next *job.State, why job.Reason, at int64) {
 	if !why.Counts() {
 		return
 	}

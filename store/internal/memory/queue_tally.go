@@ -25,30 +25,30 @@ type QueueTally struct {
 }
 
 // Add counts the move of n jobs at a time.
-func (t *QueueTally) Add(n uint64, old, next *job.State, why row.Reason, at int64) {
+func (t *QueueTally) Add(n uint64, old, next *job.State, why job.Reason, at int64) {
 	switch why {
-	case row.ReasonCreated:
+	case job.ReasonCreated:
 		if next.Status != job.Purged { // no job was made, because an existing job has its unique key
 			t.Created += n
 		}
-	case row.ReasonClaimed:
+	case job.ReasonClaimed:
 		t.Claimed += n
 		t.Waiting.Add(at-old.UpdatedAt, n)
-	case row.ReasonEnded:
+	case job.ReasonEnded:
 		t.Ended(n, old, next, at)
-	case row.ReasonAbandoned, row.ReasonTimedOut:
+	case job.ReasonAbandoned, job.ReasonTimedOut:
 		t.Abandoned += n
 		if next.Status == job.Failed {
 			t.Failed += n
 		}
-	case row.ReasonExpired:
+	case job.ReasonExpired:
 		t.Expired += n
 		t.Cancelled += n
-	case row.ReasonCancelled:
+	case job.ReasonCancelled:
 		t.Cancelled += n
-	case row.ReasonRedriven:
+	case job.ReasonRedriven:
 		t.Redriven += n
-	case row.ReasonDeleted:
+	case job.ReasonDeleted:
 		if old.Status.Unfinished() {
 			t.Deleted += n
 		}

@@ -9,28 +9,8 @@ import (
 type Effect struct {
 	Run      Run
 	From, To job.Status
-	Reason   Reason
+	Reason   job.Reason
 }
-
-// Reason says why lines moved.
-type Reason byte
-
-const (
-	ReasonCreated Reason = iota + 1
-	ReasonClaimed
-	ReasonEnded
-	ReasonAbandoned
-	ReasonDue
-	ReasonPurged
-	ReasonCancelled
-	ReasonExpired
-	ReasonTimedOut
-	ReasonRedriven
-	ReasonStarted // by request, early
-	ReasonPatched
-	ReasonDeleted
-	ReasonGraced // its time-out was extended
-)
 
 // EffectsRow is a row of effects. It has the effects of several commands, since most commands move few lines. Its key
 // is the seq of the first command.
@@ -79,17 +59,8 @@ func EachEffects(seq uint64, value []byte, visit func(now job.Now, effects []Eff
 		effects := make([]Effect, d.Count(6))
 		for i := range effects {
 			batch, first, length := now.Seq-d.Uint(), uint32(d.Uint()), uint32(d.Uint())
-			effects[i] = Effect{Run{batch, first, first + length}, job.Status(d.Uint()), job.Status(d.Uint()), Reason(d.Uint())}
+			effects[i] = Effect{Run{batch, first, first + length}, job.Status(d.Uint()), job.Status(d.Uint()), job.Reason(d.Uint())}
 		}
 		visit(now, effects)
 	}
-}
-
-// Counts reports whether moves for a reason are counted.
-func (r Reason) Counts() bool {
-	switch r {
-	case ReasonCreated, ReasonClaimed, ReasonEnded, ReasonAbandoned, ReasonTimedOut, ReasonCancelled, ReasonExpired, ReasonRedriven, ReasonDeleted:
-		return true
-	}
-	return false
 }
