@@ -218,16 +218,3 @@ func (c closing) Close() error {
 	defer c.after()
 	return c.ReadCloser.Close()
 }
-
-// statusOf returns the HTTP status of a refusal, or 0.
-func statusOf(err error) int {
-	var refused *Error
-	var strange *strangeStatus
-	switch {
-	case errors.As(err, &refused):
-		return refused.Status
-	case errors.As(err, &strange):
-		return strange.status
-	}
-	return 0
-}

@@ -105,13 +105,13 @@ func (u *blobUpload) run(ctx context.Context) (Blob, error) {
 		case err == nil:
 			attempt = -1
 			continue
-		case errors.Is(err, errOtherBytes) && resumed || statusOf(err) == http.StatusNotFound && u.path != "" && u.begun < maxBegun:
+		case errors.Is(err, errOtherBytes) && resumed || StatusOf(err) == http.StatusNotFound && u.path != "" && u.begun < maxBegun:
 			u.c.o.Logger.DebugContext(ctx, "the upload of a blob begins again", "path", u.path, "error", err)
 			u.forget()
 			continue
 		}
-		wait, again := retryRules{repeatable, u.c.persistent}.wait(err, attempt)
-		if status := statusOf(err); status == http.StatusConflict || status == http.StatusLocked {
+		wait, again := retryRules{repeatable, u.c.o.Persistent}.wait(err, attempt)
+		if status := StatusOf(err); status == http.StatusConflict || status == http.StatusLocked {
 			again = true // the server still works on the previous request
 		}
 		if u.failed.IsZero() {

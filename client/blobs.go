@@ -55,7 +55,7 @@ func (c *Client) PutBlob(ctx context.Context, client string, r io.Reader) (b Blo
 	if u.seeker == nil {
 		a, err = c.once(ctx, rq)
 	} else {
-		a, err = c.repeat(ctx, rq)
+		a, err = c.do(ctx, rq)
 	}
 	if err != nil {
 		return b, err
@@ -78,7 +78,7 @@ func (c *Client) StatBlob(ctx context.Context, client, address string) (Blob, er
 		return Blob{}, err
 	}
 	a, err := c.do(ctx, r)
-	if refused := statusOf(err); refused == http.StatusNotFound { // an answer to HEAD carries no problem document
+	if refused := StatusOf(err); refused == http.StatusNotFound { // an answer to HEAD carries no problem document
 		return Blob{}, fmt.Errorf("%w: %s", ErrNotFound, address)
 	}
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
 
@@ -27,8 +26,6 @@ type ClaimRequest struct {
 	Begins *int
 	// Key is an idempotency key: see NewKey. A repeated claim returns the jobs of the first claim that it still holds.
 	Key string
-
-	number *held // the number of a Worker's claim, which may send it again
 }
 
 // Claim is the answer to a claim: jobs that are active under one claim id and one lease.
@@ -39,8 +36,8 @@ type Claim struct {
 	// Handlers are the newest versions of the handlers of the jobs. Jobs without a handler add none.
 	Handlers []ClaimHandler
 
-	received time.Time // when the first part of the answer arrived
-	replayed bool      // the server had answered the claim before, and this is the answer to a repeat
+	Received time.Time // when the first part of the answer arrived
+	Replayed bool      // the server had answered the claim before, and this is the answer to a repeat
 }
 
 // HandlerOf returns the handler of a job of the claim, or nil if it has none.
@@ -92,7 +89,6 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 		return nil, err
 	}
 	r.wait, r.key, r.accept = q.Wait, q.Key, runs.MediaType+", "+mimeNDJSON
-	r.inSession, r.number = q.Key == "", q.number
 	a, err := c.do(ctx, c.numbered(r))
 	if err != nil || a.status == http.StatusNoContent {
 		return nil, err
@@ -221,15 +217,3 @@ func TextOutput(text string) Outcome { return Outcome{Output: []byte(text), Outp
 
 // JSONOutput returns the outcome ok with a JSON value.
 func JSONOutput(value jsontext.Value) Outcome { return Outcome{Output: value, OutputKind: JSON} }
-
-// final reports whether o is ok or failed.
-func (o *Outcome) final() bool {
-	class := job.ExitCodeClass(o.ExitCode)
-	return o.Code == "ok" || o.Code == "failed" || o.Code == "" && (o.ExitCode == 0 || class == job.OK || class == job.Fail)
-}
-
-// plain reports whether o is ok and has nothing else to report.
-func (o *Outcome) plain() bool {
-	return (o.Code == "" || o.Code == "ok") && (o.ExitCode == 0 || o.ExitCode == job.OK.DefaultExitCode()) && o.ProcessExit == nil && o.OutputAddr == "" && o.OutputAddrKind == None && o.LogAddr == "" && o.OutputKind == None && len(o.Output) == 0 &&
-		o.Error == "" && o.DelayMs == nil && len(o.Then) == 0
-}

@@ -26,7 +26,7 @@ var errNoID = errors.New("a job without an id")
 // decodeClaim reads the answer to a claim: runs, or from a server without runs a line with the head and one line per
 // job, or one JSON document. The payloads may share memory with the answer.
 func decodeClaim(a answer) (*Claim, error) {
-	c := &Claim{received: a.at, replayed: a.replayed}
+	c := &Claim{Received: a.at, Replayed: a.replayed}
 	if a.mediaType == runs.MediaType {
 		if err := c.readRuns(a.body); err != nil {
 			return nil, a.unreadable(err)

@@ -24,6 +24,10 @@ type Options struct {
 	// RetryFor bounds how long a request is repeated. 0 means 30 s; a negative value means that requests are not
 	// repeated. The end of the context ends the repeats earlier.
 	RetryFor time.Duration
+	// Persistent makes requests repeat also after failures of the server, such as a full disk. RetryFor then counts from
+	// the moment at which the server can be reached again, so the caller bounds the repeats by a context. It is for
+	// reports that must not be lost.
+	Persistent bool
 	// Timeout is how long the server may be silent during one try. 0 means 30 s. Two times are added: how long a claim
 	// waits at the server, and how long the request's body takes at the slowest pace that the server accepts. A try
 	// that times out counts as a lost answer.
@@ -60,13 +64,8 @@ type Client struct {
 	o    Options
 	// traced says that the transport is the one of net/http, which reports reliably whether it has sent anything.
 	traced bool
-	// persistent makes requests repeat also after failures of the server, and for as long as the server is unreachable.
-	// A Worker uses it for its reports, which must not be lost, and bounds it by a context.
-	persistent bool
-	// own is the number of the next request that can have one, or nil: see Numbered.
-	own *held
-	// session, if not nil, gives numbers to the requests that set inSession.
-	session *workerSession
+	// own is the number of the next request that can have one; zero: see Numbered.
+	own Number
 	// resumableFrom is the length of the blobs that PutBlob sends as resumable uploads.
 	resumableFrom int64
 	// joined, if not nil, is the stream that concurrent creates share.
@@ -81,15 +80,7 @@ func New(url string, o Options) *Client {
 	if o.HTTP == nil {
 		o.HTTP = &http.Client{Transport: ownTransport()}
 	}
-	if o.RetryFor == 0 {
-		o.RetryFor = defaultRetryFor
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = defaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.setDefaults()
 	c := &Client{url: strings.TrimRight(url, "/"), o: o, resumableFrom: resumableFrom}
 	if !o.NoJoin {
 		c.joined = new(joinedCreates)
@@ -107,6 +98,18 @@ func New(url string, o Options) *Client {
 	return c
 }
 
+func (o *Options) setDefaults() {
+	if o.RetryFor == 0 {
+		o.RetryFor = defaultRetryFor
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
 func ownTransport() *http.Transport {
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment} // for programs that have replaced http.DefaultTransport
 	if d, ok := http.DefaultTransport.(*http.Transport); ok {
@@ -117,18 +120,16 @@ func ownTransport() *http.Transport {
 	return t
 }
 
-// single returns a client that does not repeat requests, and that waits at most timeout for an answer.
-func (c *Client) single(timeout time.Duration) *Client {
+// With returns a client of the same server and on the same connections, with changed options. For example, its requests
+// are not repeated after
+//
+//	c.With(func(o *client.Options) { o.RetryFor = -1 })
+//
+// Changes of HTTP and NoJoin have no effect.
+func (c *Client) With(change func(*Options)) *Client {
 	p := *c
-	p.o.RetryFor = -1
-	p.o.Timeout = min(p.o.Timeout, timeout)
-	return &p
-}
-
-// in returns a client that makes its requests in a session.
-func (c *Client) in(s *workerSession) *Client {
-	p := *c
-	p.session = s
+	change(&p.o)
+	p.o.setDefaults()
 	return &p
 }
 
@@ -143,8 +144,7 @@ type request struct {
 	minSeq       uint64
 	key          string // Idempotency-Key
 	prefer       string
-	inSession    bool  // the request gets a number if the client has a session
-	number       *held // nil means a new number
+	number       Number
 	repeat       repeating
 	wait         time.Duration // how long the server may wait before it answers
 	upload       *upload       // instead of body
@@ -185,16 +185,8 @@ func post(path string, body any, repeat repeating) (request, error) {
 
 func get(path string) request { return request{method: http.MethodGet, path: path, repeat: repeatable} }
 
-// do sends a request, in the session of the client if it has one.
-func (c *Client) do(ctx context.Context, r request) (answer, error) {
-	if r.inSession && c.session != nil {
-		return c.session.do(ctx, c, r)
-	}
-	return c.repeat(ctx, r)
-}
-
-// repeat sends a request, and sends it again while that is safe and may succeed.
-func (c *Client) repeat(ctx context.Context, r request) (a answer, err error) {
+// do sends a request, and sends it again while that is safe and may succeed.
+func (c *Client) do(ctx context.Context, r request) (a answer, err error) {
 	err = c.retry(ctx, r.path, r.repeat, func() error {
 		a, err = c.once(ctx, r)
 		return err
@@ -204,7 +196,7 @@ func (c *Client) repeat(ctx context.Context, r request) (a answer, err error) {
 
 // retry calls once, which sends a request, and calls it again while that is safe and may succeed.
 func (c *Client) retry(ctx context.Context, path string, repeat repeating, once func() error) error {
-	rules := retryRules{repeat: repeat, persistent: c.persistent}
+	rules := retryRules{repeat: repeat, persistent: c.o.Persistent}
 	give := time.Now().Add(c.o.RetryFor)
 	lost := false // the answer of the previous try was lost: something may be stored
 	for attempt := 0; ; attempt++ {
@@ -219,7 +211,7 @@ func (c *Client) retry(ctx context.Context, path string, repeat repeating, once 
 		if ctx.Err() != nil {
 			return err
 		}
-		if c.persistent && down(err) || verifying(err) {
+		if c.o.Persistent && down(err) || verifying(err) {
 			give = time.Now().Add(c.o.RetryFor)
 		}
 		wait, again := rules.wait(err, attempt)

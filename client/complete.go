@@ -3,13 +3,15 @@ package client
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
 // JobOutcome is the outcome of one job.
 type JobOutcome struct {
-	JobID string
+	JobID   string
+	ClaimID string // the claim that holds the job; "" means the claim that the call names
 	Outcome
 }
 
@@ -49,11 +51,6 @@ type outcomeBody struct {
 	Except []outcomeBody `json:"except,omitempty"`
 }
 
-// outcomesBody holds encoded outcomes: a Worker must know their length. Each names its claim.
-type outcomesBody struct {
-	Outcomes []jsontext.Value `json:"outcomes"`
-}
-
 func (o *Outcome) body(jobID string) (b outcomeBody, err error) {
 	b = outcomeBody{JobID: jobID, Code: o.Code, ExitCode: o.ExitCode, ProcessExit: o.ProcessExit, OutputAddr: o.OutputAddr, AddrKind: o.OutputAddrKind, LogAddr: o.LogAddr, Error: o.Error, DelayMs: o.DelayMs}
 	if b.Code == "" && b.ExitCode == 0 {
@@ -77,6 +74,7 @@ func bodies(outcomes []JobOutcome) ([]outcomeBody, error) {
 		if list[i], err = outcomes[i].body(outcomes[i].JobID); err != nil {
 			return nil, err
 		}
+		list[i].ClaimID = outcomes[i].ClaimID
 	}
 	return list, nil
 }
@@ -116,17 +114,21 @@ func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome,
 
 // CompleteMany ends the runs of several jobs and returns a result for each, in order. The server decides about each
 // outcome separately. Only if an outcome is malformed does it refuse the whole request (ErrBadRequest). All outcomes
-// are sent in one request of at most 8 MiB (ErrTooLarge). With a claimID or a number (see Numbered) CompleteMany is
-// repeated when the answer is lost. Without either, a lost answer is ErrUnknown.
+// are sent in one request of at most 8 MiB (ErrTooLarge). If claimID or a number is given (see Numbered), or if each
+// outcome names its claim, CompleteMany is repeated when the answer is lost. Otherwise a lost answer is ErrUnknown.
 func (c *Client) CompleteMany(ctx context.Context, claimID string, outcomes []JobOutcome) ([]Result, error) {
 	list, err := bodies(outcomes)
 	if err != nil {
 		return nil, err
 	}
+	repeat := repeatable
+	if claimID == "" && slices.ContainsFunc(outcomes, func(o JobOutcome) bool { return o.ClaimID == "" }) {
+		repeat = sentOnce
+	}
 	_, results, err := c.completeMany(ctx, struct {
 		ClaimID  string        `json:"claim_id,omitzero"`
 		Outcomes []outcomeBody `json:"outcomes"`
-	}{claimID, list}, repeatableWith(claimID))
+	}{claimID, list}, repeat)
 	return results, err
 }
 
@@ -135,7 +137,7 @@ func (c *Client) completeMany(ctx context.Context, b any, repeat repeating) (end
 	if err != nil {
 		return 0, nil, err
 	}
-	r.verb, r.inSession = "complete", repeat == repeatable
+	r.verb = "complete"
 	a, err := c.do(ctx, c.numbered(r))
 	if err != nil {
 		return 0, nil, err

@@ -72,7 +72,7 @@ type createBody struct {
 // proof the error is ErrUnknown: the answer was lost, was truncated, was sent by a proxy, or cannot be read. Calling
 // Create again may then create the job twice.
 func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
-	if c.joined != nil && j.Key == "" && j.UniqueKey == "" && c.own == nil {
+	if c.joined != nil && j.Key == "" && j.UniqueKey == "" && c.own == (Number{}) {
 		defer c.joined.end()
 		traced := j // in a request that creates share, each job has its own
 		if traced.Traceparent == "" {

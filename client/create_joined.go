@@ -305,8 +305,8 @@ func (j *joinedCreates) open(c *Client) {
 		return
 	}
 	wait := time.Second
-	if errors.Is(err, errNoStreams) {
-		wait = withoutStreams
+	if errors.Is(err, ErrNoStreams) {
+		wait = time.Minute // the server offers none
 	}
 	j.retryAt = time.Now().Add(wait)
 	c.o.Logger.Debug("creates are sent one by one", "for", wait, "error", err)

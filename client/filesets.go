@@ -71,7 +71,7 @@ func (c *Client) PutFileset(ctx context.Context, client, name string, r io.Reade
 	if rq.upload.seeker == nil {
 		return filesetAnswer(c.once(ctx, rq))
 	}
-	return filesetAnswer(c.repeat(ctx, rq))
+	return filesetAnswer(c.do(ctx, rq))
 }
 
 // PutManifest stores a version of a fileset whose blobs are stored. The error is ErrConflict if some are not:

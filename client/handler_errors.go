@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/daybookq/daybook/job"
 )
 
 // failure and delay are the errors that Fail and RetryAfter return.
@@ -68,4 +70,16 @@ func errorText(err error) (s string) {
 		s = strings.ToValidUTF8(s[:limit], "")
 	}
 	return s
+}
+
+// final reports whether o is ok or failed.
+func final(o *Outcome) bool {
+	class := job.ExitCodeClass(o.ExitCode)
+	return o.Code == "ok" || o.Code == "failed" || o.Code == "" && (o.ExitCode == 0 || class == job.OK || class == job.Fail)
+}
+
+// plain reports whether o is ok and has nothing else to report.
+func plain(o *Outcome) bool {
+	return (o.Code == "" || o.Code == "ok") && (o.ExitCode == 0 || o.ExitCode == job.OK.DefaultExitCode()) && o.ProcessExit == nil && o.OutputAddr == "" && o.OutputAddrKind == None && o.LogAddr == "" && o.OutputKind == None && len(o.Output) == 0 &&
+		o.Error == "" && o.DelayMs == nil && len(o.Then) == 0
 }

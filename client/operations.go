@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/daybookq/daybook/client/internal/backoff"
 )
 
 // Cancel cancels a job that has not ended, and returns its document. The runner of an active job is notified at its
@@ -189,7 +191,7 @@ func (c *Client) Sweeps(ctx context.Context) ([]Sweep, error) {
 // it reads.
 func (c *Client) WaitSweep(ctx context.Context, w Sweep, progress func(Sweep)) (Sweep, error) {
 	for wait := 10 * time.Millisecond; !w.Done; wait = min(2*wait, time.Second) {
-		sleep(ctx, wait)
+		backoff.Sleep(ctx, wait)
 		if err := ctx.Err(); err != nil {
 			return w, err
 		}

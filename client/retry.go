@@ -3,15 +3,11 @@ package client
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"syscall"
 	"time"
-)
 
-const (
-	firstWait = 20 * time.Millisecond
-	maxWait   = 2 * time.Second
+	"github.com/daybookq/daybook/client/internal/backoff"
 )
 
 // retryRules decide after which errors a request is sent again.
@@ -37,7 +33,7 @@ func (p retryRules) wait(err error, attempt int) (wait time.Duration, again bool
 	case errors.Is(err, ErrUnknown):
 		again = p.repeat == repeatable && !errors.Is(err, ErrUnexpectedAnswer)
 	}
-	return max(backoff(attempt), asked), again
+	return max(backoff.Wait(attempt), asked), again
 }
 
 // lostError is the error of a request that was repeated after its answer was lost. err is the last try's error. It does
@@ -87,11 +83,4 @@ func down(err error) bool {
 func verifying(err error) bool {
 	var refused *Error
 	return errors.As(err, &refused) && refused.Code == "blob_verifying"
-}
-
-// backoff returns a wait that doubles from firstWait to maxWait. The result is a random part of it, between half and
-// all, so that many clients do not retry at the same time.
-func backoff(attempt int) time.Duration {
-	wait := min(firstWait<<min(attempt, 16), maxWait)
-	return wait/2 + rand.N(wait/2+1)
 }

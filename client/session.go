@@ -67,7 +67,7 @@ type Number struct {
 }
 
 // set adds the headers for n to a request.
-func (n *Number) set(h http.Header) {
+func (n Number) set(h http.Header) {
 	h.Set(headerSession, n.Session)
 	h.Set(headerSlot, strconv.Itoa(n.Slot))
 	h.Set(headerNumber, strconv.FormatUint(n.Number, 10))
@@ -176,14 +176,14 @@ func (s *Session) Answered(n Number) {
 // have a Key.
 func (c *Client) Numbered(n Number) *Client {
 	p := *c
-	p.own = &held{Number: n}
+	p.own = n
 	return &p
 }
 
 // numbered sets the number of the client, if it has one, in a request.
 func (c *Client) numbered(r request) request {
-	if c.own != nil {
-		r.number, r.repeat, r.inSession = c.own, repeatable, false
+	if c.own != (Number{}) {
+		r.number, r.repeat = c.own, repeatable
 	}
 	return r
 }

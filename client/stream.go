@@ -75,8 +75,8 @@ const streamProtocol = "daybook.v1"
 var (
 	// errNotSent says that a request was not sent, because its stream has ended.
 	errNotSent = fmt.Errorf("%w: the stream has ended", ErrUnavailable)
-	// errNoStreams says that the server offers no streams, or that a proxy blocks them.
-	errNoStreams = errors.New("the server offers no streams")
+	// ErrNoStreams says that the server offers no streams, or that a proxy blocks them.
+	ErrNoStreams = errors.New("the server offers no streams")
 )
 
 // OpenStream opens a stream. It returns the same errors as requests do, and is not repeated.
@@ -89,7 +89,7 @@ func (c *Client) OpenStream(ctx context.Context, o StreamOptions) (*Stream, erro
 	switch {
 	case err == nil && conn.Subprotocol() != streamProtocol:
 		_ = conn.CloseNow() // nothing was sent
-		return nil, fmt.Errorf("open stream: %w: it speaks %q, not %s", errNoStreams, conn.Subprotocol(), streamProtocol)
+		return nil, fmt.Errorf("open stream: %w: it speaks %q, not %s", ErrNoStreams, conn.Subprotocol(), streamProtocol)
 	case err != nil && res != nil && res.StatusCode != 0:
 		return nil, fmt.Errorf("open stream: %w", streamRefusal(res))
 	case err != nil:
@@ -114,7 +114,7 @@ func streamRefusal(res *http.Response) error {
 	if res.StatusCode == http.StatusServiceUnavailable || res.StatusCode == http.StatusTooManyRequests {
 		return err
 	}
-	return fmt.Errorf("%w: %w", errNoStreams, err)
+	return fmt.Errorf("%w: %w", ErrNoStreams, err)
 }
 
 func (s *Stream) hello(ctx context.Context, o StreamOptions) error {
@@ -155,6 +155,9 @@ func (s *Stream) Err() error {
 	return s.err
 }
 
+// Heard returns when something arrived last.
+func (s *Stream) Heard() time.Time { return time.Unix(0, s.heard.Load()) }
+
 // ended reports whether the connection has ended.
 func (s *Stream) ended() bool {
 	select {
@@ -171,9 +174,9 @@ func (s *Stream) Close() {
 	<-s.done
 }
 
-// cut ends the connection without a closing handshake. The server then keeps the jobs of the stream for its Linger;
+// Abort ends the connection without a closing handshake. The server then keeps the jobs of the stream for its Linger;
 // after Close it returns them to their queues at once.
-func (s *Stream) cut() {
+func (s *Stream) Abort() {
 	_ = s.conn.CloseNow() // it has ended then
 	<-s.done
 }
@@ -214,8 +217,8 @@ func (s *Stream) once(ctx context.Context, c *Client, r request) (answer, error)
 	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout+r.wait, errSilent)
 	defer cancel()
 	var more []byte
-	if n := r.number; n != nil && n.Session != "" {
-		more = fmt.Appendf(nil, `,"session":{"id":%q,"slot":%d,"number":%d}`, n.Session, n.Slot, n.Number.Number)
+	if n := r.number; n.Session != "" {
+		more = fmt.Appendf(nil, `,"session":{"id":%q,"slot":%d,"number":%d}`, n.Session, n.Slot, n.Number)
 	}
 	got, err := s.do(ctx, r.verb, r.body, more)
 	return s.answer(got, err, r)
@@ -326,9 +329,10 @@ func (s *Stream) lastMessage(body int) *outgoing {
 	return &s.messages[len(s.messages)-1]
 }
 
-// begin announces that runs have begun, and returns when the message is written: the server must know even if the
-// process ends with the first step of a run. The server does not answer.
-func (s *Stream) begin(claims map[string][]string) {
+// Begin announces which runs of which claims begin, by the ids of claims and jobs, and returns when the message is
+// written: the server must know even if the process ends with the first step of a run. The server does not answer. Jobs
+// that a stream delivers have not begun; if the runner is lost before Begin, they return to their queues at no cost.
+func (s *Stream) Begin(claims map[string][]string) {
 	var text []byte
 	for claim, ids := range claims {
 		text = append(append(append(text, `{"begin":{"claim_id":"`...), claim...), `","job_ids":[`...)

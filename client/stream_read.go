@@ -128,7 +128,7 @@ func (s *Stream) pushed(text []byte, at time.Time) error {
 	if !ok || err != nil {
 		return fmt.Errorf("a binary message begins with %.80q", head)
 	}
-	c := &Claim{received: at}
+	c := &Claim{Received: at}
 	if err := c.readRuns(rest); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (s *Stream) watch() {
 		case <-s.done:
 			return
 		case now := <-ticker.C:
-			if silent := now.Sub(time.Unix(0, s.heard.Load())); silent > silentHeartbeats*s.heartbeat {
+			if silent := now.Sub(s.Heard()); silent > silentHeartbeats*s.heartbeat {
 				_ = s.conn.CloseNow() // nobody answers a closing handshake
 				return
 			}

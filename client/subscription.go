@@ -66,7 +66,7 @@ func (s *Stream) Subscribe(ctx context.Context, o SubscribeOptions) (*Subscripti
 	case <-s.done:
 		return nil, errNotSent
 	case <-ctx.Done():
-		go s.cut() // jobs may have been sent already
+		go s.Abort() // jobs may have been sent already
 		return nil, context.Cause(ctx)
 	}
 }

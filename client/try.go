@@ -30,8 +30,9 @@ const (
 
 var (
 	errSilent = errors.New("the server did not answer in time")
-	// errAnswerTooLarge is an answer that is too large, and would be as large if the request were repeated.
-	errAnswerTooLarge = fmt.Errorf("%w: more than %d bytes", ErrUnexpectedAnswer, maxAnswerBytes)
+	// ErrAnswerTooLarge is an answer that is too large, and would be as large if the request were repeated. Claim fewer
+	// jobs after it.
+	ErrAnswerTooLarge = fmt.Errorf("%w: more than %d bytes", ErrUnexpectedAnswer, maxAnswerBytes)
 )
 
 // answer is an answer with a status of 2xx.
@@ -89,7 +90,7 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 		// the first.
 		req.GetBody = nil
 	}
-	if r.number != nil && r.number.Session != "" {
+	if r.number.Session != "" {
 		r.number.set(req.Header)
 	}
 	if r.prefer != "" {
@@ -117,7 +118,7 @@ func (c *Client) once(ctx context.Context, r request) (a answer, err error) {
 	late.Reset(c.o.Timeout)
 	a.body, err = readAnswer(res, func() { late.Reset(c.o.Timeout) })
 	switch {
-	case errors.Is(err, errAnswerTooLarge):
+	case errors.Is(err, ErrAnswerTooLarge):
 		return a, a.unreadable(fmt.Errorf("%s %s: %w", r.method, r.path, err))
 	case err != nil:
 		return a, broken(err, true)
@@ -186,7 +187,7 @@ func readAnswer(res *http.Response, alive func()) ([]byte, error) {
 	}
 	_, err := b.ReadFrom(io.LimitReader(lively{res.Body, alive}, maxAnswerBytes+1))
 	if err == nil && b.Len() > maxAnswerBytes {
-		err = errAnswerTooLarge
+		err = ErrAnswerTooLarge
 	}
 	return b.Bytes(), err
 }
@@ -227,6 +228,20 @@ func refusal(r request, res *http.Response, body []byte) error {
 	}
 	e.Status, e.RetryAfter = res.StatusCode, after
 	return e
+}
+
+// StatusOf returns the HTTP status of the answer that refused a request, by the server or a proxy. It is 0 if err is no
+// refusal.
+func StatusOf(err error) int {
+	var refused *Error
+	var strange *strangeStatus
+	switch {
+	case errors.As(err, &refused):
+		return refused.Status
+	case errors.As(err, &strange):
+		return strange.status
+	}
+	return 0
 }
 
 // unproven adds ErrUnknown to a refusal that does not prove that nothing was stored, if the request must not be

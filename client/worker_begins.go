@@ -74,7 +74,7 @@ func (r *running) sendBegins(s *Stream, tasks []*task) {
 		for _, t := range tasks {
 			claims[t.claim.id] = append(claims[t.claim.id], t.run.Job.ID)
 		}
-		s.begin(claims)
+		s.Begin(claims)
 	case r.BeginLater:
 		for some := range slices.Chunk(tasks, maxTickled) {
 			ids := make([]string, len(some))
@@ -83,7 +83,7 @@ func (r *running) sendBegins(s *Stream, tasks []*task) {
 			}
 			// The tickles of their claims find the jobs that are lost. A server that does not answer does not delay the
 			// runs.
-			if _, err := r.Client.single(beginPatience).TickleJobs(r.ctx.requests, ids, TickleOptions{RunnerID: r.RunnerID}); err != nil {
+			if _, err := once(r.calls(), beginPatience).TickleJobs(r.ctx.requests, ids, TickleOptions{RunnerID: r.RunnerID}); err != nil {
 				r.Logger.Debug("cannot say that runs begin", "jobs", len(ids), "error", err)
 			}
 		}
@@ -92,7 +92,7 @@ func (r *running) sendBegins(s *Stream, tasks []*task) {
 
 // beginStream returns the stream in which to announce that runs begin, or nil if there is none.
 func (r *running) beginStream() *Stream {
-	if s := r.begins.Load(); s != nil && !s.ended() {
+	if s := r.begins.Load(); s != nil && s.Err() == nil {
 		return s
 	}
 	return nil

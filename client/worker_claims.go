@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/daybookq/daybook/client/internal/backoff"
 )
 
 // claimState is the state of the worker's claims. running.mu guards it.
@@ -131,19 +133,19 @@ func (r *running) claim(n int, wait time.Duration) {
 		r.problems.refuse(fmt.Errorf("claim: %w", err))
 		r.stop()
 	default:
-		if errors.Is(err, errAnswerTooLarge) {
+		if errors.Is(err, ErrAnswerTooLarge) {
 			// The limit on payload bytes of a claim does not count histories and outputs. Half as many jobs have about
 			// half of them. One job always fits.
 			s.most = max(n/2, 1)
 		}
 		s.atOnce = 1
-		pause = backoff(s.failures)
+		pause = backoff.Wait(s.failures)
 		s.failures++
 		r.Logger.Warn("cannot claim; will retry", "after", pause, "error", err)
 	}
 	r.mu.Unlock()
 	if pause > 0 {
-		sleep(r.ctx.stopping, pause)
+		backoff.Sleep(r.ctx.stopping, pause)
 	}
 
 	r.mu.Lock()
@@ -157,11 +159,11 @@ func (r *running) claim(n int, wait time.Duration) {
 	r.giveBackAll(back)
 }
 
-// claimOnce sends one claim. If the worker stops before the answer, the claim is aborted after lastAnswer, or after
+// claimOnce sends one claim for up to jobs jobs. If the worker stops before the answer, the claim is aborted after lastAnswer, or after
 // lastClaim if it waits for jobs at the server.
-func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Time, err error) {
+func (r *running) claimOnce(jobs int, wait time.Duration) (got *Claim, sent time.Time, err error) {
 	q := ClaimRequest{
-		RunnerID: r.RunnerID, Max: n, Clients: r.Clients, Types: r.Types, LeaseMs: r.Lease.Milliseconds(), Wait: wait,
+		RunnerID: r.RunnerID, Max: jobs, Clients: r.Clients, Types: r.Types, LeaseMs: r.Lease.Milliseconds(), Wait: wait,
 		Strategy: r.Strategy,
 	}
 	if r.BeginLater {
@@ -174,24 +176,31 @@ func (r *running) claimOnce(n int, wait time.Duration) (got *Claim, sent time.Ti
 		if wait > 0 {
 			last = r.patience(lastClaim)
 		}
-		sleep(ctx, last)
+		backoff.Sleep(ctx, last)
 		cancel()
 	})()
 	sent = time.Now()
-	if q.number, err = r.session.take(ctx, r.Client); err != nil {
+	n, err := r.session.begin(ctx, r.Client)
+	if err != nil {
 		return nil, sent, err
 	}
-	defer r.session.give(q.number)
+	defer n.end()
 	sent = time.Now()
-	got, err = r.Client.Claim(ctx, q)
+	claim := func(ctx context.Context, c *Client) error {
+		return n.send(ctx, c, func(c *Client) (err error) {
+			got, err = c.Claim(ctx, q)
+			return err
+		})
+	}
+	err = claim(ctx, r.Client)
 	if err != nil && r.ctx.stopping.Err() != nil {
 		// The claim may have got jobs, which would be idle until the end of their lease. A repeat returns them, so that
 		// the worker can return them to their queues. If the claim got none, the repeat waits and is aborted as well.
 		patience := r.patience(lastRepeat)
-		once, cancel := context.WithTimeout(r.ctx.requests, patience)
+		last, cancel := context.WithTimeout(r.ctx.requests, patience)
 		defer cancel()
 		sent = time.Now()
-		got, err = r.Client.single(patience).Claim(once, q)
+		err = claim(last, once(r.Client, patience))
 	}
 	if got != nil && len(got.Jobs) == 0 {
 		got = nil

@@ -75,7 +75,7 @@ func firstLines(text string, n int) string {
 func judge(cause error, o Outcome, err error) ending {
 	switch {
 	case errors.Is(cause, errByClock) && err == nil:
-	case errors.Is(cause, ErrLeaseLost) && !errors.Is(cause, ErrCancelled) && err == nil && o.final():
+	case errors.Is(cause, ErrLeaseLost) && !errors.Is(cause, ErrCancelled) && err == nil && final(&o):
 	case errors.Is(cause, ErrLeaseLost):
 		return ending{err: cause}
 	case err == ErrUnget: // the Is method of a typed nil may panic

@@ -91,7 +91,7 @@ func (r *running) take(got *Claim, sent time.Time) (back []*task) {
 			continue
 		}
 		if limit := r.mayWait(t.run.Job); limit > 0 {
-			if t.giveUp = got.received.Add(limit); first.IsZero() || t.giveUp.Before(first) {
+			if t.giveUp = got.Received.Add(limit); first.IsZero() || t.giveUp.Before(first) {
 				first = t.giveUp
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/daybookq/daybook/client/internal/backoff"
 )
 
 var (
@@ -34,12 +36,12 @@ type leaseTimes struct {
 // The answer to a repeat does not say when the first answer was lost. Then the claim is tickled at once, and counts as
 // lost after a third of the lease if no tickle succeeds.
 func startLease(lease time.Duration, sent time.Time, got *Claim) (l leaseTimes) {
-	l.received, l.endsAt = got.received, sent.Add(lease)
-	l.tickleAt = got.received.Add(tickleAfter(lease))
-	late := got.received.Add(lease - lease/10)
-	if got.replayed {
-		l.tickleAt = got.received
-		late = got.received.Add(lease / 3)
+	l.received, l.endsAt = got.Received, sent.Add(lease)
+	l.tickleAt = got.Received.Add(tickleAfter(lease))
+	late := got.Received.Add(lease - lease/10)
+	if got.Replayed {
+		l.tickleAt = got.Received
+		late = got.Received.Add(lease / 3)
 	}
 	if late.After(l.endsAt) {
 		l.endsAt = late
@@ -164,7 +166,7 @@ func (r *running) lookOver(now time.Time) (back []*task) {
 // tickle extends the lease of a claim.
 func (r *running) tickle(c *heldClaim) {
 	sent := time.Now()
-	held, err := r.Client.single(c.lease/2).TickleClaim(r.ctx.requests, c.id, TickleOptions{})
+	held, err := once(r.calls(), c.lease/2).TickleClaim(r.ctx.requests, c.id, TickleOptions{})
 	var refused *Error
 	errors.As(err, &refused)
 
@@ -195,7 +197,7 @@ func (r *running) tickle(c *heldClaim) {
 			c.endsAt = sent.Add(c.lease)
 			c.leaseEnd = c.endsAt
 		}
-		c.tickleAt = time.Now().Add(min(tickleAfter(c.lease), backoff(c.failures)))
+		c.tickleAt = time.Now().Add(min(tickleAfter(c.lease), backoff.Wait(c.failures)))
 		c.failures++
 		if r.ctx.requests.Err() == nil {
 			r.Logger.Warn("cannot tickle a claim", "claim_id", c.id, "error", err)

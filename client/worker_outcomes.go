@@ -6,9 +6,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 const (
@@ -23,7 +20,11 @@ const (
 // reports each job with its outcome, and the results say which are lost.
 func (r *running) reportWhole(c *heldClaim, tasks []*task) {
 	began := time.Now()
-	ended, _, err := r.reporter(tasks).CompleteClaim(r.ctx.requests, c.id, Outcome{})
+	ended := 0
+	err := r.session.send(r.ctx.requests, r.reporter(tasks), func(to *Client) (err error) {
+		ended, _, err = to.CompleteClaim(r.ctx.requests, c.id, Outcome{})
+		return err
+	})
 	if err == nil && ended < len(tasks) || errors.Is(err, ErrClaimLost) {
 		r.report(tasks)
 		return
@@ -44,19 +45,30 @@ func (r *running) took(began time.Time, err error) {
 // reporter returns the client for a report of some jobs. It repeats for at least ReportTimeout and the longest of the
 // leases: an outcome that is not reported is lost work.
 func (r *running) reporter(tasks []*task) *Client {
-	p := *r.Client
-	p.o.RetryFor = max(p.o.RetryFor, r.ReportTimeout)
-	for _, t := range tasks {
-		p.o.RetryFor = max(p.o.RetryFor, t.claim.lease)
-	}
-	p.persistent = true
-	return &p
+	return r.calls().With(func(o *Options) {
+		o.RetryFor = max(o.RetryFor, r.ReportTimeout)
+		for _, t := range tasks {
+			o.RetryFor = max(o.RetryFor, t.claim.lease)
+		}
+		o.Persistent = true
+	})
 }
 
-// outcomeReport is an outcome with its JSON text.
-type outcomeReport struct {
-	t    *task
-	body jsontext.Value
+// once returns a client that does not repeat requests, and that waits at most timeout for an answer.
+func once(c *Client, timeout time.Duration) *Client {
+	return c.With(func(o *Options) { o.RetryFor, o.Timeout = -1, min(o.Timeout, timeout) })
+}
+
+// send makes a report, with a number of the session. It returns a result for each outcome.
+func (r *running) send(tasks []*task, outcomes []JobOutcome) (results []Result, err error) {
+	err = r.session.send(r.ctx.requests, r.reporter(tasks), func(to *Client) (err error) {
+		results, err = to.CompleteMany(r.ctx.requests, "", outcomes)
+		return err
+	})
+	if err == nil && len(results) != len(outcomes) {
+		err = fmt.Errorf("%w: %d results of %d outcomes", ErrUnexpectedAnswer, len(results), len(outcomes))
+	}
+	return results, err
 }
 
 // report reports how some jobs ended. They may belong to several claims.
@@ -80,43 +92,40 @@ func (r *running) report(tasks []*task) {
 
 // complete reports outcomes in requests of about reportBytes.
 func (r *running) complete(tasks []*task) {
-	var list []outcomeReport
-	size := 0
-	for _, t := range tasks {
-		var text []byte
-		body, err := t.how.outcome.body(t.run.Job.ID)
-		if err == nil {
-			body.ClaimID = t.claim.id
-			text, err = json.Marshal(body)
+	first, size := 0, 0
+	for i, t := range tasks {
+		n := sizeOf(&t.how.outcome)
+		if i > first && size+n > reportBytes {
+			r.completeSome(tasks[first:i])
+			first, size = i, 0
 		}
-		if err != nil {
-			r.standIn(t, "error", fmt.Errorf("%w: %w", ErrBadRequest, err))
-			continue
-		}
-		if len(list) > 0 && size+len(text) > reportBytes {
-			r.completeSome(list)
-			list, size = nil, 0
-		}
-		list, size = append(list, outcomeReport{t, text}), size+len(text)
+		size += n
 	}
-	if len(list) > 0 {
-		r.completeSome(list)
+	if first < len(tasks) {
+		r.completeSome(tasks[first:])
 	}
 }
 
-// completeSome reports outcomes in one request. If the server refuses the request because of its content, completeSome
-// reports each half separately, and so on until each refused outcome is alone.
-func (r *running) completeSome(list []outcomeReport) {
-	tasks, bodies := make([]*task, len(list)), make([]jsontext.Value, len(list))
-	for i := range list {
-		tasks[i], bodies[i] = list[i].t, list[i].body
+// sizeOf estimates how long an outcome is in a report. Escapes can make it longer: if a report is too large then,
+// completeSome halves it.
+func sizeOf(o *Outcome) int {
+	n := 256 + len(o.Error) + len(o.Output)
+	for i := range o.Then {
+		n += 256 + len(o.Then[i].Payload)
+	}
+	return n
+}
+
+// completeSome reports outcomes in one request. If the request is refused because of its content, completeSome reports
+// each half separately, and so on until each refused outcome is alone.
+func (r *running) completeSome(tasks []*task) {
+	outcomes := make([]JobOutcome, len(tasks))
+	for i, t := range tasks {
+		outcomes[i] = JobOutcome{JobID: t.run.Job.ID, ClaimID: t.claim.id, Outcome: t.how.outcome}
 	}
 	began := time.Now()
-	_, results, err := r.reporter(tasks).completeMany(r.ctx.requests, outcomesBody{bodies}, repeatable)
-	if err == nil && len(results) != len(list) {
-		err = fmt.Errorf("%w: %d results of %d outcomes", ErrUnexpectedAnswer, len(results), len(list))
-	}
-	switch half := len(list) / 2; {
+	results, err := r.send(tasks, outcomes)
+	switch half := len(tasks) / 2; {
 	case err == nil:
 		r.took(began, nil)
 		var done []*task
@@ -134,25 +143,18 @@ func (r *running) completeSome(list []outcomeReport) {
 	case !refusedAsItIs(err):
 		r.settle(tasks, err)
 	case half > 0:
-		r.completeSome(list[:half])
-		r.completeSome(list[half:])
+		r.completeSome(tasks[:half])
+		r.completeSome(tasks[half:])
 	default:
 		r.standIn(tasks[0], "error", err)
 	}
 }
 
-// refusedAsItIs reports whether err says that a request is malformed or too large.
+// refusedAsItIs reports whether err says that a request is malformed or too large: by the client, the server, or a proxy,
+// which may have a lower limit.
 func refusedAsItIs(err error) bool {
-	var refused *Error
-	var strange *strangeStatus // a proxy may have a lower limit
-	status := 0
-	switch {
-	case errors.As(err, &refused):
-		status = refused.Status
-	case errors.As(err, &strange):
-		status = strange.status
-	}
-	return status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge
+	status := StatusOf(err)
+	return status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge || status == 0 && errors.Is(err, ErrBadRequest)
 }
 
 // tooManyHops is the code of the refusal of an outcome that would continue a chain of jobs that is too long.
@@ -161,10 +163,10 @@ const tooManyHops = "too_many_hops"
 // standIn replaces an outcome that cannot be reported: it reports an error, with a code, so that the job's history has
 // the reason.
 func (r *running) standIn(t *task, code string, reason error) {
-	results, err := r.reporter([]*task{t}).CompleteMany(r.ctx.requests, t.claim.id, []JobOutcome{{t.run.Job.ID, Outcome{
+	results, err := r.send([]*task{t}, []JobOutcome{{JobID: t.run.Job.ID, ClaimID: t.claim.id, Outcome: Outcome{
 		Code: code, Error: errorText(fmt.Errorf("the outcome cannot be reported: %w", reason)),
 	}}})
-	if err == nil && len(results) == 1 {
+	if err == nil {
 		err = results[0].Err()
 	}
 	if err != nil {

@@ -168,7 +168,7 @@ func (c *heldClaim) wentWell() bool {
 // held.
 func (c *heldClaim) nothingToReport() bool {
 	for _, t := range c.toReport {
-		if t.how.err != nil || t.how.giveBack || !t.how.outcome.plain() {
+		if t.how.err != nil || t.how.giveBack || !plain(&t.how.outcome) {
 			return false
 		}
 	}

@@ -105,7 +105,7 @@ func (r *running) farewell() {
 	if err := r.session.end(r.ctx.requests); err != nil {
 		r.Logger.Debug("cannot end the session; the server forgets it after a day", "error", err)
 	}
-	if s := r.Client.stream.Load(); s != nil {
+	if s := r.current.Load(); s != nil {
 		s.Close()
 	}
 	r.ctx.endRequests() // aborts outstanding tickles
@@ -115,8 +115,8 @@ func (r *running) farewell() {
 // without a closing handshake, since the jobs still run here: the server must not hand them out at once.
 func (r *running) giveUp() error {
 	r.ctx.endRequests()
-	if s := r.Client.stream.Load(); s != nil {
-		go s.cut()
+	if s := r.current.Load(); s != nil {
+		go s.Abort()
 	}
 	var ids []string
 	n := 0
@@ -162,7 +162,8 @@ func (r *running) drain() {
 // reported.
 type running struct {
 	Worker
-	session  *workerSession // of Client
+	session  *workerSession
+	current  atomic.Pointer[Stream] // has the worker's jobs; nil: there is none
 	ctx      contexts
 	stop     context.CancelFunc // ends ctx.stopping
 	underWay underWay
@@ -207,9 +208,7 @@ func (w *Worker) newRunning(ctx context.Context) (*running, error) {
 	if err := r.setDefaults(); err != nil {
 		return nil, err
 	}
-	r.session = newWorkerSession(r.RunnerID)
-	r.Client = w.Client.in(r.session)
-	r.Client.stream = new(atomic.Pointer[Stream])
+	r.session = newWorkerSession(r.RunnerID, r.Logger)
 	r.stream.opening, r.stream.changed = true, make(chan struct{}, 1)
 	r.ready.L = &r.mu
 	r.jobs.meanTook = -1
@@ -303,12 +302,3 @@ func signal(c chan<- struct{}) {
 }
 
 func jitter(d time.Duration) time.Duration { return rand.N(d + 1) }
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}

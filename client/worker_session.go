@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 )
@@ -23,58 +24,82 @@ const (
 // and gets other jobs. The jobs of the lost answer return to their queues when their lease ends.
 type workerSession struct {
 	runner  string
+	logger  *slog.Logger
 	opening chan struct{}           // capacity 1; full while a session is opened
 	current atomic.Pointer[Session] // nil before the first is open
 	refused time.Time               // when the server refused a session for lack of room; guarded by opening
 }
 
-// held is a number that occupies a slot of a session.
-type held struct {
-	Number
-	in *Session
+// numbered is a request of a session. It occupies a slot from the first call until end.
+type numbered struct {
+	s      *workerSession
+	in     *Session // nil: the request has no number
+	number Number
 }
 
-func newWorkerSession(runner string) *workerSession {
-	return &workerSession{runner: runner, opening: make(chan struct{}, 1)}
+func newWorkerSession(runner string, logger *slog.Logger) *workerSession {
+	return &workerSession{runner: runner, logger: logger, opening: make(chan struct{}, 1)}
 }
 
-// take returns a number for a new request as soon as a slot is free, or nil if the server lacks room for a session. c
-// opens the session if there is none.
-func (s *workerSession) take(ctx context.Context, c *Client) (*held, error) {
-	in, err := s.open(ctx, c, nil)
-	if err != nil || in == nil {
-		return nil, err
-	}
-	n, err := in.Take(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &held{n, in}, nil
+// begin returns a new request as soon as a slot is free. c opens the session if there is none.
+func (s *workerSession) begin(ctx context.Context, c *Client) (*numbered, error) {
+	n := &numbered{s: s}
+	return n, n.take(ctx, c)
 }
 
-// give frees the slot of a request that was answered or given up.
-func (s *workerSession) give(n *held) {
-	if n != nil && n.in != nil {
-		n.in.Answered(n.Number)
-	}
-}
-
-// renumber replaces n, whose session the server has deleted, by a number of another session, or by none.
-func (s *workerSession) renumber(ctx context.Context, c *Client, n *held) error {
-	in, err := s.open(ctx, c, n.in)
+// take gives the request a number of the current session, or of another if the server has deleted n.in. It gives none
+// if the server lacks room for a session.
+func (n *numbered) take(ctx context.Context, c *Client) error {
+	in, err := n.s.open(ctx, c, n.in)
 	if err != nil {
 		return err
 	}
-	var other held
+	var number Number
 	if in != nil {
-		if other.Number, err = in.Take(ctx); err != nil {
+		if number, err = in.Take(ctx); err != nil {
 			return err
 		}
-		other.in = in
 	}
-	s.give(n)
-	*n = other
+	n.end()
+	n.in, n.number = in, number
 	return nil
+}
+
+// end frees the slot of a request that was answered or given up.
+func (n *numbered) end() {
+	if n.in != nil {
+		n.in.Answered(n.number)
+		n.in = nil
+	}
+}
+
+// send calls call with a client that gives its request the number. If the server has deleted the session, send calls it
+// again with a number of a new session. The server then does not recognize the repeat, so call must make a request that
+// is safe to repeat.
+func (n *numbered) send(ctx context.Context, c *Client, call func(*Client) error) error {
+	for {
+		with := c
+		if n.in != nil {
+			with = c.Numbered(n.number)
+		}
+		err := call(with)
+		if !errors.Is(err, ErrSessionNotFound) {
+			return err
+		}
+		if err := n.take(ctx, c); err != nil {
+			return err
+		}
+	}
+}
+
+// send makes one request with a number of the session.
+func (s *workerSession) send(ctx context.Context, c *Client, call func(*Client) error) error {
+	n, err := s.begin(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer n.end()
+	return n.send(ctx, c, call)
 }
 
 // open returns the current session. It opens another if there is none, or if the current one is forgotten. It returns
@@ -92,12 +117,12 @@ func (s *workerSession) open(ctx context.Context, c *Client, forgotten *Session)
 	if time.Since(s.refused) < withoutSession {
 		return nil, nil
 	}
-	in, err := c.single(c.o.Timeout).OpenSession(ctx, s.runner)
+	in, err := c.With(func(o *Options) { o.RetryFor = -1 }).OpenSession(ctx, s.runner)
 	var full *Error
 	switch {
 	case err == nil:
 	case errors.As(err, &full) && full.Code == "too_many_sessions":
-		c.o.Logger.Warn("the server has no room for a session; the worker continues without one", "for", withoutSession, "error", err)
+		s.logger.Warn("the server has no room for a session; the worker continues without one", "for", withoutSession, "error", err)
 		s.refused = time.Now()
 		return nil, nil
 	default: // for example, the server is starting
@@ -118,29 +143,4 @@ func (s *workerSession) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endSessionIn)
 	defer cancel()
 	return in.End(ctx)
-}
-
-// do sends a request with a number of the session. If the server has deleted the session, do sends the request again in
-// a new session. The server then does not recognize the repeat, so only requests that are safe to repeat may use do.
-func (s *workerSession) do(ctx context.Context, c *Client, r request) (answer, error) {
-	if r.number == nil {
-		n, err := s.take(ctx, c)
-		if err != nil {
-			return answer{}, err
-		}
-		if n == nil {
-			return c.repeat(ctx, r)
-		}
-		defer s.give(n)
-		r.number = n
-	}
-	for {
-		a, err := c.repeat(ctx, r)
-		if !errors.Is(err, ErrSessionNotFound) {
-			return a, err
-		}
-		if err := s.renumber(ctx, c, r.number); err != nil {
-			return answer{}, err
-		}
-	}
 }

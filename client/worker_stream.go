@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/daybookq/daybook/client/internal/backoff"
 )
 
 // streamState is the state of the worker's stream. running.mu guards it.
@@ -52,12 +54,12 @@ func (r *running) keepStream() {
 			}
 		}
 		r.noStream()
-		wait := backoff(attempt)
-		if errors.Is(err, errNoStreams) {
+		wait := backoff.Wait(attempt)
+		if errors.Is(err, ErrNoStreams) {
 			wait = withoutStreams
 		}
 		r.Logger.Debug("the worker has no stream and sends requests", "for", wait, "error", err)
-		sleep(r.ctx.stopping, wait)
+		backoff.Sleep(r.ctx.stopping, wait)
 	}
 }
 
@@ -68,7 +70,7 @@ func (r *running) openStream(resume string) (*Stream, error) {
 	ctx, cancel := context.WithCancel(r.ctx.requests)
 	defer cancel()
 	defer context.AfterFunc(r.ctx.stopping, func() {
-		sleep(ctx, lastAnswer)
+		backoff.Sleep(ctx, lastAnswer)
 		cancel()
 	})()
 	s, err := r.Client.OpenStream(ctx, StreamOptions{RunnerID: r.RunnerID, Linger: streamLinger, Resume: resume, Claims: r.openClaims()})
@@ -86,13 +88,13 @@ func (r *running) openStream(resume string) (*Stream, error) {
 		Take: r.takePushed, Failed: func(err error) { r.Logger.Warn("the server cannot claim; it will retry", "error", err) },
 	})
 	if err != nil {
-		s.cut() // the stream has taken over the jobs that run
+		s.Abort() // the stream has taken over the jobs that run
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	r.mu.Lock()
 	r.stream.opening, r.stream.sub, r.stream.credit = false, sub, credit
 	r.mu.Unlock()
-	r.Client.stream.Store(s)
+	r.current.Store(s)
 	return s, nil
 }
 
@@ -122,13 +124,13 @@ func (r *running) serveStream(s *Stream) {
 		ctx, cancel := context.WithTimeout(r.ctx.requests, lastAnswer)
 		defer cancel()
 		if err := sub.End(ctx); err != nil {
-			s.cut() // so that no jobs arrive; some may still run
+			s.Abort() // so that no jobs arrive; some may still run
 		}
 	}()
 	for {
 		select {
 		case <-s.Done():
-			r.Client.stream.CompareAndSwap(s, nil)
+			r.current.CompareAndSwap(s, nil)
 			r.streamLost(s)
 			r.Logger.Debug("the worker's stream has ended", "error", s.Err())
 			return
@@ -150,7 +152,7 @@ func (r *running) serveStream(s *Stream) {
 func (r *running) streamLost(s *Stream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last := time.Unix(0, s.heard.Load()).Add(streamLinger)
+	last := s.Heard().Add(streamLinger)
 	for c := range r.leases.claims {
 		for _, at := range []time.Time{last, c.leaseEnd.Add(-min(c.lease/4, maxLeaseMargin))} {
 			if at.Before(c.endsAt) {
@@ -178,12 +180,20 @@ func (r *running) noStream() {
 	r.claimMore()
 }
 
+// calls returns the client for tickles and reports: they use the stream while there is one.
+func (r *running) calls() *Client {
+	if s := r.current.Load(); s != nil {
+		return s.Client()
+	}
+	return r.Client
+}
+
 // takePushed adds jobs that the stream has sent.
 func (r *running) takePushed(got *Claim) {
 	// The user's OnEvent must not delay the stream.
 	r.underWay.claims.Go(func() { r.OnEvent(Event{Claim: got.ID, Jobs: len(got.Jobs)}) })
 	// The server has stamped the claim at some earlier time. So its lease is counted from its arrival, less a tenth.
-	unknown := got.received.Add(-time.Duration(got.LeaseMs) * time.Millisecond)
+	unknown := got.Received.Add(-time.Duration(got.LeaseMs) * time.Millisecond)
 	r.giveBackAll(r.take(got, unknown))
 }
 
