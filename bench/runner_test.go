@@ -16,6 +16,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/internal/load/works"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -29,7 +30,7 @@ type runnerCase struct {
 	jobs    int
 }
 
-// BenchmarkRunner drains a queue with `daybook work`, whose handler does nothing, and in turns with client.Worker and a
+// BenchmarkRunner drains a queue with `daybook work`, whose handler does nothing, and in turns with worker.Worker and a
 // handler in Go that does nothing. Both use the same server in the same minutes. So the ratio of-worker shows the cost of
 // a kind of handler, whatever else the machine does. Both run before the queue is filled, and have done jobs before.
 func BenchmarkRunner(b *testing.B) {
@@ -118,11 +119,11 @@ func (d *duel) completed(typ string) int64 {
 	return q.Counts["completed"]
 }
 
-// startWorker starts a client.Worker whose handler does nothing.
+// startWorker starts a worker.Worker whose handler does nothing.
 func (d *duel) startWorker() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	w := client.Worker{
+	w := worker.Worker{
 		Client: client.New(d.server.URL(), client.Options{}), Types: []string{"worker"}, Concurrency: 16, Batch: 100,
 		Handler: func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil },
 	}

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// BenchmarkWorker drains a queue with client.Worker, whose handlers do nothing, and in turns with a loop that claims and
+// BenchmarkWorker drains a queue with worker.Worker, whose handlers do nothing, and in turns with a loop that claims and
 // completes and decodes nothing. Both use the same server in the same minutes. So their ratio shows the cost of the
 // Worker, whatever else the machine does.
 func BenchmarkWorker(b *testing.B) {
@@ -19,17 +20,17 @@ func BenchmarkWorker(b *testing.B) {
 		name         string
 		callers, max int // of the loop
 		batches      int // of 1000 jobs, in each turn
-		worker       client.Worker
+		worker       worker.Worker
 	}{
-		{"16Handlers/Batch100", 16, 100, 40, client.Worker{Concurrency: 16, Batch: 100}},
-		{"16Handlers/Batch1000", 16, 1000, 80, client.Worker{Concurrency: 16, Batch: 1000}},
-		{"16Handlers/Batch100/HTTP", 16, 100, 40, client.Worker{Concurrency: 16, Batch: 100, NoStream: true}},
-		{"64Handlers/Batch1", 64, 1, 4, client.Worker{Concurrency: 64, Batch: 1}},
-		{"64Handlers/Batch1/HTTP", 64, 1, 4, client.Worker{Concurrency: 64, Batch: 1, NoStream: true}},
-		{"64Handlers", 64, 64, 8, client.Worker{Concurrency: 64}},
-		{"64Handlers/HTTP", 64, 64, 8, client.Worker{Concurrency: 64, NoStream: true}},
-		{"Defaults", 1, 1, 1, client.Worker{}},
-		{"Defaults/HTTP", 1, 1, 1, client.Worker{NoStream: true}},
+		{"16Handlers/Batch100", 16, 100, 40, worker.Worker{Concurrency: 16, Batch: 100}},
+		{"16Handlers/Batch1000", 16, 1000, 80, worker.Worker{Concurrency: 16, Batch: 1000}},
+		{"16Handlers/Batch100/HTTP", 16, 100, 40, worker.Worker{Concurrency: 16, Batch: 100, NoStream: true}},
+		{"64Handlers/Batch1", 64, 1, 4, worker.Worker{Concurrency: 64, Batch: 1}},
+		{"64Handlers/Batch1/HTTP", 64, 1, 4, worker.Worker{Concurrency: 64, Batch: 1, NoStream: true}},
+		{"64Handlers", 64, 64, 8, worker.Worker{Concurrency: 64}},
+		{"64Handlers/HTTP", 64, 64, 8, worker.Worker{Concurrency: 64, NoStream: true}},
+		{"Defaults", 1, 1, 1, worker.Worker{}},
+		{"Defaults/HTTP", 1, 1, 1, worker.Worker{NoStream: true}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := serve(b)
@@ -96,7 +97,7 @@ func drainFilled(b *testing.B, l *Load, callers, size, jobs int) time.Duration {
 
 // drainWithWorker fills the queue, and runs a worker until all jobs are done and reported. It returns the time that this
 // took.
-func drainWithWorker(b *testing.B, l *Load, url string, w client.Worker, jobs int) time.Duration {
+func drainWithWorker(b *testing.B, l *Load, url string, w worker.Worker, jobs int) time.Duration {
 	b.Helper()
 	fill(b, l, jobs/1000)
 	ctx, stop := context.WithCancel(b.Context())
@@ -106,7 +107,7 @@ func drainWithWorker(b *testing.B, l *Load, url string, w client.Worker, jobs in
 	var ended time.Time
 	w.Client = client.New(url, client.Options{})
 	w.Handler = func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil }
-	w.OnEvent = func(e client.Event) {
+	w.OnEvent = func(e worker.Event) {
 		if e.Job == nil {
 			return
 		}

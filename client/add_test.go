@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
@@ -21,25 +22,25 @@ import (
 type lineStore struct {
 	mu     sync.Mutex
 	stored map[string]int
-	spoil  map[string]reply // by body; with status 0 the body is stored, and its answer is lost
+	spoil  map[string]clienttest.Reply // by body; with status 0 the body is stored, and its answer is lost
 }
 
-func (s *lineStore) client() *client.Client {
+func (s *lineStore) Client() *client.Client {
 	s.stored = map[string]int{}
-	f := &fake{answer: func(c call) reply {
+	f := &clienttest.Fake{Answer: func(c clienttest.Call) clienttest.Reply {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		spoilt, bad := s.spoil[string(c.text)]
-		if bad && spoilt.status != 0 && spoilt.status != 502 {
+		spoilt, bad := s.spoil[string(c.Text)]
+		if bad && spoilt.Status != 0 && spoilt.Status != 502 {
 			return spoilt
 		}
-		s.stored[string(c.text)]++
+		s.stored[string(c.Text)]++
 		if bad {
 			return spoilt
 		}
-		return reply{status: 201, body: fmt.Sprintf(`{"batch_id":"b","count":%d}`, bytes.Count(c.text, []byte("\n")))}
+		return clienttest.Reply{Status: 201, Body: fmt.Sprintf(`{"batch_id":"b","count":%d}`, bytes.Count(c.Text, []byte("\n")))}
 	}}
-	return f.client(client.Options{})
+	return f.Client(client.Options{})
 }
 
 func TestAddGoesOnWithoutDoubling(t *testing.T) {
@@ -50,10 +51,10 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 		r, err := c.Add(t.Context(), strings.NewReader(input), o)
 		return r, err
 	}
-	for name, spoilt := range map[string]reply{"502 of a proxy": {status: 502, body: "<html>"}, "lost answer": lostAnswer} {
+	for name, spoilt := range map[string]clienttest.Reply{"502 of a proxy": {Status: 502, Body: "<html>"}, "lost answer": clienttest.LostAnswer} {
 		t.Run(name, func(t *testing.T) {
-			s := &lineStore{spoil: map[string]reply{"b\n": spoilt}}
-			c := s.client()
+			s := &lineStore{spoil: map[string]clienttest.Reply{"b\n": spoilt}}
+			c := s.Client()
 			r, err := add(t, s, c, options)
 			if !errors.Is(err, client.ErrUnknown) || len(r.Unknown) != 1 || r.Bytes != 2 {
 				t.Fatalf("%+v, %v", r, err)
@@ -76,7 +77,7 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 	}
 	t.Run("what a resumed Add does not reach is remembered", func(t *testing.T) {
 		s := &lineStore{}
-		c := s.client()
+		c := s.Client()
 		known := client.AddResult{
 			Unknown: []client.AddedBody{{Offset: 0, Bytes: 2}, {Offset: 4, Bytes: 2}},
 			Bodies:  []client.AddedBody{{Offset: 2, Bytes: 2, Added: client.Added{Count: 1}}},
@@ -89,34 +90,34 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 		}
 	})
 	t.Run("a repeat that is refused leaves it unknown", func(t *testing.T) {
-		s := &lineStore{spoil: map[string]reply{"b\n": problem(400, "bad_request", "not_stored")}}
+		s := &lineStore{spoil: map[string]clienttest.Reply{"b\n": clienttest.Problem(400, "bad_request", "not_stored")}}
 		o := options
 		o.Resume, o.RepeatUnknown = &client.AddResult{Unknown: []client.AddedBody{{Offset: 2, Bytes: 2}}}, true
-		r, err := add(t, s, s.client(), o)
+		r, err := add(t, s, s.Client(), o)
 		if !errors.Is(err, client.ErrBadRequest) || len(r.Unknown) != 1 {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
 	t.Run("an error does not abort posts that are under way", func(t *testing.T) {
 		under, failed := make(chan struct{}), make(chan struct{})
-		f := &fake{answer: func(c call) reply {
-			if string(c.text) == "a\n" {
+		f := &clienttest.Fake{Answer: func(c clienttest.Call) clienttest.Reply {
+			if string(c.Text) == "a\n" {
 				close(under)
 				<-failed
-				return reply{status: 201, body: `{"batch_id":"b","count":1}`}
+				return clienttest.Reply{Status: 201, Body: `{"batch_id":"b","count":1}`}
 			}
 			<-under
 			defer close(failed)
-			return problem(400, "bad_request", "not_stored")
+			return clienttest.Problem(400, "bad_request", "not_stored")
 		}}
-		r, err := f.client(client.Options{}).Add(t.Context(), strings.NewReader("a\nb\n"), client.AddOptions{BodyBytes: 2, InFlight: 2})
+		r, err := f.Client(client.Options{}).Add(t.Context(), strings.NewReader("a\nb\n"), client.AddOptions{BodyBytes: 2, InFlight: 2})
 		if !errors.Is(err, client.ErrBadRequest) || r.Bytes != 2 || len(r.Unknown) != 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
 	t.Run("an answer that counts no jobs is an error", func(t *testing.T) {
-		f := inTurn(reply{status: 200, body: `{}`})
-		if _, err := f.client(client.Options{}).AddLines(t.Context(), []byte("a\n"), client.AddOptions{}); !errors.Is(err, client.ErrUnknown) {
+		f := clienttest.InTurn(clienttest.Reply{Status: 200, Body: `{}`})
+		if _, err := f.Client(client.Options{}).AddLines(t.Context(), []byte("a\n"), client.AddOptions{}); !errors.Is(err, client.ErrUnknown) {
 			t.Error(err)
 		}
 	})
@@ -125,7 +126,7 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 // TestAddFlushesWhenTheInputIsSilent: the lines of a slow input are posted before a body is full, each once and in
 // order.
 func TestAddFlushesWhenTheInputIsSilent(t *testing.T) {
-	c := (&lineStore{}).client()
+	c := (&lineStore{}).Client()
 	in, feed := io.Pipe()
 	stored := make(chan client.AddedBody)
 	type end struct {

@@ -86,30 +86,18 @@ func (l *resultLine) result() (BatchResult, error) {
 type ResultsQuery struct {
 	From   int64 // the line of the first job
 	Follow bool  // wait for jobs that have not ended, until the batch has ended
-	// Chunks, if not nil, makes Results read the outputs that are stored by address.
-	Chunks *Chunks
 }
 
 // Results yields the results of a batch in the order of its jobs, up to the first job that has not ended. With q.Follow
 // it waits for jobs that have not ended, until the batch has ended or ctx ends. When the connection breaks, Results
 // continues where it was. Purged jobs are skipped. An error ends the results; it is ErrNotFound if there is no such
-// batch. If an output cannot be read with q.Chunks, the error is yielded with its result, which holds the reference. A
-// query from that result's Line+1 yields the rest.
+// batch.
 func (c *Client) Results(ctx context.Context, batchID string, q ResultsQuery) iter.Seq2[BatchResult, error] {
 	from := q.From
 	return func(yield func(BatchResult, error) bool) {
-		whole := func(r BatchResult, err error) bool {
-			if err == nil && q.Chunks != nil {
-				if err := q.Chunks.loadOutput(ctx, c, &r); err != nil { // the read was repeated already
-					yield(r, err)
-					return false
-				}
-			}
-			return yield(r, err)
-		}
 		path, err := idPath("/batches/", batchID, "/results")
 		for err == nil {
-			got := resultReader{c: c, path: path, follow: q.Follow, next: from, yield: whole}
+			got := resultReader{c: c, path: path, follow: q.Follow, next: from, yield: yield}
 			err = c.retry(ctx, path, repeatable, func() error {
 				before := got.next
 				err := got.read(ctx)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -81,8 +82,8 @@ func resultsIn(mediaType string, from int64) string {
 	return string(runs.AppendBatchEnd(b, &runs.BatchEnd{Next: 10, End: true, Status: job.BatchFailed}))
 }
 
-func linesFrom(c call) int64 {
-	from, err := strconv.ParseInt(c.query.Get("from"), 10, 64)
+func linesFrom(c clienttest.Call) int64 {
+	from, err := strconv.ParseInt(c.Query.Get("from"), 10, 64)
 	if err != nil {
 		panic(err)
 	}
@@ -124,17 +125,19 @@ func TestCutResults(t *testing.T) {
 		for cut := range len(resultsIn(mediaType, 0)) + 1 {
 			synctest.Test(t, func(t *testing.T) {
 				requests := 0
-				f := &fake{answer: func(c call) reply {
+				f := &clienttest.Fake{Answer: func(c clienttest.Call) clienttest.Reply {
 					if requests++; requests > 1 {
-						return reply{status: http.StatusOK, header: header, body: resultsIn(mediaType, linesFrom(c))}
+						return clienttest.Reply{Status: http.StatusOK, Header: header, Body: resultsIn(mediaType, linesFrom(c))}
 					}
 					whole := resultsIn(mediaType, 0)
 					broken := io.MultiReader(strings.NewReader(whole[:cut]), iotest.ErrReader(io.ErrUnexpectedEOF))
-					return reply{status: http.StatusOK, header: header, stream: io.NopCloser(broken)}
+					return clienttest.Reply{Status: http.StatusOK, Header: header, Stream: io.NopCloser(broken)}
 				}}
 				var got strings.Builder
-				for r, err := range f.client(client.Options{}).Results(t.Context(), resultsBatch.String(), client.ResultsQuery{Follow: cut%2 == 0}) {
-					testkit.NoError(t, err)
+				for r, err := range f.Client(client.Options{}).Results(t.Context(), resultsBatch.String(), client.ResultsQuery{Follow: cut%2 == 0}) {
+					if err != nil {
+						t.Fatal(err)
+					}
 					printResult(&got, r)
 				}
 				if got.String() != wantResults {
@@ -155,13 +158,13 @@ func TestMalformedResults(t *testing.T) {
 		"too few bytes":   strings.Replace(resultsIn(runs.MediaType, 0), "bytes=", "bytes=1", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := inTurn(reply{status: http.StatusOK, header: http.Header{"Content-Type": {runs.MediaType}}, body: text + strings.Repeat("x", 1<<10)})
+			f := clienttest.InTurn(clienttest.Reply{Status: http.StatusOK, Header: http.Header{"Content-Type": {runs.MediaType}}, Body: text + strings.Repeat("x", 1<<10)})
 			var last error
-			for _, err := range f.client(client.Options{}).Results(t.Context(), resultsBatch.String(), client.ResultsQuery{}) {
+			for _, err := range f.Client(client.Options{}).Results(t.Context(), resultsBatch.String(), client.ResultsQuery{}) {
 				last = err
 			}
-			if !errors.Is(last, client.ErrUnexpectedAnswer) || len(f.all()) != 1 {
-				t.Errorf("%v after %d requests", last, len(f.all()))
+			if !errors.Is(last, client.ErrUnexpectedAnswer) || len(f.All()) != 1 {
+				t.Errorf("%v after %d requests", last, len(f.All()))
 			}
 		})
 	}
@@ -170,9 +173,9 @@ func TestMalformedResults(t *testing.T) {
 // TestStoppedResults: a caller that stops gets no more results, also in the middle of a run.
 func TestStoppedResults(t *testing.T) {
 	for _, mediaType := range []string{runs.MediaType, mimeLines} {
-		f := inTurn(reply{status: http.StatusOK, header: http.Header{"Content-Type": {mediaType + "; q=1"}}, body: resultsIn(mediaType, 0)})
+		f := clienttest.InTurn(clienttest.Reply{Status: http.StatusOK, Header: http.Header{"Content-Type": {mediaType + "; q=1"}}, Body: resultsIn(mediaType, 0)})
 		n := 0
-		for r, err := range f.client(client.Options{}).Results(t.Context(), resultsBatch.String(), client.ResultsQuery{}) {
+		for r, err := range f.Client(client.Options{}).Results(t.Context(), resultsBatch.String(), client.ResultsQuery{}) {
 			if n++; err != nil || r.Line != int64(n-1) {
 				t.Errorf("%s: %+v, %v", mediaType, r, err)
 			}
@@ -180,7 +183,7 @@ func TestStoppedResults(t *testing.T) {
 				break
 			}
 		}
-		if calls := f.all(); n != 2 || len(calls) != 1 || calls[0].header.Get("Accept") != runs.MediaType+", "+mimeLines {
+		if calls := f.All(); n != 2 || len(calls) != 1 || calls[0].Header.Get("Accept") != runs.MediaType+", "+mimeLines {
 			t.Errorf("%s: %d results, requests %+v", mediaType, n, calls)
 		}
 	}

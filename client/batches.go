@@ -7,7 +7,6 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -88,19 +87,11 @@ type NewBatch struct {
 	Baggage     string         `json:"baggage,omitzero"`
 	// Key is an idempotency key. "" means a new one: see NewKey.
 	Key string `json:"-"`
-	// Chunks, if not nil, makes Submit and CreateBatch store long payloads by address.
-	Chunks *Chunks `json:"-"`
 }
 
 // CreateBatch creates a batch with attributes, and jobs in it: all or none. The limits of CreateMany apply. CreateBatch
 // is repeated when the answer is lost.
 func (c *Client) CreateBatch(ctx context.Context, b NewBatch, jobs []NewJob) (Created, error) {
-	if b.Chunks != nil && len(jobs) > 0 {
-		jobs = slices.Clone(jobs)
-		if err := b.Chunks.putPayloads(ctx, c, b.Client, jobs); err != nil {
-			return Created{}, err
-		}
-	}
 	body := struct {
 		Batch NewBatch     `json:"batch"`
 		Jobs  []createBody `json:"jobs"`

@@ -24,6 +24,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
@@ -114,24 +115,24 @@ func TestBlobs(t *testing.T) {
 }
 
 // blobReply answers with a part of a blob.
-func blobReply(content string, from, to int) reply {
+func blobReply(content string, from, to int) clienttest.Reply {
 	status := http.StatusOK
 	if from > 0 {
 		status = http.StatusPartialContent
 	}
-	return reply{status: status, stream: io.NopCloser(io.MultiReader(strings.NewReader(content[from:to]), iotest.ErrReader(io.ErrUnexpectedEOF))),
-		header: http.Header{"Etag": {`"` + addressOf(content) + `"`}, "Content-Length": {fmt.Sprint(len(content) - from)}}}
+	return clienttest.Reply{Status: status, Stream: io.NopCloser(io.MultiReader(strings.NewReader(content[from:to]), iotest.ErrReader(io.ErrUnexpectedEOF))),
+		Header: http.Header{"Etag": {`"` + addressOf(content) + `"`}, "Content-Length": {fmt.Sprint(len(content) - from)}}}
 }
 
 func TestBlobIsReadOn(t *testing.T) {
 	const content = "0123456789"
-	f := inTurn(blobReply(content, 0, 4), reply{status: 503}, blobReply(content, 4, 7), lostAnswer, blobReply(content, 7, 10))
-	if got, err := readBlob(f.client(client.Options{}), addressOf(content)); err != nil || got != content {
+	f := clienttest.InTurn(blobReply(content, 0, 4), clienttest.Reply{Status: 503}, blobReply(content, 4, 7), clienttest.LostAnswer, blobReply(content, 7, 10))
+	if got, err := readBlob(f.Client(client.Options{}), addressOf(content)); err != nil || got != content {
 		t.Errorf("%q, %v", got, err)
 	}
 	var ranges []string
-	for _, c := range f.all() {
-		ranges = append(ranges, c.header.Get("Range"))
+	for _, c := range f.All() {
+		ranges = append(ranges, c.Header.Get("Range"))
 	}
 	if want := []string{"", "bytes=4-", "bytes=4-", "bytes=7-", "bytes=7-"}; !slices.Equal(ranges, want) {
 		t.Errorf("ranges %q, want %q", ranges, want)
@@ -144,16 +145,16 @@ func TestBlobIsVerifiedAtTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const content = "0123456789"
 		began := time.Now()
-		f := &fake{answer: func(c call) reply {
+		f := &clienttest.Fake{Answer: func(c clienttest.Call) clienttest.Reply {
 			switch {
-			case c.header.Get("Range") == "":
+			case c.Header.Get("Range") == "":
 				return blobReply(content, 0, 4)
 			case time.Since(began) < 20*time.Minute:
-				return problem(503, "blob_verifying", "not_stored")
+				return clienttest.Problem(503, "blob_verifying", "not_stored")
 			}
 			return blobReply(content, 4, 10)
 		}}
-		if got, err := readBlob(f.client(client.Options{}), addressOf(content)); err != nil || got != content {
+		if got, err := readBlob(f.Client(client.Options{}), addressOf(content)); err != nil || got != content {
 			t.Errorf("%q, %v after %v", got, err, time.Since(began))
 		}
 	})
@@ -162,29 +163,29 @@ func TestBlobIsVerifiedAtTheServer(t *testing.T) {
 func TestBlobIsVerified(t *testing.T) {
 	const content = "0123456789"
 	flipped := blobReply(content, 0, 10)
-	flipped.stream = io.NopCloser(strings.NewReader("0123456780"))
+	flipped.Stream = io.NopCloser(strings.NewReader("0123456780"))
 	for name, c := range map[string]struct {
-		f       *fake
+		f       *clienttest.Fake
 		address string
 		want    error
 	}{
-		"flipped byte":                {inTurn(flipped), addressOf(content), client.ErrBlobDamaged},
-		"another blob":                {inTurn(blobReply("other", 0, 5)), addressOf(content), client.ErrBlobDamaged},
-		"another blob of a SHA-1":     {inTurn(blobReply("other", 0, 5)), fmt.Sprintf("%x", sha1.Sum([]byte(content))), client.ErrBlobDamaged},
-		"damage that the server sees": {inTurn(blobReply(content, 0, 4), problem(500, "blob_damaged", "not_stored")), addressOf(content), client.ErrBlobDamaged},
-		"another blob on the way":     {inTurn(blobReply(content, 0, 4), blobReply("9876543210", 4, 10)), addressOf(content), client.ErrUnexpectedAnswer},
-		"all of it on the way":        {inTurn(blobReply(content, 0, 4), blobReply(content, 0, 10)), addressOf(content), client.ErrUnexpectedAnswer},
-		"removed on the way":          {inTurn(blobReply(content, 0, 4), problem(404, "blob_not_found", "not_stored")), addressOf(content), client.ErrNotFound},
-		"no address":                  {inTurn(reply{status: 200, body: "login page"}), addressOf(content), client.ErrUnexpectedAnswer},
-		"nothing, again and again": {&fake{answer: func(c call) reply { // as a proxy that breaks each connection
-			if c.header.Get("Range") == "" {
+		"flipped byte":                {clienttest.InTurn(flipped), addressOf(content), client.ErrBlobDamaged},
+		"another blob":                {clienttest.InTurn(blobReply("other", 0, 5)), addressOf(content), client.ErrBlobDamaged},
+		"another blob of a SHA-1":     {clienttest.InTurn(blobReply("other", 0, 5)), fmt.Sprintf("%x", sha1.Sum([]byte(content))), client.ErrBlobDamaged},
+		"damage that the server sees": {clienttest.InTurn(blobReply(content, 0, 4), clienttest.Problem(500, "blob_damaged", "not_stored")), addressOf(content), client.ErrBlobDamaged},
+		"another blob on the way":     {clienttest.InTurn(blobReply(content, 0, 4), blobReply("9876543210", 4, 10)), addressOf(content), client.ErrUnexpectedAnswer},
+		"all of it on the way":        {clienttest.InTurn(blobReply(content, 0, 4), blobReply(content, 0, 10)), addressOf(content), client.ErrUnexpectedAnswer},
+		"removed on the way":          {clienttest.InTurn(blobReply(content, 0, 4), clienttest.Problem(404, "blob_not_found", "not_stored")), addressOf(content), client.ErrNotFound},
+		"no address":                  {clienttest.InTurn(clienttest.Reply{Status: 200, Body: "login page"}), addressOf(content), client.ErrUnexpectedAnswer},
+		"nothing, again and again": {&clienttest.Fake{Answer: func(c clienttest.Call) clienttest.Reply { // as a proxy that breaks each connection
+			if c.Header.Get("Range") == "" {
 				return blobReply(content, 0, 4)
 			}
 			return blobReply(content, 4, 4)
 		}}, addressOf(content), client.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := readBlob(c.f.client(client.Options{}), c.address); !errors.Is(err, c.want) {
+			if got, err := readBlob(c.f.Client(client.Options{}), c.address); !errors.Is(err, c.want) {
 				t.Errorf("%q, %v, want %v", got, err, c.want)
 			}
 		})
@@ -200,10 +201,10 @@ func TestSilentBlob(t *testing.T) {
 			from = 4
 		}
 		answer := blobReply(content, from, 10)
-		for name, value := range answer.header {
+		for name, value := range answer.Header {
 			w.Header()[name] = value
 		}
-		w.WriteHeader(answer.status)
+		w.WriteHeader(answer.Status)
 		if from > 0 {
 			_, _ = io.WriteString(w, content[4:]) // the client reports how much it got
 			return
@@ -220,32 +221,32 @@ func TestSilentBlob(t *testing.T) {
 
 func TestPutBlobIsRepeated(t *testing.T) {
 	const content = "0123456789"
-	right := reply{status: 201, body: `{"address":"` + addressOf(content) + `","size":10}`}
+	right := clienttest.Reply{Status: 201, Body: `{"address":"` + addressOf(content) + `","size":10}`}
 	for name, c := range map[string]struct {
 		r     io.Reader
-		first reply
+		first clienttest.Reply
 		calls int
 		want  error
 	}{
-		"lost answer":              {strings.NewReader(content), lostAnswer, 2, nil},
-		"503":                      {strings.NewReader(content), reply{status: 503}, 2, nil},
-		"a stream, lost answer":    {iotest.OneByteReader(strings.NewReader(content)), lostAnswer, 1, client.ErrUnknown},
-		"a stream, not connected":  {iotest.OneByteReader(strings.NewReader(content)), refusedConnection, 1, client.ErrUnavailable},
-		"quota":                    {strings.NewReader(content), problem(507, "blob_quota", "not_stored"), 1, client.ErrOverloaded},
-		"another blob was stored":  {strings.NewReader(content), reply{status: 201, body: `{"address":"` + addressOf("x") + `","size":1}`}, 1, client.ErrUnexpectedAnswer},
+		"lost answer":              {strings.NewReader(content), clienttest.LostAnswer, 2, nil},
+		"503":                      {strings.NewReader(content), clienttest.Reply{Status: 503}, 2, nil},
+		"a stream, lost answer":    {iotest.OneByteReader(strings.NewReader(content)), clienttest.LostAnswer, 1, client.ErrUnknown},
+		"a stream, not connected":  {iotest.OneByteReader(strings.NewReader(content)), clienttest.RefusedConnection, 1, client.ErrUnavailable},
+		"quota":                    {strings.NewReader(content), clienttest.Problem(507, "blob_quota", "not_stored"), 1, client.ErrOverloaded},
+		"another blob was stored":  {strings.NewReader(content), clienttest.Reply{Status: 201, Body: `{"address":"` + addressOf("x") + `","size":1}`}, 1, client.ErrUnexpectedAnswer},
 		"a reader that fails":      {io.MultiReader(strings.NewReader("0"), iotest.ErrReader(os.ErrPermission)), right, 0, os.ErrPermission},
-		"the server has no blobs":  {strings.NewReader(content), problem(501, "no_blobs", "not_stored"), 1, client.ErrNoBlobs},
-		"the answer is not a blob": {strings.NewReader(content), reply{status: 200, body: "<html>"}, 1, client.ErrUnexpectedAnswer},
+		"the server has no blobs":  {strings.NewReader(content), clienttest.Problem(501, "no_blobs", "not_stored"), 1, client.ErrNoBlobs},
+		"the answer is not a blob": {strings.NewReader(content), clienttest.Reply{Status: 200, Body: "<html>"}, 1, client.ErrUnexpectedAnswer},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := inTurn(c.first, right)
-			b, err := f.client(client.Options{}).PutBlob(t.Context(), "acme", c.r)
-			if !errors.Is(err, c.want) || err == nil && b.Address != addressOf(content) || len(f.all()) != c.calls {
-				t.Errorf("%+v, %v after %d requests; want %v after %d", b, err, len(f.all()), c.want, c.calls)
+			f := clienttest.InTurn(c.first, right)
+			b, err := f.Client(client.Options{}).PutBlob(t.Context(), "acme", c.r)
+			if !errors.Is(err, c.want) || err == nil && b.Address != addressOf(content) || len(f.All()) != c.calls {
+				t.Errorf("%+v, %v after %d requests; want %v after %d", b, err, len(f.All()), c.want, c.calls)
 			}
-			for _, call := range f.all() {
-				if !bytes.Equal(call.text, []byte(content)) || call.query.Get("client") != "acme" {
-					t.Errorf("sent %q to %v", call.text, call.query)
+			for _, call := range f.All() {
+				if !bytes.Equal(call.Text, []byte(content)) || call.Query.Get("client") != "acme" {
+					t.Errorf("sent %q to %v", call.Text, call.Query)
 				}
 			}
 		})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -137,20 +136,9 @@ func (j *NewJob) body() (b createBody, err error) {
 	return b, err
 }
 
-// kindOf returns the kind in which data is sent. Data without a kind gets one, so that nothing is lost.
-func kindOf(kind Kind, data []byte) Kind {
-	switch {
-	case kind != None || len(data) == 0:
-		return kind
-	case utf8.Valid(data):
-		return Text
-	}
-	return Bytes
-}
-
 // wireContent is the inverse of content.
 func wireContent(kind Kind, data []byte) (value jsontext.Value, b64 []byte, err error) {
-	switch kind = kindOf(kind, data); kind {
+	switch kind = kind.Of(data); kind {
 	case Text:
 		if value, err = jsontext.AppendQuote(nil, data); err != nil {
 			return nil, nil, fmt.Errorf("%w: a payload or output of kind text: %w", ErrBadRequest, err)

@@ -67,7 +67,7 @@ func (n *NewJob) stored() (kind job.Kind, payload []byte, ok bool) {
 	if n.InputAddr != "" {
 		return kind, nil, false
 	}
-	switch given := kindOf(n.Kind, n.Payload); given {
+	switch given := n.Kind.Of(n.Payload); given {
 	case Text:
 		return job.Text, n.Payload, utf8.Valid(n.Payload)
 	case Bytes:

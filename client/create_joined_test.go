@@ -10,6 +10,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/clienttest"
 )
 
 // TestJoinedCreates: creates that are made at the same time share a stream. Each returns the same document of its job
@@ -82,15 +83,15 @@ func TestJoinedCreates(t *testing.T) {
 func TestCreatesWithoutStreams(t *testing.T) {
 	for _, o := range []client.Options{{}, {NoJoin: true}} {
 		var asked, created atomic.Int32
-		f := &fake{answer: func(c call) reply {
-			if c.route == "/stream" {
+		f := &clienttest.Fake{Answer: func(c clienttest.Call) clienttest.Reply {
+			if c.Route == "/stream" {
 				asked.Add(1)
-				return reply{status: 404}
+				return clienttest.Reply{Status: 404}
 			}
 			created.Add(1)
-			return reply{status: 201, body: fmt.Sprintf(`{"job_id":%q}`, testID(int(created.Load()))), after: time.Millisecond}
+			return clienttest.Reply{Status: 201, Body: fmt.Sprintf(`{"job_id":%q}`, clienttest.TestID(int(created.Load()))), After: time.Millisecond}
 		}}
-		c := f.client(o)
+		c := f.Client(o)
 		var group sync.WaitGroup
 		for range 8 {
 			group.Go(func() {

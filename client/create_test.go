@@ -14,77 +14,67 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
-// endless is a body without an end.
-type endless struct{}
-
-func (endless) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = ' '
-	}
-	return len(p), nil
-}
-func (endless) Close() error { return nil }
-
 // A create is sent again only if it is proven that nothing was stored. Every other failure is ErrUnknown.
 func TestCreateIsRepeatedWhenNothingWasStored(t *testing.T) {
-	created := reply{status: 201, body: `{"job_id":"` + testID(0) + `"}`}
-	for name, first := range map[string]reply{
-		"connection refused": refusedConnection,
-		"not_ready":          problem(503, "not_ready", "not_stored"),
-		"overloaded":         problem(429, "overloaded", "not_stored"),
+	created := clienttest.Reply{Status: 201, Body: `{"job_id":"` + clienttest.TestID(0) + `"}`}
+	for name, first := range map[string]clienttest.Reply{
+		"connection refused": clienttest.RefusedConnection,
+		"not_ready":          clienttest.Problem(503, "not_ready", "not_stored"),
+		"overloaded":         clienttest.Problem(429, "overloaded", "not_stored"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := inTurn(first, created)
-				j, err := f.client(client.Options{}).Create(t.Context(), client.TextJob("t", "x"))
-				if err != nil || j.ID != testID(0) || len(f.calls) != 2 {
-					t.Errorf("%+v, %v, after %d requests", j, err, len(f.calls))
+				f := clienttest.InTurn(first, created)
+				j, err := f.Client(client.Options{}).Create(t.Context(), client.TextJob("t", "x"))
+				if err != nil || j.ID != clienttest.TestID(0) || len(f.Calls) != 2 {
+					t.Errorf("%+v, %v, after %d requests", j, err, len(f.Calls))
 				}
 			})
 		})
 	}
-	for name, only := range map[string]reply{
-		"lost answer":          lostAnswer,
-		"502 of a proxy":       {status: 502, body: "<html>"},
-		"503 of a proxy":       {status: 503, body: "<html>"},
-		"413 of a proxy":       {status: 413},
-		"redirect":             {status: 307, header: http.Header{"Location": {"http://elsewhere/"}}},
-		"stored":               problem(500, "internal", "stored"),
-		"unknown":              problem(503, "writes_failed", "unknown"),
-		"outcome not given":    problem(503, "writes_failed", ""),
-		"2xx that is not JSON": {status: 200, body: "<html>welcome</html>"},
-		"2xx without a job":    {status: 200, body: "{}"},
-		"2xx that is cut":      {status: 201, stream: io.NopCloser(io.MultiReader(strings.NewReader(`{"job_`), errReader{}))},
-		"2xx too large":        {status: 201, stream: endless{}},
-		"bad Daybook-Seq":      {status: 201, body: created.body, header: http.Header{"Daybook-Seq": {"x"}}},
-		"no answer in time":    {after: -1},
+	for name, only := range map[string]clienttest.Reply{
+		"lost answer":          clienttest.LostAnswer,
+		"502 of a proxy":       {Status: 502, Body: "<html>"},
+		"503 of a proxy":       {Status: 503, Body: "<html>"},
+		"413 of a proxy":       {Status: 413},
+		"redirect":             {Status: 307, Header: http.Header{"Location": {"http://elsewhere/"}}},
+		"stored":               clienttest.Problem(500, "internal", "stored"),
+		"unknown":              clienttest.Problem(503, "writes_failed", "unknown"),
+		"outcome not given":    clienttest.Problem(503, "writes_failed", ""),
+		"2xx that is not JSON": {Status: 200, Body: "<html>welcome</html>"},
+		"2xx without a job":    {Status: 200, Body: "{}"},
+		"2xx that is cut":      {Status: 201, Stream: io.NopCloser(io.MultiReader(strings.NewReader(`{"job_`), errReader{}))},
+		"2xx too large":        {Status: 201, Stream: clienttest.Endless{}},
+		"bad Daybook-Seq":      {Status: 201, Body: created.Body, Header: http.Header{"Daybook-Seq": {"x"}}},
+		"no answer in time":    {After: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := inTurn(only)
-				_, err := f.client(client.Options{}).Create(t.Context(), client.TextJob("t", "x"))
-				if !errors.Is(err, client.ErrUnknown) || errors.Is(err, client.ErrUnavailable) || len(f.calls) != 1 {
-					t.Errorf("%v after %d requests", err, len(f.calls))
+				f := clienttest.InTurn(only)
+				_, err := f.Client(client.Options{}).Create(t.Context(), client.TextJob("t", "x"))
+				if !errors.Is(err, client.ErrUnknown) || errors.Is(err, client.ErrUnavailable) || len(f.Calls) != 1 {
+					t.Errorf("%v after %d requests", err, len(f.Calls))
 				}
 			})
 		})
 	}
 	for name, c := range map[string]struct {
-		reply reply
+		reply clienttest.Reply
 		is    error
 	}{
-		"malformed":     {problem(400, "bad_request", "not_stored"), client.ErrBadRequest},
-		"body too slow": {problem(408, "body_too_slow", "not_stored"), client.ErrUnavailable},
-		"disk full":     {problem(507, "disk_full", "not_stored"), client.ErrOverloaded},
+		"malformed":     {clienttest.Problem(400, "bad_request", "not_stored"), client.ErrBadRequest},
+		"body too slow": {clienttest.Problem(408, "body_too_slow", "not_stored"), client.ErrUnavailable},
+		"disk full":     {clienttest.Problem(507, "disk_full", "not_stored"), client.ErrOverloaded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := inTurn(c.reply)
-			_, err := f.client(client.Options{}).Create(t.Context(), client.TextJob("t", "x"))
-			if !errors.Is(err, c.is) || errors.Is(err, client.ErrUnknown) || len(f.calls) != 1 {
-				t.Errorf("%v after %d requests", err, len(f.calls))
+			f := clienttest.InTurn(c.reply)
+			_, err := f.Client(client.Options{}).Create(t.Context(), client.TextJob("t", "x"))
+			if !errors.Is(err, c.is) || errors.Is(err, client.ErrUnknown) || len(f.Calls) != 1 {
+				t.Errorf("%v after %d requests", err, len(f.Calls))
 			}
 		})
 	}

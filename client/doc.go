@@ -15,9 +15,6 @@
 // Repeating stops when the context ends, or after Options.RetryFor. One try ends when the server is silent for
 // Options.Timeout.
 //
-// A Worker is a runner. It claims jobs, calls a handler for each, tickles the jobs while they run, and reports the outcomes.
-// When its context ends, it drains. Consume is a Worker for the jobs of batches, which it calls chunks: Submit fills a batch,
-// Consume works on its chunks, and Results yields their outputs in order.
-//
-// Package daybooktest starts a server for tests.
+// Package worker runs jobs: it claims them, calls a handler for each, and reports the outcomes. Package chunks fills batches
+// with large inputs and works through them. Package daybooktest starts a server for tests.
 package client

@@ -4,50 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/clienttest"
 )
-
-// exampleTB replaces the testing.T that an example lacks.
-type exampleTB struct{ cleanups []func() }
-
-func (t *exampleTB) Helper()                           {}
-func (t *exampleTB) Cleanup(f func())                  { t.cleanups = append(t.cleanups, f) }
-func (t *exampleTB) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
-func (t *exampleTB) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
-
-func (t *exampleTB) TempDir() string {
-	dir, err := os.MkdirTemp("", "daybook-example-")
-	if err != nil {
-		panic(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			fmt.Println(err)
-		}
-	})
-	return dir
-}
-
-func (t *exampleTB) end() {
-	for len(t.cleanups) > 0 {
-		last := len(t.cleanups) - 1
-		t.cleanups[last]()
-		t.cleanups = t.cleanups[:last]
-	}
-}
-
-// server starts a server for an example. A program calls client.New("http://127.0.0.1:1717", client.Options{}) instead.
-func server() (c *client.Client, stop func()) {
-	var t exampleTB
-	s := daybooktest.Start(&t)
-	return s.Client, t.end
-}
 
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -57,7 +18,7 @@ func must[T any](v T, err error) T {
 }
 
 func ExampleClient_Create() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	job, err := c.Create(context.Background(), client.TextJob("greet", "hello"))
 	if err != nil {
@@ -69,7 +30,7 @@ func ExampleClient_Create() {
 }
 
 func ExampleClient_CreateMany() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	first, again := client.TextJob("bill", "order 7"), client.TextJob("bill", "order 7, once more")
 	first.UniqueKey, again.UniqueKey = "order 7", "order 7"
@@ -88,7 +49,7 @@ func ExampleClient_CreateMany() {
 }
 
 func ExampleClient_CancelQueue() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	ctx := context.Background()
 	if _, err := c.AddLines(ctx, []byte("one\ntwo\nthree\n"), client.AddOptions{Client: "acme", Type: "resize"}); err != nil {
@@ -109,7 +70,7 @@ func ExampleClient_CancelQueue() {
 }
 
 func ExampleClient_Redrive() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	ctx := context.Background()
 	job, err := c.Create(ctx, client.TextJob("resize", "cat.png"))
@@ -128,7 +89,7 @@ func ExampleClient_Redrive() {
 }
 
 func ExampleClient_Patch() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	ctx := context.Background()
 	job, err := c.Create(ctx, client.TextJob("resize", "cat.png"))
@@ -146,7 +107,7 @@ func ExampleClient_Patch() {
 }
 
 func ExampleClient_Stop() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	ctx := context.Background()
 	if _, err := c.AddLines(ctx, []byte("one\n"), client.AddOptions{}); err != nil {
@@ -163,7 +124,7 @@ func ExampleClient_Stop() {
 }
 
 func ExampleClient_Add() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	input := strings.NewReader("first\nsecond\n\nthird\n")
 	result, err := c.Add(context.Background(), input, client.AddOptions{Type: "greet"})
@@ -177,7 +138,7 @@ func ExampleClient_Add() {
 }
 
 func ExampleClient_Claim() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	ctx := context.Background()
 	must(c.AddLines(ctx, []byte("one\ntwo\nthree\n"), client.AddOptions{}))
@@ -202,7 +163,7 @@ func ExampleClient_Claim() {
 }
 
 func ExampleClient_Complete() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	ctx := context.Background()
 	must(c.Create(ctx, client.JSONJob("resize", []byte(`{"width":80}`))))
@@ -225,7 +186,7 @@ func ExampleClient_Complete() {
 }
 
 func ExampleClient_TickleClaim() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	ctx := context.Background()
 	must(c.AddLines(ctx, []byte("one\ntwo\n"), client.AddOptions{}))
@@ -237,7 +198,7 @@ func ExampleClient_TickleClaim() {
 }
 
 func ExampleClient_Queues() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	ctx := context.Background()
 	must(c.AddLines(ctx, []byte("one\ntwo\n"), client.AddOptions{Client: "acme", Type: "resize"}))
@@ -253,7 +214,7 @@ func ExampleClient_Queues() {
 }
 
 func ExampleClient_Jobs() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	ctx := context.Background()
 	must(c.AddLines(ctx, []byte("one\ntwo\nthree\n"), client.AddOptions{Type: "greet"}))
@@ -272,7 +233,7 @@ func ExampleClient_Jobs() {
 }
 
 func ExampleClient_Runners() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	ctx := context.Background()
 	must(c.AddLines(ctx, []byte("one\ntwo\nthree\n"), client.AddOptions{}))
@@ -288,7 +249,7 @@ func ExampleClient_Runners() {
 }
 
 func ExampleClient_ClaimInfo() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	ctx := context.Background()
 	must(c.AddLines(ctx, []byte("one\ntwo\n"), client.AddOptions{}))
@@ -310,7 +271,7 @@ func ExampleClient_ClaimInfo() {
 }
 
 func ExampleClient_WaitingTypes() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	ctx := context.Background()
 	must(c.AddLines(ctx, []byte("one\ntwo\n"), client.AddOptions{Client: "acme", Type: "resize"}))
@@ -323,80 +284,4 @@ func ExampleClient_WaitingTypes() {
 		fmt.Println(waiting.Type, waiting.Waiting)
 	}
 	// Output: resize 3
-}
-
-func ExampleWorker() {
-	c, stop := server()
-	defer stop()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	must(c.AddLines(ctx, []byte("apple\npear\nplum\n"), client.AddOptions{Type: "shout"}))
-
-	var left atomic.Int32
-	left.Store(3)
-	worker := client.Worker{
-		Client: c, Types: []string{"shout"}, Concurrency: 2,
-		Handler: func(ctx context.Context, job *client.Job) (client.Outcome, error) {
-			if left.Add(-1) == 0 {
-				cancel() // the worker drains, reports, and Run returns
-			}
-			return client.TextOutput(strings.ToUpper(string(job.Payload))), nil
-		},
-	}
-	if err := worker.Run(ctx); err != nil {
-		fmt.Println(err)
-	}
-	queue := must(c.Queue(context.Background(), "default", "shout"))
-	fmt.Println(queue.Counts["completed"], "completed")
-	// Output: 3 completed
-}
-
-func ExampleClient_Consume() {
-	c, stop := server()
-	defer stop()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	batch := client.NewBatch{Name: "report", Meta: map[string]any{"user": 42}, Chunks: &client.Chunks{}}
-	submission := must(c.Submit(ctx, batch, slices.Values([]client.NewJob{
-		client.TextJob("count", "a few words"),
-		client.TextJob("count", strings.Repeat("word ", 100_000)), // stored as a blob
-	})))
-
-	done := make(chan error)
-	go func() {
-		done <- c.Consume(ctx, client.ConsumeOptions{
-			Worker: client.Worker{Types: []string{"count"}, Strategy: client.PreferDistinct("user", client.Random), Concurrency: 4},
-			Chunks: &client.Chunks{},
-		}, func(ctx context.Context, chunk *client.Chunk) (client.Outcome, error) {
-			words := len(strings.Fields(string(chunk.Payload)))
-			return client.TextOutput(fmt.Sprintf("chunk %d of %s has %d words", chunk.Line, chunk.Batch.Name, words)), nil
-		})
-	}()
-	for result, err := range submission.Results(ctx) {
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Println(string(result.Output))
-	}
-	cancel() // Consume drains, and returns
-	fmt.Println(<-done)
-	// Output:
-	// chunk 0 of report has 3 words
-	// chunk 1 of report has 100000 words
-	// <nil>
-}
-
-func ExampleSubmission_Cancel() {
-	c, stop := server()
-	defer stop()
-	ctx := context.Background()
-	submission := must(c.Submit(ctx, client.NewBatch{}, slices.Values([]client.NewJob{client.TextJob("count", "one"), client.TextJob("count", "two")})))
-	if err := submission.Cancel(ctx); err != nil {
-		fmt.Println(err)
-		return
-	}
-	batch := must(c.Batch(ctx, submission.ID))
-	fmt.Println(batch.Status, batch.Counts["cancelled"])
-	// Output: cancelled 2
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -24,6 +26,18 @@ const (
 	Bytes Kind = "bytes"
 	WASI  Kind = "wasi"
 )
+
+// Of returns the kind in which data is sent: k, or if k is None, Text for valid UTF-8 and otherwise Bytes, so that nothing
+// is lost. Without data, None stays None.
+func (k Kind) Of(data []byte) Kind {
+	switch {
+	case k != None || len(data) == 0:
+		return k
+	case utf8.Valid(data):
+		return Text
+	}
+	return Bytes
+}
 
 // Attributes can be set for jobs by every form of create. The zero value of a field means the server's default. To add
 // an attribute, add a field here and, if documents show it, one in Job.
@@ -266,12 +280,18 @@ func decodeJob(a answer) (*Job, error) {
 
 // Job returns the document of a job, or ErrNotFound if there is no such job, or it is purged. The document includes the
 // effects of all requests that were answered before the call. Job is repeated when the answer is lost.
-func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
+//
+// fields names the fields that the document has, by their JSON names, as in JobsQuery.Fields; without fields it has all.
+func (c *Client) Job(ctx context.Context, id string, fields ...string) (*Job, error) {
 	path, err := idPath("/jobs/", id, "")
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.do(ctx, get(path))
+	r := get(path)
+	if len(fields) > 0 {
+		r.query = url.Values{"fields": {strings.Join(fields, ",")}}
+	}
+	a, err := c.do(ctx, r)
 	if err != nil {
 		return nil, err
 	}

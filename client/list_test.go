@@ -8,46 +8,47 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // A page without jobs does not end the list. A caller may iterate over a sequence more than once.
 func TestJobsPages(t *testing.T) {
-	f := inTurn(reply{status: 200, body: fmt.Sprintf(`{"jobs":[{"job_id":%q}],"next":%q}`, testID(0), testID(0))},
-		reply{status: 200, body: fmt.Sprintf(`{"jobs":[],"next":%q}`, testID(5))},
-		reply{status: 200, body: fmt.Sprintf(`{"jobs":[{"job_id":%q}],"next":null}`, testID(6))})
-	jobs := f.client(client.Options{}).Jobs(t.Context(), client.JobsQuery{Status: "failed", After: testID(9)})
+	f := clienttest.InTurn(clienttest.Reply{Status: 200, Body: fmt.Sprintf(`{"jobs":[{"job_id":%q}],"next":%q}`, clienttest.TestID(0), clienttest.TestID(0))},
+		clienttest.Reply{Status: 200, Body: fmt.Sprintf(`{"jobs":[],"next":%q}`, clienttest.TestID(5))},
+		clienttest.Reply{Status: 200, Body: fmt.Sprintf(`{"jobs":[{"job_id":%q}],"next":null}`, clienttest.TestID(6))})
+	jobs := f.Client(client.Options{}).Jobs(t.Context(), client.JobsQuery{Status: "failed", After: clienttest.TestID(9)})
 	var ids []string
 	for j, err := range jobs {
 		testkit.NoError(t, err)
 		ids = append(ids, j.ID)
 	}
-	if len(f.calls) != 3 || fmt.Sprint(ids) != fmt.Sprint([]string{testID(0), testID(6)}) {
-		t.Errorf("%v after %d requests", ids, len(f.calls))
+	if len(f.Calls) != 3 || fmt.Sprint(ids) != fmt.Sprint([]string{clienttest.TestID(0), clienttest.TestID(6)}) {
+		t.Errorf("%v after %d requests", ids, len(f.Calls))
 	}
-	for i, after := range []string{testID(9), testID(0), testID(5)} {
-		if q := f.calls[i].query; q.Get("after") != after || q.Get("status") != "failed" || len(q) != 2 {
+	for i, after := range []string{clienttest.TestID(9), clienttest.TestID(0), clienttest.TestID(5)} {
+		if q := f.Calls[i].Query; q.Get("after") != after || q.Get("status") != "failed" || len(q) != 2 {
 			t.Errorf("page %d was asked for with %v", i, q)
 		}
 	}
 	for range jobs {
 	}
-	if q := f.calls[3].query; q.Get("after") != testID(9) {
+	if q := f.Calls[3].Query; q.Get("after") != clienttest.TestID(9) {
 		t.Errorf("again from %v", q)
 	}
 }
 
 func TestJobsErrors(t *testing.T) {
 	for name, c := range map[string]struct {
-		reply reply
+		reply clienttest.Reply
 		want  error
 	}{
-		"a refusal":   {problem(400, "bad_request", "not_stored"), client.ErrBadRequest},
-		"not JSON":    {reply{status: 200, body: "<html>"}, client.ErrUnexpectedAnswer},
-		"a bad field": {reply{status: 200, body: `{"jobs":[{"payload_b64":"?"}]}`}, client.ErrUnexpectedAnswer},
+		"a refusal":   {clienttest.Problem(400, "bad_request", "not_stored"), client.ErrBadRequest},
+		"not JSON":    {clienttest.Reply{Status: 200, Body: "<html>"}, client.ErrUnexpectedAnswer},
+		"a bad field": {clienttest.Reply{Status: 200, Body: `{"jobs":[{"payload_b64":"?"}]}`}, client.ErrUnexpectedAnswer},
 	} {
 		n := 0
-		for j, err := range inTurn(c.reply).client(client.Options{}).Jobs(t.Context(), client.JobsQuery{}) {
+		for j, err := range clienttest.InTurn(c.reply).Client(client.Options{}).Jobs(t.Context(), client.JobsQuery{}) {
 			if n++; j != nil || !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, %v", name, j, err)
 			}
@@ -101,7 +102,7 @@ func TestJobsQuery(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := s.Client.ClaimInfo(ctx, testID(1)); !errors.Is(err, client.ErrNotFound) {
+	if _, err := s.Client.ClaimInfo(ctx, clienttest.TestID(1)); !errors.Is(err, client.ErrNotFound) {
 		t.Error(err)
 	}
 }

@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"syscall"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
@@ -120,39 +120,13 @@ func TestMoves(t *testing.T) {
 // TestKeysMakeRepeatsSafe: with a key, a request whose answer was lost is repeated, with the same key.
 func TestKeysMakeRepeatsSafe(t *testing.T) {
 	document := `{"job_id":"018c2b6e-7f00-7000-8000-000000400001","status":"pending"}`
-	f := inTurn(reply{err: syscall.ECONNRESET}, reply{status: http.StatusCreated, body: document})
+	f := clienttest.InTurn(clienttest.Reply{Err: syscall.ECONNRESET}, clienttest.Reply{Status: http.StatusCreated, Body: document})
 	j := client.TextJob("x", "p")
 	j.Key = client.NewKey()
-	if got, err := f.client(client.Options{}).Create(t.Context(), j); err != nil || got.Status != "pending" {
+	if got, err := f.Client(client.Options{}).Create(t.Context(), j); err != nil || got.Status != "pending" {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if len(f.calls) != 2 || f.calls[0].header.Get("Idempotency-Key") != j.Key || f.calls[1].header.Get("Idempotency-Key") != j.Key {
-		t.Errorf("%d requests: %+v", len(f.calls), f.calls)
-	}
-}
-
-// TestWorkerHearsOfCancel: the context of a handler ends when its job is cancelled, with the reason as its cause.
-func TestWorkerHearsOfCancel(t *testing.T) {
-	c := daybooktest.Start(t).Client
-	j := testkit.Must(c.Create(t.Context(), client.TextJob("x", "p")))(t)
-	began, cause, stopped := make(chan bool), make(chan error, 1), make(chan error, 1)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	w := client.Worker{Client: c, Lease: 6 * time.Second, Strategy: "fair", Handler: func(ctx context.Context, j *client.Job) (client.Outcome, error) {
-		close(began)
-		<-ctx.Done()
-		cause <- context.Cause(ctx)
-		return client.Outcome{}, nil
-	}}
-	go func() { stopped <- w.Run(ctx) }()
-	<-began
-	testkit.Must(c.Cancel(t.Context(), j.ID))(t)
-	if err := <-cause; !errors.Is(err, client.ErrLeaseLost) || !errors.Is(err, client.ErrCancelled) {
-		t.Errorf("cause %v", err)
-	}
-	stop()
-	testkit.Check(t, <-stopped)
-	if got, err := c.Job(t.Context(), j.ID); err != nil || got.Status != "cancelled" {
-		t.Errorf("%+v, %v", got, err)
+	if len(f.Calls) != 2 || f.Calls[0].Header.Get("Idempotency-Key") != j.Key || f.Calls[1].Header.Get("Idempotency-Key") != j.Key {
+		t.Errorf("%d requests: %+v", len(f.Calls), f.Calls)
 	}
 }

@@ -13,54 +13,55 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // Requests that are safe to repeat are repeated after failures that may soon pass.
 func TestRepeatingReadsAndClaims(t *testing.T) {
-	for name, first := range map[string]reply{
-		"lost answer": lostAnswer, "connection refused": refusedConnection, "no answer in time": {after: -1},
-		"502": {status: 502}, "503": {status: 503}, "504": {status: 504}, "429": {status: 429}, "408": problem(408, "body_too_slow", "not_stored"),
+	for name, first := range map[string]clienttest.Reply{
+		"lost answer": clienttest.LostAnswer, "connection refused": clienttest.RefusedConnection, "no answer in time": {After: -1},
+		"502": {Status: 502}, "503": {Status: 503}, "504": {Status: 504}, "429": {Status: 429}, "408": clienttest.Problem(408, "body_too_slow", "not_stored"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := inTurn(first, reply{status: 204})
-				claim, err := f.client(client.Options{RetryFor: time.Minute}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r"})
-				if claim != nil || err != nil || len(f.calls) != 2 {
-					t.Errorf("%v, %v after %d requests", claim, err, len(f.calls))
+				f := clienttest.InTurn(first, clienttest.Reply{Status: 204})
+				claim, err := f.Client(client.Options{RetryFor: time.Minute}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r"})
+				if claim != nil || err != nil || len(f.Calls) != 2 {
+					t.Errorf("%v, %v after %d requests", claim, err, len(f.Calls))
 				}
 			})
 		})
 	}
-	for name, only := range map[string]reply{"500": problem(500, "internal", "unknown"), "507": problem(507, "disk_full", "not_stored"), "404 of a proxy": {status: 404}} {
+	for name, only := range map[string]clienttest.Reply{"500": clienttest.Problem(500, "internal", "unknown"), "507": clienttest.Problem(507, "disk_full", "not_stored"), "404 of a proxy": {Status: 404}} {
 		t.Run(name+" is not repeated", func(t *testing.T) {
-			f := inTurn(only)
-			_, err := f.client(client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r"})
-			if err == nil || len(f.calls) != 1 {
-				t.Errorf("%v after %d requests", err, len(f.calls))
+			f := clienttest.InTurn(only)
+			_, err := f.Client(client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r"})
+			if err == nil || len(f.Calls) != 1 {
+				t.Errorf("%v after %d requests", err, len(f.Calls))
 			}
 		})
 	}
 	t.Run("a read whose answer was lost is not ErrUnknown", func(t *testing.T) {
-		f := inTurn(lostAnswer)
-		_, err := f.client(client.Options{RetryFor: -1}).Job(t.Context(), testID(0))
+		f := clienttest.InTurn(clienttest.LostAnswer)
+		_, err := f.Client(client.Options{RetryFor: -1}).Job(t.Context(), clienttest.TestID(0))
 		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrUnknown) {
 			t.Error(err)
 		}
 	})
 	t.Run("a change without a claim is not repeated", func(t *testing.T) {
-		f := inTurn(lostAnswer)
-		_, err := f.client(client.Options{}).Complete(t.Context(), testID(0), "", client.Outcome{})
-		if !errors.Is(err, client.ErrUnknown) || len(f.calls) != 1 {
-			t.Errorf("%v after %d requests", err, len(f.calls))
+		f := clienttest.InTurn(clienttest.LostAnswer)
+		_, err := f.Client(client.Options{}).Complete(t.Context(), clienttest.TestID(0), "", client.Outcome{})
+		if !errors.Is(err, client.ErrUnknown) || len(f.Calls) != 1 {
+			t.Errorf("%v after %d requests", err, len(f.Calls))
 		}
 	})
 	t.Run("Retry-After is obeyed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			busy := problem(429, "overloaded", "not_stored")
-			busy.header = http.Header{"Retry-After": {"7"}}
-			f, began := inTurn(busy, reply{status: 204}), time.Now()
-			if _, err := f.client(client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r"}); err != nil || time.Since(began) != 7*time.Second {
+			busy := clienttest.Problem(429, "overloaded", "not_stored")
+			busy.Header = http.Header{"Retry-After": {"7"}}
+			f, began := clienttest.InTurn(busy, clienttest.Reply{Status: 204}), time.Now()
+			if _, err := f.Client(client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r"}); err != nil || time.Since(began) != 7*time.Second {
 				t.Errorf("%v after %v", err, time.Since(began))
 			}
 		})
@@ -92,7 +93,7 @@ func TestTimeoutOfATry(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o.RetryFor = -1
 			began := time.Now()
-			err = ask(inTurn(reply{after: -1}).client(o))
+			err = ask(clienttest.InTurn(clienttest.Reply{After: -1}).Client(o))
 			took = time.Since(began)
 		})
 		return took, err
@@ -129,28 +130,30 @@ func TestTimeoutOfATry(t *testing.T) {
 	})
 	t.Run("an answer that arrives slowly does not time out", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			f := inTurn(reply{status: 200, stream: &dripping{left: 10, every: 20 * time.Second}})
-			testkit.Check(t, f.client(client.Options{RetryFor: -1}).Ping(t.Context()))
+			f := clienttest.InTurn(clienttest.Reply{Status: 200, Stream: &dripping{left: 10, every: 20 * time.Second}})
+			if err := f.Client(client.Options{RetryFor: -1}).Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
 		})
 	})
 }
 
 func TestAnswersThatAreTooLarge(t *testing.T) {
-	f := inTurn(reply{status: 200, stream: endless{}})
-	_, err := f.client(client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 1000})
-	if !errors.Is(err, client.ErrUnexpectedAnswer) || errors.Is(err, client.ErrUnknown) || len(f.calls) != 1 {
-		t.Errorf("%v after %d requests: each may have handed out jobs", err, len(f.calls))
+	f := clienttest.InTurn(clienttest.Reply{Status: 200, Stream: clienttest.Endless{}})
+	_, err := f.Client(client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 1000})
+	if !errors.Is(err, client.ErrUnexpectedAnswer) || errors.Is(err, client.ErrUnknown) || len(f.Calls) != 1 {
+		t.Errorf("%v after %d requests: each may have handed out jobs", err, len(f.Calls))
 	}
-	if n := f.calls[0].body["max_bytes"]; n != 8.0*(1<<20) {
+	if n := f.Calls[0].Body["max_bytes"]; n != 8.0*(1<<20) {
 		t.Errorf("asked for max_bytes %v", n)
 	}
 }
 
 func TestRedirectsAreNotFollowed(t *testing.T) {
-	f := inTurn(reply{status: 302, header: http.Header{"Location": {"http://elsewhere/"}}})
-	err := f.client(client.Options{}).Ping(t.Context())
-	if !errors.Is(err, client.ErrUnexpectedAnswer) || len(f.calls) != 1 {
-		t.Errorf("%v after %d requests", err, len(f.calls))
+	f := clienttest.InTurn(clienttest.Reply{Status: 302, Header: http.Header{"Location": {"http://elsewhere/"}}})
+	err := f.Client(client.Options{}).Ping(t.Context())
+	if !errors.Is(err, client.ErrUnexpectedAnswer) || len(f.Calls) != 1 {
+		t.Errorf("%v after %d requests", err, len(f.Calls))
 	}
 }
 
@@ -184,30 +187,30 @@ func TestCodesHaveSentinels(t *testing.T) {
 // The refusal of a repeat applies to the repeat only. If the answer of an earlier try was lost, that try may have been
 // stored.
 func TestARefusedRepeatDoesNotProveThatNothingWasStored(t *testing.T) {
-	lost := lostAnswer
+	lost := clienttest.LostAnswer
 	for name, c := range map[string]struct {
-		last    reply
+		last    clienttest.Reply
 		unknown bool
 		is      error
 	}{
-		"nobody listens":                {refusedConnection, true, syscall.ECONNREFUSED},
-		"the server stops":              {problem(503, "shutting_down", "not_stored"), true, client.ErrUnknown},
-		"the server takes no more":      {problem(429, "overloaded", "not_stored"), true, client.ErrOverloaded},
-		"the disk is full":              {problem(507, "disk_full", "not_stored"), true, client.ErrOverloaded},
-		"the key was used for another":  {problem(422, "key_reused", "not_stored"), false, client.ErrKeyReused},
+		"nobody listens":                {clienttest.RefusedConnection, true, syscall.ECONNREFUSED},
+		"the server stops":              {clienttest.Problem(503, "shutting_down", "not_stored"), true, client.ErrUnknown},
+		"the server takes no more":      {clienttest.Problem(429, "overloaded", "not_stored"), true, client.ErrOverloaded},
+		"the disk is full":              {clienttest.Problem(507, "disk_full", "not_stored"), true, client.ErrOverloaded},
+		"the key was used for another":  {clienttest.Problem(422, "key_reused", "not_stored"), false, client.ErrKeyReused},
 		"the answer was lost once more": {lost, true, client.ErrUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				j := client.TextJob("t", "x")
 				j.Key = client.NewKey()
-				f := inTurn(lost, c.last)
-				_, err := f.client(client.Options{RetryFor: 200 * time.Millisecond}).Create(t.Context(), j)
-				if len(f.calls) < 2 || errors.Is(err, client.ErrUnknown) != c.unknown || errors.Is(err, client.ErrUnavailable) || !errors.Is(err, c.is) {
-					t.Errorf("after %d tries: %v", len(f.calls), err)
+				f := clienttest.InTurn(lost, c.last)
+				_, err := f.Client(client.Options{RetryFor: 200 * time.Millisecond}).Create(t.Context(), j)
+				if len(f.Calls) < 2 || errors.Is(err, client.ErrUnknown) != c.unknown || errors.Is(err, client.ErrUnavailable) || !errors.Is(err, c.is) {
+					t.Errorf("after %d tries: %v", len(f.Calls), err)
 				}
 				var refused *client.Error
-				if errors.As(err, &refused) != (c.last.err == nil) {
+				if errors.As(err, &refused) != (c.last.Err == nil) {
 					t.Errorf("%v is the server's refusal %v", err, refused)
 				}
 			})

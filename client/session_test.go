@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
@@ -131,17 +132,17 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 // without a number.
 func TestNumberedRequestsAreRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := inTurn(reply{status: 201, body: `{"session_id":"` + someID + `"}`}, lostAnswer, lostAnswer, reply{status: 201, body: `{"batch_id":"` + someID + `","count":1,"first_id":"` + someID + `"}`})
-		c := f.client(client.Options{})
+		f := clienttest.InTurn(clienttest.Reply{Status: 201, Body: `{"session_id":"` + someID + `"}`}, clienttest.LostAnswer, clienttest.LostAnswer, clienttest.Reply{Status: 201, Body: `{"batch_id":"` + someID + `","count":1,"first_id":"` + someID + `"}`})
+		c := f.Client(client.Options{})
 		s := openSession(t, c)
 		n := take(t, s)
 		testkit.Must(c.Numbered(n).AddLines(t.Context(), []byte("x\n"), client.AddOptions{}))(t)
 		s.Answered(n)
-		if len(f.calls) != 4 {
-			t.Fatalf("%d calls", len(f.calls))
+		if len(f.Calls) != 4 {
+			t.Fatalf("%d calls", len(f.Calls))
 		}
-		for _, call := range f.calls[1:] {
-			got := [3]string{call.header.Get("Daybook-Session"), call.header.Get("Daybook-Session-Slot"), call.header.Get("Daybook-Session-Number")}
+		for _, call := range f.Calls[1:] {
+			got := [3]string{call.Header.Get("Daybook-Session"), call.Header.Get("Daybook-Session-Slot"), call.Header.Get("Daybook-Session-Number")}
 			if got != [3]string{someID, "0", "1"} {
 				t.Errorf("headers %v", got)
 			}
@@ -162,8 +163,8 @@ func TestLostAnswerOfAForgottenSession(t *testing.T) {
 	} {
 		t.Run(code.code, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := inTurn(reply{status: 201, body: `{"session_id":"` + someID + `"}`}, lostAnswer, problem(code.status, code.code, code.fate))
-				c := f.client(client.Options{})
+				f := clienttest.InTurn(clienttest.Reply{Status: 201, Body: `{"session_id":"` + someID + `"}`}, clienttest.LostAnswer, clienttest.Problem(code.status, code.code, code.fate))
+				c := f.Client(client.Options{})
 				_, err := c.Numbered(take(t, openSession(t, c))).Create(t.Context(), client.TextJob("t", "x"))
 				if !errors.Is(err, client.ErrUnknown) || !errors.Is(err, code.is) {
 					t.Errorf("%v", err)
@@ -177,8 +178,8 @@ func TestLostAnswerOfAForgottenSession(t *testing.T) {
 // slot.
 func TestSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := inTurn(reply{status: 201, body: `{"session_id":"` + someID + `"}`})
-		s := openSession(t, f.client(client.Options{}))
+		f := clienttest.InTurn(clienttest.Reply{Status: 201, Body: `{"session_id":"` + someID + `"}`})
+		s := openSession(t, f.Client(client.Options{}))
 		seen := map[int]bool{}
 		var all []client.Number
 		for range client.MaxSlots {
@@ -223,7 +224,7 @@ func TestSlots(t *testing.T) {
 }
 
 func ExampleSession() {
-	c, stop := server()
+	c, stop := clienttest.Server()
 	defer stop()
 	ctx := context.Background()
 

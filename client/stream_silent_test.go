@@ -11,43 +11,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
 )
-
-// silentServer accepts streams and answers hello. Then it calls then. HTTP requests are refused.
-func silentServer(t *testing.T, heartbeat time.Duration, then func(*websocket.Conn)) *client.Client {
-	t.Helper()
-	ended := make(chan struct{})
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/stream" {
-			w.WriteHeader(http.StatusTeapot)
-			return
-		}
-		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{"daybook.v1"}})
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.CloseNow()
-		conn.SetReadLimit(-1)
-		if _, _, err := conn.Read(context.Background()); err != nil {
-			t.Error(err)
-		}
-		hello := fmt.Sprintf(`{"n":1,"ok":{"stream_id":"s","heartbeat_ms":%d}}`, heartbeat.Milliseconds())
-		testkit.Check(t, conn.Write(context.Background(), websocket.MessageText, []byte(hello)))
-		then(conn)
-		<-ended
-	}))
-	t.Cleanup(func() { close(ended); s.CloseClientConnections(); s.Close() })
-	return client.New(s.URL, client.Options{})
-}
 
 // fill sends more requests than the connection accepts. Each must end soon after its context.
 func fill(t *testing.T, over *client.Client, allowed time.Duration) {
@@ -70,7 +42,10 @@ func fill(t *testing.T, over *client.Client, allowed time.Duration) {
 
 // TestStreamBlocked: if a stream accepts no data, its requests end with their contexts, and take bounded memory.
 func TestStreamBlocked(t *testing.T) {
-	s := testkit.Must(silentServer(t, time.Hour, func(*websocket.Conn) {}).OpenStream(t.Context(), client.StreamOptions{}))(t)
+	s, err := clienttest.SilentServer(t, time.Hour, func(*websocket.Conn) {}).OpenStream(t.Context(), client.StreamOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	fill(t, s.Client(), 5*time.Millisecond)
 	if s.Err() != nil {
 		t.Errorf("the stream has ended: %v", s.Err())
@@ -80,7 +55,7 @@ func TestStreamBlocked(t *testing.T) {
 // TestStreamSilent: a stream whose server is silent ends, although a write of it is blocked.
 func TestStreamSilent(t *testing.T) {
 	read := make(chan struct{})
-	c := silentServer(t, time.Second, func(conn *websocket.Conn) {
+	c := clienttest.SilentServer(t, time.Second, func(conn *websocket.Conn) {
 		if _, _, err := conn.Read(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -111,7 +86,7 @@ func TestStreamCutWithinAMessage(t *testing.T) {
 		"binary": {websocket.MessageBinary, "#:push subscription=1\n#:claim v=1 claim_id="},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := silentServer(t, time.Minute, func(conn *websocket.Conn) {
+			c := clienttest.SilentServer(t, time.Minute, func(conn *websocket.Conn) {
 				w, err := conn.Writer(context.Background(), sent.kind)
 				if err == nil {
 					_, err = w.Write([]byte(sent.text + strings.Repeat("x", 64<<10))) // too long for the buffer of the library
@@ -135,7 +110,7 @@ func TestStreamGoesAway(t *testing.T) {
 	for status, unknown := range map[websocket.StatusCode]bool{
 		4001: false, websocket.StatusGoingAway: true, websocket.StatusNormalClosure: true, websocket.StatusInternalError: true,
 	} {
-		c := silentServer(t, time.Hour, func(conn *websocket.Conn) {
+		c := clienttest.SilentServer(t, time.Hour, func(conn *websocket.Conn) {
 			if _, _, err := conn.Read(context.Background()); err != nil {
 				t.Error(err)
 			}
@@ -146,34 +121,6 @@ func TestStreamGoesAway(t *testing.T) {
 			t.Errorf("after %v: %v", status, err)
 		}
 	}
-}
-
-// TestWorkerKeepsJobsWithoutSubscription: a worker whose subscription is refused, by a server that is not ready, does
-// not close its stream cleanly. Otherwise the server would hand out the jobs that the worker still runs.
-func TestWorkerKeepsJobsWithoutSubscription(t *testing.T) {
-	end := make(chan websocket.StatusCode, 1)
-	var streams atomic.Int32
-	c := silentServer(t, time.Hour, func(conn *websocket.Conn) {
-		_, _, err := conn.Read(context.Background())
-		if streams.Add(1) > 1 {
-			return // the worker tries again until it is stopped
-		}
-		testkit.Check(t, err)
-		refusal := `{"n":2,"problem":{"status":503,"code":"not_ready","outcome":"not_stored"}}`
-		testkit.Check(t, conn.Write(context.Background(), websocket.MessageText, []byte(refusal)))
-		_, _, err = conn.Read(context.Background())
-		end <- websocket.CloseStatus(err)
-	})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() {
-		ended <- (&client.Worker{Client: c, Handler: func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil }}).Run(ctx)
-	}()
-	if status := <-end; status != -1 {
-		t.Errorf("the stream was closed with status %v", status)
-	}
-	stop()
-	<-ended // with the refusal of claims by HTTP
 }
 
 // TestStreamHearsSlowMessages: a message that takes longer than three heartbeats to arrive keeps the stream open.

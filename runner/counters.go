@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 )
 
 // counters count jobs and their outcomes.
@@ -33,7 +33,7 @@ type ending struct {
 const maxTypes = 200
 
 // event counts an event of a worker.
-func (c *counters) event(e client.Event) {
+func (c *counters) event(e worker.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = time.Now()
@@ -45,7 +45,7 @@ func (c *counters) event(e client.Event) {
 	c.held--
 	code := e.Outcome.Code
 	switch {
-	case errors.Is(e.Err, client.ErrUnget), errors.Is(e.Err, client.ErrDraining):
+	case errors.Is(e.Err, worker.ErrUnget), errors.Is(e.Err, worker.ErrDraining):
 		code = "returned"
 	case e.Err != nil:
 		code = "lost"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/runner/task"
 )
 
@@ -29,7 +30,7 @@ type handout struct {
 }
 
 // dispatch adds the jobs that a feed has claimed to their lanes.
-func (r *Runner) dispatch(f *feed, runs []*client.Run) {
+func (r *Runner) dispatch(f *feed, runs []*worker.Run) {
 	h := &handout{r: r}
 	h.left.Store(int64(len(runs)))
 	r.mu.Lock()
@@ -50,7 +51,7 @@ func (r *Runner) dispatch(f *feed, runs []*client.Run) {
 			continue
 		}
 		if l.nothingToRun(u.Job) {
-			u.End(client.Outcome{}, client.ErrUnget)
+			u.End(client.Outcome{}, worker.ErrUnget)
 			h.ended()
 			r.restFrom(l, u.Job, noBinary)
 		} else {
@@ -81,7 +82,7 @@ func (r *Runner) laneOf(j *client.Job) *lane {
 }
 
 // cancelAll cancels runs. Those that still wait for slots go back to their queues.
-func cancelAll(runs []*client.Run, lanes []*lane, cause error) {
+func cancelAll(runs []*worker.Run, lanes []*lane, cause error) {
 	for _, u := range runs {
 		u.Cancel(cause)
 	}
@@ -95,7 +96,7 @@ func cancelAll(runs []*client.Run, lanes []*lane, cause error) {
 }
 
 // job prepares a job for its lane.
-func (h *handout) job(f *feed, l *lane, u *client.Run) *waiting {
+func (h *handout) job(f *feed, l *lane, u *worker.Run) *waiting {
 	stray := !slices.Contains(f.lanes, l)
 	if stray {
 		f.strays.Add(1)
@@ -128,14 +129,14 @@ func (h *handout) job(f *feed, l *lane, u *client.Run) *waiting {
 }
 
 // stray returns to its queue, after strayPause, a job that this runner cannot run.
-func (h *handout) stray(f *feed, u *client.Run) {
+func (h *handout) stray(f *feed, u *worker.Run) {
 	j := u.Job
 	h.r.say("stray "+j.Client+" "+j.Type, "this runner cannot run a job that it has claimed, and returns it", "type", j.Type, "client", j.Client, "job_id", j.ID)
 	h.r.refreshSoon()
 	f.strays.Add(1)
 	end := sync.OnceFunc(func() {
 		f.strays.Add(-1)
-		u.End(client.Outcome{}, client.ErrUnget)
+		u.End(client.Outcome{}, worker.ErrUnget)
 		h.ended()
 	})
 	time.AfterFunc(strayPause, end)
@@ -151,7 +152,7 @@ func (h *handout) ended() {
 // outcome returns the outcome that the Worker reports. A run that the runner itself has ended costs no attempt.
 func outcome(ctx context.Context, e task.End) (client.Outcome, error) {
 	if e.Unget || e.Code != "ok" && e.Code != "failed" && endedByRunner(ctx) {
-		return client.Outcome{}, client.ErrUnget
+		return client.Outcome{}, worker.ErrUnget
 	}
 	e.Outcome.Then = e.Then
 	return e.Outcome, nil
@@ -160,5 +161,5 @@ func outcome(ctx context.Context, e task.End) (client.Outcome, error) {
 // endedByRunner reports whether a run ended because the runner stops or the server declared it lost.
 func endedByRunner(ctx context.Context) bool {
 	cause := ctx.Err()
-	return errors.Is(cause, client.ErrDraining) || errors.Is(cause, errDropped)
+	return errors.Is(cause, worker.ErrDraining) || errors.Is(cause, errDropped)
 }

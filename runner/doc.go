@@ -3,11 +3,11 @@
 //
 // Some handlers are written in the runner's configuration. The server stores others, and the runner runs them if it
 // accepts their kind. Each handler has a lane, which holds the jobs of its type that this runner has claimed. A feed
-// claims jobs for one or more lanes. It is a client.Worker, which tickles the jobs and reports their outcomes. A lane
+// claims jobs for one or more lanes. It is a worker.Worker, which tickles the jobs and reports their outcomes. A lane
 // divides its jobs into batches and runs each batch when it gets slots. The executor of the handler's kind then runs
 // the batch.
 //
-//	feed (client.Worker) ──► lane ──► slots ──► program, webhook, … ──► outcome (client.Worker)
+//	feed (worker.Worker) ──► lane ──► slots ──► program, webhook, … ──► outcome (worker.Worker)
 //
 // The packages below:
 //

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/program"
@@ -46,7 +47,7 @@ func TestUnfinishedRun(t *testing.T) {
 	go func() { ended <- w.Run(ctx) }()
 	r.until("the runner knows that it is registered", func() bool { return w.Totals().Ended["ok"] == 1 })
 	stop()
-	if err := <-ended; !errors.Is(err, client.ErrUnfinished) {
+	if err := <-ended; !errors.Is(err, worker.ErrUnfinished) {
 		t.Errorf("Run returned %v", err)
 	}
 }

@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 )
 
-// feed is a client.Worker that claims the jobs of some lanes. If there are few lanes, each has a separate feed, so that
+// feed is a worker.Worker that claims the jobs of some lanes. If there are few lanes, each has a separate feed, so that
 // one lane's jobs do not wait for another's. If there are many, several types share a feed, because each feed has a
 // connection.
 type feed struct {
@@ -97,11 +98,11 @@ func (r *Runner) startFeed(f *feed) {
 	for _, l := range f.lanes {
 		capacity += l.capacity()
 	}
-	w := client.Worker{
+	w := worker.Worker{
 		Client: r.Client, RunnerID: r.ID, Clients: f.clients, Types: f.types, Strategy: f.strategy,
 		Concurrency: min(capacity, mostHeld) + mostStrays, Room: func() int { return r.roomOf(f) },
 		DrainTimeout: forEver, // Runner.Run ends the runs
-		Take:         func(runs []*client.Run) { r.dispatch(f, runs) },
+		Take:         func(runs []*worker.Run) { r.dispatch(f, runs) },
 		BeginLater:   true, // jobs wait in lanes before they begin
 		OnEvent:      r.counters.event, Logger: r.Log,
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/runner/slots"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -241,13 +241,13 @@ func (l *lane) run() {
 
 // begin reports to the server that the runs of tasks begin.
 func begin(tasks []*task.Task) {
-	runs := make([]*client.Run, 0, len(tasks))
+	runs := make([]*worker.Run, 0, len(tasks))
 	for _, t := range tasks {
-		if u, ok := t.Context.(*client.Run); ok {
+		if u, ok := t.Context.(*worker.Run); ok {
 			runs = append(runs, u)
 		}
 	}
-	client.Begin(runs)
+	worker.Begin(runs)
 }
 
 // runBatch runs a batch. It ends every task, even if the executor panics or leaves one without an outcome.

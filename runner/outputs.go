@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/runner/runlog"
 	"github.com/daybookq/daybook/runner/task"
@@ -23,7 +24,7 @@ const (
 // withBlob stores an output that is too long for the outcome as a blob, and puts the blob's address into the outcome.
 // All kinds of handlers that keep outputs in memory use it. Guests of kind wasi write theirs to a file and store it
 // themselves.
-func (r *Runner) withBlob(u *client.Run, e task.End) task.End {
+func (r *Runner) withBlob(u *worker.Run, e task.End) task.End {
 	n := int64(len(e.Output))
 	if e.Unget || e.MostInline == 0 || n <= e.MostInline {
 		return e

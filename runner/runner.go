@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/container"
 	"github.com/daybookq/daybook/runner/program"
@@ -225,7 +226,7 @@ func (r *Runner) Missing() []string {
 
 // Run runs jobs until ctx ends or the runner has been idle for UntilIdle. Then it drains: it stops claiming, waits up
 // to DrainTimeout for its runs, cancels the runs that remain, and reports all outcomes. It returns
-// client.ErrRunnerTaken or client.ErrRunnerReplaced if another process holds the runner's id, and client.ErrUnfinished
+// client.ErrRunnerTaken or client.ErrRunnerReplaced if another process holds the runner's id, and worker.ErrUnfinished
 // if some runs have not ended two minutes after DrainTimeout.
 func (r *Runner) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
@@ -252,7 +253,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		l.giveBack()
 	}
 	r.mu.Unlock()
-	late := time.AfterFunc(r.DrainTimeout, func() { r.endAll(client.ErrDraining) })
+	late := time.AfterFunc(r.DrainTimeout, func() { r.endAll(worker.ErrDraining) })
 	defer late.Stop()
 	drained := make(chan struct{})
 	go func() {
@@ -289,7 +290,7 @@ const reportTimeout = 2 * time.Minute
 // unfinished returns the error of a runner that stops while runs still run, for example because the kernel cannot end a
 // program. The process must exit now, so that nobody tickles these jobs.
 func (r *Runner) unfinished() error {
-	return fmt.Errorf("%w within %v: %d runs", client.ErrUnfinished, r.DrainTimeout+cmp.Or(r.reportTimeout, reportTimeout), r.Totals().Held)
+	return fmt.Errorf("%w within %v: %d runs", worker.ErrUnfinished, r.DrainTimeout+cmp.Or(r.reportTimeout, reportTimeout), r.Totals().Held)
 }
 
 // follow keeps the lanes up to date until ctx ends. It calls end when the runner has been idle for UntilIdle.

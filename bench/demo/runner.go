@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 )
 
 // work is a runner process: a Worker that computes a finding from each line until it is stopped. Then it prints the
@@ -20,13 +21,13 @@ import (
 func work(ctx context.Context, url string) error {
 	var mu sync.Mutex
 	var claims []time.Duration
-	worker := client.Worker{
+	worker := worker.Worker{
 		Client: client.New(url, client.Options{}), Types: []string{queueType}, Concurrency: 2, Batch: 400, Lease: 5 * time.Second,
 		Wait: time.Second,
 		Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
 			return client.JSONOutput(compute(j.Payload)), nil
 		},
-		OnEvent: func(e client.Event) {
+		OnEvent: func(e worker.Event) {
 			if e.Jobs > 0 {
 				mu.Lock()
 				claims = append(claims, e.Took)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/chunks"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
@@ -164,7 +165,7 @@ func metaText(b *client.Batch) string {
 func newResults() *cobra.Command {
 	var server config.ServerAddress
 	var q client.ResultsQuery
-	var asJSON, chunks bool
+	var asJSON, stored bool
 	cmd := &cobra.Command{
 		Use:   "results ID",
 		Short: "Show the results of a batch",
@@ -183,13 +184,14 @@ the batch has ended.`,
 	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "wait until the batch has ended")
 	cmd.Flags().Int64Var(&q.From, "from", 0, "the number of the first job")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one result per line")
-	cmd.Flags().BoolVar(&chunks, "chunks", false, "read outputs that are blobs of the server")
+	cmd.Flags().BoolVar(&stored, "chunks", false, "read outputs that are blobs of the server")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkIDs(args[0]); err != nil {
 			return err
 		}
-		if chunks {
-			q.Chunks = &client.Chunks{}
+		var store *chunks.Store
+		if stored {
+			store = &chunks.Store{}
 		}
 		url, err := reach(cmd, &server)
 		if err != nil {
@@ -199,7 +201,7 @@ the batch has ended.`,
 		if terminal.IsTerminal(out) {
 			out = &plainText{to: out}
 		}
-		for r, err := range newClient(cmd, url).Results(cmd.Context(), args[0], q) {
+		for r, err := range chunks.Results(cmd.Context(), newClient(cmd, url), args[0], q, store) {
 			if err == nil {
 				err = printResult(out, &r, asJSON)
 			}

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -203,7 +204,7 @@ func TestSubmitWaits(t *testing.T) {
 	defer s.end(t, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	w := client.Worker{Client: client.New(s.url, client.Options{}), Types: []string{"x"}, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
+	w := worker.Worker{Client: client.New(s.url, client.Options{}), Types: []string{"x"}, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
 		if string(j.Payload) == "bad" {
 			return client.Outcome{Code: "failed", Error: "a bad line"}, nil
 		}

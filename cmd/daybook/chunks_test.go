@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/chunks"
+	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -30,7 +32,7 @@ func TestSubmitChunks(t *testing.T) {
 	ended := make(chan error, 1)
 	c := client.New(s.url, client.Options{})
 	go func() {
-		ended <- c.Consume(ctx, client.ConsumeOptions{Worker: client.Worker{Types: []string{"x"}}, Chunks: &client.Chunks{}}, func(_ context.Context, chunk *client.Chunk) (client.Outcome, error) {
+		ended <- chunks.Consume(ctx, chunks.ConsumeOptions{Worker: worker.Worker{Client: c, Types: []string{"x"}}, Store: &chunks.Store{}}, func(_ context.Context, chunk *chunks.Chunk) (client.Outcome, error) {
 			return client.Outcome{Output: bytes.ToUpper(chunk.Payload)}, nil
 		})
 	}()

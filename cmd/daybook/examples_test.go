@@ -49,20 +49,20 @@ var before = map[string]string{
 	"daybook complete":                     activeJob,
 	"daybook get":                          pendingJob,
 	"daybook get --batch":                  newBatch,
-	"daybook logs":                         worker + `JOB=$(echo x | daybook create --type logged --wait x >/dev/null; daybook jobs --type logged --ids)`,
+	"daybook logs":                         working + `JOB=$(echo x | daybook create --type logged --wait x >/dev/null; daybook jobs --type logged --ids)`,
 	"daybook redrive":                      failedJob,
 	"daybook jobs --status fail":           failedJob,
 	"daybook jobs --status failed --batch": newBatch,
 	"daybook release":                      activeJob,
-	"daybook results":                      worker + newBatch + `; daybook watch "$BATCH" > watched.txt`,
-	"daybook submit":                       worker,
-	"daybook create":                       worker,
+	"daybook results":                      working + newBatch + `; daybook watch "$BATCH" > watched.txt`,
+	"daybook submit":                       working,
+	"daybook create":                       working,
 	"daybook resume --batch":               `BATCH=$(daybook submit --type resize --paused images.txt)`,
 	"daybook rm":                           pendingJob,
 	"daybook run":                          `JOB=$(daybook create --type resize --delay 1h x)`,
 	"daybook runners":                      `daybook work --accept script --id mixer-1 2> work.log & until daybook runners mixer-1 > runner.txt 2>&1; do sleep 0.05; done`,
 	"daybook tickle":                       activeJob,
-	"daybook watch":                        worker + `JOB=$(daybook create --type resize x)`,
+	"daybook watch":                        working + `JOB=$(daybook create --type resize x)`,
 	"daybook claim":                        pendingJob,
 	"daybook context use":                  `daybook context add prod https://queue.example.com`,
 	"daybook context remove":               `daybook context add test 127.0.0.1:1718`,
@@ -85,7 +85,7 @@ const (
 	activeJob  = `daybook create --type resize x > created.txt; daybook claim --type resize --json > claim.json; JOB=$(jq -r .job_id claim.json) CLAIM=$(jq -r .claim_id claim.json)`
 	failedJob  = activeJob + `; daybook complete "$JOB" --code failed > completed.txt`
 	newBatch   = `BATCH=$(daybook submit --type resize images.txt)`
-	worker     = "daybook work --config work.toml 2> work.log &\n"
+	working    = "daybook work --config work.toml 2> work.log &\n"
 	stopped    = `rm -rf var backups backup serve.log; mkdir -p var backup; daybook serve --listen 127.0.0.1:0 --data var/daybook > serve.log 2>&1 &
 until grep -qs 'listening on' serve.log; do sleep 0.05; done
 ADDRESS=$(grep -o 'http://127[0-9.:]*' serve.log | head -1)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/chunks"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
@@ -107,11 +108,11 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 		return err
 	}
 	lines := jobLines{in: bufio.NewReaderSize(made, inputBytes), stop: stop, most: job.MaxPayloadBytes, kind: f.kind(), stripCR: f.stripCR, skipped: f.skipLines, attributes: attributes}
-	batch := f.batch
+	var store *chunks.Store
 	if f.chunks {
-		batch.Chunks, lines.most = &client.Chunks{}, maxStoredLine
+		store, lines.most = &chunks.Store{}, maxStoredLine
 	}
-	s, err := c.Submit(ctx, batch, lines.all())
+	s, err := chunks.Submit(ctx, c, f.batch, lines.all(), store)
 	if lines.err != nil {
 		err = lines.err
 	}
@@ -147,7 +148,7 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 }
 
 // unfinished cancels the stored part of a submission that failed.
-func unfinished(cmd *cobra.Command, s *client.Submission, err error) error {
+func unfinished(cmd *cobra.Command, s *chunks.Submission, err error) error {
 	if s == nil {
 		return err
 	}

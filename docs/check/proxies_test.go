@@ -32,6 +32,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -447,7 +448,7 @@ func (p *proxied) carriesStream(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ran := make(chan string, 10)
-	w := &client.Worker{Client: p.client(), Types: []string{"streamed"}, Concurrency: 4, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
+	w := &worker.Worker{Client: p.client(), Types: []string{"streamed"}, Concurrency: 4, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
 		ran <- string(j.Payload)
 		return client.Outcome{}, nil
 	}}

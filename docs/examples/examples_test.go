@@ -192,7 +192,7 @@ func changed(t *testing.T, l language, oldNew []string) language {
 }
 
 // forEachChanged runs a test with a changed worker of each language that has changes. Go has no changes: its worker is
-// client.Worker, whose tests have the same cases.
+// worker.Worker, whose tests have the same cases.
 func forEachChanged(t *testing.T, changes map[string][]string, test func(t *testing.T, l language)) {
 	forEach(t, func(t *testing.T, l language) {
 		if changes[l.name] != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -58,9 +59,9 @@ func (r *handled) handle(ctx context.Context, j *client.Job) (client.Outcome, er
 	switch n := rng.IntN(40); {
 	case n == 0:
 		r.fails[id] = true
-		return client.Outcome{}, client.Fail(errors.New("it cannot be done"))
+		return client.Outcome{}, worker.Fail(errors.New("it cannot be done"))
 	case n < 3:
-		return client.Outcome{}, client.RetryAfter(50*time.Millisecond, errors.New("not yet"))
+		return client.Outcome{}, worker.RetryAfter(50*time.Millisecond, errors.New("not yet"))
 	case n < 15:
 		r.note(id, "")
 		return client.Outcome{}, nil
@@ -78,7 +79,7 @@ func (r *handled) note(id job.ID, output string) {
 }
 
 // event records what happened to the workers.
-func (r *handled) event(e client.Event) {
+func (r *handled) event(e worker.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events++
@@ -113,7 +114,7 @@ func (l *lane) workers(kills int) {
 	var all sync.WaitGroup
 	ended := make([]error, 3)
 	for i := range ended {
-		w := &client.Worker{
+		w := &worker.Worker{
 			Client: client.New(s.server.URL(), client.Options{}), Handler: r.handle, Types: []string{s.u.queue}, OnEvent: r.event, Wait: time.Second,
 			RunnerID: fmt.Sprint("worker-", i), Concurrency: []int{1, 8, 16}[i], Batch: []int{1, 10, 100}[i], DrainTimeout: maxWait,
 		}

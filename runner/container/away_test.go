@@ -16,6 +16,7 @@ import (
 	"github.com/moby/moby/client"
 
 	daybook "github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/task"
@@ -65,9 +66,9 @@ func TestServerIsAway(t *testing.T) {
 		}
 
 		ctx, cancel := context.WithCancelCause(t.Context())
-		r.pushErr = func() error { cancel(daybook.ErrLeaseLost); return errNoServer }
+		r.pushErr = func() error { cancel(worker.ErrLeaseLost); return errNoServer }
 		end = r.run(ctx, guest("exit", "0"), `"Output":{"Name":"out","Patterns":["*"]}`, handler.Options{})
-		r.want(end, "error", "the run was ended: "+daybook.ErrLeaseLost.Error())
+		r.want(end, "error", "the run was ended: "+worker.ErrLeaseLost.Error())
 		stats := r.engine.Stats()
 		if want := map[string]int64{becauseServerAway: 1, pullFileset: 1, pushFileset: 1, becauseNotAwaited: 1}; !maps.Equal(stats.Failures, want) {
 			t.Errorf("the reasons are %v, want %v", stats.Failures, want)

@@ -16,6 +16,7 @@ import (
 
 	daybook "github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/internal/containerjob"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
@@ -149,11 +150,11 @@ func TestEnd(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			go func() {
 				<-r.printed
-				cancel(daybook.ErrLeaseLost)
+				cancel(worker.ErrLeaseLost)
 			}()
 			end = r.run(ctx, c.config, `"Output":{"Name":"out","Patterns":["**"]}`, handler.Options{})
 			cancel(nil)
-			r.want(end, "error", "the run was ended: "+daybook.ErrLeaseLost.Error()+"\nstarted\ngot "+c.signal)
+			r.want(end, "error", "the run was ended: "+worker.ErrLeaseLost.Error()+"\nstarted\ngot "+c.signal)
 			if end.Output != nil || r.filesets["out"] != nil {
 				t.Errorf("a run that nobody waits for has the output %s", end.Output)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 )
 
 // Task is the run of one job.
@@ -37,7 +38,7 @@ func (t *Task) End(e End) {
 
 // AfterFunc is context.AfterFunc for the task's Context.
 func (t *Task) AfterFunc(f func()) (stop func() bool) {
-	if run, ok := t.Context.(*client.Run); ok { // this is cheaper
+	if run, ok := t.Context.(*worker.Run); ok { // this is cheaper
 		return run.AfterFunc(f)
 	}
 	return context.AfterFunc(t.Context, f)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/bench/peers/measure"
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 )
 
 // goClient is a session through package client. All callers share one client, as the goroutines of a program do.
@@ -65,10 +66,10 @@ func (g goClient) Run(ctx context.Context, t *measure.Turn) error {
 	drained := errors.New("all jobs are done")
 	var left atomic.Int64
 	left.Store(int64(t.Jobs))
-	w := &client.Worker{
+	w := &worker.Worker{
 		Client: g.shared, Concurrency: t.Work.Callers, Batch: t.Work.Batch,
 		Handler: func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil },
-		OnEvent: func(e client.Event) {
+		OnEvent: func(e worker.Event) {
 			switch {
 			case e.Job == nil: // a claim
 			case e.Err != nil:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/internal/load"
 )
 
@@ -37,13 +38,13 @@ type running struct {
 // runWorker starts a Worker for a type. It calls done for each job whose outcome was reported.
 func (t *Target) runWorker(ctx context.Context, typ string, done func(*client.Job)) *running {
 	r := &running{ended: make(chan error, 1)}
-	w := client.Worker{
+	w := worker.Worker{
 		Client: t.client, Clients: []string{t.Name}, Types: []string{typ}, RunnerID: t.Name + "-worker", Concurrency: workerHandlers, Batch: workerBatch,
 		Handler: func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil },
 	}
-	w.OnEvent = func(e client.Event) {
+	w.OnEvent = func(e worker.Event) {
 		switch {
-		case e.Job == nil, errors.Is(e.Err, client.ErrDraining): // a claim, or a job returned because the measurement ends
+		case e.Job == nil, errors.Is(e.Err, worker.ErrDraining): // a claim, or a job returned because the measurement ends
 		case e.Err != nil:
 			r.err.CompareAndSwap(nil, &e.Err)
 		default:

@@ -4,9 +4,9 @@
 //
 // This worker relies on the following:
 //
-//   - The server gives a job to one claim at a time, and takes it back if the lease ends. client.Worker tickles the jobs
+//   - The server gives a job to one claim at a time, and takes it back if the lease ends. worker.Worker tickles the jobs
 //     that it holds.
-//   - A late worker cannot end a job that another worker has: client.Worker names the claim in each report, and the
+//   - A late worker cannot end a job that another worker has: worker.Worker names the claim in each report, and the
 //     server refuses the report if the claim no longer holds the job. OnEvent is then called with ErrClaimLost or
 //     ErrLeaseLost.
 //   - A job may run more than once: if a worker is killed before its report, another worker does the job. So the work
@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/worker"
 )
 
 var (
@@ -43,7 +44,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	w := &client.Worker{
+	w := &worker.Worker{
 		Client:      client.New(cmp.Or(os.Getenv("DAYBOOK_SERVER"), "http://127.0.0.1:1717"), client.Options{}),
 		Types:       os.Args[1:],
 		Concurrency: 8,
@@ -54,7 +55,7 @@ func main() {
 		DrainTimeout:  10 * time.Second,
 		ReportTimeout: 10 * time.Second,
 		Logger:        logger,
-		OnEvent: func(e client.Event) {
+		OnEvent: func(e worker.Event) {
 			if e.Job != nil && e.Err != nil {
 				logger.Warn("the outcome was not reported", "job", e.Job.ID, "error", e.Err)
 			}
@@ -82,7 +83,7 @@ func countWords(ctx context.Context, j *client.Job) (client.Outcome, error) {
 	}
 	words := len(word.FindAll(j.Payload, -1))
 	if words == 0 {
-		return client.Outcome{}, client.Fail(errors.New("the line has no words")) // it can never succeed
+		return client.Outcome{}, worker.Fail(errors.New("the line has no words")) // it can never succeed
 	}
 	output, err := json.Marshal(map[string]int{"words": words})
 	if err != nil {

@@ -1,0 +1,217 @@
+package chunks_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/chunks"
+	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/worker"
+)
+
+// consuming runs Consume until the test ends, or until stop is called.
+func consuming(t *testing.T, c *client.Client, o chunks.ConsumeOptions, work func(context.Context, *chunks.Chunk) (client.Outcome, error)) (stop func()) {
+	t.Helper()
+	o.Worker.Client = c
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- chunks.Consume(ctx, o, work) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("consume: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// TestConsume: chunks of several batches, which many requests filled, have their lines and their batches' attributes;
+// work that fails runs again, or fails for good.
+func TestConsume(t *testing.T) {
+	for _, noStream := range []bool{false, true} {
+		t.Run(fmt.Sprintf("noStream=%v", noStream), func(t *testing.T) {
+			c := daybooktest.Start(t).Client
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			var made []*chunks.Submission
+			const n = 2100
+			for _, name := range []string{"a", "b"} {
+				s, err := chunks.Submit(ctx, c, client.NewBatch{Name: name, ChunkSize: 7, Meta: map[string]any{"of": name}, Metadata: []byte("all of " + name)}, manyChunks(n), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				made = append(made, s)
+			}
+			o := chunks.ConsumeOptions{Worker: worker.Worker{Types: []string{"chunk"}, Strategy: client.PreferDistinct("of", client.Random), Concurrency: 16, Batch: 100, NoStream: noStream}}
+			consuming(t, c, o, func(_ context.Context, chunk *chunks.Chunk) (client.Outcome, error) {
+				b := chunk.Batch
+				if b == nil || b.ID != chunk.BatchID || b.Name != chunk.Meta["of"] || string(b.Metadata) != "all of "+b.Name || string(b.Meta["of"]) != `"`+b.Name+`"` || b.ChunkSize != 7 || b.CreatedAt == 0 {
+					return client.Outcome{}, worker.Fail(fmt.Errorf("batch %+v of %s", b, chunk.ID))
+				}
+				switch {
+				case fmt.Sprint(chunk.Line) != string(chunk.Payload):
+					return client.Outcome{}, worker.Fail(fmt.Errorf("line %d of %q", chunk.Line, chunk.Payload))
+				case chunk.Line == 5 && chunk.RunAttempts == 1:
+					return client.Outcome{}, worker.RetryAfter(0, errors.New("again"))
+				case chunk.Line == 6:
+					return client.Outcome{}, worker.Fail(errors.New("no"))
+				}
+				return client.TextOutput(fmt.Sprint(chunk.RunAttempts)), nil
+			})
+			for _, s := range made {
+				line := int64(0)
+				for r, err := range s.Results(ctx) {
+					want := client.BatchResult{Line: line, Status: "completed", Output: []byte("1")}
+					switch line {
+					case 5:
+						want.Output = []byte("2")
+					case 6:
+						want.Status, want.Output, want.Error = "failed", nil, "no"
+					}
+					if err != nil || r.Line != want.Line || r.Status != want.Status || !bytes.Equal(r.Output, want.Output) || r.Error != want.Error {
+						t.Fatalf("%+v, %v; want %+v", r, err, want)
+					}
+					line++
+				}
+				if line != n {
+					t.Errorf("%d results", line)
+				}
+			}
+		})
+	}
+}
+
+// TestConsumeAnyJob: jobs of batches without attributes have lines and batches too; a job without a batch has neither.
+func TestConsumeAnyJob(t *testing.T) {
+	c := daybooktest.Start(t).Client
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	alone, err := c.Create(ctx, client.TextJob("x", "alone"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	created, err := c.CreateMany(ctx, []client.NewJob{client.TextJob("x", "0"), client.TextJob("x", "1")}, client.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	consuming(t, c, chunks.ConsumeOptions{Worker: worker.Worker{Types: []string{"x"}}}, func(_ context.Context, chunk *chunks.Chunk) (client.Outcome, error) {
+		if chunk.Batch == nil {
+			return client.TextOutput(fmt.Sprint(chunk.BatchID == "", chunk.Line)), nil
+		}
+		return client.TextOutput(fmt.Sprint(chunk.Batch.ID == created.BatchID, chunk.Line)), nil
+	})
+	for id, want := range map[string]string{alone.ID: "true 0", created.FirstID: "true 0", created.LastID: "true 1"} {
+		if o, err := c.Output(ctx, id, time.Minute); err != nil || string(o.Bytes) != want {
+			t.Errorf("job %s: %+v, %v; want %s", id, o, err, want)
+		}
+	}
+	if p, err := c.JobPlace(ctx, created.LastID); err != nil || p.Line != 1 || p.BatchID != created.BatchID || p.JobID != created.LastID {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if p, err := c.JobPlace(ctx, alone.ID); err != nil || p.BatchID != "" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if _, err := c.JobPlace(ctx, strings.Replace(alone.ID, alone.ID[:8], "00000000", 1)); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("the place of no job: %v", err)
+	}
+}
+
+// TestConsumeDrains: when the context ends, Consume finishes the chunk that runs, and returns.
+func TestConsumeDrains(t *testing.T) {
+	c := daybooktest.Start(t).Client
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := chunks.Submit(ctx, c, client.NewBatch{}, manyChunks(3), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, finish := make(chan struct{}, 3), make(chan struct{})
+	running, end := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		done <- chunks.Consume(running, chunks.ConsumeOptions{Worker: worker.Worker{Client: c}}, func(context.Context, *chunks.Chunk) (client.Outcome, error) {
+			began <- struct{}{}
+			<-finish
+			return client.Outcome{}, nil
+		})
+	}()
+	<-began
+	end()
+	close(finish)
+	testkit.NoError(t, <-done)
+	b, err := c.Batch(ctx, s.ID)
+	if err != nil || b.Counts["completed"] != int64(1+len(began)) || b.Counts["active"] != 0 {
+		t.Errorf("%+v, %v; %d began", b.Counts, err, 1+len(began))
+	}
+	for _, o := range []chunks.ConsumeOptions{
+		{Worker: worker.Worker{Client: c, Handler: func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil }}},
+		{Worker: worker.Worker{Client: c, Take: func([]*worker.Run) {}}},
+	} {
+		if err := chunks.Consume(ctx, o, func(context.Context, *chunks.Chunk) (client.Outcome, error) { return client.Outcome{}, nil }); err == nil {
+			t.Errorf("%+v was taken", o.Worker)
+		}
+	}
+}
+
+// TestCancelWaits: the cancel of a batch with more jobs than one command cancels can be waited for.
+func TestCancelWaits(t *testing.T) {
+	c := daybooktest.Start(t).Client
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	const n = 6000
+	submit := func() *chunks.Submission {
+		t.Helper()
+		s, err := chunks.Submit(ctx, c, client.NewBatch{}, func(yield func(client.NewJob) bool) {
+			for i := range n { // neighbours differ, so the server cannot cancel them together
+				j, priority := client.TextJob("chunk", "x"), i%2
+				if j.Priority = &priority; !yield(j) {
+					return
+				}
+			}
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	allEnded := func(id string) {
+		t.Helper()
+		b, err := c.Batch(ctx, id)
+		if err != nil || b.Status != "cancelled" || b.Counts["cancelled"] != n {
+			t.Errorf("%+v, %v", b, err)
+		}
+	}
+	s := submit()
+	testkit.NoError(t, s.Cancel(ctx))
+	allEnded(s.ID)
+	s = submit()
+	sweep, err := c.CancelBatch(ctx, s.ID, "")
+	if err != nil || sweep.Done || sweep.ID != "" { // otherwise this test shows nothing
+		t.Fatalf("%+v, %v", sweep, err)
+	}
+	steps := 0
+	if sweep, err = c.WaitSweep(ctx, sweep, func(client.Sweep) { steps++ }); err != nil || !sweep.Done || sweep.Moved != n || steps == 0 {
+		t.Errorf("%+v, %v", sweep, err)
+	}
+	allEnded(s.ID)
+	if err := s.Cancel(ctx); err != nil {
+		t.Errorf("cancel again: %v", err)
+	}
+	s = submit()
+	sweep = testkit.Must(c.DeleteBatch(ctx, s.ID, ""))(t)
+	if sweep, err = c.WaitSweep(ctx, sweep, nil); err != nil || !sweep.Done {
+		t.Errorf("%+v, %v", sweep, err)
+	}
+	if _, err := c.Batch(ctx, s.ID); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("a deleted batch: %v", err)
+	}
+}

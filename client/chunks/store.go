@@ -1,0 +1,284 @@
+package chunks
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/digest"
+)
+
+// Store stores payloads and outputs that are longer than a limit as blobs of the server, and puts their addresses into
+// the jobs. The server removes blobs that nothing names any more. The zero value stores payloads and
+// outputs of more than 64 KiB.
+//
+// A job has a reference in place of a long payload, and so has the output of a job:
+//
+//	{"chunk_addr":"sha256:…","chunk_bytes":70000,"chunk_kind":"text"}
+//
+// For an output, OutputAddr has the address too. docs/reference/api.md describes references for programs in other
+// languages.
+type Store struct {
+	// Limit is how many bytes a payload or output may have within its job. 0 means 64 KiB. It is at most 4 MiB, the
+	// limit of the server.
+	Limit int
+	// MaxBytes bounds a chunk, which is held in memory. 0 means 64 MiB.
+	MaxBytes int64
+}
+
+const (
+	defaultChunkLimit    = 64 << 10
+	defaultMaxChunkBytes = 64 << 20
+	// maxReferenceBytes bounds a reference: its three members, with room for white space.
+	maxReferenceBytes = 512
+	// chunkPuts is how many chunks of one request are stored in parallel.
+	chunkPuts = 8
+)
+
+// reference replaces a chunk in a job.
+type reference struct {
+	Address *string      `json:"chunk_addr"`
+	Bytes   *int64       `json:"chunk_bytes"`
+	Kind    *client.Kind `json:"chunk_kind"`
+}
+
+// parseReference reads a payload or output that is a reference: a JSON object with exactly its three members.
+func parseReference(kind client.Kind, content []byte) (r reference, ok bool) {
+	if kind != client.JSON || len(content) > maxReferenceBytes || !bytes.Contains(content, []byte(`"chunk_addr"`)) {
+		return r, false
+	}
+	if json.Unmarshal(content, &r, json.RejectUnknownMembers(true)) != nil || r.Address == nil || r.Bytes == nil || r.Kind == nil {
+		return r, false
+	}
+	ref, err := digest.Parse(*r.Address)
+	isKind := *r.Kind == client.Text || *r.Kind == client.JSON || *r.Kind == client.Bytes
+	return r, err == nil && ref.SHA256 != nil && ref.String() == *r.Address && *r.Bytes >= 0 && isKind
+}
+
+// limit returns how long a chunk in a job may be.
+func (o *Store) limit() int {
+	if o.Limit <= 0 {
+		return defaultChunkLimit
+	}
+	return min(o.Limit, job.MaxPayloadBytes)
+}
+
+func (o *Store) maxBytes() int64 {
+	if o.MaxBytes <= 0 {
+		return defaultMaxChunkBytes
+	}
+	return o.MaxBytes
+}
+
+// isLong reports whether a payload or output must be stored. Content that looks like a reference is stored whatever its
+// length, so that no reader takes it for a reference.
+func (o *Store) isLong(kind client.Kind, content []byte) bool {
+	if len(content) > o.limit() {
+		return true
+	}
+	_, is := parseReference(kind, content)
+	return is
+}
+
+// putOne stores a payload or output, and returns its address and the reference to it.
+func (o *Store) putOne(ctx context.Context, to blobChunks, kind client.Kind, content []byte) (address string, ref []byte, err error) {
+	kind = kind.Of(content)
+	if int64(len(content)) > o.maxBytes() {
+		return "", nil, fmt.Errorf("%w: a chunk has %d bytes; the maximum of Chunks.MaxBytes is %d", client.ErrTooLarge, len(content), o.maxBytes())
+	}
+	switch {
+	case kind == client.Text && !utf8.Valid(content):
+		return "", nil, fmt.Errorf("%w: a chunk of kind text is not valid UTF-8", client.ErrBadRequest)
+	case kind == client.JSON && !jsontext.Value(content).IsValid():
+		return "", nil, fmt.Errorf("%w: a chunk of kind json is not valid JSON", client.ErrBadRequest)
+	case kind != client.Text && kind != client.JSON && kind != client.Bytes:
+		return "", nil, fmt.Errorf("%w: a chunk cannot have the kind %q; use text, json or bytes", client.ErrBadRequest, kind)
+	}
+	if address, err = to.put(ctx, content); err != nil {
+		return "", nil, fmt.Errorf("store a chunk of %d bytes: %w", len(content), err)
+	}
+	if sum := digest.SHA256(sha256.Sum256(content)).String(); address != sum {
+		return "", nil, fmt.Errorf("store a chunk of %d bytes: the server returned the address %.100q, not %s", len(content), address, sum)
+	}
+	n := int64(len(content))
+	ref, err = json.Marshal(reference{&address, &n, &kind})
+	return address, ref, err
+}
+
+// get reads the chunk of a reference.
+func (o *Store) get(ctx context.Context, from blobChunks, ref reference) ([]byte, error) {
+	content, err := o.read(ctx, from, *ref.Address, *ref.Bytes)
+	if err == nil && int64(len(content)) != *ref.Bytes {
+		err = fmt.Errorf("%w: it has %d bytes, not %d", client.ErrBlobDamaged, len(content), *ref.Bytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read chunk %s: %w", *ref.Address, err)
+	}
+	return content, nil
+}
+
+// read reads a chunk, and compares it with its address. size is how many bytes it should have; negative: not known.
+func (o *Store) read(ctx context.Context, from blobChunks, address string, size int64) (content []byte, err error) {
+	most := o.maxBytes()
+	if size > most {
+		return nil, fmt.Errorf("%w: it has %d bytes; the maximum of Chunks.MaxBytes is %d", client.ErrTooLarge, size, most)
+	}
+	in, err := from.c.GetBlob(ctx, from.client, address)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	if size >= 0 {
+		most = size
+	}
+	var all bytes.Buffer
+	if size > 0 { // a wrong size must not cost memory
+		all.Grow(int(min(size, 1<<20)) + bytes.MinRead)
+	}
+	n, err := io.Copy(&all, io.LimitReader(in, most+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case n > most && size < 0:
+		return nil, fmt.Errorf("%w: it has more than %d bytes, the maximum of Chunks.MaxBytes", client.ErrTooLarge, most)
+	case n > most:
+		return nil, fmt.Errorf("%w: it has more than %d bytes", client.ErrBlobDamaged, most)
+	}
+	want, err := digest.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	if sum := digest.SHA256(sha256.Sum256(all.Bytes())); want.SHA256 == nil || sum != *want.SHA256 {
+		return nil, fmt.Errorf("%w: its bytes have the digest %s", client.ErrBlobDamaged, sum)
+	}
+	return all.Bytes(), nil
+}
+
+// Put stores the long payloads of jobs, and puts references in their place, before a create of the jobs. owner is the
+// client of jobs without one.
+func (o *Store) Put(ctx context.Context, c *client.Client, owner string, jobs []client.NewJob) error {
+	var long []*client.NewJob
+	for i := range jobs {
+		if j := &jobs[i]; o.isLong(j.Kind, j.Payload) {
+			long = append(long, j)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for range min(chunkPuts, len(long)) {
+		working.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(long)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				j := long[i]
+				_, ref, err := o.putOne(ctx, blobChunks{c, clientOr(j.Client, owner)}, j.Kind, j.Payload)
+				if err != nil {
+					cancel(err) // the first one counts
+					return
+				}
+				j.Payload, j.Kind = ref, client.JSON
+			}
+		})
+	}
+	working.Wait()
+	return context.Cause(ctx)
+}
+
+// clientOr returns the client of a job. If the job gives none, this is the batch's client or the default one.
+func clientOr(client, ofBatch string) string {
+	switch {
+	case client != "":
+		return client
+	case ofBatch != "":
+		return ofBatch
+	}
+	return job.DefaultName
+}
+
+// loadPayload replaces the reference in a job with the chunk.
+func (o *Store) loadPayload(ctx context.Context, c *client.Client, j *client.Job) error {
+	ref, is := parseReference(j.Kind, j.Payload)
+	if !is {
+		return nil
+	}
+	content, err := o.get(ctx, blobChunks{c, j.Client}, ref)
+	if err == nil {
+		j.Payload, j.Kind = content, trueKind(*ref.Kind, content)
+	}
+	return err
+}
+
+// putOutput stores the output of an outcome if it is long, and puts a reference in its place.
+func (o *Store) putOutput(ctx context.Context, c *client.Client, owner string, out *client.Outcome) error {
+	if !o.isLong(out.OutputKind, out.Output) {
+		return nil
+	}
+	address, ref, err := o.putOne(ctx, blobChunks{c, owner}, out.OutputKind, out.Output)
+	if err != nil {
+		return err
+	}
+	if out.OutputAddr == "" {
+		out.OutputAddr, out.OutputAddrKind = address, out.OutputKind.Of(out.Output)
+	}
+	out.Output, out.OutputKind = ref, client.JSON
+	return nil
+}
+
+// loadOutput replaces the reference in a result with the output. A result may have the address of a blob without a
+// reference, for example from a runner of daybook work; loadOutput then reads that blob.
+func (o *Store) loadOutput(ctx context.Context, c *client.Client, r *client.BatchResult) error {
+	ref, is := parseReference(r.OutputKind, r.Output)
+	if !is {
+		named, err := digest.Parse(r.OutputAddr)
+		if r.OutputKind != client.None || err != nil || named.SHA256 == nil {
+			return nil
+		}
+	}
+	j, err := c.Job(ctx, r.JobID, "client")
+	if err != nil {
+		return fmt.Errorf("read the output of job %s: %w", r.JobID, err)
+	}
+	stored := blobChunks{c, j.Client}
+	if is {
+		if r.Output, err = o.get(ctx, stored, ref); err == nil {
+			r.OutputKind = trueKind(*ref.Kind, r.Output)
+		}
+		return err
+	}
+	if r.Output, err = o.read(ctx, stored, r.OutputAddr, -1); err != nil {
+		return fmt.Errorf("read the output of job %s: blob %s: %w", r.JobID, r.OutputAddr, err)
+	}
+	r.OutputKind = trueKind(r.OutputAddrKind, r.Output)
+	return nil
+}
+
+// trueKind returns the kind that a program gave for a stored content, if the content is of that kind; otherwise it
+// returns text or bytes, as the content is. The server does not check the content, and the caller may rely on the kind.
+func trueKind(said client.Kind, content []byte) client.Kind {
+	if said == client.JSON && !jsontext.Value(content).IsValid() || said == client.Text && !utf8.Valid(content) {
+		said = client.None
+	}
+	return said.Of(content)
+}
+
+// blobChunks are the blobs of a client.
+type blobChunks struct {
+	c      *client.Client
+	client string
+}
+
+func (s blobChunks) put(ctx context.Context, chunk []byte) (address string, err error) {
+	b, err := s.c.PutBlob(ctx, s.client, bytes.NewReader(chunk))
+	return b.Address, err
+}

@@ -1,0 +1,171 @@
+package chunks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/daybookq/daybook/client"
+)
+
+// TestReferences: exactly the documented form is a reference, so that no other payload is taken for one.
+func TestReferences(t *testing.T) {
+	const address = `"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
+	ref := `{"chunk_addr":` + address + `,"chunk_bytes":70000,"chunk_kind":"text"}`
+	for text, want := range map[string]bool{
+		ref: true,
+		` {"chunk_kind":"json",` + "\n" + `"chunk_bytes":0,"chunk_addr":` + address + `}`: true,
+		strings.Replace(ref, "text", "bytes", 1):                                          true,
+		strings.Replace(ref, "text", "wasi", 1):                                           false,
+		strings.Replace(ref, "text", "", 1):                                               false,
+		strings.Replace(ref, `"text"`, "null", 1):                                         false,
+		strings.Replace(ref, "70000", "-1", 1):                                            false,
+		strings.Replace(ref, "70000", "1.5", 1):                                           false,
+		strings.Replace(ref, "70000", `"1"`, 1):                                           false,
+		strings.Replace(ref, "70000", "null", 1):                                          false,
+		strings.Replace(ref, "sha256:", "", 1):                                            false, // not the canonical form
+		strings.Replace(ref, "e3b0", "E3B0", 1):                                           false,
+		strings.Replace(ref, "855", "85", 1):                                              false,
+		strings.Replace(ref, address, `"file:///etc/passwd"`, 1):                          false,
+		strings.Replace(ref, address, "null", 1):                                          false,
+		strings.Replace(ref, "}", `,"more":1}`, 1):                                        false,
+		strings.Replace(ref, "}", `,"chunk_kind":"text"}`, 1):                             false,
+		strings.Replace(ref, "chunk_addr", "Chunk_addr", 1):                               false,
+		`{"chunk_addr":` + address + `}`:                                                  false,
+		`[` + ref + `]`:                                                                   false,
+		ref + ref:                                                                         false,
+		ref + strings.Repeat(" ", maxReferenceBytes):                                      false,
+		"": false,
+	} {
+		if _, is := parseReference(client.JSON, []byte(text)); is != want {
+			t.Errorf("%s: %v", text, is)
+		}
+	}
+	for _, kind := range []client.Kind{client.None, client.Text, client.Bytes, client.WASI} {
+		if _, is := parseReference(kind, []byte(ref)); is {
+			t.Errorf("a reference of kind %q", kind)
+		}
+	}
+}
+
+// FuzzReference: a reference that was parsed is encoded in the same form again.
+func FuzzReference(f *testing.F) {
+	f.Add(`{"chunk_addr":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","chunk_bytes":1,"chunk_kind":"text"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		r, is := parseReference(client.JSON, []byte(text))
+		if !is {
+			return
+		}
+		again, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same, is := parseReference(client.JSON, again); !is || *same.Address != *r.Address || *same.Bytes != *r.Bytes || *same.Kind != *r.Kind {
+			t.Errorf("%q became %q", text, again)
+		}
+	})
+}
+
+// TestCacheForgets: a full cache discards the least recently used value. Errors are not kept.
+func TestCacheForgets(t *testing.T) {
+	var read []int
+	failing := true
+	c := newCache(10, func(n int) int { return n }, func(_ context.Context, n int) (int, error) {
+		if read = append(read, n); n == 9 && failing {
+			return 0, errors.New("no")
+		}
+		return n, nil
+	})
+	get := func(n int, want string) {
+		t.Helper()
+		read = nil
+		if v, err := c.get(t.Context(), n); (err == nil && v != n) || fmt.Sprint(err, read) != want {
+			t.Errorf("%d: %d, %v, reads %v; want %s", n, v, err, read, want)
+		}
+		if c.sum > 10 && c.used.Len() > 1 || c.used.Len() != len(c.held) {
+			t.Errorf("%d values of the size %d, %d held", c.used.Len(), c.sum, len(c.held))
+		}
+	}
+	get(3, "<nil> [3]")
+	get(4, "<nil> [4]")
+	get(3, "<nil> []")
+	get(5, "<nil> [5]") // takes the place of 4
+	get(3, "<nil> []")
+	get(4, "<nil> [4]") // takes the place of 5
+	get(9, "no [9]")
+	get(9, "no [9]")
+	failing = false
+	get(9, "<nil> [9]")
+	get(9, "<nil> []")
+	get(20, "<nil> [20]") // larger than the cache
+	get(20, "<nil> []")
+	get(1, "<nil> [1]")
+}
+
+// TestCacheShares: callers that need the same value share one read. If the caller that reads ends, another reads.
+func TestCacheShares(t *testing.T) {
+	began, release := make(chan struct{}, 10), make(chan struct{})
+	c := newCache(10, func(int) int { return 1 }, func(ctx context.Context, n int) (int, error) {
+		began <- struct{}{}
+		select {
+		case <-release:
+			return n, nil
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	})
+	first, end := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() {
+		_, err := c.get(first, 7)
+		failed <- err
+	}()
+	<-began
+	var others sync.WaitGroup
+	for range 5 {
+		others.Go(func() {
+			if v, err := c.get(t.Context(), 7); v != 7 || err != nil {
+				t.Errorf("%d, %v", v, err)
+			}
+		})
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.get(ended, 7); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that has ended: %v", err)
+	}
+	end()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller that ended: %v", err)
+	}
+	<-began // the next caller reads
+	close(release)
+	others.Wait()
+	if len(began) != 0 {
+		t.Errorf("%d reads too many", len(began))
+	}
+}
+
+// TestCachePanics: if a read panics, others read again.
+func TestCachePanics(t *testing.T) {
+	panics := true
+	c := newCache(10, func(int) int { return 1 }, func(context.Context, int) (int, error) {
+		if panics {
+			panic("read")
+		}
+		return 1, nil
+	})
+	func() {
+		defer func() { recover() }()
+		c.get(t.Context(), 1)
+	}()
+	panics = false
+	if v, err := c.get(t.Context(), 1); v != 1 || err != nil {
+		t.Errorf("%d, %v", v, err)
+	}
+}

@@ -1,0 +1,142 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/clienttest"
+	"github.com/daybookq/daybook/client/worker"
+)
+
+// TestBrokenStream: the connections of a worker break again and again. Each job runs once, because the worker
+// connects again and names the claims that it has, and all outcomes are reported.
+func TestBrokenStream(t *testing.T) {
+	const jobs = 3000
+	s := daybooktest.Start(t)
+	c := clienttest.NewCutter(t, s.URL)
+	var lines strings.Builder
+	for i := range jobs {
+		fmt.Fprintln(&lines, i)
+	}
+	if _, err := s.Client.AddLines(t.Context(), []byte(lines.String()), client.AddOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var mu sync.Mutex
+	runs := map[string]int{}
+	var left atomic.Int32
+	left.Store(jobs)
+	var cuts atomic.Int32
+	w := &worker.Worker{Client: client.New(c.Url, client.Options{}), RunnerID: "r", Concurrency: 8, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
+		mu.Lock()
+		runs[j.ID]++
+		n := len(runs)
+		mu.Unlock()
+		if n%500 == 250 {
+			c.Cut()
+			cuts.Add(1)
+		}
+		time.Sleep(time.Millisecond) // real time: jobs run while the worker connects again
+		return client.Outcome{}, nil
+	}, OnEvent: func(e worker.Event) {
+		if e.Job == nil {
+			return
+		}
+		if e.Err != nil {
+			t.Errorf("job %s: %v", e.Job.ID, e.Err)
+		}
+		if left.Add(-1) == 0 {
+			stop()
+		}
+	}}
+	if err := w.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if got := counts(t, s); got["completed"] != jobs {
+		t.Errorf("%v", got)
+	}
+	if cuts.Load() < 5 {
+		t.Errorf("%d cuts", cuts.Load())
+	}
+	for id, n := range runs {
+		if n != 1 {
+			t.Errorf("job %s ran %d times", id, n)
+		}
+	}
+}
+
+// TestWorkerKeepsJobsWithoutSubscription: a worker whose subscription is refused, by a server that is not ready, does
+// not close its stream cleanly. Otherwise the server would hand out the jobs that the worker still runs.
+func TestWorkerKeepsJobsWithoutSubscription(t *testing.T) {
+	end := make(chan websocket.StatusCode, 1)
+	var streams atomic.Int32
+	c := clienttest.SilentServer(t, time.Hour, func(conn *websocket.Conn) {
+		_, _, err := conn.Read(context.Background())
+		if streams.Add(1) > 1 {
+			return // the worker tries again until it is stopped
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		refusal := `{"n":2,"problem":{"status":503,"code":"not_ready","outcome":"not_stored"}}`
+		if err := conn.Write(context.Background(), websocket.MessageText, []byte(refusal)); err != nil {
+			t.Error(err)
+		}
+		_, _, err = conn.Read(context.Background())
+		end <- websocket.CloseStatus(err)
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- (&worker.Worker{Client: c, Handler: func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil }}).Run(ctx)
+	}()
+	if status := <-end; status != -1 {
+		t.Errorf("the stream was closed with status %v", status)
+	}
+	stop()
+	<-ended // with the refusal of claims by HTTP
+}
+
+// TestHearsOfCancel: the context of a handler ends when its job is cancelled, with the reason as its cause.
+func TestHearsOfCancel(t *testing.T) {
+	c := daybooktest.Start(t).Client
+	j, err := c.Create(t.Context(), client.TextJob("x", "p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, cause, stopped := make(chan bool), make(chan error, 1), make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	w := worker.Worker{Client: c, Lease: 6 * time.Second, Strategy: "fair", Handler: func(ctx context.Context, j *client.Job) (client.Outcome, error) {
+		close(began)
+		<-ctx.Done()
+		cause <- context.Cause(ctx)
+		return client.Outcome{}, nil
+	}}
+	go func() { stopped <- w.Run(ctx) }()
+	<-began
+	if _, err := c.Cancel(t.Context(), j.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-cause; !errors.Is(err, worker.ErrLeaseLost) || !errors.Is(err, client.ErrCancelled) {
+		t.Errorf("cause %v", err)
+	}
+	stop()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if got, err := c.Job(t.Context(), j.ID); err != nil || got.Status != "cancelled" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

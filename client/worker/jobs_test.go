@@ -1,0 +1,136 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/clienttest"
+	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/worker"
+)
+
+// A job with a timeout_ms is returned to its queue before the wait for a handler takes much of the time-out, since the
+// server counts it from the claim.
+func TestJobsWithATimeOutDoNotWait(t *testing.T) {
+	limited := func(n int, timeout time.Duration) clienttest.Reply {
+		r := clienttest.HandOut(n, time.Hour)
+		r.Body = strings.ReplaceAll(r.Body, `"status":"active"`, fmt.Sprintf(`"status":"active","timeout_ms":%d`, timeout.Milliseconds()))
+		return r
+	}
+	t.Run("they are returned to their queue after a twentieth of it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			f := clienttest.Runner(t, map[string]func(clienttest.Call) clienttest.Reply{"/jobs/claim": clienttest.Once(limited(3, time.Minute))})
+			var ev events
+			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Batch: 3, Prefetch: 5, OnEvent: ev.add, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+				time.Sleep(50 * time.Second)
+				return client.Outcome{}, nil
+			}})
+			time.Sleep(time.Minute)
+			back := f.To("/jobs/{id}/release")
+			if len(back) != 2 || back[0].At.Sub(began).Truncate(10*time.Millisecond) != 3*time.Second || back[0].Body["how"] != "unget" || back[0].Body["claim_id"] != clienttest.TestClaim {
+				t.Errorf("given back: %+v", back)
+			}
+			for _, c := range f.To("/jobs/claim") {
+				if at := c.At.Sub(began); at >= 3*time.Second && c.Body["max"] != 1.0 {
+					t.Errorf("after %v it claimed %v, with one handler", at, c.Body["max"])
+				}
+			}
+			testkit.Check(t, stop())
+			for id, end := range ev.ends() {
+				if (end.Err == nil) != (id == clienttest.TestID(0)) || errors.Is(end.Err, worker.ErrDraining) {
+					t.Errorf("%s: %v", id, end.Err)
+				}
+			}
+		})
+	})
+	t.Run("a handler's context ends with the time-out", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			began, ended := time.Now(), make(chan time.Time, 1)
+			f := clienttest.Runner(t, map[string]func(clienttest.Call) clienttest.Reply{"/jobs/claim": clienttest.Once(limited(1, 7*time.Second))})
+			var ev events
+			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", OnEvent: ev.add, Handler: until(ended)})
+			if d := (<-ended).Sub(began); d != 7*time.Second {
+				t.Errorf("it ended after %v", d)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if end := ev.ends()[clienttest.TestID(0)]; !errors.Is(end.Err, worker.ErrLeaseLost) {
+				t.Error(end.Err)
+			}
+		})
+	})
+	t.Run("no job loses an attempt", func(t *testing.T) {
+		const jobs = 6
+		s := daybooktest.Start(t)
+		added, err := s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{Attributes: client.Attributes{TimeoutMs: 4000}})
+		testkit.NoError(t, err)
+		back, all := make(chan struct{}, jobs), make(chan struct{})
+		var left atomic.Int32
+		left.Store(jobs)
+		var first atomic.Bool
+		w := &worker.Worker{Client: s.Client, Batch: jobs, Prefetch: jobs, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
+			if !first.Swap(true) {
+				for range jobs - 1 { // while the worker holds the rest
+					<-back
+				}
+			}
+			return client.Outcome{}, nil
+		}, OnEvent: func(e worker.Event) {
+			switch {
+			case e.Job == nil:
+			case e.Err != nil:
+				back <- struct{}{}
+			case left.Add(-1) == 0:
+				close(all)
+			}
+		}}
+		stop := start(t, w)
+		<-all
+		testkit.Check(t, stop())
+		for _, id := range added.JobIDs {
+			if j, err := s.Client.Job(t.Context(), id); err != nil || j.Status != "completed" || j.RunAttempts != 1 || len(j.Attempts) > 0 {
+				t.Errorf("%+v, %v", j, err)
+			}
+		}
+	})
+}
+
+// Jobs that were claimed in advance for quick handlers, and now wait for slow ones, are returned to their queue.
+func TestJobsClaimedAheadDoNotWaitForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		given := 0
+		f := clienttest.Runner(t, map[string]func(clienttest.Call) clienttest.Reply{"/jobs/claim": func(c clienttest.Call) clienttest.Reply {
+			n := min(int(c.Body["max"].(float64)), 2000-given)
+			if n == 0 {
+				return clienttest.Nothing(c)
+			}
+			given += n
+			return clienttest.HandOutFrom(given-n, n, time.Hour)
+		}})
+		slow := clienttest.TestID(1000)
+		stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Batch: 50, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
+			time.Sleep(time.Microsecond)
+			if j.ID == slow {
+				time.Sleep(time.Minute)
+			}
+			return client.Outcome{}, nil
+		}})
+		time.Sleep(time.Minute)
+		back := f.To("/jobs/{id}/release")
+		if len(back) == 0 || back[0].At.Sub(began) < 9*time.Second || back[len(back)-1].At.Sub(began) > 12*time.Second {
+			t.Errorf("%d were given back", len(back))
+		}
+		testkit.Check(t, stop())
+	})
+}
