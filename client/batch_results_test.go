@@ -135,9 +135,7 @@ func TestCutResults(t *testing.T) {
 				}}
 				var got strings.Builder
 				for r, err := range f.Client(client.Options{}).Results(t.Context(), resultsBatch.String(), client.ResultsQuery{Follow: cut%2 == 0}) {
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					printResult(&got, r)
 				}
 				if got.String() != wantResults {

@@ -131,9 +131,7 @@ func TestTimeoutOfATry(t *testing.T) {
 	t.Run("an answer that arrives slowly does not time out", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := clienttest.InTurn(clienttest.Reply{Status: 200, Stream: &dripping{left: 10, every: 20 * time.Second}})
-			if err := f.Client(client.Options{RetryFor: -1}).Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, f.Client(client.Options{RetryFor: -1}).Ping(t.Context()))
 		})
 	})
 }

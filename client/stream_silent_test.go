@@ -42,10 +42,7 @@ func fill(t *testing.T, over *client.Client, allowed time.Duration) {
 
 // TestStreamBlocked: if a stream accepts no data, its requests end with their contexts, and take bounded memory.
 func TestStreamBlocked(t *testing.T) {
-	s, err := clienttest.SilentServer(t, time.Hour, func(*websocket.Conn) {}).OpenStream(t.Context(), client.StreamOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(clienttest.SilentServer(t, time.Hour, func(*websocket.Conn) {}).OpenStream(t.Context(), client.StreamOptions{}))(t)
 	fill(t, s.Client(), 5*time.Millisecond)
 	if s.Err() != nil {
 		t.Errorf("the stream has ended: %v", s.Err())

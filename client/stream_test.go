@@ -14,13 +14,8 @@ import (
 func TestStreamEnds(t *testing.T) {
 	s := daybooktest.Start(t)
 	c := clienttest.NewCutter(t, s.URL)
-	stream, err := client.New(c.Url, client.Options{}).OpenStream(t.Context(), client.StreamOptions{RunnerID: "r"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Client.AddLines(t.Context(), []byte("a\nb\n"), client.AddOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	stream := testkit.Must(client.New(c.Url, client.Options{}).OpenStream(t.Context(), client.StreamOptions{RunnerID: "r"}))(t)
+	testkit.Must(s.Client.AddLines(t.Context(), []byte("a\nb\n"), client.AddOptions{}))(t)
 	got := make(chan *client.Claim, 2)
 	testkit.Must(stream.Subscribe(t.Context(), client.SubscribeOptions{Credit: 2, Take: func(c *client.Claim) { got <- c }}))(t)
 	claim := <-got

@@ -46,9 +46,7 @@ func TestConsume(t *testing.T) {
 			const n = 2100
 			for _, name := range []string{"a", "b"} {
 				s, err := chunks.Submit(ctx, c, client.NewBatch{Name: name, ChunkSize: 7, Meta: map[string]any{"of": name}, Metadata: []byte("all of " + name)}, manyChunks(n), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				made = append(made, s)
 			}
 			o := chunks.ConsumeOptions{Worker: worker.Worker{Types: []string{"chunk"}, Strategy: client.PreferDistinct("of", client.Random), Concurrency: 16, Batch: 100, NoStream: noStream}}
@@ -95,14 +93,8 @@ func TestConsumeAnyJob(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	alone, err := c.Create(ctx, client.TextJob("x", "alone"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	created, err := c.CreateMany(ctx, []client.NewJob{client.TextJob("x", "0"), client.TextJob("x", "1")}, client.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	alone := testkit.Must(c.Create(ctx, client.TextJob("x", "alone")))(t)
+	created := testkit.Must(c.CreateMany(ctx, []client.NewJob{client.TextJob("x", "0"), client.TextJob("x", "1")}, client.CreateOptions{}))(t)
 	consuming(t, c, chunks.ConsumeOptions{Worker: worker.Worker{Types: []string{"x"}}}, func(_ context.Context, chunk *chunks.Chunk) (client.Outcome, error) {
 		if chunk.Batch == nil {
 			return client.TextOutput(fmt.Sprint(chunk.BatchID == "", chunk.Line)), nil
@@ -130,10 +122,7 @@ func TestConsumeDrains(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s, err := chunks.Submit(ctx, c, client.NewBatch{}, manyChunks(3), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(chunks.Submit(ctx, c, client.NewBatch{}, manyChunks(3), nil))(t)
 	began, finish := make(chan struct{}, 3), make(chan struct{})
 	running, end := context.WithCancel(ctx)
 	done := make(chan error, 1)
@@ -170,18 +159,14 @@ func TestCancelWaits(t *testing.T) {
 	const n = 6000
 	submit := func() *chunks.Submission {
 		t.Helper()
-		s, err := chunks.Submit(ctx, c, client.NewBatch{}, func(yield func(client.NewJob) bool) {
+		return testkit.Must(chunks.Submit(ctx, c, client.NewBatch{}, func(yield func(client.NewJob) bool) {
 			for i := range n { // neighbours differ, so the server cannot cancel them together
 				j, priority := client.TextJob("chunk", "x"), i%2
 				if j.Priority = &priority; !yield(j) {
 					return
 				}
 			}
-		}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
+		}, nil))(t)
 	}
 	allEnded := func(id string) {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // TestReferences: exactly the documented form is a reference, so that no other payload is taken for one.
@@ -61,10 +62,7 @@ func FuzzReference(f *testing.F) {
 		if !is {
 			return
 		}
-		again, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := testkit.Must(json.Marshal(r))(t)
 		if same, is := parseReference(client.JSON, again); !is || *same.Address != *r.Address || *same.Bytes != *r.Bytes || *same.Kind != *r.Kind {
 			t.Errorf("%q became %q", text, again)
 		}

@@ -148,13 +148,8 @@ func TestChunkIsMissing(t *testing.T) {
 		return j
 	}
 	jobs := []client.NewJob{long("missing"), long("damaged"), long("shorter"), long("longer"), long("sound"), client.TextJob("x", "huge")}
-	if err := o.Put(ctx, c, "", jobs); err != nil {
-		t.Fatal(err)
-	}
-	created, err := c.CreateBatch(ctx, client.NewBatch{}, jobs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, o.Put(ctx, c, "", jobs))
+	created := testkit.Must(c.CreateBatch(ctx, client.NewBatch{}, jobs))(t)
 	if err := o.Put(ctx, c, "", []client.NewJob{long("more than 10")}); !errors.Is(err, client.ErrTooLarge) {
 		t.Errorf("a chunk of more than MaxBytes: %v", err)
 	}

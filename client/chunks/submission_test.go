@@ -14,6 +14,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/chunks"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 	"github.com/daybookq/daybook/client/worker"
 )
 
@@ -87,9 +88,7 @@ func TestSubmit(t *testing.T) {
 	}
 	line := int64(0)
 	for r, err := range s.Results(ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if want := strings.Repeat(fmt.Sprint(line), 2); r.Line != line || r.Status != "completed" || r.OutputKind != client.Text || string(r.Output) != want || r.Meta["user"] != "42" {
 			t.Fatalf("result %d: %+v", line, r)
 		}
@@ -111,9 +110,7 @@ func TestSubmit(t *testing.T) {
 	for from, want := range map[int64]int64{n - 1: 1, n: 0} {
 		got := int64(0)
 		for _, err := range c.Results(ctx, s.ID, client.ResultsQuery{From: from}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			got++
 		}
 		if got != want {

@@ -256,9 +256,7 @@ func TestBeginLater(t *testing.T) {
 			f := clienttest.Runner(t, map[string]func(clienttest.Call) clienttest.Reply{"/jobs/claim": clienttest.Once(clienttest.HandOut(3, time.Minute))})
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Concurrency: 3, Handler: well})
 			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if claims := f.To("/jobs/claim"); claims[0].Body["begins"] != nil || len(f.To("/jobs/tickle")) != 0 {
 				t.Errorf("claims %+v, tickles %+v", claims, f.To("/jobs/tickle"))
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/clienttest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 	"github.com/daybookq/daybook/client/worker"
 )
 
@@ -28,9 +29,7 @@ func TestBrokenStream(t *testing.T) {
 	for i := range jobs {
 		fmt.Fprintln(&lines, i)
 	}
-	if _, err := s.Client.AddLines(t.Context(), []byte(lines.String()), client.AddOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(s.Client.AddLines(t.Context(), []byte(lines.String()), client.AddOptions{}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var mu sync.Mutex
@@ -60,9 +59,7 @@ func TestBrokenStream(t *testing.T) {
 			stop()
 		}
 	}}
-	if err := w.Run(ctx); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, w.Run(ctx))
 	if got := counts(t, s); got["completed"] != jobs {
 		t.Errorf("%v", got)
 	}
@@ -86,13 +83,9 @@ func TestWorkerKeepsJobsWithoutSubscription(t *testing.T) {
 		if streams.Add(1) > 1 {
 			return // the worker tries again until it is stopped
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, err)
 		refusal := `{"n":2,"problem":{"status":503,"code":"not_ready","outcome":"not_stored"}}`
-		if err := conn.Write(context.Background(), websocket.MessageText, []byte(refusal)); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, conn.Write(context.Background(), websocket.MessageText, []byte(refusal)))
 		_, _, err = conn.Read(context.Background())
 		end <- websocket.CloseStatus(err)
 	})
@@ -111,10 +104,7 @@ func TestWorkerKeepsJobsWithoutSubscription(t *testing.T) {
 // TestHearsOfCancel: the context of a handler ends when its job is cancelled, with the reason as its cause.
 func TestHearsOfCancel(t *testing.T) {
 	c := daybooktest.Start(t).Client
-	j, err := c.Create(t.Context(), client.TextJob("x", "p"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := testkit.Must(c.Create(t.Context(), client.TextJob("x", "p")))(t)
 	began, cause, stopped := make(chan bool), make(chan error, 1), make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -126,16 +116,12 @@ func TestHearsOfCancel(t *testing.T) {
 	}}
 	go func() { stopped <- w.Run(ctx) }()
 	<-began
-	if _, err := c.Cancel(t.Context(), j.ID); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.Cancel(t.Context(), j.ID))(t)
 	if err := <-cause; !errors.Is(err, worker.ErrLeaseLost) || !errors.Is(err, client.ErrCancelled) {
 		t.Errorf("cause %v", err)
 	}
 	stop()
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, <-stopped)
 	if got, err := c.Job(t.Context(), j.ID); err != nil || got.Status != "cancelled" {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -99,9 +99,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 				if got != c.held {
 					t.Errorf("%d are held", got)
 				}
-				if err := stop(); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, stop())
 				if n := len(f.To("/jobs/{id}/release")); n != c.held {
 					t.Errorf("%d were given back", n)
 				}
@@ -169,9 +167,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 			f := clienttest.Runner(t, nil)
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Concurrency: 64, Batch: 1, Handler: well})
 			time.Sleep(time.Minute)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if n := len(f.To("/jobs/claim")); n < 3 || n > 4 { // at 0, 20 and 40 s, and perhaps when the worker stops
 				t.Errorf("%d claims in a minute", n)
 			}

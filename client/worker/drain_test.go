@@ -56,9 +56,7 @@ func TestDrain(t *testing.T) {
 			w := &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", DrainTimeout: time.Second, OnEvent: ev.add, Handler: until(make(chan time.Time, 1))}
 			stop := start(t, w)
 			synctest.Wait()
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if err := ev.ends()[clienttest.TestID(0)].Err; !errors.Is(err, worker.ErrDraining) || errors.Is(err, client.ErrClaimLost) {
 				t.Error(err)
 			}

@@ -61,9 +61,7 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 			if d := (<-ended).Sub(began); d != 7*time.Second {
 				t.Errorf("it ended after %v", d)
 			}
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if end := ev.ends()[clienttest.TestID(0)]; !errors.Is(end.Err, worker.ErrLeaseLost) {
 				t.Error(end.Err)
 			}

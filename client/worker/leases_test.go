@@ -53,9 +53,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 				if d := (<-ended).Sub(began); d != c.lost {
 					t.Errorf("lost after %v", d)
 				}
-				if err := stop(); err != nil { // a lost lease is no error of Run
-					t.Error(err)
-				}
+				testkit.Check(t, stop()) // a lost lease is no error of Run
 				if err := ev.ends()[clienttest.TestID(0)].Err; !errors.Is(err, worker.ErrLeaseLost) {
 					t.Error(err)
 				}

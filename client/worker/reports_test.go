@@ -111,9 +111,7 @@ func TestReports(t *testing.T) {
 			}})
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Concurrency: n, OnEvent: ev.add, Handler: well})
 			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			asked := f.To("/jobs/complete")
 			if len(asked) != 1 || asked[0].Body["claim_id"] != clienttest.TestClaim || asked[0].Body["outcomes"] != nil || len(ev.ends()) != n {
 				t.Errorf("%d ends in %d requests: %s", len(ev.ends()), len(asked), asked[0].Text)
@@ -139,9 +137,7 @@ func TestReports(t *testing.T) {
 				return client.Outcome{}, nil
 			}})
 			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			reports, claims := f.To("/jobs/complete"), map[any]bool{}
 			for _, c := range reports {
 				for _, o := range c.Body["outcomes"].([]any) {

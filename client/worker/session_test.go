@@ -29,9 +29,7 @@ func TestWorkersSession(t *testing.T) {
 			f := clienttest.Runner(t, map[string]func(clienttest.Call) clienttest.Reply{"/jobs/claim": clienttest.EachByItself(jobs)})
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r7", Concurrency: 16, Batch: 1, OnEvent: ev.add, Handler: well})
 			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if opens := f.To("/sessions"); len(opens) != 1 || opens[0].Body["runner_id"] != "r7" {
 				t.Errorf("opened: %+v", opens)
 			}
@@ -70,9 +68,7 @@ func TestWorkersSession(t *testing.T) {
 			}})
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Handler: well})
 			time.Sleep(time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			claims := f.To("/jobs/claim")
 			for _, name := range []string{"Daybook-Session", "Daybook-Session-Slot", "Daybook-Session-Number"} {
 				if first, again := claims[0].Header.Get(name), claims[1].Header.Get(name); first == "" || first != again {
@@ -176,9 +172,7 @@ func TestWorkersSession(t *testing.T) {
 			})
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Concurrency: 1, Batch: 1, OnEvent: ev.add, Handler: well})
 			time.Sleep(10 * time.Second)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, stop())
 			if ends := ev.ends(); len(ends) != 3 || ends[clienttest.TestID(0)].Err != nil {
 				t.Errorf("%+v", ends)
 			}
