@@ -11,6 +11,8 @@ import (
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/proof/model"
+	"github.com/daybookq/daybook/proof/model/compare"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/query"
 )
@@ -38,7 +40,7 @@ func listSeed(seed uint64) (err error) {
 	if p.s, err = Open("store", p.options); err != nil {
 		return err
 	}
-	p.m = newModel(p.s.machine.Seed, &p.s.machine.Rules)
+	p.m = newModel(p.s)
 	defer func() { err = errors.Join(err, p.s.Close()) }()
 	for i, st := range steps {
 		if err := p.step(st); err != nil {
@@ -64,7 +66,7 @@ func listSeed(seed uint64) (err error) {
 }
 
 // filter makes a random filter with names, times and ids of existing or former jobs.
-func (g *generator) filter(m *model) (f query.Filter) {
+func (g *generator) filter(m *model.Model) (f query.Filter) {
 	f.Limit, f.Parts = oneOf(g, 1, 2, 5, 1000), query.Everything
 	f.Rows, f.Read, f.Bytes = oneOf(g, 0, 1, 2, 7, 50), oneOf(g, 0, 1, 600, 3000), oneOf[int64](g, 0, 1, 10, 60)
 	if g.some(50) {
@@ -82,17 +84,17 @@ func (g *generator) filter(m *model) (f query.Filter) {
 	if g.some(15) {
 		f.Claim = g.anyClaim()
 	}
-	if g.some(15) && len(m.batches) > 0 {
-		f.Batch = m.Document(m.batches[g.IntN(len(m.batches))].lines[0]).Batch
+	if g.some(15) && len(m.Batches) > 0 {
+		f.Batch = m.Document(m.Batches[g.IntN(len(m.Batches))].Lines[0]).Batch
 	}
 	if g.some(15) {
 		f.Meta = oneOf(g, map[string]string{"a": "1"}, map[string]string{"b": "x y", "a": "1"}, map[string]string{"a": "2"})
 	}
 	anyTime := func() int64 {
-		if len(m.batches) == 0 {
+		if len(m.Batches) == 0 {
 			return startAt
 		}
-		return m.batches[g.IntN(len(m.batches))].at + g.Int64N(3) - 1
+		return m.Batches[g.IntN(len(m.Batches))].At + g.Int64N(3) - 1
 	}
 	if g.some(15) {
 		f.CreatedAfter = anyTime()
@@ -100,8 +102,8 @@ func (g *generator) filter(m *model) (f query.Filter) {
 	if g.some(15) {
 		f.CreatedBefore = anyTime()
 	}
-	if g.some(15) && len(m.batches) > 0 {
-		if f.After = m.batches[g.IntN(len(m.batches))].id.WithLine(g.IntN(6)); g.some(40) { // perhaps of no batch
+	if g.some(15) && len(m.Batches) > 0 {
+		if f.After = m.Batches[g.IntN(len(m.Batches))].ID.WithLine(g.IntN(6)); g.some(40) { // perhaps of no batch
 			f.After = job.NewID(f.After.At()+g.Int64N(3)-1, uint64(max(1, int(f.After.LowSeq())+g.IntN(5)-2)), f.After.Line())
 		}
 	}
@@ -131,9 +133,9 @@ func compareIDs(a, b job.ID) int {
 
 func (p *player) compareList(f query.Filter, r interface{ IntN(int) int }) error {
 	var want []job.Job
-	for _, b := range p.m.batches {
-		for _, j := range b.lines {
-			if j.status == job.Purged || !f.Batch.IsZero() && j.batch.submission != nil && j.batch.submission.deleting {
+	for _, b := range p.m.Batches {
+		for _, j := range b.Lines {
+			if j.Status == job.Purged || !f.Batch.IsZero() && j.Batch.Submission != nil && j.Batch.Submission.Deleting {
 				continue // a batch that is being deleted counts as deleted
 			}
 			if doc := p.m.Document(j); filterMatches(&f, &doc) {
@@ -154,7 +156,7 @@ func (p *player) compareList(f query.Filter, r interface{ IntN(int) int }) error
 			if len(want) == 0 {
 				return fmt.Errorf("page %d has %v, which the model does not have", pages, docs[i].ID)
 			}
-			if err := sameJob(docs[i], want[0]); err != nil {
+			if err := compare.Job(docs[i], want[0]); err != nil {
 				return fmt.Errorf("page %d, job %v (%v): %w", pages, docs[i].ID, want[0].ID, err)
 			}
 			bytes += int64(len(docs[i].Payload) + len(docs[i].Output))
@@ -182,32 +184,32 @@ func (p *player) compareList(f query.Filter, r interface{ IntN(int) int }) error
 }
 
 func (p *player) compareClaims() error {
-	for _, c := range p.m.claims {
-		doc, jobs, err := p.s.ClaimDocument(c.id, query.Everything)
-		if p.m.Known(c.id) == nil {
+	for _, c := range p.m.Claims {
+		doc, jobs, err := p.s.ClaimDocument(c.ID, query.Everything)
+		if p.m.Known(c.ID) == nil {
 			if !errors.Is(err, job.ClaimNotFound) {
-				return fmt.Errorf("claim %v exists, although no job names it: %v", c.id, err)
+				return fmt.Errorf("claim %v exists, although no job names it: %v", c.ID, err)
 			}
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("claim %v: %w", c.id, err)
+			return fmt.Errorf("claim %v: %w", c.ID, err)
 		}
-		held := c.held()
-		if doc.ID != c.id || doc.Runner != c.runner || doc.CreatedAt != c.id.At() || doc.HandedOut != len(c.handed) || doc.Held != len(held) || len(jobs) != len(held) ||
+		held := c.Held()
+		if doc.ID != c.ID || doc.Runner != c.Runner || doc.CreatedAt != c.ID.At() || doc.HandedOut != len(c.Handed) || doc.Held != len(held) || len(jobs) != len(held) ||
 			(doc.DeadlineAt != 0) != (len(held) > 0) {
 			return fmt.Errorf("claim %+v with %d jobs, the model has %+v, which holds %d", doc, len(jobs), c, len(held))
 		}
 		for i, j := range held {
-			if err := sameJob(jobs[i], brief(p.m.Document(j))); err != nil {
-				return fmt.Errorf("job %v of claim %v: %w", j, c.id, err)
+			if err := compare.Job(jobs[i], compare.Brief(p.m.Document(j))); err != nil {
+				return fmt.Errorf("job %v of claim %v: %w", j, c.ID, err)
 			}
 		}
 		// A job without its own lease or a time-out has the claim's deadline.
-		if len(held) == 1 && held[0].attr.TimeoutMs == 0 && p.m.Deadline(held[0]) != doc.DeadlineAt && len(c.handed) == 1 {
-			return fmt.Errorf("claim %v ends at %d, its job at %d", c.id, doc.DeadlineAt, p.m.Deadline(held[0]))
+		if len(held) == 1 && held[0].Attr.TimeoutMs == 0 && p.m.Deadline(held[0]) != doc.DeadlineAt && len(c.Handed) == 1 {
+			return fmt.Errorf("claim %v ends at %d, its job at %d", c.ID, doc.DeadlineAt, p.m.Deadline(held[0]))
 		}
-		if doc, jobs, err := p.s.ClaimDocument(job.NewID(c.id.At()+1, c.seq, 0), 0); !errors.Is(err, job.ClaimNotFound) {
+		if doc, jobs, err := p.s.ClaimDocument(job.NewID(c.ID.At()+1, c.Seq, 0), 0); !errors.Is(err, job.ClaimNotFound) {
 			return fmt.Errorf("a claim of another time: %+v, %v, %v", doc, jobs, err)
 		}
 	}
@@ -220,20 +222,20 @@ func (p *player) compareRunners(g *generator) error {
 		seen         int64
 	}
 	want := map[string]*held{}
-	for _, c := range p.m.claims {
-		jobs := c.held()
+	for _, c := range p.m.Claims {
+		jobs := c.Held()
 		if len(jobs) == 0 {
 			continue
 		}
-		h := want[c.runner]
+		h := want[c.Runner]
 		if h == nil {
-			h = &held{seen: p.m.runners[c.runner].at}
-			want[c.runner] = h
+			h = &held{seen: p.m.Runners[c.Runner].At}
+			want[c.Runner] = h
 		}
 		h.claims++
 		h.jobs += len(jobs)
 		for _, j := range jobs {
-			h.seen = max(h.seen, j.tickle.at)
+			h.seen = max(h.seen, j.Tickle.At)
 		}
 	}
 	after := ""
@@ -280,8 +282,8 @@ func (p *player) compareWaiting(g *generator) error {
 		names = []string{client}
 	}
 	want := map[string]int64{}
-	for _, j := range p.m.line(names, nil, false) {
-		want[j.attr.Type]++
+	for _, j := range p.m.Line(names, nil, false) {
+		want[j.Attr.Type]++
 	}
 	after := ""
 	for {

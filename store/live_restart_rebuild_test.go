@@ -25,7 +25,7 @@ func playLive(t *testing.T, seed uint64, g *generator) *player {
 	live := &player{options: g.options}
 	live.options.FS = vfs.NewMem()
 	live.s = testkit.Must(Open("store", live.options))(t)
-	live.m = newModel(live.s.machine.Seed, &live.s.machine.Rules)
+	live.m = newModel(live.s)
 	for i, st := range g.steps() {
 		if err := live.step(st); err != nil {
 			t.Fatalf("seed %d: step %d: %v", seed, i, err)

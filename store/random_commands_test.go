@@ -17,9 +17,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/proof/model"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
-	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/memory"
 	"github.com/daybookq/daybook/store/internal/row"
 )
@@ -143,7 +143,7 @@ func shrink(o Options, steps []step) []step {
 type player struct {
 	options Options
 	s       *Store
-	m       *model
+	m       *model.Model
 	log     []step           // applied, in order
 	results []applied.Result // of log
 	flushed int              // how many commands of log certainly survive a restart
@@ -158,7 +158,7 @@ func play(o Options, steps []step) (err error) {
 	if p.s, err = Open("store", o); err != nil {
 		return err
 	}
-	p.m = newModel(p.s.machine.Seed, &p.s.machine.Rules)
+	p.m = newModel(p.s)
 	p.observeQueues()
 	defer func() {
 		if r := recover(); r != nil {
@@ -185,8 +185,8 @@ func (p *player) step(st step) error {
 			return err
 		}
 		if due := p.s.NextDue(); due == 0 || due > st.at {
-			if due := p.m.nextDue(); due != 0 && due <= p.m.at {
-				return fmt.Errorf("the store has nothing due at %d, and the model has something due since %d", p.m.at, due)
+			if due := p.m.NextDue(); due != 0 && due <= p.m.At {
+				return fmt.Errorf("the store has nothing due at %d, and the model has something due since %d", p.m.At, due)
 			}
 			break
 		}
@@ -221,86 +221,34 @@ func (p *player) Apply(st step) error {
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
+	if c, ok := got.(*applied.Claimed); ok && !c.Replayed {
+		p.handed = append(p.handed, handedOut{claimed: c})
+	}
+	p.log = append(p.log, st)
 	if c, ok := got.(*applied.Claimed); ok {
-		if !c.Replayed {
-			p.handed = append(p.handed, handedOut{claimed: c})
-		}
-		got = told(c)
+		p.results = append(p.results, model.Shown(c))
+	} else {
+		p.results = append(p.results, got)
 	}
-	p.m.distinctLevels = func(s job.Strategy) []string { return levelsOf(p.s, s) }
-	p.m.distinctUncounted = func(s job.Strategy) []string { return uncountedOf(p.s, s) }
-	p.log, p.results = append(p.log, st), append(p.results, got)
-	events := []event{}
-	switch cmd := cmd.(type) {
-	case job.Tick:
-		if events, err = p.watchTick(st); err != nil {
+	seen := p.seen()
+	if tick, is := cmd.(job.Tick); is {
+		if err := p.checkTickRows(tick, seen.Effects); err != nil {
 			return err
 		}
-		p.m.at = max(st.at, p.m.at)
-		if err := p.m.expireSessions(func(id job.ID) bool { return p.s.machine.SessionOf(id) != nil }); err != nil {
-			return err
-		}
-	case job.LoseRunner:
-		if events, _, err = p.events(st.seq); err != nil {
-			return err
-		}
-	case job.Move:
-		if cmd.Job.IsZero() {
-			if events, _, err = p.events(st.seq); err != nil {
-				return err
-			}
-		}
-	default:
-		if len(p.m.submissions) > 0 { // the command may end one
-			if events, _, err = p.events(st.seq); err != nil {
-				return err
-			}
-		}
 	}
-	want := p.m.Apply(st.seq, st.at, cmd, events)
-	for _, id := range p.m.spared {
-		if slices.ContainsFunc(p.s.machine.Live.Running, func(w *row.Sweep) bool { return w.Id() == id }) {
-			return fmt.Errorf("sweep %v is under way, but did not take a job that was returned in this tick", id)
-		}
-	}
-	p.m.spared = nil
-	if err := p.m.forgetSubmissions(func(id job.ID) bool {
-		return memory.RowOf(p.s.machine.Live.Seqs(id), id, p.s.machine.Submission) != nil
-	}); err != nil {
+	if err := p.m.Compare(st.seq, st.at, cmd, got, seen); err != nil {
 		return err
-	}
-	if c, ok := want.(*applied.Claimed); ok {
-		want = p.m.inOrderOf(told(c), got.(*applied.Claimed))
-	}
-	if w, ok := want.(*applied.Swept); ok && w.Refusal == job.Granted {
-		if err := sweptFits(w, got.(*applied.Swept), cmd.(job.Move)); err != nil {
-			return err
-		}
-		want = got
-	}
-	if !reflect.DeepEqual(got, want) {
-		return fmt.Errorf("result\n\t%+v, the model has\n\t%+v", got, want)
-	}
-	for _, w := range p.m.sweeps {
-		if !w.ended && !slices.ContainsFunc(p.s.machine.Live.Running, func(r *row.Sweep) bool { return r.Seq == w.seq }) {
-			if left := p.m.targets(w); len(left) > 0 {
-				return fmt.Errorf("sweep %v %+v has ended without taking %v", w.id, w.move, left)
-			}
-			w.ended = true
-		}
 	}
 	if n := len(p.handed); n > 0 && p.handed[n-1].want == nil { // of this command
 		p.handed[n-1].want = map[job.ID]job.Job{}
-		for _, c := range p.m.claims {
-			if c.id == p.handed[n-1].claimed.Claim {
-				for _, j := range c.handed {
-					p.handed[n-1].want[j.id] = p.m.Document(j)
-				}
+		if c := p.m.Claims[p.handed[n-1].claimed.Claim]; c != nil {
+			for _, j := range c.Handed {
+				p.handed[n-1].want[j.ID] = p.m.Document(j)
 			}
 		}
 	}
 	for _, names := range [][2][]string{{}, {{"a"}, nil}, {nil, {"x", "y"}}, {{"b", "c"}, {"x"}}} {
-		if got, want := p.s.Available(names[0], names[1]), len(p.m.line(names[0], names[1], false)) > 0 && !p.m.stopped; got != want {
+		if got, want := p.s.Available(names[0], names[1]), len(p.m.Line(names[0], names[1], false)) > 0 && !p.m.Stopped; got != want {
 			return fmt.Errorf("available for %v is %v, the model has %v", names, got, want)
 		}
 	}
@@ -313,7 +261,7 @@ func (p *player) Apply(st step) error {
 			}
 		}
 	}
-	want2 := p.m.takeReadied()
+	want2 := p.m.TakeReadied()
 	slices.SortFunc(got2, func(a, b document.Readied) int { return strings.Compare(a.Client+"/"+a.Type, b.Client+"/"+b.Type) })
 	if !slices.Equal(got2, want2) {
 		return fmt.Errorf("readied %v, the model has %v", got2, want2)
@@ -321,84 +269,29 @@ func (p *player) Apply(st step) error {
 	return nil
 }
 
-// fits compares the result of the first step of a sweep with the model's. The step may or may not notice that it was
-// the last one.
-func sweptFits(want, got *applied.Swept, move job.Move) error {
-	switch {
-	case want.Status != 0 && (got.Status != want.Status || got.Moved != want.Moved):
-		return fmt.Errorf("result\n\t%+v, the model has\n\t%+v", got, want)
-	case got.Moved != want.Moved, got.Skipped != 0 && move.Op != job.Redrive, got.Refusal != job.Granted, want.Sweep != got.Sweep && !want.Sweep.IsZero():
-		return fmt.Errorf("result\n\t%+v, the model has\n\t%+v", got, want)
+// seen reports how much of its work the last command did.
+func (p *player) seen() *model.Seen {
+	return &model.Seen{
+		Effects: p.s.Effects(),
+		Session: func(id job.ID) bool { return p.s.machine.SessionOf(id) != nil },
+		Batch: func(id job.ID) bool {
+			return memory.RowOf(p.s.machine.Live.Seqs(id), id, p.s.machine.Submission) != nil
+		},
+		Sweep: func(id job.ID) bool {
+			return slices.ContainsFunc(p.s.machine.Live.Running, func(w *row.Sweep) bool { return w.Id() == id })
+		},
+		Distinct: func(s job.Strategy) (levels, uncounted []string) { return levelsOf(p.s, s), uncountedOf(p.s, s) },
 	}
-	return nil
 }
 
-// inOrderOf returns a claim of the model with its jobs in the store's order, if they are the same jobs.
-func (m *model) inOrderOf(want, got *applied.Claimed) *applied.Claimed {
-	sorted := func(runs []row.Run) (joined []row.Run) {
-		runs = slices.Clone(runs)
-		slices.SortFunc(runs, func(a, b row.Run) int { return cmp.Or(cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.First, b.First)) })
-		for _, r := range runs {
-			if last := len(joined) - 1; last >= 0 && joined[last].Batch == r.Batch && joined[last].Last+1 == r.First {
-				joined[last].Last = r.Last
-			} else {
-				joined = append(joined, r)
-			}
-		}
-		return joined
-	}
-	c := m.claims[want.Claim]
-	if c == nil || c.seq != m.seq || !slices.Equal(sorted(want.Runs), sorted(got.Runs)) {
-		return want
-	}
-	c.handed = c.handed[:0]
-	for _, r := range got.Runs {
-		b := m.batchOf(r.Batch)
-		c.handed = append(c.handed, b.lines[r.First:r.Last+1]...)
-	}
-	if want.Runs = got.Runs; c.begun != nil {
-		c.beginFirst(c.begins)
-	}
-	return want
-}
-
-// events returns the effects of a command, both as events and as stored.
-func (p *player) events(seq uint64) (events []event, effects []row.Effect, err error) {
-	if err := p.s.Commit(); err != nil {
-		return nil, nil, err
-	}
-	if effects, err = p.effects(seq); err != nil {
-		return nil, nil, err
-	}
-	events = []event{}
-	for _, e := range effects {
-		b := p.m.batchOf(e.Run.Batch)
-		for line := e.Run.First; b != nil && line <= e.Run.Last; line++ {
-			events = append(events, event{b.id.WithLine(int(line)), e.Reason})
-		}
-	}
-	return events, effects, nil
-}
-
-// watchTick returns the effects of a tick. A tick may do any share of the due work, in the order of time, so the model
-// has to ask the store.
-func (p *player) watchTick(st step) ([]event, error) {
-	events, entries, err := p.events(st.seq)
-	if err != nil {
-		return nil, err
-	}
-	moved := map[job.ID]job.Reason{}
-	for _, e := range events {
-		if moved[e.id] == 0 {
-			moved[e.id] = e.why
-		}
-	}
+// checkTickRows checks that a tick did not write more rows than it may, as far as its effects show.
+func (p *player) checkTickRows(tick job.Tick, effects []row.Effect) error {
 	cost, largest, gone, cancelled := 0, 0, map[row.Run]bool{}, map[row.Position]bool{}
-	for _, e := range entries {
+	for _, e := range effects {
 		for line := e.Run.First; e.Reason == job.ReasonCancelled && line <= e.Run.Last; line++ {
 			cancelled[row.Position{e.Run.Batch, line}] = true
 		}
-		if e.Reason == job.ReasonPurged && (gone[e.Run] || cancelled[row.Position{e.Run.Batch, e.Run.First}]) || sweepReasons[e.Reason] != 0 {
+		if e.Reason == job.ReasonPurged && (gone[e.Run] || cancelled[row.Position{e.Run.Batch, e.Run.First}]) || model.SweepReasons[e.Reason] != 0 {
 			continue // finally failed and was not kept; and sweeps and the ends of batches have separate bounds
 		}
 		cost += row.TickSpanRows
@@ -410,62 +303,17 @@ func (p *player) watchTick(st step) ([]event, error) {
 			largest = max(largest, e.Run.Lines())
 		}
 	}
-	if most := cmp.Or(st.cmd.(job.Tick).Rows, p.s.machine.Rules.CommandRows) + row.TickSpanRows + largest; cost > most {
-		return nil, fmt.Errorf("a tick wrote about %d rows, with a bound of %d", cost, most)
-	}
-	// Jobs become pending or are purged in the order of time, except for retries of jobs that were abandoned in this
-	// tick.
-	at := max(st.at, p.m.at)
-	for _, status := range []job.Status{job.Deferred, job.Completed} {
-		latest, earliest := int64(0), int64(0)
-		for id, j := range p.m.jobs {
-			when := p.m.due(j)
-			if when == 0 || when > at || (status == job.Deferred) != (j.status == job.Deferred) || status != job.Deferred && !j.status.Terminal() {
-				continue
-			}
-			if why := moved[id]; why == job.ReasonDue || why == job.ReasonExpired || why == job.ReasonPurged {
-				latest = max(latest, when)
-			} else if why == 0 && (earliest == 0 || when < earliest) {
-				earliest = when
-			}
-		}
-		if earliest != 0 && earliest < latest {
-			return nil, fmt.Errorf("a tick did work that was due at %d before work that was due at %d", latest, earliest)
-		}
-	}
-	return events, nil
-}
-
-func (m *model) batchOf(seq uint64) *modelBatch {
-	for _, b := range m.batches {
-		if b.seq == seq {
-			return b
-		}
+	if most := cmp.Or(tick.Rows, p.s.machine.Rules.CommandRows) + row.TickSpanRows + largest; cost > most {
+		return fmt.Errorf("a tick wrote about %d rows, with a bound of %d", cost, most)
 	}
 	return nil
-}
-
-// effects reads the effects of a command.
-func (p *player) effects(seq uint64) (effects []row.Effect, err error) {
-	defer lsm.Catch(&err)
-	v := p.s.db.View()
-	defer v.Close()
-	v.ScanDown(string(row.EffectTable), row.SeqKey(row.EffectTable, seq+1), func(key string, value []byte) bool {
-		row.EachEffects(row.SeqOfKey(key), value, func(now job.Now, of []row.Effect) {
-			if now.Seq == seq {
-				effects = of
-			}
-		})
-		return false
-	})
-	return effects, nil
 }
 
 func (p *player) commit() error {
 	if err := p.s.Commit(); err != nil {
 		return err
 	}
-	got, want := p.s.NextDue(), p.m.nextDue()
+	got, want := p.s.NextDue(), p.m.NextDue()
 	if want != 0 && (got == 0 || got > want) {
 		return fmt.Errorf("next due is %d, the model has %d", got, want)
 	}
@@ -503,7 +351,7 @@ func (p *player) restart(flush bool) error {
 			return fmt.Errorf("apply again: %w", err)
 		}
 		if c, ok := got.(*applied.Claimed); ok {
-			got = told(c)
+			got = model.Shown(c)
 		}
 		if !reflect.DeepEqual(got, p.results[i]) {
 			return fmt.Errorf("%v again: result\n\t%+v, and before\n\t%+v", st, got, p.results[i])

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/proof/model"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/memory"
 	"github.com/daybookq/daybook/store/internal/row"
@@ -17,7 +18,7 @@ import (
 type generator struct {
 	*rand.Rand
 	options  Options
-	m        *model
+	m        *model.Model
 	seq      uint64
 	at       int64
 	claims   []job.ID
@@ -42,7 +43,7 @@ func newGenerator(seed uint64) *generator {
 			Filesets: oneOf(g, 1, 2, 1000), FilesetVersions: oneOf(g, 1, 2, 20),
 		},
 	}
-	g.m = newModel(0, g.options.bounds.Rules)
+	g.m = model.New("", boundsOf(g.options.bounds.Rules))
 	g.length = 20 + g.IntN(100)
 	if g.some(5) {
 		g.length *= 4
@@ -69,9 +70,9 @@ func (g *generator) steps() (steps []step) {
 		}
 		st.commit, st.compare = g.some(30), g.some(8)
 		st.restart, st.flush = g.some(2), g.some(50)
-		result := g.m.Apply(st.seq, st.at, st.cmd, nil)
+		result := g.m.Apply(st.seq, st.at, st.cmd)
 		if _, tick := st.cmd.(job.Tick); tick || g.some(30) {
-			_ = g.m.forgetSubmissions(nil) // all that need not be kept
+			g.m.Forget() // all that need not be kept
 		}
 		if c, ok := result.(*applied.Claimed); ok && !c.Claim.IsZero() {
 			g.claims = append(g.claims, c.Claim)
@@ -87,7 +88,7 @@ func (g *generator) steps() (steps []step) {
 // pass returns how much time passes before the next command.
 func (g *generator) pass() int64 {
 	// A job that was set aside permanently returns only by request.
-	if due := g.m.nextDue(); due != 0 && due < job.MaxTimeMs && g.some(20) {
+	if due := g.m.NextDue(); due != 0 && due < job.MaxTimeMs && g.some(20) {
 		return max(0, due-g.at+g.Int64N(3)-1) // the time of the next event, or a little before or after it
 	}
 	switch n := g.IntN(100); {
@@ -182,7 +183,7 @@ func (g *generator) Create() job.Command {
 		return c
 	}
 	switch n := g.IntN(100); {
-	case n < 15 && len(g.m.submissions) > 0:
+	case n < 15 && len(g.m.Submissions) > 0:
 		c.Into = g.anySubmission()
 	case n < 40:
 		c.Submission = g.Submission()
@@ -360,18 +361,18 @@ func (g *generator) anyRunner() string { return oneOf(g, "r1", "r2", "r22", "r3"
 // someJobs returns ids of jobs: of a claim if there is one, of any jobs, and of no jobs.
 func (g *generator) someJobs(claim job.ID, n int) (ids []job.ID) {
 	for range n {
-		switch c := g.m.claims[claim]; {
+		switch c := g.m.Claims[claim]; {
 		case c != nil && g.some(80):
-			ids = append(ids, c.handed[g.IntN(len(c.handed))].id)
+			ids = append(ids, c.Handed[g.IntN(len(c.Handed))].ID)
 		case g.some(5):
 			ids = append(ids, job.NewID(g.at, g.seq+5, g.IntN(4)))
-		case len(g.m.batches) > 0:
-			b := g.m.batches[g.IntN(len(g.m.batches))]
-			id := b.id.WithLine(g.IntN(len(b.lines)))
+		case len(g.m.Batches) > 0:
+			b := g.m.Batches[g.IntN(len(g.m.Batches))]
+			id := b.ID.WithLine(g.IntN(len(b.Lines)))
 			if g.some(2) {
 				id = job.NewID(id.At()+1, uint64(id.LowSeq()), id.Line())
 			} else if g.some(2) {
-				id = b.id.WithLine(len(b.lines) + g.IntN(2))
+				id = b.ID.WithLine(len(b.Lines) + g.IntN(2))
 			}
 			ids = append(ids, id)
 		}
@@ -389,8 +390,8 @@ func (g *generator) tickle() job.Command {
 		return t
 	}
 	claim := g.anyClaim()
-	if c := g.m.claims[claim]; c != nil && g.some(30) {
-		t.Runner = oneOf(g, c.runner, c.runner, "r1")
+	if c := g.m.Claims[claim]; c != nil && g.some(30) {
+		t.Runner = oneOf(g, c.Runner, c.Runner, "r1")
 	}
 	if g.some(50) {
 		t.Claim = claim
@@ -416,8 +417,8 @@ func (g *generator) complete() job.Command {
 	if all || g.some(60) {
 		c.Claim = claim
 	}
-	if known := g.m.claims[claim]; known != nil && g.some(30) {
-		c.Runner = oneOf(g, known.runner, known.runner, "r2")
+	if known := g.m.Claims[claim]; known != nil && g.some(30) {
+		c.Runner = oneOf(g, known.Runner, known.Runner, "r2")
 	}
 	if n := 1 + g.IntN(3); g.some(15) {
 		return g.completeUnclaimed(claim, n)
@@ -451,15 +452,15 @@ func (g *generator) complete() job.Command {
 func (g *generator) completeUnclaimed(claim job.ID, n int) job.Command {
 	c := job.Complete{Unclaimed: true}
 	ids := g.someJobs(claim, n)
-	if line := g.m.line(nil, nil, true); len(line) > 0 {
+	if line := g.m.Line(nil, nil, true); len(line) > 0 {
 		for range n {
-			ids = append(ids, line[g.IntN(len(line))].id)
+			ids = append(ids, line[g.IntN(len(line))].ID)
 		}
 	}
-	for _, b := range g.m.batches {
-		for _, j := range b.lines {
-			if j.status == job.Deferred && g.some(10) {
-				ids = append(ids, j.id)
+	for _, b := range g.m.Batches {
+		for _, j := range b.Lines {
+			if j.Status == job.Deferred && g.some(10) {
+				ids = append(ids, j.ID)
 			}
 		}
 	}
@@ -475,7 +476,7 @@ func (g *generator) completeUnclaimed(claim job.ID, n int) job.Command {
 		c.Outcomes = append(c.Outcomes, o)
 	}
 	g.once(&c.Once, "claim ")
-	g.claims = append(g.claims, job.NewID(max(g.at, g.m.at), g.seq, 0)) // other commands may name it as a claim
+	g.claims = append(g.claims, job.NewID(max(g.at, g.m.At), g.seq, 0)) // other commands may name it as a claim
 	return c
 }
 

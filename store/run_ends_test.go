@@ -54,8 +54,7 @@ func TestRunEndsOfRandomCommands(t *testing.T) {
 				}
 				batchEnds[e.Status]++
 			}
-			effects := testkit.Must(observed.effects(st.seq))(t)
-			if got, want := linesOfEnds(ends), linesOfEndedRuns(effects); !slices.Equal(got, want) {
+			if got, want := linesOfEnds(ends), linesOfEndedRuns(observed.s.Effects()); !slices.Equal(got, want) {
 				t.Fatalf("seed %d: %v\nruns that ended: %v\nlines whose runs have ended: %v", seed, st, got, want)
 			}
 			for _, e := range ends {

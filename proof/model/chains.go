@@ -1,14 +1,14 @@
-package store
+package model
 
 import "github.com/daybookq/daybook/job"
 
 // mayChain reports whether the chain of jobs that an outcome leads to is short enough.
-func (m *model) mayChain(j *modelJob, o *job.Outcome) bool {
+func (m *Model) mayChain(j *Job, o *job.Outcome) bool {
 	if o.Then == nil {
 		return true
 	}
 	for _, g := range o.Then.Groups {
-		hops := j.attr.Hops + 1
+		hops := j.Attr.Hops + 1
 		for next := g.OnComplete; next != ""; hops++ {
 			g, _, err := next.Parse()
 			if err != nil {
@@ -24,18 +24,18 @@ func (m *model) mayChain(j *modelJob, o *job.Outcome) bool {
 }
 
 // chained records the jobs that the end of a job creates.
-func (m *model) chained(j *modelJob, o *job.Outcome) {
+func (m *Model) chained(j *Job, o *job.Outcome) {
 	inherit := func(g job.Group) job.Group {
 		if g.Client == "" {
-			g.Client = j.attr.Client
+			g.Client = j.Attr.Client
 		}
 		if g.Meta == "" {
-			g.Meta = j.attr.Meta
+			g.Meta = j.Attr.Meta
 		}
 		if g.Traceparent == "" {
-			g.Traceparent = j.attr.Traceparent
+			g.Traceparent = j.Attr.Traceparent
 		}
-		g.Lines, g.Hops = 1, j.attr.Hops+1
+		g.Lines, g.Hops = 1, j.Attr.Hops+1
 		return g
 	}
 	c := &m.chain
@@ -50,13 +50,13 @@ func (m *model) chained(j *modelJob, o *job.Outcome) {
 		}
 		c.Payloads = append(c.Payloads, o.Then.Payloads...)
 	}
-	if o.Code == job.OK && j.shown() == job.Completed && j.attr.OnComplete != "" {
-		g, delay, err := j.attr.OnComplete.Parse()
+	if o.Code == job.OK && j.shown() == job.Completed && j.Attr.OnComplete != "" {
+		g, delay, err := j.Attr.OnComplete.Parse()
 		if err != nil {
 			panic(err)
 		}
 		if delay > 0 {
-			g.RunAt = m.at + delay
+			g.RunAt = m.At + delay
 		}
 		payload := o.Output
 		g.Kind = o.OutputKind
@@ -69,7 +69,7 @@ func (m *model) chained(j *modelJob, o *job.Outcome) {
 }
 
 // createChained creates the jobs that the outcomes of a completion lead to.
-func (m *model) createChained() {
+func (m *Model) createChained() {
 	lines := m.chain.Groups
 	if len(lines) == 0 {
 		return
@@ -86,5 +86,5 @@ func (m *model) createChained() {
 		}
 		c.Groups = append(c.Groups, g)
 	}
-	m.Create(c)
+	m.create(c)
 }

@@ -1,4 +1,4 @@
-package store
+package model
 
 import (
 	"slices"
@@ -7,21 +7,21 @@ import (
 	"github.com/daybookq/daybook/store/applied"
 )
 
-func (m *model) endRuns(cmd job.Complete) *applied.Ended {
+func (m *Model) endRuns(cmd job.Complete) *applied.Ended {
 	defer m.createChained()
 	result := &applied.Ended{}
 	c := m.Known(cmd.Claim)
-	excepted := map[*modelJob]bool{}
-	own := &modelClaim{id: job.NewID(m.at, m.seq, 0), seq: m.seq} // of waiting jobs
+	excepted := map[*Job]bool{}
+	own := &Claim{ID: job.NewID(m.At, m.Seq, 0), Seq: m.Seq} // of waiting jobs
 	for i := range cmd.Outcomes {
 		o := &cmd.Outcomes[i]
 		ended := slices.ContainsFunc(result.Results, func(r applied.JobResult) bool { return r.ID == o.ID && r.Refusal == job.Granted })
-		if j := m.Find(o.ID); cmd.Unclaimed && j != nil && j.status.Waits() && !ended {
+		if j := m.find(o.ID); cmd.Unclaimed && j != nil && j.Status.Waits() && !ended {
 			result.Results = append(result.Results, m.endUnclaimed(own, j, o))
 		} else {
 			result.Results = append(result.Results, m.endOne(&cmd, o))
 		}
-		excepted[m.jobs[o.ID]] = true
+		excepted[m.Jobs[o.ID]] = true
 	}
 	if cmd.All == nil {
 		return result
@@ -36,30 +36,30 @@ func (m *model) endRuns(cmd job.Complete) *applied.Ended {
 	case c == nil:
 		result.Refusal = job.ClaimLost
 		return result
-	case cmd.Runner != "" && c.runner != cmd.Runner:
+	case cmd.Runner != "" && c.Runner != cmd.Runner:
 		result.All, result.Refusal = 0, job.RunnerDiffers
 		return result
 	}
 	cancelled := false
-	for _, j := range c.handed {
-		cancelled = cancelled || j.claim == c && j.status == job.Cancelled
+	for _, j := range c.Handed {
+		cancelled = cancelled || j.claim == c && j.Status == job.Cancelled
 	}
 	// Consecutive equal jobs end together.
-	for i := 0; i < len(c.handed); i++ {
-		j := c.handed[i]
+	for i := 0; i < len(c.Handed); i++ {
+		j := c.Handed[i]
 		if excepted[j] {
 			continue
 		}
 		if c.Holds(j) {
-			alike := []*modelJob{j}
-			for i+1 < len(c.handed) && c.Holds(c.handed[i+1]) && !excepted[c.handed[i+1]] && neighbours(j, c.handed[i+1]) {
+			alike := []*Job{j}
+			for i+1 < len(c.Handed) && c.Holds(c.Handed[i+1]) && !excepted[c.Handed[i+1]] && neighbours(j, c.Handed[i+1]) {
 				i++
-				j = c.handed[i]
+				j = c.Handed[i]
 				alike = append(alike, j)
 			}
-			m.End(alike, cmd.All)
+			m.end(alike, cmd.All)
 			result.All += len(alike)
-		} else if j.lateOf(c) && cmd.All.Code.Reported() && !m.doomed(j) && !j.batch.submission.Ended() {
+		} else if j.lateOf(c) && cmd.All.Code.Reported() && !m.doomed(j) && !j.Batch.Submission.Ended() {
 			m.endLate(j, cmd.All)
 			result.All++
 		} else if j.claim == c && cmd.All.Same(j.code, j.exitCode) {
@@ -75,41 +75,41 @@ func (m *model) endRuns(cmd job.Complete) *applied.Ended {
 }
 
 // named reports whether a completion has an outcome for a job.
-func named(cmd job.Complete, j *modelJob) bool {
-	return slices.ContainsFunc(cmd.Outcomes, func(o job.Outcome) bool { return o.ID == j.id })
+func named(cmd job.Complete, j *Job) bool {
+	return slices.ContainsFunc(cmd.Outcomes, func(o job.Outcome) bool { return o.ID == j.ID })
 }
 
 // endUnclaimed ends a run of a waiting job that no claim handed out.
-func (m *model) endUnclaimed(own *modelClaim, j *modelJob, o *job.Outcome) applied.JobResult {
+func (m *Model) endUnclaimed(own *Claim, j *Job, o *job.Outcome) applied.JobResult {
 	x := j.expiry()
 	switch {
 	case m.doomed(j):
 		return applied.JobResult{ID: o.ID, Refusal: job.NotFound}
-	case j.batch.submission.Ended():
+	case j.Batch.Submission.Ended():
 		return applied.JobResult{ID: o.ID, Refusal: job.WasCancelled}
-	case j.status == job.Deferred && j.runAt == job.MaxTimeMs && !j.cameBack && j.code != job.Damaged: // its batch is paused
+	case j.Status == job.Deferred && j.runAt == job.MaxTimeMs && !j.cameBack && j.code != job.Damaged: // its batch is paused
 		return applied.JobResult{ID: o.ID, Refusal: job.NotActive}
-	case x != 0 && x <= m.at:
+	case x != 0 && x <= m.At:
 		return applied.JobResult{ID: o.ID, Refusal: job.WasCancelled}
 	}
-	if own.handed = append(own.handed, j); len(own.handed) == 1 {
-		m.claims[own.id], own.lease = own, j.attr.LeaseMs
+	if own.Handed = append(own.Handed, j); len(own.Handed) == 1 {
+		m.Claims[own.ID], own.lease = own, j.Attr.LeaseMs
 	}
-	before := len(m.tally(j).running)
+	before := len(m.tally(j).Running)
 	m.start(own, j)
-	m.End([]*modelJob{j}, o)
-	m.tally(j).running = m.tally(j).running[:before] // a run without a claim has no duration
+	m.end([]*Job{j}, o)
+	m.tally(j).Running = m.tally(j).Running[:before] // a run without a claim has no duration
 	return applied.JobResult{ID: o.ID, Status: j.shown()}
 }
 
 // neighbours reports whether b follows a in the same span. Both are active under the same claim.
-func neighbours(a, b *modelJob) bool {
-	return a.batch == b.batch && a.group == b.group && a.id.Line()+1 == b.id.Line() && a.attempts == b.attempts &&
-		a.attr.Priority == b.attr.Priority && a.attr.MaxAttempts == b.attr.MaxAttempts && a.redrives == b.redrives && a.timeout == b.timeout
+func neighbours(a, b *Job) bool {
+	return a.Batch == b.Batch && a.group == b.group && a.ID.Line()+1 == b.ID.Line() && a.attempts == b.attempts &&
+		a.Attr.Priority == b.Attr.Priority && a.Attr.MaxAttempts == b.Attr.MaxAttempts && a.redrives == b.redrives && a.timeout == b.timeout
 }
 
-func (m *model) endOne(cmd *job.Complete, o *job.Outcome) applied.JobResult {
-	j, c := m.Find(o.ID), m.Known(cmd.Claim)
+func (m *Model) endOne(cmd *job.Complete, o *job.Outcome) applied.JobResult {
+	j, c := m.find(o.ID), m.Known(cmd.Claim)
 	if j == nil {
 		return m.endPurged(cmd, o)
 	}
@@ -118,20 +118,20 @@ func (m *model) endOne(cmd *job.Complete, o *job.Outcome) applied.JobResult {
 		refusal = job.TooManyHops
 	}
 	if refusal == job.Granted {
-		m.End([]*modelJob{j}, o)
+		m.end([]*Job{j}, o)
 		return applied.JobResult{ID: o.ID, Status: j.shown()}
 	}
 	if refusal == job.ClaimLost && c != nil && j.claim == c {
 		switch {
-		case cmd.Runner != "" && c.runner != cmd.Runner:
+		case cmd.Runner != "" && c.Runner != cmd.Runner:
 			refusal = job.RunnerDiffers
 		case o.Same(j.code, j.exitCode):
-			return applied.JobResult{ID: o.ID, Status: j.status}
+			return applied.JobResult{ID: o.ID, Status: j.Status}
 		case j.lateOf(c) && o.Code.Reported():
 			switch {
 			case m.doomed(j):
 				return applied.JobResult{ID: o.ID, Refusal: job.NotFound}
-			case j.batch.submission.Ended():
+			case j.Batch.Submission.Ended():
 				return applied.JobResult{ID: o.ID, Refusal: job.WasCancelled}
 			case !m.mayChain(j, o):
 				return applied.JobResult{ID: o.ID, Refusal: job.TooManyHops}
@@ -146,8 +146,8 @@ func (m *model) endOne(cmd *job.Complete, o *job.Outcome) applied.JobResult {
 }
 
 // shown returns the status that an outcome reports. If the job is not kept, that is the status before it was deleted.
-func (j *modelJob) shown() job.Status {
-	if j.status == job.Purged {
+func (j *Job) shown() job.Status {
+	if j.Status == job.Purged {
 		if j.code == job.NoCode {
 			return job.Cancelled
 		}
@@ -156,10 +156,10 @@ func (j *modelJob) shown() job.Status {
 		}
 		return job.Failed
 	}
-	return j.status
+	return j.Status
 }
 
-func (m *model) End(jobs []*modelJob, o *job.Outcome) {
+func (m *Model) end(jobs []*Job, o *job.Outcome) {
 	defer func() {
 		for _, j := range jobs {
 			m.chained(j, o)
@@ -167,11 +167,11 @@ func (m *model) End(jobs []*modelJob, o *job.Outcome) {
 	}()
 	defer m.overtake(jobs)
 	for _, j := range jobs {
-		m.tally(j).Ended(o.Code, j.attempts < j.attr.MaxAttempts, m.at-j.movedAt)
+		m.tally(j).ended(o.Code, j.attempts < j.Attr.MaxAttempts, m.At-j.movedAt)
 		j.timeout = 0
-		j.code, j.exitCode, j.movedAt = o.Code, o.ExitCode, m.at
+		j.code, j.exitCode, j.movedAt = o.Code, o.ExitCode, m.At
 		if o.Code != job.OK && o.Code != job.Unget && o.Code != job.Damaged {
-			a := job.Attempt{At: m.at, Runner: j.claim.runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported, StartedAt: j.claim.id.At()}
+			a := job.Attempt{At: m.At, Runner: j.claim.Runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported, StartedAt: j.claim.ID.At()}
 			if o.Code == job.Lost {
 				a.Code, a.Error, a.Why = job.NoCode, job.LostText, job.RunnerLost
 			}
@@ -192,8 +192,8 @@ func (m *model) End(jobs []*modelJob, o *job.Outcome) {
 		case o.Code == job.Damaged:
 			j.attempts--
 			j.cameBack = true
-			j.status, j.runAt = job.Deferred, job.MaxTimeMs
-		case j.attempts >= j.attr.MaxAttempts:
+			j.Status, j.runAt = job.Deferred, job.MaxTimeMs
+		case j.attempts >= j.Attr.MaxAttempts:
 			why := job.Reported
 			if o.Code == job.Lost {
 				why = job.RunnerLost
@@ -202,55 +202,55 @@ func (m *model) End(jobs []*modelJob, o *job.Outcome) {
 		default:
 			delay := o.DelayMs
 			if delay < 0 {
-				delay = j.attr.Backoff.Delay(j.attempts, job.RandomOf(m.seed, m.seq, j.batch.seq, uint32(j.id.Line())))
+				delay = j.Attr.Backoff.Delay(j.attempts, job.RandomOf(m.seed, m.Seq, j.Batch.Seq, uint32(j.ID.Line())))
 			}
 			j.cameBack = true
 			if delay == 0 {
 				m.makePending(j)
 			} else {
-				j.status, j.runAt = job.Deferred, m.at+delay
+				j.Status, j.runAt = job.Deferred, m.At+delay
 			}
 		}
 	}
 }
 
-func (m *model) remember(j *modelJob, a job.Attempt) {
+func (m *Model) remember(j *Job, a job.Attempt) {
 	j.history = append(slices.Clone(j.history), a)
 	if drop := len(j.history) - job.MaxHistory; drop > 0 {
 		j.history = j.history[drop:]
 	}
 }
 
-func (m *model) terminal(j *modelJob, to job.Status, why job.Why) {
-	j.status, j.endedAt, j.movedAt, j.why, j.timeout, j.runAt = to, m.at, m.at, why, 0, 0
+func (m *Model) terminal(j *Job, to job.Status, why job.Why) {
+	j.Status, j.endedAt, j.movedAt, j.why, j.timeout, j.runAt = to, m.At, m.At, why, 0, 0
 	j.heldBack = false
 	m.noteFailed(j)
-	if j.attr.RetentionMs == 0 {
+	if j.Attr.RetentionMs == 0 {
 		m.purgeEnded(j)
 	}
 }
 
-// modelEnd is how a run ended whose job was purged less than a minute later.
-type modelEnd struct {
-	claim    *modelClaim
-	job      *modelJob
+// purgedEnd is how a run ended whose job was purged less than a minute later.
+type purgedEnd struct {
+	claim    *Claim
+	job      *Job
 	code     job.Code
 	exitCode int
 	at       int64
 }
 
 // purgeEnded purges a job whose retention has passed.
-func (m *model) purgeEnded(j *modelJob) {
-	if j.status != job.Cancelled && j.code.Reported() && j.claim != nil {
-		m.ends = append(m.ends, modelEnd{j.claim, j, j.code, j.exitCode, j.endedAt})
+func (m *Model) purgeEnded(j *Job) {
+	if j.Status != job.Cancelled && j.code.Reported() && j.claim != nil {
+		m.ends = append(m.ends, purgedEnd{j.claim, j, j.code, j.exitCode, j.endedAt})
 	}
 	m.purge(j)
 }
 
 // recent returns the ends that the store must still know.
-func (m *model) recent(claim job.ID) (ends []modelEnd) {
+func (m *Model) recent(claim job.ID) (ends []purgedEnd) {
 	for _, e := range m.ends {
-		if e.claim.id == claim && e.at+60_000 > m.at {
+		if e.claim.ID == claim && e.at+60_000 > m.At {
 			ends = append(ends, e)
 		}
 	}
@@ -258,11 +258,11 @@ func (m *model) recent(claim job.ID) (ends []modelEnd) {
 }
 
 // endPurged answers the outcome of a job that no longer exists.
-func (m *model) endPurged(cmd *job.Complete, o *job.Outcome) applied.JobResult {
+func (m *Model) endPurged(cmd *job.Complete, o *job.Outcome) applied.JobResult {
 	for _, e := range m.recent(cmd.Claim) {
 		switch {
-		case e.job.id != o.ID:
-		case cmd.Runner != "" && cmd.Runner != e.claim.runner:
+		case e.job.ID != o.ID:
+		case cmd.Runner != "" && cmd.Runner != e.claim.Runner:
 			return applied.JobResult{ID: o.ID, Refusal: job.RunnerDiffers}
 		case !o.Same(e.code, e.exitCode):
 			return applied.JobResult{ID: o.ID, Refusal: job.OutcomeDiffers}
@@ -276,78 +276,78 @@ func (m *model) endPurged(cmd *job.Complete, o *job.Outcome) applied.JobResult {
 }
 
 // purge deletes a job, and its batch when all of its jobs are deleted.
-func (m *model) purge(j *modelJob) {
-	if j.status != job.Purged {
+func (m *Model) purge(j *Job) {
+	if j.Status != job.Purged {
 		if j.Unfinished() {
 			m.tally(j).Deleted++
 		}
-		j.last = j.status
+		j.last = j.Status
 		m.notePurged(j)
 	}
-	j.status, j.claim = job.Purged, nil
-	m.dropGone(j.batch)
+	j.Status, j.claim = job.Purged, nil
+	m.dropGone(j.Batch)
 }
 
-func (m *model) dropGone(b *modelBatch) {
-	if !slices.ContainsFunc(b.lines, func(j *modelJob) bool { return j.status != job.Purged }) {
-		m.batches = slices.DeleteFunc(m.batches, func(other *modelBatch) bool { return b == other })
-		for _, j := range b.lines {
-			delete(m.jobs, j.id)
+func (m *Model) dropGone(b *Batch) {
+	if !slices.ContainsFunc(b.Lines, func(j *Job) bool { return j.Status != job.Purged }) {
+		m.Batches = slices.DeleteFunc(m.Batches, func(other *Batch) bool { return b == other })
+		for _, j := range b.Lines {
+			delete(m.Jobs, j.ID)
 		}
-		if of := b.submission; of != nil {
-			of.parts = slices.DeleteFunc(of.parts, func(other *modelBatch) bool { return b == other })
+		if of := b.Submission; of != nil {
+			of.Parts = slices.DeleteFunc(of.Parts, func(other *Batch) bool { return b == other })
 		}
 	}
 }
 
 // expiry returns the time by which a job must have been started, or 0.
-func (j *modelJob) expiry() int64 {
-	if j.status.Waits() && j.attempts == 0 && j.redrives == 0 {
-		return j.attr.ExpiresAt
+func (j *Job) expiry() int64 {
+	if j.Status.Waits() && j.attempts == 0 && j.redrives == 0 {
+		return j.Attr.ExpiresAt
 	}
 	return 0
 }
 
-// due returns when time will change j; 0: never.
-func (m *model) due(j *modelJob) int64 {
+// Due returns when time will change j; 0: never.
+func (m *Model) Due(j *Job) int64 {
 	switch {
-	case j.status == job.Deferred && j.expiry() != 0:
+	case j.Status == job.Deferred && j.expiry() != 0:
 		return min(j.runAt, j.expiry())
-	case j.status == job.Deferred:
+	case j.Status == job.Deferred:
 		return j.runAt
-	case j.status == job.Pending:
+	case j.Status == job.Pending:
 		return j.expiry()
-	case j.status == job.Active:
+	case j.Status == job.Active:
 		return m.Deadline(j)
-	case j.status.Terminal():
-		return j.endedAt + j.attr.RetentionMs
+	case j.Status.Terminal():
+		return j.endedAt + j.Attr.RetentionMs
 	}
 	return 0
 }
 
 // LastNextDue returns when time will change any job; 0: never.
-func (m *model) nextDue() (next int64) {
-	for _, j := range m.jobs {
-		if due := m.due(j); due != 0 && (next == 0 || due < next) {
+func (m *Model) NextDue() (next int64) {
+	for _, j := range m.Jobs {
+		if due := m.Due(j); due != 0 && (next == 0 || due < next) {
 			next = due
 		}
 	}
-	for _, n := range m.sessions {
+	for _, n := range m.Sessions {
 		if next == 0 || n.ExpiresAt() < next {
 			next = n.ExpiresAt()
 		}
 	}
-	for _, s := range m.submissions {
+	for _, s := range m.Submissions {
 		switch {
 		case len(s.rest()) > 0:
-			return m.at
-		case s.Ended() && len(s.parts) == 0 && (next == 0 || s.endedAt+s.retentionMs < next):
-			next = s.endedAt + s.retentionMs
+			return m.At
+		case s.Ended() && len(s.Parts) == 0 && (next == 0 || s.endedAt+s.RetentionMs < next):
+			next = s.endedAt + s.RetentionMs
 		}
 	}
-	for _, w := range m.sweeps {
-		if !w.ended && len(m.targets(w)) > 0 {
-			return m.at
+	for _, w := range m.Sweeps {
+		if !w.Ended && len(m.Targets(w)) > 0 {
+			return m.At
 		}
 	}
 	return next

@@ -1,0 +1,221 @@
+// Package compare reads all that a reader of a store can see, and compares it with the model.
+package compare
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/proof/model"
+	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
+)
+
+// comparison compares a store with the model after the same command.
+type comparison struct {
+	q *query.Queries
+	m *model.Model
+}
+
+// All compares all documents, lists and counts of a store with the model. The store must have committed the model's last command. It
+// returns the first difference.
+func All(q *query.Queries, m *model.Model) error {
+	c := &comparison{q, m}
+	if q.At() != m.At || q.Applied() != m.Seq && m.Seq != 0 {
+		return fmt.Errorf("at %d of %d, the model at %d of %d", q.At(), q.Applied(), m.At, m.Seq)
+	}
+	return errors.Join(c.jobs(), c.batches(), c.claims(), c.queues(), c.sessions(), c.handlers(), c.filesets(), c.submissions())
+}
+
+// jobs compares the documents of all jobs, and their numbers.
+func (c *comparison) jobs() error {
+	var counts job.Counts
+	seen := 0
+	for f := (query.Filter{Limit: 1000, Parts: query.Everything}); ; {
+		page, next, err := c.q.List(f)
+		if err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+		for _, doc := range page {
+			j := c.m.Jobs[doc.ID]
+			if j == nil || j.Status == job.Purged {
+				return fmt.Errorf("the model does not have job %v, which is listed: %+v", doc.ID, doc)
+			}
+			if err := Job(doc, c.m.Document(j)); err != nil {
+				return fmt.Errorf("job %v: %w", j, err)
+			}
+			if seen++; seen%17 == 0 {
+				alone, err := c.q.Job(j.ID)
+				if err != nil {
+					return fmt.Errorf("read job %v: %w", j, err)
+				}
+				if err := Job(alone, c.m.Document(j)); err != nil {
+					return fmt.Errorf("job %v alone: %w", j, err)
+				}
+			}
+		}
+		if f.After = next; next.IsZero() {
+			break
+		}
+	}
+	listed := 0
+	for id, j := range c.m.Jobs {
+		if j.Status == job.Purged {
+			if _, err := c.q.Job(id); !errors.Is(err, job.NotFound) {
+				return fmt.Errorf("purged job %v: %v", j, err)
+			}
+			continue
+		}
+		listed++
+		counts[j.Status]++
+	}
+	if seen != listed {
+		return fmt.Errorf("%d jobs are listed, the model has %d", seen, listed)
+	}
+	if got := c.q.Totals(); got.Counts != counts || got.Queues != len(c.m.Queues) {
+		return fmt.Errorf("totals %+v, the model has %v in %d queues", got, counts, len(c.m.Queues))
+	}
+	return nil
+}
+
+// batches compares the documents of all batches without attributes.
+func (c *comparison) batches() error {
+	for _, b := range c.m.Batches {
+		if b.Submission != nil {
+			continue
+		}
+		doc, err := c.q.Batch(b.ID)
+		if b.Joined {
+			if !errors.Is(err, job.BatchNotFound) {
+				return fmt.Errorf("joined batch %v is shown: %+v, %w", b.ID, doc, err)
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read batch %v: %w", b.ID, err)
+		}
+		if want := c.m.BatchDocument(b); doc != want {
+			return fmt.Errorf("batch\n\t%+v, the model has\n\t%+v", doc, want)
+		}
+	}
+	return nil
+}
+
+// claims compares the jobs that claims hold.
+func (c *comparison) claims() error {
+	for _, of := range c.m.Claims {
+		if err := c.held(of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// held compares the jobs that a claim holds.
+func (c *comparison) held(of *model.Claim) error {
+	handed, err := c.q.Held(&applied.Claimed{Claim: of.ID, Seq: of.Seq, Runs: model.Runs(of.Handed)})
+	if err != nil {
+		return fmt.Errorf("held by %v: %w", of.ID, err)
+	}
+	docs, err := runs.Documents(handed)
+	if err != nil {
+		return fmt.Errorf("held by %v: %w", of.ID, err)
+	}
+	held := of.Held()
+	if len(docs) != len(held) {
+		return fmt.Errorf("claim %v holds %d jobs, the model has %v", of.ID, len(docs), held)
+	}
+	for i, j := range held {
+		if err := Job(docs[i], Brief(c.m.Document(j))); err != nil {
+			return fmt.Errorf("job %v held by %v: %w", j, of.ID, err)
+		}
+	}
+	return nil
+}
+
+// Brief returns the part of a document that a claim shows.
+func Brief(doc job.Job) job.Job {
+	if n := len(doc.Attempts); n > 0 {
+		newest := doc.Attempts[n-1]
+		newest.StartedAt = 0
+		newest.Error = newest.Error[:min(len(newest.Error), query.MaxHandedError)]
+		doc.Attempts, doc.Error = []job.Attempt{newest}, newest.Error
+	}
+	doc.Steps = nil
+	return doc
+}
+
+func (c *comparison) queues() error {
+	want := c.m.QueueDocuments()
+	var got []document.Queue
+	for limit, client, typ, more := 1, "", "", true; more; limit++ {
+		var page []document.Queue
+		var err error
+		if page, more, err = c.q.Queues("", client, typ, limit); err != nil {
+			return err
+		}
+		if more && len(page) != limit {
+			return fmt.Errorf("a page of %d queues has %d, and more follow", limit, len(page))
+		}
+		got = append(got, page...)
+		if len(page) > 0 {
+			client, typ = page[len(page)-1].Client, page[len(page)-1].Type
+		}
+	}
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("queues\n\t%+v, the model has\n\t%+v", got, want)
+	}
+	for _, q := range want {
+		if doc, err := c.q.Queue(q.Client, q.Type); err != nil || doc != q {
+			return fmt.Errorf("queue\n\t%+v (%v), the model has\n\t%+v", doc, err, q)
+		}
+	}
+	ofB, _, err := c.q.Queues("b", "", "", 1000)
+	if wantB := slices.DeleteFunc(want, func(q document.Queue) bool { return q.Client != "b" }); err != nil || !slices.Equal(ofB, wantB) {
+		return fmt.Errorf("queues of client b\n\t%+v (%v), the model has\n\t%+v", ofB, err, wantB)
+	}
+	return nil
+}
+
+// sessions compares the documents of all sessions, and their number.
+func (c *comparison) sessions() error {
+	for id, n := range c.m.Sessions {
+		got, err := c.q.SessionDocument(id)
+		if want := n.Document(); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("session\n\t%+v (%v), the model has\n\t%+v", got, err, want)
+		}
+	}
+	if got := c.q.Totals().Sessions; got != uint64(len(c.m.Sessions)) {
+		return fmt.Errorf("%d sessions, the model has %d", got, len(c.m.Sessions))
+	}
+	return nil
+}
+
+// Job compares two documents of a job field by field, and returns which fields differ.
+func Job(got, want job.Job) error {
+	if !bytes.Equal(got.Payload, want.Payload) || !bytes.Equal(got.Output, want.Output) || len(got.Attempts) != len(want.Attempts) {
+		return fmt.Errorf("payload %q, output %q, attempts %+v; the model has %q, %q, %+v", got.Payload, got.Output, got.Attempts,
+			want.Payload, want.Output, want.Attempts)
+	}
+	got.Payload, got.Output, want.Payload, want.Output = nil, nil, nil, nil
+	if len(got.Attempts) == 0 {
+		got.Attempts, want.Attempts = nil, nil
+	}
+	if reflect.DeepEqual(got, want) {
+		return nil
+	}
+	var differ []string
+	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
+	for i := range g.NumField() {
+		if !reflect.DeepEqual(g.Field(i).Interface(), w.Field(i).Interface()) {
+			differ = append(differ, fmt.Sprintf("%s %+v, the model has %+v", g.Type().Field(i).Name, g.Field(i).Interface(), w.Field(i).Interface()))
+		}
+	}
+	return errors.New(strings.Join(differ, "; "))
+}
