@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 )
 
@@ -14,6 +15,8 @@ type recorder struct {
 func (r *recorder) Helper()          {}
 func (r *recorder) Fatal(why ...any) { r.fatal = append(r.fatal, why...) }
 func (r *recorder) Error(why ...any) { r.reported = append(r.reported, why...) }
+
+func (r *recorder) Errorf(format string, args ...any) { r.Error(fmt.Sprintf(format, args...)) }
 
 func TestErrors(t *testing.T) {
 	var r recorder
