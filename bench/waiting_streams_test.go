@@ -45,9 +45,7 @@ func TestWaitingStreams(t *testing.T) {
 	for range wokenStreams {
 		began := time.Now()
 		testkit.NoError(t, l.Create(t.Context()))
-		if jobs := h.next("got "); jobs != "1" {
-			t.Fatalf("one job was sent as %s", jobs)
-		}
+		testkit.MustEqual(t, h.next("got "), "1", "one job was sent as")
 		times.Add(time.Since(began))
 	}
 	memory, _ := testkit.Must2(rig.Resident(s))(t)
@@ -56,9 +54,7 @@ func TestWaitingStreams(t *testing.T) {
 	}
 	t.Logf("%d streams: %d MiB resident; from a create to its job p50 %v, p99 %v", waitingStreams, memory>>20, times.Quantile(0.5), times.Quantile(0.99))
 	h.release()
-	if pushed := h.next("pushed "); pushed != strconv.Itoa(wokenStreams) {
-		t.Errorf("%s pushes of %d jobs", pushed, wokenStreams)
-	}
+	testkit.Equal(t, h.next("pushed "), strconv.Itoa(wokenStreams))
 	h.end()
 }
 

@@ -121,8 +121,6 @@ func drainWithWorker(b *testing.B, l *Load, url string, w worker.Worker, jobs in
 	}
 	began := time.Now()
 	testkit.Check(b, w.Run(ctx))
-	if left.Load() != 0 {
-		b.Errorf("%d jobs were not reported", left.Load())
-	}
+	testkit.Equal(b, left.Load(), 0)
 	return ended.Sub(began)
 }

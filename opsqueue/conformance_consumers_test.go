@@ -3,7 +3,6 @@ package opsqueue_test
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net"
 	"regexp"
@@ -40,12 +39,8 @@ func TestMaxOfReservations(t *testing.T) {
 	h := startHost(t)
 	c := h.consumer()
 	id := h.insert(stored("p", 3))
-	if got := h.reserve(c, 1000, oldest); idsOf(got, id) != "0/0 0/1 0/2" {
-		t.Errorf("got %s", idsOf(got, id))
-	}
-	if _, err := c.Reserve(h.ctx, 0, oldest); !errors.Is(err, stockclient.ErrIncorrectUsage) {
-		t.Errorf("a reservation of 0 chunks: %v", err)
-	}
+	testkit.Equal(t, idsOf(h.reserve(c, 1000, oldest), id), "0/0 0/1 0/2")
+	testkit.Fails(c.Reserve(h.ctx, 0, oldest))(t, stockclient.ErrIncorrectUsage) // a reservation of 0 chunks
 	// The client has dropped the connection, so the chunks are free again.
 	if got := h.reserve(c, 1<<40, newest); len(got) == 0 || got[0].Chunk.SubmissionID != id {
 		t.Errorf("got %s", idsOf(got, id))
@@ -90,9 +85,7 @@ func TestForeignCompletions(t *testing.T) {
 	id := h.insert(stored("p", 4))
 	holder, other := h.consumer(), h.consumer()
 	chunk := func(index int64) wire.ChunkID { return wire.ChunkID{SubmissionID: id, Index: index} }
-	if got := h.reserve(holder, 2, oldest); idsOf(got, id) != "0/0 0/1" {
-		t.Fatalf("got %s", idsOf(got, id))
-	}
+	testkit.MustEqual(t, idsOf(h.reserve(holder, 2, oldest), id), "0/0 0/1")
 	for _, unknown := range []wire.ChunkID{chunk(4), chunk(1<<62 + 1), {SubmissionID: 12345, Index: 0}, {SubmissionID: id + 1, Index: 0}} {
 		h.must(other.Complete(h.ctx, unknown, nil))
 		h.must(other.Fail(h.ctx, unknown, "boom"))
@@ -103,16 +96,13 @@ func TestForeignCompletions(t *testing.T) {
 	h.must(other.Complete(h.ctx, chunk(2), nil)) // completed already
 	h.must(other.Fail(h.ctx, chunk(0), "late"))
 	h.must(holder.Complete(h.ctx, chunk(0), nil))
-	if got := h.reserve(other, 5, oldest); idsOf(got, id) != "0/3" {
-		t.Fatalf("got %s", idsOf(got, id))
-	}
+	testkit.MustEqual(t, idsOf(h.reserve(other, 5, oldest), id), "0/3")
 	h.waitDone(id, 2)
 	h.must(holder.Complete(h.ctx, chunk(1), nil))
 	h.must(holder.Complete(h.ctx, chunk(3), nil))
 	h.waitFor(id, "Completed")
-	if holder.Connects() != 1 || other.Connects() != 1 {
-		t.Errorf("%d and %d connections", holder.Connects(), other.Connects())
-	}
+	testkit.Equal(t, holder.Connects(), 1)
+	testkit.Equal(t, other.Connects(), 1)
 }
 
 // TestCompletionRightAfterInsert: a chunk can be completed as soon as the insert is answered.
@@ -173,17 +163,13 @@ func TestDisconnectReleases(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval = time.Hour }) // so that no missed heartbeat releases them
 	id := h.insert(stored("p", 20))
 	holder, other := h.consumer(), h.consumer()
-	if got := h.reserve(holder, 20, oldest); len(got) != 20 {
-		t.Fatalf("got %s", idsOf(got, id))
-	}
+	testkit.MustEqual(t, len(h.reserve(holder, 20, oldest)), 20)
 	holder.Disconnect()
 	var got []wire.ReservedChunk
 	for len(got) < 20 {
 		got = append(got, h.reserve(other, 20, oldest)...)
 	}
-	if text := idsOf(got, id); text[:11] != "0/0 0/1 0/2" {
-		t.Errorf("got %s", text)
-	}
+	testkit.Equal(t, idsOf(got, id)[:11], "0/0 0/1 0/2")
 }
 
 // TestExpiry: when a reservation expires, its holder is notified, and another consumer gets the chunk. A completion by
@@ -194,18 +180,14 @@ func TestExpiry(t *testing.T) {
 	first, second := h.consumer(), h.consumer()
 	start := time.Now()
 	chunk := h.reserveOne(first).Chunk.ChunkID
-	if got := h.reserveOne(second); got.Chunk.ChunkID != chunk {
-		t.Fatalf("got %+v", got.Chunk)
-	}
+	testkit.MustEqual(t, h.reserveOne(second).Chunk.ChunkID, chunk)
 	if took := time.Since(start); took < h.config.ReservationExpiration {
 		t.Errorf("the reservation expired after %s", took)
 	}
 	testkit.Eventually(h.t, "the holder is notified", func() bool { return first.Expired() > 0 })
 	h.must(first.Complete(h.ctx, chunk, nil))
 	h.waitFor(id, "Completed")
-	if first.Connects() != 1 {
-		t.Errorf("the holder connected %d times", first.Connects())
-	}
+	testkit.Equal(t, first.Connects(), 1, "the holder connected")
 }
 
 // TestCompletionAfterExpiry: a completion counts even if the reservation has expired and nobody holds the chunk.
@@ -297,23 +279,17 @@ func TestHeartbeat(t *testing.T) {
 	}
 	start := time.Now() // from here on, nothing reads the first consumer's socket, so it answers no ping
 	c := h.consumer()
-	if got := h.reserveOne(c); got.Chunk.SubmissionID != id {
-		t.Fatalf("got %+v", got.Chunk)
-	}
+	testkit.MustEqual(t, h.reserveOne(c).Chunk.SubmissionID, id)
 	if took := time.Since(start); took < 3*h.config.HeartbeatInterval/2 {
 		t.Errorf("the silent peer was dropped after %s", took)
 	}
 	silent.dropped()
 	// The second consumer has sent nothing but pongs, and is still connected.
 	testkit.Eventually(h.t, "the consumer has been idle for five intervals", func() bool { return time.Since(start) > 10*h.config.HeartbeatInterval }) // real time: nothing happens on a real connection
-	if c.Connects() != 1 {
-		t.Errorf("the consumer connected %d times", c.Connects())
-	}
+	testkit.Equal(t, c.Connects(), 1, "the consumer connected")
 	h.must(c.Complete(h.ctx, wire.ChunkID{SubmissionID: id, Index: 0}, nil))
 	h.waitFor(id, "Completed")
-	if c.Connects() != 1 {
-		t.Errorf("the consumer connected %d times", c.Connects())
-	}
+	testkit.Equal(t, c.Connects(), 1, "the consumer connected")
 }
 
 // TestFirstPing: the server sends the first ping immediately.
@@ -382,9 +358,7 @@ func TestBadMessages(t *testing.T) {
 			parked = h.later(bystander, 1, oldest)
 		})
 	}
-	if bystander.Connects() != 1 {
-		t.Errorf("the other consumer connected %d times", bystander.Connects())
-	}
+	testkit.Equal(t, bystander.Connects(), 1, "the other consumer connected")
 	h.insert(stored("last", 1))
 	<-parked
 }
@@ -440,9 +414,7 @@ func TestCallersThatDisappear(t *testing.T) {
 			impatient.Disconnect() // it got the chunk before its context ended
 		}
 		got := h.reserveOne(other)
-		if got.Chunk.SubmissionID != id {
-			t.Fatalf("got %+v", got.Chunk)
-		}
+		testkit.MustEqual(t, got.Chunk.SubmissionID, id)
 		h.must(other.Complete(h.ctx, got.Chunk.ChunkID, nil))
 		h.waitFor(id, "Completed")
 	}

@@ -115,9 +115,8 @@ func TestConnectionEndsDuringClaim(t *testing.T) {
 		h.must(r.socket.CloseNow())
 	}
 	got := h.reserveOne(h.consumer())
-	if got.Chunk.SubmissionID != id || got.Chunk.Retries != 0 {
-		t.Errorf("after %d connections that got nothing: %+v", rounds, got.Chunk)
-	}
+	testkit.Equal(t, got.Chunk.SubmissionID, id, "after", rounds, "connections that got nothing")
+	testkit.Equal(t, got.Chunk.Retries, 0, "after", rounds, "connections that got nothing")
 	testkit.Eventually(h.t, "all of the memory for replies is free", h.server.RepliesFree)
 }
 
@@ -150,9 +149,7 @@ func TestLongOutputsDoNotHoldUpOthers(t *testing.T) {
 	other := h.raw()
 	other.put(1, wire.WantToReserveChunks{Max: 1, Strategy: newest})
 	got := other.decoded().(wire.ChunksReserved).Chunks[0].Chunk.ChunkID
-	if got.SubmissionID != b {
-		t.Fatalf("got %+v", got)
-	}
+	testkit.MustEqual(t, got.SubmissionID, b)
 	other.put(2, wire.CompleteChunk{ID: got})
 	h.waitDone(b, 2)
 	h.waitDone(a, 0)
@@ -198,9 +195,7 @@ func TestOneFailureForEachRun(t *testing.T) {
 				}
 			}
 			fail(test.after)
-			if again := reserved(); again.Retries != 1 {
-				t.Errorf("%d failures after one run", again.Retries)
-			}
+			testkit.Equal(t, reserved().Retries, 1)
 		})
 	}
 }
@@ -219,9 +214,7 @@ func TestCloseFrame(t *testing.T) {
 	}
 	h.stop()
 	for range consumers {
-		if err := <-ends; websocket.CloseStatus(err) != websocket.StatusGoingAway {
-			t.Errorf("the connection ended with: %v", err)
-		}
+		testkit.Equal(t, websocket.CloseStatus(<-ends), websocket.StatusGoingAway, "the connection")
 	}
 }
 
@@ -299,13 +292,10 @@ func TestCloseAnswersInserts(t *testing.T) {
 	proceed()
 	err := <-answered
 	h.wait("the server is closed", stopped)
-	if err != nil || p.Retries() != 0 {
-		t.Fatalf("the insert was answered with %v, after %d retries", err, p.Retries())
-	}
+	testkit.NoError(t, err)
+	testkit.MustEqual(t, p.Retries(), 0, "the insert")
 	h.start()
-	if got := kind(h.status(id)); got != "InProgress" {
-		t.Errorf("the submission is %s", got)
-	}
+	testkit.Equal(t, kind(h.status(id)), "InProgress", "the submission")
 }
 
 // TestOneCancelOfTwo: of two concurrent cancels of a submission, one is granted. The second reports that the submission
@@ -330,9 +320,7 @@ func TestOneCancelOfTwo(t *testing.T) {
 	if (errs[0] == nil) == (errs[1] == nil) {
 		t.Errorf("the two cancels were answered with %v and %v", errs[0], errs[1])
 	}
-	if n := moves.Load(); n != 1 {
-		t.Errorf("the engine was called %d times", n)
-	}
+	testkit.Equal(t, moves.Load(), 1, "the engine was called")
 	h.waitFor(id, "Cancelled")
 }
 
@@ -359,14 +347,10 @@ func TestRunnersOfDaybookKeepTheirJobs(t *testing.T) {
 	start := h.engine.Now()
 	testkit.Eventually(h.t, "time has passed", func() bool { return h.engine.Now() > start })
 	h.must(h.server.ReturnStale(start))
-	if got := status(stale); got != job.Pending {
-		t.Errorf("the job of an earlier connection is %s", got)
-	}
+	testkit.Equal(t, status(stale), job.Pending, "the job of an earlier connection")
 	stale = claim("opsqueue/mine") // one of the two jobs
 	h.must(h.server.ReturnStale(start))
-	if got := status(stale); got != job.Active {
-		t.Errorf("the job of another runner is %s", got)
-	}
+	testkit.Equal(t, status(stale), job.Active, "the job of another runner")
 }
 
 // unreadableState fails lookups for a while.
@@ -441,8 +425,6 @@ func TestUnfilledSubmissions(t *testing.T) {
 	h.restart()
 	h.waitFor(unfilled, "Cancelled")
 	for name, id := range map[string]wire.SubmissionID{"paused": paused, "open": open} {
-		if got := kind(h.status(id)); got != "InProgress" {
-			t.Errorf("the submission that is %s is %s", name, got)
-		}
+		testkit.Equal(t, kind(h.status(id)), "InProgress", "the submission that is", name)
 	}
 }

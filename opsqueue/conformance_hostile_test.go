@@ -104,9 +104,8 @@ func TestManyRequests(t *testing.T) {
 	}
 	r.dropped()
 	h.insert(stored("p", 1))
-	if got := <-parked; len(got) != 1 || bystander.Connects() != 1 {
-		t.Errorf("got %+v, after %d connections", got, bystander.Connects())
-	}
+	testkit.Equal(t, len(<-parked), 1)
+	testkit.Equal(t, bystander.Connects(), 1)
 }
 
 // TestManyHeldChunks: a connection may hold 100,000 chunks. A request for more gets none, and other connections can get
@@ -173,8 +172,6 @@ func TestUnknownStatusesOfLargeIDs(t *testing.T) {
 	h := startHost(t)
 	id := h.insert(stored("p", 1))
 	for _, other := range []wire.SubmissionID{0, 1, id - 1, id + 1, id ^ 1<<21, id ^ 1<<40, 1<<63 - 1} {
-		if got := kind(h.status(other)); got != "null" {
-			t.Errorf("submission %d is %s", other, got)
-		}
+		testkit.Equal(t, kind(h.status(other)), "null", "submission", other)
 	}
 }

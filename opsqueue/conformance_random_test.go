@@ -225,9 +225,7 @@ func (d *driver) note(a arrival) {
 			continue
 		}
 		one := &s.chunks[id.Index]
-		if one.holder != 0 {
-			d.t.Errorf("consumer %d got chunk %+v, which consumer %d holds", a.consumer, id, one.holder-1)
-		}
+		testkit.Equal(d.t, one.holder, 0, "consumer", a.consumer, "got chunk", id, "which consumer")
 		if consumer.completed[id] {
 			d.t.Errorf("consumer %d got chunk %+v, which it has completed", a.consumer, id)
 		}
@@ -400,9 +398,7 @@ func (d *driver) check() {
 				completed++
 			}
 		}
-		if s.cancelled != (kind(status) == "Cancelled") {
-			d.t.Errorf("submission %s: it was cancelled: %t; it is %s", s.id, s.cancelled, kind(status))
-		}
+		testkit.Equal(d.t, s.cancelled, kind(status) == "Cancelled", "submission", s.id, "it was cancelled")
 		switch {
 		case status == nil:
 			d.t.Errorf("submission %s is not there", s.id)

@@ -33,12 +33,8 @@ func TestRestart(t *testing.T) {
 	cancelled := h.insert(stored("cancelled", 3))
 	h.must(p.Cancel(h.ctx, cancelled))
 	h.restart()
-	if after := string(wire.EncodeJSON(h.status(ended))); after != before {
-		t.Errorf("%s became %s", before, after)
-	}
-	if got := kind(h.status(cancelled)); got != "Cancelled" {
-		t.Errorf("the cancelled submission is %s", got)
-	}
+	testkit.Equal(t, string(wire.EncodeJSON(h.status(ended))), before)
+	testkit.Equal(t, kind(h.status(cancelled)), "Cancelled", "the cancelled submission")
 	if s := h.status(running); kind(s) != "InProgress" || s.InProgress.ChunksDone != 2 {
 		t.Errorf("%s", wire.EncodeJSON(s))
 	}
@@ -49,14 +45,10 @@ func TestRestart(t *testing.T) {
 	h.must(c.Complete(h.ctx, held.Chunk.ChunkID, nil))
 	h.waitDone(running, 3)
 	last := h.reserveOne(c)
-	if last.Chunk.ChunkID != (wire.ChunkID{SubmissionID: running, Index: 3}) {
-		t.Errorf("got %+v", last.Chunk)
-	}
+	testkit.Equal(t, last.Chunk.ChunkID, wire.ChunkID{SubmissionID: running, Index: 3})
 	h.must(c.Complete(h.ctx, last.Chunk.ChunkID, nil))
 	h.waitFor(running, "Completed")
-	if c.Connects() != 2 {
-		t.Errorf("%d connections", c.Connects())
-	}
+	testkit.Equal(t, c.Connects(), 2)
 }
 
 // TestRestartReturnsChunks: if consumers do not reconnect after a restart, their chunks are handed out again. The restart
@@ -65,9 +57,7 @@ func TestRestartReturnsChunks(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval = time.Second; c.MaxChunkRetries = 1 })
 	id := h.insert(stored("p", 3))
 	gone := h.consumer()
-	if got := h.reserve(gone, 2, oldest); len(got) != 2 {
-		t.Fatalf("got %s", idsOf(got, id))
-	}
+	testkit.MustEqual(t, len(h.reserve(gone, 2, oldest)), 2)
 	h.stop()
 	gone.Close()
 	h.start()
@@ -143,9 +133,7 @@ func TestReservationsWaitForTheStart(t *testing.T) {
 		return starting
 	}
 	h.restart()
-	if got := h.reserveOne(h.consumer()); got.Chunk.SubmissionID != id {
-		t.Errorf("got %+v", got.Chunk)
-	}
+	testkit.Equal(t, h.reserveOne(h.consumer()).Chunk.SubmissionID, id)
 	if left := starting.refusals.Load(); left >= 0 {
 		t.Errorf("%d refusals are left", left)
 	}

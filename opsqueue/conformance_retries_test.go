@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/stockclient"
 	"github.com/daybookq/daybook/opsqueue/wire"
@@ -29,9 +30,8 @@ func TestRetries(t *testing.T) {
 	}
 	for n := range int64(10) {
 		got := h.reserveOne(c)
-		if got.Chunk.Index != 1 || got.Chunk.Retries != n {
-			t.Fatalf("after %d failures: %+v", n, got.Chunk)
-		}
+		testkit.MustEqual(t, got.Chunk.Index, 1)
+		testkit.MustEqual(t, got.Chunk.Retries, n)
 		if status := h.status(id); kind(status) != "InProgress" {
 			t.Fatalf("after %d failures the submission is %s", n, kind(status))
 		}
@@ -40,9 +40,7 @@ func TestRetries(t *testing.T) {
 	status := h.waitFor(id, "Failed")
 	want := fmt.Sprintf(`{"Failed":[{"id":%[1]s,"prefix":null,"chunks_total":4,"chunk_size":4,"metadata":[9],"strategic_metadata":{"user":1},"failed_at":"TIME","failed_chunk_id":1,"otel_trace_carrier":"{}","chunks_done":1},`+
 		`{"submission_id":%[1]s,"chunk_index":1,"input_content":[2,3],"failure":"boom 9","failed_at":"TIME"}]}`, id)
-	if got := withoutTimes(wire.EncodeJSON(status)); sortedFields(got) != sortedFields(want) {
-		t.Errorf("status\n%s\nnot\n%s", got, want)
-	}
+	testkit.Equal(t, sortedFields(withoutTimes(wire.EncodeJSON(status))), sortedFields(want))
 	if at := status.Failed.Submission.FailedAt; time.Since(at) > time.Minute || time.Until(at) > time.Second { // real time: the date must be the present
 		t.Errorf("failed at %s", at)
 	}
@@ -50,15 +48,9 @@ func TestRetries(t *testing.T) {
 	h.must(other.Complete(h.ctx, held, nil))
 	h.must(other.Fail(h.ctx, held, "late"))
 	next := h.insert(stored("next", 1))
-	if got := h.reserveOne(other); got.Chunk.SubmissionID != next {
-		t.Errorf("got %+v of a failed submission", got.Chunk)
-	}
-	if after := h.status(id); string(wire.EncodeJSON(after)) != string(wire.EncodeJSON(status)) {
-		t.Errorf("status\n%s\nbecame\n%s", wire.EncodeJSON(status), wire.EncodeJSON(after))
-	}
-	if n, err := h.producer().Count(h.ctx); err != nil || n != 1 {
-		t.Errorf("%d in progress, %v", n, err)
-	}
+	testkit.Equal(t, h.reserveOne(other).Chunk.SubmissionID, next)
+	testkit.Equal(t, string(wire.EncodeJSON(h.status(id))), string(wire.EncodeJSON(status)))
+	testkit.Equal(t, testkit.Must(h.producer().Count(h.ctx))(t), 1)
 }
 
 // TestRetriedChunksKeepTheirPlace: a failed chunk is handed out before chunks with a greater index.
@@ -122,9 +114,7 @@ func TestFailureTexts(t *testing.T) {
 	for _, text := range []string{"", "x", "Traceback:\n  \"quoted\" \\ \x00 \u2028", "ünï \U0001F493", string(long)} {
 		id := h.insert(stored("p", 1))
 		h.must(c.Fail(h.ctx, h.reserveOne(c).Chunk.ChunkID, text))
-		if got := h.waitFor(id, "Failed").Failed.Chunk.Failure; got != text {
-			t.Errorf("failure %q became %q", text, got)
-		}
+		testkit.Equal(t, h.waitFor(id, "Failed").Failed.Chunk.Failure, text)
 	}
 }
 
@@ -138,9 +128,7 @@ func TestPoisonChunk(t *testing.T) {
 	h.reserveOne(holder) // no other chunk may be left: the next request of c may arrive before its connection ends
 	for range h.config.MaxChunkRetries - 1 {
 		c.Disconnect()
-		if got := h.reserveOne(c); got.Chunk.ChunkID != poison {
-			t.Fatalf("got %+v", got.Chunk)
-		}
+		testkit.MustEqual(t, h.reserveOne(c).Chunk.ChunkID, poison)
 	}
 	c.Disconnect()
 	failed := h.waitFor(id, "Failed").Failed
@@ -148,9 +136,7 @@ func TestPoisonChunk(t *testing.T) {
 		t.Errorf("%+v", failed)
 	}
 	other := h.insert(stored("other", 1))
-	if got := h.reserveOne(c); got.Chunk.SubmissionID != other {
-		t.Errorf("got %+v", got.Chunk)
-	}
+	testkit.Equal(t, h.reserveOne(c).Chunk.SubmissionID, other)
 }
 
 // TestRunFails: the producer that waits for a submission gets the failure. Other submissions continue.
@@ -179,9 +165,8 @@ func TestLongFailureIsStoredFirst(t *testing.T) {
 	c := h.consumer()
 	for n := range 19 {
 		got := h.reserveOne(c)
-		if got.Chunk.Index != 0 || got.Chunk.Retries != int64(n) {
-			t.Fatalf("after %d failures: %+v", n, got.Chunk)
-		}
+		testkit.MustEqual(t, got.Chunk.Index, 0)
+		testkit.MustEqual(t, got.Chunk.Retries, int64(n))
 		h.must(c.Fail(h.ctx, got.Chunk.ChunkID, strings.Repeat("x", 60_000)))
 	}
 }

@@ -327,10 +327,8 @@ func (r *rawConsumer) put(nonce uint64, contents wire.ClientContents) {
 
 func (r *rawConsumer) read() []byte {
 	r.h.t.Helper()
-	kind, message, err := r.socket.Read(r.h.ctx)
-	if err != nil || kind != websocket.MessageBinary {
-		r.h.t.Fatalf("frame of kind %v: %v", kind, err)
-	}
+	kind, message := testkit.Must2(r.socket.Read(r.h.ctx))(r.h.t)
+	testkit.MustEqual(r.h.t, kind, websocket.MessageBinary, "frame of kind")
 	return message
 }
 

@@ -45,9 +45,7 @@ func (h *host) runConsumers(strategies []wire.Strategy, fn func(wire.ReservedChu
 			c.Close()
 		}
 		for range consumers {
-			if err := <-ended; !errors.Is(err, stockclient.ErrClosed) {
-				h.t.Errorf("consumer ended: %v", err)
-			}
+			testkit.Failed(h.t, <-ended, stockclient.ErrClosed)
 		}
 	}
 	h.t.Cleanup(stop)
@@ -64,13 +62,9 @@ func chunksOf(n int) [][]byte {
 
 func checkResults(t testing.TB, got [][]byte, n int) {
 	t.Helper()
-	if len(got) != n {
-		t.Fatalf("%d results of %d", len(got), n)
-	}
+	testkit.MustEqual(t, len(got), n)
 	for i := range got {
-		if want := fmt.Sprintf("CHUNK %d", i); string(got[i]) != want {
-			t.Fatalf("result %d is %q, not %q", i, got[i], want)
-		}
+		testkit.MustEqual(t, string(got[i]), fmt.Sprintf("CHUNK %d", i))
 	}
 }
 
@@ -118,13 +112,9 @@ func TestEmptySubmission(t *testing.T) {
 			t.Errorf("%s: status %s: %+v", name, kind(status), status)
 		}
 	}
-	if n, err := h.producer().CountCompleted(h.ctx); err != nil || n != 2 {
-		t.Errorf("%d completed, %v", n, err)
-	}
-	got, err := h.producer().Run(h.ctx, h.objects, stockclient.Work{})
-	if err != nil || len(got) != 0 {
-		t.Errorf("%d results, %v", len(got), err)
-	}
+	testkit.Equal(t, testkit.Must(h.producer().CountCompleted(h.ctx))(t), 2)
+	got := testkit.Must(h.producer().Run(h.ctx, h.objects, stockclient.Work{}))(t)
+	testkit.Equal(t, len(got), 0)
 }
 
 // TestDirectContents: chunks that are in the request reach the consumer byte for byte, and its output is returned in the
@@ -184,9 +174,7 @@ func TestOrderOfStrategies(t *testing.T) {
 					}
 					got = append(got, reply...)
 				}
-				if text := idsOf(got, ids...); text != c.want {
-					t.Errorf("%s, not %s", text, c.want)
-				}
+				testkit.Equal(t, idsOf(got, ids...), c.want)
 			})
 		}
 	}
@@ -228,9 +216,7 @@ func TestPreferDistinct(t *testing.T) {
 	take := func(want string) wire.ReservedChunk {
 		t.Helper()
 		got := h.reserve(consumer, 1, strategy)
-		if text := idsOf(got, ids...); text != want {
-			t.Fatalf("got %s, not %s; %s are held", text, want, idsOf(held, ids...))
-		}
+		testkit.MustEqual(t, idsOf(got, ids...), want)
 		held = append(held, got[0])
 		return got[0]
 	}
@@ -254,9 +240,7 @@ func TestPreferDistinctAfterDisconnect(t *testing.T) {
 	h := startHost(t)
 	ids := []wire.SubmissionID{h.insert(stored("a", 2, "user", 2)), h.insert(stored("b", 1, "user", 1))}
 	gone, c := h.consumer(), h.consumer()
-	if got := idsOf(h.reserve(gone, 1, newest), ids...); got != "1/0" {
-		t.Fatalf("got %s", got)
-	}
+	testkit.MustEqual(t, idsOf(h.reserve(gone, 1, newest), ids...), "1/0")
 	gone.Disconnect()
 	strategy := preferDistinct(wire.Oldest, "user")
 	for held := 0; held < 3; {
@@ -266,9 +250,7 @@ func TestPreferDistinctAfterDisconnect(t *testing.T) {
 	h.must(c.Fail(h.ctx, wire.ChunkID{SubmissionID: ids[1], Index: 0}, "boom"))
 	h.reported(c)
 	// User 2 has one chunk in flight, and user 1 has none.
-	if got := idsOf(h.reserve(c, 1, strategy), ids...); got != "1/0" {
-		t.Errorf("got %s", got)
-	}
+	testkit.Equal(t, idsOf(h.reserve(c, 1, strategy), ids...), "1/0")
 }
 
 // TestPreferDistinctOfNewest: submissions that rank the same are in the order of the base strategy.
@@ -278,9 +260,7 @@ func TestPreferDistinctOfNewest(t *testing.T) {
 	consumer := h.consumer()
 	for n := range 6 {
 		got := h.reserve(consumer, 1, preferDistinct(wire.Newest, "user"))[0].Chunk.SubmissionID
-		if want := ids[1-n/3]; got != want {
-			t.Errorf("chunk %d is of %s, not %s", n, got, want)
-		}
+		testkit.Equal(t, got, ids[1-n/3], "chunk", n)
 	}
 }
 
@@ -366,9 +346,7 @@ func TestMetadataReachesConsumers(t *testing.T) {
 	if plain.Metadata != nil || len(plain.StrategicMetadata) != 0 || plain.ChunkSize != 1 {
 		t.Errorf("a plain submission: %+v", plain)
 	}
-	if plain.OtelTraceCarrier != "{}" {
-		t.Errorf("the carrier without a trace is %q", plain.OtelTraceCarrier)
-	}
+	testkit.Equal(t, plain.OtelTraceCarrier, "{}", "the carrier without a trace")
 }
 
 // TestCancel: a cancel gets the right answers, and a cancelled submission is no longer worked on.
@@ -382,9 +360,7 @@ func TestCancel(t *testing.T) {
 	held := h.reserveOne(c)
 	h.must(p.Cancel(h.ctx, id)) // checks that the body is empty
 	s := h.status(id)
-	if kind(s) != "Cancelled" {
-		t.Fatalf("status %s", kind(s))
-	}
+	testkit.MustEqual(t, kind(s), "Cancelled")
 	if x := s.Cancelled; x.ID != id || *x.Prefix != "cancelled" || x.ChunksTotal != 3 || x.ChunksDone != 1 || x.CancelledAt.IsZero() || !maps.Equal(x.StrategicMetadata, metadata("user", 1)) {
 		t.Errorf("%+v", x)
 	}
@@ -395,9 +371,7 @@ func TestCancel(t *testing.T) {
 			t.Fatalf("cancel of a submission that is %s: %v", want, err)
 		}
 		got := &wire.SubmissionStatus{Completed: reason.Completed, Failed: reason.Failed, Cancelled: reason.Cancelled}
-		if kind(got) != want {
-			t.Errorf("cancel of a submission that is %s: %s", want, kind(got))
-		}
+		testkit.Equal(t, kind(got), want, "cancel of a submission that")
 		if body, is := wire.EncodeJSON(got), wire.EncodeJSON(h.status(id)); !bytes.Equal(body, is) {
 			t.Errorf("the reason is %s and the status %s", body, is)
 		}
@@ -408,9 +382,8 @@ func TestCancel(t *testing.T) {
 	h.must(c.Fail(h.ctx, wire.ChunkID{SubmissionID: id, Index: 2}, "boom"))
 	other := h.insert(stored("other", 1))
 	next := h.reserveOne(c)
-	if next.Chunk.SubmissionID != other || c.Connects() != 1 {
-		t.Errorf("the consumer got %+v, after %d connections", next.Chunk.ChunkID, c.Connects())
-	}
+	testkit.Equal(t, next.Chunk.SubmissionID, other, "the consumer got", next.Chunk.ChunkID, "after")
+	testkit.Equal(t, c.Connects(), 1, "the consumer got", next.Chunk.ChunkID, "after")
 	if s := h.status(id); kind(s) != "Cancelled" || s.Cancelled.ChunksDone != 1 {
 		t.Errorf("status after late reports: %s", wire.EncodeJSON(s))
 	}
@@ -424,9 +397,7 @@ func TestCancel(t *testing.T) {
 	}
 	h.waitFor(failed, "Failed")
 	refused(failed, "Failed")
-	if err := p.Cancel(h.ctx, 0); !errors.Is(err, stockclient.ErrNotFound) {
-		t.Errorf("cancel of an unknown submission: %v", err)
-	}
+	testkit.Failed(t, p.Cancel(h.ctx, 0), stockclient.ErrNotFound) // cancel of an unknown submission
 }
 
 // TestLookups: lookups by prefix and by strategic metadata, and counts, give the right answers.
@@ -465,20 +436,12 @@ func TestLookups(t *testing.T) {
 	lookup(metadata("user", 1, "team", 3))
 	lookup(metadata("other", 1))
 	lookup(nil, first, second, third)
-	if n, err := p.Count(h.ctx); err != nil || n != 3 {
-		t.Errorf("%d in progress, %v", n, err)
-	}
-	if n, err := p.CountCompleted(h.ctx); err != nil || n != 1 {
-		t.Errorf("%d completed, %v", n, err)
-	}
+	testkit.Equal(t, testkit.Must(p.Count(h.ctx))(t), 3)
+	testkit.Equal(t, testkit.Must(p.CountCompleted(h.ctx))(t), 1)
 	h.insert(stored("one too many", 1, "user", 2))
-	if _, err := p.LookupByMetadata(h.ctx, nil); !errors.Is(err, stockclient.TooManyError(3)) {
-		t.Errorf("more than the limit: %v", err)
-	}
+	testkit.Fails(p.LookupByMetadata(h.ctx, nil))(t, stockclient.TooManyError(3)) // more than the limit
 	lookup(metadata("user", 1), first, second)
-	if version, err := p.ServerVersion(h.ctx); err != nil || version != "v0.40.1" {
-		t.Errorf("version %q, %v", version, err)
-	}
+	testkit.Equal(t, testkit.Must(p.ServerVersion(h.ctx))(t), "v0.40.1")
 }
 
 // TestOldSubmissionsAreRemoved: MaxSubmissionAge after its end, a submission has the status null. A submission in
@@ -491,9 +454,7 @@ func TestOldSubmissionsAreRemoved(t *testing.T) {
 	for _, end := range []string{"completed", "failed", "cancelled"} {
 		ids[end] = h.insert(stored(end, 2, "user", 1))
 		chunks := h.reserve(c, 2, oldest)
-		if len(chunks) != 2 {
-			t.Fatalf("%d chunks", len(chunks))
-		}
+		testkit.MustEqual(t, len(chunks), 2)
 		h.must(c.Complete(h.ctx, chunks[0].Chunk.ChunkID, nil))
 		switch end {
 		case "completed":
@@ -520,10 +481,6 @@ func TestOldSubmissionsAreRemoved(t *testing.T) {
 		h.must(err)
 		return n == 0
 	})
-	if got := kind(h.status(running)); got != "InProgress" {
-		t.Errorf("the submission in progress is %s", got)
-	}
-	if chunk := h.reserveOne(c); chunk.Chunk.SubmissionID != running {
-		t.Errorf("got %+v", chunk.Chunk.ChunkID)
-	}
+	testkit.Equal(t, kind(h.status(running)), "InProgress", "the submission in progress")
+	testkit.Equal(t, h.reserveOne(c).Chunk.SubmissionID, running)
 }

@@ -3,6 +3,8 @@ package opsqueue
 import (
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestHeartbeat simulates connections second by second, with the original's defaults.
@@ -63,13 +65,7 @@ func TestHeartbeatLate(t *testing.T) {
 	start := time.Unix(1750000000, 0)
 	h := NewHeartbeat(time.Second, 3, start)
 	now := start.Add(time.Minute)
-	if beat := h.Tick(now); beat != Ping {
-		t.Fatalf("beat %d", beat)
-	}
-	if beat := h.Tick(now.Add(999 * time.Millisecond)); beat != Wait {
-		t.Errorf("beat %d before the interval has passed", beat)
-	}
-	if beat := h.Tick(now.Add(time.Second)); beat != Ping {
-		t.Errorf("beat %d after the interval", beat)
-	}
+	testkit.MustEqual(t, h.Tick(now), Ping)
+	testkit.Equal(t, h.Tick(now.Add(999*time.Millisecond)), Wait)
+	testkit.Equal(t, h.Tick(now.Add(time.Second)), Ping)
 }

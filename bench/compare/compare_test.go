@@ -107,9 +107,7 @@ func TestIn(t *testing.T) {
 		!slices.Equal(onlyBase, []benchmark{b}) || !slices.Equal(onlyHead, []benchmark{c}) {
 		t.Errorf("on both sides %v, at the base %v, here %v", both, onlyBase, onlyHead)
 	}
-	if pattern := a.pattern(); pattern != "^BenchmarkStore$/^work=a$/^batch=1$" {
-		t.Errorf("the pattern of %s is %s", a, pattern)
-	}
+	testkit.Equal(t, a.pattern(), "^BenchmarkStore$/^work=a$/^batch=1$", "the pattern of", a)
 }
 
 // TestTable: benchstat compares the two files.
@@ -119,9 +117,7 @@ func TestTable(t *testing.T) {
 	var printed bytes.Buffer
 	testkit.NoError(t, (&comparison{w: &printed}).table(t.Context(), filepath.Join(dir, "base"), filepath.Join(dir, "head")))
 	for _, want := range []string{"cpu-sec/job", "allocs/job", "(p=0.000 n=16)", strings.TrimPrefix(create, "Benchmark")} {
-		if !strings.Contains(printed.String(), want) {
-			t.Errorf("the table lacks %q:\n%s", want, &printed)
-		}
+		testkit.Contains(t, printed.String(), want)
 	}
 }
 
@@ -135,9 +131,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 
 // TestBrokenResults: a line that is cut off is an error. It must not drop a benchmark silently.
 func TestBrokenResults(t *testing.T) {
-	if err := (results{}).read(strings.NewReader("BenchmarkStore/x-2 \t 36\t 0.05\n"), "r.txt"); err == nil || !strings.Contains(err.Error(), "r.txt:1") {
-		t.Errorf("a broken line: %v", err)
-	}
+	testkit.Failed(t, (results{}).read(strings.NewReader("BenchmarkStore/x-2 \t 36\t 0.05\n"), "r.txt"), "r.txt:1") // a broken line
 }
 
 // TestRefusals: the cases that cannot be compared, and the reasons.
@@ -163,9 +157,7 @@ func TestRefusals(t *testing.T) {
 // onlyOne checks that a repository has one worktree, itself.
 func onlyOne(t *testing.T, repository string) {
 	t.Helper()
-	if list := git(t, repository, "worktree", "list"); strings.Count(list, "\n") != 1 {
-		t.Errorf("worktrees are left:\n%s", list)
-	}
+	testkit.Equal(t, strings.Count(git(t, repository, "worktree", "list"), "\n"), 1)
 }
 
 // TestWorktreeIsRemoved: the worktree is removed, even if the comparison was interrupted, or if its folder was already
@@ -258,8 +250,6 @@ func TestDiffer(t *testing.T) {
 		return made
 	}
 	for differs, want := range map[string][]string{"": nil, "store.test": {"store"}, "daybook": {"bench"}, "bench.test": {"bench"}} {
-		if got, err := differ(build(""), build(differs)); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q differs: %v, %v; want %v", differs, got, err, want)
-		}
+		testkit.EqualSlices(t, testkit.Must(differ(build(""), build(differs)))(t), want, differs, "differs")
 	}
 }

@@ -32,9 +32,7 @@ func TestPoints(t *testing.T) {
 		"backlog=5000/queues=1/size=100/work=drain/batch=100/conns=16",
 		"",
 	}
-	if !slices.Equal(names, want) {
-		t.Errorf("points:\n%q\nwant:\n%q", names, want)
-	}
+	testkit.EqualSlices(t, names, want)
 	if name, want := (Point{Work: "append", Size: 1, Batch: 2, Conns: 3}).Name(), "size=1/work=append/batch=2/conns=3"; name != want {
 		t.Errorf("a point without queues is %s, want %s", name, want)
 	}
@@ -55,9 +53,7 @@ func TestFill(t *testing.T) {
 	} {
 		creates, jobs, most := 0, 0, 0
 		err := c.p.Fill(c.jobs, func(i, lines int) error {
-			if i != creates {
-				t.Errorf("create %d has number %d", creates, i)
-			}
+			testkit.Equal(t, i, creates)
 			creates++
 			jobs += lines
 			most = max(most, lines)
@@ -83,9 +79,7 @@ func TestShare(t *testing.T) {
 	for _, c := range callers {
 		calls += len(c.Latencies)
 	}
-	if calls != 100 {
-		t.Errorf("%d calls, want 100", calls)
-	}
+	testkit.Equal(t, calls, 100)
 	broken := errors.New("broken")
 	calls = 0
 	if err := Share(t.Context(), callers[:1], 100, func(context.Context, *Caller) error { calls++; return broken }); err != broken || calls != 1 {
@@ -95,15 +89,11 @@ func TestShare(t *testing.T) {
 
 func TestQuantile(t *testing.T) {
 	var l Latencies
-	if l.Quantile(0.5) != 0 {
-		t.Error("no durations have a quantile")
-	}
+	testkit.Equal(t, l.Quantile(0.5), 0, "no durations have a quantile")
 	for i := range 1000 {
 		l = append(l, time.Duration(1000-i))
 	}
 	for q, want := range map[float64]time.Duration{0: 1, 0.5: 501, 0.99: 991, 0.999: 1000, 1: 1000} {
-		if got := l.Quantile(q); got != want {
-			t.Errorf("quantile %g is %d, want %d", q, got, want)
-		}
+		testkit.Equal(t, l.Quantile(q), want, "quantile", q)
 	}
 }

@@ -44,14 +44,10 @@ func TestReport(t *testing.T) {
 	text := r.markdown()
 	for _, want := range []string{"at commit abc, 20 s", "| do something | closed loop | 123,000 |", "| | 25 % | 30,900 | 0.51 ms |", "117,000 (did not keep up; 42 calls not sent)",
 		"The longest of 2 stalls", "| some | 95 % | 2.50 s | 700 ms | 9 | 650 ms | 7.7 ms |\n| some | 95 % | 1.50 s | 60 ms | 3 | less than 5 ms | less than 5 ms |"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
+		testkit.Contains(t, text, want)
 	}
 	r.Works[0].Rates = r.Works[0].Rates[:1]
-	if !strings.Contains(r.markdown(), "no stall over 50 ms") {
-		t.Error(r.markdown())
-	}
+	testkit.Contains(t, r.markdown(), "no stall over 50 ms")
 	path := filepath.Join(t.TempDir(), "page.md")
 	testkit.NoError(t, os.WriteFile(path, []byte("a\n"+blockBegin+"old\n"+blockEnd+"z\n"), 0o644))
 	testkit.NoError(t, r.page(path))

@@ -79,9 +79,7 @@ func serveHTTP(t *testing.T, handler http.HandlerFunc) (address string) {
 	go func() { served <- server.Serve(l) }()
 	t.Cleanup(func() {
 		server.Close()
-		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
+		testkit.Failed(t, <-served, http.ErrServerClosed)
 	})
 	return l.Addr().String()
 }
@@ -169,9 +167,7 @@ func TestConsumer(t *testing.T) {
 	c.Close()
 	wait()
 	checkViolations(t, v)
-	if _, err := c.Reserve(ctx, 1, strategy); !errors.Is(err, ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
+	testkit.Fails(c.Reserve(ctx, 1, strategy))(t, ErrClosed)
 }
 
 // TestServerBreaksRules: the client records each sequence of messages that breaks the original's client.
@@ -341,9 +337,7 @@ func TestCallerGone(t *testing.T) {
 		}
 		cancel()
 	}()
-	if _, err := c.Reserve(calling, 2, wire.Strategy{}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testkit.Fails(c.Reserve(calling, 2, wire.Strategy{}))(t, context.Canceled)
 	close(gone)
 	<-failed
 	c.Close()
@@ -366,15 +360,11 @@ func TestReconnect(t *testing.T) {
 		p.gone()
 	})
 	c := NewConsumer(address, v)
-	if _, err := c.Reserve(ctx, 1, wire.Strategy{Base: wire.Newest}); !errors.Is(err, ErrConnection) {
-		t.Error(err)
-	}
+	testkit.Fails(c.Reserve(ctx, 1, wire.Strategy{Base: wire.Newest}))(t, ErrConnection)
 	if _, err := c.Reserve(ctx, 1, wire.Strategy{Base: wire.Newest}); err != nil {
 		t.Error(err)
 	}
-	if n := c.Connects(); n != 2 {
-		t.Errorf("%d connections, not 2", n)
-	}
+	testkit.Equal(t, c.Connects(), 2)
 	c.Close()
 	wait()
 	checkViolations(t, v)
@@ -390,9 +380,7 @@ func TestZeroChunks(t *testing.T) {
 		p.gone()
 	})
 	c := NewConsumer(address, v)
-	if _, err := c.Reserve(ctx, 0, wire.Strategy{}); !errors.Is(err, ErrIncorrectUsage) {
-		t.Error(err)
-	}
+	testkit.Fails(c.Reserve(ctx, 0, wire.Strategy{}))(t, ErrIncorrectUsage)
 	wait()
 	c.Close()
 	checkViolations(t, v)
@@ -409,9 +397,8 @@ func TestNagle(t *testing.T) {
 	testkit.NoError(t, raw.Control(func(fd uintptr) {
 		noDelay, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_NODELAY)
 	}))
-	if err != nil || noDelay != 0 {
-		t.Errorf("TCP_NODELAY is %d, %v", noDelay, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, noDelay, 0)
 }
 
 // TestProducer: a producer sends the right request on each route.
@@ -431,9 +418,7 @@ func TestProducer(t *testing.T) {
 		body, err := io.ReadAll(r.Body)
 		testkit.Check(t, err)
 		_, hasLength := r.Header["Content-Length"]
-		if parent := r.Header.Get("Traceparent"); (parent != "") != (r.Method+r.URL.Path == "POST/producer/submissions") {
-			t.Errorf("%s has traceparent %q", r.URL, parent)
-		}
+		testkit.Equal(t, (r.Header.Get("Traceparent") != ""), r.Method+r.URL.Path == "POST/producer/submissions")
 		seen = append(seen, fmt.Sprintf("%s %s %q %d %t %q", r.Method, r.URL.EscapedPath(), r.Header.Get("Content-Type"), r.ContentLength, hasLength, body))
 		if text, ok := answers[r.Method+" "+r.URL.EscapedPath()]; ok {
 			io.WriteString(w, text)
@@ -442,27 +427,18 @@ func TestProducer(t *testing.T) {
 	p := NewProducer(address, v)
 	defer p.Close()
 	id, err := p.Insert(ctx, wire.InsertSubmission{Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: "x", Count: 5}}}, http.Header{"Traceparent": {"00-1"}})
-	if err != nil || id != 7 {
-		t.Error(id, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, id, 7)
 	if status, err := p.Status(ctx, 8); err != nil || status != nil {
 		t.Error(status, err)
 	}
-	if n, err := p.Count(ctx); err != nil || n != 3 {
-		t.Error(n, err)
-	}
-	if n, err := p.CountCompleted(ctx); err != nil || n != 4 {
-		t.Error(n, err)
-	}
+	testkit.Equal(t, testkit.Must(p.Count(ctx))(t), 3)
+	testkit.Equal(t, testkit.Must(p.CountCompleted(ctx))(t), 4)
 	if id, ok, err := p.LookupByPrefix(ctx, "a/b"); err != nil || !ok || id != 9 {
 		t.Error(id, ok, err)
 	}
-	if ids, err := p.LookupByMetadata(ctx, wire.Metadata{"k": -1}); err != nil || len(ids) != 2 {
-		t.Error(ids, err)
-	}
-	if text, err := p.ServerVersion(ctx); err != nil || text != "v0.40.1" {
-		t.Error(text, err)
-	}
+	testkit.Equal(t, len(testkit.Must(p.LookupByMetadata(ctx, wire.Metadata{"k": -1}))(t)), 2)
+	testkit.Equal(t, testkit.Must(p.ServerVersion(ctx))(t), "v0.40.1")
 	testkit.Check(t, p.Cancel(ctx, 8))
 	want := []string{
 		`POST /producer/submissions "application/json" 122 true "{\"chunk_contents\":{\"SeeObjectStorage\":{\"prefix\":\"x\",\"count\":5}},\"metadata\":null,\"strategic_metadata\":{},\"chunk_size\":null}"`,
@@ -557,18 +533,14 @@ func TestProducerAnswers(t *testing.T) {
 	p := NewProducer(address, v)
 	defer p.Close()
 	status, body = 404, "5"
-	if err := p.Cancel(ctx, 5); !errors.Is(err, ErrNotFound) {
-		t.Error(err)
-	}
+	testkit.Failed(t, p.Cancel(ctx, 5), ErrNotFound)
 	status, body = 409, `{"Completed":{"id":5,"prefix":null,"chunks_total":1,"chunk_size":1,"metadata":null,"strategic_metadata":{},"otel_trace_carrier":"{}","completed_at":"2026-01-01T00:00:00Z"}}`
 	var conflict *NotCancellableError
 	if err := p.Cancel(ctx, 5); !errors.As(err, &conflict) || conflict.Completed == nil || conflict.Completed.ID != 5 {
 		t.Error(err)
 	}
 	status, body = 400, "100"
-	if _, err := p.LookupByMetadata(ctx, nil); !errors.Is(err, TooManyError(100)) {
-		t.Error(err)
-	}
+	testkit.Fails(p.LookupByMetadata(ctx, nil))(t, TooManyError(100))
 	checkViolations(t, v)
 	status, body = 404, "6"
 	_ = p.Cancel(ctx, 5)
@@ -588,9 +560,7 @@ func TestBackoff(t *testing.T) {
 	for range 18 {
 		got = append(got, b.pause().Milliseconds())
 	}
-	if want := []int64{10, 10, 20, 30, 50, 80, 130, 210, 340, 550, 890, 1440, 2330, 3770, 5000, 5000, 5000, 5000}; !slices.Equal(got, want) {
-		t.Errorf("%v, not %v", got, want)
-	}
+	testkit.EqualSlices(t, got, []int64{10, 10, 20, 30, 50, 80, 130, 210, 340, 550, 890, 1440, 2330, 3770, 5000, 5000, 5000, 5000})
 }
 
 // TestViolationsAreBounded: Violations keeps only the first violations.
@@ -638,9 +608,7 @@ func TestRunEachChunk(t *testing.T) {
 		}
 		return append(input, " out"...), nil
 	})
-	if !errors.Is(err, ErrLeave) {
-		t.Error(err)
-	}
+	testkit.Failed(t, err, ErrLeave)
 	c.Close()
 	wait()
 	if out, ok := objects.get("p/0-out.bin"); !ok || string(out) != "in out" {

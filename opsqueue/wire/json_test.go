@@ -77,9 +77,7 @@ func TestDocuments(t *testing.T) {
 		if want = bytes.TrimSuffix(want, []byte("\n")); !bytes.Equal(got, want) {
 			t.Errorf("%s is\n%s, want\n%s", name, got, want)
 		}
-		if again, err := decodeLike(value, want); err != nil || !reflect.DeepEqual(again, value) {
-			t.Errorf("%s decodes to\n%+v, %v", name, again, err)
-		}
+		testkit.DeepEqual(t, testkit.Must(decodeLike(value, want))(t), value, name, "decodes to")
 	}
 }
 
@@ -111,9 +109,7 @@ func TestInsertAccepted(t *testing.T) {
 		`{"chunk_contents":{"Direct":{"contents":[]}}}`:                                                    direct([][]byte{}...),
 		`{"chunk_contents":{"Direct":{"contents":[null,[],[7,8]]}}}`:                                       direct(nil, []byte{}, []byte{7, 8}),
 	} {
-		if got, err := decodeLike(plain, []byte(document)); err != nil || !reflect.DeepEqual(got, any(want)) {
-			t.Errorf("%s is %+v, %v", document, got, err)
-		}
+		testkit.DeepEqual(t, testkit.Must(decodeLike(plain, []byte(document)))(t), any(want), document)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // random generates values for the tests of properties below. It prefers the limits of each type.
@@ -206,9 +208,7 @@ func TestSubmissionID(t *testing.T) {
 	if last, err := NewSubmissionID(MaxIDTimeMS, MaxIDLow); err != nil || last != math.MaxInt64 || last.UnixMS() != MaxIDTimeMS || last.Low() != MaxIDLow {
 		t.Errorf("the last id is %d, %v", last, err)
 	}
-	if end := time.UnixMilli(MaxIDTimeMS).UTC().Format(time.DateOnly); end != "2039-09-07" {
-		t.Errorf("the last time is in %s", end)
-	}
+	testkit.Equal(t, time.UnixMilli(MaxIDTimeMS).UTC().Format(time.DateOnly), "2039-09-07", "the last time")
 	for _, c := range []struct {
 		ms  int64
 		low uint32
@@ -218,16 +218,12 @@ func TestSubmissionID(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]SubmissionID{"0": 0, "7340000000000000000": vectorID, "9223372036854775807": math.MaxInt64, "007": 7} {
-		if got, err := ParseSubmissionID(text); err != nil || got != want {
-			t.Errorf("%q is %d, %v", text, got, err)
-		}
+		testkit.Equal(t, testkit.Must(ParseSubmissionID(text))(t), want, text)
 	}
 	for _, text := range []string{"", "-1", "+1", "9223372036854775808", "18446744073709551616", "1.0", "1e3", "0x1", " 1", "a", "1_0"} {
 		if got, err := ParseSubmissionID(text); err == nil {
 			t.Errorf("%q is %d", text, got)
 		}
 	}
-	if vectorID.String() != "7340000000000000000" {
-		t.Error(vectorID.String())
-	}
+	testkit.Equal(t, vectorID.String(), "7340000000000000000")
 }

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"errors"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -111,9 +110,7 @@ func TestAccepted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := testkit.Must(DecodeClientToServer(encoded(t, c.message)))(t)
-			if !reflect.DeepEqual(got, c.want) {
-				t.Errorf("it is %+v, want %+v", got, c.want)
-			}
+			testkit.DeepEqual(t, got, c.want)
 		})
 	}
 }
@@ -259,9 +256,7 @@ func TestMessageSize(t *testing.T) {
 		return EncodeClientToServer(ClientToServer{Contents: FailChunk{Failure: strings.Repeat("x", size-overhead)}})
 	}
 	message := fail(MaxMessageBytes)
-	if len(message) != MaxMessageBytes {
-		t.Fatalf("the message has %d bytes", len(message))
-	}
+	testkit.MustEqual(t, len(message), MaxMessageBytes, "the message")
 	if _, err := DecodeClientToServer(message); err != nil {
 		t.Error(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -80,17 +79,11 @@ func readVectors(t testing.TB) map[string][]byte {
 // last bytes, or with an extra byte, is malformed.
 func TestVectors(t *testing.T) {
 	vectors := readVectors(t)
-	if len(vectors) != len(vectorValues) {
-		t.Errorf("there are %d files and %d values", len(vectors), len(vectorValues))
-	}
+	testkit.Equal(t, len(vectors), len(vectorValues))
 	for name, want := range vectorValues {
 		vector := vectors[name]
-		if got, err := decodeMessage(want, vector); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s decodes to %+v, %v; want %+v", name, got, err, want)
-		}
-		if encoded := encodeMessage(want); !bytes.Equal(encoded, vector) {
-			t.Errorf("%s encodes to %x, want %x", name, encoded, vector)
-		}
+		testkit.DeepEqual(t, testkit.Must(decodeMessage(want, vector))(t), want, name, "decodes to")
+		testkit.EqualSlices(t, encodeMessage(want), vector, name, "encodes to")
 		for n := range len(vector) + 2 {
 			if _, err := decodeMessage(want, append(bytes.Clone(vector), 0)[:n]); n != len(vector) && !isMalformed(err) {
 				t.Fatalf("the first %d of %d bytes of %s: %v", n, len(vector), name, err)
