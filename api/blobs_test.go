@@ -459,7 +459,7 @@ func TestManyBlobStreams(t *testing.T) {
 }
 
 // statusesOfBlobs makes requests that get the statuses of the routes of blobs.
-func (r *rig) statusesOfBlobs(operations []operation, do func(o *operation, path, body string, headers ...string) reply) {
+func (r *rig) statusesOfBlobs(operations []tried, do func(o *tried, path, body string, headers ...string) reply) {
 	r.Helper()
 	for i := range operations {
 		o := &operations[i]

@@ -1,10 +1,12 @@
 // Package api is Daybook's HTTP API: JSON over HTTP/1.1 on echo. docs/reference/api.md describes it for clients, and
-// routes.go lists all routes. A handler decodes the request, calls the engine once or twice, and encodes the answer.
+// routes.go lists all routes. A resource is a struct with typed functions; the routes that are called for each job are
+// functions of echo. Both decode the request, call the engine once or twice, and encode the answer.
 // Package job decides what a job may do next.
 //
 // The parts that know no single route are packages in the folder internal: web has the connections, checks, bodies and
-// problems, command turns requests into commands, document encodes jobs, refusal has the codes, stream has
-// the streams over WebSocket, and files has blobs, uploads and filesets.
+// problems, operation makes routes of typed functions and openapi describes them, command turns requests into commands,
+// answer encodes jobs, refusal has the codes, stream has the streams over WebSocket, and files has blobs, uploads and
+// filesets.
 //
 //	guard ──► route ──► read (bounded) ──► decode (strict) ──► Engine ──► encode
 //	  └──────────┴───────────┴──────────────────┴────────────────┴──► problem (application/problem+json)

@@ -33,7 +33,7 @@ func TestDocuments(t *testing.T) {
 			`{"client":"a","type":"b","paused":false,"created_at":0,"counts":` + noneText + `,"oldest_pending_age_ms":0}`},
 		{"queue without a pending job", documentOfQueue(&document.Queue{Client: "a", Type: "b"}, 100),
 			`{"client":"a","type":"b","paused":false,"created_at":0,"counts":` + noneText + `,"oldest_pending_age_ms":null}`},
-		{"no queues", queuesPage(nil, nil, ageless), `{"queues":[],"next":null}`},
+		{"no queues", pageOfQueues(nil, nil, ageless), `{"queues":[],"next":null}`},
 		{"no types", typesDocument{}, `{"types":[],"next":null}`},
 		{"types", typesDocument{[]waitingType{{"b", 3}}, web.OrNull("b")}, `{"types":[{"type":"b","waiting":3}],"next":"b"}`},
 		{"batch", documentOfBatch(&document.Batch{ID: id.WithLine(0), Status: job.BatchInProgress, CreatedAt: 9, Lines: 40, Counts: some, Jobs: 40, Ended: 30, Since: 1009, EndedBefore: 10}, "", 3009),

@@ -40,7 +40,7 @@ func TestHeadIsRefusedBeforeTheBody(t *testing.T) {
 		o.parts, o.Quit, o.GetSwitches = partsOf(engine, engine), func() {}, true
 	})
 	x := &everyStatus{
-		rig: r, faults: engine, seen: &statuses{seen: map[string]map[int]bool{}}, byName: map[string]*operation{},
+		rig: r, faults: engine, seen: &statuses{seen: map[string]map[int]bool{}}, byName: map[string]*tried{},
 		id: r.add("/a/job/b/add", "x\n").object(http.StatusCreated)["first_id"].(string),
 	}
 	x.findOperations()

@@ -1,16 +1,12 @@
 package api
 
 import (
+	"context"
 	"errors"
-	"net/http"
-	"strings"
 	"time"
-
-	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest/registry"
-	"github.com/daybookq/daybook/job"
 )
 
 // runnerRegistry is the part of the engine that knows which runners are alive. Its methods never wait.
@@ -21,62 +17,39 @@ type runnerRegistry interface {
 	AllRegistered(after string, limit int) (list []registry.Runner, more bool)
 }
 
-// heartbeat answers POST /runners/{id}: 200 with the time until the next heartbeat.
-func (s *Server) heartbeat(c echo.Context) error {
-	id, err := pathRunner(c)
-	if err != nil {
-		return err
-	}
-	var r struct {
+type heartbeatRequest struct {
+	namedRunner
+	Body struct {
 		registry.Info
-		Takeover bool `json:"takeover"`
-	}
-	body, err := web.ReadObject(c, &s.bodies.small, &r)
-	if err != nil {
-		return err
-	}
-	defer body.Release()
-	if err := r.Info.Check(); err != nil {
+		Takeover bool `json:"takeover" doc:"hold the runner id even if another instance holds it"`
+	} `required:"true"`
+}
+
+type heartbeatDocument struct {
+	HeartbeatMs int64 `json:"heartbeat_ms" minimum:"1000" maximum:"3600000" doc:"time until the next heartbeat"`
+	AliveSince  int64 `json:"alive_since" minimum:"0" doc:"when this instance sent its first heartbeat"`
+}
+
+func (n runners) heartbeat(_ context.Context, in *heartbeatRequest) (out found[heartbeatDocument], err error) {
+	if err := in.Body.Check(); err != nil {
 		if wrong, ok := errors.AsType[*registry.FieldError](err); ok {
-			return web.BadRequest(wrong.Field, wrong.Text)
+			return out, web.BadRequest(wrong.Field, wrong.Text)
 		}
-		return err
+		return out, err
 	}
-	since, every, err := s.engine.Heartbeat(id, r.Info, r.Takeover)
-	if err != nil {
-		return err
-	}
-	return web.AnswerDocument(c, http.StatusOK, struct {
-		HeartbeatMs int64 `json:"heartbeat_ms"`
-		AliveSince  int64 `json:"alive_since"`
-	}{every.Milliseconds(), since})
+	since, every, err := n.engine.Heartbeat(in.ID, in.Body.Info, in.Body.Takeover)
+	return found[heartbeatDocument]{heartbeatDocument{every.Milliseconds(), since}}, err
 }
 
-// goodbye answers DELETE /runners/{id}. With it a runner reports its clean end.
-func (s *Server) goodbye(c echo.Context) error {
-	id, err := pathRunner(c)
-	if err != nil {
-		return err
-	}
-	instance := ""
-	for _, p := range web.Parameters(c) {
-		instance = p.Value // the route has no other parameter
-	}
-	if err := registry.CheckInstance(instance); err != nil {
-		return web.BadField("instance", err)
-	}
-	if err := s.engine.Goodbye(id, instance); err != nil {
-		return err
-	}
-	return c.NoContent(http.StatusNoContent)
+type goodbyeRequest struct {
+	namedRunner
+	Instance string `query:"instance" required:"true" schema:"Instance" doc:"the instance of the heartbeats"`
 }
 
-// pathRunner returns the runner id in the path. A runner that sends heartbeats must have an id of the bytes of names,
-// because paths cannot contain other bytes.
-func pathRunner(c echo.Context) (string, error) {
-	id := c.Param("id")
-	if strings.Contains(id, "/") { // the router puts the rest of the path into the last parameter
-		return "", web.RouteNotFound()
+// goodbye reports the clean end of a runner.
+func (n runners) goodbye(_ context.Context, in *goodbyeRequest) (out struct{}, err error) {
+	if err := registry.CheckInstance(in.Instance); err != nil {
+		return out, web.BadField("instance", err)
 	}
-	return id, web.BadField("id", job.CheckName("id", id))
+	return out, n.engine.Goodbye(in.ID, in.Instance)
 }

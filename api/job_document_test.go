@@ -138,7 +138,7 @@ func FuzzRequests(f *testing.F) {
 			case strings.HasSuffix(r.path, "/add"):
 				_, _, err = command.QueryAttributes(query)
 			case r.path == "/queues":
-				_, err = queuesQuery(query)
+				_, _, err = (&queuesQuery{After: web.OrNull(string(text))}).after()
 			case r.path == "/jobs":
 				_, _, err = listQuery(query)
 			case r.query == "fields":

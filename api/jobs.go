@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
@@ -85,24 +85,7 @@ func (s *Server) answerChanged(c echo.Context, r ingest.Receipt, id job.ID, stat
 }
 
 // pathID returns the id in the path.
-func pathID(c echo.Context) (job.ID, error) {
-	text := c.Param("id")
-	if strings.Contains(text, "/") { // the router puts the rest of the path into the last parameter
-		return job.ID{}, web.RouteNotFound()
-	}
-	id, err := job.ParseID(text)
-	switch {
-	case err == nil:
-		return id, nil
-	case job.IsUUID(text):
-		return nobodysID, nil
-	}
-	return id, web.BadID("id")
-}
-
-// nobodysID is an id that no object has, because no command has the seq 0. It replaces UUIDs of another layout, so that
-// a client whose jobs have ids of another system gets 404, as for any unknown id.
-var nobodysID = job.NewID(0, 0, 0)
+func pathID(c echo.Context) (job.ID, error) { return operation.PathID("id", c.Param("id")) }
 
 // idToRead waits until the state has caught up, and returns the id in the path of a GET.
 func (s *Server) idToRead(c echo.Context) (id job.ID, err error) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"reflect"
 	"strings"
 	"sync"
 
@@ -13,14 +14,18 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/swaggest/swgui/v5/static"
 
+	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/ingest/registry"
+	"github.com/daybookq/daybook/job"
 )
 
 // The description of the API, and a page that shows it. The page is Swagger UI. Its files are part of the binary, so
 // the page works without a connection to the internet.
 var (
 	//go:embed openapi.yaml
-	openapiText []byte
+	describedByHand []byte
 	//go:embed docspage/index.html
 	docsIndex []byte
 	//go:embed docspage/page.js
@@ -38,9 +43,40 @@ var docsAssets = map[string]string{
 // in data URLs.
 const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+var generated struct {
+	once sync.Once
+	text []byte
+	err  error
+}
+
+// described returns the description of all routes: openapi.yaml, with the operations that are derived from the types of
+// their functions.
+func described() ([]byte, error) {
+	generated.once.Do(func() { generated.text, generated.err = describe() })
+	return generated.text, generated.err
+}
+
+func describe() ([]byte, error) {
+	schemas := openapi.Schemas{
+		Known: map[reflect.Type]string{reflect.TypeFor[job.ID](): "Id", reflect.TypeFor[answer.Counts](): "Counts"},
+		Named: map[reflect.Type]string{reflect.TypeFor[registry.Stats](): "RunnerStats"},
+	}
+	var operations []*openapi.Operation
+	for _, r := range append((&Server{}).routes(), (&Server{}).getSwitches()...) {
+		if r.describe != nil {
+			operations = append(operations, r.describe(&schemas))
+		}
+	}
+	return openapi.Document(describedByHand, operations, &schemas)
+}
+
 // openapi answers GET /openapi.yaml.
 func (s *Server) openapi(c echo.Context) error {
-	return web.Answer(c, http.StatusOK, "application/yaml", openapiText)
+	text, err := described()
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, "application/yaml", text)
 }
 
 // docs answers GET /docs.

@@ -5,11 +5,13 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,10 +32,14 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// described is the description of the API. The tests compare every answer with it.
-var described = sync.OnceValues(func() (d description, err error) {
+// readDescription is the description of the API. The tests compare every answer with it.
+var readDescription = sync.OnceValues(func() (d description, err error) {
 	loader := openapi3.NewLoader()
-	if d.doc, err = loader.LoadFromData(openapiText); err != nil {
+	text, err := described()
+	if err != nil {
+		return d, err
+	}
+	if d.doc, err = loader.LoadFromData(text); err != nil {
 		return d, err
 	}
 	if err = d.doc.Validate(context.Background()); err != nil {
@@ -46,7 +52,7 @@ var described = sync.OnceValues(func() (d description, err error) {
 	for _, kind := range []string{web.MIMETOML, "application/yaml", "text/html", "text/css", "text/javascript", "image/png", web.MIMERuns, files.MIMETar, files.MIMETarGzip, files.MIMETarZstd, echo.MIMEOctetStream, "multipart/byteranges"} {
 		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.RegisteredBodyDecoder("text/plain"))
 	}
-	routed, err := loader.LoadFromData(openapiText)
+	routed, err := loader.LoadFromData(text)
 	if err != nil {
 		return d, err
 	}
@@ -138,9 +144,36 @@ func (d description) holds(req *http.Request, sent []byte, answer reply) error {
 	return nil
 }
 
+// readGolden returns the description that reviewers see in the repository.
+func readGolden(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestGoldenDescription: testdata/openapi.yaml is the description that a server serves, so that a change of the API is
+// visible in a change of that file. -rewrite writes it.
+func TestGoldenDescription(t *testing.T) {
+	text, err := described()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if flag.Lookup("rewrite").Value.String() == "true" { // package datadriven defines the flag
+		if err := os.WriteFile("testdata/openapi.yaml", text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if string(text) != readGolden(t) {
+		t.Error("the routes are not as testdata/openapi.yaml describes them; if that is right, run the test with -rewrite")
+	}
+}
+
 func describedOf(t *testing.T) description {
 	t.Helper()
-	d, err := described()
+	d, err := readDescription()
 	if err != nil {
 		t.Fatalf("openapi.yaml: %v", err)
 	}
@@ -360,7 +393,7 @@ func TestDescribedLimits(t *testing.T) {
 // TestDocsPage: the server has the page and all files that the page loads, and the page can load no others.
 func TestDocsPage(t *testing.T) {
 	r := start(t)
-	if a := r.get("/openapi.yaml"); a.status != http.StatusOK || a.body != string(openapiText) || a.header.Get("Content-Type") != "application/yaml" {
+	if a := r.get("/openapi.yaml"); a.status != http.StatusOK || a.body != readGolden(t) || a.header.Get("Content-Type") != "application/yaml" {
 		t.Errorf("%d %v %.100s", a.status, a.header, a.body)
 	}
 	page := r.get("/docs", "Sec-Fetch-Site", "none")

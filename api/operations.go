@@ -9,7 +9,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
@@ -22,11 +21,6 @@ type operator interface {
 	Move(ctx context.Context, m job.Move) (applied.Moved, ingest.Receipt, error)
 	MoveAll(ctx context.Context, m job.Move) (applied.Swept, ingest.Receipt, error)
 	Patch(ctx context.Context, p job.Patch) (applied.Moved, ingest.Receipt, error)
-}
-
-type sweepReader interface {
-	Sweep(id job.ID) (document.Sweep, error)
-	Sweeps() ([]document.Sweep, error)
 }
 
 // move answers POST /jobs/{id}/cancel, /redrive and /run.
@@ -202,60 +196,4 @@ func (s *Server) answerEnded(c echo.Context, m *job.Move, swept *applied.Swept, 
 		c.Response().Header().Set(echo.HeaderLocation, "/batches/"+m.Batch.String())
 	}
 	return web.AnswerDocument(c, status, documentOfSweep(&sweep))
-}
-
-// sweep answers GET /sweeps/{id}.
-func (s *Server) sweep(c echo.Context) error {
-	id, err := s.idToRead(c)
-	if err != nil {
-		return err
-	}
-	sweep, err := s.engine.Sweep(id)
-	if err != nil {
-		return err
-	}
-	return web.AnswerDocument(c, http.StatusOK, documentOfSweep(&sweep))
-}
-
-// sweeps answers GET /sweeps with the running sweeps, and the newest sweeps that ended in the last day.
-func (s *Server) sweeps(c echo.Context) error {
-	if err := s.catchUp(c); err != nil {
-		return err
-	}
-	list, err := s.engine.Sweeps()
-	if err != nil {
-		return err
-	}
-	page := sweepsDocument{make([]sweepDocument, len(list))}
-	for i := range list {
-		page.Sweeps[i] = documentOfSweep(&list[i])
-	}
-	return web.AnswerDocument(c, http.StatusOK, page)
-}
-
-type sweepsDocument struct {
-	Sweeps []sweepDocument `json:"sweeps"`
-}
-
-// sweepDocument is the document of a sweep. It has either a batch_id, or a client and a type. Status is null if
-// the request gave no status.
-type sweepDocument struct {
-	SweepID    *job.ID `json:"sweep_id"` // null if the first command changed all jobs
-	Operation  string  `json:"operation"`
-	BatchID    *job.ID `json:"batch_id"`
-	Client     *string `json:"client"`
-	Type       *string `json:"type"`
-	Status     *string `json:"status"`
-	Moved      int64   `json:"moved"`
-	Skipped    int64   `json:"skipped"`
-	Done       bool    `json:"done"`
-	CreatedAt  int64   `json:"created_at"`
-	FinishedAt *int64  `json:"finished_at"`
-}
-
-func documentOfSweep(w *document.Sweep) sweepDocument {
-	return sweepDocument{
-		SweepID: web.OrNull(w.ID), Operation: w.Op.String(), BatchID: web.OrNull(w.Batch), Client: web.OrNull(w.Client), Type: web.OrNull(w.Type), Status: answer.StatusOrNull(w.Status),
-		Moved: w.Moved, Skipped: w.Skipped, Done: w.FinishedAt != 0, CreatedAt: w.CreatedAt, FinishedAt: web.OrNull(w.FinishedAt),
-	}
 }

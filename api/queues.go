@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
@@ -27,52 +28,109 @@ type queueReader interface {
 	WaitingTypes(client, afterType string, limit int) (types []document.WaitingType, more bool, err error)
 }
 
-// queues answers GET /queues with a page of queues, in the order of client and type. With waiting=true, it answers with
-// the types that have pending jobs.
-func (s *Server) queues(c echo.Context) error {
-	q, err := queuesQuery(web.Parameters(c))
-	if err != nil {
-		return err
+// queues are the jobs of a client and type.
+type queues struct {
+	engine    backend
+	documents *web.Budget
+}
+
+func (q queues) routes(r operation.Rules) []route {
+	pausing := answers{200: "the document of the queue after the change"}
+	return []route{
+		cold(r, http.MethodGet, "/queues", operation.About{
+			ID: "queues", Tag: "Reading", Summary: "List queues, or the types that have pending jobs",
+			Answers: answers{200: "a page of the list"}, Refusals: []int{503},
+		}, q.list),
+		cold(r, http.MethodGet, "/queues/:client/:type", operation.About{
+			ID: "queue", Tag: "Reading", Summary: "Read a queue", Answers: answers{200: "the document"}, Refusals: []int{404, 503},
+		}, q.read),
+		cold(r, http.MethodDelete, "/queues/:client/:type", operation.About{
+			ID: "deleteQueue", Tag: "Moving", Summary: "Delete a queue that has no jobs",
+			Text: "The queue must have no jobs, and ended jobs count too. It may be paused. The next job of this client and type\n" +
+				"creates the queue again. The server itself deletes queues that have had no jobs for `--queue-idle`, unless they\n" +
+				"are paused.\n",
+			Answers: answers{204: "The queue is deleted."}, Refusals: []int{404, 409, 503, 507},
+		}, q.delete),
+		cold(r, http.MethodPost, "/queues/:client/:type/pause", operation.About{
+			ID: "pause", Tag: "Moving", Summary: "Pause a queue", Text: "Claims get no jobs of a paused queue. Creates and completions continue.",
+			Answers: pausing, Refusals: []int{404, 503, 507},
+		}, q.pause),
+		cold(r, http.MethodPost, "/queues/:client/:type/resume", operation.About{
+			ID: "resume", Tag: "Moving", Summary: "Resume a queue", Answers: pausing, Refusals: []int{404, 503, 507},
+		}, q.resume),
 	}
-	held, err := s.holdPage(c, web.MaxRowsBytes)
-	if err != nil {
-		return err
+}
+
+type queuesQuery struct {
+	Limit   int     `query:"limit" minimum:"1" maximum:"1000" default:"1000" doc:"maximum number of items of a page; default: 1000"`
+	After   *string `query:"after" doc:"next of the previous page"`
+	Client  string  `query:"client" schema:"Name" doc:"only queues or types of this client"`
+	Waiting bool    `query:"waiting" doc:"with true, the answer lists the types that have pending jobs, and how many"`
+	caughtUp
+}
+
+// after returns the place of a page in the list of queues.
+func (in *queuesQuery) after() (client, typ string, err error) {
+	const field = "after"
+	if in.After == nil {
+		return "", "", nil
 	}
-	defer held.Release()
-	if q.waiting {
-		return s.waitingTypes(c, held, &q)
+	if in.Waiting {
+		return "", *in.After, web.BadField(field, job.CheckName(field, *in.After))
 	}
-	list, more, err := s.engine.Queues(q.client, q.afterClient, q.afterType, q.limit)
+	client, typ, slash := strings.Cut(*in.After, "/")
+	if !slash || job.CheckName(field, client) != nil || job.CheckName(field, typ) != nil {
+		return "", "", web.BadRequest(field, "after must be client/type, the value of next of the previous page")
+	}
+	return client, typ, nil
+}
+
+// queuesPage is a page of queues, or of the types that have pending jobs. Basis has no age of jobs, which changes all the
+// time and must not change the entity tag.
+type queuesPage struct {
+	Body  queuesDocument
+	Basis queuesDocument
+	Types *typesDocument `media:"application/vnd.daybook.types+json"`
+}
+
+// list answers with a page of queues, in the order of client and type.
+func (q queues) list(ctx context.Context, in *queuesQuery) (out queuesPage, err error) {
+	client, typ, err := in.after()
 	if err != nil {
-		return err
+		return out, err
+	}
+	if err := q.engine.CatchUp(ctx, in.MinSeq); err != nil {
+		return out, err
+	}
+	if err := operation.Hold(ctx, q.documents, web.MaxRowsBytes); err != nil {
+		return out, err
+	}
+	if in.Waiting {
+		out.Types, err = q.waiting(in.Client, typ, in.Limit)
+		return out, err
+	}
+	list, more, err := q.engine.Queues(in.Client, client, typ, in.Limit)
+	if err != nil {
+		return out, err
 	}
 	var next *string
 	if more && len(list) > 0 {
 		last := &list[len(list)-1]
 		next = web.OrNull(last.Client + "/" + last.Type)
 	}
-	now := s.engine.Now()
-	text, err := web.EncodeDocument(queuesPage(list, next, func(*document.Queue) int64 { return now }))
-	if err != nil {
-		return err
-	}
-	basis, err := web.EncodeDocument(queuesPage(list, next, ageless))
-	if err != nil {
-		return err
-	}
-	if err := held.Resize(c.Request().Context(), int64(cap(text)+cap(basis))); err != nil {
-		return err
-	}
-	return web.AnswerTagged(c, web.MIMEJSON, text, basis)
+	now := q.engine.Now()
+	out.Body = pageOfQueues(list, next, func(*document.Queue) int64 { return now })
+	out.Basis = pageOfQueues(list, next, ageless)
+	return out, nil
 }
 
 // queuesDocument is a page of queues. If more follow, next is client/type of the last queue of the page.
 type queuesDocument struct {
-	Queues []queueDocument `json:"queues"`
+	Queues []queueDocument `json:"queues" maxItems:"1000"`
 	Next   *string         `json:"next"`
 }
 
-func queuesPage(list []document.Queue, next *string, now func(*document.Queue) int64) queuesDocument {
+func pageOfQueues(list []document.Queue, next *string, now func(*document.Queue) int64) queuesDocument {
 	page := queuesDocument{make([]queueDocument, len(list)), next}
 	for i := range list {
 		page.Queues[i] = documentOfQueue(&list[i], now(&list[i]))
@@ -81,12 +139,12 @@ func queuesPage(list []document.Queue, next *string, now func(*document.Queue) i
 }
 
 type queueDocument struct {
-	Client             string        `json:"client"`
-	Type               string        `json:"type"`
+	Client             string        `json:"client" schema:"Name"`
+	Type               string        `json:"type" schema:"Name"`
 	Paused             bool          `json:"paused"`
-	CreatedAt          int64         `json:"created_at"`
+	CreatedAt          int64         `json:"created_at" minimum:"0"`
 	Counts             answer.Counts `json:"counts"`
-	OldestPendingAgeMs *int64        `json:"oldest_pending_age_ms"` // null without a pending job
+	OldestPendingAgeMs *int64        `json:"oldest_pending_age_ms" minimum:"0" doc:"how long the job that is claimed next has been pending; null without a pending job"`
 }
 
 func documentOfQueue(q *document.Queue, now int64) queueDocument {
@@ -105,19 +163,20 @@ func ageless(q *document.Queue) int64 { return 2 * q.PendingSince }
 // typesDocument is a page of types that have pending jobs. If more follow, next is the last type of the page.
 type typesDocument struct {
 	Types []waitingType `json:"types"`
-	Next  *string       `json:"next"`
+	Next  *string       `json:"next" schema:"Name"`
 }
 
 type waitingType struct {
-	Type    string `json:"type"`
-	Waiting int64  `json:"waiting"`
+	Type    string `json:"type" schema:"Name"`
+	Waiting int64  `json:"waiting" minimum:"1"`
 }
 
-// waitingTypes answers GET /queues?waiting=true. An operator can use it to decide for which types to start runners.
-func (s *Server) waitingTypes(c echo.Context, held *web.Share, q *queuesRequest) error {
-	list, more, err := s.engine.WaitingTypes(q.client, q.afterType, q.limit)
+// waiting returns a page of the types that have pending jobs. An operator can use it to decide for which types to start
+// runners.
+func (q queues) waiting(client, after string, limit int) (*typesDocument, error) {
+	list, more, err := q.engine.WaitingTypes(client, after, limit)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var page typesDocument
 	for _, w := range list {
@@ -126,129 +185,69 @@ func (s *Server) waitingTypes(c echo.Context, held *web.Share, q *queuesRequest)
 	if more && len(list) > 0 {
 		page.Next = &list[len(list)-1].Type
 	}
-	text, err := web.EncodePage(c.Request().Context(), held, page)
-	if err != nil {
-		return err
-	}
-	return web.AnswerTagged(c, web.MIMETypes, text, text)
+	return &page, nil
 }
 
-type queuesRequest struct {
-	client, afterClient, afterType string
-	limit                          int
-	waiting                        bool
+// namedQueue are the parameters of a request about a queue.
+type namedQueue struct {
+	Client string `path:"client" schema:"Name" doc:"client of the queue"`
+	Type   string `path:"type" schema:"Name" doc:"type of the queue"`
 }
 
-func queuesQuery(query []web.Parameter) (q queuesRequest, err error) {
-	q.limit = job.MaxPage
-	after, isAfter := "", false
-	for _, p := range query {
-		switch p.Key {
-		case "limit":
-			q.limit, err = web.PageLimit(p)
-		case "client":
-			q.client, err = p.Value, web.BadField(p.Key, job.CheckName(p.Key, p.Value))
-		case "after":
-			after, isAfter = p.Value, true
-		case "waiting":
-			q.waiting, err = web.QueryBool(p)
-		}
-		if err != nil {
-			return q, err
-		}
-	}
-	if !isAfter {
-		return q, nil
-	}
-	const field = "after"
-	if q.waiting {
-		q.afterType = after
-		return q, web.BadField(field, job.CheckName(field, after))
-	}
-	var slash bool
-	q.afterClient, q.afterType, slash = strings.Cut(after, "/")
-	if !slash || job.CheckName(field, q.afterClient) != nil || job.CheckName(field, q.afterType) != nil {
-		return q, web.BadRequest(field, "after must be client/type, the value of next of the previous page")
-	}
-	return q, nil
+type queueQuery struct {
+	namedQueue
+	caughtUp
 }
 
-// queue answers GET /queues/{client}/{type}.
-func (s *Server) queue(c echo.Context) error {
-	client, typ, err := pathQueue(c)
+type taggedQueue struct{ Body, Basis queueDocument }
+
+func (q queues) read(ctx context.Context, in *queueQuery) (out taggedQueue, err error) {
+	if err := q.engine.CatchUp(ctx, in.MinSeq); err != nil {
+		return out, err
+	}
+	queue, err := q.engine.Queue(in.Client, in.Type)
 	if err != nil {
-		return err
+		return out, err
 	}
-	if err := s.catchUp(c); err != nil {
-		return err
-	}
-	q, err := s.engine.Queue(client, typ)
-	if err != nil {
-		return err
-	}
-	text, err := web.EncodeDocument(documentOfQueue(&q, s.engine.Now()))
-	if err != nil {
-		return err
-	}
-	basis, err := web.EncodeDocument(documentOfQueue(&q, ageless(&q)))
-	if err != nil {
-		return err
-	}
-	return web.AnswerTagged(c, web.MIMEJSON, text, basis)
+	return taggedQueue{documentOfQueue(&queue, q.engine.Now()), documentOfQueue(&queue, ageless(&queue))}, nil
 }
 
-// answerQueueAfter answers a change of a queue with the document of the queue after the change.
-func (s *Server) answerQueueAfter(c echo.Context, r ingest.Receipt, client, typ string) error {
-	web.SetSeq(c, r.Seq)
-	if err := s.engine.CatchUp(c.Request().Context(), r.Seq); err != nil {
-		return refusal.After(err)
-	}
-	q, err := s.engine.Queue(client, typ)
-	if err != nil {
-		return refusal.After(err)
-	}
-	return web.AnswerDocument(c, http.StatusOK, documentOfQueue(&q, s.engine.Now()))
+func (q queues) pause(ctx context.Context, in *namedQueue) (changed[queueDocument], error) {
+	return q.setPaused(ctx, in, true)
 }
 
-// pause answers POST /queues/{client}/{type}/pause.
-func (s *Server) pause(c echo.Context) error { return s.setPaused(c, true) }
-
-// resume answers POST /queues/{client}/{type}/resume.
-func (s *Server) resume(c echo.Context) error { return s.setPaused(c, false) }
-
-func (s *Server) setPaused(c echo.Context, paused bool) error {
-	client, typ, err := pathQueue(c)
-	if err != nil {
-		return err
-	}
-	if err := web.NoBody(c, &s.bodies.optional); err != nil {
-		return err
-	}
-	result, receipt, err := s.engine.Pause(c.Request().Context(), job.Pause{Client: client, Type: typ, Paused: paused})
-	if err != nil {
-		return err
-	}
-	if err := refusal.Err(result.Refusal); err != nil {
-		return err
-	}
-	return s.answerQueueAfter(c, receipt, client, typ)
+func (q queues) resume(ctx context.Context, in *namedQueue) (changed[queueDocument], error) {
+	return q.setPaused(ctx, in, false)
 }
 
-// deleteQueue answers DELETE /queues/{client}/{type}. It refuses to delete a queue that has jobs.
-func (s *Server) deleteQueue(c echo.Context) error {
-	client, typ, err := pathQueue(c)
+// setPaused answers with the document of the queue after the change.
+func (q queues) setPaused(ctx context.Context, in *namedQueue, paused bool) (out changed[queueDocument], err error) {
+	result, receipt, err := q.engine.Pause(ctx, job.Pause{Client: in.Client, Type: in.Type, Paused: paused})
+	if err == nil {
+		err = refusal.Err(result.Refusal)
+	}
 	if err != nil {
-		return err
+		return out, err
 	}
-	result, receipt, err := s.engine.DeleteQueue(c.Request().Context(), job.DeleteQueue{Client: client, Type: typ})
+	out.Seq = receipt.Seq
+	if err := q.engine.CatchUp(ctx, receipt.Seq); err != nil {
+		return out, refusal.After(err)
+	}
+	queue, err := q.engine.Queue(in.Client, in.Type)
 	if err != nil {
-		return err
+		return out, refusal.After(err)
 	}
-	if err := refusal.Err(result.Refusal); err != nil {
-		return err
+	out.Body = documentOfQueue(&queue, q.engine.Now())
+	return out, nil
+}
+
+// delete refuses to delete a queue that has jobs.
+func (q queues) delete(ctx context.Context, in *namedQueue) (removed, error) {
+	result, receipt, err := q.engine.DeleteQueue(ctx, job.DeleteQueue{Client: in.Client, Type: in.Type})
+	if err == nil {
+		err = refusal.Err(result.Refusal)
 	}
-	web.SetSeq(c, receipt.Seq)
-	return c.NoContent(http.StatusNoContent)
+	return removed{receipt.Seq}, err
 }
 
 func pathQueue(c echo.Context) (client, typ string, err error) {

@@ -1,11 +1,10 @@
 package api
 
 import (
+	"context"
 	"net/http"
 
-	"github.com/labstack/echo/v4"
-
-	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
@@ -19,33 +18,57 @@ type runnerReader interface {
 	ClaimDocument(id job.ID, parts query.Parts) (document.Claim, []job.Job, error)
 }
 
-// runners answers GET /runners with a page of the runners that the registry knows or that hold jobs.
-func (s *Server) runners(c echo.Context) error {
-	after, limit := "", web.DefaultPage
-	for _, p := range web.Parameters(c) {
-		var err error
-		switch p.Key {
-		case "after":
-			after, err = p.Value, web.BadField(p.Key, job.CheckText(p.Key, p.Value, 1, job.MaxRunnerBytes))
-		case "limit":
-			limit, err = web.PageLimit(p)
-		}
-		if err != nil {
-			return err
-		}
+// runners are the processes that run jobs.
+type runners struct {
+	engine    backend
+	documents *web.Budget
+}
+
+func (n runners) routes(r operation.Rules) []route {
+	return []route{
+		cold(r, http.MethodGet, "/runners", operation.About{
+			ID: "runners", Tag: "Reading", Summary: "List runners and the claims that they hold",
+			Answers: answers{200: "a page of the list"}, Refusals: []int{503},
+		}, n.list),
+		cold(r, http.MethodGet, "/runners/:id", operation.About{
+			ID: "runner", Tag: "Reading", Summary: "Read a runner and the claims that it holds",
+			Answers: answers{200: "the document"}, Refusals: []int{404, 503},
+		}, n.read),
+		cold(r, http.MethodPost, "/runners/:id", operation.About{
+			ID: "heartbeat", Tag: "Running", Summary: "Report that a runner is alive",
+			Text: "A runner sends a heartbeat every heartbeat_ms. If three are missing, the server declares the runner lost and returns\n" +
+				"its jobs. One process holds a runner id at a time: the one whose instance the first heartbeat had, or the one that\n" +
+				"took it over.\n",
+			Answers: answers{200: "The runner is alive, and holds its runner id."}, Refusals: []int{409},
+		}, n.heartbeat).often(),
+		cold(r, http.MethodDelete, "/runners/:id", operation.About{
+			ID: "goodbye", Tag: "Running", Summary: "Report the clean end of a runner",
+			Answers: answers{204: "The runner has ended, and is not declared lost."}, Refusals: []int{404, 409},
+		}, n.goodbye),
 	}
-	held, err := s.holdPage(c, web.MaxRowsBytes)
+}
+
+type runnersQuery struct {
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"maximum number of items of a page; default: 100"`
+	After string `query:"after" schema:"RunnerId" doc:"next of the previous page"`
+	caughtUp
+}
+
+// list answers with a page of the runners that the registry knows or that hold jobs.
+func (n runners) list(ctx context.Context, in *runnersQuery) (out found[runnersDocument], err error) {
+	if err := n.engine.CatchUp(ctx, in.MinSeq); err != nil {
+		return out, err
+	}
+	if err := operation.Hold(ctx, n.documents, web.MaxRowsBytes); err != nil {
+		return out, err
+	}
+	holding, moreHolding, err := n.engine.Runners(in.After, in.Limit)
 	if err != nil {
-		return err
+		return out, err
 	}
-	defer held.Release()
-	holding, moreHolding, err := s.engine.Runners(after, limit)
-	if err != nil {
-		return err
-	}
-	registered, moreRegistered := s.engine.AllRegistered(after, limit)
+	registered, moreRegistered := n.engine.AllRegistered(in.After, in.Limit)
 	page := runnersDocument{Runners: []runnerDocument{}}
-	for len(page.Runners) < limit && (len(holding) > 0 || len(registered) > 0) {
+	for len(page.Runners) < in.Limit && (len(holding) > 0 || len(registered) > 0) {
 		var h *document.Runner
 		var r *registry.Runner
 		switch order := compareFirst(holding, registered); {
@@ -66,11 +89,7 @@ func (s *Server) runners(c echo.Context) error {
 	if n := len(page.Runners); n > 0 && (moreHolding || moreRegistered || len(holding) > 0 || len(registered) > 0) {
 		page.Next = &page.Runners[n-1].RunnerID
 	}
-	text, err := web.EncodePage(c.Request().Context(), held, page)
-	if err != nil {
-		return err
-	}
-	return web.Answer(c, http.StatusOK, web.MIMEJSON, text)
+	return found[runnersDocument]{page}, nil
 }
 
 // compareFirst compares the first runners of two lists, at least one of which is not empty. An empty list sorts last.
@@ -87,35 +106,42 @@ func compareFirst(holding []document.Runner, registered []registry.Runner) int {
 // maxRunnerBytes is the memory for an answer with one runner.
 const maxRunnerBytes = 128 << 10
 
-// runner answers GET /runners/{id}.
-func (s *Server) runner(c echo.Context) error {
-	id, err := pathRunner(c)
-	if err != nil {
-		return err
+// namedRunner are the parameters of a request about a runner. A runner that sends heartbeats must have an id of the bytes
+// of names, because paths cannot contain other bytes.
+type namedRunner struct {
+	ID string `path:"id" schema:"Name" doc:"the runner_id, which must have the form of a name"`
+}
+
+type runnerQuery struct {
+	namedRunner
+	caughtUp
+}
+
+func (n runners) read(ctx context.Context, in *runnerQuery) (out found[runnerDocument], err error) {
+	if err := n.engine.CatchUp(ctx, in.MinSeq); err != nil {
+		return out, err
 	}
-	held, err := s.holdPage(c, maxRunnerBytes)
-	if err != nil {
-		return err
+	if err := operation.Hold(ctx, n.documents, maxRunnerBytes); err != nil {
+		return out, err
 	}
-	defer held.Release()
-	holding, err := s.engine.Runner(id)
+	holding, err := n.engine.Runner(in.ID)
 	if err != nil {
-		return err
+		return out, err
 	}
-	known, ok := s.engine.Registered(id)
+	known, ok := n.engine.Registered(in.ID)
 	registered := &known
 	if !ok {
 		registered = nil
 		if holding.Claims == 0 {
-			return registry.ErrNotFound
+			return out, registry.ErrNotFound
 		}
 	}
-	return web.AnswerDocument(c, http.StatusOK, documentOfRunner(&holding, registered))
+	return found[runnerDocument]{documentOfRunner(&holding, registered)}, nil
 }
 
 // runnersDocument is a page of runners. If more follow, next is the last runner of the page.
 type runnersDocument struct {
-	Runners []runnerDocument `json:"runners"`
+	Runners []runnerDocument `json:"runners" maxItems:"1000"`
 	Next    *string          `json:"next"`
 }
 
@@ -123,24 +149,24 @@ type runnersDocument struct {
 // number of all of them. If the registry does not know the runner, the fields of Info are left out, and State to
 // HeartbeatAt are null.
 type runnerDocument struct {
-	RunnerID    string          `json:"runner_id"`
-	State       *registry.State `json:"state"`
-	End         *registry.End   `json:"end"`
-	Since       *int64          `json:"since"`
-	HeartbeatAt *int64          `json:"heartbeat_at"`
+	RunnerID    string          `json:"runner_id" schema:"RunnerId"`
+	State       *registry.State `json:"state" enum:"ALIVE,DEAD"`
+	End         *registry.End   `json:"end" enum:"lost,left" doc:"why the runner is dead"`
+	Since       *int64          `json:"since" minimum:"0" doc:"when it became alive or dead"`
+	HeartbeatAt *int64          `json:"heartbeat_at" minimum:"0" doc:"when its last heartbeat arrived"`
 	*registry.Info
-	Held       int         `json:"held"`
-	Claims     []openClaim `json:"claims"`
-	ClaimCount int         `json:"claim_count"`
-	LastSeenAt int64       `json:"last_seen_at"`
+	Held       int         `json:"held" minimum:"0" doc:"number of jobs that the runner holds"`
+	Claims     []openClaim `json:"claims" maxItems:"100"`
+	ClaimCount int         `json:"claim_count" minimum:"0" doc:"number of all claims of the runner that hold jobs"`
+	LastSeenAt int64       `json:"last_seen_at" minimum:"0"`
 }
 
 type openClaim struct {
 	ClaimID    job.ID `json:"claim_id"`
-	Held       int    `json:"held"`
-	ClaimedAt  int64  `json:"claimed_at"`
-	TickledAt  int64  `json:"tickled_at"`
-	DeadlineAt *int64 `json:"deadline_at"`
+	Held       int    `json:"held" minimum:"0"`
+	ClaimedAt  int64  `json:"claimed_at" minimum:"0"`
+	TickledAt  int64  `json:"tickled_at" minimum:"0"`
+	DeadlineAt *int64 `json:"deadline_at" minimum:"0"`
 }
 
 // documentOfRunner combines the state's view of a runner (nil if the runner holds no jobs) with the registry's view
@@ -159,59 +185,4 @@ func documentOfRunner(holding *document.Runner, registered *registry.Runner) (do
 		doc.LastSeenAt = max(doc.LastSeenAt, r.HeartbeatAt)
 	}
 	return doc
-}
-
-// claimHead is the document of a claim without its list of jobs.
-type claimHead struct {
-	ClaimID    job.ID  `json:"claim_id"`
-	RunnerID   *string `json:"runner_id"` // null if nobody claimed the jobs; see job.Complete
-	CreatedAt  int64   `json:"created_at"`
-	LeaseMs    int64   `json:"lease_ms"`
-	TickledAt  int64   `json:"tickled_at"`
-	DeadlineAt *int64  `json:"deadline_at"` // null if the claim holds no jobs
-	HandedOut  int     `json:"handed_out"`
-	Held       int     `json:"held"`
-}
-
-// claimDocument answers GET /claims/{id}.
-func (s *Server) claimDocument(c echo.Context) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
-	fields, err := onlyFields(web.Parameters(c))
-	if err != nil {
-		return err
-	}
-	held, err := s.holdPage(c, fields.Bytes(job.MaxClaimJobs))
-	if err != nil {
-		return err
-	}
-	defer held.Release()
-	var claim document.Claim
-	var list []job.Job
-	err = s.pages.Do(c.Request().Context(), func() error {
-		claim, list, err = s.engine.ClaimDocument(id, fields.Parts())
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := held.Resize(c.Request().Context(), answer.StatesBytes(list)); err != nil {
-		return err
-	}
-	head, err := web.EncodeHead(claimHead{
-		ClaimID: claim.ID, RunnerID: web.OrNull(claim.Runner), CreatedAt: claim.CreatedAt, LeaseMs: claim.LeaseMs, TickledAt: claim.TickledAt,
-		DeadlineAt: web.OrNull(claim.DeadlineAt), HandedOut: claim.HandedOut, Held: claim.Held,
-	})
-	if err != nil {
-		return err
-	}
-	p := web.NewPieces(c, web.MIMEJSON, held, s.pages)
-	p.B = append(append(p.B, head...), `,"jobs":`...)
-	if err := fields.Write(p, list); err != nil {
-		return err
-	}
-	p.B = append(p.B, "}\n"...)
-	return p.End()
 }

@@ -27,8 +27,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// operation is a route, and a request that it accepts.
-type operation struct {
+// tried is a route, and a request that it accepts.
+type tried struct {
 	route
 	path string // with values instead of parameters
 	body string // body, if the route accepts one
@@ -37,35 +37,35 @@ type operation struct {
 	headers []string
 }
 
-func (o *operation) name() string {
+func (o *tried) name() string {
 	return o.method + " " + regexp.MustCompile(`:(\w+)`).ReplaceAllString(o.route.path, "{$1}")
 }
-func (o *operation) takesBody() bool {
+func (o *tried) takesBody() bool {
 	return o.method == http.MethodPost || o.method == http.MethodPatch || o.method == http.MethodPut
 }
 
 // takesLines reports whether the body of the operation has a job in each line.
-func (o *operation) takesLines() bool {
+func (o *tried) takesLines() bool {
 	return o.route.path == "/add" || strings.HasSuffix(o.route.path, "/job/:type/add")
 }
 
 // streams reports whether the operation stores its body while the body arrives.
-func (o *operation) streams() bool { return streamsBody(o.method, o.route.path) }
+func (o *tried) streams() bool { return streamsBody(o.method, o.route.path) }
 
 // ofBlobs reports whether the operation is about blobs, and therefore needs no engine.
-func (o *operation) ofBlobs() bool {
+func (o *tried) ofBlobs() bool {
 	return strings.HasPrefix(o.route.path, "/blob") || strings.HasPrefix(o.route.path, "/uploads")
 }
 
-func (o *operation) ofUploads() bool { return strings.HasPrefix(o.route.path, "/uploads") }
+func (o *tried) ofUploads() bool { return strings.HasPrefix(o.route.path, "/uploads") }
 
 // changes reports whether the operation writes a command to the journal.
-func (o *operation) changes() bool {
+func (o *tried) changes() bool {
 	return (o.method != http.MethodGet || o.route.path == "/start" || o.route.path == "/stop") && o.route.path != "/quit" && o.route.path != "/jobs/:id/log"
 }
 
 // movesMany reports whether the operation can become a sweep.
-func (o *operation) movesMany() bool {
+func (o *tried) movesMany() bool {
 	switch o.method + " " + o.route.path[strings.LastIndexByte(o.route.path, '/'):] {
 	case "POST /cancel", "POST /redrive", "DELETE /jobs":
 		return !strings.HasPrefix(o.route.path, "/jobs/")
@@ -99,7 +99,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		o.parts, o.Quit, o.GetSwitches = partsOf(engine, engine), func() {}, true
 	})
 	x := &everyStatus{
-		rig: r, faults: engine, seen: &statuses{seen: map[string]map[int]bool{}}, byName: map[string]*operation{},
+		rig: r, faults: engine, seen: &statuses{seen: map[string]map[int]bool{}}, byName: map[string]*tried{},
 		id: r.add("/a/job/b/add", "x\n").object(http.StatusCreated)["first_id"].(string),
 	}
 	x.findOperations()
@@ -122,15 +122,15 @@ type everyStatus struct {
 	*rig
 	faults     *faulty
 	seen       *statuses
-	operations []operation
-	byName     map[string]*operation
+	operations []tried
+	byName     map[string]*tried
 	id         string // of a job that has a batch
 	session    string
 	open       string // a batch that takes jobs
 }
 
 // do sends a request of an operation, and notes the status of the answer.
-func (x *everyStatus) do(o *operation, path, body string, headers ...string) reply {
+func (x *everyStatus) do(o *tried, path, body string, headers ...string) reply {
 	x.Helper()
 	var in io.Reader
 	if o.takesBody() && body != "" {
@@ -171,7 +171,7 @@ func (x *everyStatus) findOperations() {
 	upload := x.begin(20)
 	x.open = x.newBatch(`{"batch":{"client":"a","type":"open","open":true}}`)
 	for _, route := range append(x.server.routes(), x.server.getSwitches()...) {
-		o := operation{route: route, kind: web.MIMEJSON, body: "{}"}
+		o := tried{route: route, kind: web.MIMEJSON, body: "{}"}
 		if body, ok := bodies[route.path]; ok {
 			o.body = strings.ReplaceAll(body, "ID", x.id)
 		}
@@ -291,7 +291,7 @@ func (x *everyStatus) stalls() {
 
 // failures are the failures of the engine.
 func (x *everyStatus) failures() {
-	faults := func(o *operation) []error {
+	faults := func(o *tried) []error {
 		switch path := o.route.path; {
 		case path == "/blobs/collect":
 			return []error{store.ErrDamaged, ingest.ErrStale}
@@ -467,7 +467,7 @@ func (x *everyStatus) successes() {
 	version := x.ask("PUT /handlers/{type}", `{"kind":"exec","program":"a"}`, http.StatusOK)["handler_id"].(string)
 
 	// Operations that succeed in any state, with DELETE as the last.
-	slices.SortStableFunc(x.operations, func(a, b operation) int {
+	slices.SortStableFunc(x.operations, func(a, b tried) int {
 		return strings.Compare(strconv.FormatBool(a.method == http.MethodDelete), strconv.FormatBool(b.method == http.MethodDelete))
 	})
 	for i := range x.operations {
@@ -521,7 +521,7 @@ func (x *everyStatus) successes() {
 		}
 	}
 
-	deleteQueue := &x.operations[slices.IndexFunc(x.operations, func(o operation) bool { return o.name() == "DELETE /queues/{client}/{type}" })]
+	deleteQueue := &x.operations[slices.IndexFunc(x.operations, func(o tried) bool { return o.name() == "DELETE /queues/{client}/{type}" })]
 	x.add("/empty/job/empty/add", "x\n")
 	x.do(deleteQueue, "/queues/empty/empty", "").wantStatus(http.StatusConflict)
 	x.rig.do(http.MethodDelete, "/queues/empty/empty/jobs?status=all", nil).object(http.StatusOK)
@@ -535,7 +535,7 @@ func (x *everyStatus) compare() {
 		elsewhere["GET "+path+" 405"] = "TestGetSwitchesAreOff"
 	}
 	// A programming error in a handler that does not call the engine. TestEngineErrors tests the errors of the engine.
-	faultless := map[string]bool{"/": true, "/ping": true, "/healthz": true, "/readyz": true, "/version": true, "/metrics": true, "/openapi.yaml": true, "/docs": true, "/docs/{file}": true, "/quit": true, "/runners/{id}": true, "/backup/clients": true}
+	faultless := map[string]bool{"/": true, "/ping": true, "/healthz": true, "/readyz": true, "/version": true, "/metrics": true, "/openapi.yaml": true, "/docs": true, "/docs/{file}": true, "/quit": true, "/level": true, "/runners/{id}": true, "/backup/clients": true}
 	for path, item := range describedOf(x.T).doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			name := method + " " + path
@@ -564,7 +564,7 @@ func (x *everyStatus) compare() {
 
 // head sends a head that announces n bytes of a body, but sends no body. It checks and returns the status of the
 // answer.
-func (r *rig) head(o *operation, n int, want int) int {
+func (r *rig) head(o *tried, n int, want int) int {
 	r.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {

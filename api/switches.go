@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -19,21 +20,48 @@ type switcher interface {
 	RaiseLevel(ctx context.Context) (level int, receipt ingest.Receipt, err error)
 }
 
-// setStopped answers /start and /stop. While the server is stopped, claims get no jobs.
-func (s *Server) setStopped(stopped bool) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if err := web.NoBody(c, &s.bodies.optional); err != nil {
-			return err
-		}
-		switched, receipt, err := s.engine.Switch(c.Request().Context(), job.Switch{Stopped: stopped})
-		if err != nil {
-			return err
-		}
-		web.SetSeq(c, receipt.Seq)
-		return web.AnswerDocument(c, http.StatusOK, struct {
-			Stopped bool `json:"stopped"`
-		}{switched.Stopped})
+// switches decide whether claims get jobs.
+type switches struct{ engine backend }
+
+func (w switches) routes(r operation.Rules) []route {
+	about := func(id, summary string) operation.About {
+		return operation.About{ID: id, Tag: "Switches", Summary: summary, Answers: answers{200: "whether handing out is stopped now"}, Refusals: []int{503, 507}}
 	}
+	return []route{
+		cold(r, http.MethodPost, "/start", about("start", "Let claims get jobs again, after POST /stop"), w.start),
+		cold(r, http.MethodPost, "/stop", about("stop", "Let claims get no more jobs"), w.stop),
+	}
+}
+
+// byGet returns the GET forms of the switches.
+func (w switches) byGet(r operation.Rules) []route {
+	about := func(id, summary string) operation.About {
+		return operation.About{
+			ID: id, Tag: "Switches", Summary: summary, Text: "This works only on a server that was started with --allow-get-switches. Use POST instead.", Deprecated: true,
+			Answers: answers{200: "whether handing out is stopped now"}, Refusals: []int{405, 503, 507},
+		}
+	}
+	return []route{
+		cold(r, http.MethodGet, "/start", about("startByGet", "Let claims get jobs again, by GET"), w.start),
+		cold(r, http.MethodGet, "/stop", about("stopByGet", "Let claims get no more jobs, by GET"), w.stop),
+	}
+}
+
+type switchDocument struct {
+	Stopped bool `json:"stopped"`
+}
+
+func (w switches) start(ctx context.Context, _ *nothing) (changed[switchDocument], error) {
+	return w.set(ctx, false)
+}
+
+func (w switches) stop(ctx context.Context, _ *nothing) (changed[switchDocument], error) {
+	return w.set(ctx, true)
+}
+
+func (w switches) set(ctx context.Context, stopped bool) (changed[switchDocument], error) {
+	switched, receipt, err := w.engine.Switch(ctx, job.Switch{Stopped: stopped})
+	return changedBy(receipt, switchDocument{switched.Stopped}), err
 }
 
 // forwarded are the headers that a proxy adds to the requests of its clients.

@@ -116,45 +116,6 @@ func readyDocument(offset time.Duration) ready {
 	return doc
 }
 
-// acceptTime answers /clock/accept. An operator calls it to set the journal's time to a wall clock that was set
-// forward.
-func (s *Server) acceptTime(c echo.Context) error {
-	if err := web.NoBody(c, &s.bodies.optional); err != nil {
-		return err
-	}
-	offset, err := s.engine.AcceptTime(c.Request().Context())
-	if err != nil {
-		return err
-	}
-	return web.AnswerDocument(c, http.StatusOK, struct {
-		ClockOffsetMs int64 `json:"clock_offset_ms"`
-	}{offset})
-}
-
-// levels is the answer of /level and /level/raise.
-type levels struct {
-	Level  int `json:"level"`  // of the rules by which the journal is applied
-	Newest int `json:"newest"` // that the program knows
-}
-
-func (s *Server) level(c echo.Context) error {
-	level, newest := s.engine.Level()
-	return web.AnswerDocument(c, http.StatusOK, levels{level, newest})
-}
-
-// raiseLevel answers /level/raise. An operator calls it when no older version of the program will be started again.
-func (s *Server) raiseLevel(c echo.Context) error {
-	if err := web.NoBody(c, &s.bodies.optional); err != nil {
-		return err
-	}
-	level, receipt, err := s.engine.RaiseLevel(c.Request().Context())
-	if err != nil {
-		return err
-	}
-	web.SetSeq(c, receipt.Seq)
-	return web.AnswerDocument(c, http.StatusOK, levels{level, level})
-}
-
 // Version identifies the build of the server.
 type Version struct {
 	Version string `json:"version"`

@@ -252,7 +252,7 @@ func TestUploadGoesOnAtOnce(t *testing.T) {
 }
 
 // statusesOfUploads makes requests that get the statuses of the routes of uploads.
-func (r *rig) statusesOfUploads(o *operation, do func(o *operation, path, body string, headers ...string) reply) {
+func (r *rig) statusesOfUploads(o *tried, do func(o *tried, path, body string, headers ...string) reply) {
 	r.Helper()
 	do(o, o.path, o.body, "Tus-Resumable", "2").refused(http.StatusPreconditionFailed, "tus_version")
 	wrong := []string{"Upload-Metadata", "address " + base64.StdEncoding.EncodeToString([]byte(addressOf("other")))}

@@ -12,7 +12,7 @@
 //   - go, python, js, ts, php, ruby, toml, yaml, json and others with a title (```toml title="work.toml"): a file with
 //     this name, which later commands can use. Go, Python, JavaScript, PHP, Ruby and JSON must be well-formed.
 //   - json without a title must be well-formed. On the page of the API, below a heading with a method and a path, it must
-//     also be an answer of this route according to the description of the API (api/openapi.yaml).
+//     also be an answer of this route according to the description of the API (api/testdata/openapi.yaml).
 //   - text, abnf and mermaid are not code.
 //
 // A page whose commands start `daybook serve` gets no other server. 127.0.0.1:1717 is replaced by the address of the

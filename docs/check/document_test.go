@@ -28,7 +28,7 @@ var (
 
 // described is the description of the API.
 var described = sync.OnceValues(func() (*openapi3.T, error) {
-	return openapi3.NewLoader().LoadFromFile(filepath.Join("..", "..", "api", "openapi.yaml"))
+	return openapi3.NewLoader().LoadFromFile(filepath.Join("..", "..", "api", "testdata", "openapi.yaml"))
 })
 
 // checkDocument checks a block of JSON with the value v, if its note or its heading names its routes.

@@ -36,23 +36,23 @@ const (
 
 // Info is the data that a runner reports in a heartbeat. Only Instance is required.
 type Info struct {
-	Instance  string            `json:"instance"` // identifies the process: a random text
-	Name      string            `json:"name"`     // for people
-	Addresses []string          `json:"addresses"`
-	Kinds     []string          `json:"kinds"`   // of handlers that the runner has
-	Types     []string          `json:"types"`   // of jobs that the runner claims; none: all
-	Clients   []string          `json:"clients"` // whose jobs the runner claims; none: all
-	Slots     int64             `json:"slots"`   // how much the runner can run in parallel
-	Labels    map[string]string `json:"labels"`
-	Version   string            `json:"version"` // of the runner's program
+	Instance  string            `json:"instance" required:"true" schema:"Instance"`
+	Name      string            `json:"name" maxLength:"128" doc:"a name for people"`
+	Addresses []string          `json:"addresses" maxItems:"16" minLength:"1" maxLength:"256"`
+	Kinds     []string          `json:"kinds" maxItems:"16" schema:"Name" doc:"kinds of handlers that it runs"`
+	Types     []string          `json:"types" maxItems:"100" schema:"Name" doc:"types of jobs that it claims; none means all"`
+	Clients   []string          `json:"clients" maxItems:"100" schema:"Name" doc:"clients whose jobs it claims; none means all"`
+	Slots     int64             `json:"slots" minimum:"0" maximum:"1000000" doc:"how much it runs at a time"`
+	Labels    map[string]string `json:"labels" maxProperties:"32" names:"^(?s:.{1,64})$" maxLength:"256"`
+	Version   string            `json:"version" maxLength:"64" doc:"the version of its program"`
 	Stats     Stats             `json:"stats"`
 }
 
 // Stats are the figures of a runner at its last heartbeat.
 type Stats struct {
-	CPU     float64 `json:"cpu"`     // cores in use; 0.5 is half of a core
-	Memory  int64   `json:"memory"`  // bytes
-	Running int64   `json:"running"` // running jobs
+	CPU     float64 `json:"cpu" minimum:"0" maximum:"1000000" doc:"how many cores it uses; 0.5 is half of a core"`
+	Memory  int64   `json:"memory" minimum:"0" maximum:"9007199254740992" doc:"bytes"`
+	Running int64   `json:"running" minimum:"0" maximum:"9007199254740992" doc:"how many jobs it runs"`
 }
 
 // FieldError describes an invalid field of an Info.

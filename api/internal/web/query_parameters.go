@@ -27,6 +27,9 @@ func Parameters(c echo.Context) []Parameter {
 	return list
 }
 
+// SetParameters sets the parameters that Parameters returns.
+func SetParameters(c echo.Context, list []Parameter) { c.Set(parametersKey, list) }
+
 // strictRequest refuses parts of a request that a route would otherwise ignore: query parameters that the route does
 // not declare, bodies of GET, HEAD and DELETE, and idempotency keys and session numbers on routes that do not support
 // them. Otherwise a misspelt filter would list all jobs, and DELETE /jobs/{id}?status=failed would delete a job with
@@ -61,7 +64,7 @@ func strictRequest(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 			if err != nil {
 				return err
 			}
-			c.Set(parametersKey, list)
+			SetParameters(c, list)
 		}
 		return next(c)
 	}

@@ -1,0 +1,205 @@
+package openapi
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.yaml.in/yaml/v3"
+)
+
+// Operation describes a method of a path.
+type Operation struct {
+	Method string `json:"-"`
+	Path   string `json:"-"` // with parameters such as {id}
+
+	ID          string      `json:"operationId"`
+	Summary     string      `json:"summary"`
+	Tags        []string    `json:"tags"`
+	Description string      `json:"description,omitzero"`
+	Deprecated  bool        `json:"deprecated,omitzero"`
+	Parameters  []Parameter `json:"parameters,omitzero"`
+	Body        *Body       `json:"requestBody,omitzero"`
+	Responses   Responses   `json:"responses"`
+}
+
+// Parameter describes a parameter of a request.
+type Parameter struct {
+	Name        string  `json:"name"`
+	In          string  `json:"in"` // path, query or header
+	Required    bool    `json:"required,omitzero"`
+	Description string  `json:"description,omitzero"`
+	Schema      *Schema `json:"schema"`
+}
+
+// Body describes the body of a request.
+type Body struct {
+	Required    bool             `json:"required"`
+	Description string           `json:"description,omitzero"`
+	Content     map[string]Media `json:"content"` // by media type
+}
+
+// Media describes a text of a media type.
+type Media struct {
+	Schema  *Schema `json:"schema"`
+	Example string  `json:"example,omitzero"`
+}
+
+// Response describes an answer, or refers to a response of the components.
+type Response struct {
+	Ref         string            `json:"$ref,omitzero"`
+	Description string            `json:"description,omitzero"`
+	Headers     map[string]Header `json:"headers,omitzero"`
+	Content     map[string]Media  `json:"content,omitzero"`
+}
+
+// Header describes a header of an answer, or refers to a header of the components.
+type Header struct {
+	Ref         string  `json:"$ref,omitzero"`
+	Description string  `json:"description,omitzero"`
+	Schema      *Schema `json:"schema,omitzero"`
+}
+
+// Responses are responses by status.
+type Responses map[int]*Response
+
+// MarshalJSONTo writes an object whose names are the statuses.
+func (r Responses) MarshalJSONTo(e *jsontext.Encoder) error {
+	if err := e.WriteToken(jsontext.BeginObject); err != nil {
+		return err
+	}
+	var statuses []int
+	for status := range r {
+		statuses = append(statuses, status)
+	}
+	slices.Sort(statuses)
+	for _, status := range statuses {
+		if err := e.WriteToken(jsontext.String(strconv.Itoa(status))); err != nil {
+			return err
+		}
+		if err := json.MarshalEncode(e, r[status]); err != nil {
+			return err
+		}
+	}
+	return e.WriteToken(jsontext.EndObject)
+}
+
+// paths are operations by path and method, in the order in which they were given.
+type paths []*Operation
+
+// MarshalJSONTo writes an object of paths.
+func (p paths) MarshalJSONTo(e *jsontext.Encoder) error {
+	if err := e.WriteToken(jsontext.BeginObject); err != nil {
+		return err
+	}
+	written := map[string]bool{}
+	for _, op := range p {
+		if written[op.Path] {
+			continue
+		}
+		written[op.Path] = true
+		item := map[string]*Operation{}
+		for _, other := range p {
+			if other.Path == op.Path {
+				item[strings.ToLower(other.Method)] = other
+			}
+		}
+		if err := e.WriteToken(jsontext.String(op.Path)); err != nil {
+			return err
+		}
+		if err := json.MarshalEncode(e, item, json.Deterministic(true)); err != nil {
+			return err
+		}
+	}
+	return e.WriteToken(jsontext.EndObject)
+}
+
+// Document returns the text of a document in YAML: a head, which can have parts of the document that are written by
+// hand, with operations and the components that they use.
+func Document(head []byte, operations []*Operation, schemas *Schemas) ([]byte, error) {
+	var document, generated yaml.Node
+	if err := yaml.Unmarshal(head, &document); err != nil {
+		return nil, fmt.Errorf("read the head of the description: %w", err)
+	}
+	text, err := json.Marshal(struct {
+		Paths      paths `json:"paths"`
+		Components struct {
+			Schemas Ordered `json:"schemas"`
+		} `json:"components"`
+	}{operations, struct {
+		Schemas Ordered `json:"schemas"`
+	}{schemas.Components()}}, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("encode the description: %w", err)
+	}
+	if err := yaml.Unmarshal(text, &generated); err != nil {
+		return nil, fmt.Errorf("read the description: %w", err)
+	}
+	if err := merge(document.Content[0], generated.Content[0], 0); err != nil {
+		return nil, err
+	}
+	style(&document)
+	var out bytes.Buffer
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	if err := e.Encode(&document); err != nil {
+		return nil, fmt.Errorf("write the description: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// merge adds the members of an object to another one. Both can have the same path, with other methods, and the same kind of
+// components, with other names.
+func merge(into, from *yaml.Node, depth int) error {
+	for i := 0; i < len(from.Content); i += 2 {
+		name, value := from.Content[i], from.Content[i+1]
+		j := 0
+		for j < len(into.Content) && into.Content[j].Value != name.Value {
+			j += 2
+		}
+		switch {
+		case j == len(into.Content):
+			into.Content = append(into.Content, name, value)
+		case depth == 2:
+			return fmt.Errorf("the description has %s twice", name.Value)
+		default:
+			if err := merge(into.Content[j+1], value, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// style writes long texts as blocks, and short objects and lists of texts and numbers in one line.
+func style(n *yaml.Node) {
+	const most = 80
+	n.Style = 0
+	if n.Kind == yaml.ScalarNode {
+		if strings.Contains(n.Value, "\n") {
+			n.Style = yaml.LiteralStyle
+		}
+		return
+	}
+	short, bytes := true, 0
+	for _, part := range n.Content {
+		style(part)
+		short = short && part.Kind == yaml.ScalarNode && part.Style == 0
+		bytes += len(part.Value) + len(", ")
+	}
+	if short && bytes <= most {
+		n.Style = yaml.FlowStyle
+	}
+}
+
+// Header adds a header of the components to a response.
+func (r *Response) Header(name string) {
+	if r.Headers == nil {
+		r.Headers = map[string]Header{}
+	}
+	r.Headers[name] = Header{Ref: "#/components/headers/" + name}
+}

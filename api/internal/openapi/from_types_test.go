@@ -1,0 +1,105 @@
+package openapi
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+)
+
+type part struct {
+	N int64 `json:"n" minimum:"0" maximum:"9"`
+}
+
+type embedded struct {
+	Inner string `json:"inner"`
+}
+
+type sampleDocument struct {
+	*embedded
+	Text   string            `json:"text" doc:"a text" minLength:"1" maxLength:"8"`
+	Whole  *part             `json:"whole"`
+	Left   *int64            `json:"left,omitzero" minimum:"1"`
+	Named  *string           `json:"named" schema:"Name"`
+	Choice *string           `json:"choice" enum:"a,b"`
+	List   []string          `json:"list" maxItems:"3" maxLength:"5"`
+	Parts  []part            `json:"parts" nullable:"true"`
+	Labels map[string]string `json:"labels" maxProperties:"4" names:"^x$" maxLength:"6"`
+	Not    int               `json:"-"`
+}
+
+// TestSchemas: fields have the bounds of their tags, and null where the value can be null.
+func TestSchemas(t *testing.T) {
+	var s Schemas
+	if got := s.Value(reflect.TypeFor[sampleDocument](), InAnswer); got.Ref != "#/components/schemas/Sample" {
+		t.Errorf("%+v", got)
+	}
+	s.Value(reflect.TypeFor[sampleDocument](), InAnswer) // a second use is the same component
+	text, err := json.Marshal(s.Components())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"Part":{"type":"object","required":["n"],"properties":{"n":{"type":"integer","minimum":0,"maximum":9}},"additionalProperties":false},` +
+		`"Sample":{"type":"object","required":["text","whole","named","choice","list","parts","labels"],"properties":{` +
+		`"inner":{"type":"string"},` +
+		`"text":{"type":"string","description":"a text","minLength":1,"maxLength":8},` +
+		`"whole":{"oneOf":[{"$ref":"#/components/schemas/Part"},{"type":"null"}]},` +
+		`"left":{"type":["integer","null"],"minimum":1},` +
+		`"named":{"oneOf":[{"$ref":"#/components/schemas/Name"},{"type":"null"}]},` +
+		`"choice":{"type":["string","null"],"enum":["a","b",null]},` +
+		`"list":{"type":"array","items":{"type":"string","maxLength":5},"maxItems":3},` +
+		`"parts":{"type":["array","null"],"items":{"$ref":"#/components/schemas/Part"}},` +
+		`"labels":{"type":"object","maxProperties":4,"propertyNames":{"pattern":"^x$"},"additionalProperties":{"type":"string","maxLength":6}}},"additionalProperties":false}}`
+	if string(text) != want {
+		t.Errorf("%s\nwant %s", text, want)
+	}
+}
+
+// TestNames: two types with the same name would describe each other's values.
+func TestNames(t *testing.T) {
+	type sample struct{}
+	var s Schemas
+	s.Value(reflect.TypeFor[sampleDocument](), InAnswer)
+	defer func() {
+		if recover() == nil {
+			t.Error("two types have one name")
+		}
+	}()
+	s.Value(reflect.TypeFor[sample](), InAnswer)
+}
+
+// TestRequests: a field of a request is required only if it says so, and a type has another schema in requests.
+func TestRequests(t *testing.T) {
+	type thing struct {
+		A string `json:"a" required:"true"`
+		B string `json:"b"`
+	}
+	var s Schemas
+	s.Value(reflect.TypeFor[thing](), InAnswer)
+	if got := s.Value(reflect.TypeFor[thing](), InRequest); got.Ref != "#/components/schemas/ThingRequest" {
+		t.Errorf("%+v", got)
+	}
+	if got := s.Components()[1].Schema.Required; len(got) != 1 || got[0] != "a" {
+		t.Errorf("required %v", got)
+	}
+}
+
+// TestDocumentRefusesTwoDescriptions: an operation or a component has one description, by hand or from types.
+func TestDocumentRefusesTwoDescriptions(t *testing.T) {
+	head := []byte("paths:\n  /a:\n    get: {summary: by hand}\ncomponents:\n  schemas:\n    A: {type: string}\n")
+	for name, c := range map[string]struct {
+		operations []*Operation
+		schema     string
+		ok         bool
+	}{
+		"another method": {[]*Operation{{Method: "POST", Path: "/a"}}, "B", true},
+		"the method":     {[]*Operation{{Method: "GET", Path: "/a"}}, "B", false},
+		"the schema":     {nil, "A", false},
+	} {
+		var s Schemas
+		s.Define(c.schema, Of("integer"))
+		if text, err := Document(head, c.operations, &s); (err == nil) != c.ok {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+	}
+}

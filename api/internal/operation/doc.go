@@ -1,0 +1,20 @@
+// Package operation makes handlers of typed functions, whose input has the parameters and the body of a request, and whose
+// output has the headers and the body of the answer. The tags of their fields are the rules by which a request is checked, and
+// describe the operation in the OpenAPI document; see package openapi.
+//
+// A request has:
+//
+//	ID    job.ID `path:"id"`                           // or query, or header
+//	Limit int    `query:"limit" minimum:"1" default:"100"`
+//	Body  T                                            // a JSON object; without the field, the body must be empty or {}
+//
+// An answer has:
+//
+//	Status   int                                       // without the field, the only status of the operation
+//	Seq      uint64 `header:"Daybook-Seq"`             // is left out if it is zero
+//	Body     T                                         // without the field, the answer has no body
+//	Basis    T                                         // makes a tagged answer; the entity tag is a digest of it
+//
+// The routes that are called for each job do without: reflection and the additional copy would cost as much as the
+// rest of the request.
+package operation

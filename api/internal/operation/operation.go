@@ -1,0 +1,117 @@
+package operation
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/api/internal/openapi"
+	"github.com/daybookq/daybook/api/internal/web"
+)
+
+// About is the part of an operation's description that its types do not have.
+type About struct {
+	ID, Tag, Summary, Text string
+	// Answers describes the answer with each successful status.
+	Answers map[int]string
+	// Refusals are the statuses of its problems. Those of all operations, and those of all bodies, are added.
+	Refusals []int
+	// Deprecated marks an operation that has a better one.
+	Deprecated bool
+}
+
+// Operation is a handler and its description.
+type Operation struct {
+	Handle echo.HandlerFunc
+	// Describe describes the operation. It adds the schemas that the description uses.
+	Describe func(schemas *openapi.Schemas) *openapi.Operation
+	Query    string // the names of the query parameters; see web.ParseQuery
+}
+
+// Rules are the rules of bodies.
+type Rules struct {
+	Object, Optional *web.BodyRule // Optional is for a body that can be empty
+}
+
+// New returns the operation of a function. It panics if the types of the function do not have the form that the package
+// describes, so a wrong type fails the first test.
+func New[I, O any](rules Rules, method, path string, about About, f func(ctx context.Context, in *I) (O, error)) Operation {
+	in, out := newRequest(reflect.TypeFor[I](), method), newAnswer(reflect.TypeFor[O](), about.Answers)
+	describe := func(schemas *openapi.Schemas) *openapi.Operation {
+		op := &openapi.Operation{
+			Method: method, Path: pathParameter.ReplaceAllString(path, "{$1}"), ID: about.ID, Summary: about.Summary, Description: about.Text, Tags: []string{about.Tag},
+			Deprecated: about.Deprecated, Responses: openapi.Responses{},
+		}
+		in.describe(op, schemas)
+		out.describe(op, schemas)
+		about.refusals(op, in.hasBody)
+		return op
+	}
+	return Operation{Describe: describe, Query: in.query(), Handle: func(c echo.Context) error {
+		call := &call{connection: web.ConnectionOf(c.Request())}
+		defer call.release()
+		var request I
+		if err := in.read(c, rules, call, reflect.ValueOf(&request).Elem()); err != nil {
+			return err
+		}
+		answer, err := f(context.WithValue(c.Request().Context(), callKey{}, call), &request)
+		out.writeHeaders(c, reflect.ValueOf(&answer).Elem()) // a refusal after the change was stored has them, too
+		if err != nil {
+			return err
+		}
+		return out.write(c, call, reflect.ValueOf(&answer).Elem())
+	}}
+}
+
+// refusals adds the problems that an operation can have.
+func (a *About) refusals(op *openapi.Operation, hasBody bool) {
+	list := append([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusInternalServerError}, a.Refusals...)
+	if hasBody {
+		list = append(list, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests)
+	}
+	for _, status := range list {
+		op.Responses[status] = &openapi.Response{Ref: "#/components/responses/P" + strconv.Itoa(status)}
+	}
+}
+
+var pathParameter = regexp.MustCompile(`:(\w+)`)
+
+// call is a request that is being carried out.
+type call struct {
+	connection *web.Connection
+	body       *web.Body
+	held       *web.Share // for the answer; nil if the function took none
+}
+
+type callKey struct{}
+
+func (c *call) release() {
+	if c.body != nil {
+		c.body.Release()
+	}
+	if c.held != nil {
+		c.held.Release()
+	}
+}
+
+// Hold takes a share of a budget for the answer of a call, before the answer's data is read. It is resized to the text of
+// the answer, and released after the answer was written.
+func Hold(ctx context.Context, from *web.Budget, n int64) error {
+	call := ctx.Value(callKey{}).(*call)
+	call.held = &web.Share{Budget: from}
+	if call.connection != nil {
+		call.held.Peer = call.connection.Peer
+	}
+	return call.held.Resize(ctx, n)
+}
+
+// jsonName returns the name that a field has in JSON.
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}

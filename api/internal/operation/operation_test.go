@@ -1,0 +1,139 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/api/internal/openapi"
+	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/job"
+)
+
+type sample struct {
+	ID     job.ID  `path:"id"`
+	Limit  int     `query:"limit" minimum:"1" maximum:"5" default:"3"`
+	Status *string `query:"status" enum:"a,b"`
+	Name   string  `query:"name" schema:"Name"`
+	MinSeq uint64  `header:"Daybook-Min-Seq"`
+	Body   struct {
+		Priority *int64 `json:"priority" minimum:"0" maximum:"9"`
+		Text     string `json:"text" maxLength:"4"`
+	}
+}
+
+type sampleAnswer struct {
+	Status int
+	Seq    uint64 `header:"Daybook-Seq"`
+	Body   map[string]any
+}
+
+// patient is an answer whose request has no deadline.
+type patient struct{ *httptest.ResponseRecorder }
+
+func (patient) SetReadDeadline(time.Time) error { return nil }
+
+// TestRead: parameters and fields are checked by the tags, and a refusal names the parameter or field.
+func TestRead(t *testing.T) {
+	budget := web.NewBudget(1 << 20)
+	rules := Rules{Optional: &web.BodyRule{Budget: budget, Limit: 1 << 10, Types: []string{web.MIMEJSON}, Optional: true}}
+	var got *sample
+	failure := error(nil)
+	op := New(rules, http.MethodPost, "/things/:id", About{ID: "x", Answers: map[int]string{200: "a", 202: "b"}}, func(_ context.Context, in *sample) (sampleAnswer, error) {
+		got = in
+		return sampleAnswer{http.StatusAccepted, 7, map[string]any{"limit": in.Limit}}, failure
+	})
+	if op.Query != "limit status name" {
+		t.Errorf("query %q", op.Query)
+	}
+	id := job.NewID(1, 2, 3).String()
+	send := func(id, query, seq, body string) (*httptest.ResponseRecorder, error) {
+		list, err := web.ParseQuery(query, op.Query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest(http.MethodPost, "/things/x", strings.NewReader(body))
+		r.Header.Set("Content-Type", web.MIMEJSON)
+		if seq != "" {
+			r.Header.Set("Daybook-Min-Seq", seq)
+		}
+		w := httptest.NewRecorder()
+		c := echo.New().NewContext(r, patient{w})
+		c.SetParamNames("id")
+		c.SetParamValues(id)
+		web.SetParameters(c, list)
+		return w, op.Handle(c)
+	}
+	w, err := send(id, "", "", "")
+	if err != nil || w.Code != http.StatusAccepted || w.Header().Get("Daybook-Seq") != "7" || w.Body.String() != "{\"limit\":3}\n" {
+		t.Errorf("%d %v %s, %v", w.Code, w.Header(), w.Body, err)
+	}
+	if _, err := send(id, "limit=5&status=a&name=n", "9", `{"priority":9,"text":"1234"}`); err != nil || got.Limit != 5 || *got.Status != "a" || got.Name != "n" || got.MinSeq != 9 || *got.Body.Priority != 9 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for field, c := range map[string][4]string{
+		"id":              {"x", "", "", ""},
+		"limit":           {id, "limit=6", "", ""},
+		"status":          {id, "status=", "", ""}, // an empty value is no missing one
+		"name":            {id, "name=", "", ""},
+		"Daybook-Min-Seq": {id, "", "-1", ""},
+		"priority":        {id, "", "", `{"priority":10}`},
+		"text":            {id, "", "", `{"text":"12345"}`},
+		"Text":            {id, "", "", `{"Text":"1"}`},
+	} {
+		_, err := send(c[0], c[1], c[2], c[3])
+		if p, ok := errors.AsType[*web.Problem](err); !ok || p.Status != http.StatusBadRequest || p.Field != field {
+			t.Errorf("%s: %+v", field, err)
+		}
+	}
+	if _, err := send(id+"/more", "", "", ""); err == nil || !strings.HasPrefix(err.Error(), "route_not_found") {
+		t.Errorf("%v", err)
+	}
+	failure = errors.New("after the change was stored")
+	if w, err := send(id, "", "", ""); err != failure || w.Header().Get("Daybook-Seq") != "7" || w.Body.Len() > 0 {
+		t.Errorf("%v %s, %v", w.Header(), w.Body, err)
+	}
+	if n := budget.Used(); n != 0 {
+		t.Errorf("%d bytes of the budget are held", n)
+	}
+	described := op.Describe(&openapi.Schemas{})
+	if described.Path != "/things/{id}" || len(described.Parameters) != 5 || described.Body.Required || described.Responses[202] == nil || described.Responses[415] == nil {
+		t.Errorf("%+v", described)
+	}
+}
+
+// TestForms: a type that is no request or answer is refused when the routes are built.
+func TestForms(t *testing.T) {
+	about := About{Answers: map[int]string{200: "a"}}
+	for name, build := range map[string]func(){
+		"field without a place": func() {
+			New(Rules{}, "GET", "/", about, func(context.Context, *struct{ X int }) (s struct{}, err error) { return s, err })
+		},
+		"body of a GET": func() {
+			New(Rules{}, "GET", "/", about, func(context.Context, *struct{ Body part }) (s struct{}, err error) { return s, err })
+		},
+		"answer with an unknown field": func() {
+			New(Rules{}, "GET", "/", about, func(context.Context, *struct{}) (s struct{ X int }, err error) { return s, err })
+		},
+		"two statuses": func() {
+			New(Rules{}, "GET", "/", About{Answers: map[int]string{200: "a", 201: "b"}}, func(context.Context, *struct{}) (s struct{ Body part }, err error) { return s, err })
+		},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s is accepted", name)
+				}
+			}()
+			build()
+		}()
+	}
+}
+
+type part struct{}

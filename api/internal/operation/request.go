@@ -1,0 +1,195 @@
+package operation
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/api/internal/openapi"
+	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/job"
+)
+
+// request knows the fields of a request.
+type request struct {
+	path, parameters, headers []field
+	body                      *reflect.StructField // nil: the body must be empty or {}
+	hasBody                   bool                 // the method has a body
+}
+
+func newRequest(t reflect.Type, method string) *request {
+	r := &request{hasBody: slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, method)}
+	for _, f := range reflect.VisibleFields(t) {
+		path, query, header := f.Tag.Get("path"), f.Tag.Get("query"), f.Tag.Get("header")
+		switch {
+		case f.Anonymous:
+		case path != "":
+			r.path = append(r.path, field{f, path})
+		case query != "":
+			r.parameters = append(r.parameters, field{f, query})
+		case header != "":
+			r.headers = append(r.headers, field{f, header})
+		case f.Name == "Body" && r.hasBody:
+			r.body = &f
+		default:
+			panic(fmt.Sprintf("operation: field %s of %v is unknown", f.Name, t))
+		}
+	}
+	return r
+}
+
+// query returns the names of the query parameters.
+func (r *request) query() string {
+	names := make([]string, len(r.parameters))
+	for i, f := range r.parameters {
+		names[i] = f.name
+	}
+	return strings.Join(names, " ")
+}
+
+func (r *request) describe(op *openapi.Operation, schemas *openapi.Schemas) {
+	add := func(in string, list []field) {
+		for _, f := range list {
+			if f.Type.Kind() == reflect.Pointer { // nil if it is not given; there is no null
+				f.Type = f.Type.Elem()
+			}
+			schema := schemas.Field(f.StructField, openapi.InAnswer)
+			text := schema.Description
+			schema.Description = ""
+			op.Parameters = append(op.Parameters, openapi.Parameter{Name: f.name, In: in, Description: text, Required: in == "path" || f.Tag.Get("required") == "true", Schema: schema})
+		}
+	}
+	add("path", r.path)
+	add("query", r.parameters)
+	add("header", r.headers)
+	switch {
+	case r.body != nil:
+		op.Body = &openapi.Body{Required: r.required(), Content: map[string]openapi.Media{web.MIMEJSON: {Schema: schemas.Value(r.body.Type, openapi.InRequest)}}}
+	case r.hasBody:
+		op.Body = &openapi.Body{Content: map[string]openapi.Media{web.MIMEJSON: {Schema: openapi.Ref("Empty")}}}
+	}
+}
+
+// required reports whether a request must have a body.
+func (r *request) required() bool { return r.body.Tag.Get("required") == "true" }
+
+// read reads a request into v.
+func (r *request) read(c echo.Context, rules Rules, call *call, v reflect.Value) (err error) {
+	for _, f := range r.path {
+		if err := readPath(&f, c.Param(f.name), v.FieldByIndex(f.Index)); err != nil {
+			return err
+		}
+	}
+	given := web.Parameters(c)
+	for _, f := range r.parameters {
+		i := slices.IndexFunc(given, func(p web.Parameter) bool { return p.Key == f.name })
+		text := f.Tag.Get("default")
+		switch {
+		case i >= 0:
+			text = given[i].Value // an empty value is not a missing one: a script may have used an empty variable
+		case f.Tag.Get("required") == "true":
+			return web.BadRequest(f.name, f.name+" is required")
+		case text == "":
+			continue
+		}
+		if err := readText(&f, text, v.FieldByIndex(f.Index)); err != nil {
+			return err
+		}
+	}
+	for _, f := range r.headers {
+		values := c.Request().Header.Values(f.name)
+		if len(values) == 0 {
+			continue
+		}
+		if len(values) > 1 {
+			return web.BadRequest(f.name, fmt.Sprintf("header %s is given twice", f.name))
+		}
+		if err := readText(&f, values[0], v.FieldByIndex(f.Index)); err != nil {
+			return err
+		}
+	}
+	if !r.hasBody {
+		return nil
+	}
+	if r.body == nil {
+		return web.NoBody(c, rules.Optional)
+	}
+	rule := rules.Optional
+	if r.required() {
+		rule = rules.Object
+	}
+	body := v.FieldByIndex(r.body.Index)
+	if call.body, err = web.ReadObject(c, rule, body.Addr().Interface()); err != nil {
+		return err
+	}
+	return checkObject(body)
+}
+
+// nobodysID is an id that no object has, because no command has the seq 0. It replaces UUIDs of another layout, so that
+// a client whose jobs have ids of another system gets 404, as for any unknown id.
+var nobodysID = job.NewID(0, 0, 0)
+
+// PathID returns the id in a path, or the refusal of a text that is no UUID.
+func PathID(name, text string) (job.ID, error) {
+	if strings.Contains(text, "/") { // the router puts the rest of the path into the last parameter
+		return job.ID{}, web.RouteNotFound()
+	}
+	id, err := job.ParseID(text)
+	switch {
+	case err == nil:
+		return id, nil
+	case job.IsUUID(text):
+		return nobodysID, nil
+	}
+	return id, web.BadID(name)
+}
+
+// readPath reads a parameter of the path.
+func readPath(f *field, text string, into reflect.Value) (err error) {
+	if id, ok := into.Addr().Interface().(*job.ID); ok {
+		*id, err = PathID(f.name, text)
+		return err
+	}
+	if strings.Contains(text, "/") {
+		return web.RouteNotFound()
+	}
+	return readText(f, text, into)
+}
+
+// readText reads a parameter, and checks it by the tags of its field.
+func readText(f *field, text string, into reflect.Value) error {
+	if into.Kind() == reflect.Pointer {
+		into.Set(reflect.New(into.Type().Elem()))
+		into = into.Elem()
+	}
+	switch into.Kind() {
+	case reflect.String:
+		into.SetString(text)
+	case reflect.Int, reflect.Int64:
+		n, err := web.WholeNumber(f.name, text)
+		if err != nil {
+			return err
+		}
+		into.SetInt(*n)
+	case reflect.Uint64:
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return web.BadRequest(f.name, fmt.Sprintf("%s must be one whole number, not %q", f.name, web.Shortened(text)))
+		}
+		into.SetUint(n)
+	case reflect.Bool:
+		is, err := web.QueryBool(web.Parameter{Key: f.name, Value: text})
+		if err != nil {
+			return err
+		}
+		into.SetBool(is)
+	default:
+		panic(fmt.Sprintf("operation: no parameter of %v", into.Type()))
+	}
+	return check(f.name, f.Tag, into)
+}

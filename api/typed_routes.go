@@ -1,0 +1,66 @@
+package api
+
+import (
+	"context"
+
+	"github.com/daybookq/daybook/api/internal/operation"
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+)
+
+// cold returns the route of a typed function.
+func cold[I, O any](r operation.Rules, method, path string, about operation.About, f func(ctx context.Context, in *I) (O, error)) route {
+	op := operation.New(r, method, path, about, f)
+	return route{method, path, op.Handle, !hot, !keyed, op.Query, op.Describe}
+}
+
+// often marks a route that is called so often that its successes are logged only at debug level.
+func (r route) often() route {
+	r.hot = true
+	return r
+}
+
+// nothing is a request without parameters.
+type nothing struct{}
+
+// found is the answer to a read.
+type found[T any] struct{ Body T }
+
+// changed is the answer to a change.
+type changed[T any] struct {
+	Seq  uint64 `header:"Daybook-Seq"`
+	Body T
+}
+
+func changedBy[T any](r ingest.Receipt, body T) changed[T] { return changed[T]{r.Seq, body} }
+
+// made is the answer to a creation.
+type made[T any] struct {
+	Seq      uint64 `header:"Daybook-Seq"`
+	Location string `header:"Location"`
+	Body     T
+}
+
+// removed is the answer to a deletion, which has no document.
+type removed struct {
+	Seq uint64 `header:"Daybook-Seq"`
+}
+
+// caughtUp are the parameters of a read that waits until the state includes an earlier change.
+type caughtUp struct {
+	MinSeq uint64 `header:"Daybook-Min-Seq" doc:"the Daybook-Seq of an earlier answer; the server waits until its state includes that change"`
+}
+
+// withID are the parameters of a read of one document, and onlyID those of a change.
+type (
+	withID struct {
+		onlyID
+		caughtUp
+	}
+	onlyID struct {
+		ID job.ID `path:"id" doc:"id of the job, batch, claim, session, sweep or version of a handler"`
+	}
+)
+
+// answers describes the successful answers of an operation by their status.
+type answers = map[int]string
