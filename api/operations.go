@@ -2,10 +2,7 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -14,7 +11,6 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
-	"github.com/daybookq/daybook/store/document"
 )
 
 type operator interface {
@@ -108,92 +104,4 @@ func (s *Server) patch(c echo.Context) error {
 		return err
 	}
 	return s.answerChanged(c, receipt, id, moved.Status)
-}
-
-// moveBatch answers the routes that cancel, redrive or delete jobs of a batch.
-func (s *Server) moveBatch(op job.Op) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		id, err := pathID(c)
-		if err != nil {
-			return err
-		}
-		return s.moveAll(c, job.Move{Op: op, Batch: id})
-	}
-}
-
-// moveQueue answers the routes that cancel, redrive or delete jobs of a queue.
-func (s *Server) moveQueue(op job.Op) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		client, typ, err := pathQueue(c)
-		if err != nil {
-			return err
-		}
-		return s.moveAll(c, job.Move{Op: op, Client: client, Type: typ})
-	}
-}
-
-// moveAll applies an operation to the jobs of a batch or queue that have the status in the query. If one command can
-// change all of them, the answer is 200 with their number. Otherwise a sweep changes the rest, and the answer is 202
-// with the path of the sweep.
-func (s *Server) moveAll(c echo.Context, m job.Move) error {
-	const parameter, all = "status", "all"
-	named := ""
-	for _, p := range web.Parameters(c) {
-		if named = p.Value; named == "" { // an empty value must not mean all: a script may have used an empty variable
-			return web.BadRequest(parameter, "the parameter status has no value")
-		}
-	}
-	takes := m.Op.Takes()
-	switch {
-	case named == "" && m.Op == job.Redrive:
-		m.Status = job.Failed
-	case named == "" && m.Op == job.Delete && m.Batch.IsZero():
-		return web.BadRequest(parameter, "status is required: the status of the jobs to delete, or all")
-	case named == "", named == all && m.Op == job.Delete:
-	default:
-		var err error
-		if m.Status, err = job.ParseStatus(named); err != nil || !slices.Contains(takes, m.Status) {
-			names := make([]string, len(takes))
-			for i, status := range takes {
-				names[i] = status.String()
-			}
-			return web.BadRequest(parameter, fmt.Sprintf("%s requires a status of %s, not %q", m.Op, strings.Join(names, ", "), web.Shortened(named)))
-		}
-	}
-	if err := web.NoBody(c, &s.bodies.optional); err != nil {
-		return err
-	}
-	swept, receipt, err := s.engine.MoveAll(c.Request().Context(), m)
-	if err != nil {
-		return err
-	}
-	if err := refusal.Err(swept.Refusal); err != nil {
-		return err
-	}
-	web.SetSeq(c, receipt.Seq)
-	if swept.Status != 0 {
-		return s.answerEnded(c, &m, &swept, receipt)
-	}
-	sweep := document.Sweep{
-		ID: swept.Sweep, Op: m.Op, Batch: m.Batch, Client: m.Client, Type: m.Type, Status: m.Status, Moved: swept.Moved, Skipped: swept.Skipped,
-		CreatedAt: receipt.At,
-	}
-	if swept.Sweep.IsZero() { // the command changed all jobs
-		sweep.FinishedAt = receipt.At
-		return web.AnswerDocument(c, http.StatusOK, documentOfSweep(&sweep))
-	}
-	c.Response().Header().Set(echo.HeaderLocation, "/sweeps/"+swept.Sweep.String())
-	return web.AnswerDocument(c, http.StatusAccepted, documentOfSweep(&sweep))
-}
-
-// answerEnded answers a request that ended a batch with its final status. The answer is 200 with the number of changed
-// jobs, or 202 if the server still has to change more.
-func (s *Server) answerEnded(c echo.Context, m *job.Move, swept *applied.Swept, r ingest.Receipt) error {
-	sweep := document.Sweep{Op: m.Op, Batch: m.Batch, Moved: swept.Moved, CreatedAt: r.At, FinishedAt: r.At}
-	status := http.StatusOK
-	if swept.More {
-		status, sweep.FinishedAt = http.StatusAccepted, 0
-		c.Response().Header().Set(echo.HeaderLocation, "/batches/"+m.Batch.String())
-	}
-	return web.AnswerDocument(c, status, documentOfSweep(&sweep))
 }

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/job"
 )
 
 func (r *rig) delete(path string) reply { r.Helper(); return r.do(http.MethodDelete, path, nil) }
@@ -215,4 +218,20 @@ func TestGetChangesNothing(t *testing.T) {
 		t.Errorf("a GET was journaled: %d commands, then %d", created, after)
 	}
 	want(t, r.get("/stats").object(http.StatusOK), "stopped", false)
+}
+
+// TestStatusesOfSweeps: the parameter status has the statuses of the jobs that the operation accepts.
+func TestStatusesOfSweeps(t *testing.T) {
+	for op, parameter := range map[job.Op]any{job.Cancel: toCancel{}, job.Redrive: toRedrive{}, job.Delete: toDelete{}} {
+		var names []string
+		for _, status := range op.Takes() {
+			names = append(names, status.String())
+		}
+		if op == job.Delete {
+			names = append(names, "all")
+		}
+		if got := reflect.TypeOf(parameter).Field(0).Tag.Get("enum"); got != strings.Join(names, ",") {
+			t.Errorf("%v: %s, want %s", op, got, strings.Join(names, ","))
+		}
+	}
 }

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
@@ -248,15 +246,4 @@ func (q queues) delete(ctx context.Context, in *namedQueue) (removed, error) {
 		err = refusal.Err(result.Refusal)
 	}
 	return removed{receipt.Seq}, err
-}
-
-func pathQueue(c echo.Context) (client, typ string, err error) {
-	client, typ = c.Param("client"), c.Param("type")
-	if err := job.CheckName("client", client); err != nil {
-		return "", "", web.BadField("client", err)
-	}
-	if strings.Contains(typ, "/") { // the router puts the rest of the path into the last parameter
-		return "", "", web.RouteNotFound()
-	}
-	return client, typ, web.BadField("type", job.CheckName("type", typ))
 }

@@ -83,12 +83,6 @@ func (s *Server) routes() []route {
 		{http.MethodPost, "/batches/:id/jobs", s.addToBatch, hot, keyed, "client jobtype " + command.LineQuery, nil},
 		{http.MethodPost, "/batches/:id/close", s.changeBatch(job.CloseBatch), !hot, !keyed, "", nil},
 		{http.MethodPost, "/batches/:id/resume", s.changeBatch(job.ResumeBatch), !hot, !keyed, "", nil},
-		{http.MethodPost, "/batches/:id/cancel", s.moveBatch(job.Cancel), !hot, !keyed, "status", nil},
-		{http.MethodPost, "/batches/:id/redrive", s.moveBatch(job.Redrive), !hot, !keyed, "status", nil},
-		{http.MethodDelete, "/batches/:id", s.moveBatch(job.Delete), !hot, !keyed, "status", nil},
-		{http.MethodPost, "/queues/:client/:type/cancel", s.moveQueue(job.Cancel), !hot, !keyed, "status", nil},
-		{http.MethodPost, "/queues/:client/:type/redrive", s.moveQueue(job.Redrive), !hot, !keyed, "status", nil},
-		{http.MethodDelete, "/queues/:client/:type/jobs", s.moveQueue(job.Delete), !hot, !keyed, "status", nil},
 
 		{http.MethodGet, "/handlers", s.handlers, !hot, !keyed, "limit after", nil},
 		{http.MethodPut, "/handlers/:type", s.putHandler, !hot, !keyed, "client", nil},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/operation"
+	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/document"
@@ -20,7 +21,52 @@ type sweepReader interface {
 type sweeps struct{ engine backend }
 
 func (w sweeps) routes(r operation.Rules) []route {
+	about := func(id, summary string, refusals ...int) operation.About {
+		return operation.About{
+			ID: id, Tag: "Moving", Summary: summary, Refusals: append(refusals, 404, 429, 503, 507),
+			Answers: answers{
+				200: "The operation has changed all jobs. The answer has their number.",
+				202: "The operation has changed the first jobs, and a sweep continues with the rest.",
+			},
+		}
+	}
 	return []route{
+		cold(r, http.MethodPost, "/batches/:id/cancel", about("cancelBatch", "Cancel jobs of a batch", 409), func(ctx context.Context, in *struct {
+			onlyID
+			toCancel
+		}) (started, error) {
+			return w.start(ctx, job.Move{Op: job.Cancel, Batch: in.ID}, in.Status)
+		}),
+		cold(r, http.MethodPost, "/batches/:id/redrive", about("redriveBatch", "Redrive jobs of a batch", 409), func(ctx context.Context, in *struct {
+			onlyID
+			toRedrive
+		}) (started, error) {
+			return w.start(ctx, job.Move{Op: job.Redrive, Batch: in.ID}, &in.Status)
+		}),
+		cold(r, http.MethodDelete, "/batches/:id", about("deleteBatch", "Delete jobs of a batch"), func(ctx context.Context, in *struct {
+			onlyID
+			toDelete
+		}) (started, error) {
+			return w.start(ctx, job.Move{Op: job.Delete, Batch: in.ID}, in.Status)
+		}),
+		cold(r, http.MethodPost, "/queues/:client/:type/cancel", about("cancelQueue", "Cancel jobs of a queue"), func(ctx context.Context, in *struct {
+			namedQueue
+			toCancel
+		}) (started, error) {
+			return w.start(ctx, job.Move{Op: job.Cancel, Client: in.Client, Type: in.Type}, in.Status)
+		}),
+		cold(r, http.MethodPost, "/queues/:client/:type/redrive", about("redriveQueue", "Redrive jobs of a queue"), func(ctx context.Context, in *struct {
+			namedQueue
+			toRedrive
+		}) (started, error) {
+			return w.start(ctx, job.Move{Op: job.Redrive, Client: in.Client, Type: in.Type}, &in.Status)
+		}),
+		cold(r, http.MethodDelete, "/queues/:client/:type/jobs", about("deleteQueueJobs", "Delete jobs of a queue"), func(ctx context.Context, in *struct {
+			namedQueue
+			Status string `query:"status" required:"true" enum:"deferred,pending,active,completed,failed,cancelled,all" doc:"the status of the jobs to delete, or all"`
+		}) (started, error) {
+			return w.start(ctx, job.Move{Op: job.Delete, Client: in.Client, Type: in.Type}, &in.Status)
+		}),
 		cold(r, http.MethodGet, "/sweeps", operation.About{
 			ID: "sweeps", Tag: "Moving", Summary: "List sweeps",
 			Answers:  answers{200: "The sweeps under way, and the newest sweeps that ended in the last day, at most 1000 together."},
@@ -31,6 +77,59 @@ func (w sweeps) routes(r operation.Rules) []route {
 			Answers: answers{200: "the document"}, Refusals: []int{404, 503},
 		}, w.read),
 	}
+}
+
+// These parameters select the jobs that an operation changes. Their values are the statuses of job.Op.Takes.
+type (
+	toCancel struct {
+		Status *string `query:"status" enum:"deferred,pending,active" doc:"only jobs with this status; without it, jobs with any status that the operation accepts"`
+	}
+	toRedrive struct {
+		Status string `query:"status" enum:"failed,cancelled,completed" default:"failed" doc:"only jobs with this status; default: failed"`
+	}
+	toDelete struct {
+		Status *string `query:"status" enum:"deferred,pending,active,completed,failed,cancelled,all" doc:"only jobs with this status; without it, jobs with any status that the operation accepts"`
+	}
+)
+
+// started is the answer to an operation. Location is the path of the sweep, or of the batch whose jobs it continues to
+// change.
+type started struct {
+	Status   int
+	Seq      uint64 `header:"Daybook-Seq"`
+	Location string `header:"Location" status:"202"`
+	Body     sweepDocument
+}
+
+// start applies an operation to the jobs of a batch or queue that have a status. If one command can change all of them, the
+// answer is 200 with their number. Otherwise a sweep changes the rest, and the answer is 202 with the path of the sweep.
+func (w sweeps) start(ctx context.Context, m job.Move, status *string) (out started, err error) {
+	if status != nil && *status != "all" {
+		if m.Status, err = job.ParseStatus(*status); err != nil {
+			return out, web.BadField("status", err)
+		}
+	}
+	swept, receipt, err := w.engine.MoveAll(ctx, m)
+	if err == nil {
+		err = refusal.Err(swept.Refusal)
+	}
+	if err != nil {
+		return out, err
+	}
+	sweep := document.Sweep{Op: m.Op, Batch: m.Batch, Moved: swept.Moved, CreatedAt: receipt.At}
+	more, location := swept.More, "/batches/"+m.Batch.String()
+	if swept.Status == 0 { // the request did not end a batch
+		more, location = !swept.Sweep.IsZero(), "/sweeps/"+swept.Sweep.String()
+		sweep.ID, sweep.Client, sweep.Type, sweep.Status, sweep.Skipped = swept.Sweep, m.Client, m.Type, m.Status, swept.Skipped
+	}
+	out.Status, out.Seq = http.StatusAccepted, receipt.Seq
+	if more {
+		out.Location = location
+	} else {
+		out.Status, sweep.FinishedAt = http.StatusOK, receipt.At
+	}
+	out.Body = documentOfSweep(&sweep)
+	return out, nil
 }
 
 type sweepsDocument struct {
