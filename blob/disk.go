@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/daybookq/daybook/internal/diskspace"
 )
 
 const (
@@ -36,7 +38,7 @@ func (h *Hooks) fill() {
 		h.Now = time.Now
 	}
 	if h.Free == nil {
-		h.Free = statfs
+		h.Free = diskspace.Free
 	}
 	if h.Write == nil {
 		h.Write = (*os.File).Write

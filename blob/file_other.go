@@ -16,5 +16,3 @@ type fileID struct{ ctime int64 }
 func duplicate(*os.File) (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func idOf(Address, *os.File) (fileID, bool, error) { return fileID{}, false, errors.ErrUnsupported }
-
-func statfs(string) (free, total uint64, err error) { return 0, 0, errors.ErrUnsupported }

@@ -3,7 +3,6 @@
 package blob
 
 import (
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -37,13 +36,4 @@ func idOf(a Address, f *os.File) (id fileID, named bool, err error) {
 	}
 	device := uint64(st.Dev) //nolint:unconvert // its type depends on the system
 	return fileID{a, device, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()}, st.Nlink > 0, nil
-}
-
-// statfs returns the free bytes and all bytes of the file system of a directory.
-func statfs(dir string) (free, total uint64, err error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		return 0, 0, fmt.Errorf("statfs %s: %w", dir, err)
-	}
-	return s.Bavail * uint64(s.Bsize), s.Blocks * uint64(s.Bsize), nil
 }

@@ -168,8 +168,8 @@ func (r *snapshotReader) Read(p []byte) (int, error) {
 
 // diskError returns ErrDiskFull while disk space is low.
 func (s *Snapshot) diskError() error {
-	if s.e.disk.low.Load() {
-		return fmt.Errorf("%w: %d bytes are free; a backup would keep the space of files that the store replaces meanwhile", ErrDiskFull, s.e.disk.free.Load())
+	if s.e.disk.Low() {
+		return fmt.Errorf("%w: %d bytes are free; a backup would keep the space of files that the store replaces meanwhile", ErrDiskFull, s.e.disk.Left())
 	}
 	return nil
 }

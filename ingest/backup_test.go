@@ -119,10 +119,10 @@ func TestSnapshotEnds(t *testing.T) {
 	const gib = 1 << 30
 	var free atomic.Uint64
 	free.Store(50 * gib)
-	o := Options{Dir: t.TempDir(), Statfs: func(string) (uint64, uint64, error) { return free.Load(), 100 * gib, nil }}
+	o := Options{Dir: t.TempDir(), Space: func(string) (uint64, uint64, error) { return free.Load(), 100 * gib, nil }}
 	e, stop := startWith(t, o)
 	createAll(t, e, 3, 10)
-	lookAt := func(n uint64) { free.Store(n); e.lookAtDisk() }
+	lookAt := func(n uint64) { free.Store(n); e.disk.Look() }
 	for name, c := range map[string]struct {
 		cause func(cancel func())
 		want  error

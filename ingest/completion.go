@@ -34,6 +34,19 @@ func textBytes(c *job.Complete) int64 {
 	return int64(n)
 }
 
+// largeOutput is the size, of outputs and error texts together, at which a completion counts as bulk.
+const largeOutput = 64 << 10
+
+// bulky reports whether the outputs and error texts of a completion are large enough to refuse it while disk space is
+// low.
+func bulky(c *job.Complete) bool {
+	n := resultBytes(c.All)
+	for i := range c.Outcomes {
+		n += resultBytes(&c.Outcomes[i])
+	}
+	return n >= largeOutput
+}
+
 func resultBytes(o *job.Outcome) int {
 	if o == nil {
 		return 0
@@ -137,7 +150,7 @@ func (q *completions) propose(c *job.Complete) error {
 	}
 	var made *newQueues
 	err := error(ErrDiskFull)
-	if !q.e.disk.low.Load() || !bulky(c) {
+	if !q.e.disk.Low() || !bulky(c) {
 		made, err = q.e.mayChain(c)
 	}
 	if err == nil {

@@ -112,7 +112,7 @@ func (e *Engine) createDecided(ctx context.Context, c *job.Create) (applied.Made
 // mayCreate refuses creates that cannot be carried out now. It must do so before they are journaled, because Apply must
 // accept every acknowledged command. The caller has to settle the queues that the create makes.
 func (e *Engine) mayCreate(c *job.Create) (*newQueues, error) {
-	if e.disk.low.Load() {
+	if e.disk.Low() {
 		return nil, ErrDiskFull
 	}
 	if e.handover.lag() > maxLag {

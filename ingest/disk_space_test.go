@@ -2,15 +2,13 @@ package ingest
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/daybookq/daybook/internal/diskspace"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
@@ -22,13 +20,14 @@ func TestDiskReserve(t *testing.T) {
 	const gib = 1 << 30
 	var free atomic.Uint64
 	free.Store(gib)
-	e, _ := startWith(t, Options{Dir: t.TempDir(), Statfs: func(string) (uint64, uint64, error) { return free.Load(), 100 * gib, nil }})
+	dir := t.TempDir()
+	e, _ := startWith(t, Options{Dir: dir, Space: func(string) (uint64, uint64, error) { return free.Load(), 100 * gib, nil }})
 	testkit.Must2(e.Create(ctx, lines(2)))(t)
 	set := func(bytes uint64) {
 		free.Store(bytes)
-		e.lookAtDisk()
+		e.disk.Look()
 	}
-	set(diskReserve - 1)
+	set(diskspace.Reserve - 1)
 	if _, _, err := e.Create(ctx, lines(1)); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("create below the reserve: %v", err)
 	}
@@ -50,7 +49,7 @@ func TestDiskReserve(t *testing.T) {
 	if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcome}}); err != nil {
 		t.Errorf("small output below the reserve: %v", err)
 	}
-	set(diskReserve)
+	set(diskspace.Reserve)
 	if _, _, err := e.Create(ctx, lines(1)); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("create just above the reserve, which was not left by its margin: %v", err)
 	}
@@ -58,36 +57,11 @@ func TestDiskReserve(t *testing.T) {
 	if _, _, err := e.Create(ctx, lines(1)); err != nil {
 		t.Errorf("create with space: %v", err)
 	}
-	if info, err := os.Stat(e.disk.ballast()); err != nil || info.Size() != diskReserve/ballastShare {
+	if info, err := os.Stat(filepath.Join(dir, "ballast")); err != nil || info.Size() != diskspace.Reserve/diskspace.BallastShare {
 		t.Errorf("ballast with space: %v, %v", info, err)
 	}
-	set(diskReserve/ballastShare - 1)
-	if _, err := os.Stat(e.disk.ballast()); !os.IsNotExist(err) {
+	set(diskspace.Reserve/diskspace.BallastShare - 1)
+	if _, err := os.Stat(filepath.Join(dir, "ballast")); !os.IsNotExist(err) {
 		t.Errorf("ballast without space: %v", err)
-	}
-}
-
-// TestBallastWithoutFallocate: if the file system cannot reserve space, zeros are written to the ballast.
-func TestBallastWithoutFallocate(t *testing.T) {
-	d := &disk{data: t.TempDir(), reserve: 1 << 20, fallocate: func(int, uint32, int64, int64) error { return unix.EOPNOTSUPP }}
-	testkit.NoError(t, d.keepBallast(1<<30))
-	var stat unix.Stat_t
-	if err := unix.Stat(d.ballast(), &stat); err != nil || stat.Size != 1<<20/ballastShare || stat.Blocks == 0 {
-		t.Errorf("the ballast has %d bytes in %d blocks, %v", stat.Size, stat.Blocks, err)
-	}
-}
-
-// TestDiskProblemsAreLoggedOnce: the engine looks at the disk each second, and logs a problem only when it begins.
-func TestDiskProblemsAreLoggedOnce(t *testing.T) {
-	var log strings.Builder
-	e := &Engine{logger: slog.New(slog.NewTextHandler(&log, nil)), disk: &disk{
-		data: filepath.Join(t.TempDir(), "gone"), fallocate: fallocate,
-		statfs: func(string) (free, total uint64, err error) { return 1 << 40, 1 << 40, nil },
-	}}
-	for range 5 {
-		e.lookAtDisk()
-	}
-	if n := strings.Count(log.String(), "make or delete the ballast"); n != 1 {
-		t.Errorf("logged %d times: %s", n, log.String())
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/daybookq/daybook/ingest/registry"
+	"github.com/daybookq/daybook/internal/diskspace"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
@@ -58,7 +59,7 @@ type Options struct {
 
 	Journal journal.Options
 	Store   store.Options
-	Statfs  func(path string) (free, total uint64, err error)
+	Space   diskspace.FreeFunc
 	// CommitWait is the longest time that requests wait for a blocked command or commit, and that a stop waits for the
 	// store; 0: commitWait.
 	CommitWait time.Duration
@@ -93,7 +94,7 @@ type Engine struct {
 	runners  *registry.Registry
 	large    *semaphore.Weighted // of largeInFlight
 	time     *timekeeper
-	disk     *disk
+	disk     *diskspace.Watch
 	history  history
 	counters counters
 
@@ -130,9 +131,6 @@ func Open(o Options) (_ *Engine, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Statfs == nil {
-		o.Statfs = statfs
-	}
 	if o.openLog == nil {
 		o.openLog = openLocalLog
 	}
@@ -141,12 +139,17 @@ func Open(o Options) (_ *Engine, err error) {
 	o.maxKeyBytes, o.maxQueues = cmp.Or(o.maxKeyBytes, job.MaxKeyRowBytes), cmp.Or(o.maxQueues, job.MaxQueues)
 	e := &Engine{
 		o: o, logger: o.Logger, handover: newHandover(), underWay: newUnderWay(), strays: newStrayClaims(), silences: newSilences(),
-		disk: newDisk(o.Dir, o.Statfs), joined: joinedCreates{proposing: make(chan struct{}, 1)}, large: semaphore.NewWeighted(largeInFlight),
+		joined: joinedCreates{proposing: make(chan struct{}, 1)}, large: semaphore.NewWeighted(largeInFlight),
 	}
 	e.commits.wait = o.CommitWait
 	e.runners = registry.New(cmp.Or(o.RunnerHeartbeat, registry.DefaultHeartbeat))
 	e.time = newTimekeeper(e)
 	e.history.flushed = make(chan struct{}, 1)
+	e.disk = diskspace.NewWatch(o.Dir, o.Space, o.Logger, func(low bool) {
+		if low {
+			signal(e.history.flushed) // cutting the log may free enough space for creates
+		}
+	})
 	e.history.worked = make(chan struct{}, 1)
 	e.state.Store(notReady)
 	if e.lock, err = Lock(o.Dir); err != nil {
@@ -225,7 +228,7 @@ func (e *Engine) storeOptions() store.Options {
 	if o.Failing == nil {
 		var shown throttle
 		o.Failing = func(err error) { // Pebble retries a failed write in the background immediately
-			e.metFullDisk(err)
+			e.disk.Met(err)
 			if shown.pass() {
 				e.logger.Error("the store cannot write; trying again", "error", err)
 			}

@@ -27,6 +27,9 @@ var (
 	ErrNotReady = errors.New("the journal is being replayed")
 	// ErrOverloaded: too many bytes wait for the applier. Only creates get this error. The command was not taken.
 	ErrOverloaded = errors.New("the server has not applied earlier creates yet; try again shortly")
+	// ErrDiskFull: less space is free than diskspace.Reserve, so the engine refuses creates and large completions. It still
+	// accepts claims and small completions.
+	ErrDiskFull = errors.New("the disk is nearly full")
 	// ErrTooManyQueues: the create would make a queue past job.MaxQueues. The error is a *TooManyQueues.
 	ErrTooManyQueues = fmt.Errorf("there are %d queues, which is the limit; delete queues that have no jobs, or use one that exists", job.MaxQueues)
 	// ErrTooManyKeys: the stored idempotency keys already take job.MaxKeyRowBytes, or the keys of this client or runner

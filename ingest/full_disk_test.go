@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -114,9 +115,14 @@ func TestFullDiskIsSeenAtOnce(t *testing.T) {
 			var free atomic.Uint64
 			free.Store(total)
 			var full atomic.Bool
+			var looks sync.Mutex
 			e, _ := startWith(t, Options{
-				Dir:    t.TempDir(),
-				Statfs: func(string) (uint64, uint64, error) { return free.Load(), total, nil },
+				Dir: t.TempDir(),
+				Space: func(string) (uint64, uint64, error) {
+					looks.Lock()
+					defer looks.Unlock()
+					return free.Load(), total, nil
+				},
 				Journal: journal.Options{Hooks: journal.Hooks{Write: func(l *wal.Log, b *wal.Batch) error {
 					if full.Load() {
 						return syscall.ENOSPC
@@ -124,13 +130,13 @@ func TestFullDiskIsSeenAtOnce(t *testing.T) {
 					return l.WriteBatch(b)
 				}}},
 			})
-			e.disk.mu.Lock() // keeps the engine from checking the disk in between
+			looks.Lock() // keeps the engine from checking the disk in between
 			full.Store(true)
 			free.Store(1000)
 			met := make(chan error, 1)
 			go func() { met <- meet(e) }()
-			testkit.Eventually(t, "a write meets the full disk", func() bool { return e.disk.isFull() })
-			e.disk.mu.Unlock()
+			testkit.Eventually(t, "a write meets the full disk", func() bool { return e.disk.IsFull() })
+			looks.Unlock()
 			if err := <-met; !errors.Is(err, syscall.ENOSPC) {
 				t.Error(err)
 			}

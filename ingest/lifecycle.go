@@ -65,7 +65,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	parts.Go(func() { e.ungetStrays(ctx) })
 	parts.Go(func() { e.parked.run(ctx) })
 	parts.Go(func() { e.maintain(ctx) })
-	parts.Go(func() { e.watchDisk(ctx) })
+	parts.Go(func() { e.disk.Run(ctx) })
 	parts.Go(func() { e.commits.watch(ctx) })
 	ended := func() error { parts.Wait(); return errors.Join(logErr, applyErr) }
 	if err := e.begin(ctx); err != nil && ctx.Err() == nil {
@@ -98,7 +98,7 @@ func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 	}
 	for {
 		since, wait := e.commits.step(), e.o.CommitWait
-		if e.disk.isFull() {
+		if e.disk.IsFull() {
 			wait = min(wait, fullWait)
 		}
 		timer := time.NewTimer(wait)
@@ -109,7 +109,7 @@ func (e *Engine) stoppable(ctx context.Context, f func() error) error {
 		case <-timer.C:
 		}
 		if since != 0 && since == e.commits.step() { // the same step is still running
-			if e.disk.isFull() {
+			if e.disk.IsFull() {
 				return fmt.Errorf("%w: %w", ErrStuck, syscall.ENOSPC)
 			}
 			return fmt.Errorf("%w: a command or commit of it has been blocked since %v; the journal has all acknowledged commands, and the next start applies them",

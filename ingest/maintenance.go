@@ -60,7 +60,7 @@ func (e *Engine) maintain(ctx context.Context) {
 			flush()
 		case <-e.history.flushed:
 			retain := e.o.JournalRetain
-			if e.disk.low.Load() {
+			if e.disk.Low() {
 				retain = 0
 			}
 			e.cut(retain)

@@ -79,7 +79,7 @@ func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Propos
 // propose gives a proposal to the log.
 func (e *Engine) propose(ctx context.Context, p *journal.Proposal) error {
 	if err := e.log.Propose(ctx, p); err != nil {
-		e.metFullDisk(err)
+		e.disk.Met(err)
 		return fmt.Errorf("propose %s: %w", p.Verb, err)
 	}
 	return nil
@@ -122,7 +122,7 @@ func (e *Engine) await(ctx context.Context, answers <-chan answer) (a answer, er
 		if err == nil {
 			select {
 			case a = <-answers:
-				e.metFullDisk(a.err)
+				e.disk.Met(a.err)
 				return a, nil
 			case <-blocked:
 				continue
@@ -132,7 +132,7 @@ func (e *Engine) await(ctx context.Context, answers <-chan answer) (a answer, er
 		}
 		select { // an answer may have arrived by now
 		case a = <-answers:
-			e.metFullDisk(a.err)
+			e.disk.Met(a.err)
 			return a, nil
 		default:
 			return a, errors.Join(ErrUnknown, err)

@@ -124,7 +124,7 @@ func (e *Engine) Stats() Stats {
 		Runners:   e.runners.Counts(),
 		Journal:   journalStats(&l),
 		Store:     StoreStats{Bytes: e.store.DiskBytes(), Commits: e.commits.count.Load(), Level: totals.Level},
-		DiskStats: DiskStats{DiskFree: e.disk.free.Load(), DiskLow: e.disk.low.Load()},
+		DiskStats: DiskStats{DiskFree: e.disk.Left(), DiskLow: e.disk.Low()},
 		EventStats: EventStats{
 			Ticks: e.counters.ticks.Load(), Graces: e.counters.graces.Load(), Overloaded: e.counters.overloaded.Load(),
 			Damaged: e.counters.setAsideJobs.Load(), Replayed: e.counters.replayed.Load(),

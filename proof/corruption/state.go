@@ -67,7 +67,7 @@ func engineOptions(dir string, retain int64) ingest.Options {
 		Dir: dir, JournalRetain: retain, AllowClockAhead: true, RunnerHeartbeat: time.Millisecond,
 		Journal: journal.Options{SegmentBytes: 900, VolumeBytes: 2500},
 		Store:   store.Options{Small: true, MemtableBytes: 1 << 20, CacheBytes: 1 << 20},
-		Statfs:  func(string) (free, total uint64, err error) { return 1 << 20, 1 << 20, nil },
+		Space:   func(string) (free, total uint64, err error) { return 1 << 20, 1 << 20, nil },
 	}
 }
 

@@ -1,4 +1,4 @@
-package ingest
+package diskspace
 
 import "golang.org/x/sys/unix"
 

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package ingest
+package diskspace
 
 import (
 	"fmt"
@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func statfs(path string) (free, total uint64, err error) {
+// Free returns the free bytes and all bytes of the file system that has path.
+func Free(path string) (free, total uint64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
 		return 0, 0, fmt.Errorf("statfs %s: %w", path, err)
