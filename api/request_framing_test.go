@@ -8,6 +8,7 @@ import (
 	"testing"
 )
 
+// TestFraming is the corpus of requests whose end is ambiguous. net/http refuses most of them; framing refuses the rest.
 func TestFraming(t *testing.T) {
 	r := start(t)
 	const next = "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -22,9 +23,26 @@ func TestFraming(t *testing.T) {
 		{"both lengths after a good request", next + "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []int{200, 400}},
 		{"two different lengths", "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nx\n", []int{400}},
 		{"two equal lengths", "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nx\n", []int{201, 200}},
+		{"a list of lengths", "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2, 2\r\n\r\nx\n", []int{400}},
+		{"a length with a sign", "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: +2\r\n\r\nx\n", []int{400}},
+		{"an empty length", "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: \r\n\r\nx\n", []int{400}},
+		{"a space before the colon", "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length : 2\r\n\r\nx\n", []int{400}},
+		{"a carriage return in a header", "POST /add HTTP/1.1\r\nHost: localhost\r\nX: y\rContent-Length: 2\r\n\r\n", []int{400}},
+		{"two carriage returns at the end of a head", "POST /add HTTP/1.1\r\nHost: localhost\r\n\r\r\nContent-Length: 2\r\n\r\nx\n", []int{400}},
+		{"chunked twice", "POST /add HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []int{501}},
+		{"chunked in a list", "POST /add HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", []int{501}},
+		{"another encoding with a length", "POST /add HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nx\n", []int{501}},
+		{"an encoding after a vertical tab", "POST /add HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: \vchunked\r\nContent-Length: 2\r\n\r\nx\n", []int{400}},
+		{"a chunk without a carriage return", "POST /add HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2;a\nx\n\r\n0\r\n\r\n", []int{400}},
+		{"a chunk that is longer than its size", "POST /add HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nx\nxx0\r\n\r\n", []int{400}},
+		{"a size of a chunk with 0x", "POST /add HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0x2\r\nx\n\r\n0\r\n\r\n", []int{400}},
 		{"a header of two lines", "POST /add HTTP/1.1\r\nHost: localhost\r\nX: y\r\n Content-Length: 2\r\n\r\n", []int{400}},
 		{"chunks in HTTP/1.0", "POST /add HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []int{411}},
 		{"chunks in HTTP/1.0 that keeps alive", "POST /add HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []int{411}},
+		{"chunks and a length in HTTP/1.0", "POST /add HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", []int{400}},
+		{"another encoding and a length in HTTP/1.0", "POST /add HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\nTransfer-Encoding: x\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", []int{400}},
+		{"chunks on a GET in HTTP/1.0", "GET /ping HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n", []int{200, 400}},
+		{"another encoding on a GET in HTTP/1.0", "GET /ping HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\nTransfer-Encoding: x\r\n\r\n", []int{200, 400}},
 		{"no length in HTTP/1.0", "POST /add HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\nx\n", []int{411}},
 		{"a length in HTTP/1.0", "POST /add HTTP/1.0\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nx\n", []int{201}},
 		{"a GET in HTTP/1.0", "GET /ping HTTP/1.0\r\nHost: localhost\r\n\r\n", []int{200}},

@@ -7,17 +7,23 @@ import (
 	"sync"
 )
 
-// framing protects against request smuggling. It reads the same bytes of a connection as net/http, finds where the
-// heads and bodies of requests begin and end, and checks each head by RFC 9112, section 6.
+// framing protects against request smuggling: a proxy in front of the server that sees the end of a body elsewhere would
+// treat the rest of the body as the next request, so an attacker could insert a request for another client of the proxy.
 //
-// A handler cannot do this check, because net/http removes headers. If a request has both Content-Length and
-// Transfer-Encoding, the handler sees only the second. If an HTTP/1.0 request has Transfer-Encoding, the handler does
-// not see it. A proxy in front of the server that uses the other header would treat the rest of the body as the next
-// request, so an attacker could insert a request for another client of the proxy.
+// net/http refuses most ambiguous heads and closes the connection. Go 1.26 does not do so in three cases of TestFraming,
+// and continues with the next request on the same connection. framing refuses these:
 //
-// framing is stricter than net/http, and stops at the first head that it refuses. The server then closes the
-// connection. So framing and net/http always agree where the served requests begin. framing accepts two equal
-// Content-Length headers, as RFC 9112 allows. It cannot notice that a proxy removed one of two headers.
+//   - A request has both Content-Length and Transfer-Encoding. net/http ignores the first. RFC 9112, section 6.1,
+//     allows that, but requires that the connection is closed.
+//   - An HTTP/1.0 request has Transfer-Encoding. net/http ignores it, with or without Content-Length. RFC 9112 requires
+//     that such a request is treated as faulty and the connection is closed.
+//   - A header continues on a second line. net/http joins the lines, as RFC 9112, section 5.2, allows. Another program
+//     may see a Content-Length in the second line.
+//
+// A handler cannot notice them, because net/http removes the headers and joins the lines. So framing reads the same
+// bytes of a connection as net/http, and finds where the heads and bodies of requests begin and end. It stops at the
+// first head that it refuses or does not understand, and the server closes the connection. So framing and net/http
+// always agree where the served requests begin. framing cannot notice that a proxy removed one of two headers.
 type framing struct {
 	// Only the goroutine that reads the connection uses these.
 	state frameState
@@ -50,7 +56,7 @@ const maxFrameLine = 64
 type head struct {
 	begun    bool // the request line has been read
 	chunked  bool
-	length   string // the value of Content-Length
+	length   string // the value of Content-Length; net/http refuses two different ones
 	declared bool   // the head has a Content-Length
 	wrong    string // the mistake in the head, or ""
 }
@@ -128,23 +134,13 @@ func (f *framing) endHeadLine(line []byte, size int) {
 	case line[0] == ' ' || line[0] == '\t':
 		h.wrong = "a header continues on a second line"
 		return
-	case bytes.IndexByte(line, '\r') >= 0:
-		h.wrong = "a header contains a carriage return"
-		return
 	}
 	name, value, _ := bytes.Cut(line, []byte{':'})
-	text := strings.Trim(string(value), " \t")
 	switch {
 	case isHeader(name, "content-length"):
-		if h.declared && h.length != text {
-			h.wrong = "it has two different values of Content-Length"
-		}
-		h.declared, h.length = true, text
+		h.declared, h.length = true, strings.Trim(string(value), " \t")
 	case isHeader(name, "transfer-encoding"):
-		if h.chunked || !strings.EqualFold(text, "chunked") {
-			h.wrong = "its Transfer-Encoding is not chunked, or is given twice"
-		}
-		h.chunked = true
+		h.chunked = true // net/http refuses other encodings, except in HTTP/1.0
 	default:
 		return
 	}
@@ -165,11 +161,7 @@ func (f *framing) endHead() {
 	f.head = head{}
 	length := uint64(0)
 	if h.declared {
-		n, err := strconv.ParseUint(h.length, 10, 63)
-		if err != nil && h.wrong == "" {
-			h.wrong = "its Content-Length is not a number"
-		}
-		length = n
+		length, _ = strconv.ParseUint(h.length, 10, 63) // net/http refuses other values
 	}
 	if h.declared && h.chunked {
 		h.wrong = "it has both Content-Length and Transfer-Encoding"
