@@ -15,15 +15,8 @@ import (
 func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
 	r := get("/backup")
 	r.header = http.Header{"Accept-Encoding": {"identity"}} // its tables are compressed already
-	var t *tarReader
-	err := c.retry(ctx, r.path, repeatable, func() (err error) {
-		t, err = c.openTar(ctx, r, backupWait)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
+	r.wait = backupWait
+	return c.openAgain(ctx, r, c.o.Timeout)
 }
 
 // backupWait is how long the server may take to begin a backup, in addition to Options.Timeout: it first writes the data

@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -131,43 +129,21 @@ const maxResultBytes = 6*(8<<20) + 1<<20
 
 // read sends one request, and yields the results as they arrive.
 func (r *resultReader) read(ctx context.Context) (err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	late := time.AfterFunc(r.c.o.Timeout, func() { cancel(errSilent) })
-	defer late.Stop()
 	q := get(r.path)
 	q.accept = runs.MediaType + ", " + mimeNDJSON
 	q.query = url.Values{"follow": {strconv.FormatBool(r.follow)}, "from": {strconv.FormatInt(r.next, 10)}}
-	req, err := r.c.newRequest(ctx, q)
+	answer, err := r.c.open(ctx, q, 0) // the server sends its head before it waits
 	if err != nil {
 		return err
 	}
-	broken := func(err error) error {
-		if context.Cause(ctx) == errSilent {
-			err = errSilent
-		}
-		return fmt.Errorf("GET %s: %w: %w", r.path, ErrUnavailable, err)
-	}
-	res, err := r.c.http.Do(req)
-	if err != nil {
-		return broken(err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		text, err := readAnswer(res, func() {})
-		if err != nil {
-			return broken(err)
-		}
-		return refusal(q, res, text)
-	}
-	late.Stop() // the server sends its head before it waits
-	if mediaType, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";"); mediaType == runs.MediaType {
-		err = r.readRuns(res.Body)
+	defer answer.Close()
+	if mediaType, _, _ := strings.Cut(answer.header.Get("Content-Type"), ";"); mediaType == runs.MediaType {
+		err = r.readRuns(answer)
 	} else {
-		err = r.readLines(res.Body)
+		err = r.readLines(answer)
 	}
-	if err != nil && !errors.Is(err, ErrUnexpectedAnswer) {
-		err = broken(err)
+	if err != nil && !errors.Is(err, ErrUnexpectedAnswer) && !errors.Is(err, ErrUnavailable) { // the answer has ended too early, or ctx has
+		err = answer.broken(err)
 	}
 	return err
 }

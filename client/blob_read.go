@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/daybookq/daybook/job/digest"
 )
@@ -53,7 +52,6 @@ type BlobReader struct {
 
 	off  int64 // bytes that were read
 	body io.ReadCloser
-	late *time.Timer
 	vain int   // connections in succession that delivered nothing
 	end  error // what Read returns from now on
 }
@@ -69,9 +67,7 @@ func (b *BlobReader) Read(p []byte) (int, error) {
 	}
 	n, err := 0, error(nil)
 	if b.off < b.Size {
-		b.late.Reset(b.c.o.Timeout)
 		n, err = b.body.Read(p[:min(int64(len(p)), b.Size-b.off)])
-		b.late.Stop()
 		b.hash.Write(p[:n])
 		if b.sha1 != nil {
 			b.sha1.Write(p[:n])
@@ -113,7 +109,10 @@ func (b *BlobReader) reopen(broken error) error {
 		return err
 	}
 	if b.vain++; b.vain > maxVain {
-		return fmt.Errorf("read on after %d of %d bytes: %w: %w", b.off, b.Size, ErrUnavailable, broken)
+		if !errors.Is(broken, ErrUnavailable) { // the answer has ended too early
+			broken = fmt.Errorf("%w: %w", ErrUnavailable, broken)
+		}
+		return fmt.Errorf("read on after %d of %d bytes: %w", b.off, b.Size, broken)
 	}
 	b.c.o.Logger.DebugContext(b.ctx, "reading a blob again", "blob", b.Address, "from", b.off, "error", broken)
 	if err := b.open(); err != nil {
@@ -128,63 +127,38 @@ func (b *BlobReader) open() error {
 }
 
 func (b *BlobReader) once() error {
-	ctx, cancel := context.WithCancelCause(b.ctx)
-	late := time.AfterFunc(b.c.o.Timeout, func() { cancel(errSilent) })
-	opened := false
-	defer func() {
-		if !opened {
-			late.Stop()
-			cancel(nil)
-		}
-	}()
-	req, err := b.c.newRequest(ctx, b.request)
+	r := b.request
+	if b.off > 0 {
+		r.header = http.Header{"Range": {"bytes=" + strconv.FormatInt(b.off, 10) + "-"}, "If-Range": {`"` + b.Address + `"`}}
+	}
+	body, err := b.c.open(b.ctx, r, b.c.o.Timeout)
 	if err != nil {
 		return err
 	}
-	if b.off > 0 {
-		req.Header.Set("Range", "bytes="+strconv.FormatInt(b.off, 10)+"-")
-		req.Header.Set("If-Range", `"`+b.Address+`"`)
-	}
-	res, err := b.c.http.Do(req)
+	found, err := b.accept(body)
 	if err != nil {
-		if context.Cause(ctx) == errSilent {
-			err = errSilent
-		}
-		return fmt.Errorf("GET %s: %w: %w", b.request.path, ErrUnavailable, err)
+		return errors.Join(err, body.Close())
 	}
-	found, err := b.accept(res)
-	if err != nil {
-		return errors.Join(err, res.Body.Close())
-	}
-	late.Stop()
-	opened = true
-	b.Blob, b.body, b.late = found, closing{res.Body, func() { cancel(nil) }}, late
+	b.Blob, b.body = found, body
 	return nil
 }
 
 // accept checks the head of an answer.
-func (b *BlobReader) accept(res *http.Response) (found Blob, err error) {
-	if res.StatusCode >= http.StatusMultipleChoices {
-		text, err := readAnswer(res, func() {})
-		if err != nil {
-			return found, fmt.Errorf("GET %s: %w: %w", b.request.path, ErrUnavailable, err)
-		}
-		return found, refusal(b.request, res, text)
-	}
+func (b *BlobReader) accept(answer *opened) (found Blob, err error) {
 	wrong := func(text string) error {
 		return fmt.Errorf("GET %s: %w: %s", b.request.path, ErrUnexpectedAnswer, text)
 	}
-	if found, err = describedBlob(res.Header); err != nil {
+	if found, err = describedBlob(answer.header); err != nil {
 		return found, wrong(err.Error())
 	}
 	if b.off == 0 {
-		if res.StatusCode != http.StatusOK {
-			return found, wrong(res.Status)
+		if answer.status != http.StatusOK {
+			return found, wrong(fmt.Sprintf("status %d", answer.status))
 		}
 		return found, nil
 	}
-	if res.StatusCode != http.StatusPartialContent || found.Address != b.Address || found.Size != b.Size-b.off {
-		return found, wrong(fmt.Sprintf("%s with %d bytes of %s, and not the last %d bytes of %s", res.Status, found.Size, found.Address, b.Size-b.off, b.Address))
+	if answer.status != http.StatusPartialContent || found.Address != b.Address || found.Size != b.Size-b.off {
+		return found, wrong(fmt.Sprintf("status %d with %d bytes of %s, and not the last %d bytes of %s", answer.status, found.Size, found.Address, b.Size-b.off, b.Address))
 	}
 	return b.Blob, nil
 }
@@ -206,15 +180,4 @@ func (b *BlobReader) close() {
 		_ = b.body.Close() // the bytes that were read count
 		b.body = nil
 	}
-}
-
-// closing calls a function after it was closed.
-type closing struct {
-	io.ReadCloser
-	after func()
-}
-
-func (c closing) Close() error {
-	defer c.after()
-	return c.ReadCloser.Close()
 }

@@ -118,6 +118,18 @@ func (c *Client) Fileset(ctx context.Context, client, name string, q FilesetQuer
 	return m, version, nil
 }
 
+// FilesetTar returns a version of a fileset, or the files that the patterns select, as a tar archive. The caller closes
+// it. If the connection breaks, or a file is damaged, a Read fails, so a caller that gets io.EOF has got the whole
+// archive. The error is ErrNotFound if there is no such fileset or version.
+func (c *Client) FilesetTar(ctx context.Context, client, name string, q FilesetQuery) (io.ReadCloser, error) {
+	rq, err := q.request(client, name)
+	if err != nil {
+		return nil, err
+	}
+	rq.accept, rq.wait = "application/x-tar", filesetWait
+	return c.openAgain(ctx, rq, c.o.Timeout)
+}
+
 // Filesets yields the filesets of all clients in order of name and client, each in its newest version. An error ends the
 // list.
 func (c *Client) Filesets(ctx context.Context) iter.Seq2[Fileset, error] {

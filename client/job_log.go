@@ -2,13 +2,11 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -26,60 +24,8 @@ func (c *Client) JobLog(ctx context.Context, id string, follow bool) (io.ReadClo
 	if follow {
 		r.query = url.Values{"follow": {"true"}}
 	}
-	var log io.ReadCloser
-	err = c.retry(ctx, path, repeatable, func() error {
-		log, err = c.openLog(ctx, r)
-		return err
-	})
-	return log, err
+	return c.openAgain(ctx, r, 0)
 }
-
-// openLog sends one request for a log. The server answers before there is text.
-func (c *Client) openLog(ctx context.Context, r request) (log io.ReadCloser, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	late := time.AfterFunc(c.o.Timeout, func() { cancel(errSilent) })
-	defer func() {
-		late.Stop()
-		if err != nil {
-			cancel(nil)
-		}
-	}()
-	req, err := c.newRequest(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		if context.Cause(ctx) == errSilent {
-			err = errSilent
-		}
-		return nil, fmt.Errorf("GET %s: %w: %w", r.path, ErrUnavailable, err)
-	}
-	if res.StatusCode == http.StatusOK {
-		return &jobLog{body: closing{res.Body, func() { cancel(nil) }}, path: r.path}, nil
-	}
-	text, err := readAnswer(res, func() {})
-	if err = errors.Join(err, res.Body.Close()); err != nil {
-		return nil, fmt.Errorf("GET %s: %w: %w", r.path, ErrUnavailable, err)
-	}
-	return nil, refusal(r, res, text)
-}
-
-// jobLog reads a log.
-type jobLog struct {
-	body closing
-	path string
-}
-
-func (l *jobLog) Read(p []byte) (int, error) {
-	n, err := l.body.Read(p)
-	if err != nil && err != io.EOF && !errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("GET %s: %w: %w", l.path, ErrUnavailable, err)
-	}
-	return n, err
-}
-
-func (l *jobLog) Close() error { return l.body.Close() }
 
 // AppendLog adds text that a run of a job has printed to the log that JobLog returns while it runs. offset is the
 // position of the text in the run's whole output; text has at most 256 KiB. The server keeps the end of the log in
