@@ -112,9 +112,7 @@ func TestNoticesAreBounded(t *testing.T) {
 				apply(plainCreate("a", "x", lines, 1))
 				batch := job.NewID(startAt, seq, 0)
 				claimed := apply(plainClaim("r", lines)).(*applied.Claimed)
-				if claimed.Jobs() != lines {
-					t.Fatal(claimed)
-				}
+				testkit.MustEqual(t, claimed.Jobs(), lines)
 				var ended []job.Outcome
 				for line := range lines {
 					switch {
@@ -134,9 +132,7 @@ func TestNoticesAreBounded(t *testing.T) {
 				t.Errorf("held %d, lost %d", tickled.Held, n)
 			}
 			for _, l := range tickled.Lost {
-				if l.Refusal != job.WasCancelled {
-					t.Fatalf("%+v", l)
-				}
+				testkit.MustEqual(t, l.Refusal, job.WasCancelled)
 			}
 		})
 	}
@@ -159,10 +155,8 @@ func TestSweepsListIsBounded(t *testing.T) {
 	}
 	mustApply(t, s, 2+ended, 0, job.Mark{})
 	mustCommit(t, s)
-	docs, err := s.Sweeps()
-	if err != nil || len(docs) != job.MaxPage {
-		t.Fatalf("%d sweeps, %v", len(docs), err)
-	}
+	docs := testkit.Must(s.Sweeps())(t)
+	testkit.MustEqual(t, len(docs), job.MaxPage)
 	if first, second, last := docs[0], docs[1], docs[len(docs)-1]; first.ID != under.Id() || second.ID != jobID(0, ended+3-job.MaxPage, 0) || last.ID != jobID(0, 1+ended, 0) {
 		t.Errorf("the list begins with %v, %v and ends with %v", first.ID, second.ID, last.ID)
 	}

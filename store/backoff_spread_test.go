@@ -3,6 +3,7 @@ package store
 import (
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -26,10 +27,8 @@ func TestBackoffSpreads(t *testing.T) {
 			shortest, longest := b.InitialMs*3/4, min(b.InitialMs*5/4, b.MaxMs)
 			times, tenths := map[int64]bool{}, [10]int{}
 			for line := range jobs {
-				doc, err := c.s.Job(first.WithLine(line))
-				if err != nil || doc.Status != job.Deferred {
-					t.Fatalf("%+v, %v", doc, err)
-				}
+				doc := testkit.Must(c.s.Job(first.WithLine(line)))(t)
+				testkit.MustEqual(t, doc.Status, job.Deferred)
 				delay := doc.RunAt - startAt
 				if delay < shortest || delay > longest {
 					t.Fatalf("job %d waits for %d ms, not %d to %d", line, delay, shortest, longest)

@@ -66,12 +66,8 @@ func TestLinesOfBatches(t *testing.T) {
 			mustApply(t, s, uint64(6+line), 2, job.Move{Op: job.Delete, Job: first[1].WithLine(line)})
 		}
 		mustCommit(t, s)
-		if id, err := s.JobOf(batch, 5); !errors.Is(err, job.NotFound) {
-			t.Errorf("a line of a purged part is job %v: %v", id, err)
-		}
-		if _, _, err := s.LineOf(first[1]); !errors.Is(err, job.NotFound) {
-			t.Errorf("a job of a purged part: %v", err)
-		}
+		testkit.Fails(s.JobOf(batch, 5))(t, job.NotFound)
+		testkit.Fails2(s.LineOf(first[1]))(t, job.NotFound) // a job of a purged part
 		line = 7
 		same(2, 0)
 	})

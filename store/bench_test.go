@@ -175,9 +175,7 @@ func BenchmarkStrategies(b *testing.B) {
 					began := time.Now()
 					c := n.Apply(claim).(*applied.Claimed)
 					times = append(times, time.Since(began))
-					if c.Jobs() != 1 {
-						b.Fatalf("a claim got %d jobs", c.Jobs())
-					}
+					testkit.MustEqual(b, c.Jobs(), 1, "a claim")
 					n.Apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 					n.Apply(create(i))
 				}

@@ -258,10 +258,8 @@ func TestOneGroupOfAThousand(t *testing.T) {
 		if bytes := allocatedBy(func() { c = mustApply(t, s, uint64(3+i), 0, claim).(*applied.Claimed) }); bytes > 128<<10 {
 			t.Errorf("a claim by %v allocated %d bytes", strategy, bytes)
 		}
-		handed, err := s.HandedOut(c)
-		if err != nil || len(handed) != 1 {
-			t.Fatalf("%v, %v", handed, err)
-		}
+		handed := testkit.Must(s.HandedOut(c))(t)
+		testkit.MustEqual(t, len(handed), 1)
 		doc := handed[0].First
 		if value, _ := doc.Meta.Get("k"); value != fmt.Sprint(doc.ID.Line()) {
 			t.Errorf("line %d has meta %q", doc.ID.Line(), doc.Meta)

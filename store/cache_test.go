@@ -73,9 +73,7 @@ func TestNewPagesAreCached(t *testing.T) {
 	if page, ok := s.machine.Live.Pages.Find(none, 1, 2); !ok || page.First != 0 || page.Last != 2 || len(page.Framed) != 3*6 {
 		t.Errorf("page %+v, %v", page, ok)
 	}
-	if s.machine.Live.Pages.Recent.Len() != 1 {
-		t.Error("the pages of a large batch were cached before a claim needed them")
-	}
+	testkit.Equal(t, s.machine.Live.Pages.Recent.Len(), 1, "the pages of a large batch were cached before a claim needed them")
 }
 
 // TestClaimsReadAhead: claims of single jobs from batches of one job, after a restart, read the rows and pages of many
@@ -101,9 +99,8 @@ func TestClaimsReadAhead(t *testing.T) {
 				t.Cleanup(v.Discard)
 				return v
 			}, h.B, h.Sp.First, h.Sp.Last, func(_, _ uint32, part []byte) {
-				if len(part) != 101 || h.B.Seq != seq+1 {
-					t.Errorf("claim %d got %d bytes of batch %d", seq, len(part), h.B.Seq)
-				}
+				testkit.Equal(t, len(part), 101)
+				testkit.Equal(t, h.B.Seq, seq+1)
 			})
 		}
 	}

@@ -2,8 +2,6 @@ package store
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/daybookq/daybook/internal/testkit"
@@ -84,9 +82,7 @@ func TestFollowOns(t *testing.T) {
 		seen = append(seen, fmt.Sprintf("%s %s %q %s %s %d %v", j.Client, j.Kind, j.Payload, j.Meta, j.Traceparent, j.Hops, j.Batch.IsZero()))
 	}
 	want := []string{`a json "{\"a\":1}" k=v ` + trace + ` 1 true`, `a text "s3://out" k=v ` + trace + ` 1 true`}
-	if !slices.Equal(seen, want) {
-		t.Errorf("the next jobs are\n%s\nwant\n%s", strings.Join(seen, "\n"), strings.Join(want, "\n"))
-	}
+	testkit.EqualSlices(t, seen, want, "the next jobs")
 	if len(got) == 0 {
 		return
 	}
@@ -119,9 +115,7 @@ func TestHops(t *testing.T) {
 	r.Apply(plainCreate("a", "x", 1, 1))
 	end := func(then *job.Create) job.Refusal {
 		held := r.Jobs("x")
-		if len(held) != 1 {
-			t.Fatalf("%d jobs", len(held))
-		}
+		testkit.MustEqual(t, len(held), 1)
 		o := ok(held[0].ID)
 		o.Then = then
 		refusal := r.Apply(job.Complete{Claim: held[0].Claim, Outcomes: []job.Outcome{o}}).(*applied.Ended).Results[0].Refusal
@@ -138,18 +132,10 @@ func TestHops(t *testing.T) {
 	}
 	followed := oneChained("", "x", "p")
 	followed.Groups[0].OnComplete = followOnOf(t, plainGroup("", "x", 0), 0)
-	if refusal := end(followed); refusal != job.TooManyHops {
-		t.Errorf("a job with a next one beyond the last hop: %v", refusal)
-	}
-	if refusal := end(oneChained("", "x", "p")); refusal != job.Granted {
-		t.Errorf("the last hop: %v", refusal)
-	}
-	if refusal := end(oneChained("", "x", "p")); refusal != job.TooManyHops {
-		t.Errorf("one hop too many: %v", refusal)
-	}
-	if refusal := end(nil); refusal != job.Granted {
-		t.Errorf("the end of the chain: %v", refusal)
-	}
+	testkit.Equal(t, end(followed), job.TooManyHops, "a job with a next one beyond the last hop")
+	testkit.Equal(t, end(oneChained("", "x", "p")), job.Granted, "the last hop")
+	testkit.Equal(t, end(oneChained("", "x", "p")), job.TooManyHops, "one hop too many")
+	testkit.Equal(t, end(nil), job.Granted, "the end of the chain")
 }
 
 // TestChainAtTheLimits: a command creates as many jobs as it may, with unique keys, from jobs that are not kept.
@@ -173,9 +159,7 @@ func TestChainAtTheLimits(t *testing.T) {
 	if got := r.Jobs("then"); len(got) != 500 || string(got[499].Payload) != "then 499" {
 		t.Errorf("%d jobs of outcomes", len(got))
 	}
-	if got := r.Jobs("after"); len(got) != 0 {
-		t.Errorf("%d jobs before their time", len(got))
-	}
+	testkit.Equal(t, len(r.Jobs("after")), 0)
 	r.seq += 10
 	for range 10 { // a tick moves a bounded number of jobs
 		r.Apply(job.Tick{})

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -57,9 +58,7 @@ func TestClaimReadsFewBytes(t *testing.T) {
 					batch := cached.s.machine.Batch(uint64(1 + i/job.MaxGroups))
 					cached.s.machine.Group(batch, uint32(i%job.MaxGroups))
 				}
-				if again := cached.Apply(claim).(*applied.Claimed); fmt.Sprint(again.Runs) != fmt.Sprint(claimed.Runs) {
-					t.Errorf("with cached groups: %v, without: %v", again.Runs, claimed.Runs)
-				}
+				testkit.Equal(t, fmt.Sprint(cached.Apply(claim).(*applied.Claimed).Runs), fmt.Sprint(claimed.Runs), "with cached groups")
 				mustCommit(t, cached.s)
 			}
 		})

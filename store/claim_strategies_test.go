@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/memory"
@@ -90,9 +91,7 @@ func TestFairServesClientsInTurn(t *testing.T) {
 		{9, nil, "[a:3]"},
 		{1, nil, "[]"},
 	} {
-		if got := take(test.max, test.types...); got != test.want {
-			t.Errorf("claim %d of %d: %s, want %s", i, test.max, got, test.want)
-		}
+		testkit.Equal(t, take(test.max, test.types...), test.want, "claim", i, "of", test.max)
 	}
 	// Jobs of the highest priority are handed out first, whichever client's turn it is.
 	high := plainCreate("b", "x", 1, 3)
@@ -101,9 +100,7 @@ func TestFairServesClientsInTurn(t *testing.T) {
 	mustApply(t, s, 51, 0, high)
 	clients[50], clients[51] = "c", "b"
 	seq = 60
-	if got := take(1); got != "[b:1]" {
-		t.Errorf("with a high priority: %s", got)
-	}
+	testkit.Equal(t, take(1), "[b:1]", "with a high priority")
 	mustCommit(t, s)
 }
 

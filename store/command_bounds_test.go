@@ -472,9 +472,7 @@ func TestEveryCommandIsBounded(t *testing.T) {
 			}
 		})
 	}
-	if known := knownVerbs(t); !slices.Equal(slices.Sorted(maps.Keys(verbs)), known) {
-		t.Errorf("the commands tried are %q, and there are %q", slices.Sorted(maps.Keys(verbs)), known)
-	}
+	testkit.EqualSlices(t, slices.Sorted(maps.Keys(verbs)), knownVerbs(t), "the commands tried")
 }
 
 // knownVerbs returns the verbs that job.Decode reads, in order.

@@ -28,10 +28,8 @@ func flushedDir(t *testing.T) string {
 
 func TestDamagedTable(t *testing.T) {
 	dir := flushedDir(t)
-	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
-	if err != nil || len(tables) != 1 {
-		t.Fatal(tables, err)
-	}
+	tables := testkit.Must(filepath.Glob(filepath.Join(dir, "*.sst")))(t)
+	testkit.MustEqual(t, len(tables), 1)
 	data := testkit.Must(os.ReadFile(tables[0]))(t)
 	for i := range 100 { // in the data blocks, which come first
 		data[i] ^= 1
@@ -39,9 +37,7 @@ func TestDamagedTable(t *testing.T) {
 	testkit.NoError(t, os.WriteFile(tables[0], data, 0o600))
 	told := 0
 	s, err := Open(dir, Options{Journal: testJournal, Damaged: func(err error) {
-		if !errors.Is(err, row.ErrDamaged) {
-			t.Error(err)
-		}
+		testkit.Failed(t, err, row.ErrDamaged)
 		told++
 	}})
 	if err == nil {
@@ -64,10 +60,8 @@ func TestStartOnDamage(t *testing.T) {
 		mustApply(t, s, seq, 0, c)
 	}
 	testkit.NoError(t, errors.Join(s.Commit(), s.FlushWait(), s.Close()))
-	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
-	if err != nil || len(tables) != 1 {
-		t.Fatal(tables, err)
-	}
+	tables := testkit.Must(filepath.Glob(filepath.Join(dir, "*.sst")))(t)
+	testkit.MustEqual(t, len(tables), 1)
 	data := testkit.Must(os.ReadFile(tables[0]))(t)
 	refused := 0
 	for at := 0; at < len(data); at += 331 {
@@ -90,19 +84,15 @@ func TestStartOnDamage(t *testing.T) {
 // So Open must refuse the directory.
 func TestMissingMark(t *testing.T) {
 	dir := flushedDir(t)
-	marks, err := filepath.Glob(filepath.Join(dir, "marker.manifest.*"))
-	if err != nil || len(marks) != 1 {
-		t.Fatal(marks, err)
-	}
+	marks := testkit.Must(filepath.Glob(filepath.Join(dir, "marker.manifest.*")))(t)
+	testkit.MustEqual(t, len(marks), 1)
 	testkit.NoError(t, os.Rename(marks[0], filepath.Join(filepath.Dir(dir), "mark")))
 	if _, err := Open(dir, Options{Journal: testJournal}); !errors.Is(err, row.ErrDamaged) || !strings.Contains(err.Error(), "daybook rebuild") {
 		t.Fatal(err)
 	}
 	testkit.NoError(t, os.Rename(filepath.Join(filepath.Dir(dir), "mark"), marks[0]))
 	s := testkit.Must(Open(dir, Options{Journal: testJournal}))(t)
-	if s.Applied() != 1 {
-		t.Errorf("applied %d", s.Applied())
-	}
+	testkit.Equal(t, s.Applied(), 1)
 	testkit.Check(t, s.Close())
 }
 

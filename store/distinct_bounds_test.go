@@ -174,9 +174,7 @@ func TestDistinctTakesNoMemoryForEachJob(t *testing.T) {
 	other := plainCreate("a", "x", 1, 3)
 	other.Groups[0].Meta, other.Groups[0].Priority = "user=other", 9
 	f.Apply(other)
-	if got := f.Apply(distinctClaim(1, user)).(*applied.Claimed); got.Runs[0].Batch != f.seq-1 {
-		t.Errorf("of a busy user and an idle one the claim got %v", got.Runs)
-	}
+	testkit.Equal(t, f.Apply(distinctClaim(1, user)).(*applied.Claimed).Runs[0].Batch, f.seq-1, "of a busy user and an idle one the claim")
 	f.Apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
 	for at := f.seq; f.s.machine.Counts[job.Pending] > 0; f.Apply(job.Tick{}) {
 		if f.seq > at+1000 {
@@ -186,9 +184,7 @@ func TestDistinctTakesNoMemoryForEachJob(t *testing.T) {
 	f.Apply(plainCreate("a", "x", 1, 3))
 	f.seq++
 	mustApply(t, f.s, f.seq, memory.DistinctAgainMs+int64(f.seq), distinctClaim(1, user))
-	if x.Stage != row.InLine {
-		t.Errorf("ten minutes later the index is in stage %d", x.Stage)
-	}
+	testkit.Equal(t, x.Stage, row.InLine, "ten minutes later the index is in stage")
 	mustCommit(t, f.s)
 	if problems := problemsOf(t, f.s); len(problems) > 0 {
 		t.Error(problems)
@@ -203,15 +199,9 @@ func TestDistinctBytes(t *testing.T) {
 		}
 		mustCommit(t, f.s)
 		x := f.s.machine.Distinct.List[0]
-		heap := func() uint64 {
-			runtime.GC()
-			var stats runtime.MemStats
-			runtime.ReadMemStats(&stats)
-			return stats.HeapAlloc
-		}
-		before := heap()
+		before := heapBytes()
 		again := memory.ReadDistinct(&f.s.machine.O, x.DistinctState, func(id uint32) *memory.Queue { return f.s.machine.AllQueues.ByID[id] }, x.Most)
-		took := int(heap() - before)
+		took := int(heapBytes() - before)
 		if again.Bytes != x.Bytes || took > x.Bytes*5/4 || took < x.Bytes/2 {
 			t.Errorf("an index of %d leaves takes %d bytes, counted as %d, and %d after a start", x.Lined, took, x.Bytes, again.Bytes)
 		}
@@ -239,9 +229,7 @@ func TestDistinctStart(t *testing.T) {
 		return work
 	}
 	few, many := reads(10), reads(2000)
-	if many != few {
-		t.Errorf("a start reads %+v with ten jobs of a user, and %+v with 2,000", few, many)
-	}
+	testkit.Equal(t, many, few, "a start")
 }
 
 // TestDistinctWideValue: the active jobs of a user with jobs in very many queues count, although none of the user's
@@ -259,14 +247,10 @@ func TestDistinctWideValue(t *testing.T) {
 	user := mustDistinct("user", job.Oldest)
 	for f.Apply(distinctClaim(1, user)); building(f.s); f.Apply(job.Tick{}) {
 	}
-	if x := f.s.machine.Distinct.List[0]; x.Wide != 1 {
-		t.Errorf("%d values are wide", x.Wide)
-	}
+	testkit.Equal(t, f.s.machine.Distinct.List[0].Wide, 1)
 	claim := distinctClaim(1, user)
 	claim.Types = []string{"type5", "type199"}
-	if got := f.Apply(claim).(*applied.Claimed); metaOf(f.s, got.Runs[0]) != "user=other" {
-		t.Errorf("the claim got %v", got.Runs)
-	}
+	testkit.Equal(t, metaOf(f.s, f.Apply(claim).(*applied.Claimed).Runs[0]), "user=other", "the claim")
 	mustCommit(t, f.s)
 }
 
@@ -303,9 +287,7 @@ func TestDistinctStrategiesInTurn(t *testing.T) {
 		}
 		f.seq += 50_000
 	}
-	if got := strategies(); !slices.Equal(got, first) {
-		t.Errorf("there are indexes of %q", got)
-	}
+	testkit.EqualSlices(t, strategies(), first, "there are indexes")
 	for range 2 { // in which the first strategy is not used
 		f.seq += 70_000
 		for i := 1; i < memory.MaxDistinctIndexes; i++ {
@@ -314,9 +296,7 @@ func TestDistinctStrategiesInTurn(t *testing.T) {
 	}
 	claim(16)
 	claim(0)
-	if got := strategies(); !slices.Equal(got, append([]string{"k1", "k16"}, first[2:]...)) {
-		t.Errorf("after a while without k0 there are indexes of %q", got)
-	}
+	testkit.EqualSlices(t, strategies(), append([]string{"k1", "k16"}, first[2:]...), "after a while without k0 there are indexes")
 	mustCommit(t, f.s)
 	numbers := map[byte]bool{}
 	for _, entry := range dump(f.s) {
@@ -324,9 +304,7 @@ func TestDistinctStrategiesInTurn(t *testing.T) {
 			numbers[entry.key[1]] = true
 		}
 	}
-	if len(numbers) != memory.MaxDistinctIndexes {
-		t.Errorf("%d indexes have rows", len(numbers))
-	}
+	testkit.Equal(t, len(numbers), memory.MaxDistinctIndexes)
 	if problems := problemsOf(t, f.s); len(problems) > 0 {
 		t.Error(problems)
 	}
@@ -374,12 +352,8 @@ func TestDistinctIsGoneWhenIdle(t *testing.T) {
 		}
 		return n
 	}
-	if n := of(); n != 4 {
-		t.Errorf("an index of a span and an active job has %d rows", n)
-	}
+	testkit.Equal(t, of(), 4, "an index of a span and an active job")
 	mustApply(t, s, 3, memory.DistinctIdleMs+1, job.Mark{})
 	mustCommit(t, s)
-	if n := of(); n != 0 {
-		t.Errorf("after an hour there are %d rows", n)
-	}
+	testkit.Equal(t, of(), 0, "after an hour there")
 }

@@ -47,12 +47,9 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				once := plainClaim("r", 3)
 				once.Once = job.Once{Scope: "s", Key: "k"}
 				c := apply(once).(*applied.Claimed)
-				if c.Jobs() != 3 || c.Seq != seq {
-					t.Fatalf("claimed %+v at %d", c, seq)
-				}
-				if tickled := apply(job.Tickle{Claim: c.Claim, Progress: -1}).(*applied.Tickled); tickled.Held != 3 {
-					t.Fatalf("tickle of the claim: %+v", tickled)
-				}
+				testkit.MustEqual(t, c.Jobs(), 3)
+				testkit.MustEqual(t, c.Seq, seq)
+				testkit.MustEqual(t, apply(job.Tickle{Claim: c.Claim, Progress: -1}).(*applied.Tickled).Held, 3, "tickle of the claim")
 				if tickled := apply(job.Tickle{IDs: []job.ID{first}, Claim: c.Claim, Step: "half way", Progress: 5}).(*applied.Tickled); tickled.Held != 1 {
 					t.Fatalf("tickle of a job: %+v", tickled)
 				}
@@ -66,32 +63,24 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 						t.Fatalf("complete: %v", ended.Results[0].Refusal)
 					}
 				}
-				if doc, err := s.Job(first); err != nil || doc.OutputAddr != "there" {
-					t.Fatalf("%+v, %v", doc, err)
-				}
+				testkit.MustEqual(t, testkit.Must(s.Job(first))(t).OutputAddr, "there")
 				again, err := s.ClaimedBefore(&once.Once, startAt+at)
 				if err != nil || again.Claim != c.Claim || again.Seq != c.Seq {
 					t.Fatalf("the claim repeated: %+v, %v", again, err)
 				}
-				if held, err := documents(s.Held(again)); err != nil || len(held) != 2 {
-					t.Fatalf("held: %+v, %v", held, err)
-				}
+				testkit.MustEqual(t, len(testkit.Must(documents(s.Held(again)))(t)), 2)
 				if doc, held, err := s.ClaimDocument(c.Claim, query.Everything); err != nil || doc.Held != 2 || len(held) != 2 {
 					t.Fatalf("claim document: %+v, %d jobs, %v", doc, len(held), err)
 				}
 				if list, _, err := s.List(query.Filter{Claim: c.Claim, Limit: 10}); err != nil || len(list) != 3 {
 					t.Fatalf("jobs of the claim: %+v, %v", list, err)
 				}
-				if moved := apply(job.Move{Op: job.Cancel, Job: first.WithLine(1)}).(*applied.Moved); moved.Refusal != job.Granted {
-					t.Fatalf("cancel: %v", moved.Refusal)
-				}
+				testkit.MustEqual(t, apply(job.Move{Op: job.Cancel, Job: first.WithLine(1)}).(*applied.Moved).Refusal, job.Granted)
 				is(first.WithLine(1), job.Cancelled)
 				if ended := apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}).(*applied.Ended); ended.All != 1 {
 					t.Fatalf("unget of the claim: %+v", ended)
 				}
-				if swept := apply(job.Move{Op: job.Cancel, Batch: second}).(*applied.Swept); swept.Moved != 2 {
-					t.Fatalf("cancel of a batch: %+v", swept)
-				}
+				testkit.MustEqual(t, apply(job.Move{Op: job.Cancel, Batch: second}).(*applied.Swept).Moved, 2, "cancel of a batch")
 				if doc, err := s.Batch(second); err != nil || doc.ID != second || doc.Counts[job.Cancelled] != 2 {
 					t.Fatalf("batch: %+v, %v", doc, err)
 				}
@@ -124,9 +113,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				create(1)
 				lists()
 				for _, id := range []job.ID{second, second.WithLine(1)} {
-					if moved := apply(job.Move{Op: job.Delete, Job: id}).(*applied.Moved); moved.Refusal != job.Granted {
-						t.Fatalf("delete: %v", moved.Refusal)
-					}
+					testkit.MustEqual(t, apply(job.Move{Op: job.Delete, Job: id}).(*applied.Moved).Refusal, job.Granted)
 				}
 				lists()
 
@@ -139,9 +126,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 					t.Fatalf("sweep %+v: %+v, %v", swept, doc, err)
 				}
 				other := job.NewID(swept.Sweep.At()+1, seq, 0)
-				if _, err := s.Sweep(other); err != job.SweepNotFound {
-					t.Errorf("sweep of another time: %v", err)
-				}
+				testkit.Fails(s.Sweep(other))(t, job.SweepNotFound) // sweep of another time
 				if problems := problemsOf(t, s); len(problems) > 0 {
 					t.Errorf("%q", problems)
 				}
@@ -168,8 +153,6 @@ func TestALookupTriesOneSeqOrTwo(t *testing.T) {
 		{400, 7, []uint64{5<<40 + 7}},
 	} {
 		got := memory.SeqsIn(epochs, job.NewID(test.at, test.low, 3))
-		if !slices.Equal(got.All(), test.want) {
-			t.Errorf("at %d, low bits %d: %v, want %v", test.at, test.low, got.All(), test.want)
-		}
+		testkit.EqualSlices(t, got.All(), test.want, "at", test.at, "low bits", test.low)
 	}
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/row"
 )
@@ -17,9 +18,8 @@ func TestCheckNoticesDamagedFilesets(t *testing.T) {
 	key := row.FilesetKey(row.FilesetName{"a", "x"})
 	good := storedRow{key, s.machine.O.Get(key)}
 	f := func() *row.Fileset { return row.DecodeFileset(row.FilesetName{"a", "x"}, good.value) }
-	if n := len(f().Versions); n != 3 || f().Newest().Number != 5 {
-		t.Fatalf("%d versions, the newest is %d", n, f().Newest().Number)
-	}
+	testkit.MustEqual(t, len(f().Versions), 3)
+	testkit.MustEqual(t, f().Newest().Number, 5)
 	for name, damage := range map[string]func(f *row.Fileset){
 		"no versions": func(f *row.Fileset) { f.Versions = nil },
 		"too many versions": func(f *row.Fileset) {

@@ -3,6 +3,7 @@ package store
 import (
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -71,14 +72,10 @@ func TestClaimsPassNoGaps(t *testing.T) {
 					}
 					mustCommit(t, s)
 				}
-				if waiting := s.machine.Counts[job.Pending]; waiting != int64(first)+many {
-					t.Fatalf("%d jobs wait", waiting)
-				}
+				testkit.MustEqual(t, s.machine.Counts[job.Pending], int64(first)+many)
 				for range first + 20 {
 					got := s.costOf(func() {
-						if claimed := f.Apply(plainClaim("r", 1)).(*applied.Claimed); claimed.Jobs() != 1 {
-							t.Fatalf("%+v", claimed)
-						}
+						testkit.MustEqual(t, f.Apply(plainClaim("r", 1)).(*applied.Claimed).Jobs(), 1)
 					})
 					if got.steps > 1000 {
 						t.Errorf("a claim takes %d steps", got.steps)

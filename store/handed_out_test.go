@@ -96,7 +96,5 @@ func TestHandedOutRuns(t *testing.T) {
 		`0+1 "a\n" key= error=broken timeout=0`, `1+1 "b\n" key= error= timeout=0`, `2+1 "c\n" key= error= timeout=5000`,
 		`3+1 "d\n" key=k error= timeout=5000`, `4+2 "e\nf\n" key= error= timeout=5000`, `0+3 "" key= error= timeout=0`,
 	}
-	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("runs:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	testkit.Equal(t, strings.Join(got, "\n"), strings.Join(want, "\n"))
 }

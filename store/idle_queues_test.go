@@ -52,9 +52,7 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 	}
 	idle := func(at int64, want int) {
 		t.Helper()
-		if got := apply(at, job.DeleteIdleQueues{IdleMs: idleMs}).(*applied.IdleQueuesDeleted); got.Queues != want {
-			t.Fatalf("%d queues deleted, want %d", got.Queues, want)
-		}
+		testkit.MustEqual(t, apply(at, job.DeleteIdleQueues{IdleMs: idleMs}).(*applied.IdleQueuesDeleted).Queues, want)
 	}
 	for _, typ := range []string{"a", "b", "c", "d", "e"} { // they become empty in the opposite order
 		apply(0, plainCreate("q", typ, 1, 1))
@@ -66,9 +64,7 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 		apply(int64(10-i), job.Move{Op: job.Delete, Job: jobID(0, uint64(i)+1, 0)})
 	}
 	apply(7, job.Pause{Client: "q", Type: "d", Paused: true})
-	if s.IdleSince() != startAt+6 {
-		t.Errorf("idle since %d", s.IdleSince()-startAt)
-	}
+	testkit.Equal(t, s.IdleSince(), startAt+6, "idle since")
 	idle(5+idleMs, 0)
 	expect("q/a", "q/b", "q/c", "q/d", "q/e")
 	idle(100+idleMs, 2)
@@ -80,9 +76,7 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 	idle(299+2*idleMs, 0) // the time starts at the resume
 	idle(300+2*idleMs, 1)
 	expect("q/a")
-	if s.IdleSince() != 0 {
-		t.Errorf("idle since %d", s.IdleSince())
-	}
+	testkit.Equal(t, s.IdleSince(), 0, "idle since")
 	// A queue that gets a job in time is no longer idle.
 	apply(400+2*idleMs, job.Move{Op: job.Delete, Job: jobID(0, 1, 0)})
 	apply(399+3*idleMs, plainCreate("q", "a", 1, 1))
@@ -139,9 +133,7 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 	deleteQueue("a", "x", job.Granted)
 	look := func() {
 		t.Helper()
-		if _, err := s.Queue("a", "x"); err != job.QueueNotFound {
-			t.Errorf("the queue: %v", err)
-		}
+		testkit.Fails(s.Queue("a", "x"))(t, job.QueueNotFound)
 		if doc, err := s.Sweep(swept.Sweep); err != nil || doc.Client != "a" || doc.Type != "x" || doc.Moved != 50 {
 			t.Errorf("the sweep: %+v, %v", doc, err)
 		}
@@ -183,15 +175,9 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 	if doc, err := s.Queue("a", "x"); err != nil || doc.Paused || doc.CreatedAt != startAt+int64(seq) || doc.Counts.Total() != 1 {
 		t.Errorf("the queue made again: %+v, %v", doc, err)
 	}
-	if q := s.machine.Live.AllQueues.ByName[row.QueueName{"a", "x"}]; q.Id != 3 {
-		t.Errorf("its number is %d, want one that was never used", q.Id)
-	}
-	if got := apply(plainClaim("r", 10)).(*applied.Claimed); got.Jobs() != 3 {
-		t.Errorf("claimed %d jobs", got.Jobs())
-	}
+	testkit.Equal(t, s.machine.Live.AllQueues.ByName[row.QueueName{"a", "x"}].Id, 3, "its number")
+	testkit.Equal(t, apply(plainClaim("r", 10)).(*applied.Claimed).Jobs(), 3)
 	apply(job.Move{Op: job.Delete, Batch: made.Batch})
 	deleteQueue("b", "y", job.Granted)
-	if names := queueNames(t, s); fmt.Sprint(names) != "[a/x]" {
-		t.Errorf("queues %q", names)
-	}
+	testkit.Equal(t, fmt.Sprint(queueNames(t, s)), "[a/x]")
 }

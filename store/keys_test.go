@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/row"
@@ -16,9 +17,7 @@ func TestKeysSplitIntoWhatMadeThem(t *testing.T) {
 	for _, n := range []uint64{0, 1, 255, 256, 1<<40 - 1, math.MaxUint64} {
 		for _, line := range []uint32{0, 1, 1<<22 - 1, math.MaxUint32} {
 			for _, table := range []byte{row.SpanTable, row.BatchTable, row.CountsTable} {
-				if got := row.SeqOfKey(row.SeqKey(table, n)); got != n {
-					t.Errorf("seqKey %d: %d", n, got)
-				}
+				testkit.Equal(t, row.SeqOfKey(row.SeqKey(table, n)), n)
 			}
 			if key := row.LineKey(row.SpanTable, n, line); row.SeqOfKey(key) != n || row.LineOfKey(key) != line {
 				t.Errorf("lineKey %d %d: %x", n, line, key)
@@ -48,9 +47,7 @@ func TestKeysSplitIntoWhatMadeThem(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"r", "r2", strings.Repeat("ü", 64)} {
-		if got := row.RunnerOfKey(row.RunnerKey(row.RunnerTable, name)); got != name {
-			t.Errorf("runnerKey %q: %q", name, got)
-		}
+		testkit.Equal(t, row.RunnerOfKey(row.RunnerKey(row.RunnerTable, name)), name)
 		if got := row.SplitTimer(row.RunnerTimerKey(startAt, name)); got.At != startAt || got.Kind != row.RunnerTimer {
 			t.Errorf("runnerTimerKey %q: %+v", name, got)
 		}
@@ -99,9 +96,7 @@ func TestKeysSort(t *testing.T) {
 
 func TestAfter(t *testing.T) {
 	for prefix, want := range map[string]string{"a": "b", "a\xff": "b", "a\xff\xff": "b", "ab\x00": "ab\x01"} {
-		if got := lsm.After(prefix); got != want {
-			t.Errorf("after %q is %q, want %q", prefix, got, want)
-		}
+		testkit.Equal(t, lsm.After(prefix), want, "after", prefix)
 	}
 	defer func() {
 		if recover() == nil {

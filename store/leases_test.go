@@ -27,16 +27,10 @@ func TestOwnLeaseAfterAPromise(t *testing.T) {
 		}
 		return doc.Status
 	}
-	if got := status(2000); got != job.Active {
-		t.Fatalf("while the promise holds: %v", got)
-	}
+	testkit.MustEqual(t, status(2000), job.Active, "while the promise")
 	mustApply(t, s, 6, 3000, job.Tickle{Claim: claim, Progress: -1})
 	status(3000)
-	if due := s.NextDue(); due != startAt+4000 {
-		t.Errorf("due at %d, want %d", due-startAt, 4000)
-	}
+	testkit.Equal(t, s.NextDue(), startAt+4000)
 	mustApply(t, s, 7, 4000, job.Tick{})
-	if got := status(4000); got != job.Pending {
-		t.Errorf("after its own lease: %v", got)
-	}
+	testkit.Equal(t, status(4000), job.Pending, "after its own lease")
 }

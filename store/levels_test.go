@@ -52,9 +52,7 @@ func TestLevelsAreKnown(t *testing.T) {
 	}
 	for i, l := range row.Levels {
 		mustApply(t, s, uint64(i+1), 0, job.SetLevel{Level: l.Number})
-		if s.machine.Rules != l.Rules {
-			t.Errorf("at level %d: %+v", l.Number, s.machine.Rules)
-		}
+		testkit.Equal(t, s.machine.Rules, l.Rules, "at level", l.Number)
 	}
 }
 
@@ -260,14 +258,10 @@ func TestRaisedLevel(t *testing.T) {
 
 	row.Levels = known
 	testkit.NoError(t, errors.Join(s.FlushWait(), s.Close()))
-	if _, err := Open(dir, options); !errors.Is(err, ErrNewerFormat) {
-		t.Errorf("a program without level 2 opens the store: %v", err)
-	}
+	testkit.Fails(Open(dir, options))(t, ErrNewerFormat) // by a program without level 2
 	older := testkit.Must(Open(t.TempDir(), Options{Journal: testJournal}))(t)
 	defer older.Close()
-	if _, err := older.Apply(1, startAt, job.SetLevel{Level: 2}); !errors.Is(err, ErrNewerFormat) {
-		t.Errorf("a program without level 2 applies its record: %v", err)
-	}
+	testkit.Fails(older.Apply(1, startAt, job.SetLevel{Level: 2}))(t, ErrNewerFormat) // by a program without level 2
 }
 
 // summary describes a result in one line.

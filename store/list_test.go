@@ -394,9 +394,7 @@ func TestListPageBounds(t *testing.T) {
 		"behind everything":           {query.Filter{Limit: 20, After: jobID(5, 9, 0)}, "0 end"},
 		"at the last line of all ids": {query.Filter{Limit: 20, After: jobID(0, 1, job.MaxLines-1)}, "0 end"},
 	} {
-		if got := page(c.f); got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
-		}
+		testkit.Equal(t, page(c.f), c.want, name)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -25,9 +26,7 @@ func TestCancelledIsTold(t *testing.T) {
 		t.Helper()
 		var ids []job.ID
 		for _, l := range got.Lost {
-			if l.Refusal != job.WasCancelled {
-				t.Errorf("%s: %+v", what, l)
-			}
+			testkit.Equal(t, l.Refusal, job.WasCancelled, what)
 			ids = append(ids, l.ID)
 		}
 		if got.Held != held || got.Refusal != refusal || fmt.Sprint(ids) != fmt.Sprint(lost) {
@@ -39,18 +38,14 @@ func TestCancelledIsTold(t *testing.T) {
 	told("job", tickle(job.Tickle{IDs: []job.ID{first}}, 12), 0, job.Granted, first)
 	seq++
 	ended := mustApply(t, s, seq, 13, job.Complete{Claim: c.Claim, Outcomes: []job.Outcome{{ID: first, Code: job.OK, ExitCode: 200, DelayMs: -1}}}).(*applied.Ended)
-	if ended.Results[0].Refusal != job.WasCancelled {
-		t.Errorf("completion: %+v", ended.Results)
-	}
+	testkit.Equal(t, ended.Results[0].Refusal, job.WasCancelled)
 	seq++
 	mustApply(t, s, seq, 14, job.Move{Op: job.Cancel, Batch: first.WithLine(0)})
 	told("runner of nothing", tickle(job.Tickle{Runner: "r"}, 15), 0, job.ClaimLost, first, first.WithLine(1), last)
 	told("claim of nothing", tickle(job.Tickle{Claim: c.Claim}, 16), 0, job.WasCancelled, first, first.WithLine(1), last)
 	seq++
 	ended = mustApply(t, s, seq, 17, job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}).(*applied.Ended)
-	if ended.Refusal != job.WasCancelled {
-		t.Errorf("completion of all: %+v", ended)
-	}
+	testkit.Equal(t, ended.Refusal, job.WasCancelled, "completion of all")
 	told("runner, much later", tickle(job.Tickle{Runner: "r"}, 20+job.NoticeMs), 0, job.ClaimLost)
 	mustCommit(t, s)
 	doc, err := s.Job(first)

@@ -3,6 +3,7 @@ package store
 import (
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -103,9 +104,7 @@ func TestLateOutcome(t *testing.T) {
 			if len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.Reported || doc.Attempts[0].Error != "broken" {
 				t.Errorf("%+v", doc)
 			}
-			if r := end(f, ok); r.Refusal != job.OutcomeDiffers {
-				t.Errorf("another outcome: %+v", r)
-			}
+			testkit.Equal(t, end(f, ok).Refusal, job.OutcomeDiffers, "another outcome")
 		})
 		t.Run(name+", of all of the claim", func(t *testing.T) {
 			f := begin(t)
@@ -136,9 +135,7 @@ func TestLateOutcome(t *testing.T) {
 			} {
 				f := begin(t)
 				c.before(f)
-				if r := end(f, c.outcome); r.Refusal != c.want {
-					t.Errorf("%s: %+v, want %q", what, r, c.want.Code())
-				}
+				testkit.Equal(t, end(f, c.outcome).Refusal, c.want, what)
 			}
 		})
 		t.Run(name+", told to the runner", func(t *testing.T) {
@@ -163,9 +160,7 @@ func TestLateOutcome(t *testing.T) {
 		f.Apply(job.Tick{})
 		f.claim = f.Apply(plainClaim("r", 1)).(*applied.Claimed).Claim
 		end(f, job.Outcome{Code: job.Unget})
-		if r := end(f, ok); r.Refusal != job.ClaimLost {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, end(f, ok).Refusal, job.ClaimLost)
 	})
 }
 

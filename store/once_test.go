@@ -3,6 +3,7 @@ package store
 import (
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -22,9 +23,7 @@ func TestKeysAreForgotten(t *testing.T) {
 	other := plainCreate("a", "x", 2, 3)
 	other.Once = once
 	other.Once.Digest = job.Digest{2}
-	if got := mustApply(t, s, 3, job.KeyLifeMs-1, other).(*applied.Made); got.Refusal != job.KeyReused {
-		t.Errorf("another request: %+v", got)
-	}
+	testkit.Equal(t, mustApply(t, s, 3, job.KeyLifeMs-1, other).(*applied.Made).Refusal, job.KeyReused, "another request")
 	if made, err := s.MadeBefore(&once, startAt+1); err != nil || made != nil {
 		t.Errorf("before the commit: %+v, %v", made, err)
 	}
@@ -39,14 +38,10 @@ func TestKeysAreForgotten(t *testing.T) {
 		t.Errorf("a day later: %+v", got)
 	}
 	mustCommit(t, s)
-	if n := s.Totals().Keys; n != 2 {
-		t.Errorf("%d keys", n)
-	}
+	testkit.Equal(t, s.Totals().Keys, 2)
 	for seq := uint64(5); seq < 10; seq++ { // the first generation is deleted, the second one stays
 		mustApply(t, s, seq, 2*job.KeyLifeMs-1, job.Tick{})
 	}
 	mustCommit(t, s)
-	if n := s.Totals().Keys; n != 1 {
-		t.Errorf("%d keys after the first generation has ended", n)
-	}
+	testkit.Equal(t, s.Totals().Keys, 1)
 }

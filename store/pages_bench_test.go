@@ -83,9 +83,7 @@ func BenchmarkMeasuredClaim(b *testing.B) {
 			claim := plainClaim("r", job.MaxClaimJobs)
 			claim.MaxBytes = 100_000
 			began := time.Now()
-			if got := s.Apply(claim).(*applied.Claimed); got.Jobs() != job.MaxClaimJobs {
-				b.Fatalf("%d jobs", got.Jobs())
-			}
+			testkit.MustEqual(b, s.Apply(claim).(*applied.Claimed).Jobs(), job.MaxClaimJobs)
 			took += time.Since(began)
 			claims++
 		}
@@ -119,16 +117,12 @@ func BenchmarkHandedOut(b *testing.B) {
 			s.commit()
 			b.Run(fmt.Sprintf("longest=%d/even=%v/runs", longest, even), func(b *testing.B) {
 				for i := 0; b.Loop(); i++ {
-					if handed, err := s.s.HandedOut(claims[i%len(claims)]); err != nil || runs.Jobs(handed) != jobs {
-						b.Fatal(err)
-					}
+					testkit.MustEqual(b, runs.Jobs(testkit.Must(s.s.HandedOut(claims[i%len(claims)]))(b)), jobs)
 				}
 			})
 			b.Run(fmt.Sprintf("longest=%d/even=%v/documents", longest, even), func(b *testing.B) {
 				for i := 0; b.Loop(); i++ {
-					if docs, err := documents(s.s.HandedOut(claims[i%len(claims)])); err != nil || len(docs) != jobs {
-						b.Fatal(err)
-					}
+					testkit.MustEqual(b, len(testkit.Must(documents(s.s.HandedOut(claims[i%len(claims)])))(b)), jobs)
 				}
 			})
 		}

@@ -26,9 +26,7 @@ func listing(t *testing.T, dir string) map[string]string {
 // TestPeek: Peek reads the cursor and journal of a store without changing any file. This matters most if the manifest
 // has lost its end: an open for writing would let Pebble delete the tables that the rest of the manifest does not name.
 func TestPeek(t *testing.T) {
-	if p, err := Peek(filepath.Join(t.TempDir(), "none"), Options{}); err != nil || p != (Peeked{}) {
-		t.Errorf("of no store: %+v, %v", p, err)
-	}
+	testkit.Equal(t, testkit.Must(Peek(filepath.Join(t.TempDir(), "none"), Options{}))(t), Peeked{}, "of no store")
 	dir := filepath.Join(t.TempDir(), "store")
 	s := testkit.Must(Open(dir, Options{Journal: testJournal}))(t)
 	if p, err := Peek(dir, Options{}); err == nil { // it is locked
@@ -61,13 +59,9 @@ func TestPeek(t *testing.T) {
 			}
 			after := listing(t, dir)
 			for file, data := range before {
-				if after[file] != data {
-					t.Errorf("%s was changed", file)
-				}
+				testkit.Equal(t, after[file], data)
 			}
-			if len(after) != len(before) {
-				t.Errorf("%d files became %d", len(before), len(after))
-			}
+			testkit.Equal(t, len(after), len(before))
 		})
 	}
 	testkit.NoError(t, os.WriteFile(manifest, whole[:3], 0o600))

@@ -3,6 +3,7 @@ package store
 import (
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/row"
@@ -46,9 +47,7 @@ func TestRepeatAfterPurge(t *testing.T) {
 				if retention > 0 && table == row.PurgedEndTable {
 					rows = 2 // neighbours that ended together are purged together
 				}
-				if got := rowsOf(t, c.s, table); got != rows {
-					t.Errorf("table %c has %d rows, not %d", table, got, rows)
-				}
+				testkit.Equal(t, rowsOf(t, c.s, table), rows, "table", table)
 			}
 			answers()
 			refused := func(id, claim job.ID, runner string, code job.Code, refusal job.Refusal) {
@@ -79,9 +78,7 @@ func TestRepeatAfterPurge(t *testing.T) {
 				c.Apply(job.Tick{})
 				mustCommit(t, c.s)
 			}
-			if got := rowsOf(t, c.s, row.PurgedEndTable); got != 0 {
-				t.Errorf("%d ends are left", got)
-			}
+			testkit.Equal(t, rowsOf(t, c.s, row.PurgedEndTable), 0)
 		})
 	}
 }
@@ -94,7 +91,5 @@ func TestDeletedJobIsNotRepeated(t *testing.T) {
 	end := job.Complete{Claim: claim, Outcomes: []job.Outcome{outcomeOf(id, job.OK)}}
 	c.Apply(end)
 	c.Apply(job.Move{Op: job.Delete, Job: id})
-	if got := c.Apply(end).(*applied.Ended).Results[0]; got.Refusal != job.NotFound {
-		t.Errorf("%+v", got)
-	}
+	testkit.Equal(t, c.Apply(end).(*applied.Ended).Results[0].Refusal, job.NotFound)
 }

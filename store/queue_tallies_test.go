@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/bench/matrix"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/memory"
@@ -188,9 +189,7 @@ func TestRowOfADeletedQueue(t *testing.T) {
 			t.Fatal("not paused")
 		}
 		n.Apply(job.Move{Op: job.Delete, Client: "q", Type: typ})
-		if r := n.Apply(job.DeleteQueue{Client: "q", Type: typ}).(*applied.QueueDeleted); r.Refusal != job.Granted {
-			t.Fatal(r.Refusal)
-		}
+		testkit.MustEqual(t, n.Apply(job.DeleteQueue{Client: "q", Type: typ}).(*applied.QueueDeleted).Refusal, job.Granted)
 	}
 	n.Create("a", 1)
 	n.Create("b", 1)
@@ -223,9 +222,7 @@ func TestRowsAtAStart(t *testing.T) {
 		t.Fatal("there are figures without an observer")
 	}
 	s.ObserveQueues(3, 0)
-	if others := n.expect("a=0", "c=0", "e=0", "others=0"); others.Pending != 3 {
-		t.Fatalf("%+v", others)
-	}
+	testkit.MustEqual(t, n.expect("a=0", "c=0", "e=0", "others=0").Pending, 3)
 	of, _ := n.Figures()
 	if c := of["c"]; c.Pending != 4 || c.PendingSince != startAt {
 		t.Fatalf("%+v", c)
@@ -242,9 +239,8 @@ func TestObserveQueuesAgain(t *testing.T) {
 	n.last = 0
 	n.Create("b", 1)
 	others := n.expect("b=1", "others=0") // b has the most unfinished jobs now
-	if others.Pending != 1 || others.Since != startAt+5 {
-		t.Fatalf("%+v", others)
-	}
+	testkit.MustEqual(t, others.Pending, 1)
+	testkit.MustEqual(t, others.Since, startAt+5)
 }
 
 // TestNativeBounds: each duration is in the bucket whose bounds are around it.
@@ -286,9 +282,7 @@ func BenchmarkQueueTallies(b *testing.B) {
 					began := matrix.ProcessorTime()
 					for range turn {
 						stores[i].Apply(c)
-						if stores[i].finish(batch) != batch {
-							b.Fatal("there was no job")
-						}
+						testkit.MustEqual(b, stores[i].finish(batch), batch, "there was no job")
 					}
 					took[i] += matrix.ProcessorTime() - began
 				}

@@ -1,11 +1,9 @@
 package store
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -96,9 +94,7 @@ func rowForms() map[string]struct {
 
 func TestRowsDecodeToWhatMadeThem(t *testing.T) {
 	for name, form := range rowForms() {
-		if got := form.decode(form.bytes); !reflect.DeepEqual(got, form.value) {
-			t.Errorf("%s: %+v, want %+v", name, got, form.value)
-		}
+		testkit.DeepEqual(t, form.decode(form.bytes), form.value, name)
 	}
 	q := &memory.Queue{Id: 7, QueueName: row.QueueName{"a", "x"}, Paused: true, CreatedAt: startAt, IdleAt: startAt, Counts: job.Counts{0, 1, 2, 3, 4, 5, 6, 7}}
 	for _, l := range []*memory.Lane{q.Lane(row.LaneID{4, job.Fresh}), q.Lane(row.LaneID{9, job.Returned})} {
@@ -115,9 +111,7 @@ func TestRowsDecodeToWhatMadeThem(t *testing.T) {
 		t.Fatalf("lanes %+v, %+v", back, fresh)
 	}
 	fresh.Next = nil
-	if !reflect.DeepEqual(got, q) {
-		t.Errorf("queue %+v, want %+v", got, q)
-	}
+	testkit.DeepEqual(t, got, q)
 }
 
 func TestShortRowsFail(t *testing.T) {
@@ -190,9 +184,8 @@ func TestPages(t *testing.T) {
 					body = append(body, entry.value...)
 				}
 			}
-			if fmt.Sprint(pages) != fmt.Sprint(test.pages) || !bytes.Equal(body, c.Payloads) {
-				t.Errorf("pages %v of %q, want %v", pages, body, test.pages)
-			}
+			testkit.Equal(t, fmt.Sprint(pages), fmt.Sprint(test.pages))
+			testkit.EqualSlices(t, body, c.Payloads)
 			v := s.db.View()
 			defer v.Close()
 			b := row.ReadBatch(v, 1)
@@ -200,15 +193,11 @@ func TestPages(t *testing.T) {
 				for last := first; last < len(test.payloads); last++ {
 					var got []string
 					row.EachPayload(v, b, uint32(first), uint32(last), func(line uint32, payload []byte) bool {
-						if int(line) != first+len(got) {
-							t.Errorf("line %d where %d was next", line, first+len(got))
-						}
+						testkit.Equal(t, int(line), first+len(got))
 						got = append(got, string(payload))
 						return true
 					})
-					if fmt.Sprint(got) != fmt.Sprint(test.payloads[first:last+1]) {
-						t.Errorf("lines %d-%d: %q", first, last, got)
-					}
+					testkit.Equal(t, fmt.Sprint(got), fmt.Sprint(test.payloads[first:last+1]))
 				}
 			}
 		})

@@ -120,8 +120,6 @@ func TestBriefError(t *testing.T) {
 		{strings.Repeat("x", job.MaxRunEndError+1), strings.Repeat("x", job.MaxRunEndError)},
 		{strings.Repeat("x", job.MaxRunEndError-1) + "ü", strings.Repeat("x", job.MaxRunEndError-1)},
 	} {
-		if got := memory.BriefError(c.text); got != c.want {
-			t.Errorf("%d bytes become %d, not %d", len(c.text), len(got), len(c.want))
-		}
+		testkit.Equal(t, memory.BriefError(c.text), c.want, len(c.text), "bytes become")
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/machine"
@@ -55,9 +56,7 @@ func TestRunnerRowStaysBetweenClaims(t *testing.T) {
 			timers++
 		}
 	}
-	if timers != 1 {
-		t.Errorf("%d timers of one runner, want 1", timers)
-	}
+	testkit.Equal(t, timers, 1)
 	if list, more, err := s.Runners("", 10); len(list) > 0 || more || err != nil {
 		t.Errorf("runners that hold something: %v, %v, %v", list, more, err)
 	}
@@ -90,9 +89,7 @@ func TestIdleRunnersAreForgotten(t *testing.T) {
 		}
 	}
 	tickAt(machine.RunnerIdleMs)
-	if got := rows(); len(got) != runners {
-		t.Errorf("%d rows before their time, want %d", len(got), runners)
-	}
+	testkit.Equal(t, len(rows()), runners)
 	tickAt(machine.RunnerIdleMs + 1)
 	if got := rows(); len(got) != 1 || got[0] != "r7" {
 		t.Errorf("rows of %v, want r7's alone", got)
@@ -101,14 +98,10 @@ func TestIdleRunnersAreForgotten(t *testing.T) {
 	mustCommit(t, s)
 	seq++
 	tickAt(machine.RunnerIdleMs*3/2 + 2) // it holds a job
-	if got := rows(); len(got) != 1 {
-		t.Errorf("rows of %v, want r7's", got)
-	}
+	testkit.Equal(t, len(rows()), 1)
 	mustApply(t, s, seq, machine.RunnerIdleMs*3/2+3, job.Complete{Claim: claim.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 	mustCommit(t, s)
 	seq++
 	tickAt(machine.RunnerIdleMs*5/2 + 3)
-	if got := rows(); len(got) != 0 {
-		t.Errorf("rows of %v, want none", got)
-	}
+	testkit.Equal(t, len(rows()), 0)
 }

@@ -109,9 +109,7 @@ func TestLargeRandomClaimIsBounded(t *testing.T) {
 	if cost := f.s.costOf(func() { got = f.Apply(claim).(*applied.Claimed) }); cost.reads > 20*250 {
 		t.Errorf("%d jobs: %+v", got.Jobs(), cost)
 	}
-	if got.Jobs() != 250 {
-		t.Errorf("got %d jobs", got.Jobs())
-	}
+	testkit.Equal(t, got.Jobs(), 250)
 }
 
 // TestQueuesCostNothingUntilTheyAreTouched: with many ready queues, neither a start nor the first claim of any strategy
@@ -135,9 +133,7 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 			var costs [2]cost
 			for i, f := range []*feeder{small, large} {
 				costs[i] = f.s.costOf(func() {
-					if f.Apply(choice).(*applied.Claimed).Jobs() != 1 {
-						t.Errorf("%v of %v, %v found nothing", strategy, choice.Clients, choice.Types)
-					}
+					testkit.Equal(t, f.Apply(choice).(*applied.Claimed).Jobs(), 1, strategy, "of", choice.Clients, choice.Types, "found nothing")
 				})
 			}
 			if costs[1].reads > costs[0].reads+20 || costs[1].iterators > costs[0].iterators+5 {

@@ -22,9 +22,8 @@ func inSession(id job.ID, number uint64) job.Once {
 func openSession(t testing.TB, s *Store, seq uint64, at int64) job.ID {
 	t.Helper()
 	opened := mustApply(t, s, seq, at, job.OpenSession{Runner: fmt.Sprint("r", seq)}).(*applied.SessionOpened)
-	if opened.Refusal != job.Granted || opened.Session.ID != jobID(at, seq, 0) {
-		t.Fatalf("%+v", opened)
-	}
+	testkit.MustEqual(t, opened.Refusal, job.Granted)
+	testkit.MustEqual(t, opened.Session.ID, jobID(at, seq, 0))
 	return opened.Session.ID
 }
 
@@ -68,9 +67,7 @@ func TestSessionLeavesNoRowPerRequest(t *testing.T) {
 	}
 	mustCommit(t, s)
 	for table, want := range map[byte]int{row.SessionTable: 1, row.SlotTable: 4, row.OnceTable: 0, row.ClaimTable: 0, row.BatchTable: 0} {
-		if got := rowsOf(t, s, table); got != want {
-			t.Errorf("table %c has %d rows, not %d", table, got, want)
-		}
+		testkit.Equal(t, rowsOf(t, s, table), want, "table", table)
 	}
 	doc, err := s.SessionDocument(id)
 	want := []document.SlotState{{0, uint64(claims)}, {1, uint64(claims) - 1}, {2, uint64(claims)}, {3, uint64(claims)}}
@@ -130,9 +127,7 @@ func TestSlotAnswersItsLastRequest(t *testing.T) {
 		t.Errorf("the next number: %+v", got)
 	}
 	create.Once.Number = 7
-	if got := mustApply(t, s, next(), 1, create).(*applied.Made); got.Refusal != job.NumberPassed {
-		t.Errorf("the number before: %+v", got)
-	}
+	testkit.Equal(t, mustApply(t, s, next(), 1, create).(*applied.Made).Refusal, job.NumberPassed, "the number before")
 	create.Once.Slot = 1
 	if got := mustApply(t, s, next(), 1, create).(*applied.Made); got.Replayed || got.Refusal != job.Granted {
 		t.Errorf("another slot: %+v", got)
@@ -180,13 +175,9 @@ func TestRepeatedCompletionHasItsFirstResults(t *testing.T) {
 				t.Errorf("the claim again: %+v, first %+v", again, took)
 			}
 			second.Once.Part = 3 // part 2 is missing
-			if got := mustApply(t, s, 31, 12, second).(*applied.Ended); got.Denied != job.KeyReused {
-				t.Errorf("a part without the one before: %+v", got)
-			}
+			testkit.Equal(t, mustApply(t, s, 31, 12, second).(*applied.Ended).Denied, job.KeyReused, "a part without the one before")
 			first.Outcomes = first.Outcomes[:1] // as in another request with the same digest
-			if got := mustApply(t, s, 32, 12, first).(*applied.Ended); got.Denied != job.KeyReused {
-				t.Errorf("a part with other outcomes: %+v", got)
-			}
+			testkit.Equal(t, mustApply(t, s, 32, 12, first).(*applied.Ended).Denied, job.KeyReused, "a part with other outcomes")
 		})
 	}
 }
@@ -200,9 +191,7 @@ func TestIdleSessionIsForgotten(t *testing.T) {
 	create.Once = inSession(id, 1)
 	mustApply(t, s, 3, job.KeyLifeMs-1, create)
 	mustCommit(t, s)
-	if due := s.NextDue(); due != startAt+job.KeyLifeMs {
-		t.Errorf("the next timer is at %d after the start; there were %d timers", due-startAt, timers)
-	}
+	testkit.Equal(t, s.NextDue(), startAt+job.KeyLifeMs, "the next timer", timers)
 	exists := func(id job.ID) bool {
 		t.Helper()
 		mustCommit(t, s)
@@ -242,24 +231,14 @@ func TestEndedSession(t *testing.T) {
 	mustApply(t, s, 3, 0, create)
 	create.Once.Slot = job.MaxSlots - 1
 	mustApply(t, s, 4, 0, create)
-	if got := mustApply(t, s, 5, 0, job.EndSession{Session: id}).(*applied.SessionEnded); got.Refusal != job.Granted {
-		t.Errorf("%+v", got)
-	}
-	if got := mustApply(t, s, 6, 0, job.EndSession{Session: id}).(*applied.SessionEnded); got.Refusal != job.SessionNotFound {
-		t.Errorf("again: %+v", got)
-	}
-	if got := mustApply(t, s, 7, 0, create).(*applied.Made); got.Refusal != job.SessionNotFound {
-		t.Errorf("a request of it: %+v", got)
-	}
+	testkit.Equal(t, mustApply(t, s, 5, 0, job.EndSession{Session: id}).(*applied.SessionEnded).Refusal, job.Granted)
+	testkit.Equal(t, mustApply(t, s, 6, 0, job.EndSession{Session: id}).(*applied.SessionEnded).Refusal, job.SessionNotFound)
+	testkit.Equal(t, mustApply(t, s, 7, 0, create).(*applied.Made).Refusal, job.SessionNotFound, "a request of it")
 	mustCommit(t, s)
 	for _, table := range []byte{row.SessionTable, row.SlotTable, row.OnceTable} {
-		if n := rowsOf(t, s, table); n != 0 {
-			t.Errorf("%d rows of table %c", n, table)
-		}
+		testkit.Equal(t, rowsOf(t, s, table), 0, table)
 	}
-	if _, err := s.SessionDocument(id); err != job.SessionNotFound {
-		t.Error(err)
-	}
+	testkit.Fails(s.SessionDocument(id))(t, job.SessionNotFound)
 }
 
 // TestCachedSlotsAreBoundedByTheirBytes: sessions with large results of creates and completions use no more memory than
@@ -295,9 +274,7 @@ func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 		for _, id := range ids {
 			again := *first
 			again.Once = job.Once{Session: id, Slot: slot, Number: 1}
-			if made := mustApply(t, s, next(), 0, &again).(*applied.Made); len(made.Existing) != job.MaxUniqueKeys {
-				t.Fatalf("%+v", made)
-			}
+			testkit.MustEqual(t, len(mustApply(t, s, next(), 0, &again).(*applied.Made).Existing), job.MaxUniqueKeys)
 			mustCommit(t, s)
 			most = max(most, held())
 		}
@@ -349,9 +326,7 @@ func TestTooManySessions(t *testing.T) {
 	var ids []job.ID
 	for i := range int64(most) {
 		id, refusal := open(i)
-		if refusal != job.Granted {
-			t.Fatal(refusal)
-		}
+		testkit.MustEqual(t, refusal, job.Granted)
 		ids = append(ids, id)
 	}
 	use(ids[0], 10, 1)
@@ -375,9 +350,7 @@ func TestTooManySessions(t *testing.T) {
 	unused := []job.ID{}
 	for now = int64(20 + job.IdleSessionMs); ; { // the sessions above have been unused for long
 		id, refusal := open(now)
-		if refusal != job.Granted {
-			t.Fatal(refusal)
-		}
+		testkit.MustEqual(t, refusal, job.Granted)
 		unused = append(unused, id)
 		if !has(ids[2]) {
 			break
@@ -390,18 +363,14 @@ func TestTooManySessions(t *testing.T) {
 		t.Errorf("when all others were used within the hour: %v", refusal)
 	}
 	seq++
-	if got := mustApply(t, s, seq, now, job.EndSession{Session: ids[4]}).(*applied.SessionEnded); got.Refusal != job.Granted {
-		t.Error(got.Refusal)
-	}
+	testkit.Equal(t, mustApply(t, s, seq, now, job.EndSession{Session: ids[4]}).(*applied.SessionEnded).Refusal, job.Granted)
 	if _, refusal := open(now); refusal != job.Granted {
 		t.Errorf("after one has ended: %v", refusal)
 	}
 	if problems := problemsOf(t, s); len(problems) > 0 {
 		t.Errorf("%q", problems)
 	}
-	if n := rowsOf(t, s, row.IdleTable); n != most {
-		t.Errorf("%d sessions have %d idle rows", most, n)
-	}
+	testkit.Equal(t, rowsOf(t, s, row.IdleTable), most)
 }
 
 // TestSessionsAreShared: a runner, or all sessions without a runner together, may have as many sessions as are still
@@ -430,16 +399,10 @@ func TestSessionsAreShared(t *testing.T) {
 		return err == nil
 	}
 	greedy := all(0, "")
-	if len(greedy) != 20 {
-		t.Errorf("those without a name have opened %d of 40", len(greedy))
-	}
-	if other := all(1, "other"); len(other) != 10 {
-		t.Errorf("another one has opened %d", len(other))
-	}
+	testkit.Equal(t, len(greedy), 20, "those without a name have opened")
+	testkit.Equal(t, len(all(1, "other")), 10, "another one has opened")
 	third, refusal := open(2, "third")
-	if refusal != job.Granted {
-		t.Error(refusal)
-	}
+	testkit.Equal(t, refusal, job.Granted)
 	again, refusal := open(job.UnusedSessionMs, "")
 	if refusal != job.Granted || has(greedy[0]) || !has(again) || !has(third) {
 		t.Errorf("%v: its first session is still there: %v", refusal, has(greedy[0]))
@@ -494,9 +457,7 @@ func TestSessionsInUseAreLookedAtInParts(t *testing.T) {
 		mustApply(t, s, next(), job.IdleSessionMs, create)
 	}
 	for i, want := range []job.Refusal{job.TooManySessions, job.TooManySessions, job.Granted, job.TooManySessions} {
-		if got := mustApply(t, s, next(), job.IdleSessionMs, job.OpenSession{}).(*applied.SessionOpened); got.Refusal != want {
-			t.Errorf("attempt %d: %v, want %v", i, got.Refusal, want)
-		}
+		testkit.Equal(t, mustApply(t, s, next(), job.IdleSessionMs, job.OpenSession{}).(*applied.SessionOpened).Refusal, want, "attempt", i)
 	}
 }
 

@@ -101,9 +101,7 @@ func TestQueriesGoOnWhilePebbleStalls(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if got := s.Applied(); got != committed {
-		t.Errorf("queries see %d, and %d was committed", got, committed)
-	}
+	testkit.Equal(t, s.Applied(), committed, "queries see")
 }
 
 func TestFlushAndCloseAreBoundedWhilePebbleStalls(t *testing.T) {
@@ -117,23 +115,17 @@ func TestFlushAndCloseAreBoundedWhilePebbleStalls(t *testing.T) {
 	if !errors.As(err, &failed) || failed.Op != "close" {
 		t.Errorf("close: %v", err)
 	}
-	if _, err := s.Job(job.NewID(startAt, 1, 0)); !errors.Is(err, row.ErrClosed) {
-		t.Errorf("a query of a store that is being closed: %v", err)
-	}
+	testkit.Fails(s.Job(job.NewID(startAt, 1, 0)))(t, row.ErrClosed) // a query of a store that is being closed
 	resume()
 	testkit.Check(t, s.Close())
-	if err := s.FlushWithin(time.Second); !errors.Is(err, row.ErrClosed) {
-		t.Errorf("flush after close: %v", err)
-	}
+	testkit.Failed(t, s.FlushWithin(time.Second), row.ErrClosed) // flush after close
 }
 
 // TestQueuesShowWhatIsCommitted: documents of queues have the counters of the last commit, like all other queries.
 func TestQueuesShowWhatIsCommitted(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 5))
-	if doc, err := s.Queue("a", "x"); !errors.Is(err, job.QueueNotFound) {
-		t.Errorf("a queue that is not committed: %+v, %v", doc, err)
-	}
+	testkit.Fails(s.Queue("a", "x"))(t, job.QueueNotFound) // a queue that is not committed
 	if docs, more, err := s.Queues("", "", "", 10); len(docs) != 0 || more || err != nil {
 		t.Errorf("queues that are not committed: %+v, %v, %v", docs, more, err)
 	}
@@ -145,9 +137,7 @@ func TestQueuesShowWhatIsCommitted(t *testing.T) {
 	mustApply(t, s, 2, 1, plainClaim("r", 2))
 	mustApply(t, s, 3, 1, job.Pause{Client: "a", Type: "x", Paused: true})
 	mustApply(t, s, 4, 1, plainCreate("a", "y", 1, 5))
-	if got, err := s.Queue("a", "x"); got != want || err != nil {
-		t.Errorf("before the commit %+v, %v, want %+v", got, err, want)
-	}
+	testkit.Equal(t, testkit.Must(s.Queue("a", "x"))(t), want, "before the commit")
 	if docs, _, err := s.Queues("", "", "", 10); len(docs) != 1 || docs[0] != want || err != nil {
 		t.Errorf("before the commit %+v, %v, want %+v", docs, err, want)
 	}

@@ -33,16 +33,12 @@ func TestOpenRemembersItsJournal(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("a second close: %v", err)
 	}
-	if _, err := Open("store", Options{FS: fs, Journal: "another"}); !errors.Is(err, row.ErrForeignJournal) {
-		t.Errorf("with another journal: %v", err)
-	}
+	testkit.Fails(Open("store", Options{FS: fs, Journal: "another"}))(t, row.ErrForeignJournal) // with another journal
 	s = testkit.Must(Open("store", Options{FS: fs}))(t)
 	if s.Journal() != testJournal || s.Applied() != 1 || s.At() != startAt {
 		t.Errorf("journal %s, applied %d, at %d", s.Journal(), s.Applied(), s.At())
 	}
-	if err := s.Adopt("another"); !errors.Is(err, row.ErrForeignJournal) {
-		t.Errorf("adopt another journal: %v", err)
-	}
+	testkit.Failed(t, s.Adopt("another"), row.ErrForeignJournal) // adopt another journal
 	testkit.NoError(t, s.Close())
 }
 
@@ -84,9 +80,7 @@ func TestReadOnlyAndCheckpoint(t *testing.T) {
 	if problems := problemsOf(t, base); len(problems) > 0 {
 		t.Errorf("%q", problems)
 	}
-	if durable, err := base.Durable(); durable != 2 || err != nil {
-		t.Errorf("durable %d, %v", durable, err)
-	}
+	testkit.Equal(t, testkit.Must(base.Durable())(t), 2)
 	if base.DiskBytes() == 0 {
 		t.Error("a base without a size")
 	}
@@ -104,14 +98,10 @@ func TestFlushTells(t *testing.T) {
 	s := mustOpen(t, Options{Flushed: func() { flushed <- struct{}{} }})
 	mustApply(t, s, 7, 0, plainCreate("a", "x", 1, 1))
 	mustCommit(t, s)
-	if durable, err := s.Durable(); durable != 0 || err != nil {
-		t.Errorf("durable %d before a flush, %v", durable, err)
-	}
+	testkit.Equal(t, testkit.Must(s.Durable())(t), 0)
 	testkit.NoError(t, s.Flush())
 	<-flushed
-	if durable, err := s.Durable(); durable != 7 || err != nil {
-		t.Errorf("durable %d after a flush, %v", durable, err)
-	}
+	testkit.Equal(t, testkit.Must(s.Durable())(t), 7)
 }
 
 // TestApplyAgain applies commands that a store has already applied: nothing changes.
@@ -130,9 +120,7 @@ func TestApplyAgain(t *testing.T) {
 	if after, _, err := s.Digest(); err != nil || after != before {
 		t.Errorf("digest %x, and before %x, %v", after, before, err)
 	}
-	if s.machine.O.Bytes() != 0 {
-		t.Errorf("%d bytes are pending", s.machine.O.Bytes())
-	}
+	testkit.Equal(t, s.machine.O.Bytes(), 0)
 }
 
 // TestTimeNeverGoesBack applies a command with an earlier time than the command before it.
@@ -247,14 +235,10 @@ func TestFailedReadBreaksTheStore(t *testing.T) {
 	if err := s.Commit(); !errors.As(err, &broken) {
 		t.Errorf("commit after a failure: %v", err)
 	}
-	if s.Applied() != 50 {
-		t.Errorf("applied %d", s.Applied())
-	}
+	testkit.Equal(t, s.Applied(), 50)
 	testkit.NoError(t, s.Close())
 	s = testkit.Must(Open("store", Options{FS: mem}))(t)
-	if c := mustApply(t, s, 100, 0, plainClaim("r", 1)).(*applied.Claimed); c.Jobs() != 1 {
-		t.Errorf("after an open: %+v", c)
-	}
+	testkit.Equal(t, mustApply(t, s, 100, 0, plainClaim("r", 1)).(*applied.Claimed).Jobs(), 1, "after an open")
 	testkit.NoError(t, s.Close())
 }
 

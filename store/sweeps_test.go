@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -47,9 +48,7 @@ func TestSweepTakesWhatComesBack(t *testing.T) {
 	}
 	mustApply(t, s, 2000, 21+job.SweepLifeMs, job.Tick{})
 	mustCommit(t, s)
-	if _, err := s.Sweep(swept.Sweep); err != job.SweepNotFound {
-		t.Errorf("a day later: %v", err)
-	}
+	testkit.Fails(s.Sweep(swept.Sweep))(t, job.SweepNotFound) // a day later
 }
 
 // TestSweepsAreBounded: at the limit, one more sweep is refused. It is accepted when another sweep has ended.
@@ -74,8 +73,6 @@ func TestSweepsAreBounded(t *testing.T) {
 	for len(s.machine.Live.Running) == job.MaxSweeps {
 		apply(job.Tick{})
 	}
-	if w := apply(one).(*applied.Swept); w.Refusal != job.Granted {
-		t.Errorf("when one has ended: %+v", w)
-	}
+	testkit.Equal(t, apply(one).(*applied.Swept).Refusal, job.Granted, "when one has ended")
 	mustCommit(t, s)
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -56,15 +55,11 @@ func TestReadsPassFewDeletedNeighbours(t *testing.T) {
 					mustCommit(t, s)
 				}
 				seq++
-				if c := mustApply(t, s, seq, int64(seq), plainClaim("r", 1)).(*applied.Claimed); c.Jobs() != 1 {
-					t.Fatalf("claimed %d jobs", c.Jobs())
-				}
+				testkit.MustEqual(t, mustApply(t, s, seq, int64(seq), plainClaim("r", 1)).(*applied.Claimed).Jobs(), 1)
 				mustCommit(t, s)
 				for what, read := range map[string]func(v lsm.View){
 					"a purged job": func(v lsm.View) {
-						if _, _, err := s.JobIn(v, ids[0], query.Unbounded); !errors.Is(err, job.NotFound) {
-							t.Errorf("a purged job: %v", err)
-						}
+						testkit.Fails2(s.JobIn(v, ids[0], query.Unbounded))(t, job.NotFound) // a purged job
 					},
 					"a job that is there": func(v lsm.View) {
 						if _, _, err := s.JobIn(v, ids[n-1], query.Unbounded); err != nil {

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -82,12 +81,8 @@ func (c *completing) refused(o job.Outcome, refusal job.Refusal) {
 		return fmt.Sprintf("%v, %+v, %v", rows, doc, err)
 	}
 	before := all()
-	if r := c.End(o); r.Refusal != refusal {
-		c.Errorf("%v of %v is %v %q, not %q", o.Code, o.ID, r.Status, r.Refusal.Code(), refusal.Code())
-	}
-	if after := all(); after != before {
-		c.Errorf("a refused outcome changes\n%s\nto\n%s", before, after)
-	}
+	testkit.Equal(c, c.End(o).Refusal, refusal, o.Code, "of", o.ID)
+	testkit.Equal(c, all(), before, "a refused outcome changes")
 }
 
 func TestUnclaimed(t *testing.T) {
@@ -144,20 +139,14 @@ func TestUnclaimed(t *testing.T) {
 		if r := c.End(o); r.Refusal != job.Granted || r.Status != job.Deferred {
 			t.Fatalf("%+v", r)
 		}
-		if doc := c.is(id, job.Deferred, 1); doc.RunAt != startAt+5000 {
-			t.Errorf("it runs at %d", doc.RunAt)
-		}
-		if r := c.End(outcomeOf(id, job.OK)); r.Status != job.Completed {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, c.is(id, job.Deferred, 1).RunAt, startAt+5000, "it runs")
+		testkit.Equal(t, c.End(outcomeOf(id, job.OK)).Status, job.Completed)
 		c.is(id, job.Completed, 2)
 	})
 	t.Run("a job that waits for its run_at completes", func(t *testing.T) {
 		c := newCompleting(t)
 		id := c.Create(1, func(c *job.Create) { c.Groups[0].RunAt = startAt + 9000 })
-		if r := c.End(outcomeOf(id, job.OK)); r.Status != job.Completed {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, c.End(outcomeOf(id, job.OK)).Status, job.Completed)
 	})
 	t.Run("an active job ends under the claim that holds it", func(t *testing.T) {
 		c := newCompleting(t)
@@ -173,16 +162,12 @@ func TestUnclaimed(t *testing.T) {
 			t.Errorf("%+v", doc)
 		}
 		late := c.Apply(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcomeOf(id, job.Fail)}}).(*applied.Ended)
-		if late.Results[0].Refusal != job.OutcomeDiffers {
-			t.Errorf("its runner is answered %+v", late.Results)
-		}
+		testkit.Equal(t, late.Results[0].Refusal, job.OutcomeDiffers, "its runner")
 	})
 	t.Run("without the field, a waiting job is refused", func(t *testing.T) {
 		c := newCompleting(t)
 		id := c.Create(1, nil)
-		if r := c.Apply(job.Complete{Outcomes: []job.Outcome{outcomeOf(id, job.OK)}}).(*applied.Ended).Results[0]; r.Refusal != job.NotActive {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, c.Apply(job.Complete{Outcomes: []job.Outcome{outcomeOf(id, job.OK)}}).(*applied.Ended).Results[0].Refusal, job.NotActive)
 		c.is(id, job.Pending, 0)
 	})
 	t.Run("a job has one outcome in a command that leaves it waiting", func(t *testing.T) {
@@ -195,9 +180,7 @@ func TestUnclaimed(t *testing.T) {
 			if r[0].Status != job.Pending || r[0].Refusal != job.Granted || r[1].Refusal != job.NotActive {
 				t.Errorf("line %d: %+v", line, r)
 			}
-			if doc := c.is(of, job.Pending, 1); len(doc.Attempts) != 1 {
-				t.Errorf("line %d: %+v", line, doc.Attempts)
-			}
+			testkit.Equal(t, len(c.is(of, job.Pending, 1).Attempts), 1, "line", line)
 		}
 	})
 	t.Run("jobs that are not there, have ended or are held back are refused", func(t *testing.T) {
@@ -219,23 +202,15 @@ func TestUnclaimed(t *testing.T) {
 		}
 		c.is(paused, job.Deferred, 0)
 		c.Apply(job.ChangeBatch{Op: job.ResumeBatch, Batch: paused})
-		if r := c.End(outcomeOf(paused, job.OK)); r.Status != job.Completed {
-			t.Errorf("after the resume: %+v", r)
-		}
+		testkit.Equal(t, c.End(outcomeOf(paused, job.OK)).Status, job.Completed, "after the resume")
 	})
 	t.Run("a job that is not kept is gone at once", func(t *testing.T) {
 		c := newCompleting(t)
 		id := c.Create(1, func(c *job.Create) { c.Groups[0].RetentionMs = 0 })
-		if r := c.End(outcomeOf(id, job.OK)); r.Status != job.Completed {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, c.End(outcomeOf(id, job.OK)).Status, job.Completed)
 		mustCommit(t, c.s)
-		if _, err := c.s.Job(id); !errors.Is(err, job.NotFound) {
-			t.Errorf("it is there: %v", err)
-		}
-		if _, _, err := c.s.ClaimDocument(job.NewID(startAt, c.seq, 0), query.Everything); !errors.Is(err, job.ClaimNotFound) {
-			t.Errorf("its claim: %v", err)
-		}
+		testkit.Fails(c.s.Job(id))(t, job.NotFound)
+		testkit.Fails2(c.s.ClaimDocument(job.NewID(startAt, c.seq, 0), query.Everything))(t, job.ClaimNotFound)
 	})
 }
 
@@ -258,9 +233,7 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 		batchIs(c, id, job.BatchInProgress, job.Counts{job.Completed: 1, job.Pending: 1})
 		c.at += 5
 		c.End(outcomeOf(id.WithLine(1), job.OK))
-		if doc := batchIs(c, id, job.BatchCompleted, job.Counts{job.Completed: 2}); doc.EndedAt != startAt+5 {
-			t.Errorf("%+v", doc)
-		}
+		testkit.Equal(t, batchIs(c, id, job.BatchCompleted, job.Counts{job.Completed: 2}).EndedAt, startAt+5)
 	})
 	t.Run("cancel_rest", func(t *testing.T) {
 		c := newCompleting(t)
@@ -309,9 +282,7 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 		c := newCompleting(t)
 		id := c.Create(2, func(c *job.Create) { c.Submission, c.Groups[0].RetentionMs = &job.Submission{}, 0 })
 		c.End(outcomeOf(id, job.OK))
-		if doc := batchIs(c, id, job.BatchInProgress, job.Counts{job.Pending: 1, job.Purged: 1}); doc.Ended != 1 {
-			t.Errorf("%+v", doc)
-		}
+		testkit.Equal(t, batchIs(c, id, job.BatchInProgress, job.Counts{job.Pending: 1, job.Purged: 1}).Ended, 1)
 	})
 }
 
@@ -333,7 +304,5 @@ func TestUnclaimedKeepsOrderAndUniqueKeys(t *testing.T) {
 	}
 	c.is(id, job.Active, 2)
 	c.End(outcomeOf(id, job.OK))
-	if made := c.Apply(again).(*applied.Made); len(made.Existing) != 0 {
-		t.Errorf("after its end: %+v", made)
-	}
+	testkit.Equal(t, len(c.Apply(again).(*applied.Made).Existing), 0, "after its end")
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/row"
 )
@@ -22,9 +23,7 @@ func BenchmarkReusedUniqueKey(b *testing.B) {
 		for range cycles / 10 {
 			n.Apply(create)
 			n.commit()
-			if n.finish(1) != 1 {
-				b.Fatal("no job")
-			}
+			testkit.MustEqual(b, n.finish(1), 1, "no job")
 			n.commit()
 		}
 		return time.Since(began) / (cycles / 10)
@@ -59,7 +58,5 @@ func TestReusedUniqueKeyIsNotReadAgain(t *testing.T) {
 		seq = lifecycle(t, s, seq+1, 0, "r", 1) - 1
 		mustCommit(t, s)
 	}
-	if n := rowsOf(t, s, row.UniqueTable); n != 0 {
-		t.Errorf("%d keys are held", n)
-	}
+	testkit.Equal(t, rowsOf(t, s, row.UniqueTable), 0)
 }

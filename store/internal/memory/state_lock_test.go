@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func newStateLock(patience time.Duration) *stateLock {
@@ -76,14 +78,10 @@ func TestQueriesAndChangesTakeTurns(t *testing.T) {
 		synctest.Wait()
 		go change("second change")
 		synctest.Wait()
-		if len(turns) != 0 {
-			t.Fatalf("%q came beside a query", <-turns)
-		}
+		testkit.MustEqual(t, len(turns), 0)
 		l.RUnlock()
 		for _, want := range []string{"first change", "query", "query", "second change"} {
-			if got := <-turns; got != want {
-				t.Fatalf("the turn was of %q, and should be of %q", got, want)
-			}
+			testkit.MustEqual(t, <-turns, want, "the turn")
 		}
 		l.RLock() // after the second change
 		defer l.RUnlock()
@@ -111,15 +109,11 @@ func TestQueriesAndChangesExcludeEachOther(t *testing.T) {
 					t.Error("a query gave up within an hour")
 					return
 				}
-				if n != same {
-					t.Error("a query saw a change that had not ended")
-				}
+				testkit.Equal(t, n, same, "a query saw a change that had not ended")
 				l.RUnlock()
 			}
 		})
 	}
 	all.Wait()
-	if n != 4000 {
-		t.Errorf("%d changes were made, and 4000 should be", n)
-	}
+	testkit.Equal(t, n, 4000)
 }
