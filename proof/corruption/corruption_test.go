@@ -298,9 +298,7 @@ func (f *fixture) checkLost(t *testing.T) {
 	for i, want := range [][]string{{"failed", " 2/2 ", " attempts 2 ", one, two, `"its runner was lost"`}, {"pending", " 1/2 ", " attempts 1 ", one, `"its runner was lost"`}} {
 		doc := f.want.docs[f.jobs[f.lost+i]]
 		for _, part := range want {
-			if !strings.Contains(doc, part) {
-				t.Errorf("%s: job %d of lost runners is %s, without %q", f.name, i, doc, part)
-			}
+			testkit.Contains(t, doc, part)
 		}
 	}
 }
@@ -445,9 +443,7 @@ func TestVerdicts(t *testing.T) {
 			}
 			return falseServer{s, func(*state) (*state, error) { return before, nil }}, nil
 		})
-		if v != want {
-			t.Errorf("%s without its last records is %s (%s), want %s", f.name, v, detail, want)
-		}
+		testkit.Equal(t, v, want, f.name, "without its last records", detail)
 		testkit.NoError(t, os.RemoveAll(filepath.Join(dir, "other")))
 	}
 	if windows < 2 {
@@ -478,9 +474,7 @@ func TestMayMiss(t *testing.T) {
 	} {
 		tt.d.fixture = f
 		for i, want := range tt.want {
-			if got := tt.d.mayMiss(i + 1); got != want {
-				t.Errorf("%s: %d records may be missing: %v", &tt.d, i+1, got)
-			}
+			testkit.Equal(t, tt.d.mayMiss(i+1), want, &tt.d, i+1, "records may be missing")
 		}
 	}
 }

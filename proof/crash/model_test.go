@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 const second = 1000 * ms
@@ -341,9 +343,7 @@ func TestHistories(t *testing.T) {
 			if c.legal {
 				want = porcupine.Ok
 			}
-			if got := m.check(c.events, c.openClaims, c.emptyClaims); got != want {
-				t.Errorf("%v, not %v", got, want)
-			}
+			testkit.Equal(t, m.check(c.events, c.openClaims, c.emptyClaims), want)
 		})
 	}
 }

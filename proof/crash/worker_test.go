@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/worker"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -240,8 +241,6 @@ func TestRunsAreJudged(t *testing.T) {
 			r.reported[id] = tt.reported
 		}
 		why := r.verdict(id, &document{Status: tt.status, RunAttempts: tt.attempts, MaxAttempts: 3}, tt.output)
-		if (why != "") != tt.bad {
-			t.Errorf("%s: %q", name, why)
-		}
+		testkit.Equal(t, why != "", tt.bad, name)
 	}
 }

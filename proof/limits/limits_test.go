@@ -52,9 +52,7 @@ func TestLimits(t *testing.T) {
 	for _, n := range s.get("/queues/acme/values")["counts"].(map[string]any) {
 		held += int(n.(float64))
 	}
-	if held != n.values*1000 {
-		t.Errorf("%d jobs with values are there, and %d were created", held, n.values*1000)
-	}
+	testkit.Equal(t, held, n.values*1000)
 	for verb, times := range replayed {
 		if long := times.tooLong("the start after a SIGKILL", verb, 0.06); long != "" {
 			s.slow = append(s.slow, long)

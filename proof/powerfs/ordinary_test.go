@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestOrdinary makes the same random operations here and in an ordinary directory, and compares the answers.
@@ -181,9 +183,7 @@ func TestLocks(t *testing.T) {
 	must(t, err)
 	defer two.Close()
 	must(t, syscall.Flock(int(one.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
-	if err := syscall.Flock(int(two.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
-		t.Errorf("a second lock: %v", err)
-	}
+	testkit.Failed(t, syscall.Flock(int(two.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK) // a second lock
 	must(t, one.Close(), syscall.Flock(int(two.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
 }
 
@@ -194,7 +194,5 @@ func TestLargeDirectory(t *testing.T) {
 	for i := range files {
 		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%020d", i)), nil, 0o644))
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != files {
-		t.Errorf("%d entries, %v", len(entries), err)
-	}
+	testkit.Equal(t, len(testkit.Must(os.ReadDir(dir))(t)), files)
 }

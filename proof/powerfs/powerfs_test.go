@@ -254,19 +254,11 @@ func TestCutEndsHandles(t *testing.T) {
 	must(t, err)
 	defer file.Close()
 	f.Cut(1)
-	if _, err := os.Stat(path); !errors.Is(err, syscall.EIO) {
-		t.Errorf("stat without power: %v", err)
-	}
+	testkit.Fails(os.Stat(path))(t, syscall.EIO) // stat without power
 	f.PowerOn()
-	if _, err := file.Write([]byte("y")); !errors.Is(err, syscall.EIO) {
-		t.Errorf("write to a handle from before: %v", err)
-	}
-	if err := file.Sync(); !errors.Is(err, syscall.EIO) {
-		t.Errorf("sync of a handle from before: %v", err)
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != "x" {
-		t.Errorf("read after the cut: %q, %v", got, err)
-	}
+	testkit.Fails(file.Write([]byte("y")))(t, syscall.EIO) // write to a handle from before
+	testkit.Failed(t, file.Sync(), syscall.EIO)            // sync of a handle from before
+	testkit.Equal(t, string(testkit.Must(os.ReadFile(path))(t)), "x", "read after the cut")
 }
 
 func TestReadOnly(t *testing.T) {
@@ -287,21 +279,15 @@ func TestReadOnly(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != "x" {
-		t.Errorf("read: %q, %v", got, err)
-	}
+	testkit.Equal(t, string(testkit.Must(os.ReadFile(path))(t)), "x")
 	f.SetReadOnly(false)
 	if _, err := file.Write([]byte("y")); err != nil {
 		t.Errorf("write once it is over: %v", err)
 	}
 	f.ReadOnlyAt("trap")
 	must(t, os.WriteFile(path, []byte("z"), 0o644))
-	if err := os.WriteFile(filepath.Join(dir, "trap-1"), []byte("z"), 0o644); !errors.Is(err, syscall.EROFS) {
-		t.Errorf("write to a file that turns it read-only: %v", err)
-	}
-	if err := os.WriteFile(path, []byte("z"), 0o644); !errors.Is(err, syscall.EROFS) {
-		t.Errorf("write after it: %v", err)
-	}
+	testkit.Failed(t, os.WriteFile(filepath.Join(dir, "trap-1"), []byte("z"), 0o644), syscall.EROFS)
+	testkit.Failed(t, os.WriteFile(path, []byte("z"), 0o644), syscall.EROFS)
 }
 
 func TestNoSpace(t *testing.T) {
@@ -312,31 +298,23 @@ func TestNoSpace(t *testing.T) {
 		must(t, unix.Statfs(dir, &s))
 		return s.Bavail * uint64(s.Bsize)
 	}
-	if free() != 64<<10 {
-		t.Errorf("%d bytes free of 64 KiB", free())
-	}
+	testkit.Equal(t, free(), 64<<10)
 	path := filepath.Join(dir, "file")
 	file, err := os.Create(path)
 	must(t, err)
 	n, err := file.Write(make([]byte, 100<<10))
-	if n != 64<<10 || !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("write more than there is: %d, %v", n, err)
-	}
-	if err := unix.Fallocate(int(file.Fd()), 0, 0, 65<<10); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("fallocate more than there is: %v", err)
-	}
+	testkit.Equal(t, n, 64<<10, "write more than there")
+	testkit.Failed(t, err, syscall.ENOSPC)
+	testkit.Failed(t, unix.Fallocate(int(file.Fd()), 0, 0, 65<<10), syscall.ENOSPC)
 	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644); err != nil {
 		t.Errorf("an empty file needs no space, and got: %v", err)
 	}
 	must(t, os.Remove(path))
-	if free() != 0 {
-		t.Errorf("%d bytes free while a removed file is open", free())
-	}
+	testkit.Equal(t, free(), 0)
 	must(t, file.Close())
 	f.settled(t)
-	if free() != 64<<10 || f.Used() != 0 {
-		t.Errorf("%d bytes free after all is removed", free())
-	}
+	testkit.Equal(t, free(), 64<<10)
+	testkit.Equal(t, f.Used(), 0)
 	for seed := range uint64(10) { // the space of the surviving data is counted
 		must(t, os.WriteFile(path, make([]byte, 10<<10), 0o644))
 		f.cycle(seed)

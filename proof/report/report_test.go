@@ -15,13 +15,10 @@ func TestReplace(t *testing.T) {
 	page := "# Page\n<!-- a -->\nold\n<!-- /a -->\nbetween\n<!-- b -->\n<!-- /b -->\nend\n"
 	got, err := replace([]byte(page), "b", "\nnew\n\n")
 	want := "# Page\n<!-- a -->\nold\n<!-- /a -->\nbetween\n<!-- b -->\nnew\n<!-- /b -->\nend\n"
-	if err != nil || string(got) != want {
-		t.Fatalf("%q, %v", got, err)
-	}
-	again, err := replace(got, "b", "new")
-	if err != nil || string(again) != want {
-		t.Fatalf("written twice: %q, %v", again, err)
-	}
+	testkit.NoError(t, err)
+	testkit.MustEqual(t, string(got), want)
+	again := testkit.Must(replace(got, "b", "new"))(t)
+	testkit.MustEqual(t, string(again), want, "written twice")
 	for name, page := range map[string]string{
 		"none":     "# Page\n",
 		"open":     "<!-- b -->\n",
@@ -109,14 +106,10 @@ func TestOutdated(t *testing.T) {
 		{"other code, from before the first release", "bbbbbbbbbbbb", "none", true},
 	} {
 		s := Stamp{Date: "2026-11-21", Commit: "c0ffee", Storage: tt.storage, Release: tt.release}
-		if why := outdated(s, "aaaaaaaaaaaa", list); (why != "") != tt.old {
-			t.Errorf("%s: %q", tt.name, why)
-		}
+		testkit.Equal(t, (outdated(s, "aaaaaaaaaaaa", list) != ""), tt.old, tt.name)
 		if parsed, ok := parseStamp("before\n" + s.String() + "\nafter\n"); !ok || parsed != s {
 			t.Errorf("%s: %v parsed as %v", tt.name, s, parsed)
 		}
 	}
-	if why := outdated(Stamp{Storage: "bbbbbbbbbbbb", Release: "none"}, "aaaaaaaaaaaa", nil); why != "" {
-		t.Errorf("before the first release: %s", why)
-	}
+	testkit.Equal(t, outdated(Stamp{Storage: "bbbbbbbbbbbb", Release: "none"}, "aaaaaaaaaaaa", nil), "", "before the first release")
 }

@@ -153,9 +153,7 @@ func TestFrozenRunner(t *testing.T) {
 				frozen++
 			}
 		}
-		if frozen != want {
-			t.Errorf("%s has the rows %+v, and must have %d of the frozen runner", j.Payload, j.Attempts, want)
-		}
+		testkit.Equal(t, frozen, want, j.Payload, "has the rows", j.Attempts, "and must")
 	}
 	h.must(healthy.stop())
 	h.runners = []*runner{first}

@@ -54,9 +54,7 @@ func TestMarked(t *testing.T) {
 	orphan.Env = append(os.Environ(), "MARK="+mark)
 	testkit.NoError(t, orphan.Run())
 	testkit.Eventually(t, "two orphans are found", func() bool { return len(find(t, mark)) == 5 })
-	if left, err := awaitGone(mark, 20*time.Millisecond); len(left) != 5 || err != nil {
-		t.Errorf("%d of 5 processes are left over, %v", len(left), err)
-	}
+	testkit.Equal(t, len(testkit.Must(awaitGone(mark, 20*time.Millisecond))(t)), 5)
 	if killed, err := killMarked(inEnvironment.Process.Pid, mark+"x"); killed || err != nil {
 		t.Errorf("a process without the mark was killed: %v", err)
 	}

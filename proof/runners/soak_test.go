@@ -119,9 +119,7 @@ func TestSoak(t *testing.T) {
 	middle, last, how := grown(samples)
 	t.Logf("%d jobs posted in %v, and their chained jobs; middle third: %d MiB, %d descriptors, %d processes; last third: %d MiB, %d, %d",
 		after-before, soak, middle.resident>>20, middle.files, middle.processes, last.resident>>20, last.files, last.processes)
-	if how != "" {
-		t.Errorf("the runner has more %s in the last third: %+v, and %+v before", how, last, middle)
-	}
+	testkit.Equal(t, how, "", "the runner has more", last, middle)
 }
 
 // TestGrown: growth is noticed, noise is not.

@@ -3,7 +3,6 @@ package runners
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -58,9 +57,7 @@ func treeOnce(t *testing.T, server *daybooktest.Server, timeout time.Duration) (
 			t.Fatalf("%v\n%s", err, r.log)
 		}
 	}
-	if !strings.Contains(j.Error, "timeout_ms") {
-		t.Errorf("the job failed with %q", j.Error)
-	}
+	testkit.Contains(t, j.Error, "timeout_ms")
 	// The runner waits for the end of the tree before it reports the job and continues.
 	if left := tree(t, r); len(left) > 0 {
 		t.Errorf("%d processes are left when the job is reported:\n%s", len(left), describe(left))

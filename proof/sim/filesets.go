@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/daybookq/daybook/ingest"
@@ -18,30 +17,11 @@ var filesetNames = []string{"input", "output"}
 func (u *user) changeFileset() {
 	client, name := pick(u.random, "", "acme"), pick(u.random, filesetNames...)
 	if u.random.IntN(5) == 0 {
-		d := job.DeleteFileset{Client: client, Name: name}
-		var receipt ingest.Receipt
-		err := u.request(func(ctx context.Context) (err error) {
-			receipt, err = u.s.engine.DeleteFileset(ctx, d)
-			return err
-		})
-		refusal := job.Granted
-		if err == job.FilesetNotFound {
-			refusal, err = job.FilesetNotFound, nil
-		}
-		u.unexpected(d.Verb(), err)
-		u.s.log("%s %+v: %v, %v %v", d.Verb(), d, receipt, refusal, err)
-		if err == nil && receipt.Seq != 0 {
-			u.w.account.answered(receipt, d, refusal, nil)
-		}
+		removed(u, job.DeleteFileset{Client: client, Name: name}, u.s.engine.DeleteFileset, job.FilesetNotFound)
 		return
 	}
 	p := job.PutFileset{Client: client, Name: name, Manifest: job.ManifestDigest{byte(u.random.IntN(4))}, Files: 1, Bytes: 2}
-	var answer applied.FilesetPut
-	var receipt ingest.Receipt
-	err := u.request(func(ctx context.Context) (err error) {
-		answer, receipt, err = u.s.engine.PutFileset(ctx, p)
-		return err
-	})
+	answer, receipt, err := send(u, u.s.engine.PutFileset, p)
 	u.unexpected(p.Verb(), err)
 	u.s.log("%s %+v: %v, %+v %v", p.Verb(), p, receipt, answer, err)
 	if err == nil {

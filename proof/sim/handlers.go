@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/daybookq/daybook/ingest"
@@ -19,30 +18,11 @@ var handlerTypes = []string{"resize", "mail"}
 func (u *user) changeHandler() {
 	client, typ := pick(u.random, "", "acme"), pick(u.random, handlerTypes...)
 	if u.random.IntN(5) == 0 {
-		d := job.DeleteHandler{Client: client, Type: typ}
-		var receipt ingest.Receipt
-		err := u.request(func(ctx context.Context) (err error) {
-			receipt, err = u.s.engine.DeleteHandler(ctx, d)
-			return err
-		})
-		refusal := job.Granted
-		if err == job.HandlerNotFound {
-			refusal, err = job.HandlerNotFound, nil
-		}
-		u.unexpected(d.Verb(), err)
-		u.s.log("%s %+v: %v, %v %v", d.Verb(), d, receipt, refusal, err)
-		if err == nil && receipt.Seq != 0 {
-			u.w.account.answered(receipt, d, refusal, nil)
-		}
+		removed(u, job.DeleteHandler{Client: client, Type: typ}, u.s.engine.DeleteHandler, job.HandlerNotFound)
 		return
 	}
 	p := job.PutHandler{Client: client, Type: typ, Kind: "exec", Document: fmt.Appendf(nil, `{"kind":"exec","program":"p%d"}`, u.random.IntN(4))}
-	var answer applied.HandlerPut
-	var receipt ingest.Receipt
-	err := u.request(func(ctx context.Context) (err error) {
-		answer, receipt, err = u.s.engine.PutHandler(ctx, p)
-		return err
-	})
+	answer, receipt, err := send(u, u.s.engine.PutHandler, p)
 	u.unexpected(p.Verb(), err)
 	u.s.log("%s %+v: %v, %+v %v", p.Verb(), p, receipt, answer, err)
 	if err == nil {

@@ -104,12 +104,7 @@ func (u *user) patch(id job.ID) {
 	if u.random.IntN(4) == 0 {
 		p.MaxAttempts = &attempts
 	}
-	var answer applied.Moved
-	var receipt ingest.Receipt
-	err := u.request(func(ctx context.Context) (err error) {
-		answer, receipt, err = u.s.engine.Patch(ctx, p)
-		return err
-	})
+	answer, receipt, err := send(u, u.s.engine.Patch, p)
 	u.unexpected("patch", err)
 	if err == nil {
 		u.w.account.answered(receipt, p, answer.Refusal, nil)
@@ -120,11 +115,7 @@ func (u *user) patch(id job.ID) {
 func (u *user) stopAll() {
 	set := func(stopped bool) {
 		c := job.Switch{Stopped: stopped}
-		var receipt ingest.Receipt
-		err := u.request(func(ctx context.Context) (err error) {
-			_, receipt, err = u.s.engine.Switch(ctx, c)
-			return err
-		})
+		_, receipt, err := send(u, u.s.engine.Switch, c)
 		u.unexpected("switch", err)
 		u.s.log("stopped %v: %v, %v", stopped, receipt, err)
 		if err == nil {

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/applied"
 )
 
 // runSetAside runs a job that was set aside as damaged, as an operator does after a rebuild.
@@ -23,12 +21,7 @@ func (u *user) runSetAside() {
 	m := job.Move{Op: job.Run, Job: a.setAside[i]}
 	a.setAside = append(a.setAside[:i], a.setAside[i+1:]...)
 	a.mu.Unlock()
-	var moved applied.Moved
-	var receipt ingest.Receipt
-	err := u.request(func(ctx context.Context) (err error) {
-		moved, receipt, err = u.s.engine.Move(ctx, m)
-		return err
-	})
+	moved, receipt, err := send(u, u.s.engine.Move, m)
 	u.unexpected(m.Verb(), err)
 	u.s.log("%s %v, which was set aside as damaged: %v, %+v, %v", m.Verb(), m.Job, receipt, moved, err)
 	if err == nil {
@@ -72,12 +65,7 @@ func (s *server) operate(id int) {
 // deleteQueue deletes a queue. The server refuses this while the queue has jobs.
 func (u *user) deleteQueue(client, typ string) {
 	d := job.DeleteQueue{Client: client, Type: typ}
-	var answer applied.QueueDeleted
-	var receipt ingest.Receipt
-	err := u.request(func(ctx context.Context) (err error) {
-		answer, receipt, err = u.s.engine.DeleteQueue(ctx, d)
-		return err
-	})
+	answer, receipt, err := send(u, u.s.engine.DeleteQueue, d)
 	u.unexpected("delete queue", err)
 	u.s.log("%s %s/%s: %v, %v %v", d.Verb(), client, typ, receipt, answer.Refusal, err)
 	if err == nil {
@@ -87,12 +75,7 @@ func (u *user) deleteQueue(client, typ string) {
 
 func (u *user) pause(client, typ string, paused bool) {
 	p := job.Pause{Client: client, Type: typ, Paused: paused}
-	var answer applied.Paused
-	var receipt ingest.Receipt
-	err := u.request(func(ctx context.Context) (err error) {
-		answer, receipt, err = u.s.engine.Pause(ctx, p)
-		return err
-	})
+	answer, receipt, err := send(u, u.s.engine.Pause, p)
 	u.unexpected("pause", err)
 	u.s.log("%s %s/%s: %v, %v %v", p.Verb(), client, typ, receipt, answer.Refusal, err)
 	if err == nil {

@@ -66,9 +66,7 @@ func TestCutTooEarly(t *testing.T) {
 		first, durable uint64
 		bad            bool
 	}{{1, 0, false}, {11, 10, false}, {5, 10, false}, {12, 10, true}} {
-		if err := covered(tt.first, tt.durable); (err != nil) != tt.bad {
-			t.Errorf("a journal from %d and a store with %d: %v", tt.first, tt.durable, err)
-		}
+		testkit.Equal(t, (covered(tt.first, tt.durable) != nil), tt.bad, "a journal from", tt.first, "and a store with", tt.durable)
 	}
 }
 

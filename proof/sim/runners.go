@@ -176,12 +176,7 @@ func (u *user) tickle(r *runner) {
 		// Longer than all other leases, and always the same: so a lost answer cannot leave a shorter lease in force.
 		t.LeaseMs = 6000
 	}
-	var answer applied.Tickled
-	var receipt ingest.Receipt
-	err := u.request(func(ctx context.Context) (err error) {
-		answer, receipt, err = u.s.engine.Tickle(ctx, t)
-		return err
-	})
+	answer, receipt, err := send(u, u.s.engine.Tickle, t)
 	u.unexpected("tickle", err)
 	u.s.log("%s tickles %v: %v, held %d, %v", r.name, t.Claim, receipt, answer.Held, err)
 	if err == nil && !t.Claim.IsZero() {

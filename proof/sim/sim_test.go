@@ -112,9 +112,7 @@ func TestWorker(t *testing.T) {
 func TestSimulation(t *testing.T) {
 	if *seed != 0 {
 		runtime.GOMAXPROCS(1)
-		if r := play(t, memory(t), *seed, honest, os.Stdout); r.Error != "" {
-			t.Errorf("seed %d: %s", *seed, r.Error)
-		}
+		testkit.Equal(t, play(t, memory(t), *seed, honest, os.Stdout).Error, "", "seed", *seed)
 		return
 	}
 	n := *seeds

@@ -148,12 +148,7 @@ func (u *user) part(of *submission) *batch {
 // changeBatch closes or resumes a batch.
 func (u *user) changeBatch(of *submission, op job.BatchOp) {
 	c := job.ChangeBatch{Op: op, Batch: of.id()}
-	var answer applied.BatchChanged
-	var receipt ingest.Receipt
-	err := u.request(func(ctx context.Context) (err error) {
-		answer, receipt, err = u.s.engine.ChangeBatch(ctx, c)
-		return err
-	})
+	answer, receipt, err := send(u, u.s.engine.ChangeBatch, c)
 	u.unexpected(c.Verb(), err)
 	u.s.log("%s %v: %v, %+v, %v", c.Verb(), c.Batch, receipt, answer, err)
 	if err == nil {
@@ -164,12 +159,7 @@ func (u *user) changeBatch(of *submission, op job.BatchOp) {
 // endSubmission cancels or deletes a whole batch.
 func (u *user) endSubmission(of *submission, op job.Op) {
 	m := job.Move{Op: op, Batch: of.id()}
-	var answer applied.Swept
-	var receipt ingest.Receipt
-	err := u.request(func(ctx context.Context) (err error) {
-		answer, receipt, err = u.s.engine.MoveAll(ctx, m)
-		return err
-	})
+	answer, receipt, err := send(u, u.s.engine.MoveAll, m)
 	u.unexpected(m.Verb(), err)
 	u.s.log("%s of the whole batch %v: %v, %+v, %v", m.Verb(), m.Batch, receipt, answer, err)
 	if err == nil {

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/daybookq/daybook/ingest"
@@ -25,12 +24,7 @@ func (u *user) completeUnclaimed() {
 	if len(c.Outcomes) == 0 {
 		return
 	}
-	var answer applied.Ended
-	var receipt ingest.Receipt
-	err := u.request(func(ctx context.Context) (err error) {
-		answer, receipt, err = u.s.engine.Complete(ctx, c)
-		return err
-	})
+	answer, receipt, err := send(u, u.s.engine.Complete, c)
 	u.unexpected("complete of unclaimed jobs", err)
 	u.s.log("somebody completes %d jobs unclaimed: %v, %v, %v", len(c.Outcomes), receipt, answer, err)
 	switch {

@@ -62,6 +62,15 @@ func (u *user) request(f func(ctx context.Context) error) error {
 	return err
 }
 
+// send sends a command by a method of the engine, as request does, and returns the answer.
+func send[C, A any](u *user, by func(context.Context, C) (A, ingest.Receipt, error), cmd C) (answer A, receipt ingest.Receipt, err error) {
+	err = u.request(func(ctx context.Context) (err error) {
+		answer, receipt, err = by(ctx, cmd)
+		return err
+	})
+	return answer, receipt, err
+}
+
 // notStored reports whether an error means that the command was not stored.
 func notStored(err error) bool {
 	if errors.Is(err, errLost) || errors.Is(err, ingest.ErrUnknown) || errors.Is(err, ingest.ErrApply) {

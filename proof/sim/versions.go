@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -44,6 +46,24 @@ func (v versions[T]) remove(client, name string) { delete(v, [2]string{client, n
 
 // fewestVersions is how many versions a store with small bounds keeps (package store, smallBounds).
 const fewestVersions = 3
+
+// removed deletes a handler or a fileset. missing is the refusal if there is none.
+func removed[C job.Command](u *user, cmd C, by func(context.Context, C) (ingest.Receipt, error), missing job.Refusal) {
+	var receipt ingest.Receipt
+	err := u.request(func(ctx context.Context) (err error) {
+		receipt, err = by(ctx, cmd)
+		return err
+	})
+	refusal := job.Granted
+	if err == missing {
+		refusal, err = missing, nil
+	}
+	u.unexpected(cmd.Verb(), err)
+	u.s.log("%s %+v: %v, %v %v", cmd.Verb(), cmd, receipt, refusal, err)
+	if err == nil && receipt.Seq != 0 {
+		u.w.account.answered(receipt, cmd, refusal, nil)
+	}
+}
 
 // readBack compares the versions that a store lists, the newest first, with those in the journal. err is the error of the
 // list, and missing the error for no versions. check compares one version.
