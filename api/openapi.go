@@ -59,7 +59,7 @@ func described() ([]byte, error) {
 func describe() ([]byte, error) {
 	schemas := openapi.Schemas{
 		Known: map[reflect.Type]string{reflect.TypeFor[job.ID](): "Id", reflect.TypeFor[answer.Counts](): "Counts"},
-		Named: map[reflect.Type]string{reflect.TypeFor[registry.Stats](): "RunnerStats"},
+		Named: map[reflect.Type]string{reflect.TypeFor[registry.Stats](): "RunnerStats", reflect.TypeFor[registry.Counts](): "RunnerCounts"},
 	}
 	var operations []*openapi.Operation
 	for _, r := range append((&Server{}).routes(), (&Server{}).getSwitches()...) {

@@ -127,10 +127,6 @@ func (s *Server) routes() []route {
 
 		{http.MethodGet, "/", s.root, !hot, !keyed, "", nil},
 		{http.MethodGet, "/ping", s.ping, hot, !keyed, "", nil},
-		{http.MethodGet, "/healthz", s.healthz, hot, !keyed, "", nil},
-		{http.MethodGet, "/readyz", s.readyz, hot, !keyed, "", nil},
-		{http.MethodGet, "/version", s.version, !hot, !keyed, "", nil},
-		{http.MethodGet, "/stats", s.stats, hot, !keyed, "", nil},
 		{http.MethodGet, "/metrics", s.metricsPage, hot, !keyed, "", nil},
 
 		{http.MethodGet, "/openapi.yaml", s.openapi, !hot, !keyed, "", nil},
@@ -139,6 +135,7 @@ func (s *Server) routes() []route {
 	},
 		queues{s.engine, s.documents}.routes(r), runners{s.engine, s.documents}.routes(r), sweeps{s.engine}.routes(r), sessions{s.engine}.routes(r),
 		switches{s.engine}.routes(r), journalTime{s.engine}.routes(r), levels{s.engine}.routes(r),
+		health{s.engine, s.draining}.routes(r), s.build.routes(r), statistics{s.engine, s.blobs}.routes(r),
 	)
 }
 

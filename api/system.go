@@ -11,6 +11,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/files"
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
@@ -66,22 +68,43 @@ func (s *Server) ping(c echo.Context) error {
 	return web.Answer(c, http.StatusOK, web.MIMEText, []byte("pong"))
 }
 
-// healthz answers that the process serves requests. It does not check the journal, because a restart of the process
-// would not repair its disk.
-func (s *Server) healthz(c echo.Context) error {
-	return web.AnswerDocument(c, http.StatusOK, struct {
-		Status string `json:"status"`
-	}{"ok"})
+// health says whether the process serves requests and the server accepts changes.
+type health struct {
+	engine   backend
+	draining context.Context // done when the shutdown begins
 }
 
-// readyz answers with status 200 if the server accepts changes.
-func (s *Server) readyz(c echo.Context) error {
-	err := s.engine.Ready()
-	if s.draining.Err() != nil {
+func (h health) routes(r operation.Rules) []route {
+	return []route{
+		cold(r, http.MethodGet, "/healthz", operation.About{
+			ID: "healthz", Tag: "Watching", Summary: "Check that the process serves requests",
+			Text:    "It does not check the journal and the store. Use it as a liveness probe.",
+			Answers: answers{200: "The process serves requests."},
+		}, h.alive).often(),
+		cold(r, http.MethodGet, "/readyz", operation.About{
+			ID: "readyz", Tag: "Watching", Summary: "Check that the server accepts changes", Text: "Use it as a readiness probe.",
+			Answers: answers{200: "The server accepts changes."}, Refusals: []int{503},
+		}, h.ready).often(),
+	}
+}
+
+type aliveDocument struct {
+	Status string `json:"status" enum:"ok"`
+}
+
+// alive does not check the journal, because a restart of the process would not repair its disk.
+func (h health) alive(context.Context, *nothing) (found[aliveDocument], error) {
+	return found[aliveDocument]{aliveDocument{"ok"}}, nil
+}
+
+// ready fails with status 503 if the server does not accept changes.
+func (h health) ready(context.Context, *nothing) (out found[readyDocument], err error) {
+	err = h.engine.Ready()
+	if h.draining.Err() != nil {
 		err = web.ErrShuttingDown
 	}
 	if err == nil {
-		return web.AnswerDocument(c, http.StatusOK, readyDocument(s.engine.ClockOffset()))
+		return found[readyDocument]{documentOfReady(h.engine.ClockOffset())}, nil
 	}
 	p := *refusal.Of(err)
 	if p.Status != http.StatusServiceUnavailable {
@@ -91,21 +114,21 @@ func (s *Server) readyz(c echo.Context) error {
 		}
 	}
 	p.Detail, p.Fate = err.Error(), web.NotStored
-	return &p
+	return out, &p
 }
 
-// ready is the answer of /readyz while the server accepts changes.
-type ready struct {
-	Status        string `json:"status"`
-	ClockOffsetMs int64  `json:"clock_offset_ms"` // how far the journal's time is ahead of the wall clock
+// readyDocument is the answer of /readyz while the server accepts changes.
+type readyDocument struct {
+	Status        string `json:"status" enum:"ready"`
+	ClockOffsetMs int64  `json:"clock_offset_ms" doc:"how far the server's time is ahead of its wall clock"`
 	Detail        string `json:"detail,omitzero"`
 }
 
 // largeOffset is the difference between the journal's time and the wall clock from which /readyz explains it.
 const largeOffset = time.Minute
 
-func readyDocument(offset time.Duration) ready {
-	doc := ready{Status: "ready", ClockOffsetMs: offset.Milliseconds()}
+func documentOfReady(offset time.Duration) readyDocument {
+	doc := readyDocument{Status: "ready", ClockOffsetMs: offset.Milliseconds()}
 	switch {
 	case offset < -largeOffset:
 		doc.Detail = fmt.Sprintf("the wall clock was set forward: the journal's time is %v earlier and catches up at double speed, so jobs with a run_at start late; POST /clock/accept sets the journal's time at once",
@@ -122,24 +145,48 @@ type Version struct {
 	Commit  string `json:"commit"`
 }
 
-func (s *Server) version(c echo.Context) error {
-	return web.AnswerDocument(c, http.StatusOK, struct {
-		Version
-		Go    string `json:"go"`
-		Level int    `json:"level"`
-	}{s.build, runtime.Version(), job.Level})
+func (v Version) routes(r operation.Rules) []route {
+	return []route{
+		cold(r, http.MethodGet, "/version", operation.About{
+			ID: "version", Tag: "Watching", Summary: "Read the version of the server", Answers: answers{200: "the version"},
+		}, v.read),
+	}
+}
+
+type versionDocument struct {
+	Version
+	Go    string `json:"go"`
+	Level int    `json:"level" minimum:"1" doc:"the newest level that this program knows"`
+}
+
+func (v Version) read(context.Context, *nothing) (found[versionDocument], error) {
+	return found[versionDocument]{versionDocument{v, runtime.Version(), job.Level}}, nil
 }
 
 // Stats is the answer of /stats.
 type Stats struct {
 	ingest.Stats
-	BlobBytes int64 `json:"blob_bytes"` // of all blobs and unfinished uploads, in the data directory or in a bucket
+	BlobBytes int64 `json:"blob_bytes" minimum:"0" doc:"bytes of all blobs and unfinished uploads, in the data directory or in a bucket"`
 }
 
-func (s *Server) stats(c echo.Context) error {
-	doc := Stats{Stats: s.engine.Stats()}
-	if s.blobs.Storage != nil {
-		doc.BlobBytes = s.blobs.Storage.Used()
+// statistics are the counters and gauges of the server as JSON.
+type statistics struct {
+	engine backend
+	blobs  *files.Blobs
+}
+
+func (f statistics) routes(r operation.Rules) []route {
+	return []route{
+		cold(r, http.MethodGet, "/stats", operation.About{
+			ID: "stats", Tag: "Watching", Summary: "Read counters and gauges of the server as JSON", Answers: answers{200: "the counters and gauges"},
+		}, f.read).often(),
 	}
-	return web.AnswerDocument(c, http.StatusOK, doc)
+}
+
+func (f statistics) read(context.Context, *nothing) (found[Stats], error) {
+	doc := Stats{Stats: f.engine.Stats()}
+	if f.blobs.Storage != nil {
+		doc.BlobBytes = f.blobs.Storage.Used()
+	}
+	return found[Stats]{doc}, nil
 }

@@ -96,7 +96,7 @@ func (w *world) start(number int, p plan) (*server, error) {
 	source := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, kind*1000+uint64(number))) }
 	s := &server{w: w, number: number, plan: p, injection: injection{random: source(1), delays: source(3), storeRandom: source(4)}, gone: make(chan struct{}), quiet: make(chan struct{}), ran: make(chan error, 1)}
 	w.disk.fault = s.journalFault
-	o := ingest.Options{Dir: w.root(), JournalRetain: w.retain, QueueIdle: time.Minute, RunnerHeartbeat: heartbeatEvery, Journal: w.shape, Statfs: s.statfs, Logger: slog.New(logTo{s})}
+	o := ingest.Options{Dir: w.root(), JournalRetain: w.retain, QueueIdle: time.Minute, RunnerHeartbeat: heartbeatEvery, Journal: w.shape, Space: s.statfs, Logger: slog.New(logTo{s})}
 	o.Journal.Hooks = w.disk.hooks()
 	o.Journal.Wall = w.now
 	o.Journal.Archive = filepath.Join(w.root(), "archive")

@@ -175,7 +175,7 @@ func merge(into, from *yaml.Node, depth int) error {
 	return nil
 }
 
-// style writes long texts as blocks, and short objects and lists of texts and numbers in one line.
+// style writes long texts as blocks, lists of texts and numbers without a line for each, and short objects in one line.
 func style(n *yaml.Node) {
 	const most = 80
 	n.Style = 0
@@ -191,7 +191,7 @@ func style(n *yaml.Node) {
 		short = short && part.Kind == yaml.ScalarNode && part.Style == 0
 		bytes += len(part.Value) + len(", ")
 	}
-	if short && bytes <= most {
+	if short && (bytes <= most || n.Kind == yaml.SequenceNode) {
 		n.Style = yaml.FlowStyle
 	}
 }
