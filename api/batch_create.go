@@ -36,7 +36,10 @@ func (s *Server) openBatch(c echo.Context, id job.ID) (*command.OpenBatch, error
 	if id.IsZero() {
 		return nil, nil
 	}
-	batch, err := s.batchAfter(c, id)
+	if err := s.catchUp(c); err != nil {
+		return nil, err
+	}
+	batch, err := s.engine.Batch(id)
 	if err != nil {
 		return nil, err
 	}

@@ -3,17 +3,16 @@ package api
 import (
 	"context"
 	"errors"
-	"math"
+	"maps"
 	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
-	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/command"
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
@@ -37,175 +36,95 @@ type batchReader interface {
 	Results(id job.ID, from int64, limit int, room int64) (query.Results, error)
 }
 
-// batchDocument is the document of a batch. The fields after progress are null in a batch without attributes.
-type batchDocument struct {
-	BatchID     job.ID         `json:"batch_id"`
-	Status      string         `json:"status"`
-	CreatedAt   int64          `json:"created_at"`
-	EndedAt     *int64         `json:"ended_at"`
-	Count       int64          `json:"count"`
-	Counts      answer.Counts  `json:"counts"`
-	Purged      int64          `json:"purged"`
-	FailedJobID *job.ID        `json:"failed_job_id"`
-	Error       *string        `json:"error"`
-	Progress    *batchProgress `json:"progress"`
-
-	Name          *string        `json:"name"`
-	Client        *string        `json:"client"`
-	Type          *string        `json:"type"`
-	Meta          jsontext.Value `json:"meta"`
-	OnFailure     *string        `json:"on_failure"`
-	ChunkSize     *int64         `json:"chunk_size"`
-	Open          *bool          `json:"open"`
-	MetadataBytes *int           `json:"metadata_bytes"`
-	RetentionMs   *int64         `json:"retention_ms"`
-	Snowflake     *int64         `json:"snowflake"`
-	Traceparent   *string        `json:"traceparent"`
-	Tracestate    *string        `json:"tracestate"`
-	Baggage       *string        `json:"baggage"`
+// batches are jobs that belong together.
+type batches struct {
+	engine   backend
+	limits   *limits
+	draining context.Context // done when the shutdown begins
 }
 
-// batchProgress is the progress of an unfinished batch. The estimate is null while the batch is open, and if none of
-// its jobs has ended lately.
-type batchProgress struct {
-	Ended      int64   `json:"ended"`
-	PerSecond  float64 `json:"per_second"`
-	EstimateMs *int64  `json:"estimate_ms"`
+func (b batches) routes(r operation.Rules) []route {
+	changing := answers{200: "the document after the change"}
+	return []route{
+		cold(r, http.MethodGet, "/batches", operation.About{
+			ID: "batches", Tag: "Reading", Summary: "List batches",
+			Text: "The list is in the order of the ids; with name_prefix, in the order of the names. A page may have fewer batches than\n" +
+				"limit although more follow: next says whether there are more.\n",
+			Answers: answers{200: "a page of batches"}, Refusals: []int{404, 503},
+		}, b.list),
+		cold(r, http.MethodGet, "/batches/:id", operation.About{
+			ID: "batch", Tag: "Reading", Summary: "Read a batch", Answers: answers{200: "the document"}, Refusals: []int{404, 503},
+		}, b.read).often(),
+		cold(r, http.MethodPost, "/batches/:id/close", operation.About{
+			ID: "closeBatch", Tag: "Moving", Summary: "Close an open batch",
+			Text:    "The batch gets no more jobs. A batch that is closed stays as it is.",
+			Answers: changing, Refusals: []int{404, 503, 507},
+		}, b.close),
+		cold(r, http.MethodPost, "/batches/:id/resume", operation.About{
+			ID: "resumeBatch", Tag: "Moving", Summary: "Let a paused batch go",
+			Text:    "The jobs of the batch become pending, or deferred until their run_at. A batch that is not paused stays as it is.",
+			Answers: changing, Refusals: []int{404, 409, 503, 507},
+		}, b.resume),
+	}
 }
 
-func progressOf(b *document.Batch, now int64) *batchProgress {
-	if b.Status.Ended() {
-		return nil
-	}
-	p := &batchProgress{Ended: b.Ended}
-	if ms, n := now-b.Since, b.Ended-b.EndedBefore; ms > 0 && n > 0 {
-		p.PerSecond = math.Round(float64(n)*1e6/float64(ms)) / 1e3
-		if b.Submission == nil || !b.Submission.Open {
-			p.EstimateMs = new(int64)
-			*p.EstimateMs = int64(float64(b.Jobs-b.Ended) * float64(ms) / float64(n))
-		}
-	}
-	return p
+type batchQuery struct {
+	onlyID
+	WaitMs int64 `query:"wait_ms" minimum:"0" maximum:"60000" doc:"how long the answer waits until the status changes; a batch that has ended is answered at once"`
+	caughtUp
 }
 
-// documentOfBatch returns the document of a batch at a time. reason is the error of its failed job.
-func documentOfBatch(b *document.Batch, reason string, now int64) batchDocument {
-	doc := batchDocument{
-		BatchID: b.ID, Status: b.Status.String(), CreatedAt: b.CreatedAt, EndedAt: web.OrNull(b.EndedAt), Count: b.Lines, Counts: answer.Counts(b.Counts),
-		Purged: b.Lines - b.Counts.Total(), FailedJobID: web.OrNull(b.Failed), Error: web.OrNull(reason), Progress: progressOf(b, now),
-		Meta: jsontext.Value("null"),
-	}
-	of := b.Submission
-	if of == nil {
-		return doc
-	}
-	onFailure := of.OnFailure.String()
-	doc.Name, doc.Client, doc.Type, doc.OnFailure, doc.ChunkSize = web.OrNull(of.Name), &of.Client, &of.Type, &onFailure, web.OrNull(of.ChunkSize)
-	doc.Open, doc.MetadataBytes, doc.RetentionMs, doc.Snowflake = &of.Open, &of.MetadataBytes, &of.RetentionMs, &of.Snowflake
-	doc.Traceparent, doc.Tracestate, doc.Baggage = web.OrNull(of.Traceparent), web.OrNull(of.Tracestate), web.OrNull(of.Baggage)
-	if of.Meta != "" {
-		doc.Meta = jsonOfMeta(of.Meta)
-	}
-	return doc
-}
+// taggedBatch is a batch. Basis has no progress, which depends on the time.
+type taggedBatch struct{ Body, Basis batchDocument }
 
-// jsonOfMeta returns the meta of a batch as an object of texts and integers.
-func jsonOfMeta(meta job.BatchMeta) jsontext.Value {
-	b := []byte{'{'}
-	for name, v := range meta.All() {
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(b, '"')
-		b = append(append(b, name...), '"', ':')
-		if v.IsInteger {
-			b = strconv.AppendInt(b, v.Integer, 10)
-		} else {
-			b = answer.AppendText(b, v.Text)
-		}
-	}
-	return append(b, '}')
-}
-
-// batch answers GET /batches/{id}. With wait_ms it waits until the status changes.
-func (s *Server) batch(c echo.Context) error {
-	wait, err := waitOf(web.Parameters(c))
-	if err != nil {
-		return err
-	}
-	id, err := s.idToRead(c)
-	if err != nil {
-		return err
+// read waits until the status changes if the request has wait_ms.
+func (b batches) read(ctx context.Context, in *batchQuery) (out taggedBatch, err error) {
+	if err := b.engine.CatchUp(ctx, in.MinSeq); err != nil {
+		return out, err
 	}
 	var batch document.Batch
-	if wait > 0 {
-		batch, err = s.awaitStatus(c, id, wait)
+	if in.WaitMs > 0 {
+		batch, err = b.awaitStatus(ctx, in)
 	} else {
-		batch, err = s.engine.Batch(id)
+		batch, err = b.engine.Batch(in.ID)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		out.Body, err = b.document(ctx, &batch)
 	}
-	reason, err := s.errorOfBatch(c, &batch)
-	if err != nil {
-		return err
-	}
-	doc := documentOfBatch(&batch, reason, s.engine.Now())
-	text, err := web.EncodeDocument(doc)
-	if err != nil {
-		return err
-	}
-	doc.Progress = nil // it depends on the time
-	basis, err := web.EncodeDocument(doc)
-	if err != nil {
-		return err
-	}
-	return web.AnswerTagged(c, web.MIMEJSON, text, basis)
+	out.Basis = out.Body
+	out.Basis.Progress = nil
+	return out, err
 }
 
-// errorOfBatch returns the error of the failed job of a batch, if the job is still there.
-func (s *Server) errorOfBatch(c echo.Context, b *document.Batch) (string, error) {
-	if b.Failed.IsZero() {
-		return "", nil
-	}
-	j, held, err := s.readJob(c, s.documents, b.Failed)
-	held.Release()
-	if errors.Is(err, job.NotFound) {
-		return "", nil
-	}
-	return j.Error, err
-}
-
-// waitOf reads the parameter wait_ms.
-func waitOf(query []web.Parameter) (wait time.Duration, err error) {
-	for _, p := range query {
-		if p.Key != "wait_ms" {
-			continue
+// document returns the document of a batch, with the error of its failed job, if the job is still there.
+func (b batches) document(ctx context.Context, batch *document.Batch) (batchDocument, error) {
+	reason := ""
+	if !batch.Failed.IsZero() {
+		held := operation.Share(ctx, b.limits.documents)
+		j, err := readJob(ctx, b.engine, held, batch.Failed)
+		held.Release()
+		if err != nil && !errors.Is(err, job.NotFound) {
+			return batchDocument{}, err
 		}
-		ms, err := web.WholeNumber(p.Key, p.Value)
-		if err == nil {
-			err = web.BadField(p.Key, job.CheckRange(p.Key, *ms, 0, job.MaxWaitMs))
-		}
-		if err != nil {
-			return 0, err
-		}
-		wait = time.Duration(*ms) * time.Millisecond
+		reason = j.Error
 	}
-	return wait, nil
+	return documentOfBatch(batch, reason, b.engine.Now()), nil
 }
 
 // awaitStatus waits until a batch changes its status, the time is over, the client hangs up or the server shuts down.
 // It returns at once for a batch that has ended.
-func (s *Server) awaitStatus(c echo.Context, id job.ID, wait time.Duration) (document.Batch, error) {
-	ctx, cancel := context.WithTimeout(c.Request().Context(), wait)
+func (b batches) awaitStatus(ctx context.Context, in *batchQuery) (batch document.Batch, err error) {
+	waiting, cancel := context.WithTimeout(ctx, time.Duration(in.WaitMs)*time.Millisecond)
 	defer cancel()
 	first := job.BatchStatus(0)
 	for {
-		change, err := s.engine.AwaitBatch(id)
+		change, err := b.engine.AwaitBatch(in.ID)
 		if err != nil {
-			return document.Batch{}, err
+			return batch, err
 		}
-		batch, err := s.batchAfter(c, id)
+		if err = b.engine.CatchUp(ctx, in.MinSeq); err == nil {
+			batch, err = b.engine.Batch(in.ID)
+		}
 		if first == 0 {
 			first = batch.Status
 		}
@@ -213,35 +132,21 @@ func (s *Server) awaitStatus(c echo.Context, id job.ID, wait time.Duration) (doc
 			change.Stop()
 			return batch, err
 		}
-		err = s.await(ctx, change)
+		select {
+		case <-change.Done():
+		case <-b.draining.Done():
+			err = web.ErrShuttingDown
+		case <-waiting.Done():
+		}
 		change.Stop()
-		if err == nil && ctx.Err() == nil {
+		if err == nil && waiting.Err() == nil {
 			continue
 		}
 		if err == nil {
-			err = c.Request().Context().Err()
+			err = ctx.Err()
 		}
 		return batch, err
 	}
-}
-
-// batchAfter reads a batch after the state has caught up.
-func (s *Server) batchAfter(c echo.Context, id job.ID) (document.Batch, error) {
-	if err := s.catchUp(c); err != nil {
-		return document.Batch{}, err
-	}
-	return s.engine.Batch(id)
-}
-
-// await waits for a change or the end of ctx. It returns an error if the server shuts down first.
-func (s *Server) await(ctx context.Context, change *store.JobEnd) error {
-	select {
-	case <-change.Done():
-	case <-s.draining.Done():
-		return web.ErrShuttingDown
-	case <-ctx.Done():
-	}
-	return nil
 }
 
 // batchMetadata answers GET /batches/{id}/metadata with the producer's bytes.
@@ -270,77 +175,81 @@ type batchesDocument struct {
 	Next    *string         `json:"next"`
 }
 
-// batches answers GET /batches with a page of the batches that match the query.
-func (s *Server) batches(c echo.Context) error {
-	filter, err := batchesQuery(web.Parameters(c))
-	if err != nil {
-		return err
-	}
-	held, err := s.holdPage(c, web.MaxRowsBytes)
-	if err != nil {
-		return err
-	}
-	defer held.Release()
-	var list []document.Batch
-	var next query.BatchPlace
-	err = s.pages.Do(c.Request().Context(), func() error {
-		list, next, err = s.engine.Batches(filter)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	page := batchesDocument{make([]batchDocument, len(list)), web.OrNull(textOfPlace(next))}
-	now := s.engine.Now()
-	for i := range list {
-		page.Batches[i] = documentOfBatch(&list[i], "", now)
-	}
-	text, err := web.EncodePage(c.Request().Context(), held, page)
-	if err != nil {
-		return err
-	}
-	return web.Answer(c, http.StatusOK, web.MIMEJSON, text)
+type batchesQuery struct {
+	Status     *string           `query:"status" enum:"in_progress,paused,completed,failed,cancelled" doc:"only batches with this status"`
+	Client     string            `query:"client" schema:"Name" doc:"only batches of this client"`
+	Type       string            `query:"type" schema:"Name" doc:"only batches of this type"`
+	Name       *string           `query:"name" minLength:"1" maxLength:"256" doc:"only batches with this name"`
+	NamePrefix *string           `query:"name_prefix" minLength:"1" maxLength:"256" doc:"only batches whose name begins so; not with name"`
+	Meta       map[string]string `query:"meta." doc:"only batches whose meta has this name with this value, a text or the digits of an integer"`
+	Limit      int               `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"batches of a page, at most; default: 100"`
+	After      *string           `query:"after" schema:"BatchPlace" doc:"next of the page before, or the id of a batch; with name_prefix, 404 if there is no batch of that id"`
+	caughtUp
 }
 
-func batchesQuery(query []web.Parameter) (f query.BatchFilter, err error) {
-	f.Limit = web.DefaultPage
-	for _, p := range query {
-		key, value := p.Key, p.Value
-		switch key {
-		case "status":
-			f.Status, err = job.ParseBatchStatus(value)
-			err = web.BadField(key, err)
-		case "client":
-			f.Client, err = value, web.BadField(key, job.CheckName(key, value))
-		case "type":
-			f.Type, err = value, web.BadField(key, job.CheckName(key, value))
-		case "name":
-			f.Name, err = value, command.CheckBatchName(key, value)
-		case "name_prefix":
-			f.NamePrefix, err = value, command.CheckBatchName(key, value)
-		case "limit":
-			f.Limit, err = web.PageLimit(p)
-		case "after":
-			f.After, err = placeOfBatch(key, value)
-		default:
-			if f.Meta == nil {
-				f.Meta = map[string]string{}
-			}
-			f.Meta[key[len(command.MetaPrefix):]] = value
-			_, metaErr := job.NewMeta(f.Meta)
-			err = web.BadField(web.Shortened(key), metaErr)
-		}
+// filter returns the batches that a list has.
+func (in *batchesQuery) filter() (f query.BatchFilter, err error) {
+	f = query.BatchFilter{Client: in.Client, Type: in.Type, Limit: in.Limit}
+	if in.Status != nil {
+		f.Status, err = job.ParseBatchStatus(*in.Status)
+	}
+	if in.Name != nil && err == nil {
+		f.Name, err = *in.Name, command.CheckBatchName("name", *in.Name)
+	}
+	if in.NamePrefix != nil && err == nil {
+		f.NamePrefix, err = *in.NamePrefix, command.CheckBatchName("name_prefix", *in.NamePrefix)
+	}
+	if in.After != nil && err == nil {
+		f.After, err = placeOfBatch("after", *in.After)
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Meta)) {
 		if err != nil {
-			return f, err
+			break
 		}
+		if f.Meta == nil {
+			f.Meta = map[string]string{}
+		}
+		f.Meta[name] = in.Meta[name]
+		_, metaErr := job.NewMeta(f.Meta)
+		err = web.BadField(web.Shortened(command.MetaPrefix+name), metaErr)
 	}
 	switch {
-	case f.Name != "" && f.NamePrefix != "":
+	case err != nil:
+	case in.Name != nil && in.NamePrefix != nil:
 		err = web.BadRequest("name_prefix", "a list has a name or a name_prefix")
-	case f.After.Name != "" && f.NamePrefix == "":
+	case f.After.Name != "" && in.NamePrefix == nil:
 		err = web.BadRequest("after", "after has the name of a batch only with name_prefix")
 	}
 	return f, err
+}
+
+// list answers with a page of the batches that match the query.
+func (b batches) list(ctx context.Context, in *batchesQuery) (out found[batchesDocument], err error) {
+	filter, err := in.filter()
+	if err != nil {
+		return out, err
+	}
+	if err := b.engine.CatchUp(ctx, in.MinSeq); err != nil {
+		return out, err
+	}
+	if err := operation.Hold(ctx, b.limits.documents, web.MaxRowsBytes); err != nil {
+		return out, err
+	}
+	var list []document.Batch
+	var next query.BatchPlace
+	err = b.limits.pages.Do(ctx, func() error {
+		list, next, err = b.engine.Batches(filter)
+		return err
+	})
+	if err != nil {
+		return out, err
+	}
+	out.Body = batchesDocument{make([]batchDocument, len(list)), web.OrNull(textOfPlace(next))}
+	now := b.engine.Now()
+	for i := range list {
+		out.Body.Batches[i] = documentOfBatch(&list[i], "", now)
+	}
+	return out, nil
 }
 
 // textOfPlace returns the text form of a place in a list of batches: an id or, in a list by name_prefix, an id and a name
@@ -364,40 +273,33 @@ func placeOfBatch(key, text string) (p query.BatchPlace, err error) {
 	return p, err
 }
 
-// changeBatch answers POST /batches/{id}/close and /resume with the document of the batch.
-func (s *Server) changeBatch(op job.BatchOp) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		id, err := pathID(c)
-		if err != nil {
-			return err
-		}
-		if err := web.NoBody(c, &s.bodies.optional); err != nil {
-			return err
-		}
-		changed, receipt, err := s.engine.ChangeBatch(c.Request().Context(), job.ChangeBatch{Op: op, Batch: id})
-		if err != nil {
-			return err
-		}
-		if err := refusal.Err(changed.Refusal); err != nil {
-			return err
-		}
-		web.SetSeq(c, receipt.Seq)
-		return s.answerBatch(c, receipt, id)
-	}
+func (b batches) close(ctx context.Context, in *onlyID) (changed[batchDocument], error) {
+	return b.change(ctx, job.ChangeBatch{Op: job.CloseBatch, Batch: in.ID})
 }
 
-// answerBatch answers a change of a batch with its document.
-func (s *Server) answerBatch(c echo.Context, r ingest.Receipt, id job.ID) error {
-	if err := s.engine.CatchUp(c.Request().Context(), r.Seq); err != nil {
-		return refusal.After(err)
+func (b batches) resume(ctx context.Context, in *onlyID) (changed[batchDocument], error) {
+	return b.change(ctx, job.ChangeBatch{Op: job.ResumeBatch, Batch: in.ID})
+}
+
+// change answers with the document of the batch after the change.
+func (b batches) change(ctx context.Context, cmd job.ChangeBatch) (out changed[batchDocument], err error) {
+	result, receipt, err := b.engine.ChangeBatch(ctx, cmd)
+	if err == nil {
+		err = refusal.Err(result.Refusal)
 	}
-	batch, err := s.engine.Batch(id)
 	if err != nil {
-		return refusal.After(err)
+		return out, err
 	}
-	reason, err := s.errorOfBatch(c, &batch)
+	out.Seq = receipt.Seq
+	if err := b.engine.CatchUp(ctx, receipt.Seq); err != nil {
+		return out, refusal.After(err)
+	}
+	batch, err := b.engine.Batch(cmd.Batch)
+	if err == nil {
+		out.Body, err = b.document(ctx, &batch)
+	}
 	if err != nil {
-		return refusal.After(err)
+		return out, refusal.After(err)
 	}
-	return web.AnswerDocument(c, http.StatusOK, documentOfBatch(&batch, reason, s.engine.Now()))
+	return out, nil
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/labstack/echo/v4"
@@ -22,27 +23,31 @@ func (s *Server) holdPage(c echo.Context, n int64) (*web.Share, error) {
 }
 
 // readJob reads a job, and takes a share for the answer. The caller releases the share after it has written the answer.
-// Most jobs are small, so readJob takes a small share first. If the job does not fit, it takes a share for the largest
-// job.
 func (s *Server) readJob(c echo.Context, from *web.Budget, id job.ID) (j job.Job, held *web.Share, err error) {
-	ctx := c.Request().Context()
 	held = web.ShareOf(c, from)
+	j, err = readJob(c.Request().Context(), s.engine, held, id)
+	return j, held, err
+}
+
+// readJob reads a job, and grows a share to the memory that the job takes. Most jobs are small, so it takes little first. If
+// the job does not fit, it takes enough for the largest job. It releases the share if it fails.
+func readJob(ctx context.Context, engine backend, held *web.Share, id job.ID) (j job.Job, err error) {
 	for _, n := range [...]int64{web.SmallShareBytes, answer.MaxDocumentBytes} {
 		var fits bool
 		if err = held.Resize(ctx, n); err == nil {
-			j, fits, err = s.engine.JobWithin(id, n-answer.JobStateBytes)
+			j, fits, err = engine.JobWithin(id, n-answer.JobStateBytes)
 		}
 		if err != nil {
 			held.Release()
-			return j, held, err
+			return j, err
 		}
 		if fits {
 			held.Shrink(max(0, n-answer.StateBytes(&j)))
-			return j, held, nil
+			return j, nil
 		}
 	}
 	held.Release()
-	return j, held, fmt.Errorf("job %s takes more than %d bytes, the maximum for a job", id, answer.MaxDocumentBytes)
+	return j, fmt.Errorf("job %s takes more than %d bytes, the maximum for a job", id, answer.MaxDocumentBytes)
 }
 
 // readJobAfter waits until the state includes the change with the receipt r, and then reads the job.

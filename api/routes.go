@@ -62,8 +62,6 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/jobs/:id/output", s.output, !hot, !keyed, "wait_ms", nil},
 		{http.MethodGet, "/jobs/:id/log", s.jobLog, !hot, !keyed, "follow", nil},
 		{http.MethodPost, "/jobs/:id/log", s.appendLog, hot, !keyed, "claim_id offset", nil},
-		{http.MethodGet, "/batches", s.batches, !hot, !keyed, "status client type name name_prefix limit after " + command.MetaPrefix, nil},
-		{http.MethodGet, "/batches/:id", s.batch, hot, !keyed, "wait_ms", nil},
 		{http.MethodGet, "/batches/:id/metadata", s.batchMetadata, !hot, !keyed, "", nil},
 		{http.MethodGet, "/batches/:id/results", s.results, !hot, !keyed, "from limit follow", nil},
 		{http.MethodGet, "/claims/:id", s.claimDocument, !hot, !keyed, "fields", nil},
@@ -81,8 +79,6 @@ func (s *Server) routes() []route {
 		{http.MethodPatch, "/jobs/:id", s.patch, !hot, !keyed, "", nil},
 		{http.MethodDelete, "/jobs/:id", s.remove, !hot, !keyed, "", nil},
 		{http.MethodPost, "/batches/:id/jobs", s.addToBatch, hot, keyed, "client jobtype " + command.LineQuery, nil},
-		{http.MethodPost, "/batches/:id/close", s.changeBatch(job.CloseBatch), !hot, !keyed, "", nil},
-		{http.MethodPost, "/batches/:id/resume", s.changeBatch(job.ResumeBatch), !hot, !keyed, "", nil},
 
 		{http.MethodGet, "/handlers", s.handlers, !hot, !keyed, "limit after", nil},
 		{http.MethodPut, "/handlers/:type", s.putHandler, !hot, !keyed, "client", nil},
@@ -133,7 +129,7 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/docs", s.docs, !hot, !keyed, "", nil},
 		{http.MethodGet, "/docs/:file", s.docsFile, !hot, !keyed, "", nil},
 	},
-		queues{s.engine, s.documents}.routes(r), runners{s.engine, s.documents}.routes(r), sweeps{s.engine}.routes(r), sessions{s.engine}.routes(r),
+		batches{s.engine, &s.limits, s.draining}.routes(r), queues{s.engine, s.documents}.routes(r), runners{s.engine, s.documents}.routes(r), sweeps{s.engine}.routes(r), sessions{s.engine}.routes(r),
 		switches{s.engine}.routes(r), journalTime{s.engine}.routes(r), levels{s.engine}.routes(r),
 		health{s.engine, s.draining}.routes(r), s.build.routes(r), statistics{s.engine, s.blobs}.routes(r),
 	)

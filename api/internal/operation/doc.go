@@ -6,6 +6,7 @@
 //
 //	ID    job.ID `path:"id"`                           // or query, or header
 //	Limit int    `query:"limit" minimum:"1" default:"100"`
+//	Meta  map[string]string `query:"meta."`            // all parameters whose names have this prefix
 //	Body  T                                            // a JSON object; without the field, the body must be empty or {}
 //
 // An answer has:

@@ -103,11 +103,17 @@ func (c *call) release() {
 // the answer, and released after the answer was written.
 func Hold(ctx context.Context, from *web.Budget, n int64) error {
 	call := ctx.Value(callKey{}).(*call)
-	call.held = &web.Share{Budget: from}
-	if call.connection != nil {
-		call.held.Peer = call.connection.Peer
-	}
+	call.held = Share(ctx, from)
 	return call.held.Resize(ctx, n)
+}
+
+// Share returns an empty share of a budget for the client of a call. The caller releases it.
+func Share(ctx context.Context, from *web.Budget) *web.Share {
+	held := &web.Share{Budget: from}
+	if conn := ctx.Value(callKey{}).(*call).connection; conn != nil {
+		held.Peer = conn.Peer
+	}
+	return held
 }
 
 // jsonName returns the name that a field has in JSON.

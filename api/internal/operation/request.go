@@ -58,10 +58,13 @@ func (r *request) describe(op *openapi.Operation, schemas *openapi.Schemas) {
 			if f.Type.Kind() == reflect.Pointer { // nil if it is not given; there is no null
 				f.Type = f.Type.Elem()
 			}
-			schema := schemas.Field(f.StructField, openapi.InAnswer)
+			schema, name := schemas.Field(f.StructField, openapi.InAnswer), f.name
+			if strings.HasSuffix(name, ".") { // each is a parameter
+				schema.Type, schema.AdditionalProperties, name = openapi.Types{"string"}, nil, name+"*"
+			}
 			text := schema.Description
 			schema.Description = ""
-			op.Parameters = append(op.Parameters, openapi.Parameter{Name: f.name, In: in, Description: text, Required: in == "path" || f.Tag.Get("required") == "true", Schema: schema})
+			op.Parameters = append(op.Parameters, openapi.Parameter{Name: name, In: in, Description: text, Required: in == "path" || f.Tag.Get("required") == "true", Schema: schema})
 		}
 	}
 	add("path", r.path)
@@ -87,6 +90,10 @@ func (r *request) read(c echo.Context, rules Rules, call *call, v reflect.Value)
 	}
 	given := web.Parameters(c)
 	for _, f := range r.parameters {
+		if strings.HasSuffix(f.name, ".") {
+			readPrefix(f.name, given, v.FieldByIndex(f.Index))
+			continue
+		}
 		i := slices.IndexFunc(given, func(p web.Parameter) bool { return p.Key == f.name })
 		text := f.Tag.Get("default")
 		switch {
@@ -128,6 +135,18 @@ func (r *request) read(c echo.Context, rules Rules, call *call, v reflect.Value)
 		return err
 	}
 	return checkObject(body)
+}
+
+// readPrefix reads the parameters whose names have a prefix into a map.
+func readPrefix(prefix string, given []web.Parameter, into reflect.Value) {
+	for _, p := range given {
+		if name, ok := strings.CutPrefix(p.Key, prefix); ok {
+			if into.IsNil() {
+				into.Set(reflect.ValueOf(map[string]string{}))
+			}
+			into.SetMapIndex(reflect.ValueOf(name), reflect.ValueOf(p.Value))
+		}
+	}
 }
 
 // nobodysID is an id that no object has, because no command has the seq 0. It replaces UUIDs of another layout, so that
