@@ -106,7 +106,7 @@ func (s *scenario) up() {
 			},
 			SyncFile: func(f *os.File) error { return cmp.Or(s.failure(), f.Sync()) },
 		}},
-		Statfs: func(string) (free, total uint64, err error) {
+		Space: func(string) (free, total uint64, err error) {
 			s.disk.Lock()
 			defer s.disk.Unlock()
 			return s.free, 1 << 40, nil
