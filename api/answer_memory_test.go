@@ -68,13 +68,13 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, request, other string
-		of                   func(s *Server) *web.Budget
+		of                   func(s *Server) *web.Lane
 	}{
-		{"completions", head("POST", "/jobs/complete", `{"outcomes":`+outcomes(5000)+`}`), head("POST", "/jobs/claim", claim), func(s *Server) *web.Budget { return s.changes }},
-		{"lists", head("GET", "/jobs", ""), head("POST", "/jobs/claim", claim), func(s *Server) *web.Budget { return s.documents }},
-		{"documents", head("GET", "/jobs/"+unknownID, ""), head("POST", "/jobs/claim", claim), func(s *Server) *web.Budget { return s.documents }},
-		{"claims", head("POST", "/jobs/claim", claim), head("GET", "/jobs", ""), func(s *Server) *web.Budget { return s.handouts }},
-		{"changes", head("POST", "/jobs/"+unknownID+"/tickle", "{}"), head("POST", "/jobs/claim", claim), func(s *Server) *web.Budget { return s.changes }},
+		{"completions", head("POST", "/jobs/complete", `{"outcomes":`+outcomes(5000)+`}`), head("POST", "/jobs/claim", claim), func(s *Server) *web.Lane { return s.changes }},
+		{"lists", head("GET", "/jobs", ""), head("POST", "/jobs/claim", claim), func(s *Server) *web.Lane { return s.documents }},
+		{"documents", head("GET", "/jobs/"+unknownID, ""), head("POST", "/jobs/claim", claim), func(s *Server) *web.Lane { return s.documents }},
+		{"claims", head("POST", "/jobs/claim", claim), head("GET", "/jobs", ""), func(s *Server) *web.Lane { return s.handouts }},
+		{"changes", head("POST", "/jobs/"+unknownID+"/tickle", "{}"), head("POST", "/jobs/claim", claim), func(s *Server) *web.Lane { return s.changes }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			engine := &lavish{picky: picky{t: t}}

@@ -443,7 +443,7 @@ func TestCollectBlobs(t *testing.T) {
 func TestManyBlobStreams(t *testing.T) {
 	r := start(t)
 	var all sync.WaitGroup
-	for range 2 * files.UploadsBudgetBytes / web.StreamBytes {
+	for range 2 * r.server.streamed.Total() / web.StreamBytes {
 		all.Go(func() {
 			content := make([]byte, 100_000)
 			rand.Read(content)
@@ -455,7 +455,7 @@ func TestManyBlobStreams(t *testing.T) {
 		})
 	}
 	all.Wait()
-	r.until("no bytes are held", func() bool { return r.server.blobs.Uploads.Used()+r.server.downloads.Used() == 0 })
+	r.until("no bytes are held", func() bool { return r.server.streamed.Used()+r.server.downloads.Used() == 0 })
 }
 
 // statusesOfBlobs makes requests that get the statuses of the routes of blobs.

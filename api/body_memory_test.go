@@ -20,15 +20,15 @@ import (
 // wait.
 func TestBodiesWaitForTheirShare(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
-		first := web.Share{Budget: s.bulk} // the oldest share gets all that it requests
+		first := web.Share{Lane: s.bulk} // the oldest share gets all that it requests
 		if !first.Grow(t.Context(), 1, 0) {
 			t.Fatal("the budget is not empty")
 		}
 		take := func() (giveBack func()) {
-			if !first.Grow(t.Context(), bulkBudgetBytes, 0) {
+			if !first.Grow(t.Context(), s.bulk.Total(), 0) {
 				t.Fatal("the oldest share does not get what it requests")
 			}
-			return func() { first.Shrink(bulkBudgetBytes) }
+			return func() { first.Shrink(s.bulk.Total()) }
 		}
 		c := l.dial()
 		defer c.Close()

@@ -49,7 +49,7 @@ func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
 		s.send(t, "POST", "/add", "one\ntwo\n").object(http.StatusCreated)
 		session := s.send(t, "POST", "/sessions", "").object(http.StatusCreated)["session_id"].(string)
 		full := func(test func()) { // while another request holds the whole budget for claims
-			others := web.Share{Budget: s.server.handouts}
+			others := web.Share{Lane: s.server.handouts}
 			if !others.Grow(t.Context(), s.server.handouts.Total(), 0) {
 				t.Fatal("the budget is not free")
 			}

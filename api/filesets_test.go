@@ -500,6 +500,6 @@ func TestFilesetsInFlatMemory(t *testing.T) {
 		t.Errorf("%d bytes were allocated for %d bytes in both directions", grown, count*size)
 	}
 	testkit.Eventually(t, "no share is kept", func() bool {
-		return r.server.blobs.Uploads.Used()+r.server.downloads.Used()+r.server.filesets.Memory.Used() == 0
+		return r.server.streamed.Used()+r.server.downloads.Used()+r.server.manifests.Used() == 0
 	})
 }

@@ -413,7 +413,7 @@ func TestAPanicKeepsNoTurn(t *testing.T) {
 		}
 		func() {
 			defer func() { recover() }()
-			p := web.NewPieces(echo.New().NewContext(httptest.NewRequest("GET", "/", nil), nil), web.MIMEJSON, &web.Share{Budget: r.server.documents}, r.server.pages)
+			p := web.NewPieces(echo.New().NewContext(httptest.NewRequest("GET", "/", nil), nil), web.MIMEJSON, &web.Share{Lane: r.server.documents}, r.server.pages)
 			t.Error("no panic", answer.AppendJobPieces(p, make([]job.Job, 1), "", "", func([]byte, *answer.Jobs, *job.Job) []byte { panic("document") }))
 		}()
 	}

@@ -41,21 +41,15 @@ func newMetrics(s *Server, registry *prometheus.Registry) *metrics {
 			Name: "daybook_http_connections_evicted_total", Help: "Connections without a request that the server closed to accept new ones, at the limit of open connections.",
 		}, func() float64 { _, evicted := s.web.Connections(); return float64(evicted) }),
 	)
-	inFlight := func(name, help, label, value string, of *web.Budget) {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{label: value}},
-			func() float64 { return float64(of.Used()) }))
+	inMemory := func(name, help, label string, of *web.Budget) {
+		for _, lane := range of.Lanes() {
+			registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{label: lane.Name()}},
+				func() float64 { return float64(lane.Used()) }))
+		}
 	}
-	const bodies, answers = "Bytes of request bodies in memory.", "Bytes of answers in memory, including the data that they are made from."
-	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "bulk", s.bulk)
-	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "control", s.control)
-	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "blobs", s.blobs.Uploads)
-	inFlight("daybook_http_body_bytes_in_flight", bodies, "lane", "filesets", s.filesets.Memory)
-	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "blobs", s.downloads)
-	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "documents", s.documents)
-	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "handouts", s.handouts)
-	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "changes", s.changes)
-	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "parked", s.parked)
-	inFlight("daybook_http_answer_bytes_in_flight", answers, "kind", "scrapes", s.scrapes)
+	inMemory("daybook_http_body_bytes_in_flight", "Bytes of request bodies in memory.", "lane", &s.arriving)
+	inMemory("daybook_http_answer_bytes_in_flight", "Bytes of answers in memory, including the data that they are made from.", "kind", &s.answered)
+	inMemory("daybook_kept_bytes", "Bytes in memory for clients that wait: results of parked claims, requests in streams beside their bodies and answers, and the subscriptions and claims of streams.", "kind", &s.kept)
 	m.backupMetrics = newBackupMetrics(registry)
 	registerLogMetrics(&s.logs, registry)
 	registerSpanMetrics(s.spans, registry)

@@ -17,8 +17,6 @@ import (
 const otherQueues = "(other)"
 
 const (
-	// scrapesBudgetBytes bounds the memory of pages of metrics. These pages wait for no other budget.
-	scrapesBudgetBytes = 128 << 20
 	// scrapeBytes is the memory for a page without the metrics of queues. queueMetricsBytes is the memory for the
 	// metrics of one queue.
 	scrapeBytes       = 512 << 10

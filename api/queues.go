@@ -29,7 +29,7 @@ type queueReader interface {
 // queues are the jobs of a client and type.
 type queues struct {
 	engine    backend
-	documents *web.Budget
+	documents *web.Lane
 }
 
 func (q queues) routes(r operation.Rules) []route {

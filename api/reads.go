@@ -23,7 +23,7 @@ func (s *Server) holdPage(c echo.Context, n int64) (*web.Share, error) {
 }
 
 // readJob reads a job, and takes a share for the answer. The caller releases the share after it has written the answer.
-func (s *Server) readJob(c echo.Context, from *web.Budget, id job.ID) (j job.Job, held *web.Share, err error) {
+func (s *Server) readJob(c echo.Context, from *web.Lane, id job.ID) (j job.Job, held *web.Share, err error) {
 	held = web.ShareOf(c, from)
 	j, err = readJob(c.Request().Context(), s.engine, held, id)
 	return j, held, err

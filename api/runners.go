@@ -21,7 +21,7 @@ type runnerReader interface {
 // runners are the processes that run jobs.
 type runners struct {
 	engine    backend
-	documents *web.Budget
+	documents *web.Lane
 }
 
 func (n runners) routes(r operation.Rules) []route {

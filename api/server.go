@@ -104,7 +104,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 	}
 	registry := prometheus.NewRegistry()
 	s.web, err = web.New(web.Options{
-		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, ProblemOf: refusal.Of, Registry: registry,
+		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
 		Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
 	})
 	if err != nil {
@@ -115,11 +115,11 @@ func newServer(o Options, engine backend) (*Server, error) {
 	s.decode = &command.Decoder{Defaults: defaults, Fenced: o.RequireClaimID, CheckClient: s.web.CheckClient, Now: engine.Now, HandlerFor: engine.HandlerFor}
 	s.streams = stream.New(stream.Options{
 		Engine: engine, Decode: s.decode, Log: o.Log, Draining: s.draining, Heartbeat: o.StreamHeartbeat, Connections: s.web.MaxConnections,
-		Bulk: s.bulk, Control: s.control, Handouts: s.handouts, Changes: s.changes, Pages: s.pages, Registry: registry, Requests: s.web.Metrics,
+		Bulk: s.bulk, Control: s.control, Handouts: s.handouts, Changes: s.changes, Waiting: s.streamRequests, Jobs: s.streamJobs, Pages: s.pages, Registry: registry, Requests: s.web.Metrics,
 	})
 	s.blobs = files.NewBlobs(files.Options{
 		Log: o.Log, Storage: o.Blobs, Registry: registry, CheckClient: s.web.CheckClient,
-		Documents: s.documents, Downloads: s.downloads, Control: s.control, Optional: &s.bodies.optional,
+		Documents: s.documents, Downloads: s.downloads, Control: s.control, Uploads: s.streamed, Manifests: s.manifests, Optional: &s.bodies.optional,
 	})
 	s.uploads, s.filesets = files.NewUploads(s.blobs), files.NewFilesets(s.blobs, engine, engine, engine.CatchUp)
 	routes := withHeads(s.routes())

@@ -265,13 +265,10 @@ func (x *everyStatus) stalls() {
 	all.Wait()
 	x.put("/filesets/b", tarOf(x.T, "a", "A")).wantStatus(http.StatusCreated)
 	var hogs []*web.Share
-	for budget, bytes := range map[*web.Budget]int64{
-		x.server.bulk: bulkBudgetBytes, x.server.control: controlBudgetBytes, x.server.documents: documentsBudgetBytes, x.server.handouts: handoutsBudgetBytes, x.server.changes: changesBudgetBytes,
-		x.server.blobs.Uploads: files.UploadsBudgetBytes, x.server.downloads: downloadsBudgetBytes, x.server.filesets.Memory: files.ManifestsBudgetBytes, x.server.scrapes: scrapesBudgetBytes,
-	} {
-		hog := &web.Share{Budget: budget}
-		if !hog.Grow(x.Context(), bytes, 0) {
-			x.Fatal("the budget is not free")
+	for _, lane := range slices.Concat(x.server.arriving.Lanes(), x.server.answered.Lanes()) {
+		hog := &web.Share{Lane: lane}
+		if !hog.Grow(x.Context(), lane.Total(), 0) {
+			x.Fatal("the lane is not free")
 		}
 		hogs = append(hogs, hog)
 	}

@@ -129,7 +129,7 @@ func TestStreamsMakeRoomForRequests(t *testing.T) {
 func TestSubscriptionsAreBounded(t *testing.T) {
 	r := start(t)
 	budget := r.server.streams.JobMemory()
-	others := web.Share{Budget: budget}
+	others := web.Share{Lane: budget}
 	others.Force(budget.Total() - 2*stream.SubscriptionBytes - 4<<10)
 	c := r.open()
 	c.ok(c.send("hello", `{"runner_id":"r"}`))

@@ -57,27 +57,25 @@ type Options struct {
 	Storage     *Storage // nil: the server stores no blobs
 	Registry    *prometheus.Registry
 	CheckClient func(client string) error // refuses a name that no client can have
-	Documents   *web.Budget               // for answers
-	Downloads   *web.Budget               // for answers that are longer than memory
-	Control     *web.Budget               // for short request bodies
+	Documents   *web.Lane                 // for answers
+	Downloads   *web.Lane                 // for answers that are longer than memory
+	Control     *web.Lane                 // for short request bodies
+	Uploads     *web.Lane                 // for bodies that are longer than memory
+	Manifests   *web.Lane                 // for the files and manifests of requests
 	Optional    *web.BodyRule             // of requests without fields
 }
-
-// UploadsBudgetBytes bounds the memory for uploads.
-const UploadsBudgetBytes = 64 << 20
 
 // Blobs answers the routes of blobs.
 type Blobs struct {
 	Options
 	addresses web.BodyRule
-	Uploads   *web.Budget // for bodies that are longer than memory
 	metrics   blobMetrics
 }
 
 func NewBlobs(o Options) *Blobs {
 	return &Blobs{
-		Options: o, Uploads: web.NewBudget(UploadsBudgetBytes), metrics: newBlobMetrics(o.Storage, o.Registry),
-		addresses: web.BodyRule{Budget: o.Control, Limit: maxAddressBytes, Types: []string{web.MIMEJSON}},
+		Options: o, metrics: newBlobMetrics(o.Storage, o.Registry),
+		addresses: web.BodyRule{Lane: o.Control, Limit: maxAddressBytes, Types: []string{web.MIMEJSON}},
 	}
 }
 

@@ -61,7 +61,7 @@ func (s *Filesets) Get(c echo.Context) error {
 		return s.blobs.Damage(missingManifest(&version, err))
 	}
 	defer b.Close() // it was only read
-	held, err := web.Hold(c, s.Memory, (1+manifestFactor)*b.Info().Size)
+	held, err := web.Hold(c, s.blobs.Manifests, (1+manifestFactor)*b.Info().Size)
 	defer held.Release()
 	if err != nil {
 		return err

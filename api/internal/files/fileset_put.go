@@ -28,9 +28,9 @@ const (
 	filesAtOnce = 64
 	// manifestFactor is the ratio of a manifest's size in memory to the size of its text.
 	manifestFactor = 4
-	// ManifestsBudgetBytes bounds the memory for manifests. One remote address can get half of it, which is enough for
+	// ManifestsBytes is the size of the lane for manifests. One remote address can get half of it, which is enough for
 	// the largest fileset.
-	ManifestsBudgetBytes = 2 * (2 + manifestFactor) * fileset.MaxManifestBytes
+	ManifestsBytes = 2 * (2 + manifestFactor) * fileset.MaxManifestBytes
 	// maxMissing is the largest number of missing blobs that a refusal lists.
 	maxMissing = 10_000
 )
@@ -81,7 +81,7 @@ func (s *Filesets) putArchive(c echo.Context, of *blob.Store, q filesetQuery) er
 	if err := body.Reserve(ctx, unpackBytes); err != nil {
 		return err
 	}
-	held := web.ShareOf(c, s.Memory)
+	held := web.ShareOf(c, s.blobs.Manifests)
 	defer held.Release()
 	batch, err := of.NewBatch(ctx, q.client)
 	if err != nil {

@@ -34,17 +34,15 @@ type Filesets struct {
 	engine   FilesetOperator
 	queries  FilesetReader
 	catchUp  func(ctx context.Context, minSeq uint64) error
-	Memory   *web.Budget // for the files and manifests of requests
 	manifest web.BodyRule
 	metrics  filesetMetrics
 }
 
 // NewFilesets returns the handlers of filesets. catchUp is CatchUp of the engine.
 func NewFilesets(blobs *Blobs, engine FilesetOperator, queries FilesetReader, catchUp func(ctx context.Context, minSeq uint64) error) *Filesets {
-	memory := web.NewBudget(ManifestsBudgetBytes)
 	return &Filesets{
-		blobs: blobs, engine: engine, queries: queries, catchUp: catchUp, Memory: memory, metrics: newFilesetMetrics(blobs.Registry),
-		manifest: web.BodyRule{Budget: memory, Limit: fileset.MaxManifestBytes, Types: []string{web.MIMEJSON}},
+		blobs: blobs, engine: engine, queries: queries, catchUp: catchUp, metrics: newFilesetMetrics(blobs.Registry),
+		manifest: web.BodyRule{Lane: blobs.Manifests, Limit: fileset.MaxManifestBytes, Types: []string{web.MIMEJSON}},
 	}
 }
 

@@ -101,15 +101,15 @@ func (c *call) release() {
 
 // Hold takes a share of a budget for the answer of a call, before the answer's data is read. It is resized to the text of
 // the answer, and released after the answer was written.
-func Hold(ctx context.Context, from *web.Budget, n int64) error {
+func Hold(ctx context.Context, from *web.Lane, n int64) error {
 	call := ctx.Value(callKey{}).(*call)
 	call.held = Share(ctx, from)
 	return call.held.Resize(ctx, n)
 }
 
 // Share returns an empty share of a budget for the client of a call. The caller releases it.
-func Share(ctx context.Context, from *web.Budget) *web.Share {
-	held := &web.Share{Budget: from}
+func Share(ctx context.Context, from *web.Lane) *web.Share {
+	held := &web.Share{Lane: from}
 	if conn := ctx.Value(callKey{}).(*call).connection; conn != nil {
 		held.Peer = conn.Peer
 	}

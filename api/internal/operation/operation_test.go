@@ -41,8 +41,8 @@ func (patient) SetReadDeadline(time.Time) error { return nil }
 
 // TestRead: parameters and fields are checked by the tags, and a refusal names the parameter or field.
 func TestRead(t *testing.T) {
-	budget := web.NewBudget(1 << 20)
-	rules := Rules{Optional: &web.BodyRule{Budget: budget, Limit: 1 << 10, Types: []string{web.MIMEJSON}, Optional: true}}
+	budget := web.NewLane("", 1<<20)
+	rules := Rules{Optional: &web.BodyRule{Lane: budget, Limit: 1 << 10, Types: []string{web.MIMEJSON}, Optional: true}}
 	var got *sample
 	failure := error(nil)
 	op := New(rules, http.MethodPost, "/things/:id", About{ID: "x", Answers: map[int]string{200: "a", 202: "b"}}, func(_ context.Context, in *sample) (sampleAnswer, error) {

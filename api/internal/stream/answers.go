@@ -18,7 +18,7 @@ import (
 // subscriptions get no more jobs. Answers to its requests are bounded by maxStreamRequests.
 const maxQueuedAnswers = 256 << 10
 
-// smallAnswerBytes is the largest answer without a share of the budget for answers. A stream has at most
+// smallAnswerBytes is the largest answer without a share of the lane for answers. A stream has at most
 // maxStreamRequests of them.
 const smallAnswerBytes = 1 << 10
 
@@ -43,7 +43,7 @@ func (q *answerQueue) init(t *stream) { q.t, q.emptied.L = t, &q.mu }
 // end.
 func (q *answerQueue) add(line []byte, requests int) { q.addHeld(line, requests, nil) }
 
-// addHeld is add for an answer that holds a share of a budget until it is written.
+// addHeld is add for an answer that holds a share of a lane until it is written.
 func (q *answerQueue) addHeld(line []byte, requests int, held *web.Share) {
 	q.mu.Lock()
 	q.text = append(q.text, line...)

@@ -114,7 +114,7 @@ func FuzzStreamRequest(f *testing.F) {
 				Defaults: defaults, CheckClient: func(string) error { return nil }, Now: func() int64 { return acceptedAt.At },
 				HandlerFor: func(string, string) (document.Handler, bool) { return document.Handler{}, false },
 			},
-			Bulk: web.NewBudget(1 << 30), Control: web.NewBudget(1 << 30), Handouts: web.NewBudget(1 << 30), Changes: web.NewBudget(1 << 30),
+			Bulk: web.NewLane("", 1<<30), Control: web.NewLane("", 1<<30), Handouts: web.NewLane("", 1<<30), Changes: web.NewLane("", 1<<30), Waiting: web.NewLane("", 1<<30), Jobs: web.NewLane("", 1<<30),
 			Registry: prometheus.NewRegistry(), Requests: web.NewRequestMetrics(prometheus.NewRegistry()),
 		}), nil, nil)
 		if c.greeted.Store(greeted); greeted {

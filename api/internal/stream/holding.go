@@ -343,7 +343,7 @@ func (h *holding) takeAll() ([]*heldClaim, *web.Share) {
 	}
 	clear(h.claims) // the caller decides which stream holds them next
 	held := h.held
-	none := h.t.share(held.Budget)
+	none := h.t.share(held.Lane)
 	h.bytes, h.held = 0, &none
 	slices.SortFunc(all, func(a, b *heldClaim) int { return slices.Compare(a.id[:], b.id[:]) })
 	return all, held

@@ -25,7 +25,7 @@ var messageBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// receive waits for the next message, and reads all of it. The memory for it counts against the same budgets as bodies
+// receive waits for the next message, and reads all of it. The memory for it counts against the same lanes as bodies
 // of HTTP requests.
 func (t *stream) receive() (*message, error) {
 	kind, r, err := t.conn.Reader(context.Background())
@@ -36,7 +36,7 @@ func (t *stream) receive() (*message, error) {
 	defer t.receiving.Store(false)
 	m := &message{t: t, kind: kind}
 	m.Rule = &t.s.messages
-	m.Share = t.share(m.Rule.Budget)
+	m.Share = t.share(m.Rule.Lane)
 	if t.accepted != nil {
 		m.Paced = &web.PacedReader{From: r, Deadline: t.accepted}
 		r = m.Paced
@@ -96,7 +96,7 @@ func (m *message) read(r io.Reader) error {
 	if isCreateMessage(*first) { // so that bulk posts do not take the memory for completions
 		m.Share.Release()
 		m.Rule = &m.t.s.bulkMessages
-		m.Share.Budget = m.Rule.Budget
+		m.Share.Lane = m.Rule.Lane
 	}
 	err = m.Take(ctx, web.FirstReadBytes)
 	if err == nil {

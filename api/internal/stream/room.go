@@ -10,15 +10,8 @@ import (
 	"github.com/daybookq/daybook/api/internal/web"
 )
 
-const (
-	// requestsBudgetBytes bounds the memory for requests in streams. jobsBudgetBytes bounds the memory for the
-	// subscriptions of streams and for the claims that streams hold.
-	requestsBudgetBytes = 64 << 20
-	jobsBudgetBytes     = 128 << 20
-
-	// unusedPause is the shortest time between two searches for unused streams.
-	unusedPause = 100 * time.Millisecond
-)
+// unusedPause is the shortest time between two searches for unused streams.
+const unusedPause = 100 * time.Millisecond
 
 // mostStreams returns the largest number of open streams. The remaining connections are left to HTTP requests, so that
 // streams that only wait cannot take all of them.
@@ -29,8 +22,8 @@ func mostStreams(connections int) int { return max(1, connections/4*3) }
 // has a subscription or jobs.
 type streamRoom struct {
 	most     int
-	requests *web.Budget
-	jobs     *web.Budget
+	requests *web.Lane
+	jobs     *web.Lane
 
 	mu       sync.Mutex
 	taken    int
@@ -39,8 +32,8 @@ type streamRoom struct {
 	searched time.Time
 }
 
-func newStreamRoom(connections int) streamRoom {
-	return streamRoom{most: mostStreams(connections), requests: web.NewBudget(requestsBudgetBytes), jobs: web.NewBudget(jobsBudgetBytes)}
+func newStreamRoom(o Options) streamRoom {
+	return streamRoom{most: mostStreams(o.Connections), requests: o.Waiting, jobs: o.Jobs}
 }
 
 // admit takes a place for a new stream. It returns a problem if there is none.

@@ -42,4 +42,4 @@ func (l *Streams) ExpireAll() {
 }
 
 // JobMemory is the budget of subscriptions and of the claims that streams hold.
-func (l *Streams) JobMemory() *web.Budget { return l.room.jobs }
+func (l *Streams) JobMemory() *web.Lane { return l.room.jobs }

@@ -144,9 +144,9 @@ func newStream(s *Streams, conn *websocket.Conn, accepted *web.Connection) *stre
 	return t
 }
 
-// share returns an empty share of a budget for this stream.
-func (t *stream) share(from *web.Budget) web.Share {
-	s := web.Share{Budget: from}
+// share returns an empty share of a lane for this stream.
+func (t *stream) share(from *web.Lane) web.Share {
+	s := web.Share{Lane: from}
 	if t.accepted != nil {
 		s.Peer = t.accepted.Peer
 	}

@@ -45,11 +45,13 @@ type Options struct {
 	Heartbeat time.Duration
 	// Connections is the largest number of open connections. Streams take only a part of them.
 	Connections int
-	Bulk        *web.Budget // for long messages with creates
-	Control     *web.Budget // for other messages
-	Handouts    *web.Budget // for jobs that are sent
-	Changes     *web.Budget // for long answers
-	Pages       web.Turns   // to read claims
+	Bulk        *web.Lane // for long messages with creates
+	Control     *web.Lane // for other messages
+	Handouts    *web.Lane // for jobs that are sent
+	Changes     *web.Lane // for long answers
+	Waiting     *web.Lane // for outstanding requests, beside their messages and answers
+	Jobs        *web.Lane // for subscriptions, and the claims that streams hold
+	Pages       web.Turns // to read claims
 	Registry    *prometheus.Registry
 	// Requests are the metrics of the server's requests. Those of streams are among them.
 	Requests *web.RequestMetrics
@@ -104,8 +106,8 @@ const (
 func New(o Options) *Streams {
 	o.Heartbeat = cmp.Or(o.Heartbeat, defaultStreamHeartbeat)
 	l := &Streams{
-		Options: o, room: newStreamRoom(o.Connections), verbs: map[string]*web.RouteMetrics{},
-		messages: web.BodyRule{Budget: o.Control, Limit: web.MaxBodyBytes}, bulkMessages: web.BodyRule{Budget: o.Bulk, Limit: web.MaxBodyBytes},
+		Options: o, room: newStreamRoom(o), verbs: map[string]*web.RouteMetrics{},
+		messages: web.BodyRule{Lane: o.Control, Limit: web.MaxBodyBytes}, bulkMessages: web.BodyRule{Lane: o.Bulk, Limit: web.MaxBodyBytes},
 		all: map[string]*stream{}, lingering: map[string]*lingerer{}, holders: map[job.ID]holder{},
 	}
 	l.finishers.init(o.Draining.Done())
@@ -480,16 +482,13 @@ func (l *Streams) giveBack(claims []*heldClaim) {
 
 // register registers the metrics of streams.
 func (l *Streams) register(registry *prometheus.Registry) {
-	gauge := func(name, help string, labels prometheus.Labels, value func() float64) {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
+	gauge := func(name, help string, value func() float64) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
-	gauge("daybook_streams", "Open streams.", nil, func() float64 { open, _ := l.Count(); return float64(open) })
-	gauge("daybook_streams_lingering", "Streams whose connection has ended and whose claims wait for their client.", nil, func() float64 { _, lingering := l.Count(); return float64(lingering) })
-	gauge("daybook_streams_limit", "How many streams can be open at once.", nil, func() float64 { return float64(l.room.most) })
+	gauge("daybook_streams", "Open streams.", func() float64 { open, _ := l.Count(); return float64(open) })
+	gauge("daybook_streams_lingering", "Streams whose connection has ended and whose claims wait for their client.", func() float64 { _, lingering := l.Count(); return float64(lingering) })
+	gauge("daybook_streams_limit", "How many streams can be open at once.", func() float64 { return float64(l.room.most) })
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "daybook_streams_evicted_total", Help: "Streams without a request, a subscription and jobs that the server closed to make room for other streams and connections.",
 	}, func() float64 { return float64(l.room.evictions()) }))
-	const held = "Bytes in memory for requests in streams beside their bodies and answers, and for the subscriptions and claims of streams."
-	gauge("daybook_stream_bytes", held, prometheus.Labels{"kind": "requests"}, func() float64 { return float64(l.room.requests.Used()) })
-	gauge("daybook_stream_bytes", held, prometheus.Labels{"kind": "jobs"}, func() float64 { return float64(l.room.jobs.Used()) })
 }

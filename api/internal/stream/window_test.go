@@ -11,12 +11,12 @@ import (
 // TestRequestsInStreamsAreBounded: a stream with many requests waits while other streams hold the memory for requests.
 func TestRequestsInStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		of := web.NewBudget(4 * requestBlock * requestBytes)
+		of := web.NewLane("", 4*requestBlock*requestBytes)
 		windows := make([]requestWindow, 3)
 		begun := make([]int, len(windows))
 		for i := range windows {
 			w := &windows[i]
-			w.init(t.Context(), web.Share{Budget: of})
+			w.init(t.Context(), web.Share{Lane: of})
 			go func() {
 				for w.begin() {
 					begun[i]++

@@ -14,9 +14,9 @@ import (
 // MaxRowsBytes is the memory for a page of documents, such as those of queues or runners, including its text.
 const MaxRowsBytes = 4 << 20
 
-// Hold takes a share of a budget for an answer, before the answer's data is read. The caller resizes the share to the
+// Hold takes a share of a lane for an answer, before the answer's data is read. The caller resizes the share to the
 // size of the data, and releases it after it has written the answer.
-func Hold(c echo.Context, from *Budget, n int64) (*Share, error) {
+func Hold(c echo.Context, from *Lane, n int64) (*Share, error) {
 	held := ShareOf(c, from)
 	return held, held.Resize(c.Request().Context(), n)
 }
@@ -41,8 +41,8 @@ func (t Turns) Do(ctx context.Context, f func() error) error {
 	}
 }
 
-func ShareOf(c echo.Context, from *Budget) *Share {
-	held := &Share{Budget: from}
+func ShareOf(c echo.Context, from *Lane) *Share {
+	held := &Share{Lane: from}
 	if conn := ConnectionOf(c.Request()); conn != nil {
 		held.Peer = conn.Peer
 	}

@@ -11,10 +11,9 @@ import (
 const (
 	// Answers shorter than MinCompressedBytes fit into one network packet without compression.
 	MinCompressedBytes = 1 << 10
-	// A compressor has about one megabyte of state, and keeps it until the client has read the answer. If the budget
-	// for compressors is used up, answers are not compressed.
-	compressorBytes        = 1 << 20
-	compressorsBudgetBytes = 16 << 20
+	// A compressor has about one megabyte of state, and keeps it until the client has read the answer. If the lane for
+	// compressors is used up, answers are not compressed.
+	compressorBytes = 1 << 20
 )
 
 var zip = func() func(http.Handler) http.HandlerFunc {
@@ -32,7 +31,7 @@ func (s *Server) Compressed(next echo.HandlerFunc) echo.HandlerFunc {
 		if c.Request().Header.Get(echo.HeaderAcceptEncoding) == "" {
 			return next(c)
 		}
-		held := ShareOf(c, s.compressors)
+		held := ShareOf(c, s.Compressors)
 		if !held.Grow(c.Request().Context(), compressorBytes, 0) {
 			return next(c)
 		}

@@ -10,6 +10,6 @@
 //   - Every refusal is a problem document of RFC 9457 with a stable code, and it says whether anything was stored. This
 //     includes the router's refusals and panics.
 //   - The server reads no byte of a body that it refuses for its length, its type or its route.
-//   - The bytes of all bodies and answers in memory are bounded: each holds a Share of a Budget.
+//   - The bytes of all bodies and answers in memory are bounded: each holds a Share of a Lane of a Budget.
 //   - A client that sends or reads too slowly loses its connection.
 package web

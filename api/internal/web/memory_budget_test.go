@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestBudget(t *testing.T) {
+func TestLane(t *testing.T) {
 	const large = SmallShareBytes + 1
 	inTime := func(t *testing.T, test func(t *testing.T)) { t.Helper(); synctest.Test(t, test) }
 	// grown starts to grow a share, waits until all goroutines are blocked, and reports whether the share has grown.
@@ -21,9 +21,9 @@ func TestBudget(t *testing.T) {
 	}
 	t.Run("in order of arrival", func(t *testing.T) {
 		inTime(t, func(t *testing.T) {
-			b := NewBudget(10 * large)
+			b := NewLane("", 10*large)
 			var one, two, three Share
-			one.Budget, two.Budget, three.Budget = b, b, b
+			one.Lane, two.Lane, three.Lane = b, b, b
 			if !one.Grow(t.Context(), 8*large, time.Second) {
 				t.Fatal("the first is not given")
 			}
@@ -41,8 +41,8 @@ func TestBudget(t *testing.T) {
 	})
 	t.Run("small ones do not wait for large ones", func(t *testing.T) {
 		inTime(t, func(t *testing.T) {
-			b := NewBudget(80 * large)
-			one, two, small := Share{Budget: b}, Share{Budget: b}, Share{Budget: b}
+			b := NewLane("", 80*large)
+			one, two, small := Share{Lane: b}, Share{Lane: b}, Share{Lane: b}
 			one.Grow(t.Context(), 70*large, 0)
 			if given := grown(t, &two, large); *given {
 				t.Error("a large one is given what is for small ones")
@@ -54,8 +54,8 @@ func TestBudget(t *testing.T) {
 	})
 	t.Run("one that gives up lets those after it pass", func(t *testing.T) {
 		inTime(t, func(t *testing.T) {
-			b := NewBudget(100 * large)
-			one, two, three := Share{Budget: b}, Share{Budget: b}, Share{Budget: b}
+			b := NewLane("", 100*large)
+			one, two, three := Share{Lane: b}, Share{Lane: b}, Share{Lane: b}
 			one.Grow(t.Context(), 60*large, 0)
 			second := grown(t, &two, 80*large)
 			given := false
@@ -69,11 +69,11 @@ func TestBudget(t *testing.T) {
 	})
 	t.Run("shares that wait for each other all end", func(t *testing.T) {
 		inTime(t, func(t *testing.T) {
-			b := NewBudget(10 * large)
+			b := NewLane("", 10*large)
 			var done sync.WaitGroup
 			for range 20 {
 				done.Go(func() {
-					s := Share{Budget: b}
+					s := Share{Lane: b}
 					defer s.Release()
 					for range 8 {
 						if !s.Grow(t.Context(), large, time.Second) {
@@ -98,11 +98,11 @@ func TestBudget(t *testing.T) {
 	})
 	t.Run("one address gets half", func(t *testing.T) {
 		inTime(t, func(t *testing.T) {
-			b := NewBudget(100 * large)
-			first := Share{Budget: b}
+			b := NewLane("", 100*large)
+			first := Share{Lane: b}
 			first.Grow(t.Context(), large, 0)
 			here, there := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-			one, two, other := Share{Budget: b, Peer: here}, Share{Budget: b, Peer: here}, Share{Budget: b, Peer: there}
+			one, two, other := Share{Lane: b, Peer: here}, Share{Lane: b, Peer: here}, Share{Lane: b, Peer: there}
 			if !one.Grow(t.Context(), 50*large, 0) {
 				t.Fatal("half is not given")
 			}
@@ -121,13 +121,13 @@ func TestBudget(t *testing.T) {
 	t.Run("at random", func(t *testing.T) {
 		inTime(t, func(t *testing.T) {
 			const total = 40 * large
-			b := NewBudget(total)
+			b := NewLane("", total)
 			peers := []netip.Addr{{}, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}
 			var done sync.WaitGroup
 			for seed := range uint64(200) {
 				done.Go(func() {
 					r := rand.New(rand.NewPCG(1, seed))
-					s := Share{Budget: b, Peer: peers[seed%3]}
+					s := Share{Lane: b, Peer: peers[seed%3]}
 					for range r.IntN(8) {
 						time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
 						if !s.Grow(t.Context(), 1+r.Int64N(large), time.Duration(r.IntN(2000))*time.Millisecond) {

@@ -37,14 +37,14 @@ const _ = uint(job.MaxLines - (MaxBodyBytes+1)/2)
 
 // BodyRule describes the bodies that a route accepts.
 type BodyRule struct {
-	Budget   *Budget
+	Lane     *Lane
 	Limit    int      // bytes, after decompression
 	Types    []string // accepted media types; nil: any
 	Optional bool     // an empty body means {}
 	Pooled   bool     // the buffer is reused after release, so the handler must not keep it
 }
 
-// Body is a request body in memory. It holds its share of the budget until release.
+// Body is a request body in memory. It holds its share of the lane until release.
 type Body struct {
 	Bytes  []byte
 	Rule   *BodyRule
@@ -56,7 +56,7 @@ type Body struct {
 // Release returns the share, and the buffer if it is pooled. A second call does nothing.
 func (b *Body) Release() {
 	b.Bytes = nil
-	if b.Share.Budget != nil {
+	if b.Share.Lane != nil {
 		b.Share.Release()
 	}
 	if b.pooled != nil {
@@ -107,7 +107,7 @@ func ReadBody(c echo.Context, rule *BodyRule) (_ *Body, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Body{Rule: rule, Share: Share{Budget: rule.Budget}}
+	b := &Body{Rule: rule, Share: Share{Lane: rule.Lane}}
 	n := r.ContentLength
 	switch {
 	case n == 0:
@@ -168,7 +168,7 @@ func (r *PacedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Reserve waits until the budget has n more bytes for the body. The client does not cause this wait, so it gets the
+// Reserve waits until the lane has n more bytes for the body. The client does not cause this wait, so it gets the
 // full PaceTime for its next bytes.
 func (b *Body) Reserve(ctx context.Context, n int64) error {
 	switch {

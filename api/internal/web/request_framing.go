@@ -16,7 +16,7 @@ import (
 //   - A request has both Content-Length and Transfer-Encoding. net/http ignores the first. RFC 9112, section 6.1,
 //     allows that, but requires that the connection is closed.
 //   - An HTTP/1.0 request has Transfer-Encoding. net/http ignores it, with or without Content-Length. RFC 9112 requires
-//     that such a request is treated as faulty and the connection is closed.
+//     that the server treats such requests as faulty and closes the connection.
 //   - A header continues on a second line. net/http joins the lines, as RFC 9112, section 5.2, allows. Another program
 //     may see a Content-Length in the second line.
 //

@@ -27,7 +27,8 @@ type Options struct {
 	// MaxConnections is the largest number of open connections. 0 means DefaultMaxConnections.
 	MaxConnections int
 	// ProblemOf returns the problem for an error of a handler.
-	ProblemOf func(err error) *Problem
+	ProblemOf   func(err error) *Problem
+	Compressors *Lane // for the compressors of answers
 	// Registry gets the metrics of requests.
 	Registry *prometheus.Registry
 	// Spell, if not nil, writes a URL in its canonical form before the router sees it.
@@ -45,13 +46,12 @@ type Options struct {
 // into problem documents, and writes metrics and the access log.
 type Server struct {
 	Options
-	echo        *echo.Echo
-	hosts       allowedHosts
-	literal     map[string][]string // methods of each path without parameters
-	reserved    map[string]bool     // literal first segments of paths
-	Metrics     *RequestMetrics
-	compressors *Budget
-	listening   atomic.Pointer[listener] // nil before Run
+	echo      *echo.Echo
+	hosts     allowedHosts
+	literal   map[string][]string // methods of each path without parameters
+	reserved  map[string]bool     // literal first segments of paths
+	Metrics   *RequestMetrics
+	listening atomic.Pointer[listener] // nil before Run
 
 	Draining context.Context // done when the shutdown begins
 	Drain    context.CancelFunc
@@ -64,7 +64,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
-	s := &Server{Options: o, echo: echo.New(), hosts: hosts, Metrics: NewRequestMetrics(o.Registry), compressors: NewBudget(compressorsBudgetBytes)}
+	s := &Server{Options: o, echo: echo.New(), hosts: hosts, Metrics: NewRequestMetrics(o.Registry)}
 	s.Draining, s.Drain = context.WithCancel(context.Background())
 	s.echo.Pre(s.oneSpelling)
 	s.echo.Use(s.around)

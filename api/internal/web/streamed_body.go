@@ -16,7 +16,7 @@ const (
 )
 
 // StreamedBody is a request body that the server stores while it arrives, so it can have any length. It holds a share
-// of the budget for uploads until release.
+// of the lane for uploads until release.
 type StreamedBody struct {
 	PacedReader
 	share *Share
@@ -27,7 +27,7 @@ type StreamedBody struct {
 
 // StreamBody begins to read a body that the handler stores. The caller calls stored if the whole body was read, or refused
 // otherwise, and release in any case.
-func StreamBody(c echo.Context, from *Budget) (*StreamedBody, error) {
+func StreamBody(c echo.Context, from *Lane) (*StreamedBody, error) {
 	r := c.Request()
 	zipped, err := isGzip(r.Header[echo.HeaderContentEncoding])
 	if err != nil || zipped { // a blob is stored as it is sent
@@ -43,7 +43,7 @@ func StreamBody(c echo.Context, from *Budget) (*StreamedBody, error) {
 	return b, nil
 }
 
-// Reserve waits until the budget has n more bytes for the objects that the handler makes from the body.
+// Reserve waits until the lane has n more bytes for the objects that the handler makes from the body.
 func (b *StreamedBody) Reserve(ctx context.Context, n int64) error {
 	if b.share.Grow(ctx, n, MaxBudgetWait) {
 		return nil
