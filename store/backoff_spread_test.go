@@ -44,9 +44,7 @@ func TestBackoffSpreads(t *testing.T) {
 					t.Errorf("%d of %d jobs wait for the tenth %d of the range: %v", n, jobs, i, tenths)
 				}
 			}
-			if problems := problemsOf(t, c.s); len(problems) > 0 {
-				t.Error(problems)
-			}
+			sound(t, c.s)
 		})
 	}
 }

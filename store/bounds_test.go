@@ -101,9 +101,7 @@ func testBounded(t *testing.T, table []bounded) {
 				mustCommit(t, f.s)
 			}
 			if first {
-				if problems := problemsOf(t, f.s); len(problems) > 0 {
-					t.Error(problems)
-				}
+				sound(t, f.s)
 			}
 		})
 	}

@@ -273,9 +273,7 @@ func TestOneGroupOfAThousand(t *testing.T) {
 		t.Errorf("%d groups were decoded for three jobs", cached)
 	}
 	mustCommit(t, s)
-	if problems := problemsOf(t, s); len(problems) > 0 {
-		t.Error(problems)
-	}
+	sound(t, s)
 }
 
 // TestListReadsWhatAPageShows: a page of a list decodes a bounded number of groups, whether they match or not, and all

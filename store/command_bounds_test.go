@@ -467,9 +467,7 @@ func TestEveryCommandIsBounded(t *testing.T) {
 				thing.fill(c)
 			})
 			c.All()
-			if problems := problemsOf(t, c.s); len(problems) > 0 {
-				t.Error(problems)
-			}
+			sound(t, c.s)
 		})
 	}
 	testkit.EqualSlices(t, slices.Sorted(maps.Keys(verbs)), knownVerbs(t), "the commands tried")

@@ -107,9 +107,7 @@ func TestPreferDistinctIsBounded(t *testing.T) {
 			}
 			mustCommit(t, f.s)
 			testkit.Check(t, checkDistinct(f.s))
-			if problems := problemsOf(t, f.s); len(problems) > 0 {
-				t.Error(problems)
-			}
+			sound(t, f.s)
 		})
 	}
 }
@@ -186,9 +184,7 @@ func TestDistinctTakesNoMemoryForEachJob(t *testing.T) {
 	mustApply(t, f.s, f.seq, memory.DistinctAgainMs+int64(f.seq), distinctClaim(1, user))
 	testkit.Equal(t, x.Stage, row.InLine, "ten minutes later the index is in stage")
 	mustCommit(t, f.s)
-	if problems := problemsOf(t, f.s); len(problems) > 0 {
-		t.Error(problems)
-	}
+	sound(t, f.s)
 }
 
 // TestDistinctBytes: an index takes about as much memory as its bytes say.
@@ -305,9 +301,7 @@ func TestDistinctStrategiesInTurn(t *testing.T) {
 		}
 	}
 	testkit.Equal(t, len(numbers), memory.MaxDistinctIndexes)
-	if problems := problemsOf(t, f.s); len(problems) > 0 {
-		t.Error(problems)
-	}
+	sound(t, f.s)
 }
 
 // TestDistinctWithoutIndex: a strategy without an index uses the counts of active jobs in the indexes of other

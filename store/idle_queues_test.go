@@ -39,9 +39,7 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 		seq++
 		result := mustApply(t, s, seq, at, cmd)
 		mustCommit(t, s)
-		if problems := problemsOf(t, s); len(problems) > 0 {
-			t.Fatalf("%q", problems)
-		}
+		sound(t, s)
 		return result
 	}
 	expect := func(names ...string) {
@@ -96,9 +94,7 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 		seq++
 		result := mustApply(t, s, seq, int64(seq), cmd)
 		mustCommit(t, s)
-		if problems := problemsOf(t, s); len(problems) > 0 {
-			t.Fatalf("after %+v: %q", cmd, problems)
-		}
+		sound(t, s, "after", cmd)
 		return result
 	}
 	deleteQueue := func(client, typ string, want job.Refusal) {
@@ -157,9 +153,7 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 		if totals := s.Totals(); totals.Queues != 1 || totals.Counts.Total() != 2 {
 			t.Errorf("totals %+v", totals)
 		}
-		if problems := problemsOf(t, s); len(problems) > 0 {
-			t.Errorf("%q", problems)
-		}
+		sound(t, s)
 	}
 	look()
 	testkit.NoError(t, s.FlushWait())

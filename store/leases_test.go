@@ -22,9 +22,7 @@ func TestOwnLeaseAfterAPromise(t *testing.T) {
 		t.Helper()
 		mustCommit(t, s)
 		doc := testkit.Must(s.Job(own))(t)
-		if problems := problemsOf(t, s); len(problems) > 0 {
-			t.Errorf("at %d: %q", at, problems)
-		}
+		sound(t, s, "at", at)
 		return doc.Status
 	}
 	testkit.MustEqual(t, status(2000), job.Active, "while the promise")

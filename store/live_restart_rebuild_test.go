@@ -61,9 +61,7 @@ func TestLiveRestartRebuild(t *testing.T) {
 			if err := sameStores(live.s, way.s); err != nil {
 				t.Errorf("seed %d: %s: %v", seed, way.name, err)
 			}
-			if problems := problemsOf(t, way.s); len(problems) > 0 {
-				t.Errorf("seed %d: %s: check: %q", seed, way.name, problems)
-			}
+			sound(t, way.s, "seed", seed, way.name)
 			testkit.Check(t, way.s.Close())
 		}
 		testkit.Check(t, live.s.Close())
@@ -281,6 +279,12 @@ func describeRow(key string, value []byte) (text string) {
 		return fmt.Sprintf("effects of %d %x", row.SeqOfKey(key), value)
 	}
 	return fmt.Sprintf("row %x = %x", key, value)
+}
+
+// sound reports the problems that Check finds in a store. The context says when.
+func sound(t *testing.T, s *Store, context ...any) {
+	t.Helper()
+	testkit.EqualSlices(t, problemsOf(t, s), nil, context...)
 }
 
 func problemsOf(t *testing.T, s *Store) (problems []string) {

@@ -25,9 +25,7 @@ func TestLostRunner(t *testing.T) {
 	c.Apply(job.Tickle{Claim: id, IDs: []job.ID{first.WithLine(2)}, Progress: -1})
 	c.Apply(job.Tickle{Claim: id, Progress: -1})
 	c.Apply(job.Tickle{Runner: "r", Progress: -1})
-	if problems := problemsOf(t, c.s); len(problems) > 0 {
-		t.Fatal(problems)
-	}
+	sound(t, c.s)
 	lose()
 	for line := range 6 {
 		if begun := line == 0 || line == 2; begun {
@@ -48,9 +46,7 @@ func TestLostRunner(t *testing.T) {
 	if doc := c.is(first, job.Failed, 2); doc.Why != job.RunnerLost || len(doc.Attempts) != 2 {
 		t.Errorf("%+v", doc)
 	}
-	if problems := problemsOf(t, c.s); len(problems) > 0 {
-		t.Error(problems)
-	}
+	sound(t, c.s)
 }
 
 // TestLateOutcome: the outcome of a job's last run is accepted while the job waits again, unless it was claimed since.
@@ -149,9 +145,7 @@ func TestLateOutcome(t *testing.T) {
 			f := begin(t)
 			end(f, ok)
 			mustCommit(t, f.s)
-			if problems := problemsOf(t, f.s); len(problems) > 0 {
-				t.Error(problems)
-			}
+			sound(t, f.s)
 		})
 	}
 	t.Run("a run that was given back has no late outcome", func(t *testing.T) {

@@ -367,9 +367,7 @@ func TestTooManySessions(t *testing.T) {
 	if _, refusal := open(now); refusal != job.Granted {
 		t.Errorf("after one has ended: %v", refusal)
 	}
-	if problems := problemsOf(t, s); len(problems) > 0 {
-		t.Errorf("%q", problems)
-	}
+	sound(t, s)
 	testkit.Equal(t, rowsOf(t, s, row.IdleTable), most)
 }
 
@@ -430,9 +428,7 @@ func TestSessionsAreShared(t *testing.T) {
 	if id, refusal := open(job.UnusedSessionMs+job.IdleSessionMs, "new"); refusal != job.Granted || !has(id) || s.machine.Live.Meta.Sessions != 40 {
 		t.Errorf("one that has none: %v, of %d", refusal, s.machine.Live.Meta.Sessions)
 	}
-	if problems := problemsOf(t, s); len(problems) > 0 {
-		t.Errorf("%q", problems)
-	}
+	sound(t, s)
 }
 
 // TestSessionsInUseAreLookedAtInParts: a request reads a bounded number of sessions that were used since their idle row
@@ -499,9 +495,7 @@ func TestCheckFindsDamageInSessions(t *testing.T) {
 			create.Once = inSession(id, 1)
 			mustApply(t, s, 2, 0, create)
 			mustCommit(t, s)
-			if problems := problemsOf(t, s); len(problems) > 0 {
-				t.Fatalf("before: %q", problems)
-			}
+			sound(t, s, "before")
 			n := s.machine.SessionOf(id)
 			l := s.machine.Slot(row.SlotName{n.Seq, 0})
 			l.Session = n

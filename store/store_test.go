@@ -77,9 +77,7 @@ func TestReadOnlyAndCheckpoint(t *testing.T) {
 	testkit.NoError(t, s.Checkpoint("base", time.Minute))
 	base := testkit.Must(Open("base", Options{FS: fs, ReadOnly: true}))(t)
 	testkit.Check(t, sameStores(s, base))
-	if problems := problemsOf(t, base); len(problems) > 0 {
-		t.Errorf("%q", problems)
-	}
+	sound(t, base)
 	testkit.Equal(t, testkit.Must(base.Durable())(t), 2)
 	if base.DiskBytes() == 0 {
 		t.Error("a base without a size")
@@ -293,9 +291,7 @@ func TestQueriesBesideApply(t *testing.T) {
 		seq++
 		mustApply(t, s, seq, int64(seq), job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Error, ExitCode: 500, DelayMs: 0}})
 		mustCommit(t, s)
-		if problems := problemsOf(t, s); len(problems) > 0 {
-			t.Fatalf("%q", problems)
-		}
+		sound(t, s)
 	}
 	stop()
 	readers.Wait()
