@@ -66,9 +66,7 @@ func TestRetriedChunksKeepTheirPlace(t *testing.T) {
 	for range 5 {
 		got = append(got, h.reserveOne(c))
 	}
-	if text, want := idsOf(got, id), "0/0 0/1 0/2 0/3 0/4"; text != want {
-		t.Errorf("%s, not %s", text, want)
-	}
+	testkit.Equal(t, idsOf(got, id), "0/0 0/1 0/2 0/3 0/4")
 	for i, chunk := range got {
 		if want := int64(1); i < 3 && chunk.Chunk.Retries != want || i >= 3 && chunk.Chunk.Retries != 0 {
 			t.Errorf("chunk %d has %d retries", i, chunk.Chunk.Retries)

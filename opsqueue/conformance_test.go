@@ -279,9 +279,7 @@ func TestPreferDistinctNested(t *testing.T) {
 	// After 0/0 (team 1, user 1), team 2 is idle. Of its users, user 1 has a chunk in flight and user 3 has none. Then
 	// both teams have one chunk in flight, and user 2 has none. Then team 2 has one and team 1 has two. Users 1 and 3
 	// have one each, and the submission of user 1 is older.
-	if text, want := idsOf(got, ids...), "0/0 3/0 1/0 2/0"; text != want {
-		t.Errorf("%s, not %s", text, want)
-	}
+	testkit.Equal(t, idsOf(got, ids...), "0/0 3/0 1/0 2/0")
 }
 
 // TestMetadataReachesConsumers: consumers and statuses get the producer's metadata, strategic metadata, chunk size and

@@ -33,9 +33,7 @@ func TestPoints(t *testing.T) {
 		"",
 	}
 	testkit.EqualSlices(t, names, want)
-	if name, want := (Point{Work: "append", Size: 1, Batch: 2, Conns: 3}).Name(), "size=1/work=append/batch=2/conns=3"; name != want {
-		t.Errorf("a point without queues is %s, want %s", name, want)
-	}
+	testkit.Equal(t, (Point{Work: "append", Size: 1, Batch: 2, Conns: 3}).Name(), "size=1/work=append/batch=2/conns=3", "a point without queues")
 }
 
 // TestFill: a backlog has the right number of jobs, at least one in each queue, and no body is too long.
