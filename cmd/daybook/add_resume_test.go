@@ -73,9 +73,7 @@ func TestAddFormats(t *testing.T) {
 			if empty := strings.Contains(r.errs, nothingThere); r.code != terminal.ExitOK || empty != (c.want == nil) {
 				t.Errorf("%+v", r)
 			}
-			if got := payloads(t, s.url, typ); !slices.Equal(got, c.want) {
-				t.Errorf("%q, want %q", got, c.want)
-			}
+			testkit.EqualSlices(t, payloads(t, s.url, typ), c.want)
 		})
 	}
 	for name, c := range map[string]struct{ in, format, want string }{
@@ -96,12 +94,8 @@ func TestAddFormats(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := execute(t, "", "add", "--server", s.url, "--type", "wrong", "--format", c.format, written(t, "in", c.in))
-			if r.code != terminal.ExitFile || !strings.Contains(r.errs, c.want) || strings.Contains(r.errs, "To store only") {
-				t.Errorf("exit code %d: %s, want %q", r.code, r.errs, c.want)
-			}
-			if r := execute(t, "", "add", "--dry-run", "--type", "wrong", "--format", c.format, written(t, "in", c.in)); r.code != terminal.ExitFile || !strings.Contains(r.errs, c.want) {
-				t.Errorf("dry run: exit code %d: %s, want %q", r.code, r.errs, c.want)
-			}
+			r.ends(t, terminal.ExitFile, c.want).lacks(t, "To store only")
+			execute(t, "", "add", "--dry-run", "--type", "wrong", "--format", c.format, written(t, "in", c.in)).ends(t, terminal.ExitFile, c.want)
 		})
 	}
 	if got := payloads(t, s.url, "wrong"); len(got) > 0 {
@@ -116,9 +110,8 @@ func TestAddFormats(t *testing.T) {
 		var out, errs bytes.Buffer
 		quote := strings.NewReader("a\n\"")
 		code := run([]string{"add", "--dry-run", "--format", "csv"}, &joined{quote, in}, &out, &errs)
-		if code != terminal.ExitFile || !strings.Contains(errs.String(), "a row has more than 16777216 bytes") {
-			t.Errorf("exit code %d: %s", code, errs.String())
-		}
+		testkit.Equal(t, code, terminal.ExitFile, "exit code")
+		testkit.Contains(t, errs.String(), "a row has more than 16777216 bytes")
 	})
 	t.Run("attributes", func(t *testing.T) {
 		for _, format := range []string{"lines", "ndjson"} {
@@ -131,9 +124,7 @@ func TestAddFormats(t *testing.T) {
 			}
 			text := ok(t, "get", "--server", s.url, b.FirstID)
 			for _, want := range []string{`{"user":"42"}`, `"type":"next"`, "timeout_ms    300000"} {
-				if !strings.Contains(text, want) {
-					t.Errorf("%s: %q is missing in %s", format, want, text)
-				}
+				testkit.Contains(t, text, want)
 			}
 		}
 	})
@@ -142,9 +133,7 @@ func TestAddFormats(t *testing.T) {
 			{"--format", "xml"}, {"--delimiter", ";"}, {"--format", "csv", "--delimiter", ";;"}, {"--format", "csv", "--delimiter", "\n"}, {"--format", "csv", "--strip-cr"},
 			{"--key", "a", "--resume", "b"}, {"--dry-run", "--resume", "b"}, {"--unknown", "skip"}, {"--resume", "b", "--unknown", "x"}, {"--meta", "a"}, {"--on-complete", "a b"},
 		} {
-			if r := execute(t, "", append([]string{"add", "--server", s.url}, args...)...); r.code != terminal.ExitUsage {
-				t.Errorf("%q: exit code %d: %s", args, r.code, r.errs)
-			}
+			execute(t, "", append([]string{"add", "--server", s.url}, args...)...).ends(t, terminal.ExitUsage)
 		}
 	})
 }
@@ -218,12 +207,8 @@ func TestAddResume(t *testing.T) {
 				t.Errorf("%q: more than the error: %+v", text, r)
 			}
 		}
-		if got := payloads(t, s.url, "done"); !slices.Equal(got, []string{"a", "b"}) {
-			t.Errorf("%q", got)
-		}
-		if info, err := os.Stat(state); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%v, %v", info, err)
-		}
+		testkit.EqualSlices(t, payloads(t, s.url, "done"), []string{"a", "b"})
+		testkit.Equal(t, testkit.Must(os.Stat(state))(t).Mode().Perm(), 0o600)
 	})
 	t.Run("other flags, servers and files are refused", func(t *testing.T) {
 		state, in := filepath.Join(t.TempDir(), "state"), written(t, "in", "[1]\n")
@@ -235,9 +220,7 @@ func TestAddResume(t *testing.T) {
 			"--skip-lines": {"--server", s.url, "--type", "flags", "--format", "ndjson", "--skip-lines", "1"},
 			"attributes":   {"--server", s.url, "--type", "flags", "--format", "ndjson", "--meta", "a=b"},
 		} {
-			if r := execute(t, "", append(base, args...)...); r.code != terminal.ExitUsage || !strings.Contains(r.errs, want) {
-				t.Errorf("%s: exit code %d: %s", want, r.code, r.errs)
-			}
+			execute(t, "", append(base, args...)...).ends(t, terminal.ExitUsage, want)
 		}
 		other := serving(t, t.TempDir())
 		if r := execute(t, "", append(base, "--server", other.url, "--type", "flags", "--format", "ndjson")...); r.code == terminal.ExitOK || !strings.Contains(r.errs, "another server") {
@@ -245,12 +228,8 @@ func TestAddResume(t *testing.T) {
 		}
 		for _, text := range []string{"important\n", "important", "{}\n"} {
 			file := written(t, "precious", text)
-			if r := execute(t, "", "add", "--server", s.url, "--resume", file, in); r.code != terminal.ExitUsage {
-				t.Errorf("exit code %d: %s", r.code, r.errs)
-			}
-			if now, err := os.ReadFile(file); err != nil || string(now) != text {
-				t.Errorf("a file that is no state file was overwritten: %q, %v", now, err)
-			}
+			execute(t, "", "add", "--server", s.url, "--resume", file, in).ends(t, terminal.ExitUsage)
+			testkit.Equal(t, string(testkit.Must(os.ReadFile(file))(t)), text, "a file that is no state file was overwritten")
 		}
 	})
 	t.Run("a wrong row is corrected", func(t *testing.T) {
@@ -270,26 +249,20 @@ func TestAddResume(t *testing.T) {
 		}
 		testkit.NoError(t, os.WriteFile(in, []byte(rows+"20000,x\n20001,x\n"), 0o600))
 		ok(t, args...)
-		if n := s.pending(t, "default/corrected"); n != 20_002 {
-			t.Errorf("%d jobs", n)
-		}
+		testkit.Equal(t, s.pending(t, "default/corrected"), 20_002)
 	})
 	t.Run("a torn last line is left out", func(t *testing.T) {
 		for _, torn := range []string{"", `{"daybook_add":`, `{"daybook`} {
 			state := written(t, "state", torn)
 			ok(t, "add", "--server", s.url, "--type", "torn", "--resume", state, written(t, "in", "a\n"))
 		}
-		if n := s.pending(t, "default/torn"); n != 3 {
-			t.Errorf("%d jobs", n)
-		}
+		testkit.Equal(t, s.pending(t, "default/torn"), 3)
 		state, in := filepath.Join(t.TempDir(), "state"), written(t, "in", "a\n")
 		ok(t, "add", "--server", s.url, "--type", "torn", "--resume", state, in)
 		text := testkit.Must(os.ReadFile(state))(t)
 		testkit.NoError(t, os.WriteFile(state, text[:len(text)-20], 0o600)) // cuts off the line which records that everything is stored
 		ok(t, "add", "--server", s.url, "--type", "torn", "--resume", state, in)
-		if n := s.pending(t, "default/torn"); n != 4 {
-			t.Errorf("%d jobs", n)
-		}
+		testkit.Equal(t, s.pending(t, "default/torn"), 4)
 		if lines := stateOf(t, state); lines[len(lines)-1].Event != "done" {
 			t.Errorf("%+v", lines)
 		}
@@ -339,9 +312,7 @@ func TestAddAfterADay(t *testing.T) {
 		t.Fatalf("exit code %d: %s", r.code, r.errs)
 	}
 	ok(t, append(args, "--unknown", "repeat")...)
-	if n := s.pending(t, "default/repeat"); n != 30_000-stored {
-		t.Errorf("%d jobs, want all but the %d that were stored", n, stored)
-	}
+	testkit.Equal(t, s.pending(t, "default/repeat"), 30_000-stored)
 	for _, l := range stateOf(t, state)[1:] {
 		if l.Event == "done" && l.At < time.Now().Add(-time.Hour).UnixMilli() {
 			t.Errorf("%+v", l)
@@ -349,9 +320,7 @@ func TestAddAfterADay(t *testing.T) {
 	}
 	state = old("skip")
 	ok(t, "add", "--server", s.url, "--type", "skip", "--resume", state, path, "--unknown", "skip")
-	if text := ok(t, "queues", "--server", s.url); strings.Contains(text, "skip") {
-		t.Errorf("bodies that were to be left out are stored:\n%s", text)
-	}
+	testkit.Lacks(t, ok(t, "queues", "--server", s.url), "skip")
 }
 
 // TestAddKilled kills add and the server at random points, again and again. Each line is stored once.
@@ -426,18 +395,14 @@ func TestAddKilled(t *testing.T) {
 				t.Errorf("only %d kills", kills)
 			}
 			t.Logf("%d kills", kills)
-			if n := s.pending(t, "default/killed"); n != lines {
-				t.Errorf("%d jobs are pending, of %d lines", n, lines)
-			}
+			testkit.Equal(t, s.pending(t, "default/killed"), lines)
 			got := payloads(t, s.url, "killed")
 			for i := 1; i < len(got); i++ {
 				if got[i] == got[i-1] {
 					t.Fatalf("stored twice: %.40s", got[i])
 				}
 			}
-			if len(got) != lines {
-				t.Errorf("%d payloads", len(got))
-			}
+			testkit.Equal(t, len(got), lines)
 		})
 	}
 }

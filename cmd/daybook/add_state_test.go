@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,33 +23,25 @@ func TestStateFileInUse(t *testing.T) {
 	refused := func(when string) {
 		t.Helper()
 		before := testkit.Must(os.ReadFile(state))(t)
-		if r := execute(t, "", args...); r.code != terminal.ExitDataInUse || !strings.Contains(r.errs, state) {
-			t.Errorf("%s: exit code %d: %s", when, r.code, r.errs)
-		}
+		execute(t, "", args...).ends(t, terminal.ExitDataInUse, state)
 		if after, err := os.ReadFile(state); err != nil || string(after) != string(before) {
 			t.Errorf("%s: the state file is %q, %v, and was %q", when, after, err, before)
 		}
 	}
 	first := testkit.Must(openAddState(state, stateHead{Type: "x"}))(t)
 	refused("after the first line")
-	testkit.Must(first.f.WriteString(`{"event":"sent","at":1,`))(t) // an incomplete line
-	if _, err := openAddState(state, first.head); !errors.Is(err, filelock.ErrLocked) {
-		t.Errorf("a second one: %v", err)
-	}
+	testkit.Must(first.f.WriteString(`{"event":"sent","at":1,`))(t)       // an incomplete line
+	testkit.Fails(openAddState(state, first.head))(t, filelock.ErrLocked) // a second one
 	refused("within a line")
 	first.close()
 	testkit.NoError(t, os.WriteFile(state, nil, 0o600))
 	f := testkit.Must(os.OpenFile(state, os.O_RDWR, 0))(t)
 	testkit.NoError(t, filelock.Lock(f))
 	refused("before the first line")
-	if text := ok(t, "queues", "--server", s.url); strings.Contains(text, "twice") {
-		t.Errorf("jobs were stored:\n%s", text)
-	}
+	testkit.Lacks(t, ok(t, "queues", "--server", s.url), "twice")
 	testkit.NoError(t, f.Close())
 	ok(t, args...)
-	if n := s.pending(t, "default/twice"); n != 2 {
-		t.Errorf("%d jobs", n)
-	}
+	testkit.Equal(t, s.pending(t, "default/twice"), 2)
 }
 
 // TestBodyOfADayAgo: add checks a body that was sent without an answer again just before it would send it, which may be
@@ -93,9 +84,7 @@ func TestBodyOfADayAgo(t *testing.T) {
 					sent++
 				}
 			}
-			if want := map[bool]int{true: 2, false: 1}[s.repeat]; sent != want {
-				t.Errorf("the file says that it was sent %d times, want %d", sent, want)
-			}
+			testkit.Equal(t, sent, map[bool]int{true: 2, false: 1}[s.repeat], "the file says that it")
 		})
 	}
 }

@@ -33,15 +33,11 @@ func TestAddOnATerminal(t *testing.T) {
 	}
 	run(tty, "--ids", two)
 	for range 2 {
-		if text := line(); len(text) != 36 {
-			t.Errorf("%q", text)
-		}
+		testkit.Equal(t, len(line()), 36)
 	}
 	run(tty, "--json", one)
 	if text := line(); !json.Valid([]byte(text)) {
 		t.Errorf("%q", text)
 	}
-	if text := ok(t, "add", "--server", s.url, "--type", "t", one); len(strings.TrimSpace(text)) != 36 {
-		t.Errorf("in a pipe: %q", text)
-	}
+	testkit.Equal(t, len(strings.TrimSpace(ok(t, "add", "--server", s.url, "--type", "t", one))), 36, "in a pipe")
 }

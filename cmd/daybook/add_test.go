@@ -37,15 +37,11 @@ func TestAdd(t *testing.T) {
 	t.Run("from standard input", func(t *testing.T) {
 		for _, args := range [][]string{{"add", "--server", s.url}, {"add", "-", "--server", s.url}} {
 			r := execute(t, "one\n\ntwo\r\nlast", args...)
-			if r.code != terminal.ExitOK {
-				t.Fatalf("exit code %d: %q %s", r.code, r.out, r.errs)
-			}
+			testkit.MustEqual(t, r.code, terminal.ExitOK, "exit code")
 			// The lines are posted as they arrive, so they are one batch or two.
 			jobs := 0
 			for _, batch := range strings.Fields(r.out) {
-				if id, err := job.ParseID(batch); err != nil || id.Line() != 0 {
-					t.Errorf("%q: %v", batch, err)
-				}
+				testkit.Equal(t, testkit.Must(job.ParseID(batch))(t).Line(), 0, batch)
 				text := ok(t, "get", "--batch", "--server", s.url, batch)
 				_, count, _ := strings.Cut(text, "count")
 				n := 0
@@ -54,9 +50,7 @@ func TestAdd(t *testing.T) {
 				}
 				jobs += n
 			}
-			if jobs != 3 {
-				t.Errorf("%d jobs of 3 lines, in %q", jobs, r.out)
-			}
+			testkit.Equal(t, jobs, 3)
 		}
 	})
 	t.Run("attributes", func(t *testing.T) {
@@ -67,9 +61,7 @@ func TestAdd(t *testing.T) {
 		}
 		text := ok(t, "get", "--server", s.url, b.FirstID)
 		for _, want := range []string{"client        c\n", "type          t\n", "priority      0\n", "max_attempts  2\n", "lease_ms      2000\n", "status        deferred\n"} {
-			if !strings.Contains(text, want) {
-				t.Errorf("%q is missing in %s", want, text)
-			}
+			testkit.Contains(t, text, want)
 		}
 	})
 	t.Run("a large file in several batches", func(t *testing.T) {
@@ -84,9 +76,7 @@ func TestAdd(t *testing.T) {
 		if n := strings.Count(out, "\n"); n < 3 {
 			t.Errorf("%d batches", n)
 		}
-		if n := s.pending(t, "default/large"); n != lines {
-			t.Errorf("%d jobs", n)
-		}
+		testkit.Equal(t, s.pending(t, "default/large"), lines)
 	})
 	t.Run("a stream is posted as it arrives", func(t *testing.T) {
 		in, feed := io.Pipe()
@@ -100,15 +90,12 @@ func TestAdd(t *testing.T) {
 			}
 		}
 		testkit.NoError(t, feed.Close())
-		if code := <-ended; code != terminal.ExitOK || s.pending(t, "default/stream") != 4 {
-			t.Errorf("exit code %d, %d jobs", code, s.pending(t, "default/stream"))
-		}
+		testkit.Equal(t, <-ended, terminal.ExitOK, "exit code")
+		testkit.Equal(t, s.pending(t, "default/stream"), 4)
 	})
 	t.Run("the longest line", func(t *testing.T) {
 		line := strings.Repeat("x", job.MaxPayloadBytes)
-		if r := execute(t, "a\n"+line+"\nb\n", "add", "--server", s.url, "--type", "long"); r.code != terminal.ExitOK {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		execute(t, "a\n"+line+"\nb\n", "add", "--server", s.url, "--type", "long").ends(t, terminal.ExitOK)
 		r := execute(t, "a\n"+line+"x\nb\n", "add", "--server", s.url, "--type", "longer")
 		// On a slow machine the next line may arrive so late that the first one is posted alone.
 		if r.code != terminal.ExitRefused || !strings.Contains(r.errs, "line 2: ") || !strings.Contains(r.errs, " lines are stored in ") && !strings.Contains(r.errs, "nothing was stored") {
@@ -117,24 +104,16 @@ func TestAdd(t *testing.T) {
 	})
 	t.Run("a file with a line that is too long", func(t *testing.T) {
 		r := execute(t, "", "add", "--server", s.url, "--type", "longer", written(t, "in", strings.Repeat("x", job.MaxPayloadBytes+1)))
-		if r.code != terminal.ExitRefused || !strings.Contains(r.errs, "nothing was stored: line 1: ") || strings.Contains(r.errs, "--key") {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		r.ends(t, terminal.ExitRefused, "nothing was stored: line 1: ").lacks(t, "--key")
 	})
 	t.Run("another input with the key of an earlier one stores nothing twice", func(t *testing.T) {
 		typ := "keyed"
-		if r := execute(t, "a\nb\n", "add", "--server", s.url, "--type", typ, "--key", "S1"); r.code != terminal.ExitOK {
-			t.Fatalf("exit code %d: %s", r.code, r.errs)
-		}
+		testkit.MustEqual(t, execute(t, "a\nb\n", "add", "--server", s.url, "--type", typ, "--key", "S1").code, terminal.ExitOK, "exit code")
 		for _, in := range []string{"a\nb\nc\n", "b\n", "a\nB\n"} {
 			r := execute(t, in, "add", "--server", s.url, "--type", typ, "--key", "S1")
-			if r.code != terminal.ExitRefused || !strings.Contains(r.errs, "is not the one that was added with --key S1") || strings.Contains(r.errs, "run the same command") {
-				t.Errorf("%q: exit code %d: %s", in, r.code, r.errs)
-			}
+			r.ends(t, terminal.ExitRefused, "is not the one that was added with --key S1").lacks(t, "run the same command")
 		}
-		if r := execute(t, "a\nb\n", "add", "--server", s.url, "--type", typ, "--key", "S1"); r.code != terminal.ExitOK {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		execute(t, "a\nb\n", "add", "--server", s.url, "--type", typ, "--key", "S1").ends(t, terminal.ExitOK)
 		for line := range strings.Lines(ok(t, "queues", "--json", "--server", s.url, "--client", "default")) {
 			var q struct {
 				Type   string
@@ -151,25 +130,15 @@ func TestAdd(t *testing.T) {
 		if code != terminal.ExitFile || !strings.Contains(errs.String(), "it broke") || out.Len() > 0 {
 			t.Errorf("exit code %d: %s%s", code, out.String(), errs.String())
 		}
-		if r := execute(t, "", "add", filepath.Join(t.TempDir(), "missing")); r.code != terminal.ExitFile {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		execute(t, "", "add", filepath.Join(t.TempDir(), "missing")).ends(t, terminal.ExitFile)
 	})
 	t.Run("no server", func(t *testing.T) {
-		if r := execute(t, "x\n", "add", "--server", "http://127.0.0.1:1"); r.code != terminal.ExitNoAnswer || !strings.Contains(r.errs, "refused") {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		execute(t, "x\n", "add", "--server", "http://127.0.0.1:1").ends(t, terminal.ExitNoAnswer, "refused")
 	})
 	t.Run("refused", func(t *testing.T) {
-		if r := execute(t, "x\n", "add", "--server", s.url, "--lease", "1ms"); r.code != terminal.ExitRefused || !strings.Contains(r.errs, "lease_ms must be") {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
-		if r := execute(t, "x\n", "add", "--server", s.url, "--priority", "10"); r.code != terminal.ExitUsage {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
-		if r := execute(t, "x\n", "add", "--server", s.url, "--client", "a/b"); r.code != terminal.ExitUsage {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		execute(t, "x\n", "add", "--server", s.url, "--lease", "1ms").ends(t, terminal.ExitRefused, "lease_ms must be")
+		execute(t, "x\n", "add", "--server", s.url, "--priority", "10").ends(t, terminal.ExitUsage)
+		execute(t, "x\n", "add", "--server", s.url, "--client", "a/b").ends(t, terminal.ExitUsage)
 	})
 }
 
@@ -268,12 +237,8 @@ func TestAddContinues(t *testing.T) {
 	if r.code != terminal.ExitRefused || key == "" || stored == 0 || stored == lines {
 		t.Fatalf("exit code %d, key %q, %d lines: %s", r.code, key, stored, r.errs)
 	}
-	if r := execute(t, "", "add", path, "--server", s.url, "--type", "parts", "--key", key); r.code != terminal.ExitOK {
-		t.Fatalf("exit code %d: %s", r.code, r.errs)
-	}
-	if n := s.pending(t, "default/parts"); n != lines {
-		t.Errorf("%d jobs of %d lines", n, lines)
-	}
+	testkit.MustEqual(t, execute(t, "", "add", path, "--server", s.url, "--type", "parts", "--key", key).code, terminal.ExitOK, "exit code")
+	testkit.Equal(t, s.pending(t, "default/parts"), lines)
 }
 
 // TestAddForms: the header of a CSV file and the carriage returns of Windows are not stored.
@@ -281,15 +246,10 @@ func TestAddForms(t *testing.T) {
 	s := serving(t, t.TempDir())
 	r := execute(t, "id,name\r\n# more\r\n1,a\r\n2,b\r\n", "add", "--server", s.url, "--type", "csv", "--skip-lines", "2", "--strip-cr", "--json")
 	var b client.Added
-	if err := json.Unmarshal([]byte(r.out), &b); err != nil || b.Count != 2 {
-		t.Fatalf("%v: %s%s", err, r.out, r.errs)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(r.out), &b))
+	testkit.MustEqual(t, b.Count, 2)
 	for id, want := range map[string]string{b.FirstID: "1,a", b.LastID: "2,b"} {
-		if text := ok(t, "get", "--server", s.url, id); !strings.Contains(text, "payload       "+want+"\n") {
-			t.Errorf("no %q in %s", want, text)
-		}
+		testkit.Contains(t, ok(t, "get", "--server", s.url, id), "payload       "+want+"\n")
 	}
-	if r := execute(t, "one line", "add", "--server", s.url, "--skip-lines", "5"); r.code != terminal.ExitOK || r.out != "" {
-		t.Errorf("exit code %d: %s%s", r.code, r.out, r.errs)
-	}
+	testkit.Equal(t, execute(t, "one line", "add", "--server", s.url, "--skip-lines", "5").ends(t, terminal.ExitOK).out, "")
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestIDOfABatch: each command that changes jobs refuses an id that a batch shares with its first job, as an argument
@@ -16,26 +17,20 @@ func TestIDOfABatch(t *testing.T) {
 	submitted := strings.TrimSpace(a.run("1\n", "submit", "--type", "sub").out)
 	pending := func(of string, want int) {
 		t.Helper()
-		if n := len(strings.Fields(a.do("jobs", "--type", of, "--status", "pending", "--ids"))); n != want {
-			t.Errorf("%d jobs of %s are pending, want %d", n, of, want)
-		}
+		testkit.Equal(t, len(strings.Fields(a.do("jobs", "--type", of, "--status", "pending", "--ids"))), want, of)
 	}
 	for _, verb := range []string{"cancel", "redrive", "rm", "remove", "run", "tickle", "complete", "release"} {
 		r := a.run("", verb, id)
-		if r.code != terminal.ExitUsage || r.out != "" {
-			t.Errorf("%s: %+v", verb, r)
-		}
-		contains(t, r.errs, "nothing was changed: "+id+" is the id of a batch of 3 jobs and of its first job", "--job means the first job only")
+		testkit.Equal(t, r.ends(t, terminal.ExitUsage).out, "")
+		testkit.Contains(t, r.errs, "nothing was changed: "+id+" is the id of a batch of 3 jobs and of its first job", "--job means the first job only")
 		r = a.run("", verb, submitted)
-		if r.code != terminal.ExitUsage || r.out != "" {
-			t.Errorf("%s of a submission: %+v", verb, r)
-		}
-		contains(t, r.errs, submitted+" is the id of a batch of 1 job, and of no job")
+		testkit.Equal(t, r.ends(t, terminal.ExitUsage).out, "")
+		testkit.Contains(t, r.errs, submitted+" is the id of a batch of 1 job, and of no job")
 	}
 	for _, verb := range []string{"cancel", "redrive", "rm"} {
-		contains(t, a.run("", verb, id).errs, "--batch "+id+" means the batch")
-		contains(t, a.run("", verb, submitted).errs, "--batch "+submitted+" means the batch")
-		contains(t, a.run("", verb, "--dry-run", id).errs, "is the id of a batch")
+		testkit.Contains(t, a.run("", verb, id).errs, "--batch "+id+" means the batch")
+		testkit.Contains(t, a.run("", verb, submitted).errs, "--batch "+submitted+" means the batch")
+		testkit.Contains(t, a.run("", verb, "--dry-run", id).errs, "is the id of a batch")
 	}
 	for _, verb := range []string{"cancel", "redrive", "rm", "run"} {
 		for _, list := range []string{id + "\n", one + "\n" + id + " pending\n"} {
@@ -43,42 +38,35 @@ func TestIDOfABatch(t *testing.T) {
 				t.Errorf("%s of %q: %+v", verb, list, r)
 			}
 		}
-		if r := a.run("", verb, "--job"); r.code != terminal.ExitUsage {
-			t.Errorf("%s --job without an id: %+v", verb, r)
-		}
+		a.run("", verb, "--job").ends(t, terminal.ExitUsage)
 	}
 	pending("amb", 3)
 	pending("one", 1)
 	pending("sub", 1)
 
 	r := a.run("", "get", id)
-	if r.code != terminal.ExitOK || r.errs != id+" is job 1 of 3 of the batch with this id; --batch shows the batch\n" {
-		t.Errorf("get: %+v", r)
-	}
-	contains(t, r.out, "job_id", "pending")
+	testkit.Equal(t, r.code, terminal.ExitOK)
+	testkit.Equal(t, r.errs, id+" is job 1 of 3 of the batch with this id; --batch shows the batch\n")
+	testkit.Contains(t, r.out, "job_id", "pending")
 	for _, args := range [][]string{{"get", "--job", id}, {"get", "--batch", id}, {"get", one}, {"get", submitted}} {
 		if r := a.run("", args...); r.code != terminal.ExitOK || r.errs != "" {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
-	if r := a.run("", "get", "--job", submitted); r.code != terminal.ExitNotFound {
-		t.Errorf("get --job of a batch: %+v", r)
-	}
+	a.run("", "get", "--job", submitted).ends(t, terminal.ExitNotFound)
 
-	contains(t, a.do("cancel", one), one+" cancelled")
-	contains(t, a.do("redrive", one), one+" pending")
-	contains(t, a.do("cancel", "--job", id), id+" cancelled")
+	testkit.Contains(t, a.do("cancel", one), one+" cancelled")
+	testkit.Contains(t, a.do("redrive", one), one+" pending")
+	testkit.Contains(t, a.do("cancel", "--job", id), id+" cancelled")
 	pending("amb", 2)
-	if r := a.run(id+"\n", "redrive", "--job", "-"); r.code != terminal.ExitOK {
-		t.Errorf("redrive --job -: %+v", r)
-	}
+	a.run(id+"\n", "redrive", "--job", "-").ends(t, terminal.ExitOK)
 	pending("amb", 3)
 	claim := uuids.FindString(a.do("claim", "--type", "amb", "--max", "3"))
-	contains(t, a.do("tickle", id, "--claim", claim), "active") // a claim holds only jobs
-	contains(t, a.do("tickle", id, "--job"), "active")
-	contains(t, a.do("release", id, "--claim", claim), "pending")
+	testkit.Contains(t, a.do("tickle", id, "--claim", claim), "active") // a claim holds only jobs
+	testkit.Contains(t, a.do("tickle", id, "--job"), "active")
+	testkit.Contains(t, a.do("release", id, "--claim", claim), "pending")
 	a.do("claim", "--type", "amb", "--max", "3")
-	contains(t, a.do("complete", id, "--job"), "completed")
-	contains(t, a.do("rm", "--batch", id), "removed 3 jobs")
-	contains(t, a.do("rm", "--batch", submitted), "removed 1 job")
+	testkit.Contains(t, a.do("complete", id, "--job"), "completed")
+	testkit.Contains(t, a.do("rm", "--batch", id), "removed 3 jobs")
+	testkit.Contains(t, a.do("rm", "--batch", submitted), "removed 1 job")
 }

@@ -92,9 +92,7 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Errorf("%+v", restored)
 	}
 	r := serving(t, data)
-	if got := ok(t, "blob", "get", "--server", r.url, "--client", "acme", address); len(got) != int(first.BlobBytes) {
-		t.Errorf("the blob has %d bytes, and not %d", len(got), first.BlobBytes)
-	}
+	testkit.Equal(t, len(ok(t, "blob", "get", "--server", r.url, "--client", "acme", address)), int(first.BlobBytes), "the blob")
 	for _, c := range []struct {
 		what, path, body string
 		status           int
@@ -121,9 +119,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if fresh == created {
 		t.Error("two jobs have the same id")
 	}
-	if code := r.end(t, syscall.SIGTERM); code != terminal.ExitOK {
-		t.Errorf("exit code %d: %s", code, r.log)
-	}
+	testkit.Equal(t, r.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 
 	second := reported(t, "backup", "--server", s.url, "--no-blobs", "--keep", "1", dir)
 	if second.HasBlobs || len(second.Removed) != 1 || second.Removed[0] != first.Backup {
@@ -132,12 +128,8 @@ func TestBackupAndRestore(t *testing.T) {
 	if v := reported(t, "restore", "--verify-only", dir); v.Backup != second.Backup || v.HasBlobs || v.Data != "" {
 		t.Errorf("%+v", v)
 	}
-	if text := ok(t, "backup", "--server", s.url, dir); !strings.Contains(text, "6 jobs, up to seq") || !strings.Contains(text, "verified") {
-		t.Error(text)
-	}
-	if text := ok(t, "restore", dir, "--data", filepath.Join(t.TempDir(), "x")); !strings.Contains(text, "restored into") {
-		t.Error(text)
-	}
+	testkit.Contains(t, ok(t, "backup", "--server", s.url, dir), "6 jobs, up to seq", "verified")
+	testkit.Contains(t, ok(t, "restore", dir, "--data", filepath.Join(t.TempDir(), "x")), "restored into")
 
 	blobFile := filepath.Join(s.data, "blobs", "clients", "acme", "blobs", "sha256", strings.TrimPrefix(address, "sha256:"))
 	content := testkit.Must(os.ReadFile(blobFile))(t)
@@ -160,14 +152,10 @@ func TestBackupAndRestore(t *testing.T) {
 		{terminal.ExitFile, []string{"restore", dir, "--data", data}},
 		{terminal.ExitFile, []string{"backup", "--server", s.url, os.Args[0]}},
 	} {
-		if r := execute(t, "", c.args...); r.code != c.code {
-			t.Errorf("%v: exit code %d: %s", c.args, r.code, r.errs)
-		}
+		execute(t, "", c.args...).ends(t, c.code)
 	}
 	testkit.NoError(t, os.WriteFile(filepath.Join(second.Backup, "backup.json"), []byte("{}"), 0o600))
-	if r := execute(t, "", "restore", second.Backup, "--data", filepath.Join(t.TempDir(), "d")); r.code != terminal.ExitCorrupt || !strings.Contains(r.errs, "restore another backup: "+dir) {
-		t.Errorf("a damaged backup: %d %s", r.code, r.errs)
-	}
+	execute(t, "", "restore", second.Backup, "--data", filepath.Join(t.TempDir(), "d")).ends(t, terminal.ExitCorrupt, "restore another backup: "+dir)
 }
 
 // TestBackupText: a count of jobs is beside the last command that it includes.
@@ -176,9 +164,7 @@ func TestBackupText(t *testing.T) {
 		"7 jobs, up to seq 12": {Jobs: 7, JobsSeq: 12, LastSeq: 12},
 		"7 jobs at seq 9, and the commands after it up to seq 12": {Jobs: 7, JobsSeq: 9, LastSeq: 12},
 	} {
-		if got := r.jobsText(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		testkit.Equal(t, r.jobsText(), want)
 	}
 }
 
@@ -190,15 +176,11 @@ func TestBackupOfAnotherServer(t *testing.T) {
 	first := reported(t, "backup", "--server", a.url, dir)
 	ok(t, "blob", "put", "--server", b.url, written(t, "blob", "of the other server"))
 	r := execute(t, "", "backup", "--server", b.url, "--keep", "1", dir)
-	if r.code != terminal.ExitUsage || !strings.Contains(r.errs, first.Backup) || !strings.Contains(r.errs, "a directory for each server") {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
+	r.ends(t, terminal.ExitUsage, first.Backup, "a directory for each server")
 	if files, err := filepath.Glob(filepath.Join(dir, "blobs", "blobs", "sha256", "*")); err != nil || len(files) > 0 {
 		t.Errorf("its blobs were fetched: %v, %v", files, err)
 	}
-	if v := reported(t, "restore", "--verify-only", dir); v.Backup != first.Backup {
-		t.Errorf("%+v", v)
-	}
+	testkit.Equal(t, reported(t, "restore", "--verify-only", dir).Backup, first.Backup)
 }
 
 // TestRottenBlobOfABackup: a blob that has changed in the directory of the backups is fetched again and reported; with
@@ -218,9 +200,7 @@ func TestRottenBlobOfABackup(t *testing.T) {
 		t.Error(text)
 	}
 	r := execute(t, "", "restore", first.Backup, "--data", filepath.Join(t.TempDir(), "d"))
-	if r.code != terminal.ExitCorrupt || !strings.Contains(r.errs, "run daybook backup") || strings.Contains(r.errs, "restore another backup") {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
+	r.ends(t, terminal.ExitCorrupt, "run daybook backup").lacks(t, "restore another backup")
 	if text := ok(t, "backup", "--server", s.url, dir); !strings.Contains(text, "fetched again, since its bytes had changed in the directory of the backups: "+address) {
 		t.Error(text)
 	}
@@ -314,9 +294,7 @@ func completeOnly(t *testing.T, dir string) {
 			continue
 		}
 		n++
-		if r := reported(t, "restore", "--verify-only", filepath.Join(dir, e.Name())); r.Jobs != 10 {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, reported(t, "restore", "--verify-only", filepath.Join(dir, e.Name())).Jobs, 10)
 	}
 	if n == 0 {
 		t.Error("no backup is left")
@@ -363,9 +341,7 @@ func TestKilledServerOfABackup(t *testing.T) {
 	for n := 0; n < kills() || failed == 0 && n < 60; n++ {
 		cmd, ended := started(t, "backup", "--server", s.url, "--keep", "1", dir)
 		m.wait(ended)
-		if code := s.end(t, syscall.SIGKILL); code != -1 {
-			t.Fatalf("the server ended with %d", code)
-		}
+		testkit.MustEqual(t, s.end(t, syscall.SIGKILL), -1, "the server")
 		listen := strings.TrimPrefix(s.url, "http://")
 		if rand.IntN(2) == 0 { // another address: the backup fails
 			listen = "127.0.0.1:0"
@@ -415,9 +391,7 @@ func TestKilledRestore(t *testing.T) {
 		if text := ok(t, "check", "--data", data); !strings.HasPrefix(text, "ok") {
 			t.Error(text)
 		}
-		if entries, err := os.ReadDir(parent); err != nil || len(entries) != 1 {
-			t.Errorf("left: %v, %v", entries, err)
-		}
+		testkit.Equal(t, len(testkit.Must(os.ReadDir(parent))(t)), 1)
 	}
 	if killed == 0 {
 		t.Error("no restore was killed")

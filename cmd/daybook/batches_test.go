@@ -15,7 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,22 +36,16 @@ func TestSubmitAndResults(t *testing.T) {
 	}
 	id := strings.TrimSpace(ok(t, "submit", "--server", s.url, "--name", "nightly", "--type", "x", "--meta", "user=42", "--meta", "model=a b",
 		"--metadata", metadata, "--on-failure", "cancel_rest", lines))
-	if text := ok(t, "results", "--server", s.url, id); text != "" {
-		t.Errorf("results of no job: %q", text)
-	}
+	testkit.Equal(t, ok(t, "results", "--server", s.url, id), "", "results of no job")
 	following := make(chan string, 1)
 	go func() { following <- ok(t, "results", "-f", "--server", s.url, id) }()
 	c, ctx := client.New(s.url, client.Options{}), t.Context()
-	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 2})
-	if err != nil || len(claim.Jobs) != 2 {
-		t.Fatalf("%+v, %v", claim, err)
-	}
+	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 2}))(t)
+	testkit.MustEqual(t, len(claim.Jobs), 2)
 	for i, outcome := range []client.Outcome{{Output: []byte("first\x1b\nline\r\n\n")}, {Code: "failed", Error: "no luck"}} {
 		testkit.Must(c.Complete(ctx, claim.Jobs[i].ID, claim.ID, outcome))(t)
 	}
-	if text, want := <-following, "0\tcompleted\tfirst\x1b\\nline\n1\tfailed\tno luck\n2\tcancelled\t\n"; text != want {
-		t.Errorf("%q, want %q", text, want)
-	}
+	testkit.Equal(t, <-following, "0\tcompleted\tfirst\x1b\\nline\n1\tfailed\tno luck\n2\tcancelled\t\n")
 	var last map[string]any
 	text := ok(t, "results", "--json", "--from", "1", "--server", s.url, id)
 	if err := json.Unmarshal([]byte(strings.Split(text, "\n")[0]), &last); err != nil || last["line"] != 1.0 || last["error"] != "no luck" {
@@ -69,12 +62,8 @@ func TestSubmitAndResults(t *testing.T) {
 		}
 	}
 	list := ok(t, "batches", "--server", s.url, "--status", "failed", "--meta", "user=42", "--name", "nightly")
-	if !strings.Contains(list, id) || !strings.Contains(list, "model=a b user=42") || !strings.Contains(list, "nightly") {
-		t.Errorf("%s", list)
-	}
-	if text := ok(t, "batches", "--server", s.url, "--status", "paused"); text != "there are no such batches\n" {
-		t.Errorf("%q", text)
-	}
+	testkit.Contains(t, list, id, "model=a b user=42", "nightly")
+	testkit.Equal(t, ok(t, "batches", "--server", s.url, "--status", "paused"), "there are no such batches\n")
 	if text := ok(t, "stats", "--server", s.url); !strings.Contains(text, "batches failed") || strings.Contains(text, "batches in progress") {
 		t.Errorf("%s", text)
 	}
@@ -82,9 +71,7 @@ func TestSubmitAndResults(t *testing.T) {
 	if err != nil || stats.Batches["failed"] != 1 || stats.Batches["in_progress"] != 0 {
 		t.Errorf("%v, %v", stats.Batches, err)
 	}
-	if text := ok(t, "get", "--batch", "--server", s.url, id); !strings.Contains(text, "no luck") || !strings.Contains(text, "cancel_rest") {
-		t.Errorf("%s", text)
-	}
+	testkit.Contains(t, ok(t, "get", "--batch", "--server", s.url, id), "no luck", "cancel_rest")
 }
 
 // TestSubmitFormats: submit reads the same formats as add. A wrong row cancels the batch, and a wrong header creates
@@ -103,30 +90,20 @@ func TestSubmitFormats(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ok(t, append([]string{"submit", "--server", s.url, "--type", "format-" + name, written(t, "in", c.in)}, c.args...)...)
-			if got := payloads(t, s.url, "format-"+name); !slices.Equal(got, c.want) {
-				t.Errorf("%q, want %q", got, c.want)
-			}
+			testkit.EqualSlices(t, payloads(t, s.url, "format-"+name), c.want)
 		})
 	}
 	r := execute(t, "", "submit", "--server", s.url, "--type", "row", "--format", "csv", written(t, "in", "a,b\n1,2\n3\n"))
-	if r.code != terminal.ExitFile || !strings.Contains(r.errs, "was cancelled after") || !strings.Contains(r.errs, "line 3: the row has 1") {
-		t.Errorf("a wrong row: exit code %d: %s", r.code, r.errs)
-	}
+	r.ends(t, terminal.ExitFile, "was cancelled after", "line 3: the row has 1")
 	r = execute(t, "", "submit", "--server", s.url, "--type", "header", "--format", "csv", written(t, "in", "a,a\n1,2\n"))
-	if r.code != terminal.ExitFile || !strings.Contains(r.errs, "line 1: two columns") || strings.Contains(r.errs, "batch") {
-		t.Errorf("a wrong header: exit code %d: %s", r.code, r.errs)
-	}
+	r.ends(t, terminal.ExitFile, "line 1: two columns").lacks(t, "batch")
 	ok(t, "submit", "--server", s.url, "--type", "soon", "--priority", "7", "--max-attempts", "2", "--lease", "5s", "--timeout", "1m", "--delay", "1h", written(t, "in", "a\n"))
 	doc := ok(t, "jobs", "--server", s.url, "--type", "soon", "--json")
 	for _, field := range []string{`"priority":7`, `"max_attempts":2`, `"lease_ms":5000`, `"timeout_ms":60000`, `"status":"deferred"`} {
-		if !strings.Contains(doc, field) {
-			t.Errorf("%s misses %s", doc, field)
-		}
+		testkit.Contains(t, doc, field)
 	}
 	for _, args := range [][]string{{"--priority", "10"}, {"--run-at", "tomorrow", "--delay", "1h"}, {"--format", "xml"}, {"--delimiter", ";"}, {"--format", "csv", "--strip-cr"}, {"--format", "ndjson", "--chunks", "blobs"}} {
-		if r := execute(t, "", append([]string{"submit", "--server", s.url}, args...)...); r.code != terminal.ExitUsage {
-			t.Errorf("%q: exit code %d: %s", args, r.code, r.errs)
-		}
+		execute(t, "", append([]string{"submit", "--server", s.url}, args...)...).ends(t, terminal.ExitUsage)
 	}
 }
 
@@ -217,27 +194,17 @@ func TestSubmitWaits(t *testing.T) {
 			t.Errorf("worker: %v", err)
 		}
 	}()
-	if r := execute(t, "good\n", "submit", "--server", s.url, "--type", "x", "--wait", "--json"); r.code != terminal.ExitOK || !strings.Contains(r.out, `"status":"completed"`) {
-		t.Errorf("exit code %d: %s %s", r.code, r.out, r.errs)
-	}
-	if r := execute(t, "good\nbad\n", "submit", "--server", s.url, "--type", "x", "--wait"); r.code != terminal.ExitJobFailed || !strings.Contains(r.errs, "has failed: a bad line") {
-		t.Errorf("exit code %d: %s %s", r.code, r.out, r.errs)
-	}
+	execute(t, "good\n", "submit", "--server", s.url, "--type", "x", "--wait", "--json").ends(t, terminal.ExitOK).prints(t, `"status":"completed"`)
+	execute(t, "good\nbad\n", "submit", "--server", s.url, "--type", "x", "--wait").ends(t, terminal.ExitJobFailed, "has failed: a bad line")
 	cutOff := regexp.MustCompile(`was cancelled after [01] jobs: line`)
 	for _, input := range []string{strings.Repeat("x", 4<<20+1), "good\n" + strings.Repeat("x", 4<<20+1) + "\nmore\n"} { // no batch looks as if it had all lines
 		if r := execute(t, input, "submit", "--server", s.url, "--name", "cut"); r.code == terminal.ExitOK || !cutOff.MatchString(r.errs) {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	}
-	if r := execute(t, "", "batches", "--server", s.url, "--name", "cut", "--status", "completed"); r.out != "there are no such batches\n" {
-		t.Errorf("%s %s", r.out, r.errs)
-	}
-	if r := execute(t, "", "batches", "--server", s.url, "--limit", "-1"); r.code != terminal.ExitUsage {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
+	testkit.Equal(t, execute(t, "", "batches", "--server", s.url, "--name", "cut", "--status", "completed").out, "there are no such batches\n")
+	execute(t, "", "batches", "--server", s.url, "--limit", "-1").ends(t, terminal.ExitUsage)
 	for _, wrong := range [][]string{{"--meta", "x"}, {"--on-failure", "stop"}} {
-		if r := execute(t, "", append([]string{"submit", "--server", s.url}, wrong...)...); r.code != terminal.ExitUsage {
-			t.Errorf("%v: exit code %d: %s", wrong, r.code, r.errs)
-		}
+		execute(t, "", append([]string{"submit", "--server", s.url}, wrong...)...).ends(t, terminal.ExitUsage)
 	}
 }

@@ -40,13 +40,10 @@ func TestBench(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "no", "data")
 	r := execute(t, "", "bench", "--data", data, "--duration", "5s", "--json")
-	if r.code != terminal.ExitOK {
-		t.Fatalf("exit code %d: %s", r.code, r.errs)
-	}
+	testkit.MustEqual(t, r.code, terminal.ExitOK, "exit code")
 	empty(t, dir)
-	if !strings.Contains(r.errs, "[") || !strings.Contains(r.errs, "left") || strings.Contains(r.errs, "\x1b") {
-		t.Errorf("progress: %s", r.errs)
-	}
+	testkit.Contains(t, r.errs, "[", "left")
+	testkit.Lacks(t, r.errs, "\x1b")
 	var report benchReport
 	testkit.NoError(t, json.Unmarshal([]byte(r.out), &report))
 	if report.Fsync == nil || report.Fsync.P50 <= 0 || report.RoundTripMs <= 0 || report.Processors == 0 || len(report.Works) != 5 {
@@ -61,16 +58,12 @@ func TestBench(t *testing.T) {
 		}
 	}
 	for _, field := range []string{`"jobs_per_s"`, `"p999_ms"`, `"server_processors"`, `"sync_share"`, `"kept_up"`, `"cause"`, `"round_trip_ms"`} {
-		if !strings.Contains(r.out, field) {
-			t.Errorf("the JSON has no %s", field)
-		}
+		testkit.Contains(t, r.out, field)
 	}
 	var text bytes.Buffer
 	testkit.NoError(t, report.print(&text))
 	for _, want := range []string{"append 4 KiB and fsync", "jobs/s", "What limits it:", works.Bulk.Title, works.OneAtATime.Title} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("no %q in %s", want, text.String())
-		}
+		testkit.Contains(t, text.String(), want)
 	}
 }
 
@@ -82,12 +75,8 @@ func TestBenchOfServer(t *testing.T) {
 	if r.code != terminal.ExitOK || !strings.Contains(r.out, "What limits it:") || !strings.Contains(r.errs, "queues of client bench-") {
 		t.Fatalf("exit code %d: %s%s", r.code, r.out, r.errs)
 	}
-	if out := ok(t, "queues", "--server", s.url); strings.Contains(out, "bench-") {
-		t.Errorf("queues remain: %s", out)
-	}
-	if n := s.pending(t, "default/default"); n != 1 {
-		t.Errorf("%d jobs of others", n)
-	}
+	testkit.Lacks(t, ok(t, "queues", "--server", s.url), "bench-")
+	testkit.Equal(t, s.pending(t, "default/default"), 1)
 }
 
 // TestBenchInterrupted: a signal ends the measurement, and bench deletes everything that it had made.
@@ -115,9 +104,7 @@ func TestBenchInterrupted(t *testing.T) {
 		}
 	}
 	interrupt("--server", s.url)
-	if out := ok(t, "queues", "--server", s.url); strings.Contains(out, "bench-") {
-		t.Errorf("queues remain: %s", out)
-	}
+	testkit.Lacks(t, ok(t, "queues", "--server", s.url), "bench-")
 	dir := t.TempDir()
 	interrupt("--data", filepath.Join(dir, "data"))
 	empty(t, dir)
@@ -166,14 +153,10 @@ func TestBenchServerEnds(t *testing.T) {
 	}
 	sub := filepath.Join(dir, "data", "of", "it") // it does not exist, so its directory is made in dir
 	ownProgram = func(...string) (*exec.Cmd, error) { return command(t, "no-such-command"), nil }
-	if _, err := startBenchServer(t.Context(), sub, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "ended") {
-		t.Error(err)
-	}
+	testkit.Fails(startBenchServer(t.Context(), sub, &bytes.Buffer{}))(t, "ended")
 	empty(t, dir)
 	ownProgram = func(...string) (*exec.Cmd, error) { return exec.Command(filepath.Join(dir, "none")), nil }
-	if _, err := startBenchServer(t.Context(), sub, &bytes.Buffer{}); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
-	}
+	testkit.Fails(startBenchServer(t.Context(), sub, &bytes.Buffer{}))(t, os.ErrNotExist)
 	empty(t, dir)
 }
 
@@ -181,13 +164,9 @@ func TestBenchServerEnds(t *testing.T) {
 func TestBenchRefusals(t *testing.T) {
 	dir := t.TempDir()
 	for _, args := range [][]string{{"--duration", "1s"}, {"--duration", "1h"}, {"--server", "ftp://x"}, {"extra"}} {
-		if r := execute(t, "", append([]string{"bench", "--data", dir}, args...)...); r.code != terminal.ExitUsage {
-			t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
-		}
+		execute(t, "", append([]string{"bench", "--data", dir}, args...)...).ends(t, terminal.ExitUsage)
 	}
-	if r := execute(t, "", "bench", "--server", "http://127.0.0.1:1"); r.code != terminal.ExitNoAnswer {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
+	execute(t, "", "bench", "--server", "http://127.0.0.1:1").ends(t, terminal.ExitNoAnswer)
 	empty(t, dir)
 }
 

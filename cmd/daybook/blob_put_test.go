@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -156,9 +155,8 @@ func TestLongFile(t *testing.T) {
 	s.end(t, syscall.SIGKILL)
 	s = serving(t, s.data)
 	p.set(func() { p.to = strings.TrimPrefix(s.url, "http://") })
-	if err := cmd.Wait(); err != nil || out.String() != address+"\n" {
-		t.Fatalf("%v: %q %s", err, out.String(), errs.String())
-	}
+	testkit.NoError(t, cmd.Wait())
+	testkit.MustEqual(t, out.String(), address+"\n")
 	if most := size + 48*mib; p.sent > most { // a kill costs at most the bytes that were not durable
 		t.Errorf("%d bytes were sent", p.sent)
 	}
@@ -183,9 +181,7 @@ func TestLongFile(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	p.set(func() { p.pause = 0 })
-	if r := execute(t, "", args...); r.code != terminal.ExitOK || !strings.Contains(r.errs, "another command is storing") {
-		t.Errorf("a second command at once: %+v", r)
-	}
+	execute(t, "", args...).ends(t, terminal.ExitOK, "another command is storing") // a second command at once
 	testkit.NoError(t, killed.Process.Kill())
 	killed.Wait() // an error: it was killed
 	p.set(func() { p.sent = 0 })
@@ -216,34 +212,24 @@ func TestUploadNotes(t *testing.T) {
 	}
 	testkit.NoError(t, f.begun("/uploads/u1"))
 	n := note
-	if _, err := openUploadNote(&n, "file"); !errors.Is(err, filelock.ErrLocked) {
-		t.Errorf("a second one: %v", err)
-	}
+	testkit.Fails(openUploadNote(&n, "file"))(t, filelock.ErrLocked) // a second one
 	f.close()
 	f, upload = open(note)
-	if upload != "/uploads/u1" {
-		t.Errorf("the upload is %q", upload)
-	}
+	testkit.Equal(t, upload, "/uploads/u1", "the upload")
 	f.close()
 	changed := note
 	changed.Modified++
 	f, upload = open(changed)
-	if upload != "" {
-		t.Errorf("the upload of another state of the file is %q", upload)
-	}
+	testkit.Equal(t, upload, "", "the upload of another state of the file")
 	f.close()
-	if left := notes(t); len(left) != 0 {
-		t.Errorf("%v", left)
-	}
+	testkit.Equal(t, len(notes(t)), 0)
 	for _, text := range []string{"", "{", `[]`, strings.Repeat("x", 2*maxNoteBytes)} {
 		f, _ := open(note)
 		testkit.NoError(t, os.WriteFile(f.f.Name(), []byte(text), 0o600))
 		f.note.Upload = "kept"
 		f.close()
 		f, upload := open(note)
-		if upload != "" {
-			t.Errorf("the upload of %.10q is %q", text, upload)
-		}
+		testkit.Equal(t, upload, "", "the upload of", text)
 		f.close()
 	}
 	f, _ = open(note)
@@ -252,9 +238,7 @@ func TestUploadNotes(t *testing.T) {
 	old := time.Now().Add(-noteAge - time.Hour)
 	testkit.NoError(t, os.Chtimes(notes(t)[0], old, old))
 	f, upload = open(note)
-	if upload != "" {
-		t.Errorf("an old note: %q", upload)
-	}
+	testkit.Equal(t, upload, "", "an old note")
 	f.close()
 	testkit.NoError(t, os.WriteFile(filepath.Join(state, "no"), nil, 0o600))
 	t.Setenv("XDG_STATE_HOME", filepath.Join(state, "no"))
@@ -291,8 +275,6 @@ func TestProgressText(t *testing.T) {
 		{512 << 20, 1 << 30, 512 << 20, 2 * time.Second, "f: 512MiB of 1GiB (50%), 256MiB/s, 2s left"},
 		{768 << 20, 1 << 30, 256 << 20, 4 * time.Second, "f: 768MiB of 1GiB (75%), 64MiB/s, 4s left"},
 	} {
-		if got := progressText("f", c.sent, c.size, c.since, c.took); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
-		}
+		testkit.Equal(t, progressText("f", c.sent, c.size, c.since, c.took), c.want)
 	}
 }

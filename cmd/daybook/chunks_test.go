@@ -36,12 +36,8 @@ func TestSubmitChunks(t *testing.T) {
 			return client.Outcome{Output: bytes.ToUpper(chunk.Payload)}, nil
 		})
 	}()
-	if text, want := ok(t, "results", "-f", "--chunks", "--server", s.url, id), "0\tcompleted\tSHORT\n1\tcompleted\t"+strings.ToUpper(long)+"\n"; text != want {
-		t.Errorf("%d bytes, want %d: %.100q", len(text), len(want), text)
-	}
+	testkit.Equal(t, ok(t, "results", "-f", "--chunks", "--server", s.url, id), "0\tcompleted\tSHORT\n1\tcompleted\t"+strings.ToUpper(long)+"\n")
 	cancel()
 	testkit.Check(t, <-ended)
-	if text := ok(t, "results", "--server", s.url, id); !strings.Contains(text, `"chunk_addr":"sha256:`) {
-		t.Errorf("without --chunks: %.200q", text)
-	}
+	testkit.Contains(t, ok(t, "results", "--server", s.url, id), `"chunk_addr":"sha256:`)
 }

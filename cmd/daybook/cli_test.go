@@ -80,9 +80,7 @@ func TestCLIHelp(t *testing.T) {
 	host := testkit.Must(os.Hostname())(t)
 	eachCommand(func(name string, cmd *cobra.Command) {
 		r := execute(t, "", append([]string{"help"}, strings.Fields(name)...)...)
-		if r.code != terminal.ExitOK {
-			t.Errorf("help %s: %s", name, r.errs)
-		}
+		r.ends(t, terminal.ExitOK)
 		golden(t, name, "help.txt", strings.ReplaceAll(r.out, host, "HOST"))
 	})
 }
@@ -95,9 +93,7 @@ func TestCLIWrongUse(t *testing.T) {
 		}
 		words := strings.Fields(name)
 		r := execute(t, "", append(slices.Clone(words), "--no-such-flag")...)
-		if r.code != terminal.ExitUsage {
-			t.Errorf("%s --no-such-flag: exit code %d", name, r.code)
-		}
+		r.ends(t, terminal.ExitUsage)
 		text := shown(r)
 		tooMany := []string{"a", "b", "c", "d"}
 		if err := cmd.ValidateArgs(tooMany); err == nil && len(cmd.Commands()) == 0 {
@@ -107,9 +103,7 @@ func TestCLIWrongUse(t *testing.T) {
 			tooMany = []string{"--client", "not a name", "-"}
 		}
 		r = execute(t, "", append(slices.Clone(words), tooMany...)...)
-		if r.code != terminal.ExitUsage {
-			t.Errorf("%s %s: exit code %d: %s", name, tooMany, r.code, r.errs)
-		}
+		r.ends(t, terminal.ExitUsage)
 		golden(t, name, "wrong-use.txt", text+"\n"+shown(r))
 	})
 }
@@ -135,9 +129,7 @@ func TestCLIUnreachable(t *testing.T) {
 			}
 		}
 		r := execute(t, "line\n", append(append(strings.Fields(name), args...), "--server", address)...)
-		if r.code != terminal.ExitNoAnswer {
-			t.Errorf("%s: exit code %d: %s", name, r.code, r.errs)
-		}
+		r.ends(t, terminal.ExitNoAnswer)
 		golden(t, name, "unreachable.txt", strings.NewReplacer(address, "SERVER", dir, "DIR").Replace(shown(r)))
 	})
 }
@@ -329,9 +321,7 @@ func TestManPages(t *testing.T) {
 	} {
 		text := testkit.Must(os.ReadFile(filepath.Join(dir, "daybook-"+name+".1")))(t)
 		for _, want := range wants {
-			if !strings.Contains(strings.ReplaceAll(string(text), `\-`, "-"), want) {
-				t.Errorf("daybook-%s.1 lacks %q:\n%s", name, want, text)
-			}
+			testkit.Contains(t, strings.ReplaceAll(string(text), `\-`, "-"), want)
 		}
 	}
 }

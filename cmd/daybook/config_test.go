@@ -62,9 +62,7 @@ func TestConfig(t *testing.T) {
 		"\nlisten = '127.0.0.1:3' # command line", "\nretention = '2d' # DAYBOOK_RETENTION", "\nmax-attempts = 7 # FILE:3",
 		"allow-host = ['a.example', 'b.example'] # FILE:4", "allow-clock-ahead = true # FILE:5", "\n# log-level = 'info' # default", "\njournal-retain = '10737418240' # FILE:6",
 	} {
-		if !strings.Contains(out, want+"\n") {
-			t.Errorf("no %q in\n%s", want, out)
-		}
+		testkit.Contains(t, out, want+"\n")
 	}
 	again, err := servedWith(t, out)
 	if err != nil {
@@ -74,9 +72,7 @@ func TestConfig(t *testing.T) {
 	testkit.NoError(t, toml.Unmarshal([]byte(out), &first))
 	testkit.NoError(t, toml.Unmarshal([]byte(again), &second))
 	first["listen"] = "127.0.0.1:2" // from the environment, which has precedence over the file
-	if fmt.Sprint(first) != fmt.Sprint(second) {
-		t.Errorf("printed and read again:\n%v\n%v", first, second)
-	}
+	testkit.Equal(t, fmt.Sprint(first), fmt.Sprint(second), "printed and read again")
 }
 
 func TestConfigRefuses(t *testing.T) {
@@ -121,9 +117,8 @@ func TestConfigRefuses(t *testing.T) {
 			if err == nil {
 				t.Fatal("it is taken")
 			}
-			if !strings.Contains(err.Error(), tt.want) || exitCode(err) != terminal.ExitUsage {
-				t.Errorf("%s (exit code %d), want %s", err, exitCode(err), tt.want)
-			}
+			testkit.Contains(t, err.Error(), tt.want)
+			testkit.Equal(t, exitCode(err), terminal.ExitUsage)
 		})
 	}
 }
@@ -173,9 +168,7 @@ func TestUnreadableConfig(t *testing.T) {
 	}
 	if os.Geteuid() != 0 { // root reads everything
 		for _, args := range [][]string{{"--config", unreadable}, {"--config-dir", filepath.Dir(unreadable)}} {
-			if r := execute(t, "", append([]string{"config", "serve"}, args...)...); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "permission denied") {
-				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
-			}
+			execute(t, "", append([]string{"config", "serve"}, args...)...).ends(t, terminal.ExitUsage, "permission denied")
 		}
 	}
 }
@@ -217,9 +210,7 @@ func TestPrecedence(t *testing.T) {
 			dir := t.TempDir()
 			args := []string{tt.verb, "--config-dir", dir}
 			get := func() config.ShownSetting { return settingsShown(t, args...)[tt.flag] }
-			if s := get(); s.Origin != "default" {
-				t.Errorf("without any source: %+v", s)
-			}
+			testkit.Equal(t, get().Origin, "default", "without any source")
 			want := func(n int, origin string) {
 				t.Helper()
 				if s := get(); s.Origin != origin || !reflect.DeepEqual(s.Value, tt.want[n]) {
@@ -254,18 +245,14 @@ func TestLayers(t *testing.T) {
 	def := writeFile(t, dir, "config/default.toml", "max-attempts = 4\nretention = '1d'\n[work]\nconcurrency = 2\n[add]\ntype = 'a'\n")
 	prod := writeFile(t, dir, "config/production.toml", "retention = '2d'\nqueue-idle = '2h'\n")
 	local := writeFile(t, dir, "config/local.toml", "queue-idle = '3h'\n[work]\ndrain = '5s'\n")
-	if s := settingsShown(t); s["retention"].Origin != "default" {
-		t.Errorf("files were read without being asked for: %+v", s["retention"])
-	}
+	testkit.Equal(t, settingsShown(t)["retention"].Origin, "default", "files were read without being asked for")
 	at := func(path, line string) string { return strings.TrimPrefix(path, dir+"/") + ":" + line }
 	check := func(env, verb string, want map[string]string) {
 		t.Helper()
 		t.Setenv("DAYBOOK_ENV", env)
 		all := settingsShown(t, verb, "--config-dir", "config")
 		for name, want := range want {
-			if got := fmt.Sprint(all[name].Value, " ", all[name].Origin); got != want {
-				t.Errorf("DAYBOOK_ENV=%s: %s is %s, want %s", env, name, got, want)
-			}
+			testkit.Equal(t, fmt.Sprint(all[name].Value, " ", all[name].Origin), want, "DAYBOOK_ENV", env, name)
 		}
 	}
 	check("", "serve", map[string]string{"max-attempts": "4 " + at(def, "1"), "retention": "1d " + at(def, "2"), "queue-idle": "3h " + at(local, "1")})
@@ -288,9 +275,7 @@ func TestLayers(t *testing.T) {
 		t.Errorf("%+v", s["queue-idle"])
 	}
 	t.Setenv("DAYBOOK_CONFIG", other)
-	if r := execute(t, "", "config"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "DAYBOOK_CONFIG and DAYBOOK_CONFIG_DIR are both set") {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
+	execute(t, "", "config").ends(t, terminal.ExitUsage, "DAYBOOK_CONFIG and DAYBOOK_CONFIG_DIR are both set")
 	if s := settingsShown(t, "work")["concurrency"]; s.Value != 2. { // a runner's file has a separate variable
 		t.Errorf("%+v", s)
 	}
@@ -301,9 +286,7 @@ func TestLayers(t *testing.T) {
 
 	for _, env := range []string{"../other", "a/b", ".", "..", ".hidden", `a\b`} {
 		t.Setenv("DAYBOOK_ENV", env)
-		if r := execute(t, "", "config"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "DAYBOOK_ENV") {
-			t.Errorf("%s: exit code %d: %s", env, r.code, r.errs)
-		}
+		execute(t, "", "config").ends(t, terminal.ExitUsage, "DAYBOOK_ENV")
 	}
 }
 
@@ -372,9 +355,7 @@ func TestServerInFiles(t *testing.T) {
 		writeFile(t, dir, "local.toml", tt.local)
 		args := append([]string{"work", "--config-dir", dir, "--"}, strings.Fields(tt.args)...)
 		if tt.server == "" {
-			if r := execute(t, "", append([]string{"config"}, args...)...); r.code != terminal.ExitUsage || !strings.Contains(r.errs, tt.context) {
-				t.Errorf("%+v: exit code %d: %s", tt, r.code, r.errs)
-			}
+			execute(t, "", append([]string{"config"}, args...)...).ends(t, terminal.ExitUsage, tt.context)
 			continue
 		}
 		all := settingsShown(t, args...)
@@ -412,9 +393,7 @@ func TestConfigOfContext(t *testing.T) {
 				set = append(set, strings.TrimSpace(strings.Split(line, " #")[0]))
 			}
 		}
-		if !slices.Equal(set, []string{tt.toml}) {
-			t.Errorf("%+v: the file has %q", tt, set)
-		}
+		testkit.EqualSlices(t, set, []string{tt.toml})
 	}
 	t.Setenv("DAYBOOK_CONTEXT", "")
 	ok(t, "context", "use")
@@ -422,9 +401,7 @@ func TestConfigOfContext(t *testing.T) {
 		t.Errorf("without a context: %+v", s)
 	}
 	writeFile(t, os.Getenv("XDG_CONFIG_HOME"), "daybook/contexts.toml", "not TOML")
-	if r := execute(t, "", "config", "work"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "contexts.toml") {
-		t.Errorf("contexts that cannot be read: %+v", r)
-	}
+	execute(t, "", "config", "work").ends(t, terminal.ExitUsage, "contexts.toml") // contexts that cannot be read
 }
 
 // TestConfigPasswords: no output has a password of an address, and the configuration file does not pretend to have it.
@@ -478,9 +455,7 @@ func TestConfigOfEachVerb(t *testing.T) {
 			given = append(given, "--"+f.Name+"="+value)
 		}
 		first := ok(t, append(args, given...)...)
-		if said := strings.Contains(first, "# The tables [handlers], [interpreters], [containers], [wasi] are not printed"); said != (verb == "work") {
-			t.Errorf("%s says %v that tables are left out", verb, said)
-		}
+		testkit.Equal(t, strings.Contains(first, "# The tables [handlers], [interpreters], [containers], [wasi] are not printed"), verb == "work")
 		path := writeFile(t, t.TempDir(), "again.toml", first)
 		again := ok(t, append([]string{"config", "--toml", "--config", path}, strings.Fields(verb)...)...)
 		var a, b map[string]any
@@ -490,9 +465,8 @@ func TestConfigOfEachVerb(t *testing.T) {
 		if table, ok := a[verb].(map[string]any); ok {
 			own = table
 		}
-		if !reflect.DeepEqual(a, b) || len(own) != len(given) {
-			t.Errorf("%s: %v, again %v; given were %v", verb, a, b, given)
-		}
+		testkit.DeepEqual(t, a, b, verb)
+		testkit.Equal(t, len(own), len(given), verb)
 	})
 	if verbs < 10 {
 		t.Errorf("%d commands have settings", verbs)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestContextsAtOnce: no context is lost if several commands add one at the same time.
@@ -17,13 +18,9 @@ func TestContextsAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range n {
 		group.Go(func() {
-			if r := execute(t, "", "context", "add", fmt.Sprint("c", i), "http://127.0.0.1:1"); r.code != terminal.ExitOK {
-				t.Errorf("%+v", r)
-			}
+			execute(t, "", "context", "add", fmt.Sprint("c", i), "http://127.0.0.1:1").ends(t, terminal.ExitOK)
 		})
 	}
 	group.Wait()
-	if got := strings.Count(ok(t, "context", "list", "--json"), "\n"); got != n {
-		t.Errorf("%d contexts", got)
-	}
+	testkit.Equal(t, strings.Count(ok(t, "context", "list", "--json"), "\n"), n)
 }

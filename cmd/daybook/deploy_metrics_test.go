@@ -163,9 +163,7 @@ func TestAlertsAreDescribed(t *testing.T) {
 			t.Errorf("docs/how-to/alerts.md says that %s fires when its condition has held for %q, and the rule %q", name, held, want)
 		}
 		for _, how := range []string{" fires", " does not fire"} {
-			if !strings.Contains(tests, "name: "+name+how+"\n") {
-				t.Errorf("daybook.rules.test.yml has no test that %s%s", name, how)
-			}
+			testkit.Contains(t, tests, "name: "+name+how+"\n")
 		}
 	}
 	for name := range described {
@@ -180,9 +178,7 @@ func TestAlertRules(t *testing.T) {
 	promtool := testkit.Must(filepath.Abs("../../bin/promtool"))(t)
 	if _, err := os.Stat(promtool); err != nil {
 		if promtool, err = exec.LookPath("promtool"); err != nil {
-			if os.Getenv(needed) != "" {
-				t.Fatalf("%s is set, and there is no promtool: %v", needed, err)
-			}
+			testkit.MustEqual(t, os.Getenv(needed), "")
 			t.Skipf("no promtool: %v; `scripts/tools` installs it", err)
 		}
 	}

@@ -80,7 +80,7 @@ func (n *network) browse(t *testing.T, args ...string) result {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.Run()
-	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
+	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String(), strings.Join(args, " ")}
 }
 
 // background runs a command until the test ends.
@@ -122,9 +122,7 @@ func (n *network) serve(t *testing.T, args ...string) (port, id string) {
 func TestDiscover(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
-	if r := n.browse(t, "discover", "--timeout", "500ms"); r.code != terminal.ExitNoAnswer || !strings.Contains(r.errs, "no server answered") {
-		t.Errorf("without a server: %+v", r)
-	}
+	n.browse(t, "discover", "--timeout", "500ms").ends(t, terminal.ExitNoAnswer, "no server answered") // without a server
 	port, id := n.serve(t, "--listen", "[::]:0")
 	t.Run("by daybook discover", func(t *testing.T) {
 		r := n.browse(t, "discover", "--json", "--interface", browserLink)
@@ -137,15 +135,11 @@ func TestDiscover(t *testing.T) {
 			!addresses.MatchString(fmt.Sprint(found.Addresses)) {
 			t.Errorf("%+v", found)
 		}
-		if r := n.browse(t, "discover"); !strings.Contains(r.out, id) {
-			t.Errorf("%+v", r)
-		}
+		testkit.Contains(t, n.browse(t, "discover").out, id)
 	})
 	t.Run("by --server mdns:", func(t *testing.T) {
 		for _, server := range []string{"mdns:", "mdns:" + strings.ToUpper(id)} {
-			if r := n.browse(t, "stats", "--json", "--server", server); r.code != terminal.ExitOK || !strings.Contains(r.out, id) {
-				t.Errorf("%s: %+v", server, r)
-			}
+			n.browse(t, "stats", "--json", "--server", server).ends(t, terminal.ExitOK).prints(t, id)
 		}
 		if r := n.browse(t, "stats", "--server", "mdns:other"); r.code == terminal.ExitOK || !strings.Contains(r.errs, "none of the 1 servers") {
 			t.Errorf("%+v", r)
@@ -155,12 +149,8 @@ func TestDiscover(t *testing.T) {
 	t.Run("by python-zeroconf", func(t *testing.T) { n.zeroconf(t, id, port) })
 	t.Run("if several servers answer, one must be named", func(t *testing.T) {
 		_, other := n.serve(t, "--listen", serverIPv4+":0")
-		if r := n.browse(t, "stats", "--server", "mdns:"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, id) || !strings.Contains(r.errs, other) {
-			t.Errorf("%+v", r)
-		}
-		if r := n.browse(t, "stats", "--json", "--server", "mdns:"+other); r.code != terminal.ExitOK || !strings.Contains(r.out, other) {
-			t.Errorf("%+v", r)
-		}
+		n.browse(t, "stats", "--server", "mdns:").ends(t, terminal.ExitUsage, id, other)
+		n.browse(t, "stats", "--json", "--server", "mdns:"+other).ends(t, terminal.ExitOK).prints(t, other)
 	})
 }
 
@@ -216,9 +206,7 @@ func TestNotAnnounced(t *testing.T) {
 	n := newNetwork(t)
 	n.serve(t, "--listen", "0.0.0.0:0", "--mdns", "off")
 	n.serve(t, "--listen", "127.0.0.1:0")
-	if r := n.browse(t, "discover", "--json", "--timeout", "1s"); r.code != terminal.ExitNoAnswer || r.out != "" {
-		t.Errorf("%+v", r)
-	}
+	testkit.Equal(t, n.browse(t, "discover", "--json", "--timeout", "1s").ends(t, terminal.ExitNoAnswer).out, "")
 	for _, args := range [][]string{
 		{"--listen", "127.0.0.1:0", "--mdns", "on"},
 		{"--listen", "0.0.0.0:0", "--mdns", "on", "--mdns-interface", "nothere0"},

@@ -46,11 +46,7 @@ func TestDisk(t *testing.T) {
 	}
 	table := ok(t, "disk", "--limit", "1", "--server", s.url)
 	for _, want := range []string{"disk free", "blobs      1000B", "default  long", "queues with less: 1;"} {
-		if !strings.Contains(table, want) {
-			t.Errorf("no %q in\n%s", want, table)
-		}
+		testkit.Contains(t, table, want)
 	}
-	if r := execute(t, "", "disk", "--limit", fmt.Sprint(-1), "--server", s.url); r.code != terminal.ExitUsage {
-		t.Errorf("--limit -1: exit code %d", r.code)
-	}
+	execute(t, "", "disk", "--limit", fmt.Sprint(-1), "--server", s.url).ends(t, terminal.ExitUsage)
 }

@@ -60,11 +60,7 @@ func TestDocumentsAreThoseOfTheServer(t *testing.T) {
 		if c.want == "" { // the command changes the document
 			c.want = get("/queues/default/docs")
 		}
-		if got != c.want {
-			t.Errorf("%s: %d %s\n%s\nwant\n%s", c.args, r.code, r.errs, got, c.want)
-		}
+		testkit.Equal(t, got, c.want, c.args, r.code, r.errs)
 	}
-	if text := ok(t, "cancel", "--server", s.url, "--queue", "default/waits", "--json"); !strings.Contains(text, `"sweep_id":null`) {
-		t.Errorf("%s", text)
-	}
+	testkit.Contains(t, ok(t, "cancel", "--server", s.url, "--queue", "default/waits", "--json"), `"sweep_id":null`)
 }

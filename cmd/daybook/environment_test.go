@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // refusedVariables returns the names of the variables that a command refuses.
@@ -45,9 +46,7 @@ func TestUnknownVariables(t *testing.T) {
 		"DAYBOOK_MAXATTEMPTS": "(did you mean DAYBOOK_MAX_ATTEMPTS?)", "DAYBOOK_JOURNAL_RETIAN": "(did you mean DAYBOOK_JOURNAL_RETAIN?)", "DAYBOOK_CONCURRENCY": "(did you mean DAYBOOK_WORK_CONCURRENCY?)",
 		"DAYBOOK_SEVRER": "(did you mean DAYBOOK_SERVER?)", "DAYBOOK_": "there is no such setting", "DAYBOOK_SOMETHING_ELSE_ENTIRELY": "there is no such setting",
 	} {
-		if err := config.CheckVariables(newServe(), []string{name + "=x"}, allCommands); err == nil || !strings.Contains(err.Error(), want+"; ") || !strings.Contains(err.Error(), name+":") {
-			t.Error(err)
-		}
+		testkit.Failed(t, config.CheckVariables(newServe(), []string{name + "=x"}, allCommands), want+"; ", name+":")
 	}
 	data := filepath.Join(t.TempDir(), "data")
 	t.Setenv("DAYBOOK_MAXATTEMPTS", "5")

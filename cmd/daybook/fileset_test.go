@@ -22,27 +22,15 @@ func TestFilesetCommands(t *testing.T) {
 		t.Helper()
 		return ok(t, append(append([]string{"fileset"}, args...), server...)...)
 	}
-	if got := do("ls"); got != "there are no filesets\n" {
-		t.Errorf("ls: %q", got)
-	}
-	if got := do("push", from, "input"); got != "input: stored as version 1; 3 files (3B) sent, 0 were there\n" {
-		t.Errorf("push: %q", got)
-	}
-	if got := do("push", from, "input"); got != "input: unchanged, version 1; 0 files (0B) sent, 3 were there\n" {
-		t.Errorf("push again: %q", got)
-	}
+	testkit.Equal(t, do("ls"), "there are no filesets\n")
+	testkit.Equal(t, do("push", from, "input"), "input: stored as version 1; 3 files (3B) sent, 0 were there\n")
+	testkit.Equal(t, do("push", from, "input"), "input: unchanged, version 1; 0 files (0B) sent, 3 were there\n", "push again")
 	if got := do("push", from, "input", "--pattern", "**/*.dat", "--pattern", "!a.dat", "--client", "acme", "--json"); got != `{"name":"input","version":1,"files":0,"skipped":1,"bytes":0}`+"\n" {
 		t.Errorf("push with patterns: %q", got)
 	}
-	if got := do("pull", "input", to, "--pattern", "out/*", "--version", "1"); got != "input: version 1; 2 files (2B) fetched, 0 were there\n" {
-		t.Errorf("pull: %q", got)
-	}
-	if got := do("pull", "input", to, "--json"); got != `{"name":"input","version":1,"files":1,"skipped":2,"bytes":1}`+"\n" {
-		t.Errorf("pull of the rest: %q", got)
-	}
-	if text, err := os.ReadFile(filepath.Join(to, "out", "b.dat")); err != nil || string(text) != "B" {
-		t.Errorf("%q, %v", text, err)
-	}
+	testkit.Equal(t, do("pull", "input", to, "--pattern", "out/*", "--version", "1"), "input: version 1; 2 files (2B) fetched, 0 were there\n")
+	testkit.Equal(t, do("pull", "input", to, "--json"), `{"name":"input","version":1,"files":1,"skipped":2,"bytes":1}`+"\n", "pull of the rest")
+	testkit.Equal(t, string(testkit.Must(os.ReadFile(filepath.Join(to, "out", "b.dat")))(t)), "B")
 	if got := do("ls"); !strings.Contains(got, "acme") || strings.Count(got, "\n") != 3 {
 		t.Errorf("ls: %q", got)
 	}
@@ -70,12 +58,8 @@ func TestFilesetCommands(t *testing.T) {
 		{[]string{"rm", "none"}, terminal.ExitNotFound},
 		{[]string{"push", from}, terminal.ExitUsage},
 	} {
-		if r := execute(t, "", append(append([]string{"fileset"}, c.args...), server...)...); r.code != c.code {
-			t.Errorf("%q: %+v, want code %d", c.args, r, c.code)
-		}
+		execute(t, "", append(append([]string{"fileset"}, c.args...), server...)...).ends(t, c.code)
 	}
 	do("rm", "input")
-	if got := do("ls"); strings.Count(got, "\n") != 2 {
-		t.Errorf("ls after rm: %q", got)
-	}
+	testkit.Equal(t, strings.Count(do("ls"), "\n"), 2, "ls after rm")
 }

@@ -30,44 +30,26 @@ func TestHandlerCommands(t *testing.T) {
 		return execute(t, in, append([]string{"handler", "put", "--server", s.url}, args...)...)
 	}
 	const first, second = "def handle(payload, job):\n    return 1\n", "def handle(payload, job):\n    return 2\n"
-	for i, c := range []struct{ text, want string }{{first, "square version 1\n"}, {first, "square version 1\n"}, {second, "square version 2\n"}} {
-		if r := put("", "square", file("square.py", c.text)); r.code != terminal.ExitOK || r.out != c.want {
-			t.Errorf("%d: %+v", i, r)
-		}
+	for _, c := range []struct{ text, want string }{{first, "square version 1\n"}, {first, "square version 1\n"}, {second, "square version 2\n"}} {
+		testkit.Equal(t, put("", "square", file("square.py", c.text)).ends(t, terminal.ExitOK).out, c.want)
 	}
-	if got := ok(t, "handler", "get", "square", "--server", s.url); got != second {
-		t.Errorf("got %q", got)
-	}
-	if got := ok(t, "handler", "ls", "square", "--server", s.url); strings.Count(got, "script") != 2 {
-		t.Errorf("versions:\n%s", got)
-	}
+	testkit.Equal(t, ok(t, "handler", "get", "square", "--server", s.url), second)
+	testkit.Equal(t, strings.Count(ok(t, "handler", "ls", "square", "--server", s.url), "script"), 2)
 	for typ, args := range map[string][]string{"a": {file("a.sh", "handle() { :; }\n")}, "b": {file("b", "function handle() {}"), "--lang", "node"}} {
-		if r := put("", append([]string{typ}, args...)...); r.code != terminal.ExitOK {
-			t.Errorf("%s: %+v", typ, r)
-		}
+		put("", append([]string{typ}, args...)...).ends(t, terminal.ExitOK)
 	}
-	if r := put(`{"kind":"http","url":"http://127.0.0.1:8080/"}`, "--client", "acme", "post", "-"); r.code != terminal.ExitOK {
-		t.Errorf("%+v", r)
-	}
-	if got := ok(t, "handler", "get", "post", "--client", "acme", "--server", s.url); got != `{"kind":"http","url":"http://127.0.0.1:8080/"}`+"\n" {
-		t.Errorf("got %s", got)
-	}
+	put(`{"kind":"http","url":"http://127.0.0.1:8080/"}`, "--client", "acme", "post", "-").ends(t, terminal.ExitOK)
+	testkit.Equal(t, ok(t, "handler", "get", "post", "--client", "acme", "--server", s.url), `{"kind":"http","url":"http://127.0.0.1:8080/"}`+"\n")
 	list := ok(t, "handler", "ls", "--server", s.url)
 	for _, want := range []string{"-       square  script", "acme    post    http"} {
-		if !strings.Contains(list, want) {
-			t.Errorf("no %q in\n%s", want, list)
-		}
+		testkit.Contains(t, list, want)
 	}
 	const body = "return payload\n"
-	if r := put("", "new", file("body.py", body)); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "cannot be loaded") || !strings.Contains(r.errs, "--no-check") || !strings.Contains(r.errs, "handle") {
-		t.Errorf("%+v", r)
-	}
+	put("", "new", file("body.py", body)).ends(t, terminal.ExitUsage, "cannot be loaded", "--no-check", "handle")
 	if r := execute(t, "", "handler", "get", "new", "--server", s.url); r.code == terminal.ExitOK {
 		t.Errorf("it was stored: %+v", r)
 	}
-	if r := put("", "new", file("body.py", body), "--no-check"); r.code != terminal.ExitOK || r.out != "new version 1\n" {
-		t.Errorf("%+v", r)
-	}
+	testkit.Equal(t, put("", "new", file("body.py", body), "--no-check").ends(t, terminal.ExitOK).out, "new version 1\n")
 	for name, r := range map[string]result{
 		"a file of no known kind": put("", "x", file("x.bin", "")),
 		"a wrong document":        put("{", "x", "-"),
@@ -81,16 +63,12 @@ func TestHandlerCommands(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	if r := put("", "x", filepath.Join(dir, "none.py")); r.code != terminal.ExitFile {
-		t.Errorf("a missing file: %+v", r)
-	}
+	put("", "x", filepath.Join(dir, "none.py")).ends(t, terminal.ExitFile) // a missing file
 	if r := put(`{"kind":"unknown"}`, "x", "-"); r.code == terminal.ExitOK {
 		t.Errorf("a wrong kind: %+v", r)
 	}
 	ok(t, "handler", "rm", "square", "--server", s.url)
-	if r := execute(t, "", "handler", "get", "square", "--server", s.url); r.code != terminal.ExitNotFound {
-		t.Errorf("a removed handler: %+v", r)
-	}
+	execute(t, "", "handler", "get", "square", "--server", s.url).ends(t, terminal.ExitNotFound) // a removed handler
 }
 
 // TestFormsOfScripts: the scripts in the help of handler put are handlers.
@@ -111,9 +89,7 @@ func TestFormsOfScripts(t *testing.T) {
 			t.Logf("%s is left out: %v", lang, err)
 			continue
 		}
-		if r := a.run(strings.TrimSpace(script), "handler", "put", lang, "-", "--lang", lang); r.code != terminal.ExitOK {
-			t.Errorf("%s: %+v", lang, r)
-		}
+		a.run(strings.TrimSpace(script), "handler", "put", lang, "-", "--lang", lang).ends(t, terminal.ExitOK)
 		jobs[lang] = a.do("create", "--type", lang, "--max-attempts", "1", "text")
 	}
 	work := command(t, "work", "--accept", "script", "--until-idle", "3s", "--server", a.s.url)
@@ -121,7 +97,7 @@ func TestFormsOfScripts(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for lang, id := range jobs {
-		contains(t, a.do("get", id), "output        TEXT\n")
+		testkit.Contains(t, a.do("get", id), "output        TEXT\n")
 		if t.Failed() {
 			t.Log(lang)
 		}
@@ -141,14 +117,8 @@ func TestEndlessLoading(t *testing.T) {
 	document, err := json.Marshal(map[string]any{"kind": "script", "lang": "sh", "source": endless, "options": map[string]any{"timeout_ms": 86_400_000}})
 	testkit.NoError(t, err)
 	r := a.run(string(document), "handler", "put", "spin", "-")
-	if r.code != terminal.ExitUsage {
-		t.Errorf("%+v", r)
-	}
-	contains(t, r.errs, "it was still loading after 200ms, and was ended", "--no-check stores it", "into handle")
-	if r := a.run("", "handler", "get", "spin"); r.code != terminal.ExitNotFound {
-		t.Errorf("the script was stored: %+v", r)
-	}
-	if r := a.run(string(document), "handler", "put", "spin", "-", "--no-check"); r.code != terminal.ExitOK {
-		t.Errorf("%+v", r)
-	}
+	r.ends(t, terminal.ExitUsage)
+	testkit.Contains(t, r.errs, "it was still loading after 200ms, and was ended", "--no-check stores it", "into handle")
+	a.run("", "handler", "get", "spin").ends(t, terminal.ExitNotFound)
+	a.run(string(document), "handler", "put", "spin", "-", "--no-check").ends(t, terminal.ExitOK)
 }

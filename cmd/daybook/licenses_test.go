@@ -82,7 +82,5 @@ func TestLicenses(t *testing.T) {
 	if notices != want.String() {
 		t.Error("licenses.txt is not what the modules of the build say; write it again with: go test ./cmd/daybook -run TestLicenses -rewrite-licenses")
 	}
-	if out := ok(t, "licenses"); out != notices {
-		t.Errorf("daybook licenses prints %d bytes of %d", len(out), len(notices))
-	}
+	testkit.Equal(t, ok(t, "licenses"), notices, "daybook licenses prints")
 }

@@ -21,33 +21,23 @@ func TestLogs(t *testing.T) {
 	if r := execute(t, "", "logs", "--server", s.url, j.ID); r.code != terminal.ExitNotFound || !strings.Contains(r.errs, "log_not_found") {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
 	} else {
-		contains(t, r.errs, "; --follow waits for it", "what a script prints is in the log of its runner")
+		testkit.Contains(t, r.errs, "; --follow waits for it", "what a script prints is in the log of its runner")
 	}
 	other, err := c.Create(ctx, client.NewJob{Type: "ended"})
 	if err == nil {
 		_, err = c.Cancel(ctx, other.ID)
 	}
 	testkit.NoError(t, err)
-	if r := execute(t, "", "logs", "--server", s.url, other.ID); r.code != terminal.ExitNotFound || !strings.Contains(r.errs, "log_bytes; what a script prints") {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
-	if r := execute(t, "", "logs", "--server", s.url, job.NewID(1, 1<<30, 0).String()); r.code != terminal.ExitNotFound {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
-	if r := execute(t, "", "logs", "--server", s.url, "nonsense"); r.code != terminal.ExitUsage {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
+	execute(t, "", "logs", "--server", s.url, other.ID).ends(t, terminal.ExitNotFound, "log_bytes; what a script prints")
+	execute(t, "", "logs", "--server", s.url, job.NewID(1, 1<<30, 0).String()).ends(t, terminal.ExitNotFound)
+	execute(t, "", "logs", "--server", s.url, "nonsense").ends(t, terminal.ExitUsage)
 	following := make(chan string, 1)
 	go func() { following <- ok(t, "logs", "-f", "--server", s.url, j.ID) }()
 	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1}))(t)
 	testkit.NoError(t, c.AppendLog(ctx, j.ID, claim.ID, 0, []byte("printed\n")))
-	if text := ok(t, "logs", "--server", s.url, j.ID); text != "printed\n" {
-		t.Errorf("%q", text)
-	}
+	testkit.Equal(t, ok(t, "logs", "--server", s.url, j.ID), "printed\n")
 	testkit.Must(c.Complete(ctx, j.ID, claim.ID, client.Outcome{}))(t)
-	if text := <-following; text != "printed\n" {
-		t.Errorf("%q", text)
-	}
+	testkit.Equal(t, <-following, "printed\n")
 }
 
 // TestPlainText: a job cannot send commands to the terminal that shows its log.
@@ -56,11 +46,7 @@ func TestPlainText(t *testing.T) {
 	in := "a\tb\n\x1b[2Jé\x7f\r\u009b1m\x9b€"
 	w := &plainText{to: &b}
 	for i := range len(in) { // also within characters
-		if n, err := w.Write([]byte(in[i : i+1])); n != 1 || err != nil {
-			t.Errorf("%d %v", n, err)
-		}
+		testkit.Equal(t, testkit.Must(w.Write([]byte(in[i:i+1])))(t), 1)
 	}
-	if b.String() != "a\tb\n?[2Jé???1m?€" {
-		t.Errorf("%q", b.String())
-	}
+	testkit.Equal(t, b.String(), "a\tb\n?[2Jé???1m?€")
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -63,15 +62,38 @@ func asCommandOf(args []string) *exec.Cmd {
 
 // result is the result of a command line.
 type result struct {
-	code      int
-	out, errs string
+	code            int
+	out, errs, line string
+}
+
+// ends reports a command line that ends with another exit code, or whose standard error lacks one of the texts.
+func (r result) ends(t testing.TB, code int, texts ...string) result {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("daybook %s: exit code %d, want %d: %s", r.line, r.code, code, r.errs)
+	}
+	testkit.Contains(t, r.errs, texts...)
+	return r
+}
+
+// prints reports a command line whose output lacks one of the texts.
+func (r result) prints(t testing.TB, texts ...string) result {
+	t.Helper()
+	testkit.Contains(t, r.out, texts...)
+	return r
+}
+
+// lacks reports a command line that shows one of the texts anywhere.
+func (r result) lacks(t testing.TB, texts ...string) {
+	t.Helper()
+	testkit.Lacks(t, r.out+r.errs, texts...)
 }
 
 func execute(t *testing.T, in string, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code := run(args, strings.NewReader(in), &out, &errs)
-	return result{code, out.String(), errs.String()}
+	return result{code, out.String(), errs.String(), strings.Join(args, " ")}
 }
 
 // ok runs a command line that must succeed, and returns its output.
@@ -170,46 +192,35 @@ func (s *server) post(t *testing.T, path, body string) string {
 func TestServe(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	s := serving(t, data, "--max-attempts", "7", "--abandoned-age", "60s", "--retention", "30d", "--allow-host", "queue.example")
-	address, err := os.ReadFile(filepath.Join(data, "address"))
-	if err != nil || "http://"+strings.TrimSpace(string(address)) != s.url {
-		t.Errorf("address %q, listening on %s, %v", address, s.url, err)
-	}
+	address := testkit.Must(os.ReadFile(filepath.Join(data, "address")))(t)
+	testkit.Equal(t, "http://"+strings.TrimSpace(string(address)), s.url)
 	var j struct {
 		ID          string `json:"job_id"`
 		MaxAttempts int    `json:"max_attempts"`
 		LeaseMs     int64  `json:"lease_ms"`
 	}
 	testkit.NoError(t, json.Unmarshal([]byte(s.post(t, "/jobs/create", `{"payload":"hello"}`)), &j))
-	if j.MaxAttempts != 7 || j.LeaseMs != 60000 {
-		t.Errorf("%+v", j)
-	}
+	testkit.Equal(t, j.MaxAttempts, 7)
+	testkit.Equal(t, j.LeaseMs, 60000)
 
 	t.Run("data directory in use", func(t *testing.T) {
 		for _, args := range [][]string{
 			{"serve", "--listen", "127.0.0.1:0", "--data", data}, {"check", "--data", data}, {"rebuild", "--data", data},
 			{"journal", "dump", "--data", data}, {"journal", "verify", "--data", data},
 		} {
-			if r := execute(t, "", args...); r.code != terminal.ExitDataInUse {
-				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
-			}
+			execute(t, "", args...).ends(t, terminal.ExitDataInUse)
 		}
 	})
 	t.Run("port in use", func(t *testing.T) {
 		r := execute(t, "", "serve", "--listen", strings.TrimPrefix(s.url, "http://"), "--data", t.TempDir(), "--init")
-		if r.code != terminal.ExitListen {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		r.ends(t, terminal.ExitListen)
 	})
 	t.Run("get", func(t *testing.T) {
 		text := ok(t, "get", "--server", s.url, j.ID)
 		for _, want := range []string{"job_id        " + j.ID, "payload       hello", "status        pending"} {
-			if !strings.Contains(text, want) {
-				t.Errorf("%q is missing in %s", want, text)
-			}
+			testkit.Contains(t, text, want)
 		}
-		if strings.Contains(text, "null") {
-			t.Errorf("fields without a value are shown: %s", text)
-		}
+		testkit.Lacks(t, text, "null")
 		var o map[string]any
 		if err := json.Unmarshal([]byte(ok(t, "get", "--json", "--server", s.url, j.ID)), &o); err != nil || o["job_id"] != j.ID {
 			t.Errorf("%v, %v", o, err)
@@ -218,15 +229,9 @@ func TestServe(t *testing.T) {
 			ID string `json:"batch_id"`
 		}
 		testkit.NoError(t, json.Unmarshal([]byte(s.post(t, "/add", "one\n")), &batch))
-		if text := ok(t, "get", "--batch", "--server", s.url, batch.ID); !strings.Contains(text, "count       1") {
-			t.Error(text)
-		}
-		if r := execute(t, "", "get", "--server", s.url, "nonsense"); r.code != terminal.ExitUsage {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
-		if r := execute(t, "", "get", "--server", s.url, job.NewID(1, 1<<30, 0).String()); r.code != terminal.ExitNotFound || !strings.Contains(r.errs, "job_not_found") {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		testkit.Contains(t, ok(t, "get", "--batch", "--server", s.url, batch.ID), "count       1")
+		execute(t, "", "get", "--server", s.url, "nonsense").ends(t, terminal.ExitUsage)
+		execute(t, "", "get", "--server", s.url, job.NewID(1, 1<<30, 0).String()).ends(t, terminal.ExitNotFound, "job_not_found")
 	})
 	t.Run("queues", func(t *testing.T) {
 		s.post(t, "/queues/default/default/pause", "")
@@ -235,28 +240,21 @@ func TestServe(t *testing.T) {
 			t.Errorf("%q", lines)
 		}
 		var q struct{ Client string }
-		if err := json.Unmarshal([]byte(ok(t, "queues", "--json", "--server", s.url, "--client", "default")), &q); err != nil || q.Client != "default" {
-			t.Errorf("%+v, %v", q, err)
-		}
-		if text := ok(t, "queues", "--server", s.url, "--client", "none"); text != "client none has no queues\n" {
-			t.Error(text)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(ok(t, "queues", "--json", "--server", s.url, "--client", "default")), &q))
+		testkit.Equal(t, q.Client, "default")
+		testkit.Equal(t, ok(t, "queues", "--server", s.url, "--client", "none"), "client none has no queues\n")
 		if r := execute(t, "", "queues", "delete", "default", "default", "--server", s.url); r.code == terminal.ExitOK || !strings.Contains(r.errs, "queue_not_empty") {
 			t.Errorf("exit code %d: %s", r.code, r.errs)
 		}
 	})
 	t.Run("stats", func(t *testing.T) {
-		if text := ok(t, "stats", "--server", s.url); !strings.Contains(text, "state          ready") || !strings.Contains(text, "pending        2") {
-			t.Error(text)
-		}
+		testkit.Contains(t, ok(t, "stats", "--server", s.url), "state          ready", "pending        2")
 		var o ingest.Stats
 		if err := json.Unmarshal([]byte(ok(t, "stats", "--json", "--server", s.url)), &o); err != nil || !o.Ready {
 			t.Errorf("%+v, %v", o, err)
 		}
 		t.Setenv("DAYBOOK_SERVER", s.url)
-		if text := ok(t, "stats"); !strings.Contains(text, "ready") {
-			t.Error(text)
-		}
+		testkit.Contains(t, ok(t, "stats"), "ready")
 	})
 
 	t.Run("level", func(t *testing.T) {
@@ -268,9 +266,7 @@ func TestServe(t *testing.T) {
 			{[]string{"level", "--json"}, fmt.Sprintf("{\"level\":%d,\"newest\":%d}\n", job.Level, job.Level)},
 			{[]string{"level", "raise"}, fmt.Sprintf("level %d\n", job.Level)},
 		} {
-			if text := ok(t, append(c.args, "--server", s.url)...); text != c.want {
-				t.Errorf("%v: %q", c.args, text)
-			}
+			testkit.Equal(t, ok(t, append(c.args, "--server", s.url)...), c.want, c.args)
 		}
 	})
 
@@ -282,9 +278,7 @@ func TestServe(t *testing.T) {
 		}
 	})
 
-	if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK {
-		t.Errorf("exit code %d: %s", code, s.log)
-	}
+	testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 	if _, err := os.Stat(filepath.Join(data, "address")); !os.IsNotExist(err) {
 		t.Errorf("the address is still there: %v", err)
 	}
@@ -293,15 +287,11 @@ func TestServe(t *testing.T) {
 		if text := ok(t, "check", "--data", data); !strings.HasPrefix(text, "ok") {
 			t.Error(text)
 		}
-		if text := ok(t, "check", "--json", "--data", data); text != `{"problems":0}`+"\n" {
-			t.Error(text)
-		}
+		testkit.Equal(t, ok(t, "check", "--json", "--data", data), `{"problems":0}`+"\n")
 	})
 	t.Run("journal", func(t *testing.T) {
 		text := ok(t, "journal", "dump", "--data", data)
-		if !strings.Contains(text, "#:create v=1") || !strings.Contains(text, "\nhello\n#:end crc=") {
-			t.Error(text)
-		}
+		testkit.Contains(t, text, "#:create v=1", "\nhello\n#:end crc=")
 		if text := ok(t, "journal", "dump", "--bodies=false", "--data", data); strings.Contains(text, "hello") || !strings.Contains(text, "#:create") {
 			t.Error(text)
 		}
@@ -312,12 +302,8 @@ func TestServe(t *testing.T) {
 			testkit.NoError(t, d.Decode(&r))
 			seqs = append(seqs, r.Seq)
 		}
-		if fmt.Sprint(seqs) != "[2 3 4]" {
-			t.Errorf("seqs %v", seqs)
-		}
-		if text := ok(t, "journal", "verify", "--data", data); !strings.Contains(text, "a start would  accept") {
-			t.Error(text)
-		}
+		testkit.Equal(t, fmt.Sprint(seqs), "[2 3 4]")
+		testkit.Contains(t, ok(t, "journal", "verify", "--data", data), "a start would  accept")
 		var o map[string]any
 		if err := json.Unmarshal([]byte(ok(t, "journal", "verify", "--json", "--data", data)), &o); err != nil || o["damage"] != nil {
 			t.Errorf("%v, %v", o, err)
@@ -332,9 +318,7 @@ func TestServe(t *testing.T) {
 			left: "is what a rebuild that did not finish has left",
 		} {
 			r := execute(t, "", "rebuild", "--data", data, "--base", base)
-			if r.code != terminal.ExitFile || !strings.Contains(r.errs, base+" "+reason+"; stores that exist: "+filepath.Join(data, "store")+"\n") {
-				t.Errorf("exit code %d: %s", r.code, r.errs)
-			}
+			r.ends(t, terminal.ExitFile, base+" "+reason+"; stores that exist: "+filepath.Join(data, "store")+"\n")
 		}
 	})
 	t.Run("rebuild from a base", func(t *testing.T) {
@@ -345,9 +329,7 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("rebuild", func(t *testing.T) {
 		text := ok(t, "rebuild", "--data", data)
-		if !strings.Contains(text, "the old store is kept in") {
-			t.Error(text)
-		}
+		testkit.Contains(t, text, "the old store is kept in")
 		ok(t, "check", "--data", data)
 		var o map[string]any
 		if err := json.Unmarshal([]byte(ok(t, "rebuild", "--json", "--data", data, "--base", filepath.Join(data, "store"))), &o); err != nil || o["commands"] != 0.0 {
@@ -360,31 +342,19 @@ func TestServe(t *testing.T) {
 			First string `json:"first_id"`
 		}
 		testkit.NoError(t, json.Unmarshal([]byte(s.post(t, "/add", "one\ntwo\n")), &batch))
-		if code := s.end(t, syscall.SIGKILL); code != -1 {
-			t.Errorf("exit code %d", code)
-		}
+		testkit.Equal(t, s.end(t, syscall.SIGKILL), -1, "exit code")
 		s = serving(t, data)
-		if text := ok(t, "get", "--server", s.url, batch.First); !strings.Contains(text, "one") {
-			t.Error(text)
-		}
-		if code := s.end(t, syscall.SIGINT); code != terminal.ExitOK {
-			t.Errorf("exit code %d: %s", code, s.log)
-		}
+		testkit.Contains(t, ok(t, "get", "--server", s.url, batch.First), "one")
+		testkit.Equal(t, s.end(t, syscall.SIGINT), terminal.ExitOK, "exit code")
 	})
 	t.Run("damage", func(t *testing.T) {
 		damage(t, filepath.Join(data, "journal"), []byte("hello"))
 		for _, args := range [][]string{{"journal", "verify", "--data", data}, {"journal", "dump", "--data", data}, {"rebuild", "--data", data}} {
 			r := execute(t, "", args...)
-			if r.code != terminal.ExitCorrupt || !strings.Contains(r.errs, "offset") {
-				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
-			}
+			r.ends(t, terminal.ExitCorrupt, "offset")
 		}
-		if r := execute(t, "", "journal", "give-up", "--data", data); r.code != terminal.ExitUsage {
-			t.Errorf("give-up without --last: exit code %d: %s", r.code, r.errs)
-		}
-		if text := ok(t, "journal", "give-up", "--data", data, "--last", "1"); !strings.Contains(text, "given-up-") {
-			t.Error(text)
-		}
+		execute(t, "", "journal", "give-up", "--data", data).ends(t, terminal.ExitUsage)
+		testkit.Contains(t, ok(t, "journal", "give-up", "--data", data, "--last", "1"), "given-up-")
 		ok(t, "rebuild", "--data", data)
 		ok(t, "check", "--data", data)
 	})
@@ -434,16 +404,12 @@ func TestStopDrains(t *testing.T) {
 		other.Close()
 	}
 	testkit.Must(io.WriteString(c, "one\n"))(t)
-	resp, err := http.ReadResponse(in, nil)
-	if err != nil || resp.StatusCode != http.StatusCreated {
-		t.Fatalf("%v, %v", resp, err)
-	}
+	resp := testkit.Must(http.ReadResponse(in, nil))(t)
+	testkit.MustEqual(t, resp.StatusCode, http.StatusCreated)
 	resp.Body.Close()
-	err = <-s.ended
+	err := <-s.ended
 	s.ended <- err
-	if code := s.ProcessState.ExitCode(); code != terminal.ExitOK {
-		t.Errorf("exit code %d: %s", code, s.log)
-	}
+	testkit.Equal(t, s.ProcessState.ExitCode(), terminal.ExitOK, "exit code")
 }
 
 // TestReaderOfTheLogGoesAway: the server continues when nobody reads its log any more.
@@ -479,9 +445,7 @@ func TestClosedTerminal(t *testing.T) {
 	if err != nil {
 		t.Errorf("%v: %s", err, s.log)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "address")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the stop was not clean: the file address is there (%v)", err)
-	}
+	testkit.Fails(os.Stat(filepath.Join(dir, "address")))(t, fs.ErrNotExist)
 }
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {
@@ -511,9 +475,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 			_ = s.Process.Signal(syscall.SIGTERM) // the process may have ended
 		}
 	}
-	if code := s.ProcessState.ExitCode(); code != terminal.ExitSignal+int(syscall.SIGTERM) {
-		t.Errorf("exit code %d: %s", code, s.log)
-	}
+	testkit.Equal(t, s.ProcessState.ExitCode(), terminal.ExitSignal+int(syscall.SIGTERM), "exit code")
 }
 
 func TestUsage(t *testing.T) {
@@ -567,33 +529,25 @@ func TestUsage(t *testing.T) {
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			r := execute(t, "", strings.Fields(c.args)...)
-			if r.code != terminal.ExitUsage || !strings.Contains(r.errs, c.message) {
-				t.Errorf("exit code %d: %s", r.code, r.errs)
-			}
+			r.ends(t, terminal.ExitUsage, c.message)
 		})
 	}
 	t.Run("serve with wrong addresses", func(t *testing.T) {
 		for _, args := range [][]string{{"--pprof", "0.0.0.0:1"}, {"--pprof", "localhost"}, {"--allow-host", "a:1"}} {
 			r := execute(t, "", append([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init"}, args...)...)
-			if r.code != terminal.ExitUsage {
-				t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
-			}
+			r.ends(t, terminal.ExitUsage)
 		}
 	})
 	t.Run("a variable with a wrong value", func(t *testing.T) {
 		t.Setenv("DAYBOOK_MAX_ATTEMPTS", "many")
 		r := execute(t, "", "serve", "--data", t.TempDir())
-		if r.code != terminal.ExitUsage || !strings.Contains(r.errs, "DAYBOOK_MAX_ATTEMPTS") {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		r.ends(t, terminal.ExitUsage, "DAYBOOK_MAX_ATTEMPTS")
 	})
 	t.Run("no data directory", func(t *testing.T) {
 		missing := filepath.Join(t.TempDir(), "missing")
 		for _, verb := range [][]string{{"check"}, {"rebuild"}, {"journal", "dump"}, {"journal", "verify"}} {
 			r := execute(t, "", append(verb, "--data", missing)...)
-			if r.code != terminal.ExitNoData || !strings.Contains(r.errs, "not a data directory") {
-				t.Errorf("%v: exit code %d: %s", verb, r.code, r.errs)
-			}
+			r.ends(t, terminal.ExitNoData, "not a data directory")
 			if _, err := os.Stat(missing); err == nil {
 				t.Errorf("%v made the directory", verb)
 			}
@@ -604,9 +558,7 @@ func TestUsage(t *testing.T) {
 		address := l.Addr().String()
 		l.Close()
 		for _, verb := range []string{"stats", "queues"} {
-			if r := execute(t, "", verb, "--server", "http://"+address); r.code != terminal.ExitNoAnswer || !strings.Contains(r.errs, "refused") {
-				t.Errorf("%s: exit code %d: %s", verb, r.code, r.errs)
-			}
+			execute(t, "", verb, "--server", "http://"+address).ends(t, terminal.ExitNoAnswer, "refused")
 		}
 	})
 }
@@ -614,14 +566,10 @@ func TestUsage(t *testing.T) {
 func TestHelp(t *testing.T) {
 	text := ok(t, "help", "exit-codes")
 	for _, e := range terminal.ExitCodes {
-		if !strings.Contains(text, fmt.Sprintf("%d  %s", e.Code, e.Meaning)) {
-			t.Errorf("help exit-codes lacks %d", e.Code)
-		}
+		testkit.Contains(t, text, fmt.Sprintf("%d  %s", e.Code, e.Meaning))
 	}
 	for _, flag := range []string{"--version", "-v"} {
-		if text, want := ok(t, flag), ok(t, "version"); text != want {
-			t.Errorf("%s: %q, want %q", flag, text, want)
-		}
+		testkit.Equal(t, ok(t, flag), ok(t, "version"), flag)
 	}
 	if text := ok(t, "version"); !strings.HasPrefix(text, "daybook dev (commit unknown, go1") {
 		t.Error(text)
@@ -630,9 +578,7 @@ func TestHelp(t *testing.T) {
 	if err := json.Unmarshal([]byte(ok(t, "version", "--json")), &v); err != nil || v["version"] != "dev" || v["level"] != float64(job.Level) {
 		t.Errorf("%v, %v", v, err)
 	}
-	if text := ok(t, "completion", "bash"); !strings.Contains(text, "complete") {
-		t.Error("no completion")
-	}
+	testkit.Contains(t, ok(t, "completion", "bash"), "complete")
 	// Every command has a description and an example.
 	for _, cmd := range newRoot().Commands() {
 		verbs := cmd.Commands()
@@ -656,8 +602,6 @@ func TestFlagsFromTheEnvironment(t *testing.T) {
 	testkit.NoError(t, cmd.ParseFlags([]string{"--max-attempts", "6"}))
 	testkit.NoError(t, config.Configure(cmd, allCommands))
 	for flag, want := range map[string]string{"max-attempts": "6", "allow-host": "[a.example,b.example]", "retention": "2d", "log-level": "info"} {
-		if got := cmd.Flags().Lookup(flag).Value.String(); got != want {
-			t.Errorf("--%s is %s, want %s", flag, got, want)
-		}
+		testkit.Equal(t, cmd.Flags().Lookup(flag).Value.String(), want, "--", flag)
 	}
 }

@@ -40,26 +40,18 @@ func TestListenBeyondLoopback(t *testing.T) {
 	}
 	data := filepath.Join(t.TempDir(), "data")
 	r := execute(t, "", "serve", "--listen", "0.0.0.0:0", "--data", data, "--init")
-	if r.code != terminal.ExitUsage || !strings.Contains(r.errs, "--insecure") {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
+	r.ends(t, terminal.ExitUsage, "--insecure")
 	if _, err := os.Stat(data); err == nil {
 		t.Error("a refused start made the data directory")
 	}
 	for listen, network := range map[string]string{"0.0.0.0:0": "tcp4", ":0": "tcp", "[::]:0": "tcp", "127.0.0.1:0": "tcp4"} {
-		if address, err := config.ListenAddress(listen, true); err != nil || config.NetworkOf(address) != network {
-			t.Errorf("%s listens on %s, %v", listen, config.NetworkOf(address), err)
-		}
+		testkit.Equal(t, config.NetworkOf(testkit.Must(config.ListenAddress(listen, true))(t)), network, listen, "listens on")
 	}
 	for _, listen := range []string{"127.0.0.1", "a b:1", "127.0.0.1:port"} {
-		if r := execute(t, "", "serve", "--listen", listen, "--data", data, "--init"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "--listen") {
-			t.Errorf("%s: exit code %d: %s", listen, r.code, r.errs)
-		}
+		execute(t, "", "serve", "--listen", listen, "--data", data, "--init").ends(t, terminal.ExitUsage, "--listen")
 	}
 	// An address of TEST-NET-1, which no machine has.
-	if r := execute(t, "", "serve", "--insecure", "--listen", "192.0.2.7:0", "--data", data, "--init"); r.code != terminal.ExitListen {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
+	execute(t, "", "serve", "--insecure", "--listen", "192.0.2.7:0", "--data", data, "--init").ends(t, terminal.ExitListen)
 }
 
 // TestDataDirectoryThatIsMissing: a directory of --data without a journal may be a disk that is not mounted. It is
@@ -69,26 +61,18 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 	missing, empty, unmounted := filepath.Join(dir, "missing"), filepath.Join(dir, "empty"), filepath.Join(dir, "unmounted")
 	testkit.NoError(t, os.MkdirAll(empty, 0o755))
 	testkit.NoError(t, os.MkdirAll(filepath.Join(unmounted, "journal"), 0o755)) // as if the journal were on a separate disk
-	if r := execute(t, "", "check", "--data", unmounted); r.code != terminal.ExitNoData {
-		t.Errorf("check: exit code %d: %s", r.code, r.errs)
-	}
+	execute(t, "", "check", "--data", unmounted).ends(t, terminal.ExitNoData)
 	for _, data := range []string{missing, empty, unmounted} {
 		r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", data)
-		if r.code != terminal.ExitNoData || !strings.Contains(r.errs, "--init") || !strings.Contains(r.errs, data) {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		r.ends(t, terminal.ExitNoData, "--init", data)
 	}
 	t.Setenv("DAYBOOK_DATA", missing)
-	if r := execute(t, "", "serve", "--listen", "127.0.0.1:0"); r.code != terminal.ExitNoData {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
+	execute(t, "", "serve", "--listen", "127.0.0.1:0").ends(t, terminal.ExitNoData)
 	t.Setenv("DAYBOOK_DATA", "")
 	if list, err := os.ReadDir(empty); err != nil || len(list) > 0 {
 		t.Errorf("a refused start left %v, %v", list, err)
 	}
-	if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a refused start made the directory: %v", err)
-	}
+	testkit.Fails(os.Stat(missing))(t, fs.ErrNotExist)
 
 	// The default directory is created. With --init an existing directory is used as it is.
 	t.Chdir(dir)
@@ -96,19 +80,13 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 	s.post(t, "/add", "one\n")
 	s.end(t, syscall.SIGTERM)
 	s = serving(t, missing)
-	if n := s.pending(t, "default/default"); n != 1 {
-		t.Errorf("%d jobs", n)
-	}
+	testkit.Equal(t, s.pending(t, "default/default"), 1)
 	s.end(t, syscall.SIGTERM)
 
 	// A store without its journal is refused, also with --init, and nothing is created in its place.
 	testkit.NoError(t, os.Rename(filepath.Join(missing, "journal"), filepath.Join(dir, "journal")))
-	if r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", missing, "--init"); r.code != terminal.ExitCorrupt {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
-	if _, err := os.Stat(filepath.Join(missing, "journal")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a refused start made the journal's directory: %v", err)
-	}
+	execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", missing, "--init").ends(t, terminal.ExitCorrupt)
+	testkit.Fails(os.Stat(filepath.Join(missing, "journal")))(t, fs.ErrNotExist)
 }
 
 // TestVariablesOfServe: a variable for serve does not affect the other commands.
@@ -125,13 +103,9 @@ func TestVariablesOfServe(t *testing.T) {
 	}
 	text := ok(t, "get", strings.TrimSpace(r.out))
 	for _, want := range []string{"max_attempts  3\n", "client        default\n"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in %s", want, text)
-		}
+		testkit.Contains(t, text, want)
 	}
-	if r := execute(t, "", "journal", "give-up", "--data", s.data); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "--last") {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
+	execute(t, "", "journal", "give-up", "--data", s.data).ends(t, terminal.ExitUsage, "--last")
 }
 
 // TestServerAddress: an address may be host:port. A password in it is sent and never shown.
@@ -153,13 +127,10 @@ func TestServerAddress(t *testing.T) {
 	defer s.Close()
 	address := strings.TrimPrefix(s.URL, "http://")
 	for _, server := range []string{address, s.URL, s.URL + "/", s.URL + "/behind/", "user:secret@" + address, "http://user:secret@" + address + "/behind"} {
-		if r := execute(t, "", "queues", "--server", server); r.code != terminal.ExitOK {
-			t.Errorf("%s: exit code %d: %s", server, r.code, r.errs)
-		}
+		execute(t, "", "queues", "--server", server).ends(t, terminal.ExitOK)
 	}
-	if user != "user" || password != "secret" {
-		t.Errorf("%s:%s were sent", user, password)
-	}
+	testkit.Equal(t, user, "user")
+	testkit.Equal(t, password, "secret")
 	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	closed := l.Addr().String()
 	l.Close()
@@ -170,9 +141,7 @@ func TestServerAddress(t *testing.T) {
 	} {
 		for _, verb := range [][]string{{"queues"}, {"stats"}, {"add"}, {"get", "0185a1b2-c3d4-7000-8000-00000c800000"}} {
 			r := execute(t, "x\n", append(verb, "--server", server)...)
-			if r.code != code || strings.Contains(r.errs+r.out, "secret") || strings.Contains(r.errs, "sec%ret") {
-				t.Errorf("%v --server %s: exit code %d: %s%s", verb, server, r.code, r.errs, r.out)
-			}
+			r.ends(t, code).lacks(t, "secret", "sec%ret")
 		}
 		t.Setenv("DAYBOOK_SERVER", server)
 		if r := execute(t, "", "queues", "--help"); strings.Contains(r.out+r.errs, "secret") {

@@ -31,9 +31,8 @@ func TestTooFewFiles(t *testing.T) {
 	cmd := withFiles(t, command(t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init"), 100)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
-	if err := cmd.Run(); err == nil || !strings.Contains(errs.String(), "may open 100 files") {
-		t.Errorf("%v: %s", err, errs.String())
-	}
+	testkit.Failed(t, cmd.Run())
+	testkit.Contains(t, errs.String(), "may open 100 files")
 }
 
 // TestConnectionsLeaveFilesToTheJournal: with few file descriptors and many more connections, established clients can
@@ -93,11 +92,7 @@ func TestConnectionsLeaveFilesToTheJournal(t *testing.T) {
 	if len(opened) >= limit {
 		t.Errorf("%d of %d descriptors are open", len(opened), limit)
 	}
-	if text, err := os.ReadFile(filepath.Join(s.data, "address")); err != nil || strings.TrimSpace(string(text)) != address {
-		t.Errorf("%s, %v", text, err)
-	}
+	testkit.Equal(t, strings.TrimSpace(string(testkit.Must(os.ReadFile(filepath.Join(s.data, "address")))(t))), address)
 	s.end(t, syscall.SIGKILL) // after that the log is complete
-	if strings.Contains(s.log.String(), "too many open files") {
-		t.Errorf("descriptors ran out: %s", s.log)
-	}
+	testkit.Lacks(t, s.log.String(), "too many open files")
 }

@@ -61,9 +61,7 @@ func TestLostRunner(t *testing.T) {
 	if took < 6*time.Second { // three heartbeats
 		t.Errorf("returned after %v", took)
 	}
-	if j, err := c.Job(ctx, held["busy"].ID); err != nil || j.Status != "active" {
-		t.Errorf("the job of the other runner: %+v, %v", j, err)
-	}
+	testkit.Equal(t, testkit.Must(c.Job(ctx, held["busy"].ID))(t).Status, "active", "the job of the other runner")
 	if r, err := c.Runner(ctx, "silent"); err != nil || r.State != client.RunnerDead || r.End != client.RunnerLost || r.Held != 0 {
 		t.Errorf("the lost runner: %+v, %v", r, err)
 	}
@@ -76,8 +74,6 @@ func TestLostRunner(t *testing.T) {
 	defer resp.Body.Close()
 	page := testkit.Must(io.ReadAll(resp.Body))(t)
 	for _, want := range []string{"daybook_runners_lost_total 1\n", `daybook_runners{state="alive"} 1`, `daybook_runners{state="dead"} 1`, "daybook_on_lost_failures_total 0\n"} {
-		if !strings.Contains(string(page), want) {
-			t.Errorf("the metrics lack %q", want)
-		}
+		testkit.Contains(t, string(page), want)
 	}
 }

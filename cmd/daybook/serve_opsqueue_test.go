@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -51,15 +50,11 @@ func runSubmission(ctx context.Context, t *testing.T, p *stockclient.Producer, c
 	results, err := p.Run(ctx, objects, stockclient.Work{Chunks: chunks})
 	testkit.Check(t, err)
 	for i, got := range results {
-		if want := fmt.Sprintf("%d!", i); string(got) != want {
-			t.Errorf("result %d is %q", i, got)
-		}
+		testkit.Equal(t, string(got), fmt.Sprintf("%d!", i), "result", i)
 	}
 	cancel()
 	for range consumers {
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("consumer: %v", err)
-		}
+		testkit.Failed(t, <-ended, context.Canceled)
 	}
 }
 
@@ -78,16 +73,12 @@ func TestServeOpsqueue(t *testing.T) {
 	runSubmission(ctx, t, p, c)
 	c.Disconnect() // nobody waits for its reservation any more
 	api := client.New(s.url, client.Options{})
-	queue, err := api.Queue(ctx, "opsqueue", "chunk")
-	if err != nil || queue.Counts["completed"] != 50 {
-		t.Errorf("%+v, %v", queue, err)
-	}
+	queue := testkit.Must(api.Queue(ctx, "opsqueue", "chunk"))(t)
+	testkit.Equal(t, queue.Counts["completed"], 50)
 	id, err := p.Insert(ctx, wire.InsertSubmission{Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: "kept", Count: 1}}}, nil)
 	testkit.NoError(t, err)
 	chunks := testkit.Must(c.Reserve(ctx, 1, wire.Strategy{}))(t)
-	if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK {
-		t.Errorf("exit code %d: %s", code, s.log)
-	}
+	testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 
 	s = serving(t, data, "--opsqueue", "127.0.0.1:0", "--opsqueue-heartbeat-interval", "1s", "--opsqueue-max-missable-heartbeats", "7", "--opsqueue-max-submissions-returned", "1")
 	p = stockclient.NewProducer(s.opsqueueAddress(t), v)
@@ -105,9 +96,7 @@ func TestServeOpsqueue(t *testing.T) {
 	for i := range 2 {
 		testkit.Must(p.Insert(ctx, wire.InsertSubmission{StrategicMetadata: user, Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: fmt.Sprint("open", i), Count: 1}}}, nil))(t)
 	}
-	if _, err := p.LookupByMetadata(ctx, user); !errors.Is(err, stockclient.TooManyError(1)) {
-		t.Errorf("a lookup of two submissions: %v", err)
-	}
+	testkit.Fails(p.LookupByMetadata(ctx, user))(t, stockclient.TooManyError(1)) // a lookup of two submissions
 	for _, violation := range v.List() {
 		t.Error(violation)
 	}
@@ -116,9 +105,7 @@ func TestServeOpsqueue(t *testing.T) {
 // TestServeWithoutOpsqueue: without the setting there is no second listener.
 func TestServeWithoutOpsqueue(t *testing.T) {
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
-	if log := s.log.String(); strings.Contains(log, "clients of Opsqueue") {
-		t.Errorf("log: %s", log)
-	}
+	testkit.Lacks(t, s.log.String(), "clients of Opsqueue")
 }
 
 // TestServeOpsqueueRefusals: settings that are refused.
@@ -140,8 +127,6 @@ func TestServeOpsqueueRefusals(t *testing.T) {
 		{[]string{"--opsqueue", "127.0.0.1:0", "--opsqueue-reservation-expiration", "0s"}, terminal.ExitUsage, "--opsqueue-reservation-expiration"},
 	} {
 		r := execute(t, "", append([]string{"serve", "--listen", "127.0.0.1:0", "--init", "--data", t.TempDir()}, c.args...)...)
-		if r.code != c.code || !strings.Contains(r.errs, c.want) {
-			t.Errorf("%v: exit code %d: %s", c.args, r.code, r.errs)
-		}
+		r.ends(t, c.code, c.want)
 	}
 }

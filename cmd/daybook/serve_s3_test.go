@@ -39,15 +39,9 @@ func TestServeS3(t *testing.T) {
 	}
 	check := func() {
 		t.Helper()
-		if got := ok(t, "blob", "get", first, "--server", s.url); got != "first" {
-			t.Errorf("get: %q", got)
-		}
-		if got := ok(t, "blob", "get", second, "--client", "acme", "--server", s.url); len(got) != 6<<20 {
-			t.Errorf("get of a client: %d bytes", len(got))
-		}
-		if got := ok(t, "blob", "ls", "--server", s.url); !strings.Contains(got, first) {
-			t.Errorf("ls: %q", got)
-		}
+		testkit.Equal(t, ok(t, "blob", "get", first, "--server", s.url), "first")
+		testkit.Equal(t, len(ok(t, "blob", "get", second, "--client", "acme", "--server", s.url)), 6<<20, "get of a client")
+		testkit.Contains(t, ok(t, "blob", "ls", "--server", s.url), first)
 		if got := ok(t, "blob", "gc", "--server", s.url); !strings.HasPrefix(got, "0 blobs with 0B removed;") {
 			t.Errorf("gc: %q", got)
 		}
@@ -80,9 +74,7 @@ func TestServeS3(t *testing.T) {
 		if got := ok(t, "blob", "gc", "--server", s.url); !strings.HasPrefix(got, "1 blobs with ") {
 			t.Errorf("gc of an old blob: %q", got)
 		}
-		if r := execute(t, "", "blob", "get", old, "--client", "old", "--server", s.url); r.code != terminal.ExitNotFound {
-			t.Errorf("get of a collected blob: %+v", r)
-		}
+		execute(t, "", "blob", "get", old, "--client", "old", "--server", s.url).ends(t, terminal.ExitNotFound) // get of a collected blob
 		check()
 	})
 	t.Run("a second server", func(t *testing.T) {
@@ -97,18 +89,14 @@ func TestServeS3(t *testing.T) {
 			t.Errorf("get: %s", text)
 		}
 		s.post(t, "/jobs/create", `{"payload":"jobs go on"}`)
-		if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK {
-			t.Errorf("exit code %d: %s", code, s.log)
-		}
+		testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 		s = serve() // it starts without the bucket
 		s.post(t, "/jobs/create", `{"payload":"jobs go on"}`)
 		bucket.Restart()
 		testkit.Eventually(t, "the blobs come back", func() bool { return get(t, s.url+"/blobs/"+first) == "first" })
 		check()
 	})
-	if strings.Contains(s.log.String(), s3test.SecretKey) {
-		t.Error("the log has the secret")
-	}
+	testkit.Lacks(t, s.log.String(), s3test.SecretKey)
 }
 
 // TestFilesetTarFromS3: several files of an archive are read from the bucket in parallel, and sent in their order.
@@ -144,9 +132,7 @@ func TestFilesetTarFromS3(t *testing.T) {
 			t.Errorf("file %d: %s has %q, %v", i, h.Name, content, err)
 		}
 	}
-	if _, err := archive.Next(); err != io.EOF {
-		t.Errorf("at its end: %v", err)
-	}
+	testkit.Fails(archive.Next())(t, io.EOF) // at its end
 	t.Logf("%s for each file", time.Since(began)/n)
 	if most.Load() < 4 {
 		t.Errorf("%d requests at once", most.Load())
@@ -211,9 +197,7 @@ func TestKilledUploadToS3(t *testing.T) {
 			})
 			return held.Load() >= 2 && stored
 		})
-		if code := s.end(t, syscall.SIGKILL); code != -1 {
-			t.Errorf("exit code %d", code)
-		}
+		testkit.Equal(t, s.end(t, syscall.SIGKILL), -1, "exit code")
 		running.Wait()
 		proxy.Before(nil)
 		s = serve()
@@ -229,15 +213,11 @@ func TestKilledUploadToS3(t *testing.T) {
 			}))
 		}
 		if name == "PUT" {
-			if text := get(t, s.url+"/metrics"); !strings.Contains(text, "\ndaybook_blob_bytes 0\n") {
-				t.Error("bytes of the lost upload count")
-			}
+			testkit.Contains(t, get(t, s.url+"/metrics"), "\ndaybook_blob_bytes 0\n")
 		}
 	}
 	address := strings.TrimSpace(ok(t, "blob", "put", long, "--server", s.url))
-	if got := ok(t, "blob", "ls", "--server", s.url); !strings.Contains(got, address) {
-		t.Errorf("ls: %q", got)
-	}
+	testkit.Contains(t, ok(t, "blob", "ls", "--server", s.url), address)
 }
 
 // TestS3Settings: a mistake in the settings is an error at the start, and no output has a secret.
@@ -246,9 +226,7 @@ func TestS3Settings(t *testing.T) {
 	for _, blobs := range []string{"s3://key:" + secret + "@bucket/p", "s3://bucket?secret=" + secret, "https://key:" + secret + "@host/bucket", "s3:bucket"} {
 		for _, command := range []string{"serve --init", "config serve --"} {
 			r := execute(t, "", append(strings.Fields(command), "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--blobs", blobs)...)
-			if r.code != terminal.ExitUsage || strings.Contains(r.errs+r.out, secret) || !strings.Contains(r.errs, "s3://BUCKET") {
-				t.Errorf("%s %s: %+v", command, blobs, r)
-			}
+			r.ends(t, terminal.ExitUsage, "s3://BUCKET").lacks(t, secret)
 		}
 	}
 	bucket := s3test.Start(t, "bucket")

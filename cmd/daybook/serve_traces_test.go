@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -57,10 +56,8 @@ func tracedJob(t *testing.T, c *client.Client, typ string, attempts int) *client
 // claimOne claims the next job of a type.
 func claimOne(t *testing.T, c *client.Client, typ string) *client.Job {
 	t.Helper()
-	claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r1", Types: []string{typ}, Max: 1, Wait: 30 * time.Second})
-	if err != nil || len(claim.Jobs) != 1 {
-		t.Fatalf("%+v, %v", claim, err)
-	}
+	claim := testkit.Must(c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r1", Types: []string{typ}, Max: 1, Wait: 30 * time.Second}))(t)
+	testkit.MustEqual(t, len(claim.Jobs), 1)
 	return claim.Jobs[0]
 }
 
@@ -126,21 +123,16 @@ func TestTraces(t *testing.T) {
 	endAs(t, c, claimOne(t, c, "last"), client.Outcome{})
 	want[last.ID+" 1"] = "ok completed "
 	collector.Wait(t, len(want))
-	if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK {
-		t.Errorf("exit code %d: %s", code, s.log)
-	}
+	testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 
 	got := map[string]string{}
 	for _, span := range collector.Spans() {
 		key := span.Attributes["messaging.message.id"] + " " + span.Attributes["daybook.attempt"]
-		if got[key] != "" {
-			t.Errorf("run %s has two spans", key)
-		}
+		testkit.Equal(t, got[key], "")
 		got[key] = span.Attributes["daybook.outcome"] + " " + span.Attributes["daybook.status"] + " " + span.Error
 		producer := []tracetest.Link{{TraceID: producerTrace, SpanID: producerSpan, Sampled: true}}
-		if linked := !strings.HasPrefix(key, alone.ID); linked != slices.Equal(span.Links, producer) || span.Parent != "" {
-			t.Errorf("links of %s: %+v", key, span)
-		}
+		testkit.Equal(t, !strings.HasPrefix(key, alone.ID), slices.Equal(span.Links, producer), "links of", key)
+		testkit.Equal(t, span.Parent, "", "links of", key)
 		if span.Name != "process "+span.Attributes["messaging.destination.name"] || span.Attributes["daybook.runner"] != "r1" || span.Attributes["daybook.client"] != "default" ||
 			span.Resource["service.name"] != "queue-1" || span.End.Before(span.Start) || time.Since(span.Start) > time.Hour { // real time: its date is the date of the test
 			t.Errorf("%+v", span)
@@ -150,13 +142,10 @@ func TestTraces(t *testing.T) {
 		t.Errorf("spans\n%v, not\n%v", got, want)
 	}
 	for _, r := range collector.Requests() {
-		if r.Path != "/v1/traces" || r.Header.Get("Api-Key") != "topsecret" {
-			t.Errorf("request %+v", r)
-		}
+		testkit.Equal(t, r.Path, "/v1/traces")
+		testkit.Equal(t, r.Header.Get("Api-Key"), "topsecret")
 	}
-	if strings.Contains(s.log.String(), "topsecret") {
-		t.Error("the log has a secret")
-	}
+	testkit.Lacks(t, s.log.String(), "topsecret")
 }
 
 // TestTracesAtTheEnd: --otlp has precedence over the variable, and a clean stop exports the remaining spans, although
@@ -170,19 +159,13 @@ func TestTracesAtTheEnd(t *testing.T) {
 	for range 3 {
 		tracedJob(t, c, "x", 1)
 	}
-	claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r1", Max: 3})
-	if err != nil || len(claim.Jobs) != 3 {
-		t.Fatal(claim, err)
-	}
+	claim := testkit.Must(c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r1", Max: 3}))(t)
+	testkit.MustEqual(t, len(claim.Jobs), 3)
 	if n, _, err := c.CompleteClaim(t.Context(), claim.ID, client.Outcome{}); err != nil || n != 3 {
 		t.Fatal(n, err)
 	}
-	if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK {
-		t.Errorf("exit code %d: %s", code, s.log)
-	}
-	if spans := collector.Spans(); len(spans) != 3 {
-		t.Errorf("%d spans", len(spans))
-	}
+	testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
+	testkit.Equal(t, len(collector.Spans()), 3)
 }
 
 // TestTracesAreOff: without an endpoint, and with variables that switch traces off, nothing is exported.
@@ -202,21 +185,16 @@ func TestTracesAreOff(t *testing.T) {
 			c := client.New(s.url, client.Options{})
 			tracedJob(t, c, "x", 1)
 			endAs(t, c, claimOne(t, c, "x"), client.Outcome{})
-			if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK {
-				t.Errorf("exit code %d", code)
-			}
+			testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 			log := s.log.String()
-			if warned := strings.Contains(log, "OTEL_"); warned != (name == "bad endpoint") || strings.Contains(log, "topsecret") {
-				t.Errorf("log: %s", log)
-			}
+			testkit.Equal(t, strings.Contains(log, "OTEL_"), name == "bad endpoint")
+			testkit.Lacks(t, log, "topsecret")
 		})
 	}
 	if n := len(collector.Requests()); n > 0 {
 		t.Errorf("%d requests", n)
 	}
-	if r := execute(t, "", "serve", "--otlp", "collector:4318"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "--otlp: ") {
-		t.Errorf("%+v", r)
-	}
+	execute(t, "", "serve", "--otlp", "collector:4318").ends(t, terminal.ExitUsage, "--otlp: ")
 }
 
 // TestHangingCollector: a collector that never answers delays neither the server nor its stop beyond the bound.
@@ -247,7 +225,5 @@ func TestHangingCollector(t *testing.T) {
 	if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK { // a stop that waited for the collector would never end
 		t.Errorf("exit code %d: %s", code, s.log)
 	}
-	if n := strings.Count(s.log.String(), "did not accept spans"); n != 1 {
-		t.Error(fmt.Sprint(n, " messages: "), s.log)
-	}
+	testkit.Equal(t, strings.Count(s.log.String(), "did not accept spans"), 1)
 }

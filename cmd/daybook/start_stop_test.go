@@ -52,12 +52,9 @@ func TestStopWaits(t *testing.T) {
 	case <-time.After(2 * askIdle):
 	}
 	ok(t, "complete", "--job", job, "--server", s.url)
-	if text := <-rest; text != "" {
-		t.Error(text)
-	}
-	if err := stop.Wait(); err != nil || out.String() != "the server hands out no jobs; active: 0 jobs\n" {
-		t.Errorf("%v, %s", err, out)
-	}
+	testkit.Equal(t, <-rest, "")
+	testkit.NoError(t, stop.Wait())
+	testkit.Equal(t, out.String(), "the server hands out no jobs; active: 0 jobs\n")
 }
 
 // TestStopWaitInterrupted: an interrupted stop --wait prints that the server stays stopped.
@@ -89,12 +86,11 @@ func TestStopIsShown(t *testing.T) {
 	ok(t, "create", "--type", "slow", "p", "--server", s.url)
 	ok(t, "stop", "--server", s.url)
 	const stopped = "stopped: no jobs are handed out until `daybook start`\n"
-	contains(t, ok(t, "stats", "--server", s.url), "ready; "+stopped)
+	testkit.Contains(t, ok(t, "stats", "--server", s.url), "ready; "+stopped)
 	if r := execute(t, "", "queues", "--server", s.url); r.errs != "the server is "+stopped || !strings.Contains(r.out, "slow") {
 		t.Errorf("%+v", r)
 	}
 	ok(t, "start", "--server", s.url)
-	if r := execute(t, "", "queues", "--server", s.url); r.errs != "" || strings.Contains(ok(t, "stats", "--server", s.url), "stopped") {
-		t.Errorf("%+v", r)
-	}
+	testkit.Equal(t, execute(t, "", "queues", "--server", s.url).errs, "")
+	testkit.Lacks(t, ok(t, "stats", "--server", s.url), "stopped")
 }

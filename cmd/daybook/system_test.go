@@ -31,16 +31,12 @@ func TestOtherSystems(t *testing.T) {
 		t.Errorf("%v were made: %v", made, err)
 	}
 	ok(t, "version")
-	if r := execute(t, "", "stats", "--server", "http://127.0.0.1:1"); r.code != terminal.ExitNoAnswer {
-		t.Errorf("stats: exit code %d: %s", r.code, r.errs)
-	}
+	execute(t, "", "stats", "--server", "http://127.0.0.1:1").ends(t, terminal.ExitNoAnswer)
 }
 
 // TestUnitDoesNotRepeat: systemd does not restart the server after exit codes that the next start would return too.
 func TestUnitDoesNotRepeat(t *testing.T) {
 	unit := testkit.Must(os.ReadFile("../../deploy/systemd/daybook.service"))(t)
 	want := fmt.Sprintf("\nRestartPreventExitStatus=%d %d %d %d %d\n", terminal.ExitUsage, terminal.ExitCorrupt, terminal.ExitFormat, terminal.ExitNoData, terminal.ExitSystem)
-	if !strings.Contains(string(unit), want) {
-		t.Errorf("the unit has no line %q", want)
-	}
+	testkit.Contains(t, string(unit), want)
 }

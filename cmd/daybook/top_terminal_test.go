@@ -167,9 +167,7 @@ func TestTopTerminal(t *testing.T) {
 				until("pause default/resize? [y/N]")
 				keys("y")
 				until("is paused")
-				if q := ok(t, "queues", "--server", s.url); !strings.Contains(q, "paused") {
-					t.Error(q)
-				}
+				testkit.Contains(t, ok(t, "queues", "--server", s.url), "paused")
 			} else {
 				keys("p")
 				until("resume default/resize? [y/N]")
@@ -187,14 +185,10 @@ func TestTopTerminal(t *testing.T) {
 			p.restored()
 			for on, off := range map[string]string{"\x1b[?1049h": "\x1b[?1049l", "\x1b[?25l": "\x1b[?25h"} {
 				testkit.Eventually(t, fmt.Sprintf("%q is followed by %q", on, off), func() bool { return strings.LastIndex(shown.String(), on) < strings.LastIndex(shown.String(), off) })
-				if !strings.Contains(shown.String(), on) {
-					t.Errorf("%q is not there", on)
-				}
+				testkit.Contains(t, shown.String(), on)
 			}
 			colour := regexp.MustCompile(`\x1b\[(?:[0-9]+;)*(?:3[0-8]|4[0-8]|9[0-7])[;:m]`)
-			if found := colour.FindString(shown.String()); (found != "") != c.coloured {
-				t.Errorf("colours: %q", found)
-			}
+			testkit.Equal(t, (colour.FindString(shown.String()) != ""), c.coloured)
 		})
 	}
 }

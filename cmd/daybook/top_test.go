@@ -29,11 +29,7 @@ func TestTopOnce(t *testing.T) {
 		t.Errorf("%+v, %v", doc, err)
 	}
 	for args, code := range map[string]int{"": terminal.ExitUsage, "--interval 1h --once": terminal.ExitUsage, "--interval 1ms --once": terminal.ExitUsage, "--sort x --once": terminal.ExitUsage} {
-		if r := execute(t, "", append([]string{"top", "--server", s.url}, strings.Fields(args)...)...); r.code != code {
-			t.Errorf("%s: exit code %d: %s", args, r.code, r.errs)
-		}
+		execute(t, "", append([]string{"top", "--server", s.url}, strings.Fields(args)...)...).ends(t, code)
 	}
-	if r := execute(t, "", "top", "--once", "--server", "http://127.0.0.1:1"); r.code != terminal.ExitNoAnswer {
-		t.Errorf("exit code %d: %s", r.code, r.errs)
-	}
+	execute(t, "", "top", "--once", "--server", "http://127.0.0.1:1").ends(t, terminal.ExitNoAnswer)
 }

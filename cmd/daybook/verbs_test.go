@@ -35,16 +35,6 @@ func (a *asked) do(args ...string) string {
 	return strings.TrimSuffix(ok(a.T, append(args, "--server", a.s.url)...), "\n")
 }
 
-// contains fails unless a text has all parts.
-func contains(t *testing.T, text string, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("%q is not in:\n%s", part, text)
-		}
-	}
-}
-
 // TestVerbsOfAJob: a job goes through its life by commands alone.
 func TestVerbsOfAJob(t *testing.T) {
 	a := startAsked(t)
@@ -52,42 +42,30 @@ func TestVerbsOfAJob(t *testing.T) {
 	if r := a.run("", "create", "--type", "resize", "--unique-key", "cat", "dog.jpg"); r.code != terminal.ExitOK || strings.TrimSpace(r.out) != id || !strings.Contains(r.errs, "no job was created") {
 		t.Errorf("a second job with the key: %+v, want %s", r, id)
 	}
-	if r := a.run("", "create", "--value", `{"a":1,"a":2}`); r.code != terminal.ExitUsage {
-		t.Errorf("a name twice: %+v", r)
-	}
-	contains(t, a.do("jobs", "--meta", "user=42"), id, "default/resize", "pending")
+	a.run("", "create", "--value", `{"a":1,"a":2}`).ends(t, terminal.ExitUsage) // a name twice
+	testkit.Contains(t, a.do("jobs", "--meta", "user=42"), id, "default/resize", "pending")
 	if r := a.run("", "claim", "--type", "other"); r.code != terminal.ExitNotFound || r.out+r.errs != "" {
 		t.Errorf("a claim that finds nothing: %+v", r)
 	}
 	claim := a.do("claim", "--type", "resize", "--runner-id", "mixer")
-	contains(t, claim, id, "cat.jpg")
+	testkit.Contains(t, claim, id, "cat.jpg")
 	claimID := uuids.FindString(claim)
-	contains(t, a.do("runners"), "mixer")
-	contains(t, a.do("runners", "mixer"), claimID)
-	contains(t, a.do("tickle", id, "--claim", claimID, "--step", "reading", "--progress", "0.25"), id+" active")
-	contains(t, a.do("tickle", "--claim", claimID), "held: 1 job, lost: 0")
-	contains(t, a.do("release", id, "--claim", claimID), id+" pending")
-	if r := a.run("", "tickle", id, "--claim", claimID); r.code != terminal.ExitRefused {
-		t.Errorf("a tickle of a released job: %+v", r)
-	}
-	if r := a.run("", "complete", id, "--code", "ok"); r.code != terminal.ExitRefused || !strings.Contains(r.errs, "read it to see whether it waits, or how it ended") {
-		t.Errorf("a completion of a waiting job: %+v", r)
-	}
-	if r := a.run("", "claim", "--strategy", "prefer_distinct"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "such as prefer_distinct:user/random") {
-		t.Errorf("a claim with half a strategy: %+v", r)
-	}
+	testkit.Contains(t, a.do("runners"), "mixer")
+	testkit.Contains(t, a.do("runners", "mixer"), claimID)
+	testkit.Contains(t, a.do("tickle", id, "--claim", claimID, "--step", "reading", "--progress", "0.25"), id+" active")
+	testkit.Contains(t, a.do("tickle", "--claim", claimID), "held: 1 job, lost: 0")
+	testkit.Contains(t, a.do("release", id, "--claim", claimID), id+" pending")
+	a.run("", "tickle", id, "--claim", claimID).ends(t, terminal.ExitRefused) // a tickle of a released job
+	a.run("", "complete", id, "--code", "ok").ends(t, terminal.ExitRefused, "read it to see whether it waits, or how it ended")
+	a.run("", "claim", "--strategy", "prefer_distinct").ends(t, terminal.ExitUsage, "such as prefer_distinct:user/random")
 	claimID = uuids.FindString(a.do("claim", "--type", "resize", "--strategy", "prefer_distinct:user/random"))
-	contains(t, a.do("complete", id, "--claim", claimID, "--code", "failed", "--error", "no such file"), id+" failed")
-	contains(t, a.do("jobs", "--status", "failed"), id, "no such file", "1/3")
-	contains(t, a.do("redrive", id), id+" pending")
-	contains(t, a.do("cancel", id), id+" cancelled")
-	if r := a.run("", "run", id); r.code != terminal.ExitRefused {
-		t.Errorf("run of a cancelled job: %+v", r)
-	}
-	contains(t, a.do("rm", id), id+" removed")
-	if r := a.run("", "get", id); r.code != terminal.ExitNotFound {
-		t.Errorf("get of a removed job: %+v", r)
-	}
+	testkit.Contains(t, a.do("complete", id, "--claim", claimID, "--code", "failed", "--error", "no such file"), id+" failed")
+	testkit.Contains(t, a.do("jobs", "--status", "failed"), id, "no such file", "1/3")
+	testkit.Contains(t, a.do("redrive", id), id+" pending")
+	testkit.Contains(t, a.do("cancel", id), id+" cancelled")
+	a.run("", "run", id).ends(t, terminal.ExitRefused) // run of a cancelled job
+	testkit.Contains(t, a.do("rm", id), id+" removed")
+	a.run("", "get", id).ends(t, terminal.ExitNotFound) // get of a removed job
 }
 
 // TestCreateWaits: the exit code of create --wait is the outcome of the job.
@@ -112,16 +90,14 @@ func TestCreateWaits(t *testing.T) {
 		if r := <-done; r.code != c.code || r.out != c.out {
 			t.Errorf("create --wait of a job that ended with %v: %+v", c.outcome, r)
 		} else if c.code != terminal.ExitOK {
-			contains(t, r.errs, "has failed: too many")
+			testkit.Contains(t, r.errs, "has failed: too many")
 		}
 	}
 	r := a.run("", "create", "--wait", "--wait-timeout", "50ms", "--type", "nobody", "x")
 	if id := uuids.FindString(r.errs); r.code != terminal.ExitTimeout || !strings.Contains(a.do("get", id), "pending") {
 		t.Errorf("create --wait-timeout: %+v", r)
 	}
-	if r := a.run("", "create", "--wait-timeout", "1s", "x"); r.code != terminal.ExitUsage {
-		t.Errorf("--wait-timeout without --wait: %+v", r)
-	}
+	a.run("", "create", "--wait-timeout", "1s", "x").ends(t, terminal.ExitUsage)
 }
 
 // TestRedriveOfEndedBatch: jobs of an ended submission are refused, with --dry-run too, and the text has the next step.
@@ -130,28 +106,28 @@ func TestRedriveOfEndedBatch(t *testing.T) {
 	batch := strings.TrimSpace(a.run("1\n2\n", "submit", "--type", "sub").out)
 	jobs := strings.Fields(a.do("jobs", "--type", "sub", "--ids"))
 	a.do("cancel", jobs[0])
-	contains(t, a.do("redrive", jobs[0], "--dry-run"), "is cancelled and would be redriven")
-	contains(t, a.do("redrive", "--batch", batch, "--status", "cancelled", "--dry-run"), "would redrive 1 job of the batch")
+	testkit.Contains(t, a.do("redrive", jobs[0], "--dry-run"), "is cancelled and would be redriven")
+	testkit.Contains(t, a.do("redrive", "--batch", batch, "--status", "cancelled", "--dry-run"), "would redrive 1 job of the batch")
 	a.do("cancel", jobs[1])
 	for _, args := range [][]string{{"--batch", batch}, {"--batch", batch, "--status", "cancelled"}, {jobs[0]}} {
 		real, dry := a.run("", append([]string{"redrive"}, args...)...), a.run("", append([]string{"redrive", "--dry-run"}, args...)...)
-		if real.code != terminal.ExitRefused || dry != real {
-			t.Errorf("%v: %+v, with --dry-run %+v", args, real, dry)
-		}
-		contains(t, real.errs, "409 batch_ended", `"daybook submit" can post the payloads of its jobs again`)
+		dry.line = real.line
+		testkit.Equal(t, real.code, terminal.ExitRefused, args)
+		testkit.Equal(t, dry, real, args)
+		testkit.Contains(t, real.errs, "409 batch_ended", `"daybook submit" can post the payloads of its jobs again`)
 	}
 	of := []string{"redrive", "--queue", "default/sub", "--status", "cancelled"}
-	contains(t, a.do(append(of, "--dry-run")...), `2 cancelled; a job of a batch of "daybook submit" that has ended cannot run again`)
-	contains(t, a.do(of...), "redriven 0 jobs of the queue default/sub; 2 were left: a job of a batch")
+	testkit.Contains(t, a.do(append(of, "--dry-run")...), `2 cancelled; a job of a batch of "daybook submit" that has ended cannot run again`)
+	testkit.Contains(t, a.do(of...), "redriven 0 jobs of the queue default/sub; 2 were left: a job of a batch")
 
 	lines := uuids.FindString(a.run("1\n", "add", "--type", "lines").out) // a batch without attributes
 	a.do("cancel", "--batch", lines)
-	contains(t, a.do("redrive", "--batch", lines, "--status", "cancelled", "--dry-run"), "would redrive 1 job")
-	contains(t, a.do("redrive", "--batch", lines, "--status", "cancelled"), "redriven 1 job")
+	testkit.Contains(t, a.do("redrive", "--batch", lines, "--status", "cancelled", "--dry-run"), "would redrive 1 job")
+	testkit.Contains(t, a.do("redrive", "--batch", lines, "--status", "cancelled"), "redriven 1 job")
 	one := a.do("create", "p")
 	a.do("cancel", one)
-	contains(t, a.do("redrive", one, "--dry-run"), "would be redriven")
-	contains(t, a.do("redrive", one), "pending")
+	testkit.Contains(t, a.do("redrive", one, "--dry-run"), "would be redriven")
+	testkit.Contains(t, a.do("redrive", one), "pending")
 }
 
 // TestJobsIDs: --ids lists all jobs, since another command reads them; --limit lists fewer, and prints that there are
@@ -170,7 +146,7 @@ func TestJobsIDs(t *testing.T) {
 	if n := strings.Count(r.out, "\n"); r.code != terminal.ExitOK || n != 100 || r.errs != "there are more than 100 jobs; --limit 0 lists all\n" {
 		t.Errorf("%d ids, exit code %d: %s", n, r.code, r.errs)
 	}
-	contains(t, a.run("", "jobs", "--type", "many").errs, "there are more than 100 jobs")
+	testkit.Contains(t, a.run("", "jobs", "--type", "many").errs, "there are more than 100 jobs")
 }
 
 // TestRunNow: deferred jobs run now, by their ids or as a list, which --dry-run only counts. For many, the command asks
@@ -186,17 +162,11 @@ func TestRunNow(t *testing.T) {
 	if done := a.run(few, "run", "--job", "-"); done.code != terminal.ExitOK || strings.Count(done.out, "pending") != 3 {
 		t.Errorf("%+v", done)
 	}
-	contains(t, a.run(few, "run", "--job", "--dry-run", "-").out, "is pending and would stay so")
+	testkit.Contains(t, a.run(few, "run", "--job", "--dry-run", "-").out, "is pending and would stay so")
 	many := a.run(list, "run", "--job", "-")
-	if many.code != terminal.ExitUsage || !strings.Contains(many.errs, "this would run 1001 jobs, which are more than 1000; give --yes") {
-		t.Errorf("%+v", many)
-	}
-	if n := len(strings.Fields(a.do("jobs", "--type", "late", "--status", "deferred", "--ids"))); n != 998 {
-		t.Errorf("%d jobs are deferred", n)
-	}
-	if r := a.run("", "run"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "run requires the ids of jobs") {
-		t.Errorf("%+v", r)
-	}
+	many.ends(t, terminal.ExitUsage, "this would run 1001 jobs, which are more than 1000; give --yes")
+	testkit.Equal(t, len(strings.Fields(a.do("jobs", "--type", "late", "--status", "deferred", "--ids"))), 998)
+	a.run("", "run").ends(t, terminal.ExitUsage, "run requires the ids of jobs")
 }
 
 // TestListsOfBatches: batches lists a hundred, or as many as --limit allows, and prints that there are more. jobs
@@ -224,10 +194,8 @@ func TestListsOfBatches(t *testing.T) {
 		}
 	}
 	one := uuids.FindString(a.do("batches", "--type", "t7"))
-	if list := strings.Fields(a.do("jobs", "--batch", one, "--status", "pending", "--ids")); len(list) != 2 {
-		t.Errorf("jobs of batch %s: %v", one, list)
-	}
-	contains(t, a.do("jobs", "--batch", one, "--status", "failed"), "there are no such jobs")
+	testkit.Equal(t, len(strings.Fields(a.do("jobs", "--batch", one, "--status", "pending", "--ids"))), 2, "jobs of batch", one)
+	testkit.Contains(t, a.do("jobs", "--batch", one, "--status", "failed"), "there are no such jobs")
 	for _, verb := range []string{"jobs --batch", "jobs --client", "jobs --claim", "batches --name"} {
 		words := append(strings.Fields(verb), "")
 		if r := a.run("", words...); r.code != terminal.ExitUsage || !strings.Contains(r.errs, words[1]+" has no value") {
@@ -235,9 +203,7 @@ func TestListsOfBatches(t *testing.T) {
 		}
 	}
 	for _, flag := range []string{"--batch", "--claim"} {
-		if r := a.run("", "jobs", flag, "zzz"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, `"zzz" is not an id`) {
-			t.Errorf("jobs %s zzz: %+v", flag, r)
-		}
+		a.run("", "jobs", flag, "zzz").ends(t, terminal.ExitUsage, `"zzz" is not an id`)
 	}
 }
 
@@ -249,66 +215,46 @@ func TestBulkVerbs(t *testing.T) {
 		fmt.Fprintln(&lines, i)
 	}
 	batch := strings.TrimSpace(a.run(lines.String(), "submit", "--type", "many").out)
-	contains(t, a.do("cancel", "--batch", batch, "--dry-run"), "would cancel 1500 jobs of the batch "+batch+": 1500 pending")
+	testkit.Contains(t, a.do("cancel", "--batch", batch, "--dry-run"), "would cancel 1500 jobs of the batch "+batch+": 1500 pending")
 	r := a.run("", "cancel", "--queue", "default/many")
-	if r.code != terminal.ExitUsage {
-		t.Errorf("1500 jobs without --yes: %+v", r)
-	}
-	contains(t, r.errs, "1500 jobs", "--yes")
-	contains(t, a.do("get", "--batch", batch), "in_progress")
-	contains(t, a.do("cancel", "--queue", "default/many", "--yes"), "cancelled 1500 jobs of the queue default/many")
-	contains(t, a.do("rm", "--queue", "default/many", "--status", "cancelled", "-y", "--json"), `"moved":1500`, `"done":true`)
-	if r := a.run("", "cancel", "--queue", "default/many", "--status", "completed"); r.code != terminal.ExitUsage {
-		t.Errorf("cancel of completed jobs: %+v", r)
-	}
-	if r := a.run("", "cancel", sampleID, "--queue", "default/many"); r.code != terminal.ExitUsage {
-		t.Errorf("cancel of an id and a queue: %+v", r)
-	}
+	r.ends(t, terminal.ExitUsage) // 1500 jobs without --yes
+	testkit.Contains(t, r.errs, "1500 jobs", "--yes")
+	testkit.Contains(t, a.do("get", "--batch", batch), "in_progress")
+	testkit.Contains(t, a.do("cancel", "--queue", "default/many", "--yes"), "cancelled 1500 jobs of the queue default/many")
+	testkit.Contains(t, a.do("rm", "--queue", "default/many", "--status", "cancelled", "-y", "--json"), `"moved":1500`, `"done":true`)
+	a.run("", "cancel", "--queue", "default/many", "--status", "completed").ends(t, terminal.ExitUsage) // cancel of completed jobs
+	a.run("", "cancel", sampleID, "--queue", "default/many").ends(t, terminal.ExitUsage)                // cancel of an id and a queue
 
 	r = a.run(strings.Repeat(sampleID+"\n", 1500), "cancel", "-")
-	if r.code != terminal.ExitUsage || !strings.Contains(r.errs, "this would cancel 1500 jobs, which are more than 1000") {
-		t.Errorf("1500 ids without --yes: %+v", r)
-	}
+	r.ends(t, terminal.ExitUsage, "this would cancel 1500 jobs, which are more than 1000") // 1500 ids without --yes
 
 	var ids []string
 	for range 3 {
 		ids = append(ids, a.do("create", "--type", "few", "x"))
 	}
 	list := a.do("jobs", "--type", "few", "--ids")
-	if got := strings.Fields(list); !slices.Equal(got, ids) {
-		t.Errorf("jobs --ids: %v, want %v", got, ids)
-	}
+	testkit.EqualSlices(t, strings.Fields(list), ids, "jobs --ids")
 	r = a.run(list+"\n"+sampleID+"\n", "cancel", "-")
-	if r.code != terminal.ExitNotFound {
-		t.Errorf("cancel of three jobs and one that does not exist: %+v", r)
-	}
-	contains(t, r.out, ids[0]+" cancelled", ids[1]+" cancelled", ids[2]+" cancelled")
-	contains(t, r.errs, sampleID, "1 of 4 jobs were not cancelled")
-	contains(t, a.do("redrive", ids[0], "--dry-run"), "is cancelled and would be redriven")
-	contains(t, a.do("jobs", "--type", "few", "--limit", "2", "--ids"), ids[0])
+	r.ends(t, terminal.ExitNotFound) // cancel of three jobs and one that does not exist
+	testkit.Contains(t, r.out, ids[0]+" cancelled", ids[1]+" cancelled", ids[2]+" cancelled")
+	testkit.Contains(t, r.errs, sampleID, "1 of 4 jobs were not cancelled")
+	testkit.Contains(t, a.do("redrive", ids[0], "--dry-run"), "is cancelled and would be redriven")
+	testkit.Contains(t, a.do("jobs", "--type", "few", "--limit", "2", "--ids"), ids[0])
 }
 
 // TestIDsOfBatches: get and resume accept the id of a batch where it cannot mean anything else.
 func TestIDsOfBatches(t *testing.T) {
 	a := startAsked(t)
 	batch := strings.TrimSpace(a.run("x\n", "submit", "--type", "sub", "--name", "nightly", "--paused").out)
-	contains(t, a.do("get", batch), "nightly", "paused")
-	if got := a.do("resume", batch); got != batch+" in_progress" {
-		t.Errorf("resume: %q", got)
-	}
+	testkit.Contains(t, a.do("get", batch), "nightly", "paused")
+	testkit.Equal(t, a.do("resume", batch), batch+" in_progress")
 	r := a.run("", "get", sampleID)
-	if r.code != terminal.ExitNotFound || !strings.Contains(r.errs, "job") {
-		t.Errorf("get of an id that nothing has: %+v", r)
-	}
+	r.ends(t, terminal.ExitNotFound, "job")
 	for _, args := range [][]string{{"get", "xyz"}, {"logs", "xyz"}, {"results", "xyz"}, {"cancel", "xyz"}} {
 		r := a.run("", args...)
-		if r.code != terminal.ExitUsage || !strings.Contains(r.errs, `"xyz" is not an id: ids have 36 characters`) {
-			t.Errorf("%v: %+v", args, r)
-		}
+		r.ends(t, terminal.ExitUsage, `"xyz" is not an id: ids have 36 characters`)
 	}
-	if r := a.run("", "resume", "xyz"); r.code != terminal.ExitUsage || !strings.Contains(r.errs, "neither a queue, like acme/resize, nor the id of a batch") {
-		t.Errorf("resume xyz: %+v", r)
-	}
+	a.run("", "resume", "xyz").ends(t, terminal.ExitUsage, "neither a queue, like acme/resize, nor the id of a batch")
 }
 
 // TestCompletionOfManyNames: completion finds a typed name on any page of names.
@@ -332,9 +278,7 @@ func TestCompletionOfManyNames(t *testing.T) {
 			t.Errorf("%v: %s", words, found)
 		}
 	}
-	if r := execute(t, "", "__complete", "pause", "--server", a.s.url, "none/"); strings.Contains(r.out, "many") {
-		t.Errorf("none/: %s", r.out)
-	}
+	testkit.Lacks(t, execute(t, "", "__complete", "pause", "--server", a.s.url, "none/").out, "many")
 }
 
 // TestContexts: the server to which a command sends its requests.
@@ -342,17 +286,13 @@ func TestContexts(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	a := startAsked(t)
 	a.do("create", "--client", "here", "x")
-	if got := ok(t, "context", "add", "nowhere", "127.0.0.1:1"); got != "commands use 127.0.0.1:1, the context nowhere\n" {
-		t.Errorf("the first add: %q", got)
-	}
+	testkit.Equal(t, ok(t, "context", "add", "nowhere", "127.0.0.1:1"), "commands use 127.0.0.1:1, the context nowhere\n", "the first add")
 	if got := ok(t, "context", "add", "here", strings.Replace(a.s.url, "http://", "http://user:secret@", 1)); got != "commands use 127.0.0.1:1, the context nowhere\n" {
 		t.Errorf("the second add: %q", got)
 	}
 	list := ok(t, "context", "list")
-	contains(t, list, "*  nowhere", "here")
-	if strings.Contains(list, "secret") {
-		t.Errorf("the list shows a password:\n%s", list)
-	}
+	testkit.Contains(t, list, "*  nowhere", "here")
+	testkit.Lacks(t, list, "secret")
 	reaches := func(want bool, args ...string) {
 		t.Helper()
 		r := execute(t, "", append([]string{"queues"}, args...)...)
@@ -367,9 +307,7 @@ func TestContexts(t *testing.T) {
 	reaches(true)
 	reaches(false, "--context", "nowhere")
 	t.Setenv("DAYBOOK_SERVER", a.s.url)
-	if r := execute(t, "", "queues"); r.code != terminal.ExitUsage {
-		t.Errorf("both variables: %+v", r)
-	}
+	execute(t, "", "queues").ends(t, terminal.ExitUsage)
 	t.Setenv("DAYBOOK_CONTEXT", "")
 	reaches(true)
 	reaches(false, "--context", "nowhere")
@@ -379,18 +317,12 @@ func TestContexts(t *testing.T) {
 	}
 	reaches(true)
 	for _, args := range [][]string{{"--context", "none"}, {"--context", "here", "--server", a.s.url}} {
-		if r := execute(t, "", append([]string{"queues"}, args...)...); r.code != terminal.ExitUsage || strings.Contains(r.errs, "secret") {
-			t.Errorf("queues %v: %+v", args, r)
-		}
+		execute(t, "", append([]string{"queues"}, args...)...).ends(t, terminal.ExitUsage).lacks(t, "secret")
 	}
-	if got := ok(t, "context", "rm", "here"); got != "commands use "+config.DefaultServer+", since no context is in use\n" {
-		t.Errorf("rm: %q", got)
-	}
-	contains(t, ok(t, "context", "list"), "nowhere")
+	testkit.Equal(t, ok(t, "context", "rm", "here"), "commands use "+config.DefaultServer+", since no context is in use\n")
+	testkit.Contains(t, ok(t, "context", "list"), "nowhere")
 	for _, args := range [][]string{{"add", "a b", "127.0.0.1:1"}, {"add", "x", "ftp://y"}, {"add", "x", "http://"}, {"add", "x", ""}, {"use", "none"}, {"rm", "none"}} {
-		if r := execute(t, "", append([]string{"context"}, args...)...); r.code != terminal.ExitUsage {
-			t.Errorf("context %v: %+v", args, r)
-		}
+		execute(t, "", append([]string{"context"}, args...)...).ends(t, terminal.ExitUsage)
 	}
 }
 
@@ -421,14 +353,10 @@ func TestCompletion(t *testing.T) {
 		{[]string{"jobs", "--status", ""}, "deferred\n"},
 	} {
 		r := execute(t, "", append([]string{"__complete"}, c.args...)...)
-		if r.code != terminal.ExitOK || !strings.Contains(r.out, c.want) {
-			t.Errorf("completion of %v: %+v", c.args, r)
-		}
+		r.ends(t, terminal.ExitOK).prints(t, c.want)
 	}
 	r := execute(t, "", "__complete", "pause", "--server", "127.0.0.1:1", "")
-	if r.code != terminal.ExitOK || strings.Contains(r.out, "acme") {
-		t.Errorf("completion without a server: %+v", r)
-	}
+	r.ends(t, terminal.ExitOK).lacks(t, "acme") // completion without a server
 }
 
 // TestRunnerStates: a runner that ended in order is not shown as dead.
@@ -437,9 +365,7 @@ func TestRunnerStates(t *testing.T) {
 		"ALIVE": {State: client.RunnerAlive}, "ENDED": {State: client.RunnerDead, End: client.RunnerLeft},
 		"LOST": {State: client.RunnerDead, End: client.RunnerLost}, "-": {}, "DEAD": {State: client.RunnerDead},
 	} {
-		if got := runnerState(&r); got != want {
-			t.Errorf("%s for %s %s", got, r.State, r.End)
-		}
+		testkit.Equal(t, runnerState(&r), want)
 	}
 	a := startAsked(t)
 	c := client.New(a.s.url, client.Options{})
@@ -447,7 +373,7 @@ func TestRunnerStates(t *testing.T) {
 		testkit.Must(c.Heartbeat(t.Context(), client.RunnerInfo{ID: id, Instance: "i"}))(t)
 	}
 	testkit.NoError(t, c.Goodbye(t.Context(), "mixer-1", "i"))
-	contains(t, strings.Join(strings.Fields(a.do("runners")), " "), "mixer-1 ENDED 0", "mixer-2 ALIVE 0")
+	testkit.Contains(t, strings.Join(strings.Fields(a.do("runners")), " "), "mixer-1 ENDED 0", "mixer-2 ALIVE 0")
 }
 
 // TestTimeFlag: the forms in which a time can be given.
@@ -485,36 +411,28 @@ func TestTimesOfJobs(t *testing.T) {
 	for _, flag := range []string{"--run-at", "--expires-at"} {
 		for _, verb := range []string{"create", "add"} {
 			r := a.run("p\n", verb, flag, fmt.Sprint(seconds))
-			if r.code != terminal.ExitUsage {
-				t.Errorf("%s %s: %+v", verb, flag, r)
-			}
-			contains(t, r.errs, flag+" is 1970-01-", "more than a day ago", fmt.Sprintf("give milliseconds: %d000", seconds))
+			r.ends(t, terminal.ExitUsage)
+			testkit.Contains(t, r.errs, flag+" is 1970-01-", "more than a day ago", fmt.Sprintf("give milliseconds: %d000", seconds))
 		}
 		r := a.run("", "create", flag, "2001-02-03 04:05", "p")
-		if r.code != terminal.ExitUsage || strings.Contains(r.errs, "milliseconds") {
-			t.Errorf("%s: %+v", flag, r)
-		}
-		contains(t, r.errs, flag+" is 2001-02-03 04:05:00", "more than a day ago")
+		r.ends(t, terminal.ExitUsage).lacks(t, "milliseconds")
+		testkit.Contains(t, r.errs, flag+" is 2001-02-03 04:05:00", "more than a day ago")
 	}
-	contains(t, a.do("jobs"), "there are no such jobs")
+	testkit.Contains(t, a.do("jobs"), "there are no such jobs")
 
 	resumed := []string{"add", "--resume", writeFile(t, t.TempDir(), "state", "not a state"), "--run-at", "2001-02-03"}
-	if r := a.run("p\n", resumed...); strings.Contains(r.errs, "more than a day ago") {
-		t.Errorf("an add that goes on: %+v", r)
-	}
+	testkit.Lacks(t, a.run("p\n", resumed...).errs, "more than a day ago") // an add that goes on
 
 	a.do("create", "--run-at", time.Now().Add(-23*time.Hour).Format(time.RFC3339), "--type", "late", "p")
 	a.do("create", "--run-at", "2100-02-03 04:05", "--type", "due", "p")
-	if head := strings.Fields(a.do("jobs", "--type", "late")); head[5] != "RUNNER" {
-		t.Errorf("%q", head)
-	}
+	testkit.Equal(t, strings.Fields(a.do("jobs", "--type", "late"))[5], "RUNNER")
 	of := a.do("jobs", "--status", "deferred")
-	contains(t, of, "CREATED", "RUN AT", "2100-02-03 04:05:00.000")
+	testkit.Contains(t, of, "CREATED", "RUN AT", "2100-02-03 04:05:00.000")
 	if lines := strings.Split(a.do("jobs"), "\n"); len(lines) != 3 || !strings.Contains(lines[0], "RUN AT") || strings.Contains(lines[1], "2100") {
 		t.Errorf("%q", lines)
 	}
 	a.run("1\n", "submit", "--paused", "--type", "held")
-	contains(t, a.do("jobs", "--type", "held"), "batch paused")
+	testkit.Contains(t, a.do("jobs", "--type", "held"), "batch paused")
 }
 
 // TestTable: columns are aligned by their width on a terminal, and a cell cannot change the terminal.
@@ -530,10 +448,8 @@ func TestTable(t *testing.T) {
 		"äö           failed     x\n" +
 		"日本         completed\n" +
 		`"a\x1b[31m"  1          y` + "\n"
-	if err != nil || out.String() != want {
-		t.Errorf("%v\n%s\nwant\n%s", err, &out, want)
-	}
-	if terminal.InColour("failed") != "\x1b[31mfailed\x1b[0m" || terminal.InColour("other") != "other" {
-		t.Error("colours of statuses")
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, out.String(), want)
+	testkit.Equal(t, terminal.InColour("failed"), "\x1b[31mfailed\x1b[0m", "colours of statuses")
+	testkit.Equal(t, terminal.InColour("other"), "other")
 }

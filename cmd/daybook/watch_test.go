@@ -41,7 +41,7 @@ func watching(t *testing.T, args ...string) (end func() result) {
 	return func() result {
 		select {
 		case code := <-done:
-			return result{code, out.String(), errs.String()}
+			return result{code, out.String(), errs.String(), strings.Join(args, " ")}
 		case <-time.After(time.Minute):
 			t.Fatalf("%q does not end: %s", args, errs)
 			panic("unreachable")
@@ -54,9 +54,7 @@ func TestWatch(t *testing.T) {
 	id := func(args ...string) string { return strings.TrimSpace(ok(t, append(args, "--server", s.url)...)) }
 	check := func(t *testing.T, r result, code int, out string) {
 		t.Helper()
-		if r.code != code || !strings.Contains(r.out, out) {
-			t.Errorf("exit code %d, want %d: %q, want %q; %s", r.code, code, r.out, out, r.errs)
-		}
+		r.ends(t, code).prints(t, out)
 	}
 	for code, want := range map[string]int{"ok": terminal.ExitOK, "failed": terminal.ExitJobFailed} {
 		t.Run("job "+code, func(t *testing.T) {
@@ -131,9 +129,7 @@ func TestWatch(t *testing.T) {
 		}()
 		testkit.Eventually(t, "it prints", func() bool { return out.String() != "" })
 		s.endAll(t, "documents", "ok")
-		if code := <-done; code != terminal.ExitOK {
-			t.Errorf("exit code %d", code)
-		}
+		testkit.Equal(t, <-done, terminal.ExitOK, "exit code")
 		var last client.Batch
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		for i, line := range lines {
@@ -151,13 +147,9 @@ func TestWatch(t *testing.T) {
 			"nonsense": terminal.ExitUsage, "a/b/c": terminal.ExitUsage, "--batch a/b": terminal.ExitUsage, "default/none": terminal.ExitNotFound, "--interval 1ms a/b": terminal.ExitUsage,
 			"0185a1b2-c3d4-7000-8000-00000c800000": terminal.ExitNotFound, "--batch 0185a1b2-c3d4-7000-8000-00000c800000": terminal.ExitNotFound,
 		} {
-			if r := execute(t, "", append([]string{"watch", "--server", s.url}, strings.Fields(args)...)...); r.code != code {
-				t.Errorf("%s: exit code %d: %s", args, r.code, r.errs)
-			}
+			execute(t, "", append([]string{"watch", "--server", s.url}, strings.Fields(args)...)...).ends(t, code)
 		}
-		if r := execute(t, "", "watch", "--server", "http://127.0.0.1:1", "a/b"); r.code != terminal.ExitNoAnswer {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		execute(t, "", "watch", "--server", "http://127.0.0.1:1", "a/b").ends(t, terminal.ExitNoAnswer)
 	})
 	t.Run("Ctrl-C", func(t *testing.T) {
 		one := id("create", "--type", "interrupted", "x")
@@ -168,9 +160,7 @@ func TestWatch(t *testing.T) {
 		testkit.Eventually(t, "it prints the progress, which it does after it has set up its handler", func() bool { return errs.String() != "" })
 		testkit.NoError(t, cmd.Process.Signal(os.Interrupt))
 		_ = cmd.Wait() // the caller checks the exit code
-		if code := cmd.ProcessState.ExitCode(); code != terminal.ExitSignal+int(syscall.SIGINT) {
-			t.Errorf("exit code %d: %s", code, errs)
-		}
+		testkit.Equal(t, cmd.ProcessState.ExitCode(), terminal.ExitSignal+int(syscall.SIGINT), "exit code", errs)
 	})
 }
 
@@ -184,24 +174,16 @@ func TestWatchOverARestart(t *testing.T) {
 	s.end(t, syscall.SIGKILL)
 	again := serving(t, data, "--listen", strings.TrimPrefix(s.url, "http://"))
 	again.endAll(t, "x", "ok")
-	if r := end(); r.code != terminal.ExitOK {
-		t.Errorf("%+v", r)
-	}
+	end().ends(t, terminal.ExitOK)
 }
 
 func TestProgressTexts(t *testing.T) {
-	if text := terminal.Bar(0.5); text != "[############------------]" {
-		t.Error(text)
-	}
+	testkit.Equal(t, terminal.Bar(0.5), "[############------------]")
 	for part, want := range map[float64]string{0: "  0 %", 0.999: " 99 %", 1: "100 %", 2: "100 %"} {
-		if text := terminal.Percent(part); text != want {
-			t.Errorf("%v: %q", part, text)
-		}
+		testkit.Equal(t, terminal.Percent(part), want, part)
 	}
 	for want, c := range map[string][2]float64{"": {1, 0}, "10s": {100, 10}, "1s": {1, 100}, "1h1m": {3650, 1}} {
-		if text := terminal.Remaining(c[0], c[1]); text != want {
-			t.Errorf("%v: %q, want %q", c, text, want)
-		}
+		testkit.Equal(t, terminal.Remaining(c[0], c[1]), want, c)
 	}
 	estimate := int64(61_000)
 	b := client.Batch{ID: "b", Status: "in_progress", Count: 10, Counts: map[string]int64{"pending": 5, "completed": 4, "failed": 1}, Progress: &client.BatchProgress{PerSecond: 2, EstimateMs: &estimate}}

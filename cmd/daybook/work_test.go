@@ -98,9 +98,7 @@ batch = true
 	testkit.NoError(t, cmd.ParseFlags([]string{"--concurrency", "3"}))
 	file := testkit.Must(configuredWork(cmd, path))(t)
 	for flag, want := range map[string]string{"server": "http://127.0.0.1:1", "concurrency": "3", "types": "[upper,resize]", "until-idle": "2s", "http-allow": "[10.0.0.0/8]"} {
-		if got := cmd.Flags().Lookup(flag).Value.String(); got != want {
-			t.Errorf("--%s is %s, want %s", flag, got, want)
-		}
+		testkit.Equal(t, cmd.Flags().Lookup(flag).Value.String(), want, "--", flag)
 	}
 	upper, resize, mail := file.handlers["upper"], file.handlers["resize"], file.handlers["mail"]
 	if upper == nil || resize == nil || mail == nil || file.interpreters["python"] != "/usr/bin/python3" {
@@ -109,15 +107,12 @@ batch = true
 	if sums := file.handlers["sums"]; sums.Images.None() || sums.Program.ExitCodes["3"] != "failed" || file.containers != (containersTable{CPUs: 2, MemoryBytes: 100000000}) {
 		t.Errorf("%+v, %+v", sums, file.containers)
 	}
-	if limits, err := file.wasi.limits(); err != nil || limits != (runner.WASILimits{MemoryBytes: 100000000, Timeout: 5 * time.Second, CacheBytes: 1000}) {
-		t.Errorf("%+v, %v", limits, err)
-	}
+	testkit.Equal(t, testkit.Must(file.wasi.limits())(t), runner.WASILimits{MemoryBytes: 100000000, Timeout: 5 * time.Second, CacheBytes: 1000})
 	if upper.Document.Kind != handler.Exec || upper.Program.Argv[0] != "tr" || upper.Program.ExitCodes["3"] != "failed" || upper.Program.Frames != "lines" || upper.Document.Options.Concurrency != 2 || upper.Types != nil {
 		t.Errorf("%+v", upper)
 	}
-	if resize.Document.Source != "def handle(payload, job): return payload" || len(*resize.Types) != 2 {
-		t.Errorf("%+v", resize)
-	}
+	testkit.Equal(t, resize.Document.Source, "def handle(payload, job): return payload")
+	testkit.Equal(t, len(*resize.Types), 2)
 	if mail.Document.URL != "https://example.com/mail" || !mail.Document.Options.Batch {
 		t.Errorf("%+v", mail)
 	}
@@ -171,9 +166,7 @@ func TestExampleOfWorkConfig(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if len(kinds) != len(handler.Kinds) {
-		t.Errorf("the example has handlers of the kinds %v", kinds)
-	}
+	testkit.Equal(t, len(kinds), len(handler.Kinds), "the example has handlers of the kinds")
 }
 
 // TestWorkConfigErrors: errors name the mistake, and its place.
@@ -258,9 +251,7 @@ func TestKeysOfKinds(t *testing.T) {
 		}
 	}
 	walk(reflect.TypeFor[handlerTable]())
-	if seen != len(of) {
-		t.Errorf("handlers have %d keys, and the test knows %d", seen, len(of))
-	}
+	testkit.Equal(t, seen, len(of))
 }
 
 // TestManifestInConfig: a handler of kind wasi has the keys of a manifest, or names its file. Paths of binaries are
@@ -287,9 +278,8 @@ func TestManifestInConfig(t *testing.T) {
 	if b.Binary != filepath.Join(dir, "guests", "b.wasm") || b.Document.Binary != sum("module b") || b.Document.Name != "b-1" || b.Document.RequiredPermissions[0] != "http:*" || b.Document.Options.TimeoutMs != 1000 {
 		t.Errorf("%+v", b)
 	}
-	if c.Binary != "" || c.Document.Binary != address {
-		t.Errorf("%+v", c)
-	}
+	testkit.Equal(t, c.Binary, "")
+	testkit.Equal(t, c.Document.Binary, address)
 	for keys, want := range map[string]string{
 		"manifest = \"guests/b.toml\"\nname = \"x\"":          "name must not be given together with manifest",
 		"manifest = \"none.toml\"":                            "manifest: open ",
@@ -315,9 +305,7 @@ func TestGrantsInConfig(t *testing.T) {
 	testkit.NoError(t, err)
 	want := sandbox.Grants{Env: map[string]string{"A": "b"}, Access: sandbox.Access{Network: true, ReadOnly: []string{"/etc"}, ReadWrite: []string{"/tmp"}}}
 	for name, h := range file.handlers {
-		if !reflect.DeepEqual(h.Program.Grants, want) {
-			t.Errorf("%s: %+v", name, h.Program.Grants)
-		}
+		testkit.DeepEqual(t, h.Program.Grants, want, name)
 	}
 }
 
@@ -352,9 +340,8 @@ func TestWorkUsage(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		args := append([]string{"work", "--server", "http://127.0.0.1:1", "--until-idle", "1ms"}, strings.Fields(c.args)...)
-		if code := run(args, strings.NewReader(""), &out, &errs); code != terminal.ExitUsage || !strings.Contains(errs.String(), c.want) {
-			t.Errorf("%s: %d %s, want %q", c.args, code, errs.String(), c.want)
-		}
+		testkit.Equal(t, run(args, strings.NewReader(""), &out, &errs), terminal.ExitUsage, c.args)
+		testkit.Contains(t, errs.String(), c.want)
 	}
 }
 
@@ -365,10 +352,6 @@ func TestWorkWaiting(t *testing.T) {
 	ok(t, "create", "--type", "paused", "--server", s.url, "x")
 	ok(t, "pause", "default/paused", "--server", s.url)
 	args := []string{"work", "--accept", "http", "--sandbox", "off", "--until-idle", "100ms", "--server", s.url}
-	if r := execute(t, "", args...); r.code != 0 || !strings.Contains(r.errs, `"queues":"default/count (1 job)"`) {
-		t.Errorf("%d: %s", r.code, r.errs)
-	}
-	if r := execute(t, "", append(args, "--types", "other")...); r.code != 0 || strings.Contains(r.errs, "jobs wait") {
-		t.Errorf("--types other: %d: %s", r.code, r.errs)
-	}
+	execute(t, "", args...).ends(t, 0, `"queues":"default/count (1 job)"`)
+	execute(t, "", append(args, "--types", "other")...).ends(t, 0).lacks(t, "jobs wait")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // someCommands returns the root of a few commands that have settings.
@@ -84,8 +85,6 @@ func TestOnLostHidden(t *testing.T) {
 		"": "", "notify": "notify", "curl -u bob:hunter2 https://h/x": "curl …", "https://h": "https://h", "https://h/x?token=ABC": "https://h …",
 		"https://h?token=ABC": "https://h …", "https://bob:hunter2@h": "https://h …",
 	} {
-		if got := withoutArguments(text); got != want {
-			t.Errorf("%q is printed as %q, want %q", text, got, want)
-		}
+		testkit.Equal(t, withoutArguments(text), want, text, "is printed as")
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestValues: a duration or a number of bytes is read, and shown in a form that is read as the same.
@@ -33,9 +35,7 @@ func TestValues(t *testing.T) {
 		time.Microsecond: "1µs", time.Second + 1: "1.000000001s", math.MinInt64: "-2562047h47m16.854775808s",
 	} {
 		flag := DurationFlag(d)
-		if got := flag.String(); got != want {
-			t.Errorf("%s shows as %q, want %q", d, got, want)
-		}
+		testkit.Equal(t, flag.String(), want, d, "shows as")
 	}
 	for text, want := range map[string]int64{"0": 0, "1048576": 1 << 20, "512M": 512 << 20, "10G": 10 << 30, "3k": 3 << 10, "1T": 1 << 40, "1g": 1 << 30, "1.5M": 3 << 19, "10GiB": 10 << 30} {
 		var b BytesFlag
@@ -45,8 +45,6 @@ func TestValues(t *testing.T) {
 	}
 	for _, text := range []string{"", "G", "-1", "1X", "9223372036854775807G"} {
 		var b BytesFlag
-		if b.Set(text) == nil {
-			t.Errorf("%q is %d bytes", text, b)
-		}
+		testkit.Failed(t, b.Set(text))
 	}
 }

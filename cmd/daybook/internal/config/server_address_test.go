@@ -1,6 +1,10 @@
 package config
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
+)
 
 func TestWithPort(t *testing.T) {
 	for given, want := range map[string]string{
@@ -15,8 +19,6 @@ func TestWithPort(t *testing.T) {
 		"":                    "",
 		"/path":               "/path",
 	} {
-		if got := withPort(given); got != want {
-			t.Errorf("%q becomes %q, want %q", given, got, want)
-		}
+		testkit.Equal(t, withPort(given), want, given, "becomes")
 	}
 }

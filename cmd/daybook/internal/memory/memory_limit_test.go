@@ -8,6 +8,8 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestLimitMemory: the runtime gets a share of the container's limit, unless GOMEMLIMIT is set or there is no limit.
@@ -32,19 +34,14 @@ func TestLimitMemory(t *testing.T) {
 				t.Setenv("GOMEMLIMIT", test.env)
 			}
 			err := FollowContainer(test.provider, zerolog.Nop())
-			if got := debug.SetMemoryLimit(-1); got != test.want || (err != nil) != test.fails {
-				t.Errorf("limit %d, %v; want %d", got, err, test.want)
-			}
+			testkit.Equal(t, debug.SetMemoryLimit(-1), test.want)
+			testkit.Equal(t, err != nil, test.fails)
 		})
 	}
 }
 
 // TestQueueMemory: queues may take a part of the server's memory; without a limit the part is not bounded.
 func TestQueueMemory(t *testing.T) {
-	if got := ForQueues(math.MaxInt64); got != 0 {
-		t.Errorf("without a limit: %d", got)
-	}
-	if got := ForQueues(1000 << 20); got != 200<<20 {
-		t.Errorf("with 1000 MiB: %d", got)
-	}
+	testkit.Equal(t, ForQueues(math.MaxInt64), 0, "without a limit")
+	testkit.Equal(t, ForQueues(1000<<20), 200<<20, "with 1000 MiB")
 }

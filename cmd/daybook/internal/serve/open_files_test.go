@@ -2,8 +2,9 @@ package serve
 
 import (
 	"math"
-	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestDivideFiles: each part gets at least its minimum, and all together get at most the limit.
@@ -22,7 +23,5 @@ func TestDivideFiles(t *testing.T) {
 			t.Errorf("%d: %d are given away", c.limit, sum)
 		}
 	}
-	if _, err := divideFiles(255); err == nil || !strings.Contains(err.Error(), "ulimit -n") {
-		t.Errorf("%v", err)
-	}
+	testkit.Fails(divideFiles(255))(t, "ulimit -n")
 }

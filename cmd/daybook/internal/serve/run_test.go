@@ -24,8 +24,6 @@ func TestFatalCode(t *testing.T) {
 		"store: MANIFEST flush failed: write store/MANIFEST-000005: " + syscall.ENOSPC.Error(): terminal.ExitFile,
 		"store: MANIFEST flush failed: write store/MANIFEST-000005: " + syscall.EIO.Error():    terminal.ExitError,
 	} {
-		if got := fatalCode(reason); got != code {
-			t.Errorf("%s: %d, want %d", reason, got, code)
-		}
+		testkit.Equal(t, fatalCode(reason), code, reason)
 	}
 }

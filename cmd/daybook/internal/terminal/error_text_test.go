@@ -1,9 +1,10 @@
 package terminal
 
 import (
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 const traceback = "Traceback (most recent call last):\n  File \"x.py\", line 2, in handle\n    raise ValueError(\"bad\")\nValueError: bad\n"
@@ -28,16 +29,12 @@ func TestShortError(t *testing.T) {
 		{"panic: bad\nand no stack", "panic: bad…"},
 		{"PHP Fatal error:  Uncaught Exception: bad in /x.php:3\nStack trace:\n#0 {main}\n  thrown in /x.php on line 3", "PHP Fatal error:  Uncaught Exception: bad in /x.php:3…"},
 	} {
-		if got := ShortError(c.text); got != c.want {
-			t.Errorf("%q: %q, want %q", c.text, got, c.want)
-		}
+		testkit.Equal(t, ShortError(c.text), c.want, c.text)
 	}
 }
 
 // TestErrorLines: an error keeps its lines, and cannot change the terminal.
 func TestErrorLines(t *testing.T) {
 	got := ErrorLines("a\r\n\tb\x1b[2J\x07\n\n\u009bc'\"é\n")
-	if want := []string{"a", `    b\x1b[2J\a`, "", `\u009bc'"é`}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	testkit.EqualSlices(t, got, []string{"a", `    b\x1b[2J\a`, "", `\u009bc'"é`})
 }

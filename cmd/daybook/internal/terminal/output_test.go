@@ -1,12 +1,14 @@
 package terminal
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
+)
 
 // TestInterval: durations are rounded to about three digits.
 func TestInterval(t *testing.T) {
 	for ms, want := range map[int64]string{12: "12ms", 1500: "1.5s", 61_234: "1m1s", 3_600_000: "1h0m0s"} {
-		if got := Interval(ms); got != want {
-			t.Errorf("%d: %s", ms, got)
-		}
+		testkit.Equal(t, Interval(ms), want, ms)
 	}
 }

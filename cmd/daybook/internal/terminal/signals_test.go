@@ -2,11 +2,12 @@ package terminal
 
 import (
 	"os"
-	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestWishes: signals within half a second of the first are one wish, and later signals are another.
@@ -43,16 +44,12 @@ func TestWishes(t *testing.T) {
 					signals <- syscall.Signal(i + 1)
 				}
 				synctest.Wait()
-				if !slices.Equal(firsts, []os.Signal{syscall.Signal(1)}) {
-					t.Errorf("first was called with %v", firsts)
-				}
+				testkit.EqualSlices(t, firsts, []os.Signal{syscall.Signal(1)}, "first was called")
 				var want []os.Signal
 				if c.again >= 0 {
 					want = []os.Signal{syscall.Signal(c.again + 1)}
 				}
-				if !slices.Equal(agains, want) {
-					t.Errorf("again was called with %v, want %v", agains, want)
-				}
+				testkit.EqualSlices(t, agains, want, "again was called")
 				close(signals)
 				<-ended
 			})

@@ -51,9 +51,8 @@ func TestLocalTimes(t *testing.T) {
 				t.Fatalf("%v, %v; want %s and %s", &f, err, c.want, c.other)
 			}
 			for _, reading := range []string{c.want, c.other} {
-				if err := f.Set(reading); err != nil || time.UnixMilli(int64(f)).In(zone).Format(time.RFC3339) != reading {
-					t.Errorf("%s: %v, %v", reading, &f, err)
-				}
+				testkit.NoError(t, f.Set(reading))
+				testkit.Equal(t, time.UnixMilli(int64(f)).In(zone).Format(time.RFC3339), reading)
 			}
 		})
 	}

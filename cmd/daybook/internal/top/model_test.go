@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // fake is a source whose figures tests set.
@@ -75,9 +76,7 @@ func press(t *testing.T, m *model, keys ...string) (quit bool) {
 		case k == "ctrl+c":
 			msg = tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl}
 		}
-		if msg.String() != k {
-			t.Fatalf("the key %q is %q", k, msg)
-		}
+		testkit.MustEqual(t, msg.String(), k, "the key")
 		quit = send(t, m, msg)
 	}
 	return quit
@@ -141,14 +140,10 @@ func TestModel(t *testing.T) {
 		for range 2 * rateWindow {
 			press(t, m, "space")
 		}
-		if len(m.snaps) != rateWindow {
-			t.Errorf("%d snapshots are kept", len(m.snaps))
-		}
+		testkit.Equal(t, len(m.snaps), rateWindow)
 		f.next.stats.Journal.UUID = "another"
 		press(t, m, "space")
-		if len(m.snaps) != 1 {
-			t.Errorf("counts of two journals are compared: %d snapshots", len(m.snaps))
-		}
+		testkit.Equal(t, len(m.snaps), 1, "counts of two journals are compared")
 	})
 	t.Run("order", func(t *testing.T) {
 		_, m := newFake(t)
@@ -157,9 +152,7 @@ func TestModel(t *testing.T) {
 			want string
 		}{{nil, "[a b]"}, {[]string{"s"}, "[b a]"}, {[]string{"r"}, "[a b]"}, {[]string{"s", "s"}, "[b a]"}, {[]string{"r"}, "[a b]"}} {
 			press(t, m, step.keys...)
-			if got := fmt.Sprint(order(t, m)); got != step.want {
-				t.Errorf("after %v: %s, want %s; sorted by %s", step.keys, got, step.want, allColumns[m.sort].key)
-			}
+			testkit.Equal(t, fmt.Sprint(order(t, m)), step.want, "after", step.keys)
 		}
 	})
 	t.Run("filter", func(t *testing.T) {
@@ -173,16 +166,13 @@ func TestModel(t *testing.T) {
 			t.Error(order(t, m))
 		}
 		press(t, m, "/", "z", "enter", "p", "enter")
-		if text := screen(t, m); !strings.Contains(text, "no queues") || m.shown != queuesPage {
-			t.Error(text)
-		}
+		testkit.Contains(t, screen(t, m), "no queues")
+		testkit.Equal(t, m.shown, queuesPage)
 	})
 	t.Run("pause and resume, after a question", func(t *testing.T) {
 		f, m := newFake(t)
 		press(t, m, "down", "p")
-		if text := screen(t, m); !strings.Contains(text, "pause c/b? [y/N]") {
-			t.Error(text)
-		}
+		testkit.Contains(t, screen(t, m), "pause c/b? [y/N]")
 		if press(t, m, "q") || len(f.paused) > 0 || !strings.Contains(screen(t, m), "nothing was changed") {
 			t.Errorf("%v\n%s", f.paused, screen(t, m))
 		}
@@ -193,9 +183,7 @@ func TestModel(t *testing.T) {
 		if fmt.Sprint(f.paused) != "[c/b true]" { // the question was to pause, although somebody has paused the queue since
 			t.Errorf("%v", f.paused)
 		}
-		if text := screen(t, m); !strings.Contains(text, "c/b (paused)") {
-			t.Error(text)
-		}
+		testkit.Contains(t, screen(t, m), "c/b (paused)")
 		f.paused = nil
 		press(t, m, "p")
 		gone := f.next
@@ -223,31 +211,24 @@ func TestModel(t *testing.T) {
 			t.Error(text)
 		}
 		press(t, m, "end")
-		if text := screen(t, m); !strings.Contains(text, "id99 ") {
-			t.Error(text)
-		}
+		testkit.Contains(t, screen(t, m), "id99 ")
 		if press(t, m, "esc"); fmt.Sprint(order(t, m)) != "[a b]" {
 			t.Error(screen(t, m))
 		}
 		f.jobs, f.err = nil, errors.New("it broke")
 		press(t, m, "enter")
-		if text := screen(t, m); !strings.Contains(text, "it broke") {
-			t.Error(text)
-		}
+		testkit.Contains(t, screen(t, m), "it broke")
 	})
 	t.Run("the server is away", func(t *testing.T) {
 		f, m := newFake(t)
 		f.next = snapshot{err: errors.New("refused\x1b[2J")}
 		press(t, m, "space")
 		m.now = func() time.Time { return time.Unix(2075, 0) }
-		if text := screen(t, m); !strings.Contains(text, `no figures for 1m15s, trying again: "refused\x1b[2J"`) || fmt.Sprint(order(t, m)) != "[a b]" {
-			t.Error(text)
-		}
+		testkit.Contains(t, screen(t, m), `no figures for 1m15s, trying again: "refused\x1b[2J"`)
+		testkit.Equal(t, fmt.Sprint(order(t, m)), "[a b]")
 		f.at(9, queueOf("a", 1, 0, 0))
 		press(t, m, "space")
-		if text := screen(t, m); strings.Contains(text, "no figures") {
-			t.Error(text)
-		}
+		testkit.Lacks(t, screen(t, m), "no figures")
 	})
 	t.Run("only the newest wait makes a refresh", func(t *testing.T) {
 		_, m := newFake(t)
@@ -283,16 +264,12 @@ func TestModel(t *testing.T) {
 			}
 		}
 		send(t, m, tea.WindowSizeMsg{Width: 40, Height: 12})
-		if text := screen(t, m); !strings.Contains(text, "1.23M") || !strings.Contains(text, "QUEUE") || !strings.Contains(text, "FAILED") {
-			t.Error(text)
-		}
+		testkit.Contains(t, screen(t, m), "1.23M", "QUEUE", "FAILED")
 	})
 	t.Run("help and end", func(t *testing.T) {
 		_, m := newFake(t)
 		press(t, m, "?")
-		if text := screen(t, m); !strings.Contains(text, "pause or resume") {
-			t.Error(text)
-		}
+		testkit.Contains(t, screen(t, m), "pause or resume")
 		press(t, m, "x")
 		if !press(t, m, "q") || !press(t, m, "ctrl+c") {
 			t.Error("it does not end")
@@ -306,13 +283,9 @@ func TestModel(t *testing.T) {
 
 func TestTexts(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 99_999: "99999", 100_000: "100k", 1_234_567: "1.23M", 12_345_678: "12.3M", 999_999: "1.00M", 999_499: "999k", 5e12: "5.00T"} {
-		if text := shortCount(n); text != want {
-			t.Errorf("%d: %q, want %q", n, text, want)
-		}
+		testkit.Equal(t, shortCount(n), want, n)
 	}
 	for ms, want := range map[int64]string{0: "0ms", 999: "999ms", 59_999: "59.9s", 61_000: "1m01s", 3_661_000: "1h01m", 200 * 3_600_000: "8d"} {
-		if text := shortAge(time.Duration(ms) * time.Millisecond); text != want {
-			t.Errorf("%d: %q, want %q", ms, text, want)
-		}
+		testkit.Equal(t, shortAge(time.Duration(ms)*time.Millisecond), want, ms)
 	}
 }

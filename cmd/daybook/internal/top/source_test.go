@@ -59,9 +59,7 @@ func TestNewestFailed(t *testing.T) {
 	}
 	source := &server{t.Context(), c}
 	q := config.QueueName{Client: "default", Type: "t"}
-	if list, err := source.failed(q); err != nil || len(list) != 0 {
-		t.Fatal(len(list), err)
-	}
+	testkit.MustEqual(t, len(testkit.Must(source.failed(q))(t)), 0)
 	fail(3)
 	if list, err := source.failed(q); err != nil || len(list) != 3 || list[0].ID < list[2].ID {
 		t.Fatal(len(list), err)
