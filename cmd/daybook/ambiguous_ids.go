@@ -69,6 +69,15 @@ func refuseBatches(cmd *cobra.Command, c *client.Client, ids []string, ofBatch s
 	return nil
 }
 
+// connectFor connects, and checks the ids of jobs as refuseBatches does. A claim holds only jobs, so with a claim an id is clear.
+func (r *remote) connectFor(cmd *cobra.Command, ids []string, claim string, isJob bool) error {
+	err := r.connect(cmd)
+	if err == nil && claim == "" && !isJob {
+		err = refuseBatches(cmd, r.c, ids, "")
+	}
+	return err
+}
+
 // noteBatch notes on standard error that a document belongs to one job of a batch, if the batch has more jobs.
 func noteBatch(cmd *cobra.Command, c *client.Client, id, hint string) error {
 	b, ambiguous, err := batchOf(cmd.Context(), c, id)

@@ -150,8 +150,7 @@ func newBlobList() *cobra.Command {
 }
 
 func newBlobCollect() *cobra.Command {
-	var server config.ServerAddress
-	var asJSON bool
+	var r remote
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove the blobs that nothing names",
@@ -159,23 +158,14 @@ func newBlobCollect() *cobra.Command {
 server does this regularly by itself (serve --blobs-collect). It reads all jobs, which may take minutes.`,
 		Example: `  daybook blob gc --server http://queue.example:1717`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, err := reach(cmd, &server)
-			if err != nil {
-				return err
-			}
-			done, err := newClient(cmd, url).CollectBlobs(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(done)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d blobs with %s removed; blobs that are younger than a day stay\n", done.Blobs, terminal.SizeText(done.Bytes))
-			return err
-		},
 	}
-	config.ServerFlag(cmd, &server)
-	jsonFlag(cmd, &asJSON)
+	connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		done, err := r.c.CollectBlobs(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return r.showValue(done, "%d blobs with %s removed; blobs that are younger than a day stay\n", done.Blobs, terminal.SizeText(done.Bytes))
+	})
+	jsonFlag(cmd, &r.asJSON)
 	return cmd
 }

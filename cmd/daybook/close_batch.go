@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
@@ -30,11 +28,7 @@ batches that it makes; a batch stays open if its producer creates it with "open"
 		if err != nil {
 			return err
 		}
-		if r.asJSON {
-			return writeDocument(r.out, b.Text)
-		}
-		_, err = fmt.Fprintf(r.out, "%s %s\n", b.ID, b.Status)
-		return err
+		return r.show(b.Text, "%s %s\n", b.ID, b.Status)
 	})
 	jsonFlag(cmd, &r.asJSON)
 	return cmd

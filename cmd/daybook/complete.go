@@ -55,13 +55,8 @@ repeated. Without it, anybody completes the job.`,
 			ms := delay.Ms()
 			o.DelayMs = &ms
 		}
-		if err := r.connect(cmd); err != nil {
+		if err := r.connectFor(cmd, args, claim, isJob); err != nil {
 			return err
-		}
-		if claim == "" && !isJob { // a claim holds only jobs, so with a claim the id is clear
-			if err := refuseBatches(cmd, r.c, args, ""); err != nil {
-				return err
-			}
 		}
 		j, err := r.c.Complete(cmd.Context(), args[0], claim, o)
 		if err != nil {

@@ -1,19 +1,15 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 )
 
 func newDeleteQueue() *cobra.Command {
-	var server config.ServerAddress
-	var asJSON bool
+	var r remote
 	cmd := &cobra.Command{
 		Use:   "delete CLIENT/TYPE",
 		Short: "Delete a queue that has no jobs",
@@ -25,27 +21,20 @@ The server itself deletes a queue that has had no jobs for --queue-idle (see ` +
 		Args:    cobra.RangeArgs(1, 2), // client and type can also be two arguments
 
 		ValidArgsFunction: config.Once(queueNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := config.ParseQueue(strings.Join(args, "/"))
-			if err != nil {
-				return err
-			}
-			url, err := reach(cmd, &server)
-			if err != nil {
-				return err
-			}
-			c := client.New(url, client.Options{})
-			if err := c.DeleteQueue(cmd.Context(), q.Client, q.Type); err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"client": q.Client, "type": q.Type, "deleted": true})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "deleted the queue %s\n", q)
-			return err
-		},
 	}
-	config.ServerFlag(cmd, &server)
-	jsonFlag(cmd, &asJSON)
+	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		q, err := config.ParseQueue(strings.Join(args, "/"))
+		if err != nil {
+			return err
+		}
+		if err := r.connect(cmd); err != nil {
+			return err
+		}
+		if err := r.c.DeleteQueue(cmd.Context(), q.Client, q.Type); err != nil {
+			return err
+		}
+		return r.showValue(map[string]any{"client": q.Client, "type": q.Type, "deleted": true}, "deleted the queue %s\n", q)
+	})
+	jsonFlag(cmd, &r.asJSON)
 	return cmd
 }

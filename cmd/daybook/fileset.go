@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
@@ -13,9 +11,8 @@ import (
 
 // filesetCommand has the flags that the commands for filesets share.
 type filesetCommand struct {
-	server config.ServerAddress
+	remote
 	client string
-	asJSON bool
 }
 
 func newFileset() *cobra.Command {
@@ -38,21 +35,18 @@ func (f *filesetCommand) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.client, "client", "", "the client whose fileset is meant (default: filesets of no client)")
 }
 
-// dial checks the flags and the name of a fileset, and returns a client of the server.
-func (f *filesetCommand) dial(cmd *cobra.Command, name string) (*client.Client, error) {
+// dial checks the flags and the name of a fileset, and sets the client.
+func (f *filesetCommand) dial(cmd *cobra.Command, name string) error {
 	if f.client != "" {
 		if err := job.CheckName("--client", f.client); err != nil {
-			return nil, terminal.Usage(err)
+			return terminal.Usage(err)
 		}
 	}
 	if err := job.CheckName("NAME", name); err != nil {
-		return nil, terminal.Usage(err)
+		return terminal.Usage(err)
 	}
-	url, err := reach(cmd, &f.server)
-	if err != nil {
-		return nil, err
-	}
-	return newClient(cmd, url), nil
+	f.out = cmd.OutOrStdout()
+	return f.connect(cmd)
 }
 
 func newFilesetList() *cobra.Command {
@@ -74,53 +68,34 @@ that the server keeps, the newest first.`,
 			} else if f.client != "" {
 				return terminal.Usagef("--client needs a NAME; without one, the filesets of all clients are listed")
 			}
-			c, err := f.dial(cmd, name)
+			err := f.dial(cmd, name)
 			if err != nil {
 				return err
 			}
 			var list []client.Fileset
 			if len(args) == 1 {
-				if list, err = c.FilesetVersions(cmd.Context(), f.client, name); err != nil {
-					return err
-				}
+				list, err = f.c.FilesetVersions(cmd.Context(), f.client, name)
 			} else {
-				for found, err := range c.Filesets(cmd.Context()) {
-					if err != nil {
-						return err
-					}
-					list = append(list, found)
-				}
+				list, err = listed(f.c.Filesets(cmd.Context()))
 			}
-			return f.print(cmd, list)
+			if err != nil {
+				return err
+			}
+			return f.print(list)
 		},
 	}
 	f.flags(cmd)
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON, one fileset per line")
+	linesFlag(cmd, &f.asJSON, "fileset")
 	return cmd
 }
 
 // print writes a list of filesets.
-func (f *filesetCommand) print(cmd *cobra.Command, list []client.Fileset) error {
-	if f.asJSON {
-		for i := range list {
-			if err := writeDocument(cmd.OutOrStdout(), list[i].Text); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "there are no filesets")
-		return err
-	}
-	return terminal.Table(cmd.OutOrStdout(), func(row func(...any)) {
+func (f *filesetCommand) print(list []client.Fileset) error {
+	text := func(found client.Fileset) []byte { return found.Text }
+	return printList(&f.remote, list, text, "there are no filesets", func(row func(...any)) {
 		row("CLIENT", "NAME", "VERSION", "FILES", "SIZE", "STORED")
 		for _, found := range list {
-			owner := found.Client
-			if owner == "" {
-				owner = "-"
-			}
-			row(owner, found.Name, found.Version, found.Files, terminal.SizeText(found.Bytes), terminal.Moment(found.CreatedAt))
+			row(terminal.OrDash(found.Client), found.Name, found.Version, found.Files, terminal.SizeText(found.Bytes), terminal.Moment(found.CreatedAt))
 		}
 	})
 }
@@ -138,13 +113,13 @@ another fileset names them.`,
 
 		ValidArgsFunction: config.Once(filesetNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.dial(cmd, args[0])
+			err := f.dial(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			err = c.DeleteFileset(cmd.Context(), f.client, args[0])
+			err = f.c.DeleteFileset(cmd.Context(), f.client, args[0])
 			if err == nil && f.asJSON {
-				err = printLines(cmd.OutOrStdout(), []removal{{Operation: "remove", Client: f.client, Name: args[0]}})
+				err = printLines(f.out, []removal{{Operation: "remove", Client: f.client, Name: args[0]}})
 			}
 			return err
 		},

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -47,11 +45,10 @@ Symbolic links, devices and other special files are errors, unless a pattern exc
 			if !isDirectory(args[0]) && isDirectory(args[1]) {
 				return terminal.Usagef("%s is no directory, and %s is one: the directory is the first argument, the name of the fileset the second", args[0], args[1])
 			}
-			c, err := f.dial(cmd, args[1])
-			if err != nil {
+			if err := f.dial(cmd, args[1]); err != nil {
 				return err
 			}
-			stored, moved, err := c.PushFileset(cmd.Context(), f.client, args[1], args[0], patterns)
+			stored, moved, err := f.c.PushFileset(cmd.Context(), f.client, args[1], args[0], patterns)
 			if err != nil {
 				return wrongPatterns(err)
 			}
@@ -59,7 +56,7 @@ Symbolic links, devices and other special files are errors, unless a pattern exc
 			if stored.Existed {
 				verb = "unchanged, version"
 			}
-			return f.report(cmd, transferred{args[1], stored.Version, moved.Files, moved.Skipped, moved.Bytes}, verb, "sent")
+			return f.report(transferred{args[1], stored.Version, moved.Files, moved.Skipped, moved.Bytes}, verb, "sent")
 		},
 	}
 	f.transferFlags(cmd, &patterns)
@@ -86,15 +83,14 @@ links, and does not replace links and special files.
 			if q.Version < 0 {
 				return terminal.Usagef("--version must be a number from 1 on, not %d", q.Version)
 			}
-			c, err := f.dial(cmd, args[0])
-			if err != nil {
+			if err := f.dial(cmd, args[0]); err != nil {
 				return err
 			}
-			version, moved, err := c.PullFileset(cmd.Context(), f.client, args[0], args[1], q)
+			version, moved, err := f.c.PullFileset(cmd.Context(), f.client, args[0], args[1], q)
 			if err != nil {
 				return wrongPatterns(err)
 			}
-			return f.report(cmd, transferred{args[0], version, moved.Files, moved.Skipped, moved.Bytes}, "version", "fetched")
+			return f.report(transferred{args[0], version, moved.Files, moved.Skipped, moved.Bytes}, "version", "fetched")
 		},
 	}
 	f.transferFlags(cmd, &q.Patterns)
@@ -105,7 +101,7 @@ links, and does not replace links and special files.
 func (f *filesetCommand) transferFlags(cmd *cobra.Command, patterns *[]string) {
 	f.flags(cmd)
 	cmd.Flags().StringArrayVar(patterns, "pattern", nil, "only files that match; may be given several times (default: all files)")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &f.asJSON)
 }
 
 func isDirectory(path string) bool {
@@ -122,10 +118,6 @@ func wrongPatterns(err error) error {
 }
 
 // report prints what was transferred.
-func (f *filesetCommand) report(cmd *cobra.Command, t transferred, verb, moved string) error {
-	if f.asJSON {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(t)
-	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s %d; %s (%s) %s, %d were there\n", t.Name, verb, t.Version, terminal.NumberText(t.Files, "file", "files"), terminal.SizeText(t.Bytes), moved, t.Skipped)
-	return err
+func (f *filesetCommand) report(t transferred, verb, moved string) error {
+	return f.showValue(t, "%s: %s %d; %s (%s) %s, %d were there\n", t.Name, verb, t.Version, terminal.NumberText(t.Files, "file", "files"), terminal.SizeText(t.Bytes), moved, t.Skipped)
 }

@@ -112,11 +112,7 @@ job. One that cannot be loaded, or takes longer than 10 seconds, is not stored, 
 		if err != nil {
 			return err
 		}
-		if h.asJSON {
-			return writeDocument(h.out, stored.Text)
-		}
-		_, err = fmt.Fprintf(h.out, "%s version %d\n", stored.Type, stored.Version)
-		return err
+		return h.show(stored.Text, "%s version %d\n", stored.Type, stored.Version)
 	})
 	cmd.Flags().StringVar(&lang, "lang", "", "the language of a script: node, python, php, sh")
 	config.CompleteFlag(cmd, "lang", func(*cobra.Command, string) []string { return handler.Langs })
@@ -228,18 +224,14 @@ server keeps, the newest first.`,
 			return err
 		}
 		var list []client.StoredHandler
+		var err error
 		if len(args) == 1 {
-			var err error
-			if list, err = h.c.HandlerVersions(cmd.Context(), h.client, args[0]); err != nil {
-				return err
-			}
+			list, err = h.c.HandlerVersions(cmd.Context(), h.client, args[0])
 		} else {
-			for found, err := range h.c.Handlers(cmd.Context()) {
-				if err != nil {
-					return err
-				}
-				list = append(list, found)
-			}
+			list, err = listed(h.c.Handlers(cmd.Context()))
+		}
+		if err != nil {
+			return err
 		}
 		return h.print(list)
 	})
@@ -249,26 +241,11 @@ server keeps, the newest first.`,
 
 // print writes a list of handlers.
 func (h *handlerCommand) print(list []client.StoredHandler) error {
-	if h.asJSON {
-		for i := range list {
-			if err := writeDocument(h.out, list[i].Text); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(h.out, "there are no stored handlers")
-		return err
-	}
-	return terminal.Table(h.out, func(row func(...any)) {
+	text := func(found client.StoredHandler) []byte { return found.Text }
+	return printList(&h.remote, list, text, "there are no stored handlers", func(row func(...any)) {
 		row("CLIENT", "TYPE", "KIND", "VERSION", "SIZE", "STORED")
 		for _, found := range list {
-			owner := found.Client
-			if owner == "" {
-				owner = "-"
-			}
-			row(owner, found.Type, found.Kind, found.Version, terminal.SizeText(found.Bytes), terminal.Moment(found.CreatedAt))
+			row(terminal.OrDash(found.Client), found.Type, found.Kind, found.Version, terminal.SizeText(found.Bytes), terminal.Moment(found.CreatedAt))
 		}
 	})
 }

@@ -1,18 +1,11 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/spf13/cobra"
-
-	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 )
 
 func newLevel() *cobra.Command {
-	var server config.ServerAddress
-	var asJSON bool
+	var r remote
 	cmd := &cobra.Command{
 		Use:   "level",
 		Short: "Show the level of the rules that the data follows, or raise it",
@@ -23,35 +16,25 @@ so that you can go back to the old version.`,
 		Example: `  daybook level
   daybook level raise`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			address, err := reach(cmd, &server)
-			if err != nil {
-				return err
-			}
-			level, newest, err := client.New(address, client.Options{}).Level(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"level": level, "newest": newest})
-			}
-			if level == newest {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "level %d, the newest that the server knows\n", level)
-			} else {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "level %d; the server knows level %d: raise it with daybook level raise\n", level, newest)
-			}
-			return err
-		},
 	}
-	config.ServerFlag(cmd, &server)
-	jsonFlag(cmd, &asJSON)
+	connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		level, newest, err := r.c.Level(cmd.Context())
+		if err != nil {
+			return err
+		}
+		doc := map[string]any{"level": level, "newest": newest}
+		if level == newest {
+			return r.showValue(doc, "level %d, the newest that the server knows\n", level)
+		}
+		return r.showValue(doc, "level %d; the server knows level %d: raise it with daybook level raise\n", level, newest)
+	})
+	jsonFlag(cmd, &r.asJSON)
 	cmd.AddCommand(newLevelRaise())
 	return cmd
 }
 
 func newLevelRaise() *cobra.Command {
-	var server config.ServerAddress
-	var asJSON bool
+	var r remote
 	cmd := &cobra.Command{
 		Use:   "raise",
 		Short: "Raise the level to the newest one that the server knows",
@@ -61,23 +44,14 @@ Older versions of the program, which do not know this level, can then no longer 
 repeat has no effect.`,
 		Example: `  daybook level raise`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			address, err := reach(cmd, &server)
-			if err != nil {
-				return err
-			}
-			level, err := client.New(address, client.Options{}).RaiseLevel(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"level": level})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "level %d\n", level)
-			return err
-		},
 	}
-	config.ServerFlag(cmd, &server)
-	jsonFlag(cmd, &asJSON)
+	connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		level, err := r.c.RaiseLevel(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return r.showValue(map[string]any{"level": level}, "level %d\n", level)
+	})
+	jsonFlag(cmd, &r.asJSON)
 	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -64,11 +63,7 @@ func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context
 			if err != nil {
 				return err
 			}
-			if r.asJSON {
-				return writeDocument(r.out, b.Text)
-			}
-			_, err = fmt.Fprintf(r.out, "%s %s\n", b.ID, b.Status)
-			return err
+			return r.show(b.Text, "%s %s\n", b.ID, b.Status)
 		}
 		var names []config.QueueName
 		for _, arg := range args {
@@ -86,14 +81,11 @@ func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context
 			if err != nil {
 				return err
 			}
-			if r.asJSON {
-				err = writeDocument(r.out, q.Text)
-			} else if q.Paused {
-				_, err = fmt.Fprintf(r.out, "%s is paused\n", name)
-			} else {
-				_, err = fmt.Fprintf(r.out, "%s is not paused\n", name)
+			is := "is"
+			if !q.Paused {
+				is = "is not"
 			}
-			if err != nil {
+			if err := r.show(q.Text, "%s %s paused\n", name, is); err != nil {
 				return err
 			}
 		}

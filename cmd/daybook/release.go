@@ -36,13 +36,8 @@ given.`,
 			ms := delay.Ms()
 			after = &ms
 		}
-		if err := r.connect(cmd); err != nil {
+		if err := r.connectFor(cmd, args, claim, isJob); err != nil {
 			return err
-		}
-		if claim == "" && !isJob { // a claim holds only jobs, so with a claim the id is clear
-			if err := refuseBatches(cmd, r.c, args, ""); err != nil {
-				return err
-			}
 		}
 		j, err := r.c.Release(cmd.Context(), args[0], claim, how, after)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/url"
 	"strings"
 
@@ -35,6 +36,16 @@ func overServer(r *remote, cmd *cobra.Command, run func(cmd *cobra.Command, args
 	return cmd
 }
 
+// connected makes a command that has no arguments to check: run begins with a client of the server.
+func connected(r *remote, cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	return overServer(r, cmd, func(cmd *cobra.Command, args []string) error {
+		if err := r.connect(cmd); err != nil {
+			return err
+		}
+		return run(cmd, args)
+	})
+}
+
 // connect sets the client.
 func (r *remote) connect(cmd *cobra.Command) error {
 	address, err := reach(cmd, &r.server)
@@ -53,11 +64,54 @@ func linesFlag(cmd *cobra.Command, to *bool, one string) {
 
 // printJob prints the job that a command has changed: its document, or a line with its id and status.
 func (r *remote) printJob(j *client.Job) error {
+	return r.show(j.Text, "%s %s\n", j.ID, j.Status)
+}
+
+// show prints a document that the server has sent, or without --json a line.
+func (r *remote) show(document []byte, format string, args ...any) error {
 	if r.asJSON {
-		return writeDocument(r.out, j.Text)
+		return writeDocument(r.out, document)
 	}
-	_, err := fmt.Fprintf(r.out, "%s %s\n", j.ID, j.Status)
+	_, err := fmt.Fprintf(r.out, format, args...)
 	return err
+}
+
+// showValue prints a value as JSON, or without --json a line.
+func (r *remote) showValue(value any, format string, args ...any) error {
+	if r.asJSON {
+		return json.NewEncoder(r.out).Encode(value)
+	}
+	_, err := fmt.Fprintf(r.out, format, args...)
+	return err
+}
+
+// printList prints a list: the documents as the server has sent them, or without --json a table. none is the line for an
+// empty list.
+func printList[T any](r *remote, list []T, document func(T) []byte, none string, table func(row func(...any))) error {
+	if r.asJSON {
+		for _, one := range list {
+			if err := writeDocument(r.out, document(one)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(r.out, none)
+		return err
+	}
+	return terminal.Table(r.out, table)
+}
+
+// listed reads a list to its end.
+func listed[T any](all iter.Seq2[T, error]) (list []T, err error) {
+	for one, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, nil
 }
 
 // writeDocument writes a document that a server has sent, and ends it with a newline.

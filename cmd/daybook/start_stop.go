@@ -114,10 +114,7 @@ func newStart() *cobra.Command {
 
 func switches(cmd *cobra.Command, turn func(*cobra.Command, *client.Client) error) *cobra.Command {
 	var r remote
-	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
-		if err := r.connect(cmd); err != nil {
-			return err
-		}
+	connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		if err := turn(cmd, r.c); err != nil {
 			return err
 		}
@@ -125,15 +122,11 @@ func switches(cmd *cobra.Command, turn func(*cobra.Command, *client.Client) erro
 		if err != nil {
 			return err
 		}
-		if r.asJSON {
-			return writeDocument(r.out, s.Text)
-		}
 		text := "the server hands out jobs"
 		if s.Stopped {
 			text = "the server hands out no jobs"
 		}
-		_, err = fmt.Fprintf(r.out, "%s; active: %s\n", text, terminal.JobsText(s.Jobs["active"]))
-		return err
+		return r.show(s.Text, "%s; active: %s\n", text, terminal.JobsText(s.Jobs["active"]))
 	})
 	jsonFlag(cmd, &r.asJSON)
 	return cmd

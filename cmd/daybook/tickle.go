@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -47,11 +45,7 @@ error if the jobs are no longer held.`,
 			if err != nil {
 				return err
 			}
-			if r.asJSON {
-				return json.NewEncoder(r.out).Encode(&held)
-			}
-			_, err = fmt.Fprintf(r.out, "held: %s, lost: %d\n", terminal.JobsText(held.Held), len(held.Lost))
-			return err
+			return r.showValue(&held, "held: %s, lost: %d\n", terminal.JobsText(held.Held), len(held.Lost))
 		}
 		if err := checkIDs(args...); err != nil {
 			return err
@@ -61,13 +55,8 @@ error if the jobs are no longer held.`,
 				return err
 			}
 		}
-		if err := r.connect(cmd); err != nil {
+		if err := r.connectFor(cmd, args, claim, isJob); err != nil {
 			return err
-		}
-		if claim == "" && !isJob {
-			if err := refuseBatches(cmd, r.c, args, ""); err != nil {
-				return err
-			}
 		}
 		o.ClaimID = claim
 		j, err := r.c.Tickle(cmd.Context(), args[0], o)
