@@ -32,17 +32,17 @@ type Watermarks struct {
 	Flushed  uint64 `json:"flushed"`
 	// LagCommands is the number of commands that are synced but not applied. LagBytes is the memory that they take.
 	LagCommands uint64 `json:"lag_commands"`
-	LagBytes    int64  `json:"lag_bytes"`
+	LagBytes    int64  `json:"lag_bytes" minimum:"0"`
 }
 
 // StateStats are the figures of the state.
 type StateStats struct {
-	Jobs     map[string]int64 `json:"jobs"`    // by status
-	Batches  map[string]int64 `json:"batches"` // batches with attributes, by status
-	Queues   int              `json:"queues"`
-	Parked   int              `json:"parked_claims"`
-	Stopped  bool             `json:"stopped"` // the switch is set to stop: no jobs are handed out
-	Sweeps   int              `json:"sweeps"`  // number of sweeps in progress
+	Jobs     map[string]int64 `json:"jobs" minimum:"0"`    // by status
+	Batches  map[string]int64 `json:"batches" minimum:"0"` // batches with attributes, by status
+	Queues   int              `json:"queues" minimum:"0"`
+	Parked   int              `json:"parked_claims" minimum:"0"`
+	Stopped  bool             `json:"stopped"`            // the switch is set to stop: no jobs are handed out
+	Sweeps   int              `json:"sweeps" minimum:"0"` // number of sweeps in progress
 	Keys     uint64           `json:"idempotency_keys"`
 	KeyBytes uint64           `json:"idempotency_key_bytes"` // of their rows
 	// SessionBytes is the approximate size of the rows of sessions.
