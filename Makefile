@@ -42,7 +42,7 @@ run: build ## build and serve on 127.0.0.1:1717, with the data in ./daybook-data
 # ask testing.Short() once more at that size. Size and time of the full proofs are flags of their packages (-full).
 
 # Packages whose tests start the binary, shells, interpreters or container engines.
-PROCESS := ./bench ./bench/open ./blob/s3 ./client ./client/chunks ./client/daybooktest ./client/worker ./cmd/daybook ./deploy ./docs/check ./docs/examples \
+PROCESS := ./bench ./bench/open ./blob/s3 ./client ./client/chunks ./client/daybooktest ./client/files ./client/worker ./cmd/daybook ./deploy ./docs/check ./docs/examples \
   ./internal/load/limits ./internal/load/works ./internal/trace/tracetest ./opsqueue ./runner ./runner/container \
   ./runner/container/enginetest ./runner/program ./runner/sandbox ./runner/sandbox/helper ./runner/script ./runner/wasi
 # Packages that attack a server for as long as one lets them.
@@ -50,7 +50,7 @@ PROVE := ./proof/corruption ./proof/crash ./proof/hostile ./proof/limits ./proof
 # Of these, those that measure memory, of which the race detector takes several times as much.
 PROVE_MEMORY := ./proof/hostile ./proof/limits
 # Packages with goroutines, for the race detector. The server itself has it in prove-short.
-RACE := ./api ./api/internal/files ./api/internal/stream ./api/internal/web ./blob ./client ./client/chunks ./client/worker ./ingest ./ingest/backup ./ingest/registry \
+RACE := ./api ./api/internal/files ./api/internal/stream ./api/internal/web ./blob ./client ./client/chunks ./client/files ./client/worker ./ingest ./ingest/backup ./ingest/registry \
   ./ingest/registry/onlost ./internal/trace ./journal ./opsqueue ./runner ./runner/pool ./runner/script ./runner/slots ./runner/wasi ./runner/webhook ./store/internal/lsm
 # Tests of the packages above that are smaller with -short, or skipped, and the packages that have them.
 SIZED_IN := . ./bench ./bench/open ./blob ./cmd/daybook ./ingest ./journal ./opsqueue ./runner/container ./runner/sandbox ./store

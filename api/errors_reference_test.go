@@ -26,7 +26,7 @@ import (
 
 // advice explains for each code when the server refuses with it, and what to do. If the first text is empty, the table
 // shows the text of the error in the code. To add a code, add a line here, to Code of openapi.yaml and to the sentinels
-// of client/errors.go.
+// of client/problem/errors.go.
 var advice = map[string][2]string{
 	"bad_request":            {"the request is malformed, or a value is outside of its bounds; `field` names the field, and `detail` the bounds", "Mend the request."},
 	"bad_id":                 {"an id of the path, or of the `field`, is not an id", "Send ids as the server returned them."},
@@ -257,7 +257,7 @@ func refusalsTable(t *testing.T) string {
 
 // sentinelsTable lists the errors of the Go client, in the order of its source, with their texts and codes.
 func sentinelsTable(t *testing.T) string {
-	tree, err := parser.ParseFile(token.NewFileSet(), "../client/errors.go", nil, 0)
+	tree, err := parser.ParseFile(token.NewFileSet(), "../client/problem/errors.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -49,15 +50,15 @@ func BenchmarkFileset(b *testing.B) {
 			b.StopTimer()
 			text := benchArchive(b)
 			b.StartTimer()
-			testkit.Must(c.PutFileset(b.Context(), "", "bench", bytes.NewReader(text)))(b)
+			testkit.Must(c.Filesets("").Put(b.Context(), "bench", bytes.NewReader(text)))(b)
 		}
 		perSecond(b)
 	})
 	text := benchArchive(b)
-	testkit.Must(c.PutFileset(b.Context(), "", "bench", bytes.NewReader(text)))(b)
+	testkit.Must(c.Filesets("").Put(b.Context(), "bench", bytes.NewReader(text)))(b)
 	b.Run("PutTarAgain", func(b *testing.B) {
 		for b.Loop() {
-			if f, err := c.PutFileset(b.Context(), "", "bench", bytes.NewReader(text)); err != nil || !f.Existed {
+			if f, err := c.Filesets("").Put(b.Context(), "bench", bytes.NewReader(text)); err != nil || !f.Existed {
 				b.Fatal(f, err)
 			}
 		}
@@ -65,7 +66,7 @@ func BenchmarkFileset(b *testing.B) {
 	})
 	b.Run("GetTar", func(b *testing.B) {
 		for b.Loop() {
-			r := testkit.Must(c.FilesetTar(b.Context(), "", "bench", client.FilesetQuery{}))(b)
+			r := testkit.Must(c.Filesets("").Tar(b.Context(), "bench", files.FilesetQuery{}))(b)
 			testkit.Must(io.Copy(io.Discard, r))(b)
 			r.Close()
 		}
@@ -76,7 +77,7 @@ func BenchmarkFileset(b *testing.B) {
 		n := 0
 		for b.Loop() {
 			n++
-			if _, moved, err := c.PullFileset(b.Context(), "", "bench", filepath.Join(dir, fmt.Sprint(n)), client.FilesetQuery{}); err != nil || moved.Files != benchFiles {
+			if _, moved, err := c.Filesets("").Pull(b.Context(), "bench", filepath.Join(dir, fmt.Sprint(n)), files.FilesetQuery{}); err != nil || moved.Files != benchFiles {
 				b.Fatal(moved, err)
 			}
 		}
@@ -99,7 +100,7 @@ func BenchmarkFileset(b *testing.B) {
 				testkit.NoError(b, err)
 			}
 			b.StartTimer()
-			if _, moved, err := c.PushFileset(b.Context(), "", "bench", dir, nil); err != nil || moved.Files != benchFiles {
+			if _, moved, err := c.Filesets("").Push(b.Context(), "bench", dir, nil); err != nil || moved.Files != benchFiles {
 				b.Fatal(moved, err)
 			}
 		}
@@ -107,9 +108,9 @@ func BenchmarkFileset(b *testing.B) {
 	})
 	b.Run("PushUnchanged", func(b *testing.B) {
 		dir := b.TempDir()
-		testkit.Must2(c.PullFileset(b.Context(), "", "bench", dir, client.FilesetQuery{}))(b)
+		testkit.Must2(c.Filesets("").Pull(b.Context(), "bench", dir, files.FilesetQuery{}))(b)
 		for b.Loop() {
-			if _, moved, err := c.PushFileset(b.Context(), "", "bench", dir, nil); err != nil || moved.Files != 0 {
+			if _, moved, err := c.Filesets("").Push(b.Context(), "bench", dir, nil); err != nil || moved.Files != 0 {
 				b.Fatal(moved, err)
 			}
 		}

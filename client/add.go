@@ -13,6 +13,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // AddOptions select the queue to which lines are added, and how Add posts them. The zero value works.
@@ -104,7 +107,7 @@ func (o *AddOptions) query() (url.Values, error) {
 		q.Set("strip_cr", "true")
 	}
 	if err := o.Attributes.setQuery(q); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
+		return nil, fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
 	}
 	return q, nil
 }
@@ -117,36 +120,36 @@ func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Adde
 		return c.addValues(ctx, lines, o)
 	}
 	if o.Kind != Text && o.Kind != "" {
-		return Added{}, fmt.Errorf("%w: lines of the kind %q cannot be added; use text or json", ErrBadRequest, o.Kind)
+		return Added{}, fmt.Errorf("%w: lines of the kind %q cannot be added; use text or json", problem.ErrBadRequest, o.Kind)
 	}
 	query, err := o.query()
 	if err != nil {
 		return Added{}, err
 	}
-	a, err := c.do(ctx, c.numbered(c.inTrace(ctx, request{method: http.MethodPost, path: "/add", query: query, body: lines, contentType: mimeText,
-		key: o.Key, repeat: repeatableWith(o.Key)})))
+	a, err := c.conn.Do(ctx, c.numbered(c.inTrace(ctx, transport.Request{Method: http.MethodPost, Path: "/add", Query: query, Body: lines, ContentType: transport.MimeText,
+		Key: o.Key, Repeat: transport.RepeatableWith(o.Key)})))
 	if err != nil {
 		return Added{}, err
 	}
 	var added Added
-	if err := decode(a, &added); err != nil {
+	if err := transport.Decode(a, &added); err != nil {
 		return Added{}, err
 	}
 	if added.Count == 0 && len(bytes.Trim(lines, "\n")) > 0 {
-		return Added{}, a.unreadable(errors.New("the answer counts no jobs, and the body had lines that are not empty"))
+		return Added{}, a.Unreadable(errors.New("the answer counts no jobs, and the body had lines that are not empty"))
 	}
-	added.Seq = a.seq
+	added.Seq = a.Seq
 	return added, nil
 }
 
 // valueHead returns the beginning of the JSON object of a job whose payload is a JSON value.
 func (o *AddOptions) valueHead() ([]byte, error) {
 	if o.StripCR {
-		return nil, fmt.Errorf("%w: StripCR is for lines of text", ErrBadRequest)
+		return nil, fmt.Errorf("%w: StripCR is for lines of text", problem.ErrBadRequest)
 	}
 	head, err := json.Marshal(createBody{Client: o.Client, Type: o.Type, Attributes: o.Attributes})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
+		return nil, fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
 	}
 	if head = head[:len(head)-1]; len(head) > 1 {
 		head = append(head, ',')
@@ -167,7 +170,7 @@ func (c *Client) addValues(ctx context.Context, lines []byte, o AddOptions) (Add
 			continue
 		}
 		if !jsontext.Value(line).IsValid() { // otherwise the line could end the object, and set other attributes of the job
-			return Added{}, fmt.Errorf("%w: a line is not a JSON value: %.100q", ErrBadRequest, line)
+			return Added{}, fmt.Errorf("%w: a line is not a JSON value: %.100q", problem.ErrBadRequest, line)
 		}
 		body = append(append(append(body, head...), line...), "}\n"...)
 		count++
@@ -175,19 +178,19 @@ func (c *Client) addValues(ctx context.Context, lines []byte, o AddOptions) (Add
 	if count == 0 {
 		return Added{}, nil
 	}
-	a, err := c.do(ctx, c.numbered(c.inTrace(ctx, request{method: http.MethodPost, path: "/jobs/create", body: body, contentType: mimeNDJSON,
-		key: o.Key, repeat: repeatableWith(o.Key)})))
+	a, err := c.conn.Do(ctx, c.numbered(c.inTrace(ctx, transport.Request{Method: http.MethodPost, Path: "/jobs/create", Body: body, ContentType: transport.MimeNDJSON,
+		Key: o.Key, Repeat: transport.RepeatableWith(o.Key)})))
 	if err != nil {
 		return Added{}, err
 	}
 	var added Added
-	if err := decode(a, &added); err != nil {
+	if err := transport.Decode(a, &added); err != nil {
 		return Added{}, err
 	}
 	if added.Count != count {
-		return Added{}, a.unreadable(fmt.Errorf("the answer counts %d jobs, and the body had %d", added.Count, count))
+		return Added{}, a.Unreadable(fmt.Errorf("the answer counts %d jobs, and the body had %d", added.Count, count))
 	}
-	added.Seq = a.seq
+	added.Seq = a.Seq
 	return added, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -139,7 +140,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 		part, err := in.ReadSlice('\n')
 		line = append(line, part...)
 		if len(bytes.TrimSuffix(line, []byte("\n"))) > job.MaxPayloadBytes {
-			return nil, fmt.Errorf("%w: the line is longer than %d bytes, the limit of a payload", ErrTooLarge, job.MaxPayloadBytes)
+			return nil, fmt.Errorf("%w: the line is longer than %d bytes, the limit of a payload", problem.ErrTooLarge, job.MaxPayloadBytes)
 		}
 		if err != bufio.ErrBufferFull {
 			return line, err
@@ -151,7 +152,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 	b := &bodyPost{AddedBody: AddedBody{Offset: offset, Bytes: len(body)}}
 	if a.o.Resume != nil && a.o.Resume.overlaps(b) {
-		return fmt.Errorf("%w: bytes %d to %d of the input are not a body of the earlier Add: the input or BodyBytes has changed", ErrBadRequest,
+		return fmt.Errorf("%w: bytes %d to %d of the input are not a body of the earlier Add: the input or BodyBytes has changed", problem.ErrBadRequest,
 			b.Offset, b.Offset+int64(b.Bytes))
 	}
 	b.unknown = a.o.Resume != nil && findBody(a.o.Resume.Unknown, b) != nil
@@ -169,7 +170,7 @@ func (a *adder) post(ctx context.Context, offset int64, body []byte) error {
 			return nil
 		}
 		if b.unknown && !a.o.RepeatUnknown {
-			err := fmt.Errorf("body at byte %d: %w; to post it again, which may store it twice, set RepeatUnknown", offset, ErrUnknown)
+			err := fmt.Errorf("body at byte %d: %w; to post it again, which may store it twice, set RepeatUnknown", offset, problem.ErrUnknown)
 			a.finish(b, Added{}, err)
 			return err
 		}
@@ -237,7 +238,7 @@ func findBody(bodies []AddedBody, b *bodyPost) *AddedBody {
 func (a *adder) finish(b *bodyPost, added Added, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	b.Added, b.stored, b.unknown = added, err == nil, err != nil && (b.unknown || errors.Is(err, ErrUnknown))
+	b.Added, b.stored, b.unknown = added, err == nil, err != nil && (b.unknown || errors.Is(err, problem.ErrUnknown))
 	if err != nil && a.err == nil {
 		a.err = fmt.Errorf("body at byte %d: %w", b.Offset, err)
 		a.cancel()

@@ -16,6 +16,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // lineStore is a server that stores the lines that are posted to it. spoil replaces its answers.
@@ -56,14 +57,14 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 			s := &lineStore{spoil: map[string]clienttest.Reply{"b\n": spoilt}}
 			c := s.Client()
 			r, err := add(t, s, c, options)
-			if !errors.Is(err, client.ErrUnknown) || len(r.Unknown) != 1 || r.Bytes != 2 {
+			if !errors.Is(err, problem.ErrUnknown) || len(r.Unknown) != 1 || r.Bytes != 2 {
 				t.Fatalf("%+v, %v", r, err)
 			}
 			s.spoil = nil
 			o := options
 			o.Resume = &r
 			again, err := add(t, s, c, o)
-			if !errors.Is(err, client.ErrUnknown) || s.stored["b\n"] != 1 {
+			if !errors.Is(err, problem.ErrUnknown) || s.stored["b\n"] != 1 {
 				t.Fatalf("%+v, %v; stored %v", again, err, s.stored)
 			}
 			o.Resume, o.RepeatUnknown = &again, true
@@ -85,7 +86,7 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 		o := options
 		o.Resume = &known
 		r, err := add(t, s, c, o)
-		if !errors.Is(err, client.ErrUnknown) || !reflect.DeepEqual(r.Unknown, known.Unknown) || !reflect.DeepEqual(r.Bodies, known.Bodies) || len(s.stored) != 0 {
+		if !errors.Is(err, problem.ErrUnknown) || !reflect.DeepEqual(r.Unknown, known.Unknown) || !reflect.DeepEqual(r.Bodies, known.Bodies) || len(s.stored) != 0 {
 			t.Errorf("%+v, %v; stored %v", r, err, s.stored)
 		}
 	})
@@ -94,7 +95,7 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 		o := options
 		o.Resume, o.RepeatUnknown = &client.AddResult{Unknown: []client.AddedBody{{Offset: 2, Bytes: 2}}}, true
 		r, err := add(t, s, s.Client(), o)
-		if !errors.Is(err, client.ErrBadRequest) || len(r.Unknown) != 1 {
+		if !errors.Is(err, problem.ErrBadRequest) || len(r.Unknown) != 1 {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
@@ -111,13 +112,13 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 			return clienttest.Problem(400, "bad_request", "not_stored")
 		}}
 		r, err := f.Client(client.Options{}).Add(t.Context(), strings.NewReader("a\nb\n"), client.AddOptions{BodyBytes: 2, InFlight: 2})
-		if !errors.Is(err, client.ErrBadRequest) || r.Bytes != 2 || len(r.Unknown) != 0 {
+		if !errors.Is(err, problem.ErrBadRequest) || r.Bytes != 2 || len(r.Unknown) != 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
 	t.Run("an answer that counts no jobs is an error", func(t *testing.T) {
 		f := clienttest.InTurn(clienttest.Reply{Status: 200, Body: `{}`})
-		if _, err := f.Client(client.Options{}).AddLines(t.Context(), []byte("a\n"), client.AddOptions{}); !errors.Is(err, client.ErrUnknown) {
+		if _, err := f.Client(client.Options{}).AddLines(t.Context(), []byte("a\n"), client.AddOptions{}); !errors.Is(err, problem.ErrUnknown) {
 			t.Error(err)
 		}
 	})
@@ -172,7 +173,7 @@ func TestResumeOfAnotherSplit(t *testing.T) {
 		t.Errorf("an Add that stored nothing reports %d bytes, %d jobs; known are %d, %d", again.Bytes, again.Jobs, known.Bytes, known.Jobs)
 	}
 	o.BodyBytes = 333
-	if _, err := s.Client.Add(t.Context(), strings.NewReader(input), o); !errors.Is(err, client.ErrBadRequest) {
+	if _, err := s.Client.Add(t.Context(), strings.NewReader(input), o); !errors.Is(err, problem.ErrBadRequest) {
 		t.Errorf("error is %v, want ErrBadRequest", err)
 	}
 	o.BodyBytes = 200
@@ -230,12 +231,12 @@ func TestAddValues(t *testing.T) {
 	}
 	// A line cannot end its object, and set other attributes of the job.
 	for _, line := range []string{"1},{\"priority\":9", "{", "1 2", "\"\xff\""} {
-		if _, err := s.Client.AddLines(t.Context(), []byte(line), client.AddOptions{Kind: client.JSON}); !errors.Is(err, client.ErrBadRequest) {
+		if _, err := s.Client.AddLines(t.Context(), []byte(line), client.AddOptions{Kind: client.JSON}); !errors.Is(err, problem.ErrBadRequest) {
 			t.Errorf("%q: %v", line, err)
 		}
 	}
 	for _, o := range []client.AddOptions{{Kind: client.JSON, StripCR: true}, {Kind: client.Bytes}} {
-		if _, err := s.Client.Add(t.Context(), strings.NewReader("1\n"), o); !errors.Is(err, client.ErrBadRequest) {
+		if _, err := s.Client.Add(t.Context(), strings.NewReader("1\n"), o); !errors.Is(err, problem.ErrBadRequest) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // TestAttributes: every attribute reaches the server, in the body of a create and in the query of a bulk post.
@@ -51,8 +52,10 @@ func TestAttributes(t *testing.T) {
 	if j, err := c.Complete(ctx, id, claim.ID, client.Outcome{Code: "retry"}); err != nil || j.Status != "pending" {
 		t.Errorf("after a retry: %+v, %v", j, err)
 	}
-	testkit.Must(c.Cancel(ctx, id))(t)
-	if _, err := c.Job(ctx, id); !errors.Is(err, client.ErrNotFound) {
+	if _, err := c.Cancel(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Job(ctx, id); !errors.Is(err, problem.ErrNotFound) {
 		t.Errorf("a job with a retention of 0 is there after its end: %v", err)
 	}
 }

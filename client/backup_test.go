@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // TestBackup: a backup is read to its end. A stream that breaks, a silent server, and a refusal are errors.
@@ -41,7 +42,7 @@ func TestBackup(t *testing.T) {
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	}
-	if got, err := read(c); !errors.Is(err, client.ErrUnavailable) {
+	if got, err := read(c); !errors.Is(err, problem.ErrUnavailable) {
 		t.Errorf("a stream that breaks: %q, %v", got, err)
 	}
 	serve = func(w http.ResponseWriter, r *http.Request) {
@@ -49,15 +50,15 @@ func TestBackup(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	}
-	if got, err := read(impatient); !errors.Is(err, client.ErrUnavailable) {
+	if got, err := read(impatient); !errors.Is(err, problem.ErrUnavailable) {
 		t.Errorf("a silent server: %q, %v", got, err)
 	}
 	serve = func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusConflict)
 		_, _ = io.WriteString(w, `{"code":"backup_running","outcome":"not_stored"}`)
 	}
-	var refused *client.Error
-	if _, err := read(c); !errors.Is(err, client.ErrConflict) || !errors.As(err, &refused) || refused.Code != "backup_running" {
+	var refused *problem.Error
+	if _, err := read(c); !errors.Is(err, problem.ErrConflict) || !errors.As(err, &refused) || refused.Code != "backup_running" {
 		t.Errorf("a refusal: %v", err)
 	}
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"unicode/utf8"
 
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -34,7 +35,7 @@ func (r *resultReader) readRuns(body io.Reader) error {
 		}
 	}
 	if _, malformed := errors.AsType[*runs.Error](err); malformed {
-		err = fmt.Errorf("GET %s: %w: %w", r.path, ErrUnexpectedAnswer, err)
+		err = fmt.Errorf("GET %s: %w: %w", r.path, problem.ErrUnexpectedAnswer, err)
 	}
 	return err
 }

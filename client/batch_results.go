@@ -15,6 +15,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job/runs"
 )
 
@@ -96,10 +98,10 @@ func (c *Client) Results(ctx context.Context, batchID string, q ResultsQuery) it
 		path, err := idPath("/batches/", batchID, "/results")
 		for err == nil {
 			got := resultReader{c: c, path: path, follow: q.Follow, next: from, yield: yield}
-			err = c.retry(ctx, path, repeatable, func() error {
+			err = c.conn.Retry(ctx, path, transport.Repeatable, func() error {
 				before := got.next
 				err := got.read(ctx)
-				if err != nil && got.next > before && errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
+				if err != nil && got.next > before && errors.Is(err, problem.ErrUnavailable) && ctx.Err() == nil {
 					return nil // more results arrived, so the time for repeats begins again
 				}
 				return err
@@ -129,21 +131,21 @@ const maxResultBytes = 6*(8<<20) + 1<<20
 
 // read sends one request, and yields the results as they arrive.
 func (r *resultReader) read(ctx context.Context) (err error) {
-	q := get(r.path)
-	q.accept = runs.MediaType + ", " + mimeNDJSON
-	q.query = url.Values{"follow": {strconv.FormatBool(r.follow)}, "from": {strconv.FormatInt(r.next, 10)}}
-	answer, err := r.c.open(ctx, q, 0) // the server sends its head before it waits
+	q := transport.Get(r.path)
+	q.Accept = runs.MediaType + ", " + transport.MimeNDJSON
+	q.Query = url.Values{"follow": {strconv.FormatBool(r.follow)}, "from": {strconv.FormatInt(r.next, 10)}}
+	answer, err := r.c.conn.Open(ctx, q, 0) // the server sends its head before it waits
 	if err != nil {
 		return err
 	}
 	defer answer.Close()
-	if mediaType, _, _ := strings.Cut(answer.header.Get("Content-Type"), ";"); mediaType == runs.MediaType {
+	if mediaType, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";"); mediaType == runs.MediaType {
 		err = r.readRuns(answer)
 	} else {
 		err = r.readLines(answer)
 	}
-	if err != nil && !errors.Is(err, ErrUnexpectedAnswer) && !errors.Is(err, ErrUnavailable) { // the answer has ended too early, or ctx has
-		err = answer.broken(err)
+	if err != nil && !errors.Is(err, problem.ErrUnexpectedAnswer) && !errors.Is(err, problem.ErrUnavailable) { // the answer has ended too early, or ctx has
+		err = answer.Broken(err)
 	}
 	return err
 }
@@ -177,7 +179,7 @@ func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) 
 func (r *resultReader) line(text []byte) (last bool, err error) {
 	var l resultLine
 	if err := json.Unmarshal(text, &l); err != nil {
-		return false, fmt.Errorf("GET %s: %w: %w", r.path, ErrUnexpectedAnswer, err)
+		return false, fmt.Errorf("GET %s: %w: %w", r.path, problem.ErrUnexpectedAnswer, err)
 	}
 	if l.Next != nil {
 		r.next, r.last, r.end = *l.Next, true, l.End
@@ -186,7 +188,7 @@ func (r *resultReader) line(text []byte) (last bool, err error) {
 	l.Output = bytes.Clone(l.Output)
 	result, err := l.result()
 	if err != nil {
-		return false, fmt.Errorf("GET %s: %w: %w", r.path, ErrUnexpectedAnswer, err)
+		return false, fmt.Errorf("GET %s: %w: %w", r.path, problem.ErrUnexpectedAnswer, err)
 	}
 	r.next = l.Line + 1
 	r.stopped = !r.yield(result, nil)

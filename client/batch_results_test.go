@@ -15,6 +15,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -161,7 +162,7 @@ func TestMalformedResults(t *testing.T) {
 			for _, err := range f.Client(client.Options{}).Results(t.Context(), resultsBatch.String(), client.ResultsQuery{}) {
 				last = err
 			}
-			if !errors.Is(last, client.ErrUnexpectedAnswer) || len(f.All()) != 1 {
+			if !errors.Is(last, problem.ErrUnexpectedAnswer) || len(f.All()) != 1 {
 				t.Errorf("%v after %d requests", last, len(f.All()))
 			}
 		})

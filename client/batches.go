@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/client/internal/transport"
 )
 
 // Batch is the document of a batch. Times are unix ms, 0 if there is none. Count includes the purged jobs, Counts does
@@ -127,35 +129,35 @@ func (c *Client) createIn(ctx context.Context, path string, body any, o CreateOp
 	if o.Key == "" {
 		o.Key = NewKey()
 	}
-	r, err := post(path, body, repeatable)
+	r, err := transport.Post(path, body, transport.Repeatable)
 	if err != nil {
 		return created, err
 	}
-	if r.key = o.Key; o.Each {
-		r.prefer = "results=each"
+	if r.Key = o.Key; o.Each {
+		r.Prefer = "results=each"
 	}
-	a, err := c.do(ctx, c.inTrace(ctx, r))
+	a, err := c.conn.Do(ctx, c.inTrace(ctx, r))
 	if err != nil {
 		return created, err
 	}
-	return created, decode(a, &created)
+	return created, transport.Decode(a, &created)
 }
 
 // CloseBatch declares that an open batch gets no more jobs. ResumeBatch lets runners claim the jobs of a paused batch.
 // Both return the batch after the change, and are repeated when the answer is lost.
 func (c *Client) CloseBatch(ctx context.Context, id string) (Batch, error) {
-	return c.batchCall(ctx, http.MethodPost, id, "/close", request{})
+	return c.batchCall(ctx, http.MethodPost, id, "/close", transport.Request{})
 }
 
 // ResumeBatch lets runners claim the jobs of a paused batch; see CloseBatch.
 func (c *Client) ResumeBatch(ctx context.Context, id string) (Batch, error) {
-	return c.batchCall(ctx, http.MethodPost, id, "/resume", request{})
+	return c.batchCall(ctx, http.MethodPost, id, "/resume", transport.Request{})
 }
 
 // Batch returns the document of a batch, or ErrNotFound if there is no such batch, or the server keeps it no more.
 // Batch is repeated when the answer is lost.
 func (c *Client) Batch(ctx context.Context, id string) (Batch, error) {
-	return c.batchCall(ctx, http.MethodGet, id, "", request{})
+	return c.batchCall(ctx, http.MethodGet, id, "", transport.Request{})
 }
 
 // maxBatchWait is how long one request waits for a batch.
@@ -163,7 +165,7 @@ const maxBatchWait = 30 * time.Second
 
 // AwaitBatch waits until a batch has ended or ctx ends, and returns its document.
 func (c *Client) AwaitBatch(ctx context.Context, id string) (Batch, error) {
-	waiting := request{wait: maxBatchWait, query: url.Values{"wait_ms": {strconv.FormatInt(maxBatchWait.Milliseconds(), 10)}}}
+	waiting := transport.Request{Wait: maxBatchWait, Query: url.Values{"wait_ms": {strconv.FormatInt(maxBatchWait.Milliseconds(), 10)}}}
 	for {
 		b, err := c.batchCall(ctx, http.MethodGet, id, "", waiting)
 		if err != nil || b.Ended() {
@@ -172,16 +174,16 @@ func (c *Client) AwaitBatch(ctx context.Context, id string) (Batch, error) {
 	}
 }
 
-func (c *Client) batchCall(ctx context.Context, method, id, verb string, r request) (b Batch, err error) {
-	if r.path, err = idPath("/batches/", id, verb); err != nil {
+func (c *Client) batchCall(ctx context.Context, method, id, verb string, r transport.Request) (b Batch, err error) {
+	if r.Path, err = idPath("/batches/", id, verb); err != nil {
 		return b, err
 	}
-	r.method, r.repeat = method, repeatable
-	a, err := c.do(ctx, r)
+	r.Method, r.Repeat = method, transport.Repeatable
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return b, err
 	}
-	return b, decode(a, &b)
+	return b, transport.Decode(a, &b)
 }
 
 // BatchMetadata returns the metadata of a batch, or nil if it has none. The error is ErrNotFound if there is no such
@@ -191,11 +193,11 @@ func (c *Client) BatchMetadata(ctx context.Context, id string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.do(ctx, get(path))
-	if err != nil || a.status == http.StatusNoContent {
+	a, err := c.conn.Do(ctx, transport.Get(path))
+	if err != nil || a.Status == http.StatusNoContent {
 		return nil, err
 	}
-	return a.body, nil
+	return a.Body, nil
 }
 
 // BatchesQuery selects the batches of a list. A zero field does not restrict the list.
@@ -210,27 +212,27 @@ type BatchesQuery struct {
 // Batches yields the batches of a query in order of their ids. An error ends the list. A page is read again when the
 // answer is lost.
 func (c *Client) Batches(ctx context.Context, q BatchesQuery) iter.Seq2[Batch, error] {
-	r := get("/batches")
-	r.query = url.Values{}
+	r := transport.Get("/batches")
+	r.Query = url.Values{}
 	for name, value := range map[string]string{
 		"status": q.Status, "client": q.Client, "type": q.Type, "name": q.Name, "name_prefix": q.NamePrefix, "after": q.After,
 	} {
 		if value != "" {
-			r.query.Set(name, value)
+			r.Query.Set(name, value)
 		}
 	}
 	if q.PageSize != 0 {
-		r.query.Set("limit", strconv.Itoa(q.PageSize))
+		r.Query.Set("limit", strconv.Itoa(q.PageSize))
 	}
 	for name, value := range q.Meta {
-		r.query.Set("meta."+name, fmt.Sprint(value))
+		r.Query.Set("meta."+name, fmt.Sprint(value))
 	}
-	return pages(ctx, c, r, func(a answer) (list []Batch, next string, err error) {
+	return transport.Pages(ctx, &c.conn, r, func(a transport.Answer) (list []Batch, next string, err error) {
 		var page struct {
 			Batches []Batch `json:"batches"`
 			Next    string  `json:"next"`
 		}
-		err = decode(a, &page)
+		err = transport.Decode(a, &page)
 		return page.Batches, page.Next, err
 	})
 }

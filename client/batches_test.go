@@ -10,6 +10,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // TestBatches creates, fills, resumes, closes, lists and ends batches.
@@ -28,7 +29,7 @@ func TestBatches(t *testing.T) {
 	if b, err := c.CloseBatch(ctx, made.BatchID); err != nil || b.Status != "paused" || b.Open || b.Count != 3 {
 		t.Errorf("closed: %+v, %v", b, err)
 	}
-	if _, err := c.AddToBatch(ctx, made.BatchID, []client.NewJob{{}}, client.CreateOptions{}); !errors.Is(err, client.ErrConflict) {
+	if _, err := c.AddToBatch(ctx, made.BatchID, []client.NewJob{{}}, client.CreateOptions{}); !errors.Is(err, problem.ErrConflict) {
 		t.Errorf("add to a closed batch: %v", err)
 	}
 	if b, err := c.ResumeBatch(ctx, made.BatchID); err != nil || b.Status != "in_progress" {
@@ -43,7 +44,7 @@ func TestBatches(t *testing.T) {
 	if err != nil || b.Status != "failed" || b.FailedJobID != made.FirstID || b.Error != "no" || b.Counts["cancelled"] != 2 {
 		t.Errorf("ended: %+v, %v", b, err)
 	}
-	if _, err := c.ResumeBatch(ctx, made.BatchID); !errors.Is(err, client.ErrConflict) {
+	if _, err := c.ResumeBatch(ctx, made.BatchID); !errors.Is(err, problem.ErrConflict) {
 		t.Errorf("resume of a failed batch: %v", err)
 	}
 	for _, name := range []string{"list a", "list b"} {
@@ -58,7 +59,7 @@ func TestBatches(t *testing.T) {
 		t.Errorf("listed %q", names)
 	}
 	for _, err := range c.Results(ctx, added.FirstID, client.ResultsQuery{}) {
-		if !errors.Is(err, client.ErrNotFound) {
+		if !errors.Is(err, problem.ErrNotFound) {
 			t.Errorf("results of no batch: %v", err)
 		}
 	}

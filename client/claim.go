@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job/runs"
 )
 
@@ -80,17 +82,17 @@ type claimBody struct {
 // would claim more jobs with the same result.
 func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	if q.MaxBytes == 0 {
-		q.MaxBytes = maxClaimBytes // an answer of this size can be read; the default of a server may be larger
+		q.MaxBytes = transport.MaxClaimBytes // an answer of this size can be read; the default of a server may be larger
 	}
-	r, err := post("/jobs/claim", claimBody{
+	r, err := transport.Post("/jobs/claim", claimBody{
 		q.RunnerID, max(q.Max, 1), q.Clients, q.Types, q.LeaseMs, q.Wait.Milliseconds(), q.MaxBytes, q.Strategy, q.Begins,
-	}, repeatable)
+	}, transport.Repeatable)
 	if err != nil {
 		return nil, err
 	}
-	r.wait, r.key, r.accept = q.Wait, q.Key, runs.MediaType+", "+mimeNDJSON
-	a, err := c.do(ctx, c.numbered(r))
-	if err != nil || a.status == http.StatusNoContent {
+	r.Wait, r.Key, r.Accept = q.Wait, q.Key, runs.MediaType+", "+transport.MimeNDJSON
+	a, err := c.conn.Do(ctx, c.numbered(r))
+	if err != nil || a.Status == http.StatusNoContent {
 		return nil, err
 	}
 	return decodeClaim(a)
@@ -121,23 +123,23 @@ func (o *TickleOptions) body() tickleBody {
 // Tickle extends the lease of a job, and returns the job's document. It returns ErrNotFound, ErrNotActive, ErrClaimLost
 // or ErrRunnerDiffers if the server refuses. Tickle is repeated when the answer is lost.
 func (c *Client) Tickle(ctx context.Context, id string, o TickleOptions) (*Job, error) {
-	return c.jobCall(ctx, id, "/tickle", o.body(), repeatable)
+	return c.jobCall(ctx, id, "/tickle", o.body(), transport.Repeatable)
 }
 
 // jobCall posts to a route of one job. The server answers with the job's document.
-func (c *Client) jobCall(ctx context.Context, id, route string, body any, repeat repeating) (*Job, error) {
+func (c *Client) jobCall(ctx context.Context, id, route string, body any, repeat transport.Repeating) (*Job, error) {
 	path, err := idPath("/jobs/", id, route)
 	if err != nil {
 		return nil, err
 	}
-	r, err := post(path, body, repeat)
+	r, err := transport.Post(path, body, repeat)
 	if err != nil {
 		return nil, err
 	}
 	if route == "/complete" || route == "/release" {
 		r = c.numbered(r)
 	}
-	a, err := c.do(ctx, r)
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -146,14 +148,8 @@ func (c *Client) jobCall(ctx context.Context, id, route string, body any, repeat
 
 // Held is the answer to a tickle of several jobs.
 type Held struct {
-	Held int    `json:"held"` // how many of the jobs are held
-	Lost []Lost `json:"lost"` // the rest
-}
-
-// Lost is a job that is no longer held, and the reason.
-type Lost struct {
-	JobID string `json:"job_id"`
-	Code  string `json:"code"`
+	Held int            `json:"held"` // how many of the jobs are held
+	Lost []problem.Lost `json:"lost"` // the rest
 }
 
 // TickleClaim extends the lease of all jobs that a claim still holds. It returns ErrClaimLost if the claim holds none;
@@ -177,16 +173,16 @@ func (c *Client) TickleJobs(ctx context.Context, ids []string, o TickleOptions) 
 }
 
 func (c *Client) tickleMany(ctx context.Context, b tickleBody) (held Held, err error) {
-	r, err := post("/jobs/tickle", b, repeatable)
+	r, err := transport.Post("/jobs/tickle", b, transport.Repeatable)
 	if err != nil {
 		return held, err
 	}
-	r.verb = "tickle"
-	a, err := c.do(ctx, r)
+	r.Verb = "tickle"
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return held, err
 	}
-	return held, decode(a, &held)
+	return held, transport.Decode(a, &held)
 }
 
 // Outcome is how a run ended. The zero value means ok.

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/client/internal/transport"
 	"github.com/daybookq/daybook/job/runs"
 )
 
@@ -25,33 +26,33 @@ var errNoID = errors.New("a job without an id")
 
 // decodeClaim reads the answer to a claim: runs, or from a server without runs a line with the head and one line per
 // job, or one JSON document. The payloads may share memory with the answer.
-func decodeClaim(a answer) (*Claim, error) {
-	c := &Claim{Received: a.at, Replayed: a.replayed}
-	if a.mediaType == runs.MediaType {
-		if err := c.readRuns(a.body); err != nil {
-			return nil, a.unreadable(err)
+func decodeClaim(a transport.Answer) (*Claim, error) {
+	c := &Claim{Received: a.At, Replayed: a.Replayed}
+	if a.MediaType == runs.MediaType {
+		if err := c.readRuns(a.Body); err != nil {
+			return nil, a.Unreadable(err)
 		}
 		return c, nil
 	}
-	if a.mediaType != mimeNDJSON {
+	if a.MediaType != transport.MimeNDJSON {
 		var doc struct {
 			claimHead
 			Jobs []jobDocument `json:"jobs"`
 		}
-		if err := decode(a, &doc); err != nil {
+		if err := transport.Decode(a, &doc); err != nil {
 			return nil, err
 		}
 		jobs, err := jobsOf(a, doc.Jobs)
 		if err == nil && slices.ContainsFunc(jobs, func(j *Job) bool { return j.ID == "" }) {
-			err = a.unreadable(errNoID)
+			err = a.Unreadable(errNoID)
 		}
 		c.ID, c.LeaseMs, c.Handlers, c.Jobs = doc.ID, doc.LeaseMs, doc.Handlers, jobs
 		return c, err
 	}
-	line, rest, _ := bytes.Cut(a.body, []byte("\n"))
+	line, rest, _ := bytes.Cut(a.Body, []byte("\n"))
 	var head claimHead
 	if err := json.Unmarshal(line, &head); err != nil {
-		return nil, a.unreadable(err)
+		return nil, a.Unreadable(err)
 	}
 	c.ID, c.LeaseMs, c.Handlers = head.ID, head.LeaseMs, head.Handlers
 	jobs := make([]Job, bytes.Count(rest, []byte("\n")))
@@ -61,7 +62,7 @@ func decodeClaim(a answer) (*Claim, error) {
 		line, rest, _ = bytes.Cut(rest, []byte("\n"))
 		if !like.read(&jobs[i], line) {
 			if err := readJob(&jobs[i], line); err != nil {
-				return nil, a.unreadable(fmt.Errorf("job %d: %w", i, err))
+				return nil, a.Unreadable(fmt.Errorf("job %d: %w", i, err))
 			}
 			if i < len(jobs)-1 {
 				like.learn(&jobs[i], line)
@@ -70,7 +71,7 @@ func decodeClaim(a answer) (*Claim, error) {
 		c.Jobs[i] = &jobs[i]
 	}
 	if len(rest) > 0 { // the connection was closed in the middle of a job
-		return nil, a.unreadable(fmt.Errorf("the answer ends in the middle of job %d", len(jobs)))
+		return nil, a.Unreadable(fmt.Errorf("the answer ends in the middle of job %d", len(jobs)))
 	}
 	return c, nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/internal/transport"
 )
 
 // claimLines are job documents of one claim, as the server writes them.
@@ -26,11 +26,11 @@ func claimLines() []string {
 
 // A document that is read by comparison with its predecessor gives the same job as when it is parsed in full.
 func checkClaimLines(t *testing.T, body []byte) {
-	a := answer{mediaType: mimeNDJSON, body: body}
+	a := transport.Answer{MediaType: transport.MimeNDJSON, Body: body}
 	quick, err := decodeClaim(a)
 	lines := bytes.Split(bytes.TrimSuffix(body, []byte("\n")), []byte("\n"))
 	document := append([]byte(`{"claim_id":"c","lease_ms":5,"jobs":[`), bytes.Join(lines[1:], []byte(","))...)
-	full, fullErr := decodeClaim(answer{mediaType: mimeJSON, body: append(document, "]}"...)})
+	full, fullErr := decodeClaim(transport.Answer{MediaType: transport.MimeJSON, Body: append(document, "]}"...)})
 	if err != nil || fullErr != nil {
 		for _, line := range lines[1:] { // two lines may form one JSON value, which no server sends
 			if !jsontext.Value(line).IsValid() {
@@ -57,7 +57,10 @@ const claimLine = `{"claim_id":"c","lease_ms":5}` + "\n"
 func TestJobsThatAreAlikeAreReadAsInFull(t *testing.T) {
 	checkClaimLines(t, []byte(claimLine+strings.Join(claimLines(), "\n")+"\n"))
 	t.Run("each job has maps and payloads of its own", func(t *testing.T) {
-		c := testkit.Must(decodeClaim(answer{mediaType: mimeNDJSON, body: []byte(claimLine + claimLines()[6] + "\n" + claimLines()[7] + "\n")}))(t)
+		c, err := decodeClaim(transport.Answer{MediaType: transport.MimeNDJSON, Body: []byte(claimLine + claimLines()[6] + "\n" + claimLines()[7] + "\n")})
+		if err != nil {
+			t.Fatal(err)
+		}
 		c.Jobs[0].Meta["k"] = "changed"
 		c.Jobs[1].Payload = append(c.Jobs[1].Payload, "longer"...)
 		if c.Jobs[1].Meta["k"] != "v" || string(c.Jobs[0].Payload) != "other" {
@@ -71,7 +74,7 @@ func TestJobsThatAreAlikeAreReadAsInFull(t *testing.T) {
 		"a text that is not UTF-8": claimLine + claimLines()[0] + "\n" + strings.Replace(claimLines()[0], `plain`, "\xff", 1) + "\n",
 	} {
 		t.Run(name+" is refused", func(t *testing.T) {
-			if c, err := decodeClaim(answer{mediaType: mimeNDJSON, body: []byte(body)}); err == nil {
+			if c, err := decodeClaim(transport.Answer{MediaType: transport.MimeNDJSON, Body: []byte(body)}); err == nil {
 				t.Errorf("%+v", c)
 			}
 		})

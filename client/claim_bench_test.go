@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/daybookq/daybook/client/internal/transport"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -23,12 +24,12 @@ func BenchmarkDecodeClaim(b *testing.B) {
 		lines = append(lines, payload...)
 		lines = append(lines, `","attempts":[],"runner_id":"r","claim_id":"`+id.String()+`","run_attempts":1,"max_attempts":3,"redrives":0,"lease_ms":300000,"created_at":1790000000000,"updated_at":1790000000000,"deadline_at":1790000300000,"meta":{}}`+"\n"...)
 	}
-	for _, form := range []answer{
-		{mediaType: runs.MediaType, body: runs.AppendRun(runs.AppendClaim(nil, &c), &c, &r)},
-		{mediaType: mimeNDJSON, body: lines},
+	for _, form := range []transport.Answer{
+		{MediaType: runs.MediaType, Body: runs.AppendRun(runs.AppendClaim(nil, &c), &c, &r)},
+		{MediaType: transport.MimeNDJSON, Body: lines},
 	} {
-		b.Run(form.mediaType[len("application/"):], func(b *testing.B) {
-			b.SetBytes(int64(len(form.body)))
+		b.Run(form.MediaType[len("application/"):], func(b *testing.B) {
+			b.SetBytes(int64(len(form.Body)))
 			b.ReportAllocs()
 			for b.Loop() {
 				claim, err := decodeClaim(form)

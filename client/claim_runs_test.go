@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job/runs"
 )
 
@@ -17,7 +19,7 @@ func goldenRuns(t testing.TB, name string) []byte {
 // TestClaimInRuns: an answer in runs is read whole or not at all.
 func TestClaimInRuns(t *testing.T) {
 	text := goldenRuns(t, "claim")
-	claim, err := decodeClaim(answer{mediaType: runs.MediaType, body: text})
+	claim, err := decodeClaim(transport.Answer{MediaType: runs.MediaType, Body: text})
 	if err != nil || len(claim.Jobs) != 107 || claim.LeaseMs != 30_000 {
 		t.Fatalf("%+v, %v", claim, err)
 	}
@@ -35,7 +37,7 @@ func TestClaimInRuns(t *testing.T) {
 		t.Error("a payload that grows changes another one")
 	}
 	for n := range text {
-		if _, err := decodeClaim(answer{mediaType: runs.MediaType, body: text[:n]}); !errors.Is(err, ErrUnexpectedAnswer) {
+		if _, err := decodeClaim(transport.Answer{MediaType: runs.MediaType, Body: text[:n]}); !errors.Is(err, problem.ErrUnexpectedAnswer) {
 			t.Fatalf("%d of %d bytes: %v", n, len(text), err)
 		}
 	}
@@ -45,7 +47,7 @@ func FuzzClaimInRuns(f *testing.F) {
 	f.Add(goldenRuns(f, "claim"))
 	f.Add(goldenRuns(f, "refused"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		claim, err := decodeClaim(answer{mediaType: runs.MediaType, body: text})
+		claim, err := decodeClaim(transport.Answer{MediaType: runs.MediaType, Body: text})
 		if err != nil {
 			return
 		}

@@ -2,16 +2,12 @@ package client
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	"github.com/daybookq/daybook/client/internal/transport"
 )
 
 // Options of a client. The zero value works.
@@ -59,20 +55,12 @@ const (
 
 // Client sends requests to one server. Any goroutine may call its methods.
 type Client struct {
-	url  string
-	http *http.Client
+	conn transport.Conn
 	o    Options
-	// traced says that the transport is the one of net/http, which reports reliably whether it has sent anything.
-	traced bool
 	// own is the number of the next request that can have one; zero: see Numbered.
-	own Number
-	// resumableFrom is the length of the blobs that PutBlob sends as resumable uploads.
-	resumableFrom int64
+	own transport.Number
 	// joined, if not nil, is the stream that concurrent creates share.
 	joined *joinedCreates
-	// stream, if not nil, points to the stream that carries the requests with a verb. It holds nil while there is no
-	// stream.
-	stream *atomic.Pointer[Stream]
 }
 
 // New returns a client of the server at url, such as http://127.0.0.1:1717. It does not connect.
@@ -81,7 +69,8 @@ func New(url string, o Options) *Client {
 		o.HTTP = &http.Client{Transport: ownTransport()}
 	}
 	o.setDefaults()
-	c := &Client{url: strings.TrimRight(url, "/"), o: o, resumableFrom: resumableFrom}
+	c := &Client{o: o, conn: transport.Conn{URL: strings.TrimRight(url, "/")}}
+	c.configure()
 	if !o.NoJoin {
 		c.joined = new(joinedCreates)
 	}
@@ -89,12 +78,12 @@ func New(url string, o Options) *Client {
 	// GET.
 	h := *o.HTTP
 	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c.http = &h
-	transport := h.Transport
-	if transport == nil {
-		transport = http.DefaultTransport
+	c.conn.HTTP = &h
+	by := h.Transport
+	if by == nil {
+		by = http.DefaultTransport
 	}
-	_, c.traced = transport.(*http.Transport)
+	_, c.conn.Traced = by.(*http.Transport)
 	return c
 }
 
@@ -108,6 +97,11 @@ func (o *Options) setDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+}
+
+// configure passes the options on.
+func (c *Client) configure() {
+	c.conn.RetryFor, c.conn.Persistent, c.conn.Timeout, c.conn.Logger = c.o.RetryFor, c.o.Persistent, c.o.Timeout, c.o.Logger
 }
 
 func ownTransport() *http.Transport {
@@ -130,101 +124,6 @@ func (c *Client) With(change func(*Options)) *Client {
 	p := *c
 	change(&p.o)
 	p.o.setDefaults()
+	p.configure()
 	return &p
-}
-
-// request is one request to the server.
-type request struct {
-	method, path string
-	verb         string // of the same request in a stream; "" if streams do not carry it
-	query        url.Values
-	body         []byte
-	contentType  string
-	accept       string // "" means the default media type of the route
-	minSeq       uint64
-	key          string // Idempotency-Key
-	prefer       string
-	number       Number
-	repeat       repeating
-	wait         time.Duration // how long the server may wait before it answers
-	upload       *upload       // instead of body
-	header       http.Header   // more headers; may be nil
-}
-
-const (
-	mimeJSON   = "application/json"
-	mimeNDJSON = "application/x-ndjson"
-	mimeText   = "text/plain"
-)
-
-// repeating says whether a request is repeated when its answer is lost.
-type repeating uint8
-
-const (
-	sentOnce   repeating = iota // the error is ErrUnknown
-	repeatable                  // the request is sent again: doing it twice has the same effect as doing it once
-)
-
-// repeatableWith returns repeatable if the request has a key or the id of a claim, by which the server recognizes a
-// repeat. Otherwise it returns sentOnce.
-func repeatableWith(name string) repeating {
-	if name == "" {
-		return sentOnce
-	}
-	return repeatable
-}
-
-// post makes a request with a JSON body.
-func post(path string, body any, repeat repeating) (request, error) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return request{}, fmt.Errorf("%w: encode the request: %w", ErrBadRequest, err)
-	}
-	return request{method: http.MethodPost, path: path, body: text, contentType: mimeJSON, repeat: repeat}, nil
-}
-
-func get(path string) request { return request{method: http.MethodGet, path: path, repeat: repeatable} }
-
-// do sends a request, and sends it again while that is safe and may succeed.
-func (c *Client) do(ctx context.Context, r request) (a answer, err error) {
-	err = c.retry(ctx, r.path, r.repeat, func() error {
-		a, err = c.once(ctx, r)
-		return err
-	})
-	return a, err
-}
-
-// retry calls once, which sends a request, and calls it again while that is safe and may succeed.
-func (c *Client) retry(ctx context.Context, path string, repeat repeating, once func() error) error {
-	rules := retryRules{repeat: repeat, persistent: c.o.Persistent}
-	give := time.Now().Add(c.o.RetryFor)
-	lost := false // the answer of the previous try was lost: something may be stored
-	for attempt := 0; ; attempt++ {
-		err := once()
-		if err == nil {
-			return nil
-		}
-		if lost {
-			err = afterLost(err)
-		}
-		lost = errors.Is(err, ErrUnknown)
-		if ctx.Err() != nil {
-			return err
-		}
-		if c.o.Persistent && down(err) || verifying(err) {
-			give = time.Now().Add(c.o.RetryFor)
-		}
-		wait, again := rules.wait(err, attempt)
-		if !again || time.Now().Add(wait).After(give) {
-			return err
-		}
-		c.o.Logger.DebugContext(ctx, "repeating a request", "path", path, "attempt", attempt+1, "after", wait, "error", err)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return errors.Join(ctx.Err(), err)
-		}
-	}
 }

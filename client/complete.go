@@ -6,6 +6,9 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // JobOutcome is the outcome of one job.
@@ -29,7 +32,7 @@ func (r *Result) Err() error {
 	if r.Code == "" {
 		return nil
 	}
-	return &Error{Code: r.Code, Detail: r.Detail}
+	return &problem.Error{Code: r.Code, Detail: r.Detail}
 }
 
 type outcomeBody struct {
@@ -93,7 +96,7 @@ func (c *Client) Complete(ctx context.Context, jobID, claimID string, o Outcome)
 		return nil, err
 	}
 	b.ClaimID = claimID
-	return c.jobCall(ctx, jobID, "/complete", b, repeatableWith(claimID))
+	return c.jobCall(ctx, jobID, "/complete", b, transport.RepeatableWith(claimID))
 }
 
 // CompleteClaim gives one outcome to all jobs that a claim still holds, except that the jobs in except get theirs. It
@@ -109,7 +112,7 @@ func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome,
 	if b.Except, err = bodies(except); err != nil {
 		return 0, nil, err
 	}
-	return c.completeMany(ctx, b, repeatable)
+	return c.completeMany(ctx, b, transport.Repeatable)
 }
 
 // CompleteMany ends the runs of several jobs and returns a result for each, in order. The server decides about each
@@ -121,9 +124,9 @@ func (c *Client) CompleteMany(ctx context.Context, claimID string, outcomes []Jo
 	if err != nil {
 		return nil, err
 	}
-	repeat := repeatable
+	repeat := transport.Repeatable
 	if claimID == "" && slices.ContainsFunc(outcomes, func(o JobOutcome) bool { return o.ClaimID == "" }) {
-		repeat = sentOnce
+		repeat = transport.SentOnce
 	}
 	_, results, err := c.completeMany(ctx, struct {
 		ClaimID  string        `json:"claim_id,omitzero"`
@@ -132,13 +135,13 @@ func (c *Client) CompleteMany(ctx context.Context, claimID string, outcomes []Jo
 	return results, err
 }
 
-func (c *Client) completeMany(ctx context.Context, b any, repeat repeating) (ended int, results []Result, err error) {
-	r, err := post("/jobs/complete", b, repeat)
+func (c *Client) completeMany(ctx context.Context, b any, repeat transport.Repeating) (ended int, results []Result, err error) {
+	r, err := transport.Post("/jobs/complete", b, repeat)
 	if err != nil {
 		return 0, nil, err
 	}
-	r.verb = "complete"
-	a, err := c.do(ctx, c.numbered(r))
+	r.Verb = "complete"
+	a, err := c.conn.Do(ctx, c.numbered(r))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -146,7 +149,7 @@ func (c *Client) completeMany(ctx context.Context, b any, repeat repeating) (end
 		Ended   int      `json:"ended"`
 		Results []Result `json:"results"`
 	}
-	if err := decode(a, &doc); err != nil {
+	if err := transport.Decode(a, &doc); err != nil {
 		return 0, nil, err
 	}
 	return doc.Ended, doc.Results, nil
@@ -170,5 +173,5 @@ func (c *Client) Release(ctx context.Context, jobID, claimID string, how How, de
 		How     How    `json:"how"`
 		ClaimID string `json:"claim_id,omitzero"`
 		DelayMs *int64 `json:"delay_ms,omitzero"`
-	}{how, claimID, delayMs}, repeatableWith(claimID))
+	}{how, claimID, delayMs}, transport.RepeatableWith(claimID))
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -71,7 +73,7 @@ type createBody struct {
 // proof the error is ErrUnknown: the answer was lost, was truncated, was sent by a proxy, or cannot be read. Calling
 // Create again may then create the job twice.
 func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
-	if c.joined != nil && j.Key == "" && j.UniqueKey == "" && c.own == (Number{}) {
+	if c.joined != nil && j.Key == "" && j.UniqueKey == "" && c.own == (transport.Number{}) {
 		defer c.joined.end()
 		traced := j // in a request that creates share, each job has its own
 		if traced.Traceparent == "" {
@@ -91,12 +93,12 @@ func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := post("/jobs/create", b, repeatableWith(j.Key))
+	r, err := transport.Post("/jobs/create", b, transport.RepeatableWith(j.Key))
 	if err != nil {
 		return nil, err
 	}
-	r.key = j.Key
-	a, err := c.do(ctx, c.numbered(c.inTrace(ctx, r)))
+	r.Key = j.Key
+	a, err := c.conn.Do(ctx, c.numbered(c.inTrace(ctx, r)))
 	if err != nil {
 		return nil, err
 	}
@@ -117,13 +119,13 @@ func (c *Client) traceparent(ctx context.Context) string {
 
 // inTrace adds the trace context of a caller to a request. It is a header, so that a repeat with the same key may have
 // a different one.
-func (c *Client) inTrace(ctx context.Context, r request) request {
+func (c *Client) inTrace(ctx context.Context, r transport.Request) transport.Request {
 	if text := c.traceparent(ctx); text != "" {
-		r.header = maps.Clone(r.header)
-		if r.header == nil {
-			r.header = http.Header{}
+		r.Header = maps.Clone(r.Header)
+		if r.Header == nil {
+			r.Header = http.Header{}
 		}
-		r.header.Set("Traceparent", text)
+		r.Header.Set("Traceparent", text)
 	}
 	return r
 }
@@ -141,7 +143,7 @@ func wireContent(kind Kind, data []byte) (value jsontext.Value, b64 []byte, err 
 	switch kind = kind.Of(data); kind {
 	case Text:
 		if value, err = jsontext.AppendQuote(nil, data); err != nil {
-			return nil, nil, fmt.Errorf("%w: a payload or output of kind text: %w", ErrBadRequest, err)
+			return nil, nil, fmt.Errorf("%w: a payload or output of kind text: %w", problem.ErrBadRequest, err)
 		}
 		return value, nil, nil
 	case JSON:
@@ -153,7 +155,7 @@ func wireContent(kind Kind, data []byte) (value jsontext.Value, b64 []byte, err 
 		return nil, data, nil
 	}
 	if len(data) > 0 || kind != None && kind != WASI {
-		return nil, nil, fmt.Errorf("%w: a payload or output of %d bytes cannot have the kind %q; use text, json or bytes", ErrBadRequest, len(data), kind)
+		return nil, nil, fmt.Errorf("%w: a payload or output of %d bytes cannot have the kind %q; use text, json or bytes", problem.ErrBadRequest, len(data), kind)
 	}
 	return nil, nil, nil
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -94,7 +96,7 @@ func (j *joinedCreates) count(c *Client) bool {
 	}
 	if s == nil && underWay > 1 && !j.opening && !time.Now().Before(j.retryAt) {
 		j.opening = true
-		go j.open(c)
+		go j.Open(c)
 	}
 	return s != nil
 }
@@ -135,13 +137,13 @@ func (j *joinedCreates) create(ctx context.Context, c *Client, own *joinedCreate
 	case a := <-own.answer: // the answer has arrived
 		return a
 	default:
-		return joinedAnswer{err: fmt.Errorf("create: %w: %w", ErrUnknown, context.Cause(ctx))}
+		return joinedAnswer{err: fmt.Errorf("create: %w: %w", problem.ErrUnknown, context.Cause(ctx))}
 	}
 }
 
 // unsent returns the error of a create whose context has ended before it was sent.
 func unsent(ctx context.Context) joinedAnswer {
-	return joinedAnswer{err: fmt.Errorf("create: %w: %w", ErrUnavailable, context.Cause(ctx))}
+	return joinedAnswer{err: fmt.Errorf("create: %w: %w", problem.ErrUnavailable, context.Cause(ctx))}
 }
 
 // withdraw removes a create that was not sent yet, so that it will not be sent. It reports whether it did.
@@ -249,9 +251,9 @@ func (s *Stream) createAll(c *Client, creates []*joinedCreate) (made madeCreates
 	if s == nil { // the stream has ended since the creates were added
 		return made, errNotJoined
 	}
-	a, err := s.onceInRuns(context.Background(), c, request{verb: "create", body: appendRuns(nil, creates), repeat: sentOnce})
+	a, err := s.onceInRuns(context.Background(), c, transport.Request{Verb: "create", Body: appendRuns(nil, creates), Repeat: transport.SentOnce})
 	switch {
-	case errors.Is(err, ErrUnknown):
+	case errors.Is(err, problem.ErrUnknown):
 		return made, err
 	case err != nil:
 		return made, errors.Join(errNotJoined, err)
@@ -261,14 +263,14 @@ func (s *Stream) createAll(c *Client, creates []*joinedCreate) (made madeCreates
 		FirstID job.ID  `json:"first_id"`
 		RunAt   []int64 `json:"run_at"`
 	}
-	if err := decode(a, &doc); err != nil {
+	if err := transport.Decode(a, &doc); err != nil {
 		return made, err
 	}
 	if doc.FirstID.IsZero() || doc.FirstID.Line()+len(creates) > job.MaxLines {
-		return made, a.unreadable(fmt.Errorf("%d creates were answered with the first id %v", len(creates), doc.FirstID))
+		return made, a.Unreadable(fmt.Errorf("%d creates were answered with the first id %v", len(creates), doc.FirstID))
 	}
 	if doc.Count != len(creates) || doc.RunAt != nil && len(doc.RunAt) != len(creates) {
-		return made, a.unreadable(fmt.Errorf("%d creates were answered with %d jobs and %d times", len(creates), doc.Count, len(doc.RunAt)))
+		return made, a.Unreadable(fmt.Errorf("%d creates were answered with %d jobs and %d times", len(creates), doc.Count, len(doc.RunAt)))
 	}
 	return madeCreates{doc.FirstID, doc.RunAt}, nil
 }
@@ -295,7 +297,7 @@ func (j *joinedCreates) closeLater() {
 	}
 }
 
-func (j *joinedCreates) open(c *Client) {
+func (j *joinedCreates) Open(c *Client) {
 	s, err := c.OpenStream(context.Background(), StreamOptions{})
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -309,7 +311,7 @@ func (j *joinedCreates) open(c *Client) {
 		wait = time.Minute // the server offers none
 	}
 	j.retryAt = time.Now().Add(wait)
-	c.o.Logger.Debug("creates are sent one by one", "for", wait, "error", err)
+	c.conn.Logger.Debug("creates are sent one by one", "for", wait, "error", err)
 }
 
 func (j *joinedCreates) closeIdle() {

@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -106,9 +107,9 @@ func TestWaitingCreates(t *testing.T) {
 	for range 3 {
 		a := <-answers
 		switch {
-		case errors.Is(a.err, ErrUnknown):
+		case errors.Is(a.err, problem.ErrUnknown):
 			unknown++
-		case errors.Is(a.err, ErrUnavailable):
+		case errors.Is(a.err, problem.ErrUnavailable):
 			unsent++
 		}
 	}
@@ -170,7 +171,7 @@ func TestEndedContext(t *testing.T) {
 	cancel()
 	for range 20 {
 		n := TextJob("t", "x")
-		if a := j.create(ctx, New("http://127.0.0.1:1", Options{}), n.joinable()); !errors.Is(a.err, ErrUnavailable) || errors.Is(a.err, ErrUnknown) || errors.Is(a.err, errNotJoined) {
+		if a := j.create(ctx, New("http://127.0.0.1:1", Options{}), n.joinable()); !errors.Is(a.err, problem.ErrUnavailable) || errors.Is(a.err, problem.ErrUnknown) || errors.Is(a.err, errNotJoined) {
 			t.Errorf("%+v", a)
 		}
 	}
@@ -202,7 +203,7 @@ func answering(t *testing.T, then func(*websocket.Conn)) *Client {
 // TestUnusedStream: a stream that is open only after the creates have ended is closed when it is idle.
 func TestUnusedStream(t *testing.T) {
 	var j joinedCreates
-	j.open(answering(t, nil))
+	j.Open(answering(t, nil))
 	if j.stream.Load() == nil || j.idle == nil {
 		t.Fatalf("stream %v, timer %v", j.stream.Load(), j.idle)
 	}
@@ -219,7 +220,7 @@ func TestUnusedStream(t *testing.T) {
 func TestIdleStreamInUse(t *testing.T) {
 	var j joinedCreates
 	c := answering(t, nil)
-	j.open(c)
+	j.Open(c)
 	j.idle.Stop()
 	s := j.stream.Load()
 	if !j.count(c) {
@@ -254,18 +255,18 @@ func TestJoinedAnswers(t *testing.T) {
 	}{
 		"stored":                  {line(fmt.Sprintf(`{"n":2,"ok":{"count":2,"first_id":%q,"run_at":[0,9]},"seq":7}`, first)), nil},
 		"refused":                 {line(`{"n":2,"problem":{"status":400,"code":"bad_request","outcome":"not_stored"}}`), errNotJoined},
-		"unknown":                 {line(`{"n":2,"problem":{"status":503,"code":"writes_failed","outcome":"unknown"}}`), ErrUnknown},
-		"problem without outcome": {line(`{"n":2,"problem":{"status":500,"code":"x"}}`), ErrUnknown},
-		"neither":                 {line(`{"n":2}`), ErrUnknown},
-		"fewer":                   {line(fmt.Sprintf(`{"n":2,"ok":{"count":1,"first_id":%q}}`, first)), ErrUnknown},
-		"other times":             {line(fmt.Sprintf(`{"n":2,"ok":{"count":2,"first_id":%q,"run_at":[1]}}`, first)), ErrUnknown},
-		"no id":                   {line(`{"n":2,"ok":{"count":2}}`), ErrUnknown},
-		"too few ids":             {line(fmt.Sprintf(`{"n":2,"ok":{"count":2,"first_id":%q}}`, last)), ErrUnknown},
-		"not JSON":                {line(`x`), ErrUnknown},
+		"unknown":                 {line(`{"n":2,"problem":{"status":503,"code":"writes_failed","outcome":"unknown"}}`), problem.ErrUnknown},
+		"problem without outcome": {line(`{"n":2,"problem":{"status":500,"code":"x"}}`), problem.ErrUnknown},
+		"neither":                 {line(`{"n":2}`), problem.ErrUnknown},
+		"fewer":                   {line(fmt.Sprintf(`{"n":2,"ok":{"count":1,"first_id":%q}}`, first)), problem.ErrUnknown},
+		"other times":             {line(fmt.Sprintf(`{"n":2,"ok":{"count":2,"first_id":%q,"run_at":[1]}}`, first)), problem.ErrUnknown},
+		"no id":                   {line(`{"n":2,"ok":{"count":2}}`), problem.ErrUnknown},
+		"too few ids":             {line(fmt.Sprintf(`{"n":2,"ok":{"count":2,"first_id":%q}}`, last)), problem.ErrUnknown},
+		"not JSON":                {line(`x`), problem.ErrUnknown},
 		"ends":                    {func(conn *websocket.Conn) { _ = conn.Close(statusDone, "") }, errNotJoined},
-		"a proxy goes away":       {func(conn *websocket.Conn) { _ = conn.Close(websocket.StatusGoingAway, "") }, ErrUnknown},
-		"closed":                  {func(conn *websocket.Conn) { _ = conn.Close(websocket.StatusMessageTooBig, "") }, ErrUnknown},
-		"cut":                     {func(conn *websocket.Conn) { _ = conn.CloseNow() }, ErrUnknown},
+		"a proxy goes away":       {func(conn *websocket.Conn) { _ = conn.Close(websocket.StatusGoingAway, "") }, problem.ErrUnknown},
+		"closed":                  {func(conn *websocket.Conn) { _ = conn.Close(websocket.StatusMessageTooBig, "") }, problem.ErrUnknown},
+		"cut":                     {func(conn *websocket.Conn) { _ = conn.CloseNow() }, problem.ErrUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := answering(t, x.then)
@@ -273,7 +274,7 @@ func TestJoinedAnswers(t *testing.T) {
 			defer s.Close()
 			one, two := TextJob("t", "1"), TextJob("t", "2")
 			made, err := s.createAll(c, []*joinedCreate{one.joinable(), two.joinable()})
-			if !errors.Is(err, x.want) || errors.Is(err, ErrUnknown) && errors.Is(err, errNotJoined) {
+			if !errors.Is(err, x.want) || errors.Is(err, problem.ErrUnknown) && errors.Is(err, errNotJoined) {
 				t.Errorf("%+v, %v", made, err)
 			}
 			if err == nil && (made.first != first || made.runAt(0) != 0 || made.runAt(1) != 9) {

@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+
+	"github.com/daybookq/daybook/client/internal/transport"
 )
 
 // CreateOptions are the options of CreateMany. The zero value works.
@@ -43,16 +45,16 @@ func (c *Client) CreateMany(ctx context.Context, jobs []NewJob, o CreateOptions)
 			return created, err
 		}
 	}
-	r, err := post("/jobs/create", bodies, repeatableWith(o.Key))
+	r, err := transport.Post("/jobs/create", bodies, transport.RepeatableWith(o.Key))
 	if err != nil {
 		return created, err
 	}
-	if r.key = o.Key; o.Each {
-		r.prefer = "results=each"
+	if r.Key = o.Key; o.Each {
+		r.Prefer = "results=each"
 	}
-	a, err := c.do(ctx, c.numbered(c.inTrace(ctx, r)))
+	a, err := c.conn.Do(ctx, c.numbered(c.inTrace(ctx, r)))
 	if err != nil {
 		return created, err
 	}
-	return created, decode(a, &created)
+	return created, transport.Decode(a, &created)
 }

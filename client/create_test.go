@@ -16,6 +16,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // A create is sent again only if it is proven that nothing was stored. Every other failure is ErrUnknown.
@@ -56,7 +57,7 @@ func TestCreateIsRepeatedWhenNothingWasStored(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := clienttest.InTurn(only)
 				_, err := f.Client(client.Options{}).Create(t.Context(), client.TextJob("t", "x"))
-				if !errors.Is(err, client.ErrUnknown) || errors.Is(err, client.ErrUnavailable) || len(f.Calls) != 1 {
+				if !errors.Is(err, problem.ErrUnknown) || errors.Is(err, problem.ErrUnavailable) || len(f.Calls) != 1 {
 					t.Errorf("%v after %d requests", err, len(f.Calls))
 				}
 			})
@@ -66,14 +67,14 @@ func TestCreateIsRepeatedWhenNothingWasStored(t *testing.T) {
 		reply clienttest.Reply
 		is    error
 	}{
-		"malformed":     {clienttest.Problem(400, "bad_request", "not_stored"), client.ErrBadRequest},
-		"body too slow": {clienttest.Problem(408, "body_too_slow", "not_stored"), client.ErrUnavailable},
-		"disk full":     {clienttest.Problem(507, "disk_full", "not_stored"), client.ErrOverloaded},
+		"malformed":     {clienttest.Problem(400, "bad_request", "not_stored"), problem.ErrBadRequest},
+		"body too slow": {clienttest.Problem(408, "body_too_slow", "not_stored"), problem.ErrUnavailable},
+		"disk full":     {clienttest.Problem(507, "disk_full", "not_stored"), problem.ErrOverloaded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := clienttest.InTurn(c.reply)
 			_, err := f.Client(client.Options{}).Create(t.Context(), client.TextJob("t", "x"))
-			if !errors.Is(err, c.is) || errors.Is(err, client.ErrUnknown) || len(f.Calls) != 1 {
+			if !errors.Is(err, c.is) || errors.Is(err, problem.ErrUnknown) || len(f.Calls) != 1 {
 				t.Errorf("%v after %d requests", err, len(f.Calls))
 			}
 		})
@@ -112,7 +113,7 @@ func TestWhatATransportTellsOfACreate(t *testing.T) {
 				})
 				cl := client.New("http://fake", client.Options{HTTP: &http.Client{Transport: transport}})
 				_, err := cl.Create(t.Context(), client.TextJob("t", "x"))
-				if again := sent > 1; again != c.again || errors.Is(err, client.ErrUnknown) == c.again || !errors.Is(err, broken) {
+				if again := sent > 1; again != c.again || errors.Is(err, problem.ErrUnknown) == c.again || !errors.Is(err, broken) {
 					t.Errorf("sent %d times: %v", sent, err)
 				}
 			})
@@ -126,7 +127,7 @@ func TestWhatATransportTellsOfACreate(t *testing.T) {
 		}))
 		defer s.Close()
 		_, err := client.New(s.URL, client.Options{}).Create(t.Context(), client.TextJob("t", "x"))
-		if got.Load() != 1 || !errors.Is(err, client.ErrUnknown) {
+		if got.Load() != 1 || !errors.Is(err, problem.ErrUnknown) {
 			t.Errorf("sent %d times: %v", got.Load(), err)
 		}
 	})
@@ -134,7 +135,7 @@ func TestWhatATransportTellsOfACreate(t *testing.T) {
 		s := httptest.NewServer(nil)
 		s.Close()
 		_, err := client.New(s.URL, client.Options{RetryFor: -1}).Create(t.Context(), client.TextJob("t", "x"))
-		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrUnknown) {
+		if !errors.Is(err, problem.ErrUnavailable) || errors.Is(err, problem.ErrUnknown) {
 			t.Error(err)
 		}
 	})
@@ -169,7 +170,7 @@ func TestContentWithoutKind(t *testing.T) {
 		"a payload beside an address":         {Payload: []byte("x"), Kind: client.WASI, BinaryAddr: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := c.Create(ctx, j); !errors.Is(err, client.ErrBadRequest) {
+			if _, err := c.Create(ctx, j); !errors.Is(err, problem.ErrBadRequest) {
 				t.Error(err)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/internal/clienttest"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 func must[T any](v T, err error) T {
@@ -179,7 +180,7 @@ func ExampleClient_Complete() {
 
 	// A late runner changes nothing, since its claim no longer holds the job.
 	_, err = c.Complete(ctx, job.ID, job.ID, client.Outcome{Code: "failed"})
-	fmt.Println(errors.Is(err, client.ErrClaimLost))
+	fmt.Println(errors.Is(err, problem.ErrClaimLost))
 	// Output:
 	// completed {"bytes":1234}
 	// true

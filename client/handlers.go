@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
 )
@@ -57,11 +59,11 @@ func (c *Client) PutHandler(ctx context.Context, client, typ string, document ha
 	if err != nil {
 		return h, err
 	}
-	r, err := post(of.path, document, repeatable)
+	r, err := transport.Post(of.Path, document, transport.Repeatable)
 	if err != nil {
 		return h, err
 	}
-	r.method, r.query = of.method, of.query
+	r.Method, r.Query = of.Method, of.Query
 	return c.handlerCall(ctx, r)
 }
 
@@ -81,7 +83,7 @@ func (c *Client) HandlerVersion(ctx context.Context, id string) (h StoredHandler
 	if err != nil {
 		return h, err
 	}
-	return c.handlerCall(ctx, get(path))
+	return c.handlerCall(ctx, transport.Get(path))
 }
 
 // HandlerVersions returns the versions of a handler that the server keeps, the newest first. The error is ErrNotFound
@@ -91,7 +93,7 @@ func (c *Client) HandlerVersions(ctx context.Context, client, typ string) ([]Sto
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.do(ctx, r)
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +104,7 @@ func (c *Client) HandlerVersions(ctx context.Context, client, typ string) ([]Sto
 // Handlers yields all handlers in order of type and client, each in its newest version. An error ends the list. A page
 // is read again when the answer is lost.
 func (c *Client) Handlers(ctx context.Context) iter.Seq2[StoredHandler, error] {
-	return pages(ctx, c, get("/handlers"), handlersOf)
+	return transport.Pages(ctx, &c.conn, transport.Get("/handlers"), handlersOf)
 }
 
 // DeleteHandler deletes a handler with all its versions. The error is ErrNotFound if there is none. DeleteHandler is
@@ -112,35 +114,35 @@ func (c *Client) DeleteHandler(ctx context.Context, client, typ string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.do(ctx, r)
+	_, err = c.conn.Do(ctx, r)
 	return err
 }
 
-func handlersOf(a answer) (list []StoredHandler, next string, err error) {
+func handlersOf(a transport.Answer) (list []StoredHandler, next string, err error) {
 	var page struct {
 		Handlers []StoredHandler `json:"handlers"`
 		Next     string          `json:"next"`
 	}
-	err = decode(a, &page)
+	err = transport.Decode(a, &page)
 	return page.Handlers, page.Next, err
 }
 
-func (c *Client) handlerCall(ctx context.Context, r request) (h StoredHandler, err error) {
-	a, err := c.do(ctx, r)
+func (c *Client) handlerCall(ctx context.Context, r transport.Request) (h StoredHandler, err error) {
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return h, err
 	}
-	return h, decode(a, &h)
+	return h, transport.Decode(a, &h)
 }
 
 // handlerRequest returns a request about the handler of a type. part is the end of its path.
-func handlerRequest(method, client, typ, part string) (request, error) {
+func handlerRequest(method, client, typ, part string) (transport.Request, error) {
 	if err := job.CheckName("type", typ); err != nil {
-		return request{}, fmt.Errorf("%w: %w", ErrBadRequest, err)
+		return transport.Request{}, fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
 	}
-	r := request{method: method, path: "/handlers/" + typ + part, repeat: repeatable}
+	r := transport.Request{Method: method, Path: "/handlers/" + typ + part, Repeat: transport.Repeatable}
 	if client != "" {
-		r.query = url.Values{"client": {client}}
+		r.Query = url.Values{"client": {client}}
 	}
 	return r, nil
 }

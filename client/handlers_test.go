@@ -9,6 +9,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -71,14 +72,14 @@ func TestHandlers(t *testing.T) {
 		"read after its end": errorOf(c.Handler(ctx, "acme", "resize")),
 		"by id":              errorOf(c.HandlerVersion(ctx, first.ID)),
 	} {
-		if !errors.Is(err, client.ErrNotFound) {
+		if !errors.Is(err, problem.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := c.PutHandler(ctx, "", "a b", script); !errors.Is(err, client.ErrBadRequest) {
+	if _, err := c.PutHandler(ctx, "", "a b", script); !errors.Is(err, problem.ErrBadRequest) {
 		t.Errorf("a type with a space: %v", err)
 	}
-	if _, err := c.PutHandler(ctx, "", "resize", handler.Document{Kind: "wasm"}); !errors.Is(err, client.ErrBadRequest) {
+	if _, err := c.PutHandler(ctx, "", "resize", handler.Document{Kind: "wasm"}); !errors.Is(err, problem.ErrBadRequest) {
 		t.Errorf("an unknown kind: %v", err)
 	}
 }

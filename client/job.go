@@ -11,6 +11,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -262,9 +264,9 @@ func content(value jsontext.Value, b64 []byte) ([]byte, Kind, error) {
 	return bytes.Clone(value), JSON, nil
 }
 
-func decodeJob(a answer) (*Job, error) {
+func decodeJob(a transport.Answer) (*Job, error) {
 	var d jobDocument
-	if err := decode(a, &d); err != nil {
+	if err := transport.Decode(a, &d); err != nil {
 		return nil, err
 	}
 	j, err := d.job()
@@ -272,9 +274,9 @@ func decodeJob(a answer) (*Job, error) {
 		err = errNoID
 	}
 	if err != nil {
-		return nil, a.unreadable(err)
+		return nil, a.Unreadable(err)
 	}
-	j.Text = a.body
+	j.Text = a.Body
 	return j, nil
 }
 
@@ -287,11 +289,11 @@ func (c *Client) Job(ctx context.Context, id string, fields ...string) (*Job, er
 	if err != nil {
 		return nil, err
 	}
-	r := get(path)
+	r := transport.Get(path)
 	if len(fields) > 0 {
-		r.query = url.Values{"fields": {strings.Join(fields, ",")}}
+		r.Query = url.Values{"fields": {strings.Join(fields, ",")}}
 	}
-	a, err := c.do(ctx, r)
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -313,19 +315,19 @@ func (c *Client) JobPlace(ctx context.Context, id string) (p JobPlace, err error
 	if err != nil {
 		return p, err
 	}
-	r := get(path)
-	r.query = url.Values{"view": {"place"}}
-	a, err := c.do(ctx, r)
+	r := transport.Get(path)
+	r.Query = url.Values{"view": {"place"}}
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return p, err
 	}
-	return p, decode(a, &p)
+	return p, transport.Decode(a, &p)
 }
 
 // idPath returns the path before+id+after. It refuses a text that is not an id.
 func idPath(before, id, after string) (string, error) {
 	if _, err := job.ParseID(id); err != nil {
-		return "", fmt.Errorf("%w: id %q: %w", ErrBadRequest, id, err)
+		return "", fmt.Errorf("%w: id %q: %w", problem.ErrBadRequest, id, err)
 	}
 	return before + id + after, nil
 }

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -20,11 +22,11 @@ func (c *Client) JobLog(ctx context.Context, id string, follow bool) (io.ReadClo
 	if err != nil {
 		return nil, err
 	}
-	r := get(path)
+	r := transport.Get(path)
 	if follow {
-		r.query = url.Values{"follow": {"true"}}
+		r.Query = url.Values{"follow": {"true"}}
 	}
-	return c.openAgain(ctx, r, 0)
+	return c.conn.OpenAgain(ctx, r, 0)
 }
 
 // AppendLog adds text that a run of a job has printed to the log that JobLog returns while it runs. offset is the
@@ -37,9 +39,9 @@ func (c *Client) AppendLog(ctx context.Context, jobID, claimID string, offset in
 		return err
 	}
 	if _, err := job.ParseID(claimID); err != nil {
-		return fmt.Errorf("%w: claim id %q: %w", ErrBadRequest, claimID, err)
+		return fmt.Errorf("%w: claim id %q: %w", problem.ErrBadRequest, claimID, err)
 	}
 	query := url.Values{"claim_id": {claimID}, "offset": {strconv.FormatInt(offset, 10)}}
-	_, err = c.do(ctx, request{method: http.MethodPost, path: path, query: query, body: text, contentType: mimeText, repeat: repeatable})
+	_, err = c.conn.Do(ctx, transport.Request{Method: http.MethodPost, Path: path, Query: query, Body: text, ContentType: transport.MimeText, Repeat: transport.Repeatable})
 	return err
 }

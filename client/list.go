@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/daybookq/daybook/client/internal/transport"
 )
 
 // JobsQuery selects the jobs of a list. A zero field does not restrict the list.
@@ -47,14 +49,14 @@ func (q *JobsQuery) values() url.Values {
 // Jobs yields the jobs of a query in order of their ids, page by page. Each page shows the jobs at one moment, and
 // different pages show different moments. An error ends the list. A page is read again when the answer is lost.
 func (c *Client) Jobs(ctx context.Context, q JobsQuery) iter.Seq2[*Job, error] {
-	r := get("/jobs")
-	r.query = q.values()
-	return pages(ctx, c, r, func(a answer) (list []*Job, next string, err error) {
+	r := transport.Get("/jobs")
+	r.Query = q.values()
+	return transport.Pages(ctx, &c.conn, r, func(a transport.Answer) (list []*Job, next string, err error) {
 		var page struct {
 			Jobs []jobDocument `json:"jobs"`
 			Next string        `json:"next"`
 		}
-		if err := decode(a, &page); err != nil {
+		if err := transport.Decode(a, &page); err != nil {
 			return nil, "", err
 		}
 		list, err = jobsOf(a, page.Jobs)
@@ -62,51 +64,15 @@ func (c *Client) Jobs(ctx context.Context, q JobsQuery) iter.Seq2[*Job, error] {
 	})
 }
 
-func jobsOf(a answer, documents []jobDocument) ([]*Job, error) {
+func jobsOf(a transport.Answer, documents []jobDocument) ([]*Job, error) {
 	list := make([]*Job, len(documents))
 	for i := range documents {
 		var err error
 		if list[i], err = documents[i].job(); err != nil {
-			return nil, a.unreadable(err)
+			return nil, a.Unreadable(err)
 		}
 	}
 	return list, nil
-}
-
-// pages yields the elements of a list page by page. read returns the elements of a page, and the beginning of the next
-// page.
-func pages[T any](ctx context.Context, c *Client, r request, read func(a answer) (list []T, next string, err error)) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		r := r // the caller may iterate more than once
-		for {
-			a, err := c.do(ctx, r)
-			var list []T
-			var next string
-			if err == nil {
-				list, next, err = read(a)
-			}
-			if err != nil {
-				var none T
-				yield(none, err)
-				return
-			}
-			for _, one := range list {
-				if !yield(one, nil) {
-					return
-				}
-			}
-			if next == "" {
-				return
-			}
-			query := url.Values{"after": {next}}
-			for name, values := range r.query {
-				if name != "after" {
-					query[name] = values
-				}
-			}
-			r.query = query
-		}
-	}
 }
 
 // ClaimInfo is the document of a claim. Times are unix ms. DeadlineAt is 0 if the claim holds no job.
@@ -130,11 +96,11 @@ func (c *Client) ClaimInfo(ctx context.Context, claimID string, fields ...string
 	if err != nil {
 		return nil, err
 	}
-	r := get(path)
+	r := transport.Get(path)
 	if len(fields) > 0 {
-		r.query = url.Values{"fields": {strings.Join(fields, ",")}}
+		r.Query = url.Values{"fields": {strings.Join(fields, ",")}}
 	}
-	a, err := c.do(ctx, r)
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +115,7 @@ func (c *Client) ClaimInfo(ctx context.Context, claimID string, fields ...string
 		Held       int64         `json:"held"`
 		Jobs       []jobDocument `json:"jobs"`
 	}
-	if err := decode(a, &doc); err != nil {
+	if err := transport.Decode(a, &doc); err != nil {
 		return nil, err
 	}
 	jobs, err := jobsOf(a, doc.Jobs)
@@ -168,17 +134,17 @@ type WaitingType struct {
 // WaitingTypes yields the types that have pending jobs in queues that are not paused, in order, page by page. With a
 // client it yields only the types of that client. An error ends the list. A page is read again when the answer is lost.
 func (c *Client) WaitingTypes(ctx context.Context, client string) iter.Seq2[WaitingType, error] {
-	r := get("/queues")
-	r.query = url.Values{"waiting": {"true"}}
+	r := transport.Get("/queues")
+	r.Query = url.Values{"waiting": {"true"}}
 	if client != "" {
-		r.query.Set("client", client)
+		r.Query.Set("client", client)
 	}
-	return pages(ctx, c, r, func(a answer) (list []WaitingType, next string, err error) {
+	return transport.Pages(ctx, &c.conn, r, func(a transport.Answer) (list []WaitingType, next string, err error) {
 		var page struct {
 			Types []WaitingType `json:"types"`
 			Next  string        `json:"next"`
 		}
-		err = decode(a, &page)
+		err = transport.Decode(a, &page)
 		return page.Types, page.Next, err
 	})
 }

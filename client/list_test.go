@@ -10,6 +10,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // A page without jobs does not end the list. A caller may iterate over a sequence more than once.
@@ -43,9 +44,9 @@ func TestJobsErrors(t *testing.T) {
 		reply clienttest.Reply
 		want  error
 	}{
-		"a refusal":   {clienttest.Problem(400, "bad_request", "not_stored"), client.ErrBadRequest},
-		"not JSON":    {clienttest.Reply{Status: 200, Body: "<html>"}, client.ErrUnexpectedAnswer},
-		"a bad field": {clienttest.Reply{Status: 200, Body: `{"jobs":[{"payload_b64":"?"}]}`}, client.ErrUnexpectedAnswer},
+		"a refusal":   {clienttest.Problem(400, "bad_request", "not_stored"), problem.ErrBadRequest},
+		"not JSON":    {clienttest.Reply{Status: 200, Body: "<html>"}, problem.ErrUnexpectedAnswer},
+		"a bad field": {clienttest.Reply{Status: 200, Body: `{"jobs":[{"payload_b64":"?"}]}`}, problem.ErrUnexpectedAnswer},
 	} {
 		n := 0
 		for j, err := range clienttest.InTurn(c.reply).Client(client.Options{}).Jobs(t.Context(), client.JobsQuery{}) {
@@ -57,7 +58,7 @@ func TestJobsErrors(t *testing.T) {
 			t.Errorf("%s: %d times", name, n)
 		}
 	}
-	if _, err := client.New("http://fake", client.Options{}).ClaimInfo(t.Context(), "../jobs"); !errors.Is(err, client.ErrBadRequest) {
+	if _, err := client.New("http://fake", client.Options{}).ClaimInfo(t.Context(), "../jobs"); !errors.Is(err, problem.ErrBadRequest) {
 		t.Error(err)
 	}
 }
@@ -98,11 +99,11 @@ func TestJobsQuery(t *testing.T) {
 		break
 	}
 	for _, err := range s.Client.Jobs(ctx, client.JobsQuery{PageSize: 1001}) {
-		if !errors.Is(err, client.ErrBadRequest) {
+		if !errors.Is(err, problem.ErrBadRequest) {
 			t.Error(err)
 		}
 	}
-	if _, err := s.Client.ClaimInfo(ctx, clienttest.TestID(1)); !errors.Is(err, client.ErrNotFound) {
+	if _, err := s.Client.ClaimInfo(ctx, clienttest.TestID(1)); !errors.Is(err, problem.ErrNotFound) {
 		t.Error(err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/client/internal/backoff"
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // Cancel cancels a job that has not ended, and returns its document. The runner of an active job is notified at its
@@ -20,20 +22,20 @@ import (
 // A batch that was created by one request has the same id as its first job. Cancel, like all calls about one job, then
 // applies to that job only; CancelBatch cancels the batch.
 func (c *Client) Cancel(ctx context.Context, id string) (*Job, error) {
-	return c.jobCall(ctx, id, "/cancel", struct{}{}, repeatable)
+	return c.jobCall(ctx, id, "/cancel", struct{}{}, transport.Repeatable)
 }
 
 // Redrive makes an ended job pending, with no attempts used. The error is ErrConflict if the job has not ended, and
 // ErrKeyHeld if another unfinished job has its unique key. Redrive is not repeated when the answer is lost
 // (ErrUnknown): the job may have run and ended again since.
 func (c *Client) Redrive(ctx context.Context, id string) (*Job, error) {
-	return c.jobCall(ctx, id, "/redrive", struct{}{}, sentOnce)
+	return c.jobCall(ctx, id, "/redrive", struct{}{}, transport.SentOnce)
 }
 
 // RunNow makes a deferred job pending now. The error is ErrConflict if the job is active or has ended. RunNow is
 // repeated when the answer is lost.
 func (c *Client) RunNow(ctx context.Context, id string) (*Job, error) {
-	return c.jobCall(ctx, id, "/run", struct{}{}, repeatable)
+	return c.jobCall(ctx, id, "/run", struct{}{}, transport.Repeatable)
 }
 
 // Patch is a change of attributes of a waiting job. nil leaves an attribute as it is. A RunAt that is not in the future
@@ -51,12 +53,12 @@ func (c *Client) Patch(ctx context.Context, id string, p Patch) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := post(path, p, repeatable)
+	r, err := transport.Post(path, p, transport.Repeatable)
 	if err != nil {
 		return nil, err
 	}
-	r.method = http.MethodPatch
-	a, err := c.do(ctx, r)
+	r.Method = http.MethodPatch
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +72,7 @@ func (c *Client) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.do(ctx, request{method: http.MethodDelete, path: path, repeat: repeatable})
+	_, err = c.conn.Do(ctx, transport.Request{Method: http.MethodDelete, Path: path, Repeat: transport.Repeatable})
 	return err
 }
 
@@ -103,50 +105,50 @@ func (s *Sweep) UnmarshalJSON(text []byte) error {
 // status cancelled at once, and none of its jobs begins after the answer. CancelBatch is repeated when the answer is
 // lost, as are all cancels and deletes, but not the redrives.
 func (c *Client) CancelBatch(ctx context.Context, batchID, status string) (Sweep, error) {
-	return c.sweepBatch(ctx, request{method: http.MethodPost, repeat: repeatable}, batchID, "/cancel", status)
+	return c.sweepBatch(ctx, transport.Request{Method: http.MethodPost, Repeat: transport.Repeatable}, batchID, "/cancel", status)
 }
 
 // RedriveBatch redrives the jobs of a batch that are in a status, or with "" the failed ones.
 func (c *Client) RedriveBatch(ctx context.Context, batchID, status string) (Sweep, error) {
-	return c.sweepBatch(ctx, request{method: http.MethodPost}, batchID, "/redrive", status)
+	return c.sweepBatch(ctx, transport.Request{Method: http.MethodPost}, batchID, "/redrive", status)
 }
 
 // DeleteBatch deletes the jobs of a batch that are in a status, or with "" all.
 func (c *Client) DeleteBatch(ctx context.Context, batchID, status string) (Sweep, error) {
-	return c.sweepBatch(ctx, request{method: http.MethodDelete, repeat: repeatable}, batchID, "", status)
+	return c.sweepBatch(ctx, transport.Request{Method: http.MethodDelete, Repeat: transport.Repeatable}, batchID, "", status)
 }
 
 // CancelQueue is CancelBatch for a queue.
 func (c *Client) CancelQueue(ctx context.Context, client, typ, status string) (Sweep, error) {
-	return c.sweepQueue(ctx, request{method: http.MethodPost, path: "/cancel", query: ofStatus(status), repeat: repeatable}, client, typ)
+	return c.sweepQueue(ctx, transport.Request{Method: http.MethodPost, Path: "/cancel", Query: ofStatus(status), Repeat: transport.Repeatable}, client, typ)
 }
 
 // RedriveQueue is RedriveBatch for a queue.
 func (c *Client) RedriveQueue(ctx context.Context, client, typ, status string) (Sweep, error) {
-	return c.sweepQueue(ctx, request{method: http.MethodPost, path: "/redrive", query: ofStatus(status)}, client, typ)
+	return c.sweepQueue(ctx, transport.Request{Method: http.MethodPost, Path: "/redrive", Query: ofStatus(status)}, client, typ)
 }
 
 // DeleteQueueJobs deletes the jobs of a queue that are in a status. The status "all" means all jobs.
 func (c *Client) DeleteQueueJobs(ctx context.Context, client, typ, status string) (Sweep, error) {
-	return c.sweepQueue(ctx, request{method: http.MethodDelete, path: "/jobs", query: ofStatus(status), repeat: repeatable}, client, typ)
+	return c.sweepQueue(ctx, transport.Request{Method: http.MethodDelete, Path: "/jobs", Query: ofStatus(status), Repeat: transport.Repeatable}, client, typ)
 }
 
 // sweepBatch sends a request about the jobs of a batch that are in a status.
-func (c *Client) sweepBatch(ctx context.Context, r request, id, verb, status string) (w Sweep, err error) {
-	if r.path, err = idPath("/batches/", id, verb); err != nil {
+func (c *Client) sweepBatch(ctx context.Context, r transport.Request, id, verb, status string) (w Sweep, err error) {
+	if r.Path, err = idPath("/batches/", id, verb); err != nil {
 		return w, err
 	}
-	r.query = ofStatus(status)
+	r.Query = ofStatus(status)
 	return c.sweepCall(ctx, r)
 }
 
 // sweepQueue sends a request about the jobs of a queue. r.path is the part of the path after the queue.
-func (c *Client) sweepQueue(ctx context.Context, r request, client, typ string) (Sweep, error) {
+func (c *Client) sweepQueue(ctx context.Context, r transport.Request, client, typ string) (Sweep, error) {
 	path, err := queuePath(client, typ)
 	if err != nil {
 		return Sweep{}, err
 	}
-	r.path = path + r.path
+	r.Path = path + r.Path
 	return c.sweepCall(ctx, r)
 }
 
@@ -157,12 +159,12 @@ func ofStatus(status string) url.Values {
 	return url.Values{"status": {status}}
 }
 
-func (c *Client) sweepCall(ctx context.Context, r request) (w Sweep, err error) {
-	a, err := c.do(ctx, r)
+func (c *Client) sweepCall(ctx context.Context, r transport.Request) (w Sweep, err error) {
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return w, err
 	}
-	return w, decode(a, &w)
+	return w, transport.Decode(a, &w)
 }
 
 // Sweep returns the document of a sweep, or ErrNotFound if there is none, or it ended more than a day ago.
@@ -171,19 +173,19 @@ func (c *Client) Sweep(ctx context.Context, id string) (Sweep, error) {
 	if err != nil {
 		return Sweep{}, err
 	}
-	return c.sweepCall(ctx, get(path))
+	return c.sweepCall(ctx, transport.Get(path))
 }
 
 // Sweeps returns the sweeps that are running or ended within the last day, oldest first.
 func (c *Client) Sweeps(ctx context.Context) ([]Sweep, error) {
-	a, err := c.do(ctx, get("/sweeps"))
+	a, err := c.conn.Do(ctx, transport.Get("/sweeps"))
 	if err != nil {
 		return nil, err
 	}
 	var doc struct {
 		Sweeps []Sweep `json:"sweeps"`
 	}
-	return doc.Sweeps, decode(a, &doc)
+	return doc.Sweeps, transport.Decode(a, &doc)
 }
 
 // WaitSweep waits until an operation on many jobs is done, for example a cancel that was answered with w: all jobs of
@@ -214,7 +216,7 @@ func (c *Client) sweepNow(ctx context.Context, w Sweep) (Sweep, error) {
 	}
 	b, err := c.Batch(ctx, w.BatchID)
 	switch {
-	case errors.Is(err, ErrNotFound): // it was deleted, or is purged
+	case errors.Is(err, problem.ErrNotFound): // it was deleted, or is purged
 		w.Done = true
 		return w, nil
 	case err != nil:

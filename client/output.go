@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/daybookq/daybook/client/internal/transport"
 )
 
 // Output is the output of a job that has ended.
@@ -24,34 +26,34 @@ const maxOutputWait = time.Minute
 
 // Output returns the output of a job. It waits up to a minute for the end of the job. The error is ErrConflict if the
 // job has not ended by then, and ErrNotFound if there is no such job, it is purged, or its blob was deleted. Output is
-// repeated when the answer is lost. It holds the whole output in memory; use GetBlob to stream a long one.
+// repeated when the answer is lost. It holds the whole output in memory; use Blobs.Open to stream a long one.
 func (c *Client) Output(ctx context.Context, id string, wait time.Duration) (o Output, err error) {
 	path, err := idPath("/jobs/", id, "/output")
 	if err != nil {
 		return o, err
 	}
-	r := get(path)
+	r := transport.Get(path)
 	if wait > 0 {
 		wait = min(wait, maxOutputWait)
-		r.query, r.wait = url.Values{"wait_ms": {strconv.FormatInt(max(wait.Milliseconds(), 1), 10)}}, wait
+		r.Query, r.Wait = url.Values{"wait_ms": {strconv.FormatInt(max(wait.Milliseconds(), 1), 10)}}, wait
 	}
-	a, err := c.do(ctx, r)
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return o, err
 	}
-	o = Output{Status: a.header.Get("Daybook-Status"), Code: a.header.Get("Daybook-Code"), Addr: a.header.Get("Daybook-Output-Addr"), Bytes: a.body}
-	if a.status == http.StatusNoContent {
+	o = Output{Status: a.Header.Get("Daybook-Status"), Code: a.Header.Get("Daybook-Code"), Addr: a.Header.Get("Daybook-Output-Addr"), Bytes: a.Body}
+	if a.Status == http.StatusNoContent {
 		return o, nil
 	}
-	switch a.mediaType {
-	case mimeText:
+	switch a.MediaType {
+	case transport.MimeText:
 		o.Kind = Text
-	case mimeJSON:
+	case transport.MimeJSON:
 		o.Kind = JSON
 	case "application/octet-stream":
 		o.Kind = Bytes
 	default:
-		return o, a.unreadable(fmt.Errorf("media type %q", a.mediaType))
+		return o, a.Unreadable(fmt.Errorf("media type %q", a.MediaType))
 	}
 	return o, nil
 }

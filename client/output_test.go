@@ -8,6 +8,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // TestOutput: the output of a job, in every kind, and the wait for its end.
@@ -20,8 +21,11 @@ func TestOutput(t *testing.T) {
 		{Status: "completed", Code: "ok", Kind: client.Bytes, Bytes: []byte{0, 0xff}},
 		{Status: "completed", Code: "ok"},
 	} {
-		j := testkit.Must(c.Create(ctx, client.TextJob("x", "1")))(t)
-		if _, err := c.Output(ctx, j.ID, time.Millisecond); !errors.Is(err, client.ErrConflict) {
+		j, err := c.Create(ctx, client.TextJob("x", "1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Output(ctx, j.ID, time.Millisecond); !errors.Is(err, problem.ErrConflict) {
 			t.Errorf("before the end: %v", err)
 		}
 		claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r"})
@@ -39,7 +43,7 @@ func TestOutput(t *testing.T) {
 		}
 		testkit.Check(t, <-completed) // its answer may arrive after the output
 	}
-	if _, err := c.Output(ctx, "018bcfe5-6800-7000-8000-000004000000", 0); !errors.Is(err, client.ErrNotFound) {
+	if _, err := c.Output(ctx, "018bcfe5-6800-7000-8000-000004000000", 0); !errors.Is(err, problem.ErrNotFound) {
 		t.Errorf("no job: %v", err)
 	}
 }

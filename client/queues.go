@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -36,16 +38,16 @@ func (q *Queue) UnmarshalJSON(text []byte) error {
 // Queues yields all queues in order of client and type, page by page. With a client it yields only the queues of that
 // client. An error ends the list. A page is read again when the answer is lost.
 func (c *Client) Queues(ctx context.Context, client string) iter.Seq2[Queue, error] {
-	r := get("/queues")
+	r := transport.Get("/queues")
 	if client != "" {
-		r.query = url.Values{"client": {client}}
+		r.Query = url.Values{"client": {client}}
 	}
-	return pages(ctx, c, r, func(a answer) (list []Queue, next string, err error) {
+	return transport.Pages(ctx, &c.conn, r, func(a transport.Answer) (list []Queue, next string, err error) {
 		var page struct {
 			Queues []Queue `json:"queues"`
 			Next   string  `json:"next"`
 		}
-		err = decode(a, &page)
+		err = transport.Decode(a, &page)
 		return page.Queues, page.Next, err
 	})
 }
@@ -56,7 +58,7 @@ func (c *Client) Queue(ctx context.Context, client, typ string) (Queue, error) {
 	if err != nil {
 		return Queue{}, err
 	}
-	return c.queueCall(ctx, get(path))
+	return c.queueCall(ctx, transport.Get(path))
 }
 
 // DeleteQueue deletes a queue without jobs. The next job of that client and type creates the queue again. The error is
@@ -67,7 +69,7 @@ func (c *Client) DeleteQueue(ctx context.Context, client, typ string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.do(ctx, request{method: http.MethodDelete, path: path, repeat: repeatable})
+	_, err = c.conn.Do(ctx, transport.Request{Method: http.MethodDelete, Path: path, Repeat: transport.Repeatable})
 	return err
 }
 
@@ -87,21 +89,21 @@ func (c *Client) change(ctx context.Context, client, typ, verb string) (Queue, e
 	if err != nil {
 		return Queue{}, err
 	}
-	return c.queueCall(ctx, request{method: http.MethodPost, path: path + verb, repeat: repeatable})
+	return c.queueCall(ctx, transport.Request{Method: http.MethodPost, Path: path + verb, Repeat: transport.Repeatable})
 }
 
-func (c *Client) queueCall(ctx context.Context, r request) (q Queue, err error) {
-	a, err := c.do(ctx, r)
+func (c *Client) queueCall(ctx context.Context, r transport.Request) (q Queue, err error) {
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return q, err
 	}
-	return q, decode(a, &q)
+	return q, transport.Decode(a, &q)
 }
 
 func queuePath(client, typ string) (string, error) {
 	for field, name := range map[string]string{"client": client, "type": typ} {
 		if err := job.CheckName(field, name); err != nil {
-			return "", fmt.Errorf("%w: %w", ErrBadRequest, err)
+			return "", fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
 		}
 	}
 	return "/queues/" + client + "/" + typ, nil

@@ -15,6 +15,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // Requests that are safe to repeat are repeated after failures that may soon pass.
@@ -45,14 +46,14 @@ func TestRepeatingReadsAndClaims(t *testing.T) {
 	t.Run("a read whose answer was lost is not ErrUnknown", func(t *testing.T) {
 		f := clienttest.InTurn(clienttest.LostAnswer)
 		_, err := f.Client(client.Options{RetryFor: -1}).Job(t.Context(), clienttest.TestID(0))
-		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrUnknown) {
+		if !errors.Is(err, problem.ErrUnavailable) || errors.Is(err, problem.ErrUnknown) {
 			t.Error(err)
 		}
 	})
 	t.Run("a change without a claim is not repeated", func(t *testing.T) {
 		f := clienttest.InTurn(clienttest.LostAnswer)
 		_, err := f.Client(client.Options{}).Complete(t.Context(), clienttest.TestID(0), "", client.Outcome{})
-		if !errors.Is(err, client.ErrUnknown) || len(f.Calls) != 1 {
+		if !errors.Is(err, problem.ErrUnknown) || len(f.Calls) != 1 {
 			t.Errorf("%v after %d requests", err, len(f.Calls))
 		}
 	})
@@ -100,7 +101,7 @@ func TestTimeoutOfATry(t *testing.T) {
 	}
 	ping := func(c *client.Client) error { return c.Ping(context.Background()) }
 	t.Run("30 s by default", func(t *testing.T) {
-		if d, err := took(t, ping, client.Options{}); d != 30*time.Second || !errors.Is(err, client.ErrUnavailable) || errors.Is(err, context.Canceled) {
+		if d, err := took(t, ping, client.Options{}); d != 30*time.Second || !errors.Is(err, problem.ErrUnavailable) || errors.Is(err, context.Canceled) {
 			t.Errorf("%v after %v", err, d)
 		}
 	})
@@ -124,7 +125,7 @@ func TestTimeoutOfATry(t *testing.T) {
 			_, err := c.AddLines(context.Background(), make([]byte, 2<<20), client.AddOptions{})
 			return err
 		}
-		if d, err := took(t, add, client.Options{}); d != 38*time.Second || !errors.Is(err, client.ErrUnknown) {
+		if d, err := took(t, add, client.Options{}); d != 38*time.Second || !errors.Is(err, problem.ErrUnknown) {
 			t.Errorf("%v after %v", err, d)
 		}
 	})
@@ -139,7 +140,7 @@ func TestTimeoutOfATry(t *testing.T) {
 func TestAnswersThatAreTooLarge(t *testing.T) {
 	f := clienttest.InTurn(clienttest.Reply{Status: 200, Stream: clienttest.Endless{}})
 	_, err := f.Client(client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 1000})
-	if !errors.Is(err, client.ErrUnexpectedAnswer) || errors.Is(err, client.ErrUnknown) || len(f.Calls) != 1 {
+	if !errors.Is(err, problem.ErrUnexpectedAnswer) || errors.Is(err, problem.ErrUnknown) || len(f.Calls) != 1 {
 		t.Errorf("%v after %d requests: each may have handed out jobs", err, len(f.Calls))
 	}
 	if n := f.Calls[0].Body["max_bytes"]; n != 8.0*(1<<20) {
@@ -150,7 +151,7 @@ func TestAnswersThatAreTooLarge(t *testing.T) {
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	f := clienttest.InTurn(clienttest.Reply{Status: 302, Header: http.Header{"Location": {"http://elsewhere/"}}})
 	err := f.Client(client.Options{}).Ping(t.Context())
-	if !errors.Is(err, client.ErrUnexpectedAnswer) || len(f.Calls) != 1 {
+	if !errors.Is(err, problem.ErrUnexpectedAnswer) || len(f.Calls) != 1 {
 		t.Errorf("%v after %d requests", err, len(f.Calls))
 	}
 }
@@ -158,9 +159,9 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 // Every code that docs/reference/errors.md lists has a sentinel, or is listed here as a code without one.
 func TestCodesHaveSentinels(t *testing.T) {
 	all := []error{
-		client.ErrBadRequest, client.ErrNotFound, client.ErrNotActive, client.ErrClaimLost, client.ErrOutcomeDiffers, client.ErrRunnerDiffers,
-		client.ErrCancelled, client.ErrConflict, client.ErrKeyHeld, client.ErrKeyReused, client.ErrSessionNotFound, client.ErrNumberPassed, client.ErrTooLarge, client.ErrNoBlobs, client.ErrBlobDamaged, client.ErrForbidden, client.ErrOverloaded, client.ErrUnavailable,
-		client.ErrRunnerTaken, client.ErrRunnerReplaced, client.ErrRunnerLost,
+		problem.ErrBadRequest, problem.ErrNotFound, problem.ErrNotActive, problem.ErrClaimLost, problem.ErrOutcomeDiffers, problem.ErrRunnerDiffers,
+		problem.ErrCancelled, problem.ErrConflict, problem.ErrKeyHeld, problem.ErrKeyReused, problem.ErrSessionNotFound, problem.ErrNumberPassed, problem.ErrTooLarge, problem.ErrNoBlobs, problem.ErrBlobDamaged, problem.ErrForbidden, problem.ErrOverloaded, problem.ErrUnavailable,
+		problem.ErrRunnerTaken, problem.ErrRunnerReplaced, problem.ErrRunnerLost,
 	}
 	without := map[string]bool{"route_not_found": true, "method_not_allowed": true, "client_gone": true, "internal": true, "store_damaged": true}
 	doc := testkit.Must(os.ReadFile("../docs/reference/errors.md"))(t)
@@ -169,7 +170,7 @@ func TestCodesHaveSentinels(t *testing.T) {
 		codes++
 		found := 0
 		for _, sentinel := range all {
-			if errors.Is(&client.Error{Code: m[1], Outcome: "not_stored"}, sentinel) {
+			if errors.Is(&problem.Error{Code: m[1], Outcome: "not_stored"}, sentinel) {
 				found++
 			}
 		}
@@ -192,11 +193,11 @@ func TestARefusedRepeatDoesNotProveThatNothingWasStored(t *testing.T) {
 		is      error
 	}{
 		"nobody listens":                {clienttest.RefusedConnection, true, syscall.ECONNREFUSED},
-		"the server stops":              {clienttest.Problem(503, "shutting_down", "not_stored"), true, client.ErrUnknown},
-		"the server takes no more":      {clienttest.Problem(429, "overloaded", "not_stored"), true, client.ErrOverloaded},
-		"the disk is full":              {clienttest.Problem(507, "disk_full", "not_stored"), true, client.ErrOverloaded},
-		"the key was used for another":  {clienttest.Problem(422, "key_reused", "not_stored"), false, client.ErrKeyReused},
-		"the answer was lost once more": {lost, true, client.ErrUnknown},
+		"the server stops":              {clienttest.Problem(503, "shutting_down", "not_stored"), true, problem.ErrUnknown},
+		"the server takes no more":      {clienttest.Problem(429, "overloaded", "not_stored"), true, problem.ErrOverloaded},
+		"the disk is full":              {clienttest.Problem(507, "disk_full", "not_stored"), true, problem.ErrOverloaded},
+		"the key was used for another":  {clienttest.Problem(422, "key_reused", "not_stored"), false, problem.ErrKeyReused},
+		"the answer was lost once more": {lost, true, problem.ErrUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -204,10 +205,10 @@ func TestARefusedRepeatDoesNotProveThatNothingWasStored(t *testing.T) {
 				j.Key = client.NewKey()
 				f := clienttest.InTurn(lost, c.last)
 				_, err := f.Client(client.Options{RetryFor: 200 * time.Millisecond}).Create(t.Context(), j)
-				if len(f.Calls) < 2 || errors.Is(err, client.ErrUnknown) != c.unknown || errors.Is(err, client.ErrUnavailable) || !errors.Is(err, c.is) {
+				if len(f.Calls) < 2 || errors.Is(err, problem.ErrUnknown) != c.unknown || errors.Is(err, problem.ErrUnavailable) || !errors.Is(err, c.is) {
 					t.Errorf("after %d tries: %v", len(f.Calls), err)
 				}
-				var refused *client.Error
+				var refused *problem.Error
 				if errors.As(err, &refused) != (c.last.Err == nil) {
 					t.Errorf("%v is the server's refusal %v", err, refused)
 				}

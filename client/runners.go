@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -56,18 +58,18 @@ func (c *Client) Heartbeat(ctx context.Context, info RunnerInfo) (every time.Dur
 		return 0, err
 	}
 	info.ID = "" // it is in the path
-	r, err := post(path, info, repeatable)
+	r, err := transport.Post(path, info, transport.Repeatable)
 	if err != nil {
 		return 0, err
 	}
-	a, err := c.do(ctx, r)
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return 0, err
 	}
 	var doc struct {
 		HeartbeatMs int64 `json:"heartbeat_ms"`
 	}
-	err = decode(a, &doc)
+	err = transport.Decode(a, &doc)
 	return time.Duration(doc.HeartbeatMs) * time.Millisecond, err
 }
 
@@ -78,7 +80,7 @@ func (c *Client) Goodbye(ctx context.Context, runnerID, instance string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.do(ctx, request{method: http.MethodDelete, path: path, query: url.Values{"instance": {instance}}, repeat: repeatable})
+	_, err = c.conn.Do(ctx, transport.Request{Method: http.MethodDelete, Path: path, Query: url.Values{"instance": {instance}}, Repeat: transport.Repeatable})
 	return err
 }
 
@@ -121,29 +123,29 @@ func (c *Client) Runner(ctx context.Context, runnerID string) (r Runner, err err
 	if err != nil {
 		return r, err
 	}
-	a, err := c.do(ctx, get(path))
+	a, err := c.conn.Do(ctx, transport.Get(path))
 	if err != nil {
 		return r, err
 	}
-	return r, decode(a, &r)
+	return r, transport.Decode(a, &r)
 }
 
 // Runners yields the runners that hold jobs or sent heartbeats, page by page. An error ends the list. A page is read again
 // when the answer is lost.
 func (c *Client) Runners(ctx context.Context) iter.Seq2[Runner, error] {
-	return pages(ctx, c, get("/runners"), func(a answer) (list []Runner, next string, err error) {
+	return transport.Pages(ctx, &c.conn, transport.Get("/runners"), func(a transport.Answer) (list []Runner, next string, err error) {
 		var page struct {
 			Runners []Runner `json:"runners"`
 			Next    string   `json:"next"`
 		}
-		err = decode(a, &page)
+		err = transport.Decode(a, &page)
 		return page.Runners, page.Next, err
 	})
 }
 
 func runnerPath(id string) (string, error) {
 	if err := job.CheckName("runner_id", id); err != nil {
-		return "", fmt.Errorf("%w: %w", ErrBadRequest, err)
+		return "", fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
 	}
 	return "/runners/" + id, nil
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // TestRunners registers runners with a real server, takes one over, and reads them.
 func TestRunners(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx := t.Context()
-	if _, err := c.Runner(ctx, "r-1"); !errors.Is(err, client.ErrNotFound) {
+	if _, err := c.Runner(ctx, "r-1"); !errors.Is(err, problem.ErrNotFound) {
 		t.Errorf("an unknown runner: %v", err)
 	}
 	info := client.RunnerInfo{
@@ -31,7 +32,7 @@ func TestRunners(t *testing.T) {
 	}
 	second := info
 	second.Instance = "second"
-	if _, err := c.Heartbeat(ctx, second); !errors.Is(err, client.ErrRunnerTaken) {
+	if _, err := c.Heartbeat(ctx, second); !errors.Is(err, problem.ErrRunnerTaken) {
 		t.Errorf("heartbeat of a second process: %v", err)
 	}
 	second.Takeover = true
@@ -39,10 +40,10 @@ func TestRunners(t *testing.T) {
 		t.Errorf("takeover: %v", err)
 	}
 	info.Takeover = true // the instance that was replaced cannot take over in its turn
-	if _, err := c.Heartbeat(ctx, info); !errors.Is(err, client.ErrRunnerReplaced) {
+	if _, err := c.Heartbeat(ctx, info); !errors.Is(err, problem.ErrRunnerReplaced) {
 		t.Errorf("heartbeat of the process that was replaced: %v", err)
 	}
-	if err := c.Goodbye(ctx, info.ID, "first"); !errors.Is(err, client.ErrRunnerReplaced) {
+	if err := c.Goodbye(ctx, info.ID, "first"); !errors.Is(err, problem.ErrRunnerReplaced) {
 		t.Errorf("goodbye of the process that was replaced: %v", err)
 	}
 	for range 2 {
@@ -50,7 +51,7 @@ func TestRunners(t *testing.T) {
 			t.Errorf("goodbye: %v", err)
 		}
 	}
-	if _, err := c.Heartbeat(ctx, second); !errors.Is(err, client.ErrRunnerLost) {
+	if _, err := c.Heartbeat(ctx, second); !errors.Is(err, problem.ErrRunnerLost) {
 		t.Errorf("heartbeat after the goodbye: %v", err)
 	}
 	testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "any text"}))(t)
@@ -64,11 +65,11 @@ func TestRunners(t *testing.T) {
 	if len(list) != 2 || list[0].ID != info.ID || list[0].State != client.RunnerDead || list[0].End != client.RunnerLeft || list[1].ID != "any text" || list[1].State != "" || list[1].Held != 1 {
 		t.Errorf("runners: %+v", list)
 	}
-	var refused *client.Error
+	var refused *problem.Error
 	if _, err := c.Heartbeat(ctx, client.RunnerInfo{ID: "r", Instance: "i", Kinds: []string{"no kind"}}); !errors.As(err, &refused) || refused.Field != "kinds" {
 		t.Errorf("a heartbeat with a wrong kind: %v", err)
 	}
-	if _, err := c.Heartbeat(ctx, client.RunnerInfo{ID: "r"}); !errors.Is(err, client.ErrBadRequest) {
+	if _, err := c.Heartbeat(ctx, client.RunnerInfo{ID: "r"}); !errors.Is(err, problem.ErrBadRequest) {
 		t.Errorf("a heartbeat without an instance: %v", err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/daybookq/daybook/client/internal/transport"
 )
 
 // Stats are figures of the server. The server's document has more of them; Text is the whole document.
@@ -36,12 +38,12 @@ type Stats struct {
 
 // Stats returns figures of the server. The server answers without waiting for its journal.
 func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
-	a, err := c.do(ctx, get("/stats"))
+	a, err := c.conn.Do(ctx, transport.Get("/stats"))
 	if err != nil {
 		return s, err
 	}
-	s.Text = a.body
-	return s, decode(a, &s)
+	s.Text = a.Body
+	return s, transport.Decode(a, &s)
 }
 
 // Version describes the build of the server.
@@ -54,23 +56,23 @@ type Version struct {
 
 // Version returns the version of the server.
 func (c *Client) Version(ctx context.Context) (v Version, err error) {
-	a, err := c.do(ctx, get("/version"))
+	a, err := c.conn.Do(ctx, transport.Get("/version"))
 	if err != nil {
 		return v, err
 	}
-	return v, decode(a, &v)
+	return v, transport.Decode(a, &v)
 }
 
 // Ping returns nil if the server answers.
 func (c *Client) Ping(ctx context.Context) error {
-	_, err := c.do(ctx, get("/ping"))
+	_, err := c.conn.Do(ctx, transport.Get("/ping"))
 	return err
 }
 
 // Ready returns nil if the server accepts changes: it has replayed its journal, and can write to it. Ready is not
 // repeated.
 func (c *Client) Ready(ctx context.Context) error {
-	_, err := c.once(ctx, get("/readyz"))
+	_, err := c.conn.Once(ctx, transport.Get("/readyz"))
 	return err
 }
 
@@ -82,7 +84,7 @@ func (c *Client) Stop(ctx context.Context) error { return c.turn(ctx, "/stop") }
 func (c *Client) Start(ctx context.Context) error { return c.turn(ctx, "/start") }
 
 func (c *Client) turn(ctx context.Context, path string) error {
-	_, err := c.do(ctx, request{method: http.MethodPost, path: path, repeat: repeatable})
+	_, err := c.conn.Do(ctx, transport.Request{Method: http.MethodPost, Path: path, Repeat: transport.Repeatable})
 	return err
 }
 
@@ -90,14 +92,14 @@ func (c *Client) turn(ctx context.Context, path string) error {
 // server measures leases and run_at by its own time. All leases get their full length again. AcceptTime returns how far
 // the server's time is ahead of its wall clock afterwards. It is repeated when the answer is lost.
 func (c *Client) AcceptTime(ctx context.Context) (offset time.Duration, err error) {
-	a, err := c.do(ctx, request{method: http.MethodPost, path: "/clock/accept", repeat: repeatable})
+	a, err := c.conn.Do(ctx, transport.Request{Method: http.MethodPost, Path: "/clock/accept", Repeat: transport.Repeatable})
 	if err != nil {
 		return 0, err
 	}
 	var doc struct {
 		ClockOffsetMs int64 `json:"clock_offset_ms"`
 	}
-	if err := decode(a, &doc); err != nil {
+	if err := transport.Decode(a, &doc); err != nil {
 		return 0, err
 	}
 	return time.Duration(doc.ClockOffsetMs) * time.Millisecond, nil
@@ -105,18 +107,18 @@ func (c *Client) AcceptTime(ctx context.Context) (offset time.Duration, err erro
 
 // Level returns the level of the rules by which the server applies its journal, and the newest level that the server knows.
 func (c *Client) Level(ctx context.Context) (level, newest int, err error) {
-	return c.level(ctx, request{method: http.MethodGet, path: "/level", repeat: repeatable})
+	return c.level(ctx, transport.Request{Method: http.MethodGet, Path: "/level", Repeat: transport.Repeatable})
 }
 
 // RaiseLevel raises the level to the newest one that the server knows. Older versions of the server, which do not know this
 // level, can then no longer start with its data. RaiseLevel is repeated when the answer is lost.
 func (c *Client) RaiseLevel(ctx context.Context) (level int, err error) {
-	level, _, err = c.level(ctx, request{method: http.MethodPost, path: "/level/raise", repeat: repeatable})
+	level, _, err = c.level(ctx, transport.Request{Method: http.MethodPost, Path: "/level/raise", Repeat: transport.Repeatable})
 	return level, err
 }
 
-func (c *Client) level(ctx context.Context, r request) (level, newest int, err error) {
-	a, err := c.do(ctx, r)
+func (c *Client) level(ctx context.Context, r transport.Request) (level, newest int, err error) {
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -124,7 +126,7 @@ func (c *Client) level(ctx context.Context, r request) (level, newest int, err e
 		Level  int `json:"level"`
 		Newest int `json:"newest"`
 	}
-	if err := decode(a, &doc); err != nil {
+	if err := transport.Decode(a, &doc); err != nil {
 		return 0, 0, err
 	}
 	return doc.Level, doc.Newest, nil
@@ -133,6 +135,6 @@ func (c *Client) level(ctx context.Context, r request) (level, newest int, err e
 // Quit makes the server stop gracefully. The error is ErrForbidden if the client is on another machine, or the server
 // does not allow it (serve --allow-quit).
 func (c *Client) Quit(ctx context.Context) error {
-	_, err := c.once(ctx, request{method: http.MethodPost, path: "/quit"})
+	_, err := c.conn.Once(ctx, transport.Request{Method: http.MethodPost, Path: "/quit"})
 	return err
 }

@@ -5,18 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
+
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // MaxSlots is how many requests of a session may be outstanding. It is a limit of the server.
 const MaxSlots = 256
-
-const (
-	headerSession = "Daybook-Session"
-	headerSlot    = "Daybook-Session-Slot"
-	headerNumber  = "Daybook-Session-Number"
-)
 
 // Session is a session of a runner or producer. Its creates, claims and completions have numbers. The server recognizes
 // a repeated request by its number, carries it out once, and gives a repeat the first answer, as with an idempotency
@@ -66,13 +62,6 @@ type Number struct {
 	Number  uint64
 }
 
-// set adds the headers for n to a request.
-func (n Number) set(h http.Header) {
-	h.Set(headerSession, n.Session)
-	h.Set(headerSlot, strconv.Itoa(n.Slot))
-	h.Set(headerNumber, strconv.FormatUint(n.Number, 10))
-}
-
 // SessionDocument is the document of a session. Times are unix ms.
 type SessionDocument struct {
 	ID        string        `json:"session_id"`
@@ -93,22 +82,22 @@ type SessionSlot struct {
 // ErrOverloaded if the server lacks room for another session. OpenSession is repeated when the answer is lost; the
 // server deletes the session of the lost answer after a day.
 func (c *Client) OpenSession(ctx context.Context, runnerID string) (*Session, error) {
-	r, err := post("/sessions", struct {
+	r, err := transport.Post("/sessions", struct {
 		RunnerID string `json:"runner_id,omitzero"`
-	}{runnerID}, repeatable)
+	}{runnerID}, transport.Repeatable)
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.do(ctx, r)
+	a, err := c.conn.Do(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	var doc SessionDocument
-	if err := decode(a, &doc); err != nil {
+	if err := transport.Decode(a, &doc); err != nil {
 		return nil, err
 	}
 	if doc.ID == "" {
-		return nil, a.unreadable(errors.New("a session without an id"))
+		return nil, a.Unreadable(errors.New("a session without an id"))
 	}
 	return &Session{ID: doc.ID, RunnerID: runnerID, c: c, taken: make(chan struct{}, MaxSlots)}, nil
 }
@@ -119,11 +108,11 @@ func (c *Client) Session(ctx context.Context, id string) (doc SessionDocument, e
 	if err != nil {
 		return doc, err
 	}
-	a, err := c.do(ctx, get(path))
+	a, err := c.conn.Do(ctx, transport.Get(path))
 	if err != nil {
 		return doc, err
 	}
-	return doc, decode(a, &doc)
+	return doc, transport.Decode(a, &doc)
 }
 
 // End ends the session, so that the server does not keep it for a day. No request of the session may be outstanding.
@@ -133,8 +122,8 @@ func (s *Session) End(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.c.do(ctx, request{method: http.MethodDelete, path: path, repeat: repeatable})
-	if errors.Is(err, ErrSessionNotFound) {
+	_, err = s.c.conn.Do(ctx, transport.Request{Method: http.MethodDelete, Path: path, Repeat: transport.Repeatable})
+	if errors.Is(err, problem.ErrSessionNotFound) {
 		return nil
 	}
 	return err
@@ -176,14 +165,14 @@ func (s *Session) Answered(n Number) {
 // have a Key.
 func (c *Client) Numbered(n Number) *Client {
 	p := *c
-	p.own = n
+	p.own = transport.Number(n)
 	return &p
 }
 
 // numbered sets the number of the client, if it has one, in a request.
-func (c *Client) numbered(r request) request {
-	if c.own != (Number{}) {
-		r.number, r.repeat = c.own, repeatable
+func (c *Client) numbered(r transport.Request) transport.Request {
+	if c.own != (transport.Number{}) {
+		r.Number, r.Repeat = c.own, transport.Repeatable
 	}
 	return r
 }

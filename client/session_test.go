@@ -14,6 +14,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 const someID = "0197f1c0-1111-7000-8000-000000400000"
@@ -50,7 +51,7 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 		added := testkit.Must(numbered.AddLines(ctx, lines, client.AddOptions{}))(t)
 		ids[i] = added.FirstID
 	}
-	if _, err := numbered.AddLines(ctx, []byte("e\n"), client.AddOptions{}); !errors.Is(err, client.ErrKeyReused) {
+	if _, err := numbered.AddLines(ctx, []byte("e\n"), client.AddOptions{}); !errors.Is(err, problem.ErrKeyReused) {
 		t.Errorf("another request with the number: %v", err)
 	}
 	answered()
@@ -92,7 +93,7 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 	numbered, answered = number()
 	for range 2 {
 		results, err := numbered.CompleteMany(ctx, claims[0].ID, []client.JobOutcome{{JobID: jobs[1].ID, Outcome: client.Outcome{Code: "failed"}}, {JobID: jobs[0].ID, Outcome: client.Outcome{Code: "failed"}}})
-		if err != nil || len(results) != 2 || results[0].Status != "failed" || !errors.Is(results[1].Err(), client.ErrOutcomeDiffers) {
+		if err != nil || len(results) != 2 || results[0].Status != "failed" || !errors.Is(results[1].Err(), problem.ErrOutcomeDiffers) {
 			t.Errorf("complete several: %+v, %v", results, err)
 		}
 	}
@@ -115,15 +116,15 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 			t.Errorf("end: %v", err)
 		}
 	}
-	if _, err := c.Numbered(n).Create(ctx, client.TextJob("t", "x")); !errors.Is(err, client.ErrSessionNotFound) || errors.Is(err, client.ErrUnknown) {
+	if _, err := c.Numbered(n).Create(ctx, client.TextJob("t", "x")); !errors.Is(err, problem.ErrSessionNotFound) || errors.Is(err, problem.ErrUnknown) {
 		t.Errorf("a request of a session that has ended: %v", err)
 	}
-	if _, err := c.Session(ctx, s.ID); !errors.Is(err, client.ErrSessionNotFound) {
+	if _, err := c.Session(ctx, s.ID); !errors.Is(err, problem.ErrSessionNotFound) {
 		t.Errorf("its document: %v", err)
 	}
 	j := client.TextJob("t", "x")
 	j.Key = client.NewKey()
-	if _, err := c.Numbered(n).Create(ctx, j); !errors.Is(err, client.ErrBadRequest) {
+	if _, err := c.Numbered(n).Create(ctx, j); !errors.Is(err, problem.ErrBadRequest) {
 		t.Errorf("a key beside a number: %v", err)
 	}
 }
@@ -158,15 +159,15 @@ func TestLostAnswerOfAForgottenSession(t *testing.T) {
 		fate   string
 		is     error
 	}{
-		{"session_not_found", http.StatusNotFound, "not_stored", client.ErrSessionNotFound},
-		{"number_passed", http.StatusConflict, "unknown", client.ErrNumberPassed},
+		{"session_not_found", http.StatusNotFound, "not_stored", problem.ErrSessionNotFound},
+		{"number_passed", http.StatusConflict, "unknown", problem.ErrNumberPassed},
 	} {
 		t.Run(code.code, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := clienttest.InTurn(clienttest.Reply{Status: 201, Body: `{"session_id":"` + someID + `"}`}, clienttest.LostAnswer, clienttest.Problem(code.status, code.code, code.fate))
 				c := f.Client(client.Options{})
 				_, err := c.Numbered(take(t, openSession(t, c))).Create(t.Context(), client.TextJob("t", "x"))
-				if !errors.Is(err, client.ErrUnknown) || !errors.Is(err, code.is) {
+				if !errors.Is(err, problem.ErrUnknown) || !errors.Is(err, code.is) {
 					t.Errorf("%v", err)
 				}
 			})

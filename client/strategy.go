@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -51,7 +52,7 @@ func (s Strategy) MarshalJSON() ([]byte, error) {
 	}
 	parsed, err := job.ParseStrategy(string(s))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBadRequest, err)
+		return nil, fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
 	}
 	var form any = Strategy(parsed.Base().String())
 	for _, key := range slices.Backward(parsed.DistinctKeys()) {

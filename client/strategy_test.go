@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 func TestStrategy(t *testing.T) {
@@ -27,7 +28,7 @@ func TestStrategy(t *testing.T) {
 		five = client.PreferDistinct("k", five)
 	}
 	for _, strategy := range []client.Strategy{five, client.PreferDistinct("a b", client.Oldest), client.PreferDistinct("a/b", client.Oldest), client.PreferDistinct("", client.Oldest), client.PreferDistinct("a", "best")} {
-		if got, err := json.Marshal(strategy); !errors.Is(err, client.ErrBadRequest) {
+		if got, err := json.Marshal(strategy); !errors.Is(err, problem.ErrBadRequest) {
 			t.Errorf("%s is sent as %s, %v", strings.TrimSpace(string(strategy)), got, err)
 		}
 	}

@@ -14,6 +14,9 @@ import (
 	"github.com/coder/websocket"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // StreamOptions are the options of OpenStream. A stream that gets jobs must have a RunnerID.
@@ -56,7 +59,7 @@ type Stream struct {
 // streamAnswer is an answer in a stream.
 type streamAnswer struct {
 	ok      jsontext.Value
-	problem *Error
+	problem *problem.Error
 	seq     uint64
 	at      time.Time
 }
@@ -65,7 +68,7 @@ type streamAnswer struct {
 type streamLine struct {
 	N            *uint64        `json:"n"`
 	OK           jsontext.Value `json:"ok"`
-	Problem      *Error         `json:"problem"`
+	Problem      *problem.Error `json:"problem"`
 	Seq          uint64         `json:"seq"`
 	Subscription uint64         `json:"subscription"`
 }
@@ -73,8 +76,6 @@ type streamLine struct {
 const streamProtocol = "daybook.v1"
 
 var (
-	// errNotSent says that a request was not sent, because its stream has ended.
-	errNotSent = fmt.Errorf("%w: the stream has ended", ErrUnavailable)
 	// ErrNoStreams says that the server offers no streams, or that a proxy blocks them.
 	ErrNoStreams = errors.New("the server offers no streams")
 )
@@ -82,10 +83,10 @@ var (
 // OpenStream opens a stream. It returns the same errors as requests do, and is not repeated.
 func (c *Client) OpenStream(ctx context.Context, o StreamOptions) (*Stream, error) {
 	s := &Stream{c: c, done: make(chan struct{}), waiting: map[uint64]chan<- streamAnswer{}, takers: map[uint64]*Subscription{}}
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.conn.Timeout)
 	defer cancel()
 	alive := func(context.Context, []byte) bool { s.heard.Store(time.Now().UnixNano()); return true }
-	conn, res, err := websocket.Dial(ctx, c.url+"/stream", &websocket.DialOptions{HTTPClient: c.http, Subprotocols: []string{streamProtocol}, OnPingReceived: alive})
+	conn, res, err := websocket.Dial(ctx, c.conn.URL+"/stream", &websocket.DialOptions{HTTPClient: c.conn.HTTP, Subprotocols: []string{streamProtocol}, OnPingReceived: alive})
 	switch {
 	case err == nil && conn.Subprotocol() != streamProtocol:
 		_ = conn.CloseNow() // nothing was sent
@@ -93,9 +94,9 @@ func (c *Client) OpenStream(ctx context.Context, o StreamOptions) (*Stream, erro
 	case err != nil && res != nil && res.StatusCode != 0:
 		return nil, fmt.Errorf("open stream: %w", streamRefusal(res))
 	case err != nil:
-		return nil, fmt.Errorf("open stream: %w: %w", ErrUnavailable, err)
+		return nil, fmt.Errorf("open stream: %w: %w", problem.ErrUnavailable, err)
 	}
-	conn.SetReadLimit(maxAnswerBytes)
+	conn.SetReadLimit(transport.MaxAnswerBytes)
 	s.conn = conn
 	alive(ctx, nil)
 	go s.read()
@@ -110,7 +111,7 @@ func (c *Client) OpenStream(ctx context.Context, o StreamOptions) (*Stream, erro
 // streamRefusal returns the error of a handshake that was answered with a status other than 101.
 func streamRefusal(res *http.Response) error {
 	body, _ := io.ReadAll(res.Body) // at most its first bytes, which are there already
-	err := refusal(request{method: http.MethodGet, path: "/stream"}, res, body)
+	err := transport.Refusal(transport.Request{Method: http.MethodGet, Path: "/stream"}, res, body)
 	if res.StatusCode == http.StatusServiceUnavailable || res.StatusCode == http.StatusTooManyRequests {
 		return err
 	}
@@ -185,8 +186,7 @@ func (s *Stream) Abort() {
 // Its other requests are HTTP requests.
 func (s *Stream) Client() *Client {
 	c := *s.c
-	c.stream = new(atomic.Pointer[Stream])
-	c.stream.Store(s)
+	c.conn.Stream = s.Once
 	return &c
 }
 
@@ -194,9 +194,9 @@ func (s *Stream) Client() *Client {
 func (s *Stream) ask(ctx context.Context, verb string, body, doc any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
-		return fmt.Errorf("%w: encode the request: %w", ErrBadRequest, err)
+		return fmt.Errorf("%w: encode the request: %w", problem.ErrBadRequest, err)
 	}
-	a, err := s.do(ctx, verb, text, nil)
+	a, err := s.Do(ctx, verb, text, nil)
 	if err != nil {
 		return err
 	}
@@ -207,62 +207,65 @@ func (s *Stream) ask(ctx context.Context, verb string, body, doc any) error {
 		return nil
 	}
 	if err := json.Unmarshal(a.ok, doc); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnexpectedAnswer, err)
+		return fmt.Errorf("%w: %w", problem.ErrUnexpectedAnswer, err)
 	}
 	return nil
 }
 
-// once sends a request that also exists in HTTP, and returns its answer in the form of HTTP.
-func (s *Stream) once(ctx context.Context, c *Client, r request) (answer, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout+r.wait, errSilent)
+// Once sends a request that also exists in HTTP, and returns its answer in the form of HTTP.
+func (s *Stream) Once(ctx context.Context, c *transport.Conn, r transport.Request) (transport.Answer, error) {
+	if r.Verb == "" || r.ContentType != transport.MimeJSON || len(r.Body) > maxStreamedBody {
+		return transport.Answer{}, transport.ErrNotSent
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout+r.Wait, transport.ErrSilent)
 	defer cancel()
 	var more []byte
-	if n := r.number; n.Session != "" {
+	if n := r.Number; n.Session != "" {
 		more = fmt.Appendf(nil, `,"session":{"id":%q,"slot":%d,"number":%d}`, n.Session, n.Slot, n.Number)
 	}
-	got, err := s.do(ctx, r.verb, r.body, more)
+	got, err := s.Do(ctx, r.Verb, r.Body, more)
 	return s.answer(got, err, r)
 }
 
 // onceInRuns is once for a request in a binary message, whose body is in runs.
-func (s *Stream) onceInRuns(ctx context.Context, c *Client, r request) (answer, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout, errSilent)
+func (s *Stream) onceInRuns(ctx context.Context, c *Client, r transport.Request) (transport.Answer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.conn.Timeout, transport.ErrSilent)
 	defer cancel()
-	got, err := s.wait(ctx, func() uint64 {
+	got, err := s.Wait(ctx, func() uint64 {
 		s.last++
-		s.messages = append(s.messages, outgoing{kind: websocket.MessageBinary, text: append(fmt.Appendf(nil, "#:request n=%d\n", s.last), r.body...)})
+		s.messages = append(s.messages, outgoing{kind: websocket.MessageBinary, text: append(fmt.Appendf(nil, "#:request n=%d\n", s.last), r.Body...)})
 		return s.last
 	})
 	return s.answer(got, err, r)
 }
 
 // answer returns an answer in the form of HTTP.
-func (s *Stream) answer(got streamAnswer, err error, r request) (answer, error) {
-	a := answer{status: http.StatusOK, mediaType: mimeJSON, seq: got.seq, body: got.ok, at: got.at, once: r.repeat != repeatable}
+func (s *Stream) answer(got streamAnswer, err error, r transport.Request) (transport.Answer, error) {
+	a := transport.Answer{Status: http.StatusOK, MediaType: transport.MimeJSON, Seq: got.seq, Body: got.ok, At: got.at, Once: r.Repeat != transport.Repeatable}
 	if err != nil {
-		return a, fmt.Errorf("%s in a stream: %w", r.verb, err)
+		return a, fmt.Errorf("%s in a stream: %w", r.Verb, err)
 	}
 	if got.problem != nil {
-		a.status = got.problem.Status
-		return a, a.unproven(got.problem)
+		a.Status = got.problem.Status
+		return a, a.Unproven(got.problem)
 	}
 	return a, nil
 }
 
-// do sends a request and waits for its answer. more are its other fields, each after a comma. It returns the errors of
+// Do sends a request and waits for its answer. more are its other fields, each after a comma. It returns the errors of
 // wait.
-func (s *Stream) do(ctx context.Context, verb string, body, more []byte) (streamAnswer, error) {
-	return s.wait(ctx, func() uint64 { return s.add(verb, body, more) })
+func (s *Stream) Do(ctx context.Context, verb string, body, more []byte) (streamAnswer, error) {
+	return s.Wait(ctx, func() uint64 { return s.add(verb, body, more) })
 }
 
-// wait sends a request, which add adds and numbers, and waits for its answer. The error is errNotSent if nothing was
+// Wait sends a request, which add adds and numbers, and waits for its answer. The error is ErrNotSent if nothing was
 // sent, and otherwise ErrUnknown.
-func (s *Stream) wait(ctx context.Context, add func() uint64) (streamAnswer, error) {
+func (s *Stream) Wait(ctx context.Context, add func() uint64) (streamAnswer, error) {
 	answers := make(chan streamAnswer, 1)
 	s.mu.Lock()
 	if s.err != nil || len(s.messages) >= maxQueuedMessages {
 		s.mu.Unlock()
-		return streamAnswer{}, errNotSent
+		return streamAnswer{}, transport.ErrNotSent
 	}
 	n := add()
 	s.waiting[n] = answers
@@ -286,9 +289,9 @@ func (s *Stream) wait(ctx context.Context, add func() uint64) (streamAnswer, err
 	case err == nil:
 		err = context.Cause(ctx)
 	case websocket.CloseStatus(err) == statusDone:
-		return streamAnswer{}, errNotSent
+		return streamAnswer{}, transport.ErrNotSent
 	}
-	return streamAnswer{}, fmt.Errorf("%w: %w", ErrUnknown, err)
+	return streamAnswer{}, fmt.Errorf("%w: %w", problem.ErrUnknown, err)
 }
 
 // send sends a request without waiting for its answer.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/go-json-experiment/json"
+
+	"github.com/daybookq/daybook/client/problem"
 )
 
 const (
@@ -44,7 +46,7 @@ func (s *Stream) readAll() error {
 			err = s.lines(text, at)
 		}
 		if err != nil {
-			return cmp.Or(s.cutOff(), fmt.Errorf("%w: %w", ErrUnexpectedAnswer, err))
+			return cmp.Or(s.cutOff(), fmt.Errorf("%w: %w", problem.ErrUnexpectedAnswer, err))
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // fill sends more requests than the connection accepts. Each must end soon after its context.
@@ -31,7 +32,7 @@ func fill(t *testing.T, over *client.Client, allowed time.Duration) {
 		_, err := over.CompleteMany(ctx, "018c2b6e-7f00-7000-8000-000000400000", outcomes) // nobody answers it, so it must end with its context
 		cancel()
 		switch {
-		case errors.Is(err, client.ErrUnknown):
+		case errors.Is(err, problem.ErrUnknown):
 		case err != nil: // it was sent over HTTP, since the queue of the stream is full
 			unavailable++
 		default:
@@ -94,7 +95,7 @@ func TestStreamCutWithinAMessage(t *testing.T) {
 			s := testkit.Must(c.OpenStream(t.Context(), client.StreamOptions{}))(t)
 			defer s.Close()
 			<-s.Done()
-			if err := s.Err(); errors.Is(err, client.ErrUnexpectedAnswer) || !strings.Contains(err.Error(), "within a message") {
+			if err := s.Err(); errors.Is(err, problem.ErrUnexpectedAnswer) || !strings.Contains(err.Error(), "within a message") {
 				t.Error(err)
 			}
 		})
@@ -113,8 +114,11 @@ func TestStreamGoesAway(t *testing.T) {
 			}
 			_ = conn.Close(status, "")
 		})
-		s := testkit.Must(c.OpenStream(t.Context(), client.StreamOptions{}))(t)
-		if err := s.CreateJoined(c, client.NewJob{}); err == nil || errors.Is(err, client.ErrUnknown) != unknown {
+		s, err := c.OpenStream(t.Context(), client.StreamOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.CreateJoined(c, client.NewJob{}); err == nil || errors.Is(err, problem.ErrUnknown) != unknown {
 			t.Errorf("after %v: %v", status, err)
 		}
 	}

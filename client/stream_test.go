@@ -8,6 +8,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // TestStreamEnds: a request whose stream ends returns ErrUnknown, and later requests are sent over HTTP.
@@ -35,13 +36,13 @@ func TestStreamEnds(t *testing.T) {
 	if stream.Err() == nil {
 		t.Error("a stream that has ended has no error")
 	}
-	if _, err := stream.Subscribe(t.Context(), client.SubscribeOptions{Credit: 1, Take: func(*client.Claim) {}}); !errors.Is(err, client.ErrUnavailable) {
+	if _, err := stream.Subscribe(t.Context(), client.SubscribeOptions{Credit: 1, Take: func(*client.Claim) {}}); !errors.Is(err, problem.ErrUnavailable) {
 		t.Errorf("subscribe: %v", err)
 	}
 	// The other job has returned to its queue, so the claim holds no job.
 	for {
 		_, err := over.TickleClaim(t.Context(), claim.ID, client.TickleOptions{})
-		if errors.Is(err, client.ErrClaimLost) {
+		if errors.Is(err, problem.ErrClaimLost) {
 			break
 		}
 		testkit.NoError(t, err)
@@ -55,7 +56,7 @@ func TestSubscribeRequires(t *testing.T) {
 	stream := testkit.Must(s.Client.OpenStream(t.Context(), client.StreamOptions{RunnerID: "r"}))(t)
 	defer stream.Close()
 	for _, o := range []client.SubscribeOptions{{Credit: 1}, {Take: func(*client.Claim) {}}} {
-		if _, err := stream.Subscribe(t.Context(), o); !errors.Is(err, client.ErrBadRequest) {
+		if _, err := stream.Subscribe(t.Context(), o); !errors.Is(err, problem.ErrBadRequest) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}

@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // SubscribeOptions select the jobs that a stream gets. Credit and Take are required.
@@ -32,7 +35,7 @@ type Subscription struct {
 // Subscribe starts the delivery of jobs.
 func (s *Stream) Subscribe(ctx context.Context, o SubscribeOptions) (*Subscription, error) {
 	if o.Take == nil || o.Credit <= 0 {
-		return nil, fmt.Errorf("%w: a subscription requires Take and a Credit of at least 1", ErrBadRequest)
+		return nil, fmt.Errorf("%w: a subscription requires Take and a Credit of at least 1", problem.ErrBadRequest)
 	}
 	body, err := json.Marshal(struct {
 		Clients  []string `json:"clients,omitempty"`
@@ -42,16 +45,16 @@ func (s *Stream) Subscribe(ctx context.Context, o SubscribeOptions) (*Subscripti
 		Max      int      `json:"max,omitzero"`
 		MaxBytes int64    `json:"max_bytes"`
 		Credit   int      `json:"credit"`
-	}{o.Clients, o.Types, o.Strategy, o.LeaseMs, o.Max, maxClaimBytes, o.Credit})
+	}{o.Clients, o.Types, o.Strategy, o.LeaseMs, o.Max, transport.MaxClaimBytes, o.Credit})
 	if err != nil {
-		return nil, fmt.Errorf("%w: encode the request: %w", ErrBadRequest, err)
+		return nil, fmt.Errorf("%w: encode the request: %w", problem.ErrBadRequest, err)
 	}
 	answers := make(chan streamAnswer, 1)
 	u := &Subscription{s: s, o: o}
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
-		return nil, errNotSent
+		return nil, transport.ErrNotSent
 	}
 	u.n = s.add("subscribe", body, nil)
 	s.waiting[u.n], s.takers[u.n] = answers, u
@@ -64,7 +67,7 @@ func (s *Stream) Subscribe(ctx context.Context, o SubscribeOptions) (*Subscripti
 		}
 		return u, nil
 	case <-s.done:
-		return nil, errNotSent
+		return nil, transport.ErrNotSent
 	case <-ctx.Done():
 		go s.Abort() // jobs may have been sent already
 		return nil, context.Cause(ctx)

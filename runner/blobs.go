@@ -13,7 +13,7 @@ type blobs struct{ client *client.Client }
 
 // Get opens a blob that the client may read: its own, or a shared one.
 func (b blobs) Get(ctx context.Context, of, address string) (io.ReadCloser, error) {
-	r, err := b.client.GetBlob(ctx, of, address)
+	r, err := b.client.Blobs(of).Open(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +22,7 @@ func (b blobs) Get(ctx context.Context, of, address string) (io.ReadCloser, erro
 
 // Put stores a blob for a client. For a job that was created without a client, it stores a shared blob.
 func (b blobs) Put(ctx context.Context, of string, r io.Reader) (address string, err error) {
-	stored, err := b.client.PutBlob(ctx, owner(of), r)
+	stored, err := b.client.Blobs(owner(of)).Put(ctx, r)
 	return stored.Address, err
 }
 

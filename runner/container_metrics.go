@@ -3,7 +3,7 @@ package runner
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/container"
 )
@@ -52,7 +52,7 @@ func (r *Runner) collectContainers(to chan<- prometheus.Metric) {
 	counter(logBytes, float64(s.LogBytes), handler.Container)
 	counter(logBytesKept, float64(s.LogBytesKept), handler.Container)
 	pulled, pushed := r.moved.sums()
-	for direction, moved := range map[string]client.Moved{"pull": pulled, "push": pushed} {
+	for direction, moved := range map[string]files.Moved{"pull": pulled, "push": pushed} {
 		counter(filesetFiles, float64(moved.Files), direction, "moved")
 		counter(filesetFiles, float64(moved.Skipped), direction, "skipped")
 		counter(filesetBytes, float64(moved.Bytes), direction)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/runner/container"
 )
@@ -25,10 +26,10 @@ type filesets struct {
 // movedFiles counts the files of filesets that were moved between the server and this machine.
 type movedFiles struct {
 	mu             sync.Mutex
-	pulled, pushed client.Moved // all jobs together
+	pulled, pushed files.Moved // all jobs together
 }
 
-func (m *movedFiles) add(to *client.Moved, some client.Moved) {
+func (m *movedFiles) add(to *files.Moved, some files.Moved) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	to.Files += some.Files
@@ -36,36 +37,36 @@ func (m *movedFiles) add(to *client.Moved, some client.Moved) {
 	to.Bytes += some.Bytes
 }
 
-func (m *movedFiles) sums() (pulled, pushed client.Moved) {
+func (m *movedFiles) sums() (pulled, pushed files.Moved) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.pulled, m.pushed
 }
 
 func (f filesets) Pull(ctx context.Context, of, name string, version int, patterns []string, dir string, fits func(*fileset.Manifest) error) (int, error) {
-	q := client.FilesetQuery{Version: version, Patterns: patterns}
+	q := files.FilesetQuery{Version: version, Patterns: patterns}
 	from := owner(of)
 	if from != "" {
-		if _, err := f.FilesetVersions(ctx, from, name); errors.Is(err, client.ErrNotFound) {
+		if _, err := f.Filesets(from).Versions(ctx, name); errors.Is(err, client.ErrNotFound) {
 			from = ""
 		} else if err != nil {
 			return 0, err
 		}
 	}
-	m, got, err := f.Fileset(ctx, from, name, q)
+	m, got, err := f.Filesets(from).Manifest(ctx, name, q)
 	if err == nil {
 		err = fits(m)
 	}
 	if err == nil {
-		var moved client.Moved
-		moved, err = f.PullManifest(ctx, from, m, dir)
+		var moved files.Moved
+		moved, err = f.Filesets(from).PullManifest(ctx, m, dir)
 		f.moved.add(&f.moved.pulled, moved)
 	}
 	return got, err
 }
 
 func (f filesets) Push(ctx context.Context, of, name string, patterns []string, dir string) (int, error) {
-	made, moved, err := f.PushFileset(ctx, owner(of), name, dir, patterns)
+	made, moved, err := f.Filesets(owner(of)).Push(ctx, name, dir, patterns)
 	f.moved.add(&f.moved.pushed, moved)
 	return made.Version, err
 }

@@ -34,7 +34,7 @@ func (r *rig) guest(of, name string) string {
 
 func (r *rig) blob(of, text string) string {
 	r.Helper()
-	b, err := r.PutBlob(r.Context(), of, strings.NewReader(text))
+	b, err := r.Blobs(of).Put(r.Context(), strings.NewReader(text))
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestBinaryAddr(t *testing.T) {
 			continue
 		}
 		if c.addr {
-			b := testkit.Must(r.GetBlob(t.Context(), c.of, got.OutputAddr))(t)
+			b := testkit.Must(r.Blobs(c.of).Open(t.Context(), got.OutputAddr))(t)
 			text, err := io.ReadAll(b)
 			b.Close()
 			if err != nil || !bytes.Equal(text, got.Output) || !strings.EqualFold(string(text), "hello") {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/digest"
 )
@@ -92,10 +93,10 @@ func (o *Store) isLong(kind client.Kind, content []byte) bool {
 }
 
 // putOne stores a payload or output, and returns its address and the reference to it.
-func (o *Store) putOne(ctx context.Context, to blobChunks, kind client.Kind, content []byte) (address string, ref []byte, err error) {
+func (o *Store) putOne(ctx context.Context, to *files.Blobs, kind client.Kind, content []byte) (address string, ref []byte, err error) {
 	kind = kind.Of(content)
 	if int64(len(content)) > o.maxBytes() {
-		return "", nil, fmt.Errorf("%w: a chunk has %d bytes; the maximum of Chunks.MaxBytes is %d", client.ErrTooLarge, len(content), o.maxBytes())
+		return "", nil, fmt.Errorf("%w: a chunk has %d bytes; the maximum of Store.MaxBytes is %d", client.ErrTooLarge, len(content), o.maxBytes())
 	}
 	switch {
 	case kind == client.Text && !utf8.Valid(content):
@@ -105,9 +106,11 @@ func (o *Store) putOne(ctx context.Context, to blobChunks, kind client.Kind, con
 	case kind != client.Text && kind != client.JSON && kind != client.Bytes:
 		return "", nil, fmt.Errorf("%w: a chunk cannot have the kind %q; use text, json or bytes", client.ErrBadRequest, kind)
 	}
-	if address, err = to.put(ctx, content); err != nil {
+	b, err := to.Put(ctx, bytes.NewReader(content))
+	if err != nil {
 		return "", nil, fmt.Errorf("store a chunk of %d bytes: %w", len(content), err)
 	}
+	address = b.Address
 	if sum := digest.SHA256(sha256.Sum256(content)).String(); address != sum {
 		return "", nil, fmt.Errorf("store a chunk of %d bytes: the server returned the address %.100q, not %s", len(content), address, sum)
 	}
@@ -117,7 +120,7 @@ func (o *Store) putOne(ctx context.Context, to blobChunks, kind client.Kind, con
 }
 
 // get reads the chunk of a reference.
-func (o *Store) get(ctx context.Context, from blobChunks, ref reference) ([]byte, error) {
+func (o *Store) get(ctx context.Context, from *files.Blobs, ref reference) ([]byte, error) {
 	content, err := o.read(ctx, from, *ref.Address, *ref.Bytes)
 	if err == nil && int64(len(content)) != *ref.Bytes {
 		err = fmt.Errorf("%w: it has %d bytes, not %d", client.ErrBlobDamaged, len(content), *ref.Bytes)
@@ -129,12 +132,12 @@ func (o *Store) get(ctx context.Context, from blobChunks, ref reference) ([]byte
 }
 
 // read reads a chunk, and compares it with its address. size is how many bytes it should have; negative: not known.
-func (o *Store) read(ctx context.Context, from blobChunks, address string, size int64) (content []byte, err error) {
+func (o *Store) read(ctx context.Context, from *files.Blobs, address string, size int64) (content []byte, err error) {
 	most := o.maxBytes()
 	if size > most {
-		return nil, fmt.Errorf("%w: it has %d bytes; the maximum of Chunks.MaxBytes is %d", client.ErrTooLarge, size, most)
+		return nil, fmt.Errorf("%w: it has %d bytes; the maximum of Store.MaxBytes is %d", client.ErrTooLarge, size, most)
 	}
-	in, err := from.c.GetBlob(ctx, from.client, address)
+	in, err := from.Open(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +154,7 @@ func (o *Store) read(ctx context.Context, from blobChunks, address string, size 
 	case err != nil:
 		return nil, err
 	case n > most && size < 0:
-		return nil, fmt.Errorf("%w: it has more than %d bytes, the maximum of Chunks.MaxBytes", client.ErrTooLarge, most)
+		return nil, fmt.Errorf("%w: it has more than %d bytes, the maximum of Store.MaxBytes", client.ErrTooLarge, most)
 	case n > most:
 		return nil, fmt.Errorf("%w: it has more than %d bytes", client.ErrBlobDamaged, most)
 	}
@@ -182,7 +185,7 @@ func (o *Store) Put(ctx context.Context, c *client.Client, owner string, jobs []
 		working.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(long)) && ctx.Err() == nil; i = next.Add(1) - 1 {
 				j := long[i]
-				_, ref, err := o.putOne(ctx, blobChunks{c, clientOr(j.Client, owner)}, j.Kind, j.Payload)
+				_, ref, err := o.putOne(ctx, c.Blobs(clientOr(j.Client, owner)), j.Kind, j.Payload)
 				if err != nil {
 					cancel(err) // the first one counts
 					return
@@ -212,7 +215,7 @@ func (o *Store) loadPayload(ctx context.Context, c *client.Client, j *client.Job
 	if !is {
 		return nil
 	}
-	content, err := o.get(ctx, blobChunks{c, j.Client}, ref)
+	content, err := o.get(ctx, c.Blobs(j.Client), ref)
 	if err == nil {
 		j.Payload, j.Kind = content, trueKind(*ref.Kind, content)
 	}
@@ -224,7 +227,7 @@ func (o *Store) putOutput(ctx context.Context, c *client.Client, owner string, o
 	if !o.isLong(out.OutputKind, out.Output) {
 		return nil
 	}
-	address, ref, err := o.putOne(ctx, blobChunks{c, owner}, out.OutputKind, out.Output)
+	address, ref, err := o.putOne(ctx, c.Blobs(owner), out.OutputKind, out.Output)
 	if err != nil {
 		return err
 	}
@@ -249,7 +252,7 @@ func (o *Store) loadOutput(ctx context.Context, c *client.Client, r *client.Batc
 	if err != nil {
 		return fmt.Errorf("read the output of job %s: %w", r.JobID, err)
 	}
-	stored := blobChunks{c, j.Client}
+	stored := c.Blobs(j.Client)
 	if is {
 		if r.Output, err = o.get(ctx, stored, ref); err == nil {
 			r.OutputKind = trueKind(*ref.Kind, r.Output)
@@ -270,15 +273,4 @@ func trueKind(said client.Kind, content []byte) client.Kind {
 		said = client.None
 	}
 	return said.Of(content)
-}
-
-// blobChunks are the blobs of a client.
-type blobChunks struct {
-	c      *client.Client
-	client string
-}
-
-func (s blobChunks) put(ctx context.Context, chunk []byte) (address string, err error) {
-	b, err := s.c.PutBlob(ctx, s.client, bytes.NewReader(chunk))
-	return b.Address, err
 }

@@ -65,7 +65,9 @@ func TestChunksByAddress(t *testing.T) {
 			t.Errorf("collected %+v, %v; want %d blobs", done, err, want)
 		}
 	}
-	testkit.Must(c.PutBlob(ctx, "", strings.NewReader("nothing names this")))(t)
+	if _, err := c.Blobs("").Put(ctx, strings.NewReader("nothing names this")); err != nil {
+		t.Fatal(err)
+	}
 	given := longChunks()
 	s, err := chunks.Submit(ctx, c, client.NewBatch{}, slices.Values(given), o)
 	if err != nil || s.Count != int64(len(given)) {
@@ -178,7 +180,7 @@ func TestChunkIsMissing(t *testing.T) {
 	})
 	testkit.Must(c.AwaitBatch(ctx, created.BatchID))(t)
 	stop()
-	for line, want := range []string{"not found", "damaged", "damaged", "damaged", "", "the maximum of Chunks.MaxBytes"} {
+	for line, want := range []string{"not found", "damaged", "damaged", "damaged", "", "the maximum of Store.MaxBytes"} {
 		for r, err := range c.Results(ctx, created.BatchID, client.ResultsQuery{From: int64(line)}) {
 			if err != nil || (r.Status == "completed") != (want == "") || !strings.Contains(r.Error, want) {
 				t.Errorf("line %d: %s: %s, %v; want %q", r.Line, r.Status, r.Error, err, want)
@@ -232,7 +234,10 @@ func TestOutputAtAddress(t *testing.T) {
 	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 6, Clients: []string{"acme"}}))(t)
 	put := func(content string) string {
 		t.Helper()
-		b := testkit.Must(c.PutBlob(ctx, "acme", strings.NewReader(content)))(t)
+		b, err := c.Blobs("acme").Put(ctx, strings.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
 		return b.Address
 	}
 	text := put("the output")

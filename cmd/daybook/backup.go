@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
@@ -250,7 +251,7 @@ func (s *serverBlobs) Clients(ctx context.Context) ([]string, error) {
 
 func (s *serverBlobs) List(ctx context.Context, of string) iter.Seq2[backup.BlobInfo, error] {
 	return func(yield func(backup.BlobInfo, error) bool) {
-		for b, err := range s.c.Blobs(ctx, of) {
+		for b, err := range s.c.Blobs(of).All(ctx) {
 			if !yield(backup.BlobInfo{Address: b.Address, Size: b.Size}, err) {
 				return
 			}
@@ -259,7 +260,7 @@ func (s *serverBlobs) List(ctx context.Context, of string) iter.Seq2[backup.Blob
 }
 
 func (s *serverBlobs) Get(ctx context.Context, of, address string) (io.ReadCloser, error) {
-	r, err := s.c.GetBlob(ctx, of, address)
+	r, err := s.c.Blobs(of).Open(ctx, address)
 	switch {
 	case errors.Is(err, client.ErrNotFound):
 		return nil, backup.ErrBlobGone
@@ -270,7 +271,7 @@ func (s *serverBlobs) Get(ctx context.Context, of, address string) (io.ReadClose
 }
 
 // serverBlob is a blob that is read from a server.
-type serverBlob struct{ *client.BlobReader }
+type serverBlob struct{ *files.BlobReader }
 
 func (b serverBlob) Read(p []byte) (int, error) {
 	n, err := b.BlobReader.Read(p)

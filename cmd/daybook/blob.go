@@ -77,7 +77,7 @@ arrived. The bytes are compared with the address. If they are damaged, the comma
 			if err != nil {
 				return err
 			}
-			blob, err := c.GetBlob(cmd.Context(), b.client, args[0])
+			blob, err := c.Blobs(b.client).Open(cmd.Context(), args[0])
 			if errors.Is(err, client.ErrBadRequest) {
 				return terminal.Usage(err)
 			}
@@ -130,7 +130,7 @@ func newBlobList() *cobra.Command {
 				return err
 			}
 			out := cmd.OutOrStdout()
-			for found, err := range c.Blobs(cmd.Context(), b.client) {
+			for found, err := range c.Blobs(b.client).All(cmd.Context()) {
 				switch {
 				case err != nil:
 				case b.asJSON:

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/filelock"
 )
@@ -58,9 +59,9 @@ whoever has it can append to the upload. If the file has changed meanwhile, the 
 }
 
 // putFile stores a file, or standard input.
-func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (stored client.Blob, err error) {
+func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (stored files.Blob, err error) {
 	if file == "-" {
-		return c.PutBlob(cmd.Context(), of, cmd.InOrStdin())
+		return c.Blobs(of).Put(cmd.Context(), cmd.InOrStdin())
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -74,7 +75,7 @@ func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (sto
 	if info.Mode().IsRegular() && info.Size() >= longFile {
 		stored, err = putLong(cmd, c, uploadNote{Server: server, Client: of, Size: info.Size(), Modified: info.ModTime().UnixNano()}, f)
 	} else {
-		stored, err = c.PutBlob(cmd.Context(), of, f)
+		stored, err = c.Blobs(of).Put(cmd.Context(), f)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", file, err)
@@ -83,7 +84,7 @@ func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (sto
 }
 
 // putLong stores a file by a resumable upload, which continues where an earlier command was interrupted.
-func putLong(cmd *cobra.Command, c *client.Client, note uploadNote, f *os.File) (client.Blob, error) {
+func putLong(cmd *cobra.Command, c *client.Client, note uploadNote, f *os.File) (files.Blob, error) {
 	errs := cmd.ErrOrStderr()
 	notes, err := openUploadNote(&note, f.Name())
 	switch {
@@ -93,7 +94,7 @@ func putLong(cmd *cobra.Command, c *client.Client, note uploadNote, f *os.File) 
 		fmt.Fprintf(errs, "daybook: warning: the upload of %s cannot be continued if it is interrupted: %v\n", f.Name(), err)
 	}
 	defer notes.close()
-	o := client.UploadOptions{Resume: note.Upload}
+	o := files.UploadOptions{Resume: note.Upload}
 	begun, resumes := note.Upload != "", note.Upload != ""
 	if notes != nil {
 		o.Begun = func(path string) error {
@@ -119,7 +120,7 @@ func putLong(cmd *cobra.Command, c *client.Client, note uploadNote, f *os.File) 
 			show(sent, size)
 		}
 	}
-	stored, err := c.UploadBlob(cmd.Context(), note.Client, f, o)
+	stored, err := c.Blobs(note.Client).Upload(cmd.Context(), f, o)
 	switch {
 	case err == nil:
 		notes.remove()
@@ -130,7 +131,7 @@ func putLong(cmd *cobra.Command, c *client.Client, note uploadNote, f *os.File) 
 }
 
 // print writes the address of a blob, as sha256sum does if there are several.
-func (b *blobCommand) print(w io.Writer, stored *client.Blob, file string, several bool) (err error) {
+func (b *blobCommand) print(w io.Writer, stored *files.Blob, file string, several bool) (err error) {
 	switch {
 	case b.asJSON:
 		err = json.NewEncoder(w).Encode(stored)

@@ -181,7 +181,7 @@ func handlerTypes(cmd *cobra.Command, typed string) []string {
 
 func filesetNames(cmd *cobra.Command, typed string) []string {
 	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
-		for f, err := range c.Filesets(ctx) {
+		for f, err := range c.Filesets("").All(ctx) {
 			if err != nil {
 				return err
 			}

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
@@ -72,11 +72,11 @@ that the server keeps, the newest first.`,
 			if err != nil {
 				return err
 			}
-			var list []client.Fileset
+			var list []files.Fileset
 			if len(args) == 1 {
-				list, err = f.c.FilesetVersions(cmd.Context(), f.client, name)
+				list, err = f.c.Filesets(f.client).Versions(cmd.Context(), name)
 			} else {
-				list, err = listed(f.c.Filesets(cmd.Context()))
+				list, err = listed(f.c.Filesets("").All(cmd.Context()))
 			}
 			if err != nil {
 				return err
@@ -90,8 +90,8 @@ that the server keeps, the newest first.`,
 }
 
 // print writes a list of filesets.
-func (f *filesetCommand) print(list []client.Fileset) error {
-	text := func(found client.Fileset) []byte { return found.Text }
+func (f *filesetCommand) print(list []files.Fileset) error {
+	text := func(found files.Fileset) []byte { return found.Text }
 	return printList(&f.remote, list, text, "there are no filesets", func(row func(...any)) {
 		row("CLIENT", "NAME", "VERSION", "FILES", "SIZE", "STORED")
 		for _, found := range list {
@@ -117,7 +117,7 @@ another fileset names them.`,
 			if err != nil {
 				return err
 			}
-			err = f.c.DeleteFileset(cmd.Context(), f.client, args[0])
+			err = f.c.Filesets(f.client).Delete(cmd.Context(), args[0])
 			if err == nil && f.asJSON {
 				err = printLines(f.out, []removal{{Operation: "remove", Client: f.client, Name: args[0]}})
 			}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
@@ -48,7 +48,7 @@ Symbolic links, devices and other special files are errors, unless a pattern exc
 			if err := f.dial(cmd, args[1]); err != nil {
 				return err
 			}
-			stored, moved, err := f.c.PushFileset(cmd.Context(), f.client, args[1], args[0], patterns)
+			stored, moved, err := f.c.Filesets(f.client).Push(cmd.Context(), args[1], args[0], patterns)
 			if err != nil {
 				return wrongPatterns(err)
 			}
@@ -65,7 +65,7 @@ Symbolic links, devices and other special files are errors, unless a pattern exc
 
 func newFilesetPull() *cobra.Command {
 	var f filesetCommand
-	var q client.FilesetQuery
+	var q files.FilesetQuery
 	cmd := &cobra.Command{
 		Use:   "pull NAME DIR",
 		Short: "Write a fileset into a directory",
@@ -86,7 +86,7 @@ links, and does not replace links and special files.
 			if err := f.dial(cmd, args[0]); err != nil {
 				return err
 			}
-			version, moved, err := f.c.PullFileset(cmd.Context(), f.client, args[0], args[1], q)
+			version, moved, err := f.c.Filesets(f.client).Pull(cmd.Context(), args[0], args[1], q)
 			if err != nil {
 				return wrongPatterns(err)
 			}

@@ -311,7 +311,7 @@ func (p *proxied) carriesLongBodies(t *testing.T) {
 
 func (p *proxied) carriesUploads(t *testing.T) {
 	content := bytes.Repeat([]byte("fedcba98"), 9<<20) // 72 MiB, which the client sends as a resumable upload
-	b, err := p.client().PutBlob(t.Context(), "", bytes.NewReader(content))
+	b, err := p.client().Blobs("").Put(t.Context(), bytes.NewReader(content))
 	if err != nil || b.Size != int64(len(content)) {
 		t.Errorf("%+v, %v", b, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -103,7 +104,7 @@ func (e *errands) putFileset() row {
 			if err := w.Close(); err != nil {
 				return nil, err
 			}
-			return c.PutFileset(c, ownClient, e.name, &archive)
+			return c.Filesets(ownClient).Put(c, e.name, &archive)
 		},
 		change: func() { e.filesetVersion, e.tree = e.filesetVersion+1, content },
 		answer: func() any { return fields{"Version": e.filesetVersion, "Newest": true, "Files": len(treePaths)} },
@@ -115,7 +116,7 @@ func (e *errands) readFileset() row {
 	return row{
 		verb: "read the fileset",
 		request: func(c call) (any, error) {
-			r, err := c.FilesetTar(c, ownClient, e.name, client.FilesetQuery{})
+			r, err := c.Filesets(ownClient).Tar(c, e.name, files.FilesetQuery{})
 			if err != nil {
 				return nil, err
 			}
@@ -147,7 +148,7 @@ func (e *errands) deleteFileset() row {
 	return row{
 		verb: "delete the fileset", removes: neverRemoved,
 		request: func(c call) (any, error) {
-			return nil, c.DeleteFileset(c, ownClient, e.name)
+			return nil, c.Filesets(ownClient).Delete(c, e.name)
 		},
 		change: func() { e.filesetVersion = 0 },
 	}
@@ -173,7 +174,7 @@ func (e *errands) putBlob() row {
 	return row{
 		verb: "store a blob",
 		request: func(c call) (any, error) {
-			return c.PutBlob(c, "", bytes.NewReader(e.blobBytes(n)))
+			return c.Blobs("").Put(c, bytes.NewReader(e.blobBytes(n)))
 		},
 		change: func() {
 			if e.stored = append(e.stored, n); len(e.stored) > maxOwnBlobs {
@@ -222,7 +223,7 @@ func digest(content []byte) string {
 }
 
 func readBlob(c call, address string) (content []byte, err error) {
-	b, err := c.GetBlob(c, "", address)
+	b, err := c.Blobs("").Open(c, address)
 	if err != nil {
 		return nil, err
 	}

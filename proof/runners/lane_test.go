@@ -139,7 +139,7 @@ func (s *trial) storeGuests() {
 	s.Helper()
 	binary, err := os.ReadFile("testdata/guest.wasm")
 	s.must(err)
-	stored, err := s.client.PutBlob(s.Context(), "", bytes.NewReader(binary))
+	stored, err := s.client.Blobs("").Put(s.Context(), bytes.NewReader(binary))
 	s.must(err)
 	for typ, o := range map[string]handler.Options{guestType: {}, blobType: {InlineBytes: 1}} {
 		_, err := s.client.PutHandler(s.Context(), "", typ, handler.Document{Kind: handler.WASI, Binary: stored.Address, Options: &o})
@@ -298,7 +298,7 @@ func (s *trial) finish() tally {
 		s.must(err)
 		jobs = append(jobs, j)
 		if j.OutputAddr != "" {
-			b, err := s.client.StatBlob(s.Context(), "", j.OutputAddr)
+			b, err := s.client.Blobs("").Stat(s.Context(), j.OutputAddr)
 			if want := int64(len(blobOf(string(j.Payload)))); err != nil || b.Size != want {
 				s.Errorf("the output of %s %.100q is a blob of %d bytes, not %d: %v", j.Type, j.Payload, b.Size, want, err)
 			}

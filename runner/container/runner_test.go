@@ -23,6 +23,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner"
@@ -46,7 +47,7 @@ func TestFilesets(t *testing.T) {
 		testkit.Must(w.Write([]byte(text)))(t)
 	}
 	testkit.NoError(t, w.Close())
-	testkit.Must(c.PutFileset(t.Context(), "", "in", &archive))(t)
+	testkit.Must(c.Filesets("").Put(t.Context(), "in", &archive))(t)
 	ids := map[string]string{}
 	for name, job := range map[string]struct{ cmd, out string }{"upper": {"upper", "out/**/*.dat"}, "tricks": {"tricks", "*.dat"}, "good": {"tricks", "good.dat"}} {
 		payload := fmt.Sprintf(`{"Container":{"Config":{"Image":%q,"Cmd":[%q]}},"Fileset":{"Input":{"Name":"in","Patterns":["**/*.dat"]},"Output":{"Name":%q,"Patterns":[%q]}}}`, container.GuestImage, job.cmd, name, job.out)
@@ -81,7 +82,7 @@ func TestFilesets(t *testing.T) {
 	}
 	for name, want := range map[string]string{"upper": "out/a.dat ONE, out/sub/b.dat TWO", "good": "good.dat good"} {
 		dir := filepath.Join(t.TempDir(), name)
-		if _, _, err := c.PullFileset(t.Context(), "ada", name, dir, client.FilesetQuery{}); err != nil {
+		if _, _, err := c.Filesets("ada").Pull(t.Context(), name, dir, files.FilesetQuery{}); err != nil {
 			t.Error(err)
 			continue
 		}
@@ -101,7 +102,7 @@ func TestFilesets(t *testing.T) {
 	if j, err := c.Job(t.Context(), ids["tricks"]); err != nil || j.Status != "failed" || !strings.Contains(j.Error, "push the fileset tricks: ") {
 		t.Errorf("%s %s: %v", j.Status, j.Error, err)
 	}
-	if _, _, err := c.Fileset(t.Context(), "ada", "tricks", client.FilesetQuery{}); !errors.Is(err, client.ErrNotFound) {
+	if _, _, err := c.Filesets("ada").Manifest(t.Context(), "tricks", files.FilesetQuery{}); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("a fileset with links: %v", err)
 	}
 	j := testkit.Must(c.Job(t.Context(), ids["upper"]))(t)
@@ -138,7 +139,7 @@ func TestServerBreaks(t *testing.T) {
 	t.Cleanup(between.Close)
 	dir := t.TempDir()
 	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "a.dat"), []byte("one"), 0o600))
-	testkit.Must2(server.Client.PushFileset(t.Context(), "", "in", dir, nil))(t)
+	testkit.Must2(server.Client.Filesets("").Push(t.Context(), "in", dir, nil))(t)
 	payload := `{"Container":{"Config":{"Image":"` + container.GuestImage + `","Cmd":["upper"]}},"Fileset":{"Input":{"Name":"in"},"Output":{"Name":"out","Patterns":["out/*"]}}}`
 	j, err := server.Client.Create(t.Context(), client.NewJob{Type: "etcdq", Kind: client.JSON, Payload: []byte(payload), Attributes: client.Attributes{MaxAttempts: 1}})
 	testkit.NoError(t, err)
@@ -153,7 +154,7 @@ func TestServerBreaks(t *testing.T) {
 	if j, err = server.Client.Job(t.Context(), j.ID); err != nil || j.Status != "completed" || j.RunAttempts != 1 {
 		t.Errorf("%s after %d attempts: %s, %v", j.Status, j.RunAttempts, j.Error, err)
 	}
-	if m, _, err := server.Client.Fileset(t.Context(), "", "out", client.FilesetQuery{}); err != nil || len(m.Files) != 1 || m.Files[0].Path != "out/a.dat" {
+	if m, _, err := server.Client.Filesets("").Manifest(t.Context(), "out", files.FilesetQuery{}); err != nil || len(m.Files) != 1 || m.Files[0].Path != "out/a.dat" {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if releases.Load() < 2 || puts.Load() < 3 {

@@ -7,9 +7,9 @@ import (
 	"github.com/daybookq/daybook/opsqueue"
 )
 
-// files divides the file descriptors of the process. Otherwise connections could take the descriptors that the journal
+// descriptors divides the file descriptors of the process. Otherwise connections could take the descriptors that the journal
 // needs for its next segment.
-type files struct {
+type descriptors struct {
 	limit       uint64
 	store       int // about as many as Pebble keeps open
 	connections int // how many connections may be open
@@ -18,7 +18,7 @@ type files struct {
 }
 
 // shareWithOpsqueue gives half of the connections to clients of Opsqueue.
-func (f *files) shareWithOpsqueue() {
+func (f *descriptors) shareWithOpsqueue() {
 	f.opsqueue = min(f.connections/2, opsqueue.DefaultMaxConnections)
 	f.connections -= f.opsqueue
 }
@@ -40,21 +40,21 @@ const (
 )
 
 // openFiles divides the limit of this process. The Go runtime has raised it to the hard limit.
-func openFiles() (files, error) {
+func openFiles() (descriptors, error) {
 	limit, err := fileLimit()
 	if err != nil {
-		return files{}, fmt.Errorf("read the limit of open files: %w", err)
+		return descriptors{}, fmt.Errorf("read the limit of open files: %w", err)
 	}
 	return divideFiles(limit)
 }
 
-func divideFiles(limit uint64) (files, error) {
+func divideFiles(limit uint64) (descriptors, error) {
 	const least = otherFiles + minStoreFiles + minBlobFiles + minConnections
 	if limit < least {
-		return files{}, fmt.Errorf("this process may open %d files and needs at least %d; raise the limit, for example with `ulimit -n 1024`, or with LimitNOFILE= in a systemd unit", limit, least)
+		return descriptors{}, fmt.Errorf("this process may open %d files and needs at least %d; raise the limit, for example with `ulimit -n 1024`, or with LimitNOFILE= in a systemd unit", limit, least)
 	}
 	rest := int(min(limit-otherFiles, maxStoreFiles+maxBlobFiles+maxConnections))
-	f := files{limit: limit, blobs: max(minBlobFiles, min(rest/8, maxBlobFiles))}
+	f := descriptors{limit: limit, blobs: max(minBlobFiles, min(rest/8, maxBlobFiles))}
 	rest -= f.blobs
 	f.store = max(minStoreFiles, min(rest/2, maxStoreFiles))
 	f.connections = min(rest-f.store, maxConnections)

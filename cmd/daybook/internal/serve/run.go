@@ -119,7 +119,7 @@ type serverRun struct {
 	*Flags
 	options  api.Options
 	log      zerolog.Logger
-	files    files
+	files    descriptors
 	address  *net.TCPAddr // of --listen
 	listener *net.TCPListener
 	lost     func(registry.Runner) // gets each lost runner; nil without --on-lost

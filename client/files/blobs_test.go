@@ -1,4 +1,4 @@
-package client_test
+package files_test
 
 import (
 	"bytes"
@@ -26,6 +26,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 func addressOf(content string) string {
@@ -33,7 +34,7 @@ func addressOf(content string) string {
 }
 
 func readBlob(c *client.Client, address string) (string, error) {
-	b, err := c.GetBlob(context.Background(), "", address)
+	b, err := c.Blobs("").Open(context.Background(), address)
 	if err != nil {
 		return "", err
 	}
@@ -62,7 +63,7 @@ func TestBlobs(t *testing.T) {
 		case "nothing", "an empty stream":
 			content = ""
 		}
-		b, err := c.PutBlob(ctx, "", r)
+		b, err := c.Blobs("").Put(ctx, r)
 		if err != nil || b.Address != addressOf(content) || b.Size != int64(len(content)) || b.SHA1 != fmt.Sprintf("%x", sha1.Sum([]byte(content))) {
 			t.Errorf("%s: %+v, %v", name, b, err)
 			continue
@@ -72,38 +73,42 @@ func TestBlobs(t *testing.T) {
 			if got, err := readBlob(c, form); err != nil || got != content {
 				t.Errorf("%s as %s: %d bytes, %v", name, form, len(got), err)
 			}
-			if info, err := c.StatBlob(ctx, "", form); err != nil || info.Address != b.Address || info.Size != b.Size {
+			if info, err := c.Blobs("").Stat(ctx, form); err != nil || info.Address != b.Address || info.Size != b.Size {
 				t.Errorf("%s as %s: %+v, %v", name, form, info, err)
 			}
 		}
 	}
-	if b, err := c.PutBlob(ctx, "", strings.NewReader("WILSON!")); err != nil || !b.Existed {
+	if b, err := c.Blobs("").Put(ctx, strings.NewReader("WILSON!")); err != nil || !b.Existed {
 		t.Errorf("again: %+v, %v", b, err)
 	}
 	rest := strings.NewReader("not this: this")
-	testkit.Must(rest.Seek(10, io.SeekStart))(t)
-	if b, err := c.PutBlob(ctx, "", rest); err != nil || b.Address != addressOf("this") {
+	if _, err := rest.Seek(10, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := c.Blobs("").Put(ctx, rest); err != nil || b.Address != addressOf("this") {
 		t.Errorf("the rest of a reader: %+v, %v", b, err)
 	}
 
 	none := addressOf("none")
-	_, getErr := c.GetBlob(ctx, "", none)
-	_, statErr := c.StatBlob(ctx, "", none)
-	if !errors.Is(getErr, client.ErrNotFound) || !errors.Is(statErr, client.ErrNotFound) {
+	_, getErr := c.Blobs("").Open(ctx, none)
+	_, statErr := c.Blobs("").Stat(ctx, none)
+	if !errors.Is(getErr, problem.ErrNotFound) || !errors.Is(statErr, problem.ErrNotFound) {
 		t.Errorf("no blob: %v, %v", getErr, statErr)
 	}
-	_, getErr = c.GetBlob(ctx, "", "guest.wasm")
-	_, statErr = c.StatBlob(ctx, "", "guest.wasm")
-	if !errors.Is(getErr, client.ErrBadRequest) || !errors.Is(statErr, client.ErrBadRequest) {
+	_, getErr = c.Blobs("").Open(ctx, "guest.wasm")
+	_, statErr = c.Blobs("").Stat(ctx, "guest.wasm")
+	if !errors.Is(getErr, problem.ErrBadRequest) || !errors.Is(statErr, problem.ErrBadRequest) {
 		t.Errorf("no address: %v, %v", getErr, statErr)
 	}
-	missing, err := c.MissingBlobs(ctx, "", append(slices.Repeat([]string{addressOf("this")}, 10_000), none))
+	missing, err := c.Blobs("").Missing(ctx, append(slices.Repeat([]string{addressOf("this")}, 10_000), none))
 	if err != nil || !slices.Equal(missing, []string{none}) {
 		t.Errorf("missing %v, %v", missing, err)
 	}
 	listed := map[string]bool{}
-	for b, err := range c.Blobs(ctx, "") {
-		testkit.NoError(t, err)
+	for b, err := range c.Blobs("").All(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		listed[b.Address] = true
 	}
 	if len(listed) != 4 || !listed[addressOf("this")] {
@@ -169,20 +174,20 @@ func TestBlobIsVerified(t *testing.T) {
 		address string
 		want    error
 	}{
-		"flipped byte":                {clienttest.InTurn(flipped), addressOf(content), client.ErrBlobDamaged},
-		"another blob":                {clienttest.InTurn(blobReply("other", 0, 5)), addressOf(content), client.ErrBlobDamaged},
-		"another blob of a SHA-1":     {clienttest.InTurn(blobReply("other", 0, 5)), fmt.Sprintf("%x", sha1.Sum([]byte(content))), client.ErrBlobDamaged},
-		"damage that the server sees": {clienttest.InTurn(blobReply(content, 0, 4), clienttest.Problem(500, "blob_damaged", "not_stored")), addressOf(content), client.ErrBlobDamaged},
-		"another blob on the way":     {clienttest.InTurn(blobReply(content, 0, 4), blobReply("9876543210", 4, 10)), addressOf(content), client.ErrUnexpectedAnswer},
-		"all of it on the way":        {clienttest.InTurn(blobReply(content, 0, 4), blobReply(content, 0, 10)), addressOf(content), client.ErrUnexpectedAnswer},
-		"removed on the way":          {clienttest.InTurn(blobReply(content, 0, 4), clienttest.Problem(404, "blob_not_found", "not_stored")), addressOf(content), client.ErrNotFound},
-		"no address":                  {clienttest.InTurn(clienttest.Reply{Status: 200, Body: "login page"}), addressOf(content), client.ErrUnexpectedAnswer},
+		"flipped byte":                {clienttest.InTurn(flipped), addressOf(content), problem.ErrBlobDamaged},
+		"another blob":                {clienttest.InTurn(blobReply("other", 0, 5)), addressOf(content), problem.ErrBlobDamaged},
+		"another blob of a SHA-1":     {clienttest.InTurn(blobReply("other", 0, 5)), fmt.Sprintf("%x", sha1.Sum([]byte(content))), problem.ErrBlobDamaged},
+		"damage that the server sees": {clienttest.InTurn(blobReply(content, 0, 4), clienttest.Problem(500, "blob_damaged", "not_stored")), addressOf(content), problem.ErrBlobDamaged},
+		"another blob on the way":     {clienttest.InTurn(blobReply(content, 0, 4), blobReply("9876543210", 4, 10)), addressOf(content), problem.ErrUnexpectedAnswer},
+		"all of it on the way":        {clienttest.InTurn(blobReply(content, 0, 4), blobReply(content, 0, 10)), addressOf(content), problem.ErrUnexpectedAnswer},
+		"removed on the way":          {clienttest.InTurn(blobReply(content, 0, 4), clienttest.Problem(404, "blob_not_found", "not_stored")), addressOf(content), problem.ErrNotFound},
+		"no address":                  {clienttest.InTurn(clienttest.Reply{Status: 200, Body: "login page"}), addressOf(content), problem.ErrUnexpectedAnswer},
 		"nothing, again and again": {&clienttest.Fake{Answer: func(c clienttest.Call) clienttest.Reply { // as a proxy that breaks each connection
 			if c.Header.Get("Range") == "" {
 				return blobReply(content, 0, 4)
 			}
 			return blobReply(content, 4, 4)
-		}}, addressOf(content), client.ErrUnavailable},
+		}}, addressOf(content), problem.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := readBlob(c.f.Client(client.Options{}), c.address); !errors.Is(err, c.want) {
@@ -230,17 +235,17 @@ func TestPutBlobIsRepeated(t *testing.T) {
 	}{
 		"lost answer":              {strings.NewReader(content), clienttest.LostAnswer, 2, nil},
 		"503":                      {strings.NewReader(content), clienttest.Reply{Status: 503}, 2, nil},
-		"a stream, lost answer":    {iotest.OneByteReader(strings.NewReader(content)), clienttest.LostAnswer, 1, client.ErrUnknown},
-		"a stream, not connected":  {iotest.OneByteReader(strings.NewReader(content)), clienttest.RefusedConnection, 1, client.ErrUnavailable},
-		"quota":                    {strings.NewReader(content), clienttest.Problem(507, "blob_quota", "not_stored"), 1, client.ErrOverloaded},
-		"another blob was stored":  {strings.NewReader(content), clienttest.Reply{Status: 201, Body: `{"address":"` + addressOf("x") + `","size":1}`}, 1, client.ErrUnexpectedAnswer},
+		"a stream, lost answer":    {iotest.OneByteReader(strings.NewReader(content)), clienttest.LostAnswer, 1, problem.ErrUnknown},
+		"a stream, not connected":  {iotest.OneByteReader(strings.NewReader(content)), clienttest.RefusedConnection, 1, problem.ErrUnavailable},
+		"quota":                    {strings.NewReader(content), clienttest.Problem(507, "blob_quota", "not_stored"), 1, problem.ErrOverloaded},
+		"another blob was stored":  {strings.NewReader(content), clienttest.Reply{Status: 201, Body: `{"address":"` + addressOf("x") + `","size":1}`}, 1, problem.ErrUnexpectedAnswer},
 		"a reader that fails":      {io.MultiReader(strings.NewReader("0"), iotest.ErrReader(os.ErrPermission)), right, 0, os.ErrPermission},
-		"the server has no blobs":  {strings.NewReader(content), clienttest.Problem(501, "no_blobs", "not_stored"), 1, client.ErrNoBlobs},
-		"the answer is not a blob": {strings.NewReader(content), clienttest.Reply{Status: 200, Body: "<html>"}, 1, client.ErrUnexpectedAnswer},
+		"the server has no blobs":  {strings.NewReader(content), clienttest.Problem(501, "no_blobs", "not_stored"), 1, problem.ErrNoBlobs},
+		"the answer is not a blob": {strings.NewReader(content), clienttest.Reply{Status: 200, Body: "<html>"}, 1, problem.ErrUnexpectedAnswer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := clienttest.InTurn(c.first, right)
-			b, err := f.Client(client.Options{}).PutBlob(t.Context(), "acme", c.r)
+			b, err := f.Client(client.Options{}).Blobs("acme").Put(t.Context(), c.r)
 			if !errors.Is(err, c.want) || err == nil && b.Address != addressOf(content) || len(f.All()) != c.calls {
 				t.Errorf("%+v, %v after %d requests; want %v after %d", b, err, len(f.All()), c.want, c.calls)
 			}

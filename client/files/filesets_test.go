@@ -1,4 +1,4 @@
-package client_test
+package files_test
 
 import (
 	"archive/tar"
@@ -18,9 +18,11 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/client/fileset/directory"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // counting is a proxy that counts requests, and may break some of them.
@@ -97,15 +99,17 @@ func TestPushAndPull(t *testing.T) {
 	c, ctx := client.New(p.URL, client.Options{}), t.Context()
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "new", "directory")
 	writeFiles(t, from, "a", "A", "d/b", "B", "d/c", "B", "bin/run", "#!")
-	testkit.NoError(t, errors.Join(os.Chmod(filepath.Join(from, "bin/run"), 0o755), os.Mkdir(filepath.Join(from, "empty"), 0o755)))
-	f, moved, err := c.PushFileset(ctx, "acme", "in", from, nil)
+	if err := errors.Join(os.Chmod(filepath.Join(from, "bin/run"), 0o755), os.Mkdir(filepath.Join(from, "empty"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	f, moved, err := c.Filesets("acme").Push(ctx, "in", from, nil)
 	if err != nil || f.Version != 1 || f.Existed || f.Files != 4 || f.Bytes != 5 || moved.Files != 3 || moved.Skipped != 1 {
 		t.Fatalf("%+v, %+v, %v", f, moved, err)
 	}
 	if n := p.count("PUT /blobs"); n != 3 {
 		t.Errorf("%d blobs were sent", n)
 	}
-	version, moved, err := c.PullFileset(ctx, "acme", "in", to, client.FilesetQuery{})
+	version, moved, err := c.Filesets("acme").Pull(ctx, "in", to, files.FilesetQuery{})
 	if err != nil || version != 1 || moved.Files != 4 {
 		t.Fatalf("%d, %+v, %v", version, moved, err)
 	}
@@ -113,32 +117,34 @@ func TestPushAndPull(t *testing.T) {
 		t.Errorf("%s became %s", want, got)
 	}
 	p.count("")
-	if _, moved, err = c.PullFileset(ctx, "acme", "in", to, client.FilesetQuery{}); err != nil || moved.Files != 0 || moved.Skipped != 4 || p.count("GET /blobs") != 0 {
+	if _, moved, err = c.Filesets("acme").Pull(ctx, "in", to, files.FilesetQuery{}); err != nil || moved.Files != 0 || moved.Skipped != 4 || p.count("GET /blobs") != 0 {
 		t.Errorf("pulled again: %+v, %v", moved, err)
 	}
-	if f, moved, err = c.PushFileset(ctx, "acme", "in", to, nil); err != nil || !f.Existed || moved.Files != 0 || p.count("PUT /blobs") != 0 {
+	if f, moved, err = c.Filesets("acme").Push(ctx, "in", to, nil); err != nil || !f.Existed || moved.Files != 0 || p.count("PUT /blobs") != 0 {
 		t.Errorf("pushed again: %+v, %+v, %v", f, moved, err)
 	}
 	writeFiles(t, to, "d/b", "other")
-	if f, moved, err = c.PushFileset(ctx, "acme", "in", to, []string{"d/**", "!d/c"}); err != nil || f.Version != 2 || f.Files != 1 || moved.Files != 1 || p.count("PUT /blobs") != 1 {
+	if f, moved, err = c.Filesets("acme").Push(ctx, "in", to, []string{"d/**", "!d/c"}); err != nil || f.Version != 2 || f.Files != 1 || moved.Files != 1 || p.count("PUT /blobs") != 1 {
 		t.Errorf("pushed with patterns: %+v, %+v, %v", f, moved, err)
 	}
 	part := t.TempDir()
-	if _, _, err := c.PullFileset(ctx, "acme", "in", part, client.FilesetQuery{Version: 1, Patterns: []string{"d/**"}}); err != nil || treeOf(t, part) != "d/ d/b=B d/c=B " {
+	if _, _, err := c.Filesets("acme").Pull(ctx, "in", part, files.FilesetQuery{Version: 1, Patterns: []string{"d/**"}}); err != nil || treeOf(t, part) != "d/ d/b=B d/c=B " {
 		t.Errorf("pulled with a pattern: %s, %v", treeOf(t, part), err)
 	}
 
-	testkit.NoError(t, os.Symlink("/etc/passwd", filepath.Join(from, "link")))
-	if _, _, err := c.PushFileset(ctx, "acme", "in", from, nil); !errors.Is(err, directory.ErrNotRegular) {
+	if err := os.Symlink("/etc/passwd", filepath.Join(from, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.Filesets("acme").Push(ctx, "in", from, nil); !errors.Is(err, directory.ErrNotRegular) {
 		t.Errorf("a directory with a link: %v", err)
 	}
-	if _, _, err := c.PushFileset(ctx, "acme", "in", filepath.Join(from, "none"), nil); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := c.Filesets("acme").Push(ctx, "in", filepath.Join(from, "none"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
-	if _, _, err := c.PushFileset(ctx, "acme", "in", from, []string{"["}); !errors.Is(err, client.ErrBadRequest) || !errors.Is(err, fileset.ErrPattern) {
+	if _, _, err := c.Filesets("acme").Push(ctx, "in", from, []string{"["}); !errors.Is(err, problem.ErrBadRequest) || !errors.Is(err, fileset.ErrPattern) {
 		t.Errorf("a wrong pattern: %v", err)
 	}
-	if _, _, err := c.PullFileset(ctx, "acme", "none", to, client.FilesetQuery{}); !errors.Is(err, client.ErrNotFound) {
+	if _, _, err := c.Filesets("acme").Pull(ctx, "none", to, files.FilesetQuery{}); !errors.Is(err, problem.ErrNotFound) {
 		t.Errorf("no fileset: %v", err)
 	}
 }
@@ -158,7 +164,7 @@ func TestPushOfManyFiles(t *testing.T) {
 		}
 		return r.Method == http.MethodPut && tries == 1
 	}
-	f, moved, err := c.PushFileset(t.Context(), "", "in", from, nil)
+	f, moved, err := c.Filesets("").Push(t.Context(), "in", from, nil)
 	if err != nil || f.Files != 300 || moved.Files != 300 || tries != 2 {
 		t.Fatalf("%+v, %+v, %v after %d tries", f, moved, err, tries)
 	}
@@ -166,13 +172,13 @@ func TestPushOfManyFiles(t *testing.T) {
 		t.Errorf("%d blobs were sent one by one", n)
 	}
 	to := t.TempDir()
-	if _, moved, err := c.PullFileset(t.Context(), "", "in", to, client.FilesetQuery{}); err != nil || moved.Files != 300 || treeOf(t, to) != treeOf(t, from) {
+	if _, moved, err := c.Filesets("").Pull(t.Context(), "in", to, files.FilesetQuery{}); err != nil || moved.Files != 300 || treeOf(t, to) != treeOf(t, from) {
 		t.Errorf("%+v, %v", moved, err)
 	}
 	for i := range 100 {
 		writeFiles(t, from, fmt.Sprintf("d%d/f%d", i%7, i), fmt.Sprint("changed ", i))
 	}
-	if f, moved, err := c.PushFileset(t.Context(), "", "in", from, nil); err != nil || f.Version != 2 || moved.Files != 100 || p.count("PUT /blobs") != 100 {
+	if f, moved, err := c.Filesets("").Push(t.Context(), "in", from, nil); err != nil || f.Version != 2 || moved.Files != 100 || p.count("PUT /blobs") != 100 {
 		t.Errorf("a third of the files: %+v, %+v, %v", f, moved, err)
 	}
 }
@@ -213,22 +219,22 @@ func TestPushOfFilesThatChange(t *testing.T) {
 				}
 				return false
 			}
-			_, _, err := c.PushFileset(t.Context(), "", "in", from, nil)
+			_, _, err := c.Filesets("").Push(t.Context(), "in", from, nil)
 			p.mu.Lock()
 			if !errors.Is(err, directory.ErrChanged) || changes != 1 || changed != nil {
 				t.Errorf("%v, %d changes, %v", err, changes, changed)
 			}
 			p.cutAt = nil
 			p.mu.Unlock()
-			if f, err := c.FilesetVersions(t.Context(), "", "in"); !errors.Is(err, client.ErrNotFound) {
+			if f, err := c.Filesets("").Versions(t.Context(), "in"); !errors.Is(err, problem.ErrNotFound) {
 				t.Errorf("%+v, %v", f, err)
 			}
 			if tt.files > 3 {
-				for b, err := range c.Blobs(t.Context(), "") {
+				for b, err := range c.Blobs("").All(t.Context()) {
 					t.Errorf("the blob %+v, %v", b, err)
 				}
 			}
-			if f, _, err := c.PushFileset(t.Context(), "", "in", from, nil); err != nil || f.Version != 1 || f.Files != tt.files {
+			if f, _, err := c.Filesets("").Push(t.Context(), "in", from, nil); err != nil || f.Version != 1 || f.Files != tt.files {
 				t.Errorf("pushed again: %+v, %v", f, err)
 			}
 		})
@@ -247,33 +253,36 @@ func TestFilesetRequests(t *testing.T) {
 	}
 	testkit.NoError(t, w.Close())
 	for name, r := range map[string]io.Reader{"a": bytes.NewReader(archive.Bytes()), "b": struct{ io.Reader }{bytes.NewReader(archive.Bytes())}} {
-		if f, err := c.PutFileset(ctx, "", name, r); err != nil || f.Files != 2 || f.Existed || f.Name != name {
+		if f, err := c.Filesets("").Put(ctx, name, r); err != nil || f.Files != 2 || f.Existed || f.Name != name {
 			t.Errorf("%s: %+v, %v", name, f, err)
 		}
 	}
-	m, version, err := c.Fileset(ctx, "", "a", client.FilesetQuery{Patterns: []string{"*.dat"}})
+	m, version, err := c.Filesets("").Manifest(ctx, "a", files.FilesetQuery{Patterns: []string{"*.dat"}})
 	if err != nil || version != 1 || len(m.Files) != 1 || m.Files[0].Path != "a.dat" {
 		t.Errorf("%+v, %d, %v", m, version, err)
 	}
-	if f, err := c.PutManifest(ctx, "", "a", m); err != nil || f.Version != 2 || f.Files != 1 {
+	if f, err := c.Filesets("").PutManifest(ctx, "a", m); err != nil || f.Version != 2 || f.Files != 1 {
 		t.Errorf("%+v, %v", f, err)
 	}
 	m.Files[0].Blob = fileset.AddressOf([]byte("none"))
-	var refused *client.Error
-	if _, err := c.PutManifest(ctx, "", "a", m); !errors.Is(err, client.ErrConflict) || !errors.As(err, &refused) || len(refused.Missing) != 1 || refused.Missing[0] != addressOf("none") {
+	var refused *problem.Error
+	if _, err := c.Filesets("").PutManifest(ctx, "a", m); !errors.Is(err, problem.ErrConflict) || !errors.As(err, &refused) || len(refused.Missing) != 1 || refused.Missing[0] != addressOf("none") {
 		t.Errorf("a blob that is missing: %v", err)
 	}
 	m.Files[0].Path = "../x"
-	if _, err := c.PutManifest(ctx, "", "a", m); !errors.Is(err, client.ErrBadRequest) {
+	if _, err := c.Filesets("").PutManifest(ctx, "a", m); !errors.Is(err, problem.ErrBadRequest) {
 		t.Errorf("a path that escapes: %v", err)
 	}
-	if _, err := c.PutFileset(ctx, "", "a", strings.NewReader("no archive")); !errors.Is(err, client.ErrBadRequest) {
+	if _, err := c.Filesets("").Put(ctx, "a", strings.NewReader("no archive")); !errors.Is(err, problem.ErrBadRequest) {
 		t.Errorf("no archive: %v", err)
 	}
-	if _, err := c.PutFileset(ctx, "", "a/b", &archive); !errors.Is(err, client.ErrBadRequest) {
+	if _, err := c.Filesets("").Put(ctx, "a/b", &archive); !errors.Is(err, problem.ErrBadRequest) {
 		t.Errorf("a wrong name: %v", err)
 	}
-	r := testkit.Must(c.FilesetTar(ctx, "", "a", client.FilesetQuery{Version: 1}))(t)
+	r, err := c.Filesets("").Tar(ctx, "a", files.FilesetQuery{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
 	n := 0
 	for in := tar.NewReader(r); ; n++ {
 		h, err := in.Next()
@@ -289,23 +298,27 @@ func TestFilesetRequests(t *testing.T) {
 		t.Errorf("%d files, %v", n, err)
 	}
 	for what, err := range map[string]error{
-		"a tar of no version": func() error { _, err := c.FilesetTar(ctx, "", "a", client.FilesetQuery{Version: 9}); return err }(),
-		"no fileset":          func() error { _, _, err := c.Fileset(ctx, "acme", "a", client.FilesetQuery{}); return err }(),
-		"no versions":         func() error { _, err := c.FilesetVersions(ctx, "acme", "a"); return err }(),
-		"a delete of nothing": c.DeleteFileset(ctx, "acme", "a"),
+		"a tar of no version": func() error { _, err := c.Filesets("").Tar(ctx, "a", files.FilesetQuery{Version: 9}); return err }(),
+		"no fileset":          func() error { _, _, err := c.Filesets("acme").Manifest(ctx, "a", files.FilesetQuery{}); return err }(),
+		"no versions":         func() error { _, err := c.Filesets("acme").Versions(ctx, "a"); return err }(),
+		"a delete of nothing": c.Filesets("acme").Delete(ctx, "a"),
 	} {
-		if !errors.Is(err, client.ErrNotFound) {
+		if !errors.Is(err, problem.ErrNotFound) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	versions, err := c.FilesetVersions(ctx, "", "a")
+	versions, err := c.Filesets("").Versions(ctx, "a")
 	if err != nil || len(versions) != 2 || versions[0].Version != 2 || !versions[0].Newest {
 		t.Errorf("%+v, %v", versions, err)
 	}
-	testkit.Check(t, c.DeleteFileset(ctx, "", "a"))
+	if err := c.Filesets("").Delete(ctx, "a"); err != nil {
+		t.Error(err)
+	}
 	var names []string
-	for f, err := range c.Filesets(ctx) {
-		testkit.NoError(t, err)
+	for f, err := range c.Filesets("").All(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		names = append(names, f.Name)
 	}
 	if len(names) != 1 || names[0] != "b" {
@@ -322,9 +335,12 @@ func TestFilesetTarThatBreaks(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}))
 	t.Cleanup(s.Close)
-	r := testkit.Must(client.New(s.URL, client.Options{}).FilesetTar(t.Context(), "", "a", client.FilesetQuery{}))(t)
+	r, err := client.New(s.URL, client.Options{}).Filesets("").Tar(t.Context(), "a", files.FilesetQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer r.Close()
-	if _, err := io.Copy(io.Discard, r); !errors.Is(err, client.ErrUnavailable) {
+	if _, err := io.Copy(io.Discard, r); !errors.Is(err, problem.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 }

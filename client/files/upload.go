@@ -1,4 +1,4 @@
-package client
+package files
 
 import (
 	"context"
@@ -14,42 +14,41 @@ import (
 	"strings"
 	"time"
 
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job/digest"
 )
 
 const (
-	// resumableFrom is the length from which PutBlob sends a blob as a resumable upload. The server makes each 64 MiB
-	// of an upload durable, so a shorter upload would begin again anyway.
-	resumableFrom = 64 << 20
-	// maxBegun is how many uploads UploadBlob begins for one blob. The server may lose one: a new version of the server
+	// maxBegun is how many uploads Upload begins for one blob. The server may lose one: a new version of the server
 	// cannot always continue the uploads of an old version.
 	maxBegun    = 3
 	uploadsPath = "/uploads"
 	uploadType  = "application/offset+octet-stream"
 )
 
-// UploadOptions say how UploadBlob sends a blob. The zero value works.
+// UploadOptions say how Upload sends a blob. The zero value works.
 type UploadOptions struct {
 	// Resume is the path of an upload that an earlier call has begun, perhaps in another process. If the server does
-	// not have it any more, or it has other bytes, UploadBlob begins a new upload.
+	// not have it any more, or it has other bytes, Upload begins a new upload.
 	Resume string
 	// Begun is called with the path of each upload that begins, before its first byte is sent. The path is a secret:
-	// anybody who knows it can append to the upload and remove it. If Begun returns an error, UploadBlob ends with it.
+	// anybody who knows it can append to the upload and remove it. If Begun returns an error, Upload ends with it.
 	Begun func(path string) error
 	// Progress is called with the number of bytes sent, each time that it has grown. It must return soon.
 	Progress func(sent, size int64)
 }
 
-// UploadBlob stores the bytes of r from its position to its end, as PutBlob does. If the connection breaks or the
+// Upload stores the bytes of r from its position to its end, as Put does. If the connection breaks or the
 // server restarts, it continues after the bytes that the server has, as long as it makes progress within
 // Options.RetryFor. If the process ends, a later process continues with UploadOptions.Resume. The server keeps an
 // upload for a day after its last progress. In the result Existed is false, and ChangedAt has whole seconds.
-func (c *Client) UploadBlob(ctx context.Context, client string, r io.ReadSeeker, o UploadOptions) (Blob, error) {
-	body := newUpload(r)
-	if body.seeker == nil {
-		return Blob{}, fmt.Errorf("%w: the position of the blob's reader cannot be set; use PutBlob", ErrBadRequest)
+func (s *Blobs) Upload(ctx context.Context, r io.ReadSeeker, o UploadOptions) (Blob, error) {
+	body := transport.NewUpload(r)
+	if body.Seeker == nil {
+		return Blob{}, fmt.Errorf("%w: the position of the blob's reader cannot be set; use Put", problem.ErrBadRequest)
 	}
-	u := &blobUpload{c: c, client: client, o: o, part: part{r: r, base: body.from, size: body.size, progress: o.Progress}}
+	u := &blobUpload{blobs: s, o: o, part: part{r: r, base: body.From, size: body.Size, progress: o.Progress}}
 	u.sum.restart()
 	if isUpload(o.Resume) {
 		u.path = o.Resume
@@ -68,11 +67,10 @@ func isUpload(path string) bool {
 
 // blobUpload is a resumable upload in progress.
 type blobUpload struct {
-	c      *Client
-	client string
-	o      UploadOptions
-	part   part
-	sum    runningSum
+	blobs *Blobs
+	o     UploadOptions
+	part  part
+	sum   runningSum
 
 	path   string // "": none has begun
 	begun  int    // number of uploads that were begun
@@ -105,13 +103,13 @@ func (u *blobUpload) run(ctx context.Context) (Blob, error) {
 		case err == nil:
 			attempt = -1
 			continue
-		case errors.Is(err, errOtherBytes) && resumed || StatusOf(err) == http.StatusNotFound && u.path != "" && u.begun < maxBegun:
-			u.c.o.Logger.DebugContext(ctx, "the upload of a blob begins again", "path", u.path, "error", err)
+		case errors.Is(err, errOtherBytes) && resumed || transport.StatusOf(err) == http.StatusNotFound && u.path != "" && u.begun < maxBegun:
+			u.blobs.c.Logger.DebugContext(ctx, "the upload of a blob begins again", "path", u.path, "error", err)
 			u.forget()
 			continue
 		}
-		wait, again := retryRules{repeatable, u.c.o.Persistent}.wait(err, attempt)
-		if status := StatusOf(err); status == http.StatusConflict || status == http.StatusLocked {
+		wait, again := transport.RetryRules{Repeat: transport.Repeatable, Persistent: u.blobs.c.Persistent}.Wait(err, attempt)
+		if status := transport.StatusOf(err); status == http.StatusConflict || status == http.StatusLocked {
 			again = true // the server still works on the previous request
 		}
 		if u.failed.IsZero() {
@@ -120,11 +118,11 @@ func (u *blobUpload) run(ctx context.Context) (Blob, error) {
 		if ctx.Err() != nil {
 			return Blob{}, errors.Join(ctx.Err(), err)
 		}
-		if !again || time.Since(u.failed)+wait > u.c.o.RetryFor {
+		if !again || time.Since(u.failed)+wait > u.blobs.c.RetryFor {
 			return Blob{}, err
 		}
 		u.known = false
-		u.c.o.Logger.DebugContext(ctx, "going on with the upload of a blob", "path", u.path, "after", wait, "error", err)
+		u.blobs.c.Logger.DebugContext(ctx, "going on with the upload of a blob", "path", u.path, "after", wait, "error", err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -151,28 +149,28 @@ func (u *blobUpload) step(ctx context.Context) error {
 		return u.send(ctx)
 	}
 	u.known, u.failed = false, time.Time{} // the server may take minutes to copy the blob to a bucket, and it answers, so this is no failure
-	return fmt.Errorf("%w: the server has all bytes of the blob and has not stored it yet", ErrUnavailable)
+	return fmt.Errorf("%w: the server has all bytes of the blob and has not stored it yet", problem.ErrUnavailable)
 }
 
-func (u *blobUpload) request(method string) request {
-	return request{method: method, path: u.path, query: ofClient(u.client), repeat: repeatable}
+func (u *blobUpload) request(method string) transport.Request {
+	return transport.Request{Method: method, Path: u.path, Query: ofClient(u.blobs.client), Repeat: transport.Repeatable}
 }
 
 // begin begins an upload.
 func (u *blobUpload) begin(ctx context.Context) error {
 	r := u.request(http.MethodPost)
-	r.path, r.header = uploadsPath, http.Header{"Upload-Length": {strconv.FormatInt(u.part.size, 10)}}
-	a, err := u.c.once(ctx, r)
+	r.Path, r.Header = uploadsPath, http.Header{"Upload-Length": {strconv.FormatInt(u.part.size, 10)}}
+	a, err := u.blobs.c.Once(ctx, r)
 	if err != nil {
 		return err
 	}
-	path, ok := u.c.uploadPath(a.header.Get("Location"))
+	path, ok := uploadPath(u.blobs.c.URL, a.Header.Get("Location"))
 	if !ok {
-		return a.unreadable(fmt.Errorf("the Location %q is not that of an upload", a.header.Get("Location")))
+		return a.Unreadable(fmt.Errorf("the Location %q is not that of an upload", a.Header.Get("Location")))
 	}
 	u.path, u.known, u.offset = path, true, 0
 	u.begun++
-	u.stored(&a, a.header.Get("Daybook-Blob"))
+	u.stored(&a, a.Header.Get("Daybook-Blob"))
 	if u.o.Begun != nil {
 		return u.o.Begun(path)
 	}
@@ -181,13 +179,13 @@ func (u *blobUpload) begin(ctx context.Context) error {
 
 // uploadPath returns the path of an upload from the Location in the answer. A proxy that serves the API below a path
 // adds this path to the Location or leaves it out, and may turn the Location into a URL.
-func (c *Client) uploadPath(location string) (path string, ok bool) {
+func uploadPath(server, location string) (path string, ok bool) {
 	l, err := url.Parse(location)
 	if err != nil {
 		return "", false
 	}
 	path = l.Path
-	if base, err := url.Parse(c.url); err == nil && !isUpload(path) {
+	if base, err := url.Parse(server); err == nil && !isUpload(path) {
 		path = strings.TrimPrefix(path, base.Path)
 	}
 	return path, isUpload(path)
@@ -195,7 +193,7 @@ func (c *Client) uploadPath(location string) (path string, ok bool) {
 
 // look requests the offset of the upload.
 func (u *blobUpload) look(ctx context.Context) error {
-	a, err := u.c.once(ctx, u.request(http.MethodGet))
+	a, err := u.blobs.c.Once(ctx, u.request(http.MethodGet))
 	if err != nil {
 		return err
 	}
@@ -204,11 +202,11 @@ func (u *blobUpload) look(ctx context.Context) error {
 		Offset int64  `json:"offset"`
 		Blob   string `json:"blob"`
 	}
-	if err := decode(a, &d); err != nil {
+	if err := transport.Decode(a, &d); err != nil {
 		return err
 	}
 	if d.Offset < 0 || d.Offset > d.Size {
-		return a.unreadable(fmt.Errorf("the upload has %d of %d bytes", d.Offset, d.Size))
+		return a.Unreadable(fmt.Errorf("the upload has %d of %d bytes", d.Offset, d.Size))
 	}
 	if d.Size != u.part.size {
 		return fmt.Errorf("%w: it is for %d bytes, and the file has %d", errOtherBytes, d.Size, u.part.size)
@@ -221,16 +219,16 @@ func (u *blobUpload) look(ctx context.Context) error {
 // send sends the rest of the blob.
 func (u *blobUpload) send(ctx context.Context) error {
 	r := u.request(http.MethodPatch)
-	r.contentType, r.header = uploadType, http.Header{"Upload-Offset": {strconv.FormatInt(u.offset, 10)}}
+	r.ContentType, r.Header = uploadType, http.Header{"Upload-Offset": {strconv.FormatInt(u.offset, 10)}}
 	u.sum.from = u.offset
-	r.upload = &upload{r: &u.part, seeker: &u.part, from: u.offset, size: u.part.size - u.offset, hash: &u.sum}
-	a, err := u.c.once(ctx, r)
+	r.Upload = &transport.Upload{R: &u.part, Seeker: &u.part, From: u.offset, Size: u.part.size - u.offset, Hash: &u.sum}
+	a, err := u.blobs.c.Once(ctx, r)
 	if err != nil {
 		return err
 	}
 	u.sent = true
 	u.reached(u.part.size)
-	if u.stored(&a, a.header.Get("Daybook-Blob")); u.blob == "" {
+	if u.stored(&a, a.Header.Get("Daybook-Blob")); u.blob == "" {
 		u.known = false // another request looks at the upload, and stores the blob
 	}
 	return nil
@@ -245,8 +243,8 @@ func (u *blobUpload) reached(offset int64) {
 }
 
 // stored records that the server has stored the blob, unless the address is empty.
-func (u *blobUpload) stored(a *answer, address string) {
-	u.blob, u.date = address, a.header.Get("Date")
+func (u *blobUpload) stored(a *transport.Answer, address string) {
+	u.blob, u.date = address, a.Header.Get("Date")
 }
 
 // forget discards the upload, so that a new upload begins.
@@ -258,10 +256,10 @@ func (u *blobUpload) forget() {
 // renew makes sure that a blob is still stored which an earlier call has stored, or this call before its answer was
 // lost. The server may have removed the blob since, because no job names it.
 func (u *blobUpload) renew(ctx context.Context) error {
-	missing, err := u.c.MissingBlobs(ctx, u.client, []string{u.blob})
+	missing, err := u.blobs.Missing(ctx, []string{u.blob})
 	if err == nil && len(missing) > 0 {
 		if u.begun == maxBegun {
-			return fmt.Errorf("%w: the server has stored %s %d times, and does not have it", ErrUnexpectedAnswer, u.blob, u.begun)
+			return fmt.Errorf("%w: the server has stored %s %d times, and does not have it", problem.ErrUnexpectedAnswer, u.blob, u.begun)
 		}
 		u.forget()
 		return nil
@@ -303,7 +301,7 @@ func (u *blobUpload) check(ctx context.Context) (Blob, error) {
 	}
 	sum := digest.SHA256(u.sum.sha256.Sum(nil)).String()
 	if u.blob != sum {
-		return Blob{}, fmt.Errorf("%w: %w: the server has stored %s, and the file has the digest %s; it may have been changed while it was sent", ErrUnexpectedAnswer, errOtherBytes, u.blob, sum)
+		return Blob{}, fmt.Errorf("%w: %w: the server has stored %s, and the file has the digest %s; it may have been changed while it was sent", problem.ErrUnexpectedAnswer, errOtherBytes, u.blob, sum)
 	}
 	b := Blob{Address: sum, SHA1: digest.SHA1(u.sum.sha1.Sum(nil)).String(), Size: u.part.size}
 	if at, err := http.ParseTime(u.date); err == nil {

@@ -1,4 +1,4 @@
-package client
+package files
 
 import "testing"
 
@@ -15,7 +15,7 @@ func TestUploadPath(t *testing.T) {
 		{"http://127.0.0.1:1717", "/uploads/", ""},
 		{"http://127.0.0.1:1717", "", ""},
 	} {
-		path, ok := New(c.server, Options{}).uploadPath(c.location)
+		path, ok := uploadPath(c.server, c.location)
 		if ok != (c.path != "") || ok && path != c.path {
 			t.Errorf("%s of %s: %q, %t", c.location, c.server, path, ok)
 		}

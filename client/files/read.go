@@ -1,4 +1,4 @@
-package client
+package files
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job/digest"
 )
 
@@ -18,19 +20,18 @@ import (
 // be opened counts as a failure of any other request does.
 const maxVain = 10
 
-// GetBlob opens a blob of a client, or with "" a blob that all clients share. The address may have any form that the
-// server accepts. The error is ErrNotFound if there is no such blob.
-func (c *Client) GetBlob(ctx context.Context, client, address string) (*BlobReader, error) {
-	r, ref, err := blobRequest(http.MethodGet, client, address)
+// Open opens a blob. The address may have any form that the server accepts. The error is ErrNotFound if there is no such blob.
+func (s *Blobs) Open(ctx context.Context, address string) (*BlobReader, error) {
+	r, ref, err := s.request(http.MethodGet, address)
 	if err != nil {
 		return nil, err
 	}
-	b := &BlobReader{c: c, request: r, want: ref, hash: sha256.New()}
+	b := &BlobReader{c: s.c, request: r, want: ref, hash: sha256.New()}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
 	if ref.SHA1 != nil {
 		b.sha1 = sha1.New()
 	}
-	if err := b.open(); err != nil {
+	if err := b.Open(); err != nil {
 		b.cancel(nil)
 		return nil, err
 	}
@@ -42,10 +43,10 @@ func (c *Client) GetBlob(ctx context.Context, client, address string) (*BlobRead
 type BlobReader struct {
 	Blob
 
-	c       *Client
+	c       *transport.Conn
 	ctx     context.Context // of the whole reading
 	cancel  context.CancelCauseFunc
-	request request
+	request transport.Request
 	want    digest.Ref
 	hash    hash.Hash
 	sha1    hash.Hash // nil unless the address is a SHA-1
@@ -97,7 +98,7 @@ func (b *BlobReader) check() error {
 		right = right && digest.SHA1(b.sha1.Sum(nil)) == *b.want.SHA1
 	}
 	if !right {
-		return fmt.Errorf("%w: the bytes that arrived as %s have the digest %s", ErrBlobDamaged, b.want, sum)
+		return fmt.Errorf("%w: the bytes that arrived as %s have the digest %s", problem.ErrBlobDamaged, b.want, sum)
 	}
 	return io.EOF
 }
@@ -109,29 +110,29 @@ func (b *BlobReader) reopen(broken error) error {
 		return err
 	}
 	if b.vain++; b.vain > maxVain {
-		if !errors.Is(broken, ErrUnavailable) { // the answer has ended too early
-			broken = fmt.Errorf("%w: %w", ErrUnavailable, broken)
+		if !errors.Is(broken, problem.ErrUnavailable) { // the answer has ended too early
+			broken = fmt.Errorf("%w: %w", problem.ErrUnavailable, broken)
 		}
 		return fmt.Errorf("read on after %d of %d bytes: %w", b.off, b.Size, broken)
 	}
-	b.c.o.Logger.DebugContext(b.ctx, "reading a blob again", "blob", b.Address, "from", b.off, "error", broken)
-	if err := b.open(); err != nil {
+	b.c.Logger.DebugContext(b.ctx, "reading a blob again", "blob", b.Address, "from", b.off, "error", broken)
+	if err := b.Open(); err != nil {
 		return fmt.Errorf("read on after %d of %d bytes: %w", b.off, b.Size, err)
 	}
 	return nil
 }
 
-// open requests the rest of the blob.
-func (b *BlobReader) open() error {
-	return b.c.retry(b.ctx, b.request.path, repeatable, b.once)
+// Open requests the rest of the blob.
+func (b *BlobReader) Open() error {
+	return b.c.Retry(b.ctx, b.request.Path, transport.Repeatable, b.Once)
 }
 
-func (b *BlobReader) once() error {
+func (b *BlobReader) Once() error {
 	r := b.request
 	if b.off > 0 {
-		r.header = http.Header{"Range": {"bytes=" + strconv.FormatInt(b.off, 10) + "-"}, "If-Range": {`"` + b.Address + `"`}}
+		r.Header = http.Header{"Range": {"bytes=" + strconv.FormatInt(b.off, 10) + "-"}, "If-Range": {`"` + b.Address + `"`}}
 	}
-	body, err := b.c.open(b.ctx, r, b.c.o.Timeout)
+	body, err := b.c.Open(b.ctx, r, b.c.Timeout)
 	if err != nil {
 		return err
 	}
@@ -144,21 +145,21 @@ func (b *BlobReader) once() error {
 }
 
 // accept checks the head of an answer.
-func (b *BlobReader) accept(answer *opened) (found Blob, err error) {
+func (b *BlobReader) accept(answer *transport.Opened) (found Blob, err error) {
 	wrong := func(text string) error {
-		return fmt.Errorf("GET %s: %w: %s", b.request.path, ErrUnexpectedAnswer, text)
+		return fmt.Errorf("GET %s: %w: %s", b.request.Path, problem.ErrUnexpectedAnswer, text)
 	}
-	if found, err = describedBlob(answer.header); err != nil {
+	if found, err = describedBlob(answer.Header); err != nil {
 		return found, wrong(err.Error())
 	}
 	if b.off == 0 {
-		if answer.status != http.StatusOK {
-			return found, wrong(fmt.Sprintf("status %d", answer.status))
+		if answer.Status != http.StatusOK {
+			return found, wrong(fmt.Sprintf("status %d", answer.Status))
 		}
 		return found, nil
 	}
-	if answer.status != http.StatusPartialContent || found.Address != b.Address || found.Size != b.Size-b.off {
-		return found, wrong(fmt.Sprintf("status %d with %d bytes of %s, and not the last %d bytes of %s", answer.status, found.Size, found.Address, b.Size-b.off, b.Address))
+	if answer.Status != http.StatusPartialContent || found.Address != b.Address || found.Size != b.Size-b.off {
+		return found, wrong(fmt.Sprintf("status %d with %d bytes of %s, and not the last %d bytes of %s", answer.Status, found.Size, found.Address, b.Size-b.off, b.Address))
 	}
 	return b.Blob, nil
 }

@@ -1,4 +1,4 @@
-package client_test
+package files_test
 
 import (
 	"bytes"
@@ -20,7 +20,9 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/client/internal/testkit"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 // uploadServer is a server of resumable uploads. Each of its connections breaks after cut bytes, unless cut is nil.
@@ -161,11 +163,13 @@ func TestUploadOverCutConnections(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	content := randomBytes(300_000)
 	s := newUploadServer(t, func() int64 { return 2000 + rng.Int64N(60_000) })
-	c := client.New(s.URL, client.Options{})
-	c.ResumableFrom(1000)
+	c := client.New(s.URL, client.Options{}).Blobs("acme")
+	c.SetResumableFrom(1000)
 	r := bytes.NewReader(append([]byte("before"), content...))
-	testkit.Must(r.Seek(6, io.SeekStart))(t)
-	b, err := c.PutBlob(t.Context(), "acme", r)
+	if _, err := r.Seek(6, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	b, err := c.Put(t.Context(), r)
 	if err != nil || b.Address != addressOf(string(content)) || len(b.SHA1) != 40 || b.Size != int64(len(content)) || b.ChangedAt == 0 {
 		t.Errorf("%+v, %v", b, err)
 	}
@@ -211,7 +215,7 @@ func TestUploadResumed(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			}
 			dial := client.New(s.URL, client.Options{})
-			_, err := dial.UploadBlob(ctx, "acme", bytes.NewReader(content), client.UploadOptions{Begun: func(p string) error { path = p; return nil }})
+			_, err := dial.Blobs("acme").Upload(ctx, bytes.NewReader(content), files.UploadOptions{Begun: func(p string) error { path = p; return nil }})
 			if !errors.Is(err, context.Canceled) || path != "/uploads/u1" {
 				t.Fatalf("%q, %v", path, err)
 			}
@@ -220,7 +224,7 @@ func TestUploadResumed(t *testing.T) {
 			now := c.change(s, &path, bytes.Clone(content))
 			s.mu.Unlock()
 			first := int64(-1)
-			o := client.UploadOptions{Resume: path, Progress: func(sent, size int64) {
+			o := files.UploadOptions{Resume: path, Progress: func(sent, size int64) {
 				if first < 0 {
 					first = sent
 				}
@@ -228,7 +232,7 @@ func TestUploadResumed(t *testing.T) {
 					t.Errorf("%d of %d", sent, size)
 				}
 			}}
-			b, err := dial.UploadBlob(t.Context(), "acme", bytes.NewReader(now), o)
+			b, err := dial.Blobs("acme").Upload(t.Context(), bytes.NewReader(now), o)
 			if err != nil || b.Address != addressOf(string(now)) || s.begun != c.begun {
 				t.Errorf("%+v, %v; %d uploads", b, err, s.begun)
 			}
@@ -260,13 +264,13 @@ func TestUploadFailures(t *testing.T) {
 		"a proxy without a server":    {http.MethodPatch, func(w http.ResponseWriter) { w.WriteHeader(502) }, 2, nil},
 		"the answer is lost":          {http.MethodPatch, func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, 2, nil},
 		"the server loses it, once":   {http.MethodPatch, refuse(404, "upload_not_found"), 1, nil},
-		"the server loses it always":  {http.MethodPatch, refuse(404, "upload_not_found"), 1 << 30, client.ErrNotFound},
-		"busy for ever":               {http.MethodPatch, refuse(423, "upload_busy"), 1 << 30, client.ErrConflict},
-		"the quota":                   {http.MethodPatch, refuse(507, "blob_quota"), 1, client.ErrOverloaded},
-		"no blobs":                    {http.MethodPost, refuse(501, "no_blobs"), 1, client.ErrNoBlobs},
-		"not a path of an upload":     {http.MethodPost, func(w http.ResponseWriter) { w.Header().Set("Location", "//evil/uploads"); w.WriteHeader(201) }, 1, client.ErrUnexpectedAnswer},
-		"more bytes than it has":      {http.MethodGet, func(w http.ResponseWriter) { io.WriteString(w, `{"size":5000,"offset":5001}`) }, 1, client.ErrUnexpectedAnswer},
-		"the blob has another digest": {http.MethodPatch, func(w http.ResponseWriter) { w.Header().Set("Daybook-Blob", addressOf("x")); w.WriteHeader(204) }, 1, client.ErrUnexpectedAnswer},
+		"the server loses it always":  {http.MethodPatch, refuse(404, "upload_not_found"), 1 << 30, problem.ErrNotFound},
+		"busy for ever":               {http.MethodPatch, refuse(423, "upload_busy"), 1 << 30, problem.ErrConflict},
+		"the quota":                   {http.MethodPatch, refuse(507, "blob_quota"), 1, problem.ErrOverloaded},
+		"no blobs":                    {http.MethodPost, refuse(501, "no_blobs"), 1, problem.ErrNoBlobs},
+		"not a path of an upload":     {http.MethodPost, func(w http.ResponseWriter) { w.Header().Set("Location", "//evil/uploads"); w.WriteHeader(201) }, 1, problem.ErrUnexpectedAnswer},
+		"more bytes than it has":      {http.MethodGet, func(w http.ResponseWriter) { io.WriteString(w, `{"size":5000,"offset":5001}`) }, 1, problem.ErrUnexpectedAnswer},
+		"the blob has another digest": {http.MethodPatch, func(w http.ResponseWriter) { w.Header().Set("Daybook-Blob", addressOf("x")); w.WriteHeader(204) }, 1, problem.ErrUnexpectedAnswer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newUploadServer(t, nil)
@@ -284,7 +288,7 @@ func TestUploadFailures(t *testing.T) {
 				return true
 			}
 			dial := client.New(s.URL, client.Options{RetryFor: time.Second})
-			b, err := dial.UploadBlob(t.Context(), "acme", bytes.NewReader(content), client.UploadOptions{})
+			b, err := dial.Blobs("acme").Upload(t.Context(), bytes.NewReader(content), files.UploadOptions{})
 			if !errors.Is(err, c.want) || err == nil && b.Address != addressOf(string(content)) {
 				t.Errorf("%+v, %v, want %v", b, err, c.want)
 			}
@@ -295,23 +299,30 @@ func TestUploadFailures(t *testing.T) {
 	}
 	s := newUploadServer(t, nil)
 	dial := client.New(s.URL, client.Options{})
-	_, err := dial.UploadBlob(t.Context(), "acme", bytes.NewReader(content), client.UploadOptions{Begun: func(string) error { return os.ErrPermission }})
+	_, err := dial.Blobs("acme").Upload(t.Context(), bytes.NewReader(content), files.UploadOptions{Begun: func(string) error { return os.ErrPermission }})
 	if !errors.Is(err, os.ErrPermission) || s.patches != 0 {
 		t.Errorf("%v after %d parts", err, s.patches)
 	}
 	// A file that becomes shorter during the upload, and a file that cannot be read.
 	name := filepath.Join(t.TempDir(), "file")
-	testkit.NoError(t, os.WriteFile(name, content, 0o600))
-	f := testkit.Must(os.Open(name))(t)
-	_, err = dial.UploadBlob(t.Context(), "acme", f, client.UploadOptions{Begun: func(string) error { return os.Truncate(name, 10) }})
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = dial.Blobs("acme").Upload(t.Context(), f, files.UploadOptions{Begun: func(string) error { return os.Truncate(name, 10) }})
 	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "has become shorter") {
 		t.Errorf("a shorter file: %v", err)
 	}
-	testkit.NoError(t, f.Close())
-	if _, err = dial.UploadBlob(t.Context(), "acme", f, client.UploadOptions{}); !errors.Is(err, client.ErrBadRequest) {
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = dial.Blobs("acme").Upload(t.Context(), f, files.UploadOptions{}); !errors.Is(err, problem.ErrBadRequest) {
 		t.Errorf("a closed file: %v", err)
 	}
-	if b, err := dial.UploadBlob(t.Context(), "acme", bytes.NewReader(nil), client.UploadOptions{}); err != nil || b.Address != addressOf("") {
+	if b, err := dial.Blobs("acme").Upload(t.Context(), bytes.NewReader(nil), files.UploadOptions{}); err != nil || b.Address != addressOf("") {
 		t.Errorf("an empty blob: %+v, %v", b, err)
 	}
 }

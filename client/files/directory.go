@@ -1,4 +1,4 @@
-package client
+package files
 
 import (
 	"context"
@@ -9,10 +9,11 @@ import (
 
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/client/fileset/directory"
+	"github.com/daybookq/daybook/client/problem"
 )
 
 const (
-	// From manyFiles missing files on, PushFileset sends one archive, if at least half of all bytes are missing. The
+	// From manyFiles missing files on, Push sends one archive, if at least half of all bytes are missing. The
 	// server stores the files of an archive together, which takes a fraction of the time of separate requests.
 	manyFiles = 64
 	// archiveTries is how often an archive is sent if connections break.
@@ -22,13 +23,13 @@ const (
 // Moved counts the files and bytes that a push or a pull has transferred, and those that were there already.
 type Moved = directory.Moved
 
-// PushFileset stores the files of a directory that the patterns select as a version of a fileset. It sends only the
+// Push stores the files of a directory that the patterns select as a version of a fileset. It sends only the
 // files that the server does not have. Symbolic links, devices and other special files are errors unless the patterns
-// exclude them. If a file changes during the push, PushFileset returns directory.ErrChanged and stores no version.
-func (c *Client) PushFileset(ctx context.Context, client, name, dir string, patterns []string) (f Fileset, moved Moved, err error) {
+// exclude them. If a file changes during the push, Push returns directory.ErrChanged and stores no version.
+func (s *Filesets) Push(ctx context.Context, name, dir string, patterns []string) (f Fileset, moved Moved, err error) {
 	selected, err := fileset.ParsePatterns(patterns)
 	if err != nil {
-		return f, moved, fmt.Errorf("%w: %w", ErrBadRequest, err)
+		return f, moved, fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -39,7 +40,7 @@ func (c *Client) PushFileset(ctx context.Context, client, name, dir string, patt
 	if err != nil {
 		return f, moved, err
 	}
-	to := &blobTransfer{c, client}
+	to := &blobTransfer{s.blobs()}
 	missing, err := directory.MissingFiles(ctx, to, tree.Manifest)
 	if err != nil {
 		return f, moved, err
@@ -49,7 +50,7 @@ func (c *Client) PushFileset(ctx context.Context, client, name, dir string, patt
 		bytes += file.Size
 	}
 	if len(missing) >= manyFiles && 2*bytes >= tree.Bytes() {
-		f, err = c.pushArchive(ctx, client, name, root, tree)
+		f, err = s.pushArchive(ctx, name, root, tree)
 		return f, Moved{Files: len(tree.Files), Bytes: tree.Bytes()}, err
 	}
 	if moved, err = directory.Push(ctx, to, root, tree.Manifest, directory.Options{}); err != nil {
@@ -58,12 +59,12 @@ func (c *Client) PushFileset(ctx context.Context, client, name, dir string, patt
 	if err := tree.Unchanged(ctx, root); err != nil {
 		return f, moved, err
 	}
-	f, err = c.PutManifest(ctx, client, name, tree.Manifest)
+	f, err = s.PutManifest(ctx, name, tree.Manifest)
 	return f, moved, err
 }
 
 // pushArchive sends all files of a tree as an archive.
-func (c *Client) pushArchive(ctx context.Context, client, name string, root *os.Root, tree *directory.Tree) (f Fileset, err error) {
+func (s *Filesets) pushArchive(ctx context.Context, name string, root *os.Root, tree *directory.Tree) (f Fileset, err error) {
 	text, err := tree.Encode()
 	if err != nil {
 		return f, err
@@ -76,33 +77,33 @@ func (c *Client) pushArchive(ctx context.Context, client, name string, root *os.
 			w.CloseWithError(err) // with an error the body of the request stays without an end, so the server stores nothing
 			written <- err
 		}()
-		f, err = c.PutFileset(ctx, client, name, r)
+		f, err = s.Put(ctx, name, r)
 		r.CloseWithError(errors.New("the archive was not read to its end"))
 		switch writeErr := <-written; {
 		case errors.Is(writeErr, directory.ErrChanged):
 			return f, writeErr
 		case err == nil && f.Manifest != fileset.AddressOf(text).String():
-			return f, fmt.Errorf("%w: the server has stored the manifest %s, and %s was sent", ErrUnexpectedAnswer, f.Manifest, fileset.AddressOf(text))
-		case err == nil, ctx.Err() != nil, try == archiveTries, !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown):
+			return f, fmt.Errorf("%w: the server has stored the manifest %s, and %s was sent", problem.ErrUnexpectedAnswer, f.Manifest, fileset.AddressOf(text))
+		case err == nil, ctx.Err() != nil, try == archiveTries, !errors.Is(err, problem.ErrUnavailable) && !errors.Is(err, problem.ErrUnknown):
 			return f, err
 		}
 	}
 }
 
-// PullFileset writes the selected files of a fileset into a directory, which it creates if there is none. It fetches
+// Pull writes the selected files of a fileset into a directory, which it creates if there is none. It fetches
 // only the files that are not there with the right content. It leaves other files alone. It replaces no links, and
 // writes nothing outside of the directory: see package directory. It returns the number of the version.
-func (c *Client) PullFileset(ctx context.Context, client, name, dir string, q FilesetQuery) (version int, moved Moved, err error) {
-	m, version, err := c.Fileset(ctx, client, name, q)
+func (s *Filesets) Pull(ctx context.Context, name, dir string, q FilesetQuery) (version int, moved Moved, err error) {
+	m, version, err := s.Manifest(ctx, name, q)
 	if err != nil {
 		return 0, moved, err
 	}
-	moved, err = c.PullManifest(ctx, client, m, dir)
+	moved, err = s.PullManifest(ctx, m, dir)
 	return version, moved, err
 }
 
-// PullManifest is PullFileset for a manifest that the caller has, for example after a look at its size.
-func (c *Client) PullManifest(ctx context.Context, client string, m *fileset.Manifest, dir string) (moved Moved, err error) {
+// PullManifest is Pull for a manifest that the caller has, for example after a look at its size.
+func (s *Filesets) PullManifest(ctx context.Context, m *fileset.Manifest, dir string) (moved Moved, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return moved, err
 	}
@@ -111,17 +112,14 @@ func (c *Client) PullManifest(ctx context.Context, client string, m *fileset.Man
 		return moved, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	return directory.Pull(ctx, &blobTransfer{c, client}, root, m, directory.Options{})
+	return directory.Pull(ctx, &blobTransfer{s.blobs()}, root, m, directory.Options{})
 }
 
 // blobTransfer moves the blobs of filesets.
-type blobTransfer struct {
-	c      *Client
-	client string
-}
+type blobTransfer struct{ blobs *Blobs }
 
 func (t *blobTransfer) CopyBlob(ctx context.Context, a fileset.Address, w io.Writer) (err error) {
-	b, err := t.c.GetBlob(ctx, t.client, a.String())
+	b, err := t.blobs.Open(ctx, a.String())
 	if err != nil {
 		return err
 	}
@@ -135,21 +133,21 @@ func (t *blobTransfer) Missing(ctx context.Context, all []fileset.Address) ([]fi
 	for i, a := range all {
 		texts[i] = a.String()
 	}
-	missing, err := t.c.MissingBlobs(ctx, t.client, texts)
+	missing, err := t.blobs.Missing(ctx, texts)
 	if err != nil {
 		return nil, err
 	}
 	list := make([]fileset.Address, len(missing))
 	for i, text := range missing {
 		if list[i], err = fileset.ParseAddress(text); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrUnexpectedAnswer, err)
+			return nil, fmt.Errorf("%w: %w", problem.ErrUnexpectedAnswer, err)
 		}
 	}
 	return list, nil
 }
 
 func (t *blobTransfer) StoreBlob(ctx context.Context, a fileset.Address, _ int64, r io.ReadSeeker) error {
-	b, err := t.c.PutBlob(ctx, t.client, r)
+	b, err := t.blobs.Put(ctx, r)
 	if err == nil && b.Address != a.String() {
 		err = fmt.Errorf("%w: it has the digest %s, and had %s", directory.ErrChanged, b.Address, a)
 	}

@@ -1,4 +1,4 @@
-package client
+package transport
 
 import (
 	"errors"
@@ -8,30 +8,31 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client/internal/backoff"
+	"github.com/daybookq/daybook/client/problem"
 )
 
-// retryRules decide after which errors a request is sent again.
-type retryRules struct {
-	repeat     repeating
-	persistent bool // after failures of the server, too
+// RetryRules decide after which errors a request is sent again.
+type RetryRules struct {
+	Repeat     Repeating
+	Persistent bool // after failures of the server, too
 }
 
-// wait reports whether a request that failed with err may be sent again, and after how long. attempt counts from 0.
-func (p retryRules) wait(err error, attempt int) (wait time.Duration, again bool) {
-	var refused *Error
+// Wait reports whether a request that failed with err may be sent again, and after how long. attempt counts from 0.
+func (p RetryRules) Wait(err error, attempt int) (wait time.Duration, again bool) {
+	var refused *problem.Error
 	var strange *strangeStatus
 	var asked time.Duration
 	switch {
 	case errors.As(err, &refused):
-		again = p.passing(refused.Status) && (p.repeat == repeatable || refused.Outcome == "not_stored")
+		again = p.passing(refused.Status) && (p.Repeat == Repeatable || refused.Outcome == "not_stored")
 		asked = refused.RetryAfter
 	case errors.As(err, &strange):
-		again = p.passing(strange.status) && p.repeat == repeatable
+		again = p.passing(strange.status) && p.Repeat == Repeatable
 		asked = strange.retryAfter
-	case errors.Is(err, ErrUnavailable):
+	case errors.Is(err, problem.ErrUnavailable):
 		again = true
-	case errors.Is(err, ErrUnknown):
-		again = p.repeat == repeatable && !errors.Is(err, ErrUnexpectedAnswer)
+	case errors.Is(err, problem.ErrUnknown):
+		again = p.Repeat == Repeatable && !errors.Is(err, problem.ErrUnexpectedAnswer)
 	}
 	return max(backoff.Wait(attempt), asked), again
 }
@@ -45,42 +46,42 @@ func (l *lostError) Error() string {
 }
 func (l *lostError) As(target any) bool { return errors.As(l.err, target) }
 func (l *lostError) Is(target error) bool {
-	return target == ErrUnknown || target != ErrUnavailable && errors.Is(l.err, target)
+	return target == problem.ErrUnknown || target != problem.ErrUnavailable && errors.Is(l.err, target)
 }
 
 // afterLost returns the error of a request whose answer was lost and whose repeat failed with err. If err says that
 // nothing was stored, this is true only of the repeat.
 func afterLost(err error) error {
-	var refused *Error
-	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrSessionNotFound) ||
-		errors.As(err, &refused) && refused.Outcome == "not_stored" && (retryRules{repeatable, true}).passing(refused.Status) {
+	var refused *problem.Error
+	if errors.Is(err, problem.ErrUnavailable) || errors.Is(err, problem.ErrSessionNotFound) ||
+		errors.As(err, &refused) && refused.Outcome == "not_stored" && (RetryRules{Repeatable, true}).passing(refused.Status) {
 		return &lostError{err}
 	}
 	return err
 }
 
 // passing reports whether a failure with this status may soon pass.
-func (p retryRules) passing(status int) bool {
+func (p RetryRules) passing(status int) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return true
 	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout:
-		return p.repeat == repeatable
+		return p.Repeat == Repeatable
 	case http.StatusInternalServerError, http.StatusInsufficientStorage:
-		return p.persistent
+		return p.Persistent
 	}
 	return false
 }
 
 // down reports whether err says that no server listens, or that the server is starting.
 func down(err error) bool {
-	var refused *Error
+	var refused *problem.Error
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &refused) && refused.Code == "not_ready"
 }
 
 // verifying reports whether err says that the server verifies a long blob. The next answer is the blob, or that it is
 // damaged.
 func verifying(err error) bool {
-	var refused *Error
+	var refused *problem.Error
 	return errors.As(err, &refused) && refused.Code == "blob_verifying"
 }

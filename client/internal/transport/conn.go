@@ -1,0 +1,125 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/daybookq/daybook/client/problem"
+)
+
+// Conn sends requests to one server. A copy with other fields shares the connections.
+type Conn struct {
+	URL  string
+	HTTP *http.Client
+	// Traced says that the transport is the one of net/http, which reports reliably whether it has sent anything.
+	Traced bool
+
+	RetryFor, Timeout time.Duration // as in client.Options
+	Persistent        bool          // requests are repeated also after failures of the server, and while it is unreachable
+	Logger            *slog.Logger
+
+	// Stream, if not nil, sends a request in a stream. If it returns ErrNotSent, the request is sent over HTTP.
+	Stream func(context.Context, *Conn, Request) (Answer, error)
+}
+
+// Request is one request to the server.
+type Request struct {
+	Method, Path string
+	Verb         string // of the same request in a stream; "" if streams do not carry it
+	Query        url.Values
+	Body         []byte
+	ContentType  string
+	Accept       string // "" means the default media type of the route
+	Key          string // Idempotency-Key
+	Prefer       string
+	Number       Number // zero: none
+	Repeat       Repeating
+	Wait         time.Duration // how long the server may wait before it answers
+	Upload       *Upload       // instead of body
+	Header       http.Header   // more headers; may be nil
+}
+
+const (
+	MimeJSON   = "application/json"
+	MimeNDJSON = "application/x-ndjson"
+	MimeText   = "text/plain"
+)
+
+// Repeating says whether a request is repeated when its answer is lost.
+type Repeating uint8
+
+const (
+	SentOnce   Repeating = iota // the error is ErrUnknown
+	Repeatable                  // the request is sent again: doing it twice has the same effect as doing it once
+)
+
+// RepeatableWith returns repeatable if the request has a key or the id of a claim, by which the server recognizes a
+// repeat. Otherwise it returns SentOnce.
+func RepeatableWith(name string) Repeating {
+	if name == "" {
+		return SentOnce
+	}
+	return Repeatable
+}
+
+// Post makes a request with a JSON body.
+func Post(path string, body any, repeat Repeating) (Request, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return Request{}, fmt.Errorf("%w: encode the request: %w", problem.ErrBadRequest, err)
+	}
+	return Request{Method: http.MethodPost, Path: path, Body: text, ContentType: MimeJSON, Repeat: repeat}, nil
+}
+
+func Get(path string) Request { return Request{Method: http.MethodGet, Path: path, Repeat: Repeatable} }
+
+// Do sends a request, and sends it again while that is safe and may succeed.
+func (c *Conn) Do(ctx context.Context, r Request) (a Answer, err error) {
+	err = c.Retry(ctx, r.Path, r.Repeat, func() error {
+		a, err = c.Once(ctx, r)
+		return err
+	})
+	return a, err
+}
+
+// Retry calls once, which sends a request, and calls it again while that is safe and may succeed.
+func (c *Conn) Retry(ctx context.Context, path string, repeat Repeating, once func() error) error {
+	rules := RetryRules{Repeat: repeat, Persistent: c.Persistent}
+	give := time.Now().Add(c.RetryFor)
+	lost := false // the answer of the previous try was lost: something may be stored
+	for attempt := 0; ; attempt++ {
+		err := once()
+		if err == nil {
+			return nil
+		}
+		if lost {
+			err = afterLost(err)
+		}
+		lost = errors.Is(err, problem.ErrUnknown)
+		if ctx.Err() != nil {
+			return err
+		}
+		if c.Persistent && down(err) || verifying(err) {
+			give = time.Now().Add(c.RetryFor)
+		}
+		wait, again := rules.Wait(err, attempt)
+		if !again || time.Now().Add(wait).After(give) {
+			return err
+		}
+		c.Logger.DebugContext(ctx, "repeating a request", "path", path, "attempt", attempt+1, "after", wait, "error", err)
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
