@@ -52,9 +52,7 @@ func TestAttributes(t *testing.T) {
 	if j, err := c.Complete(ctx, id, claim.ID, client.Outcome{Code: "retry"}); err != nil || j.Status != "pending" {
 		t.Errorf("after a retry: %+v, %v", j, err)
 	}
-	if _, err := c.Cancel(ctx, id); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.Cancel(ctx, id))(t)
 	if _, err := c.Job(ctx, id); !errors.Is(err, problem.ErrNotFound) {
 		t.Errorf("a job with a retention of 0 is there after its end: %v", err)
 	}

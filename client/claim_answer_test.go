@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/client/internal/testkit"
 	"github.com/daybookq/daybook/client/internal/transport"
 )
 
@@ -58,9 +59,7 @@ func TestJobsThatAreAlikeAreReadAsInFull(t *testing.T) {
 	checkClaimLines(t, []byte(claimLine+strings.Join(claimLines(), "\n")+"\n"))
 	t.Run("each job has maps and payloads of its own", func(t *testing.T) {
 		c, err := decodeClaim(transport.Answer{MediaType: transport.MimeNDJSON, Body: []byte(claimLine + claimLines()[6] + "\n" + claimLines()[7] + "\n")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		c.Jobs[0].Meta["k"] = "changed"
 		c.Jobs[1].Payload = append(c.Jobs[1].Payload, "longer"...)
 		if c.Jobs[1].Meta["k"] != "v" || string(c.Jobs[0].Payload) != "other" {

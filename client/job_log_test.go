@@ -17,19 +17,13 @@ import (
 func TestJobLog(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx := t.Context()
-	j, err := c.Create(ctx, client.NewJob{Type: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := testkit.Must(c.Create(ctx, client.NewJob{Type: "x"}))(t)
 	if _, err := c.JobLog(ctx, j.ID, false); !errors.Is(err, problem.ErrNotFound) {
 		t.Errorf("a job that has printed nothing: %v", err)
 	}
 	following := testkit.Must(c.JobLog(ctx, j.ID, true))(t)
 	defer following.Close()
-	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1}))(t)
 	if err := c.AppendLog(ctx, j.ID, j.ID, 0, []byte("x")); !errors.Is(err, problem.ErrClaimLost) {
 		t.Errorf("another claim: %v", err)
 	}
@@ -43,10 +37,7 @@ func TestJobLog(t *testing.T) {
 			t.Errorf("%q: %v", got, err)
 		}
 	}
-	b, err := c.Blobs(j.Client).Put(ctx, strings.NewReader("the whole"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(c.Blobs(j.Client).Put(ctx, strings.NewReader("the whole")))(t)
 	ended, err := c.Complete(ctx, j.ID, claim.ID, client.Outcome{LogAddr: b.Address})
 	if err != nil || ended.LogAddr != b.Address {
 		t.Errorf("%q: %v", ended.LogAddr, err)

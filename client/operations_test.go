@@ -48,9 +48,7 @@ func TestMoves(t *testing.T) {
 	if j = must(c.Redrive(ctx, j.ID)); j.Status != "pending" || j.Redrives != 1 {
 		t.Errorf("redriven: %+v", j)
 	}
-	if err := c.Delete(ctx, j.ID); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, c.Delete(ctx, j.ID))
 	if err := c.Delete(ctx, j.ID); !errors.Is(err, problem.ErrNotFound) {
 		t.Errorf("deleted twice: %v", err)
 	}
@@ -95,9 +93,7 @@ func TestMoves(t *testing.T) {
 	if _, err := c.DeleteBatch(ctx, created.BatchID, ""); !errors.Is(err, problem.ErrNotFound) {
 		t.Errorf("delete batch: %v", err)
 	}
-	if _, err := c.Create(ctx, client.TextJob("kept", "x")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.Create(ctx, client.TextJob("kept", "x")))(t)
 	if err := c.DeleteQueue(ctx, "default", "kept"); !errors.Is(err, problem.ErrConflict) {
 		t.Errorf("delete a queue with a job: %v", err)
 	}
@@ -116,9 +112,7 @@ func TestMoves(t *testing.T) {
 	if offset, err := c.AcceptTime(ctx); err != nil || offset > time.Second || offset < -time.Second {
 		t.Errorf("after the time was accepted it is %v ahead, %v", offset, err)
 	}
-	if err := errors.Join(c.Stop(ctx), c.Start(ctx)); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, errors.Join(c.Stop(ctx), c.Start(ctx)))
 	if err := c.Quit(ctx); !errors.Is(err, problem.ErrForbidden) {
 		t.Errorf("quit: %v", err)
 	}

@@ -21,10 +21,7 @@ func TestOutput(t *testing.T) {
 		{Status: "completed", Code: "ok", Kind: client.Bytes, Bytes: []byte{0, 0xff}},
 		{Status: "completed", Code: "ok"},
 	} {
-		j, err := c.Create(ctx, client.TextJob("x", "1"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := testkit.Must(c.Create(ctx, client.TextJob("x", "1")))(t)
 		if _, err := c.Output(ctx, j.ID, time.Millisecond); !errors.Is(err, problem.ErrConflict) {
 			t.Errorf("before the end: %v", err)
 		}

@@ -114,10 +114,7 @@ func TestStreamGoesAway(t *testing.T) {
 			}
 			_ = conn.Close(status, "")
 		})
-		s, err := c.OpenStream(t.Context(), client.StreamOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(c.OpenStream(t.Context(), client.StreamOptions{}))(t)
 		if err := s.CreateJoined(c, client.NewJob{}); err == nil || errors.Is(err, problem.ErrUnknown) != unknown {
 			t.Errorf("after %v: %v", status, err)
 		}

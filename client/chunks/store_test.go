@@ -65,9 +65,7 @@ func TestChunksByAddress(t *testing.T) {
 			t.Errorf("collected %+v, %v; want %d blobs", done, err, want)
 		}
 	}
-	if _, err := c.Blobs("").Put(ctx, strings.NewReader("nothing names this")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(c.Blobs("").Put(ctx, strings.NewReader("nothing names this")))(t)
 	given := longChunks()
 	s, err := chunks.Submit(ctx, c, client.NewBatch{}, slices.Values(given), o)
 	if err != nil || s.Count != int64(len(given)) {
@@ -234,10 +232,7 @@ func TestOutputAtAddress(t *testing.T) {
 	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 6, Clients: []string{"acme"}}))(t)
 	put := func(content string) string {
 		t.Helper()
-		b, err := c.Blobs("acme").Put(ctx, strings.NewReader(content))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(c.Blobs("acme").Put(ctx, strings.NewReader(content)))(t)
 		return b.Address
 	}
 	text := put("the output")

@@ -82,9 +82,7 @@ func TestBlobs(t *testing.T) {
 		t.Errorf("again: %+v, %v", b, err)
 	}
 	rest := strings.NewReader("not this: this")
-	if _, err := rest.Seek(10, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(rest.Seek(10, io.SeekStart))(t)
 	if b, err := c.Blobs("").Put(ctx, rest); err != nil || b.Address != addressOf("this") {
 		t.Errorf("the rest of a reader: %+v, %v", b, err)
 	}
@@ -106,9 +104,7 @@ func TestBlobs(t *testing.T) {
 	}
 	listed := map[string]bool{}
 	for b, err := range c.Blobs("").All(ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		listed[b.Address] = true
 	}
 	if len(listed) != 4 || !listed[addressOf("this")] {

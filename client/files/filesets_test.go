@@ -99,9 +99,7 @@ func TestPushAndPull(t *testing.T) {
 	c, ctx := client.New(p.URL, client.Options{}), t.Context()
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "new", "directory")
 	writeFiles(t, from, "a", "A", "d/b", "B", "d/c", "B", "bin/run", "#!")
-	if err := errors.Join(os.Chmod(filepath.Join(from, "bin/run"), 0o755), os.Mkdir(filepath.Join(from, "empty"), 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(os.Chmod(filepath.Join(from, "bin/run"), 0o755), os.Mkdir(filepath.Join(from, "empty"), 0o755)))
 	f, moved, err := c.Filesets("acme").Push(ctx, "in", from, nil)
 	if err != nil || f.Version != 1 || f.Existed || f.Files != 4 || f.Bytes != 5 || moved.Files != 3 || moved.Skipped != 1 {
 		t.Fatalf("%+v, %+v, %v", f, moved, err)
@@ -132,9 +130,7 @@ func TestPushAndPull(t *testing.T) {
 		t.Errorf("pulled with a pattern: %s, %v", treeOf(t, part), err)
 	}
 
-	if err := os.Symlink("/etc/passwd", filepath.Join(from, "link")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Symlink("/etc/passwd", filepath.Join(from, "link")))
 	if _, _, err := c.Filesets("acme").Push(ctx, "in", from, nil); !errors.Is(err, directory.ErrNotRegular) {
 		t.Errorf("a directory with a link: %v", err)
 	}
@@ -279,10 +275,7 @@ func TestFilesetRequests(t *testing.T) {
 	if _, err := c.Filesets("").Put(ctx, "a/b", &archive); !errors.Is(err, problem.ErrBadRequest) {
 		t.Errorf("a wrong name: %v", err)
 	}
-	r, err := c.Filesets("").Tar(ctx, "a", files.FilesetQuery{Version: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(c.Filesets("").Tar(ctx, "a", files.FilesetQuery{Version: 1}))(t)
 	n := 0
 	for in := tar.NewReader(r); ; n++ {
 		h, err := in.Next()
@@ -311,14 +304,10 @@ func TestFilesetRequests(t *testing.T) {
 	if err != nil || len(versions) != 2 || versions[0].Version != 2 || !versions[0].Newest {
 		t.Errorf("%+v, %v", versions, err)
 	}
-	if err := c.Filesets("").Delete(ctx, "a"); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, c.Filesets("").Delete(ctx, "a"))
 	var names []string
 	for f, err := range c.Filesets("").All(ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		names = append(names, f.Name)
 	}
 	if len(names) != 1 || names[0] != "b" {
@@ -335,10 +324,7 @@ func TestFilesetTarThatBreaks(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}))
 	t.Cleanup(s.Close)
-	r, err := client.New(s.URL, client.Options{}).Filesets("").Tar(t.Context(), "a", files.FilesetQuery{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(client.New(s.URL, client.Options{}).Filesets("").Tar(t.Context(), "a", files.FilesetQuery{}))(t)
 	defer r.Close()
 	if _, err := io.Copy(io.Discard, r); !errors.Is(err, problem.ErrUnavailable) {
 		t.Errorf("%v", err)

@@ -166,9 +166,7 @@ func TestUploadOverCutConnections(t *testing.T) {
 	c := client.New(s.URL, client.Options{}).Blobs("acme")
 	c.SetResumableFrom(1000)
 	r := bytes.NewReader(append([]byte("before"), content...))
-	if _, err := r.Seek(6, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(r.Seek(6, io.SeekStart))(t)
 	b, err := c.Put(t.Context(), r)
 	if err != nil || b.Address != addressOf(string(content)) || len(b.SHA1) != 40 || b.Size != int64(len(content)) || b.ChangedAt == 0 {
 		t.Errorf("%+v, %v", b, err)
@@ -305,20 +303,13 @@ func TestUploadFailures(t *testing.T) {
 	}
 	// A file that becomes shorter during the upload, and a file that cannot be read.
 	name := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(name, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(name, content, 0o600))
+	f := testkit.Must(os.Open(name))(t)
 	_, err = dial.Blobs("acme").Upload(t.Context(), f, files.UploadOptions{Begun: func(string) error { return os.Truncate(name, 10) }})
 	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "has become shorter") {
 		t.Errorf("a shorter file: %v", err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.Close())
 	if _, err = dial.Blobs("acme").Upload(t.Context(), f, files.UploadOptions{}); !errors.Is(err, problem.ErrBadRequest) {
 		t.Errorf("a closed file: %v", err)
 	}
