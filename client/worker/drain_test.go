@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -101,7 +102,7 @@ func TestDrain(t *testing.T) {
 		testkit.Must(s.Client.AddLines(t.Context(), []byte(strings.Repeat("x\n", jobs)), client.AddOptions{}))(t)
 		received, begun, finish := make(chan struct{}, jobs), make(chan struct{}, jobs), make(chan struct{})
 		w := &worker.Worker{
-			Client: s.Client, Concurrency: jobs / 2, Prefetch: jobs,
+			Client: s.Client, Concurrency: jobs / 2, Prefetch: jobs, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 			Handler: func(context.Context, *client.Job) (client.Outcome, error) {
 				begun <- struct{}{}
 				<-finish

@@ -107,7 +107,9 @@ func (l *lane) fullDisk(round int) {
 	l.wait(s, "creates are refused", func() bool { return c.refused.Load() > refused+3 })
 	acked, before := c.acked.Load(), ended()
 	l.wait(s, "work goes on", func() bool { return ended() > before+100 })
-	testkit.Equal(l, c.acked.Load(), acked)
+	if n := c.acked.Load() - acked; n > int64(load.producers) { // each may have had a create that was accepted before
+		l.Errorf("%d creates were acknowledged while creates are refused", n)
+	}
 	l.must(s, f.remove())
 	l.wait(s, "creates come back", func() bool { return c.acked.Load() > acked+3 })
 	if l.rng.IntN(2) == 0 {
