@@ -28,6 +28,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
@@ -359,6 +360,7 @@ func TestDescribedLimits(t *testing.T) {
 		{"Backoff", "initial_ms", 0, job.MaxDelayMs}, {"Backoff", "factor_milli", 1000, job.MaxFactorMilli}, {"Backoff", "max_ms", 0, job.MaxDelayMs},
 		{"ClaimRequest", "max", 1, job.MaxClaimJobs}, {"ClaimRequest", "lease_ms", job.MinLeaseMs, job.MaxLeaseMs}, {"ClaimRequest", "wait_ms", 0, job.MaxWaitMs}, {"ClaimRequest", "max_bytes", 1, job.MaxClaimBytes},
 		{"TickleFields", "lease_ms", job.MinLeaseMs, job.MaxLeaseMs}, {"OutcomeFields", "delay_ms", 0, job.MaxDelayMs}, {"Patch", "priority", 0, job.MaxPriority}, {"Patch", "max_attempts", 1, job.MaxAttempts}, {"Patch", "run_at", 0, job.MaxTimeMs},
+		{"Heartbeat", "heartbeat_ms", registry.MinHeartbeat.Milliseconds(), registry.MaxHeartbeat.Milliseconds()}, {"Slot", "slot", 0, job.MaxSlots - 1},
 	} {
 		p := property(c.schema, c.name)
 		if p.Min == nil || p.Max == nil || int64(*p.Min) != c.lo || int64(*p.Max) != c.hi {
@@ -378,6 +380,24 @@ func TestDescribedLimits(t *testing.T) {
 		p := property(c.schema, c.name)
 		if p.MinLength != c.lo || p.MaxLength == nil || *p.MaxLength != c.hi {
 			t.Errorf("%s.%s: %d to %v, want %d to %d", c.schema, c.name, p.MinLength, p.MaxLength, c.lo, c.hi)
+		}
+	}
+	for _, c := range []struct {
+		path, name string
+		lo, hi     int64
+	}{
+		{"/queues", "limit", 1, job.MaxPage}, {"/runners", "limit", 1, job.MaxPage}, {"/batches", "limit", 1, job.MaxPage},
+		{"/batches/{id}", "wait_ms", 0, job.MaxWaitMs},
+	} {
+		p := d.doc.Paths.Find(c.path).Get.Parameters.GetByInAndName("query", c.name)
+		if p == nil || p.Schema.Value.Min == nil || p.Schema.Value.Max == nil || int64(*p.Schema.Value.Min) != c.lo || int64(*p.Schema.Value.Max) != c.hi {
+			t.Errorf("GET %s?%s: %+v, want %d to %d", c.path, c.name, p, c.lo, c.hi)
+		}
+	}
+	for _, name := range []string{"name", "name_prefix"} {
+		p := d.doc.Paths.Find("/batches").Get.Parameters.GetByInAndName("query", name)
+		if p == nil || p.Schema.Value.MaxLength == nil || *p.Schema.Value.MaxLength != job.MaxBatchNameBytes {
+			t.Errorf("GET /batches?%s: %+v, want up to %d bytes", name, p, job.MaxBatchNameBytes)
 		}
 	}
 	for name, hi := range map[string]uint64{"Name": job.MaxNameBytes, "RunnerId": job.MaxRunnerBytes} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -231,5 +232,31 @@ func TestCheck(t *testing.T) {
 	i.Name = long(100)
 	if i.Check() == nil {
 		t.Errorf("%d bytes are taken", i.bytes())
+	}
+}
+
+// TestDescribedInfo: the tags, from which the API is described, have the limits that Check enforces.
+func TestDescribedInfo(t *testing.T) {
+	tags := func(of any, field string) reflect.StructTag {
+		f, ok := reflect.TypeOf(of).FieldByName(field)
+		if !ok {
+			t.Fatalf("%T has no field %s", of, field)
+		}
+		return f.Tag
+	}
+	for _, c := range []struct {
+		of         any
+		field, tag string
+		want       any
+	}{
+		{Info{}, "Name", "maxLength", maxNameBytes}, {Info{}, "Addresses", "maxItems", maxAddresses}, {Info{}, "Addresses", "maxLength", maxAddressBytes},
+		{Info{}, "Kinds", "maxItems", maxKinds}, {Info{}, "Types", "maxItems", maxNames}, {Info{}, "Clients", "maxItems", maxNames},
+		{Info{}, "Slots", "maximum", maxSlots}, {Info{}, "Labels", "maxProperties", maxLabels}, {Info{}, "Labels", "maxLength", maxLabelTextBytes},
+		{Info{}, "Labels", "names", fmt.Sprintf("^(?s:.{1,%d})$", maxLabelBytes)}, {Info{}, "Version", "maxLength", maxVersionBytes},
+		{Stats{}, "Memory", "maximum", maxFigure}, {Stats{}, "Running", "maximum", maxFigure},
+	} {
+		if got, want := tags(c.of, c.field).Get(c.tag), fmt.Sprint(c.want); got != want {
+			t.Errorf("%T.%s: %s is %q, want %q", c.of, c.field, c.tag, got, want)
+		}
 	}
 }

@@ -152,8 +152,8 @@ func Document(head []byte, operations []*Operation, schemas *Schemas) ([]byte, e
 	return out.Bytes(), nil
 }
 
-// merge adds the members of an object to another one. Both can have the same path, with other methods, and the same kind of
-// components, with other names.
+// merge adds the members of from to into. Both can have the same path, if the methods differ, and the same kind of components, if
+// the names differ.
 func merge(into, from *yaml.Node, depth int) error {
 	for i := 0; i < len(from.Content); i += 2 {
 		name, value := from.Content[i], from.Content[i+1]

@@ -89,7 +89,7 @@ func (s *Schemas) component(t reflect.Type, use Use) *Schema {
 	return Ref(name)
 }
 
-// name returns the name of a component: that of the type without the word for its use. sweepDocument describes a Sweep.
+// name returns the name of a component: the name of the type without the word for its use. So sweepDocument describes a Sweep.
 func (s *Schemas) name(t reflect.Type, use Use) string {
 	name := cmp.Or(s.Named[t], t.Name())
 	if name == "" {

@@ -19,7 +19,7 @@ type About struct {
 	ID, Tag, Summary, Text string
 	// Answers describes the answer with each successful status.
 	Answers map[int]string
-	// Refusals are the statuses of its problems. Those of all operations, and those of all bodies, are added.
+	// Refusals are the statuses of its problems. The description also has the statuses of all operations and of all bodies.
 	Refusals []int
 	// Deprecated marks an operation that has a better one.
 	Deprecated bool
