@@ -468,18 +468,7 @@ func TestBatchPowerCuts(t *testing.T) {
 			}
 			b.Discard() // fails without power
 		}
-		select {
-		case <-moment:
-		default:
-			disk.Cut(rng.Uint64())
-		}
-		if s != nil {
-			s.Close() // fails, as everything does
-		}
-		disk.PowerOn()
-		if s, err = OpenDir(t.Context(), dir, Options{}); err != nil {
-			t.Fatal(err)
-		}
+		s = afterCut(t, disk, moment, rng.Uint64(), s, dir)
 		mustBeEmpty(t, s.uploadsDir())
 		mustAddUp(t, s)
 		for content := range attempted {

@@ -189,3 +189,23 @@ func mountDisk(t *testing.T) (disk *powerfs.FS, mount string) {
 	})
 	return disk, mount
 }
+
+// afterCut cuts the power of a disk, unless that has happened at moment, and returns the store of dir after power is back.
+// before is the store until then, or nil if it could not be opened.
+func afterCut(t *testing.T, disk *powerfs.FS, moment <-chan struct{}, seed uint64, before *Store, dir string) *Store {
+	t.Helper()
+	select {
+	case <-moment:
+	default:
+		disk.Cut(seed)
+	}
+	if before != nil {
+		before.Close() // fails, as everything does
+	}
+	disk.PowerOn()
+	after, err := OpenDir(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return after
+}

@@ -135,18 +135,7 @@ func TestPowerCuts(t *testing.T) {
 				durable[content] = true
 			}
 		}
-		select {
-		case <-moment:
-		default:
-			disk.Cut(rng.Uint64())
-		}
-		if s != nil {
-			s.Close() // fails, as everything does
-		}
-		disk.PowerOn()
-		if s, err = OpenDir(t.Context(), dir, Options{}); err != nil {
-			t.Fatal(err)
-		}
+		s = afterCut(t, disk, moment, rng.Uint64(), s, dir)
 		mustBeEmpty(t, s.uploadsDir())
 		mustAddUp(t, s)
 		for content := range attempted {

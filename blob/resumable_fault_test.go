@@ -189,18 +189,7 @@ func TestUploadPowerCuts(t *testing.T) {
 				}
 			}
 		}
-		select {
-		case <-moment:
-		default:
-			disk.Cut(rng.Uint64())
-		}
-		if s != nil {
-			s.Close() // fails, as everything does
-		}
-		disk.PowerOn()
-		if s, err = OpenDir(t.Context(), dir, Options{}); err != nil {
-			t.Fatal(err)
-		}
+		s = afterCut(t, disk, moment, rng.Uint64(), s, dir)
 		if id != "" {
 			u, err := s.Upload(t.Context(), "", id)
 			switch {
