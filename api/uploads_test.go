@@ -162,17 +162,28 @@ func (r *rig) partOf(path string, offset, size int, part string) net.Conn {
 	return c
 }
 
-// untilBusy waits until a request uses the upload.
+// untilBusy waits until a request uses the upload, and untilFree until none does.
 func (r *rig) untilBusy(path string) {
 	r.Helper()
-	r.until("the upload is busy", func() bool {
-		s, err := r.blobs.Store()
-		if err != nil {
-			r.Fatal(err)
-		}
-		u, err := s.Upload(r.Context(), "", strings.TrimPrefix(path, "/uploads/"))
-		return err == nil && u.State().Busy
-	})
+	r.until("the upload is busy", func() bool { return r.isBusy(path) })
+}
+
+func (r *rig) untilFree(path string) {
+	r.Helper()
+	r.until("the upload is free", func() bool { return !r.isBusy(path) })
+}
+
+func (r *rig) isBusy(path string) bool {
+	r.Helper()
+	s, err := r.blobs.Store()
+	if err != nil {
+		r.Fatal(err)
+	}
+	u, err := s.Upload(r.Context(), "", strings.TrimPrefix(path, "/uploads/"))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return u.State().Busy
 }
 
 // TestUploadConnections: bytes that arrived before a connection was lost count. A silent connection is closed, and does
@@ -188,6 +199,7 @@ func TestUploadConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.until("the bytes of the lost connection count", func() bool { return offset() == "5" })
+	r.untilFree(path) // the bytes count before the request has ended
 	silent := r.partOf(path, 5, len(content)-5, content[5:9])
 	defer silent.Close()
 	r.untilBusy(path)
