@@ -65,7 +65,7 @@ func (g *generator) steps() (steps []step) {
 		g.seq += uint64(1+g.IntN(3)) * seqStride
 		g.at += g.pass()
 		st := step{seq: g.seq, at: g.at, cmd: g.command()}
-		if _, tick := st.cmd.(job.Tick); tick && g.some(80) {
+		if tick, is := st.cmd.(job.Tick); is && tick.AsOf == 0 && g.some(80) {
 			st.backlogs = seqStride - 1
 		}
 		st.commit, st.compare = g.some(30), g.some(8)
@@ -137,7 +137,11 @@ func (g *generator) command() job.Command {
 	case n < 84:
 		return job.Pause{Client: oneOf(g, "a", "b"), Type: oneOf(g, "x", "y"), Paused: g.some(45)}
 	case n < 97:
-		return job.Tick{Rows: oneOf(g, 0, 0, 0, 1, 20, 300, job.MaxTickRows)}
+		tick := job.Tick{Rows: oneOf(g, 0, 0, 0, 1, 20, 300, job.MaxTickRows)}
+		if g.some(15) { // the process stood still before it wrote the tick
+			tick.AsOf = g.at - oneOf[int64](g, -1, 0, 1, 700, 3000)
+		}
+		return tick
 	case n < 98:
 		return job.Mark{}
 	case n < 99:

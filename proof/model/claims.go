@@ -96,20 +96,32 @@ func (t *taking) follow(did *took) {
 		t.takeAll()
 	default:
 		expire()
-		for _, id := range did.jobs {
-			t.takeDistinct(m.Jobs[id])
+		for rest := slices.Clone(did.jobs); len(rest) > 0; { // the jobs of a span may have been taken from its end
+			i := slices.IndexFunc(rest, func(id job.ID) bool { return t.mayTake(m.Jobs[id]) })
+			if i < 0 {
+				panic(violation(fmt.Sprintf("the claim took %v, %v, and may not take %v", did.jobs, t.cmd.Strategy, rest)))
+			}
+			j := m.Jobs[rest[i]]
+			if t.take(j); t.cmd.Strategy.Base() == job.Fair {
+				m.served = j.Attr.Client
+			}
+			rest = slices.Delete(rest, i, i+1)
 		}
 	}
 	expire()
 }
 
-// takeDistinct takes a job by prefer_distinct that is of the highest priority, and the first of its queue with its values.
-func (t *taking) takeDistinct(j *Job) {
-	m, base := t.m, t.cmd.Strategy.Base()
-	line := highest(m.Line(t.cmd.Clients, t.cmd.Types, false))
-	if base == job.Newest {
-		line = highest(newest(m.Line(t.cmd.Clients, t.cmd.Types, false)))
+// mayTake reports whether prefer_distinct may take a job next: it has the highest priority, and is the first of its queue
+// with its values.
+func (t *taking) mayTake(j *Job) bool {
+	if j == nil {
+		return false
 	}
+	line := t.m.Line(t.cmd.Clients, t.cmd.Types, false)
+	if t.cmd.Strategy.Base() == job.Newest {
+		line = newest(line)
+	}
+	line = highest(line)
 	at := slices.IndexFunc(line, func(k *Job) bool {
 		return k.Queue == j.Queue && !slices.ContainsFunc(t.cmd.Strategy.DistinctKeys(), func(key string) bool {
 			is, has := j.Attr.Meta.Get(key)
@@ -117,12 +129,7 @@ func (t *taking) takeDistinct(j *Job) {
 			return has != hasOther || is != other
 		})
 	})
-	if at < 0 || line[at] != j {
-		panic(violation(fmt.Sprintf("the claim took %v by %v before %v", j, t.cmd.Strategy, line)))
-	}
-	if t.take(j); base == job.Fair {
-		m.served = j.Attr.Client
-	}
+	return at >= 0 && line[at] == j
 }
 
 // beginFirst records that only the first n runs of a claim have begun.

@@ -101,3 +101,8 @@ func (m *Model) TakeReadied() (names []document.Readied) {
 func (j *Job) String() string {
 	return fmt.Sprintf("%d/%d %v", j.Batch.Seq, j.ID.Line(), j.Status)
 }
+
+// MadeBy returns the jobs that a command has made and that are not purged.
+func (m *Model) MadeBy(seq uint64) []*Job {
+	return m.AllJobs(func(j *Job) bool { return j.Batch.Seq == seq && j.Status != job.Purged })
+}

@@ -15,6 +15,7 @@ type Model struct {
 	seed   uint64 // of random choices
 	Seq    uint64 // of the last command
 	At     int64
+	dueAt  int64 // until when the current command does what is due: At, or the AsOf of a tick
 
 	Jobs        map[job.ID]*Job
 	Batches     []*Batch // in order of seq
@@ -187,10 +188,19 @@ func (m *Model) Apply(seq uint64, at int64, cmd job.Command) applied.Result {
 	return m.apply(seq, at, cmd, nil)
 }
 
+// begin sets the time of a command.
+func (m *Model) begin(seq uint64, at int64, cmd job.Command) {
+	m.Seq, m.At = seq, max(at, m.At)
+	m.dueAt = m.At
+	if tick, is := cmd.(job.Tick); is && tick.AsOf > 0 {
+		m.dueAt = min(m.dueAt, tick.AsOf)
+	}
+}
+
 // apply carries out one command. moves are the jobs that a store moved, if the command may do any share of its work; nil:
 // the command does all of it.
 func (m *Model) apply(seq uint64, at int64, cmd job.Command, moves []Move) applied.Result {
-	m.Seq, m.At = seq, max(at, m.At)
+	m.begin(seq, at, cmd)
 	defer m.noteBatchEnds(m.unfinishedBatches())
 	defer m.noteIdle(m.idle()) // after settle, which may delete the last jobs of a queue
 	defer func() { m.settle(moves) }()

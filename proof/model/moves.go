@@ -321,20 +321,20 @@ func (m *Model) tick(moves []Move) {
 				m.letGo(j)
 			}
 		case job.ReasonDue:
-			if legal = j.Status == job.Deferred && j.runAt <= m.At; legal {
+			if legal = j.Status == job.Deferred && j.runAt <= m.dueAt; legal {
 				m.makePending(j)
 			}
 		case job.ReasonExpired:
-			if legal = j.expiry() != 0 && j.expiry() <= m.At; legal {
+			if legal = j.expiry() != 0 && j.expiry() <= m.dueAt; legal {
 				m.expire(j)
 			}
 		case job.ReasonAbandoned, job.ReasonTimedOut:
 			text := job.AbandonedText
 			if e.Why == job.ReasonTimedOut {
 				text = job.TimedOutText
-				legal = j.Status == job.Active && j.timeout != 0 && j.timeout <= m.At && !m.graced(j)
+				legal = j.Status == job.Active && j.timeout != 0 && j.timeout <= m.dueAt && !m.graced(j)
 			} else {
-				legal = j.Status == job.Active && m.Deadline(j) <= m.At
+				legal = j.Status == job.Active && m.Deadline(j) <= m.dueAt
 			}
 			if legal {
 				m.abandon(j, text)
@@ -343,11 +343,11 @@ func (m *Model) tick(moves []Move) {
 			if j.Status == job.Purged { // it was deleted when it ended
 				continue
 			}
-			if legal = j.Status.Terminal() && m.Due(j) <= m.At; legal {
+			if legal = j.Status.Terminal() && m.Due(j) <= m.dueAt; legal {
 				m.purgeEnded(j)
 			}
 		case job.ReasonGraced:
-			if legal = j.Status == job.Active && j.timeout != 0 && j.timeout <= m.At && m.graced(j); legal {
+			if legal = j.Status == job.Active && j.timeout != 0 && j.timeout <= m.dueAt && m.graced(j); legal {
 				j.timeout = m.graceAt + j.Attr.LeaseMs
 			}
 		case job.ReasonCancelled, job.ReasonRedriven, job.ReasonDeleted:
@@ -365,14 +365,14 @@ func (m *Model) tick(moves []Move) {
 			}
 		}
 		if !legal {
-			panic(violation(fmt.Sprintf("a tick at %d did %d to %v, due at %d", m.At, e.Why, j, m.Due(j))))
+			panic(violation(fmt.Sprintf("a tick at %d did %d to %v, due at %d", m.dueAt, e.Why, j, m.Due(j))))
 		}
 	}
 }
 
 // graced reports whether a job's time-out is extended, because runners could not report for a while.
 func (m *Model) graced(j *Job) bool {
-	return m.graceAt > j.movedAt && m.graceAt+j.Attr.LeaseMs > m.At
+	return m.graceAt > j.movedAt && m.graceAt+j.Attr.LeaseMs > m.dueAt
 }
 
 func (m *Model) abandon(j *Job, text string) {
@@ -395,12 +395,12 @@ func (m *Model) allDue() (moves []Move) {
 	for _, b := range m.Batches {
 		for _, j := range b.Lines {
 			at := m.Due(j)
-			if at == 0 || at > m.At {
+			if at == 0 || at > m.dueAt {
 				continue
 			}
 			why := job.ReasonPurged
 			switch {
-			case j.Status == job.Deferred && j.runAt <= m.At:
+			case j.Status == job.Deferred && j.runAt <= m.dueAt:
 				why = job.ReasonDue
 			case j.Status.Waits():
 				why = job.ReasonExpired

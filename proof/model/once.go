@@ -105,7 +105,7 @@ func (n *Session) Document() document.Session {
 // sessions.
 func (m *Model) expireSessions(has func(job.ID) bool) error {
 	for id, n := range m.Sessions {
-		due := n.ExpiresAt() <= m.At
+		due := n.ExpiresAt() <= m.dueAt
 		if has == nil && due || has != nil && !has(id) {
 			if !due {
 				return fmt.Errorf("session %v is forgotten at %d, before its end %d", id, m.At, n.ExpiresAt())

@@ -72,10 +72,10 @@ func (m *Model) Compare(seq uint64, at int64, cmd job.Command, got applied.Resul
 	}
 	moves := m.Moves(seen.Effects)
 	if _, is := cmd.(job.Tick); is {
-		if err := m.inTime(max(at, m.At), moves); err != nil {
+		m.begin(seq, at, cmd)
+		if err := m.inTime(moves); err != nil {
 			return err
 		}
-		m.At = max(at, m.At)
 		if err := m.expireSessions(seen.Session); err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func sweptFits(want, got *applied.Swept, move job.Move) bool {
 
 // inTime checks that a tick makes jobs pending, and purges them, in the order of time, except for retries of jobs that it
 // abandoned itself.
-func (m *Model) inTime(at int64, moves []Move) error {
+func (m *Model) inTime(moves []Move) error {
 	moved := map[job.ID]job.Reason{}
 	for _, e := range moves {
 		if moved[e.ID] == 0 {
@@ -183,7 +183,7 @@ func (m *Model) inTime(at int64, moves []Move) error {
 		latest, earliest := int64(0), int64(0)
 		for id, j := range m.Jobs {
 			when := m.Due(j)
-			if when == 0 || when > at || (status == job.Deferred) != (j.Status == job.Deferred) || status != job.Deferred && !j.Status.Terminal() {
+			if when == 0 || when > m.dueAt || (status == job.Deferred) != (j.Status == job.Deferred) || status != job.Deferred && !j.Status.Terminal() {
 				continue
 			}
 			if why := moved[id]; why == job.ReasonDue || why == job.ReasonExpired || why == job.ReasonPurged {

@@ -319,3 +319,19 @@ func (s *Submission) Document() document.Batch {
 	}
 	return doc
 }
+
+// Results returns the jobs of a batch that have ended before the first one that has not, in the order of their lines, and
+// the id of that one.
+func (s *Submission) Results() (ended []*Job, wait job.ID) {
+	for _, b := range s.Parts {
+		for _, j := range b.Lines {
+			if j.Unfinished() {
+				return ended, j.ID
+			}
+			if j.Status != job.Purged {
+				ended = append(ended, j)
+			}
+		}
+	}
+	return ended, wait
+}

@@ -19,29 +19,25 @@ type batch struct {
 	payloads   []string
 	groups     []*job.Group // by line
 	result     createResult
-	id         job.ID       // of its first job, if it was stored
-	first      job.ID       // id; if the answer was lost, as the journal or a claim has shown it
-	journalSeq uint64       // its seq in the journal; 0: not seen there
-	moved      bool         // operators may move it
-	numbering  *numbering   // the session that numbered the create; nil: it has no number
-	lost       bool         // an answer was lost, so the create may be stored even if a repeat is refused
-	omitted    map[int]bool // lines that made no job, because another job has their unique key
-	of         *submission  // the batch with attributes that it makes or adds jobs to; nil: none
+	id         job.ID      // of its first job, if it was stored
+	first      job.ID      // id; if the answer was lost, as the journal or a claim has shown it
+	journalSeq uint64      // its seq in the journal; 0: not seen there
+	moved      bool        // operators may move it
+	numbering  *numbering  // the session that numbered the create; nil: it has no number
+	lost       bool        // an answer was lost, so the create may be stored even if a repeat is refused
+	of         *submission // the batch with attributes that it makes or adds jobs to; nil: none
 }
 
 // job returns the id of the job of a line.
 func (b *batch) job(line int) job.ID { return b.id.WithLine(b.id.Line() + line) }
 
-// line is the inverse of job. The first job of a joined create may have any line of its record.
-func (b *batch) line(id job.ID) int { return id.Line() - b.first.Line() }
-
-// shown returns the id of the batch that the document of a job must show.
-func (b *batch) shown(id job.ID) job.ID {
+// shown returns the id of the batch of its jobs.
+func (b *batch) shown() job.ID {
 	switch {
 	case b.create.Joined:
 		return job.ID{}
 	case b.of != nil && b != b.of.create:
 		return b.of.id()
 	}
-	return id.WithLine(0)
+	return b.id
 }

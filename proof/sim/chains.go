@@ -1,16 +1,12 @@
 package sim
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/journal"
 )
 
-// Outcomes create chained jobs, and so do jobs that complete. No operator moves chained jobs, and their retention
-// outlasts the world. So each has a document at every check, and chain_audit.go can compare all of them with the
-// completions in the journal.
+// Outcomes create chained jobs, and so do jobs that complete.
 
 // chainedGroup makes random attributes for chained jobs. Some of these jobs inherit their client and meta.
 func (u *user) chainedGroup() job.Group {
@@ -62,35 +58,11 @@ func (u *user) then() *job.Create {
 	return c
 }
 
-// addThen lets some outcomes of a completion create jobs. Jobs that operators move are excepted: they may be redriven and
-// complete again.
+// addThen lets some outcomes of a completion create jobs.
 func (u *user) addThen(c *job.Complete) {
 	for i := range c.Outcomes {
-		o := &c.Outcomes[i]
-		u.w.account.mu.Lock()
-		moved := u.w.account.isMoved(o.ID)
-		u.w.account.mu.Unlock()
-		if !moved && (o.Code == job.OK || o.Code == job.Fail) && u.random.IntN(2) == 0 {
+		if o := &c.Outcomes[i]; (o.Code == job.OK || o.Code == job.Fail) && u.random.IntN(2) == 0 {
 			o.Then = u.then()
 		}
 	}
-}
-
-// completion is a completion that the journal has.
-type completion struct {
-	seq uint64
-	at  int64
-	cmd job.Complete
-}
-
-// journaledCompletion records a completion from the journal. The caller does not hold a.mu.
-func (a *account) journaledCompletion(r *journal.Record) error {
-	cmd, err := job.Decode(r.Verb, r.Fields, bytes.Clone(r.Body)) // the record is valid only now
-	if err != nil {
-		return err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.completions = append(a.completions, completion{r.Seq, r.At, cmd.(job.Complete)})
-	return nil
 }

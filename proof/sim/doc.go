@@ -3,41 +3,30 @@
 //
 //	users ──► ingest.Engine ──► journal ──► journal.Hooks ──► disk      real files, and which bytes of them are durable
 //	  │             └─────────► store ────► errorfs ────────► MemFS     Pebble's own file system that can crash
-//	  └─► account: the answers ──► audit ◄── documents that were read back
-//	                     journal ──► reference store, which never crashes ◄── compared with the server's store
+//	  └─► account: the answers ──► compared with the results of the journal's commands
+//	                     journal ──► reference: a store that never crashes, and the model ◄── compared with the server's store
 //
 // # What it proves
 //
 // The simulation checks the following after each start, once in the middle of each life, before a clean stop without
 // users, and at the end:
 //
-//   - Every acknowledged job has a document under its id, with its payload and its attributes. (In the middle of a life,
-//     one job in four is read.)
-//   - The journal has each create once, with the bytes that were posted. It does not have creates that were refused.
-//   - All answers are right in the order of the journal (audit.go). Nobody is handed a job while another runner has its
-//     lease. An ended job stays ended. A superseded claim changes nothing. No job gets more attempts than allowed. A
-//     paused queue hands out nothing.
-//   - Operations of operators are respected (operations.go, moved.go). If the server answered that a job was cancelled,
-//     ended or deleted, alone or by a finished sweep, the job is not handed out unless the journal has a later redrive,
-//     and its runner is refused. Patches, expiry, time-outs and unique keys are respected. A deleted queue had no jobs.
-//     An operation without an answer excuses nothing, since the journal says whether and when it was carried out.
-//   - Batches with attributes keep their promises (submission_audit.go). Their counts are exact. Their status follows
-//     from their jobs and from the commands in the journal, and never changes after the end, through crashes and
-//     rebuilds. With cancel_rest, nobody is handed a job after the first failure, and completed jobs keep their outputs.
-//     Added jobs, a close and a resume are not lost. An open batch does not end, and a paused one hands out nothing.
-//     Results are in the order of lines.
-//   - Chained jobs exist if and only if the journal has the completion that ended the job before them, even if that
-//     completion was never answered (chain_audit.go): each once, with its payload, attributes and hops. Refused and
-//     repeated outcomes create none. (This is checked after each start and at the end.)
+//   - The journal has each acknowledged create once, with the bytes that were posted. It does not have creates that were
+//     refused.
+//   - The journal has the command of each answer, at the place that the answer names, and the answer is the result of that
+//     command (answers.go). It does not matter which life carried the command out, or whether the answer was repeated.
+//   - The rules (package proof/model) allow the result of each command, also of commands that were never answered: which
+//     jobs a claim hands out, leases, attempts, repeats, ends, sweeps, expiry, time-outs, unique keys, paused queues,
+//     batches with attributes, chained jobs, sessions, handlers and filesets.
+//   - A reader of the server finds what the model has: each job with its payload, attributes, status and history, each
+//     batch with its counts, status and results, each queue, claim, session, handler and fileset, and nothing else.
 //   - store.Check finds no error.
-//   - The jobs of a runner that was declared lost are handed to other runners. Otherwise nobody is handed a job before
-//     its lease ends.
-//   - When a stream ends without a goodbye, its begun runs are lost, and each job records and counts its lost run. A late
-//     outcome of a lost run is accepted while nobody has claimed the job since; a late outcome of any other run is
-//     refused. When a lease of the stream's runner has ended without a tickle, the stream sends the runner nothing until
-//     it hears of the runner again. (streams.go plays the loops of package api; the journal says when the lease ended.)
-//   - The server recognizes a completion that is repeated within a minute, even if its job has been purged since.
+//   - When a lease of a stream's runner has ended without a tickle, the stream sends the runner nothing until it hears of
+//     the runner again. (streams.go plays the loops of package api; the journal says when the lease ended.)
 //   - The server's store has the same keys and values as the reference store, which is made from the journal alone.
+//
+// Claims may hand out fewer jobs than they could, since the store bounds their work, and prefer_distinct may choose among
+// the values of its keys. TestRandom of package store checks both to the last job.
 //
 // At the end nothing fails any more and all queues are resumed. Then all jobs must end.
 //
@@ -75,7 +64,7 @@
 //   - The HTTP API, a frozen process, and a store that blocks on a full disk are not played. Package crash tests these
 //     with the real binary.
 //   - All data that a killed process has written to the store counts as durable.
-//   - Jobs that operators move create no jobs, and no chain is as long as job.MaxHops. Tests of package store have both.
+//   - No chain is as long as job.MaxHops. Tests of package store have one.
 //   - Durable bytes are not damaged. Package corruption does that. Here runners end some runs as the engine does when it
 //     cannot read a payload. The job must then be deferred and show as damaged, and nobody may get it until an operator
 //     runs it. ingest/damage_test.go shows that the engine does this for a page that it cannot read, and only for the

@@ -36,13 +36,13 @@ func (s *server) finish() error {
 			if err != nil {
 				return fmt.Errorf("resume: %w", err)
 			}
-			a.answered(receipt, job.Pause{Client: client, Type: typ}, answer.Refusal, nil)
+			a.answered(receipt, job.Pause{Client: client, Type: typ}, &answer)
 		}
 	}
-	if _, receipt, err := s.engine.Switch(ctx, job.Switch{}); err != nil {
+	if answer, receipt, err := s.engine.Switch(ctx, job.Switch{}); err != nil {
 		return fmt.Errorf("start: %w", err)
 	} else {
-		a.answered(receipt, job.Switch{}, job.Granted, nil)
+		a.answered(receipt, job.Switch{}, &answer)
 	}
 	if err := errors.Join(s.runSetAside(ctx), s.completeSubmissions(ctx)); err != nil {
 		return err
@@ -86,8 +86,17 @@ func (s *server) finish() error {
 	if err := s.deleteQueues(ctx); err != nil {
 		return err
 	}
-	a.finished = true
-	return s.verify(true)
+	return errors.Join(s.verify(), s.allEnded())
+}
+
+// allEnded checks that all batches with attributes have ended.
+func (s *server) allEnded() error {
+	for _, of := range s.w.reference.m.Submissions {
+		if !of.Ended() {
+			return fmt.Errorf("batch %v has not ended, and must have by now: %+v", of.ID, of.Document())
+		}
+	}
+	return nil
 }
 
 // completeSubmissions closes all batches with attributes, and resumes those that are paused.
@@ -99,11 +108,12 @@ func (s *server) completeSubmissions(ctx context.Context) error {
 		for _, op := range []job.BatchOp{job.ResumeBatch, job.CloseBatch} {
 			c := job.ChangeBatch{Op: op, Batch: of.id()}
 			answer, receipt, err := s.engine.ChangeBatch(ctx, c)
-			if err == nil {
-				err = s.w.account.batchChanged(of, receipt, c, answer)
-			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.Verb(), err)
+			}
+			s.w.account.answered(receipt, c, &answer)
+			if err := s.w.account.ended(of, answer.Status, 0); err != nil {
+				return err
 			}
 		}
 	}
@@ -129,7 +139,7 @@ func (s *server) runSetAside(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
-			s.w.account.movedOne(receipt, m, moved)
+			s.w.account.answered(receipt, m, &moved)
 		}
 		if f.After = next; next.IsZero() {
 			return nil
@@ -149,7 +159,7 @@ func (s *server) deleteQueues(ctx context.Context) error {
 		if answer.Refusal != job.Granted && answer.Refusal != job.QueueNotFound {
 			return fmt.Errorf("queue %s/%s cannot be deleted, although all of its jobs should be purged by now: %w", client, briefType, answer.Refusal)
 		}
-		s.w.account.queueDeleted(receipt, d, answer.Refusal)
+		s.w.account.answered(receipt, d, &answer)
 	}
 	return nil
 }

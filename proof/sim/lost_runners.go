@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/ingest/registry"
-	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/applied"
 )
 
 // heartbeatEvery is so short that a runner is lost while its leases, of one to six seconds, still run.
@@ -31,47 +29,5 @@ func (u *user) heartbeat(r *runner) {
 		u.unexpected("heartbeat", err)
 	case u.random.IntN(100) == 0:
 		u.unexpected("goodbye", u.s.engine.Goodbye(r.name, info.Instance))
-	}
-}
-
-// claimant is the runner that made a claim.
-type claimant struct {
-	runner string
-	seq    uint64 // of the claim
-	idle   map[job.ID]bool
-}
-
-// mayNotHaveBegun returns the jobs of a claim whose runs did not begin with it: if the runner is lost, their attempts
-// need not count. If the runner does not announce its runs, the runs of all jobs began with the claim.
-func mayNotHaveBegun(c *job.Claim, answer *applied.Claimed, docs []job.Job) map[job.ID]bool {
-	if !c.Announced {
-		return nil
-	}
-	idle := map[job.ID]bool{}
-	for i := range docs {
-		if i >= c.Begins || answer.Replayed { // in a repeated answer, the first jobs may not be the first of the claim
-			idle[docs[i].ID] = true
-		}
-	}
-	return idle
-}
-
-// runnerLost applies the loss of a runner at its place in the journal: from then on other runners may get its jobs, and
-// the server may refuse it. Nobody knows which jobs the command returned, since one command returns a bounded number.
-func (u *audit) runnerLost(o operation, lost job.LoseRunner) {
-	for claim, by := range u.claimants {
-		if by.runner != lost.Runner || by.seq > lost.Through {
-			continue
-		}
-		for id := range u.claims[claim] {
-			if l := u.of(id); l.holder == claim {
-				l.deadline, l.ungot, l.mayBeLost = min(l.deadline, o.at), l.ungot || by.idle[id], true
-			}
-		}
-		for _, id := range u.movedClaims[claim] {
-			if s := u.movedOf(id); s.claim == claim {
-				s.deadline, s.ungot = min(s.deadline, o.at), s.ungot || by.idle[id]
-			}
-		}
 	}
 }

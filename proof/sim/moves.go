@@ -10,8 +10,7 @@ import (
 	"github.com/daybookq/daybook/store/applied"
 )
 
-// movedType is the only type whose jobs operators move (moved.go has their rules). So all other jobs are checked against
-// the simpler rules of audit.go.
+// movedType is the only type without attributes of batches whose jobs operators move. So users know how all other jobs end.
 const movedType = "swept"
 
 // briefType is the type of queues with few jobs, which are purged soon, so that the queues can be deleted.
@@ -65,7 +64,7 @@ func (u *user) move() {
 	case n < 5 || m.Op == job.Run || b.of != nil && n < 9: // few sweeps over whole batches with attributes, which must also end in other ways
 		m.Job = id
 	case n < 7 || b.of != nil && u.random.IntN(2) == 0:
-		m.Batch = b.shown(id)
+		m.Batch = b.shown()
 	default:
 		m.Client, m.Type = pick(u.random, "acme", "default"), b.groups[0].Type
 	}
@@ -89,9 +88,9 @@ func (u *user) move() {
 	switch {
 	case err != nil:
 	case m.Job.IsZero():
-		a.movedMany(receipt, m, many)
+		a.answered(receipt, m, &many)
 	default:
-		a.movedOne(receipt, m, one)
+		a.answered(receipt, m, &one)
 	}
 }
 
@@ -107,7 +106,7 @@ func (u *user) patch(id job.ID) {
 	answer, receipt, err := send(u, u.s.engine.Patch, p)
 	u.unexpected("patch", err)
 	if err == nil {
-		u.w.account.answered(receipt, p, answer.Refusal, nil)
+		u.w.account.answered(receipt, p, &answer)
 	}
 }
 
@@ -115,11 +114,16 @@ func (u *user) patch(id job.ID) {
 func (u *user) stopAll() {
 	set := func(stopped bool) {
 		c := job.Switch{Stopped: stopped}
-		_, receipt, err := send(u, u.s.engine.Switch, c)
+		var answer applied.Switched
+		var receipt ingest.Receipt
+		err := u.request(func(ctx context.Context) (err error) {
+			answer, receipt, err = u.s.engine.Switch(ctx, c)
+			return err
+		})
 		u.unexpected("switch", err)
 		u.s.log("stopped %v: %v, %v", stopped, receipt, err)
 		if err == nil {
-			u.w.account.answered(receipt, c, job.Granted, nil)
+			u.w.account.answered(receipt, c, &answer)
 		}
 	}
 	set(true)

@@ -25,7 +25,7 @@ func (u *user) runSetAside() {
 	u.unexpected(m.Verb(), err)
 	u.s.log("%s %v, which was set aside as damaged: %v, %+v, %v", m.Verb(), m.Job, receipt, moved, err)
 	if err == nil {
-		a.movedOne(receipt, m, moved)
+		a.answered(receipt, m, &moved)
 	}
 }
 
@@ -69,7 +69,7 @@ func (u *user) deleteQueue(client, typ string) {
 	u.unexpected("delete queue", err)
 	u.s.log("%s %s/%s: %v, %v %v", d.Verb(), client, typ, receipt, answer.Refusal, err)
 	if err == nil {
-		u.w.account.queueDeleted(receipt, d, answer.Refusal)
+		u.w.account.answered(receipt, d, &answer)
 	}
 }
 
@@ -79,7 +79,7 @@ func (u *user) pause(client, typ string, paused bool) {
 	u.unexpected("pause", err)
 	u.s.log("%s %s/%s: %v, %v %v", p.Verb(), client, typ, receipt, answer.Refusal, err)
 	if err == nil {
-		u.w.account.answered(receipt, p, answer.Refusal, nil)
+		u.w.account.answered(receipt, p, &answer)
 	}
 }
 
@@ -102,7 +102,7 @@ func (u *user) read() {
 		return err
 	})
 	if errors.Is(err, job.NotFound) {
-		return // purged, or lost: the audit checks which
+		return // purged, or lost: verify checks which
 	}
 	u.unexpected("read", err)
 	if err == nil && doc.Status != want {

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,9 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/daybookq/daybook/ingest"
-	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
-	"github.com/daybookq/daybook/store/query"
 )
 
 // play runs the lives of a world. It verifies the state after each start and before each end that is not a crash. At the
@@ -44,8 +41,7 @@ func (w *world) live(n int, p plan) error {
 		return err
 	}
 	if s.ready() {
-		s.noteRenewal()
-		err = s.verify(true)
+		err = s.verify()
 	}
 	if err == nil && !s.isGone() {
 		if p.after == time.Hour {
@@ -76,22 +72,6 @@ func (s *server) ready() bool {
 	return false
 }
 
-// noteRenewal records the effect of the start on leases: those that still ran at the end of the previous life get their
-// full length again, from the time at which the server was opened.
-func (s *server) noteRenewal() {
-	a, ended := s.w.account, s.w.endedAt.Load()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.note(ingest.Receipt{Seq: s.engine.Queries().Applied(), At: s.openedAt}, fmt.Sprintf("start %d", s.number), func(u *audit) error {
-		for _, l := range u.jobs {
-			if !l.free && l.deadline > ended {
-				l.deadline = max(l.deadline, s.openedAt+l.leaseMs)
-			}
-		}
-		return nil
-	})
-}
-
 // serve lets users send requests until the plan ends the life, and verifies the state once in between.
 func (s *server) serve() error {
 	var users sync.WaitGroup
@@ -120,12 +100,12 @@ func (s *server) serve() error {
 
 	first := time.Duration(s.w.random.Int64N(int64(s.plan.after)))
 	s.pass(first)
-	err := s.verify(false)
+	err := s.verify()
 	s.pass(s.plan.after - first)
 	if s.plan.ending == stopped && s.w.random.IntN(2) == 0 { // without users
 		close(s.quiet)
 		users.Wait()
-		err = errors.Join(err, s.verify(false))
+		err = errors.Join(err, s.verify())
 	}
 	if s.plan.ending == stopped {
 		s.stop()
@@ -148,7 +128,7 @@ func (s *server) pass(d time.Duration) {
 }
 
 // verify compares the server's state with the journal and with the users' knowledge.
-func (s *server) verify(all bool) error {
+func (s *server) verify() error {
 	settle()
 	if s.isGone() {
 		return nil
@@ -156,7 +136,7 @@ func (s *server) verify(all bool) error {
 	w := s.w
 	err := w.reference.compare(s.engine)
 	if err == nil {
-		err = s.reread(all)
+		err = w.reference.checkAccount()
 	}
 	if err == nil {
 		err = s.cutIsCovered()
@@ -190,98 +170,6 @@ func (s *server) cutIsCovered() error {
 func covered(first, durable uint64) error {
 	if first > durable+1 {
 		return fmt.Errorf("the journal begins at %d, and the store has only %d on disk: the records between were cut too early", first, durable)
-	}
-	return nil
-}
-
-// list returns the documents of all jobs.
-func (s *server) list() (map[job.ID]job.Job, error) {
-	docs := map[job.ID]job.Job{}
-	for f := (query.Filter{Limit: 1000, Parts: query.Everything}); ; {
-		page, next, err := s.engine.Queries().List(f)
-		if err != nil {
-			return nil, fmt.Errorf("list: %w", err)
-		}
-		for _, doc := range page {
-			if bytes.Compare(doc.ID[:], f.After[:]) <= 0 {
-				return nil, fmt.Errorf("list: job %v follows %v", doc.ID, f.After)
-			}
-			docs[doc.ID], f.After = doc, doc.ID
-		}
-		if next.IsZero() {
-			return docs, nil
-		}
-		f.After = next
-	}
-}
-
-// reread reads acknowledged jobs: with all, it reads every job from the list, and some also by id; otherwise one job in
-// four by id.
-func (s *server) reread(all bool) error {
-	a := s.w.account
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.upTo = s.w.reference.s.Applied()
-	if err := a.noteFinishedSweeps(s.w.reference.s); err != nil {
-		return err
-	}
-	u, err := a.audit()
-	if err != nil {
-		return err
-	}
-	a.figures.LateAfterLoss = u.lateAfterLoss
-	listed := map[job.ID]job.Job{}
-	if all {
-		if listed, err = s.list(); err != nil {
-			return err
-		}
-	}
-	if all {
-		if a.figures.Chained, a.figures.Followed, err = u.checkChains(listed); err != nil {
-			return err
-		}
-	}
-	st, now := s.engine.Queries(), s.engine.Now()
-	filled := ingest.Receipt{Seq: a.upTo, At: now}
-	if !all {
-		listed = nil
-	}
-	if err := errors.Join(u.checkHandlers(st), u.checkFilesets(st), u.checkSubmissions(st, listed, filled)); err != nil {
-		return err
-	}
-	for _, tag := range a.tags() {
-		b := a.batches[tag]
-		if b.result != stored {
-			continue
-		}
-		if b.journalSeq == 0 {
-			return fmt.Errorf("create %s was acknowledged as batch %v and is not in the journal", tag, b.id)
-		}
-		for line := range b.payloads {
-			doc, err := listed[b.job(line)], error(nil)
-			switch some := s.w.random.IntN(4) == 0; {
-			case some, all && doc.ID.IsZero():
-				doc, err = st.Job(b.job(line))
-			case !all:
-				continue
-			}
-			if errors.Is(err, job.NotFound) && u.mayBePurged(b, line, now) {
-				continue
-			}
-			if errors.Is(err, job.NotFound) {
-				a.figures.Lost++
-			}
-			if err != nil {
-				return fmt.Errorf("job %v of create %s was acknowledged: %w; the answers say of it: %+v", b.job(line), tag, err, *u.of(b.job(line)))
-			}
-			if doc.ID != b.job(line) {
-				return fmt.Errorf("the document of job %[2]v has the id %[1]v", doc.ID, b.job(line))
-			}
-			if err := u.checkDocument(&doc); err != nil {
-				return err
-			}
-			a.figures.Read++
-		}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -10,10 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
-	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/applied"
 )
 
 // TestLies: here the disk breaks a promise, and some of a few seeds must notice. A simulation that cannot fail would
@@ -37,29 +33,6 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestRepetitionsUnderAKey: a request that is repeated under its idempotency key always gets the same answer.
-func TestRepetitionsUnderAKey(t *testing.T) {
-	s := newFixture(t, false, func(*batch) {})
-	if err := s.a.created(s.b, applied.Made{}, ingest.Receipt{Seq: 1, At: 1000}, stored); err != nil {
-		t.Errorf("the same answer again: %v", err)
-	}
-	if err := s.a.created(s.b, applied.Made{}, s.receipt(1), stored); err == nil {
-		t.Error("a create that was carried out twice is not found")
-	}
-	c := job.Claim{Runner: "r", Max: 1, Once: job.Once{Scope: "claim r", Key: "1"}}
-	claim := func(seq uint64) error {
-		doc := s.jobs[0]
-		doc.Claim, doc.Runner, doc.Status, doc.RunAttempts = job.NewID(1500, seq, 0), "r", job.Active, 1
-		return s.a.claimed(ingest.Receipt{Seq: seq, At: 1500}, c, applied.Claimed{Claim: doc.Claim, LeaseMs: 1000, Runs: []applied.Run{{Batch: 1}}}, []job.Job{doc})
-	}
-	if err := errors.Join(claim(10), claim(10)); err != nil {
-		t.Errorf("the same claim again: %v", err)
-	}
-	if claim(11) == nil {
-		t.Error("a claim that was carried out twice is not found")
-	}
-}
-
 // TestCutTooEarly: the simulation notices a journal that was cut too far.
 func TestCutTooEarly(t *testing.T) {
 	for _, tt := range []struct {
@@ -67,33 +40,6 @@ func TestCutTooEarly(t *testing.T) {
 		bad            bool
 	}{{1, 0, false}, {11, 10, false}, {5, 10, false}, {12, 10, true}} {
 		testkit.Equal(t, (covered(tt.first, tt.durable) != nil), tt.bad, "a journal from", tt.first, "and a store with", tt.durable)
-	}
-}
-
-// TestLook: the audit notices a document that contradicts the answers.
-func TestLook(t *testing.T) {
-	s := newFixture(t, false, func(*batch) {})
-	c := s.claim(t, 1, 1)
-	s.end(t, 10, c, job.OK, applied.JobResult{Status: job.Completed})
-	u := testkit.Must(s.a.audit())(t)
-	good := s.jobs[0]
-	good.Status, good.Code, good.ExitCode, good.Claim, good.RunAttempts, good.CompletedAt = job.Completed, job.OK, 200, c, 1, 5
-	testkit.NoError(t, u.checkDocument(&good))
-	for name, change := range map[string]func(*job.Job){
-		"undone":           func(d *job.Job) { d.Status = job.Pending },
-		"other outcome":    func(d *job.Job) { d.ExitCode = 201 },
-		"other payload":    func(d *job.Job) { d.Payload = []byte("batch-1/0/X") },
-		"strange payload":  func(d *job.Job) { d.Payload = []byte("batch-2/0/x") },
-		"other line":       func(d *job.Job) { d.ID = d.ID.WithLine(1) },
-		"other client":     func(d *job.Job) { d.Client = "d" },
-		"too many runs":    func(d *job.Job) { d.RunAttempts = 3 },
-		"by another claim": func(d *job.Job) { d.Claim = job.NewID(1, 99, 0) },
-	} {
-		doc := good
-		change(&doc)
-		if u.checkDocument(&doc) == nil {
-			t.Errorf("%s is not found", name)
-		}
 	}
 }
 

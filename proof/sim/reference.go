@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"context"
+	"bytes"
 	"fmt"
 	"iter"
 	"os"
@@ -13,44 +13,121 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/proof/model"
+	"github.com/daybookq/daybook/proof/model/compare"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
-// referenceStore is a store that never fails and never restarts. It is made from the journal alone, from the first record
-// on. A server's store must have the same bytes, whether they were written by live operation, by replay after a crash, or
-// from a base that was flushed long ago.
-type referenceStore struct {
-	w *world
-	s *store.Store
+// reference is a store that never fails and never restarts, beside the model of the rules. Both are made from the journal
+// alone, from the first record on. The model must allow all results and moves of the store. A server's store must have the
+// same bytes, whether they were written by live operation, by replay after a crash, or from a base that was flushed long
+// ago; and a reader of the server must find what the model has.
+type reference struct {
+	w        *world
+	s        *store.Store
+	m        *model.Model
+	commands map[uint64]*command // by seq
 }
 
-func openReference(w *world) (*referenceStore, error) {
-	o := w.storeOptions(vfs.NewMem())
-	s, err := store.Open("book", o)
-	return &referenceStore{w, s}, err
+func openReference(w *world) (*reference, error) {
+	s, err := store.Open("book", w.storeOptions(vfs.NewMem()))
+	return &reference{w: w, s: s, commands: map[uint64]*command{}}, err
 }
 
 // read applies the journal up to seq to, which must be durable. It checks that somebody posted each create, and that the
 // journal has it once.
-func (b *referenceStore) read(to uint64) error {
-	if b.s.Journal() == "" {
+func (b *reference) read(to uint64) error {
+	if b.m == nil {
 		uuid, err := identity(b.w.root())
 		if err != nil {
 			return err
 		}
-		if err := b.s.Adopt(uuid); err != nil {
+		if err := b.adopt(uuid); err != nil {
 			return err
 		}
 	}
-	n, err := ingest.Replay(context.Background(), b.s, b.records(to), func(uint64, uint64) {})
-	b.w.account.figures.Commands += n
-	if err != nil {
-		return fmt.Errorf("read the journal: %w", err)
+	for r, err := range b.records(to) {
+		if err == nil {
+			err = b.apply(&r)
+		}
+		if err != nil {
+			return fmt.Errorf("record %d: %w", r.Seq, err)
+		}
 	}
 	if b.s.Applied() != to {
 		return fmt.Errorf("the journal ends at %d, the server has applied %d", b.s.Applied(), to)
 	}
 	return nil
+}
+
+// adopt gives the store and the model the UUID of the journal.
+func (b *reference) adopt(uuid string) error {
+	bounds := model.Standard
+	if b.w.small {
+		bounds = model.Small
+	}
+	b.m = model.New(uuid, bounds)
+	return b.s.Adopt(uuid)
+}
+
+// apply applies the next record of the journal.
+func (b *reference) apply(r *journal.Record) error {
+	cmd, err := job.Decode(r.Verb, r.Fields, bytes.Clone(r.Body)) // the record is valid only now
+	if err != nil {
+		return err
+	}
+	got, err := b.s.Apply(r.Seq, r.At, cmd)
+	if err == nil {
+		err = b.s.Commit()
+	}
+	if err != nil {
+		return err
+	}
+	seen := &model.Seen{
+		Effects: b.s.Effects(),
+		Session: func(id job.ID) bool { _, err := b.s.SessionDocument(id); return err == nil },
+		Batch:   func(id job.ID) bool { _, err := b.s.Batch(id); return err == nil },
+		Sweep:   func(id job.ID) bool { doc, err := b.s.Sweep(id); return err == nil && doc.FinishedAt == 0 },
+	}
+	if err := b.m.Compare(r.Seq, r.At, cmd, got, seen); err != nil {
+		return fmt.Errorf("%s %s: %w", r.Verb, r.Fields, err)
+	}
+	b.note(r, cmd, got)
+	b.w.account.silent(r.Seq, b.s.TakeSilent())
+	b.s.TakeReadied()
+	b.w.account.figures.Commands++
+	return nil
+}
+
+// note records a command and its result, and counts what the journal shows of it.
+func (b *reference) note(r *journal.Record, cmd job.Command, got applied.Result) {
+	c := &command{verb: r.Verb, text: string(r.Fields), result: got}
+	b.commands[r.Seq] = c
+	f := &b.w.account.figures
+	switch got := got.(type) {
+	case *applied.Claimed:
+		if of := b.m.Claims[got.Claim]; of != nil && !got.Replayed {
+			c.docs = map[job.ID]job.Job{}
+			for _, j := range of.Handed {
+				c.docs[j.ID] = b.m.Document(j)
+			}
+		}
+	case *applied.Ended:
+		for _, j := range b.m.MadeBy(r.Seq) {
+			if bytes.HasPrefix(b.m.Document(j).Payload, []byte("chain-")) {
+				f.Chained++
+			} else {
+				f.Followed++
+			}
+		}
+	case *applied.Swept:
+		if !got.Sweep.IsZero() {
+			f.Sweeps++
+		}
+	case *applied.RunnerLost:
+		f.Losses++
+	}
 }
 
 func identity(root string) (string, error) {
@@ -65,7 +142,7 @@ func identity(root string) (string, error) {
 }
 
 // records yields the records that were not read yet, up to seq to. It begins with the volumes in the archive.
-func (b *referenceStore) records(to uint64) iter.Seq2[journal.Record, error] {
+func (b *reference) records(to uint64) iter.Seq2[journal.Record, error] {
 	return func(yield func(journal.Record, error) bool) {
 		next := b.s.Applied() + 1
 		if next > to {
@@ -81,13 +158,10 @@ func (b *referenceStore) records(to uint64) iter.Seq2[journal.Record, error] {
 				}
 				if err == nil && r.Verb == "create" {
 					err = b.w.account.journaledCreate(&r)
-				} else if err == nil {
-					err = b.w.account.journaledOperation(&r)
 				}
 				if !yield(r, err) || err != nil {
 					return
 				}
-				b.w.account.silent(r.Seq, b.s.TakeSilent())
 				if next++; next > to {
 					return // later records may be incomplete
 				}
@@ -180,16 +254,11 @@ func (a *account) journaledBatch(r *journal.Record, c *job.Create, id job.ID) er
 	}
 	b.journalSeq = r.Seq
 	a.know(b, id)
-	for i := range b.create.Groups {
-		if name := [2]string{b.create.Groups[i].Client, b.create.Groups[i].Type}; a.queues[name] == 0 {
-			a.queues[name] = r.Seq
-		}
-	}
 	return nil
 }
 
 // compare checks that the server's store has the same rows as the reference store, and breaks no invariant.
-func (b *referenceStore) compare(live *ingest.Engine) error {
+func (b *reference) compare(live *ingest.Engine) error {
 	applied := live.Queries().Applied()
 	if err := b.read(applied); err != nil {
 		return err
@@ -209,6 +278,9 @@ func (b *referenceStore) compare(live *ingest.Engine) error {
 	problems, err := live.Check(func(problem string) bool { first = problem; return false })
 	if err == nil && problems > 0 {
 		err = fmt.Errorf("the check of the store found: %s", first)
+	}
+	if err == nil {
+		err = compare.All(live.Queries(), b.m)
 	}
 	return err
 }

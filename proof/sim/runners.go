@@ -115,26 +115,14 @@ func (u *user) claim(r *runner) {
 	u.unexpected("claim", err)
 	u.s.log("%s claims: %v, %d jobs, %v", r.name, receipt, len(docs), err)
 	if err != nil {
-		if lost || !notStored(err) {
-			u.lostClaim()
-		}
 		return
 	}
 	u.got(r, c, receipt, claimed, docs)
 }
 
-// lostClaim records that the runner does not know which jobs a claim got.
-func (u *user) lostClaim() {
-	u.w.account.mu.Lock()
-	defer u.w.account.mu.Unlock()
-	u.w.account.lostClaims++
-}
-
 // got records the jobs that a claim got.
 func (u *user) got(r *runner, c job.Claim, receipt ingest.Receipt, claimed applied.Claimed, docs []job.Job) {
-	if err := u.w.account.claimed(receipt, c, claimed, docs); err != nil {
-		u.w.violation(err)
-	}
+	u.violated(u.w.account.claimed(receipt, c, claimed, docs))
 	if len(docs) == 0 {
 		return
 	}
@@ -179,8 +167,8 @@ func (u *user) tickle(r *runner) {
 	answer, receipt, err := send(u, u.s.engine.Tickle, t)
 	u.unexpected("tickle", err)
 	u.s.log("%s tickles %v: %v, held %d, %v", r.name, t.Claim, receipt, answer.Held, err)
-	if err == nil && !t.Claim.IsZero() {
-		u.w.account.tickled(receipt, t, t.LeaseMs, answer)
+	if err == nil {
+		u.w.account.answered(receipt, t, &answer)
 	}
 }
 
@@ -275,14 +263,11 @@ func (u *user) complete(r *runner) {
 	case err == nil:
 		h.unanswered = nil
 		r.numbers.answered(&c.Once)
-		if err := u.w.account.completed(receipt, c, answer); err != nil {
-			u.w.violation(err)
-		}
+		u.violated(u.w.account.completed(receipt, c, answer))
 		if c.All != nil && u.random.IntN(4) > 0 {
 			r.held = append(r.held[:i], r.held[i+1:]...)
 		}
 	case !notStored(err):
-		u.w.account.unanswered(c, h.jobs)
 		h.unanswered = &c
 	case !repeat:
 		r.numbers.answered(&c.Once)
@@ -331,7 +316,6 @@ func (u *user) claimNext(r *runner, x *exchange, lost error) {
 	u.unexpected("claim after a completion", err)
 	u.s.log("%s claims after a completion: %v, %d jobs, %v", r.name, receipt, len(docs), err)
 	if err != nil {
-		u.lostClaim()
 		return
 	}
 	u.got(r, x.claim, receipt, claimed, docs)
@@ -340,10 +324,7 @@ func (u *user) claimNext(r *runner, x *exchange, lost error) {
 // setAside ends some jobs as the engine does when it cannot read their payloads.
 func (u *user) setAside(c *job.Complete) {
 	for i := range c.Outcomes {
-		u.w.account.mu.Lock()
-		moved := u.w.account.isMoved(c.Outcomes[i].ID)
-		u.w.account.mu.Unlock()
-		if !moved && u.random.IntN(3) == 0 {
+		if u.random.IntN(3) == 0 {
 			c.Outcomes[i] = job.Outcome{ID: c.Outcomes[i].ID, Code: job.Damaged, DelayMs: -1}
 		}
 	}

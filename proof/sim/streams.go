@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -113,7 +112,6 @@ func (t *stream) push() {
 	t.unexpected("claim of a stream", err)
 	t.s.log("%s claims in a stream: %v, %d jobs, %v", t.r.name, receipt, len(docs), err)
 	if err != nil {
-		t.lostClaim()
 		return
 	}
 	t.got(t.r, c, receipt, claimed, docs)
@@ -127,7 +125,7 @@ func (t *stream) push() {
 		t.giveBack(h)
 		return
 	}
-	t.w.account.kept(t.r.name, receipt, t.heardAt)
+	t.w.account.kept(push{t.r.name, receipt.Seq, t.heardAt})
 }
 
 // begin reports that the runs of some jobs begin.
@@ -167,30 +165,17 @@ func (t *stream) giveBack(h *heldClaim) {
 	}
 	t.unexpected("the end of a stream", err)
 	t.s.log("the stream of %s ends: %v with %d begun runs: %v, %v, %v", t.r.name, h.claim, len(c.Outcomes), receipt, answer, err)
-	switch {
-	case err == nil:
-		if err := t.w.account.completed(receipt, c, answer); err != nil {
-			t.w.violation(err)
-		}
-	case !notStored(err):
-		t.w.account.unanswered(c, h.jobs)
+	if err == nil {
+		t.violated(t.w.account.completed(receipt, c, answer))
 	}
 }
 
-// kept records that a stream sends its runner the jobs of a claim. The stream last heard of the runner no later than
-// after the command heardAt.
-func (a *account) kept(runner string, r ingest.Receipt, heardAt uint64) {
+// kept records that a stream sends its runner the jobs of a claim.
+func (a *account) kept(p push) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.figures.Pushes++
-	a.note(r, fmt.Sprintf("a stream sends %s jobs", runner), func(*audit) error {
-		for _, seq := range a.silences[runner] {
-			if heardAt < seq && seq < r.Seq {
-				return fmt.Errorf("%s gets jobs, and it has proved silent at %d since the stream heard of it at %d", runner, seq, heardAt)
-			}
-		}
-		return nil
-	})
+	a.pushes = append(a.pushes, p)
 }
 
 // silent records that a command of the journal ended leases of these runners that nobody had tickled.
@@ -201,41 +186,6 @@ func (a *account) silent(seq uint64, runners []string) {
 		a.silences[r] = append(a.silences[r], seq)
 		a.figures.Silences++
 	}
-}
-
-// mayReportLate reports whether the runner of a claim may still report the outcome of a job: its stream had ended, and
-// nobody has claimed the job since.
-func (l *jobRecord) mayReportLate(claim job.ID) bool {
-	return l.endedBy == claim && l.holder == claim && l.code == job.Lost && !l.status.Terminal()
-}
-
-// checkLost checks the lost runs in the document of a job.
-func (u *audit) checkLost(doc *job.Job) error {
-	l := u.of(doc.ID)
-	rows := 0
-	for i := range doc.Attempts {
-		if doc.Attempts[i].Why == job.RunnerLost {
-			rows++
-		}
-	}
-	unsure := u.mayHaveEnded(doc.ID)
-	switch {
-	case rows < l.lost && !unsure && doc.RunAttempts <= job.MaxHistory:
-		return fmt.Errorf("runs of job %v were lost %d times, and it remembers %d: %+v", doc.ID, l.lost, rows, *doc)
-	case rows > 0 && l.lost == 0 && !unsure && !l.mayBeLost && u.a.lostClaims == 0:
-		return fmt.Errorf("job %v remembers a lost run, and none had begun: %+v", doc.ID, *doc)
-	}
-	return nil
-}
-
-// refusedRepeat checks that the server still knows each outcome that it answered less than a minute ago.
-func (u *audit) refusedRepeat(r ingest.Receipt, claim job.ID, o *job.Outcome, refusal job.Refusal) error {
-	l := u.of(o.ID)
-	known := l.status.Terminal() && l.endedBy == claim && !claim.IsZero() && !l.withoutClaim && o.Same(l.code, l.exitCode)
-	if known && refusal == job.NotFound && r.At < l.at+job.RepeatMs && !u.mayHaveEnded(o.ID) {
-		return fmt.Errorf("the outcome of job %v is repeated %d ms after its answer, and the job is not known", o.ID, r.At-l.at)
-	}
-	return nil
 }
 
 // streamOf returns the stream of a runner, or nil.

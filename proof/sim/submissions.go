@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
 )
 
@@ -152,7 +150,8 @@ func (u *user) changeBatch(of *submission, op job.BatchOp) {
 	u.unexpected(c.Verb(), err)
 	u.s.log("%s %v: %v, %+v, %v", c.Verb(), c.Batch, receipt, answer, err)
 	if err == nil {
-		u.violated(u.w.account.batchChanged(of, receipt, c, answer))
+		u.w.account.answered(receipt, c, &answer)
+		u.violated(u.w.account.ended(of, answer.Status, 0))
 	}
 }
 
@@ -163,32 +162,31 @@ func (u *user) endSubmission(of *submission, op job.Op) {
 	u.unexpected(m.Verb(), err)
 	u.s.log("%s of the whole batch %v: %v, %+v, %v", m.Verb(), m.Batch, receipt, answer, err)
 	if err == nil {
-		u.violated(u.w.account.submissionEnded(of, receipt, m, answer))
+		u.w.account.answered(receipt, m, &answer)
+		u.violated(u.w.account.ended(of, answer.Status, 0))
 	}
 }
 
 // readSubmission reads the document of a batch. If the batch has ended, this must be the end that was seen first.
 func (u *user) readSubmission(of *submission) {
 	var doc document.Batch
-	seq := uint64(0)
 	err := u.request(func(ctx context.Context) (err error) {
 		if err = u.s.engine.CatchUp(ctx, 0); err == nil {
 			doc, err = u.s.engine.Queries().Batch(of.id())
-			seq = u.s.engine.Queries().Applied()
 		}
 		return err
 	})
 	if errors.Is(err, job.BatchNotFound) {
-		return // it is no longer kept, or lost: the audit checks which
+		return // it is no longer kept, or lost: verify checks which
 	}
 	u.unexpected("read a batch", err)
 	if err != nil {
 		return
 	}
-	a := u.w.account
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	u.violated(a.sawBatch(of, &doc, ingest.Receipt{Seq: seq, At: u.s.engine.Now()}))
+	if !doc.Status.Ended() && of.ended != 0 {
+		err = fmt.Errorf("batch %v was %v since %d, and reads as %+v", of.id(), of.ended, of.endedAt, doc)
+	}
+	u.violated(errors.Join(err, u.w.account.ended(of, doc.Status, doc.EndedAt)))
 }
 
 func (u *user) violated(err error) {
@@ -205,56 +203,13 @@ func (a *account) isFilled(id job.ID) bool {
 	return b != nil && b.of != nil
 }
 
-// batchChanged records the answer to a close or resume.
-func (a *account) batchChanged(of *submission, r ingest.Receipt, c job.ChangeBatch, answer applied.BatchChanged) error {
-	a.answered(r, c, answer.Refusal, func(u *audit) error {
-		s := u.submissionOf(of.id())
-		if s.over != 0 && s.over < r.Seq && !answer.Status.Ended() {
-			return fmt.Errorf("batch %v had ended at %d, and is answered as %v", of.id(), s.over, answer.Status)
-		}
+// ended records that an answer shows a batch as ended. An earlier answer cannot show another end.
+func (a *account) ended(of *submission, status job.BatchStatus, at int64) error {
+	if !status.Ended() {
 		return nil
-	})
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if answer.Refusal == job.Granted && answer.Status.Ended() {
-		return a.sawEnd(of, answer.Status, 0, r)
-	}
-	return nil
-}
-
-// submissionEnded records the answer to a cancel or delete of a whole batch.
-func (a *account) submissionEnded(of *submission, r ingest.Receipt, m job.Move, answer applied.Swept) error {
-	a.answered(r, m, answer.Refusal, func(*audit) error {
-		if !answer.Sweep.IsZero() || m.Op == job.Cancel && answer.Status != job.BatchCancelled || !answer.Status.Ended() {
-			return fmt.Errorf("%s of batch %v is answered as %+v", m.Verb(), m.Batch, answer)
-		}
-		return nil
-	})
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if answer.Refusal == job.Granted {
-		return a.sawEnd(of, answer.Status, 0, r)
-	}
-	return nil
-}
-
-// sawBatch checks a document of a batch, and records the end of the batch if it shows one. The caller holds a.mu.
-func (a *account) sawBatch(of *submission, doc *document.Batch, r ingest.Receipt) error {
-	if doc.Status.Ended() != (doc.EndedAt != 0) || doc.Submission == nil || doc.Submission.Name != of.create.tag {
-		return fmt.Errorf("batch %v, which is named %s, reads as %+v", of.id(), of.create.tag, *doc)
-	}
-	if !doc.Status.Ended() {
-		if of.ended != 0 {
-			return fmt.Errorf("batch %v was %v since %d, and reads as %+v", of.id(), of.ended, of.endedAt, *doc)
-		}
-		return nil
-	}
-	return a.sawEnd(of, doc.Status, doc.EndedAt, r)
-}
-
-// sawEnd records that a batch had ended at the seq of r, which must not differ from an end that was seen before. The
-// caller holds a.mu.
-func (a *account) sawEnd(of *submission, status job.BatchStatus, at int64, r ingest.Receipt) error {
 	if of.ended != 0 && (of.ended != status || at != 0 && of.endedAt != 0 && of.endedAt != at) {
 		return fmt.Errorf("batch %v was %v since %d, and now is %v since %d", of.id(), of.ended, of.endedAt, status, at)
 	}
@@ -262,12 +217,6 @@ func (a *account) sawEnd(of *submission, status job.BatchStatus, at int64, r ing
 		a.figures.sawEnd(of, status)
 	}
 	of.ended = status
-	if at != 0 {
-		of.endedAt = at
-	}
-	a.note(r, fmt.Sprintf("batch %v is %v", of.id(), status), func(u *audit) error {
-		u.submissionOf(of.id()).endedBy(r.Seq)
-		return nil
-	})
+	of.endedAt = max(of.endedAt, at)
 	return nil
 }

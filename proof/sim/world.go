@@ -26,7 +26,7 @@ type world struct {
 	endedAt   atomic.Int64 // journal time when the last life that was up ended, ms
 	wall      atomic.Int64 // how far the wall clock is ahead of true time, ns
 	account   *account
-	reference *referenceStore
+	reference *reference
 	userState
 
 	log func(format string, args ...any)

@@ -178,18 +178,7 @@ func sameSubmission(a, b job.Submission) bool {
 
 // results reads the results page by page up to the first unfinished job.
 func (c *comparison) results(s *model.Submission) error {
-	var want []*model.Job
-	var wait job.ID
-	for _, b := range s.Parts {
-		for _, j := range b.Lines {
-			if j.Unfinished() && wait.IsZero() {
-				wait = j.ID
-			}
-			if wait.IsZero() && j.Status != job.Purged {
-				want = append(want, j)
-			}
-		}
-	}
+	want, wait := s.Results()
 	for from, limit, room := int64(0), 1, int64(0); ; limit++ {
 		page, err := c.q.Results(s.ID, from, limit, room)
 		if err != nil {
