@@ -83,10 +83,14 @@ func (t *taking) follow(did *took) {
 	if waits := m.Line(t.cmd.Clients, t.cmd.Types, false); len(did.moves) == 0 && len(waits) > 0 {
 		panic(violation(fmt.Sprintf("the claim did nothing while %d jobs waited, such as %v", len(waits), waits[0])))
 	}
-	expire := func() { // jobs that the store met and did not hand out
+	skip := func() { // jobs that the store met, and that it may not hand out any more
 		for _, e := range did.moves {
-			if j := m.Jobs[e.ID]; e.Why == job.ReasonExpired && j != nil && j.Status == job.Pending && j.expiry() != 0 && j.expiry() <= m.At {
+			switch j := m.Jobs[e.ID]; {
+			case j == nil || j.Status != job.Pending:
+			case e.Why == job.ReasonExpired && j.expiry() != 0 && j.expiry() <= m.At:
 				m.expire(j)
+			case j.Batch.Submission.Ended() && m.restMoves(e):
+				m.endRest(j)
 			}
 		}
 	}
@@ -95,7 +99,7 @@ func (t *taking) follow(did *took) {
 	case len(t.cmd.Strategy.DistinctKeys()) == 0:
 		t.takeAll()
 	default:
-		expire()
+		skip()
 		for rest := slices.Clone(did.jobs); len(rest) > 0; { // the jobs of a span may have been taken from its end
 			i := slices.IndexFunc(rest, func(id job.ID) bool { return t.mayTake(m.Jobs[id]) })
 			if i < 0 {
@@ -108,7 +112,7 @@ func (t *taking) follow(did *took) {
 			rest = slices.Delete(rest, i, i+1)
 		}
 	}
-	expire()
+	skip()
 }
 
 // mayTake reports whether prefer_distinct may take a job next: it has the highest priority, and is the first of its queue

@@ -71,7 +71,8 @@ func (m *Model) Compare(seq uint64, at int64, cmd job.Command, got applied.Resul
 		got = Shown(c)
 	}
 	moves := m.Moves(seen.Effects)
-	if _, is := cmd.(job.Tick); is {
+	_, tick := cmd.(job.Tick)
+	if tick {
 		m.begin(seq, at, cmd)
 		if err := m.inTime(moves); err != nil {
 			return err
@@ -94,7 +95,7 @@ func (m *Model) Compare(seq uint64, at int64, cmd job.Command, got applied.Resul
 			return fmt.Errorf("sweep %v is under way, but did not take a job that was returned in this tick", id)
 		}
 	}
-	if err := m.forgetSubmissions(seen.Batch); err != nil {
+	if err := m.forgetSubmissions(seen.Batch, tick); err != nil {
 		return err
 	}
 	switch w := want.(type) {
