@@ -55,9 +55,16 @@ func (b *reference) checkAccount() error {
 			a.figures.Read++
 		}
 	}
-	for _, s := range b.m.Submissions {
-		if ended, _ := s.Results(); !s.Deleting {
-			a.figures.Results += len(ended)
+	for _, of := range a.submissions {
+		s := b.m.Submission(of.id())
+		if s == nil {
+			continue
+		}
+		ended, _ := s.Results()
+		a.figures.Results += len(ended)
+		doc := s.Document()
+		if err := a.sawEnd(of, doc.Status, doc.EndedAt); err != nil {
+			return err
 		}
 	}
 	return b.checkAnswers()

@@ -203,13 +203,19 @@ func (a *account) isFilled(id job.ID) bool {
 	return b != nil && b.of != nil
 }
 
-// ended records that an answer shows a batch as ended. An earlier answer cannot show another end.
+// ended records the status of a batch in an answer; see sawEnd.
 func (a *account) ended(of *submission, status job.BatchStatus, at int64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sawEnd(of, status, at)
+}
+
+// sawEnd records that a batch has ended, if the status says so. An earlier answer cannot show another end. The caller holds
+// a.mu.
+func (a *account) sawEnd(of *submission, status job.BatchStatus, at int64) error {
 	if !status.Ended() {
 		return nil
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if of.ended != 0 && (of.ended != status || at != 0 && of.endedAt != 0 && of.endedAt != at) {
 		return fmt.Errorf("batch %v was %v since %d, and now is %v since %d", of.id(), of.ended, of.endedAt, status, at)
 	}
