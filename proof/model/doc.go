@@ -1,5 +1,5 @@
-// Package model has the rules of the queue once more, as plainly as possible: a row per job, and no spans, indexes, pages or
-// caches. It follows docs/reference/api.md and knows nothing of the store. Every command walks over all jobs.
+// Package model has the rules of the queue once more, as plainly as possible: a row per job, and no spans, indexes, pages
+// or caches. It follows docs/reference/api.md and knows nothing of the store. Every command walks over all jobs.
 //
 // The model takes the journal's commands (package job) and returns the results that callers get (package applied).
 // Two tests compare a store with the model after each command: TestRandom of package store, with random commands and with

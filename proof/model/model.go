@@ -57,8 +57,8 @@ type Bounds struct {
 	Filesets, FilesetVersions int
 }
 
-// Standard are the bounds of a server, and Small the bounds of a store with Options.Small. TestModelBounds of package store compares
-// both with the store's.
+// Standard are the bounds of a server, and Small the bounds of a store with Options.Small. TestModelBounds of package
+// store compares both with the store's.
 var (
 	Standard = Bounds{
 		CommandRows: 1000, Sessions: job.MaxSessions, Handlers: job.MaxHandlers, HandlerVersions: job.MaxHandlerVersions, HandlersBytes: job.MaxHandlersBytes,

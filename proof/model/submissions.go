@@ -292,8 +292,8 @@ func (m *Model) mayForget(s *Submission) bool {
 	return s.Ended() && len(s.Parts) == 0 && (s.Deleting || s.endedAt+s.RetentionMs <= m.At)
 }
 
-// forgetSubmissions deletes the batches with attributes that a store has deleted. Only a tick could delete one that must be
-// kept.
+// forgetSubmissions deletes the batches with attributes that a store has deleted. Only a tick could delete one that must
+// be kept.
 func (m *Model) forgetSubmissions(has func(id job.ID) bool, tick bool) (err error) {
 	m.Submissions = slices.DeleteFunc(m.Submissions, func(s *Submission) bool {
 		may := m.mayForget(s)

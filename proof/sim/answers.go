@@ -24,8 +24,8 @@ func (a *account) answer(r ingest.Receipt, cmd job.Command, result applied.Resul
 	a.answers = append(a.answers, answer{r, cmd, result, docs})
 }
 
-// push is the jobs of a claim that a stream sent to its runner. The stream had last heard of the runner no later than after the
-// command heardAt.
+// push is the jobs of a claim that a stream sent to its runner. The stream had last heard of the runner no later
+// than after the command heardAt.
 type push struct {
 	runner  string
 	seq     uint64

@@ -210,8 +210,8 @@ func (a *account) ended(of *submission, status job.BatchStatus, at int64) error 
 	return a.sawEnd(of, status, at)
 }
 
-// sawEnd records that a batch has ended, if the status says so. An earlier answer cannot show another end. The caller holds
-// a.mu.
+// sawEnd records that a batch has ended, if the status says so. An earlier answer cannot show another end. The caller
+// holds a.mu.
 func (a *account) sawEnd(of *submission, status job.BatchStatus, at int64) error {
 	if !status.Ended() {
 		return nil

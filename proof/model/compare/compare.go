@@ -23,8 +23,8 @@ type comparison struct {
 	m *model.Model
 }
 
-// All compares all documents, lists and counts of a store with the model. The store must have committed the model's last command. It
-// returns the first difference.
+// All compares all documents, lists and counts of a store with the model. The store must have committed the model's last
+// command. All returns what differs.
 func All(q *query.Queries, m *model.Model) error {
 	c := &comparison{q, m}
 	if q.At() != m.At || q.Applied() != m.Seq && m.Seq != 0 {
