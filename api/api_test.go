@@ -19,7 +19,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/daybookq/daybook/api/internal/files"
+	"github.com/daybookq/daybook/api/internal/named"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -51,8 +51,7 @@ type parts struct {
 	batchOperator
 	queueOperator
 	sessionOperator
-	handlerOperator
-	files.FilesetOperator
+	named.Operator
 	runnerRegistry
 	switcher
 	clock
@@ -67,7 +66,7 @@ type parts struct {
 	runnerReader
 	sessionReader
 	handlerReader
-	files.FilesetReader
+	named.Reader
 	sweepReader
 }
 
@@ -80,7 +79,7 @@ func (p parts) Exchange(ctx context.Context, commands []job.Complete, c job.Clai
 }
 
 func partsOf(e Engine, q Queries) parts {
-	return parts{e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q, q, q, q}
+	return parts{e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q, q, q, q}
 }
 
 // setup is the configuration of a server. A test can replace parts by test doubles.

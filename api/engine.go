@@ -3,7 +3,7 @@ package api
 import (
 	"context"
 
-	"github.com/daybookq/daybook/api/internal/files"
+	"github.com/daybookq/daybook/api/internal/named"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -23,8 +23,7 @@ type Engine interface {
 	batchOperator
 	queueOperator
 	sessionOperator
-	handlerOperator
-	files.FilesetOperator
+	named.Operator
 	runnerRegistry
 	switcher
 	clock
@@ -42,7 +41,7 @@ type Queries interface {
 	runnerReader
 	sessionReader
 	handlerReader
-	files.FilesetReader
+	named.Reader
 	sweepReader
 }
 

@@ -78,6 +78,7 @@ var advice = map[string][2]string{
 	"batch_closed":           {"", "Create another batch, or leave it open until all jobs are posted."},
 	"backup_running":         {"there is one [backup](api.md#get-backup-get-backupclients) at a time", "Wait until it has ended."},
 	"length_required":        {"a POST or PATCH of HTTP/1.0 has no `Content-Length`", "Send the header, or use HTTP/1.1."},
+	"version_differs":        {"the newest version of the handler or fileset is not the one that `If-Match` names, or there is one and the request has `If-None-Match: *`", "Read it, and decide again what to store."},
 	"tus_version":            {"the header `Tus-Resumable` names another version than 1.0.0", "Use version 1.0.0."},
 	"body_too_large":         {"the body, or a part of it, is larger than the server accepts; see [bounds](api.md#bounds)", "Split it."},
 	"payload_too_large":      {"a payload is larger than the server accepts", "Store it as a blob, and name its address."},

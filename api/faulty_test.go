@@ -131,18 +131,18 @@ func (f *faulty) EndSession(ctx context.Context, s job.EndSession) (ingest.Recei
 	return f.parts.EndSession(ctx, s)
 }
 
-func (f *faulty) PutHandler(ctx context.Context, p job.PutHandler) (applied.HandlerPut, ingest.Receipt, error) {
+func (f *faulty) PutDocument(ctx context.Context, p job.PutDocument) (applied.DocumentChanged, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return applied.HandlerPut{}, ingest.Receipt{}, err
+		return applied.DocumentChanged{}, ingest.Receipt{}, err
 	}
-	return f.parts.PutHandler(ctx, p)
+	return f.parts.PutDocument(ctx, p)
 }
 
-func (f *faulty) DeleteHandler(ctx context.Context, d job.DeleteHandler) (ingest.Receipt, error) {
+func (f *faulty) DeleteDocument(ctx context.Context, d job.DeleteDocument) (applied.DocumentChanged, ingest.Receipt, error) {
 	if err := f.failure(); err != nil {
-		return ingest.Receipt{}, err
+		return applied.DocumentChanged{}, ingest.Receipt{}, err
 	}
-	return f.parts.DeleteHandler(ctx, d)
+	return f.parts.DeleteDocument(ctx, d)
 }
 
 func (f *faulty) DeleteQueue(ctx context.Context, d job.DeleteQueue) (applied.QueueDeleted, ingest.Receipt, error) {
@@ -178,20 +178,6 @@ func (f *faulty) CatchUp(ctx context.Context, minSeq uint64) error {
 		return err
 	}
 	return f.parts.CatchUp(ctx, minSeq)
-}
-
-func (f *faulty) PutFileset(ctx context.Context, p job.PutFileset) (applied.FilesetPut, ingest.Receipt, error) {
-	if err := f.failure(); err != nil {
-		return applied.FilesetPut{}, ingest.Receipt{}, err
-	}
-	return f.parts.PutFileset(ctx, p)
-}
-
-func (f *faulty) DeleteFileset(ctx context.Context, d job.DeleteFileset) (ingest.Receipt, error) {
-	if err := f.failure(); err != nil {
-		return ingest.Receipt{}, err
-	}
-	return f.parts.DeleteFileset(ctx, d)
 }
 
 func (f *faulty) Snapshot() (*ingest.Snapshot, error) {

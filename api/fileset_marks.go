@@ -16,7 +16,7 @@ import (
 // manifests. It is a part of blob.Collector's Scan. If a manifest cannot be read, ScanFilesets returns an error, because
 // the fileset's blobs are then unknown.
 func ScanFilesets(ctx context.Context, q *query.Queries, of *blob.Store, visit func(text []byte) error) error {
-	return q.FilesetManifests(func(client string, manifest job.ManifestDigest) error {
+	return q.KeptDigests(job.FilesetDocument, func(client string, manifest job.DocumentDigest) error {
 		if err := visit([]byte(manifest.String())); err != nil {
 			return err
 		}

@@ -230,20 +230,20 @@ func (b *testBlobs) readable(t *testing.T, m *fileset.Manifest) (all string) {
 // TestFilesetVersions: names have versions, of which the newest are kept; lists and deletes.
 func TestFilesetVersions(t *testing.T) {
 	r := start(t)
-	for i := range job.MaxFilesetVersions + 2 {
+	for i := range job.MaxDocumentVersions + 2 {
 		r.put("/filesets/in?client=acme", tarOf(t, "n", fmt.Sprint(i))).wantStatus(http.StatusCreated)
 	}
 	r.put("/filesets/in", tarOf(t, "n", "all")).wantStatus(http.StatusCreated)
 	r.put("/filesets/other", tarOf(t)).wantStatus(http.StatusCreated)
 	r.get("/filesets/in?client=acme&version=2").refused(http.StatusNotFound, "fileset_not_found")
-	for version, content := range map[int]string{3: "2", job.MaxFilesetVersions + 2: fmt.Sprint(job.MaxFilesetVersions + 1)} {
+	for version, content := range map[int]string{3: "2", job.MaxDocumentVersions + 2: fmt.Sprint(job.MaxDocumentVersions + 1)} {
 		a := r.get(fmt.Sprintf("/filesets/in?client=acme&version=%d", version), "Accept", "application/x-tar, */*")
 		if files, err := untar(strings.NewReader(a.body)); err != nil || files["n"] != content {
 			t.Errorf("version %d: %v, %v", version, files, err)
 		}
 	}
-	versions := r.get("/filesets/in/versions?client=acme").object(http.StatusOK)["filesets"].([]any)
-	if n := len(versions); n != job.MaxFilesetVersions || fmt.Sprint(versions[0].(map[string]any)["version"]) != "22" {
+	versions := r.get("/filesets/in/history?client=acme").object(http.StatusOK)["filesets"].([]any)
+	if n := len(versions); n != job.MaxDocumentVersions || fmt.Sprint(versions[0].(map[string]any)["version"]) != "22" {
 		t.Errorf("%d versions", n)
 	}
 	var names []string
@@ -262,7 +262,11 @@ func TestFilesetVersions(t *testing.T) {
 	r.do(http.MethodDelete, "/filesets/in?client=acme", nil).wantStatus(http.StatusNoContent)
 	r.do(http.MethodDelete, "/filesets/in?client=acme", nil).refused(http.StatusNotFound, "fileset_not_found")
 	r.get("/filesets/in?client=acme").refused(http.StatusNotFound, "fileset_not_found")
-	r.get("/filesets/in/versions?client=acme").refused(http.StatusNotFound, "fileset_not_found")
+	r.get("/filesets/in?client=acme&version=22").refused(http.StatusNotFound, "fileset_not_found")
+	history := r.get("/filesets/in/history?client=acme").object(http.StatusOK)["filesets"].([]any)
+	if newest := history[0].(map[string]any); len(history) != job.MaxDocumentVersions || fmt.Sprint(newest["version"], newest["deleted"]) != "23true" {
+		t.Errorf("%d versions, the newest is %v", len(history), newest)
+	}
 	r.get("/filesets/in").wantStatus(http.StatusOK)
 	r.put("/filesets/in?client=jobs", tarOf(t)).wantStatus(http.StatusBadRequest)
 	r.put("/filesets/a%20b", tarOf(t)).wantStatus(http.StatusBadRequest)

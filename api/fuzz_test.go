@@ -89,24 +89,14 @@ func (s *picky) Switch(_ context.Context, w job.Switch) (applied.Switched, inges
 func (s *picky) RaiseLevel(context.Context) (int, ingest.Receipt, error) { return 1, fuzzReceipt, nil }
 func (s *picky) Level() (level, newest int)                              { return 1, 1 }
 
-func (s *picky) PutHandler(_ context.Context, p job.PutHandler) (applied.HandlerPut, ingest.Receipt, error) {
+func (s *picky) PutDocument(_ context.Context, p job.PutDocument) (applied.DocumentChanged, ingest.Receipt, error) {
 	s.take(p)
-	return applied.HandlerPut{Handler: document.Handler{ID: job.NewID(1, 2, 0), Client: p.Client, Type: p.Type, Version: 1, Kind: p.Kind, Newest: true}}, fuzzReceipt, nil
+	return applied.DocumentChanged{Document: document.Named{ID: job.NewID(1, 2, 0), Client: p.Client, Name: p.Name, Version: 1, Summary: p.Summary, Digest: p.Digest, Newest: true, By: p.By}}, fuzzReceipt, nil
 }
 
-func (s *picky) DeleteHandler(_ context.Context, d job.DeleteHandler) (ingest.Receipt, error) {
+func (s *picky) DeleteDocument(_ context.Context, d job.DeleteDocument) (applied.DocumentChanged, ingest.Receipt, error) {
 	s.take(d)
-	return fuzzReceipt, nil
-}
-
-func (s *picky) PutFileset(_ context.Context, p job.PutFileset) (applied.FilesetPut, ingest.Receipt, error) {
-	s.take(p)
-	return applied.FilesetPut{Fileset: document.Fileset{ID: job.NewID(1, 2, 0), Client: p.Client, Name: p.Name, Version: 1, Manifest: p.Manifest, Newest: true}}, fuzzReceipt, nil
-}
-
-func (s *picky) DeleteFileset(_ context.Context, d job.DeleteFileset) (ingest.Receipt, error) {
-	s.take(d)
-	return fuzzReceipt, nil
+	return applied.DocumentChanged{}, fuzzReceipt, nil
 }
 
 func (s *picky) Heartbeat(id string, info registry.Info, _ bool) (int64, time.Duration, error) {
@@ -151,39 +141,36 @@ func (s *picky) EndSession(_ context.Context, e job.EndSession) (ingest.Receipt,
 	return fuzzReceipt, nil
 }
 
-func (s *picky) Handler(client, typ string) (document.Handler, []byte, error) {
-	return document.Handler{ID: job.NewID(1, 2, 0), Client: client, Type: typ, Version: 1, Kind: "exec"}, []byte(`{"kind":"exec"}`), nil
-}
-
-func (s *picky) HandlerFor(client, typ string) (document.Handler, bool) {
-	return document.Handler{ID: job.NewID(1, 2, 0), Type: typ, Version: 1, Kind: "exec"}, true
-}
-
-func (s *picky) HandlerByID(id job.ID) (document.Handler, []byte, error) {
-	return document.Handler{ID: id, Type: "t", Version: 1, Kind: "exec"}, []byte(`{"kind":"exec"}`), nil
-}
-
-func (s *picky) HandlerVersions(client, typ string) ([]document.Handler, error) {
-	return []document.Handler{{ID: job.NewID(1, 2, 0), Client: client, Type: typ}}, nil
-}
-
 // emptyManifest is the manifest of all filesets of a picky.
 const emptyManifest = `{"format":1,"files":[]}`
 
-func (s *picky) Fileset(client, name string, version int) (document.Fileset, error) {
-	return document.Fileset{ID: job.NewID(1, 2, 0), Client: client, Name: name, Version: max(version, 1), Manifest: sha256Of(emptyManifest)}, nil
+// pickyDocument is the newest version of each named document of a picky.
+func pickyDocument(kind job.DocumentKind, client, name string, version int) document.Named {
+	d := document.Named{ID: job.NewID(1, 2, 0), Client: client, Name: name, Version: max(version, 1), Digest: sha256Of(emptyManifest), Summary: "exec"}
+	if kind == job.FilesetDocument {
+		d.Summary = job.FilesetSummary(0, 0)
+	}
+	return d
 }
 
-func (s *picky) FilesetVersions(client, name string) ([]document.Fileset, error) {
-	return []document.Fileset{{ID: job.NewID(1, 2, 0), Client: client, Name: name, Version: 1}}, nil
+func (s *picky) HandlerFor(client, typ string) (document.Named, bool) {
+	return pickyDocument(job.HandlerDocument, "", typ, 1), true
 }
 
-func (s *picky) Filesets(_, _ string, limit int) ([]document.Fileset, bool, error) {
-	return []document.Fileset{{ID: job.NewID(1, 2, 0), Name: "n", Version: 1}}, limit == 1, nil
+func (s *picky) Document(kind job.DocumentKind, client, name string, version int) (document.Named, []byte, error) {
+	return pickyDocument(kind, client, name, version), []byte(`{"kind":"exec"}`), nil
 }
 
-func (s *picky) Handlers(_, _ string, limit int) ([]document.Handler, bool, error) {
-	return []document.Handler{{ID: job.NewID(1, 2, 0), Type: "t"}}, limit == 1, nil
+func (s *picky) DocumentByID(kind job.DocumentKind, id job.ID) (document.Named, []byte, error) {
+	return pickyDocument(kind, "", "t", 1), []byte(`{"kind":"exec"}`), nil
+}
+
+func (s *picky) DocumentHistory(kind job.DocumentKind, client, name string) ([]document.Named, error) {
+	return []document.Named{{ID: job.NewID(1, 3, 0), Client: client, Name: name, Version: 2, Deleted: true}, pickyDocument(kind, client, name, 1)}, nil
+}
+
+func (s *picky) Documents(kind job.DocumentKind, _, _ string, limit int) ([]document.Named, bool, error) {
+	return []document.Named{pickyDocument(kind, "", "n", 1)}, limit == 1, nil
 }
 
 func (s *picky) SessionDocument(id job.ID) (document.Session, error) {

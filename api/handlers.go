@@ -1,65 +1,82 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/named"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/manifest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
-	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
 )
 
-type handlerOperator interface {
-	PutHandler(ctx context.Context, p job.PutHandler) (applied.HandlerPut, ingest.Receipt, error)
-	DeleteHandler(ctx context.Context, d job.DeleteHandler) (ingest.Receipt, error)
-}
-
 type handlerReader interface {
-	HandlerFor(client, typ string) (h document.Handler, ok bool)
-	Handler(client, typ string) (h document.Handler, document []byte, err error)
-	HandlerByID(id job.ID) (h document.Handler, document []byte, err error)
-	HandlerVersions(client, typ string) ([]document.Handler, error)
-	Handlers(afterType, afterClient string, limit int) (list []document.Handler, more bool, err error)
+	HandlerFor(client, typ string) (h document.Named, ok bool)
+	DocumentByID(kind job.DocumentKind, id job.ID) (d document.Named, text []byte, err error)
 }
 
-// handlerDocument is the document of a version of a handler. Handler is the stored document, and is left out of lists.
+// handlerDocument is the document of a version of a handler. Handler is the stored document, and is left out of lists. A
+// version that deleted the handler has no kind and no digest.
 type handlerDocument struct {
 	HandlerID job.ID         `json:"handler_id"`
 	Client    *string        `json:"client"` // null: for all clients
 	Type      string         `json:"type"`
 	Version   int            `json:"version"`
 	Newest    bool           `json:"newest"`
-	Kind      string         `json:"kind"`
-	Digest    string         `json:"digest"`
+	Deleted   bool           `json:"deleted,omitzero"`
+	Gone      bool           `json:"gone,omitzero"`
+	Kind      string         `json:"kind,omitzero"`
+	Digest    string         `json:"digest,omitzero"`
 	Bytes     int            `json:"bytes"`
+	By        string         `json:"by,omitzero"`
 	CreatedAt int64          `json:"created_at"`
 	Handler   jsontext.Value `json:"handler,omitzero"`
 }
 
-func documentOfHandler(h *document.Handler, text []byte) handlerDocument {
-	return handlerDocument{
-		HandlerID: h.ID, Client: web.OrNull(h.Client), Type: h.Type, Version: h.Version, Newest: h.Newest, Kind: h.Kind,
-		Digest: h.Digest.String(), Bytes: h.Bytes, CreatedAt: h.CreatedAt, Handler: text,
+func documentOfHandler(h *document.Named, text []byte) handlerDocument {
+	d := handlerDocument{
+		HandlerID: h.ID, Client: web.OrNull(h.Client), Type: h.Name, Version: h.Version, Newest: h.Newest, Deleted: h.Deleted, Gone: h.Gone,
+		Kind: h.Summary, Bytes: h.Bytes, By: h.By, CreatedAt: h.CreatedAt, Handler: text,
+	}
+	if !h.Deleted {
+		d.Digest = h.Digest.String()
+	}
+	return d
+}
+
+// handlersDocument is a page of handlers. If more follow, next is type/client of the last handler of the page.
+type handlersDocument struct {
+	Handlers []handlerDocument `json:"handlers"`
+	Next     *string           `json:"next"`
+}
+
+// handlerRoutes returns the routes that handlers share with other named documents.
+func (s *Server) handlerRoutes(engine backend) named.Routes {
+	return named.Routes{
+		Kind: job.HandlerDocument, Param: "type", Engine: engine, Queries: engine, Hold: s.holdPage, Name: handlerName,
+		Page: func(list []document.Named, next *string) any {
+			page := handlersDocument{make([]handlerDocument, len(list)), next}
+			for i := range list {
+				page.Handlers[i] = documentOfHandler(&list[i], nil)
+			}
+			return page
+		},
 	}
 }
 
 // putHandler answers PUT /handlers/{type} with a handler in JSON or a manifest in TOML: 201 with the new version, or
 // 200 with the newest version if that is the same.
 func (s *Server) putHandler(c echo.Context) error {
-	client, typ, err := handlerName(c)
+	p, err := newHandler(c)
 	if err != nil {
 		return err
 	}
@@ -73,12 +90,12 @@ func (s *Server) putHandler(c echo.Context) error {
 		if document, err = parseManifest(body.Bytes); err != nil {
 			return err
 		}
-		return s.storeHandler(c, body, nil, client, typ, &document)
+		return s.storeHandler(c, body, nil, p, &document)
 	}
 	if err := web.DecodeObject(body.Bytes, &document); err != nil {
 		return err
 	}
-	return s.storeHandler(c, body, body.Bytes, client, typ, &document)
+	return s.storeHandler(c, body, body.Bytes, p, &document)
 }
 
 // parseManifest reads a handler of kind wasi as a manifest in TOML.
@@ -93,13 +110,22 @@ func parseManifest(text []byte) (handler.Document, error) {
 	return document, nil
 }
 
+// newHandler reads the head of a request that stores a handler.
+func newHandler(c echo.Context) (p job.PutDocument, err error) {
+	p.Kind = job.HandlerDocument
+	if p.Client, p.Name, err = handlerName(c); err == nil {
+		p.If, p.By, err = named.Change(c)
+	}
+	return p, err
+}
+
 // storeHandler stores a handler that was read from a body. text is the body if it is JSON.
-func (s *Server) storeHandler(c echo.Context, body *web.Body, text []byte, client, typ string, document *handler.Document) error {
+func (s *Server) storeHandler(c echo.Context, body *web.Body, text []byte, p job.PutDocument, document *handler.Document) error {
 	// The handler's texts, the stored text and the answer are each about as long as the body.
 	if err := body.Reserve(c.Request().Context(), 3*int64(len(body.Bytes))); err != nil {
 		return err
 	}
-	if err := s.web.CheckClient(client); err != nil {
+	if err := s.web.CheckClient(p.Client); err != nil {
 		return err
 	}
 	if err := checkHandler(document, text); err != nil {
@@ -120,17 +146,20 @@ func (s *Server) storeHandler(c echo.Context, body *web.Body, text []byte, clien
 		return &web.Problem{Status: http.StatusRequestEntityTooLarge, Code: web.CodeTooLarge,
 			Detail: fmt.Sprintf("the handler takes %d bytes as JSON; the maximum is %d", len(stored), job.MaxHandlerBytes)}
 	}
-	put, receipt, err := s.engine.PutHandler(c.Request().Context(), job.PutHandler{Client: client, Type: typ, Kind: document.Kind, Document: stored})
+	p.Summary, p.Document = document.Kind, stored
+	put, receipt, err := s.engine.PutDocument(c.Request().Context(), p)
 	if err != nil {
 		return err
 	}
 	web.SetSeq(c, receipt.Seq)
+	h := c.Response().Header()
+	h["Etag"] = []string{named.Tag(&put.Document)}
 	status := http.StatusOK
 	if !put.Same {
 		status = http.StatusCreated
-		c.Response().Header().Set(echo.HeaderLocation, "/handler-versions/"+put.Handler.ID.String())
+		h.Set(echo.HeaderLocation, "/handler-versions/"+put.Document.ID.String())
 	}
-	return web.AnswerDocument(c, status, documentOfHandler(&put.Handler, stored))
+	return web.AnswerDocument(c, status, documentOfHandler(&put.Document, stored))
 }
 
 // checkHandler returns an error that describes the first mistake in a handler. text is its JSON, or nil if it was not
@@ -156,13 +185,23 @@ func checkHandler(document *handler.Document, text []byte) error {
 	return nil
 }
 
-// handlerOf answers GET /handlers/{type}.
+// handlerOf answers GET /handlers/{type} with the newest version, or with the one that the query names.
 func (s *Server) handlerOf(c echo.Context) error {
 	client, typ, err := handlerName(c)
 	if err != nil {
 		return err
 	}
-	return s.answerHandler(c, func() (document.Handler, []byte, error) { return s.engine.Handler(client, typ) })
+	version := 0
+	for _, p := range web.Parameters(c) {
+		if p.Key == "version" {
+			if version, err = named.Version(p); err != nil {
+				return err
+			}
+		}
+	}
+	return s.answerHandler(c, version == 0, func() (document.Named, []byte, error) {
+		return s.engine.Document(job.HandlerDocument, client, typ, version)
+	})
 }
 
 // handlerVersion answers GET /handler-versions/{id}.
@@ -171,15 +210,16 @@ func (s *Server) handlerVersion(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.answerHandler(c, func() (document.Handler, []byte, error) { return s.engine.HandlerByID(id) })
+	return s.answerHandler(c, false, func() (document.Named, []byte, error) { return s.engine.DocumentByID(job.HandlerDocument, id) })
 }
 
 // maxHandlerAnswerBytes is the memory for the answer with the longest handler: its text, and the answer, whose buffer
 // may be twice as long.
 const maxHandlerAnswerBytes = 3 * job.MaxHandlerBytes
 
-// answerHandler answers with the handler that read returns.
-func (s *Server) answerHandler(c echo.Context, read func() (document.Handler, []byte, error)) error {
+// answerHandler answers with the handler that read returns. The tag of the newest version is its number, and the other
+// answers change when another version becomes the newest.
+func (s *Server) answerHandler(c echo.Context, newest bool, read func() (document.Named, []byte, error)) error {
 	held, err := s.holdPage(c, maxHandlerAnswerBytes)
 	if err != nil {
 		return err
@@ -194,98 +234,21 @@ func (s *Server) answerHandler(c echo.Context, read func() (document.Handler, []
 	if err != nil {
 		return err
 	}
+	if newest {
+		return web.AnswerWithTag(c, web.MIMEJSON, body, named.Tag(&h))
+	}
 	return web.AnswerTagged(c, web.MIMEJSON, body, body)
 }
 
-// handlersDocument is a page of handlers. If more follow, next is type/client of the last handler of the page.
-type handlersDocument struct {
-	Handlers []handlerDocument `json:"handlers"`
-	Next     *string           `json:"next"`
-}
-
-// handlerVersions answers GET /handlers/{type}/versions, the newest version first.
-func (s *Server) handlerVersions(c echo.Context) error {
-	client, typ, err := handlerName(c)
-	if err != nil {
+// removeHandler answers POST /{client}/handler/{type}/delete, miniq's form of DELETE /handlers/{type}.
+func (s *Server) removeHandler(c echo.Context) error {
+	if _, _, err := handlerName(c); err != nil {
 		return err
 	}
-	held, err := s.holdPage(c, web.MaxRowsBytes)
-	if err != nil {
+	if err := web.NoBody(c, &s.bodies.optional); err != nil {
 		return err
 	}
-	defer held.Release()
-	list, err := s.engine.HandlerVersions(client, typ)
-	if err != nil {
-		return err
-	}
-	return answerHandlers(c, held, list, nil)
-}
-
-// handlers answers GET /handlers with a page of handlers in the order of type and client.
-func (s *Server) handlers(c echo.Context) error {
-	limit, afterType, afterClient := job.MaxPage, "", ""
-	for _, p := range web.Parameters(c) {
-		var err error
-		switch p.Key {
-		case "limit":
-			limit, err = web.PageLimit(p)
-		case "after":
-			var slash bool
-			afterType, afterClient, slash = strings.Cut(p.Value, "/")
-			if !slash || job.CheckName(p.Key, afterType) != nil || afterClient != "" && job.CheckName(p.Key, afterClient) != nil {
-				err = web.BadRequest(p.Key, "after must be type/client, the value of next of the previous page")
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	held, err := s.holdPage(c, web.MaxRowsBytes)
-	if err != nil {
-		return err
-	}
-	defer held.Release()
-	list, more, err := s.engine.Handlers(afterType, afterClient, limit)
-	if err != nil {
-		return err
-	}
-	var next *string
-	if more && len(list) > 0 {
-		last := &list[len(list)-1]
-		next = web.OrNull(last.Type + "/" + last.Client)
-	}
-	return answerHandlers(c, held, list, next)
-}
-
-func answerHandlers(c echo.Context, held *web.Share, list []document.Handler, next *string) error {
-	page := handlersDocument{make([]handlerDocument, len(list)), next}
-	for i := range list {
-		page.Handlers[i] = documentOfHandler(&list[i], nil)
-	}
-	text, err := web.EncodePage(c.Request().Context(), held, page)
-	if err != nil {
-		return err
-	}
-	return web.AnswerTagged(c, web.MIMEJSON, text, text)
-}
-
-// deleteHandler answers DELETE /handlers/{type}, which deletes all versions.
-func (s *Server) deleteHandler(c echo.Context) error {
-	client, typ, err := handlerName(c)
-	if err != nil {
-		return err
-	}
-	if c.Request().Method == http.MethodPost { // the route of miniq
-		if err := web.NoBody(c, &s.bodies.optional); err != nil {
-			return err
-		}
-	}
-	receipt, err := s.engine.DeleteHandler(c.Request().Context(), job.DeleteHandler{Client: client, Type: typ})
-	if err != nil {
-		return err
-	}
-	web.SetSeq(c, receipt.Seq)
-	return c.NoContent(http.StatusNoContent)
+	return s.handlers.Delete(c)
 }
 
 // handlerName returns the client and type of a handler: the type from the path, and the client from the query, or from
@@ -295,12 +258,13 @@ func handlerName(c echo.Context) (client, typ string, err error) {
 	if err := web.BadField("type", job.CheckName("type", typ)); err != nil {
 		return "", "", err
 	}
+	given := client != ""
 	for _, p := range web.Parameters(c) {
 		if p.Key == "client" {
-			client = p.Value
+			client, given = p.Value, true
 		}
 	}
-	if client == "" && len(web.Parameters(c)) == 0 {
+	if !given {
 		return "", typ, nil
 	}
 	return client, typ, web.BadField("client", job.CheckName("client", client))

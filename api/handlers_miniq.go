@@ -45,7 +45,7 @@ func (m *miniqHandler) document() *handler.Document {
 
 // addHandler answers POST /{client}/handler/{type}/add, miniq's form of PUT /handlers/{type}.
 func (s *Server) addHandler(c echo.Context) error {
-	client, typ, err := handlerName(c)
+	p, err := newHandler(c)
 	if err != nil {
 		return err
 	}
@@ -61,5 +61,5 @@ func (s *Server) addHandler(c echo.Context) error {
 	case m.Body == "":
 		return web.BadRequest("body", "body is missing; it must be the source of the handler, or its URL")
 	}
-	return s.storeHandler(c, body, body.Bytes, client, typ, m.document())
+	return s.storeHandler(c, body, body.Bytes, p, m.document())
 }

@@ -193,7 +193,7 @@ func (idle) AcceptTime(context.Context) (int64, error) { return 0, nil }
 // noHandlers stores no handler.
 type noHandlers struct{ handlerReader }
 
-func (noHandlers) HandlerFor(string, string) (h document.Handler, ok bool) { return h, false }
+func (noHandlers) HandlerFor(string, string) (h document.Named, ok bool) { return h, false }
 
 var idleParts = parts{creator: idle{}, clock: idle{}, handlerReader: noHandlers{}}
 

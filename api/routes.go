@@ -80,18 +80,18 @@ func (s *Server) routes() []route {
 		{http.MethodDelete, "/jobs/:id", s.remove, !hot, !keyed, "", nil},
 		{http.MethodPost, "/batches/:id/jobs", s.addToBatch, hot, keyed, "client jobtype " + command.LineQuery, nil},
 
-		{http.MethodGet, "/handlers", s.handlers, !hot, !keyed, "limit after", nil},
+		{http.MethodGet, "/handlers", s.handlers.List, !hot, !keyed, "limit after", nil},
 		{http.MethodPut, "/handlers/:type", s.putHandler, !hot, !keyed, "client", nil},
-		{http.MethodGet, "/handlers/:type", s.handlerOf, !hot, !keyed, "client", nil},
-		{http.MethodDelete, "/handlers/:type", s.deleteHandler, !hot, !keyed, "client", nil},
-		{http.MethodGet, "/handlers/:type/versions", s.handlerVersions, !hot, !keyed, "client", nil},
+		{http.MethodGet, "/handlers/:type", s.handlerOf, !hot, !keyed, "client version", nil},
+		{http.MethodDelete, "/handlers/:type", s.handlers.Delete, !hot, !keyed, "client", nil},
+		{http.MethodGet, "/handlers/:type/history", s.handlers.History, !hot, !keyed, "client", nil},
 		{http.MethodGet, "/handler-versions/:id", s.handlerVersion, !hot, !keyed, "", nil},
 		{http.MethodPost, "/:client/handler/:type/add", s.addHandler, !hot, !keyed, "", nil},
 		{http.MethodGet, "/:client/handler/:type/get", s.handlerOf, !hot, !keyed, "", nil},
-		{http.MethodPost, "/:client/handler/:type/delete", s.deleteHandler, !hot, !keyed, "", nil},
+		{http.MethodPost, "/:client/handler/:type/delete", s.removeHandler, !hot, !keyed, "", nil},
 		{http.MethodPost, "/:client/handler/add/:type/add", s.addHandler, !hot, !keyed, "", nil}, // as in miniq's document
 		{http.MethodGet, "/:client/handler/get/:type/get", s.handlerOf, !hot, !keyed, "", nil},
-		{http.MethodPost, "/:client/handler/del/:type/del", s.deleteHandler, !hot, !keyed, "", nil},
+		{http.MethodPost, "/:client/handler/del/:type/del", s.removeHandler, !hot, !keyed, "", nil},
 
 		{http.MethodPut, "/blobs", s.blobs.Put, !hot, !keyed, "client", nil},
 		{http.MethodGet, "/blobs", s.blobs.List, !hot, !keyed, "client limit after", nil},
@@ -112,7 +112,7 @@ func (s *Server) routes() []route {
 		{http.MethodPut, "/filesets/:name", s.filesets.Put, !hot, !keyed, "client", nil},
 		{http.MethodGet, "/filesets/:name", s.filesets.Get, !hot, !keyed, "client version pattern*", nil},
 		{http.MethodDelete, "/filesets/:name", s.filesets.Delete, !hot, !keyed, "client", nil},
-		{http.MethodGet, "/filesets/:name/versions", s.filesets.Versions, !hot, !keyed, "client", nil},
+		{http.MethodGet, "/filesets/:name/history", s.filesets.History, !hot, !keyed, "client", nil},
 
 		{http.MethodGet, "/stream", s.streams.Serve, hot, !keyed, "", nil},
 

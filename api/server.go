@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/files"
+	"github.com/daybookq/daybook/api/internal/named"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
@@ -74,6 +75,7 @@ type Server struct {
 	blobs         *files.Blobs
 	uploads       *files.Uploads
 	filesets      *files.Filesets
+	handlers      named.Routes
 	streams       *stream.Streams
 	logs          jobLogs
 	resultReaders atomic.Int64 // requests that follow results
@@ -122,6 +124,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 		Documents: s.documents, Downloads: s.downloads, Control: s.control, Uploads: s.streamed, Manifests: s.manifests, Optional: &s.bodies.optional,
 	})
 	s.uploads, s.filesets = files.NewUploads(s.blobs), files.NewFilesets(s.blobs, engine, engine, engine.CatchUp)
+	s.handlers = s.handlerRoutes(engine)
 	routes := withHeads(s.routes())
 	if o.GetSwitches {
 		routes = append(routes, s.getSwitches()...)

@@ -454,6 +454,18 @@ func (x *everyStatus) blobsAndFilesets() {
 	x.ask("PUT /filesets/{name}", `{"format":1,"files":[{"path":"a","blob":"`+addressOf("none")+`","size":4}]}`, http.StatusConflict, "Content-Type", web.MIMEJSON)
 }
 
+// conditions changes handlers and filesets under a condition that does not hold.
+func (x *everyStatus) conditions() {
+	x.ask("PUT /handlers/{type}", `{"kind":"exec","program":"b"}`, http.StatusPreconditionFailed, "If-Match", `"999"`)
+	x.ask("PUT /filesets/{name}", tarOf(x.T, "a", "C"), http.StatusPreconditionFailed, "If-Match", `"999"`)
+	for _, name := range []string{"POST /{client}/handler/{type}/add", "POST /{client}/handler/add/{type}/add"} {
+		x.ask(name, `{"lang":"sh","body":"handle() { exit; }"}`, http.StatusPreconditionFailed, "If-Match", `"999"`)
+	}
+	for _, name := range []string{"DELETE /handlers/{type}", "DELETE /filesets/{name}", "POST /{client}/handler/{type}/delete", "POST /{client}/handler/del/{type}/del"} {
+		x.ask(name, "", http.StatusPreconditionFailed, "If-Match", `"999"`)
+	}
+}
+
 // successes calls the operations that succeed in any state, with DELETE as the last.
 func (x *everyStatus) successes() {
 	x.ask("PUT /handlers/{type}", `{"kind":"exec","program":"a"}`, http.StatusCreated)
@@ -462,6 +474,7 @@ func (x *everyStatus) successes() {
 	x.ask("POST /{client}/handler/add/{type}/add", `{"lang":"sh","body":"handle() { cat; } # 2"}`, http.StatusCreated)
 	x.ask("POST /{client}/handler/add/{type}/add", `{"lang":"sh","body":"handle() { cat; } # 2"}`, http.StatusOK)
 	version := x.ask("PUT /handlers/{type}", `{"kind":"exec","program":"a"}`, http.StatusOK)["handler_id"].(string)
+	x.conditions()
 
 	// Operations that succeed in any state, with DELETE as the last.
 	slices.SortStableFunc(x.operations, func(a, b tried) int {

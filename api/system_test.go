@@ -297,13 +297,13 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	r.get(path).wantStatus(http.StatusServiceUnavailable)
 	r.blobs.fail(nil)
 	r.do(http.MethodDelete, path, nil).wantStatus(http.StatusNoContent)
-	r.get("/filesets/uploads/versions").wantStatus(http.StatusNotFound)
+	r.get("/filesets/uploads/history").wantStatus(http.StatusNotFound)
 	r.stop()
 	text := log.String()
 	if strings.Contains(text, id) || strings.Contains(text, id[1:]) {
 		t.Errorf("the log has the id %s: %s", id, text)
 	}
-	for _, part := range []string{`"route":"/uploads/:id"`, "resumable-(hidden)", `"path":"/uploads"`, `"path":"/filesets/uploads/versions"`} {
+	for _, part := range []string{`"route":"/uploads/:id"`, "resumable-(hidden)", `"path":"/uploads"`, `"path":"/filesets/uploads/history"`} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the log lacks %s: %s", part, text)
 		}
@@ -335,10 +335,10 @@ func TestQueueyQueueExchange(t *testing.T) {
 func TestPathsOfMiniqHandlers(t *testing.T) {
 	r := start(t)
 	const body = `{"lang":"node","body":"function handle(p) {}"}`
-	for _, paths := range [][3]string{{"/c/handler/add/x/add", "/c/handler/get/x/get", "/c/handler/del/x/del"}, {"/c/handler/x/add", "/c/handler/x/get", "/c/handler/x/delete"}} {
+	for i, paths := range [][3]string{{"/c/handler/add/x/add", "/c/handler/get/x/get", "/c/handler/del/x/del"}, {"/c/handler/x/add", "/c/handler/x/get", "/c/handler/x/delete"}} {
 		r.post(paths[0], body).object(http.StatusCreated)
 		o := r.get(paths[1]).object(http.StatusOK)
-		want(t, o, "client", "c", "type", "x", "version", 1)
+		want(t, o, "client", "c", "type", "x", "version", 1+2*i)
 		if list, _ := o["handler"].(map[string]any)["chain_types"].([]any); len(list) != 1 || list[0] != "*" {
 			t.Errorf("%v", o)
 		}

@@ -42,6 +42,8 @@ type Options struct {
 	// NoJoin makes each Create a separate request. Otherwise creates that are made at the same time share a stream, and
 	// the server stores them together.
 	NoJoin bool
+	// By is who changes handlers and filesets, for their histories: at most 100 bytes. "" means that they do not say it.
+	By string
 	// Logger receives a debug message for each request that is repeated. nil means no logging.
 	Logger *slog.Logger
 }
@@ -101,7 +103,7 @@ func (o *Options) setDefaults() {
 
 // configure passes the options on.
 func (c *Client) configure() {
-	c.conn.RetryFor, c.conn.Persistent, c.conn.Timeout, c.conn.Logger = c.o.RetryFor, c.o.Persistent, c.o.Timeout, c.o.Logger
+	c.conn.RetryFor, c.conn.Persistent, c.conn.Timeout, c.conn.Logger, c.conn.By = c.o.RetryFor, c.o.Persistent, c.o.Timeout, c.o.Logger, c.o.By
 }
 
 func ownTransport() *http.Transport {

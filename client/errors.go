@@ -15,6 +15,7 @@ var (
 	ErrRunnerDiffers    = problem.ErrRunnerDiffers
 	ErrCancelled        = problem.ErrCancelled
 	ErrConflict         = problem.ErrConflict
+	ErrVersionDiffers   = problem.ErrVersionDiffers
 	ErrKeyHeld          = problem.ErrKeyHeld
 	ErrKeyReused        = problem.ErrKeyReused
 	ErrSessionNotFound  = problem.ErrSessionNotFound

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/go-json-experiment/json"
 
@@ -23,9 +24,12 @@ type StoredHandler struct {
 	Type      string `json:"type"`
 	Version   int    `json:"version"` // from 1 on
 	Newest    bool   `json:"newest"`
+	Deleted   bool   `json:"deleted"` // this version deleted the handler. It has no kind, digest and document
+	Gone      bool   `json:"gone"`    // the handler was deleted later, so the server does not keep the document
 	Kind      string `json:"kind"`
 	Digest    string `json:"digest"` // SHA-256 of Document as the server stores it, as sha256:hex
 	Bytes     int64  `json:"bytes"`  // of Document as the server stores it
+	By        string `json:"by"`     // who stored it, see Options.By
 	CreatedAt int64  `json:"created_at"`
 	// Document is the stored document. Lists leave it out.
 	Document *handler.Document `json:"handler"`
@@ -52,9 +56,9 @@ type ClaimHandler struct {
 
 // PutHandler stores a version of the handler of a type. With a client, it is for the jobs of that client; with "", for
 // the jobs of all clients without a handler of the type. If the newest version has the same document, PutHandler stores
-// nothing and returns that version. The error is ErrBadRequest if the document is wrong, and ErrOverloaded if the
-// server lacks room for it. PutHandler is repeated when the answer is lost.
-func (c *Client) PutHandler(ctx context.Context, client, typ string, document handler.Document) (h StoredHandler, err error) {
+// nothing and returns that version. The error is ErrBadRequest if the document is wrong, ErrVersionDiffers if only does
+// not hold, and ErrOverloaded if the server lacks room for it. PutHandler is repeated when the answer is lost.
+func (c *Client) PutHandler(ctx context.Context, client, typ string, document handler.Document, only ...IfVersion) (h StoredHandler, err error) {
 	of, err := handlerRequest(http.MethodPut, client, typ, "")
 	if err != nil {
 		return h, err
@@ -63,16 +67,22 @@ func (c *Client) PutHandler(ctx context.Context, client, typ string, document ha
 	if err != nil {
 		return h, err
 	}
-	r.Method, r.Query = of.Method, of.Query
+	r.Method, r.Query, r.Header = of.Method, of.Query, c.conn.Requires(only)
 	return c.handlerCall(ctx, r)
 }
 
-// Handler returns the newest version of the handler of a type, for a client or with "" for all. The error is ErrNotFound
-// if there is none.
-func (c *Client) Handler(ctx context.Context, client, typ string) (h StoredHandler, err error) {
+// Handler returns a version of the handler of a type, or with 0 the newest one, for a client or with "" for all. The
+// error is ErrNotFound if there is none.
+func (c *Client) Handler(ctx context.Context, client, typ string, version int) (h StoredHandler, err error) {
 	r, err := handlerRequest(http.MethodGet, client, typ, "")
 	if err != nil {
 		return h, err
+	}
+	if version != 0 {
+		if r.Query == nil {
+			r.Query = url.Values{}
+		}
+		r.Query.Set("version", strconv.Itoa(version))
 	}
 	return c.handlerCall(ctx, r)
 }
@@ -86,10 +96,10 @@ func (c *Client) HandlerVersion(ctx context.Context, id string) (h StoredHandler
 	return c.handlerCall(ctx, transport.Get(path))
 }
 
-// HandlerVersions returns the versions of a handler that the server keeps, the newest first. The error is ErrNotFound
-// if there is no such handler.
-func (c *Client) HandlerVersions(ctx context.Context, client, typ string) ([]StoredHandler, error) {
-	r, err := handlerRequest(http.MethodGet, client, typ, "/versions")
+// HandlerHistory returns the newest 20 versions of a handler, the newest first, also if it was deleted. The error is
+// ErrNotFound if the server knows none.
+func (c *Client) HandlerHistory(ctx context.Context, client, typ string) ([]StoredHandler, error) {
+	r, err := handlerRequest(http.MethodGet, client, typ, "/history")
 	if err != nil {
 		return nil, err
 	}
@@ -107,13 +117,15 @@ func (c *Client) Handlers(ctx context.Context) iter.Seq2[StoredHandler, error] {
 	return transport.Pages(ctx, &c.conn, transport.Get("/handlers"), handlersOf)
 }
 
-// DeleteHandler deletes a handler with all its versions. The error is ErrNotFound if there is none. DeleteHandler is
-// repeated when the answer is lost; ErrNotFound may then mean that the first request deleted the handler.
-func (c *Client) DeleteHandler(ctx context.Context, client, typ string) error {
+// DeleteHandler deletes a handler with the documents of all versions. The error is ErrNotFound if there is none, and
+// ErrVersionDiffers if only does not hold. DeleteHandler is repeated when the answer is lost; ErrNotFound may then mean
+// that the first request deleted the handler.
+func (c *Client) DeleteHandler(ctx context.Context, client, typ string, only ...IfVersion) error {
 	r, err := handlerRequest(http.MethodDelete, client, typ, "")
 	if err != nil {
 		return err
 	}
+	r.Header = c.conn.Requires(only)
 	_, err = c.conn.Do(ctx, r)
 	return err
 }

@@ -31,13 +31,13 @@ func TestHandlers(t *testing.T) {
 	}
 	first := put("acme", handler.Document{Kind: handler.HTTP, URL: "http://127.0.0.1:1/"})
 	second := put("acme", handler.Document{Kind: handler.Exec, Program: "resize"})
-	if got, err := c.Handler(ctx, "acme", "resize"); err != nil || got.ID != second.ID || got.Document.Program != "resize" {
+	if got, err := c.Handler(ctx, "acme", "resize", 0); err != nil || got.ID != second.ID || got.Document.Program != "resize" {
 		t.Errorf("newest: %+v, %v", got, err)
 	}
 	if got, err := c.HandlerVersion(ctx, first.ID); err != nil || got.Newest || got.Document.URL != "http://127.0.0.1:1/" {
 		t.Errorf("by id: %+v, %v", got, err)
 	}
-	versions, err := c.HandlerVersions(ctx, "acme", "resize")
+	versions, err := c.HandlerHistory(ctx, "acme", "resize")
 	if err != nil || len(versions) != 2 || versions[0].ID != second.ID || versions[1].ID != first.ID || versions[0].Document != nil {
 		t.Errorf("versions: %+v, %v", versions, err)
 	}
@@ -69,12 +69,16 @@ func TestHandlers(t *testing.T) {
 	testkit.Check(t, c.DeleteHandler(ctx, "acme", "resize"))
 	for name, err := range map[string]error{
 		"deleted twice":      c.DeleteHandler(ctx, "acme", "resize"),
-		"read after its end": errorOf(c.Handler(ctx, "acme", "resize")),
+		"read after its end": errorOf(c.Handler(ctx, "acme", "resize", 0)),
 		"by id":              errorOf(c.HandlerVersion(ctx, first.ID)),
 	} {
 		if !errors.Is(err, problem.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	history, err := c.HandlerHistory(ctx, "acme", "resize")
+	if err != nil || len(history) != 3 || !history[0].Deleted || history[0].Version != 3 || !history[1].Gone || history[1].Digest != second.Digest {
+		t.Errorf("history: %+v, %v", history, err)
 	}
 	if _, err := c.PutHandler(ctx, "", "a b", script); !errors.Is(err, problem.ErrBadRequest) {
 		t.Errorf("a type with a space: %v", err)

@@ -166,22 +166,7 @@ func (g *goldenMaker) all() {
 // level1 carries out each command of level 1.
 func (g *goldenMaker) level1() {
 	g.all()
-	for i := range job.MaxHandlerVersions + 2 {
-		g.decide(job.PutHandler{Client: "acme", Type: "resize", Kind: "script", Document: fmt.Appendf(nil, `{"kind":"script","lang":"node","source":"// %d"}`, i)})
-	}
-	g.decide(job.PutHandler{Type: "resize", Kind: "http", Document: []byte(`{"kind":"http","url":"http://127.0.0.1:8080/"}`)})
-	g.decide(job.PutHandler{Type: "resize", Kind: "http", Document: []byte(`{"kind":"http","url":"http://127.0.0.1:8080/"}`)})
-	g.decide(job.PutHandler{Type: "gone", Kind: "exec", Document: []byte(`{"kind":"exec"}`)})
-	g.decide(job.DeleteHandler{Type: "gone"})
-	g.decide(job.DeleteHandler{Type: "gone"})
-	for i := range job.MaxFilesetVersions + 2 {
-		g.decide(job.PutFileset{Client: "acme", Name: "input", Manifest: job.ManifestDigest{byte(i)}, Files: i, Bytes: int64(i) << 40})
-	}
-	g.decide(job.PutFileset{Name: "input", Manifest: job.ManifestDigest{1}, Files: 1, Bytes: 1})
-	g.decide(job.PutFileset{Name: "input", Manifest: job.ManifestDigest{1}, Files: 1, Bytes: 1})
-	g.decide(job.PutFileset{Name: "gone"})
-	g.decide(job.DeleteFileset{Name: "gone"})
-	g.decide(job.DeleteFileset{Name: "gone"})
+	g.documents()
 	g.chains()
 	g.losses()
 	g.submissions()
@@ -381,5 +366,33 @@ func (g *goldenMaker) distinct() {
 			_, _, receipt, err := g.e.Claim(g.ctx, c, 0)
 			g.do(receipt, err)
 		}
+	}
+}
+
+// documents stores and deletes named documents of each kind.
+func (g *goldenMaker) documents() {
+	for i := range job.MaxDocumentVersions + 2 {
+		g.decide(job.PutDocument{Kind: job.HandlerDocument, Client: "acme", Name: "resize", Summary: "script", Document: fmt.Appendf(nil, `{"kind":"script","lang":"node","source":"// %d"}`, i), By: "anna"})
+		g.decide(job.PutDocument{Kind: job.FilesetDocument, Client: "acme", Name: "input", Digest: job.DocumentDigest{byte(i)}, Summary: job.FilesetSummary(i, int64(i)<<40)})
+	}
+	http := job.PutDocument{Kind: job.HandlerDocument, Name: "resize", Summary: "http", Document: []byte(`{"kind":"http","url":"http://127.0.0.1:8080/"}`)}
+	files := job.PutDocument{Kind: job.FilesetDocument, Name: "input", Digest: job.DocumentDigest{1}, Summary: job.FilesetSummary(1, 1)}
+	for _, put := range []job.PutDocument{http, files} {
+		g.decide(put)
+		g.decide(put)
+		put.If = job.IfNone
+		g.decide(put)
+		put.Name = "gone"
+		g.decide(put)
+		remove := job.DeleteDocument{Kind: put.Kind, Name: put.Name, If: job.IfVersion(1), By: "bob"}
+		g.decide(remove)
+		g.decide(remove)
+		put.Name = "again"
+		g.decide(put)
+		remove.Name, remove.If = put.Name, job.IfVersion(2)
+		g.decide(remove)
+		remove.If = job.IfExists
+		g.decide(remove)
+		g.decide(put)
 	}
 }

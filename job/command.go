@@ -62,15 +62,11 @@ func Decode(verb string, fields, body []byte) (Command, error) {
 		cmd = decodeOpenSession(&r)
 	case "endsession":
 		cmd = decodeEndSession(&r)
-	case "puthandler":
-		cmd, err = decodePutHandler(&r, body)
+	case "putdocument":
+		cmd, err = decodePutDocument(&r, body)
 		body = nil
-	case "deletehandler":
-		cmd = decodeDeleteHandler(&r)
-	case "putfileset":
-		cmd = decodePutFileset(&r)
-	case "deletefileset":
-		cmd = decodeDeleteFileset(&r)
+	case "deletedocument":
+		cmd = decodeDeleteDocument(&r)
 	case "loserunner":
 		cmd = decodeLoseRunner(&r)
 	case "tick":

@@ -150,21 +150,21 @@ const (
 	// MinQueueIdleMs is the shortest time after which a queue without jobs may be deleted. With a shorter time, busy
 	// queues would be deleted and made again all the time.
 	MinQueueIdleMs = 60_000
+	// MaxDocumentVersions bounds the history of a named document, deletions included. One more version deletes the oldest.
+	MaxDocumentVersions = 20
+	// MaxDeletedDocuments bounds the deleted documents of a kind whose histories are kept.
+	MaxDeletedDocuments = 10_000
+	// MaxSummaryBytes bounds the summary of a document, and MaxByBytes the name of the one who changed it.
+	MaxSummaryBytes = 100
+	MaxByBytes      = 100
 	// MaxHandlerBytes bounds the document of a handler. Its largest part is the source of a script.
 	MaxHandlerBytes = 1 << 20
-	// MaxHandlers bounds the existing handlers, and MaxHandlerVersions the versions that are kept of each. Everything
-	// about a version except its document is in memory.
-	MaxHandlers        = 10_000
-	MaxHandlerVersions = 20
+	// MaxHandlers bounds the existing handlers. The newest version of each is in memory, without its document.
+	MaxHandlers = 10_000
 	// MaxHandlersBytes bounds the documents of all versions, because no retention deletes them.
 	MaxHandlersBytes = 1 << 30
-	// MaxFilesets bounds the existing filesets, and MaxFilesetVersions the versions that are kept of each. One more
-	// version deletes the oldest. A fileset has one row, which lists its versions.
-	MaxFilesets        = 1_000_000
-	MaxFilesetVersions = 20
-	// MaxFilesetFiles and MaxFilesetBytes bound the figures of a manifest in a command. The manifest has lower limits.
-	MaxFilesetFiles = 1_000_000_000
-	MaxFilesetBytes = math.MaxInt64
+	// MaxFilesets bounds the existing filesets.
+	MaxFilesets = 1_000_000
 	// MaxParkedClaims bounds the claims that wait for jobs.
 	MaxParkedClaims = 100_000
 )

@@ -47,9 +47,10 @@ func (f filesets) Pull(ctx context.Context, of, name string, version int, patter
 	q := files.FilesetQuery{Version: version, Patterns: patterns}
 	from := owner(of)
 	if from != "" {
-		if _, err := f.Filesets(from).Versions(ctx, name); errors.Is(err, client.ErrNotFound) {
+		switch history, err := f.Filesets(from).History(ctx, name); {
+		case errors.Is(err, client.ErrNotFound) || err == nil && history[0].Deleted:
 			from = ""
-		} else if err != nil {
+		case err != nil:
 			return 0, err
 		}
 	}

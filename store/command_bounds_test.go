@@ -249,14 +249,27 @@ var crowds = []struct {
 			mustCommit(c.t, c.s)
 		}
 	}},
-	{"handlers and filesets", func(c *crowd) {
-		for i := range 2000 {
-			c.Apply(job.PutHandler{Client: "b", Type: fmt.Sprintf("t%d", i), Kind: "exec", Document: []byte(`{}`)})
-			c.Apply(job.PutFileset{Client: "b", Name: fmt.Sprintf("f%d", i), Files: 1, Bytes: 1})
-		}
-		for i := range 2 * job.MaxHandlerVersions {
-			c.Apply(job.PutHandler{Client: "a", Type: "x", Kind: "exec", Document: fmt.Appendf(nil, `{"a":%d}`, i)})
-			c.Apply(job.PutFileset{Client: "a", Name: "f", Manifest: job.ManifestDigest{byte(i)}, Files: 1, Bytes: 1})
+	{"named documents", func(c *crowd) {
+		for kind := range job.DocumentKinds {
+			put := func(client, name string, n int) {
+				p := job.PutDocument{Kind: kind, Client: client, Name: name, Digest: job.DocumentDigest{byte(n)}}
+				if kind.Rules().MaxBytes > 0 {
+					p.Document = fmt.Appendf(nil, `{"a":%d}`, n)
+				}
+				if refusal := c.Apply(p).(*applied.DocumentChanged).Refusal; refusal != job.Granted {
+					c.t.Fatal(refusal)
+				}
+			}
+			for i := range 2000 {
+				put("b", fmt.Sprintf("n%d", i), 0)
+			}
+			for i := range job.MaxDeletedDocuments + 10 {
+				put("c", fmt.Sprintf("n%d", i), 0)
+				c.Apply(job.DeleteDocument{Kind: kind, Client: "c", Name: fmt.Sprintf("n%d", i)})
+			}
+			for i := range 2 * job.MaxDocumentVersions {
+				put("a", "x", i)
+			}
 		}
 	}},
 	{"sweeps", func(c *crowd) {
@@ -419,8 +432,9 @@ func (c *crowd) All() {
 	// Queues, the switch, sessions, documents.
 	for _, cmd := range []job.Command{
 		job.Pause{Client: c.client, Type: c.typ, Paused: true}, job.Pause{Client: c.client, Type: c.typ}, job.Switch{Stopped: true}, job.Switch{},
-		job.PutHandler{Client: "a", Type: "x", Kind: "exec", Document: make([]byte, job.MaxHandlerBytes)}, job.DeleteHandler{Client: "a", Type: "x"},
-		job.PutFileset{Client: "a", Name: "f", Files: 1, Bytes: 2}, job.DeleteFileset{Client: "a", Name: "f"},
+		job.PutDocument{Kind: job.HandlerDocument, Client: "a", Name: "x", Document: make([]byte, job.MaxHandlerBytes)},
+		job.DeleteDocument{Kind: job.HandlerDocument, Client: "a", Name: "x"},
+		job.PutDocument{Kind: job.FilesetDocument, Client: "a", Name: "x"}, job.DeleteDocument{Kind: job.FilesetDocument, Client: "a", Name: "x"},
 		job.OpenSession{}, job.EndSession{Session: c.session},
 		job.ChangeBatch{Op: job.ResumeBatch, Batch: submission}, job.ChangeBatch{Op: job.CloseBatch, Batch: submission},
 		job.ChangeBatch{Op: job.ResumeBatch, Batch: c.batch}, job.ChangeBatch{Op: job.CloseBatch, Batch: c.batch},

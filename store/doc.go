@@ -63,9 +63,10 @@
 //	a seq:8 slot:1                                     the result of the last request of a slot of a session
 //	y runner                                           how many sessions name a runner, and about the size of their rows
 //	Z used:1 at:8 seq:8                                a session by whether, and when, it carried out a request; may be early
-//	H type 0 client                                    a handler: its versions, without their documents
-//	h seq:8                                            the document of a version
-//	F name 0 client                                    a fileset: its versions
+//	H kind:1 deleted:1 name 0 client                   a named document: its versions, without their texts
+//	h seq:8                                            the text of a version
+//	F kind:1 seq:8                                     the name of the document that a command deleted; 0: the highest
+//	                                                   number of a version of those whose histories are gone
 //	V seq:8                                            a submission: its attributes from its creation
 //	v seq:8                                            its state: status, counts, the jobs that a step must still look at
 //	g seq:8                                            its metadata

@@ -138,13 +138,29 @@ func TestWhatLevelsDecide(t *testing.T) {
 		at += job.KeyLifeMs * 3
 		step("tick after keys", job.Tick{})
 		step("grace", job.Grace{})
-		for i := range job.MaxFilesetVersions + 1 {
-			step("a fileset", job.PutFileset{Client: "a", Name: "input", Manifest: job.ManifestDigest{byte(i)}, Files: i, Bytes: int64(i)})
+		for kind := range job.DocumentKinds {
+			put := job.PutDocument{Kind: kind, Client: "a", Name: "input", Summary: "exec"}
+			if kind == job.FilesetDocument {
+				put.Summary = job.FilesetSummary(0, 0)
+			}
+			for i := range byte(job.MaxDocumentVersions + 1) {
+				if kind.Rules().MaxBytes == 0 {
+					put.Digest[0] = i
+				} else {
+					put.Document = []byte{'0' + i}
+				}
+				step("a document", put)
+			}
+			step("a document again", put)
+			put.If = job.IfNone
+			step("a condition that does not hold", put)
+			put.Client = ""
+			step("a document of all", put)
+			remove := job.DeleteDocument{Kind: kind, Name: "input", By: "anna"}
+			step("a document less", remove)
+			step("no document", remove)
+			step("a deleted document again", put)
 		}
-		step("a fileset again", job.PutFileset{Client: "a", Name: "input", Manifest: job.ManifestDigest{job.MaxFilesetVersions}})
-		step("a fileset of all", job.PutFileset{Name: "input"})
-		step("a fileset less", job.DeleteFileset{Name: "input"})
-		step("no fileset", job.DeleteFileset{Name: "input"})
 		claim = plainClaim("lost", 700)
 		claim.Types = []string{"pages"}
 		for range 3 {

@@ -149,7 +149,11 @@ func mustDistinct(key string, underlying job.Strategy) job.Strategy {
 func newModel(s *Store) *model.Model { return model.New(s.Journal(), boundsOf(&s.machine.Rules)) }
 
 func boundsOf(r *row.Rules) model.Bounds {
-	return model.Bounds{CommandRows: r.CommandRows, Sessions: r.Sessions, Handlers: r.Handlers, HandlerVersions: r.HandlerVersions, HandlersBytes: r.HandlersBytes, Filesets: r.Filesets, FilesetVersions: r.FilesetVersions}
+	b := model.Bounds{CommandRows: r.CommandRows, Sessions: r.Sessions, DocumentVersions: r.DocumentVersions, DeletedDocuments: r.DeletedDocuments}
+	for kind, of := range r.Documents {
+		b.Documents[kind] = model.DocumentBounds(of)
+	}
+	return b
 }
 
 // TestModelBounds: the model has the bounds of the store.

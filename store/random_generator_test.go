@@ -37,11 +37,13 @@ func newGenerator(seed uint64) *generator {
 			PageBytes: oneOf(g, 1, 20, 60, 1<<16), GroupPageBytes: oneOf(g, 1, 40, 80, 4<<10), CommandRows: oneOf(g, 1, 9, 30, 1000), ClaimRows: 1 << 30, ClaimBytes: 1 << 30,
 			CellSpans: oneOf[int64](g, 1, 2, 5, 512), SweepRows: oneOf(g, 1, 9, 30, 1000), PurgedGroups: oneOf(g, 0, 1, 3, 1000), EffectBytes: oneOf[int64](g, 1, 100, 1000, 1<<20),
 			EffectRowBytes: oneOf(g, 1, 50, 1024), ListedClaims: oneOf(g, 0, 1, 3, 8),
-			Sessions: oneOf[uint64](g, 1, 2, 4, 1000),
-			Handlers: oneOf(g, 1, 2, 1000), HandlerVersions: oneOf(g, 1, 2, 20), HandlersBytes: oneOf[int64](g, 1, 300, 1<<20),
+			Sessions:         oneOf[uint64](g, 1, 2, 4, 1000),
+			DocumentVersions: oneOf(g, 1, 2, 3, 20), DeletedDocuments: oneOf(g, 0, 1, 2, 1000),
 			DistinctStep: oneOf(g, 2, 2, 3, 16), DistinctRows: 1 << 30, DistinctBytes: oneOf(g, 0, 3000, 10_000, 1<<20), DistinctNodes: oneOf(g, 0, 1, 2, 16), DistinctLooks: 1 << 20,
-			Filesets: oneOf(g, 1, 2, 1000), FilesetVersions: oneOf(g, 1, 2, 20),
 		},
+	}
+	for kind := range job.DocumentKinds {
+		g.options.bounds.Rules.Documents[kind] = row.DocumentBounds{Names: oneOf(g, 1, 2, 1000), Bytes: oneOf[int64](g, 1, 300, 1<<20)}
 	}
 	g.m = model.New("", boundsOf(g.options.bounds.Rules))
 	g.length = 20 + g.IntN(100)
@@ -109,11 +111,11 @@ func (g *generator) command() job.Command {
 	case n >= 140:
 		return g.changeBatch()
 	case n >= 136:
-		return g.fileset()
+		return g.document(job.FilesetDocument)
 	case n >= 133:
 		return g.lostRunner()
 	case n >= 129:
-		return g.handler()
+		return g.document(job.HandlerDocument)
 	case n >= 128:
 		return g.endSession()
 	case n >= 124:

@@ -1,23 +1,27 @@
 package store
 
-import "github.com/daybookq/daybook/job"
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/proof/model"
+)
 
-// fileset generates a command that stores or deletes a fileset.
-func (g *generator) fileset() job.Command {
-	client, name := oneOf(g, "", "a", "b"), oneOf(g, "x", "y")
-	if g.some(25) {
-		return job.DeleteFileset{Client: client, Name: name}
+// document generates a command that stores or deletes a named document.
+func (g *generator) document(kind job.DocumentKind) job.Command {
+	name := model.DocumentName{kind, oneOf(g, "", "a", "b"), oneOf(g, "x", "y")}
+	p := job.PutDocument{Kind: kind, Client: name.Client, Name: name.Name, By: oneOf(g, "", "anna")}
+	if g.some(30) {
+		newest := g.m.Documents.Newest(name).Doc
+		p.If = oneOf(g, job.IfNone, job.IfExists, job.IfVersion(newest.Version), job.IfVersion(newest.Version+1), job.Condition(newest.Digest.String()))
 	}
-	return job.PutFileset{Client: client, Name: name, Manifest: job.ManifestDigest{byte(g.IntN(5))}, Files: oneOf(g, 0, 1, 100_000), Bytes: oneOf[int64](g, 0, 1, 1<<62)}
-}
-
-// handler generates a command that stores or deletes a handler.
-func (g *generator) handler() job.Command {
-	client, typ := oneOf(g, "", "a", "b"), oneOf(g, "x", "y")
-	if g.some(25) {
-		return job.DeleteHandler{Client: client, Type: typ}
+	switch {
+	case g.some(25):
+		return job.DeleteDocument{Kind: kind, Client: p.Client, Name: p.Name, If: p.If, By: p.By}
+	case kind.Rules().MaxBytes > 0:
+		p.Summary, p.Document = oneOf(g, "http", "exec"), make([]byte, oneOf(g, 1, 2, 3, 4, 50, 150, 299, 301))
+	default:
+		p.Digest, p.Summary = job.DocumentDigest{byte(g.IntN(5))}, job.FilesetSummary(oneOf(g, 0, 1, 100_000), oneOf[int64](g, 0, 1, 1<<62))
 	}
-	return job.PutHandler{Client: client, Type: typ, Kind: oneOf(g, "http", "exec"), Document: make([]byte, oneOf(g, 1, 2, 3, 4, 50, 150, 299, 301))}
+	return p
 }
 
 // lostRunner generates the loss of a runner: of all its claims, or of its claims up to an earlier command.

@@ -46,7 +46,8 @@ func rowForms() map[string]struct {
 		{Seq: 812, At: startAt, All: 1000, Results: []row.ResultRun{{999, job.Completed, job.Granted}, {1, 0, job.OutcomeDiffers}}},
 		{Seq: math.MaxUint64, At: startAt, Refusal: job.ClaimLost, Results: []row.ResultRun{}},
 	}}
-	files := &row.Fileset{row.FilesetName{"a", "x"}, []row.FilesetVersion{{8, startAt, 1, job.ManifestDigest{1}, 0, 0}, {9, startAt + 1, 2, job.ManifestDigest{2, 0xff}, 100_000, math.MaxInt64}}}
+	named := &row.Document{row.DocumentName{job.HandlerDocument, "a", "x"}, []row.DocumentVersion{
+		{Seq: 8, At: startAt, Number: 1, Digest: job.DocumentDigest{1, 0xff}, Bytes: math.MaxInt32, Summary: "exec"}, {Seq: 9, At: startAt + 1, Number: 2, Deleted: true, By: "anna"}}}
 	opened := &row.Session{Seq: 9, At: startAt, Runner: "r1", UsedAt: startAt + 1, TimerAt: startAt + 2, Used: true, IdleAt: startAt + 1, Bytes: 640}
 	last := row.Slot{Number: math.MaxInt64, Done: took}
 	encoded := func(d *row.Done) (e lsm.Encoder) { d.Encode(&e); return e }
@@ -74,7 +75,9 @@ func rowForms() map[string]struct {
 		"done":      {made, encoded(made), decoded},
 		"taken":     {took, encoded(took), decoded},
 		"session":   {opened, opened.Encode(), func(b []byte) any { return row.DecodeSession(9, b) }},
-		"fileset":   {files, files.Encode(), func(b []byte) any { return row.DecodeFileset(files.FilesetName, b) }},
+		"document":  {named, named.Encode(), func(b []byte) any { return row.DecodeDocument(named.DocumentName, b) }},
+		"deletion":  {named.DocumentName, named.EncodeDeletion(), func(b []byte) any { return row.DecodeDeletion(job.HandlerDocument, b) }},
+		"forgotten": {math.MaxInt32, row.EncodeForgotten(math.MaxInt32), func(b []byte) any { return row.DecodeForgotten(b) }},
 		"slot": {last, last.Encode(), func(b []byte) any {
 			number, done := row.DecodeSlot(b)
 			return row.Slot{Number: number, Done: done}

@@ -25,8 +25,9 @@ type Moved = directory.Moved
 
 // Push stores the files of a directory that the patterns select as a version of a fileset. It sends only the
 // files that the server does not have. Symbolic links, devices and other special files are errors unless the patterns
-// exclude them. If a file changes during the push, Push returns directory.ErrChanged and stores no version.
-func (s *Filesets) Push(ctx context.Context, name, dir string, patterns []string) (f Fileset, moved Moved, err error) {
+// exclude them. If a file changes during the push, Push returns directory.ErrChanged and stores no version. It also
+// stores none if only does not hold, and returns problem.ErrVersionDiffers.
+func (s *Filesets) Push(ctx context.Context, name, dir string, patterns []string, only ...IfVersion) (f Fileset, moved Moved, err error) {
 	selected, err := fileset.ParsePatterns(patterns)
 	if err != nil {
 		return f, moved, fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
@@ -50,7 +51,7 @@ func (s *Filesets) Push(ctx context.Context, name, dir string, patterns []string
 		bytes += file.Size
 	}
 	if len(missing) >= manyFiles && 2*bytes >= tree.Bytes() {
-		f, err = s.pushArchive(ctx, name, root, tree)
+		f, err = s.pushArchive(ctx, name, root, tree, only)
 		return f, Moved{Files: len(tree.Files), Bytes: tree.Bytes()}, err
 	}
 	if moved, err = directory.Push(ctx, to, root, tree.Manifest, directory.Options{}); err != nil {
@@ -59,12 +60,12 @@ func (s *Filesets) Push(ctx context.Context, name, dir string, patterns []string
 	if err := tree.Unchanged(ctx, root); err != nil {
 		return f, moved, err
 	}
-	f, err = s.PutManifest(ctx, name, tree.Manifest)
+	f, err = s.PutManifest(ctx, name, tree.Manifest, only...)
 	return f, moved, err
 }
 
 // pushArchive sends all files of a tree as an archive.
-func (s *Filesets) pushArchive(ctx context.Context, name string, root *os.Root, tree *directory.Tree) (f Fileset, err error) {
+func (s *Filesets) pushArchive(ctx context.Context, name string, root *os.Root, tree *directory.Tree, only []IfVersion) (f Fileset, err error) {
 	text, err := tree.Encode()
 	if err != nil {
 		return f, err
@@ -77,7 +78,7 @@ func (s *Filesets) pushArchive(ctx context.Context, name string, root *os.Root, 
 			w.CloseWithError(err) // with an error the body of the request stays without an end, so the server stores nothing
 			written <- err
 		}()
-		f, err = s.Put(ctx, name, r)
+		f, err = s.Put(ctx, name, r, only...)
 		r.CloseWithError(errors.New("the archive was not read to its end"))
 		switch writeErr := <-written; {
 		case errors.Is(writeErr, directory.ErrChanged):

@@ -25,6 +25,9 @@ type Filesets struct {
 	client string
 }
 
+// IfVersion is what a change of a fileset requires of its newest version.
+type IfVersion = transport.IfVersion
+
 // NewFilesets returns the filesets of a client, or with "" those that belong to no client.
 func NewFilesets(c *transport.Conn, client string) *Filesets { return &Filesets{c, client} }
 
@@ -38,9 +41,12 @@ type Fileset struct {
 	Name      string `json:"name"`
 	Version   int    `json:"version"` // from 1 on
 	Newest    bool   `json:"newest"`
+	Deleted   bool   `json:"deleted"`  // this version deleted the fileset. It has no manifest
+	Gone      bool   `json:"gone"`     // the fileset was deleted later, so the server does not keep the files
 	Manifest  string `json:"manifest"` // the address of its manifest, which is a blob
 	Files     int    `json:"files"`
 	Bytes     int64  `json:"bytes"` // of all files
+	By        string `json:"by"`    // who stored it, see Options.By
 	CreatedAt int64  `json:"created_at"`
 	Existed   bool   `json:"-"` // only after Put and PutManifest: the newest version had the same files
 	Text      []byte `json:"-"` // the document as the server sent it
@@ -73,14 +79,16 @@ func waitForFiles(files int) time.Duration { return filesetWait + time.Duration(
 
 // Put stores a version of a fileset from a tar archive, which may be compressed with gzip or zstd. If r is an
 // io.Seeker and the upload fails, Put repeats it from the first position of r. Nothing is stored unless the
-// whole archive arrives. The error is ErrBadRequest if the archive is refused, ErrTooLarge if it exceeds a limit, and
-// ErrOverloaded if the quota or the disk of the server is full. After the last byte Put waits up to 22 minutes
-// longer than Options.Timeout, because the server may have to copy the files into a bucket then.
-func (s *Filesets) Put(ctx context.Context, name string, r io.Reader) (Fileset, error) {
+// whole archive arrives. The error is ErrBadRequest if the archive is refused, ErrTooLarge if it exceeds a limit,
+// ErrVersionDiffers if only does not hold, and ErrOverloaded if the quota or the disk of the server is full. After the
+// last byte Put waits up to 22 minutes longer than Options.Timeout, because the server may have to copy the files into
+// a bucket then.
+func (s *Filesets) Put(ctx context.Context, name string, r io.Reader, only ...IfVersion) (Fileset, error) {
 	rq, err := s.request(http.MethodPut, name, "")
 	if err != nil {
 		return Fileset{}, err
 	}
+	rq.Header = s.c.Requires(only)
 	rq.ContentType, rq.Upload, rq.Wait = "application/x-tar", transport.NewUpload(r), waitForFiles(fileset.MaxFiles) // the number of files is not known
 	if rq.Upload.Seeker == nil {
 		return filesetAnswer(s.c.Once(ctx, rq))
@@ -89,9 +97,10 @@ func (s *Filesets) Put(ctx context.Context, name string, r io.Reader) (Fileset, 
 }
 
 // PutManifest stores a version of a fileset whose blobs are stored. The error is ErrConflict if some are not:
-// Error.Missing lists them. PutManifest is repeated when the answer is lost. It waits 5 minutes longer than
-// Options.Timeout, and 10 ms more for each file, since a server with a bucket looks up each file there.
-func (s *Filesets) PutManifest(ctx context.Context, name string, m *fileset.Manifest) (Fileset, error) {
+// Error.Missing lists them. It is ErrVersionDiffers if only does not hold. PutManifest is repeated when the answer is
+// lost. It waits 5 minutes longer than Options.Timeout, and 10 ms more for each file, since a server with a bucket looks
+// up each file there.
+func (s *Filesets) PutManifest(ctx context.Context, name string, m *fileset.Manifest, only ...IfVersion) (Fileset, error) {
 	rq, err := s.request(http.MethodPut, name, "")
 	if err != nil {
 		return Fileset{}, err
@@ -99,7 +108,7 @@ func (s *Filesets) PutManifest(ctx context.Context, name string, m *fileset.Mani
 	if rq.Body, err = m.Encode(); err != nil {
 		return Fileset{}, fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
 	}
-	rq.ContentType, rq.Wait = transport.MimeJSON, waitForFiles(len(m.Files))
+	rq.Header, rq.ContentType, rq.Wait = s.c.Requires(only), transport.MimeJSON, waitForFiles(len(m.Files))
 	return filesetAnswer(s.c.Do(ctx, rq))
 }
 
@@ -150,10 +159,10 @@ func (s *Filesets) All(ctx context.Context) iter.Seq2[Fileset, error] {
 	return transport.Pages(ctx, s.c, transport.Get("/filesets"), filesetsOf)
 }
 
-// Versions returns the versions of a fileset that the server keeps, the newest first. The error is ErrNotFound
-// if there is no such fileset.
-func (s *Filesets) Versions(ctx context.Context, name string) ([]Fileset, error) {
-	rq, err := s.request(http.MethodGet, name, "/versions")
+// History returns the newest 20 versions of a fileset, the newest first, also if it was deleted. The error is
+// ErrNotFound if the server knows none.
+func (s *Filesets) History(ctx context.Context, name string) ([]Fileset, error) {
+	rq, err := s.request(http.MethodGet, name, "/history")
 	if err != nil {
 		return nil, err
 	}
@@ -165,13 +174,15 @@ func (s *Filesets) Versions(ctx context.Context, name string) ([]Fileset, error)
 	return list, err
 }
 
-// Delete deletes a fileset with all its versions. The error is ErrNotFound if there is none. Delete is
-// repeated when the answer is lost; ErrNotFound may then mean that the first request deleted the fileset.
-func (s *Filesets) Delete(ctx context.Context, name string) error {
+// Delete deletes a fileset with the files of all versions. The error is ErrNotFound if there is none, and
+// ErrVersionDiffers if only does not hold. Delete is repeated when the answer is lost; ErrNotFound may then mean that the
+// first request deleted the fileset.
+func (s *Filesets) Delete(ctx context.Context, name string, only ...IfVersion) error {
 	rq, err := s.request(http.MethodDelete, name, "")
 	if err != nil {
 		return err
 	}
+	rq.Header = s.c.Requires(only)
 	_, err = s.c.Do(ctx, rq)
 	return err
 }

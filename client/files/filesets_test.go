@@ -222,7 +222,7 @@ func TestPushOfFilesThatChange(t *testing.T) {
 			}
 			p.cutAt = nil
 			p.mu.Unlock()
-			if f, err := c.Filesets("").Versions(t.Context(), "in"); !errors.Is(err, problem.ErrNotFound) {
+			if f, err := c.Filesets("").History(t.Context(), "in"); !errors.Is(err, problem.ErrNotFound) {
 				t.Errorf("%+v, %v", f, err)
 			}
 			if tt.files > 3 {
@@ -293,14 +293,14 @@ func TestFilesetRequests(t *testing.T) {
 	for what, err := range map[string]error{
 		"a tar of no version": func() error { _, err := c.Filesets("").Tar(ctx, "a", files.FilesetQuery{Version: 9}); return err }(),
 		"no fileset":          func() error { _, _, err := c.Filesets("acme").Manifest(ctx, "a", files.FilesetQuery{}); return err }(),
-		"no versions":         func() error { _, err := c.Filesets("acme").Versions(ctx, "a"); return err }(),
+		"no history":          func() error { _, err := c.Filesets("acme").History(ctx, "a"); return err }(),
 		"a delete of nothing": c.Filesets("acme").Delete(ctx, "a"),
 	} {
 		if !errors.Is(err, problem.ErrNotFound) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	versions, err := c.Filesets("").Versions(ctx, "a")
+	versions, err := c.Filesets("").History(ctx, "a")
 	if err != nil || len(versions) != 2 || versions[0].Version != 2 || !versions[0].Newest {
 		t.Errorf("%+v, %v", versions, err)
 	}

@@ -18,6 +18,7 @@ var (
 	ErrRunnerDiffers    = errors.New("the job is held by another runner")
 	ErrCancelled        = errors.New("the job has been cancelled")
 	ErrConflict         = errors.New("the state of the job or queue does not allow the request")
+	ErrVersionDiffers   = errors.New("another version of the handler or fileset is stored than the request requires")
 	ErrKeyHeld          = errors.New("another unfinished job has the unique key")
 	ErrKeyReused        = errors.New("the idempotency key or number was used for another request")
 	ErrSessionNotFound  = errors.New("no such session: it was ended, or the server carried out no request of it for a day")
@@ -63,7 +64,7 @@ func (e *Error) Error() string {
 
 var sentinels = map[string]error{
 	"bad_request": ErrBadRequest, "bad_id": ErrBadRequest, "claim_id_required": ErrBadRequest, "length_required": ErrBadRequest, "upgrade_required": ErrBadRequest, "unsupported_media_type": ErrBadRequest,
-	"job_not_found": ErrNotFound, "blob_not_found": ErrNotFound, "log_not_found": ErrNotFound, "bad_address": ErrBadRequest, "wrong_digest": ErrBadRequest, "bad_range": ErrBadRequest, "blob_quota": ErrOverloaded, "upload_not_found": ErrNotFound, "offset_differs": ErrConflict, "upload_busy": ErrConflict, "tus_version": ErrBadRequest, "too_many_uploads": ErrOverloaded, "too_many_blob_clients": ErrOverloaded, "blob_damaged": ErrBlobDamaged, "blob_verifying": ErrUnavailable, "no_blobs": ErrNoBlobs, "collecting_blobs": ErrConflict, "backup_running": ErrConflict, "batch_not_found": ErrNotFound, "queue_not_found": ErrNotFound, "claim_not_found": ErrNotFound,
+	"job_not_found": ErrNotFound, "blob_not_found": ErrNotFound, "log_not_found": ErrNotFound, "bad_address": ErrBadRequest, "wrong_digest": ErrBadRequest, "bad_range": ErrBadRequest, "blob_quota": ErrOverloaded, "upload_not_found": ErrNotFound, "offset_differs": ErrConflict, "upload_busy": ErrConflict, "tus_version": ErrBadRequest, "version_differs": ErrVersionDiffers, "too_many_uploads": ErrOverloaded, "too_many_blob_clients": ErrOverloaded, "blob_damaged": ErrBlobDamaged, "blob_verifying": ErrUnavailable, "no_blobs": ErrNoBlobs, "collecting_blobs": ErrConflict, "backup_running": ErrConflict, "batch_not_found": ErrNotFound, "queue_not_found": ErrNotFound, "claim_not_found": ErrNotFound,
 	"sweep_not_found": ErrNotFound, "session_not_found": ErrSessionNotFound, "fileset_not_found": ErrNotFound, "too_many_filesets": ErrOverloaded, "bad_path": ErrBadRequest, "bad_pattern": ErrBadRequest, "bad_manifest": ErrBadRequest, "bad_archive": ErrBadRequest, "blobs_missing": ErrConflict, "fileset_too_large": ErrTooLarge,
 	"handler_not_found": ErrNotFound, "too_many_handlers": ErrOverloaded, "too_many_hops": ErrConflict, "batch_ended": ErrConflict, "batch_closed": ErrConflict,
 	"runner_not_found": ErrNotFound, "runner_id_taken": ErrRunnerTaken, "runner_replaced": ErrRunnerReplaced, "runner_lost": ErrRunnerLost, "too_many_runners": ErrOverloaded,

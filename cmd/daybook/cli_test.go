@@ -26,7 +26,7 @@ const sampleID = "0185a1b2-c3d4-7000-8000-00000c800000"
 // sampleArgs are arguments with which a command sends a request. Commands that are not here need none.
 var sampleArgs = map[string][]string{
 	"add": {"-"}, "backup": {"directory"}, "blob get": {"sha256:" + strings.Repeat("0", 64)}, "blob put": {"-"}, "cancel": {sampleID}, "close": {sampleID}, "complete": {sampleID},
-	"create": {"payload"}, "fileset pull": {"input", "directory"}, "fileset push": {".", "input"}, "fileset rm": {"input"}, "get": {sampleID}, "handler get": {"resize"}, "handler put": {"resize", "-", "--lang", "sh", "--no-check"}, "handler rm": {"resize"}, "logs": {sampleID},
+	"create": {"payload"}, "fileset history": {"input"}, "fileset pull": {"input", "directory"}, "fileset push": {".", "input"}, "fileset rm": {"input"}, "get": {sampleID}, "handler get": {"resize"}, "handler history": {"resize"}, "handler put": {"resize", "-", "--lang", "sh", "--no-check"}, "handler rm": {"resize"}, "logs": {sampleID},
 	"pause": {"acme/resize"}, "queues delete": {"acme/resize"}, "redrive": {sampleID}, "release": {sampleID}, "results": {sampleID}, "resume": {"acme/resize"},
 	"rm": {sampleID}, "run": {sampleID}, "submit": {"-"}, "tickle": {sampleID},
 	"top": {"--once"}, "watch": {sampleID},
@@ -235,10 +235,12 @@ func TestCLIJSON(t *testing.T) {
 	step("level raise", "")
 	step("config", "", "add")
 	step("version", "")
+	t.Setenv("DAYBOOK_BY", "anna")
 	step("handler put", `{"kind":"http","url":"http://127.0.0.1:8080/"}`, "resize", "-")
 	step("handler get", "", "resize")
 	step("handler ls", "")
 	step("handler rm", "", "resize")
+	step("handler history", "", "resize")
 	step("blob put", "text", "-")
 	step("blob ls", "")
 	step("blob gc", "")
@@ -248,6 +250,7 @@ func TestCLIJSON(t *testing.T) {
 	step("fileset ls", "")
 	step("fileset pull", "", "set", t.TempDir())
 	step("fileset rm", "", "set")
+	step("fileset history", "", "set")
 	for _, words := range [][]string{{"add", "here", s.url}, {"list"}, {"use", "here"}, {"remove", "here"}} {
 		name := "context " + words[0]
 		golden(t, name, "json.txt", strings.ReplaceAll(ok(t, append(append([]string{"context"}, words...), "--json")...), s.url, "SERVER"))

@@ -48,7 +48,7 @@ func TestDocumentsAreThoseOfTheServer(t *testing.T) {
 		{"watch default/docs", get("/queues/default/docs")},
 		{"pause default/docs", ""},
 		{"batches --limit 1", first("/batches", "batches")},
-		{"fileset ls docs", first("/filesets", "filesets")},
+		{"fileset history docs", first("/filesets", "filesets")},
 		{"handler ls", first("/handlers", "handlers")},
 		{"handler get docs", get("/handlers/docs")},
 	} {

@@ -44,7 +44,7 @@ func TestUnknownVariables(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"DAYBOOK_MAXATTEMPTS": "(did you mean DAYBOOK_MAX_ATTEMPTS?)", "DAYBOOK_JOURNAL_RETIAN": "(did you mean DAYBOOK_JOURNAL_RETAIN?)", "DAYBOOK_CONCURRENCY": "(did you mean DAYBOOK_WORK_CONCURRENCY?)",
-		"DAYBOOK_SEVRER": "(did you mean DAYBOOK_SERVER?)", "DAYBOOK_": "there is no such setting", "DAYBOOK_SOMETHING_ELSE_ENTIRELY": "there is no such setting",
+		"DAYBOOK_SEVRER": "(did you mean DAYBOOK_SERVER?)", "DAYBOOK_": "(did you mean DAYBOOK_BY?)", "DAYBOOK_SOMETHING_ELSE_ENTIRELY": "there is no such setting",
 	} {
 		testkit.Failed(t, config.CheckVariables(newServe(), []string{name + "=x"}, allCommands), want+"; ", name+":")
 	}

@@ -27,7 +27,7 @@ and links.`,
 		Example: `  daybook fileset push ./photos input
   daybook fileset pull input ./copy`,
 	}
-	return group(cmd, newFilesetPush(), newFilesetPull(), newFilesetList(), newFilesetRemove())
+	return group(cmd, newFilesetPush(), newFilesetPull(), newFilesetList(), newFilesetHistory(), newFilesetRemove())
 }
 
 func (f *filesetCommand) flags(cmd *cobra.Command) {
@@ -51,41 +51,52 @@ func (f *filesetCommand) dial(cmd *cobra.Command, name string) error {
 
 func newFilesetList() *cobra.Command {
 	var f filesetCommand
+	cmd := connected(&f.remote, &cobra.Command{
+		Use:     "ls",
+		Short:   "List the filesets",
+		Long:    "List the filesets of all clients, each in its newest version.",
+		Example: `  daybook fileset ls`,
+		Args:    cobra.NoArgs,
+	}, func(cmd *cobra.Command, _ []string) error {
+		list, err := listed(f.c.Filesets("").All(cmd.Context()))
+		if err != nil {
+			return err
+		}
+		return f.print(list)
+	})
+	linesFlag(cmd, &f.asJSON, "fileset")
+	return cmd
+}
+
+func newFilesetHistory() *cobra.Command {
+	var f filesetCommand
 	cmd := &cobra.Command{
-		Use:   "ls [NAME]",
-		Short: "List the filesets, or the versions of one",
-		Long: `List the filesets of all clients, each in its newest version. With a name, list the versions of this fileset
-that the server keeps, the newest first.`,
-		Example: `  daybook fileset ls
-  daybook fileset ls input --client acme`,
-		Args: cobra.MaximumNArgs(1),
+		Use:   "history NAME",
+		Short: "Show the last 20 changes of a fileset",
+		Long: `Show the last 20 changes of a fileset, the newest first, also if it was removed. "daybook fileset pull --version"
+writes the files of a version, unless the fileset was removed later: such a version is gone.`,
+		Example: `  daybook fileset history input --client acme`,
+		Args:    cobra.ExactArgs(1),
 
 		ValidArgsFunction: config.Once(filesetNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := "any"
-			if len(args) == 1 {
-				name = args[0]
-			} else if f.client != "" {
-				return terminal.Usagef("--client needs a NAME; without one, the filesets of all clients are listed")
-			}
-			err := f.dial(cmd, name)
+			err := f.dial(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			var list []files.Fileset
-			if len(args) == 1 {
-				list, err = f.c.Filesets(f.client).Versions(cmd.Context(), name)
-			} else {
-				list, err = listed(f.c.Filesets("").All(cmd.Context()))
-			}
+			all, err := f.c.Filesets(f.client).History(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return f.print(list)
+			list := make([]change, len(all))
+			for i, v := range all {
+				list[i] = change{v.Version, v.Deleted, v.Gone, v.Bytes, v.By, v.CreatedAt, v.Text}
+			}
+			return history(&f.remote, list)
 		},
 	}
 	f.flags(cmd)
-	linesFlag(cmd, &f.asJSON, "fileset")
+	linesFlag(cmd, &f.asJSON, "version")
 	return cmd
 }
 
@@ -102,12 +113,12 @@ func (f *filesetCommand) print(list []files.Fileset) error {
 
 func newFilesetRemove() *cobra.Command {
 	var f filesetCommand
+	var version int
 	cmd := &cobra.Command{
 		Use:   "rm NAME",
-		Short: "Delete a fileset with all its versions",
-		Long: `Delete a fileset with all its versions. The server's next collection removes its blobs
-that were stored more than a day ago, unless a job, a handler or
-another fileset names them.`,
+		Short: "Delete a fileset",
+		Long: `Delete a fileset with the files of all versions. Its history stays. The server's next collection removes its
+blobs that were stored more than a day ago, unless a job, a handler or another fileset names them.`,
 		Example: `  daybook fileset rm input --client acme`,
 		Args:    cobra.ExactArgs(1),
 
@@ -117,7 +128,7 @@ another fileset names them.`,
 			if err != nil {
 				return err
 			}
-			err = f.c.Filesets(f.client).Delete(cmd.Context(), args[0])
+			err = f.c.Filesets(f.client).Delete(cmd.Context(), args[0], onlyIf(cmd, version)...)
 			if err == nil && f.asJSON {
 				err = printLines(f.out, []removal{{Operation: "remove", Client: f.client, Name: args[0]}})
 			}
@@ -125,6 +136,7 @@ another fileset names them.`,
 		},
 	}
 	f.flags(cmd)
+	changeFlags(cmd, &version)
 	jsonFlag(cmd, &f.asJSON)
 	return cmd
 }

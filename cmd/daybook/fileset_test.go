@@ -34,8 +34,8 @@ func TestFilesetCommands(t *testing.T) {
 	if got := do("ls"); !strings.Contains(got, "acme") || strings.Count(got, "\n") != 3 {
 		t.Errorf("ls: %q", got)
 	}
-	if got := do("ls", "input", "--json"); !strings.Contains(got, `"version":1`) || strings.Count(got, "\n") != 1 {
-		t.Errorf("ls NAME: %q", got)
+	if got := do("history", "input", "--json"); !strings.Contains(got, `"version":1`) || strings.Count(got, "\n") != 1 {
+		t.Errorf("history: %q", got)
 	}
 	link := filepath.Join(from, "link")
 	testkit.NoError(t, os.Symlink("a.dat", link))
@@ -53,13 +53,21 @@ func TestFilesetCommands(t *testing.T) {
 		{[]string{"pull", "input", to, "--version", "9"}, terminal.ExitNotFound},
 		{[]string{"pull", "input", to, "--version", "-1"}, terminal.ExitUsage},
 		{[]string{"pull", "input", filepath.Join(to, "a.dat")}, terminal.ExitFile},
-		{[]string{"ls", "--client", "acme"}, terminal.ExitUsage},
-		{[]string{"ls", "none"}, terminal.ExitNotFound},
+		{[]string{"ls", "input"}, terminal.ExitUsage},
+		{[]string{"history", "none"}, terminal.ExitNotFound},
+		{[]string{"push", from, "input", "--pattern", "a.dat", "--if-version", "0"}, terminal.ExitRefused},
+		{[]string{"push", from, "input", "--pattern", "a.dat", "--if-version", "2"}, terminal.ExitRefused},
+		{[]string{"rm", "input", "--if-version", "2"}, terminal.ExitRefused},
 		{[]string{"rm", "none"}, terminal.ExitNotFound},
 		{[]string{"push", from}, terminal.ExitUsage},
 	} {
 		execute(t, "", append(append([]string{"fileset"}, c.args...), server...)...).ends(t, c.code)
 	}
-	do("rm", "input")
-	testkit.Equal(t, strings.Count(do("ls"), "\n"), 2, "ls after rm")
+	do("rm", "input", "--if-version", "1", "--by", "anna")
+	if got := do("history", "input"); strings.Count(got, "\n") != 3 || !strings.Contains(got, "2        deleted       -     anna") || !strings.Contains(got, "1        stored, gone  3B") {
+		t.Errorf("history: %q", got)
+	}
+	if got := do("ls"); strings.Count(got, "\n") != 2 {
+		t.Errorf("ls after rm: %q", got)
+	}
 }

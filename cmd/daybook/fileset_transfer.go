@@ -27,6 +27,7 @@ type transferred struct {
 func newFilesetPush() *cobra.Command {
 	var f filesetCommand
 	var patterns []string
+	var version int
 	cmd := &cobra.Command{
 		Use:   "push DIR NAME",
 		Short: "Store a directory as a version of a fileset",
@@ -48,7 +49,7 @@ Symbolic links, devices and other special files are errors, unless a pattern exc
 			if err := f.dial(cmd, args[1]); err != nil {
 				return err
 			}
-			stored, moved, err := f.c.Filesets(f.client).Push(cmd.Context(), args[1], args[0], patterns)
+			stored, moved, err := f.c.Filesets(f.client).Push(cmd.Context(), args[1], args[0], patterns, onlyIf(cmd, version)...)
 			if err != nil {
 				return wrongPatterns(err)
 			}
@@ -60,6 +61,7 @@ Symbolic links, devices and other special files are errors, unless a pattern exc
 		},
 	}
 	f.transferFlags(cmd, &patterns)
+	changeFlags(cmd, &version)
 	return cmd
 }
 

@@ -31,11 +31,11 @@ func newHandler() *cobra.Command {
 		Short: "Store what runs the jobs of a type, and read it",
 		Long: `Store and read handlers. A handler says how runners run the jobs of a type: by a script, a request to a URL, a
 program that the runner names, a guest of WASI, or a container. "daybook work --accept KIND" runs the stored handlers
-of a kind. Runners use a new version within seconds. The server keeps old versions while jobs use them.`,
+of a kind. Runners use a new version within seconds. The server keeps the newest 20 versions.`,
 		Example: `  daybook handler put resize resize.py
   daybook handler get resize`,
 	}
-	return group(cmd, newHandlerPut(), newHandlerGet(), newHandlerList(), newHandlerRemove())
+	return group(cmd, newHandlerPut(), newHandlerGet(), newHandlerList(), newHandlerHistory(), newHandlerRemove())
 }
 
 // over adds the flags, and runs the command with a client of the server. It checks a type in the arguments.
@@ -61,6 +61,7 @@ func newHandlerPut() *cobra.Command {
 	var h handlerCommand
 	var lang string
 	var noCheck bool
+	var version int
 	cmd := &cobra.Command{
 		Use:   "put TYPE FILE",
 		Short: "Store a version of a handler",
@@ -108,7 +109,7 @@ job. One that cannot be loaded, or takes longer than 10 seconds, is not stored, 
 		if err := h.connect(cmd); err != nil {
 			return err
 		}
-		stored, err := h.c.PutHandler(cmd.Context(), h.client, args[0], document)
+		stored, err := h.c.PutHandler(cmd.Context(), h.client, args[0], document, onlyIf(cmd, version)...)
 		if err != nil {
 			return err
 		}
@@ -117,6 +118,7 @@ job. One that cannot be loaded, or takes longer than 10 seconds, is not stored, 
 	cmd.Flags().StringVar(&lang, "lang", "", "the language of a script: node, python, php, sh")
 	config.CompleteFlag(cmd, "lang", func(*cobra.Command, string) []string { return handler.Langs })
 	cmd.Flags().BoolVar(&noCheck, "no-check", false, "store a script without loading it here, for example because only runners have its modules")
+	changeFlags(cmd, &version)
 	jsonFlag(cmd, &h.asJSON)
 	return cmd
 }
@@ -171,11 +173,12 @@ func readHandler(cmd *cobra.Command, name, lang string) (document handler.Docume
 
 func newHandlerGet() *cobra.Command {
 	var h handlerCommand
+	var version int
 	cmd := &cobra.Command{
 		Use:   "get TYPE",
-		Short: "Show the newest version of a handler",
-		Long: `Show the newest version of the handler of a type: the source of a script, or the document of another kind. With
---json, the document and what the server knows of it.`,
+		Short: "Show a version of a handler",
+		Long: `Show the newest version of the handler of a type, or the one of --version: the source of a script, or the document of
+another kind. With --json, the document and what the server knows of it.`,
 		Example:           "  daybook handler get resize",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: config.Once(handlerTypes),
@@ -184,7 +187,7 @@ func newHandlerGet() *cobra.Command {
 		if err := h.connect(cmd); err != nil {
 			return err
 		}
-		stored, err := h.c.Handler(cmd.Context(), h.client, args[0])
+		stored, err := h.c.Handler(cmd.Context(), h.client, args[0], version)
 		switch {
 		case err != nil:
 			return err
@@ -200,6 +203,7 @@ func newHandlerGet() *cobra.Command {
 		}
 		return json.NewEncoder(h.out).Encode(stored.Document)
 	})
+	cmd.Flags().IntVar(&version, "version", 0, "which version (default: the newest)")
 	jsonFlag(cmd, &h.asJSON)
 	return cmd
 }
@@ -207,35 +211,49 @@ func newHandlerGet() *cobra.Command {
 func newHandlerList() *cobra.Command {
 	var h handlerCommand
 	cmd := &cobra.Command{
-		Use:   "ls [TYPE]",
-		Short: "List the handlers, or the versions of one",
-		Long: `List the handlers of all clients, each in its newest version. With a type, list the versions of its handler that the
-server keeps, the newest first.`,
-		Example: `  daybook handler ls
-  daybook handler ls resize --client acme`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: config.Once(handlerTypes),
+		Use:     "ls",
+		Short:   "List the handlers",
+		Long:    "List the handlers of all clients, each in its newest version.",
+		Example: `  daybook handler ls`,
+		Args:    cobra.NoArgs,
 	}
-	h.over(cmd, func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && h.client != "" {
-			return terminal.Usage(errors.New("--client needs a TYPE; without one, the handlers of all clients are listed"))
-		}
-		if err := h.connect(cmd); err != nil {
-			return err
-		}
-		var list []client.StoredHandler
-		var err error
-		if len(args) == 1 {
-			list, err = h.c.HandlerVersions(cmd.Context(), h.client, args[0])
-		} else {
-			list, err = listed(h.c.Handlers(cmd.Context()))
-		}
+	connected(&h.remote, cmd, func(cmd *cobra.Command, _ []string) error {
+		list, err := listed(h.c.Handlers(cmd.Context()))
 		if err != nil {
 			return err
 		}
 		return h.print(list)
 	})
 	linesFlag(cmd, &h.asJSON, "handler")
+	return cmd
+}
+
+func newHandlerHistory() *cobra.Command {
+	var h handlerCommand
+	cmd := &cobra.Command{
+		Use:   "history TYPE",
+		Short: "Show the last 20 changes of a handler",
+		Long: `Show the last 20 changes of the handler of a type, the newest first, also if it was removed. "daybook handler get
+--version" shows what was stored then, unless the handler was removed later: such a version is gone.`,
+		Example:           "  daybook handler history resize",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: config.Once(handlerTypes),
+	}
+	h.over(cmd, func(cmd *cobra.Command, args []string) error {
+		if err := h.connect(cmd); err != nil {
+			return err
+		}
+		all, err := h.c.HandlerHistory(cmd.Context(), h.client, args[0])
+		if err != nil {
+			return err
+		}
+		list := make([]change, len(all))
+		for i, v := range all {
+			list[i] = change{v.Version, v.Deleted, v.Gone, v.Bytes, v.By, v.CreatedAt, v.Text}
+		}
+		return history(&h.remote, list)
+	})
+	linesFlag(cmd, &h.asJSON, "version")
 	return cmd
 }
 
@@ -252,10 +270,11 @@ func (h *handlerCommand) print(list []client.StoredHandler) error {
 
 func newHandlerRemove() *cobra.Command {
 	var h handlerCommand
+	var version int
 	cmd := &cobra.Command{
 		Use:               "rm TYPE",
-		Short:             "Remove a handler with all its versions",
-		Long:              "Remove the handler of a type with all its versions. Jobs of the type wait until a runner has another handler for it.",
+		Short:             "Remove a handler",
+		Long:              "Remove the handler of a type with the documents of all versions. Its history stays. Jobs of the type wait until a runner has another handler for it.",
 		Example:           "  daybook handler rm resize",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: config.Once(handlerTypes),
@@ -264,12 +283,13 @@ func newHandlerRemove() *cobra.Command {
 		if err := h.connect(cmd); err != nil {
 			return err
 		}
-		err := h.c.DeleteHandler(cmd.Context(), h.client, args[0])
+		err := h.c.DeleteHandler(cmd.Context(), h.client, args[0], onlyIf(cmd, version)...)
 		if err == nil && h.asJSON {
 			err = printLines(h.out, []removal{{Operation: "remove", Client: h.client, Type: args[0]}})
 		}
 		return err
 	})
+	changeFlags(cmd, &version)
 	jsonFlag(cmd, &h.asJSON)
 	return cmd
 }

@@ -34,6 +34,10 @@ func TestHandlerCommands(t *testing.T) {
 		testkit.Equal(t, put("", "square", file("square.py", c.text)).ends(t, terminal.ExitOK).out, c.want)
 	}
 	testkit.Equal(t, ok(t, "handler", "get", "square", "--server", s.url), second)
+	if got := ok(t, "handler", "history", "square", "--server", s.url); strings.Count(got, "stored") != 2 {
+		t.Errorf("versions:\n%s", got)
+	}
+	testkit.Equal(t, ok(t, "handler", "get", "square", "--server", s.url), second)
 	testkit.Equal(t, strings.Count(ok(t, "handler", "ls", "square", "--server", s.url), "script"), 2)
 	for typ, args := range map[string][]string{"a": {file("a.sh", "handle() { :; }\n")}, "b": {file("b", "function handle() {}"), "--lang", "node"}} {
 		put("", append([]string{typ}, args...)...).ends(t, terminal.ExitOK)
@@ -67,7 +71,12 @@ func TestHandlerCommands(t *testing.T) {
 	if r := put(`{"kind":"unknown"}`, "x", "-"); r.code == terminal.ExitOK {
 		t.Errorf("a wrong kind: %+v", r)
 	}
-	ok(t, "handler", "rm", "square", "--server", s.url)
+	testkit.Equal(t, ok(t, "handler", "get", "square", "--version", "2", "--server", s.url), second)
+	execute(t, "", "handler", "rm", "square", "--if-version", "1", "--server", s.url).ends(t, terminal.ExitRefused)
+	ok(t, "handler", "rm", "square", "--if-version", "2", "--by", "anna", "--server", s.url)
+	if got := ok(t, "handler", "history", "square", "--server", s.url); strings.Count(got, "gone") != 2 || !strings.Contains(got, "anna") {
+		t.Errorf("%q", got)
+	}
 	execute(t, "", "handler", "get", "square", "--server", s.url).ends(t, terminal.ExitNotFound) // a removed handler
 }
 

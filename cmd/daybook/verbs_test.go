@@ -348,7 +348,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"jobs", "--client", ""}, "acme\n"},
 		{[]string{"handler", "get", ""}, "stored\tscript\n"},
 		{[]string{"handler", "rm", ""}, "stored\tscript\n"},
-		{[]string{"handler", "ls", "--client", "acme", ""}, "own\tscript\n"},
+		{[]string{"handler", "history", "--client", "acme", ""}, "own\tscript\n"},
 		{[]string{"jobs", "--type", ""}, "resize\n"},
 		{[]string{"jobs", "--status", ""}, "deferred\n"},
 	} {

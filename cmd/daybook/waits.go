@@ -29,7 +29,7 @@ func patientClient(cmd *cobra.Command, url string) *client.Client {
 // clientFor returns a client that repeats requests for this long, or 0 for the client's default, and prints why it
 // waits.
 func clientFor(cmd *cobra.Command, url string, retryFor time.Duration) *client.Client {
-	return client.New(url, client.Options{RetryFor: retryFor, Logger: slog.New(&waits{to: cmd.ErrOrStderr(), now: time.Now})})
+	return client.New(url, client.Options{RetryFor: retryFor, By: changer(cmd), Logger: slog.New(&waits{to: cmd.ErrOrStderr(), now: time.Now})})
 }
 
 // waits is the log of a client. It prints the causes of repeated requests, but not for short interruptions.

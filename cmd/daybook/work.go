@@ -211,7 +211,7 @@ func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Setti
 		}
 	}
 	return runner.Settings{
-		Client: client.New(url, client.Options{}), ID: f.id, Takeover: f.takeover, Labels: f.labels, Version: version, Handlers: file.handlers, Accept: f.accept, Types: f.types, Clients: f.clients, Strategy: client.Strategy(f.strategy),
+		Client: client.New(url, client.Options{By: shortened(f.id)}), ID: f.id, Takeover: f.takeover, Labels: f.labels, Version: version, Handlers: file.handlers, Accept: f.accept, Types: f.types, Clients: f.clients, Strategy: client.Strategy(f.strategy),
 		Concurrency: f.concurrency, DrainTimeout: time.Duration(f.drain), UntilIdle: time.Duration(f.untilIdle), Sandbox: mode, Allow: allow,
 		WASIGrants: f.wasiGrant, WASIExtensions: f.wasiExtensions, WASI: guests, Cache: f.cache,
 		Interpreters: file.interpreters, Containers: containers, UserAgent: "Daybook/" + version,

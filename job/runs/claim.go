@@ -23,7 +23,7 @@ type Handler struct {
 	ID         job.ID
 	Client     string // "": for all clients
 	Type, Kind string
-	Digest     job.HandlerDigest
+	Digest     job.DocumentDigest
 }
 
 // Refusal is the reason why a request was not carried out. The zero value means that it was.
@@ -72,7 +72,7 @@ func (h *head) handler() (x Handler) {
 	raw, ok := h.raw("digest")
 	h.must("digest", ok)
 	var err error
-	if x.Digest, err = job.ParseHandlerDigest(raw); ok && err != nil {
+	if x.Digest, err = job.ParseDocumentDigest(raw); ok && err != nil {
 		h.fail("field digest: %w", err)
 	}
 	return x

@@ -86,7 +86,7 @@ func handledText() ([]byte, Claim) {
 	other.First.Client = "other"
 	c.Jobs, c.Runs = 2, 2
 	c.Handlers = []Handler{
-		{ID: job.NewID(claimAt, 3, 0), Client: "acme", Type: "resize", Kind: "script", Digest: job.HandlerDigest{1, 0xff}},
+		{ID: job.NewID(claimAt, 3, 0), Client: "acme", Type: "resize", Kind: "script", Digest: job.DocumentDigest{1, 0xff}},
 		{ID: job.NewID(claimAt, 4, 0), Type: "resize", Kind: "http"},
 	}
 	b := AppendRun(AppendClaim(nil, &c), &c, &r)

@@ -255,7 +255,7 @@ func TestFixtures(t *testing.T) {
 	}
 	for _, verb := range []string{
 		"create", "claim", "tickle", "complete", "pause", "resume", "deletequeue", "deleteidle", "cancel", "redrive", "run", "delete", "patch", "stop", "start",
-		"opensession", "endsession", "puthandler", "deletehandler", "putfileset", "deletefileset", "loserunner", "tick", "grace", "mark", "level",
+		"opensession", "endsession", "putdocument", "deletedocument", "loserunner", "tick", "grace", "mark", "level",
 	} {
 		if !verbs[verb] {
 			t.Errorf("no %s in the journal", verb)
@@ -345,11 +345,11 @@ func TestVerdicts(t *testing.T) {
 			return s, nil
 		}), lost},
 		"a handler that has lost its newest version": {lying(func(s *state) (*state, error) {
-			s.handlers = strings.Replace(s.handlers, "second", "first", 1)
+			s.documents = strings.Replace(s.documents, `"p1"`, `"p0"`, 1)
 			return s, nil
 		}), lost},
-		"a fileset that has lost its newest version": {lying(func(s *state) (*state, error) {
-			s.filesets = strings.Replace(s.filesets, "Version:2", "Version:1", 1)
+		"a handler that is not deleted": {lying(func(s *state) (*state, error) {
+			s.documents = strings.Replace(s.documents, "Deleted:true", "Deleted:false", 1)
 			return s, nil
 		}), lost},
 		"a lost batch": {lying(func(s *state) (*state, error) {

@@ -38,7 +38,7 @@
 // The test starts a server on the damaged files, reads everything, and checks the store. These verdicts pass:
 //
 //	intact           Everything shows as before: each job with its payload, status, outcome, attempts, claim, hops
-//	                 and on_complete, and the queues, sweeps, sessions, handlers and filesets. This includes chained jobs,
+//	                 and on_complete, and the queues, sweeps, sessions, handlers and filesets with their histories. This includes chained jobs,
 //	                 jobs that lost runners held, and batches with attributes, in all statuses, with their metadata,
 //	                 results and lists. The damage was in bytes that are not needed, or that a start rebuilds.
 //	refused          The start fails. Its error names the file, the place in the file, and the next step. For the

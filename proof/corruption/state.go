@@ -10,19 +10,19 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
 	"github.com/daybookq/daybook/store/query"
 )
 
 // state is everything that users can see.
 type state struct {
-	docs     map[job.ID]string
-	sessions map[job.ID]string
-	batches  map[job.ID]string
-	lists    string // of batches
-	queues   string
-	sweeps   string
-	handlers string
-	filesets string
+	docs      map[job.ID]string
+	sessions  map[job.ID]string
+	batches   map[job.ID]string
+	lists     string // of batches
+	queues    string
+	sweeps    string
+	documents string // of all kinds, with their histories
 }
 
 // difference describes the first difference between s and want. Parts that could not be read are not compared.
@@ -51,11 +51,8 @@ func (s *state) difference(want *state) string {
 	if s.sweeps != "" && s.sweeps != want.sweeps {
 		return fmt.Sprintf("sweeps are %s, were %s", s.sweeps, want.sweeps)
 	}
-	if s.handlers != "" && s.handlers != want.handlers {
-		return fmt.Sprintf("handlers are %s, were %s", s.handlers, want.handlers)
-	}
-	if s.filesets != "" && s.filesets != want.filesets {
-		return fmt.Sprintf("filesets are %s, were %s", s.filesets, want.filesets)
+	if s.documents != "" && s.documents != want.documents {
+		return fmt.Sprintf("named documents are %s, were %s", s.documents, want.documents)
 	}
 	return ""
 }
@@ -193,16 +190,11 @@ func (r *running) see(f *fixture) (*state, error) {
 	for _, q := range queues {
 		s.queues += fmt.Sprintf("%s/%s %v %v; ", q.Client, q.Type, q.Paused, q.Counts)
 	}
-	handlers, err := seeHandlers(r.Queries())
+	documents, err := seeDocuments(r.Queries())
 	if err != nil {
 		return s, errors.Join(first, err)
 	}
-	s.handlers = handlers
-	filesets, err := seeFilesets(r.Queries())
-	if err != nil {
-		return s, errors.Join(first, err)
-	}
-	s.filesets = filesets
+	s.documents = documents
 	sweeps, err := r.Queries().Sweeps()
 	if err != nil {
 		return s, errors.Join(first, err)
@@ -223,17 +215,25 @@ func attempts(list []job.Attempt) string {
 	return text
 }
 
-// seeHandlers reads all versions of all handlers.
-func seeHandlers(q *query.Queries) (string, error) {
-	list, _, err := q.Handlers("", "", 100)
-	text := fmt.Sprintf("%d: ", len(list)) // never empty, like state.sweeps
-	for _, h := range list {
-		versions, listErr := q.HandlerVersions(h.Client, h.Type)
+// seeDocuments reads all versions of the named documents that exist, and of the one that was deleted.
+func seeDocuments(q *query.Queries) (text string, err error) {
+	for kind := range job.DocumentKinds {
+		list, _, listErr := q.Documents(kind, "", "", 100)
 		err = errors.Join(err, listErr)
-		for _, v := range versions {
-			_, document, readErr := q.HandlerByID(v.ID)
-			err = errors.Join(err, readErr)
-			text += fmt.Sprintf("%s/%s %d %v %s; ", v.Client, v.Type, v.Version, v.ID, document)
+		text += fmt.Sprintf("%d %v: ", len(list), kind) // never empty, like state.sweeps
+		for _, d := range append(list, document.Named{Name: "gone"}) {
+			history, historyErr := q.DocumentHistory(kind, d.Client, d.Name)
+			if historyErr != kind.Rules().NotFound {
+				err = errors.Join(err, historyErr)
+			}
+			for _, v := range history {
+				text += fmt.Sprintf("%+v ", v)
+				if !v.Deleted && !v.Gone {
+					_, stored, readErr := q.Document(kind, d.Client, d.Name, v.Version)
+					text, err = text+string(stored), errors.Join(err, readErr)
+				}
+				text += "; "
+			}
 		}
 	}
 	return text, err
@@ -292,20 +292,6 @@ func seeBatchLists(q *query.Queries) (string, error) {
 		}
 	}
 	return text, nil
-}
-
-// seeFilesets reads all versions of all filesets.
-func seeFilesets(q *query.Queries) (string, error) {
-	list, _, err := q.Filesets("", "", 100)
-	text := fmt.Sprintf("%d: ", len(list)) // never empty, like state.sweeps
-	for _, f := range list {
-		versions, listErr := q.FilesetVersions(f.Client, f.Name)
-		err = errors.Join(err, listErr)
-		for _, v := range versions {
-			text += fmt.Sprintf("%+v; ", v)
-		}
-	}
-	return text, err
 }
 
 // idle waits until no work is due and the journal ends with a mark. It returns the files of dir at that time.

@@ -121,26 +121,16 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 			return err
 		},
 		openSession,
+		func() error { return putDocuments(ctx, r, "acme", "resize", 2) },
+		func() error { return putDocuments(ctx, r, "", "gone", 1) },
 		func() error {
-			for _, document := range []string{`{"kind":"exec","program":"first"}`, `{"kind":"exec","program":"second"}`} {
-				if _, _, err := r.PutHandler(ctx, job.PutHandler{Client: "acme", Type: "resize", Kind: "exec", Document: []byte(document)}); err != nil {
+			for kind := range job.DocumentKinds {
+				if _, _, err := r.DeleteDocument(ctx, job.DeleteDocument{Kind: kind, Name: "gone", By: "anna"}); err != nil {
 					return err
 				}
 			}
-			_, _, err := r.PutHandler(ctx, job.PutHandler{Type: "gone", Kind: "exec", Document: []byte(`{"kind":"exec"}`)})
-			return err
+			return nil
 		},
-		func() error { _, err := r.DeleteHandler(ctx, job.DeleteHandler{Type: "gone"}); return err },
-		func() error {
-			for i := range 2 {
-				if _, _, err := r.PutFileset(ctx, job.PutFileset{Client: "acme", Name: "input", Manifest: job.ManifestDigest{byte(1 + i)}, Files: 1, Bytes: 2}); err != nil {
-					return err
-				}
-			}
-			_, _, err := r.PutFileset(ctx, job.PutFileset{Name: "gone", Manifest: job.ManifestDigest{1}})
-			return err
-		},
-		func() error { _, err := r.DeleteFileset(ctx, job.DeleteFileset{Name: "gone"}); return err },
 		func() error {
 			for i := range 2 {
 				if _, _, err := r.Move(ctx, job.Move{Op: job.Delete, Job: f.jobs[emptied+i]}); err != nil {
@@ -451,4 +441,20 @@ func waitIdle(r *running, client, typ string) error {
 		}
 	}
 	return fmt.Errorf("undecided, machine too slow: the idle queue %s/%s is not deleted after %v", client, typ, maxSettle)
+}
+
+// putDocuments stores versions of a named document of each kind.
+func putDocuments(ctx context.Context, r *running, client, name string, versions int) error {
+	for kind := range job.DocumentKinds {
+		for i := range versions {
+			p := job.PutDocument{Kind: kind, Client: client, Name: name, Summary: job.FilesetSummary(1, 2), Digest: job.DocumentDigest{byte(1 + i)}, By: "anna"}
+			if kind == job.HandlerDocument {
+				p = job.PutDocument{Kind: kind, Client: client, Name: name, Summary: "exec", Document: fmt.Appendf(nil, `{"kind":"exec","program":"p%d"}`, i)}
+			}
+			if _, _, err := r.PutDocument(ctx, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

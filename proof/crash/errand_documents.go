@@ -21,12 +21,14 @@ import (
 // ownDocuments are the newest versions of a user's handler and fileset, and its blobs.
 type ownDocuments struct {
 	handler        client.StoredHandler // the server's answer to the last version
-	handlerVersion int                  // 0: there is none
-	programs       int                  // versions that the user has tried to store
+	handlerVersion int                  // the last one, which may be a deletion
+	hasHandler     bool
+	programs       int // versions that the user has tried to store
 
 	tree           string // the contents of the fileset's files
-	filesetVersion int    // 0: there is none
-	trees          int    // versions that the user has tried to store
+	filesetVersion int    // the last one, which may be a deletion
+	hasFileset     bool
+	trees          int // versions that the user has tried to store
 
 	blobs  int   // how many uploads it has tried
 	stored []int // the newest maxOwnBlobs whose uploads were answered
@@ -35,6 +37,15 @@ type ownDocuments struct {
 // maxOwnBlobs is how many of its newest blobs a user reads.
 const maxOwnBlobs = 12
 
+// ifVersion requires that the version is the newest one. A change that requires that there is none could not be repeated
+// after a lost answer.
+func ifVersion(version int, exists bool) []client.IfVersion {
+	if !exists {
+		return nil
+	}
+	return []client.IfVersion{client.IfVersion(version)}
+}
+
 // putHandler stores a version of the handler of the user's type. A repeat after a lost answer finds the same version.
 func (e *errands) putHandler() row {
 	e.programs++
@@ -42,13 +53,13 @@ func (e *errands) putHandler() row {
 	return row{
 		verb: "store a handler",
 		request: func(c call) (any, error) {
-			h, err := c.PutHandler(c, ownClient, e.name, handler.Document{Kind: handler.Exec, Program: program})
+			h, err := c.PutHandler(c, ownClient, e.name, handler.Document{Kind: handler.Exec, Program: program}, ifVersion(e.handlerVersion, e.hasHandler)...)
 			if err == nil {
 				e.handler = h
 			}
 			return h, err
 		},
-		change: func() { e.handlerVersion++ },
+		change: func() { e.handlerVersion, e.hasHandler = e.handlerVersion+1, true },
 		answer: func() any { return fields{"Version": e.handlerVersion, "Newest": true, "Document.Program": program} },
 	}
 }
@@ -58,14 +69,14 @@ func (e *errands) readHandler() row {
 	return row{
 		verb: "read the handler",
 		request: func(c call) (any, error) {
-			h, err := c.Handler(c, ownClient, e.name)
+			h, err := c.Handler(c, ownClient, e.name, 0)
 			if err != nil {
 				return nil, err
 			}
 			return map[string]any{"ID": h.ID, "Version": h.Version, "Digest": h.Digest, "Document": *h.Document}, nil
 		},
 		answer: func() any {
-			if e.handlerVersion == 0 {
+			if !e.hasHandler {
 				return notFound
 			}
 			return fields{"ID": e.handler.ID, "Version": e.handlerVersion, "Digest": e.handler.Digest, "Document": *e.handler.Document}
@@ -77,9 +88,9 @@ func (e *errands) deleteHandler() row {
 	return row{
 		verb: "delete the handler", removes: neverRemoved,
 		request: func(c call) (any, error) {
-			return nil, c.DeleteHandler(c, ownClient, e.name)
+			return nil, c.DeleteHandler(c, ownClient, e.name, ifVersion(e.handlerVersion, e.hasHandler)...)
 		},
-		change: func() { e.handlerVersion = 0 },
+		change: func() { e.handlerVersion, e.hasHandler = e.handlerVersion+1, false },
 	}
 }
 
@@ -104,9 +115,9 @@ func (e *errands) putFileset() row {
 			if err := w.Close(); err != nil {
 				return nil, err
 			}
-			return c.Filesets(ownClient).Put(c, e.name, &archive)
+			return c.Filesets(ownClient).Put(c, e.name, &archive, ifVersion(e.filesetVersion, e.hasFileset)...)
 		},
-		change: func() { e.filesetVersion, e.tree = e.filesetVersion+1, content },
+		change: func() { e.filesetVersion, e.hasFileset, e.tree = e.filesetVersion+1, true, content },
 		answer: func() any { return fields{"Version": e.filesetVersion, "Newest": true, "Files": len(treePaths)} },
 	}
 }
@@ -136,7 +147,7 @@ func (e *errands) readFileset() row {
 			}
 		},
 		answer: func() any {
-			if e.filesetVersion == 0 {
+			if !e.hasFileset {
 				return notFound
 			}
 			return []string{e.tree, e.tree}
@@ -148,9 +159,9 @@ func (e *errands) deleteFileset() row {
 	return row{
 		verb: "delete the fileset", removes: neverRemoved,
 		request: func(c call) (any, error) {
-			return nil, c.Filesets(ownClient).Delete(c, e.name)
+			return nil, c.Filesets(ownClient).Delete(c, e.name, ifVersion(e.filesetVersion, e.hasFileset)...)
 		},
-		change: func() { e.filesetVersion = 0 },
+		change: func() { e.filesetVersion, e.hasFileset = e.filesetVersion+1, false },
 	}
 }
 

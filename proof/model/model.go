@@ -6,7 +6,6 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
-	"github.com/daybookq/daybook/store/document"
 )
 
 // Model is the state of all jobs, as the rules say that it follows from the commands.
@@ -32,9 +31,8 @@ type Model struct {
 	Submissions []*Submission // in order of seq
 	once        map[[2]string]*once
 	Sessions    map[job.ID]*Session
-	Handlers    map[Name][]Handler          // by version
-	Filesets    map[Name][]document.Fileset // by version
-	Tallies     map[Name]*Tally             // the events of the jobs of queues
+	Documents   Documents
+	Tallies     map[Name]*Tally // the events of the jobs of queues
 
 	chain job.Create // the jobs that the current completion creates: a group each
 	seen  *Seen      // of the current command; nil: it does all of its work
@@ -45,27 +43,34 @@ type Model struct {
 	spared []job.ID
 }
 
-// Name is the name of a queue, a handler or a fileset of a client.
+// Name is the name of a queue of a client.
 type Name struct{ Client, Name string }
 
 // Bounds are the numbers that the results of commands depend on.
 type Bounds struct {
-	CommandRows               int // how many idle queues one command deletes
-	Sessions                  uint64
-	Handlers, HandlerVersions int
-	HandlersBytes             int64
-	Filesets, FilesetVersions int
+	CommandRows                        int // how many idle queues one command deletes
+	Sessions                           uint64
+	DocumentVersions, DeletedDocuments int
+	Documents                          [job.NumDocumentKinds]DocumentBounds
 }
 
 // Standard are the bounds of a server, and Small the bounds of a store with Options.Small. TestModelBounds of package
 // store compares both with the store's.
 var (
-	Standard = Bounds{
-		CommandRows: 1000, Sessions: job.MaxSessions, Handlers: job.MaxHandlers, HandlerVersions: job.MaxHandlerVersions, HandlersBytes: job.MaxHandlersBytes,
-		Filesets: job.MaxFilesets, FilesetVersions: job.MaxFilesetVersions,
-	}
-	Small = Bounds{CommandRows: 30, Sessions: 500, Handlers: 4, HandlerVersions: 3, HandlersBytes: 300, Filesets: 4, FilesetVersions: 3}
+	Standard = Bounds{CommandRows: 1000, Sessions: job.MaxSessions, DocumentVersions: job.MaxDocumentVersions, DeletedDocuments: job.MaxDeletedDocuments, Documents: boundsOfKinds(func(r *job.DocumentRules) DocumentBounds {
+		return DocumentBounds{r.MaxNames, r.MaxTotal}
+	})}
+	Small = Bounds{CommandRows: 30, Sessions: 500, DocumentVersions: 3, DeletedDocuments: 4, Documents: boundsOfKinds(func(*job.DocumentRules) DocumentBounds {
+		return DocumentBounds{4, 400}
+	})}
 )
+
+func boundsOfKinds(of func(*job.DocumentRules) DocumentBounds) (all [job.NumDocumentKinds]DocumentBounds) {
+	for kind := range job.DocumentKinds {
+		all[kind] = of(kind.Rules())
+	}
+	return all
+}
 
 // Sweep is a sweep, running or ended.
 type Sweep struct {
@@ -178,8 +183,8 @@ type runner struct {
 func New(journal string, bounds Bounds) *Model {
 	return &Model{
 		bounds: bounds, seed: job.Seed(journal), Jobs: map[job.ID]*Job{}, Queues: map[Name]*Queue{}, keys: map[Name]map[string]*Job{}, Claims: map[job.ID]*Claim{},
-		Runners: map[string]*runner{}, once: map[[2]string]*once{}, Sessions: map[job.ID]*Session{}, Handlers: map[Name][]Handler{},
-		Filesets: map[Name][]document.Fileset{}, Tallies: map[Name]*Tally{},
+		Runners: map[string]*runner{}, once: map[[2]string]*once{}, Sessions: map[job.ID]*Session{}, Documents: Documents{map[DocumentName][]Version{}, map[job.DocumentKind]int{}},
+		Tallies: map[Name]*Tally{},
 	}
 }
 
@@ -262,14 +267,10 @@ func (m *Model) apply(seq uint64, at int64, cmd job.Command, moves []Move) appli
 		return m.openSession(cmd)
 	case job.EndSession:
 		return m.endSession(cmd)
-	case job.PutHandler:
-		return m.putHandler(cmd)
-	case job.DeleteHandler:
-		return m.deleteHandler(cmd)
-	case job.PutFileset:
-		return m.putFileset(cmd)
-	case job.DeleteFileset:
-		return m.deleteFileset(cmd)
+	case job.PutDocument:
+		return m.putDocument(cmd)
+	case job.DeleteDocument:
+		return m.deleteDocument(cmd)
 	case job.LoseRunner:
 		return m.loseRunner(cmd, moves)
 	case job.Tick:

@@ -183,10 +183,12 @@ func (a *account) answered(r ingest.Receipt, cmd job.Command, result applied.Res
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch result := result.(type) {
-	case *applied.HandlerPut:
-		a.figures.Handlers++
-	case *applied.FilesetPut:
-		a.figures.Filesets++
+	case *applied.DocumentChanged:
+		if result.Refusal == job.VersionDiffers {
+			a.figures.Differing++
+		} else {
+			a.figures.Documents++
+		}
 	case *applied.Tickled:
 	default:
 		a.figures.Operations++

@@ -96,8 +96,8 @@ func TestAnswers(t *testing.T) {
 		{"a cancelled job is answered as pending", "the journal leads to", func(f *fixture) { f.answers["cancel"].result = &applied.Moved{Status: job.Pending} }},
 		{"a pause is refused", "the journal leads to", func(f *fixture) { f.answers["pause"].result = &applied.Paused{Refusal: job.QueueNotFound} }},
 		{"a handler has another version", "the journal leads to", func(f *fixture) {
-			put := *f.answers["handler"].result.(*applied.HandlerPut)
-			put.Handler.Version++
+			put := *f.answers["handler"].result.(*applied.DocumentChanged)
+			put.Document.Version++
 			f.answers["handler"].result = &put
 		}},
 		{"a stream sends jobs to a silent runner", "proved silent at 3", func(f *fixture) {
@@ -121,7 +121,7 @@ func TestAnswers(t *testing.T) {
 			f.answer(t, "complete again", complete)
 			f.answer(t, "cancel", job.Move{Op: job.Cancel, Job: id.WithLine(1)})
 			f.answer(t, "pause", job.Pause{Client: "c", Type: "t", Paused: true})
-			f.answer(t, "handler", job.PutHandler{Client: "c", Type: "t", Kind: "exec", Document: []byte("{}")})
+			f.answer(t, "handler", job.PutDocument{Kind: job.HandlerDocument, Client: "c", Name: "t", Summary: "exec", Document: []byte("{}")})
 			tt.alter(f)
 			if err := f.checkAccount(); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %q", err, tt.want)

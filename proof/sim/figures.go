@@ -9,7 +9,7 @@ type Figures struct {
 	// Answered operations of operators; sweeps that continued after their command.
 	Operations, Sweeps     int
 	Queues                 int // deleted queues
-	Handlers, Filesets     int // that were stored
+	Documents, Differing   int // changes of named documents; those whose condition did not hold
 	SetAside               int // jobs that were set aside as damaged
 	Cuts                   int // times that a cut journal was compared with the store's disk
 	Read, Lost, Violations int // documents of acknowledged jobs; jobs without one; broken rules
@@ -43,8 +43,8 @@ func (f *Figures) Add(other Figures) {
 	f.Operations += other.Operations
 	f.Sweeps += other.Sweeps
 	f.Queues += other.Queues
-	f.Handlers += other.Handlers
-	f.Filesets += other.Filesets
+	f.Documents += other.Documents
+	f.Differing += other.Differing
 	f.SetAside += other.SetAside
 	f.Cuts += other.Cuts
 	f.Read += other.Read

@@ -35,9 +35,9 @@ func (s *server) operate(id int) {
 	for u.rest(400 * time.Millisecond) {
 		switch u.random.IntN(24) {
 		case 20, 21:
-			u.changeHandler()
+			u.changeDocument(job.HandlerDocument)
 		case 22, 23:
-			u.changeFileset()
+			u.changeDocument(job.FilesetDocument)
 		case 5, 6, 7, 8, 9, 10:
 			u.move()
 		case 11:

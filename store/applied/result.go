@@ -159,27 +159,14 @@ type SessionOpened struct {
 	Refusal job.Refusal
 }
 
-// HandlerPut is the result of storing a handler. Same is set if the newest version has the same document: then that
-// version is the result, and no new one was stored. Refusal is TooManyHandlers, or Granted.
-type HandlerPut struct {
-	Handler document.Handler
-	Same    bool
-	Refusal job.Refusal
+// DocumentChanged is the result of storing or deleting a named document: the version that this made. Same is set if the
+// newest version has the same document: then that version is the result, and no new one was stored. Refusal is
+// VersionDiffers, the kind's TooMany or NotFound, or Granted.
+type DocumentChanged struct {
+	Document document.Named
+	Same     bool
+	Refusal  job.Refusal
 }
-
-// HandlerDeleted is the result of deleting a handler. Refusal is HandlerNotFound, or Granted.
-type HandlerDeleted struct{ Refusal job.Refusal }
-
-// FilesetPut is the result of storing a version of a fileset. Same is set if the newest version has the same manifest:
-// then that version is the result, and no new one was stored. Refusal is TooManyFilesets, or Granted.
-type FilesetPut struct {
-	Fileset document.Fileset
-	Same    bool
-	Refusal job.Refusal
-}
-
-// FilesetDeleted is the result of deleting a fileset. Refusal is FilesetNotFound, or Granted.
-type FilesetDeleted struct{ Refusal job.Refusal }
 
 // RunnerLost is the result of returning the jobs of a lost runner: how many were returned, and whether more remain.
 type RunnerLost struct {

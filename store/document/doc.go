@@ -1,3 +1,3 @@
-// Package document has the documents of batches, queues, claims, runners, sessions, sweeps, handlers and filesets, as queries and
+// Package document has the documents of batches, queues, claims, runners, sessions, sweeps and named documents, as queries and
 // results of commands return them. They have exported fields only, and no rules.
 package document

@@ -66,30 +66,21 @@ type SlotState struct {
 	Number uint64
 }
 
-// Handler describes a version of a handler.
-type Handler struct {
-	ID        job.ID
-	Client    string // "" for all clients
-	Type      string
-	Version   int // from 1 on
-	Kind      string
-	Digest    job.HandlerDigest // SHA-256 of its document
-	Bytes     int               // of its document
-	Newest    bool              // it is the newest version
-	CreatedAt int64             // unix ms
-}
-
-// Fileset describes a version of a fileset.
-type Fileset struct {
+// Named describes a version of a named document. A version that deleted the document has neither digest, bytes nor
+// summary.
+type Named struct {
 	ID        job.ID
 	Client    string // "" if it belongs to no client
 	Name      string
 	Version   int                // from 1 on
-	Manifest  job.ManifestDigest // the address of its manifest
-	Files     int
-	Bytes     int64 // of all files
-	Newest    bool  // it is the newest version
-	CreatedAt int64 // unix ms
+	Digest    job.DocumentDigest // SHA-256 of the document
+	Bytes     int                // of the document; 0 if it is a blob
+	Summary   string             // in the form of the kind
+	Newest    bool               // it is the newest version
+	Deleted   bool               // it deleted the document
+	Gone      bool               // it was deleted later, so the server does not keep its document
+	By        string             // who made it; "": unknown
+	CreatedAt int64              // unix ms
 }
 
 // Claim is the document of a claim. Times are unix ms. At DeadlineAt its jobs count as abandoned unless the claim is

@@ -14,7 +14,7 @@ import (
 const HeaderHandler = "Daybook-Handler"
 
 // HandlersOf returns the handlers that find returns for the jobs of a claim. Their order is the order of each handler's first job.
-func HandlersOf(find func(client, typ string) (document.Handler, bool), handed []runs.Run) (list []runs.Handler) {
+func HandlersOf(find func(client, typ string) (document.Named, bool), handed []runs.Run) (list []runs.Handler) {
 	var known map[job.ID]bool
 	for i := range handed {
 		j := &handed[i].First
@@ -29,7 +29,7 @@ func HandlersOf(find func(client, typ string) (document.Handler, bool), handed [
 			known = map[job.ID]bool{}
 		}
 		known[h.ID] = true
-		list = append(list, runs.Handler{ID: h.ID, Client: h.Client, Type: h.Type, Kind: h.Kind, Digest: h.Digest})
+		list = append(list, runs.Handler{ID: h.ID, Client: h.Client, Type: h.Name, Kind: h.Summary, Digest: h.Digest})
 	}
 	return list
 }

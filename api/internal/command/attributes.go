@@ -22,7 +22,7 @@ type Decoder struct {
 	// Now returns the journal's time in unix ms.
 	Now func() int64
 	// HandlerFor returns the stored handler of a type.
-	HandlerFor func(client, typ string) (document.Handler, bool)
+	HandlerFor func(client, typ string) (document.Named, bool)
 }
 
 // Defaults are the attributes that a job gets if its create request does not give them. A zero field means the default

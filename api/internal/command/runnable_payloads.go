@@ -19,7 +19,7 @@ import (
 // needsDocument reports whether the jobs of a type must have the payload of a container.
 func (s *Decoder) needsDocument(client, typ string) bool {
 	h, ok := s.HandlerFor(client, typ)
-	return ok && h.Kind == handler.Container
+	return ok && h.Summary == handler.Container
 }
 
 // checkPayload refuses a payload with which a job of its type could never run.

@@ -15,6 +15,7 @@ import (
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/client/fileset/archive"
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/document"
 )
 
@@ -35,7 +36,7 @@ func (s *Filesets) Get(c echo.Context) error {
 	if err := web.CatchUp(c, s.catchUp); err != nil {
 		return err
 	}
-	version, err := s.queries.Fileset(q.client, q.name, q.version)
+	version, _, err := s.routes.Queries.Document(job.FilesetDocument, q.client, q.name, q.version)
 	if err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func (s *Filesets) Get(c echo.Context) error {
 		return nil
 	}
 	ctx := c.Request().Context()
-	b, err := of.Get(ctx, q.client, blob.Address(version.Manifest))
+	b, err := of.Get(ctx, q.client, blob.Address(version.Digest))
 	if err != nil {
 		return s.blobs.Damage(missingManifest(&version, err))
 	}
@@ -81,8 +82,8 @@ func (s *Filesets) Get(c echo.Context) error {
 
 // filesetTag is the entity tag of an answer. It covers the address of the manifest and everything else that changes the
 // answer.
-func filesetTag(f *document.Fileset, kind string, patterns fileset.Patterns) string {
-	tag := f.Manifest.String()
+func filesetTag(f *document.Named, kind string, patterns fileset.Patterns) string {
+	tag := f.Digest.String()
 	if kind != "" {
 		tag += ";" + kind[len("application/x-"):]
 	}
@@ -94,10 +95,10 @@ func filesetTag(f *document.Fileset, kind string, patterns fileset.Patterns) str
 
 // missingManifest returns the error of reading a manifest. A fileset whose manifest is not stored is damaged, not
 // unknown.
-func missingManifest(f *document.Fileset, err error) error {
+func missingManifest(f *document.Named, err error) error {
 	if errors.Is(err, blob.ErrNotFound) {
 		return &web.Problem{Status: http.StatusInternalServerError, Code: "blob_damaged",
-			Detail: fmt.Sprintf("the manifest %s of version %d of fileset %s is not stored; store the same files again", f.Manifest, f.Version, f.Name)}
+			Detail: fmt.Sprintf("the manifest %s of version %d of fileset %s is not stored; store the same files again", f.Digest, f.Version, f.Name)}
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/named"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client/fileset"
@@ -47,6 +48,9 @@ var archiveTypes = map[string]bool{
 func (s *Filesets) Put(c echo.Context) error {
 	q, err := s.filesetQuery(c)
 	if err != nil {
+		return err
+	}
+	if q.cond, q.by, err = named.Change(c); err != nil {
 		return err
 	}
 	if s.blobs.Storage == nil {
@@ -222,9 +226,9 @@ func (s *Filesets) haveBlobs(ctx context.Context, of *blob.Store, client string,
 // nameFileset makes a stored manifest a version of the fileset.
 func (s *Filesets) nameFileset(c echo.Context, q filesetQuery, form string, m *fileset.Manifest, text []byte) error {
 	address := fileset.AddressOf(text)
-	put, receipt, err := s.engine.PutFileset(c.Request().Context(), job.PutFileset{
-		Client: q.client, Name: q.name, Manifest: job.ManifestDigest(address), Files: len(m.Files), Bytes: m.Bytes(),
-	})
+	p := job.PutDocument{Kind: job.FilesetDocument, Client: q.client, Name: q.name, Digest: job.DocumentDigest(address),
+		Summary: job.FilesetSummary(len(m.Files), m.Bytes()), If: q.cond, By: q.by}
+	put, receipt, err := s.routes.Engine.PutDocument(c.Request().Context(), p)
 	if err != nil {
 		return err
 	}
@@ -239,7 +243,7 @@ func (s *Filesets) nameFileset(c echo.Context, q filesetQuery, form string, m *f
 		if q.client != "" {
 			location += "client=" + q.client + "&"
 		}
-		h.Set(echo.HeaderLocation, location+"version="+strconv.Itoa(put.Fileset.Version))
+		h.Set(echo.HeaderLocation, location+"version="+strconv.Itoa(put.Document.Version))
 	}
-	return web.AnswerDocument(c, status, documentOfFileset(&put.Fileset))
+	return web.AnswerDocument(c, status, documentOfFileset(&put.Document))
 }

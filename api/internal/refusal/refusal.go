@@ -30,6 +30,8 @@ func Err(r job.Refusal) error {
 		status, f = http.StatusNotFound, web.Unknown // an earlier try of the request may have been carried out
 	case job.NotActive:
 		status = http.StatusBadRequest
+	case job.VersionDiffers:
+		status = http.StatusPreconditionFailed
 	case job.KeyReused, job.NumberReused:
 		status = http.StatusUnprocessableEntity
 	case job.TooManyQueues, job.TooManySweeps, job.TooManySessions, job.TooManyHandlers, job.TooManyFilesets:

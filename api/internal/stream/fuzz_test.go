@@ -112,7 +112,7 @@ func FuzzStreamRequest(f *testing.F) {
 			Engine: &accepting{t}, Log: zerolog.Nop(), Draining: t.Context(), Connections: web.DefaultMaxConnections,
 			Decode: &command.Decoder{
 				Defaults: defaults, CheckClient: func(string) error { return nil }, Now: func() int64 { return acceptedAt.At },
-				HandlerFor: func(string, string) (document.Handler, bool) { return document.Handler{}, false },
+				HandlerFor: func(string, string) (document.Named, bool) { return document.Named{}, false },
 			},
 			Bulk: web.NewLane("", 1<<30), Control: web.NewLane("", 1<<30), Handouts: web.NewLane("", 1<<30), Changes: web.NewLane("", 1<<30), Waiting: web.NewLane("", 1<<30), Jobs: web.NewLane("", 1<<30),
 			Registry: prometheus.NewRegistry(), Requests: web.NewRequestMetrics(prometheus.NewRegistry()),

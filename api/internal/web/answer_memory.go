@@ -109,6 +109,7 @@ var Nosniff = []string{"nosniff"}
 const (
 	headerSeq    = "Daybook-Seq"     // in an answer: the position of the change in the journal
 	headerMinSeq = "Daybook-Min-Seq" // in a request: the position that the state must include
+	HeaderBy     = "Daybook-By"      // in a request: who makes a change, for histories. Nobody checks it
 )
 
 func SetSeq(c echo.Context, seq uint64) {

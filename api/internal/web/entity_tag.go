@@ -14,7 +14,11 @@ import (
 // of basis, so it stays the same after a restart. It is weak, because the same document can be sent compressed or not.
 func AnswerTagged(c echo.Context, kind string, text, basis []byte) error {
 	sum := sha256.Sum256(basis)
-	tag := `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+	return AnswerWithTag(c, kind, text, `W/"`+base64.RawURLEncoding.EncodeToString(sum[:12])+`"`)
+}
+
+// AnswerWithTag is AnswerTagged with a tag that the caller chooses.
+func AnswerWithTag(c echo.Context, kind string, text []byte, tag string) error {
 	h := c.Response().Header()
 	h["Etag"] = []string{tag}
 	h["Cache-Control"] = []string{"no-cache"} // the client must ask each time

@@ -52,8 +52,8 @@ func strictRequest(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 			}
 		}
 		for name := range req.Header {
-			if strings.HasPrefix(name, "Daybook-") && name != headerMinSeq && name != headerSeq && !slices.Contains(OnceHeaders[:], name) {
-				return BadRequest(name, fmt.Sprintf("header %s is not known; the server knows %s, %s, %s and %s", name, headerMinSeq, HeaderSession, HeaderSlot, HeaderNumber))
+			if strings.HasPrefix(name, "Daybook-") && name != headerMinSeq && name != headerSeq && name != HeaderBy && !slices.Contains(OnceHeaders[:], name) {
+				return BadRequest(name, fmt.Sprintf("header %s is not known; the server knows %s, %s, %s, %s and %s", name, headerMinSeq, HeaderBy, HeaderSession, HeaderSlot, HeaderNumber))
 			}
 		}
 		if bodiless && req.ContentLength != 0 {

@@ -30,7 +30,7 @@ func All(q *query.Queries, m *model.Model) error {
 	if q.At() != m.At || q.Applied() != m.Seq && m.Seq != 0 {
 		return fmt.Errorf("at %d of %d, the model at %d of %d", q.At(), q.Applied(), m.At, m.Seq)
 	}
-	return errors.Join(c.jobs(), c.batches(), c.claims(), c.queues(), c.sessions(), c.handlers(), c.filesets(), c.submissions())
+	return errors.Join(c.jobs(), c.batches(), c.claims(), c.queues(), c.sessions(), c.documents(), c.submissions())
 }
 
 // jobs compares the documents of all jobs, and their numbers.

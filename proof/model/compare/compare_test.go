@@ -107,6 +107,12 @@ func TestAll(t *testing.T) {
 	fresh := func(a, b job.Command) func(*testing.T, *pair) [2]job.Command {
 		return func(*testing.T, *pair) [2]job.Command { return [2]job.Command{a, b} }
 	}
+	handler := func(text, by string) job.Command {
+		return job.PutDocument{Kind: job.HandlerDocument, Client: "c", Name: "t", By: by, Summary: "exec", Document: []byte(text)}
+	}
+	fileset := func(digest byte) job.Command {
+		return job.PutDocument{Kind: job.FilesetDocument, Client: "c", Name: "n", Digest: job.DocumentDigest{digest}, Summary: job.FilesetSummary(1, 2)}
+	}
 	for name, commands := range map[string]func(t *testing.T, p *pair) [2]job.Command{
 		"a payload":          fresh(create(func(*job.Create) {}), create(func(c *job.Create) { c.Payloads = []byte("one\ntwO\n") })),
 		"a client":           fresh(create(func(*job.Create) {}), create(func(c *job.Create) { c.Groups[0].Client = "d" })),
@@ -121,16 +127,17 @@ func TestAll(t *testing.T) {
 		"a closed batch":     fresh(batch(func(*job.Submission) {}), batch(func(s *job.Submission) { s.Open = false })),
 		"its failure":        fresh(batch(func(*job.Submission) {}), batch(func(s *job.Submission) { s.OnFailure = job.CancelRest })),
 		"a session":          fresh(job.OpenSession{Runner: "r"}, job.Mark{}),
-		"a handler": fresh(job.PutHandler{Client: "c", Type: "t", Kind: "exec", Document: []byte("{}")},
-			job.PutHandler{Client: "c", Type: "t", Kind: "exec", Document: []byte("[]")}),
-		"a fileset":     fresh(job.PutFileset{Client: "c", Name: "n", Files: 1}, job.PutFileset{Client: "c", Name: "n", Files: 2}),
-		"a pause":       waiting(job.Pause{Client: "c", Type: "t", Paused: true}, job.Mark{}),
-		"a queue":       waiting(job.Move{Op: job.Delete, Client: "c", Type: "t"}, job.Mark{}),
-		"a delete":      waiting(job.Move{Op: job.Delete, Job: first.WithLine(1)}, job.Mark{}),
-		"a cancel":      waiting(job.Move{Op: job.Cancel, Job: first.WithLine(1)}, job.Mark{}),
-		"a patch":       waiting(job.Patch{Job: first.WithLine(1), Priority: &priority}, job.Mark{}),
-		"a patched run": waiting(job.Patch{Job: first.WithLine(1), RunAt: &later}, job.Mark{}),
-		"a claim":       waiting(job.Claim{Runner: "r", Max: 1, MaxBytes: job.MaxClaimBytes}, job.Claim{Runner: "s", Max: 1, MaxBytes: job.MaxClaimBytes}),
+		"a handler":          fresh(handler("{}", ""), handler("[]", "")),
+		"its author":         fresh(handler("{}", "anna"), handler("{}", "bob")),
+		"a fileset":          fresh(fileset(1), fileset(2)),
+		"a deletion":         waiting(handler("{}", ""), job.DeleteDocument{Kind: job.HandlerDocument, Client: "c", Name: "t"}),
+		"a pause":            waiting(job.Pause{Client: "c", Type: "t", Paused: true}, job.Mark{}),
+		"a queue":            waiting(job.Move{Op: job.Delete, Client: "c", Type: "t"}, job.Mark{}),
+		"a delete":           waiting(job.Move{Op: job.Delete, Job: first.WithLine(1)}, job.Mark{}),
+		"a cancel":           waiting(job.Move{Op: job.Cancel, Job: first.WithLine(1)}, job.Mark{}),
+		"a patch":            waiting(job.Patch{Job: first.WithLine(1), Priority: &priority}, job.Mark{}),
+		"a patched run":      waiting(job.Patch{Job: first.WithLine(1), RunAt: &later}, job.Mark{}),
+		"a claim":            waiting(job.Claim{Runner: "r", Max: 1, MaxBytes: job.MaxClaimBytes}, job.Claim{Runner: "s", Max: 1, MaxBytes: job.MaxClaimBytes}),
 		"a lease": claimed(func(c job.ID) [2]job.Command {
 			return [2]job.Command{job.Tickle{Claim: c, Progress: -1}, job.Tickle{Claim: c, Progress: -1, LeaseMs: 9000}}
 		}),

@@ -17,6 +17,7 @@ import (
 //   - each unique key of an unfinished job has its hint, and idempotency keys and sessions are counted;
 //   - each session and sweep has its timer;
 //   - submissions have the counts of their parts, and have their index rows and timers;
+//   - each named document has its versions in order and their texts, and deleted ones are listed by their deletions;
 //   - indexes of prefer_distinct have the spans, and count the active jobs, that they have looked at;
 //   - payload pages tile the lines that are not purged, the rows of sizes have the lengths of their payloads, and
 //     details belong to lines that are not purged.
@@ -72,11 +73,10 @@ func (c *checker) Run() {
 	c.sessions()
 	c.sweeps()
 	c.effects()
-	c.handlers()
-	c.filesets()
+	c.documents()
 	c.submissions()
 	c.distinctLeaves()
-	for _, table := range []byte{row.GroupTable, row.ListTable, row.ReadyTable, row.TimerTable, row.HoldTable, row.NoticeTable, row.CellTable, row.IdleTable, row.BatchIndexTable, row.DistinctTable} {
+	for _, table := range []byte{row.GroupTable, row.ListTable, row.ReadyTable, row.TimerTable, row.HoldTable, row.NoticeTable, row.CellTable, row.IdleTable, row.BatchIndexTable, row.DistinctTable, row.DocumentTextTable, row.DeletionTable} {
 		n := int64(0)
 		c.table(table, func(string, []byte) { n++ })
 		if n != c.rows[table] {

@@ -42,14 +42,10 @@ func (a *Applying) Apply(cmd job.Command) applied.Result {
 		return a.openSession(cmd)
 	case job.EndSession:
 		return a.endSession(cmd)
-	case job.PutHandler:
-		return a.putHandler(cmd)
-	case job.DeleteHandler:
-		return a.deleteHandler(cmd)
-	case job.PutFileset:
-		return a.putFileset(cmd)
-	case job.DeleteFileset:
-		return a.deleteFileset(cmd)
+	case job.PutDocument:
+		return a.putDocument(cmd)
+	case job.DeleteDocument:
+		return a.deleteDocument(cmd)
 	case job.LoseRunner:
 		return a.loseRunner(cmd)
 	case job.Tick:

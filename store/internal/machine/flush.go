@@ -36,7 +36,7 @@ func (m *Machine) Publish() {
 	}
 	clear(m.unwritten.changed)
 	m.unwritten.changed = m.unwritten.changed[:0]
-	m.publishHandlers()
+	m.publishDocuments()
 	m.LastApplied.Store(m.Meta.Cursor)
 	due := int64(0)
 	if key := m.timers.First(&m.O); key != "" {

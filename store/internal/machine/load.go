@@ -33,8 +33,7 @@ func (m *Machine) Load(journal string, queueMemory int64) (err error) {
 	}
 	m.loadDistinct()
 	m.loadEffects()
-	m.loadHandlers()
-	m.loadFilesets()
+	m.loadDocuments()
 	m.loadStatusCounts()
 	m.O.Scan(string(row.SweepTable), string(row.SweepTable+1), func(key string, value []byte) bool {
 		if w := row.DecodeSweep(row.SeqOfKey(key), value); w.FinishedAt == 0 {

@@ -26,9 +26,8 @@ type Machine struct {
 	timerGap      *lsm.Gap   // where timers between others were removed; nil if none is known
 	idle          row.IdleSessions
 	purgedBatches lsm.Window // of their rows
-	handlers      memory.Handlers
+	documents     [job.NumDocumentKinds]memory.Documents
 	Distinct      memory.DistinctIndexes
-	filesets      int              // number of filesets
 	BatchStatuses row.StatusCounts // of all submissions
 	Counts        job.Counts       // over all queues
 	history       row.EffectsRow   // the newest row of effects

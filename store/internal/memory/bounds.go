@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/row"
 )
 
@@ -30,7 +31,15 @@ var StandardBounds = Bounds{
 var SmallBounds = Bounds{
 	SpanBytes: 20 * CachedSpanBytes, BatchBytes: 2000, RowBytes: 1500, SlotBytes: 4000,
 	MinWindow: 1, MaxWindow: 4, WindowKeys: 40,
-	Rules: &row.Rules{PageBytes: 100, GroupPageBytes: 60, CellSpans: 2, CommandRows: 30, ClaimRows: 100, QueueRows: 5, ClaimBytes: 1000, SweepRows: 200, PurgedGroups: 2, EffectBytes: 1000, EffectRowBytes: 100, ListedClaims: 1, Sessions: 500, Handlers: 4, HandlerVersions: 3, HandlersBytes: 300, DistinctStep: 2, DistinctRows: 20, DistinctBytes: 20_000, DistinctNodes: 3, DistinctLooks: 10, Filesets: 4, FilesetVersions: 3},
+	Rules: &row.Rules{PageBytes: 100, GroupPageBytes: 60, CellSpans: 2, CommandRows: 30, ClaimRows: 100, QueueRows: 5, ClaimBytes: 1000, SweepRows: 200, PurgedGroups: 2, EffectBytes: 1000, EffectRowBytes: 100, ListedClaims: 1, Sessions: 500, Documents: smallDocuments(), DocumentVersions: 3, DeletedDocuments: 4, DistinctStep: 2, DistinctRows: 20, DistinctBytes: 20_000, DistinctNodes: 3, DistinctLooks: 10},
+}
+
+// smallDocuments bounds the documents of all kinds alike.
+func smallDocuments() (all [job.NumDocumentKinds]row.DocumentBounds) {
+	for kind := range job.DocumentKinds {
+		all[kind] = row.DocumentBounds{Names: 4, Bytes: 400}
+	}
+	return all
 }
 
 // RulesAt returns the rules of a level, or the rules that a test set.

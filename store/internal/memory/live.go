@@ -33,8 +33,8 @@ type Live struct {
 	// epochs is a copy of meta.epochs. Invariant: it is never older than the rows in a view, because new epochs are
 	// published before the command that began the newest one is committed.
 	epochs atomic.Pointer[[]row.Epoch]
-	// NewestHandlers are the newest versions of all handlers.
-	NewestHandlers atomic.Pointer[map[row.QueueName]document.Handler]
+	// NewestDocuments are the newest versions of the existing documents of each kind that is kept in memory.
+	NewestDocuments [job.NumDocumentKinds]atomic.Pointer[map[row.DocumentName]document.Named]
 }
 
 // DefaultPatience is how long a query waits for the current command.
@@ -75,9 +75,9 @@ func (l *Live) ReadSessionOf(r lsm.Rows, id job.ID) *row.Session {
 	return RowOf(l.Seqs(id), id, func(seq uint64) *row.Session { return row.ReadSession(r, seq) })
 }
 
-// ReadHandlerDocumentOf returns the document of a version, or nil.
-func (l *Live) ReadHandlerDocumentOf(r lsm.Rows, id job.ID) *row.HandlerDocument {
-	return RowOf(l.Seqs(id), id, func(seq uint64) *row.HandlerDocument { return row.ReadHandlerDocument(r, seq) })
+// ReadDocumentTextOf returns the text of a version of a named document, or nil.
+func (l *Live) ReadDocumentTextOf(r lsm.Rows, id job.ID) *row.DocumentText {
+	return RowOf(l.Seqs(id), id, func(seq uint64) *row.DocumentText { return row.ReadDocumentText(r, seq) })
 }
 
 func (m *Live) QueueUse() document.QueueUse {

@@ -12,22 +12,24 @@ func WellFormed(key string) bool {
 		return len(key) == 1
 	case QueueTable:
 		return len(key) == 5
-	case BatchTable, CountsTable, ClaimTable, ClaimStateTable, EffectTable, SweepTable, SessionTable, HandlerDocumentTable,
+	case BatchTable, CountsTable, ClaimTable, ClaimStateTable, EffectTable, SweepTable, SessionTable, DocumentTextTable,
 		SubmissionTable, SubmissionStateTable, BatchMetadataTable, PurgedBatchTable:
 		return len(key) == 9
 	case SlotTable:
 		return len(key) == 10
 	case SpanTable, LineKeyTable, GroupTable:
 		return len(key) == 13
-	case HandlerTable:
-		name := HandlerOfKey(key)
-		return name.Typ != "" && HandlerKey(name) == key
+	case DocumentTable:
+		if len(key) < 4 || !isKind(key[1]) {
+			return false
+		}
+		name, deleted := DocumentOfKey(key)
+		return name.Name != "" && DocumentKey(name, deleted) == key
+	case DeletionTable:
+		return len(key) == 10 && isKind(key[1])
 	case StatusCountsTable:
 		name := QueueOfStatusCounts(key)
 		return name.Typ != "" && StatusCountsKey(name) == key
-	case FilesetTable:
-		name := FilesetOfKey(key)
-		return name.Name != "" && FilesetKey(name) == key
 	case UniqueTable:
 		return len(key) > 5 && len(key) <= 5+job.MaxKeyBytes
 	case OnceTable:
@@ -95,3 +97,5 @@ func WellFormed(key string) bool {
 	}
 	return false
 }
+
+func isKind(b byte) bool { return b != 0 && b < byte(job.NumDocumentKinds) }

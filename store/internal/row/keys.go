@@ -39,9 +39,9 @@ const (
 	SessionTable         = 'A'
 	SlotTable            = 'a'
 	IdleTable            = 'Z'
-	HandlerTable         = 'H'
-	HandlerDocumentTable = 'h'
-	FilesetTable         = 'F'
+	DocumentTable        = 'H'
+	DocumentTextTable    = 'h'
+	DeletionTable        = 'F'
 	SubmissionTable      = 'V'
 	SubmissionStateTable = 'v'
 	BatchMetadataTable   = 'g'
@@ -58,7 +58,7 @@ const (
 var Tables = []byte{MetaTable, QueueTable, BatchTable, CountsTable, GroupTable, PageTable, SizesTable, SpanTable, DetailTable, ReadyTable, ListTable,
 	TimerTable, ClaimTable, ClaimStateTable, JobLeaseTable, RunnerTable, HoldTable, EffectTable, UniqueTable, LineKeyTable, OnceTable, OwnerTable,
 	NoticeTable, SweepTable, CellTable, SessionTable, SlotTable, IdleTable,
-	HandlerTable, HandlerDocumentTable, FilesetTable,
+	DocumentTable, DocumentTextTable, DeletionTable,
 	SubmissionTable, SubmissionStateTable, BatchMetadataTable, PartTable, BatchIndexTable, StatusCountsTable, DistinctTable, PurgedEndTable, PurgedBatchTable, SessionOwnerTable}
 
 // Kinds of details, the rows beside a span that belong to a single line.
@@ -397,35 +397,60 @@ func ScopeOfOnce(key string) string { return key[7 : 7+int(key[5])<<8+int(key[6]
 
 func RunnerOfKey(key string) string { return key[2 : 2+int(key[1])] }
 
-func HandlerKey(name QueueName) string { return namedKey(HandlerTable, name.Typ, name.Client) }
-
-func HandlerOfKey(key string) QueueName {
-	typ, client, _ := strings.Cut(key[1:], "\x00")
-	return QueueName{client, typ}
+// DocumentsIn returns the range of the rows of the existing documents of a kind.
+func DocumentsIn(kind job.DocumentKind) (from, to string) {
+	return string([]byte{DocumentTable, byte(kind), 0}), string([]byte{DocumentTable, byte(kind), 1})
 }
 
-func FilesetKey(name FilesetName) string { return namedKey(FilesetTable, name.Name, name.Client) }
-
-func FilesetOfKey(key string) FilesetName {
-	name, client, _ := strings.Cut(key[1:], "\x00")
-	return FilesetName{client, name}
+// DocumentKey is for the versions of a document. The documents of a kind that exist are before the deleted ones.
+func DocumentKey(name DocumentName, deleted bool) string {
+	existing, gone := DocumentsIn(name.Kind)
+	if deleted {
+		return namedKey(gone, name.Name, name.Client)
+	}
+	return namedKey(existing, name.Name, name.Client)
 }
 
-// namedKey puts the client last, because lists are in that order. Names never contain NUL.
-func namedKey(table byte, name, client string) string {
-	k := make(lsm.KeyBuilder, 0, 2+len(name)+len(client))
-	k.U8(table)
-	k = append(k, name...)
-	k.U8(0)
-	k = append(k, client...)
+// DocumentOfKey returns the name in a DocumentKey.
+func DocumentOfKey(key string) (name DocumentName, deleted bool) {
+	name.Kind, deleted = job.DocumentKind(key[1]), key[2] != 0
+	name.Name, name.Client = nameOfKey(key[3:])
+	return name, deleted
+}
+
+// DeletionKey is for the name of a document of a kind that a command deleted. With seq 0, it is for the highest number of
+// a version of the kind's documents whose histories are not kept any more.
+func DeletionKey(kind job.DocumentKind, seq uint64) string {
+	k := append(make(lsm.KeyBuilder, 0, 10), DeletionTable, byte(kind))
+	k.U64(seq)
 	return string(k)
 }
 
-func StatusCountsKey(name QueueName) string {
-	return namedKey(StatusCountsTable, name.Typ, name.Client)
+// DeletionsFrom returns the range of the deletions of a kind by the command seq and later ones.
+func DeletionsFrom(kind job.DocumentKind, seq uint64) (from, to string) {
+	return DeletionKey(kind, max(1, seq)), string([]byte{DeletionTable, byte(kind) + 1})
 }
 
-func QueueOfStatusCounts(key string) QueueName { return HandlerOfKey(key) }
+// SeqOfDeletion returns the command of a DeletionKey.
+func SeqOfDeletion(key string) uint64 { return lsm.U64At(key, 2) }
+
+// namedKey puts the client last, because lists are in that order. Names never contain NUL.
+func namedKey(prefix, name, client string) string { return prefix + name + "\x00" + client }
+
+// nameOfKey returns the names in a namedKey, without its prefix.
+func nameOfKey(rest string) (name, client string) {
+	name, client, _ = strings.Cut(rest, "\x00")
+	return name, client
+}
+
+func StatusCountsKey(name QueueName) string {
+	return namedKey(string([]byte{StatusCountsTable}), name.Typ, name.Client)
+}
+
+func QueueOfStatusCounts(key string) QueueName {
+	typ, client := nameOfKey(key[1:])
+	return QueueName{client, typ}
+}
 
 // PartKey is the key of a part of a submission. It has the number of the part's last line there, so that a seek for a
 // line finds its part.

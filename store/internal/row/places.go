@@ -35,9 +35,6 @@ func (r Run) Lines() int { return int(r.Last-r.First) + 1 }
 // QueueName is the name of a queue.
 type QueueName struct{ Client, Typ string }
 
-// FilesetName identifies a fileset.
-type FilesetName struct{ Client, Name string }
-
 // LineSet is a set of lines, in order.
 type LineSet []Position
 

@@ -43,17 +43,29 @@ type Rules struct {
 	ListedClaims int
 	// sessions is how many sessions may be open.
 	Sessions uint64
-	// handlers bounds the number of handlers, HandlerVersions the versions of each, and HandlersBytes the total size of
-	// the documents of all versions.
-	Handlers, HandlerVersions int
-	HandlersBytes             int64
+	// Documents bounds the named documents of each kind. DocumentVersions bounds the versions of each, and
+	// DeletedDocuments the deleted ones of each kind.
+	Documents                          [job.NumDocumentKinds]DocumentBounds
+	DocumentVersions, DeletedDocuments int
 	// Bounds of prefer_distinct. DistinctStep says when the levels of an index are rearranged, see
 	// DistinctIndex.BestLevels. DistinctRows bounds the first step of building an index. All indexes together may take
 	// about DistinctBytes of memory. A value's active jobs count in the order only if the value has at most
 	// DistinctNodes nodes. A claim without an order looks at DistinctLooks spans.
 	DistinctStep, DistinctRows, DistinctBytes, DistinctNodes, DistinctLooks int
-	// filesets bounds the number of filesets, and FilesetVersions the versions of each.
-	Filesets, FilesetVersions int
+}
+
+// DocumentBounds bounds the number of named documents, and the bytes of the texts of all versions.
+type DocumentBounds struct {
+	Names int
+	Bytes int64
+}
+
+// boundsOfKinds returns the bounds that the kinds of documents have.
+func boundsOfKinds() (all [job.NumDocumentKinds]DocumentBounds) {
+	for kind := range job.DocumentKinds {
+		all[kind] = DocumentBounds{kind.Rules().MaxNames, kind.Rules().MaxTotal}
+	}
+	return all
 }
 
 // Level is a version of the decisions of Apply.
@@ -64,9 +76,8 @@ type Level struct {
 
 var FirstRules = Rules{
 	PageBytes: 64 << 10, GroupPageBytes: 4 << 10, CellSpans: 512, CommandRows: 1000, ClaimRows: 4200, QueueRows: 50, ClaimBytes: 1 << 20, SweepRows: 200, PurgedGroups: 8, EffectBytes: 64 << 20, EffectRowBytes: 1 << 10,
-	ListedClaims: 8, Sessions: job.MaxSessions, Handlers: job.MaxHandlers, HandlerVersions: job.MaxHandlerVersions, HandlersBytes: job.MaxHandlersBytes,
+	ListedClaims: 8, Sessions: job.MaxSessions, Documents: boundsOfKinds(), DocumentVersions: job.MaxDocumentVersions, DeletedDocuments: job.MaxDeletedDocuments,
 	DistinctStep: 16, DistinctRows: 1000, DistinctBytes: 128 << 20, DistinctNodes: 16, DistinctLooks: 256,
-	Filesets: job.MaxFilesets, FilesetVersions: job.MaxFilesetVersions,
 }
 
 // Levels are the levels that this program can apply, in order. The first rules also apply to the records of a journal

@@ -9,9 +9,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// SharedFlags are settings of every command that has the flag: the server, by its address or its name, and the data
-// directory. A file has them at its top level, and their variables do not name a command.
-var SharedFlags = []string{"server", "context", "data"}
+// SharedFlags are settings of every command that has the flag: the server, by its address or its name, the data
+// directory, and who changes handlers and filesets. A file has them at its top level, and their variables do not name a
+// command.
+var SharedFlags = []string{"server", "context", "data", "by"}
 
 // DefaultData is the data directory of commands if --data is not given.
 const DefaultData = "./daybook-data"
