@@ -160,7 +160,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 func TestCodesHaveSentinels(t *testing.T) {
 	all := []error{
 		problem.ErrBadRequest, problem.ErrNotFound, problem.ErrNotActive, problem.ErrClaimLost, problem.ErrOutcomeDiffers, problem.ErrRunnerDiffers,
-		problem.ErrCancelled, problem.ErrConflict, problem.ErrKeyHeld, problem.ErrKeyReused, problem.ErrSessionNotFound, problem.ErrNumberPassed, problem.ErrTooLarge, problem.ErrNoBlobs, problem.ErrBlobDamaged, problem.ErrForbidden, problem.ErrOverloaded, problem.ErrUnavailable,
+		problem.ErrCancelled, problem.ErrConflict, problem.ErrVersionDiffers, problem.ErrKeyHeld, problem.ErrKeyReused, problem.ErrSessionNotFound, problem.ErrNumberPassed, problem.ErrTooLarge, problem.ErrNoBlobs, problem.ErrBlobDamaged, problem.ErrForbidden, problem.ErrOverloaded, problem.ErrUnavailable,
 		problem.ErrRunnerTaken, problem.ErrRunnerReplaced, problem.ErrRunnerLost,
 	}
 	without := map[string]bool{"route_not_found": true, "method_not_allowed": true, "client_gone": true, "internal": true, "store_damaged": true}

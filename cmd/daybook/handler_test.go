@@ -37,8 +37,6 @@ func TestHandlerCommands(t *testing.T) {
 	if got := ok(t, "handler", "history", "square", "--server", s.url); strings.Count(got, "stored") != 2 {
 		t.Errorf("versions:\n%s", got)
 	}
-	testkit.Equal(t, ok(t, "handler", "get", "square", "--server", s.url), second)
-	testkit.Equal(t, strings.Count(ok(t, "handler", "ls", "square", "--server", s.url), "script"), 2)
 	for typ, args := range map[string][]string{"a": {file("a.sh", "handle() { :; }\n")}, "b": {file("b", "function handle() {}"), "--lang", "node"}} {
 		put("", append([]string{typ}, args...)...).ends(t, terminal.ExitOK)
 	}

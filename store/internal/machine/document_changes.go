@@ -87,8 +87,8 @@ func meets(c job.Condition, d *row.Document) bool {
 	return c.Holds(d.Newest().Number, d.Newest().Digest)
 }
 
-// addVersion adds a version with the next number, and removes the texts that are not kept then: those of the versions
-// beyond the maximum, and those of all versions if it deletes the document.
+// addVersion adds a version with the next number. It removes the texts of the versions beyond the maximum, or the texts of
+// all versions if it deletes the document.
 func (a *Applying) addVersion(d *row.Document, v row.DocumentVersion) {
 	v.Number = a.documents[d.Kind].Forgotten + 1
 	if len(d.Versions) > 0 {
