@@ -3,6 +3,7 @@ package openapi
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,8 @@ type Parameter struct {
 	In          string  `json:"in"` // path, query or header
 	Required    bool    `json:"required,omitzero"`
 	Description string  `json:"description,omitzero"`
+	Style       string  `json:"style,omitzero"`   // without it, that of OpenAPI for the place
+	Explode     *bool   `json:"explode,omitzero"` // false: the elements of a list are separated by commas
 	Schema      *Schema `json:"schema"`
 }
 
@@ -47,6 +50,42 @@ type Body struct {
 type Media struct {
 	Schema  *Schema `json:"schema"`
 	Example string  `json:"example,omitzero"`
+}
+
+// Shape returns the description of a text of a media type.
+type Shape func(s *Schemas) Media
+
+// JSON is the shape of a value that is encoded as JSON.
+func JSON[T any](use Use) Shape {
+	return func(s *Schemas) Media { return Media{Schema: s.Value(reflect.TypeFor[T](), use)} }
+}
+
+// Plain is the shape of a text that a schema describes.
+func Plain(schema *Schema) Shape { return func(*Schemas) Media { return Media{Schema: schema} } }
+
+// OneOf is the shape of a text that has one of several shapes.
+func OneOf(shapes ...Shape) Shape {
+	return func(s *Schemas) Media {
+		either := &Schema{}
+		for _, shape := range shapes {
+			either.OneOf = append(either.OneOf, shape(s).Schema)
+		}
+		return Media{Schema: either}
+	}
+}
+
+// ListOf is the shape of a JSON array or of JSON lines.
+func ListOf(item Shape) Shape {
+	return func(s *Schemas) Media { return Media{Schema: &Schema{Type: Types{"array"}, Items: item(s).Schema}} }
+}
+
+// Like adds an example.
+func (shape Shape) Like(example string) Shape {
+	return func(s *Schemas) Media {
+		m := shape(s)
+		m.Example = example
+		return m
+	}
 }
 
 // Response describes an answer, or refers to a response of the components.

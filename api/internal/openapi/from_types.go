@@ -17,7 +17,10 @@ type Schemas struct {
 	Known map[reflect.Type]string
 	// Named are the names of components whose types have names that say too little.
 	Named map[reflect.Type]string
+	// Rules add to the schema of a type what its fields have to do with each other.
+	Rules map[reflect.Type]func(*Schema)
 
+	sent  map[reflect.Type]string // as Named, in requests
 	of    map[string]reflect.Type
 	parts Ordered
 }
@@ -91,6 +94,9 @@ func (s *Schemas) component(t reflect.Type, use Use) *Schema {
 
 // name returns the name of a component: the name of the type without the word for its use. So sweepDocument describes a Sweep.
 func (s *Schemas) name(t reflect.Type, use Use) string {
+	if name := s.sent[t]; use == InRequest && name != "" {
+		return name
+	}
 	name := cmp.Or(s.Named[t], t.Name())
 	if name == "" {
 		return ""
@@ -120,6 +126,25 @@ func (s *Schemas) object(t reflect.Type, use Use) *Schema {
 	return o
 }
 
+// Rule sets the rule of a type.
+func Rule[T any](s *Schemas, rule func(o *Schema)) { set(&s.Rules, reflect.TypeFor[T](), rule) }
+
+// Name sets the name of the component that describes a type in requests.
+func Name[T any](s *Schemas, name string) { set(&s.sent, reflect.TypeFor[T](), name) }
+
+// Describe sets the schema of a type that is not encoded by its fields. It becomes the component with a name.
+func Describe[T any](s *Schemas, name string, schema *Schema) {
+	set(&s.Known, reflect.TypeFor[T](), name)
+	s.Define(name, schema)
+}
+
+func set[V any](m *map[reflect.Type]V, t reflect.Type, v V) {
+	if *m == nil {
+		*m = map[reflect.Type]V{}
+	}
+	(*m)[t] = v
+}
+
 // fields adds the fields of a struct. Fields of an embedded struct belong to the struct, and are optional if it can be
 // nil.
 func (s *Schemas) fields(o *Schema, t reflect.Type, use Use, optional bool) {
@@ -141,6 +166,9 @@ func (s *Schemas) fields(o *Schema, t reflect.Type, use Use, optional bool) {
 		if use == InRequest && f.Tag.Get("required") == "true" || use == InAnswer && !optional && !strings.Contains(options, "omit") {
 			o.Required = append(o.Required, name)
 		}
+	}
+	if rule := s.Rules[t]; rule != nil {
+		rule(o)
 	}
 }
 

@@ -9,6 +9,8 @@
 //	Meta  map[string]string `query:"meta."`            // all parameters whose names have this prefix
 //	Body  T                                            // a JSON object; without the field, the body must be empty or {}
 //
+// A header with the tag read:"elsewhere" is only described, and a parameter with the tag list:"commas" is a list.
+//
 // An answer has:
 //
 //	Status   int                                       // without the field, the only status of the operation
@@ -16,6 +18,7 @@
 //	Body     T                                         // without the field, the answer has no body
 //	Basis    T                                         // makes a tagged answer; the entity tag is a digest of it
 //
-// The routes that are called for each job do without: reflection and the additional copy would cost as much as the
-// rest of the request.
+// Answers that are no JSON, or that are sent in pieces, are written by the function itself; see Written. The routes that are
+// called for each job also read their requests themselves, because reflection and the additional copy would cost as much as
+// the rest of the request; see Described.
 package operation

@@ -2,9 +2,11 @@ package operation
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +25,21 @@ type About struct {
 	Refusals []int
 	// Deprecated marks an operation that has a better one.
 	Deprecated bool
+
+	// Replies are the successful answers of Written and Described operations, instead of Answers.
+	Replies []Reply
+	// Bodies are the media types of a body that is no JSON object. It is required with BodyRequired.
+	Bodies       map[string]openapi.Shape
+	BodyText     string
+	BodyRequired bool
+}
+
+// Reply is an answer that a function writes itself.
+type Reply struct {
+	Status  int
+	Text    string
+	Headers []string                 // names of headers of the components
+	Content map[string]openapi.Shape // by media type; nil: the answer has no body
 }
 
 // Operation is a handler and its description.
@@ -41,31 +58,79 @@ type Rules struct {
 // New returns the operation of a function. It panics if the types of the function do not have the form that the package
 // describes, so a wrong type fails the first test.
 func New[I, O any](rules Rules, method, path string, about About, f func(ctx context.Context, in *I) (O, error)) Operation {
-	in, out := newRequest(reflect.TypeFor[I](), method), newAnswer(reflect.TypeFor[O](), about.Answers)
-	describe := func(schemas *openapi.Schemas) *openapi.Operation {
+	in, out := newRequest(reflect.TypeFor[I](), method, &about), newAnswer(reflect.TypeFor[O](), about.Answers)
+	return operation(in, method, path, about, out.describe, func(c echo.Context) error {
+		var request I
+		return in.call(c, rules, reflect.ValueOf(&request).Elem(), func(call *call) error {
+			answer, err := f(context.WithValue(c.Request().Context(), callKey{}, call), &request)
+			out.writeHeaders(c, reflect.ValueOf(&answer).Elem()) // a refusal after the change was stored has them, too
+			if err != nil {
+				return err
+			}
+			return out.write(c, call, reflect.ValueOf(&answer).Elem())
+		})
+	})
+}
+
+// Written returns the operation of a function that writes its answer itself, because the answer is no JSON, or too long for
+// memory, or made without reflection.
+func Written[I any](rules Rules, method, path string, about About, f func(c echo.Context, in *I) error) Operation {
+	in := newRequest(reflect.TypeFor[I](), method, &about)
+	return operation(in, method, path, about, about.replies, func(c echo.Context) error {
+		var request I
+		return in.call(c, rules, reflect.ValueOf(&request).Elem(), func(*call) error { return f(c, &request) })
+	})
+}
+
+// Described returns the operation of a function that reads its request itself, too, because it is called for each job. The
+// fields of I only describe the request.
+func Described[I any](method, path string, about About, f echo.HandlerFunc) Operation {
+	return operation(newRequest(reflect.TypeFor[I](), method, &about), method, path, about, about.replies, f)
+}
+
+func operation(in *request, method, path string, about About, answers func(*openapi.Operation, *openapi.Schemas), handle echo.HandlerFunc) Operation {
+	return Operation{Handle: handle, Query: in.query(), Describe: func(schemas *openapi.Schemas) *openapi.Operation {
 		op := &openapi.Operation{
 			Method: method, Path: pathParameter.ReplaceAllString(path, "{$1}"), ID: about.ID, Summary: about.Summary, Description: about.Text, Tags: []string{about.Tag},
 			Deprecated: about.Deprecated, Responses: openapi.Responses{},
 		}
 		in.describe(op, schemas)
-		out.describe(op, schemas)
+		answers(op, schemas)
 		about.refusals(op, in.hasBody)
 		return op
-	}
-	return Operation{Describe: describe, Query: in.query(), Handle: func(c echo.Context) error {
-		call := &call{connection: web.ConnectionOf(c.Request())}
-		defer call.release()
-		var request I
-		if err := in.read(c, rules, call, reflect.ValueOf(&request).Elem()); err != nil {
-			return err
-		}
-		answer, err := f(context.WithValue(c.Request().Context(), callKey{}, call), &request)
-		out.writeHeaders(c, reflect.ValueOf(&answer).Elem()) // a refusal after the change was stored has them, too
-		if err != nil {
-			return err
-		}
-		return out.write(c, call, reflect.ValueOf(&answer).Elem())
 	}}
+}
+
+// call reads a request, and calls f. It releases the memory of the request and of the answer afterwards.
+func (r *request) call(c echo.Context, rules Rules, into reflect.Value, f func(*call) error) error {
+	call := &call{connection: web.ConnectionOf(c.Request())}
+	defer call.release()
+	if err := r.read(c, rules, call, into); err != nil {
+		return err
+	}
+	return f(call)
+}
+
+// replies describes the answers that a function writes itself.
+func (a *About) replies(op *openapi.Operation, schemas *openapi.Schemas) {
+	for _, reply := range a.Replies {
+		r := &openapi.Response{Description: reply.Text, Content: contents(reply.Content, schemas)}
+		for _, name := range reply.Headers {
+			r.Header(name)
+		}
+		op.Responses[reply.Status] = r
+	}
+}
+
+func contents(shapes map[string]openapi.Shape, schemas *openapi.Schemas) map[string]openapi.Media {
+	if shapes == nil {
+		return nil
+	}
+	all := map[string]openapi.Media{}
+	for _, kind := range slices.Sorted(maps.Keys(shapes)) {
+		all[kind] = shapes[kind](schemas)
+	}
+	return all
 }
 
 // refusals adds the problems that an operation can have.

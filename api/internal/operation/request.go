@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"encoding"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -17,13 +18,14 @@ import (
 
 // request knows the fields of a request.
 type request struct {
+	about                     *About
 	path, parameters, headers []field
-	body                      *reflect.StructField // nil: the body must be empty or {}
+	body                      *reflect.StructField // nil: the body must be empty or {}, or is one of about.Bodies
 	hasBody                   bool                 // the method has a body
 }
 
-func newRequest(t reflect.Type, method string) *request {
-	r := &request{hasBody: slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, method)}
+func newRequest(t reflect.Type, method string, about *About) *request {
+	r := &request{about: about, hasBody: slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, method)}
 	for _, f := range reflect.VisibleFields(t) {
 		path, query, header := f.Tag.Get("path"), f.Tag.Get("query"), f.Tag.Get("header")
 		switch {
@@ -62,15 +64,19 @@ func (r *request) describe(op *openapi.Operation, schemas *openapi.Schemas) {
 			if strings.HasSuffix(name, ".") { // each is a parameter
 				schema.Type, schema.AdditionalProperties, name = openapi.Types{"string"}, nil, name+"*"
 			}
-			text := schema.Description
-			schema.Description = ""
-			op.Parameters = append(op.Parameters, openapi.Parameter{Name: name, In: in, Description: text, Required: in == "path" || f.Tag.Get("required") == "true", Schema: schema})
+			p := openapi.Parameter{Name: name, In: in, Description: schema.Description, Required: in == "path" || f.Tag.Get("required") == "true", Schema: schema}
+			if schema.Description = ""; f.Tag.Get("list") == "commas" {
+				p.Style, p.Explode = "form", new(bool)
+			}
+			op.Parameters = append(op.Parameters, p)
 		}
 	}
 	add("path", r.path)
 	add("query", r.parameters)
 	add("header", r.headers)
 	switch {
+	case r.about.Bodies != nil:
+		op.Body = &openapi.Body{Required: r.about.BodyRequired, Description: r.about.BodyText, Content: contents(r.about.Bodies, schemas)}
 	case r.body != nil:
 		op.Body = &openapi.Body{Required: r.required(), Content: map[string]openapi.Media{web.MIMEJSON: {Schema: schemas.Value(r.body.Type, openapi.InRequest)}}}
 	case r.hasBody:
@@ -110,7 +116,7 @@ func (r *request) read(c echo.Context, rules Rules, call *call, v reflect.Value)
 	}
 	for _, f := range r.headers {
 		values := c.Request().Header.Values(f.name)
-		if len(values) == 0 {
+		if len(values) == 0 || f.Tag.Get("read") == "elsewhere" {
 			continue
 		}
 		if len(values) > 1 {
@@ -120,7 +126,7 @@ func (r *request) read(c echo.Context, rules Rules, call *call, v reflect.Value)
 			return err
 		}
 	}
-	if !r.hasBody {
+	if !r.hasBody || r.about.Bodies != nil {
 		return nil
 	}
 	if r.body == nil {
@@ -185,6 +191,17 @@ func readText(f *field, text string, into reflect.Value) error {
 	if into.Kind() == reflect.Pointer {
 		into.Set(reflect.New(into.Type().Elem()))
 		into = into.Elem()
+	}
+	switch value := into.Addr().Interface().(type) {
+	case *job.ID:
+		id, err := job.ParseID(text)
+		if err != nil {
+			return web.BadID(f.name)
+		}
+		*value = id
+		return nil
+	case encoding.TextUnmarshaler:
+		return value.UnmarshalText([]byte(text))
 	}
 	switch into.Kind() {
 	case reflect.String:
