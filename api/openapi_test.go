@@ -36,10 +36,11 @@ import (
 // readDescription is the description of the API. The tests compare every answer with it.
 var readDescription = sync.OnceValues(func() (d description, err error) {
 	loader := openapi3.NewLoader()
-	text, err := described()
+	whole, err := wholeDescription()
 	if err != nil {
 		return d, err
 	}
+	text := whole.yaml
 	if d.doc, err = loader.LoadFromData(text); err != nil {
 		return d, err
 	}
@@ -158,10 +159,11 @@ func readGolden(t *testing.T) string {
 // TestGoldenDescription: testdata/openapi.yaml is the description that a server serves, so that a change of the API is
 // visible in a change of that file. -rewrite writes it.
 func TestGoldenDescription(t *testing.T) {
-	text, err := described()
+	whole, err := wholeDescription()
 	if err != nil {
 		t.Fatal(err)
 	}
+	text := whole.yaml
 	if flag.Lookup("rewrite").Value.String() == "true" { // package datadriven defines the flag
 		if err := os.WriteFile("testdata/openapi.yaml", text, 0o666); err != nil {
 			t.Fatal(err)

@@ -120,17 +120,9 @@ func (s *Server) routes() []route {
 
 		{http.MethodGet, "/backup", s.backup, !hot, !keyed, "", nil},
 		{http.MethodGet, "/backup/clients", s.backupClients, !hot, !keyed, "", nil},
-
-		{http.MethodGet, "/", s.root, !hot, !keyed, "", nil},
-		{http.MethodGet, "/ping", s.ping, hot, !keyed, "", nil},
-		{http.MethodGet, "/metrics", s.metricsPage, hot, !keyed, "", nil},
-
-		{http.MethodGet, "/openapi.yaml", s.openapi, !hot, !keyed, "", nil},
-		{http.MethodGet, "/docs", s.docs, !hot, !keyed, "", nil},
-		{http.MethodGet, "/docs/:file", s.docsFile, !hot, !keyed, "", nil},
 	},
 		batches{s.engine, &s.limits, s.draining}.routes(r), queues{s.engine, s.documents}.routes(r), runners{s.engine, s.documents}.routes(r), sweeps{s.engine}.routes(r), sessions{s.engine}.routes(r),
-		switches{s.engine}.routes(r), journalTime{s.engine}.routes(r), levels{s.engine}.routes(r),
+		pages{s.build.Version, s.metricsPage}.routes(r), switches{s.engine}.routes(r), journalTime{s.engine}.routes(r), levels{s.engine}.routes(r),
 		health{s.engine, s.draining}.routes(r), s.build.routes(r), statistics{s.engine, s.blobs}.routes(r),
 	)
 }

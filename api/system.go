@@ -2,14 +2,11 @@ package api
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
 	"time"
-
-	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/operation"
@@ -36,36 +33,6 @@ type monitor interface {
 	QueueRows() int
 	CommandTimes() map[string]ingest.CommandTimes
 	Level() (level, newest int)
-}
-
-// rootPage is the answer to GET / for browsers.
-//
-//go:embed docspage/root.html
-var rootPage []byte
-
-// root answers GET / with links: a page for browsers, and JSON for programs. The links are relative, so that they work
-// if a proxy adds a path prefix.
-func (s *Server) root(c echo.Context) error {
-	c.Response().Header().Set(echo.HeaderVary, echo.HeaderAccept)
-	if web.Prefers(c.Request(), web.MIMEHTML) {
-		c.Response().Header().Set("Content-Security-Policy", docsPolicy)
-		return web.Answer(c, http.StatusOK, web.MIMEHTML+"; charset=utf-8", rootPage)
-	}
-	return web.AnswerDocument(c, http.StatusOK, struct {
-		Name    string `json:"name"`
-		Version string `json:"version"`
-		Docs    string `json:"docs"`
-		OpenAPI string `json:"openapi"`
-		Queues  string `json:"queues"`
-		Stats   string `json:"stats"`
-		Metrics string `json:"metrics"`
-		Ready   string `json:"ready"`
-	}{"daybook", s.build.Version, "docs", "openapi.yaml", "queues", "stats", "metrics", "readyz"})
-}
-
-// ping answers GET /ping.
-func (s *Server) ping(c echo.Context) error {
-	return web.Answer(c, http.StatusOK, web.MIMEText, []byte("pong"))
 }
 
 // health says whether the process serves requests and the server accepts changes.

@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -12,6 +14,24 @@ import (
 func cold[I, O any](r operation.Rules, method, path string, about operation.About, f func(ctx context.Context, in *I) (O, error)) route {
 	op := operation.New(r, method, path, about, f)
 	return route{method, path, op.Handle, !hot, !keyed, op.Query, op.Describe}
+}
+
+// written returns the route of a function that writes its answer itself.
+func written[I any](r operation.Rules, method, path string, about operation.About, f func(c echo.Context, in *I) error) route {
+	op := operation.Written(r, method, path, about, f)
+	return route{method, path, op.Handle, !hot, !keyed, op.Query, op.Describe}
+}
+
+// direct returns the route of a function that reads its request itself. The fields of I describe the request.
+func direct[I any](method, path string, about operation.About, f echo.HandlerFunc) route {
+	op := operation.Described[I](method, path, about, f)
+	return route{method, path, op.Handle, !hot, !keyed, op.Query, op.Describe}
+}
+
+// once marks a route that supports an Idempotency-Key and session numbers.
+func (r route) once() route {
+	r.keyed = true
+	return r
 }
 
 // often marks a route that is called so often that its successes are logged only at debug level.

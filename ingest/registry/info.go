@@ -10,7 +10,7 @@ import (
 
 // Bounds of the data that a runner reports.
 const (
-	maxInstanceBytes  = 64
+	MaxInstanceBytes  = 64
 	maxNameBytes      = 128
 	maxVersionBytes   = 64
 	maxAddresses      = 16
@@ -88,7 +88,7 @@ func (i *Info) Check() error {
 
 // CheckInstance returns an error for an invalid instance, or nil.
 func CheckInstance(instance string) error {
-	return job.CheckText("instance", instance, 1, maxInstanceBytes)
+	return job.CheckText("instance", instance, 1, MaxInstanceBytes)
 }
 
 // bytes returns the length of all texts.

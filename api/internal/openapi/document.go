@@ -157,38 +157,81 @@ func (p paths) MarshalJSONTo(e *jsontext.Encoder) error {
 	return e.WriteToken(jsontext.EndObject)
 }
 
-// Document returns the text of a document in YAML: a head, which can have parts of the document that are written by
-// hand, with operations and the components that they use.
-func Document(head []byte, operations []*Operation, schemas *Schemas) ([]byte, error) {
-	var document, generated yaml.Node
-	if err := yaml.Unmarshal(head, &document); err != nil {
-		return nil, fmt.Errorf("read the head of the description: %w", err)
+// Head is the part of a document that describes no single operation.
+type Head struct {
+	Title, Version, Summary, Description string
+
+	Server    string   // its address
+	ServerIs  string   // its description
+	Tags      []string // in the order of a page
+	Headers   map[string]Header
+	Responses map[string]*Response
+}
+
+// Document returns a document as YAML and as JSON. rest has operations and components that are written by hand, in YAML.
+func Document(h *Head, operations []*Operation, schemas *Schemas, rest []byte) (text, inJSON []byte, err error) {
+	type named struct {
+		Name string `json:"name"`
 	}
-	text, err := json.Marshal(struct {
-		Paths      paths `json:"paths"`
+	type server struct {
+		URL         string `json:"url"`
+		Description string `json:"description"`
+	}
+	var d struct {
+		OpenAPI string `json:"openapi"`
+		Info    struct {
+			Title       string `json:"title"`
+			Version     string `json:"version"`
+			Summary     string `json:"summary"`
+			Description string `json:"description"`
+		} `json:"info"`
+		Servers    []server `json:"servers"`
+		Tags       []named  `json:"tags"`
+		Paths      paths    `json:"paths"`
 		Components struct {
-			Schemas Ordered `json:"schemas"`
+			Schemas   Ordered              `json:"schemas"`
+			Headers   map[string]Header    `json:"headers"`
+			Responses map[string]*Response `json:"responses"`
 		} `json:"components"`
-	}{operations, struct {
-		Schemas Ordered `json:"schemas"`
-	}{schemas.Components()}}, json.Deterministic(true))
+	}
+	d.OpenAPI, d.Paths = "3.1.0", operations
+	d.Info.Title, d.Info.Version, d.Info.Summary, d.Info.Description = h.Title, h.Version, h.Summary, h.Description
+	d.Servers = []server{{h.Server, h.ServerIs}}
+	for _, tag := range h.Tags {
+		d.Tags = append(d.Tags, named{tag})
+	}
+	d.Components.Schemas, d.Components.Headers, d.Components.Responses = schemas.Components(), h.Headers, h.Responses
+	made, err := json.Marshal(&d, json.Deterministic(true))
 	if err != nil {
-		return nil, fmt.Errorf("encode the description: %w", err)
+		return nil, nil, fmt.Errorf("encode the description: %w", err)
 	}
-	if err := yaml.Unmarshal(text, &generated); err != nil {
-		return nil, fmt.Errorf("read the description: %w", err)
+	var document, byHand yaml.Node
+	if err := yaml.Unmarshal(made, &document); err != nil {
+		return nil, nil, fmt.Errorf("read the description: %w", err)
 	}
-	if err := merge(document.Content[0], generated.Content[0], 0); err != nil {
-		return nil, err
+	if err := yaml.Unmarshal(rest, &byHand); err != nil {
+		return nil, nil, fmt.Errorf("read the part of the description that is written by hand: %w", err)
+	}
+	if len(byHand.Content) > 0 {
+		if err := merge(document.Content[0], byHand.Content[0], 0); err != nil {
+			return nil, nil, err
+		}
 	}
 	style(&document)
 	var out bytes.Buffer
 	e := yaml.NewEncoder(&out)
 	e.SetIndent(2)
 	if err := e.Encode(&document); err != nil {
-		return nil, fmt.Errorf("write the description: %w", err)
+		return nil, nil, fmt.Errorf("write the description: %w", err)
 	}
-	return out.Bytes(), nil
+	var all map[string]any
+	if err := document.Decode(&all); err != nil {
+		return nil, nil, fmt.Errorf("read the description: %w", err)
+	}
+	if inJSON, err = json.Marshal(all, json.Deterministic(true)); err != nil {
+		return nil, nil, fmt.Errorf("encode the description: %w", err)
+	}
+	return out.Bytes(), inJSON, nil
 }
 
 // merge adds the members of from to into. Both can have the same path, if the methods differ, and the same kind of components, if

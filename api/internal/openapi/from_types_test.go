@@ -86,7 +86,7 @@ func TestRequests(t *testing.T) {
 
 // TestDocumentRefusesTwoDescriptions: an operation or a component has one description, by hand or from types.
 func TestDocumentRefusesTwoDescriptions(t *testing.T) {
-	head := []byte("paths:\n  /a:\n    get: {summary: by hand}\ncomponents:\n  schemas:\n    A: {type: string}\n")
+	rest := []byte("paths:\n  /a:\n    get: {summary: by hand}\ncomponents:\n  schemas:\n    A: {type: string}\n")
 	for name, c := range map[string]struct {
 		operations []*Operation
 		schema     string
@@ -98,7 +98,7 @@ func TestDocumentRefusesTwoDescriptions(t *testing.T) {
 	} {
 		var s Schemas
 		s.Define(c.schema, Of("integer"))
-		if text, err := Document(head, c.operations, &s); (err == nil) != c.ok {
+		if text, _, err := Document(&Head{}, c.operations, &s, rest); (err == nil) != c.ok {
 			t.Errorf("%s: %v\n%s", name, err, text)
 		}
 	}
