@@ -19,7 +19,7 @@ import (
 const maxListedIDs = 1000
 
 // add answers POST /add, whose query names the queue.
-func (s *Server) add(c echo.Context) error {
+func (s *creation) add(c echo.Context) error {
 	a, form, err := command.QueryAttributes(web.Parameters(c))
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func (s *Server) add(c echo.Context) error {
 }
 
 // addToQueue answers POST /{client}/job/{type}/add.
-func (s *Server) addToQueue(c echo.Context) error {
+func (s *creation) addToQueue(c echo.Context) error {
 	a, form, err := command.QueryAttributes(web.Parameters(c))
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (s *Server) addToQueue(c echo.Context) error {
 
 // addLines is the fastest way to create jobs. It reads the body into one buffer, which becomes part of the journal
 // record. The only work per line is the search for the newline. The jobs are added to a batch if one is given.
-func (s *Server) addLines(c echo.Context, a *command.Attributes, form command.LineForm, batch job.ID) error {
+func (s *creation) addLines(c echo.Context, a *command.Attributes, form command.LineForm, batch job.ID) error {
 	a.Traceparent = cmp.Or(a.Traceparent, command.TraceOf(c))
 	of, err := s.openBatch(c, batch)
 	if err != nil {
@@ -83,6 +83,12 @@ func (s *Server) addLines(c echo.Context, a *command.Attributes, form command.Li
 	web.SetSeq(c, receipt.Seq)
 	web.SetReplayed(c, made.Replayed)
 	return answerAdded(c, made.Batch, receipt, n)
+}
+
+// addedDocument describes the answer to a bulk post, which is encoded by hand.
+type addedDocument struct {
+	command.BatchHead
+	JobIDs []job.ID `json:"job_ids,omitzero" maxItems:"1000"`
 }
 
 // answerAdded answers with the ids of n jobs that the command of a receipt created in a batch.

@@ -9,8 +9,11 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/api/internal/files"
+	"github.com/daybookq/daybook/api/internal/openapi"
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/ingest/backup"
@@ -29,8 +32,41 @@ type snapshotter interface {
 	Snapshot() (*ingest.Snapshot, error)
 }
 
-// backup answers GET /backup with a stream of package backup. HEAD takes no snapshot.
-func (s *Server) backup(c echo.Context) error {
+// backups are copies of everything that the server keeps.
+type backups struct {
+	engine backend
+	*limits
+	blobs    *files.Blobs
+	version  string
+	metrics  *backupMetrics
+	patience time.Duration   // the longest time in which a client may read 256 KiB
+	draining context.Context // done when the shutdown begins
+	log      zerolog.Logger
+}
+
+func (s *backups) routes(r operation.Rules) []route {
+	return []route{
+		written(r, http.MethodGet, "/backup", operation.About{
+			ID: "backup", Tag: "Watching", Summary: "Read a backup of the running server",
+			Text: "Everything that the server keeps but blobs, as of one moment: a tar with `journal/…`, `store/…`, and `backup.json`\n" +
+				"as its last file, which has the digests of the others. An answer without `backup.json` is not complete. The backup\n" +
+				"includes every change that was acknowledged before the request. One backup is sent at a time. `daybook backup` and\n" +
+				"`daybook restore` write, verify and restore these files.\n",
+			Replies: []operation.Reply{{Status: http.StatusOK, Text: "the backup", Headers: []string{"Daybook-Seq"},
+				Content: map[string]openapi.Shape{backup.MediaType: openapi.Plain(openapi.Of("string"))}}},
+			Refusals: []int{409, 503, 507},
+		}, s.send),
+		cold(r, http.MethodGet, "/backup/clients", operation.About{
+			ID: "backupClients", Tag: "Watching", Summary: "List the clients that have blobs of their own",
+			Text:     "A backup copies the blobs of each of them, and those that all clients share.",
+			Answers:  answers{200: "the names of the clients, in order; a client whose last blob was removed may be among them"},
+			Refusals: []int{501, 503},
+		}, s.clients),
+	}
+}
+
+// send answers with a stream of package backup. HEAD takes no snapshot.
+func (s *backups) send(c echo.Context, _ *nothing) error {
 	h := c.Response().Header()
 	if c.Request().Method == http.MethodHead {
 		h[echo.HeaderContentType] = []string{backup.MediaType}
@@ -54,12 +90,12 @@ func (s *Server) backup(c echo.Context) error {
 	h["Cache-Control"] = []string{"no-store"}
 	web.SetSeq(c, snapshot.Last)
 	if conn := web.ConnectionOf(c.Request()); conn != nil {
-		conn.Patience = s.backupPatience
+		conn.Patience = s.patience
 		defer func() { conn.Patience = 0 }()
 	}
 	c.Response().WriteHeader(http.StatusOK)
 	began := time.Now()
-	m, err := backup.Write(ctx, c.Response(), snapshot, s.build.Version)
+	m, err := backup.Write(ctx, c.Response(), snapshot, s.version)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
@@ -75,27 +111,25 @@ func (s *Server) backup(c echo.Context) error {
 	return nil
 }
 
-// backupClients answers GET /backup/clients with the clients that have blobs. A backup copies each client's blobs.
-func (s *Server) backupClients(c echo.Context) error {
-	if s.blobs.Storage == nil {
-		return files.NoBlobs()
+type blobClients struct {
+	Body struct {
+		Clients []string `json:"clients" schema:"Name"`
 	}
-	held, err := web.Hold(c, s.documents, web.MaxRowsBytes)
-	defer held.Release()
-	if err != nil {
-		return err
+}
+
+// clients answers with the clients that have blobs. A backup copies each client's blobs.
+func (s *backups) clients(ctx context.Context, _ *nothing) (out blobClients, err error) {
+	if s.blobs.Storage == nil {
+		return out, files.NoBlobs()
+	}
+	if err := operation.Hold(ctx, s.documents, web.MaxRowsBytes); err != nil {
+		return out, err
 	}
 	of, err := s.blobs.Storage.Store()
-	if err != nil {
-		return err
+	if err == nil {
+		out.Body.Clients = of.Clients()
 	}
-	names := of.Clients()
-	if names == nil {
-		names = []string{}
-	}
-	return web.AnswerDocument(c, http.StatusOK, struct {
-		Clients []string `json:"clients"`
-	}{names})
+	return out, err
 }
 
 // The results of backups, as labels.
@@ -111,8 +145,8 @@ type backupMetrics struct {
 	backupAt *atomic.Int64 // unix ms; 0: none since the start
 }
 
-func newBackupMetrics(registry *prometheus.Registry) backupMetrics {
-	m := backupMetrics{backupAt: new(atomic.Int64), backups: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newBackupMetrics(registry *prometheus.Registry) *backupMetrics {
+	m := &backupMetrics{backupAt: new(atomic.Int64), backups: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "daybook_backups_total", Help: "Backups that were requested: ok if the server has sent all of it, failed if the stream has ended early, refused if there was no stream.",
 	}, []string{"result"})}
 	for _, result := range []string{resultOK, resultFailed, resultRefused} {

@@ -133,7 +133,7 @@ func TestOneBackupAtATime(t *testing.T) {
 // complete.
 func TestSlowReaderOfABackup(t *testing.T) {
 	r := start(t)
-	r.server.backupPatience = 100 * time.Millisecond
+	r.server.backups.patience = 100 * time.Millisecond
 	r.randomJobs(30)
 	conn, _ := r.requested()
 	for !r.metric(`daybook_backups_total{result="failed"} 1`) {

@@ -12,7 +12,7 @@ import (
 )
 
 // addToBatch answers POST /batches/{id}/jobs, which takes jobs in every form of a create.
-func (s *Server) addToBatch(c echo.Context) error {
+func (s *creation) addToBatch(c echo.Context) error {
 	id, err := pathID(c)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (s *Server) addToBatch(c echo.Context) error {
 }
 
 // openBatch returns the batch with an id, ready for more jobs, or nil if id is zero.
-func (s *Server) openBatch(c echo.Context, id job.ID) (*command.OpenBatch, error) {
+func (s *creation) openBatch(c echo.Context, id job.ID) (*command.OpenBatch, error) {
 	if id.IsZero() {
 		return nil, nil
 	}
@@ -51,7 +51,7 @@ func (s *Server) openBatch(c echo.Context, id job.ID) (*command.OpenBatch, error
 }
 
 // createBatch creates a batch with attributes, and the jobs in Jobs.
-func (s *Server) createBatch(c echo.Context, r *command.CreateRequest, body []byte) error {
+func (s *creation) createBatch(c echo.Context, r *command.CreateRequest, body []byte) error {
 	b := command.Bulk{Each: web.PrefersEach(c.Request()), Trace: command.TraceOf(c), Headers: c.Request().Header}
 	if r.Batch == nil {
 		return web.BadRequest("jobs", "jobs requires a batch; without one, the body is the list of the jobs")

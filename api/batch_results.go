@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/openapi"
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -28,71 +31,101 @@ var resultFields = func() (fields []answer.Field) {
 	return chosen.Fields
 }()
 
-// results answers GET /batches/{id}/results with a JSON line for each job that has ended, in the order of their lines,
+// results are the results of the jobs of a batch.
+type results struct {
+	reader
+	web      *web.Server
+	readers  *atomic.Int64   // requests that follow results
+	draining context.Context // done when the shutdown begins
+}
+
+func (s *results) routes(r operation.Rules) []route {
+	return []route{
+		written(r, http.MethodGet, "/batches/:id/results", operation.About{
+			ID: "results", Tag: "Reading", Summary: "Read the results of a batch",
+			Text: "The answer has a line for each job that has ended, in the order of their lines in the batch, up to the first job\n" +
+				"that has not. Jobs that are purged have none. The last line is {\"next\": …, \"end\": …, \"status\": …}: a later request\n" +
+				"with from=next continues there; end is true if no result follows. An answer without it is cut off.\n" +
+				"With Accept: application/vnd.daybook.runs, the answer has the same in runs: a line for each stretch of jobs whose\n" +
+				"results have everything but their outputs in common, and the outputs as they were reported.\n",
+			Replies: []operation.Reply{{Status: http.StatusOK, Text: "the results", Content: map[string]openapi.Shape{
+				web.MIMENDJSON: openapi.ListOf(openapi.OneOf(answered[batchResult](), answered[resultsEnd]())),
+				web.MIMERuns: inRuns("#:batch v=1 batch_id=01a0c450-5878-7000-8000-000001c00000 from=0\n" +
+					"#:run line=0 job_id=01a0c450-5878-7000-8000-000001c00000 n=2 status=completed code=ok why=reported completed_at=1790000001000 kind=text frame=line bytes=13\n" +
+					"first\nsecond\n#:end next=2 end=true status=completed\n"),
+			}}},
+			Refusals: []int{404, 429, 503},
+		}, s.read),
+	}
+}
+
+// batchResult describes a result of a job, which also has other fields of the job's document.
+type batchResult struct {
+	Line        int64  `json:"line" minimum:"0" doc:"the number of the job in the batch"`
+	JobID       job.ID `json:"job_id"`
+	Status      string `json:"status" enum:"completed,failed,cancelled"`
+	ProcessExit *int64 `json:"process_exit,omitzero" doc:"the exit status of a process"`
+}
+
+// resultsEnd is the last line of an answer.
+type resultsEnd struct {
+	Next   int64  `json:"next" minimum:"0"`
+	End    bool   `json:"end"`
+	Status string `json:"status" schema:"BatchStatus"`
+}
+
+func describeResults(s *openapi.Schemas) {
+	openapi.Rule[batchResult](s, func(o *openapi.Schema) { o.AdditionalProperties = nil })
+}
+
+type resultsQuery struct {
+	onlyID
+	From   int64  `query:"from" minimum:"0" maximum:"9007199254740992" doc:"the line that the results begin with; default: 0"`
+	Limit  *int64 `query:"limit" minimum:"1" maximum:"2147483647" doc:"results, at most; default: all"`
+	Follow bool   `query:"follow" doc:"the answer waits for jobs that have not ended, until the batch has ended"`
+	caughtUp
+}
+
+// read answers with a JSON line for each job that has ended, in the order of their lines,
 // up to the first job that has not ended. If the Accept header prefers runs, the results are sent in runs. The last
 // line says where to continue. With follow, the answer waits for the remaining jobs until the batch has ended.
 //
 // Only JSON lines that are sent without waiting are compressed. A compressor would withhold results from a waiting
 // client. Runs are never compressed, as in claims, because the outputs are copied as they are stored.
-func (s *Server) results(c echo.Context) error {
-	from, limit, follow, err := resultsQuery(web.Parameters(c))
-	if err != nil {
+func (s *results) read(c echo.Context, in *resultsQuery) error {
+	if err := s.engine.CatchUp(c.Request().Context(), in.MinSeq); err != nil {
 		return err
 	}
-	id, err := s.idToRead(c)
-	if err != nil {
-		return err
-	}
-	if follow {
-		if s.resultReaders.Add(1) > maxResultReaders {
-			s.resultReaders.Add(-1)
+	if in.Follow {
+		if s.readers.Add(1) > maxResultReaders {
+			s.readers.Add(-1)
 			return &web.Problem{Status: http.StatusTooManyRequests, Code: web.CodeOverloaded, Detail: fmt.Sprintf("%d requests follow results already", maxResultReaders)}
 		}
-		defer s.resultReaders.Add(-1)
+		defer s.readers.Add(-1)
 	}
-	r := resultStream{Server: s, c: c, ctx: c.Request().Context(), id: id, first: from, from: from, left: limit}
+	r := resultStream{results: s, c: c, ctx: c.Request().Context(), id: in.ID, after: in.caughtUp, first: in.From, from: in.From, left: -1}
+	if in.Limit != nil {
+		r.left = int(*in.Limit)
+	}
 	r.inRuns = web.Preferred(c.Request(), web.MIMERuns, web.MIMENDJSON) == web.MIMERuns
 	if c.Request().Method == http.MethodHead {
-		if _, err := s.engine.Batch(id); err != nil {
+		if _, err := s.engine.Batch(in.ID); err != nil {
 			return err
 		}
 		r.header()
 		return nil
 	}
-	send := func(echo.Context) error { return r.send(follow) }
-	if !follow && !r.inRuns {
+	send := func(echo.Context) error { return r.send(in.Follow) }
+	if !in.Follow && !r.inRuns {
 		send = s.web.Compressed(send)
 	}
 	return send(c)
 }
 
-func resultsQuery(query []web.Parameter) (from int64, limit int, follow bool, err error) {
-	limit = -1
-	for _, p := range query {
-		switch p.Key {
-		case "from":
-			var n *int64
-			if n, err = web.WholeNumber(p.Key, p.Value); err == nil {
-				from, err = *n, web.BadField(p.Key, job.CheckRange(p.Key, *n, 0, 1<<53))
-			}
-		case "limit":
-			var n *int64
-			if n, err = web.WholeNumber(p.Key, p.Value); err == nil {
-				limit, err = int(*n), web.BadField(p.Key, job.CheckRange(p.Key, *n, 1, 1<<31-1))
-			}
-		case "follow":
-			follow, err = web.QueryBool(p)
-		}
-		if err != nil {
-			return 0, 0, false, err
-		}
-	}
-	return from, limit, follow, nil
-}
-
 // resultStream is an answer with results while it is sent.
 type resultStream struct {
-	*Server
+	*results
+	after  caughtUp
 	c      echo.Context
 	ctx    context.Context
 	id     job.ID
@@ -145,7 +178,7 @@ func (r *resultStream) next(follow bool) (page query.Results, change, end *store
 	for {
 		// The first page shows which job to wait for, and the second one whether that job ended before AwaitEnd. If the
 		// job was purged in between, the page continues after it and names another job to wait for.
-		page, err = r.page()
+		page, err = r.sendPage()
 		if err != nil || !follow || len(page.Jobs) > 0 || page.Wait.IsZero() || end != nil && page.Wait == awaited {
 			return page, change, end, err
 		}
@@ -159,9 +192,9 @@ func (r *resultStream) next(follow bool) (page query.Results, change, end *store
 	}
 }
 
-// page reads a page, and sends its results.
-func (r *resultStream) page() (page query.Results, err error) {
-	held, err := r.holdPage(r.c, answer.MaxDocumentsBytes)
+// sendPage reads a page, and sends its results.
+func (r *resultStream) sendPage() (page query.Results, err error) {
+	held, err := r.page(r.c, r.after, answer.MaxDocumentsBytes)
 	if err != nil {
 		return page, err
 	}
@@ -293,11 +326,7 @@ func (r *resultStream) last(end bool) error {
 	if r.inRuns {
 		return r.write(runs.AppendBatchEnd(nil, &runs.BatchEnd{Next: r.from, End: end, Status: batch.Status}))
 	}
-	text, err := web.EncodeDocument(struct {
-		Next   int64  `json:"next"`
-		End    bool   `json:"end"`
-		Status string `json:"status"`
-	}{r.from, end, batch.Status.String()})
+	text, err := web.EncodeDocument(resultsEnd{r.from, end, batch.Status.String()})
 	if err != nil {
 		return r.fail(err)
 	}

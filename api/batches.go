@@ -3,15 +3,14 @@ package api
 import (
 	"context"
 	"errors"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/api/internal/command"
+	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
@@ -38,8 +37,7 @@ type batchReader interface {
 
 // batches are jobs that belong together.
 type batches struct {
-	engine   backend
-	limits   *limits
+	reader
 	draining context.Context // done when the shutdown begins
 }
 
@@ -55,6 +53,14 @@ func (b batches) routes(r operation.Rules) []route {
 		cold(r, http.MethodGet, "/batches/:id", operation.About{
 			ID: "batch", Tag: "Reading", Summary: "Read a batch", Answers: answers{200: "the document"}, Refusals: []int{404, 503},
 		}, b.read).often(),
+		written(r, http.MethodGet, "/batches/:id/metadata", operation.About{
+			ID: "batchMetadata", Tag: "Reading", Summary: "Read the metadata of a batch", Refusals: []int{404, 503},
+			Replies: []operation.Reply{
+				{Status: http.StatusOK, Text: "the bytes that the producer gave", Headers: []string{"ETag"}, Content: map[string]openapi.Shape{echo.MIMEOctetStream: openapi.Plain(nil)}},
+				{Status: http.StatusNoContent, Text: "The batch has none."},
+				{Status: http.StatusNotModified, Text: "The metadata has the ETag of the request.", Headers: []string{"ETag"}},
+			},
+		}, b.metadata),
 		cold(r, http.MethodPost, "/batches/:id/close", operation.About{
 			ID: "closeBatch", Tag: "Moving", Summary: "Close an open batch",
 			Text:    "The batch gets no more jobs. A batch that is closed stays as it is.",
@@ -149,18 +155,20 @@ func (b batches) awaitStatus(ctx context.Context, in *batchQuery) (batch documen
 	}
 }
 
-// batchMetadata answers GET /batches/{id}/metadata with the producer's bytes.
-func (s *Server) batchMetadata(c echo.Context) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
-	held, err := s.holdPage(c, job.MaxBatchMetadataBytes)
+type metadataQuery struct {
+	onlyID
+	tagged
+	caughtUp
+}
+
+// metadata answers with the producer's bytes.
+func (b batches) metadata(c echo.Context, in *metadataQuery) error {
+	held, err := b.page(c, in.caughtUp, job.MaxBatchMetadataBytes)
 	if err != nil {
 		return err
 	}
 	defer held.Release()
-	metadata, err := s.engine.BatchMetadata(id)
+	metadata, err := b.engine.BatchMetadata(in.ID)
 	if err != nil {
 		return err
 	}
@@ -202,16 +210,8 @@ func (in *batchesQuery) filter() (f query.BatchFilter, err error) {
 	if in.After != nil && err == nil {
 		f.After, err = placeOfBatch("after", *in.After)
 	}
-	for _, name := range slices.Sorted(maps.Keys(in.Meta)) {
-		if err != nil {
-			break
-		}
-		if f.Meta == nil {
-			f.Meta = map[string]string{}
-		}
-		f.Meta[name] = in.Meta[name]
-		_, metaErr := job.NewMeta(f.Meta)
-		err = web.BadField(web.Shortened(command.MetaPrefix+name), metaErr)
+	if err == nil {
+		f.Meta, err = in.Meta, checkLabels(in.Meta)
 	}
 	switch {
 	case err != nil:

@@ -18,7 +18,7 @@ import (
 )
 
 // claimOne answers a claim of one job with the document of that job.
-func (s *Server) claimOne(c echo.Context, call *answer.ClaimCall) error {
+func (s *claims) claimOne(c echo.Context, call *answer.ClaimCall) error {
 	held := web.ShareOf(c, s.handouts)
 	defer held.Release()
 	seq, err := s.makeClaim(c.Request().Context(), call, held)
@@ -52,7 +52,7 @@ func (s *Server) claimOne(c echo.Context, call *answer.ClaimCall) error {
 
 // claimMany answers a claim of several jobs with the document of the claim. A repeated claim whose jobs have ended
 // since gets a claim_id and no jobs.
-func (s *Server) claimMany(c echo.Context, call *answer.ClaimCall) error {
+func (s *claims) claimMany(c echo.Context, call *answer.ClaimCall) error {
 	held := web.ShareOf(c, s.handouts)
 	defer held.Release()
 	seq, err := s.makeClaim(c.Request().Context(), call, held)
@@ -75,7 +75,7 @@ func setClaimHeaders(c echo.Context, seq uint64, claimed *applied.Claimed) {
 
 // makeClaim makes the claim, and grows the share to the memory that the answer needs. If the server shuts down, the
 // claim stops waiting.
-func (s *Server) makeClaim(ctx context.Context, call *answer.ClaimCall, held *web.Share) (seq uint64, err error) {
+func (s *claims) makeClaim(ctx context.Context, call *answer.ClaimCall, held *web.Share) (seq uint64, err error) {
 	return s.finishClaim(ctx, call, held, func(ctx context.Context, wait time.Duration, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 		return s.engine.ClaimAdmitted(ctx, call.Cmd, wait, admit)
 	})
@@ -85,7 +85,7 @@ func (s *Server) makeClaim(ctx context.Context, call *answer.ClaimCall, held *we
 type claimFunc func(ctx context.Context, wait time.Duration, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error)
 
 // finishClaim carries out a claim within the budget of memory.
-func (s *Server) finishClaim(ctx context.Context, call *answer.ClaimCall, held *web.Share, claim claimFunc) (seq uint64, err error) {
+func (s *claims) finishClaim(ctx context.Context, call *answer.ClaimCall, held *web.Share, claim claimFunc) (seq uint64, err error) {
 	if call.Wait > 0 {
 		waiting, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -118,7 +118,7 @@ func (s *Server) finishClaim(ctx context.Context, call *answer.ClaimCall, held *
 }
 
 // answerClaim writes the answer to a claim of several jobs, or with outcomes, or in runs.
-func (s *Server) answerClaim(c echo.Context, held *web.Share, call *answer.ClaimCall) error {
+func (s *claims) answerClaim(c echo.Context, held *web.Share, call *answer.ClaimCall) error {
 	kind := web.MIMEClaim
 	switch call.Form {
 	case answer.ClaimInLines:
@@ -149,7 +149,7 @@ func (s *Server) answerClaim(c echo.Context, held *web.Share, call *answer.Claim
 //
 // A claim with an idempotency key or a session number keeps its jobs, because the client can repeat the request.
 // handOut releases those jobs only if it refuses the request, and the request is not a repeat.
-func (s *Server) handOut(c echo.Context, claimed *applied.Claimed, write func() error) error {
+func (s *claims) handOut(c echo.Context, claimed *applied.Claimed, write func() error) error {
 	ctx := c.Request().Context()
 	gone := ctx.Err() != nil
 	failed := write()

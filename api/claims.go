@@ -11,26 +11,31 @@ import (
 // claimHead is the document of a claim without its list of jobs.
 type claimHead struct {
 	ClaimID    job.ID  `json:"claim_id"`
-	RunnerID   *string `json:"runner_id"` // null if nobody claimed the jobs; see job.Complete
-	CreatedAt  int64   `json:"created_at"`
-	LeaseMs    int64   `json:"lease_ms"`
-	TickledAt  int64   `json:"tickled_at"`
-	DeadlineAt *int64  `json:"deadline_at"` // null if the claim holds no jobs
-	HandedOut  int     `json:"handed_out"`
-	Held       int     `json:"held"`
+	RunnerID   *string `json:"runner_id" schema:"RunnerId" doc:"null if the jobs ended by the protocol of Opsqueue and nobody had claimed them"`
+	CreatedAt  int64   `json:"created_at" minimum:"0"`
+	LeaseMs    int64   `json:"lease_ms" minimum:"0"`
+	TickledAt  int64   `json:"tickled_at" minimum:"0"`
+	DeadlineAt *int64  `json:"deadline_at" minimum:"0"` // null if the claim holds no jobs
+	HandedOut  int     `json:"handed_out" minimum:"0" maximum:"1000" doc:"number of jobs that the claim handed out"`
+	Held       int     `json:"held" minimum:"0" maximum:"1000"`
 }
 
-// claimDocument answers GET /claims/{id}.
-func (s *Server) claimDocument(c echo.Context) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
-	}
-	fields, err := onlyFields(web.Parameters(c))
-	if err != nil {
-		return err
-	}
-	held, err := s.holdPage(c, fields.Bytes(job.MaxClaimJobs))
+// claimDocument is the document of a claim. It is sent in pieces.
+type claimDocument struct {
+	claimHead
+	Jobs []answer.JobPart `json:"jobs"`
+}
+
+type claimQuery struct {
+	onlyID
+	selected
+	caughtUp
+}
+
+// claim answers with a claim and the jobs that it still holds.
+func (s *jobs) claim(c echo.Context, in *claimQuery) error {
+	fields := in.selection()
+	held, err := s.page(c, in.caughtUp, fields.Bytes(job.MaxClaimJobs))
 	if err != nil {
 		return err
 	}
@@ -38,7 +43,7 @@ func (s *Server) claimDocument(c echo.Context) error {
 	var claim document.Claim
 	var list []job.Job
 	err = s.pages.Do(c.Request().Context(), func() error {
-		claim, list, err = s.engine.ClaimDocument(id, fields.Parts())
+		claim, list, err = s.engine.ClaimDocument(in.ID, fields.Parts())
 		return err
 	})
 	if err != nil {

@@ -21,23 +21,20 @@ type completer interface {
 }
 
 // complete answers POST /jobs/{id}/complete.
-func (s *Server) complete(c echo.Context) error {
-	var r struct {
-		command.OutcomeFields
-		command.Fences
-	}
+func (s *claims) complete(c echo.Context) error {
+	var r command.EndRequest
 	return s.endOne(c, &s.bodies.outcomes, &r, &r.Fences, r.CreateThen)
 }
 
 // release answers POST /jobs/{id}/release.
-func (s *Server) release(c echo.Context) error {
+func (s *claims) release(c echo.Context) error {
 	var r command.ReleaseRequest
 	return s.endOne(c, &s.bodies.small, &r, &r.Fences, nil)
 }
 
 // endOne ends the run of one job with the outcome of a request, and answers with the document of the job. f holds the
 // fences of the request. then, if not nil, adds the jobs that the outcome creates.
-func (s *Server) endOne(c echo.Context, rule *web.BodyRule, r interface{ Outcome() (job.Outcome, error) }, f *command.Fences,
+func (s *claims) endOne(c echo.Context, rule *web.BodyRule, r interface{ Outcome() (job.Outcome, error) }, f *command.Fences,
 	then func(s *command.Decoder, o *job.Outcome, reserve func(bytes int64) error) error) error {
 	id, body, err := readJobRequest(c, rule, r)
 	if err != nil {
@@ -78,7 +75,7 @@ func (s *Server) endOne(c echo.Context, rule *web.BodyRule, r interface{ Outcome
 }
 
 // completeMany answers POST /jobs/complete.
-func (s *Server) completeMany(c echo.Context) error {
+func (s *claims) completeMany(c echo.Context) error {
 	body, err := web.ReadBody(c, &s.bodies.outcomeList)
 	if err != nil {
 		return err

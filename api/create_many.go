@@ -13,7 +13,7 @@ import (
 
 // createMany answers POST /jobs/create with several jobs. It creates all of them or none, unless the client prefers a
 // result for each position. Then it creates all jobs that are valid.
-func (s *Server) createMany(c echo.Context, body []byte, items command.EachItem, of *command.OpenBatch) error {
+func (s *creation) createMany(c echo.Context, body []byte, items command.EachItem, of *command.OpenBatch) error {
 	b := command.Bulk{Each: web.PrefersEach(c.Request()), Trace: command.TraceOf(c), Of: of, Headers: c.Request().Header}
 	if of != nil {
 		b.Cmd.Into = of.Id
@@ -22,7 +22,7 @@ func (s *Server) createMany(c echo.Context, body []byte, items command.EachItem,
 }
 
 // createBulk answers a create of the items of a body.
-func (s *Server) createBulk(c echo.Context, b *command.Bulk, body []byte, items command.EachItem) error {
+func (s *creation) createBulk(c echo.Context, b *command.Bulk, body []byte, items command.EachItem) error {
 	err := b.AddAll(s.decode, body, items)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func answerMany(c echo.Context, b *command.Bulk, made *applied.Made) error {
 }
 
 // createRuns answers POST /jobs/create with a body in runs. It creates all jobs or none.
-func (s *Server) createRuns(c echo.Context, body []byte, of *command.OpenBatch) error {
+func (s *creation) createRuns(c echo.Context, body []byte, of *command.OpenBatch) error {
 	cmd, err := s.decode.CreationInRuns(body, command.TraceOf(c), of)
 	if err != nil {
 		return err

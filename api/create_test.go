@@ -146,7 +146,7 @@ func TestCreateRefusals(t *testing.T) {
 				reserved[name] = true
 			}
 		}
-		if len(reserved) != 29 {
+		if len(reserved) != 30 {
 			t.Errorf("reserved: %v", reserved)
 		}
 		for name := range reserved {

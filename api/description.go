@@ -10,7 +10,9 @@ import (
 	"sync"
 
 	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/openapi"
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
 )
@@ -113,8 +115,34 @@ func newSchemas() *openapi.Schemas {
 	s.Define("Meta", &openapi.Schema{Type: openapi.Types{"object"}, Description: "labels of a job, each a name and a value", MaxProperties: []byte(strconv.Itoa(job.MaxMeta)),
 		PropertyNames: &openapi.Schema{Pattern: "^[A-Za-z0-9._:-]{1,64}$"}, AdditionalProperties: meta})
 	s.Define("Empty", &openapi.Schema{Type: openapi.Types{"object"}, MaxProperties: []byte("0")})
+	s.Define("BatchStatus", openapi.Enum(batchStatuses()...))
+	s.Define("BatchPlace", openapi.Text(36, 293))
+	s.Define("BatchMeta", &openapi.Schema{Type: openapi.Types{"object", "null"}, AdditionalProperties: &openapi.Schema{Type: openapi.Types{"string", "integer"}}})
+	answer.Describe(s)
+	command.Describe(s)
+	describePatch(s)
+	describeResults(s)
+	s.Define("Problem", problemSchema(s))
 	s.Define("Code", openapi.Enum(allCodes()...).As("why a request, or a part of it, was refused; codes do not change"))
 	return s
+}
+
+func batchStatuses() (names []string) {
+	for status := job.BatchInProgress; int(status) < job.NumBatchStatus; status++ {
+		names = append(names, status.String())
+	}
+	return names
+}
+
+// problemSchema returns the schema of a refusal, with the members that some refusals add.
+func problemSchema(s *openapi.Schemas) *openapi.Schema {
+	p := openapi.Object[struct {
+		web.ProblemDocument
+		Lost    []answer.Lost `json:"lost,omitzero" doc:"only in the refusal of a tickle"`
+		Missing []string      `json:"missing,omitzero" doc:"only in the refusal of a manifest: addresses of blobs that are not stored"`
+	}](s, openapi.InAnswer)
+	p.Description = "why a request was refused, as in RFC 9457"
+	return p
 }
 
 // allCodes returns the codes of all problems.
@@ -148,7 +176,8 @@ func wholeDescription() (descriptions, error) {
 func describe() (text descriptions, err error) {
 	schemas := newSchemas()
 	var operations []*openapi.Operation
-	for _, r := range append((&Server{}).routes(), (&Server{}).getSwitches()...) {
+	s := emptyServer()
+	for _, r := range append(s.routes(), s.getSwitches()...) {
 		if r.describe != nil {
 			operations = append(operations, r.describe(schemas))
 		}

@@ -70,7 +70,7 @@ func TestDocuments(t *testing.T) {
 		{"runner that is lost", documentOfRunner(nil, &registry.Runner{ID: "r", State: registry.Dead, End: registry.Lost, Since: 7, HeartbeatAt: 6}),
 			`{"runner_id":"r","state":"DEAD","end":"lost","since":7,"heartbeat_at":6,"instance":"","name":"","addresses":[],"kinds":[],"types":[],"clients":[],` +
 				`"slots":0,"labels":{},"version":"","stats":{"cpu":0,"memory":0,"running":0},"held":0,"claims":[],"claim_count":0,"last_seen_at":6}`},
-		{"tickle", answer.TickledDocument{Held: 3, Lost: answer.LostJobs(nil)}, `{"held":3,"lost":[]}`},
+		{"tickle", answer.HeldDocument{Held: 3, Lost: answer.LostJobs(nil)}, `{"held":3,"lost":[]}`},
 		{"problem", web.DocumentOfProblem(&web.Problem{Status: 409, Code: "c", Detail: " d\x00 <\" "}),
 			`{"type":"about:blank","title":"Conflict","status":409,"code":"c","detail":"d\u0000 <\"","outcome":"not_stored"}`},
 		{"problem of a field", web.DocumentOfProblem(&web.Problem{Status: 499, Code: "c", Detail: "d", Field: "f[1].g", Fate: web.Unknown, Members: map[string]any{"lost": answer.LostJobs(nil)}}),

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -130,7 +131,7 @@ func FuzzRequests(f *testing.F) {
 		}
 		check(t, err)
 		check(t, (&command.Completion{Reserve: enough}).Lines(text))
-		for _, r := range (&Server{}).routes() {
+		for _, r := range emptyServer().routes() {
 			query, err := web.ParseQuery(string(text), r.query)
 			check(t, err)
 			switch {
@@ -140,9 +141,9 @@ func FuzzRequests(f *testing.F) {
 			case r.path == "/queues":
 				_, _, err = (&queuesQuery{After: web.OrNull(string(text))}).after()
 			case r.path == "/jobs":
-				_, _, err = listQuery(query)
-			case r.query == "fields":
-				_, err = onlyFields(query)
+				_, err = (&jobsQuery{Meta: map[string]string{string(text): string(text)}}).filter()
+			case slices.ContainsFunc(query, func(p web.Parameter) bool { return p.Key == "fields" }):
+				err = new(answer.Selection).UnmarshalText(text)
 			}
 			check(t, err)
 		}

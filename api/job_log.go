@@ -1,14 +1,18 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
 
 	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/daybookq/daybook/api/internal/files"
+	"github.com/daybookq/daybook/api/internal/openapi"
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/joblog"
@@ -17,8 +21,6 @@ import (
 )
 
 const (
-	// maxLogOffset is far more than a job can print.
-	maxLogOffset = 1 << 60
 	// maxLogReaders bounds the requests that follow logs. Each occupies a connection that other clients need too.
 	maxLogReaders = 256
 	codeNoLog     = "log_not_found"
@@ -37,37 +39,45 @@ func noLog(detail string) *web.Problem {
 	return &web.Problem{Status: http.StatusNotFound, Code: codeNoLog, Detail: detail}
 }
 
-// appendLog answers POST /jobs/{id}/log. The runner adds new output of the job.
-func (s *Server) appendLog(c echo.Context) error {
-	id, err := pathID(c)
-	if err != nil {
-		return err
+// logs are what running jobs print.
+type logs struct {
+	reader
+	kept     *jobLogs
+	blobs    *files.Blobs
+	draining context.Context // done when the shutdown begins
+}
+
+func (s *logs) routes(r operation.Rules) []route {
+	text := openapi.Plain(openapi.Of("string"))
+	return []route{
+		written(r, http.MethodGet, "/jobs/:id/log", operation.About{
+			ID: "jobLog", Tag: "Reading", Summary: "Read what a job has printed",
+			Text: "Of a job that has not ended, the last 256 KiB that its runner has sent. With `follow`, the answer goes on until the\n" +
+				"job ends. Of a job that has ended, the blob that `log_addr` names.\n",
+			Replies:  []operation.Reply{{Status: http.StatusOK, Text: "the log", Content: map[string]openapi.Shape{web.MIMEText: text}}},
+			Refusals: []int{404, 429, 503},
+		}, s.read),
+		written(r, http.MethodPost, "/jobs/:id/log", operation.About{
+			ID: "appendLog", Tag: "Running", Summary: "Add to the log of a job that runs",
+			Text: "The body is what the job has printed, at most 256 KiB. The server keeps the end of it in memory until a minute after\n" +
+				"the end of the job.\n",
+			Bodies:   map[string]openapi.Shape{web.MIMEText: openapi.Plain(openapi.Text(0, joblog.MaxBytes)), echo.MIMEOctetStream: openapi.Plain(bytesSchema())},
+			Replies:  []operation.Reply{{Status: http.StatusNoContent, Text: "The text was added, or was there already."}},
+			Refusals: []int{404, 409, 503},
+		}, s.append).often(),
 	}
-	var claim job.ID
-	offset := int64(-1)
-	for _, p := range web.Parameters(c) {
-		switch p.Key {
-		case "claim_id":
-			if claim, err = job.ParseID(p.Value); err != nil {
-				return web.BadID(p.Key)
-			}
-		case "offset":
-			n, err := web.WholeNumber(p.Key, p.Value)
-			if err == nil {
-				err = web.BadField(p.Key, job.CheckRange(p.Key, *n, 0, maxLogOffset))
-			}
-			if err != nil {
-				return err
-			}
-			offset = *n
-		}
-	}
-	switch {
-	case claim.IsZero():
-		return web.BadRequest("claim_id", "claim_id is missing: only the run that holds a job can write its log")
-	case offset < 0:
-		return web.BadRequest("offset", "offset is missing: it is the place of the body in what the job has printed")
-	}
+}
+
+type logRequest struct {
+	onlyID
+	Claim  job.ID `query:"claim_id" required:"true" doc:"the claim that holds the job"`
+	Offset int64  `query:"offset" required:"true" minimum:"0" maximum:"1152921504606846976" doc:"the place of the body in all that this run of the job has printed"`
+	caughtUp
+}
+
+// append adds new output of a job, which its runner sends.
+func (s *logs) append(c echo.Context, in *logRequest) error {
+	id, claim := in.ID, in.Claim
 	body, err := web.ReadBody(c, &s.bodies.log)
 	if err != nil {
 		return err
@@ -77,19 +87,19 @@ func (s *Server) appendLog(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err = s.catchUp(c); err == nil {
+	if err = s.engine.CatchUp(c.Request().Context(), in.MinSeq); err == nil {
 		err = s.holds(c, id, claim)
 	}
 	if err != nil {
 		end.Stop()
 		return err
 	}
-	s.logs.Append(id, claim, offset, body.Bytes, end)
+	s.kept.Append(id, claim, in.Offset, body.Bytes, end)
 	return c.NoContent(http.StatusNoContent)
 }
 
 // holds refuses a request unless the job runs under the claim.
-func (s *Server) holds(c echo.Context, id, claim job.ID) error {
+func (s *logs) holds(c echo.Context, id, claim job.ID) error {
 	j, held, err := s.readJob(c, s.documents, id)
 	defer held.Release()
 	switch {
@@ -105,18 +115,17 @@ func (s *Server) holds(c echo.Context, id, claim job.ID) error {
 	return nil
 }
 
-// jobLog answers GET /jobs/{id}/log with the kept output of a job. With follow, the answer continues with new output
-// until the job ends. For a job that has ended, the answer is the blob that the runner has stored.
-func (s *Server) jobLog(c echo.Context) error {
-	follow := false
-	for _, p := range web.Parameters(c) {
-		var err error
-		if follow, err = web.QueryBool(p); err != nil {
-			return err
-		}
-	}
-	id, err := s.idToRead(c)
-	if err != nil {
+type logQuery struct {
+	onlyID
+	Follow bool `query:"follow" doc:"whether the answer goes on until the job ends"`
+	caughtUp
+}
+
+// read answers with the kept output of a job. With follow, the answer continues with new output until the job ends. For a
+// job that has ended, the answer is the blob that the runner has stored.
+func (s *logs) read(c echo.Context, in *logQuery) error {
+	id, ctx := in.ID, c.Request().Context()
+	if err := s.engine.CatchUp(ctx, in.MinSeq); err != nil {
 		return err
 	}
 	end, err := s.engine.AwaitEnd(id)
@@ -124,7 +133,7 @@ func (s *Server) jobLog(c echo.Context) error {
 		return err
 	}
 	defer end.Stop()
-	if err := s.catchUp(c); err != nil { // so that no end before the wait is missed
+	if err := s.engine.CatchUp(ctx, in.MinSeq); err != nil { // so that no end before the wait is missed
 		return err
 	}
 	j, held, err := s.readJob(c, s.documents, id)
@@ -133,25 +142,25 @@ func (s *Server) jobLog(c echo.Context) error {
 		return err
 	}
 	if j.Status.Terminal() {
-		return s.storedLog(c, &j)
+		return s.stored(c, &j)
 	}
-	reader := s.logs.Reader(id)
-	if !follow || c.Request().Method == http.MethodHead {
-		if _, _, exists := s.logs.Reader(id).Next(); !exists {
+	reader := s.kept.Reader(id)
+	if !in.Follow || c.Request().Method == http.MethodHead {
+		if _, _, exists := s.kept.Reader(id).Next(); !exists {
 			return noLog("the server has nothing of a log of the job, which has not ended; ?follow=true waits for it; " + withLogs)
 		}
 		logHeaders(c)
-		return s.sendLog(c, reader, nil)
+		return s.send(c, reader, nil)
 	}
-	if s.logs.readers.Add(1) > maxLogReaders {
-		s.logs.readers.Add(-1)
+	if s.kept.readers.Add(1) > maxLogReaders {
+		s.kept.readers.Add(-1)
 		return &web.Problem{Status: http.StatusTooManyRequests, Code: web.CodeOverloaded, Detail: fmt.Sprintf("%d requests follow logs already", maxLogReaders)}
 	}
-	defer s.logs.readers.Add(-1)
+	defer s.kept.readers.Add(-1)
 	logHeaders(c)
 	c.Response().WriteHeader(http.StatusOK)
 	c.Response().Flush() // now the client knows that the job exists
-	return s.sendLog(c, reader, end)
+	return s.send(c, reader, end)
 }
 
 func logHeaders(c echo.Context) {
@@ -160,8 +169,8 @@ func logHeaders(c echo.Context) {
 	h["X-Content-Type-Options"] = web.Nosniff
 }
 
-// sendLog sends a log to its reader: everything until the end of the job, or only the present text if end is nil.
-func (s *Server) sendLog(c echo.Context, reader *joblog.Reader, end joblog.End) error {
+// send sends a log to its reader: everything until the end of the job, or only the present text if end is nil.
+func (s *logs) send(c echo.Context, reader *joblog.Reader, end joblog.End) error {
 	w, ended := c.Response(), false
 	for {
 		text, changed, _ := reader.Next()
@@ -190,16 +199,16 @@ func (s *Server) sendLog(c echo.Context, reader *joblog.Reader, end joblog.End) 
 	}
 }
 
-// storedLog answers with the log of a job that has ended: the blob that the job names, or the text that is still in
+// stored answers with the log of a job that has ended: the blob that the job names, or the text that is still in
 // memory.
-func (s *Server) storedLog(c echo.Context, j *job.Job) error {
+func (s *logs) stored(c echo.Context, j *job.Job) error {
 	ref, err := blob.Parse(j.LogAddr)
 	if err != nil || ref.SHA256 == nil || s.blobs.Storage == nil {
-		if _, _, exists := s.logs.Reader(j.ID).Next(); !exists {
+		if _, _, exists := s.kept.Reader(j.ID).Next(); !exists {
 			return noLog("no log of the job is kept; its log_addr says if it is elsewhere; " + withLogs)
 		}
 		logHeaders(c)
-		return s.sendLog(c, s.logs.Reader(j.ID), nil)
+		return s.send(c, s.kept.Reader(j.ID), nil)
 	}
 	of, err := s.blobs.Storage.Store()
 	if err != nil {
@@ -228,4 +237,20 @@ func (s *Server) storedLog(c echo.Context, j *job.Job) error {
 		return c.NoContent(http.StatusOK)
 	}
 	return s.blobs.Send(c, b)
+}
+
+// registerMetrics makes the metrics of the logs of jobs.
+func (logs *jobLogs) registerMetrics(registry *prometheus.Registry) {
+	gauge := func(name, help string, value func() float64) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	counter := func(name, help string, value func(joblog.Stats) int64) {
+		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value(logs.Stats())) }))
+	}
+	gauge("daybook_job_logs", "Logs of jobs in memory.", func() float64 { return float64(logs.Stats().Logs) })
+	gauge("daybook_job_log_bytes", "Bytes of the logs in memory.", func() float64 { return float64(logs.Stats().Bytes) })
+	gauge("daybook_job_log_readers", "Requests that follow the log of a job.", func() float64 { return float64(logs.readers.Load()) })
+	counter("daybook_job_log_appended_bytes_total", "Bytes of logs that runners have sent.", func(s joblog.Stats) int64 { return s.AppendedBytes })
+	counter("daybook_job_log_missing_bytes_total", "Bytes of logs that runners could not send in time.", func(s joblog.Stats) int64 { return s.MissingBytes })
+	counter("daybook_job_logs_dropped_total", "Logs dropped from memory before the end of their jobs to make room.", func(s joblog.Stats) int64 { return s.Dropped })
 }

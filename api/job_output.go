@@ -10,6 +10,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/api/internal/files"
+	"github.com/daybookq/daybook/api/internal/openapi"
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
@@ -26,29 +28,60 @@ const (
 
 var outputTypes = map[job.Kind]string{job.Text: web.MIMEText + "; charset=utf-8", job.JSON: web.MIMEJSON, job.Bytes: echo.MIMEOctetStream}
 
-// output answers GET /jobs/{id}/output with the bytes of the output, or of the blob that is the output.
-func (s *Server) output(c echo.Context) error {
-	wait := time.Duration(0)
-	for _, p := range web.Parameters(c) {
-		ms, err := web.WholeNumber(p.Key, p.Value)
-		if err == nil {
-			err = web.BadField(p.Key, job.CheckRange(p.Key, *ms, 0, job.MaxWaitMs))
-		}
-		if err != nil {
-			return err
-		}
-		wait = time.Duration(*ms) * time.Millisecond
+// outputs are the outputs of jobs that have ended.
+type outputs struct {
+	reader
+	blobs    *files.Blobs
+	draining context.Context // done when the shutdown begins
+}
+
+func (s *outputs) routes(r operation.Rules) []route {
+	ended := []string{headerStatus, headerCode, headerExitCode, headerOutputAddr}
+	tagged := append([]string{"ETag"}, ended...)
+	content := map[string]openapi.Shape{
+		web.MIMEText: openapi.Plain(openapi.Of("string")), web.MIMEJSON: openapi.Plain(&openapi.Schema{}), echo.MIMEOctetStream: openapi.Plain(bytesSchema()),
 	}
-	id, err := s.idToRead(c)
-	if err != nil {
+	return []route{
+		written(r, http.MethodGet, "/jobs/:id/output", operation.About{
+			ID: "output", Tag: "Reading", Summary: "Read the output of a job",
+			Text: "The bytes of the output, as the content type says: a text, a JSON value as the runner sent it, or bytes. If the output\n" +
+				"is a blob of this server, the bytes of the blob, with ranges; the content type is that of `output_addr_kind`, or\n" +
+				"`application/octet-stream`.\n",
+			Replies: []operation.Reply{
+				{Status: http.StatusOK, Text: "the output", Headers: tagged, Content: content},
+				{Status: http.StatusPartialContent, Text: "the part of a blob that Range names", Content: content},
+				{Status: http.StatusNoContent, Text: "The job has ended without an output, or with an address that is not one of this server's blobs.", Headers: ended},
+				{Status: http.StatusNotModified, Text: "The output has the ETag of the request.", Headers: tagged},
+			},
+			Refusals: []int{404, 409, 416, 503},
+		}, s.read),
+	}
+}
+
+// bytesSchema returns the schema of bytes that are no text.
+func bytesSchema() *openapi.Schema {
+	return &openapi.Schema{Type: openapi.Types{"string"}, Format: "binary"}
+}
+
+type outputQuery struct {
+	onlyID
+	WaitMs int64 `query:"wait_ms" minimum:"0" maximum:"60000" doc:"how long the server waits for the end of the job"`
+	tagged
+	Range string `header:"Range" read:"elsewhere" doc:"a part of an output that is a blob"`
+	caughtUp
+}
+
+// read answers with the bytes of the output, or of the blob that is the output.
+func (s *outputs) read(c echo.Context, in *outputQuery) error {
+	if err := s.engine.CatchUp(c.Request().Context(), in.MinSeq); err != nil {
 		return err
 	}
-	if wait > 0 {
-		if err := s.awaitEnd(c, id, wait); err != nil {
+	if in.WaitMs > 0 {
+		if err := s.awaitEnd(c, in); err != nil {
 			return err
 		}
 	}
-	j, held, err := s.readJob(c, s.documents, id)
+	j, held, err := s.readJob(c, s.documents, in.ID)
 	if err != nil {
 		return err
 	}
@@ -86,18 +119,18 @@ func headerText(text string) string { return string(job.AppendEscaped(nil, text)
 
 // awaitEnd waits until a job has ended, the time is over or the client hangs up. It returns ErrShuttingDown if the
 // server shuts down first.
-func (s *Server) awaitEnd(c echo.Context, id job.ID, wait time.Duration) error {
-	end, err := s.engine.AwaitEnd(id)
+func (s *outputs) awaitEnd(c echo.Context, in *outputQuery) error {
+	end, err := s.engine.AwaitEnd(in.ID)
 	if err != nil {
 		return err
 	}
 	defer end.Stop()
-	ctx, cancel := context.WithTimeout(c.Request().Context(), wait)
+	ctx, cancel := context.WithTimeout(c.Request().Context(), time.Duration(in.WaitMs)*time.Millisecond)
 	defer cancel()
-	if err := s.catchUp(c); err != nil { // so that no end before the wait is missed
+	if err := s.engine.CatchUp(ctx, in.MinSeq); err != nil { // so that no end before the wait is missed
 		return err
 	}
-	j, held, err := s.readJob(c, s.documents, id)
+	j, held, err := s.readJob(c, s.documents, in.ID)
 	held.Release()
 	if err != nil || j.Status.Terminal() {
 		return err

@@ -15,13 +15,13 @@ const placeView = "place"
 // placeDocument is the place of a job in its batch. The batch and the line are null if the job belongs to no batch.
 type placeDocument struct {
 	JobID   job.ID  `json:"job_id"`
-	BatchID *job.ID `json:"batch_id"`
-	Line    *int64  `json:"line"`
+	BatchID *job.ID `json:"batch_id" doc:"null if the job belongs to no batch"`
+	Line    *int64  `json:"line" minimum:"0" doc:"the number of the job in the batch, from 0 on and over all requests that filled it"`
 }
 
 // answerPlace answers with the line of a job in its batch, counted over all requests that filled the batch. For a batch
 // with attributes this reads one small row, however large the job is.
-func (s *Server) answerPlace(c echo.Context, id job.ID) error {
+func (s *jobs) answerPlace(c echo.Context, id job.ID) error {
 	doc := placeDocument{JobID: id}
 	batch, line, err := s.engine.LineOf(id)
 	switch {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,54 +13,33 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// statesView is the value of the parameter view that shows a job in etcdq's form: as the list of its states.
-const statesView = "states"
-
-// viewOf reads the parameter view of a query.
-func viewOf(query []web.Parameter) (view string, err error) {
-	for _, p := range query {
-		switch {
-		case p.Key == "view" && p.Value != statesView && p.Value != placeView:
-			return "", web.BadRequest("view", fmt.Sprintf("view must be %s or %s, not %q", statesView, placeView, web.Shortened(p.Value)))
-		case p.Key == "view":
-			view = p.Value
-		}
-	}
-	if view != "" && len(query) > 1 {
-		return "", web.BadRequest("view", "a request must not have both view and fields")
-	}
-	return view, nil
-}
-
 // statesDocument is a job in etcdq's form.
 type statesDocument struct {
-	// Container and Fileset are copied from the payload, or null. After a run, the container has its ID and the image
-	// that ran.
-	Container jsontext.Value `json:"Container"`
-	Fileset   jsontext.Value `json:"Fileset"`
+	Container jsontext.Value `json:"Container" doc:"that of the payload, with the ID and the image of the container that ran; null if the payload has none"`
+	Fileset   jsontext.Value `json:"Fileset" doc:"that of the payload; null if it has none"`
 
-	Owner  string       `json:"Owner"` // the runner; empty while the job waits
-	States []state      `json:"States"`
-	Result *stateResult `json:"Result"` // null until the job has ended
+	Owner  string       `json:"Owner" doc:"the runner; empty while the job waits"`
+	States []state      `json:"States" minItems:"1" doc:"oldest first; the last one is the current state"`
+	Result *stateResult `json:"Result" doc:"null until the job has ended"`
 }
 
 type state struct {
-	State string `json:"State"` // QUEUED, STARTED or FINISHED
+	State string `json:"State" enum:"QUEUED,STARTED,FINISHED"`
 	Step  string `json:"Step"`
-	Date  string `json:"Date"` // RFC 3339
+	Date  string `json:"Date" format:"date-time"`
 
 	at        int64
 	run, part int // they order the states of one time
 }
 
 type stateResult struct {
-	Status string `json:"Status"` // SUCCESS or FAILURE
-	Info   string `json:"Info"`
+	Status string `json:"Status" enum:"SUCCESS,FAILURE"`
+	Info   string `json:"Info" doc:"the error"`
 }
 
 // answerStates answers with the states of a job: its creation, the beginning of each run, the steps of all runs, the
 // end of each run after which the job waited again, and the end of the job.
-func (s *Server) answerStates(c echo.Context, held *web.Share, j *job.Job) error {
+func (s *jobs) answerStates(c echo.Context, held *web.Share, j *job.Job) error {
 	const queued, started, finished = "QUEUED", "STARTED", "FINISHED"
 	doc := statesDocument{Owner: j.Runner}
 	var err error

@@ -2,18 +2,19 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // follower waits until the state includes MinSeq and all commands that were synced when CatchUp was called.
@@ -28,35 +29,78 @@ type jobReader interface {
 	AwaitEnd(id job.ID) (*store.JobEnd, error)
 }
 
-// job answers GET /jobs/{id}.
-func (s *Server) job(c echo.Context) error {
-	id, err := pathID(c)
-	if err != nil {
+type operator interface {
+	Move(ctx context.Context, m job.Move) (applied.Moved, ingest.Receipt, error)
+	MoveAll(ctx context.Context, m job.Move) (applied.Swept, ingest.Receipt, error)
+	Patch(ctx context.Context, p job.Patch) (applied.Moved, ingest.Receipt, error)
+}
+
+// jobs are read and changed by operators and producers.
+type jobs struct{ reader }
+
+func (s *jobs) routes(r operation.Rules) []route {
+	move := func(op job.Op, id, summary string) route {
+		return written(r, http.MethodPost, "/jobs/:id/"+id, operation.About{
+			ID: id, Tag: "Moving", Summary: summary, Refusals: []int{404, 409, 503, 507},
+			Replies: []operation.Reply{jobReply("The status of the job has changed. The answer is its document.")},
+		}, func(c echo.Context, in *onlyID) error { return s.move(c, job.Move{Op: op, Job: in.ID}) })
+	}
+	return []route{
+		written(r, http.MethodGet, "/jobs", operation.About{
+			ID: "jobs", Tag: "Reading", Summary: "List jobs in the order of their ids",
+			Text:    "A page can have fewer jobs than limit, or none, although more pages follow. Continue until next is null.\n",
+			Replies: []operation.Reply{replied[jobsDocument](http.StatusOK, "a page of the list")}, Refusals: []int{503},
+		}, s.list),
+		written(r, http.MethodGet, "/jobs/:id", operation.About{
+			ID: "job", Tag: "Reading", Summary: "Read a job", Refusals: []int{404, 503},
+			Replies: []operation.Reply{{Status: http.StatusOK, Text: "the document", Headers: []string{"ETag"}, Content: map[string]openapi.Shape{
+				web.MIMEJSON: openapi.OneOf(answered[answer.JobPart](), answered[statesDocument](), answered[placeDocument]()),
+			}}, sameDocument},
+		}, s.read).often(),
+		written(r, http.MethodPatch, "/jobs/:id", operation.About{
+			ID: "patch", Tag: "Moving", Summary: "Change a deferred or pending job", Refusals: []int{404, 409, 503, 507},
+			Replies: []operation.Reply{jobReply("The job is changed. The answer is its document.")},
+		}, s.patch),
+		cold(r, http.MethodDelete, "/jobs/:id", operation.About{
+			ID: "delete", Tag: "Moving", Summary: "Delete a job", Answers: answers{204: "The job is deleted."}, Refusals: []int{404, 503, 507},
+		}, s.remove),
+		move(job.Cancel, "cancel", "Cancel a job"),
+		move(job.Redrive, "redrive", "Make an ended job pending again"),
+		move(job.Run, "run", "Make a deferred job pending now"),
+		written(r, http.MethodGet, "/claims/:id", operation.About{
+			ID: "claimDocument", Tag: "Reading", Summary: "Read a claim", Refusals: []int{404, 503},
+			Replies: []operation.Reply{replied[claimDocument](http.StatusOK, "the claim, and the jobs that it still holds")},
+		}, s.claim),
+	}
+}
+
+type jobQuery struct {
+	onlyID
+	selected
+	View *string `query:"view" enum:"place,states" doc:"place: where the job is in its batch. states: the job as etcdq shows it, as the list of its states. Not with fields."`
+	tagged
+	caughtUp
+}
+
+func (s *jobs) read(c echo.Context, in *jobQuery) error {
+	if in.View != nil && in.Fields != nil {
+		return web.BadRequest("view", "a request must not have both view and fields")
+	}
+	if err := s.engine.CatchUp(c.Request().Context(), in.MinSeq); err != nil {
 		return err
 	}
-	query := web.Parameters(c)
-	view, err := viewOf(query)
-	if err != nil {
-		return err
+	if in.View != nil && *in.View == placeView {
+		return s.answerPlace(c, in.ID)
 	}
-	fields, err := onlyFields(query)
-	if err != nil {
-		return err
-	}
-	if err := s.catchUp(c); err != nil {
-		return err
-	}
-	if view == placeView {
-		return s.answerPlace(c, id)
-	}
-	j, held, err := s.readJob(c, s.documents, id)
+	j, held, err := s.readJob(c, s.documents, in.ID)
 	if err != nil {
 		return err
 	}
 	defer held.Release()
-	if view == statesView {
+	if in.View != nil {
 		return s.answerStates(c, held, &j)
 	}
+	fields := in.selection()
 	return web.WithBuffer(func(b []byte) ([]byte, error) {
 		b = append(fields.AppendJob(b, &j), '\n')
 		if err := held.Resize(c.Request().Context(), int64(cap(b))); err != nil {
@@ -66,37 +110,58 @@ func (s *Server) job(c echo.Context) error {
 	})
 }
 
-// answerChanged answers a change of one job with the document of the job after the change. If answerChanged fails, the
-// change is still stored.
-func (s *Server) answerChanged(c echo.Context, r ingest.Receipt, id job.ID, status job.Status) error {
-	web.SetSeq(c, r.Seq)
-	j, held, err := s.readJobAfter(c, r, id)
-	defer held.Release()
-	if errors.Is(err, job.NotFound) { // purged already, for example because its retention is 0
-		return web.Answer(c, http.StatusOK, web.MIMEJSON, append(answer.AppendGone(nil, id, status), '\n'))
+// move applies an operation to a job.
+func (s *jobs) move(c echo.Context, m job.Move) error {
+	moved, receipt, err := s.engine.Move(c.Request().Context(), m)
+	if err == nil {
+		err = refusal.Err(moved.Refusal)
 	}
 	if err != nil {
-		return refusal.After(err)
+		return err
 	}
-	return web.WithBuffer(func(b []byte) ([]byte, error) {
-		b = append(answer.AppendJob(b, &j, answer.InJSON), '\n')
-		return b, answerStored(c, held, http.StatusOK, b)
+	return s.answerChanged(c, receipt, m.Job, moved.Status)
+}
+
+func (s *jobs) remove(ctx context.Context, in *onlyID) (removed, error) {
+	moved, receipt, err := s.engine.Move(ctx, job.Move{Op: job.Delete, Job: in.ID})
+	if err == nil {
+		err = refusal.Err(moved.Refusal)
+	}
+	return removed{receipt.Seq}, err
+}
+
+type patchRequest struct {
+	onlyID
+	Body patchDocument `required:"true"`
+}
+
+// patchDocument has the changes of a job. At least one is required.
+type patchDocument struct {
+	Priority    *int   `json:"priority" minimum:"0" maximum:"9"`
+	RunAt       *int64 `json:"run_at" minimum:"0" maximum:"253402300799999"`
+	MaxAttempts *int   `json:"max_attempts" minimum:"1" maximum:"1000"`
+}
+
+func describePatch(s *openapi.Schemas) {
+	openapi.Name[patchDocument](s, openapi.InRequest, "Patch")
+	openapi.Rule[patchDocument](s, func(o *openapi.Schema) {
+		o.Description = "changes of a job; at least one field is required"
+		for _, p := range o.Properties {
+			o.AnyOf = append(o.AnyOf, openapi.With(openapi.Property{Name: p.Name, Schema: openapi.Of("integer")}))
+		}
 	})
 }
 
-// pathID returns the id in the path.
-func pathID(c echo.Context) (job.ID, error) { return operation.PathID("id", c.Param("id")) }
-
-// idToRead waits until the state has caught up, and returns the id in the path of a GET.
-func (s *Server) idToRead(c echo.Context) (id job.ID, err error) {
-	if id, err = pathID(c); err == nil {
-		err = s.catchUp(c)
+func (s *jobs) patch(c echo.Context, in *patchRequest) error {
+	if in.Body == (patchDocument{}) {
+		return web.BadRequest("", "the request changes nothing: priority, run_at or max_attempts is required")
 	}
-	return id, err
-}
-
-// catchUp waits until the state includes everything that a GET must see: all commands that were synced when the request
-// arrived, and the position in its Daybook-Min-Seq header.
-func (s *Server) catchUp(c echo.Context) error {
-	return web.CatchUp(c, s.engine.CatchUp)
+	moved, receipt, err := s.engine.Patch(c.Request().Context(), job.Patch{Job: in.ID, Priority: in.Body.Priority, RunAt: in.Body.RunAt, MaxAttempts: in.Body.MaxAttempts})
+	if err == nil {
+		err = refusal.Err(moved.Refusal)
+	}
+	if err != nil {
+		return err
+	}
+	return s.answerChanged(c, receipt, in.ID, moved.Status)
 }

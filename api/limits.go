@@ -31,7 +31,8 @@ type limits struct {
 	bodies bodyRules
 }
 
-func newLimits() (l limits) {
+func newLimits() *limits {
+	l := new(limits)
 	l.bulk = l.arriving.Lane("bulk", 128<<20)      // creates: sixteen of the largest bodies, which is enough to keep the disk busy
 	l.control = l.arriving.Lane("control", 64<<20) // all other bodies
 	l.streamed = l.arriving.Lane("blobs", 64<<20)  // blobs and archives, which are longer than memory

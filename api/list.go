@@ -1,8 +1,8 @@
 package api
 
 import (
-	"fmt"
-	"strings"
+	"maps"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
@@ -17,13 +17,81 @@ type jobLister interface {
 	List(f query.Filter) (jobs []job.Job, next job.ID, err error)
 }
 
-// list answers GET /jobs with a page of the jobs that match the query, in the order of their ids.
-func (s *Server) list(c echo.Context) error {
-	filter, fields, err := listQuery(web.Parameters(c))
+// selected is the parameter that selects fields of a job's document.
+type selected struct {
+	Fields *answer.Selection `query:"fields" list:"commas" doc:"fields of the document, separated by commas; the answer always includes job_id"`
+}
+
+// selection returns the selected fields: all, without the parameter.
+func (s *selected) selection() answer.Selection {
+	if s.Fields == nil {
+		return answer.Selection{}
+	}
+	return *s.Fields
+}
+
+type jobsQuery struct {
+	Status        *string           `query:"status" enum:"deferred,pending,active,completed,failed,cancelled" doc:"only jobs with this status"`
+	Client        string            `query:"client" schema:"Name" doc:"only jobs of this client"`
+	Type          string            `query:"type" schema:"Name" doc:"only jobs of this type"`
+	Batch         job.ID            `query:"batch_id" doc:"only jobs of this batch"`
+	Runner        string            `query:"runner_id" schema:"RunnerId" doc:"only jobs that this runner holds, or whose last run was ended by this runner"`
+	Claim         job.ID            `query:"claim_id" doc:"only jobs whose current or last claim is this one"`
+	CreatedAfter  int64             `query:"created_after" minimum:"0" maximum:"253402300799999" doc:"only jobs created at this time or later, in unix ms"`
+	CreatedBefore int64             `query:"created_before" minimum:"1" maximum:"253402300799999" doc:"only jobs created before this time, in unix ms"`
+	Limit         int               `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"maximum number of items of a page; default: 100"`
+	After         job.ID            `query:"after" doc:"next of the previous page"`
+	Meta          map[string]string `query:"meta." maxLength:"256" doc:"only jobs with this label"`
+	selected
+	caughtUp
+}
+
+// filter returns the jobs that a list has.
+func (in *jobsQuery) filter() (f query.Filter, err error) {
+	f = query.Filter{
+		Client: in.Client, Type: in.Type, Batch: in.Batch, Runner: in.Runner, Claim: in.Claim, CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore,
+		Limit: in.Limit, After: in.After, Meta: in.Meta,
+	}
+	if in.Status != nil {
+		f.Status = statusNamed(*in.Status)
+	}
+	fields := in.selection()
+	f.Parts = fields.Parts()
+	return f, checkLabels(in.Meta)
+}
+
+// statusNamed returns the status with a name that exists.
+func statusNamed(name string) job.Status {
+	i := slices.IndexFunc(job.Statuses[:], func(s job.Status) bool { return s.String() == name })
+	return job.Statuses[i]
+}
+
+// checkLabels checks the parameters of labels by which a list is filtered.
+func checkLabels(meta map[string]string) error {
+	checked := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(meta)) {
+		checked[name] = meta[name]
+		if _, err := job.NewMeta(checked); err != nil {
+			return web.BadRequest(web.Shortened(command.MetaPrefix+name), err.Error())
+		}
+	}
+	return nil
+}
+
+// jobsDocument is a page of jobs. It is sent in pieces.
+type jobsDocument struct {
+	Jobs []answer.JobPart `json:"jobs" maxItems:"1000"`
+	Next *job.ID          `json:"next"`
+}
+
+// list answers with a page of the jobs that match the query, in the order of their ids.
+func (s *jobs) list(c echo.Context, in *jobsQuery) error {
+	filter, err := in.filter()
 	if err != nil {
 		return err
 	}
-	held, err := s.holdPage(c, fields.Bytes(filter.Limit))
+	fields := in.selection()
+	held, err := s.page(c, in.caughtUp, fields.Bytes(filter.Limit))
 	if err != nil {
 		return err
 	}
@@ -50,78 +118,10 @@ func (s *Server) list(c echo.Context) error {
 	return p.End()
 }
 
-func listQuery(query []web.Parameter) (f query.Filter, fields answer.Selection, err error) {
-	f.Limit = web.DefaultPage
-	for _, p := range query {
-		key, value := p.Key, p.Value
-		switch key {
-		case "status":
-			f.Status, err = parseStatus(key, value)
-		case "client":
-			f.Client, err = value, web.BadField(key, job.CheckName(key, value))
-		case "type":
-			f.Type, err = value, web.BadField(key, job.CheckName(key, value))
-		case "runner_id":
-			f.Runner, err = value, web.BadField(key, job.CheckText(key, value, 1, job.MaxRunnerBytes))
-		case "claim_id":
-			f.Claim, err = queryID(key, value)
-		case "batch_id":
-			f.Batch, err = queryID(key, value)
-		case "created_after":
-			f.CreatedAfter, err = web.QueryTime(p, 0)
-		case "created_before":
-			f.CreatedBefore, err = web.QueryTime(p, 1)
-		case "limit":
-			f.Limit, err = web.PageLimit(p)
-		case "after":
-			f.After, err = queryID(key, value)
-		case "fields":
-			fields, err = answer.SelectFields(value)
-		default:
-			if f.Meta == nil {
-				f.Meta = map[string]string{}
-			}
-			f.Meta[strings.TrimPrefix(key, command.MetaPrefix)] = value
-			_, metaErr := job.NewMeta(f.Meta)
-			err = web.BadField(web.Shortened(key), metaErr)
-		}
-		if err != nil {
-			return f, fields, err
-		}
-	}
-	f.Parts = fields.Parts()
-	return f, fields, nil
-}
-
 func queryID(key, value string) (job.ID, error) {
 	id, err := job.ParseID(value)
 	if err != nil {
 		return id, web.BadID(key)
 	}
 	return id, nil
-}
-
-// parseStatus reads the name of a status.
-func parseStatus(key, value string) (job.Status, error) {
-	var names []string
-	for _, status := range job.Statuses {
-		if status.String() == value {
-			return status, nil
-		}
-		names = append(names, status.String())
-	}
-	return 0, web.BadRequest(key, fmt.Sprintf("%s must be one of %s, not %q", key, strings.Join(names, ", "), web.Shortened(value)))
-}
-
-// onlyFields reads the parameter fields of a query.
-func onlyFields(query []web.Parameter) (fields answer.Selection, err error) {
-	for _, p := range query {
-		if p.Key != "fields" {
-			continue
-		}
-		if fields, err = answer.SelectFields(p.Value); err != nil {
-			break
-		}
-	}
-	return fields, err
 }

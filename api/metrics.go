@@ -19,7 +19,7 @@ import (
 type metrics struct {
 	registry *prometheus.Registry
 	page     echo.HandlerFunc
-	backupMetrics
+	*backupMetrics
 }
 
 func newMetrics(s *Server, registry *prometheus.Registry) *metrics {
@@ -51,7 +51,7 @@ func newMetrics(s *Server, registry *prometheus.Registry) *metrics {
 	inMemory("daybook_http_answer_bytes_in_flight", "Bytes of answers in memory, including the data that they are made from.", "kind", &s.answered)
 	inMemory("daybook_kept_bytes", "Bytes in memory for clients that wait: results of parked claims, requests in streams beside their bodies and answers, and the subscriptions and claims of streams.", "kind", &s.kept)
 	m.backupMetrics = newBackupMetrics(registry)
-	registerLogMetrics(&s.logs, registry)
+	s.logs.registerMetrics(registry)
 	registerSpanMetrics(s.spans, registry)
 	m.page = echo.WrapHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: promLog{s}}))
 	return m

@@ -191,7 +191,7 @@ func TestDescribedRoutes(t *testing.T) {
 	}
 	there, described := map[string]bool{}, map[string]bool{}
 	param := regexp.MustCompile(`:(\w+)`)
-	for _, r := range append((&Server{}).routes(), (&Server{}).getSwitches()...) {
+	for _, r := range append(emptyServer().routes(), emptyServer().getSwitches()...) {
 		there[r.method+" "+param.ReplaceAllString(r.path, "{$1}")] = true
 	}
 	operations := map[string]bool{}
@@ -239,12 +239,12 @@ func TestDescribedFields(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(d.doc.Components.Schemas["JobFields"].Value.Properties)); !slices.Equal(got, names) {
 		t.Errorf("described %v\nserver %v", got, names)
 	}
-	required := slices.Clone(d.doc.Components.Schemas["WholeJob"].Value.Required)
+	required := slices.Clone(d.doc.Components.Schemas["Job"].Value.Required)
 	if slices.Sort(required); !slices.Equal(required, names) {
 		t.Errorf("required %v\nserver %v", required, names)
 	}
 	var selectable []string
-	for _, name := range d.doc.Components.Parameters["Fields"].Value.Schema.Value.Items.Value.Enum {
+	for _, name := range d.doc.Components.Schemas["FieldNames"].Value.Items.Value.Enum {
 		selectable = append(selectable, name.(string))
 	}
 	if slices.Sort(selectable); !slices.Equal(selectable, names) {
@@ -257,7 +257,7 @@ func TestDescribedFields(t *testing.T) {
 func TestDescribedParameters(t *testing.T) {
 	d := describedOf(t)
 	param := regexp.MustCompile(`:(\w+)`)
-	for _, r := range append((&Server{}).routes(), (&Server{}).getSwitches()...) {
+	for _, r := range append(emptyServer().routes(), emptyServer().getSwitches()...) {
 		op := d.doc.Paths.Value(param.ReplaceAllString(r.path, "{$1}")).GetOperation(r.method)
 		var described []string
 		for _, p := range op.Parameters {
@@ -361,7 +361,7 @@ func TestDescribedLimits(t *testing.T) {
 		{"NewJob", "lease_ms", job.MinLeaseMs, job.MaxLeaseMs}, {"NewJob", "retention_ms", 0, job.MaxDelayMs}, {"NewJob", "expires_at", 0, job.MaxTimeMs},
 		{"Backoff", "initial_ms", 0, job.MaxDelayMs}, {"Backoff", "factor_milli", 1000, job.MaxFactorMilli}, {"Backoff", "max_ms", 0, job.MaxDelayMs},
 		{"ClaimRequest", "max", 1, job.MaxClaimJobs}, {"ClaimRequest", "lease_ms", job.MinLeaseMs, job.MaxLeaseMs}, {"ClaimRequest", "wait_ms", 0, job.MaxWaitMs}, {"ClaimRequest", "max_bytes", 1, job.MaxClaimBytes},
-		{"TickleFields", "lease_ms", job.MinLeaseMs, job.MaxLeaseMs}, {"OutcomeFields", "delay_ms", 0, job.MaxDelayMs}, {"Patch", "priority", 0, job.MaxPriority}, {"Patch", "max_attempts", 1, job.MaxAttempts}, {"Patch", "run_at", 0, job.MaxTimeMs},
+		{"Tickle", "lease_ms", job.MinLeaseMs, job.MaxLeaseMs}, {"Completion", "delay_ms", 0, job.MaxDelayMs}, {"Patch", "priority", 0, job.MaxPriority}, {"Patch", "max_attempts", 1, job.MaxAttempts}, {"Patch", "run_at", 0, job.MaxTimeMs},
 		{"Heartbeat", "heartbeat_ms", registry.MinHeartbeat.Milliseconds(), registry.MaxHeartbeat.Milliseconds()}, {"Slot", "slot", 0, job.MaxSlots - 1},
 	} {
 		p := property(c.schema, c.name)
@@ -369,15 +369,15 @@ func TestDescribedLimits(t *testing.T) {
 			t.Errorf("%s.%s: %v to %v, want %d to %d", c.schema, c.name, p.Min, p.Max, c.lo, c.hi)
 		}
 	}
-	if p := property("NewJob", "timeout_ms").OneOf[0].Value; int64(*p.Min) != job.MinTimeoutMs || int64(*p.Max) != job.MaxTimeoutMs {
+	if p := property("NewJob", "timeout_ms").OneOf[0].Value.OneOf[0].Value; int64(*p.Min) != job.MinTimeoutMs || int64(*p.Max) != job.MaxTimeoutMs {
 		t.Errorf("NewJob.timeout_ms: %v to %v", *p.Min, *p.Max)
 	}
 	for _, c := range []struct {
 		schema, name string
 		lo, hi       uint64
 	}{
-		{"NewJob", "binary_addr", 1, job.MaxAddrBytes}, {"NewJob", "unique_key", 1, job.MaxKeyBytes}, {"OutcomeFields", "error", 0, job.MaxErrorBytes}, {"OutcomeFields", "output_addr", 0, job.MaxAddrBytes}, {"OutcomeFields", "log_addr", 0, job.MaxAddrBytes},
-		{"TickleFields", "step", 0, job.MaxStepBytes},
+		{"NewJob", "binary_addr", 1, job.MaxAddrBytes}, {"NewJob", "unique_key", 1, job.MaxKeyBytes}, {"Completion", "error", 0, job.MaxErrorBytes}, {"Completion", "output_addr", 0, job.MaxAddrBytes}, {"Completion", "log_addr", 0, job.MaxAddrBytes},
+		{"Tickle", "step", 0, job.MaxStepBytes},
 	} {
 		p := property(c.schema, c.name)
 		if p.MinLength != c.lo || p.MaxLength == nil || *p.MaxLength != c.hi {
@@ -417,6 +417,10 @@ func TestDocsPage(t *testing.T) {
 	r := start(t)
 	if a := r.get("/openapi.yaml"); a.status != http.StatusOK || a.body != readGolden(t) || a.header.Get("Content-Type") != "application/yaml" {
 		t.Errorf("%d %v %.100s", a.status, a.header, a.body)
+	}
+	inJSON, err := openapi3.NewLoader().LoadFromData([]byte(r.get("/openapi.json").body))
+	if want := describedOf(t).doc; err != nil || inJSON.Validate(t.Context()) != nil || inJSON.Paths.Len() != want.Paths.Len() || len(inJSON.Components.Schemas) != len(want.Components.Schemas) {
+		t.Errorf("openapi.json is another document: %v", err)
 	}
 	page := r.get("/docs", "Sec-Fetch-Site", "none")
 	if policy := page.header.Get("Content-Security-Policy"); page.status != http.StatusOK || !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "script-src 'self';") {

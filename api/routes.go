@@ -7,11 +7,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/operation"
-	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/api/internal/stream"
 )
 
 // route is a method and a path of the API, and its handler.
@@ -53,33 +52,6 @@ const (
 func (s *Server) routes() []route {
 	r := s.rules()
 	return slices.Concat([]route{
-		{http.MethodPost, "/jobs/create", s.create, hot, keyed, "", nil},
-		{http.MethodPost, "/add", s.add, hot, keyed, "client jobtype " + command.LineQuery, nil},
-		{http.MethodPost, "/:client/job/:type/add", s.addToQueue, hot, keyed, command.LineQuery, nil},
-
-		{http.MethodGet, "/jobs", s.list, !hot, !keyed, "status client type batch_id runner_id claim_id created_after created_before limit after fields " + command.MetaPrefix, nil},
-		{http.MethodGet, "/jobs/:id", s.job, hot, !keyed, "fields view", nil},
-		{http.MethodGet, "/jobs/:id/output", s.output, !hot, !keyed, "wait_ms", nil},
-		{http.MethodGet, "/jobs/:id/log", s.jobLog, !hot, !keyed, "follow", nil},
-		{http.MethodPost, "/jobs/:id/log", s.appendLog, hot, !keyed, "claim_id offset", nil},
-		{http.MethodGet, "/batches/:id/metadata", s.batchMetadata, !hot, !keyed, "", nil},
-		{http.MethodGet, "/batches/:id/results", s.results, !hot, !keyed, "from limit follow", nil},
-		{http.MethodGet, "/claims/:id", s.claimDocument, !hot, !keyed, "fields", nil},
-
-		{http.MethodPost, "/jobs/claim", s.claim, hot, keyed, "fields", nil},
-		{http.MethodPost, "/jobs/tickle", s.tickleMany, hot, !keyed, "", nil},
-		{http.MethodPost, "/jobs/:id/tickle", s.tickle, hot, !keyed, "", nil},
-		{http.MethodPost, "/jobs/complete", s.completeMany, hot, keyed, "", nil},
-		{http.MethodPost, "/jobs/:id/complete", s.complete, hot, keyed, "", nil},
-		{http.MethodPost, "/jobs/:id/release", s.release, hot, keyed, "", nil},
-
-		{http.MethodPost, "/jobs/:id/cancel", s.move(job.Cancel), !hot, !keyed, "", nil},
-		{http.MethodPost, "/jobs/:id/redrive", s.move(job.Redrive), !hot, !keyed, "", nil},
-		{http.MethodPost, "/jobs/:id/run", s.move(job.Run), !hot, !keyed, "", nil},
-		{http.MethodPatch, "/jobs/:id", s.patch, !hot, !keyed, "", nil},
-		{http.MethodDelete, "/jobs/:id", s.remove, !hot, !keyed, "", nil},
-		{http.MethodPost, "/batches/:id/jobs", s.addToBatch, hot, keyed, "client jobtype " + command.LineQuery, nil},
-
 		{http.MethodGet, "/handlers", s.handlers.List, !hot, !keyed, "limit after", nil},
 		{http.MethodPut, "/handlers/:type", s.putHandler, !hot, !keyed, "client", nil},
 		{http.MethodGet, "/handlers/:type", s.handlerOf, !hot, !keyed, "client version", nil},
@@ -113,16 +85,12 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/filesets/:name", s.filesets.Get, !hot, !keyed, "client version pattern*", nil},
 		{http.MethodDelete, "/filesets/:name", s.filesets.Delete, !hot, !keyed, "client", nil},
 		{http.MethodGet, "/filesets/:name/history", s.filesets.History, !hot, !keyed, "client", nil},
-
-		{http.MethodGet, "/stream", s.streams.Serve, hot, !keyed, "", nil},
-
-		{http.MethodPost, "/quit", s.quit, !hot, !keyed, "", nil},
-
-		{http.MethodGet, "/backup", s.backup, !hot, !keyed, "", nil},
-		{http.MethodGet, "/backup/clients", s.backupClients, !hot, !keyed, "", nil},
 	},
-		batches{s.engine, &s.limits, s.draining}.routes(r), queues{s.engine, s.documents}.routes(r), runners{s.engine, s.documents}.routes(r), sweeps{s.engine}.routes(r), sessions{s.engine}.routes(r),
-		pages{s.build.Version, s.metricsPage}.routes(r), switches{s.engine}.routes(r), journalTime{s.engine}.routes(r), levels{s.engine}.routes(r),
+		(&creation{s.reader, s.decode}).routes(), (&claims{s.reader, s.decode, s.streams, s.draining, s.log}).routes(),
+		[]route{direct[stream.Request](http.MethodGet, "/stream", stream.About, s.streams.Serve).often()},
+		(&jobs{s.reader}).routes(r), (&outputs{s.reader, s.blobs, s.draining}).routes(r), (&logs{s.reader, &s.logs, s.blobs, s.draining}).routes(r),
+		batches{s.reader, s.draining}.routes(r), (&results{s.reader, s.web, &s.resultReaders, s.draining}).routes(r), queues{s.engine, s.documents}.routes(r), runners{s.engine, s.documents}.routes(r), sweeps{s.engine}.routes(r), sessions{s.engine}.routes(r),
+		(&stopper{s.quitting, s.log}).routes(r), s.backups.routes(r), pages{s.build.Version, s.metricsPage}.routes(r), switches{s.engine}.routes(r), journalTime{s.engine}.routes(r), levels{s.engine}.routes(r),
 		health{s.engine, s.draining}.routes(r), s.build.routes(r), statistics{s.engine, s.blobs}.routes(r),
 	)
 }
@@ -135,7 +103,7 @@ func (s *Server) rules() operation.Rules {
 // with a flag of the server. Any web page can cause a GET with an image, and browsers send such a request without a
 // header from which the server could see this.
 func (s *Server) getSwitches() []route {
-	return append(switches{s.engine}.byGet(s.rules()), route{http.MethodGet, "/quit", s.quit, !hot, !keyed, "", nil})
+	return append(switches{s.engine}.byGet(s.rules()), (&stopper{s.quitting, s.log}).byGet(s.rules())...)
 }
 
 // withHeads adds a HEAD route for each GET route. net/http leaves out the body of the answer.
@@ -155,8 +123,11 @@ type Route struct{ Method, Path string }
 
 // Routes returns all routes.
 func Routes() (list []Route) {
-	for _, r := range (&Server{}).routes() {
+	for _, r := range emptyServer().routes() {
 		list = append(list, Route{r.method, r.path})
 	}
 	return list
 }
+
+// emptyServer returns a server that is not served, for its routes and their descriptions.
+func emptyServer() *Server { return &Server{reader: reader{limits: newLimits()}, backups: &backups{}} }

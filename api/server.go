@@ -58,7 +58,7 @@ type Options struct {
 
 // Server answers the HTTP API.
 type Server struct {
-	engine   backend
+	reader
 	decode   *command.Decoder
 	log      zerolog.Logger
 	build    Version
@@ -71,7 +71,6 @@ type Server struct {
 	draining context.Context // done when the shutdown begins
 	metrics  *metrics
 
-	limits
 	blobs         *files.Blobs
 	uploads       *files.Uploads
 	filesets      *files.Filesets
@@ -79,8 +78,7 @@ type Server struct {
 	streams       *stream.Streams
 	logs          jobLogs
 	resultReaders atomic.Int64 // requests that follow results
-
-	backupPatience time.Duration // defaultBackupPatience; tests set less
+	backups       *backups
 }
 
 // New returns a server. Use Run to serve a listener, or Handler.
@@ -101,8 +99,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 		return nil, fmt.Errorf("default attributes: %w", err)
 	}
 	s := &Server{
-		engine: engine, log: o.Log, build: o.Build, quitting: o.Quit, onLostFailures: o.OnLostFailures, spans: o.Spans,
-		limits: newLimits(), backupPatience: defaultBackupPatience,
+		reader: reader{engine, newLimits()}, log: o.Log, build: o.Build, quitting: o.Quit, onLostFailures: o.OnLostFailures, spans: o.Spans,
 	}
 	registry := prometheus.NewRegistry()
 	s.web, err = web.New(web.Options{
@@ -125,11 +122,12 @@ func newServer(o Options, engine backend) (*Server, error) {
 	})
 	s.uploads, s.filesets = files.NewUploads(s.blobs), files.NewFilesets(s.blobs, engine, engine, engine.CatchUp)
 	s.handlers = s.handlerRoutes(engine)
+	s.metrics = newMetrics(s, registry)
+	s.backups = &backups{engine, s.limits, s.blobs, o.Build.Version, s.metrics.backupMetrics, defaultBackupPatience, s.draining, o.Log}
 	routes := withHeads(s.routes())
 	if o.GetSwitches {
 		routes = append(routes, s.getSwitches()...)
 	}
-	s.metrics = newMetrics(s, registry)
 	served := make([]web.Route, len(routes))
 	for i, r := range routes {
 		served[i] = web.Route{Method: r.method, Path: r.path, Handle: r.handle, Hot: r.hot, Keyed: r.keyed, Query: r.query, Compressed: r.compressed()}

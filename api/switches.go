@@ -7,7 +7,9 @@ import (
 	"net/netip"
 
 	"github.com/labstack/echo/v4"
+	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
@@ -67,11 +69,39 @@ func (w switches) set(ctx context.Context, stopped bool) (changed[switchDocument
 // forwarded are the headers that a proxy adds to the requests of its clients.
 var forwarded = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
 
-// quit answers /quit, which shuts the process down as a signal does. The server refuses it unless it was started with
-// --allow-quit and the client is on the same machine: the connection must come from loopback, and the request must not
-// have a header of a proxy.
-func (s *Server) quit(c echo.Context) error {
-	if s.quitting == nil {
+// stopper shuts the process down as a signal does.
+type stopper struct {
+	quit func() // nil: the server refuses it
+	log  zerolog.Logger
+}
+
+func (s *stopper) about() operation.About {
+	return operation.About{
+		ID: "quit", Tag: "Switches", Summary: "Shut down the server",
+		Text: "This works only on a server that was started with --allow-quit, and only for clients on the same machine. The\n" +
+			"server shuts down gracefully, as after SIGTERM.\n",
+		Replies: []operation.Reply{{Status: http.StatusOK, Text: "The server shuts down.", Content: map[string]openapi.Shape{web.MIMEText: openapi.Plain(openapi.Const(quitText))}}},
+	}
+}
+
+const quitText = "Quit.\n"
+
+func (s *stopper) routes(r operation.Rules) []route {
+	return []route{written(r, http.MethodPost, "/quit", s.about(), s.stop)}
+}
+
+// byGet returns the GET form.
+func (s *stopper) byGet(r operation.Rules) []route {
+	about := s.about()
+	about.ID, about.Summary, about.Text = "quitByGet", "Shut down the server, by GET", "This works only on a server that was started with --allow-get-switches. Use POST instead."
+	about.Deprecated, about.Refusals = true, []int{405}
+	return []route{written(r, http.MethodGet, "/quit", about, s.stop)}
+}
+
+// stop is refused unless the server was started with --allow-quit and the client is on the same machine: the connection
+// must come from loopback, and the request must not have a header of a proxy.
+func (s *stopper) stop(c echo.Context, _ *nothing) error {
+	if s.quit == nil {
 		return &web.Problem{Status: http.StatusForbidden, Code: "quit_disabled",
 			Detail: "this server was started without --allow-quit, so a request cannot shut it down; send SIGTERM to its process"}
 	}
@@ -85,12 +115,9 @@ func (s *Server) quit(c echo.Context) error {
 				Detail: "only a client on the same machine can shut down the server, and this request came through a proxy: it has the header " + name}
 		}
 	}
-	if err := web.NoBody(c, &s.bodies.optional); err != nil {
-		return err
-	}
-	err := web.Answer(c, http.StatusOK, web.MIMEText, []byte("Quit.\n"))
+	err := web.Answer(c, http.StatusOK, web.MIMEText, []byte(quitText))
 	s.log.Info().Str("remote", r.RemoteAddr).Msg("shutting down because of a request to /quit")
-	s.quitting()
+	s.quit()
 	return err
 }
 

@@ -20,7 +20,7 @@ type tickler interface {
 }
 
 // tickle answers POST /jobs/{id}/tickle.
-func (s *Server) tickle(c echo.Context) error {
+func (s *claims) tickle(c echo.Context) error {
 	var r command.TickleFields
 	id, body, err := readJobRequest(c, &s.bodies.optional, &r)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Server) tickle(c echo.Context) error {
 
 // tickleMany answers POST /jobs/tickle. It extends the leases of the jobs in job_ids. Without job_ids, it extends the
 // leases of all jobs that the claim holds. Without a claim_id, it extends the leases of all jobs that the runner holds.
-func (s *Server) tickleMany(c echo.Context) error {
+func (s *claims) tickleMany(c echo.Context) error {
 	var r command.TickleManyRequest
 	body, err := web.ReadObject(c, &s.bodies.small, &r)
 	if err != nil {
@@ -74,5 +74,5 @@ func (s *Server) tickleMany(c echo.Context) error {
 		return err
 	}
 	web.SetSeq(c, receipt.Seq)
-	return web.AnswerDocument(c, http.StatusOK, answer.TickledDocument{Held: tickled.Held, Lost: answer.LostJobs(tickled.Lost)})
+	return web.AnswerDocument(c, http.StatusOK, answer.HeldDocument{Held: tickled.Held, Lost: answer.LostJobs(tickled.Lost)})
 }

@@ -2,10 +2,14 @@ package api
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/operation"
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 )
@@ -81,6 +85,30 @@ type (
 		ID job.ID `path:"id" doc:"id of the job, batch, claim, session, sweep or version of a handler"`
 	}
 )
+
+// tagged is the header of a request for an answer with an entity tag.
+type tagged struct {
+	IfNoneMatch string `header:"If-None-Match" read:"elsewhere" doc:"the ETag of an earlier answer; the answer is 304 if the document still has this ETag"`
+}
+
+// sameDocument is the answer if the client has the document already.
+var sameDocument = operation.Reply{Status: http.StatusNotModified, Text: "The document has the ETag of the request.", Headers: []string{"ETag"}}
+
+// answered is the shape of an answer in JSON.
+func answered[T any]() openapi.Shape { return openapi.JSON[T](openapi.InAnswer) }
+
+// inRuns is the shape of a text in runs, with an example.
+func inRuns(example string) openapi.Shape { return openapi.Plain(openapi.Ref("Runs")).Like(example) }
+
+// replied describes an answer in JSON.
+func replied[T any](status int, text string, headers ...string) operation.Reply {
+	return operation.Reply{Status: status, Text: text, Headers: headers, Content: map[string]openapi.Shape{web.MIMEJSON: answered[T]()}}
+}
+
+// jobReply describes an answer with the document of a job after a change.
+func jobReply(text string, headers ...string) operation.Reply {
+	return replied[answer.Job](http.StatusOK, text, append([]string{"Daybook-Seq"}, headers...)...)
+}
 
 // answers describes the successful answers of an operation by their status.
 type answers = map[int]string

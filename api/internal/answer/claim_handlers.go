@@ -37,10 +37,10 @@ func HandlersOf(find func(client, typ string) (document.Named, bool), handed []r
 // claimHandler is a handler in the answer to a claim.
 type claimHandler struct {
 	HandlerID job.ID  `json:"handler_id"`
-	Client    *string `json:"client"`
-	Type      string  `json:"type"`
-	Kind      string  `json:"kind"`
-	Digest    string  `json:"digest"`
+	Client    *string `json:"client" schema:"Name"`
+	Type      string  `json:"type" schema:"Name"`
+	Kind      string  `json:"kind" enum:"exec,http,script,wasi,container"`
+	Digest    string  `json:"digest" pattern:"^sha256:[0-9a-f]{64}$"`
 }
 
 // AppendHandlers appends the field handlers after other fields, if the list is not empty.

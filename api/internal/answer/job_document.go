@@ -229,6 +229,12 @@ func SelectFields(text string) (s Selection, err error) {
 	return s, nil
 }
 
+// UnmarshalText is SelectFields.
+func (s *Selection) UnmarshalText(text []byte) (err error) {
+	*s, err = SelectFields(string(text))
+	return err
+}
+
 // Parts returns the parts of the store that the selected fields need.
 func (s *Selection) Parts() (parts query.Parts) {
 	if !s.some {

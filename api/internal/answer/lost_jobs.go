@@ -7,25 +7,25 @@ import (
 	"github.com/daybookq/daybook/store/applied"
 )
 
-// lostJob is a job that the runner does not hold, although it named the job or held it before.
-type lostJob struct {
+// Lost is a job that the runner does not hold, although it named the job or held it before.
+type Lost struct {
 	JobID job.ID `json:"job_id"`
-	Code  string `json:"code"`
+	Code  string `json:"code" schema:"Code"`
 }
 
 // LostJobs returns the list for a document. It is never nil, because nil would be encoded as null.
-func LostJobs(results []applied.JobResult) []lostJob {
-	list := make([]lostJob, len(results))
+func LostJobs(results []applied.JobResult) []Lost {
+	list := make([]Lost, len(results))
 	for i := range results {
-		list[i] = lostJob{results[i].ID, results[i].Refusal.Code()}
+		list[i] = Lost{results[i].ID, results[i].Refusal.Code()}
 	}
 	return list
 }
 
-// TickledDocument has the number of jobs that are still held, and the jobs that the runner has lost.
-type TickledDocument struct {
-	Held int       `json:"held"`
-	Lost []lostJob `json:"lost"`
+// HeldDocument has the number of jobs that are still held, and the jobs that the runner has lost.
+type HeldDocument struct {
+	Held int    `json:"held" minimum:"0" doc:"number of jobs that are still held"`
+	Lost []Lost `json:"lost"`
 }
 
 // NothingHeld refuses a tickle if none of its jobs is held.

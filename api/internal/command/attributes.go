@@ -54,27 +54,27 @@ func (d Defaults) Filled() (Defaults, error) {
 
 // Attributes are the fields of a create request except payload and unique key. Nil means the default.
 type Attributes struct {
-	Client      *string `json:"client"`
-	Type        *string `json:"type"`
-	RunAt       *int64  `json:"run_at"`
-	DelayMs     *int64  `json:"delay_ms"`
-	Priority    *int64  `json:"priority"`
-	MaxAttempts *int64  `json:"max_attempts"`
-	Backoff     backoff `json:"backoff"`
-	LeaseMs     *int64  `json:"lease_ms"`
-	RetentionMs *int64  `json:"retention_ms"`
-	ExpiresAt   *int64  `json:"expires_at"`
-	TimeoutMs   *int64  `json:"timeout_ms"`
-	Traceparent *string `json:"traceparent"`
+	Client      *string `json:"client" schema:"Name"`
+	Type        *string `json:"type" schema:"Name"`
+	RunAt       *int64  `json:"run_at" minimum:"0" maximum:"253402300799999" doc:"when the job becomes pending, in unix ms; not with delay_ms"`
+	DelayMs     *int64  `json:"delay_ms" minimum:"0" maximum:"3162240000000" doc:"how long after the request the job becomes pending; not with run_at"`
+	Priority    *int64  `json:"priority" minimum:"0" maximum:"9" doc:"jobs with a higher priority are claimed first"`
+	MaxAttempts *int64  `json:"max_attempts" minimum:"1" maximum:"1000" doc:"how often the job runs at most"`
+	Backoff     backoff `json:"backoff" nullable:"true"`
+	LeaseMs     *int64  `json:"lease_ms" minimum:"1000" maximum:"86400000" doc:"how long a claim can hold the job without a tickle"`
+	RetentionMs *int64  `json:"retention_ms" minimum:"0" maximum:"3162240000000" doc:"how long the server keeps the job after its end; 0: it is purged at once"`
+	ExpiresAt   *int64  `json:"expires_at" minimum:"0" maximum:"253402300799999" doc:"if the job was not started by this time, it is cancelled; in unix ms, after run_at"`
+	TimeoutMs   *int64  `json:"timeout_ms" schema:"Timeout" doc:"how long a run can last; 0: no limit"`
+	Traceparent *string `json:"traceparent" schema:"Traceparent"`
 
-	Meta       map[string]string `json:"meta"`
-	OnComplete *Attributes       `json:"on_complete"`
+	Meta       map[string]string `json:"meta" type:"Meta" nullable:"true"`
+	OnComplete *Attributes       `json:"on_complete" schema:"FollowOn"`
 }
 
 type backoff struct {
-	InitialMs   *int64 `json:"initial_ms"`
-	FactorMilli *int64 `json:"factor_milli"`
-	MaxMs       *int64 `json:"max_ms"`
+	InitialMs   *int64 `json:"initial_ms" minimum:"0" maximum:"3162240000000"`
+	FactorMilli *int64 `json:"factor_milli" minimum:"1000" maximum:"100000" doc:"factor by which the wait grows after each attempt, in thousandths"`
+	MaxMs       *int64 `json:"max_ms" minimum:"0" maximum:"3162240000000"`
 }
 
 // TraceOf returns the traceparent header of a request, or nil if there is no valid one. Jobs that give no traceparent
@@ -214,9 +214,25 @@ func checkGroup(g *job.Group) error {
 // MetaPrefix is the prefix of query parameters that are labels.
 const MetaPrefix = "meta."
 
-// LineQuery lists the query parameters of a bulk post of lines, without those that name the queue.
-const LineQuery = "run_at delay_ms priority max_attempts backoff_initial_ms backoff_factor_milli backoff_max_ms lease_ms retention_ms expires_at timeout_ms " +
-	"traceparent on_complete skip_lines strip_cr " + MetaPrefix
+// LineQuery describes the query parameters of a bulk post of lines, without those that name the queue.
+type LineQuery struct {
+	RunAt         int64             `query:"run_at" minimum:"0" maximum:"253402300799999" doc:"when the jobs become pending, in unix ms"`
+	DelayMs       int64             `query:"delay_ms" minimum:"0" maximum:"3162240000000" doc:"how long after the request the jobs become pending; not with run_at"`
+	Priority      int64             `query:"priority" minimum:"0" maximum:"9" doc:"jobs with a higher priority are claimed first"`
+	MaxAttempts   int64             `query:"max_attempts" minimum:"1" maximum:"1000" doc:"how often a job runs at most"`
+	BackoffFirst  int64             `query:"backoff_initial_ms" minimum:"0" maximum:"3162240000000" doc:"like backoff.initial_ms of POST /jobs/create"`
+	BackoffFactor int64             `query:"backoff_factor_milli" minimum:"1000" maximum:"100000" doc:"like backoff.factor_milli of POST /jobs/create"`
+	BackoffMax    int64             `query:"backoff_max_ms" minimum:"0" maximum:"3162240000000" doc:"like backoff.max_ms of POST /jobs/create"`
+	LeaseMs       int64             `query:"lease_ms" minimum:"1000" maximum:"86400000" doc:"like lease_ms of POST /jobs/create"`
+	RetentionMs   int64             `query:"retention_ms" minimum:"0" maximum:"3162240000000" doc:"like retention_ms of POST /jobs/create"`
+	ExpiresAt     int64             `query:"expires_at" minimum:"0" maximum:"253402300799999" doc:"like expires_at of POST /jobs/create"`
+	TimeoutMs     int64             `query:"timeout_ms" schema:"Timeout" doc:"like timeout_ms of POST /jobs/create"`
+	Traceparent   string            `query:"traceparent" schema:"Traceparent" doc:"like traceparent of POST /jobs/create"`
+	OnComplete    string            `query:"on_complete" doc:"like on_complete of POST /jobs/create, as JSON; or only its type"`
+	SkipLines     int64             `query:"skip_lines" minimum:"0" maximum:"1000" doc:"how many lines at the beginning of the body the server ignores, such as a header"`
+	StripCR       bool              `query:"strip_cr" doc:"whether the server removes a carriage return at the end of each line"`
+	Meta          map[string]string `query:"meta." maxLength:"256" doc:"labels; each is a separate parameter meta.<name>=<value>, at most 16"`
+}
 
 // LineForm describes how the lines of a bulk post become payloads.
 type LineForm struct {

@@ -12,20 +12,20 @@ import (
 
 // batchRequest is the part of a create that describes its batch.
 type batchRequest struct {
-	Name        *string                   `json:"name"`
-	Client      *string                   `json:"client"`
-	Type        *string                   `json:"type"`
-	RetentionMs *int64                    `json:"retention_ms"`
-	Meta        map[string]jsontext.Value `json:"meta"`
-	Metadata    *string                   `json:"metadata"`
-	MetadataB64 *[]byte                   `json:"metadata_b64"`
-	OnFailure   *string                   `json:"on_failure"`
-	ChunkSize   *int64                    `json:"chunk_size"`
-	Open        bool                      `json:"open"`
-	Paused      bool                      `json:"paused"`
-	Traceparent *string                   `json:"traceparent"`
-	Tracestate  *string                   `json:"tracestate"`
-	Baggage     *string                   `json:"baggage"`
+	Name        *string                   `json:"name" maxLength:"256" doc:"need not be unique"`
+	Client      *string                   `json:"client" schema:"Name" doc:"client of jobs that give none"`
+	Type        *string                   `json:"type" schema:"Name" doc:"type of jobs that give none"`
+	RetentionMs *int64                    `json:"retention_ms" minimum:"0" maximum:"3162240000000" doc:"how long the batch is kept after its end, and retention_ms of jobs that give none"`
+	Meta        map[string]jsontext.Value `json:"meta" schema:"MetaValue" maxProperties:"16" nullable:"true" doc:"texts and whole numbers of 64 bits; jobs inherit what they do not give, as texts"`
+	Metadata    *string                   `json:"metadata" doc:"a text that the server does not look into; 1 MiB at most"`
+	MetadataB64 *[]byte                   `json:"metadata_b64" doc:"the same for bytes"`
+	OnFailure   *string                   `json:"on_failure" enum:"continue,cancel_rest" doc:"what happens to the other jobs when one fails for good; default: continue"`
+	ChunkSize   *int64                    `json:"chunk_size" minimum:"1" doc:"how many operations of the producer a job has"`
+	Open        bool                      `json:"open" doc:"other requests may add jobs until the batch is closed"`
+	Paused      bool                      `json:"paused" doc:"no job is handed out until the batch is resumed"`
+	Traceparent *string                   `json:"traceparent" doc:"traceparent of jobs that give none; default: that of the request"`
+	Tracestate  *string                   `json:"tracestate" maxLength:"512"`
+	Baggage     *string                   `json:"baggage" maxLength:"8192"`
 }
 
 // submission returns the submission of a request with the headers h.

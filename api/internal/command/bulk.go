@@ -218,7 +218,7 @@ func (b *Bulk) Command() *job.Create {
 // BatchHead is the answer to a create of several jobs, without its list. BatchID is null if they belong to no batch.
 type BatchHead struct {
 	BatchID *job.ID `json:"batch_id"`
-	Count   int     `json:"count"`
+	Count   int     `json:"count" minimum:"0" maximum:"4194304"`
 	FirstID *job.ID `json:"first_id"`
 	LastID  *job.ID `json:"last_id"`
 }
@@ -242,8 +242,8 @@ type CreatedDocument struct {
 // positionResult is the result of a position: a new job, an existing job, or a refusal.
 type positionResult struct {
 	JobID    *job.ID `json:"job_id"`
-	Existing *bool   `json:"existing,omitzero"`
-	Code     string  `json:"code,omitzero"`
+	Existing *bool   `json:"existing,omitzero" nullable:"false" doc:"whether job_id is an unfinished job that already had the unique key"`
+	Code     string  `json:"code,omitzero" schema:"Code"`
 	Detail   string  `json:"detail,omitzero"`
 	Field    string  `json:"field,omitzero"`
 }

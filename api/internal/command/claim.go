@@ -12,12 +12,12 @@ import (
 
 // ClaimFields select the jobs that a runner accepts, and how many at once.
 type ClaimFields struct {
-	Max      *int64         `json:"max"`
-	Clients  []string       `json:"clients"`
-	Types    []string       `json:"types"`
-	LeaseMs  *int64         `json:"lease_ms"`
-	MaxBytes *int64         `json:"max_bytes"`
-	Strategy jsontext.Value `json:"strategy"`
+	Max      *int64         `json:"max" minimum:"1" maximum:"1000" doc:"maximum number of jobs; without it, the claim gets one job and the answer is its document"`
+	Clients  []string       `json:"clients" schema:"Name" minItems:"1" maxItems:"100" nullable:"true"`
+	Types    []string       `json:"types" schema:"Name" minItems:"1" maxItems:"100" nullable:"true"`
+	LeaseMs  *int64         `json:"lease_ms" minimum:"1000" maximum:"86400000" doc:"the lease of the jobs; default: the lease_ms that they were created with"`
+	MaxBytes *int64         `json:"max_bytes" minimum:"1" maximum:"8388608" doc:"maximum size of all payloads together; the claim gets at least one job"`
+	Strategy jsontext.Value `json:"strategy" schema:"Strategy" nullable:"true"`
 }
 
 // Fill sets the fields of a claim that has a runner and default values.
@@ -57,11 +57,11 @@ func (r *ClaimFields) Fill(cmd *job.Claim) (err error) {
 
 // ClaimRequest is the body of POST /jobs/claim.
 type ClaimRequest struct {
-	RunnerID *string `json:"runner_id"`
+	RunnerID *string `json:"runner_id" required:"true" nullable:"false" schema:"RunnerId"`
 	ClaimFields
-	WaitMs   *int64         `json:"wait_ms"`
-	Complete jsontext.Value `json:"complete"`
-	Begins   *int64         `json:"begins"`
+	WaitMs   *int64         `json:"wait_ms" minimum:"0" maximum:"60000" doc:"how long the claim waits for a job"`
+	Complete jsontext.Value `json:"complete" schema:"ClaimedOutcomes" nullable:"true" doc:"outcomes that the server applies before the claim; at most 1000, in the list or in the object"`
+	Begins   *int64         `json:"begins" minimum:"0" maximum:"1000" doc:"how many of the jobs, in the order of the answer, begin with the claim; the others begin when a tickle names them. When the runner is lost, only runs that had begun count as attempts. Without it, all jobs begin with the claim."`
 }
 
 func (r *ClaimRequest) Command() (cmd job.Claim, wait time.Duration, err error) {

@@ -53,8 +53,8 @@ func (d *Completion) admit(list string) error {
 type CompleteRequest struct {
 	Fences
 	OutcomeFields
-	Except   jsontext.Value `json:"except"`   // a list of exceptItem
-	Outcomes jsontext.Value `json:"outcomes"` // a list of outcomeItem
+	Except   jsontext.Value `json:"except" items:"Exception" maxItems:"1000" nullable:"true"` // a list of exceptItem
+	Outcomes jsontext.Value `json:"outcomes" items:"Outcome"`                                 // a list of outcomeItem
 }
 
 func (r *CompleteRequest) Completion(done *Completion) error {

@@ -14,15 +14,15 @@ import (
 // CreateRequest is a job in the body of POST /jobs/create: the whole body, an item of an array, or a line.
 type CreateRequest struct {
 	Attributes
-	Payload    jsontext.Value `json:"payload"`
-	PayloadB64 *[]byte        `json:"payload_b64"`
-	BinaryAddr *string        `json:"binary_addr"`
-	InputAddr  *string        `json:"input_addr"`
-	UniqueKey  *string        `json:"unique_key"`
+	Payload    jsontext.Value `json:"payload" doc:"a string, or any other JSON value, which is kept as it was sent"`
+	PayloadB64 *[]byte        `json:"payload_b64" doc:"base64 of arbitrary bytes"`
+	BinaryAddr *string        `json:"binary_addr" minLength:"1" maxLength:"4096" doc:"address of a WASI program to run"`
+	InputAddr  *string        `json:"input_addr" minLength:"1" maxLength:"4096" doc:"address of the input of the program; requires binary_addr"`
+	UniqueKey  *string        `json:"unique_key" minLength:"1" maxLength:"256" doc:"While this job is unfinished, a create with the same unique key in its queue creates no other job."`
 
 	// With Batch, the request describes the batch as a whole, and Jobs has its jobs; see batch_create.go.
-	Batch *batchRequest    `json:"batch"`
-	Jobs  []jsontext.Value `json:"jobs"`
+	Batch *batchRequest    `json:"batch" describe:"no"`
+	Jobs  []jsontext.Value `json:"jobs" describe:"no"`
 }
 
 // content returns the stored form of a payload or output that was sent as a JSON value: the text of a string, and any

@@ -12,36 +12,43 @@ import (
 
 // OutcomeFields are the fields in which a runner reports how a run ended.
 type OutcomeFields struct {
-	Status      *string        `json:"status"`
-	Code        *string        `json:"code"`
-	ExitCode    *int64         `json:"exit_code"`
-	ProcessExit *int64         `json:"process_exit"`
-	OutputAddr  *string        `json:"output_addr"`
-	AddrKind    *string        `json:"output_addr_kind"`
-	LogAddr     *string        `json:"log_addr"`
-	Output      jsontext.Value `json:"output"`
+	Status      *string        `json:"status" enum:"completed,failed,Completed,Failed"`
+	Code        *string        `json:"code" enum:"ok,failed,retry,error"`
+	ExitCode    *int64         `json:"exit_code" minimum:"100" maximum:"599" doc:"2xx ok, 4xx failed, 1xx retry, 5xx error"`
+	ProcessExit *int64         `json:"process_exit" minimum:"-2147483648" maximum:"4294967295" doc:"exit status of a process"`
+	OutputAddr  *string        `json:"output_addr" minLength:"0" maxLength:"4096" doc:"address of an output that is stored elsewhere"`
+	AddrKind    *string        `json:"output_addr_kind" enum:"text,json,bytes" doc:"kind of what output_addr names; requires output_addr"`
+	LogAddr     *string        `json:"log_addr" minLength:"0" maxLength:"4096" doc:"address of what the run printed"`
+	Output      jsontext.Value `json:"output" doc:"a string, or any other JSON value, which is kept as it was sent"`
 	OutputB64   *[]byte        `json:"output_b64"`
-	Error       *string        `json:"error"`
-	DelayMs     *int64         `json:"delay_ms"`
-	Then        jsontext.Value `json:"then"` // a list of CreateRequest
+	Error       *string        `json:"error" minLength:"0" maxLength:"65536"`
+	DelayMs     *int64         `json:"delay_ms" minimum:"0" maximum:"3162240000000" doc:"only with the code retry or error; replaces the backoff"`
+	// Then is a list of CreateRequest.
+	Then jsontext.Value `json:"then" items:"NewJob" maxItems:"100" nullable:"true" doc:"Only with the code ok or failed, and not in an outcome for all jobs of a claim: jobs that are created in the same record of the journal. They inherit client, traceparent and meta where these are absent."`
 }
 
 // Fences are the claim and the runner that must hold a job. Otherwise the server refuses the change.
 type Fences struct {
-	ClaimID  job.ID  `json:"claim_id"`
-	RunnerID *string `json:"runner_id"`
+	ClaimID  job.ID  `json:"claim_id" nullable:"true" doc:"The claim that must hold the job. Otherwise the server refuses the request. Always send the claim_id of the claim that handed out the job. A server that was started with --require-claim-id refuses requests without it."`
+	RunnerID *string `json:"runner_id" schema:"RunnerId" doc:"the runner that must hold the job"`
+}
+
+// EndRequest is the body of POST /jobs/{id}/complete.
+type EndRequest struct {
+	OutcomeFields
+	Fences
 }
 
 // outcomeItem is an outcome in a list. Its fences replace the request's fences.
 type outcomeItem struct {
-	JobID job.ID `json:"job_id"`
+	JobID job.ID `json:"job_id" required:"true"`
 	OutcomeFields
 	Fences
 }
 
 // exceptItem is the outcome of a job that differs from the outcome for all jobs of the claim.
 type exceptItem struct {
-	JobID job.ID `json:"job_id"`
+	JobID job.ID `json:"job_id" required:"true"`
 	OutcomeFields
 }
 

@@ -9,8 +9,8 @@ import (
 
 // ReleaseRequest is the body of POST /jobs/{id}/release.
 type ReleaseRequest struct {
-	How     *string `json:"how"`
-	DelayMs *int64  `json:"delay_ms"`
+	How     *string `json:"how" required:"true" nullable:"false" enum:"retry,unget,archive"`
+	DelayMs *int64  `json:"delay_ms" minimum:"0" maximum:"3162240000000"`
 	Fences
 }
 

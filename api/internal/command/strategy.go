@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 )
@@ -27,11 +28,7 @@ func strategy(field string, v jsontext.Value, above int) (job.Strategy, error) {
 		}
 		return baseStrategy(field, name)
 	}
-	var object struct {
-		Name       *string        `json:"name"`
-		MetaKey    *string        `json:"meta_key"`
-		Underlying jsontext.Value `json:"underlying"`
-	}
+	var object distinctStrategy
 	if err := web.DecodeValue(field, v, &object); err != nil {
 		return job.Oldest, err
 	}
@@ -68,4 +65,21 @@ func baseStrategy(field, name string) (job.Strategy, error) {
 			field, strings.Join(job.StrategyNames, ", "), job.PreferDistinctName, web.Shortened(name)))
 	}
 	return job.ParseStrategy(name)
+}
+
+// distinctStrategy is a strategy as an object. Only prefer_distinct has the fields after the name.
+type distinctStrategy struct {
+	Name       *string        `json:"name" required:"true" nullable:"false" enum:"prefer_distinct"`
+	MetaKey    *string        `json:"meta_key" required:"true" nullable:"false" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9._:-]+$"`
+	Underlying jsontext.Value `json:"underlying" schema:"Strategy" nullable:"true" doc:"a strategy, or null for oldest; prefer_distinct may be nested four times in all"`
+}
+
+func describeStrategy(s *openapi.Schemas) {
+	s.Define("BaseStrategy", openapi.Enum(job.StrategyNames...))
+	named := openapi.With(openapi.Property{Name: "name", Schema: openapi.Ref("BaseStrategy")})
+	named.Type, named.AdditionalProperties = openapi.Types{"object"}, false
+	distinct := openapi.Object[distinctStrategy](s, openapi.InRequest)
+	distinct.Description = "The jobs whose value of a key of meta has the fewest active jobs of the same client come first. Jobs without\n" +
+		"the key count as of a value without active jobs. Among equals, the order is that of the underlying strategy.\n"
+	s.Define("Strategy", openapi.Either(openapi.Ref("BaseStrategy"), named, distinct))
 }

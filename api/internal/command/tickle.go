@@ -10,9 +10,9 @@ import (
 // TickleFields are the fields that all tickles have.
 type TickleFields struct {
 	Fences
-	LeaseMs  *int64   `json:"lease_ms"`
-	Step     *string  `json:"step"`
-	Progress *float64 `json:"progress"`
+	LeaseMs  *int64   `json:"lease_ms" minimum:"1000" maximum:"86400000" doc:"the new length of the lease"`
+	Step     *string  `json:"step" minLength:"0" maxLength:"1024" doc:"what the runner does now; shown in the document of the job"`
+	Progress *float64 `json:"progress" minimum:"0" maximum:"1" doc:"how much of the run is done; shown in the document of the job"`
 }
 
 func (f *TickleFields) Command() (t job.Tickle, err error) {
@@ -44,7 +44,7 @@ func (f *TickleFields) Command() (t job.Tickle, err error) {
 // TickleManyRequest is the body of POST /jobs/tickle.
 type TickleManyRequest struct {
 	TickleFields
-	JobIDs *[]job.ID `json:"job_ids"`
+	JobIDs *[]job.ID `json:"job_ids" minItems:"1" maxItems:"1000"`
 }
 
 func (r *TickleManyRequest) Command() (job.Tickle, error) {

@@ -48,7 +48,7 @@ type Body struct {
 
 // Media describes a text of a media type.
 type Media struct {
-	Schema  *Schema `json:"schema"`
+	Schema  *Schema `json:"schema,omitzero"`
 	Example string  `json:"example,omitzero"`
 }
 

@@ -126,11 +126,23 @@ func (s *Schemas) object(t reflect.Type, use Use) *Schema {
 	return o
 }
 
+// Object returns the schema of an object with the fields of T, which is no component.
+func Object[T any](s *Schemas, use Use) *Schema { return s.object(reflect.TypeFor[T](), use) }
+
+// Part adds the component that describes a type, for types that only tags refer to.
+func Part[T any](s *Schemas, use Use) { s.Value(reflect.TypeFor[T](), use) }
+
 // Rule sets the rule of a type.
 func Rule[T any](s *Schemas, rule func(o *Schema)) { set(&s.Rules, reflect.TypeFor[T](), rule) }
 
-// Name sets the name of the component that describes a type in requests.
-func Name[T any](s *Schemas, name string) { set(&s.sent, reflect.TypeFor[T](), name) }
+// Name sets the name of the component that describes a type.
+func Name[T any](s *Schemas, use Use, name string) {
+	if use == InRequest {
+		set(&s.sent, reflect.TypeFor[T](), name)
+	} else {
+		set(&s.Named, reflect.TypeFor[T](), name)
+	}
+}
 
 // Describe sets the schema of a type that is not encoded by its fields. It becomes the component with a name.
 func Describe[T any](s *Schemas, name string, schema *Schema) {
@@ -159,7 +171,7 @@ func (s *Schemas) fields(o *Schema, t reflect.Type, use Use, optional bool) {
 				s.fields(o, f.Type, use, optional)
 			}
 			continue
-		case !f.IsExported() || name == "-" || name == "":
+		case !f.IsExported() || name == "-" || name == "" || f.Tag.Get("describe") == "no":
 			continue
 		}
 		o.Properties = append(o.Properties, Property{name, s.Field(f, use)})
@@ -176,22 +188,31 @@ func (s *Schemas) fields(o *Schema, t reflect.Type, use Use, optional bool) {
 func (s *Schemas) Field(f reflect.StructField, use Use) *Schema {
 	t, null := f.Type, f.Tag.Get("nullable") == "true"
 	if t.Kind() == reflect.Pointer {
-		t, null = t.Elem(), true
+		t, null = t.Elem(), f.Tag.Get("nullable") != "false"
 	}
-	schema := s.Value(t, use)
-	element := &schema
+	var schema *Schema
+	switch of := f.Tag.Get("type"); {
+	case of != "":
+		schema = Ref(of)
+	case f.Tag.Get("items") != "":
+		schema = List(Ref(f.Tag.Get("items")))
+	default:
+		schema = s.Value(t, use)
+	}
+	element := schema
+	values, labelled := schema.AdditionalProperties.(*Schema)
 	switch {
 	case schema.Items != nil:
-		element = &schema.Items
-	case len(schema.Type) == 1 && schema.Type[0] == "object" && schema.AdditionalProperties != nil:
-		if values, ok := schema.AdditionalProperties.(*Schema); ok {
-			element = &values
-		}
+		element = schema.Items
+	case labelled:
+		element = values
 	}
 	if name := f.Tag.Get("schema"); name != "" {
-		*element = Ref(name)
+		*element = *Ref(name)
 	}
-	describe(*element, f.Tag)
+	if f.Tag.Get("items") == "" {
+		describe(element, f.Tag)
+	}
 	if schema.Items != nil {
 		schema.MinItems, schema.MaxItems = number(f.Tag, "minItems"), number(f.Tag, "maxItems")
 	}

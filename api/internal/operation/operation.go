@@ -25,6 +25,8 @@ type About struct {
 	Refusals []int
 	// Deprecated marks an operation that has a better one.
 	Deprecated bool
+	// Faultless marks an operation that is never answered with 500, because nothing in it can fail.
+	Faultless bool
 
 	// Replies are the successful answers of Written and Described operations, instead of Answers.
 	Replies []Reply
@@ -135,7 +137,10 @@ func contents(shapes map[string]openapi.Shape, schemas *openapi.Schemas) map[str
 
 // refusals adds the problems that an operation can have.
 func (a *About) refusals(op *openapi.Operation, hasBody bool) {
-	list := append([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusInternalServerError}, a.Refusals...)
+	list := append([]int{http.StatusBadRequest, http.StatusForbidden}, a.Refusals...)
+	if !a.Faultless {
+		list = append(list, http.StatusInternalServerError)
+	}
 	if hasBody {
 		list = append(list, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests)
 	}

@@ -56,7 +56,7 @@ func BenchmarkFinishers(b *testing.B) {
 			var all sync.WaitGroup
 			f := func() {
 				defer all.Done()
-				if _, _, err := appendDocument(nil, answer.TickledDocument{Held: 1}, 0); err != nil {
+				if _, _, err := appendDocument(nil, answer.HeldDocument{Held: 1}, 0); err != nil {
 					b.Error(err)
 				}
 				refusal.Of(web.ErrShuttingDown)

@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/wsframe"
 )
@@ -312,4 +313,18 @@ func (t *stream) guarded(f func() error) (err error) {
 		}
 	}()
 	return f()
+}
+
+// Request and About describe the request for a stream.
+type Request struct {
+	Protocol string `header:"Sec-WebSocket-Protocol" required:"true" doc:"daybook.v1, beside others if the client likes"`
+}
+
+var About = operation.About{
+	ID: "stream", Tag: "Running", Summary: "Open a stream",
+	Text: "A WebSocket with the subprotocol daybook.v1, which carries requests of runners and producers and sends jobs as\n" +
+		"soon as there are any. docs/reference/stream.md has its messages.\n",
+	Replies:   []operation.Reply{{Status: http.StatusSwitchingProtocols, Text: "The connection is a WebSocket now."}},
+	Refusals:  []int{http.StatusUpgradeRequired, http.StatusServiceUnavailable},
+	Faultless: true,
 }

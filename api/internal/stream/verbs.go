@@ -338,6 +338,6 @@ func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
 		if err := answer.NothingHeld(&tickled); err != nil && !whole { // a runner that tickles from time to time may hold no job
 			return nil, 0, err
 		}
-		return appendDocument(b, answer.TickledDocument{Held: tickled.Held, Lost: answer.LostJobs(tickled.Lost)}, receipt.Seq)
+		return appendDocument(b, answer.HeldDocument{Held: tickled.Held, Lost: answer.LostJobs(tickled.Lost)}, receipt.Seq)
 	}, nil
 }

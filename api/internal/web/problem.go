@@ -104,20 +104,20 @@ func answerProblem(c echo.Context, p *Problem) {
 	}
 }
 
-// problemDocument is a problem document of RFC 9457. The fields from code on are extensions.
-type problemDocument struct {
-	Type    string         `json:"type"`
+// ProblemDocument is a problem document of RFC 9457. The fields from code on are extensions.
+type ProblemDocument struct {
+	Type    string         `json:"type" enum:"about:blank"`
 	Title   string         `json:"title"`
-	Status  int            `json:"status"`
-	Code    string         `json:"code"`
+	Status  int            `json:"status" minimum:"400" maximum:"599"`
+	Code    string         `json:"code" schema:"Code"`
 	Detail  string         `json:"detail"`
-	Outcome Fate           `json:"outcome"`
-	Field   string         `json:"field,omitzero"`
+	Outcome Fate           `json:"outcome" enum:"not_stored,stored,unknown" doc:"whether the change of the request was stored"`
+	Field   string         `json:"field,omitzero" doc:"the field that is wrong"`
 	Members map[string]any `json:",embed"`
 }
 
-func DocumentOfProblem(p *Problem) problemDocument {
-	return problemDocument{
+func DocumentOfProblem(p *Problem) ProblemDocument {
+	return ProblemDocument{
 		Type: "about:blank", Title: cmp.Or(http.StatusText(p.Status), "Client Closed Request"), Status: p.Status, Code: p.Code,
 		Detail: strings.TrimSpace(p.Detail), Outcome: cmp.Or(p.Fate, NotStored), Field: p.Field, Members: p.Members,
 	}
