@@ -11,6 +11,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/command"
+	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest/registry"
@@ -120,6 +121,7 @@ func newSchemas() *openapi.Schemas {
 	s.Define("BatchMeta", &openapi.Schema{Type: openapi.Types{"object", "null"}, AdditionalProperties: &openapi.Schema{Type: openapi.Types{"string", "integer"}}})
 	answer.Describe(s)
 	command.Describe(s)
+	files.Describe(s)
 	describePatch(s)
 	describeResults(s)
 	s.Define("Problem", problemSchema(s))

@@ -65,21 +65,6 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/:client/handler/get/:type/get", s.handlerOf, !hot, !keyed, "", nil},
 		{http.MethodPost, "/:client/handler/del/:type/del", s.removeHandler, !hot, !keyed, "", nil},
 
-		{http.MethodPut, "/blobs", s.blobs.Put, !hot, !keyed, "client", nil},
-		{http.MethodGet, "/blobs", s.blobs.List, !hot, !keyed, "client limit after", nil},
-		{http.MethodPut, "/blobs/:address", s.blobs.Put, !hot, !keyed, "client", nil},
-		{http.MethodGet, "/blobs/:address", s.blobs.Get, hot, !keyed, "client", nil},
-		{http.MethodPost, "/blobs/missing", s.blobs.Missing, !hot, !keyed, "client", nil},
-		{http.MethodPost, "/blobs/collect", s.blobs.Collect, !hot, !keyed, "", nil},
-		{http.MethodPut, "/blob", s.blobs.PutCastaway, !hot, !keyed, "client", nil},
-		{http.MethodGet, "/blob/:address", s.blobs.Get, hot, !keyed, "client", nil},
-
-		{http.MethodOptions, "/uploads", files.TusRoute(s.uploads.Options), !hot, !keyed, "", nil},
-		{http.MethodPost, "/uploads", files.TusRoute(s.uploads.Create), !hot, !keyed, "client", nil},
-		{http.MethodGet, "/uploads/:id", files.TusRoute(s.uploads.Get), !hot, !keyed, "client", nil},
-		{http.MethodPatch, "/uploads/:id", files.TusRoute(s.uploads.Append), hot, !keyed, "client", nil},
-		{http.MethodDelete, "/uploads/:id", files.TusRoute(s.uploads.Remove), !hot, !keyed, "client", nil},
-
 		{http.MethodGet, "/filesets", s.filesets.List, !hot, !keyed, "limit after", nil},
 		{http.MethodPut, "/filesets/:name", s.filesets.Put, !hot, !keyed, "client", nil},
 		{http.MethodGet, "/filesets/:name", s.filesets.Get, !hot, !keyed, "client version pattern*", nil},
@@ -90,9 +75,17 @@ func (s *Server) routes() []route {
 		[]route{direct[stream.Request](http.MethodGet, "/stream", stream.About, s.streams.Serve).often()},
 		(&jobs{s.reader}).routes(r), (&outputs{s.reader, s.blobs, s.draining}).routes(r), (&logs{s.reader, &s.logs, s.blobs, s.draining}).routes(r),
 		batches{s.reader, s.draining}.routes(r), (&results{s.reader, s.web, &s.resultReaders, s.draining}).routes(r), queues{s.engine, s.documents}.routes(r), runners{s.engine, s.documents}.routes(r), sweeps{s.engine}.routes(r), sessions{s.engine}.routes(r),
-		(&stopper{s.quitting, s.log}).routes(r), s.backups.routes(r), pages{s.build.Version, s.metricsPage}.routes(r), switches{s.engine}.routes(r), journalTime{s.engine}.routes(r), levels{s.engine}.routes(r),
+		ofFiles(s.blobs.Routes(r)), ofFiles(s.uploads.Routes(r)), (&stopper{s.quitting, s.log}).routes(r), s.backups.routes(r), pages{s.build.Version, s.metricsPage}.routes(r), switches{s.engine}.routes(r), journalTime{s.engine}.routes(r), levels{s.engine}.routes(r),
 		health{s.engine, s.draining}.routes(r), s.build.routes(r), statistics{s.engine, s.blobs}.routes(r),
 	)
+}
+
+// ofFiles returns routes of package files.
+func ofFiles(list []files.Route) (routes []route) {
+	for _, r := range list {
+		routes = append(routes, route{r.Method, r.Path, r.Handle, r.Hot, !keyed, r.Query, r.Describe})
+	}
+	return routes
 }
 
 func (s *Server) rules() operation.Rules {
@@ -130,4 +123,6 @@ func Routes() (list []Route) {
 }
 
 // emptyServer returns a server that is not served, for its routes and their descriptions.
-func emptyServer() *Server { return &Server{reader: reader{limits: newLimits()}, backups: &backups{}} }
+func emptyServer() *Server {
+	return &Server{reader: reader{limits: newLimits()}, backups: &backups{}, blobs: &files.Blobs{}}
+}

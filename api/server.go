@@ -118,7 +118,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 	})
 	s.blobs = files.NewBlobs(files.Options{
 		Log: o.Log, Storage: o.Blobs, Registry: registry, CheckClient: s.web.CheckClient,
-		Documents: s.documents, Downloads: s.downloads, Control: s.control, Uploads: s.streamed, Manifests: s.manifests, Optional: &s.bodies.optional,
+		Documents: s.documents, Downloads: s.downloads, Control: s.control, Uploads: s.streamed, Manifests: s.manifests,
 	})
 	s.uploads, s.filesets = files.NewUploads(s.blobs), files.NewFilesets(s.blobs, engine, engine, engine.CatchUp)
 	s.handlers = s.handlerRoutes(engine)

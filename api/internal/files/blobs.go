@@ -16,9 +16,10 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/daybookq/daybook/api/internal/openapi"
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
-	"github.com/daybookq/daybook/job"
 )
 
 const (
@@ -62,7 +63,6 @@ type Options struct {
 	Control     *web.Lane                 // for short request bodies
 	Uploads     *web.Lane                 // for bodies that are longer than memory
 	Manifests   *web.Lane                 // for the files and manifests of requests
-	Optional    *web.BodyRule             // of requests without fields
 }
 
 // Blobs answers the routes of blobs.
@@ -84,12 +84,103 @@ func NoBlobs() *web.Problem {
 	return &web.Problem{Status: http.StatusNotImplemented, Code: "no_blobs", Detail: "this server keeps no blobs: it was started with --blobs none"}
 }
 
+// Route is a route of files.
+type Route struct {
+	Method, Path string
+	Hot          bool // it is called so often that its successes are logged only at debug level
+	operation.Operation
+}
+
+// Routes returns the routes of blobs.
+func (s *Blobs) Routes(r operation.Rules) []Route {
+	bytes, digits := openapi.Plain(openapi.Of("string")), openapi.Plain(openapi.Pattern("^[0-9a-f]{64}$"))
+	reply := func(status int, text string, shape openapi.Shape, kind string, headers ...string) operation.Reply {
+		return operation.Reply{Status: status, Text: text, Headers: headers, Content: map[string]openapi.Shape{kind: shape}}
+	}
+	const stored, replaced = "The blob is stored.", "The blob was stored already. Its file was replaced, which repairs it if it was damaged."
+	document := openapi.JSON[blobDocument](openapi.InAnswer)
+	put := operation.About{
+		ID: "putBlob", Tag: "Blobs", Summary: "Store a blob",
+		Text:   "The body is the blob, of up to 64 GiB. The answer comes when it is on disk. Its address is the SHA-256 of its bytes.\n",
+		Bodies: map[string]openapi.Shape{"*/*": bytes}, BodyText: "the bytes of the blob, of any media type", BodyRequired: true,
+		Replies: []operation.Reply{
+			reply(http.StatusOK, replaced, document, web.MIMEJSON, echo.HeaderLocation), reply(http.StatusCreated, stored, document, web.MIMEJSON, echo.HeaderLocation),
+		},
+		Refusals: []int{501, 503, 507},
+	}
+	putAt, castaway := put, put
+	putAt.ID, putAt.Summary, putAt.Text = "putBlobAt", "Store a blob of an address", "As PUT /blobs. A body with another digest than the address is refused.\n"
+	putAt.Refusals = append([]int{422}, put.Refusals...)
+	castaway.ID, castaway.Summary, castaway.Text = "putCastawayBlob", "Store a blob as in CAStaway", "As PUT /blobs. The answer is the address as 64 hex digits.\n"
+	castaway.Replies = []operation.Reply{reply(http.StatusOK, replaced, digits, web.MIMEText), reply(http.StatusCreated, stored, digits, web.MIMEText)}
+	get := operation.About{
+		ID: "blob", Tag: "Blobs", Summary: "Read a blob",
+		Replies: []operation.Reply{
+			reply(http.StatusOK, "the bytes", bytes, echo.MIMEOctetStream, "ETag"),
+			{Status: http.StatusPartialContent, Text: "the range of the bytes that the request names", Headers: []string{"ETag"},
+				Content: map[string]openapi.Shape{echo.MIMEOctetStream: bytes, "multipart/byteranges": bytes}},
+			{Status: http.StatusNotModified, Text: "The blob has the ETag of the request.", Headers: []string{"ETag"}},
+		},
+		Refusals: []int{404, 416, 501, 503},
+	}
+	getCastaway := get
+	getCastaway.ID, getCastaway.Summary = "castawayBlob", "Read a blob as in CAStaway"
+	return []Route{
+		{http.MethodPut, "/blobs", false, operation.Written(r, http.MethodPut, "/blobs", put, s.put)},
+		{http.MethodGet, "/blobs", false, operation.New(r, http.MethodGet, "/blobs", operation.About{
+			ID: "listBlobs", Tag: "Blobs", Summary: "List blobs",
+			Text:    "A page of the blobs of a client, or of those that all clients share, in the order of their addresses.",
+			Answers: map[int]string{200: "a page of the list"}, Refusals: []int{501, 503},
+		}, s.list)},
+		{http.MethodPut, "/blobs/:address", false, operation.Written(r, http.MethodPut, "/blobs/:address", putAt, s.putAt)},
+		{http.MethodGet, "/blobs/:address", true, operation.Written(r, http.MethodGet, "/blobs/:address", get, s.get)},
+		{http.MethodPost, "/blobs/missing", false, operation.New(operation.Rules{Object: &s.addresses}, http.MethodPost, "/blobs/missing", operation.About{
+			ID: "missingBlobs", Tag: "Blobs", Summary: "Find out which blobs are missing",
+			Text: "Which of up to 10,000 blobs are not stored. The others are kept for at least 23 hours from now on. So a producer\n" +
+				"stores the missing ones, and then creates jobs that name all of them.\n",
+			Answers: map[int]string{200: "the missing ones, as the request has written them"}, Refusals: []int{501, 503},
+		}, s.missing)},
+		{http.MethodPost, "/blobs/collect", false, operation.New(r, http.MethodPost, "/blobs/collect", operation.About{
+			ID: "collectBlobs", Tag: "Blobs", Summary: "Remove blobs that nothing names",
+			Text: "Removes the blobs that have been stored for more than a day and that no job, output or handler names. It reads all\n" +
+				"jobs, which may take minutes. The server does it regularly by itself.\n",
+			Answers: map[int]string{200: "what was removed"}, Refusals: []int{409, 501, 503},
+		}, s.collect)},
+		{http.MethodPut, "/blob", false, operation.Written(r, http.MethodPut, "/blob", castaway, s.putCastaway)},
+		{http.MethodGet, "/blob/:address", true, operation.Written(r, http.MethodGet, "/blob/:address", getCastaway, s.get)},
+	}
+}
+
+// Describe adds the schema of addresses.
+func Describe(s *openapi.Schemas) {
+	openapi.Describe[address](s, "Address", openapi.Pattern("^((sha256:)?[0-9a-fA-F]{64}|[0-9a-fA-F]{40}|sha256-[0-9A-Za-z+/]{43}=)$").
+		As("the address of a blob: sha256:<64 hex digits>, 64 hex digits, sha256-<base64>, or the 40 hex digits of a SHA-1"))
+}
+
+// ofClient is the parameter that says whose blobs a request is about.
+type ofClient struct {
+	Client *string `query:"client" schema:"Name" doc:"whose blobs; default: those that all clients share"`
+}
+
+// address is the address of a blob, in any of its forms.
+type address struct{ blob.Ref }
+
+func (a *address) UnmarshalText(text []byte) (err error) {
+	a.Ref, err = blob.Parse(string(text))
+	return err
+}
+
+type atAddress struct {
+	Address address `path:"address" doc:"the address of the blob"`
+	ofClient
+}
+
 // blobDocument describes a blob.
 type blobDocument struct {
-	Address   string `json:"address"`
-	SHA1      string `json:"sha1,omitzero"` // only after an upload
-	Size      int64  `json:"size"`
-	ChangedAt int64  `json:"changed_at"`
+	Address   string `json:"address" pattern:"^sha256:[0-9a-f]{64}$"`
+	SHA1      string `json:"sha1,omitzero" pattern:"^[0-9a-f]{40}$" doc:"only in the answer to an upload"`
+	Size      int64  `json:"size" minimum:"0" doc:"bytes"`
+	ChangedAt int64  `json:"changed_at" doc:"when the blob was stored last, or found by POST /blobs/missing"`
 }
 
 func documentOfBlob(i *blob.Info) blobDocument {
@@ -100,71 +191,49 @@ func documentOfBlob(i *blob.Info) blobDocument {
 	return d
 }
 
-// of returns the store, and the client that the query names.
-func (s *Blobs) of(c echo.Context) (of *blob.Store, client string, err error) {
+// of returns the store, and the client whose blobs a request is about.
+func (s *Blobs) of(in ofClient) (of *blob.Store, client string, err error) {
 	if s.Storage == nil {
 		return nil, "", NoBlobs()
 	}
-	for _, p := range web.Parameters(c) {
-		if p.Key != "client" {
-			continue
-		}
-		client = p.Value
+	if in.Client != nil {
+		client = *in.Client
 		if err := s.CheckClient(client); err != nil {
 			return nil, "", err
-		}
-		if err := job.CheckName(p.Key, client); err != nil {
-			return nil, "", web.BadField(p.Key, err)
 		}
 	}
 	of, err = s.Storage.Store()
 	return of, client, err
 }
 
-// pathBlob returns the store, the client that the query names, and the address in the path.
-func (s *Blobs) pathBlob(c echo.Context) (of *blob.Store, client string, ref blob.Ref, err error) {
-	if ref, err = blob.Parse(c.Param("address")); err != nil {
-		return nil, "", ref, err
-	}
-	of, client, err = s.of(c)
-	return of, client, ref, err
+func (s *Blobs) put(c echo.Context, in *ofClient) error { return s.store(c, *in, blob.Ref{}) }
+
+func (s *Blobs) putAt(c echo.Context, in *atAddress) error {
+	return s.store(c, in.ofClient, in.Address.Ref)
 }
 
-// Put answers PUT /blobs and PUT /blobs/{address}: 201, or 200 if the blob was there. A repeated PUT repairs a
-// damaged blob.
-func (s *Blobs) Put(c echo.Context) error {
-	var want blob.Ref
-	of, client, err := s.of(c)
-	if c.Param("address") != "" {
-		of, client, want, err = s.pathBlob(c)
-	}
+// store stores the body of a request: 201, or 200 if the blob was there. A repeated PUT repairs a damaged blob.
+func (s *Blobs) store(c echo.Context, in ofClient, want blob.Ref) error {
+	info, client, err := s.storeBlob(c, in, want)
 	if err != nil {
 		return err
 	}
-	info, err := s.storeBlob(c, of, client, want)
-	if err != nil {
-		return err
-	}
-	c.Response().Header().Set(echo.HeaderLocation, blobLocation(c, info.Address))
+	c.Response().Header().Set(echo.HeaderLocation, blobLocation(client, info.Address))
 	return web.AnswerDocument(c, createdUnless(info.Existed), documentOfBlob(&info))
 }
 
 // blobLocation returns the path of a blob that a request has stored.
-func blobLocation(c echo.Context, a blob.Address) string {
+func blobLocation(client string, a blob.Address) string {
 	path := "/blobs/" + a.String()
-	if client := c.QueryParam("client"); client != "" {
+	if client != "" {
 		path += "?client=" + url.QueryEscape(client)
 	}
 	return path
 }
 
-// PutCastaway answers PUT /blob as CAStaway does, with the hex digits of the address as text.
-func (s *Blobs) PutCastaway(c echo.Context) error {
-	of, client, err := s.of(c)
-	if err != nil {
-		return err
-	}
-	info, err := s.storeBlob(c, of, client, blob.Ref{})
+// putCastaway answers as CAStaway does, with the hex digits of the address as text.
+func (s *Blobs) putCastaway(c echo.Context, in *ofClient) error {
+	info, _, err := s.storeBlob(c, *in, blob.Ref{})
 	if err != nil {
 		return err
 	}
@@ -179,28 +248,37 @@ func createdUnless(existed bool) int {
 }
 
 // storeBlob stores the body of a request.
-func (s *Blobs) storeBlob(c echo.Context, of *blob.Store, client string, want blob.Ref) (blob.Info, error) {
+func (s *Blobs) storeBlob(c echo.Context, in ofClient, want blob.Ref) (info blob.Info, client string, err error) {
+	of, client, err := s.of(in)
+	if err != nil {
+		return info, "", err
+	}
 	body, err := web.StreamBody(c, s.Uploads)
 	if err != nil {
-		return blob.Info{}, err
+		return info, "", err
 	}
 	defer body.Release()
-	info, err := of.Put(c.Request().Context(), client, body, want)
-	if err != nil {
-		return info, body.Refused(err)
+	if info, err = of.Put(c.Request().Context(), client, body, want); err != nil {
+		return info, "", body.Refused(err)
 	}
 	s.metrics.blobsPut.Inc()
 	s.metrics.blobBytesPut.Add(float64(info.Size))
-	return info, body.Stored()
+	return info, client, body.Stored()
 }
 
-// Get answers GET and HEAD /blobs/{address}, and CAStaway's /blob/{address}.
-func (s *Blobs) Get(c echo.Context) error {
-	of, client, ref, err := s.pathBlob(c)
+type readBlob struct {
+	atAddress
+	IfNoneMatch string `header:"If-None-Match" read:"elsewhere" doc:"the ETag of an earlier answer; the answer is 304 if the document still has this ETag"`
+	Range       string `header:"Range" read:"elsewhere" doc:"which bytes to send, as in bytes=0-99"`
+}
+
+// get answers with a blob, also as CAStaway does.
+func (s *Blobs) get(c echo.Context, in *readBlob) error {
+	of, client, err := s.of(in.ofClient)
 	if err != nil {
 		return err
 	}
-	return s.Answer(c, of, client, ref, &Representation{echo.MIMEOctetStream, "private, max-age=31536000, immutable"}) // an address always has the same content
+	return s.Answer(c, of, client, in.Address.Ref, &Representation{echo.MIMEOctetStream, "private, max-age=31536000, immutable"}) // an address always has the same content
 }
 
 // Representation is the form in which a blob is answered: its media type, and how long a cache may keep it at the URL.
@@ -331,37 +409,42 @@ func (s *Blobs) Damage(err error) error {
 	return readRefused(err)
 }
 
-// Missing answers POST /blobs/missing with the blobs that are not stored. The server keeps the stored ones for a
+type missingRequest struct {
+	ofClient
+	Body struct {
+		Addresses []string `json:"addresses" required:"true" schema:"Address" minItems:"1" maxItems:"10000"`
+	} `required:"true"`
+}
+
+type missingBlobs struct {
+	Body struct {
+		Missing []string `json:"missing" schema:"Address" maxItems:"10000"`
+	}
+}
+
+// missing answers with the blobs that are not stored. The server keeps the stored ones for a
 // day from now on, so a producer uploads the missing ones and then creates its jobs.
-func (s *Blobs) Missing(c echo.Context) error {
-	var r struct {
-		Addresses []string `json:"addresses"`
-	}
-	of, client, err := s.of(c)
+func (s *Blobs) missing(ctx context.Context, in *missingRequest) (out missingBlobs, err error) {
+	of, client, err := s.of(in.ofClient)
 	if err != nil {
-		return err
+		return out, err
 	}
-	body, err := web.ReadObject(c, &s.addresses, &r)
-	if err != nil {
-		return err
+	texts := in.Body.Addresses
+	if len(texts) == 0 || len(texts) > MaxAddresses {
+		return out, web.BadRequest("addresses", fmt.Sprintf("addresses must have 1 to %d addresses, not %d", MaxAddresses, len(texts)))
 	}
-	defer body.Release()
-	if len(r.Addresses) == 0 || len(r.Addresses) > MaxAddresses {
-		return web.BadRequest("addresses", fmt.Sprintf("addresses must have 1 to %d addresses, not %d", MaxAddresses, len(r.Addresses)))
+	if err := operation.Reserve(ctx, 2); err != nil { // for the addresses, and the answer
+		return out, err
 	}
-	if err := body.Reserve(c.Request().Context(), 2*int64(len(body.Bytes))); err != nil { // for the addresses, and the answer
-		return err
-	}
-	refs := make([]blob.Ref, len(r.Addresses))
-	for i, text := range r.Addresses {
+	refs := make([]blob.Ref, len(texts))
+	for i, text := range texts {
 		if refs[i], err = blob.Parse(text); err != nil {
-			return &web.Problem{Status: http.StatusBadRequest, Code: web.CodeBadAddress, Field: fmt.Sprintf("addresses[%d]", i), Detail: err.Error()}
+			return out, &web.Problem{Status: http.StatusBadRequest, Code: web.CodeBadAddress, Field: fmt.Sprintf("addresses[%d]", i), Detail: err.Error()}
 		}
 	}
-	ctx := c.Request().Context()
 	addresses, err := resolveAll(ctx, refs, func(ctx context.Context, ref blob.Ref) (blob.Address, error) { return of.Resolve(ctx, client, ref) })
 	if err != nil {
-		return readRefused(err)
+		return out, readRefused(err)
 	}
 	var all []blob.Address
 	for _, a := range addresses {
@@ -371,21 +454,18 @@ func (s *Blobs) Missing(c echo.Context) error {
 	}
 	missing, err := of.Missing(ctx, client, all)
 	if err != nil {
-		return err
+		return out, err
 	}
 	gone := map[blob.Address]bool{}
 	for _, a := range missing {
 		gone[a] = true
 	}
-	list := []string{}
-	for i, text := range r.Addresses { // in the forms that the client sent
+	for i, text := range texts { // in the forms that the client sent
 		if a := addresses[i]; a == nil || gone[*a] {
-			list = append(list, text)
+			out.Body.Missing = append(out.Body.Missing, text)
 		}
 	}
-	return web.AnswerDocument(c, http.StatusOK, struct {
-		Missing []string `json:"missing"`
-	}{list})
+	return out, nil
 }
 
 // resolveAll resolves digests, resolveAtOnce at a time. An address is nil if no stored blob has this SHA-1.
@@ -410,70 +490,68 @@ func resolveAll(ctx context.Context, refs []blob.Ref, resolve func(context.Conte
 	return all, group.Wait()
 }
 
-// List answers GET /blobs with a page of blobs in the order of their addresses.
-func (s *Blobs) List(c echo.Context) error {
-	of, client, err := s.of(c)
+type blobsQuery struct {
+	ofClient
+	Limit int     `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"how many blobs the page has at most; default: 100"`
+	After *string `query:"after" pattern:"^sha256:[0-9a-f]{64}$" doc:"next of the page before"`
+}
+
+type blobsPage struct{ Body blobsDocument }
+
+// list answers with a page of blobs in the order of their addresses.
+func (s *Blobs) list(ctx context.Context, in *blobsQuery) (out blobsPage, err error) {
+	of, client, err := s.of(in.ofClient)
 	if err != nil {
-		return err
+		return out, err
 	}
-	limit, after := web.DefaultPage, (*blob.Address)(nil)
-	for _, p := range web.Parameters(c) {
-		switch p.Key {
-		case "limit":
-			if limit, err = web.PageLimit(p); err != nil {
-				return err
-			}
-		case "after":
-			ref, err := blob.Parse(p.Value)
-			if err != nil || ref.SHA256 == nil {
-				return &web.Problem{Status: http.StatusBadRequest, Code: web.CodeBadAddress, Field: p.Key, Detail: "after must be the address of a blob, as next has it"}
-			}
-			after = ref.SHA256
+	after := (*blob.Address)(nil)
+	if in.After != nil {
+		ref, err := blob.Parse(*in.After)
+		if err != nil || ref.SHA256 == nil {
+			return out, &web.Problem{Status: http.StatusBadRequest, Code: web.CodeBadAddress, Field: "after", Detail: "after must be the address of a blob, as next has it"}
 		}
+		after = ref.SHA256
 	}
-	held, err := web.Hold(c, s.Documents, web.MaxRowsBytes)
-	defer held.Release()
+	if err := operation.Hold(ctx, s.Documents, web.MaxRowsBytes); err != nil {
+		return out, err
+	}
+	list, err := of.List(ctx, client, after, in.Limit+1)
 	if err != nil {
-		return err
+		return out, err
 	}
-	list, err := of.List(c.Request().Context(), client, after, limit+1)
-	if err != nil {
-		return err
-	}
-	page := blobsDocument{Blobs: []blobDocument{}, Bytes: of.UsedBy(client)}
-	if len(list) > limit {
-		list = list[:limit]
-		page.Next = web.OrNull(list[limit-1].Address.String())
+	out.Body.Bytes = of.UsedBy(client)
+	if len(list) > in.Limit {
+		list = list[:in.Limit]
+		out.Body.Next = web.OrNull(list[in.Limit-1].Address.String())
 	}
 	for i := range list {
-		page.Blobs = append(page.Blobs, documentOfBlob(&list[i]))
+		out.Body.Blobs = append(out.Body.Blobs, documentOfBlob(&list[i]))
 	}
-	return web.AnswerDocument(c, http.StatusOK, page)
+	return out, nil
 }
 
-// blobsDocument is a page of blobs. If more follow, next is the last address of the page. Bytes counts all blobs.
+// blobsDocument is a page of blobs. If more follow, next is the last address of the page.
 type blobsDocument struct {
-	Blobs []blobDocument `json:"blobs"`
-	Bytes int64          `json:"bytes"`
-	Next  *string        `json:"next"`
+	Blobs []blobDocument `json:"blobs" maxItems:"1000"`
+	Bytes int64          `json:"bytes" minimum:"0" doc:"bytes of all blobs"`
+	Next  *string        `json:"next" doc:"after of the next page"`
 }
 
-// Collect answers POST /blobs/collect. It removes old blobs that nothing refers to.
-func (s *Blobs) Collect(c echo.Context) error {
+type collected struct {
+	Body struct {
+		Blobs int   `json:"blobs" minimum:"0"`
+		Bytes int64 `json:"bytes" minimum:"0"`
+	}
+}
+
+// collect removes old blobs that nothing refers to.
+func (s *Blobs) collect(ctx context.Context, _ *struct{}) (out collected, err error) {
 	if s.Storage == nil {
-		return NoBlobs()
+		return out, NoBlobs()
 	}
-	if err := web.NoBody(c, s.Optional); err != nil {
-		return err
-	}
-	swept, err := s.Storage.Collector.Collect(c.Request().Context())
-	if err != nil {
-		return err
-	}
-	return web.AnswerDocument(c, http.StatusOK, struct {
-		Blobs int   `json:"blobs"`
-		Bytes int64 `json:"bytes"`
-	}{swept.Blobs, swept.Bytes})
+	swept, err := s.Storage.Collector.Collect(ctx)
+	out.Body.Blobs, out.Body.Bytes = swept.Blobs, swept.Bytes
+	return out, err
 }
 
 // SpellAddress writes the address of a blob in the path in its canonical form. The base64 of other forms has slashes,

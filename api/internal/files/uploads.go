@@ -13,6 +13,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/openapi"
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 )
@@ -23,12 +25,13 @@ const (
 	tusVersion    = "1.0.0"
 	TusExtensions = "creation,creation-with-upload,termination,expiration"
 
-	headerTus          = "Tus-Resumable"
-	headerUploadOffset = "Upload-Offset"
-	headerUploadLength = "Upload-Length"
-	headerUploadMeta   = "Upload-Metadata"
-	headerDeferLength  = "Upload-Defer-Length"
-	headerBlob         = "Daybook-Blob" // the address of the blob of a finished upload
+	headerTus           = "Tus-Resumable"
+	headerUploadOffset  = "Upload-Offset"
+	headerUploadExpires = "Upload-Expires"
+	headerUploadLength  = "Upload-Length"
+	headerUploadMeta    = "Upload-Metadata"
+	headerDeferLength   = "Upload-Defer-Length"
+	headerBlob          = "Daybook-Blob" // the address of the blob of a finished upload
 
 	MIMEOffset = "application/offset+octet-stream"
 	// metaAddress is the metadata key whose value is the address that the upload must have.
@@ -42,17 +45,82 @@ type Uploads struct{ blobs *Blobs }
 
 func NewUploads(blobs *Blobs) *Uploads { return &Uploads{blobs} }
 
-// uploadDocument describes a resumable upload.
-type uploadDocument struct {
-	ID        string  `json:"upload_id"`
-	Size      int64   `json:"size"`
-	Offset    int64   `json:"offset"`
-	ExpiresAt int64   `json:"expires_at"`
-	Blob      *string `json:"blob"` // null until the upload is finished
+// Routes returns the routes of resumable uploads.
+func (s *Uploads) Routes(r operation.Rules) []Route {
+	part := map[string]openapi.Shape{MIMEOffset: openapi.Plain(openapi.Of("string"))}
+	const tag = "Blobs"
+	list := []Route{
+		{http.MethodOptions, "/uploads", false, operation.Written(r, http.MethodOptions, "/uploads", operation.About{
+			ID: "uploadOptions", Tag: tag, Summary: "Find out what resumable uploads support", Faultless: true, Refusals: []int{412},
+			Replies: []operation.Reply{{Status: http.StatusNoContent, Text: "The headers Tus-Version, Tus-Extension and Tus-Max-Size say it.", Headers: []string{headerTus}}},
+		}, s.options)},
+		{http.MethodPost, "/uploads", false, operation.Written(r, http.MethodPost, "/uploads", operation.About{
+			ID: "createUpload", Tag: tag, Summary: "Begin a resumable upload",
+			Text: "Begins an upload of a blob, as tus 1.0.0 describes it. PATCH appends its bytes. The upload is removed if it has no\n" +
+				"progress for 24 hours. A body is its beginning.\n",
+			Bodies: part, BodyText: "the beginning of the blob", Refusals: []int{412, 422, 501, 503, 507},
+			Replies: []operation.Reply{{Status: http.StatusCreated, Text: "The upload has begun. Location is its path.",
+				Headers: []string{echo.HeaderLocation, headerTus, headerUploadOffset, headerUploadExpires, headerBlob}}},
+		}, s.create)},
+		{http.MethodGet, "/uploads/:id", false, operation.Written(r, http.MethodGet, "/uploads/:id", operation.About{
+			ID: "upload", Tag: tag, Summary: "Look at a resumable upload", Text: "HEAD answers with the same headers, as tus requires it.", Refusals: []int{404, 412, 501, 503, 507},
+			Replies: []operation.Reply{{Status: http.StatusOK, Text: "the upload", Headers: []string{headerTus, headerUploadOffset, headerUploadMeta, headerUploadExpires, headerBlob},
+				Content: map[string]openapi.Shape{web.MIMEJSON: openapi.JSON[uploadDocument](openapi.InAnswer)}}},
+		}, s.get)},
+		{http.MethodPatch, "/uploads/:id", true, operation.Written(r, http.MethodPatch, "/uploads/:id", operation.About{
+			ID: "appendUpload", Tag: tag, Summary: "Append to a resumable upload",
+			Text: "The body is appended at Upload-Offset, which must be the bytes that the upload has. The answer comes when they are\n" +
+				"on disk. If the connection is lost, HEAD says how many are. After the last byte, the blob is stored: Daybook-Blob is\n" +
+				"its address.\n",
+			Bodies: part, BodyText: "the next bytes of the blob", BodyRequired: true, Refusals: []int{404, 409, 412, 422, 423, 501, 503, 507},
+			Replies: []operation.Reply{{Status: http.StatusNoContent, Text: "The bytes are stored. If the upload is finished, Location is the path of the blob.",
+				Headers: []string{echo.HeaderLocation, headerTus, headerUploadOffset, headerUploadExpires, headerBlob}}},
+		}, s.append)},
+		{http.MethodDelete, "/uploads/:id", false, operation.Written(r, http.MethodDelete, "/uploads/:id", operation.About{
+			ID: "removeUpload", Tag: tag, Summary: "Remove a resumable upload", Text: "Removes an upload with its bytes. A blob that it has stored stays.",
+			Refusals: []int{404, 412, 423, 501, 503},
+			Replies:  []operation.Reply{{Status: http.StatusNoContent, Text: "The upload is removed.", Headers: []string{headerTus}}},
+		}, s.remove)},
+	}
+	for i := range list {
+		list[i].Handle = tusRoute(list[i].Handle)
+	}
+	return list
 }
 
-// TusRoute refuses other versions of the protocol. It also serves a request without a version.
-func TusRoute(handle echo.HandlerFunc) echo.HandlerFunc {
+// tusRequest has the headers that all requests for uploads share.
+type (
+	tusRequest struct {
+		Version string `header:"Tus-Resumable" read:"elsewhere" doc:"version of tus; the server supports 1.0.0"`
+	}
+	newUpload struct {
+		ofClient
+		tusRequest
+		Length   int64  `header:"Upload-Length" read:"elsewhere" required:"true" format:"int64" minimum:"0" doc:"bytes of the blob"`
+		Metadata string `header:"Upload-Metadata" read:"elsewhere" maxLength:"4096" doc:"pairs of a key and a value in base64, divided by commas. The server uses only address: the address that the blob must have, in any form"`
+	}
+	oneUpload struct {
+		ID string `path:"id" doc:"the id of an upload, as its path has it"`
+		ofClient
+		tusRequest
+	}
+	uploadPart struct {
+		oneUpload
+		Offset int64 `header:"Upload-Offset" read:"elsewhere" required:"true" format:"int64" minimum:"0" doc:"bytes that the upload has"`
+	}
+)
+
+// uploadDocument describes a resumable upload.
+type uploadDocument struct {
+	ID        string  `json:"upload_id" pattern:"^u[0-9a-f]{32}$"`
+	Size      int64   `json:"size" minimum:"0" doc:"bytes of the blob"`
+	Offset    int64   `json:"offset" minimum:"0" doc:"bytes that are on disk"`
+	ExpiresAt int64   `json:"expires_at" doc:"when it is removed if there is no progress"`
+	Blob      *string `json:"blob" doc:"address of the blob; null until all bytes are there"`
+}
+
+// tusRoute refuses other versions of the protocol. It also serves a request without a version.
+func tusRoute(handle echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		c.Response().Header().Set(headerTus, tusVersion)
 		if version := c.Request().Header.Get(headerTus); version != "" && version != tusVersion {
@@ -64,8 +132,8 @@ func TusRoute(handle echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// Options answers OPTIONS /uploads with the features that the server supports.
-func (s *Uploads) Options(c echo.Context) error {
+// options answers with the features that the server supports.
+func (s *Uploads) options(c echo.Context, _ *tusRequest) error {
 	h := c.Response().Header()
 	h.Set("Tus-Version", tusVersion)
 	h.Set("Tus-Extension", TusExtensions)
@@ -74,8 +142,8 @@ func (s *Uploads) Options(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// Create answers POST /uploads and begins an upload. If there is a body, its bytes are the first part.
-func (s *Uploads) Create(c echo.Context) error {
+// create begins an upload. If there is a body, its bytes are the first part.
+func (s *Uploads) create(c echo.Context, in *newUpload) error {
 	r := c.Request()
 	if r.Header.Get(headerDeferLength) != "" {
 		return web.BadRequest(headerDeferLength, "the server needs the length of the blob in "+headerUploadLength+" when the upload begins")
@@ -90,7 +158,7 @@ func (s *Uploads) Create(c echo.Context) error {
 		return err
 	}
 	return s.appendBody(c, func(body *web.StreamedBody) (status int, err error) {
-		of, client, err := s.blobs.of(c)
+		of, client, err := s.blobs.of(in.ofClient)
 		if err != nil {
 			return 0, err
 		}
@@ -108,7 +176,7 @@ func (s *Uploads) Create(c echo.Context) error {
 			err = u.Append(r.Context(), 0, body)
 		}
 		if err == nil {
-			err = s.finishUpload(c, u)
+			err = s.finishUpload(c, client, u)
 		}
 		if err != nil { // the client does not get the id
 			if removeErr := u.Remove(context.WithoutCancel(r.Context())); !errors.Is(removeErr, blob.ErrNotFound) {
@@ -125,16 +193,16 @@ func (s *Uploads) Create(c echo.Context) error {
 	})
 }
 
-// Append answers PATCH /uploads/{id} and appends the body. The answer to the last part has the address of the
+// append appends the body. The answer to the last part has the address of the
 // blob.
-func (s *Uploads) Append(c echo.Context) error {
+func (s *Uploads) append(c echo.Context, in *uploadPart) error {
 	r := c.Request()
 	offset, err := numberHeader(r, headerUploadOffset)
 	if err != nil {
 		return err
 	}
 	return s.appendBody(c, func(body *web.StreamedBody) (int, error) {
-		u, err := s.uploadOf(c)
+		u, client, err := s.uploadOf(c, &in.oneUpload)
 		if err != nil {
 			return 0, err
 		}
@@ -147,7 +215,7 @@ func (s *Uploads) Append(c echo.Context) error {
 			}
 			return 0, err
 		}
-		if err = s.finishUpload(c, u); storesLater(err) {
+		if err = s.finishUpload(c, client, u); storesLater(err) {
 			err = nil // the bytes are durable: a later HEAD returns the address of the blob
 		}
 		return http.StatusNoContent, err
@@ -178,14 +246,14 @@ func (s *Uploads) appendBody(c echo.Context, handle func(*web.StreamedBody) (int
 	return c.NoContent(status)
 }
 
-// Get answers GET and HEAD /uploads/{id}.
-func (s *Uploads) Get(c echo.Context) error {
-	u, err := s.uploadOf(c)
+// get answers with an upload.
+func (s *Uploads) get(c echo.Context, in *oneUpload) error {
+	u, client, err := s.uploadOf(c, in)
 	if err != nil {
 		return err
 	}
 	// A server that was stopped after the last append may not have stored the blob.
-	if err := s.finishUpload(c, u); err != nil && !storesLater(err) {
+	if err := s.finishUpload(c, client, u); err != nil && !storesLater(err) {
 		if errors.Is(err, blob.ErrDigest) { // the upload was removed
 			err = blob.ErrNotFound
 		}
@@ -205,9 +273,9 @@ func (s *Uploads) Get(c echo.Context) error {
 	return web.AnswerDocument(c, http.StatusOK, d)
 }
 
-// Remove answers DELETE /uploads/{id}.
-func (s *Uploads) Remove(c echo.Context) error {
-	u, err := s.uploadOf(c)
+// remove removes an upload.
+func (s *Uploads) remove(c echo.Context, in *oneUpload) error {
+	u, _, err := s.uploadOf(c, in)
 	if err != nil {
 		return err
 	}
@@ -217,22 +285,21 @@ func (s *Uploads) Remove(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// uploadOf returns the upload in the path.
-func (s *Uploads) uploadOf(c echo.Context) (*blob.Upload, error) {
-	of, client, err := s.blobs.of(c)
+// uploadOf returns the upload in the path, and the client that it belongs to.
+func (s *Uploads) uploadOf(c echo.Context, in *oneUpload) (u *blob.Upload, client string, err error) {
+	of, client, err := s.blobs.of(in.ofClient)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	u, err := of.Upload(c.Request().Context(), client, c.Param("id"))
-	if err != nil {
-		return nil, uploadError(err)
+	if u, err = of.Upload(c.Request().Context(), client, in.ID); err != nil {
+		return nil, "", uploadError(err)
 	}
-	return u, nil
+	return u, client, nil
 }
 
 // finishUpload stores the blob if all of its bytes have arrived, and sets the headers that describe the upload. It sets
 // them even if another request is using the upload, or too many files are open.
-func (s *Uploads) finishUpload(c echo.Context, u *blob.Upload) (err error) {
+func (s *Uploads) finishUpload(c echo.Context, client string, u *blob.Upload) (err error) {
 	if state := u.State(); state.Offset == state.Size && state.Blob == nil {
 		var info blob.Info
 		info, err = u.Finish(c.Request().Context())
@@ -247,10 +314,10 @@ func (s *Uploads) finishUpload(c echo.Context, u *blob.Upload) (err error) {
 	state := u.State()
 	h := c.Response().Header()
 	h.Set(headerUploadOffset, strconv.FormatInt(state.Offset, 10))
-	h.Set("Upload-Expires", state.Expires.UTC().Format(http.TimeFormat))
+	h.Set(headerUploadExpires, state.Expires.UTC().Format(http.TimeFormat))
 	if state.Blob != nil {
 		h.Set(headerBlob, state.Blob.String())
-		h.Set(echo.HeaderLocation, blobLocation(c, *state.Blob))
+		h.Set(echo.HeaderLocation, blobLocation(client, *state.Blob))
 	}
 	return err
 }

@@ -177,6 +177,12 @@ func Hold(ctx context.Context, from *web.Lane, n int64) error {
 	return call.held.Resize(ctx, n)
 }
 
+// Reserve takes times as many bytes as the body of a call has, for what the function makes of it.
+func Reserve(ctx context.Context, times int64) error {
+	body := ctx.Value(callKey{}).(*call).body
+	return body.Reserve(ctx, times*int64(len(body.Bytes)))
+}
+
 // Share returns an empty share of a budget for the client of a call. The caller releases it.
 func Share(ctx context.Context, from *web.Lane) *web.Share {
 	held := &web.Share{Lane: from}

@@ -180,7 +180,7 @@ func readPath(f *field, text string, into reflect.Value) (err error) {
 		*id, err = PathID(f.name, text)
 		return err
 	}
-	if strings.Contains(text, "/") {
+	if _, whole := into.Addr().Interface().(encoding.TextUnmarshaler); !whole && strings.Contains(text, "/") {
 		return web.RouteNotFound()
 	}
 	return readText(f, text, into)
