@@ -78,7 +78,7 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			engine := &lavish{picky: picky{t: t}}
-			inBubbleWith(t, partsOf(engine, engine), func(t *testing.T, s *Server, l *pipeListener) {
+			inBubbleWith(t, engine, func(t *testing.T, s *Server, l *pipeListener) {
 				bounded := func() {
 					synctest.Wait()
 					if of := c.of(s); of.Used() > of.Total()+2*answer.MaxDocumentsBytes {

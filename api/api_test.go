@@ -19,7 +19,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/daybookq/daybook/api/internal/named"
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -34,58 +34,16 @@ type rig struct {
 	*testing.T
 	url    string
 	dir    string // with the data; empty if the engine is a test double
-	engine parts
+	engine backend.Engine
 	server *Server
 	blobs  *testBlobs
 	stop   func() // shuts the server down as a signal does; a second call does nothing
 }
 
-// parts are an engine and its queries. A test can replace single parts.
-type parts struct {
-	creator
-	claimer
-	pusher
-	tickler
-	completer
-	operator
-	batchOperator
-	queueOperator
-	sessionOperator
-	named.Operator
-	runnerRegistry
-	switcher
-	clock
-	monitor
-	follower
-	snapshotter
-
-	jobReader
-	jobLister
-	batchReader
-	queueReader
-	runnerReader
-	sessionReader
-	handlerReader
-	named.Reader
-	sweepReader
-}
-
-// Exchange calls the engine, unless a test has replaced a part of the engine that Exchange uses.
-func (p parts) Exchange(ctx context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error) {
-	if e, whole := p.claimer.(*ingest.Engine); whole && p.completer == completer(e) {
-		return e.Exchange(ctx, commands, c)
-	}
-	return ingest.InTurn(p, commands, c), nil
-}
-
-func partsOf(e Engine, q Queries) parts {
-	return parts{e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, q, q, q, q, q, q, q, q, q}
-}
-
 // setup is the configuration of a server. A test can replace parts by test doubles.
 type setup struct {
 	Options
-	parts
+	engine      backend.Engine
 	blobOptions blob.Options
 	rows        func(visit func(key string, value []byte) bool) error // from the store
 	filesets    *query.Queries                                        // nil: no filesets
@@ -122,7 +80,7 @@ func startWith(t *testing.T, options ingest.Options, change ...func(*setup)) *ri
 			t.Errorf("check: %d problems, %v", problems, err)
 		}
 	})
-	o := setup{Options: Options{Engine: engine, Queries: engine.Queries(), Log: zerolog.Nop()}, parts: partsOf(engine, engine.Queries()), rows: engine.Queries().EachRow, filesets: engine.Queries()}
+	o := setup{Options: Options{Log: zerolog.Nop()}, engine: behind{engine, stateOf{engine.Queries()}}, rows: engine.Queries().EachRow, filesets: engine.Queries()}
 	for _, f := range change {
 		f(&o)
 	}
@@ -142,14 +100,14 @@ func startOn(t *testing.T, o setup) *rig {
 	if o.rows == nil {
 		o.rows = func(func(string, []byte) bool) error { return nil }
 	}
-	blobs := newBlobs(t, o.parts, o.rows, o.blobOptions)
+	blobs := newBlobs(t, o.engine.CatchUp, o.rows, o.blobOptions)
 	if scan := blobs.Collector.Scan; o.filesets != nil {
 		blobs.Collector.Scan = func(ctx context.Context, of *blob.Store, visit func([]byte) error) error {
 			return errors.Join(scan(ctx, of, visit), ScanFilesets(ctx, o.filesets, of, visit))
 		}
 	}
 	o.Blobs = &blobs.Blobs
-	s, err := newServer(o.Options, o.parts)
+	s, err := newServer(o.Options, o.engine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +118,7 @@ func startOn(t *testing.T, o setup) *rig {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, l, 5*time.Second) }()
-	r := &rig{T: t, url: "http://" + l.Addr().String(), engine: o.parts, server: s, blobs: blobs}
+	r := &rig{T: t, url: "http://" + l.Addr().String(), engine: o.engine, server: s, blobs: blobs}
 	stopped := false
 	r.stop = func() {
 		if stopped {
@@ -351,10 +309,13 @@ func ids(o map[string]any) (list []string) {
 }
 
 // creates is an engine whose Create is a function of the test.
-type creates func(*job.Create) (ingest.Receipt, error)
+type creates struct {
+	backend.Engine
+	make func(*job.Create) (ingest.Receipt, error)
+}
 
 func (f creates) Create(_ context.Context, c *job.Create) (applied.Made, ingest.Receipt, error) {
-	receipt, err := f(c)
+	receipt, err := f.make(c)
 	return applied.Made{Batch: job.NewID(receipt.At, receipt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}, receipt, err
 }
 
@@ -363,7 +324,7 @@ func (f creates) StartCreate(ctx context.Context, c *job.Create) func() (applied
 }
 
 // noJob is a state in which all jobs have been purged.
-type noJob struct{ jobReader }
+type noJob struct{ backend.Engine }
 
 func (noJob) AwaitEnd(job.ID) (*store.JobEnd, error) { return nil, job.NotFound }
 
@@ -371,7 +332,7 @@ func (noJob) JobWithin(job.ID, int64) (job.Job, bool, error) { return job.Job{},
 
 // notReady is an engine whose Ready returns the error that a test has set.
 type notReady struct {
-	monitor
+	backend.Engine
 	why error
 }
 
@@ -379,7 +340,7 @@ func (n *notReady) Ready() error {
 	if n.why != nil {
 		return n.why
 	}
-	return n.monitor.Ready()
+	return n.Engine.Ready()
 }
 
 // unknownID is a valid id that no job has.
@@ -388,7 +349,7 @@ var unknownID = job.NewID(1, 1<<30, 7).String()
 func repeat(b byte, n int) string { return string(bytes.Repeat([]byte{b}, n)) }
 
 // waiting is an engine whose claims wait and never get a job.
-type waiting struct{}
+type waiting struct{ backend.Engine }
 
 func (waiting) ClaimAdmitted(ctx context.Context, _ job.Claim, wait time.Duration, _ func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 	timer := time.NewTimer(wait)
@@ -399,4 +360,15 @@ func (waiting) ClaimAdmitted(ctx context.Context, _ job.Claim, wait time.Duratio
 	case <-ctx.Done():
 		return applied.Claimed{}, nil, ingest.Receipt{}, ctx.Err()
 	}
+}
+
+// parked is an engine whose claims wait, and whose completions succeed at once.
+type parked struct{ *picky }
+
+func (p parked) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
+	return waiting{}.ClaimAdmitted(ctx, c, wait, admit)
+}
+
+func (p parked) Exchange(_ context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error) {
+	return ingest.InTurn(p, commands, c), nil
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/ingest/backup"
 )
 
@@ -27,14 +27,9 @@ const backupBytes = 8 << 20
 // to a disk, which may be busy for some seconds.
 const defaultBackupPatience = time.Minute
 
-// snapshotter takes snapshots of the state and of the journal.
-type snapshotter interface {
-	Snapshot() (*ingest.Snapshot, error)
-}
-
 // backups are copies of everything that the server keeps.
 type backups struct {
-	engine backend
+	engine backend.Engine
 	*limits
 	blobs    *files.Blobs
 	version  string

@@ -9,20 +9,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
 
 // beforeAwait calls a function once, before the first call to AwaitEnd.
 type beforeAwait struct {
-	jobReader
+	backend.Engine
 	once sync.Once
 	call func(id job.ID)
 }
 
 func (b *beforeAwait) AwaitEnd(id job.ID) (*store.JobEnd, error) {
 	b.once.Do(func() { b.call(id) })
-	return b.jobReader.AwaitEnd(id)
+	return b.Engine.AwaitEnd(id)
 }
 
 // TestFollowGoesOnAfterDeletedJob: a job is deleted after a request that follows results has seen that the job has not
@@ -30,8 +31,8 @@ func (b *beforeAwait) AwaitEnd(id job.ID) (*store.JobEnd, error) {
 func TestFollowGoesOnAfterDeletedJob(t *testing.T) {
 	before := &beforeAwait{}
 	r := start(t, func(o *setup) {
-		before.jobReader = o.jobReader
-		o.jobReader = before
+		before.Engine = o.engine
+		o.engine = before
 	})
 	move := func(op job.Op, id job.ID) {
 		if moved, _, err := r.engine.Move(context.Background(), job.Move{Op: op, Job: id}); err != nil || moved.Refusal != job.Granted {

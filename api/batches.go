@@ -14,26 +14,10 @@ import (
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
-	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
 	"github.com/daybookq/daybook/store/query"
 )
-
-type batchOperator interface {
-	ChangeBatch(ctx context.Context, c job.ChangeBatch) (applied.BatchChanged, ingest.Receipt, error)
-}
-
-type batchReader interface {
-	Batch(id job.ID) (document.Batch, error)
-	BatchMetadata(id job.ID) ([]byte, error)
-	LineOf(id job.ID) (batch job.ID, line int64, err error)
-	Batches(f query.BatchFilter) (docs []document.Batch, next query.BatchPlace, err error)
-	AwaitBatch(id job.ID) (*store.JobEnd, error)
-	Results(id job.ID, from int64, limit int, room int64) (query.Results, error)
-}
 
 // batches are jobs that belong together.
 type batches struct {

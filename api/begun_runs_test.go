@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/document"
 	"github.com/daybookq/daybook/store/query"
@@ -111,12 +112,12 @@ func TestTickleOfOneJobBegins(t *testing.T) {
 
 // early is an engine whose leases seem to end sooner than they do.
 type early struct {
-	runnerReader
+	backend.Engine
 	byMs atomic.Int64
 }
 
 func (e *early) ClaimDocument(id job.ID, parts query.Parts) (document.Claim, []job.Job, error) {
-	doc, jobs, err := e.runnerReader.ClaimDocument(id, parts)
+	doc, jobs, err := e.Engine.ClaimDocument(id, parts)
 	for i := range jobs {
 		jobs[i].DeadlineAt -= e.byMs.Load()
 	}
@@ -129,8 +130,8 @@ func TestLingerEndsWithTheLease(t *testing.T) {
 	const leaseMs = 100_000
 	ends := &early{}
 	r := start(t, func(s *setup) {
-		ends.runnerReader = s.runnerReader
-		s.runnerReader = ends
+		ends.Engine = s.engine
+		s.engine = ends
 	})
 	hold := func(typ string, hello string) (c *streamClient, h job.ID, claim string, ids []string) {
 		r.post("/jobs/create", fmt.Sprintf(`[{"type":%q},{"type":%[1]q}]`, typ)).object(http.StatusCreated)

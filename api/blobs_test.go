@@ -53,7 +53,7 @@ type testBlobs struct {
 }
 
 // newBlobs returns the blobs of a server with an engine.
-func newBlobs(t testing.TB, engine follower, rows func(visit func(key string, value []byte) bool) error, o blob.Options) *testBlobs {
+func newBlobs(t testing.TB, catchUp func(ctx context.Context, minSeq uint64) error, rows func(visit func(key string, value []byte) bool) error, o blob.Options) *testBlobs {
 	t.Helper()
 	b := &testBlobs{dir: filepath.Join(t.TempDir(), "blobs")}
 	o.Hooks.Now = func() time.Time {
@@ -78,14 +78,14 @@ func newBlobs(t testing.TB, engine follower, rows func(visit func(key string, va
 		defer b.mu.Unlock()
 		return of, b.err
 	}
-	b.Collector = &blob.Collector{Store: b.Store, Log: slog.New(slog.DiscardHandler), Scan: scanOf(engine, rows)}
+	b.Collector = &blob.Collector{Store: b.Store, Log: slog.New(slog.DiscardHandler), Scan: scanOf(catchUp, rows)}
 	return b
 }
 
 // scanOf visits all rows of an engine that has caught up.
-func scanOf(engine follower, rows func(visit func(key string, value []byte) bool) error) func(context.Context, *blob.Store, func([]byte) error) error {
+func scanOf(catchUp func(ctx context.Context, minSeq uint64) error, rows func(visit func(key string, value []byte) bool) error) func(context.Context, *blob.Store, func([]byte) error) error {
 	return func(ctx context.Context, _ *blob.Store, visit func([]byte) error) error {
-		if err := engine.CatchUp(ctx, 0); err != nil {
+		if err := catchUp(ctx, 0); err != nil {
 			return err
 		}
 		var failed error

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/rs/zerolog"
@@ -16,22 +15,8 @@ import (
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/job/runs"
-	"github.com/daybookq/daybook/store/applied"
 )
-
-// claimer calls admit with the total size of the payloads before it reads them. If admit returns an error, the claim
-// fails. The payloads must not be changed.
-type claimer interface {
-	ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error)
-}
-
-// exchanger carries out the outcomes of a claim and the claim.
-type exchanger interface {
-	Exchange(ctx context.Context, commands []job.Complete, c job.Claim) (*ingest.Exchange, error)
-}
 
 // claims are the jobs that runners hold.
 type claims struct {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
@@ -171,7 +172,7 @@ func outcomes(n int) string {
 // TestCompletionsOfParkedClaimsAreBounded: a claim that waits keeps the results of its completion in memory, but not
 // its body. If the results of all such claims take all their memory, another claim does not wait.
 func TestCompletionsOfParkedClaimsAreBounded(t *testing.T) {
-	inBubbleWith(t, parts{claimer: waiting{}, completer: &picky{t: t}, clock: idle{}}, func(t *testing.T, s *Server, l *pipeListener) {
+	inBubbleWith(t, parked{&picky{t: t}}, func(t *testing.T, s *Server, l *pipeListener) {
 		body := `{"runner_id":"r","wait_ms":60000,"complete":` + outcomes(job.MaxOutcomes) + `}`
 		request := fmt.Sprintf("POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		began := time.Now()
@@ -271,12 +272,12 @@ func TestParkedClaim(t *testing.T) {
 
 // late is an engine that decides a claim after its client has hung up.
 type late struct {
-	claimer
+	backend.Engine
 	gone func()
 }
 
 func (l *late) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duration, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
-	claimed, jobs, receipt, err := l.claimer.ClaimAdmitted(context.WithoutCancel(ctx), c, wait, admit)
+	claimed, jobs, receipt, err := l.Engine.ClaimAdmitted(context.WithoutCancel(ctx), c, wait, admit)
 	l.gone()
 	<-ctx.Done()
 	return claimed, jobs, receipt, err
@@ -284,7 +285,7 @@ func (l *late) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Duratio
 
 func TestJobsOfAClientThatIsGoneAreGivenBack(t *testing.T) {
 	l := &late{}
-	r := start(t, func(o *setup) { l.claimer, o.claimer = o.claimer, l })
+	r := start(t, func(o *setup) { l.Engine, o.engine = o.engine, l })
 	id := r.add("/add", "x\n").object(http.StatusCreated)["first_id"].(string)
 	ctx, cancel := context.WithCancel(t.Context())
 	l.gone = cancel

@@ -4,11 +4,12 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/operation"
 )
 
 // journalTime is the journal's time as a resource. All times of jobs are in it.
-type journalTime struct{ engine backend }
+type journalTime struct{ engine backend.Engine }
 
 func (t journalTime) routes(r operation.Rules) []route {
 	return []route{
@@ -36,7 +37,7 @@ func (t journalTime) accept(ctx context.Context, _ *nothing) (out clockOffset, e
 }
 
 // levels is the level of the rules by which the journal is applied.
-type levels struct{ engine backend }
+type levels struct{ engine backend.Engine }
 
 func (l levels) routes(r operation.Rules) []route {
 	return []route{

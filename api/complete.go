@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/labstack/echo/v4"
@@ -10,15 +9,9 @@ import (
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
-
-type completer interface {
-	Complete(ctx context.Context, c job.Complete) (applied.Ended, ingest.Receipt, error)
-	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]applied.Ended, ingest.Receipt, error)
-}
 
 // complete answers POST /jobs/{id}/complete.
 func (s *claims) complete(c echo.Context) error {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
@@ -263,15 +264,15 @@ func TestCompleteMany(t *testing.T) {
 }
 
 // breaks is an engine whose second Complete fails.
-type breaks struct{ completer }
+type breaks struct{ backend.Engine }
 
 func (b *breaks) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]applied.Ended, ingest.Receipt, error) {
-	ended, receipt, err := b.completer.CompleteInOrder(ctx, commands[:1])
+	ended, receipt, err := b.Engine.CompleteInOrder(ctx, commands[:1])
 	return ended, receipt, errors.Join(err, ingest.ErrNotStored)
 }
 
 func TestCompleteBreaksInTheMiddle(t *testing.T) {
-	r := start(t, func(o *setup) { o.completer = &breaks{o.completer} })
+	r := start(t, func(o *setup) { o.engine = &breaks{o.engine} })
 	item := `{"job_id":"` + unknownID + `","code":"ok"}`
 	o := r.post("/jobs/complete", `{"outcomes":[`+item+strings.Repeat(","+item, 1000)+`]}`).refused(http.StatusServiceUnavailable, "writes_failed")
 	want(t, o, "outcome", "unknown")
@@ -301,7 +302,7 @@ func TestRelease(t *testing.T) {
 }
 
 func TestJobGoneWithItsOutcome(t *testing.T) {
-	r := start(t, func(o *setup) { o.jobReader = noJob{o.jobReader} })
+	r := start(t, func(o *setup) { o.engine = noJob{o.engine} })
 	r.post("/jobs/create", `{"retention_ms":0}`).object(http.StatusCreated)
 	j := r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
 	o := r.post("/jobs/"+j["job_id"].(string)+"/complete", `{"code":"ok"}`).object(http.StatusOK)

@@ -45,7 +45,7 @@ func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 		)
 	}
 	for _, length := range []string{"Content-Length: 1000", "Content-Length: 8388608", "Content-Length: 100000000", "Transfer-Encoding: chunked"} {
-		inBubbleWith(t, partsOf(&picky{t: t}, &picky{t: t}), func(t *testing.T, s *Server, l *pipeListener) {
+		inBubbleWith(t, &picky{t: t}, func(t *testing.T, s *Server, l *pipeListener) {
 			for _, r := range requests {
 				c := l.dial()
 				began := time.Now()
@@ -118,7 +118,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		"ten bytes a time": func(c net.Conn) { trickle(c, 100*time.Millisecond) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubbleWith(t, partsOf(&picky{t: t}, &picky{t: t}), func(t *testing.T, s *Server, l *pipeListener) {
+			inBubbleWith(t, &picky{t: t}, func(t *testing.T, s *Server, l *pipeListener) {
 				c := l.dial()
 				defer c.Close()
 				if _, err := io.WriteString(c, "GET /docs/swagger-ui.css HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {

@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -16,13 +15,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/applied"
 )
-
-type creator interface {
-	Create(ctx context.Context, c *job.Create) (applied.Made, ingest.Receipt, error)
-	StartCreate(ctx context.Context, c *job.Create) (wait func() (applied.Made, ingest.Receipt, error))
-}
 
 // creation makes jobs of requests.
 type creation struct {

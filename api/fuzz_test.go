@@ -336,7 +336,7 @@ func FuzzRoutes(f *testing.F) {
 			f.Add(n, uint8(130), true, "", "acme", "resize", "", []byte(body))
 		}
 	}
-	blobs := newBlobs(f, &picky{}, func(func(string, []byte) bool) error { return nil }, blob.Options{ReserveBytes: 1})
+	blobs := newBlobs(f, (&picky{}).CatchUp, func(func(string, []byte) bool) error { return nil }, blob.Options{ReserveBytes: 1})
 	if of, err := blobs.Store(); err != nil {
 		f.Fatal(err)
 	} else if _, err := of.Put(f.Context(), "", strings.NewReader(emptyManifest), blob.Ref{}); err != nil {
@@ -344,7 +344,7 @@ func FuzzRoutes(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, route, contentType uint8, zipped bool, query, first, second, key string, body []byte) {
 		engine := &picky{t: t}
-		s, err := New(Options{Engine: engine, Queries: engine, Blobs: &blobs.Blobs, Quit: func() {}, GetSwitches: true, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)})
+		s, err := newServer(Options{Blobs: &blobs.Blobs, Quit: func() {}, GetSwitches: true, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)}, engine)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/named"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/manifest"
@@ -18,11 +19,6 @@ import (
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/store/document"
 )
-
-type handlerReader interface {
-	HandlerFor(client, typ string) (h document.Named, ok bool)
-	DocumentByID(kind job.DocumentKind, id job.ID) (d document.Named, text []byte, err error)
-}
 
 // handlerDocument is the document of a version of a handler. Handler is the stored document, and is left out of lists. A
 // version that deleted the handler has no kind and no digest.
@@ -60,9 +56,9 @@ type handlersDocument struct {
 }
 
 // handlerRoutes returns the routes that handlers share with other named documents.
-func (s *Server) handlerRoutes(engine backend) named.Routes {
+func (s *Server) handlerRoutes(engine backend.Engine) named.Routes {
 	return named.Routes{
-		Kind: job.HandlerDocument, Param: "type", Engine: engine, Queries: engine, Hold: s.holdPage, Name: handlerName,
+		Kind: job.HandlerDocument, Param: "type", Engine: engine, Hold: s.holdPage, Name: handlerName,
 		Page: func(list []document.Named, next *string) any {
 			page := handlersDocument{make([]handlerDocument, len(list)), next}
 			for i := range list {

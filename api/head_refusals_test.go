@@ -36,8 +36,8 @@ func codeIn(t *testing.T, text string) string {
 func TestHeadIsRefusedBeforeTheBody(t *testing.T) {
 	engine := &faulty{}
 	r := start(t, func(o *setup) {
-		engine.parts = o.parts
-		o.parts, o.Quit, o.GetSwitches = partsOf(engine, engine), func() {}, true
+		engine.Engine = o.engine
+		o.engine, o.Quit, o.GetSwitches = engine, func() {}, true
 	})
 	x := &everyStatus{
 		rig: r, faults: engine, seen: &statuses{seen: map[string]map[int]bool{}}, byName: map[string]*tried{},

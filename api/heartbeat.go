@@ -3,19 +3,10 @@ package api
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest/registry"
 )
-
-// runnerRegistry is the part of the engine that knows which runners are alive. Its methods never wait.
-type runnerRegistry interface {
-	Heartbeat(id string, info registry.Info, takeover bool) (aliveSince int64, every time.Duration, err error)
-	Goodbye(id, instance string) error
-	Registered(id string) (known registry.Runner, ok bool)
-	AllRegistered(after string, limit int) (list []registry.Runner, more bool)
-}
 
 type heartbeatRequest struct {
 	namedRunner

@@ -93,7 +93,7 @@ func FuzzRequests(f *testing.F) {
 		"status=active&client=a&type=b&created_after=1&limit=5&after=" + unknownID, "fields=status,output&meta.k=v&runner_id=r"} {
 		f.Add([]byte(seed))
 	}
-	s := &command.Decoder{CheckClient: (&web.Server{}).CheckClient, Now: idleParts.Now, HandlerFor: idleParts.HandlerFor}
+	s := &command.Decoder{CheckClient: (&web.Server{}).CheckClient, Now: idle{}.Now, HandlerFor: idle{}.HandlerFor}
 	var err error
 	if s.Defaults, err = (command.Defaults{}).Filled(); err != nil {
 		f.Fatal(err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/query"
 )
 
 // TestOutput: the bytes of an output and how the job ended, in every kind.
@@ -58,7 +57,7 @@ func TestOutput(t *testing.T) {
 }
 
 // endsAwaited returns how many requests wait for the end of a job.
-func endsAwaited(r *rig) int { return r.engine.jobReader.(*query.Queries).EndsAwaited() }
+func endsAwaited(r *rig) int { return r.engine.(behind).EndsAwaited() }
 
 // TestOutputWaits: a request waits for the end of its job, however the job ends, and for no other job.
 func TestOutputWaits(t *testing.T) {

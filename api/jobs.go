@@ -11,29 +11,8 @@ import (
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
-	"github.com/daybookq/daybook/store/applied"
 )
-
-// follower waits until the state includes MinSeq and all commands that were synced when CatchUp was called.
-type follower interface {
-	CatchUp(ctx context.Context, minSeq uint64) error
-}
-
-// jobReader reads jobs. JobWithin reads a job only if it takes at most room bytes in memory; otherwise fits
-// is false.
-type jobReader interface {
-	JobWithin(id job.ID, room int64) (doc job.Job, fits bool, err error)
-	AwaitEnd(id job.ID) (*store.JobEnd, error)
-}
-
-type operator interface {
-	Move(ctx context.Context, m job.Move) (applied.Moved, ingest.Receipt, error)
-	MoveAll(ctx context.Context, m job.Move) (applied.Swept, ingest.Receipt, error)
-	Patch(ctx context.Context, p job.Patch) (applied.Moved, ingest.Receipt, error)
-}
 
 // jobs are read and changed by operators and producers.
 type jobs struct{ reader }

@@ -13,10 +13,6 @@ import (
 	"github.com/daybookq/daybook/store/query"
 )
 
-type jobLister interface {
-	List(f query.Filter) (jobs []job.Job, next job.ID, err error)
-}
-
 // selected is the parameter that selects fields of a job's document.
 type selected struct {
 	Fields *answer.Selection `query:"fields" list:"commas" doc:"fields of the document, separated by commas; the answer always includes job_id"`

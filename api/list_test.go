@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
@@ -376,8 +377,7 @@ func TestCompression(t *testing.T) {
 
 // panicking is a state whose List panics until calm is set.
 type panicking struct {
-	jobLister
-	runnerReader
+	backend.Engine
 	calm atomic.Bool
 }
 
@@ -385,7 +385,7 @@ func (e *panicking) List(f query.Filter) ([]job.Job, job.ID, error) {
 	if !e.calm.Load() {
 		panic("list")
 	}
-	return e.jobLister.List(f)
+	return e.Engine.List(f)
 }
 
 func (e *panicking) ClaimDocument(job.ID, query.Parts) (document.Claim, []job.Job, error) {
@@ -396,8 +396,7 @@ func (e *panicking) ClaimDocument(job.ID, query.Parts) (document.Claim, []job.Jo
 func TestAPanicKeepsNoTurn(t *testing.T) {
 	state := &panicking{}
 	r := start(t, func(o *setup) {
-		state.jobLister, state.runnerReader = o.jobLister, o.runnerReader
-		o.jobLister, o.runnerReader = state, state
+		state.Engine, o.engine = o.engine, state
 	})
 	for range 2 * cap(r.server.pages) {
 		client := http.Client{Timeout: 30 * time.Second}

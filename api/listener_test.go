@@ -20,7 +20,7 @@ import (
 func TestConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 10
-		s, err := newServer(Options{Log: zerolog.Nop(), MaxConnections: most}, parts{claimer: waiting{}})
+		s, err := newServer(Options{Log: zerolog.Nop(), MaxConnections: most}, waiting{})
 		if err != nil {
 			t.Fatal(err)
 		}

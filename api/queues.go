@@ -6,29 +6,17 @@ import (
 	"strings"
 
 	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
 )
 
-type queueOperator interface {
-	Pause(ctx context.Context, p job.Pause) (applied.Paused, ingest.Receipt, error)
-	DeleteQueue(ctx context.Context, d job.DeleteQueue) (applied.QueueDeleted, ingest.Receipt, error)
-}
-
-type queueReader interface {
-	Queue(client, typ string) (document.Queue, error)
-	Queues(client, afterClient, afterType string, limit int) (queues []document.Queue, more bool, err error)
-	WaitingTypes(client, afterType string, limit int) (types []document.WaitingType, more bool, err error)
-}
-
 // queues are the jobs of a client and type.
 type queues struct {
-	engine    backend
+	engine    backend.Engine
 	documents *web.Lane
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
@@ -18,7 +19,7 @@ import (
 
 // reader reads jobs within the budgets of memory.
 type reader struct {
-	engine backend
+	engine backend.Engine
 	*limits
 }
 
@@ -40,7 +41,7 @@ func (s *reader) readJob(c echo.Context, from *web.Lane, id job.ID) (j job.Job, 
 
 // readJob reads a job, and grows a share to the memory that the job takes. Most jobs are small, so it takes little first. If
 // the job does not fit, it takes enough for the largest job. It releases the share if it fails.
-func readJob(ctx context.Context, engine backend, held *web.Share, id job.ID) (j job.Job, err error) {
+func readJob(ctx context.Context, engine backend.Engine, held *web.Share, id job.ID) (j job.Job, err error) {
 	for _, n := range [...]int64{web.SmallShareBytes, answer.MaxDocumentBytes} {
 		var fits bool
 		if err = held.Resize(ctx, n); err == nil {

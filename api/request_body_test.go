@@ -16,6 +16,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
@@ -178,7 +179,7 @@ func (l *pipeListener) Close() error   { close(l.done); return nil }
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // idle is an engine that accepts every create and never hands out a job.
-type idle struct{}
+type idle struct{ backend.Engine }
 
 func (idle) Create(_ context.Context, c *job.Create) (applied.Made, ingest.Receipt, error) {
 	return applied.Made{Batch: job.NewID(1, 1, 0), Lines: c.Lines(), Group: c.Groups[0]}, ingest.Receipt{Seq: 1, At: 1}, nil
@@ -190,21 +191,16 @@ func (idle) Now() int64                                { return 1 }
 func (idle) ClockOffset() time.Duration                { return 0 }
 func (idle) AcceptTime(context.Context) (int64, error) { return 0, nil }
 
-// noHandlers stores no handler.
-type noHandlers struct{ handlerReader }
-
-func (noHandlers) HandlerFor(string, string) (h document.Named, ok bool) { return h, false }
-
-var idleParts = parts{creator: idle{}, clock: idle{}, handlerReader: noHandlers{}}
+func (idle) HandlerFor(string, string) (h document.Named, ok bool) { return h, false }
 
 // inBubble calls test with a server in a bubble of synctest. The server has an engine that accepts every create.
 func inBubble(t *testing.T, test func(t *testing.T, s *Server, l *pipeListener)) {
 	t.Helper()
-	inBubbleWith(t, idleParts, test)
+	inBubbleWith(t, idle{}, test)
 }
 
 // inBubbleWith is inBubble with another engine.
-func inBubbleWith(t *testing.T, engine parts, test func(t *testing.T, s *Server, l *pipeListener)) {
+func inBubbleWith(t *testing.T, engine backend.Engine, test func(t *testing.T, s *Server, l *pipeListener)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := newServer(Options{Log: zerolog.Nop()}, engine)
@@ -253,7 +249,7 @@ func TestSlowBody(t *testing.T) {
 
 func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 	// A claim can wait longer than the time limit of its body.
-	inBubbleWith(t, parts{claimer: waiting{}, clock: idle{}}, func(t *testing.T, s *Server, l *pipeListener) {
+	inBubbleWith(t, waiting{idle{}}, func(t *testing.T, s *Server, l *pipeListener) {
 		c := l.dial()
 		defer c.Close()
 		body := `{"runner_id":"r","wait_ms":60000}`
@@ -273,7 +269,7 @@ func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 
 func TestStopDoesNotWaitForSilentConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := newServer(Options{Log: zerolog.Nop()}, idleParts)
+		s, err := newServer(Options{Log: zerolog.Nop()}, idle{})
 		if err != nil {
 			t.Fatal(err)
 		}

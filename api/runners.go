@@ -4,23 +4,17 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/document"
-	"github.com/daybookq/daybook/store/query"
 )
-
-type runnerReader interface {
-	Runners(after string, limit int) (runners []document.Runner, more bool, err error)
-	Runner(id string) (document.Runner, error)
-	ClaimDocument(id job.ID, parts query.Parts) (document.Claim, []job.Job, error)
-}
 
 // runners are the processes that run jobs.
 type runners struct {
-	engine    backend
+	engine    backend.Engine
 	documents *web.Lane
 }
 

@@ -127,9 +127,9 @@ func (s *scenario) up() {
 	s.blobs = blobs
 	open := func() (*blob.Store, error) { return blobs, nil }
 	collector := &blob.Collector{Store: open, Log: slog.New(slog.DiscardHandler), Scan: func(ctx context.Context, of *blob.Store, visit func([]byte) error) error {
-		return errors.Join(scanOf(engine, engine.Queries().EachRow)(ctx, of, visit), ScanFilesets(ctx, engine.Queries(), of, visit))
+		return errors.Join(scanOf(engine.CatchUp, engine.Queries().EachRow)(ctx, of, visit), ScanFilesets(ctx, engine.Queries(), of, visit))
 	}}
-	if s.server, err = New(Options{Engine: engine, Queries: engine.Queries(), Blobs: &Blobs{Store: open, Collector: collector}, Log: zerolog.Nop(), Quit: func() { s.quit = true }}); err != nil {
+	if s.server, err = New(Options{Engine: engine, Blobs: &Blobs{Store: open, Collector: collector}, Log: zerolog.Nop(), Quit: func() { s.quit = true }}); err != nil {
 		s.t.Fatal(err)
 	}
 	for engine.Ready() != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/named"
@@ -19,6 +20,8 @@ import (
 	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/joblog"
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // Defaults are the attributes of jobs that a create request does not give.
@@ -27,11 +30,10 @@ type Defaults = command.Defaults
 // Blobs has the blobs of a server.
 type Blobs = files.Storage
 
-// Options configure a server. Engine and Queries are required. The zero values of the other fields are useful defaults.
+// Options configure a server. Engine is required. The zero values of the other fields are useful defaults.
 type Options struct {
-	Engine   Engine
-	Queries  Queries // reads the state of Engine
-	Blobs    *Blobs  // nil: the server stores no blobs
+	Engine   *ingest.Engine
+	Blobs    *Blobs // nil: the server stores no blobs
 	Defaults Defaults
 	// Hosts are the names that a request's Host can have in addition to localhost and any IP address. *.example.com
 	// allows all names below example.com, and * allows any name.
@@ -83,17 +85,22 @@ type Server struct {
 
 // New returns a server. Use Run to serve a listener, or Handler.
 func New(o Options) (*Server, error) {
-	s, err := newServer(o, struct {
-		Engine
-		Queries
-	}{o.Engine, o.Queries})
+	s, err := newServer(o, behind{o.Engine, stateOf{o.Engine.Queries()}})
 	if err == nil {
 		o.Engine.WhenLost(s.streams.Lose)
 	}
 	return s, err
 }
 
-func newServer(o Options, engine backend) (*Server, error) {
+// behind is an engine with the queries of its state. The engine's own methods come first where both have one of a name.
+type behind struct {
+	*ingest.Engine
+	stateOf
+}
+
+type stateOf struct{ *query.Queries }
+
+func newServer(o Options, engine backend.Engine) (*Server, error) {
 	defaults, err := o.Defaults.Filled()
 	if err != nil {
 		return nil, fmt.Errorf("default attributes: %w", err)
@@ -120,7 +127,7 @@ func newServer(o Options, engine backend) (*Server, error) {
 		Log: o.Log, Storage: o.Blobs, Registry: registry, CheckClient: s.web.CheckClient,
 		Documents: s.documents, Downloads: s.downloads, Control: s.control, Uploads: s.streamed, Manifests: s.manifests,
 	})
-	s.uploads, s.filesets = files.NewUploads(s.blobs), files.NewFilesets(s.blobs, engine, engine, engine.CatchUp)
+	s.uploads, s.filesets = files.NewUploads(s.blobs), files.NewFilesets(s.blobs, engine)
 	s.handlers = s.handlerRoutes(engine)
 	s.metrics = newMetrics(s, registry)
 	s.backups = &backups{engine, s.limits, s.blobs, o.Build.Version, s.metrics.backupMetrics, defaultBackupPatience, s.draining, o.Log}

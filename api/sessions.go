@@ -5,25 +5,16 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/document"
 )
 
-type sessionOperator interface {
-	OpenSession(ctx context.Context, o job.OpenSession) (document.Session, ingest.Receipt, error)
-	EndSession(ctx context.Context, s job.EndSession) (ingest.Receipt, error)
-}
-
-type sessionReader interface {
-	SessionDocument(id job.ID) (document.Session, error)
-}
-
 // sessions identify runners and producers across connections.
-type sessions struct{ engine backend }
+type sessions struct{ engine backend.Engine }
 
 func (s sessions) routes(r operation.Rules) []route {
 	return []route{

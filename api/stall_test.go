@@ -44,7 +44,7 @@ func startStalled(t *testing.T) *rig {
 		}
 		testkit.Eventually(t, "the engine writes no file any more", func() bool { return os.RemoveAll(dir) == nil })
 	})
-	r := startOn(t, setup{Options: Options{Log: zerolog.Nop()}, parts: partsOf(engine, engine.Queries())})
+	r := startOn(t, setup{Options: Options{Log: zerolog.Nop()}, engine: behind{engine, stateOf{engine.Queries()}}})
 	testkit.Eventually(t, "the engine is ready", func() bool { return engine.Ready() == nil })
 	lines := strings.Repeat(strings.Repeat("x", 100)+"\n", 1000)
 	for engine.Ready() == nil {

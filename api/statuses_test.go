@@ -95,8 +95,8 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	t.Parallel() // the test waits for slow bodies and for full budgets
 	engine := &faulty{}
 	r := start(t, func(o *setup) {
-		engine.parts = o.parts
-		o.parts, o.Quit, o.GetSwitches = partsOf(engine, engine), func() {}, true
+		engine.Engine = o.engine
+		o.engine, o.Quit, o.GetSwitches = engine, func() {}, true
 	})
 	x := &everyStatus{
 		rig: r, faults: engine, seen: &statuses{seen: map[string]map[int]bool{}}, byName: map[string]*tried{},

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
@@ -12,13 +13,8 @@ import (
 	"github.com/daybookq/daybook/store/document"
 )
 
-type sweepReader interface {
-	Sweep(id job.ID) (document.Sweep, error)
-	Sweeps() ([]document.Sweep, error)
-}
-
 // sweeps are operations on many jobs that continue after their request.
-type sweeps struct{ engine backend }
+type sweeps struct{ engine backend.Engine }
 
 func (w sweeps) routes(r operation.Rules) []route {
 	about := func(id, summary string, refusals ...int) operation.About {

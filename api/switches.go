@@ -9,21 +9,15 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/applied"
 )
 
-type switcher interface {
-	Switch(ctx context.Context, s job.Switch) (applied.Switched, ingest.Receipt, error)
-	RaiseLevel(ctx context.Context) (level int, receipt ingest.Receipt, err error)
-}
-
 // switches decide whether claims get jobs.
-type switches struct{ engine backend }
+type switches struct{ engine backend.Engine }
 
 func (w switches) routes(r operation.Rules) []route {
 	about := func(id, summary string) operation.About {

@@ -8,36 +8,18 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store"
 )
-
-// clock is the journal's time, which all times of jobs use. AcceptTime sets it to the wall clock if it is earlier, and
-// returns how far it is then ahead of the wall clock.
-type clock interface {
-	Now() int64 // unix ms
-	ClockOffset() time.Duration
-	AcceptTime(ctx context.Context) (offsetMs int64, err error)
-}
-
-// monitor reports on the engine. Its methods never wait.
-type monitor interface {
-	Stats() ingest.Stats
-	Ready() error
-	QueueFigures() []store.QueueFigures
-	QueueRows() int
-	CommandTimes() map[string]ingest.CommandTimes
-	Level() (level, newest int)
-}
 
 // health says whether the process serves requests and the server accepts changes.
 type health struct {
-	engine   backend
+	engine   backend.Engine
 	draining context.Context // done when the shutdown begins
 }
 
@@ -138,7 +120,7 @@ type Stats struct {
 
 // statistics are the counters and gauges of the server as JSON.
 type statistics struct {
-	engine backend
+	engine backend.Engine
 	blobs  *files.Blobs
 }
 

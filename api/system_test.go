@@ -26,7 +26,7 @@ func TestWatching(t *testing.T) {
 	engine := &notReady{}
 	r := start(t, func(o *setup) {
 		o.Build = Version{Version: "v1.2.3", Commit: "abc"}
-		engine.monitor, o.monitor = o.monitor, engine
+		engine.Engine, o.engine = o.engine, engine
 	})
 	if a := r.get("/ping"); a.status != http.StatusOK || a.body != "pong" || a.header.Get("Content-Type") != "text/plain" {
 		t.Errorf("%d %q", a.status, a.body)
@@ -182,12 +182,12 @@ func TestEngineErrors(t *testing.T) {
 	var failure error
 	var log bytes.Buffer
 	r := start(t, func(o *setup) {
-		o.creator = creates(func(*job.Create) (ingest.Receipt, error) {
+		o.engine = creates{o.engine, func(*job.Create) (ingest.Receipt, error) {
 			if failure == nil {
 				panic("a broken invariant")
 			}
 			return ingest.Receipt{}, failure
-		})
+		}}
 		o.Log = zerolog.New(&log)
 	})
 	for _, c := range []struct {
@@ -260,7 +260,7 @@ func TestAccessLog(t *testing.T) {
 	r := start(t, func(o *setup) { o.Log = zerolog.New(&log).Level(zerolog.InfoLevel) })
 	r.stop() // so that nothing else writes to the journal
 	log.Reset()
-	r = startOn(t, setup{Options: Options{Log: zerolog.New(&log).Level(zerolog.InfoLevel)}, parts: r.engine})
+	r = startOn(t, setup{Options: Options{Log: zerolog.New(&log).Level(zerolog.InfoLevel)}, engine: r.engine})
 	r.add("/add?client=hidden", "payload\n").object(http.StatusCreated)
 	r.get("/queues?client=hidden").object(http.StatusOK)
 	r.get("/jobs/x").refused(http.StatusBadRequest, "bad_id")

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -10,14 +9,8 @@ import (
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/applied"
 )
-
-type tickler interface {
-	Tickle(ctx context.Context, t job.Tickle) (applied.Tickled, ingest.Receipt, error)
-}
 
 // tickle answers POST /jobs/{id}/tickle.
 func (s *claims) tickle(c echo.Context) error {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -15,7 +16,7 @@ import (
 
 // neverUnclaimed is an engine that notices completions with Unclaimed.
 type neverUnclaimed struct {
-	completer
+	backend.Engine
 	t *testing.T
 }
 
@@ -23,7 +24,7 @@ func (n *neverUnclaimed) Complete(ctx context.Context, c job.Complete) (applied.
 	if c.Unclaimed {
 		n.t.Errorf("a request became %+v", c)
 	}
-	return n.completer.Complete(ctx, c)
+	return n.Engine.Complete(ctx, c)
 }
 
 func (n *neverUnclaimed) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]applied.Ended, ingest.Receipt, error) {
@@ -32,12 +33,12 @@ func (n *neverUnclaimed) CompleteInOrder(ctx context.Context, commands []job.Com
 			n.t.Errorf("a request became %+v", c)
 		}
 	}
-	return n.completer.CompleteInOrder(ctx, commands)
+	return n.Engine.CompleteInOrder(ctx, commands)
 }
 
 // TestNoRequestCompletesUnclaimedJobs: no request over HTTP or in a stream can end a waiting job.
 func TestNoRequestCompletesUnclaimedJobs(t *testing.T) {
-	r := start(t, func(o *setup) { o.completer = &neverUnclaimed{o.completer, t} })
+	r := start(t, func(o *setup) { o.engine = &neverUnclaimed{o.engine, t} })
 	id := r.post("/jobs/create", `{"payload":"x"}`).object(http.StatusCreated)["job_id"].(string)
 	one := fmt.Sprintf(`{"job_id":%q,"code":"ok"}`, id)
 	with := fmt.Sprintf(`{"job_id":%q,"code":"ok","unclaimed":true}`, id)
@@ -59,8 +60,7 @@ func TestNoRequestCompletesUnclaimedJobs(t *testing.T) {
 
 // TestDocumentsOfUnclaimedRuns: if nobody claimed a run, the documents of its jobs and of its claim match openapi.yaml.
 func TestDocumentsOfUnclaimedRuns(t *testing.T) {
-	var engine completer
-	r := start(t, func(o *setup) { engine = o.completer })
+	r := start(t)
 	id := r.post("/jobs/create", `{"payload":"x"}`).object(http.StatusCreated)["job_id"].(string)
 	of, err := job.ParseID(id)
 	if err != nil {
@@ -68,7 +68,7 @@ func TestDocumentsOfUnclaimedRuns(t *testing.T) {
 	}
 	end := func(code job.Code) {
 		o := job.Outcome{ID: of, Code: code, ExitCode: code.DefaultExitCode(), Error: "no luck"}
-		ended, _, err := engine.Complete(t.Context(), job.Complete{Unclaimed: true, Outcomes: []job.Outcome{o}})
+		ended, _, err := r.engine.Complete(t.Context(), job.Complete{Unclaimed: true, Outcomes: []job.Outcome{o}})
 		if err != nil || ended.Results[0].Refusal != job.Granted {
 			t.Fatalf("%+v, %v", ended, err)
 		}

@@ -456,7 +456,7 @@ func TestErrands(t *testing.T) {
 			}
 			blobs := testkit.Must(blob.OpenDir(t.Context(), filepath.Join(t.TempDir(), "blobs"), blob.Options{}))(t)
 			defer blobs.Close()
-			server := testkit.Must(api.New(api.Options{Engine: engine, Queries: engine.Queries(), Blobs: &api.Blobs{Store: func() (*blob.Store, error) { return blobs, nil }, Collector: &blob.Collector{}}}))(t)
+			server := testkit.Must(api.New(api.Options{Engine: engine, Blobs: &api.Blobs{Store: func() (*blob.Store, error) { return blobs, nil }, Collector: &blob.Collector{}}}))(t)
 			there := httptest.NewServer(&falseServer{real: server.Handler(), lie: &lie})
 			defer there.Close()
 

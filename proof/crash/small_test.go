@@ -66,7 +66,7 @@ func serveSmall(args []string) int {
 		stopEngine()
 		return failed(err)
 	}
-	server, err := api.New(api.Options{Engine: engine, Queries: engine.Queries(), Blobs: &api.Blobs{Store: func() (*blob.Store, error) { return blobs, nil }, Collector: &blob.Collector{}}})
+	server, err := api.New(api.Options{Engine: engine, Blobs: &api.Blobs{Store: func() (*blob.Store, error) { return blobs, nil }, Collector: &blob.Collector{}}})
 	if err != nil {
 		stopEngine()
 		return failed(err)

@@ -36,7 +36,7 @@ func (s *Filesets) Get(c echo.Context) error {
 	if err := web.CatchUp(c, s.catchUp); err != nil {
 		return err
 	}
-	version, _, err := s.routes.Queries.Document(job.FilesetDocument, q.client, q.name, q.version)
+	version, _, err := s.routes.Engine.Document(job.FilesetDocument, q.client, q.name, q.version)
 	if err != nil {
 		return err
 	}

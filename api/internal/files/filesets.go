@@ -5,6 +5,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/named"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/client/fileset"
@@ -21,16 +22,16 @@ type Filesets struct {
 	metrics  filesetMetrics
 }
 
-// NewFilesets returns the handlers of filesets. catchUp is CatchUp of the engine.
-func NewFilesets(blobs *Blobs, engine named.Operator, queries named.Reader, catchUp func(ctx context.Context, minSeq uint64) error) *Filesets {
+// NewFilesets returns the handlers of filesets.
+func NewFilesets(blobs *Blobs, engine backend.Engine) *Filesets {
 	s := &Filesets{
-		blobs: blobs, catchUp: catchUp, metrics: newFilesetMetrics(blobs.Registry),
+		blobs: blobs, catchUp: engine.CatchUp, metrics: newFilesetMetrics(blobs.Registry),
 		manifest: web.BodyRule{Lane: blobs.Manifests, Limit: fileset.MaxManifestBytes, Types: []string{web.MIMEJSON}},
 	}
 	s.routes = named.Routes{
-		Kind: job.FilesetDocument, Param: "name", Engine: engine, Queries: queries, Page: filesetsPage,
+		Kind: job.FilesetDocument, Param: "name", Engine: engine, Page: filesetsPage,
 		Hold: func(c echo.Context, n int64) (*web.Share, error) {
-			if err := web.CatchUp(c, catchUp); err != nil {
+			if err := web.CatchUp(c, engine.CatchUp); err != nil {
 				return nil, err
 			}
 			return web.Hold(c, blobs.Documents, n)

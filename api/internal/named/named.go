@@ -3,7 +3,6 @@
 package named
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -11,32 +10,17 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
 )
 
-// Operator changes named documents.
-type Operator interface {
-	PutDocument(ctx context.Context, p job.PutDocument) (applied.DocumentChanged, ingest.Receipt, error)
-	DeleteDocument(ctx context.Context, d job.DeleteDocument) (applied.DocumentChanged, ingest.Receipt, error)
-}
-
-// Reader reads named documents.
-type Reader interface {
-	Document(kind job.DocumentKind, client, name string, version int) (d document.Named, text []byte, err error)
-	DocumentHistory(kind job.DocumentKind, client, name string) ([]document.Named, error)
-	Documents(kind job.DocumentKind, afterName, afterClient string, limit int) (list []document.Named, more bool, err error)
-}
-
 // Routes are the shared routes of a kind.
 type Routes struct {
-	Kind    job.DocumentKind
-	Param   string // of the path, with the name of the document
-	Engine  Operator
-	Queries Reader
+	Kind   job.DocumentKind
+	Param  string // of the path, with the name of the document
+	Engine backend.Engine
 	// Hold waits until the state has caught up, and then takes a share for a page of documents.
 	Hold func(c echo.Context, n int64) (*web.Share, error)
 	// Name returns the client and the name in a request.
@@ -65,7 +49,7 @@ func (r *Routes) List(c echo.Context) error {
 		}
 	}
 	return r.answer(c, func() (list []document.Named, next *string, err error) {
-		list, more, err := r.Queries.Documents(r.Kind, afterName, afterClient, limit)
+		list, more, err := r.Engine.Documents(r.Kind, afterName, afterClient, limit)
 		if more && len(list) > 0 {
 			last := &list[len(list)-1]
 			next = web.OrNull(last.Name + "/" + last.Client)
@@ -81,7 +65,7 @@ func (r *Routes) History(c echo.Context) error {
 		return err
 	}
 	return r.answer(c, func() (list []document.Named, next *string, err error) {
-		list, err = r.Queries.DocumentHistory(r.Kind, client, name)
+		list, err = r.Engine.DocumentHistory(r.Kind, client, name)
 		return list, nil, err
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
@@ -23,7 +24,10 @@ import (
 
 // accepting is an engine that accepts every command, and fails the test if the command could not be read back from the
 // journal.
-type accepting struct{ t *testing.T }
+type accepting struct {
+	backend.Engine
+	t *testing.T
+}
 
 var acceptedAt = ingest.Receipt{Seq: 7, At: 1_700_000_000_000}
 
@@ -109,7 +113,7 @@ func FuzzStreamRequest(f *testing.F) {
 			t.Fatal(err)
 		}
 		c := newStream(New(Options{
-			Engine: &accepting{t}, Log: zerolog.Nop(), Draining: t.Context(), Connections: web.DefaultMaxConnections,
+			Engine: &accepting{t: t}, Log: zerolog.Nop(), Draining: t.Context(), Connections: web.DefaultMaxConnections,
 			Decode: &command.Decoder{
 				Defaults: defaults, CheckClient: func(string) error { return nil }, Now: func() int64 { return acceptedAt.At },
 				HandlerFor: func(string, string) (document.Named, bool) { return document.Named{}, false },

@@ -13,30 +13,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store/applied"
-	"github.com/daybookq/daybook/store/document"
-	"github.com/daybookq/daybook/store/query"
 )
-
-// Engine is the part of the engine that streams use. *ingest.Engine implements it together with *query.Queries.
-type Engine interface {
-	CatchUp(ctx context.Context, minSeq uint64) error
-	ClaimDocument(id job.ID, parts query.Parts) (document.Claim, []job.Job, error)
-	ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct{}, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error)
-	CompleteInOrder(ctx context.Context, commands []job.Complete) ([]applied.Ended, ingest.Receipt, error)
-	Silence(runner string) uint64
-	StartCreate(ctx context.Context, c *job.Create) (wait func() (applied.Made, ingest.Receipt, error))
-	Tickle(ctx context.Context, t job.Tickle) (applied.Tickled, ingest.Receipt, error)
-}
 
 // Options are the parts of the server that streams use.
 type Options struct {
-	Engine Engine
+	Engine backend.Engine
 	Decode *command.Decoder
 	Log    zerolog.Logger
 	// Draining is done when the shutdown begins.

@@ -78,7 +78,7 @@ func Run(ctx context.Context, f *Flags, out, errs io.Writer) (err error) {
 	}
 	defer endOpsqueue() // before the engine
 
-	s.options.Engine, s.options.Queries = engine.Engine, engine.Queries()
+	s.options.Engine = engine.Engine
 	server, err := api.New(s.options)
 	if err != nil {
 		return terminal.Usage(err)

@@ -22,7 +22,7 @@ func serving(t *testing.T) string {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- engine.Run(ctx) }()
-	server := testkit.Must(api.New(api.Options{Engine: engine, Queries: engine.Queries(), Log: zerolog.Nop()}))(t)
+	server := testkit.Must(api.New(api.Options{Engine: engine, Log: zerolog.Nop()}))(t)
 	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() {
 		stop()
