@@ -1,7 +1,6 @@
 package api
 
 import (
-	_ "embed"
 	"net/http"
 	"reflect"
 	"slices"
@@ -122,6 +121,7 @@ func newSchemas() *openapi.Schemas {
 	answer.Describe(s)
 	command.Describe(s)
 	files.Describe(s)
+	describeHandlers(s)
 	describePatch(s)
 	describeResults(s)
 	s.Define("Problem", problemSchema(s))
@@ -156,11 +156,6 @@ func allCodes() (list []string) {
 	return slices.Compact(list)
 }
 
-// openapi.yaml describes the routes of handlers and filesets, until they have typed functions.
-//
-//go:embed openapi.yaml
-var describedByHand []byte
-
 var generated struct {
 	once sync.Once
 	text descriptions
@@ -194,6 +189,6 @@ func describe() (text descriptions, err error) {
 		Server: ".", ServerIs: "the server that sent this document",
 		Tags:    []string{"Creating", "Running", "Handlers", "Blobs", "Filesets", "Reading", "Moving", "Switches", "Watching"},
 		Headers: headers, Responses: problemResponses(),
-	}, operations, schemas, describedByHand)
+	}, operations, schemas)
 	return text, err
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
-	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/named"
+	"github.com/daybookq/daybook/api/internal/openapi"
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/manifest"
 	"github.com/daybookq/daybook/job"
@@ -24,18 +25,18 @@ import (
 // version that deleted the handler has no kind and no digest.
 type handlerDocument struct {
 	HandlerID job.ID         `json:"handler_id"`
-	Client    *string        `json:"client"` // null: for all clients
-	Type      string         `json:"type"`
-	Version   int            `json:"version"`
+	Client    *string        `json:"client" schema:"Name" doc:"null if the handler is for all clients"`
+	Type      string         `json:"type" schema:"Name"`
+	Version   int            `json:"version" minimum:"1"`
 	Newest    bool           `json:"newest"`
-	Deleted   bool           `json:"deleted,omitzero"`
-	Gone      bool           `json:"gone,omitzero"`
-	Kind      string         `json:"kind,omitzero"`
-	Digest    string         `json:"digest,omitzero"`
-	Bytes     int            `json:"bytes"`
-	By        string         `json:"by,omitzero"`
-	CreatedAt int64          `json:"created_at"`
-	Handler   jsontext.Value `json:"handler,omitzero"`
+	Deleted   bool           `json:"deleted,omitzero" doc:"this change deleted it. Such a version has no kind and digest"`
+	Gone      bool           `json:"gone,omitzero" doc:"the handler was deleted later, so the server does not keep what was stored"`
+	Kind      string         `json:"kind,omitzero" enum:"exec,http,script,wasi,container"`
+	Digest    string         `json:"digest,omitzero" pattern:"^sha256:[0-9a-f]{64}$" doc:"of what was stored"`
+	Bytes     int            `json:"bytes" minimum:"0" maximum:"1048576" doc:"of what was stored"`
+	By        string         `json:"by,omitzero" maxLength:"100" doc:"who made this change, as the request said"`
+	CreatedAt int64          `json:"created_at" minimum:"0"`
+	Handler   jsontext.Value `json:"handler,omitzero" schema:"NewHandler"`
 }
 
 func documentOfHandler(h *document.Named, text []byte) handlerDocument {
@@ -51,14 +52,21 @@ func documentOfHandler(h *document.Named, text []byte) handlerDocument {
 
 // handlersDocument is a page of handlers. If more follow, next is type/client of the last handler of the page.
 type handlersDocument struct {
-	Handlers []handlerDocument `json:"handlers"`
+	Handlers []handlerDocument `json:"handlers" maxItems:"1000"`
 	Next     *string           `json:"next"`
 }
 
-// handlerRoutes returns the routes that handlers share with other named documents.
-func (s *Server) handlerRoutes(engine backend.Engine) named.Routes {
-	return named.Routes{
-		Kind: job.HandlerDocument, Param: "type", Engine: engine, Hold: s.holdPage, Name: handlerName,
+// handlers say how runners run the jobs of a type.
+type handlers struct {
+	reader
+	checkClient func(client string) error // refuses a name that no client can have
+	documents   named.Routes              // the routes that handlers share with other named documents
+}
+
+func newHandlers(r reader, checkClient func(client string) error) *handlers {
+	s := &handlers{reader: r, checkClient: checkClient}
+	s.documents = named.Routes{
+		Kind: job.HandlerDocument, Param: "type", Engine: r.engine, Hold: s.holdPage, Name: handlerName,
 		Page: func(list []document.Named, next *string) any {
 			page := handlersDocument{make([]handlerDocument, len(list)), next}
 			for i := range list {
@@ -67,11 +75,97 @@ func (s *Server) handlerRoutes(engine backend.Engine) named.Routes {
 			return page
 		},
 	}
+	return s
 }
 
-// putHandler answers PUT /handlers/{type} with a handler in JSON or a manifest in TOML: 201 with the new version, or
+// handlerRef describes the path and the query of a request about a handler.
+type handlerRef struct {
+	Type   string `path:"type" schema:"Name" doc:"type of the queue"`
+	Client string `query:"client" schema:"Name" doc:"whose jobs the handler runs; default: those of all clients that have no handler of the type themselves"`
+}
+
+func (s *handlers) routes() []route {
+	about := func(id, summary, text string, replies []operation.Reply, refusals ...int) operation.About {
+		return operation.About{ID: id, Tag: "Handlers", Summary: summary, Text: text, Replies: replies, Refusals: refusals}
+	}
+	page, one := named.Read[handlersDocument]("a page of the list"), named.Read[handlerDocument]("the document")
+	stored := named.Stored[handlerDocument]("The newest version has this document already. Nothing was stored.", "The version is stored.")
+	removed := named.Removed("The handler is deleted, with the documents of all versions. Its history stays.")
+	put := about("putHandler", "Store a handler",
+		"Stores a new version of the handler that says how runners run the jobs of a type. The server never runs it. The\n"+
+			"newest 20 versions are kept.\n", stored, 412, 503, 507)
+	put.BodyRequired = true
+	put.Bodies = map[string]openapi.Shape{
+		web.MIMEJSON: openapi.JSON[handler.Document](openapi.InRequest),
+		web.MIMETOML: openapi.Plain(openapi.Of("string").As("a manifest of a WASI guest with the keys name, namespace, version, description, binary, required_extensions and required_permissions")),
+	}
+	list := []route{
+		direct[named.ListQuery](http.MethodGet, "/handlers", about("handlers", "List handlers",
+			"Each handler is in its newest version, in the order of type and client, without what was stored.", page, 503), s.documents.List),
+		direct[struct {
+			handlerRef
+			named.PutHeaders
+		}](http.MethodPut, "/handlers/:type", put, s.put),
+		direct[struct {
+			handlerRef
+			named.VersionQuery
+			named.ReadHeaders
+		}](http.MethodGet, "/handlers/:type", about("handler", "Read a handler", "", one, 404, 503), s.newest),
+		direct[struct {
+			handlerRef
+			named.DeleteHeaders
+		}](http.MethodDelete, "/handlers/:type", about("deleteHandler", "Delete a handler", "", removed, 404, 412, 503, 507), s.documents.Delete),
+		direct[struct {
+			handlerRef
+			named.ReadHeaders
+		}](http.MethodGet, "/handlers/:type/history", about("handlerHistory", "Read the history of a handler",
+			"The newest 20 changes, the newest first, without what was stored. A deleted handler still has one.", page, 404, 503), s.documents.History),
+		direct[struct {
+			onlyID
+			named.ReadHeaders
+		}](http.MethodGet, "/handler-versions/:id", about("handlerVersion", "Read a version of a handler", "", one, 404, 503), s.version),
+	}
+	// The second form of each path is that of miniq's document.
+	for _, of := range []string{"", "OfMiniq"} {
+		how := ", as miniq does"
+		if of != "" {
+			how = ", by the path of miniq's document"
+		}
+		form := func(verb, short string) string {
+			if of == "" {
+				return "/:client/handler/:type/" + verb
+			}
+			return "/:client/handler/" + short + "/:type/" + short
+		}
+		list = append(list,
+			direct[struct {
+				namedQueue
+				Body miniqHandler `required:"true"`
+			}](http.MethodPost, form("add", "add"), about("addHandler"+of, "Store a handler of a client"+how, "", stored, 412, 503, 507), s.addMiniq),
+			direct[struct {
+				namedQueue
+				named.ReadHeaders
+			}](http.MethodGet, form("get", "get"), about("getHandler"+of, "Read a handler of a client"+how, "", one, 404, 503), s.newest),
+			direct[namedQueue](http.MethodPost, form("delete", "del"), about("removeHandler"+of, "Delete a handler of a client"+how, "", removed, 404, 412, 503, 507), s.removeMiniq),
+		)
+	}
+	return list
+}
+
+func describeHandlers(s *openapi.Schemas) {
+	openapi.Name[handler.Document](s, openapi.InRequest, "NewHandler")
+	openapi.Name[handler.Options](s, openapi.InRequest, "HandlerOptions")
+	openapi.Name[miniqHandler](s, openapi.InRequest, "MiniqHandler")
+	openapi.Rule[handler.Document](s, func(o *openapi.Schema) {
+		o.Description = "How runners run the jobs of a type. `kind` says which other fields there are: `lang` and `source` of a script,\n" +
+			"`url` of http, `program` of exec, which is the name of a handler in the runner's configuration, `binary` of wasi. A\n" +
+			"handler of kind container has only options. As JSON it has at most 1 MiB.\n"
+	})
+}
+
+// put stores a handler in JSON or a manifest in TOML: 201 with the new version, or
 // 200 with the newest version if that is the same.
-func (s *Server) putHandler(c echo.Context) error {
+func (s *handlers) put(c echo.Context) error {
 	p, err := newHandler(c)
 	if err != nil {
 		return err
@@ -86,12 +180,12 @@ func (s *Server) putHandler(c echo.Context) error {
 		if document, err = parseManifest(body.Bytes); err != nil {
 			return err
 		}
-		return s.storeHandler(c, body, nil, p, &document)
+		return s.store(c, body, nil, p, &document)
 	}
 	if err := web.DecodeObject(body.Bytes, &document); err != nil {
 		return err
 	}
-	return s.storeHandler(c, body, body.Bytes, p, &document)
+	return s.store(c, body, body.Bytes, p, &document)
 }
 
 // parseManifest reads a handler of kind wasi as a manifest in TOML.
@@ -115,13 +209,13 @@ func newHandler(c echo.Context) (p job.PutDocument, err error) {
 	return p, err
 }
 
-// storeHandler stores a handler that was read from a body. text is the body if it is JSON.
-func (s *Server) storeHandler(c echo.Context, body *web.Body, text []byte, p job.PutDocument, document *handler.Document) error {
+// store stores a handler that was read from a body. text is the body if it is JSON.
+func (s *handlers) store(c echo.Context, body *web.Body, text []byte, p job.PutDocument, document *handler.Document) error {
 	// The handler's texts, the stored text and the answer are each about as long as the body.
 	if err := body.Reserve(c.Request().Context(), 3*int64(len(body.Bytes))); err != nil {
 		return err
 	}
-	if err := s.web.CheckClient(p.Client); err != nil {
+	if err := s.checkClient(p.Client); err != nil {
 		return err
 	}
 	if err := checkHandler(document, text); err != nil {
@@ -181,8 +275,8 @@ func checkHandler(document *handler.Document, text []byte) error {
 	return nil
 }
 
-// handlerOf answers GET /handlers/{type} with the newest version, or with the one that the query names.
-func (s *Server) handlerOf(c echo.Context) error {
+// newest answers with the newest version, or with the one that the query names.
+func (s *handlers) newest(c echo.Context) error {
 	client, typ, err := handlerName(c)
 	if err != nil {
 		return err
@@ -195,27 +289,27 @@ func (s *Server) handlerOf(c echo.Context) error {
 			}
 		}
 	}
-	return s.answerHandler(c, version == 0, func() (document.Named, []byte, error) {
+	return s.answer(c, version == 0, func() (document.Named, []byte, error) {
 		return s.engine.Document(job.HandlerDocument, client, typ, version)
 	})
 }
 
-// handlerVersion answers GET /handler-versions/{id}.
-func (s *Server) handlerVersion(c echo.Context) error {
+// version answers with the version of an id.
+func (s *handlers) version(c echo.Context) error {
 	id, err := pathID(c)
 	if err != nil {
 		return err
 	}
-	return s.answerHandler(c, false, func() (document.Named, []byte, error) { return s.engine.DocumentByID(job.HandlerDocument, id) })
+	return s.answer(c, false, func() (document.Named, []byte, error) { return s.engine.DocumentByID(job.HandlerDocument, id) })
 }
 
 // maxHandlerAnswerBytes is the memory for the answer with the longest handler: its text, and the answer, whose buffer
 // may be twice as long.
 const maxHandlerAnswerBytes = 3 * job.MaxHandlerBytes
 
-// answerHandler answers with the handler that read returns. The tag of the newest version is its number, and the other
+// answer answers with the handler that read returns. The tag of the newest version is its number, and the other
 // answers change when another version becomes the newest.
-func (s *Server) answerHandler(c echo.Context, newest bool, read func() (document.Named, []byte, error)) error {
+func (s *handlers) answer(c echo.Context, newest bool, read func() (document.Named, []byte, error)) error {
 	held, err := s.holdPage(c, maxHandlerAnswerBytes)
 	if err != nil {
 		return err
@@ -236,15 +330,15 @@ func (s *Server) answerHandler(c echo.Context, newest bool, read func() (documen
 	return web.AnswerTagged(c, web.MIMEJSON, body, body)
 }
 
-// removeHandler answers POST /{client}/handler/{type}/delete, miniq's form of DELETE /handlers/{type}.
-func (s *Server) removeHandler(c echo.Context) error {
+// removeMiniq is miniq's form of DELETE /handlers/{type}.
+func (s *handlers) removeMiniq(c echo.Context) error {
 	if _, _, err := handlerName(c); err != nil {
 		return err
 	}
 	if err := web.NoBody(c, &s.bodies.optional); err != nil {
 		return err
 	}
-	return s.handlers.Delete(c)
+	return s.documents.Delete(c)
 }
 
 // handlerName returns the client and type of a handler: the type from the path, and the client from the query, or from

@@ -9,19 +9,19 @@ import (
 
 // miniqHandler is a handler in the form of miniq's clients.
 type miniqHandler struct {
-	Lang       string        `json:"lang"` // of a script, or http
-	Body       string        `json:"body"` // source, or the URL
+	Lang       string        `json:"lang" required:"true" enum:"http,node,python,php,sh"`
+	Body       string        `json:"body" required:"true" doc:"source, or the URL if lang is http"`
 	Before     string        `json:"before"`
 	BeforeEach string        `json:"beforeEach"`
 	AfterEach  string        `json:"afterEach"`
-	EID        string        `json:"eid"`
-	Options    *miniqOptions `json:"options"`
+	EID        string        `json:"eid" maxLength:"128"`
+	Options    *miniqOptions `json:"options" nullable:"false"`
 }
 
 // miniqOptions are the options that miniq knows, and ours.
 type miniqOptions struct {
 	handler.Options
-	BatchSize int `json:"batchSize"`
+	BatchSize int `json:"batchSize" minimum:"0" maximum:"1000" doc:"the same as batch_size"`
 }
 
 // document returns the handler as it is stored.
@@ -43,8 +43,8 @@ func (m *miniqHandler) document() *handler.Document {
 	return d
 }
 
-// addHandler answers POST /{client}/handler/{type}/add, miniq's form of PUT /handlers/{type}.
-func (s *Server) addHandler(c echo.Context) error {
+// addMiniq is miniq's form of PUT /handlers/{type}.
+func (s *handlers) addMiniq(c echo.Context) error {
 	p, err := newHandler(c)
 	if err != nil {
 		return err
@@ -61,5 +61,5 @@ func (s *Server) addHandler(c echo.Context) error {
 	case m.Body == "":
 		return web.BadRequest("body", "body is missing; it must be the source of the handler, or its URL")
 	}
-	return s.storeHandler(c, body, body.Bytes, p, m.document())
+	return s.store(c, body, body.Bytes, p, m.document())
 }

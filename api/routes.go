@@ -51,31 +51,12 @@ const (
 // /{client}/job/{type}/add is unambiguous.
 func (s *Server) routes() []route {
 	r := s.rules()
-	return slices.Concat([]route{
-		{http.MethodGet, "/handlers", s.handlers.List, !hot, !keyed, "limit after", nil},
-		{http.MethodPut, "/handlers/:type", s.putHandler, !hot, !keyed, "client", nil},
-		{http.MethodGet, "/handlers/:type", s.handlerOf, !hot, !keyed, "client version", nil},
-		{http.MethodDelete, "/handlers/:type", s.handlers.Delete, !hot, !keyed, "client", nil},
-		{http.MethodGet, "/handlers/:type/history", s.handlers.History, !hot, !keyed, "client", nil},
-		{http.MethodGet, "/handler-versions/:id", s.handlerVersion, !hot, !keyed, "", nil},
-		{http.MethodPost, "/:client/handler/:type/add", s.addHandler, !hot, !keyed, "", nil},
-		{http.MethodGet, "/:client/handler/:type/get", s.handlerOf, !hot, !keyed, "", nil},
-		{http.MethodPost, "/:client/handler/:type/delete", s.removeHandler, !hot, !keyed, "", nil},
-		{http.MethodPost, "/:client/handler/add/:type/add", s.addHandler, !hot, !keyed, "", nil}, // as in miniq's document
-		{http.MethodGet, "/:client/handler/get/:type/get", s.handlerOf, !hot, !keyed, "", nil},
-		{http.MethodPost, "/:client/handler/del/:type/del", s.removeHandler, !hot, !keyed, "", nil},
-
-		{http.MethodGet, "/filesets", s.filesets.List, !hot, !keyed, "limit after", nil},
-		{http.MethodPut, "/filesets/:name", s.filesets.Put, !hot, !keyed, "client", nil},
-		{http.MethodGet, "/filesets/:name", s.filesets.Get, !hot, !keyed, "client version pattern*", nil},
-		{http.MethodDelete, "/filesets/:name", s.filesets.Delete, !hot, !keyed, "client", nil},
-		{http.MethodGet, "/filesets/:name/history", s.filesets.History, !hot, !keyed, "client", nil},
-	},
+	return slices.Concat(
 		(&creation{s.reader, s.decode}).routes(), (&claims{s.reader, s.decode, s.streams, s.draining, s.log}).routes(),
 		[]route{direct[stream.Request](http.MethodGet, "/stream", stream.About, s.streams.Serve).often()},
 		(&jobs{s.reader}).routes(r), (&outputs{s.reader, s.blobs, s.draining}).routes(r), (&logs{s.reader, &s.logs, s.blobs, s.draining}).routes(r),
 		batches{s.reader, s.draining}.routes(r), (&results{s.reader, s.web, &s.resultReaders, s.draining}).routes(r), queues{s.engine, s.documents}.routes(r), runners{s.engine, s.documents}.routes(r), sweeps{s.engine}.routes(r), sessions{s.engine}.routes(r),
-		ofFiles(s.blobs.Routes(r)), ofFiles(s.uploads.Routes(r)), (&stopper{s.quitting, s.log}).routes(r), s.backups.routes(r), pages{s.build.Version, s.metricsPage}.routes(r), switches{s.engine}.routes(r), journalTime{s.engine}.routes(r), levels{s.engine}.routes(r),
+		ofFiles(s.blobs.Routes(r)), ofFiles(s.uploads.Routes(r)), ofFiles(s.filesets.Routes()), s.handlers.routes(), (&stopper{s.quitting, s.log}).routes(r), s.backups.routes(r), pages{s.build.Version, s.metricsPage}.routes(r), switches{s.engine}.routes(r), journalTime{s.engine}.routes(r), levels{s.engine}.routes(r),
 		health{s.engine, s.draining}.routes(r), s.build.routes(r), statistics{s.engine, s.blobs}.routes(r),
 	)
 }
@@ -124,5 +105,5 @@ func Routes() (list []Route) {
 
 // emptyServer returns a server that is not served, for its routes and their descriptions.
 func emptyServer() *Server {
-	return &Server{reader: reader{limits: newLimits()}, backups: &backups{}, blobs: &files.Blobs{}}
+	return &Server{reader: reader{limits: newLimits()}, backups: &backups{}, blobs: &files.Blobs{}, filesets: &files.Filesets{}, handlers: &handlers{}}
 }

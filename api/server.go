@@ -15,7 +15,6 @@ import (
 	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/files"
-	"github.com/daybookq/daybook/api/internal/named"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
@@ -76,7 +75,7 @@ type Server struct {
 	blobs         *files.Blobs
 	uploads       *files.Uploads
 	filesets      *files.Filesets
-	handlers      named.Routes
+	handlers      *handlers
 	streams       *stream.Streams
 	logs          jobLogs
 	resultReaders atomic.Int64 // requests that follow results
@@ -128,7 +127,7 @@ func newServer(o Options, engine backend.Engine) (*Server, error) {
 		Documents: s.documents, Downloads: s.downloads, Control: s.control, Uploads: s.streamed, Manifests: s.manifests,
 	})
 	s.uploads, s.filesets = files.NewUploads(s.blobs), files.NewFilesets(s.blobs, engine)
-	s.handlers = s.handlerRoutes(engine)
+	s.handlers = newHandlers(s.reader, s.web.CheckClient)
 	s.metrics = newMetrics(s, registry)
 	s.backups = &backups{engine, s.limits, s.blobs, o.Build.Version, s.metrics.backupMetrics, defaultBackupPatience, s.draining, o.Log}
 	routes := withHeads(s.routes())

@@ -32,39 +32,39 @@ var (
 
 // Document is a stored handler. Its Kind decides which fields it has.
 type Document struct {
-	Kind string `json:"kind"`
+	Kind string `json:"kind" required:"true" enum:"exec,http,script,wasi,container"`
 
 	// Fields of kind script. Source defines handle(payload, job). Before is source that runs once in each context.
 	// BeforeEach and AfterEach are sources of functions that run before and after each batch. Handlers of one client with
 	// the same EID share contexts.
-	Lang       string `json:"lang,omitzero"`
+	Lang       string `json:"lang,omitzero" enum:"node,python,php,sh"`
 	Source     string `json:"source,omitzero"`
-	Before     string `json:"before,omitzero"`
-	BeforeEach string `json:"before_each,omitzero"`
-	AfterEach  string `json:"after_each,omitzero"`
-	EID        string `json:"eid,omitzero"`
+	Before     string `json:"before,omitzero" doc:"source that runs once in each context"`
+	BeforeEach string `json:"before_each,omitzero" doc:"source of a function that runs before each batch"`
+	AfterEach  string `json:"after_each,omitzero" doc:"source of a function that runs after each batch"`
+	EID        string `json:"eid,omitzero" maxLength:"128" doc:"handlers of a client with the same eid share contexts"`
 
 	// URL is for kind http. The runner posts payloads to it.
-	URL string `json:"url,omitzero"`
+	URL string `json:"url,omitzero" maxLength:"2048" doc:"http or https, without a user, password or fragment"`
 
 	// Program is for kind exec: the name of a handler in the runner's configuration.
-	Program string `json:"program,omitzero"`
+	Program string `json:"program,omitzero" schema:"Name"`
 
 	// Fields of kind wasi: the manifest of a guest. Binary is the address of a blob. CheckPermission describes the
 	// permissions.
-	Name                string   `json:"name,omitzero"`
-	Namespace           string   `json:"namespace,omitzero"`
-	Version             string   `json:"version,omitzero"`
-	Description         string   `json:"description,omitzero"`
-	Binary              string   `json:"binary,omitzero"`
-	RequiredExtensions  []string `json:"required_extensions,omitempty"`
-	RequiredPermissions []string `json:"required_permissions,omitempty"`
+	Name                string   `json:"name,omitzero" maxLength:"128" pattern:"^[A-Za-z0-9_.-]*$"`
+	Namespace           string   `json:"namespace,omitzero" maxLength:"256" pattern:"^[A-Za-z0-9_.-]*$"`
+	Version             string   `json:"version,omitzero" maxLength:"64"`
+	Description         string   `json:"description,omitzero" maxLength:"4096"`
+	Binary              string   `json:"binary,omitzero" schema:"Address"`
+	RequiredExtensions  []string `json:"required_extensions,omitempty" maxItems:"100" minLength:"1" maxLength:"128" pattern:"^[A-Za-z0-9_.-]+$" doc:"extensions that a runner of the handler must have"`
+	RequiredPermissions []string `json:"required_permissions,omitempty" maxItems:"100" minLength:"1" maxLength:"300" doc:"what the guest may do, and a runner must grant: proc:read:*, http:*, http:HOST, extension:* and extension:NAME"`
 
 	// ChainTypes, for kinds exec, script and http, are the types of jobs that output lines `J: type|payload` may create,
 	// or AnyType. Without ChainTypes, such lines create no jobs.
-	ChainTypes []string `json:"chain_types,omitempty"`
+	ChainTypes []string `json:"chain_types,omitempty" maxItems:"100" pattern:"^(\\*|[A-Za-z0-9._:-]{1,128})$" doc:"of kind exec, script and http: the types of jobs that lines of output (J: type|payload) create; * stands for all types. Without it, such lines create no jobs"`
 
-	Options *Options `json:"options,omitzero"`
+	Options *Options `json:"options,omitzero" nullable:"false"`
 }
 
 // AnyType in Document.ChainTypes allows all types.
@@ -72,17 +72,17 @@ const AnyType = "*"
 
 // Options are settings of a handler. Zero selects the runner's default.
 type Options struct {
-	Batch       bool  `json:"batch,omitzero"`        // of kind http: one request for all jobs of a claim
-	BatchSize   int   `json:"batch_size,omitzero"`   // most jobs in a batch
-	Concurrency int   `json:"concurrency,omitzero"`  // jobs, or batches, that one runner runs at the same time
-	Weight      int   `json:"weight,omitzero"`       // share of a runner's slots relative to other handlers
-	Slots       int   `json:"slots,omitzero"`        // slots that a run takes
-	TimeoutMs   int64 `json:"timeout_ms,omitzero"`   // of a run
-	IdleMs      int64 `json:"idle_ms,omitzero"`      // of kind script: how long an unused context is kept
-	MaxRuns     int   `json:"max_runs,omitzero"`     // of kind script: most jobs in a context
-	MemoryBytes int64 `json:"memory_bytes,omitzero"` // of a process
-	InlineBytes int64 `json:"inline_bytes,omitzero"` // longest output that is stored with its job; longer outputs become blobs
-	OutputBytes int64 `json:"output_bytes,omitzero"` // longest output, of kinds exec, http and script
+	Batch       bool  `json:"batch,omitzero" doc:"of kind http: one request for all jobs of a claim"`
+	BatchSize   int   `json:"batch_size,omitzero" minimum:"1" maximum:"1000" doc:"jobs in a batch, at most"`
+	Concurrency int   `json:"concurrency,omitzero" minimum:"1" maximum:"1000" doc:"runs at a time in one runner"`
+	Weight      int   `json:"weight,omitzero" minimum:"1" maximum:"1000" doc:"share of a runner beside other handlers"`
+	Slots       int   `json:"slots,omitzero" minimum:"1" maximum:"1000" doc:"slots that a run takes"`
+	TimeoutMs   int64 `json:"timeout_ms,omitzero" minimum:"10" maximum:"86400000" doc:"of a run"`
+	IdleMs      int64 `json:"idle_ms,omitzero" minimum:"100" maximum:"86400000" doc:"of kind script: how long a context without jobs is kept"`
+	MaxRuns     int   `json:"max_runs,omitzero" minimum:"1" maximum:"1000000000" doc:"of kind script: jobs in a context, at most"`
+	MemoryBytes int64 `json:"memory_bytes,omitzero" minimum:"16777216" maximum:"1099511627776" doc:"of a process or container"`
+	InlineBytes int64 `json:"inline_bytes,omitzero" minimum:"1" maximum:"4194304" doc:"of an output that is stored with its job, at most; a longer one is stored as a blob"`
+	OutputBytes int64 `json:"output_bytes,omitzero" minimum:"1" maximum:"268435456" doc:"of an output, at most; of kinds exec, http and script"`
 }
 
 // The bounds of options.

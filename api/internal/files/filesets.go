@@ -2,11 +2,14 @@ package files
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/named"
+	"github.com/daybookq/daybook/api/internal/openapi"
+	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/job"
@@ -44,26 +47,84 @@ func NewFilesets(blobs *Blobs, engine backend.Engine) *Filesets {
 	return s
 }
 
-// List answers GET /filesets, History GET /filesets/{name}/history, and Delete DELETE /filesets/{name}. A later collection
-// removes the blobs of a deleted fileset.
-func (s *Filesets) List(c echo.Context) error    { return s.routes.List(c) }
-func (s *Filesets) History(c echo.Context) error { return s.routes.History(c) }
-func (s *Filesets) Delete(c echo.Context) error  { return s.routes.Delete(c) }
+// filesetName describes the path and the query of a request about a fileset.
+type filesetName struct {
+	Name   string `path:"name" schema:"Name" doc:"name of the fileset"`
+	Client string `query:"client" schema:"Name" doc:"whose fileset; default: of no client"`
+}
+
+// manifestDocument describes a manifest as package fileset writes it.
+type manifestDocument struct {
+	Format           int            `json:"format" required:"true" minimum:"1" maximum:"1"`
+	Files            []manifestFile `json:"files,omitzero" maxItems:"100000" nullable:"true"`
+	EmptyDirectories []string       `json:"empty_directories,omitzero" maxItems:"100000" minLength:"1" maxLength:"1024"`
+}
+
+type manifestFile struct {
+	Path       string `json:"path" required:"true" minLength:"1" maxLength:"1024" doc:"relative, with slashes"`
+	Blob       string `json:"blob" required:"true" pattern:"^sha256:[0-9a-f]{64}$" doc:"address of the content"`
+	Size       int64  `json:"size" required:"true" minimum:"0" maximum:"68719476736" doc:"bytes"`
+	Executable bool   `json:"executable,omitzero"`
+}
+
+// Routes returns the routes of filesets. A later collection removes the blobs of a deleted fileset.
+func (s *Filesets) Routes() []Route {
+	bytes := openapi.Plain(openapi.Of("string"))
+	about := func(id, summary, text string, replies []operation.Reply, refusals ...int) operation.About {
+		return operation.About{ID: id, Tag: "Filesets", Summary: summary, Text: text, Replies: replies, Refusals: refusals}
+	}
+	put := about("putFileset", "Store a version of a fileset",
+		"The body is a tar archive, which may be compressed with gzip or zstd, or a manifest whose blobs are stored. The\n"+
+			"server sees from the bytes how an archive is compressed. The newest 20 versions are kept.\n",
+		named.Stored[filesetDocument]("The newest version has the same files. No version was stored.", "The version is stored."), 409, 412, 501, 503, 507)
+	put.BodyRequired, put.BodyText = true, "an archive, of any of the usual media types or without one; or a manifest"
+	put.Bodies = map[string]openapi.Shape{web.MIMEJSON: openapi.JSON[manifestDocument](openapi.InRequest), MIMETar: bytes, "application/gzip": bytes, "application/zstd": bytes}
+	files := named.Read[manifestDocument]("the manifest or the archive")
+	files[0].Headers = append(files[0].Headers, headerVersion)
+	for _, kind := range []string{MIMETar, MIMETarGzip, MIMETarZstd} {
+		files[0].Content[kind] = bytes
+	}
+	return []Route{
+		{http.MethodGet, "/filesets", false, operation.Described[named.ListQuery](http.MethodGet, "/filesets", about("listFilesets", "List filesets",
+			"Each fileset is in its newest version, in the order of name and client.", named.Read[filesetsDocument]("a page of the list"), 503), s.routes.List)},
+		{http.MethodPut, "/filesets/:name", false, operation.Described[struct {
+			filesetName
+			named.PutHeaders
+		}](http.MethodPut, "/filesets/:name", put, s.Put)},
+		{http.MethodGet, "/filesets/:name", false, operation.Described[struct {
+			filesetName
+			named.VersionQuery
+			Patterns []string `query:"pattern*" maxItems:"32" minLength:"1" doc:"which files, by their whole paths; several are joined, and those that begin with ! exclude files"`
+			named.ReadHeaders
+		}](http.MethodGet, "/filesets/:name", about("fileset", "Read a fileset",
+			"The manifest, or an archive if the Accept header names one of its media types before JSON.\n", files, 404, 501, 503), s.Get)},
+		{http.MethodDelete, "/filesets/:name", false, operation.Described[struct {
+			filesetName
+			named.DeleteHeaders
+		}](http.MethodDelete, "/filesets/:name", about("deleteFileset", "Delete a fileset", "",
+			named.Removed("The fileset is deleted, with the files of all versions. Its history stays."), 404, 412, 503, 507), s.routes.Delete)},
+		{http.MethodGet, "/filesets/:name/history", false, operation.Described[struct {
+			filesetName
+			named.ReadHeaders
+		}](http.MethodGet, "/filesets/:name/history", about("filesetHistory", "Read the history of a fileset",
+			"The newest 20 changes, the newest first. A deleted fileset still has one.", named.Read[filesetsDocument]("a page of the list"), 404, 503), s.routes.History)},
+	}
+}
 
 // filesetDocument is the document of a version of a fileset. A version that deleted the fileset has no manifest.
 type filesetDocument struct {
 	FilesetID job.ID  `json:"fileset_id"`
-	Client    *string `json:"client"` // null: for all clients
-	Name      string  `json:"name"`
-	Version   int     `json:"version"`
+	Client    *string `json:"client" schema:"Name" doc:"null if the fileset belongs to no client"`
+	Name      string  `json:"name" schema:"Name"`
+	Version   int     `json:"version" minimum:"1"`
 	Newest    bool    `json:"newest"`
-	Deleted   bool    `json:"deleted,omitzero"`
-	Gone      bool    `json:"gone,omitzero"`
-	Manifest  string  `json:"manifest,omitzero"`
-	Files     int     `json:"files"`
-	Bytes     int64   `json:"bytes"`
-	By        string  `json:"by,omitzero"`
-	CreatedAt int64   `json:"created_at"`
+	Deleted   bool    `json:"deleted,omitzero" doc:"this change deleted it. Such a version has no manifest"`
+	Gone      bool    `json:"gone,omitzero" doc:"the fileset was deleted later, so the server does not keep what was stored"`
+	Manifest  string  `json:"manifest,omitzero" pattern:"^sha256:[0-9a-f]{64}$" doc:"address of the manifest"`
+	Files     int     `json:"files" minimum:"0" maximum:"100000"`
+	Bytes     int64   `json:"bytes" minimum:"0" doc:"bytes of all files"`
+	By        string  `json:"by,omitzero" maxLength:"100" doc:"who made this change, as the request said"`
+	CreatedAt int64   `json:"created_at" minimum:"0"`
 }
 
 func documentOfFileset(f *document.Named) filesetDocument {
@@ -80,7 +141,7 @@ func documentOfFileset(f *document.Named) filesetDocument {
 
 // filesetsDocument is a page of filesets. If more follow, next is name/client of the last one of the page.
 type filesetsDocument struct {
-	Filesets []filesetDocument `json:"filesets"`
+	Filesets []filesetDocument `json:"filesets" maxItems:"1000"`
 	Next     *string           `json:"next"`
 }
 

@@ -143,8 +143,11 @@ func (p paths) MarshalJSONTo(e *jsontext.Encoder) error {
 		written[op.Path] = true
 		item := map[string]*Operation{}
 		for _, other := range p {
-			if other.Path == op.Path {
-				item[strings.ToLower(other.Method)] = other
+			if method := strings.ToLower(other.Method); other.Path == op.Path {
+				if item[method] != nil {
+					return fmt.Errorf("the description has %s %s twice", other.Method, other.Path)
+				}
+				item[method] = other
 			}
 		}
 		if err := e.WriteToken(jsontext.String(op.Path)); err != nil {
@@ -168,8 +171,8 @@ type Head struct {
 	Responses map[string]*Response
 }
 
-// Document returns a document as YAML and as JSON. rest has operations and components that are written by hand, in YAML.
-func Document(h *Head, operations []*Operation, schemas *Schemas, rest []byte) (text, inJSON []byte, err error) {
+// Document returns a document as YAML and as JSON. It fails if two operations have the same method and path.
+func Document(h *Head, operations []*Operation, schemas *Schemas) (inYAML, inJSON []byte, err error) {
 	type named struct {
 		Name string `json:"name"`
 	}
@@ -205,17 +208,9 @@ func Document(h *Head, operations []*Operation, schemas *Schemas, rest []byte) (
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode the description: %w", err)
 	}
-	var document, byHand yaml.Node
+	var document yaml.Node
 	if err := yaml.Unmarshal(made, &document); err != nil {
 		return nil, nil, fmt.Errorf("read the description: %w", err)
-	}
-	if err := yaml.Unmarshal(rest, &byHand); err != nil {
-		return nil, nil, fmt.Errorf("read the part of the description that is written by hand: %w", err)
-	}
-	if len(byHand.Content) > 0 {
-		if err := merge(document.Content[0], byHand.Content[0], 0); err != nil {
-			return nil, nil, err
-		}
 	}
 	style(&document)
 	var out bytes.Buffer
@@ -224,37 +219,7 @@ func Document(h *Head, operations []*Operation, schemas *Schemas, rest []byte) (
 	if err := e.Encode(&document); err != nil {
 		return nil, nil, fmt.Errorf("write the description: %w", err)
 	}
-	var all map[string]any
-	if err := document.Decode(&all); err != nil {
-		return nil, nil, fmt.Errorf("read the description: %w", err)
-	}
-	if inJSON, err = json.Marshal(all, json.Deterministic(true)); err != nil {
-		return nil, nil, fmt.Errorf("encode the description: %w", err)
-	}
-	return out.Bytes(), inJSON, nil
-}
-
-// merge adds the members of from to into. Both can have the same path, if the methods differ, and the same kind of components, if
-// the names differ.
-func merge(into, from *yaml.Node, depth int) error {
-	for i := 0; i < len(from.Content); i += 2 {
-		name, value := from.Content[i], from.Content[i+1]
-		j := 0
-		for j < len(into.Content) && into.Content[j].Value != name.Value {
-			j += 2
-		}
-		switch {
-		case j == len(into.Content):
-			into.Content = append(into.Content, name, value)
-		case depth == 2:
-			return fmt.Errorf("the description has %s twice", name.Value)
-		default:
-			if err := merge(into.Content[j+1], value, depth+1); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return out.Bytes(), made, nil
 }
 
 // style writes long texts as blocks, lists of texts and numbers without a line for each, and short objects in one line.

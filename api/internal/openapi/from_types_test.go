@@ -84,21 +84,16 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestDocumentRefusesTwoDescriptions: an operation or a component has one description, by hand or from types.
+// TestDocumentRefusesTwoDescriptions: an operation has one description.
 func TestDocumentRefusesTwoDescriptions(t *testing.T) {
-	rest := []byte("paths:\n  /a:\n    get: {summary: by hand}\ncomponents:\n  schemas:\n    A: {type: string}\n")
 	for name, c := range map[string]struct {
 		operations []*Operation
-		schema     string
 		ok         bool
 	}{
-		"another method": {[]*Operation{{Method: "POST", Path: "/a"}}, "B", true},
-		"the method":     {[]*Operation{{Method: "GET", Path: "/a"}}, "B", false},
-		"the schema":     {nil, "A", false},
+		"another method": {[]*Operation{{Method: "GET", Path: "/a"}, {Method: "POST", Path: "/a"}}, true},
+		"the same":       {[]*Operation{{Method: "GET", Path: "/a"}, {Method: "GET", Path: "/a"}}, false},
 	} {
-		var s Schemas
-		s.Define(c.schema, Of("integer"))
-		if text, _, err := Document(&Head{}, c.operations, &s, rest); (err == nil) != c.ok {
+		if text, _, err := Document(&Head{}, c.operations, &Schemas{}); (err == nil) != c.ok {
 			t.Errorf("%s: %v\n%s", name, err, text)
 		}
 	}

@@ -7,6 +7,7 @@
 //	ID    job.ID `path:"id"`                           // or query, or header
 //	Limit int    `query:"limit" minimum:"1" default:"100"`
 //	Meta  map[string]string `query:"meta."`            // all parameters whose names have this prefix
+//	Files []string `query:"pattern*"`                  // can be given several times; only described
 //	Body  T                                            // a JSON object; without the field, the body must be empty or {}
 //
 // A header with the tag read:"elsewhere" is only described, and a parameter with the tag list:"commas" is a list.

@@ -61,6 +61,7 @@ func (r *request) describe(op *openapi.Operation, schemas *openapi.Schemas) {
 				f.Type = f.Type.Elem()
 			}
 			schema, name := schemas.Field(f.StructField, openapi.InAnswer), f.name
+			name = strings.TrimSuffix(name, "*")
 			if strings.HasSuffix(name, ".") { // each is a parameter
 				schema.Type, schema.AdditionalProperties, name = openapi.Types{"string"}, nil, name+"*"
 			}
