@@ -263,7 +263,7 @@ func TestDescribedParameters(t *testing.T) {
 		for _, p := range op.Parameters {
 			switch {
 			case p.Value.In != openapi3.ParameterInQuery:
-			case p.Value.Name == "labels", p.Value.Name == "meta.*": // each is a separate parameter
+			case p.Value.Name+"." == command.MetaPrefix: // each property is a parameter
 				described = append(described, command.MetaPrefix)
 			default:
 				described = append(described, p.Value.Name)

@@ -231,7 +231,7 @@ type LineQuery struct {
 	OnComplete    string            `query:"on_complete" doc:"like on_complete of POST /jobs/create, as JSON; or only its type"`
 	SkipLines     int64             `query:"skip_lines" minimum:"0" maximum:"1000" doc:"how many lines at the beginning of the body the server ignores, such as a header"`
 	StripCR       bool              `query:"strip_cr" doc:"whether the server removes a carriage return at the end of each line"`
-	Meta          map[string]string `query:"meta." maxLength:"256" doc:"labels; each is a separate parameter meta.<name>=<value>, at most 16"`
+	Meta          map[string]string `query:"meta." maxLength:"256" maxProperties:"16" doc:"labels; each is a separate parameter meta.<name>=<value>, at most 16"`
 }
 
 // LineForm describes how the lines of a bulk post become payloads.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,14 +61,15 @@ func (r *request) describe(op *openapi.Operation, schemas *openapi.Schemas) {
 			if f.Type.Kind() == reflect.Pointer { // nil if it is not given; there is no null
 				f.Type = f.Type.Elem()
 			}
-			schema, name := schemas.Field(f.StructField, openapi.InAnswer), f.name
-			name = strings.TrimSuffix(name, "*")
-			if strings.HasSuffix(name, ".") { // each is a parameter
-				schema.Type, schema.AdditionalProperties, name = openapi.Types{"string"}, nil, name+"*"
-			}
-			p := openapi.Parameter{Name: name, In: in, Description: schema.Description, Required: in == "path" || f.Tag.Get("required") == "true", Schema: schema}
-			if schema.Description = ""; f.Tag.Get("list") == "commas" {
-				p.Style, p.Explode = "form", new(bool)
+			schema := schemas.Field(f.StructField, openapi.InAnswer)
+			p := openapi.Parameter{Name: strings.TrimSuffix(f.name, "*"), In: in, Description: schema.Description, Required: in == "path" || f.Tag.Get("required") == "true", Schema: schema}
+			schema.Description = ""
+			switch name, prefix := strings.CutSuffix(f.name, "."); {
+			case prefix: // the name is that of the object only: each of its properties is a parameter
+				p.Name, p.Style, p.Explode = name, "form", new(true)
+				schema.PropertyNames = &openapi.Schema{Pattern: "^" + regexp.QuoteMeta(f.name) + "[A-Za-z0-9._:-]{1,64}$"}
+			case f.Tag.Get("list") == "commas":
+				p.Style, p.Explode = "form", new(false)
 			}
 			op.Parameters = append(op.Parameters, p)
 		}
