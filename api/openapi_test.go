@@ -63,7 +63,7 @@ var readDescription = sync.OnceValues(func() (d description, err error) {
 	routed.Servers = openapi3.Servers{{URL: "/"}}
 	for _, item := range routed.Paths.Map() {
 		for _, op := range item.Operations() {
-			op.Parameters = slices.DeleteFunc(op.Parameters, func(p *openapi3.ParameterRef) bool { return p.Value.Name == "labels" })
+			op.Parameters = slices.DeleteFunc(op.Parameters, func(p *openapi3.ParameterRef) bool { return p.Value.Name+"." == command.MetaPrefix })
 		}
 	}
 	d.router, err = gorillamux.NewRouter(routed)
