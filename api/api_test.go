@@ -220,7 +220,7 @@ func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 	}
 	a := reply{r.T, method + " " + path, resp.StatusCode, resp.Header, string(text)}
 	if err := describedOf(r.T).holds(req, sent.bytes(), a); err != nil {
-		r.Errorf("%s %s is not as openapi.yaml has it: %.1500v", method, path, err)
+		r.Errorf("%s %s is not as the API is described: %.1500v", method, path, err)
 	}
 	return a
 }

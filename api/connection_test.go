@@ -28,7 +28,7 @@ func (r *rig) dial() net.Conn {
 func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 	type request struct{ name, method, path, headers string }
 	var requests []request
-	for _, route := range emptyServer().routes() {
+	for _, route := range unserved().routes() {
 		path := strings.NewReplacer(":id", unknownID, ":client", "c", ":type", "t", ":file", "page.js").Replace(route.path)
 		name := route.method + " " + route.path
 		const local, kind = "Host: localhost\r\n", "Content-Type: application/json\r\n"

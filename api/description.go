@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/command"
@@ -156,30 +155,12 @@ func allCodes() (list []string) {
 	return slices.Compact(list)
 }
 
-var generated struct {
-	once sync.Once
-	text descriptions
-	err  error
-}
-
+// descriptions are the forms of the description.
 type descriptions struct{ yaml, json []byte }
 
-// wholeDescription returns the description of all routes, which is derived from the types of their functions.
-func wholeDescription() (descriptions, error) {
-	generated.once.Do(func() { generated.text, generated.err = describe() })
-	return generated.text, generated.err
-}
-
-func describe() (text descriptions, err error) {
-	schemas := newSchemas()
-	var operations []*openapi.Operation
-	s := emptyServer()
-	for _, r := range append(s.routes(), s.getSwitches()...) {
-		if r.describe != nil {
-			operations = append(operations, r.describe(schemas))
-		}
-	}
-	text.yaml, text.json, err = openapi.Document(&openapi.Head{
+// head returns the part of the description that is about no single operation.
+func head() *openapi.Head {
+	return &openapi.Head{
 		Title: "Daybook", Version: "1", Summary: "A durable job queue",
 		Description: "Daybook's API is JSON over HTTP. The server never loses a change that it has acknowledged. A refusal is a problem\n" +
 			"document with a stable code. docs/reference/api.md describes the API in full.\n\n" +
@@ -189,6 +170,5 @@ func describe() (text descriptions, err error) {
 		Server: ".", ServerIs: "the server that sent this document",
 		Tags:    []string{"Creating", "Running", "Handlers", "Blobs", "Filesets", "Reading", "Moving", "Switches", "Watching"},
 		Headers: headers, Responses: problemResponses(),
-	}, operations, schemas)
-	return text, err
+	}
 }

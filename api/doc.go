@@ -1,12 +1,12 @@
-// Package api is Daybook's HTTP API: JSON over HTTP/1.1 on echo. docs/reference/api.md describes it for clients, and
-// routes.go lists all routes. A resource is a struct with typed functions; the routes that are called for each job are
-// functions of echo. Both decode the request, call the engine once or twice, and encode the answer.
-// Package job decides what a job may do next.
+// Package api is Daybook's HTTP API: JSON over HTTP/1.1 on echo. docs/reference/api.md describes it for clients. A resource
+// is a struct whose method routes lists its routes, and all resources are fields of one struct. Most routes are typed functions;
+// those that are called for each job are functions of echo. Both decode the request, call the engine once or twice, and encode
+// the answer. Package job decides what a job may do next.
 //
 // The parts that know no single route are packages in the folder internal: web has the connections, checks, bodies and
 // problems, operation makes routes of typed functions and openapi describes them, command turns requests into commands,
-// answer encodes jobs, refusal has the codes, stream has the streams over WebSocket, and files has blobs, uploads and
-// filesets.
+// answer encodes jobs, refusal has the codes, stream has the streams over WebSocket, files has blobs, uploads and
+// filesets, named has the routes that named documents share, and backend has the interface of the engine.
 //
 //	guard ──► route ──► read (bounded) ──► decode (strict) ──► Engine ──► encode
 //	  └──────────┴───────────┴──────────────────┴────────────────┴──► problem (application/problem+json)

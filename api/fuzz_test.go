@@ -303,7 +303,7 @@ func FuzzRoutes(f *testing.F) {
 	testkit.OneByOne(f)
 	types := []string{web.MIMEJSON, web.MIMENDJSON, web.MIMEText, "application/json; charset=utf-8", "", "application/x-www-form-urlencoded", web.MIMERuns}
 	const id = "018c2b6e-7f00-7000-8000-000000400001"
-	for n := range emptyServer().routes() {
+	for n := range unserved().routes() {
 		for i, body := range []string{
 			"", "{}", "first\nsecond\n", `{"payload":{"a":1},"client":"acme","type":"resize","delay_ms":5,"priority":9}`,
 			`{"runner_id":"r1","max":3,"types":["resize"],"wait_ms":10}`, `{"claim_id":"` + id + `","status":"completed","output":{"x":1}}`,

@@ -125,7 +125,7 @@ func (s *handlers) routes() []route {
 			named.ReadHeaders
 		}](http.MethodGet, "/handler-versions/:id", about("handlerVersion", "Read a version of a handler", "", one, 404, 503), s.version),
 	}
-	// The second form of each path is that of miniq's document.
+	// The document of miniq has the second form of each path.
 	for _, of := range []string{"", "OfMiniq"} {
 		how := ", as miniq does"
 		if of != "" {

@@ -108,7 +108,7 @@ func TestHeadIsRefusedBeforeTheBody(t *testing.T) {
 	}
 }
 
-// TestGetSwitchesAreOff: without --allow-get-switches, a GET of a switch is refused as in openapi.yaml. The refusal
+// TestGetSwitchesAreOff: without --allow-get-switches, a GET of a switch is refused as the description says. The refusal
 // lists the methods that work.
 func TestGetSwitchesAreOff(t *testing.T) {
 	r, d := start(t), describedOf(t)

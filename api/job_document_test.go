@@ -131,7 +131,7 @@ func FuzzRequests(f *testing.F) {
 		}
 		check(t, err)
 		check(t, (&command.Completion{Reserve: enough}).Lines(text))
-		for _, r := range emptyServer().routes() {
+		for _, r := range unserved().routes() {
 			query, err := web.ParseQuery(string(text), r.query)
 			check(t, err)
 			switch {

@@ -5,7 +5,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -17,29 +19,30 @@ import (
 
 // metrics are the metrics that handlers count, and the page that shows all metrics.
 type metrics struct {
+	reader
 	registry *prometheus.Registry
 	page     echo.HandlerFunc
 	*backupMetrics
 }
 
-func newMetrics(s *Server, registry *prometheus.Registry) *metrics {
-	m := &metrics{registry: registry}
-	onLostFailures := s.onLostFailures
+func newMetrics(o *Options, r reader, served *web.Server, logs *jobLogs, registry *prometheus.Registry) *metrics {
+	m := &metrics{reader: r, registry: registry}
+	onLostFailures := o.OnLostFailures
 	if onLostFailures == nil {
 		onLostFailures = func() uint64 { return 0 }
 	}
 	registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&engineCollector{s}, &queueCollector{s},
+		&engineCollector{r.engine}, &queueCollector{r.engine},
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "daybook_on_lost_failures_total", Help: "Lost runners for which the command or URL of --on-lost failed in all tries, or was given up.",
 		}, func() float64 { return float64(onLostFailures()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "daybook_http_connections", Help: "Open connections, including idle ones.",
-		}, func() float64 { open, _ := s.web.Connections(); return float64(open) }),
+		}, func() float64 { open, _ := served.Connections(); return float64(open) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "daybook_http_connections_evicted_total", Help: "Connections without a request that the server closed to accept new ones, at the limit of open connections.",
-		}, func() float64 { _, evicted := s.web.Connections(); return float64(evicted) }),
+		}, func() float64 { _, evicted := served.Connections(); return float64(evicted) }),
 	)
 	inMemory := func(name, help, label string, of *web.Budget) {
 		for _, lane := range of.Lanes() {
@@ -47,23 +50,23 @@ func newMetrics(s *Server, registry *prometheus.Registry) *metrics {
 				func() float64 { return float64(lane.Used()) }))
 		}
 	}
-	inMemory("daybook_http_body_bytes_in_flight", "Bytes of request bodies in memory.", "lane", &s.arriving)
-	inMemory("daybook_http_answer_bytes_in_flight", "Bytes of answers in memory, including the data that they are made from.", "kind", &s.answered)
-	inMemory("daybook_kept_bytes", "Bytes in memory for clients that wait: results of parked claims, requests in streams beside their bodies and answers, and the subscriptions and claims of streams.", "kind", &s.kept)
+	inMemory("daybook_http_body_bytes_in_flight", "Bytes of request bodies in memory.", "lane", &r.arriving)
+	inMemory("daybook_http_answer_bytes_in_flight", "Bytes of answers in memory, including the data that they are made from.", "kind", &r.answered)
+	inMemory("daybook_kept_bytes", "Bytes in memory for clients that wait: results of parked claims, requests in streams beside their bodies and answers, and the subscriptions and claims of streams.", "kind", &r.kept)
 	m.backupMetrics = newBackupMetrics(registry)
-	s.logs.registerMetrics(registry)
-	registerSpanMetrics(s.spans, registry)
-	m.page = echo.WrapHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: promLog{s}}))
+	logs.registerMetrics(registry)
+	registerSpanMetrics(o.Spans, registry)
+	m.page = echo.WrapHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: promLog{o.Log}}))
 	return m
 }
 
 // promLog logs the errors of promhttp.
-type promLog struct{ s *Server }
+type promLog struct{ log zerolog.Logger }
 
-func (l promLog) Println(v ...any) { l.s.log.Error().Interface("error", v).Msg("metrics page") }
+func (l promLog) Println(v ...any) { l.log.Error().Interface("error", v).Msg("metrics page") }
 
 // engineCollector collects the metrics of the engine. All values of a scrape come from one call of Stats.
-type engineCollector struct{ s *Server }
+type engineCollector struct{ engine backend.Engine }
 
 // figure is one metric of the engine: its description for Prometheus, and a function that reads its values.
 type figure struct {
@@ -180,14 +183,34 @@ func (c *engineCollector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
-	stats := c.s.engine.Stats()
+	stats := c.engine.Stats()
 	ch <- syncSummary(&stats.Journal)
-	for verb, times := range c.s.engine.CommandTimes() {
+	for verb, times := range c.engine.CommandTimes() {
 		ch <- commandHistogram(verb, times)
 	}
 	for _, f := range figures {
 		f.values(&stats, func(value float64, label ...string) {
 			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, value, label...)
 		})
+	}
+}
+
+// SpanCounts are the spans of runs since the start: Exported ones were accepted by the collector of traces, Dropped
+// ones found no room, and Failed ones were refused by the collector or could not be sent to it.
+type SpanCounts struct{ Exported, Dropped, Failed uint64 }
+
+// registerSpanMetrics registers the metrics of traces. All are 0 if no traces are exported.
+func registerSpanMetrics(counts func() SpanCounts, registry *prometheus.Registry) {
+	if counts == nil {
+		counts = func() SpanCounts { return SpanCounts{} }
+	}
+	for result, of := range map[string]func(SpanCounts) uint64{
+		"exported": func(c SpanCounts) uint64 { return c.Exported },
+		"dropped":  func(c SpanCounts) uint64 { return c.Dropped },
+		"failed":   func(c SpanCounts) uint64 { return c.Failed },
+	} {
+		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "daybook_trace_spans_total", Help: "Spans of runs, by what became of them.", ConstLabels: prometheus.Labels{"result": result},
+		}, func() float64 { return float64(of(counts())) }))
 	}
 }

@@ -178,12 +178,12 @@ func describedOf(t *testing.T) description {
 	t.Helper()
 	d, err := readDescription()
 	if err != nil {
-		t.Fatalf("openapi.yaml: %v", err)
+		t.Fatalf("the description: %v", err)
 	}
 	return d
 }
 
-// TestDescribedRoutes: openapi.yaml has exactly the routes of the server.
+// TestDescribedRoutes: the description has exactly the routes of the server.
 func TestDescribedRoutes(t *testing.T) {
 	d := describedOf(t)
 	if d.doc.OpenAPI != "3.1.0" {
@@ -191,7 +191,7 @@ func TestDescribedRoutes(t *testing.T) {
 	}
 	there, described := map[string]bool{}, map[string]bool{}
 	param := regexp.MustCompile(`:(\w+)`)
-	for _, r := range append(emptyServer().routes(), emptyServer().getSwitches()...) {
+	for _, r := range append(unserved().routes(), unserved().getSwitches()...) {
 		there[r.method+" "+param.ReplaceAllString(r.path, "{$1}")] = true
 	}
 	operations := map[string]bool{}
@@ -216,7 +216,7 @@ func TestDescribedRoutes(t *testing.T) {
 	}
 }
 
-// TestDescribedCodes: openapi.yaml has exactly the codes of the server's problems.
+// TestDescribedCodes: the description has exactly the codes of the server's problems.
 func TestDescribedCodes(t *testing.T) {
 	d := describedOf(t)
 	described := map[string]bool{}
@@ -228,7 +228,7 @@ func TestDescribedCodes(t *testing.T) {
 	}
 }
 
-// TestDescribedFields: openapi.yaml has exactly the fields of a job document, also as values of the parameter fields.
+// TestDescribedFields: the description has exactly the fields of a job document, also as values of the parameter fields.
 func TestDescribedFields(t *testing.T) {
 	d := describedOf(t)
 	var names []string
@@ -257,7 +257,7 @@ func TestDescribedFields(t *testing.T) {
 func TestDescribedParameters(t *testing.T) {
 	d := describedOf(t)
 	param := regexp.MustCompile(`:(\w+)`)
-	for _, r := range append(emptyServer().routes(), emptyServer().getSwitches()...) {
+	for _, r := range append(unserved().routes(), unserved().getSwitches()...) {
 		op := d.doc.Paths.Value(param.ReplaceAllString(r.path, "{$1}")).GetOperation(r.method)
 		var described []string
 		for _, p := range op.Parameters {

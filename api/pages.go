@@ -42,8 +42,9 @@ const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'uns
 
 // pages are the server's own pages.
 type pages struct {
-	version string
-	metrics echo.HandlerFunc // the page of metrics
+	version  string
+	metrics  echo.HandlerFunc             // the page of metrics
+	describe func() (descriptions, error) // describes all routes
 }
 
 func (p pages) routes(r operation.Rules) []route {
@@ -93,7 +94,7 @@ func (p pages) ping(c echo.Context) error {
 }
 
 func (p pages) openapi(c echo.Context, _ *nothing) error {
-	text, err := wholeDescription()
+	text, err := p.describe()
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (p pages) openapi(c echo.Context, _ *nothing) error {
 }
 
 func (p pages) openapiJSON(c echo.Context, _ *nothing) error {
-	text, err := wholeDescription()
+	text, err := p.describe()
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/store"
 )
@@ -23,17 +24,18 @@ const (
 	queueMetricsBytes = 48 << 10
 )
 
-func (s *Server) metricsPage(c echo.Context) error {
-	held, err := web.Hold(c, s.scrapes, scrapeBytes+int64(s.engine.QueueRows())*queueMetricsBytes)
+// show answers with all metrics.
+func (m *metrics) show(c echo.Context) error {
+	held, err := web.Hold(c, m.scrapes, scrapeBytes+int64(m.engine.QueueRows())*queueMetricsBytes)
 	if err != nil {
 		return err
 	}
 	defer held.Release()
-	return s.metrics.page(c)
+	return m.page(c)
 }
 
 // queueCollector collects the metrics of queues.
-type queueCollector struct{ s *Server }
+type queueCollector struct{ engine backend.Engine }
 
 var queueLabels = []string{"client", "type"}
 
@@ -87,8 +89,8 @@ func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
-	all := c.s.engine.QueueFigures()
-	now := c.s.engine.Now()
+	all := c.engine.QueueFigures()
+	now := c.engine.Now()
 	for i := range all {
 		f := &all[i]
 		client, typ := f.Client, f.Type

@@ -254,7 +254,7 @@ var headerName = regexp.MustCompile(`^[A-Za-z-]+$`)
 func (s *scenario) shown(d *datadriven.TestData, req *http.Request, sent []byte, w *httptest.ResponseRecorder) string {
 	a := reply{s.t, req.Method + " " + req.URL.Path, w.Code, w.Header(), w.Body.String()}
 	if err := describedOf(s.t).holds(req, sent, a); err != nil {
-		s.t.Errorf("%s: %s is not as openapi.yaml has it: %.1000v", d.Pos, a.what, err)
+		s.t.Errorf("%s: %s is not as the API is described: %.1000v", d.Pos, a.what, err)
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%d\n", w.Code)

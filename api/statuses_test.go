@@ -88,8 +88,8 @@ func (s *statuses) note(operation string, status int) {
 	s.seen[operation][status] = true
 }
 
-// TestEveryDocumentedStatus: some request gets each status that openapi.yaml lists for its operation. Each answer is
-// also compared with openapi.yaml, so openapi.yaml lists each status that a request gets.
+// TestEveryDocumentedStatus: some request gets each status that the description lists for its operation. Each answer is
+// also compared with the description, so the description lists each status that a request gets.
 func TestEveryDocumentedStatus(t *testing.T) {
 	testkit.OneByOne(t)
 	t.Parallel() // the test waits for slow bodies and for full budgets
@@ -538,7 +538,7 @@ func (x *everyStatus) successes() {
 	x.do(deleteQueue, "/queues/empty/empty", "").wantStatus(http.StatusNoContent)
 }
 
-// compare compares the statuses that were seen with openapi.yaml.
+// compare compares the statuses that were seen with the description.
 func (x *everyStatus) compare() {
 	elsewhere := map[string]string{"GET /sweeps/{id} 200": "TestSweep", "GET /stream 101": "TestStream", "GET /stream 503": "TestStreamAtShutdown"}
 	for _, path := range []string{"/start", "/stop", "/quit"} {

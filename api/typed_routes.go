@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -13,6 +15,52 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 )
+
+// route is a method and a path of the API, and its handler.
+//
+//   - hot: the route is called so often that its successes are logged only at debug level.
+//
+//   - keyed: the route supports an Idempotency-Key and session numbers. Other routes that change something refuse them.
+//
+//   - query: the names of the query parameters, separated by spaces. A name that ends in a dot means all names with
+//     this prefix, and a name that ends in a star can be given several times. The server refuses other parameters.
+//
+//   - describe: describes the route.
+type route struct {
+	method, path string
+	handle       echo.HandlerFunc
+	hot          bool
+	keyed        bool
+	query        string
+	describe     func(*openapi.Schemas) *openapi.Operation
+}
+
+// compressed reports whether long answers are compressed: those of reads, except the ones that are sent while they are
+// made, and blobs.
+func (r *route) compressed() bool {
+	switch r.path {
+	case "/stream", "/backup", "/filesets/:name", "/jobs/:id/log", "/batches/:id/results":
+		return false
+	}
+	return (r.method == http.MethodGet || r.method == http.MethodHead) && !strings.HasPrefix(r.path, "/blob")
+}
+
+const (
+	hot   = true
+	keyed = true
+)
+
+// withHeads adds a HEAD route for each GET route. net/http leaves out the body of the answer.
+func withHeads(routes []route) []route {
+	all := slices.Clone(routes)
+	for _, r := range routes {
+		if r.method == http.MethodGet {
+			r.method = http.MethodHead
+			all = append(all, r)
+		}
+	}
+	return all
+}
 
 // cold returns the route of a typed function.
 func cold[I, O any](r operation.Rules, method, path string, about operation.About, f func(ctx context.Context, in *I) (O, error)) route {

@@ -58,7 +58,7 @@ func TestNoRequestCompletesUnclaimedJobs(t *testing.T) {
 	want(t, r.get("/jobs/"+id).object(http.StatusOK), "status", "pending", "run_attempts", 0)
 }
 
-// TestDocumentsOfUnclaimedRuns: if nobody claimed a run, the documents of its jobs and of its claim match openapi.yaml.
+// TestDocumentsOfUnclaimedRuns: if nobody claimed a run, the documents of its jobs and of its claim match the description.
 func TestDocumentsOfUnclaimedRuns(t *testing.T) {
 	r := start(t)
 	id := r.post("/jobs/create", `{"payload":"x"}`).object(http.StatusCreated)["job_id"].(string)

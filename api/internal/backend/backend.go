@@ -1,4 +1,4 @@
-// Package backend has the one interface between the API and the engine behind it.
+// Package backend has the interface between the API and the engine.
 package backend
 
 import (

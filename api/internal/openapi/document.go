@@ -34,7 +34,7 @@ type Parameter struct {
 	In          string  `json:"in"` // path, query or header
 	Required    bool    `json:"required,omitzero"`
 	Description string  `json:"description,omitzero"`
-	Style       string  `json:"style,omitzero"`   // without it, that of OpenAPI for the place
+	Style       string  `json:"style,omitzero"`   // without it, the default of OpenAPI
 	Explode     *bool   `json:"explode,omitzero"` // false: the elements of a list are separated by commas
 	Schema      *Schema `json:"schema"`
 }

@@ -41,7 +41,7 @@ type Reply struct {
 	Status  int
 	Text    string
 	Headers []string                 // names of headers of the components
-	Content map[string]openapi.Shape // by media type; nil: the answer has no body
+	Content map[string]openapi.Shape // by media type; nil: without a body
 }
 
 // Operation is a handler and its description.
@@ -177,7 +177,7 @@ func Hold(ctx context.Context, from *web.Lane, n int64) error {
 	return call.held.Resize(ctx, n)
 }
 
-// Reserve takes times as many bytes as the body of a call has, for what the function makes of it.
+// Reserve takes times as many bytes as the body of a call has, for the values that the function makes of the body.
 func Reserve(ctx context.Context, times int64) error {
 	body := ctx.Value(callKey{}).(*call).body
 	return body.Reserve(ctx, times*int64(len(body.Bytes)))

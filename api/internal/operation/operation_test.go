@@ -137,3 +137,54 @@ func TestForms(t *testing.T) {
 }
 
 type part struct{}
+
+type rawRequest struct {
+	ID    job.ID   `path:"id"`
+	After job.ID   `query:"after"`
+	Tag   string   `header:"If-None-Match" read:"elsewhere"`
+	Names nameList `query:"names" list:"commas"`
+}
+
+// nameList is a list that reads itself.
+type nameList []string
+
+func (n *nameList) UnmarshalText(text []byte) error {
+	*n = strings.Split(string(text), ",")
+	return nil
+}
+
+// TestWritten: a function that writes its answer itself has a checked request, and is described by it and by its replies. A
+// header that the function reads itself is only described, so it can be given twice.
+func TestWritten(t *testing.T) {
+	about := About{ID: "x", Refusals: []int{404}, Replies: []Reply{{Status: 200, Text: "the bytes", Headers: []string{"ETag"}, Content: map[string]openapi.Shape{web.MIMEText: openapi.Plain(openapi.Of("string"))}}}}
+	var got *rawRequest
+	op := Written(Rules{}, http.MethodGet, "/things/:id", about, func(c echo.Context, in *rawRequest) error {
+		got = in
+		return web.Answer(c, http.StatusOK, web.MIMEText, []byte("text"))
+	})
+	id := job.NewID(1, 2, 3).String()
+	send := func(query string) (*httptest.ResponseRecorder, error) {
+		list, err := web.ParseQuery(query, op.Query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, w := httptest.NewRequest(http.MethodGet, "/things/x", nil), httptest.NewRecorder()
+		r.Header["If-None-Match"] = []string{"a", "b"}
+		c := echo.New().NewContext(r, patient{w})
+		c.SetParamNames("id")
+		c.SetParamValues(id)
+		web.SetParameters(c, list)
+		return w, op.Handle(c)
+	}
+	if w, err := send("names=a,b&after=" + id); err != nil || w.Body.String() != "text" || got.After.String() != id || len(got.Names) != 2 || got.Tag != "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	var p *web.Problem
+	if _, err := send("after=x"); !errors.As(err, &p) || p.Code != web.CodeBadID || p.Field != "after" {
+		t.Errorf("%v", err)
+	}
+	d := op.Describe(&openapi.Schemas{})
+	if len(d.Parameters) != 4 || *d.Parameters[2].Explode || d.Parameters[3].Name != "If-None-Match" || len(d.Responses) != 5 || d.Responses[200].Headers["ETag"].Ref == "" || d.Path != "/things/{id}" {
+		t.Errorf("%+v", d)
+	}
+}

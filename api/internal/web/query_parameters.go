@@ -118,15 +118,6 @@ func PageLimit(p Parameter) (int, error) {
 	return n, nil
 }
 
-// QueryTime reads a time in unix ms.
-func QueryTime(p Parameter, least int64) (int64, error) {
-	n, err := WholeNumber(p.Key, p.Value)
-	if err != nil {
-		return 0, err
-	}
-	return *n, BadField(p.Key, job.CheckRange(p.Key, *n, least, job.MaxTimeMs))
-}
-
 // QueryBool reads true or false.
 func QueryBool(p Parameter) (bool, error) {
 	if p.Value != "true" && p.Value != "false" {
@@ -157,9 +148,6 @@ func minSeq(c echo.Context) (uint64, error) {
 	}
 	return n, nil
 }
-
-// DefaultPage is the number of jobs or runners on a page of a request without a limit.
-const DefaultPage = 100
 
 // WholeNumber reads a decimal number without leading zeros or a plus sign, as in JSON.
 func WholeNumber(field, text string) (*int64, error) {

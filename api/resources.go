@@ -1,0 +1,172 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/api/internal/backend"
+	"github.com/daybookq/daybook/api/internal/command"
+	"github.com/daybookq/daybook/api/internal/files"
+	"github.com/daybookq/daybook/api/internal/openapi"
+	"github.com/daybookq/daybook/api/internal/operation"
+	"github.com/daybookq/daybook/api/internal/refusal"
+	"github.com/daybookq/daybook/api/internal/stream"
+	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/api/joblog"
+)
+
+// resources are the subjects of the routes, and the parts that they share.
+type resources struct {
+	reader
+	decode *command.Decoder
+	log    zerolog.Logger
+	build  Version
+	quit   func()
+
+	web      *web.Server
+	draining context.Context // done when the shutdown begins
+	metrics  *metrics
+
+	blobs         *files.Blobs
+	uploads       *files.Uploads
+	filesets      *files.Filesets
+	handlers      *handlers
+	streams       *stream.Streams
+	logs          jobLogs
+	resultReaders atomic.Int64 // requests that follow results
+	backups       *backups
+}
+
+func newResources(o *Options, engine backend.Engine) (*resources, error) {
+	defaults, err := o.Defaults.Filled()
+	if err != nil {
+		return nil, fmt.Errorf("default attributes: %w", err)
+	}
+	s := &resources{
+		reader: reader{engine, newLimits()}, log: o.Log, build: o.Build, quit: o.Quit,
+	}
+	registry := prometheus.NewRegistry()
+	s.web, err = web.New(web.Options{
+		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
+		Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.draining = s.web.Draining
+	s.logs.Logs = joblog.New()
+	s.decode = &command.Decoder{Defaults: defaults, Fenced: o.RequireClaimID, CheckClient: s.web.CheckClient, Now: engine.Now, HandlerFor: engine.HandlerFor}
+	s.streams = stream.New(stream.Options{
+		Engine: engine, Decode: s.decode, Log: o.Log, Draining: s.draining, Heartbeat: o.StreamHeartbeat, Connections: s.web.MaxConnections,
+		Bulk: s.bulk, Control: s.control, Handouts: s.handouts, Changes: s.changes, Waiting: s.streamRequests, Jobs: s.streamJobs, Pages: s.pages, Registry: registry, Requests: s.web.Metrics,
+	})
+	s.blobs = files.NewBlobs(files.Options{
+		Log: o.Log, Storage: o.Blobs, Registry: registry, CheckClient: s.web.CheckClient,
+		Documents: s.documents, Downloads: s.downloads, Control: s.control, Uploads: s.streamed, Manifests: s.manifests,
+	})
+	s.uploads, s.filesets = files.NewUploads(s.blobs), files.NewFilesets(s.blobs, engine)
+	s.handlers = newHandlers(s.reader, s.web.CheckClient)
+	s.metrics = newMetrics(o, s.reader, s.web, &s.logs, registry)
+	s.backups = &backups{engine, s.limits, s.blobs, o.Build.Version, s.metrics.backupMetrics, defaultBackupPatience, s.draining, o.Log}
+	return s, nil
+}
+
+// routes returns the whole API. The literal first segments of paths are reserved and cannot be client names, so that
+// /{client}/job/{type}/add is unambiguous.
+func (s *resources) routes() []route {
+	r := s.rules()
+	return slices.Concat(
+		(&creation{s.reader, s.decode}).routes(),
+		(&claims{s.reader, s.decode, s.streams, s.draining, s.log}).routes(),
+		[]route{direct[stream.Request](http.MethodGet, "/stream", stream.About, s.streams.Serve).often()},
+		(&jobs{s.reader}).routes(r),
+		(&outputs{s.reader, s.blobs, s.draining}).routes(r),
+		(&logs{s.reader, &s.logs, s.blobs, s.draining}).routes(r),
+		batches{s.reader, s.draining}.routes(r),
+		(&results{s.reader, s.web, &s.resultReaders, s.draining}).routes(r),
+		queues{s.engine, s.documents}.routes(r),
+		runners{s.engine, s.documents}.routes(r),
+		sweeps{s.engine}.routes(r),
+		sessions{s.engine}.routes(r),
+		s.handlers.routes(),
+		ofFiles(s.blobs.Routes(r)),
+		ofFiles(s.uploads.Routes(r)),
+		ofFiles(s.filesets.Routes()),
+		switches{s.engine}.routes(r),
+		(&stopper{s.quit, s.log}).routes(r),
+		journalTime{s.engine}.routes(r),
+		levels{s.engine}.routes(r),
+		s.backups.routes(r),
+		pages{s.build.Version, s.metrics.show, wholeDescription}.routes(r),
+		health{s.engine, s.draining}.routes(r),
+		s.build.routes(r),
+		statistics{s.engine, s.blobs}.routes(r),
+	)
+}
+
+// ofFiles returns routes of package files.
+func ofFiles(list []files.Route) (routes []route) {
+	for _, r := range list {
+		routes = append(routes, route{r.Method, r.Path, r.Handle, r.Hot, !keyed, r.Query, r.Describe})
+	}
+	return routes
+}
+
+func (s *resources) rules() operation.Rules {
+	return operation.Rules{Object: &s.bodies.small, Optional: &s.bodies.optional}
+}
+
+// getSwitches returns the GET forms of the switches, for users of miniq whose tools can send only GET. They exist only
+// with a flag of the server. Any web page can cause a GET with an image, and browsers send such a request without a
+// header from which the server could see this.
+func (s *resources) getSwitches() []route {
+	return append(switches{s.engine}.byGet(s.rules()), (&stopper{s.quit, s.log}).byGet(s.rules())...)
+}
+
+// Route is a method and a path with parameters such as :id. It is for tests that check all routes.
+type Route struct{ Method, Path string }
+
+// Routes returns all routes.
+func Routes() (list []Route) {
+	for _, r := range unserved().routes() {
+		list = append(list, Route{r.method, r.path})
+	}
+	return list
+}
+
+// unserved returns resources without an engine, for their routes and descriptions.
+func unserved() *resources {
+	return &resources{reader: reader{limits: newLimits()}, backups: &backups{}, metrics: &metrics{}, blobs: &files.Blobs{}, filesets: &files.Filesets{}, handlers: &handlers{}}
+}
+
+var generated struct {
+	once sync.Once
+	text descriptions
+	err  error
+}
+
+// wholeDescription returns the description of all routes, which is derived from the types of their functions.
+func wholeDescription() (descriptions, error) {
+	generated.once.Do(func() { generated.text, generated.err = describe() })
+	return generated.text, generated.err
+}
+
+func describe() (text descriptions, err error) {
+	schemas := newSchemas()
+	var operations []*openapi.Operation
+	s := unserved()
+	for _, r := range append(s.routes(), s.getSwitches()...) {
+		if r.describe != nil {
+			operations = append(operations, r.describe(schemas))
+		}
+	}
+	text.yaml, text.json, err = openapi.Document(head(), operations, schemas)
+	return text, err
+}
