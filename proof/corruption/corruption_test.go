@@ -15,6 +15,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/proof/report"
 )
 
@@ -323,75 +324,35 @@ func TestVerdicts(t *testing.T) {
 			return falseServer{s, change}, nil
 		}
 	}
+	altered := func(change func(*state)) opener {
+		return lying(func(s *state) (*state, error) { change(s); return s, nil })
+	}
+	// in replaces a part of a document.
+	in := func(of func(*state) map[job.ID]string, id job.ID, old, replacement string) opener {
+		return altered(func(s *state) { of(s)[id] = strings.Replace(of(s)[id], old, replacement, 1) })
+	}
+	docs, sessions, batches := func(s *state) map[job.ID]string { return s.docs }, func(s *state) map[job.ID]string { return s.sessions }, func(s *state) map[job.ID]string { return s.batches }
 	for name, tt := range map[string]struct {
 		start opener
 		want  verdict
 	}{
-		"the real one": {openReal, intact},
-		"a lost job": {lying(func(s *state) (*state, error) {
-			s.docs[f.jobs[3]] = "not found"
-			return s, nil
-		}), lost},
-		"another payload": {lying(func(s *state) (*state, error) {
-			s.docs[f.jobs[0]] = strings.Replace(s.docs[f.jobs[0]], "one", "One", 1)
-			return s, nil
-		}), lost},
-		"a lost session": {lying(func(s *state) (*state, error) {
-			s.sessions[f.sessions[0]] = "not found"
-			return s, nil
-		}), lost},
-		"a session with another number": {lying(func(s *state) (*state, error) {
-			s.sessions[f.sessions[0]] = strings.Replace(s.sessions[f.sessions[0]], "{3 2}", "{3 1}", 1)
-			return s, nil
-		}), lost},
-		"a handler that has lost its newest version": {lying(func(s *state) (*state, error) {
-			s.documents = strings.Replace(s.documents, `"p1"`, `"p0"`, 1)
-			return s, nil
-		}), lost},
-		"a handler that is not deleted": {lying(func(s *state) (*state, error) {
-			s.documents = strings.Replace(s.documents, "Deleted:true", "Deleted:false", 1)
-			return s, nil
-		}), lost},
-		"a lost batch": {lying(func(s *state) (*state, error) {
-			s.batches[f.batches[closedBatch]] = "not found"
-			return s, nil
-		}), lost},
-		"a batch with another status": {lying(func(s *state) (*state, error) {
-			s.batches[f.batches[failedBatch]] = strings.Replace(s.batches[f.batches[failedBatch]], "failed since", "cancelled since", 1)
-			return s, nil
-		}), lost},
-		"a batch that has lost its metadata": {lying(func(s *state) (*state, error) {
-			s.batches[f.batches[completedBatch]] = strings.Replace(s.batches[f.batches[completedBatch]], `metadata "about`, `metadata "`, 1)
-			return s, nil
-		}), lost},
-		"a batch that is not in a list": {lying(func(s *state) (*state, error) {
-			s.lists = strings.Replace(s.lists, f.batches[pausedBatch].String()+" ", "", 1)
-			return s, nil
-		}), lost},
-		"a lost chained job": {lying(func(s *state) (*state, error) {
-			s.docs[f.jobs[f.chain+2]] = "not found"
-			return s, nil
-		}), lost},
-		"a chained job with other hops": {lying(func(s *state) (*state, error) {
-			s.docs[f.jobs[f.chain+2]] = strings.Replace(s.docs[f.jobs[f.chain+2]], "hops 1", "hops 0", 1)
-			return s, nil
-		}), lost},
-		"a lost on_complete": {lying(func(s *state) (*state, error) {
-			s.docs[f.jobs[f.chain]] = strings.Replace(s.docs[f.jobs[f.chain]], "on_complete \"type=", "on_complete \"", 1)
-			return s, nil
-		}), lost},
-		"a job that a lost runner still holds": {lying(func(s *state) (*state, error) {
-			s.docs[f.jobs[f.lost+1]] = strings.Replace(s.docs[f.jobs[f.lost+1]], "pending", "active", 1)
-			return s, nil
-		}), lost},
-		"a lost runner whose attempts do not count": {lying(func(s *state) (*state, error) {
-			s.docs[f.jobs[f.lost]] = strings.Replace(s.docs[f.jobs[f.lost]], "2/2", "1/2", 1)
-			return s, nil
-		}), lost},
-		"an abandoned attempt without its reason": {lying(func(s *state) (*state, error) {
-			s.docs[f.jobs[f.lost]] = strings.Replace(s.docs[f.jobs[f.lost]], "its runner was lost", "", 1)
-			return s, nil
-		}), lost},
+		"the real one":                  {openReal, intact},
+		"a lost job":                    {altered(func(s *state) { s.docs[f.jobs[3]] = "not found" }), lost},
+		"another payload":               {in(docs, f.jobs[0], "one", "One"), lost},
+		"a lost session":                {altered(func(s *state) { s.sessions[f.sessions[0]] = "not found" }), lost},
+		"a session with another number": {in(sessions, f.sessions[0], "{3 2}", "{3 1}"), lost},
+		"a handler that has lost its newest version": {altered(func(s *state) { s.documents = strings.Replace(s.documents, `"p1"`, `"p0"`, 1) }), lost},
+		"a handler that is not deleted":              {altered(func(s *state) { s.documents = strings.Replace(s.documents, "Deleted:true", "Deleted:false", 1) }), lost},
+		"a lost batch":                               {altered(func(s *state) { s.batches[f.batches[closedBatch]] = "not found" }), lost},
+		"a batch with another status":                {in(batches, f.batches[failedBatch], "failed since", "cancelled since"), lost},
+		"a batch that has lost its metadata":         {in(batches, f.batches[completedBatch], `metadata "about`, `metadata "`), lost},
+		"a batch that is not in a list":              {altered(func(s *state) { s.lists = strings.Replace(s.lists, f.batches[pausedBatch].String()+" ", "", 1) }), lost},
+		"a lost chained job":                         {altered(func(s *state) { s.docs[f.jobs[f.chain+2]] = "not found" }), lost},
+		"a chained job with other hops":              {in(docs, f.jobs[f.chain+2], "hops 1", "hops 0"), lost},
+		"a lost on_complete":                         {in(docs, f.jobs[f.chain], "on_complete \"type=", "on_complete \""), lost},
+		"a job that a lost runner still holds":       {in(docs, f.jobs[f.lost+1], "pending", "active"), lost},
+		"a lost runner whose attempts do not count":  {in(docs, f.jobs[f.lost], "2/2", "1/2"), lost},
+		"an abandoned attempt without its reason":    {in(docs, f.jobs[f.lost], "its runner was lost", ""), lost},
 		"an error and a lost job": {lying(func(s *state) (*state, error) {
 			s.docs[f.jobs[3]] = "not found"
 			return s, vagueError{}

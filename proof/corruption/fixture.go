@@ -55,7 +55,8 @@ func fixtures(dir string) ([]*fixture, error) {
 		return nil, err
 	}
 	unproven.name, unproven.about = "unproven", "killed before a mark was written, so that nothing proves the last record"
-	alone := &fixture{name: "alone", about: "the journal of the first without a store, so that a start reads all of it", jobs: killed.jobs, sessions: killed.sessions, chain: killed.chain, lost: killed.lost, batches: killed.batches, files: maps.Clone(killed.files)}
+	alone := killed.with(maps.Clone(killed.files))
+	alone.name, alone.about = "alone", "the journal of the first without a store, so that a start reads all of it"
 	maps.DeleteFunc(alone.files, func(path string, _ []byte) bool { return strings.HasPrefix(path, "store/") })
 	all := []*fixture{killed, alone, stopped, cut, unproven}
 	for _, f := range all {
@@ -106,15 +107,15 @@ func makeFixture(dir string, retain int64) (killed, stopped *fixture, err error)
 	if err = f.loseRunner(r, "lost later", 1); err == nil {
 		err = f.create(r, job.LineFrame, "last", "line")
 	}
-	killed, stopped = &fixture{jobs: f.jobs, chain: f.chain, lost: f.lost, sessions: f.sessions, batches: f.batches}, &fixture{jobs: f.jobs, chain: f.chain, lost: f.lost, sessions: f.sessions, batches: f.batches}
+	var idle map[string][]byte
 	if err == nil {
-		killed.files, err = r.idle(dir)
+		idle, err = r.idle(dir)
 	}
 	if err := errors.Join(err, r.stop()); err != nil {
 		return nil, nil, err
 	}
-	stopped.files, err = load(dir)
-	return killed, stopped, err
+	left, err := load(dir)
+	return f.with(idle), f.with(left), err
 }
 
 var group = job.Group{
@@ -142,9 +143,14 @@ func (f *fixture) post(r *running, c *job.Create, payloads ...string) error {
 	return err
 }
 
+// with returns f with other files, and without its states.
+func (f *fixture) with(files map[string][]byte) *fixture {
+	return &fixture{jobs: f.jobs, chain: f.chain, lost: f.lost, sessions: f.sessions, batches: f.batches, files: files}
+}
+
 // withoutMark returns f without the marks at its end.
 func (f *fixture) withoutMark() (*fixture, error) {
-	u := &fixture{jobs: f.jobs, chain: f.chain, lost: f.lost, sessions: f.sessions, batches: f.batches, files: f.files}
+	u := f.with(f.files)
 	for {
 		shorter, verb, err := u.withoutLast()
 		if err != nil || verb != journal.MarkVerb {
@@ -161,7 +167,7 @@ func (f *fixture) withoutLast() (*fixture, string, error) {
 		return nil, "", errors.New("the journal is empty")
 	}
 	last := records[len(records)-1]
-	shorter := &fixture{jobs: f.jobs, chain: f.chain, lost: f.lost, sessions: f.sessions, batches: f.batches, files: maps.Clone(f.files)}
+	shorter := f.with(maps.Clone(f.files))
 	shorter.files[last.file] = f.files[last.file][:last.from]
 	segments := f.segments() // it also removes the empty segments after it
 	for _, empty := range segments[slices.Index(segments, last.file)+1:] {

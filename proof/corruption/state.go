@@ -27,32 +27,22 @@ type state struct {
 
 // difference describes the first difference between s and want. Parts that could not be read are not compared.
 func (s *state) difference(want *state) string {
-	for id, doc := range s.docs {
-		if want.docs[id] != doc {
-			return fmt.Sprintf("job %v is %s, was %s", id, doc, want.docs[id])
+	for _, part := range []struct {
+		what      string
+		got, want map[job.ID]string
+	}{{"job", s.docs, want.docs}, {"session", s.sessions, want.sessions}, {"batch", s.batches, want.batches}} {
+		for id, doc := range part.got {
+			if part.want[id] != doc {
+				return fmt.Sprintf("%s %v is %s, was %s", part.what, id, doc, part.want[id])
+			}
 		}
 	}
-	for id, doc := range s.sessions {
-		if want.sessions[id] != doc {
-			return fmt.Sprintf("session %v is %s, was %s", id, doc, want.sessions[id])
+	for _, part := range []struct{ what, got, want string }{
+		{"lists of batches", s.lists, want.lists}, {"queues", s.queues, want.queues}, {"sweeps", s.sweeps, want.sweeps}, {"named documents", s.documents, want.documents},
+	} {
+		if part.got != "" && part.got != part.want {
+			return fmt.Sprintf("%s are %s, were %s", part.what, part.got, part.want)
 		}
-	}
-	for id, doc := range s.batches {
-		if want.batches[id] != doc {
-			return fmt.Sprintf("batch %v is %s, was %s", id, doc, want.batches[id])
-		}
-	}
-	if s.lists != "" && s.lists != want.lists {
-		return fmt.Sprintf("lists of batches are %s, were %s", s.lists, want.lists)
-	}
-	if s.queues != "" && s.queues != want.queues {
-		return fmt.Sprintf("queues are %s, were %s", s.queues, want.queues)
-	}
-	if s.sweeps != "" && s.sweeps != want.sweeps {
-		return fmt.Sprintf("sweeps are %s, were %s", s.sweeps, want.sweeps)
-	}
-	if s.documents != "" && s.documents != want.documents {
-		return fmt.Sprintf("named documents are %s, were %s", s.documents, want.documents)
 	}
 	return ""
 }
@@ -68,8 +58,18 @@ func engineOptions(dir string, retain int64) ingest.Options {
 	}
 }
 
-// errUnsettled means that due work was not done in time. So it is unknown what users would see in the end.
-var errUnsettled = errors.New("undecided, machine too slow: due work was not done")
+// errUnsettled means that something did not happen in time. So it is unknown what users would see in the end.
+var errUnsettled = errors.New("undecided, machine too slow")
+
+// await waits until a condition holds, or returns errUnsettled.
+func await(what string, holds func() (bool, error)) error {
+	for deadline := time.Now().Add(maxSettle); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if done, err := holds(); done || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %s: not within %v", errUnsettled, what, maxSettle)
+}
 
 // errPanicked wraps the text of a panic.
 var errPanicked = errors.New("panic")
@@ -117,16 +117,10 @@ func (r *running) stop() error {
 
 // settle waits until no work is due. Before that, users see changes.
 func (r *running) settle() error {
-	for deadline := time.Now().Add(maxSettle); ; time.Sleep(time.Millisecond) {
-		switch st := r.Stats(); {
-		case st.NextDue == 0 || st.NextDue > st.Now:
-			return nil
-		case r.Ready() != nil: // it refuses writes, so it proposes no ticks; its reads say why
-			return nil
-		case time.Now().After(deadline):
-			return fmt.Errorf("%w within %v", errUnsettled, maxSettle)
-		}
-	}
+	return await("no work is due", func() (bool, error) {
+		st := r.Stats()
+		return st.NextDue == 0 || st.NextDue > st.Now || r.Ready() != nil, nil // if it refuses writes, it proposes no ticks; its reads say why
+	})
 }
 
 // maxSettle bounds the time that a server may take for due work. Most take some milliseconds.
@@ -143,40 +137,28 @@ func (r *running) see(f *fixture) (*state, error) {
 	}
 	var first error
 	s := &state{docs: map[job.ID]string{}, sessions: map[job.ID]string{}, batches: map[job.ID]string{}}
-	for _, id := range f.jobs {
-		doc, err := r.Queries().Job(id)
+	see := func(into map[job.ID]string, id job.ID, missing error, doc string, err error) {
 		switch {
-		case errors.Is(err, job.NotFound):
-			s.docs[id] = "not found"
+		case errors.Is(err, missing):
+			into[id] = "not found"
 		case err != nil:
 			first = errors.Join(first, err)
-			delete(s.docs, id)
 		default:
-			s.docs[id] = fmt.Sprintf("%v %s %q %v %d %d/%d %q %q %s (%v) %s attempts %s, by %v, hops %d, meta %q, key %q, on_complete %q", doc.Status, doc.Client, doc.Payload, doc.Code, doc.ExitCode,
-				doc.RunAttempts, doc.MaxAttempts, doc.Error, doc.Output, doc.OutputAddr, doc.OutputAddrKind, doc.LogAddr, attempts(doc.Attempts), doc.Claim, doc.Hops, doc.Meta, doc.UniqueKey, doc.OnComplete)
+			into[id] = doc
 		}
+	}
+	for _, id := range f.jobs {
+		doc, err := r.Queries().Job(id)
+		see(s.docs, id, job.NotFound, fmt.Sprintf("%v %s %q %v %d %d/%d %q %q %s (%v) %s attempts %s, by %v, hops %d, meta %q, key %q, on_complete %q", doc.Status, doc.Client, doc.Payload, doc.Code, doc.ExitCode,
+			doc.RunAttempts, doc.MaxAttempts, doc.Error, doc.Output, doc.OutputAddr, doc.OutputAddrKind, doc.LogAddr, attempts(doc.Attempts), doc.Claim, doc.Hops, doc.Meta, doc.UniqueKey, doc.OnComplete), err)
 	}
 	for _, id := range f.sessions {
 		doc, err := r.Queries().SessionDocument(id)
-		switch {
-		case errors.Is(err, job.SessionNotFound):
-			s.sessions[id] = "not found"
-		case err != nil:
-			first = errors.Join(first, err)
-		default:
-			s.sessions[id] = fmt.Sprintf("of %q, used at %d, slots %v", doc.Runner, doc.UsedAt, doc.Slots)
-		}
+		see(s.sessions, id, job.SessionNotFound, fmt.Sprintf("of %q, used at %d, slots %v", doc.Runner, doc.UsedAt, doc.Slots), err)
 	}
 	for _, id := range f.batches {
 		doc, err := seeBatch(r.Queries(), id)
-		switch {
-		case errors.Is(err, job.BatchNotFound):
-			s.batches[id] = "not found"
-		case err != nil:
-			first = errors.Join(first, err)
-		default:
-			s.batches[id] = doc
-		}
+		see(s.batches, id, job.BatchNotFound, doc, err)
 	}
 	lists, err := seeBatchLists(r.Queries())
 	if err != nil {
@@ -295,24 +277,18 @@ func seeBatchLists(q *query.Queries) (string, error) {
 }
 
 // idle waits until no work is due and the journal ends with a mark. It returns the files of dir at that time.
-func (r *running) idle(dir string) (map[string][]byte, error) {
-	for deadline := time.Now().Add(maxSettle); ; time.Sleep(10 * time.Millisecond) {
+func (r *running) idle(dir string) (files map[string][]byte, err error) {
+	return files, await("the journal ends with a mark", func() (bool, error) {
 		if err := r.settle(); err != nil {
-			return nil, err
+			return false, err
 		}
 		before := r.Stats().Appended
-		files, err := load(dir)
-		if err != nil || before != r.Stats().Appended {
-			continue // the server still changed something, for example removed a file
+		if files, err = load(dir); err != nil || before != r.Stats().Appended {
+			return false, nil // the server still changed something, for example removed a file
 		}
 		f := &fixture{files: files}
 		f.trimRoom()
 		records := f.records()
-		if n := len(records); n > 0 && records[n-1].verb == journal.MarkVerb {
-			return files, nil
-		}
-		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("undecided, machine too slow: the journal has no mark after %v", maxSettle)
-		}
-	}
+		return len(records) > 0 && records[len(records)-1].verb == journal.MarkVerb, nil
+	})
 }

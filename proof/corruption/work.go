@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
@@ -178,10 +177,8 @@ func (f *fixture) work(r *running, cut bool, wake func()) error {
 		func() error { return r.FlushWait() },
 		func() error {
 			// The cut follows the flush.
-			for deadline := time.Now().Add(maxSettle); cut && r.Stats().Journal.First == 1; time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					return errors.New("the journal was not cut")
-				}
+			if err := await("the journal is cut", func() (bool, error) { return !cut || r.Stats().Journal.First > 1, nil }); err != nil {
+				return err
 			}
 			_, _, err := r.Pause(ctx, job.Pause{Client: "other", Type: "resize"})
 			return err
@@ -392,19 +389,13 @@ func (f *fixture) loseRunner(r *running, runner string, n int) error {
 	if _, _, err := r.Heartbeat(runner, registry.Info{Instance: "of " + runner}, false); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(maxSettle); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	return await(runner+" is declared lost", func() (bool, error) {
 		if err := r.CatchUp(ctx, 0); err != nil {
-			return err
+			return false, err
 		}
 		doc, err := r.Queries().Job(docs[n-1].ID)
-		if err != nil {
-			return err
-		}
-		if doc.Status != job.Active {
-			return nil
-		}
-	}
-	return fmt.Errorf("undecided, machine too slow: runner %s is not declared lost after %v", runner, maxSettle)
+		return doc.Status != job.Active, err
+	})
 }
 
 // queue returns the document of a queue, after everything is synced.
@@ -417,30 +408,21 @@ func (r *running) queue(client, typ string) (document.Queue, error) {
 
 // wait waits until a queue of acme has n pending jobs.
 func wait(r *running, typ string, n int64) error {
-	for deadline := time.Now().Add(maxSettle); time.Now().Before(deadline); {
+	return await(fmt.Sprintf("queue %s has %d pending jobs", typ, n), func() (bool, error) {
 		q, err := r.queue("acme", typ)
-		if err != nil {
-			return err
-		}
-		if q.Counts[job.Pending] == n {
-			return nil
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-	return fmt.Errorf("undecided, machine too slow: queue %s does not have %d pending jobs after %v", typ, n, maxSettle)
+		return err == nil && q.Counts[job.Pending] == n, err
+	})
 }
 
 // waitIdle waits until a queue is deleted because it is idle.
 func waitIdle(r *running, client, typ string) error {
-	for deadline := time.Now().Add(maxSettle); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		if _, err := r.queue(client, typ); err != nil {
-			if errors.Is(err, job.QueueNotFound) {
-				return nil
-			}
-			return err
+	return await("the idle queue "+client+"/"+typ+" is deleted", func() (bool, error) {
+		_, err := r.queue(client, typ)
+		if errors.Is(err, job.QueueNotFound) {
+			return true, nil
 		}
-	}
-	return fmt.Errorf("undecided, machine too slow: the idle queue %s/%s is not deleted after %v", client, typ, maxSettle)
+		return false, err
+	})
 }
 
 // putDocuments stores versions of a named document of each kind.
