@@ -94,7 +94,7 @@ lint: vet ## gofmt, go.mod files, vet, staticcheck, and the picture of the impor
 test-all: lint test test-process prove-short test-race ## all that CI runs
 
 busy: # keeps the machine busy for BUSY, with a load of about 10, to run tests beside it
-	$(GO) run ./proof/busy -for $(or $(BUSY),10m)
+	scripts/busy $(or $(BUSY),10m)
 
 with_binary = DAYBOOK_BINARY=$(CURDIR)/$(BIN)/daybook
 PROOF       = $(with_binary) DAYBOOK_REPORT=$(CURDIR)/docs/explanation/reliability.md $(GO) test -count=1 -v -timeout 90m
@@ -124,7 +124,7 @@ set.runners      = $(with_binary) $(GO) test -p 1 -run '^$$' -bench '^BenchmarkR
 set.scale        = $(with_binary) DAYBOOK_SCALE=$(or $(SCALE),10000000) $(GO) test -count=1 -v -run 'TestScale|TestDiskPerJob' -timeout 60m ./bench ## SCALE waiting jobs: memory, disk, claims, restart; 10 minutes
 set.sweeps       = $(with_binary) DAYBOOK_SWEEPS=$(or $(SWEEPS),10000000) $(GO) test -count=1 -v -run TestSweeps -timeout 60m ./bench ## cancel, redrive and delete SWEEPS jobs beside claims; an hour
 set.check        = DAYBOOK_CHECK_BATCHES=$(or $(CHECK_BATCHES),10000000) $(GO) test -count=1 -v -run TestCheckOfManyBatches -timeout 90m ./store ## memory of a check of CHECK_BATCHES batches; 30 minutes
-set.demo         = $(GO) run ./bench/demo --daybook $(BIN)/daybook ## a million lines, four runners, three kills, and the account
+set.demo         = $(with_binary) $(GO) run ./bench/demo ## a million lines, four Workers, three kills, and the account
 
 bench: build ## SET=NAME: benchmarks; without a name it lists the sets
 	$(call choose,set,$(SET),SET)

@@ -9,7 +9,6 @@
 //	limits      fills a server to its limits in a memory cgroup of 1 GiB
 //	powerfs     is a file system for power cuts: it knows which data was synced, and can lose the rest
 //	stallfs     is a disk on which a store stalls, for tests of the server while Pebble blocks all commits
-//	busy        loads a machine, to run other tests on a busy one
 //	model       has the rules of the queue once more, as plainly as possible; sim and the tests of the store compare with it
 //	report      writes the figures of a full run into docs/explanation/reliability.md
 //

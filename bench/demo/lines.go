@@ -1,11 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,96 +12,94 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+
+	"github.com/daybookq/daybook/client"
 )
 
-// The payload of a job is a line: a number, the path of a file on this machine, and a line of that file. The number makes
-// each payload unique, so each line can be checked.
-
-// roots returns the folders with files to read, in this order, until there are enough lines.
-func roots() []string {
-	list := []string{"/usr/include", "/usr/share", "/usr/lib"}
-	// Where Go is installed, its source is the best text.
-	if goroot, err := exec.Command("go", "env", "GOROOT").Output(); err == nil {
-		list = append([]string{filepath.Join(string(bytes.TrimSpace(goroot)), "src")}, list...)
-	}
-	return list
-}
+// lines are the checksums of the lines that were posted, by number. The payload of a job is a line: its number, which makes it unique,
+// the path of a file of this machine, and a line of that file.
+type lines [][]byte
 
 // maxLine excludes lines of minified and binary files.
 const maxLine = 4 << 10
 
-// writeLines writes n numbered lines to w. It returns the checksum of each, by number.
-func writeLines(ctx context.Context, w io.Writer, n int) (sums [][8]byte, files int, err error) {
-	out := bufio.NewWriterSize(w, 1<<20)
-	sums = make([][8]byte, 0, n)
-	var line []byte
-	all := roots()
-	for _, root := range all {
+// write writes n numbered lines to w.
+func (l *lines) write(ctx context.Context, w io.Writer, n int) error {
+	roots := []string{"/usr/include", "/usr/share", "/usr/lib"} // until there are enough lines
+	if goroot, err := exec.Command("go", "env", "GOROOT").Output(); err == nil {
+		roots = append([]string{filepath.Join(string(bytes.TrimSpace(goroot)), "src")}, roots...)
+	}
+	for _, root := range roots {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {
 				return nil // skip files that cannot be read
-			}
-			if ctx.Err() != nil {
-				return ctx.Err()
 			}
 			text, err := os.ReadFile(path)
 			if err != nil || bytes.IndexByte(text, 0) >= 0 {
 				return nil
 			}
-			files++
 			for content := range bytes.Lines(text) {
-				content = bytes.TrimRight(content, "\n")
-				if len(content) == 0 || len(content) > maxLine {
+				if content = bytes.TrimRight(content, "\n"); len(content) == 0 || len(content) > maxLine {
 					continue
 				}
-				line = strconv.AppendInt(line[:0], int64(len(sums)), 10)
-				line = fmt.Appendf(line, " %s: %s", path, content)
-				sums = append(sums, sum(line))
-				if _, err := out.Write(append(line, '\n')); err != nil {
+				line := fmt.Appendf(nil, "%d %s: %s", len(*l), path, content)
+				*l = append(*l, checksum(line))
+				if _, err := w.Write(append(line, '\n')); err != nil {
 					return err
 				}
-				if len(sums) == n {
+				if len(*l) == n {
 					return fs.SkipAll
 				}
 			}
-			return nil
+			return ctx.Err()
 		})
+		if err != nil || len(*l) == n {
+			return err
+		}
+	}
+	return fmt.Errorf("this machine has only %d lines in %v, fewer than %d", len(*l), roots, n)
+}
+
+// checksum is the result that a Worker computes from a line.
+func checksum(line []byte) []byte {
+	return fmt.Appendf(nil, "%x", sha256.Sum256(line))
+}
+
+// account counts the jobs of lines.
+type account struct {
+	completed, rerun int
+	problems         []error // lost, doubled and wrong jobs
+}
+
+// check reads all jobs, and compares them with the lines.
+func (l lines) check(ctx context.Context, c *client.Client) (a account, err error) {
+	seen := make([]bool, len(l))
+	for j, err := range c.Jobs(ctx, client.JobsQuery{Type: queueType, PageSize: 1000}) {
 		if err != nil {
-			return sums, files, err
+			return a, fmt.Errorf("read the jobs back: %w", err)
 		}
-		if len(sums) == n {
-			return sums, files, out.Flush()
+		digits, _, _ := bytes.Cut(j.Payload, []byte(" "))
+		n, err := strconv.Atoi(string(digits))
+		switch {
+		case err != nil || n >= len(l) || !bytes.Equal(checksum(j.Payload), l[n]):
+			a.problems = append(a.problems, fmt.Errorf("job %s: its payload is %q", j.ID, j.Payload))
+			continue
+		case seen[n]:
+			a.problems = append(a.problems, fmt.Errorf("line %d has a second job, %s", n, j.ID))
+		case j.Status != "completed" || !bytes.Equal(j.Output, l[n]):
+			a.problems = append(a.problems, fmt.Errorf("line %d: job %s is %s with the output %q", n, j.ID, j.Status, j.Output))
+		default:
+			a.completed++
+		}
+		seen[n] = true
+		if j.RunAttempts > 1 {
+			a.rerun++
 		}
 	}
-	return sums, files, fmt.Errorf("this machine has only %d lines in %v, fewer than %d", len(sums), all, n)
-}
-
-func sum(line []byte) (short [8]byte) {
-	full := sha256.Sum256(line)
-	return [8]byte(full[:])
-}
-
-// number returns the number at the beginning of a line, or -1.
-func number(line []byte) int {
-	digits, _, ok := bytes.Cut(line, []byte(" "))
-	n, err := strconv.Atoi(string(digits))
-	if !ok || err != nil {
-		return -1
+	for n, found := range seen {
+		if !found {
+			a.problems = append(a.problems, fmt.Errorf("line %d is lost", n))
+		}
 	}
-	return n
-}
-
-// finding is the result that a runner computes from a line.
-type finding struct {
-	SHA256 string `json:"sha256"`
-	Bytes  int    `json:"bytes"`
-	Words  int    `json:"words"`
-}
-
-func compute(line []byte) []byte {
-	text, err := json.Marshal(finding{fmt.Sprintf("%x", sha256.Sum256(line)), len(line), len(bytes.Fields(line))})
-	if err != nil {
-		panic(err) // a text and two numbers always marshal
-	}
-	return text
+	return a, errors.Join(a.problems[:min(len(a.problems), 10)]...)
 }
