@@ -113,19 +113,13 @@ func TestIn(t *testing.T) {
 // TestTable: benchstat compares the two files.
 func TestTable(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"base": output("base", 1, 1, 0.058), "head": output("head", 1.3, 1, 0.058)})
+	for side, cpu := range map[string]float64{"base": 1, "head": 1.3} {
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, side), []byte(output(side, cpu, 1, 0.058)), 0o644))
+	}
 	var printed bytes.Buffer
 	testkit.NoError(t, (&comparison{w: &printed}).table(t.Context(), filepath.Join(dir, "base"), filepath.Join(dir, "head")))
 	for _, want := range []string{"cpu-sec/job", "allocs/job", "(p=0.000 n=16)", strings.TrimPrefix(create, "Benchmark")} {
 		testkit.Contains(t, printed.String(), want)
-	}
-}
-
-func write(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, content := range files {
-		file := filepath.Join(dir, name)
-		testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o644)))
 	}
 }
 
@@ -183,38 +177,6 @@ func TestWorktreeIsRemoved(t *testing.T) {
 	}
 }
 
-// TestTakeInstrument: the base is measured by the working tree's package matrix, unless the base is older than the
-// package.
-func TestTakeInstrument(t *testing.T) {
-	head, base, old := tree{dir: t.TempDir()}, tree{dir: t.TempDir()}, tree{dir: t.TempDir()}
-	write(t, head.dir, map[string]string{instrument + "/measure.go": "new", parts[0] + "/own.go": "new"})
-	write(t, base.dir, map[string]string{instrument + "/measure.go": "old", instrument + "/removed.go": "old"})
-	testkit.NoError(t, errors.Join(base.takeInstrument(head), old.takeInstrument(head)))
-	for _, c := range []struct {
-		tree          tree
-		file, content string
-	}{{base, instrument + "/measure.go", "new"}, {base, parts[0] + "/own.go", "new"}, {base, instrument + "/removed.go", ""}, {old, "bench", ""}, {old, parts[0], ""}} {
-		if content, err := os.ReadFile(filepath.Join(c.tree.dir, c.file)); string(content) != c.content || (err == nil) != (c.content != "") {
-			t.Errorf("%s is %q, %v; want %q", c.file, content, err, c.content)
-		}
-	}
-}
-
-// TestPartsOfTheInstrument: parts has all internal packages that package matrix needs, so that it compiles in the tree of the
-// base.
-func TestPartsOfTheInstrument(t *testing.T) {
-	out := testkit.Must(run(t.Context(), "../..", nil, "go", "list", "-deps", "./"+instrument))(t)
-	var needed []string
-	for pkg := range strings.Lines(string(out)) {
-		if folder, ours := strings.CutPrefix(strings.TrimSpace(pkg), "github.com/daybookq/daybook/"); ours && strings.HasPrefix(folder, "internal/") {
-			needed = append(needed, folder)
-		}
-	}
-	if slices.Sort(needed); !slices.Equal(needed, parts) {
-		t.Errorf("package matrix needs %q, parts has %q", needed, parts)
-	}
-}
-
 // commits makes a git repository with a commit.
 func commits(t *testing.T) string {
 	t.Helper()
@@ -233,23 +195,4 @@ func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	out := testkit.Must(run(t.Context(), dir, nil, "git", args...))(t)
 	return string(out)
-}
-
-// TestDiffer: identical binaries are not measured. The benchmarks of processes are measured if the servers differ.
-func TestDiffer(t *testing.T) {
-	build := func(differs string) tree {
-		made := tree{bin: t.TempDir()}
-		files := map[string]string{"daybook": ""}
-		for _, pkg := range packages {
-			files[pkg+".test"] = ""
-		}
-		if differs != "" {
-			files[differs] = "x"
-		}
-		write(t, made.bin, files)
-		return made
-	}
-	for differs, want := range map[string][]string{"": nil, "store.test": {"store"}, "daybook": {"bench"}, "bench.test": {"bench"}} {
-		testkit.EqualSlices(t, testkit.Must(differ(build(""), build(differs)))(t), want, differs, "differs")
-	}
 }

@@ -1,10 +1,8 @@
 // Command compare measures the short set of the benchmarks of package matrix at another commit and in the working tree,
 // and fails if the working tree is slower: `make bench SET=compare BASE=<commit>`.
 //
-// It checks the commit out in a temporary git worktree, and builds the test binaries and the server of both trees. The
-// base gets the working tree's package matrix, so that the same code measures the rounds of both; each keeps its
-// workloads. In each round it runs each benchmark on both sides, directly after each other, in alternating order. If the
-// test binaries of a package, and the server that it uses, are identical on both sides, the package is left out.
+// It checks the commit out in a temporary git worktree, and builds the test binaries and the server of both trees. In each round
+// it runs each benchmark on both sides, directly after each other, in alternating order.
 //
 // # What decides
 //
@@ -29,7 +27,7 @@
 //
 // A benchmark that only one side has is reported, and does not make the comparison fail. A commit that is older than
 // package matrix has none of its benchmarks. Then there is nothing to compare, which is an error. If the working tree has
-// changed a benchmark's work, the comparison of this benchmark says nothing about the server.
+// changed a benchmark's work, or how package matrix measures, the comparison says nothing about the server.
 //
 // Exit codes: 0 nothing is slower, 1 something is slower, 2 the comparison could not be made.
 package main

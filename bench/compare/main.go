@@ -17,13 +17,10 @@ import (
 
 // comparison is a comparison of two trees: the base, and the working tree.
 type comparison struct {
-	base, head string // the commit, and the folder of the working tree
-	rounds     int
-	benchTime  string
-	out        string // folder of the results as text
-	identical  bool
-	w          io.Writer // for results
-	progress   io.Writer
+	base, head  string // the commit, and the folder of the working tree
+	rounds      int
+	out         string    // folder of the results as text, which benchstat reads
+	w, progress io.Writer // for results and for progress
 
 	trees   [2]tree
 	scratch string // where the benchmarks keep their files
@@ -36,13 +33,9 @@ var errSlower = errors.New("it is slower")
 const minRounds = 6
 
 func main() {
-	c := comparison{w: os.Stdout, progress: os.Stderr}
+	c := comparison{head: ".", out: "bin/bench-compare.out", w: os.Stdout, progress: os.Stderr}
 	flag.StringVar(&c.base, "base", "", "the commit to compare with")
-	flag.StringVar(&c.head, "head", ".", "the folder of the working tree that is compared")
 	flag.IntVar(&c.rounds, "rounds", 16, "how often each benchmark runs on each side")
-	flag.StringVar(&c.benchTime, "benchtime", "250ms", "how long a benchmark works in a round, at least")
-	flag.StringVar(&c.out, "out", "bin/bench-compare.out", "the folder for the results as text, which benchstat reads")
-	flag.BoolVar(&c.identical, "identical", false, "measure also packages whose binaries are identical on both sides, to see the noise")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := c.run(ctx)
@@ -82,31 +75,18 @@ func (c *comparison) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	if err := base.takeInstrument(head); err != nil {
-		return err
-	}
 	for _, t := range c.trees {
 		fmt.Fprintf(c.progress, "building the %s\n", t.name)
 		if err := t.build(ctx); err != nil {
 			return err
 		}
 	}
-	measured := packages
-	if !c.identical {
-		if measured, err = differ(base, head); err == nil && len(measured) == 0 {
-			fmt.Fprintln(c.w, "the binaries are identical on both sides")
-			return nil
-		}
-	}
-	if err != nil {
-		return err
-	}
-	both, err := c.names(ctx, measured)
+	both, err := c.names(ctx)
 	if err != nil {
 		return err
 	}
 	if len(both) == 0 {
-		return fmt.Errorf("no benchmark of %s is on both sides, so nothing was compared", strings.Join(measured, ", "))
+		return errors.New("no benchmark is on both sides, so nothing was compared")
 	}
 	return c.judge(both, func(stage string, list []benchmark) ([2]results, error) { return c.measure(ctx, stage, list) })
 }

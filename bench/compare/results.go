@@ -58,15 +58,18 @@ func (r results) in(others results, have bool) []benchmark {
 	return slices.DeleteFunc(list, func(b benchmark) bool { return (others[b] != nil) != have })
 }
 
+// benchTime is how long a benchmark works in a round, at least.
+const benchTime = "250ms"
+
 // everything is the pattern of the benchmarks of package matrix.
 const everything = "^Benchmark(Journal|Store|Ingest|Process)$"
 
 // names runs all benchmarks of the packages once in each tree, to find out their names. It returns the benchmarks that
 // both trees have.
-func (c *comparison) names(ctx context.Context, pkgs []string) ([]benchmark, error) {
+func (c *comparison) names(ctx context.Context) ([]benchmark, error) {
 	base, head := results{}, results{}
 	for i, to := range []results{base, head} {
-		for _, pkg := range pkgs {
+		for _, pkg := range packages {
 			fmt.Fprintf(c.progress, "trying the benchmarks of %s of the %s\n", pkg, c.trees[i].name)
 			if err := c.turn(ctx, c.trees[i], pkg, everything, "1x", to, io.Discard); err != nil {
 				return nil, err
@@ -98,7 +101,7 @@ func (c *comparison) measure(ctx context.Context, stage string, list []benchmark
 		for i, b := range list {
 			for side := range 2 {
 				side ^= (round + i) % 2
-				if err := c.turn(ctx, c.trees[side], b.folder, b.pattern(), c.benchTime, sides[side], files[side]); err != nil {
+				if err := c.turn(ctx, c.trees[side], b.folder, b.pattern(), benchTime, sides[side], files[side]); err != nil {
 					return sides, err
 				}
 			}

@@ -8,21 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
 )
 
 // packages are the folders of the benchmarks, in the order of a turn.
 var packages = []string{"journal", "store", "ingest", "bench"}
-
-// instrument is the folder of package matrix, which measures the rounds, and parts are the folders of its imports from
-// this repository.
-const instrument = "bench/matrix"
-
-var parts = []string{"internal/load"}
-
-// processes is the folder whose benchmarks start the server.
-const processes = "bench"
 
 // A tree is a checkout, and the folder of the binaries built from it.
 type tree struct {
@@ -47,24 +37,6 @@ func checkOut(ctx context.Context, repository, commit, dir string) (remove func(
 	return remove, nil
 }
 
-// takeInstrument copies package matrix and the packages that it imports from another tree. It does nothing if t is older
-// than package matrix.
-func (t tree) takeInstrument(from tree) error {
-	if _, err := os.Stat(filepath.Join(t.dir, instrument)); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	for _, folder := range append([]string{instrument}, parts...) {
-		own := filepath.Join(t.dir, folder)
-		if err := os.RemoveAll(own); err != nil {
-			return err
-		}
-		if err := os.CopyFS(own, os.DirFS(filepath.Join(from.dir, folder))); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // build builds the server and the test binaries of the tree. Two trees with the same sources get identical binaries.
 func (t tree) build(ctx context.Context) error {
 	env := []string{"CGO_ENABLED=0"}
@@ -81,30 +53,6 @@ func (t tree) build(ctx context.Context) error {
 
 func (t tree) server() string         { return filepath.Join(t.bin, "daybook") }
 func (t tree) test(pkg string) string { return filepath.Join(t.bin, pkg+".test") }
-
-// differ returns the packages whose benchmarks can differ between the trees.
-func differ(a, b tree) (differing []string, err error) {
-	for _, pkg := range packages {
-		files := []func(tree) string{func(t tree) string { return t.test(pkg) }, tree.server}
-		if pkg != processes {
-			files = files[:1]
-		}
-		for _, file := range files {
-			x, err := os.ReadFile(file(a))
-			if err != nil {
-				return nil, err
-			}
-			y, err := os.ReadFile(file(b))
-			if err != nil {
-				return nil, err
-			}
-			if !bytes.Equal(x, y) && !slices.Contains(differing, pkg) {
-				differing = append(differing, pkg)
-			}
-		}
-	}
-	return differing, nil
-}
 
 // endsIn is how long a program may take to end after it was interrupted.
 const endsIn = 10 * time.Second
