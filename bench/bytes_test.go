@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -28,30 +28,18 @@ func BenchmarkCreateBytes(b *testing.B) {
 			lines := post / (size + 1)
 			body := works.Lines(lines, size)
 			payloads := int64(lines * size)
-			var left, refused atomic.Int64
-			left.Store(int64(b.N))
+			var refused atomic.Int64
 			b.SetBytes(payloads)
 			b.ResetTimer()
-			var callers sync.WaitGroup
-			for range conns {
-				callers.Go(func() {
-					for left.Add(-1) >= 0 {
-						for {
-							err := l.Add(context.Background(), body)
-							if err == nil {
-								break
-							}
-							if !errors.Is(err, errOverloaded) {
-								b.Error(err)
-								return
-							}
-							refused.Add(1)
-							time.Sleep(10 * time.Millisecond)
-						}
+			testkit.NoError(b, load.Share(context.Background(), conns, b.N, func(ctx context.Context, _ int) error {
+				for {
+					if err := l.Add(ctx, body); !errors.Is(err, errOverloaded) {
+						return err
 					}
-				})
-			}
-			callers.Wait()
+					refused.Add(1)
+					time.Sleep(10 * time.Millisecond)
+				}
+			}))
 			b.StopTimer()
 			rate := float64(payloads) * float64(b.N) / b.Elapsed().Seconds()
 			b.ReportMetric(rate/diskRate(b, post, b.N), "×disk")

@@ -17,7 +17,7 @@ type used struct{ server, load time.Duration }
 // processorTime returns the processor time that the server, and this process, have used so far.
 func processorTime(b *testing.B, s *daybooktest.Process) used {
 	b.Helper()
-	server := testkit.Must(rig.ProcessorTime(s))(b)
+	server := testkit.Must(rig.ProcessorTime(s.Pid()))(b)
 	return used{server, matrix.ProcessorTime()}
 }
 
@@ -44,7 +44,7 @@ func BenchmarkClaimForms(b *testing.B) {
 					f := &forms[i]
 					fill(b, l, batches)
 					before := processorTime(b, s)
-					f.took += drainFilled(b, f.load, callers, size, batches*1000)
+					f.took += drain(b, f.load, callers, size, batches*1000)
 					after := processorTime(b, s)
 					f.used.server += after.server - before.server
 					f.used.load += after.load - before.load

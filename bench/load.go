@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -9,12 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync"
-	"time"
 
-	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/internal/load/works"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -158,25 +153,6 @@ func (l *Load) CompleteAndClaim(ctx context.Context, claim string, n int) (next 
 	return next, err
 }
 
-// Metric reads a figure without labels from the server's metrics.
-func (l *Load) Metric(ctx context.Context, name string) (float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.URL+"/metrics", nil)
-	if err != nil {
-		return 0, err
-	}
-	answer, err := l.HTTP.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer answer.Body.Close()
-	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
-		if text, found := strings.CutPrefix(lines.Text(), name+" "); found {
-			return strconv.ParseFloat(text, 64)
-		}
-	}
-	return 0, fmt.Errorf("the server's metrics have no %s", name)
-}
-
 // Stats reads the server's figures.
 func (l *Load) Stats(ctx context.Context) (s Stats, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.URL+"/stats", nil)
@@ -204,41 +180,4 @@ type Stats struct {
 		Syncs   uint64 `json:"syncs"`
 		Written uint64 `json:"bytes_written"`
 	} `json:"journal"`
-}
-
-// Latencies collects durations from several goroutines.
-type Latencies struct {
-	mu  sync.Mutex
-	all matrix.Latencies
-}
-
-// Time runs f, and records how long it took if it succeeded.
-func (l *Latencies) Time(f func() error) error {
-	start := time.Now()
-	if err := f(); err != nil {
-		return err
-	}
-	l.Add(time.Since(start))
-	return nil
-}
-
-// Add records a duration.
-func (l *Latencies) Add(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, d)
-}
-
-// Len returns how many durations were collected.
-func (l *Latencies) Len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.all)
-}
-
-// Quantile returns the q-quantile (0 … 1) of the durations, or 0 if there are none.
-func (l *Latencies) Quantile(q float64) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Quantile(q)
 }

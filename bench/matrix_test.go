@@ -15,6 +15,7 @@ import (
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -140,12 +141,12 @@ func workload(tb testing.TB, p matrix.Point, s *daybooktest.Process, l *Load) ma
 			return read, err
 		}
 		read.Bytes, read.Syncs = stats.Journal.Written, stats.Journal.Syncs
-		allocs, err := l.Metric(ctx, "go_memstats_mallocs_total")
+		metrics, err := load.Metrics(ctx, l.HTTP, l.URL)
 		if err != nil {
 			return read, err
 		}
-		read.Allocs = uint64(allocs)
-		read.CPU, err = rig.ProcessorTime(s)
+		read.Allocs = uint64(metrics["go_memstats_mallocs_total"])
+		read.CPU, err = rig.ProcessorTime(s.Pid())
 		return read, err
 	}}
 	if p.Work == "drain" || p.Work == "exchange" {

@@ -12,8 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/worker"
@@ -65,9 +64,9 @@ func BenchmarkRunner(b *testing.B) {
 			}
 			var run, worker, used time.Duration
 			for b.Loop() {
-				before := runnerTime(b, runner)
+				before := testkit.Must(rig.ProcessorTime(runner.Process.Pid))(b)
 				run += d.turn("run", c.jobs)
-				used += runnerTime(b, runner) - before
+				used += testkit.Must(rig.ProcessorTime(runner.Process.Pid))(b) - before
 				worker += d.turn("worker", 60_000)
 			}
 			drained := float64(b.N * c.jobs)
@@ -154,13 +153,4 @@ func startRunner(b *testing.B, s *daybooktest.Process, table string, args []stri
 		}
 	})
 	return runner
-}
-
-// runnerTime returns a runner's processor time, without its children's.
-func runnerTime(b *testing.B, c *exec.Cmd) time.Duration {
-	b.Helper()
-	const ofProcess = 2 // CPUCLOCK_SCHED of clock_getcpuclockid(3)
-	var used unix.Timespec
-	testkit.NoError(b, unix.ClockGettime(int32(^c.Process.Pid<<3|ofProcess), &used))
-	return time.Duration(used.Nano())
 }

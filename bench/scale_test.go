@@ -10,13 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -36,12 +35,12 @@ const (
 
 // claimTimes claims and completes one job at a time, from each server in turn, so that a disturbance affects all of them.
 // It returns the latencies of the claims. A server gets a new batch when it has used up the previous one.
-func claimTimes(t *testing.T, loads ...*Load) []*Latencies {
+func claimTimes(t *testing.T, loads ...*Load) []*load.Latencies {
 	t.Helper()
 	const claims = 5000
-	times := make([]*Latencies, len(loads))
+	times := make([]*load.Latencies, len(loads))
 	for i := range times {
-		times[i] = &Latencies{}
+		times[i] = load.NewLatencies()
 	}
 	for n := range claims {
 		for i, l := range loads {
@@ -62,7 +61,7 @@ func claimTimes(t *testing.T, loads ...*Load) []*Latencies {
 	return times
 }
 
-func logTimes(t *testing.T, what string, times *Latencies) {
+func logTimes(t *testing.T, what string, times *load.Latencies) {
 	t.Helper()
 	t.Logf("claim p50 %v p99 %v with %s", times.Quantile(0.5).Round(time.Microsecond), times.Quantile(0.99).Round(time.Microsecond), what)
 }
@@ -86,7 +85,7 @@ func TestScale(t *testing.T) {
 	compare := func(what string, s *daybooktest.Process, l *Load) {
 		t.Helper()
 		times := claimTimes(t, reference, l)
-		now, peak := testkit.Must2(rig.Resident(s))(t)
+		now, peak := testkit.Must2(rig.Resident(s.Pid()))(t)
 		t.Logf("%s: resident %d MiB, at its highest %d MiB", what, now>>20, peak>>20)
 		logTimes(t, "about 1,000 jobs", times[0])
 		logTimes(t, what, times[1])
@@ -120,7 +119,7 @@ func TestScale(t *testing.T) {
 	}
 
 	start = time.Now()
-	drain(t, l, jobs/2)
+	drain(t, l.InRuns(), 16, 100, jobs/2)
 	t.Logf("claimed and completed %d in %v", jobs/2, time.Since(start).Round(time.Millisecond))
 	compare(fmt.Sprint(jobs, " jobs, of which half have ended"), s, l)
 
@@ -140,12 +139,12 @@ func TestDiskPerJob(t *testing.T) {
 	s := serve(t)
 	l := NewLoad(s.URL(), 16)
 	defer l.Close()
-	before := testkit.Must(rig.Written(s))(t)
+	before := testkit.Must(rig.Written(s.Pid()))(t)
 	fill(t, l, jobs/1000)
-	created := testkit.Must(rig.Written(s))(t)
-	drain(t, l, jobs)
+	created := testkit.Must(rig.Written(s.Pid()))(t)
+	drain(t, l.InRuns(), 16, 100, jobs)
 	time.Sleep(10 * time.Second) // compactions continue
-	ended := testkit.Must(rig.Written(s))(t)
+	ended := testkit.Must(rig.Written(s.Pid()))(t)
 	t.Logf("written for each job: %.1f bytes when it was created, %.1f in its life", float64(created-before)/jobs, float64(ended-before)/jobs)
 	if each := (ended - before) / jobs; each > maxWrittenBytes {
 		t.Errorf("a job of 100 bytes writes %d bytes, more than %d", each, maxWrittenBytes)
@@ -183,33 +182,6 @@ func folderBytes(dir string) (total int64, err error) {
 		return err
 	})
 	return total, err
-}
-
-// drain claims and completes n jobs, a hundred at a time.
-func drain(t *testing.T, l *Load, n int) {
-	t.Helper()
-	var left atomic.Int64
-	left.Store(int64(n / 100))
-	var group sync.WaitGroup
-	for i := range 16 {
-		w := l.InRuns().As(fmt.Sprint("drain-", i))
-		group.Go(func() {
-			for left.Add(-1) >= 0 {
-				claim, _, err := w.Claim(context.Background(), 100)
-				if err == nil && claim == "" {
-					err = errDry
-				}
-				if err == nil {
-					err = w.Complete(context.Background(), claim)
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	group.Wait()
 }
 
 // fillQueues creates a job in each of n queues.

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -30,26 +29,26 @@ func serve(b testing.TB, args ...string) *daybooktest.Process {
 func fill(b testing.TB, l *Load, n int) {
 	b.Helper()
 	body := works.Lines(1000, 100)
-	var left atomic.Int64
-	left.Store(int64(n))
-	var group sync.WaitGroup
-	for range 8 {
-		group.Go(func() {
-			for left.Add(-1) >= 0 {
-				if err := l.Add(context.Background(), body); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	group.Wait()
-	for {
-		s := testkit.Must(l.Stats(context.Background()))(b)
-		if s.Applied >= s.Synced {
-			return
+	testkit.NoError(b, load.Share(context.Background(), fillers, n, func(ctx context.Context, _ int) error { return l.Add(ctx, body) }))
+	testkit.Must(applied(context.Background(), l))(b)
+}
+
+// drain claims up to size jobs at a time and completes them, from callers goroutines, until all jobs are done. It returns the time
+// that this took.
+func drain(b testing.TB, l *Load, callers, size, jobs int) time.Duration {
+	b.Helper()
+	began := time.Now()
+	testkit.NoError(b, load.Share(context.Background(), callers, jobs/size, func(ctx context.Context, _ int) error {
+		claim, _, err := l.Claim(ctx, size)
+		if err == nil && claim == "" {
+			err = errDry
 		}
-	}
+		if err != nil {
+			return err
+		}
+		return l.Complete(ctx, claim)
+	}))
+	return time.Since(began)
 }
 
 var errDry = errors.New("the queue ran dry")

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -56,20 +57,20 @@ func TestSweeps(t *testing.T) {
 				path = "/swept/job/default/add"
 			}
 			post(t, l, path, kind.kind, kind.body, jobs/1000)
-			quiet := &Latencies{}
-			work(t, l, quiet, func() bool { return quiet.Len() >= quietClaims })
+			quiet := load.NewLatencies()
+			work(t, l, quiet, func() bool { return quiet.Count() >= quietClaims })
 			logTimes(t, "nothing else to do", quiet)
 
 			ops := []*sweepOp{
-				{name: "cancel", method: http.MethodPost, path: "/queues/swept/default/cancel"},
-				{name: "redrive", method: http.MethodPost, path: "/queues/swept/default/redrive?status=cancelled"},
-				{name: "delete", method: http.MethodDelete, path: "/queues/swept/default/jobs?status=all"},
+				{name: "cancel", times: load.NewLatencies(), method: http.MethodPost, path: "/queues/swept/default/cancel"},
+				{name: "redrive", times: load.NewLatencies(), method: http.MethodPost, path: "/queues/swept/default/redrive?status=cancelled"},
+				{name: "delete", times: load.NewLatencies(), method: http.MethodDelete, path: "/queues/swept/default/jobs?status=all"},
 			}
 			for round := 1; ; round++ { // until there are enough claims for a 99th percentile
 				enough := true
 				for _, op := range ops {
 					op.run(t, l, jobs)
-					enough = enough && op.times.Len() >= sweepClaims
+					enough = enough && op.times.Count() >= sweepClaims
 				}
 				if enough || round == maxSweepRounds {
 					break
@@ -77,8 +78,8 @@ func TestSweeps(t *testing.T) {
 				post(t, l, path, kind.kind, kind.body, jobs/1000)
 			}
 			for _, op := range ops {
-				logTimes(t, fmt.Sprintf("a %s under way (%d claims)", op.name, op.times.Len()), &op.times)
-				if ratio := float64(op.times.Quantile(0.99)) / float64(quiet.Quantile(0.99)); op.times.Len() >= 1000 && ratio > maxSweepP99Ratio {
+				logTimes(t, fmt.Sprintf("a %s under way (%d claims)", op.name, op.times.Count()), op.times)
+				if ratio := float64(op.times.Quantile(0.99)) / float64(quiet.Quantile(0.99)); op.times.Count() >= 1000 && ratio > maxSweepP99Ratio {
 					t.Errorf("claim p99 grew by a factor of %.2f during a %s, more than %d", ratio, op.name, maxSweepP99Ratio)
 				}
 			}
@@ -89,7 +90,7 @@ func TestSweeps(t *testing.T) {
 // sweepOp is an operation on all jobs of a queue, with the latencies of claims from another queue during the operation.
 type sweepOp struct {
 	name, method, path string
-	times              Latencies
+	times              *load.Latencies
 }
 
 // run starts the operation on jobs jobs, and lets runners work until it is done.
@@ -102,7 +103,7 @@ func (op *sweepOp) run(t *testing.T, l *Load, jobs int) {
 		Done  bool  `json:"done"`
 	}
 	next := time.Now()
-	work(t, l, &op.times, func() bool {
+	work(t, l, op.times, func() bool {
 		if place == "" || doc.Done {
 			return true
 		}
@@ -135,36 +136,13 @@ func singleJobGroups(n int) []byte {
 // post sends a body n times.
 func post(t *testing.T, l *Load, path, kind string, body []byte, n int) {
 	t.Helper()
-	var group sync.WaitGroup
-	left := make(chan struct{}, n)
-	for range n {
-		left <- struct{}{}
-	}
-	close(left)
-	for range 8 {
-		group.Go(func() {
-			for range left {
-				for busy := true; busy; {
-					err := l.post(context.Background(), path, kind, body, func(status int, answer []byte) error {
-						if busy = status == http.StatusTooManyRequests; busy { // the server asks the client to retry later
-							time.Sleep(100 * time.Millisecond)
-							return nil
-						}
-						return expect(http.StatusCreated)(status, answer)
-					})
-					if err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			}
-		})
-	}
-	group.Wait()
+	testkit.NoError(t, load.Share(t.Context(), fillers, n, func(ctx context.Context, _ int) error {
+		return patiently(ctx, l, func() error { return l.post(ctx, path, kind, body, expect(http.StatusCreated)) })
+	}))
 }
 
 // work lets runners claim and complete single jobs of another queue until done returns true.
-func work(t *testing.T, l *Load, times *Latencies, done func() bool) {
+func work(t *testing.T, l *Load, times *load.Latencies, done func() bool) {
 	t.Helper()
 	var mu sync.Mutex
 	var group sync.WaitGroup

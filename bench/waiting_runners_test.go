@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -25,39 +25,31 @@ func BenchmarkWaitingRunners(b *testing.B) {
 			l := NewLoad(s.URL(), producers+runners)
 			defer l.Close()
 			ctx, end := context.WithCancel(b.Context())
-			var times Latencies
+			times := load.NewLatencies()
 			ended := make(chan struct{}, producers)
 			var working sync.WaitGroup
 			for i := range runners {
 				working.Go(func() {
 					as := l.As(fmt.Sprintf("runner-%d", i))
 					for ctx.Err() == nil {
-						if err := as.workOne(ctx, &times, ended); err != nil && ctx.Err() == nil {
+						if err := as.workOne(ctx, times, ended); err != nil && ctx.Err() == nil {
 							b.Error(err)
 							return
 						}
 					}
 				})
 			}
-			before := testkit.Must(rig.ProcessorTime(s))(b)
+			before := testkit.Must(rig.ProcessorTime(s.Pid()))(b)
 			b.ResetTimer()
-			var left atomic.Int64
-			left.Store(int64(b.N))
-			var creating sync.WaitGroup
-			for range producers {
-				creating.Go(func() {
-					for left.Add(-1) >= 0 {
-						if err := l.CreateBody(ctx, fmt.Appendf(nil, `{"type":"waiting","payload":%d}`, time.Now().UnixNano())); err != nil {
-							b.Error(err)
-							return
-						}
-						<-ended
-					}
-				})
-			}
-			creating.Wait()
+			testkit.Check(b, load.Share(ctx, producers, b.N, func(ctx context.Context, _ int) error {
+				err := l.CreateBody(ctx, fmt.Appendf(nil, `{"type":"waiting","payload":%d}`, time.Now().UnixNano()))
+				if err == nil {
+					<-ended
+				}
+				return err
+			}))
 			b.StopTimer()
-			after := testkit.Must(rig.ProcessorTime(s))(b)
+			after := testkit.Must(rig.ProcessorTime(s.Pid()))(b)
 			end()
 			working.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
@@ -69,7 +61,7 @@ func BenchmarkWaitingRunners(b *testing.B) {
 }
 
 // workOne waits for a job, whose payload is the time of its create, and completes it.
-func (l *Load) workOne(ctx context.Context, times *Latencies, ended chan<- struct{}) error {
+func (l *Load) workOne(ctx context.Context, times *load.Latencies, ended chan<- struct{}) error {
 	var got struct {
 		ClaimID string `json:"claim_id"`
 		Jobs    []struct {

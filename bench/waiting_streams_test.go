@@ -15,6 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -41,14 +42,14 @@ func TestWaitingStreams(t *testing.T) {
 	h.next("held")
 	l := NewLoad(s.URL(), 1)
 	defer l.Close()
-	var times Latencies
+	times := load.NewLatencies()
 	for range wokenStreams {
 		began := time.Now()
 		testkit.NoError(t, l.Create(t.Context()))
 		testkit.MustEqual(t, h.next("got "), "1", "one job was sent as")
 		times.Add(time.Since(began))
 	}
-	memory, _ := testkit.Must2(rig.Resident(s))(t)
+	memory, _ := testkit.Must2(rig.Resident(s.Pid()))(t)
 	if memory > maxWaitingMemory {
 		t.Errorf("the server has %d MiB resident; the bound is %d", memory>>20, maxWaitingMemory>>20)
 	}

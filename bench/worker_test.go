@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,40 +58,11 @@ func BenchmarkWorker(b *testing.B) {
 	}
 }
 
-// drainInLoop fills the queue, and claims and completes from callers goroutines until all jobs are done. It returns the
-// time that this took.
+// drainInLoop fills the queue, and drains it.
 func drainInLoop(b *testing.B, l *Load, callers, size, jobs int) time.Duration {
 	b.Helper()
 	fill(b, l, jobs/1000)
-	return drainFilled(b, l, callers, size, jobs)
-}
-
-// drainFilled is drainInLoop for a queue that already has the jobs.
-func drainFilled(b *testing.B, l *Load, callers, size, jobs int) time.Duration {
-	b.Helper()
-	var left atomic.Int64
-	left.Store(int64(jobs / size))
-	began := time.Now()
-	var group sync.WaitGroup
-	for range callers {
-		group.Go(func() {
-			for left.Add(-1) >= 0 {
-				claim, _, err := l.Claim(b.Context(), size)
-				if err == nil && claim == "" {
-					err = errDry
-				}
-				if err == nil {
-					err = l.Complete(b.Context(), claim)
-				}
-				if err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	group.Wait()
-	return time.Since(began)
+	return drain(b, l, callers, size, jobs)
 }
 
 // drainWithWorker fills the queue, and runs a worker until all jobs are done and reported. It returns the time that this

@@ -4,8 +4,6 @@ import (
 	"context"
 	"os"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,22 +75,7 @@ func (p Point) Calls(tb testing.TB) int {
 
 // Share lets the callers make n calls together.
 func Share(ctx context.Context, callers []*Caller, n int, call func(ctx context.Context, c *Caller) error) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var left atomic.Int64
-	left.Store(int64(n))
-	var group sync.WaitGroup
-	for _, c := range callers {
-		group.Go(func() {
-			for left.Add(-1) >= 0 && ctx.Err() == nil {
-				if err := call(ctx, c); err != nil {
-					stop(err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	return context.Cause(ctx)
+	return load.Share(ctx, len(callers), n, func(ctx context.Context, i int) error { return call(ctx, callers[i]) })
 }
 
 // warmBytes is about as large as the heap grows in a benchmark.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
 )
 
@@ -107,7 +108,7 @@ func run() error {
 		}
 		r.Works = append(r.Works, result)
 	}
-	if r.Machine.Load[1], err = loadAverage(); err != nil {
+	if r.Machine.Load[1], err = load.Average(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {

@@ -2,10 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -23,44 +23,17 @@ type report struct {
 }
 
 type machine struct {
-	Processor string       `json:"processor"`
-	Cores     int          `json:"cores"`
-	Kernel    string       `json:"kernel"`
-	Fsync     load.Summary `json:"fsync"` // append and fsync of a plain file, before the first run
-	Load      [2]float64   `json:"load"`  // averages before and after
+	load.Machine
+	Fsync load.Summary `json:"fsync"` // append and fsync of a plain file, before the first run
+	Load  [2]float64   `json:"load"`  // averages before and after
 }
 
 func (m *machine) read(dir string) error {
-	m.Cores = runtime.NumCPU()
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(string(text)) {
-		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
-			m.Processor = strings.TrimSpace(value)
-		}
-	}
-	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return err
-	}
-	m.Kernel = strings.TrimSpace(string(kernel))
-	w, err := diskAlone(dir)
-	if err != nil {
-		return err
-	}
-	m.Fsync = w
-	m.Load[0], err = loadAverage()
-	return err
-}
-
-func loadAverage() (load float64, err error) {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err == nil {
-		_, err = fmt.Sscan(string(text), &load)
-	}
-	return load, err
+	var errs [3]error
+	m.Machine, errs[0] = load.ReadMachine()
+	m.Fsync, errs[1] = diskAlone(dir)
+	m.Load[0], errs[2] = load.Average()
+	return errors.Join(errs[:]...)
 }
 
 func (r *report) write(path string) error {

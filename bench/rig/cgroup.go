@@ -1,25 +1,35 @@
 package rig
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// LimitMemory creates a memory cgroup with this many bytes for a test, and returns a line of shell that moves the shell
-// into it. If the system does not allow this, the error says what is missing; with TESTS_NEED_CGROUPS set, the test fails
-// instead.
-func LimitMemory(t *testing.T, bytes int64) (enter string, err error) {
+// Limited returns a program that runs the server binary with this many bytes of memory, in a cgroup that lasts until the test ends,
+// and, unless files is 0, with this many descriptors. If the system does not allow the cgroup, the error says what is missing, and
+// the program runs without it; with TESTS_NEED_CGROUPS set, the test fails instead.
+func Limited(t *testing.T, bytes int64, files int) (program string, err error) {
 	t.Helper()
+	const needed = "TESTS_NEED_CGROUPS"
+	limits := "true"
 	group, err := newMemoryCgroup(bytes)
-	if err != nil {
-		const needed = "TESTS_NEED_CGROUPS"
-		if os.Getenv(needed) != "" {
-			t.Fatalf("%s is set, and %v", needed, err)
-		}
-		return "", err
+	switch {
+	case err == nil:
+		t.Cleanup(func() { testkit.Check(t, group.remove()) })
+		limits = group.enter()
+	case os.Getenv(needed) != "":
+		t.Fatalf("%s is set, and %v", needed, err)
 	}
-	t.Cleanup(func() { testkit.Check(t, group.remove()) })
-	return group.enter(), nil
+	if files > 0 {
+		limits += fmt.Sprintf(" && ulimit -n %d", files)
+	}
+	program = filepath.Join(t.TempDir(), "limited")
+	script := fmt.Sprintf("#!/bin/sh\n%s && exec '%s' \"$@\"\n", limits, testkit.Must(daybooktest.Binary())(t))
+	testkit.NoError(t, os.WriteFile(program, []byte(script), 0o755))
+	return program, err
 }

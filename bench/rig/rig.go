@@ -1,17 +1,15 @@
-// Package rig freezes server processes, limits and measures their memory, and measures their processor time.
+// Package rig limits, freezes and measures processes: their memory, processor time, descriptors and writes.
 package rig
 
 import (
 	"fmt"
 	"os"
 	"strings"
-
-	"github.com/daybookq/daybook/client/daybooktest"
 )
 
-// Resident returns the resident memory of the server in bytes, now and at its peak.
-func Resident(s *daybooktest.Process) (now, peak int64, err error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Pid()))
+// Resident returns the resident memory of a process in bytes, now and at its peak.
+func Resident(pid int) (now, peak int64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -27,9 +25,15 @@ func Resident(s *daybooktest.Process) (now, peak int64, err error) {
 	return now, peak, nil
 }
 
-// Written returns how many bytes the server has caused to be written to disks since it was started.
-func Written(s *daybooktest.Process) (bytes int64, err error) {
-	counts, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", s.Pid()))
+// Descriptors returns how many descriptors a process has open.
+func Descriptors(pid int) (int, error) {
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	return len(files), err
+}
+
+// Written returns how many bytes a process has caused to be written to disks since it was started.
+func Written(pid int) (bytes int64, err error) {
+	counts, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
 	if err != nil {
 		return 0, err
 	}

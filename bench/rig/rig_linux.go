@@ -33,13 +33,13 @@ func Freeze(s *daybooktest.Process) error {
 // Thaw continues a frozen process.
 func Thaw(s *daybooktest.Process) error { return s.Signal(syscall.SIGCONT) }
 
-// ProcessorTime returns the processor time that the server has used so far, in nanoseconds as Linux counts them. The
-// figures in /proc and in the server's metrics have steps of 10 ms.
-func ProcessorTime(s *daybooktest.Process) (time.Duration, error) {
+// ProcessorTime returns the processor time that a process has used so far, without its children's, in nanoseconds as Linux counts
+// them. The figures in /proc and in the server's metrics have steps of 10 ms.
+func ProcessorTime(pid int) (time.Duration, error) {
 	const ofProcess = 2 // CPUCLOCK_SCHED of clock_getcpuclockid(3)
 	var used unix.Timespec
-	if err := unix.ClockGettime(int32(^s.Pid()<<3|ofProcess), &used); err != nil {
-		return 0, fmt.Errorf("read the processor time of process %d: %w", s.Pid(), err)
+	if err := unix.ClockGettime(int32(^pid<<3|ofProcess), &used); err != nil {
+		return 0, fmt.Errorf("read the processor time of process %d: %w", pid, err)
 	}
 	return time.Duration(used.Nano()), nil
 }

@@ -16,4 +16,4 @@ func Freeze(*daybooktest.Process) error { return errors.ErrUnsupported }
 func Thaw(*daybooktest.Process) error { return errors.ErrUnsupported }
 
 // ProcessorTime returns errors.ErrUnsupported: only Linux has a clock for another process.
-func ProcessorTime(*daybooktest.Process) (time.Duration, error) { return 0, errors.ErrUnsupported }
+func ProcessorTime(int) (time.Duration, error) { return 0, errors.ErrUnsupported }

@@ -41,6 +41,24 @@ func (l *Latencies) AddMany(d time.Duration, n int64) {
 	}
 }
 
+// Time runs f, and records how long it took if it succeeded.
+func (l *Latencies) Time(f func() error) error {
+	began := time.Now()
+	if err := f(); err != nil {
+		return err
+	}
+	l.Add(time.Since(began))
+	return nil
+}
+
+// Count returns how many durations were recorded.
+func (l *Latencies) Count() int64 { return l.Summary().Count }
+
+// Quantile returns the q-quantile (0 … 1) of the durations, or 0 if there are none.
+func (l *Latencies) Quantile(q float64) time.Duration {
+	return time.Duration(l.Percentiles([]float64{100 * q})[0] * float64(time.Millisecond))
+}
+
 // Summary returns the quantiles.
 func (l *Latencies) Summary() Summary {
 	l.mu.Lock()

@@ -3,10 +3,43 @@ package load
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
 )
+
+// Machine describes a machine in reports.
+type Machine struct {
+	Processor string `json:"processor"`
+	Cores     int    `json:"cores"`
+	Kernel    string `json:"kernel"`
+}
+
+// ReadMachine describes this machine from /proc, which exists only on Linux.
+func ReadMachine() (m Machine, err error) {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return m, err
+	}
+	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	m.Cores, m.Kernel = runtime.NumCPU(), strings.TrimSpace(string(kernel))
+	for line := range strings.Lines(string(text)) {
+		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
+			m.Processor = strings.TrimSpace(value)
+		}
+	}
+	return m, err
+}
+
+// Average returns how many processes have needed a processor in the last minute, from /proc.
+func Average() (average float64, err error) {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &average)
+	}
+	return average, err
+}
 
 // Processors is the time of all processors of a machine since it started.
 type Processors struct {

@@ -17,7 +17,7 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 	pause := time.Millisecond
 	for begun := time.Now(); !holds(); time.Sleep(pause) {
 		if time.Since(begun) > patience {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("undecided, the machine is too slow or it never happens: not within %v: %s", patience, what)
 		}
 		pause = min(pause+pause/8, 20*time.Millisecond) // the condition may be slow itself, for example if it reads all processes
 	}

@@ -7,16 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
 )
 
@@ -45,7 +43,7 @@ func newHonest(url string) *honest {
 type window struct {
 	took          time.Duration
 	posts         int
-	claims        []time.Duration
+	claims        matrix.Latencies
 	refused, lost int // answers that are no success; requests without an answer
 }
 
@@ -58,14 +56,6 @@ func (w *window) add(o window) {
 }
 
 func (w *window) rate() float64 { return float64(w.posts) / w.took.Seconds() }
-
-func (w *window) quantile(q float64) time.Duration {
-	if len(w.claims) == 0 {
-		return 0
-	}
-	slices.Sort(w.claims)
-	return w.claims[min(len(w.claims)-1, int(q*float64(len(w.claims))))]
-}
 
 var errRefused = errors.New("refused")
 
@@ -145,43 +135,33 @@ func (h *honest) work(ctx context.Context, d time.Duration) (sum window, first e
 	return sum, first
 }
 
-// load is the resources that the server occupies.
-type load struct {
+// usage is the resources that the server occupies.
+type usage struct {
 	resident                int64 // bytes
 	goroutines, descriptors int
 }
 
-func (l *load) most(o load) {
-	l.resident = max(l.resident, o.resident)
-	l.goroutines = max(l.goroutines, o.goroutines)
-	l.descriptors = max(l.descriptors, o.descriptors)
+func (u *usage) most(o usage) {
+	u.resident = max(u.resident, o.resident)
+	u.goroutines = max(u.goroutines, o.goroutines)
+	u.descriptors = max(u.descriptors, o.descriptors)
 }
 
 // watch measures the server until ctx is done, and returns the maxima.
-func watch(ctx context.Context, s *daybooktest.Process) (most load, err error) {
+func watch(ctx context.Context, s *daybooktest.Process) (most usage, err error) {
 	client := http.Client{Timeout: 5 * time.Second}
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
-		now, _, err := rig.Resident(s)
-		if err != nil {
+		var now usage
+		if now.resident, _, err = rig.Resident(s.Pid()); err != nil {
 			return most, err
 		}
-		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.Pid()))
-		if err != nil {
+		if now.descriptors, err = rig.Descriptors(s.Pid()); err != nil {
 			return most, err
 		}
-		l := load{resident: now, descriptors: len(files)}
-		// With many silent connections, this request may have to wait.
-		if resp, err := client.Get(s.URL() + "/metrics"); err == nil {
-			text, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if _, rest, found := strings.Cut(string(text), "\ngo_goroutines "); err == nil && found {
-				number, _, _ := strings.Cut(rest, "\n")
-				if l.goroutines, err = strconv.Atoi(number); err != nil {
-					return most, err
-				}
-			}
-		}
-		most.most(l)
+		// With many silent connections, this request may have to wait for too long.
+		metrics, _ := load.Metrics(context.WithoutCancel(ctx), &client, s.URL())
+		now.goroutines = int(metrics["go_goroutines"])
+		most.most(now)
 		select {
 		case <-ctx.Done():
 			return most, nil

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -19,6 +17,7 @@ import (
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
@@ -46,19 +45,15 @@ const (
 	memory        = 1 << 30 // of the server, as docs/how-to/sizing.md requires
 )
 
-// quiet returns the load of the machine. It fails the test if the load exceeds the number of processors, since ratios of
+// quiet returns the load average of the machine. It fails the test if more processes than processors need one, since ratios of
 // latencies then prove nothing.
-func quiet(t *testing.T) (load float64) {
+func quiet(t *testing.T) float64 {
 	t.Helper()
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		t.Fatalf("the attacks read /proc: %v", err)
+	average := testkit.Must(load.Average())(t)
+	if average > float64(runtime.NumCPU()) {
+		t.Errorf("undecided: the load of the machine is %.1f on %d processors; run -full on a quiet one", average, runtime.NumCPU())
 	}
-	testkit.Must(fmt.Sscan(string(text), &load))(t)
-	if load > float64(runtime.NumCPU()) {
-		t.Errorf("undecided: the load of the machine is %.1f on %d processors; run -full on a quiet one", load, runtime.NumCPU())
-	}
-	return load
+	return average
 }
 
 // target is a server with large jobs, which the attacks request.
@@ -71,24 +66,15 @@ type target struct {
 
 func begin(t *testing.T, files int) *target {
 	t.Helper()
-	dir := t.TempDir()
-	binary := testkit.Must(daybooktest.Binary())(t)
 	if _, err := exec.LookPath("/bin/sh"); err != nil {
 		t.Skipf("the attacks read /proc and need a shell: %v", err)
 	}
-	limits, err := rig.LimitMemory(t, memory)
+	program, err := rig.Limited(t, memory, files)
 	if err != nil {
 		t.Logf("without a limit of memory: %v", err)
-		limits = "true"
 	}
-	if files > 0 {
-		limits += fmt.Sprintf(" && ulimit -n %d", files)
-	}
-	script := filepath.Join(dir, "limited")
-	testkit.NoError(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n%s && exec '%s' \"$@\"\n", limits, binary), 0o755))
-	binary = script
-	var log strings.Builder
-	s := &daybooktest.Process{Binary: binary, Data: filepath.Join(dir, "data"), Args: []string{"--log-level", "error"}, Log: &log}
+	var log testkit.Log
+	s := &daybooktest.Process{Binary: program, Data: t.TempDir(), Args: []string{"--log-level", "error"}, Log: &log}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatalf("%v: %s", err, &log)
 	}
@@ -99,18 +85,17 @@ func begin(t *testing.T, files int) *target {
 	})
 	b := &target{Process: s, honest: newHonest(s.URL())}
 	// Post four pages of 8 MiB each.
-	id := ""
+	add := func(typ string, payload []byte) (firstID string) {
+		text := testkit.Must(b.honest.post(t.Context(), "/victim/job/"+typ+"/add", "text/plain", payload))(t)
+		_, rest, _ := strings.Cut(string(text), `"first_id":"`)
+		firstID, _, _ = strings.Cut(rest, `"`)
+		return firstID
+	}
 	payload := works.Lines(31, 256<<10-1)
 	for range 4 {
-		text := testkit.Must(b.honest.post(t.Context(), "/victim/job/large/add", "text/plain", payload))(t)
-		_, rest, _ := strings.Cut(string(text), `"first_id":"`)
-		id, _, _ = strings.Cut(rest, `"`)
+		b.requests = requestsTo(add("large", payload))
 	}
-	b.requests = requestsTo(id)
-	text := testkit.Must(b.honest.post(t.Context(), "/victim/job/huge/add", "text/plain", works.Lines(1, 4<<20)))(t)
-	_, rest, _ := strings.Cut(string(text), `"first_id":"`)
-	huge, _, _ := strings.Cut(rest, `"`)
-	b.large = largeRequests(huge)
+	b.large = largeRequests(add("huge", works.Lines(1, 4<<20)))
 	return b
 }
 
@@ -199,7 +184,7 @@ func requestsTo(id string) (list []*request) {
 // outcome is the result of an attack.
 type outcome struct {
 	calm, busy   window
-	before, load load // the maxima before the attack, and during it
+	before, with usage // the maxima before the attack, and during it
 	opened       int64
 }
 
@@ -208,7 +193,7 @@ func (b *target) under(t *testing.T, n int, a attack, requests []*request, turns
 	t.Helper()
 	for range turns {
 		looking, looked := context.WithCancel(t.Context())
-		before := make(chan load, 1)
+		before := make(chan usage, 1)
 		go func() {
 			l, _ := watch(looking, b.Process) // an error shows in the next request
 			before <- l
@@ -222,7 +207,7 @@ func (b *target) under(t *testing.T, n int, a attack, requests []*request, turns
 		o.calm.add(calm)
 
 		ctx, cancel := context.WithCancel(t.Context())
-		opened, loads, failed := make(chan int64, 1), make(chan load, 1), make(chan error, 1)
+		opened, loads, failed := make(chan int64, 1), make(chan usage, 1), make(chan error, 1)
 		go func() { opened <- attackWith(ctx, b.Listen, n, a, requests) }()
 		go func() {
 			l, err := watch(ctx, b.Process)
@@ -240,7 +225,7 @@ func (b *target) under(t *testing.T, n int, a attack, requests []*request, turns
 		}
 		o.busy.add(busy)
 		o.opened += <-opened
-		o.load.most(<-loads)
+		o.with.most(<-loads)
 		testkit.NoError(t, <-failed)
 	}
 	return o
@@ -256,24 +241,24 @@ type bounds struct {
 func (o *outcome) check(t *testing.T, what string, n int, b bounds) {
 	t.Helper()
 	t.Log(o.row(what, n))
-	if most := max(mostResident, o.before.resident+b.more); o.load.resident > most {
-		t.Errorf("%s: the server took %d MiB, more than %d", what, o.load.resident>>20, most>>20)
+	if most := max(mostResident, o.before.resident+b.more); o.with.resident > most {
+		t.Errorf("%s: the server took %d MiB, more than %d", what, o.with.resident>>20, most>>20)
 	}
-	if most := b.goroutines*n + 500; o.load.goroutines > most {
-		t.Errorf("%s: %d goroutines, more than %d", what, o.load.goroutines, most)
+	if most := b.goroutines*n + 500; o.with.goroutines > most {
+		t.Errorf("%s: %d goroutines, more than %d", what, o.with.goroutines, most)
 	}
-	if most := 2*n + 500; o.load.descriptors > most { // closed connections may linger for half a second
-		t.Errorf("%s: %d descriptors, more than %d", what, o.load.descriptors, most)
+	if most := 2*n + 500; o.with.descriptors > most { // closed connections may linger for half a second
+		t.Errorf("%s: %d descriptors, more than %d", what, o.with.descriptors, most)
 	}
 }
 
 func (o *outcome) slower() float64 {
-	return o.busy.quantile(.99).Seconds() / o.calm.quantile(.99).Seconds()
+	return o.busy.claims.Quantile(.99).Seconds() / o.calm.claims.Quantile(.99).Seconds()
 }
 
 func (o *outcome) row(what string, n int) string {
-	return fmt.Sprintf("| %s | %d | %d | %d → %d MiB | %d | %d | %.1f → %.1f ms | %.2f | %d | %d |\n", what, n, o.opened, o.before.resident>>20, o.load.resident>>20, o.load.goroutines, o.load.descriptors,
-		o.calm.quantile(.99).Seconds()*1e3, o.busy.quantile(.99).Seconds()*1e3, o.busy.rate()/o.calm.rate(), o.busy.refused, o.busy.lost)
+	return fmt.Sprintf("| %s | %d | %d | %d → %d MiB | %d | %d | %.1f → %.1f ms | %.2f | %d | %d |\n", what, n, o.opened, o.before.resident>>20, o.with.resident>>20, o.with.goroutines, o.with.descriptors,
+		o.calm.claims.Quantile(.99).Seconds()*1e3, o.busy.claims.Quantile(.99).Seconds()*1e3, o.busy.rate()/o.calm.rate(), o.busy.refused, o.busy.lost)
 }
 
 const rowHead = "| attack | connections | opened | resident, before → with | goroutines | descriptors | claim p99 of others | posts of others | refused | lost |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
@@ -308,7 +293,7 @@ func TestHostileClients(t *testing.T) {
 	check("never read `GET /jobs`, a fresh server", connections, fresh)
 	table.WriteString(fresh.row("never read `GET /jobs`, a fresh server", connections))
 	// The server's memory before the attack depends on how much the honest clients do in two seconds.
-	if more := fresh.load.resident - fresh.before.resident; more > mostNeverRead {
+	if more := fresh.with.resident - fresh.before.resident; more > mostNeverRead {
 		t.Errorf("a fresh server took %d MiB more for clients that never read; the bound is %d", more>>20, mostNeverRead>>20)
 	}
 	if !*full {
@@ -355,7 +340,7 @@ func TestHostileClients(t *testing.T) {
 			o := b.under(t, connections, a, []*request{r}, 1, time.Second)
 			name := fmt.Sprintf("%s, `%s %s`", a.name, r.route.Method, r.route.Path)
 			check(name, connections, o)
-			if o.load.resident > worst.load.resident {
+			if o.with.resident > worst.with.resident {
 				worst, worstOf = o, name
 			}
 		}

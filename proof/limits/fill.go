@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // amounts says how much of each thing the server gets.
@@ -66,11 +67,7 @@ func (s *server) fill(n amounts) (jobs int) {
 		return err == nil
 	})
 	streams := add("fill: streams with 16 waiting claims", single, n.streams, 0, s.subscribe)
-	for deadline := time.Now().Add(maxWait); int(s.metrics()["daybook_parked_claims"]) < streams*subscriptions; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("%d streams have %v claims that wait", streams, s.metrics()["daybook_parked_claims"])
-		}
-	}
+	testkit.Eventually(s.t, "the claims of all streams wait", func() bool { return int(s.metrics()["daybook_parked_claims"]) >= streams*subscriptions })
 	// The queues come last: once the server cannot take more queues, it refuses jobs in new ones.
 	queues := add("fill: queues", bulk, n.queues, 1000, func(i int) bool {
 		return s.create("/jobs/create", ndjson, queuesBody("c", i))
@@ -83,9 +80,6 @@ func (s *server) fill(n amounts) (jobs int) {
 
 // subscriptions is how many subscriptions a stream may have.
 const subscriptions = 16
-
-// maxWait bounds the time until claims wait. It decides nothing: a busy machine needs a moment.
-const maxWait = 4 * time.Minute
 
 // subscribe opens a stream whose subscriptions wait for jobs that never come, or reports false if the server cannot take
 // more. The stream is open until the server ends.

@@ -2,13 +2,12 @@ package limits
 
 import (
 	"flag"
-	"fmt"
 	"net/http"
-	"os"
 	"runtime"
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -30,7 +29,7 @@ func TestLimits(t *testing.T) {
 	if *full {
 		n = amounts{values: *values, queues: 1000, lines: 4_000_000, groups: 200, payloads: 200, keys: 500_000, sessions: 1_000_000, claims: 50_000, streams: 6250}
 	}
-	load := loadOfMachine(t)
+	average, _ := load.Average() // a system without it cannot make a cgroup either
 	s := newServer(t, memory)
 	jobs := s.fill(n)
 	filled := s.resident()
@@ -39,7 +38,7 @@ func TestLimits(t *testing.T) {
 	testkit.NoError(t, s.Kill())
 	begun := time.Now()
 	if err := s.Start(t.Context()); err != nil {
-		t.Fatalf("the start after a SIGKILL: %v: %s", err, s.log.String())
+		t.Fatalf("the start after a SIGKILL: %v: %s", err, &s.log)
 	}
 	started := time.Since(begun)
 	replayed := s.commandTimes()
@@ -49,7 +48,7 @@ func TestLimits(t *testing.T) {
 	}
 	after := s.resident()
 	held := 0
-	for _, n := range s.get("/queues/acme/values")["counts"].(map[string]any) {
+	for _, n := range s.ask(http.MethodGet, "/queues/acme/values", nil)["counts"].(map[string]any) {
 		held += int(n.(float64))
 	}
 	testkit.Equal(t, held, n.values*1000)
@@ -62,15 +61,15 @@ func TestLimits(t *testing.T) {
 		t.Errorf("stop: %v", err)
 	}
 	t.Logf("%d jobs; resident at most %d MiB when all was there, %d MiB after the requests, %d MiB after the start; ready %v after a SIGKILL; the load of the machine was %.1f before\n%s",
-		jobs, filled>>20, attacked>>20, after>>20, started.Round(time.Millisecond), load, s.table.String())
+		jobs, filled>>20, attacked>>20, after>>20, started.Round(time.Millisecond), average, s.table.String())
 	if most := max(attacked, after); most > mostResident {
 		t.Errorf("the server had %d MiB resident, more than %d", most>>20, mostResident>>20)
 	}
 	if !*full {
 		return // times prove nothing on a busy machine
 	}
-	if load > float64(runtime.NumCPU()) {
-		t.Errorf("undecided: the load of the machine is %.1f on %d processors; run -full on a quiet one", load, runtime.NumCPU())
+	if average > float64(runtime.NumCPU()) {
+		t.Errorf("undecided: the load of the machine is %.1f on %d processors; run -full on a quiet one", average, runtime.NumCPU())
 	}
 	for _, slow := range s.slow {
 		t.Error(slow)
@@ -78,15 +77,4 @@ func TestLimits(t *testing.T) {
 	if started > mostStart {
 		t.Errorf("the server was ready %v after the start, and may take %v", started, mostStart)
 	}
-}
-
-// loadOfMachine returns how many processes need a processor, if the system reports this.
-func loadOfMachine(t *testing.T) (load float64) {
-	t.Helper()
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0 // this system cannot make a cgroup either
-	}
-	testkit.Must(fmt.Sscan(string(text), &load))(t)
-	return load
 }

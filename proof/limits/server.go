@@ -1,16 +1,13 @@
 package limits
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +16,7 @@ import (
 
 	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -27,7 +25,7 @@ type server struct {
 	*daybooktest.Process
 	t     *testing.T
 	http  *http.Client
-	log   strings.Builder
+	log   testkit.Log
 	table strings.Builder // has a row for each step
 	slow  []string        // steps in which commands took too long
 }
@@ -44,16 +42,12 @@ const (
 // newServer starts a server in a cgroup with this much memory.
 func newServer(t *testing.T, memory int64) *server {
 	t.Helper()
-	binary := testkit.Must(daybooktest.Binary())(t)
-	enter, err := rig.LimitMemory(t, memory)
+	program, err := rig.Limited(t, memory, 0)
 	if err != nil {
 		t.Skipf("this test needs a memory cgroup, and the right to make one: %v", err)
 	}
-	dir := t.TempDir()
-	script := filepath.Join(dir, "limited")
-	testkit.NoError(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\n%s && exec '%s' \"$@\"\n", enter, binary), 0o755))
 	s := &server{t: t, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: single}}}
-	s.Process = &daybooktest.Process{Binary: script, Data: filepath.Join(dir, "data"), Args: []string{"--log-level", "warn"}, Log: &s.log}
+	s.Process = &daybooktest.Process{Binary: program, Data: t.TempDir(), Args: []string{"--log-level", "warn"}, Log: &s.log}
 	t.Cleanup(func() {
 		testkit.Check(t, s.Kill())
 		if t.Failed() {
@@ -88,11 +82,14 @@ func (s *server) send(method, path, kind string, body []byte, header ...string) 
 	return resp.StatusCode, answer, err
 }
 
-// ask sends a request with a JSON document, which must succeed. It decodes and returns the answer, if the answer has a
-// body.
+// ask sends a request, which must succeed, with a JSON document unless body is nil. It decodes and returns the answer, if the answer
+// has a body.
 func (s *server) ask(method, path string, body any) (answer map[string]any) {
 	s.t.Helper()
-	text := testkit.Must(json.Marshal(body))(s.t)
+	var text []byte
+	if body != nil {
+		text = testkit.Must(json.Marshal(body))(s.t)
+	}
 	status, got, err := s.send(method, path, "application/json", text)
 	if err != nil || status >= 300 {
 		s.t.Fatalf("%s %s: %d %.300s, %v", method, path, status, got, err)
@@ -105,23 +102,10 @@ func (s *server) ask(method, path string, body any) (answer map[string]any) {
 	return answer
 }
 
-// get reads a JSON document.
-func (s *server) get(path string) (answer map[string]any) {
-	s.t.Helper()
-	status, text, err := s.send(http.MethodGet, path, "application/json", nil)
-	if err == nil && status == http.StatusOK {
-		err = json.Unmarshal(text, &answer)
-	}
-	if err != nil || status != http.StatusOK {
-		s.t.Fatalf("GET %s: %d %.300s, %v", path, status, text, err)
-	}
-	return answer
-}
-
 // resident returns the server's highest resident memory since it was started.
 func (s *server) resident() (peak int64) {
 	s.t.Helper()
-	_, peak = testkit.Must2(rig.Resident(s.Process))(s.t)
+	_, peak = testkit.Must2(rig.Resident(s.Pid()))(s.t)
 	return peak
 }
 
@@ -178,18 +162,7 @@ func (s *server) each(n, callers int, do func(i int) bool) int {
 // metrics reads the server's metrics, by name and labels.
 func (s *server) metrics() map[string]float64 {
 	s.t.Helper()
-	status, page, err := s.send(http.MethodGet, "/metrics", "text/plain", nil)
-	if err != nil || status != http.StatusOK {
-		s.t.Fatalf("/metrics: %d, %v", status, err)
-	}
-	values := map[string]float64{}
-	for lines := bufio.NewScanner(bytes.NewReader(page)); lines.Scan(); {
-		name, text, _ := strings.Cut(lines.Text(), " ")
-		if value, err := strconv.ParseFloat(text, 64); err == nil {
-			values[name] = value
-		}
-	}
-	return values
+	return testkit.Must(load.Metrics(s.t.Context(), s.http, s.URL()))(s.t)
 }
 
 // commandTime says how long commands of a verb have held the applier since the server was started.
@@ -293,7 +266,7 @@ func (s *server) measured(what string, do func(), share float64) (slow []string)
 	do()
 	after := s.commandTimes()
 	row := what // the first row of a step has its name
-	for _, verb := range sorted(after) {
+	for _, verb := range slices.Sorted(maps.Keys(after)) {
 		t := after[verb].since(before[verb])
 		if t.commands == 0 {
 			continue
@@ -305,12 +278,4 @@ func (s *server) measured(what string, do func(), share float64) (slow []string)
 		}
 	}
 	return slow
-}
-
-func sorted[V any](m map[string]V) (keys []string) {
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"reflect"
 	"testing"
 
 	"github.com/daybookq/daybook/internal/testkit"
@@ -27,6 +28,18 @@ func Write(t *testing.T, name, text string) {
 		t.Fatalf("%s: %v", path, err)
 	}
 	testkit.NoError(t, os.WriteFile(path, page, 0o644))
+}
+
+// Add adds the figures of a run to a sum. T is a struct of exported numbers.
+func Add[T any](sum *T, run T) {
+	to, from := reflect.ValueOf(sum).Elem(), reflect.ValueOf(run)
+	for i := range from.NumField() {
+		if field := to.Field(i); field.CanUint() {
+			field.SetUint(field.Uint() + from.Field(i).Uint())
+		} else {
+			field.SetInt(field.Int() + from.Field(i).Int())
+		}
+	}
 }
 
 func replace(page []byte, name, text string) ([]byte, error) {

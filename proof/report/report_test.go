@@ -31,6 +31,16 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+func TestAdd(t *testing.T) {
+	type figures struct {
+		Kills  int
+		Writes uint64
+	}
+	sum := figures{1, 2}
+	Add(&sum, figures{10, 20})
+	testkit.Equal(t, sum, figures{11, 22})
+}
+
 // TestWrite: a full run replaces only its block of the page.
 func TestWrite(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "explanation", "reliability.md")

@@ -96,18 +96,6 @@ type tally struct {
 	Lost, Abandoned                         int // runs whose runner vanished, and runs whose lease ended
 }
 
-func (t *tally) add(o tally) {
-	t.Acknowledged += o.Acknowledged
-	t.Jobs += o.Jobs
-	t.Guests += o.Guests
-	t.Next += o.Next
-	t.After += o.After
-	t.Runs += o.Runs
-	t.Repeated += o.Repeated
-	t.Lost += o.Lost
-	t.Abandoned += o.Abandoned
-}
-
 // named identifies a job by its type and payload, which no two jobs share.
 type named struct{ typ, payload string }
 

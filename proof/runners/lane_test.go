@@ -3,15 +3,12 @@ package runners
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -56,7 +53,7 @@ func run(m *testing.M) int {
 	built, err := daybooktest.Binary()
 	if err == nil {
 		binary = filepath.Join(base, "daybook")
-		err = copyProgram(built, binary)
+		err = exec.Command("cp", built, binary).Run()
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -66,22 +63,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-func copyProgram(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
-}
-
-// maxWait is how long a lane waits for a sign of progress. It decides nothing: if this takes longer, the result is
-// undecided.
+// maxWait is how long a lane waits for an answer. It decides nothing: if this takes longer, the result is undecided.
 const maxWait = 4 * time.Minute
 
 const (
@@ -95,7 +77,7 @@ type trial struct {
 	*testing.T
 	rng     *rand.Rand
 	server  *daybooktest.Process
-	log     *tail
+	log     testkit.Log
 	client  *client.Client
 	runners []*runner
 	account account
@@ -104,19 +86,26 @@ type trial struct {
 func (s *trial) must(err error) {
 	s.Helper()
 	if err != nil {
-		s.Fatalf("seed %d: %v\nthe end of the server's log:\n%s", *seed, err, s.log)
+		s.Fatalf("seed %d: %v\nthe end of the server's log:\n%s", *seed, err, &s.log)
 	}
 }
 
 // newTrial starts a server and n runners. args are flags of the server.
 func newTrial(t *testing.T, rng *rand.Rand, n int, args ...string) *trial {
 	t.Helper()
-	s := &trial{T: t, rng: rng, log: &tail{}}
+	s := &trial{T: t, rng: rng}
 	s.server = &daybooktest.Process{
-		Binary: binary, Data: t.TempDir(), Log: s.log,
+		Binary: binary, Data: t.TempDir(), Log: &s.log,
 		Args: append([]string{"--log-level", "error", "--abandoned-age", lease.String(), "--max-attempts", "100"}, args...),
 	}
-	t.Cleanup(func() { testkit.Check(t, s.server.Kill()) })
+	t.Cleanup(func() {
+		testkit.Check(t, s.server.Kill())
+		for _, r := range s.runners {
+			if t.Failed() {
+				t.Logf("%s:\n%s", r.mark, r.log)
+			}
+		}
+	})
 	s.startServer()
 	s.client = client.New(s.server.URL(), client.Options{RetryFor: maxWait})
 	s.storeGuests()
@@ -166,40 +155,23 @@ func (s *trial) completed() (done, left int64) {
 func (s *trial) awaitWork() {
 	s.Helper()
 	before, _ := s.completed()
-	for deadline := time.Now().Add(maxWait); ; time.Sleep(5 * time.Millisecond) {
-		if done, _ := s.completed(); done >= before+5 {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.Fatalf("undecided, machine too slow (or the runners hang): hardly a job was completed within %v\n%s", maxWait, s.logs())
-		}
-	}
+	testkit.Eventually(s, "five more jobs are completed", func() bool { done, _ := s.completed(); return done >= before+5 })
 }
 
 // drain waits until no job is unfinished.
 func (s *trial) drain() {
 	s.Helper()
-	best, since := int64(-1), time.Now()
-	for ; ; time.Sleep(10 * time.Millisecond) {
-		done, left := s.completed()
-		if left == 0 {
-			return
-		}
-		if done > best {
-			best, since = done, time.Now()
-		}
-		if time.Since(since) > maxWait {
-			s.Fatalf("undecided, machine too slow (or the runners hang): %d jobs are unfinished, and none was completed for %v\n%s", left, maxWait, s.logs())
-		}
-	}
+	testkit.Eventually(s, "no job is unfinished", func() bool { _, left := s.completed(); return left == 0 })
 }
 
-func (s *trial) logs() string {
-	var b strings.Builder
-	for _, r := range s.runners {
-		fmt.Fprintf(&b, "%s:\n%s\n", r.mark, r.log)
+// jobs reads all jobs.
+func (s *trial) jobs() (jobs []*client.Job) {
+	s.Helper()
+	for j, err := range s.client.Jobs(s.Context(), client.JobsQuery{}) {
+		s.must(err)
+		jobs = append(jobs, j)
 	}
-	return b.String()
+	return jobs
 }
 
 // victims counts the kills, which are by turns.
@@ -215,16 +187,11 @@ func (s *trial) kill(v *victims) {
 		s.must(r.start())
 		v.runners++
 	case 1:
-		for deadline := time.Now().Add(maxWait); ; time.Sleep(time.Millisecond) {
+		testkit.Eventually(s, "a runner has a process", func() bool {
 			killed, err := s.runners[s.rng.IntN(len(s.runners))].killOne(s.rng.IntN)
 			s.must(err)
-			if killed {
-				break
-			}
-			if time.Now().After(deadline) {
-				s.Fatalf("undecided, machine too slow (or the runners hang): no runner had a process for %v\n%s", maxWait, s.logs())
-			}
-		}
+			return killed
+		})
 		v.children++
 	case 2:
 		s.must(s.server.Kill())
@@ -262,7 +229,7 @@ func TestKills(t *testing.T) {
 		s.awaitWork()
 		stop()
 		producing.Wait()
-		all.add(s.finish())
+		report.Add(&all, s.finish())
 		if *full {
 			fmt.Printf("%s %d of %d kills, %+v\n", time.Now().Format(time.TimeOnly), killed, *kills, all)
 		}
@@ -293,10 +260,8 @@ func (s *trial) stopRunners() {
 func (s *trial) finish() tally {
 	s.Helper()
 	s.drain()
-	var jobs []*client.Job
-	for j, err := range s.client.Jobs(s.Context(), client.JobsQuery{}) {
-		s.must(err)
-		jobs = append(jobs, j)
+	jobs := s.jobs()
+	for _, j := range jobs {
 		if j.OutputAddr != "" {
 			b, err := s.client.Blobs("").Stat(s.Context(), j.OutputAddr)
 			if want := int64(len(blobOf(string(j.Payload)))); err != nil || b.Size != want {
@@ -310,7 +275,7 @@ func (s *trial) finish() tally {
 		s.Error(p)
 	}
 	if len(problems) > 0 {
-		s.Errorf("seed %d: %d problems\n%s", *seed, len(problems), s.logs())
+		s.Errorf("seed %d: %d problems", *seed, len(problems))
 	}
 	s.must(s.server.Stop())
 	if out, err := exec.Command(binary, "check", "--data", s.server.Data).CombinedOutput(); err != nil {

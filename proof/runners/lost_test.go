@@ -82,15 +82,15 @@ func (h *hooks) post(prefix string, n int, lease time.Duration) {
 	h.account.add(p)
 }
 
-// running waits until the runner runs as many jobs as it can at a time, and returns their payloads.
-func (h *hooks) running(r *runner) (payloads []string) {
+// running waits until a runner runs as many jobs as it can at a time, and returns their payloads.
+func (h *hooks) running() (payloads []string) {
 	h.Helper()
 	for range lostConcurrency {
 		select {
 		case payload := <-h.begun:
 			payloads = append(payloads, payload)
 		case <-time.After(maxWait):
-			h.Fatalf("undecided, machine too slow (or the runner hangs): %v have begun\n%s", payloads, r.log)
+			h.Fatalf("undecided, machine too slow (or the runner hangs): %v have begun", payloads)
 		}
 	}
 	return payloads
@@ -103,14 +103,13 @@ func TestKilledRunnerLosesBegunRuns(t *testing.T) {
 	h := newHooks(t, 2, "--runner-heartbeat", "1s")
 	h.post("lost-", 8, time.Hour)
 	first := h.runner("killed")
-	lost := h.running(first)
+	lost := h.running()
 	h.must(first.kill())
 	h.runners = nil
 	h.release() // the answers never reach the runner
 	h.runner("healthy")
 	h.drain()
-	for j, err := range h.client.Jobs(h.Context(), client.JobsQuery{}) {
-		h.must(err)
+	for _, j := range h.jobs() {
 		runs, rows := 1, 0
 		if slices.Contains(lost, string(j.Payload)) {
 			runs, rows = 2, 1
@@ -132,17 +131,17 @@ func TestFrozenRunner(t *testing.T) {
 	h := newHooks(t, 3)
 	h.post("held-", held, lease)
 	first := h.runner("frozen")
-	h.running(first)
+	h.running()
 	h.must(first.cmd.Process.Signal(syscall.SIGSTOP))
-	h.until("the leases of the frozen runner end", func(jobs []*client.Job) bool {
+	testkit.Eventually(h, "the leases of the frozen runner end", func() bool {
+		jobs := h.jobs()
 		return len(jobs) == held && !slices.ContainsFunc(jobs, func(j *client.Job) bool { return len(j.Attempts) == 0 })
 	})
 	h.post("later-", 20, lease)
 	h.release()
 	healthy := h.runner("healthy")
 	h.drain()
-	for j, err := range h.client.Jobs(h.Context(), client.JobsQuery{}) {
-		h.must(err)
+	for _, j := range h.jobs() {
 		want := 0
 		if strings.HasPrefix(string(j.Payload), "held-") {
 			want = 1
@@ -162,23 +161,5 @@ func TestFrozenRunner(t *testing.T) {
 	h.drain()
 	if seen := h.finish(); seen.Abandoned < held {
 		t.Errorf("%+v", seen)
-	}
-}
-
-// until waits until a condition holds for all jobs.
-func (h *hooks) until(what string, holds func(jobs []*client.Job) bool) {
-	h.Helper()
-	for deadline := time.Now().Add(maxWait); ; time.Sleep(10 * time.Millisecond) {
-		var jobs []*client.Job
-		for j, err := range h.client.Jobs(h.Context(), client.JobsQuery{}) {
-			h.must(err)
-			jobs = append(jobs, j)
-		}
-		if holds(jobs) {
-			return
-		}
-		if time.Now().After(deadline) {
-			h.Fatalf("undecided, machine too slow: %s: not within %v\n%s", what, maxWait, h.logs())
-		}
 	}
 }

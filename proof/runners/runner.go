@@ -11,9 +11,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // goneIn is how long the processes of a runner may outlive it. The kernel ends them within milliseconds; the rest is for
@@ -34,35 +36,17 @@ type runner struct {
 	log  *tail         // of this start
 }
 
-// tail keeps the end of a process's output, and whether a runner has started.
+// tail keeps the end of a runner's log, and whether the runner has started: then it claims jobs.
 type tail struct {
-	mu      sync.Mutex
-	text    []byte
-	started bool
+	testkit.Log
+	started atomic.Bool
 }
 
 func (l *tail) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, p...)
-	l.started = l.started || bytes.Contains(p, []byte("the runner has started"))
-	if extra := len(l.text) - 16<<10; extra > 0 {
-		l.text = slices.Delete(l.text, 0, extra)
+	if bytes.Contains(p, []byte("the runner has started")) {
+		l.started.Store(true)
 	}
-	return len(p), nil
-}
-
-func (l *tail) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(l.text)
-}
-
-// hasStarted reports whether the runner claims jobs, according to its log.
-func (l *tail) hasStarted() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.started
+	return l.Log.Write(p)
 }
 
 // start starts the runner with a new mark.
@@ -85,7 +69,7 @@ func (r *runner) start() error {
 	r.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "DAYBOOK_") })
 	r.cmd.Env = append(r.cmd.Env, "XDG_CACHE_HOME="+filepath.Join(dir, "cache"), // where scripts have their directories
 		"GOGC=100") // with more garbage, the heap would grow for longer than a short soak lasts
-	endWithParent(r.cmd)
+	testkit.EndWithParent(r.cmd)
 	r.done = make(chan struct{})
 	started := make(chan error, 1)
 	go r.attend(started)
@@ -154,7 +138,7 @@ func (r *runner) gone() error {
 // has not started yet runs interpreters to find out where they are. It does not start if it cannot find out, so killOne
 // leaves them alone.
 func (r *runner) killOne(pick func(n int) int) (bool, error) {
-	if !r.log.hasStarted() {
+	if !r.log.started.Load() {
 		return false, nil
 	}
 	below, err := descendants(r.cmd.Process.Pid)

@@ -3,17 +3,13 @@ package runners
 import (
 	"context"
 	"flag"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -35,22 +31,16 @@ const (
 type sample struct{ resident, files, processes int64 }
 
 func (r *runner) sample() (s sample, err error) {
-	dir := filepath.Join("/proc", strconv.Itoa(r.cmd.Process.Pid))
-	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	pid := r.cmd.Process.Pid
+	if s.resident, _, err = rig.Resident(pid); err != nil {
+		return s, err
+	}
+	files, err := rig.Descriptors(pid)
 	if err != nil {
 		return s, err
 	}
-	for line := range strings.Lines(string(status)) {
-		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &s.resident); n == 1 {
-			s.resident <<= 10
-		}
-	}
-	files, err := os.ReadDir(filepath.Join(dir, "fd"))
-	if err != nil {
-		return s, err
-	}
-	below, err := descendants(r.cmd.Process.Pid)
-	s.files, s.processes = int64(len(files)), int64(len(below))
+	below, err := descendants(pid)
+	s.files, s.processes = int64(files), int64(len(below))
 	return s, err
 }
 

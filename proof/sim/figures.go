@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/daybookq/daybook/job"
+import (
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/proof/report"
+)
 
 // Figures counts the events of a simulation. It is one flat list, since each field is a line of the report.
 type Figures struct {
@@ -28,47 +31,7 @@ type Figures struct {
 }
 
 // Add adds other to f.
-func (f *Figures) Add(other Figures) {
-	f.Seeds += other.Seeds
-	f.Kills += other.Kills
-	f.PowerLosses += other.PowerLosses
-	f.Stops += other.Stops
-	f.Refused += other.Refused
-	f.Faults += other.Faults
-	f.Creates += other.Creates
-	f.Jobs += other.Jobs
-	f.Claims += other.Claims
-	f.Ends += other.Ends
-	f.Checks += other.Checks
-	f.Operations += other.Operations
-	f.Sweeps += other.Sweeps
-	f.Queues += other.Queues
-	f.Documents += other.Documents
-	f.Differing += other.Differing
-	f.SetAside += other.SetAside
-	f.Cuts += other.Cuts
-	f.Read += other.Read
-	f.Lost += other.Lost
-	f.Violations += other.Violations
-	f.Commands += other.Commands
-	f.Numbered += other.Numbered
-	f.Chained += other.Chained
-	f.Followed += other.Followed
-	f.Unclaimed += other.Unclaimed
-	f.Losses += other.Losses
-	f.Pushes += other.Pushes
-	f.LostRuns += other.LostRuns
-	f.LateAfterLoss += other.LateAfterLoss
-	f.Silences += other.Silences
-	f.Completed += other.Completed
-	f.Failed += other.Failed
-	f.Cancelled += other.Cancelled
-	f.RestCancelled += other.RestCancelled
-	f.Added += other.Added
-	f.Declined += other.Declined
-	f.Results += other.Results
-	f.Joined += other.Joined
-}
+func (f *Figures) Add(other Figures) { report.Add(f, other) }
 
 // sawEnd counts a batch with attributes when it is first seen as ended.
 func (f *Figures) sawEnd(of *submission, status job.BatchStatus) {

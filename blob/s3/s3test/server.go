@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // The credentials of the server.
@@ -78,7 +80,7 @@ func (s *Server) Restart() {
 	s.output = &bytes.Buffer{}
 	s.process = exec.Command(s.path, "--port", s.Addr, "--access", AccessKey, "--secret", SecretKey, "--keep-alive", "--quiet", "posix", "--sidecar", s.meta, s.Dir)
 	s.process.Stdout, s.process.Stderr = s.output, s.output
-	endWithParent(s.process)
+	testkit.EndWithParent(s.process)
 	s.ended = make(chan struct{})
 	process, ended := s.process, s.ended
 	started := make(chan error)

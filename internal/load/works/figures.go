@@ -1,14 +1,10 @@
 package works
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"io"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/daybookq/daybook/internal/load"
 )
 
 // Figures are counters from a server's metrics.
@@ -30,29 +26,11 @@ func (f Figures) Since(before Figures) Figures {
 	}
 }
 
-// maxMetrics bounds the text of the metrics.
-const maxMetrics = 4 << 20
-
 // Figures reads the server's counters. Earlier versions of the server do not report Syncing.
 func (t *Target) Figures(ctx context.Context) (f Figures, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.URL+"/metrics", nil)
+	values, err := load.Metrics(ctx, t.http, t.URL)
 	if err != nil {
 		return f, err
-	}
-	answer, err := t.http.Do(req)
-	if err != nil {
-		return f, fmt.Errorf("read the server's metrics: %w", err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return f, fmt.Errorf("read the server's metrics: the server answered %s", answer.Status)
-	}
-	values := map[string]float64{}
-	for lines := bufio.NewScanner(io.LimitReader(answer.Body, maxMetrics)); lines.Scan(); {
-		name, text, ok := strings.Cut(lines.Text(), " ")
-		if value, err := strconv.ParseFloat(text, 64); ok && err == nil {
-			values[name] = value
-		}
 	}
 	seconds := func(name string) time.Duration { return time.Duration(values[name] * float64(time.Second)) }
 	return Figures{

@@ -70,13 +70,10 @@ func (t *Target) Fill(ctx context.Context, typ string, jobs int64) (int64, error
 		return 0, nil
 	}
 	posts := (min(jobs, mostFill) + bulkJobs - 1) / bulkJobs
-	r, err := load.Closed{Callers: fillers, For: time.Hour, Most: posts}.Run(ctx, func(ctx context.Context, _ int) (bool, error) {
-		return true, t.add(ctx, typ, bulkBody)
-	})
-	if err != nil {
+	if err := load.Share(ctx, fillers, int(posts), func(ctx context.Context, _ int) error { return t.add(ctx, typ, bulkBody) }); err != nil {
 		return 0, fmt.Errorf("create jobs to claim: %w", err)
 	}
-	return r.Calls * bulkJobs, nil
+	return posts * bulkJobs, nil
 }
 
 // Waiting returns the number of jobs of a type that wait to be claimed.
