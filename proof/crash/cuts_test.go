@@ -3,35 +3,28 @@ package crash
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/daybookq/daybook/proof/powerfs"
+	"github.com/daybookq/daybook/proof/report"
 )
 
 // TestPowerCuts cuts the power of the server's disk under load, at random moments, sometimes during a start.
 func TestPowerCuts(t *testing.T) {
 	l := newLane(t, 2)
-	n, unsynced := l.powerCuts(*cuts, func(*trial) {})
-	l.mustChain()
-	l.mustLose()
-	l.report(fmt.Sprintf("%d power cuts, at which %d sectors of %d files and %d changes of names were unsynced", n, unsynced.Sectors, unsynced.Files, unsynced.Names))
+	l.powerCuts(*cuts, "power cuts", func(*trial) {})
 }
 
 // TestPowerCutsSmall is TestPowerCuts for a server with such small segments, volumes and memtables that it constantly
 // begins new ones, flushes, and removes old volumes.
 func TestPowerCutsSmall(t *testing.T) {
 	l := newLane(t, 3)
-	n, unsynced := l.powerCuts(*cuts/2, l.useSmallFiles)
-	l.mustChain()
-	l.mustLose()
-	l.report(fmt.Sprintf("%d power cuts of a server with small files, at which %d sectors of %d files and %d changes of names were unsynced", n, unsynced.Sectors, unsynced.Files, unsynced.Names))
+	l.powerCuts(*cuts/2, "power cuts of a server with small files", l.useSmallFiles)
 }
 
-// powerCuts cuts the power this many times, and some more times if no cut met unsynced data. It returns the number of
-// cuts and the data that was unsynced at them.
-func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
+// powerCuts cuts the power this many times, and some more times if no cut met unsynced data. what names the cuts in the report.
+func (l *lane) powerCuts(cuts int, what string, prepare func(*trial)) {
 	var unsynced powerfs.Lost
 	most := 10 * cuts
 	for done := 0; done < cuts; {
@@ -83,9 +76,7 @@ func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 			if l.rng.IntN(12) == 0 {
 				f.FailSyncs(1 + l.rng.IntN(3))
 				if s.start() != nil {
-					if words := s.log.String(); !strings.Contains(words, "input/output error") {
-						l.Fatalf("a start on a failing disk ended without a reason in its log:\n%s", words)
-					}
+					l.must(s, s.says("input/output error"))
 					f.FailSyncs(0)
 				}
 				if l.rng.IntN(2) == 0 {
@@ -105,10 +96,7 @@ func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 		time.Sleep(l.between(0, 300*time.Millisecond))
 		c.end()
 		l.finish(s)
-		lost := f.Unsynced()
-		unsynced.Sectors += lost.Sectors
-		unsynced.Names += lost.Names
-		unsynced.Files += lost.Files
+		report.Add(&unsynced, f.Unsynced())
 		if done >= cuts && cuts < most && (unsynced.Names == 0 || unsynced.Sectors == 0) {
 			cuts += perTrial // a few cuts may all have met a disk without unsynced data
 		}
@@ -117,5 +105,7 @@ func (l *lane) powerCuts(cuts int, prepare func(*trial)) (int, powerfs.Lost) {
 	if unsynced.Names == 0 || unsynced.Sectors == 0 {
 		l.Errorf("nothing was unsynced at any of %d cuts, so they prove nothing: %+v", cuts, unsynced)
 	}
-	return cuts, unsynced
+	l.mustChain()
+	l.mustLose()
+	l.report(fmt.Sprintf("%d %s, at which %d sectors of %d files and %d changes of names were unsynced", cuts, what, unsynced.Sectors, unsynced.Files, unsynced.Names))
 }

@@ -50,32 +50,6 @@ type tally struct {
 	Lost, Wrong, Violations          int
 }
 
-func (t *tally) add(o tally) {
-	t.Requests += o.Requests
-	t.NoAnswer += o.NoAnswer
-	t.Frozen += o.Frozen
-	t.Jobs += o.Jobs
-	t.Claimed += o.Claimed
-	t.Ended += o.Ended
-	t.Stale += o.Stale
-	t.Returned += o.Returned
-	t.Moved += o.Moved
-	t.Sweeps += o.Sweeps
-	t.Deaths += o.Deaths
-	t.Chained += o.Chained
-	t.Followed += o.Followed
-	t.Checked += o.Checked
-	t.OpenClaims += o.OpenClaims
-	t.Undecided += o.Undecided
-	t.Operations += o.Operations
-	t.Errands += o.Errands
-	t.IdleQueues += o.IdleQueues
-	t.LostRunners += o.LostRunners
-	t.Lost += o.Lost
-	t.Wrong += o.Wrong
-	t.Violations += o.Violations
-}
-
 func newHistory() *history {
 	return &history{began: time.Now(), posts: map[string]*post{}, jobs: map[job.ID]*post{}, chains: map[job.ID][]*chain{}, next: map[job.ID][]*post{}, claims: map[job.ID]int32{}}
 }

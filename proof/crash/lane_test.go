@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/proof/powerfs"
+	"github.com/daybookq/daybook/proof/report"
 )
 
 var (
@@ -31,17 +33,16 @@ func TestMain(m *testing.M) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
-	either := func(n *int, inFull, inShort int) {
-		if *n == 0 {
-			*n = inShort
-			if *full {
-				*n = inFull
-			}
-		}
-	}
-	either(kills, 200, 4)
-	either(cuts, 500, 10)
+	*kills, *cuts = cmp.Or(*kills, inFull(200, 4)), cmp.Or(*cuts, inFull(500, 10))
 	os.Exit(run(m))
+}
+
+// inFull returns a number for a full run, or for a short one.
+func inFull(most, few int) int {
+	if *full {
+		return most
+	}
+	return few
 }
 
 func run(m *testing.M) int {
@@ -110,9 +111,9 @@ func (l *lane) mustLose() {
 }
 
 // newTrial creates a server, and kills it at the end of the test.
-func (l *lane) newTrial(name, data string, args ...string) *trial {
+func (l *lane) newTrial(name, data string) *trial {
 	l.Helper()
-	s := testkit.Must(newTrial(name, binary, data, args...))(l)
+	s := testkit.Must(newTrial(name, binary, data))(l)
 	l.Cleanup(func() {
 		testkit.Check(l, s.server.Kill())
 		s.u.http.CloseIdleConnections()
@@ -122,8 +123,7 @@ func (l *lane) newTrial(name, data string, args ...string) *trial {
 
 // useSmallFiles makes a trial use the server with small files.
 func (l *lane) useSmallFiles(s *trial) {
-	self := testkit.Must(os.Executable())(l)
-	s.server.Binary = self
+	s.server.Binary = testkit.Must(os.Executable())(l)
 }
 
 // wait waits until so returns true.
@@ -143,10 +143,8 @@ func (l *lane) awaitLoad(s *trial, c *crowd, creates int64) {
 	l.Helper()
 	acked := c.acked.Load()
 	l.wait(s, "there is load", func() bool {
-		select {
-		case <-s.server.Done():
+		if s.ended() {
 			l.must(s, fmt.Errorf("the server ended under load: %w", s.server.Err()))
-		default:
 		}
 		return c.acked.Load() >= acked+creates
 	})
@@ -191,9 +189,8 @@ func (l *lane) evidence(s *trial) string {
 // finish finishes a trial, and adds its counts to the lane's.
 func (l *lane) finish(s *trial) {
 	l.Helper()
-	err := s.finish(l.rng.Uint64())
-	l.must(s, err)
-	l.tally.add(s.h.count)
+	l.must(s, s.finish(l.rng.Uint64()))
+	report.Add(&l.tally, s.h.count)
 }
 
 // powerFS mounts a file system whose power can be cut. If the system cannot mount it, a full run fails, and a short run

@@ -98,8 +98,8 @@ const retryPause = 5 * time.Millisecond // between attempts to reach a server th
 // watch counts the unfinished jobs.
 func (c *crowd) watch() {
 	for c.ctx.Err() == nil {
-		if st, err := c.u.stats(c.ctx); err == nil {
-			c.unfinished.Store(st.Jobs["pending"] + st.Jobs["active"] + st.Jobs["deferred"])
+		if left, err := c.u.unfinished(c.ctx); err == nil {
+			c.unfinished.Store(left)
 		}
 		pause(c.ctx, 50*time.Millisecond)
 	}
@@ -160,6 +160,16 @@ func (c *crowd) produce(i int) {
 	}
 }
 
+// recall returns one of the recent jobs, or zero if there is none.
+func (c *crowd) recall(rng *rand.Rand) (id job.ID) {
+	c.recent.Lock()
+	defer c.recent.Unlock()
+	if n := len(c.recent.ids); n > 0 {
+		id = c.recent.ids[rng.IntN(n)]
+	}
+	return id
+}
+
 func (c *crowd) remember(id job.ID) {
 	c.recent.Lock()
 	defer c.recent.Unlock()
@@ -172,14 +182,8 @@ func (c *crowd) remember(id job.ID) {
 func (c *crowd) read(i int) {
 	rng := c.rng("reader", i)
 	for c.ctx.Err() == nil {
-		c.recent.Lock()
-		n := len(c.recent.ids)
-		var id job.ID
-		if n > 0 {
-			id = c.recent.ids[rng.IntN(n)]
-		}
-		c.recent.Unlock()
-		if n == 0 {
+		id := c.recall(rng)
+		if id.IsZero() {
 			pause(c.ctx, retryPause)
 			continue
 		}

@@ -71,7 +71,7 @@ func (u *user) moveAll(ctx context.Context, k kind, p *post, from status) (*repl
 			u.h.problem("%s: %.200q: %v", path, r.body, err)
 		}
 		e.ret = u.finished(ctx, doc.SweepID)
-		u.h.countSweep()
+		u.h.tally(func(t *tally) { t.Sweeps++ })
 	case !r.ok():
 		return r, nil // not stored, or not found: a read of the jobs shows which
 	}
@@ -124,13 +124,6 @@ func (h *history) ofQueue(p *post) (list []event) {
 	return list
 }
 
-// countSweep counts a sweep.
-func (h *history) countSweep() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.count.Sweeps++
-}
-
 // operate cancels and redrives jobs, batches and the queue.
 func (c *crowd) operate(i int) {
 	rng := c.rng("operator", i)
@@ -163,14 +156,8 @@ func (c *crowd) operate(i int) {
 
 // anyPost returns one of the latest posts that are known to be stored.
 func (c *crowd) anyPost(rng *rand.Rand) *post {
-	c.recent.Lock()
-	n := len(c.recent.ids)
-	var id job.ID
-	if n > 0 {
-		id = c.recent.ids[rng.IntN(n)]
-	}
-	c.recent.Unlock()
-	if n == 0 {
+	id := c.recall(rng)
+	if id.IsZero() {
 		return nil
 	}
 	c.u.h.mu.Lock()

@@ -138,11 +138,7 @@ func (p *post) request(queue string) (path, contentType string, body []byte) {
 				list[line]["on_complete"], list[line]["meta"] = p.followOn(queue, line)
 			}
 		}
-		body, err := json.Marshal(list)
-		if err != nil {
-			panic(err)
-		}
-		return "/jobs/create", "application/json", body
+		return "/jobs/create", "application/json", marshal(list)
 	}
 	if p.follows {
 		fields["on_complete"], fields["meta"] = p.followOn(queue, 0)
@@ -153,10 +149,7 @@ func (p *post) request(queue string) (path, contentType string, body []byte) {
 	case asBytes:
 		fields["payload_b64"] = base64.StdEncoding.EncodeToString(payload)
 	}
-	body, err := json.Marshal(fields)
-	if err != nil {
-		panic(err)
-	}
+	body = marshal(fields)
 	if p.form == asValue { // unchanged: Marshal would format it again
 		body = append(append(append(body[:len(body)-1], `,"payload":`...), p.payload(0)...), '}')
 	}

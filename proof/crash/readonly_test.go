@@ -12,10 +12,7 @@ import (
 // remount is refused while files are open for writing. So proof/powerfs answers as a read-only file system would.
 func TestReadOnly(t *testing.T) {
 	l := newLane(t, 6)
-	rounds := 1
-	if *full {
-		rounds = 12
-	}
+	rounds := inFull(12, 1)
 	l.readOnly(rounds, func(*trial) {})
 	if *full { // with small files the store flushes all the time, so the disk becomes read-only during a flush
 		l.readOnly(rounds, l.useSmallFiles)
@@ -50,10 +47,8 @@ func (l *lane) readOnly(rounds int, prepare func(*trial)) {
 		}
 		refused := false
 		for until := time.Now().Add(hold); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
-			select {
-			case <-s.server.Done():
+			if s.ended() {
 				continue
-			default:
 			}
 			r, err := s.u.create(c.ctx, &post{tag: fmt.Sprintf("ro-%d-%d", round, s.h.now()), lines: 1, maxAttempts: 3, leaseMs: minLeaseMs})
 			if err == nil && r.ok() {
@@ -70,13 +65,10 @@ func (l *lane) readOnly(rounds int, prepare func(*trial)) {
 			}
 		}
 		f.SetReadOnly(false)
-		select {
-		case <-s.server.Done():
+		if s.ended() {
 			ended++
-		default:
-			if !refused {
-				l.must(s, fmt.Errorf("no create was refused with 503 while the disk was read-only"))
-			}
+		} else if !refused {
+			l.must(s, fmt.Errorf("no create was refused with 503 while the disk was read-only"))
 		}
 		l.awaitService(s, c, "read-only file system", "cannot continue")
 		if round%3 == 2 {

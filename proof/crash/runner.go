@@ -47,27 +47,33 @@ func anyStrategy(rng *rand.Rand) client.Strategy {
 
 const minLeaseMs = 1000
 
-// claim sends a claim, and records the jobs that it got. An error means that the claim was not sent. A nil grant means
-// that it got no answer, or no job.
-func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error) {
-	fields := map[string]any{"runner_id": w.runner, "types": []string{u.queue, u.nextQueue()}, "wait_ms": w.waitMs}
-	if w.max > 0 {
-		fields["max"] = w.max
-	}
+// fields adds the fields that claims and subscriptions share.
+func (w *claimRequest) fields(u *user, fields map[string]any) map[string]any {
+	fields["types"] = []string{u.queue, u.nextQueue()}
 	if w.strategy != "" {
 		fields["strategy"] = w.strategy
 	}
 	if w.leaseMs > 0 {
 		fields["lease_ms"] = w.leaseMs
 	}
+	return fields
+}
+
+// claim sends a claim, and records the jobs that it got. An error means that the claim was not sent. A nil grant means
+// that it got no answer, or no job.
+func (u *user) claim(ctx context.Context, w claimRequest) (*grant, *reply, error) {
+	fields := w.fields(u, map[string]any{"runner_id": w.runner, "wait_ms": w.waitMs})
+	if w.max > 0 {
+		fields["max"] = w.max
+	}
 	if w.ends != nil {
 		fields["complete"] = outcomeFields(map[string]any{"claim_id": w.ends.id}, w.with)
 	}
-	send := u.post
+	accept := ""
 	if w.runs {
-		send = u.postForRuns
+		accept = runs.MediaType
 	}
-	r, err := send(ctx, "/jobs/claim", fields)
+	r, err := u.sendWith(ctx, http.MethodPost, "/jobs/claim", map[string]string{"Content-Type": "application/json", "Accept": accept}, marshal(fields))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -137,11 +143,16 @@ func outcomeFields(fields map[string]any, o outcome) map[string]any {
 }
 
 func (u *user) post(ctx context.Context, path string, fields map[string]any) (*reply, error) {
-	body, err := json.Marshal(fields)
+	return u.send(ctx, http.MethodPost, path, "application/json", marshal(fields))
+}
+
+// marshal encodes a body of texts and numbers.
+func marshal(body any) []byte {
+	text, err := json.Marshal(body)
 	if err != nil {
 		panic(err)
 	}
-	return u.send(ctx, http.MethodPost, path, "application/json", body)
+	return text
 }
 
 // addAll records e for each job of a grant.
@@ -203,16 +214,7 @@ func (u *user) readAfter(id job.ID, r *reply) {
 		u.h.problem("the document of %s after a change: %.200q: %v", id, r.body, err)
 		return
 	}
-	s, err := parseStatus(d.Status)
-	if err != nil {
-		u.h.problem("the document of %s after a change: %v", id, err)
-		return
-	}
-	e := event{call: r.call, ret: r.ret, kind: observed, attempts: d.RunAttempts, status: s}
-	if d.ClaimID != nil && s == active {
-		e.claim = u.h.known(*d.ClaimID)
-	}
-	u.h.add(id, e)
+	u.observe(id, r, &d)
 }
 
 // sendOutcomes sends an outcome for each job of a grant.

@@ -1,23 +1,11 @@
 package crash
 
 import (
-	"context"
-	"encoding/json"
 	"maps"
-	"net/http"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
-
-// postForRuns is post, with an answer in runs.
-func (u *user) postForRuns(ctx context.Context, path string, fields map[string]any) (*reply, error) {
-	body, err := json.Marshal(fields)
-	if err != nil {
-		panic(err)
-	}
-	return u.sendWith(ctx, http.MethodPost, path, map[string]string{"Content-Type": "application/json", "Accept": runs.MediaType}, body)
-}
 
 // readRuns reads the answer to a claim in runs.
 func readRuns(body []byte) (a claimed, err error) {

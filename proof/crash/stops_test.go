@@ -12,10 +12,7 @@ import (
 // held jobs must still hold them, since they could not tickle.
 func TestStops(t *testing.T) {
 	l := newLane(t, 4)
-	stops := 1
-	if *full {
-		stops = 15
-	}
+	stops := inFull(15, 1)
 	l.stops(stops)
 	l.report(fmt.Sprint(stops, " stops by SIGSTOP"))
 }

@@ -233,12 +233,8 @@ func (s *streamed) open(ctx context.Context, u *user) error {
 	if len(s.held) > 0 && s.rng.IntN(4) > 0 {
 		hello["claims"] = slices.Collect(maps.Keys(s.held))
 	}
-	body, err := json.Marshal(hello)
-	if err != nil {
-		panic(err)
-	}
 	asked := u.h.now()
-	l, answered := s.ask(ctx, "hello", body, "")
+	l, answered := s.ask(ctx, "hello", marshal(hello), "")
 	var doc struct {
 		StreamID string `json:"stream_id"`
 		Claims   []struct {
@@ -377,19 +373,9 @@ func (u *user) claimInStream(ctx context.Context, w claimRequest) ([]*grant, *re
 		return nil, nil, err
 	}
 	credit := max(w.max, 1)
-	fields := map[string]any{"types": []string{u.queue, u.nextQueue()}, "credit": credit, "max": credit}
-	if w.strategy != "" {
-		fields["strategy"] = w.strategy
-	}
-	if w.leaseMs > 0 {
-		fields["lease_ms"] = w.leaseMs
-	}
-	body, err := json.Marshal(fields)
-	if err != nil {
-		panic(err)
-	}
+	fields := w.fields(u, map[string]any{"credit": credit, "max": credit})
 	began := u.h.now()
-	r := s.sendOn(ctx, u, "subscribe", body, "")
+	r := s.sendOn(ctx, u, "subscribe", marshal(fields), "")
 	number := s.last
 	unseen := []period{{began, never}} // when the server may have made claims that are not known here
 	if r.ok() {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"math"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -22,7 +24,7 @@ type trial struct {
 	tools  string // the real binary
 	h      *history
 	u      *user
-	log    *logTail
+	log    testkit.Log
 
 	errands  []*errands
 	waitIdle bool // finish waits until --queue-idle has deleted the idle queues of the errands
@@ -39,40 +41,37 @@ func undecided(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errUndecided}, args...)...)
 }
 
-// logTail keeps the end of a server's log.
-type logTail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (l *logTail) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, p...)
-	if extra := len(l.text) - 16<<10; extra > 0 {
-		l.text = l.text[extra:]
-	}
-	return len(p), nil
-}
-
-func (l *logTail) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(l.text)
-}
-
-func newTrial(name, binary, data string, args ...string) (*trial, error) {
+func newTrial(name, binary, data string) (*trial, error) {
 	address, err := daybooktest.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
-	said := &logTail{}
 	s := &trial{
-		name: name, tools: binary, h: newHistory(), log: said,
-		server: &daybooktest.Process{Binary: binary, Data: data, Listen: address, Args: append([]string{"--log-level", "info", "--queue-idle", queueIdle.String(), "--runner-heartbeat", runnerHeartbeat.String(), "--stream-heartbeat", streamHeartbeat.String()}, args...), Log: said},
+		name: name, tools: binary, h: newHistory(),
 	}
+	s.server = &daybooktest.Process{Binary: binary, Data: data, Listen: address, Log: &s.log, Args: []string{
+		"--log-level", "info", "--queue-idle", queueIdle.String(), "--runner-heartbeat", runnerHeartbeat.String(), "--stream-heartbeat", streamHeartbeat.String(),
+	}}
 	s.u = newUser(s.h, s.server.URL(), name, 32)
 	return s, nil
+}
+
+// ended reports whether the process has ended.
+func (s *trial) ended() bool {
+	select {
+	case <-s.server.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// says returns an error unless the server's log has one of the words, which say why it ended.
+func (s *trial) says(words ...string) error {
+	if said := s.log.String(); slices.ContainsFunc(words, func(word string) bool { return strings.Contains(said, word) }) {
+		return nil
+	}
+	return errors.New("the server ended without a reason in its log")
 }
 
 // launch starts the process. From now on leases may run out.
@@ -89,9 +88,9 @@ func (s *trial) ready() error {
 	ctx, cancel := context.WithTimeout(context.Background(), maxWait)
 	defer cancel()
 	if err := s.server.Ready(ctx); ctx.Err() != nil {
-		return undecided("the server is not ready after %v: %v\n%s", maxWait, err, s.log)
+		return undecided("the server is not ready after %v: %v\n%s", maxWait, err, &s.log)
 	} else if err != nil {
-		return fmt.Errorf("start: %w\n%s", err, s.log)
+		return fmt.Errorf("start: %w\n%s", err, &s.log)
 	}
 	return nil
 }
@@ -114,31 +113,35 @@ func (s *trial) stop() error {
 	err := s.server.Stop()
 	s.h.serverEnded()
 	if err != nil {
-		return fmt.Errorf("stop: %w\n%s", err, s.log)
+		return fmt.Errorf("stop: %w\n%s", err, &s.log)
 	}
 	return nil
 }
 
-// drain completes all jobs. Leases are a few seconds and backoffs shorter, so the number of unfinished jobs always falls.
+// drain completes all jobs.
 func (s *trial) drain(seed uint64) error {
 	c := newCrowd(s.u, load{}, s.name+"-drain", seed)
 	for i := range 4 {
 		c.all.Go(func() { c.run(i, true) })
 	}
 	defer c.end()
+	return s.awaitEnds()
+}
+
+// awaitEnds waits until all jobs have ended. Leases are a few seconds and backoffs shorter, so the number of unfinished jobs always
+// falls.
+func (s *trial) awaitEnds() error {
 	least, since := int64(math.MaxInt64), time.Now()
-	for {
-		st, err := s.u.stats(c.ctx)
-		left := st.Jobs["pending"] + st.Jobs["active"] + st.Jobs["deferred"]
+	for ; ; time.Sleep(20 * time.Millisecond) {
+		left, err := s.u.unfinished(context.Background())
 		switch {
 		case err == nil && left == 0:
 			return nil
 		case err == nil && left < least:
 			least, since = left, time.Now()
 		case time.Since(since) > maxWait:
-			return undecided("no job ended for %v: %v, %v", maxWait, st.Jobs, err)
+			return undecided("no job ended for %v: %d are left, %v", maxWait, left, err)
 		}
-		pause(c.ctx, 20*time.Millisecond)
 	}
 }
 
@@ -188,17 +191,15 @@ func (s *trial) readBack() error {
 	if err := failure.Load(); err != nil {
 		return *err
 	}
-	st, err := s.u.stats(context.Background())
+	jobs, err := s.u.counts(context.Background())
 	if err != nil {
 		return err
 	}
 	counted := int64(0)
-	for _, n := range st.Jobs {
+	for _, n := range jobs {
 		counted += n
 	}
-	s.h.mu.Lock()
-	s.h.count.Lost += int(lost.Load())
-	s.h.mu.Unlock()
+	s.h.tally(func(t *tally) { t.Lost += int(lost.Load()) })
 	if n := lost.Load(); n > 0 {
 		s.h.problem("%d jobs are lost", n)
 	}
@@ -220,25 +221,21 @@ func (s *trial) tool(args ...string) error {
 	return nil
 }
 
-// finish finishes the errands, completes all jobs, reads everything back, stops the server, checks its data, and checks
-// the history. The server must run, and the crowd must have ended.
+// settle finishes the errands, ends all jobs with drain, reads everything back, calls verify, stops the server, and checks its data. The
+// server must run, and the crowd must have ended.
+func (s *trial) settle(drain, verify func() error) error {
+	check := func() error { return errors.Join(s.tool("check"), s.tool("journal", "verify")) }
+	for _, step := range []func() error{s.finishErrands, drain, s.checkErrands, s.readBack, verify, s.stop, check} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish settles everything, and checks the history.
 func (s *trial) finish(seed uint64) error {
-	if err := s.finishErrands(); err != nil {
-		return err
-	}
-	if err := s.drain(seed); err != nil {
-		return err
-	}
-	if err := s.checkErrands(); err != nil {
-		return err
-	}
-	if err := s.readBack(); err != nil {
-		return err
-	}
-	if err := s.stop(); err != nil {
-		return err
-	}
-	if err := errors.Join(s.tool("check"), s.tool("journal", "verify")); err != nil {
+	if err := s.settle(func() error { return s.drain(seed) }, func() error { return nil }); err != nil {
 		return err
 	}
 	impossible, tooLong := s.h.check()

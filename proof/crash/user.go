@@ -247,12 +247,10 @@ func (u *user) get(ctx context.Context, id job.ID) (d *document, found bool, err
 	if err != nil {
 		return nil, false, err
 	}
-	e := event{call: r.call, ret: r.ret, kind: observed, attempts: -1}
 	switch r.status {
 	case http.StatusOK:
 	case http.StatusNotFound:
-		e.answer = absent
-		u.h.add(id, e)
+		u.h.add(id, event{call: r.call, ret: r.ret, kind: observed, answer: absent, attempts: -1})
 		return nil, false, nil
 	case 0:
 		return nil, false, undecided("get %s had no answer after %v", id, time.Duration(r.ret-r.call))
@@ -267,30 +265,45 @@ func (u *user) get(ctx context.Context, id job.ID) (d *document, found bool, err
 	if u.noteDocument(d) == nil {
 		return nil, true, nil
 	}
-	if e.status, err = parseStatus(d.Status); err != nil {
-		u.h.problem("get %s: %v", id, err)
+	if !u.observe(id, r, d) {
 		return nil, true, nil
 	}
-	e.attempts = d.RunAttempts
-	if d.ClaimID != nil && e.status == active {
-		e.claim = u.h.known(*d.ClaimID)
-	}
-	u.h.add(id, e)
 	return d, true, nil
 }
 
-// stats are the server's counts.
-type stats struct {
-	Jobs map[string]int64 `json:"jobs"`
+// observe records the state in a document of a job. It returns false if the document has no possible state.
+func (u *user) observe(id job.ID, r *reply, d *document) bool {
+	status, err := parseStatus(d.Status)
+	if err != nil {
+		u.h.problem("the document of %s: %v", id, err)
+		return false
+	}
+	e := event{call: r.call, ret: r.ret, kind: observed, attempts: d.RunAttempts, status: status}
+	if d.ClaimID != nil && status == active {
+		e.claim = u.h.known(*d.ClaimID)
+	}
+	u.h.add(id, e)
+	return true
 }
 
-func (u *user) stats(ctx context.Context) (out stats, err error) {
+// counts returns how many jobs have each status.
+func (u *user) counts(ctx context.Context) (map[string]int64, error) {
 	r, err := u.send(ctx, http.MethodGet, "/stats", "", nil)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	if r.status != http.StatusOK {
-		return out, fmt.Errorf("stats: %d", r.status)
+		return nil, fmt.Errorf("stats: %d", r.status)
 	}
-	return out, json.Unmarshal(r.body, &out)
+	var stats struct {
+		Jobs map[string]int64 `json:"jobs"`
+	}
+	err = json.Unmarshal(r.body, &stats)
+	return stats.Jobs, err
+}
+
+// unfinished returns how many jobs have not ended.
+func (u *user) unfinished(ctx context.Context) (int64, error) {
+	jobs, err := u.counts(ctx)
+	return jobs["pending"] + jobs["active"] + jobs["deferred"], err
 }

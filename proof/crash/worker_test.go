@@ -14,6 +14,7 @@ import (
 	"github.com/daybookq/daybook/client/worker"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/proof/report"
 )
 
 // TestWorkers kills the server under the load of the Go client's Worker, which most users run. A Worker claims ahead,
@@ -144,32 +145,12 @@ func (l *lane) workers(kills int) {
 	}
 	l.awaitLoad(s, c, 1)
 	c.end()
-	l.must(s, s.finishErrands())
-
-	// The workers complete the remaining jobs.
-	least, since := int64(-1), time.Now()
-	for {
-		st, err := s.u.stats(context.Background())
-		left := st.Jobs["pending"] + st.Jobs["active"] + st.Jobs["deferred"]
-		if err == nil && left == 0 {
-			break
-		}
-		if err == nil && (least < 0 || left < least) {
-			least, since = left, time.Now()
-		}
-		if time.Since(since) > maxWait {
-			l.must(s, undecided("the workers ended no job for %v: %v, %v", maxWait, st.Jobs, err))
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	stop()
-	all.Wait()
-	l.must(s, errors.Join(ended...))
-	l.must(s, s.checkErrands())
-	l.must(s, s.readBack())
-	l.must(s, l.outputs(s, r))
-	l.must(s, s.stop())
-	l.must(s, errors.Join(s.tool("check"), s.tool("journal", "verify")))
+	l.must(s, s.settle(func() error { // the workers complete the remaining jobs
+		err := s.awaitEnds()
+		stop()
+		all.Wait()
+		return errors.Join(append(ended, err)...)
+	}, func() error { return l.outputs(s, r) }))
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	for _, problem := range s.h.wrong {
@@ -179,7 +160,7 @@ func (l *lane) workers(kills int) {
 	defer r.mu.Unlock()
 	s.h.count.Ended, s.h.count.Claimed = len(r.reported), r.sum()
 	s.h.count.Checked, s.h.count.Operations = len(r.begun), r.events
-	l.tally.add(s.h.count)
+	report.Add(&l.tally, s.h.count)
 }
 
 // sum returns the number of begun runs. The caller holds r.mu.

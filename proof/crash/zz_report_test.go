@@ -28,7 +28,7 @@ func TestZReport(t *testing.T) {
 	}
 	for _, r := range rows {
 		line(r.lane, r.what, r.tally, r.took)
-		sum.add(r.tally)
+		report.Add(&sum, r.tally)
 		took += r.took
 	}
 	line("all", fmt.Sprintf("the server died %d times", sum.Deaths), sum, took)
