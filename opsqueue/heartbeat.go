@@ -2,9 +2,6 @@ package opsqueue
 
 import "time"
 
-// HeartbeatPayload is the payload of the original's pings: U+1F493 in UTF-8. Clients accept any payload.
-const HeartbeatPayload = "\U0001F493"
-
 // Heartbeat decides when the server pings a consumer's connection, and when it drops the connection. It has no clock: the
 // caller passes the time, which must not decrease. Only one goroutine may use it.
 //

@@ -7,8 +7,6 @@ import (
 
 // These names of inner packages are part of the store's interface.
 type (
-	// Error is a failure of the database; see row.Error.
-	Error = row.Error
 	// QueuesError refuses a store with more queues than Options.QueueMemory allows.
 	QueuesError = memory.QueuesError
 	// JobEnd is the end of a job, for callers that wait for it.

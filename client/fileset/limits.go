@@ -15,8 +15,6 @@ const (
 	MaxManifestBytes = 32 << 20
 	// MaxFileBytes bounds a file. It is the default limit of a server for a blob.
 	MaxFileBytes = 64 << 30
-	// MaxBytes bounds the sum of all sizes. It follows from the other limits, and is far below the maximum of an int64.
-	MaxBytes int64 = MaxFiles * MaxFileBytes
 
 	// MaxPatterns and MaxPatternBytes bound a list of patterns.
 	MaxPatterns     = 32

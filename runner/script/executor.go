@@ -14,9 +14,8 @@ import (
 	"github.com/daybookq/daybook/runner/task"
 )
 
-// Defaults of options. DefaultBatchSize is for callers of Run.
+// Defaults of options.
 const (
-	DefaultBatchSize = 100
 	DefaultTimeoutMs = 120_000
 	DefaultIdleMs    = 60_000
 )

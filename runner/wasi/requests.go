@@ -32,18 +32,17 @@ const (
 	// bodyCopies is the memory that an answer needs, as a multiple of its body's length: one for the body, one for its
 	// text, and 1.5 each for the JSON and the frame. The first freeBytes of a body are not counted. All answers of a
 	// runner share roomBytes.
-	bodyCopies        = 5
-	freeBytes         = 64 << 10
-	roomBytes         = 256 << 20
-	maxHeaderBytes    = 64 << 10
-	maxHeaders        = 100
-	maxRedirects      = 10
-	handshakeTimeout  = 10 * time.Second
-	idleTimeout       = 30 * time.Second
-	maxIdlePerHost    = 4
-	maxIdle           = 32
-	maxURLBytes       = 8 << 10
-	maxRequestedBytes = guest.MaxAnswerBytes
+	bodyCopies       = 5
+	freeBytes        = 64 << 10
+	roomBytes        = 256 << 20
+	maxHeaderBytes   = 64 << 10
+	maxHeaders       = 100
+	maxRedirects     = 10
+	handshakeTimeout = 10 * time.Second
+	idleTimeout      = 30 * time.Second
+	maxIdlePerHost   = 4
+	maxIdle          = 32
+	maxURLBytes      = 8 << 10
 )
 
 // guestRequest is a request of a guest.
