@@ -18,6 +18,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
+	proof "github.com/daybookq/daybook/proof/report"
 )
 
 func main() {
@@ -29,15 +30,14 @@ func main() {
 
 // options are the flags.
 type options struct {
-	length, peak time.Duration
-	warmUp       time.Duration
-	known        float64   // jobs per second at the peak; 0: measure it
-	rates        []float64 // of the open loops, as parts of the peak
+	length       time.Duration // of the calls at each rate
+	peak, warmUp time.Duration // how long the peak is measured, and how long a work runs before it is measured
+	known        float64       // jobs per second at the peak; 0: measure it
+	rates        []float64     // of the open loops, as parts of the peak
 	works        []works.Work
 	dir          string // on the disk to measure
 	out, page    string
 	commit       string
-	logs         string // a directory for the servers' logs with their garbage collections; "": none
 }
 
 func parse() (options, error) {
@@ -46,17 +46,13 @@ func parse() (options, error) {
 	for _, w := range all {
 		names = append(names, w.Name)
 	}
-	var o options
+	o := options{peak: 8 * time.Second, warmUp: time.Second, out: "bin/open-loop.json"}
 	flag.DurationVar(&o.length, "for", 20*time.Second, "how long calls are due at each rate")
-	flag.DurationVar(&o.peak, "peak", 8*time.Second, "how long the peak is measured")
-	flag.DurationVar(&o.warmUp, "warm-up", time.Second, "how long a work runs before it is measured")
 	flag.Float64Var(&o.known, "of", 0, "jobs a second that count as the peak, to compare servers at the same rates (default: it is measured)")
 	percents := flag.String("rates", "25,50,75,95", "rates, in percent of the peak")
 	chosen := flag.String("works", strings.Join(names, ","), "the works")
 	flag.StringVar(&o.dir, "dir", os.TempDir(), "a directory on the disk to measure")
-	flag.StringVar(&o.out, "out", "bin/open-loop.json", "file for the results")
 	flag.StringVar(&o.page, "page", "", "page whose block is replaced by the tables, such as docs/explanation/performance.md")
-	flag.StringVar(&o.logs, "logs", "", "directory for the servers' logs, with a line for each garbage collection")
 	flag.Parse()
 	for name := range strings.SplitSeq(*chosen, ",") {
 		i := slices.Index(names, name)
@@ -72,8 +68,8 @@ func parse() (options, error) {
 		}
 		o.rates = append(o.rates, percent/100)
 	}
-	if o.length < time.Second || o.peak < time.Second || o.warmUp <= 0 || o.known < 0 {
-		return o, errors.New("-for and -peak must be at least a second, -warm-up more than 0, and -of not negative")
+	if o.length < time.Second || o.known < 0 {
+		return o, errors.New("-for must be at least a second, and -of not negative")
 	}
 	commit, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
 	o.commit = strings.TrimSpace(string(commit))
@@ -121,5 +117,5 @@ func run() error {
 	if o.page == "" {
 		return nil
 	}
-	return r.page(o.page)
+	return proof.ReplaceBlock(o.page, "open", r.markdown())
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -74,28 +73,13 @@ func curve(l *load.Latencies) (points []point) {
 func (m *measurement) serve(ctx context.Context) (t *works.Target, end func() error, err error) {
 	m.runs++
 	p := &daybooktest.Process{Binary: m.binary, Data: filepath.Join(m.dir, fmt.Sprint(m.runs)), Args: []string{"--log-level", "warn"}, Log: os.Stderr}
-	var log io.Closer
-	if m.logs != "" {
-		file, err := os.Create(filepath.Join(m.logs, fmt.Sprintf("server-%d.log", m.runs)))
-		if err != nil {
-			return nil, nil, err
-		}
-		p.Log, p.Args, log = file, []string{"--log-level", "debug"}, file
-		if err := os.Setenv("GODEBUG", "gctrace=1"); err != nil {
-			return nil, nil, err
-		}
-	}
 	if err := p.Start(ctx); err != nil {
 		return nil, nil, err
 	}
 	t = works.NewTarget(p.URL())
 	return t, func() error {
 		t.Close()
-		err := errors.Join(p.Stop(), os.RemoveAll(p.Data))
-		if log != nil {
-			err = errors.Join(err, log.Close())
-		}
-		return err
+		return errors.Join(p.Stop(), os.RemoveAll(p.Data))
 	}, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,8 +30,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestReport: tables have each rate, the stalls and the rates that the server could not sustain, and replace the block of
-// a page.
+// TestReport: tables have each rate, the stalls and the rates that the server could not sustain.
 func TestReport(t *testing.T) {
 	r := report{Date: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), Commit: "abc", SecondsEach: 20, Works: []workResult{{
 		Name: "some", Title: "do something", Jobs: 10, PeakPerSec: 123456, PeakP99: 12.3,
@@ -48,16 +46,6 @@ func TestReport(t *testing.T) {
 	}
 	r.Works[0].Rates = r.Works[0].Rates[:1]
 	testkit.Contains(t, r.markdown(), "no stall over 50 ms")
-	path := filepath.Join(t.TempDir(), "page.md")
-	testkit.NoError(t, os.WriteFile(path, []byte("a\n"+blockBegin+"old\n"+blockEnd+"z\n"), 0o644))
-	testkit.NoError(t, r.page(path))
-	got, err := os.ReadFile(path)
-	if err != nil || !strings.HasPrefix(string(got), "a\n"+blockBegin+"\nMeasured") || !strings.HasSuffix(string(got), blockEnd+"z\n") || strings.Contains(string(got), "old") {
-		t.Errorf("%s, %v", got, err)
-	}
-	if err := r.page(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a page that does not exist was replaced")
-	}
 }
 
 // TestCurve: the curve has a point for each tenth of a nine, and its latencies grow.

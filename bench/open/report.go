@@ -100,23 +100,3 @@ func orLess(ms float64) string {
 	}
 	return load.Millis(ms)
 }
-
-// The lines around the block of the page that a run replaces.
-const (
-	blockBegin = "<!-- open -->\n"
-	blockEnd   = "<!-- /open -->\n"
-)
-
-// page replaces the block of a page of documentation.
-func (r *report) page(path string) error {
-	page, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, begun := strings.Cut(string(page), blockBegin)
-	_, after, ended := strings.Cut(rest, blockEnd)
-	if !begun || !ended {
-		return fmt.Errorf("%s has no block for the figures: it must have a line %q and, below it, a line %q", path, blockBegin, blockEnd)
-	}
-	return os.WriteFile(path, []byte(before+blockBegin+"\n"+r.markdown()+"\n"+blockEnd+after), 0o644)
-}

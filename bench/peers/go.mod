@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/beanstalkd/go-beanstalk v0.2.0
 	github.com/coder/websocket v1.8.15
+	github.com/daybookq/daybook v0.0.0
 	github.com/daybookq/daybook/client v0.0.0
 	github.com/hibiken/asynq v0.26.0
 	github.com/jackc/pgx/v5 v5.12.0
@@ -21,10 +22,12 @@ require (
 	codeberg.org/go-latex/latex v0.2.0 // indirect
 	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/bmatcuk/doublestar/v4 v4.10.4 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/creack/pty v1.1.24 // indirect
 	github.com/daybookq/daybook/job v0.0.0 // indirect
 	github.com/daybookq/daybook/mdns v0.0.0 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
@@ -63,10 +66,11 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
-	google.golang.org/protobuf v1.36.10 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )
 
 replace (
+	github.com/daybookq/daybook => ../..
 	github.com/daybookq/daybook/client => ../../client
 	github.com/daybookq/daybook/job => ../../job
 	github.com/daybookq/daybook/mdns => ../../mdns

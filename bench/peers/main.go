@@ -20,6 +20,8 @@ import (
 	"github.com/daybookq/daybook/bench/peers/peer"
 	"github.com/daybookq/daybook/bench/peers/plot"
 	"github.com/daybookq/daybook/bench/peers/report"
+	"github.com/daybookq/daybook/internal/load"
+	proof "github.com/daybookq/daybook/proof/report"
 )
 
 func main() {
@@ -44,6 +46,7 @@ type options struct {
 }
 
 func parse(args []string, messages io.Writer) (o options, err error) {
+	o.out, o.commit = filepath.Join("bin", "bench-peers.out"), commit() // for peers.json and peers.svg
 	flags := flag.NewFlagSet("bench-peers", flag.ContinueOnError)
 	flags.SetOutput(messages)
 	flags.StringVar(&o.drivers, "drivers", "", "which clients of Daybook and which peers, separated by commas; all if empty")
@@ -53,9 +56,7 @@ func parse(args []string, messages io.Writer) (o options, err error) {
 	flags.BoolVar(&o.short, "short", false, "one round of short turns, to try it out; the figures say little")
 	flags.BoolVar(&o.syncs, "syncs", true, "count with strace how often each server syncs its files for a call")
 	flags.StringVar(&o.dir, "dir", os.TempDir(), "where the servers keep their files: on the disk that is to be measured")
-	flags.StringVar(&o.out, "out", filepath.Join("bin", "bench-peers.out"), "the folder for peers.json and peers.svg")
 	flags.StringVar(&o.page, "page", "", "a page of documentation whose block of figures is replaced, and beside which the plot is written")
-	flags.StringVar(&o.commit, "commit", commit(), "the commit of Daybook, for the results")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -182,7 +183,7 @@ func compare(ctx context.Context, o options, work string, messages io.Writer) (r
 		r.Results = append(r.Results, results...)
 	}
 	r.Targets = r.Judge(measure.Targets())
-	r.Machine.Load[1], err = report.LoadAverage()
+	r.Machine.Load[1], err = load.Average()
 	return r, failed, err
 }
 
@@ -222,5 +223,5 @@ func write(o options, r *measure.Report) error {
 	if err := plot.Write(filepath.Join(filepath.Dir(o.page), "peers.svg"), r); err != nil {
 		return err
 	}
-	return report.Page(o.page, report.Markdown(r))
+	return proof.ReplaceBlock(o.page, "peers", report.Markdown(r))
 }

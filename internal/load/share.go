@@ -26,3 +26,12 @@ func Share(ctx context.Context, callers, n int, call func(ctx context.Context, c
 	group.Wait()
 	return context.Cause(ctx)
 }
+
+// InBatches is Share for calls that together do a number of jobs, each up to batch of them.
+func InBatches(ctx context.Context, callers, jobs, batch int, call func(ctx context.Context, caller, jobs int) error) error {
+	var left atomic.Int64
+	left.Store(int64(jobs))
+	return Share(ctx, callers, (jobs+batch-1)/batch, func(ctx context.Context, caller int) error {
+		return call(ctx, caller, min(batch, int(left.Add(-int64(batch)))+batch))
+	})
+}

@@ -20,14 +20,20 @@ func Write(t *testing.T, name, text string) {
 	if path == "" || t.Failed() {
 		return
 	}
-	page, err := os.ReadFile(path)
-	testkit.NoError(t, err)
 	stamp := testkit.Must(stampOf(path))(t)
-	page, err = replace(page, name, stamp.String()+"\n\n"+text)
+	testkit.NoError(t, ReplaceBlock(path, name, stamp.String()+"\n\n"+text))
+}
+
+// ReplaceBlock replaces the block of a page called name by text.
+func ReplaceBlock(path, name, text string) error {
+	page, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatalf("%s: %v", path, err)
+		return err
 	}
-	testkit.NoError(t, os.WriteFile(path, page, 0o644))
+	if page, err = replace(page, name, text); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return os.WriteFile(path, page, 0o644)
 }
 
 // Add adds the figures of a run to a sum. T is a struct of exported numbers.

@@ -3,12 +3,15 @@ package runners
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/daybookq/daybook/bench/rig"
 )
 
 // processes returns the ids of all processes.
@@ -62,40 +65,11 @@ func describe(pids []int) string {
 	return b.String()
 }
 
-// parentOf returns the parent of a process, or 0.
-func parentOf(pid int) int {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0
-	}
-	// 123 (a name, which may have parentheses) S 1 …
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 2 {
-		return 0
-	}
-	parent, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return 0
-	}
-	return parent
-}
-
 // descendants returns the processes below a process.
 func descendants(root int) ([]int, error) {
-	pids, err := processes()
-	if err != nil {
-		return nil, err
-	}
-	children := map[int][]int{}
-	for _, pid := range pids {
-		parent := parentOf(pid)
-		children[parent] = append(children[parent], pid)
-	}
-	found := slices.Clone(children[root])
-	for i := 0; i < len(found); i++ {
-		found = append(found, children[found[i]]...)
-	}
-	return found, nil
+	all, err := rig.Descendants(root)
+	delete(all, root)
+	return slices.Sorted(maps.Keys(all)), err
 }
 
 // killMarked kills a process if it still has the mark, or reports false if it has ended. The kernel may give the id of an

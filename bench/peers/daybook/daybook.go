@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/daybookq/daybook/bench/peers/measure"
 	"github.com/daybookq/daybook/bench/peers/process"
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/load"
+	"github.com/daybookq/daybook/internal/load/works"
 )
 
 // driver starts a server; its dialer determines which client drives it.
@@ -107,26 +106,12 @@ func (s *server) Close() error { return s.process.Stop() }
 // Fill posts the jobs with 8 callers, and waits until all of them can be claimed.
 func (s *server) Fill(ctx context.Context, jobs int) error {
 	body := lines(1000)
-	var left atomic.Int64
-	left.Store(int64(jobs))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var group sync.WaitGroup
-	for range 8 {
-		group.Go(func() {
-			for {
-				n := left.Add(-1000) + 1000
-				if n <= 0 {
-					return
-				}
-				if _, err := s.client.AddLines(ctx, body[:min(n, 1000)*lineBytes], client.AddOptions{}); err != nil {
-					cancel(err)
-					return
-				}
-			}
-		})
+	if err := load.InBatches(ctx, 8, jobs, 1000, func(ctx context.Context, _, n int) error {
+		_, err := s.client.AddLines(ctx, body[:n*lineBytes], client.AddOptions{})
+		return err
+	}); err != nil {
+		return err
 	}
-	group.Wait()
 	for ctx.Err() == nil {
 		stats, err := s.client.Stats(ctx)
 		if err != nil {
@@ -142,21 +127,7 @@ func (s *server) Fill(ctx context.Context, jobs int) error {
 const lineBytes = measure.PayloadBytes + 1
 
 // lines returns n payloads that do not compress well, each with a newline after it.
-func lines(n int) []byte {
-	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-	var text strings.Builder
-	x := uint64(88172645463325252)
-	for range n {
-		for range measure.PayloadBytes {
-			x ^= x << 13
-			x ^= x >> 7
-			x ^= x << 17
-			text.WriteByte(alphabet[x>>58])
-		}
-		text.WriteByte('\n')
-	}
-	return []byte(text.String())
-}
+func lines(n int) []byte { return works.Lines(n, measure.PayloadBytes) }
 
 // runnerID returns the runner id of a caller.
 func runnerID(caller int) string { return fmt.Sprintf("runner-%d", caller) }

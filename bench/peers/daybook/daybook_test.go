@@ -8,6 +8,7 @@ import (
 	"github.com/daybookq/daybook/bench/peers/measure"
 	"github.com/daybookq/daybook/bench/peers/peer"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -28,14 +29,9 @@ func TestDrivers(t *testing.T) {
 			if _, err := d.Describe(t.Context()); err != nil {
 				t.Error(err)
 			}
-			s, err := d.Start(t.Context(), t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testkit.Must(d.Start(t.Context(), t.TempDir()))(t)
 			defer func() {
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, s.Close())
 			}()
 			for _, w := range slices.DeleteFunc(slices.Clone(works), func(w measure.Work) bool { return !d.Does(w) }) {
 				result, err := measure.Do(t.Context(), s, w, 300)

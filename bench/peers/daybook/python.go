@@ -47,7 +47,7 @@ func (p python) Run(ctx context.Context, t *measure.Turn) error {
 	}
 	t.Took(seconds(answer.Seconds))
 	for _, l := range answer.Latencies {
-		t.Record(seconds(l))
+		t.Add(seconds(l))
 	}
 	return nil
 }

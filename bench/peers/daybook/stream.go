@@ -140,7 +140,7 @@ func (s *streams) Run(ctx context.Context, t *measure.Turn) error {
 				}
 				select {
 				case <-ended[caller/perStream]:
-					t.Record(time.Since(began))
+					t.Add(time.Since(began))
 				case <-ctx.Done():
 				}
 			}

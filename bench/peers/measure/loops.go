@@ -116,7 +116,7 @@ func (l *loop) claim(ctx context.Context, c Conn, n int) (int, error) {
 			return 0, fmt.Errorf("claim %d: the server returned %d jobs", n, got)
 		}
 		if got > 0 {
-			l.t.Record(time.Since(start))
+			l.t.Add(time.Since(start))
 			return got, nil
 		}
 		if time.Since(since) > dryFor {
@@ -205,7 +205,7 @@ func (l *loop) lifecycle(ctx context.Context, c Conn) error {
 		if err := c.Complete(ctx); err != nil {
 			return fmt.Errorf("complete: %w", err)
 		}
-		l.t.Record(time.Since(start))
+		l.t.Add(time.Since(start))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/bench/peers/process"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestSpread(t *testing.T) {
@@ -27,19 +28,6 @@ func TestSpread(t *testing.T) {
 		if got := spreadOf(c.figures); got != c.want {
 			t.Errorf("the spread of %v is %+v, expected %+v", c.figures, got, c.want)
 		}
-	}
-}
-
-func TestQuantile(t *testing.T) {
-	var sorted []time.Duration
-	for i := range 100 {
-		sorted = append(sorted, time.Duration(i+1))
-	}
-	if p50, p99, p100 := quantile(sorted, 0.5), quantile(sorted, 0.99), quantile(sorted, 1); p50 != 51 || p99 != 100 || p100 != 100 {
-		t.Errorf("p50, p99, p100 of 1…100 are %d, %d, %d", p50, p99, p100)
-	}
-	if quantile(nil, 0.5) != 0 {
-		t.Error("no durations have a quantile")
 	}
 }
 
@@ -215,10 +203,7 @@ func TestLoops(t *testing.T) {
 		for _, most := range []int{0, 1} {
 			f := newFake(t)
 			f.most = most
-			started, err := f.Start(t.Context(), t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			started := testkit.Must(f.Start(t.Context(), t.TempDir()))(t)
 			s := started.(*fakeSession)
 			turn := &Turn{Work: w, Jobs: 5003}
 			if err := measureOn(t.Context(), s, turn); err != nil {
@@ -237,9 +222,7 @@ func TestLoops(t *testing.T) {
 			if err != nil || measured.Seconds <= 0 || measured.Calls == 0 || measured.P99 < measured.P50 {
 				t.Errorf("%s: the result is %+v, %v", w.Name, measured, err)
 			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, s.Close())
 		}
 	}
 }
@@ -272,10 +255,7 @@ func runOf(f *fake, dir string) *Run {
 
 func TestRounds(t *testing.T) {
 	f, dir := newFake(t), t.TempDir()
-	results, err := runOf(f, dir).Block(t.Context(), Block{Name: "b", Works: []Work{LifecycleOne}, Also: map[string][]Work{"fake": {DrainBulk}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := testkit.Must(runOf(f, dir).Block(t.Context(), Block{Name: "b", Works: []Work{LifecycleOne}, Also: map[string][]Work{"fake": {DrainBulk}}}))(t)
 	if len(results) != 2 || len(results[0].Turns) != 3 || len(results[1].Turns) != 3 || results[1].Work != DrainBulk.Name {
 		t.Errorf("the results are %+v", results)
 	}
@@ -298,10 +278,7 @@ func TestOrder(t *testing.T) {
 	if want := []string{"fake create-one", "fake lifecycle-one", "fake drain-bulk", "other create-one", "other lifecycle-one"}; !slices.Equal(order, want) {
 		t.Errorf("the order is %v, expected %v", order, want)
 	}
-	results, err := r.Block(t.Context(), b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := testkit.Must(r.Block(t.Context(), b))(t)
 	order = nil
 	for _, result := range results {
 		order = append(order, result.Driver+" "+result.Work)
@@ -319,10 +296,7 @@ func TestFailure(t *testing.T) {
 	f.failAt = 100
 	r := runOf(f, dir)
 	r.Drivers = append(r.Drivers, other)
-	results, err := r.Block(t.Context(), Block{Name: "b", Works: []Work{CreateOne}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := testkit.Must(r.Block(t.Context(), Block{Name: "b", Works: []Work{CreateOne}}))(t)
 	if len(results[0].Turns) != 0 || !strings.Contains(results[0].Error, errFake.Error()) {
 		t.Errorf("the result of the driver that fails is %+v", results[0])
 	}

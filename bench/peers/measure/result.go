@@ -1,6 +1,10 @@
 package measure
 
-import "time"
+import (
+	"time"
+
+	"github.com/daybookq/daybook/internal/load"
+)
 
 // Report is the complete result of one run. It is written as JSON.
 type Report struct {
@@ -17,10 +21,8 @@ type Report struct {
 
 // Machine describes the machine of a run.
 type Machine struct {
-	Processor string `json:"processor"`
-	Cores     int    `json:"cores"`
+	load.Machine
 	MemoryGiB int    `json:"memory_gib"`
-	Kernel    string `json:"kernel"`
 	Directory string `json:"directory"` // the file system type of the servers' directories
 	// SyncMicros is how long it takes to append 128 bytes to a file and to sync it: the median of a few hundred
 	// measurements.

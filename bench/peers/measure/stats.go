@@ -1,17 +1,6 @@
 package measure
 
-import (
-	"slices"
-	"time"
-)
-
-// quantile returns the q-quantile (0 … 1) of sorted durations, or 0 if there are none.
-func quantile(sorted []time.Duration, q float64) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
-}
+import "slices"
 
 // Spread is the median of some figures, with the least and the greatest.
 type Spread struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/daybookq/daybook/bench/peers/process"
+	"github.com/daybookq/daybook/internal/load"
 )
 
 // syncCalls is how many calls of each kind CountSyncs makes.
@@ -31,7 +32,7 @@ func (r *Run) CountSyncs(ctx context.Context, d Driver) (syncs map[string]float6
 		}{
 			{"create", func(c Conn) error { return c.Create(ctx, 1) }},
 			{"claim", func(c Conn) error {
-				l := &loop{t: &Turn{}}
+				l := &loop{t: &Turn{Latencies: load.NewLatencies()}}
 				_, err := l.claim(ctx, c, 1) // some servers hand a job out only a moment after they have acknowledged it
 				return err
 			}},

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/daybookq/daybook/bench/peers/measure"
 	"github.com/daybookq/daybook/bench/peers/process"
+	"github.com/daybookq/daybook/internal/load"
 )
 
 // Drivers returns a driver for each peer. work is a directory that outlasts the turns; the caller removes it.
@@ -61,33 +60,16 @@ var payload = strings.Repeat("Qx7-", measure.PayloadBytes/4)
 
 // fill creates jobs through several connections.
 func fill(ctx context.Context, s measure.Session, jobs, batch int) error {
-	var left atomic.Int64
-	left.Store(int64(jobs))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var group sync.WaitGroup
-	for i := range fillers {
-		group.Go(func() {
-			c, err := s.Dial(ctx, i)
-			if err != nil {
-				cancel(err)
-				return
-			}
-			defer c.Close()
-			for {
-				n := int(left.Add(-int64(batch))) + batch
-				if n <= 0 {
-					return
-				}
-				if err := c.Create(ctx, min(n, batch)); err != nil {
-					cancel(err)
-					return
-				}
-			}
-		})
+	conns := make([]measure.Conn, fillers)
+	for i := range conns {
+		c, err := s.Dial(ctx, i)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		conns[i] = c
 	}
-	group.Wait()
-	return context.Cause(ctx)
+	return load.InBatches(ctx, fillers, jobs, batch, func(ctx context.Context, i, n int) error { return conns[i].Create(ctx, n) })
 }
 
 var errLostJobs = errors.New("the server returned an answer of another form than expected")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/bench/peers/measure"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -28,14 +29,9 @@ func TestDrivers(t *testing.T) {
 			if err != nil || described.Driver != d.Name() || described.System == "" || described.Durable == "" || described.Usage == "" {
 				t.Errorf("the description is %+v, %v", described, err)
 			}
-			s, err := d.Start(t.Context(), reachable(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testkit.Must(d.Start(t.Context(), reachable(t)))(t)
 			defer func() {
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, s.Close())
 			}()
 			for _, w := range works {
 				if !d.Does(w) {
@@ -53,17 +49,10 @@ func TestDrivers(t *testing.T) {
 // reachable returns a temporary directory that a server of another user can reach. It cannot reach those from t.TempDir.
 func reachable(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "peer-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Must(os.MkdirTemp("", "peer-test-"))(t)
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, os.RemoveAll(dir))
 	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Chmod(dir, 0o755))
 	return dir
 }

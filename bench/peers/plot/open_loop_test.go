@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestOpenLoop: each work has a panel, and each rate a line in its legend.
@@ -18,13 +20,8 @@ func TestOpenLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "open.svg")
-	if err := WriteOpenLoop(path, &r); err != nil {
-		t.Fatal(err)
-	}
-	drawn, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, WriteOpenLoop(path, &r))
+	drawn := testkit.Must(os.ReadFile(path))(t)
 	for _, want := range []string{"create some", "claim some", "25 %: 1 k jobs/s", "50 %: 2 k jobs/s", "90 %", "commit abc"} {
 		if !bytes.Contains(drawn, []byte(want)) {
 			t.Errorf("the plot has no %q", want)

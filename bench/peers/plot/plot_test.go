@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/bench/peers/measure"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "peers.svg")
 	r := &measure.Report{Blocks: measure.Blocks()}
-	if err := Write(path, r); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, Write(path, r))
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("a report without results has a plot: %v", err)
 	}
@@ -29,13 +28,8 @@ func TestWrite(t *testing.T) {
 			}
 		}
 	}
-	if err := Write(path, r); err != nil {
-		t.Fatal(err)
-	}
-	drawn, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, Write(path, r))
+	drawn := testkit.Must(os.ReadFile(path))(t)
 	for _, b := range r.Blocks {
 		if !bytes.Contains(drawn, []byte(b.Title)) {
 			t.Errorf("the plot has no panel %q", b.Title)

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,9 +9,10 @@ import (
 	"os/user"
 	"runtime"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // Command is a server to start.
@@ -31,7 +31,7 @@ type Command struct {
 type Process struct {
 	cmd  *exec.Cmd
 	stop syscall.Signal
-	said tail
+	said testkit.Log
 	done chan struct{} // closed when the process has ended
 	err  error         // how it ended; read it after done is closed
 }
@@ -155,28 +155,4 @@ func (p *Process) Close() error {
 	}
 	<-p.done
 	return nil
-}
-
-// tail keeps the end of a server's output, for errors.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const tailBytes = 2000
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	if more := len(t.text) - tailBytes; more > 0 {
-		t.text = append(t.text[:0], t.text[more:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.text))
 }

@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // helperVar makes this program start a server and wait, to be killed by TestEndsWithParent.
@@ -33,30 +36,17 @@ func TestMain(m *testing.M) {
 
 // TestEndsWithParent: a server ends when the process that started it is killed.
 func TestEndsWithParent(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := testkit.Must(os.Executable())(t)
 	helper := exec.Command(self)
 	helper.Env = append(os.Environ(), helperVar+"=1")
-	out, err := helper.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := helper.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(helper.StdoutPipe())(t)
+	testkit.NoError(t, helper.Start())
+	line := testkit.Must(bufio.NewReader(out).ReadString('\n'))(t)
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
 	if err != nil {
 		t.Fatalf("the helper printed %q", line)
 	}
-	if err := helper.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, helper.Process.Kill())
 	_ = helper.Wait() // it was killed
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -70,13 +60,8 @@ func TestEndsWithParent(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	p, err := Start(Command{Path: "/bin/sleep", Args: []string{"600"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	p := testkit.Must(Start(Command{Path: "/bin/sleep", Args: []string{"600"}}))(t)
+	testkit.Check(t, p.Close())
 	if err := p.Close(); err != nil {
 		t.Errorf("the second Close: %v", err)
 	}
@@ -87,18 +72,12 @@ func TestClose(t *testing.T) {
 
 // TestUntil: if a server ends before it answers, the error has the server's output.
 func TestUntil(t *testing.T) {
-	p, err := Start(Command{Path: "/bin/sh", Args: []string{"-c", "echo the port is taken >&2; exit 3"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(Start(Command{Path: "/bin/sh", Args: []string{"-c", "echo the port is taken >&2; exit 3"}}))(t)
 	never := func(context.Context) error { return errors.New("refused") }
 	if err := p.Until(t.Context(), never); err == nil || !strings.Contains(err.Error(), "the port is taken") || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("the error is %v", err)
 	}
-	p, err = Start(Command{Path: "/bin/sleep", Args: []string{"600"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p = testkit.Must(Start(Command{Path: "/bin/sleep", Args: []string{"600"}}))(t)
 	defer p.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	late := errors.New("late")
@@ -116,16 +95,10 @@ func TestStartMissing(t *testing.T) {
 
 // TestTime: the processor time of children counts.
 func TestTime(t *testing.T) {
-	p, err := Start(Command{Path: "/bin/sh", Args: []string{"-c", "(while :; do :; done) & wait"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(Start(Command{Path: "/bin/sh", Args: []string{"-c", "(while :; do :; done) & wait"}}))(t)
 	defer p.Close()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		used, err := Time(p.Pid())
-		if err != nil {
-			t.Fatal(err)
-		}
+		used := testkit.Must(rig.TreeTime(p.Pid()))(t)
 		if used > 0 {
 			break
 		}
@@ -133,10 +106,7 @@ func TestTime(t *testing.T) {
 			t.Fatal("a busy child used no processor time in a minute")
 		}
 	}
-	all, err := descendants(p.Pid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := testkit.Must(rig.Descendants(p.Pid()))(t)
 	for id := range all { // the shell does not end its child
 		if id != p.Pid() {
 			_ = syscall.Kill(id, syscall.SIGKILL)

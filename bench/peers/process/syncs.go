@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/daybookq/daybook/bench/rig"
 )
 
 // attachIn is how long strace may take to attach to all processes of a server.
@@ -23,7 +25,7 @@ func Syncs(ctx context.Context, pid int, dir string, f func() error) (n int, err
 	if err != nil {
 		return 0, err
 	}
-	all, err := descendants(pid)
+	all, err := rig.Descendants(pid)
 	if err != nil {
 		return 0, err
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/bench/peers/measure"
+	"github.com/daybookq/daybook/internal/load"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the expected output again")
@@ -35,7 +37,7 @@ func sample() *measure.Report {
 	}
 	r := &measure.Report{
 		Date: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), Commit: "0123456789ab", Blocks: blocks,
-		Machine:  measure.Machine{Processor: "Some CPU", Cores: 2, MemoryGiB: 24, Kernel: "6.1", Directory: "ext4", SyncMicros: 80.4, Load: [2]float64{0.5, 2}},
+		Machine:  measure.Machine{Machine: load.Machine{Processor: "Some CPU", Cores: 2, Kernel: "6.1"}, MemoryGiB: 24, Directory: "ext4", SyncMicros: 80.4, Load: [2]float64{0.5, 2}},
 		Settings: measure.Settings{Rounds: 2, TurnSeconds: 2, PayloadBytes: 100},
 		Drivers: []measure.Description{
 			{Driver: "daybook-http", System: "daybook 1", Client: "net/http", Durable: "always", Usage: "POST", Syncs: map[string]float64{"create": 1, "claim": 1}},
@@ -57,44 +59,16 @@ func sample() *measure.Report {
 // TestTables compares both forms of the tables with files.
 func TestTables(t *testing.T) {
 	var text strings.Builder
-	if err := Text(&text, sample()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, Text(&text, sample()))
 	for name, got := range map[string]string{"tables.txt": text.String(), "tables.md": Markdown(sample())} {
 		path := filepath.Join("testdata", name)
 		if *rewrite {
-			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := testkit.Must(os.ReadFile(path))(t)
 		if got != string(want) {
 			t.Errorf("%s differs; go test -rewrite writes it again. The output is:\n%s", path, got)
 		}
-	}
-}
-
-func TestPage(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "page.md")
-	const page = "before\n<!-- peers -->\nold\n<!-- /peers -->\nafter\n"
-	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := Page(path, "new\n"); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(path)
-	if want := "before\n<!-- peers -->\n\nnew\n\n<!-- /peers -->\nafter\n"; err != nil || string(got) != want {
-		t.Errorf("the page is %q, %v; expected %q", got, err, want)
-	}
-	if err := os.WriteFile(path, []byte("no block"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := Page(path, "new\n"); err == nil {
-		t.Error("a page without a block was changed")
 	}
 }
 

@@ -1,4 +1,4 @@
-package process
+package rig
 
 import (
 	"errors"
@@ -46,17 +46,17 @@ func readStat(pid string) (stat, error) {
 	return s, nil
 }
 
-// Time returns the processor time that a process and its descendants have used. It counts in steps of 10 ms.
-func Time(pid int) (total time.Duration, err error) {
-	all, err := descendants(pid)
+// TreeTime returns the processor time that a process and its descendants have used. It counts in steps of 10 ms.
+func TreeTime(pid int) (total time.Duration, err error) {
+	all, err := Descendants(pid)
 	for _, used := range all {
 		total += used
 	}
 	return total, err
 }
 
-// descendants returns the processor time of a process and of each of its descendants.
-func descendants(pid int) (map[int]time.Duration, error) {
+// Descendants returns the processor time of a process and of each of its descendants, by process id.
+func Descendants(pid int) (map[int]time.Duration, error) {
 	own, err := readStat(strconv.Itoa(pid))
 	if err != nil {
 		return nil, err
