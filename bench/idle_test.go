@@ -29,7 +29,7 @@ func TestIdleConnections(t *testing.T) {
 	l := NewLoad(s.URL(), 1)
 	defer l.Close()
 	testkit.Check(t, l.Add(t.Context(), works.Lines(1000, 100)))
-	if claim, _, err := l.Claim(t.Context(), 100); err != nil || l.Complete(t.Context(), claim) != nil {
+	if claim, err := l.Claim(t.Context(), 100); err != nil || l.Complete(t.Context(), claim) != nil {
 		t.Errorf("claim %q: %v", claim, err)
 	}
 	h.release()

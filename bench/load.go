@@ -123,34 +123,36 @@ func claimID(answer []byte) string {
 	return string(answer[at+len(key) : at+len(key)+idBytes])
 }
 
-// Claim claims up to n jobs. It returns the claim, or "" if no job was pending, and the length of the answer.
-func (l *Load) Claim(ctx context.Context, n int) (claim string, size int, err error) {
-	body := fmt.Appendf(nil, `{"runner_id":"%s","max":%d}`, l.Runner, n)
+// Claim claims up to n jobs. It returns the claim, or "" if no job was pending.
+func (l *Load) Claim(ctx context.Context, n int) (claim string, err error) {
+	return l.ClaimAnd(ctx, n, "", func([]byte) error { return nil })
+}
+
+// ClaimAnd claims up to n jobs, and in the same request ends all jobs of the claim complete, unless that is "". It passes the answer to look,
+// and returns the claim, or "" if no job was pending.
+func (l *Load) ClaimAnd(ctx context.Context, n int, complete string, look func(answer []byte) error) (claim string, err error) {
+	if complete != "" {
+		complete = `,"complete":{"claim_id":"` + complete + `","status":"completed"}`
+	}
+	body := fmt.Appendf(nil, `{"runner_id":"%s","max":%d%s}`, l.Runner, n, complete)
 	err = l.post(ctx, "/jobs/claim", "application/json", body, func(status int, answer []byte) error {
 		if status == http.StatusNoContent {
 			return nil
 		}
-		claim, size = claimID(answer), len(answer)
-		return expect(http.StatusOK)(status, answer)
+		if err := expect(http.StatusOK)(status, answer); err != nil {
+			return err
+		}
+		// Results of completions come first and do not contain claim ids. So the first claim_id is the new claim, or null.
+		claim = claimID(answer)
+		return look(answer)
 	})
-	return claim, size, err
+	return claim, err
 }
 
 // Complete ends all jobs of a claim.
 func (l *Load) Complete(ctx context.Context, claim string) error {
 	body := []byte(`{"claim_id":"` + claim + `","status":"completed"}`)
 	return l.post(ctx, "/jobs/complete", "application/json", body, expect(http.StatusOK))
-}
-
-// CompleteAndClaim ends all jobs of a claim and claims n more in one request.
-func (l *Load) CompleteAndClaim(ctx context.Context, claim string, n int) (next string, err error) {
-	body := fmt.Appendf(nil, `{"runner_id":"%s","max":%d,"complete":{"claim_id":"%s","status":"completed"}}`, l.Runner, n, claim)
-	err = l.post(ctx, "/jobs/claim", "application/json", body, func(status int, answer []byte) error {
-		// The results come first and do not contain claim ids. So the first claim_id is the new claim, or null.
-		next = claimID(answer)
-		return expect(http.StatusOK)(status, answer)
-	})
-	return next, err
 }
 
 // Stats reads the server's figures.

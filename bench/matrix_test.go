@@ -171,7 +171,7 @@ func httpWork(p matrix.Point, l *Load, w *matrix.Workload) {
 		runners[i] = l.As(fmt.Sprintf("runner-%d", i))
 	}
 	claim := func(ctx context.Context, caller int) (claim string, err error) {
-		if claim, _, err = runners[caller].Claim(ctx, p.Batch); err == nil && claim == "" {
+		if claim, err = runners[caller].Claim(ctx, p.Batch); err == nil && claim == "" {
 			err = errDry
 		}
 		return claim, err
@@ -193,7 +193,7 @@ func httpWork(p matrix.Point, l *Load, w *matrix.Workload) {
 					held[c.Index], err = claim(ctx, c.Index)
 					return err
 				}
-				if held[c.Index], err = runners[c.Index].CompleteAndClaim(ctx, held[c.Index], p.Batch); err == nil && held[c.Index] == "" {
+				if held[c.Index], err = runners[c.Index].ClaimAnd(ctx, p.Batch, held[c.Index], func([]byte) error { return nil }); err == nil && held[c.Index] == "" {
 					err = errDry
 				}
 				return err

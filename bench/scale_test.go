@@ -48,7 +48,7 @@ func claimTimes(t *testing.T, loads ...*Load) []*load.Latencies {
 				fill(t, l, 1)
 			}
 			var claim string
-			err := times[i].Time(func() (err error) { claim, _, err = l.Claim(context.Background(), 1); return err })
+			err := times[i].Time(func() (err error) { claim, err = l.Claim(context.Background(), 1); return err })
 			if err == nil && claim == "" {
 				err = errDry
 			}
@@ -104,7 +104,7 @@ func TestScale(t *testing.T) {
 	defer cancel()
 	start = time.Now()
 	testkit.NoError(t, s.Start(ctx))
-	claim, _, err := l.Claim(ctx, 1)
+	claim, err := l.Claim(ctx, 1)
 	took := time.Since(start)
 	if err != nil || claim == "" {
 		t.Fatalf("claim %q after the restart: %v", claim, err)

@@ -39,7 +39,7 @@ func drain(b testing.TB, l *Load, callers, size, jobs int) time.Duration {
 	b.Helper()
 	began := time.Now()
 	testkit.NoError(b, load.Share(context.Background(), callers, jobs/size, func(ctx context.Context, _ int) error {
-		claim, _, err := l.Claim(ctx, size)
+		claim, err := l.Claim(ctx, size)
 		if err == nil && claim == "" {
 			err = errDry
 		}

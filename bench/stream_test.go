@@ -1,21 +1,17 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
-
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/client/daybooktest"
+	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -26,35 +22,69 @@ import (
 // credit, and one request completes the claim. The time of a call is the time of the create, of the lifecycle, or of the
 // completion.
 func streamWork(tb testing.TB, p matrix.Point, s *daybooktest.Process, l *Load, w *matrix.Workload) {
-	streams := make([]*streamLoad, p.Conns)
-	for i := range streams {
-		streams[i] = openStream(tb, s.URL(), p)
-	}
+	tb.Helper()
 	if p.Work != "drain" { // a round costs as much as single jobs do
 		w.Calls = min(w.Calls, max(p.Conns, maxStreamJobs/p.Batch))
 	}
+	var r streamRound
+	streams := make([]*Stream, p.Conns)
+	for i := range streams {
+		var err error
+		streams[i], err = DialStream(tb.Context(), s.URL(), p.Work == "drain", p.Size, func(claim string, jobs int) {
+			began := time.Now()
+			streams[i].Send("complete", `{"claim_id":"`+claim+`","status":"completed"}`, func(err error) { r.completed(i, jobs, time.Since(began), err) })
+		})
+		testkit.NoError(tb, err)
+		tb.Cleanup(streams[i].Close)
+		if p.Work != "create" {
+			testkit.NoError(tb, streams[i].Subscribe(tb.Context(), "load", 0))
+		}
+	}
+	payload := string(works.Lines(1, p.Size)[:p.Size])
 	var created atomic.Int64
 	w.Round = func(ctx context.Context, callers []*matrix.Caller) error {
-		r := &streamRound{jobs: int64(w.Calls * p.Batch), failed: make(chan error, 1), ended: make(chan struct{}), created: &created}
-		r.left.Store(r.jobs)
-		for i, s := range streams {
-			if err := s.begin(ctx, r, callers[i]); err != nil {
-				return err
+		jobs := w.Calls * p.Batch
+		ctx, stop := context.WithCancelCause(ctx)
+		defer stop(nil)
+		r.begin(p.Work == "drain", callers, int64(jobs), stop)
+		for _, s := range streams {
+			if p.Work != "create" {
+				if err := s.Credit(ctx, p.Batch); err != nil {
+					return err
+				}
 			}
 		}
-		select {
-		case <-r.ended:
-		case err := <-r.failed:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if p.Work != "create" {
-			if err := pause(ctx, streams); err != nil {
-				return err
+		var err error
+		if p.Work == "drain" {
+			<-ctx.Done()
+		} else {
+			times := make([]matrix.Latencies, p.Conns*p.Batch)
+			err = load.Share(context.WithoutCancel(ctx), len(times), jobs, func(_ context.Context, i int) error {
+				return times[i].Time(func() error {
+					client, typ := p.Queue(int(created.Add(1)))
+					err := streams[i%p.Conns].Create(ctx, `{"client":"`+client+`","type":"`+typ+`","payload":"`+payload+`"}`)
+					if err == nil && p.Work == "lifecycle" {
+						err = r.take(ctx, i%p.Conns)
+					}
+					return err
+				})
+			})
+			for i, t := range times {
+				callers[i%p.Conns].Latencies = append(callers[i%p.Conns].Latencies, t...)
 			}
 		}
-		_, err := applied(ctx, l)
+		if ended := context.Cause(ctx); err == nil && ended != nil && !errors.Is(ended, errAllDone) {
+			err = ended
+		}
+		r.end()
+		for _, s := range streams { // without credit they get no jobs, so that a backlog stays
+			if p.Work != "create" && err == nil {
+				err = s.Credit(tb.Context(), 0)
+			}
+		}
+		if err == nil {
+			_, err = applied(tb.Context(), l)
+		}
 		return err
 	}
 }
@@ -62,248 +92,64 @@ func streamWork(tb testing.TB, p matrix.Point, s *daybooktest.Process, l *Load, 
 // maxStreamJobs bounds the jobs of a round in which each job is created by a separate request.
 const maxStreamJobs = 10_000
 
-// pause takes the credit of all streams away. They then get no jobs, so that a backlog stays.
-func pause(ctx context.Context, streams []*streamLoad) error {
-	for _, s := range streams {
-		if err := s.pause(ctx); err != nil {
-			return err
-		}
-	}
-	for _, s := range streams {
-		select {
-		case <-s.paused:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		s.mu.Lock()
-		s.caller = &matrix.Caller{} // for outstanding completions of the backlog
-		s.mu.Unlock()
-	}
-	return nil
-}
+var errAllDone = errors.New("all jobs of the round are done")
 
-// streamRound is the work that the streams share.
+// streamRound counts the completions of a round.
 type streamRound struct {
-	jobs    int64
-	left    atomic.Int64 // jobs that no stream has created yet
-	done    atomic.Int64
-	created *atomic.Int64
-	ended   chan struct{} // closed when all jobs are done
-	failed  chan error
+	mu      sync.Mutex
+	timed   bool             // completions are the calls
+	callers []*matrix.Caller // by stream; nil between rounds
+	ended   []chan struct{}  // a token for each job that a stream has completed
+	left    int64
+	stop    func(error)
 }
 
-func (r *streamRound) add(n int) {
-	if done := r.done.Add(int64(n)); done >= r.jobs && done-int64(n) < r.jobs {
-		close(r.ended)
+func (r *streamRound) begin(timed bool, callers []*matrix.Caller, jobs int64, stop func(error)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timed, r.callers, r.left, r.stop, r.ended = timed, callers, jobs, stop, make([]chan struct{}, len(callers))
+	for i := range r.ended {
+		r.ended[i] = make(chan struct{}, jobs)
 	}
 }
 
-func (r *streamRound) fail(err error) {
+// end leaves later completions, of a backlog, out.
+func (r *streamRound) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.callers = nil
+}
+
+// take waits until a stream has completed a job.
+func (r *streamRound) take(ctx context.Context, stream int) error {
 	select {
-	case r.failed <- err:
-	default:
-	}
-}
-
-// streamLoad is one stream. It does as little work as possible.
-type streamLoad struct {
-	p       matrix.Point
-	conn    *websocket.Conn
-	payload string
-
-	mu     sync.Mutex // guards the fields below
-	round  *streamRound
-	caller *matrix.Caller
-	n      int
-	out    []byte
-	began  []time.Time           // when the outstanding creates began, in their order
-	sent   map[int]streamRequest // requests without an answer whose number counts
-	paused chan struct{}         // closed by the answer to the request that takes the credit away
-}
-
-type streamRequest struct {
-	began time.Time
-	jobs  int
-	pause bool
-}
-
-const firstSubscription = 2
-
-func openStream(tb testing.TB, url string, p matrix.Point) *streamLoad {
-	tb.Helper()
-	conn, _, err := websocket.Dial(tb.Context(), "ws"+strings.TrimPrefix(url, "http")+"/stream", &websocket.DialOptions{Subprotocols: []string{"daybook.v1"}})
-	testkit.NoError(tb, err)
-	ended := make(chan struct{})
-	tb.Cleanup(func() { _ = conn.CloseNow(); <-ended })
-	conn.SetReadLimit(-1)
-	s := &streamLoad{p: p, conn: conn, payload: string(works.Lines(1, p.Size)[:p.Size]), sent: map[int]streamRequest{}}
-	switch p.Work {
-	case "drain":
-		s.request(`"hello":{"runner_id":"load","jobs":"runs"}`)
-		s.request(`"subscribe":{"credit":0}`)
-	case "lifecycle":
-		s.request(`"hello":{"runner_id":"load"}`)
-		s.request(`"subscribe":{"credit":0}`)
-	}
-	testkit.NoError(tb, s.flush(tb.Context()))
-	go func() {
-		defer close(ended)
-		s.read()
-	}()
-	return s
-}
-
-func (s *streamLoad) request(text string) (n int) {
-	s.n++
-	s.out = fmt.Appendf(s.out, "{\"n\":%d,%s}\n", s.n, text)
-	return s.n
-}
-
-func (s *streamLoad) flush(ctx context.Context) error {
-	if len(s.out) == 0 {
+	case <-r.ended[stream]:
 		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	err := s.conn.Write(ctx, websocket.MessageText, s.out)
-	s.out = s.out[:0]
-	return err
 }
 
-// begin begins the stream's part of a round.
-func (s *streamLoad) begin(ctx context.Context, r *streamRound, c *matrix.Caller) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.round, s.caller = r, c
-	if s.p.Work != "create" {
-		s.credit(s.p.Batch)
-	}
-	if s.p.Work != "drain" {
-		for range s.p.Batch {
-			s.create()
-		}
-	}
-	return s.flush(ctx)
-}
-
-func (s *streamLoad) credit(n int) int {
-	return s.request(fmt.Sprintf(`"credit":{"subscription":%d,"credit":%d}`, firstSubscription, n))
-}
-
-func (s *streamLoad) pause(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.paused = make(chan struct{})
-	s.sent[s.credit(0)] = streamRequest{pause: true}
-	return s.flush(ctx)
-}
-
-// create creates the next job of the round, if there is one.
-func (s *streamLoad) create() {
-	if s.round.left.Add(-1) < 0 {
+// completed records that the jobs of a claim are completed.
+func (r *streamRound) completed(stream, jobs int, took time.Duration, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.callers == nil:
 		return
-	}
-	client, typ := s.p.Queue(int(s.round.created.Add(1)))
-	n := s.request(`"create":{"client":"` + client + `","type":"` + typ + `","payload":"` + s.payload + `"}`)
-	if s.p.Work == "create" {
-		s.sent[n] = streamRequest{began: time.Now(), jobs: 1}
-	} else {
-		s.began = append(s.began, time.Now())
-	}
-}
-
-// read handles messages until the connection ends.
-func (s *streamLoad) read() {
-	for {
-		kind, message, err := s.conn.Read(context.Background())
-		s.mu.Lock()
-		if err == nil && kind == websocket.MessageBinary {
-			err = s.completeClaim(message)
-		} else if err == nil {
-			err = s.handle(message)
+	case err != nil:
+		r.stop(fmt.Errorf("complete a claim: %w", err))
+	case r.timed:
+		r.callers[stream].Latencies = append(r.callers[stream].Latencies, took)
+		if r.left -= int64(jobs); r.left <= 0 {
+			r.stop(errAllDone)
 		}
-		if err == nil {
-			err = s.flush(context.Background())
-		}
-		if err != nil && s.round != nil {
-			s.round.fail(err)
-		}
-		s.mu.Unlock()
-		if err != nil {
-			return
-		}
-	}
-}
-
-// completeClaim completes all jobs of a claim in runs.
-func (s *streamLoad) completeClaim(message []byte) error {
-	claim := claimID(message)
-	_, text, _ := bytes.Cut(message, []byte(" jobs="))
-	text, _, _ = bytes.Cut(text, []byte(" "))
-	jobs, err := strconv.Atoi(string(text))
-	if err != nil || claim == "" {
-		return fmt.Errorf("a claim without an id or a number of jobs: %.200s", message)
-	}
-	n := s.request(`"complete":{"claim_id":"` + claim + `","status":"completed"}`)
-	s.sent[n] = streamRequest{began: time.Now(), jobs: jobs}
-	return nil
-}
-
-var (
-	numberKey = []byte(`{"n":`)
-	jobIDKey  = []byte(`{"job_id":"`)
-	jobsKey   = []byte(`"jobs":[`)
-	statusKey = []byte(`"status":"completed"`)
-)
-
-// handle handles the lines of a text message: answers, and jobs.
-func (s *streamLoad) handle(message []byte) error {
-	for line := range bytes.Lines(message) {
-		if bytes.Contains(line, []byte(`"problem"`)) {
-			return errors.New(string(line))
-		}
-		if _, jobs, pushed := bytes.Cut(line, jobsKey); pushed {
-			s.completeEach(claimID(line), jobs)
-			continue
-		}
-		if s.p.Work == "lifecycle" {
-			if bytes.Contains(line, statusKey) {
-				if len(s.began) > 0 { // otherwise it was a job of the backlog, or of another stream
-					s.caller.Latencies = append(s.caller.Latencies, time.Since(s.began[0]))
-					s.began = s.began[1:]
-				}
-				s.round.add(1)
-				s.create()
-				continue
+	default:
+		for range jobs {
+			select {
+			case r.ended[stream] <- struct{}{}:
+			default: // more jobs of a backlog than the round has
 			}
 		}
-		text, _, _ := bytes.Cut(bytes.TrimPrefix(line, numberKey), []byte(","))
-		n, err := strconv.Atoi(string(text))
-		if err != nil {
-			return fmt.Errorf("an answer without a number: %.200s", line)
-		}
-		request, known := s.sent[n]
-		delete(s.sent, n)
-		switch {
-		case request.pause:
-			close(s.paused)
-		case known:
-			s.caller.Latencies = append(s.caller.Latencies, time.Since(request.began))
-			s.round.add(request.jobs)
-			if s.p.Work == "create" {
-				s.create()
-			}
-		}
-	}
-	return nil
-}
-
-// completeEach completes jobs in JSON one by one.
-func (s *streamLoad) completeEach(claim string, jobs []byte) {
-	for {
-		at := bytes.Index(jobs, jobIDKey)
-		if at < 0 {
-			return
-		}
-		jobs = jobs[at+len(jobIDKey):]
-		s.request(`"complete":{"job_id":"` + string(jobs[:idBytes]) + `","claim_id":"` + claim + `","code":"ok"}`)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
+	"github.com/daybookq/daybook/job/runs"
 )
 
 // driver starts a server; its dialer determines which client drives it.
@@ -36,7 +37,7 @@ func Drivers() []measure.Driver {
 			does: func(w measure.Work) bool {
 				return onConnections(w) && (w.Kind == measure.Drain || w.Kind == measure.Exchange || w.Kind == measure.Both)
 			},
-			usage: "the same requests as daybook-http; claims are answered in " + mimeRuns,
+			usage: "the same requests as daybook-http; claims are answered in " + runs.MediaType,
 		},
 		driver{
 			name: "daybook-go", client: "package client of the same commit", open: openGo,
