@@ -3,7 +3,6 @@ package blob
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -52,63 +51,6 @@ func BenchmarkPutSmall(b *testing.B) {
 		copy(content, fmt.Sprint(i))
 		i++
 		if _, err := put(s, string(content)); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkGet(b *testing.B) {
-	size := benchmarkBytes(b)
-	s := newStore(b, Options{})
-	info, err := s.Put(context.Background(), "", io.LimitReader(zeros{}, size), Ref{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	get := func(b *testing.B, read func(*Blob) error) {
-		b.ReportAllocs()
-		for b.Loop() {
-			blob, err := s.Get(context.Background(), "", info.Address)
-			if err == nil {
-				err = errors.Join(read(blob), blob.Close())
-			}
-			if err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-	b.Run("WriteTo", func(b *testing.B) {
-		b.SetBytes(size)
-		get(b, func(blob *Blob) error {
-			_, err := blob.WriteTo(io.Discard)
-			return err
-		})
-	})
-	b.Run("ranges of 64 KiB", func(b *testing.B) {
-		b.SetBytes(64 << 10)
-		p := make([]byte, 64<<10)
-		get(b, func(blob *Blob) error {
-			_, err := blob.ReadAt(p, size/2)
-			return err
-		})
-	})
-}
-
-// BenchmarkUpload appends 8 MiB at a time to a resumable upload.
-func BenchmarkUpload(b *testing.B) {
-	size := benchmarkBytes(b)
-	s := newStore(b, Options{})
-	b.SetBytes(size)
-	for b.Loop() {
-		u := mustNewUpload(b, s, size, Ref{})
-		for offset := int64(0); offset < size; offset = u.State().Offset {
-			if err := u.Append(b.Context(), offset, io.LimitReader(zeros{}, min(8<<20, size-offset))); err != nil {
-				b.Fatal(err)
-			}
-		}
-		if _, err := u.Finish(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-		if err := u.Remove(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}

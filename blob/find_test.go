@@ -3,7 +3,6 @@ package blob
 import (
 	"encoding/base64"
 	"encoding/hex"
-	"fmt"
 	"math/rand/v2"
 	"net/url"
 	"strings"
@@ -91,18 +90,4 @@ func FuzzFind(f *testing.F) {
 			t.Errorf("did not find %s in %q", a, before+text+after)
 		}
 	})
-}
-
-func BenchmarkFind(b *testing.B) {
-	for name, text := range map[string]string{
-		"json":   strings.Repeat(`{"user":"someone@example.com","size":1024,"path":"/var/lib/thing"},`, 1000),
-		"digits": strings.Repeat(fmt.Sprintf("%064x ", 12345), 1000),
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(text)))
-			for b.Loop() {
-				Find([]byte(text), func(Ref) {})
-			}
-		})
-	}
 }

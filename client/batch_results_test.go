@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/clienttest"
 	"github.com/daybookq/daybook/client/internal/testkit"
 	"github.com/daybookq/daybook/client/problem"
@@ -185,73 +184,5 @@ func TestStoppedResults(t *testing.T) {
 		if calls := f.All(); n != 2 || len(calls) != 1 || calls[0].Header.Get("Accept") != runs.MediaType+", "+mimeLines {
 			t.Errorf("%s: %d results, requests %+v", mediaType, n, calls)
 		}
-	}
-}
-
-// asking is a transport that requests one form of results.
-type asking struct {
-	accept string
-	by     *http.Transport
-}
-
-func (a asking) RoundTrip(req *http.Request) (*http.Response, error) {
-	if strings.HasSuffix(req.URL.Path, "/results") {
-		req = req.Clone(req.Context())
-		req.Header.Set("Accept", a.accept)
-	}
-	return a.by.RoundTrip(req)
-}
-
-// BenchmarkResults reads 100,000 small results of a batch, in runs and in NDJSON, which Go's HTTP client requests with
-// gzip, and reports how many times as many results per second the client reads in runs.
-func BenchmarkResults(b *testing.B) {
-	const n = 100_000
-	s := daybooktest.Start(b)
-	ctx := b.Context()
-	added := testkit.Must(s.Client.AddLines(ctx, []byte(strings.Repeat("x\n", n)), client.AddOptions{Type: "t"}))(b)
-	for done := 0; done < n; {
-		claim, err := s.Client.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1000})
-		if err != nil || claim == nil {
-			b.Fatalf("%d jobs are done, %+v, %v", done, claim, err)
-		}
-		outcomes := make([]client.JobOutcome, len(claim.Jobs))
-		for i, j := range claim.Jobs {
-			outcomes[i] = client.JobOutcome{JobID: j.ID, Outcome: client.TextOutput(fmt.Sprintf("result %d", done+i))}
-		}
-		testkit.Must(s.Client.CompleteMany(ctx, claim.ID, outcomes))(b)
-		done += len(claim.Jobs)
-	}
-	read := func(b *testing.B, c *client.Client) {
-		got := int64(0)
-		for r, err := range c.Results(ctx, added.BatchID, client.ResultsQuery{}) {
-			if err != nil || r.Line != got || len(r.Output) < 8 {
-				b.Fatalf("result %d is %+v, %v", got, r, err)
-			}
-			got++
-		}
-		if got != n {
-			b.Fatalf("%d results", got)
-		}
-	}
-	inRuns := 0.0
-	for _, form := range []struct {
-		name, accept string
-		plain        bool
-	}{{"runs", runs.MediaType, false}, {"ndjson-gzip", mimeLines, false}, {"ndjson-plain", mimeLines, true}} {
-		b.Run(form.name, func(b *testing.B) {
-			by := &http.Transport{DisableCompression: form.plain}
-			defer by.CloseIdleConnections()
-			c := client.New(s.URL, client.Options{HTTP: &http.Client{Transport: asking{form.accept, by}}})
-			b.ReportAllocs()
-			for b.Loop() {
-				read(b, c)
-			}
-			rate := float64(b.N) * n / b.Elapsed().Seconds()
-			b.ReportMetric(rate, "results/s")
-			if inRuns == 0 {
-				inRuns = rate
-			}
-			b.ReportMetric(inRuns/rate, "times-in-runs")
-		})
 	}
 }

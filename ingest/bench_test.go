@@ -85,43 +85,6 @@ func completeOf(id job.ID) job.Complete {
 
 func runnerName(caller int) string { return fmt.Sprintf("runner-%d", caller) }
 
-// BenchmarkSingleDrain completes one job and claims the next, from a backlog of batches or of single jobs.
-func BenchmarkSingleDrain(b *testing.B) {
-	for _, size := range []int{1, 1000} {
-		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
-			n := newBenchEngine(b)
-			ctx := b.Context()
-			var creators sync.WaitGroup
-			batches := atomic.Int64{}
-			batches.Store(int64((b.N+2*benchCallers)/size + 1))
-			for range benchCallers {
-				creators.Go(func() {
-					for batches.Add(-1) >= 0 {
-						if _, _, err := n.Create(ctx, lines(size)); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			}
-			creators.Wait()
-			var held [benchCallers]job.ID
-			n.run(2, func(ctx context.Context, caller int) error {
-				if id := held[caller]; !id.IsZero() {
-					if _, _, err := n.Complete(ctx, completeOf(id)); err != nil {
-						return err
-					}
-				}
-				claim := claimOf(1)
-				claim.Runner = runnerName(caller)
-				claimed, _, _, err := n.Claim(ctx, claim, time.Minute)
-				held[caller] = claimed.Claim
-				return err
-			})
-		})
-	}
-}
-
 // BenchmarkClaimsBesideOutputs claims and completes single jobs while 60 callers complete jobs with 8 MiB of outputs per
 // request. The time of the claims must not depend on the number of these callers.
 func BenchmarkClaimsBesideOutputs(b *testing.B) {

@@ -321,20 +321,3 @@ func BenchmarkWakeParkedClaimOfManyPairs(b *testing.B) {
 		})
 	}
 }
-
-func BenchmarkWakeParkedClaim(b *testing.B) {
-	for _, n := range []int{100, 10_000, 100_000} {
-		b.Run(fmt.Sprintf("parked=%d", n), func(b *testing.B) {
-			l, at := newLine(), queueName{"default", "video"}
-			for i := range n - 1 {
-				l.parkFor([]string{"default"}, []string{fmt.Sprint("t", i%1000)}, 1)
-			}
-			for b.Loop() {
-				c := l.parkFor([]string{"default"}, []string{"video"}, 1)
-				l.queues[at]++
-				l.wake(at)
-				l.leave(c)
-			}
-		})
-	}
-}

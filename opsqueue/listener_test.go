@@ -95,28 +95,3 @@ func TestListenerOthers(t *testing.T) {
 		t.Error("a closed listener accepts")
 	}
 }
-
-// BenchmarkListener measures a client's message and its reply, with and without an acknowledgement after each read.
-func BenchmarkListener(b *testing.B) {
-	for name, wrap := range map[string]func(net.Listener) net.Listener{
-		"plain":  func(l net.Listener) net.Listener { return l },
-		"prompt": NewListener,
-	} {
-		b.Run(name, func(b *testing.B) {
-			bound := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(b)
-			l := wrap(bound)
-			defer l.Close()
-			client := testkit.Must(net.Dial("tcp", bound.Addr().String()))(b)
-			defer client.Close()
-			server := testkit.Must(l.Accept())(b)
-			defer server.Close()
-			message := make([]byte, 100)
-			for b.Loop() {
-				for _, end := range [][2]net.Conn{{client, server}, {server, client}} {
-					testkit.Must(end[0].Write(message))(b)
-					testkit.Must(io.ReadFull(end[1], message))(b)
-				}
-			}
-		})
-	}
-}

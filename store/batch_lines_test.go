@@ -72,23 +72,3 @@ func TestLinesOfBatches(t *testing.T) {
 		same(2, 0)
 	})
 }
-
-// BenchmarkLinesOfBatches looks up a line and its job, as a listener does for each chunk.
-func BenchmarkLinesOfBatches(b *testing.B) {
-	n := newBench(b)
-	n.Apply(partOf(job.ID{}, 1))
-	batch := job.NewID(n.at, n.seq, 0)
-	for range 1000 {
-		n.Apply(partOf(batch, 100))
-	}
-	mustCommit(b, n.s)
-	b.ReportAllocs()
-	line := int64(0)
-	for b.Loop() {
-		id := testkit.Must(n.s.JobOf(batch, line))(b)
-		if of, got, err := n.s.LineOf(id); err != nil || of != batch || got != line {
-			b.Fatal(of, got, err)
-		}
-		line = (line + 7919) % 100_001
-	}
-}

@@ -25,7 +25,6 @@ type bench struct {
 	s   *Store
 	seq uint64
 	at  int64
-	cpu time.Duration // processor time of the process when the measured part began
 
 	passed uint64 // bytes of changes that commits have passed to Pebble
 }
@@ -50,7 +49,7 @@ func benchCreateOf(client, typ string, n, size int) *job.Create {
 func newBench(b testing.TB) *bench {
 	s := testkit.Must(Open(b.TempDir(), Options{Journal: testJournal, FS: vfs.Default}))(b)
 	b.Cleanup(func() { testkit.Check(b, s.Close()) })
-	return &bench{b: b, s: s, at: startAt, cpu: matrix.ProcessorTime()}
+	return &bench{b: b, s: s, at: startAt}
 }
 
 func (n *bench) Apply(cmd job.Command) applied.Result {
@@ -92,13 +91,6 @@ func (n *bench) finish(max int) int {
 	return c.Jobs()
 }
 
-func (n *bench) perSecond(b *testing.B, jobs int) {
-	n.commit()
-	b.ReportMetric(float64((matrix.ProcessorTime()-n.cpu).Nanoseconds())/float64(jobs), "cpu-ns/job")
-	b.ReportMetric(float64(jobs)/b.Elapsed().Seconds(), "jobs/s")
-	b.ReportMetric(0, "ns/op")
-}
-
 // claimTimes is how long Apply took for each claim.
 type claimTimes []time.Duration
 
@@ -108,46 +100,6 @@ func (times claimTimes) report(b *testing.B) {
 	b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds()), "p99-ns/claim")
 	b.ReportMetric(float64(times[len(times)-1].Nanoseconds()), "max-ns/claim")
 	b.ReportMetric(0, "ns/op")
-}
-
-// BenchmarkRetention creates, claims and completes one job at a time. In the second form, a job is deleted when it ends.
-func BenchmarkRetention(b *testing.B) {
-	for _, retention := range []int64{job.DefaultRetentionMs, 0} {
-		b.Run(fmt.Sprintf("retention=%d", retention), func(b *testing.B) {
-			n := newBench(b)
-			c := benchCreate("a", "x", 1)
-			c.Groups[0].RetentionMs = retention
-			jobs := 0
-			for b.Loop() {
-				n.Apply(c)
-				jobs += n.finish(1)
-			}
-			n.perSecond(b, jobs)
-		})
-	}
-}
-
-// BenchmarkShattered drains batches in which every other job was returned, so each span is one job.
-func BenchmarkShattered(b *testing.B) {
-	n := newBench(b)
-	c := benchCreate("a", "x", 1000)
-	jobs := 0
-	for b.Loop() {
-		n.Apply(c)
-		batch := job.NewID(n.at, n.seq, 0)
-		claim := n.Apply(plainClaim("r1", 1000)).(*applied.Claimed)
-		odd := job.Complete{Claim: claim.Claim}
-		for line := 1; line < 1000; line += 2 {
-			odd.Outcomes = append(odd.Outcomes, job.Outcome{ID: batch.WithLine(line), Code: job.Retry, ExitCode: 100, DelayMs: 0})
-		}
-		odd.All = &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}
-		n.Apply(odd)
-		for range 5 {
-			n.finish(100)
-		}
-		jobs += 1000
-	}
-	n.perSecond(b, jobs)
 }
 
 // BenchmarkStrategies claims single jobs by each strategy: from ten or a hundred thousand queues of one job each, and

@@ -322,30 +322,3 @@ func TestListReadsWhatAPageShows(t *testing.T) {
 		})
 	}
 }
-
-// BenchmarkManyGroups creates batches with a different meta for each job, and claims and completes them.
-func BenchmarkManyGroups(b *testing.B) {
-	for _, entries := range []int{0, 15} {
-		create := metaCreate("x", 0, 1000, entries)
-		b.Run(fmt.Sprintf("work=create/entries=%d", entries+1), func(b *testing.B) {
-			n := newBench(b)
-			for b.Loop() {
-				n.Apply(create)
-			}
-			n.perSecond(b, b.N*1000)
-		})
-		for _, jobs := range []int{1, 100} {
-			b.Run(fmt.Sprintf("work=drain/entries=%d/claim=%d", entries+1, jobs), func(b *testing.B) {
-				n := newBench(b)
-				for range (b.N*jobs)/1000 + 1 {
-					n.Apply(create)
-				}
-				b.ResetTimer()
-				for range b.N {
-					n.finish(jobs)
-				}
-				n.perSecond(b, b.N*jobs)
-			})
-		}
-	}
-}

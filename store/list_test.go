@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -427,36 +426,5 @@ func TestRunnersOfManyClaims(t *testing.T) {
 	}
 	if _, more, _ := s.Runners("", 1); !more {
 		t.Error("no more after the first of two")
-	}
-}
-
-// BenchmarkList reads a page of a hundred jobs of a hundred thousand batches.
-func BenchmarkList(b *testing.B) {
-	s := mustOpen(b, Options{})
-	for seq := uint64(1); seq <= 100_000; seq++ {
-		mustApply(b, s, seq, int64(seq), plainCreate(fmt.Sprintf("c%d", seq%100), "x", 10, 100))
-		if seq%1000 == 0 {
-			mustCommit(b, s)
-		}
-	}
-	r := rand.New(rand.NewPCG(1, 1))
-	for _, c := range []struct {
-		name string
-		f    query.Filter
-	}{
-		{"all", query.Filter{}},
-		{"queue", query.Filter{Client: "c7", Type: "x", Status: job.Pending}},
-		{"client", query.Filter{Client: "c7"}},
-		{"walk", query.Filter{Type: "x"}},
-		{"empty", query.Filter{Status: job.Failed}},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			c.f.Limit, c.f.Parts = 100, query.Everything
-			for b.Loop() {
-				at := r.Int64N(100_000)
-				c.f.After = jobID(at, uint64(at), 3)
-				mustList(b, s, c.f)
-			}
-		})
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/row"
 )
@@ -90,41 +89,4 @@ func BenchmarkMeasuredClaim(b *testing.B) {
 		s.commit()
 	}
 	b.ReportMetric(took.Seconds()*1000/float64(claims), "ms/claim")
-}
-
-// BenchmarkHandedOut reads the jobs that claims of 100 jobs handed out, one claim after another through a batch, in
-// runs and as documents.
-func BenchmarkHandedOut(b *testing.B) {
-	for _, longest := range []int{2, 100} {
-		for _, even := range []bool{true, false} {
-			const lines, jobs = 20_000, 100
-			c := &job.Create{Groups: []job.Group{plainGroup("a", "x", lines)}, Frame: job.LineFrame, Longest: longest}
-			random := rand.New(rand.NewPCG(1, 1))
-			for line := range lines {
-				n := longest
-				if !even && line > 0 {
-					n = random.IntN(longest + 1)
-				}
-				c.Payloads = c.Frame.Append(c.Payloads, bytes.Repeat([]byte("x"), n))
-			}
-			s := newBench(b)
-			s.Apply(c)
-			s.commit()
-			var claims []*applied.Claimed
-			for range lines / jobs {
-				claims = append(claims, s.Apply(plainClaim("r", jobs)).(*applied.Claimed))
-			}
-			s.commit()
-			b.Run(fmt.Sprintf("longest=%d/even=%v/runs", longest, even), func(b *testing.B) {
-				for i := 0; b.Loop(); i++ {
-					testkit.MustEqual(b, runs.Jobs(testkit.Must(s.s.HandedOut(claims[i%len(claims)]))(b)), jobs)
-				}
-			})
-			b.Run(fmt.Sprintf("longest=%d/even=%v/documents", longest, even), func(b *testing.B) {
-				for i := 0; b.Loop(); i++ {
-					testkit.MustEqual(b, len(testkit.Must(documents(s.s.HandedOut(claims[i%len(claims)])))(b)), jobs)
-				}
-			})
-		}
-	}
 }

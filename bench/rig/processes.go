@@ -46,15 +46,6 @@ func readStat(pid string) (stat, error) {
 	return s, nil
 }
 
-// TreeTime returns the processor time that a process and its descendants have used. It counts in steps of 10 ms.
-func TreeTime(pid int) (total time.Duration, err error) {
-	all, err := Descendants(pid)
-	for _, used := range all {
-		total += used
-	}
-	return total, err
-}
-
 // Descendants returns the processor time of a process and of each of its descendants, by process id.
 func Descendants(pid int) (map[int]time.Duration, error) {
 	own, err := readStat(strconv.Itoa(pid))

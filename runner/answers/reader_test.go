@@ -218,19 +218,6 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// BenchmarkReader reads the shortest answers of a batch of 100.
-func BenchmarkReader(b *testing.B) {
-	text := strings.Repeat("200\n", 100)
-	for b.Loop() {
-		r, n := NewReader(100, ChainTypes{"*"}, mostOutput), 0
-		r.Read(strings.NewReader(text), func(Answer) { n++ })
-		if n += len(r.Rest()); n != 100 {
-			b.Fatal(n)
-		}
-	}
-	b.ReportMetric(100*float64(b.N)/b.Elapsed().Seconds(), "answers/s")
-}
-
 // TestChainTypes: lines create only jobs of the listed types. A line with another type answers nothing and creates
 // nothing.
 func TestChainTypes(t *testing.T) {

@@ -237,31 +237,3 @@ func TestManyShares(t *testing.T) {
 		t.Errorf("%d slots are free", a.schedule.free)
 	}
 }
-
-// BenchmarkAcquire measures a run that takes no time, while callers of so many shares wait.
-func BenchmarkAcquire(b *testing.B) {
-	for _, shares := range []int{1, 100, 10_000} {
-		b.Run(fmt.Sprintf("shares=%d", shares), func(b *testing.B) {
-			a := newAllocator(b, 1)
-			b.ReportAllocs()
-			var left atomic.Int64
-			left.Store(int64(b.N))
-			var callers sync.WaitGroup
-			for i := range shares {
-				share := register(b, a, 1+i%7, 1, 1)
-				for range 2 {
-					callers.Go(func() {
-						for left.Add(-1) >= 0 {
-							if err := share.Acquire(b.Context()); err != nil {
-								b.Error(err)
-								return
-							}
-							share.Release()
-						}
-					})
-				}
-			}
-			callers.Wait()
-		})
-	}
-}

@@ -96,27 +96,3 @@ func FuzzContent(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkClaimDocuments(b *testing.B) {
-	payload := []byte(strings.Repeat("x", 100))
-	list := make([]job.Job, 1000)
-	for i := range list {
-		list[i] = job.Job{
-			ID: job.NewID(1670273606123, 812, i), Batch: job.NewID(1670273606123, 812, 0), Client: "default", Type: "resize", Status: job.Active,
-			Attributes: job.Attributes{Priority: 4, Kind: job.Text, MaxAttempts: 3, LeaseMs: 300000},
-			Payload:    payload, Progress: -1, Runner: "runner-1", Claim: job.NewID(1670273606123, 813, 0), RunAttempts: 1,
-			CreatedAt: 1670273606123, UpdatedAt: 1670273606123, DeadlineAt: 1670273906123,
-		}
-	}
-	out := make([]byte, 0, 1000*JobTextBytes*2)
-	b.ReportAllocs()
-	for b.Loop() {
-		out = out[:0]
-		var documents Jobs
-		for i := range list {
-			out = documents.Append(out, &list[i], InJSON)
-		}
-	}
-	b.SetBytes(int64(len(out)))
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/job")
-}

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/bench/peers/process"
 	"github.com/daybookq/daybook/internal/load"
 )
 
@@ -32,7 +32,7 @@ func (t *Turn) Begin() {
 	t.mu.Lock()
 	t.Latencies, t.extra, t.took = load.NewLatencies(), 0, 0
 	t.mu.Unlock()
-	t.serverTime, t.err = rig.TreeTime(t.server)
+	t.serverTime, t.err = process.Time(t.server)
 	t.loadTime = ownTime()
 	t.began = time.Now()
 }
@@ -44,7 +44,7 @@ func (t *Turn) End() {
 	}
 	t.took = time.Since(t.began)
 	t.loadTime = ownTime() - t.loadTime
-	used, err := rig.TreeTime(t.server)
+	used, err := process.Time(t.server)
 	if t.err == nil {
 		t.err = err
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -155,4 +156,13 @@ func (p *Process) Close() error {
 	}
 	<-p.done
 	return nil
+}
+
+// Time returns the processor time that a process and its descendants have used. It counts in steps of 10 ms.
+func Time(pid int) (total time.Duration, err error) {
+	all, err := rig.Descendants(pid)
+	for _, used := range all {
+		total += used
+	}
+	return total, err
 }

@@ -98,7 +98,7 @@ func TestTime(t *testing.T) {
 	p := testkit.Must(Start(Command{Path: "/bin/sh", Args: []string{"-c", "(while :; do :; done) & wait"}}))(t)
 	defer p.Close()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		used := testkit.Must(rig.TreeTime(p.Pid()))(t)
+		used := testkit.Must(Time(p.Pid()))(t)
 		if used > 0 {
 			break
 		}

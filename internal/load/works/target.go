@@ -64,16 +64,15 @@ func (t *Target) add(ctx context.Context, typ string, lines []byte) error {
 	return err
 }
 
-// Fill creates at least the given number of waiting jobs of a type, up to mostFill, and returns how many it created.
+// Fill creates a number of waiting jobs of a type, up to mostFill, and returns how many it created.
 func (t *Target) Fill(ctx context.Context, typ string, jobs int64) (int64, error) {
-	if jobs <= 0 {
-		return 0, nil
-	}
-	posts := (min(jobs, mostFill) + bulkJobs - 1) / bulkJobs
-	if err := load.Share(ctx, fillers, int(posts), func(ctx context.Context, _ int) error { return t.add(ctx, typ, bulkBody) }); err != nil {
+	jobs = max(0, min(jobs, mostFill))
+	if err := load.InBatches(ctx, fillers, int(jobs), bulkJobs, func(ctx context.Context, _, n int) error {
+		return t.add(ctx, typ, bulkBody[:n*(payloadBytes+1)])
+	}); err != nil {
 		return 0, fmt.Errorf("create jobs to claim: %w", err)
 	}
-	return posts * bulkJobs, nil
+	return jobs, nil
 }
 
 // Waiting returns the number of jobs of a type that wait to be claimed.
