@@ -20,149 +20,138 @@ import (
 
 // ownDocuments are the newest versions of a user's handler and fileset, and its blobs.
 type ownDocuments struct {
-	handler        client.StoredHandler // the server's answer to the last version
-	handlerVersion int                  // the last one, which may be a deletion
-	hasHandler     bool
-	programs       int // versions that the user has tried to store
-
-	tree           string // the contents of the fileset's files
-	filesetVersion int    // the last one, which may be a deletion
-	hasFileset     bool
-	trees          int // versions that the user has tried to store
+	handler, fileset ownDocument
+	storedHandler    client.StoredHandler // the server's answer to the last version
 
 	blobs  int   // how many uploads it has tried
 	stored []int // the newest maxOwnBlobs whose uploads were answered
 }
 
+// ownDocument is the newest version of a named document.
+type ownDocument struct {
+	version int    // the last one, which may be a deletion
+	content string // "": it was deleted
+	tries   int    // versions that the user has tried to store
+}
+
 // maxOwnBlobs is how many of its newest blobs a user reads.
 const maxOwnBlobs = 12
 
-// ifVersion requires that the version is the newest one. A change that requires that there is none could not be repeated
-// after a lost answer.
-func ifVersion(version int, exists bool) []client.IfVersion {
-	if !exists {
+// is requires that the version is the newest one. A change that requires that there is none could not be repeated after a lost answer.
+func (d *ownDocument) is() []client.IfVersion {
+	if d.content == "" {
 		return nil
 	}
-	return []client.IfVersion{client.IfVersion(version)}
+	return []client.IfVersion{client.IfVersion(d.version)}
 }
 
-// putHandler stores a version of the handler of the user's type. A repeat after a lost answer finds the same version.
-func (e *errands) putHandler() row {
-	e.programs++
-	program := fmt.Sprintf("p%d", e.programs)
+// put stores a version. A repeat after a lost answer finds the same version.
+func (d *ownDocument) put(verb, content string, answer fields, request func(c call, content string) (any, error)) row {
+	d.tries++
+	content = fmt.Sprint(content, d.tries)
 	return row{
-		verb: "store a handler",
-		request: func(c call) (any, error) {
-			h, err := c.PutHandler(c, ownClient, e.name, handler.Document{Kind: handler.Exec, Program: program}, ifVersion(e.handlerVersion, e.hasHandler)...)
-			if err == nil {
-				e.handler = h
-			}
-			return h, err
-		},
-		change: func() { e.handlerVersion, e.hasHandler = e.handlerVersion+1, true },
-		answer: func() any { return fields{"Version": e.handlerVersion, "Newest": true, "Document.Program": program} },
-	}
-}
-
-// readHandler reads the handler, which must be the version that was stored last.
-func (e *errands) readHandler() row {
-	return row{
-		verb: "read the handler",
-		request: func(c call) (any, error) {
-			h, err := c.Handler(c, ownClient, e.name, 0)
-			if err != nil {
-				return nil, err
-			}
-			return map[string]any{"ID": h.ID, "Version": h.Version, "Digest": h.Digest, "Document": *h.Document}, nil
-		},
+		verb:    verb,
+		request: func(c call) (any, error) { return request(c, content) },
+		change:  func() { d.version, d.content = d.version+1, content },
 		answer: func() any {
-			if !e.hasHandler {
-				return notFound
-			}
-			return fields{"ID": e.handler.ID, "Version": e.handlerVersion, "Digest": e.handler.Digest, "Document": *e.handler.Document}
+			answer["Version"], answer["Newest"] = d.version, true
+			return answer
 		},
 	}
+}
+
+// delete deletes the document.
+func (d *ownDocument) delete(verb string, request func(c call) error) row {
+	return row{
+		verb: verb, removes: neverRemoved,
+		request: func(c call) (any, error) { return nil, request(c) },
+		change:  func() { d.version, d.content = d.version+1, "" },
+	}
+}
+
+// read reads the document, which must be the version that was stored last.
+func (d *ownDocument) read(verb string, answer func() any, request func(c call) (any, error)) row {
+	return row{verb: verb, request: request, answer: func() any {
+		if d.content == "" {
+			return notFound
+		}
+		return answer()
+	}}
+}
+
+func (e *errands) putHandler() row {
+	return e.handler.put("store a handler", "p", fields{"Document.Program": fmt.Sprint("p", e.handler.tries+1)}, func(c call, program string) (any, error) {
+		h, err := c.PutHandler(c, ownClient, e.name, handler.Document{Kind: handler.Exec, Program: program}, e.handler.is()...)
+		if err == nil {
+			e.storedHandler = h
+		}
+		return h, err
+	})
+}
+
+func (e *errands) readHandler() row {
+	return e.handler.read("read the handler", func() any {
+		h := &e.storedHandler
+		return fields{"ID": h.ID, "Version": e.handler.version, "Digest": h.Digest, "Document": *h.Document}
+	}, func(c call) (any, error) {
+		h, err := c.Handler(c, ownClient, e.name, 0)
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{"ID": h.ID, "Version": h.Version, "Digest": h.Digest, "Document": *h.Document}, nil
+	})
 }
 
 func (e *errands) deleteHandler() row {
-	return row{
-		verb: "delete the handler", removes: neverRemoved,
-		request: func(c call) (any, error) {
-			return nil, c.DeleteHandler(c, ownClient, e.name, ifVersion(e.handlerVersion, e.hasHandler)...)
-		},
-		change: func() { e.handlerVersion, e.hasHandler = e.handlerVersion+1, false },
-	}
+	return e.handler.delete("delete the handler", func(c call) error { return c.DeleteHandler(c, ownClient, e.name, e.handler.is()...) })
 }
 
 // treePaths are the paths of the files of a fileset. All files have the same content.
 var treePaths = []string{"a", "d/b"}
 
-// putFileset stores a version of the user's fileset. A repeat after a lost answer finds the same version.
 func (e *errands) putFileset() row {
-	e.trees++
-	content := fmt.Sprintf("%s %d", e.name, e.trees)
-	return row{
-		verb: "store a fileset",
-		request: func(c call) (any, error) {
-			var archive bytes.Buffer
-			w := tar.NewWriter(&archive)
-			for _, path := range treePaths {
-				err := w.WriteHeader(&tar.Header{Name: path, Size: int64(len(content)), Mode: 0o644})
-				if _, writeErr := io.WriteString(w, content); err != nil || writeErr != nil {
-					return nil, errors.Join(err, writeErr)
-				}
+	return e.fileset.put("store a fileset", e.name+" ", fields{"Files": len(treePaths)}, func(c call, content string) (any, error) {
+		var archive bytes.Buffer
+		w := tar.NewWriter(&archive)
+		for _, path := range treePaths {
+			err := w.WriteHeader(&tar.Header{Name: path, Size: int64(len(content)), Mode: 0o644})
+			if _, writeErr := io.WriteString(w, content); err != nil || writeErr != nil {
+				return nil, errors.Join(err, writeErr)
 			}
-			if err := w.Close(); err != nil {
-				return nil, err
-			}
-			return c.Filesets(ownClient).Put(c, e.name, &archive, ifVersion(e.filesetVersion, e.hasFileset)...)
-		},
-		change: func() { e.filesetVersion, e.hasFileset, e.tree = e.filesetVersion+1, true, content },
-		answer: func() any { return fields{"Version": e.filesetVersion, "Newest": true, "Files": len(treePaths)} },
-	}
+		}
+		if err := w.Close(); err != nil {
+			return nil, err
+		}
+		return c.Filesets(ownClient).Put(c, e.name, &archive, e.fileset.is()...)
+	})
 }
 
-// readFileset reads the files of the fileset, which must be the ones that were stored last.
+// readFileset reads the files of the fileset.
 func (e *errands) readFileset() row {
-	return row{
-		verb: "read the fileset",
-		request: func(c call) (any, error) {
-			r, err := c.Filesets(ownClient).Tar(c, e.name, files.FilesetQuery{})
+	return e.fileset.read("read the fileset", func() any { return []string{e.fileset.content, e.fileset.content} }, func(c call) (any, error) {
+		r, err := c.Filesets(ownClient).Tar(c, e.name, files.FilesetQuery{})
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		var files []string
+		for t := tar.NewReader(r); ; {
+			if _, err := t.Next(); err == io.EOF {
+				return files, nil
+			} else if err != nil {
+				return nil, err
+			}
+			content, err := io.ReadAll(t)
 			if err != nil {
 				return nil, err
 			}
-			defer r.Close()
-			var files []string
-			for t := tar.NewReader(r); ; {
-				if _, err := t.Next(); err == io.EOF {
-					return files, nil
-				} else if err != nil {
-					return nil, err
-				}
-				content, err := io.ReadAll(t)
-				if err != nil {
-					return nil, err
-				}
-				files = append(files, string(content))
-			}
-		},
-		answer: func() any {
-			if !e.hasFileset {
-				return notFound
-			}
-			return []string{e.tree, e.tree}
-		},
-	}
+			files = append(files, string(content))
+		}
+	})
 }
 
 func (e *errands) deleteFileset() row {
-	return row{
-		verb: "delete the fileset", removes: neverRemoved,
-		request: func(c call) (any, error) {
-			return nil, c.Filesets(ownClient).Delete(c, e.name, ifVersion(e.filesetVersion, e.hasFileset)...)
-		},
-		change: func() { e.filesetVersion, e.hasFileset = e.filesetVersion+1, false },
-	}
+	return e.fileset.delete("delete the fileset", func(c call) error { return c.Filesets(ownClient).Delete(c, e.name, e.fileset.is()...) })
 }
 
 // blobBytes returns the content of the n-th blob of a user. No two blobs have the same content.

@@ -209,6 +209,14 @@ func (c *crowd) outcome(rng *rand.Rand) outcome {
 	}
 }
 
+// vary gives a claim a short lease now and then, unless it drains the queue, and any strategy.
+func (c *crowd) vary(w *claimRequest, rng *rand.Rand, drain bool) {
+	if !drain && rng.IntN(10) == 0 && !c.l.longLeases {
+		w.leaseMs = 1200
+	}
+	w.strategy = anyStrategy(rng)
+}
+
 // run claims and ends jobs. With drain, it ends all with ok.
 func (c *crowd) run(i int, drain bool) {
 	rng := c.rng("runner", i)
@@ -216,10 +224,7 @@ func (c *crowd) run(i int, drain bool) {
 	var chained *grant
 	for c.ctx.Err() == nil {
 		w := claimRequest{runner: name, max: []int{0, 1, 10, 50, 100}[rng.IntN(5)], waitMs: rng.IntN(3) * 50}
-		if !drain && rng.IntN(10) == 0 && !c.l.longLeases {
-			w.leaseMs = 1200
-		}
-		w.strategy = anyStrategy(rng)
+		c.vary(&w, rng, drain)
 		w.runs = rng.IntN(2) == 0
 		if drain {
 			w.max = 500
@@ -274,10 +279,7 @@ func (c *crowd) runInStream(i int) {
 	defer u.stream.close(u)
 	for c.ctx.Err() == nil {
 		w := claimRequest{runner: name, max: []int{1, 10, 50, 100}[rng.IntN(4)], waitMs: rng.IntN(3) * 30}
-		if rng.IntN(10) == 0 && !c.l.longLeases {
-			w.leaseMs = 1200
-		}
-		w.strategy = anyStrategy(rng)
+		c.vary(&w, rng, false)
 		grants, r, err := u.claimInStream(c.ctx, w)
 		if err != nil || !r.ok() {
 			pause(c.ctx, retryPause)

@@ -52,20 +52,17 @@ func (s *server) fill(n amounts) (jobs int) {
 	add("fill: idempotency keys", single, n.keys, 1, func(i int) bool {
 		return s.create("/jobs/create", "application/json", []byte(`{"client":"acme","type":"keyed","payload":"p"}`), "Idempotency-Key", fmt.Sprint("key ", i))
 	})
-	add("fill: sessions", single, n.sessions, 0, func(i int) bool {
-		status, answer, err := s.send(http.MethodPost, "/sessions", "application/json", fmt.Appendf(nil, `{"runner_id":"session%d"}`, i))
-		if err != nil || status != http.StatusCreated {
-			s.t.Errorf("open a session: %d %.200s, %v", status, answer, err)
+	post := func(path string, status int, body string) func(i int) bool {
+		return func(i int) bool {
+			got, answer, err := s.send(http.MethodPost, path, "application/json", fmt.Appendf(nil, body, i))
+			if err != nil || got != status {
+				s.t.Errorf("%s: %d %.200s, %v", path, got, answer, err)
+			}
+			return err == nil
 		}
-		return err == nil
-	})
-	add("fill: claims of runners", single, n.claims, 0, func(i int) bool {
-		status, answer, err := s.send(http.MethodPost, "/jobs/claim", "application/json", fmt.Appendf(nil, `{"runner_id":"runner%d","types":["values"],"lease_ms":86400000}`, i))
-		if err != nil || status != http.StatusOK {
-			s.t.Errorf("claim: %d %.200s, %v", status, answer, err)
-		}
-		return err == nil
-	})
+	}
+	add("fill: sessions", single, n.sessions, 0, post("/sessions", http.StatusCreated, `{"runner_id":"session%d"}`))
+	add("fill: claims of runners", single, n.claims, 0, post("/jobs/claim", http.StatusOK, `{"runner_id":"runner%d","types":["values"],"lease_ms":86400000}`))
 	streams := add("fill: streams with 16 waiting claims", single, n.streams, 0, s.subscribe)
 	testkit.Eventually(s.t, "the claims of all streams wait", func() bool { return int(s.metrics()["daybook_parked_claims"]) >= streams*subscriptions })
 	// The queues come last: once the server cannot take more queues, it refuses jobs in new ones.

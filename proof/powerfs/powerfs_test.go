@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -67,18 +65,11 @@ func writeSynced(path string, data []byte) error {
 // settled waits until the kernel has reported all closed files, which it does some time later.
 func (f *FS) settled(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	testkit.Eventually(t, "all handles are closed", func() bool {
 		f.mu.Lock()
-		open := len(f.handles)
-		f.mu.Unlock()
-		if open == 0 {
-			return
-		}
-		if time.Now().After(deadline) { // real time: a process of another test run ends
-			t.Fatalf("%d handles are open", open)
-		}
-		runtime.Gosched()
-	}
+		defer f.mu.Unlock()
+		return len(f.handles) == 0
+	})
 }
 
 func exists(path string) bool {

@@ -57,7 +57,10 @@ func (s *asynqSession) Dial(context.Context, int) (measure.Conn, error) {
 	return &asynqConn{client: s.client}, nil
 }
 
-type asynqConn struct{ client *asynq.Client }
+type asynqConn struct {
+	createOnly
+	client *asynq.Client
+}
 
 const asynqTask = "nothing"
 
@@ -69,12 +72,6 @@ func (c *asynqConn) Create(ctx context.Context, jobs int) error {
 	}
 	return nil
 }
-
-func (c *asynqConn) Claim(context.Context, int) (int, error) { return 0, measure.ErrUnsupported }
-
-func (c *asynqConn) Complete(context.Context) error { return measure.ErrUnsupported }
-
-func (c *asynqConn) Close() error { return nil }
 
 func (s *asynqSession) Runs(w measure.Work) bool { return w.Kind == measure.Worker }
 

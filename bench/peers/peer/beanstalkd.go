@@ -21,17 +21,12 @@ const beanstalkdProgram = "beanstalkd"
 func (beanstalkd) Name() string { return "beanstalkd" }
 
 func (beanstalkd) Describe(ctx context.Context) (measure.Description, error) {
-	path, err := find(beanstalkdProgram)
-	if err != nil {
-		return measure.Description{}, err
-	}
-	version, err := process.Version(ctx, path, "-v")
-	return measure.Description{
-		Driver: "beanstalkd", System: version, Client: moduleVersion("github.com/beanstalkd/go-beanstalk"),
+	return describe(ctx, measure.Description{
+		Driver: "beanstalkd", Client: moduleVersion("github.com/beanstalkd/go-beanstalk"),
 		Durable: "-b DIRECTORY -f0: a sync with each write to its log",
 		Weaker:  "a reservation (a claim) is not written at all: after a crash, the job is ready again as if it had never been claimed",
 		Usage:   "put, reserve-with-timeout, delete; it has no calls for many jobs, so a batch is one call for each job",
-	}, err
+	}, beanstalkdProgram, "-v")
 }
 
 func (beanstalkd) Does(w measure.Work) bool {

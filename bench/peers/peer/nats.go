@@ -24,17 +24,12 @@ const natsProgram = "nats-server"
 func (nats) Name() string { return "nats" }
 
 func (nats) Describe(ctx context.Context) (measure.Description, error) {
-	path, err := find(natsProgram)
-	if err != nil {
-		return measure.Description{}, err
-	}
-	version, err := process.Version(ctx, path, "--version")
-	return measure.Description{
-		Driver: "nats", System: version, Client: moduleVersion("github.com/nats-io/nats.go"),
+	return describe(ctx, measure.Description{
+		Driver: "nats", Client: moduleVersion("github.com/nats-io/nats.go"),
 		Durable: "a stream of files with one replica, sync_interval: always",
 		Weaker:  "a delivery (a claim) is written to the consumer's file about ten times a second, not before it is answered",
 		Usage:   "a work queue and one pull consumer; in bulk: atomic batches, which are synced once; a job at a time: Publish; Fetch without waiting; acknowledgements, of which the last waits for the server; Consume as the worker",
-	}, err
+	}, natsProgram, "--version")
 }
 
 func (nats) Does(w measure.Work) bool {

@@ -27,6 +27,25 @@ func find(program string, places ...string) (string, error) {
 	return path, nil
 }
 
+// describe completes the description of a driver with the version that a program prints for a flag.
+func describe(ctx context.Context, d measure.Description, program, flag string, places ...string) (measure.Description, error) {
+	path, err := find(program, places...)
+	if err != nil {
+		return measure.Description{}, err
+	}
+	d.System, err = process.Version(ctx, path, flag)
+	return d, err
+}
+
+// createOnly is the part of a Conn that systems without calls to claim and to complete lack.
+type createOnly struct{}
+
+func (createOnly) Claim(context.Context, int) (int, error) { return 0, measure.ErrUnsupported }
+
+func (createOnly) Complete(context.Context) error { return measure.ErrUnsupported }
+
+func (createOnly) Close() error { return nil }
+
 // startServer starts a program that listens on a free port of loopback, and returns the port. args are its arguments.
 func startServer(program, dir string, args func(port int) []string) (*process.Process, int, error) {
 	path, err := find(program)

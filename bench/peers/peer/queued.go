@@ -26,16 +26,11 @@ const queuedDelay = 100 * time.Microsecond
 func (queued) Name() string { return "queued" }
 
 func (queued) Describe(ctx context.Context) (measure.Description, error) {
-	path, err := find(queuedProgram)
-	if err != nil {
-		return measure.Description{}, err
-	}
-	version, err := process.Version(ctx, path, "--version")
-	return measure.Description{
-		Driver: "queued", System: version, Client: "net/http, " + moduleVersion("github.com/vmihailenco/msgpack/v5"),
+	return describe(ctx, measure.Description{
+		Driver: "queued", Client: "net/http, " + moduleVersion("github.com/vmihailenco/msgpack/v5"),
 		Durable: fmt.Sprintf("always; --batch-sync-delay-us %d instead of its default 10000, which is slower with so few connections", queuedDelay.Microseconds()),
 		Usage:   "POST /queue/…/messages/push, poll and delete in MessagePack, with as many messages as the batch has",
-	}, err
+	}, queuedProgram, "--version")
 }
 
 func (queued) Does(w measure.Work) bool {

@@ -20,12 +20,7 @@ const redisProgram = "redis-server"
 const redisDurable = "appendonly yes, appendfsync always; no snapshots, and no rewrites of the file, which would only make it slower"
 
 func describeRedis(ctx context.Context, driver string) (measure.Description, error) {
-	path, err := find(redisProgram)
-	if err != nil {
-		return measure.Description{}, err
-	}
-	version, err := process.Version(ctx, path, "--version")
-	return measure.Description{Driver: driver, System: version, Durable: redisDurable}, err
+	return describe(ctx, measure.Description{Driver: driver, Durable: redisDurable}, redisProgram, "--version")
 }
 
 func startRedis(ctx context.Context, dir string) (*redisServer, error) {

@@ -29,15 +29,10 @@ type river struct {
 func (*river) Name() string { return "river" }
 
 func (*river) Describe(ctx context.Context) (measure.Description, error) {
-	path, err := find("postgres", postgresPlaces)
-	if err != nil {
-		return measure.Description{}, err
-	}
-	version, err := process.Version(ctx, path, "--version")
-	return measure.Description{
-		Driver: "river", System: version, Client: moduleVersion("github.com/riverqueue/river"), Durable: postgresDurable,
+	return describe(ctx, measure.Description{
+		Driver: "river", Client: moduleVersion("github.com/riverqueue/river"), Durable: postgresDurable,
 		Usage: "InsertManyFast (COPY) in bulk, Insert for one job; its worker with MaxWorkers as many as there are handlers, and a FetchCooldown of 1 ms, the least that it allows; it has no calls to claim or to complete",
-	}, err
+	}, "postgres", "--version", postgresPlaces)
 }
 
 func (*river) Does(w measure.Work) bool {
@@ -114,6 +109,7 @@ func (s *riverSession) Dial(context.Context, int) (measure.Conn, error) {
 }
 
 type riverConn struct {
+	createOnly
 	client *riverqueue.Client[pgx.Tx]
 }
 
@@ -129,12 +125,6 @@ func (c *riverConn) Create(ctx context.Context, jobs int) error {
 	_, err := c.client.InsertManyFast(ctx, params)
 	return err
 }
-
-func (c *riverConn) Claim(context.Context, int) (int, error) { return 0, measure.ErrUnsupported }
-
-func (c *riverConn) Complete(context.Context) error { return measure.ErrUnsupported }
-
-func (c *riverConn) Close() error { return nil }
 
 func (s *riverSession) Runs(w measure.Work) bool { return w.Kind == measure.Worker }
 
