@@ -195,7 +195,7 @@ func TestDependencies(t *testing.T) {
 	}
 	for _, dir := range slices.Concat(modules, separate) {
 		for _, r := range readMod(t, dir).Require {
-			if r.Indirect || strings.HasPrefix(r.Mod.Path, tree) {
+			if r.Indirect || strings.HasPrefix(r.Mod.Path+"/", tree) {
 				continue
 			}
 			if _, ok := listed[r.Mod.Path]; !ok {

@@ -50,7 +50,7 @@ func marked(mark string) ([]int, error) {
 	return slices.DeleteFunc(pids, func(pid int) bool { return !isMarked(pid, mark) }), err
 }
 
-// describe returns lines about those of the processes that are alive.
+// describe returns a line about each of the processes that is still alive.
 func describe(pids []int) string {
 	var b strings.Builder
 	for _, pid := range pids {
