@@ -34,7 +34,13 @@ func TestMain(m *testing.M) {
 		*seed = rand.Uint64()
 	}
 	*kills, *cuts = cmp.Or(*kills, inFull(200, 4)), cmp.Or(*cuts, inFull(500, 10))
-	os.Exit(run(m))
+	var err error
+	if binary, err = daybooktest.Binary(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Printf("crash: seed %d, %d kills, %d cuts, binary %s\n", *seed, *kills, *cuts, binary)
+	os.Exit(m.Run())
 }
 
 // inFull returns a number for a full run, or for a short one.
@@ -43,21 +49,6 @@ func inFull(most, few int) int {
 		return most
 	}
 	return few
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "daybook-crash-")
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if binary, err = daybooktest.Binary(); err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	fmt.Printf("crash: seed %d, %d kills, %d cuts, binary %s\n", *seed, *kills, *cuts, binary)
-	return m.Run()
 }
 
 // reportRow is the line of a lane in the report.

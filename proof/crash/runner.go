@@ -180,20 +180,25 @@ func answerOf(r *reply) (a answer, ok bool) {
 	return 0, false // 429, 503, 507: not stored
 }
 
+// decide sends a request about a grant. If the server has decided it, or may have, decided is true and a is the meaning of the answer.
+func (u *user) decide(ctx context.Context, path string, fields map[string]any) (r *reply, a answer, decided bool, err error) {
+	if r, err = u.post(ctx, path, fields); err != nil {
+		return nil, 0, false, err
+	}
+	a, decided = answerOf(r)
+	return r, a, decided, nil
+}
+
 // end reports the outcome of one job, which may create other jobs.
 func (u *user) end(ctx context.Context, g *grant, id job.ID, o outcome, ch *chain) (*reply, error) {
 	fields := outcomeFields(map[string]any{"claim_id": g.id}, o)
 	u.addOutput(fields, g, id, o)
 	ch.addTo(fields, u)
-	r, err := u.post(ctx, "/jobs/"+id.String()+"/complete", fields)
-	if err != nil {
-		return nil, err
+	r, a, decided, err := u.decide(ctx, "/jobs/"+id.String()+"/complete", fields)
+	if !decided {
+		return r, err
 	}
-	e := event{call: r.call, ret: r.ret, kind: ended, claim: g.n, attempts: -1, outcome: o, then: int8(ch.then())}
-	var ok bool
-	if e.answer, ok = answerOf(r); !ok {
-		return r, nil
-	}
+	e := event{call: r.call, ret: r.ret, kind: ended, answer: a, claim: g.n, attempts: -1, outcome: o, then: int8(ch.then())}
 	ch.answered(u.h, r, e.answer)
 	if e.answer == absent {
 		e.kind = observed
@@ -276,13 +281,9 @@ func (u *user) endEach(ctx context.Context, g *grant, outcomes []outcome, chains
 
 // endAll reports one outcome for all jobs that a claim holds.
 func (u *user) endAll(ctx context.Context, g *grant, o outcome) (*reply, error) {
-	r, err := u.post(ctx, "/jobs/complete", outcomeFields(map[string]any{"claim_id": g.id}, o))
-	if err != nil {
-		return nil, err
-	}
-	a, ok := answerOf(r)
-	if !ok {
-		return r, nil
+	r, a, decided, err := u.decide(ctx, "/jobs/complete", outcomeFields(map[string]any{"claim_id": g.id}, o))
+	if !decided {
+		return r, err
 	}
 	var result struct {
 		Ended int `json:"ended"`
@@ -298,28 +299,22 @@ func (u *user) endAll(ctx context.Context, g *grant, o outcome) (*reply, error) 
 
 // unget returns one job by unget.
 func (u *user) unget(ctx context.Context, g *grant, id job.ID) (*reply, error) {
-	r, err := u.post(ctx, "/jobs/"+id.String()+"/release", map[string]any{"how": "unget", "claim_id": g.id})
-	if err != nil {
-		return nil, err
+	r, a, decided, err := u.decide(ctx, "/jobs/"+id.String()+"/release", map[string]any{"how": "unget", "claim_id": g.id})
+	if !decided {
+		return r, err
 	}
-	if a, ok := answerOf(r); ok {
-		u.h.add(id, event{call: r.call, ret: r.ret, kind: returned, answer: a, claim: g.n, attempts: -1})
-		if a == done && !r.streamed {
-			u.readAfter(id, r)
-		}
+	u.h.add(id, event{call: r.call, ret: r.ret, kind: returned, answer: a, claim: g.n, attempts: -1})
+	if a == done && !r.streamed {
+		u.readAfter(id, r)
 	}
 	return r, nil
 }
 
 // tickle renews the lease of all jobs that a claim holds.
 func (u *user) tickle(ctx context.Context, g *grant) (*reply, error) {
-	r, err := u.post(ctx, "/jobs/tickle", map[string]any{"claim_id": g.id})
-	if err != nil {
-		return nil, err
-	}
-	a, ok := answerOf(r)
-	if !ok {
-		return r, nil
+	r, a, decided, err := u.decide(ctx, "/jobs/tickle", map[string]any{"claim_id": g.id})
+	if !decided {
+		return r, err
 	}
 	if a == done {
 		var result struct {

@@ -2,14 +2,15 @@ package limits
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -130,29 +131,21 @@ func (s *server) create(path, kind string, body []byte, header ...string) bool {
 	}
 }
 
+// errEnough ends the calls of each.
+var errEnough = errors.New("the server takes no more")
+
 // each calls do for 0 … n-1, from this many concurrent callers, until a call returns false. It returns how many returned
 // true.
 func (s *server) each(n, callers int, do func(i int) bool) int {
 	s.t.Helper()
 	var next, done atomic.Int64
-	var stopped atomic.Bool
-	var all sync.WaitGroup
-	for range callers {
-		all.Go(func() {
-			for !stopped.Load() {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if !do(i) {
-					stopped.Store(true)
-					return
-				}
-				done.Add(1)
-			}
-		})
-	}
-	all.Wait()
+	_ = load.Share(s.t.Context(), callers, n, func(context.Context, int) error {
+		if !do(int(next.Add(1)) - 1) {
+			return errEnough
+		}
+		done.Add(1)
+		return nil
+	})
 	if s.t.Failed() {
 		s.t.FailNow()
 	}
