@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/checkpoint"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -175,11 +176,11 @@ func TestAddDryRun(t *testing.T) {
 }
 
 // stateOf returns the lines of a state file.
-func stateOf(t *testing.T, path string) (lines []stateLine) {
+func stateOf(t *testing.T, path string) (lines []checkpoint.Line) {
 	t.Helper()
 	text := testkit.Must(os.ReadFile(path))(t)
 	for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
-		var l stateLine
+		var l checkpoint.Line
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
@@ -376,7 +377,7 @@ func TestAddKilled(t *testing.T) {
 						running = false
 						kills++
 						if rand.IntN(2) == 0 {
-							s.end(t, syscall.SIGKILL)
+							s.End(t, syscall.SIGKILL)
 						}
 						_ = cmd.Process.Kill() // the process may have ended
 						<-done

@@ -15,6 +15,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/ingest/backup"
@@ -56,15 +57,15 @@ has. ` + "`daybook restore`" + ` makes a data directory of a backup.`,
 			if keep < 0 {
 				return terminal.Usagef("--keep must be 0 or more, not %d", keep)
 			}
-			url, err := reach(cmd, &server)
+			url, err := remote.Reach(cmd, &server)
 			if err != nil {
 				return err
 			}
-			return makeBackup(cmd, newClient(cmd, url), args[0], noBlobs, bySize, keep, asJSON)
+			return makeBackup(cmd, remote.NewClient(cmd, url), args[0], noBlobs, bySize, keep, asJSON)
 		},
 	}
 	config.ServerFlag(cmd, &server)
-	jsonFlag(cmd, &asJSON)
+	remote.JSONFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&noBlobs, "no-blobs", false, "leave the blobs out")
 	cmd.Flags().BoolVar(&bySize, "blobs-by-size", false, "do not read the blobs that DIR has; compare their sizes only")
 	cmd.MarkFlagsMutuallyExclusive("no-blobs", "blobs-by-size")
@@ -161,7 +162,7 @@ func makeBackup(cmd *cobra.Command, c *client.Client, path string, noBlobs, bySi
 	if r.HasBlobs {
 		r.NewBlobs = &made.NewBlobs
 	}
-	if err := r.print(cmd.OutOrStdout(), asJSON); err != nil {
+	if err := r.Print(cmd.OutOrStdout(), asJSON); err != nil {
 		return err
 	}
 	if len(r.Damaged) > 0 {
@@ -178,7 +179,7 @@ func acceptsServer(ctx context.Context, dir *backup.Directory, c *client.Client)
 	}
 	var stats ingest.Stats
 	if err := json.Unmarshal(text.Text, &stats); err != nil {
-		return unreadable(err)
+		return remote.Unreadable(err)
 	}
 	err = dir.Accepts(stats.Journal.UUID)
 	if errors.Is(err, backup.ErrOtherServer) {
@@ -187,8 +188,8 @@ func acceptsServer(ctx context.Context, dir *backup.Directory, c *client.Client)
 	return err
 }
 
-// print prints the report of a new backup.
-func (r *backupReport) print(out io.Writer, asJSON bool) error {
+// Print prints the report of a new backup.
+func (r *backupReport) Print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(out).Encode(r)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/chunks"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -67,7 +68,7 @@ func newBatches() *cobra.Command {
 			}
 			q.Meta[name] = value
 		}
-		url, err := reach(cmd, &server)
+		url, err := remote.Reach(cmd, &server)
 		if err != nil {
 			return err
 		}
@@ -75,7 +76,7 @@ func newBatches() *cobra.Command {
 		if limit > 0 {
 			q.PageSize = min(limit, job.MaxPage)
 		}
-		return listBatches(cmd, newClient(cmd, url).Batches(cmd.Context(), q), limit, asJSON)
+		return listBatches(cmd, remote.NewClient(cmd, url).Batches(cmd.Context(), q), limit, asJSON)
 	}
 	return cmd
 }
@@ -88,10 +89,10 @@ func listBatches(cmd *cobra.Command, all iter.Seq2[client.Batch, error], limit i
 	shown := 0
 	for b, err := range all {
 		if err != nil {
-			return errors.Join(list.print(), err)
+			return errors.Join(list.Print(), err)
 		}
 		if limit > 0 && shown == limit {
-			if err := list.print(); err != nil {
+			if err := list.Print(); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "there are more than %s; --limit 0 lists all\n", terminal.NumberText(limit, "batch", "batches"))
@@ -99,9 +100,9 @@ func listBatches(cmd *cobra.Command, all iter.Seq2[client.Batch, error], limit i
 		}
 		shown++
 		if asJSON {
-			err = writeDocument(out, b.Text)
+			err = remote.WriteDocument(out, b.Text)
 		} else if list.rows = append(list.rows, b); len(list.rows) == job.MaxPage {
-			err = list.print()
+			err = list.Print()
 		}
 		if err != nil {
 			return err
@@ -111,7 +112,7 @@ func listBatches(cmd *cobra.Command, all iter.Seq2[client.Batch, error], limit i
 		_, err := fmt.Fprintln(out, "there are no such batches")
 		return err
 	}
-	return list.print()
+	return list.Print()
 }
 
 func printLines[T any](w io.Writer, list []T) error {
@@ -131,7 +132,7 @@ type batchTable struct {
 	begun bool           // its head was printed
 }
 
-func (t *batchTable) print() error {
+func (t *batchTable) Print() error {
 	if len(t.rows) == 0 {
 		return nil
 	}
@@ -178,7 +179,7 @@ the batch has ended.`,
   daybook results --from 1000 --json 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
 
-		ValidArgsFunction: config.Once(batchIDs),
+		ValidArgsFunction: config.Once(remote.BatchIDs),
 	}
 	config.ServerFlag(cmd, &server)
 	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "wait until the batch has ended")
@@ -186,22 +187,19 @@ the batch has ended.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one result per line")
 	cmd.Flags().BoolVar(&stored, "chunks", false, "read outputs that are blobs of the server")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkIDs(args[0]); err != nil {
+		if err := remote.CheckIDs(args[0]); err != nil {
 			return err
 		}
 		var store *chunks.Store
 		if stored {
 			store = &chunks.Store{}
 		}
-		url, err := reach(cmd, &server)
+		url, err := remote.Reach(cmd, &server)
 		if err != nil {
 			return err
 		}
-		out := cmd.OutOrStdout()
-		if terminal.IsTerminal(out) {
-			out = &plainText{to: out}
-		}
-		for r, err := range chunks.Results(cmd.Context(), newClient(cmd, url), args[0], q, store) {
+		out := terminal.Plain(cmd.OutOrStdout())
+		for r, err := range chunks.Results(cmd.Context(), remote.NewClient(cmd, url), args[0], q, store) {
 			if err == nil {
 				err = printResult(out, &r, asJSON)
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/bench"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/load/limits"
 	"github.com/daybookq/daybook/internal/load/works"
@@ -21,9 +22,9 @@ import (
 // asServer makes bench start this test binary as its server.
 func asServer(t *testing.T) {
 	t.Helper()
-	old := ownProgram
-	ownProgram = func(args ...string) (*exec.Cmd, error) { return command(t, args...), nil }
-	t.Cleanup(func() { ownProgram = old })
+	old := bench.OwnProgram
+	bench.OwnProgram = func(args ...string) (*exec.Cmd, error) { return command(t, args...), nil }
+	t.Cleanup(func() { bench.OwnProgram = old })
 }
 
 // empty fails the test if a directory is not empty.
@@ -44,7 +45,7 @@ func TestBench(t *testing.T) {
 	empty(t, dir)
 	testkit.Contains(t, r.errs, "[", "left")
 	testkit.Lacks(t, r.errs, "\x1b")
-	var report benchReport
+	var report bench.Report
 	testkit.NoError(t, json.Unmarshal([]byte(r.out), &report))
 	if report.Fsync == nil || report.Fsync.P50 <= 0 || report.RoundTripMs <= 0 || report.Processors == 0 || len(report.Works) != 5 {
 		t.Errorf("%+v", report)
@@ -61,7 +62,7 @@ func TestBench(t *testing.T) {
 		testkit.Contains(t, r.out, field)
 	}
 	var text bytes.Buffer
-	testkit.NoError(t, report.print(&text))
+	testkit.NoError(t, report.Print(&text))
 	for _, want := range []string{"append 4 KiB and fsync", "jobs/s", "What limits it:", works.Bulk.Title, works.OneAtATime.Title} {
 		testkit.Contains(t, text.String(), want)
 	}
@@ -143,20 +144,20 @@ func TestBenchWithoutReaders(t *testing.T) {
 func TestBenchServerEnds(t *testing.T) {
 	asServer(t)
 	dir := t.TempDir()
-	s := testkit.Must(startBenchServer(t.Context(), dir, &bytes.Buffer{}))(t)
-	if filepath.Dir(s.dir) != filepath.Dir(dir) && filepath.Dir(s.dir) != dir {
-		t.Errorf("the directory is %s", s.dir)
+	s := testkit.Must(bench.StartServer(t.Context(), dir, &bytes.Buffer{}))(t)
+	if filepath.Dir(s.Dir) != filepath.Dir(dir) && filepath.Dir(s.Dir) != dir {
+		t.Errorf("the directory is %s", s.Dir)
 	}
-	testkit.Check(t, s.end())
-	if _, err := os.Stat(s.dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s remains: %v", s.dir, err)
+	testkit.Check(t, s.End())
+	if _, err := os.Stat(s.Dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s remains: %v", s.Dir, err)
 	}
 	sub := filepath.Join(dir, "data", "of", "it") // it does not exist, so its directory is made in dir
-	ownProgram = func(...string) (*exec.Cmd, error) { return command(t, "no-such-command"), nil }
-	testkit.Fails(startBenchServer(t.Context(), sub, &bytes.Buffer{}))(t, "ended")
+	bench.OwnProgram = func(...string) (*exec.Cmd, error) { return command(t, "no-such-command"), nil }
+	testkit.Fails(bench.StartServer(t.Context(), sub, &bytes.Buffer{}))(t, "ended")
 	empty(t, dir)
-	ownProgram = func(...string) (*exec.Cmd, error) { return exec.Command(filepath.Join(dir, "none")), nil }
-	testkit.Fails(startBenchServer(t.Context(), sub, &bytes.Buffer{}))(t, os.ErrNotExist)
+	bench.OwnProgram = func(...string) (*exec.Cmd, error) { return exec.Command(filepath.Join(dir, "none")), nil }
+	testkit.Fails(bench.StartServer(t.Context(), sub, &bytes.Buffer{}))(t, os.ErrNotExist)
 	empty(t, dir)
 }
 
@@ -173,10 +174,10 @@ func TestBenchRefusals(t *testing.T) {
 // TestBenchProgress: on a terminal one line changes, and it is cleared at the end.
 func TestBenchProgress(t *testing.T) {
 	var b bytes.Buffer
-	p := benchProgress{errs: &b, terminal: true, length: time.Minute}
-	p.step(limits.Step{Text: "the disk", Part: 0.5})
-	p.step(limits.Step{Text: "the end", Part: 1})
-	p.say("hello")
+	p := bench.Progress{Errs: &b, Terminal: true, Length: time.Minute}
+	p.Step(limits.Step{Text: "the disk", Part: 0.5})
+	p.Step(limits.Step{Text: "the end", Part: 1})
+	p.Say("hello")
 	const clear = "\r\x1b[K"
 	if want := clear + "[##########..........] 30s left  the disk" + clear + "[####################] 0s left  the end" + clear + "daybook: hello\n"; b.String() != want {
 		t.Errorf("%q", b.String())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -37,7 +38,7 @@ digits of a SHA-1.`,
 		Example: `  daybook blob put guest.wasm
   daybook blob ls`,
 	}
-	return group(cmd, newBlobPut(), newBlobGet(), newBlobList(), newBlobCollect())
+	return terminal.Group(cmd, newBlobPut(), newBlobGet(), newBlobList(), newBlobCollect())
 }
 
 // flags adds the flags that the commands for blobs share.
@@ -55,10 +56,10 @@ func (b *blobCommand) dial(cmd *cobra.Command) (*client.Client, error) {
 		}
 	}
 	var err error
-	if b.url, err = reach(cmd, &b.server); err != nil {
+	if b.url, err = remote.Reach(cmd, &b.server); err != nil {
 		return nil, err
 	}
-	return newClient(cmd, b.url), nil
+	return remote.NewClient(cmd, b.url), nil
 }
 
 func newBlobGet() *cobra.Command {
@@ -150,7 +151,7 @@ func newBlobList() *cobra.Command {
 }
 
 func newBlobCollect() *cobra.Command {
-	var r remote
+	var r remote.Command
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove the blobs that nothing names",
@@ -159,13 +160,13 @@ server does this regularly by itself (serve --blobs-collect). It reads all jobs,
 		Example: `  daybook blob gc --server http://queue.example:1717`,
 		Args:    cobra.NoArgs,
 	}
-	connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
-		done, err := r.c.CollectBlobs(cmd.Context())
+	remote.Connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		done, err := r.Client.CollectBlobs(cmd.Context())
 		if err != nil {
 			return err
 		}
-		return r.showValue(done, "%d blobs with %s removed; blobs that are younger than a day stay\n", done.Blobs, terminal.SizeText(done.Bytes))
+		return r.ShowValue(done, "%d blobs with %s removed; blobs that are younger than a day stay\n", done.Blobs, terminal.SizeText(done.Bytes))
 	})
-	jsonFlag(cmd, &r.asJSON)
+	remote.JSONFlag(cmd, &r.AsJSON)
 	return cmd
 }

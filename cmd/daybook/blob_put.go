@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/files"
+	"github.com/daybookq/daybook/cmd/daybook/internal/checkpoint"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/filelock"
 )
@@ -47,7 +48,7 @@ whoever has it can append to the upload. If the file has changed meanwhile, the 
 				if err != nil {
 					return err
 				}
-				if err := b.print(cmd.OutOrStdout(), &stored, file, len(files) > 1); err != nil {
+				if err := b.Print(cmd.OutOrStdout(), &stored, file, len(files) > 1); err != nil {
 					return err
 				}
 			}
@@ -73,7 +74,7 @@ func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (sto
 		return stored, err
 	}
 	if info.Mode().IsRegular() && info.Size() >= longFile {
-		stored, err = putLong(cmd, c, uploadNote{Server: server, Client: of, Size: info.Size(), Modified: info.ModTime().UnixNano()}, f)
+		stored, err = putLong(cmd, c, checkpoint.Upload{Server: server, Client: of, Size: info.Size(), Modified: info.ModTime().UnixNano()}, f)
 	} else {
 		stored, err = c.Blobs(of).Put(cmd.Context(), f)
 	}
@@ -84,22 +85,22 @@ func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (sto
 }
 
 // putLong stores a file by a resumable upload, which continues where an earlier command was interrupted.
-func putLong(cmd *cobra.Command, c *client.Client, note uploadNote, f *os.File) (files.Blob, error) {
+func putLong(cmd *cobra.Command, c *client.Client, note checkpoint.Upload, f *os.File) (files.Blob, error) {
 	errs := cmd.ErrOrStderr()
-	notes, err := openUploadNote(&note, f.Name())
+	notes, err := checkpoint.OpenUpload(&note, f.Name())
 	switch {
 	case errors.Is(err, filelock.ErrLocked):
 		fmt.Fprintf(errs, "daybook: warning: another command is storing %s; this one stores it, too, and cannot be continued\n", f.Name())
 	case err != nil:
 		fmt.Fprintf(errs, "daybook: warning: the upload of %s cannot be continued if it is interrupted: %v\n", f.Name(), err)
 	}
-	defer notes.close()
+	defer notes.Close()
 	o := files.UploadOptions{Resume: note.Upload}
 	begun, resumes := note.Upload != "", note.Upload != ""
 	if notes != nil {
 		o.Begun = func(path string) error {
 			begun, resumes = true, false
-			if err := notes.begun(path); err != nil {
+			if err := notes.Begun(path); err != nil {
 				fmt.Fprintf(errs, "daybook: warning: the upload of %s cannot be continued if it is interrupted: %v\n", f.Name(), err)
 			}
 			return nil
@@ -123,15 +124,15 @@ func putLong(cmd *cobra.Command, c *client.Client, note uploadNote, f *os.File) 
 	stored, err := c.Blobs(note.Client).Upload(cmd.Context(), f, o)
 	switch {
 	case err == nil:
-		notes.remove()
+		notes.Remove()
 	case begun && notes != nil:
 		err = fmt.Errorf("%w; the server keeps what has arrived for a day, and the same command goes on after it", err)
 	}
 	return stored, err
 }
 
-// print writes the address of a blob, as sha256sum does if there are several.
-func (b *blobCommand) print(w io.Writer, stored *files.Blob, file string, several bool) (err error) {
+// Print writes the address of a blob, as sha256sum does if there are several.
+func (b *blobCommand) Print(w io.Writer, stored *files.Blob, file string, several bool) (err error) {
 	switch {
 	case b.asJSON:
 		err = json.NewEncoder(w).Encode(stored)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/cmd/daybook/internal/work"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -312,22 +313,22 @@ func TestTablesInLayers(t *testing.T) {
 	writeFile(t, dir, "default.toml", "[work.handlers.upper]\nkind = 'exec'\nargv = ['tr', 'a-z', 'A-Z']\ntypes = ['a', 'b']\noptions = { timeout_ms = 5000 }\n[work.containers]\ncpus = 1.5\n")
 	writeFile(t, dir, "local.toml", "[work.handlers.upper]\ntypes = ['c']\noptions = { concurrency = 2 }\n[work.handlers.s]\nkind = 'script'\nlang = 'sh'\nsource_file = 's.sh'\n")
 	writeFile(t, dir, "s.sh", "handle() { :; }")
-	read := func() (*workFile, error) {
+	read := func() (*work.File, error) {
 		cmd := config.CommandNamed(allCommands(), "work")
 		cmd.InheritedFlags()
 		testkit.NoError(t, cmd.Flags().Set("config-dir", dir))
 		if err := config.Configure(cmd, allCommands); err != nil {
 			return nil, err
 		}
-		return readWorkTables(cmd)
+		return work.ReadFile(cmd)
 	}
 	file := testkit.Must(read())(t)
-	upper := file.handlers["upper"]
+	upper := file.Handlers["upper"]
 	if upper == nil || !slices.Equal(upper.Program.Argv, []string{"tr", "a-z", "A-Z"}) || !slices.Equal(*upper.Types, []string{"c"}) || upper.Document.Options.TimeoutMs != 5000 || upper.Document.Options.Concurrency != 2 {
 		t.Errorf("%+v", upper)
 	}
-	if s := file.handlers["s"]; s == nil || s.Document.Source != "handle() { :; }" || file.containers.CPUs != 1.5 {
-		t.Errorf("%+v, %+v", s, file.containers)
+	if s := file.Handlers["s"]; s == nil || s.Document.Source != "handle() { :; }" || file.Containers.CPUs != 1.5 {
+		t.Errorf("%+v, %+v", s, file.Containers)
 	}
 	local := writeFile(t, dir, "local.toml", "[work.handlers.upper]\nargs = ['c']\n")
 	if _, err := read(); err == nil || exitCode(err) != terminal.ExitUsage || !strings.Contains(err.Error(), local+": handlers.upper.args is not known") {

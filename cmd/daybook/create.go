@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -13,6 +12,8 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/input"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -34,19 +35,19 @@ type runFlags struct {
 	begun                 bool // the command continues one that began earlier, maybe days ago
 }
 
-func (f *attributeFlags) add(cmd *cobra.Command) {
+func (f *attributeFlags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.client, "client", job.DefaultName, "client of the job")
 	flags.StringVar(&f.typ, "type", job.DefaultName, "type of the job")
-	f.runFlags.add(cmd)
+	f.runFlags.Add(cmd)
 	flags.Var(&f.retention, "retention", "how long the job is kept after its end (default: the server's)")
 	flags.Lookup("retention").DefValue = "" // otherwise the help shows 0s as the default
 	flags.StringArrayVar(&f.meta, "meta", nil, "NAME=VALUE for the job; may be given several times")
-	config.CompleteFlag(cmd, "client", clientNames)
-	config.CompleteFlag(cmd, "type", typeNames)
+	config.CompleteFlag(cmd, "client", remote.ClientNames)
+	config.CompleteFlag(cmd, "type", remote.TypeNames)
 }
 
-func (f *runFlags) add(cmd *cobra.Command) {
+func (f *runFlags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.IntVar(&f.priority, "priority", job.DefaultPriority, "priority, 0 to 9; jobs with a higher priority are claimed first")
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "how many times the job may run (default: the server's)")
@@ -118,7 +119,7 @@ func metaPairs(pairs []string) (map[string]string, error) {
 }
 
 type createFlags struct {
-	remote
+	remote.Command
 	attributeFlags
 	file, key, uniqueKey string
 	binary, input        string
@@ -148,8 +149,8 @@ when it has passed, and the job goes on.
   daybook create --binary-addr sha256:… --input-addr sha256:…`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	overServer(&f.remote, cmd, func(cmd *cobra.Command, args []string) error { return create(cmd, &f, args) })
-	f.attributeFlags.add(cmd)
+	remote.Over(&f.Command, cmd, func(cmd *cobra.Command, args []string) error { return create(cmd, &f, args) })
+	f.attributeFlags.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.file, "file", "", "file with the payload; - is standard input")
 	flags.BoolVar(&f.asValue, "value", false, "the payload is a JSON value")
@@ -161,7 +162,7 @@ when it has passed, and the job goes on.
 	flags.BoolVar(&f.wait, "wait", false, "wait until the job has ended, and print its output")
 	flags.Var(&f.waitTimeout, "wait-timeout", "with --wait, how long the command waits at most (default: no limit)")
 	flags.Lookup("wait-timeout").DefValue = ""
-	jsonFlag(cmd, &f.asJSON)
+	remote.JSONFlag(cmd, &f.AsJSON)
 	return cmd
 }
 
@@ -173,10 +174,10 @@ func create(cmd *cobra.Command, f *createFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.connect(cmd); err != nil {
+	if err := f.Connect(cmd); err != nil {
 		return err
 	}
-	created, err := f.c.Create(cmd.Context(), j)
+	created, err := f.Client.Create(cmd.Context(), j)
 	if err != nil {
 		return err
 	}
@@ -184,10 +185,10 @@ func create(cmd *cobra.Command, f *createFlags, args []string) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "An unfinished job has this unique key: no job was created.")
 	}
 	if !f.wait {
-		if f.asJSON {
-			return writeDocument(f.out, created.Text)
+		if f.AsJSON {
+			return remote.WriteDocument(f.Out, created.Text)
 		}
-		_, err := fmt.Fprintln(f.out, created.ID)
+		_, err := fmt.Fprintln(f.Out, created.ID)
 		return err
 	}
 	ctx := cmd.Context()
@@ -196,7 +197,7 @@ func create(cmd *cobra.Command, f *createFlags, args []string) error {
 		defer end()
 		ctx = limited
 	}
-	if err = awaitJob(ctx, &f.remote, created.ID); err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
+	if err = awaitJob(ctx, &f.Command, created.ID); err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
 		return fmt.Errorf("the job %s: %w", created.ID, errWaitTimeout)
 	}
 	return err
@@ -211,10 +212,8 @@ func (f *createFlags) newJob(cmd *cobra.Command, args []string) (j client.NewJob
 		return j, terminal.Usage(errors.New("the payload is either the argument or --file"))
 	case len(args) > 0:
 		j.Payload = []byte(args[0])
-	case f.file == "-":
-		j.Payload, err = io.ReadAll(io.LimitReader(inputReader{cmd.InOrStdin()}, job.MaxPayloadBytes+1))
 	case f.file != "":
-		j.Payload, err = os.ReadFile(f.file)
+		j.Payload, err = input.ReadAll(cmd, f.file, job.MaxPayloadBytes)
 	}
 	if err != nil {
 		return j, err
@@ -223,7 +222,7 @@ func (f *createFlags) newJob(cmd *cobra.Command, args []string) (j client.NewJob
 		return j, terminal.Usagef("the payload has more than %d bytes, which is the maximum; store it with `daybook blob put`, and send its address", job.MaxPayloadBytes)
 	}
 	if f.asValue {
-		if err := checkValue(j.Payload); err != nil {
+		if err := input.CheckValue(j.Payload); err != nil {
 			return j, terminal.Usagef("the payload: %w; without --value it is sent as text", err)
 		}
 		j.Kind = client.JSON
@@ -243,9 +242,9 @@ func (f *createFlags) newJob(cmd *cobra.Command, args []string) (j client.NewJob
 
 // awaitJob waits for the end of a job, and prints its output, or with --json its document. It returns an error if the
 // job has not completed.
-func awaitJob(ctx context.Context, r *remote, id string) error {
+func awaitJob(ctx context.Context, r *remote.Command, id string) error {
 	for {
-		o, err := r.c.Output(ctx, id, time.Minute)
+		o, err := r.Client.Output(ctx, id, time.Minute)
 		if errors.Is(err, client.ErrConflict) && ctx.Err() == nil {
 			continue
 		}
@@ -253,15 +252,15 @@ func awaitJob(ctx context.Context, r *remote, id string) error {
 			return err
 		}
 		var j *client.Job
-		if r.asJSON || o.Status != job.Completed.String() {
-			if j, err = r.c.Job(ctx, id); err != nil {
+		if r.AsJSON || o.Status != job.Completed.String() {
+			if j, err = r.Client.Job(ctx, id); err != nil {
 				return err
 			}
 		}
-		if r.asJSON {
-			err = writeDocument(r.out, j.Text)
+		if r.AsJSON {
+			err = remote.WriteDocument(r.Out, j.Text)
 		} else if len(o.Bytes) > 0 {
-			err = printOutput(r.out, &o)
+			err = printOutput(r.Out, &o)
 		}
 		if err != nil || o.Status == job.Completed.String() {
 			return err
@@ -280,6 +279,6 @@ func printOutput(w io.Writer, o *client.Output) error {
 		_, err := fmt.Fprintf(w, "%d bytes\n", len(o.Bytes))
 		return err
 	}
-	_, err := fmt.Fprintln(&plainText{to: w}, strings.TrimSuffix(string(o.Bytes), "\n"))
+	_, err := fmt.Fprintln(terminal.Plain(w), strings.TrimSuffix(string(o.Bytes), "\n"))
 	return err
 }

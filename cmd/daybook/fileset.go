@@ -5,13 +5,14 @@ import (
 
 	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
 // filesetCommand has the flags that the commands for filesets share.
 type filesetCommand struct {
-	remote
+	remote.Command
 	client string
 }
 
@@ -27,11 +28,11 @@ and links.`,
 		Example: `  daybook fileset push ./photos input
   daybook fileset pull input ./copy`,
 	}
-	return group(cmd, newFilesetPush(), newFilesetPull(), newFilesetList(), newFilesetRemove())
+	return terminal.Group(cmd, newFilesetPush(), newFilesetPull(), newFilesetList(), newFilesetRemove())
 }
 
 func (f *filesetCommand) flags(cmd *cobra.Command) {
-	config.ServerFlag(cmd, &f.server)
+	config.ServerFlag(cmd, &f.Server)
 	cmd.Flags().StringVar(&f.client, "client", "", "the client whose fileset is meant (default: filesets of no client)")
 }
 
@@ -45,8 +46,8 @@ func (f *filesetCommand) dial(cmd *cobra.Command, name string) error {
 	if err := job.CheckName("NAME", name); err != nil {
 		return terminal.Usage(err)
 	}
-	f.out = cmd.OutOrStdout()
-	return f.connect(cmd)
+	f.Out = cmd.OutOrStdout()
+	return f.Connect(cmd)
 }
 
 func newFilesetList() *cobra.Command {
@@ -60,7 +61,7 @@ that the server keeps, the newest first.`,
   daybook fileset ls input --client acme`,
 		Args: cobra.MaximumNArgs(1),
 
-		ValidArgsFunction: config.Once(filesetNames),
+		ValidArgsFunction: config.Once(remote.FilesetNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := "any"
 			if len(args) == 1 {
@@ -74,25 +75,25 @@ that the server keeps, the newest first.`,
 			}
 			var list []files.Fileset
 			if len(args) == 1 {
-				list, err = f.c.Filesets(f.client).Versions(cmd.Context(), name)
+				list, err = f.Client.Filesets(f.client).Versions(cmd.Context(), name)
 			} else {
-				list, err = listed(f.c.Filesets("").All(cmd.Context()))
+				list, err = remote.Collect(f.Client.Filesets("").All(cmd.Context()))
 			}
 			if err != nil {
 				return err
 			}
-			return f.print(list)
+			return f.Print(list)
 		},
 	}
 	f.flags(cmd)
-	linesFlag(cmd, &f.asJSON, "fileset")
+	remote.LinesFlag(cmd, &f.AsJSON, "fileset")
 	return cmd
 }
 
-// print writes a list of filesets.
-func (f *filesetCommand) print(list []files.Fileset) error {
+// Print writes a list of filesets.
+func (f *filesetCommand) Print(list []files.Fileset) error {
 	text := func(found files.Fileset) []byte { return found.Text }
-	return printList(&f.remote, list, text, "there are no filesets", func(row func(...any)) {
+	return remote.PrintList(&f.Command, list, text, "there are no filesets", func(row func(...any)) {
 		row("CLIENT", "NAME", "VERSION", "FILES", "SIZE", "STORED")
 		for _, found := range list {
 			row(terminal.OrDash(found.Client), found.Name, found.Version, found.Files, terminal.SizeText(found.Bytes), terminal.Moment(found.CreatedAt))
@@ -111,20 +112,20 @@ another fileset names them.`,
 		Example: `  daybook fileset rm input --client acme`,
 		Args:    cobra.ExactArgs(1),
 
-		ValidArgsFunction: config.Once(filesetNames),
+		ValidArgsFunction: config.Once(remote.FilesetNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := f.dial(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			err = f.c.Filesets(f.client).Delete(cmd.Context(), args[0])
-			if err == nil && f.asJSON {
-				err = printLines(f.out, []removal{{Operation: "remove", Client: f.client, Name: args[0]}})
+			err = f.Client.Filesets(f.client).Delete(cmd.Context(), args[0])
+			if err == nil && f.AsJSON {
+				err = printLines(f.Out, []removal{{Operation: "remove", Client: f.client, Name: args[0]}})
 			}
 			return err
 		},
 	}
 	f.flags(cmd)
-	jsonFlag(cmd, &f.asJSON)
+	remote.JSONFlag(cmd, &f.AsJSON)
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
@@ -40,7 +41,7 @@ Symbolic links, devices and other special files are errors, unless a pattern exc
   daybook fileset push . sources --pattern '**/*.go' --pattern '!**/*_test.go'`,
 		Args: cobra.ExactArgs(2),
 
-		ValidArgsFunction: filesetArgs(1),
+		ValidArgsFunction: remote.FilesetArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !isDirectory(args[0]) && isDirectory(args[1]) {
 				return terminal.Usagef("%s is no directory, and %s is one: the directory is the first argument, the name of the fileset the second", args[0], args[1])
@@ -48,7 +49,7 @@ Symbolic links, devices and other special files are errors, unless a pattern exc
 			if err := f.dial(cmd, args[1]); err != nil {
 				return err
 			}
-			stored, moved, err := f.c.Filesets(f.client).Push(cmd.Context(), args[1], args[0], patterns)
+			stored, moved, err := f.Client.Filesets(f.client).Push(cmd.Context(), args[1], args[0], patterns)
 			if err != nil {
 				return wrongPatterns(err)
 			}
@@ -78,7 +79,7 @@ links, and does not replace links and special files.
   daybook fileset pull output ./results --version 3 --pattern '**/*.dat'`,
 		Args: cobra.ExactArgs(2),
 
-		ValidArgsFunction: filesetArgs(0),
+		ValidArgsFunction: remote.FilesetArgs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if q.Version < 0 {
 				return terminal.Usagef("--version must be a number from 1 on, not %d", q.Version)
@@ -86,7 +87,7 @@ links, and does not replace links and special files.
 			if err := f.dial(cmd, args[0]); err != nil {
 				return err
 			}
-			version, moved, err := f.c.Filesets(f.client).Pull(cmd.Context(), args[0], args[1], q)
+			version, moved, err := f.Client.Filesets(f.client).Pull(cmd.Context(), args[0], args[1], q)
 			if err != nil {
 				return wrongPatterns(err)
 			}
@@ -101,7 +102,7 @@ links, and does not replace links and special files.
 func (f *filesetCommand) transferFlags(cmd *cobra.Command, patterns *[]string) {
 	f.flags(cmd)
 	cmd.Flags().StringArrayVar(patterns, "pattern", nil, "only files that match; may be given several times (default: all files)")
-	jsonFlag(cmd, &f.asJSON)
+	remote.JSONFlag(cmd, &f.AsJSON)
 }
 
 func isDirectory(path string) bool {
@@ -119,5 +120,5 @@ func wrongPatterns(err error) error {
 
 // report prints what was transferred.
 func (f *filesetCommand) report(t transferred, verb, moved string) error {
-	return f.showValue(t, "%s: %s %d; %s (%s) %s, %d were there\n", t.Name, verb, t.Version, terminal.NumberText(t.Files, "file", "files"), terminal.SizeText(t.Bytes), moved, t.Skipped)
+	return f.ShowValue(t, "%s: %s %d; %s (%s) %s, %d were there\n", t.Name, verb, t.Version, terminal.NumberText(t.Files, "file", "files"), terminal.SizeText(t.Bytes), moved, t.Skipped)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
@@ -33,33 +34,33 @@ names the error. --json has the whole errors of all attempts.`,
   daybook get --batch 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
 
-		ValidArgsFunction: config.Once(getIDs),
+		ValidArgsFunction: config.Once(remote.GetIDs),
 	}
 	batch := cmd.Flags().Bool("batch", false, "show the batch with this id")
 	var isJob bool
-	jobFlag(cmd.Flags(), &isJob, "show the job with this id, and no batch")
+	remote.JobFlag(cmd.Flags(), &isJob, "show the job with this id, and no batch")
 	cmd.MarkFlagsMutuallyExclusive("batch", "job")
 	config.ServerFlag(cmd, &server)
-	jsonFlag(cmd, &asJSON)
+	remote.JSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkIDs(args[0]); err != nil {
+		if err := remote.CheckIDs(args[0]); err != nil {
 			return err
 		}
 		path := "/jobs/"
 		if *batch {
 			path = "/batches/"
 		}
-		text, err := ask(cmd, &server, path+args[0])
+		text, err := remote.Ask(cmd, &server, path+args[0])
 		if err == nil && !*batch && !isJob {
 			if b, failed := server.URL(cmd.Context()); failed != nil {
 				err = failed
 			} else {
-				err = noteBatch(cmd, newClient(cmd, b), args[0], "--batch shows the batch")
+				err = remote.NoteBatch(cmd, remote.NewClient(cmd, b), args[0], "--batch shows the batch")
 			}
 		}
 		if isNotFound(err) && !*batch && !isJob {
 			var failed error
-			if text, failed = ask(cmd, &server, "/batches/"+args[0]); failed == nil {
+			if text, failed = remote.Ask(cmd, &server, "/batches/"+args[0]); failed == nil {
 				err = nil
 			} else if !isNotFound(failed) {
 				err = failed
@@ -88,7 +89,7 @@ func isNotFound(err error) bool {
 func printDocument(w io.Writer, text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if _, err := d.Token(); err != nil {
-		return unreadable(err)
+		return remote.Unreadable(err)
 	}
 	var failed error
 	err := terminal.Table(w, func(row func(...any)) {
@@ -99,12 +100,12 @@ func printDocument(w io.Writer, text []byte) error {
 				err = d.Decode(&value)
 			}
 			if err != nil {
-				failed = unreadable(err)
+				failed = remote.Unreadable(err)
 				return
 			}
 			lines, err := shownLines(name.(string), value)
 			if err != nil {
-				failed = unreadable(err)
+				failed = remote.Unreadable(err)
 				return
 			}
 			for i, line := range lines {

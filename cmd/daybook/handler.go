@@ -13,7 +13,9 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/cmd/daybook/internal/work"
 	"github.com/daybookq/daybook/internal/manifest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
@@ -21,7 +23,7 @@ import (
 
 // handlerCommand holds the flags and the client that the commands for stored handlers share.
 type handlerCommand struct {
-	remote
+	remote.Command
 	client string
 }
 
@@ -35,14 +37,14 @@ of a kind. Runners use a new version within seconds. The server keeps old versio
 		Example: `  daybook handler put resize resize.py
   daybook handler get resize`,
 	}
-	return group(cmd, newHandlerPut(), newHandlerGet(), newHandlerList(), newHandlerRemove())
+	return terminal.Group(cmd, newHandlerPut(), newHandlerGet(), newHandlerList(), newHandlerRemove())
 }
 
 // over adds the flags, and runs the command with a client of the server. It checks a type in the arguments.
 func (h *handlerCommand) over(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	cmd.Flags().StringVar(&h.client, "client", "", "the client whose jobs it runs (default: all clients that have no handler of the type themselves)")
-	config.CompleteFlag(cmd, "client", clientNames)
-	return overServer(&h.remote, cmd, func(cmd *cobra.Command, args []string) error {
+	config.CompleteFlag(cmd, "client", remote.ClientNames)
+	return remote.Over(&h.Command, cmd, func(cmd *cobra.Command, args []string) error {
 		if h.client != "" {
 			if err := job.CheckName("--client", h.client); err != nil {
 				return terminal.Usage(err)
@@ -90,7 +92,7 @@ job. One that cannot be loaded, or takes longer than 10 seconds, is not stored, 
 		Args: cobra.ExactArgs(2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
-				return config.Once(typeNames)(cmd, args, text)
+				return config.Once(remote.TypeNames)(cmd, args, text)
 			}
 			return nil, cobra.ShellCompDirectiveDefault
 		},
@@ -101,23 +103,23 @@ job. One that cannot be loaded, or takes longer than 10 seconds, is not stored, 
 			return err
 		}
 		if !noCheck {
-			if err := tryHandler(cmd.Context(), &document); err != nil {
+			if err := work.TryHandler(cmd.Context(), &document); err != nil {
 				return terminal.Usage(err)
 			}
 		}
-		if err := h.connect(cmd); err != nil {
+		if err := h.Connect(cmd); err != nil {
 			return err
 		}
-		stored, err := h.c.PutHandler(cmd.Context(), h.client, args[0], document)
+		stored, err := h.Client.PutHandler(cmd.Context(), h.client, args[0], document)
 		if err != nil {
 			return err
 		}
-		return h.show(stored.Text, "%s version %d\n", stored.Type, stored.Version)
+		return h.Show(stored.Text, "%s version %d\n", stored.Type, stored.Version)
 	})
 	cmd.Flags().StringVar(&lang, "lang", "", "the language of a script: node, python, php, sh")
 	config.CompleteFlag(cmd, "lang", func(*cobra.Command, string) []string { return handler.Langs })
 	cmd.Flags().BoolVar(&noCheck, "no-check", false, "store a script without loading it here, for example because only runners have its modules")
-	jsonFlag(cmd, &h.asJSON)
+	remote.JSONFlag(cmd, &h.AsJSON)
 	return cmd
 }
 
@@ -178,29 +180,25 @@ func newHandlerGet() *cobra.Command {
 --json, the document and what the server knows of it.`,
 		Example:           "  daybook handler get resize",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: config.Once(handlerTypes),
+		ValidArgsFunction: config.Once(remote.HandlerTypes),
 	}
 	h.over(cmd, func(cmd *cobra.Command, args []string) error {
-		if err := h.connect(cmd); err != nil {
+		if err := h.Connect(cmd); err != nil {
 			return err
 		}
-		stored, err := h.c.Handler(cmd.Context(), h.client, args[0])
+		stored, err := h.Client.Handler(cmd.Context(), h.client, args[0])
 		switch {
 		case err != nil:
 			return err
-		case h.asJSON:
-			return writeDocument(h.out, stored.Text)
+		case h.AsJSON:
+			return remote.WriteDocument(h.Out, stored.Text)
 		case stored.Document.Kind == handler.Script:
-			out := h.out
-			if terminal.IsTerminal(out) {
-				out = &plainText{to: out}
-			}
-			_, err = io.WriteString(out, stored.Document.Source)
+			_, err = io.WriteString(terminal.Plain(h.Out), stored.Document.Source)
 			return err
 		}
-		return json.NewEncoder(h.out).Encode(stored.Document)
+		return json.NewEncoder(h.Out).Encode(stored.Document)
 	})
-	jsonFlag(cmd, &h.asJSON)
+	remote.JSONFlag(cmd, &h.AsJSON)
 	return cmd
 }
 
@@ -214,35 +212,35 @@ server keeps, the newest first.`,
 		Example: `  daybook handler ls
   daybook handler ls resize --client acme`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: config.Once(handlerTypes),
+		ValidArgsFunction: config.Once(remote.HandlerTypes),
 	}
 	h.over(cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && h.client != "" {
 			return terminal.Usage(errors.New("--client needs a TYPE; without one, the handlers of all clients are listed"))
 		}
-		if err := h.connect(cmd); err != nil {
+		if err := h.Connect(cmd); err != nil {
 			return err
 		}
 		var list []client.StoredHandler
 		var err error
 		if len(args) == 1 {
-			list, err = h.c.HandlerVersions(cmd.Context(), h.client, args[0])
+			list, err = h.Client.HandlerVersions(cmd.Context(), h.client, args[0])
 		} else {
-			list, err = listed(h.c.Handlers(cmd.Context()))
+			list, err = remote.Collect(h.Client.Handlers(cmd.Context()))
 		}
 		if err != nil {
 			return err
 		}
-		return h.print(list)
+		return h.Print(list)
 	})
-	linesFlag(cmd, &h.asJSON, "handler")
+	remote.LinesFlag(cmd, &h.AsJSON, "handler")
 	return cmd
 }
 
-// print writes a list of handlers.
-func (h *handlerCommand) print(list []client.StoredHandler) error {
+// Print writes a list of handlers.
+func (h *handlerCommand) Print(list []client.StoredHandler) error {
 	text := func(found client.StoredHandler) []byte { return found.Text }
-	return printList(&h.remote, list, text, "there are no stored handlers", func(row func(...any)) {
+	return remote.PrintList(&h.Command, list, text, "there are no stored handlers", func(row func(...any)) {
 		row("CLIENT", "TYPE", "KIND", "VERSION", "SIZE", "STORED")
 		for _, found := range list {
 			row(terminal.OrDash(found.Client), found.Type, found.Kind, found.Version, terminal.SizeText(found.Bytes), terminal.Moment(found.CreatedAt))
@@ -258,19 +256,19 @@ func newHandlerRemove() *cobra.Command {
 		Long:              "Remove the handler of a type with all its versions. Jobs of the type wait until a runner has another handler for it.",
 		Example:           "  daybook handler rm resize",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: config.Once(handlerTypes),
+		ValidArgsFunction: config.Once(remote.HandlerTypes),
 	}
 	h.over(cmd, func(cmd *cobra.Command, args []string) error {
-		if err := h.connect(cmd); err != nil {
+		if err := h.Connect(cmd); err != nil {
 			return err
 		}
-		err := h.c.DeleteHandler(cmd.Context(), h.client, args[0])
-		if err == nil && h.asJSON {
-			err = printLines(h.out, []removal{{Operation: "remove", Client: h.client, Type: args[0]}})
+		err := h.Client.DeleteHandler(cmd.Context(), h.client, args[0])
+		if err == nil && h.AsJSON {
+			err = printLines(h.Out, []removal{{Operation: "remove", Client: h.client, Type: args[0]}})
 		}
 		return err
 	})
-	jsonFlag(cmd, &h.asJSON)
+	remote.JSONFlag(cmd, &h.AsJSON)
 	return cmd
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/cmd/daybook/internal/work"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
@@ -109,9 +110,9 @@ func TestEndlessLoading(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip(err)
 	}
-	before := trialPatience
-	trialPatience = 200 * time.Millisecond
-	t.Cleanup(func() { trialPatience = before })
+	before := work.TrialPatience
+	work.TrialPatience = 200 * time.Millisecond
+	t.Cleanup(func() { work.TrialPatience = before })
 	a := startAsked(t)
 	const endless = "while :; do :; done\nhandle() { printf %s \"$1\"; }"
 	document, err := json.Marshal(map[string]any{"kind": "script", "lang": "sh", "source": endless, "options": map[string]any{"timeout_ms": 86_400_000}})

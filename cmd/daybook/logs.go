@@ -5,13 +5,12 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
@@ -29,17 +28,17 @@ Only containers have logs, and programs whose handler has log_bytes. What a scri
 		Example: `  daybook logs -f 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args:    cobra.ExactArgs(1),
 
-		ValidArgsFunction: config.Once(jobIDs(statusesStarted...)),
+		ValidArgsFunction: config.Once(remote.JobIDs(remote.StatusesStarted...)),
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job ends")
 	var isJob bool
-	jobFlag(cmd.Flags(), &isJob, "the id is that of a job, also if it is a batch's")
+	remote.JobFlag(cmd.Flags(), &isJob, "the id is that of a job, also if it is a batch's")
 	config.ServerFlag(cmd, &server)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkIDs(args[0]); err != nil {
+		if err := remote.CheckIDs(args[0]); err != nil {
 			return err
 		}
-		base, err := reach(cmd, &server)
+		base, err := remote.Reach(cmd, &server)
 		if err != nil {
 			return err
 		}
@@ -49,15 +48,11 @@ Only containers have logs, and programs whose handler has log_bytes. What a scri
 			return ofNoLog(err)
 		}
 		if !isJob {
-			if err := noteBatch(cmd, c, args[0], "`daybook results` shows the outputs of the batch"); err != nil {
+			if err := remote.NoteBatch(cmd, c, args[0], "`daybook results` shows the outputs of the batch"); err != nil {
 				return errors.Join(err, log.Close())
 			}
 		}
-		out := cmd.OutOrStdout()
-		if terminal.IsTerminal(out) {
-			out = &plainText{to: out}
-		}
-		_, err = io.Copy(out, log)
+		_, err = io.Copy(terminal.Plain(cmd.OutOrStdout()), log)
 		return errors.Join(err, log.Close())
 	}
 	return cmd
@@ -71,27 +66,4 @@ func ofNoLog(err error) error {
 		return &said
 	}
 	return err
-}
-
-// plainText replaces control characters and bytes that are not UTF-8, with which a job could change the terminal.
-type plainText struct {
-	to   io.Writer
-	part []byte // the beginning of a character that the next Write continues
-}
-
-func (w *plainText) Write(p []byte) (int, error) {
-	rest := append(w.part, p...)
-	text := make([]byte, 0, len(rest))
-	for len(rest) > 0 && (utf8.FullRune(rest) || len(rest) >= utf8.UTFMax) {
-		c, size := utf8.DecodeRune(rest)
-		if c == utf8.RuneError && size == 1 || unicode.IsControl(c) && c != '\n' && c != '\t' {
-			c = '?'
-		}
-		text, rest = utf8.AppendRune(text, c), rest[size:]
-	}
-	w.part = append([]byte(nil), rest...)
-	if _, err := w.to.Write(text); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -46,13 +47,13 @@ says so on standard error.`,
 				query.Set("client", client)
 			}
 			var queues []queueDocument
-			err := eachDocument(cmd, &server, "/queues", query, "queues", func(doc json.RawMessage) (bool, error) {
+			err := remote.EachDocument(cmd, &server, "/queues", query, "queues", func(doc json.RawMessage) (bool, error) {
 				if asJSON {
-					return true, writeDocument(cmd.OutOrStdout(), doc)
+					return true, remote.WriteDocument(cmd.OutOrStdout(), doc)
 				}
 				var q queueDocument
 				if err := json.Unmarshal(doc, &q); err != nil {
-					return false, unreadable(err)
+					return false, remote.Unreadable(err)
 				}
 				queues = append(queues, q)
 				return true, nil
@@ -68,15 +69,15 @@ says so on standard error.`,
 	cmd.AddCommand(newDeleteQueue())
 	cmd.Flags().StringVar(&client, "client", "", "list only the queues of this client")
 	config.ServerFlag(cmd, &server)
-	linesFlag(cmd, &asJSON, "queue")
-	config.CompleteFlag(cmd, "client", clientNames)
+	remote.LinesFlag(cmd, &asJSON, "queue")
+	config.CompleteFlag(cmd, "client", remote.ClientNames)
 	return cmd
 }
 
 // noteStopped prints a note if the server is stopped: jobs do not run then, although no queue is paused. The list is
 // complete without the note, so it is no error if a proxy blocks /stats.
 func noteStopped(cmd *cobra.Command, server *config.ServerAddress) {
-	text, err := ask(cmd, server, "/stats")
+	text, err := remote.Ask(cmd, server, "/stats")
 	var s api.Stats
 	if err == nil && json.Unmarshal(text, &s) == nil && s.Stopped {
 		fmt.Fprintf(cmd.ErrOrStderr(), "the server is %s\n", stoppedText)

@@ -14,7 +14,10 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/checkpoint"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/input"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/serve"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
@@ -78,10 +81,10 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 	t.Chdir(dir)
 	s := serving(t, missing)
 	s.post(t, "/add", "one\n")
-	s.end(t, syscall.SIGTERM)
+	s.End(t, syscall.SIGTERM)
 	s = serving(t, missing)
 	testkit.Equal(t, s.pending(t, "default/default"), 1)
-	s.end(t, syscall.SIGTERM)
+	s.End(t, syscall.SIGTERM)
 
 	// A store without its journal is refused, also with --init, and nothing is created in its place.
 	testkit.NoError(t, os.Rename(filepath.Join(missing, "journal"), filepath.Join(dir, "journal")))
@@ -168,14 +171,14 @@ func TestExitCodes(t *testing.T) {
 		{&journal.CorruptError{}, terminal.ExitCorrupt}, {journal.ErrForeign, terminal.ExitCorrupt}, {journal.ErrCursor, terminal.ExitCorrupt}, {store.ErrForeignJournal, terminal.ExitCorrupt}, {store.ErrDamaged, terminal.ExitCorrupt},
 		{errProblems, terminal.ExitProblems},
 		{store.ErrNewerFormat, terminal.ExitFormat}, {store.ErrOlderFormat, terminal.ExitFormat}, {journal.ErrVersion, terminal.ExitFormat},
-		{&noAnswer{new(config.ServerAddress), errors.New("x")}, terminal.ExitNoAnswer}, {client.ErrUnavailable, terminal.ExitNoAnswer}, {client.ErrUnexpectedAnswer, terminal.ExitNoAnswer},
+		{&remote.NoAnswerError{Server: new(config.ServerAddress), Err: errors.New("x")}, terminal.ExitNoAnswer}, {client.ErrUnavailable, terminal.ExitNoAnswer}, {client.ErrUnexpectedAnswer, terminal.ExitNoAnswer},
 		{&client.Error{Status: 429, Code: "overloaded", Outcome: "not_stored"}, terminal.ExitRefused}, {&client.Error{Status: 404, Code: "route_not_found"}, terminal.ExitRefused}, {client.ErrTooLarge, terminal.ExitRefused},
 		{&client.Error{Status: 404, Code: "job_not_found"}, terminal.ExitNotFound},
 		{ingest.ErrNoJournal, terminal.ExitNoData},
 		{client.ErrUnknown, terminal.ExitUnknown}, {&client.Error{Status: 503, Code: "writes_failed", Outcome: "unknown"}, terminal.ExitUnknown},
-		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, terminal.ExitFile}, {&inputError{errors.New("x")}, terminal.ExitFile}, {syscall.ENOSPC, terminal.ExitFile}, {ingest.ErrDiskFull, terminal.ExitFile},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, terminal.ExitFile}, {&input.Error{Err: errors.New("x")}, terminal.ExitFile}, {syscall.ENOSPC, terminal.ExitFile}, {ingest.ErrDiskFull, terminal.ExitFile},
 		{journal.ErrClockAhead, terminal.ExitClock},
-		{&errInputChanged{}, terminal.ExitFile}, {&formatError{1, errors.New("x")}, terminal.ExitFile},
+		{&checkpoint.InputChangedError{}, terminal.ExitFile}, {&input.FormatError{Line: 1, Err: errors.New("x")}, terminal.ExitFile},
 		{outcome("the job x", "failed", ""), terminal.ExitJobFailed}, {outcome("the job x", "cancelled", ""), terminal.ExitJobCancelled}, {errWatchTimeout, terminal.ExitTimeout},
 		{errSystem, terminal.ExitSystem},
 	} {

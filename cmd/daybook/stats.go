@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -26,7 +27,7 @@ are synced. Reads show the effects of applied commands. Flushed commands no long
 		Example: "  daybook stats --server http://127.0.0.1:1717",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := ask(cmd, &server, "/stats")
+			text, err := remote.Ask(cmd, &server, "/stats")
 			if err != nil {
 				return err
 			}
@@ -36,13 +37,13 @@ are synced. Reads show the effects of applied commands. Flushed commands no long
 			}
 			var s api.Stats
 			if err := json.Unmarshal(text, &s); err != nil {
-				return unreadable(err)
+				return remote.Unreadable(err)
 			}
 			return printStats(cmd, &s)
 		},
 	}
 	config.ServerFlag(cmd, &server)
-	jsonFlag(cmd, &asJSON)
+	remote.JSONFlag(cmd, &asJSON)
 	return cmd
 }
 

@@ -1,4 +1,4 @@
-package main
+package work
 
 import (
 	"bytes"
@@ -26,19 +26,19 @@ import (
 	"github.com/daybookq/daybook/runner/program"
 )
 
-// workFile is the part of a runner's file beyond the values of flags.
-type workFile struct {
-	handlers     map[string]*runner.Handler
-	interpreters map[string]string
-	containers   containersTable
-	wasi         wasiTable
+// File is the part of a runner's file beyond the values of flags.
+type File struct {
+	Handlers     map[string]*runner.Handler
+	Interpreters map[string]string
+	Containers   ContainersTable
+	Wasi         wasiTable
 }
 
 // workTables are the tables of the file. All other entries are values of flags.
 type workTables struct {
-	Handlers     map[string]handlerTable `toml:"handlers"`
+	Handlers     map[string]HandlerTable `toml:"handlers"`
 	Interpreters map[string]string       `toml:"interpreters"`
-	Containers   containersTable         `toml:"containers"`
+	Containers   ContainersTable         `toml:"containers"`
 	WASI         wasiTable               `toml:"wasi"`
 }
 
@@ -53,21 +53,21 @@ type wasiTable struct {
 	CacheBytes  int64 `toml:"cache_bytes"`
 }
 
-// limits returns the limits of guests.
-func (t *wasiTable) limits() (l runner.WASILimits, err error) {
+// Limits returns the limits of guests.
+func (t *wasiTable) Limits() (l runner.WASILimits, err error) {
 	if t.TimeoutMs > job.MaxTimeoutMs {
 		return l, terminal.Usagef("wasi.timeout_ms must be at most %d, not %d", job.MaxTimeoutMs, t.TimeoutMs)
 	}
 	return runner.WASILimits{MemoryBytes: t.MemoryBytes, Timeout: time.Duration(t.TimeoutMs) * time.Millisecond, CacheBytes: t.CacheBytes}, nil
 }
 
-// handlerTable is a handler in the file:
+// HandlerTable is a handler in the file:
 //
 //	[handlers.upper]
 //	kind = "exec"
 //	argv = ["tr", "a-z", "A-Z"]
 //	options = { concurrency = 2 }
-type handlerTable struct {
+type HandlerTable struct {
 	Kind  string    `toml:"kind"`
 	Types *[]string `toml:"types"`
 
@@ -139,18 +139,18 @@ type optionsTable struct {
 	OutputBytes int64 `toml:"output_bytes"`
 }
 
-// readWorkTables returns the tables of work in the configuration files of a command.
-func readWorkTables(cmd *cobra.Command) (*workFile, error) {
+// ReadFile returns the tables of work in the configuration files of a command.
+func ReadFile(cmd *cobra.Command) (*File, error) {
 	tables, dir, files := config.WorkTables(cmd)
-	file, err := parseWorkTables(tables, dir)
+	file, err := Parse(tables, dir)
 	if err != nil {
 		return nil, terminal.Usagef("configuration %s: %w", strings.Join(files, ", "), err)
 	}
 	return file, nil
 }
 
-// parseWorkTables parses tables. Relative paths in them are relative to dir.
-func parseWorkTables(tables map[string]any, dir string) (*workFile, error) {
+// Parse parses tables. Relative paths in them are relative to dir.
+func Parse(tables map[string]any, dir string) (*File, error) {
 	text, err := toml.Marshal(tables)
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func parseWorkTables(tables map[string]any, dir string) (*workFile, error) {
 		}
 		return nil, err
 	}
-	file := &workFile{handlers: map[string]*runner.Handler{}, interpreters: t.Interpreters, containers: t.Containers, wasi: t.WASI}
+	file := &File{Handlers: map[string]*runner.Handler{}, Interpreters: t.Interpreters, Containers: t.Containers, Wasi: t.WASI}
 	for lang := range t.Interpreters {
 		if !slices.Contains(handler.Langs, lang) {
 			return nil, fmt.Errorf("interpreters.%s: the languages are %s", lang, strings.Join(handler.Langs, ", "))
@@ -180,9 +180,9 @@ func parseWorkTables(tables map[string]any, dir string) (*workFile, error) {
 		if err != nil {
 			return nil, fmt.Errorf("handlers.%s: %w", name, err)
 		}
-		file.handlers[name] = h
+		file.Handlers[name] = h
 	}
-	return file, checkTypes(file.handlers)
+	return file, checkTypes(file.Handlers)
 }
 
 // checkTypes refuses two handlers of a type.
@@ -217,7 +217,7 @@ func typeError(err *toml.DecodeError) string {
 }
 
 // handler returns the handler of a table, which has these keys.
-func (t *handlerTable) handler(name, dir string, keys []string) (*runner.Handler, error) {
+func (t *HandlerTable) handler(name, dir string, keys []string) (*runner.Handler, error) {
 	if err := job.CheckName("its name", name); err != nil {
 		return nil, err
 	}
@@ -267,7 +267,7 @@ func (t *handlerTable) handler(name, dir string, keys []string) (*runner.Handler
 }
 
 // guest sets the fields of a handler of kind wasi: from the keys of the table, or from the file of manifest.
-func (t *handlerTable) guest(h *runner.Handler, dir string, keys []string) error {
+func (t *HandlerTable) guest(h *runner.Handler, dir string, keys []string) error {
 	d := &h.Document
 	d.Name, d.Namespace, d.Version, d.Description, d.Binary = t.Name, t.Namespace, t.Version, t.Description, t.Binary
 	d.RequiredExtensions, d.RequiredPermissions = t.RequiredExtensions, t.RequiredPermissions

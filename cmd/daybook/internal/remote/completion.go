@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 const (
 	// completionWait is how long a shell waits for names. If the server does not answer, nothing is completed.
 	completionWait = time.Second
-	// maxCompletions is how many names a shell gets.
-	maxCompletions = 200
+	// MaxCompletions is how many names a shell gets.
+	MaxCompletions = 200
 )
 
 // lister lists names of a server, and calls add with each.
@@ -25,7 +25,7 @@ type lister func(ctx context.Context, c *client.Client, add func(text string) (m
 // fromServer returns the names of the command's server that begin with typed. Completion shows no errors: it shows the
 // names that were found within completionWait.
 func fromServer(cmd *cobra.Command, typed string, names lister) (list []string) {
-	if err := config.Configure(cmd, allCommands); err != nil {
+	if err := config.Configure(cmd, cmd.Root); err != nil {
 		return nil
 	}
 	var server config.ServerAddress
@@ -42,12 +42,12 @@ func fromServer(cmd *cobra.Command, typed string, names lister) (list []string) 
 		if strings.HasPrefix(text, typed) {
 			list = append(list, text)
 		}
-		return len(list) < maxCompletions
+		return len(list) < MaxCompletions
 	})
 	return list
 }
 
-func queueNames(cmd *cobra.Command, typed string) []string {
+func QueueNames(cmd *cobra.Command, typed string) []string {
 	of, _, whole := strings.Cut(typed, "/")
 	if !whole {
 		of = ""
@@ -84,15 +84,15 @@ func namesInQueues(of func(client.Queue) string) lister {
 	}
 }
 
-func clientNames(cmd *cobra.Command, typed string) []string {
+func ClientNames(cmd *cobra.Command, typed string) []string {
 	return fromServer(cmd, typed, namesInQueues(func(q client.Queue) string { return q.Client }))
 }
 
-func typeNames(cmd *cobra.Command, typed string) []string {
+func TypeNames(cmd *cobra.Command, typed string) []string {
 	return fromServer(cmd, typed, namesInQueues(func(q client.Queue) string { return q.Type }))
 }
 
-func batchIDs(cmd *cobra.Command, typed string) []string {
+func BatchIDs(cmd *cobra.Command, typed string) []string {
 	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
 		for b, err := range c.Batches(ctx, client.BatchesQuery{PageSize: job.MaxPage}) {
 			if err != nil {
@@ -106,8 +106,8 @@ func batchIDs(cmd *cobra.Command, typed string) []string {
 	})
 }
 
-// jobIDs completes the ids of jobs with one of the statuses.
-func jobIDs(statuses ...job.Status) config.Completer {
+// JobIDs completes the ids of jobs with one of the statuses.
+func JobIDs(statuses ...job.Status) config.Completer {
 	return func(cmd *cobra.Command, typed string) []string {
 		return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
 			for _, s := range statuses {
@@ -125,7 +125,7 @@ func jobIDs(statuses ...job.Status) config.Completer {
 	}
 }
 
-func runnerIDs(cmd *cobra.Command, typed string) []string {
+func RunnerIDs(cmd *cobra.Command, typed string) []string {
 	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
 		for r, err := range c.Runners(ctx) {
 			if err != nil {
@@ -139,15 +139,15 @@ func runnerIDs(cmd *cobra.Command, typed string) []string {
 	})
 }
 
-// getIDs completes the ids of jobs, or with --batch the ids of batches.
-func getIDs(cmd *cobra.Command, typed string) []string {
+// GetIDs completes the ids of jobs, or with --batch the ids of batches.
+func GetIDs(cmd *cobra.Command, typed string) []string {
 	if batch, err := cmd.Flags().GetBool("batch"); err == nil && batch {
-		return batchIDs(cmd, typed)
+		return BatchIDs(cmd, typed)
 	}
-	return jobIDs(job.Statuses...)(cmd, typed)
+	return JobIDs(job.Statuses...)(cmd, typed)
 }
 
-func sweepIDs(cmd *cobra.Command, typed string) []string {
+func SweepIDs(cmd *cobra.Command, typed string) []string {
 	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
 		list, err := c.Sweeps(ctx)
 		for _, w := range list {
@@ -159,9 +159,9 @@ func sweepIDs(cmd *cobra.Command, typed string) []string {
 	})
 }
 
-// handlerTypes completes the types with a stored handler: a handler for the client of --client, or otherwise one for
+// HandlerTypes completes the types with a stored handler: a handler for the client of --client, or otherwise one for
 // all clients.
-func handlerTypes(cmd *cobra.Command, typed string) []string {
+func HandlerTypes(cmd *cobra.Command, typed string) []string {
 	owner := ""
 	if f := cmd.Flags().Lookup("client"); f != nil {
 		owner = f.Value.String()
@@ -179,7 +179,7 @@ func handlerTypes(cmd *cobra.Command, typed string) []string {
 	})
 }
 
-func filesetNames(cmd *cobra.Command, typed string) []string {
+func FilesetNames(cmd *cobra.Command, typed string) []string {
 	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
 		for f, err := range c.Filesets("").All(ctx) {
 			if err != nil {
@@ -193,21 +193,21 @@ func filesetNames(cmd *cobra.Command, typed string) []string {
 	})
 }
 
-// filesetArgs completes the argument at a place to the name of a fileset, and all other arguments to directories.
-func filesetArgs(place int) cobra.CompletionFunc {
+// FilesetArgs completes the argument at a place to the name of a fileset, and all other arguments to directories.
+func FilesetArgs(place int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == place {
-			return filesetNames(cmd, typed), cobra.ShellCompDirectiveNoFileComp
+			return FilesetNames(cmd, typed), cobra.ShellCompDirectiveNoFileComp
 		}
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
 }
 
-// statusesStarted are the statuses of jobs that may have run.
-var statusesStarted = []job.Status{job.Active, job.Completed, job.Failed, job.Cancelled}
+// StatusesStarted are the statuses of jobs that may have run.
+var StatusesStarted = []job.Status{job.Active, job.Completed, job.Failed, job.Cancelled}
 
-// statusNames completes the statuses of jobs.
-func statusNames(*cobra.Command, string) []string {
+// StatusNames completes the statuses of jobs.
+func StatusNames(*cobra.Command, string) []string {
 	var names []string
 	for _, s := range job.Statuses {
 		names = append(names, s.String())

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"context"
@@ -16,19 +16,14 @@ import (
 // sayWaiting is how often a command prints why it waits for the server.
 const sayWaiting = 5 * time.Second
 
-// newClient returns a client that prints on standard error why a request is repeated.
-func newClient(cmd *cobra.Command, url string) *client.Client {
-	return clientFor(cmd, url, 0)
+// NewClient returns a client that prints on standard error why a request is repeated.
+func NewClient(cmd *cobra.Command, url string) *client.Client {
+	return NewClientFor(cmd, url, 0)
 }
 
-// patientClient is newClient for a command that continues while the server is unreachable.
-func patientClient(cmd *cobra.Command, url string) *client.Client {
-	return clientFor(cmd, url, watchPatience)
-}
-
-// clientFor returns a client that repeats requests for this long, or 0 for the client's default, and prints why it
+// NewClientFor returns a client that repeats requests for this long, or 0 for the client's default, and prints why it
 // waits.
-func clientFor(cmd *cobra.Command, url string, retryFor time.Duration) *client.Client {
+func NewClientFor(cmd *cobra.Command, url string, retryFor time.Duration) *client.Client {
 	return client.New(url, client.Options{RetryFor: retryFor, Logger: slog.New(&waits{to: cmd.ErrOrStderr(), now: time.Now})})
 }
 
@@ -48,14 +43,14 @@ func (*waits) Enabled(context.Context, slog.Level) bool { return true }
 func (w *waits) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key == "error" {
-			w.say(a.Value.String())
+			w.Say(a.Value.String())
 		}
 		return true
 	})
 	return nil
 }
 
-func (w *waits) say(why string) {
+func (w *waits) Say(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"encoding/json"
@@ -17,27 +17,27 @@ import (
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
-// requestTimeout bounds a request of fetch. No route that fetch reads makes the server wait longer.
+// requestTimeout bounds a request of Fetch. No route that Fetch reads makes the server wait longer.
 const requestTimeout = 30 * time.Second
 
-// noAnswer is the error of a server that did not answer: no server listens there, or the connection broke.
-type noAnswer struct {
-	server *config.ServerAddress
-	err    error
+// NoAnswerError is the error of a server that did not answer: no server listens there, or the connection broke.
+type NoAnswerError struct {
+	Server *config.ServerAddress
+	Err    error
 }
 
-func (e *noAnswer) Error() string {
-	err := e.err
+func (e *NoAnswerError) Error() string {
+	err := e.Err
 	if u, ok := errors.AsType[*url.Error](err); ok { // its text has the whole URL
 		err = u.Err
 	}
-	return fmt.Sprintf("no answer from %s: %v", e.server, err)
+	return fmt.Sprintf("no answer from %s: %v", e.Server, err)
 }
-func (e *noAnswer) Unwrap() error { return e.err }
+func (e *NoAnswerError) Unwrap() error { return e.Err }
 
-// reach returns the base URL of all requests. It fails at once if no server, or another program, runs there. Later, a
+// Reach returns the base URL of all requests. It fails at once if no server, or another program, runs there. Later, a
 // command repeats its requests while a server restarts.
-func reach(cmd *cobra.Command, server *config.ServerAddress) (string, error) {
+func Reach(cmd *cobra.Command, server *config.ServerAddress) (string, error) {
 	base, err := server.URL(cmd.Context())
 	if err != nil {
 		return "", err
@@ -49,11 +49,11 @@ func reach(cmd *cobra.Command, server *config.ServerAddress) (string, error) {
 	return base, err
 }
 
-// unreadable is the error of a document that lacks the fields of a Daybook server.
-func unreadable(err error) error { return fmt.Errorf("%w: %w", client.ErrUnexpectedAnswer, err) }
+// Unreadable is the error of a document that lacks the fields of a Daybook server.
+func Unreadable(err error) error { return fmt.Errorf("%w: %w", client.ErrUnexpectedAnswer, err) }
 
-// ask requests a JSON document from the server.
-func ask(cmd *cobra.Command, server *config.ServerAddress, path string) ([]byte, error) {
+// Ask requests a JSON document from the server.
+func Ask(cmd *cobra.Command, server *config.ServerAddress, path string) ([]byte, error) {
 	text, err := fetch(cmd, server, path)
 	if err == nil && !json.Valid(text) {
 		return nil, fmt.Errorf("%s: %w", server, client.ErrUnexpectedAnswer)
@@ -74,12 +74,12 @@ func fetch(cmd *cobra.Command, server *config.ServerAddress, path string) ([]byt
 	c := http.Client{Timeout: requestTimeout}
 	resp, err := c.Do(req)
 	if err != nil {
-		return nil, &noAnswer{server, err}
+		return nil, &NoAnswerError{server, err}
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, &noAnswer{server, err}
+		return nil, &NoAnswerError{server, err}
 	}
 	if resp.StatusCode == http.StatusOK {
 		return text, nil

@@ -1,4 +1,4 @@
-package main
+package work
 
 import (
 	"errors"
@@ -13,14 +13,14 @@ import (
 	"github.com/daybookq/daybook/runner/container"
 )
 
-// containerFlags define how handlers of kind container run.
-type containerFlags struct {
+// ContainerFlags define how handlers of kind container run.
+type ContainerFlags struct {
 	engine, workspaces string
 	images             []string
 	pull               bool
 }
 
-func (f *containerFlags) add(cmd *cobra.Command) {
+func (f *ContainerFlags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.engine, "engine", "", "socket of Docker or Podman, like unix:///run/docker.sock (default: DOCKER_HOST, or the usual sockets)")
 	flags.StringSliceVar(&f.images, "images", nil, "images that jobs may run in containers, with registry and tag, like docker.io/library/busybox:* (default: none)")
@@ -28,12 +28,12 @@ func (f *containerFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.workspaces, "workspaces", "", "directory for the files of containers (default: in the user's cache)")
 }
 
-// containersTable has the limits of each container, in the file of a runner:
+// ContainersTable has the limits of each container, in the file of a runner:
 //
 //	[containers]
 //	memory_bytes = 1073741824
 //	processes = 256
-type containersTable struct {
+type ContainersTable struct {
 	MemoryBytes    int64   `toml:"memory_bytes"`
 	Processes      int64   `toml:"processes"`
 	CPUs           float64 `toml:"cpus"`
@@ -43,9 +43,9 @@ type containersTable struct {
 	TimeoutMs      int64   `toml:"timeout_ms"`
 }
 
-// settings returns the settings of containers.
-func (f *containerFlags) settings(file *workFile, accept []string) (s container.Settings, err error) {
-	t := file.containers
+// Settings returns the settings of containers.
+func (f *ContainerFlags) Settings(file *File, accept []string) (s container.Settings, err error) {
+	t := file.Containers
 	s = container.Settings{
 		Engine: f.engine, Workspaces: f.workspaces, Pull: f.pull, MemoryBytes: t.MemoryBytes, Processes: t.Processes, CPUs: t.CPUs, TmpBytes: t.TmpBytes, WorkspaceBytes: t.WorkspaceBytes,
 		LogBytes: t.LogBytes, Timeout: time.Duration(t.TimeoutMs) * time.Millisecond,
@@ -60,7 +60,7 @@ func (f *containerFlags) settings(file *workFile, accept []string) (s container.
 }
 
 // images returns the images of a handler, or nil if it does not have a list.
-func (t *handlerTable) images() (*container.Images, error) {
+func (t *HandlerTable) images() (*container.Images, error) {
 	if t.Images == nil {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package main
+package input
 
 import (
 	"bufio"
@@ -23,40 +23,40 @@ import (
 
 // The formats of the input of `daybook add` and `daybook submit`.
 const (
-	formatLines  = "lines"
+	Lines        = "lines"
 	formatNDJSON = "ndjson"
-	formatCSV    = "csv"
+	CSV          = "csv"
 )
 
-var addFormats = []string{formatLines, formatNDJSON, formatCSV}
+var addFormats = []string{Lines, formatNDJSON, CSV}
 
 // maxRowBytes bounds a row of a CSV file. An unclosed quote would otherwise turn the rest of the file into one row.
 const maxRowBytes = 16 << 20
 
-// formatError is an error in a line of the input. Lines count from 1, including skipped ones.
-type formatError struct {
-	line int
-	err  error
+// FormatError is an error in a line of the input. Lines count from 1, including skipped ones.
+type FormatError struct {
+	Line int
+	Err  error
 }
 
-func (e *formatError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.err) }
-func (e *formatError) Unwrap() error { return e.err }
+func (e *FormatError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+func (e *FormatError) Unwrap() error { return e.Err }
 
-// inputFormat describes an input: it holds the flags that add and submit share.
-type inputFormat struct {
-	format, delimiter string
-	comma             rune // the parsed delimiter
-	given             bool // the delimiter was given as a flag
-	skipLines         int
-	stripCR           bool
+// Format describes an input: it holds the flags that add and submit share.
+type Format struct {
+	Kind, delimiter string
+	Comma           rune // the parsed delimiter
+	given           bool // the delimiter was given as a flag
+	SkipLines       int
+	StripCR         bool
 }
 
-func (f *inputFormat) add(cmd *cobra.Command) {
+func (f *Format) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.format, "format", formatLines, "what the input is: "+strings.Join(addFormats, ", "))
+	flags.StringVar(&f.Kind, "format", Lines, "what the input is: "+strings.Join(addFormats, ", "))
 	flags.StringVar(&f.delimiter, "delimiter", ",", "the character between the fields of a CSV file; \"tab\" is a tab")
-	flags.IntVar(&f.skipLines, "skip-lines", 0, "how many lines at the beginning are left out")
-	flags.BoolVar(&f.stripCR, "strip-cr", false, "remove a carriage return at the end of each line")
+	flags.IntVar(&f.SkipLines, "skip-lines", 0, "how many lines at the beginning are left out")
+	flags.BoolVar(&f.StripCR, "strip-cr", false, "remove a carriage return at the end of each line")
 	config.CompleteFlag(cmd, "format", func(*cobra.Command, string) []string { return addFormats })
 }
 
@@ -64,17 +64,17 @@ func (f *inputFormat) add(cmd *cobra.Command) {
 const maxSkipLines = 1 << 20
 
 // Check checks the flags, and parses the delimiter.
-func (f *inputFormat) Check(cmd *cobra.Command) error {
-	if err := job.CheckRange("--skip-lines", int64(f.skipLines), 0, maxSkipLines); err != nil {
+func (f *Format) Check(cmd *cobra.Command) error {
+	if err := job.CheckRange("--skip-lines", int64(f.SkipLines), 0, maxSkipLines); err != nil {
 		return terminal.Usage(err)
 	}
-	if !slices.Contains(addFormats, f.format) {
-		return terminal.Usagef("--format must be one of %s, and not %q", strings.Join(addFormats, ", "), f.format)
+	if !slices.Contains(addFormats, f.Kind) {
+		return terminal.Usagef("--format must be one of %s, and not %q", strings.Join(addFormats, ", "), f.Kind)
 	}
-	if f.stripCR && f.format != formatLines {
-		return terminal.Usagef("--strip-cr is for --format lines; %s needs no such flag", f.format)
+	if f.StripCR && f.Kind != Lines {
+		return terminal.Usagef("--strip-cr is for --format lines; %s needs no such flag", f.Kind)
 	}
-	if f.format != formatCSV && cmd.Flags().Changed("delimiter") {
+	if f.Kind != CSV && cmd.Flags().Changed("delimiter") {
 		return terminal.Usage(errors.New("--delimiter is for --format csv only"))
 	}
 	f.given = cmd.Flags().Changed("delimiter")
@@ -83,41 +83,41 @@ func (f *inputFormat) Check(cmd *cobra.Command) error {
 		text = "\t"
 	}
 	var size int
-	if f.comma, size = utf8.DecodeRuneInString(text); size == 0 || size != len(text) || f.comma == utf8.RuneError || strings.ContainsRune("\"\r\n", f.comma) {
+	if f.Comma, size = utf8.DecodeRuneInString(text); size == 0 || size != len(text) || f.Comma == utf8.RuneError || strings.ContainsRune("\"\r\n", f.Comma) {
 		return terminal.Usagef("--delimiter must be one character other than a quote and a newline, and not %q", f.delimiter)
 	}
 	return nil
 }
 
-// kind returns the kind of the payloads; if it is empty, the client derives the kind from the bytes.
-func (f *inputFormat) kind() client.Kind {
-	if f.format == formatLines {
+// PayloadKind returns the kind of the payloads; if it is empty, the client derives the kind from the bytes.
+func (f *Format) PayloadKind() client.Kind {
+	if f.Kind == Lines {
 		return client.None
 	}
 	return client.JSON
 }
 
-// addInput is the input of `daybook add` as lines: the lines of the file or, in the other formats, one JSON value each.
-type addInput struct {
+// LineReader is the input of `daybook add` as lines: the lines of the file or, in the other formats, one JSON value each.
+type LineReader struct {
 	raw    atomic.Int64 // bytes that were read from the file
-	made   atomic.Int64 // bytes of the lines that were made from them
+	Made   atomic.Int64 // bytes of the lines that were made from them
 	buffer []byte
 	err    error
 	next   func() ([]byte, error) // the next line with its newline; nil: the lines are the lines of the file
 	from   io.Reader
 }
 
-// newAddInput turns an input into lines.
-func newAddInput(in io.Reader, f *inputFormat) (*addInput, error) {
-	a := &addInput{}
-	buffered := bufio.NewReader(&countedReader{inputReader{in}, &a.raw})
+// NewLineReader turns an input into lines.
+func NewLineReader(in io.Reader, f *Format) (*LineReader, error) {
+	a := &LineReader{}
+	buffered := bufio.NewReader(&countedReader{Reader{in}, &a.raw})
 	a.from = buffered
-	for range f.skipLines {
+	for range f.SkipLines {
 		if err := skipLine(buffered); err != nil {
 			return nil, err
 		}
 	}
-	if f.format == formatLines {
+	if f.Kind == Lines {
 		return a, nil
 	}
 	if start, err := buffered.Peek(3); err == nil && bytes.Equal(start, []byte("\xef\xbb\xbf")) { // a byte order mark
@@ -125,8 +125,8 @@ func newAddInput(in io.Reader, f *inputFormat) (*addInput, error) {
 			return nil, err
 		}
 	}
-	if f.format == formatNDJSON {
-		a.next = values(buffered, f.skipLines)
+	if f.Kind == formatNDJSON {
+		a.next = values(buffered, f.SkipLines)
 		return a, nil
 	}
 	var err error
@@ -147,10 +147,10 @@ func skipLine(in *bufio.Reader) error {
 }
 
 // Read returns the bytes of the lines.
-func (a *addInput) Read(p []byte) (int, error) {
+func (a *LineReader) Read(p []byte) (int, error) {
 	if a.next == nil {
 		n, err := a.from.Read(p)
-		a.made.Add(int64(n))
+		a.Made.Add(int64(n))
 		return n, err
 	}
 	for len(a.buffer) == 0 {
@@ -161,13 +161,13 @@ func (a *addInput) Read(p []byte) (int, error) {
 	}
 	n := copy(p, a.buffer)
 	a.buffer = a.buffer[n:]
-	a.made.Add(int64(n))
+	a.Made.Add(int64(n))
 	return n, nil
 }
 
-// fileBytes estimates from how many bytes of the file the first lines were made.
-func (a *addInput) fileBytes(lines int64) float64 {
-	made := a.made.Load()
+// FileBytes estimates from how many bytes of the file the first lines were made.
+func (a *LineReader) FileBytes(lines int64) float64 {
+	made := a.Made.Load()
 	if made == 0 {
 		return 0
 	}
@@ -198,7 +198,7 @@ func values(in *bufio.Reader, line int) func() ([]byte, error) {
 			part, err := in.ReadSlice('\n')
 			text = append(text, part...)
 			if len(text) > maxValueLine { // also white space, so that the memory is bounded
-				return nil, &formatError{line, fmt.Errorf("the value has more than %d bytes, which is the maximum of a payload", job.MaxPayloadBytes)}
+				return nil, &FormatError{line, fmt.Errorf("the value has more than %d bytes, which is the maximum of a payload", job.MaxPayloadBytes)}
 			}
 			if err == bufio.ErrBufferFull {
 				continue
@@ -210,16 +210,16 @@ func values(in *bufio.Reader, line int) func() ([]byte, error) {
 			if len(value) == 0 {
 				return nil, err
 			}
-			if problem := checkValue(value); problem != nil {
-				return nil, &formatError{line, problem}
+			if problem := CheckValue(value); problem != nil {
+				return nil, &FormatError{line, problem}
 			}
 			return append(value, '\n'), err
 		}
 	}
 }
 
-// checkValue checks that a text is one JSON value, as the server checks it.
-func checkValue(text []byte) error {
+// CheckValue checks that a text is one JSON value, as the server checks it.
+func CheckValue(text []byte) error {
 	if jsontext.Value(text).IsValid() {
 		return nil
 	}
@@ -248,11 +248,11 @@ func jsonProblem(err error) string {
 }
 
 // rows returns the rows of a CSV file as JSON objects. The first row has the names of their members.
-func rows(in io.Reader, f *inputFormat) (func() ([]byte, error), error) {
-	skipped := f.skipLines
+func rows(in io.Reader, f *Format) (func() ([]byte, error), error) {
+	skipped := f.SkipLines
 	limited := &rowReader{in: in}
 	r := csv.NewReader(limited)
-	r.Comma, r.ReuseRecord = f.comma, true
+	r.Comma, r.ReuseRecord = f.Comma, true
 	names, err := r.Read()
 	if err == io.EOF {
 		return func() ([]byte, error) { return nil, io.EOF }, nil
@@ -269,7 +269,7 @@ func rows(in io.Reader, f *inputFormat) (func() ([]byte, error), error) {
 		err = fmt.Errorf("the header row has one column, %q: give --delimiter '%s' if that is what separates the columns, or --delimiter , if there is one column", names[0], name)
 	}
 	if err != nil {
-		return nil, &formatError{skipped + 1, err}
+		return nil, &FormatError{skipped + 1, err}
 	}
 	r.FieldsPerRecord = len(header)
 	var object []byte
@@ -289,12 +289,12 @@ func rows(in io.Reader, f *inputFormat) (func() ([]byte, error), error) {
 			}
 			if object, err = jsontext.AppendQuote(append(object, name...), fields[i]); err != nil {
 				line, _ := r.FieldPos(i)
-				return nil, &formatError{skipped + line, fmt.Errorf("the field %s is not UTF-8", bytes.TrimSuffix(name, []byte{':'}))}
+				return nil, &FormatError{skipped + line, fmt.Errorf("the field %s is not UTF-8", bytes.TrimSuffix(name, []byte{':'}))}
 			}
 		}
 		if object = append(object, '}'); len(object) > job.MaxPayloadBytes {
 			line, _ := r.FieldPos(0)
-			return nil, &formatError{skipped + line, fmt.Errorf("the row becomes an object of %d bytes; a payload has %d at most", len(object), job.MaxPayloadBytes)}
+			return nil, &FormatError{skipped + line, fmt.Errorf("the row becomes an object of %d bytes; a payload has %d at most", len(object), job.MaxPayloadBytes)}
 		}
 		return append(object, '\n'), nil
 	}, nil
@@ -326,13 +326,13 @@ func csvError(err error, skipped, columns int, fields []string) error {
 	case !ok:
 		return err
 	case errors.Is(err, csv.ErrFieldCount):
-		return &formatError{skipped + parse.StartLine, fmt.Errorf("the row has %s, and the header row has %d", terminal.NumberText(len(fields), "field", "fields"), columns)}
+		return &FormatError{skipped + parse.StartLine, fmt.Errorf("the row has %s, and the header row has %d", terminal.NumberText(len(fields), "field", "fields"), columns)}
 	case errors.Is(err, csv.ErrQuote):
-		return &formatError{skipped + parse.Line, fmt.Errorf("column %d: a quote inside a quoted field must be doubled, and a quoted field must end", parse.Column)}
+		return &FormatError{skipped + parse.Line, fmt.Errorf("column %d: a quote inside a quoted field must be doubled, and a quoted field must end", parse.Column)}
 	case errors.Is(err, csv.ErrBareQuote):
-		return &formatError{skipped + parse.Line, fmt.Errorf("column %d: a field with a quote must be quoted", parse.Column)}
+		return &FormatError{skipped + parse.Line, fmt.Errorf("column %d: a field with a quote must be quoted", parse.Column)}
 	}
-	return &formatError{skipped + parse.Line, parse.Err}
+	return &FormatError{skipped + parse.Line, parse.Err}
 }
 
 // rowReader bounds how much a csv.Reader reads for one row.
@@ -345,7 +345,7 @@ func (r *rowReader) begin() { r.read = 0 }
 
 func (r *rowReader) Read(p []byte) (int, error) {
 	if r.read > maxRowBytes {
-		return 0, &inputError{fmt.Errorf("a row has more than %d bytes; a quote at its beginning may not be closed", maxRowBytes)}
+		return 0, &Error{fmt.Errorf("a row has more than %d bytes; a quote at its beginning may not be closed", maxRowBytes)}
 	}
 	n, err := r.in.Read(p)
 	r.read += n

@@ -1,4 +1,4 @@
-package main
+package checkpoint
 
 import (
 	"crypto/sha256"
@@ -24,9 +24,9 @@ const (
 	maxNotes = 10_000
 )
 
-// uploadNote records the upload of a file in progress, so that a later command continues it. Each upload has a file in
+// Upload records the upload of a file in progress, so that a later command continues it. Each upload has a file in
 // the directory for the state of programs.
-type uploadNote struct {
+type Upload struct {
 	Server   string `json:"server"`
 	Client   string `json:"client,omitzero"`
 	File     string `json:"file"` // its absolute path
@@ -35,11 +35,11 @@ type uploadNote struct {
 	Upload   string `json:"upload"`   // its path at the server
 }
 
-// noteFile is the open file of a note. A lock, which ends with the process, keeps other processes out. remove and close
+// Note is the open file of a note. A lock, which ends with the process, keeps other processes out. Remove and Close
 // do nothing if it is nil.
-type noteFile struct {
+type Note struct {
 	f    *os.File
-	note uploadNote
+	note Upload
 }
 
 // notesDir is the directory of the notes.
@@ -55,9 +55,9 @@ func notesDir() (string, error) {
 	return filepath.Join(state, "daybook", "uploads"), nil
 }
 
-// openUploadNote opens the note of a file, and sets n.Upload if the note is about the same state of the file. It
+// OpenUpload opens the note of a file, and sets n.Upload if the note is about the same state of the file. It
 // returns filelock.ErrLocked if another process is uploading this file.
-func openUploadNote(n *uploadNote, file string) (_ *noteFile, err error) {
+func OpenUpload(n *Upload, file string) (_ *Note, err error) {
 	dir, err := notesDir()
 	if err != nil {
 		return nil, err
@@ -81,25 +81,25 @@ func openUploadNote(n *uploadNote, file string) (_ *noteFile, err error) {
 	if err != nil {
 		return nil, errors.Join(err, filelock.Close(f))
 	}
-	var old uploadNote
+	var old Upload
 	if json.Unmarshal(text, &old) == nil { // a process may have been killed while it wrote
 		n.Upload, old.Upload = old.Upload, ""
 		if wanted := *n; old.sameAs(wanted) {
-			return &noteFile{f, *n}, nil
+			return &Note{f, *n}, nil
 		}
 	}
 	n.Upload = ""
-	return &noteFile{f, *n}, nil
+	return &Note{f, *n}, nil
 }
 
 // sameAs compares all fields but the upload.
-func (n uploadNote) sameAs(other uploadNote) bool {
+func (n Upload) sameAs(other Upload) bool {
 	n.Upload, other.Upload = "", ""
 	return n == other
 }
 
-// begun records the path of an upload.
-func (n *noteFile) begun(path string) error {
+// Begun records the path of an upload.
+func (n *Note) Begun(path string) error {
 	n.note.Upload = path
 	text, err := json.Marshal(n.note)
 	if err != nil {
@@ -112,21 +112,21 @@ func (n *noteFile) begun(path string) error {
 	return err
 }
 
-// remove removes the note, since the upload is finished. If that fails, a later command finds that the server has all
+// Remove removes the note, since the upload is finished. If that fails, a later command finds that the server has all
 // bytes.
-func (n *noteFile) remove() {
+func (n *Note) Remove() {
 	if n != nil {
 		_ = os.Remove(n.f.Name()) // see above
 	}
 }
 
-// close lets other processes use the note.
-func (n *noteFile) close() {
+// Close lets other processes use the note.
+func (n *Note) Close() {
 	if n == nil {
 		return
 	}
 	if n.note.Upload == "" { // none has begun
-		n.remove()
+		n.Remove()
 	}
 	_ = filelock.Close(n.f) // its content is needed only later
 }

@@ -1,4 +1,4 @@
-package main
+package checkpoint
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,30 +24,30 @@ import (
 	"github.com/daybookq/daybook/internal/filelock"
 )
 
-// addKeyAge is how long the server certainly knows the key of a body: it keeps keys for 24 hours, and the clocks may
+// KeyAge is how long the server certainly knows the key of a body: it keeps keys for 24 hours, and the clocks may
 // differ.
-const addKeyAge = 23 * time.Hour
+const KeyAge = 23 * time.Hour
 
 // stateVersion is the version of the format of state files.
 const stateVersion = 1
 
-// addState is the file of `daybook add --resume`. Its first line describes the add; each later line records that a body
+// Add is the file of `daybook add --resume`. Its first line describes the add; each later line records that a body
 // was sent or stored, or that all are stored. Each line is on disk before add relies on it.
-type addState struct {
+type Add struct {
 	path   string
-	head   stateHead
-	repeat bool // bodies without an answer are sent again, even if the server may have forgotten their keys
+	Head   Head
+	Repeat bool // bodies without an answer are sent again, even if the server may have forgotten their keys
 	now    func() time.Time
 
 	mu     sync.Mutex
 	f      *os.File
-	bodies map[int64]*stateBody // by offset
-	done   bool
+	bodies map[int64]*SentBody // by offset
+	Done   bool
 	failed error // the first failed write; later writes are not tried
 }
 
-// stateHead is the first line. An add with other values would split the input differently, or add other jobs.
-type stateHead struct {
+// Head is the first line. An add with other values would split the input differently, or add other jobs.
+type Head struct {
 	Version   int    `json:"daybook_add"`
 	Key       string `json:"key"`
 	Journal   string `json:"journal"` // the UUID of the server's journal
@@ -60,8 +61,8 @@ type stateHead struct {
 	client.Attributes
 }
 
-// stateLine is a later line. Offsets count in the posted lines, after a conversion.
-type stateLine struct {
+// Line is a later line. Offsets count in the posted lines, after a conversion.
+type Line struct {
 	Event  string `json:"event"` // sent, stored or done
 	At     int64  `json:"at"`    // unix ms
 	Offset int64  `json:"offset"`
@@ -74,27 +75,27 @@ type stateLine struct {
 	LastID  string `json:"last_id,omitzero"`
 }
 
-type stateBody struct {
-	stateLine
+type SentBody struct {
+	Line
 	stored bool
 }
 
-// openAddState opens a state file, or creates it. head has no key yet. It locks the file before it reads it, until
+// OpenAdd opens a state file, or creates it. head has no key yet. It locks the file before it reads it, until
 // close. If another process has the file open, the error is filelock.ErrLocked.
-func openAddState(path string, head stateHead) (_ *addState, err error) {
-	s := &addState{path: path, head: head, now: time.Now, bodies: map[int64]*stateBody{}}
-	s.head.Version = stateVersion
+func OpenAdd(path string, head Head) (_ *Add, err error) {
+	s := &Add{path: path, Head: head, now: time.Now, bodies: map[int64]*SentBody{}}
+	s.Head.Version = stateVersion
 	if s.f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
 	}
 	if err := s.open(); err != nil {
-		s.close()
+		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *addState) open() error {
+func (s *Add) open() error {
 	err := filelock.Lock(s.f)
 	if errors.Is(err, filelock.ErrLocked) {
 		return fmt.Errorf("the state file %s: %w; next step: wait until the other add has ended, and run the same command again", s.path, err)
@@ -118,7 +119,7 @@ func (s *addState) open() error {
 }
 
 // cut truncates the file at an offset. Later lines are written there.
-func (s *addState) cut(at int64) error {
+func (s *Add) cut(at int64) error {
 	if err := s.f.Truncate(at); err != nil {
 		return err
 	}
@@ -135,12 +136,12 @@ func isStateStart(text []byte) bool {
 }
 
 // create writes the first line of an empty file.
-func (s *addState) create() error {
-	s.head.Key = client.NewKey()
+func (s *Add) create() error {
+	s.Head.Key = client.NewKey()
 	if err := s.cut(0); err != nil {
 		return err
 	}
-	if err := s.write(s.head); err != nil {
+	if err := s.write(s.Head); err != nil {
 		return err
 	}
 	return syncDirectory(filepath.Dir(s.path))
@@ -155,36 +156,36 @@ func syncDirectory(path string) error {
 }
 
 // read reads the lines of a state file, and compares the first with the present add.
-func (s *addState) read(text []byte) error {
+func (s *Add) read(text []byte) error {
 	lines := bufio.NewReader(bytes.NewReader(text))
 	first, _ := lines.ReadBytes('\n') // a file without a line is not a state file
-	var head stateHead
+	var head Head
 	if err := json.Unmarshal(first, &head); err != nil || head.Version == 0 || head.Key == "" {
 		return terminal.Usage(errors.New("it is not one; --resume needs a file of its own, which it creates"))
 	}
 	if head.Version != stateVersion {
 		return terminal.Usagef("it has the version %d, which this version of daybook cannot read", head.Version)
 	}
-	if err := head.compare(s.head); err != nil {
+	if err := head.compare(s.Head); err != nil {
 		return err
 	}
-	s.head.Key = head.Key
+	s.Head.Key = head.Key
 	for number := 2; ; number++ {
 		line, err := lines.ReadBytes('\n')
 		if err == io.EOF {
 			return nil
 		}
-		var l stateLine
+		var l Line
 		if err := json.Unmarshal(line, &l); err != nil {
 			return fmt.Errorf("line %d is damaged: %w", number, err)
 		}
 		switch body := s.bodies[l.Offset]; {
 		case l.Event == "sent":
-			s.bodies[l.Offset] = &stateBody{stateLine: l, stored: body != nil && body.stored}
+			s.bodies[l.Offset] = &SentBody{Line: l, stored: body != nil && body.stored}
 		case l.Event == "stored" && body != nil:
 			body.stored, body.Count, body.BatchID, body.FirstID, body.LastID = true, l.Count, l.BatchID, l.FirstID, l.LastID
 		case l.Event == "done":
-			s.done = true
+			s.Done = true
 		default:
 			return fmt.Errorf("line %d is damaged", number)
 		}
@@ -192,7 +193,7 @@ func (s *addState) read(text []byte) error {
 }
 
 // compare returns the first difference between the add that was begun and the present one.
-func (h stateHead) compare(now stateHead) error {
+func (h Head) compare(now Head) error {
 	if h.Journal != now.Journal {
 		return fmt.Errorf("its jobs are on another server, whose journal has the UUID %s; the journal of this server has %s", h.Journal, now.Journal)
 	}
@@ -220,7 +221,7 @@ func (h stateHead) compare(now stateHead) error {
 }
 
 // write appends a line and waits until it is on disk. The caller holds mu, or has the only reference.
-func (s *addState) write(line any) error {
+func (s *Add) write(line any) error {
 	if s.failed != nil {
 		return s.failed
 	}
@@ -237,9 +238,9 @@ func (s *addState) write(line any) error {
 	return s.failed
 }
 
-// resumed returns the bodies that earlier adds have sent, for client.AddOptions.Resume; nil if they have sent nothing.
+// Resumed returns the bodies that earlier adds have sent, for client.AddOptions.Resume; nil if they have sent nothing.
 // forgotten are the bodies without an answer whose keys the server may have forgotten.
-func (s *addState) resumed() (r *client.AddResult, forgotten []*stateBody) {
+func (s *Add) Resumed() (r *client.AddResult, forgotten []*SentBody) {
 	if len(s.bodies) == 0 {
 		return nil, nil
 	}
@@ -261,60 +262,60 @@ func (s *addState) resumed() (r *client.AddResult, forgotten []*stateBody) {
 
 // isForgotten reports whether the server may have forgotten the key of a body that was sent, also if the clock has been
 // set back.
-func (s *addState) isForgotten(b *stateBody) bool {
+func (s *Add) isForgotten(b *SentBody) bool {
 	age := s.now().Sub(time.UnixMilli(b.At))
-	return age > addKeyAge || age < -time.Minute
+	return age > KeyAge || age < -time.Minute
 }
 
-// errInputChanged means that the input differs from the one that was sent before.
-type errInputChanged struct{ input, where string }
+// InputChangedError means that the input differs from the one that was sent before.
+type InputChangedError struct{ input, Where string }
 
-func (e *errInputChanged) Error() string {
+func (e *InputChangedError) Error() string {
 	return fmt.Sprintf("%s has changed since an earlier add sent a part of it: %s; nothing more was stored; to add the file as it is now as new jobs, remove the state file",
-		cmp.Or(e.input, "the input"), e.where)
+		cmp.Or(e.input, "the input"), e.Where)
 }
 
-// body is called with each body in order, before it is posted or skipped.
-func (s *addState) body(b client.AddedBody, lines []byte) error {
+// Body is called with each body in order, before it is posted or skipped.
+func (s *Add) Body(b client.AddedBody, lines []byte) error {
 	sum := sha256.Sum256(lines)
 	hash := hex.EncodeToString(sum[:])
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.bodies[b.Offset]
 	if known != nil && (known.Bytes != b.Bytes || known.Hash != hash) {
-		return &errInputChanged{s.head.Input, fmt.Sprintf("bytes %d to %d are others", b.Offset, b.Offset+int64(known.Bytes))}
+		return &InputChangedError{s.Head.Input, fmt.Sprintf("bytes %d to %d are others", b.Offset, b.Offset+int64(known.Bytes))}
 	}
-	if known == nil && s.done {
-		return &errInputChanged{s.head.Input, fmt.Sprintf("it was stored to its end at byte %d, and it is longer now", b.Offset)}
+	if known == nil && s.Done {
+		return &InputChangedError{s.Head.Input, fmt.Sprintf("it was stored to its end at byte %d, and it is longer now", b.Offset)}
 	}
 	switch {
 	case known == nil || s.failed != nil: // see write
 	case known.stored || !s.isForgotten(known):
 		return nil // with a later time, add would trust the key for longer than the server keeps it
-	case !s.repeat: // the key has become too old since the file was opened
-		return &unknownBodies{[]*stateBody{known}}
+	case !s.Repeat: // the key has become too old since the file was opened
+		return &UnknownBodiesError{[]*SentBody{known}}
 	}
-	line := stateLine{Event: "sent", At: s.now().UnixMilli(), Offset: b.Offset, Bytes: b.Bytes, Hash: hash}
+	line := Line{Event: "sent", At: s.now().UnixMilli(), Offset: b.Offset, Bytes: b.Bytes, Hash: hash}
 	if err := s.write(line); err != nil {
 		return err
 	}
-	s.bodies[b.Offset] = &stateBody{stateLine: line}
+	s.bodies[b.Offset] = &SentBody{Line: line}
 	return nil
 }
 
-// acknowledged is called when a body is stored.
-func (s *addState) acknowledged(b client.AddedBody) {
+// Acknowledged is called when a body is stored.
+func (s *Add) Acknowledged(b client.AddedBody) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.write(stateLine{ // the next call of body, or finish, returns the error
+	_ = s.write(Line{ // the next call of Body, or Finish, returns the error
 		Event: "stored", At: s.now().UnixMilli(), Offset: b.Offset, Count: b.Count, BatchID: b.BatchID, FirstID: b.FirstID, LastID: b.LastID,
 	})
 }
 
-// skip records bodies without an answer as stored.
-func (s *addState) skip(bodies []*stateBody) error {
+// Skip records bodies without an answer as stored.
+func (s *Add) Skip(bodies []*SentBody) error {
 	for _, b := range bodies {
-		if err := s.write(stateLine{Event: "stored", At: s.now().UnixMilli(), Offset: b.Offset}); err != nil {
+		if err := s.write(Line{Event: "stored", At: s.now().UnixMilli(), Offset: b.Offset}); err != nil {
 			return err
 		}
 		b.stored = true
@@ -322,25 +323,39 @@ func (s *addState) skip(bodies []*stateBody) error {
 	return nil
 }
 
-// checkEnd returns an error if the input is shorter than an earlier input of the same file.
-func (s *addState) checkEnd(size int64) error {
+// CheckEnd returns an error if the input is shorter than an earlier input of the same file.
+func (s *Add) CheckEnd(size int64) error {
 	for offset, b := range s.bodies {
 		if offset+int64(b.Bytes) > size {
-			return &errInputChanged{s.head.Input, fmt.Sprintf("it has %d bytes, and bytes up to %d were sent", size, offset+int64(b.Bytes))}
+			return &InputChangedError{s.Head.Input, fmt.Sprintf("it has %d bytes, and bytes up to %d were sent", size, offset+int64(b.Bytes))}
 		}
 	}
 	return nil
 }
 
-// finish records that everything is stored, so that the same command line adds nothing later.
-func (s *addState) finish() error {
+// Finish records that everything is stored, so that the same command line adds nothing later.
+func (s *Add) Finish() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.done {
+	if s.Done {
 		return nil
 	}
-	return s.write(stateLine{Event: "done", At: s.now().UnixMilli()})
+	return s.write(Line{Event: "done", At: s.now().UnixMilli()})
 }
 
-// close unlocks the file. Each line is on disk already.
-func (s *addState) close() { _ = filelock.Close(s.f) } // each line was synced when it was written
+// Close unlocks the file. Each line is on disk already.
+func (s *Add) Close() { _ = filelock.Close(s.f) } // each line was synced when it was written
+
+// UnknownBodiesError is the error for bodies that were sent so long ago that the server no longer recognizes them.
+type UnknownBodiesError struct{ List []*SentBody }
+
+func (e *UnknownBodiesError) Error() string {
+	places := make([]string, len(e.List))
+	for i, b := range e.List {
+		places[i] = fmt.Sprintf("%d to %d, sent %s", b.Offset, b.Offset+int64(b.Bytes), terminal.Moment(b.At))
+	}
+	return fmt.Sprintf("an earlier add sent bytes %s, and got no answer; the server keeps keys for 24 hours, so it would store them again if it has them already; `daybook jobs --created-after` shows whether it has; send them again with --unknown repeat, or leave them out with --unknown skip",
+		strings.Join(places, "; "))
+}
+
+func (e *UnknownBodiesError) Unwrap() error { return client.ErrUnknown }

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"context"
@@ -16,12 +16,12 @@ import (
 // A batch that one request has created has the same id as its first job. A command that changes jobs refuses such an
 // id, unless a flag selects one of the two: cancelling a batch is not cancelling its first job.
 
-// jobFlag adds the flag that makes the ids of a command ids of jobs.
-func jobFlag(flags *pflag.FlagSet, to *bool, what string) {
+// JobFlag adds the flag that makes the ids of a command ids of jobs.
+func JobFlag(flags *pflag.FlagSet, to *bool, what string) {
 	flags.BoolVar(to, "job", false, what)
 }
 
-const jobFlagText = "the ids are those of jobs, also one that is a batch's and that of its first job"
+const JobFlagText = "the ids are those of jobs, also one that is a batch's and that of its first job"
 
 // batchOf returns the batch with an id, if the id may not be meant for a job: the batch has more than one job, or no
 // job has the id.
@@ -36,9 +36,9 @@ func batchOf(ctx context.Context, c *client.Client, id string) (b client.Batch, 
 	return b, err == nil && (b.Count != 1 || b.OnFailure != ""), err
 }
 
-// refuseBatches returns an error if one of the ids belongs to a batch and may not be meant for a job. ofBatch is the
+// RefuseBatches returns an error if one of the ids belongs to a batch and may not be meant for a job. ofBatch is the
 // flag that names a batch, or empty if the command changes jobs only.
-func refuseBatches(cmd *cobra.Command, c *client.Client, ids []string, ofBatch string) error {
+func RefuseBatches(cmd *cobra.Command, c *client.Client, ids []string, ofBatch string) error {
 	for _, id := range ids {
 		b, ambiguous, err := batchOf(cmd.Context(), c, id)
 		if err != nil {
@@ -69,32 +69,20 @@ func refuseBatches(cmd *cobra.Command, c *client.Client, ids []string, ofBatch s
 	return nil
 }
 
-// connectFor connects, and checks the ids of jobs as refuseBatches does. A claim holds only jobs, so with a claim an id is clear.
-func (r *remote) connectFor(cmd *cobra.Command, ids []string, claim string, isJob bool) error {
-	err := r.connect(cmd)
+// ConnectFor connects, and checks the ids of jobs as RefuseBatches does. A claim holds only jobs, so with a claim an id is clear.
+func (r *Command) ConnectFor(cmd *cobra.Command, ids []string, claim string, isJob bool) error {
+	err := r.Connect(cmd)
 	if err == nil && claim == "" && !isJob {
-		err = refuseBatches(cmd, r.c, ids, "")
+		err = RefuseBatches(cmd, r.Client, ids, "")
 	}
 	return err
 }
 
-// noteBatch notes on standard error that a document belongs to one job of a batch, if the batch has more jobs.
-func noteBatch(cmd *cobra.Command, c *client.Client, id, hint string) error {
+// NoteBatch notes on standard error that a document belongs to one job of a batch, if the batch has more jobs.
+func NoteBatch(cmd *cobra.Command, c *client.Client, id, hint string) error {
 	b, ambiguous, err := batchOf(cmd.Context(), c, id)
 	if err == nil && ambiguous && b.Count > 1 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s is job 1 of %d of the batch with this id; %s\n", id, b.Count, hint)
 	}
 	return err
-}
-
-// typedName returns the name of a command as it was typed, with "daybook".
-func typedName(cmd *cobra.Command) string {
-	name := cmd.CalledAs()
-	if name == "" {
-		name = cmd.Name()
-	}
-	if parent := cmd.Parent(); parent != nil {
-		name = parent.CommandPath() + " " + name
-	}
-	return name
 }

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"bufio"
@@ -21,9 +21,9 @@ import (
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
-// benchServer is a server that bench starts: another process of this program.
+// Server is a server that bench starts: another process of this program.
 type benchServer struct {
-	url, dir string
+	Url, Dir string
 	cmd      *exec.Cmd
 	ended    chan struct{} // closed when the process has ended
 	err      error         // how it has ended; read it after ended is closed
@@ -37,35 +37,35 @@ const (
 	benchServerEnds = 20 * time.Second
 )
 
-// ownProgram returns a command that runs this program without settings from the environment. A test replaces it.
-var ownProgram = func(args ...string) (*exec.Cmd, error) {
+// OwnProgram returns a command that runs this program without settings from the environment. A test replaces it.
+var OwnProgram = func(args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	cmd := exec.Command(path, args...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, config.VariablePrefix) })
 	return cmd, err
 }
 
-// startBenchServer starts a server on the disk of a data directory, and returns when it is ready.
-func startBenchServer(ctx context.Context, data string, errs io.Writer) (s *benchServer, err error) {
+// StartServer starts a server on the disk of a data directory, and returns when it is ready.
+func StartServer(ctx context.Context, data string, errs io.Writer) (s *benchServer, err error) {
 	dir, err := tempOn(data)
 	if err != nil {
 		return nil, err
 	}
-	s = &benchServer{dir: dir, ended: make(chan struct{})}
+	s = &benchServer{Dir: dir, ended: make(chan struct{})}
 	listening := make(chan string, 1)
 	if err := s.start(listening, errs); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	select {
 	case address := <-listening:
-		s.url = address
+		s.Url = address
 	case <-s.ended:
 		return nil, errors.Join(fmt.Errorf("the server for the measurement ended: %w", s.err), os.RemoveAll(dir))
 	case <-ctx.Done():
-		return nil, errors.Join(errMeasuredPart, s.end())
+		return nil, errors.Join(ErrInterrupted, s.End())
 	}
 	// An empty journal is ready within milliseconds.
-	for c := client.New(s.url, client.Options{RetryFor: -1}); ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+	for c := client.New(s.Url, client.Options{RetryFor: -1}); ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		if c.Ready(ctx) == nil {
 			return s, nil
 		}
@@ -75,12 +75,12 @@ func startBenchServer(ctx context.Context, data string, errs io.Writer) (s *benc
 		default:
 		}
 	}
-	return nil, errors.Join(errMeasuredPart, s.end())
+	return nil, errors.Join(ErrInterrupted, s.End())
 }
 
 // start starts the process. It sends the server's URL when the server listens.
 func (s *benchServer) start(listening chan<- string, errs io.Writer) error {
-	cmd, err := ownProgram("serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(s.dir, "data"), "--init", "--log-level", "warn", "--log-format", "console")
+	cmd, err := OwnProgram("serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(s.Dir, "data"), "--init", "--log-level", "warn", "--log-format", "console")
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
@@ -114,11 +114,11 @@ func (s *benchServer) start(listening chan<- string, errs io.Writer) error {
 	return <-started
 }
 
-// end stops the server and deletes its directory.
-func (s *benchServer) end() error {
+// End stops the server and deletes its directory.
+func (s *benchServer) End() error {
 	select {
 	case <-s.ended:
-		return errors.Join(fmt.Errorf("the server for the measurement ended before it was stopped: %w", s.err), os.RemoveAll(s.dir))
+		return errors.Join(fmt.Errorf("the server for the measurement ended before it was stopped: %w", s.err), os.RemoveAll(s.Dir))
 	default:
 	}
 	err := s.cmd.Process.Signal(syscall.SIGTERM)
@@ -128,7 +128,7 @@ func (s *benchServer) end() error {
 	impatient := time.AfterFunc(benchServerEnds, func() { _ = s.cmd.Process.Kill() }) // the process may have ended
 	defer impatient.Stop()
 	<-s.ended
-	return errors.Join(err, os.RemoveAll(s.dir))
+	return errors.Join(err, os.RemoveAll(s.Dir))
 }
 
 // tempOn makes a temporary directory on the disk of a data directory, which need not exist: beside it if that is the
@@ -160,3 +160,6 @@ func tempOn(data string) (dir string, err error) {
 	}
 	return os.MkdirTemp(path, "daybook-bench-*")
 }
+
+// ErrInterrupted is returned when a signal ended the measurement.
+var ErrInterrupted = fmt.Errorf("%w before all was measured", terminal.ErrInterrupted)

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"github.com/daybookq/daybook/internal/load/limits"
 )
 
-// benchReport is the result of bench, as --json prints it.
-type benchReport struct {
+// Report is the result of bench, as --json prints it.
+type Report struct {
 	Version       string    `json:"version"`
 	Server        string    `json:"server"`
 	ServerVersion string    `json:"server_version"`
@@ -25,7 +25,7 @@ type benchReport struct {
 	*limits.Result
 }
 
-func (r *benchReport) print(w io.Writer) error {
+func (r *Report) Print(w io.Writer) error {
 	if r.Fsync != nil {
 		if _, err := fmt.Fprintf(w, "append 4 KiB and fsync, a plain file: p50 %s, p99 %s, longest %s\n", ms(r.Fsync.P50), ms(r.Fsync.P99), ms(r.Fsync.Max)); err != nil {
 			return err
@@ -82,60 +82,60 @@ func ms(ms float64) string {
 	return strconv.FormatFloat(ms, 'f', digits, 64) + " ms"
 }
 
-// benchProgress shows the progress of a measurement: in one line that changes if errs is a terminal, otherwise in a
+// Progress shows the progress of a measurement: in one line that changes if errs is a terminal, otherwise in a
 // line for each step.
-type benchProgress struct {
-	errs     io.Writer
-	terminal bool
-	length   time.Duration
+type Progress struct {
+	Errs     io.Writer
+	Terminal bool
+	Length   time.Duration
 
 	mu   sync.Mutex // guards the field below
 	open bool       // the terminal shows a line
 }
 
-func newBenchProgress(errs io.Writer, length time.Duration) *benchProgress {
-	return &benchProgress{errs: errs, terminal: terminal.IsTerminal(errs), length: length}
+func NewProgress(errs io.Writer, length time.Duration) *Progress {
+	return &Progress{Errs: errs, Terminal: terminal.IsTerminal(errs), Length: length}
 }
 
-// say writes a line that stays.
-func (p *benchProgress) say(format string, args ...any) {
+// Say writes a line that stays.
+func (p *Progress) Say(format string, args ...any) {
 	fmt.Fprintf(p, "daybook: "+format+"\n", args...)
 }
 
 const barLength = 20
 
-func (p *benchProgress) step(s limits.Step) {
+func (p *Progress) Step(s limits.Step) {
 	filled := min(barLength, int(s.Part*barLength))
-	p.line("[%s%s] %s left  %s", strings.Repeat("#", filled), strings.Repeat(".", barLength-filled), time.Duration((1-s.Part)*float64(p.length)).Round(time.Second), s.Text)
+	p.line("[%s%s] %s left  %s", strings.Repeat("#", filled), strings.Repeat(".", barLength-filled), time.Duration((1-s.Part)*float64(p.Length)).Round(time.Second), s.Text)
 }
 
-func (p *benchProgress) deleting(jobs int64) { p.line("deleting the queues: %d jobs so far", jobs) }
+func (p *Progress) Deleting(jobs int64) { p.line("deleting the queues: %d jobs so far", jobs) }
 
-func (p *benchProgress) line(format string, args ...any) {
+func (p *Progress) line(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.terminal {
+	if p.Terminal {
 		p.open = true
-		fmt.Fprintf(p.errs, "\r\x1b[K"+format, args...)
+		fmt.Fprintf(p.Errs, "\r\x1b[K"+format, args...)
 		return
 	}
-	fmt.Fprintf(p.errs, format+"\n", args...)
+	fmt.Fprintf(p.Errs, format+"\n", args...)
 }
 
 // Write writes the log of the server.
-func (p *benchProgress) Write(text []byte) (int, error) {
-	p.end()
+func (p *Progress) Write(text []byte) (int, error) {
+	p.End()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.errs.Write(text)
+	return p.Errs.Write(text)
 }
 
-// end clears the line of a terminal.
-func (p *benchProgress) end() {
+// End clears the line of a terminal.
+func (p *Progress) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open {
 		p.open = false
-		fmt.Fprint(p.errs, "\r\x1b[K")
+		fmt.Fprint(p.Errs, "\r\x1b[K")
 	}
 }

@@ -1,15 +1,14 @@
-package main
+package work
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/runner"
 )
 
 // Bounds for the log of a runner that has ended with --until-idle: how many queues it names, and how many it reads to
@@ -19,19 +18,19 @@ const (
 	waitingRead  = 10000
 )
 
-// logWaiting logs the queues whose jobs have been pending for as long as the runner was idle. Without it, a runner
+// LogWaiting logs the queues whose jobs have been pending for as long as the runner was idle. Without it, a runner
 // without a handler for them would look as if it had done everything. A server that does not answer is no error.
-func logWaiting(ctx context.Context, c *client.Client, f *workFlags, log *slog.Logger) {
+func LogWaiting(ctx context.Context, s *runner.Settings) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var names []string
 	read, more := 0, 0
-	for q, err := range c.Queues(ctx, "") {
+	for q, err := range s.Client.Queues(ctx, "") {
 		if read++; err != nil || read > waitingRead {
 			break
 		}
-		if q.Paused || q.OldestPendingAgeMs == nil || *q.OldestPendingAgeMs < time.Duration(f.untilIdle).Milliseconds() ||
-			len(f.types) > 0 && !slices.Contains(f.types, q.Type) || len(f.clients) > 0 && !slices.Contains(f.clients, q.Client) {
+		if q.Paused || q.OldestPendingAgeMs == nil || *q.OldestPendingAgeMs < s.UntilIdle.Milliseconds() ||
+			len(s.Types) > 0 && !slices.Contains(s.Types, q.Type) || len(s.Clients) > 0 && !slices.Contains(s.Clients, q.Client) {
 			continue
 		}
 		if len(names) == waitingNamed {
@@ -47,5 +46,5 @@ func logWaiting(ctx context.Context, c *client.Client, f *workFlags, log *slog.L
 	if more > 0 {
 		text += fmt.Sprintf(" and %s", terminal.NumberText(more, "other", "others"))
 	}
-	log.Warn("jobs wait that this runner was not given: it has no handler for their type (--config), does not accept its kind (--accept), or could not load it", "queues", text)
+	s.Log.Warn("jobs wait that this runner was not given: it has no handler for their type (--config), does not accept its kind (--accept), or could not load it", "queues", text)
 }
