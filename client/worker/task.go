@@ -3,8 +3,6 @@ package worker
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -17,7 +15,7 @@ import (
 type Run struct {
 	Job *client.Job
 
-	r     *running
+	host  *host
 	t     *task
 	began time.Time
 
@@ -33,12 +31,10 @@ type Run struct {
 
 var _ context.Context = (*Run)(nil)
 
-func (u *Run) begin(r *running, t *task, j *client.Job) { u.r, u.t, u.Job = r, t, j }
-
 // End ends the run with the same result as a Handler returns. Only the first call counts. It does not wait.
 func (u *Run) End(o client.Outcome, err error) {
 	if u.recordEnd(o, err) {
-		u.r.ends.add(u.t)
+		u.host.ended.add(u.t)
 	}
 }
 
@@ -120,7 +116,7 @@ func (u *Run) onEnd(cancel context.CancelCauseFunc) {
 func (u *Run) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Value implements context.Context, with the values of the context of Worker.Run.
-func (u *Run) Value(key any) any { return u.r.ctx.handlers.Value(key) }
+func (u *Run) Value(key any) any { return u.host.values.Value(key) }
 
 // Done implements context.Context.
 func (u *Run) Done() <-chan struct{} {
@@ -163,52 +159,105 @@ func (u *Run) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-// handOver calls Take with the jobs that begin, until the worker has stopped and none runs.
-func (r *running) handOver() {
-	for tasks := r.nextSome(); tasks != nil; tasks = r.nextSome() {
-		now := time.Now()
-		runs := make([]*Run, 0, len(tasks))
-		for _, t := range tasks {
-			r.announced(t)
-			u := &t.run
-			u.began = now
-			if cause := u.lostBy(); cause != nil { // before it began
-				u.End(client.Outcome{}, cause)
-				continue
+// Begin announces that runs begin now, for a Worker with BeginLater. It returns when the server knows, or cannot be
+// reached: if the process ends after that, the runs count as attempts. It takes a few microseconds, so pass it many
+// runs in one call.
+func Begin(runs []*Run) {
+	for len(runs) > 0 {
+		h := runs[0].host
+		var tasks []*task
+		var others []*Run
+		for _, u := range runs {
+			if u.host == h {
+				tasks = append(tasks, u.t)
+			} else {
+				others = append(others, u)
 			}
-			runs = append(runs, u)
 		}
-		if len(runs) > 0 && !r.callTake(runs) {
-			return
+		h.begin(tasks)
+		runs = others
+	}
+}
+
+// task is a job that the worker holds.
+type task struct {
+	claim *heldClaim
+	run   Run
+
+	// jobs.mu guards the fields up to announcement.
+	state   taskState
+	giveUp  time.Time // when the job is returned to its queue if it still waits; zero means never
+	timeout *time.Timer
+	begun   bool // the server knows that the run begins, or the announcement is being sent
+	// announcement is the message that announces the begin; nil: none was made.
+	announcement *announcement
+
+	how ending // set before the task is added to the reports
+}
+
+type taskState uint8
+
+const (
+	waiting taskState = iota // for a handler
+	started
+	ended
+)
+
+// heldClaim is a claim with jobs that are not reported yet.
+type heldClaim struct {
+	id    string
+	lease time.Duration
+	tasks []task // in the order of the claim's answer
+
+	received   time.Time // when the claim's answer arrived
+	unreported int       // tasks that have not been reported; jobs.mu guards it
+	leaseTimes           // leases.mu guards them
+
+	// reports.mu guards these.
+	unended  int       // tasks that have not ended
+	toReport []*task   // tasks that have ended and that are in no report yet
+	since    time.Time // when the first of toReport ended
+}
+
+// lose ends the handlers of the jobs that the server has reported as lost.
+func (c *heldClaim) lose(lost []client.Lost) {
+	for _, one := range lost {
+		for i := range c.tasks {
+			if t := &c.tasks[i]; t.run.Job.ID != one.JobID {
+				continue
+			} else if one.Code == "cancelled" {
+				t.run.lose(errCancelledRun)
+			} else {
+				t.run.lose(ErrLeaseLost)
+			}
+			break
 		}
 	}
 }
 
-// callTake calls Take. A panic of Take, or the end of its goroutine, is an error of all runs that have not ended. If
-// the goroutine ends, a new one continues.
-func (r *running) callTake(runs []*Run) (returned bool) {
-	err := errGoexit
-	defer func() {
-		p := recover()
-		if p != nil {
-			returned, err = true, fmt.Errorf("panic: %v\n%s", p, firstLines(string(debug.Stack()), 24))
-		}
-		if err == nil {
-			return
-		}
-		for _, u := range runs {
-			u.End(client.Outcome{}, err)
-		}
-		if p == nil {
-			r.underWay.handlers.Go(r.handOver)
-		}
-	}()
-	r.Take(runs)
-	err = nil
-	return true
+// loseAll ends the handlers of all jobs of a claim. Handlers that have returned are not affected. A job that waits
+// for a handler ends without one when its turn arrives.
+func (c *heldClaim) loseAll(cause error) {
+	for i := range c.tasks {
+		c.tasks[i].run.lose(cause)
+	}
 }
 
-// ends are runs that have ended. sendReports takes all of them at once, so that ending a run costs little and waits for
+// announcement is one message which notifies the server that some runs have begun. If the process ends then, only these
+// runs count as attempts.
+type announcement struct {
+	tasks []*task       // the goroutine of the first one sends it
+	sent  chan struct{} // closed when it is written
+}
+
+// host is the part of a worker that its runs use.
+type host struct {
+	values context.Context // has the values of the handlers' contexts, and does not end
+	begin  func([]*task)   // announces that runs begin now
+	ended  ends
+}
+
+// ends are runs that have ended. recordEnds takes all of them at once, so that ending a run costs little and waits for
 // nothing.
 type ends struct {
 	changed chan struct{} // capacity 1; signals that there are some

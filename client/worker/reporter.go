@@ -1,8 +1,10 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -18,13 +20,39 @@ const (
 	ungetsAtOnce = 16
 )
 
+// reporter reports how jobs ended.
+type reporter struct {
+	*transport
+	stopping context.Context
+	timeout  time.Duration // see Worker.ReportTimeout
+	logger   *slog.Logger
+	onEvent  func(Event)
+	problems *problems
+	ungets   chan struct{} // its capacity is how many jobs may be returned to their queues at the same time
+
+	reported func([]*task)       // is called with jobs that are reported, or that cannot be reported
+	measured func(time.Duration) // is called with the duration of a report
+}
+
+// Event is a claim of some jobs, or the end of the run of one job once it is reported. If the outcome was not reported,
+// Err is the reason: ErrLeaseLost, ErrUnget or ErrDraining for a job that was returned to its queue, or the error of
+// the report.
+type Event struct {
+	Claim   string
+	Jobs    int // how many jobs a claim got; 0 for the end of a run
+	Job     *client.Job
+	Outcome client.Outcome
+	Err     error
+	Took    time.Duration // how long the claim's request or the handler took
+}
+
 // reportWhole reports a claim that went well in one small request. If the claim has lost some of the jobs, the worker
 // reports each job with its outcome, and the results say which are lost.
-func (r *running) reportWhole(c *heldClaim, tasks []*task) {
+func (r *reporter) reportWhole(c *heldClaim, tasks []*task) {
 	began := time.Now()
 	ended := 0
-	err := r.session.send(r.ctx.requests, r.reporter(tasks), func(to *client.Client) (err error) {
-		ended, _, err = to.CompleteClaim(r.ctx.requests, c.id, client.Outcome{})
+	err := r.numbered(r.patient(tasks), func(to *client.Client) (err error) {
+		ended, _, err = to.CompleteClaim(r.ctx, c.id, client.Outcome{})
 		return err
 	})
 	if err == nil && ended < len(tasks) || errors.Is(err, client.ErrClaimLost) {
@@ -32,39 +60,27 @@ func (r *running) reportWhole(c *heldClaim, tasks []*task) {
 		return
 	}
 	r.settle(tasks, err)
-	r.took(began, err)
-}
-
-func (r *running) took(began time.Time, err error) {
-	if err != nil {
-		return
+	if err == nil {
+		r.measured(time.Since(began))
 	}
-	r.mu.Lock()
-	r.measured(time.Since(began))
-	r.mu.Unlock()
 }
 
-// reporter returns the client for a report of some jobs. It repeats for at least ReportTimeout and the longest of the
+// patient returns the client for a report of some jobs. It repeats for at least ReportTimeout and the longest of the
 // leases: an outcome that is not reported is lost work.
-func (r *running) reporter(tasks []*task) *client.Client {
-	return r.calls().With(func(o *client.Options) {
-		o.RetryFor = max(o.RetryFor, r.ReportTimeout)
+func (r *reporter) patient(tasks []*task) *client.Client {
+	return r.calls().With(func(to *client.Options) {
+		to.RetryFor = max(to.RetryFor, r.timeout)
 		for _, t := range tasks {
-			o.RetryFor = max(o.RetryFor, t.claim.lease)
+			to.RetryFor = max(to.RetryFor, t.claim.lease)
 		}
-		o.Persistent = true
+		to.Persistent = true
 	})
 }
 
-// once returns a client that does not repeat requests, and that waits at most timeout for an answer.
-func once(c *client.Client, timeout time.Duration) *client.Client {
-	return c.With(func(o *client.Options) { o.RetryFor, o.Timeout = -1, min(o.Timeout, timeout) })
-}
-
 // send makes a report, with a number of the session. It returns a result for each outcome.
-func (r *running) send(tasks []*task, outcomes []client.JobOutcome) (results []client.Result, err error) {
-	err = r.session.send(r.ctx.requests, r.reporter(tasks), func(to *client.Client) (err error) {
-		results, err = to.CompleteMany(r.ctx.requests, "", outcomes)
+func (r *reporter) send(tasks []*task, outcomes []client.JobOutcome) (results []client.Result, err error) {
+	err = r.numbered(r.patient(tasks), func(to *client.Client) (err error) {
+		results, err = to.CompleteMany(r.ctx, "", outcomes)
 		return err
 	})
 	if err == nil && len(results) != len(outcomes) {
@@ -74,7 +90,7 @@ func (r *running) send(tasks []*task, outcomes []client.JobOutcome) (results []c
 }
 
 // report reports how some jobs ended. They may belong to several claims.
-func (r *running) report(tasks []*task) {
+func (r *reporter) report(tasks []*task) {
 	var outcomes, back []*task
 	for _, t := range tasks {
 		switch {
@@ -87,13 +103,13 @@ func (r *running) report(tasks []*task) {
 		}
 	}
 	if len(back) > 0 {
-		r.underWay.requests.Go(func() { r.giveBack(back) })
+		r.underWay.Go(func() { r.giveBack(back) })
 	}
 	r.complete(outcomes)
 }
 
 // complete reports outcomes in requests of about reportBytes.
-func (r *running) complete(tasks []*task) {
+func (r *reporter) complete(tasks []*task) {
 	first, size := 0, 0
 	for i, t := range tasks {
 		n := sizeOf(&t.how.outcome)
@@ -110,17 +126,17 @@ func (r *running) complete(tasks []*task) {
 
 // sizeOf estimates how long an outcome is in a report. Escapes can make it longer: if a report is too large then,
 // completeSome halves it.
-func sizeOf(o *client.Outcome) int {
-	n := 256 + len(o.Error) + len(o.Output)
-	for i := range o.Then {
-		n += 256 + len(o.Then[i].Payload)
+func sizeOf(of *client.Outcome) int {
+	n := 256 + len(of.Error) + len(of.Output)
+	for i := range of.Then {
+		n += 256 + len(of.Then[i].Payload)
 	}
 	return n
 }
 
 // completeSome reports outcomes in one request. If the request is refused because of its content, completeSome reports
 // each half separately, and so on until each refused outcome is alone.
-func (r *running) completeSome(tasks []*task) {
+func (r *reporter) completeSome(tasks []*task) {
 	outcomes := make([]client.JobOutcome, len(tasks))
 	for i, t := range tasks {
 		outcomes[i] = client.JobOutcome{JobID: t.run.Job.ID, ClaimID: t.claim.id, Outcome: t.how.outcome}
@@ -129,7 +145,7 @@ func (r *running) completeSome(tasks []*task) {
 	results, err := r.send(tasks, outcomes)
 	switch half := len(tasks) / 2; {
 	case err == nil:
-		r.took(began, nil)
+		r.measured(time.Since(began))
 		var done []*task
 		for i := range results {
 			switch err := results[i].Err(); {
@@ -164,7 +180,7 @@ const tooManyHops = "too_many_hops"
 
 // standIn replaces an outcome that cannot be reported: it reports an error, with a code, so that the job's history has
 // the reason.
-func (r *running) standIn(t *task, code string, reason error) {
+func (r *reporter) standIn(t *task, code string, reason error) {
 	results, err := r.send([]*task{t}, []client.JobOutcome{{JobID: t.run.Job.ID, ClaimID: t.claim.id, Outcome: client.Outcome{
 		Code: code, Error: errorText(fmt.Errorf("the outcome cannot be reported: %w", reason)),
 	}}})
@@ -178,24 +194,24 @@ func (r *running) standIn(t *task, code string, reason error) {
 }
 
 // giveBack returns jobs to their queues as if they had never been claimed.
-func (r *running) giveBack(tasks []*task) {
+func (r *reporter) giveBack(tasks []*task) {
 	var ungets sync.WaitGroup
 	for _, t := range tasks {
 		r.ungets <- struct{}{}
 		ungets.Go(func() {
-			_, err := r.reporter([]*task{t}).Release(r.ctx.requests, t.run.Job.ID, t.claim.id, client.Unget, nil)
+			_, err := r.patient([]*task{t}).Release(r.ctx, t.run.Job.ID, t.claim.id, client.Unget, nil)
 			cause := errWaited
 			switch {
 			case t.how.asked:
 				cause = ErrUnget
-			case r.ctx.stopping.Err() != nil:
+			case r.stopping.Err() != nil:
 				cause = ErrDraining
 			}
 			if err != nil && !lostJob(err) { // a lost job is already in its queue, perhaps by an unget whose answer was lost
-				r.Logger.Warn("cannot return a job to its queue; it becomes pending when its lease ends", "job_id", t.run.Job.ID, "error", err)
+				r.logger.Warn("cannot return a job to its queue; it becomes pending when its lease ends", "job_id", t.run.Job.ID, "error", err)
 				cause = fmt.Errorf("%w; to return it failed: %w", cause, err)
 			}
-			r.OnEvent(Event{Claim: t.claim.id, Job: t.run.Job, Err: cause, Took: t.how.took})
+			r.onEvent(Event{Claim: t.claim.id, Job: t.run.Job, Err: cause, Took: t.how.took})
 			<-r.ungets
 		})
 	}
@@ -210,7 +226,7 @@ func lostJob(err error) bool {
 }
 
 // settle ends the work on jobs that are reported, or that cannot be reported because of err.
-func (r *running) settle(tasks []*task, err error) {
+func (r *reporter) settle(tasks []*task, err error) {
 	for _, t := range tasks {
 		err := err
 		switch {
@@ -219,12 +235,12 @@ func (r *running) settle(tasks []*task, err error) {
 			if !errors.Is(err, ErrLeaseLost) {
 				err = fmt.Errorf("%w: %w", ErrLeaseLost, err)
 			}
-			r.Logger.Warn("a job was lost before its outcome was reported", "claim_id", t.claim.id, "job_id", t.run.Job.ID, "error", err)
+			r.logger.Warn("a job was lost before its outcome was reported", "claim_id", t.claim.id, "job_id", t.run.Job.ID, "error", err)
 		default:
-			r.Logger.Error("cannot report an outcome", "claim_id", t.claim.id, "job_id", t.run.Job.ID, "error", err)
+			r.logger.Error("cannot report an outcome", "claim_id", t.claim.id, "job_id", t.run.Job.ID, "error", err)
 			r.problems.addUnreported(fmt.Errorf("job %s: %w", t.run.Job.ID, err))
 		}
-		r.OnEvent(Event{Claim: t.claim.id, Job: t.run.Job, Outcome: t.how.outcome, Err: err, Took: t.how.took})
+		r.onEvent(Event{Claim: t.claim.id, Job: t.run.Job, Outcome: t.how.outcome, Err: err, Took: t.how.took})
 	}
 	r.reported(tasks)
 }
