@@ -84,12 +84,9 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	if q.MaxBytes == 0 {
 		q.MaxBytes = transport.MaxClaimBytes // an answer of this size can be read; the default of a server may be larger
 	}
-	r, err := transport.Post("/jobs/claim", claimBody{
+	r := post("/jobs/claim", claimBody{
 		q.RunnerID, max(q.Max, 1), q.Clients, q.Types, q.LeaseMs, q.Wait.Milliseconds(), q.MaxBytes, q.Strategy, q.Begins,
 	}, transport.Repeatable)
-	if err != nil {
-		return nil, err
-	}
 	r.Wait, r.Key, r.Accept = q.Wait, q.Key, runs.MediaType+", "+transport.MimeNDJSON
 	a, err := c.conn.Do(ctx, c.numbered(r))
 	if err != nil || a.Status == http.StatusNoContent {
@@ -128,22 +125,11 @@ func (c *Client) Tickle(ctx context.Context, id string, o TickleOptions) (*Job, 
 
 // jobCall posts to a route of one job. The server answers with the job's document.
 func (c *Client) jobCall(ctx context.Context, id, route string, body any, repeat transport.Repeating) (*Job, error) {
-	path, err := idPath("/jobs/", id, route)
-	if err != nil {
-		return nil, err
-	}
-	r, err := transport.Post(path, body, repeat)
-	if err != nil {
-		return nil, err
-	}
-	if route == "/complete" || route == "/release" {
+	r := about(http.MethodPost, "/jobs/", id, route).With(body)
+	if r.Repeat = repeat; route == "/complete" || route == "/release" {
 		r = c.numbered(r)
 	}
-	a, err := c.conn.Do(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return decodeJob(a)
+	return c.askJob(ctx, r)
 }
 
 // Held is the answer to a tickle of several jobs.
@@ -172,17 +158,10 @@ func (c *Client) TickleJobs(ctx context.Context, ids []string, o TickleOptions) 
 	return c.tickleMany(ctx, b)
 }
 
-func (c *Client) tickleMany(ctx context.Context, b tickleBody) (held Held, err error) {
-	r, err := transport.Post("/jobs/tickle", b, transport.Repeatable)
-	if err != nil {
-		return held, err
-	}
+func (c *Client) tickleMany(ctx context.Context, b tickleBody) (Held, error) {
+	r := post("/jobs/tickle", b, transport.Repeatable)
 	r.Verb = "tickle"
-	a, err := c.conn.Do(ctx, r)
-	if err != nil {
-		return held, err
-	}
-	return held, transport.Decode(a, &held)
+	return transport.Ask[Held](ctx, &c.conn, r)
 }
 
 // Outcome is how a run ended. The zero value means ok.

@@ -136,23 +136,13 @@ func (c *Client) CompleteMany(ctx context.Context, claimID string, outcomes []Jo
 }
 
 func (c *Client) completeMany(ctx context.Context, b any, repeat transport.Repeating) (ended int, results []Result, err error) {
-	r, err := transport.Post("/jobs/complete", b, repeat)
-	if err != nil {
-		return 0, nil, err
-	}
+	r := post("/jobs/complete", b, repeat)
 	r.Verb = "complete"
-	a, err := c.conn.Do(ctx, c.numbered(r))
-	if err != nil {
-		return 0, nil, err
-	}
-	var doc struct {
+	doc, err := transport.Ask[struct {
 		Ended   int      `json:"ended"`
 		Results []Result `json:"results"`
-	}
-	if err := transport.Decode(a, &doc); err != nil {
-		return 0, nil, err
-	}
-	return doc.Ended, doc.Results, nil
+	}](ctx, &c.conn, c.numbered(r))
+	return doc.Ended, doc.Results, err
 }
 
 // How is the effect of a release on a job.

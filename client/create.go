@@ -93,16 +93,9 @@ func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := transport.Post("/jobs/create", b, transport.RepeatableWith(j.Key))
-	if err != nil {
-		return nil, err
-	}
+	r := post("/jobs/create", b, transport.RepeatableWith(j.Key))
 	r.Key = j.Key
-	a, err := c.conn.Do(ctx, c.numbered(c.inTrace(ctx, r)))
-	if err != nil {
-		return nil, err
-	}
-	return decodeJob(a)
+	return c.askJob(ctx, c.numbered(c.inTrace(ctx, r)))
 }
 
 // traceparent returns the trace context of a caller; "" if there is none.
