@@ -93,7 +93,7 @@ Windows.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	config.ServerFlag(cmd, &f.Server)
-	f.attributeFlags.Add(cmd)
+	f.attributeFlags.add(cmd)
 	f.Format.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.resume, "resume", "", "a `file` that this command creates, with which it goes on after it was killed or failed")
@@ -186,13 +186,13 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 		case early != nil:
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s says that everything is stored; nothing is added\n", f.resume)
 		}
-		return a.End(config.QueueName{Client: f.client, Type: f.typ})
+		return a.end(config.QueueName{Client: f.client, Type: f.typ})
 	}
 	if err == nil {
 		if result.Jobs == 0 {
 			fmt.Fprintln(cmd.ErrOrStderr(), nothingThere)
 		}
-		return a.End(config.QueueName{Client: f.client, Type: f.typ})
+		return a.end(config.QueueName{Client: f.client, Type: f.typ})
 	}
 	if errors.Is(err, client.ErrKeyReused) {
 		return fmt.Errorf("the input is not the one that was added with --key %s before: %d lines are the same, and the rest was not stored; to add a new input, leave out --key: %w",
@@ -415,8 +415,8 @@ func (a *adding) stored(b client.AddedBody) {
 	}
 }
 
-// End prints how much is stored, unless the batches were printed.
-func (a *adding) End(to config.QueueName) error {
+// end prints how much is stored, unless the batches were printed.
+func (a *adding) end(to config.QueueName) error {
 	if a.failed != nil || a.asJSON || a.ids || a.batches == 0 {
 		return a.failed
 	}

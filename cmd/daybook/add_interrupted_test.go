@@ -19,7 +19,7 @@ import (
 // TestAddInterrupted: after Ctrl-C, add prints that it was interrupted, and how to store only the rest.
 func TestAddInterrupted(t *testing.T) {
 	s := serving(t, t.TempDir())
-	defer s.End(t, syscall.SIGTERM)
+	defer s.end(t, syscall.SIGTERM)
 	c := client.New(s.url, client.Options{})
 	for _, flags := range [][]string{{"--key", "k"}, {"--resume", filepath.Join(t.TempDir(), "state")}, nil} {
 		typ := fmt.Sprint("t", len(flags), strings.Join(flags[:min(1, len(flags))], ""))

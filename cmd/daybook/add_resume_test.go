@@ -377,7 +377,7 @@ func TestAddKilled(t *testing.T) {
 						running = false
 						kills++
 						if rand.IntN(2) == 0 {
-							s.End(t, syscall.SIGKILL)
+							s.end(t, syscall.SIGKILL)
 						}
 						_ = cmd.Process.Kill() // the process may have ended
 						<-done

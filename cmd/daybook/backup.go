@@ -162,7 +162,7 @@ func makeBackup(cmd *cobra.Command, c *client.Client, path string, noBlobs, bySi
 	if r.HasBlobs {
 		r.NewBlobs = &made.NewBlobs
 	}
-	if err := r.Print(cmd.OutOrStdout(), asJSON); err != nil {
+	if err := r.print(cmd.OutOrStdout(), asJSON); err != nil {
 		return err
 	}
 	if len(r.Damaged) > 0 {
@@ -188,8 +188,8 @@ func acceptsServer(ctx context.Context, dir *backup.Directory, c *client.Client)
 	return err
 }
 
-// Print prints the report of a new backup.
-func (r *backupReport) Print(out io.Writer, asJSON bool) error {
+// print prints the report of a new backup.
+func (r *backupReport) print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(out).Encode(r)
 	}

@@ -119,7 +119,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if fresh == created {
 		t.Error("two jobs have the same id")
 	}
-	testkit.Equal(t, r.End(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
+	testkit.Equal(t, r.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 
 	second := reported(t, "backup", "--server", s.url, "--no-blobs", "--keep", "1", dir)
 	if second.HasBlobs || len(second.Removed) != 1 || second.Removed[0] != first.Backup {
@@ -341,7 +341,7 @@ func TestKilledServerOfABackup(t *testing.T) {
 	for n := 0; n < kills() || failed == 0 && n < 60; n++ {
 		cmd, ended := started(t, "backup", "--server", s.url, "--keep", "1", dir)
 		m.wait(ended)
-		testkit.MustEqual(t, s.End(t, syscall.SIGKILL), -1, "the server")
+		testkit.MustEqual(t, s.end(t, syscall.SIGKILL), -1, "the server")
 		listen := strings.TrimPrefix(s.url, "http://")
 		if rand.IntN(2) == 0 { // another address: the backup fails
 			listen = "127.0.0.1:0"

@@ -89,10 +89,10 @@ func listBatches(cmd *cobra.Command, all iter.Seq2[client.Batch, error], limit i
 	shown := 0
 	for b, err := range all {
 		if err != nil {
-			return errors.Join(list.Print(), err)
+			return errors.Join(list.print(), err)
 		}
 		if limit > 0 && shown == limit {
-			if err := list.Print(); err != nil {
+			if err := list.print(); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "there are more than %s; --limit 0 lists all\n", terminal.NumberText(limit, "batch", "batches"))
@@ -102,7 +102,7 @@ func listBatches(cmd *cobra.Command, all iter.Seq2[client.Batch, error], limit i
 		if asJSON {
 			err = remote.WriteDocument(out, b.Text)
 		} else if list.rows = append(list.rows, b); len(list.rows) == job.MaxPage {
-			err = list.Print()
+			err = list.print()
 		}
 		if err != nil {
 			return err
@@ -112,7 +112,7 @@ func listBatches(cmd *cobra.Command, all iter.Seq2[client.Batch, error], limit i
 		_, err := fmt.Fprintln(out, "there are no such batches")
 		return err
 	}
-	return list.Print()
+	return list.print()
 }
 
 func printLines[T any](w io.Writer, list []T) error {
@@ -132,7 +132,7 @@ type batchTable struct {
 	begun bool           // its head was printed
 }
 
-func (t *batchTable) Print() error {
+func (t *batchTable) print() error {
 	if len(t.rows) == 0 {
 		return nil
 	}

@@ -28,7 +28,7 @@ import (
 // TestSubmitAndResults: the lines of a file become one batch, whose results are shown in order as jobs end.
 func TestSubmitAndResults(t *testing.T) {
 	s := serving(t, t.TempDir())
-	defer s.End(t, syscall.SIGTERM)
+	defer s.end(t, syscall.SIGTERM)
 	dir := t.TempDir()
 	lines, metadata := filepath.Join(dir, "lines"), filepath.Join(dir, "metadata")
 	for path, text := range map[string]string{lines: "one\n\ntwo\nthree", metadata: "about it"} {
@@ -78,7 +78,7 @@ func TestSubmitAndResults(t *testing.T) {
 // none.
 func TestSubmitFormats(t *testing.T) {
 	s := serving(t, t.TempDir())
-	defer s.End(t, syscall.SIGTERM)
+	defer s.end(t, syscall.SIGTERM)
 	for name, c := range map[string]struct {
 		in   string
 		args []string
@@ -111,7 +111,7 @@ func TestSubmitFormats(t *testing.T) {
 // id; with --wait, a batch that is already complete continues.
 func TestSubmitSlowly(t *testing.T) {
 	s := serving(t, t.TempDir())
-	defer s.End(t, syscall.SIGTERM)
+	defer s.end(t, syscall.SIGTERM)
 	c, ctx := client.New(s.url, client.Options{}), t.Context()
 	batchOf := func(name string, ready func(b *client.Batch) bool) client.Batch {
 		t.Helper()
@@ -178,7 +178,7 @@ func TestSubmitSlowly(t *testing.T) {
 // TestSubmitWaits: with --wait, the exit code is the outcome of the batch.
 func TestSubmitWaits(t *testing.T) {
 	s := serving(t, t.TempDir())
-	defer s.End(t, syscall.SIGTERM)
+	defer s.end(t, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	w := worker.Worker{Client: client.New(s.url, client.Options{}), Types: []string{"x"}, Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {

@@ -48,7 +48,7 @@ whoever has it can append to the upload. If the file has changed meanwhile, the 
 				if err != nil {
 					return err
 				}
-				if err := b.Print(cmd.OutOrStdout(), &stored, file, len(files) > 1); err != nil {
+				if err := b.print(cmd.OutOrStdout(), &stored, file, len(files) > 1); err != nil {
 					return err
 				}
 			}
@@ -131,8 +131,8 @@ func putLong(cmd *cobra.Command, c *client.Client, note checkpoint.Upload, f *os
 	return stored, err
 }
 
-// Print writes the address of a blob, as sha256sum does if there are several.
-func (b *blobCommand) Print(w io.Writer, stored *files.Blob, file string, several bool) (err error) {
+// print writes the address of a blob, as sha256sum does if there are several.
+func (b *blobCommand) print(w io.Writer, stored *files.Blob, file string, several bool) (err error) {
 	switch {
 	case b.asJSON:
 		err = json.NewEncoder(w).Encode(stored)

@@ -150,7 +150,7 @@ func TestLongFile(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	testkit.NoError(t, cmd.Start())
 	p.until(t, "two connections were cut", func() bool { return len(p.cuts) == 0 && p.sent > 42*mib })
-	s.End(t, syscall.SIGKILL)
+	s.end(t, syscall.SIGKILL)
 	s = serving(t, s.data)
 	p.set(func() { p.to = strings.TrimPrefix(s.url, "http://") })
 	testkit.NoError(t, cmd.Wait())

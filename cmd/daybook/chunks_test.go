@@ -19,7 +19,7 @@ import (
 // TestSubmitChunks: long lines and outputs are stored as blobs, and programs that use the Go client read them.
 func TestSubmitChunks(t *testing.T) {
 	s := serving(t, t.TempDir())
-	defer s.End(t, syscall.SIGTERM)
+	defer s.end(t, syscall.SIGTERM)
 	lines := filepath.Join(t.TempDir(), "lines")
 	long := strings.Repeat("long ", 1<<20) // longer than a payload may be
 	testkit.NoError(t, os.WriteFile(lines, []byte("short\n"+long+"\n"), 0o600))

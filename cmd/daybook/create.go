@@ -35,11 +35,11 @@ type runFlags struct {
 	begun                 bool // the command continues one that began earlier, maybe days ago
 }
 
-func (f *attributeFlags) Add(cmd *cobra.Command) {
+func (f *attributeFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.client, "client", job.DefaultName, "client of the job")
 	flags.StringVar(&f.typ, "type", job.DefaultName, "type of the job")
-	f.runFlags.Add(cmd)
+	f.runFlags.add(cmd)
 	flags.Var(&f.retention, "retention", "how long the job is kept after its end (default: the server's)")
 	flags.Lookup("retention").DefValue = "" // otherwise the help shows 0s as the default
 	flags.StringArrayVar(&f.meta, "meta", nil, "NAME=VALUE for the job; may be given several times")
@@ -47,7 +47,7 @@ func (f *attributeFlags) Add(cmd *cobra.Command) {
 	config.CompleteFlag(cmd, "type", remote.TypeNames)
 }
 
-func (f *runFlags) Add(cmd *cobra.Command) {
+func (f *runFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.IntVar(&f.priority, "priority", job.DefaultPriority, "priority, 0 to 9; jobs with a higher priority are claimed first")
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "how many times the job may run (default: the server's)")
@@ -150,7 +150,7 @@ when it has passed, and the job goes on.
 		Args: cobra.MaximumNArgs(1),
 	}
 	remote.Over(&f.Command, cmd, func(cmd *cobra.Command, args []string) error { return create(cmd, &f, args) })
-	f.attributeFlags.Add(cmd)
+	f.attributeFlags.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.file, "file", "", "file with the payload; - is standard input")
 	flags.BoolVar(&f.asValue, "value", false, "the payload is a JSON value")

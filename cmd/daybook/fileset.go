@@ -82,7 +82,7 @@ that the server keeps, the newest first.`,
 			if err != nil {
 				return err
 			}
-			return f.Print(list)
+			return f.print(list)
 		},
 	}
 	f.flags(cmd)
@@ -90,8 +90,8 @@ that the server keeps, the newest first.`,
 	return cmd
 }
 
-// Print writes a list of filesets.
-func (f *filesetCommand) Print(list []files.Fileset) error {
+// print writes a list of filesets.
+func (f *filesetCommand) print(list []files.Fileset) error {
 	text := func(found files.Fileset) []byte { return found.Text }
 	return remote.PrintList(&f.Command, list, text, "there are no filesets", func(row func(...any)) {
 		row("CLIENT", "NAME", "VERSION", "FILES", "SIZE", "STORED")

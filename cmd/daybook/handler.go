@@ -231,14 +231,14 @@ server keeps, the newest first.`,
 		if err != nil {
 			return err
 		}
-		return h.Print(list)
+		return h.print(list)
 	})
 	remote.LinesFlag(cmd, &h.AsJSON, "handler")
 	return cmd
 }
 
-// Print writes a list of handlers.
-func (h *handlerCommand) Print(list []client.StoredHandler) error {
+// print writes a list of handlers.
+func (h *handlerCommand) print(list []client.StoredHandler) error {
 	text := func(found client.StoredHandler) []byte { return found.Text }
 	return remote.PrintList(&h.Command, list, text, "there are no stored handlers", func(row func(...any)) {
 		row("CLIENT", "TYPE", "KIND", "VERSION", "SIZE", "STORED")

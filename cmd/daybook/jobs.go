@@ -164,12 +164,12 @@ func listJobs(cmd *cobra.Command, r *remote.Command, query url.Values, limit int
 			return true, err
 		}
 		if list.rows = append(list.rows, one); len(list.rows) == job.MaxPage {
-			err = list.Print()
+			err = list.print()
 		}
 		return true, err
 	})
 	if err == nil {
-		err = list.Print()
+		err = list.print()
 	}
 	if err != nil {
 		return err
@@ -191,8 +191,8 @@ type jobTable struct {
 	begun bool     // its head was printed
 }
 
-// Print prints the rows. The table has the times of deferred jobs if one of the first rows is deferred.
-func (t *jobTable) Print() error {
+// print prints the rows. The table has the times of deferred jobs if one of the first rows is deferred.
+func (t *jobTable) print() error {
 	if len(t.rows) == 0 {
 		return nil
 	}

@@ -67,7 +67,7 @@ to leave out the bodies, which contain the payloads. The first damage ends the o
 				if to > 0 && r.Seq > to {
 					return nil
 				}
-				if err := p.Print(&r); err != nil {
+				if err := p.print(&r); err != nil {
 					return err
 				}
 			}
@@ -90,7 +90,7 @@ type recordPrinter struct {
 	text   []byte
 }
 
-func (p *recordPrinter) Print(r *journal.Record) error {
+func (p *recordPrinter) print(r *journal.Record) error {
 	if p.asJSON {
 		return p.printJSON(r)
 	}

@@ -14,7 +14,7 @@ import (
 // TestLogs: the command shows what a job prints until it ends, and the stored log afterwards.
 func TestLogs(t *testing.T) {
 	s := serving(t, t.TempDir())
-	defer s.End(t, syscall.SIGTERM)
+	defer s.end(t, syscall.SIGTERM)
 	c, ctx := client.New(s.url, client.Options{}), t.Context()
 	j := testkit.Must(c.Create(ctx, client.NewJob{Type: "x"}))(t)
 	if r := execute(t, "", "logs", "--server", s.url, j.ID); r.code != terminal.ExitNotFound || !strings.Contains(r.errs, "log_not_found") {

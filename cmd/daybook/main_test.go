@@ -170,8 +170,8 @@ func servingAs(t *testing.T, data string, change func(*exec.Cmd) *exec.Cmd, args
 	}
 }
 
-// End sends a signal and returns the exit code, or -1 after a kill.
-func (s *server) End(t *testing.T, signal syscall.Signal) int {
+// end sends a signal and returns the exit code, or -1 after a kill.
+func (s *server) end(t *testing.T, signal syscall.Signal) int {
 	t.Helper()
 	testkit.NoError(t, s.Process.Signal(signal))
 	err := <-s.ended
@@ -279,7 +279,7 @@ func TestServe(t *testing.T) {
 		}
 	})
 
-	testkit.Equal(t, s.End(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
+	testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 	if _, err := os.Stat(filepath.Join(data, "address")); !os.IsNotExist(err) {
 		t.Errorf("the address is still there: %v", err)
 	}
@@ -343,10 +343,10 @@ func TestServe(t *testing.T) {
 			First string `json:"first_id"`
 		}
 		testkit.NoError(t, json.Unmarshal([]byte(s.post(t, "/add", "one\ntwo\n")), &batch))
-		testkit.Equal(t, s.End(t, syscall.SIGKILL), -1, "exit code")
+		testkit.Equal(t, s.end(t, syscall.SIGKILL), -1, "exit code")
 		s = serving(t, data)
 		testkit.Contains(t, ok(t, "get", "--server", s.url, batch.First), "one")
-		testkit.Equal(t, s.End(t, syscall.SIGINT), terminal.ExitOK, "exit code")
+		testkit.Equal(t, s.end(t, syscall.SIGINT), terminal.ExitOK, "exit code")
 	})
 	t.Run("damage", func(t *testing.T) {
 		damage(t, filepath.Join(data, "journal"), []byte("hello"))

@@ -81,10 +81,10 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 	t.Chdir(dir)
 	s := serving(t, missing)
 	s.post(t, "/add", "one\n")
-	s.End(t, syscall.SIGTERM)
+	s.end(t, syscall.SIGTERM)
 	s = serving(t, missing)
 	testkit.Equal(t, s.pending(t, "default/default"), 1)
-	s.End(t, syscall.SIGTERM)
+	s.end(t, syscall.SIGTERM)
 
 	// A store without its journal is refused, also with --init, and nothing is created in its place.
 	testkit.NoError(t, os.Rename(filepath.Join(missing, "journal"), filepath.Join(dir, "journal")))

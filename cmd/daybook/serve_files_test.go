@@ -93,6 +93,6 @@ func TestConnectionsLeaveFilesToTheJournal(t *testing.T) {
 		t.Errorf("%d of %d descriptors are open", len(opened), limit)
 	}
 	testkit.Equal(t, strings.TrimSpace(string(testkit.Must(os.ReadFile(filepath.Join(s.data, "address")))(t))), address)
-	s.End(t, syscall.SIGKILL) // after that the log is complete
+	s.end(t, syscall.SIGKILL) // after that the log is complete
 	testkit.Lacks(t, s.log.String(), "too many open files")
 }

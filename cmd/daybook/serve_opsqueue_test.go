@@ -78,7 +78,7 @@ func TestServeOpsqueue(t *testing.T) {
 	id, err := p.Insert(ctx, wire.InsertSubmission{Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: "kept", Count: 1}}}, nil)
 	testkit.NoError(t, err)
 	chunks := testkit.Must(c.Reserve(ctx, 1, wire.Strategy{}))(t)
-	testkit.Equal(t, s.End(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
+	testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 
 	s = serving(t, data, "--opsqueue", "127.0.0.1:0", "--opsqueue-heartbeat-interval", "1s", "--opsqueue-max-missable-heartbeats", "7", "--opsqueue-max-submissions-returned", "1")
 	p = stockclient.NewProducer(s.opsqueueAddress(t), v)

@@ -89,7 +89,7 @@ func TestServeS3(t *testing.T) {
 			t.Errorf("get: %s", text)
 		}
 		s.post(t, "/jobs/create", `{"payload":"jobs go on"}`)
-		testkit.Equal(t, s.End(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
+		testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 		s = serve() // it starts without the bucket
 		s.post(t, "/jobs/create", `{"payload":"jobs go on"}`)
 		bucket.Restart()
@@ -197,7 +197,7 @@ func TestKilledUploadToS3(t *testing.T) {
 			})
 			return held.Load() >= 2 && stored
 		})
-		testkit.Equal(t, s.End(t, syscall.SIGKILL), -1, "exit code")
+		testkit.Equal(t, s.end(t, syscall.SIGKILL), -1, "exit code")
 		running.Wait()
 		proxy.Before(nil)
 		s = serve()

@@ -113,7 +113,7 @@ func TestTraces(t *testing.T) {
 
 	collector.Wait(t, len(want))
 	testkit.Eventually(t, "the spans are counted", func() bool { return s.metric(t, `daybook_trace_spans_total{result="exported"}`) >= float64(len(want)) })
-	s.End(t, syscall.SIGKILL)
+	s.end(t, syscall.SIGKILL)
 	s = servingWith(t, data, environ)
 	if n := s.metric(t, "daybook_replayed_commands_total"); n == 0 {
 		t.Error("the start has replayed nothing, so the test shows nothing")
@@ -123,7 +123,7 @@ func TestTraces(t *testing.T) {
 	endAs(t, c, claimOne(t, c, "last"), client.Outcome{})
 	want[last.ID+" 1"] = "ok completed "
 	collector.Wait(t, len(want))
-	testkit.Equal(t, s.End(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
+	testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 
 	got := map[string]string{}
 	for _, span := range collector.Spans() {
@@ -164,7 +164,7 @@ func TestTracesAtTheEnd(t *testing.T) {
 	if n, _, err := c.CompleteClaim(t.Context(), claim.ID, client.Outcome{}); err != nil || n != 3 {
 		t.Fatal(n, err)
 	}
-	testkit.Equal(t, s.End(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
+	testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 	testkit.Equal(t, len(collector.Spans()), 3)
 }
 
@@ -185,7 +185,7 @@ func TestTracesAreOff(t *testing.T) {
 			c := client.New(s.url, client.Options{})
 			tracedJob(t, c, "x", 1)
 			endAs(t, c, claimOne(t, c, "x"), client.Outcome{})
-			testkit.Equal(t, s.End(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
+			testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 			log := s.log.String()
 			testkit.Equal(t, strings.Contains(log, "OTEL_"), name == "bad endpoint")
 			testkit.Lacks(t, log, "topsecret")
@@ -222,7 +222,7 @@ func TestHangingCollector(t *testing.T) {
 	if n := s.metric(t, `daybook_trace_spans_total{result="dropped"}`); n == 0 || n == jobs {
 		t.Errorf("%v of %d spans are dropped", n, jobs)
 	}
-	if code := s.End(t, syscall.SIGTERM); code != terminal.ExitOK { // a stop that waited for the collector would never end
+	if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK { // a stop that waited for the collector would never end
 		t.Errorf("exit code %d: %s", code, s.log)
 	}
 	testkit.Equal(t, strings.Count(s.log.String(), "did not accept spans"), 1)

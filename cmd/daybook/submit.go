@@ -63,7 +63,7 @@ their payloads again. Of lines that "daybook add" has posted, failed jobs can be
 	flags := cmd.Flags()
 	config.ServerFlag(cmd, &f.server)
 	f.Format.Add(cmd)
-	f.runFlags.Add(cmd)
+	f.runFlags.add(cmd)
 	flags.StringVar(&f.batch.Name, "name", "", "name of the batch; it need not be unique")
 	flags.StringVar(&f.batch.Client, "client", job.DefaultName, "client of the jobs")
 	flags.StringVar(&f.batch.Type, "type", job.DefaultName, "type of the jobs")

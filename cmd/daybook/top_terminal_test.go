@@ -175,7 +175,7 @@ func TestTopTerminal(t *testing.T) {
 				until("nothing was changed")
 			}
 			if !c.coloured {
-				s.End(t, syscall.SIGKILL)
+				s.end(t, syscall.SIGKILL)
 				until("no figures for")
 			}
 			keys("/zz\r")

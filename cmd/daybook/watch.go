@@ -208,8 +208,8 @@ func (w *watcher) isBatch(ctx context.Context, id string) (bool, error) {
 	return b.Count != 1 || b.OnFailure != "", err
 }
 
-// Show shows the progress if it has changed.
-func (w *watcher) Show(p progress) error {
+// show shows the progress if it has changed.
+func (w *watcher) show(p progress) error {
 	if w.f.AsJSON {
 		if text := string(p.document); text != w.last {
 			w.last = text
@@ -245,7 +245,7 @@ func (w *watcher) until(ctx context.Context, look func(context.Context) (progres
 	for {
 		p, err := look(ctx)
 		if err == nil {
-			err = w.Show(p)
+			err = w.show(p)
 		}
 		if err == nil && p.ended {
 			err = p.err

@@ -171,7 +171,7 @@ func TestWatchOverARestart(t *testing.T) {
 	proxy := slowed(t, s.url) // the address stays the same
 	one := strings.TrimSpace(ok(t, "create", "--server", s.url, "--type", "x", "y"))
 	end := watching(t, "watch", "--server", proxy.url, one)
-	s.End(t, syscall.SIGKILL)
+	s.end(t, syscall.SIGKILL)
 	again := serving(t, data, "--listen", strings.TrimPrefix(s.url, "http://"))
 	again.endAll(t, "x", "ok")
 	end().ends(t, terminal.ExitOK)

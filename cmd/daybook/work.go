@@ -110,7 +110,7 @@ func runWork(cmd *cobra.Command, f *workFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	settings, err := f.Settings(cmd, file)
+	settings, err := f.settings(cmd, file)
 	if err != nil {
 		return err
 	}
@@ -155,8 +155,8 @@ func runWork(cmd *cobra.Command, f *workFlags) (err error) {
 	return err
 }
 
-// Settings returns the settings of the runner.
-func (f *workFlags) Settings(cmd *cobra.Command, file *work.File) (s runner.Settings, err error) {
+// settings returns the settings of the runner.
+func (f *workFlags) settings(cmd *cobra.Command, file *work.File) (s runner.Settings, err error) {
 	url, err := f.server.URL(cmd.Context())
 	if err != nil {
 		return s, err
