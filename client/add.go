@@ -157,7 +157,7 @@ func (o *AddOptions) valueHead() ([]byte, error) {
 	if o.StripCR {
 		return nil, fmt.Errorf("%w: StripCR is for lines of text", problem.ErrBadRequest)
 	}
-	head, err := json.Marshal(createBody{Client: o.Client, Type: o.Type, Attributes: o.Attributes})
+	head, err := json.Marshal(NewJob{Client: o.Client, Type: o.Type, Attributes: o.Attributes})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
 	}
