@@ -125,8 +125,7 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if f.dryRun {
 		return dryAdd(cmd, f, in, options)
 	}
-	url, err := remote.Reach(cmd, &f.Server)
-	if err != nil {
+	if err := f.ConnectFor(cmd, addPatience); err != nil {
 		return err
 	}
 	a := adding{cmd: cmd, asJSON: f.AsJSON, ids: f.ids || !terminal.IsTerminal(cmd.OutOrStdout()), line: terminal.NewStatusLine(cmd.ErrOrStderr()), start: time.Now(), size: input.Size(in)}
@@ -162,7 +161,7 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 			a.earlier += int64(options.Resume.Bodies[i].Count)
 		}
 	}
-	result, err := remote.NewClientFor(cmd, url, addPatience).Add(ctx, a.in, options)
+	result, err := f.Command.Client.Add(ctx, a.in, options)
 	a.line.Clear()
 	if err != nil && ctx.Err() != nil {
 		err = terminal.ErrInterrupted
@@ -229,13 +228,9 @@ func stoppedAfter(result *client.AddResult, err error) error {
 
 // openState opens the state file, and sets the options to continue from it.
 func (f *addFlags) openState(cmd *cobra.Command, args []string, o *client.AddOptions) (*checkpoint.Add, error) {
-	text, err := remote.Ask(cmd, &f.Server, "/stats")
+	stats, err := remote.AskFor[ingest.Stats](&f.Command, cmd, "/stats")
 	if err != nil {
 		return nil, err
-	}
-	var stats ingest.Stats
-	if err := json.Unmarshal(text, &stats); err != nil {
-		return nil, remote.Unreadable(err)
 	}
 	head := checkpoint.Head{
 		Journal: stats.Journal.UUID, Format: f.Kind, SkipLines: f.SkipLines, StripCR: f.StripCR, Client: f.client, Type: f.typ, Attributes: o.Attributes,

@@ -22,11 +22,10 @@ import (
 )
 
 func newBatches() *cobra.Command {
-	var server config.ServerAddress
+	var r remote.Command
 	var q client.BatchesQuery
 	var meta []string
 	var limit int
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "batches",
 		Short: "List batches",
@@ -37,7 +36,6 @@ func newBatches() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	config.ServerFlag(cmd, &server)
 	flags.StringVar(&q.Status, "status", "", "only batches that are in_progress, paused, completed, failed or cancelled")
 	flags.StringVar(&q.Client, "client", "", "only batches of this client")
 	flags.StringVar(&q.Type, "type", "", "only batches of this type")
@@ -45,8 +43,8 @@ func newBatches() *cobra.Command {
 	flags.StringVar(&q.NamePrefix, "name-prefix", "", "only batches whose names begin so")
 	flags.StringArrayVar(&meta, "meta", nil, "only batches with NAME=VALUE in their meta; may be given several times")
 	flags.IntVar(&limit, "limit", 100, "how many batches are listed; 0 means all")
-	flags.BoolVar(&asJSON, "json", false, "print JSON, one batch per line")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	remote.LinesFlag(cmd, &r.AsJSON, "batch")
+	return remote.Over(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		if limit < 0 {
 			return terminal.Usagef("--limit is the number of batches, or 0 for all, and not %d", limit)
 		}
@@ -68,17 +66,15 @@ func newBatches() *cobra.Command {
 			}
 			q.Meta[name] = value
 		}
-		url, err := remote.Reach(cmd, &server)
-		if err != nil {
+		if err := r.Connect(cmd); err != nil {
 			return err
 		}
 		q.PageSize = job.MaxPage
 		if limit > 0 {
 			q.PageSize = min(limit, job.MaxPage)
 		}
-		return listBatches(cmd, remote.NewClient(cmd, url).Batches(cmd.Context(), q), limit, asJSON)
-	}
-	return cmd
+		return listBatches(cmd, r.Client.Batches(cmd.Context(), q), limit, r.AsJSON)
+	})
 }
 
 // listBatches prints batches, at most limit unless that is 0. It prints a table in parts, so that a long list needs
@@ -164,9 +160,9 @@ func metaText(b *client.Batch) string {
 }
 
 func newResults() *cobra.Command {
-	var server config.ServerAddress
+	var r remote.Command
 	var q client.ResultsQuery
-	var asJSON, stored bool
+	var stored bool
 	cmd := &cobra.Command{
 		Use:   "results ID",
 		Short: "Show the results of a batch",
@@ -181,12 +177,11 @@ the batch has ended.`,
 
 		ValidArgsFunction: config.Once(remote.BatchIDs),
 	}
-	config.ServerFlag(cmd, &server)
 	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "wait until the batch has ended")
 	cmd.Flags().Int64Var(&q.From, "from", 0, "the number of the first job")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one result per line")
+	remote.LinesFlag(cmd, &r.AsJSON, "result")
 	cmd.Flags().BoolVar(&stored, "chunks", false, "read outputs that are blobs of the server")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if err := remote.CheckIDs(args[0]); err != nil {
 			return err
 		}
@@ -194,22 +189,20 @@ the batch has ended.`,
 		if stored {
 			store = &chunks.Store{}
 		}
-		url, err := remote.Reach(cmd, &server)
-		if err != nil {
+		if err := r.Connect(cmd); err != nil {
 			return err
 		}
-		out := terminal.Plain(cmd.OutOrStdout())
-		for r, err := range chunks.Results(cmd.Context(), remote.NewClient(cmd, url), args[0], q, store) {
+		out := terminal.Plain(r.Out)
+		for one, err := range chunks.Results(cmd.Context(), r.Client, args[0], q, store) {
 			if err == nil {
-				err = printResult(out, &r, asJSON)
+				err = printResult(out, &one, r.AsJSON)
 			}
 			if err != nil {
 				return err
 			}
 		}
 		return nil
-	}
-	return cmd
+	})
 }
 
 // resultDocument is a result as JSON: output is a text or a JSON value, output_b64 has other bytes.

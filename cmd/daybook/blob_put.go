@@ -1,19 +1,17 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/cmd/daybook/internal/checkpoint"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/filelock"
 )
@@ -22,7 +20,7 @@ import (
 const longFile = 64 << 20
 
 func newBlobPut() *cobra.Command {
-	var b blobCommand
+	var b remote.Owned
 	cmd := &cobra.Command{
 		Use:   "put [FILE ...]",
 		Short: "Store files as blobs, and print their addresses",
@@ -35,34 +33,35 @@ $XDG_STATE_HOME/daybook/uploads (default: ~/.local/state), and removes the note 
 whoever has it can append to the upload. If the file has changed meanwhile, the upload begins again.`,
 		Example: `  daybook blob put guest.wasm
   tar c photos | daybook blob put`,
-		RunE: func(cmd *cobra.Command, files []string) error {
-			c, err := b.dial(cmd)
+	}
+	b.Over(cmd, ofBlobs, "", func(cmd *cobra.Command, files []string) error {
+		if len(files) == 0 {
+			files = []string{"-"}
+		}
+		for _, file := range files {
+			stored, err := putFile(cmd, &b, file)
+			switch {
+			case err != nil:
+			case len(files) > 1: // as sha256sum does
+				err = b.ShowValue(stored, "%s  %s\n", stored.Address, file)
+			default:
+				err = b.ShowValue(stored, "%s\n", stored.Address)
+			}
 			if err != nil {
 				return err
 			}
-			if len(files) == 0 {
-				files = []string{"-"}
-			}
-			for _, file := range files {
-				stored, err := putFile(cmd, c, b.url, b.client, file)
-				if err != nil {
-					return err
-				}
-				if err := b.print(cmd.OutOrStdout(), &stored, file, len(files) > 1); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	}
-	b.flags(cmd, "print JSON, one blob per line")
+		}
+		return nil
+	})
+	remote.LinesFlag(cmd, &b.AsJSON, "blob")
 	return cmd
 }
 
 // putFile stores a file, or standard input.
-func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (stored files.Blob, err error) {
+func putFile(cmd *cobra.Command, b *remote.Owned, file string) (stored files.Blob, err error) {
+	blobs := b.Client.Blobs(b.Owner)
 	if file == "-" {
-		return c.Blobs(of).Put(cmd.Context(), cmd.InOrStdin())
+		return blobs.Put(cmd.Context(), cmd.InOrStdin())
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -74,9 +73,9 @@ func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (sto
 		return stored, err
 	}
 	if info.Mode().IsRegular() && info.Size() >= longFile {
-		stored, err = putLong(cmd, c, checkpoint.Upload{Server: server, Client: of, Size: info.Size(), Modified: info.ModTime().UnixNano()}, f)
+		stored, err = putLong(cmd, blobs, checkpoint.Upload{Server: b.URL, Client: b.Owner, Size: info.Size(), Modified: info.ModTime().UnixNano()}, f)
 	} else {
-		stored, err = c.Blobs(of).Put(cmd.Context(), f)
+		stored, err = blobs.Put(cmd.Context(), f)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", file, err)
@@ -85,7 +84,7 @@ func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (sto
 }
 
 // putLong stores a file by a resumable upload, which continues where an earlier command was interrupted.
-func putLong(cmd *cobra.Command, c *client.Client, note checkpoint.Upload, f *os.File) (files.Blob, error) {
+func putLong(cmd *cobra.Command, blobs *files.Blobs, note checkpoint.Upload, f *os.File) (files.Blob, error) {
 	errs := cmd.ErrOrStderr()
 	notes, err := checkpoint.OpenUpload(&note, f.Name())
 	switch {
@@ -121,7 +120,7 @@ func putLong(cmd *cobra.Command, c *client.Client, note checkpoint.Upload, f *os
 			show(sent, size)
 		}
 	}
-	stored, err := c.Blobs(note.Client).Upload(cmd.Context(), f, o)
+	stored, err := blobs.Upload(cmd.Context(), f, o)
 	switch {
 	case err == nil:
 		notes.Remove()
@@ -129,19 +128,6 @@ func putLong(cmd *cobra.Command, c *client.Client, note checkpoint.Upload, f *os
 		err = fmt.Errorf("%w; the server keeps what has arrived for a day, and the same command goes on after it", err)
 	}
 	return stored, err
-}
-
-// print writes the address of a blob, as sha256sum does if there are several.
-func (b *blobCommand) print(w io.Writer, stored *files.Blob, file string, several bool) (err error) {
-	switch {
-	case b.asJSON:
-		err = json.NewEncoder(w).Encode(stored)
-	case several:
-		_, err = fmt.Fprintf(w, "%s  %s\n", stored.Address, file)
-	default:
-		_, err = fmt.Fprintln(w, stored.Address)
-	}
-	return err
 }
 
 // uploadProgress shows on a terminal how much of a file was sent.

@@ -52,10 +52,9 @@ This is for scripts, which use --json, and for trying things out. "daybook work"
 	flags.IntVar(&q.Max, "max", 1, "how many jobs at most, 1 to 1000")
 	flags.StringSliceVar(&q.Clients, "client", nil, "claim only jobs of these clients")
 	flags.StringSliceVar(&q.Types, "type", nil, "claim only jobs of these types")
-	flags.Var(&wait, "wait", "how long the server waits for a first job, up to 1m")
-	flags.Var(&lease, "lease", "how long the jobs are held without a tickle (default: that of the jobs)")
+	config.OptionalDuration(flags, &wait, "wait", "how long the server waits for a first job, up to 1m")
+	config.OptionalDuration(flags, &lease, "lease", "how long the jobs are held without a tickle (default: that of the jobs)")
 	flags.Var((*config.StrategyFlag)(&q.Strategy), "strategy", config.StrategyHelp)
-	flags.Lookup("wait").DefValue, flags.Lookup("lease").DefValue = "", ""
 	remote.LinesFlag(cmd, &r.AsJSON, "job")
 	config.CompleteFlag(cmd, "client", remote.ClientNames)
 	config.CompleteFlag(cmd, "type", remote.TypeNames)
@@ -73,15 +72,11 @@ func defaultRunnerID() string {
 
 func printClaim(cmd *cobra.Command, r *remote.Command, claim *client.Claim) error {
 	if r.AsJSON {
-		text, err := remote.Ask(cmd, &r.Server, "/claims/"+claim.ID)
+		doc, err := remote.AskFor[struct {
+			Jobs []json.RawMessage `json:"jobs"`
+		}](r, cmd, "/claims/"+claim.ID)
 		if err != nil {
 			return err
-		}
-		var doc struct {
-			Jobs []json.RawMessage `json:"jobs"`
-		}
-		if err := json.Unmarshal(text, &doc); err != nil {
-			return remote.Unreadable(err)
 		}
 		return printLines(r.Out, doc.Jobs)
 	}

@@ -70,31 +70,53 @@ func golden(t *testing.T, command, file, got string) {
 	}
 }
 
-// shown is the output of a command line, with its exit code.
-func shown(r result) string {
-	return fmt.Sprintf("exit code %d\n--- standard output\n%s--- standard error\n%s", r.code, r.out, r.errs)
-}
+// composed are the commands whose description is put together from parts.
+var composed = []string{"cancel", "configuration", "environment", "exit-codes", "redrive", "rm", "run"}
 
-// TestCLIHelp: the help of each command agrees with its file.
+// globalFlags is the end of the help of each command.
+const globalFlags = `
+Global Flags:
+      --config string       file with settings, in TOML; daybook help configuration
+      --config-dir string   directory with settings, in the files default.toml, $DAYBOOK_ENV.toml and local.toml
+`
+
+// TestCLIHelp: the help of each command has its description, its examples and the flags of all commands, and the rest of it
+// agrees with its file, which leaves these out: their texts are where the command is.
 func TestCLIHelp(t *testing.T) {
 	host := testkit.Must(os.Hostname())(t)
 	eachCommand(func(name string, cmd *cobra.Command) {
-		r := execute(t, "", append([]string{"help"}, strings.Fields(name)...)...)
-		r.ends(t, terminal.ExitOK)
-		golden(t, name, "help.txt", strings.ReplaceAll(r.out, host, "HOST"))
+		text := execute(t, "", append([]string{"help"}, strings.Fields(name)...)...).ends(t, terminal.ExitOK).out
+		if !slices.Contains(composed, name) {
+			for _, part := range []string{cmd.Long + "\n\n", "Examples:\n" + cmd.Example + "\n\n", globalFlags} {
+				if strings.Count(text, part) != 1 {
+					t.Errorf("the help of daybook %s lacks, or has twice:\n%s", name, part)
+				}
+				text = strings.Replace(text, part, "", 1)
+			}
+		}
+		golden(t, name, "help.txt", strings.ReplaceAll(text, host, "HOST"))
 	})
 }
 
-// TestCLIWrongUse: each command refuses unknown flags and surplus arguments.
+// TestCLIWrongUse: each command refuses unknown flags and surplus arguments, prints nothing else, and names its help.
+// wrong-use.txt has for each command why it refuses the arguments.
 func TestCLIWrongUse(t *testing.T) {
+	var lines strings.Builder
 	eachCommand(func(name string, cmd *cobra.Command) {
 		if !cmd.Runnable() {
 			return // a help topic
 		}
-		words := strings.Fields(name)
-		r := execute(t, "", append(slices.Clone(words), "--no-such-flag")...)
-		r.ends(t, terminal.ExitUsage)
-		text := shown(r)
+		refused := func(args ...string) (why string) {
+			t.Helper()
+			r := execute(t, "", append(strings.Fields(name), args...)...)
+			why, begins := strings.CutPrefix(r.ends(t, terminal.ExitUsage).errs, "daybook: ")
+			why, ends := strings.CutSuffix(why, fmt.Sprintf("\n`daybook help %s` shows its arguments and flags.\n", name))
+			if !begins || !ends || r.out != "" {
+				t.Errorf("daybook %s: %s%s", r.line, r.out, r.errs)
+			}
+			return why
+		}
+		testkit.Equal(t, refused("--no-such-flag"), "unknown flag: --no-such-flag", name)
 		tooMany := []string{"a", "b", "c", "d"}
 		if err := cmd.ValidateArgs(tooMany); err == nil && len(cmd.Commands()) == 0 {
 			tooMany = []string{"not-an-id"} // the command takes any number
@@ -102,10 +124,9 @@ func TestCLIWrongUse(t *testing.T) {
 		if name == "blob put" { // accepts files of any number and name
 			tooMany = []string{"--client", "not a name", "-"}
 		}
-		r = execute(t, "", append(slices.Clone(words), tooMany...)...)
-		r.ends(t, terminal.ExitUsage)
-		golden(t, name, "wrong-use.txt", text+"\n"+shown(r))
+		fmt.Fprintf(&lines, "%s: %s\n", name, refused(tooMany...))
 	})
+	golden(t, "", "wrong-use.txt", lines.String())
 }
 
 // TestCLIUnreachable: the message of each command when no server runs.
@@ -128,9 +149,10 @@ func TestCLIUnreachable(t *testing.T) {
 				args[i] = dir
 			}
 		}
-		r := execute(t, "line\n", append(append(strings.Fields(name), args...), "--server", address)...)
-		r.ends(t, terminal.ExitNoAnswer)
-		golden(t, name, "unreachable.txt", strings.NewReplacer(address, "SERVER", dir, "DIR").Replace(shown(r)))
+		r := execute(t, "line\n", append(append(strings.Fields(name), args...), "--server", address)...).ends(t, terminal.ExitNoAnswer)
+		testkit.Equal(t, r.out, "", name)
+		testkit.Equal(t, strings.ReplaceAll(r.errs, address, "SERVER"), "daybook: no answer from SERVER: dial tcp SERVER: connect: connection refused\n"+
+			"Check that `daybook serve` runs, and that --server (or DAYBOOK_SERVER) is its address.\n", name)
 	})
 }
 

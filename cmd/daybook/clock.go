@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
@@ -29,6 +27,7 @@ A server's time that is ahead of the wall clock runs at half speed. It cannot be
 	}
 	remote.Over(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		var s ingest.Stats
+		var err error
 		if accept {
 			if err := r.Connect(cmd); err != nil {
 				return err
@@ -38,10 +37,8 @@ A server's time that is ahead of the wall clock runs at half speed. It cannot be
 				return err
 			}
 			s.ClockOffsetMs = offset.Milliseconds()
-		} else if text, err := remote.Ask(cmd, &r.Server, "/stats"); err != nil {
+		} else if s, err = remote.AskFor[ingest.Stats](&r, cmd, "/stats"); err != nil {
 			return err
-		} else if err := json.Unmarshal(text, &s); err != nil {
-			return remote.Unreadable(err)
 		}
 		return r.ShowValue(map[string]any{"clock_offset_ms": s.ClockOffsetMs}, "the server's time is %+d ms from its wall clock\n", s.ClockOffsetMs)
 	})

@@ -45,11 +45,8 @@ repeated. Without it, anybody completes the job.`,
 		if asValue {
 			o.OutputKind = client.JSON
 		}
-		if cmd.Flags().Changed("delay") {
-			ms := delay.Ms()
-			o.DelayMs = &ms
-		}
-		if err := r.ConnectFor(cmd, args, claim, isJob); err != nil {
+		o.DelayMs = delay.MsIfGiven(cmd, "delay")
+		if err := r.ConnectToChange(cmd, args, claim, isJob); err != nil {
 			return err
 		}
 		j, err := r.Client.Complete(cmd.Context(), args[0], claim, o)
@@ -68,8 +65,7 @@ repeated. Without it, anybody completes the job.`,
 	flags.StringVar(&o.OutputAddr, "output-addr", "", "address of the output, in place of the output itself")
 	flags.StringVar((*string)(&o.OutputAddrKind), "output-addr-kind", "", "kind of what --output-addr names: text, json or bytes")
 	flags.StringVar(&o.Error, "error", "", "why the run did not succeed")
-	flags.Var(&delay, "delay", "how long the job waits after retry or error (default: its backoff)")
-	flags.Lookup("delay").DefValue = ""
+	config.OptionalDuration(flags, &delay, "delay", "how long the job waits after retry or error (default: its backoff)")
 	remote.JobFlag(flags, &isJob, remote.JobFlagText)
 	remote.JSONFlag(cmd, &r.AsJSON)
 	return cmd

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -179,8 +178,7 @@ func settingsShown(t *testing.T, args ...string) map[string]config.ShownSetting 
 	t.Helper()
 	all := map[string]config.ShownSetting{}
 	for line := range strings.Lines(ok(t, append([]string{"config", "--json"}, args...)...)) {
-		var s config.ShownSetting
-		testkit.NoError(t, json.Unmarshal([]byte(line), &s))
+		s := parsed[config.ShownSetting](t, line)
 		all[s.Name] = s
 	}
 	return all
@@ -232,6 +230,8 @@ func TestPrecedence(t *testing.T) {
 			name := config.Variable(tt.verb, tt.flag)
 			t.Setenv(name, tt.values[3])
 			want(3, name)
+			t.Setenv(name, "") // as if it were not set
+			want(2, filepath.Join(dir, "local.toml")+":3")
 			args = append(args, "--", "--"+tt.flag+"="+tt.values[4])
 			want(4, "command line")
 		})
@@ -473,9 +473,7 @@ func TestConfigOfEachVerb(t *testing.T) {
 		t.Errorf("%d commands have settings", verbs)
 	}
 	for _, tt := range [][2]string{{"nonsense", "there is no command"}, {"version", "has no settings"}, {"serve -- extra", "only flags"}, {"serve -- --nonsense", "unknown flag"}, {"serve -- --max-attempts 0", "--max-attempts"}} {
-		if r := execute(t, "", append([]string{"config"}, strings.Fields(tt[0])...)...); r.code != terminal.ExitUsage || !strings.Contains(r.errs, tt[1]) {
-			t.Errorf("%s: exit code %d: %s", tt[0], r.code, r.errs)
-		}
+		execute(t, "", append([]string{"config"}, strings.Fields(tt[0])...)...).ends(t, terminal.ExitUsage, tt[1])
 	}
 }
 

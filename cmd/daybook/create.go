@@ -40,8 +40,7 @@ func (f *attributeFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.client, "client", job.DefaultName, "client of the job")
 	flags.StringVar(&f.typ, "type", job.DefaultName, "type of the job")
 	f.runFlags.add(cmd)
-	flags.Var(&f.retention, "retention", "how long the job is kept after its end (default: the server's)")
-	flags.Lookup("retention").DefValue = "" // otherwise the help shows 0s as the default
+	config.OptionalDuration(flags, &f.retention, "retention", "how long the job is kept after its end (default: the server's)")
 	flags.StringArrayVar(&f.meta, "meta", nil, "NAME=VALUE for the job; may be given several times")
 	config.CompleteFlag(cmd, "client", remote.ClientNames)
 	config.CompleteFlag(cmd, "type", remote.TypeNames)
@@ -52,13 +51,10 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.priority, "priority", job.DefaultPriority, "priority, 0 to 9; jobs with a higher priority are claimed first")
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "how many times the job may run (default: the server's)")
 	flags.Var(&f.runAt, "run-at", "time before which the job does not run: "+terminal.TimeForms)
-	flags.Var(&f.delay, "delay", "how long the job waits before it may run")
-	flags.Var(&f.lease, "lease", "how long a runner may hold the job without a tickle (default: the server's)")
-	flags.Var(&f.timeout, "timeout", "how long a run of the job may last (default: no limit)")
+	config.OptionalDuration(flags, &f.delay, "delay", "how long the job waits before it may run")
+	config.OptionalDuration(flags, &f.lease, "lease", "how long a runner may hold the job without a tickle (default: the server's)")
+	config.OptionalDuration(flags, &f.timeout, "timeout", "how long a run of the job may last (default: no limit)")
 	flags.Var(&f.expires, "expires-at", "time at which the job is cancelled unless it has started; as --run-at")
-	for _, name := range []string{"delay", "lease", "timeout"} {
-		flags.Lookup(name).DefValue = ""
-	}
 }
 
 // attributes returns the attributes that were given.
@@ -71,10 +67,7 @@ func (f *attributeFlags) attributes(cmd *cobra.Command) (a client.Attributes, er
 	if a, err = f.runFlags.attributes(cmd); err != nil {
 		return a, err
 	}
-	if cmd.Flags().Changed("retention") {
-		ms := f.retention.Ms()
-		a.RetentionMs = &ms
-	}
+	a.RetentionMs = f.retention.MsIfGiven(cmd, "retention")
 	a.Meta, err = metaPairs(f.meta)
 	return a, err
 }
@@ -160,8 +153,7 @@ when it has passed, and the job goes on.
 	flags.StringVar(&f.input, "input-addr", "", "address of the input of that binary")
 	flags.StringVar(&f.onComplete, "on-complete", "", "type of the job that is created with the output of this one when it completes")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the job has ended, and print its output")
-	flags.Var(&f.waitTimeout, "wait-timeout", "with --wait, how long the command waits at most (default: no limit)")
-	flags.Lookup("wait-timeout").DefValue = ""
+	config.OptionalDuration(flags, &f.waitTimeout, "wait-timeout", "with --wait, how long the command waits at most (default: no limit)")
 	remote.JSONFlag(cmd, &f.AsJSON)
 	return cmd
 }

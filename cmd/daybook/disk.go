@@ -139,7 +139,7 @@ func (use *diskUse) share() {
 func meanBytes(cmd *cobra.Command, r *remote.Command, q *client.Queue, status job.Status) (int64, error) {
 	query := url.Values{"client": {q.Client}, "type": {q.Type}, "status": {status.String()}, "limit": {strconv.Itoa(diskSample)}}
 	var bytes, jobs int64
-	err := remote.EachDocument(cmd, &r.Server, "/jobs", query, "jobs", func(doc json.RawMessage) (bool, error) {
+	err := r.EachDocument(cmd, "/jobs", query, "jobs", func(doc json.RawMessage) (bool, error) {
 		bytes += int64(len(doc))
 		jobs++
 		return jobs < diskSample, nil

@@ -1,20 +1,18 @@
 package main
 
 import (
+	"encoding/json"
+
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
-	"github.com/daybookq/daybook/job"
 )
 
-// filesetCommand has the flags that the commands for filesets share.
-type filesetCommand struct {
-	remote.Command
-	client string
-}
+// ofFilesets is the help of --client.
+const ofFilesets = "the client whose fileset is meant (default: filesets of no client)"
 
 func newFileset() *cobra.Command {
 	cmd := &cobra.Command{
@@ -31,27 +29,8 @@ and links.`,
 	return terminal.Group(cmd, newFilesetPush(), newFilesetPull(), newFilesetList(), newFilesetRemove())
 }
 
-func (f *filesetCommand) flags(cmd *cobra.Command) {
-	config.ServerFlag(cmd, &f.Server)
-	cmd.Flags().StringVar(&f.client, "client", "", "the client whose fileset is meant (default: filesets of no client)")
-}
-
-// dial checks the flags and the name of a fileset, and sets the client.
-func (f *filesetCommand) dial(cmd *cobra.Command, name string) error {
-	if f.client != "" {
-		if err := job.CheckName("--client", f.client); err != nil {
-			return terminal.Usage(err)
-		}
-	}
-	if err := job.CheckName("NAME", name); err != nil {
-		return terminal.Usage(err)
-	}
-	f.Out = cmd.OutOrStdout()
-	return f.Connect(cmd)
-}
-
 func newFilesetList() *cobra.Command {
-	var f filesetCommand
+	var f remote.Owned
 	cmd := &cobra.Command{
 		Use:   "ls [NAME]",
 		Short: "List the filesets, or the versions of one",
@@ -62,47 +41,38 @@ that the server keeps, the newest first.`,
 		Args: cobra.MaximumNArgs(1),
 
 		ValidArgsFunction: config.Once(remote.FilesetNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			name := "any"
-			if len(args) == 1 {
-				name = args[0]
-			} else if f.client != "" {
-				return terminal.Usagef("--client needs a NAME; without one, the filesets of all clients are listed")
-			}
-			err := f.dial(cmd, name)
-			if err != nil {
-				return err
-			}
-			var list []files.Fileset
-			if len(args) == 1 {
-				list, err = f.Client.Filesets(f.client).Versions(cmd.Context(), name)
-			} else {
-				list, err = remote.Collect(f.Client.Filesets("").All(cmd.Context()))
-			}
-			if err != nil {
-				return err
-			}
-			return f.print(list)
-		},
 	}
-	f.flags(cmd)
+	f.Check = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 && f.Owner != "" {
+			return terminal.Usagef("--client needs a NAME; without one, the filesets of all clients are listed")
+		}
+		return nil
+	}
+	f.Over(cmd, ofFilesets, "NAME", func(cmd *cobra.Command, args []string) error {
+		var list []files.Fileset
+		var err error
+		if len(args) == 1 {
+			list, err = f.Client.Filesets(f.Owner).Versions(cmd.Context(), args[0])
+		} else {
+			list, err = remote.Collect(f.Client.Filesets("").All(cmd.Context()))
+		}
+		if err != nil {
+			return err
+		}
+		text := func(found files.Fileset) []byte { return found.Text }
+		return remote.PrintList(&f.Command, list, text, "there are no filesets", func(row func(...any)) {
+			row("CLIENT", "NAME", "VERSION", "FILES", "SIZE", "STORED")
+			for _, found := range list {
+				row(terminal.OrDash(found.Client), found.Name, found.Version, found.Files, terminal.SizeText(found.Bytes), terminal.Moment(found.CreatedAt))
+			}
+		})
+	})
 	remote.LinesFlag(cmd, &f.AsJSON, "fileset")
 	return cmd
 }
 
-// print writes a list of filesets.
-func (f *filesetCommand) print(list []files.Fileset) error {
-	text := func(found files.Fileset) []byte { return found.Text }
-	return remote.PrintList(&f.Command, list, text, "there are no filesets", func(row func(...any)) {
-		row("CLIENT", "NAME", "VERSION", "FILES", "SIZE", "STORED")
-		for _, found := range list {
-			row(terminal.OrDash(found.Client), found.Name, found.Version, found.Files, terminal.SizeText(found.Bytes), terminal.Moment(found.CreatedAt))
-		}
-	})
-}
-
 func newFilesetRemove() *cobra.Command {
-	var f filesetCommand
+	var f remote.Owned
 	cmd := &cobra.Command{
 		Use:   "rm NAME",
 		Short: "Delete a fileset with all its versions",
@@ -113,19 +83,14 @@ another fileset names them.`,
 		Args:    cobra.ExactArgs(1),
 
 		ValidArgsFunction: config.Once(remote.FilesetNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			err := f.dial(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			err = f.Client.Filesets(f.client).Delete(cmd.Context(), args[0])
-			if err == nil && f.AsJSON {
-				err = printLines(f.Out, []removal{{Operation: "remove", Client: f.client, Name: args[0]}})
-			}
-			return err
-		},
 	}
-	f.flags(cmd)
+	f.Over(cmd, ofFilesets, "NAME", func(cmd *cobra.Command, args []string) error {
+		err := f.Client.Filesets(f.Owner).Delete(cmd.Context(), args[0])
+		if err == nil && f.AsJSON {
+			err = json.NewEncoder(f.Out).Encode(removal{Operation: "remove", Client: f.Owner, Name: args[0]})
+		}
+		return err
+	})
 	remote.JSONFlag(cmd, &f.AsJSON)
 	return cmd
 }

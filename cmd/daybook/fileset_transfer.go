@@ -10,6 +10,7 @@ import (
 	"github.com/daybookq/daybook/client/fileset"
 	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/job"
 )
 
 // patternHelp describes patterns in the help of commands.
@@ -26,7 +27,7 @@ type transferred struct {
 }
 
 func newFilesetPush() *cobra.Command {
-	var f filesetCommand
+	var f remote.Owned
 	var patterns []string
 	cmd := &cobra.Command{
 		Use:   "push DIR NAME",
@@ -42,30 +43,33 @@ Symbolic links, devices and other special files are errors, unless a pattern exc
 		Args: cobra.ExactArgs(2),
 
 		ValidArgsFunction: remote.FilesetArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !isDirectory(args[0]) && isDirectory(args[1]) {
-				return terminal.Usagef("%s is no directory, and %s is one: the directory is the first argument, the name of the fileset the second", args[0], args[1])
-			}
-			if err := f.dial(cmd, args[1]); err != nil {
-				return err
-			}
-			stored, moved, err := f.Client.Filesets(f.client).Push(cmd.Context(), args[1], args[0], patterns)
-			if err != nil {
-				return wrongPatterns(err)
-			}
-			verb := "stored as version"
-			if stored.Existed {
-				verb = "unchanged, version"
-			}
-			return f.report(transferred{args[1], stored.Version, moved.Files, moved.Skipped, moved.Bytes}, verb, "sent")
-		},
 	}
-	f.transferFlags(cmd, &patterns)
+	f.Check = func(_ *cobra.Command, args []string) error {
+		if !isDirectory(args[0]) && isDirectory(args[1]) {
+			return terminal.Usagef("%s is no directory, and %s is one: the directory is the first argument, the name of the fileset the second", args[0], args[1])
+		}
+		if err := job.CheckName("NAME", args[1]); err != nil {
+			return terminal.Usage(err)
+		}
+		return nil
+	}
+	f.Over(cmd, ofFilesets, "", func(cmd *cobra.Command, args []string) error {
+		stored, moved, err := f.Client.Filesets(f.Owner).Push(cmd.Context(), args[1], args[0], patterns)
+		if err != nil {
+			return wrongPatterns(err)
+		}
+		verb := "stored as version"
+		if stored.Existed {
+			verb = "unchanged, version"
+		}
+		return report(&f, transferred{args[1], stored.Version, moved.Files, moved.Skipped, moved.Bytes}, verb, "sent")
+	})
+	transferFlags(cmd, &f, &patterns)
 	return cmd
 }
 
 func newFilesetPull() *cobra.Command {
-	var f filesetCommand
+	var f remote.Owned
 	var q files.FilesetQuery
 	cmd := &cobra.Command{
 		Use:   "pull NAME DIR",
@@ -80,27 +84,26 @@ links, and does not replace links and special files.
 		Args: cobra.ExactArgs(2),
 
 		ValidArgsFunction: remote.FilesetArgs(0),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if q.Version < 0 {
-				return terminal.Usagef("--version must be a number from 1 on, not %d", q.Version)
-			}
-			if err := f.dial(cmd, args[0]); err != nil {
-				return err
-			}
-			version, moved, err := f.Client.Filesets(f.client).Pull(cmd.Context(), args[0], args[1], q)
-			if err != nil {
-				return wrongPatterns(err)
-			}
-			return f.report(transferred{args[0], version, moved.Files, moved.Skipped, moved.Bytes}, "version", "fetched")
-		},
 	}
-	f.transferFlags(cmd, &q.Patterns)
+	f.Check = func(*cobra.Command, []string) error {
+		if q.Version < 0 {
+			return terminal.Usagef("--version must be a number from 1 on, not %d", q.Version)
+		}
+		return nil
+	}
+	f.Over(cmd, ofFilesets, "NAME", func(cmd *cobra.Command, args []string) error {
+		version, moved, err := f.Client.Filesets(f.Owner).Pull(cmd.Context(), args[0], args[1], q)
+		if err != nil {
+			return wrongPatterns(err)
+		}
+		return report(&f, transferred{args[0], version, moved.Files, moved.Skipped, moved.Bytes}, "version", "fetched")
+	})
+	transferFlags(cmd, &f, &q.Patterns)
 	cmd.Flags().IntVar(&q.Version, "version", 0, "which version (default: the newest)")
 	return cmd
 }
 
-func (f *filesetCommand) transferFlags(cmd *cobra.Command, patterns *[]string) {
-	f.flags(cmd)
+func transferFlags(cmd *cobra.Command, f *remote.Owned, patterns *[]string) {
 	cmd.Flags().StringArrayVar(patterns, "pattern", nil, "only files that match; may be given several times (default: all files)")
 	remote.JSONFlag(cmd, &f.AsJSON)
 }
@@ -119,6 +122,6 @@ func wrongPatterns(err error) error {
 }
 
 // report prints what was transferred.
-func (f *filesetCommand) report(t transferred, verb, moved string) error {
+func report(f *remote.Owned, t transferred, verb, moved string) error {
 	return f.ShowValue(t, "%s: %s %d; %s (%s) %s, %d were there\n", t.Name, verb, t.Version, terminal.NumberText(t.Files, "file", "files"), terminal.SizeText(t.Bytes), moved, t.Skipped)
 }

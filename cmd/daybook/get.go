@@ -18,8 +18,7 @@ import (
 )
 
 func newGet() *cobra.Command {
-	var server config.ServerAddress
-	var asJSON bool
+	var r remote.Command
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Show a job or a batch",
@@ -40,9 +39,8 @@ names the error. --json has the whole errors of all attempts.`,
 	var isJob bool
 	remote.JobFlag(cmd.Flags(), &isJob, "show the job with this id, and no batch")
 	cmd.MarkFlagsMutuallyExclusive("batch", "job")
-	config.ServerFlag(cmd, &server)
-	remote.JSONFlag(cmd, &asJSON)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	remote.JSONFlag(cmd, &r.AsJSON)
+	return remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if err := remote.CheckIDs(args[0]); err != nil {
 			return err
 		}
@@ -50,17 +48,13 @@ names the error. --json has the whole errors of all attempts.`,
 		if *batch {
 			path = "/batches/"
 		}
-		text, err := remote.Ask(cmd, &server, path+args[0])
+		text, err := r.Ask(cmd, path+args[0])
 		if err == nil && !*batch && !isJob {
-			if b, failed := server.URL(cmd.Context()); failed != nil {
-				err = failed
-			} else {
-				err = remote.NoteBatch(cmd, remote.NewClient(cmd, b), args[0], "--batch shows the batch")
-			}
+			err = r.NoteBatch(cmd, args[0], "--batch shows the batch")
 		}
 		if isNotFound(err) && !*batch && !isJob {
 			var failed error
-			if text, failed = remote.Ask(cmd, &server, "/batches/"+args[0]); failed == nil {
+			if text, failed = r.Ask(cmd, "/batches/"+args[0]); failed == nil {
 				err = nil
 			} else if !isNotFound(failed) {
 				err = failed
@@ -69,13 +63,12 @@ names the error. --json has the whole errors of all attempts.`,
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			_, err := cmd.OutOrStdout().Write(text)
+		if r.AsJSON {
+			_, err := r.Out.Write(text)
 			return err
 		}
-		return printDocument(cmd.OutOrStdout(), text)
-	}
-	return cmd
+		return printDocument(r.Out, text)
+	})
 }
 
 // isNotFound reports whether the server has answered that the requested object does not exist.

@@ -17,15 +17,8 @@ import (
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/cmd/daybook/internal/work"
 	"github.com/daybookq/daybook/internal/manifest"
-	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
 )
-
-// handlerCommand holds the flags and the client that the commands for stored handlers share.
-type handlerCommand struct {
-	remote.Command
-	client string
-}
 
 func newHandler() *cobra.Command {
 	cmd := &cobra.Command{
@@ -40,29 +33,17 @@ of a kind. Runners use a new version within seconds. The server keeps old versio
 	return terminal.Group(cmd, newHandlerPut(), newHandlerGet(), newHandlerList(), newHandlerRemove())
 }
 
-// over adds the flags, and runs the command with a client of the server. It checks a type in the arguments.
-func (h *handlerCommand) over(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
-	cmd.Flags().StringVar(&h.client, "client", "", "the client whose jobs it runs (default: all clients that have no handler of the type themselves)")
+// overHandlers makes a command about the handler of a type, or about all handlers.
+func overHandlers(h *remote.Owned, cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) {
+	h.Over(cmd, "the client whose jobs it runs (default: all clients that have no handler of the type themselves)", "TYPE", run)
 	config.CompleteFlag(cmd, "client", remote.ClientNames)
-	return remote.Over(&h.Command, cmd, func(cmd *cobra.Command, args []string) error {
-		if h.client != "" {
-			if err := job.CheckName("--client", h.client); err != nil {
-				return terminal.Usage(err)
-			}
-		}
-		if len(args) > 0 {
-			if err := job.CheckName("TYPE", args[0]); err != nil {
-				return terminal.Usage(err)
-			}
-		}
-		return run(cmd, args)
-	})
 }
 
 func newHandlerPut() *cobra.Command {
-	var h handlerCommand
+	var h remote.Owned
 	var lang string
 	var noCheck bool
+	var document handler.Document
 	cmd := &cobra.Command{
 		Use:   "put TYPE FILE",
 		Short: "Store a version of a handler",
@@ -97,20 +78,17 @@ job. One that cannot be loaded, or takes longer than 10 seconds, is not stored, 
 			return nil, cobra.ShellCompDirectiveDefault
 		},
 	}
-	h.over(cmd, func(cmd *cobra.Command, args []string) error {
-		document, err := readHandler(cmd, args[1], lang)
-		if err != nil {
+	h.Check = func(cmd *cobra.Command, args []string) (err error) {
+		if document, err = readHandler(cmd, args[1], lang); err != nil || noCheck {
 			return err
 		}
-		if !noCheck {
-			if err := work.TryHandler(cmd.Context(), &document); err != nil {
-				return terminal.Usage(err)
-			}
+		if err := work.TryHandler(cmd.Context(), &document); err != nil {
+			return terminal.Usage(err)
 		}
-		if err := h.Connect(cmd); err != nil {
-			return err
-		}
-		stored, err := h.Client.PutHandler(cmd.Context(), h.client, args[0], document)
+		return nil
+	}
+	overHandlers(&h, cmd, func(cmd *cobra.Command, args []string) error {
+		stored, err := h.Client.PutHandler(cmd.Context(), h.Owner, args[0], document)
 		if err != nil {
 			return err
 		}
@@ -172,7 +150,7 @@ func readHandler(cmd *cobra.Command, name, lang string) (document handler.Docume
 }
 
 func newHandlerGet() *cobra.Command {
-	var h handlerCommand
+	var h remote.Owned
 	cmd := &cobra.Command{
 		Use:   "get TYPE",
 		Short: "Show the newest version of a handler",
@@ -182,11 +160,8 @@ func newHandlerGet() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: config.Once(remote.HandlerTypes),
 	}
-	h.over(cmd, func(cmd *cobra.Command, args []string) error {
-		if err := h.Connect(cmd); err != nil {
-			return err
-		}
-		stored, err := h.Client.Handler(cmd.Context(), h.client, args[0])
+	overHandlers(&h, cmd, func(cmd *cobra.Command, args []string) error {
+		stored, err := h.Client.Handler(cmd.Context(), h.Owner, args[0])
 		switch {
 		case err != nil:
 			return err
@@ -203,7 +178,7 @@ func newHandlerGet() *cobra.Command {
 }
 
 func newHandlerList() *cobra.Command {
-	var h handlerCommand
+	var h remote.Owned
 	cmd := &cobra.Command{
 		Use:   "ls [TYPE]",
 		Short: "List the handlers, or the versions of one",
@@ -214,42 +189,37 @@ server keeps, the newest first.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: config.Once(remote.HandlerTypes),
 	}
-	h.over(cmd, func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && h.client != "" {
-			return terminal.Usage(errors.New("--client needs a TYPE; without one, the handlers of all clients are listed"))
+	h.Check = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 && h.Owner != "" {
+			return terminal.Usagef("--client needs a TYPE; without one, the handlers of all clients are listed")
 		}
-		if err := h.Connect(cmd); err != nil {
-			return err
-		}
+		return nil
+	}
+	overHandlers(&h, cmd, func(cmd *cobra.Command, args []string) error {
 		var list []client.StoredHandler
 		var err error
 		if len(args) == 1 {
-			list, err = h.Client.HandlerVersions(cmd.Context(), h.client, args[0])
+			list, err = h.Client.HandlerVersions(cmd.Context(), h.Owner, args[0])
 		} else {
 			list, err = remote.Collect(h.Client.Handlers(cmd.Context()))
 		}
 		if err != nil {
 			return err
 		}
-		return h.print(list)
+		text := func(found client.StoredHandler) []byte { return found.Text }
+		return remote.PrintList(&h.Command, list, text, "there are no stored handlers", func(row func(...any)) {
+			row("CLIENT", "TYPE", "KIND", "VERSION", "SIZE", "STORED")
+			for _, found := range list {
+				row(terminal.OrDash(found.Client), found.Type, found.Kind, found.Version, terminal.SizeText(found.Bytes), terminal.Moment(found.CreatedAt))
+			}
+		})
 	})
 	remote.LinesFlag(cmd, &h.AsJSON, "handler")
 	return cmd
 }
 
-// print writes a list of handlers.
-func (h *handlerCommand) print(list []client.StoredHandler) error {
-	text := func(found client.StoredHandler) []byte { return found.Text }
-	return remote.PrintList(&h.Command, list, text, "there are no stored handlers", func(row func(...any)) {
-		row("CLIENT", "TYPE", "KIND", "VERSION", "SIZE", "STORED")
-		for _, found := range list {
-			row(terminal.OrDash(found.Client), found.Type, found.Kind, found.Version, terminal.SizeText(found.Bytes), terminal.Moment(found.CreatedAt))
-		}
-	})
-}
-
 func newHandlerRemove() *cobra.Command {
-	var h handlerCommand
+	var h remote.Owned
 	cmd := &cobra.Command{
 		Use:               "rm TYPE",
 		Short:             "Remove a handler with all its versions",
@@ -258,13 +228,10 @@ func newHandlerRemove() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: config.Once(remote.HandlerTypes),
 	}
-	h.over(cmd, func(cmd *cobra.Command, args []string) error {
-		if err := h.Connect(cmd); err != nil {
-			return err
-		}
-		err := h.Client.DeleteHandler(cmd.Context(), h.client, args[0])
+	overHandlers(&h, cmd, func(cmd *cobra.Command, args []string) error {
+		err := h.Client.DeleteHandler(cmd.Context(), h.Owner, args[0])
 		if err == nil && h.AsJSON {
-			err = printLines(h.Out, []removal{{Operation: "remove", Client: h.client, Type: args[0]}})
+			err = json.NewEncoder(h.Out).Encode(removal{Operation: "remove", Client: h.Owner, Type: args[0]})
 		}
 		return err
 	})

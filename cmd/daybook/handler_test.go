@@ -42,9 +42,7 @@ func TestHandlerCommands(t *testing.T) {
 	put(`{"kind":"http","url":"http://127.0.0.1:8080/"}`, "--client", "acme", "post", "-").ends(t, terminal.ExitOK)
 	testkit.Equal(t, ok(t, "handler", "get", "post", "--client", "acme", "--server", s.url), `{"kind":"http","url":"http://127.0.0.1:8080/"}`+"\n")
 	list := ok(t, "handler", "ls", "--server", s.url)
-	for _, want := range []string{"-       square  script", "acme    post    http"} {
-		testkit.Contains(t, list, want)
-	}
+	testkit.Contains(t, list, "-       square  script", "acme    post    http")
 	const body = "return payload\n"
 	put("", "new", file("body.py", body)).ends(t, terminal.ExitUsage, "cannot be loaded", "--no-check", "handle")
 	if r := execute(t, "", "handler", "get", "new", "--server", s.url); r.code == terminal.ExitOK {

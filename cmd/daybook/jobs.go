@@ -146,7 +146,7 @@ func listJobs(cmd *cobra.Command, r *remote.Command, query url.Values, limit int
 	list := jobTable{to: r.Out, runAt: query.Get("status") == job.Deferred.String()}
 	shown := 0
 	cut := false
-	err := remote.EachDocument(cmd, &r.Server, "/jobs", query, "jobs", func(doc json.RawMessage) (more bool, err error) {
+	err := r.EachDocument(cmd, "/jobs", query, "jobs", func(doc json.RawMessage) (more bool, err error) {
 		if limit > 0 && shown == limit {
 			cut = true
 			return false, nil

@@ -15,7 +15,7 @@ import (
 )
 
 func newLogs() *cobra.Command {
-	var server config.ServerAddress
+	var r remote.Command
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "logs ID",
@@ -33,29 +33,25 @@ Only containers have logs, and programs whose handler has log_bytes. What a scri
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job ends")
 	var isJob bool
 	remote.JobFlag(cmd.Flags(), &isJob, "the id is that of a job, also if it is a batch's")
-	config.ServerFlag(cmd, &server)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if err := remote.CheckIDs(args[0]); err != nil {
 			return err
 		}
-		base, err := remote.Reach(cmd, &server)
-		if err != nil {
+		if err := r.Connect(cmd); err != nil {
 			return err
 		}
-		c := client.New(base, client.Options{RetryFor: 5 * time.Second})
-		log, err := c.JobLog(cmd.Context(), args[0], follow)
+		log, err := client.New(r.URL, client.Options{RetryFor: 5 * time.Second}).JobLog(cmd.Context(), args[0], follow)
 		if err != nil {
 			return ofNoLog(err)
 		}
 		if !isJob {
-			if err := remote.NoteBatch(cmd, c, args[0], "`daybook results` shows the outputs of the batch"); err != nil {
+			if err := r.NoteBatch(cmd, args[0], "`daybook results` shows the outputs of the batch"); err != nil {
 				return errors.Join(err, log.Close())
 			}
 		}
-		_, err = io.Copy(terminal.Plain(cmd.OutOrStdout()), log)
+		_, err = io.Copy(terminal.Plain(r.Out), log)
 		return errors.Join(err, log.Close())
-	}
-	return cmd
+	})
 }
 
 // ofNoLog replaces the parameter of the request in an error by the flag of this command.

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/bench"
-	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
@@ -105,6 +104,15 @@ func ok(t *testing.T, args ...string) string {
 		t.Fatalf("daybook %s: exit code %d: %s", strings.Join(args, " "), r.code, r.errs)
 	}
 	return r.out
+}
+
+// parsed decodes a JSON document.
+func parsed[T any](t testing.TB, text string) (doc T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return doc
 }
 
 // processLog is the standard error of a process. It may be read while the process runs.
@@ -195,12 +203,11 @@ func TestServe(t *testing.T) {
 	s := serving(t, data, "--max-attempts", "7", "--abandoned-age", "60s", "--retention", "30d", "--allow-host", "queue.example")
 	address := testkit.Must(os.ReadFile(filepath.Join(data, "address")))(t)
 	testkit.Equal(t, "http://"+strings.TrimSpace(string(address)), s.url)
-	var j struct {
+	j := parsed[struct {
 		ID          string `json:"job_id"`
 		MaxAttempts int    `json:"max_attempts"`
 		LeaseMs     int64  `json:"lease_ms"`
-	}
-	testkit.NoError(t, json.Unmarshal([]byte(s.post(t, "/jobs/create", `{"payload":"hello"}`)), &j))
+	}](t, s.post(t, "/jobs/create", `{"payload":"hello"}`))
 	testkit.Equal(t, j.MaxAttempts, 7)
 	testkit.Equal(t, j.LeaseMs, 60000)
 
@@ -218,18 +225,14 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("get", func(t *testing.T) {
 		text := ok(t, "get", "--server", s.url, j.ID)
-		for _, want := range []string{"job_id        " + j.ID, "payload       hello", "status        pending"} {
-			testkit.Contains(t, text, want)
-		}
+		testkit.Contains(t, text, "job_id        "+j.ID, "payload       hello", "status        pending")
 		testkit.Lacks(t, text, "null")
-		var o map[string]any
-		if err := json.Unmarshal([]byte(ok(t, "get", "--json", "--server", s.url, j.ID)), &o); err != nil || o["job_id"] != j.ID {
-			t.Errorf("%v, %v", o, err)
+		if o := parsed[map[string]any](t, ok(t, "get", "--json", "--server", s.url, j.ID)); o["job_id"] != j.ID {
+			t.Errorf("%+v", o)
 		}
-		var batch struct {
+		batch := parsed[struct {
 			ID string `json:"batch_id"`
-		}
-		testkit.NoError(t, json.Unmarshal([]byte(s.post(t, "/add", "one\n")), &batch))
+		}](t, s.post(t, "/add", "one\n"))
 		testkit.Contains(t, ok(t, "get", "--batch", "--server", s.url, batch.ID), "count       1")
 		execute(t, "", "get", "--server", s.url, "nonsense").ends(t, terminal.ExitUsage)
 		execute(t, "", "get", "--server", s.url, job.NewID(1, 1<<30, 0).String()).ends(t, terminal.ExitNotFound, "job_not_found")
@@ -250,9 +253,8 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("stats", func(t *testing.T) {
 		testkit.Contains(t, ok(t, "stats", "--server", s.url), "state          ready", "pending        2")
-		var o ingest.Stats
-		if err := json.Unmarshal([]byte(ok(t, "stats", "--json", "--server", s.url)), &o); err != nil || !o.Ready {
-			t.Errorf("%+v, %v", o, err)
+		if o := parsed[ingest.Stats](t, ok(t, "stats", "--json", "--server", s.url)); !o.Ready {
+			t.Errorf("%+v", o)
 		}
 		t.Setenv("DAYBOOK_SERVER", s.url)
 		testkit.Contains(t, ok(t, "stats"), "ready")
@@ -305,9 +307,8 @@ func TestServe(t *testing.T) {
 		}
 		testkit.Equal(t, fmt.Sprint(seqs), "[2 3 4]")
 		testkit.Contains(t, ok(t, "journal", "verify", "--data", data), "a start would  accept")
-		var o map[string]any
-		if err := json.Unmarshal([]byte(ok(t, "journal", "verify", "--json", "--data", data)), &o); err != nil || o["damage"] != nil {
-			t.Errorf("%v, %v", o, err)
+		if o := parsed[map[string]any](t, ok(t, "journal", "verify", "--json", "--data", data)); o["damage"] != nil {
+			t.Errorf("%+v", o)
 		}
 	})
 	t.Run("rebuild from a base that does not exist", func(t *testing.T) {
@@ -332,17 +333,15 @@ func TestServe(t *testing.T) {
 		text := ok(t, "rebuild", "--data", data)
 		testkit.Contains(t, text, "the old store is kept in")
 		ok(t, "check", "--data", data)
-		var o map[string]any
-		if err := json.Unmarshal([]byte(ok(t, "rebuild", "--json", "--data", data, "--base", filepath.Join(data, "store"))), &o); err != nil || o["commands"] != 0.0 {
-			t.Errorf("%v, %v", o, err)
+		if o := parsed[map[string]any](t, ok(t, "rebuild", "--json", "--data", data, "--base", filepath.Join(data, "store"))); o["commands"] != 0.0 {
+			t.Errorf("%+v", o)
 		}
 	})
 	t.Run("acknowledged jobs are there after a kill", func(t *testing.T) {
 		s := serving(t, data)
-		var batch struct {
+		batch := parsed[struct {
 			First string `json:"first_id"`
-		}
-		testkit.NoError(t, json.Unmarshal([]byte(s.post(t, "/add", "one\ntwo\n")), &batch))
+		}](t, s.post(t, "/add", "one\ntwo\n"))
 		testkit.Equal(t, s.end(t, syscall.SIGKILL), -1, "exit code")
 		s = serving(t, data)
 		testkit.Contains(t, ok(t, "get", "--server", s.url, batch.First), "one")
@@ -385,25 +384,30 @@ func damage(t *testing.T, dir string, text []byte) {
 	}
 }
 
-func TestStopDrains(t *testing.T) {
-	s := serving(t, t.TempDir())
-	// A request is in progress: its body has not arrived yet.
-	c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
-	defer c.Close()
+// stopsBusy sends SIGTERM to a server with a request in progress, whose body of four bytes has not arrived yet. It returns
+// the connection of the request when the server no longer listens.
+func (s *server) stopsBusy(t *testing.T) (c net.Conn, in *bufio.Reader) {
+	t.Helper()
+	address := strings.TrimPrefix(s.url, "http://")
+	c = testkit.Must(net.Dial("tcp", address))(t)
+	t.Cleanup(func() { c.Close() })
 	testkit.Must(io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"))(t)
-	in := bufio.NewReader(c)
-	if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
-		t.Fatalf("%q, %v", line, err)
-	}
+	in = bufio.NewReader(c)
+	testkit.Contains(t, testkit.Must(in.ReadString('\n'))(t), "100 Continue")
 	testkit.Must(in.ReadString('\n'))(t)
 	testkit.NoError(t, s.Process.Signal(syscall.SIGTERM))
-	for { // until the server no longer listens
-		other, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	for {
+		other, err := net.Dial("tcp", address)
 		if err != nil {
-			break
+			return c, in
 		}
 		other.Close()
 	}
+}
+
+func TestStopDrains(t *testing.T) {
+	s := serving(t, t.TempDir())
+	c, in := s.stopsBusy(t)
 	testkit.Must(io.WriteString(c, "one\n"))(t)
 	resp := testkit.Must(http.ReadResponse(in, nil))(t)
 	testkit.MustEqual(t, resp.StatusCode, http.StatusCreated)
@@ -451,20 +455,7 @@ func TestClosedTerminal(t *testing.T) {
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	s := serving(t, t.TempDir(), "--drain", "1h")
-	c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
-	defer c.Close()
-	testkit.Must(io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"))(t)
-	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
-		t.Fatalf("%q, %v", line, err)
-	}
-	testkit.NoError(t, s.Process.Signal(syscall.SIGTERM))
-	for { // until the server has received the first signal
-		other, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-		if err != nil {
-			break
-		}
-		other.Close()
-	}
+	s.stopsBusy(t)
 	again := time.NewTicker(100 * time.Millisecond) // several signals for each wish
 	defer again.Stop()
 	for running := true; running; { // signals that arrive soon after the first are part of it
@@ -497,6 +488,20 @@ func TestUsage(t *testing.T) {
 		{"serve --log-level loud", "--log-level"},
 		{"serve --log-format xml", "--log-format"},
 		{"work --log-format xml", "--log-format"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept wasm", "not one of exec, http, script, wasi, container"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept container", "--accept container requires --images"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept container --images busybox", "--images: the image \"busybox\" must begin with a registry"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --wasi-grant root", `--wasi-grant: "root" is no permission`},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --wasi-extensions /none", "read the directory of extensions"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --concurrency -1", "--concurrency must be 1 to"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --types a/b", "--types may hold only"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --strategy best", "not one of oldest"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --strategy prefer_distinct:user", "not one of oldest"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --strategy prefer_distinct:/random", "1 to 64 bytes"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --sandbox maybe", "--sandbox must be"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept http --http-allow 1.2.3.4/99", "--http-allow"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept http --config /none/work.toml", "read configuration"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept http --listen 0.0.0.0:0", "not a loopback address"},
 		{"completion tcsh", `unknown command "tcsh"`},
 		{"completion", "completion requires a command: bash, fish, powershell or zsh"},
 		{"completion bash zsh", `unknown command "zsh"`},
@@ -554,14 +559,6 @@ func TestUsage(t *testing.T) {
 			}
 		}
 	})
-	t.Run("no server", func(t *testing.T) {
-		l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-		address := l.Addr().String()
-		l.Close()
-		for _, verb := range []string{"stats", "queues"} {
-			execute(t, "", verb, "--server", "http://"+address).ends(t, terminal.ExitNoAnswer, "refused")
-		}
-	})
 }
 
 func TestHelp(t *testing.T) {
@@ -575,34 +572,8 @@ func TestHelp(t *testing.T) {
 	if text := ok(t, "version"); !strings.HasPrefix(text, "daybook dev (commit unknown, go1") {
 		t.Error(text)
 	}
-	var v map[string]any
-	if err := json.Unmarshal([]byte(ok(t, "version", "--json")), &v); err != nil || v["version"] != "dev" || v["level"] != float64(job.Level) {
-		t.Errorf("%v, %v", v, err)
+	if v := parsed[map[string]any](t, ok(t, "version", "--json")); v["version"] != "dev" || v["level"] != float64(job.Level) {
+		t.Errorf("%+v", v)
 	}
 	testkit.Contains(t, ok(t, "completion", "bash"), "complete")
-	// Every command has a description and an example.
-	for _, cmd := range newRoot().Commands() {
-		verbs := cmd.Commands()
-		if len(verbs) == 0 {
-			verbs = append(verbs, cmd)
-		}
-		for _, verb := range verbs {
-			if verb.Runnable() && (verb.Long == "" || verb.Example == "" || verb.Short == "") && cmd.Name() != "completion" && cmd.Name() != "help" {
-				t.Errorf("%s has no help", verb.CommandPath())
-			}
-		}
-	}
-}
-
-func TestFlagsFromTheEnvironment(t *testing.T) {
-	t.Setenv("DAYBOOK_MAX_ATTEMPTS", "5")
-	t.Setenv("DAYBOOK_ALLOW_HOST", "a.example,b.example")
-	t.Setenv("DAYBOOK_RETENTION", "2d")
-	t.Setenv("DAYBOOK_LOG_LEVEL", "")
-	cmd := newServe()
-	testkit.NoError(t, cmd.ParseFlags([]string{"--max-attempts", "6"}))
-	testkit.NoError(t, config.Configure(cmd, allCommands))
-	for flag, want := range map[string]string{"max-attempts": "6", "allow-host": "[a.example,b.example]", "retention": "2d", "log-level": "info"} {
-		testkit.Equal(t, cmd.Flags().Lookup(flag).Value.String(), want, "--", flag)
-	}
 }

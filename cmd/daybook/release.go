@@ -32,15 +32,10 @@ given.`,
 		if retry {
 			how = client.Retry
 		}
-		var after *int64
-		if cmd.Flags().Changed("delay") {
-			ms := delay.Ms()
-			after = &ms
-		}
-		if err := r.ConnectFor(cmd, args, claim, isJob); err != nil {
+		if err := r.ConnectToChange(cmd, args, claim, isJob); err != nil {
 			return err
 		}
-		j, err := r.Client.Release(cmd.Context(), args[0], claim, how, after)
+		j, err := r.Client.Release(cmd.Context(), args[0], claim, how, delay.MsIfGiven(cmd, "delay"))
 		if err != nil {
 			return err
 		}
@@ -49,8 +44,7 @@ given.`,
 	flags := cmd.Flags()
 	flags.StringVar(&claim, "claim", "", "id of the claim that holds the job")
 	flags.BoolVar(&retry, "retry", false, "the run counts as an attempt")
-	flags.Var(&delay, "delay", "how long the job waits before it may be claimed again")
-	flags.Lookup("delay").DefValue = ""
+	config.OptionalDuration(flags, &delay, "delay", "how long the job waits before it may be claimed again")
 	remote.JobFlag(flags, &isJob, remote.JobFlagText)
 	remote.JSONFlag(cmd, &r.AsJSON)
 	return cmd

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -39,18 +38,7 @@ that runner, with the claims that it has. The state is one of these:
 			}
 			return showDocument(cmd, &r, "/runners/"+args[0])
 		}
-		var list []client.Runner
-		err := remote.EachDocument(cmd, &r.Server, "/runners", url.Values{}, "runners", func(doc json.RawMessage) (bool, error) {
-			if r.AsJSON {
-				return true, remote.WriteDocument(r.Out, doc)
-			}
-			var one client.Runner
-			if err := json.Unmarshal(doc, &one); err != nil {
-				return false, remote.Unreadable(err)
-			}
-			list = append(list, one)
-			return true, nil
-		})
+		list, err := remote.List[client.Runner](&r, cmd, "/runners", url.Values{}, "runners")
 		if err != nil || r.AsJSON {
 			return err
 		}
@@ -91,7 +79,7 @@ func momentOrDash(ms int64) string {
 
 // showDocument prints a document of the server.
 func showDocument(cmd *cobra.Command, r *remote.Command, path string) error {
-	text, err := remote.Ask(cmd, &r.Server, path)
+	text, err := r.Ask(cmd, path)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,16 +20,15 @@ import (
 )
 
 type submitFlags struct {
+	remote.Command
 	input.Format
 	runFlags
-	server    config.ServerAddress
 	batch     client.NewBatch
 	meta      []string
 	metadata  string
 	retention config.DurationFlag
 	chunks    bool
 	wait      bool
-	asJSON    bool
 }
 
 func newSubmit() *cobra.Command {
@@ -61,7 +59,6 @@ their payloads again. Of lines that "daybook add" has posted, failed jobs can be
 		Args: cobra.MaximumNArgs(1),
 	}
 	flags := cmd.Flags()
-	config.ServerFlag(cmd, &f.server)
 	f.Format.Add(cmd)
 	f.runFlags.add(cmd)
 	flags.StringVar(&f.batch.Name, "name", "", "name of the batch; it need not be unique")
@@ -71,13 +68,11 @@ their payloads again. Of lines that "daybook add" has posted, failed jobs can be
 	flags.StringVar(&f.metadata, "metadata", "", "file with metadata of the batch, 1 MiB at most")
 	flags.StringVar(&f.batch.OnFailure, "on-failure", client.Continue, "what happens to the other jobs when one fails for good: continue or cancel_rest")
 	flags.BoolVar(&f.batch.Paused, "paused", false, "hand out no job until the batch is resumed")
-	flags.Var(&f.retention, "retention", "how long the batch and its jobs are kept after their end (default: the server's)")
-	flags.Lookup("retention").DefValue = "" // otherwise the help shows 0s as the default
+	config.OptionalDuration(flags, &f.retention, "retention", "how long the batch and its jobs are kept after their end (default: the server's)")
 	flags.BoolVar(&f.chunks, "chunks", false, "store lines of more than 64 KiB as blobs of the server, up to 64 MiB each")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the batch has ended")
-	flags.BoolVar(&f.asJSON, "json", false, "print the document of the batch as JSON")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return submit(cmd, &f, args) }
-	return cmd
+	flags.BoolVar(&f.AsJSON, "json", false, "print the document of the batch as JSON")
+	return remote.Over(&f.Command, cmd, func(cmd *cobra.Command, args []string) error { return submit(cmd, &f, args) })
 }
 
 func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
@@ -93,11 +88,9 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 		return err
 	}
 	defer closeInput()
-	url, err := remote.Reach(cmd, &f.server)
-	if err != nil {
+	if err := f.Connect(cmd); err != nil {
 		return err
 	}
-	c := remote.NewClient(cmd, url)
 	untilSignal, end := terminal.UntilInterrupted(cmd.Context())
 	defer end()
 	ctx, stop := context.WithCancel(untilSignal)
@@ -111,7 +104,7 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	if f.chunks {
 		store, lines.Most = &chunks.Store{}, input.MaxStoredLine
 	}
-	s, err := chunks.Submit(ctx, c, f.batch, lines.All(), store)
+	s, err := chunks.Submit(ctx, f.Client, f.batch, lines.All(), store)
 	if lines.Err != nil {
 		err = lines.Err
 	}
@@ -129,18 +122,13 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 		if b, err = s.Wait(untilSignal); untilSignal.Err() != nil {
 			err = fmt.Errorf("%w; the batch %s goes on", terminal.ErrInterrupted, s.ID)
 		}
-	} else if f.asJSON {
-		b, err = c.Batch(cmd.Context(), s.ID)
+	} else if f.AsJSON {
+		b, err = f.Client.Batch(cmd.Context(), s.ID)
 	}
 	if err != nil {
 		return err
 	}
-	if f.asJSON {
-		err = remote.WriteDocument(cmd.OutOrStdout(), b.Text)
-	} else {
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), s.ID)
-	}
-	if err == nil && f.wait {
+	if err = f.Show(b.Text, "%s\n", s.ID); err == nil && f.wait {
 		err = outcome("the batch "+s.ID, b.Status, b.Error)
 	}
 	return err
@@ -169,10 +157,7 @@ func (f *submitFlags) Check(cmd *cobra.Command) error {
 	if _, err := job.ParseOnFailure(f.batch.OnFailure); err != nil {
 		return terminal.Usage(err)
 	}
-	if cmd.Flags().Changed("retention") {
-		ms := time.Duration(f.retention).Milliseconds()
-		f.batch.RetentionMs = &ms
-	}
+	f.batch.RetentionMs = f.retention.MsIfGiven(cmd, "retention")
 	for _, pair := range f.meta {
 		name, text, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {

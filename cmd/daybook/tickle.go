@@ -56,7 +56,7 @@ error if the jobs are no longer held.`,
 				return err
 			}
 		}
-		if err := r.ConnectFor(cmd, args, claim, isJob); err != nil {
+		if err := r.ConnectToChange(cmd, args, claim, isJob); err != nil {
 			return err
 		}
 		o.ClaimID = claim
@@ -68,8 +68,7 @@ error if the jobs are no longer held.`,
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&claim, "claim", "", "id of the claim that holds the job, or of all jobs that are tickled")
-	flags.Var(&lease, "lease", "a new length of the lease")
-	flags.Lookup("lease").DefValue = ""
+	config.OptionalDuration(flags, &lease, "lease", "a new length of the lease")
 	flags.StringVar(&o.Step, "step", "", "what is done now")
 	flags.Float64Var(&progress, "progress", 0, "how much is done, 0 to 1")
 	remote.JobFlag(flags, &isJob, remote.JobFlagText)

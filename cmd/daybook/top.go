@@ -54,11 +54,10 @@ With --once, the command prints one table without rates and ends. Without a term
 			return terminal.Usage(errNoTerminal)
 		}
 		// Report at once if no server runs at the address. Later, top waits for it.
-		url, err := remote.Reach(cmd, &r.Server)
-		if err != nil {
+		if err := r.Connect(cmd); err != nil {
 			return err
 		}
-		o.URL, o.Address = url, r.Server.String()
+		o.URL, o.Address = r.URL, r.Server.String()
 		if once || r.AsJSON {
 			return top.Once(cmd.Context(), o, r.Out, r.AsJSON)
 		}

@@ -97,11 +97,8 @@ If the server stops answering after the command has begun, the command goes on f
 	flags := cmd.Flags()
 	flags.BoolVar(&f.isBatch, "batch", false, "the id is that of a batch")
 	flags.BoolVar(&f.isJob, "job", false, "the id is that of a job")
-	flags.Var(&f.timeout, "timeout", "how long the command waits at most (default: no limit)")
-	flags.Var(&f.interval, "interval", "how often the progress is shown (default: 1s on a terminal and with --json, otherwise 10s)")
-	for _, name := range []string{"timeout", "interval"} {
-		flags.Lookup(name).DefValue = "" // otherwise the help shows 0s as the default
-	}
+	config.OptionalDuration(flags, &f.timeout, "timeout", "how long the command waits at most (default: no limit)")
+	config.OptionalDuration(flags, &f.interval, "interval", "how often the progress is shown (default: 1s on a terminal and with --json, otherwise 10s)")
 	remote.LinesFlag(cmd, &f.AsJSON, "document")
 	cmd.MarkFlagsMutuallyExclusive("batch", "job")
 	cmd.ValidArgsFunction = config.Once(watchable)
@@ -166,9 +163,8 @@ func watch(cmd *cobra.Command, f *watchFlags, target string) error {
 		defer end()
 	}
 	cmd.SetContext(limited) // --timeout bounds the first request, too
-	address, err := remote.Reach(cmd, &f.Server)
-	if err == nil {
-		w.c = remote.NewClientFor(cmd, address, watchPatience)
+	if err = f.ConnectFor(cmd, watchPatience); err == nil {
+		w.c = f.Client
 		err = w.watch(limited, target, q)
 	}
 	w.line.Clear()

@@ -85,8 +85,7 @@ only; --http-allow names others. It is needed for handlers of the file, too.`,
 	flags.StringSliceVar(&f.clients, "clients", nil, "clients whose jobs to run (default: all)")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "slots: how many runs there are at a time (default: four for each processor)")
 	flags.Var(&f.strategy, "strategy", config.StrategyHelp)
-	flags.Var(&f.untilIdle, "until-idle", "end when no job was handed out, and none ran, for that long; not while the server cannot be reached (default: never)")
-	flags.Lookup("until-idle").DefValue = ""
+	config.OptionalDuration(flags, &f.untilIdle, "until-idle", "end when no job was handed out, and none ran, for that long; not while the server cannot be reached (default: never)")
 	flags.Var(&f.drain, "drain", "how long jobs may still run after SIGTERM; later they go back to their queues")
 	flags.StringVar(&f.sandbox, "sandbox", string(sandbox.Auto), "auto: the best that this machine can do; require: do not start if anything is missing; off")
 	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "private addresses that handlers of kind http may reach: a host, host:port, an IP address or a range like 10.1.0.0/16")

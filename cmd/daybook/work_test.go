@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -314,36 +313,7 @@ func TestGrantsInConfig(t *testing.T) {
 func TestTooManySlots(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "work.toml")
 	testkit.NoError(t, os.WriteFile(path, []byte("concurrency = 2\n[handlers.big]\nkind = \"exec\"\nargv = [\"true\"]\noptions = { slots = 3 }"), 0o600))
-	var out, errs bytes.Buffer
-	code := run([]string{"work", "--server", "http://127.0.0.1:1", "--config", path}, strings.NewReader(""), &out, &errs)
-	if want := "handler big: options.slots is 3, and the runner has 2 slots"; code != terminal.ExitUsage || !strings.Contains(errs.String(), want) {
-		t.Errorf("%d %s, want %q", code, errs.String(), want)
-	}
-}
-
-// TestWorkUsage: mistakes on the command line end the command before it connects, with the status of usage errors.
-func TestWorkUsage(t *testing.T) {
-	for _, c := range []struct{ args, want string }{
-		{"--accept wasm", "not one of exec, http, script, wasi, container"},
-		{"--accept container", "--accept container requires --images"},
-		{"--accept container --images busybox", "--images: the image \"busybox\" must begin with a registry"},
-		{"--wasi-grant root", `--wasi-grant: "root" is no permission`},
-		{"--wasi-extensions /none", "read the directory of extensions"},
-		{"--accept script --concurrency -1", "--concurrency must be 1 to"},
-		{"--accept script --types a/b", "--types may hold only"},
-		{"--accept script --strategy best", "not one of oldest"},
-		{"--accept script --strategy prefer_distinct:user", "not one of oldest"},
-		{"--accept script --strategy prefer_distinct:/random", "1 to 64 bytes"},
-		{"--accept script --sandbox maybe", "--sandbox must be"},
-		{"--accept http --http-allow 1.2.3.4/99", "--http-allow"},
-		{"--accept http --config /none/work.toml", "read configuration"},
-		{"--accept http --listen 0.0.0.0:0", "not a loopback address"},
-	} {
-		var out, errs bytes.Buffer
-		args := append([]string{"work", "--server", "http://127.0.0.1:1", "--until-idle", "1ms"}, strings.Fields(c.args)...)
-		testkit.Equal(t, run(args, strings.NewReader(""), &out, &errs), terminal.ExitUsage, c.args)
-		testkit.Contains(t, errs.String(), c.want)
-	}
+	execute(t, "", "work", "--server", "http://127.0.0.1:1", "--config", path).ends(t, terminal.ExitUsage, "handler big: options.slots is 3, and the runner has 2 slots")
 }
 
 // TestWorkWaiting: a runner that ends because it was idle names the queues whose jobs it did not get.

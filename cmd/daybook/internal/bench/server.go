@@ -22,7 +22,7 @@ import (
 )
 
 // Server is a server that bench starts: another process of this program.
-type benchServer struct {
+type Server struct {
 	Url, Dir string
 	cmd      *exec.Cmd
 	ended    chan struct{} // closed when the process has ended
@@ -46,12 +46,12 @@ var OwnProgram = func(args ...string) (*exec.Cmd, error) {
 }
 
 // StartServer starts a server on the disk of a data directory, and returns when it is ready.
-func StartServer(ctx context.Context, data string, errs io.Writer) (s *benchServer, err error) {
+func StartServer(ctx context.Context, data string, errs io.Writer) (s *Server, err error) {
 	dir, err := tempOn(data)
 	if err != nil {
 		return nil, err
 	}
-	s = &benchServer{Dir: dir, ended: make(chan struct{})}
+	s = &Server{Dir: dir, ended: make(chan struct{})}
 	listening := make(chan string, 1)
 	if err := s.start(listening, errs); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -79,7 +79,7 @@ func StartServer(ctx context.Context, data string, errs io.Writer) (s *benchServ
 }
 
 // start starts the process. It sends the server's URL when the server listens.
-func (s *benchServer) start(listening chan<- string, errs io.Writer) error {
+func (s *Server) start(listening chan<- string, errs io.Writer) error {
 	cmd, err := OwnProgram("serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(s.Dir, "data"), "--init", "--log-level", "warn", "--log-format", "console")
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -115,7 +115,7 @@ func (s *benchServer) start(listening chan<- string, errs io.Writer) error {
 }
 
 // End stops the server and deletes its directory.
-func (s *benchServer) End() error {
+func (s *Server) End() error {
 	select {
 	case <-s.ended:
 		return errors.Join(fmt.Errorf("the server for the measurement ended before it was stopped: %w", s.err), os.RemoveAll(s.Dir))

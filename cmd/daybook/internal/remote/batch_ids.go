@@ -69,8 +69,8 @@ func RefuseBatches(cmd *cobra.Command, c *client.Client, ids []string, ofBatch s
 	return nil
 }
 
-// ConnectFor connects, and checks the ids of jobs as RefuseBatches does. A claim holds only jobs, so with a claim an id is clear.
-func (r *Command) ConnectFor(cmd *cobra.Command, ids []string, claim string, isJob bool) error {
+// ConnectToChange connects, and checks the ids of jobs as RefuseBatches does. A claim holds only jobs, so with a claim an id is clear.
+func (r *Command) ConnectToChange(cmd *cobra.Command, ids []string, claim string, isJob bool) error {
 	err := r.Connect(cmd)
 	if err == nil && claim == "" && !isJob {
 		err = RefuseBatches(cmd, r.Client, ids, "")
@@ -79,7 +79,15 @@ func (r *Command) ConnectFor(cmd *cobra.Command, ids []string, claim string, isJ
 }
 
 // NoteBatch notes on standard error that a document belongs to one job of a batch, if the batch has more jobs.
-func NoteBatch(cmd *cobra.Command, c *client.Client, id, hint string) error {
+func (r *Command) NoteBatch(cmd *cobra.Command, id, hint string) error {
+	c := r.Client
+	if c == nil {
+		url, err := r.Server.URL(cmd.Context())
+		if err != nil {
+			return err
+		}
+		c = newClient(cmd, url, 0)
+	}
 	b, ambiguous, err := batchOf(cmd.Context(), c, id)
 	if err == nil && ambiguous && b.Count > 1 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s is job 1 of %d of the batch with this id; %s\n", id, b.Count, hint)

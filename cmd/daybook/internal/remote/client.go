@@ -16,14 +16,9 @@ import (
 // sayWaiting is how often a command prints why it waits for the server.
 const sayWaiting = 5 * time.Second
 
-// NewClient returns a client that prints on standard error why a request is repeated.
-func NewClient(cmd *cobra.Command, url string) *client.Client {
-	return NewClientFor(cmd, url, 0)
-}
-
-// NewClientFor returns a client that repeats requests for this long, or 0 for the client's default, and prints why it
-// waits.
-func NewClientFor(cmd *cobra.Command, url string, retryFor time.Duration) *client.Client {
+// newClient returns a client that repeats requests for this long, or 0 for its default. It prints on standard error why a
+// request is repeated.
+func newClient(cmd *cobra.Command, url string, retryFor time.Duration) *client.Client {
 	return client.New(url, client.Options{RetryFor: retryFor, Logger: slog.New(&waits{to: cmd.ErrOrStderr(), now: time.Now})})
 }
 
@@ -43,14 +38,14 @@ func (*waits) Enabled(context.Context, slog.Level) bool { return true }
 func (w *waits) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key == "error" {
-			w.Say(a.Value.String())
+			w.say(a.Value.String())
 		}
 		return true
 	})
 	return nil
 }
 
-func (w *waits) Say(why string) {
+func (w *waits) say(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,8 +23,11 @@ import (
 type Command struct {
 	Server config.ServerAddress
 	AsJSON bool
+	URL    string // of the server, when it is connected
 	Client *client.Client
 	Out    io.Writer
+	// Check, if not nil, checks the command line before Connected connects.
+	Check func(cmd *cobra.Command, args []string) error
 }
 
 // Over makes a command that sends requests to a server. run calls Connect when it has checked its arguments.
@@ -36,9 +40,14 @@ func Over(r *Command, cmd *cobra.Command, run func(cmd *cobra.Command, args []st
 	return cmd
 }
 
-// Connected makes a command that has no arguments to check: run begins with a client of the server.
+// Connected makes a command that begins with a client of the server, after Check.
 func Connected(r *Command, cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	return Over(r, cmd, func(cmd *cobra.Command, args []string) error {
+		if r.Check != nil {
+			if err := r.Check(cmd, args); err != nil {
+				return err
+			}
+		}
 		if err := r.Connect(cmd); err != nil {
 			return err
 		}
@@ -48,11 +57,51 @@ func Connected(r *Command, cmd *cobra.Command, run func(cmd *cobra.Command, args
 
 // Connect sets the client.
 func (r *Command) Connect(cmd *cobra.Command) error {
-	address, err := Reach(cmd, &r.Server)
-	if err == nil {
-		r.Client = NewClient(cmd, address)
+	return r.ConnectFor(cmd, 0)
+}
+
+// ConnectFor is Connect with a client that repeats requests for this long, or 0 for its default.
+func (r *Command) ConnectFor(cmd *cobra.Command, retryFor time.Duration) (err error) {
+	if r.URL, err = reach(cmd, &r.Server); err == nil {
+		r.Client = newClient(cmd, r.URL, retryFor)
 	}
 	return err
+}
+
+// Owned is a Command about objects that can belong to a client: blobs, filesets and handlers.
+type Owned struct {
+	Command
+	Owner string // the client; "" if they belong to none
+}
+
+// Over adds the flag --client with a help text, and runs the command with a client of the server. It checks the first
+// argument as a name of this kind; with "", it is no name. Check makes the other checks.
+func (o *Owned) Over(cmd *cobra.Command, help, kind string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	cmd.Flags().StringVar(&o.Owner, "client", "", help)
+	others := o.Check
+	o.Check = func(cmd *cobra.Command, args []string) error {
+		if err := o.names(kind, args); err != nil {
+			return terminal.Usage(err)
+		}
+		if others != nil {
+			return others(cmd, args)
+		}
+		return nil
+	}
+	return Connected(&o.Command, cmd, run)
+}
+
+// names checks the names that the command line has.
+func (o *Owned) names(kind string, args []string) error {
+	if o.Owner != "" {
+		if err := job.CheckName("--client", o.Owner); err != nil {
+			return err
+		}
+	}
+	if kind != "" && len(args) > 0 {
+		return job.CheckName(kind, args[0])
+	}
+	return nil
 }
 
 // JSONFlag adds the flag --json.
@@ -155,11 +204,28 @@ func CheckIDs(ids ...string) error {
 	return nil
 }
 
+// List reads a list page by page, from the named field. With --json it prints the documents as the server sent them, and
+// otherwise it returns them.
+func List[T any](r *Command, cmd *cobra.Command, path string, query url.Values, field string) (list []T, err error) {
+	err = r.EachDocument(cmd, path, query, field, func(text json.RawMessage) (bool, error) {
+		if r.AsJSON {
+			return true, WriteDocument(r.Out, text)
+		}
+		var one T
+		if err := json.Unmarshal(text, &one); err != nil {
+			return false, Unreadable(err)
+		}
+		list = append(list, one)
+		return true, nil
+	})
+	return list, err
+}
+
 // EachDocument reads a list page by page. It calls each with the documents as the server sent them, from the named
 // field.
-func EachDocument(cmd *cobra.Command, server *config.ServerAddress, path string, query url.Values, field string, each func(json.RawMessage) (more bool, err error)) error {
+func (r *Command) EachDocument(cmd *cobra.Command, path string, query url.Values, field string, each func(json.RawMessage) (more bool, err error)) error {
 	for {
-		text, err := Ask(cmd, server, path+"?"+query.Encode())
+		text, err := r.Ask(cmd, path+"?"+query.Encode())
 		if err != nil {
 			return err
 		}

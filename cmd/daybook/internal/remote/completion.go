@@ -2,12 +2,14 @@ package remote
 
 import (
 	"context"
+	"iter"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/job"
 )
@@ -19,12 +21,10 @@ const (
 	MaxCompletions = 200
 )
 
-// lister lists names of a server, and calls add with each.
-type lister func(ctx context.Context, c *client.Client, add func(text string) (more bool)) error
-
 // fromServer returns the names of the command's server that begin with typed. Completion shows no errors: it shows the
-// names that were found within completionWait.
-func fromServer(cmd *cobra.Command, typed string, names lister) (list []string) {
+// names that were found within completionWait. names returns a list of a server, and text the name of an element, or ""
+// if it has none; a tab separates a name from its description.
+func fromServer[T any](cmd *cobra.Command, typed string, names func(ctx context.Context, c *client.Client) iter.Seq2[T, error], text func(T) string) (list []string) {
 	if err := config.Configure(cmd, cmd.Root); err != nil {
 		return nil
 	}
@@ -38,105 +38,73 @@ func fromServer(cmd *cobra.Command, typed string, names lister) (list []string) 
 	if err != nil {
 		return nil
 	}
-	_ = names(ctx, client.New(address, client.Options{RetryFor: -1}), func(text string) bool {
-		if strings.HasPrefix(text, typed) {
-			list = append(list, text)
+	seen := map[string]bool{}
+	for one, err := range names(ctx, client.New(address, client.Options{RetryFor: -1})) {
+		if err != nil {
+			break
 		}
-		return len(list) < MaxCompletions
-	})
+		if name := text(one); name != "" && !seen[name] && strings.HasPrefix(name, typed) {
+			seen[name] = true
+			if list = append(list, name); len(list) == MaxCompletions {
+				break
+			}
+		}
+	}
 	return list
 }
 
+// queues lists the queues of a client, or with "" all.
+func queues(of string) func(context.Context, *client.Client) iter.Seq2[client.Queue, error] {
+	return func(ctx context.Context, c *client.Client) iter.Seq2[client.Queue, error] { return c.Queues(ctx, of) }
+}
+
+// QueueNames completes the names of queues, as CLIENT/TYPE.
 func QueueNames(cmd *cobra.Command, typed string) []string {
 	of, _, whole := strings.Cut(typed, "/")
 	if !whole {
 		of = ""
 	}
-	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
-		for q, err := range c.Queues(ctx, of) {
-			if err != nil {
-				return err
-			}
-			if !add(q.Client + "/" + q.Type) {
-				break
-			}
-		}
-		return nil
-	})
+	return fromServer(cmd, typed, queues(of), func(q client.Queue) string { return q.Client + "/" + q.Type })
 }
 
-// namesInQueues lists the clients or types of queues.
-func namesInQueues(of func(client.Queue) string) lister {
-	return func(ctx context.Context, c *client.Client, add func(string) bool) error {
-		seen := map[string]bool{}
-		for q, err := range c.Queues(ctx, "") {
-			if err != nil {
-				return err
-			}
-			if name := of(q); !seen[name] {
-				seen[name] = true
-				if !add(name) {
-					break
-				}
-			}
-		}
-		return nil
-	}
-}
-
+// ClientNames completes the clients that have queues.
 func ClientNames(cmd *cobra.Command, typed string) []string {
-	return fromServer(cmd, typed, namesInQueues(func(q client.Queue) string { return q.Client }))
+	return fromServer(cmd, typed, queues(""), func(q client.Queue) string { return q.Client })
 }
 
+// TypeNames completes the types of queues.
 func TypeNames(cmd *cobra.Command, typed string) []string {
-	return fromServer(cmd, typed, namesInQueues(func(q client.Queue) string { return q.Type }))
+	return fromServer(cmd, typed, queues(""), func(q client.Queue) string { return q.Type })
 }
 
+// BatchIDs completes the ids of batches.
 func BatchIDs(cmd *cobra.Command, typed string) []string {
-	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
-		for b, err := range c.Batches(ctx, client.BatchesQuery{PageSize: job.MaxPage}) {
-			if err != nil {
-				return err
-			}
-			if !add(b.ID + "\t" + b.Name + " " + b.Status) {
-				break
-			}
-		}
-		return nil
-	})
+	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client) iter.Seq2[client.Batch, error] {
+		return c.Batches(ctx, client.BatchesQuery{PageSize: job.MaxPage})
+	}, func(b client.Batch) string { return b.ID + "\t" + b.Name + " " + b.Status })
 }
 
 // JobIDs completes the ids of jobs with one of the statuses.
 func JobIDs(statuses ...job.Status) config.Completer {
 	return func(cmd *cobra.Command, typed string) []string {
-		return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
-			for _, s := range statuses {
-				for j, err := range c.Jobs(ctx, client.JobsQuery{Status: s.String(), Fields: []string{"client", "type", "status"}, PageSize: job.MaxPage}) {
-					if err != nil {
-						return err
-					}
-					if !add(j.ID + "\t" + j.Client + "/" + j.Type + " " + j.Status) {
-						return nil
+		return fromServer(cmd, typed, func(ctx context.Context, c *client.Client) iter.Seq2[*client.Job, error] {
+			return func(yield func(*client.Job, error) bool) {
+				for _, s := range statuses {
+					for j, err := range c.Jobs(ctx, client.JobsQuery{Status: s.String(), Fields: []string{"client", "type", "status"}, PageSize: job.MaxPage}) {
+						if !yield(j, err) {
+							return
+						}
 					}
 				}
 			}
-			return nil
-		})
+		}, func(j *client.Job) string { return j.ID + "\t" + j.Client + "/" + j.Type + " " + j.Status })
 	}
 }
 
+// RunnerIDs completes the ids of runners.
 func RunnerIDs(cmd *cobra.Command, typed string) []string {
-	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
-		for r, err := range c.Runners(ctx) {
-			if err != nil {
-				return err
-			}
-			if !add(r.ID) {
-				break
-			}
-		}
-		return nil
-	})
+	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client) iter.Seq2[client.Runner, error] { return c.Runners(ctx) },
+		func(r client.Runner) string { return r.ID })
 }
 
 // GetIDs completes the ids of jobs, or with --batch the ids of batches.
@@ -147,16 +115,21 @@ func GetIDs(cmd *cobra.Command, typed string) []string {
 	return JobIDs(job.Statuses...)(cmd, typed)
 }
 
+// SweepIDs completes the ids of sweeps.
 func SweepIDs(cmd *cobra.Command, typed string) []string {
-	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
-		list, err := c.Sweeps(ctx)
-		for _, w := range list {
-			if !add(w.ID + "\t" + w.Operation) {
-				break
+	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client) iter.Seq2[client.Sweep, error] {
+		return func(yield func(client.Sweep, error) bool) {
+			list, err := c.Sweeps(ctx)
+			for _, w := range list {
+				if !yield(w, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(client.Sweep{}, err)
 			}
 		}
-		return err
-	})
+	}, func(w client.Sweep) string { return w.ID + "\t" + w.Operation })
 }
 
 // HandlerTypes completes the types with a stored handler: a handler for the client of --client, or otherwise one for
@@ -166,31 +139,23 @@ func HandlerTypes(cmd *cobra.Command, typed string) []string {
 	if f := cmd.Flags().Lookup("client"); f != nil {
 		owner = f.Value.String()
 	}
-	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
-		for h, err := range c.Handlers(ctx) {
-			if err != nil {
-				return err
+	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client) iter.Seq2[client.StoredHandler, error] {
+		return c.Handlers(ctx)
+	},
+		func(h client.StoredHandler) string {
+			if h.Client != owner {
+				return ""
 			}
-			if h.Client == owner && !add(h.Type+"\t"+h.Kind) {
-				break
-			}
-		}
-		return nil
-	})
+			return h.Type + "\t" + h.Kind
+		})
 }
 
+// FilesetNames completes the names of filesets.
 func FilesetNames(cmd *cobra.Command, typed string) []string {
-	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client, add func(string) bool) error {
-		for f, err := range c.Filesets("").All(ctx) {
-			if err != nil {
-				return err
-			}
-			if !add(f.Name) {
-				break
-			}
-		}
-		return nil
-	})
+	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client) iter.Seq2[files.Fileset, error] {
+		return c.Filesets("").All(ctx)
+	},
+		func(f files.Fileset) string { return f.Name })
 }
 
 // FilesetArgs completes the argument at a place to the name of a fileset, and all other arguments to directories.

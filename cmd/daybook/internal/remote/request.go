@@ -35,9 +35,9 @@ func (e *NoAnswerError) Error() string {
 }
 func (e *NoAnswerError) Unwrap() error { return e.Err }
 
-// Reach returns the base URL of all requests. It fails at once if no server, or another program, runs there. Later, a
+// reach returns the base URL of all requests. It fails at once if no server, or another program, runs there. Later, a
 // command repeats its requests while a server restarts.
-func Reach(cmd *cobra.Command, server *config.ServerAddress) (string, error) {
+func reach(cmd *cobra.Command, server *config.ServerAddress) (string, error) {
 	base, err := server.URL(cmd.Context())
 	if err != nil {
 		return "", err
@@ -53,12 +53,23 @@ func Reach(cmd *cobra.Command, server *config.ServerAddress) (string, error) {
 func Unreadable(err error) error { return fmt.Errorf("%w: %w", client.ErrUnexpectedAnswer, err) }
 
 // Ask requests a JSON document from the server.
-func Ask(cmd *cobra.Command, server *config.ServerAddress, path string) ([]byte, error) {
-	text, err := fetch(cmd, server, path)
+func (r *Command) Ask(cmd *cobra.Command, path string) ([]byte, error) {
+	text, err := fetch(cmd, &r.Server, path)
 	if err == nil && !json.Valid(text) {
-		return nil, fmt.Errorf("%s: %w", server, client.ErrUnexpectedAnswer)
+		return nil, fmt.Errorf("%s: %w", &r.Server, client.ErrUnexpectedAnswer)
 	}
 	return text, err
+}
+
+// AskFor requests a JSON document from the server, and decodes it.
+func AskFor[T any](r *Command, cmd *cobra.Command, path string) (doc T, err error) {
+	text, err := r.Ask(cmd, path)
+	if err == nil {
+		if err = json.Unmarshal(text, &doc); err != nil {
+			err = Unreadable(err)
+		}
+	}
+	return doc, err
 }
 
 // fetch requests a text from the server.
