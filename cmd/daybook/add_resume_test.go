@@ -349,7 +349,7 @@ func TestAddKilled(t *testing.T) {
 					at = 1 << 40
 				}
 				slow.hold.Store(at)
-				cmd := command(t, "add", "--server", slow.url, "--type", "killed", "--format", format, "--in-flight", "3", "--resume", state, path)
+				cmd := command("add", "--server", slow.url, "--type", "killed", "--format", format, "--in-flight", "3", "--resume", state, path)
 				var errs bytes.Buffer
 				cmd.Stderr = &errs
 				testkit.NoError(t, cmd.Start())

@@ -261,7 +261,7 @@ func (m *killTimes) wait(ended chan error) {
 // started starts a command in a process. The channel, which has room for one element, receives the end of the process.
 func started(t *testing.T, args ...string) (*exec.Cmd, chan error) {
 	t.Helper()
-	cmd := command(t, args...)
+	cmd := command(args...)
 	testkit.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()

@@ -131,7 +131,7 @@ func TestSubmitSlowly(t *testing.T) {
 		if wait {
 			args = append(args, "--wait")
 		}
-		cmd := command(t, args...)
+		cmd := command(args...)
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
 		in := testkit.Must(cmd.StdinPipe())(t)

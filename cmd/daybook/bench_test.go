@@ -23,7 +23,7 @@ import (
 func asServer(t *testing.T) {
 	t.Helper()
 	old := bench.OwnProgram
-	bench.OwnProgram = func(args ...string) (*exec.Cmd, error) { return command(t, args...), nil }
+	bench.OwnProgram = func(args ...string) (*exec.Cmd, error) { return command(args...), nil }
 	t.Cleanup(func() { bench.OwnProgram = old })
 }
 
@@ -92,7 +92,7 @@ func TestBenchInterrupted(t *testing.T) {
 	s := serving(t, t.TempDir())
 	interrupt := func(args ...string) {
 		t.Helper()
-		cmd := command(t, append([]string{"bench", "--duration", "60s"}, args...)...)
+		cmd := command(append([]string{"bench", "--duration", "60s"}, args...)...)
 		var out bytes.Buffer
 		cmd.Stdout = &out
 		errs := testkit.Must(cmd.StderrPipe())(t)
@@ -117,7 +117,7 @@ func TestBenchInterrupted(t *testing.T) {
 func TestBenchWithoutReaders(t *testing.T) {
 	s := serving(t, t.TempDir())
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
-		cmd := command(t, "bench", "--duration", "60s", "--server", s.url)
+		cmd := command("bench", "--duration", "60s", "--server", s.url)
 		r, w := testkit.Must2(os.Pipe())(t)
 		cmd.Stdout, cmd.Stderr = w, w
 		testkit.NoError(t, cmd.Start())
@@ -148,7 +148,7 @@ func TestBenchServerEnds(t *testing.T) {
 		t.Errorf("%s remains: %v", s.Dir, err)
 	}
 	sub := filepath.Join(dir, "data", "of", "it") // it does not exist, so its directory is made in dir
-	bench.OwnProgram = func(...string) (*exec.Cmd, error) { return command(t, "no-such-command"), nil }
+	bench.OwnProgram = func(...string) (*exec.Cmd, error) { return command("no-such-command"), nil }
 	testkit.Fails(bench.StartServer(t.Context(), sub, &bytes.Buffer{}))(t, "ended")
 	empty(t, dir)
 	bench.OwnProgram = func(...string) (*exec.Cmd, error) { return exec.Command(filepath.Join(dir, "none")), nil }

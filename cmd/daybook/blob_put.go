@@ -105,20 +105,14 @@ func putLong(cmd *cobra.Command, blobs *files.Blobs, note checkpoint.Upload, f *
 			return nil
 		}
 	}
-	if terminal.IsTerminal(errs) {
-		show := &uploadProgress{line: terminal.NewProgressLine(errs), name: filepath.Base(f.Name())}
-		defer show.line.Show("")
-		o.Progress = show.sent
-	}
-	show := o.Progress
+	show := &uploadProgress{line: terminal.NewStatusLine(errs), name: filepath.Base(f.Name())}
+	defer show.line.Clear()
 	o.Progress = func(sent, size int64) {
 		if resumes {
 			resumes = false
 			fmt.Fprintf(errs, "daybook: %s: going on after %s of %s\n", f.Name(), terminal.SizeText(sent), terminal.SizeText(size))
 		}
-		if show != nil {
-			show(sent, size)
-		}
+		show.sent(sent, size)
 	}
 	stored, err := blobs.Upload(cmd.Context(), f, o)
 	switch {
@@ -132,7 +126,7 @@ func putLong(cmd *cobra.Command, blobs *files.Blobs, note checkpoint.Upload, f *
 
 // uploadProgress shows on a terminal how much of a file was sent.
 type uploadProgress struct {
-	line        *terminal.ProgressLine
+	line        *terminal.StatusLine
 	name        string
 	began, last time.Time
 	first       int64 // where this command continued

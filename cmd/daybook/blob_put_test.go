@@ -145,7 +145,7 @@ func TestLongFile(t *testing.T) {
 
 	// Two connections break, and the server is killed after the second one.
 	p := newBreakingProxy(t, s.url, 20*mib, 20*mib)
-	cmd := command(t, "blob", "put", file, "--server", p.url())
+	cmd := command("blob", "put", file, "--server", p.url())
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	testkit.NoError(t, cmd.Start())
@@ -167,7 +167,7 @@ func TestLongFile(t *testing.T) {
 	p = newBreakingProxy(t, s.url)
 	p.pause = 40 * mib
 	args := []string{"blob", "put", file, "--server", p.url(), "--client", "acme"}
-	killed := command(t, args...)
+	killed := command(args...)
 	testkit.NoError(t, killed.Start())
 	p.until(t, "40 MiB were sent", func() bool { return p.sent > p.pause })
 	if r := execute(t, "", append(args[:4:4], s.url, "--client", "acme")...); r.code != terminal.ExitOK || r.out != address+"\n" {

@@ -91,7 +91,7 @@ func TestFormsOfScripts(t *testing.T) {
 		a.run(strings.TrimSpace(script), "handler", "put", lang, "-", "--lang", lang).ends(t, terminal.ExitOK)
 		jobs[lang] = a.do("create", "--type", lang, "--max-attempts", "1", "text")
 	}
-	work := command(t, "work", "--accept", "script", "--until-idle", "3s", "--server", a.s.url)
+	work := command("work", "--accept", "script", "--until-idle", "3s", "--server", a.s.url)
 	if out, err := work.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

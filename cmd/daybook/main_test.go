@@ -32,7 +32,7 @@ const asCommand = "DAYBOOK_TEST_AS_COMMAND"
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		os.Unsetenv(asCommand)
-		bench.OwnProgram = func(args ...string) (*exec.Cmd, error) { return asCommandOf(args), nil }
+		bench.OwnProgram = func(args ...string) (*exec.Cmd, error) { return command(args...), nil }
 		main()
 	}
 	os.Exit(runTests(m))
@@ -49,12 +49,8 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-func command(t *testing.T, args ...string) *exec.Cmd {
-	t.Helper()
-	return asCommandOf(args)
-}
-
-func asCommandOf(args []string) *exec.Cmd {
+// command returns this program as the daybook command.
+func command(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	return cmd
@@ -150,7 +146,7 @@ func serving(t *testing.T, data string, args ...string) *server {
 func servingAs(t *testing.T, data string, change func(*exec.Cmd) *exec.Cmd, args ...string) *server {
 	t.Helper()
 	s := &server{
-		Cmd: change(command(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data, "--init"}, args...)...)), data: data,
+		Cmd: change(command(append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data, "--init"}, args...)...)), data: data,
 		log: &processLog{}, ended: make(chan error, 1),
 	}
 	s.Stderr = s.log
@@ -420,7 +416,7 @@ func TestStopDrains(t *testing.T) {
 // TestReaderOfTheLogGoesAway: the server continues when nobody reads its log any more.
 func TestReaderOfTheLogGoesAway(t *testing.T) {
 	r, w := testkit.Must2(os.Pipe())(t)
-	cmd := command(t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init")
+	cmd := command("serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init")
 	cmd.Stderr = w
 	out := testkit.Must(cmd.StdoutPipe())(t)
 	testkit.NoError(t, cmd.Start())
@@ -468,112 +464,4 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		}
 	}
 	testkit.Equal(t, s.ProcessState.ExitCode(), terminal.ExitSignal+int(syscall.SIGTERM), "exit code")
-}
-
-func TestUsage(t *testing.T) {
-	for _, c := range []struct{ args, message string }{
-		{"nonsense", "unknown command"},
-		{"serve --nonsense", "unknown flag"},
-		{"serve extra", "serve takes no arguments"},
-		{"serve --max-attempts x", "invalid argument"},
-		{"serve --max-attempts 0", "--max-attempts"},
-		{"serve --max-attempts 1001", "--max-attempts"},
-		{"serve --abandoned-age 999ms", "--abandoned-age"},
-		{"serve --abandoned-age 25h", "--abandoned-age"},
-		{"serve --abandoned-age soon", "not a duration"},
-		{"serve --retention -1s", "--retention"},
-		{"serve --retention 1.5d", "not a duration"},
-		{"serve --journal-retain -1", "number of bytes"},
-		{"serve --journal-retain many", "number of bytes"},
-		{"serve --log-level loud", "--log-level"},
-		{"serve --log-format xml", "--log-format"},
-		{"work --log-format xml", "--log-format"},
-		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept wasm", "not one of exec, http, script, wasi, container"},
-		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept container", "--accept container requires --images"},
-		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept container --images busybox", "--images: the image \"busybox\" must begin with a registry"},
-		{"work --server http://127.0.0.1:1 --until-idle 1ms --wasi-grant root", `--wasi-grant: "root" is no permission`},
-		{"work --server http://127.0.0.1:1 --until-idle 1ms --wasi-extensions /none", "read the directory of extensions"},
-		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --concurrency -1", "--concurrency must be 1 to"},
-		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --types a/b", "--types may hold only"},
-		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --strategy best", "not one of oldest"},
-		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --strategy prefer_distinct:user", "not one of oldest"},
-		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --strategy prefer_distinct:/random", "1 to 64 bytes"},
-		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --sandbox maybe", "--sandbox must be"},
-		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept http --http-allow 1.2.3.4/99", "--http-allow"},
-		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept http --config /none/work.toml", "read configuration"},
-		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept http --listen 0.0.0.0:0", "not a loopback address"},
-		{"completion tcsh", `unknown command "tcsh"`},
-		{"completion", "completion requires a command: bash, fish, powershell or zsh"},
-		{"completion bash zsh", `unknown command "zsh"`},
-		{"get", "get needs ID\n`daybook help get` shows"},
-		{"rm", "daybook rm requires the ids of jobs, or --batch, or --queue\n`daybook help rm` shows"},
-		{"remove", "daybook remove requires the ids of jobs, or --batch, or --queue"},
-		{"get a b", "get takes ID, and 2 arguments were given"},
-		{"watch", "watch needs JOB|BATCH|CLIENT/TYPE"},
-		{"stats x", `stats takes no arguments, and "x" was given`},
-		{"jobs --limit -1", "--limit is the number of jobs"},
-		{"jobs --ids --json", "--ids and --json exclude each other"},
-		{"jobs --fields status", "--fields is for --json only"},
-		{"jobs --status done", "--status must be one of deferred, pending"},
-		{"batches --status done", `--status "done" is not one of in_progress`},
-		{"help nosuch", `there is no command or topic "nosuch"`},
-		{"help get nosuch", `there is no command or topic "get nosuch"`},
-		{"journal", "dump, verify or give-up"},
-		{"queues --client a/b", "--client"},
-		{"queues delete a", "CLIENT/TYPE"},
-		{"queues delete", "daybook queues delete needs CLIENT"},
-		{"queues delete a b/c", "TYPE"},
-		{"serve --metrics-queues 1001", "--metrics-queues"},
-		{"serve --queue-idle 10s", "--queue-idle must be from 1m to 36600d, or 0, not 10s"},
-		{"config serve -- --queue-idle 10s", "--queue-idle"},
-		{"serve --runner-heartbeat 100ms", "--runner-heartbeat must be from 1s to 1h"},
-		{"config serve -- --on-lost http://", "--on-lost: the URL http: has no host"},
-		{"config serve -- --pprof 0.0.0.0:1", "--pprof"},
-		{"config serve -- --listen 0.0.0.0:0", "--insecure"},
-		{"config serve -- --log-level loud", "--log-level"},
-		{"config serve -- --mdns on", "--mdns"},
-	} {
-		t.Run(c.args, func(t *testing.T) {
-			r := execute(t, "", strings.Fields(c.args)...)
-			r.ends(t, terminal.ExitUsage, c.message)
-		})
-	}
-	t.Run("serve with wrong addresses", func(t *testing.T) {
-		for _, args := range [][]string{{"--pprof", "0.0.0.0:1"}, {"--pprof", "localhost"}, {"--allow-host", "a:1"}} {
-			r := execute(t, "", append([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init"}, args...)...)
-			r.ends(t, terminal.ExitUsage)
-		}
-	})
-	t.Run("a variable with a wrong value", func(t *testing.T) {
-		t.Setenv("DAYBOOK_MAX_ATTEMPTS", "many")
-		r := execute(t, "", "serve", "--data", t.TempDir())
-		r.ends(t, terminal.ExitUsage, "DAYBOOK_MAX_ATTEMPTS")
-	})
-	t.Run("no data directory", func(t *testing.T) {
-		missing := filepath.Join(t.TempDir(), "missing")
-		for _, verb := range [][]string{{"check"}, {"rebuild"}, {"journal", "dump"}, {"journal", "verify"}} {
-			r := execute(t, "", append(verb, "--data", missing)...)
-			r.ends(t, terminal.ExitNoData, "not a data directory")
-			if _, err := os.Stat(missing); err == nil {
-				t.Errorf("%v made the directory", verb)
-			}
-		}
-	})
-}
-
-func TestHelp(t *testing.T) {
-	text := ok(t, "help", "exit-codes")
-	for _, e := range terminal.ExitCodes {
-		testkit.Contains(t, text, fmt.Sprintf("%d  %s", e.Code, e.Meaning))
-	}
-	for _, flag := range []string{"--version", "-v"} {
-		testkit.Equal(t, ok(t, flag), ok(t, "version"), flag)
-	}
-	if text := ok(t, "version"); !strings.HasPrefix(text, "daybook dev (commit unknown, go1") {
-		t.Error(text)
-	}
-	if v := parsed[map[string]any](t, ok(t, "version", "--json")); v["version"] != "dev" || v["level"] != float64(job.Level) {
-		t.Errorf("%+v", v)
-	}
-	testkit.Contains(t, ok(t, "completion", "bash"), "complete")
 }

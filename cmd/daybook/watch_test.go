@@ -135,7 +135,7 @@ func TestWatch(t *testing.T) {
 	})
 	t.Run("Ctrl-C", func(t *testing.T) {
 		one := id("create", "--type", "interrupted", "x")
-		cmd := command(t, "watch", "--server", s.url, one)
+		cmd := command("watch", "--server", s.url, one)
 		errs := &processLog{}
 		cmd.Stderr = errs
 		testkit.NoError(t, cmd.Start())

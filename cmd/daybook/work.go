@@ -190,7 +190,7 @@ func (f *workFlags) settings(cmd *cobra.Command, file *work.File) (s runner.Sett
 	if err != nil {
 		return s, terminal.Usagef("--http-allow: %w", err)
 	}
-	containers, err := f.containers.Settings(file, f.accept)
+	containers, err := f.containers.Settings(file.Containers, f.accept)
 	if err != nil {
 		return s, err
 	}
@@ -262,15 +262,14 @@ func (f *workFlags) serveMetrics(r *runner.Runner, log *slog.Logger) (end func()
 type workOutput struct {
 	zero     zerolog.Logger
 	log      *slog.Logger
-	progress *terminal.ProgressLine // nil unless the output is a terminal
+	progress *terminal.StatusLine
 }
 
 func newWorkOutput(errs io.Writer, level zerolog.Level, isConsole bool) *workOutput {
-	w := &workOutput{}
+	w := &workOutput{progress: &terminal.StatusLine{}}
 	to := errs
 	if isConsole {
-		if terminal.IsTerminal(errs) {
-			w.progress = terminal.NewProgressLine(errs)
+		if w.progress = terminal.NewStatusLine(errs); w.progress.IsOn() {
 			to = w.progress
 		}
 		to = terminal.ConsoleLog(to, terminal.HasColours(errs))
@@ -287,7 +286,7 @@ func (w *workOutput) script(l script.Line) {
 
 // follow shows the progress of a runner until the returned function is called.
 func (w *workOutput) follow(r *runner.Runner) (done func()) {
-	if w.progress == nil {
+	if !w.progress.IsOn() {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -299,7 +298,7 @@ func (w *workOutput) follow(r *runner.Runner) (done func()) {
 		for {
 			select {
 			case <-ctx.Done():
-				w.progress.Show("")
+				w.progress.Clear()
 				return
 			case <-tick.C:
 				w.progress.Show(r.Totals().String())

@@ -254,3 +254,23 @@ func (r *Command) EachDocument(cmd *cobra.Command, path string, query url.Values
 		query.Set("after", next)
 	}
 }
+
+// Ask requests a JSON document from the server.
+func (r *Command) Ask(cmd *cobra.Command, path string) ([]byte, error) {
+	text, err := fetch(cmd, &r.Server, path)
+	if err == nil && !json.Valid(text) {
+		return nil, fmt.Errorf("%s: %w", &r.Server, client.ErrUnexpectedAnswer)
+	}
+	return text, err
+}
+
+// AskFor requests a JSON document from the server, and decodes it.
+func AskFor[T any](r *Command, cmd *cobra.Command, path string) (doc T, err error) {
+	text, err := r.Ask(cmd, path)
+	if err == nil {
+		if err = json.Unmarshal(text, &doc); err != nil {
+			err = Unreadable(err)
+		}
+	}
+	return doc, err
+}

@@ -52,26 +52,6 @@ func reach(cmd *cobra.Command, server *config.ServerAddress) (string, error) {
 // Unreadable is the error of a document that lacks the fields of a Daybook server.
 func Unreadable(err error) error { return fmt.Errorf("%w: %w", client.ErrUnexpectedAnswer, err) }
 
-// Ask requests a JSON document from the server.
-func (r *Command) Ask(cmd *cobra.Command, path string) ([]byte, error) {
-	text, err := fetch(cmd, &r.Server, path)
-	if err == nil && !json.Valid(text) {
-		return nil, fmt.Errorf("%s: %w", &r.Server, client.ErrUnexpectedAnswer)
-	}
-	return text, err
-}
-
-// AskFor requests a JSON document from the server, and decodes it.
-func AskFor[T any](r *Command, cmd *cobra.Command, path string) (doc T, err error) {
-	text, err := r.Ask(cmd, path)
-	if err == nil {
-		if err = json.Unmarshal(text, &doc); err != nil {
-			err = Unreadable(err)
-		}
-	}
-	return doc, err
-}
-
 // fetch requests a text from the server.
 func fetch(cmd *cobra.Command, server *config.ServerAddress, path string) ([]byte, error) {
 	base, err := server.URL(cmd.Context())

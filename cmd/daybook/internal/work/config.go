@@ -23,6 +23,7 @@ import (
 	"github.com/daybookq/daybook/job/digest"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner"
+	"github.com/daybookq/daybook/runner/container"
 	"github.com/daybookq/daybook/runner/program"
 )
 
@@ -327,4 +328,16 @@ func fileDigest(path string) (sum digest.SHA256, err error) {
 		return sum, err
 	}
 	return digest.SHA256(hash.Sum(nil)), nil
+}
+
+// images returns the images of a handler, or nil if it does not have a list.
+func (t *HandlerTable) images() (*container.Images, error) {
+	if t.Images == nil {
+		return nil, nil
+	}
+	list, err := container.ParseImages(*t.Images)
+	if err != nil {
+		return nil, fmt.Errorf("images: %w", err)
+	}
+	return list, nil
 }

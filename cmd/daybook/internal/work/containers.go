@@ -2,7 +2,6 @@ package work
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -44,8 +43,7 @@ type ContainersTable struct {
 }
 
 // Settings returns the settings of containers.
-func (f *ContainerFlags) Settings(file *File, accept []string) (s container.Settings, err error) {
-	t := file.Containers
+func (f *ContainerFlags) Settings(t ContainersTable, accept []string) (s container.Settings, err error) {
 	s = container.Settings{
 		Engine: f.engine, Workspaces: f.workspaces, Pull: f.pull, MemoryBytes: t.MemoryBytes, Processes: t.Processes, CPUs: t.CPUs, TmpBytes: t.TmpBytes, WorkspaceBytes: t.WorkspaceBytes,
 		LogBytes: t.LogBytes, Timeout: time.Duration(t.TimeoutMs) * time.Millisecond,
@@ -57,16 +55,4 @@ func (f *ContainerFlags) Settings(file *File, accept []string) (s container.Sett
 		return s, terminal.Usage(errors.New("--accept container requires --images, the images that jobs may run"))
 	}
 	return s, nil
-}
-
-// images returns the images of a handler, or nil if it does not have a list.
-func (t *HandlerTable) images() (*container.Images, error) {
-	if t.Images == nil {
-		return nil, nil
-	}
-	list, err := container.ParseImages(*t.Images)
-	if err != nil {
-		return nil, fmt.Errorf("images: %w", err)
-	}
-	return list, nil
 }
