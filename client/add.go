@@ -126,17 +126,27 @@ func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Adde
 	if err != nil {
 		return Added{}, err
 	}
-	a, err := c.conn.Do(ctx, c.numbered(c.inTrace(ctx, transport.Request{Method: http.MethodPost, Path: "/add", Query: query, Body: lines, ContentType: transport.MimeText,
-		Key: o.Key, Repeat: transport.RepeatableWith(o.Key)})))
+	r := transport.Request{Method: http.MethodPost, Path: "/add", Query: query, Body: lines, ContentType: transport.MimeText}
+	return c.add(ctx, r, o.Key, func(counted int) error {
+		if counted == 0 && len(bytes.Trim(lines, "\n")) > 0 {
+			return errors.New("the answer counts no jobs, and the body had lines that are not empty")
+		}
+		return nil
+	})
+}
+
+// add sends a body of jobs. check returns an error if the answer counts another number of jobs than the body has.
+func (c *Client) add(ctx context.Context, r transport.Request, key string, check func(counted int) error) (added Added, err error) {
+	r.Key, r.Repeat = key, transport.RepeatableWith(key)
+	a, err := c.conn.Do(ctx, c.numbered(c.inTrace(ctx, r)))
 	if err != nil {
-		return Added{}, err
+		return added, err
 	}
-	var added Added
 	if err := transport.Decode(a, &added); err != nil {
 		return Added{}, err
 	}
-	if added.Count == 0 && len(bytes.Trim(lines, "\n")) > 0 {
-		return Added{}, a.Unreadable(errors.New("the answer counts no jobs, and the body had lines that are not empty"))
+	if err := check(added.Count); err != nil {
+		return Added{}, a.Unreadable(err)
 	}
 	added.Seq = a.Seq
 	return added, nil
@@ -147,7 +157,7 @@ func (o *AddOptions) valueHead() ([]byte, error) {
 	if o.StripCR {
 		return nil, fmt.Errorf("%w: StripCR is for lines of text", problem.ErrBadRequest)
 	}
-	head, err := json.Marshal(createBody{Client: o.Client, Type: o.Type, Attributes: o.Attributes})
+	head, err := json.Marshal(NewJob{Client: o.Client, Type: o.Type, Attributes: o.Attributes})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
 	}
@@ -178,20 +188,13 @@ func (c *Client) addValues(ctx context.Context, lines []byte, o AddOptions) (Add
 	if count == 0 {
 		return Added{}, nil
 	}
-	a, err := c.conn.Do(ctx, c.numbered(c.inTrace(ctx, transport.Request{Method: http.MethodPost, Path: "/jobs/create", Body: body, ContentType: transport.MimeNDJSON,
-		Key: o.Key, Repeat: transport.RepeatableWith(o.Key)})))
-	if err != nil {
-		return Added{}, err
-	}
-	var added Added
-	if err := transport.Decode(a, &added); err != nil {
-		return Added{}, err
-	}
-	if added.Count != count {
-		return Added{}, a.Unreadable(fmt.Errorf("the answer counts %d jobs, and the body had %d", added.Count, count))
-	}
-	added.Seq = a.Seq
-	return added, nil
+	r := transport.Request{Method: http.MethodPost, Path: "/jobs/create", Body: body, ContentType: transport.MimeNDJSON}
+	return c.add(ctx, r, o.Key, func(counted int) error {
+		if counted != count {
+			return fmt.Errorf("the answer counts %d jobs, and the body had %d", counted, count)
+		}
+		return nil
+	})
 }
 
 // Add splits the input into bodies of whole lines, and posts several bodies at the same time. Each line that is not

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"unicode/utf8"
 
 	"github.com/daybookq/daybook/client/problem"
 	"github.com/daybookq/daybook/job"
@@ -61,28 +60,13 @@ func (r *resultReader) run(run *runs.BatchRun) error {
 		if f.ProcessExit != nil {
 			result.ProcessExit = new(*f.ProcessExit)
 		}
-		result.setOutput(f.OutputKind, bytes.Clone(output))
+		if result.OutputKind = kindIn(f.OutputKind, output); result.OutputKind != None {
+			result.Output = bytes.Clone(output)
+		}
 		r.next = result.Line + 1
 		if r.stopped = !r.yield(result, nil); r.stopped {
 			return errStopped
 		}
 		return nil
 	})
-}
-
-// setOutput sets an output as the JSON of a result shows it.
-func (b *BatchResult) setOutput(kind job.Kind, output []byte) {
-	switch kind {
-	case job.Nothing:
-		return
-	case job.Text:
-		if b.OutputKind = Text; !utf8.Valid(output) {
-			b.OutputKind = Bytes
-		}
-	case job.JSON:
-		b.OutputKind = JSON
-	default:
-		b.OutputKind = Bytes
-	}
-	b.Output = output
 }

@@ -22,64 +22,32 @@ import (
 
 // BatchResult is how a job of a batch has ended. Output holds a text as its bytes, and a JSON value as its text.
 type BatchResult struct {
-	Line        int64 // the number of the job in the batch
-	JobID       string
-	Status      string // completed, failed or cancelled
-	Code        string // "" if the job ended without an outcome
-	ExitCode    int
-	ProcessExit *int64 // the exit status of a process, if the runner has reported one
-	Error       string
-	Output      []byte
-	OutputKind  Kind
-	OutputAddr  string
+	Line        int64  `json:"line"` // the number of the job in the batch
+	JobID       string `json:"job_id"`
+	Status      string `json:"status"` // completed, failed or cancelled
+	Code        string `json:"code"`   // "" if the job ended without an outcome
+	ExitCode    int    `json:"exit_code"`
+	ProcessExit *int64 `json:"process_exit"` // the exit status of a process, if the runner has reported one
+	Error       string `json:"error"`
+	Output      []byte `json:"-"`
+	OutputKind  Kind   `json:"-"`
+	OutputAddr  string `json:"output_addr"`
 	// OutputAddrKind is the kind of the blob at OutputAddr; None if the runner has not given it.
-	OutputAddrKind Kind
-	LogAddr        string
-	Why            string
-	CompletedAt    int64 // unix ms
-	Meta           map[string]string
+	OutputAddrKind Kind              `json:"output_addr_kind"`
+	LogAddr        string            `json:"log_addr"`
+	Why            string            `json:"why"`
+	CompletedAt    int64             `json:"completed_at"` // unix ms
+	Meta           map[string]string `json:"meta"`
 }
 
 // resultLine is a line of the answer: a result, or in the last line the place where the next request continues.
 type resultLine struct {
-	Line        int64             `json:"line"`
-	JobID       string            `json:"job_id"`
-	Status      string            `json:"status"`
-	Code        string            `json:"code"`
-	ExitCode    int               `json:"exit_code"`
-	ProcessExit *int64            `json:"process_exit"`
-	Error       string            `json:"error"`
-	Output      jsontext.Value    `json:"output"`
-	OutputB64   []byte            `json:"output_b64"`
-	OutputAddr  string            `json:"output_addr"`
-	AddrKind    Kind              `json:"output_addr_kind"`
-	LogAddr     string            `json:"log_addr"`
-	Why         string            `json:"why"`
-	CompletedAt int64             `json:"completed_at"`
-	Meta        map[string]string `json:"meta"`
+	BatchResult
+	Output    jsontext.Value `json:"output"`
+	OutputB64 []byte         `json:"output_b64"`
 
 	Next *int64 `json:"next"`
 	End  bool   `json:"end"`
-}
-
-func (l *resultLine) result() (BatchResult, error) {
-	r := BatchResult{
-		Line: l.Line, JobID: l.JobID, Status: l.Status, Code: l.Code, ExitCode: l.ExitCode, ProcessExit: l.ProcessExit, Error: l.Error,
-		OutputAddr: l.OutputAddr, OutputAddrKind: l.AddrKind, LogAddr: l.LogAddr, Why: l.Why, CompletedAt: l.CompletedAt, Meta: l.Meta,
-	}
-	switch {
-	case l.OutputB64 != nil:
-		r.Output, r.OutputKind = l.OutputB64, Bytes
-	case l.Output.Kind() == '"':
-		text, err := jsontext.AppendUnquote(nil, l.Output)
-		if err != nil {
-			return r, err
-		}
-		r.Output, r.OutputKind = text, Text
-	case len(l.Output) > 0 && l.Output.Kind() != 'n':
-		r.Output, r.OutputKind = l.Output, JSON
-	}
-	return r, nil
 }
 
 // ResultsQuery selects results of a batch.
@@ -185,12 +153,10 @@ func (r *resultReader) line(text []byte) (last bool, err error) {
 		r.next, r.last, r.end = *l.Next, true, l.End
 		return true, nil
 	}
-	l.Output = bytes.Clone(l.Output)
-	result, err := l.result()
-	if err != nil {
+	if l.BatchResult.Output, l.OutputKind, err = content(l.Output, l.OutputB64); err != nil {
 		return false, fmt.Errorf("GET %s: %w: %w", r.path, problem.ErrUnexpectedAnswer, err)
 	}
 	r.next = l.Line + 1
-	r.stopped = !r.yield(result, nil)
+	r.stopped = !r.yield(l.BatchResult, nil)
 	return false, nil
 }

@@ -94,70 +94,48 @@ type NewBatch struct {
 // CreateBatch creates a batch with attributes, and jobs in it: all or none. The limits of CreateMany apply. CreateBatch
 // is repeated when the answer is lost.
 func (c *Client) CreateBatch(ctx context.Context, b NewBatch, jobs []NewJob) (Created, error) {
-	body := struct {
+	bodies, err := createBodies(jobs)
+	if err != nil {
+		return Created{}, err
+	}
+	if b.Key == "" {
+		b.Key = NewKey()
+	}
+	return c.create(ctx, transport.New(http.MethodPost, "/jobs/create").With(struct {
 		Batch NewBatch     `json:"batch"`
 		Jobs  []createBody `json:"jobs"`
-	}{b, make([]createBody, len(jobs))}
-	for i := range jobs {
-		var err error
-		if body.Jobs[i], err = jobs[i].body(); err != nil {
-			return Created{}, err
-		}
-	}
-	return c.createIn(ctx, "/jobs/create", body, CreateOptions{Key: b.Key})
+	}{b, bodies}), CreateOptions{Key: b.Key})
 }
 
 // AddToBatch adds jobs to an open batch. The limits of CreateMany apply. AddToBatch always sends an idempotency key, so
 // it is repeated when the answer is lost. It returns ErrConflict if the batch is not open or has ended, and ErrNotFound
 // if there is no such batch.
 func (c *Client) AddToBatch(ctx context.Context, batchID string, jobs []NewJob, o CreateOptions) (Created, error) {
-	path, err := idPath("/batches/", batchID, "/jobs")
+	bodies, err := createBodies(jobs)
 	if err != nil {
 		return Created{}, err
 	}
-	bodies := make([]createBody, len(jobs))
-	for i := range jobs {
-		if bodies[i], err = jobs[i].body(); err != nil {
-			return Created{}, err
-		}
-	}
-	return c.createIn(ctx, path, bodies, o)
-}
-
-// createIn sends a create. If the caller gave no key, it makes one.
-func (c *Client) createIn(ctx context.Context, path string, body any, o CreateOptions) (created Created, err error) {
 	if o.Key == "" {
 		o.Key = NewKey()
 	}
-	r, err := transport.Post(path, body, transport.Repeatable)
-	if err != nil {
-		return created, err
-	}
-	if r.Key = o.Key; o.Each {
-		r.Prefer = "results=each"
-	}
-	a, err := c.conn.Do(ctx, c.inTrace(ctx, r))
-	if err != nil {
-		return created, err
-	}
-	return created, transport.Decode(a, &created)
+	return c.create(ctx, about(http.MethodPost, "/batches/", batchID, "/jobs").With(bodies), o)
 }
 
 // CloseBatch declares that an open batch gets no more jobs. ResumeBatch lets runners claim the jobs of a paused batch.
 // Both return the batch after the change, and are repeated when the answer is lost.
 func (c *Client) CloseBatch(ctx context.Context, id string) (Batch, error) {
-	return c.batchCall(ctx, http.MethodPost, id, "/close", transport.Request{})
+	return transport.Ask[Batch](ctx, &c.conn, about(http.MethodPost, "/batches/", id, "/close"))
 }
 
 // ResumeBatch lets runners claim the jobs of a paused batch; see CloseBatch.
 func (c *Client) ResumeBatch(ctx context.Context, id string) (Batch, error) {
-	return c.batchCall(ctx, http.MethodPost, id, "/resume", transport.Request{})
+	return transport.Ask[Batch](ctx, &c.conn, about(http.MethodPost, "/batches/", id, "/resume"))
 }
 
 // Batch returns the document of a batch, or ErrNotFound if there is no such batch, or the server keeps it no more.
 // Batch is repeated when the answer is lost.
 func (c *Client) Batch(ctx context.Context, id string) (Batch, error) {
-	return c.batchCall(ctx, http.MethodGet, id, "", transport.Request{})
+	return transport.Ask[Batch](ctx, &c.conn, about(http.MethodGet, "/batches/", id, ""))
 }
 
 // maxBatchWait is how long one request waits for a batch.
@@ -165,35 +143,20 @@ const maxBatchWait = 30 * time.Second
 
 // AwaitBatch waits until a batch has ended or ctx ends, and returns its document.
 func (c *Client) AwaitBatch(ctx context.Context, id string) (Batch, error) {
-	waiting := transport.Request{Wait: maxBatchWait, Query: url.Values{"wait_ms": {strconv.FormatInt(maxBatchWait.Milliseconds(), 10)}}}
+	r := about(http.MethodGet, "/batches/", id, "")
+	r.Wait, r.Query = maxBatchWait, url.Values{"wait_ms": {strconv.FormatInt(maxBatchWait.Milliseconds(), 10)}}
 	for {
-		b, err := c.batchCall(ctx, http.MethodGet, id, "", waiting)
+		b, err := transport.Ask[Batch](ctx, &c.conn, r)
 		if err != nil || b.Ended() {
 			return b, err
 		}
 	}
 }
 
-func (c *Client) batchCall(ctx context.Context, method, id, verb string, r transport.Request) (b Batch, err error) {
-	if r.Path, err = idPath("/batches/", id, verb); err != nil {
-		return b, err
-	}
-	r.Method, r.Repeat = method, transport.Repeatable
-	a, err := c.conn.Do(ctx, r)
-	if err != nil {
-		return b, err
-	}
-	return b, transport.Decode(a, &b)
-}
-
 // BatchMetadata returns the metadata of a batch, or nil if it has none. The error is ErrNotFound if there is no such
 // batch.
 func (c *Client) BatchMetadata(ctx context.Context, id string) ([]byte, error) {
-	path, err := idPath("/batches/", id, "/metadata")
-	if err != nil {
-		return nil, err
-	}
-	a, err := c.conn.Do(ctx, transport.Get(path))
+	a, err := c.conn.Do(ctx, about(http.MethodGet, "/batches/", id, "/metadata"))
 	if err != nil || a.Status == http.StatusNoContent {
 		return nil, err
 	}
@@ -227,12 +190,5 @@ func (c *Client) Batches(ctx context.Context, q BatchesQuery) iter.Seq2[Batch, e
 	for name, value := range q.Meta {
 		r.Query.Set("meta."+name, fmt.Sprint(value))
 	}
-	return transport.Pages(ctx, &c.conn, r, func(a transport.Answer) (list []Batch, next string, err error) {
-		var page struct {
-			Batches []Batch `json:"batches"`
-			Next    string  `json:"next"`
-		}
-		err = transport.Decode(a, &page)
-		return page.Batches, page.Next, err
-	})
+	return transport.List[Batch](ctx, &c.conn, r, "batches")
 }

@@ -14,20 +14,21 @@ import (
 
 // ClaimRequest is a claim of a runner. RunnerID is required.
 type ClaimRequest struct {
-	RunnerID string
-	Max      int // how many jobs at most, 1 to 1000; 0 means 1
+	RunnerID string `json:"runner_id"`
+	Max      int    `json:"max"` // how many jobs at most, 1 to 1000; 0 means 1
 	// Clients and Types restrict the queues. An empty list allows all.
-	Clients, Types []string
-	LeaseMs        int64         // 0 means the lease that the jobs were created with
-	Wait           time.Duration // how long the server waits for a first job, at most a minute
-	MaxBytes       int64         // of all payloads; a single job may be larger; 0 means 8 MiB, the maximum
-	Strategy       Strategy      // which jobs to claim first; "" means Oldest
+	Clients  []string      `json:"clients,omitempty"`
+	Types    []string      `json:"types,omitempty"`
+	LeaseMs  int64         `json:"lease_ms,omitzero"`  // 0 means the lease that the jobs were created with
+	Wait     time.Duration `json:"-"`                  // how long the server waits for a first job, at most a minute
+	MaxBytes int64         `json:"max_bytes,omitzero"` // of all payloads; a single job may be larger; 0 means 8 MiB, the maximum
+	Strategy Strategy      `json:"strategy,omitzero"`  // which jobs to claim first; "" means Oldest
 	// Begins is how many of the jobs begin with the claim, in the order of Claim.Jobs. The rest begin when a tickle
 	// names them. If the runner is declared lost, only runs that had begun count as attempts. nil means that all begin
 	// with the claim.
-	Begins *int
+	Begins *int `json:"begins,omitempty"`
 	// Key is an idempotency key: see NewKey. A repeated claim returns the jobs of the first claim that it still holds.
-	Key string
+	Key string `json:"-"`
 }
 
 // Claim is the answer to a claim: jobs that are active under one claim id and one lease.
@@ -60,18 +61,6 @@ func (c *Claim) HandlerOf(j *Job) *ClaimHandler {
 	return of
 }
 
-type claimBody struct {
-	RunnerID string   `json:"runner_id"`
-	Max      int      `json:"max"`
-	Clients  []string `json:"clients,omitempty"`
-	Types    []string `json:"types,omitempty"`
-	LeaseMs  int64    `json:"lease_ms,omitzero"`
-	WaitMs   int64    `json:"wait_ms,omitzero"`
-	MaxBytes int64    `json:"max_bytes,omitzero"`
-	Strategy Strategy `json:"strategy,omitzero"`
-	Begins   *int     `json:"begins,omitempty"`
-}
-
 // Claim claims waiting jobs. It returns nil if none is available within Wait.
 //
 // When the answer is lost, Claim sends the claim again. With a Key or a number (see Numbered), the repeat returns the
@@ -84,12 +73,11 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	if q.MaxBytes == 0 {
 		q.MaxBytes = transport.MaxClaimBytes // an answer of this size can be read; the default of a server may be larger
 	}
-	r, err := transport.Post("/jobs/claim", claimBody{
-		q.RunnerID, max(q.Max, 1), q.Clients, q.Types, q.LeaseMs, q.Wait.Milliseconds(), q.MaxBytes, q.Strategy, q.Begins,
-	}, transport.Repeatable)
-	if err != nil {
-		return nil, err
-	}
+	q.Max = max(q.Max, 1)
+	r := post("/jobs/claim", struct {
+		ClaimRequest
+		WaitMs int64 `json:"wait_ms,omitzero"`
+	}{q, q.Wait.Milliseconds()}, transport.Repeatable)
 	r.Wait, r.Key, r.Accept = q.Wait, q.Key, runs.MediaType+", "+transport.MimeNDJSON
 	a, err := c.conn.Do(ctx, c.numbered(r))
 	if err != nil || a.Status == http.StatusNoContent {
@@ -100,50 +88,26 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 
 // TickleOptions are the options of a tickle. The zero value renews the lease with its present length.
 type TickleOptions struct {
-	ClaimID  string // the server refuses the tickle if another claim holds the job
-	RunnerID string // the server refuses the tickle if another runner holds the job
-	LeaseMs  int64  // 0 means the present length
-	Step     string // shown in the documents of the jobs, as is Progress
-	Progress *float64
-}
-
-type tickleBody struct {
-	JobIDs   []string `json:"job_ids,omitempty"`
-	ClaimID  string   `json:"claim_id,omitzero"`
-	RunnerID string   `json:"runner_id,omitzero"`
-	LeaseMs  int64    `json:"lease_ms,omitzero"`
-	Step     string   `json:"step,omitzero"`
+	ClaimID  string   `json:"claim_id,omitzero"`  // the server refuses the tickle if another claim holds the job
+	RunnerID string   `json:"runner_id,omitzero"` // the server refuses the tickle if another runner holds the job
+	LeaseMs  int64    `json:"lease_ms,omitzero"`  // 0 means the present length
+	Step     string   `json:"step,omitzero"`      // shown in the documents of the jobs, as is Progress
 	Progress *float64 `json:"progress,omitzero"`
-}
-
-func (o *TickleOptions) body() tickleBody {
-	return tickleBody{ClaimID: o.ClaimID, RunnerID: o.RunnerID, LeaseMs: o.LeaseMs, Step: o.Step, Progress: o.Progress}
 }
 
 // Tickle extends the lease of a job, and returns the job's document. It returns ErrNotFound, ErrNotActive, ErrClaimLost
 // or ErrRunnerDiffers if the server refuses. Tickle is repeated when the answer is lost.
 func (c *Client) Tickle(ctx context.Context, id string, o TickleOptions) (*Job, error) {
-	return c.jobCall(ctx, id, "/tickle", o.body(), transport.Repeatable)
+	return c.jobCall(ctx, id, "/tickle", o, transport.Repeatable)
 }
 
 // jobCall posts to a route of one job. The server answers with the job's document.
 func (c *Client) jobCall(ctx context.Context, id, route string, body any, repeat transport.Repeating) (*Job, error) {
-	path, err := idPath("/jobs/", id, route)
-	if err != nil {
-		return nil, err
-	}
-	r, err := transport.Post(path, body, repeat)
-	if err != nil {
-		return nil, err
-	}
-	if route == "/complete" || route == "/release" {
+	r := about(http.MethodPost, "/jobs/", id, route).With(body)
+	if r.Repeat = repeat; route == "/complete" || route == "/release" {
 		r = c.numbered(r)
 	}
-	a, err := c.conn.Do(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return decodeJob(a)
+	return c.askJob(ctx, r)
 }
 
 // Held is the answer to a tickle of several jobs.
@@ -156,56 +120,50 @@ type Held struct {
 // the *Error then names the lost jobs. TickleClaim is repeated when the answer is lost.
 func (c *Client) TickleClaim(ctx context.Context, claimID string, o TickleOptions) (Held, error) {
 	o.ClaimID = claimID
-	return c.tickleMany(ctx, o.body())
+	return c.tickleMany(ctx, nil, o)
 }
 
 // TickleRunner extends the leases of all jobs that a runner holds. Otherwise it is like TickleClaim.
 func (c *Client) TickleRunner(ctx context.Context, runnerID string, o TickleOptions) (Held, error) {
 	o.RunnerID = runnerID
-	return c.tickleMany(ctx, o.body())
+	return c.tickleMany(ctx, nil, o)
 }
 
 // TickleJobs extends the leases of up to 1000 jobs, named by their ids. Otherwise it is like TickleClaim.
 func (c *Client) TickleJobs(ctx context.Context, ids []string, o TickleOptions) (Held, error) {
-	b := o.body()
-	b.JobIDs = ids
-	return c.tickleMany(ctx, b)
+	return c.tickleMany(ctx, ids, o)
 }
 
-func (c *Client) tickleMany(ctx context.Context, b tickleBody) (held Held, err error) {
-	r, err := transport.Post("/jobs/tickle", b, transport.Repeatable)
-	if err != nil {
-		return held, err
-	}
+func (c *Client) tickleMany(ctx context.Context, ids []string, o TickleOptions) (Held, error) {
+	r := post("/jobs/tickle", struct {
+		JobIDs []string `json:"job_ids,omitempty"`
+		TickleOptions
+	}{ids, o}, transport.Repeatable)
 	r.Verb = "tickle"
-	a, err := c.conn.Do(ctx, r)
-	if err != nil {
-		return held, err
-	}
-	return held, transport.Decode(a, &held)
+	return transport.Ask[Held](ctx, &c.conn, r)
 }
 
 // Outcome is how a run ended. The zero value means ok.
 type Outcome struct {
-	Code     string // ok, failed, retry or error; "" means the code of ExitCode, or ok without an ExitCode
-	ExitCode int    // 2xx for ok, 4xx for failed, 1xx for retry, 5xx for error; 0 means the default of the code
+	Code     string `json:"code,omitzero"`      // ok, failed, retry or error; "" means the code of ExitCode, or ok without an ExitCode
+	ExitCode int    `json:"exit_code,omitzero"` // 2xx for ok, 4xx for failed, 1xx for retry, 5xx for error; 0 means the default of the code
 	// ProcessExit is the exit status of a process.
-	ProcessExit *int64
-	OutputAddr  string
+	ProcessExit *int64 `json:"process_exit,omitzero"`
+	OutputAddr  string `json:"output_addr,omitzero"`
 	// OutputAddrKind is the kind of the blob at OutputAddr: Text, JSON or Bytes. The server answers with this kind when
 	// the blob is read as the output of the job. None leaves it open.
-	OutputAddrKind Kind
-	LogAddr        string // of the text that the run printed, such as a blob; JobLog then returns it
+	OutputAddrKind Kind   `json:"output_addr_kind,omitzero"`
+	LogAddr        string `json:"log_addr,omitzero"` // of the text that the run printed, such as a blob; JobLog then returns it
 	// Output is the job's result. With an empty OutputKind it is sent as Text if it is valid UTF-8, otherwise as Bytes,
 	// and not at all if it is empty.
-	Output     []byte
-	OutputKind Kind
-	Error      string
-	DelayMs    *int64 // how long a job waits after a retry or error; nil means the backoff
+	Output     []byte `json:"-"`
+	OutputKind Kind   `json:"-"`
+	Error      string `json:"error,omitzero"`
+	DelayMs    *int64 `json:"delay_ms,omitzero"` // how long a job waits after a retry or error; nil means the backoff
 	// Then lists at most 100 jobs. The record that stores the outcome also creates them, if the outcome is ok or
 	// failed. An outcome that is refused or repeated creates none. The jobs inherit Client, Traceparent and Meta of the
 	// ended job where these are empty. Key is not used. The common outcome of all jobs of a claim must not have Then.
-	Then []NewJob
+	Then []NewJob `json:"-"`
 }
 
 // TextOutput returns the outcome ok with a text.

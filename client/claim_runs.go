@@ -98,24 +98,27 @@ func (c *Claim) firstOf(r *runs.Run) Job {
 
 // setPayload sets a payload as the JSON document of the job shows it.
 func (j *Job) setPayload(kind job.Kind, payload []byte) {
-	switch kind {
-	case job.Nothing:
-		return
-	case job.Text:
-		if j.Kind = Text; !utf8.Valid(payload) {
-			j.Kind = Bytes
-		}
-	case job.JSON:
-		j.Kind = JSON
-	case job.Bytes:
-		j.Kind = Bytes
-	case job.WASI:
+	if kind == job.WASI {
 		var err error
 		if j.BinaryAddr, j.InputAddr, err = job.ParseWASI(payload); err == nil {
 			j.Kind = WASI
 			return
 		}
-		j.Kind = Bytes
 	}
-	j.Payload = payload
+	if j.Kind = kindIn(kind, payload); j.Kind != None {
+		j.Payload = payload
+	}
+}
+
+// kindIn returns the kind of a payload or output in the JSON of a document.
+func kindIn(kind job.Kind, data []byte) Kind {
+	switch {
+	case kind == job.Nothing:
+		return None
+	case kind == job.Text && utf8.Valid(data):
+		return Text
+	case kind == job.JSON:
+		return JSON
+	}
+	return Bytes
 }

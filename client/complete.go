@@ -36,26 +36,18 @@ func (r *Result) Err() error {
 }
 
 type outcomeBody struct {
-	JobID       string         `json:"job_id,omitzero"`
-	ClaimID     string         `json:"claim_id,omitzero"`
-	RunnerID    string         `json:"runner_id,omitzero"`
-	Code        string         `json:"code,omitzero"`
-	ExitCode    int            `json:"exit_code,omitzero"`
-	ProcessExit *int64         `json:"process_exit,omitzero"`
-	OutputAddr  string         `json:"output_addr,omitzero"`
-	AddrKind    Kind           `json:"output_addr_kind,omitzero"`
-	LogAddr     string         `json:"log_addr,omitzero"`
-	Output      jsontext.Value `json:"output,omitzero"`
-	OutputB64   []byte         `json:"output_b64,omitzero"`
-	Error       string         `json:"error,omitzero"`
-	DelayMs     *int64         `json:"delay_ms,omitzero"`
-	Then        []createBody   `json:"then,omitempty"`
+	JobID   string `json:"job_id,omitzero"`
+	ClaimID string `json:"claim_id,omitzero"`
+	Outcome
+	Output    jsontext.Value `json:"output,omitzero"`
+	OutputB64 []byte         `json:"output_b64,omitzero"`
+	Then      []createBody   `json:"then,omitempty"`
 
 	Except []outcomeBody `json:"except,omitempty"`
 }
 
 func (o *Outcome) body(jobID string) (b outcomeBody, err error) {
-	b = outcomeBody{JobID: jobID, Code: o.Code, ExitCode: o.ExitCode, ProcessExit: o.ProcessExit, OutputAddr: o.OutputAddr, AddrKind: o.OutputAddrKind, LogAddr: o.LogAddr, Error: o.Error, DelayMs: o.DelayMs}
+	b = outcomeBody{JobID: jobID, Outcome: *o}
 	if b.Code == "" && b.ExitCode == 0 {
 		b.Code = "ok"
 	}
@@ -136,23 +128,13 @@ func (c *Client) CompleteMany(ctx context.Context, claimID string, outcomes []Jo
 }
 
 func (c *Client) completeMany(ctx context.Context, b any, repeat transport.Repeating) (ended int, results []Result, err error) {
-	r, err := transport.Post("/jobs/complete", b, repeat)
-	if err != nil {
-		return 0, nil, err
-	}
+	r := post("/jobs/complete", b, repeat)
 	r.Verb = "complete"
-	a, err := c.conn.Do(ctx, c.numbered(r))
-	if err != nil {
-		return 0, nil, err
-	}
-	var doc struct {
+	doc, err := transport.Ask[struct {
 		Ended   int      `json:"ended"`
 		Results []Result `json:"results"`
-	}
-	if err := transport.Decode(a, &doc); err != nil {
-		return 0, nil, err
-	}
-	return doc.Ended, doc.Results, nil
+	}](ctx, &c.conn, c.numbered(r))
+	return doc.Ended, doc.Results, err
 }
 
 // How is the effect of a release on a job.

@@ -17,21 +17,21 @@ import (
 
 // NewJob is a job to be created. The zero value of an attribute means the server's default.
 type NewJob struct {
-	Client string
-	Type   string
+	Client string `json:"client,omitzero"`
+	Type   string `json:"type,omitzero"`
 
 	// Payload is sent according to Kind: Text and JSON as they are, Bytes in base64. With an empty Kind it is sent as
 	// Text if it is valid UTF-8, otherwise as Bytes, and not at all if it is empty. With BinaryAddr it must be empty.
-	Payload    []byte
-	Kind       Kind
-	BinaryAddr string
-	InputAddr  string
+	Payload    []byte `json:"-"`
+	Kind       Kind   `json:"-"`
+	BinaryAddr string `json:"binary_addr,omitzero"`
+	InputAddr  string `json:"input_addr,omitzero"`
 
 	// UniqueKey belongs to the job until the job ends. A queue has at most one unfinished job with a given UniqueKey:
 	// Create then returns that job instead of creating another.
-	UniqueKey string
+	UniqueKey string `json:"unique_key,omitzero"`
 	// Key is an idempotency key of Create: see NewKey.
-	Key string
+	Key string `json:"-"`
 
 	Attributes
 }
@@ -53,14 +53,9 @@ func JSONJob(typ string, payload jsontext.Value) NewJob {
 }
 
 type createBody struct {
-	Client     string         `json:"client,omitzero"`
-	Type       string         `json:"type,omitzero"`
+	NewJob
 	Payload    jsontext.Value `json:"payload,omitzero"`
 	PayloadB64 []byte         `json:"payload_b64,omitzero"`
-	BinaryAddr string         `json:"binary_addr,omitzero"`
-	InputAddr  string         `json:"input_addr,omitzero"`
-	UniqueKey  string         `json:"unique_key,omitzero"`
-	Attributes
 }
 
 // Create creates one job and returns its document. If an unfinished job has the same UniqueKey, it returns that job
@@ -93,16 +88,9 @@ func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := transport.Post("/jobs/create", b, transport.RepeatableWith(j.Key))
-	if err != nil {
-		return nil, err
-	}
+	r := post("/jobs/create", b, transport.RepeatableWith(j.Key))
 	r.Key = j.Key
-	a, err := c.conn.Do(ctx, c.numbered(c.inTrace(ctx, r)))
-	if err != nil {
-		return nil, err
-	}
-	return decodeJob(a)
+	return c.askJob(ctx, c.numbered(c.inTrace(ctx, r)))
 }
 
 // traceparent returns the trace context of a caller; "" if there is none.
@@ -131,9 +119,7 @@ func (c *Client) inTrace(ctx context.Context, r transport.Request) transport.Req
 }
 
 func (j *NewJob) body() (b createBody, err error) {
-	b = createBody{
-		Client: j.Client, Type: j.Type, BinaryAddr: j.BinaryAddr, InputAddr: j.InputAddr, UniqueKey: j.UniqueKey, Attributes: j.Attributes,
-	}
+	b.NewJob = *j
 	b.Payload, b.PayloadB64, err = wireContent(j.Kind, j.Payload)
 	return b, err
 }

@@ -38,23 +38,28 @@ type CreateResult struct {
 // CreateMany creates jobs in one batch: all of them or none, unless o.Each is set. One call accepts at most 8 MiB,
 // 1,000 unique keys, and 1,000 changes of attributes from one job to the next. With a key it is repeated when the
 // answer is lost; otherwise it is repeated as Create is.
-func (c *Client) CreateMany(ctx context.Context, jobs []NewJob, o CreateOptions) (created Created, err error) {
-	bodies := make([]createBody, len(jobs))
-	for i := range jobs {
-		if bodies[i], err = jobs[i].body(); err != nil {
-			return created, err
-		}
-	}
-	r, err := transport.Post("/jobs/create", bodies, transport.RepeatableWith(o.Key))
+func (c *Client) CreateMany(ctx context.Context, jobs []NewJob, o CreateOptions) (Created, error) {
+	bodies, err := createBodies(jobs)
 	if err != nil {
-		return created, err
+		return Created{}, err
 	}
+	return c.create(ctx, c.numbered(post("/jobs/create", bodies, transport.RepeatableWith(o.Key))), o)
+}
+
+// create sends a create of several jobs.
+func (c *Client) create(ctx context.Context, r transport.Request, o CreateOptions) (Created, error) {
 	if r.Key = o.Key; o.Each {
 		r.Prefer = "results=each"
 	}
-	a, err := c.conn.Do(ctx, c.numbered(c.inTrace(ctx, r)))
-	if err != nil {
-		return created, err
+	return transport.Ask[Created](ctx, &c.conn, c.inTrace(ctx, r))
+}
+
+func createBodies(jobs []NewJob) (bodies []createBody, err error) {
+	bodies = make([]createBody, len(jobs))
+	for i := range jobs {
+		if bodies[i], err = jobs[i].body(); err != nil {
+			return nil, err
+		}
 	}
-	return created, transport.Decode(a, &created)
+	return bodies, nil
 }

@@ -27,24 +27,17 @@ type CollectedBlobs struct {
 // CollectBlobs removes the blobs that were stored more than a day ago and that nothing names. The server also does this
 // regularly without a request. It may take minutes, which do not count for Options.Timeout. The error is ErrConflict
 // while the server runs a collection.
-func (c *Client) CollectBlobs(ctx context.Context) (done CollectedBlobs, err error) {
-	r := transport.Request{Method: http.MethodPost, Path: "/blobs/collect", Repeat: transport.Repeatable, Wait: collectWait}
-	a, err := c.conn.Do(ctx, r)
-	if err != nil {
-		return done, err
-	}
-	return done, transport.Decode(a, &done)
+func (c *Client) CollectBlobs(ctx context.Context) (CollectedBlobs, error) {
+	r := transport.New(http.MethodPost, "/blobs/collect")
+	r.Wait = collectWait
+	return transport.Ask[CollectedBlobs](ctx, &c.conn, r)
 }
 
 // BlobClients returns, in order, the clients that have blobs in addition to the shared ones. A client whose last blob
 // was removed may be among them.
 func (c *Client) BlobClients(ctx context.Context) ([]string, error) {
-	a, err := c.conn.Do(ctx, transport.Get("/backup/clients"))
-	if err != nil {
-		return nil, err
-	}
-	var doc struct {
+	doc, err := transport.Ask[struct {
 		Clients []string `json:"clients"`
-	}
-	return doc.Clients, transport.Decode(a, &doc)
+	}](ctx, &c.conn, transport.Get("/backup/clients"))
+	return doc.Clients, err
 }

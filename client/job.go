@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"unicode/utf8"
@@ -12,8 +13,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/daybookq/daybook/client/internal/transport"
-	"github.com/daybookq/daybook/client/problem"
-	"github.com/daybookq/daybook/job"
 )
 
 // Kind is the form of a payload or output.
@@ -285,19 +284,11 @@ func decodeJob(a transport.Answer) (*Job, error) {
 //
 // fields names the fields that the document has, by their JSON names, as in JobsQuery.Fields; without fields it has all.
 func (c *Client) Job(ctx context.Context, id string, fields ...string) (*Job, error) {
-	path, err := idPath("/jobs/", id, "")
-	if err != nil {
-		return nil, err
-	}
-	r := transport.Get(path)
+	r := about(http.MethodGet, "/jobs/", id, "")
 	if len(fields) > 0 {
 		r.Query = url.Values{"fields": {strings.Join(fields, ",")}}
 	}
-	a, err := c.conn.Do(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return decodeJob(a)
+	return c.askJob(ctx, r)
 }
 
 // JobPlace is the position of a job in its batch. Line counts over all requests that filled the batch, from 0 on, as in
@@ -310,24 +301,8 @@ type JobPlace struct {
 
 // JobPlace returns the position of a job in its batch. The error is ErrNotFound if there is no such job. JobPlace is
 // repeated when the answer is lost.
-func (c *Client) JobPlace(ctx context.Context, id string) (p JobPlace, err error) {
-	path, err := idPath("/jobs/", id, "")
-	if err != nil {
-		return p, err
-	}
-	r := transport.Get(path)
+func (c *Client) JobPlace(ctx context.Context, id string) (JobPlace, error) {
+	r := about(http.MethodGet, "/jobs/", id, "")
 	r.Query = url.Values{"view": {"place"}}
-	a, err := c.conn.Do(ctx, r)
-	if err != nil {
-		return p, err
-	}
-	return p, transport.Decode(a, &p)
-}
-
-// idPath returns the path before+id+after. It refuses a text that is not an id.
-func idPath(before, id, after string) (string, error) {
-	if _, err := job.ParseID(id); err != nil {
-		return "", fmt.Errorf("%w: id %q: %w", problem.ErrBadRequest, id, err)
-	}
-	return before + id + after, nil
+	return transport.Ask[JobPlace](ctx, &c.conn, r)
 }

@@ -18,11 +18,7 @@ import (
 // such job, or no log of it. Opening is repeated after a failure. If the connection breaks later, Read returns
 // ErrUnavailable.
 func (c *Client) JobLog(ctx context.Context, id string, follow bool) (io.ReadCloser, error) {
-	path, err := idPath("/jobs/", id, "/log")
-	if err != nil {
-		return nil, err
-	}
-	r := transport.Get(path)
+	r := about(http.MethodGet, "/jobs/", id, "/log")
 	if follow {
 		r.Query = url.Values{"follow": {"true"}}
 	}
@@ -34,14 +30,10 @@ func (c *Client) JobLog(ctx context.Context, id string, follow bool) (io.ReadClo
 // memory. AppendLog returns ErrNotFound, ErrNotActive or ErrClaimLost if the server refuses. It is repeated when the
 // answer is lost.
 func (c *Client) AppendLog(ctx context.Context, jobID, claimID string, offset int64, text []byte) error {
-	path, err := idPath("/jobs/", jobID, "/log")
-	if err != nil {
-		return err
-	}
 	if _, err := job.ParseID(claimID); err != nil {
 		return fmt.Errorf("%w: claim id %q: %w", problem.ErrBadRequest, claimID, err)
 	}
-	query := url.Values{"claim_id": {claimID}, "offset": {strconv.FormatInt(offset, 10)}}
-	_, err = c.conn.Do(ctx, transport.Request{Method: http.MethodPost, Path: path, Query: query, Body: text, ContentType: transport.MimeText, Repeat: transport.Repeatable})
-	return err
+	r := about(http.MethodPost, "/jobs/", jobID, "/log")
+	r.Query, r.Body, r.ContentType = url.Values{"claim_id": {claimID}, "offset": {strconv.FormatInt(offset, 10)}}, text, transport.MimeText
+	return c.conn.Tell(ctx, r)
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"iter"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -77,26 +78,22 @@ func jobsOf(a transport.Answer, documents []jobDocument) ([]*Job, error) {
 
 // ClaimInfo is the document of a claim. Times are unix ms. DeadlineAt is 0 if the claim holds no job.
 type ClaimInfo struct {
-	ID         string
-	RunnerID   string
-	CreatedAt  int64
-	LeaseMs    int64
-	TickledAt  int64
-	DeadlineAt int64
-	HandedOut  int64
-	Held       int64
-	Jobs       []*Job // the jobs that it holds
+	ID         string `json:"claim_id"`
+	RunnerID   string `json:"runner_id"`
+	CreatedAt  int64  `json:"created_at"`
+	LeaseMs    int64  `json:"lease_ms"`
+	TickledAt  int64  `json:"tickled_at"`
+	DeadlineAt int64  `json:"deadline_at"`
+	HandedOut  int64  `json:"handed_out"`
+	Held       int64  `json:"held"`
+	Jobs       []*Job `json:"-"` // the jobs that it holds
 }
 
 // ClaimInfo returns the document of a claim, with the documents of the jobs that it holds. If fields are named, the
 // documents of the jobs have only these. The error is ErrNotFound if no job names the claim. ClaimInfo is repeated when
 // the answer is lost.
 func (c *Client) ClaimInfo(ctx context.Context, claimID string, fields ...string) (*ClaimInfo, error) {
-	path, err := idPath("/claims/", claimID, "")
-	if err != nil {
-		return nil, err
-	}
-	r := transport.Get(path)
+	r := about(http.MethodGet, "/claims/", claimID, "")
 	if len(fields) > 0 {
 		r.Query = url.Values{"fields": {strings.Join(fields, ",")}}
 	}
@@ -105,24 +102,17 @@ func (c *Client) ClaimInfo(ctx context.Context, claimID string, fields ...string
 		return nil, err
 	}
 	var doc struct {
-		ID         string        `json:"claim_id"`
-		RunnerID   string        `json:"runner_id"`
-		CreatedAt  int64         `json:"created_at"`
-		LeaseMs    int64         `json:"lease_ms"`
-		TickledAt  int64         `json:"tickled_at"`
-		DeadlineAt int64         `json:"deadline_at"`
-		HandedOut  int64         `json:"handed_out"`
-		Held       int64         `json:"held"`
-		Jobs       []jobDocument `json:"jobs"`
+		ClaimInfo
+		Jobs []jobDocument `json:"jobs"`
 	}
 	if err := transport.Decode(a, &doc); err != nil {
 		return nil, err
 	}
-	jobs, err := jobsOf(a, doc.Jobs)
+	doc.ClaimInfo.Jobs, err = jobsOf(a, doc.Jobs)
 	if err != nil {
 		return nil, err
 	}
-	return &ClaimInfo{doc.ID, doc.RunnerID, doc.CreatedAt, doc.LeaseMs, doc.TickledAt, doc.DeadlineAt, doc.HandedOut, doc.Held, jobs}, nil
+	return &doc.ClaimInfo, nil
 }
 
 // WaitingType is a job type with pending jobs in queues that are not paused.
@@ -139,12 +129,5 @@ func (c *Client) WaitingTypes(ctx context.Context, client string) iter.Seq2[Wait
 	if client != "" {
 		r.Query.Set("client", client)
 	}
-	return transport.Pages(ctx, &c.conn, r, func(a transport.Answer) (list []WaitingType, next string, err error) {
-		var page struct {
-			Types []WaitingType `json:"types"`
-			Next  string        `json:"next"`
-		}
-		err = transport.Decode(a, &page)
-		return page.Types, page.Next, err
-	})
+	return transport.List[WaitingType](ctx, &c.conn, r, "types")
 }

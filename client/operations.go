@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -49,31 +50,13 @@ type Patch struct {
 // Patch applies p to a job, and returns the job's document. The error is ErrConflict if the job is active, has ended,
 // or has already been claimed MaxAttempts times. Patch is repeated when the answer is lost.
 func (c *Client) Patch(ctx context.Context, id string, p Patch) (*Job, error) {
-	path, err := idPath("/jobs/", id, "")
-	if err != nil {
-		return nil, err
-	}
-	r, err := transport.Post(path, p, transport.Repeatable)
-	if err != nil {
-		return nil, err
-	}
-	r.Method = http.MethodPatch
-	a, err := c.conn.Do(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return decodeJob(a)
+	return c.askJob(ctx, about(http.MethodPatch, "/jobs/", id, "").With(p))
 }
 
 // Delete deletes a job in any status. The error is ErrNotFound if there is no such job. Delete is repeated when the
 // answer is lost; ErrNotFound may then mean that the first request deleted the job.
 func (c *Client) Delete(ctx context.Context, id string) error {
-	path, err := idPath("/jobs/", id, "")
-	if err != nil {
-		return err
-	}
-	_, err = c.conn.Do(ctx, transport.Request{Method: http.MethodDelete, Path: path, Repeat: transport.Repeatable})
-	return err
+	return c.conn.Tell(ctx, about(http.MethodDelete, "/jobs/", id, ""))
 }
 
 // Sweep is the document of an operation on many jobs. ID is empty if the operation was finished within the request.
@@ -105,87 +88,57 @@ func (s *Sweep) UnmarshalJSON(text []byte) error {
 // status cancelled at once, and none of its jobs begins after the answer. CancelBatch is repeated when the answer is
 // lost, as are all cancels and deletes, but not the redrives.
 func (c *Client) CancelBatch(ctx context.Context, batchID, status string) (Sweep, error) {
-	return c.sweepBatch(ctx, transport.Request{Method: http.MethodPost, Repeat: transport.Repeatable}, batchID, "/cancel", status)
+	return c.sweep(ctx, about(http.MethodPost, "/batches/", batchID, "/cancel"), status)
 }
 
 // RedriveBatch redrives the jobs of a batch that are in a status, or with "" the failed ones.
 func (c *Client) RedriveBatch(ctx context.Context, batchID, status string) (Sweep, error) {
-	return c.sweepBatch(ctx, transport.Request{Method: http.MethodPost}, batchID, "/redrive", status)
+	return c.sweep(ctx, about(http.MethodPost, "/batches/", batchID, "/redrive"), status)
 }
 
 // DeleteBatch deletes the jobs of a batch that are in a status, or with "" all.
 func (c *Client) DeleteBatch(ctx context.Context, batchID, status string) (Sweep, error) {
-	return c.sweepBatch(ctx, transport.Request{Method: http.MethodDelete, Repeat: transport.Repeatable}, batchID, "", status)
+	return c.sweep(ctx, about(http.MethodDelete, "/batches/", batchID, ""), status)
 }
 
 // CancelQueue is CancelBatch for a queue.
 func (c *Client) CancelQueue(ctx context.Context, client, typ, status string) (Sweep, error) {
-	return c.sweepQueue(ctx, transport.Request{Method: http.MethodPost, Path: "/cancel", Query: ofStatus(status), Repeat: transport.Repeatable}, client, typ)
+	return c.sweep(ctx, aboutQueue(http.MethodPost, client, typ, "/cancel"), status)
 }
 
 // RedriveQueue is RedriveBatch for a queue.
 func (c *Client) RedriveQueue(ctx context.Context, client, typ, status string) (Sweep, error) {
-	return c.sweepQueue(ctx, transport.Request{Method: http.MethodPost, Path: "/redrive", Query: ofStatus(status)}, client, typ)
+	return c.sweep(ctx, aboutQueue(http.MethodPost, client, typ, "/redrive"), status)
 }
 
 // DeleteQueueJobs deletes the jobs of a queue that are in a status. The status "all" means all jobs.
 func (c *Client) DeleteQueueJobs(ctx context.Context, client, typ, status string) (Sweep, error) {
-	return c.sweepQueue(ctx, transport.Request{Method: http.MethodDelete, Path: "/jobs", Query: ofStatus(status), Repeat: transport.Repeatable}, client, typ)
+	return c.sweep(ctx, aboutQueue(http.MethodDelete, client, typ, "/jobs"), status)
 }
 
-// sweepBatch sends a request about the jobs of a batch that are in a status.
-func (c *Client) sweepBatch(ctx context.Context, r transport.Request, id, verb, status string) (w Sweep, err error) {
-	if r.Path, err = idPath("/batches/", id, verb); err != nil {
-		return w, err
+// sweep sends a request about the jobs of a batch or queue that are in a status. A redrive is not repeated: the jobs may
+// have run and ended again since.
+func (c *Client) sweep(ctx context.Context, r transport.Request, status string) (Sweep, error) {
+	if status != "" {
+		r.Query = url.Values{"status": {status}}
 	}
-	r.Query = ofStatus(status)
-	return c.sweepCall(ctx, r)
-}
-
-// sweepQueue sends a request about the jobs of a queue. r.path is the part of the path after the queue.
-func (c *Client) sweepQueue(ctx context.Context, r transport.Request, client, typ string) (Sweep, error) {
-	path, err := queuePath(client, typ)
-	if err != nil {
-		return Sweep{}, err
+	if strings.HasSuffix(r.Path, "/redrive") {
+		r.Repeat = transport.SentOnce
 	}
-	r.Path = path + r.Path
-	return c.sweepCall(ctx, r)
-}
-
-func ofStatus(status string) url.Values {
-	if status == "" {
-		return nil
-	}
-	return url.Values{"status": {status}}
-}
-
-func (c *Client) sweepCall(ctx context.Context, r transport.Request) (w Sweep, err error) {
-	a, err := c.conn.Do(ctx, r)
-	if err != nil {
-		return w, err
-	}
-	return w, transport.Decode(a, &w)
+	return transport.Ask[Sweep](ctx, &c.conn, r)
 }
 
 // Sweep returns the document of a sweep, or ErrNotFound if there is none, or it ended more than a day ago.
 func (c *Client) Sweep(ctx context.Context, id string) (Sweep, error) {
-	path, err := idPath("/sweeps/", id, "")
-	if err != nil {
-		return Sweep{}, err
-	}
-	return c.sweepCall(ctx, transport.Get(path))
+	return transport.Ask[Sweep](ctx, &c.conn, about(http.MethodGet, "/sweeps/", id, ""))
 }
 
 // Sweeps returns the sweeps that are running or ended within the last day, oldest first.
 func (c *Client) Sweeps(ctx context.Context) ([]Sweep, error) {
-	a, err := c.conn.Do(ctx, transport.Get("/sweeps"))
-	if err != nil {
-		return nil, err
-	}
-	var doc struct {
+	doc, err := transport.Ask[struct {
 		Sweeps []Sweep `json:"sweeps"`
-	}
-	return doc.Sweeps, transport.Decode(a, &doc)
+	}](ctx, &c.conn, transport.Get("/sweeps"))
+	return doc.Sweeps, err
 }
 
 // WaitSweep waits until an operation on many jobs is done, for example a cancel that was answered with w: all jobs of

@@ -28,11 +28,7 @@ const maxOutputWait = time.Minute
 // job has not ended by then, and ErrNotFound if there is no such job, it is purged, or its blob was deleted. Output is
 // repeated when the answer is lost. It holds the whole output in memory; use Blobs.Open to stream a long one.
 func (c *Client) Output(ctx context.Context, id string, wait time.Duration) (o Output, err error) {
-	path, err := idPath("/jobs/", id, "/output")
-	if err != nil {
-		return o, err
-	}
-	r := transport.Get(path)
+	r := about(http.MethodGet, "/jobs/", id, "/output")
 	if wait > 0 {
 		wait = min(wait, maxOutputWait)
 		r.Query, r.Wait = url.Values{"wait_ms": {strconv.FormatInt(max(wait.Milliseconds(), 1), 10)}}, wait

@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -11,8 +10,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/client/internal/transport"
-	"github.com/daybookq/daybook/client/problem"
-	"github.com/daybookq/daybook/job"
 )
 
 // Queue is the document of a queue.
@@ -42,69 +39,28 @@ func (c *Client) Queues(ctx context.Context, client string) iter.Seq2[Queue, err
 	if client != "" {
 		r.Query = url.Values{"client": {client}}
 	}
-	return transport.Pages(ctx, &c.conn, r, func(a transport.Answer) (list []Queue, next string, err error) {
-		var page struct {
-			Queues []Queue `json:"queues"`
-			Next   string  `json:"next"`
-		}
-		err = transport.Decode(a, &page)
-		return page.Queues, page.Next, err
-	})
+	return transport.List[Queue](ctx, &c.conn, r, "queues")
 }
 
 // Queue returns the document of a queue. The error is ErrNotFound if there is no such queue.
 func (c *Client) Queue(ctx context.Context, client, typ string) (Queue, error) {
-	path, err := queuePath(client, typ)
-	if err != nil {
-		return Queue{}, err
-	}
-	return c.queueCall(ctx, transport.Get(path))
+	return transport.Ask[Queue](ctx, &c.conn, aboutQueue(http.MethodGet, client, typ, ""))
 }
 
 // DeleteQueue deletes a queue without jobs. The next job of that client and type creates the queue again. The error is
 // ErrConflict if the queue has jobs, and ErrNotFound if there is no such queue. DeleteQueue is repeated when the answer
 // is lost; ErrNotFound may then mean that the first request deleted the queue.
 func (c *Client) DeleteQueue(ctx context.Context, client, typ string) error {
-	path, err := queuePath(client, typ)
-	if err != nil {
-		return err
-	}
-	_, err = c.conn.Do(ctx, transport.Request{Method: http.MethodDelete, Path: path, Repeat: transport.Repeatable})
-	return err
+	return c.conn.Tell(ctx, aboutQueue(http.MethodDelete, client, typ, ""))
 }
 
 // Pause pauses a queue: its jobs are no longer claimed. Active jobs continue. Pause and Resume are repeated when the
 // answer is lost.
 func (c *Client) Pause(ctx context.Context, client, typ string) (Queue, error) {
-	return c.change(ctx, client, typ, "/pause")
+	return transport.Ask[Queue](ctx, &c.conn, aboutQueue(http.MethodPost, client, typ, "/pause"))
 }
 
 // Resume ends the pause of a queue.
 func (c *Client) Resume(ctx context.Context, client, typ string) (Queue, error) {
-	return c.change(ctx, client, typ, "/resume")
-}
-
-func (c *Client) change(ctx context.Context, client, typ, verb string) (Queue, error) {
-	path, err := queuePath(client, typ)
-	if err != nil {
-		return Queue{}, err
-	}
-	return c.queueCall(ctx, transport.Request{Method: http.MethodPost, Path: path + verb, Repeat: transport.Repeatable})
-}
-
-func (c *Client) queueCall(ctx context.Context, r transport.Request) (q Queue, err error) {
-	a, err := c.conn.Do(ctx, r)
-	if err != nil {
-		return q, err
-	}
-	return q, transport.Decode(a, &q)
-}
-
-func queuePath(client, typ string) (string, error) {
-	for field, name := range map[string]string{"client": client, "type": typ} {
-		if err := job.CheckName(field, name); err != nil {
-			return "", fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
-		}
-	}
-	return "/queues/" + client + "/" + typ, nil
+	return transport.Ask[Queue](ctx, &c.conn, aboutQueue(http.MethodPost, client, typ, "/resume"))
 }

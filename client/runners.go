@@ -2,15 +2,12 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/daybookq/daybook/client/internal/transport"
-	"github.com/daybookq/daybook/client/problem"
-	"github.com/daybookq/daybook/job"
 )
 
 // RunnerInfo is how a runner describes itself in a heartbeat. ID and Instance are required. All texts together have at
@@ -53,35 +50,20 @@ type RunnerStats struct {
 // every is the time until the next heartbeat. Heartbeat is repeated when the answer is lost, so ctx should end before
 // the next heartbeat.
 func (c *Client) Heartbeat(ctx context.Context, info RunnerInfo) (every time.Duration, err error) {
-	path, err := runnerPath(info.ID)
-	if err != nil {
-		return 0, err
-	}
+	r := aboutRunner(http.MethodPost, info.ID)
 	info.ID = "" // it is in the path
-	r, err := transport.Post(path, info, transport.Repeatable)
-	if err != nil {
-		return 0, err
-	}
-	a, err := c.conn.Do(ctx, r)
-	if err != nil {
-		return 0, err
-	}
-	var doc struct {
+	doc, err := transport.Ask[struct {
 		HeartbeatMs int64 `json:"heartbeat_ms"`
-	}
-	err = transport.Decode(a, &doc)
+	}](ctx, &c.conn, r.With(info))
 	return time.Duration(doc.HeartbeatMs) * time.Millisecond, err
 }
 
 // Goodbye reports the clean end of a runner, so that it is not declared lost. Its claims keep their jobs until their
 // leases end. No heartbeat of the instance may follow. Goodbye is repeated when the answer is lost.
 func (c *Client) Goodbye(ctx context.Context, runnerID, instance string) error {
-	path, err := runnerPath(runnerID)
-	if err != nil {
-		return err
-	}
-	_, err = c.conn.Do(ctx, transport.Request{Method: http.MethodDelete, Path: path, Query: url.Values{"instance": {instance}}, Repeat: transport.Repeatable})
-	return err
+	r := aboutRunner(http.MethodDelete, runnerID)
+	r.Query = url.Values{"instance": {instance}}
+	return c.conn.Tell(ctx, r)
 }
 
 // States of a runner, and why it is dead.
@@ -118,34 +100,12 @@ type OpenClaim struct {
 
 // Runner returns the document of a runner, or ErrNotFound if the runner holds no jobs and the server knows no heartbeat
 // of it.
-func (c *Client) Runner(ctx context.Context, runnerID string) (r Runner, err error) {
-	path, err := runnerPath(runnerID)
-	if err != nil {
-		return r, err
-	}
-	a, err := c.conn.Do(ctx, transport.Get(path))
-	if err != nil {
-		return r, err
-	}
-	return r, transport.Decode(a, &r)
+func (c *Client) Runner(ctx context.Context, runnerID string) (Runner, error) {
+	return transport.Ask[Runner](ctx, &c.conn, aboutRunner(http.MethodGet, runnerID))
 }
 
 // Runners yields the runners that hold jobs or sent heartbeats, page by page. An error ends the list. A page is read again
 // when the answer is lost.
 func (c *Client) Runners(ctx context.Context) iter.Seq2[Runner, error] {
-	return transport.Pages(ctx, &c.conn, transport.Get("/runners"), func(a transport.Answer) (list []Runner, next string, err error) {
-		var page struct {
-			Runners []Runner `json:"runners"`
-			Next    string   `json:"next"`
-		}
-		err = transport.Decode(a, &page)
-		return page.Runners, page.Next, err
-	})
-}
-
-func runnerPath(id string) (string, error) {
-	if err := job.CheckName("runner_id", id); err != nil {
-		return "", fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
-	}
-	return "/runners/" + id, nil
+	return transport.List[Runner](ctx, &c.conn, transport.Get("/runners"), "runners")
 }

@@ -55,18 +55,13 @@ type Version struct {
 }
 
 // Version returns the version of the server.
-func (c *Client) Version(ctx context.Context) (v Version, err error) {
-	a, err := c.conn.Do(ctx, transport.Get("/version"))
-	if err != nil {
-		return v, err
-	}
-	return v, transport.Decode(a, &v)
+func (c *Client) Version(ctx context.Context) (Version, error) {
+	return transport.Ask[Version](ctx, &c.conn, transport.Get("/version"))
 }
 
 // Ping returns nil if the server answers.
 func (c *Client) Ping(ctx context.Context) error {
-	_, err := c.conn.Do(ctx, transport.Get("/ping"))
-	return err
+	return c.conn.Tell(ctx, transport.Get("/ping"))
 }
 
 // Ready returns nil if the server accepts changes: it has replayed its journal, and can write to it. Ready is not
@@ -78,58 +73,43 @@ func (c *Client) Ready(ctx context.Context) error {
 
 // Stop makes the server hand out no jobs until Start, in all queues, paused or not. Stop and Start are repeated when
 // the answer is lost.
-func (c *Client) Stop(ctx context.Context) error { return c.turn(ctx, "/stop") }
+func (c *Client) Stop(ctx context.Context) error {
+	return c.conn.Tell(ctx, transport.New(http.MethodPost, "/stop"))
+}
 
 // Start ends the effect of Stop.
-func (c *Client) Start(ctx context.Context) error { return c.turn(ctx, "/start") }
-
-func (c *Client) turn(ctx context.Context, path string) error {
-	_, err := c.conn.Do(ctx, transport.Request{Method: http.MethodPost, Path: path, Repeat: transport.Repeatable})
-	return err
+func (c *Client) Start(ctx context.Context) error {
+	return c.conn.Tell(ctx, transport.New(http.MethodPost, "/start"))
 }
 
 // AcceptTime sets the server's time to its wall clock if the wall clock is later, as after a step of that clock. The
 // server measures leases and run_at by its own time. All leases get their full length again. AcceptTime returns how far
 // the server's time is ahead of its wall clock afterwards. It is repeated when the answer is lost.
 func (c *Client) AcceptTime(ctx context.Context) (offset time.Duration, err error) {
-	a, err := c.conn.Do(ctx, transport.Request{Method: http.MethodPost, Path: "/clock/accept", Repeat: transport.Repeatable})
-	if err != nil {
-		return 0, err
-	}
-	var doc struct {
+	doc, err := transport.Ask[struct {
 		ClockOffsetMs int64 `json:"clock_offset_ms"`
-	}
-	if err := transport.Decode(a, &doc); err != nil {
-		return 0, err
-	}
-	return time.Duration(doc.ClockOffsetMs) * time.Millisecond, nil
+	}](ctx, &c.conn, transport.New(http.MethodPost, "/clock/accept"))
+	return time.Duration(doc.ClockOffsetMs) * time.Millisecond, err
 }
 
 // Level returns the level of the rules by which the server applies its journal, and the newest level that the server knows.
 func (c *Client) Level(ctx context.Context) (level, newest int, err error) {
-	return c.level(ctx, transport.Request{Method: http.MethodGet, Path: "/level", Repeat: transport.Repeatable})
+	return c.level(ctx, transport.Get("/level"))
 }
 
 // RaiseLevel raises the level to the newest one that the server knows. Older versions of the server, which do not know this
 // level, can then no longer start with its data. RaiseLevel is repeated when the answer is lost.
 func (c *Client) RaiseLevel(ctx context.Context) (level int, err error) {
-	level, _, err = c.level(ctx, transport.Request{Method: http.MethodPost, Path: "/level/raise", Repeat: transport.Repeatable})
+	level, _, err = c.level(ctx, transport.New(http.MethodPost, "/level/raise"))
 	return level, err
 }
 
 func (c *Client) level(ctx context.Context, r transport.Request) (level, newest int, err error) {
-	a, err := c.conn.Do(ctx, r)
-	if err != nil {
-		return 0, 0, err
-	}
-	var doc struct {
+	doc, err := transport.Ask[struct {
 		Level  int `json:"level"`
 		Newest int `json:"newest"`
-	}
-	if err := transport.Decode(a, &doc); err != nil {
-		return 0, 0, err
-	}
-	return doc.Level, doc.Newest, nil
+	}](ctx, &c.conn, r)
+	return doc.Level, doc.Newest, err
 }
 
 // Quit makes the server stop gracefully. The error is ErrForbidden if the client is on another machine, or the server

@@ -82,13 +82,9 @@ type SessionSlot struct {
 // ErrOverloaded if the server lacks room for another session. OpenSession is repeated when the answer is lost; the
 // server deletes the session of the lost answer after a day.
 func (c *Client) OpenSession(ctx context.Context, runnerID string) (*Session, error) {
-	r, err := transport.Post("/sessions", struct {
+	a, err := c.conn.Do(ctx, post("/sessions", struct {
 		RunnerID string `json:"runner_id,omitzero"`
-	}{runnerID}, transport.Repeatable)
-	if err != nil {
-		return nil, err
-	}
-	a, err := c.conn.Do(ctx, r)
+	}{runnerID}, transport.Repeatable))
 	if err != nil {
 		return nil, err
 	}
@@ -103,26 +99,14 @@ func (c *Client) OpenSession(ctx context.Context, runnerID string) (*Session, er
 }
 
 // Session returns the document of a session. The error is ErrSessionNotFound if there is no such session.
-func (c *Client) Session(ctx context.Context, id string) (doc SessionDocument, err error) {
-	path, err := idPath("/sessions/", id, "")
-	if err != nil {
-		return doc, err
-	}
-	a, err := c.conn.Do(ctx, transport.Get(path))
-	if err != nil {
-		return doc, err
-	}
-	return doc, transport.Decode(a, &doc)
+func (c *Client) Session(ctx context.Context, id string) (SessionDocument, error) {
+	return transport.Ask[SessionDocument](ctx, &c.conn, about(http.MethodGet, "/sessions/", id, ""))
 }
 
 // End ends the session, so that the server does not keep it for a day. No request of the session may be outstanding.
 // Its claims keep their jobs. Ending a session again is no error.
 func (s *Session) End(ctx context.Context) error {
-	path, err := idPath("/sessions/", s.ID, "")
-	if err != nil {
-		return err
-	}
-	_, err = s.c.conn.Do(ctx, transport.Request{Method: http.MethodDelete, Path: path, Repeat: transport.Repeatable})
+	err := s.c.conn.Tell(ctx, about(http.MethodDelete, "/sessions/", s.ID, ""))
 	if errors.Is(err, problem.ErrSessionNotFound) {
 		return nil
 	}

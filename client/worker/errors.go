@@ -3,11 +3,37 @@ package worker
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/job"
+)
+
+var (
+	// ErrLeaseLost ends a handler's context when the worker no longer holds the job: the server has said so, or the
+	// lease or the job's timeout_ms has ended by the worker's clock. If the handler then returns without an error, the
+	// worker still reports its work, unless the job was cancelled. The server accepts it while the job waits for its
+	// next run, and refuses it if another runner has the job. If the server said that the job is lost, only outcomes ok
+	// and failed are reported.
+	ErrLeaseLost = errors.New("the lease was lost")
+	// ErrDraining ends a handler's context when the worker stops and draining takes longer than DrainTimeout.
+	ErrDraining = errors.New("the worker is stopping")
+
+	// A Handler returns ErrUnget to return the job to its queue as if it had never been claimed.
+	ErrUnget = errors.New("the handler returned the job to its queue")
+
+	// ErrUnfinished is in the error of Run if handlers had not returned when its time was over. Their jobs are no longer
+	// tickled, and run again.
+	ErrUnfinished = errors.New("handlers have not returned")
+
+	errGoexit       = errors.New("the handler ended its goroutine (runtime.Goexit)")
+	errCancelledRun = fmt.Errorf("%w: %w", ErrLeaseLost, client.ErrCancelled)
+	errWaited       = errors.New("the job waited too long for a handler, and was returned to its queue")
+
+	// errByClock ends handlers by the worker's clock. The server has not said that the job is lost.
+	errByClock    = fmt.Errorf("%w by the worker's clock", ErrLeaseLost)
+	errLeaseEnded = fmt.Errorf("%w: no tickle succeeded before the end of the lease", errByClock)
+	errTimedOut   = fmt.Errorf("%w: the job ran longer than its timeout_ms", errByClock)
 )
 
 // failure and delay are the errors that Fail and RetryAfter return.
@@ -40,47 +66,36 @@ func RetryAfter(d time.Duration, err error) error {
 	return delay{err, max(d, 0)}
 }
 
-// outcomeOf returns the outcome that reports the result of a handler. A job that runs again creates no jobs.
-func outcomeOf(o client.Outcome, err error) client.Outcome {
-	var final failure
-	var later delay
-	switch {
-	case err == nil:
-	case errors.As(err, &final):
-		o.Code, o.Error = "failed", errorText(err)
-	case errors.As(err, &later):
-		ms := later.after.Milliseconds()
-		o.Code, o.Error, o.DelayMs, o.Then = "retry", errorText(err), &ms, nil
-	default:
-		o.Code, o.Error, o.Then = "error", errorText(err), nil
+// maxProblems bounds the error of Run. A disk that is full for an hour causes one problem for each job.
+const maxProblems = 10
+
+// problems collects the errors that Run returns.
+type problems struct {
+	mu         sync.Mutex // guards all fields
+	refused    error      // a claim that the server refused for good
+	unreported int        // outcomes that could not be reported
+	first      []error    // the reasons for the first maxProblems of them
+}
+
+func (p *problems) refuse(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused = err
+}
+
+func (p *problems) addUnreported(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.unreported++; len(p.first) < maxProblems {
+		p.first = append(p.first, err)
 	}
-	return o
 }
 
-// errorText returns the text of an error as valid UTF-8 within the server's limit. The Error method of a typed nil may
-// panic. The panic must affect only the job of that error.
-func errorText(err error) (s string) {
-	const limit = 64 << 10
-	defer func() {
-		if p := recover(); p != nil {
-			s = strings.ToValidUTF8(fmt.Sprintf("panic in the Error of a %T: %.1000v", err, p), "\uFFFD")
-		}
-	}()
-	s = strings.ToValidUTF8(err.Error(), "\uFFFD")
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "")
+func (p *problems) err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.unreported == 0 {
+		return p.refused
 	}
-	return s
-}
-
-// final reports whether o is ok or failed.
-func final(o *client.Outcome) bool {
-	class := job.ExitCodeClass(o.ExitCode)
-	return o.Code == "ok" || o.Code == "failed" || o.Code == "" && (o.ExitCode == 0 || class == job.OK || class == job.Fail)
-}
-
-// plain reports whether o is ok and has nothing else to report.
-func plain(o *client.Outcome) bool {
-	return (o.Code == "" || o.Code == "ok") && (o.ExitCode == 0 || o.ExitCode == job.OK.DefaultExitCode()) && o.ProcessExit == nil && o.OutputAddr == "" && o.OutputAddrKind == client.None && o.LogAddr == "" && o.OutputKind == client.None && len(o.Output) == 0 &&
-		o.Error == "" && o.DelayMs == nil && len(o.Then) == 0
+	return errors.Join(p.refused, fmt.Errorf("cannot report %d outcomes; the first errors: %w", p.unreported, errors.Join(p.first...)))
 }

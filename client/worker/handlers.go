@@ -2,47 +2,69 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/daybookq/daybook/client"
 )
 
-// ending is how the run of a job ended: with an outcome to report; with giveBack, which returns the job to its queue as
-// if it had never been claimed; or with err, which means that nothing is reported.
-type ending struct {
-	outcome  client.Outcome
-	giveBack bool
-	asked    bool // the handler has requested giveBack by ErrUnget
-	err      error
-	took     time.Duration // how long the handler took
+// handlers run the jobs: each handler in a goroutine of its own, or all of them by Take.
+type handlers struct {
+	*Worker
+	jobs     *jobs
+	begins   *begins
+	host     *host
+	underWay sync.WaitGroup
+}
+
+// start starts the goroutines of the handlers, or the one that calls Take.
+func (h *handlers) start() {
+	if h.Take != nil {
+		h.underWay.Go(h.handOver)
+		return
+	}
+	for range h.Concurrency {
+		h.underWay.Go(h.handle)
+	}
+}
+
+// recordEnds records the ends of the runs that Take got, until done is closed.
+func (h *handlers) recordEnds(done <-chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case <-h.host.ended.changed:
+			h.jobs.end(h.host.ended.take())
+		}
+	}
 }
 
 // handle runs the handler for one job after another, until the worker has stopped and no job waits.
-func (r *running) handle() {
+func (h *handlers) handle() {
 	finished := false
 	defer func() {
 		if !finished { // the handler called runtime.Goexit
-			r.underWay.handlers.Go(r.handle)
+			h.underWay.Go(h.handle)
 		}
 	}()
-	for t := r.next(); t != nil; t = r.next() {
-		r.do(t)
+	for t := h.jobs.next(); t != nil; t = h.jobs.next() {
+		h.do(t)
 	}
 	finished = true
 }
 
 // do runs the handler for one job. A panic, or the end of the goroutine, is an error of that job.
-func (r *running) do(t *task) {
-	r.announced(t)
+func (h *handlers) do(t *task) {
+	h.begins.wait(t)
 	if cause := t.run.lostBy(); cause != nil { // before it began
-		r.end(t, judge(cause, client.Outcome{}, cause))
+		h.end(t, judge(cause, client.Outcome{}, cause))
 		return
 	}
-	ctx, cancel := context.WithCancelCause(r.ctx.handlers)
+	ctx, cancel := context.WithCancelCause(h.host.values)
 	defer cancel(nil)
 	t.run.onEnd(cancel)
 	var o client.Outcome
@@ -54,36 +76,63 @@ func (r *running) do(t *task) {
 		}
 		e := judge(context.Cause(ctx), o, err)
 		e.took = time.Since(began)
-		r.end(t, e)
+		h.end(t, e)
 	}()
-	o, err = r.Handler(ctx, t.run.Job)
+	o, err = h.Handler(ctx, t.run.Job)
 }
 
-var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
+// end records how the run of a job ended.
+func (h *handlers) end(t *task, how ending) {
+	t.how = how
+	h.jobs.end([]*task{t})
+}
 
 func firstLines(text string, n int) string {
 	lines := strings.SplitN(text, "\n", n+1)
 	return strings.Join(lines[:min(n, len(lines))], "\n")
 }
 
-// judge returns the ending of a run whose handler returned o and err. cause is the reason why its context has ended, or
-// nil.
-//
-// If only the worker's clock ended the run, the claim may still hold the job, since a server that was down gives every
-// lease its full length again. Finished work is then reported. If the server has said that the claim lost the job, the
-// job may still wait for its next run. A final outcome then ends it and saves that run; an error or a retry would only
-// delay it. The report names the claim, so the server refuses it if another runner has the job. A cancelled job has
-// ended.
-func judge(cause error, o client.Outcome, err error) ending {
-	switch {
-	case errors.Is(cause, errByClock) && err == nil:
-	case errors.Is(cause, ErrLeaseLost) && !errors.Is(cause, client.ErrCancelled) && err == nil && final(&o):
-	case errors.Is(cause, ErrLeaseLost):
-		return ending{err: cause}
-	case err == ErrUnget: // the Is method of a typed nil may panic
-		return ending{giveBack: true, asked: true}
-	case errors.Is(cause, ErrDraining) && err != nil:
-		return ending{giveBack: true}
+// handOver calls Take with the jobs that begin, until the worker has stopped and none runs.
+func (h *handlers) handOver() {
+	for tasks := h.jobs.nextSome(); tasks != nil; tasks = h.jobs.nextSome() {
+		now := time.Now()
+		runs := make([]*Run, 0, len(tasks))
+		for _, t := range tasks {
+			h.begins.wait(t)
+			u := &t.run
+			u.began = now
+			if cause := u.lostBy(); cause != nil { // before it began
+				u.End(client.Outcome{}, cause)
+				continue
+			}
+			runs = append(runs, u)
+		}
+		if len(runs) > 0 && !h.callTake(runs) {
+			return
+		}
 	}
-	return ending{outcome: outcomeOf(o, err)}
+}
+
+// callTake calls Take. A panic of Take, or the end of its goroutine, is an error of all runs that have not ended. If
+// the goroutine ends, a new one continues.
+func (h *handlers) callTake(runs []*Run) (returned bool) {
+	err := errGoexit
+	defer func() {
+		p := recover()
+		if p != nil {
+			returned, err = true, fmt.Errorf("panic: %v\n%s", p, firstLines(string(debug.Stack()), 24))
+		}
+		if err == nil {
+			return
+		}
+		for _, u := range runs {
+			u.End(client.Outcome{}, err)
+		}
+		if p == nil {
+			h.underWay.Go(h.handOver)
+		}
+	}()
+	h.Take(runs)
+	err = nil
+	return true
 }

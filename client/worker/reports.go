@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -27,12 +28,19 @@ const (
 
 // reports are the ended jobs that the server does not know of yet.
 type reports struct {
-	changed chan struct{} // capacity 1; signals sendReports to look again
+	*reporter
+	changed chan struct{} // capacity 1; signals sendAll to look again
 
 	mu             sync.Mutex   // guards the fields below
 	claims         []*heldClaim // claims with jobs in toReport
 	wholes, joined int          // outstanding reports
 	urgent         bool         // no job waits for reportDelay, since the worker stops
+}
+
+func newReports(t *transport, w *Worker, stopping context.Context, p *problems) *reports {
+	return &reports{changed: make(chan struct{}, 1), reporter: &reporter{
+		transport: t, stopping: stopping, timeout: w.ReportTimeout, logger: w.Logger, onEvent: w.OnEvent, problems: p, ungets: make(chan struct{}, ungetsAtOnce),
+	}}
 }
 
 // add adds the ends of runs.
@@ -69,21 +77,18 @@ func (s *reports) ended(underWay *int) {
 	signal(s.changed)
 }
 
-// sendReports reports jobs that have ended, as many as there are in one request. It also records the ends of runs that
-// Take got. It ends when done is closed.
-func (r *running) sendReports(done <-chan struct{}) {
+// sendAll reports jobs that have ended, as many as there are in one request. It returns when done is closed.
+func (s *reports) sendAll(done <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-done:
 			return
-		case <-r.reports.changed:
-		case <-r.ends.changed:
-			r.recordEnds(r.ends.take())
+		case <-s.changed:
 		case <-timer.C:
 		}
-		next := r.sendDue(time.Now())
+		next := s.sendDue(time.Now())
 		if !next.IsZero() {
 			timer.Reset(time.Until(next))
 		}
@@ -91,8 +96,7 @@ func (r *running) sendReports(done <-chan struct{}) {
 }
 
 // sendDue begins the reports that are due, and returns when the next may be due; zero means after the next signal.
-func (r *running) sendDue(now time.Time) (next time.Time) {
-	s := &r.reports
+func (s *reports) sendDue(now time.Time) (next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var later, due []*heldClaim
@@ -112,8 +116,8 @@ func (r *running) sendDue(now time.Time) (next time.Time) {
 			s.wholes++
 			tasks := c.toReport
 			c.toReport = nil
-			r.underWay.requests.Go(func() {
-				r.reportWhole(c, tasks)
+			s.underWay.Go(func() {
+				s.reportWhole(c, tasks)
 				s.ended(&s.wholes)
 			})
 		default:
@@ -141,11 +145,11 @@ func (r *running) sendDue(now time.Time) (next time.Time) {
 		due = due[1:]
 	}
 	if s.claims = append(later, due...); len(due) > 0 {
-		signal(r.reports.changed)
+		signal(s.changed)
 	}
 	s.joined++
-	r.underWay.requests.Go(func() {
-		r.report(tasks)
+	s.underWay.Go(func() {
+		s.report(tasks)
 		s.ended(&s.joined)
 	})
 	return next

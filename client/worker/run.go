@@ -9,10 +9,8 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -20,22 +18,11 @@ const (
 	defaultWait   = 20 * time.Second
 	defaultDrain  = 30 * time.Second
 	defaultReport = 2 * time.Minute
-	// lastClaim is how long a claim that waits at the server may continue when the worker stops. If it were aborted at
-	// once, its answer might already have been sent, and its jobs would be idle until their lease ends. A claim that
-	// still waits after lastClaim most likely gets no jobs. It is repeated once to make sure, for lastRepeat. On a slow
-	// network both are longer: see patience.
-	lastClaim, lastRepeat = 250 * time.Millisecond, 750 * time.Millisecond
-	// lastAnswer is the limit for a claim that does not wait. Its answer arrives soon, unless the server is down.
-	lastAnswer = 5 * time.Second
 )
 
 // lastSettled is how long before the end of Run's time its requests are aborted, so that Run can still report which
 // outcomes were not reported. It is at most a quarter of ReportTimeout.
 const lastSettled = time.Second
-
-// ErrUnfinished is in the error of Run if handlers had not returned when its time was over. Their jobs are no longer
-// tickled, and run again.
-var ErrUnfinished = errors.New("handlers have not returned")
 
 // Run runs the worker until ctx ends, and then drains it: it claims no more, returns the jobs that no handler has begun
 // to their queues, waits for the running handlers up to DrainTimeout, ends their contexts, and reports all outcomes.
@@ -57,31 +44,27 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer r.ctx.endAll()
+	defer r.abort()
+	defer r.stop()
 
-	kept, done := make(chan struct{}), make(chan struct{}) // closed when keepLeases, and then sendReports, must end
+	kept, done := make(chan struct{}), make(chan struct{}) // closed when leases.keep, and then reports.sendAll, must end
 	keepNoLeases := sync.OnceFunc(func() { close(kept) })
 	var loops sync.WaitGroup
-	loops.Go(func() { r.keepLeases(kept) })
-	loops.Go(func() { r.sendReports(done) })
-	if r.Take != nil {
-		r.underWay.handlers.Go(r.handOver)
-	} else {
-		for range r.Concurrency {
-			r.underWay.handlers.Go(r.handle)
-		}
-	}
+	loops.Go(func() { r.leases.keep(kept) })
+	loops.Go(func() { r.reports.sendAll(done) })
+	loops.Go(func() { r.handlers.recordEnds(done) })
+	r.handlers.start()
 	if r.NoStream {
-		r.noStream()
+		r.claims.noStream()
 	} else {
-		r.underWay.claims.Go(r.keepStream)
+		r.claims.underWay.Go(r.streams.keep)
 	}
-	<-r.ctx.stopping.Done()
+	<-r.stopping.Done()
 
 	whole := r.DrainTimeout + r.ReportTimeout
 	over := time.NewTimer(whole)
 	defer over.Stop()
-	defer time.AfterFunc(whole-min(lastSettled, r.ReportTimeout/4), r.ctx.endRequests).Stop()
+	defer time.AfterFunc(whole-min(lastSettled, r.ReportTimeout/4), r.abort).Stop()
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
@@ -90,7 +73,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		keepNoLeases()
 		close(done)
 		loops.Wait()
-		r.underWay.requests.Wait()
+		r.underWay.Wait()
 	}()
 	select {
 	case <-drained:
@@ -103,35 +86,29 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // farewell ends the session and the stream of a worker that holds no jobs any more.
 func (r *running) farewell() {
-	if err := r.session.end(r.ctx.requests); err != nil {
+	if err := r.session.end(r.ctx); err != nil {
 		r.Logger.Debug("cannot end the session; the server forgets it after a day", "error", err)
 	}
-	if s := r.current.Load(); s != nil {
+	if s := r.stream.Load(); s != nil {
 		s.Close()
 	}
-	r.ctx.endRequests() // aborts outstanding tickles
+	r.abort() // outstanding tickles
 }
 
 // giveUp ends the connection of a worker whose handlers do not return. It returns the error of Run. The stream is cut
 // without a closing handshake, since the jobs still run here: the server must not hand them out at once.
 func (r *running) giveUp() error {
-	r.ctx.endRequests()
-	if s := r.current.Load(); s != nil {
+	r.abort()
+	if s := r.stream.Load(); s != nil {
 		go s.Abort()
 	}
 	var ids []string
 	n := 0
-	r.mu.Lock()
-	for c := range r.leases.claims {
-		for i := range c.tasks {
-			if t := &c.tasks[i]; t.state == started {
-				if n++; len(ids) < maxProblems {
-					ids = append(ids, t.run.Job.ID)
-				}
-			}
+	r.jobs.eachStarted(func(t *task) {
+		if n++; len(ids) < maxProblems {
+			ids = append(ids, t.run.Job.ID)
 		}
-	}
-	r.mu.Unlock()
+	})
 	if n == 0 { // all handlers have returned, but a callback or a request has not
 		return errors.Join(r.problems.err(), fmt.Errorf("the worker could not stop within %v: OnEvent, Take or a request has not returned", r.DrainTimeout+r.ReportTimeout))
 	}
@@ -141,94 +118,61 @@ func (r *running) giveUp() error {
 // drain returns the jobs that no handler has begun to their queues, and waits until all other jobs have ended and are
 // reported.
 func (r *running) drain() {
-	drained := time.AfterFunc(r.DrainTimeout, func() { r.endHandlers(ErrDraining) })
+	drained := time.AfterFunc(r.DrainTimeout, func() { r.jobs.loseAll(ErrDraining) })
 	defer drained.Stop()
-	r.mu.Lock()
-	r.jobs.stopped = true
-	back := r.removeWaiting(func(*task) bool { return true })
-	r.ready.Broadcast()
-	r.mu.Unlock()
 	r.reports.hurry()
-	r.giveBackAll(back)
-	r.underWay.claims.Wait()
-	r.underWay.handlers.Wait()
-	last := time.AfterFunc(r.ReportTimeout, r.ctx.endRequests)
+	r.jobs.stop()
+	r.claims.wait()
+	r.handlers.underWay.Wait()
+	last := time.AfterFunc(r.ReportTimeout, r.abort)
 	defer last.Stop()
-	r.underWay.heldClaims.Wait()
+	r.jobs.unreportedClaims.Wait()
 }
 
-// running is a worker that runs. Claims call take to add jobs. Handlers begin jobs with next and end them with end.
-// With Take, handOver begins them with nextSome, and sendReports ends them with recordEnds. Reports settle them with
-// reported. All the time keepLeases keeps their leases. Handlers and leases do not know how jobs are claimed or
-// reported.
+// running is a worker that runs. Each part has its own lock and calls only the parts after it: streams and claims add
+// jobs, handlers run them, leases keep them, and reports end them, over the transport. Jobs call the claims when there
+// may be room for more, and reports call the jobs when they are reported. No lock is held during these two calls.
 type running struct {
-	Worker
-	session  *session
-	current  atomic.Pointer[client.Stream] // has the worker's jobs; nil: there is none
-	ctx      contexts
-	stop     context.CancelFunc // ends ctx.stopping
-	underWay underWay
+	*Worker
+	*transport
+	stopping context.Context // ends when the worker must claim no more: with the context of Run, or when a claim is refused for good
+	stop     context.CancelFunc
 	problems problems
-	ends     ends
-	reports  reports                       // has its own lock, which is never held together with mu
-	begins   atomic.Pointer[client.Stream] // the last stream, in which the worker announces that runs begin
-	ungets   chan struct{}                 // its capacity is how many jobs may be returned to their queues at the same time
 
-	// mu guards the fields below, and the fields of task and heldClaim that say so. They share one lock, since one
-	// event changes several of them in one step: the end of a run makes room for a claim, and a lost lease ends
-	// handlers.
-	mu     sync.Mutex
-	ready  sync.Cond // with mu; signals that jobs.queue has grown, that jobs.stopped is set, or, with Take, that runs have ended
-	jobs   heldJobs
-	claims claimState
-	leases leases
-	stream streamState
+	streams  *streams
+	handlers *handlers
+	claims   *claims
+	jobs     *jobs
+	leases   *leases
+	reports  *reports
 }
 
-// contexts are two periods in the life of a worker, and the values of its handlers.
-type contexts struct {
-	// stopping ends when the worker must claim no more: with the context of Run, or when a claim is refused for good.
-	stopping context.Context
-	handlers context.Context // has the values of the handlers' contexts, and does not end
-	requests context.Context // of all requests; ends after ReportTimeout
-
-	endRequests context.CancelFunc
-	endAll      func()
-}
-
-// underWay counts the goroutines that Run waits for before it returns.
-type underWay struct {
-	claims, handlers sync.WaitGroup
-	heldClaims       sync.WaitGroup // claims with jobs that are not reported
-	requests         sync.WaitGroup // tickles and reports
-}
-
-// newRunning returns a worker that is ready to run until ctx ends.
+// newRunning returns a worker that is ready to run until ctx ends. Handlers and requests outlive ctx, since they
+// continue while the worker drains.
 func (w *Worker) newRunning(ctx context.Context) (*running, error) {
-	r := &running{Worker: *w, ungets: make(chan struct{}, ungetsAtOnce)}
-	if err := r.setDefaults(); err != nil {
+	w, err := w.withDefaults()
+	if err != nil {
 		return nil, err
 	}
-	r.session = newSession(r.RunnerID, r.Logger)
-	r.stream.opening, r.stream.changed = true, make(chan struct{}, 1)
-	r.ready.L = &r.mu
-	r.jobs.meanTook = -1
-	r.claims.atOnce, r.claims.most, r.claims.roundTrip = 1, r.Batch, firstRoundTrip
-	r.leases.claims, r.leases.changed = map[*heldClaim]struct{}{}, make(chan struct{}, 1)
-	r.reports.changed, r.ends.changed = make(chan struct{}, 1), make(chan struct{}, 1)
-
-	// Handlers and requests outlive ctx, since they continue while the worker drains.
-	r.ctx.stopping, r.stop = context.WithCancel(ctx)
-	r.ctx.handlers = context.WithoutCancel(ctx)
-	r.ctx.requests, r.ctx.endRequests = context.WithCancel(r.ctx.handlers)
-	r.ctx.endAll = func() {
-		r.stop()
-		r.ctx.endRequests()
-	}
+	t := &transport{client: w.Client, session: newSession(w.RunnerID, w.Logger)}
+	t.ctx, t.abort = context.WithCancel(context.WithoutCancel(ctx))
+	r := &running{Worker: w, transport: t}
+	r.stopping, r.stop = context.WithCancel(ctx)
+	h := &host{values: context.WithoutCancel(ctx), ended: ends{changed: make(chan struct{}, 1)}}
+	r.leases = newLeases(t, w.Logger)
+	r.reports = newReports(t, w, r.stopping, &r.problems)
+	r.jobs = newJobs(w, h, r.stopping, r.leases, r.reports)
+	r.claims = newClaims(w, t, r.jobs, &r.problems, r.stopping, r.stop)
+	b := &begins{transport: t, jobs: r.jobs, later: w.BeginLater, runner: w.RunnerID, logger: w.Logger}
+	h.begin = b.announce
+	r.handlers = &handlers{Worker: w, jobs: r.jobs, begins: b, host: h}
+	r.streams = &streams{Worker: w, transport: t, claims: r.claims, jobs: r.jobs, leases: r.leases, begins: b, stopping: r.stopping}
 	return r, nil
 }
 
-func (r *running) setDefaults() error {
+// withDefaults returns the worker with values for the fields that are not set.
+func (w *Worker) withDefaults() (*Worker, error) {
+	r := *w
 	r.Concurrency = max(r.Concurrency, 1)
 	if r.Batch <= 0 {
 		r.Batch = r.Concurrency
@@ -253,53 +197,9 @@ func (r *running) setDefaults() error {
 	if r.RunnerID == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			return fmt.Errorf("name the runner after the host: %w; set RunnerID", err)
+			return nil, fmt.Errorf("name the runner after the host: %w; set RunnerID", err)
 		}
 		r.RunnerID = fmt.Sprintf("%.90s-%d-%06x", host, os.Getpid(), rand.N(1<<24))
 	}
-	return nil
+	return &r, nil
 }
-
-// maxProblems bounds the error of Run. A disk that is full for an hour causes one problem for each job.
-const maxProblems = 10
-
-// problems collects the errors that Run returns.
-type problems struct {
-	mu         sync.Mutex // guards all fields
-	refused    error      // a claim that the server refused for good
-	unreported int        // outcomes that could not be reported
-	first      []error    // the reasons for the first maxProblems of them
-}
-
-func (p *problems) refuse(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.refused = err
-}
-
-func (p *problems) addUnreported(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.unreported++; len(p.first) < maxProblems {
-		p.first = append(p.first, err)
-	}
-}
-
-func (p *problems) err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.unreported == 0 {
-		return p.refused
-	}
-	return errors.Join(p.refused, fmt.Errorf("cannot report %d outcomes; the first errors: %w", p.unreported, errors.Join(p.first...)))
-}
-
-// signal notifies a goroutine through a channel of capacity 1. The channel may hold a signal already.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-func jitter(d time.Duration) time.Duration { return rand.N(d + 1) }

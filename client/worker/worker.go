@@ -2,8 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -25,23 +23,6 @@ import (
 // A panic is an error too, and so is the end of the handler's goroutine by runtime.Goexit (which FailNow of a test
 // calls).
 type Handler func(ctx context.Context, j *client.Job) (client.Outcome, error)
-
-var (
-	// ErrLeaseLost ends a handler's context when the worker no longer holds the job: the server has said so, or the
-	// lease or the job's timeout_ms has ended by the worker's clock. If the handler then returns without an error, the
-	// worker still reports its work, unless the job was cancelled. The server accepts it while the job waits for its
-	// next run, and refuses it if another runner has the job. If the server said that the job is lost, only outcomes ok
-	// and failed are reported.
-	ErrLeaseLost = errors.New("the lease was lost")
-	// ErrDraining ends a handler's context when the worker stops and draining takes longer than DrainTimeout.
-	ErrDraining = errors.New("the worker is stopping")
-
-	// A Handler returns ErrUnget to return the job to its queue as if it had never been claimed.
-	ErrUnget = errors.New("the handler returned the job to its queue")
-
-	errCancelledRun = fmt.Errorf("%w: %w", ErrLeaseLost, client.ErrCancelled)
-	errWaited       = errors.New("the job waited too long for a handler, and was returned to its queue")
-)
 
 // Worker is a runner: it claims jobs, calls a handler for each, tickles the jobs while they run, and reports their
 // outcomes. Client, and one of Handler and Take, are required. The zero value of every other field works.
@@ -107,16 +88,4 @@ type Worker struct {
 	Logger *slog.Logger
 	// OnEvent, if not nil, is called for each Event, from many goroutines. Reports wait until it returns.
 	OnEvent func(Event)
-}
-
-// Event is a claim of some jobs, or the end of the run of one job once it is reported. If the outcome was not reported,
-// Err is the reason: ErrLeaseLost, ErrUnget or ErrDraining for a job that was returned to its queue, or the error of
-// the report.
-type Event struct {
-	Claim   string
-	Jobs    int // how many jobs a claim got; 0 for the end of a run
-	Job     *client.Job
-	Outcome client.Outcome
-	Err     error
-	Took    time.Duration // how long the claim's request or the handler took
 }

@@ -8,14 +8,16 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/checkpoint"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/input"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
@@ -29,9 +31,9 @@ const (
 )
 
 type addFlags struct {
-	remote
+	remote.Command
 	attributeFlags
-	inputFormat
+	input.Format
 	key, resume string
 	unknown     string
 	onComplete  string
@@ -90,9 +92,9 @@ Windows.`,
   find /data -type f | daybook add --client acme --type index --priority 7 --delay 10m`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	config.ServerFlag(cmd, &f.server)
+	config.ServerFlag(cmd, &f.Server)
 	f.attributeFlags.add(cmd)
-	f.inputFormat.add(cmd)
+	f.Format.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.resume, "resume", "", "a `file` that this command creates, with which it goes on after it was killed or failed")
 	flags.StringVar(&f.unknown, "unknown", "", "with --resume, what happens to bodies that were sent more than 23 hours ago and not answered: repeat or skip (default: an error)")
@@ -101,7 +103,7 @@ Windows.`,
 	flags.IntVar(&f.inFlight, "in-flight", 4, "how many bodies are sent at the same time")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "send nothing, and print how many jobs would be added, and the first three payloads")
 	flags.BoolVar(&f.ids, "ids", false, "print the id of each batch, on a terminal too")
-	linesFlag(cmd, &f.asJSON, "batch")
+	remote.LinesFlag(cmd, &f.AsJSON, "batch")
 	cmd.MarkFlagsMutuallyExclusive("ids", "json")
 	cmd.MarkFlagsMutuallyExclusive("key", "resume")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "resume")
@@ -110,25 +112,12 @@ Windows.`,
 	return cmd
 }
 
-// openInput opens the file that is the only argument; without one, or with -, it returns standard input. The caller
-// calls end.
-func openInput(cmd *cobra.Command, args []string) (in io.Reader, end func(), err error) {
-	if len(args) == 0 || args[0] == "-" {
-		return cmd.InOrStdin(), func() {}, nil
-	}
-	file, err := os.Open(args[0])
-	if err != nil {
-		return nil, nil, err
-	}
-	return file, func() { file.Close() }, nil // the file is only read, so the error does not matter
-}
-
 func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	options, err := f.options(cmd)
 	if err != nil {
 		return err
 	}
-	in, closeInput, err := openInput(cmd, args)
+	in, closeInput, err := input.Open(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -136,36 +125,35 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if f.dryRun {
 		return dryAdd(cmd, f, in, options)
 	}
-	url, err := reach(cmd, &f.server)
-	if err != nil {
+	if err := f.ConnectFor(cmd, addPatience); err != nil {
 		return err
 	}
-	a := adding{cmd: cmd, asJSON: f.asJSON, ids: f.ids || !terminal.IsTerminal(cmd.OutOrStdout()), line: terminal.NewStatusLine(cmd.ErrOrStderr()), start: time.Now(), size: fileSize(in)}
+	a := adding{cmd: cmd, asJSON: f.AsJSON, ids: f.ids || !terminal.IsTerminal(cmd.OutOrStdout()), line: terminal.NewStatusLine(cmd.ErrOrStderr()), start: time.Now(), size: input.Size(in)}
 	options.Stored, options.Progress = a.stored, a.progress
-	var state *addState
+	var state *checkpoint.Add
 	switch {
 	case f.resume != "":
 		if state, err = f.openState(cmd, args, &options); err != nil {
 			return err
 		}
-		defer state.close()
-		options.DryRun = state.done // add then compares the input, and posts nothing
+		defer state.Close()
+		options.DryRun = state.Done // add then compares the input, and posts nothing
 	case f.key == "":
 		options.Key = client.NewKey()
-		if !isFile(in) {
+		if !input.IsFile(in) {
 			options.FlushAfter = addSilence
 		}
 	}
 	ctx, end := terminal.UntilInterrupted(cmd.Context())
 	defer end()
-	if !isFile(in) {
-		in = &stoppableReader{ctx: ctx, in: in}
+	if !input.IsFile(in) {
+		in = &input.StoppableReader{Ctx: ctx, In: in}
 	}
-	if a.in, err = newAddInput(in, &f.inputFormat); err != nil {
+	if a.in, err = input.NewLineReader(in, &f.Format); err != nil {
 		return err
 	}
 	var early []client.AddedBody // from a state file that is done: they count once the input is known to be the same
-	if state != nil && state.done {
+	if state != nil && state.Done {
 		options.Stored = func(b client.AddedBody) { early = append(early, b) }
 	}
 	if options.Resume != nil {
@@ -173,17 +161,17 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 			a.earlier += int64(options.Resume.Bodies[i].Count)
 		}
 	}
-	result, err := clientFor(cmd, url, addPatience).Add(ctx, a.in, options)
+	result, err := f.Command.Client.Add(ctx, a.in, options)
 	a.line.Clear()
 	if err != nil && ctx.Err() != nil {
 		err = terminal.ErrInterrupted
 	}
 	if state != nil {
 		if err == nil {
-			err = state.checkEnd(a.in.made.Load())
+			err = state.CheckEnd(a.in.Made.Load())
 		}
 		if err == nil {
-			err = state.finish()
+			err = state.Finish()
 		}
 		if err != nil {
 			return f.stopped(cmd, options.Resume != nil, &result, err)
@@ -220,7 +208,7 @@ const nothingThere = "the input has no lines: nothing was added"
 
 // mayBeStored reports whether a part of an input is stored, or may be, so that the next add has to continue after it.
 func mayBeStored(result *client.AddResult, err error) bool {
-	_, isFormat := errors.AsType[*formatError](err)
+	_, isFormat := errors.AsType[*input.FormatError](err)
 	_, isRefused := errors.AsType[*client.Error](err)
 	isLong := errors.Is(err, client.ErrTooLarge) && !isRefused // a line, which was not sent
 	return result.Jobs > 0 || len(result.Unknown) > 0 || !isFormat && !isLong
@@ -229,7 +217,7 @@ func mayBeStored(result *client.AddResult, err error) bool {
 // stoppedAfter adds to an error how much of the input is stored. It counts lines of the input file, also if add has
 // converted them.
 func stoppedAfter(result *client.AddResult, err error) error {
-	if wrong, ok := errors.AsType[*formatError](err); ok {
+	if wrong, ok := errors.AsType[*input.FormatError](err); ok {
 		err = wrong
 	}
 	if !mayBeStored(result, err) {
@@ -239,72 +227,55 @@ func stoppedAfter(result *client.AddResult, err error) error {
 }
 
 // openState opens the state file, and sets the options to continue from it.
-func (f *addFlags) openState(cmd *cobra.Command, args []string, o *client.AddOptions) (*addState, error) {
-	text, err := ask(cmd, &f.server, "/stats")
+func (f *addFlags) openState(cmd *cobra.Command, args []string, o *client.AddOptions) (*checkpoint.Add, error) {
+	stats, err := remote.AskFor[ingest.Stats](&f.Command, cmd, "/stats")
 	if err != nil {
 		return nil, err
 	}
-	var stats ingest.Stats
-	if err := json.Unmarshal(text, &stats); err != nil {
-		return nil, unreadable(err)
+	head := checkpoint.Head{
+		Journal: stats.Journal.UUID, Format: f.Kind, SkipLines: f.SkipLines, StripCR: f.StripCR, Client: f.client, Type: f.typ, Attributes: o.Attributes,
 	}
-	head := stateHead{
-		Journal: stats.Journal.UUID, Format: f.format, SkipLines: f.skipLines, StripCR: f.stripCR, Client: f.client, Type: f.typ, Attributes: o.Attributes,
-	}
-	if f.format == formatCSV {
-		head.Comma = string(f.comma)
+	if f.Kind == input.CSV {
+		head.Comma = string(f.Comma)
 	}
 	if len(args) > 0 && args[0] != "-" {
 		if head.Input, err = filepath.Abs(args[0]); err != nil {
 			return nil, err
 		}
 	}
-	s, err := openAddState(f.resume, head)
+	s, err := checkpoint.OpenAdd(f.resume, head)
 	if err != nil {
 		return nil, err
 	}
-	s.repeat = f.unknown == unknownRepeat
-	var forgotten []*stateBody
-	if o.Resume, forgotten = s.resumed(); len(forgotten) > 0 && !s.done {
+	s.Repeat = f.unknown == unknownRepeat
+	var forgotten []*checkpoint.SentBody
+	if o.Resume, forgotten = s.Resumed(); len(forgotten) > 0 && !s.Done {
 		switch f.unknown {
 		case unknownSkip:
-			err = s.skip(forgotten)
-			o.Resume, _ = s.resumed()
+			err = s.Skip(forgotten)
+			o.Resume, _ = s.Resumed()
 		case "":
-			err = &unknownBodies{forgotten}
+			err = &checkpoint.UnknownBodiesError{List: forgotten}
 		}
 		if err != nil {
-			s.close()
+			s.Close()
 			return nil, err
 		}
 	}
-	o.Key, o.RepeatUnknown, o.Body, o.Acknowledged = s.head.Key, true, s.body, s.acknowledged
+	o.Key, o.RepeatUnknown, o.Body, o.Acknowledged = s.Head.Key, true, s.Body, s.Acknowledged
 	return s, nil
 }
 
-// unknownBodies is the error for bodies that were sent so long ago that the server no longer recognizes them.
-type unknownBodies struct{ list []*stateBody }
-
-func (e *unknownBodies) Error() string {
-	places := make([]string, len(e.list))
-	for i, b := range e.list {
-		places[i] = fmt.Sprintf("%d to %d, sent %s", b.Offset, b.Offset+int64(b.Bytes), terminal.Moment(b.At))
-	}
-	return fmt.Sprintf("an earlier add sent bytes %s, and got no answer; the server keeps keys for 24 hours, so it would store them again if it has them already; `daybook jobs --created-after` shows whether it has; send them again with --unknown repeat, or leave them out with --unknown skip",
-		strings.Join(places, "; "))
-}
-func (e *unknownBodies) Unwrap() error { return client.ErrUnknown }
-
 // stopped adds to an error the next step with the state file.
 func (f *addFlags) stopped(cmd *cobra.Command, resumed bool, result *client.AddResult, err error) error {
-	_, isChanged := errors.AsType[*errInputChanged](err)
+	_, isChanged := errors.AsType[*checkpoint.InputChangedError](err)
 	_, isRefused := errors.AsType[*client.Error](err)
 	if resumed && !isChanged && (errors.Is(err, client.ErrBadRequest) && !isRefused || errors.Is(err, client.ErrKeyReused)) {
 		where := "its lines are split in other places"
 		if isRefused {
 			where = err.Error()
 		}
-		err, isChanged = &errInputChanged{where: where}, true
+		err, isChanged = &checkpoint.InputChangedError{Where: where}, true
 	}
 	if isChanged {
 		return err
@@ -317,7 +288,7 @@ func (f *addFlags) stopped(cmd *cobra.Command, resumed bool, result *client.AddR
 
 // dryAdd prints the jobs that add would create.
 func dryAdd(cmd *cobra.Command, f *addFlags, in io.Reader, o client.AddOptions) error {
-	lines, err := newAddInput(in, &f.inputFormat)
+	lines, err := input.NewLineReader(in, &f.Format)
 	if err != nil {
 		return err
 	}
@@ -329,7 +300,7 @@ func dryAdd(cmd *cobra.Command, f *addFlags, in io.Reader, o client.AddOptions) 
 				break
 			}
 			line = bytes.TrimSuffix(line, []byte{'\n'})
-			if f.stripCR {
+			if f.StripCR {
 				line = bytes.TrimSuffix(line, []byte{'\r'})
 			}
 			if len(line) > 0 {
@@ -340,13 +311,13 @@ func dryAdd(cmd *cobra.Command, f *addFlags, in io.Reader, o client.AddOptions) 
 	}
 	result, err := client.New(config.DefaultServer, client.Options{}).Add(cmd.Context(), lines, o) // the client is not used
 	if err != nil {
-		if wrong, ok := errors.AsType[*formatError](err); ok {
+		if wrong, ok := errors.AsType[*input.FormatError](err); ok {
 			err = wrong
 		}
 		return fmt.Errorf("%d lines before this one could be added: %w", result.Jobs, err)
 	}
 	out := cmd.OutOrStdout()
-	if f.asJSON {
+	if f.AsJSON {
 		return json.NewEncoder(out).Encode(map[string]any{"would_add": result.Jobs, "bytes": result.Bytes, "batches": len(result.Bodies), "first_payloads": first})
 	}
 	fmt.Fprintf(out, "would add %s to %s/%s: %s in %s\n", terminal.JobsText(result.Jobs), f.client, f.typ, terminal.SizeText(result.Bytes), terminal.NumberText(len(result.Bodies), "batch", "batches"))
@@ -387,14 +358,14 @@ func (f *addFlags) options(cmd *cobra.Command) (o client.AddOptions, err error) 
 			return o, terminal.Usage(err)
 		}
 	}
-	if err := f.inputFormat.Check(cmd); err != nil {
+	if err := f.Format.Check(cmd); err != nil {
 		return o, err
 	}
 	if f.unknown != "" && (f.resume == "" || f.unknown != unknownRepeat && f.unknown != unknownSkip) {
 		return o, terminal.Usagef("--unknown must be %s or %s, and is for --resume only", unknownRepeat, unknownSkip)
 	}
-	o.Client, o.Type, o.Key, o.InFlight, o.StripCR, o.BodyBytes = f.client, f.typ, f.key, f.inFlight, f.stripCR, addBodyBytes
-	o.Kind = f.kind()
+	o.Client, o.Type, o.Key, o.InFlight, o.StripCR, o.BodyBytes = f.client, f.typ, f.key, f.inFlight, f.StripCR, addBodyBytes
+	o.Kind = f.PayloadKind()
 	return o, nil
 }
 
@@ -415,7 +386,7 @@ type adding struct {
 	line    *terminal.StatusLine
 	start   time.Time
 	size    int64 // of the file; 0 if it is not known
-	in      *addInput
+	in      *input.LineReader
 	earlier int64 // jobs that earlier adds with the same state file have stored
 	failed  error // the first error of printing
 }
@@ -466,7 +437,7 @@ func (a *adding) text(p client.AddProgress, after time.Duration) string {
 	if a.size <= 0 {
 		return text
 	}
-	read := a.in.fileBytes(p.Bytes)
+	read := a.in.FileBytes(p.Bytes)
 	part := min(read/float64(a.size), 1)
 	if part > 0 && part < 1 {
 		if left := terminal.Remaining(float64(p.Jobs)/part-float64(p.Jobs), rate); left != "" {
@@ -474,43 +445,4 @@ func (a *adding) text(p client.AddProgress, after time.Duration) string {
 		}
 	}
 	return fmt.Sprintf("%s %s %s", terminal.Bar(part), terminal.Percent(part), text)
-}
-
-// fileSize returns the size of a file, or 0 if the input is not a file.
-func fileSize(in io.Reader) int64 {
-	if !isFile(in) {
-		return 0
-	}
-	info, err := in.(*os.File).Stat()
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
-
-// inputError is an error of reading the input.
-type inputError struct{ err error }
-
-func (e *inputError) Error() string { return "read input: " + e.err.Error() }
-func (e *inputError) Unwrap() error { return e.err }
-
-// inputReader marks the errors of the input, so that exitCode can distinguish them from errors of the server.
-type inputReader struct{ io.Reader }
-
-func (r inputReader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = &inputError{err}
-	}
-	return n, err
-}
-
-// isFile reports whether the input is a file, which can be read again.
-func isFile(in io.Reader) bool {
-	f, ok := in.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode().IsRegular()
 }

@@ -23,7 +23,7 @@ func TestAddInterrupted(t *testing.T) {
 	c := client.New(s.url, client.Options{})
 	for _, flags := range [][]string{{"--key", "k"}, {"--resume", filepath.Join(t.TempDir(), "state")}, nil} {
 		typ := fmt.Sprint("t", len(flags), strings.Join(flags[:min(1, len(flags))], ""))
-		cmd := command(t, append([]string{"add", "--server", s.url, "--type", typ}, flags...)...)
+		cmd := command(append([]string{"add", "--server", s.url, "--type", typ}, flags...)...)
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
 		in := testkit.Must(cmd.StdinPipe())(t)

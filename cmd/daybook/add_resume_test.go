@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/checkpoint"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -27,10 +28,9 @@ func payloads(t *testing.T, server, typ string) []string {
 	t.Helper()
 	var list []string
 	for line := range strings.Lines(ok(t, "jobs", "--server", server, "--type", typ, "--json", "--limit", "0")) {
-		var j struct {
+		j := parsed[struct {
 			Payload json.RawMessage `json:"payload"`
-		}
-		testkit.NoError(t, json.Unmarshal([]byte(line), &j))
+		}](t, line)
 		var text string
 		if json.Unmarshal(j.Payload, &text) != nil {
 			text = string(j.Payload)
@@ -48,6 +48,8 @@ func written(t *testing.T, name, text string) string {
 	return path
 }
 
+// TestAddFormats: add and submit read the same formats. A wrong line stores nothing of its body, and leaves no batch that
+// looks complete.
 func TestAddFormats(t *testing.T) {
 	s := serving(t, t.TempDir())
 	for name, c := range map[string]struct {
@@ -65,15 +67,19 @@ func TestAddFormats(t *testing.T) {
 		"lines":      {"\ufeffa\nb\r\n", []string{"--strip-cr"}, []string{"b", "\ufeffa"}},
 		"one column": {"a;b\n1\n", []string{"--format", "csv", "--delimiter", ","}, []string{`{"a;b":"1"}`}},
 		"only names": {"id,name\n", []string{"--format", "csv"}, nil},
+		"header":     {"id,name\r\n# more\r\n1,a\r\n\r\n2,b\r\n", []string{"--skip-lines", "2", "--strip-cr"}, []string{"1,a", "2,b"}},
+		"skipped":    {"one line", []string{"--skip-lines", "5"}, nil},
 		"empty":      {"", []string{"--format", "csv"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			typ := "format-" + strings.ReplaceAll(name, " ", "-")
-			r := execute(t, "", append([]string{"add", "--server", s.url, "--type", typ, written(t, "in", c.in)}, c.args...)...)
-			if empty := strings.Contains(r.errs, nothingThere); r.code != terminal.ExitOK || empty != (c.want == nil) {
-				t.Errorf("%+v", r)
+			for _, verb := range []string{"add", "submit"} {
+				typ := verb + strings.ReplaceAll(name, " ", "-")
+				r := execute(t, "", append([]string{verb, "--server", s.url, "--type", typ, written(t, "in", c.in)}, c.args...)...)
+				if empty := strings.Contains(r.errs, "the input has no lines"); r.code != terminal.ExitOK || empty != (c.want == nil) {
+					t.Errorf("%+v", r)
+				}
+				testkit.EqualSlices(t, payloads(t, s.url, typ), c.want, verb)
 			}
-			testkit.EqualSlices(t, payloads(t, s.url, typ), c.want)
 		})
 	}
 	for name, c := range map[string]struct{ in, format, want string }{
@@ -116,16 +122,11 @@ func TestAddFormats(t *testing.T) {
 	t.Run("attributes", func(t *testing.T) {
 		for _, format := range []string{"lines", "ndjson"} {
 			r := execute(t, "1\n", "add", "--server", s.url, "--type", "attributes", "--format", format, "--meta", "user=42", "--on-complete", "next", "--timeout", "5m", "--json")
-			var b struct {
+			b := parsed[struct {
 				FirstID string `json:"first_id"`
-			}
-			if err := json.Unmarshal([]byte(r.out), &b); err != nil {
-				t.Fatalf("%v: %s", err, r.errs)
-			}
+			}](t, r.out)
 			text := ok(t, "get", "--server", s.url, b.FirstID)
-			for _, want := range []string{`{"user":"42"}`, `"type":"next"`, "timeout_ms    300000"} {
-				testkit.Contains(t, text, want)
-			}
+			testkit.Contains(t, text, `{"user":"42"}`, `"type":"next"`, "timeout_ms    300000")
 		}
 	})
 	t.Run("wrong use", func(t *testing.T) {
@@ -175,14 +176,11 @@ func TestAddDryRun(t *testing.T) {
 }
 
 // stateOf returns the lines of a state file.
-func stateOf(t *testing.T, path string) (lines []stateLine) {
+func stateOf(t *testing.T, path string) (lines []checkpoint.Line) {
 	t.Helper()
 	text := testkit.Must(os.ReadFile(path))(t)
 	for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
-		var l stateLine
-		if err := json.Unmarshal([]byte(line), &l); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
+		l := parsed[checkpoint.Line](t, line)
 		if i > 0 {
 			lines = append(lines, l)
 		}
@@ -241,9 +239,7 @@ func TestAddResume(t *testing.T) {
 		rows := b.String()
 		state, in := filepath.Join(t.TempDir(), "state"), written(t, "in.csv", rows+"wrong\n20001,x\n")
 		args := []string{"add", "--server", s.url, "--type", "corrected", "--format", "csv", "--resume", state, in}
-		if r := execute(t, "", args...); r.code != terminal.ExitFile || !strings.Contains(r.errs, "line 20002: the row has 1 field") || !strings.Contains(r.errs, "run the same command again") {
-			t.Fatalf("exit code %d: %s", r.code, r.errs)
-		}
+		execute(t, "", args...).ends(t, terminal.ExitFile, "line 20002: the row has 1 field", "run the same command again")
 		if n := s.pending(t, "default/corrected"); n == 0 || n == 20_002 {
 			t.Errorf("%d jobs", n)
 		}
@@ -308,9 +304,7 @@ func TestAddAfterADay(t *testing.T) {
 	stored := int64(strings.Count(in.String()[:firstBody], "\n"))
 	state := old("repeat")
 	args := []string{"add", "--server", s.url, "--type", "repeat", "--resume", state, path}
-	if r := execute(t, "", args...); r.code != terminal.ExitUnknown || !strings.Contains(r.errs, fmt.Sprintf("bytes %d to ", firstBody)) || !strings.Contains(r.errs, "--unknown") {
-		t.Fatalf("exit code %d: %s", r.code, r.errs)
-	}
+	execute(t, "", args...).ends(t, terminal.ExitUnknown, fmt.Sprintf("bytes %d to ", firstBody), "--unknown")
 	ok(t, append(args, "--unknown", "repeat")...)
 	testkit.Equal(t, s.pending(t, "default/repeat"), 30_000-stored)
 	for _, l := range stateOf(t, state)[1:] {
@@ -355,7 +349,7 @@ func TestAddKilled(t *testing.T) {
 					at = 1 << 40
 				}
 				slow.hold.Store(at)
-				cmd := command(t, "add", "--server", slow.url, "--type", "killed", "--format", format, "--in-flight", "3", "--resume", state, path)
+				cmd := command("add", "--server", slow.url, "--type", "killed", "--format", format, "--in-flight", "3", "--resume", state, path)
 				var errs bytes.Buffer
 				cmd.Stderr = &errs
 				testkit.NoError(t, cmd.Start())

@@ -18,7 +18,7 @@ func TestAddOnATerminal(t *testing.T) {
 	one, two := written(t, "one", "a\nb\n"), written(t, "two", strings.Repeat(strings.Repeat("x", 1000)+"\n", 2000))
 	run := func(tty *os.File, args ...string) {
 		t.Helper()
-		cmd := command(t, append([]string{"add", "--server", s.url, "--type", "t"}, args...)...)
+		cmd := command(append([]string{"add", "--server", s.url, "--type", "t"}, args...)...)
 		cmd.Stdout = tty
 		testkit.NoError(t, cmd.Run())
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/files"
-	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/ingest/backup"
@@ -25,8 +25,8 @@ import (
 const defaultKeep = 7
 
 func newBackup() *cobra.Command {
-	var server config.ServerAddress
-	var asJSON, noBlobs, bySize bool
+	var r remote.Command
+	var noBlobs, bySize bool
 	var keep int
 	cmd := &cobra.Command{
 		Use:   "backup DIR",
@@ -52,19 +52,17 @@ has. ` + "`daybook restore`" + ` makes a data directory of a backup.`,
 		Example: `  daybook backup /backups/daybook
   daybook backup --server http://queue.internal:1717 --keep 30 --json /backups/daybook`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if keep < 0 {
-				return terminal.Usagef("--keep must be 0 or more, not %d", keep)
-			}
-			url, err := reach(cmd, &server)
-			if err != nil {
-				return err
-			}
-			return makeBackup(cmd, newClient(cmd, url), args[0], noBlobs, bySize, keep, asJSON)
-		},
 	}
-	config.ServerFlag(cmd, &server)
-	jsonFlag(cmd, &asJSON)
+	r.Check = func(*cobra.Command, []string) error {
+		if keep < 0 {
+			return terminal.Usagef("--keep must be 0 or more, not %d", keep)
+		}
+		return nil
+	}
+	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		return makeBackup(cmd, r.Client, args[0], noBlobs, bySize, keep, r.AsJSON)
+	})
+	remote.JSONFlag(cmd, &r.AsJSON)
 	cmd.Flags().BoolVar(&noBlobs, "no-blobs", false, "leave the blobs out")
 	cmd.Flags().BoolVar(&bySize, "blobs-by-size", false, "do not read the blobs that DIR has; compare their sizes only")
 	cmd.MarkFlagsMutuallyExclusive("no-blobs", "blobs-by-size")
@@ -103,7 +101,7 @@ func (r *backupReport) describe(m *backup.Manifest, blobs *backup.Blobs) {
 	}
 }
 
-// JobsText describes the jobs and commands of a backup. A restore applies the commands that the count of jobs does not
+// jobsText describes the jobs and commands of a backup. A restore applies the commands that the count of jobs does not
 // include.
 func (r *backupReport) jobsText() string {
 	if r.JobsSeq == r.LastSeq {
@@ -178,7 +176,7 @@ func acceptsServer(ctx context.Context, dir *backup.Directory, c *client.Client)
 	}
 	var stats ingest.Stats
 	if err := json.Unmarshal(text.Text, &stats); err != nil {
-		return unreadable(err)
+		return remote.Unreadable(err)
 	}
 	err = dir.Accepts(stats.Journal.UUID)
 	if errors.Is(err, backup.ErrOtherServer) {

@@ -135,9 +135,7 @@ func TestBackupAndRestore(t *testing.T) {
 	content := testkit.Must(os.ReadFile(blobFile))(t)
 	content[len(content)/2] ^= 1
 	testkit.NoError(t, os.WriteFile(blobFile, content, 0o600))
-	if r := execute(t, "", "backup", "--server", s.url, "--json", filepath.Join(t.TempDir(), "b")); r.code != terminal.ExitCorrupt || !strings.Contains(r.errs, address) || !strings.Contains(r.out, `"jobs":6`) {
-		t.Errorf("a damaged blob: %d %s%s", r.code, r.out, r.errs)
-	}
+	execute(t, "", "backup", "--server", s.url, "--json", filepath.Join(t.TempDir(), "b")).ends(t, terminal.ExitCorrupt, address).prints(t, `"jobs":6`)
 
 	none := serving(t, filepath.Join(t.TempDir(), "data"), "--blobs", "none")
 	if n := reported(t, "backup", "--server", none.url, filepath.Join(t.TempDir(), "b")); n.HasBlobs {
@@ -263,7 +261,7 @@ func (m *killTimes) wait(ended chan error) {
 // started starts a command in a process. The channel, which has room for one element, receives the end of the process.
 func started(t *testing.T, args ...string) (*exec.Cmd, chan error) {
 	t.Helper()
-	cmd := command(t, args...)
+	cmd := command(args...)
 	testkit.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()

@@ -16,16 +16,16 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/chunks"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
 func newBatches() *cobra.Command {
-	var server config.ServerAddress
+	var r remote.Command
 	var q client.BatchesQuery
 	var meta []string
 	var limit int
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "batches",
 		Short: "List batches",
@@ -36,7 +36,6 @@ func newBatches() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	config.ServerFlag(cmd, &server)
 	flags.StringVar(&q.Status, "status", "", "only batches that are in_progress, paused, completed, failed or cancelled")
 	flags.StringVar(&q.Client, "client", "", "only batches of this client")
 	flags.StringVar(&q.Type, "type", "", "only batches of this type")
@@ -44,8 +43,8 @@ func newBatches() *cobra.Command {
 	flags.StringVar(&q.NamePrefix, "name-prefix", "", "only batches whose names begin so")
 	flags.StringArrayVar(&meta, "meta", nil, "only batches with NAME=VALUE in their meta; may be given several times")
 	flags.IntVar(&limit, "limit", 100, "how many batches are listed; 0 means all")
-	flags.BoolVar(&asJSON, "json", false, "print JSON, one batch per line")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	remote.LinesFlag(cmd, &r.AsJSON, "batch")
+	return remote.Over(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		if limit < 0 {
 			return terminal.Usagef("--limit is the number of batches, or 0 for all, and not %d", limit)
 		}
@@ -67,17 +66,15 @@ func newBatches() *cobra.Command {
 			}
 			q.Meta[name] = value
 		}
-		url, err := reach(cmd, &server)
-		if err != nil {
+		if err := r.Connect(cmd); err != nil {
 			return err
 		}
 		q.PageSize = job.MaxPage
 		if limit > 0 {
 			q.PageSize = min(limit, job.MaxPage)
 		}
-		return listBatches(cmd, newClient(cmd, url).Batches(cmd.Context(), q), limit, asJSON)
-	}
-	return cmd
+		return listBatches(cmd, r.Client.Batches(cmd.Context(), q), limit, r.AsJSON)
+	})
 }
 
 // listBatches prints batches, at most limit unless that is 0. It prints a table in parts, so that a long list needs
@@ -99,7 +96,7 @@ func listBatches(cmd *cobra.Command, all iter.Seq2[client.Batch, error], limit i
 		}
 		shown++
 		if asJSON {
-			err = writeDocument(out, b.Text)
+			err = remote.WriteDocument(out, b.Text)
 		} else if list.rows = append(list.rows, b); len(list.rows) == job.MaxPage {
 			err = list.print()
 		}
@@ -163,9 +160,9 @@ func metaText(b *client.Batch) string {
 }
 
 func newResults() *cobra.Command {
-	var server config.ServerAddress
+	var r remote.Command
 	var q client.ResultsQuery
-	var asJSON, stored bool
+	var stored bool
 	cmd := &cobra.Command{
 		Use:   "results ID",
 		Short: "Show the results of a batch",
@@ -178,40 +175,34 @@ the batch has ended.`,
   daybook results --from 1000 --json 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
 
-		ValidArgsFunction: config.Once(batchIDs),
+		ValidArgsFunction: config.Once(remote.BatchIDs),
 	}
-	config.ServerFlag(cmd, &server)
 	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "wait until the batch has ended")
 	cmd.Flags().Int64Var(&q.From, "from", 0, "the number of the first job")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one result per line")
+	remote.LinesFlag(cmd, &r.AsJSON, "result")
 	cmd.Flags().BoolVar(&stored, "chunks", false, "read outputs that are blobs of the server")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkIDs(args[0]); err != nil {
+	return remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		if err := remote.CheckIDs(args[0]); err != nil {
 			return err
 		}
 		var store *chunks.Store
 		if stored {
 			store = &chunks.Store{}
 		}
-		url, err := reach(cmd, &server)
-		if err != nil {
+		if err := r.Connect(cmd); err != nil {
 			return err
 		}
-		out := cmd.OutOrStdout()
-		if terminal.IsTerminal(out) {
-			out = &plainText{to: out}
-		}
-		for r, err := range chunks.Results(cmd.Context(), newClient(cmd, url), args[0], q, store) {
+		out := terminal.Plain(r.Out)
+		for one, err := range chunks.Results(cmd.Context(), r.Client, args[0], q, store) {
 			if err == nil {
-				err = printResult(out, &r, asJSON)
+				err = printResult(out, &one, r.AsJSON)
 			}
 			if err != nil {
 				return err
 			}
 		}
 		return nil
-	}
-	return cmd
+	})
 }
 
 // resultDocument is a result as JSON: output is a text or a JSON value, output_b64 has other bytes.

@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/bench"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/load/limits"
 	"github.com/daybookq/daybook/internal/load/works"
@@ -62,25 +64,25 @@ of a job to the end of its completion.`,
 			if err := config.CheckDuration("--duration", f.duration, minBenchMs, maxBenchMs); err != nil {
 				return terminal.Usage(err)
 			}
-			return bench(cmd, &f)
+			return measure(cmd, &f)
 		},
 	}
 	config.ServerFlag(cmd, &f.server)
 	cmd.Flags().Lookup("server").DefValue = "a server of its own"
-	jsonFlag(cmd, &f.json)
+	remote.JSONFlag(cmd, &f.json)
 	cmd.Flags().StringVar(&f.data, "data", config.DefaultData, "data directory whose disk is measured; it need not exist, and nothing in it is changed")
 	cmd.Flags().Var(&f.duration, "duration", "about how long to measure")
 	cobra.CheckErr(cmd.MarkFlagDirname("data"))
 	return cmd
 }
 
-// bench measures, deletes what it has made, and prints the result.
-func bench(cmd *cobra.Command, f *benchFlags) (err error) {
+// measure measures, deletes what it has made, and prints the result.
+func measure(cmd *cobra.Command, f *benchFlags) (err error) {
 	ctx, stop := terminal.UntilInterrupted(cmd.Context())
 	defer stop()
-	b := benchRun{show: newBenchProgress(cmd.ErrOrStderr(), time.Duration(f.duration))}
-	defer b.show.end()
-	b.Runner = limits.Runner{Processors: runtime.GOMAXPROCS(0), Length: time.Duration(f.duration), Progress: b.show.step}
+	b := benchRun{show: bench.NewProgress(cmd.ErrOrStderr(), time.Duration(f.duration))}
+	defer b.show.End()
+	b.Runner = limits.Runner{Processors: runtime.GOMAXPROCS(0), Length: time.Duration(f.duration), Progress: b.show.Step}
 	if cmd.Flags().Changed("server") || cmd.Flags().Changed("context") {
 		err = b.given(ctx, f)
 	} else if err = checkServerSystem(cmd); err == nil {
@@ -97,32 +99,32 @@ func bench(cmd *cobra.Command, f *benchFlags) (err error) {
 	if err != nil {
 		return errors.Join(err, removed)
 	}
-	b.show.end()
+	b.show.End()
 	if f.json {
 		encoder := json.NewEncoder(cmd.OutOrStdout())
 		encoder.SetIndent("", "  ")
 		return errors.Join(removed, encoder.Encode(report))
 	}
-	return errors.Join(removed, report.print(cmd.OutOrStdout()))
+	return errors.Join(removed, report.Print(cmd.OutOrStdout()))
 }
 
 // benchRun is one run of bench.
 type benchRun struct {
 	limits.Runner
-	show    *benchProgress
+	show    *bench.Progress
 	what    string                      // a name for what is measured
 	version string                      // of the server
 	remove  func(context.Context) error // deletes the queues of the measurement
 }
 
 // report measures.
-func (b *benchRun) report(ctx context.Context) (*benchReport, error) {
+func (b *benchRun) report(ctx context.Context) (*bench.Report, error) {
 	began := time.Now()
 	result, err := b.Run(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &benchReport{
+	return &bench.Report{
 		Version: version, Server: b.what, ServerVersion: b.version, Date: began.UTC().Truncate(time.Second), Seconds: time.Since(began).Seconds(),
 		Processors: runtime.GOMAXPROCS(0), System: runtime.GOOS + "/" + runtime.GOARCH, Result: result,
 	}, nil
@@ -141,45 +143,42 @@ func (b *benchRun) given(ctx context.Context, f *benchFlags) error {
 	}
 	b.version = v.Version
 	b.remove = func(ctx context.Context) error { return deleteQueues(ctx, b.Target, b.show) }
-	b.show.say("measuring %s in queues of client %s, which are deleted at the end; other jobs take longer meanwhile", b.what, b.Target.Name)
+	b.show.Say("measuring %s in queues of client %s, which are deleted at the end; other jobs take longer meanwhile", b.what, b.Target.Name)
 	return nil
 }
 
 // own starts a server to measure.
 func (b *benchRun) own(ctx context.Context, f *benchFlags) error {
-	own, err := startBenchServer(ctx, f.data, b.show)
+	own, err := bench.StartServer(ctx, f.data, b.show)
 	if err != nil {
 		return err
 	}
-	b.what, b.version = "a server of its own, in "+own.dir, version
-	b.Target, b.Local, b.Dir = works.NewTarget(own.url), true, own.dir
+	b.what, b.version = "a server of its own, in "+own.Dir, version
+	b.Target, b.Local, b.Dir = works.NewTarget(own.Url), true, own.Dir
 	b.remove = func(context.Context) error {
 		b.Target.Close()
-		return own.end()
+		return own.End()
 	}
-	b.show.say("measuring %s, which is deleted at the end", b.what)
+	b.show.Say("measuring %s, which is deleted at the end", b.what)
 	return nil
 }
 
-// errMeasuredPart is returned when a signal ended the measurement.
-var errMeasuredPart = fmt.Errorf("%w before all was measured", terminal.ErrInterrupted)
-
-// interruptedOr returns errMeasuredPart if ctx has ended, and otherwise err.
+// interruptedOr returns ErrInterrupted if ctx has ended, and otherwise err.
 func interruptedOr(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return errMeasuredPart
+		return bench.ErrInterrupted
 	}
 	return err
 }
 
 // deleteQueues deletes the queues of a target.
-func deleteQueues(ctx context.Context, t *works.Target, show *benchProgress) error {
+func deleteQueues(ctx context.Context, t *works.Target, show *bench.Progress) error {
 	ctx, cancel := context.WithTimeout(ctx, benchEnd)
 	defer cancel()
 	defer t.Close()
-	show.deleting(0)
-	defer show.end()
-	if err := t.Delete(ctx, show.deleting); err != nil {
+	show.Deleting(0)
+	defer show.End()
+	if err := t.Delete(ctx, show.Deleting); err != nil {
 		return fmt.Errorf("%w; jobs of client %s remain: delete them with DELETE /queues/%s/TYPE/jobs?status=all", err, t.Name, t.Name)
 	}
 	return nil

@@ -2,8 +2,8 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/bench"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/load/limits"
 	"github.com/daybookq/daybook/internal/load/works"
@@ -21,9 +22,9 @@ import (
 // asServer makes bench start this test binary as its server.
 func asServer(t *testing.T) {
 	t.Helper()
-	old := ownProgram
-	ownProgram = func(args ...string) (*exec.Cmd, error) { return command(t, args...), nil }
-	t.Cleanup(func() { ownProgram = old })
+	old := bench.OwnProgram
+	bench.OwnProgram = func(args ...string) (*exec.Cmd, error) { return command(args...), nil }
+	t.Cleanup(func() { bench.OwnProgram = old })
 }
 
 // empty fails the test if a directory is not empty.
@@ -44,8 +45,7 @@ func TestBench(t *testing.T) {
 	empty(t, dir)
 	testkit.Contains(t, r.errs, "[", "left")
 	testkit.Lacks(t, r.errs, "\x1b")
-	var report benchReport
-	testkit.NoError(t, json.Unmarshal([]byte(r.out), &report))
+	report := parsed[bench.Report](t, r.out)
 	if report.Fsync == nil || report.Fsync.P50 <= 0 || report.RoundTripMs <= 0 || report.Processors == 0 || len(report.Works) != 5 {
 		t.Errorf("%+v", report)
 	}
@@ -57,14 +57,10 @@ func TestBench(t *testing.T) {
 			t.Errorf("%s: %+v", w.Name, f)
 		}
 	}
-	for _, field := range []string{`"jobs_per_s"`, `"p999_ms"`, `"server_processors"`, `"sync_share"`, `"kept_up"`, `"cause"`, `"round_trip_ms"`} {
-		testkit.Contains(t, r.out, field)
-	}
+	testkit.Contains(t, r.out, `"jobs_per_s"`, `"p999_ms"`, `"server_processors"`, `"sync_share"`, `"kept_up"`, `"cause"`, `"round_trip_ms"`)
 	var text bytes.Buffer
-	testkit.NoError(t, report.print(&text))
-	for _, want := range []string{"append 4 KiB and fsync", "jobs/s", "What limits it:", works.Bulk.Title, works.OneAtATime.Title} {
-		testkit.Contains(t, text.String(), want)
-	}
+	testkit.NoError(t, report.Print(&text))
+	testkit.Contains(t, text.String(), "append 4 KiB and fsync", "jobs/s", "What limits it:", works.Bulk.Title, works.OneAtATime.Title)
 }
 
 // TestBenchOfServer: bench measures a given server in new queues, and deletes them. Its other jobs remain.
@@ -79,28 +75,34 @@ func TestBenchOfServer(t *testing.T) {
 	testkit.Equal(t, s.pending(t, "default/default"), 1)
 }
 
+// measuring returns when a bench measures, by what it has written.
+func measuring(t *testing.T, errs io.Reader) {
+	t.Helper()
+	said := ""
+	for buffer := make([]byte, 4096); !strings.Contains(said, "as fast as possible"); {
+		n, err := errs.Read(buffer)
+		if said += string(buffer[:n]); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+	}
+}
+
 // TestBenchInterrupted: a signal ends the measurement, and bench deletes everything that it had made.
 func TestBenchInterrupted(t *testing.T) {
 	s := serving(t, t.TempDir())
 	interrupt := func(args ...string) {
 		t.Helper()
-		cmd := command(t, append([]string{"bench", "--duration", "60s"}, args...)...)
+		cmd := command(append([]string{"bench", "--duration", "60s"}, args...)...)
 		var out bytes.Buffer
 		cmd.Stdout = &out
 		errs := testkit.Must(cmd.StderrPipe())(t)
 		testkit.NoError(t, cmd.Start())
-		said := ""
-		for buffer := make([]byte, 4096); !strings.Contains(said, "as fast as possible"); {
-			n, err := errs.Read(buffer)
-			if said += string(buffer[:n]); err != nil {
-				t.Fatalf("%v: %s", err, said)
-			}
-		}
+		measuring(t, errs)
 		testkit.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 		var rest bytes.Buffer
 		_, _ = rest.ReadFrom(errs) // until the end of the process
 		if exit := new(exec.ExitError); !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != terminal.ExitSignal+int(syscall.SIGINT) || !strings.Contains(rest.String(), "interrupted") || out.Len() > 0 {
-			t.Errorf("%v: %s%s", cmd.ProcessState, said, rest.String())
+			t.Errorf("%v: %s", cmd.ProcessState, rest.String())
 		}
 	}
 	interrupt("--server", s.url)
@@ -115,18 +117,12 @@ func TestBenchInterrupted(t *testing.T) {
 func TestBenchWithoutReaders(t *testing.T) {
 	s := serving(t, t.TempDir())
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
-		cmd := command(t, "bench", "--duration", "60s", "--server", s.url)
+		cmd := command("bench", "--duration", "60s", "--server", s.url)
 		r, w := testkit.Must2(os.Pipe())(t)
 		cmd.Stdout, cmd.Stderr = w, w
 		testkit.NoError(t, cmd.Start())
 		w.Close()
-		said := ""
-		for buffer := make([]byte, 4096); !strings.Contains(said, "as fast as possible"); {
-			n, err := r.Read(buffer)
-			if said += string(buffer[:n]); err != nil {
-				t.Fatalf("%v: %s", err, said)
-			}
-		}
+		measuring(t, r)
 		r.Close()
 		testkit.NoError(t, cmd.Process.Signal(sig))
 		if cmd.Wait() == nil {
@@ -143,20 +139,20 @@ func TestBenchWithoutReaders(t *testing.T) {
 func TestBenchServerEnds(t *testing.T) {
 	asServer(t)
 	dir := t.TempDir()
-	s := testkit.Must(startBenchServer(t.Context(), dir, &bytes.Buffer{}))(t)
-	if filepath.Dir(s.dir) != filepath.Dir(dir) && filepath.Dir(s.dir) != dir {
-		t.Errorf("the directory is %s", s.dir)
+	s := testkit.Must(bench.StartServer(t.Context(), dir, &bytes.Buffer{}))(t)
+	if filepath.Dir(s.Dir) != filepath.Dir(dir) && filepath.Dir(s.Dir) != dir {
+		t.Errorf("the directory is %s", s.Dir)
 	}
-	testkit.Check(t, s.end())
-	if _, err := os.Stat(s.dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s remains: %v", s.dir, err)
+	testkit.Check(t, s.End())
+	if _, err := os.Stat(s.Dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s remains: %v", s.Dir, err)
 	}
 	sub := filepath.Join(dir, "data", "of", "it") // it does not exist, so its directory is made in dir
-	ownProgram = func(...string) (*exec.Cmd, error) { return command(t, "no-such-command"), nil }
-	testkit.Fails(startBenchServer(t.Context(), sub, &bytes.Buffer{}))(t, "ended")
+	bench.OwnProgram = func(...string) (*exec.Cmd, error) { return command("no-such-command"), nil }
+	testkit.Fails(bench.StartServer(t.Context(), sub, &bytes.Buffer{}))(t, "ended")
 	empty(t, dir)
-	ownProgram = func(...string) (*exec.Cmd, error) { return exec.Command(filepath.Join(dir, "none")), nil }
-	testkit.Fails(startBenchServer(t.Context(), sub, &bytes.Buffer{}))(t, os.ErrNotExist)
+	bench.OwnProgram = func(...string) (*exec.Cmd, error) { return exec.Command(filepath.Join(dir, "none")), nil }
+	testkit.Fails(bench.StartServer(t.Context(), sub, &bytes.Buffer{}))(t, os.ErrNotExist)
 	empty(t, dir)
 }
 
@@ -173,10 +169,10 @@ func TestBenchRefusals(t *testing.T) {
 // TestBenchProgress: on a terminal one line changes, and it is cleared at the end.
 func TestBenchProgress(t *testing.T) {
 	var b bytes.Buffer
-	p := benchProgress{errs: &b, terminal: true, length: time.Minute}
-	p.step(limits.Step{Text: "the disk", Part: 0.5})
-	p.step(limits.Step{Text: "the end", Part: 1})
-	p.say("hello")
+	p := bench.Progress{Errs: &b, Terminal: true, Length: time.Minute}
+	p.Step(limits.Step{Text: "the disk", Part: 0.5})
+	p.Step(limits.Step{Text: "the end", Part: 1})
+	p.Say("hello")
 	const clear = "\r\x1b[K"
 	if want := clear + "[##########..........] 30s left  the disk" + clear + "[####################] 0s left  the end" + clear + "daybook: hello\n"; b.String() != want {
 		t.Errorf("%q", b.String())

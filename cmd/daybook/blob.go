@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -11,18 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
-	"github.com/daybookq/daybook/job"
 )
-
-// blobCommand has the flags of the commands for blobs.
-type blobCommand struct {
-	server config.ServerAddress
-	url    string // of the server, when it is known
-	client string
-	asJSON bool
-}
 
 func newBlob() *cobra.Command {
 	cmd := &cobra.Command{
@@ -37,32 +26,14 @@ digits of a SHA-1.`,
 		Example: `  daybook blob put guest.wasm
   daybook blob ls`,
 	}
-	return group(cmd, newBlobPut(), newBlobGet(), newBlobList(), newBlobCollect())
+	return terminal.Group(cmd, newBlobPut(), newBlobGet(), newBlobList(), newBlobCollect())
 }
 
-// flags adds the flags that the commands for blobs share.
-func (b *blobCommand) flags(cmd *cobra.Command, json string) {
-	config.ServerFlag(cmd, &b.server)
-	cmd.Flags().StringVar(&b.client, "client", "", "the client whose blobs are meant (default: those that all clients share)")
-	cmd.Flags().BoolVar(&b.asJSON, "json", false, json)
-}
-
-// dial checks the flags, and returns a client of the server.
-func (b *blobCommand) dial(cmd *cobra.Command) (*client.Client, error) {
-	if b.client != "" {
-		if err := job.CheckName("--client", b.client); err != nil {
-			return nil, terminal.Usage(err)
-		}
-	}
-	var err error
-	if b.url, err = reach(cmd, &b.server); err != nil {
-		return nil, err
-	}
-	return newClient(cmd, b.url), nil
-}
+// ofBlobs is the help of --client.
+const ofBlobs = "the client whose blobs are meant (default: those that all clients share)"
 
 func newBlobGet() *cobra.Command {
-	var b blobCommand
+	var b remote.Owned
 	var output string
 	cmd := &cobra.Command{
 		Use:   "get ADDRESS",
@@ -72,28 +43,22 @@ arrived. The bytes are compared with the address. If they are damaged, the comma
 		Example: `  daybook blob get sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
   daybook blob get --output guest.wasm 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			c, err := b.dial(cmd)
-			if err != nil {
-				return err
-			}
-			blob, err := c.Blobs(b.client).Open(cmd.Context(), args[0])
-			if errors.Is(err, client.ErrBadRequest) {
-				return terminal.Usage(err)
-			}
-			if err != nil {
-				return err
-			}
-			defer blob.Close() // the blob was only read
-			if output == "" {
-				_, err = io.Copy(cmd.OutOrStdout(), blob)
-				return err
-			}
-			return writeWhole(output, blob)
-		},
 	}
-	config.ServerFlag(cmd, &b.server)
-	cmd.Flags().StringVar(&b.client, "client", "", "read the blobs of this client and the shared ones (default: only the shared ones)")
+	b.Over(cmd, "read the blobs of this client and the shared ones (default: only the shared ones)", "", func(cmd *cobra.Command, args []string) (err error) {
+		blob, err := b.Client.Blobs(b.Owner).Open(cmd.Context(), args[0])
+		if errors.Is(err, client.ErrBadRequest) {
+			return terminal.Usage(err)
+		}
+		if err != nil {
+			return err
+		}
+		defer blob.Close() // the blob was only read
+		if output == "" {
+			_, err = io.Copy(b.Out, blob)
+			return err
+		}
+		return writeWhole(output, blob)
+	})
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write (default: standard output)")
 	return cmd
 }
@@ -117,40 +82,31 @@ func writeWhole(path string, r io.Reader) (err error) {
 }
 
 func newBlobList() *cobra.Command {
-	var b blobCommand
+	var b remote.Owned
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List the blobs",
 		Long:    `List the blobs in the order of their addresses, with their bytes and when they were stored last.`,
 		Example: `  daybook blob ls --client acme`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := b.dial(cmd)
+	}
+	b.Over(cmd, ofBlobs, "", func(cmd *cobra.Command, _ []string) error {
+		for found, err := range b.Client.Blobs(b.Owner).All(cmd.Context()) {
+			if err == nil { // there may be millions, so the columns are not aligned
+				err = b.ShowValue(found, "%s  %12d  %s\n", found.Address, found.Size, terminal.Moment(found.ChangedAt))
+			}
 			if err != nil {
 				return err
 			}
-			out := cmd.OutOrStdout()
-			for found, err := range c.Blobs(b.client).All(cmd.Context()) {
-				switch {
-				case err != nil:
-				case b.asJSON:
-					err = json.NewEncoder(out).Encode(found)
-				default: // there may be millions, so the columns are not aligned
-					_, err = fmt.Fprintf(out, "%s  %12d  %s\n", found.Address, found.Size, terminal.Moment(found.ChangedAt))
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	}
-	b.flags(cmd, "print JSON, one blob per line")
+		}
+		return nil
+	})
+	remote.LinesFlag(cmd, &b.AsJSON, "blob")
 	return cmd
 }
 
 func newBlobCollect() *cobra.Command {
-	var r remote
+	var r remote.Command
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove the blobs that nothing names",
@@ -159,13 +115,13 @@ server does this regularly by itself (serve --blobs-collect). It reads all jobs,
 		Example: `  daybook blob gc --server http://queue.example:1717`,
 		Args:    cobra.NoArgs,
 	}
-	connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
-		done, err := r.c.CollectBlobs(cmd.Context())
+	remote.Connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		done, err := r.Client.CollectBlobs(cmd.Context())
 		if err != nil {
 			return err
 		}
-		return r.showValue(done, "%d blobs with %s removed; blobs that are younger than a day stay\n", done.Blobs, terminal.SizeText(done.Bytes))
+		return r.ShowValue(done, "%d blobs with %s removed; blobs that are younger than a day stay\n", done.Blobs, terminal.SizeText(done.Bytes))
 	})
-	jsonFlag(cmd, &r.asJSON)
+	remote.JSONFlag(cmd, &r.AsJSON)
 	return cmd
 }

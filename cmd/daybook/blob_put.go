@@ -1,18 +1,17 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/files"
+	"github.com/daybookq/daybook/cmd/daybook/internal/checkpoint"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/filelock"
 )
@@ -21,7 +20,7 @@ import (
 const longFile = 64 << 20
 
 func newBlobPut() *cobra.Command {
-	var b blobCommand
+	var b remote.Owned
 	cmd := &cobra.Command{
 		Use:   "put [FILE ...]",
 		Short: "Store files as blobs, and print their addresses",
@@ -34,34 +33,35 @@ $XDG_STATE_HOME/daybook/uploads (default: ~/.local/state), and removes the note 
 whoever has it can append to the upload. If the file has changed meanwhile, the upload begins again.`,
 		Example: `  daybook blob put guest.wasm
   tar c photos | daybook blob put`,
-		RunE: func(cmd *cobra.Command, files []string) error {
-			c, err := b.dial(cmd)
+	}
+	b.Over(cmd, ofBlobs, "", func(cmd *cobra.Command, files []string) error {
+		if len(files) == 0 {
+			files = []string{"-"}
+		}
+		for _, file := range files {
+			stored, err := putFile(cmd, &b, file)
+			switch {
+			case err != nil:
+			case len(files) > 1: // as sha256sum does
+				err = b.ShowValue(stored, "%s  %s\n", stored.Address, file)
+			default:
+				err = b.ShowValue(stored, "%s\n", stored.Address)
+			}
 			if err != nil {
 				return err
 			}
-			if len(files) == 0 {
-				files = []string{"-"}
-			}
-			for _, file := range files {
-				stored, err := putFile(cmd, c, b.url, b.client, file)
-				if err != nil {
-					return err
-				}
-				if err := b.print(cmd.OutOrStdout(), &stored, file, len(files) > 1); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	}
-	b.flags(cmd, "print JSON, one blob per line")
+		}
+		return nil
+	})
+	remote.LinesFlag(cmd, &b.AsJSON, "blob")
 	return cmd
 }
 
 // putFile stores a file, or standard input.
-func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (stored files.Blob, err error) {
+func putFile(cmd *cobra.Command, b *remote.Owned, file string) (stored files.Blob, err error) {
+	blobs := b.Client.Blobs(b.Owner)
 	if file == "-" {
-		return c.Blobs(of).Put(cmd.Context(), cmd.InOrStdin())
+		return blobs.Put(cmd.Context(), cmd.InOrStdin())
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -73,9 +73,9 @@ func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (sto
 		return stored, err
 	}
 	if info.Mode().IsRegular() && info.Size() >= longFile {
-		stored, err = putLong(cmd, c, uploadNote{Server: server, Client: of, Size: info.Size(), Modified: info.ModTime().UnixNano()}, f)
+		stored, err = putLong(cmd, blobs, checkpoint.Upload{Server: b.URL, Client: b.Owner, Size: info.Size(), Modified: info.ModTime().UnixNano()}, f)
 	} else {
-		stored, err = c.Blobs(of).Put(cmd.Context(), f)
+		stored, err = blobs.Put(cmd.Context(), f)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", file, err)
@@ -84,68 +84,49 @@ func putFile(cmd *cobra.Command, c *client.Client, server, of, file string) (sto
 }
 
 // putLong stores a file by a resumable upload, which continues where an earlier command was interrupted.
-func putLong(cmd *cobra.Command, c *client.Client, note uploadNote, f *os.File) (files.Blob, error) {
+func putLong(cmd *cobra.Command, blobs *files.Blobs, note checkpoint.Upload, f *os.File) (files.Blob, error) {
 	errs := cmd.ErrOrStderr()
-	notes, err := openUploadNote(&note, f.Name())
+	notes, err := checkpoint.OpenUpload(&note, f.Name())
 	switch {
 	case errors.Is(err, filelock.ErrLocked):
 		fmt.Fprintf(errs, "daybook: warning: another command is storing %s; this one stores it, too, and cannot be continued\n", f.Name())
 	case err != nil:
 		fmt.Fprintf(errs, "daybook: warning: the upload of %s cannot be continued if it is interrupted: %v\n", f.Name(), err)
 	}
-	defer notes.close()
+	defer notes.Close()
 	o := files.UploadOptions{Resume: note.Upload}
 	begun, resumes := note.Upload != "", note.Upload != ""
 	if notes != nil {
 		o.Begun = func(path string) error {
 			begun, resumes = true, false
-			if err := notes.begun(path); err != nil {
+			if err := notes.Begun(path); err != nil {
 				fmt.Fprintf(errs, "daybook: warning: the upload of %s cannot be continued if it is interrupted: %v\n", f.Name(), err)
 			}
 			return nil
 		}
 	}
-	if terminal.IsTerminal(errs) {
-		show := &uploadProgress{line: terminal.NewProgressLine(errs), name: filepath.Base(f.Name())}
-		defer show.line.Show("")
-		o.Progress = show.sent
-	}
-	show := o.Progress
+	show := &uploadProgress{line: terminal.NewStatusLine(errs), name: filepath.Base(f.Name())}
+	defer show.line.Clear()
 	o.Progress = func(sent, size int64) {
 		if resumes {
 			resumes = false
 			fmt.Fprintf(errs, "daybook: %s: going on after %s of %s\n", f.Name(), terminal.SizeText(sent), terminal.SizeText(size))
 		}
-		if show != nil {
-			show(sent, size)
-		}
+		show.sent(sent, size)
 	}
-	stored, err := c.Blobs(note.Client).Upload(cmd.Context(), f, o)
+	stored, err := blobs.Upload(cmd.Context(), f, o)
 	switch {
 	case err == nil:
-		notes.remove()
+		notes.Remove()
 	case begun && notes != nil:
 		err = fmt.Errorf("%w; the server keeps what has arrived for a day, and the same command goes on after it", err)
 	}
 	return stored, err
 }
 
-// print writes the address of a blob, as sha256sum does if there are several.
-func (b *blobCommand) print(w io.Writer, stored *files.Blob, file string, several bool) (err error) {
-	switch {
-	case b.asJSON:
-		err = json.NewEncoder(w).Encode(stored)
-	case several:
-		_, err = fmt.Fprintf(w, "%s  %s\n", stored.Address, file)
-	default:
-		_, err = fmt.Fprintln(w, stored.Address)
-	}
-	return err
-}
-
 // uploadProgress shows on a terminal how much of a file was sent.
 type uploadProgress struct {
-	line        *terminal.ProgressLine
+	line        *terminal.StatusLine
 	name        string
 	began, last time.Time
 	first       int64 // where this command continued

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
-	"github.com/daybookq/daybook/internal/filelock"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -133,8 +132,7 @@ func longTestFile(t *testing.T, size int64) (name, address string) {
 // notes returns the notes of uploads.
 func notes(t *testing.T) []string {
 	t.Helper()
-	dir := testkit.Must(notesDir())(t)
-	return testkit.Must(filepath.Glob(filepath.Join(dir, "*")))(t)
+	return testkit.Must(filepath.Glob(filepath.Join(os.Getenv("XDG_STATE_HOME"), "daybook", "uploads", "*")))(t)
 }
 
 // TestLongFile: a long file is stored although connections break, and the server and the command are killed.
@@ -147,7 +145,7 @@ func TestLongFile(t *testing.T) {
 
 	// Two connections break, and the server is killed after the second one.
 	p := newBreakingProxy(t, s.url, 20*mib, 20*mib)
-	cmd := command(t, "blob", "put", file, "--server", p.url())
+	cmd := command("blob", "put", file, "--server", p.url())
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	testkit.NoError(t, cmd.Start())
@@ -169,7 +167,7 @@ func TestLongFile(t *testing.T) {
 	p = newBreakingProxy(t, s.url)
 	p.pause = 40 * mib
 	args := []string{"blob", "put", file, "--server", p.url(), "--client", "acme"}
-	killed := command(t, args...)
+	killed := command(args...)
 	testkit.NoError(t, killed.Start())
 	p.until(t, "40 MiB were sent", func() bool { return p.sent > p.pause })
 	if r := execute(t, "", append(args[:4:4], s.url, "--client", "acme")...); r.code != terminal.ExitOK || r.out != address+"\n" {
@@ -194,75 +192,6 @@ func TestLongFile(t *testing.T) {
 	if left := notes(t); len(left) > 0 {
 		t.Errorf("notes are left: %v", left)
 	}
-}
-
-// TestUploadNotes: a note is about one state of a file, and a damaged, old or foreign one does no harm.
-func TestUploadNotes(t *testing.T) {
-	state := t.TempDir()
-	t.Setenv("XDG_STATE_HOME", state)
-	note := uploadNote{Server: "http://x", Size: 5, Modified: 7}
-	open := func(n uploadNote) (*noteFile, string) {
-		t.Helper()
-		f := testkit.Must(openUploadNote(&n, "file"))(t)
-		return f, n.Upload
-	}
-	f, upload := open(note)
-	if upload != "" || !filepath.IsAbs(f.note.File) {
-		t.Errorf("%q of %s", upload, f.note.File)
-	}
-	testkit.NoError(t, f.begun("/uploads/u1"))
-	n := note
-	testkit.Fails(openUploadNote(&n, "file"))(t, filelock.ErrLocked) // a second one
-	f.close()
-	f, upload = open(note)
-	testkit.Equal(t, upload, "/uploads/u1", "the upload")
-	f.close()
-	changed := note
-	changed.Modified++
-	f, upload = open(changed)
-	testkit.Equal(t, upload, "", "the upload of another state of the file")
-	f.close()
-	testkit.Equal(t, len(notes(t)), 0)
-	for _, text := range []string{"", "{", `[]`, strings.Repeat("x", 2*maxNoteBytes)} {
-		f, _ := open(note)
-		testkit.NoError(t, os.WriteFile(f.f.Name(), []byte(text), 0o600))
-		f.note.Upload = "kept"
-		f.close()
-		f, upload := open(note)
-		testkit.Equal(t, upload, "", "the upload of", text)
-		f.close()
-	}
-	f, _ = open(note)
-	testkit.NoError(t, f.begun("/uploads/u2"))
-	f.close()
-	old := time.Now().Add(-noteAge - time.Hour)
-	testkit.NoError(t, os.Chtimes(notes(t)[0], old, old))
-	f, upload = open(note)
-	testkit.Equal(t, upload, "", "an old note")
-	f.close()
-	testkit.NoError(t, os.WriteFile(filepath.Join(state, "no"), nil, 0o600))
-	t.Setenv("XDG_STATE_HOME", filepath.Join(state, "no"))
-	if _, err := openUploadNote(&note, "file"); err == nil {
-		t.Error("a note in a file")
-	}
-}
-
-func FuzzUploadNote(f *testing.F) {
-	f.Setenv("XDG_STATE_HOME", f.TempDir())
-	f.Add(`{"server":"http://x","file":"/file","size":5,"modified":7,"upload":"/uploads/u1"}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		n := uploadNote{Server: "http://x", Size: 5, Modified: 7}
-		file := testkit.Must(openUploadNote(&n, "/file"))(t)
-		testkit.NoError(t, os.WriteFile(file.f.Name(), []byte(text), 0o600))
-		file.note.Upload = "kept"
-		file.close()
-		file = testkit.Must(openUploadNote(&n, "/file"))(t)
-		if n.Upload != "" && (n.Size != 5 || n.Modified != 7 || n.File != "/file") {
-			t.Errorf("%q is about %+v", text, n)
-		}
-		file.remove()
-		file.close()
-	})
 }
 
 func TestProgressText(t *testing.T) {

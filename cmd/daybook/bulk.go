@@ -14,6 +14,8 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/input"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -27,7 +29,7 @@ var errNotConfirmed = errors.New("nothing was changed")
 // bulk is a command that changes jobs: some by their ids, or the jobs of a batch or queue. Without ofBatch and ofQueue,
 // it accepts ids only.
 type bulk struct {
-	remote
+	remote.Command
 	batch, queue, status string
 	dryRun, yes, noWait  bool
 	isJob                bool // all ids belong to jobs, even one that a batch has too
@@ -48,7 +50,7 @@ type bulk struct {
 
 // command adds the flags and the arguments of b to a command.
 func (b *bulk) command(cmd *cobra.Command) *cobra.Command {
-	overServer(&b.remote, cmd, b.run)
+	remote.Over(&b.Command, cmd, b.run)
 	cmd.Use += " [ID...]"
 	names, which := ", or by - with the ids on standard input, one per line.", "--job says that the job is meant"
 	if b.ofBatch != nil {
@@ -64,9 +66,9 @@ unless --yes is given.`
 	flags := cmd.Flags()
 	flags.BoolVar(&b.dryRun, "dry-run", false, "change nothing, and say what would be changed")
 	flags.BoolVarP(&b.yes, "yes", "y", false, "do not ask")
-	jobFlag(flags, &b.isJob, jobFlagText)
-	jsonFlag(cmd, &b.asJSON)
-	cmd.ValidArgsFunction = config.Each(jobIDs(b.allowed...))
+	remote.JobFlag(flags, &b.isJob, remote.JobFlagText)
+	remote.JSONFlag(cmd, &b.AsJSON)
+	cmd.ValidArgsFunction = config.Each(remote.JobIDs(b.allowed...))
 	return cmd
 }
 
@@ -78,8 +80,8 @@ func (b *bulk) sweepFlags(cmd *cobra.Command) {
 	flags.StringVar(&b.status, "status", "", "only jobs of the batch or queue with this status: "+statusList(b.allowed))
 	flags.BoolVar(&b.noWait, "no-wait", false, "end when the server has accepted the change of a batch or queue")
 	cmd.MarkFlagsMutuallyExclusive("batch", "queue")
-	config.CompleteFlag(cmd, "batch", batchIDs)
-	config.CompleteFlag(cmd, "queue", queueNames)
+	config.CompleteFlag(cmd, "batch", remote.BatchIDs)
+	config.CompleteFlag(cmd, "queue", remote.QueueNames)
 	config.CompleteFlag(cmd, "status", func(*cobra.Command, string) []string { return strings.Split(statusList(b.allowed), ", ") })
 }
 
@@ -93,10 +95,10 @@ func statusList(list []job.Status) string {
 
 func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	if b.ofBatch == nil && len(args) == 0 {
-		return terminal.Usagef("%s requires the ids of jobs", typedName(cmd))
+		return terminal.Usagef("%s requires the ids of jobs", terminal.TypedName(cmd))
 	}
 	if (b.batch != "" || b.queue != "") == (len(args) > 0) {
-		return terminal.Usagef("%s requires the ids of jobs, or --batch, or --queue", typedName(cmd))
+		return terminal.Usagef("%s requires the ids of jobs, or --batch, or --queue", terminal.TypedName(cmd))
 	}
 	if b.isJob && len(args) == 0 {
 		return terminal.Usage(errors.New("--job is for ids of jobs, and not for --batch and --queue"))
@@ -128,7 +130,7 @@ func (b *bulk) jobs(cmd *cobra.Command, ids []string) error {
 			return err
 		}
 	}
-	if err := checkIDs(ids...); err != nil {
+	if err := remote.CheckIDs(ids...); err != nil {
 		return err
 	}
 	if !b.dryRun {
@@ -136,7 +138,7 @@ func (b *bulk) jobs(cmd *cobra.Command, ids []string) error {
 			return err
 		}
 	}
-	if err := b.connect(cmd); err != nil {
+	if err := b.Connect(cmd); err != nil {
 		return err
 	}
 	if !b.isJob {
@@ -144,11 +146,11 @@ func (b *bulk) jobs(cmd *cobra.Command, ids []string) error {
 		if b.ofBatch != nil {
 			ofBatch = "--batch"
 		}
-		if err := refuseBatches(cmd, b.c, ids, ofBatch); err != nil {
+		if err := remote.RefuseBatches(cmd, b.Client, ids, ofBatch); err != nil {
 			return err
 		}
 	}
-	return b.eachJob(cmd, ids, b.done, b.job)
+	return b.EachJob(cmd, ids, b.done, b.job)
 }
 
 // job changes one job, or with --dry-run prints the change.
@@ -158,9 +160,9 @@ func (b *bulk) job(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		return b.printJob(j)
+		return b.PrintJob(j)
 	}
-	j, err := b.c.Job(ctx, id)
+	j, err := b.Client.Job(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -170,13 +172,13 @@ func (b *bulk) job(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	if b.asJSON {
-		return json.NewEncoder(b.out).Encode(map[string]any{"operation": b.verb, "job_id": id, "status": j.Status, "would_move": !stays})
+	if b.AsJSON {
+		return json.NewEncoder(b.Out).Encode(map[string]any{"operation": b.verb, "job_id": id, "status": j.Status, "would_move": !stays})
 	}
 	if stays {
-		_, err = fmt.Fprintf(b.out, "%s is %s and would stay so\n", id, j.Status)
+		_, err = fmt.Fprintf(b.Out, "%s is %s and would stay so\n", id, j.Status)
 	} else {
-		_, err = fmt.Fprintf(b.out, "%s is %s and would be %s\n", id, j.Status, b.done)
+		_, err = fmt.Fprintf(b.Out, "%s is %s and would be %s\n", id, j.Status, b.done)
 	}
 	return err
 }
@@ -186,7 +188,7 @@ const maxIDs = 1_000_000
 
 // readIDs reads ids, one per line. It ignores the rest of a line after the id, so that lists can be passed on.
 func readIDs(in io.Reader) (ids []string, err error) {
-	lines := bufio.NewScanner(inputReader{in})
+	lines := bufio.NewScanner(input.Reader{Reader: in})
 	for lines.Scan() {
 		if fields := strings.Fields(lines.Text()); len(fields) > 0 {
 			ids = append(ids, fields[0])
@@ -206,7 +208,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 	ctx := cmd.Context()
 	var q config.QueueName
 	if b.batch != "" {
-		if err := checkIDs(b.batch); err != nil {
+		if err := remote.CheckIDs(b.batch); err != nil {
 			return err
 		}
 	} else {
@@ -215,10 +217,10 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 			return err
 		}
 		if b.status == "" && b.anyStatus == "" && len(b.standard) == 0 {
-			return terminal.Usagef("%s --queue requires --status", typedName(cmd))
+			return terminal.Usagef("%s --queue requires --status", terminal.TypedName(cmd))
 		}
 	}
-	if err := b.connect(cmd); err != nil {
+	if err := b.Connect(cmd); err != nil {
 		return err
 	}
 	n, text, err := b.count(ctx, q)
@@ -231,13 +233,13 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 				return err
 			}
 		}
-		if b.asJSON {
-			return json.NewEncoder(b.out).Encode(map[string]any{"operation": b.verb, "would_move": n, "batch_id": b.batch, "client": q.Client, "type": q.Type, "status": b.status})
+		if b.AsJSON {
+			return json.NewEncoder(b.Out).Encode(map[string]any{"operation": b.verb, "would_move": n, "batch_id": b.batch, "client": q.Client, "type": q.Type, "status": b.status})
 		}
 		if b.queue != "" && n > 0 && b.leftOut != "" {
 			text += "; " + b.leftOut
 		}
-		_, err := fmt.Fprintf(b.out, "would %s %s of %s%s\n", b.verb, terminal.JobsText(n), what, text)
+		_, err := fmt.Fprintf(b.Out, "would %s %s of %s%s\n", b.verb, terminal.JobsText(n), what, text)
 		return err
 	}
 	if err := b.confirm(cmd, n, " of "+what, false); err != nil {
@@ -258,7 +260,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 	}
 	if !b.noWait {
 		watched := terminal.IsTerminal(cmd.ErrOrStderr())
-		w, err = b.c.WaitSweep(ctx, w, func(w client.Sweep) {
+		w, err = b.Client.WaitSweep(ctx, w, func(w client.Sweep) {
 			if watched {
 				fmt.Fprintf(cmd.ErrOrStderr(), "\r%s %d of about %d jobs ", b.done, w.Moved, n)
 			}
@@ -270,11 +272,11 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 			return err
 		}
 	}
-	if b.asJSON {
-		return writeDocument(b.out, w.Text)
+	if b.AsJSON {
+		return remote.WriteDocument(b.Out, w.Text)
 	}
 	if !w.Done {
-		_, err = fmt.Fprintf(b.out, "the server goes on to %s jobs of %s; `daybook sweeps %s` shows how far it is\n", b.verb, what, w.ID)
+		_, err = fmt.Fprintf(b.Out, "the server goes on to %s jobs of %s; `daybook sweeps %s` shows how far it is\n", b.verb, what, w.ID)
 		return err
 	}
 	skipped := ""
@@ -284,7 +286,7 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 	if left := n - w.Moved - w.Skipped; b.queue != "" && b.leftOut != "" && left > 0 {
 		skipped += fmt.Sprintf("; %d were left: %s", left, b.leftOut)
 	}
-	_, err = fmt.Fprintf(b.out, "%s %s of %s%s\n", b.done, terminal.JobsText(w.Moved), what, skipped)
+	_, err = fmt.Fprintf(b.Out, "%s %s of %s%s\n", b.done, terminal.JobsText(w.Moved), what, skipped)
 	return err
 }
 
@@ -292,13 +294,13 @@ func (b *bulk) sweep(cmd *cobra.Command, what string) error {
 func (b *bulk) count(ctx context.Context, q config.QueueName) (n int64, text string, err error) {
 	var counts map[string]int64
 	if b.batch != "" {
-		doc, err := b.c.Batch(ctx, b.batch)
+		doc, err := b.Client.Batch(ctx, b.batch)
 		if err != nil {
 			return 0, "", err
 		}
 		counts = doc.Counts
 	} else {
-		doc, err := b.c.Queue(ctx, q.Client, q.Type)
+		doc, err := b.Client.Queue(ctx, q.Client, q.Type)
 		if err != nil {
 			return 0, "", err
 		}

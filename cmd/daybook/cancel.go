@@ -11,12 +11,12 @@ import (
 
 func newCancel() *cobra.Command {
 	b := bulk{verb: "cancel", done: "cancelled", allowed: statusesUnfinished, standard: statusesUnfinished}
-	b.one = func(ctx context.Context, id string) (*client.Job, error) { return b.c.Cancel(ctx, id) }
+	b.one = func(ctx context.Context, id string) (*client.Job, error) { return b.Client.Cancel(ctx, id) }
 	b.ofBatch = func(ctx context.Context, id, status string) (client.Sweep, error) {
-		return b.c.CancelBatch(ctx, id, status)
+		return b.Client.CancelBatch(ctx, id, status)
 	}
 	b.ofQueue = func(ctx context.Context, c, typ, status string) (client.Sweep, error) {
-		return b.c.CancelQueue(ctx, c, typ, status)
+		return b.Client.CancelQueue(ctx, c, typ, status)
 	}
 	return b.command(&cobra.Command{
 		Use:   "cancel",

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/ingest"
 )
 
@@ -80,7 +81,7 @@ are found.`,
 		},
 	}
 	dataFlag(cmd, &data)
-	jsonFlag(cmd, &asJSON)
+	remote.JSONFlag(cmd, &asJSON)
 	cmd.Flags().IntVar(&most, "most", 100, "stop after this many problems")
 	return cmd
 }

@@ -10,11 +10,12 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newClaim() *cobra.Command {
-	var r remote
+	var r remote.Command
 	var q client.ClaimRequest
 	var wait, lease config.DurationFlag
 	cmd := &cobra.Command{
@@ -31,13 +32,13 @@ This is for scripts, which use --json, and for trying things out. "daybook work"
   daybook claim --max 10 --strategy prefer_distinct:user/random`,
 		Args: cobra.NoArgs,
 	}
-	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+	remote.Over(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		q.Wait, q.LeaseMs = time.Duration(wait), lease.Ms()
 		q.Key = client.NewKey()
-		if err := r.connect(cmd); err != nil {
+		if err := r.Connect(cmd); err != nil {
 			return err
 		}
-		claim, err := r.c.Claim(cmd.Context(), q)
+		claim, err := r.Client.Claim(cmd.Context(), q)
 		if err != nil {
 			return err
 		}
@@ -51,13 +52,12 @@ This is for scripts, which use --json, and for trying things out. "daybook work"
 	flags.IntVar(&q.Max, "max", 1, "how many jobs at most, 1 to 1000")
 	flags.StringSliceVar(&q.Clients, "client", nil, "claim only jobs of these clients")
 	flags.StringSliceVar(&q.Types, "type", nil, "claim only jobs of these types")
-	flags.Var(&wait, "wait", "how long the server waits for a first job, up to 1m")
-	flags.Var(&lease, "lease", "how long the jobs are held without a tickle (default: that of the jobs)")
+	config.OptionalDuration(flags, &wait, "wait", "how long the server waits for a first job, up to 1m")
+	config.OptionalDuration(flags, &lease, "lease", "how long the jobs are held without a tickle (default: that of the jobs)")
 	flags.Var((*config.StrategyFlag)(&q.Strategy), "strategy", config.StrategyHelp)
-	flags.Lookup("wait").DefValue, flags.Lookup("lease").DefValue = "", ""
-	linesFlag(cmd, &r.asJSON, "job")
-	config.CompleteFlag(cmd, "client", clientNames)
-	config.CompleteFlag(cmd, "type", typeNames)
+	remote.LinesFlag(cmd, &r.AsJSON, "job")
+	config.CompleteFlag(cmd, "client", remote.ClientNames)
+	config.CompleteFlag(cmd, "type", remote.TypeNames)
 	return cmd
 }
 
@@ -70,24 +70,20 @@ func defaultRunnerID() string {
 	return "daybook-" + host
 }
 
-func printClaim(cmd *cobra.Command, r *remote, claim *client.Claim) error {
-	if r.asJSON {
-		text, err := ask(cmd, &r.server, "/claims/"+claim.ID)
+func printClaim(cmd *cobra.Command, r *remote.Command, claim *client.Claim) error {
+	if r.AsJSON {
+		doc, err := remote.AskFor[struct {
+			Jobs []json.RawMessage `json:"jobs"`
+		}](r, cmd, "/claims/"+claim.ID)
 		if err != nil {
 			return err
 		}
-		var doc struct {
-			Jobs []json.RawMessage `json:"jobs"`
-		}
-		if err := json.Unmarshal(text, &doc); err != nil {
-			return unreadable(err)
-		}
-		return printLines(r.out, doc.Jobs)
+		return printLines(r.Out, doc.Jobs)
 	}
-	if _, err := fmt.Fprintf(r.out, "claim %s, lease %s\n", claim.ID, terminal.Interval(claim.LeaseMs)); err != nil {
+	if _, err := fmt.Fprintf(r.Out, "claim %s, lease %s\n", claim.ID, terminal.Interval(claim.LeaseMs)); err != nil {
 		return err
 	}
-	return terminal.Table(r.out, func(row func(...any)) {
+	return terminal.Table(r.Out, func(row func(...any)) {
 		for _, j := range claim.Jobs {
 			row(j.ID, j.Client+"/"+j.Type, payloadText(j))
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
+	"github.com/daybookq/daybook/job"
 )
 
 var rewriteCLI = flag.Bool("rewrite-cli", false, "write testdata/cli again, after commands have changed")
@@ -70,31 +72,76 @@ func golden(t *testing.T, command, file, got string) {
 	}
 }
 
-// shown is the output of a command line, with its exit code.
-func shown(r result) string {
-	return fmt.Sprintf("exit code %d\n--- standard output\n%s--- standard error\n%s", r.code, r.out, r.errs)
-}
+// composed are the commands whose description is put together from parts.
+var composed = []string{"cancel", "configuration", "environment", "exit-codes", "redrive", "rm", "run"}
 
-// TestCLIHelp: the help of each command agrees with its file.
+// globalFlags is the end of the help of each command.
+const globalFlags = `
+Global Flags:
+      --config string       file with settings, in TOML; daybook help configuration
+      --config-dir string   directory with settings, in the files default.toml, $DAYBOOK_ENV.toml and local.toml
+`
+
+// commonFlags are the lines of flags that many commands have, with one space between words and the name of the command as NAME.
+var (
+	commonFlag  = regexp.MustCompile(`(?m)^ +(?:-h, --help|--context string|--server address) .*\n`)
+	commonFlags = []string{
+		`--context string name of a server that was stored with "daybook context add"`,
+		"--server address address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network (default a server of its own)",
+		"--server address address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network (default http://127.0.0.1:1717)",
+		"-h, --help help for NAME",
+	}
+)
+
+// TestCLIHelp: the help of each command has its description, its arguments, its examples and the flags of all commands, and
+// the rest of it agrees with its file, which leaves these out: their texts are where the command is.
 func TestCLIHelp(t *testing.T) {
+	common := map[string]bool{}
 	host := testkit.Must(os.Hostname())(t)
 	eachCommand(func(name string, cmd *cobra.Command) {
-		r := execute(t, "", append([]string{"help"}, strings.Fields(name)...)...)
-		r.ends(t, terminal.ExitOK)
-		golden(t, name, "help.txt", strings.ReplaceAll(r.out, host, "HOST"))
+		text := execute(t, "", append([]string{"help"}, strings.Fields(name)...)...).ends(t, terminal.ExitOK).out
+		if !slices.Contains(composed, name) {
+			cmd.InitDefaultHelpFlag() // of which UseLine tells
+			parts := []string{cmd.Long + "\n\n", "Examples:\n" + cmd.Example + "\n\n", globalFlags}
+			if !cmd.HasSubCommands() {
+				parts = append(parts, "Usage:\n  "+cmd.UseLine()+"\n\n")
+			}
+			for _, part := range parts {
+				if strings.Count(text, part) != 1 {
+					t.Errorf("the help of daybook %s lacks, or has twice:\n%s", name, part)
+				}
+				text = strings.Replace(text, part, "", 1)
+			}
+			text = commonFlag.ReplaceAllStringFunc(text, func(line string) string {
+				line = strings.Join(strings.Fields(line), " ")
+				common[strings.Replace(line, "help for "+cmd.Name(), "help for NAME", 1)] = true
+				return ""
+			})
+		}
+		golden(t, name, "help.txt", strings.ReplaceAll(text, host, "HOST"))
 	})
+	testkit.EqualSlices(t, slices.Sorted(maps.Keys(common)), commonFlags)
 }
 
-// TestCLIWrongUse: each command refuses unknown flags and surplus arguments.
+// TestCLIWrongUse: each command refuses unknown flags and surplus arguments, prints nothing else, and names its help.
+// wrong-use.txt has for each command why it refuses the arguments.
 func TestCLIWrongUse(t *testing.T) {
+	var lines strings.Builder
 	eachCommand(func(name string, cmd *cobra.Command) {
 		if !cmd.Runnable() {
 			return // a help topic
 		}
-		words := strings.Fields(name)
-		r := execute(t, "", append(slices.Clone(words), "--no-such-flag")...)
-		r.ends(t, terminal.ExitUsage)
-		text := shown(r)
+		refused := func(args ...string) (why string) {
+			t.Helper()
+			r := execute(t, "", append(strings.Fields(name), args...)...)
+			why, begins := strings.CutPrefix(r.ends(t, terminal.ExitUsage).errs, "daybook: ")
+			why, ends := strings.CutSuffix(why, fmt.Sprintf("\n`daybook help %s` shows its arguments and flags.\n", name))
+			if !begins || !ends || r.out != "" {
+				t.Errorf("daybook %s: %s%s", r.line, r.out, r.errs)
+			}
+			return why
+		}
+		testkit.Equal(t, refused("--no-such-flag"), "unknown flag: --no-such-flag", name)
 		tooMany := []string{"a", "b", "c", "d"}
 		if err := cmd.ValidateArgs(tooMany); err == nil && len(cmd.Commands()) == 0 {
 			tooMany = []string{"not-an-id"} // the command takes any number
@@ -102,10 +149,9 @@ func TestCLIWrongUse(t *testing.T) {
 		if name == "blob put" { // accepts files of any number and name
 			tooMany = []string{"--client", "not a name", "-"}
 		}
-		r = execute(t, "", append(slices.Clone(words), tooMany...)...)
-		r.ends(t, terminal.ExitUsage)
-		golden(t, name, "wrong-use.txt", text+"\n"+shown(r))
+		fmt.Fprintf(&lines, "%s: %s\n", name, refused(tooMany...))
 	})
+	golden(t, "", "wrong-use.txt", lines.String())
 }
 
 // TestCLIUnreachable: the message of each command when no server runs.
@@ -128,9 +174,10 @@ func TestCLIUnreachable(t *testing.T) {
 				args[i] = dir
 			}
 		}
-		r := execute(t, "line\n", append(append(strings.Fields(name), args...), "--server", address)...)
-		r.ends(t, terminal.ExitNoAnswer)
-		golden(t, name, "unreachable.txt", strings.NewReplacer(address, "SERVER", dir, "DIR").Replace(shown(r)))
+		r := execute(t, "line\n", append(append(strings.Fields(name), args...), "--server", address)...).ends(t, terminal.ExitNoAnswer)
+		testkit.Equal(t, r.out, "", name)
+		testkit.Equal(t, strings.ReplaceAll(r.errs, address, "SERVER"), "daybook: no answer from SERVER: dial tcp SERVER: connect: connection refused\n"+
+			"Check that `daybook serve` runs, and that --server (or DAYBOOK_SERVER) is its address.\n", name)
 	})
 }
 
@@ -334,4 +381,112 @@ func TestManPages(t *testing.T) {
 var takesFiles = map[string]string{
 	"backup": "a directory", "restore": "a directory",
 	"add": "a file", "submit": "a file", "man": "a directory", "create": "a payload", "context add": "a new name", "blob put": "a file", "blob get": "an address",
+}
+
+func TestUsage(t *testing.T) {
+	for _, c := range []struct{ args, message string }{
+		{"nonsense", "unknown command"},
+		{"serve --nonsense", "unknown flag"},
+		{"serve extra", "serve takes no arguments"},
+		{"serve --max-attempts x", "invalid argument"},
+		{"serve --max-attempts 0", "--max-attempts"},
+		{"serve --max-attempts 1001", "--max-attempts"},
+		{"serve --abandoned-age 999ms", "--abandoned-age"},
+		{"serve --abandoned-age 25h", "--abandoned-age"},
+		{"serve --abandoned-age soon", "not a duration"},
+		{"serve --retention -1s", "--retention"},
+		{"serve --retention 1.5d", "not a duration"},
+		{"serve --journal-retain -1", "number of bytes"},
+		{"serve --journal-retain many", "number of bytes"},
+		{"serve --log-level loud", "--log-level"},
+		{"serve --log-format xml", "--log-format"},
+		{"work --log-format xml", "--log-format"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept wasm", "not one of exec, http, script, wasi, container"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept container", "--accept container requires --images"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept container --images busybox", "--images: the image \"busybox\" must begin with a registry"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --wasi-grant root", `--wasi-grant: "root" is no permission`},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --wasi-extensions /none", "read the directory of extensions"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --concurrency -1", "--concurrency must be 1 to"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --types a/b", "--types may hold only"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --strategy best", "not one of oldest"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --strategy prefer_distinct:user", "not one of oldest"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --strategy prefer_distinct:/random", "1 to 64 bytes"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept script --sandbox maybe", "--sandbox must be"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept http --http-allow 1.2.3.4/99", "--http-allow"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept http --config /none/work.toml", "read configuration"},
+		{"work --server http://127.0.0.1:1 --until-idle 1ms --accept http --listen 0.0.0.0:0", "not a loopback address"},
+		{"completion tcsh", `unknown command "tcsh"`},
+		{"completion", "completion requires a command: bash, fish, powershell or zsh"},
+		{"completion bash zsh", `unknown command "zsh"`},
+		{"get", "get needs ID\n`daybook help get` shows"},
+		{"rm", "daybook rm requires the ids of jobs, or --batch, or --queue\n`daybook help rm` shows"},
+		{"remove", "daybook remove requires the ids of jobs, or --batch, or --queue"},
+		{"get a b", "get takes ID, and 2 arguments were given"},
+		{"watch", "watch needs JOB|BATCH|CLIENT/TYPE"},
+		{"stats x", `stats takes no arguments, and "x" was given`},
+		{"jobs --limit -1", "--limit is the number of jobs"},
+		{"jobs --ids --json", "--ids and --json exclude each other"},
+		{"jobs --fields status", "--fields is for --json only"},
+		{"jobs --status done", "--status must be one of deferred, pending"},
+		{"batches --status done", `--status "done" is not one of in_progress`},
+		{"help nosuch", `there is no command or topic "nosuch"`},
+		{"help get nosuch", `there is no command or topic "get nosuch"`},
+		{"journal", "dump, verify or give-up"},
+		{"queues --client a/b", "--client"},
+		{"queues delete a", "CLIENT/TYPE"},
+		{"queues delete", "daybook queues delete needs CLIENT"},
+		{"queues delete a b/c", "TYPE"},
+		{"serve --metrics-queues 1001", "--metrics-queues"},
+		{"serve --queue-idle 10s", "--queue-idle must be from 1m to 36600d, or 0, not 10s"},
+		{"config serve -- --queue-idle 10s", "--queue-idle"},
+		{"serve --runner-heartbeat 100ms", "--runner-heartbeat must be from 1s to 1h"},
+		{"config serve -- --on-lost http://", "--on-lost: the URL http: has no host"},
+		{"config serve -- --pprof 0.0.0.0:1", "--pprof"},
+		{"config serve -- --listen 0.0.0.0:0", "--insecure"},
+		{"config serve -- --log-level loud", "--log-level"},
+		{"config serve -- --mdns on", "--mdns"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			r := execute(t, "", strings.Fields(c.args)...)
+			r.ends(t, terminal.ExitUsage, c.message)
+		})
+	}
+	t.Run("serve with wrong addresses", func(t *testing.T) {
+		for _, args := range [][]string{{"--pprof", "0.0.0.0:1"}, {"--pprof", "localhost"}, {"--allow-host", "a:1"}} {
+			r := execute(t, "", append([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init"}, args...)...)
+			r.ends(t, terminal.ExitUsage)
+		}
+	})
+	t.Run("a variable with a wrong value", func(t *testing.T) {
+		t.Setenv("DAYBOOK_MAX_ATTEMPTS", "many")
+		r := execute(t, "", "serve", "--data", t.TempDir())
+		r.ends(t, terminal.ExitUsage, "DAYBOOK_MAX_ATTEMPTS")
+	})
+	t.Run("no data directory", func(t *testing.T) {
+		missing := filepath.Join(t.TempDir(), "missing")
+		for _, verb := range [][]string{{"check"}, {"rebuild"}, {"journal", "dump"}, {"journal", "verify"}} {
+			r := execute(t, "", append(verb, "--data", missing)...)
+			r.ends(t, terminal.ExitNoData, "not a data directory")
+			if _, err := os.Stat(missing); err == nil {
+				t.Errorf("%v made the directory", verb)
+			}
+		}
+	})
+}
+
+func TestHelp(t *testing.T) {
+	text := ok(t, "help", "exit-codes")
+	for _, e := range terminal.ExitCodes {
+		testkit.Contains(t, text, fmt.Sprintf("%d  %s", e.Code, e.Meaning))
+	}
+	for _, flag := range []string{"--version", "-v"} {
+		testkit.Equal(t, ok(t, flag), ok(t, "version"), flag)
+	}
+	if text := ok(t, "version"); !strings.HasPrefix(text, "daybook dev (commit unknown, go1") {
+		t.Error(text)
+	}
+	if v := parsed[map[string]any](t, ok(t, "version", "--json")); v["version"] != "dev" || v["level"] != float64(job.Level) {
+		t.Errorf("%+v", v)
+	}
+	testkit.Contains(t, ok(t, "completion", "bash"), "complete")
 }

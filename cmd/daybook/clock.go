@@ -1,15 +1,14 @@
 package main
 
 import (
-	"encoding/json"
-
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/ingest"
 )
 
 func newClock() *cobra.Command {
-	var r remote
+	var r remote.Command
 	var accept bool
 	cmd := &cobra.Command{
 		Use:   "clock",
@@ -26,25 +25,24 @@ A server's time that is ahead of the wall clock runs at half speed. It cannot be
   daybook clock --accept`,
 		Args: cobra.NoArgs,
 	}
-	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+	remote.Over(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		var s ingest.Stats
+		var err error
 		if accept {
-			if err := r.connect(cmd); err != nil {
+			if err := r.Connect(cmd); err != nil {
 				return err
 			}
-			offset, err := r.c.AcceptTime(cmd.Context())
+			offset, err := r.Client.AcceptTime(cmd.Context())
 			if err != nil {
 				return err
 			}
 			s.ClockOffsetMs = offset.Milliseconds()
-		} else if text, err := ask(cmd, &r.server, "/stats"); err != nil {
+		} else if s, err = remote.AskFor[ingest.Stats](&r, cmd, "/stats"); err != nil {
 			return err
-		} else if err := json.Unmarshal(text, &s); err != nil {
-			return unreadable(err)
 		}
-		return r.showValue(map[string]any{"clock_offset_ms": s.ClockOffsetMs}, "the server's time is %+d ms from its wall clock\n", s.ClockOffsetMs)
+		return r.ShowValue(map[string]any{"clock_offset_ms": s.ClockOffsetMs}, "the server's time is %+d ms from its wall clock\n", s.ClockOffsetMs)
 	})
-	jsonFlag(cmd, &r.asJSON)
+	remote.JSONFlag(cmd, &r.AsJSON)
 	cmd.Flags().BoolVar(&accept, "accept", false, "set the server's time to its wall clock, if the wall clock is later")
 	return cmd
 }

@@ -2,19 +2,19 @@ package main
 
 import (
 	"errors"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/input"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
 func newComplete() *cobra.Command {
-	var r remote
+	var r remote.Command
 	var o client.Outcome
 	var claim, output, file string
 	var asValue, isJob bool
@@ -28,41 +28,32 @@ repeated. Without it, anybody completes the job.`,
 		Example: `  daybook complete 0185a1b2-c3d4-7000-8000-00000c800000 --output 42
   daybook complete 0185a1b2-c3d4-7000-8000-00000c800000 --code failed --error 'no such file'`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: config.Once(jobIDs(statusesActive...)),
+		ValidArgsFunction: config.Once(remote.JobIDs(statusesActive...)),
 	}
-	overServer(&r, cmd, func(cmd *cobra.Command, args []string) (err error) {
-		if err := checkIDs(args...); err != nil {
+	remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) (err error) {
+		if err := remote.CheckIDs(args...); err != nil {
 			return err
 		}
 		if output != "" && file != "" {
 			return terminal.Usage(errors.New("the output is either --output or --output-file"))
 		}
-		switch {
-		case file == "-":
-			o.Output, err = io.ReadAll(io.LimitReader(inputReader{cmd.InOrStdin()}, job.MaxOutputBytes+1))
-		case file != "":
-			o.Output, err = os.ReadFile(file)
-		default:
-			o.Output = []byte(output)
-		}
-		if err != nil {
-			return err
+		if o.Output = []byte(output); file != "" {
+			if o.Output, err = input.ReadAll(cmd, file, job.MaxOutputBytes); err != nil {
+				return err
+			}
 		}
 		if asValue {
 			o.OutputKind = client.JSON
 		}
-		if cmd.Flags().Changed("delay") {
-			ms := delay.Ms()
-			o.DelayMs = &ms
-		}
-		if err := r.connectFor(cmd, args, claim, isJob); err != nil {
+		o.DelayMs = delay.MsIfGiven(cmd, "delay")
+		if err := r.ConnectToChange(cmd, args, claim, isJob); err != nil {
 			return err
 		}
-		j, err := r.c.Complete(cmd.Context(), args[0], claim, o)
+		j, err := r.Client.Complete(cmd.Context(), args[0], claim, o)
 		if err != nil {
 			return err
 		}
-		return r.printJob(j)
+		return r.PrintJob(j)
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&claim, "claim", "", "id of the claim that holds the job")
@@ -74,9 +65,8 @@ repeated. Without it, anybody completes the job.`,
 	flags.StringVar(&o.OutputAddr, "output-addr", "", "address of the output, in place of the output itself")
 	flags.StringVar((*string)(&o.OutputAddrKind), "output-addr-kind", "", "kind of what --output-addr names: text, json or bytes")
 	flags.StringVar(&o.Error, "error", "", "why the run did not succeed")
-	flags.Var(&delay, "delay", "how long the job waits after retry or error (default: its backoff)")
-	flags.Lookup("delay").DefValue = ""
-	jobFlag(flags, &isJob, jobFlagText)
-	jsonFlag(cmd, &r.asJSON)
+	config.OptionalDuration(flags, &delay, "delay", "how long the job waits after retry or error (default: its backoff)")
+	remote.JobFlag(flags, &isJob, remote.JobFlagText)
+	remote.JSONFlag(cmd, &r.AsJSON)
 	return cmd
 }

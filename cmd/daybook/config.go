@@ -6,10 +6,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
-func newConfig() *cobra.Command {
+func newConfig(all config.Commands) *cobra.Command {
 	var asJSON, asTOML bool
 	cmd := &cobra.Command{
 		Use:   "config [VERB] [-- FLAGS]",
@@ -29,7 +30,7 @@ context names it. The handlers of work and its other tables are not printed, bec
 			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 				words, flags = args[:dash], args[dash:]
 			}
-			target, err := config.Configured(cmd, allCommands, strings.Join(words, " "), flags)
+			target, err := config.Configured(cmd, all, strings.Join(words, " "), flags)
 			if err != nil {
 				return err
 			}
@@ -51,7 +52,7 @@ context names it. The handlers of work and its other tables are not printed, bec
 			})
 		},
 	}
-	linesFlag(cmd, &asJSON, "setting")
+	remote.LinesFlag(cmd, &asJSON, "setting")
 	cmd.Flags().BoolVar(&asTOML, "toml", false, "print a configuration file")
 	cmd.MarkFlagsMutuallyExclusive("json", "toml")
 	return cmd

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/cmd/daybook/internal/work"
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
@@ -178,8 +178,7 @@ func settingsShown(t *testing.T, args ...string) map[string]config.ShownSetting 
 	t.Helper()
 	all := map[string]config.ShownSetting{}
 	for line := range strings.Lines(ok(t, append([]string{"config", "--json"}, args...)...)) {
-		var s config.ShownSetting
-		testkit.NoError(t, json.Unmarshal([]byte(line), &s))
+		s := parsed[config.ShownSetting](t, line)
 		all[s.Name] = s
 	}
 	return all
@@ -231,6 +230,8 @@ func TestPrecedence(t *testing.T) {
 			name := config.Variable(tt.verb, tt.flag)
 			t.Setenv(name, tt.values[3])
 			want(3, name)
+			t.Setenv(name, "") // as if it were not set
+			want(2, filepath.Join(dir, "local.toml")+":3")
 			args = append(args, "--", "--"+tt.flag+"="+tt.values[4])
 			want(4, "command line")
 		})
@@ -312,22 +313,22 @@ func TestTablesInLayers(t *testing.T) {
 	writeFile(t, dir, "default.toml", "[work.handlers.upper]\nkind = 'exec'\nargv = ['tr', 'a-z', 'A-Z']\ntypes = ['a', 'b']\noptions = { timeout_ms = 5000 }\n[work.containers]\ncpus = 1.5\n")
 	writeFile(t, dir, "local.toml", "[work.handlers.upper]\ntypes = ['c']\noptions = { concurrency = 2 }\n[work.handlers.s]\nkind = 'script'\nlang = 'sh'\nsource_file = 's.sh'\n")
 	writeFile(t, dir, "s.sh", "handle() { :; }")
-	read := func() (*workFile, error) {
+	read := func() (*work.File, error) {
 		cmd := config.CommandNamed(allCommands(), "work")
 		cmd.InheritedFlags()
 		testkit.NoError(t, cmd.Flags().Set("config-dir", dir))
 		if err := config.Configure(cmd, allCommands); err != nil {
 			return nil, err
 		}
-		return readWorkTables(cmd)
+		return work.ReadFile(cmd)
 	}
 	file := testkit.Must(read())(t)
-	upper := file.handlers["upper"]
+	upper := file.Handlers["upper"]
 	if upper == nil || !slices.Equal(upper.Program.Argv, []string{"tr", "a-z", "A-Z"}) || !slices.Equal(*upper.Types, []string{"c"}) || upper.Document.Options.TimeoutMs != 5000 || upper.Document.Options.Concurrency != 2 {
 		t.Errorf("%+v", upper)
 	}
-	if s := file.handlers["s"]; s == nil || s.Document.Source != "handle() { :; }" || file.containers.CPUs != 1.5 {
-		t.Errorf("%+v, %+v", s, file.containers)
+	if s := file.Handlers["s"]; s == nil || s.Document.Source != "handle() { :; }" || file.Containers.CPUs != 1.5 {
+		t.Errorf("%+v, %+v", s, file.Containers)
 	}
 	local := writeFile(t, dir, "local.toml", "[work.handlers.upper]\nargs = ['c']\n")
 	if _, err := read(); err == nil || exitCode(err) != terminal.ExitUsage || !strings.Contains(err.Error(), local+": handlers.upper.args is not known") {
@@ -472,9 +473,7 @@ func TestConfigOfEachVerb(t *testing.T) {
 		t.Errorf("%d commands have settings", verbs)
 	}
 	for _, tt := range [][2]string{{"nonsense", "there is no command"}, {"version", "has no settings"}, {"serve -- extra", "only flags"}, {"serve -- --nonsense", "unknown flag"}, {"serve -- --max-attempts 0", "--max-attempts"}} {
-		if r := execute(t, "", append([]string{"config"}, strings.Fields(tt[0])...)...); r.code != terminal.ExitUsage || !strings.Contains(r.errs, tt[1]) {
-			t.Errorf("%s: exit code %d: %s", tt[0], r.code, r.errs)
-		}
+		execute(t, "", append([]string{"config"}, strings.Fields(tt[0])...)...).ends(t, terminal.ExitUsage, tt[1])
 	}
 }
 

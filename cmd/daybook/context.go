@@ -6,11 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newContext() *cobra.Command {
-	return group(&cobra.Command{
+	return terminal.Group(&cobra.Command{
 		Use:   "context",
 		Short: "Give servers names",
 		Long: `Give servers names, and choose the one that commands use.
@@ -54,7 +55,7 @@ run. The first context is in use at once. The command prints the server that com
 		},
 	}
 	cmd.Flags().BoolVar(&use, "use", false, "use this context from now on")
-	jsonFlag(cmd, &asJSON)
+	remote.JSONFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -80,7 +81,7 @@ func newContextUse() *cobra.Command {
 			})
 		},
 	}
-	jsonFlag(cmd, &asJSON)
+	remote.JSONFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -121,7 +122,7 @@ func newContextList() *cobra.Command {
 			})
 		},
 	}
-	linesFlag(cmd, &asJSON, "context")
+	remote.LinesFlag(cmd, &asJSON, "context")
 	return cmd
 }
 
@@ -155,7 +156,7 @@ func newContextRemove() *cobra.Command {
 			})
 		},
 	}
-	jsonFlag(cmd, &asJSON)
+	remote.JSONFlag(cmd, &asJSON)
 	return cmd
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -13,6 +12,8 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/input"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -39,11 +40,10 @@ func (f *attributeFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.client, "client", job.DefaultName, "client of the job")
 	flags.StringVar(&f.typ, "type", job.DefaultName, "type of the job")
 	f.runFlags.add(cmd)
-	flags.Var(&f.retention, "retention", "how long the job is kept after its end (default: the server's)")
-	flags.Lookup("retention").DefValue = "" // otherwise the help shows 0s as the default
+	config.OptionalDuration(flags, &f.retention, "retention", "how long the job is kept after its end (default: the server's)")
 	flags.StringArrayVar(&f.meta, "meta", nil, "NAME=VALUE for the job; may be given several times")
-	config.CompleteFlag(cmd, "client", clientNames)
-	config.CompleteFlag(cmd, "type", typeNames)
+	config.CompleteFlag(cmd, "client", remote.ClientNames)
+	config.CompleteFlag(cmd, "type", remote.TypeNames)
 }
 
 func (f *runFlags) add(cmd *cobra.Command) {
@@ -51,13 +51,10 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.priority, "priority", job.DefaultPriority, "priority, 0 to 9; jobs with a higher priority are claimed first")
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "how many times the job may run (default: the server's)")
 	flags.Var(&f.runAt, "run-at", "time before which the job does not run: "+terminal.TimeForms)
-	flags.Var(&f.delay, "delay", "how long the job waits before it may run")
-	flags.Var(&f.lease, "lease", "how long a runner may hold the job without a tickle (default: the server's)")
-	flags.Var(&f.timeout, "timeout", "how long a run of the job may last (default: no limit)")
+	config.OptionalDuration(flags, &f.delay, "delay", "how long the job waits before it may run")
+	config.OptionalDuration(flags, &f.lease, "lease", "how long a runner may hold the job without a tickle (default: the server's)")
+	config.OptionalDuration(flags, &f.timeout, "timeout", "how long a run of the job may last (default: no limit)")
 	flags.Var(&f.expires, "expires-at", "time at which the job is cancelled unless it has started; as --run-at")
-	for _, name := range []string{"delay", "lease", "timeout"} {
-		flags.Lookup(name).DefValue = ""
-	}
 }
 
 // attributes returns the attributes that were given.
@@ -70,10 +67,7 @@ func (f *attributeFlags) attributes(cmd *cobra.Command) (a client.Attributes, er
 	if a, err = f.runFlags.attributes(cmd); err != nil {
 		return a, err
 	}
-	if cmd.Flags().Changed("retention") {
-		ms := f.retention.Ms()
-		a.RetentionMs = &ms
-	}
+	a.RetentionMs = f.retention.MsIfGiven(cmd, "retention")
 	a.Meta, err = metaPairs(f.meta)
 	return a, err
 }
@@ -118,7 +112,7 @@ func metaPairs(pairs []string) (map[string]string, error) {
 }
 
 type createFlags struct {
-	remote
+	remote.Command
 	attributeFlags
 	file, key, uniqueKey string
 	binary, input        string
@@ -148,7 +142,7 @@ when it has passed, and the job goes on.
   daybook create --binary-addr sha256:… --input-addr sha256:…`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	overServer(&f.remote, cmd, func(cmd *cobra.Command, args []string) error { return create(cmd, &f, args) })
+	remote.Over(&f.Command, cmd, func(cmd *cobra.Command, args []string) error { return create(cmd, &f, args) })
 	f.attributeFlags.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.file, "file", "", "file with the payload; - is standard input")
@@ -159,9 +153,8 @@ when it has passed, and the job goes on.
 	flags.StringVar(&f.input, "input-addr", "", "address of the input of that binary")
 	flags.StringVar(&f.onComplete, "on-complete", "", "type of the job that is created with the output of this one when it completes")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the job has ended, and print its output")
-	flags.Var(&f.waitTimeout, "wait-timeout", "with --wait, how long the command waits at most (default: no limit)")
-	flags.Lookup("wait-timeout").DefValue = ""
-	jsonFlag(cmd, &f.asJSON)
+	config.OptionalDuration(flags, &f.waitTimeout, "wait-timeout", "with --wait, how long the command waits at most (default: no limit)")
+	remote.JSONFlag(cmd, &f.AsJSON)
 	return cmd
 }
 
@@ -173,10 +166,10 @@ func create(cmd *cobra.Command, f *createFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.connect(cmd); err != nil {
+	if err := f.Connect(cmd); err != nil {
 		return err
 	}
-	created, err := f.c.Create(cmd.Context(), j)
+	created, err := f.Client.Create(cmd.Context(), j)
 	if err != nil {
 		return err
 	}
@@ -184,10 +177,10 @@ func create(cmd *cobra.Command, f *createFlags, args []string) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "An unfinished job has this unique key: no job was created.")
 	}
 	if !f.wait {
-		if f.asJSON {
-			return writeDocument(f.out, created.Text)
+		if f.AsJSON {
+			return remote.WriteDocument(f.Out, created.Text)
 		}
-		_, err := fmt.Fprintln(f.out, created.ID)
+		_, err := fmt.Fprintln(f.Out, created.ID)
 		return err
 	}
 	ctx := cmd.Context()
@@ -196,7 +189,7 @@ func create(cmd *cobra.Command, f *createFlags, args []string) error {
 		defer end()
 		ctx = limited
 	}
-	if err = awaitJob(ctx, &f.remote, created.ID); err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
+	if err = awaitJob(ctx, &f.Command, created.ID); err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
 		return fmt.Errorf("the job %s: %w", created.ID, errWaitTimeout)
 	}
 	return err
@@ -211,10 +204,8 @@ func (f *createFlags) newJob(cmd *cobra.Command, args []string) (j client.NewJob
 		return j, terminal.Usage(errors.New("the payload is either the argument or --file"))
 	case len(args) > 0:
 		j.Payload = []byte(args[0])
-	case f.file == "-":
-		j.Payload, err = io.ReadAll(io.LimitReader(inputReader{cmd.InOrStdin()}, job.MaxPayloadBytes+1))
 	case f.file != "":
-		j.Payload, err = os.ReadFile(f.file)
+		j.Payload, err = input.ReadAll(cmd, f.file, job.MaxPayloadBytes)
 	}
 	if err != nil {
 		return j, err
@@ -223,7 +214,7 @@ func (f *createFlags) newJob(cmd *cobra.Command, args []string) (j client.NewJob
 		return j, terminal.Usagef("the payload has more than %d bytes, which is the maximum; store it with `daybook blob put`, and send its address", job.MaxPayloadBytes)
 	}
 	if f.asValue {
-		if err := checkValue(j.Payload); err != nil {
+		if err := input.CheckValue(j.Payload); err != nil {
 			return j, terminal.Usagef("the payload: %w; without --value it is sent as text", err)
 		}
 		j.Kind = client.JSON
@@ -243,9 +234,9 @@ func (f *createFlags) newJob(cmd *cobra.Command, args []string) (j client.NewJob
 
 // awaitJob waits for the end of a job, and prints its output, or with --json its document. It returns an error if the
 // job has not completed.
-func awaitJob(ctx context.Context, r *remote, id string) error {
+func awaitJob(ctx context.Context, r *remote.Command, id string) error {
 	for {
-		o, err := r.c.Output(ctx, id, time.Minute)
+		o, err := r.Client.Output(ctx, id, time.Minute)
 		if errors.Is(err, client.ErrConflict) && ctx.Err() == nil {
 			continue
 		}
@@ -253,15 +244,15 @@ func awaitJob(ctx context.Context, r *remote, id string) error {
 			return err
 		}
 		var j *client.Job
-		if r.asJSON || o.Status != job.Completed.String() {
-			if j, err = r.c.Job(ctx, id); err != nil {
+		if r.AsJSON || o.Status != job.Completed.String() {
+			if j, err = r.Client.Job(ctx, id); err != nil {
 				return err
 			}
 		}
-		if r.asJSON {
-			err = writeDocument(r.out, j.Text)
+		if r.AsJSON {
+			err = remote.WriteDocument(r.Out, j.Text)
 		} else if len(o.Bytes) > 0 {
-			err = printOutput(r.out, &o)
+			err = printOutput(r.Out, &o)
 		}
 		if err != nil || o.Status == job.Completed.String() {
 			return err
@@ -280,6 +271,6 @@ func printOutput(w io.Writer, o *client.Output) error {
 		_, err := fmt.Fprintf(w, "%d bytes\n", len(o.Bytes))
 		return err
 	}
-	_, err := fmt.Fprintln(&plainText{to: w}, strings.TrimSuffix(string(o.Bytes), "\n"))
+	_, err := fmt.Fprintln(terminal.Plain(w), strings.TrimSuffix(string(o.Bytes), "\n"))
 	return err
 }

@@ -6,10 +6,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 )
 
 func newDeleteQueue() *cobra.Command {
-	var r remote
+	var r remote.Command
 	cmd := &cobra.Command{
 		Use:   "delete CLIENT/TYPE",
 		Short: "Delete a queue that has no jobs",
@@ -20,21 +21,21 @@ The server itself deletes a queue that has had no jobs for --queue-idle (see ` +
 		Example: `  daybook queues delete acme/resize`,
 		Args:    cobra.RangeArgs(1, 2), // client and type can also be two arguments
 
-		ValidArgsFunction: config.Once(queueNames),
+		ValidArgsFunction: config.Once(remote.QueueNames),
 	}
-	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
+	remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		q, err := config.ParseQueue(strings.Join(args, "/"))
 		if err != nil {
 			return err
 		}
-		if err := r.connect(cmd); err != nil {
+		if err := r.Connect(cmd); err != nil {
 			return err
 		}
-		if err := r.c.DeleteQueue(cmd.Context(), q.Client, q.Type); err != nil {
+		if err := r.Client.DeleteQueue(cmd.Context(), q.Client, q.Type); err != nil {
 			return err
 		}
-		return r.showValue(map[string]any{"client": q.Client, "type": q.Type, "deleted": true}, "deleted the queue %s\n", q)
+		return r.ShowValue(map[string]any{"client": q.Client, "type": q.Type, "deleted": true}, "deleted the queue %s\n", q)
 	})
-	jsonFlag(cmd, &r.asJSON)
+	remote.JSONFlag(cmd, &r.AsJSON)
 	return cmd
 }

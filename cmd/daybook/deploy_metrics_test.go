@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,10 +26,8 @@ func served(t *testing.T) map[string][]string {
 	s := serving(t, filepath.Join(t.TempDir(), "data"))
 	s.post(t, "/jobs/create", `{"payload":"x"}`)
 	s.post(t, "/jobs/claim", `{"runner_id":"r"}`) // by now the create is applied
-	resp := testkit.Must(http.Get(s.url + "/metrics"))(t)
-	defer resp.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families := testkit.Must(parser.TextToMetricFamilies(resp.Body))(t)
+	families := testkit.Must(parser.TextToMetricFamilies(strings.NewReader(get(t, s.url+"/metrics"))))(t)
 	labels := map[string][]string{"up": nil}
 	for name, f := range families {
 		of := []string{}
@@ -108,8 +104,7 @@ func TestDeployedQueries(t *testing.T) {
 	for _, q := range queries {
 		checkQuery(t, labels, "daybook.rules.yml", strings.TrimSpace(q[1]+q[2]))
 	}
-	var dashboard any
-	testkit.NoError(t, json.Unmarshal([]byte(read(t, filepath.Join(deployed, "grafana", "daybook.json"))), &dashboard))
+	dashboard := parsed[any](t, read(t, filepath.Join(deployed, "grafana", "daybook.json")))
 	n := 0
 	var walk func(key string, v any)
 	walk = func(key string, v any) {

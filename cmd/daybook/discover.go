@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,13 +40,7 @@ Other commands can find the server themselves. --server mdns: uses the only serv
 				return config.ErrNoServer
 			}
 			if asJSON {
-				out := json.NewEncoder(cmd.OutOrStdout())
-				for _, f := range found {
-					if err := out.Encode(f); err != nil {
-						return err
-					}
-				}
-				return nil
+				return printLines(cmd.OutOrStdout(), found)
 			}
 			return terminal.Table(cmd.OutOrStdout(), func(row func(cells ...any)) {
 				row("ID", "URL", "VERSION")

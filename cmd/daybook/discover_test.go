@@ -126,10 +126,7 @@ func TestDiscover(t *testing.T) {
 	port, id := n.serve(t, "--listen", "[::]:0")
 	t.Run("by daybook discover", func(t *testing.T) {
 		r := n.browse(t, "discover", "--json", "--interface", browserLink)
-		var found mdns.Found
-		if err := json.Unmarshal([]byte(r.out), &found); err != nil {
-			t.Fatalf("%+v: %v", r, err)
-		}
+		found := parsed[mdns.Found](t, r.out)
 		addresses := regexp.MustCompile(fmt.Sprintf(`^\[%s:%s \[%s\]:%s \[fe80::[0-9a-f:]+%%%s\]:%s\]$`, serverIPv4, port, serverIPv6, port, browserLink, port))
 		if found.ID != id || found.URL != "http://"+serverIPv4+":"+port || found.Version != version || found.Path != "/" ||
 			!addresses.MatchString(fmt.Sprint(found.Addresses)) {

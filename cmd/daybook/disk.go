@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -38,7 +39,7 @@ type queueUse struct {
 }
 
 func newDisk() *cobra.Command {
-	var r remote
+	var r remote.Command
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "disk",
@@ -55,14 +56,14 @@ journal when all of their commands are in the store.`,
   daybook disk --limit 0 --json`,
 		Args: cobra.NoArgs,
 	}
-	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+	remote.Over(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		if limit < 0 {
 			return terminal.Usagef("--limit is %d; it must be 0 or more", limit)
 		}
-		if err := r.connect(cmd); err != nil {
+		if err := r.Connect(cmd); err != nil {
 			return err
 		}
-		use, err := r.readDiskUse(cmd)
+		use, err := readDiskUse(cmd, &r)
 		if err != nil {
 			return err
 		}
@@ -71,24 +72,24 @@ journal when all of their commands are in the store.`,
 			left = len(use.Queues) - limit
 			use.Queues = use.Queues[:limit]
 		}
-		if r.asJSON {
-			return json.NewEncoder(r.out).Encode(&use)
+		if r.AsJSON {
+			return json.NewEncoder(r.Out).Encode(&use)
 		}
 		return printDiskUse(&r, &use, left)
 	})
 	cmd.Flags().IntVar(&limit, "limit", 20, "how many queues are listed; 0 means all")
-	jsonFlag(cmd, &r.asJSON)
+	remote.JSONFlag(cmd, &r.AsJSON)
 	return cmd
 }
 
 // readDiskUse returns the figures of a server, and its queues, the one with the most bytes first.
-func (r *remote) readDiskUse(cmd *cobra.Command) (use diskUse, err error) {
-	stats, err := r.c.Stats(cmd.Context())
+func readDiskUse(cmd *cobra.Command, r *remote.Command) (use diskUse, err error) {
+	stats, err := r.Client.Stats(cmd.Context())
 	if err != nil {
 		return use, err
 	}
 	use = diskUse{FreeBytes: stats.DiskFree, JournalBytes: stats.Journal.Bytes, StoreBytes: stats.Store.Bytes, BlobBytes: stats.Blobs, Queues: []queueUse{}}
-	for q, err := range r.c.Queues(cmd.Context(), "") {
+	for q, err := range r.Client.Queues(cmd.Context(), "") {
 		if err != nil {
 			return use, err
 		}
@@ -98,7 +99,7 @@ func (r *remote) readDiskUse(cmd *cobra.Command) (use diskUse, err error) {
 			if n == 0 {
 				continue
 			}
-			mean, err := r.meanBytes(cmd, &q, status)
+			mean, err := meanBytes(cmd, r, &q, status)
 			if err != nil {
 				return use, err
 			}
@@ -135,10 +136,10 @@ func (use *diskUse) share() {
 }
 
 // meanBytes returns the mean length of the documents of a queue's oldest jobs with a status.
-func (r *remote) meanBytes(cmd *cobra.Command, q *client.Queue, status job.Status) (int64, error) {
+func meanBytes(cmd *cobra.Command, r *remote.Command, q *client.Queue, status job.Status) (int64, error) {
 	query := url.Values{"client": {q.Client}, "type": {q.Type}, "status": {status.String()}, "limit": {strconv.Itoa(diskSample)}}
 	var bytes, jobs int64
-	err := eachDocument(cmd, &r.server, "/jobs", query, "jobs", func(doc json.RawMessage) (bool, error) {
+	err := r.EachDocument(cmd, "/jobs", query, "jobs", func(doc json.RawMessage) (bool, error) {
 		bytes += int64(len(doc))
 		jobs++
 		return jobs < diskSample, nil
@@ -146,8 +147,8 @@ func (r *remote) meanBytes(cmd *cobra.Command, q *client.Queue, status job.Statu
 	return bytes / max(jobs, 1), err
 }
 
-func printDiskUse(r *remote, use *diskUse, left int) error {
-	err := terminal.Table(r.out, func(row func(...any)) {
+func printDiskUse(r *remote.Command, use *diskUse, left int) error {
+	err := terminal.Table(r.Out, func(row func(...any)) {
 		row("disk free", terminal.SizeText(use.FreeBytes))
 		row("journal", terminal.SizeText(use.JournalBytes))
 		row("store", terminal.SizeText(use.StoreBytes))
@@ -156,15 +157,15 @@ func printDiskUse(r *remote, use *diskUse, left int) error {
 	if err != nil || len(use.Queues) == 0 {
 		return err
 	}
-	fmt.Fprintln(r.out)
-	err = terminal.Table(r.out, func(row func(...any)) {
+	fmt.Fprintln(r.Out)
+	err = terminal.Table(r.Out, func(row func(...any)) {
 		row("CLIENT", "TYPE", "JOBS", "SIZE", "ENDED", "SIZE OF ENDED")
 		for _, q := range use.Queues {
 			row(q.Client, q.Type, q.Jobs, terminal.SizeText(q.Bytes), q.Ended, terminal.SizeText(q.EndedBytes))
 		}
 	})
 	if err == nil && left > 0 {
-		_, err = fmt.Fprintf(r.out, "queues with less: %d; --limit 0 lists all\n", left)
+		_, err = fmt.Fprintf(r.Out, "queues with less: %d; --limit 0 lists all\n", left)
 	}
 	return err
 }

@@ -45,8 +45,6 @@ func TestDisk(t *testing.T) {
 		t.Errorf("with --limit 1: %+v", use.Queues)
 	}
 	table := ok(t, "disk", "--limit", "1", "--server", s.url)
-	for _, want := range []string{"disk free", "blobs      1000B", "default  long", "queues with less: 1;"} {
-		testkit.Contains(t, table, want)
-	}
+	testkit.Contains(t, table, "disk free", "blobs      1000B", "default  long", "queues with less: 1;")
 	execute(t, "", "disk", "--limit", fmt.Sprint(-1), "--server", s.url).ends(t, terminal.ExitUsage)
 }

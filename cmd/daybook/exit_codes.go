@@ -12,7 +12,10 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/checkpoint"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/input"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/serve"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
@@ -37,12 +40,12 @@ func exitCode(err error) int {
 	corrupt, isCorrupt := errors.AsType[*journal.CorruptError](err)
 	_, isUsage := errors.AsType[terminal.UsageError](err)
 	refused, isRefused := errors.AsType[*client.Error](err)
-	_, isSilent := errors.AsType[*noAnswer](err)
+	_, isSilent := errors.AsType[*remote.NoAnswerError](err)
 	_, isPath := errors.AsType[*fs.PathError](err)
-	_, isInput := errors.AsType[*inputError](err)
-	_, isChanged := errors.AsType[*errInputChanged](err)
+	_, isInput := errors.AsType[*input.Error](err)
+	_, isChanged := errors.AsType[*checkpoint.InputChangedError](err)
 	ended, isEnded := errors.AsType[*notCompleted](err)
-	_, isFormat := errors.AsType[*formatError](err)
+	_, isFormat := errors.AsType[*input.FormatError](err)
 	switch {
 	case errors.Is(err, terminal.ErrInterrupted):
 		return terminal.ExitSignal + int(syscall.SIGINT)

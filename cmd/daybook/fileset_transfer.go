@@ -8,7 +8,9 @@ import (
 
 	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/job"
 )
 
 // patternHelp describes patterns in the help of commands.
@@ -25,7 +27,7 @@ type transferred struct {
 }
 
 func newFilesetPush() *cobra.Command {
-	var f filesetCommand
+	var f remote.Owned
 	var patterns []string
 	var version int
 	cmd := &cobra.Command{
@@ -41,32 +43,35 @@ Symbolic links, devices and other special files are errors, unless a pattern exc
   daybook fileset push . sources --pattern '**/*.go' --pattern '!**/*_test.go'`,
 		Args: cobra.ExactArgs(2),
 
-		ValidArgsFunction: filesetArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !isDirectory(args[0]) && isDirectory(args[1]) {
-				return terminal.Usagef("%s is no directory, and %s is one: the directory is the first argument, the name of the fileset the second", args[0], args[1])
-			}
-			if err := f.dial(cmd, args[1]); err != nil {
-				return err
-			}
-			stored, moved, err := f.c.Filesets(f.client).Push(cmd.Context(), args[1], args[0], patterns, onlyIf(cmd, version)...)
-			if err != nil {
-				return wrongPatterns(err)
-			}
-			verb := "stored as version"
-			if stored.Existed {
-				verb = "unchanged, version"
-			}
-			return f.report(transferred{args[1], stored.Version, moved.Files, moved.Skipped, moved.Bytes}, verb, "sent")
-		},
+		ValidArgsFunction: remote.FilesetArgs(1),
 	}
-	f.transferFlags(cmd, &patterns)
-	changeFlags(cmd, &version)
+	f.Check = func(_ *cobra.Command, args []string) error {
+		if !isDirectory(args[0]) && isDirectory(args[1]) {
+			return terminal.Usagef("%s is no directory, and %s is one: the directory is the first argument, the name of the fileset the second", args[0], args[1])
+		}
+		if err := job.CheckName("NAME", args[1]); err != nil {
+			return terminal.Usage(err)
+		}
+		return nil
+	}
+	f.Over(cmd, ofFilesets, "", func(cmd *cobra.Command, args []string) error {
+		stored, moved, err := f.Client.Filesets(f.Owner).Push(cmd.Context(), args[1], args[0], patterns, remote.OnlyIf(cmd, version)...)
+		if err != nil {
+			return wrongPatterns(err)
+		}
+		verb := "stored as version"
+		if stored.Existed {
+			verb = "unchanged, version"
+		}
+		return report(&f, transferred{args[1], stored.Version, moved.Files, moved.Skipped, moved.Bytes}, verb, "sent")
+	})
+	transferFlags(cmd, &f, &patterns)
+	remote.ChangeFlags(cmd, &version)
 	return cmd
 }
 
 func newFilesetPull() *cobra.Command {
-	var f filesetCommand
+	var f remote.Owned
 	var q files.FilesetQuery
 	cmd := &cobra.Command{
 		Use:   "pull NAME DIR",
@@ -80,30 +85,29 @@ links, and does not replace links and special files.
   daybook fileset pull output ./results --version 3 --pattern '**/*.dat'`,
 		Args: cobra.ExactArgs(2),
 
-		ValidArgsFunction: filesetArgs(0),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if q.Version < 0 {
-				return terminal.Usagef("--version must be a number from 1 on, not %d", q.Version)
-			}
-			if err := f.dial(cmd, args[0]); err != nil {
-				return err
-			}
-			version, moved, err := f.c.Filesets(f.client).Pull(cmd.Context(), args[0], args[1], q)
-			if err != nil {
-				return wrongPatterns(err)
-			}
-			return f.report(transferred{args[0], version, moved.Files, moved.Skipped, moved.Bytes}, "version", "fetched")
-		},
+		ValidArgsFunction: remote.FilesetArgs(0),
 	}
-	f.transferFlags(cmd, &q.Patterns)
+	f.Check = func(*cobra.Command, []string) error {
+		if q.Version < 0 {
+			return terminal.Usagef("--version must be a number from 1 on, not %d", q.Version)
+		}
+		return nil
+	}
+	f.Over(cmd, ofFilesets, "NAME", func(cmd *cobra.Command, args []string) error {
+		version, moved, err := f.Client.Filesets(f.Owner).Pull(cmd.Context(), args[0], args[1], q)
+		if err != nil {
+			return wrongPatterns(err)
+		}
+		return report(&f, transferred{args[0], version, moved.Files, moved.Skipped, moved.Bytes}, "version", "fetched")
+	})
+	transferFlags(cmd, &f, &q.Patterns)
 	cmd.Flags().IntVar(&q.Version, "version", 0, "which version (default: the newest)")
 	return cmd
 }
 
-func (f *filesetCommand) transferFlags(cmd *cobra.Command, patterns *[]string) {
-	f.flags(cmd)
+func transferFlags(cmd *cobra.Command, f *remote.Owned, patterns *[]string) {
 	cmd.Flags().StringArrayVar(patterns, "pattern", nil, "only files that match; may be given several times (default: all files)")
-	jsonFlag(cmd, &f.asJSON)
+	remote.JSONFlag(cmd, &f.AsJSON)
 }
 
 func isDirectory(path string) bool {
@@ -120,6 +124,6 @@ func wrongPatterns(err error) error {
 }
 
 // report prints what was transferred.
-func (f *filesetCommand) report(t transferred, verb, moved string) error {
-	return f.showValue(t, "%s: %s %d; %s (%s) %s, %d were there\n", t.Name, verb, t.Version, terminal.NumberText(t.Files, "file", "files"), terminal.SizeText(t.Bytes), moved, t.Skipped)
+func report(f *remote.Owned, t transferred, verb, moved string) error {
+	return f.ShowValue(t, "%s: %s %d; %s (%s) %s, %d were there\n", t.Name, verb, t.Version, terminal.NumberText(t.Files, "file", "files"), terminal.SizeText(t.Bytes), moved, t.Skipped)
 }

@@ -13,12 +13,12 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newGet() *cobra.Command {
-	var server config.ServerAddress
-	var asJSON bool
+	var r remote.Command
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Show a job or a batch",
@@ -33,33 +33,28 @@ names the error. --json has the whole errors of all attempts.`,
   daybook get --batch 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
 
-		ValidArgsFunction: config.Once(getIDs),
+		ValidArgsFunction: config.Once(remote.GetIDs),
 	}
 	batch := cmd.Flags().Bool("batch", false, "show the batch with this id")
 	var isJob bool
-	jobFlag(cmd.Flags(), &isJob, "show the job with this id, and no batch")
+	remote.JobFlag(cmd.Flags(), &isJob, "show the job with this id, and no batch")
 	cmd.MarkFlagsMutuallyExclusive("batch", "job")
-	config.ServerFlag(cmd, &server)
-	jsonFlag(cmd, &asJSON)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkIDs(args[0]); err != nil {
+	remote.JSONFlag(cmd, &r.AsJSON)
+	return remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		if err := remote.CheckIDs(args[0]); err != nil {
 			return err
 		}
 		path := "/jobs/"
 		if *batch {
 			path = "/batches/"
 		}
-		text, err := ask(cmd, &server, path+args[0])
+		text, err := r.Ask(cmd, path+args[0])
 		if err == nil && !*batch && !isJob {
-			if b, failed := server.URL(cmd.Context()); failed != nil {
-				err = failed
-			} else {
-				err = noteBatch(cmd, newClient(cmd, b), args[0], "--batch shows the batch")
-			}
+			err = r.NoteBatch(cmd, args[0], "--batch shows the batch")
 		}
 		if isNotFound(err) && !*batch && !isJob {
 			var failed error
-			if text, failed = ask(cmd, &server, "/batches/"+args[0]); failed == nil {
+			if text, failed = r.Ask(cmd, "/batches/"+args[0]); failed == nil {
 				err = nil
 			} else if !isNotFound(failed) {
 				err = failed
@@ -68,13 +63,12 @@ names the error. --json has the whole errors of all attempts.`,
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			_, err := cmd.OutOrStdout().Write(text)
+		if r.AsJSON {
+			_, err := r.Out.Write(text)
 			return err
 		}
-		return printDocument(cmd.OutOrStdout(), text)
-	}
-	return cmd
+		return printDocument(r.Out, text)
+	})
 }
 
 // isNotFound reports whether the server has answered that the requested object does not exist.
@@ -88,7 +82,7 @@ func isNotFound(err error) bool {
 func printDocument(w io.Writer, text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if _, err := d.Token(); err != nil {
-		return unreadable(err)
+		return remote.Unreadable(err)
 	}
 	var failed error
 	err := terminal.Table(w, func(row func(...any)) {
@@ -99,12 +93,12 @@ func printDocument(w io.Writer, text []byte) error {
 				err = d.Decode(&value)
 			}
 			if err != nil {
-				failed = unreadable(err)
+				failed = remote.Unreadable(err)
 				return
 			}
 			lines, err := shownLines(name.(string), value)
 			if err != nil {
-				failed = unreadable(err)
+				failed = remote.Unreadable(err)
 				return
 			}
 			for i, line := range lines {

@@ -13,17 +13,12 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/cmd/daybook/internal/work"
 	"github.com/daybookq/daybook/internal/manifest"
-	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
 )
-
-// handlerCommand holds the flags and the client that the commands for stored handlers share.
-type handlerCommand struct {
-	remote
-	client string
-}
 
 func newHandler() *cobra.Command {
 	cmd := &cobra.Command{
@@ -35,32 +30,20 @@ of a kind. Runners use a new version within seconds. The server keeps the newest
 		Example: `  daybook handler put resize resize.py
   daybook handler get resize`,
 	}
-	return group(cmd, newHandlerPut(), newHandlerGet(), newHandlerList(), newHandlerHistory(), newHandlerRemove())
+	return terminal.Group(cmd, newHandlerPut(), newHandlerGet(), newHandlerList(), newHandlerHistory(), newHandlerRemove())
 }
 
-// over adds the flags, and runs the command with a client of the server. It checks a type in the arguments.
-func (h *handlerCommand) over(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
-	cmd.Flags().StringVar(&h.client, "client", "", "the client whose jobs it runs (default: all clients that have no handler of the type themselves)")
-	config.CompleteFlag(cmd, "client", clientNames)
-	return overServer(&h.remote, cmd, func(cmd *cobra.Command, args []string) error {
-		if h.client != "" {
-			if err := job.CheckName("--client", h.client); err != nil {
-				return terminal.Usage(err)
-			}
-		}
-		if len(args) > 0 {
-			if err := job.CheckName("TYPE", args[0]); err != nil {
-				return terminal.Usage(err)
-			}
-		}
-		return run(cmd, args)
-	})
+// overHandlers makes a command about the handler of a type, or about all handlers.
+func overHandlers(h *remote.Owned, cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) {
+	h.Over(cmd, "the client whose jobs it runs (default: all clients that have no handler of the type themselves)", "TYPE", run)
+	config.CompleteFlag(cmd, "client", remote.ClientNames)
 }
 
 func newHandlerPut() *cobra.Command {
-	var h handlerCommand
+	var h remote.Owned
 	var lang string
 	var noCheck bool
+	var document handler.Document
 	var version int
 	cmd := &cobra.Command{
 		Use:   "put TYPE FILE",
@@ -91,35 +74,32 @@ job. One that cannot be loaded, or takes longer than 10 seconds, is not stored, 
 		Args: cobra.ExactArgs(2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
-				return config.Once(typeNames)(cmd, args, text)
+				return config.Once(remote.TypeNames)(cmd, args, text)
 			}
 			return nil, cobra.ShellCompDirectiveDefault
 		},
 	}
-	h.over(cmd, func(cmd *cobra.Command, args []string) error {
-		document, err := readHandler(cmd, args[1], lang)
+	h.Check = func(cmd *cobra.Command, args []string) (err error) {
+		if document, err = readHandler(cmd, args[1], lang); err != nil || noCheck {
+			return err
+		}
+		if err := work.TryHandler(cmd.Context(), &document); err != nil {
+			return terminal.Usage(err)
+		}
+		return nil
+	}
+	overHandlers(&h, cmd, func(cmd *cobra.Command, args []string) error {
+		stored, err := h.Client.PutHandler(cmd.Context(), h.Owner, args[0], document, remote.OnlyIf(cmd, version)...)
 		if err != nil {
 			return err
 		}
-		if !noCheck {
-			if err := tryHandler(cmd.Context(), &document); err != nil {
-				return terminal.Usage(err)
-			}
-		}
-		if err := h.connect(cmd); err != nil {
-			return err
-		}
-		stored, err := h.c.PutHandler(cmd.Context(), h.client, args[0], document, onlyIf(cmd, version)...)
-		if err != nil {
-			return err
-		}
-		return h.show(stored.Text, "%s version %d\n", stored.Type, stored.Version)
+		return h.Show(stored.Text, "%s version %d\n", stored.Type, stored.Version)
 	})
 	cmd.Flags().StringVar(&lang, "lang", "", "the language of a script: node, python, php, sh")
 	config.CompleteFlag(cmd, "lang", func(*cobra.Command, string) []string { return handler.Langs })
 	cmd.Flags().BoolVar(&noCheck, "no-check", false, "store a script without loading it here, for example because only runners have its modules")
-	changeFlags(cmd, &version)
-	jsonFlag(cmd, &h.asJSON)
+	remote.ChangeFlags(cmd, &version)
+	remote.JSONFlag(cmd, &h.AsJSON)
 	return cmd
 }
 
@@ -172,7 +152,7 @@ func readHandler(cmd *cobra.Command, name, lang string) (document handler.Docume
 }
 
 func newHandlerGet() *cobra.Command {
-	var h handlerCommand
+	var h remote.Owned
 	var version int
 	cmd := &cobra.Command{
 		Use:   "get TYPE",
@@ -181,55 +161,53 @@ func newHandlerGet() *cobra.Command {
 another kind. With --json, the document and what the server knows of it.`,
 		Example:           "  daybook handler get resize",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: config.Once(handlerTypes),
+		ValidArgsFunction: config.Once(remote.HandlerTypes),
 	}
-	h.over(cmd, func(cmd *cobra.Command, args []string) error {
-		if err := h.connect(cmd); err != nil {
-			return err
-		}
-		stored, err := h.c.Handler(cmd.Context(), h.client, args[0], version)
+	overHandlers(&h, cmd, func(cmd *cobra.Command, args []string) error {
+		stored, err := h.Client.Handler(cmd.Context(), h.Owner, args[0], version)
 		switch {
 		case err != nil:
 			return err
-		case h.asJSON:
-			return writeDocument(h.out, stored.Text)
+		case h.AsJSON:
+			return remote.WriteDocument(h.Out, stored.Text)
 		case stored.Document.Kind == handler.Script:
-			out := h.out
-			if terminal.IsTerminal(out) {
-				out = &plainText{to: out}
-			}
-			_, err = io.WriteString(out, stored.Document.Source)
+			_, err = io.WriteString(terminal.Plain(h.Out), stored.Document.Source)
 			return err
 		}
-		return json.NewEncoder(h.out).Encode(stored.Document)
+		return json.NewEncoder(h.Out).Encode(stored.Document)
 	})
 	cmd.Flags().IntVar(&version, "version", 0, "which version (default: the newest)")
-	jsonFlag(cmd, &h.asJSON)
+	remote.JSONFlag(cmd, &h.AsJSON)
 	return cmd
 }
 
 func newHandlerList() *cobra.Command {
-	var h handlerCommand
-	cmd := &cobra.Command{
+	var h remote.Command
+	cmd := remote.Connected(&h, &cobra.Command{
 		Use:     "ls",
 		Short:   "List the handlers",
 		Long:    "List the handlers of all clients, each in its newest version.",
 		Example: `  daybook handler ls`,
 		Args:    cobra.NoArgs,
-	}
-	connected(&h.remote, cmd, func(cmd *cobra.Command, _ []string) error {
-		list, err := listed(h.c.Handlers(cmd.Context()))
+	}, func(cmd *cobra.Command, _ []string) error {
+		list, err := remote.Collect(h.Client.Handlers(cmd.Context()))
 		if err != nil {
 			return err
 		}
-		return h.print(list)
+		text := func(found client.StoredHandler) []byte { return found.Text }
+		return remote.PrintList(&h, list, text, "there are no stored handlers", func(row func(...any)) {
+			row("CLIENT", "TYPE", "KIND", "VERSION", "SIZE", "STORED")
+			for _, found := range list {
+				row(terminal.OrDash(found.Client), found.Type, found.Kind, found.Version, terminal.SizeText(found.Bytes), terminal.Moment(found.CreatedAt))
+			}
+		})
 	})
-	linesFlag(cmd, &h.asJSON, "handler")
+	remote.LinesFlag(cmd, &h.AsJSON, "handler")
 	return cmd
 }
 
 func newHandlerHistory() *cobra.Command {
-	var h handlerCommand
+	var h remote.Owned
 	cmd := &cobra.Command{
 		Use:   "history TYPE",
 		Short: "Show the last 20 changes of a handler",
@@ -237,39 +215,25 @@ func newHandlerHistory() *cobra.Command {
 --version" shows what was stored then, unless the handler was removed later: such a version is gone.`,
 		Example:           "  daybook handler history resize",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: config.Once(handlerTypes),
+		ValidArgsFunction: config.Once(remote.HandlerTypes),
 	}
-	h.over(cmd, func(cmd *cobra.Command, args []string) error {
-		if err := h.connect(cmd); err != nil {
-			return err
-		}
-		all, err := h.c.HandlerHistory(cmd.Context(), h.client, args[0])
+	overHandlers(&h, cmd, func(cmd *cobra.Command, args []string) error {
+		all, err := h.Client.HandlerHistory(cmd.Context(), h.Owner, args[0])
 		if err != nil {
 			return err
 		}
-		list := make([]change, len(all))
+		list := make([]remote.Change, len(all))
 		for i, v := range all {
-			list[i] = change{v.Version, v.Deleted, v.Gone, v.Bytes, v.By, v.CreatedAt, v.Text}
+			list[i] = remote.Change{v.Version, v.Deleted, v.Gone, v.Bytes, v.By, v.CreatedAt, v.Text}
 		}
-		return history(&h.remote, list)
+		return h.PrintHistory(list)
 	})
-	linesFlag(cmd, &h.asJSON, "version")
+	remote.LinesFlag(cmd, &h.AsJSON, "version")
 	return cmd
 }
 
-// print writes a list of handlers.
-func (h *handlerCommand) print(list []client.StoredHandler) error {
-	text := func(found client.StoredHandler) []byte { return found.Text }
-	return printList(&h.remote, list, text, "there are no stored handlers", func(row func(...any)) {
-		row("CLIENT", "TYPE", "KIND", "VERSION", "SIZE", "STORED")
-		for _, found := range list {
-			row(terminal.OrDash(found.Client), found.Type, found.Kind, found.Version, terminal.SizeText(found.Bytes), terminal.Moment(found.CreatedAt))
-		}
-	})
-}
-
 func newHandlerRemove() *cobra.Command {
-	var h handlerCommand
+	var h remote.Owned
 	var version int
 	cmd := &cobra.Command{
 		Use:               "rm TYPE",
@@ -277,20 +241,17 @@ func newHandlerRemove() *cobra.Command {
 		Long:              "Remove the handler of a type with the documents of all versions. Its history stays. Jobs of the type wait until a runner has another handler for it.",
 		Example:           "  daybook handler rm resize",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: config.Once(handlerTypes),
+		ValidArgsFunction: config.Once(remote.HandlerTypes),
 	}
-	h.over(cmd, func(cmd *cobra.Command, args []string) error {
-		if err := h.connect(cmd); err != nil {
-			return err
-		}
-		err := h.c.DeleteHandler(cmd.Context(), h.client, args[0], onlyIf(cmd, version)...)
-		if err == nil && h.asJSON {
-			err = printLines(h.out, []removal{{Operation: "remove", Client: h.client, Type: args[0]}})
+	overHandlers(&h, cmd, func(cmd *cobra.Command, args []string) error {
+		err := h.Client.DeleteHandler(cmd.Context(), h.Owner, args[0], remote.OnlyIf(cmd, version)...)
+		if err == nil && h.AsJSON {
+			err = json.NewEncoder(h.Out).Encode(removal{Operation: "remove", Client: h.Owner, Type: args[0]})
 		}
 		return err
 	})
-	changeFlags(cmd, &version)
-	jsonFlag(cmd, &h.asJSON)
+	remote.ChangeFlags(cmd, &version)
+	remote.JSONFlag(cmd, &h.AsJSON)
 	return cmd
 }
 

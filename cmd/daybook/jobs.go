@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -35,7 +36,7 @@ type jobRow struct {
 const rowFields = "client,type,status,run_attempts,max_attempts,created_at,updated_at,run_at,runner_id,error"
 
 func newJobs() *cobra.Command {
-	var r remote
+	var r remote.Command
 	var status, client, typ, batch, runner, claim, fields string
 	var after, before terminal.TimeFlag
 	var meta []string
@@ -55,13 +56,13 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
   daybook jobs --status active --runner-id mixer-1 --json`,
 		Args: cobra.NoArgs,
 	}
-	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+	remote.Over(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case limit < 0:
 			return terminal.Usagef("--limit is the number of jobs, or 0 for all, and not %d", limit)
-		case idsOnly && r.asJSON:
+		case idsOnly && r.AsJSON:
 			return terminal.Usage(errors.New("--ids and --json exclude each other; --json has the ids too"))
-		case fields != "" && !r.asJSON:
+		case fields != "" && !r.AsJSON:
 			return terminal.Usage(errors.New("--fields is for --json only"))
 		case status != "" && namedStatus(status) == 0:
 			return terminal.Usagef("--status must be one of %s, and not %q", statusList(job.Statuses), status)
@@ -70,7 +71,7 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 			return err
 		}
 		for _, id := range []string{batch, claim} {
-			if err := checkIDs(id); id != "" && err != nil {
+			if err := remote.CheckIDs(id); id != "" && err != nil {
 				return err
 			}
 		}
@@ -113,12 +114,12 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 	flags.IntVar(&limit, "limit", 100, "how many jobs are listed; 0 means all, as with --ids")
 	flags.BoolVar(&idsOnly, "ids", false, "print only the ids")
 	flags.StringVar(&fields, "fields", "", "with --json: print only these fields, separated by commas")
-	linesFlag(cmd, &r.asJSON, "job")
-	config.CompleteFlag(cmd, "status", statusNames)
-	config.CompleteFlag(cmd, "client", clientNames)
-	config.CompleteFlag(cmd, "type", typeNames)
-	config.CompleteFlag(cmd, "batch", batchIDs)
-	config.CompleteFlag(cmd, "runner-id", runnerIDs)
+	remote.LinesFlag(cmd, &r.AsJSON, "job")
+	config.CompleteFlag(cmd, "status", remote.StatusNames)
+	config.CompleteFlag(cmd, "client", remote.ClientNames)
+	config.CompleteFlag(cmd, "type", remote.TypeNames)
+	config.CompleteFlag(cmd, "batch", remote.BatchIDs)
+	config.CompleteFlag(cmd, "runner-id", remote.RunnerIDs)
 	return cmd
 }
 
@@ -135,31 +136,31 @@ func givenFilters(cmd *cobra.Command, names ...string) error {
 
 // listJobs prints the jobs of a query. It prints a table for each page of the list, so that a long list needs little
 // memory.
-func listJobs(cmd *cobra.Command, r *remote, query url.Values, limit int, idsOnly bool) error {
-	if !r.asJSON {
+func listJobs(cmd *cobra.Command, r *remote.Command, query url.Values, limit int, idsOnly bool) error {
+	if !r.AsJSON {
 		query.Set("fields", rowFields)
 	}
 	if idsOnly {
 		query.Set("fields", "status")
 	}
-	list := jobTable{to: r.out, runAt: query.Get("status") == job.Deferred.String()}
+	list := jobTable{to: r.Out, runAt: query.Get("status") == job.Deferred.String()}
 	shown := 0
 	cut := false
-	err := eachDocument(cmd, &r.server, "/jobs", query, "jobs", func(doc json.RawMessage) (more bool, err error) {
+	err := r.EachDocument(cmd, "/jobs", query, "jobs", func(doc json.RawMessage) (more bool, err error) {
 		if limit > 0 && shown == limit {
 			cut = true
 			return false, nil
 		}
 		shown++
-		if r.asJSON {
-			return true, writeDocument(r.out, doc)
+		if r.AsJSON {
+			return true, remote.WriteDocument(r.Out, doc)
 		}
 		var one jobRow
 		if err := json.Unmarshal(doc, &one); err != nil {
-			return false, unreadable(err)
+			return false, remote.Unreadable(err)
 		}
 		if idsOnly {
-			_, err := fmt.Fprintln(r.out, one.ID)
+			_, err := fmt.Fprintln(r.Out, one.ID)
 			return true, err
 		}
 		if list.rows = append(list.rows, one); len(list.rows) == job.MaxPage {
@@ -174,8 +175,8 @@ func listJobs(cmd *cobra.Command, r *remote, query url.Values, limit int, idsOnl
 		return err
 	}
 	switch {
-	case shown == 0 && !r.asJSON && !idsOnly:
-		_, err = fmt.Fprintln(r.out, "there are no such jobs")
+	case shown == 0 && !r.AsJSON && !idsOnly:
+		_, err = fmt.Fprintln(r.Out, "there are no such jobs")
 	case cut:
 		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "there are more than %s; --limit 0 lists all\n", terminal.JobsText(limit))
 	}

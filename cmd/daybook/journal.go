@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/journal"
@@ -24,7 +25,7 @@ func newJournal() *cobra.Command {
 docs/reference/format-journal.md describes them. The server must be stopped.`,
 		Example: `  daybook journal verify --data /var/lib/daybook`,
 	}
-	return group(cmd, newJournalDump(), newJournalVerify(), newJournalGiveUp())
+	return terminal.Group(cmd, newJournalDump(), newJournalVerify(), newJournalGiveUp())
 }
 
 // offline locks the data directory, so that no server writes the journal during the command. A half-written group would
@@ -159,7 +160,7 @@ do. Nothing is changed.`,
 		},
 	}
 	dataFlag(cmd, &data)
-	jsonFlag(cmd, &asJSON)
+	remote.JSONFlag(cmd, &asJSON)
 	return cmd
 }
 

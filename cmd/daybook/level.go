@@ -2,10 +2,12 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 )
 
 func newLevel() *cobra.Command {
-	var r remote
+	var r remote.Command
 	cmd := &cobra.Command{
 		Use:   "level",
 		Short: "Show the level of the rules that the data follows, or raise it",
@@ -17,24 +19,24 @@ so that you can go back to the old version.`,
   daybook level raise`,
 		Args: cobra.NoArgs,
 	}
-	connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
-		level, newest, err := r.c.Level(cmd.Context())
+	remote.Connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		level, newest, err := r.Client.Level(cmd.Context())
 		if err != nil {
 			return err
 		}
 		doc := map[string]any{"level": level, "newest": newest}
 		if level == newest {
-			return r.showValue(doc, "level %d, the newest that the server knows\n", level)
+			return r.ShowValue(doc, "level %d, the newest that the server knows\n", level)
 		}
-		return r.showValue(doc, "level %d; the server knows level %d: raise it with daybook level raise\n", level, newest)
+		return r.ShowValue(doc, "level %d; the server knows level %d: raise it with daybook level raise\n", level, newest)
 	})
-	jsonFlag(cmd, &r.asJSON)
+	remote.JSONFlag(cmd, &r.AsJSON)
 	cmd.AddCommand(newLevelRaise())
 	return cmd
 }
 
 func newLevelRaise() *cobra.Command {
-	var r remote
+	var r remote.Command
 	cmd := &cobra.Command{
 		Use:   "raise",
 		Short: "Raise the level to the newest one that the server knows",
@@ -45,13 +47,13 @@ repeat has no effect.`,
 		Example: `  daybook level raise`,
 		Args:    cobra.NoArgs,
 	}
-	connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
-		level, err := r.c.RaiseLevel(cmd.Context())
+	remote.Connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		level, err := r.Client.RaiseLevel(cmd.Context())
 		if err != nil {
 			return err
 		}
-		return r.showValue(map[string]any{"level": level}, "level %d\n", level)
+		return r.ShowValue(map[string]any{"level": level}, "level %d\n", level)
 	})
-	jsonFlag(cmd, &r.asJSON)
+	remote.JSONFlag(cmd, &r.AsJSON)
 	return cmd
 }

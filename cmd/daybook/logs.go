@@ -5,18 +5,17 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newLogs() *cobra.Command {
-	var server config.ServerAddress
+	var r remote.Command
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "logs ID",
@@ -29,38 +28,30 @@ Only containers have logs, and programs whose handler has log_bytes. What a scri
 		Example: `  daybook logs -f 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args:    cobra.ExactArgs(1),
 
-		ValidArgsFunction: config.Once(jobIDs(statusesStarted...)),
+		ValidArgsFunction: config.Once(remote.JobIDs(remote.StatusesStarted...)),
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job ends")
 	var isJob bool
-	jobFlag(cmd.Flags(), &isJob, "the id is that of a job, also if it is a batch's")
-	config.ServerFlag(cmd, &server)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkIDs(args[0]); err != nil {
+	remote.JobFlag(cmd.Flags(), &isJob, "the id is that of a job, also if it is a batch's")
+	return remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		if err := remote.CheckIDs(args[0]); err != nil {
 			return err
 		}
-		base, err := reach(cmd, &server)
-		if err != nil {
+		if err := r.Connect(cmd); err != nil {
 			return err
 		}
-		c := client.New(base, client.Options{RetryFor: 5 * time.Second})
-		log, err := c.JobLog(cmd.Context(), args[0], follow)
+		log, err := client.New(r.URL, client.Options{RetryFor: 5 * time.Second}).JobLog(cmd.Context(), args[0], follow)
 		if err != nil {
 			return ofNoLog(err)
 		}
 		if !isJob {
-			if err := noteBatch(cmd, c, args[0], "`daybook results` shows the outputs of the batch"); err != nil {
+			if err := r.NoteBatch(cmd, args[0], "`daybook results` shows the outputs of the batch"); err != nil {
 				return errors.Join(err, log.Close())
 			}
 		}
-		out := cmd.OutOrStdout()
-		if terminal.IsTerminal(out) {
-			out = &plainText{to: out}
-		}
-		_, err = io.Copy(out, log)
+		_, err = io.Copy(terminal.Plain(r.Out), log)
 		return errors.Join(err, log.Close())
-	}
-	return cmd
+	})
 }
 
 // ofNoLog replaces the parameter of the request in an error by the flag of this command.
@@ -71,27 +62,4 @@ func ofNoLog(err error) error {
 		return &said
 	}
 	return err
-}
-
-// plainText replaces control characters and bytes that are not UTF-8, with which a job could change the terminal.
-type plainText struct {
-	to   io.Writer
-	part []byte // the beginning of a character that the next Write continues
-}
-
-func (w *plainText) Write(p []byte) (int, error) {
-	rest := append(w.part, p...)
-	text := make([]byte, 0, len(rest))
-	for len(rest) > 0 && (utf8.FullRune(rest) || len(rest) >= utf8.UTFMax) {
-		c, size := utf8.DecodeRune(rest)
-		if c == utf8.RuneError && size == 1 || unicode.IsControl(c) && c != '\n' && c != '\t' {
-			c = '?'
-		}
-		text, rest = utf8.AppendRune(text, c), rest[size:]
-	}
-	w.part = append([]byte(nil), rest...)
-	if _, err := w.to.Write(text); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }

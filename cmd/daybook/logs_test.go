@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,15 +37,4 @@ func TestLogs(t *testing.T) {
 	testkit.Equal(t, ok(t, "logs", "--server", s.url, j.ID), "printed\n")
 	testkit.Must(c.Complete(ctx, j.ID, claim.ID, client.Outcome{}))(t)
 	testkit.Equal(t, <-following, "printed\n")
-}
-
-// TestPlainText: a job cannot send commands to the terminal that shows its log.
-func TestPlainText(t *testing.T) {
-	var b bytes.Buffer
-	in := "a\tb\n\x1b[2Jé\x7f\r\u009b1m\x9b€"
-	w := &plainText{to: &b}
-	for i := range len(in) { // also within characters
-		testkit.Equal(t, testkit.Must(w.Write([]byte(in[i:i+1])))(t), 1)
-	}
-	testkit.Equal(t, b.String(), "a\tb\n?[2Jé???1m?€")
 }

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/bench"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
@@ -32,7 +32,7 @@ const asCommand = "DAYBOOK_TEST_AS_COMMAND"
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		os.Unsetenv(asCommand)
-		ownProgram = func(args ...string) (*exec.Cmd, error) { return asCommandOf(args), nil }
+		bench.OwnProgram = func(args ...string) (*exec.Cmd, error) { return command(args...), nil }
 		main()
 	}
 	os.Exit(runTests(m))
@@ -49,12 +49,8 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-func command(t *testing.T, args ...string) *exec.Cmd {
-	t.Helper()
-	return asCommandOf(args)
-}
-
-func asCommandOf(args []string) *exec.Cmd {
+// command returns this program as the daybook command.
+func command(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	return cmd
@@ -106,6 +102,15 @@ func ok(t *testing.T, args ...string) string {
 	return r.out
 }
 
+// parsed decodes a JSON document.
+func parsed[T any](t testing.TB, text string) (doc T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return doc
+}
+
 // processLog is the standard error of a process. It may be read while the process runs.
 type processLog struct {
 	mu   sync.Mutex
@@ -141,7 +146,7 @@ func serving(t *testing.T, data string, args ...string) *server {
 func servingAs(t *testing.T, data string, change func(*exec.Cmd) *exec.Cmd, args ...string) *server {
 	t.Helper()
 	s := &server{
-		Cmd: change(command(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data, "--init"}, args...)...)), data: data,
+		Cmd: change(command(append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data, "--init"}, args...)...)), data: data,
 		log: &processLog{}, ended: make(chan error, 1),
 	}
 	s.Stderr = s.log
@@ -194,12 +199,11 @@ func TestServe(t *testing.T) {
 	s := serving(t, data, "--max-attempts", "7", "--abandoned-age", "60s", "--retention", "30d", "--allow-host", "queue.example")
 	address := testkit.Must(os.ReadFile(filepath.Join(data, "address")))(t)
 	testkit.Equal(t, "http://"+strings.TrimSpace(string(address)), s.url)
-	var j struct {
+	j := parsed[struct {
 		ID          string `json:"job_id"`
 		MaxAttempts int    `json:"max_attempts"`
 		LeaseMs     int64  `json:"lease_ms"`
-	}
-	testkit.NoError(t, json.Unmarshal([]byte(s.post(t, "/jobs/create", `{"payload":"hello"}`)), &j))
+	}](t, s.post(t, "/jobs/create", `{"payload":"hello"}`))
 	testkit.Equal(t, j.MaxAttempts, 7)
 	testkit.Equal(t, j.LeaseMs, 60000)
 
@@ -217,18 +221,14 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("get", func(t *testing.T) {
 		text := ok(t, "get", "--server", s.url, j.ID)
-		for _, want := range []string{"job_id        " + j.ID, "payload       hello", "status        pending"} {
-			testkit.Contains(t, text, want)
-		}
+		testkit.Contains(t, text, "job_id        "+j.ID, "payload       hello", "status        pending")
 		testkit.Lacks(t, text, "null")
-		var o map[string]any
-		if err := json.Unmarshal([]byte(ok(t, "get", "--json", "--server", s.url, j.ID)), &o); err != nil || o["job_id"] != j.ID {
-			t.Errorf("%v, %v", o, err)
+		if o := parsed[map[string]any](t, ok(t, "get", "--json", "--server", s.url, j.ID)); o["job_id"] != j.ID {
+			t.Errorf("%+v", o)
 		}
-		var batch struct {
+		batch := parsed[struct {
 			ID string `json:"batch_id"`
-		}
-		testkit.NoError(t, json.Unmarshal([]byte(s.post(t, "/add", "one\n")), &batch))
+		}](t, s.post(t, "/add", "one\n"))
 		testkit.Contains(t, ok(t, "get", "--batch", "--server", s.url, batch.ID), "count       1")
 		execute(t, "", "get", "--server", s.url, "nonsense").ends(t, terminal.ExitUsage)
 		execute(t, "", "get", "--server", s.url, job.NewID(1, 1<<30, 0).String()).ends(t, terminal.ExitNotFound, "job_not_found")
@@ -249,9 +249,8 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("stats", func(t *testing.T) {
 		testkit.Contains(t, ok(t, "stats", "--server", s.url), "state          ready", "pending        2")
-		var o ingest.Stats
-		if err := json.Unmarshal([]byte(ok(t, "stats", "--json", "--server", s.url)), &o); err != nil || !o.Ready {
-			t.Errorf("%+v, %v", o, err)
+		if o := parsed[ingest.Stats](t, ok(t, "stats", "--json", "--server", s.url)); !o.Ready {
+			t.Errorf("%+v", o)
 		}
 		t.Setenv("DAYBOOK_SERVER", s.url)
 		testkit.Contains(t, ok(t, "stats"), "ready")
@@ -304,9 +303,8 @@ func TestServe(t *testing.T) {
 		}
 		testkit.Equal(t, fmt.Sprint(seqs), "[2 3 4]")
 		testkit.Contains(t, ok(t, "journal", "verify", "--data", data), "a start would  accept")
-		var o map[string]any
-		if err := json.Unmarshal([]byte(ok(t, "journal", "verify", "--json", "--data", data)), &o); err != nil || o["damage"] != nil {
-			t.Errorf("%v, %v", o, err)
+		if o := parsed[map[string]any](t, ok(t, "journal", "verify", "--json", "--data", data)); o["damage"] != nil {
+			t.Errorf("%+v", o)
 		}
 	})
 	t.Run("rebuild from a base that does not exist", func(t *testing.T) {
@@ -331,17 +329,15 @@ func TestServe(t *testing.T) {
 		text := ok(t, "rebuild", "--data", data)
 		testkit.Contains(t, text, "the old store is kept in")
 		ok(t, "check", "--data", data)
-		var o map[string]any
-		if err := json.Unmarshal([]byte(ok(t, "rebuild", "--json", "--data", data, "--base", filepath.Join(data, "store"))), &o); err != nil || o["commands"] != 0.0 {
-			t.Errorf("%v, %v", o, err)
+		if o := parsed[map[string]any](t, ok(t, "rebuild", "--json", "--data", data, "--base", filepath.Join(data, "store"))); o["commands"] != 0.0 {
+			t.Errorf("%+v", o)
 		}
 	})
 	t.Run("acknowledged jobs are there after a kill", func(t *testing.T) {
 		s := serving(t, data)
-		var batch struct {
+		batch := parsed[struct {
 			First string `json:"first_id"`
-		}
-		testkit.NoError(t, json.Unmarshal([]byte(s.post(t, "/add", "one\ntwo\n")), &batch))
+		}](t, s.post(t, "/add", "one\ntwo\n"))
 		testkit.Equal(t, s.end(t, syscall.SIGKILL), -1, "exit code")
 		s = serving(t, data)
 		testkit.Contains(t, ok(t, "get", "--server", s.url, batch.First), "one")
@@ -384,25 +380,30 @@ func damage(t *testing.T, dir string, text []byte) {
 	}
 }
 
-func TestStopDrains(t *testing.T) {
-	s := serving(t, t.TempDir())
-	// A request is in progress: its body has not arrived yet.
-	c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
-	defer c.Close()
+// stopsBusy sends SIGTERM to a server with a request in progress, whose body of four bytes has not arrived yet. It returns
+// the connection of the request when the server no longer listens.
+func (s *server) stopsBusy(t *testing.T) (c net.Conn, in *bufio.Reader) {
+	t.Helper()
+	address := strings.TrimPrefix(s.url, "http://")
+	c = testkit.Must(net.Dial("tcp", address))(t)
+	t.Cleanup(func() { c.Close() })
 	testkit.Must(io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"))(t)
-	in := bufio.NewReader(c)
-	if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
-		t.Fatalf("%q, %v", line, err)
-	}
+	in = bufio.NewReader(c)
+	testkit.Contains(t, testkit.Must(in.ReadString('\n'))(t), "100 Continue")
 	testkit.Must(in.ReadString('\n'))(t)
 	testkit.NoError(t, s.Process.Signal(syscall.SIGTERM))
-	for { // until the server no longer listens
-		other, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	for {
+		other, err := net.Dial("tcp", address)
 		if err != nil {
-			break
+			return c, in
 		}
 		other.Close()
 	}
+}
+
+func TestStopDrains(t *testing.T) {
+	s := serving(t, t.TempDir())
+	c, in := s.stopsBusy(t)
 	testkit.Must(io.WriteString(c, "one\n"))(t)
 	resp := testkit.Must(http.ReadResponse(in, nil))(t)
 	testkit.MustEqual(t, resp.StatusCode, http.StatusCreated)
@@ -415,7 +416,7 @@ func TestStopDrains(t *testing.T) {
 // TestReaderOfTheLogGoesAway: the server continues when nobody reads its log any more.
 func TestReaderOfTheLogGoesAway(t *testing.T) {
 	r, w := testkit.Must2(os.Pipe())(t)
-	cmd := command(t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init")
+	cmd := command("serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init")
 	cmd.Stderr = w
 	out := testkit.Must(cmd.StdoutPipe())(t)
 	testkit.NoError(t, cmd.Start())
@@ -450,20 +451,7 @@ func TestClosedTerminal(t *testing.T) {
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	s := serving(t, t.TempDir(), "--drain", "1h")
-	c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
-	defer c.Close()
-	testkit.Must(io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"))(t)
-	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
-		t.Fatalf("%q, %v", line, err)
-	}
-	testkit.NoError(t, s.Process.Signal(syscall.SIGTERM))
-	for { // until the server has received the first signal
-		other, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-		if err != nil {
-			break
-		}
-		other.Close()
-	}
+	s.stopsBusy(t)
 	again := time.NewTicker(100 * time.Millisecond) // several signals for each wish
 	defer again.Stop()
 	for running := true; running; { // signals that arrive soon after the first are part of it
@@ -476,132 +464,4 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		}
 	}
 	testkit.Equal(t, s.ProcessState.ExitCode(), terminal.ExitSignal+int(syscall.SIGTERM), "exit code")
-}
-
-func TestUsage(t *testing.T) {
-	for _, c := range []struct{ args, message string }{
-		{"nonsense", "unknown command"},
-		{"serve --nonsense", "unknown flag"},
-		{"serve extra", "serve takes no arguments"},
-		{"serve --max-attempts x", "invalid argument"},
-		{"serve --max-attempts 0", "--max-attempts"},
-		{"serve --max-attempts 1001", "--max-attempts"},
-		{"serve --abandoned-age 999ms", "--abandoned-age"},
-		{"serve --abandoned-age 25h", "--abandoned-age"},
-		{"serve --abandoned-age soon", "not a duration"},
-		{"serve --retention -1s", "--retention"},
-		{"serve --retention 1.5d", "not a duration"},
-		{"serve --journal-retain -1", "number of bytes"},
-		{"serve --journal-retain many", "number of bytes"},
-		{"serve --log-level loud", "--log-level"},
-		{"serve --log-format xml", "--log-format"},
-		{"work --log-format xml", "--log-format"},
-		{"completion tcsh", `unknown command "tcsh"`},
-		{"completion", "completion requires a command: bash, fish, powershell or zsh"},
-		{"completion bash zsh", `unknown command "zsh"`},
-		{"get", "get needs ID\n`daybook help get` shows"},
-		{"rm", "daybook rm requires the ids of jobs, or --batch, or --queue\n`daybook help rm` shows"},
-		{"remove", "daybook remove requires the ids of jobs, or --batch, or --queue"},
-		{"get a b", "get takes ID, and 2 arguments were given"},
-		{"watch", "watch needs JOB|BATCH|CLIENT/TYPE"},
-		{"stats x", `stats takes no arguments, and "x" was given`},
-		{"jobs --limit -1", "--limit is the number of jobs"},
-		{"jobs --ids --json", "--ids and --json exclude each other"},
-		{"jobs --fields status", "--fields is for --json only"},
-		{"jobs --status done", "--status must be one of deferred, pending"},
-		{"batches --status done", `--status "done" is not one of in_progress`},
-		{"help nosuch", `there is no command or topic "nosuch"`},
-		{"help get nosuch", `there is no command or topic "get nosuch"`},
-		{"journal", "dump, verify or give-up"},
-		{"queues --client a/b", "--client"},
-		{"queues delete a", "CLIENT/TYPE"},
-		{"queues delete", "daybook queues delete needs CLIENT"},
-		{"queues delete a b/c", "TYPE"},
-		{"serve --metrics-queues 1001", "--metrics-queues"},
-		{"serve --queue-idle 10s", "--queue-idle must be from 1m to 36600d, or 0, not 10s"},
-		{"config serve -- --queue-idle 10s", "--queue-idle"},
-		{"serve --runner-heartbeat 100ms", "--runner-heartbeat must be from 1s to 1h"},
-		{"config serve -- --on-lost http://", "--on-lost: the URL http: has no host"},
-		{"config serve -- --pprof 0.0.0.0:1", "--pprof"},
-		{"config serve -- --listen 0.0.0.0:0", "--insecure"},
-		{"config serve -- --log-level loud", "--log-level"},
-		{"config serve -- --mdns on", "--mdns"},
-	} {
-		t.Run(c.args, func(t *testing.T) {
-			r := execute(t, "", strings.Fields(c.args)...)
-			r.ends(t, terminal.ExitUsage, c.message)
-		})
-	}
-	t.Run("serve with wrong addresses", func(t *testing.T) {
-		for _, args := range [][]string{{"--pprof", "0.0.0.0:1"}, {"--pprof", "localhost"}, {"--allow-host", "a:1"}} {
-			r := execute(t, "", append([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init"}, args...)...)
-			r.ends(t, terminal.ExitUsage)
-		}
-	})
-	t.Run("a variable with a wrong value", func(t *testing.T) {
-		t.Setenv("DAYBOOK_MAX_ATTEMPTS", "many")
-		r := execute(t, "", "serve", "--data", t.TempDir())
-		r.ends(t, terminal.ExitUsage, "DAYBOOK_MAX_ATTEMPTS")
-	})
-	t.Run("no data directory", func(t *testing.T) {
-		missing := filepath.Join(t.TempDir(), "missing")
-		for _, verb := range [][]string{{"check"}, {"rebuild"}, {"journal", "dump"}, {"journal", "verify"}} {
-			r := execute(t, "", append(verb, "--data", missing)...)
-			r.ends(t, terminal.ExitNoData, "not a data directory")
-			if _, err := os.Stat(missing); err == nil {
-				t.Errorf("%v made the directory", verb)
-			}
-		}
-	})
-	t.Run("no server", func(t *testing.T) {
-		l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-		address := l.Addr().String()
-		l.Close()
-		for _, verb := range []string{"stats", "queues"} {
-			execute(t, "", verb, "--server", "http://"+address).ends(t, terminal.ExitNoAnswer, "refused")
-		}
-	})
-}
-
-func TestHelp(t *testing.T) {
-	text := ok(t, "help", "exit-codes")
-	for _, e := range terminal.ExitCodes {
-		testkit.Contains(t, text, fmt.Sprintf("%d  %s", e.Code, e.Meaning))
-	}
-	for _, flag := range []string{"--version", "-v"} {
-		testkit.Equal(t, ok(t, flag), ok(t, "version"), flag)
-	}
-	if text := ok(t, "version"); !strings.HasPrefix(text, "daybook dev (commit unknown, go1") {
-		t.Error(text)
-	}
-	var v map[string]any
-	if err := json.Unmarshal([]byte(ok(t, "version", "--json")), &v); err != nil || v["version"] != "dev" || v["level"] != float64(job.Level) {
-		t.Errorf("%v, %v", v, err)
-	}
-	testkit.Contains(t, ok(t, "completion", "bash"), "complete")
-	// Every command has a description and an example.
-	for _, cmd := range newRoot().Commands() {
-		verbs := cmd.Commands()
-		if len(verbs) == 0 {
-			verbs = append(verbs, cmd)
-		}
-		for _, verb := range verbs {
-			if verb.Runnable() && (verb.Long == "" || verb.Example == "" || verb.Short == "") && cmd.Name() != "completion" && cmd.Name() != "help" {
-				t.Errorf("%s has no help", verb.CommandPath())
-			}
-		}
-	}
-}
-
-func TestFlagsFromTheEnvironment(t *testing.T) {
-	t.Setenv("DAYBOOK_MAX_ATTEMPTS", "5")
-	t.Setenv("DAYBOOK_ALLOW_HOST", "a.example,b.example")
-	t.Setenv("DAYBOOK_RETENTION", "2d")
-	t.Setenv("DAYBOOK_LOG_LEVEL", "")
-	cmd := newServe()
-	testkit.NoError(t, cmd.ParseFlags([]string{"--max-attempts", "6"}))
-	testkit.NoError(t, config.Configure(cmd, allCommands))
-	for flag, want := range map[string]string{"max-attempts": "6", "allow-host": "[a.example,b.example]", "retention": "2d", "log-level": "info"} {
-		testkit.Equal(t, cmd.Flags().Lookup(flag).Value.String(), want, "--", flag)
-	}
 }

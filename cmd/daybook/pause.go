@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -38,14 +39,14 @@ func newResume() *cobra.Command {
 		return c.Resume(ctx, q.Client, q.Type)
 	})
 	cmd.Flags().StringVar(&batch, "batch", "", "the batch that runs from now on")
-	config.CompleteFlag(cmd, "batch", batchIDs)
+	config.CompleteFlag(cmd, "batch", remote.BatchIDs)
 	return cmd
 }
 
 // ofQueues makes a command that changes queues, or resumes a batch.
 func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context, c *client.Client, q config.QueueName) (client.Queue, error)) *cobra.Command {
-	var r remote
-	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
+	var r remote.Command
+	remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if batch != nil && *batch == "" && len(args) == 1 && !strings.Contains(args[0], "/") { // not a queue
 			*batch, args = args[0], nil
 		}
@@ -56,14 +57,14 @@ func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context
 			if _, err := job.ParseID(*batch); err != nil {
 				return terminal.Usagef("%q is neither a queue, like acme/resize, nor the id of a batch", *batch)
 			}
-			if err := r.connect(cmd); err != nil {
+			if err := r.Connect(cmd); err != nil {
 				return err
 			}
-			b, err := r.c.ResumeBatch(cmd.Context(), *batch)
+			b, err := r.Client.ResumeBatch(cmd.Context(), *batch)
 			if err != nil {
 				return err
 			}
-			return r.show(b.Text, "%s %s\n", b.ID, b.Status)
+			return r.Show(b.Text, "%s %s\n", b.ID, b.Status)
 		}
 		var names []config.QueueName
 		for _, arg := range args {
@@ -73,11 +74,11 @@ func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context
 			}
 			names = append(names, q)
 		}
-		if err := r.connect(cmd); err != nil {
+		if err := r.Connect(cmd); err != nil {
 			return err
 		}
 		for _, name := range names {
-			q, err := change(cmd.Context(), r.c, name)
+			q, err := change(cmd.Context(), r.Client, name)
 			if err != nil {
 				return err
 			}
@@ -85,13 +86,13 @@ func ofQueues(cmd *cobra.Command, batch *string, change func(ctx context.Context
 			if !q.Paused {
 				is = "is not"
 			}
-			if err := r.show(q.Text, "%s %s paused\n", name, is); err != nil {
+			if err := r.Show(q.Text, "%s %s paused\n", name, is); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	cmd.ValidArgsFunction = config.Each(queueNames)
-	linesFlag(cmd, &r.asJSON, "queue")
+	cmd.ValidArgsFunction = config.Each(remote.QueueNames)
+	remote.LinesFlag(cmd, &r.AsJSON, "queue")
 	return cmd
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/url"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -23,9 +23,8 @@ type queueDocument struct {
 }
 
 func newQueues() *cobra.Command {
-	var server config.ServerAddress
+	var r remote.Command
 	var client string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "queues",
 		Short: "List the queues with their counts",
@@ -35,50 +34,34 @@ says so on standard error.`,
 		Example: `  daybook queues
   daybook queues --client acme --json`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if client != "" {
-				if err := job.CheckName("--client", client); err != nil {
-					return terminal.Usage(err)
-				}
-			}
-			query := url.Values{}
-			if client != "" {
-				query.Set("client", client)
-			}
-			var queues []queueDocument
-			err := eachDocument(cmd, &server, "/queues", query, "queues", func(doc json.RawMessage) (bool, error) {
-				if asJSON {
-					return true, writeDocument(cmd.OutOrStdout(), doc)
-				}
-				var q queueDocument
-				if err := json.Unmarshal(doc, &q); err != nil {
-					return false, unreadable(err)
-				}
-				queues = append(queues, q)
-				return true, nil
-			})
-			if err != nil || asJSON {
-				return err
-			}
-			err = printQueues(cmd, client, queues)
-			noteStopped(cmd, &server)
-			return err
-		},
 	}
+	remote.Over(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		query := url.Values{}
+		if client != "" {
+			if err := job.CheckName("--client", client); err != nil {
+				return terminal.Usage(err)
+			}
+			query.Set("client", client)
+		}
+		queues, err := remote.List[queueDocument](&r, cmd, "/queues", query, "queues")
+		if err != nil || r.AsJSON {
+			return err
+		}
+		err = printQueues(cmd, client, queues)
+		noteStopped(cmd, &r)
+		return err
+	})
 	cmd.AddCommand(newDeleteQueue())
 	cmd.Flags().StringVar(&client, "client", "", "list only the queues of this client")
-	config.ServerFlag(cmd, &server)
-	linesFlag(cmd, &asJSON, "queue")
-	config.CompleteFlag(cmd, "client", clientNames)
+	remote.LinesFlag(cmd, &r.AsJSON, "queue")
+	config.CompleteFlag(cmd, "client", remote.ClientNames)
 	return cmd
 }
 
 // noteStopped prints a note if the server is stopped: jobs do not run then, although no queue is paused. The list is
 // complete without the note, so it is no error if a proxy blocks /stats.
-func noteStopped(cmd *cobra.Command, server *config.ServerAddress) {
-	text, err := ask(cmd, server, "/stats")
-	var s api.Stats
-	if err == nil && json.Unmarshal(text, &s) == nil && s.Stopped {
+func noteStopped(cmd *cobra.Command, r *remote.Command) {
+	if s, err := remote.AskFor[api.Stats](r, cmd, "/stats"); err == nil && s.Stopped {
 		fmt.Fprintf(cmd.ErrOrStderr(), "the server is %s\n", stoppedText)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
 )
@@ -58,6 +59,6 @@ printed. Remove it when it is no longer needed.`,
 	}
 	dataFlag(cmd, &data)
 	cmd.Flags().StringVar(&base, "base", "", "store directory to start from (default: none)")
-	jsonFlag(cmd, &asJSON)
+	remote.JSONFlag(cmd, &asJSON)
 	return cmd
 }

@@ -15,18 +15,18 @@ import (
 func newRedrive() *cobra.Command {
 	b := bulk{verb: "redrive", done: "redriven", allowed: statusesEnded, standard: []job.Status{job.Failed}}
 	b.one = func(ctx context.Context, id string) (*client.Job, error) {
-		j, err := b.c.Redrive(ctx, id)
+		j, err := b.Client.Redrive(ctx, id)
 		return j, ofEndedBatch(err)
 	}
 	b.ofBatch = func(ctx context.Context, id, status string) (client.Sweep, error) {
-		w, err := b.c.RedriveBatch(ctx, id, status)
+		w, err := b.Client.RedriveBatch(ctx, id, status)
 		return w, ofEndedBatch(err)
 	}
-	b.dryOne = func(ctx context.Context, j *client.Job) error { return redrivable(ctx, b.c, j.BatchID) }
-	b.dryBatch = func(ctx context.Context, id string) error { return redrivable(ctx, b.c, id) }
+	b.dryOne = func(ctx context.Context, j *client.Job) error { return redrivable(ctx, b.Client, j.BatchID) }
+	b.dryBatch = func(ctx context.Context, id string) error { return redrivable(ctx, b.Client, id) }
 	b.leftOut = `a job of a batch of "daybook submit" that has ended cannot run again`
 	b.ofQueue = func(ctx context.Context, c, typ, status string) (client.Sweep, error) {
-		return b.c.RedriveQueue(ctx, c, typ, status)
+		return b.Client.RedriveQueue(ctx, c, typ, status)
 	}
 	return b.command(&cobra.Command{
 		Use:   "redrive",

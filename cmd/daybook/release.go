@@ -5,11 +5,12 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/job"
 )
 
 func newRelease() *cobra.Command {
-	var r remote
+	var r remote.Command
 	var claim string
 	var retry, isJob bool
 	var delay config.DurationFlag
@@ -21,37 +22,31 @@ given.`,
 		Example: `  daybook release 0185a1b2-c3d4-7000-8000-00000c800000 --claim 0185a1b2-c3d4-7000-8000-00000c800001
   daybook release 0185a1b2-c3d4-7000-8000-00000c800000 --retry --delay 5m`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: config.Once(jobIDs(statusesActive...)),
+		ValidArgsFunction: config.Once(remote.JobIDs(statusesActive...)),
 	}
-	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
-		if err := checkIDs(args...); err != nil {
+	remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		if err := remote.CheckIDs(args...); err != nil {
 			return err
 		}
 		how := client.Unget
 		if retry {
 			how = client.Retry
 		}
-		var after *int64
-		if cmd.Flags().Changed("delay") {
-			ms := delay.Ms()
-			after = &ms
-		}
-		if err := r.connectFor(cmd, args, claim, isJob); err != nil {
+		if err := r.ConnectToChange(cmd, args, claim, isJob); err != nil {
 			return err
 		}
-		j, err := r.c.Release(cmd.Context(), args[0], claim, how, after)
+		j, err := r.Client.Release(cmd.Context(), args[0], claim, how, delay.MsIfGiven(cmd, "delay"))
 		if err != nil {
 			return err
 		}
-		return r.printJob(j)
+		return r.PrintJob(j)
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&claim, "claim", "", "id of the claim that holds the job")
 	flags.BoolVar(&retry, "retry", false, "the run counts as an attempt")
-	flags.Var(&delay, "delay", "how long the job waits before it may be claimed again")
-	flags.Lookup("delay").DefValue = ""
-	jobFlag(flags, &isJob, jobFlagText)
-	jsonFlag(cmd, &r.asJSON)
+	config.OptionalDuration(flags, &delay, "delay", "how long the job waits before it may be claimed again")
+	remote.JobFlag(flags, &isJob, remote.JobFlagText)
+	remote.JSONFlag(cmd, &r.AsJSON)
 	return cmd
 }
 

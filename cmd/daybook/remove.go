@@ -12,9 +12,9 @@ import (
 func newRemove() *cobra.Command {
 	b := bulk{verb: "remove", done: "removed", allowed: job.Statuses, standard: job.Statuses, anyStatus: "all"}
 	b.one = func(ctx context.Context, id string) (*client.Job, error) {
-		j, err := b.c.Job(ctx, id)
+		j, err := b.Client.Job(ctx, id)
 		if err == nil {
-			err = b.c.Delete(ctx, id)
+			err = b.Client.Delete(ctx, id)
 		}
 		if err == nil {
 			j.Status = b.done
@@ -22,10 +22,10 @@ func newRemove() *cobra.Command {
 		return j, err
 	}
 	b.ofBatch = func(ctx context.Context, id, status string) (client.Sweep, error) {
-		return b.c.DeleteBatch(ctx, id, status)
+		return b.Client.DeleteBatch(ctx, id, status)
 	}
 	b.ofQueue = func(ctx context.Context, c, typ, status string) (client.Sweep, error) {
-		return b.c.DeleteQueueJobs(ctx, c, typ, status)
+		return b.Client.DeleteQueueJobs(ctx, c, typ, status)
 	}
 	return b.command(&cobra.Command{
 		Use:     "rm",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest/backup"
 )
@@ -79,7 +80,7 @@ With --verify-only, the backup is verified and nothing is restored.`,
 		},
 	}
 	dataFlag(cmd, &data)
-	jsonFlag(cmd, &asJSON)
+	remote.JSONFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&verifyOnly, "verify-only", false, "verify the backup and restore nothing")
 	return cmd
 }

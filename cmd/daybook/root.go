@@ -44,21 +44,6 @@ type rootCommand struct {
 	started bool
 }
 
-// group makes a command with subcommands. It is an error to call it without one.
-func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
-	names := make([]string, len(commands))
-	for i, c := range commands {
-		names[i] = c.Name()
-	}
-	cmd.AddCommand(commands...)
-	cmd.Args = cobra.NoArgs
-	cmd.RunE = func(*cobra.Command, []string) error {
-		last := len(names) - 1
-		return terminal.Usagef("%s requires a command: %s or %s", cmd.CommandPath(), strings.Join(names[:last], ", "), names[last])
-	}
-	return cmd
-}
-
 // allCommands returns all commands, with flags that nothing has set.
 func allCommands() *cobra.Command { return newRoot().Command }
 
@@ -137,7 +122,7 @@ func refuseUnknownShells(root *cobra.Command) {
 		if cmd.Name() == "completion" {
 			shells := cmd.Commands()
 			cmd.RemoveCommand(shells...)
-			group(cmd, shells...)
+			terminal.Group(cmd, shells...)
 		}
 	}
 }
@@ -153,7 +138,7 @@ func nameArguments(cmd *cobra.Command) {
 	}
 	_, wanted, _ := strings.Cut(cmd.Use, " ")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		err, name := check(cmd, args), typedName(cmd)
+		err, name := check(cmd, args), terminal.TypedName(cmd)
 		switch {
 		case err == nil:
 			return nil
@@ -183,6 +168,6 @@ func commandGroups() []commandGroup {
 		{"files", "Blobs and filesets:", []*cobra.Command{newBlob(), newFileset()}},
 		{"server", "Server:", []*cobra.Command{newServe(), newTop(), newStats(), newDisk(), newStop(), newStart(), newBackup(), newClock(), newLevel(), newDiscover(), newBench()}},
 		{"data", "Data of a stopped server:", []*cobra.Command{newCheck(), newRestore(), newRebuild(), newJournal()}},
-		{"program", "This program:", []*cobra.Command{newConfig(), newContext(), newMan(), newVersion(), newLicenses()}},
+		{"program", "This program:", []*cobra.Command{newConfig(allCommands), newContext(), newMan(), newVersion(), newLicenses()}},
 	}
 }

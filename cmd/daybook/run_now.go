@@ -11,7 +11,7 @@ import (
 
 func newRunNow() *cobra.Command {
 	b := bulk{verb: "run", done: "made pending", allowed: []job.Status{job.Deferred}}
-	b.one = func(ctx context.Context, id string) (*client.Job, error) { return b.c.RunNow(ctx, id) }
+	b.one = func(ctx context.Context, id string) (*client.Job, error) { return b.Client.RunNow(ctx, id) }
 	return b.command(&cobra.Command{
 		Use:   "run",
 		Short: "Let deferred jobs run now",

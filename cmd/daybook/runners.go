@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -10,12 +9,13 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
 func newRunners() *cobra.Command {
-	var r remote
+	var r remote.Command
 	cmd := &cobra.Command{
 		Use:   "runners [ID]",
 		Short: "List the runners, or show one",
@@ -29,35 +29,24 @@ that runner, with the claims that it has. The state is one of these:
 		Example: `  daybook runners
   daybook runners mixer-1`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: config.Once(runnerIDs),
+		ValidArgsFunction: config.Once(remote.RunnerIDs),
 	}
-	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
+	remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			if err := job.CheckName("ID", args[0]); err != nil {
 				return terminal.Usage(err)
 			}
 			return showDocument(cmd, &r, "/runners/"+args[0])
 		}
-		var list []client.Runner
-		err := eachDocument(cmd, &r.server, "/runners", url.Values{}, "runners", func(doc json.RawMessage) (bool, error) {
-			if r.asJSON {
-				return true, writeDocument(r.out, doc)
-			}
-			var one client.Runner
-			if err := json.Unmarshal(doc, &one); err != nil {
-				return false, unreadable(err)
-			}
-			list = append(list, one)
-			return true, nil
-		})
-		if err != nil || r.asJSON {
+		list, err := remote.List[client.Runner](&r, cmd, "/runners", url.Values{}, "runners")
+		if err != nil || r.AsJSON {
 			return err
 		}
 		if len(list) == 0 {
-			_, err := fmt.Fprintln(r.out, "there are no runners")
+			_, err := fmt.Fprintln(r.Out, "there are no runners")
 			return err
 		}
-		return terminal.Table(r.out, func(row func(...any)) {
+		return terminal.Table(r.Out, func(row func(...any)) {
 			row("ID", "STATE", "HELD", "CLAIMS", "LAST SEEN", "NAME")
 			for i := range list {
 				one := &list[i]
@@ -65,7 +54,7 @@ that runner, with the claims that it has. The state is one of these:
 			}
 		})
 	})
-	linesFlag(cmd, &r.asJSON, "runner")
+	remote.LinesFlag(cmd, &r.AsJSON, "runner")
 	return cmd
 }
 
@@ -89,19 +78,19 @@ func momentOrDash(ms int64) string {
 }
 
 // showDocument prints a document of the server.
-func showDocument(cmd *cobra.Command, r *remote, path string) error {
-	text, err := ask(cmd, &r.server, path)
+func showDocument(cmd *cobra.Command, r *remote.Command, path string) error {
+	text, err := r.Ask(cmd, path)
 	if err != nil {
 		return err
 	}
-	if r.asJSON {
-		return writeDocument(r.out, text)
+	if r.AsJSON {
+		return remote.WriteDocument(r.Out, text)
 	}
-	return printDocument(r.out, text)
+	return printDocument(r.Out, text)
 }
 
 func newSweeps() *cobra.Command {
-	var r remote
+	var r remote.Command
 	cmd := &cobra.Command{
 		Use:   "sweeps [ID]",
 		Short: "List the operations on many jobs",
@@ -114,30 +103,30 @@ jobs are left.`,
 		Example: "  daybook sweeps",
 		Args:    cobra.MaximumNArgs(1),
 
-		ValidArgsFunction: config.Once(sweepIDs),
+		ValidArgsFunction: config.Once(remote.SweepIDs),
 	}
-	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
+	remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
-			if err := checkIDs(args...); err != nil {
+			if err := remote.CheckIDs(args...); err != nil {
 				return err
 			}
 			return showDocument(cmd, &r, "/sweeps/"+args[0])
 		}
-		if err := r.connect(cmd); err != nil {
+		if err := r.Connect(cmd); err != nil {
 			return err
 		}
-		list, err := r.c.Sweeps(cmd.Context())
+		list, err := r.Client.Sweeps(cmd.Context())
 		if err != nil {
 			return err
 		}
-		if r.asJSON {
-			return printLines(r.out, list)
+		if r.AsJSON {
+			return printLines(r.Out, list)
 		}
 		if len(list) == 0 {
-			_, err := fmt.Fprintln(r.out, "there are no sweeps")
+			_, err := fmt.Fprintln(r.Out, "there are no sweeps")
 			return err
 		}
-		return terminal.Table(r.out, func(row func(...any)) {
+		return terminal.Table(r.Out, func(row func(...any)) {
 			row("ID", "OPERATION", "OF", "STATUS", "MOVED", "STATE", "BEGUN")
 			for _, w := range list {
 				of, state := "batch "+w.BatchID, "under way"
@@ -151,7 +140,7 @@ jobs are left.`,
 			}
 		})
 	})
-	linesFlag(cmd, &r.asJSON, "sweep")
+	remote.LinesFlag(cmd, &r.AsJSON, "sweep")
 	return cmd
 }
 

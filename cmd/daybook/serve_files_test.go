@@ -28,7 +28,7 @@ func withFiles(t *testing.T, cmd *exec.Cmd, limit int) *exec.Cmd {
 }
 
 func TestTooFewFiles(t *testing.T) {
-	cmd := withFiles(t, command(t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init"), 100)
+	cmd := withFiles(t, command("serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init"), 100)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	testkit.Failed(t, cmd.Run())

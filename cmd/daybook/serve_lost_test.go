@@ -1,8 +1,6 @@
 package main
 
 import (
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,10 +68,5 @@ func TestLostRunner(t *testing.T) {
 		text, err := os.ReadFile(path)
 		return err == nil && strings.Contains(string(text), `"runner_id":"silent","state":"DEAD","end":"lost"`)
 	})
-	resp := testkit.Must(http.Get(s.url + "/metrics"))(t)
-	defer resp.Body.Close()
-	page := testkit.Must(io.ReadAll(resp.Body))(t)
-	for _, want := range []string{"daybook_runners_lost_total 1\n", `daybook_runners{state="alive"} 1`, `daybook_runners{state="dead"} 1`, "daybook_on_lost_failures_total 0\n"} {
-		testkit.Contains(t, string(page), want)
-	}
+	testkit.Contains(t, get(t, s.url+"/metrics"), "daybook_runners_lost_total 1\n", `daybook_runners{state="alive"} 1`, `daybook_runners{state="dead"} 1`, "daybook_on_lost_failures_total 0\n")
 }

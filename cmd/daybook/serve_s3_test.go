@@ -167,7 +167,7 @@ func TestKilledUploadToS3(t *testing.T) {
 			}
 		}},
 		{"resumable", func() {
-			cmd := command(t, "blob", "put", long, "--server", s.url)
+			cmd := command("blob", "put", long, "--server", s.url)
 			if err := cmd.Start(); err != nil {
 				t.Error(err)
 				return

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -33,14 +32,11 @@ func servingWith(t *testing.T, data string, environ []string, args ...string) *s
 // metric returns the value of a metric without a label, or with the labels that name includes.
 func (s *server) metric(t *testing.T, name string) float64 {
 	t.Helper()
-	resp := testkit.Must(http.Get(s.url + "/metrics"))(t)
-	defer resp.Body.Close()
-	text := testkit.Must(io.ReadAll(resp.Body))(t)
-	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindSubmatch(text)
+	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(get(t, s.url+"/metrics"))
 	if found == nil {
 		t.Fatalf("no metric %s", name)
 	}
-	return testkit.Must(strconv.ParseFloat(string(found[1]), 64))(t)
+	return testkit.Must(strconv.ParseFloat(found[1], 64))(t)
 }
 
 const producerTrace, producerSpan = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

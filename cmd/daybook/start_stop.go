@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -113,12 +114,12 @@ func newStart() *cobra.Command {
 }
 
 func switches(cmd *cobra.Command, turn func(*cobra.Command, *client.Client) error) *cobra.Command {
-	var r remote
-	connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
-		if err := turn(cmd, r.c); err != nil {
+	var r remote.Command
+	remote.Connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		if err := turn(cmd, r.Client); err != nil {
 			return err
 		}
-		s, err := r.c.Stats(cmd.Context())
+		s, err := r.Client.Stats(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -126,8 +127,8 @@ func switches(cmd *cobra.Command, turn func(*cobra.Command, *client.Client) erro
 		if s.Stopped {
 			text = "the server hands out no jobs"
 		}
-		return r.show(s.Text, "%s; active: %s\n", text, terminal.JobsText(s.Jobs["active"]))
+		return r.Show(s.Text, "%s; active: %s\n", text, terminal.JobsText(s.Jobs["active"]))
 	})
-	jsonFlag(cmd, &r.asJSON)
+	remote.JSONFlag(cmd, &r.AsJSON)
 	return cmd
 }

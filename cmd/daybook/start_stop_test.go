@@ -20,7 +20,7 @@ import (
 // stopping starts `daybook stop --wait`, and returns its standard output and the lines of its standard error.
 func stopping(t *testing.T, server string) (stop *exec.Cmd, out *bytes.Buffer, lines *bufio.Scanner) {
 	t.Helper()
-	stop, out = command(t, "stop", "--wait", "--server", server), &bytes.Buffer{}
+	stop, out = command("stop", "--wait", "--server", server), &bytes.Buffer{}
 	stop.Stdout = out
 	errs := testkit.Must(stop.StderrPipe())(t)
 	testkit.NoError(t, stop.Start())

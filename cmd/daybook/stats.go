@@ -8,14 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/api"
-	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
 func newStats() *cobra.Command {
-	var server config.ServerAddress
-	var asJSON bool
+	var r remote.Command
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Show figures of the server",
@@ -25,25 +24,23 @@ The watermarks are positions in the journal: appended ≥ synced ≥ applied ≥
 are synced. Reads show the effects of applied commands. Flushed commands no longer need the journal.`,
 		Example: "  daybook stats --server http://127.0.0.1:1717",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := ask(cmd, &server, "/stats")
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				_, err := cmd.OutOrStdout().Write(text)
-				return err
-			}
-			var s api.Stats
-			if err := json.Unmarshal(text, &s); err != nil {
-				return unreadable(err)
-			}
-			return printStats(cmd, &s)
-		},
 	}
-	config.ServerFlag(cmd, &server)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	remote.JSONFlag(cmd, &r.AsJSON)
+	return remote.Over(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		text, err := r.Ask(cmd, "/stats")
+		if err != nil {
+			return err
+		}
+		if r.AsJSON {
+			_, err := r.Out.Write(text)
+			return err
+		}
+		var s api.Stats
+		if err := json.Unmarshal(text, &s); err != nil {
+			return remote.Unreadable(err)
+		}
+		return printStats(cmd, &s)
+	})
 }
 
 // stoppedText states that the server hands out no jobs, and how to start it again.

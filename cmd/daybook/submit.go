@@ -2,36 +2,33 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/chunks"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/input"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
 
 type submitFlags struct {
-	inputFormat
+	remote.Command
+	input.Format
 	runFlags
-	server    config.ServerAddress
 	batch     client.NewBatch
 	meta      []string
 	metadata  string
 	retention config.DurationFlag
 	chunks    bool
 	wait      bool
-	asJSON    bool
 }
 
 func newSubmit() *cobra.Command {
@@ -62,8 +59,7 @@ their payloads again. Of lines that "daybook add" has posted, failed jobs can be
 		Args: cobra.MaximumNArgs(1),
 	}
 	flags := cmd.Flags()
-	config.ServerFlag(cmd, &f.server)
-	f.inputFormat.add(cmd)
+	f.Format.Add(cmd)
 	f.runFlags.add(cmd)
 	flags.StringVar(&f.batch.Name, "name", "", "name of the batch; it need not be unique")
 	flags.StringVar(&f.batch.Client, "client", job.DefaultName, "client of the jobs")
@@ -72,13 +68,11 @@ their payloads again. Of lines that "daybook add" has posted, failed jobs can be
 	flags.StringVar(&f.metadata, "metadata", "", "file with metadata of the batch, 1 MiB at most")
 	flags.StringVar(&f.batch.OnFailure, "on-failure", client.Continue, "what happens to the other jobs when one fails for good: continue or cancel_rest")
 	flags.BoolVar(&f.batch.Paused, "paused", false, "hand out no job until the batch is resumed")
-	flags.Var(&f.retention, "retention", "how long the batch and its jobs are kept after their end (default: the server's)")
-	flags.Lookup("retention").DefValue = "" // otherwise the help shows 0s as the default
+	config.OptionalDuration(flags, &f.retention, "retention", "how long the batch and its jobs are kept after their end (default: the server's)")
 	flags.BoolVar(&f.chunks, "chunks", false, "store lines of more than 64 KiB as blobs of the server, up to 64 MiB each")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the batch has ended")
-	flags.BoolVar(&f.asJSON, "json", false, "print the document of the batch as JSON")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return submit(cmd, &f, args) }
-	return cmd
+	flags.BoolVar(&f.AsJSON, "json", false, "print the document of the batch as JSON")
+	return remote.Over(&f.Command, cmd, func(cmd *cobra.Command, args []string) error { return submit(cmd, &f, args) })
 }
 
 func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
@@ -89,32 +83,30 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	in, closeInput, err := openInput(cmd, args)
+	in, closeInput, err := input.Open(cmd, args)
 	if err != nil {
 		return err
 	}
 	defer closeInput()
-	url, err := reach(cmd, &f.server)
-	if err != nil {
+	if err := f.Connect(cmd); err != nil {
 		return err
 	}
-	c := newClient(cmd, url)
 	untilSignal, end := terminal.UntilInterrupted(cmd.Context())
 	defer end()
 	ctx, stop := context.WithCancel(untilSignal)
 	defer stop()
-	made, err := newAddInput(&stoppableReader{ctx: untilSignal, in: in}, &f.inputFormat)
+	made, err := input.NewLineReader(&input.StoppableReader{Ctx: untilSignal, In: in}, &f.Format)
 	if err != nil {
 		return err
 	}
-	lines := jobLines{in: bufio.NewReaderSize(made, inputBytes), stop: stop, most: job.MaxPayloadBytes, kind: f.kind(), stripCR: f.stripCR, skipped: f.skipLines, attributes: attributes}
+	lines := input.Jobs{In: bufio.NewReaderSize(made, input.BufferBytes), Stop: stop, Most: job.MaxPayloadBytes, PayloadKind: f.PayloadKind(), StripCR: f.StripCR, Skipped: f.SkipLines, Attributes: attributes}
 	var store *chunks.Store
 	if f.chunks {
-		store, lines.most = &chunks.Store{}, maxStoredLine
+		store, lines.Most = &chunks.Store{}, input.MaxStoredLine
 	}
-	s, err := chunks.Submit(ctx, c, f.batch, lines.all(), store)
-	if lines.err != nil {
-		err = lines.err
+	s, err := chunks.Submit(ctx, f.Client, f.batch, lines.All(), store)
+	if lines.Err != nil {
+		err = lines.Err
 	}
 	if err != nil && (untilSignal.Err() != nil || errors.Is(err, terminal.ErrInterrupted)) {
 		err = terminal.ErrInterrupted
@@ -130,18 +122,13 @@ func submit(cmd *cobra.Command, f *submitFlags, args []string) error {
 		if b, err = s.Wait(untilSignal); untilSignal.Err() != nil {
 			err = fmt.Errorf("%w; the batch %s goes on", terminal.ErrInterrupted, s.ID)
 		}
-	} else if f.asJSON {
-		b, err = c.Batch(cmd.Context(), s.ID)
+	} else if f.AsJSON {
+		b, err = f.Client.Batch(cmd.Context(), s.ID)
 	}
 	if err != nil {
 		return err
 	}
-	if f.asJSON {
-		err = writeDocument(cmd.OutOrStdout(), b.Text)
-	} else {
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), s.ID)
-	}
-	if err == nil && f.wait {
+	if err = f.Show(b.Text, "%s\n", s.ID); err == nil && f.wait {
 		err = outcome("the batch "+s.ID, b.Status, b.Error)
 	}
 	return err
@@ -161,19 +148,16 @@ func unfinished(cmd *cobra.Command, s *chunks.Submission, err error) error {
 
 // Check checks the flags beyond what their parser does.
 func (f *submitFlags) Check(cmd *cobra.Command) error {
-	if err := f.inputFormat.Check(cmd); err != nil {
+	if err := f.Format.Check(cmd); err != nil {
 		return err
 	}
-	if f.format != formatLines && f.chunks {
+	if f.Kind != input.Lines && f.chunks {
 		return terminal.Usage(errors.New("--chunks is for --format lines only"))
 	}
 	if _, err := job.ParseOnFailure(f.batch.OnFailure); err != nil {
 		return terminal.Usage(err)
 	}
-	if cmd.Flags().Changed("retention") {
-		ms := time.Duration(f.retention).Milliseconds()
-		f.batch.RetentionMs = &ms
-	}
+	f.batch.RetentionMs = f.retention.MsIfGiven(cmd, "retention")
 	for _, pair := range f.meta {
 		name, text, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
@@ -196,98 +180,4 @@ func (f *submitFlags) Check(cmd *cobra.Command) error {
 	}
 	f.batch.Metadata = text
 	return err
-}
-
-// inputBytes is how much of the input is read at once.
-const inputBytes = 64 << 10
-
-// stoppableReader reads an input that may be silent for long. Read fails when ctx ends.
-type stoppableReader struct {
-	ctx    context.Context
-	in     io.Reader
-	buffer [inputBytes]byte // the input is read into it, since a Read that failed must not write to its argument later
-	done   chan readResult  // the result of the outstanding read
-}
-
-type readResult struct {
-	n   int
-	err error
-}
-
-func (r *stoppableReader) Read(p []byte) (int, error) {
-	if r.done == nil {
-		r.done = make(chan readResult, 1)
-	}
-	if r.ctx.Err() != nil {
-		return 0, terminal.ErrInterrupted
-	}
-	size := min(len(p), len(r.buffer))
-	go func() {
-		n, err := r.in.Read(r.buffer[:size])
-		r.done <- readResult{n, err}
-	}()
-	select {
-	case result := <-r.done:
-		return copy(p, r.buffer[:result.n]), result.err
-	case <-r.ctx.Done():
-		return 0, terminal.ErrInterrupted
-	}
-}
-
-// jobLines turns the lines of an input that are not empty into jobs. If the input cannot be read, stop keeps the batch
-// from being closed as if it had all lines.
-type jobLines struct {
-	in      *bufio.Reader
-	stop    func()
-	most    int // bytes of a line
-	kind    client.Kind
-	stripCR bool
-	skipped int // lines of the input before the first one read
-
-	attributes client.Attributes
-	err        error
-}
-
-// maxStoredLine is the limit of a line that is stored by address: the default of Chunks.MaxBytes.
-const maxStoredLine = 64 << 20
-
-func (l *jobLines) fail(err error) {
-	l.err = err
-	l.stop()
-}
-
-func (l *jobLines) all() iter.Seq[client.NewJob] {
-	return func(yield func(client.NewJob) bool) {
-		for number := l.skipped + 1; ; number++ {
-			line, err := l.next()
-			if l.stripCR {
-				line = bytes.TrimSuffix(line, []byte{'\r'})
-			}
-			if len(line) > l.most {
-				l.fail(fmt.Errorf("line %d has more than %d bytes, which is the maximum of a payload", number, l.most))
-				return
-			}
-			if len(line) > 0 && !yield(client.NewJob{Payload: line, Kind: l.kind, Attributes: l.attributes}) {
-				return
-			}
-			if err != nil {
-				if err != io.EOF {
-					l.fail(err)
-				}
-				return
-			}
-		}
-	}
-}
-
-// next returns the next line without its newline, or the beginning of a line that is longer than a payload may be.
-func (l *jobLines) next() (line []byte, err error) {
-	for len(line) <= l.most {
-		var part []byte
-		part, err = l.in.ReadSlice('\n')
-		if line = append(line, part...); err != bufio.ErrBufferFull {
-			break
-		}
-	}
-	return bytes.TrimSuffix(line, []byte{'\n'}), err
 }

@@ -7,11 +7,12 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newTickle() *cobra.Command {
-	var r remote
+	var r remote.Command
 	var o client.TickleOptions
 	var claim string
 	var lease config.DurationFlag
@@ -25,9 +26,9 @@ error if the jobs are no longer held.`,
 		Example: `  daybook tickle 0185a1b2-c3d4-7000-8000-00000c800000 --step resizing --progress 0.5
   daybook tickle --claim 0185a1b2-c3d4-7000-8000-00000c800001`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: config.Once(jobIDs(statusesActive...)),
+		ValidArgsFunction: config.Once(remote.JobIDs(statusesActive...)),
 	}
-	overServer(&r, cmd, func(cmd *cobra.Command, args []string) error {
+	remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && claim == "" {
 			return terminal.Usage(errors.New("daybook tickle requires the id of a job, or --claim"))
 		}
@@ -35,43 +36,42 @@ error if the jobs are no longer held.`,
 			o.Progress = &progress
 		}
 		if len(args) == 0 {
-			if err := checkIDs(claim); err != nil {
+			if err := remote.CheckIDs(claim); err != nil {
 				return err
 			}
-			if err := r.connect(cmd); err != nil {
+			if err := r.Connect(cmd); err != nil {
 				return err
 			}
-			held, err := r.c.TickleClaim(cmd.Context(), claim, o)
+			held, err := r.Client.TickleClaim(cmd.Context(), claim, o)
 			if err != nil {
 				return err
 			}
-			return r.showValue(&held, "held: %s, lost: %d\n", terminal.JobsText(held.Held), len(held.Lost))
+			return r.ShowValue(&held, "held: %s, lost: %d\n", terminal.JobsText(held.Held), len(held.Lost))
 		}
-		if err := checkIDs(args...); err != nil {
+		if err := remote.CheckIDs(args...); err != nil {
 			return err
 		}
 		if claim != "" {
-			if err := checkIDs(claim); err != nil {
+			if err := remote.CheckIDs(claim); err != nil {
 				return err
 			}
 		}
-		if err := r.connectFor(cmd, args, claim, isJob); err != nil {
+		if err := r.ConnectToChange(cmd, args, claim, isJob); err != nil {
 			return err
 		}
 		o.ClaimID = claim
-		j, err := r.c.Tickle(cmd.Context(), args[0], o)
+		j, err := r.Client.Tickle(cmd.Context(), args[0], o)
 		if err != nil {
 			return err
 		}
-		return r.printJob(j)
+		return r.PrintJob(j)
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&claim, "claim", "", "id of the claim that holds the job, or of all jobs that are tickled")
-	flags.Var(&lease, "lease", "a new length of the lease")
-	flags.Lookup("lease").DefValue = ""
+	config.OptionalDuration(flags, &lease, "lease", "a new length of the lease")
 	flags.StringVar(&o.Step, "step", "", "what is done now")
 	flags.Float64Var(&progress, "progress", 0, "how much is done, 0 to 1")
-	jobFlag(flags, &isJob, jobFlagText)
-	jsonFlag(cmd, &r.asJSON)
+	remote.JobFlag(flags, &isJob, remote.JobFlagText)
+	remote.JSONFlag(cmd, &r.AsJSON)
 	return cmd
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/cmd/daybook/internal/top"
 )
 
 func newTop() *cobra.Command {
-	var r remote
+	var r remote.Command
 	var o top.Options
 	var once bool
 	every := config.DurationFlag(top.DefaultInterval)
@@ -44,30 +45,29 @@ With --once, the command prints one table without rates and ends. Without a term
   daybook top --once`,
 		Args: cobra.NoArgs,
 	}
-	overServer(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+	remote.Over(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		o.Interval = time.Duration(every)
 		if err := o.Check(); err != nil {
 			return terminal.Usage(err)
 		}
-		if !once && !r.asJSON && (!terminal.IsTerminal(r.out) || !terminal.IsTerminalInput(cmd.InOrStdin())) {
+		if !once && !r.AsJSON && (!terminal.IsTerminal(r.Out) || !terminal.IsTerminalInput(cmd.InOrStdin())) {
 			return terminal.Usage(errNoTerminal)
 		}
 		// Report at once if no server runs at the address. Later, top waits for it.
-		url, err := reach(cmd, &r.server)
-		if err != nil {
+		if err := r.Connect(cmd); err != nil {
 			return err
 		}
-		o.URL, o.Address = url, r.server.String()
-		if once || r.asJSON {
-			return top.Once(cmd.Context(), o, r.out, r.asJSON)
+		o.URL, o.Address = r.URL, r.Server.String()
+		if once || r.AsJSON {
+			return top.Once(cmd.Context(), o, r.Out, r.AsJSON)
 		}
-		return top.Live(cmd.Context(), o, cmd.InOrStdin(), r.out)
+		return top.Live(cmd.Context(), o, cmd.InOrStdin(), r.Out)
 	})
 	flags := cmd.Flags()
 	flags.Var(&every, "interval", "time between two refreshes, 1s to 1m")
 	flags.StringVar(&o.Sort, "sort", top.SortKeys()[0], "column by which queues are sorted: "+strings.Join(top.SortKeys(), ", "))
 	flags.BoolVar(&once, "once", false, "print one table, and end")
-	flags.BoolVar(&r.asJSON, "json", false, "print one JSON document, and end")
+	flags.BoolVar(&r.AsJSON, "json", false, "print one JSON document, and end")
 	config.CompleteFlag(cmd, "sort", func(*cobra.Command, string) []string { return top.SortKeys() })
 	return cmd
 }

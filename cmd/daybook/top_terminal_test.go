@@ -107,7 +107,7 @@ func TestTopTerminalGoes(t *testing.T) {
 		t.Skip("SIGHUP is ignored, as under nohup, and daybook leaves it so")
 	}
 	s := serving(t, t.TempDir())
-	top := func(t *testing.T) *exec.Cmd { return command(t, "top", "--server", s.url, "--interval", "1s") }
+	top := func(t *testing.T) *exec.Cmd { return command("top", "--server", s.url, "--interval", "1s") }
 	closed := func(p *topProcess) {
 		if err := p.screen.Close(); err != nil {
 			p.Fatal(err)
@@ -152,7 +152,7 @@ func TestTopTerminal(t *testing.T) {
 		coloured  bool
 	}{{[]string{"TERM=xterm-256color", "NO_COLOR="}, true}, {[]string{"TERM=xterm-256color", "NO_COLOR=yes"}, false}} {
 		t.Run(c.variables[1], func(t *testing.T) {
-			p := topInTerminal(t, command(t, "top", "--server", s.url, "--interval", "1s"), c.variables...)
+			p := topInTerminal(t, command("top", "--server", s.url, "--interval", "1s"), c.variables...)
 			shown, until, tty := p.shown, p.until, p.tty
 			keys := func(text string) {
 				testkit.Must(p.screen.WriteString(text))(t)

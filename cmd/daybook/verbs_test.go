@@ -198,9 +198,7 @@ func TestListsOfBatches(t *testing.T) {
 	testkit.Contains(t, a.do("jobs", "--batch", one, "--status", "failed"), "there are no such jobs")
 	for _, verb := range []string{"jobs --batch", "jobs --client", "jobs --claim", "batches --name"} {
 		words := append(strings.Fields(verb), "")
-		if r := a.run("", words...); r.code != terminal.ExitUsage || !strings.Contains(r.errs, words[1]+" has no value") {
-			t.Errorf("%s: %+v", verb, r)
-		}
+		a.run("", words...).ends(t, terminal.ExitUsage, words[1]+" has no value")
 	}
 	for _, flag := range []string{"--batch", "--claim"} {
 		a.run("", "jobs", flag, "zzz").ends(t, terminal.ExitUsage, `"zzz" is not an id`)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -34,6 +35,6 @@ program applies an older journal with the same result.`,
 			return err
 		},
 	}
-	jsonFlag(cmd, &asJSON)
+	remote.JSONFlag(cmd, &asJSON)
 	return cmd
 }

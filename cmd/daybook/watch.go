@@ -15,6 +15,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
 )
@@ -56,7 +57,7 @@ var (
 )
 
 type watchFlags struct {
-	remote
+	remote.Command
 	isBatch, isJob    bool
 	timeout, interval config.DurationFlag
 }
@@ -92,16 +93,13 @@ If the server stops answering after the command has begun, the command goes on f
   daybook watch --timeout 10m --json 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
 	}
-	overServer(&f.remote, cmd, func(cmd *cobra.Command, args []string) error { return watch(cmd, &f, args[0]) })
+	remote.Over(&f.Command, cmd, func(cmd *cobra.Command, args []string) error { return watch(cmd, &f, args[0]) })
 	flags := cmd.Flags()
 	flags.BoolVar(&f.isBatch, "batch", false, "the id is that of a batch")
 	flags.BoolVar(&f.isJob, "job", false, "the id is that of a job")
-	flags.Var(&f.timeout, "timeout", "how long the command waits at most (default: no limit)")
-	flags.Var(&f.interval, "interval", "how often the progress is shown (default: 1s on a terminal and with --json, otherwise 10s)")
-	for _, name := range []string{"timeout", "interval"} {
-		flags.Lookup(name).DefValue = "" // otherwise the help shows 0s as the default
-	}
-	linesFlag(cmd, &f.asJSON, "document")
+	config.OptionalDuration(flags, &f.timeout, "timeout", "how long the command waits at most (default: no limit)")
+	config.OptionalDuration(flags, &f.interval, "interval", "how often the progress is shown (default: 1s on a terminal and with --json, otherwise 10s)")
+	remote.LinesFlag(cmd, &f.AsJSON, "document")
 	cmd.MarkFlagsMutuallyExclusive("batch", "job")
 	cmd.ValidArgsFunction = config.Once(watchable)
 	return cmd
@@ -109,9 +107,9 @@ If the server stops answering after the command has begun, the command goes on f
 
 // watchable completes queues, batches and jobs that have not ended.
 func watchable(cmd *cobra.Command, typed string) []string {
-	list := append(queueNames(cmd, typed), batchIDs(cmd, typed)...)
-	list = append(list, jobIDs(job.Active, job.Pending, job.Deferred)(cmd, typed)...)
-	return list[:min(len(list), maxCompletions)]
+	list := append(remote.QueueNames(cmd, typed), remote.BatchIDs(cmd, typed)...)
+	list = append(list, remote.JobIDs(job.Active, job.Pending, job.Deferred)(cmd, typed)...)
+	return list[:min(len(list), remote.MaxCompletions)]
 }
 
 // watcher shows the progress of a job, batch or queue until it has ended.
@@ -142,7 +140,7 @@ func watch(cmd *cobra.Command, f *watchFlags, target string) error {
 	} else if isQueue {
 		q, err = config.ParseQueue(target)
 	} else {
-		err = checkIDs(target)
+		err = remote.CheckIDs(target)
 	}
 	if err == nil && f.interval != 0 && w.every < minWatchEvery {
 		err = terminal.Usagef("--interval must be at least %s", minWatchEvery)
@@ -151,7 +149,7 @@ func watch(cmd *cobra.Command, f *watchFlags, target string) error {
 		return err
 	}
 	if w.every == 0 {
-		if w.every = watchEvery; !w.line.IsOn() && !f.asJSON {
+		if w.every = watchEvery; !w.line.IsOn() && !f.AsJSON {
 			w.every = watchEveryNoTTY
 		}
 	}
@@ -165,9 +163,8 @@ func watch(cmd *cobra.Command, f *watchFlags, target string) error {
 		defer end()
 	}
 	cmd.SetContext(limited) // --timeout bounds the first request, too
-	address, err := reach(cmd, &f.server)
-	if err == nil {
-		w.c = patientClient(cmd, address)
+	if err = f.ConnectFor(cmd, watchPatience); err == nil {
+		w.c = f.Client
 		err = w.watch(limited, target, q)
 	}
 	w.line.Clear()
@@ -207,12 +204,12 @@ func (w *watcher) isBatch(ctx context.Context, id string) (bool, error) {
 	return b.Count != 1 || b.OnFailure != "", err
 }
 
-// Show shows the progress if it has changed.
-func (w *watcher) Show(p progress) error {
-	if w.f.asJSON {
+// show shows the progress if it has changed.
+func (w *watcher) show(p progress) error {
+	if w.f.AsJSON {
 		if text := string(p.document); text != w.last {
 			w.last = text
-			return writeDocument(w.f.out, p.document)
+			return remote.WriteDocument(w.f.Out, p.document)
 		}
 		return nil
 	}
@@ -226,7 +223,7 @@ func (w *watcher) Show(p progress) error {
 		return nil
 	}
 	w.line.Clear()
-	_, err := fmt.Fprintln(w.f.out, terminal.PlainCell(p.text))
+	_, err := fmt.Fprintln(w.f.Out, terminal.PlainCell(p.text))
 	return err
 }
 
@@ -244,7 +241,7 @@ func (w *watcher) until(ctx context.Context, look func(context.Context) (progres
 	for {
 		p, err := look(ctx)
 		if err == nil {
-			err = w.Show(p)
+			err = w.show(p)
 		}
 		if err == nil && p.ended {
 			err = p.err

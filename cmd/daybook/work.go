@@ -21,7 +21,9 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/memory"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/cmd/daybook/internal/work"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner"
@@ -34,7 +36,7 @@ type workFlags struct {
 	server                            config.ServerAddress
 	listen                            string // for the metrics
 	insecure                          bool
-	containers                        containerFlags
+	containers                        work.ContainerFlags
 	strategy                          config.StrategyFlag
 	sandbox, id                       string
 	logLevel, logFormat               string
@@ -84,12 +86,11 @@ only; --http-allow names others. It is needed for handlers of the file, too.`,
 	flags.StringSliceVar(&f.clients, "clients", nil, "clients whose jobs to run (default: all)")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "slots: how many runs there are at a time (default: four for each processor)")
 	flags.Var(&f.strategy, "strategy", config.StrategyHelp)
-	flags.Var(&f.untilIdle, "until-idle", "end when no job was handed out, and none ran, for that long; not while the server cannot be reached (default: never)")
-	flags.Lookup("until-idle").DefValue = ""
+	config.OptionalDuration(flags, &f.untilIdle, "until-idle", "end when no job was handed out, and none ran, for that long; not while the server cannot be reached (default: never)")
 	flags.Var(&f.drain, "drain", "how long jobs may still run after SIGTERM; later they go back to their queues")
 	flags.StringVar(&f.sandbox, "sandbox", string(sandbox.Auto), "auto: the best that this machine can do; require: do not start if anything is missing; off")
 	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "private addresses that handlers of kind http may reach: a host, host:port, an IP address or a range like 10.1.0.0/16")
-	f.containers.add(cmd)
+	f.containers.Add(cmd)
 	flags.StringSliceVar(&f.wasiGrant, "wasi-grant", nil, "permissions for handlers of kind wasi that require them: proc:read:*, http:*, http:HOST, extension:*, extension:NAME")
 	flags.StringVar(&f.wasiExtensions, "wasi-extensions", "", "directory of modules (*.wasm) that guests with a permission can import (default: none)")
 	flags.StringVar(&f.cache, "cache", "", "directory for what the runner can fetch or make again, such as compiled modules (default: daybook in the user's cache)")
@@ -100,12 +101,12 @@ only; --http-allow names others. It is needed for handlers of the file, too.`,
 	flags.StringVar(&f.id, "id", "", "id of the runner (default: host name, process id and a random number)")
 	flags.BoolVar(&f.takeover, "takeover", false, "hold the --id even if another runner does, which then ends")
 	flags.StringToStringVar(&f.labels, "label", nil, "labels that the list of runners shows, as name=value")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return work(cmd, &f) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runWork(cmd, &f) }
 	return cmd
 }
 
-func work(cmd *cobra.Command, f *workFlags) (err error) {
-	file, err := readWorkTables(cmd)
+func runWork(cmd *cobra.Command, f *workFlags) (err error) {
+	file, err := work.ReadFile(cmd)
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func work(cmd *cobra.Command, f *workFlags) (err error) {
 	err = r.Run(ctx)
 	done()
 	if err == nil && ctx.Err() == nil {
-		logWaiting(ctx, settings.Client, f, settings.Log)
+		work.LogWaiting(ctx, &settings)
 	}
 	if errors.Is(err, client.ErrRunnerTaken) {
 		err = fmt.Errorf("%w; --takeover makes the other process end", err)
@@ -155,7 +156,7 @@ func work(cmd *cobra.Command, f *workFlags) (err error) {
 }
 
 // settings returns the settings of the runner.
-func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Settings, err error) {
+func (f *workFlags) settings(cmd *cobra.Command, file *work.File) (s runner.Settings, err error) {
 	url, err := f.server.URL(cmd.Context())
 	if err != nil {
 		return s, err
@@ -190,11 +191,11 @@ func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Setti
 	if err != nil {
 		return s, terminal.Usagef("--http-allow: %w", err)
 	}
-	containers, err := f.containers.settings(file, f.accept)
+	containers, err := f.containers.Settings(file.Containers, f.accept)
 	if err != nil {
 		return s, err
 	}
-	guests, err := file.wasi.limits()
+	guests, err := file.Wasi.Limits()
 	if err != nil {
 		return s, err
 	}
@@ -202,7 +203,7 @@ func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Setti
 	if !slices.Contains([]sandbox.Mode{sandbox.Auto, sandbox.Require, sandbox.Off}, mode) {
 		return s, terminal.Usagef("--sandbox must be %s, %s or %s, not %q", sandbox.Auto, sandbox.Require, sandbox.Off, f.sandbox)
 	}
-	if len(f.accept) == 0 && len(file.handlers) == 0 {
+	if len(f.accept) == 0 && len(file.Handlers) == 0 {
 		f.accept = []string{handler.WASI}
 	}
 	for _, permission := range f.wasiGrant {
@@ -211,10 +212,10 @@ func (f *workFlags) settings(cmd *cobra.Command, file *workFile) (s runner.Setti
 		}
 	}
 	return runner.Settings{
-		Client: client.New(url, client.Options{By: shortened(f.id)}), ID: f.id, Takeover: f.takeover, Labels: f.labels, Version: version, Handlers: file.handlers, Accept: f.accept, Types: f.types, Clients: f.clients, Strategy: client.Strategy(f.strategy),
+		Client: client.New(url, client.Options{By: remote.ShortenedBy(f.id)}), ID: f.id, Takeover: f.takeover, Labels: f.labels, Version: version, Handlers: file.Handlers, Accept: f.accept, Types: f.types, Clients: f.clients, Strategy: client.Strategy(f.strategy),
 		Concurrency: f.concurrency, DrainTimeout: time.Duration(f.drain), UntilIdle: time.Duration(f.untilIdle), Sandbox: mode, Allow: allow,
 		WASIGrants: f.wasiGrant, WASIExtensions: f.wasiExtensions, WASI: guests, Cache: f.cache,
-		Interpreters: file.interpreters, Containers: containers, UserAgent: "Daybook/" + version,
+		Interpreters: file.Interpreters, Containers: containers, UserAgent: "Daybook/" + version,
 	}, nil
 }
 
@@ -262,15 +263,14 @@ func (f *workFlags) serveMetrics(r *runner.Runner, log *slog.Logger) (end func()
 type workOutput struct {
 	zero     zerolog.Logger
 	log      *slog.Logger
-	progress *terminal.ProgressLine // nil unless the output is a terminal
+	progress *terminal.StatusLine
 }
 
 func newWorkOutput(errs io.Writer, level zerolog.Level, isConsole bool) *workOutput {
-	w := &workOutput{}
+	w := &workOutput{progress: &terminal.StatusLine{}}
 	to := errs
 	if isConsole {
-		if terminal.IsTerminal(errs) {
-			w.progress = terminal.NewProgressLine(errs)
+		if w.progress = terminal.NewStatusLine(errs); w.progress.IsOn() {
 			to = w.progress
 		}
 		to = terminal.ConsoleLog(to, terminal.HasColours(errs))
@@ -287,7 +287,7 @@ func (w *workOutput) script(l script.Line) {
 
 // follow shows the progress of a runner until the returned function is called.
 func (w *workOutput) follow(r *runner.Runner) (done func()) {
-	if w.progress == nil {
+	if !w.progress.IsOn() {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -299,7 +299,7 @@ func (w *workOutput) follow(r *runner.Runner) (done func()) {
 		for {
 			select {
 			case <-ctx.Done():
-				w.progress.Show("")
+				w.progress.Clear()
 				return
 			case <-tick.C:
 				w.progress.Show(r.Totals().String())

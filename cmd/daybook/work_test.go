@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/cmd/daybook/internal/work"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner"
@@ -26,7 +26,7 @@ import (
 )
 
 // configuredWork reads the file of a runner as the command does.
-func configuredWork(cmd *cobra.Command, path string) (*workFile, error) {
+func configuredWork(cmd *cobra.Command, path string) (*work.File, error) {
 	cmd.InheritedFlags() // as a parsed command line has them
 	if err := cmd.Flags().Set("config", path); err != nil {
 		return nil, err
@@ -34,16 +34,16 @@ func configuredWork(cmd *cobra.Command, path string) (*workFile, error) {
 	if err := config.Configure(cmd, allCommands); err != nil {
 		return nil, err
 	}
-	return readWorkTables(cmd)
+	return work.ReadFile(cmd)
 }
 
 // parsedTables returns the tables of a file in TOML.
-func parsedTables(text, dir string) (*workFile, error) {
+func parsedTables(text, dir string) (*work.File, error) {
 	values := map[string]any{}
 	if err := toml.Unmarshal([]byte(text), &values); err != nil {
 		return nil, err
 	}
-	return parseWorkTables(values, dir)
+	return work.Parse(values, dir)
 }
 
 // TestWorkConfig: the file of a runner has handlers of each kind, and the values of flags.
@@ -100,14 +100,14 @@ batch = true
 	for flag, want := range map[string]string{"server": "http://127.0.0.1:1", "concurrency": "3", "types": "[upper,resize]", "until-idle": "2s", "http-allow": "[10.0.0.0/8]"} {
 		testkit.Equal(t, cmd.Flags().Lookup(flag).Value.String(), want, "--", flag)
 	}
-	upper, resize, mail := file.handlers["upper"], file.handlers["resize"], file.handlers["mail"]
-	if upper == nil || resize == nil || mail == nil || file.interpreters["python"] != "/usr/bin/python3" {
+	upper, resize, mail := file.Handlers["upper"], file.Handlers["resize"], file.Handlers["mail"]
+	if upper == nil || resize == nil || mail == nil || file.Interpreters["python"] != "/usr/bin/python3" {
 		t.Fatalf("%+v", file)
 	}
-	if sums := file.handlers["sums"]; sums.Images.None() || sums.Program.ExitCodes["3"] != "failed" || file.containers != (containersTable{CPUs: 2, MemoryBytes: 100000000}) {
-		t.Errorf("%+v, %+v", sums, file.containers)
+	if sums := file.Handlers["sums"]; sums.Images.None() || sums.Program.ExitCodes["3"] != "failed" || file.Containers != (work.ContainersTable{CPUs: 2, MemoryBytes: 100000000}) {
+		t.Errorf("%+v, %+v", sums, file.Containers)
 	}
-	testkit.Equal(t, testkit.Must(file.wasi.limits())(t), runner.WASILimits{MemoryBytes: 100000000, Timeout: 5 * time.Second, CacheBytes: 1000})
+	testkit.Equal(t, testkit.Must(file.Wasi.Limits())(t), runner.WASILimits{MemoryBytes: 100000000, Timeout: 5 * time.Second, CacheBytes: 1000})
 	if upper.Document.Kind != handler.Exec || upper.Program.Argv[0] != "tr" || upper.Program.ExitCodes["3"] != "failed" || upper.Program.Frames != "lines" || upper.Document.Options.Concurrency != 2 || upper.Types != nil {
 		t.Errorf("%+v", upper)
 	}
@@ -126,7 +126,7 @@ func TestExampleOfContainerConfig(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "work.toml")
 	testkit.NoError(t, os.WriteFile(path, []byte(example), 0o600))
 	file := testkit.Must(configuredWork(config.CommandNamed(allCommands(), "work"), path))(t)
-	if h := file.handlers["sums"]; h == nil || h.Document.Kind != handler.Container || h.Images == nil || h.Document.Options.Concurrency != 2 {
+	if h := file.Handlers["sums"]; h == nil || h.Document.Kind != handler.Container || h.Images == nil || h.Document.Options.Concurrency != 2 {
 		t.Errorf("the handler is %+v", h)
 	}
 }
@@ -151,7 +151,7 @@ func TestExampleOfWorkConfig(t *testing.T) {
 	allow := testkit.Must(webhook.ParseAllow(list))(t)
 	box := testkit.Must(sandbox.New(sandbox.Off))(t)
 	kinds := map[string]int{}
-	for name, h := range file.handlers {
+	for name, h := range file.Handlers {
 		kinds[h.Document.Kind]++
 		switch h.Document.Kind {
 		case handler.HTTP:
@@ -250,7 +250,7 @@ func TestKeysOfKinds(t *testing.T) {
 			}
 		}
 	}
-	walk(reflect.TypeFor[handlerTable]())
+	walk(reflect.TypeFor[work.HandlerTable]())
 	testkit.Equal(t, seen, len(of))
 }
 
@@ -271,7 +271,7 @@ func TestManifestInConfig(t *testing.T) {
 		"[handlers.b]\nkind = \"wasi\"\nmanifest = \"guests/b.toml\"\noptions = { timeout_ms = 1000 }\n[handlers.c]\nkind = \"wasi\"\nbinary = \"" + address + "\""
 	file := testkit.Must(parsedTables(text, dir))(t)
 	sum := func(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
-	a, b, c := file.handlers["a"], file.handlers["b"], file.handlers["c"]
+	a, b, c := file.Handlers["a"], file.Handlers["b"], file.Handlers["c"]
 	if a.Binary != filepath.Join(dir, "a.wasm") || a.Document.Binary != sum("module a") || a.Document.RequiredExtensions[0] != "x" || a.Document.Options.MemoryBytes != 32<<20 {
 		t.Errorf("%+v", a)
 	}
@@ -304,7 +304,7 @@ func TestGrantsInConfig(t *testing.T) {
 	file, err := parsedTables("[handlers.s]\nkind = \"script\"\nlang = \"sh\"\nsource = \"x\""+keys+"\n[handlers.e]\nkind = \"exec\"\nargv = [\"true\"]"+keys, "")
 	testkit.NoError(t, err)
 	want := sandbox.Grants{Env: map[string]string{"A": "b"}, Access: sandbox.Access{Network: true, ReadOnly: []string{"/etc"}, ReadWrite: []string{"/tmp"}}}
-	for name, h := range file.handlers {
+	for name, h := range file.Handlers {
 		testkit.DeepEqual(t, h.Program.Grants, want, name)
 	}
 }
@@ -313,36 +313,7 @@ func TestGrantsInConfig(t *testing.T) {
 func TestTooManySlots(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "work.toml")
 	testkit.NoError(t, os.WriteFile(path, []byte("concurrency = 2\n[handlers.big]\nkind = \"exec\"\nargv = [\"true\"]\noptions = { slots = 3 }"), 0o600))
-	var out, errs bytes.Buffer
-	code := run([]string{"work", "--server", "http://127.0.0.1:1", "--config", path}, strings.NewReader(""), &out, &errs)
-	if want := "handler big: options.slots is 3, and the runner has 2 slots"; code != terminal.ExitUsage || !strings.Contains(errs.String(), want) {
-		t.Errorf("%d %s, want %q", code, errs.String(), want)
-	}
-}
-
-// TestWorkUsage: mistakes on the command line end the command before it connects, with the status of usage errors.
-func TestWorkUsage(t *testing.T) {
-	for _, c := range []struct{ args, want string }{
-		{"--accept wasm", "not one of exec, http, script, wasi, container"},
-		{"--accept container", "--accept container requires --images"},
-		{"--accept container --images busybox", "--images: the image \"busybox\" must begin with a registry"},
-		{"--wasi-grant root", `--wasi-grant: "root" is no permission`},
-		{"--wasi-extensions /none", "read the directory of extensions"},
-		{"--accept script --concurrency -1", "--concurrency must be 1 to"},
-		{"--accept script --types a/b", "--types may hold only"},
-		{"--accept script --strategy best", "not one of oldest"},
-		{"--accept script --strategy prefer_distinct:user", "not one of oldest"},
-		{"--accept script --strategy prefer_distinct:/random", "1 to 64 bytes"},
-		{"--accept script --sandbox maybe", "--sandbox must be"},
-		{"--accept http --http-allow 1.2.3.4/99", "--http-allow"},
-		{"--accept http --config /none/work.toml", "read configuration"},
-		{"--accept http --listen 0.0.0.0:0", "not a loopback address"},
-	} {
-		var out, errs bytes.Buffer
-		args := append([]string{"work", "--server", "http://127.0.0.1:1", "--until-idle", "1ms"}, strings.Fields(c.args)...)
-		testkit.Equal(t, run(args, strings.NewReader(""), &out, &errs), terminal.ExitUsage, c.args)
-		testkit.Contains(t, errs.String(), c.want)
-	}
+	execute(t, "", "work", "--server", "http://127.0.0.1:1", "--config", path).ends(t, terminal.ExitUsage, "handler big: options.slots is 3, and the runner has 2 slots")
 }
 
 // TestWorkWaiting: a runner that ends because it was idle names the queues whose jobs it did not get.

@@ -45,6 +45,7 @@ type Request struct {
 	Wait         time.Duration // how long the server may wait before it answers
 	Upload       *Upload       // instead of body
 	Header       http.Header   // more headers; may be nil
+	Err          error         // why the request is wrong; it is returned, and nothing is sent
 }
 
 const (
@@ -83,6 +84,9 @@ func Get(path string) Request { return Request{Method: http.MethodGet, Path: pat
 
 // Do sends a request, and sends it again while that is safe and may succeed.
 func (c *Conn) Do(ctx context.Context, r Request) (a Answer, err error) {
+	if r.Err != nil {
+		return a, r.Err
+	}
 	err = c.Retry(ctx, r.Path, r.Repeat, func() error {
 		a, err = c.Once(ctx, r)
 		return err

@@ -27,6 +27,9 @@ type Opened struct {
 // Open sends a read once, and returns its answer when the server has begun it. patience is how long the server may be
 // silent later on; 0 means for ever.
 func (c *Conn) Open(ctx context.Context, r Request, patience time.Duration) (_ *Opened, err error) {
+	if r.Err != nil {
+		return nil, r.Err
+	}
 	o := &Opened{path: r.Path, patience: patience}
 	o.ctx, o.cancel = context.WithCancelCause(ctx)
 	o.late = time.AfterFunc(c.Timeout+r.Wait, func() { o.cancel(ErrSilent) })

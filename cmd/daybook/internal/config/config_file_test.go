@@ -51,6 +51,10 @@ func FuzzConfig(f *testing.F) {
 	for _, text := range []string{
 		"listen = '127.0.0.1:1'\nmax-attempts = 7\nhost = [\"a\", 'b,c', \"d\\\"e\"]\nallow-clock-ahead = true\n", "[section]\nx = 1\n",
 		"a.b = 1\n'quoted key' = \"\"\"\nlines\n\"\"\"\n", "[[a]]\nb = 1\n[[a]]\nb = { c = 2026-01-01 }\n", "\ufeffa = 1",
+		// found by this test
+		"0=10000000#00000000000000000000000000000000", "0=''\n1=0\n0=[\"\",'',0 0\n0\n", "\n\n\n\n\n\n\n0\n\n0", "\"0000000000000000",
+		"                ", "0=0000-00 0 0", "#\x880000000", "0.       0", "0=0000- 0", "00=0\n0=0", "        ", "0=0    ", "\"\x1d",
+		"0=0xaa", "0\n0\n", "0=0xa", "0=0  ", "\"\\0", "\"\n", "0={!", "[ 0", "[  ", " ",
 	} {
 		f.Add([]byte(text))
 	}

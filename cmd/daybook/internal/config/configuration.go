@@ -224,7 +224,7 @@ func (c *configuration) settings(file *configFile, all *cobra.Command) (list []s
 		table, isTable := value.(map[string]any)
 		switch {
 		case c.forRunner && slices.Contains(workTableNames, key):
-			continue // readWorkTables checks it
+			continue // the command checks them
 		case c.forRunner && isTable:
 			return nil, file.wrong(fmt.Errorf("[%s] is not known; the tables are [handlers.NAME], [interpreters], [containers] and [wasi]", key), key)
 		case hasSection(key) && !c.forRunner && !isTable:

@@ -7,6 +7,8 @@ import (
 
 	"github.com/docker/go-units"
 	"github.com/prometheus/common/model"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/job"
@@ -46,6 +48,21 @@ func (d *DurationFlag) String() string {
 func (d *DurationFlag) Type() string { return "duration" }
 
 func (d DurationFlag) Ms() int64 { return time.Duration(d).Milliseconds() }
+
+// OptionalDuration adds a flag for a duration. The help shows no default, since without the flag something else decides.
+func OptionalDuration(flags *pflag.FlagSet, to *DurationFlag, name, usage string) {
+	flags.Var(to, name, usage)
+	flags.Lookup(name).DefValue = "" // otherwise the help shows 0s
+}
+
+// MsIfGiven returns the duration in milliseconds, or nil if the command line has no such flag.
+func (d DurationFlag) MsIfGiven(cmd *cobra.Command, name string) *int64 {
+	if !cmd.Flags().Changed(name) {
+		return nil
+	}
+	ms := d.Ms()
+	return &ms
+}
 
 // StrategyFlag is a client.Strategy. The flags of a claim and of a runner have the same meaning.
 type StrategyFlag client.Strategy

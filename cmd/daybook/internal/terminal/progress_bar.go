@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
@@ -41,18 +42,22 @@ func ShortTime(d time.Duration) string {
 	return max(d.Round(time.Second), time.Second).String()
 }
 
-// StatusLine is a line at the bottom of a terminal that is written again and again. It does nothing if the output is
-// not a terminal.
+// StatusLine is a line at the bottom of a terminal that is written again and again. Lines that are written to it appear
+// above. It shows nothing if the output is not a terminal.
 type StatusLine struct {
-	to    *os.File // nil if it is not a terminal
-	shown bool
+	to io.Writer // nil if it is not a terminal
+
+	mu   sync.Mutex // guards text
+	text string     // that is shown
 }
+
+const clearLine = "\r\x1b[K"
 
 func NewStatusLine(w io.Writer) *StatusLine {
 	if !IsTerminal(w) {
 		return &StatusLine{}
 	}
-	return &StatusLine{to: w.(*os.File)}
+	return &StatusLine{to: w}
 }
 
 func (s *StatusLine) IsOn() bool { return s.to != nil }
@@ -62,23 +67,38 @@ func (s *StatusLine) Show(text string) {
 	if s.to == nil {
 		return
 	}
-	s.shown = true
-	fmt.Fprintf(s.to, "\r%s\x1b[K", ansi.Truncate(PlainCell(text), max(terminalWidth(s.to)-1, 1), "")) // a failed write does not matter: it only shows the progress
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = ansi.Truncate(PlainCell(text), max(terminalWidth(s.to)-1, 1), "")
+	fmt.Fprint(s.to, clearLine, s.text) // a failed write does not matter: it only shows the progress
 }
 
 // Clear removes the line.
 func (s *StatusLine) Clear() {
-	if s.shown {
-		s.shown = false
-		fmt.Fprint(s.to, "\r\x1b[K")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.text != "" {
+		s.text = ""
+		fmt.Fprint(s.to, clearLine)
 	}
 }
 
+// Write writes lines above. The line must be on.
+func (s *StatusLine) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprint(s.to, clearLine)
+	n, err := s.to.Write(b)
+	fmt.Fprint(s.to, s.text)
+	return n, err
+}
+
 // terminalWidth returns how many columns a terminal has.
-func terminalWidth(f *os.File) int {
-	width, _, err := term.GetSize(f.Fd())
-	if err != nil || width <= 0 {
-		return DefaultWidth
+func terminalWidth(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(f.Fd()); err == nil && width > 0 {
+			return width
+		}
 	}
-	return width
+	return DefaultWidth
 }

@@ -1,0 +1,11 @@
+package bench
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// apart puts a process into a separate group, so that Ctrl-C does not reach it.
+func apart(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}

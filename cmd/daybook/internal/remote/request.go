@@ -1,0 +1,83 @@
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+)
+
+// requestTimeout bounds a request of Fetch. No route that Fetch reads makes the server wait longer.
+const requestTimeout = 30 * time.Second
+
+// NoAnswerError is the error of a server that did not answer: no server listens there, or the connection broke.
+type NoAnswerError struct {
+	Server *config.ServerAddress
+	Err    error
+}
+
+func (e *NoAnswerError) Error() string {
+	err := e.Err
+	if u, ok := errors.AsType[*url.Error](err); ok { // its text has the whole URL
+		err = u.Err
+	}
+	return fmt.Sprintf("no answer from %s: %v", e.Server, err)
+}
+func (e *NoAnswerError) Unwrap() error { return e.Err }
+
+// reach returns the base URL of all requests. It fails at once if no server, or another program, runs there. Later, a
+// command repeats its requests while a server restarts.
+func reach(cmd *cobra.Command, server *config.ServerAddress) (string, error) {
+	base, err := server.URL(cmd.Context())
+	if err != nil {
+		return "", err
+	}
+	answer, err := fetch(cmd, server, "/ping")
+	if err == nil && strings.TrimSpace(string(answer)) != "pong" {
+		err = fmt.Errorf("%s: %w", server, client.ErrUnexpectedAnswer)
+	}
+	return base, err
+}
+
+// Unreadable is the error of a document that lacks the fields of a Daybook server.
+func Unreadable(err error) error { return fmt.Errorf("%w: %w", client.ErrUnexpectedAnswer, err) }
+
+// fetch requests a text from the server.
+func fetch(cmd *cobra.Command, server *config.ServerAddress, path string) ([]byte, error) {
+	base, err := server.URL(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, base+path, nil)
+	if err != nil {
+		return nil, terminal.Usagef("request %s from %s: the address is malformed", path, server)
+	}
+	c := http.Client{Timeout: requestTimeout}
+	resp, err := c.Do(req)
+	if err != nil {
+		return nil, &NoAnswerError{server, err}
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, &NoAnswerError{server, err}
+	}
+	if resp.StatusCode == http.StatusOK {
+		return text, nil
+	}
+	refusal := client.Error{Status: resp.StatusCode}
+	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Code == "" {
+		return nil, fmt.Errorf("%s answered %s: %w", server, resp.Status, client.ErrUnexpectedAnswer)
+	}
+	return nil, &refusal
+}
