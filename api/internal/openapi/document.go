@@ -28,15 +28,16 @@ type Operation struct {
 	Responses   Responses   `json:"responses"`
 }
 
-// Parameter describes a parameter of a request.
+// Parameter describes a parameter of a request, or refers to a parameter of the components.
 type Parameter struct {
-	Name        string  `json:"name"`
-	In          string  `json:"in"` // path, query or header
+	Ref         string  `json:"$ref,omitzero"`
+	Name        string  `json:"name,omitzero"`
+	In          string  `json:"in,omitzero"` // path, query or header
 	Required    bool    `json:"required,omitzero"`
 	Description string  `json:"description,omitzero"`
 	Style       string  `json:"style,omitzero"`   // without it, the default of OpenAPI
 	Explode     *bool   `json:"explode,omitzero"` // false: the elements of a list are separated by commas
-	Schema      *Schema `json:"schema"`
+	Schema      *Schema `json:"schema,omitzero"`
 }
 
 // Body describes the body of a request.
@@ -192,12 +193,16 @@ func Document(h *Head, operations []*Operation, schemas *Schemas) (inYAML, inJSO
 		Tags       []named  `json:"tags"`
 		Paths      paths    `json:"paths"`
 		Components struct {
-			Schemas   Ordered              `json:"schemas"`
-			Headers   map[string]Header    `json:"headers"`
-			Responses map[string]*Response `json:"responses"`
+			Schemas    Ordered              `json:"schemas"`
+			Parameters map[string]Parameter `json:"parameters,omitzero"`
+			Headers    map[string]Header    `json:"headers"`
+			Responses  map[string]*Response `json:"responses"`
 		} `json:"components"`
 	}
 	d.OpenAPI, d.Paths = "3.1.0", operations
+	if d.Components.Parameters, err = sharedParameters(operations); err != nil {
+		return nil, nil, err
+	}
 	d.Info.Title, d.Info.Version, d.Info.Summary, d.Info.Description = h.Title, h.Version, h.Summary, h.Description
 	d.Servers = []server{{h.Server, h.ServerIs}}
 	for _, tag := range h.Tags {
@@ -220,6 +225,44 @@ func Document(h *Head, operations []*Operation, schemas *Schemas) (inYAML, inJSO
 		return nil, nil, fmt.Errorf("write the description: %w", err)
 	}
 	return out.Bytes(), made, nil
+}
+
+// sharedParameters replaces parameters that several operations have by references, and returns them by name. Of two different
+// parameters with one name and place, the one that more operations have is shared.
+func sharedParameters(operations []*Operation) (map[string]Parameter, error) {
+	const least = 3
+	uses, most := map[string]int{}, map[string]string{} // by text, and the text by name
+	text := func(p *Parameter) (string, error) {
+		text, err := json.Marshal(p, json.Deterministic(true))
+		return string(text), err
+	}
+	name := func(p *Parameter) string { return p.In + "." + p.Name }
+	for _, op := range operations {
+		for i := range op.Parameters {
+			p := &op.Parameters[i]
+			of, err := text(p)
+			if err != nil {
+				return nil, fmt.Errorf("encode parameter %s: %w", p.Name, err)
+			}
+			if uses[of]++; uses[of] > uses[most[name(p)]] {
+				most[name(p)] = of
+			}
+		}
+	}
+	shared := map[string]Parameter{}
+	for _, op := range operations {
+		for i := range op.Parameters {
+			p := &op.Parameters[i]
+			of, err := text(p)
+			if err != nil {
+				return nil, fmt.Errorf("encode parameter %s: %w", p.Name, err)
+			}
+			if at := name(p); uses[of] >= least && most[at] == of {
+				shared[at], *p = *p, Parameter{Ref: "#/components/parameters/" + at}
+			}
+		}
+	}
+	return shared, nil
 }
 
 // style writes long texts as blocks, lists of texts and numbers without a line for each, and short objects in one line.

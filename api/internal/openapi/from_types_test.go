@@ -98,3 +98,17 @@ func TestDocumentRefusesTwoDescriptions(t *testing.T) {
 		}
 	}
 }
+
+// TestSharedParameters: a parameter that three operations have is a component, and another one of its name stays where it is.
+func TestSharedParameters(t *testing.T) {
+	limit := Parameter{Name: "limit", In: "query", Schema: Integer(1, 9)}
+	var operations []*Operation
+	for _, path := range []string{"/a", "/b", "/c", "/d"} {
+		operations = append(operations, &Operation{Method: "GET", Path: path, Parameters: []Parameter{limit}})
+	}
+	operations[3].Parameters[0].Schema = Integer(1, 10)
+	shared, err := sharedParameters(operations)
+	if err != nil || len(shared) != 1 || shared["query.limit"].Name != "limit" || operations[0].Parameters[0].Ref != "#/components/parameters/query.limit" || operations[3].Parameters[0].Ref != "" {
+		t.Errorf("%v, %+v, %v", shared, operations[3].Parameters, err)
+	}
+}
