@@ -9,5 +9,5 @@
 // Folder compare compares them with another commit (`make bench SET=compare`). Folder open measures latencies at fixed rates
 // of arrivals (`make bench SET=open`). Folder demo is a program to watch. Folder rig freezes server processes, and reads
 // their memory, their processor time and the bytes that they write. Folder peers, a separate module, compares Daybook
-// with other queues.
+// with other queues, by the same streams and requests: Stream and Load.
 package bench
