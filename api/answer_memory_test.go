@@ -88,9 +88,7 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 				for range 100 {
 					conn := l.dial()
 					defer conn.Close()
-					if _, err := io.WriteString(conn, c.request); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(io.WriteString(conn, c.request))(t)
 					synctest.Wait() // a body that is being decoded takes memory for which later bodies would wait, and time would pass
 				}
 				bounded()
@@ -103,13 +101,8 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 				began := time.Now()
 				conn := l.dial()
 				defer conn.Close()
-				if _, err := io.WriteString(conn, c.other); err != nil {
-					t.Fatal(err)
-				}
-				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(io.WriteString(conn, c.other))(t)
+				resp := testkit.Must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 				if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
 					t.Errorf("others: %d, %v", resp.StatusCode, err)
 				}
@@ -141,9 +134,7 @@ func TestLongAnswersAreWhole(t *testing.T) {
 	for i := range payloads {
 		payloads[i] = fmt.Sprint(i) + strings.Repeat("é\"", i%1500)
 	}
-	if _, err := json.Marshal(payloads); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(json.Marshal(payloads))(t)
 	r.add("/add", strings.Join(payloads, "\n")+"\n").object(http.StatusCreated)
 	check := func(what string, at int, list []any) {
 		t.Helper()
@@ -175,15 +166,11 @@ func TestLongAnswersAreWhole(t *testing.T) {
 		a := r.post("/jobs/claim", `{"runner_id":"r","max":1000}`, "Accept", web.MIMENDJSON)
 		d := json.NewDecoder(strings.NewReader(a.body))
 		var head map[string]any
-		if err := d.Decode(&head); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, d.Decode(&head))
 		var list []any
 		for d.More() {
 			var j any
-			if err := d.Decode(&j); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, d.Decode(&j))
 			list = append(list, j)
 		}
 		check("lines", claimed, list)
@@ -198,13 +185,8 @@ func TestReadOfLongJobs(t *testing.T) {
 	r := start(t)
 	fits := func(id string, room int64) bool {
 		t.Helper()
-		at, err := job.ParseID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.engine.CatchUp(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		at := testkit.Must(job.ParseID(id))(t)
+		testkit.NoError(t, r.engine.CatchUp(t.Context(), 0))
 		doc, fits, err := r.engine.JobWithin(at, room)
 		if err != nil || !fits && len(doc.Payload)+len(doc.Output) > 0 {
 			t.Errorf("%v, %d and %d bytes were read", err, len(doc.Payload), len(doc.Output))
@@ -222,10 +204,7 @@ func TestReadOfLongJobs(t *testing.T) {
 	}
 
 	id = r.post("/jobs/create", `{"max_attempts":1000,"payload":"`+repeat('x', job.MaxPayloadBytes)+`"}`).object(http.StatusCreated)["job_id"].(string)
-	at, err := job.ParseID(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := testkit.Must(job.ParseID(id))(t)
 	for i := range job.MaxHistory + 1 {
 		o := job.Outcome{ID: at, Code: job.Error, ExitCode: job.Error.DefaultExitCode(), Error: repeat('z', job.MaxErrorBytes)}
 		if i == job.MaxHistory {

@@ -22,6 +22,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/named"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
@@ -102,10 +103,7 @@ func startWith(t *testing.T, options ingest.Options, change ...func(*setup)) *ri
 	t.Helper()
 	dir := t.TempDir()
 	options.Dir = dir
-	engine, err := ingest.Open(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := testkit.Must(ingest.Open(options))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- engine.Run(ctx) }()
@@ -149,14 +147,8 @@ func startOn(t *testing.T, o setup) *rig {
 		}
 	}
 	o.Blobs = &blobs.Blobs
-	s, err := newServer(o.Options, o.parts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(newServer(o.Options, o.parts))(t)
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, l, 5*time.Second) }()
@@ -182,16 +174,10 @@ var recordHead = regexp.MustCompile(`\n#:(\w+) v=`)
 // writes without a request.
 func (r *rig) commands() int {
 	r.Helper()
-	files, err := filepath.Glob(filepath.Join(r.dir, "journal", "*", "*"))
-	if err != nil {
-		r.Fatal(err)
-	}
+	files := testkit.Must(filepath.Glob(filepath.Join(r.dir, "journal", "*", "*")))(r)
 	n := 0
 	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			r.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(name))(r)
 		for _, head := range recordHead.FindAllSubmatch(text, -1) {
 			if verb := string(head[1]); verb != "mark" && verb != "tick" {
 				n++
@@ -233,10 +219,7 @@ func (s *sentBody) bytes() []byte {
 // do sends a request. headers are pairs of a name and a value.
 func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 	r.Helper()
-	req, err := http.NewRequest(method, r.url+path, body)
-	if err != nil {
-		r.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequest(method, r.url+path, body))(r)
 	for i := 0; i < len(headers); i += 2 {
 		if headers[i] == "Host" {
 			req.Host = headers[i+1]

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/ingest/backup"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // randomJobs creates jobs whose payloads have n MiB together, too much for the buffers of a connection.
@@ -33,14 +34,9 @@ func (r *rig) randomJobs(n int) {
 // requested sends a request for a backup and reads only the head of the answer.
 func (r *rig) requested() (conn net.Conn, head string) {
 	r.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		r.Fatal(err)
-	}
+	conn = testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(r)
 	r.Cleanup(func() { _ = conn.Close() }) // the test may have closed it
-	if _, err := io.WriteString(conn, "GET /backup HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-		r.Fatal(err)
-	}
+	testkit.Must(io.WriteString(conn, "GET /backup HTTP/1.1\r\nHost: localhost\r\n\r\n"))(r)
 	b := make([]byte, 1)
 	for !strings.HasSuffix(head, "\r\n\r\n") {
 		if _, err := conn.Read(b); err != nil {
@@ -87,9 +83,7 @@ func TestBackup(t *testing.T) {
 	if err == nil {
 		err = backup.Seal(dir, nil)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	v, err := backup.Verify(t.Context(), dir, true)
 	if err != nil || v.Jobs != 3 || fmt.Sprint(m.Last) != a.header.Get("Daybook-Seq") || m.TakenAt < began.UnixMilli() {
 		t.Errorf("%+v, %v", v, err)
@@ -120,9 +114,7 @@ func TestOneBackupAtATime(t *testing.T) {
 	r.get("/backup").refused(http.StatusConflict, "backup_running")
 	r.add("/add", "x\n").wantStatus(http.StatusCreated)
 	r.post("/jobs/claim", `{"runner_id":"r"}`).wantStatus(http.StatusOK)
-	if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, conn.Close())
 	r.noBackup()
 	if !r.metric(`daybook_backups_total{result="failed"} 1`) || !r.metric(`daybook_backups_total{result="ok"} 1`) || r.metric(`daybook_backups_total{result="refused"} 0`) {
 		t.Error(r.get("/metrics").body)
@@ -155,15 +147,10 @@ func TestSlowReaderOfABackup(t *testing.T) {
 func TestBackupAtShutdown(t *testing.T) {
 	r := start(t)
 	r.randomJobs(30)
-	resp, err := http.Get(r.url + "/backup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.Get(r.url + "/backup"))(t)
 	defer resp.Body.Close()
 	in := tar.NewReader(resp.Body)
-	if _, err := in.Next(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(in.Next())(t)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)

@@ -157,10 +157,7 @@ func TestResultsInRuns(t *testing.T) {
 	for range 12 {
 		id := randomBatch(r, random)
 		count := r.get("/batches/" + id).object(http.StatusOK)["count"].(json.Number)
-		n, err := count.Int64()
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := testkit.Must(count.Int64())(t)
 		for range 6 {
 			query := ""
 			if from := random.Int64N(2*n + 3); from <= n+2 {
@@ -203,9 +200,7 @@ func sameInEachForm(t *testing.T, r *rig, id string) {
 		var list []goclient.BatchResult
 		c := goclient.New(r.url, goclient.Options{HTTP: &http.Client{Transport: accepts(accept)}})
 		for result, err := range c.Results(t.Context(), id, goclient.ResultsQuery{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if result.OutputKind == goclient.JSON { // NDJSON has no newlines within a value
 				result.Output = []byte(strings.NewReplacer("\n", " ", "\r", " ").Replace(string(result.Output)))
 			}
@@ -230,10 +225,7 @@ func TestFormsOfResults(t *testing.T) {
 	for range 3 {
 		r.post("/jobs/claim", `{"runner_id":"r","max":1000}`)
 	}
-	first, err := job.ParseID(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Must(job.ParseID(id))(t)
 	body := fmt.Sprintf("#:complete v=1 runner_id=r jobs=2500 runs=1\n#:run job_id=%s n=2500 code=ok kind=text frame=line bytes=%d\n%s", first, 2500*11, strings.Repeat("0123456789\n", 2500))
 	if a := r.do(http.MethodPost, "/jobs/complete", strings.NewReader(body), "Content-Type", web.MIMERuns); a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.body)
@@ -276,10 +268,7 @@ func TestFollowInRuns(t *testing.T) {
 	id := r.post("/jobs/create", `{"batch":{"open":true,"type":"t"}}`).object(http.StatusCreated)["batch_id"].(string)
 	follow := func() (*runs.BatchReader, io.Closer) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/batches/"+id+"/results?follow=true", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/batches/"+id+"/results?follow=true", nil))(t)
 		req.Header.Set("Accept", web.MIMERuns)
 		res, err := http.DefaultClient.Do(req)
 		if err != nil || res.StatusCode != http.StatusOK || res.Uncompressed {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -40,20 +41,11 @@ func TestFollowGoesOnAfterDeletedJob(t *testing.T) {
 	}
 	before.call = func(first job.ID) { move(job.Delete, first) }
 	id := r.post("/jobs/create", `{"batch":{"open":true},"jobs":[{},{}]}`).object(http.StatusCreated)["batch_id"].(string)
-	first, err := job.ParseID(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Must(job.ParseID(id))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/batches/"+id+"/results?follow=true", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := http.DefaultClient.Do(req) // the header arrives when the request waits
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/batches/"+id+"/results?follow=true", nil))(t)
+	res := testkit.Must(http.DefaultClient.Do(req))(t) // the header arrives when the request waits
 	defer res.Body.Close()
 	move(job.Cancel, first.WithLine(1))
 	line, err := bufio.NewReader(res.Body).ReadString('\n')

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/document"
 	"github.com/daybookq/daybook/store/query"
@@ -141,10 +142,7 @@ func TestLingerEndsWithTheLease(t *testing.T) {
 			t.Fatalf("got %v", ids)
 		}
 		c.ok(c.send("begin", fmt.Sprintf(`{"claim_id":%q,"job_ids":[%q]}`, claim, ids[0])))
-		h, err := job.ParseID(claim)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h = testkit.Must(job.ParseID(claim))(t)
 		return c, h, claim, ids
 	}
 	lingering := func(n int) {

@@ -27,6 +27,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // maxTestBlob is the largest blob in the tests of this package.
@@ -64,15 +65,8 @@ func newBlobs(t testing.TB, engine follower, rows func(visit func(key string, va
 	if o.MaxBytes == 0 {
 		o.MaxBytes = maxTestBlob
 	}
-	of, err := blob.OpenDir(t.Context(), b.dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := of.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	of := testkit.Must(blob.OpenDir(t.Context(), b.dir, o))(t)
+	t.Cleanup(func() { testkit.Check(t, of.Close()) })
 	b.Store = func() (*blob.Store, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -233,13 +227,9 @@ func TestManyOpenFiles(t *testing.T) {
 	r.put("/blobs", "x").wantStatus(http.StatusCreated)
 	path := r.begin(1)
 	s, err := r.blobs.Store()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	x, err := blob.Parse(addressOf("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var held []*blob.Blob
 	for err == nil {
 		var b *blob.Blob
@@ -265,9 +255,7 @@ func TestManyOpenFiles(t *testing.T) {
 	}
 	all.Wait()
 	for _, b := range held {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, b.Close())
 	}
 	if got := r.get("/blobs/" + addressOf("x")); got.body != "x" {
 		t.Errorf("%d %s", got.status, got.body)
@@ -283,14 +271,9 @@ func TestDamagedBlob(t *testing.T) {
 		r.put("/blobs", content).wantStatus(http.StatusCreated)
 		address := addressOf(content)
 		file := filepath.Join(r.blobs.dir, "blobs", "sha256", strings.TrimPrefix(address, "sha256:"))
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(file))(t)
 		text[len(text)-1] ^= 1
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, text, 0o600))
 		r.do(http.MethodGet, "/blobs/"+address, nil, "Range", "bytes=0-0").refused(http.StatusInternalServerError, "blob_damaged")
 		if len(content) <= files.VerifiedFirst {
 			a := r.get("/blobs/" + address)
@@ -299,10 +282,7 @@ func TestDamagedBlob(t *testing.T) {
 				t.Errorf("the refusal must name the blob, and not its file: %s", a.body)
 			}
 		} else {
-			resp, err := http.Get(r.url + "/blobs/" + address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := testkit.Must(http.Get(r.url + "/blobs/" + address))(t)
 			got, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if err == nil || len(got) >= len(content) {
@@ -329,27 +309,16 @@ func TestBlobLimits(t *testing.T) {
 	r.put("/blobs", mib[1:]).refused(http.StatusInsufficientStorage, "blob_quota")
 	r.put("/blobs/"+addressOf(mib), mib).wantStatus(http.StatusOK)
 	uploads := func() []os.DirEntry {
-		entries, err := os.ReadDir(filepath.Join(r.blobs.dir, "uploads"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return entries
+		return testkit.Must(os.ReadDir(filepath.Join(r.blobs.dir, "uploads")))(t)
 	}
 	for _, end := range []func(net.Conn) error{
 		func(c net.Conn) error { return c.Close() },
 		func(c net.Conn) error { return c.(*net.TCPConn).CloseWrite() },
 	} {
-		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := fmt.Fprintf(c, "PUT /blobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400000\r\n\r\n%s", mib[:300000]); err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(t)
+		testkit.Must(fmt.Fprintf(c, "PUT /blobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400000\r\n\r\n%s", mib[:300000]))(t)
 		r.until("the upload has begun", func() bool { return len(uploads()) == 1 })
-		if err := end(c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, end(c))
 		r.until("the upload that was cut off is gone", func() bool { return len(uploads()) == 0 && r.blobs.Used() == 1<<20 })
 		_ = c.Close()
 	}
@@ -391,9 +360,7 @@ func TestListAndMissingBlobs(t *testing.T) {
 		t.Errorf("missing %v", got)
 	}
 	entry := filepath.Join(r.blobs.dir, "sha1", hex.EncodeToString(x[:]))
-	if err := os.WriteFile(entry, []byte("damaged"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(entry, []byte("damaged"), 0o600))
 	r.post("/blobs/missing", `{"addresses":["`+hex.EncodeToString(x[:])+`"]}`).refused(http.StatusInternalServerError, "blob_damaged")
 	r.post("/blobs/missing", `{"addresses":[]}`).refused(http.StatusBadRequest, web.CodeBadRequest)
 	r.post("/blobs/missing", `{"addresses":["sha256:1"]}`).refused(http.StatusBadRequest, "bad_address")

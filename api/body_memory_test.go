@@ -35,13 +35,8 @@ func TestBodiesWaitForTheirShare(t *testing.T) {
 		in := bufio.NewReader(c)
 		post := func(n int) *http.Response {
 			go fmt.Fprintf(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", n, lines(n))
-			resp, err := http.ReadResponse(in, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-				t.Fatal(err)
-			}
+			resp := testkit.Must(http.ReadResponse(in, nil))(t)
+			testkit.Must(io.Copy(io.Discard, resp.Body))(t)
 			return resp
 		}
 		for _, wait := range []time.Duration{web.MaxBudgetWait / 2, web.PaceTime + time.Second} { // shorter and longer than the client may take
@@ -67,9 +62,7 @@ func TestAnnouncedBodiesTakeNothing(t *testing.T) {
 			for range 100 {
 				c := l.dial()
 				defer c.Close()
-				if _, err := io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 8388608\r\n\r\nx"); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 8388608\r\n\r\nx"))(t)
 			}
 			synctest.Wait()
 			if used := s.bulk.Used() + s.control.Used(); used > 100*(web.FirstReadBytes+1) {

@@ -13,6 +13,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/web"
 	goclient "github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/runs"
 )
 
@@ -50,10 +51,7 @@ func claimedInRuns(t *testing.T, a reply) (runs.Claim, []runs.Run) {
 // sameDocuments compares jobs in runs with the documents that the server shows of their claim.
 func sameDocuments(t *testing.T, r *rig, c *runs.Claim, list []runs.Run) {
 	t.Helper()
-	docs, err := runs.Documents(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs := testkit.Must(runs.Documents(list))(t)
 	var shown struct {
 		Jobs []map[string]any `json:"jobs"`
 	}
@@ -63,9 +61,7 @@ func sameDocuments(t *testing.T, r *rig, c *runs.Claim, list []runs.Run) {
 	}
 	for i := range docs {
 		var got map[string]any
-		if err := json.Unmarshal(answer.AppendJob(nil, &docs[i], answer.InJSON), &got); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal(answer.AppendJob(nil, &docs[i], answer.InJSON), &got))
 		if !reflect.DeepEqual(got, shown.Jobs[i]) {
 			t.Errorf("in runs: %v\nshown:   %v", got, shown.Jobs[i])
 		}
@@ -224,10 +220,7 @@ func TestGoClientReadsRuns(t *testing.T) {
 	var first *goclient.Claim
 	for _, accept := range []string{web.MIMERuns, web.MIMENDJSON, web.MIMEJSON} {
 		c := goclient.New(r.url, goclient.Options{HTTP: &http.Client{Transport: accepts(accept)}})
-		claim, err := c.Claim(t.Context(), goclient.ClaimRequest{RunnerID: "r", Max: 1000, LeaseMs: 5000, Key: "k"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		claim := testkit.Must(c.Claim(t.Context(), goclient.ClaimRequest{RunnerID: "r", Max: 1000, LeaseMs: 5000, Key: "k"}))(t)
 		if first == nil {
 			first = claim
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store/applied"
@@ -250,9 +251,7 @@ func TestParkedClaim(t *testing.T) {
 		r := start(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/jobs/claim", strings.NewReader(`{"runner_id":"r","wait_ms":60000}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		ended := make(chan error, 1)
 		go func() { _, err := http.DefaultClient.Do(req); ended <- err }()
@@ -288,10 +287,7 @@ func TestJobsOfAClientThatIsGoneAreGivenBack(t *testing.T) {
 	id := r.add("/add", "x\n").object(http.StatusCreated)["first_id"].(string)
 	ctx, cancel := context.WithCancel(t.Context())
 	l.gone = cancel
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/jobs/claim", strings.NewReader(`{"runner_id":"r"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/jobs/claim", strings.NewReader(`{"runner_id":"r"}`)))(t)
 	req.Header.Set("Content-Type", "application/json")
 	if _, err := http.DefaultClient.Do(req); err == nil {
 		t.Fatal("answered")
@@ -311,19 +307,12 @@ func TestJobsOfAClientThatReadAndHungUpStayItsOwn(t *testing.T) {
 	for range 50 {
 		r.add("/add", strings.Repeat(strings.Repeat("x", 1000)+"\n", 200)).object(http.StatusCreated)
 		hangsUp := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-		answer, err := hangsUp.Post(r.url+"/jobs/claim", "application/json", strings.NewReader(`{"runner_id":"r","max":200}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := testkit.Must(hangsUp.Post(r.url+"/jobs/claim", "application/json", strings.NewReader(`{"runner_id":"r","max":200}`)))(t)
 		var claim struct {
 			ID string `json:"claim_id"`
 		}
-		if err := json.NewDecoder(answer.Body).Decode(&claim); err != nil {
-			t.Fatal(err)
-		}
-		if err := answer.Body.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.NewDecoder(answer.Body).Decode(&claim))
+		testkit.NoError(t, answer.Body.Close())
 		want(t, r.post("/jobs/tickle", `{"claim_id":"`+claim.ID+`"}`).object(http.StatusOK), "held", 200)
 	}
 }

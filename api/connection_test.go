@@ -12,15 +12,12 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func (r *rig) dial() net.Conn {
 	r.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		r.Fatal(err)
-	}
-	return c
+	return testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(r)
 }
 
 // TestRefusalsDoNotWaitForBodies: on every route, a request announces a body and does not send it. The answer arrives
@@ -50,9 +47,7 @@ func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 				c := l.dial()
 				began := time.Now()
 				head := fmt.Sprintf("%s %s HTTP/1.1\r\n%s%s\r\n\r\n", r.method, r.path, r.headers, length)
-				if _, err := io.WriteString(c, head); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(io.WriteString(c, head))(t)
 				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 				if err != nil {
 					t.Fatalf("%s, %s: %v", r.name, length, err)
@@ -92,16 +87,9 @@ func TestRefusalsKeepConnections(t *testing.T) {
 			fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body),
 			fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body),
 		} {
-			if _, err := io.WriteString(c, request+framed); err != nil {
-				t.Fatal(err)
-			}
-			resp, err := http.ReadResponse(in, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(io.WriteString(c, request+framed))(t)
+			resp := testkit.Must(http.ReadResponse(in, nil))(t)
+			testkit.Must(io.Copy(io.Discard, resp.Body))(t)
 			if resp.Close {
 				t.Errorf("%q: %d, and the connection ends", request, resp.StatusCode)
 			}
@@ -121,9 +109,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 			inBubbleWith(t, partsOf(&picky{t: t}, &picky{t: t}), func(t *testing.T, s *Server, l *pipeListener) {
 				c := l.dial()
 				defer c.Close()
-				if _, err := io.WriteString(c, "GET /docs/swagger-ui.css HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(io.WriteString(c, "GET /docs/swagger-ui.css HTTP/1.1\r\nHost: localhost\r\n\r\n"))(t)
 				go read(c)
 				time.Sleep(web.PaceTime + time.Second)
 				synctest.Wait()

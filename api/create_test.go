@@ -296,10 +296,7 @@ func TestJobsOfNoBatch(t *testing.T) {
 	wg.Wait()
 	for i, id := range ids {
 		want(t, r.get("/jobs/"+id).object(http.StatusOK), "payload", fmt.Sprint(i), "batch_id", nil)
-		batch, err := job.ParseID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		batch := testkit.Must(job.ParseID(id))(t)
 		path := "/batches/" + batch.WithLine(0).String()
 		r.get(path).refused(http.StatusNotFound, "batch_not_found")
 		r.post(path+"/cancel", "").refused(http.StatusNotFound, "batch_not_found")

@@ -195,9 +195,7 @@ func TestCreationInRunsAmplified(t *testing.T) {
 // binary sends a binary message.
 func (c *streamClient) binary(text string) {
 	c.Helper()
-	if err := c.conn.Write(c.Context(), websocket.MessageBinary, []byte(text)); err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, c.conn.Write(c.Context(), websocket.MessageBinary, []byte(text)))
 }
 
 // sendRuns sends a request in runs and returns its number.

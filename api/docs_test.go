@@ -10,6 +10,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -17,10 +18,7 @@ import (
 
 func readDoc(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/reference/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("../docs/reference/" + name))(t)
 	return string(text)
 }
 
@@ -68,18 +66,12 @@ func TestCodesAreDocumented(t *testing.T) {
 	}
 	// The source has literal codes, too. codes must have all of them.
 	literal := regexp.MustCompile(`code: "([a-z_]+)"`)
-	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Must(os.ReadDir("."))(t)
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), "_test.go") || !strings.HasSuffix(e.Name(), ".go") {
 			continue
 		}
-		text, err := os.ReadFile(e.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(e.Name()))(t)
 		for _, m := range literal.FindAllStringSubmatch(string(text), -1) {
 			if !codes()[m[1]] {
 				t.Errorf("%s has the code %s, which the list of this test lacks", e.Name(), m[1])

@@ -21,6 +21,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -123,15 +124,12 @@ type codedStatus struct {
 
 // sources returns the files of this package and of the packages in its folder internal, without tests.
 func sources(t *testing.T) (files []string) {
-	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
+	testkit.NoError(t, filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 			files = append(files, path)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return files
 }
 
@@ -180,10 +178,7 @@ func refusals(t *testing.T) (fates map[codedStatus]map[web.Fate]bool, texts map[
 	var trees []*ast.File
 	constants := map[string]string{}
 	for _, file := range sources(t) {
-		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree := testkit.Must(parser.ParseFile(token.NewFileSet(), file, nil, 0))(t)
 		trees = append(trees, tree)
 		ast.Inspect(tree, func(n ast.Node) bool {
 			if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 && strings.HasPrefix(strings.ToLower(spec.Names[0].Name), "code") {
@@ -258,18 +253,11 @@ func refusalsTable(t *testing.T) string {
 
 // sentinelsTable lists the errors of the Go client, in the order of its source, with their texts and codes.
 func sentinelsTable(t *testing.T) string {
-	tree, err := parser.ParseFile(token.NewFileSet(), "../client/problem/errors.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := testkit.Must(parser.ParseFile(token.NewFileSet(), "../client/problem/errors.go", nil, 0))(t)
 	var names []string
 	texts, codesOf := map[string]string{}, map[string][]string{}
 	text := func(e ast.Expr) string {
-		s, err := strconv.Unquote(e.(*ast.BasicLit).Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
+		return testkit.Must(strconv.Unquote(e.(*ast.BasicLit).Value))(t)
 	}
 	ast.Inspect(tree, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
@@ -326,9 +314,7 @@ func TestReferenceOfErrors(t *testing.T) {
 		return
 	}
 	if flag.Lookup("rewrite").Value.String() == "true" { // package datadriven defines the flag
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(page, []byte(want), 0o644))
 		return
 	}
 	t.Errorf("%s is stale; write it again with go test ./api -run TestReferenceOfErrors -rewrite", page)
@@ -346,10 +332,7 @@ func TestAdviceHasNoOtherCodes(t *testing.T) {
 			t.Errorf("advice has the code %s, which nothing has", code)
 		}
 	}
-	spec, err := os.ReadFile("openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := testkit.Must(os.ReadFile("openapi.yaml"))(t)
 	m := regexp.MustCompile(`(?s)\n    Code:\n.*?enum: \[(.*?)\]`).FindSubmatch(spec)
 	if m == nil {
 		t.Fatal("openapi.yaml has no Code")

@@ -40,16 +40,10 @@ func tarOf(t testing.TB, files ...string) string {
 		if strings.HasSuffix(files[i], "/") {
 			h.Typeflag = tar.TypeDir
 		}
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, files[i+1]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.WriteHeader(h))
+		testkit.Must(io.WriteString(w, files[i+1]))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Close())
 	return b.String()
 }
 
@@ -73,18 +67,12 @@ func untar(r io.Reader) (map[string]string, error) {
 }
 
 func zstded(t testing.TB, text string, o ...zstd.EOption) string {
-	z, err := zstd.NewWriter(nil, o...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := testkit.Must(zstd.NewWriter(nil, o...))(t)
 	return string(z.EncodeAll([]byte(text), nil))
 }
 
 func unzstd(t *testing.T, text string) io.Reader {
-	z, err := zstd.NewReader(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := testkit.Must(zstd.NewReader(strings.NewReader(text)))(t)
 	t.Cleanup(z.Close)
 	return z
 }
@@ -208,19 +196,10 @@ func TestFilesetMetrics(t *testing.T) {
 // readable reads the blobs of a manifest, in the order of its paths.
 func (b *testBlobs) readable(t *testing.T, m *fileset.Manifest) (all string) {
 	t.Helper()
-	of, err := b.Store()
-	if err != nil {
-		t.Fatal(err)
-	}
+	of := testkit.Must(b.Store())(t)
 	for _, f := range m.Files {
-		x, err := of.Get(t.Context(), "", blob.Address(f.Blob))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := testkit.Must(of.Get(t.Context(), "", blob.Address(f.Blob)))(t)
+		text := testkit.Must(io.ReadAll(x))(t)
 		x.Close()
 		all += string(text)
 	}
@@ -339,10 +318,7 @@ func TestFilesetWhoseConnectionBreaks(t *testing.T) {
 	r := start(t)
 	text := tarOf(t, "a", "A", "b", strings.Repeat("B", 1<<20))
 	for _, n := range []int{600, 1024, 500_000, len(text) - 1} {
-		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(t)
 		fmt.Fprintf(c, "PUT /filesets/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(text), text[:n])
 		c.Close()
 	}
@@ -350,18 +326,11 @@ func TestFilesetWhoseConnectionBreaks(t *testing.T) {
 	var gzipped bytes.Buffer
 	z := gzip.NewWriter(&gzipped)
 	io.WriteString(z, text)
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, z.Close())
 	for name, body := range map[string]string{"tar": text, "gzip": gzipped.String(), "zstd": zstded(t, text)} {
-		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(t)
 		fmt.Fprintf(c, "PUT /filesets/x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(body), body)
-		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.(*net.TCPConn).CloseWrite())
 		answer, err := io.ReadAll(c)
 		if strings.HasPrefix(string(answer), "HTTP/1.1 20") || err != nil {
 			t.Errorf("%s without its last chunk: %s, %v", name, answer, err)
@@ -369,10 +338,7 @@ func TestFilesetWhoseConnectionBreaks(t *testing.T) {
 		c.Close()
 	}
 	empty := func() bool {
-		uploads, err := os.ReadDir(filepath.Join(r.blobs.dir, "uploads"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		uploads := testkit.Must(os.ReadDir(filepath.Join(r.blobs.dir, "uploads")))(t)
 		return len(uploads) == 0 && r.blobs.Used() == 0
 	}
 	testkit.Eventually(t, "no upload is left", func() bool { return empty() })
@@ -432,9 +398,7 @@ func TestDamagedFileset(t *testing.T) {
 		"shorter": func() error { return os.WriteFile(path, []byte(large[1:]), 0o600) },
 		"none":    func() error { return os.Remove(path) },
 	} {
-		if err := damage(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, damage())
 		for _, kind := range []string{files.MIMETar, files.MIMETarGzip, files.MIMETarZstd} {
 			req, _ := http.NewRequest(http.MethodGet, r.url+"/filesets/x", nil)
 			req.Header.Set("Accept", kind)
@@ -480,10 +444,7 @@ func TestFilesetsInFlatMemory(t *testing.T) {
 	}()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodPut, r.url+"/filesets/x", in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequestWithContext(context.Background(), http.MethodPut, r.url+"/filesets/x", in))(t)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil || res.StatusCode != http.StatusCreated {
 		t.Fatalf("%v, %v", res, err)
@@ -491,9 +452,7 @@ func TestFilesetsInFlatMemory(t *testing.T) {
 	res.Body.Close()
 	req, _ = http.NewRequest(http.MethodGet, r.url+"/filesets/x", nil)
 	req.Header.Set("Accept", files.MIMETar)
-	if res, err = http.DefaultClient.Do(req); err != nil {
-		t.Fatal(err)
-	}
+	res = testkit.Must(http.DefaultClient.Do(req))(t)
 	n, err := io.Copy(io.Discard, res.Body)
 	res.Body.Close()
 	if err != nil || n < count*size {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/ingest/registry"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -89,9 +90,7 @@ func inFate(t *testing.T, streamHeartbeat time.Duration, test func(t *testing.T,
 		go func() { ended <- s.server.Run(ctx, s.l, time.Second) }()
 		defer func() {
 			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, <-ended)
 			s.down(true)
 		}()
 		test(t, s)
@@ -120,9 +119,7 @@ func (s *fateRig) runner(id string, credit int) *fateRunner {
 		return f.conn, nil
 	}}
 	ws, _, err := websocket.Dial(context.Background(), "ws://localhost/stream", &websocket.DialOptions{Subprotocols: []string{stream.Protocol}, HTTPClient: &http.Client{Transport: transport}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, err)
 	f.ws = ws
 	s.t.Cleanup(func() { _ = ws.CloseNow() })
 	f.send(fmt.Sprintf(`{"n":1,"hello":{"runner_id":%q,"linger_ms":60000}}`, id))
@@ -161,9 +158,7 @@ func (s *fateRig) runner(id string, credit int) *fateRunner {
 
 func (f *fateRunner) send(text string) {
 	f.s.t.Helper()
-	if err := f.ws.Write(context.Background(), websocket.MessageText, []byte(text)); err != nil {
-		f.s.t.Fatal(err)
-	}
+	testkit.NoError(f.s.t, f.ws.Write(context.Background(), websocket.MessageText, []byte(text)))
 }
 
 // jobs returns the ids of the jobs that arrived.
@@ -188,10 +183,7 @@ func (s *fateRig) create(n int, leaseMs int64) (ids []job.ID) {
 	c := job.Create{Groups: []job.Group{{Client: "c", Type: "t", Lines: n, Attributes: job.Attributes{
 		Kind: job.Nothing, MaxAttempts: 3, LeaseMs: leaseMs, Backoff: job.Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 10_000}, RetentionMs: 1_000_000,
 	}}}}
-	made, _, err := s.engine.Create(context.Background(), &c)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	made, _ := testkit.Must2(s.engine.Create(context.Background(), &c))(s.t)
 	for i := range n {
 		ids = append(ids, made.Batch.WithLine(i))
 	}
@@ -201,11 +193,7 @@ func (s *fateRig) create(n int, leaseMs int64) (ids []job.ID) {
 func (s *fateRig) job(id job.ID) job.Job {
 	s.t.Helper()
 	synctest.Wait()
-	doc, err := s.engine.Queries().Job(id)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return doc
+	return testkit.Must(s.engine.Queries().Job(id))(s.t)
 }
 
 // await lets time pass until a condition holds, for an hour at most.
@@ -266,9 +254,7 @@ func TestFrozenClaim(t *testing.T) {
 		ended := make(chan int, 1)
 		go func() {
 			_, handed, _, err := s.engine.Claim(ctx, claim, time.Minute)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, err)
 			ended <- len(handed)
 		}()
 		if n := <-ended; n != 0 {
@@ -297,9 +283,7 @@ func TestLostRunnersStream(t *testing.T) {
 		waited := make(chan int, 1)
 		go func() {
 			_, handed, _, err := s.engine.Claim(context.Background(), job.Claim{Runner: "frozen", Clients: []string{"none"}, Max: 1, MaxBytes: 1 << 20}, 24*time.Hour)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, err)
 			waited <- len(handed)
 		}()
 		healthy := s.runner("healthy", 5)

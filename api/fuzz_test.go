@@ -345,9 +345,7 @@ func FuzzRoutes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, route, contentType uint8, zipped bool, query, first, second, key string, body []byte) {
 		engine := &picky{t: t}
 		s, err := New(Options{Engine: engine, Queries: engine, Blobs: &blobs.Blobs, Quit: func() {}, GetSwitches: true, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		routes := append(withHeads(s.routes()), s.getSwitches()...)
 		r := routes[int(route)%len(routes)]
 		path := r.path

@@ -11,6 +11,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -18,19 +19,12 @@ import (
 func documentFields(t testing.TB, text string) []string {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
-	if _, err := d.Token(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(d.Token())(t)
 	var names []string
 	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			t.Fatal(err)
-		}
+		name := testkit.Must(d.Token())(t)
 		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, d.Decode(&value))
 		names = append(names, name.(string))
 	}
 	return names
@@ -73,9 +67,7 @@ func TestJobDocument(t *testing.T) {
 	var o map[string]any
 	d := json.NewDecoder(bytes.NewReader(answer.AppendJob(nil, &full, answer.InJSON)))
 	d.UseNumber()
-	if err := d.Decode(&o); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.Decode(&o))
 	want(t, o, "job_id", full.ID, "batch_id", full.Batch, "client", "c", "type", "t", "status", "failed", "priority", 9, "payload", "p", "payload_b64", nil,
 		"code", "error", "exit_code", 500, "process_exit", -1, "error", full.Error, "step", "s", "progress", "0.999999", "runner_id", full.Runner,
 		"claim_id", full.Claim, "run_attempts", 2, "max_attempts", 3, "lease_ms", 4, "run_at", 5, "created_at", 6, "updated_at", 7, "completed_at", 8,
@@ -93,10 +85,7 @@ func FuzzRequests(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	s := &command.Decoder{CheckClient: (&web.Server{}).CheckClient, Now: idleParts.Now, HandlerFor: idleParts.HandlerFor}
-	var err error
-	if s.Defaults, err = (command.Defaults{}).Filled(); err != nil {
-		f.Fatal(err)
-	}
+	s.Defaults = testkit.Must((command.Defaults{}).Filled())(f)
 	enough := func(int64) error { return nil }
 	check := func(t *testing.T, err error) {
 		if p := refusal.Of(err); err != nil && (p.Status != 400 && p.Status != 413 || p.Code == "internal") {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/joblog"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // print adds to the log of a job.
@@ -47,10 +48,7 @@ func TestLog(t *testing.T) {
 	}
 
 	// A reader follows the log over a second run to its end.
-	following, err := http.Get(r.url + "/jobs/" + id + "/log?follow=true")
-	if err != nil {
-		t.Fatal(err)
-	}
+	following := testkit.Must(http.Get(r.url + "/jobs/" + id + "/log?follow=true"))(t)
 	defer following.Body.Close()
 	lines := bufio.NewReader(following.Body)
 	line := func(want string) {

@@ -101,10 +101,7 @@ func TestOutputWaits(t *testing.T) {
 	id := r.make(`{}`)
 	r.get("/jobs/"+id+"/output?wait_ms=10").refused(http.StatusConflict, "job_not_ended")
 	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/jobs/"+id+"/output?wait_ms=60000", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/jobs/"+id+"/output?wait_ms=60000", nil))(t)
 	hungUp := make(chan error)
 	go func() {
 		_, err := http.DefaultClient.Do(req)
@@ -220,10 +217,7 @@ func TestStatesAreTheWholeDocument(t *testing.T) {
 	view := func(id string) string {
 		t.Helper()
 		o := r.get("/jobs/" + id + "?view=states").object(http.StatusOK)
-		text, err := json.Marshal([]any{o["Container"], o["Fileset"]})
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(json.Marshal([]any{o["Container"], o["Fileset"]}))(t)
 		return string(text)
 	}
 	for _, c := range []struct{ payload, output, want, ran string }{

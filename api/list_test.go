@@ -55,18 +55,12 @@ func (r *rig) listed(query string) string {
 	o := r.get("/jobs" + query).object(http.StatusOK)
 	var lines []string
 	for _, id := range ids(o) {
-		parsed, err := job.ParseID(id)
-		if err != nil {
-			r.Fatal(err)
-		}
+		parsed := testkit.Must(job.ParseID(id))(r)
 		lines = append(lines, fmt.Sprint(parsed.Line()))
 	}
 	text := strings.Join(lines, " ")
 	if next, ok := o["next"].(string); ok {
-		parsed, err := job.ParseID(next)
-		if err != nil {
-			r.Fatal(err)
-		}
+		parsed := testkit.Must(job.ParseID(next))(r)
 		text += fmt.Sprint(" next ", parsed.Line())
 	}
 	return text
@@ -76,10 +70,7 @@ func TestList(t *testing.T) {
 	r := start(t)
 	want(t, r.get("/jobs").object(http.StatusOK), "jobs", "[]", "next", nil)
 	batch := r.add("/a/job/x/add", "0\n1\n2\n3\n4\n5\n").object(http.StatusCreated)
-	first, err := job.ParseID(batch["first_id"].(string))
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Must(job.ParseID(batch["first_id"].(string)))(t)
 	claim := r.post("/jobs/claim", `{"runner_id":"r\u00e9","max":3}`).object(http.StatusOK)["claim_id"].(string)
 	r.post("/jobs/"+first.String()+"/complete", `{"code":"ok","output":"done"}`).object(http.StatusOK)
 	for query, want := range map[string]string{
@@ -298,20 +289,12 @@ func TestETags(t *testing.T) {
 // encoded sends a request without a transport that decompresses the answer.
 func (r *rig) encoded(method, path, body, accept string) (status int, header http.Header, text []byte) {
 	r.Helper()
-	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
-	if err != nil {
-		r.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequest(method, r.url+path, strings.NewReader(body)))(r)
 	req.Header.Set("Accept-Encoding", accept)
 	req.Header.Set("Content-Type", web.MIMEJSON)
-	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		r.Fatal(err)
-	}
+	res := testkit.Must(http.DefaultTransport.RoundTrip(req))(r)
 	defer res.Body.Close()
-	if text, err = io.ReadAll(res.Body); err != nil {
-		r.Fatal(err)
-	}
+	text = testkit.Must(io.ReadAll(res.Body))(r)
 	return res.StatusCode, res.Header, text
 }
 
@@ -338,10 +321,7 @@ func TestCompression(t *testing.T) {
 			}
 			continue
 		}
-		z, err := gzip.NewReader(strings.NewReader(string(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		z := testkit.Must(gzip.NewReader(strings.NewReader(string(text))))(t)
 		if again, err := io.ReadAll(z); err != nil || string(again) != string(plain) || len(text) >= len(plain) {
 			t.Errorf("%d bytes became %d, and %d again: %v", len(plain), len(text), len(again), err)
 		}
@@ -368,9 +348,7 @@ func TestCompression(t *testing.T) {
 	r.stop()
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	var last map[string]any
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &last))
 	want(t, last, "route", "/jobs", "status", 200, "bytes_out", len(sent))
 }
 

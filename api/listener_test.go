@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestConnectionsAreBounded: the server closes connections without a request for new ones. It first closes connections
@@ -20,10 +21,7 @@ import (
 func TestConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 10
-		s, err := newServer(Options{Log: zerolog.Nop(), MaxConnections: most}, parts{claimer: waiting{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(newServer(Options{Log: zerolog.Nop(), MaxConnections: most}, parts{claimer: waiting{}}))(t)
 		l := newPipeListener()
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error)
@@ -37,9 +35,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			if err != nil {
 				return 0
 			}
-			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(io.Copy(io.Discard, resp.Body))(t)
 			synctest.Wait()
 			return resp.StatusCode
 		}
@@ -98,9 +94,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		at(3, func() int64 { _, evicted := s.web.Connections(); return evicted }())
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, <-ended)
 		at(0, func() int64 { _, evicted := s.web.Connections(); return evicted }())
 	})
 }

@@ -148,24 +148,16 @@ func (d description) holds(req *http.Request, sent []byte, answer reply) error {
 // readGolden returns the description that reviewers see in the repository.
 func readGolden(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("testdata/openapi.yaml"))(t)
 	return string(text)
 }
 
 // TestGoldenDescription: testdata/openapi.yaml is the description that a server serves, so that a change of the API is
 // visible in a change of that file. -rewrite writes it.
 func TestGoldenDescription(t *testing.T) {
-	text, err := described()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(described())(t)
 	if flag.Lookup("rewrite").Value.String() == "true" { // package datadriven defines the flag
-		if err := os.WriteFile("testdata/openapi.yaml", text, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile("testdata/openapi.yaml", text, 0o666))
 	}
 	if string(text) != readGolden(t) {
 		t.Error("the routes are not as testdata/openapi.yaml describes them; if that is right, run the test with -rewrite")
@@ -318,9 +310,7 @@ func TestDescribedExclusions(t *testing.T) {
 	} {
 		body := strings.ReplaceAll(c.body, "ID", id)
 		var value any
-		if err := json.Unmarshal([]byte(body), &value); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(body), &value))
 		if err := d.doc.Components.Schemas[c.schema].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()); err == nil {
 			t.Errorf("%s allows %s", c.schema, body)
 		}

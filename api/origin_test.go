@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestGuard(t *testing.T) {
@@ -125,14 +127,9 @@ func (a reply) wantStatus(status int) {
 // raw sends bytes and returns the status of the answer. It returns 0 if the connection ended without an answer.
 func (r *rig) raw(request string) int {
 	r.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		r.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(r)
 	defer c.Close()
-	if _, err := c.Write([]byte(request)); err != nil {
-		r.Fatal(err)
-	}
+	testkit.Must(c.Write([]byte(request)))(r)
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil {
 		return 0

@@ -23,15 +23,9 @@ import (
 // families scrapes the metrics like a Prometheus that takes native histograms.
 func (r *rig) families() map[string]*dto.MetricFamily {
 	r.Helper()
-	req, err := http.NewRequest(http.MethodGet, r.url+"/metrics", nil)
-	if err != nil {
-		r.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequest(http.MethodGet, r.url+"/metrics", nil))(r)
 	req.Header.Set("Accept", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		r.Fatal(err)
-	}
+	resp := testkit.Must(http.DefaultClient.Do(req))(r)
 	defer resp.Body.Close()
 	all := map[string]*dto.MetricFamily{}
 	for d := expfmt.NewDecoder(resp.Body, expfmt.ResponseFormat(resp.Header)); ; {
@@ -133,12 +127,8 @@ func TestQueueDurationsAreHistogramsOfTheLibrary(t *testing.T) {
 		d.Add(ms, uint64(1+ms%5))
 	}
 	var want, got dto.Metric
-	if err := library.Write(&want); err != nil {
-		t.Fatal(err)
-	}
-	if err := newDurations(queueWaiting, &d, want.Histogram.CreatedTimestamp.AsTime(), "a", "b").Write(&got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, library.Write(&want))
+	testkit.NoError(t, newDurations(queueWaiting, &d, want.Histogram.CreatedTimestamp.AsTime(), "a", "b").Write(&got))
 	if diff := got.Histogram.GetSampleSum() - want.Histogram.GetSampleSum(); diff > 1 || diff < -1 {
 		t.Errorf("sum %v, want %v", got.Histogram.GetSampleSum(), want.Histogram.GetSampleSum())
 	}
@@ -163,10 +153,7 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	r := start(t)
 	r.add("/add", "1\n").object(http.StatusCreated)
 	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
-	problems, err := promlint.New(strings.NewReader(r.get("/metrics").body)).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := testkit.Must(promlint.New(strings.NewReader(r.get("/metrics").body)).Lint())(t)
 	for _, p := range problems {
 		if strings.HasPrefix(p.Metric, "daybook_") {
 			t.Errorf("%s: %s", p.Metric, p.Text)
@@ -204,9 +191,7 @@ func TestPageOfMetricsHasItsMemory(t *testing.T) {
 		b.ReportAllocs()
 		for b.Loop() {
 			var m dto.Metric
-			if err := newDurations(queueWaiting, &d, time.Now(), "a", "b").Write(&m); err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, newDurations(queueWaiting, &d, time.Now(), "a", "b").Write(&m))
 		}
 	})
 	got := result.AllocedBytesPerOp() + 2*queues*full.AllocedBytesPerOp()

@@ -101,17 +101,10 @@ func TestBodyLimit(t *testing.T) {
 // half sends a request with an incomplete body, and returns the status of the answer.
 func (r *rig) half(head, body string) int {
 	r.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		r.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(r)
 	defer c.Close()
-	if _, err := io.WriteString(c, head+body); err != nil {
-		r.Fatal(err)
-	}
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		r.Fatal(err)
-	}
+	testkit.Must(io.WriteString(c, head+body))(r)
+	testkit.NoError(r, c.(*net.TCPConn).CloseWrite())
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		return 0
@@ -207,19 +200,14 @@ func inBubble(t *testing.T, test func(t *testing.T, s *Server, l *pipeListener))
 func inBubbleWith(t *testing.T, engine parts, test func(t *testing.T, s *Server, l *pipeListener)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := newServer(Options{Log: zerolog.Nop()}, engine)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(newServer(Options{Log: zerolog.Nop()}, engine))(t)
 		l := newPipeListener()
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error)
 		go func() { ended <- s.Run(ctx, l, time.Second) }()
 		test(t, s, l)
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, <-ended)
 	})
 }
 
@@ -228,17 +216,9 @@ func TestSlowBody(t *testing.T) {
 		c := l.dial()
 		defer c.Close()
 		start := time.Now()
-		if _, err := io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nonly this"); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nonly this"))(t)
+		resp := testkit.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
+		text := testkit.Must(io.ReadAll(resp.Body))(t)
 		if resp.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(text), `"body_too_slow"`) || !resp.Close {
 			t.Errorf("%d %s", resp.StatusCode, text)
 		}
@@ -257,14 +237,9 @@ func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 		c := l.dial()
 		defer c.Close()
 		body := `{"runner_id":"r","wait_ms":60000}`
-		if _, err := fmt.Fprintf(c, "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(fmt.Fprintf(c, "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))(t)
 		start := time.Now()
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := testkit.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
 		if resp.StatusCode != http.StatusNoContent || time.Since(start) != time.Minute {
 			t.Errorf("%d after %s", resp.StatusCode, time.Since(start))
 		}
@@ -273,10 +248,7 @@ func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 
 func TestStopDoesNotWaitForSilentConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := newServer(Options{Log: zerolog.Nop()}, idleParts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(newServer(Options{Log: zerolog.Nop()}, idleParts))(t)
 		l := newPipeListener()
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error)
@@ -285,25 +257,16 @@ func TestStopDoesNotWaitForSilentConnections(t *testing.T) {
 		defer silent.Close()
 		kept := l.dial() // idle after a request
 		defer kept.Close()
-		if _, err := io.WriteString(kept, "GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(kept), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(io.WriteString(kept, "GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"))(t)
+		resp := testkit.Must(http.ReadResponse(bufio.NewReader(kept), nil))(t)
+		testkit.Must(io.Copy(io.Discard, resp.Body))(t)
 		synctest.Wait()
 		if n, _ := s.web.Connections(); n != 2 {
 			t.Errorf("%d connections", n)
 		}
 		start := time.Now()
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, <-ended)
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("the stop took %s", took)
 		}

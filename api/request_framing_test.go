@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestFraming is the corpus of requests whose end is ambiguous. net/http refuses most of them; framing refuses the rest.
@@ -52,19 +54,14 @@ func TestFraming(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			conn := r.dial()
 			defer conn.Close()
-			if _, err := io.WriteString(conn, c.request+next); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(io.WriteString(conn, c.request+next))(t)
 			in := bufio.NewReader(conn)
 			for i, status := range c.want {
 				resp, err := http.ReadResponse(in, nil)
 				if err != nil {
 					t.Fatalf("answer %d: %v", i, err)
 				}
-				text, err := io.ReadAll(resp.Body)
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := testkit.Must(io.ReadAll(resp.Body))(t)
 				if resp.StatusCode != status {
 					t.Errorf("answer %d: %d %s", i, resp.StatusCode, text)
 				}

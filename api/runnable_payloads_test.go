@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -22,10 +23,7 @@ func TestPayloadOfContainerType(t *testing.T) {
 	const good = `{"Container":{"Config":{"Image":"busybox","AttachStdout":true,"Hostname":"a1"}},"States":[{"State":"QUEUED","Step":"","Date":"2014-11-23T04:00:00Z"}]}`
 	const bad = `{"nonsense":1}`
 	quoted := func(s string) string {
-		b, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(json.Marshal(s))(t)
 		return string(b)
 	}
 	inRuns := func(typ, payload string) string {

@@ -96,7 +96,7 @@ func (s *scenario) failure() error {
 
 // up starts the server with the data in the directory.
 func (s *scenario) up() {
-	engine, err := ingest.Open(ingest.Options{
+	engine := testkit.Must(ingest.Open(ingest.Options{
 		Dir: s.dir,
 		// The journal stamps commands with the time of the synctest bubble.
 		Journal: journal.Options{Wall: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }, Hooks: journal.Hooks{
@@ -111,27 +111,19 @@ func (s *scenario) up() {
 			defer s.disk.Unlock()
 			return s.free, 1 << 40, nil
 		},
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 	s.engine = engine
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
 	s.ended = make(chan error, 1)
 	go func() { s.ended <- engine.Run(ctx) }()
-	blobs, err := blob.OpenDir(context.Background(), filepath.Join(s.dir, "blobs"), blob.Options{ReserveBytes: 1})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	blobs := testkit.Must(blob.OpenDir(context.Background(), filepath.Join(s.dir, "blobs"), blob.Options{ReserveBytes: 1}))(s.t)
 	s.blobs = blobs
 	open := func() (*blob.Store, error) { return blobs, nil }
 	collector := &blob.Collector{Store: open, Log: slog.New(slog.DiscardHandler), Scan: func(ctx context.Context, of *blob.Store, visit func([]byte) error) error {
 		return errors.Join(scanOf(engine, engine.Queries().EachRow)(ctx, of, visit), ScanFilesets(ctx, engine.Queries(), of, visit))
 	}}
-	if s.server, err = New(Options{Engine: engine, Queries: engine.Queries(), Blobs: &Blobs{Store: open, Collector: collector}, Log: zerolog.Nop(), Quit: func() { s.quit = true }}); err != nil {
-		s.t.Fatal(err)
-	}
+	s.server = testkit.Must(New(Options{Engine: engine, Queries: engine.Queries(), Blobs: &Blobs{Store: open, Collector: collector}, Log: zerolog.Nop(), Quit: func() { s.quit = true }}))(s.t)
 	for engine.Ready() != nil {
 		time.Sleep(time.Millisecond)
 	}
@@ -141,9 +133,7 @@ func (s *scenario) up() {
 // down stops the server.
 func (s *scenario) down(clean bool) {
 	s.server.web.Drain()
-	if err := s.blobs.Close(); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, s.blobs.Close())
 	s.cancel()
 	if err := <-s.ended; err != nil && clean {
 		s.t.Fatal(err)
@@ -289,10 +279,7 @@ func (s *scenario) line(text []byte, hidden []string) string {
 	if err := d.Decode(&v); err != nil {
 		return timeInRuns.ReplaceAllStringFunc(s.withNames(string(text)), func(field string) string {
 			name, value, _ := strings.Cut(field, "=")
-			ms, err := strconv.ParseInt(value, 10, 64)
-			if err != nil {
-				s.t.Fatal(err)
-			}
+			ms := testkit.Must(strconv.ParseInt(value, 10, 64))(s.t)
 			return name + "=" + s.moment(ms)
 		})
 	}
@@ -351,16 +338,10 @@ func (s *scenario) value(name string, v any) string {
 		}
 		return string(v)
 	case string:
-		text, err := json.Marshal(s.withNames(v))
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		text := testkit.Must(json.Marshal(s.withNames(v)))(s.t)
 		return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(text))
 	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := testkit.Must(json.Marshal(v))(s.t)
 	return string(text)
 }
 
@@ -400,10 +381,7 @@ func (s *scenario) withIDs(text string) string {
 		return s.ids[n-1]
 	})
 	return regexp.MustCompile(`<t\+(\w+)>`).ReplaceAllStringFunc(text, func(moment string) string {
-		length, err := time.ParseDuration(moment[3 : len(moment)-1])
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		length := testkit.Must(time.ParseDuration(moment[3 : len(moment)-1]))(s.t)
 		return strconv.FormatInt(s.began.Add(length).UnixMilli(), 10)
 	})
 }
@@ -426,10 +404,7 @@ func TestScenariosShowEveryCode(t *testing.T) {
 		"quit_disabled": "the script's server ends by request: TestSwitches", "claim_id_required": "the script's server does not require it: TestRequireClaimID", "forbidden_peer": "a script is on this machine: TestSwitches",
 	}
 	var all strings.Builder
-	files, err := filepath.Glob("../testdata/scenarios/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(filepath.Glob("../testdata/scenarios/*.txt"))(t)
 	for _, file := range files {
 		all.WriteString(readDoc(t, "../../testdata/scenarios/"+filepath.Base(file)))
 	}

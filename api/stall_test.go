@@ -23,16 +23,10 @@ import (
 // startStalled runs a server whose store blocks all commits.
 func startStalled(t *testing.T) *rig {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "stalled") // not t.TempDir: an engine that did not end writes for a moment
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Must(os.MkdirTemp("", "stalled"))(t) // not t.TempDir: an engine that did not end writes for a moment
 	gate := make(chan struct{})
-	engine, err := ingest.Open(ingest.Options{Dir: dir, CommitWait: 200 * time.Millisecond,
-		Store: store.Options{FS: stallfs.New(gate), MemtableBytes: stallfs.MemtableBytes}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := testkit.Must(ingest.Open(ingest.Options{Dir: dir, CommitWait: 200 * time.Millisecond,
+		Store: store.Options{FS: stallfs.New(gate), MemtableBytes: stallfs.MemtableBytes}}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- engine.Run(ctx) }()

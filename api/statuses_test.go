@@ -551,10 +551,7 @@ func (x *everyStatus) compare() {
 			name := method + " " + path
 			var described []int
 			for status := range op.Responses.Map() {
-				n, err := strconv.Atoi(status)
-				if err != nil {
-					x.Fatal(err)
-				}
+				n := testkit.Must(strconv.Atoi(status))(x)
 				described = append(described, n)
 			}
 			slices.Sort(described)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/internal/wsframe/wsframetest"
 )
 
@@ -28,9 +29,7 @@ func (r *rig) frames() *frames {
 	r.Helper()
 	conn := r.dial()
 	r.Cleanup(func() { _ = conn.Close() })
-	if _, err := io.WriteString(conn, handshake); err != nil {
-		r.Fatal(err)
-	}
+	testkit.Must(io.WriteString(conn, handshake))(r)
 	f := &frames{r.T, conn, bufio.NewReader(conn)}
 	if answer, err := http.ReadResponse(f.Reader, nil); err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
 		r.Fatalf("open stream: %+v, %v", answer, err)
@@ -45,9 +44,7 @@ func (f *frames) send(first byte, text string) {
 	if len(text) >= 126 {
 		head = binary.BigEndian.AppendUint16(head, uint16(len(text)))
 	}
-	if _, err := f.Write(append(append(head, 0, 0, 0, 0), text...)); err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f.Write(append(append(head, 0, 0, 0, 0), text...)))(f)
 }
 
 // next reads a frame.
@@ -56,13 +53,9 @@ func (f *frames) next() (first byte, length int) {
 	head := make([]byte, 2, 10)
 	more := func(n int) {
 		head = head[:2+n]
-		if _, err := io.ReadFull(f.Reader, head[2:]); err != nil {
-			f.Fatal(err)
-		}
+		testkit.Must(io.ReadFull(f.Reader, head[2:]))(f)
 	}
-	if _, err := io.ReadFull(f.Reader, head); err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(io.ReadFull(f.Reader, head))(f)
 	switch length = int(head[1]); length {
 	case 126:
 		more(2)
@@ -71,9 +64,7 @@ func (f *frames) next() (first byte, length int) {
 		more(8)
 		length = int(binary.BigEndian.Uint64(head[2:]))
 	}
-	if _, err := f.Discard(length); err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f.Discard(length))(f)
 	return head[0], length
 }
 

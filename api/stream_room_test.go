@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // tryOpen tries to open a stream, and returns the status of the answer.
@@ -78,24 +79,15 @@ func TestStreamsThatReceiveAreUsed(t *testing.T) {
 	slow, unused, used := r.open(), r.open(), r.open()
 	used.ok(used.send("hello", `{"runner_id":"r"}`))
 	used.ok(used.send("subscribe", `{"credit":1}`))
-	w, err := slow.conn.Writer(t.Context(), websocket.MessageText)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := fmt.Fprintf(w, `{"n":1,"create":{"payload":"%s`, strings.Repeat("x", 8<<10)); err != nil {
-		t.Fatal(err)
-	}
+	w := testkit.Must(slow.conn.Writer(t.Context(), websocket.MessageText))(t)
+	testkit.Must(fmt.Fprintf(w, `{"n":1,"create":{"payload":"%s`, strings.Repeat("x", 8<<10)))(t)
 	r.until("the message arrives", func() bool {
 		return r.server.bulk.Used()+r.server.control.Used() > 0
 	})
 	time.Sleep(web.IdleGrace) // real time: a real connection must stay silent for this time
 	r.until("there is room", func() bool { c, _ := r.tryOpen(); return c != nil })
-	if _, err := fmt.Fprint(w, `"}}`); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(fmt.Fprint(w, `"}}`))(t)
+	testkit.NoError(t, w.Close())
 	slow.ok(1)
 	if status := unused.closed(); status != stream.StatusDone {
 		t.Errorf("the stream that was not in use ended with %v", status)

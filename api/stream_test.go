@@ -197,9 +197,7 @@ func TestStream(t *testing.T) {
 	c.ok(c.send("unsubscribe", fmt.Sprintf(`{"subscription":%d}`, sub)))
 	last := c.ok(c.send("create", `{"type":"resize"}`))["job_id"].(string)
 	// When the connection ends, its held jobs go back without an attempt.
-	if err := c.conn.Close(websocket.StatusNormalClosure, ""); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, c.conn.Close(websocket.StatusNormalClosure, ""))
 	for _, id := range made[1:] {
 		want(t, r.await(id, "pending"), "run_attempts", 0.0)
 	}
@@ -396,10 +394,7 @@ func TestStreamShutdown(t *testing.T) {
 		t.Errorf("read: %v", err)
 	}
 	<-stopped
-	parsed, err := job.ParseID(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := testkit.Must(job.ParseID(id))(t)
 	if j, _, err := r.engine.JobWithin(parsed, 1<<20); err != nil || j.Status != job.Active {
 		t.Errorf("the job is %v, %v", j.Status, err)
 	}
@@ -453,10 +448,7 @@ func TestPushInRuns(t *testing.T) {
 	sub := c.send("subscribe", `{"credit":100}`)
 	got := 0
 	for got < 300 {
-		kind, text, err := c.conn.Read(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		kind, text := testkit.Must2(c.conn.Read(t.Context()))(t)
 		if kind == websocket.MessageText {
 			continue // answers
 		}
@@ -465,20 +457,12 @@ func TestPushInRuns(t *testing.T) {
 			t.Fatalf("a binary message begins %.80q", text)
 		}
 		d := runs.NewDecoder(rest)
-		head, err := d.Claim()
-		if err != nil {
-			t.Fatal(err)
-		}
+		head := testkit.Must(d.Claim())(t)
 		for range head.Runs {
-			run, err := d.Run(&head)
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := testkit.Must(d.Run(&head))(t)
 			got += run.N
 		}
-		if err := d.End(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, d.End())
 		c.send("complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, head.ID))
 	}
 }

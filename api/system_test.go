@@ -18,6 +18,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -86,10 +87,7 @@ func TestReads(t *testing.T) {
 			r.do(http.MethodDelete, "/jobs/"+foreign, nil).refused(http.StatusNotFound, "job_not_found")
 		}
 		// An id with the seq of a job and another time is not the id of the job.
-		parsed, err := job.ParseID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		parsed := testkit.Must(job.ParseID(id))(t)
 		r.get("/jobs/"+job.NewID(parsed.At()+1, uint64(parsed.LowSeq()), 0).String()).refused(http.StatusNotFound, "job_not_found")
 		r.get("/jobs/"+parsed.WithLine(2).String()).refused(http.StatusNotFound, "job_not_found")
 	})
@@ -270,9 +268,7 @@ func TestAccessLog(t *testing.T) {
 		t.Fatalf("log: %s", log.String())
 	}
 	var o map[string]any
-	if err := json.Unmarshal([]byte(lines[1]), &o); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(lines[1]), &o))
 	want(t, o, "level", "info", "method", "GET", "route", "/jobs/:id", "path", "/jobs/x", "status", 400, "code", "bad_id", "message", "request")
 	for _, name := range []string{"took_ms", "bytes_in", "bytes_out", "remote"} {
 		if _, there := o[name]; !there {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 )
@@ -62,10 +63,7 @@ func TestDocumentsOfUnclaimedRuns(t *testing.T) {
 	var engine completer
 	r := start(t, func(o *setup) { engine = o.completer })
 	id := r.post("/jobs/create", `{"payload":"x"}`).object(http.StatusCreated)["job_id"].(string)
-	of, err := job.ParseID(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	of := testkit.Must(job.ParseID(id))(t)
 	end := func(code job.Code) {
 		o := job.Outcome{ID: of, Code: code, ExitCode: code.DefaultExitCode(), Error: "no luck"}
 		ended, _, err := engine.Complete(t.Context(), job.Complete{Unclaimed: true, Outcomes: []job.Outcome{o}})

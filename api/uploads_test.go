@@ -152,13 +152,8 @@ func TestUploadRefusals(t *testing.T) {
 // partOf sends a PATCH of size bytes from offset, but only a part of them.
 func (r *rig) partOf(path string, offset, size int, part string) net.Conn {
 	r.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		r.Fatal(err)
-	}
-	if _, err := fmt.Fprintf(c, "PATCH %s HTTP/1.1\r\nHost: localhost\r\nUpload-Offset: %d\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", path, offset, files.MIMEOffset, size, part); err != nil {
-		r.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(r)
+	testkit.Must(fmt.Fprintf(c, "PATCH %s HTTP/1.1\r\nHost: localhost\r\nUpload-Offset: %d\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", path, offset, files.MIMEOffset, size, part))(r)
 	return c
 }
 
@@ -175,14 +170,8 @@ func (r *rig) untilFree(path string) {
 
 func (r *rig) isBusy(path string) bool {
 	r.Helper()
-	s, err := r.blobs.Store()
-	if err != nil {
-		r.Fatal(err)
-	}
-	u, err := s.Upload(r.Context(), "", strings.TrimPrefix(path, "/uploads/"))
-	if err != nil {
-		r.Fatal(err)
-	}
+	s := testkit.Must(r.blobs.Store())(r)
+	u := testkit.Must(s.Upload(r.Context(), "", strings.TrimPrefix(path, "/uploads/")))(r)
 	return u.State().Busy
 }
 
@@ -195,9 +184,7 @@ func TestUploadConnections(t *testing.T) {
 	path := r.begin(len(content))
 	offset := func() string { return r.do(http.MethodHead, path, nil).header.Get("Upload-Offset") }
 	c := r.partOf(path, 0, len(content), content[:5])
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, c.Close())
 	r.until("the bytes of the lost connection count", func() bool { return offset() == "5" })
 	r.untilFree(path) // the bytes count before the request has ended
 	silent := r.partOf(path, 5, len(content)-5, content[5:9])
@@ -224,9 +211,7 @@ func TestUploadGoesOnAtOnce(t *testing.T) {
 		path := r.begin(len(content))
 		c := r.partOf(path, 0, len(content), content[:4])
 		r.untilBusy(path)
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.Close())
 		a := r.append(path, 0, "") // waits for the other append; chance decides whether that append has received its bytes
 		if a.status != http.StatusNoContent && a.status != http.StatusConflict {
 			t.Errorf("%d %s", a.status, a.body)
@@ -287,8 +272,6 @@ func (r *rig) statusesOfUploads(o *tried, do func(o *tried, path, body string, h
 		busy := r.partOf(path, 0, 5, "x")
 		r.untilBusy(path)
 		do(o, path, o.body).refused(http.StatusLocked, "upload_busy")
-		if err := busy.Close(); err != nil {
-			r.Error(err)
-		}
+		testkit.Check(r, busy.Close())
 	}
 }

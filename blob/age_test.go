@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestManyRenewals: Missing renews many old blobs with one syncfs, or with an fsync of each where syncfs is not
@@ -51,9 +53,7 @@ func TestManyRenewals(t *testing.T) {
 		rec.failAt = 1
 		mustFail(t, ask(), errInjected)
 		rec.calls, rec.failAt = nil, 0
-		if err := ask(); err != nil { // the ages look young, but are not durable
-			t.Error(err)
-		}
+		testkit.Check(t, ask()) // the ages look young, but are not durable
 		if syncs, whole := count(); trusted && (syncs != 0 || whole != 1) || !trusted && (syncs != n || whole != 0) {
 			t.Errorf("trusted %v: %d fsyncs and %d syncfs", trusted, syncs, whole)
 		}
@@ -101,9 +101,7 @@ func TestRenewalOfBatch(t *testing.T) {
 		if err == nil && commit {
 			err = b.Commit(t.Context())
 		}
-		if err = errors.Join(err, b.Discard()); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, errors.Join(err, b.Discard()))
 		if synced() == commit {
 			t.Errorf("commit %v: Missing calls %v", commit, rec.calls)
 		}

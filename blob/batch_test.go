@@ -20,15 +20,8 @@ import (
 
 func mustBegin(t testing.TB, s *Store) *Batch {
 	t.Helper()
-	b, err := s.NewBatch(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Discard(); err != nil {
-			t.Error(err)
-		}
-	})
+	b := testkit.Must(s.NewBatch(t.Context(), ""))(t)
+	t.Cleanup(func() { testkit.Check(t, b.Discard()) })
 	return b
 }
 
@@ -47,9 +40,7 @@ func mustCommit(t testing.TB, s *Store, contents ...string) {
 	for _, content := range contents {
 		mustAdd(t, b, content)
 	}
-	if err := b.Commit(context.Background()); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, b.Commit(context.Background()))
 }
 
 // contents returns n different contents. Each seventh is larger than the limit up to which Add keeps a blob in memory.
@@ -111,9 +102,7 @@ func TestBatch(t *testing.T) {
 			t.Error("it did not exist at the second time")
 		}
 		check()
-		if err := b.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, b.Commit(t.Context()))
 		for _, content := range all {
 			mustRead(t, s, content)
 			if mustResolve(t, s, content) != addressOf(content) {
@@ -207,9 +196,7 @@ func TestBatchFailedCalls(t *testing.T) {
 				mustCommit(t, s, all...)
 				mustRead(t, s, all[n-1])
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Close())
 		}
 	})
 }
@@ -223,13 +210,8 @@ func TestBatchOfKnownBlobs(t *testing.T) {
 	info := mustPut(t, s, wilson)
 	mustPut(t, s, damaged)
 	noSHA1 := mustPut(t, s, "without a SHA-1")
-	if err := errors.Join(os.Remove(s.sha1Path(noSHA1.SHA1)), os.WriteFile(s.path(addressOf(damaged)), make([]byte, 5000), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	before, err := os.Stat(s.path(info.Address))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(os.Remove(s.sha1Path(noSHA1.SHA1)), os.WriteFile(s.path(addressOf(damaged)), make([]byte, 5000), 0o600)))
+	before := testkit.Must(os.Stat(s.path(info.Address)))(t)
 	c.at = c.at.Add(defaultGrace)
 	s.o.QuotaBytes = s.Used() // nothing is added
 	mustCommit(t, s, wilson, damaged, "without a SHA-1")
@@ -249,9 +231,7 @@ func TestBatchOfKnownBlobs(t *testing.T) {
 	b := mustBegin(t, s)
 	mustAdd(t, b, "new")
 	mustAdd(t, b, wilson)
-	if err := s.Delete(t.Context(), "", info.Address); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Delete(t.Context(), "", info.Address))
 	mustFail(t, b.Commit(t.Context()), ErrNotFound)
 	if there, err := has(t, s, addressOf("new")); there || err != nil {
 		t.Error("a part of the batch is there", err)
@@ -305,9 +285,7 @@ func TestBatchRefusals(t *testing.T) {
 	_, err = b.Add(t.Context(), strings.NewReader("fourth"), Ref{})
 	mustFail(t, err, ErrBatchFull)
 	mustAdd(t, b, wilson) // the batch has this blob
-	if err := b.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, b.Commit(t.Context()))
 	for _, content := range []string{wilson, large, "third"} {
 		mustRead(t, s, content)
 	}
@@ -322,9 +300,7 @@ func TestBatchRefusals(t *testing.T) {
 	}} {
 		b := mustBegin(t, s)
 		mustAdd(t, b, "gone")
-		if err := end(b); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, end(b))
 		if there, err := has(t, s, addressOf("gone")); there || err != nil {
 			t.Error("a discarded blob is there", err)
 		}
@@ -346,9 +322,7 @@ func TestSlowBatch(t *testing.T) {
 			mustAdd(t, b, content)
 		}
 		c.at = c.at.Add(2 * defaultGrace)
-		if err := b.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, b.Commit(t.Context()))
 		if swept, err := s.Sweep(t.Context(), "", nobody); swept.Blobs != 0 || err != nil {
 			t.Errorf("swept %+v, %v", swept, err)
 		}

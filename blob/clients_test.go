@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/internal/filelock"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -37,9 +38,7 @@ func sees(t testing.TB, s *Store, client, content string) bool {
 		if _, err := b.ReadAt(got, 0); err != nil || string(got) != content {
 			t.Errorf("read %q, %v", got, err)
 		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, b.Close())
 	}
 	missing, err := s.Missing(t.Context(), client, []Address{a})
 	if err != nil || (statErr == nil) != (getErr == nil) || (getErr == nil) != (len(missing) == 0) {
@@ -58,18 +57,12 @@ func TestDamageOfClient(t *testing.T) {
 	mustPutIn(t, s, "", wilson)
 	own := mustPutIn(t, s, "ann", wilson)
 	path := s.local().path(blobKey("ann", own.Address))
-	if err := os.WriteFile(path, make([]byte, len(wilson)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, make([]byte, len(wilson)), 0o600))
 	b, err := s.Get(t.Context(), "ann", own.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	mustBeDamaged(t, b.Verify(), path)
 	entry := s.local().path(sha1Key("ann", own.SHA1))
-	if err := errors.Join(b.Close(), os.WriteFile(entry, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(b.Close(), os.WriteFile(entry, nil, 0o600)))
 	_, err = s.Resolve(t.Context(), "ann", Ref{SHA1: &own.SHA1})
 	mustBeDamaged(t, err, entry)
 }
@@ -138,10 +131,7 @@ func TestClientDirectories(t *testing.T) {
 	mustHave("", "")
 
 	mustPutIn(t, c, "ann", "ann")
-	b, err := c.NewBatch(t.Context(), "bob")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(c.NewBatch(t.Context(), "bob"))(t)
 	_, err = c.Put(t.Context(), "cal", strings.NewReader("cal"), Ref{})
 	mustFail(t, err, ErrClients)
 	_, err = c.NewBatch(t.Context(), "cal")
@@ -154,32 +144,21 @@ func TestClientDirectories(t *testing.T) {
 	clock.at = clock.at.Add(2 * defaultGrace)
 	sweep()
 	mustHave("bob", "") // ann is empty; the batch of bob has not ended
-	if err := b.Discard(); err != nil {
-		t.Error(err)
-	}
-	u, err := c.NewUpload(t.Context(), "bob", 1, Ref{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.Discard())
+	u := testkit.Must(c.NewUpload(t.Context(), "bob", 1, Ref{}))(t)
 	mustPutIn(t, c, "ann", "ann again")
 	sweep()
 	mustHave("ann bob", "ann")
-	if err := u.Remove(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, u.Remove(t.Context()))
 	mustPutIn(t, c, "bob", "") // an empty blob is a blob, too
 	sweep()
 	mustHave("ann bob", "ann bob")
-	if err := c.Delete(t.Context(), "bob", addressOf("")); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, c.Delete(t.Context(), "bob", addressOf("")))
 	sweep()
 	mustHave("ann", "ann")
 	c = reopen(t, c, o)
 	mustHave("ann", "ann")
-	if err := os.Mkdir(filepath.Join(c.dir, "clients", "not a client"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir(filepath.Join(c.dir, "clients", "not a client"), 0o700))
 	c = reopen(t, c, o)
 	if got := c.Clients(); !slices.Equal(got, []string{"ann"}) {
 		t.Errorf("the clients are %q", got)
@@ -229,9 +208,7 @@ func TestClientsAtOnce(t *testing.T) {
 						return
 					}
 					mustAdd(t, b, content)
-					if err := b.Commit(context.Background()); err != nil {
-						t.Error(err)
-					}
+					testkit.Check(t, b.Commit(context.Background()))
 				case 2:
 					u, err := c.NewUpload(context.Background(), client, int64(len(content)), Ref{})
 					if err != nil {
@@ -242,16 +219,12 @@ func TestClientsAtOnce(t *testing.T) {
 					if _, err := u.Finish(context.Background()); err != nil {
 						t.Error(err)
 					}
-					if err := u.Remove(context.Background()); err != nil {
-						t.Error(err)
-					}
+					testkit.Check(t, u.Remove(context.Background()))
 				}
 				if !sees(t, c, client, content) {
 					t.Errorf("%q is lost", content)
 				}
-				if err := c.Delete(context.Background(), client, addressOf(content)); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, c.Delete(context.Background(), client, addressOf(content)))
 			}
 		})
 	}

@@ -44,11 +44,7 @@ func newCollected(t *testing.T) *collected {
 
 func (c *collected) mustCollect(t *testing.T) Swept {
 	t.Helper()
-	swept, err := c.Collect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return swept
+	return testkit.Must(c.Collect(t.Context()))(t)
 }
 
 func TestCollect(t *testing.T) {
@@ -93,10 +89,7 @@ func TestCollectModel(t *testing.T) {
 	put := map[int]time.Time{}
 	busy, collected := false, 0 // names changed in the last collection; blobs
 	name := func(i int) {       // as a producer does: the blob first
-		missing, err := c.s.Missing(t.Context(), "", []Address{addressOf(content(i))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		missing := testkit.Must(c.s.Missing(t.Context(), "", []Address{addressOf(content(i))}))(t)
 		if len(missing) > 0 || r.IntN(2) == 0 {
 			mustPut(t, c.s, content(i))
 		}
@@ -124,10 +117,7 @@ func TestCollectModel(t *testing.T) {
 			busy = false
 			c.mustCollect(t)
 			for i := range kinds {
-				there, err := has(t, c.s, addressOf(content(i)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				there := testkit.Must(has(t, c.s, addressOf(content(i))))(t)
 				at, wasPut := put[i]
 				named := slices.Contains(slices.Collect(maps.Values(c.texts)), addressOf(content(i)).String())
 				switch age := c.clock.at.Sub(at); {
@@ -179,9 +169,7 @@ func TestCollectDamagedSHA1(t *testing.T) {
 	x := mustPut(t, c.s, "named").SHA1
 	c.texts[0] = x.String()
 	c.clock.at = c.clock.at.Add(defaultGrace + 1)
-	if err := os.WriteFile(c.s.sha1Path(x), []byte("sha256:0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(c.s.sha1Path(x), []byte("sha256:0\n"), 0o600))
 	_, err := c.Collect(t.Context())
 	mustBeDamaged(t, err, c.s.sha1Path(x))
 	mustRead(t, c.s, "named")

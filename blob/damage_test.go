@@ -45,9 +45,7 @@ func TestDamage(t *testing.T) {
 			"longer":          func() error { return os.Truncate(path, int64(size+1)) },
 			"another content": func() error { return os.WriteFile(path, []byte(wilson), 0o600) },
 		} {
-			if err := damage(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, damage())
 			for range 2 {
 				got, err := read(t, s, info.Address)
 				if err == nil {
@@ -60,9 +58,7 @@ func TestDamage(t *testing.T) {
 			}
 			mustRead(t, s, content)
 			// A running store does not notice the lost bytes; the next one counts again.
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Close())
 			s = mustOpen(t, s.dir, Options{})
 			mustAddUp(t, s)
 		}
@@ -74,18 +70,14 @@ func TestDamageWhileOpen(t *testing.T) {
 	s := newStore(t, Options{})
 	info := mustPut(t, s, wilson)
 	b, err := s.Get(context.Background(), "", info.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer b.Close()
 	p := make([]byte, 3)
 	if _, err := b.ReadAt(p, 2); err != nil || string(p) != "LSO" {
 		t.Fatal(string(p), err)
 	}
 	// The size changes, because two changes within a tick of the file system's clock have the same time.
-	if err := os.WriteFile(s.path(info.Address), []byte("Wilson?!"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(s.path(info.Address), []byte("Wilson?!"), 0o600))
 	_, err = b.ReadAt(p, 2)
 	mustBeDamaged(t, err, s.path(info.Address))
 }
@@ -94,17 +86,10 @@ func TestReader(t *testing.T) {
 	s := newStore(t, Options{})
 	content := random(2, 50_000) // TestReader reads it byte by byte
 	info := mustPut(t, s, content)
-	b, err := s.Get(context.Background(), "", info.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(s.Get(context.Background(), "", info.Address))(t)
 	defer b.Close()
-	if err := iotest.TestReader(b, []byte(content)); err != nil {
-		t.Error(err)
-	}
-	if _, err := b.Seek(10, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, iotest.TestReader(b, []byte(content)))
+	testkit.Must(b.Seek(10, io.SeekStart))(t)
 	var rest bytes.Buffer
 	if n, err := io.Copy(&rest, b); n != int64(len(content)-10) || err != nil || rest.String() != content[10:] {
 		t.Errorf("the rest has %d bytes, %v", n, err)
@@ -147,10 +132,7 @@ func TestHTTP(t *testing.T) {
 	content := strings.Repeat("x", 10_000)
 	get := func(rang string) (int, string, error) {
 		t.Helper()
-		r, err := http.NewRequest("GET", server.URL+"?content="+content, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Must(http.NewRequest("GET", server.URL+"?content="+content, nil))(t)
 		if rang != "" {
 			r.Header.Set("Range", rang)
 		}
@@ -168,9 +150,7 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("range %q has %d bytes, %v", rang, len(body), err)
 		}
 	}
-	if err := os.WriteFile(s.path(info.Address), []byte(content[1:]+"y"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(s.path(info.Address), []byte(content[1:]+"y"), 0o600))
 	if _, body, err := get(""); err == nil {
 		t.Errorf("%d bytes of a damaged blob were sent without an error", len(body))
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/internal/filelock"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestLayout: OCI tools accept the directory, only the owner can read it, and files of other programs stay.
@@ -31,7 +32,7 @@ func TestLayout(t *testing.T) {
 			t.Errorf("%s has %v, %v; want %s", name, got, err, want)
 		}
 	}
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+	testkit.Check(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -40,10 +41,7 @@ func TestLayout(t *testing.T) {
 			t.Errorf("%s has mode %v", path, info.Mode())
 		}
 		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 	foreign := map[string]string{
 		"index.json":           `{"schemaVersion":2,"manifests":[{"digest":"sha256:` + servalHex + `"}],"annotations":{}}`,
 		"uploads/mine":         "not an upload",
@@ -53,13 +51,9 @@ func TestLayout(t *testing.T) {
 		"uploads/put-00killed": "",
 	}
 	for name, text := range foreign {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Close())
 	s = mustOpen(t, dir, Options{})
 	if _, err := s.Sweep(context.Background(), "", func(Address) bool { return true }); err != nil {
 		t.Error(err)
@@ -75,9 +69,7 @@ func TestLayout(t *testing.T) {
 	if s.Used() != int64(len(wilson)) {
 		t.Errorf("%d bytes are used", s.Used())
 	}
-	if err := errors.Join(s.Close(), os.WriteFile(filepath.Join(dir, "oci-layout"), []byte(`{"imageLayoutVersion":"2.0.0"}`), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(s.Close(), os.WriteFile(filepath.Join(dir, "oci-layout"), []byte(`{"imageLayoutVersion":"2.0.0"}`), 0o600)))
 	if _, err := OpenDir(t.Context(), dir, Options{}); err == nil || !strings.Contains(err.Error(), "oci-layout") {
 		t.Errorf("Open of a layout of another version: %v", err)
 	}
@@ -88,9 +80,7 @@ func TestLock(t *testing.T) {
 	s := mustOpen(t, dir, Options{})
 	_, err := OpenDir(t.Context(), dir, Options{})
 	mustFail(t, err, filelock.ErrLocked)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Close())
 	mustOpen(t, dir, Options{})
 }
 
@@ -177,11 +167,7 @@ func smallDisk(t *testing.T, size string) string {
 	if err := mountTmpfs(dir, size); err != nil {
 		t.Skipf("mount a small tmpfs: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := unmount(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testkit.Check(t, unmount(dir)) })
 	return dir
 }
 
@@ -202,9 +188,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	dir := smallDisk(t, "4m")
 	s := mustOpen(t, dir, Options{})
 	mustPut(t, s, wilson)
-	if err := remountReadOnly(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, remountReadOnly(dir))
 	for range 2 {
 		_, err := put(s, "x")
 		mustFail(t, err, syscall.EROFS)
@@ -213,9 +197,7 @@ func TestReadOnlyDisk(t *testing.T) {
 		if s.Used() != int64(len(wilson)) {
 			t.Errorf("%d bytes are used", s.Used())
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Close())
 		s = mustOpen(t, dir, Options{}) // reads work after a restart, too
 	}
 	s.Close()
@@ -224,9 +206,7 @@ func TestReadOnlyDisk(t *testing.T) {
 func TestSHA1(t *testing.T) {
 	s := newStore(t, Options{})
 	ref, err := Parse(servalSHA1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, err = s.Resolve(t.Context(), "", ref)
 	mustFail(t, err, ErrNotFound)
 	_, err = s.Resolve(t.Context(), "", Ref{})
@@ -251,24 +231,16 @@ func TestSHA1(t *testing.T) {
 		return s.local().Put(t.Context(), "", []*File{{Info: Info{Address: second.Address, SHA1: first.SHA1}}})
 	}
 	// Another content with the same SHA-1 gets the entry only when the first is gone.
-	if err := collide(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, collide())
 	resolves(first)
-	if err := s.Delete(t.Context(), "", first.Address); err != nil {
-		t.Fatal(err)
-	}
-	if err := collide(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Delete(t.Context(), "", first.Address))
+	testkit.NoError(t, collide())
 	resolves(second)
 
 	// A Put repairs a damaged entry.
 	path := s.sha1Path(second.SHA1)
 	for _, damage := range []string{"", second.Address.String(), second.Address.String() + "\n\n", second.Address.String()[7:] + "\n", strings.Repeat("x", 1000)} {
-		if err := os.WriteFile(path, []byte(damage), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, []byte(damage), 0o600))
 		_, err = s.Resolve(t.Context(), "", Ref{SHA1: &second.SHA1})
 		mustBeDamaged(t, err, path)
 		mustPut(t, s, "second")
@@ -284,9 +256,7 @@ func TestSymlinks(t *testing.T) {
 	info := mustPut(t, s, wilson)
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	for _, path := range []string{s.path(info.Address), s.sha1Path(info.SHA1)} {
-		if err := errors.Join(os.Rename(path, elsewhere), os.Symlink(elsewhere, path)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(os.Rename(path, elsewhere), os.Symlink(elsewhere, path)))
 		_, err := s.Get(context.Background(), "", info.Address)
 		_, sha1Err := s.Resolve(t.Context(), "", Ref{SHA1: &info.SHA1})
 		mustBeDamaged(t, errors.Join(err, sha1Err), path)
@@ -296,9 +266,7 @@ func TestSymlinks(t *testing.T) {
 			t.Errorf("%s is %v, %v", path, st, err)
 		}
 	}
-	if err := errors.Join(s.Close(), os.RemoveAll(s.blobs()), os.Symlink(t.TempDir(), s.blobs())); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(s.Close(), os.RemoveAll(s.blobs()), os.Symlink(t.TempDir(), s.blobs())))
 	if _, err := OpenDir(t.Context(), s.dir, Options{}); !errors.Is(err, syscall.ENOTDIR) {
 		t.Errorf("Open with a link for the directory of blobs: %v", err)
 	}

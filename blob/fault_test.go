@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var errInjected = errors.New("injected")
@@ -112,9 +114,7 @@ func TestOrder(t *testing.T) {
 	}
 
 	// Open syncs the names that a killed process may have left.
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Close())
 	rec.calls = nil
 	mustOpen(t, dir, Options{Hooks: rec.hooks()})
 	for _, call := range []string{"sync blobs/sha256", "sync blobs/sha1"} {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // openBelow counts the files below a directory that this process has open.
@@ -74,9 +76,7 @@ func TestOpenFiles(t *testing.T) {
 	_, err = s.Get(canceled(), "", info.Address)
 	mustFail(t, err, context.Canceled)
 	for _, b := range held {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, b.Close())
 		b.Close() // an error, and the file does not count twice
 	}
 	for name, do := range all {
@@ -95,10 +95,7 @@ func TestOpenFiles(t *testing.T) {
 // TestOpenFilesOfAll: many concurrent calls of all kinds never have more open files than they count. Waiting calls get
 // their turn.
 func TestOpenFilesOfAll(t *testing.T) {
-	c, err := OpenDir(t.Context(), filepath.Join(t.TempDir(), "blobs"), Options{MaxFiles: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(OpenDir(t.Context(), filepath.Join(t.TempDir(), "blobs"), Options{MaxFiles: 100}))(t)
 	c.trustsSyncFS = false // this needs the most open files
 	c.files.patience = time.Minute
 	var all sync.WaitGroup
@@ -135,9 +132,7 @@ func TestOpenFilesOfAll(t *testing.T) {
 						err = errors.Join(err, r.Close())
 					}
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, err)
 			}
 		})
 	}
@@ -147,9 +142,7 @@ func TestOpenFilesOfAll(t *testing.T) {
 	if most > 100 || most < 2 {
 		t.Errorf("%d files were open", most)
 	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, c.Close())
 	if left := openBelow(t, c.dir); left > 0 {
 		t.Errorf("%d files are still open", left)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/proof/powerfs"
 )
 
@@ -27,15 +28,8 @@ const (
 
 func mustOpen(t testing.TB, dir string, o Options) *Store {
 	t.Helper()
-	s, err := OpenDir(t.Context(), dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := testkit.Must(OpenDir(t.Context(), dir, o))(t)
+	t.Cleanup(func() { testkit.Check(t, s.Close()) })
 	return s
 }
 
@@ -50,10 +44,7 @@ func put(s *Store, content string) (Info, error) {
 
 func mustPut(t testing.TB, s *Store, content string) Info {
 	t.Helper()
-	info, err := put(s, content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := testkit.Must(put(s, content))(t)
 	if info.Address != sha256.Sum256([]byte(content)) || info.SHA1 != sha1.Sum([]byte(content)) || info.Size != int64(len(content)) {
 		t.Fatalf("Put of %d bytes returned %+v", len(content), info)
 	}
@@ -121,9 +112,7 @@ func mustBeDamaged(t testing.TB, err error, path string) {
 func mustBeEmpty(t testing.TB, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, err)
 	for _, e := range entries {
 		t.Errorf("%s is in %s", e.Name(), dir)
 	}
@@ -133,15 +122,9 @@ func mustBeEmpty(t testing.TB, dir string) {
 func mustAddUp(t testing.TB, s *Store) {
 	t.Helper()
 	var sum int64
-	entries, err := os.ReadDir(s.blobs())
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Must(os.ReadDir(s.blobs()))(t)
 	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := testkit.Must(e.Info())(t)
 		sum += info.Size()
 	}
 	if s.Used() != sum {
@@ -168,9 +151,7 @@ func mustResolve(t testing.TB, s *Store, content string) Address {
 	t.Helper()
 	x := SHA1(sha1.Sum([]byte(content)))
 	a, err := s.Resolve(t.Context(), "", Ref{SHA1: &x})
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, err)
 	return a
 }
 
@@ -182,11 +163,7 @@ func mountDisk(t *testing.T) (disk *powerfs.FS, mount string) {
 	if err != nil {
 		t.Skip(err)
 	}
-	t.Cleanup(func() {
-		if err := disk.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testkit.Check(t, disk.Close()) })
 	return disk, mount
 }
 
@@ -203,9 +180,5 @@ func afterCut(t *testing.T, disk *powerfs.FS, moment <-chan struct{}, seed uint6
 		before.Close() // fails, as everything does
 	}
 	disk.PowerOn()
-	after, err := OpenDir(t.Context(), dir, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return after
+	return testkit.Must(OpenDir(t.Context(), dir, Options{}))(t)
 }

@@ -66,29 +66,19 @@ func TestKill(t *testing.T) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), killDir+"="+dir)
 		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := testkit.Must(cmd.StdoutPipe())(t)
+		testkit.NoError(t, cmd.Start())
 		acknowledged := -1
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			acknowledged++
 			if acknowledged == 3+round {
-				if err := cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, cmd.Process.Kill())
 			}
 		}
 		if err := cmd.Wait(); err == nil {
 			t.Fatal("the writer ended by itself")
 		}
-		left, err := os.ReadDir(filepath.Join(dir, "uploads"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		left := testkit.Must(os.ReadDir(filepath.Join(dir, "uploads")))(t)
 		leftovers += len(left)
 		s := mustOpen(t, dir, Options{})
 		for i := range acknowledged + 1 {
@@ -97,9 +87,7 @@ func TestKill(t *testing.T) {
 		}
 		mustAddUp(t, s)
 		mustBeEmpty(t, s.uploadsDir())
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Close())
 	}
 	if leftovers == 0 {
 		t.Error("no kill has left an upload")
@@ -152,9 +140,7 @@ func TestPowerCuts(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Close())
 		disk.Cut(rng.Uint64())
 		disk.PowerOn()
 	}
@@ -193,8 +179,6 @@ func TestFailedSyncsThenCut(t *testing.T) {
 			mustRead(t, s, content)
 			mustResolve(t, s, content)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Close())
 	}
 }

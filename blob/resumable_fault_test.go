@@ -145,9 +145,7 @@ func TestUploadFailedSyncThenCut(t *testing.T) {
 			t.Error(failed)
 		}
 		mustRead(t, s, content)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Close())
 	}
 }
 

@@ -15,10 +15,7 @@ import (
 
 func mustNewUpload(t testing.TB, s *Store, size int64, want Ref) *Upload {
 	t.Helper()
-	u, err := s.NewUpload(t.Context(), "", size, want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := testkit.Must(s.NewUpload(t.Context(), "", size, want))(t)
 	if state := u.State(); len(state.ID) != 33 || state.Offset != 0 || state.Size != size || state.Blob != nil || state.Busy {
 		t.Errorf("a new upload is %+v", state)
 	}
@@ -50,19 +47,13 @@ func mustFinish(t testing.TB, s *Store, u *Upload, content string) {
 
 func reopen(t testing.TB, s *Store, o Options) *Store {
 	t.Helper()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Close())
 	return mustOpen(t, s.dir, o)
 }
 
 func mustFind(t testing.TB, s *Store, id string) *Upload {
 	t.Helper()
-	u, err := s.Upload(t.Context(), "", id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
+	return testkit.Must(s.Upload(t.Context(), "", id))(t)
 }
 
 // TestUploadCutOff: bytes that arrived before a stream was cut off count, and only one append runs at a time.
@@ -109,9 +100,7 @@ func TestUploadCutOff(t *testing.T) {
 	if got := u.State().Offset; got != 3*bufferBytes+1 {
 		t.Errorf("the upload has %d bytes", got)
 	}
-	if err := u.Remove(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, u.Remove(t.Context()))
 	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
 }
@@ -146,9 +135,7 @@ func TestUploadWaits(t *testing.T) {
 	}
 	close(goOn)
 	mustFail(t, <-lost, io.ErrUnexpectedEOF)
-	if err := <-next; err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, <-next)
 	mustFinish(t, s, u, wilson)
 
 	// Two concurrent Finishes have one effect.
@@ -161,9 +148,7 @@ func TestUploadWaits(t *testing.T) {
 	<-syncing
 	go finish()
 	close(goOn)
-	if err := errors.Join(<-next, <-next); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, errors.Join(<-next, <-next))
 	mustFinish(t, s, u, content)
 }
 
@@ -175,9 +160,7 @@ func TestUploadMetadata(t *testing.T) {
 		for _, long := range []string{strings.Repeat("x", MaxMetadata+1), "\xff"} {
 			mustFail(t, u.Describe(t.Context(), long), ErrTooLarge)
 		}
-		if err := u.Describe(t.Context(), metadata); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, u.Describe(t.Context(), metadata))
 		same := func() {
 			t.Helper()
 			s = reopen(t, s, Options{})
@@ -193,9 +176,7 @@ func TestUploadMetadata(t *testing.T) {
 		mustFinish(t, s, u, wilson)
 		same()
 		mustFail(t, u.Describe(t.Context(), "x"), ErrOffset)
-		if err := u.Remove(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, u.Remove(t.Context()))
 		mustFail(t, u.Describe(t.Context(), "x"), ErrNotFound)
 	}
 }
@@ -206,25 +187,16 @@ func FuzzUploadState(f *testing.F) {
 	s := newStore(f, o)
 	u := mustNewUpload(f, s, int64(len(wilson)), Ref{})
 	mustAppend(f, u, wilson[:5])
-	if err := u.Describe(f.Context(), "filename d29ybGQ="); err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, u.Describe(f.Context(), "filename d29ybGQ="))
 	id := u.State().ID
-	text, err := os.ReadFile(s.statePath(id))
-	if err != nil {
-		f.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(s.statePath(id)))(f)
 	f.Add(string(text))
 	f.Add(strings.Replace(string(text), `"offset":5`, `"offset":-1`, 1))
 	f.Add(strings.Replace(string(text), `"size":7`, `"size":3`, 1))
 	f.Add(`{"blob":"sha256:` + servalHex + `"}`)
 	f.Fuzz(func(t *testing.T, state string) {
-		if err := errors.Join(s.Close(), os.WriteFile(s.dataPath(id), []byte(wilson[:5]), 0o600), os.WriteFile(s.statePath(id), []byte(state), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		if s, err = OpenDir(t.Context(), s.dir, o); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(s.Close(), os.WriteFile(s.dataPath(id), []byte(wilson[:5]), 0o600), os.WriteFile(s.statePath(id), []byte(state), 0o600)))
+		s = testkit.Must(OpenDir(t.Context(), s.dir, o))(t)
 		if u, err := s.Upload(t.Context(), "", id); err == nil {
 			if got := u.State(); got.Offset < 0 || got.Offset > 5 || len(got.Metadata) > maxStateBytes {
 				t.Errorf("it goes on with %+v", got)
@@ -235,9 +207,7 @@ func FuzzUploadState(f *testing.F) {
 				if text, err := read(t, s, info.Address); !errors.As(err, &damaged) && (err != nil || addressOf(text) != info.Address) {
 					t.Errorf("it has stored %q, %v", text, err)
 				}
-				if err := s.Delete(t.Context(), "", info.Address); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, s.Delete(t.Context(), "", info.Address))
 			}
 			_ = u.Remove(t.Context()) // ErrNotFound after ErrDigest
 		} else if !errors.Is(err, ErrNotFound) {
@@ -272,13 +242,9 @@ func TestUploadLimits(t *testing.T) {
 	if s.Used() != 3*bufferBytes || u.State().Offset != bufferBytes {
 		t.Errorf("%d bytes are used, the upload has %d", s.Used(), u.State().Offset)
 	}
-	if err := s.Delete(t.Context(), "", addressOf(large)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Delete(t.Context(), "", addressOf(large)))
 	mustFail(t, u.Append(t.Context(), bufferBytes, strings.NewReader(large[1:]+"xx")), ErrTooLarge)
-	if err := u.Remove(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, u.Remove(t.Context()))
 	u = mustNewUpload(t, s, int64(len(wilson)), Ref{})
 	mustFail(t, u.Append(t.Context(), 0, strings.NewReader(wilson+"x")), ErrTooLarge)
 	if u.State().Offset != 0 {
@@ -292,9 +258,7 @@ func TestUploadLimits(t *testing.T) {
 	_, err := s.Upload(t.Context(), "", u.State().ID)
 	mustFail(t, err, ErrNotFound)
 	mustFinish(t, s, third, "")
-	if err := errors.Join(second.Remove(t.Context()), third.Remove(t.Context())); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, errors.Join(second.Remove(t.Context()), third.Remove(t.Context())))
 	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
 	_, err = s.NewUpload(canceled(), "", 1, Ref{})
@@ -400,9 +364,7 @@ func TestUploadFiles(t *testing.T) {
 			u := mustNewUpload(t, s, 10, Ref{})
 			mustAppend(t, u, "12345")
 			id := u.State().ID
-			if err := change(s.dataPath(id), s.statePath(id)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, change(s.dataPath(id), s.statePath(id)))
 			s = reopen(t, s, Options{})
 			u, err := s.Upload(t.Context(), "", id)
 			if name != "more bytes than were acknowledged" {

@@ -66,17 +66,14 @@ func TestSlowUpload(t *testing.T) {
 	c := &clock{time.Now()} // as the file system has it
 	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
 	sent := false
-	_, err := s.Put(context.Background(), "", readerFunc(func(p []byte) (int, error) {
+	testkit.Must(s.Put(context.Background(), "", readerFunc(func(p []byte) (int, error) {
 		c.at = c.at.Add(2 * defaultGrace)
 		if sent {
 			return 0, io.EOF
 		}
 		sent = true
 		return copy(p, wilson), nil
-	}), Ref{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}), Ref{}))(t)
 	if swept, err := s.Sweep(context.Background(), "", nobody); swept.Blobs != 0 || err != nil {
 		t.Errorf("swept %+v, %v", swept, err)
 	}
@@ -119,9 +116,7 @@ func TestSweepOwnsTheBlob(t *testing.T) {
 		if err != nil || swept.Blobs != 1 {
 			t.Errorf("swept %+v, %v", swept, err)
 		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, <-done)
 		if there, err := has(t, s, addressOf(wilson)); there != (name == "Put") || err != nil {
 			t.Errorf("after %s: %v, %v", name, there, err)
 		}
@@ -179,9 +174,7 @@ func TestSweepModel(t *testing.T) {
 				default:
 				}
 				got, err := s.Sweep(context.Background(), "", func(a Address) bool { mu.Lock(); defer mu.Unlock(); return named[a] > 0 })
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, err)
 				swept += got.Blobs
 			}
 		})
@@ -205,9 +198,7 @@ func TestSweepModel(t *testing.T) {
 							t.Error(err)
 						}
 						name([]int{i})
-						if err := u.Remove(t.Context()); err != nil {
-							t.Error(err)
-						}
+						testkit.Check(t, u.Remove(t.Context()))
 					default: // of one blob, or of so many that they are not synced individually
 						some := []int{i}
 						if rng.IntN(2) == 0 {
@@ -282,9 +273,7 @@ func TestSweepKeepsWhatItCannotRead(t *testing.T) {
 	s := newStore(t, Options{})
 	info := mustPut(t, s, wilson)
 	path := s.sha1Path(info.SHA1)
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, nil, 0o600))
 	if swept, err := s.Sweep(context.Background(), "", nobody); swept != (Swept{}) || err != nil {
 		t.Errorf("swept %+v, %v", swept, err)
 	}

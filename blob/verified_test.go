@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestVerifiedOnce: concurrent reads of many ranges of a blob verify it once. If one reader gives up, the rest are not
@@ -29,9 +31,7 @@ func TestVerifiedOnce(t *testing.T) {
 	<-begun
 	for range 8 {
 		wg.Go(func() {
-			if err := v.once(context.Background(), id, func() error { runs++; return nil }); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, v.once(context.Background(), id, func() error { runs++; return nil }))
 		})
 	}
 	mustFail(t, v.once(canceled(), id, func() error { t.Error("it ran"); return nil }), context.Canceled)
@@ -42,9 +42,7 @@ func TestVerifiedOnce(t *testing.T) {
 		t.Errorf("it was verified %d times", runs)
 	}
 	for i := range uint64(2 * maxVerified) {
-		if err := v.once(context.Background(), fileID{inode: i}, func() error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, v.once(context.Background(), fileID{inode: i}, func() error { return nil }))
 	}
 	if len(v.at) != maxVerified || len(v.running) != 0 {
 		t.Errorf("the list has %d files, and %d are being verified", len(v.at), len(v.running))
@@ -172,9 +170,7 @@ func TestVerifiedInBackground(t *testing.T) {
 			}
 			for _, f := range files {
 				f.end <- nil
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, <-done)
 			}
 		},
 		"the file is renewed meanwhile": func(t *testing.T, v *verified) {
@@ -231,11 +227,7 @@ func TestReaderGone(t *testing.T) {
 	info := mustPut(t, s, content)
 	open := func(ctx context.Context) *Blob {
 		t.Helper()
-		b, err := s.Get(ctx, "", info.Address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+		return testkit.Must(s.Get(ctx, "", info.Address))(t)
 	}
 	gone := open(canceled())
 	_, err := gone.ReadAt(make([]byte, 1), 5)
@@ -247,9 +239,7 @@ func TestReaderGone(t *testing.T) {
 		t.Error("the verification has ended with its reader")
 	}
 	mustRead(t, s, content)
-	if err := os.WriteFile(s.path(info.Address), []byte(content[1:]), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(s.path(info.Address), []byte(content[1:]), 0o600))
 	b := open(t.Context())
 	defer b.Close()
 	mustBeDamaged(t, b.Verify(), s.path(info.Address))
@@ -262,10 +252,7 @@ func TestOpenBlobStaysVerified(t *testing.T) {
 	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
 	mustPut(t, s, wilson)
 	get := func() *Blob {
-		b, err := s.Get(t.Context(), "", addressOf(wilson))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(s.Get(t.Context(), "", addressOf(wilson)))(t)
 		t.Cleanup(func() { b.Close() }) // it was only read
 		return b
 	}
@@ -289,9 +276,7 @@ func TestOpenBlobStaysVerified(t *testing.T) {
 		func() error { mustCommit(t, s, wilson); return nil },
 	} {
 		c.at = c.at.Add(2 * time.Hour)
-		if err := renew(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, renew())
 		trusts(other)
 		trusts(b)
 		trusts(get())
@@ -302,9 +287,7 @@ func TestOpenBlobStaysVerified(t *testing.T) {
 	} {
 		b := get()
 		trusts(b)
-		if err := change(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, change())
 		clear(s.verified.at)
 		b.ctx = canceled()
 		if _, err := b.Seek(0, io.SeekStart); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/blob/s3/s3test"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestContract: stores in a bucket behave like stores in a directory.
@@ -126,10 +127,7 @@ func testRanges(t *testing.T, all *store) {
 	s, content := all.of(""), long(10<<20+3)
 	for _, content := range []string{content, content[:1000]} {
 		mustPut(t, s, content)
-		b, err := s.Get(t.Context(), s.client, addressOf(content))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(s.Get(t.Context(), s.client, addressOf(content)))(t)
 		var running sync.WaitGroup
 		for i := range 8 {
 			running.Go(func() {
@@ -144,9 +142,7 @@ func testRanges(t *testing.T, all *store) {
 		}
 		running.Wait()
 		for _, off := range []int{0, 5, len(content) - 2, len(content) / 2} {
-			if _, err := b.Seek(int64(off), io.SeekStart); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(b.Seek(int64(off), io.SeekStart))(t)
 			rest, err := io.ReadAll(struct{ io.Reader }{b})
 			if err != nil || string(rest) != content[off:] {
 				t.Errorf("read from %d: %d bytes, %v", off, len(rest), err)
@@ -158,9 +154,7 @@ func testRanges(t *testing.T, all *store) {
 		if n, err := b.ReadAt(make([]byte, 1), int64(len(content))); n != 0 || err != io.EOF {
 			t.Errorf("ReadAt at the end: %d, %v", n, err)
 		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, b.Close())
 	}
 }
 
@@ -239,39 +233,25 @@ func testSweep(t *testing.T, all *store) {
 func testBatch(t *testing.T, all *store) {
 	s := all.of("")
 	mustPut(t, s, "there")
-	b, err := s.NewBatch(t.Context(), s.client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(s.NewBatch(t.Context(), s.client))(t)
 	contents := []string{"there", long(2 << 20), long(6 << 20)}
 	for i := range 40 {
 		contents = append(contents, fmt.Sprint("member ", i))
 	}
 	for _, content := range append(contents, "member 7") {
-		if _, err := b.Add(t.Context(), strings.NewReader(content), blob.Ref{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(b.Add(t.Context(), strings.NewReader(content), blob.Ref{}))(t)
 	}
 	mustMiss(t, s, "member 7")
-	if err := b.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, b.Commit(t.Context()))
 	bytes := 0
 	for _, content := range contents {
 		mustRead(t, s, content)
 		bytes += len(content)
 	}
 	wantUsed(t, s, bytes)
-	discarded, err := s.NewBatch(t.Context(), s.client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := discarded.Add(t.Context(), strings.NewReader("discarded"), blob.Ref{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := discarded.Discard(); err != nil {
-		t.Fatal(err)
-	}
+	discarded := testkit.Must(s.NewBatch(t.Context(), s.client))(t)
+	testkit.Must(discarded.Add(t.Context(), strings.NewReader("discarded"), blob.Ref{}))(t)
+	testkit.NoError(t, discarded.Discard())
 	mustMiss(t, s, "discarded")
 	wantUsed(t, s, bytes)
 }
@@ -284,11 +264,7 @@ func testResumable(t *testing.T, all *store) {
 		for _, restarts := range []bool{false, true} {
 			s := all.of("alice")
 			begin := func() *blob.Upload {
-				u, err := s.NewUpload(t.Context(), s.client, size, blob.Ref{SHA256: &want})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return u
+				return testkit.Must(s.NewUpload(t.Context(), s.client, size, blob.Ref{SHA256: &want}))(t)
 			}
 			u := begin()
 			restart := func() {
@@ -298,16 +274,11 @@ func testResumable(t *testing.T, all *store) {
 				}
 				all.reopen()
 				s = all.of("alice")
-				var err error
-				if u, err = s.Upload(t.Context(), s.client, u.State().ID); err != nil {
-					t.Fatal(err)
-				}
+				u = testkit.Must(s.Upload(t.Context(), s.client, u.State().ID))(t)
 			}
 			add := func(from, to int) {
 				t.Helper()
-				if err := u.Append(t.Context(), int64(from), strings.NewReader(content[from:to])); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, u.Append(t.Context(), int64(from), strings.NewReader(content[from:to])))
 				wantUsed(t, s, to)
 				restart()
 				mustMiss(t, s, content)
@@ -358,15 +329,11 @@ func testResumable(t *testing.T, all *store) {
 			if a, err := s.resolve(t, content); err != nil || a != want {
 				t.Errorf("SHA-1 leads to %s, %v", a, err)
 			}
-			if err := u.Remove(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, u.Remove(t.Context()))
 			all.noFiles()
 			mustRead(t, s, content)
 			wantUsed(t, s, len(content))
-			if err := s.Delete(t.Context(), s.client, want); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, s.Delete(t.Context(), s.client, want))
 		}
 	}
 }
@@ -400,9 +367,7 @@ func testQuota(t *testing.T, all *store) {
 	}
 	mustPut(t, s, long(150))
 	wantUsed(t, all, 1000)
-	if err := s.Delete(t.Context(), s.client, a); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, s.Delete(t.Context(), s.client, a))
 	refused(alice, long(51), blob.Ref{})
 	b := mustPut(t, s, long(399)).Address // the shared blobs have no quota of a client
 	wantUsed(t, s, 549)
@@ -433,21 +398,13 @@ func testClients(t *testing.T, all *store) {
 	mustRead(t, bob, "of all")
 	mustMiss(t, bob, "of alice")
 	mustMiss(t, shared, "of alice")
-	b, err := alice.NewBatch(t.Context(), alice.client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(alice.NewBatch(t.Context(), alice.client))(t)
 	if _, err := b.Add(t.Context(), strings.NewReader("in a batch"), blob.Ref{}); err != nil {
 		t.Error(err)
 	}
-	if err := b.Commit(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, b.Commit(t.Context()))
 	mustRead(t, alice, "in a batch")
-	u, err := alice.NewUpload(t.Context(), alice.client, 7, blob.Ref{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := testkit.Must(alice.NewUpload(t.Context(), alice.client, 7, blob.Ref{}))(t)
 	for _, other := range []blobs{shared, bob, all.of("nobody")} {
 		mustMiss(t, other, "in a batch")
 		_, err := other.resolve(t, "of alice")
@@ -461,9 +418,7 @@ func testClients(t *testing.T, all *store) {
 	if err := alice.Delete(t.Context(), alice.client, addressOf("of all")); !errors.Is(err, blob.ErrNotFound) {
 		t.Errorf("Delete of a shared blob by a client: %v", err)
 	}
-	if err := errors.Join(u.Remove(t.Context()), alice.Delete(t.Context(), alice.client, addressOf("in a batch"))); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, errors.Join(u.Remove(t.Context()), alice.Delete(t.Context(), alice.client, addressOf("in a batch"))))
 	if info := mustPut(t, bob, "of alice"); info.Existed {
 		t.Error("a client learns what another one has")
 	}
@@ -479,9 +434,7 @@ func testClients(t *testing.T, all *store) {
 	}
 	mustRead(t, all.of("bob:2"), "of alice")
 	wantUsed(t, all.of("bob:2"), 8)
-	if err := all.Delete(t.Context(), "bob:2", addressOf("of alice")); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, all.Delete(t.Context(), "bob:2", addressOf("of alice")))
 	mustRead(t, all.of("alice"), "of alice")
 	if _, err := all.Sweep(t.Context(), "bob:2", func(blob.Address) bool { return true }); err != nil {
 		t.Error(err)
@@ -500,9 +453,7 @@ func testClients(t *testing.T, all *store) {
 		all.reopen()
 		carol = all.of("carol")
 	}
-	if err := carol.Delete(t.Context(), carol.client, addressOf("")); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, carol.Delete(t.Context(), carol.client, addressOf("")))
 	if _, err := carol.Sweep(t.Context(), carol.client, func(blob.Address) bool { return true }); err != nil {
 		t.Error(err)
 	}

@@ -39,9 +39,7 @@ func TestBitFlip(t *testing.T) {
 		path := file(server, "p/blobs/sha256/"+hexOf(a))
 		damaged := []byte(content)
 		damaged[len(damaged)/2] ^= 4
-		if err := os.WriteFile(path, damaged, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, damaged, 0o600))
 		got, err := read(t.Context(), s, a)
 		of, ok := errors.AsType[*blob.DamagedError](err)
 		if !ok || len(got) >= len(content) {
@@ -50,19 +48,14 @@ func TestBitFlip(t *testing.T) {
 		if text := of.Detail(); strings.Contains(text, "bucket") || !strings.Contains(text, a.String()) || !strings.Contains(err.Error(), "s3://bucket/p/") {
 			t.Errorf("the text for clients: %s; the error: %v", text, err)
 		}
-		b, err := s.Get(t.Context(), s.client, a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(s.Get(t.Context(), s.client, a))(t)
 		for range 2 {
 			n, err := b.ReadAt(make([]byte, 3), 0)
 			if _, ok := errors.AsType[*blob.DamagedError](err); !ok || n > 0 {
 				t.Errorf("a range of a damaged blob: %d bytes, %v", n, err)
 			}
 		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, b.Close())
 		if info := mustPut(t, s, content); !info.Existed {
 			t.Error("a damaged blob did not exist")
 		}
@@ -88,17 +81,12 @@ func TestRangesVerifyOnce(t *testing.T) {
 		return false
 	})
 	for i := range 10 {
-		b, err := s.Get(t.Context(), s.client, a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(s.Get(t.Context(), s.client, a))(t)
 		p := make([]byte, 100)
 		if _, err := b.ReadAt(p, int64(i)*1000); err != nil || string(p) != content[i*1000:i*1000+100] {
 			t.Errorf("range %d: %v", i, err)
 		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, b.Close())
 	}
 	if whole.Load() != 1 || ranges.Load() != 10 {
 		t.Errorf("%d downloads and %d ranges, not 1 and 10", whole.Load(), ranges.Load())
@@ -121,10 +109,7 @@ func TestVerificationGoesOn(t *testing.T) {
 		return false
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	first, err := s.Get(ctx, s.client, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Must(s.Get(ctx, s.client, a))(t)
 	verified := make(chan error, 1)
 	go func() { verified <- first.Verify() }()
 	<-asked
@@ -132,21 +117,14 @@ func TestVerificationGoesOn(t *testing.T) {
 	if err := <-verified; !errors.Is(err, context.Canceled) {
 		t.Errorf("Verify for a reader that gave up: %v", err)
 	}
-	if err := first.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, first.Close())
 	close(goOn)
-	second, err := s.Get(t.Context(), s.client, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := testkit.Must(s.Get(t.Context(), s.client, a))(t)
 	p := make([]byte, 10)
 	if _, err := second.ReadAt(p, 1000); err != nil || string(p) != content[1000:1010] {
 		t.Errorf("ReadAt: %v", err)
 	}
-	if err := second.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, second.Close())
 	if n := downloads.Load(); n != 1 {
 		t.Errorf("%d downloads", n)
 	}
@@ -245,9 +223,7 @@ func TestChangedFile(t *testing.T) {
 	for _, n := range []int{100, 11 << 20} {
 		content := long(n)
 		f := &blob.File{Info: blob.Info{Address: addressOf(content), Size: int64(n)}, Path: filepath.Join(t.TempDir(), "changed")}
-		if err := os.WriteFile(f.Path, []byte("X"+content[1:]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(f.Path, []byte("X"+content[1:]), 0o600))
 		if err := all.opened.Put(t.Context(), "", []*blob.File{f}); err == nil {
 			t.Errorf("Put of another content of %d bytes succeeded", n)
 		}
@@ -312,18 +288,13 @@ func TestBrokenGet(t *testing.T) {
 		t.Errorf("read %d bytes, %v", len(got), err)
 	}
 	proxy.Before(nil)
-	b, err := s.Get(t.Context(), s.client, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(s.Get(t.Context(), s.client, a))(t)
 	server.Kill()
 	var got bytes.Buffer
 	if n, err := b.WriteTo(&got); !errors.Is(err, blob.ErrUnavailable) || n >= int64(len(content)) {
 		t.Errorf("read %d bytes without a service: %v", n, err)
 	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, b.Close())
 	server.Restart()
 	mustRead(t, s, content)
 }
@@ -345,12 +316,8 @@ func TestUnknownOutcome(t *testing.T) {
 		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/blobs/sha256/") && lose.Load() {
 			body, _ := io.ReadAll(r.Body)
 			path := file(server, strings.TrimPrefix(r.URL.Path, "/bucket/"))
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				t.Error(err)
-			}
-			if err := os.WriteFile(path, body, 0o600); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			testkit.Check(t, os.WriteFile(path, body, 0o600))
 			panic(http.ErrAbortHandler)
 		}
 		return false
@@ -386,13 +353,8 @@ func TestUnknownOutcome(t *testing.T) {
 func TestFinishAgain(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{})
 	s := all.of("")
-	u, err := s.NewUpload(t.Context(), s.client, 7, blob.Ref{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := u.Append(t.Context(), 0, strings.NewReader("WILSON!")); err != nil {
-		t.Fatal(err)
-	}
+	u := testkit.Must(s.NewUpload(t.Context(), s.client, 7, blob.Ref{}))(t)
+	testkit.NoError(t, u.Append(t.Context(), 0, strings.NewReader("WILSON!")))
 	refuse := func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPut {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -411,9 +373,7 @@ func TestFinishAgain(t *testing.T) {
 		proxy.Before(nil)
 		all.reopen()
 		s = all.of("")
-		if u, err = s.Upload(t.Context(), s.client, u.State().ID); err != nil {
-			t.Fatal(err)
-		}
+		u = testkit.Must(s.Upload(t.Context(), s.client, u.State().ID))(t)
 		wantUsed(t, s, 7)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -434,14 +394,9 @@ func TestFinishAgain(t *testing.T) {
 func TestRefusedBatch(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{})
 	s := all.of("")
-	b, err := s.NewBatch(t.Context(), s.client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(s.NewBatch(t.Context(), s.client))(t)
 	for _, content := range []string{"one", "two", "three"} {
-		if _, err := b.Add(t.Context(), strings.NewReader(content), blob.Ref{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(b.Add(t.Context(), strings.NewReader(content), blob.Ref{}))(t)
 	}
 	proxy.Before(func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, hexOf(addressOf("two"))) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/blob/s3/s3test"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestMain makes the rests between two tries of a request short.
@@ -38,7 +39,7 @@ type store struct {
 // age makes all blobs and renewals older.
 func (s *store) age(by time.Duration) {
 	s.t.Helper()
-	err := filepath.WalkDir(s.files, func(path string, d os.DirEntry, err error) error {
+	testkit.NoError(s.t, filepath.WalkDir(s.files, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -48,10 +49,7 @@ func (s *store) age(by time.Duration) {
 		}
 		at := info.ModTime().Add(-by)
 		return os.Chtimes(path, at, at)
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))
 }
 
 func newStore(t *testing.T, address string, o blob.Options) *store {
@@ -59,15 +57,10 @@ func newStore(t *testing.T, address string, o blob.Options) *store {
 	s := &store{t: t, dir: filepath.Join(t.TempDir(), "blobs"), o: o}
 	s.files = s.dir
 	if address != "" {
-		a, err := ParseAddress(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := testkit.Must(ParseAddress(address))(t)
 		s.bucket = &Options{Address: a, Server: "server-1", PartBytes: 5 << 20, Silence: 2 * time.Second}
 	}
-	if err := s.open(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.open())
 	t.Cleanup(s.close)
 	return s
 }
@@ -90,18 +83,14 @@ func (s *store) close() {
 	if s.Store == nil {
 		return
 	}
-	if err := s.Close(); err != nil {
-		s.t.Error(err)
-	}
+	testkit.Check(s.t, s.Close())
 	s.Store = nil
 }
 
 func (s *store) reopen() {
 	s.t.Helper()
 	s.close()
-	if err := s.open(); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, s.open())
 }
 
 // of returns the blobs of a client.
@@ -128,23 +117,17 @@ func (s blobs) Used() int64 { return s.UsedBy(s.client) }
 // noFiles checks that the directory of the store contains no uploads.
 func (s *store) noFiles() {
 	s.t.Helper()
-	err := filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
+	testkit.Check(s.t, filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && filepath.Base(filepath.Dir(path)) == "uploads" {
 			s.t.Errorf("%s was left", path)
 		}
 		return err
-	})
-	if err != nil {
-		s.t.Error(err)
-	}
+	}))
 }
 
 func mustPut(t *testing.T, s blobs, content string) blob.Info {
 	t.Helper()
-	info, err := s.put(t.Context(), content, blob.Ref{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := testkit.Must(s.put(t.Context(), content, blob.Ref{}))(t)
 	if info.Address != sha256.Sum256([]byte(content)) || info.SHA1 != sha1.Sum([]byte(content)) || info.Size != int64(len(content)) {
 		t.Fatalf("Put of %d bytes: %+v", len(content), info)
 	}

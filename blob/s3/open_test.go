@@ -16,6 +16,7 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/blob/s3/s3test"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestUnfinishedParts: the next start removes the parts of a killed server.
@@ -23,16 +24,11 @@ func TestUnfinishedParts(t *testing.T) {
 	all, _, _ := behindProxy(t, blob.Options{})
 	b := all.opened
 	list := func() int {
-		page, err := b.core.ListMultipartUploads(t.Context(), "bucket", "p/", "", "", "", 100)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := testkit.Must(b.core.ListMultipartUploads(t.Context(), "bucket", "p/", "", "", "", 100))(t)
 		return len(page.Uploads)
 	}
 	for range 3 {
-		if _, err := b.core.NewMultipartUpload(t.Context(), "bucket", b.blob("", addressOf("x")), putOptions(blob.Info{})); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(b.core.NewMultipartUpload(t.Context(), "bucket", b.blob("", addressOf("x")), putOptions(blob.Info{})))(t)
 	}
 	if n := list(); n != 3 {
 		t.Fatalf("%d unfinished uploads, not 3", n)
@@ -56,10 +52,7 @@ func TestUploadsOfOthers(t *testing.T) {
 	}
 	ids := map[string]string{}
 	for key := range keys {
-		id, err := all.opened.core.NewMultipartUpload(t.Context(), "bucket", key, minio.PutObjectOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := testkit.Must(all.opened.core.NewMultipartUpload(t.Context(), "bucket", key, minio.PutObjectOptions{}))(t)
 		ids[key] = id
 	}
 	all.reopen()
@@ -93,9 +86,7 @@ func TestOwner(t *testing.T) {
 	sweep := func() (blob.Swept, error) {
 		return all.Sweep(t.Context(), "", func(blob.Address) bool { return false })
 	}
-	if err := all.opened.core.RemoveObject(t.Context(), "bucket", "p/owner.json", minio.RemoveObjectOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, all.opened.core.RemoveObject(t.Context(), "bucket", "p/owner.json", minio.RemoveObjectOptions{}))
 	if _, err := sweep(); !errors.Is(err, ErrOwned) {
 		t.Errorf("a sweep without an owner: %v", err)
 	}
@@ -108,9 +99,7 @@ func TestOwner(t *testing.T) {
 		t.Errorf("a sweep after a takeover: %v", err)
 	}
 	mustRead(t, all.of(""), "mine")
-	if err := os.WriteFile(owner, []byte("not an owner"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(owner, []byte("not an owner"), 0o600))
 	if _, err := Open(t.Context(), other); !errors.Is(err, ErrOwned) {
 		t.Errorf("an owner that is none: %v", err)
 	}
@@ -119,9 +108,7 @@ func TestOwner(t *testing.T) {
 // TestOwnerAtOnce: if many servers start at the same time, one gets the bucket.
 func TestOwnerAtOnce(t *testing.T) {
 	all, _, _ := behindProxy(t, blob.Options{})
-	if err := all.opened.core.RemoveObject(t.Context(), "bucket", "p/owner.json", minio.RemoveObjectOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, all.opened.core.RemoveObject(t.Context(), "bucket", "p/owner.json", minio.RemoveObjectOptions{}))
 	won := make(chan *Bucket, 8)
 	for i := range cap(won) {
 		go func() {
@@ -154,10 +141,7 @@ func TestOwnerAtOnce(t *testing.T) {
 func TestOpenErrors(t *testing.T) {
 	server := s3test.Start(t, "bucket")
 	open := func(address string) error {
-		a, err := ParseAddress(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := testkit.Must(ParseAddress(address))(t)
 		b, err := Open(t.Context(), Options{Address: a, Server: "server"})
 		if err == nil {
 			b.Close()
@@ -183,10 +167,7 @@ func TestOpenErrors(t *testing.T) {
 // TestCredentials: credentials are read from the environment, a file or a role, and without any the start fails.
 func TestCredentials(t *testing.T) {
 	server := s3test.Start(t, "bucket")
-	a, err := ParseAddress(server.Address("bucket/p"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testkit.Must(ParseAddress(server.Address("bucket/p")))(t)
 	open := func() error {
 		b, err := Open(t.Context(), Options{Address: a, Server: "server"})
 		if err == nil {
@@ -220,9 +201,7 @@ func TestCredentials(t *testing.T) {
 	}
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", role.URL+"/none")
 	text := "[default]\naws_access_key_id = x\naws_secret_access_key = y\n[blobs]\naws_access_key_id = " + s3test.AccessKey + "\naws_secret_access_key = " + s3test.SecretKey + "\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	if err := open(); !errors.Is(err, blob.ErrRefused) {
 		t.Errorf("wrong profile: %v", err)
 	}

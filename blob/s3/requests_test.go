@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestRequestsOfManyBlobs: each blob of a batch, of Missing and of Sizes takes few requests. The log shows the time of
@@ -49,25 +50,13 @@ func TestRequestsOfManyBlobs(t *testing.T) {
 	commit := func() {
 		t.Helper()
 		addresses = nil
-		b, err := s.NewBatch(t.Context(), s.client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := b.Discard(); err != nil {
-				t.Error(err)
-			}
-		}()
+		b := testkit.Must(s.NewBatch(t.Context(), s.client))(t)
+		defer func() { testkit.Check(t, b.Discard()) }()
 		for i := range n {
-			info, err := b.Add(t.Context(), strings.NewReader(fmt.Sprint("blob ", i)), blob.Ref{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := testkit.Must(b.Add(t.Context(), strings.NewReader(fmt.Sprint("blob ", i)), blob.Ref{}))(t)
 			addresses = append(addresses, info.Address)
 		}
-		if err := b.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, b.Commit(t.Context()))
 	}
 	look := func() {
 		t.Helper()
@@ -129,9 +118,7 @@ func TestRenewalWhileOwned(t *testing.T) {
 		t.Errorf("an old blob during its copy: %v, %v", missing, err)
 	}
 	close(goOn)
-	if err := <-put; err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, <-put)
 	if missing, err := s.Missing(t.Context(), s.client, []blob.Address{a}); err != nil || len(missing) > 0 {
 		t.Errorf("after the copy: %v, %v", missing, err)
 	}

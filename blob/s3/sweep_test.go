@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestClock: a sweep does not believe the clock in an answer that the service has not made, and removes nothing if the
@@ -51,24 +52,18 @@ func TestClock(t *testing.T) {
 	// For a sweep, the clocks of other answers with status 200 do not count either.
 	proxy.Before(nil)
 	all.opened.transport.ahead.Store(int64(48 * time.Hour))
-	if err := sweep(0); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, sweep(0))
 	ahead.Store(int64(48 * time.Hour))
 	if err := sweep(0); !errors.Is(err, blob.ErrUnavailable) || !strings.Contains(err.Error(), "clock") {
 		t.Errorf("a sweep by a clock that is two days ahead: %v", err)
 	}
 	all.age(24*time.Hour - 5*time.Minute)
 	ahead.Store(int64(10 * time.Minute)) // old by our clock only
-	if err := sweep(0); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, sweep(0))
 	mustRead(t, s, "acknowledged")
 	ahead.Store(0)
 	all.age(10 * time.Minute)
-	if err := sweep(1); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, sweep(1))
 }
 
 // TestEntriesWithoutBlob: a sweep removes old entries of the table and old renewals whose blobs are gone, even for a
@@ -82,13 +77,9 @@ func TestEntriesWithoutBlob(t *testing.T) {
 		if err == nil {
 			_, err = all.opened.Renew(t.Context(), blob.Key{Client: client, Kind: blob.Blobs, Name: hexOf(gone.Address)})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
-	if _, err := all.opened.Renew(t.Context(), blob.Key{Kind: blob.Blobs, Name: hexOf(kept.Address)}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(all.opened.Renew(t.Context(), blob.Key{Kind: blob.Blobs, Name: hexOf(kept.Address)}))(t)
 	files := func() (n int) {
 		for _, at := range []string{"p/", "p/clients/alice/"} {
 			for _, name := range []string{string(blob.SHA1s) + gone.SHA1.String(), string(blob.Renewals) + hexOf(gone.Address)} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // resolver counts look-ups. Look-ups of SHA-1 digests that begin with 1 find nothing, and look-ups of digests that
@@ -52,10 +53,7 @@ func TestResolveAll(t *testing.T) {
 		}
 	}
 	of := resolver{full: make(chan struct{})}
-	all, err := resolveAll(t.Context(), refs, of.resolve)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := testkit.Must(resolveAll(t.Context(), refs, of.resolve))(t)
 	for i, ref := range refs {
 		switch {
 		case ref.SHA256 != nil && (all[i] == nil || *all[i] != *ref.SHA256),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // aheadStore counts the blobs that are being opened, and calls before for each.
@@ -42,21 +43,11 @@ func (s *aheadStore) get(ctx context.Context, a blob.Address) (*blob.Blob, error
 // newAheadStore stores contents, and returns their manifest.
 func newAheadStore(t *testing.T, contents []string) (*aheadStore, *fileset.Manifest) {
 	t.Helper()
-	dir, err := blob.OpenDir(t.Context(), t.TempDir(), blob.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := dir.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := testkit.Must(blob.OpenDir(t.Context(), t.TempDir(), blob.Options{}))(t)
+	t.Cleanup(func() { testkit.Check(t, dir.Close()) })
 	m := &fileset.Manifest{}
 	for i, content := range contents {
-		info, err := dir.Put(t.Context(), "", strings.NewReader(content), blob.Ref{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := testkit.Must(dir.Put(t.Context(), "", strings.NewReader(content), blob.Ref{}))(t)
 		m.Files = append(m.Files, fileset.File{Path: fmt.Sprint(i), Blob: fileset.Address(info.Address), Size: info.Size})
 	}
 	return &aheadStore{of: dir, before: func(blob.Address) error { return nil }}, m
@@ -152,9 +143,7 @@ func TestFilesAhead(t *testing.T) {
 			return ctx.Err()
 		}
 		a := newFilesAhead(ctx, s.get, m)
-		if err := a.copy(&bytes.Buffer{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, a.copy(&bytes.Buffer{}))
 		<-reading
 		cancel()
 		a.end()

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 type part struct {
@@ -35,10 +37,7 @@ func TestSchemas(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	s.Value(reflect.TypeFor[sampleDocument](), InAnswer) // a second use is the same component
-	text, err := json.Marshal(s.Components())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(json.Marshal(s.Components()))(t)
 	want := `{"Part":{"type":"object","required":["n"],"properties":{"n":{"type":"integer","minimum":0,"maximum":9}},"additionalProperties":false},` +
 		`"Sample":{"type":"object","required":["text","whole","named","choice","list","parts","labels"],"properties":{` +
 		`"inner":{"type":"string"},` +

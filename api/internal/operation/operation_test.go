@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -54,10 +55,7 @@ func TestRead(t *testing.T) {
 	}
 	id := job.NewID(1, 2, 3).String()
 	send := func(id, query, seq, body string) (*httptest.ResponseRecorder, error) {
-		list, err := web.ParseQuery(query, op.Query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := testkit.Must(web.ParseQuery(query, op.Query))(t)
 		r := httptest.NewRequest(http.MethodPost, "/things/x", strings.NewReader(body))
 		r.Header.Set("Content-Type", web.MIMEJSON)
 		if seq != "" {

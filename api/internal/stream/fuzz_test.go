@@ -14,6 +14,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store/applied"
@@ -105,9 +106,7 @@ func FuzzStreamRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line []byte, greeted bool) {
 		defaults, err := command.Defaults{}.Filled()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		c := newStream(New(Options{
 			Engine: &accepting{t}, Log: zerolog.Nop(), Draining: t.Context(), Connections: web.DefaultMaxConnections,
 			Decode: &command.Decoder{

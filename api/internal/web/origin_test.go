@@ -1,6 +1,10 @@
 package web
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
+)
 
 func TestConfiguredHosts(t *testing.T) {
 	for _, name := range []string{"", "a:1", "http://a", "a/b", "a b", "a:", "*.", "**", "*a", "a.*", "*.*"} {
@@ -13,10 +17,7 @@ func TestConfiguredHosts(t *testing.T) {
 		"*.cluster": {"daybook.cluster": true, "a.b.Cluster:80": true, "cluster": false, ".cluster": false, "evilcluster": false},
 		"*":         {"anything.example": true, "": true},
 	} {
-		h, err := configuredHosts([]string{name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := testkit.Must(configuredHosts([]string{name}))(t)
 		for host, allowed := range hosts {
 			if h.allow(host) != allowed {
 				t.Errorf("--allow-host %s: %q is allowed: %t, want %t", name, host, !allowed, allowed)
