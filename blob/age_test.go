@@ -30,9 +30,7 @@ func TestManyRenewals(t *testing.T) {
 		}
 		ask := func() error {
 			missing, err := s.Missing(t.Context(), "", all)
-			if err == nil && !slices.Equal(missing, all[:1]) {
-				t.Errorf("missing are %v", missing)
-			}
+			testkit.Holds(t, err != nil || slices.Equal(missing, all[:1]), "missing are", missing)
 			return err
 		}
 		count := func() (syncs, whole int) {
@@ -87,9 +85,7 @@ func TestRenewalOfBatch(t *testing.T) {
 	synced := func() bool {
 		t.Helper()
 		rec.calls = nil
-		if missing, err := s.Missing(t.Context(), "", []Address{addressOf(wilson)}); err != nil || len(missing) != 0 {
-			t.Errorf("missing are %v, %v", missing, err)
-		}
+		testkit.Equal(t, len(testkit.Must(s.Missing(t.Context(), "", []Address{addressOf(wilson)}))(t)), 0, "missing")
 		return len(rec.calls) == 1
 	}
 	for _, commit := range []bool{false, true} {
@@ -102,12 +98,8 @@ func TestRenewalOfBatch(t *testing.T) {
 			err = b.Commit(t.Context())
 		}
 		testkit.Check(t, errors.Join(err, b.Discard()))
-		if synced() == commit {
-			t.Errorf("commit %v: Missing calls %v", commit, rec.calls)
-		}
-		if synced() {
-			t.Error("it was synced again")
-		}
+		testkit.Holds(t, synced() != commit, "commit", commit, "Missing calls", rec.calls)
+		testkit.Holds(t, !synced(), "it was synced again")
 	}
 	c.at = c.at.Add(2 * defaultGrace)
 	rec.calls, rec.failAt = nil, 1

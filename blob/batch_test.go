@@ -27,10 +27,8 @@ func mustBegin(t testing.TB, s *Store) *Batch {
 
 func mustAdd(t testing.TB, b *Batch, content string) Info {
 	t.Helper()
-	info, err := b.Add(context.Background(), strings.NewReader(content), Ref{})
-	if err != nil || info.Address != addressOf(content) || info.Size != int64(len(content)) {
-		t.Errorf("Add of %d bytes: %+v, %v", len(content), info, err)
-	}
+	info := testkit.Must(b.Add(context.Background(), strings.NewReader(content), Ref{}))(t)
+	testkit.Holds(t, info.Address == addressOf(content) && info.Size == int64(len(content)), "Add of", len(content), "bytes", info)
 	return info
 }
 
@@ -86,28 +84,21 @@ func TestBatch(t *testing.T) {
 		realSync := s.h.Sync
 		s.h.Sync = func(f *os.File) error {
 			for _, content := range all {
-				if there, err := has(t, s, addressOf(content)); there || err != nil {
-					t.Error("it is there before the last sync", err)
-				}
+				there, err := has(t, s, addressOf(content))
+				testkit.Holds(t, !there && err == nil, "it is there before the last sync", err)
 			}
 			return realSync(f)
 		}
 		b := mustBegin(t, s)
 		for _, content := range all {
-			if mustAdd(t, b, content).Existed {
-				t.Error("it existed")
-			}
+			testkit.Holds(t, !mustAdd(t, b, content).Existed, "it existed")
 		}
-		if !mustAdd(t, b, all[n-1]).Existed || !mustAdd(t, b, all[0]).Existed {
-			t.Error("it did not exist at the second time")
-		}
+		testkit.Holds(t, mustAdd(t, b, all[n-1]).Existed && mustAdd(t, b, all[0]).Existed, "it did not exist at the second time")
 		check()
 		testkit.NoError(t, b.Commit(t.Context()))
 		for _, content := range all {
 			mustRead(t, s, content)
-			if mustResolve(t, s, content) != addressOf(content) {
-				t.Error("its SHA-1 leads elsewhere")
-			}
+			testkit.Equal(t, mustResolve(t, s, content), addressOf(content), "its SHA-1 leads elsewhere")
 		}
 		mustAddUp(t, s)
 		mustBeEmpty(t, s.uploadsDir())
@@ -120,9 +111,7 @@ func TestBatch(t *testing.T) {
 			}
 			if strings.HasPrefix(path, "uploads/") || verb == "syncfs" || path == "blobs/sha256" || path == "blobs/sha1" {
 				count[verb]++
-				if i > first && verb != "rename" && path == "uploads/temp" {
-					t.Errorf("%s after the first rename", call)
-				}
+				testkit.Holds(t, i <= first || verb == "rename" || path != "uploads/temp", call, "after the first rename")
 			}
 		}
 		opening := 2 + 2 // the syncs of OpenDir: two files, two directories
@@ -133,12 +122,8 @@ func TestBatch(t *testing.T) {
 		if syncs := count["sync"] - opening; syncs != want || count["syncfs"] != map[bool]int{true: 1}[want == 2] {
 			t.Errorf("%d syncs and %d syncfs, want %d syncs; calls %v", syncs, count["syncfs"], want, count)
 		}
-		if err := b.Commit(t.Context()); !errors.Is(err, errBatchEnded) {
-			t.Errorf("a second Commit: %v", err)
-		}
-		if _, err := b.Add(t.Context(), strings.NewReader("late"), Ref{}); !errors.Is(err, errBatchEnded) {
-			t.Errorf("an Add after Commit: %v", err)
-		}
+		testkit.Failed(t, b.Commit(t.Context()), errBatchEnded)
+		testkit.Fails(b.Add(t.Context(), strings.NewReader("late"), Ref{}))(t, errBatchEnded)
 		mustBeEmpty(t, s.uploadsDir())
 		mustAddUp(t, s)
 	})
@@ -169,9 +154,8 @@ func TestBatchFailedCalls(t *testing.T) {
 				err = errors.Join(err, b.Discard())
 			}
 			if len(rec.calls) < failAt {
-				if err != nil || failAt < 2*n {
-					t.Errorf("a batch of %d calls: %v", len(rec.calls), err)
-				}
+				testkit.NoError(t, err)
+				testkit.Holds(t, failAt >= 2*n, "a batch of", len(rec.calls), "calls")
 				break
 			}
 			if !errors.Is(err, errInjected) {
@@ -217,9 +201,7 @@ func TestBatchOfKnownBlobs(t *testing.T) {
 	mustCommit(t, s, wilson, damaged, "without a SHA-1")
 	mustRead(t, s, wilson)
 	mustRead(t, s, damaged)
-	if mustResolve(t, s, "without a SHA-1") != noSHA1.Address {
-		t.Error("the SHA-1 leads elsewhere")
-	}
+	testkit.Equal(t, mustResolve(t, s, "without a SHA-1"), noSHA1.Address, "the SHA-1 leads elsewhere")
 	after, err := os.Stat(s.path(info.Address))
 	if err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(c.at) {
 		t.Errorf("the same file: %v; it is of %v, not %v; %v", os.SameFile(before, after), after.ModTime(), c.at, err)
@@ -259,9 +241,7 @@ func TestBatchRefusals(t *testing.T) {
 		{"another digest of a large one", large, Ref{SHA256: &other}, ErrDigest},
 	} {
 		_, err := b.Add(t.Context(), strings.NewReader(refused.content), refused.want)
-		if !errors.Is(err, refused.err) {
-			t.Errorf("%s: %v", refused.name, err)
-		}
+		testkit.Holds(t, errors.Is(err, refused.err), refused.name, err)
 	}
 	_, err := b.Add(canceled(), strings.NewReader("canceled"), Ref{})
 	mustFail(t, err, context.Canceled)
@@ -278,9 +258,7 @@ func TestBatchRefusals(t *testing.T) {
 	mustAdd(t, b, large)
 	_, err = b.Add(t.Context(), strings.NewReader(strings.Repeat("y", 2*bufferBytes)), Ref{})
 	mustFail(t, err, ErrQuota)
-	if used := int64(len(wilson) + len(large)); s.Used() != used {
-		t.Errorf("%d bytes are used, want %d", s.Used(), used)
-	}
+	testkit.Equal(t, s.Used(), int64(len(wilson)+len(large)), "bytes are used")
 	mustAdd(t, b, "third")
 	_, err = b.Add(t.Context(), strings.NewReader("fourth"), Ref{})
 	mustFail(t, err, ErrBatchFull)
@@ -323,9 +301,8 @@ func TestSlowBatch(t *testing.T) {
 		}
 		c.at = c.at.Add(2 * defaultGrace)
 		testkit.NoError(t, b.Commit(t.Context()))
-		if swept, err := s.Sweep(t.Context(), "", nobody); swept.Blobs != 0 || err != nil {
-			t.Errorf("swept %+v, %v", swept, err)
-		}
+		swept, err := s.Sweep(t.Context(), "", nobody)
+		testkit.Holds(t, swept.Blobs == 0 && err == nil, "swept", swept, err)
 	})
 }
 
@@ -375,9 +352,7 @@ func TestBatchesAtOnce(t *testing.T) {
 						adds.Wait()
 						err = b.Commit(t.Context())
 					}
-					if err != nil && !errors.Is(err, errInjected) {
-						t.Error(err)
-					}
+					testkit.Holds(t, err == nil || errors.Is(err, errInjected), err)
 					mu.Lock()
 					for _, content := range some {
 						durable[content] = durable[content] || err == nil
@@ -446,10 +421,8 @@ func TestBatchPowerCuts(t *testing.T) {
 		mustBeEmpty(t, s.uploadsDir())
 		mustAddUp(t, s)
 		for content := range attempted {
-			there, err := has(t, s, addressOf(content))
-			if err != nil || !there && durable[content] {
-				t.Errorf("it is there: %v, %v", there, err)
-			}
+			there := testkit.Must(has(t, s, addressOf(content)))(t)
+			testkit.Holds(t, there || !durable[content], "it is there", there)
 			if there {
 				mustRead(t, s, content)
 				mustResolve(t, s, content)

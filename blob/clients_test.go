@@ -20,10 +20,8 @@ import (
 
 func mustPutIn(t testing.TB, s *Store, client, content string) Info {
 	t.Helper()
-	info, err := s.Put(context.Background(), client, strings.NewReader(content), Ref{})
-	if err != nil || info.Address != addressOf(content) {
-		t.Fatalf("Put: %+v, %v", info, err)
-	}
+	info := testkit.Must(s.Put(context.Background(), client, strings.NewReader(content), Ref{}))(t)
+	testkit.MustEqual(t, info.Address, addressOf(content), "Put:", info)
 	return info
 }
 
@@ -35,9 +33,8 @@ func sees(t testing.TB, s *Store, client, content string) bool {
 	b, getErr := s.Get(t.Context(), client, a)
 	if getErr == nil {
 		got := make([]byte, len(content))
-		if _, err := b.ReadAt(got, 0); err != nil || string(got) != content {
-			t.Errorf("read %q, %v", got, err)
-		}
+		testkit.Must(b.ReadAt(got, 0))(t)
+		testkit.Holds(t, string(got) == content, "read", got)
 		testkit.Check(t, b.Close())
 	}
 	missing, err := s.Missing(t.Context(), client, []Address{a})
@@ -85,9 +82,7 @@ func TestClientNames(t *testing.T) {
 			t.Errorf("%q: %v, but for jobs %v", name, err, want)
 		}
 	}
-	if maxClientName != job.MaxNameBytes {
-		t.Errorf("names have up to %d bytes, those of jobs %d", maxClientName, job.MaxNameBytes)
-	}
+	testkit.Equal(t, maxClientName, job.MaxNameBytes, "names have up to bytes, those of jobs")
 }
 
 // TestClientDirectories: only a call that stores something makes a directory, the number of directories is bounded, and
@@ -116,16 +111,10 @@ func TestClientDirectories(t *testing.T) {
 			t.Errorf("there are %v, and Clients returns %v; want %v and %v; %v", got, c.Clients(), folders, clients, err)
 		}
 	}
-	if sees(t, c, "ann", wilson) || c.UsedBy("ann") != 0 {
-		t.Error("there is something")
-	}
+	testkit.Holds(t, !sees(t, c, "ann", wilson) && c.UsedBy("ann") == 0, "there is something")
 	infos, err := c.List(t.Context(), "ann", nil, 1)
-	if len(infos) != 0 || err != nil {
-		t.Error(infos, err)
-	}
-	if _, err := c.List(t.Context(), "ann", nil, 0); err == nil {
-		t.Error("a limit of 0 is no error")
-	}
+	testkit.Holds(t, len(infos) == 0 && err == nil, infos, err)
+	testkit.Fails(c.List(t.Context(), "ann", nil, 0))(t)
 	mustFail(t, c.Delete(t.Context(), "ann", addressOf(wilson)), ErrNotFound)
 	sweep()
 	mustHave("", "")
@@ -138,9 +127,7 @@ func TestClientDirectories(t *testing.T) {
 	mustFail(t, err, ErrClients)
 	_, err = c.NewUpload(t.Context(), "cal", 1, Ref{})
 	mustFail(t, err, ErrClients)
-	if sees(t, c, "cal", "ann") {
-		t.Error("cal sees a blob of ann")
-	}
+	testkit.Holds(t, !sees(t, c, "cal", "ann"), "cal sees a blob of ann")
 	clock.at = clock.at.Add(2 * defaultGrace)
 	sweep()
 	mustHave("bob", "") // ann is empty; the batch of bob has not ended
@@ -160,15 +147,11 @@ func TestClientDirectories(t *testing.T) {
 	mustHave("ann", "ann")
 	testkit.NoError(t, os.Mkdir(filepath.Join(c.dir, "clients", "not a client"), 0o700))
 	c = reopen(t, c, o)
-	if got := c.Clients(); !slices.Equal(got, []string{"ann"}) {
-		t.Errorf("the clients are %q", got)
-	}
+	testkit.EqualSlices(t, c.Clients(), []string{"ann"}, "the clients")
 	_, err = OpenDir(t.Context(), c.dir, o)
 	mustFail(t, err, filelock.ErrLocked)
 	_, err = OpenDir(t.Context(), t.TempDir(), Options{ClientBytes: -1})
-	if err == nil {
-		t.Error("a negative quota is no error")
-	}
+	testkit.Failed(t, err)
 }
 
 // TestClientsAtOnce: clients put and delete blobs while sweeps remove the directories of clients without blobs.
@@ -221,9 +204,7 @@ func TestClientsAtOnce(t *testing.T) {
 					}
 					testkit.Check(t, u.Remove(context.Background()))
 				}
-				if !sees(t, c, client, content) {
-					t.Errorf("%q is lost", content)
-				}
+				testkit.Holds(t, sees(t, c, client, content), content, "is lost")
 				testkit.Check(t, c.Delete(context.Background(), client, addressOf(content)))
 			}
 		})

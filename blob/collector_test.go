@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,9 +53,8 @@ func TestCollect(t *testing.T) {
 	}
 	c.texts[0] = "binary " + addressOf("by address").String()
 	c.texts[1] = "input " + mustPut(t, c.s, "by sha1").SHA1.String() + " of commit 0123456789012345678901234567890123456789"
-	if swept := c.mustCollect(t); swept.Blobs != 0 {
-		t.Errorf("collected young blobs: %+v", swept)
-	}
+	swept := c.mustCollect(t)
+	testkit.Equal(t, swept.Blobs, 0, "collected young blobs:", swept)
 	c.clock.at = c.clock.at.Add(defaultGrace + 1)
 	mustPut(t, c.s, "young")
 	if swept := c.mustCollect(t); swept.Blobs != 1 || swept.Bytes != int64(len("dead")) || swept.SHA1s != 1 {
@@ -134,9 +132,7 @@ func TestCollectModel(t *testing.T) {
 			}
 		}
 	}
-	if collected == 0 {
-		t.Errorf("seed %d: nothing was collected", seed)
-	}
+	testkit.Holds(t, collected != 0, "seed", seed, "nothing was collected")
 }
 
 // TestCollectByClient: an old blob of one client is removed, and the equal young blob of another client is not.
@@ -152,15 +148,11 @@ func TestCollectByClient(t *testing.T) {
 		c.clock.at = c.clock.at.Add(defaultGrace) // the scan takes long, and during it a job names the blob of the other client
 		return err
 	}
-	if swept := c.mustCollect(t); swept.Blobs != 1 {
-		t.Errorf("collected %+v", swept)
-	}
-	if has, err := has(t, c.s, addressOf("twice")); has || err != nil {
-		t.Error("it is not collected", err)
-	}
-	if !sees(t, c.s, "other", "twice") {
-		t.Error("the young one is collected")
-	}
+	swept := c.mustCollect(t)
+	testkit.Equal(t, swept.Blobs, 1, "collected", swept)
+	has, err := has(t, c.s, addressOf("twice"))
+	testkit.Holds(t, !has && err == nil, "it is not collected", err)
+	testkit.Holds(t, sees(t, c.s, "other", "twice"), "the young one is collected")
 }
 
 // TestCollectDamagedSHA1: while a SHA-1 may name an unknown blob, the collection removes nothing.
@@ -194,9 +186,7 @@ func TestRun(t *testing.T) {
 		k.Run(ctx, time.Millisecond)
 	}()
 	<-scanning
-	if _, err := k.Collect(t.Context()); !errors.Is(err, ErrCollecting) {
-		t.Errorf("a second collection: %v", err)
-	}
+	testkit.Fails(k.Collect(t.Context()))(t, ErrCollecting)
 	goOn <- errors.New("row 7 is damaged")
 	<-scanning
 	goOn <- nil
@@ -206,7 +196,5 @@ func TestRun(t *testing.T) {
 	if got, want := k.Stats(), (CollectorStats{Collections: k.Stats().Collections, Failures: 1, Collected: Swept{Blobs: 1, Bytes: 4, SHA1s: 1}}); got != want {
 		t.Errorf("stats %+v, want %+v", got, want)
 	}
-	if !strings.Contains(log.String(), "row 7") || !strings.Contains(log.String(), "blobs=1") {
-		t.Errorf("log: %s", log.String())
-	}
+	testkit.Contains(t, log.String(), "row 7", "blobs=1")
 }

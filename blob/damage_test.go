@@ -48,14 +48,10 @@ func TestDamage(t *testing.T) {
 			testkit.NoError(t, damage())
 			for range 2 {
 				got, err := read(t, s, info.Address)
-				if err == nil {
-					t.Errorf("%d bytes, %s: %d bytes were read", size, name, len(got))
-				}
+				testkit.Holds(t, err != nil, size, "bytes", name, len(got), "bytes were read")
 				mustBeDamaged(t, err, path)
 			}
-			if again := mustPut(t, s, content); !again.Existed {
-				t.Errorf("%d bytes, %s: it did not exist", size, name)
-			}
+			testkit.Holds(t, mustPut(t, s, content).Existed, size, "bytes", name, "it did not exist")
 			mustRead(t, s, content)
 			// A running store does not notice the lost bytes; the next one counts again.
 			testkit.NoError(t, s.Close())
@@ -73,9 +69,8 @@ func TestDamageWhileOpen(t *testing.T) {
 	testkit.NoError(t, err)
 	defer b.Close()
 	p := make([]byte, 3)
-	if _, err := b.ReadAt(p, 2); err != nil || string(p) != "LSO" {
-		t.Fatal(string(p), err)
-	}
+	testkit.Must(b.ReadAt(p, 2))(t)
+	testkit.MustHold(t, string(p) == "LSO", string(p))
 	// The size changes, because two changes within a tick of the file system's clock have the same time.
 	testkit.NoError(t, os.WriteFile(s.path(info.Address), []byte("Wilson?!"), 0o600))
 	_, err = b.ReadAt(p, 2)
@@ -91,9 +86,8 @@ func TestReader(t *testing.T) {
 	testkit.Check(t, iotest.TestReader(b, []byte(content)))
 	testkit.Must(b.Seek(10, io.SeekStart))(t)
 	var rest bytes.Buffer
-	if n, err := io.Copy(&rest, b); n != int64(len(content)-10) || err != nil || rest.String() != content[10:] {
-		t.Errorf("the rest has %d bytes, %v", n, err)
-	}
+	n, err := io.Copy(&rest, b)
+	testkit.Holds(t, n == int64(len(content)-10) && err == nil && rest.String() == content[10:], "the rest has", n, "bytes", err)
 }
 
 func canceled() context.Context {
@@ -146,14 +140,12 @@ func TestHTTP(t *testing.T) {
 	}
 	info := mustPut(t, s, content)
 	for rang, want := range map[string]string{"": content, "bytes=0-9": content[:10], "bytes=-5": content[:5], "bytes=9000-": content[9000:]} {
-		if _, body, err := get(rang); body != want || err != nil {
-			t.Errorf("range %q has %d bytes, %v", rang, len(body), err)
-		}
+		_, body, err := get(rang)
+		testkit.Holds(t, body == want && err == nil, "range", rang, "has", len(body), "bytes", err)
 	}
 	testkit.NoError(t, os.WriteFile(s.path(info.Address), []byte(content[1:]+"y"), 0o600))
-	if _, body, err := get(""); err == nil {
-		t.Errorf("%d bytes of a damaged blob were sent without an error", len(body))
-	}
+	_, body, err := get("")
+	testkit.Holds(t, err != nil, len(body), "bytes of a damaged blob were sent without an error")
 	for _, rang := range []string{"bytes=0-9", "bytes=-5", "bytes=5-6"} {
 		if status, body, err := get(rang); status != http.StatusInternalServerError || err != nil || !strings.Contains(body, "damaged") {
 			t.Errorf("range %s of a damaged blob: %d, %q, %v", rang, status, body, err)

@@ -66,13 +66,9 @@ func TestLayout(t *testing.T) {
 			t.Errorf("%s has %q, %v", name, got, err)
 		}
 	}
-	if s.Used() != int64(len(wilson)) {
-		t.Errorf("%d bytes are used", s.Used())
-	}
+	testkit.Equal(t, s.Used(), int64(len(wilson)), "bytes are used")
 	testkit.NoError(t, errors.Join(s.Close(), os.WriteFile(filepath.Join(dir, "oci-layout"), []byte(`{"imageLayoutVersion":"2.0.0"}`), 0o600)))
-	if _, err := OpenDir(t.Context(), dir, Options{}); err == nil || !strings.Contains(err.Error(), "oci-layout") {
-		t.Errorf("Open of a layout of another version: %v", err)
-	}
+	testkit.Fails(OpenDir(t.Context(), dir, Options{}))(t, "oci-layout")
 }
 
 func TestLock(t *testing.T) {
@@ -86,9 +82,8 @@ func TestLock(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for _, o := range []Options{{MaxBytes: -1}, {QuotaBytes: -1}, {ReserveBytes: -1}, {Grace: -1}} {
-		if _, err := OpenDir(t.Context(), t.TempDir(), o); err == nil {
-			t.Errorf("Open took %+v", o)
-		}
+		_, err := OpenDir(t.Context(), t.TempDir(), o)
+		testkit.Holds(t, err != nil, "Open took", o)
 	}
 }
 
@@ -107,12 +102,9 @@ func TestConcurrentPuts(t *testing.T) {
 	for i := range 60 {
 		wg.Go(func() {
 			info, err := put(s, content(i%kinds))
-			if err != nil && !errors.Is(err, ErrQuota) {
-				t.Error(err)
-			}
-			if used := s.Used(); used > size*(kinds-1) {
-				t.Errorf("%d bytes are used", used)
-			}
+			testkit.Holds(t, err == nil || errors.Is(err, ErrQuota), err)
+			used := s.Used()
+			testkit.Holds(t, used <= size*(kinds-1), used, "bytes are used")
 			if err == nil {
 				mu.Lock()
 				defer mu.Unlock()
@@ -130,9 +122,8 @@ func TestConcurrentPuts(t *testing.T) {
 			there++
 		}
 	}
-	if infos, err := s.List(t.Context(), "", nil, MaxList); err != nil || len(infos) != there || there == 0 || there == kinds {
-		t.Errorf("%d blobs were acknowledged, %d are stored, %v", there, len(infos), err)
-	}
+	infos := testkit.Must(s.List(t.Context(), "", nil, MaxList))(t)
+	testkit.Holds(t, len(infos) == there && there != 0 && there != kinds, there, "blobs were acknowledged", len(infos), "are stored")
 }
 
 func TestReserve(t *testing.T) {
@@ -153,9 +144,7 @@ func TestReserve(t *testing.T) {
 	})
 	_, err = s.Put(context.Background(), "", endless, Ref{})
 	mustFail(t, err, ErrNoSpace)
-	if sent > 4*freeEvery {
-		t.Errorf("it was refused after %d bytes", sent)
-	}
+	testkit.Holds(t, sent <= 4*freeEvery, "it was refused after", sent, "bytes")
 	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
 }
@@ -194,9 +183,7 @@ func TestReadOnlyDisk(t *testing.T) {
 		mustFail(t, err, syscall.EROFS)
 		mustFail(t, s.Delete(t.Context(), "", addressOf(wilson)), syscall.EROFS)
 		mustRead(t, s, wilson)
-		if s.Used() != int64(len(wilson)) {
-			t.Errorf("%d bytes are used", s.Used())
-		}
+		testkit.Equal(t, s.Used(), int64(len(wilson)), "bytes are used")
 		testkit.NoError(t, s.Close())
 		s = mustOpen(t, dir, Options{}) // reads work after a restart, too
 	}
@@ -214,17 +201,14 @@ func TestSHA1(t *testing.T) {
 	first := mustPut(t, s, wilson)
 	resolves := func(want Info) {
 		t.Helper()
-		if got, err := s.Resolve(t.Context(), "", Ref{SHA1: &first.SHA1}); err != nil || got != want.Address {
-			t.Errorf("it resolves to %v, %v; want %v", got, err, want.Address)
-		}
+		testkit.Equal(t, testkit.Must(s.Resolve(t.Context(), "", Ref{SHA1: &first.SHA1}))(t), want.Address, "it resolves to")
 	}
 	resolves(first)
 	if !strings.HasPrefix(first.SHA1.String(), "68d5b573") || !strings.HasSuffix(first.Address.String(), "2e9698") {
 		t.Errorf("%s has the digests %v and %v", wilson, first.Address, first.SHA1)
 	}
-	if info, err := s.Put(context.Background(), "", strings.NewReader(wilson), Ref{SHA1: &first.SHA1}); err != nil || info.Address != first.Address {
-		t.Errorf("Put that expects a SHA-1: %v, %v", info, err)
-	}
+	info := testkit.Must(s.Put(context.Background(), "", strings.NewReader(wilson), Ref{SHA1: &first.SHA1}))(t)
+	testkit.Equal(t, info.Address, first.Address, "Put that expects a SHA-1:", info)
 
 	second := mustPut(t, s, "second")
 	collide := func() error { // puts the second again, as if it had the SHA-1 of the first
@@ -244,9 +228,8 @@ func TestSHA1(t *testing.T) {
 		_, err = s.Resolve(t.Context(), "", Ref{SHA1: &second.SHA1})
 		mustBeDamaged(t, err, path)
 		mustPut(t, s, "second")
-		if got, err := s.Resolve(t.Context(), "", Ref{SHA1: &second.SHA1}); err != nil || got != second.Address {
-			t.Errorf("after a repair of %q it resolves to %v, %v", damage, got, err)
-		}
+		got := testkit.Must(s.Resolve(t.Context(), "", Ref{SHA1: &second.SHA1}))(t)
+		testkit.Holds(t, got == second.Address, "after a repair of", damage, "it resolves to", got)
 	}
 }
 
@@ -262,14 +245,11 @@ func TestSymlinks(t *testing.T) {
 		mustBeDamaged(t, errors.Join(err, sha1Err), path)
 		mustPut(t, s, wilson)
 		mustRead(t, s, wilson)
-		if st, err := os.Lstat(path); err != nil || !st.Mode().IsRegular() {
-			t.Errorf("%s is %v, %v", path, st, err)
-		}
+		st := testkit.Must(os.Lstat(path))(t)
+		testkit.Holds(t, st.Mode().IsRegular(), path, "is", st)
 	}
 	testkit.NoError(t, errors.Join(s.Close(), os.RemoveAll(s.blobs()), os.Symlink(t.TempDir(), s.blobs())))
-	if _, err := OpenDir(t.Context(), s.dir, Options{}); !errors.Is(err, syscall.ENOTDIR) {
-		t.Errorf("Open with a link for the directory of blobs: %v", err)
-	}
+	testkit.Fails(OpenDir(t.Context(), s.dir, Options{}))(t, syscall.ENOTDIR)
 }
 
 func random(seed uint64, n int) string {

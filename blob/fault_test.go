@@ -80,9 +80,8 @@ func TestOrder(t *testing.T) {
 	hex := filepath.Base(s.path(addressOf(wilson)))
 	ask := func(want bool) {
 		t.Helper()
-		if there, err := has(t, s, addressOf(wilson)); there != want || err != nil {
-			t.Errorf("Has is %v, %v after %v", there, err, rec.calls)
-		}
+		there, err := has(t, s, addressOf(wilson))
+		testkit.Holds(t, there == want && err == nil, "Has is", there, err, "after", rec.calls)
 	}
 	realSync := s.h.Sync
 	s.h.Sync = func(f *os.File) error { // no read sees the blob before the last sync has returned
@@ -118,9 +117,7 @@ func TestOrder(t *testing.T) {
 	rec.calls = nil
 	mustOpen(t, dir, Options{Hooks: rec.hooks()})
 	for _, call := range []string{"sync blobs/sha256", "sync blobs/sha1"} {
-		if !slices.Contains(rec.calls, call) {
-			t.Errorf("Open does not call %s: %v", call, rec.calls)
-		}
+		testkit.Holds(t, slices.Contains(rec.calls, call), "Open does not call", call, rec.calls)
 	}
 }
 
@@ -138,15 +135,12 @@ func TestFailedCalls(t *testing.T) {
 			a := addressOf(wilson)
 			_, err := s.Put(context.Background(), "", strings.NewReader(wilson), Ref{SHA256: &a})
 			if len(rec.calls) < failAt {
-				if err != nil || failAt < 5 {
-					t.Errorf("a Put of %d calls: %v", len(rec.calls), err)
-				}
+				testkit.NoError(t, err)
+				testkit.Holds(t, failAt >= 5, "a Put of", len(rec.calls), "calls")
 				break
 			}
 			name := fmt.Sprintf("before %v, %s fails", before, rec.calls[failAt-1])
-			if !errors.Is(err, errInjected) {
-				t.Errorf("%s: Put returned %v", name, err)
-			}
+			testkit.Holds(t, errors.Is(err, errInjected), name, "Put returned", err)
 			if there, err := has(t, s, a); there != before || err != nil {
 				t.Errorf("%s: Has is %v, %v", name, there, err)
 			}
@@ -193,9 +187,7 @@ func TestUnsyncedNameThatStays(t *testing.T) {
 		mustAddUp(t, s)
 	}
 	s.h.Sync = (*os.File).Sync
-	if info := mustPut(t, s, wilson); info.Existed {
-		t.Error("it existed")
-	}
+	testkit.Holds(t, !mustPut(t, s, wilson).Existed, "it existed")
 	mustRead(t, s, wilson)
 	mustAddUp(t, s)
 }

@@ -50,9 +50,7 @@ func TestOpenFiles(t *testing.T) {
 		}
 	}
 	mustFail(t, err, ErrFiles)
-	if len(held) != MinFiles-maxBackground {
-		t.Errorf("%d blobs are open", len(held))
-	}
+	testkit.Equal(t, len(held), MinFiles-maxBackground, "blobs are open")
 	all := map[string]func() error{
 		"Put": func() error { _, err := put(s, wilson); return err },
 		"NewBatch": func() error {
@@ -80,16 +78,10 @@ func TestOpenFiles(t *testing.T) {
 		b.Close() // an error, and the file does not count twice
 	}
 	for name, do := range all {
-		if err := do(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Check(t, do(), name)
 	}
-	if !s.files.free.TryAcquire(s.files.most) {
-		t.Error("some files still count")
-	}
-	if _, err := OpenDir(t.Context(), t.TempDir(), Options{MaxFiles: MinFiles - 1}); err == nil {
-		t.Error("fewer than MinFiles are taken")
-	}
+	testkit.Holds(t, s.files.free.TryAcquire(s.files.most), "some files still count")
+	testkit.Fails(OpenDir(t.Context(), t.TempDir(), Options{MaxFiles: MinFiles - 1}))(t)
 }
 
 // TestOpenFilesOfAll: many concurrent calls of all kinds never have more open files than they count. Waiting calls get
@@ -139,11 +131,8 @@ func TestOpenFilesOfAll(t *testing.T) {
 	all.Wait()
 	close(stop)
 	watch.Wait()
-	if most > 100 || most < 2 {
-		t.Errorf("%d files were open", most)
-	}
+	testkit.Holds(t, most <= 100 && most >= 2, most, "files were open")
 	testkit.Check(t, c.Close())
-	if left := openBelow(t, c.dir); left > 0 {
-		t.Errorf("%d files are still open", left)
-	}
+	left := openBelow(t, c.dir)
+	testkit.Holds(t, left == 0, left, "files are still open")
 }

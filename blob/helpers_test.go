@@ -77,9 +77,7 @@ func read(t testing.TB, s *Store, a Address) (string, error) {
 		t.Errorf("WriteTo gave all of %d bytes before it reported %v", b.Info().Size, streamErr)
 	}
 	ranged, err := io.ReadAll(io.NewSectionReader(b, 0, b.Info().Size))
-	if err != nil && len(ranged) > 0 {
-		t.Errorf("ReadAt gave %d bytes of a blob before it reported %v", len(ranged), err)
-	}
+	testkit.Holds(t, err == nil || len(ranged) == 0, "ReadAt gave", len(ranged), "bytes of a blob before it reported", err)
 	if (err == nil) != (streamErr == nil) || err == nil && !bytes.Equal(whole.Bytes(), ranged) {
 		t.Errorf("WriteTo gave %d bytes and %v; ReadAt gave %d bytes and %v", whole.Len(), streamErr, len(ranged), err)
 	}
@@ -88,16 +86,13 @@ func read(t testing.TB, s *Store, a Address) (string, error) {
 
 func mustRead(t testing.TB, s *Store, content string) {
 	t.Helper()
-	if got, err := read(t, s, addressOf(content)); err != nil || got != content {
-		t.Errorf("read %d bytes, %v; want %d bytes", len(got), err, len(content))
-	}
+	got := testkit.Must(read(t, s, addressOf(content)))(t)
+	testkit.Holds(t, got == content, "read", len(got), "bytes", "want", len(content), "bytes")
 }
 
 func mustFail(t testing.TB, err, want error) {
 	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("got the error %v, want %v", err, want)
-	}
+	testkit.Holds(t, errors.Is(err, want), "got the error", err, "want", want)
 }
 
 func mustBeDamaged(t testing.TB, err error, path string) {
@@ -127,9 +122,7 @@ func mustAddUp(t testing.TB, s *Store) {
 		info := testkit.Must(e.Info())(t)
 		sum += info.Size()
 	}
-	if s.Used() != sum {
-		t.Errorf("Used is %d, the files have %d bytes", s.Used(), sum)
-	}
+	testkit.Equal(t, s.Used(), sum, "Used, the files bytes")
 }
 
 func (s *Store) local() *directory      { return s.backend.(*directory) }

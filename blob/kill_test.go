@@ -75,9 +75,7 @@ func TestKill(t *testing.T) {
 				testkit.NoError(t, cmd.Process.Kill())
 			}
 		}
-		if err := cmd.Wait(); err == nil {
-			t.Fatal("the writer ended by itself")
-		}
+		testkit.Failed(t, cmd.Wait())
 		left := testkit.Must(os.ReadDir(filepath.Join(dir, "uploads")))(t)
 		leftovers += len(left)
 		s := mustOpen(t, dir, Options{})
@@ -89,9 +87,7 @@ func TestKill(t *testing.T) {
 		mustBeEmpty(t, s.uploadsDir())
 		testkit.NoError(t, s.Close())
 	}
-	if leftovers == 0 {
-		t.Error("no kill has left an upload")
-	}
+	testkit.Holds(t, leftovers != 0, "no kill has left an upload")
 }
 
 // TestPowerCuts repeatedly cuts the power of the disk while blobs are put. Each acknowledged blob is stored with its
@@ -127,10 +123,8 @@ func TestPowerCuts(t *testing.T) {
 		mustBeEmpty(t, s.uploadsDir())
 		mustAddUp(t, s)
 		for content := range attempted {
-			there, err := has(t, s, addressOf(content))
-			if err != nil || !there && durable[content] {
-				t.Errorf("Has is %v, %v", there, err)
-			}
+			there := testkit.Must(has(t, s, addressOf(content)))(t)
+			testkit.Holds(t, there || !durable[content], "Has is", there)
 			if there {
 				mustRead(t, s, content)
 				mustResolve(t, s, content)
@@ -166,9 +160,7 @@ func TestFailedSyncsThenCut(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if failed != n%3 {
-			t.Errorf("%d Puts failed", failed)
-		}
+		testkit.Equal(t, failed, n%3, "Puts failed")
 		disk.Cut(uint64(n))
 		if err := s.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 			t.Log(err) // the power is off

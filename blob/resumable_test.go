@@ -32,17 +32,12 @@ func mustAppend(t testing.TB, u *Upload, content string) {
 
 func mustFinish(t testing.TB, s *Store, u *Upload, content string) {
 	t.Helper()
-	info, err := u.Finish(t.Context())
-	if err != nil || info.Address != addressOf(content) || info.Size != int64(len(content)) {
-		t.Errorf("Finish returned %+v, %v", info, err)
-	}
+	info := testkit.Must(u.Finish(t.Context()))(t)
+	testkit.Holds(t, info.Address == addressOf(content) && info.Size == int64(len(content)), "Finish returned", info)
 	mustRead(t, s, content)
-	if mustResolve(t, s, content) != info.Address {
-		t.Error("the SHA-1 leads elsewhere")
-	}
-	if state := u.State(); state.Blob == nil || *state.Blob != info.Address {
-		t.Errorf("a finished upload is %+v", state)
-	}
+	testkit.Equal(t, mustResolve(t, s, content), info.Address, "the SHA-1 leads elsewhere")
+	state := u.State()
+	testkit.Holds(t, state.Blob != nil && *state.Blob == info.Address, "a finished upload is", state)
 }
 
 func reopen(t testing.TB, s *Store, o Options) *Store {
@@ -65,9 +60,7 @@ func TestUploadCutOff(t *testing.T) {
 	for _, end := range []error{io.ErrUnexpectedEOF, context.Canceled} {
 		offset := u.State().Offset
 		mustFail(t, u.Append(t.Context(), offset, io.MultiReader(strings.NewReader(content[offset:offset+100]), readerFunc(func([]byte) (int, error) { return 0, end }))), end)
-		if got := u.State().Offset; got != offset+100 {
-			t.Errorf("after %v the upload has %d bytes", end, got)
-		}
+		testkit.Equal(t, u.State().Offset, offset+100, "after", end, "the upload, bytes")
 	}
 	mustFail(t, u.Append(canceled(), 200, strings.NewReader(content[200:])), context.Canceled)
 
@@ -81,9 +74,7 @@ func TestUploadCutOff(t *testing.T) {
 		})))
 	}()
 	<-reached
-	if !u.State().Busy {
-		t.Error("it is not busy")
-	}
+	testkit.Holds(t, u.State().Busy, "it is not busy")
 	if got := u.State().Offset; got < 2*bufferBytes {
 		t.Errorf("after %d bytes only %d are durable", 3*bufferBytes, got)
 	}
@@ -97,9 +88,7 @@ func TestUploadCutOff(t *testing.T) {
 	cancel() // as when the connection is lost
 	close(release)
 	mustFail(t, <-ended, context.Canceled)
-	if got := u.State().Offset; got != 3*bufferBytes+1 {
-		t.Errorf("the upload has %d bytes", got)
-	}
+	testkit.Equal(t, u.State().Offset, 3*bufferBytes+1, "the upload, bytes")
 	testkit.Check(t, u.Remove(t.Context()))
 	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
@@ -165,9 +154,7 @@ func TestUploadMetadata(t *testing.T) {
 			t.Helper()
 			s = reopen(t, s, Options{})
 			u = mustFind(t, s, u.State().ID)
-			if got := u.State().Metadata; got != metadata {
-				t.Errorf("the metadata is %q", got)
-			}
+			testkit.Equal(t, u.State().Metadata, metadata, "the metadata")
 		}
 		same()
 		mustAppend(t, u, wilson[:2])
@@ -198,9 +185,8 @@ func FuzzUploadState(f *testing.F) {
 		testkit.NoError(t, errors.Join(s.Close(), os.WriteFile(s.dataPath(id), []byte(wilson[:5]), 0o600), os.WriteFile(s.statePath(id), []byte(state), 0o600)))
 		s = testkit.Must(OpenDir(t.Context(), s.dir, o))(t)
 		if u, err := s.Upload(t.Context(), "", id); err == nil {
-			if got := u.State(); got.Offset < 0 || got.Offset > 5 || len(got.Metadata) > maxStateBytes {
-				t.Errorf("it goes on with %+v", got)
-			}
+			got := u.State()
+			testkit.Holds(t, got.Offset >= 0 && got.Offset <= 5 && len(got.Metadata) <= maxStateBytes, "it goes on with", got)
 			_ = u.Append(t.Context(), u.State().Offset, strings.NewReader(wilson[u.State().Offset:])) // it may be refused
 			if info, err := u.Finish(t.Context()); err == nil {
 				var damaged *DamagedError // if the saved hash belongs to other bytes
@@ -247,9 +233,7 @@ func TestUploadLimits(t *testing.T) {
 	testkit.Check(t, u.Remove(t.Context()))
 	u = mustNewUpload(t, s, int64(len(wilson)), Ref{})
 	mustFail(t, u.Append(t.Context(), 0, strings.NewReader(wilson+"x")), ErrTooLarge)
-	if u.State().Offset != 0 {
-		t.Error("a stream that is too long has made progress")
-	}
+	testkit.Equal(t, u.State().Offset, 0, "a stream that is too long has made progress")
 	mustAppend(t, u, wilson)
 	second := mustNewUpload(t, s, 5, Ref{})
 	refused(1, ErrUploads)
@@ -373,12 +357,10 @@ func TestUploadFiles(t *testing.T) {
 				mustAddUp(t, s)
 				return
 			}
-			if err != nil || s.Used() != 5 {
-				t.Fatalf("%v; %d bytes are used", err, s.Used())
-			}
-			if info, err := os.Stat(s.dataPath(id)); err != nil || info.Size() != 5 {
-				t.Errorf("the file is not cut to what counts: %v, %v", info, err)
-			}
+			testkit.NoError(t, err)
+			testkit.MustEqual(t, s.Used(), 5, "bytes are used")
+			info := testkit.Must(os.Stat(s.dataPath(id)))(t)
+			testkit.Equal(t, info.Size(), 5, "the file is not cut to what counts:", info)
 			mustAppend(t, u, "67890")
 			mustFinish(t, s, u, "1234567890")
 		})

@@ -2,7 +2,6 @@ package blob
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -23,10 +22,8 @@ func TestSweep(t *testing.T) {
 	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
 	sweep := func(want int) {
 		t.Helper()
-		got, err := s.Sweep(context.Background(), "", func(a Address) bool { return a == addressOf("live") })
-		if err != nil || got.Blobs != want || got.SHA1s != want {
-			t.Errorf("swept %+v, %v; want %d", got, err, want)
-		}
+		got := testkit.Must(s.Sweep(context.Background(), "", func(a Address) bool { return a == addressOf("live") }))(t)
+		testkit.Holds(t, got.Blobs == want && got.SHA1s == want, "swept", got, "want", want)
 		mustAddUp(t, s)
 	}
 	for _, content := range []string{"live", "dead", "put again", "asked for", "asked for early"} {
@@ -40,9 +37,8 @@ func TestSweep(t *testing.T) {
 	c.at = c.at.Add(defaultGrace - defaultGrace/renewShare)
 	sweep(0) // exactly the grace
 	mustPut(t, s, "put again")
-	if missing, err := s.Missing(t.Context(), "", []Address{addressOf("asked for")}); len(missing) != 0 || err != nil {
-		t.Error(missing, err)
-	}
+	missing, err := s.Missing(t.Context(), "", []Address{addressOf("asked for")})
+	testkit.Holds(t, len(missing) == 0 && err == nil, missing, err)
 	c.at = c.at.Add(1)
 	sweep(2) // "dead", and blobs whose Missing was so early that it did not renew them
 	mustRead(t, s, "live")
@@ -54,9 +50,7 @@ func TestSweep(t *testing.T) {
 	c.at = c.at.Add(defaultGrace)
 	sweep(2)
 	mustRead(t, s, "live")
-	if _, err := s.Sweep(canceled(), "", nobody); !errors.Is(err, context.Canceled) {
-		t.Errorf("a canceled sweep: %v", err)
-	}
+	testkit.Fails(s.Sweep(canceled(), "", nobody))(t, context.Canceled)
 	c.at = c.at.Add(-48 * time.Hour) // the clock was set back
 	sweep(0)
 }
@@ -74,9 +68,8 @@ func TestSlowUpload(t *testing.T) {
 		sent = true
 		return copy(p, wilson), nil
 	}), Ref{}))(t)
-	if swept, err := s.Sweep(context.Background(), "", nobody); swept.Blobs != 0 || err != nil {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
+	swept, err := s.Sweep(context.Background(), "", nobody)
+	testkit.Holds(t, swept.Blobs == 0 && err == nil, "swept", swept, err)
 	mustRead(t, s, wilson)
 }
 
@@ -85,16 +78,12 @@ func TestSweepOwnsTheBlob(t *testing.T) {
 	for name, produce := range map[string]func(s *Store) error{
 		"Put": func(s *Store) error {
 			info, err := put(s, wilson)
-			if info.Existed {
-				t.Error("it existed")
-			}
+			testkit.Holds(t, !info.Existed, "it existed")
 			return err
 		},
 		"Missing": func(s *Store) error {
 			missing, err := s.Missing(t.Context(), "", []Address{addressOf(wilson)})
-			if len(missing) != 1 {
-				t.Error("Missing has reported a blob that was being removed")
-			}
+			testkit.Equal(t, len(missing), 1, "Missing has reported a blob that was being removed")
 			return err
 		},
 	} {
@@ -103,7 +92,7 @@ func TestSweepOwnsTheBlob(t *testing.T) {
 		mustPut(t, s, wilson)
 		c.at = c.at.Add(2 * defaultGrace)
 		done := make(chan error, 1)
-		swept, err := s.Sweep(context.Background(), "", func(Address) bool {
+		swept := testkit.Must(s.Sweep(context.Background(), "", func(Address) bool {
 			go func() { done <- produce(s) }()
 			select {
 			case <-time.After(50 * time.Millisecond): // enough for it to end if it does not wait
@@ -112,14 +101,11 @@ func TestSweepOwnsTheBlob(t *testing.T) {
 				done <- err
 			}
 			return false
-		})
-		if err != nil || swept.Blobs != 1 {
-			t.Errorf("swept %+v, %v", swept, err)
-		}
+		}))(t)
+		testkit.Equal(t, swept.Blobs, 1, "swept", swept)
 		testkit.Check(t, <-done)
-		if there, err := has(t, s, addressOf(wilson)); there != (name == "Put") || err != nil {
-			t.Errorf("after %s: %v, %v", name, there, err)
-		}
+		there, err := has(t, s, addressOf(wilson))
+		testkit.Holds(t, there == (name == "Put") && err == nil, "after", name, there, err)
 		mustAddUp(t, s)
 	}
 }
@@ -229,9 +215,7 @@ func TestSweepModel(t *testing.T) {
 			return
 		}
 	}
-	if swept == 0 || renewed == 0 {
-		t.Errorf("the sweeps have removed %d blobs, and Missing has found %d", swept, renewed)
-	}
+	testkit.Holds(t, swept != 0 && renewed != 0, "the sweeps have removed", swept, "blobs, and Missing has found", renewed)
 	mu.Lock()
 	now = now.Add(2 * time.Hour)
 	mu.Unlock()
@@ -254,9 +238,8 @@ func TestSweepDuringCommit(t *testing.T) {
 		var sweeps sync.WaitGroup
 		s.h.Sync = func(f *os.File) error {
 			sweeps.Go(func() { // it waits until the Put is done, if it gets as far as this blob
-				if swept, err := s.Sweep(context.Background(), "", nobody); err != nil || swept.Blobs+swept.SHA1s > 0 {
-					t.Errorf("swept %+v, %v", swept, err)
-				}
+				swept, err := s.Sweep(context.Background(), "", nobody)
+				testkit.Holds(t, err == nil && swept.Blobs+swept.SHA1s == 0, "swept", swept, err)
 			})
 			return f.Sync()
 		}
@@ -274,9 +257,8 @@ func TestSweepKeepsWhatItCannotRead(t *testing.T) {
 	info := mustPut(t, s, wilson)
 	path := s.sha1Path(info.SHA1)
 	testkit.NoError(t, os.WriteFile(path, nil, 0o600))
-	if swept, err := s.Sweep(context.Background(), "", nobody); swept != (Swept{}) || err != nil {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
+	swept, err := s.Sweep(context.Background(), "", nobody)
+	testkit.Holds(t, swept == (Swept{}) && err == nil, "swept", swept, err)
 	if _, err := os.Stat(filepath.Clean(path)); err != nil {
 		t.Error(err)
 	}

@@ -17,7 +17,5 @@ func TestTrustedSyncFS(t *testing.T) {
 	if fs.Type == unix.EXT4_SUPER_MAGIC != canTrustSyncFS(s.dir) && fs.Type != unix.XFS_SUPER_MAGIC && fs.Type != unix.BTRFS_SUPER_MAGIC {
 		t.Errorf("syncfs is trusted: %v", canTrustSyncFS(s.dir))
 	}
-	if canTrustSyncFS("/proc") || canTrustSyncFS(filepath.Join(s.dir, "missing")) {
-		t.Error("syncfs of /proc is trusted")
-	}
+	testkit.Holds(t, !canTrustSyncFS("/proc") && !canTrustSyncFS(filepath.Join(s.dir, "missing")), "syncfs of /proc is trusted")
 }

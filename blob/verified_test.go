@@ -38,19 +38,15 @@ func TestVerifiedOnce(t *testing.T) {
 	cancel()
 	close(goOn)
 	wg.Wait()
-	if runs != 2 {
-		t.Errorf("it was verified %d times", runs)
-	}
+	testkit.Equal(t, runs, 2, "it was verified times")
 	for i := range uint64(2 * maxVerified) {
 		testkit.NoError(t, v.once(context.Background(), fileID{inode: i}, func() error { return nil }))
 	}
-	if len(v.at) != maxVerified || len(v.running) != 0 {
-		t.Errorf("the list has %d files, and %d are being verified", len(v.at), len(v.running))
-	}
+	testkit.Equal(t, len(v.at), maxVerified, "the list, files, and", len(v.running), "are being verified")
+	testkit.Equal(t, len(v.running), 0, "the list has", len(v.at), "files, are being verified")
 	v.at[id] = time.Now().Add(-verifiedFor)
-	if err := v.once(context.Background(), id, func() error { runs++; return nil }); err != nil || runs != 3 {
-		t.Errorf("an old verification was trusted: %d, %v", runs, err)
-	}
+	err := v.once(context.Background(), id, func() error { runs++; return nil })
+	testkit.Holds(t, err == nil && runs == 3, "an old verification was trusted", runs, err)
 }
 
 // once verifies a short file.
@@ -102,9 +98,8 @@ func TestVerifiedInBackground(t *testing.T) {
 			}
 			f.end <- nil
 			for range 2 {
-				if err := f.verify(t.Context(), verifyPatience); err != nil || f.runs != 1 {
-					t.Errorf("%v after %d runs", err, f.runs)
-				}
+				err := f.verify(t.Context(), verifyPatience)
+				testkit.Holds(t, err == nil && f.runs == 1, err, "after", f.runs, "runs")
 			}
 		},
 		"nobody asks any more": func(t *testing.T, v *verified) {
@@ -112,18 +107,15 @@ func TestVerifiedInBackground(t *testing.T) {
 			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying)
 			time.Sleep(unaskedFor - time.Second)
 			synctest.Wait()
-			if _, n := v.count(); n != 1 {
-				t.Error("it has ended too early")
-			}
+			_, n := v.count()
+			testkit.Equal(t, n, 1, "it has ended too early")
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 			if n, in := v.count(); n != 0 || in != 0 {
 				t.Errorf("%d run", n)
 			}
 			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying)
-			if f.runs != 2 {
-				t.Errorf("%d runs", f.runs)
-			}
+			testkit.Equal(t, f.runs, 2, "runs")
 		},
 		"a reader without patience, and one whose context ends": func(t *testing.T, v *verified) {
 			f := newSlowFile(v, 1)
@@ -133,9 +125,8 @@ func TestVerifiedInBackground(t *testing.T) {
 			mustFail(t, f.verify(canceled(), verifyPatience), context.Canceled)
 			time.Sleep(10 * unaskedFor)
 			f.end <- nil
-			if err := <-done; err != nil || f.runs != 1 {
-				t.Errorf("%v after %d runs", err, f.runs)
-			}
+			err := <-done
+			testkit.Holds(t, err == nil && f.runs == 1, err, "after", f.runs, "runs")
 		},
 		"all readers get the damage": func(t *testing.T, v *verified) {
 			f := newSlowFile(v, 1)
@@ -160,14 +151,12 @@ func TestVerifiedInBackground(t *testing.T) {
 				synctest.Wait()
 			}
 			last := files[maxBackground]
-			if _, n := v.count(); n != maxBackground || last.runs != 0 {
-				t.Errorf("%d run", n)
-			}
+			_, n := v.count()
+			testkit.Holds(t, n == maxBackground && last.runs == 0, n, "run")
 			mustFail(t, last.verify(t.Context(), time.Second), ErrVerifying)
 			short := false
-			if err := v.once(t.Context(), fileID{inode: 99}, func() error { short = true; return nil }); err != nil || !short {
-				t.Errorf("a short file was not verified: %v", err)
-			}
+			err := v.once(t.Context(), fileID{inode: 99}, func() error { short = true; return nil })
+			testkit.Holds(t, err == nil && short, "a short file was not verified", err)
 			for _, f := range files {
 				f.end <- nil
 				testkit.Check(t, <-done)
@@ -181,15 +170,13 @@ func TestVerifiedInBackground(t *testing.T) {
 			v.renewed(before, f.id)
 			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying)
 			f.end <- nil
-			if err := f.verify(t.Context(), time.Second); err != nil || f.runs != 1 {
-				t.Errorf("%v after %d runs", err, f.runs)
-			}
+			err := f.verify(t.Context(), time.Second)
+			testkit.Holds(t, err == nil && f.runs == 1, err, "after", f.runs, "runs")
 			before = f.id
 			f.id.ctime++
 			v.renewed(before, f.id)
-			if err := f.verify(t.Context(), time.Second); err != nil || f.runs != 1 {
-				t.Errorf("%v after %d runs", err, f.runs)
-			}
+			err = f.verify(t.Context(), time.Second)
+			testkit.Holds(t, err == nil && f.runs == 1, err, "after", f.runs, "runs")
 		},
 		"the store is closed": func(t *testing.T, v *verified) {
 			f := newSlowFile(v, 1)
@@ -203,9 +190,8 @@ func TestVerifiedInBackground(t *testing.T) {
 		"it cannot begin": func(t *testing.T, v *verified) {
 			err := v.share(t.Context(), fileID{}, backgroundFrom, 0, nil, func() (func(context.Context) error, error) { return nil, errInjected })
 			mustFail(t, err, errInjected)
-			if n, in := v.count(); n != 0 || in != 0 {
-				t.Errorf("%d run", n)
-			}
+			n, in := v.count()
+			testkit.Holds(t, n == 0 && in == 0, n, "run")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -235,9 +221,7 @@ func TestReaderGone(t *testing.T) {
 		mustFail(t, err, context.Canceled)
 	}
 	s.verified.all.Wait()
-	if len(s.verified.at) != 1 {
-		t.Error("the verification has ended with its reader")
-	}
+	testkit.Equal(t, len(s.verified.at), 1, "the verification has ended with its reader")
 	mustRead(t, s, content)
 	testkit.NoError(t, os.WriteFile(s.path(info.Address), []byte(content[1:]), 0o600))
 	b := open(t.Context())
@@ -259,9 +243,8 @@ func TestOpenBlobStaysVerified(t *testing.T) {
 	trusts := func(b *Blob) {
 		t.Helper()
 		p := make([]byte, len(wilson))
-		if _, err := b.ReadAt(p, 0); err != nil || string(p) != wilson {
-			t.Errorf("%q, %v", p, err)
-		}
+		testkit.Must(b.ReadAt(p, 0))(t)
+		testkit.Holds(t, string(p) == wilson, p)
 	}
 	b := get()
 	trusts(b)

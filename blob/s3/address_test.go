@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestParseAddress(t *testing.T) {
@@ -18,14 +20,11 @@ func TestParseAddress(t *testing.T) {
 		"s3://bkt?endpoint=http://10.0.0.1:9000/":       {Bucket: "bkt", Endpoint: "10.0.0.1:9000", Region: "us-east-1", Lookup: "auto"},
 		"s3://bkt?endpoint=http%3A%2F%2Flocalhost:9000": {Bucket: "bkt", Endpoint: "localhost:9000", Region: "us-east-1", Lookup: "auto"},
 	} {
-		if got, err := ParseAddress(text); err != nil || got != want {
-			t.Errorf("%s is %+v, %v", text, got, err)
-		}
+		testkit.Equal(t, testkit.Must(ParseAddress(text))(t), want, text)
 	}
 	t.Setenv("AWS_REGION", "eu-north-1")
-	if a, err := ParseAddress("s3://bkt?endpoint=https://s3.example.com"); err != nil || a.Region != "eu-north-1" {
-		t.Errorf("region of the environment: %q, %v", a.Region, err)
-	}
+	a := testkit.Must(ParseAddress("s3://bkt?endpoint=https://s3.example.com"))(t)
+	testkit.Equal(t, a.Region, "eu-north-1", "region of the environment")
 	const secret = "SeCrEt"
 	for _, text := range []string{
 		"", "s3:", "s3://", "s3://b", "s3://a..b", "s3:b", "s4://b", "s3:///p", "s3://bkt#f", "s3://bkt:80", "s3://bkt//p/../q", "s3://bkt/p//q", "s3://bkt/./q", "s3://bkt/%2e%2e/q", "s3://bkt/a%0Ab", "s3://bkt/a%ffb",
@@ -46,9 +45,7 @@ func TestIsReadable(t *testing.T) {
 		"https://10.0.0.1": false, "http://127.0.0.1:1": false, "http://localhost:1": false, "http://[::1]:1": false,
 		"http://10.0.0.1:1": true, "http://minio:9000": true,
 	} {
-		a, err := ParseAddress("s3://bkt?endpoint=" + endpoint)
-		if err != nil || a.IsReadable() != want {
-			t.Errorf("%s: %v, %v", endpoint, a.IsReadable(), err)
-		}
+		a := testkit.Must(ParseAddress("s3://bkt?endpoint=" + endpoint))(t)
+		testkit.Equal(t, a.IsReadable(), want, endpoint)
 	}
 }

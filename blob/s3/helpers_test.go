@@ -118,9 +118,7 @@ func (s blobs) Used() int64 { return s.UsedBy(s.client) }
 func (s *store) noFiles() {
 	s.t.Helper()
 	testkit.Check(s.t, filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && filepath.Base(filepath.Dir(path)) == "uploads" {
-			s.t.Errorf("%s was left", path)
-		}
+		testkit.Holds(s.t, err != nil || d.IsDir() || filepath.Base(filepath.Dir(path)) != "uploads", path, "was left")
 		return err
 	}))
 }
@@ -149,30 +147,23 @@ func read(ctx context.Context, s blobs, a blob.Address) (string, error) {
 
 func mustRead(t *testing.T, s blobs, content string) {
 	t.Helper()
-	if got, err := read(t.Context(), s, addressOf(content)); err != nil || got != content {
-		t.Fatalf("read %d bytes, %v; put were %d", len(got), err, len(content))
-	}
+	got := testkit.Must(read(t.Context(), s, addressOf(content)))(t)
+	testkit.MustHold(t, got == content, "read", len(got), "bytes", "put were", len(content))
 }
 
 func mustMiss(t *testing.T, s blobs, content string) {
 	t.Helper()
 	_, err := s.Stat(t.Context(), s.client, addressOf(content))
-	if !errors.Is(err, blob.ErrNotFound) {
-		t.Fatalf("Stat of a missing blob: %v", err)
-	}
+	testkit.Failed(t, err, blob.ErrNotFound)
 	if text := err.Error(); strings.Contains(text, "bucket") || !strings.Contains(text, addressOf(content).String()) {
 		t.Errorf("the error must name the blob, and not its place: %s", text)
 	}
-	if _, err := s.Get(t.Context(), s.client, addressOf(content)); !errors.Is(err, blob.ErrNotFound) {
-		t.Fatalf("Get of a missing blob: %v", err)
-	}
+	testkit.Fails(s.Get(t.Context(), s.client, addressOf(content)))(t, blob.ErrNotFound)
 }
 
 func wantUsed(t *testing.T, s interface{ Used() int64 }, want int) {
 	t.Helper()
-	if got := s.Used(); got != int64(want) {
-		t.Fatalf("%d bytes are used, not %d", got, want)
-	}
+	testkit.MustEqual(t, s.Used(), int64(want), "bytes are used", want)
 }
 
 // long is a text of n bytes without repetition.

@@ -30,14 +30,10 @@ func TestUnfinishedParts(t *testing.T) {
 	for range 3 {
 		testkit.Must(b.core.NewMultipartUpload(t.Context(), "bucket", b.blob("", addressOf("x")), putOptions(blob.Info{})))(t)
 	}
-	if n := list(); n != 3 {
-		t.Fatalf("%d unfinished uploads, not 3", n)
-	}
+	testkit.MustEqual(t, list(), 3, "unfinished uploads")
 	all.reopen()
 	b = all.opened
-	if n := list(); n != 0 {
-		t.Errorf("%d unfinished uploads after a restart", n)
-	}
+	testkit.Equal(t, list(), 0, "unfinished uploads after a restart")
 }
 
 // TestUploadsOfOthers: a start removes no unfinished upload unless its key is a blob's key.
@@ -57,9 +53,8 @@ func TestUploadsOfOthers(t *testing.T) {
 	}
 	all.reopen()
 	for key, ours := range keys {
-		if _, err := all.opened.core.ListObjectParts(t.Context(), "bucket", key, ids[key], 0, 10); (err != nil) != ours {
-			t.Errorf("the upload of %s after a start: %v", key, err)
-		}
+		_, err := all.opened.core.ListObjectParts(t.Context(), "bucket", key, ids[key], 0, 10)
+		testkit.Equal(t, err != nil, ours, "the upload", key, "after a start:", err)
 	}
 }
 
@@ -87,22 +82,14 @@ func TestOwner(t *testing.T) {
 		return all.Sweep(t.Context(), "", func(blob.Address) bool { return false })
 	}
 	testkit.NoError(t, all.opened.core.RemoveObject(t.Context(), "bucket", "p/owner.json", minio.RemoveObjectOptions{}))
-	if _, err := sweep(); !errors.Is(err, ErrOwned) {
-		t.Errorf("a sweep without an owner: %v", err)
-	}
+	testkit.Fails(sweep())(t, ErrOwned)
 	b, err = Open(t.Context(), other)
-	if err != nil {
-		t.Fatalf("a takeover: %v", err)
-	}
+	testkit.NoError(t, err, "a takeover")
 	defer b.Close()
-	if _, err := sweep(); !errors.Is(err, ErrOwned) {
-		t.Errorf("a sweep after a takeover: %v", err)
-	}
+	testkit.Fails(sweep())(t, ErrOwned)
 	mustRead(t, all.of(""), "mine")
 	testkit.NoError(t, os.WriteFile(owner, []byte("not an owner"), 0o600))
-	if _, err := Open(t.Context(), other); !errors.Is(err, ErrOwned) {
-		t.Errorf("an owner that is none: %v", err)
-	}
+	testkit.Fails(Open(t.Context(), other))(t, ErrOwned)
 }
 
 // TestOwnerAtOnce: if many servers start at the same time, one gets the bucket.
@@ -115,9 +102,7 @@ func TestOwnerAtOnce(t *testing.T) {
 			o := *all.bucket
 			o.Server = "server " + itoa(int64(i))
 			b, err := Open(context.Background(), o)
-			if err != nil && !errors.Is(err, ErrOwned) {
-				t.Error(err)
-			}
+			testkit.Holds(t, err == nil || errors.Is(err, ErrOwned), err)
 			won <- b
 		}()
 	}
@@ -131,9 +116,7 @@ func TestOwnerAtOnce(t *testing.T) {
 			defer b.Close()
 		}
 	}
-	if n != 1 {
-		t.Errorf("%d servers got the bucket", n)
-	}
+	testkit.Equal(t, n, 1, "servers got the bucket")
 }
 
 // TestOpenErrors: a problem that an operator has to solve is an error at once. If the service does not answer, it may
@@ -150,18 +133,13 @@ func TestOpenErrors(t *testing.T) {
 		}
 		return err
 	}
-	if err := open(server.Address("nobucket/p")); !errors.Is(err, blob.ErrRefused) || !strings.Contains(err.Error(), "NoSuchBucket") {
-		t.Errorf("no bucket: %v", err)
-	}
+	testkit.Failed(t, open(server.Address("nobucket/p")), blob.ErrRefused, "NoSuchBucket")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-	if err := open(server.Address("bucket/p")); !errors.Is(err, blob.ErrRefused) || !strings.Contains(err.Error(), "SignatureDoesNotMatch") {
-		t.Errorf("wrong secret: %v", err)
-	}
+	testkit.Failed(t, open(server.Address("bucket/p")), blob.ErrRefused, "SignatureDoesNotMatch")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", s3test.SecretKey)
 	server.Kill()
-	if err := open(server.Address("bucket/p")); !errors.Is(err, blob.ErrUnavailable) || errors.Is(err, blob.ErrRefused) {
-		t.Errorf("no service: %v", err)
-	}
+	err := open(server.Address("bucket/p"))
+	testkit.Holds(t, errors.Is(err, blob.ErrUnavailable) && !errors.Is(err, blob.ErrRefused), "no service", err)
 }
 
 // TestCredentials: credentials are read from the environment, a file or a role, and without any the start fails.
@@ -175,9 +153,7 @@ func TestCredentials(t *testing.T) {
 		}
 		return err
 	}
-	if err := open(); err != nil {
-		t.Errorf("environment: %v", err)
-	}
+	testkit.Check(t, open(), "environment")
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_SESSION_TOKEN"} {
 		t.Setenv(name, "")
 	}
@@ -192,21 +168,14 @@ func TestCredentials(t *testing.T) {
 	}))
 	defer role.Close()
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", role.URL+"/none")
-	if err := open(); !errors.Is(err, ErrCredentials) || errors.Is(err, blob.ErrUnavailable) {
-		t.Errorf("none: %v", err)
-	}
+	err := open()
+	testkit.Holds(t, errors.Is(err, ErrCredentials) && !errors.Is(err, blob.ErrUnavailable), "none", err)
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", role.URL+"/role")
-	if err := open(); err != nil {
-		t.Errorf("role: %v", err)
-	}
+	testkit.Check(t, open(), "role")
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", role.URL+"/none")
 	text := "[default]\naws_access_key_id = x\naws_secret_access_key = y\n[blobs]\naws_access_key_id = " + s3test.AccessKey + "\naws_secret_access_key = " + s3test.SecretKey + "\n"
 	testkit.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	if err := open(); !errors.Is(err, blob.ErrRefused) {
-		t.Errorf("wrong profile: %v", err)
-	}
+	testkit.Failed(t, open(), blob.ErrRefused)
 	t.Setenv("AWS_PROFILE", "blobs")
-	if err := open(); err != nil {
-		t.Errorf("profile: %v", err)
-	}
+	testkit.Check(t, open(), "profile")
 }

@@ -2,7 +2,6 @@ package s3
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -42,9 +41,7 @@ func TestRequestsOfManyBlobs(t *testing.T) {
 		for method := range want {
 			want[method] *= n
 		}
-		if !maps.Equal(counts, want) {
-			t.Errorf("%s: %v requests, not %v", what, counts, want)
-		}
+		testkit.Holds(t, maps.Equal(counts, want), what, counts, "requests, not", want)
 		clear(counts)
 	}
 	commit := func() {
@@ -60,10 +57,8 @@ func TestRequestsOfManyBlobs(t *testing.T) {
 	}
 	look := func() {
 		t.Helper()
-		sizes, err := s.Sizes(t.Context(), s.client, addresses)
-		if err != nil || len(sizes) != n || sizes[0] != 6 || sizes[n-1] != 7 || slices.Contains(sizes, blob.NotStored) {
-			t.Fatalf("sizes: %v, %v", sizes, err)
-		}
+		sizes := testkit.Must(s.Sizes(t.Context(), s.client, addresses))(t)
+		testkit.MustHold(t, len(sizes) == n && sizes[0] == 6 && sizes[n-1] == 7 && !slices.Contains(sizes, blob.NotStored), "sizes", sizes)
 	}
 	measure("a batch of new blobs", map[string]int{"HEAD": 1, "PUT": 2}, commit)
 	measure("the same batch", map[string]int{"HEAD": 1, "PUT": 1}, commit)
@@ -76,17 +71,14 @@ func TestRequestsOfManyBlobs(t *testing.T) {
 		for i := range n {
 			none = append(none, addressOf(fmt.Sprint("none ", i)))
 		}
-		missing, err := s.Missing(t.Context(), s.client, none)
-		if err != nil || !slices.Equal(missing, none) {
-			t.Errorf("%d of %d are missing, %v", len(missing), n, err)
-		}
+		missing := testkit.Must(s.Missing(t.Context(), s.client, none))(t)
+		testkit.Holds(t, slices.Equal(missing, none), len(missing), "of", n, "are missing")
 	})
 	mine := all.of("ann")
 	mustPut(t, mine, "mine")
 	sizes, err := mine.Sizes(t.Context(), mine.client, []blob.Address{addressOf("none"), addresses[0], addressOf("mine"), addressOf("nothing"), addresses[n-1]})
-	if err != nil || !slices.Equal(sizes, []int64{blob.NotStored, 6, 4, blob.NotStored, 7}) {
-		t.Errorf("the sizes of a client: %v, %v", sizes, err)
-	}
+	testkit.NoError(t, err)
+	testkit.EqualSlices(t, sizes, []int64{blob.NotStored, 6, 4, blob.NotStored, 7}, "the sizes of a client")
 }
 
 // TestRenewalWhileOwned: Missing does not wait for a copy of a young blob, but waits for a copy of an old one.
@@ -108,20 +100,16 @@ func TestRenewalWhileOwned(t *testing.T) {
 		put <- err
 	}()
 	<-copying
-	if missing, err := s.Missing(t.Context(), s.client, []blob.Address{a}); err != nil || len(missing) > 0 {
-		t.Errorf("a young blob: %v, %v", missing, err)
-	}
+	missing := testkit.Must(s.Missing(t.Context(), s.client, []blob.Address{a}))(t)
+	testkit.Holds(t, len(missing) == 0, "a young blob", missing)
 	all.age(2 * time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if missing, err := s.Missing(ctx, s.client, []blob.Address{a}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("an old blob during its copy: %v, %v", missing, err)
-	}
+	testkit.Fails(s.Missing(ctx, s.client, []blob.Address{a}))(t, context.DeadlineExceeded)
 	close(goOn)
 	testkit.Check(t, <-put)
-	if missing, err := s.Missing(t.Context(), s.client, []blob.Address{a}); err != nil || len(missing) > 0 {
-		t.Errorf("after the copy: %v, %v", missing, err)
-	}
+	missing = testkit.Must(s.Missing(t.Context(), s.client, []blob.Address{a}))(t)
+	testkit.Holds(t, len(missing) == 0, "after the copy", missing)
 }
 
 // TestFirstSHA1Stays: an entry of the table that leads to a stored blob is not replaced, even if the service refuses
@@ -131,12 +119,8 @@ func TestFirstSHA1Stays(t *testing.T) {
 	s := all.of("")
 	first := mustPut(t, s, "the first")
 	x := first.SHA1
-	if err := all.opened.keepSHA1(t.Context(), "", x, addressOf("another")); err != nil {
-		t.Fatalf("a second entry: %v", err)
-	}
-	if a, err := s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &x}); err != nil || a != first.Address {
-		t.Errorf("it leads to %v, %v", a, err)
-	}
+	testkit.NoError(t, all.opened.keepSHA1(t.Context(), "", x, addressOf("another")), "a second entry")
+	testkit.Equal(t, testkit.Must(s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &x}))(t), first.Address, "it leads to")
 	refused := 0
 	proxy.Before(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Header.Get("If-None-Match") == "" {
@@ -147,7 +131,6 @@ func TestFirstSHA1Stays(t *testing.T) {
 		return true
 	})
 	second := mustPut(t, s, "without conditional requests")
-	if a, err := s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &second.SHA1}); err != nil || a != second.Address || refused != 1 {
-		t.Errorf("it leads to %v, %v, %d requests were refused", a, err, refused)
-	}
+	a := testkit.Must(s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &second.SHA1}))(t)
+	testkit.Holds(t, a == second.Address && refused == 1, "it leads to", a, refused, "requests were refused")
 }

@@ -3,7 +3,6 @@ package s3
 import (
 	"context"
 	"crypto/sha1"
-	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -28,9 +27,7 @@ func TestClock(t *testing.T) {
 	sweep := func(want int) error {
 		t.Helper()
 		swept, err := s.Sweep(t.Context(), s.client, func(blob.Address) bool { return false })
-		if swept.Blobs != want {
-			t.Errorf("a sweep has removed %d blobs, not %d", swept.Blobs, want)
-		}
+		testkit.Equal(t, swept.Blobs, want, "a sweep has removed blobs")
 		return err
 	}
 	for _, status := range []int{http.StatusForbidden, http.StatusNotFound, http.StatusServiceUnavailable} {
@@ -42,21 +39,16 @@ func TestClock(t *testing.T) {
 			w.WriteHeader(status)
 			return true
 		})
-		if _, err := s.Stat(t.Context(), s.client, addressOf("none")); err == nil {
-			t.Fatal("the stub did not answer")
-		}
-		if off := time.Until(all.opened.transport.now()); off.Abs() > time.Minute {
-			t.Errorf("after an answer with status %d the clock is %v ahead", status, off)
-		}
+		testkit.Fails(s.Stat(t.Context(), s.client, addressOf("none")))(t)
+		off := time.Until(all.opened.transport.now())
+		testkit.Holds(t, off.Abs() <= time.Minute, "after an answer with status", status, "the clock is", off, "ahead")
 	}
 	// For a sweep, the clocks of other answers with status 200 do not count either.
 	proxy.Before(nil)
 	all.opened.transport.ahead.Store(int64(48 * time.Hour))
 	testkit.Check(t, sweep(0))
 	ahead.Store(int64(48 * time.Hour))
-	if err := sweep(0); !errors.Is(err, blob.ErrUnavailable) || !strings.Contains(err.Error(), "clock") {
-		t.Errorf("a sweep by a clock that is two days ahead: %v", err)
-	}
+	testkit.Failed(t, sweep(0), blob.ErrUnavailable, "clock")
 	all.age(24*time.Hour - 5*time.Minute)
 	ahead.Store(int64(10 * time.Minute)) // old by our clock only
 	testkit.Check(t, sweep(0))
@@ -95,35 +87,22 @@ func TestEntriesWithoutBlob(t *testing.T) {
 		all.reopen() // a store looks at its table once a day
 		got := 0
 		for _, client := range []string{"", "alice"} {
-			swept, err := all.Sweep(t.Context(), client, func(a blob.Address) bool { return a == kept.Address })
-			if err != nil || swept.Blobs != 0 {
-				t.Errorf("sweep: %+v, %v", swept, err)
-			}
+			swept := testkit.Must(all.Sweep(t.Context(), client, func(a blob.Address) bool { return a == kept.Address }))(t)
+			testkit.Equal(t, swept.Blobs, 0, "sweep:", swept)
 			got += swept.SHA1s
 		}
-		if got != want {
-			t.Errorf("a sweep has removed %d entries, not %d", got, want)
-		}
+		testkit.Equal(t, got, want, "a sweep has removed entries")
 	}
 	sweep(0)
-	if n := files(); n != 4 {
-		t.Errorf("%d young entries are left of 4", n)
-	}
+	testkit.Equal(t, files(), 4, "young entries are left")
 	all.age(25 * time.Hour)
-	if list, err := all.List(t.Context(), "", nil, 10); err != nil || len(list) != 1 {
-		t.Errorf("listed %+v, %v", list, err)
-	}
+	testkit.Equal(t, len(testkit.Must(all.List(t.Context(), "", nil, 10))(t)), 1, "listed")
 	sweep(2)
-	if n := files(); n != 0 {
-		t.Errorf("%d old entries are left", n)
-	}
-	if names := all.Clients(); len(names) > 0 {
-		t.Errorf("clients: %v", names)
-	}
+	testkit.Equal(t, files(), 0, "old entries are left")
+	names := all.Clients()
+	testkit.Holds(t, len(names) == 0, "clients", names)
 	mustRead(t, all.of(""), "kept")
-	if a, err := all.Resolve(t.Context(), "", blob.Ref{SHA1: &kept.SHA1}); err != nil || a != kept.Address {
-		t.Errorf("SHA-1 of a blob that is kept: %v, %v", a, err)
-	}
+	testkit.Equal(t, testkit.Must(all.Resolve(t.Context(), "", blob.Ref{SHA1: &kept.SHA1}))(t), kept.Address, "SHA-1 of a blob that is kept")
 }
 
 // TestCollectAsksOnce: a collection lists the SHA-1 table of each store once, and reads only the entries that texts
@@ -159,8 +138,7 @@ func TestCollectAsksOnce(t *testing.T) {
 		}
 		return err
 	}}
-	if swept, err := c.Collect(t.Context()); err != nil || swept.Blobs != 2 {
-		t.Errorf("collected %+v, %v", swept, err)
-	}
+	swept := testkit.Must(c.Collect(t.Context()))(t)
+	testkit.Equal(t, swept.Blobs, 2, "collected", swept)
 	mustRead(t, all.of("bob"), "named")
 }
