@@ -92,9 +92,8 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 					synctest.Wait() // a body that is being decoded takes memory for which later bodies would wait, and time would pass
 				}
 				bounded()
-				if n := engine.mostReading.Load(); n > 6 {
-					t.Errorf("%d documents of the greatest length were read at once", n)
-				}
+				n := engine.mostReading.Load()
+				testkit.Holds(t, n <= 6, n, "documents of the greatest length were read at once")
 				if c.of(s).Used() < c.of(s).Total()/2 {
 					t.Errorf("only %d bytes are held: the test does not reach its limit", c.of(s).Used())
 				}
@@ -103,12 +102,10 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 				defer conn.Close()
 				testkit.Must(io.WriteString(conn, c.other))(t)
 				resp := testkit.Must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
-				if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-					t.Errorf("others: %d, %v", resp.StatusCode, err)
-				}
-				if took := time.Since(began); took > 0 {
-					t.Errorf("others waited %s", took)
-				}
+				testkit.Must(io.Copy(io.Discard, resp.Body))(t)
+				testkit.Holds(t, resp.StatusCode == http.StatusOK, "others", resp.StatusCode)
+				took := time.Since(began)
+				testkit.Holds(t, took <= 0, "others waited", took)
 				// A request can wait 8 s for memory for its body, and 8 s for memory for its answer. After that, its
 				// client has PaceTime to read the refusal.
 				for range 60 {
@@ -118,9 +115,7 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 				if n, _ := s.web.Connections(); n != 1 { // the client that reads
 					t.Errorf("%d connections are left", n)
 				}
-				if used := c.of(s).Used(); used != 0 {
-					t.Errorf("%d bytes are held at the end", used)
-				}
+				testkit.Equal(t, c.of(s).Used(), 0, "bytes are held at the end")
 			})
 		})
 	}
@@ -187,21 +182,15 @@ func TestReadOfLongJobs(t *testing.T) {
 		t.Helper()
 		at := testkit.Must(job.ParseID(id))(t)
 		testkit.NoError(t, r.engine.CatchUp(t.Context(), 0))
-		doc, fits, err := r.engine.JobWithin(at, room)
-		if err != nil || !fits && len(doc.Payload)+len(doc.Output) > 0 {
-			t.Errorf("%v, %d and %d bytes were read", err, len(doc.Payload), len(doc.Output))
-		}
+		doc, fits := testkit.Must2(r.engine.JobWithin(at, room))(t)
+		testkit.Holds(t, fits || len(doc.Payload)+len(doc.Output) == 0, len(doc.Payload), "and", len(doc.Output), "bytes were read")
 		return fits
 	}
 	id := r.post("/jobs/create", `{"payload":"`+repeat('x', 100)+`"}`).object(http.StatusCreated)["job_id"].(string)
-	if fits(id, 99) || !fits(id, 100) {
-		t.Error("a payload of 100 bytes")
-	}
+	testkit.Holds(t, !fits(id, 99) && fits(id, 100), "a payload of 100 bytes")
 	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
 	r.post("/jobs/"+id+"/complete", `{"code":"ok","output":"`+repeat('y', 1000)+`"}`).object(http.StatusOK)
-	if fits(id, 1099) || !fits(id, 2000) {
-		t.Error("with an output of 1000 bytes")
-	}
+	testkit.Holds(t, !fits(id, 1099) && fits(id, 2000), "with an output of 1000 bytes")
 
 	id = r.post("/jobs/create", `{"max_attempts":1000,"payload":"`+repeat('x', job.MaxPayloadBytes)+`"}`).object(http.StatusCreated)["job_id"].(string)
 	at := testkit.Must(job.ParseID(id))(t)
@@ -211,19 +200,13 @@ func TestReadOfLongJobs(t *testing.T) {
 			o.Code, o.ExitCode = job.Fail, job.Fail.DefaultExitCode()
 			o.Result = job.Result{OutputKind: job.Text, Output: []byte(repeat('y', job.MaxOutputBytes))}
 		}
-		ended, _, err := r.engine.Complete(t.Context(), job.Complete{Unclaimed: true, Outcomes: []job.Outcome{o}})
-		if err != nil || ended.Results[0].Refusal != job.Granted {
-			t.Fatalf("%+v, %v", ended, err)
-		}
+		ended, _ := testkit.Must2(r.engine.Complete(t.Context(), job.Complete{Unclaimed: true, Outcomes: []job.Outcome{o}}))(t)
+		testkit.MustEqual(t, ended.Results[0].Refusal, job.Granted, ended)
 	}
-	if fits(id, job.MaxPayloadBytes+job.MaxOutputBytes) {
-		t.Error("the longest document is shorter than it can be")
-	}
+	testkit.Holds(t, !fits(id, job.MaxPayloadBytes+job.MaxOutputBytes), "the longest document is shorter than it can be")
 	o := r.get("/jobs/" + id).object(http.StatusOK)
 	if len(o["payload"].(string)) != job.MaxPayloadBytes || len(o["output"].(string)) != job.MaxOutputBytes || len(o["attempts"].([]any)) != job.MaxHistory {
 		t.Error("the longest document is not whole")
 	}
-	if used := r.server.documents.Used() + r.server.changes.Used(); used != 0 {
-		t.Errorf("%d bytes are still held", used)
-	}
+	testkit.Equal(t, r.server.documents.Used()+r.server.changes.Used(), 0, "bytes are still held")
 }

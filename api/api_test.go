@@ -109,16 +109,12 @@ func startWith(t *testing.T, options ingest.Options, change ...func(*setup)) *ri
 	go func() { ended <- engine.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("engine: %v", err)
-		}
-		problems, err := ingest.Check(context.Background(), dir, func(problem string) bool {
+		testkit.Check(t, <-ended, "engine")
+		problems := testkit.Must(ingest.Check(context.Background(), dir, func(problem string) bool {
 			t.Errorf("check: %s", problem)
 			return true
-		})
-		if err != nil || problems > 0 {
-			t.Errorf("check: %d problems, %v", problems, err)
-		}
+		}))(t)
+		testkit.Holds(t, problems == 0, "check", problems, "problems")
 	})
 	o := setup{Options: Options{Engine: engine, Queries: engine.Queries(), Log: zerolog.Nop()}, parts: partsOf(engine, engine.Queries()), rows: engine.Queries().EachRow, filesets: engine.Queries()}
 	for _, f := range change {
@@ -160,9 +156,7 @@ func startOn(t *testing.T, o setup) *rig {
 		}
 		stopped = true
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("server: %v", err)
-		}
+		testkit.Check(t, <-ended, "server")
 	}
 	t.Cleanup(r.stop)
 	return r
@@ -235,18 +229,12 @@ func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 		}{io.TeeReader(req.Body, &sent), req.Body}
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		r.Fatalf("%s %s: %v", method, path, err)
-	}
+	testkit.NoError(r, err, method, path)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.Fatalf("%s %s: %v", method, path, err)
-	}
+	testkit.NoError(r, err, method, path)
 	a := reply{r.T, method + " " + path, resp.StatusCode, resp.Header, string(text)}
-	if err := describedOf(r.T).holds(req, sent.bytes(), a); err != nil {
-		r.Errorf("%s %s is not as openapi.yaml has it: %.1500v", method, path, err)
-	}
+	testkit.Check(r, describedOf(r.T).holds(req, sent.bytes(), a), method, path, "is not as openapi.yaml has it")
 	return a
 }
 
@@ -270,15 +258,11 @@ func (r *rig) add(path, lines string, headers ...string) reply {
 // object checks the status of the answer and decodes its JSON object.
 func (a reply) object(status int) map[string]any {
 	a.t.Helper()
-	if a.status != status {
-		a.t.Fatalf("%s: status %d, want %d: %s", a.what, a.status, status, a.body)
-	}
+	testkit.MustEqual(a.t, a.status, status, a.what, "status", a.body)
 	var o map[string]any
 	d := json.NewDecoder(strings.NewReader(a.body))
 	d.UseNumber()
-	if err := d.Decode(&o); err != nil {
-		a.t.Fatalf("%s: %v: %s", a.what, err, a.body)
-	}
+	testkit.NoError(a.t, d.Decode(&o), a.what, a.body)
 	return o
 }
 
@@ -286,9 +270,7 @@ func (a reply) object(status int) map[string]any {
 func (a reply) refused(status int, code string) map[string]any {
 	a.t.Helper()
 	o := a.object(status)
-	if got := a.header.Get("Content-Type"); got != "application/problem+json" {
-		a.t.Errorf("%s: Content-Type %q", a.what, got)
-	}
+	testkit.Equal(a.t, a.header.Get("Content-Type"), "application/problem+json", a.what, "Content-Type")
 	if o["code"] != code || fmt.Sprint(o["status"]) != fmt.Sprint(status) || o["title"] == "" || o["detail"] == "" || o["type"] != "about:blank" {
 		a.t.Errorf("%s: problem %s, want code %s", a.what, a.body, code)
 	}
@@ -297,9 +279,8 @@ func (a reply) refused(status int, code string) map[string]any {
 	default:
 		a.t.Errorf("%s: outcome %v", a.what, o["outcome"])
 	}
-	if retry := a.header.Get("Retry-After"); (status == 429 || status == 503) != (retry != "") {
-		a.t.Errorf("%s: Retry-After %q with status %d", a.what, retry, status)
-	}
+	retry := a.header.Get("Retry-After")
+	testkit.Equal(a.t, status == 429 || status == 503, retry != "", a.what, "Retry-After", retry, "with status", status)
 	return o
 }
 
@@ -307,9 +288,8 @@ func (a reply) refused(status int, code string) map[string]any {
 func (a reply) wrong(field string) map[string]any {
 	a.t.Helper()
 	o := a.refused(http.StatusBadRequest, "bad_request")
-	if got, _ := o["field"].(string); got != field {
-		a.t.Errorf("%s: field %q, want %q: %s", a.what, got, field, a.body)
-	}
+	got, _ := o["field"].(string)
+	testkit.Equal(a.t, got, field, a.what, "field", a.body)
 	return o
 }
 

@@ -79,9 +79,7 @@ func randomBatch(r *rig, random *rand.Rand) (id string) {
 			}
 		}
 		a := r.post("/batches/"+id+"/jobs", "["+strings.Join(jobs, ",")+"]")
-		if a.status != http.StatusCreated {
-			r.Fatalf("%d %s", a.status, a.body)
-		}
+		testkit.MustEqual(r, a.status, http.StatusCreated, a.body)
 	}
 	r.post("/batches/"+id+"/close", "{}").object(http.StatusOK)
 	whole := random.IntN(2) == 0
@@ -96,9 +94,7 @@ func randomBatch(r *rig, random *rand.Rand) (id string) {
 			if random.IntN(15) == 0 {
 				move := []string{"/cancel", ""}[random.IntN(2)]
 				a := r.do(map[string]string{"/cancel": http.MethodPost, "": http.MethodDelete}[move], "/jobs/"+jobID+move, nil)
-				if a.status >= 300 {
-					r.Fatalf("%s: %d %s", a.what, a.status, a.body)
-				}
+				testkit.MustHold(r, a.status < 300, a.what, a.status, a.body)
 			} else {
 				outcomes = append(outcomes, randomOutcome(random, jobID))
 			}
@@ -175,9 +171,7 @@ func TestResultsInRuns(t *testing.T) {
 			if err != nil || head.ID.String() != id {
 				t.Fatalf("%s: %+v, %v in\n%s", path, head, err, inRuns.body)
 			}
-			if got != lines.body {
-				t.Fatalf("%s in runs is\n%s\nas lines\n%s\nwant\n%s", path, inRuns.body, got, lines.body)
-			}
+			testkit.MustEqual(t, got, lines.body, path, "in runs is", inRuns.body, "as lines")
 			for line := range strings.Lines(lines.body) {
 				if results++; !json.Valid([]byte(line)) {
 					t.Fatalf("%s: the line %q is not a value", path, line)
@@ -187,9 +181,7 @@ func TestResultsInRuns(t *testing.T) {
 		}
 		sameInEachForm(t, r, id)
 	}
-	if results < 500 || ended == 0 {
-		t.Errorf("only %d lines, %d ends", results, ended)
-	}
+	testkit.Holds(t, results >= 500 && ended != 0, "only", results, "lines", ended, "ends")
 }
 
 // sameInEachForm: the Go client reads the same results in both forms.
@@ -239,9 +231,7 @@ func TestFormsOfResults(t *testing.T) {
 			if a.status != http.StatusOK || a.header.Get("Content-Type") != kind {
 				t.Errorf("%s with Accept: %s is answered with %d in %s, want %s", method, accept, a.status, a.header.Get("Content-Type"), kind)
 			}
-			if method == http.MethodHead && a.body != "" {
-				t.Errorf("HEAD has the body %q", a.body)
-			}
+			testkit.Holds(t, method != http.MethodHead || a.body == "", "HEAD has the body", a.body)
 			if got, want := a.header.Get("Content-Encoding"), map[bool]string{true: "gzip"}[kind == web.MIMENDJSON]; method == http.MethodGet && got != want {
 				t.Errorf("with Accept: %s the answer has Content-Encoding: %s, want %q", accept, got, want)
 			}
@@ -249,12 +239,10 @@ func TestFormsOfResults(t *testing.T) {
 	}
 	a := r.get(path, "Accept", web.MIMERuns)
 	_, lines, n, err := linesOfRuns(strings.NewReader(a.body))
-	if err != nil || strings.Count(lines, "\n") != 2501 {
-		t.Fatalf("%d lines in %d runs, %v", strings.Count(lines, "\n"), n, err)
-	}
-	if most := 2500*12 + 200*(n+1); len(a.body) > most || n > 4 {
-		t.Errorf("%d bytes for 2,500 outputs of 10 bytes in %d runs, at most %d", len(a.body), n, most)
-	}
+	testkit.NoError(t, err)
+	testkit.MustEqual(t, strings.Count(lines, "\n"), 2501, "lines in", n, "runs")
+	most := 2500*12 + 200*(n+1)
+	testkit.Holds(t, len(a.body) <= most && n <= 4, len(a.body), "bytes for 2,500 outputs of 10 bytes in", n, "runs, at most", most)
 	for _, c := range []struct{ path, field string }{{path + "?from=-1", "from"}, {path + "?limit=0", "limit"}, {path + "?follow=1", "follow"}} {
 		r.get(c.path, "Accept", web.MIMERuns).wrong(c.field)
 	}
@@ -270,10 +258,8 @@ func TestFollowInRuns(t *testing.T) {
 		t.Helper()
 		req := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/batches/"+id+"/results?follow=true", nil))(t)
 		req.Header.Set("Accept", web.MIMERuns)
-		res, err := http.DefaultClient.Do(req)
-		if err != nil || res.StatusCode != http.StatusOK || res.Uncompressed {
-			t.Fatalf("%+v, %v", res, err)
-		}
+		res := testkit.Must(http.DefaultClient.Do(req))(t)
+		testkit.MustHold(t, res.StatusCode == http.StatusOK && !res.Uncompressed, res)
 		from := runs.NewBatchReader(bufio.NewReader(res.Body))
 		if head, err := from.Head(); err != nil || head.ID.String() != id || head.From != 0 { // it arrives before any job has ended
 			t.Fatalf("%+v, %v", head, err)
@@ -300,9 +286,8 @@ func TestFollowInRuns(t *testing.T) {
 	complete(1)
 	run(from, 2, 1, "done\n")
 	deleted := r.post("/batches/"+id+"/jobs", `[{},{}]`).object(http.StatusCreated)["first_id"].(string)
-	if a := r.do(http.MethodDelete, "/jobs/"+deleted, nil); a.status != http.StatusNoContent {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	a := r.do(http.MethodDelete, "/jobs/"+deleted, nil)
+	testkit.MustEqual(t, a.status, http.StatusNoContent, a.body)
 	complete(1)
 	run(from, 4, 1, "done\n") // line 3 is a gap
 	cut, cutBody := follow()
@@ -323,9 +308,8 @@ func TestFollowInRuns(t *testing.T) {
 	complete(1)
 	run(from, 0, 1, "done\n")
 	r.stop()
-	if _, more, err := from.Next(); more || err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("after the stop: %t, %v", more, err)
-	}
+	_, more, err := from.Next()
+	testkit.Holds(t, !more && err != nil && !errors.Is(err, io.EOF), "after the stop", more, err)
 }
 
 // TestFollowWithGoClient: in each form, the Go client yields a result before the next job ends.
@@ -340,13 +324,11 @@ func TestFollowWithGoClient(t *testing.T) {
 			for line := range int64(3) {
 				o := r.post("/jobs/claim", `{"runner_id":"r","max":1}`).object(http.StatusOK)
 				r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"status":"completed","output":"done"}`, o["claim_id"])).object(http.StatusOK)
-				if got, err, ok := next(); !ok || err != nil || got.Line != line || string(got.Output) != "done" {
-					t.Fatalf("%+v, %v, %t", got, err, ok)
-				}
+				got, err, ok := next()
+				testkit.MustHold(t, ok && err == nil && got.Line == line && string(got.Output) == "done", got, err, ok)
 			}
-			if got, err, ok := next(); ok {
-				t.Errorf("after the end: %+v, %v", got, err)
-			}
+			got, err, ok := next()
+			testkit.Holds(t, !ok, "after the end", got, err)
 		})
 	}
 }

@@ -35,9 +35,8 @@ func TestFollowGoesOnAfterDeletedJob(t *testing.T) {
 		o.jobReader = before
 	})
 	move := func(op job.Op, id job.ID) {
-		if moved, _, err := r.engine.Move(context.Background(), job.Move{Op: op, Job: id}); err != nil || moved.Refusal != job.Granted {
-			t.Errorf("%v of %v: %+v, %v", op, id, moved, err)
-		}
+		moved, _ := testkit.Must2(r.engine.Move(context.Background(), job.Move{Op: op, Job: id}))(t)
+		testkit.Equal(t, moved.Refusal, job.Granted, op, "of", id, moved)
 	}
 	before.call = func(first job.ID) { move(job.Delete, first) }
 	id := r.post("/jobs/create", `{"batch":{"open":true},"jobs":[{},{}]}`).object(http.StatusCreated)["batch_id"].(string)
@@ -49,7 +48,6 @@ func TestFollowGoesOnAfterDeletedJob(t *testing.T) {
 	defer res.Body.Close()
 	move(job.Cancel, first.WithLine(1))
 	line, err := bufio.NewReader(res.Body).ReadString('\n')
-	if want := fmt.Sprintf(`{"line":1,"job_id":"%s","status":"cancelled"`, first.WithLine(1)); err != nil || len(line) < len(want) || line[:len(want)] != want {
-		t.Errorf("%q, %v; want %s", line, err, want)
-	}
+	want := fmt.Sprintf(`{"line":1,"job_id":"%s","status":"cancelled"`, first.WithLine(1))
+	testkit.Holds(t, err == nil && len(line) >= len(want) && line[:len(want)] == want, line, err, "want", want)
 }

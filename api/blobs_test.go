@@ -134,9 +134,7 @@ func TestBlobs(t *testing.T) {
 			}
 			head := r.do(http.MethodHead, prefix+form, nil)
 			head.wantStatus(http.StatusOK)
-			if head.header.Get("Content-Length") != "7" {
-				t.Errorf("HEAD %s: %v", form, head.header)
-			}
+			testkit.Equal(t, head.header.Get("Content-Length"), "7", "HEAD", form, head.header)
 		}
 		r.put("/blobs/"+form, content).wantStatus(http.StatusOK)
 		r.put("/blobs/"+form, "WILSON?").refused(http.StatusUnprocessableEntity, "wrong_digest")
@@ -159,14 +157,12 @@ func TestBlobs(t *testing.T) {
 	}
 	r.put("/blob", "new").wantStatus(http.StatusOK)
 	r.put("/blobs", "").wantStatus(http.StatusCreated)
-	if a := r.get("/blobs/" + addressOf("")); a.status != http.StatusOK || a.body != "" {
-		t.Errorf("the empty blob: %d %q", a.status, a.body)
-	}
+	a := r.get("/blobs/" + addressOf(""))
+	testkit.Holds(t, a.status == http.StatusOK && a.body == "", "the empty blob", a.status, a.body)
 
 	for _, path := range []string{"/blobs/guest.wasm", "/blobs/sha256:00", "/blobs/sha256-abc", "/blobs/sha256-ab/cd", "/blob/" + digits + "0"} {
-		if a := r.get(path); a.status != http.StatusBadRequest && a.status != http.StatusNotFound {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		a := r.get(path)
+		testkit.Holds(t, a.status == http.StatusBadRequest || a.status == http.StatusNotFound, path, a.status, a.body)
 	}
 	r.get("/blobs/guest.wasm").refused(http.StatusBadRequest, "bad_address")
 	r.put("/blobs/guest.wasm", "x").refused(http.StatusBadRequest, "bad_address")
@@ -202,9 +198,7 @@ func TestBlobRanges(t *testing.T) {
 		}
 	}
 	a := r.do(http.MethodGet, path, nil, "Range", "bytes=0-9", "If-Range", `"other"`)
-	if a.status != http.StatusOK || a.body != content {
-		t.Errorf("If-Range of another version: %d, %d bytes", a.status, len(a.body))
-	}
+	testkit.Holds(t, a.status == http.StatusOK && a.body == content, "If-Range of another version", a.status, len(a.body), "bytes")
 }
 
 // TestVerifyingBlob: a range of a long blob that is not verified yet gets a status after which clients try again.
@@ -214,9 +208,7 @@ func TestVerifyingBlob(t *testing.T) {
 	r.blobs.fail(blob.ErrVerifying) // as Verify does after 10 seconds
 	a := r.do(http.MethodGet, "/blobs/"+addressOf("x"), nil, "Range", "bytes=0-0")
 	a.refused(http.StatusServiceUnavailable, "blob_verifying")
-	if a.header.Get("Retry-After") != "1" {
-		t.Errorf("%v", a.header)
-	}
+	testkit.Equal(t, a.header.Get("Retry-After"), "1", a.header)
 	r.blobs.fail(nil)
 	r.do(http.MethodGet, "/blobs/"+addressOf("x"), nil, "Range", "bytes=0-0").wantStatus(http.StatusPartialContent)
 }
@@ -239,9 +231,7 @@ func TestManyOpenFiles(t *testing.T) {
 		}
 		cancel()
 	}
-	if len(held) < 10 {
-		t.Fatalf("%d are open: %v", len(held), err)
-	}
+	testkit.MustHold(t, len(held) >= 10, len(held), "are open", err)
 	var all sync.WaitGroup // each waits for 5 seconds
 	for _, ask := range []func(){
 		func() { r.get("/blobs/"+addressOf("x")).refused(http.StatusServiceUnavailable, web.CodeOverloaded) },
@@ -257,9 +247,8 @@ func TestManyOpenFiles(t *testing.T) {
 	for _, b := range held {
 		testkit.Check(t, b.Close())
 	}
-	if got := r.get("/blobs/" + addressOf("x")); got.body != "x" {
-		t.Errorf("%d %s", got.status, got.body)
-	}
+	got := r.get("/blobs/" + addressOf("x"))
+	testkit.Equal(t, got.body, "x", got.status)
 	r.append(path, 0, "x").wantStatus(http.StatusNoContent)
 }
 
@@ -285,18 +274,13 @@ func TestDamagedBlob(t *testing.T) {
 			resp := testkit.Must(http.Get(r.url + "/blobs/" + address))(t)
 			got, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if err == nil || len(got) >= len(content) {
-				t.Errorf("read %d of %d bytes of a damaged blob, %v", len(got), len(content), err)
-			}
+			testkit.Holds(t, err != nil && len(got) < len(content), "read", len(got), "of", len(content), "bytes of a damaged blob", err)
 		}
 		r.put("/blobs", content).wantStatus(http.StatusOK)
-		if a := r.get("/blobs/" + address); a.status != http.StatusOK || a.body != content {
-			t.Errorf("after the repair: %d, %d bytes", a.status, len(a.body))
-		}
+		a := r.get("/blobs/" + address)
+		testkit.Holds(t, a.status == http.StatusOK && a.body == content, "after the repair", a.status, len(a.body), "bytes")
 	}
-	if text := r.get("/metrics").body; !strings.Contains(text, "\ndaybook_blobs_damaged_total 4\n") {
-		t.Error("the metrics do not count the damage")
-	}
+	testkit.Contains(t, r.get("/metrics").body, "\ndaybook_blobs_damaged_total 4\n")
 }
 
 // TestBlobLimits: each limit ends an upload, and an ended upload leaves no bytes.
@@ -323,9 +307,8 @@ func TestBlobLimits(t *testing.T) {
 		_ = c.Close()
 	}
 	list := r.get("/blobs").object(http.StatusOK)
-	if blobs := list["blobs"].([]any); len(blobs) != 1 || fmt.Sprint(list["bytes"]) != "1048576" {
-		t.Errorf("list: %v", list)
-	}
+	blobs := list["blobs"].([]any)
+	testkit.Holds(t, len(blobs) == 1 && fmt.Sprint(list["bytes"]) == "1048576", "list", list)
 }
 
 func TestListAndMissingBlobs(t *testing.T) {
@@ -346,9 +329,7 @@ func TestListAndMissingBlobs(t *testing.T) {
 		}
 		after = "&after=" + page["next"].(string)
 	}
-	if !slices.Equal(listed, all) {
-		t.Errorf("listed %v, want %v", listed, all)
-	}
+	testkit.EqualSlices(t, listed, all, "listed")
 	for _, query := range []string{"?limit=0", "?after=x", "?after=" + strings.Repeat("a", 40), "?limit=1001"} {
 		r.get("/blobs" + query).wantStatus(http.StatusBadRequest)
 	}
@@ -356,9 +337,8 @@ func TestListAndMissingBlobs(t *testing.T) {
 	unknown := strings.Repeat("0", 40)
 	upper := strings.ToUpper(strings.TrimPrefix(addressOf("none"), "sha256:"))
 	a := r.post("/blobs/missing", fmt.Sprintf(`{"addresses":[%q,%q,%q,%q]}`, all[0], upper, unknown, hex.EncodeToString(x[:])))
-	if got := a.object(http.StatusOK)["missing"].([]any); len(got) != 2 || got[0] != upper || got[1] != unknown {
-		t.Errorf("missing %v", got)
-	}
+	got := a.object(http.StatusOK)["missing"].([]any)
+	testkit.Holds(t, len(got) == 2 && got[0] == upper && got[1] == unknown, "missing", got)
 	entry := filepath.Join(r.blobs.dir, "sha1", hex.EncodeToString(x[:]))
 	testkit.NoError(t, os.WriteFile(entry, []byte("damaged"), 0o600))
 	r.post("/blobs/missing", `{"addresses":["`+hex.EncodeToString(x[:])+`"]}`).refused(http.StatusInternalServerError, "blob_damaged")
@@ -384,18 +364,15 @@ func TestCollectBlobs(t *testing.T) {
 	r.post("/jobs/"+failed+"/complete", fmt.Sprintf(`{"code":"failed","error":%q}`, "see "+addressOf("error"))).object(http.StatusOK)
 	r.do(http.MethodPut, "/handlers/h", strings.NewReader(fmt.Sprintf(`{"kind":"script","lang":"sh","source":%q}`, "# "+addressOf("handler"))), "Content-Type", web.MIMEJSON).wantStatus(http.StatusCreated)
 
-	if got := r.post("/blobs/collect", "").object(http.StatusOK); fmt.Sprint(got["blobs"]) != "0" {
-		t.Errorf("collected young blobs: %v", got)
-	}
+	got := r.post("/blobs/collect", "").object(http.StatusOK)
+	testkit.Equal(t, fmt.Sprint(got["blobs"]), "0", "collected young blobs:", got)
 	r.blobs.wait(25 * time.Hour)
 	r.put("/blobs", "young").wantStatus(http.StatusCreated)
-	if got := r.post("/blobs/collect", "").object(http.StatusOK); fmt.Sprint(got["blobs"], " ", got["bytes"]) != "1 4" {
-		t.Errorf("collected %v", got)
-	}
+	got = r.post("/blobs/collect", "").object(http.StatusOK)
+	testkit.Equal(t, fmt.Sprint(got["blobs"], " ", got["bytes"]), "1 4", "collected", got)
 	for _, content := range []string{"binary", "input", "payload", "output", "inline", "handler", "error", "young"} {
-		if a := r.get("/blobs/" + addressOf(content)); a.status != http.StatusOK {
-			t.Errorf("%s: %d", content, a.status)
-		}
+		a := r.get("/blobs/" + addressOf(content))
+		testkit.Equal(t, a.status, http.StatusOK, content)
 	}
 	r.get("/blobs/"+addressOf("dead")).refused(http.StatusNotFound, "blob_not_found")
 
@@ -416,9 +393,8 @@ func TestManyBlobStreams(t *testing.T) {
 			rand.Read(content)
 			a := r.do(http.MethodPut, "/blobs", bytes.NewReader(content))
 			a.wantStatus(http.StatusCreated)
-			if got := r.get("/blobs/" + addressOf(string(content))); got.body != string(content) {
-				t.Errorf("got %d bytes, %d", len(got.body), got.status)
-			}
+			got := r.get("/blobs/" + addressOf(string(content)))
+			testkit.Holds(t, got.body == string(content), "got", len(got.body), "bytes", got.status)
 		})
 	}
 	all.Wait()
@@ -441,9 +417,7 @@ func (r *rig) statusesOfBlobs(operations []tried, do func(o *tried, path, body s
 		if o.route.path != "/blobs/collect" && o.method != http.MethodOptions {
 			a := do(o, o.path, o.body)
 			a.refused(http.StatusServiceUnavailable, "blobs_unavailable")
-			if strings.Contains(a.body, "secret") {
-				r.Errorf("%s %s: the answer has the cause", o.method, o.path)
-			}
+			testkit.Holds(r, !strings.Contains(a.body, "secret"), o.method, o.path, "the answer has the cause")
 		}
 		r.blobs.fail(blob.ErrNoSpace)
 		if o.streams() {

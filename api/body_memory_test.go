@@ -21,13 +21,9 @@ import (
 func TestBodiesWaitForTheirShare(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
 		first := web.Share{Lane: s.bulk} // the oldest share gets all that it requests
-		if !first.Grow(t.Context(), 1, 0) {
-			t.Fatal("the budget is not empty")
-		}
+		testkit.MustHold(t, first.Grow(t.Context(), 1, 0), "the budget is not empty")
 		take := func() (giveBack func()) {
-			if !first.Grow(t.Context(), s.bulk.Total(), 0) {
-				t.Fatal("the oldest share does not get what it requests")
-			}
+			testkit.MustHold(t, first.Grow(t.Context(), s.bulk.Total(), 0), "the oldest share does not get what it requests")
 			return func() { first.Shrink(s.bulk.Total()) }
 		}
 		c := l.dial()
@@ -65,14 +61,11 @@ func TestAnnouncedBodiesTakeNothing(t *testing.T) {
 				testkit.Must(io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 8388608\r\n\r\nx"))(t)
 			}
 			synctest.Wait()
-			if used := s.bulk.Used() + s.control.Used(); used > 100*(web.FirstReadBytes+1) {
-				t.Errorf("%s: a hundred connections that sent a byte hold %d", path, used)
-			}
+			used := s.bulk.Used() + s.control.Used()
+			testkit.Holds(t, used <= 100*(web.FirstReadBytes+1), path, "a hundred connections that sent a byte hold", used)
 			time.Sleep(web.PaceTime)
 			synctest.Wait()
-			if used := s.bulk.Used() + s.control.Used(); used != 0 {
-				t.Errorf("%s: connections that stand still hold %d after %s", path, used, web.PaceTime)
-			}
+			testkit.Equal(t, s.bulk.Used()+s.control.Used(), 0, path, "connections that stand still hold after", web.PaceTime)
 		})
 	}
 }
@@ -113,13 +106,9 @@ func TestBodyLimitsOfRoutes(t *testing.T) {
 				body = chunked(text)
 			}
 			a := r.do(route.method, path, body, "Content-Type", kind)
-			if a.status != http.StatusRequestEntityTooLarge {
-				t.Errorf("%s, chunked %t: %d %s", name, chunks, a.status, a.body)
-			}
+			testkit.Equal(t, a.status, http.StatusRequestEntityTooLarge, name, "chunked", chunks, a.body)
 		}
 		a := r.do(route.method, path, strings.NewReader(strings.Repeat(" ", limit/2)), "Content-Type", kind)
-		if a.status == http.StatusRequestEntityTooLarge {
-			t.Errorf("%s half its limit: %d %s", name, a.status, a.body)
-		}
+		testkit.Holds(t, a.status != http.StatusRequestEntityTooLarge, name, "half its limit", a.status, a.body)
 	}
 }

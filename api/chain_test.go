@@ -57,9 +57,7 @@ func TestThen(t *testing.T) {
 		list = append(list, fmt.Sprintf(`{"job_id":%q,"code":"failed",%s}`, id, then("many", job.MaxChained)))
 	}
 	o := r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"outcomes":[%s]}`, claim, strings.Join(list, ","))).object(http.StatusOK)
-	if n := len(o["results"].([]any)); n != 30 {
-		t.Errorf("%d results", n)
-	}
+	testkit.Equal(t, len(o["results"].([]any)), 30, "results")
 	pending("many", 30*job.MaxChained)
 
 	// Beside an outcome for all, in lines, with a claim, and in a stream.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestHandlerOfOneJob: the answer to a claim of one job names its handler in a header.
@@ -28,8 +29,7 @@ func TestHandlerOfOneJob(t *testing.T) {
 		if c.of != nil {
 			want = c.of["handler_id"].(string) + " exec " + c.of["digest"].(string)
 		}
-		if got := a.header.Get(answer.HeaderHandler); a.status != http.StatusOK || got != want {
-			t.Errorf("%s: %d, the handler is %q, want %q", c.body, a.status, got, want)
-		}
+		got := a.header.Get(answer.HeaderHandler)
+		testkit.Holds(t, a.status == http.StatusOK && got == want, c.body, a.status, "the handler is", got, "want", want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // onOwnClock runs a test of a whole server with a fake clock.
@@ -50,9 +51,7 @@ func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
 		session := s.send(t, "POST", "/sessions", "").object(http.StatusCreated)["session_id"].(string)
 		full := func(test func()) { // while another request holds the whole budget for claims
 			others := web.Share{Lane: s.server.handouts}
-			if !others.Grow(t.Context(), s.server.handouts.Total(), 0) {
-				t.Fatal("the budget is not free")
-			}
+			testkit.MustHold(t, others.Grow(t.Context(), s.server.handouts.Total(), 0), "the budget is not free")
 			test()
 			others.Release()
 		}
@@ -62,9 +61,7 @@ func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
 			for _, j := range s.send(t, "GET", "/jobs", "").object(http.StatusOK)["jobs"].([]any) {
 				want(t, j.(map[string]any), "status", "pending", "run_attempts", 0)
 			}
-			if t.Failed() {
-				t.Fatalf("after %s", what)
-			}
+			testkit.MustHold(t, !t.Failed(), "after", what)
 		}
 		full(func() {
 			want(t, s.send(t, "POST", "/jobs/claim", claim).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "not_stored")
@@ -87,9 +84,7 @@ func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
 			}
 			// The refusal of a repeat releases no jobs, because the first answer handed them out.
 			got := s.send(t, "POST", "/jobs/claim", claim, c.second...).object(http.StatusOK)
-			if len(ids(got)) != 2 {
-				t.Errorf("%s: the next claim: %v", c.name, ids(got))
-			}
+			testkit.Equal(t, len(ids(got)), 2, c.name, "the next claim")
 			full(func() {
 				want(t, s.send(t, "POST", "/jobs/claim", claim, c.second...).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "stored")
 			})
@@ -106,15 +101,12 @@ func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
 		full(func() {
 			want(t, s.send(t, "POST", "/jobs/claim", complete+`}`).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "not_stored")
 			o := s.send(t, "POST", "/jobs/claim", complete+`,"wait_ms":1000}`, web.HeaderKey, "k3").object(http.StatusOK)
-			if refused, _ := o["claim_refused"].(map[string]any); refused["code"] != "overloaded" || len(o["results"].([]any)) != 3 || len(ids(o)) != 0 {
-				t.Errorf("%v", o)
-			}
+			refused, _ := o["claim_refused"].(map[string]any)
+			testkit.Holds(t, refused["code"] == "overloaded" && len(o["results"].([]any)) == 3 && len(ids(o)) == 0, o)
 		})
 		free("a claim with outcomes")
 		for name, used := range map[string]int64{"handouts": s.server.handouts.Used(), "parked": s.server.parked.Used(), "control": s.server.control.Used()} {
-			if used != 0 {
-				t.Errorf("%d bytes of %s are held at the end", used, name)
-			}
+			testkit.Equal(t, used, 0, "bytes", name, "are held at the end")
 		}
 	})
 }

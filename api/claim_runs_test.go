@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -56,15 +55,12 @@ func sameDocuments(t *testing.T, r *rig, c *runs.Claim, list []runs.Run) {
 		Jobs []map[string]any `json:"jobs"`
 	}
 	a := r.get("/claims/" + c.ID.String())
-	if err := json.Unmarshal([]byte(a.body), &shown); err != nil || len(shown.Jobs) != len(docs) {
-		t.Fatalf("%d jobs in runs, %d shown, %v", len(docs), len(shown.Jobs), err)
-	}
+	err := json.Unmarshal([]byte(a.body), &shown)
+	testkit.MustHold(t, err == nil && len(shown.Jobs) == len(docs), len(docs), "jobs in runs", len(shown.Jobs), "shown", err)
 	for i := range docs {
 		var got map[string]any
 		testkit.NoError(t, json.Unmarshal(answer.AppendJob(nil, &docs[i], answer.InJSON), &got))
-		if !reflect.DeepEqual(got, shown.Jobs[i]) {
-			t.Errorf("in runs: %v\nshown:   %v", got, shown.Jobs[i])
-		}
+		testkit.DeepEqual(t, got, shown.Jobs[i], "in runs shown")
 	}
 }
 
@@ -104,33 +100,23 @@ func TestClaimInRuns(t *testing.T) {
 	}
 	r.add("/acme/job/resize/add", strings.Repeat("0123456789\n", 100)).object(http.StatusCreated)
 	a := claim(`{"runner_id":"runner 1","max":100}`)
-	if len(a.body) > 100*10+100*2+200+200 {
-		t.Errorf("%d bytes for a run of 100 jobs: %s", len(a.body), a.body)
-	}
+	testkit.Holds(t, len(a.body) <= 100*10+100*2+200+200, len(a.body), "bytes for a run of 100 jobs", a.body)
 	c, list := claimedInRuns(t, a)
-	if c.Runner != "runner 1" || c.Jobs != 100 || len(list) != 1 {
-		t.Errorf("%+v, %d runs", c, len(list))
-	}
+	testkit.Holds(t, c.Runner == "runner 1" && c.Jobs == 100 && len(list) == 1, c, len(list), "runs")
 	sameDocuments(t, r, &c, list)
 
 	n := mixedJobs(r)
 	const whole = `{"runner_id":"r","max":1000,"lease_ms":5000}`
 	first := r.post("/jobs/claim", whole, "Accept", web.MIMERuns, "Idempotency-Key", "k")
 	c, list = claimedInRuns(t, first)
-	if c.Jobs != n {
-		t.Errorf("%d jobs", c.Jobs)
-	}
+	testkit.Equal(t, c.Jobs, n, "jobs")
 	sameDocuments(t, r, &c, list)
 	// A tickle changes the documents.
 	r.post("/jobs/"+list[0].First.ID.String()+"/tickle", `{"lease_ms":9000,"step":"half","progress":0.5}`).object(http.StatusOK)
 	repeated := r.post("/jobs/claim", whole, "Accept", web.MIMERuns, "Idempotency-Key", "k")
-	if repeated.header.Get("Idempotency-Replayed") != "true" {
-		t.Error("the repeat was carried out")
-	}
+	testkit.Equal(t, repeated.header.Get("Idempotency-Replayed"), "true", "the repeat was carried out")
 	c, list = claimedInRuns(t, repeated)
-	if c.Jobs != n {
-		t.Errorf("%d jobs in the repeat", c.Jobs)
-	}
+	testkit.Equal(t, c.Jobs, n, "jobs in the repeat")
 	sameDocuments(t, r, &c, list)
 }
 
@@ -140,13 +126,10 @@ func TestClaimFormsInRuns(t *testing.T) {
 	claim := func(body string) reply { return r.post("/jobs/claim", body, "Accept", web.MIMERuns) }
 	r.add("/add", "a\nb\nc\nd\n").object(http.StatusCreated)
 	one, list := claimedInRuns(t, claim(`{"runner_id":"r"}`))
-	if one.Jobs != 1 || string(list[0].Parts[0]) != "a\n" {
-		t.Errorf("%+v %+v", one, list)
-	}
+	testkit.MustEqual(t, one.Jobs, 1, one, list)
+	testkit.Equal(t, string(list[0].Parts[0]), "a\n", one, list)
 	a := claim(`{"runner_id":"r","max":2,"complete":{"claim_id":"` + one.ID.String() + `","status":"completed"}}`)
-	if !strings.HasPrefix(a.body, "#:results v=1 ended=1 jobs=0 runs=0\n#:claim v=1 claim_id=") {
-		t.Error(a.body)
-	}
+	testkit.Holds(t, strings.HasPrefix(a.body, "#:results v=1 ended=1 jobs=0 runs=0\n#:claim v=1 claim_id="), a.body)
 	two, list := claimedInRuns(t, a)
 	a = claim(`{"runner_id":"r","max":2,"complete":[{"job_id":"` + list[0].First.ID.String() + `","code":"ok"},{"job_id":"` + list[0].ID(1).String() + `","code":"ok","claim_id":"` + one.ID.String() + `"}]}`)
 	want := fmt.Sprintf("#:results v=1 jobs=2 runs=2\n#:run job_id=%s n=1 status=completed\n#:run job_id=%s n=1 code=claim_lost detail=", list[0].First.ID, list[0].ID(1))
@@ -159,20 +142,15 @@ func TestClaimFormsInRuns(t *testing.T) {
 		t.Error(a.body)
 	}
 	claimedInRuns(t, a)
-	if two.Jobs != 2 {
-		t.Errorf("%+v", two)
-	}
+	testkit.Equal(t, two.Jobs, 2, two)
 	o := r.post("/jobs/claim?fields=payload", `{"runner_id":"r"}`, "Accept", web.MIMERuns).refused(http.StatusBadRequest, "bad_request")
-	if o["field"] != "fields" {
-		t.Errorf("%v", o)
-	}
+	testkit.Equal(t, o["field"], "fields", o)
 	for accept, kind := range map[string]string{
 		web.MIMERuns + ";q=1, " + web.MIMEJSON: web.MIMERuns, web.MIMEJSON + ", " + web.MIMERuns: web.MIMEClaim, web.MIMENDJSON + ", " + web.MIMERuns: web.MIMENDJSON, "*/*": web.MIMEClaim, "text/html": web.MIMEClaim,
 	} {
 		r.add("/add", "a\n").object(http.StatusCreated)
-		if got := r.post("/jobs/claim", `{"runner_id":"r","max":1}`, "Accept", accept).header.Get("Content-Type"); got != kind {
-			t.Errorf("Accept: %s is answered in %s, want %s", accept, got, kind)
-		}
+		got := r.post("/jobs/claim", `{"runner_id":"r","max":1}`, "Accept", accept).header.Get("Content-Type")
+		testkit.Holds(t, got == kind, "Accept", accept, "is answered in", got, "want", kind)
 	}
 }
 
@@ -196,9 +174,8 @@ func TestClaimedFields(t *testing.T) {
 		})
 	}
 	r.add("/add", "a\n").object(http.StatusCreated)
-	if a := r.post("/jobs/claim", `{"runner_id":"r","max":2}`); strings.Contains(a.body, "null") || !strings.Contains(a.body, `"payload":"a","attempts":[],"runner_id":"r"`) {
-		t.Error(a.body)
-	}
+	a := r.post("/jobs/claim", `{"runner_id":"r","max":2}`)
+	testkit.Holds(t, !strings.Contains(a.body, "null") && strings.Contains(a.body, `"payload":"a","attempts":[],"runner_id":"r"`), a.body)
 	for _, query := range []string{"?fields=nonsense", "?fields=payload,payload", "?fields=", "?field=payload"} {
 		r.post("/jobs/claim"+query, `{"runner_id":"r"}`).refused(http.StatusBadRequest, "bad_request")
 	}
@@ -235,9 +212,7 @@ func TestGoClientReadsRuns(t *testing.T) {
 			if len(j.Payload)+len(want.Payload) == 0 {
 				j.Payload, want.Payload = nil, nil
 			}
-			if !reflect.DeepEqual(*j, want) {
-				t.Errorf("%s: job %d is\n%+v\nwant\n%+v", accept, i, *j, want)
-			}
+			testkit.DeepEqual(t, *j, want, accept, "job", i)
 		}
 	}
 }

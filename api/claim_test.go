@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,9 +27,8 @@ func TestClaim(t *testing.T) {
 	r := start(t)
 	t.Run("nothing there", func(t *testing.T) {
 		for _, body := range []string{`{"runner_id":"r"}`, `{"runner_id":"r","max":5}`, `{"runner_id":"r","wait_ms":1}`} {
-			if a := r.post("/jobs/claim", body); a.status != http.StatusNoContent || a.body != "" {
-				t.Errorf("%s: %d %q", body, a.status, a.body)
-			}
+			a := r.post("/jobs/claim", body)
+			testkit.Holds(t, a.status == http.StatusNoContent && a.body == "", body, a.status, a.body)
 		}
 	})
 	t.Run("a single job", func(t *testing.T) {
@@ -38,26 +36,19 @@ func TestClaim(t *testing.T) {
 		a := r.post("/jobs/claim", `{"runner_id":"r one"}`)
 		o := a.object(http.StatusOK)
 		want(t, o, "status", "active", "runner_id", "r one", "run_attempts", 1, "payload", "x")
-		if a.header.Get("Daybook-Seq") == "" || o["claim_id"] == nil || o["deadline_at"] == nil {
-			t.Error(a.body)
-		}
-		if got := r.get("/jobs/" + o["job_id"].(string)); got.body != a.body {
-			t.Errorf("claimed: %s\nread:    %s", a.body, got.body)
-		}
+		testkit.Holds(t, a.header.Get("Daybook-Seq") != "" && o["claim_id"] != nil && o["deadline_at"] != nil, a.body)
+		got := r.get("/jobs/" + o["job_id"].(string))
+		testkit.Equal(t, got.body, a.body, "claimed")
 	})
 	t.Run("many", func(t *testing.T) {
 		r.add("/a/job/b/add", "one\ntwo\nthree\n").object(http.StatusCreated)
 		o := r.post("/jobs/claim", `{"runner_id":"r","max":2,"clients":["a"],"types":["b","c"],"lease_ms":1500,"max_bytes":100}`).object(http.StatusOK)
 		want(t, o, "lease_ms", 1500)
 		jobs := o["jobs"].([]any)
-		if len(jobs) != 2 {
-			t.Fatalf("%d jobs", len(jobs))
-		}
+		testkit.MustEqual(t, len(jobs), 2, "jobs")
 		want(t, jobs[0].(map[string]any), "payload", "one", "claim_id", o["claim_id"], "lease_ms", 1500)
 		o = r.post("/jobs/claim", `{"runner_id":"r","max":1000,"clients":["a"]}`).object(http.StatusOK)
-		if len(o["jobs"].([]any)) != 1 {
-			t.Errorf("%v", o)
-		}
+		testkit.Equal(t, len(o["jobs"].([]any)), 1, o)
 	})
 	t.Run("NDJSON", func(t *testing.T) {
 		// A JSON value with newlines must stay on one line.
@@ -65,14 +56,11 @@ func TestClaim(t *testing.T) {
 		r.post("/jobs/create", `{"client":"nd","payload":"two\nlines"}`).object(http.StatusCreated)
 		a := r.post("/jobs/claim", `{"runner_id":"r","max":5,"clients":["nd"]}`, "Accept", "application/x-ndjson")
 		lines := strings.Split(strings.TrimSuffix(a.body, "\n"), "\n")
-		if len(lines) != 3 || a.header.Get("Content-Type") != "application/x-ndjson" {
-			t.Fatalf("%d lines: %s", len(lines), a.body)
-		}
+		testkit.MustEqual(t, len(lines), 3, "lines:", a.body)
+		testkit.MustEqual(t, a.header.Get("Content-Type"), "application/x-ndjson", len(lines), "lines:", a.body)
 		var head, first, second map[string]any
 		for i, o := range []*map[string]any{&head, &first, &second} {
-			if err := json.Unmarshal([]byte(lines[i]), o); err != nil {
-				t.Fatalf("line %d: %v", i, err)
-			}
+			testkit.NoError(t, json.Unmarshal([]byte(lines[i]), o), "line", i)
 		}
 		want(t, head, "lease_ms", 300000)
 		want(t, first, "payload", map[string]any{"a": 1, "b": "x\ny"}, "claim_id", head["claim_id"])
@@ -94,9 +82,7 @@ func TestClaim(t *testing.T) {
 		// An outcome for all jobs of the claim.
 		third := claim(fmt.Sprintf(`"max":10,"complete":{"claim_id":%q,"status":"failed"}`, first["claim_id"]))
 		want(t, third, "ended", 1, "results", "[]")
-		if len(ids(third)) != 2 {
-			t.Errorf("%v", third)
-		}
+		testkit.Equal(t, len(ids(third)), 2, third)
 		// If no job can be claimed, the answer is still 200, without a claim.
 		last := claim(fmt.Sprintf(`"complete":{"claim_id":%q,"outcomes":[{"job_id":%q,"code":"ok"}]}`, third["claim_id"], ids(third)[0]))
 		want(t, last, "claim_id", nil, "lease_ms", nil, "jobs", "[]")
@@ -153,13 +139,10 @@ func TestClaim(t *testing.T) {
 	}
 	t.Run("at the limits", func(t *testing.T) {
 		body := `{"runner_id":"` + repeat('r', 128) + `","max":1000,"clients":["none"],"types":["a"` + strings.Repeat(`,"a"`, job.MaxClaimNames-1) + `],"lease_ms":86400000,"max_bytes":8388608}`
-		if a := r.post("/jobs/claim", body); a.status != http.StatusNoContent {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		a := r.post("/jobs/claim", body)
+		testkit.Equal(t, a.status, http.StatusNoContent, a.body)
 		o := r.post("/jobs/claim", `{"runner_id":"r","clients":["none"],"complete":`+outcomes(job.MaxOutcomes)+`}`).object(http.StatusOK)
-		if n := len(o["results"].([]any)); n != job.MaxOutcomes {
-			t.Errorf("%d results", n)
-		}
+		testkit.Equal(t, len(o["results"].([]any)), job.MaxOutcomes, "results")
 	})
 }
 
@@ -213,13 +196,9 @@ func TestCompletionsOfParkedClaimsAreBounded(t *testing.T) {
 			t.Errorf("%d bytes of results are held, of %d", used, s.parked.Total())
 		}
 		all.Wait()
-		if waited < 30 || atOnce < 30 {
-			t.Errorf("%d claims waited, %d did not", waited, atOnce)
-		}
+		testkit.Holds(t, waited >= 30 && atOnce >= 30, waited, "claims waited", atOnce, "did not")
 		synctest.Wait()
-		if used := s.parked.Used() + s.handouts.Used(); used != 0 {
-			t.Errorf("%d bytes are held at the end", used)
-		}
+		testkit.Equal(t, s.parked.Used()+s.handouts.Used(), 0, "bytes are held at the end")
 	})
 }
 
@@ -243,9 +222,7 @@ func TestParkedClaim(t *testing.T) {
 		r.stop()
 		o := (<-got).refused(http.StatusServiceUnavailable, "shutting_down")
 		want(t, o, "outcome", "not_stored")
-		if strings.Contains(log.String(), `"level":"warn"`) {
-			t.Errorf("the log has warnings: %s", log.String())
-		}
+		testkit.Lacks(t, log.String(), `"level":"warn"`)
 	})
 	t.Run("leaves with its client", func(t *testing.T) {
 		r := start(t)
@@ -289,9 +266,7 @@ func TestJobsOfAClientThatIsGoneAreGivenBack(t *testing.T) {
 	l.gone = cancel
 	req := testkit.Must(http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/jobs/claim", strings.NewReader(`{"runner_id":"r"}`)))(t)
 	req.Header.Set("Content-Type", "application/json")
-	if _, err := http.DefaultClient.Do(req); err == nil {
-		t.Fatal("answered")
-	}
+	testkit.Fails(http.DefaultClient.Do(req))(t)
 	for {
 		o := r.get("/jobs/" + id).object(http.StatusOK)
 		if o["status"] == "pending" && fmt.Sprint(o["run_attempts"]) == "0" {
@@ -343,13 +318,9 @@ func TestClaimPrefersDistinctValues(t *testing.T) {
 		return users
 	}
 	const byUser = `{"name":"prefer_distinct","meta_key":"user","underlying":{"name":"oldest"}}`
-	if got := claim(1, `"oldest"`); !slices.Equal(got, []string{"anna"}) {
-		t.Errorf("the oldest is of %q", got)
-	}
+	testkit.EqualSlices(t, claim(1, `"oldest"`), []string{"anna"}, "the oldest is")
 	// Jobs without the key count as having a value without active jobs.
-	if got := claim(3, byUser); !slices.Equal(got, []string{"bert", "", "anna"}) {
-		t.Errorf("the next ones are of %q", got)
-	}
+	testkit.EqualSlices(t, claim(3, byUser), []string{"bert", "", "anna"}, "the next ones are")
 	if got := claim(9, nestedDistinct(job.MaxDistinctKeys)); len(got) != 2 { // nothing is withheld
 		t.Errorf("the rest is of %q", got)
 	}

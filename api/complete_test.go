@@ -49,12 +49,9 @@ func TestComplete(t *testing.T) {
 			j := r.one()
 			a := r.post("/jobs/"+j["job_id"].(string)+"/complete", c.body)
 			want(t, a.object(http.StatusOK), c.fields...)
-			if a.header.Get("Daybook-Seq") == "" {
-				t.Error("no Daybook-Seq")
-			}
-			if got := r.get("/jobs/" + j["job_id"].(string)); got.body != a.body {
-				t.Errorf("answered: %s\nread: %s", a.body, got.body)
-			}
+			testkit.Holds(t, a.header.Get("Daybook-Seq") != "", "no Daybook-Seq")
+			got := r.get("/jobs/" + j["job_id"].(string))
+			testkit.Equal(t, got.body, a.body)
 			r.post("/jobs/claim", `{"runner_id":"sweep","max":1000}`) // the next claim finds none of these
 		})
 	}
@@ -62,9 +59,7 @@ func TestComplete(t *testing.T) {
 		j := r.one()
 		o := r.post("/jobs/"+j["job_id"].(string)+"/complete", `{"code":"error","error":"again","delay_ms":0}`).object(http.StatusOK)
 		attempts := o["attempts"].([]any)
-		if len(attempts) != 1 {
-			t.Fatal(attempts)
-		}
+		testkit.MustEqual(t, len(attempts), 1)
 		want(t, attempts[0].(map[string]any), "runner_id", "r1", "code", "error", "exit_code", 500, "error", "again", "why", "reported")
 		r.post("/jobs/claim", `{"runner_id":"sweep","max":1000}`)
 	})
@@ -76,9 +71,8 @@ func TestComplete(t *testing.T) {
 		fenced := fmt.Sprintf(`{"code":"ok","claim_id":%q,"runner_id":"r1"}`, j["claim_id"])
 		first := r.post(path, fenced)
 		want(t, first.object(http.StatusOK), "status", "completed")
-		if again := r.post(path, fenced); again.body != first.body || again.status != http.StatusOK {
-			t.Errorf("repeated: %d %s", again.status, again.body)
-		}
+		again := r.post(path, fenced)
+		testkit.Holds(t, again.body == first.body && again.status == http.StatusOK, "repeated", again.status, again.body)
 		r.post(path, fmt.Sprintf(`{"code":"failed","claim_id":%q}`, j["claim_id"])).refused(http.StatusConflict, "outcome_differs")
 		r.post(path, `{"code":"ok"}`).refused(http.StatusBadRequest, "job_not_active")
 		r.post("/jobs/"+unknownID+"/complete", `{"code":"ok"}`).refused(http.StatusNotFound, "job_not_found")
@@ -162,9 +156,8 @@ func TestCompleteMany(t *testing.T) {
 		want(t, results[0].(map[string]any), "job_id", list[0], "status", "completed")
 		want(t, results[1].(map[string]any), "job_id", list[1], "status", nil, "code", "claim_lost")
 		want(t, results[2].(map[string]any), "job_id", unknownID, "status", nil, "code", "job_not_found")
-		if _, there := o["ended"]; there {
-			t.Error("a list has no outcome for all")
-		}
+		_, there := o["ended"]
+		testkit.Holds(t, !there, "a list has no outcome for all")
 		want(t, r.post("/jobs/complete", `{"outcomes":[]}`).object(http.StatusOK), "results", "[]")
 	})
 	t.Run("NDJSON", func(t *testing.T) {
@@ -177,9 +170,8 @@ func TestCompleteMany(t *testing.T) {
 			return fmt.Sprintf(`{"job_id":%q,"code":"ok","claim_id":%q,"runner_id":"r"}`, list[i], claim["claim_id"])
 		}
 		o := send(line(0), "", `{"job_id":"`+list[1]+`","code":"fine"}`).wrong("code")
-		if detail := o["detail"].(string); !strings.HasPrefix(detail, "line 3: ") {
-			t.Errorf("detail %q", detail)
-		}
+		detail := o["detail"].(string)
+		testkit.Holds(t, strings.HasPrefix(detail, "line 3: "), "detail", detail)
 		send(line(0), "not JSON").wrong("")
 		send(line(0), `{"code":"ok"}`).wrong("job_id")
 		want(t, r.get("/jobs/"+list[0]).object(http.StatusOK), "status", "active") // a malformed line applies nothing
@@ -193,9 +185,7 @@ func TestCompleteMany(t *testing.T) {
 			fmt.Sprintf(`{"job_id":%q,"status":null,"code":"job_not_found","detail":%q}`, unknownID, job.NotFound.Error()),
 			fmt.Sprintf(`{"job_id":%q,"status":"completed"}`, list[2]),
 		} {
-			if got[i] != text {
-				t.Errorf("line %d: %s, want %s", i, got[i], text)
-			}
+			testkit.Equal(t, got[i], text, "line", i)
 		}
 	})
 	t.Run("more than one command holds", func(t *testing.T) {
@@ -212,20 +202,14 @@ func TestCompleteMany(t *testing.T) {
 		d := json.NewDecoder(strings.NewReader(a.body))
 		for i, id := range list {
 			var o map[string]any
-			if err := d.Decode(&o); err != nil {
-				t.Fatalf("result %d: %v", i, err)
-			}
-			if o["job_id"] != id || o["status"] != "completed" {
-				t.Fatalf("result %d: %v", i, o)
-			}
+			testkit.NoError(t, d.Decode(&o), "result", i)
+			testkit.MustHold(t, o["job_id"] == id && o["status"] == "completed", "result", i, o)
 		}
 	})
 	t.Run("the largest output for all", func(t *testing.T) {
 		claim := held(2)
 		o := r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok","output":%q}`, claim["claim_id"], repeat('o', job.MaxForAllBytes))).object(http.StatusOK)
-		if fmt.Sprint(o["ended"]) != "2" {
-			t.Errorf("answered %v", o)
-		}
+		testkit.Equal(t, fmt.Sprint(o["ended"]), "2", "answered", o)
 	})
 	t.Run("texts that take thrice their room in the journal", func(t *testing.T) {
 		claim := held(40)
@@ -307,9 +291,8 @@ func TestJobGoneWithItsOutcome(t *testing.T) {
 	o := r.post("/jobs/"+j["job_id"].(string)+"/complete", `{"code":"ok"}`).object(http.StatusOK)
 	want(t, o, "job_id", j["job_id"], "status", "completed", "client", nil)
 	for name := range j {
-		if _, there := o[name]; !there {
-			t.Errorf("%s is missing", name)
-		}
+		_, there := o[name]
+		testkit.Holds(t, there, name, "is missing")
 	}
 }
 
@@ -331,12 +314,8 @@ func TestRepeatOfACompletionWhoseJobIsGone(t *testing.T) {
 	results := r.post("/jobs/complete", both).object(http.StatusOK)
 	r.get("/jobs/"+ids[0]).refused(http.StatusNotFound, "job_not_found")
 
-	if again := r.post(first, body).object(http.StatusOK); fmt.Sprint(again) != fmt.Sprint(answer) {
-		t.Errorf("one: %v, and before %v", again, answer)
-	}
-	if again := r.post("/jobs/complete", both).object(http.StatusOK); fmt.Sprint(again) != fmt.Sprint(results) {
-		t.Errorf("several: %v, and before %v", again, results)
-	}
+	testkit.Equal(t, fmt.Sprint(r.post(first, body).object(http.StatusOK)), fmt.Sprint(answer), "one and before", answer)
+	testkit.Equal(t, fmt.Sprint(r.post("/jobs/complete", both).object(http.StatusOK)), fmt.Sprint(results), "several and before", results)
 	all := fmt.Sprintf(`{"claim_id":%q,"code":"ok","except":[{"job_id":%q,"code":"failed"}]}`, claim, ids[1])
 	want(t, r.post("/jobs/complete", all).object(http.StatusOK), "ended", 1)
 	r.post(first, fmt.Sprintf(`{"code":"failed","claim_id":%q}`, claim)).refused(http.StatusConflict, "outcome_differs")
@@ -432,9 +411,8 @@ func TestExceptionsComeBeforeTheOutcomeForAll(t *testing.T) {
 		s.slow.Store(0)
 		want(t, o, "ended", jobs-len(except))
 		for i, r := range o["results"].([]any) {
-			if result := r.(map[string]any); result["status"] != "failed" {
-				t.Fatalf("exception %d: %v", i, result)
-			}
+			result := r.(map[string]any)
+			testkit.MustEqual(t, result["status"], "failed", "exception", i, result)
 		}
 	})
 }

@@ -58,9 +58,7 @@ func TestCompletionInRuns(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 		o := r.get("/jobs/" + at(0).String()).object(http.StatusOK)
-		if fmt.Sprint(o["output"]) != "map[a:1]" {
-			t.Errorf("%v", o["output"])
-		}
+		testkit.Equal(t, fmt.Sprint(o["output"]), "map[a:1]")
 		if o := r.get("/jobs/" + at(1).String()).object(http.StatusOK); fmt.Sprint(o["output"]) != "7" {
 			t.Errorf("%v", o["output"])
 		}
@@ -74,13 +72,11 @@ func TestCompletionInRuns(t *testing.T) {
 		all := job.Outcome{Code: job.Retry, ExitCode: 101, DelayMs: 0, Error: "later"}
 		body := outcomesInRuns(runs.Completion{Claim: c.ID, All: &all}, runs.OutcomeRun{Claim: c.ID, Outcome: outcomeOf(at(4), job.OK), N: 1})
 		a := complete(body, "Accept", web.MIMERuns, "Idempotency-Key", "k")
-		if want := fmt.Sprintf("#:results v=1 ended=5 jobs=1 runs=1\n#:run job_id=%s n=1 status=completed\n", at(4)); a.status != http.StatusOK || a.body != want {
-			t.Fatalf("%d %s want %s", a.status, a.body, want)
-		}
+		want := fmt.Sprintf("#:results v=1 ended=5 jobs=1 runs=1\n#:run job_id=%s n=1 status=completed\n", at(4))
+		testkit.MustHold(t, a.status == http.StatusOK && a.body == want, a.status, a.body, "want", want)
 		again := complete(body, "Accept", web.MIMERuns, "Idempotency-Key", "k")
-		if again.body != a.body || again.header.Get("Idempotency-Replayed") != "true" {
-			t.Errorf("the repeat is answered %s", again.body)
-		}
+		testkit.Equal(t, again.body, a.body, "the repeat is")
+		testkit.Equal(t, again.header.Get("Idempotency-Replayed"), "true", "the repeat is answered", again.body)
 		complete(body+"\n", "Idempotency-Key", "k").refused(http.StatusBadRequest, "bad_request")
 		lost := outcomesInRuns(runs.Completion{Claim: job.NewID(1, 1<<30, 0), All: &all})
 		complete(lost, "Accept", web.MIMERuns).refused(http.StatusConflict, "claim_lost")
@@ -90,13 +86,9 @@ func TestCompletionInRuns(t *testing.T) {
 		first := list[0].First.ID
 		lines := fmt.Sprintf(`{"job_id":"%s","code":"ok","claim_id":"%s"}`, first, c.ID)
 		a := r.do(http.MethodPost, "/jobs/complete", strings.NewReader(lines), "Content-Type", web.MIMENDJSON, "Accept", web.MIMERuns)
-		if !strings.HasPrefix(a.body, "#:results v=1 jobs=1 runs=1\n") {
-			t.Error(a.body)
-		}
+		testkit.Holds(t, strings.HasPrefix(a.body, "#:results v=1 jobs=1 runs=1\n"), a.body)
 		a = r.post("/jobs/complete", `{"claim_id":"`+c.ID.String()+`","status":"completed"}`, "Accept", web.MIMERuns)
-		if a.body != "#:results v=1 ended=3 jobs=0 runs=0\n" && a.body != "#:results v=1 ended=2 jobs=0 runs=0\n" {
-			t.Error(a.body)
-		}
+		testkit.Holds(t, a.body == "#:results v=1 ended=3 jobs=0 runs=0\n" || a.body == "#:results v=1 ended=2 jobs=0 runs=0\n", a.body)
 	})
 	text := outcomeOf(first, job.OK)
 	text.OutputKind = job.Text
@@ -121,9 +113,7 @@ func TestCompletionInRuns(t *testing.T) {
 	} {
 		t.Run(bad.name, func(t *testing.T) {
 			o := complete(bad.body).refused(http.StatusBadRequest, "bad_request")
-			if detail := o["detail"].(string); !strings.Contains(detail, bad.detail) {
-				t.Errorf("%s, want %s", detail, bad.detail)
-			}
+			testkit.Contains(t, o["detail"].(string), bad.detail)
 		})
 	}
 	t.Run("at the limit", func(t *testing.T) {

@@ -49,22 +49,16 @@ func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 				head := fmt.Sprintf("%s %s HTTP/1.1\r\n%s%s\r\n\r\n", r.method, r.path, r.headers, length)
 				testkit.Must(io.WriteString(c, head))(t)
 				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-				if err != nil {
-					t.Fatalf("%s, %s: %v", r.name, length, err)
-				}
+				testkit.NoError(t, err, r.name, length)
 				go io.Copy(io.Discard, resp.Body)
-				if took := time.Since(began); took > web.PaceTime {
-					t.Errorf("%s, %s: %d after %s", r.name, length, resp.StatusCode, took)
-				}
-				if !resp.Close {
-					t.Errorf("%s, %s: %d, and the connection stays open", r.name, length, resp.StatusCode)
-				}
+				took := time.Since(began)
+				testkit.Holds(t, took <= web.PaceTime, r.name, length, resp.StatusCode, "after", took)
+				testkit.Holds(t, resp.Close, r.name, length, resp.StatusCode, "and the connection stays open")
 				synctest.Wait()
 				time.Sleep(2 * web.LeftoverWait)
 				synctest.Wait()
-				if n, _ := s.web.Connections(); n != 0 {
-					t.Errorf("%s, %s: %d connections are left", r.name, length, n)
-				}
+				n, _ := s.web.Connections()
+				testkit.Equal(t, n, 0, r.name, length, "connections are left")
 				c.Close()
 			}
 		})
@@ -90,9 +84,7 @@ func TestRefusalsKeepConnections(t *testing.T) {
 			testkit.Must(io.WriteString(c, request+framed))(t)
 			resp := testkit.Must(http.ReadResponse(in, nil))(t)
 			testkit.Must(io.Copy(io.Discard, resp.Body))(t)
-			if resp.Close {
-				t.Errorf("%q: %d, and the connection ends", request, resp.StatusCode)
-			}
+			testkit.Holds(t, !resp.Close, request, resp.StatusCode, "and the connection ends")
 		}
 	}
 }
@@ -113,9 +105,8 @@ func TestClientsThatDoNotRead(t *testing.T) {
 				go read(c)
 				time.Sleep(web.PaceTime + time.Second)
 				synctest.Wait()
-				if n, _ := s.web.Connections(); n != 0 {
-					t.Errorf("%d connections are left", n)
-				}
+				n, _ := s.web.Connections()
+				testkit.Equal(t, n, 0, "connections are left")
 			})
 		})
 	}

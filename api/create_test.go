@@ -21,12 +21,8 @@ func TestCreate(t *testing.T) {
 		o := a.object(http.StatusCreated)
 		want(t, o, "client", "default", "type", "default", "status", "pending", "priority", 4, "payload", nil, "payload_b64", nil, "max_attempts", 3,
 			"lease_ms", 300000, "run_attempts", 0, "runner_id", nil, "claim_id", nil, "run_at", nil, "completed_at", nil, "deadline_at", nil)
-		if got := a.header.Get("Location"); got != "/jobs/"+o["job_id"].(string) {
-			t.Errorf("Location %q", got)
-		}
-		if a.header.Get("Daybook-Seq") == "" {
-			t.Error("no Daybook-Seq")
-		}
+		testkit.Equal(t, a.header.Get("Location"), "/jobs/"+o["job_id"].(string), "Location")
+		testkit.Holds(t, a.header.Get("Daybook-Seq") != "", "no Daybook-Seq")
 	})
 	// The answer is made before the job is applied. It must be equal to the document that a GET returns.
 	for name, body := range map[string]string{
@@ -52,16 +48,13 @@ func TestCreate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := r.post("/jobs/create", body)
 			o := a.object(http.StatusCreated)
-			if got := r.get("/jobs/" + o["job_id"].(string)); got.body != a.body {
-				t.Errorf("created: %s\nread:    %s", a.body, got.body)
-			}
+			got := r.get("/jobs/" + o["job_id"].(string))
+			testkit.Equal(t, got.body, a.body, "created")
 		})
 	}
 	t.Run("kept as sent", func(t *testing.T) {
 		const value = "{\"b\" : [1, 2.0e3],\n \"a\":null}"
-		if a := r.post("/jobs/create", `{"payload":`+value+`}`); !strings.Contains(a.body, `"payload":`+value+`,`) {
-			t.Error(a.body)
-		}
+		testkit.Contains(t, r.post("/jobs/create", `{"payload":`+value+`}`).body, `"payload":`+value+`,`)
 	})
 	t.Run("deferred", func(t *testing.T) {
 		o := r.post("/jobs/create", `{"delay_ms":3600000}`).object(http.StatusCreated)
@@ -146,9 +139,7 @@ func TestCreateRefusals(t *testing.T) {
 				reserved[name] = true
 			}
 		}
-		if len(reserved) != 29 {
-			t.Errorf("reserved: %v", reserved)
-		}
+		testkit.Equal(t, len(reserved), 29, "reserved")
 		for name := range reserved {
 			r.post("/jobs/create", `{"client":"`+name+`"}`).wrong("client")
 			if a := r.add("/"+name+"/job/x/add", "x\n"); name == "runners" {
@@ -209,9 +200,8 @@ func TestAdd(t *testing.T) {
 			o := r.add("/add", body).object(http.StatusCreated)
 			want(t, o, "count", 0, "batch_id", nil, "first_id", nil, "last_id", nil, "job_ids", "[]")
 		}
-		if a := r.add("/add", "", "Accept", "text/plain"); a.status != http.StatusCreated || a.body != "" {
-			t.Errorf("%d %q", a.status, a.body)
-		}
+		a := r.add("/add", "", "Accept", "text/plain")
+		testkit.Holds(t, a.status == http.StatusCreated && a.body == "", a.status, a.body)
 	})
 	t.Run("ids", func(t *testing.T) {
 		o := r.add("/add", strings.Repeat("x\n", 1000)).object(http.StatusCreated)
@@ -228,9 +218,7 @@ func TestAdd(t *testing.T) {
 			t.Fatalf("%d: %d ids, %s", a.status, len(list), a.header.Get("Content-Type"))
 		}
 		for i, text := range list {
-			if id, err := job.ParseID(text); err != nil || id.Line() != i {
-				t.Fatalf("id %d: %s", i, text)
-			}
+			testkit.MustEqual(t, testkit.Must(job.ParseID(text))(t).Line(), i, "id", text)
 		}
 	})
 	t.Run("most lines", func(t *testing.T) {
@@ -267,13 +255,10 @@ func TestFlagsAreDefaults(t *testing.T) {
 	r := start(t, func(o *setup) { o.Defaults = command.Defaults{MaxAttempts: 7, LeaseMs: 5000, RetentionMs: -1} })
 	o := r.post("/jobs/create", `{}`).object(http.StatusCreated)
 	want(t, o, "max_attempts", 7, "lease_ms", 5000)
-	if r.server.decode.Defaults.RetentionMs != 0 {
-		t.Errorf("retention %d", r.server.decode.Defaults.RetentionMs)
-	}
+	testkit.Equal(t, r.server.decode.Defaults.RetentionMs, 0, "retention")
 	for _, d := range []command.Defaults{{MaxAttempts: 1001}, {LeaseMs: 1}, {RetentionMs: job.MaxDelayMs + 1}} {
-		if _, err := newServer(Options{Defaults: d}, r.engine); err == nil {
-			t.Errorf("%+v is taken", d)
-		}
+		_, err := newServer(Options{Defaults: d}, r.engine)
+		testkit.Holds(t, err != nil, d, "is taken")
 	}
 }
 
@@ -288,9 +273,8 @@ func TestJobsOfNoBatch(t *testing.T) {
 		wg.Go(func() {
 			o := r.post("/jobs/create", fmt.Sprintf(`{"payload":"%d","client":"acme"}`, i)).object(http.StatusCreated)
 			ids[i] = o["job_id"].(string)
-			if batch, given := o["batch_id"]; batch != nil || !given {
-				t.Errorf("job %d has the batch %v", i, batch)
-			}
+			batch, given := o["batch_id"]
+			testkit.Holds(t, batch == nil && given, "job", i, "has the batch", batch)
 		})
 	}
 	wg.Wait()

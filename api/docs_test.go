@@ -55,14 +55,10 @@ func TestCodesAreDocumented(t *testing.T) {
 		documented[m[1]] = true
 	}
 	for code := range codes() {
-		if !documented[code] {
-			t.Errorf("docs/reference/errors.md does not list the code %s", code)
-		}
+		testkit.Holds(t, documented[code], "docs/reference/errors.md does not list the code", code)
 	}
 	for code := range documented {
-		if !codes()[code] {
-			t.Errorf("docs/reference/errors.md lists the code %s, which nothing has", code)
-		}
+		testkit.Holds(t, codes()[code], "docs/reference/errors.md lists the code", code, "which nothing has")
 	}
 	// The source has literal codes, too. codes must have all of them.
 	literal := regexp.MustCompile(`code: "([a-z_]+)"`)
@@ -85,9 +81,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	r.add("/add", "x\n").object(http.StatusCreated)
 	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK) // the create is applied
 	a := r.get("/metrics")
-	if a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	testkit.MustEqual(t, a.status, http.StatusOK, a.body)
 	row := regexp.MustCompile("(?m)^\\| `(daybook_[a-z0-9_]+)` \\| ([a-z]+) \\|")
 	documented := map[string]string{}
 	for _, m := range row.FindAllStringSubmatch(readDoc(t, "metrics.md"), -1) {
@@ -100,18 +94,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 	}
 	for name, kind := range exposed {
-		if documented[name] != kind {
-			t.Errorf("docs/reference/metrics.md has %q for %s, which is a %s", documented[name], name, kind)
-		}
+		testkit.Equal(t, documented[name], kind, "docs/reference/metrics.md, for", name, "which is a")
 	}
 	for name := range documented {
-		if exposed[name] == "" {
-			t.Errorf("docs/reference/metrics.md has %s, which /metrics has not", name)
-		}
+		testkit.Holds(t, exposed[name] != "", "docs/reference/metrics.md has", name, "which /metrics has not")
 	}
 	for _, must := range []string{"go_goroutines", "process_resident_memory_bytes", `daybook_jobs{status="pending"} 0`, `daybook_batches{status="in_progress"} 0`, `daybook_watermark_seq{mark="synced"}`, "daybook_ready 1", `daybook_command_seconds_count{verb="create"} 1`, `daybook_command_seconds_count{verb="claim"} 1`} {
-		if !strings.Contains(a.body, must) {
-			t.Errorf("/metrics lacks %s", must)
-		}
+		testkit.Contains(t, a.body, must)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest/registry"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
@@ -85,9 +86,7 @@ func TestDocuments(t *testing.T) {
 				`{"job_id":null,"code":"x","detail":"y","field":"z"},{"job_id":null,"code":"x","detail":"y"},{"job_id":` + idText + `,"existing":true}]}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if text, err := web.EncodeDocument(c.document); err != nil || string(text) != c.text+"\n" {
-				t.Errorf("%v\n%swant\n%s", err, text, c.text)
-			}
+			testkit.Equal(t, string(testkit.Must(web.EncodeDocument(c.document))(t)), c.text+"\n", c.text)
 		})
 	}
 }

@@ -237,9 +237,7 @@ func refusalsTable(t *testing.T) string {
 	}) {
 		a, found := advice[r.code]
 		when := cmp.Or(a[0], texts[r.code])
-		if !found || when == "" {
-			t.Errorf("advice has nothing about %s", r.code)
-		}
+		testkit.Holds(t, found && when != "", "advice has nothing about", r.code)
 		var outcomes []string
 		for _, f := range []web.Fate{web.NotStored, web.Stored, web.Unknown} {
 			if fates[r][f] {
@@ -305,9 +303,7 @@ func TestReferenceOfErrors(t *testing.T) {
 		begin, end := fmt.Sprintf("<!-- %s: written by go test ./api -run TestReferenceOfErrors -rewrite -->\n", name), "<!-- end -->\n"
 		before, rest, found := strings.Cut(want, begin)
 		_, after, ended := strings.Cut(rest, end)
-		if !found || !ended {
-			t.Fatalf("%s has no place for the table of %s: the lines %q and %q", page, name, begin, end)
-		}
+		testkit.MustHold(t, found && ended, page, "has no place for the table of", name, "the lines", begin, "and", end)
 		want = before + begin + "\n" + table + "\n" + end + after
 	}
 	if text == want {
@@ -328,24 +324,16 @@ func TestAdviceHasNoOtherCodes(t *testing.T) {
 		has[r.code] = true
 	}
 	for code := range advice {
-		if !has[code] {
-			t.Errorf("advice has the code %s, which nothing has", code)
-		}
+		testkit.Holds(t, has[code], "advice has the code", code, "which nothing has")
 	}
 	spec := testkit.Must(os.ReadFile("openapi.yaml"))(t)
 	m := regexp.MustCompile(`(?s)\n    Code:\n.*?enum: \[(.*?)\]`).FindSubmatch(spec)
-	if m == nil {
-		t.Fatal("openapi.yaml has no Code")
-	}
+	testkit.MustHold(t, m != nil, "openapi.yaml has no Code")
 	listed := strings.FieldsFunc(string(m[1]), func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
 	for _, code := range listed {
-		if !has[code] {
-			t.Errorf("openapi.yaml has the code %s, which nothing has", code)
-		}
+		testkit.Holds(t, has[code], "openapi.yaml has the code", code, "which nothing has")
 	}
 	for code := range has {
-		if !slices.Contains(listed, code) {
-			t.Errorf("openapi.yaml lacks the code %s", code)
-		}
+		testkit.Holds(t, slices.Contains(listed, code), "openapi.yaml lacks the code", code)
 	}
 }

@@ -230,9 +230,8 @@ func TestFrozenStream(t *testing.T) {
 		s.is(ids[1], job.Pending, 0)
 		// Another runner gets both jobs.
 		other := s.runner("other", 2)
-		if got := other.jobs(); len(got) != 2 || got[0] != ids[0].String() || got[1] != ids[1].String() {
-			t.Errorf("the other runner got %v", got)
-		}
+		got := other.jobs()
+		testkit.Holds(t, len(got) == 2 && got[0] == ids[0].String() && got[1] == ids[1].String(), "the other runner got", got)
 		// The runner shows life again, and gets jobs.
 		ice.conn.freeze(false)
 		if got := ice.jobs(); len(got) != 2 || got[0] != ids[0].String() || got[1] != ids[2].String() {
@@ -257,9 +256,7 @@ func TestFrozenClaim(t *testing.T) {
 			testkit.Check(t, err)
 			ended <- len(handed)
 		}()
-		if n := <-ended; n != 0 {
-			t.Errorf("a claim that waited got %d jobs when its runner had proved silent", n)
-		}
+		testkit.Equal(t, <-ended, 0, "a claim that waited, jobs when its runner had proved silent")
 		s.is(ids[0], job.Pending, 1)
 		if _, handed, _, err := s.engine.Claim(ctx, claim, 0); err != nil || len(handed) != 1 { // a new request is a sign of life
 			t.Errorf("a later claim got %d jobs, %v", len(handed), err)
@@ -274,9 +271,7 @@ func TestLostRunnersStream(t *testing.T) {
 		s.beat("frozen", "healthy")
 		frozen := s.runner("frozen", 5)
 		ids := s.create(2, 3_600_000)
-		if got := frozen.jobs(); len(got) != 2 {
-			t.Fatalf("got %v", got)
-		}
+		testkit.MustEqual(t, len(frozen.jobs()), 2)
 		frozen.send(fmt.Sprintf(`{"begin":{"claim_id":%q,"job_ids":[%q]}}`, frozen.claim, ids[0]))
 		synctest.Wait()
 		frozen.conn.freeze(true)
@@ -292,20 +287,16 @@ func TestLostRunnersStream(t *testing.T) {
 			return s.engine.Stats().Runners.Lost == 1
 		})
 		s.is(ids[1], job.Active, 1)
-		if got := healthy.jobs(); len(got) != 1 || got[0] != ids[1].String() {
-			t.Errorf("in the same step the healthy runner got %v", got)
-		}
+		got := healthy.jobs()
+		testkit.Holds(t, len(got) == 1 && got[0] == ids[1].String(), "in the same step the healthy runner got", got)
 		s.is(ids[0], job.Deferred, 1)
 		if doc := s.job(ids[0]); len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.RunnerLost || doc.Attempts[0].Runner != "frozen" {
 			t.Errorf("%+v", doc.Attempts)
 		}
-		if n := <-waited; n != 0 {
-			t.Errorf("the lost runner's claim got %d jobs", n)
-		}
+		testkit.Equal(t, <-waited, 0, "the lost runner's claim, jobs")
 		frozen.conn.freeze(false)
-		if got := frozen.jobs(); len(got) != 2 || frozen.err == nil {
-			t.Errorf("the lost runner's stream is open, with %v", got)
-		}
+		got = frozen.jobs()
+		testkit.Holds(t, len(got) == 2 && frozen.err != nil, "the lost runner's stream is open, with", got)
 		s.await("the backoff ends", func() bool { return len(healthy.jobs()) == 2 })
 		s.is(ids[0], job.Active, 2)
 	})
@@ -343,7 +334,5 @@ func (s *fateRig) post(path, body string) {
 	req.Header.Set("Content-Type", "application/json")
 	res := httptest.NewRecorder()
 	s.server.Handler().ServeHTTP(patient{res}, req)
-	if res.Code != http.StatusOK {
-		s.t.Fatalf("%s %s: %d %s", path, body, res.Code, res.Body)
-	}
+	testkit.MustEqual(s.t, res.Code, http.StatusOK, path, body, res.Body)
 }

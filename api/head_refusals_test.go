@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // countedBody counts reads of a body, which never arrives.
@@ -24,9 +25,7 @@ func codeIn(t *testing.T, text string) string {
 		Code string `json:"code"`
 	}
 	if strings.HasPrefix(text, "{") {
-		if err := json.Unmarshal([]byte(text), &p); err != nil {
-			t.Fatal(text, err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(text), &p), text)
 	}
 	return p.Code
 }
@@ -103,9 +102,7 @@ func TestHeadIsRefusedBeforeTheBody(t *testing.T) {
 			}
 		}
 	}
-	if refused < 200 {
-		t.Errorf("only %d requests were refused", refused)
-	}
+	testkit.Holds(t, refused >= 200, "only", refused, "requests were refused")
 }
 
 // TestGetSwitchesAreOff: without --allow-get-switches, a GET of a switch is refused as in openapi.yaml. The refusal
@@ -118,9 +115,7 @@ func TestGetSwitchesAreOff(t *testing.T) {
 			t.Errorf("%s: %d, Allow: %q", path, a.status, a.header.Get("Allow"))
 		}
 		described := d.doc.Paths.Value(path).Get.Responses.Status(a.status)
-		if described == nil || described.Value.Headers["Allow"] == nil {
-			t.Errorf("GET %s: 405 is not described with its header", path)
-		}
+		testkit.Holds(t, described != nil && described.Value.Headers["Allow"] != nil, "GET", path, "405 is not described with its header")
 	}
 }
 
@@ -130,14 +125,9 @@ func TestSeriesOfRoutesAppearWithRequests(t *testing.T) {
 	series := func(path string) int {
 		return strings.Count(r.do(http.MethodGet, "/metrics", nil).body, `route="`+path+`"`)
 	}
-	if n := series("/jobs/create"); n != 0 {
-		t.Errorf("%d series of a route that was not called", n)
-	}
+	testkit.Equal(t, series("/jobs/create"), 0, "series of a route that was not called")
 	r.do(http.MethodPost, "/jobs/create", strings.NewReader("{}"), "Content-Type", web.MIMEJSON)
-	if n := series("/jobs/create"); n < 3 {
-		t.Errorf("%d series of a route that was called", n)
-	}
-	if n := series("/jobs/claim"); n != 0 {
-		t.Errorf("%d series of another route", n)
-	}
+	n := series("/jobs/create")
+	testkit.Holds(t, n >= 3, n, "series of a route that was called")
+	testkit.Equal(t, series("/jobs/claim"), 0, "series of another route")
 }

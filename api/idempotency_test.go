@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -40,9 +41,7 @@ func TestRepeatedCreate(t *testing.T) {
 	}
 	before := r.commands()
 	r.post("/jobs/create", `{"payload":"p","delay_ms":60000,"unique_key":"u"}`, "Idempotency-Key", "k 1 one job").object(http.StatusCreated)
-	if after := r.commands(); after != before {
-		t.Errorf("a repeat was journaled: %d commands, then %d", before, after)
-	}
+	testkit.Equal(t, r.commands(), before, "a repeat was journaled commands, then")
 	for name, key := range map[string]string{"empty": "", "long": strings.Repeat("k", job.MaxKeyBytes+1), "tab": "a\tb"} {
 		t.Run(name, func(t *testing.T) { r.post("/jobs/create", `{}`, "Idempotency-Key", key).wrong("Idempotency-Key") })
 	}
@@ -63,15 +62,12 @@ func TestRepeatedClaim(t *testing.T) {
 		t.Errorf("%v, first %v, %v", got, was, again.header)
 	}
 	r.post("/jobs/"+ids(first)[0]+"/complete", `{"status":"completed"}`).object(http.StatusOK)
-	if got := ids(claim(two, "1").object(http.StatusOK)); len(got) != 1 || got[0] != ids(first)[1] {
-		t.Errorf("after one has ended: %v", got)
-	}
+	got := ids(claim(two, "1").object(http.StatusOK))
+	testkit.Holds(t, len(got) == 1 && got[0] == ids(first)[1], "after one has ended", got)
 	r.post("/jobs/complete", `{"claim_id":"`+first["claim_id"].(string)+`","status":"completed"}`).object(http.StatusOK)
 	o = claim(two, "1").object(http.StatusOK)
 	want(t, o, "claim_id", first["claim_id"])
-	if got := ids(o); len(got) != 0 {
-		t.Errorf("after all have ended: %v", got)
-	}
+	testkit.Equal(t, len(ids(o)), 0, "after all have ended")
 	claim(one, "1").refused(http.StatusUnprocessableEntity, "key_reused")
 
 	single := claim(one, "2").object(http.StatusOK)
@@ -82,12 +78,9 @@ func TestRepeatedClaim(t *testing.T) {
 	}
 	// Another runner can use the same key. A claim that got no jobs is carried out again.
 	const other = `{"runner_id":"s","max":2}`
-	if got := ids(claim(other, "1").object(http.StatusOK)); len(got) != 1 {
-		t.Errorf("another runner: %v", got)
-	}
-	if a := claim(`{"runner_id":"s"}`, "3"); a.status != http.StatusNoContent {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	testkit.Equal(t, len(ids(claim(other, "1").object(http.StatusOK))), 1, "another runner")
+	a := claim(`{"runner_id":"s"}`, "3")
+	testkit.Equal(t, a.status, http.StatusNoContent, a.body)
 	r.add("/add", "e\n")
 	if a := claim(`{"runner_id":"s"}`, "3"); a.status != http.StatusOK || a.header.Get("Idempotency-Replayed") != "" {
 		t.Errorf("%d %s", a.status, a.body)

@@ -40,9 +40,7 @@ func TestJobDocument(t *testing.T) {
 	for _, f := range answer.JobFields {
 		names = append(names, f.Name)
 	}
-	if got := fmt.Sprint(names); got != fields {
-		t.Errorf("the table has the fields\n%s, documented are\n%s", got, fields)
-	}
+	testkit.Equal(t, fmt.Sprint(names), fields, "the table has the fields documented are")
 	exit := int64(-1)
 	full := job.Job{
 		ID: job.NewID(5, 6, 7), Batch: job.NewID(5, 6, 0), Client: "c", Type: "t", Status: job.Failed, Payload: []byte("p"),
@@ -60,9 +58,7 @@ func TestJobDocument(t *testing.T) {
 		"empty": string(answer.AppendJob(nil, &job.Job{Status: job.Pending, Progress: -1}, answer.InJSON)),
 		"gone":  string(answer.AppendGone(nil, full.ID, job.Completed)),
 	} {
-		if got := fmt.Sprint(documentFields(t, text)); got != fields {
-			t.Errorf("%s has the fields\n%s, documented are\n%s", name, got, fields)
-		}
+		testkit.Equal(t, fmt.Sprint(documentFields(t, text)), fields, name, "has the fields documented are")
 	}
 	var o map[string]any
 	d := json.NewDecoder(bytes.NewReader(answer.AppendJob(nil, &full, answer.InJSON)))
@@ -88,9 +84,8 @@ func FuzzRequests(f *testing.F) {
 	s.Defaults = testkit.Must((command.Defaults{}).Filled())(f)
 	enough := func(int64) error { return nil }
 	check := func(t *testing.T, err error) {
-		if p := refusal.Of(err); err != nil && (p.Status != 400 && p.Status != 413 || p.Code == "internal") {
-			t.Errorf("%v", err)
-		}
+		p := refusal.Of(err)
+		testkit.Holds(t, err == nil || (p.Status == 400 || p.Status == 413) && p.Code != "internal", err)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var create command.CreateRequest

@@ -43,9 +43,7 @@ func TestLog(t *testing.T) {
 	if a.status != http.StatusOK || a.body != "one\ntwo\n" || a.header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("%d %q %v", a.status, a.body, a.header)
 	}
-	if n := endsAwaited(r); n != 1 {
-		t.Errorf("%d wait for the end of the job", n)
-	}
+	testkit.Equal(t, endsAwaited(r), 1, "wait for the end of the job")
 
 	// A reader follows the log over a second run to its end.
 	following := testkit.Must(http.Get(r.url + "/jobs/" + id + "/log?follow=true"))(t)
@@ -53,9 +51,8 @@ func TestLog(t *testing.T) {
 	lines := bufio.NewReader(following.Body)
 	line := func(want string) {
 		t.Helper()
-		if got, err := lines.ReadString('\n'); got != want || err != nil {
-			t.Errorf("%q: %v, want %q", got, err, want)
-		}
+		got, err := lines.ReadString('\n')
+		testkit.Holds(t, got == want && err == nil, got, err, "want", want)
 	}
 	line("one\n")
 	line("two\n")
@@ -72,9 +69,8 @@ func TestLog(t *testing.T) {
 	address := r.put("/blobs?client=default", "the whole log").object(http.StatusCreated)["address"].(string)
 	r.print(id, again, 5, "five\n").wantStatus(http.StatusNoContent)
 	r.post("/jobs/"+id+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok","log_addr":%q}`, again, address)).object(http.StatusOK)
-	if rest, err := io.ReadAll(lines); string(rest) != "five\n" || err != nil {
-		t.Errorf("%q: %v", rest, err)
-	}
+	rest, err := io.ReadAll(lines)
+	testkit.Holds(t, string(rest) == "five\n" && err == nil, rest, err)
 	for _, path := range []string{"/log", "/log?follow=true"} {
 		if a := r.get("/jobs/" + id + path); a.status != http.StatusOK || a.body != "the whole log" {
 			t.Errorf("%d %q", a.status, a.body)
@@ -94,9 +90,7 @@ func TestLog(t *testing.T) {
 	}
 	page := r.get("/metrics").body
 	for _, line := range []string{"daybook_job_logs 2", "daybook_job_log_readers 0", "daybook_job_logs_dropped_total 0"} {
-		if !strings.Contains(page, line+"\n") {
-			t.Errorf("the metrics lack %s", line)
-		}
+		testkit.Holds(t, strings.Contains(page, line+"\n"), "the metrics lack", line)
 	}
 	if appended := regexp.MustCompile(`(?m)^daybook_job_log_appended_bytes_total [1-9]`); !appended.MatchString(page) {
 		t.Error("no bytes of logs were counted")
@@ -121,11 +115,9 @@ func TestLogFollowsWaitingJob(t *testing.T) {
 	r.print(first, claim, 0, "text").wantStatus(http.StatusNoContent)
 	r.post("/jobs/"+first+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, claim)).object(http.StatusOK)
 	r.post("/jobs/"+second+"/cancel", "").object(http.StatusOK)
-	if a := <-got[first]; a.status != http.StatusOK || a.body != "text" {
-		t.Errorf("%d %q", a.status, a.body)
-	}
-	if a := <-got[second]; a.status != http.StatusOK || a.body != "" {
-		t.Errorf("%d %q", a.status, a.body)
-	}
+	a := <-got[first]
+	testkit.Holds(t, a.status == http.StatusOK && a.body == "text", a.status, a.body)
+	a = <-got[second]
+	testkit.Holds(t, a.status == http.StatusOK && a.body == "", a.status, a.body)
 	r.until("nobody waits", func() bool { return r.server.logs.readers.Load() == 0 })
 }

@@ -36,13 +36,11 @@ func TestOutput(t *testing.T) {
 		if c.kind == "" {
 			status = http.StatusNoContent
 		}
-		if want := fmt.Sprint(c.kind, c.status, c.code, c.exit, c.addr); a.status != status || got != want || a.body != c.body {
-			t.Errorf("%s: %d %s %q, want %s", c.outcome, a.status, got, a.body, want)
-		}
+		want := fmt.Sprint(c.kind, c.status, c.code, c.exit, c.addr)
+		testkit.Holds(t, a.status == status && got == want && a.body == c.body, c.outcome, a.status, got, a.body, "want", want)
 		if tag := a.header.Get("Etag"); tag != "" {
-			if again := r.get("/jobs/"+id+"/output", "If-None-Match", tag); again.status != http.StatusNotModified {
-				t.Errorf("%s: the same tag gets %d", c.outcome, again.status)
-			}
+			again := r.get("/jobs/"+id+"/output", "If-None-Match", tag)
+			testkit.Equal(t, again.status, http.StatusNotModified, c.outcome, "the same tag gets")
 		}
 	}
 	r.get("/jobs/"+unknownID+"/output").refused(http.StatusNotFound, "job_not_found")
@@ -90,12 +88,8 @@ func TestOutputWaits(t *testing.T) {
 			end(id)
 			a := <-got
 			want := map[string]int{"cancelled": http.StatusNoContent, "deleted": http.StatusNotFound}[name]
-			if want == 0 && a.body != "done" || want != 0 && a.status != want {
-				t.Errorf("%d %s", a.status, a.body)
-			}
-			if n := endsAwaited(r); n != 0 {
-				t.Errorf("%d wait", n)
-			}
+			testkit.Holds(t, (want != 0 || a.body == "done") && (want == 0 || a.status == want), a.status, a.body)
+			testkit.Equal(t, endsAwaited(r), 0, "wait")
 		})
 	}
 	id := r.make(`{}`)
@@ -109,9 +103,7 @@ func TestOutputWaits(t *testing.T) {
 	}()
 	r.until("the request waits", func() bool { return endsAwaited(r) == 1 })
 	cancel()
-	if <-hungUp == nil {
-		t.Error("an answer")
-	}
+	testkit.Holds(t, <-hungUp != nil, "an answer")
 	r.until("nobody waits", func() bool { return endsAwaited(r) == 0 })
 }
 
@@ -149,9 +141,7 @@ func TestSteps(t *testing.T) {
 		return o, strings.Join(names, "; ")
 	}
 	o, text := states()
-	if n := strings.Count(text, "STARTED Allocated"); n != 2 {
-		t.Errorf("%d runs began: %s", n, text)
-	}
+	testkit.Equal(t, strings.Count(text, "STARTED Allocated"), 2, "runs began:", text)
 	if !strings.HasPrefix(text, "QUEUED ; STARTED Allocated; STARTED step 3; ") || !strings.HasSuffix(text, "STARTED step 51; QUEUED ; STARTED Allocated; STARTED step 51") || o["Owner"] != "r" || o["Result"] != nil {
 		t.Errorf("%v: %s", o, text)
 	}
@@ -182,9 +172,8 @@ func TestOutputOfBlob(t *testing.T) {
 		}
 		r.post("/jobs/"+id+"/complete", `{"code":"ok","output_addr":"`+address+`"`+kind+`}`).object(http.StatusOK)
 		a := r.get("/jobs/" + id + "/output?wait_ms=1000")
-		if got := a.header.Get("Content-Type"); got != mediaType || a.header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("the output has the type %s: %v", got, a.header)
-		}
+		got := a.header.Get("Content-Type")
+		testkit.Holds(t, got == mediaType && a.header.Get("X-Content-Type-Options") == "nosniff", "the output has the type", got, a.header)
 		if a.status != http.StatusOK || a.body != content || a.header.Get(headerOutputAddr) != address || a.header.Get(headerStatus) != "completed" || a.header.Get("Etag") != `"`+address+`"` {
 			t.Errorf("%d %q %v", a.status, a.body, a.header)
 		}
@@ -230,13 +219,9 @@ func TestStatesAreTheWholeDocument(t *testing.T) {
 		{`[1]`, `{}`, `[null,null]`, `[null,null]`},
 	} {
 		id := r.make(`{"type":"x","payload":` + c.payload + `}`)
-		if got := view(id); got != c.want {
-			t.Errorf("%s: %s", c.payload, got)
-		}
+		testkit.Equal(t, view(id), c.want, c.payload)
 		r.claimed("x")
 		r.post("/jobs/"+id+"/complete", `{"code":"ok","output":`+c.output+`}`).object(http.StatusOK)
-		if got := view(id); got != c.ran {
-			t.Errorf("%s, after the run: %s", c.payload, got)
-		}
+		testkit.Equal(t, view(id), c.ran, c.payload, "after the run")
 	}
 }

@@ -45,7 +45,5 @@ func TestBudgets(t *testing.T) {
 			}
 		}
 	}
-	if lanes != len(bytes) {
-		t.Errorf("%d lanes, %d are listed", lanes, len(bytes))
-	}
+	testkit.Equal(t, lanes, len(bytes), "lanes are listed")
 }

@@ -44,9 +44,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 		at := func(open int, evicted int64) {
 			t.Helper()
 			synctest.Wait()
-			if o, e := s.web.Connections(); o != open || e != evicted {
-				t.Errorf("%d connections, %d evicted; want %d and %d", o, e, open, evicted)
-			}
+			o, e := s.web.Connections()
+			testkit.Holds(t, o == open && e == evicted, o, "connections", e, "evicted; want", open, "and", evicted)
 		}
 		parked := l.dial()
 		defer parked.Close()
@@ -54,9 +53,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		go func() { answered <- ask(parked, claim) }()
 		established := l.dial()
 		defer established.Close()
-		if ask(established, ping) != http.StatusOK {
-			t.Fatal("no answer")
-		}
+		testkit.MustEqual(t, ask(established, ping), http.StatusOK, "no answer")
 		for range most - 2 {
 			defer l.dial().Close()
 		}
@@ -80,18 +77,13 @@ func TestConnectionsAreBounded(t *testing.T) {
 		for range 10 {
 			time.Sleep(web.IdleGrace)
 			for name, c := range map[string]net.Conn{"established": established, "late": late} {
-				if ask(c, ping) != http.StatusOK {
-					t.Errorf("the %s client was closed", name)
-				}
+				testkit.Equal(t, ask(c, ping), http.StatusOK, "the", name, "client was closed")
 			}
-			if open, _ := s.web.Connections(); open > most {
-				t.Errorf("%d are open", open)
-			}
+			open, _ := s.web.Connections()
+			testkit.Holds(t, open <= most, open, "are open")
 		}
 		time.Sleep(2 * time.Minute) // the server closes the silent connections, and the claim ends
-		if status := <-answered; status != http.StatusNoContent {
-			t.Errorf("the parked claim got %d", status)
-		}
+		testkit.Equal(t, <-answered, http.StatusNoContent, "the parked claim")
 		at(3, func() int64 { _, evicted := s.web.Connections(); return evicted }())
 		cancel()
 		testkit.Check(t, <-ended)

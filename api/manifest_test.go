@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestManifest: PUT /handlers/{type} takes a manifest in TOML, and stores the same handler as for the equal JSON.
@@ -18,9 +20,8 @@ func TestManifest(t *testing.T) {
 	want(t, o, "kind", "wasi", "type", "facts")
 	stored := o["handler"].(map[string]any)
 	want(t, stored, "kind", "wasi", "name", "serval-facts", "namespace", "com.example", "version", "1", "binary", address)
-	if p := stored["required_permissions"].([]any); len(p) != 1 || p[0] != "http:example.com" {
-		t.Errorf("the permissions are %v", p)
-	}
+	p := stored["required_permissions"].([]any)
+	testkit.Holds(t, len(p) == 1 && p[0] == "http:example.com", "the permissions are", p)
 	put("application/json", `{"binary":"`+address+`","kind":"wasi","name":"serval-facts","namespace":"com.example","version":"1","required_permissions":["http:example.com"]}`).object(http.StatusOK)
 	for _, c := range []struct{ text, field string }{
 		{"", "binary"},

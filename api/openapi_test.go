@@ -167,18 +167,14 @@ func TestGoldenDescription(t *testing.T) {
 func describedOf(t *testing.T) description {
 	t.Helper()
 	d, err := readDescription()
-	if err != nil {
-		t.Fatalf("openapi.yaml: %v", err)
-	}
+	testkit.NoError(t, err, "openapi.yaml")
 	return d
 }
 
 // TestDescribedRoutes: openapi.yaml has exactly the routes of the server.
 func TestDescribedRoutes(t *testing.T) {
 	d := describedOf(t)
-	if d.doc.OpenAPI != "3.1.0" {
-		t.Errorf("version %s", d.doc.OpenAPI)
-	}
+	testkit.Equal(t, d.doc.OpenAPI, "3.1.0", "version")
 	there, described := map[string]bool{}, map[string]bool{}
 	param := regexp.MustCompile(`:(\w+)`)
 	for _, r := range append((&Server{}).routes(), (&Server{}).getSwitches()...) {
@@ -195,14 +191,10 @@ func TestDescribedRoutes(t *testing.T) {
 		}
 	}
 	for route := range there {
-		if !described[route] {
-			t.Errorf("%s is not described", route)
-		}
+		testkit.Holds(t, described[route], route, "is not described")
 	}
 	for route := range described {
-		if !there[route] {
-			t.Errorf("%s is described, and not there", route)
-		}
+		testkit.Holds(t, there[route], route, "is described, and not there")
 	}
 }
 
@@ -226,9 +218,7 @@ func TestDescribedFields(t *testing.T) {
 		names = append(names, f.Name)
 	}
 	slices.Sort(names)
-	if got := slices.Sorted(maps.Keys(d.doc.Components.Schemas["JobFields"].Value.Properties)); !slices.Equal(got, names) {
-		t.Errorf("described %v\nserver %v", got, names)
-	}
+	testkit.EqualSlices(t, slices.Sorted(maps.Keys(d.doc.Components.Schemas["JobFields"].Value.Properties)), names, "described server")
 	required := slices.Clone(d.doc.Components.Schemas["WholeJob"].Value.Required)
 	if slices.Sort(required); !slices.Equal(required, names) {
 		t.Errorf("required %v\nserver %v", required, names)
@@ -314,20 +304,16 @@ func TestDescribedExclusions(t *testing.T) {
 		if err := d.doc.Components.Schemas[c.schema].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()); err == nil {
 			t.Errorf("%s allows %s", c.schema, body)
 		}
-		if a := r.post(strings.ReplaceAll(c.path, "ID", id), body); a.status != http.StatusBadRequest {
-			t.Errorf("%s %s: %d %s", c.path, body, a.status, a.body)
-		}
+		a := r.post(strings.ReplaceAll(c.path, "ID", id), body)
+		testkit.Equal(t, a.status, http.StatusBadRequest, c.path, body, a.body)
 	}
 	r.do(http.MethodPatch, "/jobs/"+id, strings.NewReader(`{"priority":null}`), "Content-Type", web.MIMEJSON).wrong("")
-	if err := d.doc.Components.Schemas["Patch"].Value.VisitJSON(map[string]any{"priority": nil}, openapi3.EnableJSONSchema2020()); err == nil {
-		t.Error("Patch allows an empty change")
-	}
+	testkit.Failed(t, d.doc.Components.Schemas["Patch"].Value.VisitJSON(map[string]any{"priority": nil}, openapi3.EnableJSONSchema2020()))
 	pattern := regexp.MustCompile(d.doc.Components.Schemas["Id"].Value.Pattern)
 	for text := range map[string]bool{id: true, "018c2b6e-7f00-7000-8000-000000400001": true, "018c2b6e-7f00-7001-8000-000000400001": false, "018c2b6e-7f00-7100-8000-000000400001": false,
 		"018c2b6e-7f00-7000-c000-000000400001": false, "018C2b6e-7f00-7000-8000-000000400001": false, "018c2b6e7f0070008000000000400001": false, "": false} {
-		if _, err := job.ParseID(text); (err == nil) != pattern.MatchString(text) {
-			t.Errorf("id %q: the pattern allows it: %t, the server: %v", text, pattern.MatchString(text), err)
-		}
+		_, err := job.ParseID(text)
+		testkit.Equal(t, err == nil, pattern.MatchString(text), "id", text, "the pattern allows it the server:", err)
 	}
 }
 
@@ -336,9 +322,7 @@ func TestDescribedLimits(t *testing.T) {
 	d := describedOf(t)
 	property := func(schema, name string) *openapi3.Schema {
 		s := d.doc.Components.Schemas[schema]
-		if s == nil || s.Value.Properties[name] == nil {
-			t.Fatalf("%s.%s is not described", schema, name)
-		}
+		testkit.MustHold(t, s != nil && s.Value.Properties[name] != nil, schema, name, "is not described")
 		return s.Value.Properties[name].Value
 	}
 	for _, c := range []struct {
@@ -391,13 +375,11 @@ func TestDescribedLimits(t *testing.T) {
 		}
 	}
 	for name, hi := range map[string]uint64{"Name": job.MaxNameBytes, "RunnerId": job.MaxRunnerBytes} {
-		if p := d.doc.Components.Schemas[name].Value; p.MaxLength == nil || *p.MaxLength != hi {
-			t.Errorf("%s: %v, want %d", name, p.MaxLength, hi)
-		}
+		p := d.doc.Components.Schemas[name].Value
+		testkit.Holds(t, p.MaxLength != nil && *p.MaxLength == hi, name, p.MaxLength, "want", hi)
 	}
-	if p := d.doc.Components.Schemas["Meta"].Value; p.MaxProps == nil || *p.MaxProps != job.MaxMeta {
-		t.Errorf("Meta: %v", p.MaxProps)
-	}
+	p := d.doc.Components.Schemas["Meta"].Value
+	testkit.Holds(t, p.MaxProps != nil && *p.MaxProps == job.MaxMeta, "Meta", p.MaxProps)
 }
 
 // TestDocsPage: the server has the page and all files that the page loads, and the page can load no others.
@@ -410,13 +392,9 @@ func TestDocsPage(t *testing.T) {
 	if policy := page.header.Get("Content-Security-Policy"); page.status != http.StatusOK || !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "script-src 'self';") {
 		t.Errorf("%d %v", page.status, page.header)
 	}
-	if strings.Contains(page.body, "http:") || strings.Contains(page.body, "https:") || strings.Contains(page.body, "<script>") {
-		t.Errorf("the page names another server, or has a script of its own: %s", page.body)
-	}
+	testkit.Lacks(t, page.body, "http:", "https:", "<script>")
 	files := regexp.MustCompile(`(?:src|href)="(docs/[^"]+)"`).FindAllStringSubmatch(page.body, -1)
-	if len(files) < 4 {
-		t.Fatalf("%v", files)
-	}
+	testkit.MustHold(t, len(files) >= 4, files)
 	for _, f := range files {
 		plain := r.get("/"+f[1], "Sec-Fetch-Site", "same-origin", "Accept-Encoding", "identity")
 		zipped := r.get("/"+f[1], "Accept-Encoding", "gzip")

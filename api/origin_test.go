@@ -16,9 +16,8 @@ func TestGuard(t *testing.T) {
 	t.Run("host", func(t *testing.T) {
 		for _, host := range []string{"127.0.0.1", "127.0.0.1:99", "127.9.9.9", "localhost", "localhost:1717", "LOCALHOST", "[::1]", "[::1]:80", "[::ffff:127.0.0.1]",
 			"queue.example", "Queue.Example:443", "10.1.2.4:1717", "[2001:db8::1]:1717", "0.0.0.0"} {
-			if a := r.get("/ping", "Host", host); a.status != http.StatusOK {
-				t.Errorf("host %s: %d %s", host, a.status, a.body)
-			}
+			a := r.get("/ping", "Host", host)
+			testkit.Equal(t, a.status, http.StatusOK, "host", host, a.body)
 		}
 		for _, host := range []string{"evil.example", "evil.example:1717", "127.0.0.1.evil.example", "localhost.evil.example", "queue.example.evil", "127.0.0.1.", "0x7f.1"} {
 			o := r.get("/ping", "Host", host).refused(http.StatusForbidden, "forbidden_host")
@@ -36,9 +35,7 @@ func TestGuard(t *testing.T) {
 			"GET /ping HTTP/1.0\r\nOrigin: http://evil.example": 403, "GET /ping HTTP/1.1\r\nHost:\r\nSec-Fetch-Site: cross-site": 403,
 			"GET /ping HTTP/1.1": 400, // net/http refuses it
 		} {
-			if status := r.raw(line + "\r\nConnection: close\r\n\r\n"); status != want {
-				t.Errorf("%q: %d, want %d", line, status, want)
-			}
+			testkit.Equal(t, r.raw(line+"\r\nConnection: close\r\n\r\n"), want, line)
 		}
 	})
 	t.Run("origin", func(t *testing.T) {
@@ -64,9 +61,8 @@ func TestGuard(t *testing.T) {
 			want(t, o, "client", "a:b", "type", "x:y")
 			want(t, o["counts"].(map[string]any), "pending", 2)
 		}
-		if o := r.get("/queues").object(http.StatusOK); len(o["queues"].([]any)) != 1 {
-			t.Errorf("%v", o)
-		}
+		o := r.get("/queues").object(http.StatusOK)
+		testkit.Equal(t, len(o["queues"].([]any)), 1, o)
 		r.add("/%6Aobs/job/x/add", "x\n").wrong("client") // reserved in any spelling
 		r.get("/jobs/%2e%2e/ping").refused(http.StatusNotFound, "route_not_found")
 		for _, path := range []string{"/acme/job/x%2Fy/add", "/acme/job/x%3A%2Fy/add", "/queues/a%20b/c/pause", "/queues/a%00b/c/pause", "/queues/a%25b/c/pause"} {
@@ -85,24 +81,19 @@ func TestGuard(t *testing.T) {
 		} {
 			a := r.do(http.MethodPut, path, nil)
 			a.refused(http.StatusMethodNotAllowed, "method_not_allowed")
-			if got := a.header.Get("Allow"); !strings.Contains(got, allow) {
-				t.Errorf("%s: Allow %q, want %s", path, got, allow)
-			}
+			got := a.header.Get("Allow")
+			testkit.Holds(t, strings.Contains(got, allow), path, "Allow", got, "want", allow)
 		}
 		r.get("/jobs/create").refused(http.StatusMethodNotAllowed, "method_not_allowed")
-		if a := r.do(http.MethodOptions, "/jobs/create", nil); a.status != http.StatusNoContent || !strings.Contains(a.header.Get("Allow"), "POST") {
-			t.Errorf("OPTIONS: %d %v", a.status, a.header)
-		}
-		if status := r.raw("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n"); status != http.StatusNotFound {
-			t.Errorf("OPTIONS *: %d", status)
-		}
+		a := r.do(http.MethodOptions, "/jobs/create", nil)
+		testkit.Holds(t, a.status == http.StatusNoContent && strings.Contains(a.header.Get("Allow"), "POST"), "OPTIONS", a.status, a.header)
+		testkit.Equal(t, r.raw("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n"), http.StatusNotFound, "OPTIONS *")
 	})
 	t.Run("content type", func(t *testing.T) {
 		body := `{"runner_id":"r","types":["none"]}`
 		for _, kind := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8"} {
-			if a := r.do(http.MethodPost, "/jobs/claim", strings.NewReader(body), "Content-Type", kind); a.status != http.StatusNoContent {
-				t.Errorf("%s: %d %s", kind, a.status, a.body)
-			}
+			a := r.do(http.MethodPost, "/jobs/claim", strings.NewReader(body), "Content-Type", kind)
+			testkit.Equal(t, a.status, http.StatusNoContent, kind, a.body)
 		}
 		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json; charset=latin1",
 			"application/jsonp", "application/x-ndjson", "nonsense;;"} {
@@ -119,9 +110,7 @@ func TestGuard(t *testing.T) {
 
 func (a reply) wantStatus(status int) {
 	a.t.Helper()
-	if a.status != status {
-		a.t.Errorf("%s: status %d, want %d: %s", a.what, a.status, status, a.body)
-	}
+	testkit.Equal(a.t, a.status, status, a.what, "status", a.body)
 }
 
 // raw sends bytes and returns the status of the answer. It returns 0 if the connection ended without an answer.

@@ -35,9 +35,7 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 		route := &all[i]
 		path := strings.NewReplacer(":id", id, ":client", "a", ":type", "b", ":file", "page.js").Replace(route.path)
 		for query, field := range map[string]string{"nonsense=1": "nonsense", "max=10": "max", "a%zz": "", "Status=failed": "Status"} {
-			if query == "max=10" && strings.Contains(route.query, "max ") {
-				t.Fatalf("%s has a parameter max", route.path)
-			}
+			testkit.MustHold(t, query != "max=10" || !strings.Contains(route.query, "max "), route.path, "has a parameter max")
 			a := r.do(route.method, path+"?"+query, nil)
 			if route.method == http.MethodHead {
 				a.wantStatus(http.StatusBadRequest)
@@ -77,9 +75,7 @@ func TestDeclaredParametersAreRead(t *testing.T) {
 			}
 			name = strings.TrimSuffix(name, "*")
 			a := r.do(route.method, path+"?"+name+"=%20%FF", nil)
-			if a.status != http.StatusBadRequest || strings.Contains(a.body, "is not known") {
-				t.Errorf("%s: %d %s", a.what, a.status, a.body)
-			}
+			testkit.Holds(t, a.status == http.StatusBadRequest && !strings.Contains(a.body, "is not known"), a.what, a.status, a.body)
 		}
 	}
 }
@@ -117,12 +113,10 @@ func TestHead(t *testing.T) {
 			t.Errorf("%s: %d %v %q, and GET %d %v", path, head.status, head.header, head.body, get.status, get.header)
 		}
 	}
-	if a := r.do(http.MethodHead, "/jobs/claim", nil); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "POST" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
-	if a := r.do(http.MethodPut, "/jobs", nil); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "GET, HEAD" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
+	a := r.do(http.MethodHead, "/jobs/claim", nil)
+	testkit.Holds(t, a.status == http.StatusMethodNotAllowed && a.header.Get("Allow") == "POST", a.status, a.header)
+	a = r.do(http.MethodPut, "/jobs", nil)
+	testkit.Holds(t, a.status == http.StatusMethodNotAllowed && a.header.Get("Allow") == "GET, HEAD", a.status, a.header)
 }
 
 // TestRoot: the page at the server's address has links to the documentation.
@@ -202,18 +196,15 @@ func TestLineForm(t *testing.T) {
 		{"skip_lines=3", `["2,b\r\r" "3,c"]`},
 		{"skip_lines=1000", `[]`},
 	} {
-		if got := payloads(c.query, csv); got != c.want {
-			t.Errorf("?%s: %s, want %s", c.query, got, c.want)
-		}
+		testkit.Equal(t, payloads(c.query, csv), c.want, c.query)
 	}
 	for query, field := range map[string]string{"skip_lines=1001": "skip_lines", "skip_lines=-1": "skip_lines", "skip_lines=x": "skip_lines", "strip_cr=1": "strip_cr", "strip_cr=": "strip_cr"} {
 		r.add("/add?"+query, "x\n").wrong(field)
 	}
 	// With an idempotency key, a repeat must have the same form of lines.
 	r.add("/add?skip_lines=1", "a\nb\n", "Idempotency-Key", "k").wantStatus(http.StatusCreated)
-	if a := r.add("/add?skip_lines=1", "a\nb\n", "Idempotency-Key", "k"); a.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
+	a := r.add("/add?skip_lines=1", "a\nb\n", "Idempotency-Key", "k")
+	testkit.Equal(t, a.header.Get("Idempotency-Replayed"), "true", a.status, a.header)
 	r.add("/add", "a\nb\n", "Idempotency-Key", "k").refused(http.StatusUnprocessableEntity, "key_reused")
 }
 
@@ -233,9 +224,7 @@ func TestKeysAreRefusedWhereTheyDoNothing(t *testing.T) {
 					t.Errorf("%s with %s: %d %s", a.what, header, a.status, a.body)
 				}
 			case route.keyed:
-				if strings.Contains(a.body, "does not support the header") {
-					t.Errorf("%s with %s: %s", a.what, header, a.body)
-				}
+				testkit.Holds(t, !strings.Contains(a.body, "does not support the header"), a.what, "with", header, a.body)
 			default:
 				a.wrong(header)
 			}

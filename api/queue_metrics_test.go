@@ -102,18 +102,15 @@ func TestQueueMetrics(t *testing.T) {
 			t.Errorf("%s jobs of %s: %v, want %v", c.status, c.typ, m, c.want)
 		}
 	}
-	if m := ofQueue(all, "daybook_queue_paused", "lines", ""); m.GetGauge().GetValue() != 1 {
-		t.Errorf("paused: %v", m)
-	}
+	m := ofQueue(all, "daybook_queue_paused", "lines", "")
+	testkit.Equal(t, m.GetGauge().GetValue(), 1, "paused:", m)
 	if m := ofQueue(all, "daybook_queue_oldest_pending_seconds", "one", ""); m == nil || m.GetGauge().GetValue() != 0 {
 		t.Errorf("oldest of a queue without pending jobs: %v", m)
 	}
-	if m := ofQueue(all, "daybook_queue_waiting_seconds", "lines", ""); m.GetHistogram().GetSampleCount() != 3 {
-		t.Errorf("waiting: %v", m)
-	}
-	if m := ofQueue(all, "daybook_queue_running_seconds", "lines", ""); m.GetHistogram().GetSampleCount() != 2 {
-		t.Errorf("running: %v", m)
-	}
+	m = ofQueue(all, "daybook_queue_waiting_seconds", "lines", "")
+	testkit.Equal(t, m.GetHistogram().GetSampleCount(), 3, "waiting:", m)
+	m = ofQueue(all, "daybook_queue_running_seconds", "lines", "")
+	testkit.Equal(t, m.GetHistogram().GetSampleCount(), 2, "running:", m)
 }
 
 // TestQueueDurationsAreHistogramsOfTheLibrary: both forms equal a histogram of the library after the same observations.
@@ -143,9 +140,8 @@ func TestNoQueueMetrics(t *testing.T) {
 	r := startWith(t, ingest.Options{})
 	r.add("/add", "1\n").object(http.StatusCreated)
 	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
-	if text := r.get("/metrics").body; strings.Contains(text, "daybook_queue_") || !strings.Contains(text, "\ndaybook_queues 1\n") {
-		t.Errorf("%s", text)
-	}
+	text := r.get("/metrics").body
+	testkit.Holds(t, !strings.Contains(text, "daybook_queue_") && strings.Contains(text, "\ndaybook_queues 1\n"), text)
 }
 
 // TestMetricsFollowTheConventions of Prometheus for names, units and help texts.
@@ -155,9 +151,7 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
 	problems := testkit.Must(promlint.New(strings.NewReader(r.get("/metrics").body)).Lint())(t)
 	for _, p := range problems {
-		if strings.HasPrefix(p.Metric, "daybook_") {
-			t.Errorf("%s: %s", p.Metric, p.Text)
-		}
+		testkit.Holds(t, !strings.HasPrefix(p.Metric, "daybook_"), p.Metric, p.Text)
 	}
 }
 

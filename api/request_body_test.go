@@ -68,18 +68,10 @@ func TestBodyLimit(t *testing.T) {
 	})
 	t.Run("refused before 100 Continue", func(t *testing.T) {
 		head := "Host: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
-		if status := r.raw("POST /add HTTP/1.1\r\n" + fmt.Sprintf(head, web.MaxBodyBytes+1)); status != http.StatusRequestEntityTooLarge {
-			t.Errorf("too large: %d", status)
-		}
-		if status := r.raw("POST /add?what=1 HTTP/1.1\r\n" + fmt.Sprintf(head, 10)); status != http.StatusBadRequest {
-			t.Errorf("wrong parameter: %d", status)
-		}
-		if status := r.raw("POST /jobs/create HTTP/1.1\r\n" + fmt.Sprintf(head, 10)); status != http.StatusUnsupportedMediaType {
-			t.Errorf("no type: %d", status)
-		}
-		if status := r.raw("POST /add HTTP/1.1\r\n" + fmt.Sprintf(head, 10)); status != http.StatusContinue {
-			t.Errorf("as it should be: %d", status)
-		}
+		testkit.Equal(t, r.raw("POST /add HTTP/1.1\r\n"+fmt.Sprintf(head, web.MaxBodyBytes+1)), http.StatusRequestEntityTooLarge, "too large")
+		testkit.Equal(t, r.raw("POST /add?what=1 HTTP/1.1\r\n"+fmt.Sprintf(head, 10)), http.StatusBadRequest, "wrong parameter")
+		testkit.Equal(t, r.raw("POST /jobs/create HTTP/1.1\r\n"+fmt.Sprintf(head, 10)), http.StatusUnsupportedMediaType, "no type")
+		testkit.Equal(t, r.raw("POST /add HTTP/1.1\r\n"+fmt.Sprintf(head, 10)), http.StatusContinue, "as it should be")
 	})
 	t.Run("not gzip", func(t *testing.T) {
 		for _, body := range []string{"plain text\n", "", zipped("one\ntwo\n").String()[:15], zipped("one\n").String() + "garbage"} {
@@ -93,9 +85,7 @@ func TestBodyLimit(t *testing.T) {
 		o := r.do(http.MethodPost, "/jobs/create", zipped(`{"payload":"x"}`), "Content-Encoding", "gzip", "Content-Type", "application/json").object(http.StatusCreated)
 		want(t, o, "payload", "x")
 	})
-	if used := r.server.bulk.Used() + r.server.control.Used(); used != 0 {
-		t.Errorf("%d bytes are still held", used)
-	}
+	testkit.Equal(t, r.server.bulk.Used()+r.server.control.Used(), 0, "bytes are still held")
 }
 
 // half sends a request with an incomplete body, and returns the status of the answer.
@@ -110,9 +100,7 @@ func (r *rig) half(head, body string) int {
 		return 0
 	}
 	defer resp.Body.Close()
-	if !resp.Close {
-		r.Errorf("the connection stays open after half a body")
-	}
+	testkit.Holds(r, resp.Close, "the connection stays open after half a body")
 	return resp.StatusCode
 }
 
@@ -129,17 +117,12 @@ func TestBodyCutOff(t *testing.T) {
 			zipped(lines(100000)).String()[:50]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if status := r.half(request[0], request[1]); status != http.StatusBadRequest && status != 0 {
-				t.Errorf("status %d", status)
-			}
+			status := r.half(request[0], request[1])
+			testkit.Holds(t, status == http.StatusBadRequest || status == 0, "status", status)
 		})
 	}
-	if after := r.get("/stats").object(http.StatusOK)["jobs"]; fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("jobs were stored: %v, before %v", after, before)
-	}
-	if used := r.server.bulk.Used() + r.server.control.Used(); used != 0 {
-		t.Errorf("%d bytes are still held", used)
-	}
+	testkit.Equal(t, fmt.Sprint(r.get("/stats").object(http.StatusOK)["jobs"]), fmt.Sprint(before), "jobs were stored before", before)
+	testkit.Equal(t, r.server.bulk.Used()+r.server.control.Used(), 0, "bytes are still held")
 }
 
 // pipeListener accepts in-memory connections. Their deadlines use the fake time of a synctest bubble.
@@ -222,12 +205,8 @@ func TestSlowBody(t *testing.T) {
 		if resp.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(text), `"body_too_slow"`) || !resp.Close {
 			t.Errorf("%d %s", resp.StatusCode, text)
 		}
-		if took := time.Since(start); took != web.PaceTime {
-			t.Errorf("answered after %s", took)
-		}
-		if used := s.bulk.Used(); used != 0 {
-			t.Errorf("%d bytes are still held", used)
-		}
+		testkit.Equal(t, time.Since(start), web.PaceTime, "answered")
+		testkit.Equal(t, s.bulk.Used(), 0, "bytes are still held")
 	})
 }
 
@@ -261,18 +240,15 @@ func TestStopDoesNotWaitForSilentConnections(t *testing.T) {
 		resp := testkit.Must(http.ReadResponse(bufio.NewReader(kept), nil))(t)
 		testkit.Must(io.Copy(io.Discard, resp.Body))(t)
 		synctest.Wait()
-		if n, _ := s.web.Connections(); n != 2 {
-			t.Errorf("%d connections", n)
-		}
+		n, _ := s.web.Connections()
+		testkit.Equal(t, n, 2, "connections")
 		start := time.Now()
 		cancel()
 		testkit.Check(t, <-ended)
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("the stop took %s", took)
-		}
+		took := time.Since(start)
+		testkit.Holds(t, took <= time.Second, "the stop took", took)
 		synctest.Wait()
-		if n, _ := s.web.Connections(); n != 0 {
-			t.Errorf("%d connections are left", n)
-		}
+		n, _ = s.web.Connections()
+		testkit.Equal(t, n, 0, "connections are left")
 	})
 }

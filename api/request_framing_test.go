@@ -58,21 +58,14 @@ func TestFraming(t *testing.T) {
 			in := bufio.NewReader(conn)
 			for i, status := range c.want {
 				resp, err := http.ReadResponse(in, nil)
-				if err != nil {
-					t.Fatalf("answer %d: %v", i, err)
-				}
+				testkit.NoError(t, err, "answer", i)
 				text := testkit.Must(io.ReadAll(resp.Body))(t)
-				if resp.StatusCode != status {
-					t.Errorf("answer %d: %d %s", i, resp.StatusCode, text)
-				}
-				if closes := status >= 400; closes && !resp.Close {
-					t.Errorf("the connection stays open after %s", text)
-				}
+				testkit.Equal(t, resp.StatusCode, status, "answer", i, text)
+				testkit.Holds(t, status < 400 || resp.Close, "the connection stays open after", text)
 			}
 			if c.want[len(c.want)-1] >= 400 {
-				if rest, _ := io.ReadAll(in); strings.Contains(string(rest), "HTTP/1.1") {
-					t.Errorf("the rest was served: %s", rest)
-				}
+				rest, _ := io.ReadAll(in)
+				testkit.Holds(t, !strings.Contains(string(rest), "HTTP/1.1"), "the rest was served", rest)
 			}
 		})
 	}

@@ -44,14 +44,12 @@ func TestPayloadOfContainerType(t *testing.T) {
 		}
 	}
 	for _, q := range append(requests("e", bad), requests("none", bad)...) {
-		if a := r.do(http.MethodPost, q.path, strings.NewReader(q.body), "Content-Type", q.media); a.status != http.StatusCreated {
-			t.Errorf("%s %s: %d %s", q.path, q.body, a.status, a.body)
-		}
+		a := r.do(http.MethodPost, q.path, strings.NewReader(q.body), "Content-Type", q.media)
+		testkit.Equal(t, a.status, http.StatusCreated, q.path, q.body, a.body)
 	}
 	for _, q := range requests("c", good) {
-		if a := r.do(http.MethodPost, q.path, strings.NewReader(q.body), "Content-Type", q.media); a.status != http.StatusCreated {
-			t.Errorf("%s %s: %d %s", q.path, q.body, a.status, a.body)
-		}
+		a := r.do(http.MethodPost, q.path, strings.NewReader(q.body), "Content-Type", q.media)
+		testkit.Equal(t, a.status, http.StatusCreated, q.path, q.body, a.body)
 	}
 	before := r.commands()
 	for _, q := range requests("c", bad) {
@@ -60,9 +58,8 @@ func TestPayloadOfContainerType(t *testing.T) {
 			t.Errorf("%s %s: %d %s", q.path, q.body, p.status, p.body)
 		}
 	}
-	if after := r.commands(); after != before {
-		t.Errorf("the journal has %d commands more", after-before)
-	}
+	after := r.commands()
+	testkit.Equal(t, after, before, "the journal has", after-before, "commands more")
 	for _, body := range []string{`{"type":"c"}`, `{"type":"c","binary_addr":"a"}`, `{"type":"c","payload_b64":"AA=="}`} {
 		r.post("/jobs/create", body).wrong("payload")
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/ingest/registry"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestRunnersFromTwoSources: GET /runners lists each runner once, in order and on pages of any length, whether it sent
@@ -51,8 +52,6 @@ func TestRunnersFromTwoSources(t *testing.T) {
 			}
 			after = "&after=" + page["next"].(string)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("limit %d:\n%v\n%v", limit, got, want)
-		}
+		testkit.EqualSlices(t, got, want, "limit", limit)
 	}
 }

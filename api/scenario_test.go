@@ -40,10 +40,8 @@ import (
 // answers in the scripts.
 func TestScenarios(t *testing.T) {
 	testkit.OneByOne(t)
-	files, err := filepath.Glob("../testdata/scenarios/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios, %v", err)
-	}
+	files := testkit.Must(filepath.Glob("../testdata/scenarios/*.txt"))(t)
+	testkit.MustHold(t, len(files) != 0, "no scenarios")
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			dir := t.TempDir()
@@ -52,13 +50,11 @@ func TestScenarios(t *testing.T) {
 				s.up()
 				datadriven.RunTest(t, file, s.step)
 				s.down(true)
-				problems, err := ingest.Check(context.Background(), dir, func(problem string) bool {
+				problems := testkit.Must(ingest.Check(context.Background(), dir, func(problem string) bool {
 					t.Errorf("check: %s", problem)
 					return true
-				})
-				if err != nil || problems > 0 {
-					t.Errorf("check: %d problems, %v", problems, err)
-				}
+				}))(t)
+				testkit.Holds(t, problems == 0, "check", problems, "problems")
 			})
 		})
 	}
@@ -135,9 +131,8 @@ func (s *scenario) down(clean bool) {
 	s.server.web.Drain()
 	testkit.NoError(s.t, s.blobs.Close())
 	s.cancel()
-	if err := <-s.ended; err != nil && clean {
-		s.t.Fatal(err)
-	}
+	err := <-s.ended
+	testkit.MustHold(s.t, err == nil || !clean, err)
 }
 
 // pass lets as much time of the synctest bubble pass as the step says.
@@ -243,9 +238,7 @@ var headerName = regexp.MustCompile(`^[A-Za-z-]+$`)
 // Names replace ids, and times are relative to the start of the script.
 func (s *scenario) shown(d *datadriven.TestData, req *http.Request, sent []byte, w *httptest.ResponseRecorder) string {
 	a := reply{s.t, req.Method + " " + req.URL.Path, w.Code, w.Header(), w.Body.String()}
-	if err := describedOf(s.t).holds(req, sent, a); err != nil {
-		s.t.Errorf("%s: %s is not as openapi.yaml has it: %.1000v", d.Pos, a.what, err)
-	}
+	testkit.Check(s.t, describedOf(s.t).holds(req, sent, a), d.Pos, a.what, "is not as openapi.yaml has it")
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%d\n", w.Code)
 	names := []string{"Location", "Retry-After", "Allow", web.HeaderReplayed}
@@ -374,10 +367,8 @@ func (s *scenario) withIDs(text string) string {
 	s.naming.Lock()
 	defer s.naming.Unlock()
 	text = regexp.MustCompile(`<id(\d+)>`).ReplaceAllStringFunc(text, func(name string) string {
-		n, err := strconv.Atoi(name[3 : len(name)-1])
-		if err != nil || n < 1 || n > len(s.ids) {
-			s.t.Fatalf("%s names no id that was shown", name)
-		}
+		n := testkit.Must(strconv.Atoi(name[3 : len(name)-1]))(s.t)
+		testkit.MustHold(s.t, n >= 1 && n <= len(s.ids), name, "names no id that was shown")
 		return s.ids[n-1]
 	})
 	return regexp.MustCompile(`<t\+(\w+)>`).ReplaceAllStringFunc(text, func(moment string) string {

@@ -33,18 +33,16 @@ func startStalled(t *testing.T) *rig {
 	t.Cleanup(func() {
 		close(gate)
 		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, ingest.ErrStuck) {
-			t.Errorf("engine: %v", err)
-		}
+		err := <-ended
+		testkit.Holds(t, err == nil || errors.Is(err, ingest.ErrStuck), "engine", err)
 		testkit.Eventually(t, "the engine writes no file any more", func() bool { return os.RemoveAll(dir) == nil })
 	})
 	r := startOn(t, setup{Options: Options{Log: zerolog.Nop()}, parts: partsOf(engine, engine.Queries())})
 	testkit.Eventually(t, "the engine is ready", func() bool { return engine.Ready() == nil })
 	lines := strings.Repeat(strings.Repeat("x", 100)+"\n", 1000)
 	for engine.Ready() == nil {
-		if a := r.add("/acme/job/mail/add", lines); a.status != http.StatusCreated && a.status != http.StatusServiceUnavailable {
-			t.Fatalf("add: %d %s", a.status, a.body)
-		}
+		a := r.add("/acme/job/mail/add", lines)
+		testkit.MustHold(t, a.status == http.StatusCreated || a.status == http.StatusServiceUnavailable, "add", a.status, a.body)
 	}
 	return r
 }
@@ -95,9 +93,7 @@ func TestEveryRouteAnswersWhileTheStoreTakesNoCommit(t *testing.T) {
 				}
 				defer answer.Body.Close()
 				text, err := io.ReadAll(answer.Body)
-				if err != nil {
-					t.Errorf("%s: %v", what, err)
-				}
+				testkit.Check(t, err, what)
 				var p struct{ Code, Detail string }
 				if answer.StatusCode >= 500 && (answer.StatusCode != http.StatusServiceUnavailable || json.Unmarshal(text, &p) != nil || p.Code == "" || p.Detail == "") &&
 					route.path != "/readyz" {

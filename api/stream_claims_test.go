@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // holdOne opens a stream whose runner holds one job.
@@ -28,14 +30,10 @@ func TestStreamTakesClaimsOver(t *testing.T) {
 	c, _, claim, id := r.holdOne(`{"runner_id":"r"}`)
 	d := r.open()
 	hello := fmt.Sprintf(`{"runner_id":"r","claims":[%q,%q]}`, claim, claim)
-	if claims := d.ok(d.send("hello", hello))["claims"].([]any); len(claims) != 1 {
-		t.Fatalf("took over %v", claims)
-	}
+	testkit.MustEqual(t, len(d.ok(d.send("hello", hello))["claims"].([]any)), 1, "took over")
 	c.conn.CloseNow()
 	r.streamsAre(1)
-	if got := r.status(id); got != "active" {
-		t.Errorf("the job is %s after its first stream has ended", got)
-	}
+	testkit.Equal(t, r.status(id), "active", "the job, after its first stream has ended")
 	d.conn.CloseNow()
 	r.await(id, "pending")
 }
@@ -46,14 +44,10 @@ func TestStreamOfAnotherRunner(t *testing.T) {
 	c, stream, claim, id := r.holdOne(`{"runner_id":"r"}`)
 	d := r.open()
 	hello := fmt.Sprintf(`{"runner_id":"x","resume":%q,"claims":[%q]}`, stream, claim)
-	if claims := d.ok(d.send("hello", hello))["claims"].([]any); len(claims) != 0 {
-		t.Errorf("took over %v", claims)
-	}
+	testkit.Equal(t, len(d.ok(d.send("hello", hello))["claims"].([]any)), 0, "took over")
 	d.conn.CloseNow()
 	c.ok(c.send("tickle", `{}`))
-	if got := r.status(id); got != "active" {
-		t.Errorf("the job is %s", got)
-	}
+	testkit.Equal(t, r.status(id), "active", "the job")
 }
 
 // TestStreamCreditAfterRefusals: a request of another runner frees no credit, and takes no job from the stream.
@@ -66,9 +60,7 @@ func TestStreamCreditAfterRefusals(t *testing.T) {
 	r.post("/jobs/tickle", fmt.Sprintf(`{"claim_id":%q,"runner_id":"x"}`, claim)).refused(http.StatusConflict, "runner_differs")
 	c.ok(c.send("tickle", `{}`))
 	for _, o := range c.queued {
-		if o["jobs"] != nil {
-			t.Errorf("a job beyond the credit: %v", o)
-		}
+		testkit.Holds(t, o["jobs"] == nil, "a job beyond the credit", o)
 	}
 	c.conn.CloseNow()
 	want(t, r.await(id, "pending"), "run_attempts", 0.0)
@@ -85,14 +77,11 @@ func TestStreamCreditIsLowered(t *testing.T) {
 	r.add("/add", "a\nb\nc\n")
 	c.ok(c.send("create", `{}`))
 	for _, o := range c.queued {
-		if o["jobs"] != nil {
-			t.Errorf("jobs without credit: %v", o)
-		}
+		testkit.Holds(t, o["jobs"] == nil, "jobs without credit", o)
 	}
 	c.ok(c.send("credit", fmt.Sprintf(`{"subscription":%d,"credit":1}`, sub)))
-	if _, ids := c.pushed(sub); len(ids) != 1 {
-		t.Errorf("with a credit of one: %v", ids)
-	}
+	_, ids := c.pushed(sub)
+	testkit.Equal(t, len(ids), 1, "with a credit of one")
 }
 
 // TestStreamCreditBelowHeld: if a credit is lower than the number of held jobs, the runner keeps them all. Jobs arrive
@@ -104,9 +93,7 @@ func TestStreamCreditBelowHeld(t *testing.T) {
 	c.ok(c.send("hello", `{"runner_id":"r"}`))
 	sub := c.send("subscribe", `{"credit":3}`)
 	claim, ids := c.pushed(sub)
-	if len(ids) != 3 {
-		t.Fatalf("got %v", ids)
-	}
+	testkit.MustEqual(t, len(ids), 3)
 	c.ok(c.send("credit", fmt.Sprintf(`{"subscription":%d,"credit":1}`, sub)))
 	c.ok(c.send("complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, claim)))
 	if _, ids := c.pushed(sub); len(ids) != 1 {
@@ -138,9 +125,7 @@ func TestLingeringClaimIsTickled(t *testing.T) {
 	r.streamsAre(0)
 	r.post("/jobs/tickle", fmt.Sprintf(`{"claim_id":%q}`, claim)).object(http.StatusOK)
 	r.server.streams.ExpireAll()
-	if got := r.status(id); got != "active" {
-		t.Errorf("the job is %s", got)
-	}
+	testkit.Equal(t, r.status(id), "active", "the job")
 }
 
 // TestNumberAnywhere: a request is answered by its number, even if the number is after the mistake.

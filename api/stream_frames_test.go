@@ -31,9 +31,8 @@ func (r *rig) frames() *frames {
 	r.Cleanup(func() { _ = conn.Close() })
 	testkit.Must(io.WriteString(conn, handshake))(r)
 	f := &frames{r.T, conn, bufio.NewReader(conn)}
-	if answer, err := http.ReadResponse(f.Reader, nil); err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
-		r.Fatalf("open stream: %+v, %v", answer, err)
-	}
+	answer := testkit.Must(http.ReadResponse(f.Reader, nil))(r)
+	testkit.MustEqual(r, answer.StatusCode, http.StatusSwitchingProtocols, "open stream:", answer)
 	return f
 }
 
@@ -76,9 +75,8 @@ func TestStreamFrames(t *testing.T) {
 	for _, form := range []string{"json", "runs"} {
 		f := r.frames()
 		f.send(0x81, `{"n":1,"hello":{"runner_id":"r","jobs":"`+form+`"}}`)
-		if first, _ := f.next(); first != 0x81 {
-			t.Fatalf("hello is answered with %x", first)
-		}
+		first, _ := f.next()
+		testkit.MustEqual(t, first, 0x81, "hello is answered")
 		f.send(0x81, `{"n":2,"subscribe":{"credit":1}}`)
 		f.send(0x89, "ping")
 		length, pong, pinged := 0, false, false
@@ -98,15 +96,11 @@ func TestStreamFrames(t *testing.T) {
 				}
 			}
 		}
-		if !pong {
-			t.Errorf("%s: no pong before the end of the message", form)
-		}
+		testkit.Holds(t, pong, form, "no pong before the end of the message")
 		f.send(0x88, "\x03\xe8") // the job goes back
 		if first, _ := f.next(); first == 0x80 {
 			first, _ = f.next()
-			if first != 0x88 {
-				t.Errorf("%s: %x instead of a close frame", form, first)
-			}
+			testkit.Equal(t, first, 0x88, form, "instead of a close frame")
 		}
 		r.streamsAre(0)
 	}
@@ -120,9 +114,8 @@ func TestStreamPings(t *testing.T) {
 		f.send(0x89, "ping")
 	}
 	for range stream.MaxControls {
-		if first, _ := f.next(); first != 0x8a {
-			t.Fatalf("a ping is answered with %x", first)
-		}
+		first, _ := f.next()
+		testkit.MustEqual(t, first, 0x8a, "a ping is answered")
 	}
 	flood := strings.Repeat("\x89\x80\x00\x00\x00\x00", 100*stream.MaxControls)
 	if _, err := io.WriteString(f, flood); err != nil {
@@ -140,9 +133,7 @@ func TestStreamViolations(t *testing.T) {
 	r := start(t)
 	for _, v := range wsframetest.Violations(web.MaxBodyBytes) {
 		status, reason, err := wsframetest.Closing(strings.TrimPrefix(r.url, "http://"), handshake, v.Bytes)
-		if status != v.Status || reason == "" || err != nil {
-			t.Errorf("%s: %d %q, %v; want %d", v.Name, status, reason, err, v.Status)
-		}
+		testkit.Holds(t, status == v.Status && reason != "" && err == nil, v.Name, status, reason, err, "want", v.Status)
 	}
 	r.streamsAre(0)
 }

@@ -20,9 +20,7 @@ func (r *rig) tryOpen() (*streamClient, *http.Response) {
 	r.Helper()
 	conn, answer, err := websocket.Dial(r.Context(), "ws"+strings.TrimPrefix(r.url, "http")+"/stream", &websocket.DialOptions{Subprotocols: []string{stream.Protocol}})
 	if err != nil {
-		if answer == nil {
-			r.Fatal(err)
-		}
+		testkit.MustHold(r, answer != nil, err)
 		return nil, answer
 	}
 	r.Cleanup(func() { _ = conn.CloseNow() })
@@ -61,16 +59,12 @@ func TestStreamsAreBounded(t *testing.T) {
 	first.ok(first.send("unsubscribe", fmt.Sprintf(`{"subscription":%d}`, subs[0])))
 	var c *streamClient
 	r.until("there is room", func() bool { c, _ = r.tryOpen(); return c != nil })
-	if status := first.closed(); status != stream.StatusDone {
-		t.Errorf("the stream that was not in use ended with %v", status)
-	}
+	testkit.Equal(t, first.closed(), stream.StatusDone, "the stream that was not in use ended")
 	c.ok(c.send("create", `{}`))
 	for _, c := range used[1:] {
 		c.ok(c.send("create", `{}`))
 	}
-	if page := r.do(http.MethodGet, "/metrics", nil).body; !strings.Contains(page, "\ndaybook_streams_evicted_total 1\n") {
-		t.Error("not one stream was evicted")
-	}
+	testkit.Contains(t, r.do(http.MethodGet, "/metrics", nil).body, "\ndaybook_streams_evicted_total 1\n")
 }
 
 // TestStreamsThatReceiveAreUsed: a stream whose request arrives slowly does not make room for a new one.
@@ -89,9 +83,7 @@ func TestStreamsThatReceiveAreUsed(t *testing.T) {
 	testkit.Must(fmt.Fprint(w, `"}}`))(t)
 	testkit.NoError(t, w.Close())
 	slow.ok(1)
-	if status := unused.closed(); status != stream.StatusDone {
-		t.Errorf("the stream that was not in use ended with %v", status)
-	}
+	testkit.Equal(t, unused.closed(), stream.StatusDone, "the stream that was not in use ended")
 }
 
 // TestStreamsMakeRoomForRequests: if all other connections have a request, an unused stream ends.
@@ -111,9 +103,7 @@ func TestStreamsMakeRoomForRequests(t *testing.T) {
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", 54, `{"runner_id":"r","types":["none"],"wait_ms":60000    }`)
 	r.until("a third claim waits", func() bool { return r.server.engine.Stats().Parked == 4 })
-	if status := b.closed(); status != stream.StatusDone {
-		t.Errorf("the stream without a request ended with %v", status)
-	}
+	testkit.Equal(t, b.closed(), stream.StatusDone, "the stream without a request ended")
 }
 
 // TestSubscriptionsAreBounded: the memory for subscriptions and for claims that streams hold is bounded. Claims
@@ -148,9 +138,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 			ended, held = ended+len(held), nil
 		}
 	}
-	if !refused {
-		t.Error("the subscription took as much as it liked")
-	}
+	testkit.Holds(t, refused, "the subscription took as much as it liked")
 	c.conn.CloseNow()
 	r.streamsAre(0)
 	r.until("the memory is free", func() bool { return budget.Used() == others.Held })

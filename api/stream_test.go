@@ -34,9 +34,7 @@ func (r *rig) open(change ...func(*websocket.DialOptions)) *streamClient {
 		f(&o)
 	}
 	conn, answer, err := websocket.Dial(r.Context(), "ws"+strings.TrimPrefix(r.url, "http")+"/stream", &o)
-	if err != nil {
-		r.Fatalf("open stream: %v (%+v)", err, answer)
-	}
+	testkit.NoError(r, err, "open stream", answer)
 	conn.SetReadLimit(-1)
 	r.Cleanup(func() { _ = conn.CloseNow() })
 	return &streamClient{rig: r, conn: conn}
@@ -52,9 +50,7 @@ func (c *streamClient) send(verb, body string, more ...string) int {
 
 func (c *streamClient) text(text string) {
 	c.Helper()
-	if err := c.conn.Write(c.Context(), websocket.MessageText, []byte(text)); err != nil {
-		c.Fatalf("send %.100s: %v", text, err)
-	}
+	testkit.NoError(c, c.conn.Write(c.Context(), websocket.MessageText, []byte(text)), "send", text)
 }
 
 // next returns the first line, received or future, that match accepts.
@@ -70,14 +66,10 @@ func (c *streamClient) next(match func(map[string]any) bool) map[string]any {
 		ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
 		_, text, err := c.conn.Read(ctx)
 		cancel()
-		if err != nil {
-			c.Fatalf("read: %v; received: %v", err, c.queued)
-		}
+		testkit.NoError(c, err, "read after", c.queued)
 		for line := range strings.Lines(string(text)) {
 			var o map[string]any
-			if err := json.Unmarshal([]byte(line), &o); err != nil {
-				c.Fatalf("line %q: %v", line, err)
-			}
+			testkit.NoError(c, json.Unmarshal([]byte(line), &o), "line", line)
 			c.queued = append(c.queued, o)
 		}
 	}
@@ -94,9 +86,7 @@ func (c *streamClient) ok(n int) map[string]any {
 	c.Helper()
 	o := c.answer(n)
 	doc, ok := o["ok"].(map[string]any)
-	if !ok {
-		c.Fatalf("request %d is refused: %v", n, o)
-	}
+	testkit.MustHold(c, ok, "request", n, "is refused", o)
 	return doc
 }
 
@@ -105,9 +95,7 @@ func (c *streamClient) refusal(n int, code string) map[string]any {
 	c.Helper()
 	o := c.answer(n)
 	p, _ := o["problem"].(map[string]any)
-	if p["code"] != code {
-		c.Fatalf("request %d: %v, want %s", n, o, code)
-	}
+	testkit.MustHold(c, p["code"] == code, "request", n, o, "want", code)
 	return p
 }
 
@@ -154,9 +142,7 @@ func TestStream(t *testing.T) {
 	var made []string
 	for i := range 5 {
 		o := c.answer(c.send("create", fmt.Sprintf(`{"type":"resize","payload":"p%d"}`, i)))
-		if o["seq"] == nil {
-			t.Errorf("a create has no seq: %v", o)
-		}
+		testkit.Holds(t, o["seq"] != nil, "a create has no seq", o)
 		made = append(made, o["ok"].(map[string]any)["job_id"].(string))
 	}
 	// The server hands out two jobs, and more only when one of them ends.
@@ -167,14 +153,10 @@ func TestStream(t *testing.T) {
 			held[id] = claim
 		}
 	}
-	if len(held) != 2 || held[made[0]] == "" || held[made[1]] == "" {
-		t.Fatalf("handed out %v of %v", held, made)
-	}
+	testkit.MustHold(t, len(held) == 2 && held[made[0]] != "" && held[made[1]] != "", "handed out", held, "of", made)
 	want(t, c.ok(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok","output":"done"}`, made[0], held[made[0]]))), "status", "completed")
 	_, ids := c.pushed(sub)
-	if len(ids) != 1 || ids[0] != made[2] {
-		t.Fatalf("then %v", ids)
-	}
+	testkit.MustHold(t, len(ids) == 1 && ids[0] == made[2], "then", ids)
 	want(t, r.get("/jobs/"+made[0]).object(200), "status", "completed", "output", "done", "runner_id", "r1")
 	// A repeated completion has the same answer, and frees no more credit.
 	want(t, c.ok(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok","output":"done"}`, made[0], held[made[0]]))), "status", "completed")
@@ -201,9 +183,7 @@ func TestStream(t *testing.T) {
 	for _, id := range made[1:] {
 		want(t, r.await(id, "pending"), "run_attempts", 0.0)
 	}
-	if r.status(last) != "pending" {
-		t.Error("a job was handed out after the subscription had ended")
-	}
+	testkit.Equal(t, r.status(last), "pending", "a job was handed out after the subscription had ended")
 }
 
 // TestStreamCreates: many creates in one message are stored in their order, and a list is one batch.
@@ -325,19 +305,15 @@ func TestStreamResumes(t *testing.T) {
 	want(t, r.await(two[0], "pending"), "run_attempts", 0.0)
 	// The claim counts against the credit of the first subscription.
 	sub = d.send("subscribe", `{"credit":2}`)
-	if _, got := d.pushed(sub); len(got) != 1 {
-		t.Fatalf("got %v", got)
-	}
+	_, got := d.pushed(sub)
+	testkit.MustEqual(t, len(got), 1)
 	want(t, d.ok(d.send("complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, first))), "ended", 1.0)
-	if _, got := d.pushed(sub); len(got) != 1 {
-		t.Fatalf("got %v", got)
-	}
+	_, got = d.pushed(sub)
+	testkit.MustEqual(t, len(got), 1)
 	// Nobody can take claims over without the name of their runner.
 	e := r.open()
 	stolen := e.ok(e.send("hello", fmt.Sprintf(`{"runner_id":"x","claims":[%q]}`, first)))
-	if len(stolen["claims"].([]any)) != 0 {
-		t.Errorf("a runner with another name has %v", stolen)
-	}
+	testkit.Equal(t, len(stolen["claims"].([]any)), 0, "a runner with another name has", stolen)
 }
 
 // TestStreamLingers: after linger_ms the jobs go back.
@@ -373,9 +349,8 @@ func TestStreamHeartbeat(t *testing.T) {
 	for range 3 * stream.MissedHeartbeats {
 		<-pings
 	}
-	if open, _ := r.server.streams.Count(); open != 1 {
-		t.Errorf("%d streams are open, beside one that answers pings", open)
-	}
+	open, _ := r.server.streams.Count()
+	testkit.Equal(t, open, 1, "streams are open, beside one that answers pings")
 }
 
 // TestStreamShutdown: the server answers the requests that it has received, announces that it is going away, and keeps
@@ -390,14 +365,12 @@ func TestStreamShutdown(t *testing.T) {
 	go func() { r.stop(); close(stopped) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if _, _, err := c.conn.Read(ctx); websocket.CloseStatus(err) != stream.StatusDone {
-		t.Errorf("read: %v", err)
-	}
+	_, _, err := c.conn.Read(ctx)
+	testkit.Equal(t, websocket.CloseStatus(err), stream.StatusDone, "read:", err)
 	<-stopped
 	parsed := testkit.Must(job.ParseID(id))(t)
-	if j, _, err := r.engine.JobWithin(parsed, 1<<20); err != nil || j.Status != job.Active {
-		t.Errorf("the job is %v, %v", j.Status, err)
-	}
+	j, _ := testkit.Must2(r.engine.JobWithin(parsed, 1<<20))(t)
+	testkit.Equal(t, j.Status, job.Active, "the job")
 }
 
 // TestStreamAtShutdown: a server that shuts down opens no stream.
@@ -423,9 +396,7 @@ func TestLongPush(t *testing.T) {
 		_, ids := c.pushed(sub)
 		got = append(got, ids...)
 	}
-	if fmt.Sprint(got) != fmt.Sprint(made) {
-		t.Errorf("got %v, want %v", got, made)
-	}
+	testkit.Equal(t, fmt.Sprint(got), fmt.Sprint(made), made)
 }
 
 // TestStreamConnectionsAreCounted: a stream occupies the place of a connection until it ends.

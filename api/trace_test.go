@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 )
@@ -37,19 +38,14 @@ func TestTraceparentHeader(t *testing.T) {
 				}
 				return r.get("/jobs/" + id.(string)).object(http.StatusOK)["traceparent"]
 			}
-			if got := created(c.path, c.body, header); got != header {
-				t.Errorf("the job has %v", got)
-			}
-			if got := created(c.path, c.body, "00-xyz"); got != nil {
-				t.Errorf("with a malformed header the job has %v", got)
-			}
+			testkit.Equal(t, created(c.path, c.body, header), header, "the job")
+			got := created(c.path, c.body, "00-xyz")
+			testkit.Holds(t, got == nil, "with a malformed header the job has", got)
 			path, body := c.path, c.withOwn
 			if body == "" {
 				path, body = c.path+"?traceparent="+own, c.body
 			}
-			if got := created(path, body, header); got != own {
-				t.Errorf("a job with its own traceparent has %v", got)
-			}
+			testkit.Equal(t, created(path, body, header), own, "a job with its own traceparent")
 		})
 	}
 	const rest = "-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
@@ -58,8 +54,6 @@ func TestTraceparentHeader(t *testing.T) {
 		"ff" + rest: nil, "0A" + rest: nil, "1" + rest: nil, "01" + rest + "more": nil, "00" + rest + "-more": nil, "01-short": nil, "": nil, "+1" + rest: nil,
 		"00-00000000000000000000000000000000-00f067aa0ba902b7-01": nil, "01-0af7651916cd43dd8448eb211c80319c-0000000000000000-01": nil,
 	} {
-		if got := r.post("/jobs/create", `{}`, "traceparent", text).object(http.StatusCreated)["traceparent"]; got != want {
-			t.Errorf("%q: the job has %v", text, got)
-		}
+		testkit.Equal(t, r.post("/jobs/create", `{}`, "traceparent", text).object(http.StatusCreated)["traceparent"], want, text, "the job")
 	}
 }

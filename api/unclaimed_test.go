@@ -21,17 +21,13 @@ type neverUnclaimed struct {
 }
 
 func (n *neverUnclaimed) Complete(ctx context.Context, c job.Complete) (applied.Ended, ingest.Receipt, error) {
-	if c.Unclaimed {
-		n.t.Errorf("a request became %+v", c)
-	}
+	testkit.Holds(n.t, !c.Unclaimed, "a request became", c)
 	return n.completer.Complete(ctx, c)
 }
 
 func (n *neverUnclaimed) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]applied.Ended, ingest.Receipt, error) {
 	for _, c := range commands {
-		if c.Unclaimed {
-			n.t.Errorf("a request became %+v", c)
-		}
+		testkit.Holds(n.t, !c.Unclaimed, "a request became", c)
 	}
 	return n.completer.CompleteInOrder(ctx, commands)
 }
@@ -66,10 +62,8 @@ func TestDocumentsOfUnclaimedRuns(t *testing.T) {
 	of := testkit.Must(job.ParseID(id))(t)
 	end := func(code job.Code) {
 		o := job.Outcome{ID: of, Code: code, ExitCode: code.DefaultExitCode(), Error: "no luck"}
-		ended, _, err := engine.Complete(t.Context(), job.Complete{Unclaimed: true, Outcomes: []job.Outcome{o}})
-		if err != nil || ended.Results[0].Refusal != job.Granted {
-			t.Fatalf("%+v, %v", ended, err)
-		}
+		ended, _ := testkit.Must2(engine.Complete(t.Context(), job.Complete{Unclaimed: true, Outcomes: []job.Outcome{o}}))(t)
+		testkit.MustEqual(t, ended.Results[0].Refusal, job.Granted, ended)
 	}
 	end(job.Error)
 	o := r.get("/jobs/" + id).object(http.StatusOK)
@@ -80,8 +74,6 @@ func TestDocumentsOfUnclaimedRuns(t *testing.T) {
 	want(t, o, "status", "failed", "run_attempts", 2, "runner_id", nil, "why", "reported")
 	claim := r.get("/claims/" + o["claim_id"].(string)).object(http.StatusOK)
 	want(t, claim, "claim_id", o["claim_id"], "runner_id", nil, "handed_out", 1, "held", 0, "deadline_at", nil)
-	if lines := r.listed("?claim_id=" + o["claim_id"].(string)); lines != "0" {
-		t.Errorf("the jobs of the claim are lines %q", lines)
-	}
+	testkit.Equal(t, r.listed("?claim_id="+o["claim_id"].(string)), "0", "the jobs of the claim are lines")
 	want(t, r.get("/runners").object(http.StatusOK), "runners", "[]")
 }

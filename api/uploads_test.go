@@ -62,15 +62,12 @@ func TestUploads(t *testing.T) {
 	looks(0, false)
 	a := r.append(path, 0, content[:3])
 	a.wantStatus(http.StatusNoContent)
-	if a.header.Get("Upload-Offset") != "3" || a.header.Get("Daybook-Blob") != "" {
-		t.Errorf("%v", a.header)
-	}
+	testkit.Equal(t, a.header.Get("Upload-Offset"), "3", a.header)
+	testkit.Equal(t, a.header.Get("Daybook-Blob"), "", a.header)
 	looks(3, false)
 	a = r.append(path, 0, content)
 	a.refused(http.StatusConflict, "offset_differs")
-	if a.header.Get("Upload-Offset") != "3" {
-		t.Errorf("%v", a.header)
-	}
+	testkit.Equal(t, a.header.Get("Upload-Offset"), "3", a.header)
 	r.append(path, 3, content).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 	r.do(http.MethodPatch, path, chunked(content), "Upload-Offset", "3", "Content-Type", files.MIMEOffset).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 	looks(3, false)
@@ -82,9 +79,8 @@ func TestUploads(t *testing.T) {
 		t.Errorf("the last answer has %v", a.header)
 	}
 	looks(len(content), true)
-	if got := r.get("/blobs/" + address); got.body != content {
-		t.Errorf("the blob is %q", got.body)
-	}
+	got := r.get("/blobs/" + address)
+	testkit.Equal(t, got.body, content, "the blob")
 	r.append(path, len(content), "").refused(http.StatusConflict, "offset_differs")
 	r.do(http.MethodDelete, path, nil).wantStatus(http.StatusNoContent)
 	r.do(http.MethodDelete, path, nil).refused(http.StatusNotFound, "upload_not_found")
@@ -99,12 +95,9 @@ func TestUploads(t *testing.T) {
 	begun := r.do(http.MethodPost, "/uploads", strings.NewReader("who"), "Upload-Length", "5", "Content-Type", files.MIMEOffset)
 	begun.wantStatus(http.StatusCreated)
 	r.append(begun.header.Get("Location"), 3, "le").wantStatus(http.StatusNoContent)
-	if empty := r.do(http.MethodPost, "/uploads", nil, "Upload-Length", "0"); empty.header.Get("Daybook-Blob") != addressOf("") {
-		t.Errorf("%d %v", empty.status, empty.header)
-	}
-	if text := r.get("/metrics").body; !strings.Contains(text, "\ndaybook_blobs_put_total 4\n") {
-		t.Error("the metrics do not count the blobs")
-	}
+	empty := r.do(http.MethodPost, "/uploads", nil, "Upload-Length", "0")
+	testkit.Holds(t, empty.header.Get("Daybook-Blob") == addressOf(""), empty.status, empty.header)
+	testkit.Contains(t, r.get("/metrics").body, "\ndaybook_blobs_put_total 4\n")
 }
 
 func TestUploadRefusals(t *testing.T) {
@@ -128,9 +121,7 @@ func TestUploadRefusals(t *testing.T) {
 	r.do(http.MethodPost, "/uploads", chunked("xx"), "Upload-Length", "1", "Content-Type", files.MIMEOffset).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 	other := "address " + base64.StdEncoding.EncodeToString([]byte(addressOf("other")))
 	r.do(http.MethodPost, "/uploads", strings.NewReader("x"), "Upload-Length", "1", "Upload-Metadata", other, "Content-Type", files.MIMEOffset).refused(http.StatusUnprocessableEntity, "wrong_digest")
-	if entries, err := os.ReadDir(filepath.Join(r.blobs.dir, "uploads")); err != nil || len(entries) != 0 {
-		t.Errorf("refused uploads have left %v, %v", entries, err)
-	}
+	testkit.Equal(t, len(testkit.Must(os.ReadDir(filepath.Join(r.blobs.dir, "uploads")))(t)), 0, "refused uploads have left")
 	path := r.begin(1, "Upload-Metadata", other)
 	r.append(path, 0, "x").refused(http.StatusUnprocessableEntity, "wrong_digest")
 	r.get(path).refused(http.StatusNotFound, "upload_not_found")
@@ -191,15 +182,12 @@ func TestUploadConnections(t *testing.T) {
 	defer silent.Close()
 	r.untilBusy(path)
 	r.append(path, 5, "").refused(http.StatusLocked, "upload_busy")
-	answer, err := io.ReadAll(silent)
-	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
-		t.Errorf("the silent connection got %q, %v", answer, err)
-	}
+	answer := testkit.Must(io.ReadAll(silent))(t)
+	testkit.Holds(t, strings.HasPrefix(string(answer), "HTTP/1.1 408 "), "the silent connection got", answer)
 	r.until("the bytes of the silent connection count", func() bool { return offset() == "9" })
 	r.append(path, 9, content[9:]).wantStatus(http.StatusNoContent)
-	if got := r.get("/blobs/" + addressOf(content)); got.body != content {
-		t.Errorf("the blob is %q", got.body)
-	}
+	got := r.get("/blobs/" + addressOf(content))
+	testkit.Equal(t, got.body, content, "the blob")
 }
 
 // TestUploadGoesOnAtOnce: a client that has lost its connection continues at once, even if the server has not noticed
@@ -213,14 +201,10 @@ func TestUploadGoesOnAtOnce(t *testing.T) {
 		r.untilBusy(path)
 		testkit.NoError(t, c.Close())
 		a := r.append(path, 0, "") // waits for the other append; chance decides whether that append has received its bytes
-		if a.status != http.StatusNoContent && a.status != http.StatusConflict {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		testkit.Holds(t, a.status == http.StatusNoContent || a.status == http.StatusConflict, a.status, a.body)
 		head := r.do(http.MethodHead, path, nil)
 		offset, err := strconv.Atoi(head.header.Get("Upload-Offset"))
-		if err != nil {
-			t.Fatalf("%d %v", head.status, head.header)
-		}
+		testkit.NoError(t, err, head.status, head.header)
 		r.append(path, offset, content[offset:]).wantStatus(http.StatusNoContent)
 	}
 	// Many requests for an upload never hinder its last append.
@@ -239,13 +223,9 @@ func TestUploadGoesOnAtOnce(t *testing.T) {
 		}
 		a := r.append(path, 0, content)
 		looks.Wait()
-		if a.status != http.StatusNoContent || a.header.Get("Daybook-Blob") != addressOf(content) {
-			t.Errorf("%d %v %s", a.status, a.header, a.body)
-		}
+		testkit.Holds(t, a.status == http.StatusNoContent && a.header.Get("Daybook-Blob") == addressOf(content), a.status, a.header, a.body)
 	}
-	if text := r.get("/metrics").body; !strings.Contains(text, fmt.Sprintf("\ndaybook_blobs_put_total %d\n", 2*rounds)) {
-		t.Error("the metrics do not count the blobs once")
-	}
+	testkit.Contains(t, r.get("/metrics").body, fmt.Sprintf("\ndaybook_blobs_put_total %d\n", 2*rounds))
 }
 
 // statusesOfUploads makes requests that get the statuses of the routes of uploads.

@@ -66,7 +66,5 @@ func TestResolveAll(t *testing.T) {
 		t.Errorf("%d look-ups, %d at once", asked, most)
 	}
 	refs[500] = blob.Ref{SHA1: &blob.SHA1{0: 2}}
-	if _, err := resolveAll(t.Context(), refs, of.resolve); !errors.Is(err, errResolver) {
-		t.Errorf("a look-up that fails: %v", err)
-	}
+	testkit.Fails(resolveAll(t.Context(), refs, of.resolve))(t, errResolver)
 }

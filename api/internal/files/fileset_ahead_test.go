@@ -86,9 +86,7 @@ func TestFilesAhead(t *testing.T) {
 				t.Fatalf("file %d: %d of %d bytes, %v", i, b.Len(), len(content), err)
 			}
 		}
-		if opened != len(contents) {
-			t.Errorf("%d blobs were opened, not %d", opened, len(contents))
-		}
+		testkit.Equal(t, opened, len(contents), "blobs were opened")
 		if s.most < aheadFiles || s.most > aheadFiles+1 { // and a long one
 			t.Errorf("%d were opened at once", s.most)
 		}
@@ -124,9 +122,8 @@ func TestFilesAhead(t *testing.T) {
 			t.Errorf("one failure: file %d, %v", i, err)
 		}
 		fails = 2
-		if i, err := all(); i != 25 || !errors.Is(err, broken) {
-			t.Errorf("two failures: file %d, %v", i, err)
-		}
+		i, err := all()
+		testkit.Holds(t, i == 25 && errors.Is(err, broken), "two failures: file", i, err)
 	})
 	t.Run("the end stops what is read", func(t *testing.T) {
 		s, m := newAheadStore(t, contents)
@@ -147,12 +144,8 @@ func TestFilesAhead(t *testing.T) {
 		<-reading
 		cancel()
 		a.end()
-		if s.now != 0 {
-			t.Errorf("%d are still being opened", s.now)
-		}
-		if err := a.copy(&bytes.Buffer{}); !errors.Is(err, context.Canceled) {
-			t.Errorf("after the end: %v", err)
-		}
+		testkit.Equal(t, s.now, 0, "are still being opened")
+		testkit.Failed(t, a.copy(&bytes.Buffer{}), context.Canceled)
 	})
 	t.Run("a blob of another size", func(t *testing.T) {
 		s, m := newAheadStore(t, contents[:3])
@@ -160,9 +153,8 @@ func TestFilesAhead(t *testing.T) {
 		a := newFilesAhead(t.Context(), s.get, m)
 		defer a.end()
 		for i := range m.Files {
-			if err := a.copy(&bytes.Buffer{}); (err != nil) != (i == 2) {
-				t.Errorf("file %d: %v", i, err)
-			}
+			err := a.copy(&bytes.Buffer{})
+			testkit.Equal(t, err != nil, i == 2, "file", i, err)
 		}
 	})
 }

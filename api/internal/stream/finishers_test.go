@@ -9,6 +9,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestFinishersAreKept: the goroutine that has finished a request finishes the next request, too. At most
@@ -21,9 +22,7 @@ func TestFinishersAreKept(t *testing.T) {
 		idle := func(want int32) {
 			t.Helper()
 			synctest.Wait()
-			if got := l.idle.Load(); got != want {
-				t.Fatalf("%d goroutines wait, not %d", got, want)
-			}
+			testkit.MustEqual(t, l.idle.Load(), want, "goroutines wait")
 		}
 		l.run(func() {})
 		idle(1)

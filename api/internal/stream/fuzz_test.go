@@ -37,9 +37,7 @@ func (a *accepting) take(cmd job.Command) {
 
 func (a *accepting) StartCreate(_ context.Context, c *job.Create) func() (applied.Made, ingest.Receipt, error) {
 	a.take(c)
-	if err := c.CheckPayloads(); err != nil {
-		a.t.Errorf("a create whose payloads are not what it says: %v", err)
-	}
+	testkit.Check(a.t, c.CheckPayloads(), "a create whose payloads are not what it says")
 	made := applied.Made{Batch: job.NewID(acceptedAt.At, acceptedAt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}
 	if n := len(c.Unique); n > 0 {
 		made.Existing = []applied.Existing{{Line: c.Unique[n-1].Line, Job: job.NewID(1, 2, 3)}}
@@ -138,14 +136,10 @@ func FuzzStreamRequest(f *testing.F) {
 		}
 		if err != nil {
 			p := refusal.Of(err)
-			if p.Code == "" || p.Status < 400 || p.Code == "internal" {
-				t.Errorf("%s is refused with %d %q: %v", line, p.Status, p.Code, err)
-			}
+			testkit.Holds(t, p.Code != "" && p.Status >= 400 && p.Code != "internal", line, "is refused with", p.Status, p.Code, err)
 			text = appendProblem([]byte(`{"n":1`), err)
 		}
-		if !json.Valid(text) || bytes.IndexByte(text, '\n') != len(text)-1 {
-			t.Errorf("%s is answered %q", line, text)
-		}
+		testkit.Holds(t, json.Valid(text) && bytes.IndexByte(text, '\n') == len(text)-1, line, "is answered", text)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestRequestsInStreamsAreBounded: a stream with many requests waits while other streams hold the memory for requests.
@@ -25,9 +26,7 @@ func TestRequestsInStreamsAreBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		most := len(windows)*freeRequests + 6*requestBlock // the oldest share always gets its bytes
-		if sum := begun[0] + begun[1] + begun[2]; sum > most+maxStreamRequests {
-			t.Errorf("%v requests are under way", begun)
-		}
+		testkit.Holds(t, begun[0]+begun[1]+begun[2] <= most+maxStreamRequests, begun, "requests are under way")
 		for i := range begun {
 			if begun[i] < freeRequests {
 				t.Errorf("stream %d has %d requests", i, begun[i])
@@ -41,8 +40,6 @@ func TestRequestsInStreamsAreBounded(t *testing.T) {
 		}
 		time.Sleep(2 * web.MaxBudgetWait)
 		synctest.Wait()
-		if n := of.Used(); n != 0 {
-			t.Errorf("%d bytes are taken after the end", n)
-		}
+		testkit.Equal(t, of.Used(), 0, "bytes are taken after the end")
 	})
 }

@@ -38,11 +38,9 @@ func TestRequestThatWasNotRead(t *testing.T) {
 	silent := accept()
 	dial()
 	accept() // after IdleGrace
-	if _, err := silent.Read(make([]byte, 1)); err == nil || !silent.place.gone {
-		t.Errorf("the silent connection is open: %v", err)
-	}
+	_, err := silent.Read(make([]byte, 1))
+	testkit.Holds(t, err != nil && silent.place.gone, "the silent connection is open", err)
 	b := make([]byte, 3)
-	if _, err := io.ReadFull(late, b); err != nil || string(b) != "GET" {
-		t.Errorf("the connection with a request: %q, %v", b, err)
-	}
+	testkit.Must(io.ReadFull(late, b))(t)
+	testkit.Holds(t, string(b) == "GET", "the connection with a request", b)
 }

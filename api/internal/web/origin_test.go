@@ -8,9 +8,8 @@ import (
 
 func TestConfiguredHosts(t *testing.T) {
 	for _, name := range []string{"", "a:1", "http://a", "a/b", "a b", "a:", "*.", "**", "*a", "a.*", "*.*"} {
-		if _, err := configuredHosts([]string{name}); err == nil {
-			t.Errorf("%q is taken", name)
-		}
+		_, err := configuredHosts([]string{name})
+		testkit.Holds(t, err != nil, name, "is taken")
 	}
 	for name, hosts := range map[string]map[string]bool{
 		"daybook":   {"daybook": true, "DAYBOOK:1717": true, "daybook.evil.example": false, "other": false},
