@@ -48,27 +48,18 @@ func TestBlockedCommit(t *testing.T) {
 		}
 		return e.accepting() != nil
 	})
-	if err := e.Ready(); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "disk full") {
-		t.Errorf("ready while a commit is blocked: %v", err)
-	}
-	if err := create(); !errors.Is(err, ErrStale) {
-		t.Errorf("create while a commit is blocked: %v", err)
-	}
-	if _, _, _, err := e.Claim(ctx, claimOf(1), 0); !errors.Is(err, ErrStale) {
-		t.Errorf("claim while a commit is blocked: %v", err)
-	}
+	testkit.Failed(t, e.Ready(), ErrStale, "disk full")
+	testkit.Failed(t, create(), ErrStale)
+	_, _, _, err := e.Claim(ctx, claimOf(1), 0)
+	testkit.Holds(t, errors.Is(err, ErrStale), "claim while a commit is blocked", err)
 	full.Store(false)
 	testkit.Eventually(t, "it is ready, as there is space again", func() bool { return e.Ready() == nil })
-	if err := create(); err != nil {
-		t.Errorf("create with space: %v", err)
-	}
-	if _, jobs, _, err := e.Claim(ctx, claimOf(1), 0); err != nil || len(jobs) != 1 {
-		t.Errorf("claim with space: %d jobs, %v", len(jobs), err)
-	}
+	testkit.Check(t, create(), "create with space")
+	_, jobs := mustClaim(t, e, claimOf(1))
+	testkit.Equal(t, len(jobs), 1, "claim with space")
 	for _, id := range acknowledged {
-		if doc, err := current(t, e).Job(id); err != nil || string(doc.Payload) != "line 4999" {
-			t.Errorf("job %v of %d acknowledged creates: %q, %v", id, len(acknowledged), doc.Payload, err)
-		}
+		doc := testkit.Must(current(t, e).Job(id))(t)
+		testkit.Equal(t, string(doc.Payload), "line 4999", "job", id, "of", len(acknowledged), "acknowledged creates")
 	}
 	t.Logf("%d creates were acknowledged", len(acknowledged))
 }

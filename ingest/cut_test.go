@@ -1,10 +1,8 @@
 package ingest
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -39,23 +37,16 @@ func TestCut(t *testing.T) {
 	stop()
 
 	e, stop = startWith(t, small)
-	if totals := e.store.Totals(); totals.Counts[job.Pending] != 100*100+7 {
-		t.Errorf("after the cut and a restart: %+v", totals)
-	}
+	totals := e.store.Totals()
+	testkit.Equal(t, totals.Counts[job.Pending], 100*100+7, "after the cut and a restart:", totals)
 	want := digestOfData(t, stop, dir)
 
-	if _, err := Rebuild(t.Context(), dir, "", func(uint64, uint64) {}); !errors.Is(err, journal.ErrCursor) || !strings.Contains(err.Error(), "next step") {
-		t.Errorf("rebuild from nothing where the journal was cut: %v", err)
-	}
-	if _, err := os.Stat(StoreDir(dir) + ".rebuild"); !os.IsNotExist(err) {
-		t.Errorf("the failed rebuild left its store: %v", err)
-	}
+	testkit.Fails(Rebuild(t.Context(), dir, "", func(uint64, uint64) {}))(t, journal.ErrCursor, "next step")
+	testkit.Fails(os.Stat(StoreDir(dir)+".rebuild"))(t, os.ErrNotExist)
 	if _, err := Rebuild(t.Context(), dir, base, func(uint64, uint64) {}); err != nil {
 		t.Fatalf("rebuild from a base: %v", err)
 	}
-	if got := digestOfData(t, func() {}, dir); got != want {
-		t.Errorf("rebuilt from a base %s, before %s", got, want)
-	}
+	testkit.Equal(t, digestOfData(t, func() {}, dir), want, "rebuilt from a base before")
 }
 
 // digestOfData stops the engine and returns the digest of the store after a replay of the unflushed commands.

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,40 +27,27 @@ func TestDiskReserve(t *testing.T) {
 		e.disk.Look()
 	}
 	set(diskspace.Reserve - 1)
-	if _, _, err := e.Create(ctx, lines(1)); !errors.Is(err, ErrDiskFull) {
-		t.Errorf("create below the reserve: %v", err)
-	}
-	claimed, jobs, _, err := e.Claim(ctx, claimOf(2), 0)
-	if err != nil || len(jobs) != 2 {
-		t.Fatalf("claim below the reserve: %d jobs, %v", len(jobs), err)
-	}
+	testkit.Fails2(e.Create(ctx, lines(1)))(t, ErrDiskFull)
+	claimed, jobs := mustClaim(t, e, claimOf(2))
+	testkit.MustEqual(t, len(jobs), 2, "claim below the reserve jobs")
 	outcome := job.Outcome{ID: jobs[0].ID, Code: job.OK, ExitCode: 200, DelayMs: -1}
 	outcome.OutputKind, outcome.Output = job.Bytes, make([]byte, largeOutput)
-	if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcome}}); !errors.Is(err, ErrDiskFull) {
-		t.Errorf("large output below the reserve: %v", err)
-	}
+	testkit.Fails2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcome}}))(t, ErrDiskFull)
 	text := outcome
 	text.OutputKind, text.Output, text.Error = job.Nothing, nil, strings.Repeat("e", largeOutput/2)
-	if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{text, text}}); !errors.Is(err, ErrDiskFull) {
-		t.Errorf("large error texts below the reserve: %v", err)
-	}
+	testkit.Fails2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{text, text}}))(t, ErrDiskFull)
 	outcome.Output = outcome.Output[1:]
 	if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcome}}); err != nil {
 		t.Errorf("small output below the reserve: %v", err)
 	}
 	set(diskspace.Reserve)
-	if _, _, err := e.Create(ctx, lines(1)); !errors.Is(err, ErrDiskFull) {
-		t.Errorf("create just above the reserve, which was not left by its margin: %v", err)
-	}
+	testkit.Fails2(e.Create(ctx, lines(1)))(t, ErrDiskFull)
 	set(3 * gib)
 	if _, _, err := e.Create(ctx, lines(1)); err != nil {
 		t.Errorf("create with space: %v", err)
 	}
-	if info, err := os.Stat(filepath.Join(dir, "ballast")); err != nil || info.Size() != diskspace.Reserve/diskspace.BallastShare {
-		t.Errorf("ballast with space: %v, %v", info, err)
-	}
+	info := testkit.Must(os.Stat(filepath.Join(dir, "ballast")))(t)
+	testkit.Equal(t, info.Size(), diskspace.Reserve/diskspace.BallastShare, "ballast with space:", info)
 	set(diskspace.Reserve/diskspace.BallastShare - 1)
-	if _, err := os.Stat(filepath.Join(dir, "ballast")); !os.IsNotExist(err) {
-		t.Errorf("ballast without space: %v", err)
-	}
+	testkit.Fails(os.Stat(filepath.Join(dir, "ballast")))(t, os.ErrNotExist)
 }

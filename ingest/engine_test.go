@@ -14,6 +14,7 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/query"
 )
 
@@ -56,9 +57,7 @@ func serve(t testing.TB, e *Engine) (end func()) {
 	}
 	return func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("run: %v", err)
-		}
+		testkit.Check(t, <-ended, "run")
 	}
 }
 
@@ -71,10 +70,8 @@ func current(t testing.TB, e *Engine) *query.Queries {
 
 func check(t testing.TB, dir string) {
 	t.Helper()
-	n, err := Check(context.Background(), dir, func(p string) bool { t.Errorf("check: %s", p); return true })
-	if err != nil || n > 0 {
-		t.Errorf("check: %d problems, %v", n, err)
-	}
+	n := testkit.Must(Check(context.Background(), dir, func(p string) bool { t.Errorf("check: %s", p); return true }))(t)
+	testkit.Holds(t, n == 0, "check", n, "problems")
 }
 
 // lines returns a create of n lines in the default queue.
@@ -90,6 +87,14 @@ func lines(n int) *job.Create {
 	}}}
 }
 
+// mustClaim makes a claim that does not wait.
+func mustClaim(t testing.TB, e *Engine, c job.Claim) (applied.Claimed, []job.Job) {
+	t.Helper()
+	claimed, jobs, _, err := e.Claim(t.Context(), c, 0)
+	testkit.NoError(t, err)
+	return claimed, jobs
+}
+
 func claimOf(n int) job.Claim { return job.Claim{Runner: "r1", Max: n, MaxBytes: job.MaxClaimBytes} }
 
 func TestLifecycleOverRestarts(t *testing.T) {
@@ -97,10 +102,8 @@ func TestLifecycleOverRestarts(t *testing.T) {
 	e, stop := start(t, dir)
 	_, receipt := testkit.Must2(e.Create(ctx, lines(1000)))(t)
 	last := job.NewID(receipt.At, receipt.Seq, 999)
-	doc, err := current(t, e).Job(last)
-	if err != nil || doc.Status != job.Pending || string(doc.Payload) != "line 999" {
-		t.Fatalf("job %+v, %v", doc, err)
-	}
+	doc := testkit.Must(current(t, e).Job(last))(t)
+	testkit.MustHold(t, doc.Status == job.Pending && string(doc.Payload) == "line 999", "job", doc)
 	claimed, jobs, _, err := e.Claim(ctx, claimOf(100), 0)
 	if err != nil || len(jobs) != 100 || string(jobs[42].Payload) != "line 42" || jobs[0].RunAttempts != 1 {
 		t.Fatalf("claimed %+v, %d jobs, %v", claimed, len(jobs), err)
@@ -108,17 +111,13 @@ func TestLifecycleOverRestarts(t *testing.T) {
 	stop()
 
 	e, stop = start(t, dir)
-	tickled, _, err := e.Tickle(ctx, job.Tickle{Claim: claimed.Claim, Progress: -1})
-	if err != nil || tickled.Held != 100 {
-		t.Fatalf("tickled %+v, %v", tickled, err)
-	}
+	tickled, _ := testkit.Must2(e.Tickle(ctx, job.Tickle{Claim: claimed.Claim, Progress: -1}))(t)
+	testkit.MustEqual(t, tickled.Held, 100, "tickled", tickled)
 	all := job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1},
 		Outcomes: []job.Outcome{{ID: jobs[7].ID, Code: job.Fail, ExitCode: 404, Error: "no such thing", DelayMs: -1}}}
 	for range 2 { // a repeated request gets the same answer
-		ended, _, err := e.Complete(ctx, all)
-		if err != nil || ended.All != 99 || ended.Results[0].Status != job.Failed || ended.Refusal != job.Granted {
-			t.Fatalf("ended %+v, %v", ended, err)
-		}
+		ended, _ := testkit.Must2(e.Complete(ctx, all))(t)
+		testkit.MustHold(t, ended.All == 99 && ended.Results[0].Status == job.Failed && ended.Refusal == job.Granted, "ended", ended)
 	}
 	stop()
 
@@ -127,10 +126,8 @@ func TestLifecycleOverRestarts(t *testing.T) {
 	if err != nil || batch.Counts[job.Completed] != 99 || batch.Counts[job.Failed] != 1 || batch.Counts[job.Pending] != 900 {
 		t.Fatalf("batch %+v, %v", batch, err)
 	}
-	doc, err = current(t, e).Job(jobs[7].ID)
-	if err != nil || doc.Error != "no such thing" || doc.ExitCode != 404 || doc.Runner != "r1" || len(doc.Attempts) != 1 {
-		t.Fatalf("job %+v, %v", doc, err)
-	}
+	doc = testkit.Must(current(t, e).Job(jobs[7].ID))(t)
+	testkit.MustHold(t, doc.Error == "no such thing" && doc.ExitCode == 404 && doc.Runner == "r1" && len(doc.Attempts) == 1, "job", doc)
 }
 
 // TestParkedClaim: a waiting claim gets a job as soon as one exists, and is not journaled before.
@@ -145,9 +142,7 @@ func TestParkedClaim(t *testing.T) {
 	}()
 	testkit.Eventually(t, "the claim is parked", func() bool { return e.parked.n.Load() > 0 })
 	testkit.Must2(e.Create(ctx, lines(3)))(t)
-	if n := <-got; n != 3 {
-		t.Fatalf("got %d jobs, want 3", n)
-	}
+	testkit.MustEqual(t, <-got, 3, "jobs")
 }
 
 // TestCompletionsStayInOrder: a request with a large command and then a small one is carried out in this order. Proposed
@@ -158,10 +153,8 @@ func TestCompletionsStayInOrder(t *testing.T) {
 	for name, once := range map[string]job.Once{"without a key": {}, "with a number": number(0, 1)} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Must2(e.Create(t.Context(), lines(2)))(t)
-			claimed, jobs, _, err := e.Claim(t.Context(), claimOf(2), 0)
-			if err != nil || len(jobs) != 2 {
-				t.Fatalf("%d jobs, %v", len(jobs), err)
-			}
+			claimed, jobs := mustClaim(t, e, claimOf(2))
+			testkit.MustEqual(t, len(jobs), 2, "jobs")
 			failed := job.Outcome{ID: jobs[1].ID, Code: job.Fail, ExitCode: 400, DelayMs: -1}
 			failed.OutputKind, failed.Output = job.Text, bytes.Repeat([]byte("x"), largeOutput)
 			parts := []job.Complete{
@@ -171,10 +164,8 @@ func TestCompletionsStayInOrder(t *testing.T) {
 			if once.Given() {
 				parts[1].Once.Part = 1
 			}
-			ended, _, err := e.CompleteInOrder(t.Context(), parts)
-			if err != nil || len(ended) != 2 || ended[0].Results[0].Status != job.Failed || ended[1].All != 1 {
-				t.Errorf("%+v, %v", ended, err)
-			}
+			ended, _ := testkit.Must2(e.CompleteInOrder(t.Context(), parts))(t)
+			testkit.Holds(t, len(ended) == 2 && ended[0].Results[0].Status == job.Failed && ended[1].All == 1, ended)
 		})
 	}
 }
@@ -187,10 +178,8 @@ func TestLongCompletionsLetOthersIn(t *testing.T) {
 	testkit.Must2(e.Create(t.Context(), lines(claims*each)))(t)
 	var commands []job.Complete
 	for range claims {
-		claimed, jobs, _, err := e.Claim(t.Context(), claimOf(each), 0)
-		if err != nil || len(jobs) != each {
-			t.Fatalf("%d jobs, %v", len(jobs), err)
-		}
+		claimed, jobs := mustClaim(t, e, claimOf(each))
+		testkit.MustEqual(t, len(jobs), each, "jobs")
 		c := job.Complete{Claim: claimed.Claim}
 		for i := range jobs {
 			c.Outcomes = append(c.Outcomes, job.Outcome{ID: jobs[i].ID, Code: job.OK, ExitCode: 200, DelayMs: -1})
@@ -203,9 +192,7 @@ func TestLongCompletionsLetOthersIn(t *testing.T) {
 		testkit.NoError(t, q.propose(&commands[i]))
 		most = max(most, q.ahead)
 	}
-	if most > maxOutcomesAhead || most <= each {
-		t.Errorf("%d outcomes were ahead, and %d may be", most, maxOutcomesAhead)
-	}
+	testkit.Holds(t, most <= maxOutcomesAhead && most > each, most, "outcomes were ahead, and", maxOutcomesAhead, "may be")
 	for len(q.proposed) > 0 {
 		testkit.NoError(t, q.next())
 	}
@@ -228,10 +215,8 @@ func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 	testkit.Must2(e.Create(t.Context(), lines(claims)))(t)
 	var commands []job.Complete
 	for range claims {
-		claimed, jobs, _, err := e.Claim(t.Context(), claimOf(1), 0)
-		if err != nil || len(jobs) != 1 {
-			t.Fatalf("%d jobs, %v", len(jobs), err)
-		}
+		claimed, jobs := mustClaim(t, e, claimOf(1))
+		testkit.MustEqual(t, len(jobs), 1, "jobs")
 		ok := job.Outcome{ID: jobs[0].ID, Code: job.OK, ExitCode: 200, DelayMs: -1}
 		commands = append(commands, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{ok}})
 	}
@@ -239,18 +224,15 @@ func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 	slow.Store(true)
 	ended, last, err := e.CompleteInOrder(t.Context(), commands)
 	slow.Store(false)
-	if err != nil || len(ended) != claims {
-		t.Fatalf("%d of %d were carried out, %v", len(ended), claims, err)
-	}
+	testkit.NoError(t, err)
+	testkit.MustEqual(t, len(ended), claims, "were carried out")
 	for i := range ended {
-		if r := ended[i].Results; len(r) != 1 || r[0].ID != commands[i].Outcomes[0].ID || r[0].Status != job.Completed {
-			t.Errorf("result %d: %+v", i, r)
-		}
+		r := ended[i].Results
+		testkit.Holds(t, len(r) == 1 && r[0].ID == commands[i].Outcomes[0].ID && r[0].Status == job.Completed, "result", i, r)
 	}
 	if now := e.Stats().Synced; last.Seq < synced+claims || last.Seq > now { // other commands, such as a tick, may be between and after
 		t.Errorf("the receipt is of %d, and the commands are among %d to %d", last.Seq, synced+1, now)
 	}
-	if syncs := e.Stats().Journal.Syncs - before; syncs > claims/10 {
-		t.Errorf("%d commands took %d fsyncs", claims, syncs)
-	}
+	syncs := e.Stats().Journal.Syncs - before
+	testkit.Holds(t, syncs <= claims/10, claims, "commands took", syncs, "fsyncs")
 }

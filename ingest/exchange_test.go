@@ -17,10 +17,8 @@ func admitAll(int64) error { return nil }
 // claimOne claims one job of the engine's default queue.
 func claimOne(t *testing.T, e *Engine) job.ID {
 	t.Helper()
-	claimed, _, _, err := e.Claim(t.Context(), claimOf(1), 0)
-	if err != nil || len(claimed.Runs) == 0 {
-		t.Fatalf("claimed %+v, %v", claimed, err)
-	}
+	claimed, _ := mustClaim(t, e, claimOf(1))
+	testkit.MustHold(t, len(claimed.Runs) != 0, "claimed", claimed)
 	return claimed.Claim
 }
 
@@ -34,20 +32,16 @@ func TestExchangeSharesAGroup(t *testing.T) {
 	held, before := claimOne(t, e), groups()
 	for range rounds {
 		x := testkit.Must(e.Exchange(ctx, []job.Complete{completeOf(held)}, claimOf(1)))(t)
-		ended, last, err := x.Ended(ctx)
-		if err != nil || len(ended) != 1 || ended[0].All != 1 {
-			t.Fatalf("ended %+v, %v", ended, err)
-		}
+		ended, last := testkit.Must2(x.Ended(ctx))(t)
+		testkit.MustHold(t, len(ended) == 1 && ended[0].All == 1, "ended", ended)
 		claimed, jobs, receipt, err := x.Claimed(ctx, 0, admitAll)
-		if err != nil || len(jobs) != 1 || receipt.Seq <= last.Seq {
-			t.Fatalf("claimed %+v, %d jobs, %+v after %+v, %v", claimed, len(jobs), receipt, last, err)
-		}
+		testkit.NoError(t, err)
+		testkit.MustHold(t, len(jobs) == 1 && receipt.Seq > last.Seq, "claimed", claimed, len(jobs), "jobs", receipt, "after", last)
 		held = claimed.Claim
 	}
 	// The log may begin to write between the two proposals, but this is rare.
-	if n := groups() - before; n > rounds*3/2 {
-		t.Errorf("%d requests took %d groups", rounds, n)
-	}
+	n := groups() - before
+	testkit.Holds(t, n <= rounds*3/2, rounds, "requests took", n, "groups")
 }
 
 // TestExchangeAfterASilence: a runner that let a lease run out and then sends a new exchange gets jobs from its claim,
@@ -59,17 +53,14 @@ func TestExchangeAfterASilence(t *testing.T) {
 		before := e.Silence("r1")
 		claimOne(t, e)
 		time.Sleep(2 * time.Minute)
-		if e.Silence("r1") == before {
-			t.Fatal("the lease has not run out")
-		}
+		testkit.MustHold(t, e.Silence("r1") != before, "the lease has not run out")
 		exchange := func(wait time.Duration) (took time.Duration) {
 			t.Helper()
 			began := time.Now()
 			x := testkit.Must(e.Exchange(ctx, []job.Complete{completeOf(claimOne(t, e))}, claimOf(1)))(t)
 			testkit.Must2(x.Ended(ctx))(t)
-			if claimed, jobs, _, err := x.Claimed(ctx, wait, admitAll); err != nil || len(jobs) != 1 {
-				t.Fatalf("claimed %+v, %d jobs, %v", claimed, len(jobs), err)
-			}
+			claimed, jobs, _, err := x.Claimed(ctx, wait, admitAll)
+			testkit.MustHold(t, err == nil && len(jobs) == 1, "claimed", claimed, len(jobs), "jobs", err)
 			return time.Since(began)
 		}
 		exchange(0) // of the second job
@@ -80,9 +71,7 @@ func TestExchangeAfterASilence(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		if took := exchange(time.Minute); took != time.Second {
-			t.Errorf("the claim waited %v for a job", took)
-		}
+		testkit.Equal(t, exchange(time.Minute), time.Second, "the claim waited for a job")
 	})
 }
 
@@ -96,9 +85,8 @@ func TestExchangeClaimsWhatItReturned(t *testing.T) {
 	unget := job.Complete{Claim: held, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
 	x := testkit.Must(e.Exchange(ctx, []job.Complete{unget}, claimOf(1)))(t)
 	testkit.Must2(x.Ended(ctx))(t)
-	if claimed, jobs, _, err := x.Claimed(ctx, 0, admitAll); err != nil || len(jobs) != 1 || claimed.Claim == held {
-		t.Errorf("claimed %+v, %d jobs, %v", claimed, len(jobs), err)
-	}
+	claimed, jobs, _, err := x.Claimed(ctx, 0, admitAll)
+	testkit.Holds(t, err == nil && len(jobs) == 1 && claimed.Claim != held, "claimed", claimed, len(jobs), "jobs", err)
 }
 
 // TestExchangeWaits: a claim that finds nothing waits for a job after the completions were answered.
@@ -107,9 +95,8 @@ func TestExchangeWaits(t *testing.T) {
 	e, _ := start(t, t.TempDir())
 	testkit.Must2(e.Create(ctx, lines(1)))(t)
 	x := testkit.Must(e.Exchange(ctx, []job.Complete{completeOf(claimOne(t, e))}, claimOf(1)))(t)
-	if ended, _, err := x.Ended(ctx); err != nil || ended[0].All != 1 {
-		t.Fatalf("ended %+v, %v", ended, err)
-	}
+	ended, _ := testkit.Must2(x.Ended(ctx))(t)
+	testkit.MustEqual(t, ended[0].All, 1, "ended", ended)
 	got := make(chan int, 1)
 	go func() {
 		_, jobs, _, err := x.Claimed(ctx, time.Minute, admitAll)
@@ -118,9 +105,7 @@ func TestExchangeWaits(t *testing.T) {
 	}()
 	testkit.Eventually(t, "the claim is parked", func() bool { return e.parked.n.Load() > 0 })
 	testkit.Must2(e.Create(ctx, lines(1)))(t)
-	if n := <-got; n != 1 {
-		t.Errorf("the claim got %d jobs", n)
-	}
+	testkit.Equal(t, <-got, 1, "the claim, jobs")
 }
 
 // TestExchangeIsAbandoned: if the caller gives up before the completions are answered, the jobs of the claim are
@@ -171,12 +156,10 @@ func TestExchangeIsClosed(t *testing.T) {
 		}
 		again := testkit.Must(e.Exchange(ctx, []job.Complete{done}, c))(t)
 		defer again.Close()
-		if ended, _, err := again.Ended(ctx); err != nil || !ended[0].Replayed {
-			t.Errorf("ended %+v, %v", ended, err)
-		}
-		if claimed, _, _, err := again.Claimed(ctx, 0, admitAll); err != nil || !claimed.Replayed {
-			t.Errorf("claimed %+v, %v", claimed, err)
-		}
+		ended, _ := testkit.Must2(again.Ended(ctx))(t)
+		testkit.Holds(t, ended[0].Replayed, "ended", ended)
+		claimed, _, _, err := again.Claimed(ctx, 0, admitAll)
+		testkit.Holds(t, err == nil && claimed.Replayed, "claimed", claimed, err)
 	}
 }
 
@@ -197,23 +180,18 @@ func TestExchangeRefusals(t *testing.T) {
 		return ended[0], claimed, err
 	}
 	lost := completeOf(job.NewID(1, 1<<30, 0))
-	if ended, claimed, err := exchange(lost, claimOf(1)); err != nil || ended.Refusal != job.ClaimLost || len(claimed.Runs) != 1 {
-		t.Errorf("a lost claim: %+v, %+v, %v", ended, claimed, err)
-	}
+	ended, claimed := testkit.Must2(exchange(lost, claimOf(1)))(t)
+	testkit.Holds(t, ended.Refusal == job.ClaimLost && len(claimed.Runs) == 1, "a lost claim", ended, claimed)
 	once := job.Once{Scope: "claim r1", Key: "k", Digest: job.Digest{1}}
 	c, done := claimOf(1), completeOf(claimOne(t, e))
 	c.Once, done.Once = once, once
-	first, got, err := exchange(done, c)
-	if err != nil || first.All != 1 || len(got.Runs) != 1 {
-		t.Fatalf("with a key: %+v, %+v, %v", first, got, err)
-	}
-	if again, repeated, err := exchange(done, c); err != nil || again.All != 1 || !again.Replayed || repeated.Claim != got.Claim || !repeated.Replayed {
-		t.Errorf("repeated: %+v, %+v, %v", again, repeated, err)
-	}
+	first, got := testkit.Must2(exchange(done, c))(t)
+	testkit.MustHold(t, first.All == 1 && len(got.Runs) == 1, "with a key", first, got)
+	again, repeated := testkit.Must2(exchange(done, c))(t)
+	testkit.Holds(t, again.All == 1 && again.Replayed && repeated.Claim == got.Claim && repeated.Replayed, "repeated", again, repeated)
 	large := completeOf(claimOne(t, e))
 	large.All = nil
 	large.Outcomes = []job.Outcome{{ID: got.Claim, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: []byte(strings.Repeat("x", largeOutput))}}}
-	if ended, claimed, err := exchange(large, claimOf(1)); err != nil || len(ended.Results) != 1 || len(claimed.Runs) != 1 {
-		t.Errorf("with a large output: %+v, %+v, %v", ended, claimed, err)
-	}
+	ended, claimed = testkit.Must2(exchange(large, claimOf(1)))(t)
+	testkit.Holds(t, len(ended.Results) == 1 && len(claimed.Runs) == 1, "with a large output", ended, claimed)
 }

@@ -137,12 +137,9 @@ func TestFullDiskIsSeenAtOnce(t *testing.T) {
 			go func() { met <- meet(e) }()
 			testkit.Eventually(t, "a write meets the full disk", func() bool { return e.disk.IsFull() })
 			looks.Unlock()
-			if err := <-met; !errors.Is(err, syscall.ENOSPC) {
-				t.Error(err)
-			}
-			if s := e.Stats(); !s.DiskLow || s.DiskFree != 1000 {
-				t.Errorf("%+v", s.DiskStats)
-			}
+			testkit.Failed(t, <-met, syscall.ENOSPC)
+			s := e.Stats()
+			testkit.Holds(t, s.DiskLow && s.DiskFree == 1000, s.DiskStats)
 			full.Store(false)
 		})
 	}

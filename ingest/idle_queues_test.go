@@ -26,9 +26,8 @@ func TestIdleQueuesGo(t *testing.T) {
 		there := func(want bool, types ...string) {
 			t.Helper()
 			for _, typ := range types {
-				if _, err := current(t, e).Queue("default", typ); (err == nil) != want || err != nil && !errors.Is(err, job.QueueNotFound) {
-					t.Errorf("queue %s: %v", typ, err)
-				}
+				_, err := current(t, e).Queue("default", typ)
+				testkit.Holds(t, (err == nil) == want && (err == nil || errors.Is(err, job.QueueNotFound)), "queue", typ, err)
 			}
 		}
 		of("busy", 0)
@@ -38,9 +37,8 @@ func TestIdleQueuesGo(t *testing.T) {
 		testkit.Must2(e.Pause(ctx, job.Pause{Client: "default", Type: "paused", Paused: true}))(t)
 		time.Sleep(time.Hour - 10*time.Second)
 		there(true, "busy", "idle", "paused")
-		if wait, ok := e.untilIdle(); !ok || wait > 11*time.Second {
-			t.Errorf("the first idle queue goes in %v, %v", wait, ok)
-		}
+		wait, ok := e.untilIdle()
+		testkit.Holds(t, ok && wait <= 11*time.Second, "the first idle queue goes in", wait, ok)
 		time.Sleep(20 * time.Second)
 		there(true, "busy", "paused")
 		there(false, "idle")
@@ -52,9 +50,8 @@ func TestIdleQueuesGo(t *testing.T) {
 		testkit.Must2(e.Pause(ctx, job.Pause{Client: "default", Type: "paused"}))(t)
 		time.Sleep(2 * time.Hour)
 		there(true, "busy", "paused")
-		if deleted, _, err := e.DeleteQueue(ctx, job.DeleteQueue{Client: "default", Type: "paused"}); err != nil || deleted.Refusal != job.Granted {
-			t.Errorf("%+v, %v", deleted, err)
-		}
+		deleted, _ := testkit.Must2(e.DeleteQueue(ctx, job.DeleteQueue{Client: "default", Type: "paused"}))(t)
+		testkit.Equal(t, deleted.Refusal, job.Granted, deleted)
 		there(false, "paused")
 		stop()
 	})

@@ -29,10 +29,8 @@ func TestLargeCompletionsAreBounded(t *testing.T) {
 	testkit.Must2(e.Create(ctx, lines(callers+2)))(t)
 	large := func() job.Complete {
 		done := completeOf(claimOne(t, e))
-		_, jobs, err := e.Queries().ClaimDocument(done.Claim, 0)
-		if err != nil || len(jobs) != 1 {
-			t.Fatal(jobs, err)
-		}
+		_, jobs := testkit.Must2(e.Queries().ClaimDocument(done.Claim, 0))(t)
+		testkit.MustEqual(t, len(jobs), 1)
 		done.All = nil
 		done.Outcomes = []job.Outcome{{ID: jobs[0].ID, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: []byte(strings.Repeat("x", largeInFlight/4))}}}
 		return done
@@ -46,9 +44,8 @@ func TestLargeCompletionsAreBounded(t *testing.T) {
 	var others sync.WaitGroup
 	for _, c := range commands {
 		others.Go(func() {
-			if ended, _, err := e.Complete(ctx, c); err != nil || ended.Results[0].Status != job.Completed {
-				t.Errorf("%+v, %v", ended, err)
-			}
+			ended, _, err := e.Complete(ctx, c)
+			testkit.Holds(t, err == nil && ended.Results[0].Status == job.Completed, ended, err)
 		})
 	}
 	testkit.Eventually(t, "they have taken all of it", func() bool {
@@ -59,9 +56,8 @@ func TestLargeCompletionsAreBounded(t *testing.T) {
 		return false
 	})
 	time.Sleep(20 * time.Millisecond) // real time: without a bound, the other completions would exceed it now
-	if n := e.log.Status().InFlightBytes; n > largeInFlight+largeInFlight/4 {
-		t.Errorf("the log has %d bytes", n)
-	}
+	n := e.log.Status().InFlightBytes
+	testkit.Holds(t, n <= largeInFlight+largeInFlight/4, "the log has", n, "bytes")
 	gone, leave := context.WithTimeout(ctx, time.Millisecond)
 	defer leave()
 	if _, _, err := e.Complete(gone, last); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnknown) {
@@ -75,7 +71,5 @@ func TestLargeCompletionsAreBounded(t *testing.T) {
 	held.Unlock()
 	testkit.Check(t, <-passed)
 	others.Wait()
-	if !e.large.TryAcquire(largeInFlight) {
-		t.Error("a share was not returned")
-	}
+	testkit.Holds(t, e.large.TryAcquire(largeInFlight), "a share was not returned")
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -15,30 +16,24 @@ import (
 // raises it. A second raise is harmless.
 func TestLevel(t *testing.T) {
 	fresh, _ := start(t, t.TempDir())
-	if level, newest := fresh.Level(); level != job.Level || newest != job.Level {
-		t.Errorf("a new log has level %d of %d", level, newest)
-	}
+	level, newest := fresh.Level()
+	testkit.Holds(t, level == job.Level && newest == job.Level, "a new log has level", level, "of", newest)
 	synctest.Test(t, func(t *testing.T) {
 		l := newMemoryLog()
 		l.other(lines(1)) // of a program that knew no level
 		var log bytes.Buffer
-		e, err := Open(Options{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil)), openLog: l.open})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testkit.Must(Open(Options{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil)), openLog: l.open}))(t)
 		end := serve(t, e)
 		l.lead(1)
 		time.Sleep(time.Minute)
-		if level, newest := e.Level(); level != 0 || newest != job.Level {
-			t.Errorf("after a start: level %d of %d", level, newest)
-		}
+		level, newest := e.Level()
+		testkit.Holds(t, level == 0 && newest == job.Level, "after a start: level", level, "of", newest)
 		for range 2 {
 			if level, _, err := e.RaiseLevel(t.Context()); level != job.Level || err != nil {
 				t.Errorf("raised to %d, %v", level, err)
 			}
-			if level, _ := e.Level(); level != job.Level {
-				t.Errorf("raised: level %d", level)
-			}
+			level, _ := e.Level()
+			testkit.Equal(t, level, job.Level, "raised: level")
 		}
 		end()
 		if !strings.Contains(log.String(), "daybook level raise") {

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -22,9 +21,8 @@ const beat = registry.DefaultHeartbeat
 
 func heartbeat(t *testing.T, e *Engine, id, instance string) {
 	t.Helper()
-	if _, every, err := e.Heartbeat(id, registry.Info{Instance: instance}, false); err != nil || every != beat {
-		t.Fatalf("heartbeat: every %v, %v", every, err)
-	}
+	_, every := testkit.Must2(e.Heartbeat(id, registry.Info{Instance: instance}, false))(t)
+	testkit.MustEqual(t, every, beat, "heartbeat: every")
 }
 
 // TestLostRunner: the jobs of a runner that misses three heartbeats are pending again immediately, although their lease
@@ -41,14 +39,10 @@ func TestLostRunner(t *testing.T) {
 		testkit.Must2(e.Create(ctx, c))(t)
 		heartbeat(t, e, "r1", "first")
 		heartbeat(t, e, "r2", "other")
-		held, jobs, _, err := e.Claim(ctx, claimOf(1000), 0)
-		if err != nil || len(jobs) != 1000 {
-			t.Fatalf("%d jobs, %v", len(jobs), err)
-		}
+		held, jobs := mustClaim(t, e, claimOf(1000))
+		testkit.MustEqual(t, len(jobs), 1000, "jobs")
 		for range 12 { // some in separate rows
-			if _, _, _, err := e.Claim(ctx, claimOf(100), 0); err != nil {
-				t.Fatal(err)
-			}
+			mustClaim(t, e, claimOf(100))
 		}
 		for range 4 {
 			time.Sleep(beat)
@@ -59,13 +53,11 @@ func TestLostRunner(t *testing.T) {
 		for e.Stats().Runners.Lost == 0 {
 			heartbeat(t, e, "r2", "other")
 			time.Sleep(time.Second)
-			if d := time.Since(silent); d > 3*beat+2*time.Second {
-				t.Fatalf("not lost after %v", d)
-			}
+			d := time.Since(silent)
+			testkit.MustHold(t, d <= 3*beat+2*time.Second, "not lost after", d)
 		}
-		if d := time.Since(silent); d < 3*beat {
-			t.Errorf("lost after %v", d)
-		}
+		d := time.Since(silent)
+		testkit.Holds(t, d >= 3*beat, "lost after", d)
 		synctest.Wait()
 		if s := e.Stats(); s.Jobs["active"] != 0 || s.Jobs["pending"]+s.Jobs["deferred"] != 3000 || s.Jobs["deferred"] < 1000 || s.Runners != (registry.Counts{Alive: 1, Dead: 1, Lost: 1}) {
 			t.Errorf("jobs %v, runners %+v", s.Jobs, s.Runners)
@@ -77,9 +69,7 @@ func TestLostRunner(t *testing.T) {
 		if len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.RunnerLost || doc.Attempts[0].Error != "its runner was lost" || doc.RunAttempts != 1 {
 			t.Errorf("the job is %+v", doc)
 		}
-		if _, _, err := e.Heartbeat("r1", registry.Info{Instance: "first"}, true); !errors.Is(err, registry.ErrLost) {
-			t.Errorf("a heartbeat of the lost instance: %v", err)
-		}
+		testkit.Fails2(e.Heartbeat("r1", registry.Info{Instance: "first"}, true))(t, registry.ErrLost)
 		if held, _, err := e.Tickle(ctx, job.Tickle{Claim: held.Claim, Progress: -1}); err != nil || held.Refusal != job.ClaimLost {
 			t.Errorf("a tickle of the lost instance: %+v, %v", held, err)
 		}
@@ -126,13 +116,10 @@ func TestLossWaitsForClaims(t *testing.T) {
 					time.Sleep(beat + test.answered)
 					return nil
 				})
-				if err != nil || len(jobs) != 0 {
-					t.Errorf("a runner that is overdue got %d jobs, %+v, %v", len(jobs), claimed, err)
-				}
+				testkit.NoError(t, err)
+				testkit.Equal(t, len(jobs), 0, "a runner that is overdue, jobs", claimed)
 				time.Sleep(time.Minute)
-				if n := e.Stats().Runners.Lost; n != 1 {
-					t.Errorf("%d runners lost", n)
-				}
+				testkit.Equal(t, e.Stats().Runners.Lost, 1, "runners lost")
 				c.Runner = "r2"
 				if _, jobs, _, err := e.Claim(t.Context(), c, 0); err != nil || len(jobs) != 1 || len(jobs[0].Attempts) != test.attempts {
 					t.Errorf("another runner got %+v, %v", jobs, err)
@@ -149,9 +136,8 @@ func TestHeartbeatPreventsLoss(t *testing.T) {
 			heartbeat(t, e, "r1", "i")
 			time.Sleep(3*beat - time.Second)
 		}
-		if n := e.Stats().Runners; n.Lost != 0 || n.Alive != 1 {
-			t.Errorf("%+v", n)
-		}
+		n := e.Stats().Runners
+		testkit.Holds(t, n.Lost == 0 && n.Alive == 1, n)
 	})
 }
 
@@ -161,9 +147,7 @@ func TestGoodbyePreventsLoss(t *testing.T) {
 		heartbeat(t, e, "r1", "i")
 		testkit.NoError(t, e.Goodbye("r1", "i"))
 		time.Sleep(10 * beat)
-		if n := e.Stats().Runners; n != (registry.Counts{Dead: 1}) {
-			t.Errorf("%+v", n)
-		}
+		testkit.Equal(t, e.Stats().Runners, registry.Counts{Dead: 1})
 	})
 }
 
@@ -185,13 +169,9 @@ func TestNoLossAfterAStop(t *testing.T) {
 				k.stall.beat.Store(int64(time.Since(k.stall.began)))
 				k.turn(t.Context(), time.Now().Add(c.awake))
 				time.Sleep(3*beat - time.Second)
-				if n := e.Stats().Runners.Lost; n != 0 {
-					t.Errorf("%d runners lost before three heartbeats were missing after the stop", n)
-				}
+				testkit.Equal(t, e.Stats().Runners.Lost, 0, "runners lost before three heartbeats were missing after the stop")
 				time.Sleep(2 * time.Second)
-				if n := e.Stats().Runners.Lost; n != 1 {
-					t.Errorf("%d runners lost", n)
-				}
+				testkit.Equal(t, e.Stats().Runners.Lost, 1, "runners lost")
 			})
 		})
 	}
@@ -216,9 +196,7 @@ func TestNoLossWhileTheJournalFails(t *testing.T) {
 		defer stop()
 		heartbeat(t, e, "r1", "i")
 		broken.Store(true)
-		if _, _, err := e.Create(t.Context(), lines(1)); err == nil {
-			t.Fatal("a create was stored")
-		}
+		testkit.Fails2(e.Create(t.Context(), lines(1)))(t)
 		time.Sleep(10 * beat)
 		if n := e.Stats().Runners.Lost; n != 0 || e.Ready() == nil {
 			t.Errorf("%d runners lost, ready: %v", n, e.Ready())
@@ -228,13 +206,9 @@ func TestNoLossWhileTheJournalFails(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(3*beat - 2*time.Second)
-		if n := e.Stats().Runners.Lost; n != 0 {
-			t.Errorf("%d runners lost before three heartbeats were missing", n)
-		}
+		testkit.Equal(t, e.Stats().Runners.Lost, 0, "runners lost before three heartbeats were missing")
 		time.Sleep(3 * time.Second)
-		if n := e.Stats().Runners.Lost; n != 1 {
-			t.Errorf("%d runners lost", n)
-		}
+		testkit.Equal(t, e.Stats().Runners.Lost, 1, "runners lost")
 	})
 }
 
@@ -247,8 +221,6 @@ func TestManyLostRunners(t *testing.T) {
 		time.Sleep(beat)
 		heartbeat(t, e, "r150", "i")
 		time.Sleep(2*beat + 10*time.Second)
-		if n := e.Stats().Runners; n != (registry.Counts{Alive: 1, Dead: 299, Lost: 299}) {
-			t.Errorf("%+v", n)
-		}
+		testkit.Equal(t, e.Stats().Runners, registry.Counts{Alive: 1, Dead: 299, Lost: 299})
 	})
 }

@@ -31,13 +31,11 @@ func TestMaintainFlushesWhenDue(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		_, receipt := testkit.Must2(e.Create(t.Context(), lines(1)))(t)
 		synctest.Wait()
-		if seq := e.history.durable.Load(); seq >= receipt.Seq {
-			t.Fatalf("the store is on disk up to %d before a flush is due", seq)
-		}
+		seq := e.history.durable.Load()
+		testkit.MustHold(t, seq < receipt.Seq, "the store is on disk up to", seq, "before a flush is due")
 		signal(e.history.worked)
 		synctest.Wait()
-		if seq := e.history.durable.Load(); seq < receipt.Seq {
-			t.Errorf("the store is on disk up to %d, and not up to %d", seq, receipt.Seq)
-		}
+		seq = e.history.durable.Load()
+		testkit.Holds(t, seq >= receipt.Seq, "the store is on disk up to", seq, "and not up to", receipt.Seq)
 	})
 }

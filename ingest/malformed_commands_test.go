@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/daybookq/daybook/internal/testkit"
@@ -29,27 +28,20 @@ func TestMalformedCommandsAreRefusedBeforeTheJournal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := lines(3)
 			spoil(c)
-			if _, _, err := e.Create(t.Context(), c); !errors.Is(err, ErrMalformed) {
-				t.Errorf("refused with %v", err)
-			}
+			testkit.Fails2(e.Create(t.Context(), c))(t, ErrMalformed)
 		})
 	}
 	t.Run("a claim of no jobs", func(t *testing.T) {
-		if _, _, err := e.decide(t.Context(), job.Claim{Runner: "r", MaxBytes: 1}); !errors.Is(err, ErrMalformed) {
-			t.Errorf("refused with %v", err)
-		}
+		testkit.Fails2(e.decide(t.Context(), job.Claim{Runner: "r", MaxBytes: 1}))(t, ErrMalformed)
 	})
 	t.Run("an unclaimed completion of a claim", func(t *testing.T) {
 		id := job.NewID(e.Now(), 1, 0)
 		c := job.Complete{Unclaimed: true, Claim: id, Outcomes: []job.Outcome{{ID: id, Code: job.OK, ExitCode: 200, DelayMs: -1}}}
-		if _, _, err := e.Complete(t.Context(), c); !errors.Is(err, ErrMalformed) {
-			t.Errorf("refused with %v", err)
-		}
+		testkit.Fails2(e.Complete(t.Context(), c))(t, ErrMalformed)
 	})
 	testkit.Must2(e.Create(t.Context(), lines(3)))(t)
 	stop()
 	e, _ = start(t, dir)
-	if counts := e.Stats().Jobs; counts["pending"] != 3 {
-		t.Errorf("after a restart: %v", counts)
-	}
+	counts := e.Stats().Jobs
+	testkit.Equal(t, counts["pending"], 3, "after a restart:", counts)
 }

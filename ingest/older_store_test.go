@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"bytes"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -38,35 +37,28 @@ func TestOlderStore(t *testing.T) {
 			testkit.NoError(t, os.CopyFS(killed, os.DirFS(dir)))
 			stop()
 			dir, small.Dir = killed, killed
-			manifests, err := filepath.Glob(filepath.Join(StoreDir(dir), "MANIFEST-*"))
-			if err != nil || len(manifests) != 1 {
-				t.Fatal(manifests, err)
-			}
+			manifests := testkit.Must(filepath.Glob(filepath.Join(StoreDir(dir), "MANIFEST-*")))(t)
+			testkit.MustEqual(t, len(manifests), 1)
 			whole := testkit.Must(os.ReadFile(manifests[0]))(t)
 			// The first record of the manifest, which makes an empty store, ends at offset 39. The test flips a bit of
 			// the second record.
 			damaged := bytes.Clone(whole)
 			damaged[50] ^= 1
 			testkit.NoError(t, os.WriteFile(manifests[0], damaged, 0o600))
-			if p, err := store.Peek(StoreDir(dir), store.Options{}); err != nil || p.Applied != 0 || p.Torn == "" {
-				t.Fatalf("the store is not an older one: %+v, %v", p, err)
-			}
+			p := testkit.Must(store.Peek(StoreDir(dir), store.Options{}))(t)
+			testkit.MustHold(t, p.Applied == 0 && p.Torn != "", "the store is not an older one", p)
 			var log bytes.Buffer
 			again := small
 			again.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			if cut {
 				for range 2 {
-					_, err := Open(again)
-					if !errors.Is(err, journal.ErrCursor) || !strings.Contains(err.Error(), manifests[0]+", cannot be read from offset 39") {
-						t.Fatal(err)
-					}
+					testkit.Fails(Open(again))(t, journal.ErrCursor, manifests[0]+", cannot be read from offset 39")
 				}
 				testkit.NoError(t, os.WriteFile(manifests[0], whole, 0o600))
 			}
 			e, stop = startWith(t, again)
-			if totals := e.store.Totals(); totals.Counts.Total() != 2000 {
-				t.Errorf("%d jobs of 2000", totals.Counts.Total())
-			}
+			totals := e.store.Totals()
+			testkit.Equal(t, totals.Counts.Total(), 2000, "jobs")
 			stop()
 			if said := strings.Contains(log.String(), "manifest is missing"); said == cut {
 				t.Errorf("it said %s", log.String())

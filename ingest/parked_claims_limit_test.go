@@ -15,34 +15,26 @@ func TestParkedClaimsAreBounded(t *testing.T) {
 	ctx := t.Context()
 	e, _ := startWith(t, Options{Dir: t.TempDir()})
 	e.parked.n.Add(job.MaxParkedClaims)
-	if _, _, _, err := e.Claim(ctx, claimOf(1), time.Hour); !errors.Is(err, ErrTooManyParked) {
-		t.Errorf("a claim past the bound: %v", err)
-	}
-	if _, jobs, _, err := e.Claim(ctx, claimOf(1), 0); err != nil || len(jobs) != 0 {
-		t.Errorf("a claim that does not wait: %d jobs, %v", len(jobs), err)
-	}
+	_, _, _, err := e.Claim(ctx, claimOf(1), time.Hour)
+	testkit.Holds(t, errors.Is(err, ErrTooManyParked), "a claim past the bound", err)
+	_, jobs := mustClaim(t, e, claimOf(1))
+	testkit.Equal(t, len(jobs), 0, "a claim that does not wait")
 	testkit.Must2(e.Create(ctx, lines(2)))(t)
 	for range 2 {
-		if _, jobs, _, err := e.Claim(ctx, claimOf(1), time.Hour); err != nil || len(jobs) != 1 {
-			t.Errorf("a claim that finds a job: %d jobs, %v", len(jobs), err)
-		}
+		_, jobs, _, err := e.Claim(ctx, claimOf(1), time.Hour)
+		testkit.Holds(t, err == nil && len(jobs) == 1, "a claim that finds a job", len(jobs), "jobs", err)
 	}
 	e.parked.n.Add(-1) // a claim leaves
 	got := make(chan int, 1)
 	go func() {
 		_, jobs, _, err := e.Claim(ctx, claimOf(1), time.Hour)
-		if err != nil {
-			t.Errorf("the last claim that may wait: %v", err)
-		}
+		testkit.Check(t, err, "the last claim that may wait")
 		got <- len(jobs)
 	}()
 	testkit.Eventually(t, "all claims are parked", func() bool { return e.parked.n.Load() >= job.MaxParkedClaims })
-	if _, _, _, err := e.Claim(ctx, claimOf(1), time.Hour); !errors.Is(err, ErrTooManyParked) {
-		t.Errorf("a claim past the bound again: %v", err)
-	}
+	_, _, _, err = e.Claim(ctx, claimOf(1), time.Hour)
+	testkit.Holds(t, errors.Is(err, ErrTooManyParked), "a claim past the bound again", err)
 	testkit.Must2(e.Create(ctx, lines(1)))(t)
-	if n := <-got; n != 1 {
-		t.Errorf("the claim that waited has %d jobs", n)
-	}
+	testkit.Equal(t, <-got, 1, "the claim that waited, jobs")
 	e.parked.n.Add(1 - job.MaxParkedClaims)
 }

@@ -96,9 +96,7 @@ func TestParkedClaimsWakeInOrder(t *testing.T) {
 		jobs int64
 		want string
 	}{{1, "[1]"}, {2, "[2]"}, {1, "[4]"}, {3, "[5 6]"}, {9, "[7]"}, {9, "[]"}} {
-		if got := fmt.Sprint(l.wakes(at, step.jobs, claims)); got != step.want {
-			t.Fatalf("%d jobs woke %s, want %s", step.jobs, got, step.want)
-		}
+		testkit.MustEqual(t, fmt.Sprint(l.wakes(at, step.jobs, claims)), step.want, step.jobs, "jobs woke")
 	}
 	for _, c := range claims {
 		l.leave(c)
@@ -115,24 +113,18 @@ func TestParkedClaimsLeave(t *testing.T) {
 	a, b, c := l.parkFor(nil, nil, 1), l.parkFor([]string{"a"}, nil, 1), l.parkFor(nil, nil, 1)
 	l.leave(a)
 	at := queueName{"a", "x"}
-	if got := l.wakes(at, 1, []*parkedClaim{b, c}); fmt.Sprint(got) != "[2]" {
-		t.Fatalf("woken: %v", got)
-	}
+	testkit.MustEqual(t, fmt.Sprint(l.wakes(at, 1, []*parkedClaim{b, c})), "[2]", "woken")
 	l.queues[at] = 1
 	l.wakeFor(at)
 	l.leave(c)
-	if len(l.offered) > 0 {
-		t.Errorf("a claim left after it was woken: offers %v", l.offered)
-	}
+	testkit.Holds(t, len(l.offered) == 0, "a claim left after it was woken: offers", l.offered)
 	d := l.parkFor(nil, nil, 1)
 	count(l.offered, at, 1)
 	l.endApplied(offer{queue: at, n: 1}) // committed is called later, once for many claims
 	l.leave(b)
 	l.leave(d)
 	l.committed(nil, true)
-	if len(l.looks) > 0 || l.lookAll {
-		t.Errorf("no claim waits, and run is to look at %v, %t", l.looks, l.lookAll)
-	}
+	testkit.Holds(t, len(l.looks) == 0 && !l.lookAll, "no claim waits, and run is to look at", l.looks, l.lookAll)
 }
 
 // TestParkedClaimsKeepTheirPlace: a claim that was woken without getting a job waits before the claims that arrived
@@ -140,14 +132,10 @@ func TestParkedClaimsLeave(t *testing.T) {
 func TestParkedClaimsKeepTheirPlace(t *testing.T) {
 	l, at := newLine(), queueName{"a", "x"}
 	first, second, third := l.parkFor(nil, nil, 1), l.parkFor(nil, nil, 1), l.parkFor(nil, []string{"x"}, 1)
-	if got := l.wakes(at, 2, []*parkedClaim{first, second, third}); fmt.Sprint(got) != "[1 2]" {
-		t.Fatalf("woken: %v", got)
-	}
+	testkit.MustEqual(t, fmt.Sprint(l.wakes(at, 2, []*parkedClaim{first, second, third})), "[1 2]", "woken")
 	l.leave(second)
 	second = l.park(second.ticket, &job.Claim{Max: 1})
-	if got := l.wakes(at, 1, []*parkedClaim{second, third}); fmt.Sprint(got) != "[2]" {
-		t.Errorf("woken: %v, want the claim that was woken in vain", got)
-	}
+	testkit.Equal(t, fmt.Sprint(l.wakes(at, 1, []*parkedClaim{second, third})), "[2]", "woken the claim that was woken in vain")
 }
 
 // TestOffers: claims are woken only for jobs that are not offered, and an arriving claim gets no offer of jobs for which
@@ -158,37 +146,32 @@ func TestOffers(t *testing.T) {
 		l := newLine()
 		l.queues[at] = 1
 		o, ok := l.find(any)
-		if _, again := l.find(any); !ok || again || o.early {
-			t.Fatalf("one job was offered: %+v %t, and again: %t", o, ok, again)
-		}
+		_, again := l.find(any)
+		testkit.MustHold(t, ok && !again && !o.early, "one job was offered", o, ok, "and again", again)
 		l.end(o)
-		if _, again := l.find(any); !again {
-			t.Error("its offer has ended, and the job is not found")
-		}
+		_, again = l.find(any)
+		testkit.Holds(t, again, "its offer has ended, and the job is not found")
 	})
 	t.Run("the next queue", func(t *testing.T) {
 		l := newLine()
 		l.queues[at], l.queues[queueName{"b", "y"}] = 1, 1
 		a, _ := l.find(any)
-		if b, ok := l.find(any); !ok || a.queue == b.queue {
-			t.Errorf("offers of %v and %v", a.queue, b.queue)
-		}
+		b, ok := l.find(any)
+		testkit.Holds(t, ok && a.queue != b.queue, "offers of", a.queue, "and", b.queue)
 	})
 	t.Run("an older claim waits", func(t *testing.T) {
 		l := newLine()
 		l.parkFor(nil, nil, 1)
 		l.queues[at] = 1
-		if _, ok := l.find(any); ok {
-			t.Error("a new claim got the job")
-		}
+		_, ok := l.find(any)
+		testkit.Holds(t, !ok, "a new claim got the job")
 	})
 	t.Run("parked too late", func(t *testing.T) { // the job was committed between find and park
 		l := newLine()
 		l.queues[at] = 1
 		l.parkFor(nil, nil, 1)
-		if _, looks := l.looks[at]; !looks || len(l.changed) != 1 {
-			t.Error("nobody looks at the queue")
-		}
+		_, looks := l.looks[at]
+		testkit.Holds(t, looks && len(l.changed) == 1, "nobody looks at the queue")
 	})
 	t.Run("more queues than a claim looks at", func(t *testing.T) {
 		l := newLine()
@@ -197,9 +180,7 @@ func TestOffers(t *testing.T) {
 			l.offered[queueName{"a", fmt.Sprint(i)}] = 1
 		}
 		p := l.parkFor(nil, nil, 1)
-		if !l.lookAll || len(l.changed) != 1 {
-			t.Fatal("nobody looks at the others")
-		}
+		testkit.MustHold(t, l.lookAll && len(l.changed) == 1, "nobody looks at the others")
 		l.queues[at] = 1
 		if l.wakeAll(); len(p.woken) != 1 {
 			t.Error("the claim was not woken")
@@ -209,13 +190,9 @@ func TestOffers(t *testing.T) {
 		l := newLine()
 		p := l.parkFor(nil, nil, 1)
 		l.expect(at, 2)
-		if o := <-p.woken; !o.early {
-			t.Error("the claim need not follow the create")
-		}
+		testkit.Holds(t, (<-p.woken).early, "the claim need not follow the create")
 		second, ok := l.find(&job.Claim{Types: []string{"x"}, Max: 1})
-		if !ok || !second.early {
-			t.Errorf("the second of the coming jobs: %+v, %t", second, ok)
-		}
+		testkit.Holds(t, ok && second.early, "the second of the coming jobs", second, ok)
 		if _, ok := l.find(any); ok {
 			t.Error("a third of two coming jobs was offered")
 		}
@@ -236,9 +213,7 @@ func TestParkedClaimsBounds(t *testing.T) {
 		clients := names("c", 100)
 		for n := 0; ; n++ {
 			if c := l.parkFor(clients, append(names("t", 99), fmt.Sprint("u", n)), 1); c == nil {
-				if want := maxPlaces / 10_000; n != want {
-					t.Errorf("%d claims of ten thousand pairs were parked, want %d", n, want)
-				}
+				testkit.Equal(t, n, maxPlaces/10_000, "claims of ten thousand pairs were parked")
 				break
 			}
 		}
@@ -249,25 +224,18 @@ func TestParkedClaimsBounds(t *testing.T) {
 	t.Run("claims", func(t *testing.T) {
 		l := newLine()
 		for range job.MaxParkedClaims {
-			if l.parkFor(nil, nil, 1) == nil {
-				t.Fatal("refused at the limit")
-			}
+			testkit.MustHold(t, l.parkFor(nil, nil, 1) != nil, "refused at the limit")
 		}
-		if l.parkFor(nil, nil, 1) != nil {
-			t.Error("one past the limit was taken")
-		}
+		testkit.Holds(t, l.parkFor(nil, nil, 1) == nil, "one past the limit was taken")
 	})
 	t.Run("after the end", func(t *testing.T) {
 		l := newLine()
 		c := l.parkFor(nil, nil, 1)
 		l.close()
-		if _, open := <-c.woken; open {
-			t.Error("woken for a queue")
-		}
+		_, open := <-c.woken
+		testkit.Holds(t, !open, "woken for a queue")
 		l.leave(c)
-		if l.parkFor(nil, nil, 1) != nil {
-			t.Error("parked")
-		}
+		testkit.Holds(t, l.parkFor(nil, nil, 1) == nil, "parked")
 	})
 }
 
@@ -288,15 +256,12 @@ func TestNoMoreClaimsWakeThanAreNeeded(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if parked := e.parked.n.Load(); parked != n {
-			t.Fatalf("%d claims are parked", parked)
-		}
+		testkit.MustEqual(t, e.parked.n.Load(), n, "claims are parked")
 		testkit.Must2(e.Create(t.Context(), lines(n)))(t)
 		all.Wait()
 		claims := countRecords(t, e, "claim")
-		if jobs != n || claims != 1 {
-			t.Errorf("%d jobs were handed out by %d journaled claims, want %d by 1", jobs, claims, n)
-		}
+		testkit.Equal(t, jobs, n, "jobs were handed out by", claims, "journaled claims by 1")
+		testkit.Equal(t, claims, 1, jobs, "jobs were handed out by journaled claims", n, "by 1")
 	})
 }
 

@@ -33,8 +33,7 @@ func TestQueueFiguresBeginWithTheStart(t *testing.T) {
 	}
 	e, end := begin(dir, log)
 	testkit.Must2(e.Create(ctx, lines(10)))(t)
-	claimed, _, _, err := e.Claim(ctx, claimOf(4), 0)
-	testkit.NoError(t, err)
+	claimed, _ := mustClaim(t, e, claimOf(4))
 	testkit.Must2(e.Complete(ctx, completeOf(claimed.Claim)))(t)
 	if f := figuresOf(t, e); f.Created != 10 || f.Claimed != 4 || f.Completed != 4 || f.Waiting.Count() != 4 || f.Running.Count() != 4 || f.Pending != 6 || f.PendingSince == 0 {
 		t.Errorf("%+v", f)
@@ -45,15 +44,11 @@ func TestQueueFiguresBeginWithTheStart(t *testing.T) {
 		again := newMemoryLog()
 		again.records = slices.Clone(log.records)
 		e, end := begin(at, again)
-		if f := figuresOf(t, e); f.Pending != 6 || f.PendingSince == 0 {
-			t.Errorf("%s: %+v", name, f)
-		}
-		if _, _, _, err := e.Claim(ctx, claimOf(1), 0); err != nil {
-			t.Fatal(err)
-		}
-		if f := figuresOf(t, e); f.Created != 0 || f.Claimed != 1 || f.Completed != 0 || f.Pending != 5 || f.Active != 1 {
-			t.Errorf("%s: %+v", name, f)
-		}
+		f := figuresOf(t, e)
+		testkit.Holds(t, f.Pending == 6 && f.PendingSince != 0, name, f)
+		mustClaim(t, e, claimOf(1))
+		f = figuresOf(t, e)
+		testkit.Holds(t, f.Created == 0 && f.Claimed == 1 && f.Completed == 0 && f.Pending == 5 && f.Active == 1, name, f)
 		end()
 	}
 }
@@ -68,14 +63,10 @@ func TestQueueFiguresBesideCommands(t *testing.T) {
 		for range turns {
 			claimed := uint64(0)
 			for _, f := range e.QueueFigures() {
-				if f.Waiting.Count() != f.Claimed || f.Running.Count() != f.Completed || f.Pending < 0 || f.Active < 0 {
-					t.Errorf("%+v", f)
-				}
+				testkit.Holds(t, f.Waiting.Count() == f.Claimed && f.Running.Count() == f.Completed && f.Pending >= 0 && f.Active >= 0, f)
 				claimed += f.Claimed
 			}
-			if claimed < last {
-				t.Errorf("%d jobs claimed, after %d", claimed, last)
-			}
+			testkit.Holds(t, claimed >= last, claimed, "jobs claimed, after", last)
 			last = claimed
 		}
 	})
@@ -88,8 +79,7 @@ func TestQueueFiguresBesideCommands(t *testing.T) {
 		c := lines(5)
 		c.Groups[0].Type = []string{"a", "b", "c", "d", "e"}[i%5]
 		testkit.Must2(e.Create(ctx, c))(t)
-		claimed, _, _, err := e.Claim(ctx, claimOf(5), 0)
-		testkit.NoError(t, err)
+		claimed, _ := mustClaim(t, e, claimOf(5))
 		testkit.Must2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}))(t)
 	}
 	close(turns)

@@ -63,9 +63,7 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 			}
 			journaled = e.log.Status().Appended != before
 		}
-		if journaled {
-			t.Errorf("%s was refused, and is in the journal", what)
-		}
+		testkit.Holds(t, !journaled, what, "was refused, and is in the journal")
 	}
 	create := func(c *job.Create) func() error {
 		return func() error { _, _, err := e.Create(ctx, c); return err }
@@ -73,10 +71,8 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 	refused("a create", create(of(typ(0), typ(1), typ(2), typ(3), typ(4))))
 	made(followedBy(t, of(typ(0)), typ(1))) // there is room for the follow-on job at this time
 	made(followedBy(t, of(typ(2)), typ(0)))
-	claimed, jobs, _, err := e.Claim(ctx, claimOf(2), 0)
-	if err != nil || len(jobs) != 2 {
-		t.Fatalf("%+v, %v", claimed, err)
-	}
+	claimed, jobs := mustClaim(t, e, claimOf(2))
+	testkit.MustEqual(t, len(jobs), 2, claimed)
 	made(of(typ(3), typ(4)))
 	refused("a create", create(of(typ(5))))
 	refused("a keyed create", create(func() *job.Create { c := of(typ(5)); c.Once = keyed("k"); return c }()))
@@ -103,12 +99,8 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 	}
 	failed := first
 	failed.Code, failed.ExitCode = job.Fail, 400
-	if err := complete(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{failed}})(); err != nil {
-		t.Errorf("a completion without a next job: %v", err)
-	}
-	if err := create(of(typ(0), typ(2), typ(0)))(); err != nil {
-		t.Errorf("a create in queues that exist: %v", err)
-	}
+	testkit.Check(t, complete(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{failed}})(), "a completion without a next job")
+	testkit.Check(t, create(of(typ(0), typ(2), typ(0)))(), "a create in queues that exist")
 	if m := &e.making; m.queues.Load() != 0 || m.bytes.Load() != 0 || m.ends.Load() != 0 {
 		t.Errorf("%d queues, %d bytes and %d ends still count as made", m.queues.Load(), m.bytes.Load(), m.ends.Load())
 	}
@@ -116,14 +108,10 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 
 	// A start accepts half as much queue memory again as creates may use, and refuses more.
 	e, stop = startWith(t, Options{Dir: dir, QueueMemory: 3 * one})
-	if err := create(of(typ(5)))(); !errors.Is(err, ErrTooManyQueues) {
-		t.Errorf("a create with less memory than before: %v", err)
-	}
-	if err := create(of(typ(0)))(); err != nil {
-		t.Errorf("a create in a queue that exists: %v", err)
-	}
+	testkit.Failed(t, create(of(typ(5)))(), ErrTooManyQueues)
+	testkit.Check(t, create(of(typ(0)))(), "a create in a queue that exists")
 	stop()
-	_, err = Open(Options{Dir: dir, QueueMemory: 2 * one})
+	_, err := Open(Options{Dir: dir, QueueMemory: 2 * one})
 	var tooMany *store.QueuesError
 	if !errors.As(err, &tooMany) || tooMany.Use.Queues != 4 || !strings.Contains(err.Error(), "1.4 times") {
 		t.Errorf("a start with half of the memory: %v", err)
@@ -158,9 +146,7 @@ func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 	refused := func(what string, err error) {
 		t.Helper()
 		var full *TooManyQueues
-		if !errors.As(err, &full) || full.Memory == 0 {
-			t.Errorf("%s past the memory for queues: %v", what, err)
-		}
+		testkit.Holds(t, errors.As(err, &full) && full.Memory != 0, what, "past the memory for queues", err)
 	}
 	_, err := create(of(0, 1, 2, 3))
 	refused("a create of four priorities", err)
@@ -187,16 +173,10 @@ func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 		return err
 	}
 	refused("a patch", patch(first, 6))
-	if err := patch(first, 3); err != nil {
-		t.Errorf("a patch with a priority that the queue has: %v", err)
-	}
-	if err := patch(job.NewID(e.Now(), 1000, 0), 6); !errors.Is(err, job.NotFound) {
-		t.Errorf("a patch of no job: %v", err)
-	}
-	claimed, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
-	if err != nil || len(jobs) != 1 {
-		t.Fatalf("%+v, %v", claimed, err)
-	}
+	testkit.Check(t, patch(first, 3), "a patch with a priority that the queue has")
+	testkit.Failed(t, patch(job.NewID(e.Now(), 1000, 0), 6), job.NotFound)
+	claimed, jobs := mustClaim(t, e, claimOf(1))
+	testkit.MustEqual(t, len(jobs), 1, claimed)
 	framed := func(priority int) *job.Create {
 		c := of(priority)
 		c.Frame, c.Longest, c.Payloads = job.LenFrame, 1, job.LenFrame.Append(nil, []byte("x"))
@@ -225,13 +205,9 @@ func TestQueuesOfOthersCount(t *testing.T) {
 	e, _ := startWith(t, Options{Dir: t.TempDir(), QueueMemory: 3*store.QueueBytes("a", "x", 0) + 10})
 	make2 := queuesOfTypes("a", "x", "y").Groups
 	first := testkit.Must(e.mayMakeQueues(make2))(t)
-	if _, err := e.mayMakeQueues(make2); !errors.Is(err, ErrTooManyQueues) {
-		t.Errorf("beside another: %v", err)
-	}
+	testkit.Fails(e.mayMakeQueues(make2))(t, ErrTooManyQueues)
 	second, err := e.mayMakeQueues(make2[:1])
-	if err != nil {
-		t.Errorf("what fits beside another: %v", err)
-	}
+	testkit.Check(t, err, "what fits beside another")
 	for range 2 { // the log and the caller may both report that a command has failed
 		first.settled(false)
 		second.settled(true)

@@ -42,10 +42,8 @@ func TestRunEndsAreReportedOnce(t *testing.T) {
 	first := newMemoryLog()
 	e, ends, end := begin(first)
 	testkit.Must2(e.Create(ctx, lines(10)))(t)
-	claimed, _, _, err := e.Claim(ctx, claimOf(4), 0)
-	if err != nil || len(ends.all()) != 0 {
-		t.Fatal(ends.all(), err)
-	}
+	claimed, _ := mustClaim(t, e, claimOf(4))
+	testkit.MustEqual(t, len(ends.all()), 0)
 	testkit.Must2(e.Complete(ctx, completeOf(claimed.Claim)))(t)
 	if got := ends.all(); len(got) != 1 || got[0].Jobs != 4 || got[0].Outcome != "ok" || got[0].Claim != claimed.Claim || got[0].Runner != "r1" {
 		t.Errorf("%+v", got)
@@ -56,16 +54,11 @@ func TestRunEndsAreReportedOnce(t *testing.T) {
 	second.records = slices.Clone(first.records)
 	e, ends, end = begin(second) // its store is empty, so it applies everything
 	defer end()
-	if got := ends.all(); len(got) != 0 {
-		t.Errorf("after a start: %+v", got)
-	}
-	if claimed, _, _, err = e.Claim(ctx, claimOf(4), 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Equal(t, len(ends.all()), 0, "after a start")
+	claimed, _ = mustClaim(t, e, claimOf(4))
 	testkit.Must2(e.Complete(ctx, completeOf(claimed.Claim)))(t)
-	if got := ends.all(); len(got) != 1 || got[0].Claim != claimed.Claim {
-		t.Errorf("%+v", got)
-	}
+	got := ends.all()
+	testkit.Holds(t, len(got) == 1 && got[0].Claim == claimed.Claim, got)
 }
 
 // TestBatchEndsAreReportedOnce is TestRunEndsAreReportedOnce for batches.
@@ -84,8 +77,7 @@ func TestBatchEndsAreReportedOnce(t *testing.T) {
 	create := lines(3)
 	create.Submission = &job.Submission{OnFailure: job.CancelRest}
 	made, _ := testkit.Must2(e.Create(ctx, create))(t)
-	claimed, _, _, err := e.Claim(ctx, claimOf(1), 0)
-	testkit.NoError(t, err)
+	claimed, _ := mustClaim(t, e, claimOf(1))
 	cmd := job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: made.Job(0), Code: job.Fail, ExitCode: 400, DelayMs: -1}}}
 	testkit.Must2(e.Complete(ctx, cmd))(t)
 	end()
@@ -97,9 +89,7 @@ func TestBatchEndsAreReportedOnce(t *testing.T) {
 	second.records = slices.Clone(first.records)
 	_, end = begin(second) // its store is empty, so it applies everything
 	end()
-	if len(ends) != 0 {
-		t.Errorf("after a start: %+v", ends)
-	}
+	testkit.Equal(t, len(ends), 0, "after a start")
 }
 
 // TestReadThatBeginsDuringTheReplay: a read that waits for the end of the log is answered when the log is replayed, even

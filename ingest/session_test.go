@@ -33,20 +33,16 @@ func TestNumberedRequestsOverARestart(t *testing.T) {
 	claim := claimOf(2)
 	claim.Once = number(1, 1)
 	made, _ := testkit.Must2(e.Create(ctx, create()))(t)
-	claimed, _, _, err := e.Claim(ctx, claim, 0)
-	if err != nil || claimed.Jobs() != 2 {
-		t.Fatalf("%+v, %v", claimed, err)
-	}
+	claimed, _ := mustClaim(t, e, claim)
+	testkit.MustEqual(t, claimed.Jobs(), 2, claimed)
 	// Two commands of one request; the second is for all jobs that the claim still holds.
 	parts := []job.Complete{
 		{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: made.Batch, Code: job.Fail, ExitCode: 400, DelayMs: -1}}, Once: number(2, 1)},
 		{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: number(2, 1)},
 	}
 	parts[1].Once.Part = 1
-	ended, last, err := e.CompleteInOrder(ctx, parts)
-	if err != nil || ended[0].Results[0].Status != job.Failed || ended[1].All != 1 {
-		t.Fatalf("%+v, %v", ended, err)
-	}
+	ended, last := testkit.Must2(e.CompleteInOrder(ctx, parts))(t)
+	testkit.MustHold(t, ended[0].Results[0].Status == job.Failed && ended[1].All == 1, ended)
 	repeat := func(when string) {
 		t.Helper()
 		if again, receipt, err := e.Create(ctx, create()); err != nil || !again.Replayed || again.Batch != made.Batch || receipt.Seq != made.Seq {
@@ -60,9 +56,7 @@ func TestNumberedRequestsOverARestart(t *testing.T) {
 			t.Errorf("%s: complete %+v, %v, %v", when, again, receipt, err)
 		}
 		counts := e.Stats().Jobs
-		if counts["pending"] != 2 || counts["completed"] != 1 || counts["failed"] != 1 {
-			t.Errorf("%s: %v", when, counts)
-		}
+		testkit.Holds(t, counts["pending"] == 2 && counts["completed"] == 1 && counts["failed"] == 1, when, counts)
 	}
 	repeat("before the restart")
 	stop()
@@ -89,26 +83,19 @@ func TestRefusedNumbers(t *testing.T) {
 		for _, types := range [][]string{nil, {"nothing"}} { // with and without a job to hand out
 			claim := claimOf(1)
 			claim.Once, claim.Types = once, types
-			if _, _, _, err := e.Claim(ctx, claim, time.Hour); !errors.Is(err, want) {
-				t.Errorf("claim of %v: %v, want %v", types, err, want)
-			}
+			_, _, _, err := e.Claim(ctx, claim, time.Hour)
+			testkit.Holds(t, errors.Is(err, want), "claim of", types, err, "want", want)
 		}
 		end := job.Complete{Outcomes: []job.Outcome{{ID: unknown.Session, Code: job.OK, ExitCode: 200, DelayMs: -1}}, Once: once}
-		if _, _, err := e.Complete(ctx, end); !errors.Is(err, want) {
-			t.Errorf("complete: %v, want %v", err, want)
-		}
+		_, _, err := e.Complete(ctx, end)
+		testkit.Holds(t, errors.Is(err, want), "complete", err, "want", want)
 		c := lines(1)
 		c.Once = once
-		if _, _, err := e.Create(ctx, c); !errors.Is(err, want) {
-			t.Errorf("create: %v, want %v", err, want)
-		}
+		_, _, err = e.Create(ctx, c)
+		testkit.Holds(t, errors.Is(err, want), "create", err, "want", want)
 	}
-	if _, err := e.EndSession(ctx, job.EndSession{Session: unknown.Session}); !errors.Is(err, job.SessionNotFound) {
-		t.Errorf("end: %v", err)
-	}
-	if n := e.Stats().Jobs["pending"]; n != 1 {
-		t.Errorf("%d jobs are pending", n)
-	}
+	testkit.Fails(e.EndSession(ctx, job.EndSession{Session: unknown.Session}))(t, job.SessionNotFound)
+	testkit.Equal(t, e.Stats().Jobs["pending"], 1, "jobs are pending")
 }
 
 // TestRepeatWaitsForTheRequestUnderWay: a slot runs one request at a time, so that a repeated claim does not take a
@@ -136,17 +123,14 @@ func TestRepeatWaitsForTheRequestUnderWay(t *testing.T) {
 	// A request in another slot does not wait.
 	elsewhere := claimOf(1)
 	elsewhere.Once = number(4, 1)
-	if c, _, _, err := e.Claim(ctx, elsewhere, 0); err != nil || c.Jobs() != 0 {
-		t.Errorf("another slot: %+v, %v", c, err)
-	}
+	c, _, _, err := e.Claim(ctx, elsewhere, 0)
+	testkit.Holds(t, err == nil && c.Jobs() == 0, "another slot", c, err)
 	testkit.Must2(e.Create(ctx, lines(2)))(t)
 	first, second := <-answers, <-answers
 	if first.err != nil || second.err != nil || first.claim != second.claim || first.jobs != 1 || second.jobs != 1 || first.replayed == second.replayed {
 		t.Errorf("%+v and %+v", first, second)
 	}
-	if n := e.Stats().Jobs["active"]; n != 1 {
-		t.Errorf("%d jobs are handed out", n)
-	}
+	testkit.Equal(t, e.Stats().Jobs["active"], 1, "jobs are handed out")
 }
 
 // TestNumberedClaimKeepsItsJobs: a caller that gave up may repeat its claim, so its jobs are not returned to the queue.
@@ -166,8 +150,6 @@ func TestNumberedClaimKeepsItsJobs(t *testing.T) {
 		}
 		_, _, _, _ = e.Claim(ctx, claim, 0) // it may also be answered in time
 	}
-	again, jobs, _, err := e.Claim(t.Context(), claim, 0)
-	if err != nil || !again.Replayed || len(jobs) != 2 {
-		t.Errorf("%+v, %d jobs, %v", again, len(jobs), err)
-	}
+	again, jobs := mustClaim(t, e, claim)
+	testkit.Holds(t, again.Replayed && len(jobs) == 2, again, len(jobs), "jobs")
 }

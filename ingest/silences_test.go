@@ -3,6 +3,8 @@ package ingest
 import (
 	"fmt"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestSilences: each silence of a runner changes its number, ends the runner's earlier claims, and reports when all of
@@ -12,9 +14,7 @@ func TestSilences(t *testing.T) {
 	before, other := s.number("r"), s.number("other")
 	waiting, alsoWaiting, ofOther := s.begin("r"), s.begin("r"), s.begin("other")
 	s.answer(s.begin("r"))
-	if waiting.isSilent() {
-		t.Error("the claims of a runner end although it is not silent")
-	}
+	testkit.Holds(t, !waiting.isSilent(), "the claims of a runner end although it is not silent")
 	answered := s.note("r")
 	if !waiting.isSilent() || !alsoWaiting.isSilent() || ofOther.isSilent() {
 		t.Error("the claims of another runner end, or those of the silent one do not")
@@ -23,20 +23,14 @@ func TestSilences(t *testing.T) {
 		t.Errorf("the numbers are %d and %d, and were %d and %d", s.number("r"), s.number("other"), before, other)
 	}
 	later := s.begin("r") // of a client that has shown life
-	if later.isSilent() {
-		t.Error("a claim ends that began after the silence")
-	}
+	testkit.Holds(t, !later.isSilent(), "a claim ends that began after the silence")
 	s.answer(waiting)
-	if isClosed(answered) {
-		t.Error("two claims were under way, and one answer counts for both")
-	}
+	testkit.Holds(t, !isClosed(answered), "two claims were under way, and one answer counts for both")
 	if s.answer(alsoWaiting); !isClosed(answered) {
 		t.Error("all claims before the silence are answered, and it does not say so")
 	}
 	s.answer(later)
-	if answered := s.note("nobody"); !isClosed(answered) {
-		t.Error("a runner without claims has unanswered ones")
-	}
+	testkit.Holds(t, isClosed(s.note("nobody")), "a runner without claims has unanswered ones")
 
 	// A second silence also waits for the claims before the first, but not for later claims.
 	first, second := s.begin("twice"), (*runnerClaims)(nil)
@@ -62,12 +56,9 @@ func TestSilences(t *testing.T) {
 			t.Fatalf("%d silences and the claims of %d runners are remembered", len(s.runners), len(s.claims))
 		}
 	}
-	if now := s.number("r"); now < last || s.number("runner 0") == 0 {
-		t.Errorf("the number of a forgotten runner went from %d to %d", last, now)
-	}
+	now := s.number("r")
+	testkit.Holds(t, now >= last && s.number("runner 0") != 0, "the number of a forgotten runner went from", last, "to", now)
 	s.note("other")
-	if !ofOther.isSilent() {
-		t.Error("a claim that still waits is forgotten")
-	}
+	testkit.Holds(t, ofOther.isSilent(), "a claim that still waits is forgotten")
 	s.answer(ofOther)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -50,9 +49,8 @@ func startStalled(t *testing.T) (e *Engine, stop func() error, resume func()) {
 	resume = sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(func() {
 		resume()
-		if err := stop(); err != nil && !errors.Is(err, ErrStuck) {
-			t.Error(err)
-		}
+		err := stop()
+		testkit.Holds(t, err == nil || errors.Is(err, ErrStuck), err)
 		testkit.Eventually(t, "the engine writes no file any more", func() bool { return os.RemoveAll(dir) == nil })
 	})
 	return e, stop, resume
@@ -60,19 +58,14 @@ func startStalled(t *testing.T) (e *Engine, stop func() error, resume func()) {
 
 func TestStopIsBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 	_, stop, _ := startStalled(t)
-	if err := stop(); !errors.Is(err, ErrStuck) {
-		t.Errorf("run: %v", err)
-	}
+	testkit.Failed(t, stop(), ErrStuck)
 }
 
 // TestDecisionsAreBoundedWhileTheStoreTakesNoCommit: a command that was proposed before the engine noticed the blocked
 // commit is answered too. If its caller got that answer, the jobs of a claim are returned when the claim is applied.
 func TestDecisionsAreBoundedWhileTheStoreTakesNoCommit(t *testing.T) {
 	e, _, resume := startStalled(t)
-	_, _, err := e.decide(t.Context(), claimOf(1)) // as if it had arrived before the commit
-	if !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrStale) {
-		t.Errorf("a claim: %v", err)
-	}
+	testkit.Fails2(e.decide(t.Context(), claimOf(1)))(t, ErrUnknown, ErrStale) // as if it had arrived before the commit
 	if _, _, _, err := e.Claim(t.Context(), claimOf(1), 0); !errors.Is(err, ErrStale) || errors.Is(err, ErrUnknown) {
 		t.Errorf("a claim after it: %v", err)
 	}
@@ -112,21 +105,13 @@ func TestAStuckCommandIsNoticed(t *testing.T) {
 	armed.Store(true)
 	testkit.Must2(e.Create(t.Context(), lines(3)))(t) // answered when it is durable
 	<-stuck
-	if _, _, err := e.decide(t.Context(), claimOf(1)); !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrStale) {
-		t.Errorf("a claim that was proposed before: %v", err)
-	}
-	if err := e.Ready(); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "one command") {
-		t.Errorf("ready: %v", err)
-	}
-	if _, _, err := e.Create(t.Context(), lines(1)); !errors.Is(err, ErrStale) || errors.Is(err, ErrUnknown) {
-		t.Errorf("a create: %v", err)
-	}
-	if _, _, _, err := e.Claim(t.Context(), claimOf(1), time.Hour); !errors.Is(err, ErrStale) || errors.Is(err, ErrUnknown) {
-		t.Errorf("a claim: %v", err)
-	}
-	if err := e.CatchUp(t.Context(), 0); !errors.Is(err, ErrStale) {
-		t.Errorf("a read: %v", err)
-	}
+	testkit.Fails2(e.decide(t.Context(), claimOf(1)))(t, ErrUnknown, ErrStale)
+	testkit.Failed(t, e.Ready(), ErrStale, "one command")
+	_, _, err := e.Create(t.Context(), lines(1))
+	testkit.Holds(t, errors.Is(err, ErrStale) && !errors.Is(err, ErrUnknown), "a create", err)
+	_, _, _, err = e.Claim(t.Context(), claimOf(1), time.Hour)
+	testkit.Holds(t, errors.Is(err, ErrStale) && !errors.Is(err, ErrUnknown), "a claim", err)
+	testkit.Failed(t, e.CatchUp(t.Context(), 0), ErrStale)
 	close(resume)
 	testkit.Eventually(t, "the engine is ready again", func() bool { return e.Ready() == nil })
 	if _, _, err := e.Create(t.Context(), lines(1)); err != nil {

@@ -24,10 +24,8 @@ func TestLossWaitsForStrayClaims(t *testing.T) {
 		c.LeaseMs = 3_600_000
 		other := c
 		other.Runner = "r2"
-		claimed, jobs, _, err := e.Claim(t.Context(), other, 0)
-		if err != nil || len(jobs) != 1 {
-			t.Fatalf("%+v, %v", jobs, err)
-		}
+		claimed, jobs := mustClaim(t, e, other)
+		testkit.MustEqual(t, len(jobs), 1)
 		heartbeat(t, e, "r1", "first")
 		time.Sleep(3*beat - time.Second)
 		busy.Store(int64(3 * time.Second))
@@ -44,9 +42,7 @@ func TestLossWaitsForStrayClaims(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		busy.Store(0)
-		if n := e.Stats().Runners.Lost; n != 1 {
-			t.Errorf("%d runners lost", n)
-		}
+		testkit.Equal(t, e.Stats().Runners.Lost, 1, "runners lost")
 		if _, jobs, _, err := e.Claim(t.Context(), other, 0); err != nil || len(jobs) != 1 || len(jobs[0].Attempts) != 0 {
 			t.Errorf("another runner got %+v, %v", jobs, err)
 		}

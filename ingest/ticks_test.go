@@ -31,8 +31,7 @@ func TestSlowDisk(t *testing.T) {
 		c := lines(1)
 		c.Groups[0].LeaseMs = 3000
 		testkit.Must2(e.Create(ctx, c))(t)
-		_, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
-		testkit.NoError(t, err)
+		_, jobs := mustClaim(t, e, claimOf(1))
 		for i := range 10 { // another job becomes due each second
 			later := lines(1)
 			later.Groups[0].Type, later.Groups[0].RunAt = "later", e.Now()+int64(i)*1000
@@ -76,9 +75,7 @@ func TestTicksTakeTheirShare(t *testing.T) {
 		{"too long beside other commands", tickDone{rows: 1000, applied: 2 * time.Millisecond, contended: true, moreDue: true}, 500},
 		{"not too long alone", tickDone{rows: 1000, applied: 2 * time.Millisecond, moreDue: true}, 2000},
 	} {
-		if got := test.done.nextRows(); got != test.want {
-			t.Errorf("%s: %d rows, not %d", test.name, got, test.want)
-		}
+		testkit.Equal(t, test.done.nextRows(), test.want, test.name, "rows")
 	}
 	for done, want := range map[tickDone]time.Duration{
 		{applied: 3, moreDue: true, sweeping: true}:                  0,
@@ -87,9 +84,7 @@ func TestTicksTakeTheirShare(t *testing.T) {
 		{applied: 3, moreDue: true, contended: true, sweeping: true}: 6,
 		{applied: 3}: tickEvery,
 	} {
-		if got := done.rest(); got != want {
-			t.Errorf("%+v: %v, not %v", done, got, want)
-		}
+		testkit.Equal(t, done.rest(), want, done)
 	}
 }
 
@@ -117,12 +112,10 @@ func TestFarTimersDoNotTick(t *testing.T) {
 				}
 				before := e.counters.ticks.Load()
 				time.Sleep(time.Minute)
-				if ticks := e.counters.ticks.Load() - before; ticks > 0 {
-					t.Errorf("%d ticks in a minute in which nothing was due", ticks)
-				}
-				if due := e.untilDue(); due <= 0 || due > maxSleep {
-					t.Errorf("the next timer is due in %v", due)
-				}
+				ticks := e.counters.ticks.Load() - before
+				testkit.Holds(t, ticks == 0, ticks, "ticks in a minute in which nothing was due")
+				due := e.untilDue()
+				testkit.Holds(t, due > 0 && due <= maxSleep, "the next timer is due in", due)
 				stop()
 			})
 		})

@@ -50,9 +50,7 @@ func TestWakesAreNotLost(t *testing.T) {
 					waiting = append(waiting, got)
 				}
 			}
-			if total != 2 {
-				t.Errorf("%d of 2 jobs were handed out within a second", total)
-			}
+			testkit.Equal(t, total, 2, "of 2 jobs were handed out within a second")
 			for _, got := range waiting {
 				<-got // without a job, when their minute is over
 			}
@@ -69,27 +67,19 @@ func TestWakesAreNotLost(t *testing.T) {
 			one := lines(1)
 			one.Groups[0].Client, one.Groups[0].Type = "ca", "other"
 			testkit.Must2(e.Create(t.Context(), one))(t)
-			if n := <-b; n != 1 {
-				t.Errorf("the claim that wants the job got %d", n)
-			}
+			testkit.Equal(t, <-b, 1, "the claim that wants the job")
 			one = lines(1)
 			one.Groups[0].Client, one.Groups[0].Type = "ch", "cb"
 			testkit.Must2(e.Create(t.Context(), one))(t)
-			if n := <-a; n != 1 {
-				t.Errorf("the claim of many names got %d", n)
-			}
+			testkit.Equal(t, <-a, 1, "the claim of many names")
 		})
 	})
 	t.Run("a caller that goes away", func(t *testing.T) {
 		bubble(t, func(t *testing.T, e *Engine) {
 			first, second := park(t, e, nil, nil), park(t, e, nil, nil)
 			testkit.Must2(e.Create(t.Context(), lines(1)))(t)
-			if n := <-first; n != 1 {
-				t.Errorf("the first got %d", n)
-			}
-			if n := <-second; n != 0 {
-				t.Errorf("the second got %d", n)
-			}
+			testkit.Equal(t, <-first, 1, "the first")
+			testkit.Equal(t, <-second, 0, "the second")
 		})
 	})
 }
@@ -98,34 +88,27 @@ func TestWakesAreNotLost(t *testing.T) {
 func TestStandstill(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		testkit.Must2(e.Create(t.Context(), lines(1)))(t)
-		claimed, _, _, err := e.Claim(t.Context(), claimOf(1), 0)
-		testkit.NoError(t, err)
+		claimed, _ := mustClaim(t, e, claimOf(1))
 		time.Sleep(50 * time.Second) // of a lease of 60
 		k := timekeeper{e: e, term: 1}
 		k.turn(t.Context(), time.Now().Add(-3*time.Second)) // it should have been awake three seconds ago
 		time.Sleep(50 * time.Second)
-		tickled, _, err := e.Tickle(t.Context(), job.Tickle{Claim: claimed.Claim, Progress: -1})
-		if err != nil || tickled.Held != 1 {
-			t.Errorf("tickled %+v, %v", tickled, err)
-		}
-		if n := e.counters.graces.Load(); n != 1 {
-			t.Errorf("%d graces", n)
-		}
+		tickled, _ := testkit.Must2(e.Tickle(t.Context(), job.Tickle{Claim: claimed.Claim, Progress: -1}))(t)
+		testkit.Equal(t, tickled.Held, 1, "tickled", tickled)
+		testkit.Equal(t, e.counters.graces.Load(), 1, "graces")
 
 		time.Sleep(50 * time.Second)
 		k.down = time.Now().Add(-3 * time.Second) // the journal was down for three seconds, and is up
 		k.turn(t.Context(), time.Now())
 		time.Sleep(50 * time.Second)
-		if tickled, _, err = e.Tickle(t.Context(), job.Tickle{Claim: claimed.Claim, Progress: -1}); err != nil || tickled.Held != 1 {
-			t.Errorf("tickled after an outage %+v, %v", tickled, err)
-		}
+		tickled, _ = testkit.Must2(e.Tickle(t.Context(), job.Tickle{Claim: claimed.Claim, Progress: -1}))(t)
+		testkit.Equal(t, tickled.Held, 1, "tickled after an outage", tickled)
 
 		// A tick that was proposed before the time was skipped, but journaled afterwards, does not see the skipped time.
 		asOf := e.Now()
 		time.Sleep(59 * time.Second)
 		testkit.Must2(e.decide(t.Context(), job.Tick{AsOf: asOf}))(t)
-		if tickled, _, err = e.Tickle(t.Context(), job.Tickle{Claim: claimed.Claim, Progress: -1}); err != nil || tickled.Held != 1 {
-			t.Errorf("tickled after an old tick %+v, %v", tickled, err)
-		}
+		tickled, _ = testkit.Must2(e.Tickle(t.Context(), job.Tickle{Claim: claimed.Claim, Progress: -1}))(t)
+		testkit.Equal(t, tickled.Held, 1, "tickled after an old tick", tickled)
 	})
 }

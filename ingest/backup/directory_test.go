@@ -27,9 +27,8 @@ func TestAnotherServer(t *testing.T) {
 		if _, err := Verify(t.Context(), first.Path, true); err != nil {
 			t.Errorf("%s: the backup of the first server: %v", what, err)
 		}
-		if entries, err := os.ReadDir(dir); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") }) {
-			t.Errorf("%s: %v, %v", what, entries, err)
-		}
+		entries := testkit.Must(os.ReadDir(dir))(t)
+		testkit.Holds(t, !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") }), what, entries)
 	}
 	refused("after one backup")
 	d := testkit.Must(OpenDirectory(dir, false))(t)
@@ -52,13 +51,10 @@ func TestServerData(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	testkit.NoError(t, os.Symlink(data, link))
 	for _, path := range []string{data, filepath.Join(data, "blobs"), filepath.Join(data, "backups", "daily"), link} {
-		if _, err := OpenDirectory(path, true); !errors.Is(err, ErrServerData) {
-			t.Errorf("%s: %v, want %v", path, err, ErrServerData)
-		}
+		_, err := OpenDirectory(path, true)
+		testkit.Holds(t, errors.Is(err, ErrServerData), path, err, "want", ErrServerData)
 	}
-	if exists(data, "backups") {
-		t.Error("a directory was made")
-	}
+	testkit.Holds(t, !exists(data, "backups"), "a directory was made")
 	d := testkit.Must(OpenDirectory(filepath.Join(filepath.Dir(data), "backups"), true))(t)
 	testkit.Check(t, d.Close())
 }
@@ -101,9 +97,8 @@ func TestLeftDirectories(t *testing.T) {
 		}
 	}
 	for _, name := range left {
-		if _, err := os.Lstat(filepath.Join(dir, name)); !os.IsNotExist(err) {
-			t.Errorf("%s is still there: %v", name, err)
-		}
+		_, err := os.Lstat(filepath.Join(dir, name))
+		testkit.Holds(t, os.IsNotExist(err), name, "is still there", err)
 	}
 }
 
@@ -112,21 +107,16 @@ func TestMarks(t *testing.T) {
 	s := startSource(t, 0)
 	dir := t.TempDir()
 	first := mustMake(t, dir, s.stream, nil, 0)
-	if _, err := os.Lstat(filepath.Join(first.Path, leftMark)); !os.IsNotExist(err) {
-		t.Errorf("a complete backup has a mark: %v", err)
-	}
+	testkit.Fails(os.Lstat(filepath.Join(first.Path, leftMark)))(t, os.ErrNotExist)
 	// The removal was killed when the backup had its mark, and in the second case when it also had its new name.
 	testkit.NoError(t, os.WriteFile(filepath.Join(first.Path, leftMark), nil, 0o640))
 	second := mustMake(t, dir, s.stream, nil, 1)
-	if !slices.Equal(second.Removed, []string{first.Path}) {
-		t.Errorf("removed %v", second.Removed)
-	}
+	testkit.EqualSlices(t, second.Removed, []string{first.Path}, "removed")
 	gone := filepath.Join(dir, removedPrefix+filepath.Base(second.Path))
 	testkit.NoError(t, errors.Join(os.WriteFile(filepath.Join(second.Path, leftMark), nil, 0o640), os.Rename(second.Path, gone)))
 	third := mustMake(t, dir, s.stream, nil, 1)
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || len(third.Removed) != 0 {
-		t.Errorf("left %v, %v", entries, err)
-	}
+	entries := testkit.Must(os.ReadDir(dir))(t)
+	testkit.Holds(t, len(entries) == 1 && len(third.Removed) == 0, "left", entries)
 }
 
 // TestRottenBlob: a blob whose bytes have changed in the directory is fetched again. Then the new backup can be restored,
@@ -147,12 +137,8 @@ func TestRottenBlob(t *testing.T) {
 		"Restore": func() error { _, err := Restore(t.Context(), second.Path, filepath.Join(t.TempDir(), "x")); return err },
 	} {
 		err := try()
-		if !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: %v", what, err)
-		}
-		if got := Others(second.Path, err); got != without.Path {
-			t.Errorf("%s: the other backups are %s, and only %s does not share the blob", what, got, without.Path)
-		}
+		testkit.Holds(t, errors.Is(err, ErrDamaged), what, err)
+		testkit.Equal(t, Others(second.Path, err), without.Path, what, "the other backups, and only does not share the blob")
 	}
 	if got, want := Others(second.Path, ErrDamaged), first.Path+", "+without.Path; got != want {
 		t.Errorf("the other backups are %s, want %s", got, want)
@@ -181,8 +167,7 @@ func TestRottenBlob(t *testing.T) {
 	f.damaged, f.gets = nil, 0
 	d := testkit.Must(OpenDirectory(dir, false))(t)
 	d.BlobsBySize = true
-	if _, err := d.Make(t.Context(), s.stream, f, 0); err != nil || f.gets != 0 {
-		t.Errorf("with BlobsBySize: %d blobs were fetched, %v", f.gets, err)
-	}
+	testkit.Must(d.Make(t.Context(), s.stream, f, 0))(t)
+	testkit.Holds(t, f.gets == 0, "with BlobsBySize", f.gets, "blobs were fetched")
 	testkit.Check(t, d.Close())
 }

@@ -1,7 +1,6 @@
 package backup
 
 import (
-	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -18,11 +17,7 @@ func smallDisk(t *testing.T, size string) string {
 	if err := syscall.Mount("daybook-backup", dir, "tmpfs", 0, "size="+size); err != nil {
 		t.Skipf("mount a small tmpfs: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
+	t.Cleanup(func() { testkit.Check(t, syscall.Unmount(dir, syscall.MNT_DETACH), "unmount") })
 	return dir
 }
 
@@ -41,24 +36,16 @@ func TestFullDisk(t *testing.T) {
 		testkit.Must(s.create(t.Context(), 1, string(random)))(t)
 	}
 	for range 3 {
-		if _, err := tryMake(t, dir, s.stream, nil, 0); !errors.Is(err, syscall.ENOSPC) {
-			t.Errorf("a backup on a full disk: %v", err)
-		}
-		entries, err := os.ReadDir(dir)
-		if err != nil || len(entries) != 1 {
-			t.Errorf("on the full disk: %v, %v", entries, err)
-		}
+		testkit.Fails(tryMake(t, dir, s.stream, nil, 0))(t, syscall.ENOSPC)
+		entries := testkit.Must(os.ReadDir(dir))(t)
+		testkit.Equal(t, len(entries), 1, "on the full disk")
 	}
 	if _, err := Verify(t.Context(), first.Path, true); err != nil {
 		t.Error(err)
 	}
 	large := mustMake(t, t.TempDir(), s.stream, nil, 0)
-	if _, err := Restore(t.Context(), large.Path, filepath.Join(disk, "data")); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("a restore on a full disk: %v", err)
-	}
-	if entries, err := os.ReadDir(disk); err != nil || len(entries) != 1 {
-		t.Errorf("on the full disk: %v, %v", entries, err)
-	}
+	testkit.Fails(Restore(t.Context(), large.Path, filepath.Join(disk, "data")))(t, syscall.ENOSPC)
+	testkit.Equal(t, len(testkit.Must(os.ReadDir(disk))(t)), 1, "on the full disk")
 	data := filepath.Join(disk, "data")
 	if _, err := Restore(t.Context(), first.Path, data); err != nil {
 		t.Error(err)

@@ -34,9 +34,8 @@ func TestRestoreIntoAMount(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if s := info.Sys().(*syscall.Stat_t); s.Uid != user || s.Gid != group {
-			t.Errorf("%s belongs to %d:%d", path, s.Uid, s.Gid)
-		}
+		s := info.Sys().(*syscall.Stat_t)
+		testkit.Holds(t, s.Uid == user && s.Gid == group, path, "belongs to", s.Uid, s.Gid)
 		return nil
 	}))
 	mustBeSound(t, data)
