@@ -49,7 +49,7 @@ func TestManyRenewals(t *testing.T) {
 		}
 		c.at = c.at.Add(2 * defaultGrace)
 		rec.failAt = 1
-		mustFail(t, ask(), errInjected)
+		testkit.Failed(t, ask(), errInjected)
 		rec.calls, rec.failAt = nil, 0
 		testkit.Check(t, ask()) // the ages look young, but are not durable
 		if syncs, whole := count(); trusted && (syncs != 0 || whole != 1) || !trusted && (syncs != n || whole != 0) {
@@ -103,8 +103,7 @@ func TestRenewalOfBatch(t *testing.T) {
 	}
 	c.at = c.at.Add(2 * defaultGrace)
 	rec.calls, rec.failAt = nil, 1
-	_, err := s.Missing(t.Context(), "", []Address{addressOf(wilson)})
-	mustFail(t, err, errInjected)
+	testkit.Fails(s.Missing(t.Context(), "", []Address{addressOf(wilson)}))(t, errInjected)
 	if err := s.Delete(t.Context(), "", addressOf(wilson)); err != nil || len(s.unsyncedAge) != 0 {
 		t.Errorf("%v; %d are not durable", err, len(s.unsyncedAge))
 	}

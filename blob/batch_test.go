@@ -214,7 +214,7 @@ func TestBatchOfKnownBlobs(t *testing.T) {
 	mustAdd(t, b, "new")
 	mustAdd(t, b, wilson)
 	testkit.NoError(t, s.Delete(t.Context(), "", info.Address))
-	mustFail(t, b.Commit(t.Context()), ErrNotFound)
+	testkit.Failed(t, b.Commit(t.Context()), ErrNotFound)
 	if there, err := has(t, s, addressOf("new")); there || err != nil {
 		t.Error("a part of the batch is there", err)
 	}
@@ -243,25 +243,19 @@ func TestBatchRefusals(t *testing.T) {
 		_, err := b.Add(t.Context(), strings.NewReader(refused.content), refused.want)
 		testkit.Holds(t, errors.Is(err, refused.err), refused.name, err)
 	}
-	_, err := b.Add(canceled(), strings.NewReader("canceled"), Ref{})
-	mustFail(t, err, context.Canceled)
-	_, err = b.Add(t.Context(), readerFunc(func([]byte) (int, error) { return 0, errInjected }), Ref{})
-	mustFail(t, err, errInjected)
+	testkit.Fails(b.Add(canceled(), strings.NewReader("canceled"), Ref{}))(t, context.Canceled)
+	testkit.Fails(b.Add(t.Context(), readerFunc(func([]byte) (int, error) { return 0, errInjected }), Ref{}))(t, errInjected)
 	s.o.MaxBytes = 10
-	_, err = b.Add(t.Context(), strings.NewReader("eleven byte"), Ref{})
-	mustFail(t, err, ErrTooLarge)
+	testkit.Fails(b.Add(t.Context(), strings.NewReader("eleven byte"), Ref{}))(t, ErrTooLarge)
 	s.o.MaxBytes = 2 * bufferBytes
 	free = 0
-	_, err = b.Add(t.Context(), strings.NewReader("no space"), Ref{})
-	mustFail(t, err, ErrNoSpace)
+	testkit.Fails(b.Add(t.Context(), strings.NewReader("no space"), Ref{}))(t, ErrNoSpace)
 	free = 1 << 40
 	mustAdd(t, b, large)
-	_, err = b.Add(t.Context(), strings.NewReader(strings.Repeat("y", 2*bufferBytes)), Ref{})
-	mustFail(t, err, ErrQuota)
+	testkit.Fails(b.Add(t.Context(), strings.NewReader(strings.Repeat("y", 2*bufferBytes)), Ref{}))(t, ErrQuota)
 	testkit.Equal(t, s.Used(), int64(len(wilson)+len(large)), "bytes are used")
 	mustAdd(t, b, "third")
-	_, err = b.Add(t.Context(), strings.NewReader("fourth"), Ref{})
-	mustFail(t, err, ErrBatchFull)
+	testkit.Fails(b.Add(t.Context(), strings.NewReader("fourth"), Ref{}))(t, ErrBatchFull)
 	mustAdd(t, b, wilson) // the batch has this blob
 	testkit.NoError(t, b.Commit(t.Context()))
 	for _, content := range []string{wilson, large, "third"} {
@@ -270,10 +264,9 @@ func TestBatchRefusals(t *testing.T) {
 	mustAddUp(t, s)
 	mustBeEmpty(t, s.uploadsDir())
 
-	_, err = s.NewBatch(canceled(), "")
-	mustFail(t, err, context.Canceled)
+	testkit.Fails(s.NewBatch(canceled(), ""))(t, context.Canceled)
 	for _, end := range []func(*Batch) error{(*Batch).Discard, func(b *Batch) error {
-		mustFail(t, b.Commit(canceled()), context.Canceled)
+		testkit.Failed(t, b.Commit(canceled()), context.Canceled)
 		return b.Discard()
 	}} {
 		b := mustBegin(t, s)
@@ -459,7 +452,7 @@ func TestFailedSyncFS(t *testing.T) {
 	for _, content := range contents("failed", manyFiles) {
 		mustAdd(t, b, content)
 	}
-	mustFail(t, b.Commit(t.Context()), unix.EIO)
+	testkit.Failed(t, b.Commit(t.Context()), unix.EIO)
 	mustBeEmpty(t, s.uploadsDir())
 	mustBeEmpty(t, s.blobs())
 	mustAddUp(t, s)

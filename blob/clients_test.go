@@ -42,8 +42,8 @@ func sees(t testing.TB, s *Store, client, content string) bool {
 		t.Errorf("Stat returned %v, Get %v, Missing %v, %v", statErr, getErr, missing, err)
 	}
 	if statErr != nil {
-		mustFail(t, statErr, ErrNotFound)
-		mustFail(t, getErr, ErrNotFound)
+		testkit.Failed(t, statErr, ErrNotFound)
+		testkit.Failed(t, getErr, ErrNotFound)
 	}
 	return statErr == nil
 }
@@ -115,18 +115,15 @@ func TestClientDirectories(t *testing.T) {
 	infos, err := c.List(t.Context(), "ann", nil, 1)
 	testkit.Holds(t, len(infos) == 0 && err == nil, infos, err)
 	testkit.Fails(c.List(t.Context(), "ann", nil, 0))(t)
-	mustFail(t, c.Delete(t.Context(), "ann", addressOf(wilson)), ErrNotFound)
+	testkit.Failed(t, c.Delete(t.Context(), "ann", addressOf(wilson)), ErrNotFound)
 	sweep()
 	mustHave("", "")
 
 	mustPutIn(t, c, "ann", "ann")
 	b := testkit.Must(c.NewBatch(t.Context(), "bob"))(t)
-	_, err = c.Put(t.Context(), "cal", strings.NewReader("cal"), Ref{})
-	mustFail(t, err, ErrClients)
-	_, err = c.NewBatch(t.Context(), "cal")
-	mustFail(t, err, ErrClients)
-	_, err = c.NewUpload(t.Context(), "cal", 1, Ref{})
-	mustFail(t, err, ErrClients)
+	testkit.Fails(c.Put(t.Context(), "cal", strings.NewReader("cal"), Ref{}))(t, ErrClients)
+	testkit.Fails(c.NewBatch(t.Context(), "cal"))(t, ErrClients)
+	testkit.Fails(c.NewUpload(t.Context(), "cal", 1, Ref{}))(t, ErrClients)
 	testkit.Holds(t, !sees(t, c, "cal", "ann"), "cal sees a blob of ann")
 	clock.at = clock.at.Add(2 * defaultGrace)
 	sweep()
@@ -148,10 +145,8 @@ func TestClientDirectories(t *testing.T) {
 	testkit.NoError(t, os.Mkdir(filepath.Join(c.dir, "clients", "not a client"), 0o700))
 	c = reopen(t, c, o)
 	testkit.EqualSlices(t, c.Clients(), []string{"ann"}, "the clients")
-	_, err = OpenDir(t.Context(), c.dir, o)
-	mustFail(t, err, filelock.ErrLocked)
-	_, err = OpenDir(t.Context(), t.TempDir(), Options{ClientBytes: -1})
-	testkit.Failed(t, err)
+	testkit.Fails(OpenDir(t.Context(), c.dir, o))(t, filelock.ErrLocked)
+	testkit.Fails(OpenDir(t.Context(), t.TempDir(), Options{ClientBytes: -1}))(t)
 }
 
 // TestClientsAtOnce: clients put and delete blobs while sweeps remove the directories of clients without blobs.

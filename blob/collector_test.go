@@ -67,11 +67,9 @@ func TestCollect(t *testing.T) {
 	failed := errors.New("row 7 is damaged")
 	c.texts = nil
 	c.Scan = func(context.Context, *Store, func([]byte) error) error { return failed }
-	_, err := c.Collect(t.Context())
-	mustFail(t, err, failed)
+	testkit.Fails(c.Collect(t.Context()))(t, failed)
 	mustRead(t, c.s, "by address") // a text that may name it could not be read
-	_, err = c.Collect(canceled())
-	mustFail(t, err, context.Canceled)
+	testkit.Fails(c.Collect(canceled()))(t, context.Canceled)
 }
 
 // TestCollectModel compares collections, of several parts, with a model of old blobs and named blobs. Texts and blobs

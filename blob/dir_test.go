@@ -61,7 +61,7 @@ func TestLayout(t *testing.T) {
 	for name, want := range foreign {
 		got, err := os.ReadFile(filepath.Join(dir, name))
 		if name == "uploads/put-00killed" {
-			mustFail(t, err, os.ErrNotExist)
+			testkit.Failed(t, err, os.ErrNotExist)
 		} else if string(got) != want {
 			t.Errorf("%s has %q, %v", name, got, err)
 		}
@@ -74,8 +74,7 @@ func TestLayout(t *testing.T) {
 func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "blobs")
 	s := mustOpen(t, dir, Options{})
-	_, err := OpenDir(t.Context(), dir, Options{})
-	mustFail(t, err, filelock.ErrLocked)
+	testkit.Fails(OpenDir(t.Context(), dir, Options{}))(t, filelock.ErrLocked)
 	testkit.NoError(t, s.Close())
 	mustOpen(t, dir, Options{})
 }
@@ -131,8 +130,7 @@ func TestReserve(t *testing.T) {
 	s := newStore(t, Options{ReserveBytes: 1 << 20, Hooks: Hooks{Free: func(string) (uint64, uint64, error) { return free, 1 << 40, nil }}})
 	mustPut(t, s, wilson)
 	free = 1<<20 - 1
-	_, err := put(s, "x")
-	mustFail(t, err, ErrNoSpace)
+	testkit.Fails(put(s, "x"))(t, ErrNoSpace)
 	free = 1 << 20
 	mustPut(t, s, "x")
 	sent := 0
@@ -142,8 +140,7 @@ func TestReserve(t *testing.T) {
 		}
 		return len(p), nil
 	})
-	_, err = s.Put(context.Background(), "", endless, Ref{})
-	mustFail(t, err, ErrNoSpace)
+	testkit.Fails(s.Put(context.Background(), "", endless, Ref{}))(t, ErrNoSpace)
 	testkit.Holds(t, sent <= 4*freeEvery, "it was refused after", sent, "bytes")
 	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
@@ -165,8 +162,8 @@ func TestFullDisk(t *testing.T) {
 	t.Cleanup(func() { s.Close() }) // before the unmount
 	mustPut(t, s, wilson)
 	_, err := put(s, strings.Repeat("x", 5<<20))
-	mustFail(t, err, ErrNoSpace)
-	mustFail(t, err, syscall.ENOSPC)
+	testkit.Failed(t, err, ErrNoSpace)
+	testkit.Failed(t, err, syscall.ENOSPC)
 	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
 	mustPut(t, s, strings.Repeat("y", 2<<20))
@@ -179,9 +176,8 @@ func TestReadOnlyDisk(t *testing.T) {
 	mustPut(t, s, wilson)
 	testkit.NoError(t, remountReadOnly(dir))
 	for range 2 {
-		_, err := put(s, "x")
-		mustFail(t, err, syscall.EROFS)
-		mustFail(t, s.Delete(t.Context(), "", addressOf(wilson)), syscall.EROFS)
+		testkit.Fails(put(s, "x"))(t, syscall.EROFS)
+		testkit.Failed(t, s.Delete(t.Context(), "", addressOf(wilson)), syscall.EROFS)
 		mustRead(t, s, wilson)
 		testkit.Equal(t, s.Used(), int64(len(wilson)), "bytes are used")
 		testkit.NoError(t, s.Close())
@@ -194,10 +190,8 @@ func TestSHA1(t *testing.T) {
 	s := newStore(t, Options{})
 	ref, err := Parse(servalSHA1)
 	testkit.NoError(t, err)
-	_, err = s.Resolve(t.Context(), "", ref)
-	mustFail(t, err, ErrNotFound)
-	_, err = s.Resolve(t.Context(), "", Ref{})
-	mustFail(t, err, ErrNotFound)
+	testkit.Fails(s.Resolve(t.Context(), "", ref))(t, ErrNotFound)
+	testkit.Fails(s.Resolve(t.Context(), "", Ref{}))(t, ErrNotFound)
 	first := mustPut(t, s, wilson)
 	resolves := func(want Info) {
 		t.Helper()

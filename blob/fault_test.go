@@ -86,8 +86,7 @@ func TestOrder(t *testing.T) {
 	realSync := s.h.Sync
 	s.h.Sync = func(f *os.File) error { // no read sees the blob before the last sync has returned
 		ask(false)
-		_, err := s.Get(context.Background(), "", addressOf(wilson))
-		mustFail(t, err, ErrNotFound)
+		testkit.Fails(s.Get(context.Background(), "", addressOf(wilson)))(t, ErrNotFound)
 		if infos, err := s.List(t.Context(), "", nil, 1); len(infos) != 0 || err != nil {
 			t.Errorf("List has %v, %v", infos, err)
 		}
@@ -174,16 +173,14 @@ func TestUnsyncedNameThatStays(t *testing.T) {
 		return os.Remove(path)
 	}
 	for range 2 {
-		_, err := put(s, wilson)
-		mustFail(t, err, errInjected)
+		testkit.Fails(put(s, wilson))(t, errInjected)
 		if _, err := os.Stat(s.path(addressOf(wilson))); err != nil {
 			t.Fatal(err) // this test needs a name that stays
 		}
 		if missing, err := s.Missing(t.Context(), "", []Address{addressOf(wilson)}); len(missing) != 1 || err != nil {
 			t.Errorf("missing are %v, %v", missing, err)
 		}
-		_, err = s.Get(context.Background(), "", addressOf(wilson))
-		mustFail(t, err, ErrNotFound)
+		testkit.Fails(s.Get(context.Background(), "", addressOf(wilson)))(t, ErrNotFound)
 		mustAddUp(t, s)
 	}
 	s.h.Sync = (*os.File).Sync

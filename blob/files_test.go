@@ -49,7 +49,7 @@ func TestOpenFiles(t *testing.T) {
 			held = append(held, b)
 		}
 	}
-	mustFail(t, err, ErrFiles)
+	testkit.Failed(t, err, ErrFiles)
 	testkit.Equal(t, len(held), MinFiles-maxBackground, "blobs are open")
 	all := map[string]func() error{
 		"Put": func() error { _, err := put(s, wilson); return err },
@@ -71,8 +71,7 @@ func TestOpenFiles(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err = s.Get(canceled(), "", info.Address)
-	mustFail(t, err, context.Canceled)
+	testkit.Fails(s.Get(canceled(), "", info.Address))(t, context.Canceled)
 	for _, b := range held {
 		testkit.Check(t, b.Close())
 		b.Close() // an error, and the file does not count twice

@@ -90,11 +90,6 @@ func mustRead(t testing.TB, s *Store, content string) {
 	testkit.Holds(t, got == content, "read", len(got), "bytes", "want", len(content), "bytes")
 }
 
-func mustFail(t testing.TB, err, want error) {
-	t.Helper()
-	testkit.Holds(t, errors.Is(err, want), "got the error", err, "want", want)
-}
-
 func mustBeDamaged(t testing.TB, err error, path string) {
 	t.Helper()
 	var damaged *DamagedError

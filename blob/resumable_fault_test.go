@@ -49,7 +49,7 @@ func TestUploadFailedCalls(t *testing.T) {
 		rec.calls, rec.failAt = nil, failAt
 		u, err := s.NewUpload(t.Context(), "", int64(len(content)), Ref{})
 		if err != nil {
-			mustFail(t, err, errInjected)
+			testkit.Failed(t, err, errInjected)
 			mustBeEmpty(t, s.uploadsDir())
 			mustAddUp(t, s)
 			continue
@@ -98,14 +98,14 @@ func TestUploadUnsureState(t *testing.T) {
 		}
 		return f.Sync()
 	}
-	mustFail(t, u.Append(t.Context(), 0, strings.NewReader("aaaa")), errInjected)
+	testkit.Failed(t, u.Append(t.Context(), 0, strings.NewReader("aaaa")), errInjected)
 	s.h.Sync = func(f *os.File) error {
 		if info, err := f.Stat(); f.Name() == s.dataPath(id) && (err != nil || info.Size() > 0) {
 			return errInjected
 		}
 		return f.Sync()
 	}
-	mustFail(t, u.Append(t.Context(), 0, strings.NewReader("bbbb")), errInjected)
+	testkit.Failed(t, u.Append(t.Context(), 0, strings.NewReader("bbbb")), errInjected)
 	testkit.Equal(t, u.State().Offset, 0, "the upload, bytes")
 	s = reopen(t, s, Options{}) // as after a crash
 	u = mustFind(t, s, id)

@@ -59,10 +59,10 @@ func TestUploadCutOff(t *testing.T) {
 	u := mustNewUpload(t, s, int64(len(content)), Ref{})
 	for _, end := range []error{io.ErrUnexpectedEOF, context.Canceled} {
 		offset := u.State().Offset
-		mustFail(t, u.Append(t.Context(), offset, io.MultiReader(strings.NewReader(content[offset:offset+100]), readerFunc(func([]byte) (int, error) { return 0, end }))), end)
+		testkit.Failed(t, u.Append(t.Context(), offset, io.MultiReader(strings.NewReader(content[offset:offset+100]), readerFunc(func([]byte) (int, error) { return 0, end }))), end)
 		testkit.Equal(t, u.State().Offset, offset+100, "after", end, "the upload, bytes")
 	}
-	mustFail(t, u.Append(canceled(), 200, strings.NewReader(content[200:])), context.Canceled)
+	testkit.Failed(t, u.Append(canceled(), 200, strings.NewReader(content[200:])), context.Canceled)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	reached, release, ended := make(chan struct{}), make(chan struct{}), make(chan error)
@@ -78,16 +78,15 @@ func TestUploadCutOff(t *testing.T) {
 	if got := u.State().Offset; got < 2*bufferBytes {
 		t.Errorf("after %d bytes only %d are durable", 3*bufferBytes, got)
 	}
-	mustFail(t, u.Append(t.Context(), u.State().Offset, strings.NewReader("")), ErrBusy)
-	mustFail(t, u.Remove(t.Context()), ErrBusy)
-	_, err := u.Finish(t.Context())
-	mustFail(t, err, ErrBusy)
+	testkit.Failed(t, u.Append(t.Context(), u.State().Offset, strings.NewReader("")), ErrBusy)
+	testkit.Failed(t, u.Remove(t.Context()), ErrBusy)
+	testkit.Fails(u.Finish(t.Context()))(t, ErrBusy)
 	if swept, err := s.Sweep(t.Context(), "", nobody); swept != (Swept{}) || err != nil {
 		t.Errorf("swept %+v, %v", swept, err)
 	}
 	cancel() // as when the connection is lost
 	close(release)
-	mustFail(t, <-ended, context.Canceled)
+	testkit.Failed(t, <-ended, context.Canceled)
 	testkit.Equal(t, u.State().Offset, 3*bufferBytes+1, "the upload, bytes")
 	testkit.Check(t, u.Remove(t.Context()))
 	mustBeEmpty(t, s.uploadsDir())
@@ -116,14 +115,14 @@ func TestUploadWaits(t *testing.T) {
 	<-syncing
 	next := make(chan error)
 	go func() { next <- u.Append(context.Background(), 3, strings.NewReader(wilson[3:])) }()
-	mustFail(t, u.Append(canceled(), 3, strings.NewReader("")), context.Canceled)
+	testkit.Failed(t, u.Append(canceled(), 3, strings.NewReader("")), context.Canceled)
 	select {
 	case err := <-next:
 		t.Fatalf("it did not wait: %v", err)
 	case <-time.After(2 * receivingPatience): // the wait for an end is longer
 	}
 	close(goOn)
-	mustFail(t, <-lost, io.ErrUnexpectedEOF)
+	testkit.Failed(t, <-lost, io.ErrUnexpectedEOF)
 	testkit.Check(t, <-next)
 	mustFinish(t, s, u, wilson)
 
@@ -147,7 +146,7 @@ func TestUploadMetadata(t *testing.T) {
 	for _, metadata := range []string{"filename d29ybGQ=", strings.Repeat("\x01", MaxMetadata)} {
 		u := mustNewUpload(t, s, int64(len(wilson)), Ref{})
 		for _, long := range []string{strings.Repeat("x", MaxMetadata+1), "\xff"} {
-			mustFail(t, u.Describe(t.Context(), long), ErrTooLarge)
+			testkit.Failed(t, u.Describe(t.Context(), long), ErrTooLarge)
 		}
 		testkit.NoError(t, u.Describe(t.Context(), metadata))
 		same := func() {
@@ -162,9 +161,9 @@ func TestUploadMetadata(t *testing.T) {
 		mustAppend(t, u, wilson[2:])
 		mustFinish(t, s, u, wilson)
 		same()
-		mustFail(t, u.Describe(t.Context(), "x"), ErrOffset)
+		testkit.Failed(t, u.Describe(t.Context(), "x"), ErrOffset)
 		testkit.Check(t, u.Remove(t.Context()))
-		mustFail(t, u.Describe(t.Context(), "x"), ErrNotFound)
+		testkit.Failed(t, u.Describe(t.Context(), "x"), ErrNotFound)
 	}
 }
 
@@ -209,8 +208,7 @@ func TestUploadLimits(t *testing.T) {
 	s.maxUploads = 2
 	refused := func(size int64, want error) {
 		t.Helper()
-		_, err := s.NewUpload(t.Context(), "", size, Ref{})
-		mustFail(t, err, want)
+		testkit.Fails(s.NewUpload(t.Context(), "", size, Ref{}))(t, want)
 	}
 	refused(2*bufferBytes+1, ErrTooLarge)
 	large := random(9, 2*bufferBytes)
@@ -221,39 +219,36 @@ func TestUploadLimits(t *testing.T) {
 	free = 1 << 40
 	u := mustNewUpload(t, s, -1, Ref{})
 	free = 0
-	mustFail(t, u.Append(t.Context(), 0, strings.NewReader("x")), ErrNoSpace)
+	testkit.Failed(t, u.Append(t.Context(), 0, strings.NewReader("x")), ErrNoSpace)
 	free = 1 << 40
 	mustAppend(t, u, random(10, bufferBytes))
-	mustFail(t, u.Append(t.Context(), bufferBytes, strings.NewReader("x")), ErrQuota)
+	testkit.Failed(t, u.Append(t.Context(), bufferBytes, strings.NewReader("x")), ErrQuota)
 	if s.Used() != 3*bufferBytes || u.State().Offset != bufferBytes {
 		t.Errorf("%d bytes are used, the upload has %d", s.Used(), u.State().Offset)
 	}
 	testkit.NoError(t, s.Delete(t.Context(), "", addressOf(large)))
-	mustFail(t, u.Append(t.Context(), bufferBytes, strings.NewReader(large[1:]+"xx")), ErrTooLarge)
+	testkit.Failed(t, u.Append(t.Context(), bufferBytes, strings.NewReader(large[1:]+"xx")), ErrTooLarge)
 	testkit.Check(t, u.Remove(t.Context()))
 	u = mustNewUpload(t, s, int64(len(wilson)), Ref{})
-	mustFail(t, u.Append(t.Context(), 0, strings.NewReader(wilson+"x")), ErrTooLarge)
+	testkit.Failed(t, u.Append(t.Context(), 0, strings.NewReader(wilson+"x")), ErrTooLarge)
 	testkit.Equal(t, u.State().Offset, 0, "a stream that is too long has made progress")
 	mustAppend(t, u, wilson)
 	second := mustNewUpload(t, s, 5, Ref{})
 	refused(1, ErrUploads)
 	mustFinish(t, s, u, wilson)
 	third := mustNewUpload(t, s, 0, Ref{}) // in place of the finished one
-	_, err := s.Upload(t.Context(), "", u.State().ID)
-	mustFail(t, err, ErrNotFound)
+	testkit.Fails(s.Upload(t.Context(), "", u.State().ID))(t, ErrNotFound)
 	mustFinish(t, s, third, "")
 	testkit.Check(t, errors.Join(second.Remove(t.Context()), third.Remove(t.Context())))
 	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
-	_, err = s.NewUpload(canceled(), "", 1, Ref{})
-	mustFail(t, err, context.Canceled)
+	testkit.Fails(s.NewUpload(canceled(), "", 1, Ref{}))(t, context.Canceled)
 	x := SHA1{1}
 	u = mustNewUpload(t, s, 1, Ref{SHA1: &x})
 	s = reopen(t, s, Options{})
 	u = mustFind(t, s, u.State().ID)
 	mustAppend(t, u, "x")
-	_, err = u.Finish(t.Context())
-	mustFail(t, err, ErrDigest)
+	testkit.Fails(u.Finish(t.Context()))(t, ErrDigest)
 }
 
 // TestAllUploads: the uploads of all clients have a bound, and a new upload takes the place of finished ones of any client.
@@ -264,8 +259,7 @@ func TestAllUploads(t *testing.T) {
 	a := testkit.Must(begin("a"))(t)
 	b := testkit.Must(begin("b"))(t)
 	for _, client := range []string{"", "a", "c"} {
-		_, err := begin(client)
-		mustFail(t, err, ErrUploads)
+		testkit.Fails(begin(client))(t, ErrUploads)
 	}
 	testkit.Must(a.Finish(t.Context()))(t)
 	s = reopen(t, s, Options{})
@@ -274,8 +268,7 @@ func TestAllUploads(t *testing.T) {
 		t.Error(err)
 	}
 	c := testkit.Must(begin("c"))(t)
-	_, err := s.Upload(t.Context(), "a", a.State().ID)
-	mustFail(t, err, ErrNotFound)
+	testkit.Fails(s.Upload(t.Context(), "a", a.State().ID))(t, ErrNotFound)
 	testkit.Check(t, c.Remove(t.Context()))
 	mustAddUp(t, s)
 }
@@ -295,8 +288,7 @@ func TestUploadExpiry(t *testing.T) {
 	}
 	mustFind(t, s, u.State().ID)
 	c.at = c.at.Add(1)
-	_, err := s.Upload(t.Context(), "", u.State().ID)
-	mustFail(t, err, ErrNotFound)
+	testkit.Fails(s.Upload(t.Context(), "", u.State().ID))(t, ErrNotFound)
 	if swept, err := s.Sweep(t.Context(), "", nobody); swept.Uploads != 1 || err != nil {
 		t.Errorf("swept %+v, %v", swept, err)
 	}
@@ -352,7 +344,7 @@ func TestUploadFiles(t *testing.T) {
 			s = reopen(t, s, Options{})
 			u, err := s.Upload(t.Context(), "", id)
 			if name != "more bytes than were acknowledged" {
-				mustFail(t, err, ErrNotFound)
+				testkit.Failed(t, err, ErrNotFound)
 				mustBeEmpty(t, s.uploadsDir())
 				mustAddUp(t, s)
 				return
@@ -367,7 +359,6 @@ func TestUploadFiles(t *testing.T) {
 	}
 	s := newStore(t, Options{})
 	for _, id := range []string{"", "../blobs", "../../x", strings.Repeat("0", 32), "."} {
-		_, err := s.Upload(t.Context(), "", id)
-		mustFail(t, err, ErrNotFound)
+		testkit.Fails(s.Upload(t.Context(), "", id))(t, ErrNotFound)
 	}
 }

@@ -25,8 +25,7 @@ func TestVerifiedOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	ctx, cancel := context.WithCancel(context.Background())
 	wg.Go(func() {
-		err := v.once(ctx, id, func() error { close(begun); runs++; <-goOn; return ctx.Err() })
-		mustFail(t, err, context.Canceled)
+		testkit.Failed(t, v.once(ctx, id, func() error { close(begun); runs++; <-goOn; return ctx.Err() }), context.Canceled)
 	})
 	<-begun
 	for range 8 {
@@ -34,7 +33,7 @@ func TestVerifiedOnce(t *testing.T) {
 			testkit.Check(t, v.once(context.Background(), id, func() error { runs++; return nil }))
 		})
 	}
-	mustFail(t, v.once(canceled(), id, func() error { t.Error("it ran"); return nil }), context.Canceled)
+	testkit.Failed(t, v.once(canceled(), id, func() error { t.Error("it ran"); return nil }), context.Canceled)
 	cancel()
 	close(goOn)
 	wg.Wait()
@@ -93,7 +92,7 @@ func TestVerifiedInBackground(t *testing.T) {
 		"each reader gives up before the end": func(t *testing.T, v *verified) {
 			f := newSlowFile(v, 1)
 			for range 20 { // much longer than unaskedFor
-				mustFail(t, f.verify(t.Context(), verifyPatience), ErrVerifying)
+				testkit.Failed(t, f.verify(t.Context(), verifyPatience), ErrVerifying)
 				time.Sleep(2 * time.Second)
 			}
 			f.end <- nil
@@ -104,7 +103,7 @@ func TestVerifiedInBackground(t *testing.T) {
 		},
 		"nobody asks any more": func(t *testing.T, v *verified) {
 			f := newSlowFile(v, 1)
-			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying)
+			testkit.Failed(t, f.verify(t.Context(), time.Second), ErrVerifying)
 			time.Sleep(unaskedFor - time.Second)
 			synctest.Wait()
 			_, n := v.count()
@@ -114,7 +113,7 @@ func TestVerifiedInBackground(t *testing.T) {
 			if n, in := v.count(); n != 0 || in != 0 {
 				t.Errorf("%d run", n)
 			}
-			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying)
+			testkit.Failed(t, f.verify(t.Context(), time.Second), ErrVerifying)
 			testkit.Equal(t, f.runs, 2, "runs")
 		},
 		"a reader without patience, and one whose context ends": func(t *testing.T, v *verified) {
@@ -122,7 +121,7 @@ func TestVerifiedInBackground(t *testing.T) {
 			done := make(chan error)
 			go func() { done <- f.verify(t.Context(), 0) }()
 			synctest.Wait()
-			mustFail(t, f.verify(canceled(), verifyPatience), context.Canceled)
+			testkit.Failed(t, f.verify(canceled(), verifyPatience), context.Canceled)
 			time.Sleep(10 * unaskedFor)
 			f.end <- nil
 			err := <-done
@@ -139,7 +138,7 @@ func TestVerifiedInBackground(t *testing.T) {
 			for range 4 {
 				mustBeDamaged(t, <-done, "x")
 			}
-			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying) // it is verified again
+			testkit.Failed(t, f.verify(t.Context(), time.Second), ErrVerifying) // it is verified again
 		},
 		"more files than run at once": func(t *testing.T, v *verified) {
 			var files []*slowFile
@@ -153,7 +152,7 @@ func TestVerifiedInBackground(t *testing.T) {
 			last := files[maxBackground]
 			_, n := v.count()
 			testkit.Holds(t, n == maxBackground && last.runs == 0, n, "run")
-			mustFail(t, last.verify(t.Context(), time.Second), ErrVerifying)
+			testkit.Failed(t, last.verify(t.Context(), time.Second), ErrVerifying)
 			short := false
 			err := v.once(t.Context(), fileID{inode: 99}, func() error { short = true; return nil })
 			testkit.Holds(t, err == nil && short, "a short file was not verified", err)
@@ -164,11 +163,11 @@ func TestVerifiedInBackground(t *testing.T) {
 		},
 		"the file is renewed meanwhile": func(t *testing.T, v *verified) {
 			f := newSlowFile(v, 1)
-			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying)
+			testkit.Failed(t, f.verify(t.Context(), time.Second), ErrVerifying)
 			before := f.id
 			f.id.ctime++
 			v.renewed(before, f.id)
-			mustFail(t, f.verify(t.Context(), time.Second), ErrVerifying)
+			testkit.Failed(t, f.verify(t.Context(), time.Second), ErrVerifying)
 			f.end <- nil
 			err := f.verify(t.Context(), time.Second)
 			testkit.Holds(t, err == nil && f.runs == 1, err, "after", f.runs, "runs")
@@ -184,12 +183,12 @@ func TestVerifiedInBackground(t *testing.T) {
 			go func() { done <- f.verify(t.Context(), 0) }()
 			synctest.Wait()
 			v.close()
-			mustFail(t, <-done, errClosed)
-			mustFail(t, newSlowFile(v, 2).verify(t.Context(), 0), errClosed)
+			testkit.Failed(t, <-done, errClosed)
+			testkit.Failed(t, newSlowFile(v, 2).verify(t.Context(), 0), errClosed)
 		},
 		"it cannot begin": func(t *testing.T, v *verified) {
 			err := v.share(t.Context(), fileID{}, backgroundFrom, 0, nil, func() (func(context.Context) error, error) { return nil, errInjected })
-			mustFail(t, err, errInjected)
+			testkit.Failed(t, err, errInjected)
 			n, in := v.count()
 			testkit.Holds(t, n == 0 && in == 0, n, "run")
 		},
@@ -218,7 +217,7 @@ func TestReaderGone(t *testing.T) {
 	gone := open(canceled())
 	_, err := gone.ReadAt(make([]byte, 1), 5)
 	if err = errors.Join(err, gone.Close()); err != nil { // it may have been fast enough
-		mustFail(t, err, context.Canceled)
+		testkit.Failed(t, err, context.Canceled)
 	}
 	s.verified.all.Wait()
 	testkit.Equal(t, len(s.verified.at), 1, "the verification has ended with its reader")
