@@ -71,18 +71,15 @@ func TestClaimAnswersAreBounded(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			used = min(used, after.TotalAlloc-before.TotalAlloc)
 		}
-		if err != nil || len(docs) != jobs {
-			t.Fatalf("%s: %d jobs, %v", way.name, len(docs), err)
-		}
+		testkit.NoError(t, err)
+		testkit.MustEqual(t, len(docs), jobs, way.name, "jobs")
 		for i := range docs {
 			if doc := &docs[i]; len(doc.Attempts) != 1 || len(doc.Error) != query.MaxHandedError || doc.Error != doc.Attempts[0].Error || doc.Output != nil ||
 				doc.RunAttempts != runs+1 || string(doc.Payload) != "xxxxx" {
 				t.Fatalf("%s: job %v has %d attempts, %d bytes of error, %d of output", way.name, doc.ID, len(doc.Attempts), len(doc.Error), len(doc.Output))
 			}
 		}
-		if used > 4<<20 && !testkit.Race {
-			t.Errorf("%s: %d bytes of memory were used for %d jobs", way.name, used, jobs)
-		}
+		testkit.Holds(t, used <= 4<<20 || testkit.Race, way.name, used, "bytes of memory were used for", jobs, "jobs")
 	}
 	if doc, err := s.Job(jobID(0, 1, 0)); err != nil || len(doc.Attempts) != runs || len(doc.Error) != job.MaxErrorBytes {
 		t.Errorf("the job's own document has %d attempts, %v", len(doc.Attempts), err)
@@ -128,9 +125,8 @@ func TestNoticesAreBounded(t *testing.T) {
 				}
 			}
 			tickled := apply(job.Tickle{Runner: "r", Progress: -1}).(*applied.Tickled)
-			if n := len(tickled.Lost); tickled.Held != claims*lines/2 || n < test.least || n > test.top {
-				t.Errorf("held %d, lost %d", tickled.Held, n)
-			}
+			n := len(tickled.Lost)
+			testkit.Holds(t, tickled.Held == claims*lines/2 && n >= test.least && n <= test.top, "held", tickled.Held, "lost", n)
 			for _, l := range tickled.Lost {
 				testkit.MustEqual(t, l.Refusal, job.WasCancelled)
 			}

@@ -92,9 +92,7 @@ func testBounded(t *testing.T, table []bounded) {
 			for range 2 {
 				var result applied.Result
 				got := f.s.costOf(func() { result = f.Apply(c.do) })
-				if got.looks > boundedRows || got.writes > boundedWrites || got.bytes > boundedBytes {
-					t.Errorf("%+v", got)
-				}
+				testkit.Holds(t, got.looks <= boundedRows && got.writes <= boundedWrites && got.bytes <= boundedBytes, got)
 				if claimed, ok := result.(*applied.Claimed); ok && claimed.Jobs() < c.jobs {
 					t.Errorf("a claim got %d jobs, want %d at least", claimed.Jobs(), c.jobs)
 				}
@@ -158,9 +156,8 @@ func fillEnded(f *feeder, n int) {
 	for _, id := range ids {
 		f.Apply(job.Move{Op: job.Cancel, Batch: id})
 	}
-	if left := f.s.machine.Counts[job.Pending]; left < int64(n)/2 {
-		f.t.Fatalf("%d jobs are left", left)
-	}
+	left := f.s.machine.Counts[job.Pending]
+	testkit.MustHold(f.t, left >= int64(n)/2, left, "jobs are left")
 }
 
 // TestClaimsAreBounded: the cost of a claim of any strategy is bounded, whatever the claim names and whatever waits.

@@ -104,9 +104,8 @@ func TestRepeatedOutcomesCreateNothing(t *testing.T) {
 	for _, cmd := range []job.Complete{strange, cmd, cmd, strange} {
 		r.Apply(cmd)
 	}
-	if got := r.Jobs("y"); len(got) != 1 || string(got[0].Payload) != "payload" || got[0].Client != "a" {
-		t.Errorf("the outcome has created %+v", got)
-	}
+	got := r.Jobs("y")
+	testkit.Holds(t, len(got) == 1 && string(got[0].Payload) == "payload" && got[0].Client == "a", "the outcome has created", got)
 }
 
 // TestHops: a chain in which each job creates the next ends after MaxHops. Follow-on jobs of a created job count too.
@@ -126,9 +125,7 @@ func TestHops(t *testing.T) {
 		return refusal
 	}
 	for hop := range job.MaxHops - 1 {
-		if refusal := end(oneChained("", "x", "p")); refusal != job.Granted {
-			t.Fatalf("hop %d: %v", hop, refusal)
-		}
+		testkit.MustEqual(t, end(oneChained("", "x", "p")), job.Granted, "hop", hop)
 	}
 	followed := oneChained("", "x", "p")
 	followed.Groups[0].OnComplete = followOnOf(t, plainGroup("", "x", 0), 0)
@@ -156,15 +153,13 @@ func TestChainAtTheLimits(t *testing.T) {
 	fields, body := cmd.Encode()
 	decoded := testkit.Must(job.Decode(cmd.Verb(), fields, body))(t)
 	r.Apply(decoded)
-	if got := r.Jobs("then"); len(got) != 500 || string(got[499].Payload) != "then 499" {
-		t.Errorf("%d jobs of outcomes", len(got))
-	}
+	got := r.Jobs("then")
+	testkit.Holds(t, len(got) == 500 && string(got[499].Payload) == "then 499", len(got), "jobs of outcomes")
 	testkit.Equal(t, len(r.Jobs("after")), 0)
 	r.seq += 10
 	for range 10 { // a tick moves a bounded number of jobs
 		r.Apply(job.Tick{})
 	}
-	if got := r.Jobs("after"); len(got) != 1000 || string(got[999].Payload) != "999" {
-		t.Errorf("%d next jobs", len(got))
-	}
+	got = r.Jobs("after")
+	testkit.Holds(t, len(got) == 1000 && string(got[999].Payload) == "999", len(got), "next jobs")
 }

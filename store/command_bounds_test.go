@@ -256,9 +256,7 @@ var crowds = []struct {
 				if kind.Rules().MaxBytes > 0 {
 					p.Document = fmt.Appendf(nil, `{"a":%d}`, n)
 				}
-				if refusal := c.Apply(p).(*applied.DocumentChanged).Refusal; refusal != job.Granted {
-					c.t.Fatal(refusal)
-				}
+				testkit.MustEqual(c.t, c.Apply(p).(*applied.DocumentChanged).Refusal, job.Granted)
 			}
 			for i := range 2000 {
 				put("b", fmt.Sprintf("n%d", i), 0)

@@ -75,9 +75,7 @@ func TestStartOnDamage(t *testing.T) {
 			t.Errorf("byte %d: %v", at, err)
 		}
 	}
-	if refused == 0 {
-		t.Error("no open was refused")
-	}
+	testkit.Holds(t, refused != 0, "no open was refused")
 }
 
 // TestMissingMark: if only the mark is missing, Pebble would create a new store and delete the tables of the old one.
@@ -87,9 +85,7 @@ func TestMissingMark(t *testing.T) {
 	marks := testkit.Must(filepath.Glob(filepath.Join(dir, "marker.manifest.*")))(t)
 	testkit.MustEqual(t, len(marks), 1)
 	testkit.NoError(t, os.Rename(marks[0], filepath.Join(filepath.Dir(dir), "mark")))
-	if _, err := Open(dir, Options{Journal: testJournal}); !errors.Is(err, row.ErrDamaged) || !strings.Contains(err.Error(), "daybook rebuild") {
-		t.Fatal(err)
-	}
+	testkit.Fails(Open(dir, Options{Journal: testJournal}))(t, row.ErrDamaged, "daybook rebuild")
 	testkit.NoError(t, os.Rename(filepath.Join(filepath.Dir(dir), "mark"), marks[0]))
 	s := testkit.Must(Open(dir, Options{Journal: testJournal}))(t)
 	testkit.Equal(t, s.Applied(), 1)
@@ -120,9 +116,8 @@ func TestRunOfAJobSetAside(t *testing.T) {
 			if test.damaged {
 				code, text = job.Damaged, job.DamagedText
 			}
-			if doc, err := s.Job(id); err != nil || doc.Code != code || doc.Error != text {
-				t.Errorf("code %v, error %q, %v", doc.Code, doc.Error, err)
-			}
+			doc := testkit.Must(s.Job(id))(t)
+			testkit.Holds(t, doc.Code == code && doc.Error == text, "code", doc.Code, "error", doc.Error)
 		})
 	}
 }

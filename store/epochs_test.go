@@ -39,9 +39,8 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				}
 				is := func(id job.ID, want job.Status) {
 					t.Helper()
-					if doc, err := s.Job(id); err != nil || doc.ID != id || doc.Status != want {
-						t.Fatalf("job %v is %v, %v; want %v", id, doc.Status, err, want)
-					}
+					doc := testkit.Must(s.Job(id))(t)
+					testkit.MustHold(t, doc.ID == id && doc.Status == want, "job", id, "is", doc.Status, "want", want)
 				}
 				first := create(4)
 				once := plainClaim("r", 3)
@@ -50,40 +49,31 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				testkit.MustEqual(t, c.Jobs(), 3)
 				testkit.MustEqual(t, c.Seq, seq)
 				testkit.MustEqual(t, apply(job.Tickle{Claim: c.Claim, Progress: -1}).(*applied.Tickled).Held, 3, "tickle of the claim")
-				if tickled := apply(job.Tickle{IDs: []job.ID{first}, Claim: c.Claim, Step: "half way", Progress: 5}).(*applied.Tickled); tickled.Held != 1 {
-					t.Fatalf("tickle of a job: %+v", tickled)
-				}
-				if doc, err := s.Job(first); err != nil || doc.Step != "half way" || doc.Progress != 5 || doc.Claim != c.Claim {
-					t.Fatalf("%+v, %v", doc, err)
-				}
+				tickled := apply(job.Tickle{IDs: []job.ID{first}, Claim: c.Claim, Step: "half way", Progress: 5}).(*applied.Tickled)
+				testkit.MustEqual(t, tickled.Held, 1, "tickle of a job:", tickled)
+				doc := testkit.Must(s.Job(first))(t)
+				testkit.MustHold(t, doc.Step == "half way" && doc.Progress == 5 && doc.Claim == c.Claim, doc)
 				second := create(2)
 				outcome := job.Outcome{ID: first, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputAddr: "there"}}
 				for range 2 { // the request, then the repeat
-					if ended := apply(job.Complete{Claim: c.Claim, Outcomes: []job.Outcome{outcome}}).(*applied.Ended); ended.Results[0].Refusal != job.Granted {
-						t.Fatalf("complete: %v", ended.Results[0].Refusal)
-					}
+					ended := apply(job.Complete{Claim: c.Claim, Outcomes: []job.Outcome{outcome}}).(*applied.Ended)
+					testkit.MustEqual(t, ended.Results[0].Refusal, job.Granted, "complete")
 				}
 				testkit.MustEqual(t, testkit.Must(s.Job(first))(t).OutputAddr, "there")
-				again, err := s.ClaimedBefore(&once.Once, startAt+at)
-				if err != nil || again.Claim != c.Claim || again.Seq != c.Seq {
-					t.Fatalf("the claim repeated: %+v, %v", again, err)
-				}
+				again := testkit.Must(s.ClaimedBefore(&once.Once, startAt+at))(t)
+				testkit.MustHold(t, again.Claim == c.Claim && again.Seq == c.Seq, "the claim repeated", again)
 				testkit.MustEqual(t, len(testkit.Must(documents(s.Held(again)))(t)), 2)
-				if doc, held, err := s.ClaimDocument(c.Claim, query.Everything); err != nil || doc.Held != 2 || len(held) != 2 {
-					t.Fatalf("claim document: %+v, %d jobs, %v", doc, len(held), err)
-				}
-				if list, _, err := s.List(query.Filter{Claim: c.Claim, Limit: 10}); err != nil || len(list) != 3 {
-					t.Fatalf("jobs of the claim: %+v, %v", list, err)
-				}
+				claimed, held := testkit.Must2(s.ClaimDocument(c.Claim, query.Everything))(t)
+				testkit.MustHold(t, claimed.Held == 2 && len(held) == 2, "claim document", claimed, len(held), "jobs")
+				list, _ := testkit.Must2(s.List(query.Filter{Claim: c.Claim, Limit: 10}))(t)
+				testkit.MustEqual(t, len(list), 3, "jobs of the claim")
 				testkit.MustEqual(t, apply(job.Move{Op: job.Cancel, Job: first.WithLine(1)}).(*applied.Moved).Refusal, job.Granted)
 				is(first.WithLine(1), job.Cancelled)
-				if ended := apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}).(*applied.Ended); ended.All != 1 {
-					t.Fatalf("unget of the claim: %+v", ended)
-				}
+				ended := apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}).(*applied.Ended)
+				testkit.MustEqual(t, ended.All, 1, "unget of the claim:", ended)
 				testkit.MustEqual(t, apply(job.Move{Op: job.Cancel, Batch: second}).(*applied.Swept).Moved, 2, "cancel of a batch")
-				if doc, err := s.Batch(second); err != nil || doc.ID != second || doc.Counts[job.Cancelled] != 2 {
-					t.Fatalf("batch: %+v, %v", doc, err)
-				}
+				batch := testkit.Must(s.Batch(second))(t)
+				testkit.MustHold(t, batch.ID == second && batch.Counts[job.Cancelled] == 2, "batch", batch)
 
 				// Lists continue after each id, whether or not its batch still exists.
 				lists := func() {
@@ -99,15 +89,12 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 						}
 					}
 					want := slices.DeleteFunc(slices.Clone(jobs), func(id job.ID) bool { _, err := s.Job(id); return err != nil })
-					if !slices.Equal(all, want) {
-						t.Fatalf("listed %v, want %v", all, want)
-					}
+					testkit.MustHold(t, slices.Equal(all, want), "listed", all, "want", want)
 					for _, id := range jobs {
 						docs, _, err := s.List(query.Filter{After: id, Limit: 1})
 						at := slices.IndexFunc(want, func(other job.ID) bool { return slices.Index(jobs, other) > slices.Index(jobs, id) })
-						if err != nil || (at < 0) != (len(docs) == 0) || at >= 0 && docs[0].ID != want[at] {
-							t.Fatalf("after %v: %+v, %v", id, docs, err)
-						}
+						testkit.NoError(t, err)
+						testkit.MustHold(t, (at < 0) == (len(docs) == 0) && (at < 0 || docs[0].ID == want[at]), "after", id, docs)
 					}
 				}
 				create(1)

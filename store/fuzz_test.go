@@ -3,6 +3,7 @@ package store
 import (
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/memory"
@@ -65,9 +66,8 @@ func FuzzRows(f *testing.F) {
 			rowDecoders[int(which)%len(rowDecoders)](value)
 			return nil
 		}()
-		if damage, ok := err.(*row.Error); err != nil && (!ok || !damage.Is(row.ErrDamaged)) {
-			t.Errorf("decoder %d of %q: %v", which, value, err)
-		}
+		damage, ok := err.(*row.Error)
+		testkit.Holds(t, err == nil || ok && damage.Is(row.ErrDamaged), "decoder", which, "of", value, err)
 	})
 }
 

@@ -44,9 +44,8 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 	}
 	expect := func(names ...string) {
 		t.Helper()
-		if got := queueNames(t, s); !slices.Equal(got, names) {
-			t.Fatalf("queues %q, want %q", got, names)
-		}
+		got := queueNames(t, s)
+		testkit.MustHold(t, slices.Equal(got, names), "queues", got, "want", names)
 	}
 	idle := func(at int64, want int) {
 		t.Helper()
@@ -54,9 +53,7 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 	}
 	for _, typ := range []string{"a", "b", "c", "d", "e"} { // they become empty in the opposite order
 		apply(0, plainCreate("q", typ, 1, 1))
-		if s.IdleSince() != 0 {
-			t.Fatalf("queue %s is idle since %d", typ, s.IdleSince())
-		}
+		testkit.MustEqual(t, s.IdleSince(), 0, "queue", typ, "is idle since")
 	}
 	for i := 4; i >= 1; i-- {
 		apply(int64(10-i), job.Move{Op: job.Delete, Job: jobID(0, uint64(i)+1, 0)})
@@ -99,9 +96,8 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 	}
 	deleteQueue := func(client, typ string, want job.Refusal) {
 		t.Helper()
-		if got := apply(job.DeleteQueue{Client: client, Type: typ}).(*applied.QueueDeleted); got.Refusal != want {
-			t.Fatalf("deleting %s/%s: %v, want %v", client, typ, got.Refusal, want)
-		}
+		got := apply(job.DeleteQueue{Client: client, Type: typ}).(*applied.QueueDeleted)
+		testkit.MustEqual(t, got.Refusal, want, "deleting", client, typ)
 	}
 	deleteQueue("a", "x", job.QueueNotFound)
 	c := plainCreate("a", "x", 50, 5)
@@ -119,9 +115,7 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 		}
 	}
 	swept := apply(job.Move{Op: job.Delete, Client: "a", Type: "x"}).(*applied.Swept)
-	if swept.Sweep.IsZero() {
-		t.Fatal("one step was enough")
-	}
+	testkit.MustHold(t, !swept.Sweep.IsZero(), "one step was enough")
 	for s.Totals().Sweeps > 0 {
 		apply(job.Tick{})
 	}
@@ -130,29 +124,21 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 	look := func() {
 		t.Helper()
 		testkit.Fails(s.Queue("a", "x"))(t, job.QueueNotFound)
-		if doc, err := s.Sweep(swept.Sweep); err != nil || doc.Client != "a" || doc.Type != "x" || doc.Moved != 50 {
-			t.Errorf("the sweep: %+v, %v", doc, err)
-		}
-		again, err := s.MadeBefore(&c.Once, startAt+int64(seq))
-		if err != nil || again.Batch != made.Batch || again.Group.Client != "a" || again.Group.Type != "x" {
-			t.Errorf("the create repeated: %+v, %v", again, err)
-		}
+		doc := testkit.Must(s.Sweep(swept.Sweep))(t)
+		testkit.Holds(t, doc.Client == "a" && doc.Type == "x" && doc.Moved == 50, "the sweep", doc)
+		again := testkit.Must(s.MadeBefore(&c.Once, startAt+int64(seq)))(t)
+		testkit.Holds(t, again.Batch == made.Batch && again.Group.Client == "a" && again.Group.Type == "x", "the create repeated", again)
 		for name, f := range map[string]query.Filter{"all": {}, "of b": {Client: "b"}, "after": {After: made.Batch}, "of the type": {Type: "y", Status: job.Pending}} {
 			f.Limit, f.Parts = 10, query.Everything
-			docs, next, err := s.List(f)
-			if err != nil || len(docs) != 2 || !next.IsZero() || docs[0].Client != "b" || docs[0].UniqueKey != "k" {
-				t.Errorf("list %s: %+v, %v, %v", name, docs, next, err)
-			}
+			docs, next := testkit.Must2(s.List(f))(t)
+			testkit.Holds(t, len(docs) == 2 && next.IsZero() && docs[0].Client == "b" && docs[0].UniqueKey == "k", "list", name, docs, next)
 		}
-		if docs, _, err := s.List(query.Filter{Client: "a", Limit: 10}); err != nil || len(docs) != 0 {
-			t.Errorf("list of a: %+v, %v", docs, err)
-		}
-		if doc, err := s.Batch(made.Batch); err != nil || doc.Counts.Total() != 2 || doc.Lines != 52 {
-			t.Errorf("the batch: %+v, %v", doc, err)
-		}
-		if totals := s.Totals(); totals.Queues != 1 || totals.Counts.Total() != 2 {
-			t.Errorf("totals %+v", totals)
-		}
+		docs, _ := testkit.Must2(s.List(query.Filter{Client: "a", Limit: 10}))(t)
+		testkit.Equal(t, len(docs), 0, "list of a")
+		batch := testkit.Must(s.Batch(made.Batch))(t)
+		testkit.Holds(t, batch.Counts.Total() == 2 && batch.Lines == 52, "the batch", batch)
+		totals := s.Totals()
+		testkit.Holds(t, totals.Queues == 1 && totals.Counts.Total() == 2, "totals", totals)
 		sound(t, s)
 	}
 	look()
@@ -163,12 +149,9 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 
 	// The name is free, and a new queue gets it.
 	second := apply(plainCreate("a", "x", 1, 5))
-	if second != nil {
-		t.Fatal(second)
-	}
-	if doc, err := s.Queue("a", "x"); err != nil || doc.Paused || doc.CreatedAt != startAt+int64(seq) || doc.Counts.Total() != 1 {
-		t.Errorf("the queue made again: %+v, %v", doc, err)
-	}
+	testkit.MustHold(t, second == nil, second)
+	doc := testkit.Must(s.Queue("a", "x"))(t)
+	testkit.Holds(t, !doc.Paused && doc.CreatedAt == startAt+int64(seq) && doc.Counts.Total() == 1, "the queue made again", doc)
 	testkit.Equal(t, s.machine.Live.AllQueues.ByName[row.QueueName{"a", "x"}].Id, 3, "its number")
 	testkit.Equal(t, apply(plainClaim("r", 10)).(*applied.Claimed).Jobs(), 3)
 	apply(job.Move{Op: job.Delete, Batch: made.Batch})

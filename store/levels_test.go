@@ -42,9 +42,7 @@ func TestRulesOfLevels(t *testing.T) {
 // command raises its level.
 func TestLevelsAreKnown(t *testing.T) {
 	for number := range job.Level + 1 {
-		if row.RulesAt(number) == (row.Rules{}) {
-			t.Errorf("level %d has no rules", number)
-		}
+		testkit.Holds(t, row.RulesAt(number) != (row.Rules{}), "level", number, "has no rules")
 	}
 	s := mustOpen(t, Options{})
 	if s.Level() != 0 || s.machine.Rules != row.Levels[0].Rules {
@@ -210,9 +208,7 @@ func TestWhatLevelsDecide(t *testing.T) {
 			if err == nil {
 				err = errors.Join(sameStores(s, other), other.Close())
 			}
-			if err != nil {
-				t.Errorf("level %d, %s: %v", l.Number, name, err)
-			}
+			testkit.Check(t, err, "level", l.Number, name)
 		}
 		sound(t, s)
 	}
@@ -265,9 +261,7 @@ func TestRaisedLevel(t *testing.T) {
 		if err == nil {
 			err = errors.Join(sameStores(s, other), other.Close())
 		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Check(t, err, name)
 	}
 
 	row.Levels = known

@@ -49,9 +49,8 @@ func (n *tallied) Figures() (of map[string]memory.QueueFigures, others memory.Qu
 	all := n.s.QueueFigures(startAt + n.at)
 	of = map[string]memory.QueueFigures{}
 	for _, f := range all[:len(all)-1] {
-		if _, twice := of[f.Type]; twice {
-			n.Fatalf("queue %s has two rows", f.Type)
-		}
+		_, twice := of[f.Type]
+		testkit.MustHold(n, !twice, "queue", f.Type, "has two rows")
 		of[f.Type] = f
 	}
 	others = all[len(all)-1]
@@ -72,9 +71,7 @@ func (n *tallied) expect(created ...string) (others memory.QueueFigures) {
 	got = append(got, fmt.Sprintf("others=%d", others.Created))
 	slices.Sort(got)
 	slices.Sort(created)
-	if !slices.Equal(got, created) {
-		n.Fatalf("created %q, want %q", got, created)
-	}
+	testkit.MustHold(n, slices.Equal(got, created), "created", got, "want", created)
 	return others
 }
 
@@ -91,12 +88,9 @@ func TestFirstQueuesGetRows(t *testing.T) {
 	n.at += 2000
 	n.Apply(job.Claim{Runner: "r", Max: 100, MaxBytes: 1 << 20, LeaseMs: 60_000, Clients: []string{"q"}, Types: []string{"d"}, Strategy: job.Oldest})
 	of, others := n.Figures()
-	if others.Claimed != 16 || others.Active != 16 || others.Pending != 4 || others.Waiting.SumMs != 32_000 {
-		t.Fatalf("%+v", others)
-	}
-	if a := of["a"]; a.Pending != 9 || a.PendingSince != startAt || a.Since != startAt {
-		t.Fatalf("%+v", a)
-	}
+	testkit.MustHold(t, others.Claimed == 16 && others.Active == 16 && others.Pending == 4 && others.Waiting.SumMs == 32_000, others)
+	a := of["a"]
+	testkit.MustHold(t, a.Pending == 9 && a.PendingSince == startAt && a.Since == startAt, a)
 }
 
 // TestClaimIsOneObservation: all jobs of a span are counted at once, in the buckets of their duration.
@@ -112,9 +106,7 @@ func TestClaimIsOneObservation(t *testing.T) {
 	if a.Created != 1000 || a.Claimed != 1000 || a.Completed != 1000 || a.Waiting.Count() != 1000 || a.Waiting.SumMs != 7000 || a.Waiting.Classic[1] != 1000 {
 		t.Errorf("%+v", a)
 	}
-	if a.Running.Count() != 1000 || a.Running.SumMs != 3_600_001_000 || a.Running.Classic[11] != 1000 {
-		t.Errorf("running %+v", a.Running)
-	}
+	testkit.Holds(t, a.Running.Count() == 1000 && a.Running.SumMs == 3_600_001_000 && a.Running.Classic[11] == 1000, "running", a.Running)
 }
 
 func TestIdleRowGoesToAnotherQueue(t *testing.T) {
@@ -159,9 +151,7 @@ func TestManyNewQueuesTakeNoRows(t *testing.T) {
 		n.Create(fmt.Sprint("flood", i), 1)
 	}
 	of, others := n.Figures()
-	if of["real"].Created != 1 || len(of) != rows || others.Created != flood-(rows-1) {
-		t.Fatalf("%d rows, others %+v", len(of), others)
-	}
+	testkit.MustHold(t, of["real"].Created == 1 && len(of) == rows && others.Created == flood-(rows-1), len(of), "rows, others", others)
 	// While the real queue is idle, the new queues may take its row. It gets a row back with a few moves, although they
 	// continue.
 	n.at += 3 * row.HourMs
@@ -200,9 +190,7 @@ func TestRowOfADeletedQueue(t *testing.T) {
 	n.Create("a", 2)
 	n.expect("a=3", "b=1", "others=0")
 	of, _ := n.Figures()
-	if of["a"].Pending != 2 || of["a"].Paused || of["b"].Pending != 0 || of["b"].Deleted != 1 || of["b"].Paused {
-		t.Fatalf("%+v", of)
-	}
+	testkit.MustHold(t, of["a"].Pending == 2 && !of["a"].Paused && of["b"].Pending == 0 && of["b"].Deleted == 1 && !of["b"].Paused, of)
 	n.at++
 	n.expect("a=3", "others=0")
 	remove("a")
@@ -218,15 +206,12 @@ func TestRowsAtAStart(t *testing.T) {
 	for i, typ := range strings.Split("abcde", "") {
 		n.Create(typ, []int{3, 1, 4, 2, 5}[i])
 	}
-	if s.QueueFigures(startAt) != nil {
-		t.Fatal("there are figures without an observer")
-	}
+	testkit.MustHold(t, s.QueueFigures(startAt) == nil, "there are figures without an observer")
 	s.ObserveQueues(3, 0)
 	testkit.MustEqual(t, n.expect("a=0", "c=0", "e=0", "others=0").Pending, 3)
 	of, _ := n.Figures()
-	if c := of["c"]; c.Pending != 4 || c.PendingSince != startAt {
-		t.Fatalf("%+v", c)
-	}
+	c := of["c"]
+	testkit.MustHold(t, c.Pending == 4 && c.PendingSince == startAt, c)
 }
 
 func TestObserveQueuesAgain(t *testing.T) {

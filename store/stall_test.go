@@ -97,9 +97,7 @@ func TestQueriesGoOnWhilePebbleStalls(t *testing.T) {
 		"Durable":       func() error { _, err := s.Durable(); return err },
 		"Flush":         func() error { return s.Flush() },
 	} {
-		if err := mustReturn(t, what, query); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		testkit.Check(t, mustReturn(t, what, query), what)
 	}
 	testkit.Equal(t, s.Applied(), committed, "queries see")
 }
@@ -108,13 +106,9 @@ func TestFlushAndCloseAreBoundedWhilePebbleStalls(t *testing.T) {
 	s, _, resume := stalledStore(t)
 	var failed *row.Error
 	err := mustReturn(t, "FlushWithin", func() error { return s.FlushWithin(10 * time.Millisecond) })
-	if !errors.As(err, &failed) || failed.Op != "flush" {
-		t.Errorf("flush: %v", err)
-	}
+	testkit.Holds(t, errors.As(err, &failed) && failed.Op == "flush", "flush", err)
 	err = mustReturn(t, "CloseWithin", func() error { return s.CloseWithin(10 * time.Millisecond) })
-	if !errors.As(err, &failed) || failed.Op != "close" {
-		t.Errorf("close: %v", err)
-	}
+	testkit.Holds(t, errors.As(err, &failed) && failed.Op == "close", "close", err)
 	testkit.Fails(s.Job(job.NewID(startAt, 1, 0)))(t, row.ErrClosed) // a query of a store that is being closed
 	resume()
 	testkit.Check(t, s.Close())
@@ -130,10 +124,8 @@ func TestQueuesShowWhatIsCommitted(t *testing.T) {
 		t.Errorf("queues that are not committed: %+v, %v, %v", docs, more, err)
 	}
 	mustCommit(t, s)
-	want, err := s.Queue("a", "x")
-	if err != nil || want.Counts[job.Pending] != 3 || want.PendingSince != startAt {
-		t.Fatalf("%+v, %v", want, err)
-	}
+	want := testkit.Must(s.Queue("a", "x"))(t)
+	testkit.MustHold(t, want.Counts[job.Pending] == 3 && want.PendingSince == startAt, want)
 	mustApply(t, s, 2, 1, plainClaim("r", 2))
 	mustApply(t, s, 3, 1, job.Pause{Client: "a", Type: "x", Paused: true})
 	mustApply(t, s, 4, 1, plainCreate("a", "y", 1, 5))
@@ -142,9 +134,8 @@ func TestQueuesShowWhatIsCommitted(t *testing.T) {
 		t.Errorf("before the commit %+v, %v, want %+v", docs, err, want)
 	}
 	mustCommit(t, s)
-	if got, err := s.Queue("a", "x"); err != nil || got.Counts[job.Pending] != 1 || got.Counts[job.Active] != 2 || !got.Paused {
-		t.Errorf("after the commit %+v, %v", got, err)
-	}
+	got := testkit.Must(s.Queue("a", "x"))(t)
+	testkit.Holds(t, got.Counts[job.Pending] == 1 && got.Counts[job.Active] == 2 && got.Paused, "after the commit", got)
 }
 
 // TestQueriesGiveUpWhileACommandIsStuck: a command that waits for an unresponsive disk holds the lock of the queues.
@@ -172,9 +163,8 @@ func TestQueriesGiveUpWhileACommandIsStuck(t *testing.T) {
 			"List":         func() error { _, _, err := s.List(query.Filter{Limit: 10, Client: "a"}); return err },
 			"Sweeps":       func() error { _, err := s.Sweeps(); return err },
 		} {
-			if err := query(); !errors.Is(err, row.ErrBusy) || errors.Is(err, row.ErrDamaged) {
-				t.Errorf("%s: %v", what, err)
-			}
+			err := query()
+			testkit.Holds(t, errors.Is(err, row.ErrBusy) && !errors.Is(err, row.ErrDamaged), what, err)
 		}
 		exists, _, use := s.QueueExists("a", "x")
 		pending, _ := s.Queries.Pending("a", "x")
@@ -188,7 +178,6 @@ func TestQueriesGiveUpWhileACommandIsStuck(t *testing.T) {
 	}
 	close(resume)
 	testkit.NoError(t, <-applied)
-	if _, err := s.Queue("a", "x"); err != nil || !s.Available(nil, nil) {
-		t.Errorf("after the command: %v", err)
-	}
+	testkit.Must(s.Queue("a", "x"))(t)
+	testkit.Holds(t, s.Available(nil, nil), "after the command")
 }

@@ -91,9 +91,8 @@ func TestUnclaimed(t *testing.T) {
 		id := c.Create(3, nil).WithLine(1)
 		o := outcomeOf(id, job.OK)
 		o.OutputKind, o.Output = job.Text, []byte("out")
-		if r := c.End(o); r.Refusal != job.Granted || r.Status != job.Completed {
-			t.Fatalf("%+v", r)
-		}
+		r := c.End(o)
+		testkit.MustHold(t, r.Refusal == job.Granted && r.Status == job.Completed, r)
 		doc := c.is(id, job.Completed, 1)
 		claim := job.NewID(startAt, c.seq, 0)
 		if doc.Claim != claim || doc.Runner != "" || string(doc.Output) != "out" || doc.Why != job.Reported || doc.CompletedAt != startAt {
@@ -103,12 +102,10 @@ func TestUnclaimed(t *testing.T) {
 		if err != nil || of.HandedOut != 1 || of.Held != 0 || of.Runner != "" || of.LeaseMs != job.DefaultLeaseMs || len(jobs) != 0 {
 			t.Errorf("its claim is %+v, with %v: %v", of, jobs, err)
 		}
-		if runners, _, err := c.s.Runners("", 10); err != nil || len(runners) != 0 {
-			t.Errorf("runners %+v: %v", runners, err)
-		}
-		if list, err := c.s.Batch(id.WithLine(0)); err != nil || list.Counts[job.Completed] != 1 || list.Counts[job.Pending] != 2 {
-			t.Errorf("its batch: %+v, %v", list, err)
-		}
+		runners, _ := testkit.Must2(c.s.Runners("", 10))(t)
+		testkit.Equal(t, len(runners), 0, "runners")
+		list := testkit.Must(c.s.Batch(id.WithLine(0)))(t)
+		testkit.Holds(t, list.Counts[job.Completed] == 1 && list.Counts[job.Pending] == 2, "its batch", list)
 		c.refused(o, job.NotActive)
 	})
 	t.Run("a failure uses an attempt, and the last one fails the job", func(t *testing.T) {
@@ -122,9 +119,8 @@ func TestUnclaimed(t *testing.T) {
 			if attempt == 3 {
 				want = job.Failed
 			}
-			if r := c.End(o); r.Refusal != job.Granted || r.Status != want {
-				t.Fatalf("attempt %d: %+v", attempt, r)
-			}
+			r := c.End(o)
+			testkit.MustHold(t, r.Refusal == job.Granted && r.Status == want, "attempt", attempt, r)
 			doc := c.is(id, want, attempt)
 			if len(doc.Attempts) != attempt || doc.Attempts[attempt-1].Error != "no luck" || doc.Attempts[attempt-1].Runner != "" || doc.Error != "no luck" {
 				t.Errorf("attempt %d: %+v", attempt, doc.Attempts)
@@ -136,9 +132,8 @@ func TestUnclaimed(t *testing.T) {
 		id := c.Create(1, nil)
 		o := outcomeOf(id, job.Retry)
 		o.DelayMs = 5000
-		if r := c.End(o); r.Refusal != job.Granted || r.Status != job.Deferred {
-			t.Fatalf("%+v", r)
-		}
+		r := c.End(o)
+		testkit.MustHold(t, r.Refusal == job.Granted && r.Status == job.Deferred, r)
 		testkit.Equal(t, c.is(id, job.Deferred, 1).RunAt, startAt+5000, "it runs")
 		testkit.Equal(t, c.End(outcomeOf(id, job.OK)).Status, job.Completed)
 		c.is(id, job.Completed, 2)
@@ -152,15 +147,12 @@ func TestUnclaimed(t *testing.T) {
 		c := newCompleting(t)
 		id := c.Create(2, nil)
 		claimed := c.Apply(plainClaim("r", 1)).(*applied.Claimed)
-		if r := c.Apply(unclaimed(outcomeOf(id, job.OK), outcomeOf(id.WithLine(1), job.OK))).(*applied.Ended).Results; r[0].Status != job.Completed || r[1].Status != job.Completed {
-			t.Fatalf("%+v", r)
-		}
-		if doc := c.is(id, job.Completed, 1); doc.Claim != claimed.Claim || doc.Runner != "r" {
-			t.Errorf("%+v", doc)
-		}
-		if doc := c.is(id.WithLine(1), job.Completed, 1); doc.Claim == claimed.Claim || doc.Runner != "" {
-			t.Errorf("%+v", doc)
-		}
+		r := c.Apply(unclaimed(outcomeOf(id, job.OK), outcomeOf(id.WithLine(1), job.OK))).(*applied.Ended).Results
+		testkit.MustHold(t, r[0].Status == job.Completed && r[1].Status == job.Completed, r)
+		doc := c.is(id, job.Completed, 1)
+		testkit.Holds(t, doc.Claim == claimed.Claim && doc.Runner == "r", doc)
+		doc = c.is(id.WithLine(1), job.Completed, 1)
+		testkit.Holds(t, doc.Claim != claimed.Claim && doc.Runner == "", doc)
 		late := c.Apply(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcomeOf(id, job.Fail)}}).(*applied.Ended)
 		testkit.Equal(t, late.Results[0].Refusal, job.OutcomeDiffers, "its runner")
 	})
@@ -177,9 +169,7 @@ func TestUnclaimed(t *testing.T) {
 		for line := range 2 {
 			of := id.WithLine(line)
 			r := c.Apply(unclaimed(outcomeOf(of, job.Error), outcomeOf(of, job.OK))).(*applied.Ended).Results
-			if r[0].Status != job.Pending || r[0].Refusal != job.Granted || r[1].Refusal != job.NotActive {
-				t.Errorf("line %d: %+v", line, r)
-			}
+			testkit.Holds(t, r[0].Status == job.Pending && r[0].Refusal == job.Granted && r[1].Refusal == job.NotActive, "line", line, r)
 			testkit.Equal(t, len(c.is(of, job.Pending, 1).Attempts), 1, "line", line)
 		}
 	})
@@ -244,9 +234,8 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 			c.Apply(job.Patch{Job: id.WithLine(line), Priority: &priority})
 		}
 		r := c.Apply(unclaimed(outcomeOf(id.WithLine(1), job.Error), outcomeOf(id.WithLine(2), job.Fail))).(*applied.Ended).Results
-		if r[0].Status != job.Pending || r[1].Status != job.Failed {
-			t.Fatalf("%+v", r)
-		}
+		testkit.MustEqual(t, r[0].Status, job.Pending, r)
+		testkit.MustEqual(t, r[1].Status, job.Failed, r)
 		mustCommit(t, c.s)
 		doc, err := c.s.Batch(id)
 		if err != nil || doc.Status != job.BatchFailed || doc.Failed != id.WithLine(2) || doc.Counts[job.Pending] == 0 || doc.Counts[job.Failed] != 1 {
@@ -257,9 +246,7 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 		c.refused(outcomeOf(left, job.OK), job.WasCancelled)
 		c.refused(outcomeOf(left, job.Error), job.WasCancelled)
 		for n := 0; c.s.NextDue() != 0 && c.s.NextDue() <= startAt+c.at; n++ {
-			if n == 100 {
-				t.Fatal("the cancellation does not end")
-			}
+			testkit.MustHold(t, n != 100, "the cancellation does not end")
 			c.Apply(job.Tick{})
 			mustCommit(t, c.s)
 		}
@@ -295,13 +282,11 @@ func TestUnclaimedKeepsOrderAndUniqueKeys(t *testing.T) {
 	c.End(outcomeOf(id, job.Error))
 	again := plainCreate("a", "x", 1, 3)
 	keyed(again)
-	if made := c.Apply(again).(*applied.Made); len(made.Existing) != 1 || made.Existing[0].Job != id {
-		t.Errorf("a job with the same key: %+v", made)
-	}
+	made := c.Apply(again).(*applied.Made)
+	testkit.Holds(t, len(made.Existing) == 1 && made.Existing[0].Job == id, "a job with the same key", made)
 	claimed := c.Apply(plainClaim("r", 1)).(*applied.Claimed)
-	if len(claimed.Runs) != 1 || claimed.Runs[0].Batch != uint64(id.LowSeq()) {
-		t.Errorf("a claim gets %+v first", claimed.Runs)
-	}
+	testkit.MustEqual(t, len(claimed.Runs), 1, "a claim gets first")
+	testkit.Equal(t, claimed.Runs[0].Batch, uint64(id.LowSeq()), "a claim gets", claimed.Runs, "first")
 	c.is(id, job.Active, 2)
 	c.End(outcomeOf(id, job.OK))
 	testkit.Equal(t, len(c.Apply(again).(*applied.Made).Existing), 0, "after its end")

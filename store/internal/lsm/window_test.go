@@ -58,9 +58,7 @@ func TestWindowIsASortedSet(t *testing.T) {
 					want = model[len(model)-1]
 				}
 			}
-			if got := w.First(&o); got != want {
-				t.Fatalf("seed %d: first is %q, the set has %q", seed, got, want)
-			}
+			testkit.MustEqual(t, w.First(&o), want, "seed", seed, "first, the set")
 			if len(w.keys) > size.Max || len(w.keys) != size.Keys() {
 				t.Fatalf("seed %d: the window holds %d keys of %d, and counts %d", seed, len(w.keys), size.Max, size.Keys())
 			}
@@ -162,9 +160,7 @@ func TestGapsHideNoKey(t *testing.T) {
 			if len(model) > 0 {
 				first = model[0]
 			}
-			if got := window.First(&o); got != first {
-				t.Fatalf("seed %d: first is %q, the set has %q", seed, got, first)
-			}
+			testkit.MustEqual(t, window.First(&o), first, "seed", seed, "first, the set")
 		}
 		o.DeleteRange("T", "U")
 	}

@@ -55,9 +55,7 @@ func TestQueriesWaitForManyShortChanges(t *testing.T) {
 			go func() { got <- l.TryRLock() }()
 			time.Sleep(4 * time.Second)
 			l.Unlock()
-			if !<-got {
-				t.Fatal("a query gave up on a change of four seconds")
-			}
+			testkit.MustHold(t, <-got, "a query gave up on a change of four seconds")
 			l.RUnlock()
 		}
 	})
