@@ -4,9 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tidwall/wal"
@@ -14,6 +20,7 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/query"
 )
@@ -235,4 +242,151 @@ func TestCompletionsOfManyClaimsShareFsyncs(t *testing.T) {
 	}
 	syncs := e.Stats().Journal.Syncs - before
 	testkit.Holds(t, syncs <= claims/10, claims, "commands took", syncs, "fsyncs")
+}
+
+// TestCommandTimes: the times of each verb are added up, and counted by their length.
+func TestCommandTimes(t *testing.T) {
+	var e Engine
+	testkit.Equal(t, len(e.CommandTimes()), 0, "before the first command")
+	e.counters.commands.add("claim", 3*time.Millisecond)
+	e.counters.commands.add("tick", time.Second)
+	e.counters.commands.add("claim", 5*time.Millisecond)
+	e.counters.commands.add("claim", time.Millisecond)
+	want := map[string]CommandTimes{"claim": {3, 9 * time.Millisecond, [...]uint64{1, 3, 3, 3, 3, 3}}, "tick": {1, time.Second, [...]uint64{0, 0, 0, 0, 1, 1}}}
+	got := e.CommandTimes()
+	testkit.Holds(t, maps.Equal(got, want), got, "want", want)
+}
+
+// TestLevel: a new log begins with the newest level. A start with an older level keeps it and logs a hint, until somebody
+// raises it. A second raise is harmless.
+func TestLevel(t *testing.T) {
+	fresh, _ := start(t, t.TempDir())
+	level, newest := fresh.Level()
+	testkit.Holds(t, level == job.Level && newest == job.Level, "a new log has level", level, "of", newest)
+	synctest.Test(t, func(t *testing.T) {
+		l := newMemoryLog()
+		l.other(lines(1)) // of a program that knew no level
+		var log bytes.Buffer
+		e := testkit.Must(Open(Options{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil)), openLog: l.open}))(t)
+		end := serve(t, e)
+		l.lead(1)
+		time.Sleep(time.Minute)
+		level, newest := e.Level()
+		testkit.Holds(t, level == 0 && newest == job.Level, "after a start: level", level, "of", newest)
+		for range 2 {
+			if level, _, err := e.RaiseLevel(t.Context()); level != job.Level || err != nil {
+				t.Errorf("raised to %d, %v", level, err)
+			}
+			level, _ := e.Level()
+			testkit.Equal(t, level, job.Level, "raised: level")
+		}
+		end()
+		if !strings.Contains(log.String(), "daybook level raise") {
+			t.Errorf("no hint in the log:\n%s", &log)
+		}
+	})
+}
+
+// TestFlushAfterWork: a flush is due after flushWork of the applier's time, however few commands and bytes that was.
+func TestFlushAfterWork(t *testing.T) {
+	h := history{worked: make(chan struct{}, 1)}
+	flushes := func() (n int) {
+		for range 10 {
+			h.spent(flushWork / 4)
+			select {
+			case <-h.worked:
+				n++
+			default:
+			}
+		}
+		return n
+	}
+	if n := flushes(); n != 2 {
+		t.Errorf("%d flushes in %v of work", n, 10*flushWork/4)
+	}
+}
+
+// TestMaintainFlushesWhenDue: a flush that is due takes place immediately, not with the next regular flush.
+func TestMaintainFlushesWhenDue(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		_, receipt := testkit.Must2(e.Create(t.Context(), lines(1)))(t)
+		synctest.Wait()
+		seq := e.history.durable.Load()
+		testkit.MustHold(t, seq < receipt.Seq, "the store is on disk up to", seq, "before a flush is due")
+		signal(e.history.worked)
+		synctest.Wait()
+		seq = e.history.durable.Load()
+		testkit.Holds(t, seq >= receipt.Seq, "the store is on disk up to", seq, "and not up to", receipt.Seq)
+	})
+}
+
+// TestReplayCountsRecords: the progress of a replay is a number of records, even if the log has gaps and does not begin
+// with the first record.
+func TestReplayCountsRecords(t *testing.T) {
+	s := testkit.Must(store.Open(t.TempDir(), store.Options{}))(t)
+	defer s.Close()
+	c := lines(1)
+	c.Longest = job.MaxPayloadBytes
+	c.Payloads = append(bytes.Repeat([]byte("x"), c.Longest), '\n')
+	fields, body := c.Encode()
+	var records iter.Seq2[journal.Record, error] = func(yield func(journal.Record, error) bool) {
+		for seq := uint64(100); seq < 110; seq += 2 {
+			if !yield(journal.Record{Verb: c.Verb(), Seq: seq, At: 1, Fields: fields, Body: body}, nil) {
+				return
+			}
+		}
+	}
+	var seen []string
+	n, err := Replay(t.Context(), s, records, func(seq, n uint64) { seen = append(seen, fmt.Sprint(seq, ":", n)) })
+	if err != nil || n != 5 || len(seen) < 2 || seen[0] != fmt.Sprint(100, ":", 1) && seen[0] != fmt.Sprint(102, ":", 2) {
+		t.Errorf("%d records, progress %v, %v", n, seen, err)
+	}
+}
+
+// TestCut: records that the store has on disk may be removed from the journal. Later starts begin after them. A rebuild
+// requires a base whose cursor reaches the beginning of the journal.
+func TestCut(t *testing.T) {
+	dir := t.TempDir()
+	small := Options{Dir: dir, JournalRetain: 64 << 10, Journal: journal.Options{SegmentBytes: 4 << 10, VolumeBytes: 16 << 10}}
+	e, stop := startWith(t, small)
+	var last Receipt
+	for range 100 {
+		_, last = testkit.Must2(e.Create(t.Context(), lines(100)))(t)
+	}
+	testkit.NoError(t, e.CatchUp(t.Context(), last.Seq))
+	base := filepath.Join(t.TempDir(), "base")
+	testkit.NoError(t, e.store.Checkpoint(base, time.Minute)) // a checkpoint flushes the store
+	e.cut(64 << 10)
+	if first := e.log.First(); first == 1 || e.log.Status().Bytes < 64<<10 {
+		t.Errorf("after a cut that retains 64 KiB the journal begins at %d and has %d bytes", first, e.log.Status().Bytes)
+	}
+	e.cut(0)
+	first := e.log.First()
+	if flushed := e.Stats().Flushed; first == 1 || first > flushed+1 || flushed < last.Seq {
+		t.Errorf("after a cut the journal begins at %d, and %d is flushed", first, flushed)
+	}
+	testkit.Must2(e.Create(t.Context(), lines(7)))(t)
+	stop()
+
+	e, stop = startWith(t, small)
+	totals := e.store.Totals()
+	testkit.Equal(t, totals.Counts[job.Pending], 100*100+7, "after the cut and a restart:", totals)
+	want := digestOfData(t, stop, dir)
+
+	testkit.Fails(Rebuild(t.Context(), dir, "", func(uint64, uint64) {}))(t, journal.ErrCursor, "next step")
+	testkit.Fails(os.Stat(StoreDir(dir)+".rebuild"))(t, os.ErrNotExist)
+	if _, err := Rebuild(t.Context(), dir, base, func(uint64, uint64) {}); err != nil {
+		t.Fatalf("rebuild from a base: %v", err)
+	}
+	testkit.Equal(t, digestOfData(t, func() {}, dir), want, "rebuilt from a base before")
+}
+
+// digestOfData stops the engine and returns the digest of the store after a replay of the unflushed commands.
+func digestOfData(t *testing.T, stop func(), dir string) string {
+	t.Helper()
+	stop()
+	e := testkit.Must(Open(Options{Dir: dir}))(t)
+	defer func() { testkit.Check(t, e.close()) }()
+	testkit.NoError(t, e.replay(t.Context()))
+	return digest(t, e.store)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/tidwall/wal"
 
+	"github.com/daybookq/daybook/internal/diskspace"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
@@ -143,4 +145,93 @@ func TestFullDiskIsSeenAtOnce(t *testing.T) {
 			full.Store(false)
 		})
 	}
+}
+
+// TestDiskReserve: while less space is free than the reserve, creates and large outputs are refused, but claims and
+// completions work. When space is free again, creates are accepted again.
+func TestDiskReserve(t *testing.T) {
+	ctx := t.Context()
+	const gib = 1 << 30
+	var free atomic.Uint64
+	free.Store(gib)
+	dir := t.TempDir()
+	e, _ := startWith(t, Options{Dir: dir, Space: func(string) (uint64, uint64, error) { return free.Load(), 100 * gib, nil }})
+	testkit.Must2(e.Create(ctx, lines(2)))(t)
+	set := func(bytes uint64) {
+		free.Store(bytes)
+		e.disk.Look()
+	}
+	set(diskspace.Reserve - 1)
+	testkit.Fails2(e.Create(ctx, lines(1)))(t, ErrDiskFull)
+	claimed, jobs := mustClaim(t, e, claimOf(2))
+	testkit.MustEqual(t, len(jobs), 2, "claim below the reserve jobs")
+	outcome := job.Outcome{ID: jobs[0].ID, Code: job.OK, ExitCode: 200, DelayMs: -1}
+	outcome.OutputKind, outcome.Output = job.Bytes, make([]byte, largeOutput)
+	testkit.Fails2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcome}}))(t, ErrDiskFull)
+	text := outcome
+	text.OutputKind, text.Output, text.Error = job.Nothing, nil, strings.Repeat("e", largeOutput/2)
+	testkit.Fails2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{text, text}}))(t, ErrDiskFull)
+	outcome.Output = outcome.Output[1:]
+	if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcome}}); err != nil {
+		t.Errorf("small output below the reserve: %v", err)
+	}
+	set(diskspace.Reserve)
+	testkit.Fails2(e.Create(ctx, lines(1)))(t, ErrDiskFull)
+	set(3 * gib)
+	if _, _, err := e.Create(ctx, lines(1)); err != nil {
+		t.Errorf("create with space: %v", err)
+	}
+	info := testkit.Must(os.Stat(filepath.Join(dir, "ballast")))(t)
+	testkit.Equal(t, info.Size(), diskspace.Reserve/diskspace.BallastShare, "ballast with space:", info)
+	set(diskspace.Reserve/diskspace.BallastShare - 1)
+	testkit.Fails(os.Stat(filepath.Join(dir, "ballast")))(t, os.ErrNotExist)
+}
+
+// TestBlockedCommit: on a full disk Pebble returns no error. It keeps trying to write its tables, and when its memtables
+// are full a commit waits. The engine then refuses requests with the reason, and serves them again when the disk has
+// space. No acknowledged job is lost.
+func TestBlockedCommit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes as long as a commit may until it counts as blocked; Pebble holds a lock meanwhile, so the time cannot be virtual")
+	}
+	ctx := t.Context()
+	var full atomic.Bool
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") && op.Kind != errorfs.OpRemove {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	e, stop := startWith(t, Options{Dir: t.TempDir(), Store: store.Options{FS: fs, MemtableBytes: 256 << 10}})
+	defer stop()
+	var acknowledged []job.ID
+	create := func() error {
+		_, receipt, err := e.Create(ctx, lines(5000))
+		if err == nil {
+			acknowledged = append(acknowledged, job.NewID(receipt.At, receipt.Seq, 4999))
+		}
+		return err
+	}
+	testkit.NoError(t, create())
+	full.Store(true)
+	testkit.Eventually(t, "a commit is blocked", func() bool {
+		if err := create(); err != nil && !errors.Is(err, ErrStale) && !errors.Is(err, ErrOverloaded) {
+			t.Fatalf("create while the commit is about to block: %v", err)
+		}
+		return e.accepting() != nil
+	})
+	testkit.Failed(t, e.Ready(), ErrStale, "disk full")
+	testkit.Failed(t, create(), ErrStale)
+	_, _, _, err := e.Claim(ctx, claimOf(1), 0)
+	testkit.Holds(t, errors.Is(err, ErrStale), "claim while a commit is blocked", err)
+	full.Store(false)
+	testkit.Eventually(t, "it is ready, as there is space again", func() bool { return e.Ready() == nil })
+	testkit.Check(t, create(), "create with space")
+	_, jobs := mustClaim(t, e, claimOf(1))
+	testkit.Equal(t, len(jobs), 1, "claim with space")
+	for _, id := range acknowledged {
+		doc := testkit.Must(current(t, e).Job(id))(t)
+		testkit.Equal(t, string(doc.Payload), "line 4999", "job", id, "of", len(acknowledged), "acknowledged creates")
+	}
+	t.Logf("%d creates were acknowledged", len(acknowledged))
 }

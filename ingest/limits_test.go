@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,14 +10,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidwall/wal"
+
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
 	"github.com/daybookq/daybook/store/applied"
 )
 
 // These tests check the limits on resources that clients create: one more is refused, and everything else still works.
-// Parked claims are tested in parked_claims_limit_test.go, and sweeps in package store.
+// Parked claims are tested in parked_claims_test.go, and sweeps in package store.
 
 // keyed returns a Once with an idempotency key.
 func keyed(key string) job.Once { return job.Once{Scope: "test", Key: key, Digest: job.Digest{1}} }
@@ -304,4 +308,102 @@ func TestSessionsAreBounded(t *testing.T) {
 	past(1)
 	doc := testkit.Must(current(t, e).SessionDocument(number(0, 0).Session))(t)
 	testkit.Equal(t, len(doc.Slots), 2, doc)
+}
+
+// TestMalformedCommandsAreRefusedBeforeTheJournal: a command that Apply cannot carry out is never journaled. Otherwise
+// the engine would stop, and every later start too.
+func TestMalformedCommandsAreRefusedBeforeTheJournal(t *testing.T) {
+	creates := map[string]func(c *job.Create){
+		"fewer payloads than lines":   func(c *job.Create) { c.Frame, c.Payloads, c.Longest = job.LenFrame, []byte("2\nab\n"), 2 },
+		"more payloads than lines":    func(c *job.Create) { c.Payloads = append(c.Payloads, "one more\n"...) },
+		"another frame":               func(c *job.Create) { c.Frame = job.LenFrame },
+		"payloads without a frame":    func(c *job.Create) { c.Frame = job.NoFrame },
+		"no last newline":             func(c *job.Create) { c.Payloads = c.Payloads[:len(c.Payloads)-1] },
+		"a wrong longest payload":     func(c *job.Create) { c.Longest++ },
+		"no group":                    func(c *job.Create) { c.Groups = nil },
+		"a group without lines":       func(c *job.Create) { c.Groups = append(c.Groups, job.Group{Client: "a", Type: "b"}) },
+		"a client that is no name":    func(c *job.Create) { c.Groups[0].Client = "a b" },
+		"a unique key past the lines": func(c *job.Create) { c.Unique = []job.UniqueKey{{Line: 3, Key: "k"}} },
+	}
+	dir := t.TempDir()
+	e, stop := start(t, dir)
+	for name, spoil := range creates {
+		t.Run(name, func(t *testing.T) {
+			c := lines(3)
+			spoil(c)
+			testkit.Fails2(e.Create(t.Context(), c))(t, ErrMalformed)
+		})
+	}
+	t.Run("a claim of no jobs", func(t *testing.T) {
+		testkit.Fails2(e.decide(t.Context(), job.Claim{Runner: "r", MaxBytes: 1}))(t, ErrMalformed)
+	})
+	t.Run("an unclaimed completion of a claim", func(t *testing.T) {
+		id := job.NewID(e.Now(), 1, 0)
+		c := job.Complete{Unclaimed: true, Claim: id, Outcomes: []job.Outcome{{ID: id, Code: job.OK, ExitCode: 200, DelayMs: -1}}}
+		testkit.Fails2(e.Complete(t.Context(), c))(t, ErrMalformed)
+	})
+	testkit.Must2(e.Create(t.Context(), lines(3)))(t)
+	stop()
+	e, _ = start(t, dir)
+	counts := e.Stats().Jobs
+	testkit.Equal(t, counts["pending"], 3, "after a restart:", counts)
+}
+
+// TestLargeCompletionsAreBounded: completions with many bytes of outputs wait before they are proposed, so that the log
+// has few of them at a time, and small requests overtake them.
+func TestLargeCompletionsAreBounded(t *testing.T) {
+	ctx := t.Context()
+	var held sync.Mutex
+	e, _ := startWith(t, Options{Dir: t.TempDir(), Journal: journal.Options{Hooks: journal.Hooks{Sync: func(l *wal.Log) error {
+		held.Lock()
+		defer held.Unlock()
+		return l.Sync()
+	}}}})
+	const callers = 12
+	testkit.Must2(e.Create(ctx, lines(callers+2)))(t)
+	large := func() job.Complete {
+		done := completeOf(claimOne(t, e))
+		_, jobs := testkit.Must2(e.Queries().ClaimDocument(done.Claim, 0))(t)
+		testkit.MustEqual(t, len(jobs), 1)
+		done.All = nil
+		done.Outcomes = []job.Outcome{{ID: jobs[0].ID, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: []byte(strings.Repeat("x", largeInFlight/4))}}}
+		return done
+	}
+	var commands []job.Complete
+	for range callers {
+		commands = append(commands, large())
+	}
+	last, small := large(), completeOf(claimOne(t, e))
+	held.Lock()
+	var others sync.WaitGroup
+	for _, c := range commands {
+		others.Go(func() {
+			ended, _, err := e.Complete(ctx, c)
+			testkit.Holds(t, err == nil && ended.Results[0].Status == job.Completed, ended, err)
+		})
+	}
+	testkit.Eventually(t, "they have taken all of it", func() bool {
+		if !e.large.TryAcquire(largeInFlight / 4) {
+			return true
+		}
+		e.large.Release(largeInFlight / 4)
+		return false
+	})
+	time.Sleep(20 * time.Millisecond) // real time: without a bound, the other completions would exceed it now
+	n := e.log.Status().InFlightBytes
+	testkit.Holds(t, n <= largeInFlight+largeInFlight/4, "the log has", n, "bytes")
+	gone, leave := context.WithTimeout(ctx, time.Millisecond)
+	defer leave()
+	if _, _, err := e.Complete(gone, last); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnknown) {
+		t.Errorf("a caller that gives up before its completion is proposed: %v", err)
+	}
+	passed := make(chan error, 1)
+	go func() {
+		_, _, err := e.Complete(ctx, small)
+		passed <- err
+	}()
+	held.Unlock()
+	testkit.Check(t, <-passed)
+	others.Wait()
+	testkit.Holds(t, e.large.TryAcquire(largeInFlight), "a share was not returned")
 }
