@@ -81,9 +81,8 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 			inBubbleWith(t, partsOf(engine, engine), func(t *testing.T, s *Server, l *pipeListener) {
 				bounded := func() {
 					synctest.Wait()
-					if of := c.of(s); of.Used() > of.Total()+2*answer.MaxDocumentsBytes {
-						t.Errorf("%d bytes held, of %d", of.Used(), of.Total())
-					}
+					of := c.of(s)
+					testkit.Holds(t, of.Used() <= of.Total()+2*answer.MaxDocumentsBytes, of.Used(), "bytes held, of", of.Total())
 				}
 				for range 100 {
 					conn := l.dial()
@@ -94,9 +93,7 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 				bounded()
 				n := engine.mostReading.Load()
 				testkit.Holds(t, n <= 6, n, "documents of the greatest length were read at once")
-				if c.of(s).Used() < c.of(s).Total()/2 {
-					t.Errorf("only %d bytes are held: the test does not reach its limit", c.of(s).Used())
-				}
+				testkit.Holds(t, c.of(s).Used() >= c.of(s).Total()/2, "only", c.of(s).Used(), "bytes are held: the test does not reach its limit")
 				began := time.Now()
 				conn := l.dial()
 				defer conn.Close()

@@ -271,9 +271,8 @@ func (a reply) refused(status int, code string) map[string]any {
 	a.t.Helper()
 	o := a.object(status)
 	testkit.Equal(a.t, a.header.Get("Content-Type"), "application/problem+json", a.what, "Content-Type")
-	if o["code"] != code || fmt.Sprint(o["status"]) != fmt.Sprint(status) || o["title"] == "" || o["detail"] == "" || o["type"] != "about:blank" {
-		a.t.Errorf("%s: problem %s, want code %s", a.what, a.body, code)
-	}
+	testkit.Holds(a.t, o["code"] == code && fmt.Sprint(o["status"]) == fmt.Sprint(status) && o["title"] != "" &&
+		o["detail"] != "" && o["type"] == "about:blank", a.what, "problem", a.body, "want code", code)
 	switch o["outcome"] {
 	case "stored", "not_stored", "unknown":
 	default:

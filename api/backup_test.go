@@ -65,9 +65,8 @@ func TestBackup(t *testing.T) {
 	r := start(t)
 	r.add("/add?jobtype=square", "1\n2\n3\n").wantStatus(http.StatusCreated)
 	r.do(http.MethodHead, "/backup", nil).wantStatus(http.StatusOK)
-	if !r.metric(`daybook_backups_total{result="ok"} 0`) || !r.metric("daybook_backup_last_success_timestamp_seconds 0") {
-		t.Error("HEAD has made a backup")
-	}
+	testkit.Holds(t, r.metric(`daybook_backups_total{result="ok"} 0`) &&
+		r.metric("daybook_backup_last_success_timestamp_seconds 0"), "HEAD has made a backup")
 	began := time.Now()
 	a := r.get("/backup", "Accept-Encoding", "gzip")
 	a.wantStatus(http.StatusOK)
@@ -81,9 +80,8 @@ func TestBackup(t *testing.T) {
 	testkit.NoError(t, err)
 	v := testkit.Must(backup.Verify(t.Context(), dir, true))(t)
 	testkit.Holds(t, v.Jobs == 3 && fmt.Sprint(m.Last) == a.header.Get("Daybook-Seq") && m.TakenAt >= began.UnixMilli(), v)
-	if !r.metric(`daybook_backups_total{result="ok"} 1`) || r.metric("daybook_backup_last_success_timestamp_seconds 0") {
-		t.Error("the backup was not counted")
-	}
+	testkit.Holds(t, r.metric(`daybook_backups_total{result="ok"} 1`) &&
+		!r.metric("daybook_backup_last_success_timestamp_seconds 0"), "the backup was not counted")
 
 	testkit.Equal(t, fmt.Sprint(r.get("/backup/clients").object(http.StatusOK)["clients"]), "[]")
 	r.put("/blobs?client=acme", "x").wantStatus(http.StatusCreated)
@@ -120,9 +118,8 @@ func TestSlowReaderOfABackup(t *testing.T) {
 	}
 	testkit.Fails(os.Stat(filepath.Join(r.dir, "backup-checkpoint")))(t, os.ErrNotExist)
 	rest, err := io.ReadAll(conn) // from the buffers
-	if bytes.Contains(rest, []byte(backup.ManifestName)) || bytes.HasSuffix(rest, []byte("\r\n0\r\n\r\n")) {
-		t.Errorf("the answer looks complete: %d bytes, %v", len(rest), err)
-	}
+	testkit.Holds(t, !bytes.Contains(rest, []byte(backup.ManifestName)) &&
+		!bytes.HasSuffix(rest, []byte("\r\n0\r\n\r\n")), "the answer looks complete", len(rest), "bytes", err)
 }
 
 // TestBackupAtShutdown: a server that stops does not wait for a backup, and its client notices that the backup is not
@@ -132,8 +129,7 @@ func TestBackupAtShutdown(t *testing.T) {
 	r.randomJobs(30)
 	resp := testkit.Must(http.Get(r.url + "/backup"))(t)
 	defer resp.Body.Close()
-	in := tar.NewReader(resp.Body)
-	testkit.Must(in.Next())(t)
+	testkit.Must(tar.NewReader(resp.Body).Next())(t)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)

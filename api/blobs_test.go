@@ -267,9 +267,8 @@ func TestDamagedBlob(t *testing.T) {
 		if len(content) <= files.VerifiedFirst {
 			a := r.get("/blobs/" + address)
 			a.refused(http.StatusInternalServerError, "blob_damaged")
-			if strings.Contains(a.body, r.blobs.dir) || !strings.Contains(a.body, address) {
-				t.Errorf("the refusal must name the blob, and not its file: %s", a.body)
-			}
+			testkit.Holds(t, !strings.Contains(a.body, r.blobs.dir) &&
+				strings.Contains(a.body, address), "the refusal must name the blob, and not its file", a.body)
 		} else {
 			resp := testkit.Must(http.Get(r.url + "/blobs/" + address))(t)
 			got, err := io.ReadAll(resp.Body)
@@ -307,8 +306,7 @@ func TestBlobLimits(t *testing.T) {
 		_ = c.Close()
 	}
 	list := r.get("/blobs").object(http.StatusOK)
-	blobs := list["blobs"].([]any)
-	testkit.Holds(t, len(blobs) == 1 && fmt.Sprint(list["bytes"]) == "1048576", "list", list)
+	testkit.Holds(t, len(list["blobs"].([]any)) == 1 && fmt.Sprint(list["bytes"]) == "1048576", "list", list)
 }
 
 func TestListAndMissingBlobs(t *testing.T) {
@@ -339,8 +337,7 @@ func TestListAndMissingBlobs(t *testing.T) {
 	a := r.post("/blobs/missing", fmt.Sprintf(`{"addresses":[%q,%q,%q,%q]}`, all[0], upper, unknown, hex.EncodeToString(x[:])))
 	got := a.object(http.StatusOK)["missing"].([]any)
 	testkit.Holds(t, len(got) == 2 && got[0] == upper && got[1] == unknown, "missing", got)
-	entry := filepath.Join(r.blobs.dir, "sha1", hex.EncodeToString(x[:]))
-	testkit.NoError(t, os.WriteFile(entry, []byte("damaged"), 0o600))
+	testkit.NoError(t, os.WriteFile(filepath.Join(r.blobs.dir, "sha1", hex.EncodeToString(x[:])), []byte("damaged"), 0o600))
 	r.post("/blobs/missing", `{"addresses":["`+hex.EncodeToString(x[:])+`"]}`).refused(http.StatusInternalServerError, "blob_damaged")
 	r.post("/blobs/missing", `{"addresses":[]}`).refused(http.StatusBadRequest, web.CodeBadRequest)
 	r.post("/blobs/missing", `{"addresses":["sha256:1"]}`).refused(http.StatusBadRequest, "bad_address")
@@ -371,8 +368,7 @@ func TestCollectBlobs(t *testing.T) {
 	got = r.post("/blobs/collect", "").object(http.StatusOK)
 	testkit.Equal(t, fmt.Sprint(got["blobs"], " ", got["bytes"]), "1 4", "collected", got)
 	for _, content := range []string{"binary", "input", "payload", "output", "inline", "handler", "error", "young"} {
-		a := r.get("/blobs/" + addressOf(content))
-		testkit.Equal(t, a.status, http.StatusOK, content)
+		testkit.Equal(t, r.get("/blobs/"+addressOf(content)).status, http.StatusOK, content)
 	}
 	r.get("/blobs/"+addressOf("dead")).refused(http.StatusNotFound, "blob_not_found")
 

@@ -27,8 +27,7 @@ func TestThen(t *testing.T) {
 	r := start(t)
 	pending := func(typ string, n int) {
 		t.Helper()
-		o := r.get("/queues/default/" + typ).object(http.StatusOK)
-		want(t, o["counts"].(map[string]any), "pending", float64(n))
+		want(t, r.get("/queues/default/" + typ).object(http.StatusOK)["counts"].(map[string]any), "pending", float64(n))
 	}
 	hold := func(typ string, n int) (claim string, ids []any) {
 		t.Helper()

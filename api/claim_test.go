@@ -40,8 +40,7 @@ func TestClaim(t *testing.T) {
 		o := a.object(http.StatusOK)
 		want(t, o, "status", "active", "runner_id", "r one", "run_attempts", 1, "payload", "x")
 		testkit.Holds(t, a.header.Get("Daybook-Seq") != "" && o["claim_id"] != nil && o["deadline_at"] != nil, a.body)
-		got := r.get("/jobs/" + o["job_id"].(string))
-		testkit.Equal(t, got.body, a.body, "claimed")
+		testkit.Equal(t, r.get("/jobs/"+o["job_id"].(string)).body, a.body, "claimed")
 	})
 	t.Run("many", func(t *testing.T) {
 		r.add("/a/job/b/add", "one\ntwo\nthree\n").object(http.StatusCreated)
@@ -195,9 +194,8 @@ func TestCompletionsOfParkedClaimsAreBounded(t *testing.T) {
 		if s.control.Used() != 0 || s.handouts.Used() != 0 {
 			t.Errorf("claims that wait hold %d bytes of bodies and %d of other answers", s.control.Used(), s.handouts.Used())
 		}
-		if used := s.parked.Used(); used > s.parked.Total() || used < s.parked.Total()/2 {
-			t.Errorf("%d bytes of results are held, of %d", used, s.parked.Total())
-		}
+		used := s.parked.Used()
+		testkit.Holds(t, used <= s.parked.Total() && used >= s.parked.Total()/2, used, "bytes of results are held, of", s.parked.Total())
 		all.Wait()
 		testkit.Holds(t, waited >= 30 && atOnce >= 30, waited, "claims waited", atOnce, "did not")
 		synctest.Wait()
@@ -223,8 +221,7 @@ func TestParkedClaim(t *testing.T) {
 		for r.get("/stats").object(http.StatusOK)["parked_claims"].(json.Number) != "1" {
 		}
 		r.stop()
-		o := (<-got).refused(http.StatusServiceUnavailable, "shutting_down")
-		want(t, o, "outcome", "not_stored")
+		want(t, (<-got).refused(http.StatusServiceUnavailable, "shutting_down"), "outcome", "not_stored")
 		testkit.Lacks(t, log.String(), `"level":"warn"`)
 	})
 	t.Run("leaves with its client", func(t *testing.T) {

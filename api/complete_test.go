@@ -51,8 +51,7 @@ func TestComplete(t *testing.T) {
 			a := r.post("/jobs/"+j["job_id"].(string)+"/complete", c.body)
 			want(t, a.object(http.StatusOK), c.fields...)
 			testkit.Holds(t, a.header.Get("Daybook-Seq") != "", "no Daybook-Seq")
-			got := r.get("/jobs/" + j["job_id"].(string))
-			testkit.Equal(t, got.body, a.body)
+			testkit.Equal(t, r.get("/jobs/"+j["job_id"].(string)).body, a.body)
 			r.post("/jobs/claim", `{"runner_id":"sweep","max":1000}`) // the next claim finds none of these
 		})
 	}
@@ -178,9 +177,7 @@ func TestCompleteMany(t *testing.T) {
 		want(t, r.get("/jobs/"+list[0]).object(http.StatusOK), "status", "active") // a malformed line applies nothing
 		a := send(line(0), "", `{"job_id":"`+unknownID+`","code":"ok"}`+"\r", line(2), "")
 		got := strings.Split(strings.TrimSuffix(a.body, "\n"), "\n")
-		if a.status != http.StatusOK || a.header.Get("Content-Type") != "application/x-ndjson" || len(got) != 3 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		testkit.MustHold(t, a.status == http.StatusOK && a.header.Get("Content-Type") == "application/x-ndjson" && len(got) == 3, a.status, a.body)
 		for i, text := range []string{
 			fmt.Sprintf(`{"job_id":%q,"status":"completed"}`, list[0]),
 			fmt.Sprintf(`{"job_id":%q,"status":null,"code":"job_not_found","detail":%q}`, unknownID, job.NotFound.Error()),

@@ -179,9 +179,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		began := time.Now()
 		late := l.dial()
 		defer late.Close()
-		if ask(late, ping) != http.StatusOK || time.Since(began) > web.IdleGrace {
-			t.Errorf("a new client waited %s", time.Since(began))
-		}
+		testkit.Holds(t, ask(late, ping) == http.StatusOK && time.Since(began) <= web.IdleGrace, "a new client waited", time.Since(began))
 		at(most, 1)
 		// Many silent connections close only other silent connections.
 		go func() {

@@ -49,8 +49,7 @@ func TestCreate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := r.post("/jobs/create", body)
 			o := a.object(http.StatusCreated)
-			got := r.get("/jobs/" + o["job_id"].(string))
-			testkit.Equal(t, got.body, a.body, "created")
+			testkit.Equal(t, r.get("/jobs/"+o["job_id"].(string)).body, a.body, "created")
 		})
 	}
 	t.Run("kept as sent", func(t *testing.T) {
@@ -215,9 +214,8 @@ func TestAdd(t *testing.T) {
 		}
 		a := r.add("/add", strings.Repeat("x\n", 2345), "Accept", "text/plain")
 		list := strings.Split(strings.TrimSuffix(a.body, "\n"), "\n")
-		if a.status != http.StatusCreated || len(list) != 2345 || a.header.Get("Content-Type") != "text/plain" {
-			t.Fatalf("%d: %d ids, %s", a.status, len(list), a.header.Get("Content-Type"))
-		}
+		testkit.MustHold(t, a.status == http.StatusCreated && len(list) == 2345 &&
+			a.header.Get("Content-Type") == "text/plain", a.status, len(list), "ids", a.header.Get("Content-Type"))
 		for i, text := range list {
 			testkit.MustEqual(t, testkit.Must(job.ParseID(text))(t).Line(), i, "id", text)
 		}
@@ -254,8 +252,7 @@ func TestAdd(t *testing.T) {
 
 func TestFlagsAreDefaults(t *testing.T) {
 	r := start(t, func(o *setup) { o.Defaults = command.Defaults{MaxAttempts: 7, LeaseMs: 5000, RetentionMs: -1} })
-	o := r.post("/jobs/create", `{}`).object(http.StatusCreated)
-	want(t, o, "max_attempts", 7, "lease_ms", 5000)
+	want(t, r.post("/jobs/create", `{}`).object(http.StatusCreated), "max_attempts", 7, "lease_ms", 5000)
 	testkit.Equal(t, r.server.decode.Defaults.RetentionMs, 0, "retention")
 	for _, d := range []command.Defaults{{MaxAttempts: 1001}, {LeaseMs: 1}, {RetentionMs: job.MaxDelayMs + 1}} {
 		_, err := newServer(Options{Defaults: d}, r.engine)

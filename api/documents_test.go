@@ -137,9 +137,8 @@ func TestPayloadOfContainerType(t *testing.T) {
 	before := r.commands()
 	for _, q := range requests("c", bad) {
 		p := r.do(http.MethodPost, q.path, strings.NewReader(q.body), "Content-Type", q.media)
-		if p.status != http.StatusBadRequest || !strings.Contains(p.body, "nonsense") || !strings.Contains(p.body, q.says) || !strings.Contains(p.body, "handler of kind container") {
-			t.Errorf("%s %s: %d %s", q.path, q.body, p.status, p.body)
-		}
+		testkit.Holds(t, p.status == http.StatusBadRequest && strings.Contains(p.body, "nonsense") &&
+			strings.Contains(p.body, q.says) && strings.Contains(p.body, "handler of kind container"), q.path, q.body, p.status, p.body)
 	}
 	after := r.commands()
 	testkit.Equal(t, after, before, "the journal has", after-before, "commands more")

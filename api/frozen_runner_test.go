@@ -173,9 +173,7 @@ func (f *fateRunner) jobs() []string {
 func (s *fateRig) beat(ids ...string) {
 	s.t.Helper()
 	for _, id := range ids {
-		if _, _, err := s.engine.Heartbeat(id, registry.Info{Instance: "i"}, false); err != nil {
-			s.t.Error(err)
-		}
+		testkit.Must2(s.engine.Heartbeat(id, registry.Info{Instance: "i"}, false))(s.t)
 	}
 }
 
@@ -291,9 +289,8 @@ func TestLostRunnersStream(t *testing.T) {
 		got := healthy.jobs()
 		testkit.Holds(t, len(got) == 1 && got[0] == ids[1].String(), "in the same step the healthy runner got", got)
 		s.is(ids[0], job.Deferred, 1)
-		if doc := s.job(ids[0]); len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.RunnerLost || doc.Attempts[0].Runner != "frozen" {
-			t.Errorf("%+v", doc.Attempts)
-		}
+		doc := s.job(ids[0])
+		testkit.Holds(t, len(doc.Attempts) == 1 && doc.Attempts[0].Why == job.RunnerLost && doc.Attempts[0].Runner == "frozen", doc.Attempts)
 		testkit.Equal(t, <-waited, 0, "the lost runner's claim, jobs")
 		frozen.conn.freeze(false)
 		got = frozen.jobs()
@@ -367,9 +364,8 @@ func TestRunnersFromTwoSources(t *testing.T) {
 				var n int
 				fmt.Sscanf(id, "r%d", &n)
 				kind := n / 7 % 3
-				if (doc["state"] == "ALIVE") != (kind > 0) || (doc["instance"] == "i") != (kind > 0) || (fmt.Sprint(doc["held"]) == "1") != (kind < 2) {
-					t.Errorf("runner %s: %v", id, doc)
-				}
+				testkit.Holds(t, (doc["state"] == "ALIVE") == (kind > 0) && (doc["instance"] == "i") == (kind > 0) &&
+					(fmt.Sprint(doc["held"]) == "1") == (kind < 2), "runner", id, doc)
 				got = append(got, id)
 			}
 			if page["next"] == nil {

@@ -253,9 +253,7 @@ func (s *picky) Batches(f query.BatchFilter) (docs []document.Batch, next query.
 func (s *picky) AwaitBatch(job.ID) (*store.JobEnd, error) { return nil, job.BatchNotFound }
 
 func (s *picky) Results(id job.ID, from int64, limit int, room int64) (query.Results, error) {
-	if from < 0 || limit < 1 || limit > job.MaxPage || room < 1 {
-		s.t.Errorf("results from %d, %d at most in %d bytes", from, limit, room)
-	}
+	testkit.Holds(s.t, from >= 0 && limit >= 1 && limit <= job.MaxPage && room >= 1, "results from", from, limit, "at most in", room, "bytes")
 	return query.Results{Next: from, End: true}, nil
 }
 
@@ -404,9 +402,7 @@ func FuzzRoutes(f *testing.F) {
 			testkit.Check(t, err, query, "was taken")
 			kept := keptLines(body, skip, values.Get("strip_cr") == "true")
 			testkit.Equal(t, string(c.Payloads), kept, "the lines", body, query)
-			if w.Code != http.StatusCreated || c.Lines() != strings.Count(kept, "\n") {
-				t.Errorf("%q: %d, %d jobs", body, w.Code, c.Lines())
-			}
+			testkit.Holds(t, w.Code == http.StatusCreated && c.Lines() == strings.Count(kept, "\n"), body, w.Code, c.Lines(), "jobs")
 		}
 	})
 }

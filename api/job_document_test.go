@@ -157,8 +157,7 @@ func TestManifest(t *testing.T) {
 		{"binary = \"" + address + "\"\nrequired_permissions = [\"root\"]", "required_permissions"},
 		{"binary = \"" + address + "\"\nname = \"a b\"", "name"},
 	} {
-		o := put("application/toml", c.text).refused(http.StatusBadRequest, "bad_request")
-		want(t, o, "field", c.field)
+		want(t, put("application/toml", c.text).refused(http.StatusBadRequest, "bad_request"), "field", c.field)
 	}
 	for _, text := range []string{"binary = ", `{"kind":"wasi"}`, "binary = 1", strings.Repeat("#", 1<<20+1)} {
 		put("application/toml", text).refused(http.StatusBadRequest, "bad_request")

@@ -25,9 +25,8 @@ import (
 )
 
 func (s *picky) List(f query.Filter) ([]job.Job, job.ID, error) {
-	if f.Limit < 1 || f.Limit > job.MaxPage || f.CreatedAfter < 0 || f.CreatedBefore < 0 || f.Status == job.Purged {
-		s.t.Errorf("a list of %+v", f)
-	}
+	testkit.Holds(s.t, f.Limit >= 1 && f.Limit <= job.MaxPage && f.CreatedAfter >= 0 && f.CreatedBefore >= 0 &&
+		f.Status != job.Purged, "a list of", f)
 	return []job.Job{{Status: job.Pending, Client: f.Client, Type: f.Type, Runner: f.Runner, Progress: -1}}, f.After, nil
 }
 
@@ -241,15 +240,13 @@ func TestETags(t *testing.T) {
 		a := r.get(path)
 		tag := a.header.Get("ETag")
 		tags[path] = tag
-		if a.status != http.StatusOK || !strings.HasPrefix(tag, `W/"`) || a.header.Get("Cache-Control") != "no-cache" {
-			t.Errorf("%s: %d with the tag %q", path, a.status, tag)
-		}
+		testkit.Holds(t, a.status == http.StatusOK && strings.HasPrefix(tag, `W/"`) &&
+			a.header.Get("Cache-Control") == "no-cache", path, a.status, "with the tag", tag)
 		testkit.Equal(t, r.get(path, "Accept-Encoding", "identity").header.Get("ETag"), tag, path, "the tag")
 		for _, header := range []string{tag, strings.TrimPrefix(tag, "W/"), `"x", ` + tag, `W/"y",` + tag + `,"z"`, "*"} {
 			b := r.get(path, "If-None-Match", header)
-			if b.status != http.StatusNotModified || b.body != "" || b.header.Get("ETag") != tag || b.header.Get("Content-Length") != "" {
-				t.Errorf("%s with %s: %d %q %v", path, header, b.status, b.body, b.header)
-			}
+			testkit.Holds(t, b.status == http.StatusNotModified && b.body == "" && b.header.Get("ETag") == tag &&
+				b.header.Get("Content-Length") == "", path, "with", header, b.status, b.body, b.header)
 		}
 		for _, header := range []string{`"x"`, "", `W/""`, strings.Trim(tag, `W/"`)} {
 			r.get(path, "If-None-Match", header).wantStatus(http.StatusOK)
@@ -292,27 +289,23 @@ func TestCompression(t *testing.T) {
 		_, _, plain := r.encoded(http.MethodGet, path, "", "identity")
 		_, header, text := r.encoded(http.MethodGet, path, "", "gzip")
 		zipped := header.Get("Content-Encoding") == "gzip"
-		if zipped != (i > 0) || header.Get("Vary") != "Accept-Encoding" || !strings.HasPrefix(header.Get("ETag"), "W/") {
-			t.Errorf("%d bytes: %v", len(plain), header)
-		}
+		testkit.Holds(t, zipped == (i > 0) && header.Get("Vary") == "Accept-Encoding" &&
+			strings.HasPrefix(header.Get("ETag"), "W/"), len(plain), "bytes", header)
 		if !zipped {
-			if string(text) != string(plain) || header.Get("Content-Length") != fmt.Sprint(len(plain)) {
-				t.Errorf("%d bytes became %d: %v", len(plain), len(text), header)
-			}
+			testkit.Holds(t, string(text) == string(plain) &&
+				header.Get("Content-Length") == fmt.Sprint(len(plain)), len(plain), "bytes became", len(text), header)
 			continue
 		}
 		z := testkit.Must(gzip.NewReader(strings.NewReader(string(text))))(t)
-		if again, err := io.ReadAll(z); err != nil || string(again) != string(plain) || len(text) >= len(plain) {
-			t.Errorf("%d bytes became %d, and %d again: %v", len(plain), len(text), len(again), err)
-		}
+		again := testkit.Must(io.ReadAll(z))(t)
+		testkit.Holds(t, string(again) == string(plain) && len(text) < len(plain), len(plain), "bytes became", len(text), "and", len(again), "again")
 	}
 	for name, accept := range map[string]string{"nothing": "", "not gzip": "br, zstd", "never gzip": "gzip;q=0"} {
 		_, header, _ := r.encoded(http.MethodGet, paths[2], "", accept)
 		testkit.Equal(t, header.Get("Content-Encoding"), "", name, "accepted:", header)
 	}
-	if status, header, _ := r.encoded(http.MethodGet, "/jobs/x", "", "gzip"); status != http.StatusBadRequest || header.Get("Content-Type") != "application/problem+json" {
-		t.Errorf("a refusal: %d %v", status, header)
-	}
+	status, header, _ := r.encoded(http.MethodGet, "/jobs/x", "", "gzip")
+	testkit.Holds(t, status == http.StatusBadRequest && header.Get("Content-Type") == "application/problem+json", "a refusal", status, header)
 	if _, header, text := r.encoded(http.MethodGet, "/metrics", "", "gzip"); header.Get("Content-Encoding") != "gzip" {
 		t.Errorf("metrics: %v", header)
 	} else if z, err := gzip.NewReader(strings.NewReader(string(text))); err != nil {
@@ -320,9 +313,8 @@ func TestCompression(t *testing.T) {
 	} else if page, err := io.ReadAll(z); err != nil || !strings.HasPrefix(string(page), "# HELP") {
 		t.Errorf("metrics are compressed twice: %q, %v", page[:20], err)
 	}
-	if status, header, _ := r.encoded(http.MethodPost, "/jobs/claim", `{"runner_id":"r","max":10}`, "gzip"); status != http.StatusOK || header.Get("Content-Encoding") != "" || header.Get("Content-Length") == "" {
-		t.Errorf("a claim: %d %v", status, header)
-	}
+	status, header, _ = r.encoded(http.MethodPost, "/jobs/claim", `{"runner_id":"r","max":10}`, "gzip")
+	testkit.Holds(t, status == http.StatusOK && header.Get("Content-Encoding") == "" && header.Get("Content-Length") != "", "a claim", status, header)
 	_, _, sent := r.encoded(http.MethodGet, "/jobs", "", "gzip")
 	r.stop()
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")

@@ -184,9 +184,8 @@ func TestDescribedRoutes(t *testing.T) {
 	for path, item := range d.doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			described[method+" "+path] = true
-			if operations[op.OperationID] || op.OperationID == "" || op.Summary == "" {
-				t.Errorf("%s %s: operationId %q, summary %q", method, path, op.OperationID, op.Summary)
-			}
+			testkit.Holds(t, !operations[op.OperationID] && op.OperationID != "" &&
+				op.Summary != "", method, path, "operationId", op.OperationID, "summary", op.Summary)
 			operations[op.OperationID] = true
 		}
 	}
@@ -301,9 +300,7 @@ func TestDescribedExclusions(t *testing.T) {
 		body := strings.ReplaceAll(c.body, "ID", id)
 		var value any
 		testkit.NoError(t, json.Unmarshal([]byte(body), &value))
-		if err := d.doc.Components.Schemas[c.schema].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()); err == nil {
-			t.Errorf("%s allows %s", c.schema, body)
-		}
+		testkit.Holds(t, d.doc.Components.Schemas[c.schema].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()) != nil, c.schema, "allows", body)
 		a := r.post(strings.ReplaceAll(c.path, "ID", id), body)
 		testkit.Equal(t, a.status, http.StatusBadRequest, c.path, body, a.body)
 	}
@@ -337,9 +334,8 @@ func TestDescribedLimits(t *testing.T) {
 		{"Heartbeat", "heartbeat_ms", registry.MinHeartbeat.Milliseconds(), registry.MaxHeartbeat.Milliseconds()}, {"Slot", "slot", 0, job.MaxSlots - 1},
 	} {
 		p := property(c.schema, c.name)
-		if p.Min == nil || p.Max == nil || int64(*p.Min) != c.lo || int64(*p.Max) != c.hi {
-			t.Errorf("%s.%s: %v to %v, want %d to %d", c.schema, c.name, p.Min, p.Max, c.lo, c.hi)
-		}
+		testkit.Holds(t, p.Min != nil && p.Max != nil && int64(*p.Min) == c.lo &&
+			int64(*p.Max) == c.hi, c.schema, c.name, p.Min, "to", p.Max, "want", c.lo, "to", c.hi)
 	}
 	if p := property("NewJob", "timeout_ms").OneOf[0].Value; int64(*p.Min) != job.MinTimeoutMs || int64(*p.Max) != job.MaxTimeoutMs {
 		t.Errorf("NewJob.timeout_ms: %v to %v", *p.Min, *p.Max)
@@ -352,9 +348,8 @@ func TestDescribedLimits(t *testing.T) {
 		{"TickleFields", "step", 0, job.MaxStepBytes},
 	} {
 		p := property(c.schema, c.name)
-		if p.MinLength != c.lo || p.MaxLength == nil || *p.MaxLength != c.hi {
-			t.Errorf("%s.%s: %d to %v, want %d to %d", c.schema, c.name, p.MinLength, p.MaxLength, c.lo, c.hi)
-		}
+		testkit.Holds(t, p.MinLength == c.lo && p.MaxLength != nil &&
+			*p.MaxLength == c.hi, c.schema, c.name, p.MinLength, "to", p.MaxLength, "want", c.lo, "to", c.hi)
 	}
 	for _, c := range []struct {
 		path, name string
@@ -364,15 +359,13 @@ func TestDescribedLimits(t *testing.T) {
 		{"/batches/{id}", "wait_ms", 0, job.MaxWaitMs},
 	} {
 		p := d.doc.Paths.Find(c.path).Get.Parameters.GetByInAndName("query", c.name)
-		if p == nil || p.Schema.Value.Min == nil || p.Schema.Value.Max == nil || int64(*p.Schema.Value.Min) != c.lo || int64(*p.Schema.Value.Max) != c.hi {
-			t.Errorf("GET %s?%s: %+v, want %d to %d", c.path, c.name, p, c.lo, c.hi)
-		}
+		testkit.Holds(t, p != nil && p.Schema.Value.Min != nil && p.Schema.Value.Max != nil &&
+			int64(*p.Schema.Value.Min) == c.lo && int64(*p.Schema.Value.Max) == c.hi, "GET", c.path, c.name, p, "want", c.lo, "to", c.hi)
 	}
 	for _, name := range []string{"name", "name_prefix"} {
 		p := d.doc.Paths.Find("/batches").Get.Parameters.GetByInAndName("query", name)
-		if p == nil || p.Schema.Value.MaxLength == nil || *p.Schema.Value.MaxLength != job.MaxBatchNameBytes {
-			t.Errorf("GET /batches?%s: %+v, want up to %d bytes", name, p, job.MaxBatchNameBytes)
-		}
+		testkit.Holds(t, p != nil && p.Schema.Value.MaxLength != nil &&
+			*p.Schema.Value.MaxLength == job.MaxBatchNameBytes, "GET /batches?", name, p, "want up to", job.MaxBatchNameBytes, "bytes")
 	}
 	for name, hi := range map[string]uint64{"Name": job.MaxNameBytes, "RunnerId": job.MaxRunnerBytes} {
 		p := d.doc.Components.Schemas[name].Value

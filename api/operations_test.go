@@ -81,8 +81,7 @@ func TestPatch(t *testing.T) {
 	want(t, r.patch("/jobs/"+id, `{"priority":9,"max_attempts":7}`).object(http.StatusOK), "priority", 9, "max_attempts", 7, "status", "pending")
 	want(t, r.patch("/jobs/"+other, `{"run_at":253402300799999}`).object(http.StatusOK), "status", "deferred", "run_at", 253402300799999)
 	want(t, r.patch("/jobs/"+other, `{"run_at":0}`).object(http.StatusOK), "status", "pending")
-	got := r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
-	want(t, got, "job_id", id, "priority", 9, "max_attempts", 7)
+	want(t, r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK), "job_id", id, "priority", 9, "max_attempts", 7)
 	r.patch("/jobs/"+id, `{"priority":1}`).refused(http.StatusConflict, "job_active")
 	r.post("/jobs/"+id+"/complete", `{"code":"retry","delay_ms":0}`).object(http.StatusOK)
 	r.patch("/jobs/"+id, `{"max_attempts":1}`).refused(http.StatusConflict, "attempts_used")
@@ -139,8 +138,7 @@ func TestSweep(t *testing.T) {
 	}
 	want(t, o, "moved", jobs, "skipped", 0, "client", "acme", "type", "x", "status", nil, "batch_id", nil)
 	testkit.Equal(t, len(r.get("/sweeps").object(http.StatusOK)["sweeps"].([]any)), 1)
-	counts := r.get("/queues/acme/x").object(http.StatusOK)["counts"].(map[string]any)
-	want(t, counts, "cancelled", jobs, "pending", 0)
+	want(t, r.get("/queues/acme/x").object(http.StatusOK)["counts"].(map[string]any), "cancelled", jobs, "pending", 0)
 }
 
 func TestSwitches(t *testing.T) {
@@ -174,9 +172,7 @@ func TestSwitches(t *testing.T) {
 		req.Host, req.RemoteAddr = "127.0.0.1", remote
 		w := httptest.NewRecorder()
 		r.server.Handler().ServeHTTP(patient{w}, req)
-		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "forbidden_peer") {
-			t.Errorf("from %q: %d %s", remote, w.Code, w.Body)
-		}
+		testkit.Holds(t, w.Code == http.StatusForbidden && strings.Contains(w.Body.String(), "forbidden_peer"), "from", remote, w.Code, w.Body)
 	}
 	start(t).post("/quit", "").refused(http.StatusForbidden, "quit_disabled")
 }

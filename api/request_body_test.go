@@ -204,9 +204,8 @@ func TestSlowBody(t *testing.T) {
 		testkit.Must(io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nonly this"))(t)
 		resp := testkit.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
 		text := testkit.Must(io.ReadAll(resp.Body))(t)
-		if resp.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(text), `"body_too_slow"`) || !resp.Close {
-			t.Errorf("%d %s", resp.StatusCode, text)
-		}
+		testkit.Holds(t, resp.StatusCode == http.StatusRequestTimeout &&
+			strings.Contains(string(text), `"body_too_slow"`) && resp.Close, resp.StatusCode, text)
 		testkit.Equal(t, time.Since(start), web.PaceTime, "answered")
 		testkit.Equal(t, s.bulk.Used(), 0, "bytes are still held")
 	})
@@ -221,9 +220,7 @@ func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 		testkit.Must(fmt.Fprintf(c, "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))(t)
 		start := time.Now()
 		resp := testkit.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
-		if resp.StatusCode != http.StatusNoContent || time.Since(start) != time.Minute {
-			t.Errorf("%d after %s", resp.StatusCode, time.Since(start))
-		}
+		testkit.Holds(t, resp.StatusCode == http.StatusNoContent && time.Since(start) == time.Minute, resp.StatusCode, "after", time.Since(start))
 	})
 }
 
@@ -239,8 +236,7 @@ func TestStopDoesNotWaitForSilentConnections(t *testing.T) {
 		kept := l.dial() // idle after a request
 		defer kept.Close()
 		testkit.Must(io.WriteString(kept, "GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"))(t)
-		resp := testkit.Must(http.ReadResponse(bufio.NewReader(kept), nil))(t)
-		testkit.Must(io.Copy(io.Discard, resp.Body))(t)
+		testkit.Must(io.Copy(io.Discard, testkit.Must(http.ReadResponse(bufio.NewReader(kept), nil))(t).Body))(t)
 		synctest.Wait()
 		n, _ := s.web.Connections()
 		testkit.Equal(t, n, 2, "connections")

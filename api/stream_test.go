@@ -134,8 +134,7 @@ func (r *rig) await(id, status string) (doc map[string]any) {
 func TestStream(t *testing.T) {
 	r := start(t)
 	c := r.open()
-	hello := c.ok(c.send("hello", `{"runner_id":"r1"}`))
-	want(t, hello, "heartbeat_ms", 5000.0, "max_requests", 256.0)
+	want(t, c.ok(c.send("hello", `{"runner_id":"r1"}`)), "heartbeat_ms", 5000.0, "max_requests", 256.0)
 	sub := c.send("subscribe", `{"types":["resize"],"credit":2}`)
 	c.ok(sub)
 
@@ -167,8 +166,7 @@ func TestStream(t *testing.T) {
 	} else {
 		held[made[1]] = claim
 	}
-	tickled := c.ok(c.send("tickle", `{"lease_ms":60000}`))
-	want(t, tickled, "held", 2.0)
+	want(t, c.ok(c.send("tickle", `{"lease_ms":60000}`)), "held", 2.0)
 	p := c.refusal(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok"}`, made[1], held[made[0]])), "claim_lost")
 	want(t, p, "status", 409.0, "outcome", "not_stored")
 	// The credit is still two jobs.
@@ -207,8 +205,7 @@ func TestStreamCreates(t *testing.T) {
 	}
 	want(t, r.get("/jobs/"+ids[n-1]).object(200), "payload", map[string]any{"i": float64(n - 1)})
 	c.n = n
-	batch := c.ok(c.send("create", `[{"payload":"a"},{"payload":"b"}]`))
-	want(t, batch, "count", 2.0)
+	want(t, c.ok(c.send("create", `[{"payload":"a"},{"payload":"b"}]`)), "count", 2.0)
 	unique := `{"payload":"u","unique_key":"k"}`
 	first := c.ok(c.send("create", unique))
 	second := c.ok(c.send("create", unique))
@@ -270,9 +267,8 @@ func TestStreamRefusals(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		_, _, err := c.conn.Read(ctx)
 		cancel()
-		if websocket.CloseStatus(err) != websocket.StatusPolicyViolation || strings.Contains(text, `"n"`) && !strings.Contains(err.Error(), "whole number") {
-			t.Errorf("%s: %v", text, err)
-		}
+		testkit.Holds(t, websocket.CloseStatus(err) == websocket.StatusPolicyViolation &&
+			(!strings.Contains(text, `"n"`) || strings.Contains(err.Error(), "whole number")), text, err)
 	}
 	for _, h := range [][]string{
 		{}, {"Connection", "Upgrade"}, {"Connection", "Upgrade", "Upgrade", "h2c"},
@@ -298,9 +294,8 @@ func TestStreamResumes(t *testing.T) {
 	d := r.open()
 	resumed := d.ok(d.send("hello", fmt.Sprintf(`{"runner_id":"r","resume":%q,"claims":[%q,%q]}`, hello["stream_id"], first, unknownID)))
 	claims := resumed["claims"].([]any)
-	if len(claims) != 1 || claims[0].(map[string]any)["claim_id"] != first || claims[0].(map[string]any)["held"] != 1.0 {
-		t.Fatalf("resumed with %v", claims)
-	}
+	testkit.MustHold(t, len(claims) == 1 && claims[0].(map[string]any)["claim_id"] == first &&
+		claims[0].(map[string]any)["held"] == 1.0, "resumed with", claims)
 	want(t, r.get("/jobs/"+one[0]).object(200), "status", "active")
 	want(t, r.await(two[0], "pending"), "run_attempts", 0.0)
 	// The claim counts against the credit of the first subscription.

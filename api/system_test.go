@@ -50,8 +50,7 @@ func TestWatching(t *testing.T) {
 		{errors.New("something else"), "not_ready"},
 	} {
 		engine.why = c.err
-		o := r.get("/readyz").refused(http.StatusServiceUnavailable, c.code)
-		want(t, o, "detail", c.err.Error())
+		want(t, r.get("/readyz").refused(http.StatusServiceUnavailable, c.code), "detail", c.err.Error())
 	}
 }
 
@@ -218,21 +217,15 @@ func TestEngineErrors(t *testing.T) {
 			failure = c.err
 			log.Reset()
 			a := r.add("/add", "secret payload\n")
-			o := a.refused(c.status, c.code)
-			want(t, o, "outcome", c.outcome)
-			if _, full := c.err.(*ingest.TooManyQueues); full && a.header.Get("Retry-After") != "5400" {
-				t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
-			}
+			want(t, a.refused(c.status, c.code), "outcome", c.outcome)
+			_, full := c.err.(*ingest.TooManyQueues)
+			testkit.Holds(t, !full || a.header.Get("Retry-After") == "5400", "Retry-After", a.header.Get("Retry-After"))
 			testkit.Holds(t, c.status != 500 || c.outcome != "unknown" || !strings.Contains(a.body, "secret"), "the answer has", a.body)
-			if c.err == nil && !strings.Contains(log.String(), "a broken invariant") {
-				t.Errorf("the log does not have the panic: %s", log.String())
-			}
+			testkit.Holds(t, c.err != nil || strings.Contains(log.String(), "a broken invariant"), "the log does not have the panic", log.String())
 			if calm := c.err == ingest.ErrClosed || c.err == ingest.ErrNotReady; calm != strings.Contains(log.String(), `"level":"info"`) && c.status == 503 {
 				t.Errorf("log: %s", log.String())
 			}
-			if c.status == 500 && !strings.Contains(log.String(), `"level":"error"`) {
-				t.Errorf("log: %s", log.String())
-			}
+			testkit.Holds(t, c.status != 500 || strings.Contains(log.String(), `"level":"error"`), "log", log.String())
 			testkit.Lacks(t, log.String(), "secret payload")
 		})
 	}
@@ -254,9 +247,8 @@ func TestAccessLog(t *testing.T) {
 	r.get("/jobs/x").refused(http.StatusBadRequest, "bad_id")
 	r.stop()
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	if len(lines) != 2 || strings.Contains(log.String(), "hidden") || strings.Contains(log.String(), "payload") {
-		t.Fatalf("log: %s", log.String())
-	}
+	testkit.MustHold(t, len(lines) == 2 && !strings.Contains(log.String(), "hidden") &&
+		!strings.Contains(log.String(), "payload"), "log", log.String())
 	var o map[string]any
 	testkit.NoError(t, json.Unmarshal([]byte(lines[1]), &o))
 	want(t, o, "level", "info", "method", "GET", "route", "/jobs/:id", "path", "/jobs/x", "status", 400, "code", "bad_id", "message", "request")
@@ -301,8 +293,7 @@ func TestQueueyQueueExchange(t *testing.T) {
 	want(t, r.get("/jobs/"+id).object(http.StatusOK), "job_id", id, "binary_addr", binary, "created_at", o["created_at"], "updated_at", o["updated_at"])
 	const runner = "9c4d5a6e-0d1c-4b1a-8f43-5a1c2f3f9e11"
 	want(t, r.post("/jobs/claim", `{"runner_id":"`+runner+`"}`).object(http.StatusOK), "job_id", id, "status", "active", "run_attempts", 1, "runner_id", runner)
-	a := r.post("/jobs/claim", `{"runner_id":"`+runner+`"}`)
-	testkit.Equal(t, a.status, http.StatusNoContent, "second claim")
+	testkit.Equal(t, r.post("/jobs/claim", `{"runner_id":"`+runner+`"}`).status, http.StatusNoContent, "second claim")
 	r.do(http.MethodPost, "/jobs/"+unknownID+"/tickle", nil).refused(http.StatusNotFound, "job_not_found")
 	want(t, r.do(http.MethodPost, "/jobs/"+id+"/tickle", nil).object(http.StatusOK), "status", "active")
 	want(t, r.post("/jobs/"+id+"/complete", `{"status":"completed","output_addr":"`+input+`"}`).object(http.StatusOK), "status", "completed", "output_addr", input)

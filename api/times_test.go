@@ -137,9 +137,8 @@ func TestTimesAtTheirLimits(t *testing.T) {
 				}
 				for _, n := range []int64{f.lo - 1, f.hi + 1, math.MinInt64, math.MaxInt64} {
 					a := s.with(t, &f, n)
-					if name := f.name; a.status != http.StatusBadRequest || a.wrong(name) == nil {
-						t.Errorf("%s: %s with %s %d: %d %s", what, a.what, name, n, a.status, a.body)
-					}
+					name := f.name
+					testkit.Holds(t, a.status == http.StatusBadRequest && a.wrong(name) != nil, what, a.what, "with", name, n, a.status, a.body)
 				}
 			}
 			// The longest backoff, repeatedly, for a job with the latest run_at and the longest retention.

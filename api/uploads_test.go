@@ -26,9 +26,8 @@ func (r *rig) begin(size int, headers ...string) string {
 	a := r.do(http.MethodPost, "/uploads", nil, append(headers, "Upload-Length", strconv.Itoa(size))...)
 	a.wantStatus(http.StatusCreated)
 	path := a.header.Get("Location")
-	if !strings.HasPrefix(path, "/uploads/") || a.header.Get("Tus-Resumable") != "1.0.0" || a.header.Get("Upload-Offset") != "0" || a.header.Get("Upload-Expires") == "" {
-		r.Errorf("%v", a.header)
-	}
+	testkit.Holds(r, strings.HasPrefix(path, "/uploads/") && a.header.Get("Tus-Resumable") == "1.0.0" &&
+		a.header.Get("Upload-Offset") == "0" && a.header.Get("Upload-Expires") != "", a.header)
 	return path
 }
 
@@ -50,9 +49,8 @@ func TestUploads(t *testing.T) {
 	looks := func(offset int, finished bool) {
 		t.Helper()
 		head := r.do(http.MethodHead, path, nil)
-		if meta := head.header.Get("Upload-Metadata"); meta != "filename YQ==,address "+base64.StdEncoding.EncodeToString([]byte(address)) {
-			t.Errorf("at %d the metadata is %q", offset, meta)
-		}
+		meta := head.header.Get("Upload-Metadata")
+		testkit.Holds(t, meta == "filename YQ==,address "+base64.StdEncoding.EncodeToString([]byte(address)), "at", offset, "the metadata is", meta)
 		d := r.get(path).object(http.StatusOK)
 		if head.status != http.StatusOK || head.header.Get("Upload-Offset") != strconv.Itoa(offset) || head.header.Get("Upload-Length") != strconv.Itoa(len(content)) || head.header.Get("Cache-Control") != "no-store" ||
 			fmt.Sprint(d["offset"]) != strconv.Itoa(offset) || fmt.Sprint(d["size"]) != strconv.Itoa(len(content)) || (d["blob"] == address) != finished || (head.header.Get("Daybook-Blob") == address) != finished {
@@ -75,12 +73,10 @@ func TestUploads(t *testing.T) {
 	r.append(path, 3, content[3:7]).wantStatus(http.StatusNoContent)
 	a = r.append(path, 7, content[7:])
 	a.wantStatus(http.StatusNoContent)
-	if a.header.Get("Daybook-Blob") != address || a.header.Get("Location") != "/blobs/"+address || a.header.Get("Upload-Offset") != strconv.Itoa(len(content)) {
-		t.Errorf("the last answer has %v", a.header)
-	}
+	testkit.Holds(t, a.header.Get("Daybook-Blob") == address && a.header.Get("Location") == "/blobs/"+address &&
+		a.header.Get("Upload-Offset") == strconv.Itoa(len(content)), "the last answer has", a.header)
 	looks(len(content), true)
-	got := r.get("/blobs/" + address)
-	testkit.Equal(t, got.body, content, "the blob")
+	testkit.Equal(t, r.get("/blobs/"+address).body, content, "the blob")
 	r.append(path, len(content), "").refused(http.StatusConflict, "offset_differs")
 	r.do(http.MethodDelete, path, nil).wantStatus(http.StatusNoContent)
 	r.do(http.MethodDelete, path, nil).refused(http.StatusNotFound, "upload_not_found")
@@ -89,9 +85,8 @@ func TestUploads(t *testing.T) {
 	// Creations with all of the bytes, and of an empty blob.
 	whole := r.do(http.MethodPost, "/uploads", strings.NewReader("whole"), "Upload-Length", "5", "Content-Type", files.MIMEOffset)
 	whole.wantStatus(http.StatusCreated)
-	if whole.header.Get("Daybook-Blob") != addressOf("whole") || !strings.HasPrefix(whole.header.Get("Location"), "/uploads/") {
-		t.Errorf("%v", whole.header)
-	}
+	testkit.Holds(t, whole.header.Get("Daybook-Blob") == addressOf("whole") &&
+		strings.HasPrefix(whole.header.Get("Location"), "/uploads/"), whole.header)
 	begun := r.do(http.MethodPost, "/uploads", strings.NewReader("who"), "Upload-Length", "5", "Content-Type", files.MIMEOffset)
 	begun.wantStatus(http.StatusCreated)
 	r.append(begun.header.Get("Location"), 3, "le").wantStatus(http.StatusNoContent)
@@ -174,8 +169,7 @@ func TestUploadConnections(t *testing.T) {
 	const content = "over several connections"
 	path := r.begin(len(content))
 	offset := func() string { return r.do(http.MethodHead, path, nil).header.Get("Upload-Offset") }
-	c := r.partOf(path, 0, len(content), content[:5])
-	testkit.NoError(t, c.Close())
+	testkit.NoError(t, r.partOf(path, 0, len(content), content[:5]).Close())
 	r.until("the bytes of the lost connection count", func() bool { return offset() == "5" })
 	r.untilFree(path) // the bytes count before the request has ended
 	silent := r.partOf(path, 5, len(content)-5, content[5:9])
@@ -186,8 +180,7 @@ func TestUploadConnections(t *testing.T) {
 	testkit.Holds(t, strings.HasPrefix(string(answer), "HTTP/1.1 408 "), "the silent connection got", answer)
 	r.until("the bytes of the silent connection count", func() bool { return offset() == "9" })
 	r.append(path, 9, content[9:]).wantStatus(http.StatusNoContent)
-	got := r.get("/blobs/" + addressOf(content))
-	testkit.Equal(t, got.body, content, "the blob")
+	testkit.Equal(t, r.get("/blobs/"+addressOf(content)).body, content, "the blob")
 }
 
 // TestUploadGoesOnAtOnce: a client that has lost its connection continues at once, even if the server has not noticed

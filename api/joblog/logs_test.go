@@ -116,9 +116,8 @@ func TestBounds(t *testing.T) {
 	}
 	text := rest(slow)
 	var missed int64
-	if _, err := fmt.Sscanf(text, "\n[%d bytes came faster", &missed); err != nil || int64(strings.Count(text, "x"))+missed != at-5 {
-		t.Errorf("%d missed and %d read of %d: %v", missed, strings.Count(text, "x"), at-5, err)
-	}
+	testkit.Must(fmt.Sscanf(text, "\n[%d bytes came faster", &missed))(t)
+	testkit.Holds(t, int64(strings.Count(text, "x"))+missed == at-5, missed, "missed and", strings.Count(text, "x"), "read of", at-5)
 	var writers sync.WaitGroup
 	for w := range 4 {
 		writers.Go(func() {

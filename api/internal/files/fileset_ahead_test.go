@@ -224,8 +224,6 @@ func FuzzWantedBlob(f *testing.F) {
 	f.Add(",, address ,address !")
 	f.Fuzz(func(t *testing.T, meta string) {
 		want, err := wantedBlob(meta)
-		if (want.SHA256 != nil || want.SHA1 != nil) && (err != nil || !strings.Contains(meta, "address")) {
-			t.Errorf("%q wants %v, %v", meta, want, err)
-		}
+		testkit.Holds(t, want.SHA256 == nil && want.SHA1 == nil || err == nil && strings.Contains(meta, "address"), meta, "wants", want, err)
 	})
 }

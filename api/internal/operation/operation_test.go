@@ -95,9 +95,8 @@ func TestRead(t *testing.T) {
 	}
 	testkit.Equal(t, budget.Used(), 0, "bytes of the budget are held")
 	described := op.Describe(&openapi.Schemas{})
-	if described.Path != "/things/{id}" || len(described.Parameters) != 5 || described.Body.Required || described.Responses[202] == nil || described.Responses[415] == nil {
-		t.Errorf("%+v", described)
-	}
+	testkit.Holds(t, described.Path == "/things/{id}" && len(described.Parameters) == 5 && !described.Body.Required &&
+		described.Responses[202] != nil && described.Responses[415] != nil, described)
 }
 
 // TestForms: a type that is no request or answer is refused when the routes are built.

@@ -85,9 +85,7 @@ func TestLane(t *testing.T) {
 				}
 			}
 			done.Wait()
-			if b.Used() != 0 || b.oldest != nil || len(b.peers) != 0 {
-				t.Errorf("%d used at the end", b.Used())
-			}
+			testkit.Holds(t, b.Used() == 0 && b.oldest == nil && len(b.peers) == 0, b.Used(), "used at the end")
 		})
 	})
 	t.Run("one address gets half", func(t *testing.T) {
