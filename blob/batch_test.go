@@ -170,9 +170,7 @@ func TestBatchFailedCalls(t *testing.T) {
 			}
 			mustRead(t, s, all[0])
 			mustRead(t, s, all[6])
-			if s.hidden() != 0 || len(s.busy) != 0 {
-				t.Errorf("%d are unsynced, %d are owned", s.hidden(), len(s.busy))
-			}
+			testkit.Holds(t, s.hidden() == 0 && len(s.busy) == 0, s.hidden(), "are unsynced", len(s.busy), "are owned")
 			if t.Failed() {
 				return
 			}
@@ -272,9 +270,8 @@ func TestBatchRefusals(t *testing.T) {
 		b := mustBegin(t, s)
 		mustAdd(t, b, "gone")
 		testkit.Check(t, end(b))
-		if there, err := has(t, s, addressOf("gone")); there || err != nil {
-			t.Error("a discarded blob is there", err)
-		}
+		there, err := has(t, s, addressOf("gone"))
+		testkit.Holds(t, !there && err == nil, "a discarded blob is there", err)
 		mustAddUp(t, s)
 		mustBeEmpty(t, s.uploadsDir())
 	}

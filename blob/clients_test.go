@@ -78,9 +78,8 @@ func TestClientNames(t *testing.T) {
 	}
 	for _, name := range names {
 		_, err := c.Stat(t.Context(), name, Address{})
-		if want := job.CheckName("client", name); (want == nil) != errors.Is(err, ErrNotFound) || want != nil && !errors.Is(err, ErrClient) {
-			t.Errorf("%q: %v, but for jobs %v", name, err, want)
-		}
+		want := job.CheckName("client", name)
+		testkit.Holds(t, (want == nil) == errors.Is(err, ErrNotFound) && (want == nil || errors.Is(err, ErrClient)), name, err, "but for jobs", want)
 	}
 	testkit.Equal(t, maxClientName, job.MaxNameBytes, "names have up to bytes, those of jobs")
 }
@@ -95,9 +94,7 @@ func TestClientDirectories(t *testing.T) {
 	sweep := func() {
 		t.Helper()
 		for _, client := range append(c.Clients(), "") {
-			if _, err := c.Sweep(t.Context(), client, nobody); err != nil {
-				t.Error(err)
-			}
+			testkit.Must(c.Sweep(t.Context(), client, nobody))(t)
 		}
 	}
 	mustHave := func(clients, folders string) {
@@ -209,13 +206,9 @@ func TestClientsAtOnce(t *testing.T) {
 	sweeper.Wait()
 	for range 2 { // the first removes the SHA-1 entries
 		for _, client := range c.Clients() {
-			if _, err := c.Sweep(t.Context(), client, nobody); err != nil {
-				t.Error(err)
-			}
+			testkit.Must(c.Sweep(t.Context(), client, nobody))(t)
 		}
 	}
 	mustBeEmpty(t, filepath.Join(c.dir, "clients"))
-	if c.Used() != 0 || len(c.Clients()) != 0 {
-		t.Errorf("%d bytes are used, the clients are %v", c.Used(), c.Clients())
-	}
+	testkit.Holds(t, c.Used() == 0 && len(c.Clients()) == 0, c.Used(), "bytes are used, the clients are", c.Clients())
 }

@@ -37,9 +37,7 @@ func TestLayout(t *testing.T) {
 			return err
 		}
 		info, err := d.Info()
-		if err == nil && info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s has mode %v", path, info.Mode())
-		}
+		testkit.Holds(t, err != nil || info.Mode().Perm()&0o077 == 0, path, "has mode", info.Mode())
 		return err
 	}))
 	foreign := map[string]string{
@@ -55,9 +53,7 @@ func TestLayout(t *testing.T) {
 	}
 	testkit.NoError(t, s.Close())
 	s = mustOpen(t, dir, Options{})
-	if _, err := s.Sweep(context.Background(), "", func(Address) bool { return true }); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(s.Sweep(context.Background(), "", func(Address) bool { return true }))(t)
 	for name, want := range foreign {
 		got, err := os.ReadFile(filepath.Join(dir, name))
 		if name == "uploads/put-00killed" {
@@ -198,9 +194,8 @@ func TestSHA1(t *testing.T) {
 		testkit.Equal(t, testkit.Must(s.Resolve(t.Context(), "", Ref{SHA1: &first.SHA1}))(t), want.Address, "it resolves to")
 	}
 	resolves(first)
-	if !strings.HasPrefix(first.SHA1.String(), "68d5b573") || !strings.HasSuffix(first.Address.String(), "2e9698") {
-		t.Errorf("%s has the digests %v and %v", wilson, first.Address, first.SHA1)
-	}
+	testkit.Holds(t, strings.HasPrefix(first.SHA1.String(), "68d5b573") &&
+		strings.HasSuffix(first.Address.String(), "2e9698"), wilson, "has the digests", first.Address, "and", first.SHA1)
 	info := testkit.Must(s.Put(context.Background(), "", strings.NewReader(wilson), Ref{SHA1: &first.SHA1}))(t)
 	testkit.Equal(t, info.Address, first.Address, "Put that expects a SHA-1:", info)
 

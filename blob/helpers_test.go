@@ -45,9 +45,8 @@ func put(s *Store, content string) (Info, error) {
 func mustPut(t testing.TB, s *Store, content string) Info {
 	t.Helper()
 	info := testkit.Must(put(s, content))(t)
-	if info.Address != sha256.Sum256([]byte(content)) || info.SHA1 != sha1.Sum([]byte(content)) || info.Size != int64(len(content)) {
-		t.Fatalf("Put of %d bytes returned %+v", len(content), info)
-	}
+	testkit.MustHold(t, info.Address == sha256.Sum256([]byte(content)) && info.SHA1 == sha1.Sum([]byte(content)) &&
+		info.Size == int64(len(content)), "Put of", len(content), "bytes returned", info)
 	return info
 }
 
@@ -93,9 +92,8 @@ func mustRead(t testing.TB, s *Store, content string) {
 func mustBeDamaged(t testing.TB, err error, path string) {
 	t.Helper()
 	var damaged *DamagedError
-	if !errors.As(err, &damaged) || damaged.File != path || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "next step") {
-		t.Errorf("got the error %v, want damage of %s", err, path)
-	}
+	testkit.Holds(t, errors.As(err, &damaged) && damaged.File == path && strings.Contains(err.Error(), path) &&
+		strings.Contains(err.Error(), "next step"), "got the error", err, "want damage of", path)
 }
 
 // mustBeEmpty checks that no upload has left a file.

@@ -16,9 +16,8 @@ import (
 func mustNewUpload(t testing.TB, s *Store, size int64, want Ref) *Upload {
 	t.Helper()
 	u := testkit.Must(s.NewUpload(t.Context(), "", size, want))(t)
-	if state := u.State(); len(state.ID) != 33 || state.Offset != 0 || state.Size != size || state.Blob != nil || state.Busy {
-		t.Errorf("a new upload is %+v", state)
-	}
+	state := u.State()
+	testkit.Holds(t, len(state.ID) == 33 && state.Offset == 0 && state.Size == size && state.Blob == nil && !state.Busy, "a new upload is", state)
 	return u
 }
 
@@ -81,9 +80,8 @@ func TestUploadCutOff(t *testing.T) {
 	testkit.Failed(t, u.Append(t.Context(), u.State().Offset, strings.NewReader("")), ErrBusy)
 	testkit.Failed(t, u.Remove(t.Context()), ErrBusy)
 	testkit.Fails(u.Finish(t.Context()))(t, ErrBusy)
-	if swept, err := s.Sweep(t.Context(), "", nobody); swept != (Swept{}) || err != nil {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
+	swept, err := s.Sweep(t.Context(), "", nobody)
+	testkit.Holds(t, swept == (Swept{}) && err == nil, "swept", swept, err)
 	cancel() // as when the connection is lost
 	close(release)
 	testkit.Failed(t, <-ended, context.Canceled)
@@ -223,9 +221,7 @@ func TestUploadLimits(t *testing.T) {
 	free = 1 << 40
 	mustAppend(t, u, random(10, bufferBytes))
 	testkit.Failed(t, u.Append(t.Context(), bufferBytes, strings.NewReader("x")), ErrQuota)
-	if s.Used() != 3*bufferBytes || u.State().Offset != bufferBytes {
-		t.Errorf("%d bytes are used, the upload has %d", s.Used(), u.State().Offset)
-	}
+	testkit.Holds(t, s.Used() == 3*bufferBytes && u.State().Offset == bufferBytes, s.Used(), "bytes are used, the upload has", u.State().Offset)
 	testkit.NoError(t, s.Delete(t.Context(), "", addressOf(large)))
 	testkit.Failed(t, u.Append(t.Context(), bufferBytes, strings.NewReader(large[1:]+"xx")), ErrTooLarge)
 	testkit.Check(t, u.Remove(t.Context()))
@@ -264,9 +260,7 @@ func TestAllUploads(t *testing.T) {
 	testkit.Must(a.Finish(t.Context()))(t)
 	s = reopen(t, s, Options{})
 	s.maxAllUploads = 2
-	if _, err := s.Upload(t.Context(), "b", b.State().ID); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(s.Upload(t.Context(), "b", b.State().ID))(t)
 	c := testkit.Must(begin("c"))(t)
 	testkit.Fails(s.Upload(t.Context(), "a", a.State().ID))(t, ErrNotFound)
 	testkit.Check(t, c.Remove(t.Context()))
@@ -283,15 +277,13 @@ func TestUploadExpiry(t *testing.T) {
 	c.at = c.at.Add(UploadExpiry)
 	mustAppend(t, mustFind(t, s, u.State().ID), "12345")
 	c.at = c.at.Add(UploadExpiry)
-	if swept, err := s.Sweep(t.Context(), "", nobody); swept.Uploads != 0 || err != nil {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
+	swept, err := s.Sweep(t.Context(), "", nobody)
+	testkit.Holds(t, swept.Uploads == 0 && err == nil, "swept", swept, err)
 	mustFind(t, s, u.State().ID)
 	c.at = c.at.Add(1)
 	testkit.Fails(s.Upload(t.Context(), "", u.State().ID))(t, ErrNotFound)
-	if swept, err := s.Sweep(t.Context(), "", nobody); swept.Uploads != 1 || err != nil {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
+	swept, err = s.Sweep(t.Context(), "", nobody)
+	testkit.Holds(t, swept.Uploads == 1 && err == nil, "swept", swept, err)
 	mustBeEmpty(t, s.uploadsDir())
 	mustAddUp(t, s)
 

@@ -33,9 +33,7 @@ func TestSweep(t *testing.T) {
 	}
 	c.at = c.at.Add(defaultGrace / renewShare)
 	early := c.at
-	if _, err := s.Missing(t.Context(), "", []Address{addressOf("asked for early")}); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(s.Missing(t.Context(), "", []Address{addressOf("asked for early")}))(t)
 	c.at = c.at.Add(defaultGrace - defaultGrace/renewShare)
 	sweep(0) // exactly the grace
 	mustPut(t, s, "put again")
@@ -46,9 +44,7 @@ func TestSweep(t *testing.T) {
 	mustRead(t, s, "live")
 	mustRead(t, s, "put again")
 	mustRead(t, s, "asked for")
-	if early.Add(defaultGrace * (renewShare - 1) / renewShare).After(c.at) {
-		t.Error("the sweep was too early for what doc.go promises")
-	}
+	testkit.Holds(t, !early.Add(defaultGrace*(renewShare-1)/renewShare).After(c.at), "the sweep was too early for what doc.go promises")
 	c.at = c.at.Add(defaultGrace)
 	sweep(2)
 	mustRead(t, s, "live")
@@ -136,9 +132,8 @@ func TestSweepModel(t *testing.T) {
 		mu.Unlock()
 		for _, i := range all {
 			mustRead(t, s, content(i))
-			if x := mustResolve(t, s, content(i)); x != addressOf(content(i)) {
-				t.Errorf("the SHA-1 of %q is %v", content(i), x)
-			}
+			x := mustResolve(t, s, content(i))
+			testkit.Holds(t, x == addressOf(content(i)), "the SHA-1 of", content(i), "is", x)
 		}
 		mu.Lock()
 		for _, i := range all {
@@ -221,15 +216,12 @@ func TestSweepModel(t *testing.T) {
 	mu.Lock()
 	now = now.Add(2 * time.Hour)
 	mu.Unlock()
-	if _, err := s.Sweep(context.Background(), "", nobody); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(s.Sweep(context.Background(), "", nobody))(t)
 	mustBeEmpty(t, s.blobs())
 	mustBeEmpty(t, s.sha1s())
 	mustBeEmpty(t, s.uploadsDir())
-	if s.Used() != 0 || len(s.busy) != 0 || s.hidden() != 0 || len(s.unsyncedAge) != 0 {
-		t.Errorf("%d bytes are used, %d addresses are owned, %d are unsynced", s.Used(), len(s.busy), s.hidden())
-	}
+	testkit.Holds(t, s.Used() == 0 && len(s.busy) == 0 && s.hidden() == 0 &&
+		len(s.unsyncedAge) == 0, s.Used(), "bytes are used", len(s.busy), "addresses are owned", s.hidden(), "are unsynced")
 }
 
 // TestSweepDuringCommit: a sweep during any step of a Put never removes the blob or its SHA-1.
@@ -261,9 +253,7 @@ func TestSweepKeepsWhatItCannotRead(t *testing.T) {
 	testkit.NoError(t, os.WriteFile(path, nil, 0o600))
 	swept, err := s.Sweep(context.Background(), "", nobody)
 	testkit.Holds(t, swept == (Swept{}) && err == nil, "swept", swept, err)
-	if _, err := os.Stat(filepath.Clean(path)); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(os.Stat(filepath.Clean(path)))(t)
 }
 
 // TestManyRenewals: Missing renews many old blobs with one syncfs, or with an fsync of each where syncfs is not
@@ -357,7 +347,6 @@ func TestRenewalOfBatch(t *testing.T) {
 	c.at = c.at.Add(2 * defaultGrace)
 	rec.calls, rec.failAt = nil, 1
 	testkit.Fails(s.Missing(t.Context(), "", []Address{addressOf(wilson)}))(t, errInjected)
-	if err := s.Delete(t.Context(), "", addressOf(wilson)); err != nil || len(s.unsyncedAge) != 0 {
-		t.Errorf("%v; %d are not durable", err, len(s.unsyncedAge))
-	}
+	err := s.Delete(t.Context(), "", addressOf(wilson))
+	testkit.Holds(t, err == nil && len(s.unsyncedAge) == 0, err, len(s.unsyncedAge), "are not durable")
 }

@@ -73,10 +73,8 @@ func testPut(t *testing.T, all *store) {
 		sum += size
 		a := addressOf(content)
 		testkit.Equal(t, testkit.Must(s.resolve(t, content))(t), a, "SHA-1 leads to")
-		info, err := s.Stat(t.Context(), s.client, a)
-		if err != nil || info.Size != int64(len(content)) || info.Address != a || time.Since(info.Changed).Abs() > time.Minute {
-			t.Errorf("Stat: %+v, %v", info, err)
-		}
+		info := testkit.Must(s.Stat(t.Context(), s.client, a))(t)
+		testkit.Holds(t, info.Size == int64(len(content)) && info.Address == a && time.Since(info.Changed).Abs() <= time.Minute, "Stat", info)
 	}
 	wantUsed(t, s, sum)
 	for _, want := range []error{nil, blob.ErrNotFound} {
@@ -316,9 +314,7 @@ func testQuota(t *testing.T, all *store) {
 		refused(s, long(151), blob.Ref{})
 		refused(bob, long(151), blob.Ref{})
 		testkit.Fails(bob.NewUpload(t.Context(), bob.client, 151, blob.Ref{}))(t, blob.ErrQuota)
-		if _, err := s.put(t.Context(), long(400), blob.Ref{SHA256: &a}); err != nil {
-			t.Errorf("put again, with a known address: %v", err)
-		}
+		testkit.Must(s.put(t.Context(), long(400), blob.Ref{SHA256: &a}))(t)
 		refused(s, long(400)+long(151), blob.Ref{SHA256: &a})
 		wantUsed(t, all, 850)
 		all.reopen()
@@ -356,9 +352,7 @@ func testClients(t *testing.T, all *store) {
 	mustMiss(t, bob, "of alice")
 	mustMiss(t, shared, "of alice")
 	b := testkit.Must(alice.NewBatch(t.Context(), alice.client))(t)
-	if _, err := b.Add(t.Context(), strings.NewReader("in a batch"), blob.Ref{}); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(b.Add(t.Context(), strings.NewReader("in a batch"), blob.Ref{}))(t)
 	testkit.Check(t, b.Commit(t.Context()))
 	mustRead(t, alice, "in a batch")
 	u := testkit.Must(alice.NewUpload(t.Context(), alice.client, 7, blob.Ref{}))(t)
@@ -383,25 +377,19 @@ func testClients(t *testing.T, all *store) {
 	wantUsed(t, all.of("bob:2"), 8)
 	testkit.Check(t, all.Delete(t.Context(), "bob:2", addressOf("of alice")))
 	mustRead(t, all.of("alice"), "of alice")
-	if _, err := all.Sweep(t.Context(), "bob:2", func(blob.Address) bool { return true }); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(all.Sweep(t.Context(), "bob:2", func(blob.Address) bool { return true }))(t)
 	testkit.EqualSlices(t, all.Clients(), []string{"alice"}, "clients after the last blob of one was removed")
 	wantUsed(t, all, 14)
 	carol := all.of("carol") // her only blob is empty
 	mustPut(t, carol, "")
 	for range 2 {
-		if _, err := carol.Sweep(t.Context(), carol.client, func(blob.Address) bool { return true }); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(carol.Sweep(t.Context(), carol.client, func(blob.Address) bool { return true }))(t)
 		mustRead(t, carol, "")
 		all.reopen()
 		carol = all.of("carol")
 	}
 	testkit.Check(t, carol.Delete(t.Context(), carol.client, addressOf("")))
-	if _, err := carol.Sweep(t.Context(), carol.client, func(blob.Address) bool { return true }); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(carol.Sweep(t.Context(), carol.client, func(blob.Address) bool { return true }))(t)
 	testkit.EqualSlices(t, all.Clients(), []string{"alice"}, "clients after a blob without bytes was removed")
 }
 

@@ -81,9 +81,7 @@ func TestRangesVerifyOnce(t *testing.T) {
 		testkit.Holds(t, string(p) == content[i*1000:i*1000+100], "range", i)
 		testkit.Check(t, b.Close())
 	}
-	if whole.Load() != 1 || ranges.Load() != 10 {
-		t.Errorf("%d downloads and %d ranges, not 1 and 10", whole.Load(), ranges.Load())
-	}
+	testkit.Holds(t, whole.Load() == 1 && ranges.Load() == 10, whole.Load(), "downloads and", ranges.Load(), "ranges, not 1 and 10")
 }
 
 // TestVerificationGoesOn: a reader that gives up does not end the download that verifies a long blob.
@@ -356,9 +354,7 @@ func TestFinishAgain(t *testing.T) {
 		}
 		return false
 	})
-	if _, err := u.Finish(ctx); err != nil {
-		t.Errorf("Finish for a client that hangs up: %v", err)
-	}
+	testkit.Must(u.Finish(ctx))(t)
 	mustRead(t, s, "WILSON!")
 	wantUsed(t, s, 7)
 }

@@ -126,9 +126,8 @@ func (s *store) noFiles() {
 func mustPut(t *testing.T, s blobs, content string) blob.Info {
 	t.Helper()
 	info := testkit.Must(s.put(t.Context(), content, blob.Ref{}))(t)
-	if info.Address != sha256.Sum256([]byte(content)) || info.SHA1 != sha1.Sum([]byte(content)) || info.Size != int64(len(content)) {
-		t.Fatalf("Put of %d bytes: %+v", len(content), info)
-	}
+	testkit.MustHold(t, info.Address == sha256.Sum256([]byte(content)) && info.SHA1 == sha1.Sum([]byte(content)) &&
+		info.Size == int64(len(content)), "Put of", len(content), "bytes", info)
 	return info
 }
 

@@ -110,9 +110,7 @@ func TestOwnerAtOnce(t *testing.T) {
 	for range cap(won) {
 		if b := <-won; b != nil {
 			n++
-			if _, err := b.Owned(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testkit.Must(b.Owned(t.Context()))(t)
 			defer b.Close()
 		}
 	}
