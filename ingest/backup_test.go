@@ -66,9 +66,8 @@ func TestSnapshotKeepsWhatItNeeds(t *testing.T) {
 	testkit.NoError(t, e.FlushWait())
 	before := createAll(t, e, 50, 100) // some of the journal is not flushed
 	s := testkit.Must(e.Snapshot())(t)
-	if s.Last < before.Seq || s.Cursor > s.Last {
-		t.Errorf("the snapshot has the cursor %d and the last seq %d; %d was acknowledged", s.Cursor, s.Last, before.Seq)
-	}
+	testkit.Holds(t, s.Last >= before.Seq &&
+		s.Cursor <= s.Last, "the snapshot has the cursor", s.Cursor, "and the last seq", s.Last, before.Seq, "was acknowledged")
 	kept := e.log.First()
 	testkit.Fails(e.Snapshot())(t, ErrBackupRunning)
 	var paths []string
@@ -87,9 +86,8 @@ func TestSnapshotKeepsWhatItNeeds(t *testing.T) {
 		first := e.log.First()
 		testkit.Holds(t, first <= max(s.Cursor, 1), "the journal begins at", first, "and the snapshot needs record", s.Cursor)
 	})
-	if !strings.HasPrefix(paths[1], "journal/") || !slices.ContainsFunc(paths, func(p string) bool { return strings.HasSuffix(p, ".sst") }) {
-		t.Errorf("the files are %v", paths)
-	}
+	testkit.Holds(t, strings.HasPrefix(paths[1], "journal/") &&
+		slices.ContainsFunc(paths, func(p string) bool { return strings.HasSuffix(p, ".sst") }), "the files are", paths)
 	testkit.NoError(t, s.Close())
 	e.cut(0)
 	first := e.log.First()

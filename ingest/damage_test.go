@@ -66,9 +66,8 @@ func TestDamagedPage(t *testing.T) {
 	}
 	testkit.Holds(t, shown == n && unread != 0 && unread != n, shown, "of", n, "jobs are listed", unread, "of them damaged")
 	healthy := work()
-	if healthy == 0 || healthy == n || e.Stats().Damaged != uint64(n-healthy) {
-		t.Fatalf("%d of %d jobs were handed out, %d set aside", healthy, n, e.Stats().Damaged)
-	}
+	testkit.MustHold(t, healthy != 0 && healthy != n &&
+		e.Stats().Damaged == uint64(n-healthy), healthy, "of", n, "jobs were handed out", e.Stats().Damaged, "set aside")
 	listed := func() (ids []job.ID) {
 		for after := (job.ID{}); ; {
 			docs, next := testkit.Must2(current(t, e).List(query.Filter{Status: job.Deferred, Limit: 1000, After: after, Parts: query.Everything}))(t)
@@ -340,9 +339,8 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 				testkit.Equal(t, listed, n, "jobs are listed")
 				return damaged, coded
 			}
-			if damaged, coded := look(); damaged == 0 || damaged > n/4 || coded != 0 {
-				t.Errorf("%d jobs show damage before a claim, %d have the code", damaged, coded)
-			}
+			damaged, coded := look()
+			testkit.Holds(t, damaged != 0 && damaged <= n/4 && coded == 0, damaged, "jobs show damage before a claim", coded, "have the code")
 			healthy := 0
 			for {
 				claimed, docs := mustClaim(t, e, claimOf(70))
@@ -353,12 +351,10 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 				healthy += len(docs)
 			}
 			aside := n - healthy
-			if aside == 0 || aside > n/4 || e.Stats().Damaged != uint64(aside) {
-				t.Errorf("%d of %d jobs were handed out, %d set aside", healthy, n, e.Stats().Damaged)
-			}
-			if damaged, coded := look(); damaged < aside || coded != aside {
-				t.Errorf("%d jobs show damage, %d have the code, %d were set aside", damaged, coded, aside)
-			}
+			testkit.Holds(t, aside != 0 && aside <= n/4 &&
+				e.Stats().Damaged == uint64(aside), healthy, "of", n, "jobs were handed out", e.Stats().Damaged, "set aside")
+			damaged, coded = look()
+			testkit.Holds(t, damaged >= aside && coded == aside, damaged, "jobs show damage", coded, "have the code", aside, "were set aside")
 		})
 	}
 }

@@ -112,9 +112,8 @@ func TestLifecycleOverRestarts(t *testing.T) {
 	doc := testkit.Must(current(t, e).Job(last))(t)
 	testkit.MustHold(t, doc.Status == job.Pending && string(doc.Payload) == "line 999", "job", doc)
 	claimed, jobs, _, err := e.Claim(ctx, claimOf(100), 0)
-	if err != nil || len(jobs) != 100 || string(jobs[42].Payload) != "line 42" || jobs[0].RunAttempts != 1 {
-		t.Fatalf("claimed %+v, %d jobs, %v", claimed, len(jobs), err)
-	}
+	testkit.NoError(t, err)
+	testkit.MustHold(t, len(jobs) == 100 && string(jobs[42].Payload) == "line 42" && jobs[0].RunAttempts == 1, "claimed", claimed, len(jobs), "jobs")
 	stop()
 
 	e, stop = start(t, dir)
@@ -129,10 +128,8 @@ func TestLifecycleOverRestarts(t *testing.T) {
 	stop()
 
 	e, _ = start(t, dir)
-	batch, err := current(t, e).Batch(job.NewID(receipt.At, receipt.Seq, 0))
-	if err != nil || batch.Counts[job.Completed] != 99 || batch.Counts[job.Failed] != 1 || batch.Counts[job.Pending] != 900 {
-		t.Fatalf("batch %+v, %v", batch, err)
-	}
+	batch := testkit.Must(current(t, e).Batch(job.NewID(receipt.At, receipt.Seq, 0)))(t)
+	testkit.MustHold(t, batch.Counts[job.Completed] == 99 && batch.Counts[job.Failed] == 1 && batch.Counts[job.Pending] == 900, "batch", batch)
 	doc = testkit.Must(current(t, e).Job(jobs[7].ID))(t)
 	testkit.MustHold(t, doc.Error == "no such thing" && doc.ExitCode == 404 && doc.Runner == "r1" && len(doc.Attempts) == 1, "job", doc)
 }
@@ -203,9 +200,7 @@ func TestLongCompletionsLetOthersIn(t *testing.T) {
 	for len(q.proposed) > 0 {
 		testkit.NoError(t, q.next())
 	}
-	if len(q.ended) != claims || e.Stats().Jobs["completed"] != claims*each {
-		t.Errorf("%d were carried out, %v", len(q.ended), e.Stats().Jobs)
-	}
+	testkit.Holds(t, len(q.ended) == claims && e.Stats().Jobs["completed"] == claims*each, len(q.ended), "were carried out", e.Stats().Jobs)
 }
 
 // TestCompletionsOfManyClaimsShareFsyncs: a runner reports the jobs of many claims in one request. Each claim is a
@@ -375,9 +370,7 @@ func TestCut(t *testing.T) {
 
 	testkit.Fails(Rebuild(t.Context(), dir, "", func(uint64, uint64) {}))(t, journal.ErrCursor, "next step")
 	testkit.Fails(os.Stat(StoreDir(dir)+".rebuild"))(t, os.ErrNotExist)
-	if _, err := Rebuild(t.Context(), dir, base, func(uint64, uint64) {}); err != nil {
-		t.Fatalf("rebuild from a base: %v", err)
-	}
+	testkit.Must(Rebuild(t.Context(), dir, base, func(uint64, uint64) {}))(t)
 	testkit.Equal(t, digestOfData(t, func() {}, dir), want, "rebuilt from a base before")
 }
 

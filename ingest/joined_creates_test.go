@@ -86,9 +86,8 @@ func TestJoinedCreates(t *testing.T) {
 		first := 0
 		for i, m := range made {
 			want := creates[i]
-			if !m.Batch.IsZero() || m.Job(0) != m.First || m.Lines != want.Lines() || m.Seq != made[0].Seq || m.First.Line() != first {
-				t.Errorf("create %d made %+v", i, m)
-			}
+			testkit.Holds(t, m.Batch.IsZero() && m.Job(0) == m.First && m.Lines == want.Lines() &&
+				m.Seq == made[0].Seq && m.First.Line() == first, "create", i, "made", m)
 			first += m.Lines
 			line, payloads := 0, want.Payloads
 			for _, g := range want.Groups {
@@ -153,9 +152,7 @@ func TestJoinedCreatesOfManyCallers(t *testing.T) {
 					return
 				}
 				mu.Lock()
-				if made[m.Job(0)] != "" {
-					t.Errorf("%v was answered twice", m.Job(0))
-				}
+				testkit.Holds(t, made[m.Job(0)] == "", m.Job(0), "was answered twice")
 				made[m.Job(0)] = payload
 				mu.Unlock()
 			}
@@ -164,8 +161,7 @@ func TestJoinedCreatesOfManyCallers(t *testing.T) {
 	wg.Wait()
 	q := current(t, e)
 	for id, payload := range made {
-		doc := testkit.Must(q.Job(id))(t)
-		testkit.Equal(t, string(doc.Payload), payload, "job", id)
+		testkit.Equal(t, string(testkit.Must(q.Job(id))(t).Payload), payload, "job", id)
 	}
 	totals := q.Totals()
 	n := totals.Counts.Total()
@@ -204,9 +200,8 @@ func TestJoinedRecordLimits(t *testing.T) {
 	} {
 		r := fill(test.next)
 		fields, body := r.command().Encode()
-		if len(fields)+len(body) > maxJoinedBytes || len(fields)+len(body) < test.bytes || len(r.creates) < test.jobs {
-			t.Errorf("%s: %d jobs take %d bytes", name, len(r.creates), len(fields)+len(body))
-		}
+		testkit.Holds(t, len(fields)+len(body) <= maxJoinedBytes && len(fields)+len(body) >= test.bytes &&
+			len(r.creates) >= test.jobs, name, len(r.creates), "jobs take", len(fields)+len(body), "bytes")
 		cmd, err := job.Decode("create", fields, body)
 		testkit.NoError(t, err, name)
 		if c := cmd.(*job.Create); c.CheckPayloads() != nil || !c.Joined || len(c.Groups) != r.groups || c.Lines() != r.lines {
@@ -214,9 +209,8 @@ func TestJoinedRecordLimits(t *testing.T) {
 		}
 	}
 	full := &joinedRecord{groups: job.MaxGroups, creates: []*joinedCreate{{c: joinable("a", job.LineFrame, "x")}}}
-	if !full.fits(&joinedCreate{c: joinable("a", job.LineFrame, "y")}) || full.fits(&joinedCreate{c: joinable("b", job.LineFrame, "y")}) {
-		t.Error("the bound of groups")
-	}
+	testkit.Holds(t, full.fits(&joinedCreate{c: joinable("a", job.LineFrame, "y")}) &&
+		!full.fits(&joinedCreate{c: joinable("b", job.LineFrame, "y")}), "the bound of groups")
 	largest := joinableList(job.LenFrame, slices.Repeat([]string{"a"}, maxJoinedLines-maxJoinedGroups)...)
 	for i := range maxJoinedGroups {
 		g := largest.Groups[0]

@@ -66,9 +66,7 @@ func TestKeysAreBounded(t *testing.T) {
 		testkit.Fails(claim(keyed("one more claim")))(t, ErrTooManyKeys)
 		testkit.Failed(t, complete(held.Claim, keyed("one more completion")), ErrTooManyKeys)
 		testkit.Check(t, complete(held.Claim, job.Once{}), "a completion without a key")
-		if _, err := create(job.Once{}); err != nil {
-			t.Errorf("a create without a key: %v", err)
-		}
+		testkit.Must(create(job.Once{}))(t)
 		again := testkit.Must(create(keyed("create")))(t)
 		testkit.Holds(t, again.Replayed && again.Batch == made.Batch, "a repeat", again)
 		repeated := testkit.Must(claim(keyed("claim")))(t)
@@ -77,9 +75,7 @@ func TestKeysAreBounded(t *testing.T) {
 		testkit.Equal(t, e.Stats().Keys, most, "keys")
 	}
 	past()
-	if _, err := create(number(0, 1)); err != nil {
-		t.Errorf("a create with a number: %v", err)
-	}
+	testkit.Must(create(number(0, 1)))(t)
 	if held, err := claim(number(1, 1)); err != nil || held.Jobs() != 1 {
 		t.Errorf("a claim with a number: %+v, %v", held, err)
 	} else if err := complete(held.Claim, number(2, 1)); err != nil {
@@ -184,9 +180,7 @@ func TestOwnersOfSessionsShareTheRoom(t *testing.T) {
 		testkit.Must(e.EndSession(ctx, job.EndSession{Session: id}))(t)
 	}
 	current(t, e)
-	if _, _, err := e.Complete(ctx, end); err != nil {
-		t.Errorf("when most of its sessions have ended: %v", err)
-	}
+	testkit.Must2(e.Complete(ctx, end))(t)
 }
 
 // TestQueuesAreBounded: a create that would exceed the limit of queues is refused as a whole. Creates in existing queues
@@ -211,9 +205,8 @@ func TestQueuesAreBounded(t *testing.T) {
 		testkit.Must2(current(t, e).Queues("", "", "", 1))(t) // all synced commands are applied
 		_, err := of(types...)
 		var full *TooManyQueues
-		if !errors.Is(err, ErrTooManyQueues) || !errors.As(err, &full) || full.RetryAfter < wait-time.Minute || full.RetryAfter > wait {
-			t.Errorf("a create past the bound: %v, %+v", err, full)
-		}
+		testkit.Holds(t, errors.Is(err, ErrTooManyQueues) && errors.As(err, &full) &&
+			full.RetryAfter >= wait-time.Minute && full.RetryAfter <= wait, "a create past the bound", err, full)
 		testkit.Equal(t, e.Stats().Queues, most, "queues")
 	}
 	var last job.ID
@@ -224,9 +217,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	}
 	refused(maxQueueWait, "more")
 	refused(maxQueueWait, "queue0", "more")
-	if _, err := of("queue0", "queue1"); err != nil {
-		t.Errorf("a create in queues that are there: %v", err)
-	}
+	testkit.Must(of("queue0", "queue1"))(t)
 	claimed, jobs := mustClaim(t, e, claimOf(10))
 	testkit.MustEqual(t, len(jobs), most+2, "jobs")
 	ended, _ := testkit.Must2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}))(t)
@@ -240,9 +231,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	deleted, _ := testkit.Must2(e.DeleteQueue(ctx, job.DeleteQueue{Client: "default", Type: fmt.Sprint("queue", most-1)}))(t)
 	testkit.MustEqual(t, deleted.Refusal, job.Granted, deleted)
 	testkit.Eventually(t, "no queue is about to be made", func() bool { return e.making.queues.Load() == 0 && e.Stats().Queues < most })
-	if _, err := of("more"); err != nil {
-		t.Errorf("a create once there is room: %v", err)
-	}
+	testkit.Must(of("more"))(t)
 	refused(maxQueueWait, "another")
 }
 
@@ -288,9 +277,7 @@ func TestSessionsAreBounded(t *testing.T) {
 		testkit.Holds(t, again.Replayed && again.Batch == made.Batch, "a repeat in a session", again)
 		c = lines(1)
 		c.Once = keyed(fmt.Sprint(number(0, n).Session, n))
-		if _, _, err := e.Create(ctx, c); err != nil {
-			t.Errorf("a create with a key: %v", err)
-		}
+		testkit.Must2(e.Create(ctx, c))(t)
 		claim := claimOf(2)
 		claim.Once = number(1, n)
 		claimed, jobs := mustClaim(t, e, claim)

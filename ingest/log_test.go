@@ -56,9 +56,7 @@ func TestFollowerProposesNothingByItself(t *testing.T) {
 		l.other(job.Tick{AsOf: l.Now() - 90_000, Rows: 1000})
 		doc = status(t, e, deferred)
 		testkit.Equal(t, doc.Status, job.Pending, "after the leader's tick:", doc)
-		if _, _, err := e.Create(ctx, lines(1)); err != nil {
-			t.Error(err)
-		}
+		testkit.Must2(e.Create(ctx, lines(1)))(t)
 		_, jobs := mustClaim(t, e, claimOf(10))
 		testkit.Equal(t, len(jobs), 2, "claimed")
 		expectVerbs(t, l, "on requests", "create", "claim")
@@ -75,9 +73,7 @@ func TestFollowerProposesNothingByItself(t *testing.T) {
 		testkit.Holds(t, slices.Contains(verbs, "tick"), "when the leases were over, this process proposed", verbs, "and no tick")
 		doc = status(t, e, claimed)
 		testkit.Equal(t, doc.Status, job.Pending, "after the tick:", doc)
-		if _, err := e.AcceptTime(ctx); err != nil {
-			t.Errorf("accept the time: %v", err)
-		}
+		testkit.Must(e.AcceptTime(ctx))(t)
 	})
 }
 
@@ -197,9 +193,8 @@ func TestReadsWaitForTheBarrier(t *testing.T) {
 		l.silent = silent
 		l.mu.Unlock()
 		began := time.Now()
-		if err := e.CatchUp(t.Context(), 0); !errors.Is(err, ErrStale) || time.Since(began) != BarrierWait {
-			t.Errorf("after %v: %v", time.Since(began), err)
-		}
+		err := e.CatchUp(t.Context(), 0)
+		testkit.Holds(t, errors.Is(err, ErrStale) && time.Since(began) == BarrierWait, "after", time.Since(began), err)
 		time.AfterFunc(time.Second, func() { close(silent) })
 		testkit.Check(t, e.CatchUp(t.Context(), 0))
 	})

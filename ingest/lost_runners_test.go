@@ -65,13 +65,11 @@ func TestLostRunner(t *testing.T) {
 		if s := e.Stats(); s.Jobs["active"] != 0 || s.Jobs["pending"]+s.Jobs["deferred"] != 3000 || s.Jobs["deferred"] < 1000 || s.Runners != (registry.Counts{Alive: 1, Dead: 1, Lost: 1}) {
 			t.Errorf("jobs %v, runners %+v", s.Jobs, s.Runners)
 		}
-		if len(told) != 1 || told[0].ID != "r1" || told[0].Instance != "first" || told[0].State != registry.Dead || told[0].End != registry.Lost {
-			t.Errorf("OnLost: %+v", told)
-		}
+		testkit.Holds(t, len(told) == 1 && told[0].ID == "r1" && told[0].Instance == "first" &&
+			told[0].State == registry.Dead && told[0].End == registry.Lost, "OnLost", told)
 		doc := status(t, e, jobs[0].ID)
-		if len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.RunnerLost || doc.Attempts[0].Error != "its runner was lost" || doc.RunAttempts != 1 {
-			t.Errorf("the job is %+v", doc)
-		}
+		testkit.Holds(t, len(doc.Attempts) == 1 && doc.Attempts[0].Why == job.RunnerLost &&
+			doc.Attempts[0].Error == "its runner was lost" && doc.RunAttempts == 1, "the job is", doc)
 		testkit.Fails2(e.Heartbeat("r1", registry.Info{Instance: "first"}, true))(t, registry.ErrLost)
 		if held, _, err := e.Tickle(ctx, job.Tickle{Claim: held.Claim, Progress: -1}); err != nil || held.Refusal != job.ClaimLost {
 			t.Errorf("a tickle of the lost instance: %+v, %v", held, err)
@@ -201,9 +199,8 @@ func TestNoLossWhileTheJournalFails(t *testing.T) {
 		broken.Store(true)
 		testkit.Fails2(e.Create(t.Context(), lines(1)))(t)
 		time.Sleep(10 * beat)
-		if n := e.Stats().Runners.Lost; n != 0 || e.Ready() == nil {
-			t.Errorf("%d runners lost, ready: %v", n, e.Ready())
-		}
+		n := e.Stats().Runners.Lost
+		testkit.Holds(t, n == 0 && e.Ready() != nil, n, "runners lost, ready", e.Ready())
 		broken.Store(false)
 		for e.Ready() != nil {
 			time.Sleep(10 * time.Millisecond)
@@ -254,9 +251,8 @@ func TestLossWaitsForStrayClaims(t *testing.T) {
 		synctest.Wait()
 		ctx, hangUp := context.WithTimeout(t.Context(), time.Second/2)
 		defer hangUp()
-		if _, _, _, err := e.Claim(ctx, c, 0); err == nil {
-			t.Error("the claim is applied")
-		}
+		_, _, _, err := e.Claim(ctx, c, 0)
+		testkit.Holds(t, err != nil, "the claim is applied")
 		time.Sleep(time.Minute)
 		busy.Store(0)
 		testkit.Equal(t, e.Stats().Runners.Lost, 1, "runners lost")
@@ -275,12 +271,10 @@ func TestSilences(t *testing.T) {
 	s.answer(s.begin("r"))
 	testkit.Holds(t, !waiting.isSilent(), "the claims of a runner end although it is not silent")
 	answered := s.note("r")
-	if !waiting.isSilent() || !alsoWaiting.isSilent() || ofOther.isSilent() {
-		t.Error("the claims of another runner end, or those of the silent one do not")
-	}
-	if s.number("r") == before || s.number("other") != other {
-		t.Errorf("the numbers are %d and %d, and were %d and %d", s.number("r"), s.number("other"), before, other)
-	}
+	testkit.Holds(t, waiting.isSilent() && alsoWaiting.isSilent() &&
+		!ofOther.isSilent(), "the claims of another runner end, or those of the silent one do not")
+	testkit.Holds(t, s.number("r") != before &&
+		s.number("other") == other, "the numbers are", s.number("r"), "and", s.number("other"), "and were", before, "and", other)
 	later := s.begin("r") // of a client that has shown life
 	testkit.Holds(t, !later.isSilent(), "a claim ends that began after the silence")
 	s.answer(waiting)
@@ -299,9 +293,8 @@ func TestSilences(t *testing.T) {
 	third := s.note("twice") // no claim began in between
 	after := s.begin("twice")
 	s.answer(second)
-	if isClosed(answered) || isClosed(third) {
-		t.Error("a claim from before the first of several silences is under way, and a later one does not wait for it")
-	}
+	testkit.Holds(t, !isClosed(answered) &&
+		!isClosed(third), "a claim from before the first of several silences is under way, and a later one does not wait for it")
 	if s.answer(first); !isClosed(answered) || !isClosed(third) {
 		t.Error("all claims before several silences are answered, and the last one does not say so")
 	}
@@ -311,9 +304,8 @@ func TestSilences(t *testing.T) {
 	for i := range 3 * maxSilences {
 		s.note(fmt.Sprint("runner ", i))
 		s.answer(s.begin(fmt.Sprint("client ", i)))
-		if len(s.runners) > maxSilences || len(s.claims) > maxSilences+1 {
-			t.Fatalf("%d silences and the claims of %d runners are remembered", len(s.runners), len(s.claims))
-		}
+		testkit.MustHold(t, len(s.runners) <= maxSilences &&
+			len(s.claims) <= maxSilences+1, len(s.runners), "silences and the claims of", len(s.claims), "runners are remembered")
 	}
 	now := s.number("r")
 	testkit.Holds(t, now >= last && s.number("runner 0") != 0, "the number of a forgotten runner went from", last, "to", now)
@@ -392,9 +384,8 @@ func TestBatchEndsAreReportedOnce(t *testing.T) {
 	cmd := job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: made.Job(0), Code: job.Fail, ExitCode: 400, DelayMs: -1}}}
 	testkit.Must2(e.Complete(ctx, cmd))(t)
 	end()
-	if len(ends) != 1 || ends[0].ID != made.Batch || ends[0].Status != job.BatchFailed || ends[0].Unfinished != 2 || ends[0].EndedAt < ends[0].CreatedAt {
-		t.Errorf("%+v", ends)
-	}
+	testkit.Holds(t, len(ends) == 1 && ends[0].ID == made.Batch && ends[0].Status == job.BatchFailed &&
+		ends[0].Unfinished == 2 && ends[0].EndedAt >= ends[0].CreatedAt, ends)
 
 	second := newMemoryLog()
 	second.records = slices.Clone(first.records)

@@ -63,9 +63,8 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 			before := e.log.Status().Appended
 			err := do()
 			var full *TooManyQueues
-			if !errors.Is(err, ErrTooManyQueues) || !errors.As(err, &full) || full.Memory != 4*one || !strings.Contains(err.Error(), "memory") {
-				t.Fatalf("%s past the memory for queues: %v", what, err)
-			}
+			testkit.MustHold(t, errors.Is(err, ErrTooManyQueues) && errors.As(err, &full) && full.Memory == 4*one &&
+				strings.Contains(err.Error(), "memory"), what, "past the memory for queues", err)
 			journaled = e.log.Status().Appended != before
 		}
 		testkit.Holds(t, !journaled, what, "was refused, and is in the journal")
@@ -118,9 +117,8 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 	stop()
 	_, err := Open(Options{Dir: dir, QueueMemory: 2 * one})
 	var tooMany *store.QueuesError
-	if !errors.As(err, &tooMany) || tooMany.Use.Queues != 4 || !strings.Contains(err.Error(), "1.4 times") {
-		t.Errorf("a start with half of the memory: %v", err)
-	}
+	testkit.Holds(t, errors.As(err, &tooMany) && tooMany.Use.Queues == 4 &&
+		strings.Contains(err.Error(), "1.4 times"), "a start with half of the memory", err)
 	_, stop = startWith(t, Options{Dir: dir})
 	stop()
 }
@@ -191,17 +189,13 @@ func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 	_, _, err = e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{then}})
 	refused("a completion that creates a job", err)
 	then.Then = framed(3)
-	if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{then}}); err != nil {
-		t.Error(err)
-	}
+	testkit.Must2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{then}}))(t)
 	if m := &e.making; m.queues.Load() != 0 || m.bytes.Load() != 0 || m.ends.Load() != 0 {
 		t.Errorf("%d queues, %d bytes and %d ends still count as made", m.queues.Load(), m.bytes.Load(), m.ends.Load())
 	}
 	testkit.Must2(e.MoveAll(ctx, job.Move{Op: job.Delete, Client: "a", Type: "x"}))(t)
 	current(t, e)
-	if _, err := create(of(7, 8, 9)); err != nil {
-		t.Errorf("other priorities in a queue that is empty: %v", err)
-	}
+	testkit.Must(create(of(7, 8, 9)))(t)
 }
 
 // TestQueuesOfOthersCount: queues that unapplied commands will make count, so that many commands at a time do not exceed
@@ -217,9 +211,7 @@ func TestQueuesOfOthersCount(t *testing.T) {
 		first.settled(false)
 		second.settled(true)
 	}
-	if _, err := e.mayMakeQueues(append(make2, queuesOfTypes("a", "z").Groups...)); err != nil {
-		t.Errorf("after the others: %v", err)
-	}
+	testkit.Must(e.mayMakeQueues(append(make2, queuesOfTypes("a", "z").Groups...)))(t)
 }
 
 // TestIdleQueuesGo: a journaled command deletes a queue that has been without jobs for Options.QueueIdle, and the queue
@@ -273,9 +265,7 @@ func TestIdleQueuesGo(t *testing.T) {
 func figuresOf(t *testing.T, e *Engine) store.QueueFigures {
 	t.Helper()
 	all := e.QueueFigures()
-	if len(all) != 2 || e.QueueRows() != 2 || all[0].Client != "default" {
-		t.Fatalf("figures of %d queues, %d rows", len(all), e.QueueRows())
-	}
+	testkit.MustHold(t, len(all) == 2 && e.QueueRows() == 2 && all[0].Client == "default", "figures of", len(all), "queues", e.QueueRows(), "rows")
 	return all[0]
 }
 

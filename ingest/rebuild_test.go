@@ -76,9 +76,7 @@ func work(t *testing.T, e *Engine, seed uint64, rounds int) {
 		})
 	}
 	group.Wait()
-	if _, _, err := e.Pause(ctx, job.Pause{Client: "c1", Type: "t1", Paused: true}); err != nil {
-		t.Error(err)
-	}
+	testkit.Must2(e.Pause(ctx, job.Pause{Client: "c1", Type: "t1", Paused: true}))(t)
 }
 
 func digest(t *testing.T, s *store.Store) string {
@@ -117,9 +115,8 @@ func TestLiveRestartRebuild(t *testing.T) {
 	rebuilt := testkit.Must(store.Open(StoreDir(dir), store.Options{ReadOnly: true}))(t)
 	defer func() { testkit.Check(t, rebuilt.Close()) }()
 	testkit.Equal(t, digest(t, rebuilt), live, "rebuilt live it")
-	if filepath.Dir(done.Kept) != dir || done.Commands == 0 || done.Cursor != rebuilt.Applied() {
-		t.Errorf("rebuilt: %+v, cursor %d", done, rebuilt.Applied())
-	}
+	testkit.Holds(t, filepath.Dir(done.Kept) == dir && done.Commands != 0 &&
+		done.Cursor == rebuilt.Applied(), "rebuilt", done, "cursor", rebuilt.Applied())
 }
 
 // TestRebuildKeepsEveryOldStore: a second rebuild with the same cursor as the first keeps the old store under another
@@ -135,9 +132,7 @@ func TestRebuildKeepsEveryOldStore(t *testing.T) {
 		kept[done.Kept] = true
 	}
 	for path := range kept {
-		if _, err := os.Stat(path); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(os.Stat(path))(t)
 	}
 	testkit.Equal(t, len(kept), 3, "three rebuilds kept")
 }

@@ -383,9 +383,8 @@ func (s *schedule) quiet() {
 	synctest.Wait()
 	l := s.e.parked
 	l.mu.Lock()
-	if len(l.offered) > 0 || len(l.coming) > 0 || len(l.looks) > 0 || l.lookAll {
-		s.t.Errorf("offered %v, coming %v, looks %v %t, although all is quiet", l.offered, l.coming, l.looks, l.lookAll)
-	}
+	testkit.Holds(s.t, len(l.offered) <= 0 && len(l.coming) <= 0 && len(l.looks) <= 0 &&
+		!l.lookAll, "offered", l.offered, "coming", l.coming, "looks", l.looks, l.lookAll, "although all is quiet")
 	l.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -360,16 +360,12 @@ func TestBlobs(t *testing.T) {
 	third := mustMake(t, dir, s.stream, f, 2)
 	testkit.EqualSlices(t, third.Removed, []string{first.Path}, "removed")
 	for _, path := range []string{second.Path, third.Path} {
-		if _, err := Verify(t.Context(), path, true); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(Verify(t.Context(), path, true))(t)
 	}
 	mustMake(t, dir, s.stream, f, 1)
 	left := testkit.Must(filepath.Glob(filepath.Join(dir, blobsDir, "blobs", "sha256", "*")))(t)
 	testkit.Equal(t, len(left), 0, "blobs that no backup has are left")
-	if _, err := tryMake(t, dir, s.stream, nil, 0); err != nil {
-		t.Errorf("a backup without blobs: %v", err)
-	}
+	testkit.Must(tryMake(t, dir, s.stream, nil, 0))(t)
 	if left, err := filepath.Glob(filepath.Join(dir, blobsDir, "clients", "acme", "blobs", "sha256", "*")); err != nil || len(left) != 20 {
 		t.Errorf("the blobs of the backup before are %d, %v", len(left), err)
 	}
@@ -386,9 +382,7 @@ func TestDamagedBlobOfAServer(t *testing.T) {
 	made := mustMake(t, dir, s.stream, f, 0)
 	n, _ := made.Verified.Blobs.Count()
 	testkit.Holds(t, n == 1 && slices.Equal(made.Damaged, []string{addressOf("damaged")}), n, "blobs, damaged", made.Damaged)
-	if _, err := Verify(t.Context(), made.Path, true); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(Verify(t.Context(), made.Path, true))(t)
 	f.damaged = nil
 	made = mustMake(t, dir, s.stream, f, 0)
 	n, _ = made.Verified.Blobs.Count()
@@ -409,10 +403,8 @@ func TestNames(t *testing.T) {
 	testkit.Holds(t, path == second.Path && unlock() == nil, "the newest is", path)
 	path, unlock = testkit.Must2(Find(future))(t)
 	testkit.Holds(t, path == future && unlock() == nil, path)
-	third := mustMake(t, dir, s.stream, nil, 1)
-	testkit.EqualSlices(t, third.Removed, []string{future, second.Path}, "removed")
-	entries := testkit.Must(os.ReadDir(dir))(t)
-	testkit.Equal(t, len(entries), 2)
+	testkit.EqualSlices(t, mustMake(t, dir, s.stream, nil, 1).Removed, []string{future, second.Path}, "removed")
+	testkit.Equal(t, len(testkit.Must(os.ReadDir(dir))(t)), 2)
 	testkit.Fails2(Find(t.TempDir()))(t, ErrNoBackup)
 	testkit.Fails2(Find(filepath.Join(dir, "none")))(t, ErrNoBackup)
 }
@@ -447,10 +439,7 @@ func TestFilesInCommon(t *testing.T) {
 	}
 	testkit.Holds(t, same(), "the table is stored twice")
 	flip(t, table(second), 100)
-	third := mustMake(t, dir, s.stream, nil, 0)
-	if _, err := Verify(t.Context(), third.Path, true); err != nil {
-		t.Errorf("after the damage of an earlier backup: %v", err)
-	}
+	testkit.Must(Verify(t.Context(), mustMake(t, dir, s.stream, nil, 0).Path, true))(t)
 }
 
 // flip changes a bit of a file.
@@ -517,13 +506,8 @@ func TestDamage(t *testing.T) {
 		testkit.NoError(t, os.Remove(path))
 		put(content)
 	}
-	if _, err := Verify(t.Context(), made.Path, true); err != nil {
-		t.Errorf("the repaired backup: %v", err)
-	}
-	data := filepath.Join(t.TempDir(), "data")
-	if _, err := Restore(t.Context(), made.Path, data); err != nil {
-		t.Errorf("the repaired backup: %v", err)
-	}
+	testkit.Must(Verify(t.Context(), made.Path, true))(t)
+	testkit.Must(Restore(t.Context(), made.Path, filepath.Join(t.TempDir(), "data")))(t)
 }
 
 // TestAddedFiles: Verify refuses files that are not in the manifest, and Restore does not copy them.

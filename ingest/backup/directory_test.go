@@ -21,9 +21,8 @@ func TestAnotherServer(t *testing.T) {
 	refused := func(what string) {
 		t.Helper()
 		_, err := tryMake(t, dir, b.stream, nil, 1)
-		if !errors.Is(err, ErrOtherServer) || !strings.Contains(err.Error(), uuidA) || !strings.Contains(err.Error(), uuidB) {
-			t.Errorf("%s: %v, want both of %s and %s", what, err, uuidA, uuidB)
-		}
+		testkit.Holds(t, errors.Is(err, ErrOtherServer) && strings.Contains(err.Error(), uuidA) &&
+			strings.Contains(err.Error(), uuidB), what, err, "want both of", uuidA, "and", uuidB)
 		if _, err := Verify(t.Context(), first.Path, true); err != nil {
 			t.Errorf("%s: the backup of the first server: %v", what, err)
 		}
@@ -55,8 +54,7 @@ func TestServerData(t *testing.T) {
 		testkit.Holds(t, errors.Is(err, ErrServerData), path, err, "want", ErrServerData)
 	}
 	testkit.Holds(t, !exists(data, "backups"), "a directory was made")
-	d := testkit.Must(OpenDirectory(filepath.Join(filepath.Dir(data), "backups"), true))(t)
-	testkit.Check(t, d.Close())
+	testkit.Check(t, testkit.Must(OpenDirectory(filepath.Join(filepath.Dir(data), "backups"), true))(t).Close())
 }
 
 // TestLeftDirectories: OpenDirectory removes the leftovers of a killed backup, but nothing that another program or a user has
@@ -89,8 +87,7 @@ func TestLeftDirectories(t *testing.T) {
 	testkit.NoError(t, os.WriteFile(filepath.Join(target, leftMark), nil, 0o640))
 	link := partialPrefix + "999"
 	testkit.NoError(t, os.Symlink(target, filepath.Join(dir, link)))
-	d := testkit.Must(OpenDirectory(dir, true))(t)
-	testkit.Check(t, d.Close())
+	testkit.Check(t, testkit.Must(OpenDirectory(dir, true))(t).Close())
 	for _, name := range append(foreign, link) {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Errorf("%s was removed: %v", name, err)
@@ -145,13 +142,9 @@ func TestRottenBlob(t *testing.T) {
 	}
 	f.gets = 0
 	third := mustMake(t, dir, s.stream, f, 0)
-	if f.gets != 1 || !slices.Equal(third.Repaired, []string{address}) || third.NewBlobs != 1 {
-		t.Errorf("%d blobs were fetched; %+v", f.gets, third)
-	}
+	testkit.Holds(t, f.gets == 1 && slices.Equal(third.Repaired, []string{address}) && third.NewBlobs == 1, f.gets, "blobs were fetched", third)
 	for _, m := range []Made{first, second, third} {
-		if _, err := Verify(t.Context(), m.Path, true); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(Verify(t.Context(), m.Path, true))(t)
 	}
 
 	flip(t, path, 1)
@@ -160,9 +153,7 @@ func TestRottenBlob(t *testing.T) {
 	if n, _ := fourth.Verified.Blobs.Count(); n != 1 || !slices.Equal(fourth.Damaged, []string{address}) || len(fourth.Repaired) > 0 {
 		t.Errorf("a blob that is damaged here and there: %d blobs, %+v", n, fourth)
 	}
-	if _, err := Verify(t.Context(), fourth.Path, true); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(Verify(t.Context(), fourth.Path, true))(t)
 
 	f.damaged, f.gets = nil, 0
 	d := testkit.Must(OpenDirectory(dir, false))(t)

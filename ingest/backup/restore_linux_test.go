@@ -69,17 +69,11 @@ func TestFullDisk(t *testing.T) {
 	}
 	for range 3 {
 		testkit.Fails(tryMake(t, dir, s.stream, nil, 0))(t, syscall.ENOSPC)
-		entries := testkit.Must(os.ReadDir(dir))(t)
-		testkit.Equal(t, len(entries), 1, "on the full disk")
+		testkit.Equal(t, len(testkit.Must(os.ReadDir(dir))(t)), 1, "on the full disk")
 	}
-	if _, err := Verify(t.Context(), first.Path, true); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(Verify(t.Context(), first.Path, true))(t)
 	large := mustMake(t, t.TempDir(), s.stream, nil, 0)
 	testkit.Fails(Restore(t.Context(), large.Path, filepath.Join(disk, "data")))(t, syscall.ENOSPC)
 	testkit.Equal(t, len(testkit.Must(os.ReadDir(disk))(t)), 1, "on the full disk")
-	data := filepath.Join(disk, "data")
-	if _, err := Restore(t.Context(), first.Path, data); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(Restore(t.Context(), first.Path, filepath.Join(disk, "data")))(t)
 }

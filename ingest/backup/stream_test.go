@@ -177,9 +177,7 @@ func TestPathsOfStreams(t *testing.T) {
 	check("less than the manifest has", identity, manifest("journal/identity", "store/a"))
 	check("another digest", entry{"journal/identity", tar.TypeReg, "y"}, manifest("journal/identity"))
 
-	if _, err := Receive(t.TempDir(), bytes.NewReader(tarOf(t, identity, manifest("journal/identity"))), ""); err != nil {
-		t.Errorf("the stream that is right: %v", err)
-	}
+	testkit.Must(Receive(t.TempDir(), bytes.NewReader(tarOf(t, identity, manifest("journal/identity"))), ""))(t)
 }
 
 // TestPathsOfManifests: a sealed backup whose manifest has a path out of the backup is refused, even if its digests are
@@ -214,9 +212,7 @@ func TestPathsOfManifests(t *testing.T) {
 		testkit.NoError(t, os.Remove(list))
 	}
 	reseal(t, made.Path, made.Verified.Manifest)
-	if _, err := Verify(t.Context(), made.Path, true); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(Verify(t.Context(), made.Path, true))(t)
 }
 
 // reseal replaces the manifest of a backup.

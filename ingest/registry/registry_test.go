@@ -109,8 +109,7 @@ func TestInstances(t *testing.T) {
 	for i := range 3 * maxFormer {
 		beat(fmt.Sprint("more ", i), true, nil)
 	}
-	e := r.runners["a"]
-	testkit.Equal(t, len(e.former), maxFormer, "former instances are kept")
+	testkit.Equal(t, len(r.runners["a"].former), maxFormer, "former instances are kept")
 }
 
 func TestBoundsOfTheRegistry(t *testing.T) {
@@ -122,8 +121,7 @@ func TestBoundsOfTheRegistry(t *testing.T) {
 	testkit.Fails(r.Heartbeat("one more", Info{Instance: "i"}, true, c.moment()))(t, ErrFull)
 	mustBeat(t, r, c, "r7", "i")
 	c.pass(MissedHeartbeats * every)
-	ids := lose(r, c)
-	testkit.Equal(t, len(ids), MaxAlive, "lost")
+	testkit.Equal(t, len(lose(r, c)), MaxAlive, "lost")
 	if n := r.Counts(); n != (Counts{Dead: MaxDead, Lost: MaxAlive}) || len(r.runners) != MaxDead {
 		t.Errorf("%+v, and %d runners in the map", n, len(r.runners))
 	}
@@ -193,9 +191,8 @@ func TestCheck(t *testing.T) {
 	for n := range maxAddresses {
 		i.Addresses = append(i.Addresses, long(maxAddressBytes)[:maxAddressBytes-n%2])
 	}
-	if wrong, ok := errors.AsType[*FieldError](i.Check()); !ok && i.bytes() > MaxInfoBytes || ok && wrong.Field != "" {
-		t.Errorf("%d bytes: %v", i.bytes(), wrong)
-	}
+	wrong, ok := errors.AsType[*FieldError](i.Check())
+	testkit.Holds(t, (ok || i.bytes() <= MaxInfoBytes) && (!ok || wrong.Field == ""), i.bytes(), "bytes", wrong)
 	i.Name = long(100)
 	if i.Check() == nil {
 		t.Errorf("%d bytes are taken", i.bytes())
