@@ -368,8 +368,7 @@ func BenchmarkStart(b *testing.B) {
 	testkit.NoError(b, n.s.FlushWait())
 	testkit.NoError(b, n.s.Close())
 	for b.Loop() {
-		s := open()
-		testkit.NoError(b, s.Close())
+		testkit.NoError(b, open().Close())
 	}
 }
 

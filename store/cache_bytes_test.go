@@ -256,9 +256,8 @@ func TestOneGroupOfAThousand(t *testing.T) {
 		handed := testkit.Must(s.HandedOut(c))(t)
 		testkit.MustEqual(t, len(handed), 1)
 		doc := handed[0].First
-		if value, _ := doc.Meta.Get("k"); value != fmt.Sprint(doc.ID.Line()) {
-			t.Errorf("line %d has meta %q", doc.ID.Line(), doc.Meta)
-		}
+		value, _ := doc.Meta.Get("k")
+		testkit.Holds(t, value == fmt.Sprint(doc.ID.Line()), "line", doc.ID.Line(), "has meta", doc.Meta)
 	}
 	cached := 0
 	for p := range s.machine.Groups.All() {

@@ -32,9 +32,7 @@ func mustOpen(t testing.TB, o Options) *Store {
 		}
 		if !t.Failed() {
 			mustCommit(t, s)
-			if _, err := s.Check(func(problem string) bool { t.Errorf("check: %s", problem); return true }); err != nil {
-				t.Errorf("check: %v", err)
-			}
+			testkit.Must(s.Check(func(problem string) bool { t.Errorf("check: %s", problem); return true }))(t)
 		}
 		testkit.Check(t, s.Close())
 	})
@@ -451,9 +449,8 @@ func TestCheckNoticesDamagedDocuments(t *testing.T) {
 	key := row.DocumentKey(name, false)
 	good := storedRow{key, s.machine.O.Get(key)}
 	d := func() *row.Document { return row.DecodeDocument(name, good.value) }
-	if n := len(d().Versions); n != 3 || d().Newest().Number != 5 {
-		t.Fatalf("%d versions, the newest is %d", n, d().Newest().Number)
-	}
+	n := len(d().Versions)
+	testkit.MustHold(t, n == 3 && d().Newest().Number == 5, n, "versions, the newest is", d().Newest().Number)
 	for name, damage := range map[string]func(d *row.Document){
 		"no versions": func(d *row.Document) { d.Versions = nil },
 		"too many versions": func(d *row.Document) {

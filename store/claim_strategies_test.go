@@ -326,9 +326,7 @@ func TestBackoffSpreads(t *testing.T) {
 				doc := testkit.Must(c.s.Job(first.WithLine(line)))(t)
 				testkit.MustEqual(t, doc.Status, job.Deferred)
 				delay := doc.RunAt - startAt
-				if delay < shortest || delay > longest {
-					t.Fatalf("job %d waits for %d ms, not %d to %d", line, delay, shortest, longest)
-				}
+				testkit.MustHold(t, delay >= shortest && delay <= longest, "job", line, "waits for", delay, "ms, not", shortest, "to", longest)
 				times[delay] = true
 				tenths[min(9, (delay-shortest)*10/(longest-shortest))]++
 			}

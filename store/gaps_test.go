@@ -138,9 +138,7 @@ func TestReadsPassFewDeletedNeighbours(t *testing.T) {
 						testkit.Fails2(s.JobIn(v, ids[0], query.Unbounded))(t, job.NotFound) // a purged job
 					},
 					"a job that is there": func(v lsm.View) {
-						if _, _, err := s.JobIn(v, ids[n-1], query.Unbounded); err != nil {
-							t.Errorf("a job: %v", err)
-						}
+						testkit.Must2(s.JobIn(v, ids[n-1], query.Unbounded))(t)
 					},
 					"an absent key":        func(v lsm.View) { v.Get(row.SeqKey(row.BatchTable, 0)) },
 					"the end of an index":  func(v lsm.View) { v.Scan(row.ListKey(1, job.Failed, 0, 0), row.ListKey(1, job.Failed+1, 0, 0), nil) },
@@ -189,9 +187,7 @@ func TestWindowsShareABudget(t *testing.T) {
 			mustApply(t, s, seq, 0, plainCreate("a", fmt.Sprintf("t%d", q), 1, 5))
 		}
 		mustCommit(t, s)
-		if s.machine.Windows.Keys() > small.WindowKeys {
-			t.Fatalf("the windows hold %d keys after %d rounds", s.machine.Windows.Keys(), round)
-		}
+		testkit.MustHold(t, s.machine.Windows.Keys() <= small.WindowKeys, "the windows hold", s.machine.Windows.Keys(), "keys after", round, "rounds")
 	}
 	for want := range 400 { // no window may forget a span
 		seq++

@@ -283,11 +283,9 @@ func sound(t *testing.T, s *Store, context ...any) {
 
 func problemsOf(t *testing.T, s *Store) (problems []string) {
 	t.Helper()
-	if _, err := s.Check(func(problem string) bool {
+	testkit.Must(s.Check(func(problem string) bool {
 		problems = append(problems, problem)
 		return len(problems) < 50
-	}); err != nil {
-		t.Fatalf("check: %v", err)
-	}
+	}))(t)
 	return problems
 }

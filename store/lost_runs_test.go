@@ -42,9 +42,8 @@ func TestLostRunner(t *testing.T) {
 	for line := range 6 {
 		if begun := line == 0 || line == 2; begun {
 			doc := c.is(first.WithLine(line), job.Deferred, 1)
-			if len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.RunnerLost || doc.Attempts[0].Runner != "r" || doc.Attempts[0].Error != job.LostText || doc.RunAt <= startAt {
-				t.Errorf("job %d: %+v", line, doc)
-			}
+			testkit.Holds(t, len(doc.Attempts) == 1 && doc.Attempts[0].Why == job.RunnerLost &&
+				doc.Attempts[0].Runner == "r" && doc.Attempts[0].Error == job.LostText && doc.RunAt > startAt, "job", line, doc)
 		} else if doc := c.is(first.WithLine(line), job.Pending, 0); len(doc.Attempts) != 0 {
 			t.Errorf("job %d: %+v", line, doc)
 		}
@@ -142,9 +141,7 @@ func TestLateOutcome(t *testing.T) {
 		t.Run(name+", told to the runner", func(t *testing.T) {
 			f := begin(t)
 			tickled := f.Apply(job.Tickle{Claim: f.claim, Progress: -1}).(*applied.Tickled)
-			if tickled.Refusal != job.ClaimLost || len(tickled.Lost) != 1 || tickled.Lost[0].Refusal != job.ClaimLost {
-				t.Errorf("%+v", tickled)
-			}
+			testkit.Holds(t, tickled.Refusal == job.ClaimLost && len(tickled.Lost) == 1 && tickled.Lost[0].Refusal == job.ClaimLost, tickled)
 		})
 		t.Run(name+", checked", func(t *testing.T) {
 			f := begin(t)
@@ -233,9 +230,8 @@ func TestCancelledIsTold(t *testing.T) {
 			testkit.Equal(t, l.Refusal, job.WasCancelled, what)
 			ids = append(ids, l.ID)
 		}
-		if got.Held != held || got.Refusal != refusal || fmt.Sprint(ids) != fmt.Sprint(lost) {
-			t.Errorf("%s: %+v, want %d held, %v lost", what, got, held, lost)
-		}
+		testkit.Holds(t, got.Held == held && got.Refusal == refusal &&
+			fmt.Sprint(ids) == fmt.Sprint(lost), what, got, "want", held, "held", lost, "lost")
 	}
 	told("claim", tickle(job.Tickle{Claim: c.Claim}, 10), 2, job.Granted, first)
 	told("runner", tickle(job.Tickle{Runner: "r"}, 11), 2, job.Granted, first)

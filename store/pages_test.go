@@ -61,9 +61,8 @@ func TestMeasuredPagesAreDecodedOnce(t *testing.T) {
 	before := s.machine.O.Work().Reads
 	claim := plainClaim("r", 150)
 	claim.MaxBytes = 5000
-	if got := mustApply(t, s, lines+2, 0, claim).(*applied.Claimed); got.Jobs() != 150 || len(got.Runs) != 150 {
-		t.Errorf("%d jobs in %d runs", got.Jobs(), len(got.Runs))
-	}
+	got := mustApply(t, s, lines+2, 0, claim).(*applied.Claimed)
+	testkit.Holds(t, got.Jobs() == 150 && len(got.Runs) == 150, got.Jobs(), "jobs in", len(got.Runs), "runs")
 	reads := s.machine.O.Work().Reads
 	testkit.Holds(t, reads-before <= 20, "the claim read", reads-before, "rows")
 }

@@ -189,13 +189,9 @@ func TestIdleSessionIsForgotten(t *testing.T) {
 		return err == nil
 	}
 	mustApply(t, s, 4, job.KeyLifeMs, job.Tick{})
-	if !exists(id) || !exists(idle) {
-		t.Errorf("a day after it was opened: used %v, idle %v", exists(id), exists(idle))
-	}
+	testkit.Holds(t, exists(id) && exists(idle), "a day after it was opened: used", exists(id), "idle", exists(idle))
 	mustApply(t, s, 5, job.KeyLifeMs+5, job.Tick{})
-	if !exists(id) || exists(idle) {
-		t.Errorf("when the idle one ends: used %v, idle %v", exists(id), exists(idle))
-	}
+	testkit.Holds(t, exists(id) && !exists(idle), "when the idle one ends: used", exists(id), "idle", exists(idle))
 	mustApply(t, s, 6, 2*job.KeyLifeMs-2, job.Tick{})
 	testkit.Holds(t, exists(id), "the used one is forgotten early")
 	mustApply(t, s, 7, 2*job.KeyLifeMs-1, job.Tick{})

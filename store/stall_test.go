@@ -120,9 +120,8 @@ func TestQueuesShowWhatIsCommitted(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 5))
 	testkit.Fails(s.Queue("a", "x"))(t, job.QueueNotFound) // a queue that is not committed
-	if docs, more, err := s.Queues("", "", "", 10); len(docs) != 0 || more || err != nil {
-		t.Errorf("queues that are not committed: %+v, %v, %v", docs, more, err)
-	}
+	docs, more, err := s.Queues("", "", "", 10)
+	testkit.Holds(t, len(docs) == 0 && !more && err == nil, "queues that are not committed", docs, more, err)
 	mustCommit(t, s)
 	want := testkit.Must(s.Queue("a", "x"))(t)
 	testkit.MustHold(t, want.Counts[job.Pending] == 3 && want.PendingSince == startAt, want)
@@ -130,9 +129,8 @@ func TestQueuesShowWhatIsCommitted(t *testing.T) {
 	mustApply(t, s, 3, 1, job.Pause{Client: "a", Type: "x", Paused: true})
 	mustApply(t, s, 4, 1, plainCreate("a", "y", 1, 5))
 	testkit.Equal(t, testkit.Must(s.Queue("a", "x"))(t), want, "before the commit")
-	if docs, _, err := s.Queues("", "", "", 10); len(docs) != 1 || docs[0] != want || err != nil {
-		t.Errorf("before the commit %+v, %v, want %+v", docs, err, want)
-	}
+	docs, _, err = s.Queues("", "", "", 10)
+	testkit.Holds(t, len(docs) == 1 && docs[0] == want && err == nil, "before the commit", docs, err, "want", want)
 	mustCommit(t, s)
 	got := testkit.Must(s.Queue("a", "x"))(t)
 	testkit.Holds(t, got.Counts[job.Pending] == 1 && got.Counts[job.Active] == 2 && got.Paused, "after the commit", got)
@@ -168,13 +166,10 @@ func TestQueriesGiveUpWhileACommandIsStuck(t *testing.T) {
 		}
 		exists, _, use := s.QueueExists("a", "x")
 		pending, _ := s.Queries.Pending("a", "x")
-		if exists || use != s.Totals().QueueUse || use.Queues != 1 || pending != 0 || s.Available(nil, nil) || s.Level() != 0 {
-			t.Errorf("exists %v of %+v, pending %d", exists, use, pending)
-		}
+		testkit.Holds(t, !exists && use == s.Totals().QueueUse && use.Queues == 1 && pending == 0 &&
+			!s.Available(nil, nil) && s.Level() == 0, "exists", exists, "of", use, "pending", pending)
 		s.Ready(nil, nil, func(string, string, int64) bool { t.Error("a queue is ready"); return false })
-		if _, err := s.Batch(jobID(0, 1, 0)); err != nil {
-			t.Errorf("a query that needs no queue: %v", err)
-		}
+		testkit.Must(s.Batch(jobID(0, 1, 0)))(t)
 	}
 	close(resume)
 	testkit.NoError(t, <-applied)

@@ -34,9 +34,8 @@ func TestOpenRemembersItsJournal(t *testing.T) {
 	testkit.Check(t, s.Close(), "a second close")
 	testkit.Fails(Open("store", Options{FS: fs, Journal: "another"}))(t, row.ErrForeignJournal) // with another journal
 	s = testkit.Must(Open("store", Options{FS: fs}))(t)
-	if s.Journal() != testJournal || s.Applied() != 1 || s.At() != startAt {
-		t.Errorf("journal %s, applied %d, at %d", s.Journal(), s.Applied(), s.At())
-	}
+	testkit.Holds(t, s.Journal() == testJournal && s.Applied() == 1 &&
+		s.At() == startAt, "journal", s.Journal(), "applied", s.Applied(), "at", s.At())
 	testkit.Failed(t, s.Adopt("another"), row.ErrForeignJournal) // adopt another journal
 	testkit.NoError(t, s.Close())
 }
@@ -44,9 +43,8 @@ func TestOpenRemembersItsJournal(t *testing.T) {
 func TestAdoptSeedsTheJitter(t *testing.T) {
 	s := testkit.Must(Open("store", Options{FS: vfs.NewMem()}))(t)
 	testkit.NoError(t, s.Adopt(testJournal))
-	if other := mustOpen(t, Options{}); s.machine.Seed != other.machine.Seed || s.Journal() != other.Journal() {
-		t.Errorf("seed %d and %d", s.machine.Seed, other.machine.Seed)
-	}
+	other := mustOpen(t, Options{})
+	testkit.Holds(t, s.machine.Seed == other.machine.Seed && s.Journal() == other.Journal(), "seed", s.machine.Seed, "and", other.machine.Seed)
 	testkit.NoError(t, s.Close())
 }
 
@@ -79,8 +77,7 @@ func TestReadOnlyAndCheckpoint(t *testing.T) {
 	testkit.Check(t, base.Close())
 	mustApply(t, s, 3, 2, plainClaim("r", 1))
 	mustCommit(t, s)
-	other := mustOpen(t, Options{})
-	testkit.Failed(t, sameStores(s, other))
+	testkit.Failed(t, sameStores(s, mustOpen(t, Options{})))
 }
 
 func TestFlushTells(t *testing.T) {
@@ -301,10 +298,8 @@ func TestHandedOutHistoryIsShort(t *testing.T) {
 	if err != nil || len(docs) != 1 || len(docs[0].Attempts) != 1 || len(docs[0].Error) > query.MaxHandedError || !utf8.ValidString(docs[0].Error) {
 		t.Fatalf("handed out %+v, %v", docs, err)
 	}
-	doc, err := s.Job(id)
-	if err != nil || len(doc.Attempts) != 2 || len(doc.Error) != 2*query.MaxHandedError {
-		t.Errorf("the job's own document has %d attempts, %v", len(doc.Attempts), err)
-	}
+	doc := testkit.Must(s.Job(id))(t)
+	testkit.Holds(t, len(doc.Attempts) == 2 && len(doc.Error) == 2*query.MaxHandedError, "the job's own document has", len(doc.Attempts), "attempts")
 }
 
 // TestSweepTakesWhatComesBack: a job is active while its queue is cancelled, and then returns to a place that the sweep

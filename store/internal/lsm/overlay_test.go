@@ -53,9 +53,8 @@ func TestOverlayIsAMap(t *testing.T) {
 				batch := d.pebble.NewBatch()
 				testkit.NoError(t, o.flush(batch))
 				testkit.NoError(t, batch.Commit(pebble.NoSync))
-				if o.Bytes() != 0 || o.rows.Len() != 0 || len(o.ranges) != 0 {
-					t.Fatalf("seed %d: %d bytes, %d rows and %d cuts after a flush", seed, o.Bytes(), o.rows.Len(), len(o.ranges))
-				}
+				testkit.MustHold(t, o.Bytes() == 0 && o.rows.Len() == 0 &&
+					len(o.ranges) == 0, "seed", seed, o.Bytes(), "bytes", o.rows.Len(), "rows and", len(o.ranges), "cuts after a flush")
 			case 10:
 				value, ok := model[key]
 				got := o.Get(key)

@@ -59,9 +59,8 @@ func TestWindowIsASortedSet(t *testing.T) {
 				}
 			}
 			testkit.MustEqual(t, w.First(&o), want, "seed", seed, "first, the set")
-			if len(w.keys) > size.Max || len(w.keys) != size.Keys() {
-				t.Fatalf("seed %d: the window holds %d keys of %d, and counts %d", seed, len(w.keys), size.Max, size.Keys())
-			}
+			testkit.MustHold(t, len(w.keys) <= size.Max &&
+				len(w.keys) == size.Keys(), "seed", seed, "the window holds", len(w.keys), "keys of", size.Max, "and counts", size.Keys())
 			// Invariant: keys holds, in order, every live key before bound, or every live key when all is set.
 			known := model
 			if at, there := has(w.bound); !w.all && down {
@@ -75,9 +74,7 @@ func TestWindowIsASortedSet(t *testing.T) {
 			if known = slices.Clone(known); down {
 				slices.Reverse(known)
 			}
-			if !slices.Equal(w.keys, known) {
-				t.Fatalf("seed %d: keys %q below %q (all %v), the set has %q", seed, w.keys, w.bound, w.all, model)
-			}
+			testkit.MustHold(t, slices.Equal(w.keys, known), "seed", seed, "keys", w.keys, "below", w.bound, "(all", w.all, "), the set has", model)
 		}
 		o.DeleteRange("T", "U")
 	}
