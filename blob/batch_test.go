@@ -100,8 +100,7 @@ func TestBatch(t *testing.T) {
 			mustRead(t, s, content)
 			testkit.Equal(t, mustResolve(t, s, content), addressOf(content), "its SHA-1 leads elsewhere")
 		}
-		mustAddUp(t, s)
-		mustBeEmpty(t, s.uploadsDir())
+		mustBeTidy(t, s)
 		count := map[string]int{}
 		first := len(rec.calls)
 		for i, call := range rec.calls {
@@ -124,8 +123,7 @@ func TestBatch(t *testing.T) {
 		}
 		testkit.Failed(t, b.Commit(t.Context()), errBatchEnded)
 		testkit.Fails(b.Add(t.Context(), strings.NewReader("late"), Ref{}))(t, errBatchEnded)
-		mustBeEmpty(t, s.uploadsDir())
-		mustAddUp(t, s)
+		mustBeTidy(t, s)
 	})
 }
 
@@ -161,8 +159,7 @@ func TestBatchFailedCalls(t *testing.T) {
 			if !errors.Is(err, errInjected) {
 				t.Errorf("%s fails: %v", rec.calls[failAt-1], err)
 			}
-			mustBeEmpty(t, s.uploadsDir())
-			mustAddUp(t, s)
+			mustBeTidy(t, s)
 			for i, content := range all {
 				if there, err := has(t, s, addressOf(content)); there != (i == 0 || i == 6) || err != nil {
 					t.Errorf("%s fails: blob %d is there: %v, %v", rec.calls[failAt-1], i, there, err)
@@ -216,8 +213,7 @@ func TestBatchOfKnownBlobs(t *testing.T) {
 	if there, err := has(t, s, addressOf("new")); there || err != nil {
 		t.Error("a part of the batch is there", err)
 	}
-	mustAddUp(t, s)
-	mustBeEmpty(t, s.uploadsDir())
+	mustBeTidy(t, s)
 }
 
 // TestBatchRefusals: a refused blob does not end the batch.
@@ -259,8 +255,7 @@ func TestBatchRefusals(t *testing.T) {
 	for _, content := range []string{wilson, large, "third"} {
 		mustRead(t, s, content)
 	}
-	mustAddUp(t, s)
-	mustBeEmpty(t, s.uploadsDir())
+	mustBeTidy(t, s)
 
 	testkit.Fails(s.NewBatch(canceled(), ""))(t, context.Canceled)
 	for _, end := range []func(*Batch) error{(*Batch).Discard, func(b *Batch) error {
@@ -272,8 +267,7 @@ func TestBatchRefusals(t *testing.T) {
 		testkit.Check(t, end(b))
 		there, err := has(t, s, addressOf("gone"))
 		testkit.Holds(t, !there && err == nil, "a discarded blob is there", err)
-		mustAddUp(t, s)
-		mustBeEmpty(t, s.uploadsDir())
+		mustBeTidy(t, s)
 	}
 }
 
@@ -358,8 +352,7 @@ func TestBatchesAtOnce(t *testing.T) {
 				mustResolve(t, s, content)
 			}
 		}
-		mustAddUp(t, s)
-		mustBeEmpty(t, s.uploadsDir())
+		mustBeTidy(t, s)
 	}
 }
 
@@ -408,8 +401,7 @@ func TestBatchPowerCuts(t *testing.T) {
 			b.Discard() // fails without power
 		}
 		s = afterCut(t, disk, moment, rng.Uint64(), s, dir)
-		mustBeEmpty(t, s.uploadsDir())
-		mustAddUp(t, s)
+		mustBeTidy(t, s)
 		for content := range attempted {
 			there := testkit.Must(has(t, s, addressOf(content)))(t)
 			testkit.Holds(t, there || !durable[content], "it is there", there)

@@ -81,7 +81,7 @@ func TestClientNames(t *testing.T) {
 		want := job.CheckName("client", name)
 		testkit.Holds(t, (want == nil) == errors.Is(err, ErrNotFound) && (want == nil || errors.Is(err, ErrClient)), name, err, "but for jobs", want)
 	}
-	testkit.Equal(t, maxClientName, job.MaxNameBytes, "names have up to bytes, those of jobs")
+	testkit.Equal(t, maxClientName, job.MaxNameBytes, "the longest name")
 }
 
 // TestClientDirectories: only a call that stores something makes a directory, the number of directories is bounded, and

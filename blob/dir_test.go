@@ -108,8 +108,7 @@ func TestConcurrentPuts(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	mustAddUp(t, s)
-	mustBeEmpty(t, s.uploadsDir())
+	mustBeTidy(t, s)
 	there := 0
 	for kind := range kinds {
 		if stored[addressOf(content(kind))] {
@@ -138,8 +137,7 @@ func TestReserve(t *testing.T) {
 	})
 	testkit.Fails(s.Put(context.Background(), "", endless, Ref{}))(t, ErrNoSpace)
 	testkit.Holds(t, sent <= 4*freeEvery, "it was refused after", sent, "bytes")
-	mustBeEmpty(t, s.uploadsDir())
-	mustAddUp(t, s)
+	mustBeTidy(t, s)
 }
 
 // smallDisk mounts a tmpfs.
@@ -160,8 +158,7 @@ func TestFullDisk(t *testing.T) {
 	_, err := put(s, strings.Repeat("x", 5<<20))
 	testkit.Failed(t, err, ErrNoSpace)
 	testkit.Failed(t, err, syscall.ENOSPC)
-	mustBeEmpty(t, s.uploadsDir())
-	mustAddUp(t, s)
+	mustBeTidy(t, s)
 	mustPut(t, s, strings.Repeat("y", 2<<20))
 	mustRead(t, s, wilson)
 }
@@ -191,7 +188,7 @@ func TestSHA1(t *testing.T) {
 	first := mustPut(t, s, wilson)
 	resolves := func(want Info) {
 		t.Helper()
-		testkit.Equal(t, testkit.Must(s.Resolve(t.Context(), "", Ref{SHA1: &first.SHA1}))(t), want.Address, "it resolves to")
+		testkit.Equal(t, testkit.Must(s.Resolve(t.Context(), "", Ref{SHA1: &first.SHA1}))(t), want.Address, "the SHA-1 leads to")
 	}
 	resolves(first)
 	testkit.Holds(t, strings.HasPrefix(first.SHA1.String(), "68d5b573") &&
@@ -218,7 +215,7 @@ func TestSHA1(t *testing.T) {
 		mustBeDamaged(t, err, path)
 		mustPut(t, s, "second")
 		got := testkit.Must(s.Resolve(t.Context(), "", Ref{SHA1: &second.SHA1}))(t)
-		testkit.Holds(t, got == second.Address, "after a repair of", damage, "it resolves to", got)
+		testkit.Holds(t, got == second.Address, "after a repair of", damage, "the SHA-1 leads to", got)
 	}
 }
 

@@ -149,8 +149,7 @@ func TestFailedCalls(t *testing.T) {
 			if before {
 				mustRead(t, s, wilson)
 			}
-			mustBeEmpty(t, s.uploadsDir())
-			mustAddUp(t, s)
+			mustBeTidy(t, s)
 			if _, err := s.Put(context.Background(), "", strings.NewReader(wilson), Ref{SHA256: &a}); err != nil {
 				t.Errorf("%s: the next Put: %v", name, err)
 			}
@@ -257,8 +256,7 @@ func TestKill(t *testing.T) {
 			mustRead(t, s, killContent(i))
 			mustResolve(t, s, killContent(i))
 		}
-		mustAddUp(t, s)
-		mustBeEmpty(t, s.uploadsDir())
+		mustBeTidy(t, s)
 		testkit.NoError(t, s.Close())
 	}
 	testkit.Holds(t, leftovers != 0, "no kill has left an upload")
@@ -294,8 +292,7 @@ func TestPowerCuts(t *testing.T) {
 			}
 		}
 		s = afterCut(t, disk, moment, rng.Uint64(), s, dir)
-		mustBeEmpty(t, s.uploadsDir())
-		mustAddUp(t, s)
+		mustBeTidy(t, s)
 		for content := range attempted {
 			there := testkit.Must(has(t, s, addressOf(content)))(t)
 			testkit.Holds(t, there || !durable[content], "Has is", there)

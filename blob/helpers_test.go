@@ -106,6 +106,13 @@ func mustBeEmpty(t testing.TB, dir string) {
 	}
 }
 
+// mustBeTidy checks that no upload has left a file, and that the count of used bytes is right.
+func mustBeTidy(t testing.TB, s *Store) {
+	t.Helper()
+	mustBeEmpty(t, s.uploadsDir())
+	mustAddUp(t, s)
+}
+
 // mustAddUp compares the store's count of used bytes with the files.
 func mustAddUp(t testing.TB, s *Store) {
 	t.Helper()
@@ -115,7 +122,7 @@ func mustAddUp(t testing.TB, s *Store) {
 		info := testkit.Must(e.Info())(t)
 		sum += info.Size()
 	}
-	testkit.Equal(t, s.Used(), sum, "Used, the files bytes")
+	testkit.Equal(t, s.Used(), sum, "bytes in use")
 }
 
 func (s *Store) local() *directory      { return s.backend.(*directory) }

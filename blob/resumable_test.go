@@ -59,7 +59,7 @@ func TestUploadCutOff(t *testing.T) {
 	for _, end := range []error{io.ErrUnexpectedEOF, context.Canceled} {
 		offset := u.State().Offset
 		testkit.Failed(t, u.Append(t.Context(), offset, io.MultiReader(strings.NewReader(content[offset:offset+100]), readerFunc(func([]byte) (int, error) { return 0, end }))), end)
-		testkit.Equal(t, u.State().Offset, offset+100, "after", end, "the upload, bytes")
+		testkit.Equal(t, u.State().Offset, offset+100, "after", end, "bytes of the upload")
 	}
 	testkit.Failed(t, u.Append(canceled(), 200, strings.NewReader(content[200:])), context.Canceled)
 
@@ -85,10 +85,9 @@ func TestUploadCutOff(t *testing.T) {
 	cancel() // as when the connection is lost
 	close(release)
 	testkit.Failed(t, <-ended, context.Canceled)
-	testkit.Equal(t, u.State().Offset, 3*bufferBytes+1, "the upload, bytes")
+	testkit.Equal(t, u.State().Offset, 3*bufferBytes+1, "bytes of the upload")
 	testkit.Check(t, u.Remove(t.Context()))
-	mustBeEmpty(t, s.uploadsDir())
-	mustAddUp(t, s)
+	mustBeTidy(t, s)
 }
 
 // TestUploadWaits: a call waits for another call that is storing received bytes, and not for a call that is still
@@ -236,8 +235,7 @@ func TestUploadLimits(t *testing.T) {
 	testkit.Fails(s.Upload(t.Context(), "", u.State().ID))(t, ErrNotFound)
 	mustFinish(t, s, third, "")
 	testkit.Check(t, errors.Join(second.Remove(t.Context()), third.Remove(t.Context())))
-	mustBeEmpty(t, s.uploadsDir())
-	mustAddUp(t, s)
+	mustBeTidy(t, s)
 	testkit.Fails(s.NewUpload(canceled(), "", 1, Ref{}))(t, context.Canceled)
 	x := SHA1{1}
 	u = mustNewUpload(t, s, 1, Ref{SHA1: &x})
@@ -284,8 +282,7 @@ func TestUploadExpiry(t *testing.T) {
 	testkit.Fails(s.Upload(t.Context(), "", u.State().ID))(t, ErrNotFound)
 	swept, err = s.Sweep(t.Context(), "", nobody)
 	testkit.Holds(t, swept.Uploads == 1 && err == nil, "swept", swept, err)
-	mustBeEmpty(t, s.uploadsDir())
-	mustAddUp(t, s)
+	mustBeTidy(t, s)
 
 	mustNewUpload(t, s, 10, Ref{})
 	c.at = c.at.Add(UploadExpiry + 1)
@@ -293,8 +290,7 @@ func TestUploadExpiry(t *testing.T) {
 	mustAppend(t, u, "12345")
 	c.at = c.at.Add(UploadExpiry + 1)
 	s = reopen(t, s, o)
-	mustBeEmpty(t, s.uploadsDir())
-	mustAddUp(t, s)
+	mustBeTidy(t, s)
 }
 
 // TestUploadFiles: files that a killed process or an accident has left of an upload are continued or removed.
@@ -337,8 +333,7 @@ func TestUploadFiles(t *testing.T) {
 			u, err := s.Upload(t.Context(), "", id)
 			if name != "more bytes than were acknowledged" {
 				testkit.Failed(t, err, ErrNotFound)
-				mustBeEmpty(t, s.uploadsDir())
-				mustAddUp(t, s)
+				mustBeTidy(t, s)
 				return
 			}
 			testkit.NoError(t, err)

@@ -42,12 +42,12 @@ func TestVerifiedOnce(t *testing.T) {
 	cancel()
 	close(goOn)
 	wg.Wait()
-	testkit.Equal(t, runs, 2, "it was verified times")
+	testkit.Equal(t, runs, 2, "verifications")
 	for i := range uint64(2 * maxVerified) {
 		testkit.NoError(t, v.once(context.Background(), fileID{inode: i}, func() error { return nil }))
 	}
 	testkit.Equal(t, len(v.at), maxVerified, "the list, files, and", len(v.running), "are being verified")
-	testkit.Equal(t, len(v.running), 0, "the list has", len(v.at), "files, are being verified")
+	testkit.Equal(t, len(v.running), 0, "the list has", len(v.at), "files that are being verified")
 	v.at[id] = time.Now().Add(-verifiedFor)
 	err := v.once(context.Background(), id, func() error { runs++; return nil })
 	testkit.Holds(t, err == nil && runs == 3, "an old verification was trusted", runs, err)
