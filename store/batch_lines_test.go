@@ -31,8 +31,7 @@ func TestLinesOfBatches(t *testing.T) {
 	mustApply(t, s, 3, 0, partOf(job.ID{}, 5))
 	batch := job.NewID(startAt, 3, 0)
 	mustApply(t, s, 4, 1, partOf(batch, 2))
-	mustApply(t, s, 5, 1, partOf(batch, 4))
-	mustCommit(t, s)
+	mustStore(t, s, 5, 1, partOf(batch, 4))
 	first := []job.ID{batch, job.NewID(startAt+1, 4, 0), job.NewID(startAt+1, 5, 0)}
 	line := int64(0)
 	same := func(part, of int) {
@@ -106,8 +105,7 @@ func TestListOfAttributedBatches(t *testing.T) {
 	paused := plainCreate("a", "x", 1, 3)
 	paused.Submission = &job.Submission{Paused: true}
 	mustApply(t, s, 2+plain, 0, paused)
-	mustApply(t, s, 3+plain, 0, partOf(job.ID{}, 1))
-	mustCommit(t, s)
+	mustStore(t, s, 3+plain, 0, partOf(job.ID{}, 1))
 	for _, c := range []struct {
 		name string
 		f    query.BatchFilter
@@ -136,8 +134,7 @@ func TestListByPrefixAfterBatch(t *testing.T) {
 		mustApply(t, s, 2+uint64(i), 0, c)
 		ids = append(ids, job.NewID(startAt, 2+uint64(i), 0))
 	}
-	mustApply(t, s, 8, 1, job.Move{Op: job.Delete, Batch: ids[2]})
-	mustCommit(t, s)
+	mustStore(t, s, 8, 1, job.Move{Op: job.Delete, Batch: ids[2]})
 	for _, c := range []struct {
 		name  string
 		after query.BatchPlace

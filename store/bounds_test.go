@@ -339,8 +339,7 @@ func TestSweepsListIsBounded(t *testing.T) {
 	for seq := uint64(2); seq < 2+ended; seq++ {
 		put(&row.Sweep{Sweep: job.Sweep{Op: job.Cancel, Now: job.Now{Seq: seq, At: startAt}}, QueueID: 1, FinishedAt: startAt})
 	}
-	mustApply(t, s, 2+ended, 0, job.Mark{})
-	mustCommit(t, s)
+	mustStore(t, s, 2+ended, 0, job.Mark{})
 	docs := testkit.Must(s.Sweeps())(t)
 	testkit.MustEqual(t, len(docs), job.MaxPage)
 	if first, second, last := docs[0], docs[1], docs[len(docs)-1]; first.ID != under.Id() || second.ID != jobID(0, ended+3-job.MaxPage, 0) || last.ID != jobID(0, 1+ended, 0) {

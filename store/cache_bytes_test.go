@@ -162,8 +162,7 @@ func TestCachesAreBoundedByTheirBytes(t *testing.T) {
 	before, seq := liveBytes(), uint64(0)
 	apply := func(cmd job.Command) applied.Result {
 		seq++
-		r := mustApply(t, s, seq, int64(seq), cmd)
-		mustCommit(t, s)
+		r := mustStore(t, s, seq, int64(seq), cmd)
 		s.TakeReadied()
 		return r
 	}
@@ -208,13 +207,11 @@ func TestRefusedCommandsFillNoMemory(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpenIn(t, fs)
 	for n := range batches {
-		mustApply(t, s, uint64(1+n), 0, metaCreate("x", n*1000, 1000, 12))
-		mustCommit(t, s)
+		mustStore(t, s, uint64(1+n), 0, metaCreate("x", n*1000, 1000, 12))
 	}
 	testkit.NoError(t, errors.Join(s.FlushWait(), s.Close()))
 	s = mustOpen(t, Options{FS: fs, bounds: &memory.StandardBounds})
-	mustApply(t, s, batches+1, 0, job.Mark{})
-	mustCommit(t, s)
+	mustStore(t, s, batches+1, 0, job.Mark{})
 	half, commits := 0, 0
 	for n := range batches {
 		if n == batches/2 { // by then Pebble's cache is full, too
@@ -242,8 +239,7 @@ func TestRefusedCommandsFillNoMemory(t *testing.T) {
 func TestOneGroupOfAThousand(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpenIn(t, fs)
-	mustApply(t, s, 1, 0, metaCreate("x", 0, 1000, 12))
-	mustCommit(t, s)
+	mustStore(t, s, 1, 0, metaCreate("x", 0, 1000, 12))
 	testkit.NoError(t, errors.Join(s.FlushWait(), s.Close()))
 	s = mustOpen(t, Options{FS: fs, bounds: &memory.StandardBounds})
 	mustApply(t, s, 2, 0, job.Mark{})
@@ -274,8 +270,7 @@ func TestListReadsWhatAPageShows(t *testing.T) {
 	s := mustOpen(t, Options{bounds: &memory.StandardBounds})
 	const posts, jobs = 20, 1000
 	for i := range posts {
-		mustApply(t, s, uint64(1+i), int64(i), metaCreate("x", i*jobs, jobs, 12))
-		mustCommit(t, s)
+		mustStore(t, s, uint64(1+i), int64(i), metaCreate("x", i*jobs, jobs, 12))
 	}
 	allocated := func(what string, most int, look func()) {
 		t.Helper()
@@ -386,8 +381,7 @@ func TestPagesInUseStayCached(t *testing.T) {
 func TestNewPagesAreCached(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 5))
-	mustApply(t, s, 2, 0, plainCreate("a", "y", 3, memory.NewPageBytes))
-	mustCommit(t, s)
+	mustStore(t, s, 2, 0, plainCreate("a", "y", 3, memory.NewPageBytes))
 	none := func() lsm.View { t.Fatal("a page of a small batch was read"); return lsm.View{} }
 	page, ok := s.machine.Live.Pages.Find(none, 1, 2)
 	testkit.Holds(t, ok && page.First == 0 && page.Last == 2 && len(page.Framed) == 3*6, "page", page, ok)

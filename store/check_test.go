@@ -51,6 +51,14 @@ func mustCommit(t testing.TB, s *Store) {
 	testkit.NoError(t, s.Commit())
 }
 
+// mustStore applies a command, and commits.
+func mustStore(t testing.TB, s *Store, seq uint64, at int64, cmd job.Command) applied.Result {
+	t.Helper()
+	result := mustApply(t, s, seq, at, cmd)
+	mustCommit(t, s)
+	return result
+}
+
 func jobID(at int64, seq uint64, line int) job.ID { return job.NewID(startAt+at, seq, line) }
 
 // plainGroup returns a group of n lines with the API's defaults.
@@ -135,8 +143,7 @@ func richStore(t testing.TB) *Store {
 	}
 	mustApply(t, s, 28, 1150, held)
 	mustApply(t, s, 29, 1160, &job.Create{Groups: []job.Group{plainGroup("d", "w", 0)}, Submission: &job.Submission{Name: "empty"}})
-	mustApply(t, s, 30, 1170, job.ChangeBatch{Op: job.ResumeBatch, Batch: jobID(1150, 28, 0)})
-	mustCommit(t, s)
+	mustStore(t, s, 30, 1170, job.ChangeBatch{Op: job.ResumeBatch, Batch: jobID(1150, 28, 0)})
 	have := map[string]bool{}
 	for _, entry := range dump(s) {
 		kind := entry.key[:1]
@@ -439,8 +446,7 @@ func TestCheckNoticesDamagedDocuments(t *testing.T) {
 		mustApply(t, s, uint64(1+i), int64(i), job.PutDocument{Kind: job.HandlerDocument, Client: "a", Name: "x", Document: []byte{'0' + i}})
 	}
 	mustApply(t, s, 6, 5, job.PutDocument{Kind: job.HandlerDocument, Name: "y", Document: []byte("y")})
-	mustApply(t, s, 7, 6, job.DeleteDocument{Kind: job.HandlerDocument, Name: "y"})
-	mustCommit(t, s)
+	mustStore(t, s, 7, 6, job.DeleteDocument{Kind: job.HandlerDocument, Name: "y"})
 	noticed := func(name string) {
 		t.Helper()
 		testkit.Holds(t, len(problemsOf(t, s)) != 0, name, "not noticed")

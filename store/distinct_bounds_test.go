@@ -328,8 +328,7 @@ func TestDistinctIsGoneWhenIdle(t *testing.T) {
 	c := plainCreate("a", "x", 4, 3)
 	c.Groups[0].Meta = "user=u"
 	mustApply(t, s, 1, 0, c)
-	mustApply(t, s, 2, 1, distinctClaim(1, mustDistinct("user", job.Oldest)))
-	mustCommit(t, s)
+	mustStore(t, s, 2, 1, distinctClaim(1, mustDistinct("user", job.Oldest)))
 	of := func() (n int) {
 		for _, entry := range dump(s) {
 			if entry.key[0] == row.DistinctTable {
@@ -339,8 +338,7 @@ func TestDistinctIsGoneWhenIdle(t *testing.T) {
 		return n
 	}
 	testkit.Equal(t, of(), 4, "an index of a span and an active job")
-	mustApply(t, s, 3, memory.DistinctIdleMs+1, job.Mark{})
-	mustCommit(t, s)
+	mustStore(t, s, 3, memory.DistinctIdleMs+1, job.Mark{})
 	testkit.Equal(t, of(), 0, "after an hour there")
 }
 

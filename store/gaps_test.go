@@ -122,13 +122,11 @@ func TestReadsPassFewDeletedNeighbours(t *testing.T) {
 					seq++
 					c := mustApply(t, s, seq, int64(seq), plainClaim("r", 1)).(*applied.Claimed)
 					seq++
-					mustApply(t, s, seq, int64(seq), job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1}})
-					mustCommit(t, s)
+					mustStore(t, s, seq, int64(seq), job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1}})
 				}
 				for _, id := range ids[:n-1] {
 					seq++
-					mustApply(t, s, seq, int64(seq), job.Move{Op: job.Delete, Job: id})
-					mustCommit(t, s)
+					mustStore(t, s, seq, int64(seq), job.Move{Op: job.Delete, Job: id})
 				}
 				seq++
 				testkit.MustEqual(t, mustApply(t, s, seq, int64(seq), plainClaim("r", 1)).(*applied.Claimed).Jobs(), 1)
@@ -162,8 +160,7 @@ func TestFiltersAnswerForAbsentKeys(t *testing.T) {
 		for line := range 100 {
 			c.Unique = append(c.Unique, job.UniqueKey{Line: line, Key: fmt.Sprintf("key-%02d-%d", line, i)})
 		}
-		mustApply(t, s, uint64(i+1), int64(i), c)
-		mustCommit(t, s)
+		mustStore(t, s, uint64(i+1), int64(i), c)
 		testkit.NoError(t, s.FlushWait())
 	}
 	misses := s.db.Pebble().Metrics().Filter.Hits

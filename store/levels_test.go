@@ -313,8 +313,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 				seq, at := begin-1, int64(0)
 				apply := func(cmd job.Command) applied.Result {
 					seq, at = seq+1, at+apart
-					result := mustApply(t, s, seq, at, cmd)
-					mustCommit(t, s)
+					result := mustStore(t, s, seq, at, cmd)
 					return result
 				}
 				var jobs []job.ID

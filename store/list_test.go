@@ -325,8 +325,7 @@ func TestListPlans(t *testing.T) {
 		mustApply(t, s, seq, int64(seq), c)
 	}
 	claimed := mustApply(t, s, seq, 400, job.Claim{Runner: "r", Clients: []string{"b"}, Max: 3, MaxBytes: job.MaxClaimBytes}).(*applied.Claimed)
-	mustApply(t, s, seq+1, 401, job.Complete{Outcomes: []job.Outcome{{ID: jobID(290, 290, 1), Code: job.OK, ExitCode: 200, DelayMs: -1}}})
-	mustCommit(t, s)
+	mustStore(t, s, seq+1, 401, job.Complete{Outcomes: []job.Outcome{{ID: jobID(290, 290, 1), Code: job.OK, ExitCode: 200, DelayMs: -1}}})
 	for name, c := range map[string]struct {
 		f    query.Filter
 		rows int // how many rows are enough
@@ -361,8 +360,7 @@ func TestListPageBounds(t *testing.T) {
 		outcomes.Outcomes = append(outcomes.Outcomes, job.Outcome{ID: jobID(0, 1, line), Code: job.OK, ExitCode: 200, DelayMs: -1,
 			Result: job.Result{OutputKind: job.Bytes, Output: make([]byte, 1000)}})
 	}
-	mustApply(t, s, 3, 2, outcomes)
-	mustCommit(t, s)
+	mustStore(t, s, 3, 2, outcomes)
 	page := func(f query.Filter) string {
 		docs, next := mustList(t, s, f)
 		if len(docs) > 0 && docs[0].Payload == nil != (f.Parts&query.Payloads == 0) || len(docs) > 0 && docs[0].Output == nil != (f.Parts&query.Details == 0) {
@@ -406,8 +404,7 @@ func TestRunnersOfManyClaims(t *testing.T) {
 		seq += 2
 	}
 	mustApply(t, s, seq, int64(seq), plainClaim("over", 2))
-	mustApply(t, s, seq+1, 900, job.Tickle{IDs: []job.ID{jobID(0, 1, 2*query.MaxOpenClaims)}, Progress: -1})
-	mustCommit(t, s)
+	mustStore(t, s, seq+1, 900, job.Tickle{IDs: []job.ID{jobID(0, 1, 2*query.MaxOpenClaims)}, Progress: -1})
 	list, more := testkit.Must2(s.Runners("", 10))(t)
 	testkit.MustHold(t, !more && len(list) == 2, len(list), "runners", more)
 	full, over := list[0], list[1]

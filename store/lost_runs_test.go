@@ -384,8 +384,7 @@ func lifecycle(t testing.TB, s *Store, seq uint64, at int64, runner string, n in
 	c := mustApply(t, s, seq, at, plainClaim(runner, n)).(*applied.Claimed)
 	testkit.MustHold(t, c.Jobs() != 0, "nothing to claim")
 	mustCommit(t, s)
-	mustApply(t, s, seq+1, at, job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
-	mustCommit(t, s)
+	mustStore(t, s, seq+1, at, job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 	return seq + 2
 }
 
@@ -443,8 +442,7 @@ func TestIdleRunnersAreForgotten(t *testing.T) {
 	}
 	tickAt := func(at int64) {
 		for i := 0; i < 10 && s.NextDue() != 0 && s.NextDue() <= startAt+at; i++ {
-			mustApply(t, s, seq, at, job.Tick{})
-			mustCommit(t, s)
+			mustStore(t, s, seq, at, job.Tick{})
 			seq++
 		}
 	}
@@ -453,13 +451,11 @@ func TestIdleRunnersAreForgotten(t *testing.T) {
 	tickAt(machine.RunnerIdleMs + 1)
 	got := rows()
 	testkit.Holds(t, len(got) == 1 && got[0] == "r7", "rows of", got, "want r7's alone")
-	claim := mustApply(t, s, seq, machine.RunnerIdleMs+2, plainClaim("r7", 1)).(*applied.Claimed)
-	mustCommit(t, s)
+	claim := mustStore(t, s, seq, machine.RunnerIdleMs+2, plainClaim("r7", 1)).(*applied.Claimed)
 	seq++
 	tickAt(machine.RunnerIdleMs*3/2 + 2) // it holds a job
 	testkit.Equal(t, len(rows()), 1)
-	mustApply(t, s, seq, machine.RunnerIdleMs*3/2+3, job.Complete{Claim: claim.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
-	mustCommit(t, s)
+	mustStore(t, s, seq, machine.RunnerIdleMs*3/2+3, job.Complete{Claim: claim.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 	seq++
 	tickAt(machine.RunnerIdleMs*5/2 + 3)
 	testkit.Equal(t, len(rows()), 0)

@@ -27,8 +27,7 @@ func TestPowerCutWhileOpening(t *testing.T) {
 	t.Run("again", func(t *testing.T) {
 		base := vfs.NewCrashableMem()
 		s := mustOpenIn(t, base)
-		mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 1))
-		mustCommit(t, s)
+		mustStore(t, s, 1, 0, plainCreate("a", "x", 1, 1))
 		testkit.NoError(t, s.FlushWait())
 		testkit.NoError(t, s.Close())
 		cutWhileOpening(t, base, 1)
@@ -64,7 +63,7 @@ func cutWhileOpening(t *testing.T, base *vfs.MemFS, applied uint64) {
 			cuts++
 			again, err := Open("store", Options{FS: left, Journal: testJournal})
 			testkit.NoError(t, err, "after a cut at write", at)
-			testkit.MustEqual(t, again.Applied(), applied, "after a cut at write", at, "the store is")
+			testkit.MustEqual(t, again.Applied(), applied, "after a cut at write", at, "the store")
 			testkit.NoError(t, again.Close())
 		}
 	}
@@ -98,8 +97,7 @@ func TestPeek(t *testing.T) {
 	}
 	manifest := filepath.Join(dir, "MANIFEST-000001")
 	empty := testkit.Must(os.ReadFile(manifest))(t)
-	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 50))
-	mustCommit(t, s)
+	mustStore(t, s, 1, 0, plainCreate("a", "x", 1, 50))
 	testkit.NoError(t, s.FlushWait())
 	testkit.NoError(t, s.Close())
 	whole := testkit.Must(os.ReadFile(manifest))(t)
@@ -135,8 +133,7 @@ func flushedDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
 	s := testkit.Must(Open(dir, Options{Journal: testJournal}))(t)
-	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 50))
-	mustCommit(t, s)
+	mustStore(t, s, 1, 0, plainCreate("a", "x", 1, 50))
 	testkit.NoError(t, errors.Join(s.FlushWait(), s.Close()))
 	return dir
 }
@@ -224,8 +221,7 @@ func TestRunOfAJobSetAside(t *testing.T) {
 			id := jobID(0, 1, 0)
 			held := mustApply(t, s, 2, 0, plainClaim("r", 1)).(*applied.Claimed)
 			mustApply(t, s, 3, 0, job.Complete{Claim: held.Claim, Outcomes: []job.Outcome{{ID: id, Code: job.Damaged, DelayMs: -1}}})
-			mustApply(t, s, 4, 1, test.cmd(id))
-			mustCommit(t, s)
+			mustStore(t, s, 4, 1, test.cmd(id))
 			code, text := job.NoCode, ""
 			if test.damaged {
 				code, text = job.Damaged, job.DamagedText

@@ -88,8 +88,7 @@ func TestClaimsReadNoPages(t *testing.T) {
 					c.Longest = max(c.Longest, size)
 					sizes = append(sizes, int64(size))
 				}
-				mustApply(t, s, 1, 0, c)
-				mustCommit(t, s)
+				mustStore(t, s, 1, 0, c)
 				for _, entry := range dump(s) {
 					if entry.key[0] != row.PageTable {
 						continue

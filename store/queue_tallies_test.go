@@ -302,8 +302,7 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 	seq := uint64(0)
 	apply := func(at int64, cmd job.Command) applied.Result {
 		seq++
-		result := mustApply(t, s, seq, at, cmd)
-		mustCommit(t, s)
+		result := mustStore(t, s, seq, at, cmd)
 		sound(t, s)
 		return result
 	}
@@ -354,8 +353,7 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 	seq := uint64(0)
 	apply := func(cmd job.Command) applied.Result {
 		seq++
-		result := mustApply(t, s, seq, int64(seq), cmd)
-		mustCommit(t, s)
+		result := mustStore(t, s, seq, int64(seq), cmd)
 		sound(t, s, "after", cmd)
 		return result
 	}

@@ -161,8 +161,8 @@ func boundsOf(r *row.Rules) model.Bounds {
 
 // TestModelBounds: the model has the bounds of the store.
 func TestModelBounds(t *testing.T) {
-	testkit.Equal(t, boundsOf(&row.FirstRules), model.Standard, "the bounds, the model")
-	testkit.Equal(t, boundsOf(memory.SmallBounds.Rules), model.Small, "the small bounds, the model")
+	testkit.Equal(t, boundsOf(&row.FirstRules), model.Standard, "the bounds")
+	testkit.Equal(t, boundsOf(memory.SmallBounds.Rules), model.Small, "the small bounds")
 }
 
 // countsOf sorts durations into the buckets of histograms, by their definition.

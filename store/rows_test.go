@@ -173,8 +173,7 @@ func TestPages(t *testing.T) {
 				c.Payloads = c.Frame.Append(c.Payloads, []byte(p))
 			}
 			testkit.NoError(t, c.CheckPayloads())
-			mustApply(t, s, 1, 0, c)
-			mustCommit(t, s)
+			mustStore(t, s, 1, 0, c)
 			var pages []row.Run
 			var body []byte
 			for _, entry := range dump(s) {
@@ -336,8 +335,7 @@ func FuzzRows(f *testing.F) {
 	s := mustOpen(f, Options{})
 	mustApply(f, s, 1, 0, plainCreate("a", "x", 1, 3))
 	mustApply(f, s, 2, 0, job.Claim{Runner: "r", Max: 2, MaxBytes: 1000})
-	mustApply(f, s, 3, 0, job.Claim{Runner: "r", Max: 2, MaxBytes: 1000, Strategy: mustDistinct("user", job.Newest)})
-	mustCommit(f, s)
+	mustStore(f, s, 3, 0, job.Claim{Runner: "r", Max: 2, MaxBytes: 1000, Strategy: mustDistinct("user", job.Newest)})
 	v := s.db.View()
 	v.Scan("A", "z", func(_ string, value []byte) bool {
 		for n := range rowDecoders {
@@ -405,8 +403,7 @@ func FuzzApply(f *testing.F) {
 		keyed.Unique = []job.UniqueKey{{Line: 2, Key: "k"}}
 		mustApply(t, s, 1, 0, keyed)
 		mustApply(t, s, 2, 1, plainCreate("a", "x", 4, 5))
-		mustApply(t, s, 3, 2, plainClaim("r", 3))
-		mustCommit(t, s)
+		mustStore(t, s, 3, 2, plainClaim("r", 3))
 		at = min(max(at, 0), job.MaxTimeMs-startAt)
 		mustApply(t, s, 4, at, cmd)
 		mustApply(t, s, 5, at, job.Tick{})

@@ -150,8 +150,7 @@ func TestRepeatedCompletionHasItsFirstResults(t *testing.T) {
 				t.Fatalf("%+v, %+v, %+v", want[0], want[1], took)
 			}
 			mustApply(t, s, 7, 11, job.Move{Op: job.Redrive, Batch: jobID(0, 2, 0), Status: job.Failed})
-			mustApply(t, s, 8, 11, job.Move{Op: job.Delete, Batch: jobID(0, 2, 0), Status: job.Completed})
-			mustCommit(t, s)
+			mustStore(t, s, 8, 11, job.Move{Op: job.Delete, Batch: jobID(0, 2, 0), Status: job.Completed})
 			for i, cmd := range []job.Complete{first, second} {
 				want[i].Replayed, want[i].Seq, want[i].At = true, uint64(4+i), startAt+10
 				looked, err := s.EndedBefore(&cmd, startAt+12)
@@ -178,8 +177,7 @@ func TestIdleSessionIsForgotten(t *testing.T) {
 	timers := rowsOf(t, s, row.TimerTable)
 	create := plainCreate("a", "x", 1, 3)
 	create.Once = inSession(id, 1)
-	mustApply(t, s, 3, job.KeyLifeMs-1, create)
-	mustCommit(t, s)
+	mustStore(t, s, 3, job.KeyLifeMs-1, create)
 	testkit.Equal(t, s.NextDue(), startAt+job.KeyLifeMs, "the next timer", timers)
 	exists := func(id job.ID) bool {
 		t.Helper()
@@ -206,8 +204,7 @@ func TestEndedSession(t *testing.T) {
 	id := openSession(t, s, 1, 0)
 	create := plainCreate("a", "x", 1, 3)
 	create.Once = inSession(id, 1)
-	mustApply(t, s, 2, 0, create)
-	mustCommit(t, s)
+	mustStore(t, s, 2, 0, create)
 	create.Once = inSession(id, 2)
 	mustApply(t, s, 3, 0, create)
 	create.Once.Slot = job.MaxSlots - 1
@@ -287,8 +284,7 @@ func TestTooManySessions(t *testing.T) {
 	seq := uint64(0)
 	open := func(at int64) (job.ID, job.Refusal) {
 		seq++
-		got := mustApply(t, s, seq, at, job.OpenSession{Runner: fmt.Sprint("r", seq)}).(*applied.SessionOpened)
-		mustCommit(t, s)
+		got := mustStore(t, s, seq, at, job.OpenSession{Runner: fmt.Sprint("r", seq)}).(*applied.SessionOpened)
 		return got.Session.ID, got.Refusal
 	}
 	use := func(id job.ID, at int64, number uint64) {
@@ -469,8 +465,7 @@ func TestCheckFindsDamageInSessions(t *testing.T) {
 			id := openSession(t, s, 1, 0)
 			create := plainCreate("a", "x", 1, 3)
 			create.Once = inSession(id, 1)
-			mustApply(t, s, 2, 0, create)
-			mustCommit(t, s)
+			mustStore(t, s, 2, 0, create)
 			sound(t, s, "before")
 			n := s.machine.SessionOf(id)
 			l := s.machine.Slot(row.SlotName{n.Seq, 0})

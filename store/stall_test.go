@@ -147,8 +147,7 @@ func TestQueriesGiveUpWhileACommandIsStuck(t *testing.T) {
 			<-resume
 		}
 	}})
-	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 5))
-	mustCommit(t, s)
+	mustStore(t, s, 1, 0, plainCreate("a", "x", 3, 5))
 	applied := make(chan error, 1)
 	go func() { _, err := s.Apply(2, startAt, plainClaim("r", 1)); applied <- err }()
 	<-stuck

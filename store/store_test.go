@@ -27,8 +27,7 @@ import (
 func TestOpenRemembersItsJournal(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpen(t, Options{FS: fs})
-	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 1))
-	mustCommit(t, s)
+	mustStore(t, s, 1, 0, plainCreate("a", "x", 1, 1))
 	testkit.NoError(t, s.FlushWait())
 	testkit.NoError(t, s.Close())
 	testkit.Check(t, s.Close(), "a second close")
@@ -66,8 +65,7 @@ func TestReadOnlyAndCheckpoint(t *testing.T) {
 	testkit.Fails(Open("store", Options{FS: fs, ReadOnly: true}))(t)
 	s := mustOpen(t, Options{FS: fs})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 10, 5))
-	mustApply(t, s, 2, 1, plainClaim("r", 3))
-	mustCommit(t, s)
+	mustStore(t, s, 2, 1, plainClaim("r", 3))
 	testkit.NoError(t, s.Checkpoint("base", time.Minute))
 	base := testkit.Must(Open("base", Options{FS: fs, ReadOnly: true}))(t)
 	testkit.Check(t, sameStores(s, base))
@@ -75,16 +73,14 @@ func TestReadOnlyAndCheckpoint(t *testing.T) {
 	testkit.Equal(t, testkit.Must(base.Durable())(t), 2)
 	testkit.Holds(t, base.DiskBytes() != 0, "a base without a size")
 	testkit.Check(t, base.Close())
-	mustApply(t, s, 3, 2, plainClaim("r", 1))
-	mustCommit(t, s)
+	mustStore(t, s, 3, 2, plainClaim("r", 1))
 	testkit.Failed(t, sameStores(s, mustOpen(t, Options{})))
 }
 
 func TestFlushTells(t *testing.T) {
 	flushed := make(chan struct{}, 16)
 	s := mustOpen(t, Options{Flushed: func() { flushed <- struct{}{} }})
-	mustApply(t, s, 7, 0, plainCreate("a", "x", 1, 1))
-	mustCommit(t, s)
+	mustStore(t, s, 7, 0, plainCreate("a", "x", 1, 1))
 	testkit.Equal(t, testkit.Must(s.Durable())(t), 0)
 	testkit.NoError(t, s.Flush())
 	<-flushed
@@ -95,8 +91,7 @@ func TestFlushTells(t *testing.T) {
 func TestApplyAgain(t *testing.T) {
 	s := mustOpen(t, Options{})
 	create := plainCreate("a", "x", 3, 5)
-	mustApply(t, s, 5, 0, create)
-	mustCommit(t, s)
+	mustStore(t, s, 5, 0, create)
 	before, _ := testkit.Must2(s.Digest())(t)
 	for _, seq := range []uint64{1, 4, 5} {
 		result := mustApply(t, s, seq, 100, plainClaim("r", 3))
@@ -104,7 +99,7 @@ func TestApplyAgain(t *testing.T) {
 	}
 	mustCommit(t, s)
 	after, _ := testkit.Must2(s.Digest())(t)
-	testkit.Equal(t, after, before, "digest and before")
+	testkit.Equal(t, after, before, "the digest")
 	testkit.Equal(t, s.machine.O.Bytes(), 0)
 }
 
@@ -112,8 +107,7 @@ func TestApplyAgain(t *testing.T) {
 func TestTimeNeverGoesBack(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 1000, plainCreate("a", "x", 1, 1))
-	mustApply(t, s, 2, 10, plainClaim("r", 1))
-	mustCommit(t, s)
+	mustStore(t, s, 2, 10, plainClaim("r", 1))
 	doc := testkit.Must(s.Job(jobID(1000, 1, 0)))(t)
 	testkit.Holds(t, doc.UpdatedAt == startAt+1000 && doc.Claim == jobID(1000, 2, 0), doc)
 }
@@ -222,8 +216,7 @@ func TestFailedReadBreaksTheStore(t *testing.T) {
 // be consistent.
 func TestQueriesBesideApply(t *testing.T) {
 	s := mustOpen(t, Options{})
-	mustApply(t, s, 1, 0, plainCreate("a", "x", 400, 20))
-	mustCommit(t, s)
+	mustStore(t, s, 1, 0, plainCreate("a", "x", 400, 20))
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	var readers sync.WaitGroup
@@ -267,8 +260,7 @@ func TestQueriesBesideApply(t *testing.T) {
 			mustCommit(t, s)
 		}
 		seq++
-		mustApply(t, s, seq, int64(seq), job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Error, ExitCode: 500, DelayMs: 0}})
-		mustCommit(t, s)
+		mustStore(t, s, seq, int64(seq), job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Error, ExitCode: 500, DelayMs: 0}})
 		sound(t, s)
 	}
 	stop()
@@ -319,8 +311,7 @@ func TestSweepTakesWhatComesBack(t *testing.T) {
 	testkit.Holds(t, got.Refusal == job.Granted && got.Status == job.Cancelled, "given back", got)
 	mustApply(t, s, 52, 12, plainCreate("a", "x", 1, 3))
 	for seq := uint64(53); s.Totals().Sweeps > 0 || seq == 53; seq++ {
-		mustApply(t, s, seq, 20, job.Tick{})
-		mustCommit(t, s)
+		mustStore(t, s, seq, 20, job.Tick{})
 		testkit.MustHold(t, seq <= 1000, "the sweep does not end")
 	}
 	doc := testkit.Must(s.Sweep(swept.Sweep))(t)
@@ -329,8 +320,7 @@ func TestSweepTakesWhatComesBack(t *testing.T) {
 	testkit.Holds(t, counts[job.Cancelled] == 38 && counts[job.Pending] == 1, counts)
 	all := testkit.Must(s.Sweeps())(t)
 	testkit.Holds(t, len(all) == 1 && all[0] == doc, all)
-	mustApply(t, s, 2000, 21+job.SweepLifeMs, job.Tick{})
-	mustCommit(t, s)
+	mustStore(t, s, 2000, 21+job.SweepLifeMs, job.Tick{})
 	testkit.Fails(s.Sweep(swept.Sweep))(t, job.SweepNotFound) // a day later
 }
 

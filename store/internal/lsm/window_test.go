@@ -58,7 +58,7 @@ func TestWindowIsASortedSet(t *testing.T) {
 					want = model[len(model)-1]
 				}
 			}
-			testkit.MustEqual(t, w.First(&o), want, "seed", seed, "first, the set")
+			testkit.MustEqual(t, w.First(&o), want, "seed", seed, "first")
 			testkit.MustHold(t, len(w.keys) <= size.Max &&
 				len(w.keys) == size.Keys(), "seed", seed, "the window holds", len(w.keys), "keys of", size.Max, "and counts", size.Keys())
 			// Invariant: keys holds, in order, every live key before bound, or every live key when all is set.
@@ -157,7 +157,7 @@ func TestGapsHideNoKey(t *testing.T) {
 			if len(model) > 0 {
 				first = model[0]
 			}
-			testkit.MustEqual(t, window.First(&o), first, "seed", seed, "first, the set")
+			testkit.MustEqual(t, window.First(&o), first, "seed", seed, "first")
 		}
 		o.DeleteRange("T", "U")
 	}
