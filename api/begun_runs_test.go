@@ -177,7 +177,7 @@ func TestBeginRefused(t *testing.T) {
 	c.ok(c.send("begin", fmt.Sprintf(`{"claim_id":%q}`, unknownID))) // of a claim that the stream does not hold
 	c.text(`{"begin":{"job_ids":[7]}}`)
 	_, _, err := c.conn.Read(t.Context())
-	testkit.Equal(t, websocket.CloseStatus(err), websocket.StatusPolicyViolation, "read:", err)
+	testkit.Equal(t, websocket.CloseStatus(err), websocket.StatusPolicyViolation, "read", err)
 }
 
 // TestBeginsOfAClaim: a claim over HTTP says how many of its jobs begin with it; the rest begin when a tickle names

@@ -60,7 +60,7 @@ func sameDocuments(t *testing.T, r *rig, c *runs.Claim, list []runs.Run) {
 	for i := range docs {
 		var got map[string]any
 		testkit.NoError(t, json.Unmarshal(answer.AppendJob(nil, &docs[i], answer.InJSON), &got))
-		testkit.DeepEqual(t, got, shown.Jobs[i], "in runs shown")
+		testkit.DeepEqual(t, got, shown.Jobs[i], "in runs")
 	}
 }
 
@@ -275,7 +275,7 @@ func TestCompletionInRuns(t *testing.T) {
 		want := fmt.Sprintf("#:results v=1 ended=5 jobs=1 runs=1\n#:run job_id=%s n=1 status=completed\n", at(4))
 		testkit.MustHold(t, a.status == http.StatusOK && a.body == want, a.status, a.body, "want", want)
 		again := complete(body, "Accept", web.MIMERuns, "Idempotency-Key", "k")
-		testkit.Equal(t, again.body, a.body, "the repeat is")
+		testkit.Equal(t, again.body, a.body, "the repeat")
 		testkit.Equal(t, again.header.Get("Idempotency-Replayed"), "true", "the repeat is answered", again.body)
 		complete(body+"\n", "Idempotency-Key", "k").refused(http.StatusBadRequest, "bad_request")
 		lost := outcomesInRuns(runs.Completion{Claim: job.NewID(1, 1<<30, 0), All: &all})

@@ -318,9 +318,9 @@ func TestClaimPrefersDistinctValues(t *testing.T) {
 		return users
 	}
 	const byUser = `{"name":"prefer_distinct","meta_key":"user","underlying":{"name":"oldest"}}`
-	testkit.EqualSlices(t, claim(1, `"oldest"`), []string{"anna"}, "the oldest is")
+	testkit.EqualSlices(t, claim(1, `"oldest"`), []string{"anna"}, "the oldest")
 	// Jobs without the key count as having a value without active jobs.
-	testkit.EqualSlices(t, claim(3, byUser), []string{"bert", "", "anna"}, "the next ones are")
+	testkit.EqualSlices(t, claim(3, byUser), []string{"bert", "", "anna"}, "the next ones")
 	if got := claim(9, nestedDistinct(job.MaxDistinctKeys)); len(got) != 2 { // nothing is withheld
 		t.Errorf("the rest is of %q", got)
 	}

@@ -312,8 +312,8 @@ func TestRepeatOfACompletionWhoseJobIsGone(t *testing.T) {
 	results := r.post("/jobs/complete", both).object(http.StatusOK)
 	r.get("/jobs/"+ids[0]).refused(http.StatusNotFound, "job_not_found")
 
-	testkit.Equal(t, fmt.Sprint(r.post(first, body).object(http.StatusOK)), fmt.Sprint(answer), "one and before", answer)
-	testkit.Equal(t, fmt.Sprint(r.post("/jobs/complete", both).object(http.StatusOK)), fmt.Sprint(results), "several and before", results)
+	testkit.Equal(t, fmt.Sprint(r.post(first, body).object(http.StatusOK)), fmt.Sprint(answer), "one", answer)
+	testkit.Equal(t, fmt.Sprint(r.post("/jobs/complete", both).object(http.StatusOK)), fmt.Sprint(results), "several", results)
 	all := fmt.Sprintf(`{"claim_id":%q,"code":"ok","except":[{"job_id":%q,"code":"failed"}]}`, claim, ids[1])
 	want(t, r.post("/jobs/complete", all).object(http.StatusOK), "ended", 1)
 	r.post(first, fmt.Sprintf(`{"code":"failed","claim_id":%q}`, claim)).refused(http.StatusConflict, "outcome_differs")
@@ -475,6 +475,6 @@ func TestDocumentsOfUnclaimedRuns(t *testing.T) {
 	want(t, o, "status", "failed", "run_attempts", 2, "runner_id", nil, "why", "reported")
 	claim := r.get("/claims/" + o["claim_id"].(string)).object(http.StatusOK)
 	want(t, claim, "claim_id", o["claim_id"], "runner_id", nil, "handed_out", 1, "held", 0, "deadline_at", nil)
-	testkit.Equal(t, r.listed("?claim_id="+o["claim_id"].(string)), "0", "the jobs of the claim are lines")
+	testkit.Equal(t, r.listed("?claim_id="+o["claim_id"].(string)), "0", "lines of the claim")
 	want(t, r.get("/runners").object(http.StatusOK), "runners", "[]")
 }

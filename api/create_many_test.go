@@ -167,7 +167,7 @@ func TestAttributesOfLife(t *testing.T) {
 	want(t, r.get("/jobs/"+added["first_id"].(string)).object(http.StatusOK), "timeout_ms", 86400000, "meta", "map[k:v]", "traceparent", trace)
 	claimed := r.post("/jobs/claim", `{"runner_id":"r","max":9}`).object(http.StatusOK)["jobs"].([]any)[0].(map[string]any)
 	want(t, claimed, "traceparent", trace, "meta", "map[a:ü=, b:2]")
-	testkit.Equal(t, len(r.get("/jobs?meta.a=" + "%C3%BC%3D%2C").object(http.StatusOK)["jobs"].([]any)), 1, "jobs have a of meta")
+	testkit.Equal(t, len(r.get("/jobs?meta.a=" + "%C3%BC%3D%2C").object(http.StatusOK)["jobs"].([]any)), 1, "jobs with a in meta")
 	long := strings.Repeat("v", job.MaxMetaValueBytes)
 	for _, c := range []struct{ body, field string }{
 		{`{"timeout_ms":999}`, "timeout_ms"}, {`{"timeout_ms":86400001}`, "timeout_ms"}, {`{"expires_at":-1}`, "expires_at"},

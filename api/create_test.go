@@ -326,7 +326,7 @@ func TestRepeatedCreate(t *testing.T) {
 	}
 	before := r.commands()
 	r.post("/jobs/create", `{"payload":"p","delay_ms":60000,"unique_key":"u"}`, "Idempotency-Key", "k 1 one job").object(http.StatusCreated)
-	testkit.Equal(t, r.commands(), before, "a repeat was journaled commands, then")
+	testkit.Equal(t, r.commands(), before, "commands after a repeat")
 	for name, key := range map[string]string{"empty": "", "long": strings.Repeat("k", job.MaxKeyBytes+1), "tab": "a\tb"} {
 		t.Run(name, func(t *testing.T) { r.post("/jobs/create", `{}`, "Idempotency-Key", key).wrong("Idempotency-Key") })
 	}

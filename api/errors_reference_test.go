@@ -419,7 +419,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 	}
 	for name, kind := range exposed {
-		testkit.Equal(t, documented[name], kind, "docs/reference/metrics.md, for", name, "which is a")
+		testkit.Equal(t, documented[name], kind, "docs/reference/metrics.md, for", name, "its type")
 	}
 	for name := range documented {
 		testkit.Holds(t, exposed[name] != "", "docs/reference/metrics.md has", name, "which /metrics has not")

@@ -255,7 +255,7 @@ func TestFrozenClaim(t *testing.T) {
 			testkit.Check(t, err)
 			ended <- len(handed)
 		}()
-		testkit.Equal(t, <-ended, 0, "a claim that waited, jobs when its runner had proved silent")
+		testkit.Equal(t, <-ended, 0, "jobs of a claim that waited when its runner had proved silent")
 		s.is(ids[0], job.Pending, 1)
 		if _, handed, _, err := s.engine.Claim(ctx, claim, 0); err != nil || len(handed) != 1 { // a new request is a sign of life
 			t.Errorf("a later claim got %d jobs, %v", len(handed), err)
@@ -291,7 +291,7 @@ func TestLostRunnersStream(t *testing.T) {
 		s.is(ids[0], job.Deferred, 1)
 		doc := s.job(ids[0])
 		testkit.Holds(t, len(doc.Attempts) == 1 && doc.Attempts[0].Why == job.RunnerLost && doc.Attempts[0].Runner == "frozen", doc.Attempts)
-		testkit.Equal(t, <-waited, 0, "the lost runner's claim, jobs")
+		testkit.Equal(t, <-waited, 0, "jobs of the lost runner's claim")
 		frozen.conn.freeze(false)
 		got = frozen.jobs()
 		testkit.Holds(t, len(got) == 2 && frozen.err != nil, "the lost runner's stream is open, with", got)

@@ -42,7 +42,7 @@ func TestJobDocument(t *testing.T) {
 	for _, f := range answer.JobFields {
 		names = append(names, f.Name)
 	}
-	testkit.Equal(t, fmt.Sprint(names), fields, "the table has the fields documented are")
+	testkit.Equal(t, fmt.Sprint(names), fields, "the fields of the table")
 	exit := int64(-1)
 	full := job.Job{
 		ID: job.NewID(5, 6, 7), Batch: job.NewID(5, 6, 0), Client: "c", Type: "t", Status: job.Failed, Payload: []byte("p"),
@@ -60,7 +60,7 @@ func TestJobDocument(t *testing.T) {
 		"empty": string(answer.AppendJob(nil, &job.Job{Status: job.Pending, Progress: -1}, answer.InJSON)),
 		"gone":  string(answer.AppendGone(nil, full.ID, job.Completed)),
 	} {
-		testkit.Equal(t, fmt.Sprint(documentFields(t, text)), fields, name, "has the fields documented are")
+		testkit.Equal(t, fmt.Sprint(documentFields(t, text)), fields, name, "fields")
 	}
 	var o map[string]any
 	d := json.NewDecoder(bytes.NewReader(answer.AppendJob(nil, &full, answer.InJSON)))

@@ -45,7 +45,7 @@ func TestOutput(t *testing.T) {
 		testkit.Holds(t, a.status == status && got == want && a.body == c.body, c.outcome, a.status, got, a.body, "want", want)
 		if tag := a.header.Get("Etag"); tag != "" {
 			again := r.get("/jobs/"+id+"/output", "If-None-Match", tag)
-			testkit.Equal(t, again.status, http.StatusNotModified, c.outcome, "the same tag gets")
+			testkit.Equal(t, again.status, http.StatusNotModified, c.outcome, "the same tag")
 		}
 	}
 	r.get("/jobs/"+unknownID+"/output").refused(http.StatusNotFound, "job_not_found")
@@ -94,7 +94,7 @@ func TestOutputWaits(t *testing.T) {
 			a := <-got
 			want := map[string]int{"cancelled": http.StatusNoContent, "deleted": http.StatusNotFound}[name]
 			testkit.Holds(t, (want != 0 || a.body == "done") && (want == 0 || a.status == want), a.status, a.body)
-			testkit.Equal(t, endsAwaited(r), 0, "wait")
+			testkit.Equal(t, endsAwaited(r), 0, "requests wait")
 		})
 	}
 	id := r.make(`{}`)

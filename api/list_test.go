@@ -201,7 +201,7 @@ func TestRunnersAndClaims(t *testing.T) {
 	r.post("/jobs/complete", `{"claim_id":"`+id+`","code":"ok"}`).object(http.StatusOK)
 	want(t, r.get("/claims/"+id).object(http.StatusOK), "held", 0, "jobs", "[]", "deadline_at", nil, "handed_out", 1)
 	names, _, _ := page("")
-	testkit.Equal(t, fmt.Sprint(names), "[a b]", "runners of which one holds nothing any more")
+	testkit.Equal(t, fmt.Sprint(names), "[a b]", "runners that hold something")
 	r.post("/jobs/"+held["job_id"].(string)+"/release", `{"how":"unget"}`).refused(http.StatusBadRequest, "job_not_active")
 	r.get("/claims/"+unknownID).refused(http.StatusNotFound, "claim_not_found")
 	r.get("/claims/x").refused(http.StatusBadRequest, "bad_id")

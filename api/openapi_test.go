@@ -217,7 +217,7 @@ func TestDescribedFields(t *testing.T) {
 		names = append(names, f.Name)
 	}
 	slices.Sort(names)
-	testkit.EqualSlices(t, slices.Sorted(maps.Keys(d.doc.Components.Schemas["JobFields"].Value.Properties)), names, "described server")
+	testkit.EqualSlices(t, slices.Sorted(maps.Keys(d.doc.Components.Schemas["JobFields"].Value.Properties)), names, "described fields")
 	required := slices.Clone(d.doc.Components.Schemas["WholeJob"].Value.Required)
 	if slices.Sort(required); !slices.Equal(required, names) {
 		t.Errorf("required %v\nserver %v", required, names)
@@ -310,7 +310,7 @@ func TestDescribedExclusions(t *testing.T) {
 	for text := range map[string]bool{id: true, "018c2b6e-7f00-7000-8000-000000400001": true, "018c2b6e-7f00-7001-8000-000000400001": false, "018c2b6e-7f00-7100-8000-000000400001": false,
 		"018c2b6e-7f00-7000-c000-000000400001": false, "018C2b6e-7f00-7000-8000-000000400001": false, "018c2b6e7f0070008000000000400001": false, "": false} {
 		_, err := job.ParseID(text)
-		testkit.Equal(t, err == nil, pattern.MatchString(text), "id", text, "the pattern allows it the server:", err)
+		testkit.Equal(t, err == nil, pattern.MatchString(text), "id", text, "the server says", err)
 	}
 }
 

@@ -200,7 +200,7 @@ func TestGetChangesNothing(t *testing.T) {
 		}
 	}
 	testkit.Equal(t, r.get("/jobs/"+id).body, document)
-	testkit.Equal(t, r.commands(), created, "a GET was journaled commands, then")
+	testkit.Equal(t, r.commands(), created, "commands after a GET")
 	want(t, r.get("/stats").object(http.StatusOK), "stopped", false)
 }
 

@@ -338,7 +338,7 @@ func TestStreamFrames(t *testing.T) {
 		f := r.frames()
 		f.send(0x81, `{"n":1,"hello":{"runner_id":"r","jobs":"`+form+`"}}`)
 		first, _ := f.next()
-		testkit.MustEqual(t, first, 0x81, "hello is answered")
+		testkit.MustEqual(t, first, 0x81, "hello")
 		f.send(0x81, `{"n":2,"subscribe":{"credit":1}}`)
 		f.send(0x89, "ping")
 		length, pong, pinged := 0, false, false

@@ -361,7 +361,7 @@ func TestStreamShutdown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	_, _, err := c.conn.Read(ctx)
-	testkit.Equal(t, websocket.CloseStatus(err), stream.StatusDone, "read:", err)
+	testkit.Equal(t, websocket.CloseStatus(err), stream.StatusDone, "read", err)
 	<-stopped
 	parsed := testkit.Must(job.ParseID(id))(t)
 	j, _ := testkit.Must2(r.engine.JobWithin(parsed, 1<<20))(t)

@@ -105,7 +105,7 @@ func TestExchangeWaits(t *testing.T) {
 	}()
 	testkit.Eventually(t, "the claim is parked", func() bool { return e.parked.n.Load() > 0 })
 	testkit.Must2(e.Create(ctx, lines(1)))(t)
-	testkit.Equal(t, <-got, 1, "the claim, jobs")
+	testkit.Equal(t, <-got, 1, "jobs of the claim")
 }
 
 // TestExchangeIsAbandoned: if the caller gives up before the completions are answered, the jobs of the claim are

@@ -164,7 +164,7 @@ func TestDiskReserve(t *testing.T) {
 	set(diskspace.Reserve - 1)
 	testkit.Fails2(e.Create(ctx, lines(1)))(t, ErrDiskFull)
 	claimed, jobs := mustClaim(t, e, claimOf(2))
-	testkit.MustEqual(t, len(jobs), 2, "claim below the reserve jobs")
+	testkit.MustEqual(t, len(jobs), 2, "jobs of a claim below the reserve")
 	outcome := job.Outcome{ID: jobs[0].ID, Code: job.OK, ExitCode: 200, DelayMs: -1}
 	outcome.OutputKind, outcome.Output = job.Bytes, make([]byte, largeOutput)
 	testkit.Fails2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcome}}))(t, ErrDiskFull)

@@ -281,7 +281,7 @@ func TestSessionsAreBounded(t *testing.T) {
 		claim := claimOf(2)
 		claim.Once = number(1, n)
 		claimed, jobs := mustClaim(t, e, claim)
-		testkit.Equal(t, len(jobs), 2, "a claim in a session jobs")
+		testkit.Equal(t, len(jobs), 2, "jobs of a claim in a session")
 		end := job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}
 		ended, _ := testkit.Must2(e.Complete(ctx, end))(t)
 		testkit.Equal(t, ended.All, 2, "a completion without a session:", ended)

@@ -25,7 +25,7 @@ const beat = registry.DefaultHeartbeat
 func heartbeat(t *testing.T, e *Engine, id, instance string) {
 	t.Helper()
 	_, every := testkit.Must2(e.Heartbeat(id, registry.Info{Instance: instance}, false))(t)
-	testkit.MustEqual(t, every, beat, "heartbeat: every")
+	testkit.MustEqual(t, every, beat, "heartbeats come every")
 }
 
 // TestLostRunner: the jobs of a runner that misses three heartbeats are pending again immediately, although their lease
@@ -118,7 +118,7 @@ func TestLossWaitsForClaims(t *testing.T) {
 					return nil
 				})
 				testkit.NoError(t, err)
-				testkit.Equal(t, len(jobs), 0, "a runner that is overdue, jobs", claimed)
+				testkit.Equal(t, len(jobs), 0, "jobs of a runner that is overdue", claimed)
 				time.Sleep(time.Minute)
 				testkit.Equal(t, e.Stats().Runners.Lost, 1, "runners lost")
 				c.Runner = "r2"

@@ -136,7 +136,7 @@ func TestParkedClaimsKeepTheirPlace(t *testing.T) {
 	testkit.MustEqual(t, fmt.Sprint(l.wakes(at, 2, []*parkedClaim{first, second, third})), "[1 2]", "woken")
 	l.leave(second)
 	second = l.park(second.ticket, &job.Claim{Max: 1})
-	testkit.Equal(t, fmt.Sprint(l.wakes(at, 1, []*parkedClaim{second, third})), "[2]", "woken the claim that was woken in vain")
+	testkit.Equal(t, fmt.Sprint(l.wakes(at, 1, []*parkedClaim{second, third})), "[2]", "woken, beside the claim that was woken in vain")
 }
 
 // TestOffers: claims are woken only for jobs that are not offered, and an arriving claim gets no offer of jobs for which
@@ -331,7 +331,7 @@ func TestParkedClaimsAreBounded(t *testing.T) {
 	_, _, _, err = e.Claim(ctx, claimOf(1), time.Hour)
 	testkit.Holds(t, errors.Is(err, ErrTooManyParked), "a claim past the bound again", err)
 	testkit.Must2(e.Create(ctx, lines(1)))(t)
-	testkit.Equal(t, <-got, 1, "the claim that waited, jobs")
+	testkit.Equal(t, <-got, 1, "jobs of the claim that waited")
 	e.parked.n.Add(1 - job.MaxParkedClaims)
 }
 
@@ -376,7 +376,7 @@ func TestWakesAreNotLost(t *testing.T) {
 					waiting = append(waiting, got)
 				}
 			}
-			testkit.Equal(t, total, 2, "of 2 jobs were handed out within a second")
+			testkit.Equal(t, total, 2, "jobs were handed out within a second")
 			for _, got := range waiting {
 				<-got // without a job, when their minute is over
 			}

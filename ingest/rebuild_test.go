@@ -108,13 +108,13 @@ func TestLiveRestartRebuild(t *testing.T) {
 
 	restarted := testkit.Must(Open(Options{Dir: dir}))(t)
 	testkit.NoError(t, restarted.replay(t.Context()))
-	testkit.Equal(t, digest(t, restarted.store), live, "after a restart live it")
+	testkit.Equal(t, digest(t, restarted.store), live, "after a restart")
 	testkit.NoError(t, restarted.close())
 
 	done := testkit.Must(Rebuild(t.Context(), dir, "", func(uint64, uint64) {}))(t)
 	rebuilt := testkit.Must(store.Open(StoreDir(dir), store.Options{ReadOnly: true}))(t)
 	defer func() { testkit.Check(t, rebuilt.Close()) }()
-	testkit.Equal(t, digest(t, rebuilt), live, "rebuilt live it")
+	testkit.Equal(t, digest(t, rebuilt), live, "rebuilt")
 	testkit.Holds(t, filepath.Dir(done.Kept) == dir && done.Commands != 0 &&
 		done.Cursor == rebuilt.Applied(), "rebuilt", done, "cursor", rebuilt.Applied())
 }

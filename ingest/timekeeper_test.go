@@ -47,8 +47,8 @@ func TestAbandonedAfterItsLease(t *testing.T) {
 			}
 			testkit.MustHold(t, first.Status == want && first.Runner == "" && len(first.Attempts) == attempt &&
 				first.Attempts[attempt-1].Why == job.Abandoned, "attempt", attempt, "the first job is", first)
-			testkit.MustEqual(t, second.Status, job.Active, "attempt", attempt, "the tickled job is", second)
-			testkit.MustEqual(t, second.Claim, claimed.Claim, "attempt", attempt, "the tickled job is", second)
+			testkit.MustEqual(t, second.Status, job.Active, "attempt", attempt, "the tickled job", second)
+			testkit.MustEqual(t, second.Claim, claimed.Claim, "attempt", attempt, "the tickled job", second)
 			time.Sleep(50 * time.Second)
 			if second = status(t, e, jobs[1].ID); second.Status != want {
 				t.Fatalf("attempt %d: the second job is %+v", attempt, second)
@@ -198,7 +198,7 @@ func TestAcceptTime(t *testing.T) {
 			t.Errorf("before: an offset of %v", offset)
 		}
 		offset := testkit.Must(e.AcceptTime(ctx))(t)
-		testkit.MustEqual(t, offset, 0, "the time was accepted, ms ahead")
+		testkit.MustEqual(t, offset, 0, "the time was accepted: ms ahead")
 		time.Sleep(time.Second)
 		doc = status(t, e, deferred)
 		testkit.Equal(t, doc.Status, job.Pending, "after the time was accepted the job")

@@ -113,8 +113,8 @@ func TestClaimsFollowCreates(t *testing.T) {
 		testkit.Equal(t, e.parked.n.Load(), 0, "the claim still waits")
 		holds.Store(false)
 		close(released)
-		testkit.Equal(t, <-got, 1, "the claim, jobs")
-		testkit.Equal(t, e.log.Status().Groups-before, 2, "groups, want 2: the first create, and the second with the claim")
+		testkit.Equal(t, <-got, 1, "jobs of the claim")
+		testkit.Equal(t, e.log.Status().Groups-before, 2, "groups: the first create, and the second with the claim")
 		stop()
 	})
 }
@@ -141,7 +141,7 @@ func TestClaimOfACreateThatFails(t *testing.T) {
 		synctest.Wait()
 		select {
 		case n := <-first:
-			testkit.Equal(t, n, 1, "the first claim, jobs")
+			testkit.Equal(t, n, 1, "jobs of the first claim")
 		default:
 			t.Error("the first claim has lost its place")
 		}

@@ -142,7 +142,7 @@ func digestAt(t *testing.T, data, uuid string, through uint64, fresh bool) strin
 		}
 	}
 	testkit.Must(ingest.Replay(t.Context(), s, records, func(uint64, uint64) {}))(t)
-	testkit.MustEqual(t, s.Applied(), through, "the state", data, "is that of seq")
+	testkit.MustEqual(t, s.Applied(), through, "the state", data, "is at")
 	sum, rows := testkit.Must2(s.Digest())(t)
 	return fmt.Sprintf("%x %v", sum, rows)
 }
@@ -214,7 +214,7 @@ func TestBackupsOfABusyServer(t *testing.T) {
 		last := m.Verified.Last
 		testkit.Holds(t, restored.Applied >= last && restored.Journal == uuid && len(m.had) != 0, "backup", i, restored)
 		got, want := digestAt(t, data, uuid, last, false), digestAt(t, s.dir, uuid, last, true)
-		testkit.Equal(t, got, want, "backup", i, "the state at seq", last, "and that of the original")
+		testkit.Equal(t, got, want, "backup", i, "the state at seq", last, "beside the original")
 		e := testkit.Must(ingest.Open(ingest.Options{Dir: data}))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -398,7 +398,7 @@ func TestNames(t *testing.T) {
 	testkit.NoError(t, os.Rename(mustMake(t, dir, s.stream, nil, 0).Path, future))
 	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600))
 	second := mustMake(t, dir, s.stream, nil, 0)
-	testkit.Equal(t, filepath.Base(second.Path), "29991231T235959.001Z", "the second backup is", second.Path)
+	testkit.Equal(t, filepath.Base(second.Path), "29991231T235959.001Z", "the second backup", second.Path)
 	path, unlock := testkit.Must2(Find(dir))(t)
 	testkit.Holds(t, path == second.Path && unlock() == nil, "the newest is", path)
 	path, unlock = testkit.Must2(Find(future))(t)

@@ -135,7 +135,7 @@ func TestRottenBlob(t *testing.T) {
 	} {
 		err := try()
 		testkit.Holds(t, errors.Is(err, ErrDamaged), what, err)
-		testkit.Equal(t, Others(second.Path, err), without.Path, what, "the other backups, and only does not share the blob")
+		testkit.Equal(t, Others(second.Path, err), without.Path, what, "the other backups that share the blob")
 	}
 	if got, want := Others(second.Path, ErrDamaged), first.Path+", "+without.Path; got != want {
 		t.Errorf("the other backups are %s, want %s", got, want)
