@@ -81,41 +81,28 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 			inBubbleWith(t, engine, func(t *testing.T, s *Server, l *pipeListener) {
 				bounded := func() {
 					synctest.Wait()
-					if of := c.of(s); of.Used() > of.Total()+2*answer.MaxDocumentsBytes {
-						t.Errorf("%d bytes held, of %d", of.Used(), of.Total())
-					}
+					of := c.of(s)
+					testkit.Holds(t, of.Used() <= of.Total()+2*answer.MaxDocumentsBytes, of.Used(), "bytes held, of", of.Total())
 				}
 				for range 100 {
 					conn := l.dial()
 					defer conn.Close()
-					if _, err := io.WriteString(conn, c.request); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(io.WriteString(conn, c.request))(t)
 					synctest.Wait() // a body that is being decoded takes memory for which later bodies would wait, and time would pass
 				}
 				bounded()
-				if n := engine.mostReading.Load(); n > 6 {
-					t.Errorf("%d documents of the greatest length were read at once", n)
-				}
-				if c.of(s).Used() < c.of(s).Total()/2 {
-					t.Errorf("only %d bytes are held: the test does not reach its limit", c.of(s).Used())
-				}
+				n := engine.mostReading.Load()
+				testkit.Holds(t, n <= 6, n, "documents of the greatest length were read at once")
+				testkit.Holds(t, c.of(s).Used() >= c.of(s).Total()/2, "only", c.of(s).Used(), "bytes are held: the test does not reach its limit")
 				began := time.Now()
 				conn := l.dial()
 				defer conn.Close()
-				if _, err := io.WriteString(conn, c.other); err != nil {
-					t.Fatal(err)
-				}
-				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-					t.Errorf("others: %d, %v", resp.StatusCode, err)
-				}
-				if took := time.Since(began); took > 0 {
-					t.Errorf("others waited %s", took)
-				}
+				testkit.Must(io.WriteString(conn, c.other))(t)
+				resp := testkit.Must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+				testkit.Must(io.Copy(io.Discard, resp.Body))(t)
+				testkit.Holds(t, resp.StatusCode == http.StatusOK, "others", resp.StatusCode)
+				took := time.Since(began)
+				testkit.Holds(t, took <= 0, "others waited", took)
 				// A request can wait 8 s for memory for its body, and 8 s for memory for its answer. After that, its
 				// client has PaceTime to read the refusal.
 				for range 60 {
@@ -125,9 +112,7 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 				if n, _ := s.web.Connections(); n != 1 { // the client that reads
 					t.Errorf("%d connections are left", n)
 				}
-				if used := c.of(s).Used(); used != 0 {
-					t.Errorf("%d bytes are held at the end", used)
-				}
+				testkit.Equal(t, c.of(s).Used(), 0, "bytes are held at the end")
 			})
 		})
 	}
@@ -141,9 +126,7 @@ func TestLongAnswersAreWhole(t *testing.T) {
 	for i := range payloads {
 		payloads[i] = fmt.Sprint(i) + strings.Repeat("é\"", i%1500)
 	}
-	if _, err := json.Marshal(payloads); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(json.Marshal(payloads))(t)
 	r.add("/add", strings.Join(payloads, "\n")+"\n").object(http.StatusCreated)
 	check := func(what string, at int, list []any) {
 		t.Helper()
@@ -175,15 +158,11 @@ func TestLongAnswersAreWhole(t *testing.T) {
 		a := r.post("/jobs/claim", `{"runner_id":"r","max":1000}`, "Accept", web.MIMENDJSON)
 		d := json.NewDecoder(strings.NewReader(a.body))
 		var head map[string]any
-		if err := d.Decode(&head); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, d.Decode(&head))
 		var list []any
 		for d.More() {
 			var j any
-			if err := d.Decode(&j); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, d.Decode(&j))
 			list = append(list, j)
 		}
 		check("lines", claimed, list)
@@ -198,53 +177,33 @@ func TestReadOfLongJobs(t *testing.T) {
 	r := start(t)
 	fits := func(id string, room int64) bool {
 		t.Helper()
-		at, err := job.ParseID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.engine.CatchUp(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
-		doc, fits, err := r.engine.JobWithin(at, room)
-		if err != nil || !fits && len(doc.Payload)+len(doc.Output) > 0 {
-			t.Errorf("%v, %d and %d bytes were read", err, len(doc.Payload), len(doc.Output))
-		}
+		at := testkit.Must(job.ParseID(id))(t)
+		testkit.NoError(t, r.engine.CatchUp(t.Context(), 0))
+		doc, fits := testkit.Must2(r.engine.JobWithin(at, room))(t)
+		testkit.Holds(t, fits || len(doc.Payload)+len(doc.Output) == 0, len(doc.Payload), "and", len(doc.Output), "bytes were read")
 		return fits
 	}
 	id := r.post("/jobs/create", `{"payload":"`+repeat('x', 100)+`"}`).object(http.StatusCreated)["job_id"].(string)
-	if fits(id, 99) || !fits(id, 100) {
-		t.Error("a payload of 100 bytes")
-	}
+	testkit.Holds(t, !fits(id, 99) && fits(id, 100), "a payload of 100 bytes")
 	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
 	r.post("/jobs/"+id+"/complete", `{"code":"ok","output":"`+repeat('y', 1000)+`"}`).object(http.StatusOK)
-	if fits(id, 1099) || !fits(id, 2000) {
-		t.Error("with an output of 1000 bytes")
-	}
+	testkit.Holds(t, !fits(id, 1099) && fits(id, 2000), "with an output of 1000 bytes")
 
 	id = r.post("/jobs/create", `{"max_attempts":1000,"payload":"`+repeat('x', job.MaxPayloadBytes)+`"}`).object(http.StatusCreated)["job_id"].(string)
-	at, err := job.ParseID(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := testkit.Must(job.ParseID(id))(t)
 	for i := range job.MaxHistory + 1 {
 		o := job.Outcome{ID: at, Code: job.Error, ExitCode: job.Error.DefaultExitCode(), Error: repeat('z', job.MaxErrorBytes)}
 		if i == job.MaxHistory {
 			o.Code, o.ExitCode = job.Fail, job.Fail.DefaultExitCode()
 			o.Result = job.Result{OutputKind: job.Text, Output: []byte(repeat('y', job.MaxOutputBytes))}
 		}
-		ended, _, err := r.engine.Complete(t.Context(), job.Complete{Unclaimed: true, Outcomes: []job.Outcome{o}})
-		if err != nil || ended.Results[0].Refusal != job.Granted {
-			t.Fatalf("%+v, %v", ended, err)
-		}
+		ended, _ := testkit.Must2(r.engine.Complete(t.Context(), job.Complete{Unclaimed: true, Outcomes: []job.Outcome{o}}))(t)
+		testkit.MustEqual(t, ended.Results[0].Refusal, job.Granted, ended)
 	}
-	if fits(id, job.MaxPayloadBytes+job.MaxOutputBytes) {
-		t.Error("the longest document is shorter than it can be")
-	}
+	testkit.Holds(t, !fits(id, job.MaxPayloadBytes+job.MaxOutputBytes), "the longest document is shorter than it can be")
 	o := r.get("/jobs/" + id).object(http.StatusOK)
 	if len(o["payload"].(string)) != job.MaxPayloadBytes || len(o["output"].(string)) != job.MaxOutputBytes || len(o["attempts"].([]any)) != job.MaxHistory {
 		t.Error("the longest document is not whole")
 	}
-	if used := r.server.documents.Used() + r.server.changes.Used(); used != 0 {
-		t.Errorf("%d bytes are still held", used)
-	}
+	testkit.Equal(t, r.server.documents.Used()+r.server.changes.Used(), 0, "bytes are still held")
 }

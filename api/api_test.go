@@ -22,6 +22,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store"
@@ -60,25 +61,18 @@ func startWith(t *testing.T, options ingest.Options, change ...func(*setup)) *ri
 	t.Helper()
 	dir := t.TempDir()
 	options.Dir = dir
-	engine, err := ingest.Open(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := testkit.Must(ingest.Open(options))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- engine.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("engine: %v", err)
-		}
-		problems, err := ingest.Check(context.Background(), dir, func(problem string) bool {
+		testkit.Check(t, <-ended, "engine")
+		problems := testkit.Must(ingest.Check(context.Background(), dir, func(problem string) bool {
 			t.Errorf("check: %s", problem)
 			return true
-		})
-		if err != nil || problems > 0 {
-			t.Errorf("check: %d problems, %v", problems, err)
-		}
+		}))(t)
+		testkit.Holds(t, problems == 0, "check", problems, "problems")
 	})
 	o := setup{Options: Options{Log: zerolog.Nop()}, engine: behind{engine, stateOf{engine.Queries()}}, rows: engine.Queries().EachRow, filesets: engine.Queries()}
 	for _, f := range change {
@@ -107,14 +101,8 @@ func startOn(t *testing.T, o setup) *rig {
 		}
 	}
 	o.Blobs = &blobs.Blobs
-	s, err := newServer(o.Options, o.engine)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Must(newServer(o.Options, o.engine))(t)
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, l, 5*time.Second) }()
@@ -126,9 +114,7 @@ func startOn(t *testing.T, o setup) *rig {
 		}
 		stopped = true
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("server: %v", err)
-		}
+		testkit.Check(t, <-ended, "server")
 	}
 	t.Cleanup(r.stop)
 	return r
@@ -140,16 +126,10 @@ var recordHead = regexp.MustCompile(`\n#:(\w+) v=`)
 // writes without a request.
 func (r *rig) commands() int {
 	r.Helper()
-	files, err := filepath.Glob(filepath.Join(r.dir, "journal", "*", "*"))
-	if err != nil {
-		r.Fatal(err)
-	}
+	files := testkit.Must(filepath.Glob(filepath.Join(r.dir, "journal", "*", "*")))(r)
 	n := 0
 	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			r.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(name))(r)
 		for _, head := range recordHead.FindAllSubmatch(text, -1) {
 			if verb := string(head[1]); verb != "mark" && verb != "tick" {
 				n++
@@ -191,10 +171,7 @@ func (s *sentBody) bytes() []byte {
 // do sends a request. headers are pairs of a name and a value.
 func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 	r.Helper()
-	req, err := http.NewRequest(method, r.url+path, body)
-	if err != nil {
-		r.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequest(method, r.url+path, body))(r)
 	for i := 0; i < len(headers); i += 2 {
 		if headers[i] == "Host" {
 			req.Host = headers[i+1]
@@ -210,18 +187,12 @@ func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 		}{io.TeeReader(req.Body, &sent), req.Body}
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		r.Fatalf("%s %s: %v", method, path, err)
-	}
+	testkit.NoError(r, err, method, path)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.Fatalf("%s %s: %v", method, path, err)
-	}
+	testkit.NoError(r, err, method, path)
 	a := reply{r.T, method + " " + path, resp.StatusCode, resp.Header, string(text)}
-	if err := describedOf(r.T).holds(req, sent.bytes(), a); err != nil {
-		r.Errorf("%s %s is not as the API is described: %.1500v", method, path, err)
-	}
+	testkit.Check(r, describedOf(r.T).holds(req, sent.bytes(), a), method, path, "is not as the API is described")
 	return a
 }
 
@@ -245,15 +216,11 @@ func (r *rig) add(path, lines string, headers ...string) reply {
 // object checks the status of the answer and decodes its JSON object.
 func (a reply) object(status int) map[string]any {
 	a.t.Helper()
-	if a.status != status {
-		a.t.Fatalf("%s: status %d, want %d: %s", a.what, a.status, status, a.body)
-	}
+	testkit.MustEqual(a.t, a.status, status, a.what, "status", a.body)
 	var o map[string]any
 	d := json.NewDecoder(strings.NewReader(a.body))
 	d.UseNumber()
-	if err := d.Decode(&o); err != nil {
-		a.t.Fatalf("%s: %v: %s", a.what, err, a.body)
-	}
+	testkit.NoError(a.t, d.Decode(&o), a.what, a.body)
 	return o
 }
 
@@ -261,20 +228,16 @@ func (a reply) object(status int) map[string]any {
 func (a reply) refused(status int, code string) map[string]any {
 	a.t.Helper()
 	o := a.object(status)
-	if got := a.header.Get("Content-Type"); got != "application/problem+json" {
-		a.t.Errorf("%s: Content-Type %q", a.what, got)
-	}
-	if o["code"] != code || fmt.Sprint(o["status"]) != fmt.Sprint(status) || o["title"] == "" || o["detail"] == "" || o["type"] != "about:blank" {
-		a.t.Errorf("%s: problem %s, want code %s", a.what, a.body, code)
-	}
+	testkit.Equal(a.t, a.header.Get("Content-Type"), "application/problem+json", a.what, "Content-Type")
+	testkit.Holds(a.t, o["code"] == code && fmt.Sprint(o["status"]) == fmt.Sprint(status) && o["title"] != "" &&
+		o["detail"] != "" && o["type"] == "about:blank", a.what, "problem", a.body, "want code", code)
 	switch o["outcome"] {
 	case "stored", "not_stored", "unknown":
 	default:
 		a.t.Errorf("%s: outcome %v", a.what, o["outcome"])
 	}
-	if retry := a.header.Get("Retry-After"); (status == 429 || status == 503) != (retry != "") {
-		a.t.Errorf("%s: Retry-After %q with status %d", a.what, retry, status)
-	}
+	retry := a.header.Get("Retry-After")
+	testkit.Equal(a.t, status == 429 || status == 503, retry != "", a.what, "Retry-After", retry, "with status", status)
 	return o
 }
 
@@ -282,9 +245,8 @@ func (a reply) refused(status int, code string) map[string]any {
 func (a reply) wrong(field string) map[string]any {
 	a.t.Helper()
 	o := a.refused(http.StatusBadRequest, "bad_request")
-	if got, _ := o["field"].(string); got != field {
-		a.t.Errorf("%s: field %q, want %q: %s", a.what, got, field, a.body)
-	}
+	got, _ := o["field"].(string)
+	testkit.Equal(a.t, got, field, a.what, "field", a.body)
 	return o
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/ingest/backup"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // randomJobs creates jobs whose payloads have n MiB together, too much for the buffers of a connection.
@@ -33,14 +34,9 @@ func (r *rig) randomJobs(n int) {
 // requested sends a request for a backup and reads only the head of the answer.
 func (r *rig) requested() (conn net.Conn, head string) {
 	r.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		r.Fatal(err)
-	}
+	conn = testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(r)
 	r.Cleanup(func() { _ = conn.Close() }) // the test may have closed it
-	if _, err := io.WriteString(conn, "GET /backup HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-		r.Fatal(err)
-	}
+	testkit.Must(io.WriteString(conn, "GET /backup HTTP/1.1\r\nHost: localhost\r\n\r\n"))(r)
 	b := make([]byte, 1)
 	for !strings.HasSuffix(head, "\r\n\r\n") {
 		if _, err := conn.Read(b); err != nil {
@@ -59,13 +55,9 @@ func (r *rig) metric(line string) bool {
 func (r *rig) noBackup() {
 	r.Helper()
 	for r.get("/backup").status == http.StatusConflict {
-		if r.Context().Err() != nil {
-			r.Fatal("the backup does not end")
-		}
+		testkit.MustHold(r, r.Context().Err() == nil, "the backup does not end")
 	}
-	if _, err := os.Stat(filepath.Join(r.dir, "backup-checkpoint")); !os.IsNotExist(err) {
-		r.Errorf("the checkpoint is left: %v", err)
-	}
+	testkit.Fails(os.Stat(filepath.Join(r.dir, "backup-checkpoint")))(r, os.ErrNotExist)
 }
 
 // TestBackup: the answer is a backup with every acknowledged job. HEAD makes no backup.
@@ -73,39 +65,28 @@ func TestBackup(t *testing.T) {
 	r := start(t)
 	r.add("/add?jobtype=square", "1\n2\n3\n").wantStatus(http.StatusCreated)
 	r.do(http.MethodHead, "/backup", nil).wantStatus(http.StatusOK)
-	if !r.metric(`daybook_backups_total{result="ok"} 0`) || !r.metric("daybook_backup_last_success_timestamp_seconds 0") {
-		t.Error("HEAD has made a backup")
-	}
+	testkit.Holds(t, r.metric(`daybook_backups_total{result="ok"} 0`) &&
+		r.metric("daybook_backup_last_success_timestamp_seconds 0"), "HEAD has made a backup")
 	began := time.Now()
 	a := r.get("/backup", "Accept-Encoding", "gzip")
 	a.wantStatus(http.StatusOK)
-	if a.header.Get("Content-Encoding") != "" || a.header.Get("Content-Type") != backup.MediaType {
-		t.Errorf("%v", a.header)
-	}
+	testkit.Equal(t, a.header.Get("Content-Encoding"), "", a.header)
+	testkit.Equal(t, a.header.Get("Content-Type"), backup.MediaType, a.header)
 	dir := t.TempDir()
 	m, err := backup.Receive(dir, strings.NewReader(a.body), "")
 	if err == nil {
 		err = backup.Seal(dir, nil)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := backup.Verify(t.Context(), dir, true)
-	if err != nil || v.Jobs != 3 || fmt.Sprint(m.Last) != a.header.Get("Daybook-Seq") || m.TakenAt < began.UnixMilli() {
-		t.Errorf("%+v, %v", v, err)
-	}
-	if !r.metric(`daybook_backups_total{result="ok"} 1`) || r.metric("daybook_backup_last_success_timestamp_seconds 0") {
-		t.Error("the backup was not counted")
-	}
+	testkit.NoError(t, err)
+	v := testkit.Must(backup.Verify(t.Context(), dir, true))(t)
+	testkit.Holds(t, v.Jobs == 3 && fmt.Sprint(m.Last) == a.header.Get("Daybook-Seq") && m.TakenAt >= began.UnixMilli(), v)
+	testkit.Holds(t, r.metric(`daybook_backups_total{result="ok"} 1`) &&
+		!r.metric("daybook_backup_last_success_timestamp_seconds 0"), "the backup was not counted")
 
-	if list := r.get("/backup/clients").object(http.StatusOK)["clients"]; fmt.Sprint(list) != "[]" {
-		t.Errorf("%v", list)
-	}
+	testkit.Equal(t, fmt.Sprint(r.get("/backup/clients").object(http.StatusOK)["clients"]), "[]")
 	r.put("/blobs?client=acme", "x").wantStatus(http.StatusCreated)
 	r.put("/blobs", "x").wantStatus(http.StatusCreated)
-	if list := r.get("/backup/clients").object(http.StatusOK)["clients"]; fmt.Sprint(list) != "[acme]" {
-		t.Errorf("%v", list)
-	}
+	testkit.Equal(t, fmt.Sprint(r.get("/backup/clients").object(http.StatusOK)["clients"]), "[acme]")
 }
 
 // TestOneBackupAtATime: the server refuses a second backup while it sends the first one, and serves other requests.
@@ -114,15 +95,11 @@ func TestOneBackupAtATime(t *testing.T) {
 	r := start(t)
 	r.randomJobs(30)
 	conn, head := r.requested()
-	if !strings.HasPrefix(head, "HTTP/1.1 200 OK\r\n") {
-		t.Fatal(head)
-	}
+	testkit.MustHold(t, strings.HasPrefix(head, "HTTP/1.1 200 OK\r\n"), head)
 	r.get("/backup").refused(http.StatusConflict, "backup_running")
 	r.add("/add", "x\n").wantStatus(http.StatusCreated)
 	r.post("/jobs/claim", `{"runner_id":"r"}`).wantStatus(http.StatusOK)
-	if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, conn.Close())
 	r.noBackup()
 	if !r.metric(`daybook_backups_total{result="failed"} 1`) || !r.metric(`daybook_backups_total{result="ok"} 1`) || r.metric(`daybook_backups_total{result="refused"} 0`) {
 		t.Error(r.get("/metrics").body)
@@ -137,17 +114,12 @@ func TestSlowReaderOfABackup(t *testing.T) {
 	r.randomJobs(30)
 	conn, _ := r.requested()
 	for !r.metric(`daybook_backups_total{result="failed"} 1`) {
-		if t.Context().Err() != nil {
-			t.Fatal("the backup does not end")
-		}
+		testkit.MustHold(t, t.Context().Err() == nil, "the backup does not end")
 	}
-	if _, err := os.Stat(filepath.Join(r.dir, "backup-checkpoint")); !os.IsNotExist(err) {
-		t.Errorf("the checkpoint is left: %v", err)
-	}
+	testkit.Fails(os.Stat(filepath.Join(r.dir, "backup-checkpoint")))(t, os.ErrNotExist)
 	rest, err := io.ReadAll(conn) // from the buffers
-	if bytes.Contains(rest, []byte(backup.ManifestName)) || bytes.HasSuffix(rest, []byte("\r\n0\r\n\r\n")) {
-		t.Errorf("the answer looks complete: %d bytes, %v", len(rest), err)
-	}
+	testkit.Holds(t, !bytes.Contains(rest, []byte(backup.ManifestName)) &&
+		!bytes.HasSuffix(rest, []byte("\r\n0\r\n\r\n")), "the answer looks complete", len(rest), "bytes", err)
 }
 
 // TestBackupAtShutdown: a server that stops does not wait for a backup, and its client notices that the backup is not
@@ -155,29 +127,18 @@ func TestSlowReaderOfABackup(t *testing.T) {
 func TestBackupAtShutdown(t *testing.T) {
 	r := start(t)
 	r.randomJobs(30)
-	resp, err := http.Get(r.url + "/backup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Must(http.Get(r.url + "/backup"))(t)
 	defer resp.Body.Close()
-	in := tar.NewReader(resp.Body)
-	if _, err := in.Next(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(tar.NewReader(resp.Body).Next())(t)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		r.stop()
 	}()
 	<-r.server.draining.Done()
-	if _, err := backup.Receive(t.TempDir(), resp.Body, ""); err == nil {
-		t.Error("the backup is complete")
-	}
-	if _, err := io.Copy(io.Discard, resp.Body); err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("the rest of the answer: %v", err)
-	}
+	testkit.Fails(backup.Receive(t.TempDir(), resp.Body, ""))(t)
+	_, err := io.Copy(io.Discard, resp.Body)
+	testkit.Holds(t, err != nil && !errors.Is(err, io.EOF), "the rest of the answer", err)
 	<-stopped
-	if _, err := os.Stat(filepath.Join(r.dir, "backup-checkpoint")); !os.IsNotExist(err) {
-		t.Errorf("the checkpoint is left: %v", err)
-	}
+	testkit.Fails(os.Stat(filepath.Join(r.dir, "backup-checkpoint")))(t, os.ErrNotExist)
 }

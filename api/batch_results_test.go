@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,15 +13,18 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/web"
 	goclient "github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
+	"github.com/daybookq/daybook/store"
 )
 
 // randomOutcome returns an outcome of a job as JSON.
@@ -79,9 +83,7 @@ func randomBatch(r *rig, random *rand.Rand) (id string) {
 			}
 		}
 		a := r.post("/batches/"+id+"/jobs", "["+strings.Join(jobs, ",")+"]")
-		if a.status != http.StatusCreated {
-			r.Fatalf("%d %s", a.status, a.body)
-		}
+		testkit.MustEqual(r, a.status, http.StatusCreated, a.body)
 	}
 	r.post("/batches/"+id+"/close", "{}").object(http.StatusOK)
 	whole := random.IntN(2) == 0
@@ -96,9 +98,7 @@ func randomBatch(r *rig, random *rand.Rand) (id string) {
 			if random.IntN(15) == 0 {
 				move := []string{"/cancel", ""}[random.IntN(2)]
 				a := r.do(map[string]string{"/cancel": http.MethodPost, "": http.MethodDelete}[move], "/jobs/"+jobID+move, nil)
-				if a.status >= 300 {
-					r.Fatalf("%s: %d %s", a.what, a.status, a.body)
-				}
+				testkit.MustHold(r, a.status < 300, a.what, a.status, a.body)
 			} else {
 				outcomes = append(outcomes, randomOutcome(random, jobID))
 			}
@@ -157,10 +157,7 @@ func TestResultsInRuns(t *testing.T) {
 	for range 12 {
 		id := randomBatch(r, random)
 		count := r.get("/batches/" + id).object(http.StatusOK)["count"].(json.Number)
-		n, err := count.Int64()
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := testkit.Must(count.Int64())(t)
 		for range 6 {
 			query := ""
 			if from := random.Int64N(2*n + 3); from <= n+2 {
@@ -178,9 +175,7 @@ func TestResultsInRuns(t *testing.T) {
 			if err != nil || head.ID.String() != id {
 				t.Fatalf("%s: %+v, %v in\n%s", path, head, err, inRuns.body)
 			}
-			if got != lines.body {
-				t.Fatalf("%s in runs is\n%s\nas lines\n%s\nwant\n%s", path, inRuns.body, got, lines.body)
-			}
+			testkit.MustEqual(t, got, lines.body, path, "in runs is", inRuns.body, "as lines")
 			for line := range strings.Lines(lines.body) {
 				if results++; !json.Valid([]byte(line)) {
 					t.Fatalf("%s: the line %q is not a value", path, line)
@@ -190,9 +185,7 @@ func TestResultsInRuns(t *testing.T) {
 		}
 		sameInEachForm(t, r, id)
 	}
-	if results < 500 || ended == 0 {
-		t.Errorf("only %d lines, %d ends", results, ended)
-	}
+	testkit.Holds(t, results >= 500 && ended != 0, "only", results, "lines", ended, "ends")
 }
 
 // sameInEachForm: the Go client reads the same results in both forms.
@@ -203,9 +196,7 @@ func sameInEachForm(t *testing.T, r *rig, id string) {
 		var list []goclient.BatchResult
 		c := goclient.New(r.url, goclient.Options{HTTP: &http.Client{Transport: accepts(accept)}})
 		for result, err := range c.Results(t.Context(), id, goclient.ResultsQuery{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if result.OutputKind == goclient.JSON { // NDJSON has no newlines within a value
 				result.Output = []byte(strings.NewReplacer("\n", " ", "\r", " ").Replace(string(result.Output)))
 			}
@@ -230,10 +221,7 @@ func TestFormsOfResults(t *testing.T) {
 	for range 3 {
 		r.post("/jobs/claim", `{"runner_id":"r","max":1000}`)
 	}
-	first, err := job.ParseID(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Must(job.ParseID(id))(t)
 	body := fmt.Sprintf("#:complete v=1 runner_id=r jobs=2500 runs=1\n#:run job_id=%s n=2500 code=ok kind=text frame=line bytes=%d\n%s", first, 2500*11, strings.Repeat("0123456789\n", 2500))
 	if a := r.do(http.MethodPost, "/jobs/complete", strings.NewReader(body), "Content-Type", web.MIMERuns); a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.body)
@@ -247,9 +235,7 @@ func TestFormsOfResults(t *testing.T) {
 			if a.status != http.StatusOK || a.header.Get("Content-Type") != kind {
 				t.Errorf("%s with Accept: %s is answered with %d in %s, want %s", method, accept, a.status, a.header.Get("Content-Type"), kind)
 			}
-			if method == http.MethodHead && a.body != "" {
-				t.Errorf("HEAD has the body %q", a.body)
-			}
+			testkit.Holds(t, method != http.MethodHead || a.body == "", "HEAD has the body", a.body)
 			if got, want := a.header.Get("Content-Encoding"), map[bool]string{true: "gzip"}[kind == web.MIMENDJSON]; method == http.MethodGet && got != want {
 				t.Errorf("with Accept: %s the answer has Content-Encoding: %s, want %q", accept, got, want)
 			}
@@ -257,12 +243,10 @@ func TestFormsOfResults(t *testing.T) {
 	}
 	a := r.get(path, "Accept", web.MIMERuns)
 	_, lines, n, err := linesOfRuns(strings.NewReader(a.body))
-	if err != nil || strings.Count(lines, "\n") != 2501 {
-		t.Fatalf("%d lines in %d runs, %v", strings.Count(lines, "\n"), n, err)
-	}
-	if most := 2500*12 + 200*(n+1); len(a.body) > most || n > 4 {
-		t.Errorf("%d bytes for 2,500 outputs of 10 bytes in %d runs, at most %d", len(a.body), n, most)
-	}
+	testkit.NoError(t, err)
+	testkit.MustEqual(t, strings.Count(lines, "\n"), 2501, "lines in", n, "runs")
+	most := 2500*12 + 200*(n+1)
+	testkit.Holds(t, len(a.body) <= most && n <= 4, len(a.body), "bytes for 2,500 outputs of 10 bytes in", n, "runs, at most", most)
 	for _, c := range []struct{ path, field string }{{path + "?from=-1", "from"}, {path + "?limit=0", "limit"}, {path + "?follow=1", "follow"}} {
 		r.get(c.path, "Accept", web.MIMERuns).wrong(c.field)
 	}
@@ -276,15 +260,10 @@ func TestFollowInRuns(t *testing.T) {
 	id := r.post("/jobs/create", `{"batch":{"open":true,"type":"t"}}`).object(http.StatusCreated)["batch_id"].(string)
 	follow := func() (*runs.BatchReader, io.Closer) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/batches/"+id+"/results?follow=true", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/batches/"+id+"/results?follow=true", nil))(t)
 		req.Header.Set("Accept", web.MIMERuns)
-		res, err := http.DefaultClient.Do(req)
-		if err != nil || res.StatusCode != http.StatusOK || res.Uncompressed {
-			t.Fatalf("%+v, %v", res, err)
-		}
+		res := testkit.Must(http.DefaultClient.Do(req))(t)
+		testkit.MustHold(t, res.StatusCode == http.StatusOK && !res.Uncompressed, res)
 		from := runs.NewBatchReader(bufio.NewReader(res.Body))
 		if head, err := from.Head(); err != nil || head.ID.String() != id || head.From != 0 { // it arrives before any job has ended
 			t.Fatalf("%+v, %v", head, err)
@@ -311,9 +290,8 @@ func TestFollowInRuns(t *testing.T) {
 	complete(1)
 	run(from, 2, 1, "done\n")
 	deleted := r.post("/batches/"+id+"/jobs", `[{},{}]`).object(http.StatusCreated)["first_id"].(string)
-	if a := r.do(http.MethodDelete, "/jobs/"+deleted, nil); a.status != http.StatusNoContent {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	a := r.do(http.MethodDelete, "/jobs/"+deleted, nil)
+	testkit.MustEqual(t, a.status, http.StatusNoContent, a.body)
 	complete(1)
 	run(from, 4, 1, "done\n") // line 3 is a gap
 	cut, cutBody := follow()
@@ -334,9 +312,8 @@ func TestFollowInRuns(t *testing.T) {
 	complete(1)
 	run(from, 0, 1, "done\n")
 	r.stop()
-	if _, more, err := from.Next(); more || err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("after the stop: %t, %v", more, err)
-	}
+	_, more, err := from.Next()
+	testkit.Holds(t, !more && err != nil && !errors.Is(err, io.EOF), "after the stop", more, err)
 }
 
 // TestFollowWithGoClient: in each form, the Go client yields a result before the next job ends.
@@ -351,13 +328,49 @@ func TestFollowWithGoClient(t *testing.T) {
 			for line := range int64(3) {
 				o := r.post("/jobs/claim", `{"runner_id":"r","max":1}`).object(http.StatusOK)
 				r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"status":"completed","output":"done"}`, o["claim_id"])).object(http.StatusOK)
-				if got, err, ok := next(); !ok || err != nil || got.Line != line || string(got.Output) != "done" {
-					t.Fatalf("%+v, %v, %t", got, err, ok)
-				}
+				got, err, ok := next()
+				testkit.MustHold(t, ok && err == nil && got.Line == line && string(got.Output) == "done", got, err, ok)
 			}
-			if got, err, ok := next(); ok {
-				t.Errorf("after the end: %+v, %v", got, err)
-			}
+			got, err, ok := next()
+			testkit.Holds(t, !ok, "after the end", got, err)
 		})
 	}
+}
+
+// beforeAwait calls a function once, before the first call to AwaitEnd.
+type beforeAwait struct {
+	backend.Engine
+	once sync.Once
+	call func(id job.ID)
+}
+
+func (b *beforeAwait) AwaitEnd(id job.ID) (*store.JobEnd, error) {
+	b.once.Do(func() { b.call(id) })
+	return b.Engine.AwaitEnd(id)
+}
+
+// TestFollowGoesOnAfterDeletedJob: a job is deleted after a request that follows results has seen that the job has not
+// ended, and before the request begins to wait for its end. The request then waits for the next job.
+func TestFollowGoesOnAfterDeletedJob(t *testing.T) {
+	before := &beforeAwait{}
+	r := start(t, func(o *setup) {
+		before.Engine = o.engine
+		o.engine = before
+	})
+	move := func(op job.Op, id job.ID) {
+		moved, _ := testkit.Must2(r.engine.Move(context.Background(), job.Move{Op: op, Job: id}))(t)
+		testkit.Equal(t, moved.Refusal, job.Granted, op, "of", id, moved)
+	}
+	before.call = func(first job.ID) { move(job.Delete, first) }
+	id := r.post("/jobs/create", `{"batch":{"open":true},"jobs":[{},{}]}`).object(http.StatusCreated)["batch_id"].(string)
+	first := testkit.Must(job.ParseID(id))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	req := testkit.Must(http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/batches/"+id+"/results?follow=true", nil))(t)
+	res := testkit.Must(http.DefaultClient.Do(req))(t) // the header arrives when the request waits
+	defer res.Body.Close()
+	move(job.Cancel, first.WithLine(1))
+	line, err := bufio.NewReader(res.Body).ReadString('\n')
+	want := fmt.Sprintf(`{"line":1,"job_id":"%s","status":"cancelled"`, first.WithLine(1))
+	testkit.Holds(t, err == nil && len(line) >= len(want) && line[:len(want)] == want, line, err, "want", want)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/api/internal/backend"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/document"
 	"github.com/daybookq/daybook/store/query"
@@ -28,9 +29,7 @@ func TestBegunRuns(t *testing.T) {
 		c = r.open()
 		stream = c.ok(c.send("hello", hello))["stream_id"].(string)
 		claim, ids = c.pushed(c.send("subscribe", fmt.Sprintf(`{"types":["t%d"],"credit":5}`, types)))
-		if len(ids) != 5 {
-			t.Fatalf("got %v", ids)
-		}
+		testkit.MustEqual(t, len(ids), 5)
 		// Reported with a number, without one, by a tickle that names the job, and for a run that has ended since.
 		c.ok(c.send("begin", fmt.Sprintf(`{"claim_id":%q,"job_ids":[%q]}`, claim, ids[0])))
 		c.text(fmt.Sprintf(`{"begin":{"claim_id":%q,"job_ids":[%q,%q]}}`, claim, ids[1], ids[3]))
@@ -45,17 +44,13 @@ func TestBegunRuns(t *testing.T) {
 			doc := r.await(id, "deferred")
 			want(t, doc, "run_attempts", 1.0, "code", "lost")
 			attempts := doc["attempts"].([]any)
-			if len(attempts) != 1 {
-				t.Fatalf("%v", doc)
-			}
+			testkit.MustEqual(t, len(attempts), 1, doc)
 			want(t, attempts[0].(map[string]any), "why", "runner_lost", "runner_id", "r", "error", "its runner was lost")
 		}
 		want(t, r.await(ids[3], "completed"), "run_attempts", 1.0)
 		doc := r.await(ids[4], "pending")
 		want(t, doc, "run_attempts", 0.0)
-		if len(doc["attempts"].([]any)) != 0 {
-			t.Errorf("%v", doc)
-		}
+		testkit.Equal(t, len(doc["attempts"].([]any)), 0, doc)
 	}
 	t.Run("the connection breaks", func(t *testing.T) {
 		c, _, _, ids := hold(`{"runner_id":"r"}`)
@@ -78,9 +73,8 @@ func TestBegunRuns(t *testing.T) {
 			if broken {
 				resume = fmt.Sprintf(`"resume":%q,`, stream)
 			}
-			if claims := d.ok(d.send("hello", fmt.Sprintf(`{"runner_id":"r",%s"claims":[%q]}`, resume, claim)))["claims"].([]any); len(claims) != 1 {
-				t.Fatalf("took over %v", claims)
-			}
+			claims := d.ok(d.send("hello", fmt.Sprintf(`{"runner_id":"r",%s"claims":[%q]}`, resume, claim)))["claims"].([]any)
+			testkit.MustHold(t, len(claims) == 1, "took over", claims)
 			_ = c.conn.CloseNow() // otherwise the stream would receive the released job
 			_ = d.conn.CloseNow()
 			judge(ids)
@@ -95,9 +89,7 @@ func TestBegunRuns(t *testing.T) {
 		d.refusal(d.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok"}`, ids[4], claim)), "claim_lost") // it was given back
 		doc := r.get("/jobs/" + ids[0]).object(http.StatusOK)
 		want(t, doc, "status", "completed", "run_attempts", 1.0)
-		if len(doc["attempts"].([]any)) != 0 {
-			t.Errorf("%v", doc)
-		}
+		testkit.Equal(t, len(doc["attempts"].([]any)), 0, doc)
 	})
 }
 
@@ -138,14 +130,9 @@ func TestLingerEndsWithTheLease(t *testing.T) {
 		c = r.open()
 		c.ok(c.send("hello", hello))
 		claim, ids = c.pushed(c.send("subscribe", fmt.Sprintf(`{"types":[%q],"credit":2,"max":2,"lease_ms":%d}`, typ, leaseMs)))
-		if len(ids) != 2 {
-			t.Fatalf("got %v", ids)
-		}
+		testkit.MustEqual(t, len(ids), 2)
 		c.ok(c.send("begin", fmt.Sprintf(`{"claim_id":%q,"job_ids":[%q]}`, claim, ids[0])))
-		h, err := job.ParseID(claim)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h = testkit.Must(job.ParseID(claim))(t)
 		return c, h, claim, ids
 	}
 	lingering := func(n int) {
@@ -190,9 +177,8 @@ func TestBeginRefused(t *testing.T) {
 	c.refusal(c.send("begin", fmt.Sprintf(`{"claim_id":%q,"job_ids":[]}`, unknownID)), "bad_request")
 	c.ok(c.send("begin", fmt.Sprintf(`{"claim_id":%q}`, unknownID))) // of a claim that the stream does not hold
 	c.text(`{"begin":{"job_ids":[7]}}`)
-	if _, _, err := c.conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
-		t.Errorf("read: %v", err)
-	}
+	_, _, err := c.conn.Read(t.Context())
+	testkit.Equal(t, websocket.CloseStatus(err), websocket.StatusPolicyViolation, "read", err)
 }
 
 // TestBeginsOfAClaim: a claim over HTTP says how many of its jobs begin with it; the rest begin when a tickle names

@@ -27,6 +27,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // maxTestBlob is the largest blob in the tests of this package.
@@ -64,15 +65,8 @@ func newBlobs(t testing.TB, catchUp func(ctx context.Context, minSeq uint64) err
 	if o.MaxBytes == 0 {
 		o.MaxBytes = maxTestBlob
 	}
-	of, err := blob.OpenDir(t.Context(), b.dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := of.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	of := testkit.Must(blob.OpenDir(t.Context(), b.dir, o))(t)
+	t.Cleanup(func() { testkit.Check(t, of.Close()) })
 	b.Store = func() (*blob.Store, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -140,9 +134,7 @@ func TestBlobs(t *testing.T) {
 			}
 			head := r.do(http.MethodHead, prefix+form, nil)
 			head.wantStatus(http.StatusOK)
-			if head.header.Get("Content-Length") != "7" {
-				t.Errorf("HEAD %s: %v", form, head.header)
-			}
+			testkit.Equal(t, head.header.Get("Content-Length"), "7", "HEAD", form, head.header)
 		}
 		r.put("/blobs/"+form, content).wantStatus(http.StatusOK)
 		r.put("/blobs/"+form, "WILSON?").refused(http.StatusUnprocessableEntity, "wrong_digest")
@@ -165,14 +157,12 @@ func TestBlobs(t *testing.T) {
 	}
 	r.put("/blob", "new").wantStatus(http.StatusOK)
 	r.put("/blobs", "").wantStatus(http.StatusCreated)
-	if a := r.get("/blobs/" + addressOf("")); a.status != http.StatusOK || a.body != "" {
-		t.Errorf("the empty blob: %d %q", a.status, a.body)
-	}
+	a := r.get("/blobs/" + addressOf(""))
+	testkit.Holds(t, a.status == http.StatusOK && a.body == "", "the empty blob", a.status, a.body)
 
 	for _, path := range []string{"/blobs/guest.wasm", "/blobs/sha256:00", "/blobs/sha256-abc", "/blobs/sha256-ab/cd", "/blob/" + digits + "0"} {
-		if a := r.get(path); a.status != http.StatusBadRequest && a.status != http.StatusNotFound {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		a := r.get(path)
+		testkit.Holds(t, a.status == http.StatusBadRequest || a.status == http.StatusNotFound, path, a.status, a.body)
 	}
 	r.get("/blobs/guest.wasm").refused(http.StatusBadRequest, "bad_address")
 	r.put("/blobs/guest.wasm", "x").refused(http.StatusBadRequest, "bad_address")
@@ -208,9 +198,7 @@ func TestBlobRanges(t *testing.T) {
 		}
 	}
 	a := r.do(http.MethodGet, path, nil, "Range", "bytes=0-9", "If-Range", `"other"`)
-	if a.status != http.StatusOK || a.body != content {
-		t.Errorf("If-Range of another version: %d, %d bytes", a.status, len(a.body))
-	}
+	testkit.Holds(t, a.status == http.StatusOK && a.body == content, "If-Range of another version", a.status, len(a.body), "bytes")
 }
 
 // TestVerifyingBlob: a range of a long blob that is not verified yet gets a status after which clients try again.
@@ -220,9 +208,7 @@ func TestVerifyingBlob(t *testing.T) {
 	r.blobs.fail(blob.ErrVerifying) // as Verify does after 10 seconds
 	a := r.do(http.MethodGet, "/blobs/"+addressOf("x"), nil, "Range", "bytes=0-0")
 	a.refused(http.StatusServiceUnavailable, "blob_verifying")
-	if a.header.Get("Retry-After") != "1" {
-		t.Errorf("%v", a.header)
-	}
+	testkit.Equal(t, a.header.Get("Retry-After"), "1", a.header)
 	r.blobs.fail(nil)
 	r.do(http.MethodGet, "/blobs/"+addressOf("x"), nil, "Range", "bytes=0-0").wantStatus(http.StatusPartialContent)
 }
@@ -233,13 +219,9 @@ func TestManyOpenFiles(t *testing.T) {
 	r.put("/blobs", "x").wantStatus(http.StatusCreated)
 	path := r.begin(1)
 	s, err := r.blobs.Store()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	x, err := blob.Parse(addressOf("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var held []*blob.Blob
 	for err == nil {
 		var b *blob.Blob
@@ -249,9 +231,7 @@ func TestManyOpenFiles(t *testing.T) {
 		}
 		cancel()
 	}
-	if len(held) < 10 {
-		t.Fatalf("%d are open: %v", len(held), err)
-	}
+	testkit.MustHold(t, len(held) >= 10, len(held), "are open", err)
 	var all sync.WaitGroup // each waits for 5 seconds
 	for _, ask := range []func(){
 		func() { r.get("/blobs/"+addressOf("x")).refused(http.StatusServiceUnavailable, web.CodeOverloaded) },
@@ -265,13 +245,10 @@ func TestManyOpenFiles(t *testing.T) {
 	}
 	all.Wait()
 	for _, b := range held {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, b.Close())
 	}
-	if got := r.get("/blobs/" + addressOf("x")); got.body != "x" {
-		t.Errorf("%d %s", got.status, got.body)
-	}
+	got := r.get("/blobs/" + addressOf("x"))
+	testkit.Equal(t, got.body, "x", got.status)
 	r.append(path, 0, "x").wantStatus(http.StatusNoContent)
 }
 
@@ -283,40 +260,26 @@ func TestDamagedBlob(t *testing.T) {
 		r.put("/blobs", content).wantStatus(http.StatusCreated)
 		address := addressOf(content)
 		file := filepath.Join(r.blobs.dir, "blobs", "sha256", strings.TrimPrefix(address, "sha256:"))
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(file))(t)
 		text[len(text)-1] ^= 1
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, text, 0o600))
 		r.do(http.MethodGet, "/blobs/"+address, nil, "Range", "bytes=0-0").refused(http.StatusInternalServerError, "blob_damaged")
 		if len(content) <= files.VerifiedFirst {
 			a := r.get("/blobs/" + address)
 			a.refused(http.StatusInternalServerError, "blob_damaged")
-			if strings.Contains(a.body, r.blobs.dir) || !strings.Contains(a.body, address) {
-				t.Errorf("the refusal must name the blob, and not its file: %s", a.body)
-			}
+			testkit.Holds(t, !strings.Contains(a.body, r.blobs.dir) &&
+				strings.Contains(a.body, address), "the refusal must name the blob, and not its file", a.body)
 		} else {
-			resp, err := http.Get(r.url + "/blobs/" + address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := testkit.Must(http.Get(r.url + "/blobs/" + address))(t)
 			got, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if err == nil || len(got) >= len(content) {
-				t.Errorf("read %d of %d bytes of a damaged blob, %v", len(got), len(content), err)
-			}
+			testkit.Holds(t, err != nil && len(got) < len(content), "read", len(got), "of", len(content), "bytes of a damaged blob", err)
 		}
 		r.put("/blobs", content).wantStatus(http.StatusOK)
-		if a := r.get("/blobs/" + address); a.status != http.StatusOK || a.body != content {
-			t.Errorf("after the repair: %d, %d bytes", a.status, len(a.body))
-		}
+		a := r.get("/blobs/" + address)
+		testkit.Holds(t, a.status == http.StatusOK && a.body == content, "after the repair", a.status, len(a.body), "bytes")
 	}
-	if text := r.get("/metrics").body; !strings.Contains(text, "\ndaybook_blobs_damaged_total 4\n") {
-		t.Error("the metrics do not count the damage")
-	}
+	testkit.Contains(t, r.get("/metrics").body, "\ndaybook_blobs_damaged_total 4\n")
 }
 
 // TestBlobLimits: each limit ends an upload, and an ended upload leaves no bytes.
@@ -329,34 +292,21 @@ func TestBlobLimits(t *testing.T) {
 	r.put("/blobs", mib[1:]).refused(http.StatusInsufficientStorage, "blob_quota")
 	r.put("/blobs/"+addressOf(mib), mib).wantStatus(http.StatusOK)
 	uploads := func() []os.DirEntry {
-		entries, err := os.ReadDir(filepath.Join(r.blobs.dir, "uploads"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return entries
+		return testkit.Must(os.ReadDir(filepath.Join(r.blobs.dir, "uploads")))(t)
 	}
 	for _, end := range []func(net.Conn) error{
 		func(c net.Conn) error { return c.Close() },
 		func(c net.Conn) error { return c.(*net.TCPConn).CloseWrite() },
 	} {
-		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := fmt.Fprintf(c, "PUT /blobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400000\r\n\r\n%s", mib[:300000]); err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(t)
+		testkit.Must(fmt.Fprintf(c, "PUT /blobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400000\r\n\r\n%s", mib[:300000]))(t)
 		r.until("the upload has begun", func() bool { return len(uploads()) == 1 })
-		if err := end(c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, end(c))
 		r.until("the upload that was cut off is gone", func() bool { return len(uploads()) == 0 && r.blobs.Used() == 1<<20 })
 		_ = c.Close()
 	}
 	list := r.get("/blobs").object(http.StatusOK)
-	if blobs := list["blobs"].([]any); len(blobs) != 1 || fmt.Sprint(list["bytes"]) != "1048576" {
-		t.Errorf("list: %v", list)
-	}
+	testkit.Holds(t, len(list["blobs"].([]any)) == 1 && fmt.Sprint(list["bytes"]) == "1048576", "list", list)
 }
 
 func TestListAndMissingBlobs(t *testing.T) {
@@ -377,9 +327,7 @@ func TestListAndMissingBlobs(t *testing.T) {
 		}
 		after = "&after=" + page["next"].(string)
 	}
-	if !slices.Equal(listed, all) {
-		t.Errorf("listed %v, want %v", listed, all)
-	}
+	testkit.EqualSlices(t, listed, all, "listed")
 	for _, query := range []string{"?limit=0", "?after=x", "?after=" + strings.Repeat("a", 40), "?limit=1001"} {
 		r.get("/blobs" + query).wantStatus(http.StatusBadRequest)
 	}
@@ -387,13 +335,9 @@ func TestListAndMissingBlobs(t *testing.T) {
 	unknown := strings.Repeat("0", 40)
 	upper := strings.ToUpper(strings.TrimPrefix(addressOf("none"), "sha256:"))
 	a := r.post("/blobs/missing", fmt.Sprintf(`{"addresses":[%q,%q,%q,%q]}`, all[0], upper, unknown, hex.EncodeToString(x[:])))
-	if got := a.object(http.StatusOK)["missing"].([]any); len(got) != 2 || got[0] != upper || got[1] != unknown {
-		t.Errorf("missing %v", got)
-	}
-	entry := filepath.Join(r.blobs.dir, "sha1", hex.EncodeToString(x[:]))
-	if err := os.WriteFile(entry, []byte("damaged"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	got := a.object(http.StatusOK)["missing"].([]any)
+	testkit.Holds(t, len(got) == 2 && got[0] == upper && got[1] == unknown, "missing", got)
+	testkit.NoError(t, os.WriteFile(filepath.Join(r.blobs.dir, "sha1", hex.EncodeToString(x[:])), []byte("damaged"), 0o600))
 	r.post("/blobs/missing", `{"addresses":["`+hex.EncodeToString(x[:])+`"]}`).refused(http.StatusInternalServerError, "blob_damaged")
 	r.post("/blobs/missing", `{"addresses":[]}`).refused(http.StatusBadRequest, web.CodeBadRequest)
 	r.post("/blobs/missing", `{"addresses":["sha256:1"]}`).refused(http.StatusBadRequest, "bad_address")
@@ -417,18 +361,14 @@ func TestCollectBlobs(t *testing.T) {
 	r.post("/jobs/"+failed+"/complete", fmt.Sprintf(`{"code":"failed","error":%q}`, "see "+addressOf("error"))).object(http.StatusOK)
 	r.do(http.MethodPut, "/handlers/h", strings.NewReader(fmt.Sprintf(`{"kind":"script","lang":"sh","source":%q}`, "# "+addressOf("handler"))), "Content-Type", web.MIMEJSON).wantStatus(http.StatusCreated)
 
-	if got := r.post("/blobs/collect", "").object(http.StatusOK); fmt.Sprint(got["blobs"]) != "0" {
-		t.Errorf("collected young blobs: %v", got)
-	}
+	got := r.post("/blobs/collect", "").object(http.StatusOK)
+	testkit.Equal(t, fmt.Sprint(got["blobs"]), "0", "collected young blobs:", got)
 	r.blobs.wait(25 * time.Hour)
 	r.put("/blobs", "young").wantStatus(http.StatusCreated)
-	if got := r.post("/blobs/collect", "").object(http.StatusOK); fmt.Sprint(got["blobs"], " ", got["bytes"]) != "1 4" {
-		t.Errorf("collected %v", got)
-	}
+	got = r.post("/blobs/collect", "").object(http.StatusOK)
+	testkit.Equal(t, fmt.Sprint(got["blobs"], " ", got["bytes"]), "1 4", "collected", got)
 	for _, content := range []string{"binary", "input", "payload", "output", "inline", "handler", "error", "young"} {
-		if a := r.get("/blobs/" + addressOf(content)); a.status != http.StatusOK {
-			t.Errorf("%s: %d", content, a.status)
-		}
+		testkit.Equal(t, r.get("/blobs/"+addressOf(content)).status, http.StatusOK, content)
 	}
 	r.get("/blobs/"+addressOf("dead")).refused(http.StatusNotFound, "blob_not_found")
 
@@ -449,9 +389,8 @@ func TestManyBlobStreams(t *testing.T) {
 			rand.Read(content)
 			a := r.do(http.MethodPut, "/blobs", bytes.NewReader(content))
 			a.wantStatus(http.StatusCreated)
-			if got := r.get("/blobs/" + addressOf(string(content))); got.body != string(content) {
-				t.Errorf("got %d bytes, %d", len(got.body), got.status)
-			}
+			got := r.get("/blobs/" + addressOf(string(content)))
+			testkit.Holds(t, got.body == string(content), "got", len(got.body), "bytes", got.status)
 		})
 	}
 	all.Wait()
@@ -474,9 +413,7 @@ func (r *rig) statusesOfBlobs(operations []tried, do func(o *tried, path, body s
 		if o.route.path != "/blobs/collect" && o.method != http.MethodOptions {
 			a := do(o, o.path, o.body)
 			a.refused(http.StatusServiceUnavailable, "blobs_unavailable")
-			if strings.Contains(a.body, "secret") {
-				r.Errorf("%s %s: the answer has the cause", o.method, o.path)
-			}
+			testkit.Holds(r, !strings.Contains(a.body, "secret"), o.method, o.path, "the answer has the cause")
 		}
 		r.blobs.fail(blob.ErrNoSpace)
 		if o.streams() {

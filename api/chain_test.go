@@ -27,8 +27,7 @@ func TestThen(t *testing.T) {
 	r := start(t)
 	pending := func(typ string, n int) {
 		t.Helper()
-		o := r.get("/queues/default/" + typ).object(http.StatusOK)
-		want(t, o["counts"].(map[string]any), "pending", float64(n))
+		want(t, r.get("/queues/default/" + typ).object(http.StatusOK)["counts"].(map[string]any), "pending", float64(n))
 	}
 	hold := func(typ string, n int) (claim string, ids []any) {
 		t.Helper()
@@ -57,9 +56,7 @@ func TestThen(t *testing.T) {
 		list = append(list, fmt.Sprintf(`{"job_id":%q,"code":"failed",%s}`, id, then("many", job.MaxChained)))
 	}
 	o := r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"outcomes":[%s]}`, claim, strings.Join(list, ","))).object(http.StatusOK)
-	if n := len(o["results"].([]any)); n != 30 {
-		t.Errorf("%d results", n)
-	}
+	testkit.Equal(t, len(o["results"].([]any)), 30, "results")
 	pending("many", 30*job.MaxChained)
 
 	// Beside an outcome for all, in lines, with a claim, and in a stream.

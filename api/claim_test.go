@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -17,8 +17,11 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/backend"
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store/applied"
@@ -28,9 +31,8 @@ func TestClaim(t *testing.T) {
 	r := start(t)
 	t.Run("nothing there", func(t *testing.T) {
 		for _, body := range []string{`{"runner_id":"r"}`, `{"runner_id":"r","max":5}`, `{"runner_id":"r","wait_ms":1}`} {
-			if a := r.post("/jobs/claim", body); a.status != http.StatusNoContent || a.body != "" {
-				t.Errorf("%s: %d %q", body, a.status, a.body)
-			}
+			a := r.post("/jobs/claim", body)
+			testkit.Holds(t, a.status == http.StatusNoContent && a.body == "", body, a.status, a.body)
 		}
 	})
 	t.Run("a single job", func(t *testing.T) {
@@ -38,26 +40,18 @@ func TestClaim(t *testing.T) {
 		a := r.post("/jobs/claim", `{"runner_id":"r one"}`)
 		o := a.object(http.StatusOK)
 		want(t, o, "status", "active", "runner_id", "r one", "run_attempts", 1, "payload", "x")
-		if a.header.Get("Daybook-Seq") == "" || o["claim_id"] == nil || o["deadline_at"] == nil {
-			t.Error(a.body)
-		}
-		if got := r.get("/jobs/" + o["job_id"].(string)); got.body != a.body {
-			t.Errorf("claimed: %s\nread:    %s", a.body, got.body)
-		}
+		testkit.Holds(t, a.header.Get("Daybook-Seq") != "" && o["claim_id"] != nil && o["deadline_at"] != nil, a.body)
+		testkit.Equal(t, r.get("/jobs/"+o["job_id"].(string)).body, a.body, "claimed")
 	})
 	t.Run("many", func(t *testing.T) {
 		r.add("/a/job/b/add", "one\ntwo\nthree\n").object(http.StatusCreated)
 		o := r.post("/jobs/claim", `{"runner_id":"r","max":2,"clients":["a"],"types":["b","c"],"lease_ms":1500,"max_bytes":100}`).object(http.StatusOK)
 		want(t, o, "lease_ms", 1500)
 		jobs := o["jobs"].([]any)
-		if len(jobs) != 2 {
-			t.Fatalf("%d jobs", len(jobs))
-		}
+		testkit.MustEqual(t, len(jobs), 2, "jobs")
 		want(t, jobs[0].(map[string]any), "payload", "one", "claim_id", o["claim_id"], "lease_ms", 1500)
 		o = r.post("/jobs/claim", `{"runner_id":"r","max":1000,"clients":["a"]}`).object(http.StatusOK)
-		if len(o["jobs"].([]any)) != 1 {
-			t.Errorf("%v", o)
-		}
+		testkit.Equal(t, len(o["jobs"].([]any)), 1, o)
 	})
 	t.Run("NDJSON", func(t *testing.T) {
 		// A JSON value with newlines must stay on one line.
@@ -65,14 +59,11 @@ func TestClaim(t *testing.T) {
 		r.post("/jobs/create", `{"client":"nd","payload":"two\nlines"}`).object(http.StatusCreated)
 		a := r.post("/jobs/claim", `{"runner_id":"r","max":5,"clients":["nd"]}`, "Accept", "application/x-ndjson")
 		lines := strings.Split(strings.TrimSuffix(a.body, "\n"), "\n")
-		if len(lines) != 3 || a.header.Get("Content-Type") != "application/x-ndjson" {
-			t.Fatalf("%d lines: %s", len(lines), a.body)
-		}
+		testkit.MustEqual(t, len(lines), 3, "lines:", a.body)
+		testkit.MustEqual(t, a.header.Get("Content-Type"), "application/x-ndjson", len(lines), "lines:", a.body)
 		var head, first, second map[string]any
 		for i, o := range []*map[string]any{&head, &first, &second} {
-			if err := json.Unmarshal([]byte(lines[i]), o); err != nil {
-				t.Fatalf("line %d: %v", i, err)
-			}
+			testkit.NoError(t, json.Unmarshal([]byte(lines[i]), o), "line", i)
 		}
 		want(t, head, "lease_ms", 300000)
 		want(t, first, "payload", map[string]any{"a": 1, "b": "x\ny"}, "claim_id", head["claim_id"])
@@ -94,9 +85,7 @@ func TestClaim(t *testing.T) {
 		// An outcome for all jobs of the claim.
 		third := claim(fmt.Sprintf(`"max":10,"complete":{"claim_id":%q,"status":"failed"}`, first["claim_id"]))
 		want(t, third, "ended", 1, "results", "[]")
-		if len(ids(third)) != 2 {
-			t.Errorf("%v", third)
-		}
+		testkit.Equal(t, len(ids(third)), 2, third)
 		// If no job can be claimed, the answer is still 200, without a claim.
 		last := claim(fmt.Sprintf(`"complete":{"claim_id":%q,"outcomes":[{"job_id":%q,"code":"ok"}]}`, third["claim_id"], ids(third)[0]))
 		want(t, last, "claim_id", nil, "lease_ms", nil, "jobs", "[]")
@@ -153,13 +142,10 @@ func TestClaim(t *testing.T) {
 	}
 	t.Run("at the limits", func(t *testing.T) {
 		body := `{"runner_id":"` + repeat('r', 128) + `","max":1000,"clients":["none"],"types":["a"` + strings.Repeat(`,"a"`, job.MaxClaimNames-1) + `],"lease_ms":86400000,"max_bytes":8388608}`
-		if a := r.post("/jobs/claim", body); a.status != http.StatusNoContent {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		a := r.post("/jobs/claim", body)
+		testkit.Equal(t, a.status, http.StatusNoContent, a.body)
 		o := r.post("/jobs/claim", `{"runner_id":"r","clients":["none"],"complete":`+outcomes(job.MaxOutcomes)+`}`).object(http.StatusOK)
-		if n := len(o["results"].([]any)); n != job.MaxOutcomes {
-			t.Errorf("%d results", n)
-		}
+		testkit.Equal(t, len(o["results"].([]any)), job.MaxOutcomes, "results")
 	})
 }
 
@@ -209,17 +195,12 @@ func TestCompletionsOfParkedClaimsAreBounded(t *testing.T) {
 		if s.control.Used() != 0 || s.handouts.Used() != 0 {
 			t.Errorf("claims that wait hold %d bytes of bodies and %d of other answers", s.control.Used(), s.handouts.Used())
 		}
-		if used := s.parked.Used(); used > s.parked.Total() || used < s.parked.Total()/2 {
-			t.Errorf("%d bytes of results are held, of %d", used, s.parked.Total())
-		}
+		used := s.parked.Used()
+		testkit.Holds(t, used <= s.parked.Total() && used >= s.parked.Total()/2, used, "bytes of results are held, of", s.parked.Total())
 		all.Wait()
-		if waited < 30 || atOnce < 30 {
-			t.Errorf("%d claims waited, %d did not", waited, atOnce)
-		}
+		testkit.Holds(t, waited >= 30 && atOnce >= 30, waited, "claims waited", atOnce, "did not")
 		synctest.Wait()
-		if used := s.parked.Used() + s.handouts.Used(); used != 0 {
-			t.Errorf("%d bytes are held at the end", used)
-		}
+		testkit.Equal(t, s.parked.Used()+s.handouts.Used(), 0, "bytes are held at the end")
 	})
 }
 
@@ -241,19 +222,14 @@ func TestParkedClaim(t *testing.T) {
 		for r.get("/stats").object(http.StatusOK)["parked_claims"].(json.Number) != "1" {
 		}
 		r.stop()
-		o := (<-got).refused(http.StatusServiceUnavailable, "shutting_down")
-		want(t, o, "outcome", "not_stored")
-		if strings.Contains(log.String(), `"level":"warn"`) {
-			t.Errorf("the log has warnings: %s", log.String())
-		}
+		want(t, (<-got).refused(http.StatusServiceUnavailable, "shutting_down"), "outcome", "not_stored")
+		testkit.Lacks(t, log.String(), `"level":"warn"`)
 	})
 	t.Run("leaves with its client", func(t *testing.T) {
 		r := start(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/jobs/claim", strings.NewReader(`{"runner_id":"r","wait_ms":60000}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		ended := make(chan error, 1)
 		go func() { _, err := http.DefaultClient.Do(req); ended <- err }()
@@ -289,14 +265,9 @@ func TestJobsOfAClientThatIsGoneAreGivenBack(t *testing.T) {
 	id := r.add("/add", "x\n").object(http.StatusCreated)["first_id"].(string)
 	ctx, cancel := context.WithCancel(t.Context())
 	l.gone = cancel
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/jobs/claim", strings.NewReader(`{"runner_id":"r"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/jobs/claim", strings.NewReader(`{"runner_id":"r"}`)))(t)
 	req.Header.Set("Content-Type", "application/json")
-	if _, err := http.DefaultClient.Do(req); err == nil {
-		t.Fatal("answered")
-	}
+	testkit.Fails(http.DefaultClient.Do(req))(t)
 	for {
 		o := r.get("/jobs/" + id).object(http.StatusOK)
 		if o["status"] == "pending" && fmt.Sprint(o["run_attempts"]) == "0" {
@@ -312,19 +283,12 @@ func TestJobsOfAClientThatReadAndHungUpStayItsOwn(t *testing.T) {
 	for range 50 {
 		r.add("/add", strings.Repeat(strings.Repeat("x", 1000)+"\n", 200)).object(http.StatusCreated)
 		hangsUp := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-		answer, err := hangsUp.Post(r.url+"/jobs/claim", "application/json", strings.NewReader(`{"runner_id":"r","max":200}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := testkit.Must(hangsUp.Post(r.url+"/jobs/claim", "application/json", strings.NewReader(`{"runner_id":"r","max":200}`)))(t)
 		var claim struct {
 			ID string `json:"claim_id"`
 		}
-		if err := json.NewDecoder(answer.Body).Decode(&claim); err != nil {
-			t.Fatal(err)
-		}
-		if err := answer.Body.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.NewDecoder(answer.Body).Decode(&claim))
+		testkit.NoError(t, answer.Body.Close())
 		want(t, r.post("/jobs/tickle", `{"claim_id":"`+claim.ID+`"}`).object(http.StatusOK), "held", 200)
 	}
 }
@@ -355,14 +319,133 @@ func TestClaimPrefersDistinctValues(t *testing.T) {
 		return users
 	}
 	const byUser = `{"name":"prefer_distinct","meta_key":"user","underlying":{"name":"oldest"}}`
-	if got := claim(1, `"oldest"`); !slices.Equal(got, []string{"anna"}) {
-		t.Errorf("the oldest is of %q", got)
-	}
+	testkit.EqualSlices(t, claim(1, `"oldest"`), []string{"anna"}, "the oldest")
 	// Jobs without the key count as having a value without active jobs.
-	if got := claim(3, byUser); !slices.Equal(got, []string{"bert", "", "anna"}) {
-		t.Errorf("the next ones are of %q", got)
-	}
+	testkit.EqualSlices(t, claim(3, byUser), []string{"bert", "", "anna"}, "the next ones")
 	if got := claim(9, nestedDistinct(job.MaxDistinctKeys)); len(got) != 2 { // nothing is withheld
 		t.Errorf("the rest is of %q", got)
+	}
+}
+
+// onOwnClock runs a test of a whole server with a fake clock.
+func onOwnClock(t *testing.T, test func(t *testing.T, s *scenario)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scenario{t: t, dir: dir, began: time.Now(), free: 1 << 40}
+		s.up()
+		test(t, s)
+		s.down(true)
+	})
+}
+
+// send sends a request. headers are pairs of a name and a value.
+func (s *scenario) send(t *testing.T, method, path, body string, headers ...string) reply {
+	t.Helper()
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	req.Host, req.RemoteAddr = "127.0.0.1:1717", "127.0.0.1:5"
+	if body == "" {
+		req.Body, req.ContentLength = http.NoBody, 0
+	} else {
+		req.Header.Set("Content-Type", web.MIMEJSON)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.server.Handler().ServeHTTP(patient{w}, req)
+	return reply{t, method + " " + path, w.Code, w.Header(), w.Body.String()}
+}
+
+// TestRefusedClaimsGiveTheirJobsBack: the server refuses a claim that is already stored if there is no memory for the
+// answer. The jobs of the claim are pending again at once. The problem says whether a repeat gets them.
+func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
+	onOwnClock(t, func(t *testing.T, s *scenario) {
+		const claim = `{"runner_id":"r","max":2}`
+		s.send(t, "POST", "/add", "one\ntwo\n").object(http.StatusCreated)
+		session := s.send(t, "POST", "/sessions", "").object(http.StatusCreated)["session_id"].(string)
+		full := func(test func()) { // while another request holds the whole budget for claims
+			others := web.Share{Lane: s.server.handouts}
+			testkit.MustHold(t, others.Grow(t.Context(), s.server.handouts.Total(), 0), "the budget is not free")
+			test()
+			others.Release()
+		}
+		free := func(what string) {
+			t.Helper()
+			synctest.Wait() // the server releases the jobs of a claim without a key after the answer
+			for _, j := range s.send(t, "GET", "/jobs", "").object(http.StatusOK)["jobs"].([]any) {
+				want(t, j.(map[string]any), "status", "pending", "run_attempts", 0)
+			}
+			testkit.MustHold(t, !t.Failed(), "after", what)
+		}
+		full(func() {
+			want(t, s.send(t, "POST", "/jobs/claim", claim).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "not_stored")
+		})
+		free("a claim without a key")
+		for _, c := range []struct {
+			name          string
+			first, second []string
+		}{
+			{"a key", []string{web.HeaderKey, "k1"}, []string{web.HeaderKey, "k2"}},
+			{"a number", []string{web.HeaderSession, session, web.HeaderNumber, "1"}, []string{web.HeaderSession, session, web.HeaderNumber, "2"}},
+		} {
+			full(func() {
+				want(t, s.send(t, "POST", "/jobs/claim", claim, c.first...).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "stored")
+			})
+			free(c.name)
+			again := s.send(t, "POST", "/jobs/claim", claim, c.first...)
+			if got := ids(again.object(http.StatusOK)); len(got) != 0 || again.header.Get(web.HeaderReplayed) != "true" {
+				t.Errorf("%s: the repeat of a refused claim: %v %v", c.name, got, again.header)
+			}
+			// The refusal of a repeat releases no jobs, because the first answer handed them out.
+			got := s.send(t, "POST", "/jobs/claim", claim, c.second...).object(http.StatusOK)
+			testkit.Equal(t, len(ids(got)), 2, c.name, "the next claim")
+			full(func() {
+				want(t, s.send(t, "POST", "/jobs/claim", claim, c.second...).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "stored")
+			})
+			if again := ids(s.send(t, "POST", "/jobs/claim", claim, c.second...).object(http.StatusOK)); len(again) != 2 {
+				t.Errorf("%s: the repeat of a refused repeat: %v", c.name, again)
+			}
+			s.send(t, "POST", "/jobs/"+ids(got)[0]+"/release", `{"how":"unget"}`).object(http.StatusOK)
+			s.send(t, "POST", "/jobs/"+ids(got)[1]+"/release", `{"how":"unget"}`).object(http.StatusOK)
+			free(c.name + ", released")
+		}
+		// A claim with outcomes: the outcomes are not applied if there is no memory for their results. If there is, the
+		// answer has the results.
+		complete := `{"runner_id":"r","max":2,"complete":` + outcomes(3)
+		full(func() {
+			want(t, s.send(t, "POST", "/jobs/claim", complete+`}`).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "not_stored")
+			o := s.send(t, "POST", "/jobs/claim", complete+`,"wait_ms":1000}`, web.HeaderKey, "k3").object(http.StatusOK)
+			refused, _ := o["claim_refused"].(map[string]any)
+			testkit.Holds(t, refused["code"] == "overloaded" && len(o["results"].([]any)) == 3 && len(ids(o)) == 0, o)
+		})
+		free("a claim with outcomes")
+		for name, used := range map[string]int64{"handouts": s.server.handouts.Used(), "parked": s.server.parked.Used(), "control": s.server.control.Used()} {
+			testkit.Equal(t, used, 0, "bytes", name, "are held at the end")
+		}
+	})
+}
+
+// TestHandlerOfOneJob: the answer to a claim of one job names its handler in a header.
+func TestHandlerOfOneJob(t *testing.T) {
+	r := start(t)
+	put := func(path string) map[string]any {
+		t.Helper()
+		return r.do(http.MethodPut, path, strings.NewReader(`{"kind":"exec","program":"`+strings.ReplaceAll(path, "/", ".")[1:5]+`"}`), "Content-Type", web.MIMEJSON).object(http.StatusCreated)
+	}
+	all := put("/handlers/x")
+	own := put("/handlers/x?client=acme")
+	for _, c := range []struct {
+		body string
+		of   map[string]any
+	}{{`{"type":"x"}`, all}, {`{"type":"x","client":"acme"}`, own}, {`{"type":"y"}`, nil}} {
+		r.post("/jobs/create", c.body).object(http.StatusCreated)
+		a := r.post("/jobs/claim", `{"runner_id":"r"}`)
+		want := ""
+		if c.of != nil {
+			want = c.of["handler_id"].(string) + " exec " + c.of["digest"].(string)
+		}
+		got := a.header.Get(answer.HeaderHandler)
+		testkit.Holds(t, a.status == http.StatusOK && got == want, c.body, a.status, "the handler is", got, "want", want)
 	}
 }

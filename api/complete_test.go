@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/api/internal/backend"
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
@@ -50,12 +51,8 @@ func TestComplete(t *testing.T) {
 			j := r.one()
 			a := r.post("/jobs/"+j["job_id"].(string)+"/complete", c.body)
 			want(t, a.object(http.StatusOK), c.fields...)
-			if a.header.Get("Daybook-Seq") == "" {
-				t.Error("no Daybook-Seq")
-			}
-			if got := r.get("/jobs/" + j["job_id"].(string)); got.body != a.body {
-				t.Errorf("answered: %s\nread: %s", a.body, got.body)
-			}
+			testkit.Holds(t, a.header.Get("Daybook-Seq") != "", "no Daybook-Seq")
+			testkit.Equal(t, r.get("/jobs/"+j["job_id"].(string)).body, a.body)
 			r.post("/jobs/claim", `{"runner_id":"sweep","max":1000}`) // the next claim finds none of these
 		})
 	}
@@ -63,9 +60,7 @@ func TestComplete(t *testing.T) {
 		j := r.one()
 		o := r.post("/jobs/"+j["job_id"].(string)+"/complete", `{"code":"error","error":"again","delay_ms":0}`).object(http.StatusOK)
 		attempts := o["attempts"].([]any)
-		if len(attempts) != 1 {
-			t.Fatal(attempts)
-		}
+		testkit.MustEqual(t, len(attempts), 1)
 		want(t, attempts[0].(map[string]any), "runner_id", "r1", "code", "error", "exit_code", 500, "error", "again", "why", "reported")
 		r.post("/jobs/claim", `{"runner_id":"sweep","max":1000}`)
 	})
@@ -77,9 +72,8 @@ func TestComplete(t *testing.T) {
 		fenced := fmt.Sprintf(`{"code":"ok","claim_id":%q,"runner_id":"r1"}`, j["claim_id"])
 		first := r.post(path, fenced)
 		want(t, first.object(http.StatusOK), "status", "completed")
-		if again := r.post(path, fenced); again.body != first.body || again.status != http.StatusOK {
-			t.Errorf("repeated: %d %s", again.status, again.body)
-		}
+		again := r.post(path, fenced)
+		testkit.Holds(t, again.body == first.body && again.status == http.StatusOK, "repeated", again.status, again.body)
 		r.post(path, fmt.Sprintf(`{"code":"failed","claim_id":%q}`, j["claim_id"])).refused(http.StatusConflict, "outcome_differs")
 		r.post(path, `{"code":"ok"}`).refused(http.StatusBadRequest, "job_not_active")
 		r.post("/jobs/"+unknownID+"/complete", `{"code":"ok"}`).refused(http.StatusNotFound, "job_not_found")
@@ -163,9 +157,8 @@ func TestCompleteMany(t *testing.T) {
 		want(t, results[0].(map[string]any), "job_id", list[0], "status", "completed")
 		want(t, results[1].(map[string]any), "job_id", list[1], "status", nil, "code", "claim_lost")
 		want(t, results[2].(map[string]any), "job_id", unknownID, "status", nil, "code", "job_not_found")
-		if _, there := o["ended"]; there {
-			t.Error("a list has no outcome for all")
-		}
+		_, there := o["ended"]
+		testkit.Holds(t, !there, "a list has no outcome for all")
 		want(t, r.post("/jobs/complete", `{"outcomes":[]}`).object(http.StatusOK), "results", "[]")
 	})
 	t.Run("NDJSON", func(t *testing.T) {
@@ -178,25 +171,20 @@ func TestCompleteMany(t *testing.T) {
 			return fmt.Sprintf(`{"job_id":%q,"code":"ok","claim_id":%q,"runner_id":"r"}`, list[i], claim["claim_id"])
 		}
 		o := send(line(0), "", `{"job_id":"`+list[1]+`","code":"fine"}`).wrong("code")
-		if detail := o["detail"].(string); !strings.HasPrefix(detail, "line 3: ") {
-			t.Errorf("detail %q", detail)
-		}
+		detail := o["detail"].(string)
+		testkit.Holds(t, strings.HasPrefix(detail, "line 3: "), "detail", detail)
 		send(line(0), "not JSON").wrong("")
 		send(line(0), `{"code":"ok"}`).wrong("job_id")
 		want(t, r.get("/jobs/"+list[0]).object(http.StatusOK), "status", "active") // a malformed line applies nothing
 		a := send(line(0), "", `{"job_id":"`+unknownID+`","code":"ok"}`+"\r", line(2), "")
 		got := strings.Split(strings.TrimSuffix(a.body, "\n"), "\n")
-		if a.status != http.StatusOK || a.header.Get("Content-Type") != "application/x-ndjson" || len(got) != 3 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		testkit.MustHold(t, a.status == http.StatusOK && a.header.Get("Content-Type") == "application/x-ndjson" && len(got) == 3, a.status, a.body)
 		for i, text := range []string{
 			fmt.Sprintf(`{"job_id":%q,"status":"completed"}`, list[0]),
 			fmt.Sprintf(`{"job_id":%q,"status":null,"code":"job_not_found","detail":%q}`, unknownID, job.NotFound.Error()),
 			fmt.Sprintf(`{"job_id":%q,"status":"completed"}`, list[2]),
 		} {
-			if got[i] != text {
-				t.Errorf("line %d: %s, want %s", i, got[i], text)
-			}
+			testkit.Equal(t, got[i], text, "line", i)
 		}
 	})
 	t.Run("more than one command holds", func(t *testing.T) {
@@ -213,20 +201,14 @@ func TestCompleteMany(t *testing.T) {
 		d := json.NewDecoder(strings.NewReader(a.body))
 		for i, id := range list {
 			var o map[string]any
-			if err := d.Decode(&o); err != nil {
-				t.Fatalf("result %d: %v", i, err)
-			}
-			if o["job_id"] != id || o["status"] != "completed" {
-				t.Fatalf("result %d: %v", i, o)
-			}
+			testkit.NoError(t, d.Decode(&o), "result", i)
+			testkit.MustHold(t, o["job_id"] == id && o["status"] == "completed", "result", i, o)
 		}
 	})
 	t.Run("the largest output for all", func(t *testing.T) {
 		claim := held(2)
 		o := r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok","output":%q}`, claim["claim_id"], repeat('o', job.MaxForAllBytes))).object(http.StatusOK)
-		if fmt.Sprint(o["ended"]) != "2" {
-			t.Errorf("answered %v", o)
-		}
+		testkit.Equal(t, fmt.Sprint(o["ended"]), "2", "answered", o)
 	})
 	t.Run("texts that take thrice their room in the journal", func(t *testing.T) {
 		claim := held(40)
@@ -308,9 +290,8 @@ func TestJobGoneWithItsOutcome(t *testing.T) {
 	o := r.post("/jobs/"+j["job_id"].(string)+"/complete", `{"code":"ok"}`).object(http.StatusOK)
 	want(t, o, "job_id", j["job_id"], "status", "completed", "client", nil)
 	for name := range j {
-		if _, there := o[name]; !there {
-			t.Errorf("%s is missing", name)
-		}
+		_, there := o[name]
+		testkit.Holds(t, there, name, "is missing")
 	}
 }
 
@@ -332,12 +313,8 @@ func TestRepeatOfACompletionWhoseJobIsGone(t *testing.T) {
 	results := r.post("/jobs/complete", both).object(http.StatusOK)
 	r.get("/jobs/"+ids[0]).refused(http.StatusNotFound, "job_not_found")
 
-	if again := r.post(first, body).object(http.StatusOK); fmt.Sprint(again) != fmt.Sprint(answer) {
-		t.Errorf("one: %v, and before %v", again, answer)
-	}
-	if again := r.post("/jobs/complete", both).object(http.StatusOK); fmt.Sprint(again) != fmt.Sprint(results) {
-		t.Errorf("several: %v, and before %v", again, results)
-	}
+	testkit.Equal(t, fmt.Sprint(r.post(first, body).object(http.StatusOK)), fmt.Sprint(answer), "one", answer)
+	testkit.Equal(t, fmt.Sprint(r.post("/jobs/complete", both).object(http.StatusOK)), fmt.Sprint(results), "several", results)
 	all := fmt.Sprintf(`{"claim_id":%q,"code":"ok","except":[{"job_id":%q,"code":"failed"}]}`, claim, ids[1])
 	want(t, r.post("/jobs/complete", all).object(http.StatusOK), "ended", 1)
 	r.post(first, fmt.Sprintf(`{"code":"failed","claim_id":%q}`, claim)).refused(http.StatusConflict, "outcome_differs")
@@ -433,9 +410,71 @@ func TestExceptionsComeBeforeTheOutcomeForAll(t *testing.T) {
 		s.slow.Store(0)
 		want(t, o, "ended", jobs-len(except))
 		for i, r := range o["results"].([]any) {
-			if result := r.(map[string]any); result["status"] != "failed" {
-				t.Fatalf("exception %d: %v", i, result)
-			}
+			result := r.(map[string]any)
+			testkit.MustEqual(t, result["status"], "failed", "exception", i, result)
 		}
 	})
+}
+
+// neverUnclaimed is an engine that notices completions with Unclaimed.
+type neverUnclaimed struct {
+	backend.Engine
+	t *testing.T
+}
+
+func (n *neverUnclaimed) Complete(ctx context.Context, c job.Complete) (applied.Ended, ingest.Receipt, error) {
+	testkit.Holds(n.t, !c.Unclaimed, "a request became", c)
+	return n.Engine.Complete(ctx, c)
+}
+
+func (n *neverUnclaimed) CompleteInOrder(ctx context.Context, commands []job.Complete) ([]applied.Ended, ingest.Receipt, error) {
+	for _, c := range commands {
+		testkit.Holds(n.t, !c.Unclaimed, "a request became", c)
+	}
+	return n.Engine.CompleteInOrder(ctx, commands)
+}
+
+// TestNoRequestCompletesUnclaimedJobs: no request over HTTP or in a stream can end a waiting job.
+func TestNoRequestCompletesUnclaimedJobs(t *testing.T) {
+	r := start(t, func(o *setup) { o.engine = &neverUnclaimed{o.engine, t} })
+	id := r.post("/jobs/create", `{"payload":"x"}`).object(http.StatusCreated)["job_id"].(string)
+	one := fmt.Sprintf(`{"job_id":%q,"code":"ok"}`, id)
+	with := fmt.Sprintf(`{"job_id":%q,"code":"ok","unclaimed":true}`, id)
+	r.post("/jobs/"+id+"/complete", `{"code":"ok"}`).refused(http.StatusBadRequest, "job_not_active")
+	r.post("/jobs/"+id+"/complete", `{"code":"ok","unclaimed":true}`).refused(http.StatusBadRequest, "bad_request")
+	r.post("/jobs/"+id+"/complete?unclaimed=true", `{"code":"ok"}`).refused(http.StatusBadRequest, "bad_request")
+	r.post("/jobs/complete", `{"outcomes":[`+with+`]}`).refused(http.StatusBadRequest, "bad_request")
+	r.post("/jobs/complete", `{"unclaimed":true,"outcomes":[`+one+`]}`).refused(http.StatusBadRequest, "bad_request")
+	r.do(http.MethodPost, "/jobs/complete", strings.NewReader(with+"\n"), "Content-Type", "application/x-ndjson").refused(http.StatusBadRequest, "bad_request")
+	for _, head := range []string{"#:complete v=1 unclaimed=true jobs=1 runs=1\n#:run job_id=%s n=1 code=ok\n", "#:complete v=1 jobs=1 runs=1\n#:run job_id=%s n=1 code=ok unclaimed=true\n"} {
+		r.do(http.MethodPost, "/jobs/complete", strings.NewReader(fmt.Sprintf(head, id)), "Content-Type", web.MIMERuns).refused(http.StatusBadRequest, "bad_request")
+	}
+	r.post("/jobs/claim", `{"runner_id":"r","clients":["none"],"complete":[`+with+`]}`).refused(http.StatusBadRequest, "bad_request")
+	c := r.open()
+	c.send("hello", `{"runner_id":"r"}`)
+	c.refusal(c.send("complete", with), "bad_request")
+	want(t, r.get("/jobs/"+id).object(http.StatusOK), "status", "pending", "run_attempts", 0)
+}
+
+// TestDocumentsOfUnclaimedRuns: if nobody claimed a run, the documents of its jobs and of its claim match the description.
+func TestDocumentsOfUnclaimedRuns(t *testing.T) {
+	r := start(t)
+	id := r.post("/jobs/create", `{"payload":"x"}`).object(http.StatusCreated)["job_id"].(string)
+	of := testkit.Must(job.ParseID(id))(t)
+	end := func(code job.Code) {
+		o := job.Outcome{ID: of, Code: code, ExitCode: code.DefaultExitCode(), Error: "no luck"}
+		ended, _ := testkit.Must2(r.engine.Complete(t.Context(), job.Complete{Unclaimed: true, Outcomes: []job.Outcome{o}}))(t)
+		testkit.MustEqual(t, ended.Results[0].Refusal, job.Granted, ended)
+	}
+	end(job.Error)
+	o := r.get("/jobs/" + id).object(http.StatusOK)
+	want(t, o, "status", "pending", "run_attempts", 1, "runner_id", nil, "claim_id", nil, "error", "no luck")
+	want(t, o["attempts"].([]any)[0].(map[string]any), "runner_id", nil, "error", "no luck", "why", "reported")
+	end(job.Fail)
+	o = r.get("/jobs/" + id).object(http.StatusOK)
+	want(t, o, "status", "failed", "run_attempts", 2, "runner_id", nil, "why", "reported")
+	claim := r.get("/claims/" + o["claim_id"].(string)).object(http.StatusOK)
+	want(t, claim, "claim_id", o["claim_id"], "runner_id", nil, "handed_out", 1, "held", 0, "deadline_at", nil)
+	testkit.Equal(t, r.listed("?claim_id="+o["claim_id"].(string)), "0", "lines of the claim")
+	want(t, r.get("/runners").object(http.StatusOK), "runners", "[]")
 }

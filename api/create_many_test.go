@@ -15,19 +15,14 @@ func TestCreateArray(t *testing.T) {
 	r := start(t)
 	o := r.post("/jobs/create", ` [{"payload":"one"},{"payload":{"a":"two"}},{"payload":"three\nlines","priority":9},{}]`).object(http.StatusCreated)
 	want(t, o, "count", 4)
-	if _, there := o["results"]; there {
-		t.Errorf("results that nobody asked for: %v", o)
-	}
+	_, there := o["results"]
+	testkit.Holds(t, !there, "results that nobody asked for", o)
 	batch, first, last := o["batch_id"].(string), o["first_id"].(string), o["last_id"].(string)
-	id, err := job.ParseID(last)
-	if err != nil || batch != first || id.Line() != 3 {
-		t.Errorf("batch %s from %s to %s", batch, first, last)
-	}
+	id := testkit.Must(job.ParseID(last))(t)
+	testkit.Holds(t, batch == first && id.Line() == 3, "batch", batch, "from", first, "to", last)
 	for line, payload := range []string{`"one"`, `{"a":"two"}`, `"three\nlines"`, `null`} {
 		a := r.get("/jobs/" + id.WithLine(line).String())
-		if !strings.Contains(a.body, `"payload":`+payload) {
-			t.Errorf("line %d: %s", line, a.body)
-		}
+		testkit.Holds(t, strings.Contains(a.body, `"payload":`+payload), "line", line, a.body)
 	}
 	want(t, r.get("/jobs/"+id.WithLine(2).String()).object(http.StatusOK), "priority", 9)
 
@@ -52,14 +47,11 @@ func TestBatchRefuses(t *testing.T) {
 		{open, `[{"payload":"x"},{"batch":{"name":"x"}}]`, "jobs[1].batch", "the batch is that of the path"},
 	} {
 		o := r.post(c.path, c.body).refused(http.StatusBadRequest, "bad_request")
-		if o["field"] != c.field || !strings.Contains(fmt.Sprint(o["detail"]), c.detail) {
-			t.Errorf("%s %s: %v", c.path, c.body, o)
-		}
+		testkit.Holds(t, o["field"] == c.field && strings.Contains(fmt.Sprint(o["detail"]), c.detail), c.path, c.body, o)
 	}
 	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
-	if o := r.do(http.MethodPost, open, strings.NewReader("x\n"), form...).refused(http.StatusUnsupportedMediaType, web.CodeUnsupported); !strings.Contains(fmt.Sprint(o["detail"]), "text/plain") {
-		t.Errorf("%v", o)
-	}
+	o := r.do(http.MethodPost, open, strings.NewReader("x\n"), form...).refused(http.StatusUnsupportedMediaType, web.CodeUnsupported)
+	testkit.Holds(t, strings.Contains(fmt.Sprint(o["detail"]), "text/plain"), o)
 	if o := r.do(http.MethodPost, "/jobs/create", strings.NewReader("x\n"), form...).refused(http.StatusUnsupportedMediaType, web.CodeUnsupported); strings.Contains(fmt.Sprint(o["detail"]), "text/plain") {
 		t.Errorf("%v", o)
 	}
@@ -80,15 +72,11 @@ func TestCreateArrayRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := r.post("/jobs/create", c.body).refused(http.StatusBadRequest, "bad_request")
-			if got := fmt.Sprint(o["field"]); c.field != "" && got != c.field && !strings.Contains(fmt.Sprint(o["detail"]), c.field) {
-				t.Errorf("%v", o)
-			}
+			testkit.Holds(t, c.field == "" || fmt.Sprint(o["field"]) == c.field || strings.Contains(fmt.Sprint(o["detail"]), c.field), o)
 		})
 	}
 	o := r.do(http.MethodPost, "/jobs/create", strings.NewReader("{}\n{\"priority\":10}\n"), "Content-Type", web.MIMENDJSON).wrong("priority")
-	if !strings.HasPrefix(o["detail"].(string), "line 2: ") {
-		t.Errorf("%v", o)
-	}
+	testkit.Holds(t, strings.HasPrefix(o["detail"].(string), "line 2: "), o)
 	for name, many := range map[string]struct {
 		n      int
 		item   func(i int) string
@@ -105,9 +93,8 @@ func TestCreateArrayRefuses(t *testing.T) {
 			items[i] = many.item(i)
 		}
 		for _, prefer := range []string{"", "results=each"} {
-			if a := r.post("/jobs/create", "["+strings.Join(items, ",")+"]", "Prefer", prefer); a.status != many.status {
-				t.Errorf("%s, %q: %d %.200s", name, prefer, a.status, a.body)
-			}
+			a := r.post("/jobs/create", "["+strings.Join(items, ",")+"]", "Prefer", prefer)
+			testkit.Equal(t, a.status, many.status, name, prefer, a.body)
 			if strings.HasPrefix(name, "key") { // the second time they are held
 				r.do(http.MethodDelete, "/queues/default/default/jobs?status=all", nil)
 			}
@@ -120,14 +107,10 @@ func TestResultsEach(t *testing.T) {
 	body := `[{"payload":"a","unique_key":"k"},{"priority":-1},{"payload":"b","unique_key":"k"},{"payload":"c"}]`
 	a := r.post("/jobs/create", body, "Prefer", `respond-async, Results="each"; x=1`)
 	o := a.object(http.StatusCreated)
-	if got := a.header.Get("Preference-Applied"); got != "results=each" {
-		t.Errorf("Preference-Applied %q", got)
-	}
+	testkit.Equal(t, a.header.Get("Preference-Applied"), "results=each", "Preference-Applied")
 	want(t, o, "count", 2)
 	results := o["results"].([]any)
-	if len(results) != 4 {
-		t.Fatalf("%v", results)
-	}
+	testkit.MustEqual(t, len(results), 4)
 	at := func(i int) map[string]any { return results[i].(map[string]any) }
 	want(t, at(0), "job_id", o["first_id"], "existing", false)
 	want(t, at(1), "job_id", nil, "code", "bad_request", "field", "priority")
@@ -158,9 +141,8 @@ func TestUniqueKey(t *testing.T) {
 		case "cancel":
 			r.post("/jobs/"+id+"/cancel", "").object(http.StatusOK)
 		case "delete":
-			if a := r.do(http.MethodDelete, "/jobs/"+id, nil); a.status != http.StatusNoContent {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			a := r.do(http.MethodDelete, "/jobs/"+id, nil)
+			testkit.MustEqual(t, a.status, http.StatusNoContent, a.body)
 		default:
 			r.post("/jobs/claim", `{"runner_id":"r","types":["default"]}`).object(http.StatusOK)
 			status := map[string]string{"complete": "completed", "fail": "failed"}[end]
@@ -185,9 +167,7 @@ func TestAttributesOfLife(t *testing.T) {
 	want(t, r.get("/jobs/"+added["first_id"].(string)).object(http.StatusOK), "timeout_ms", 86400000, "meta", "map[k:v]", "traceparent", trace)
 	claimed := r.post("/jobs/claim", `{"runner_id":"r","max":9}`).object(http.StatusOK)["jobs"].([]any)[0].(map[string]any)
 	want(t, claimed, "traceparent", trace, "meta", "map[a:ü=, b:2]")
-	if n := len(r.get("/jobs?meta.a=" + "%C3%BC%3D%2C").object(http.StatusOK)["jobs"].([]any)); n != 1 {
-		t.Errorf("%d jobs have a of meta", n)
-	}
+	testkit.Equal(t, len(r.get("/jobs?meta.a=" + "%C3%BC%3D%2C").object(http.StatusOK)["jobs"].([]any)), 1, "jobs with a in meta")
 	long := strings.Repeat("v", job.MaxMetaValueBytes)
 	for _, c := range []struct{ body, field string }{
 		{`{"timeout_ms":999}`, "timeout_ms"}, {`{"timeout_ms":86400001}`, "timeout_ms"}, {`{"expires_at":-1}`, "expires_at"},
@@ -229,9 +209,7 @@ func TestResultsAreBounded(t *testing.T) {
 				return r.do(http.MethodPost, "/jobs/create", strings.NewReader(body), "Content-Type", "application/x-ndjson", "Prefer", prefer)
 			}
 			o := post(job.MaxResults).object(http.StatusCreated)
-			if n := len(o["results"].([]any)); n != job.MaxResults {
-				t.Errorf("%d results", n)
-			}
+			testkit.Equal(t, len(o["results"].([]any)), job.MaxResults, "results")
 			post(job.MaxResults+1).refused(http.StatusBadRequest, "bad_request")
 		})
 	}

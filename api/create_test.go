@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/api/internal/command"
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
@@ -21,12 +22,8 @@ func TestCreate(t *testing.T) {
 		o := a.object(http.StatusCreated)
 		want(t, o, "client", "default", "type", "default", "status", "pending", "priority", 4, "payload", nil, "payload_b64", nil, "max_attempts", 3,
 			"lease_ms", 300000, "run_attempts", 0, "runner_id", nil, "claim_id", nil, "run_at", nil, "completed_at", nil, "deadline_at", nil)
-		if got := a.header.Get("Location"); got != "/jobs/"+o["job_id"].(string) {
-			t.Errorf("Location %q", got)
-		}
-		if a.header.Get("Daybook-Seq") == "" {
-			t.Error("no Daybook-Seq")
-		}
+		testkit.Equal(t, a.header.Get("Location"), "/jobs/"+o["job_id"].(string), "Location")
+		testkit.Holds(t, a.header.Get("Daybook-Seq") != "", "no Daybook-Seq")
 	})
 	// The answer is made before the job is applied. It must be equal to the document that a GET returns.
 	for name, body := range map[string]string{
@@ -52,16 +49,12 @@ func TestCreate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := r.post("/jobs/create", body)
 			o := a.object(http.StatusCreated)
-			if got := r.get("/jobs/" + o["job_id"].(string)); got.body != a.body {
-				t.Errorf("created: %s\nread:    %s", a.body, got.body)
-			}
+			testkit.Equal(t, r.get("/jobs/"+o["job_id"].(string)).body, a.body, "created")
 		})
 	}
 	t.Run("kept as sent", func(t *testing.T) {
 		const value = "{\"b\" : [1, 2.0e3],\n \"a\":null}"
-		if a := r.post("/jobs/create", `{"payload":`+value+`}`); !strings.Contains(a.body, `"payload":`+value+`,`) {
-			t.Error(a.body)
-		}
+		testkit.Contains(t, r.post("/jobs/create", `{"payload":`+value+`}`).body, `"payload":`+value+`,`)
 	})
 	t.Run("deferred", func(t *testing.T) {
 		o := r.post("/jobs/create", `{"delay_ms":3600000}`).object(http.StatusCreated)
@@ -146,9 +139,7 @@ func TestCreateRefusals(t *testing.T) {
 				reserved[name] = true
 			}
 		}
-		if len(reserved) != 30 {
-			t.Errorf("reserved: %v", reserved)
-		}
+		testkit.Equal(t, len(reserved), 30, "reserved")
 		for name := range reserved {
 			r.post("/jobs/create", `{"client":"`+name+`"}`).wrong("client")
 			if a := r.add("/"+name+"/job/x/add", "x\n"); name == "runners" {
@@ -209,9 +200,8 @@ func TestAdd(t *testing.T) {
 			o := r.add("/add", body).object(http.StatusCreated)
 			want(t, o, "count", 0, "batch_id", nil, "first_id", nil, "last_id", nil, "job_ids", "[]")
 		}
-		if a := r.add("/add", "", "Accept", "text/plain"); a.status != http.StatusCreated || a.body != "" {
-			t.Errorf("%d %q", a.status, a.body)
-		}
+		a := r.add("/add", "", "Accept", "text/plain")
+		testkit.Holds(t, a.status == http.StatusCreated && a.body == "", a.status, a.body)
 	})
 	t.Run("ids", func(t *testing.T) {
 		o := r.add("/add", strings.Repeat("x\n", 1000)).object(http.StatusCreated)
@@ -224,13 +214,10 @@ func TestAdd(t *testing.T) {
 		}
 		a := r.add("/add", strings.Repeat("x\n", 2345), "Accept", "text/plain")
 		list := strings.Split(strings.TrimSuffix(a.body, "\n"), "\n")
-		if a.status != http.StatusCreated || len(list) != 2345 || a.header.Get("Content-Type") != "text/plain" {
-			t.Fatalf("%d: %d ids, %s", a.status, len(list), a.header.Get("Content-Type"))
-		}
+		testkit.MustHold(t, a.status == http.StatusCreated && len(list) == 2345 &&
+			a.header.Get("Content-Type") == "text/plain", a.status, len(list), "ids", a.header.Get("Content-Type"))
 		for i, text := range list {
-			if id, err := job.ParseID(text); err != nil || id.Line() != i {
-				t.Fatalf("id %d: %s", i, text)
-			}
+			testkit.MustEqual(t, testkit.Must(job.ParseID(text))(t).Line(), i, "id", text)
 		}
 	})
 	t.Run("most lines", func(t *testing.T) {
@@ -265,15 +252,11 @@ func TestAdd(t *testing.T) {
 
 func TestFlagsAreDefaults(t *testing.T) {
 	r := start(t, func(o *setup) { o.Defaults = command.Defaults{MaxAttempts: 7, LeaseMs: 5000, RetentionMs: -1} })
-	o := r.post("/jobs/create", `{}`).object(http.StatusCreated)
-	want(t, o, "max_attempts", 7, "lease_ms", 5000)
-	if r.server.decode.Defaults.RetentionMs != 0 {
-		t.Errorf("retention %d", r.server.decode.Defaults.RetentionMs)
-	}
+	want(t, r.post("/jobs/create", `{}`).object(http.StatusCreated), "max_attempts", 7, "lease_ms", 5000)
+	testkit.Equal(t, r.server.decode.Defaults.RetentionMs, 0, "retention")
 	for _, d := range []command.Defaults{{MaxAttempts: 1001}, {LeaseMs: 1}, {RetentionMs: job.MaxDelayMs + 1}} {
-		if _, err := newServer(Options{Defaults: d}, r.engine); err == nil {
-			t.Errorf("%+v is taken", d)
-		}
+		_, err := newServer(Options{Defaults: d}, r.engine)
+		testkit.Holds(t, err != nil, d, "is taken")
 	}
 }
 
@@ -288,18 +271,14 @@ func TestJobsOfNoBatch(t *testing.T) {
 		wg.Go(func() {
 			o := r.post("/jobs/create", fmt.Sprintf(`{"payload":"%d","client":"acme"}`, i)).object(http.StatusCreated)
 			ids[i] = o["job_id"].(string)
-			if batch, given := o["batch_id"]; batch != nil || !given {
-				t.Errorf("job %d has the batch %v", i, batch)
-			}
+			batch, given := o["batch_id"]
+			testkit.Holds(t, batch == nil && given, "job", i, "has the batch", batch)
 		})
 	}
 	wg.Wait()
 	for i, id := range ids {
 		want(t, r.get("/jobs/"+id).object(http.StatusOK), "payload", fmt.Sprint(i), "batch_id", nil)
-		batch, err := job.ParseID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		batch := testkit.Must(job.ParseID(id))(t)
 		path := "/batches/" + batch.WithLine(0).String()
 		r.get(path).refused(http.StatusNotFound, "batch_not_found")
 		r.post(path+"/cancel", "").refused(http.StatusNotFound, "batch_not_found")
@@ -314,4 +293,118 @@ func TestJobsOfNoBatch(t *testing.T) {
 	}
 	keyed := r.post("/jobs/create", `{"payload":"x","unique_key":"k"}`).object(http.StatusCreated)
 	want(t, keyed, "batch_id", keyed["job_id"])
+}
+
+func TestRepeatedCreate(t *testing.T) {
+	r := start(t)
+	for _, c := range []struct{ name, path, body, other, kind string }{
+		{"one job", "/jobs/create", `{"payload":"p","delay_ms":60000,"unique_key":"u"}`, `{"payload":"q"}`, web.MIMEJSON},
+		{"an array", "/jobs/create", `[{"payload":"p"},{"payload":"p","unique_key":"v"},{"unique_key":"v"}]`, `[]x`, web.MIMEJSON},
+		{"lines", "/add?client=acme&jobtype=x", "a\n\nb", "a\nb", web.MIMEText},
+		{"lines of a queue", "/beta/job/x/add", "a\n", "b\n", web.MIMEText},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			post := func(path, body, key string) reply {
+				return r.do(http.MethodPost, path, strings.NewReader(body), "Content-Type", c.kind, "Idempotency-Key", key)
+			}
+			key := "k 1 " + c.name
+			first := post(c.path, c.body, key)
+			again := post(c.path, c.body, key)
+			if first.status != http.StatusCreated || again.status != first.status || again.body != first.body || again.header.Get("Daybook-Seq") != first.header.Get("Daybook-Seq") {
+				t.Errorf("%d %s\nand again %d %s", first.status, first.body, again.status, again.body)
+			}
+			if got, was := again.header.Get("Idempotency-Replayed"), first.header.Get("Idempotency-Replayed"); got != "true" || was != "" {
+				t.Errorf("Idempotency-Replayed %q, first %q", got, was)
+			}
+			if other := post(c.path, c.other, key); other.status != http.StatusBadRequest {
+				other.refused(http.StatusUnprocessableEntity, "key_reused")
+			}
+			if fresh := post(c.path, c.body, "k 2 "+c.name); fresh.body == first.body && fresh.header.Get("Daybook-Seq") == first.header.Get("Daybook-Seq") {
+				t.Errorf("another key: %s", fresh.body)
+			}
+		})
+	}
+	before := r.commands()
+	r.post("/jobs/create", `{"payload":"p","delay_ms":60000,"unique_key":"u"}`, "Idempotency-Key", "k 1 one job").object(http.StatusCreated)
+	testkit.Equal(t, r.commands(), before, "commands after a repeat")
+	for name, key := range map[string]string{"empty": "", "long": strings.Repeat("k", job.MaxKeyBytes+1), "tab": "a\tb"} {
+		t.Run(name, func(t *testing.T) { r.post("/jobs/create", `{}`, "Idempotency-Key", key).wrong("Idempotency-Key") })
+	}
+	r.post("/jobs/create", `{}`, "Idempotency-Key", strings.Repeat("k", job.MaxKeyBytes)).object(http.StatusCreated)
+	r.post("/jobs/create", `{}`, "Idempotency-Key", "a", "Idempotency-Key", "b").wrong("Idempotency-Key")
+}
+
+func TestRepeatedClaim(t *testing.T) {
+	r := start(t)
+	r.add("/add", "a\nb\nc\nd\n")
+	claim := func(body, key string) reply { return r.post("/jobs/claim", body, "Idempotency-Key", key) }
+	const two, one = `{"runner_id":"r","max":2}`, `{"runner_id":"r"}`
+	first := claim(two, "1").object(http.StatusOK)
+	again := claim(two, "1")
+	o := again.object(http.StatusOK)
+	want(t, o, "claim_id", first["claim_id"], "lease_ms", first["lease_ms"])
+	if got, was := ids(o), ids(first); len(got) != 2 || got[0] != was[0] || got[1] != was[1] || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%v, first %v, %v", got, was, again.header)
+	}
+	r.post("/jobs/"+ids(first)[0]+"/complete", `{"status":"completed"}`).object(http.StatusOK)
+	got := ids(claim(two, "1").object(http.StatusOK))
+	testkit.Holds(t, len(got) == 1 && got[0] == ids(first)[1], "after one has ended", got)
+	r.post("/jobs/complete", `{"claim_id":"`+first["claim_id"].(string)+`","status":"completed"}`).object(http.StatusOK)
+	o = claim(two, "1").object(http.StatusOK)
+	want(t, o, "claim_id", first["claim_id"])
+	testkit.Equal(t, len(ids(o)), 0, "after all have ended")
+	claim(one, "1").refused(http.StatusUnprocessableEntity, "key_reused")
+
+	single := claim(one, "2").object(http.StatusOK)
+	want(t, claim(one, "2").object(http.StatusOK), "job_id", single["job_id"])
+	r.post("/jobs/"+single["job_id"].(string)+"/complete", `{"status":"completed"}`).object(http.StatusOK)
+	if a := claim(one, "2"); a.status != http.StatusNoContent || a.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+	// Another runner can use the same key. A claim that got no jobs is carried out again.
+	const other = `{"runner_id":"s","max":2}`
+	testkit.Equal(t, len(ids(claim(other, "1").object(http.StatusOK))), 1, "another runner")
+	a := claim(`{"runner_id":"s"}`, "3")
+	testkit.Equal(t, a.status, http.StatusNoContent, a.body)
+	r.add("/add", "e\n")
+	if a := claim(`{"runner_id":"s"}`, "3"); a.status != http.StatusOK || a.header.Get("Idempotency-Replayed") != "" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// TestPlace: the line of a job counts over all requests that filled its batch.
+func TestPlace(t *testing.T) {
+	r := start(t)
+	place := func(id, batch string, line any) {
+		t.Helper()
+		want(t, r.get("/jobs/"+id+"?view=place").object(http.StatusOK), "job_id", id, "batch_id", batch, "line", line)
+	}
+	o := r.post("/jobs/create", `{"batch":{"type":"x","open":true},"jobs":[{"payload":"0"},{"payload":"1"}]}`).object(http.StatusCreated)
+	batch := o["batch_id"].(string)
+	place(o["last_id"].(string), batch, 1)
+	for i := range 3 {
+		o = r.post("/batches/"+batch+"/jobs", `[{"payload":"a"},{"payload":"b"},{"payload":"c"}]`).object(http.StatusCreated)
+		place(o["first_id"].(string), batch, 2+3*i)
+		place(o["last_id"].(string), batch, 4+3*i)
+	}
+
+	plain := r.post("/jobs/create", `[{"type":"y"},{"type":"y"}]`).object(http.StatusCreated)
+	place(plain["last_id"].(string), plain["batch_id"].(string), 1)
+	if a := r.delete("/jobs/" + plain["last_id"].(string)); a.status != http.StatusNoContent {
+		t.Fatal(a.status, a.body)
+	}
+	r.get("/jobs/"+plain["last_id"].(string)+"?view=place").refused(http.StatusNotFound, "job_not_found")
+
+	alone := r.make(`{"type":"z"}`)
+	if o := r.get("/jobs/" + alone + "?view=place").object(http.StatusOK); o["batch_id"] != nil || o["line"] != nil {
+		t.Errorf("a job without a batch: %v", o)
+	}
+	r.get("/jobs/"+unknownID+"?view=place").refused(http.StatusNotFound, "job_not_found")
+	r.get("/jobs/" + alone + "?view=place&fields=step").wrong("view")
+	a := r.get("/jobs/" + alone + "?view=place")
+	a.object(http.StatusOK)
+	tag := a.header.Get("ETag")
+	if a := r.get("/jobs/"+alone+"?view=place", "If-None-Match", tag); a.status != http.StatusNotModified || tag == "" {
+		t.Errorf("%d for the entity tag %q", a.status, tag)
+	}
 }

@@ -76,10 +76,8 @@ func everyKind(late int64) (list []runs.NewRun, want []shownAs) {
 func (r *rig) wantJobs(doc map[string]any, list []shownAs, batched bool) {
 	r.Helper()
 	want(r.T, doc, "count", float64(len(list)))
-	first, err := job.ParseID(doc["first_id"].(string))
-	if err != nil || doc["last_id"] != first.WithLine(first.Line()+len(list)-1).String() {
-		r.Fatalf("%v, %v", doc, err)
-	}
+	first := testkit.Must(job.ParseID(doc["first_id"].(string)))(r)
+	testkit.MustHold(r, doc["last_id"] == first.WithLine(first.Line()+len(list)-1).String(), doc)
 	for i, shown := range list {
 		o := r.get("/jobs/" + first.WithLine(first.Line()+i).String()).object(http.StatusOK)
 		want(r.T, o, append([]any{"type", shown.typ}, shown.fields...)...)
@@ -99,12 +97,10 @@ func TestCreationInRuns(t *testing.T) {
 	r.wantJobs(create(jobsInRuns(false, list...)).object(http.StatusCreated), shown, true)
 	single := create(jobsInRuns(true, list...)).object(http.StatusCreated)
 	r.wantJobs(single, shown, false)
-	if at := single["run_at"].([]any); len(at) != len(shown) || fmt.Sprint(at) != fmt.Sprintf("[0 0 0 0 0 0 0 %d 0]", late) {
-		t.Errorf("run_at %v", at)
-	}
-	if o := create(jobsInRuns(true, list[0])).object(http.StatusCreated); o["run_at"] != nil {
-		t.Errorf("no job is deferred: %v", o)
-	}
+	at := single["run_at"].([]any)
+	testkit.Holds(t, len(at) == len(shown) && fmt.Sprint(at) == fmt.Sprintf("[0 0 0 0 0 0 0 %d 0]", late), "run_at", at)
+	o := create(jobsInRuns(true, list[0])).object(http.StatusCreated)
+	testkit.Holds(t, o["run_at"] == nil, "no job is deferred", o)
 	once := create(jobsInRuns(false, list...), "Idempotency-Key", "k").object(http.StatusCreated)
 	want(t, create(jobsInRuns(false, list...), "Idempotency-Key", "k").object(http.StatusCreated), "batch_id", once["batch_id"])
 
@@ -143,15 +139,12 @@ func TestCreationInRuns(t *testing.T) {
 	} {
 		a := create(x.body)
 		if x.field == "payload" && strings.Contains(x.detail, "maximum") {
-			if a.status != http.StatusRequestEntityTooLarge {
-				t.Errorf("%s: %d %s", name, a.status, a.body)
-			}
+			testkit.Equal(t, a.status, http.StatusRequestEntityTooLarge, name, a.body)
 			continue
 		}
 		p := a.refused(http.StatusBadRequest, "bad_request")
-		if field, _ := p["field"].(string); field != x.field || !strings.Contains(p["detail"].(string), x.detail) {
-			t.Errorf("%s: %v", name, p)
-		}
+		field, _ := p["field"].(string)
+		testkit.Holds(t, field == x.field && strings.Contains(p["detail"].(string), x.detail), name, p)
 	}
 	create(jobsInRuns(true, list...), "Idempotency-Key", "k2").refused(http.StatusBadRequest, "bad_request")
 }
@@ -167,9 +160,8 @@ func TestCreationInRunsAmplified(t *testing.T) {
 	later := func(n int) runs.NewRun {
 		return runs.NewRun{N: n, Numbers: []runs.Number{{Key: "delay_ms", Value: 3_600_000}}}
 	}
-	if at := create(true, later(job.MaxRunJobs)).object(http.StatusCreated)["run_at"].([]any); len(at) != job.MaxRunJobs {
-		t.Errorf("%d times", len(at))
-	}
+	at := create(true, later(job.MaxRunJobs)).object(http.StatusCreated)["run_at"].([]any)
+	testkit.Equal(t, len(at), job.MaxRunJobs, "times")
 	want(t, create(true, later(job.MaxRunJobs+1)).refused(http.StatusBadRequest, "bad_request"), "field", "batch")
 	want(t, create(false, later(job.MaxLines)).object(http.StatusCreated), "count", job.MaxLines)
 
@@ -195,9 +187,7 @@ func TestCreationInRunsAmplified(t *testing.T) {
 // binary sends a binary message.
 func (c *streamClient) binary(text string) {
 	c.Helper()
-	if err := c.conn.Write(c.Context(), websocket.MessageBinary, []byte(text)); err != nil {
-		c.Fatal(err)
-	}
+	testkit.NoError(c, c.conn.Write(c.Context(), websocket.MessageBinary, []byte(text)))
 }
 
 // sendRuns sends a request in runs and returns its number.
@@ -217,9 +207,7 @@ func TestStreamInRuns(t *testing.T) {
 	list, shown := everyKind(late)
 	r.wantJobs(c.ok(c.sendRuns(jobsInRuns(false, list...))), shown, true)
 	o := c.answer(c.sendRuns(jobsInRuns(true, list...)))
-	if o["seq"] == nil {
-		t.Errorf("a create has no seq: %v", o)
-	}
+	testkit.Holds(t, o["seq"] != nil, "a create has no seq", o)
 	r.wantJobs(o["ok"].(map[string]any), shown, false)
 
 	// Requests that wait together share a record, and each gets the ids of its jobs.
@@ -238,15 +226,13 @@ func TestStreamInRuns(t *testing.T) {
 			count = 1 + i%7
 		}
 		r.wantJobs(doc, slices.Repeat([]shownAs{{"many", []any{"payload", fmt.Sprint(i)}}}, count), false)
-		if first := doc["first_id"].(string); first <= before {
-			t.Errorf("create %d has the id %s, and the one before %s", i, first, before)
-		}
+		first := doc["first_id"].(string)
+		testkit.Holds(t, first > before, "create", i, "has the id", first, "and the one before", before)
 		before = doc["last_id"].(string)
 	}
 	deferred := c.ok(c.send("create", fmt.Sprintf(`[{},{"run_at":%d}]`, late), `,"batch":false`))
-	if at := deferred["run_at"].([]any); len(at) != 2 || at[0] != 0.0 || at[1] != float64(late) {
-		t.Errorf("run_at %v", at)
-	}
+	at := deferred["run_at"].([]any)
+	testkit.Holds(t, len(at) == 2 && at[0] == 0.0 && at[1] == float64(late), "run_at", at)
 
 	held, jobs := claimedInRuns(t, r.post("/jobs/claim", `{"runner_id":"r","types":["many"],"max":10}`, "Accept", web.MIMERuns))
 	outcome := outcomeOf(jobs[0].First.ID, job.OK)
@@ -269,9 +255,7 @@ func TestStreamInRuns(t *testing.T) {
 		runs.OutcomeRun{Claim: held.ID, Runner: "r", Outcome: outcome, N: 1, Frame: job.LenFrame, Outputs: []byte("3\na\nb\n")})))
 	want(t, many, "accepted", 1.0)
 	refused := many["refused"].([]any)
-	if len(refused) != 2 || many["results"] != nil {
-		t.Fatalf("%v", many)
-	}
+	testkit.MustHold(t, len(refused) == 2 && many["results"] == nil, many)
 	want(t, refused[1].(map[string]any), "job_id", unknown.ID.WithLine(1).String())
 	want(t, refused[1].(map[string]any), "code", "job_not_found")
 
@@ -315,8 +299,6 @@ func TestStreamInRuns(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		_, _, err := c.conn.Read(ctx)
 		cancel()
-		if websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
-			t.Errorf("%s: %v", text, err)
-		}
+		testkit.Equal(t, websocket.CloseStatus(err), websocket.StatusPolicyViolation, text, err)
 	}
 }

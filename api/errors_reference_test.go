@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"cmp"
 	"flag"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -122,15 +125,12 @@ type codedStatus struct {
 
 // sources returns the files of this package and of the packages in its folder internal, without tests.
 func sources(t *testing.T) (files []string) {
-	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
+	testkit.NoError(t, filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 			files = append(files, path)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return files
 }
 
@@ -179,10 +179,7 @@ func refusals(t *testing.T) (fates map[codedStatus]map[web.Fate]bool, texts map[
 	var trees []*ast.File
 	constants := map[string]string{}
 	for _, file := range sources(t) {
-		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree := testkit.Must(parser.ParseFile(token.NewFileSet(), file, nil, 0))(t)
 		trees = append(trees, tree)
 		ast.Inspect(tree, func(n ast.Node) bool {
 			if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 && strings.HasPrefix(strings.ToLower(spec.Names[0].Name), "code") {
@@ -241,9 +238,7 @@ func refusalsTable(t *testing.T) string {
 	}) {
 		a, found := advice[r.code]
 		when := cmp.Or(a[0], texts[r.code])
-		if !found || when == "" {
-			t.Errorf("advice has nothing about %s", r.code)
-		}
+		testkit.Holds(t, found && when != "", "advice has nothing about", r.code)
 		var outcomes []string
 		for _, f := range []web.Fate{web.NotStored, web.Stored, web.Unknown} {
 			if fates[r][f] {
@@ -257,18 +252,11 @@ func refusalsTable(t *testing.T) string {
 
 // sentinelsTable lists the errors of the Go client, in the order of its source, with their texts and codes.
 func sentinelsTable(t *testing.T) string {
-	tree, err := parser.ParseFile(token.NewFileSet(), "../client/problem/errors.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := testkit.Must(parser.ParseFile(token.NewFileSet(), "../client/problem/errors.go", nil, 0))(t)
 	var names []string
 	texts, codesOf := map[string]string{}, map[string][]string{}
 	text := func(e ast.Expr) string {
-		s, err := strconv.Unquote(e.(*ast.BasicLit).Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
+		return testkit.Must(strconv.Unquote(e.(*ast.BasicLit).Value))(t)
 	}
 	ast.Inspect(tree, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
@@ -316,18 +304,14 @@ func TestReferenceOfErrors(t *testing.T) {
 		begin, end := fmt.Sprintf("<!-- %s: written by go test ./api -run TestReferenceOfErrors -rewrite -->\n", name), "<!-- end -->\n"
 		before, rest, found := strings.Cut(want, begin)
 		_, after, ended := strings.Cut(rest, end)
-		if !found || !ended {
-			t.Fatalf("%s has no place for the table of %s: the lines %q and %q", page, name, begin, end)
-		}
+		testkit.MustHold(t, found && ended, page, "has no place for the table of", name, "the lines", begin, "and", end)
 		want = before + begin + "\n" + table + "\n" + end + after
 	}
 	if text == want {
 		return
 	}
 	if flag.Lookup("rewrite").Value.String() == "true" { // package datadriven defines the flag
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(page, []byte(want), 0o644))
 		return
 	}
 	t.Errorf("%s is stale; write it again with go test ./api -run TestReferenceOfErrors -rewrite", page)
@@ -341,19 +325,103 @@ func TestAdviceHasNoOtherCodes(t *testing.T) {
 		has[r.code] = true
 	}
 	for code := range advice {
-		if !has[code] {
-			t.Errorf("advice has the code %s, which nothing has", code)
-		}
+		testkit.Holds(t, has[code], "advice has the code", code, "which nothing has")
 	}
 	listed := allCodes()
 	for _, code := range listed {
-		if !has[code] {
-			t.Errorf("problemCodes has the code %s, which nothing has", code)
-		}
+		testkit.Holds(t, has[code], "problemCodes has the code", code, "which nothing has")
 	}
 	for code := range has {
-		if !slices.Contains(listed, code) {
-			t.Errorf("problemCodes lacks the code %s", code)
+		testkit.Holds(t, slices.Contains(listed, code), "problemCodes lacks the code", code)
+	}
+}
+
+// These tests compare the documents with the code.
+
+func readDoc(t *testing.T, name string) string {
+	t.Helper()
+	text := testkit.Must(os.ReadFile("../docs/reference/" + name))(t)
+	return string(text)
+}
+
+func TestEveryRouteIsDocumented(t *testing.T) {
+	doc := readDoc(t, "api.md")
+	param := regexp.MustCompile(`:(\w+)`)
+	for _, r := range append(unserved().routes(), unserved().getSwitches()...) {
+		path := r.method + " " + param.ReplaceAllString(r.path, "{$1}")
+		if !regexp.MustCompile("`"+regexp.QuoteMeta(path)+"[`?]").MatchString(doc) &&
+			!strings.Contains(doc, strings.Replace(path, "POST /add", "`POST /add?", 1)) &&
+			!strings.Contains(doc, "`"+strings.TrimPrefix(path, "GET ")+"`") {
+			t.Errorf("docs/reference/api.md does not have %s", path)
 		}
+	}
+}
+
+// codes are all codes that a problem can have.
+func codes() map[string]bool {
+	all := map[string]bool{"internal": true, "disk_full": true, "client_gone": true, "payload_too_large": true, "batch_not_found": true, "body_too_slow": true, "length_required": true,
+		"forbidden_host": true, "forbidden_origin": true, web.CodeBadRequest: true, web.CodeBadID: true, web.CodeUnsupported: true,
+		"quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, web.RouteNotFound().Code: true, web.MethodNotAllowed("").Code: true}
+	for _, k := range refusal.Known {
+		all[k.Code] = true
+	}
+	for r := job.NotFound; r < job.NumRefusals; r++ {
+		all[r.Code()] = true
+	}
+	return all
+}
+
+func TestCodesAreDocumented(t *testing.T) {
+	documented := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| \\d{3} \\| `([a-z_]+)` \\|").FindAllStringSubmatch(readDoc(t, "errors.md"), -1) {
+		documented[m[1]] = true
+	}
+	for code := range codes() {
+		testkit.Holds(t, documented[code], "docs/reference/errors.md does not list the code", code)
+	}
+	for code := range documented {
+		testkit.Holds(t, codes()[code], "docs/reference/errors.md lists the code", code, "which nothing has")
+	}
+	// The source has literal codes, too. codes must have all of them.
+	literal := regexp.MustCompile(`code: "([a-z_]+)"`)
+	entries := testkit.Must(os.ReadDir("."))(t)
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), "_test.go") || !strings.HasSuffix(e.Name(), ".go") {
+			continue
+		}
+		text := testkit.Must(os.ReadFile(e.Name()))(t)
+		for _, m := range literal.FindAllStringSubmatch(string(text), -1) {
+			if !codes()[m[1]] {
+				t.Errorf("%s has the code %s, which the list of this test lacks", e.Name(), m[1])
+			}
+		}
+	}
+}
+
+func TestMetricsAreDocumented(t *testing.T) {
+	r := start(t)
+	r.add("/add", "x\n").object(http.StatusCreated)
+	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK) // the create is applied
+	a := r.get("/metrics")
+	testkit.MustEqual(t, a.status, http.StatusOK, a.body)
+	row := regexp.MustCompile("(?m)^\\| `(daybook_[a-z0-9_]+)` \\| ([a-z]+) \\|")
+	documented := map[string]string{}
+	for _, m := range row.FindAllStringSubmatch(readDoc(t, "metrics.md"), -1) {
+		documented[m[1]] = m[2]
+	}
+	exposed := map[string]string{}
+	for s := bufio.NewScanner(strings.NewReader(a.body)); s.Scan(); {
+		if f := strings.Fields(s.Text()); len(f) == 4 && f[1] == "TYPE" && strings.HasPrefix(f[2], "daybook_") {
+			exposed[f[2]] = f[3]
+		}
+	}
+	for name, kind := range exposed {
+		testkit.Equal(t, documented[name], kind, "docs/reference/metrics.md, for", name, "its type")
+	}
+	for name := range documented {
+		testkit.Holds(t, exposed[name] != "", "docs/reference/metrics.md has", name, "which /metrics has not")
+	}
+	for _, must := range []string{"go_goroutines", "process_resident_memory_bytes", `daybook_jobs{status="pending"} 0`, `daybook_batches{status="in_progress"} 0`, `daybook_watermark_seq{mark="synced"}`, "daybook_ready 1", `daybook_command_seconds_count{verb="create"} 1`, `daybook_command_seconds_count{verb="claim"} 1`} {
+		testkit.Contains(t, a.body, must)
 	}
 }

@@ -40,16 +40,10 @@ func tarOf(t testing.TB, files ...string) string {
 		if strings.HasSuffix(files[i], "/") {
 			h.Typeflag = tar.TypeDir
 		}
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, files[i+1]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, w.WriteHeader(h))
+		testkit.Must(io.WriteString(w, files[i+1]))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, w.Close())
 	return b.String()
 }
 
@@ -73,18 +67,12 @@ func untar(r io.Reader) (map[string]string, error) {
 }
 
 func zstded(t testing.TB, text string, o ...zstd.EOption) string {
-	z, err := zstd.NewWriter(nil, o...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := testkit.Must(zstd.NewWriter(nil, o...))(t)
 	return string(z.EncodeAll([]byte(text), nil))
 }
 
 func unzstd(t *testing.T, text string) io.Reader {
-	z, err := zstd.NewReader(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := testkit.Must(zstd.NewReader(strings.NewReader(text)))(t)
 	t.Cleanup(z.Close)
 	return z
 }
@@ -122,9 +110,7 @@ func TestFilesets(t *testing.T) {
 		t.Errorf("%s, %v, %v", a.body, a.header, err)
 	}
 	r.get("/filesets/input", "If-None-Match", `"`+manifest+`"`).wantStatus(http.StatusNotModified)
-	if all := r.blobs.readable(t, m); all != "ABC" {
-		t.Errorf("the blobs are %q", all)
-	}
+	testkit.Equal(t, r.blobs.readable(t, m), "ABC", "the blobs")
 	tags := map[string]bool{a.header.Get("ETag"): true}
 	for kind, open := range map[string]func(text string) io.Reader{
 		files.MIMETar:     func(text string) io.Reader { return strings.NewReader(text) },
@@ -139,13 +125,10 @@ func TestFilesets(t *testing.T) {
 			t.Errorf("%s: %v, %v with %v", kind, got, err, a.header)
 		}
 		tags[tag] = true
-		if again := r.get("/filesets/input", "Accept", kind); again.body != a.body {
-			t.Errorf("%s: another archive the second time", kind)
-		}
+		testkit.Holds(t, r.get("/filesets/input", "Accept", kind).body == a.body, kind, "another archive the second time")
 		r.get("/filesets/input", "Accept", kind, "If-None-Match", tag).wantStatus(http.StatusNotModified)
-		if head := r.do(http.MethodHead, "/filesets/input", nil, "Accept", kind); head.status != http.StatusOK || head.header.Get("ETag") != tag {
-			t.Errorf("HEAD %s: %d %v", kind, head.status, head.header)
-		}
+		head := r.do(http.MethodHead, "/filesets/input", nil, "Accept", kind)
+		testkit.Holds(t, head.status == http.StatusOK && head.header.Get("ETag") == tag, "HEAD", kind, head.status, head.header)
 	}
 	for query, want := range map[string]string{
 		"?pattern=**/*.dat":                 "a.dat out/b.dat",
@@ -164,15 +147,12 @@ func TestFilesets(t *testing.T) {
 		query = strings.ReplaceAll(query, "[", "%5B")
 		a := r.get("/filesets/input"+query, "Accept", "application/x-tar")
 		if a.status != http.StatusOK {
-			if fmt.Sprint(a.status) != want {
-				t.Errorf("%s: %d %s", query, a.status, a.body)
-			}
+			testkit.Equal(t, fmt.Sprint(a.status), want, query, a.body)
 			continue
 		}
 		got, err := untar(strings.NewReader(a.body))
-		if names := strings.Join(slices.Sorted(maps.Keys(got)), " "); err != nil || names != want || tags[a.header.Get("ETag")] {
-			t.Errorf("%s: %s, %v", query, names, err)
-		}
+		names := strings.Join(slices.Sorted(maps.Keys(got)), " ")
+		testkit.Holds(t, err == nil && names == want && !tags[a.header.Get("ETag")], query, names, err)
 		if a := r.get("/filesets/input" + query); a.status != http.StatusOK {
 			t.Errorf("%s: %d", query, a.status)
 		} else if _, err := fileset.Decode([]byte(a.body)); err != nil {
@@ -199,28 +179,17 @@ func TestFilesetMetrics(t *testing.T) {
 		`daybook_fileset_put_files_total{form="archive"} 4`, `daybook_fileset_put_bytes_total{form="archive"} 6`, `daybook_fileset_put_bytes_total{form="manifest"} 2`,
 		`daybook_fileset_gets_total{form="archive"} 1`, `daybook_fileset_gets_total{form="manifest"} 1`,
 	} {
-		if !strings.Contains(page, line+"\n") {
-			t.Errorf("the metrics lack %s", line)
-		}
+		testkit.Holds(t, strings.Contains(page, line+"\n"), "the metrics lack", line)
 	}
 }
 
 // readable reads the blobs of a manifest, in the order of its paths.
 func (b *testBlobs) readable(t *testing.T, m *fileset.Manifest) (all string) {
 	t.Helper()
-	of, err := b.Store()
-	if err != nil {
-		t.Fatal(err)
-	}
+	of := testkit.Must(b.Store())(t)
 	for _, f := range m.Files {
-		x, err := of.Get(t.Context(), "", blob.Address(f.Blob))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := testkit.Must(of.Get(t.Context(), "", blob.Address(f.Blob)))(t)
+		text := testkit.Must(io.ReadAll(x))(t)
 		x.Close()
 		all += string(text)
 	}
@@ -243,9 +212,8 @@ func TestFilesetVersions(t *testing.T) {
 		}
 	}
 	versions := r.get("/filesets/in/history?client=acme").object(http.StatusOK)["filesets"].([]any)
-	if n := len(versions); n != job.MaxDocumentVersions || fmt.Sprint(versions[0].(map[string]any)["version"]) != "22" {
-		t.Errorf("%d versions", n)
-	}
+	n := len(versions)
+	testkit.Holds(t, n == job.MaxDocumentVersions && fmt.Sprint(versions[0].(map[string]any)["version"]) == "22", n, "versions")
 	var names []string
 	for after := ""; ; {
 		page := r.get("/filesets?limit=1" + after).object(http.StatusOK)
@@ -256,9 +224,7 @@ func TestFilesetVersions(t *testing.T) {
 		}
 		after = "&after=" + page["next"].(string)
 	}
-	if !slices.Equal(names, []string{"in <nil> 1", "in acme 22", "other <nil> 1"}) {
-		t.Errorf("%q", names)
-	}
+	testkit.EqualSlices(t, names, []string{"in <nil> 1", "in acme 22", "other <nil> 1"})
 	r.do(http.MethodDelete, "/filesets/in?client=acme", nil).wantStatus(http.StatusNoContent)
 	r.do(http.MethodDelete, "/filesets/in?client=acme", nil).refused(http.StatusNotFound, "fileset_not_found")
 	r.get("/filesets/in?client=acme").refused(http.StatusNotFound, "fileset_not_found")
@@ -321,13 +287,10 @@ func TestFilesetsThatAreRefused(t *testing.T) {
 		}
 	}
 	missing := r.put("/filesets/x", `{"format":1,"files":[{"path":"a","blob":"`+addressOf("A")+`","size":1}]}`, "Content-Type", web.MIMEJSON).body
-	if !strings.Contains(missing, `"missing":["`+addressOf("A")+`"]`) {
-		t.Errorf("%s", missing)
-	}
+	testkit.Contains(t, missing, `"missing":["`+addressOf("A")+`"]`)
 	r.get("/filesets/x").refused(http.StatusNotFound, "fileset_not_found")
-	if page := r.get("/blobs").object(http.StatusOK); len(page["blobs"].([]any)) != 0 || fmt.Sprint(page["bytes"]) != "0" {
-		t.Errorf("blobs are left: %v", page)
-	}
+	page := r.get("/blobs").object(http.StatusOK)
+	testkit.Holds(t, len(page["blobs"].([]any)) == 0 && fmt.Sprint(page["bytes"]) == "0", "blobs are left", page)
 	r.put("/blobs", "A").wantStatus(http.StatusCreated)
 	r.put("/filesets/x", `{"format":1,"files":[{"path":"a","blob":"`+addressOf("A")+`","size":2}]}`, "Content-Type", web.MIMEJSON).refused(http.StatusBadRequest, "bad_manifest")
 	r.put("/filesets/x", ` {"files":[{"size":1,"path":"a","blob":"`+addressOf("A")+`"}],"format":1}`, "Content-Type", "application/json; charset=utf-8").wantStatus(http.StatusCreated)
@@ -339,10 +302,7 @@ func TestFilesetWhoseConnectionBreaks(t *testing.T) {
 	r := start(t)
 	text := tarOf(t, "a", "A", "b", strings.Repeat("B", 1<<20))
 	for _, n := range []int{600, 1024, 500_000, len(text) - 1} {
-		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(t)
 		fmt.Fprintf(c, "PUT /filesets/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(text), text[:n])
 		c.Close()
 	}
@@ -350,29 +310,17 @@ func TestFilesetWhoseConnectionBreaks(t *testing.T) {
 	var gzipped bytes.Buffer
 	z := gzip.NewWriter(&gzipped)
 	io.WriteString(z, text)
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, z.Close())
 	for name, body := range map[string]string{"tar": text, "gzip": gzipped.String(), "zstd": zstded(t, text)} {
-		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(t)
 		fmt.Fprintf(c, "PUT /filesets/x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(body), body)
-		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.(*net.TCPConn).CloseWrite())
 		answer, err := io.ReadAll(c)
-		if strings.HasPrefix(string(answer), "HTTP/1.1 20") || err != nil {
-			t.Errorf("%s without its last chunk: %s, %v", name, answer, err)
-		}
+		testkit.Holds(t, !strings.HasPrefix(string(answer), "HTTP/1.1 20") && err == nil, name, "without its last chunk", answer, err)
 		c.Close()
 	}
 	empty := func() bool {
-		uploads, err := os.ReadDir(filepath.Join(r.blobs.dir, "uploads"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		uploads := testkit.Must(os.ReadDir(filepath.Join(r.blobs.dir, "uploads")))(t)
 		return len(uploads) == 0 && r.blobs.Used() == 0
 	}
 	testkit.Eventually(t, "no upload is left", func() bool { return empty() })
@@ -402,15 +350,14 @@ func TestFilesetsKeepTheirBlobs(t *testing.T) {
 	collect("three", "both")
 	manifest := r.get("/filesets/y?client=acme").body
 	damaged := 0
-	if err := filepath.WalkDir(r.blobs.dir, func(path string, d os.DirEntry, err error) error {
+	err := filepath.WalkDir(r.blobs.dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.Name() == strings.TrimPrefix(addressOf(manifest), "sha256:") {
 			damaged++
 			err = os.WriteFile(path, []byte(strings.Replace(manifest, "a", "b", 1)), 0o600)
 		}
 		return err
-	}); err != nil || damaged != 1 {
-		t.Fatalf("%d files are damaged, %v", damaged, err)
-	}
+	})
+	testkit.MustHold(t, err == nil && damaged == 1, damaged, "files are damaged", err)
 	r.blobs.wait(25 * time.Hour)
 	r.post("/blobs/collect", "").refused(http.StatusInternalServerError, "blob_damaged")
 	r.get("/blobs/" + addressOf("three") + "?client=acme").wantStatus(http.StatusOK)
@@ -432,9 +379,7 @@ func TestDamagedFileset(t *testing.T) {
 		"shorter": func() error { return os.WriteFile(path, []byte(large[1:]), 0o600) },
 		"none":    func() error { return os.Remove(path) },
 	} {
-		if err := damage(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, damage())
 		for _, kind := range []string{files.MIMETar, files.MIMETarGzip, files.MIMETarZstd} {
 			req, _ := http.NewRequest(http.MethodGet, r.url+"/filesets/x", nil)
 			req.Header.Set("Accept", kind)
@@ -480,25 +425,17 @@ func TestFilesetsInFlatMemory(t *testing.T) {
 	}()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodPut, r.url+"/filesets/x", in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil || res.StatusCode != http.StatusCreated {
-		t.Fatalf("%v, %v", res, err)
-	}
+	req := testkit.Must(http.NewRequestWithContext(context.Background(), http.MethodPut, r.url+"/filesets/x", in))(t)
+	res := testkit.Must(http.DefaultClient.Do(req))(t)
+	testkit.MustEqual(t, res.StatusCode, http.StatusCreated, res)
 	res.Body.Close()
 	req, _ = http.NewRequest(http.MethodGet, r.url+"/filesets/x", nil)
 	req.Header.Set("Accept", files.MIMETar)
-	if res, err = http.DefaultClient.Do(req); err != nil {
-		t.Fatal(err)
-	}
+	res = testkit.Must(http.DefaultClient.Do(req))(t)
 	n, err := io.Copy(io.Discard, res.Body)
 	res.Body.Close()
-	if err != nil || n < count*size {
-		t.Errorf("%d bytes, %v", n, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Holds(t, n >= count*size, n, "bytes")
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > count*size/3 {
 		t.Errorf("%d bytes were allocated for %d bytes in both directions", grown, count*size)

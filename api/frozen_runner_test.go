@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/ingest/registry"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -89,9 +91,7 @@ func inFate(t *testing.T, streamHeartbeat time.Duration, test func(t *testing.T,
 		go func() { ended <- s.server.Run(ctx, s.l, time.Second) }()
 		defer func() {
 			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, <-ended)
 			s.down(true)
 		}()
 		test(t, s)
@@ -120,9 +120,7 @@ func (s *fateRig) runner(id string, credit int) *fateRunner {
 		return f.conn, nil
 	}}
 	ws, _, err := websocket.Dial(context.Background(), "ws://localhost/stream", &websocket.DialOptions{Subprotocols: []string{stream.Protocol}, HTTPClient: &http.Client{Transport: transport}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, err)
 	f.ws = ws
 	s.t.Cleanup(func() { _ = ws.CloseNow() })
 	f.send(fmt.Sprintf(`{"n":1,"hello":{"runner_id":%q,"linger_ms":60000}}`, id))
@@ -161,9 +159,7 @@ func (s *fateRig) runner(id string, credit int) *fateRunner {
 
 func (f *fateRunner) send(text string) {
 	f.s.t.Helper()
-	if err := f.ws.Write(context.Background(), websocket.MessageText, []byte(text)); err != nil {
-		f.s.t.Fatal(err)
-	}
+	testkit.NoError(f.s.t, f.ws.Write(context.Background(), websocket.MessageText, []byte(text)))
 }
 
 // jobs returns the ids of the jobs that arrived.
@@ -177,9 +173,7 @@ func (f *fateRunner) jobs() []string {
 func (s *fateRig) beat(ids ...string) {
 	s.t.Helper()
 	for _, id := range ids {
-		if _, _, err := s.engine.Heartbeat(id, registry.Info{Instance: "i"}, false); err != nil {
-			s.t.Error(err)
-		}
+		testkit.Must2(s.engine.Heartbeat(id, registry.Info{Instance: "i"}, false))(s.t)
 	}
 }
 
@@ -188,10 +182,7 @@ func (s *fateRig) create(n int, leaseMs int64) (ids []job.ID) {
 	c := job.Create{Groups: []job.Group{{Client: "c", Type: "t", Lines: n, Attributes: job.Attributes{
 		Kind: job.Nothing, MaxAttempts: 3, LeaseMs: leaseMs, Backoff: job.Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 10_000}, RetentionMs: 1_000_000,
 	}}}}
-	made, _, err := s.engine.Create(context.Background(), &c)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	made, _ := testkit.Must2(s.engine.Create(context.Background(), &c))(s.t)
 	for i := range n {
 		ids = append(ids, made.Batch.WithLine(i))
 	}
@@ -201,11 +192,7 @@ func (s *fateRig) create(n int, leaseMs int64) (ids []job.ID) {
 func (s *fateRig) job(id job.ID) job.Job {
 	s.t.Helper()
 	synctest.Wait()
-	doc, err := s.engine.Queries().Job(id)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return doc
+	return testkit.Must(s.engine.Queries().Job(id))(s.t)
 }
 
 // await lets time pass until a condition holds, for an hour at most.
@@ -242,9 +229,8 @@ func TestFrozenStream(t *testing.T) {
 		s.is(ids[1], job.Pending, 0)
 		// Another runner gets both jobs.
 		other := s.runner("other", 2)
-		if got := other.jobs(); len(got) != 2 || got[0] != ids[0].String() || got[1] != ids[1].String() {
-			t.Errorf("the other runner got %v", got)
-		}
+		got := other.jobs()
+		testkit.Holds(t, len(got) == 2 && got[0] == ids[0].String() && got[1] == ids[1].String(), "the other runner got", got)
 		// The runner shows life again, and gets jobs.
 		ice.conn.freeze(false)
 		if got := ice.jobs(); len(got) != 2 || got[0] != ids[0].String() || got[1] != ids[2].String() {
@@ -266,14 +252,10 @@ func TestFrozenClaim(t *testing.T) {
 		ended := make(chan int, 1)
 		go func() {
 			_, handed, _, err := s.engine.Claim(ctx, claim, time.Minute)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, err)
 			ended <- len(handed)
 		}()
-		if n := <-ended; n != 0 {
-			t.Errorf("a claim that waited got %d jobs when its runner had proved silent", n)
-		}
+		testkit.Equal(t, <-ended, 0, "jobs of a claim that waited when its runner had proved silent")
 		s.is(ids[0], job.Pending, 1)
 		if _, handed, _, err := s.engine.Claim(ctx, claim, 0); err != nil || len(handed) != 1 { // a new request is a sign of life
 			t.Errorf("a later claim got %d jobs, %v", len(handed), err)
@@ -288,18 +270,14 @@ func TestLostRunnersStream(t *testing.T) {
 		s.beat("frozen", "healthy")
 		frozen := s.runner("frozen", 5)
 		ids := s.create(2, 3_600_000)
-		if got := frozen.jobs(); len(got) != 2 {
-			t.Fatalf("got %v", got)
-		}
+		testkit.MustEqual(t, len(frozen.jobs()), 2)
 		frozen.send(fmt.Sprintf(`{"begin":{"claim_id":%q,"job_ids":[%q]}}`, frozen.claim, ids[0]))
 		synctest.Wait()
 		frozen.conn.freeze(true)
 		waited := make(chan int, 1)
 		go func() {
 			_, handed, _, err := s.engine.Claim(context.Background(), job.Claim{Runner: "frozen", Clients: []string{"none"}, Max: 1, MaxBytes: 1 << 20}, 24*time.Hour)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, err)
 			waited <- len(handed)
 		}()
 		healthy := s.runner("healthy", 5)
@@ -308,20 +286,15 @@ func TestLostRunnersStream(t *testing.T) {
 			return s.engine.Stats().Runners.Lost == 1
 		})
 		s.is(ids[1], job.Active, 1)
-		if got := healthy.jobs(); len(got) != 1 || got[0] != ids[1].String() {
-			t.Errorf("in the same step the healthy runner got %v", got)
-		}
+		got := healthy.jobs()
+		testkit.Holds(t, len(got) == 1 && got[0] == ids[1].String(), "in the same step the healthy runner got", got)
 		s.is(ids[0], job.Deferred, 1)
-		if doc := s.job(ids[0]); len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.RunnerLost || doc.Attempts[0].Runner != "frozen" {
-			t.Errorf("%+v", doc.Attempts)
-		}
-		if n := <-waited; n != 0 {
-			t.Errorf("the lost runner's claim got %d jobs", n)
-		}
+		doc := s.job(ids[0])
+		testkit.Holds(t, len(doc.Attempts) == 1 && doc.Attempts[0].Why == job.RunnerLost && doc.Attempts[0].Runner == "frozen", doc.Attempts)
+		testkit.Equal(t, <-waited, 0, "jobs of the lost runner's claim")
 		frozen.conn.freeze(false)
-		if got := frozen.jobs(); len(got) != 2 || frozen.err == nil {
-			t.Errorf("the lost runner's stream is open, with %v", got)
-		}
+		got = frozen.jobs()
+		testkit.Holds(t, len(got) == 2 && frozen.err != nil, "the lost runner's stream is open, with", got)
 		s.await("the backoff ends", func() bool { return len(healthy.jobs()) == 2 })
 		s.is(ids[0], job.Active, 2)
 	})
@@ -359,7 +332,50 @@ func (s *fateRig) post(path, body string) {
 	req.Header.Set("Content-Type", "application/json")
 	res := httptest.NewRecorder()
 	s.server.Handler().ServeHTTP(patient{res}, req)
-	if res.Code != http.StatusOK {
-		s.t.Fatalf("%s %s: %d %s", path, body, res.Code, res.Body)
+	testkit.MustEqual(s.t, res.Code, http.StatusOK, path, body, res.Body)
+}
+
+// TestRunnersFromTwoSources: GET /runners lists each runner once, in order and on pages of any length, whether it sent
+// heartbeats, holds jobs, or both.
+func TestRunnersFromTwoSources(t *testing.T) {
+	r := start(t)
+	var want []string
+	for i := range 30 {
+		id := fmt.Sprint("r", i*7)
+		if i%3 > 0 {
+			r.post("/runners/"+id, `{"instance":"i"}`).object(http.StatusOK)
+		}
+		if i%3 < 2 {
+			r.add("/a/job/b/add", "x\n")
+			r.post("/jobs/claim", `{"runner_id":"`+id+`"}`).object(http.StatusOK)
+		}
+		want = append(want, id)
+	}
+	slices.SortFunc(want, registry.Compare)
+	for _, limit := range []int{1, 2, 3, 7, 29, 30, 31} {
+		var got []string
+		after := ""
+		for range len(want) + 1 {
+			page := r.get(fmt.Sprintf("/runners?limit=%d%s", limit, after)).object(http.StatusOK)
+			list := page["runners"].([]any)
+			for _, one := range list {
+				doc := one.(map[string]any)
+				id := doc["runner_id"].(string)
+				var n int
+				fmt.Sscanf(id, "r%d", &n)
+				kind := n / 7 % 3
+				testkit.Holds(t, (doc["state"] == "ALIVE") == (kind > 0) && (doc["instance"] == "i") == (kind > 0) &&
+					(fmt.Sprint(doc["held"]) == "1") == (kind < 2), "runner", id, doc)
+				got = append(got, id)
+			}
+			if page["next"] == nil {
+				break
+			}
+			if len(list) != limit || page["next"] != got[len(got)-1] {
+				t.Fatalf("limit %d: a page of %d, next %v", limit, len(list), page["next"])
+			}
+			after = "&after=" + page["next"].(string)
+		}
+		testkit.EqualSlices(t, got, want, "limit", limit)
 	}
 }

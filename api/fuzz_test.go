@@ -55,9 +55,7 @@ var fuzzReceipt = ingest.Receipt{Seq: 7, At: 1_700_000_000_000}
 
 func (s *picky) Create(_ context.Context, c *job.Create) (applied.Made, ingest.Receipt, error) {
 	s.take(c)
-	if err := c.CheckPayloads(); err != nil {
-		s.t.Errorf("a create whose payloads are not what it says: %v", err)
-	}
+	testkit.Check(s.t, c.CheckPayloads(), "a create whose payloads are not what it says")
 	s.created = c
 	made := applied.Made{Batch: job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}
 	if n := len(c.Unique); n > 0 {
@@ -100,16 +98,12 @@ func (s *picky) DeleteDocument(_ context.Context, d job.DeleteDocument) (applied
 }
 
 func (s *picky) Heartbeat(id string, info registry.Info, _ bool) (int64, time.Duration, error) {
-	if err := errors.Join(job.CheckName("id", id), info.Check()); err != nil {
-		s.t.Errorf("heartbeat of %q with %+v: %v", id, info, err)
-	}
+	testkit.Check(s.t, errors.Join(job.CheckName("id", id), info.Check()), "heartbeat", id, "with", info)
 	return fuzzReceipt.At, registry.DefaultHeartbeat, nil
 }
 
 func (s *picky) Goodbye(id, instance string) error {
-	if job.CheckName("id", id) != nil || instance == "" {
-		s.t.Errorf("goodbye of %q, %q", id, instance)
-	}
+	testkit.Holds(s.t, job.CheckName("id", id) == nil && instance != "", "goodbye of", id, instance)
 	return nil
 }
 
@@ -190,9 +184,7 @@ func (s *picky) ClaimAdmitted(_ context.Context, c job.Claim, wait time.Duration
 	if err := admit(1); err != nil {
 		return applied.Claimed{}, nil, ingest.Receipt{}, err
 	}
-	if wait < 0 || wait > job.MaxWaitMs*time.Millisecond {
-		s.t.Errorf("a claim waits %v", wait)
-	}
+	testkit.Holds(s.t, wait >= 0 && wait <= job.MaxWaitMs*time.Millisecond, "a claim waits", wait)
 	id := job.NewID(fuzzReceipt.At, fuzzReceipt.Seq, 0)
 	doc := job.Job{ID: id, Batch: id, Claim: id, Client: "c", Type: "t", Runner: c.Runner, Status: job.Active, Attributes: job.Attributes{Kind: job.Text, MaxAttempts: 3}, Payload: []byte("p"), Progress: -1}
 	return applied.Claimed{Claim: id, LeaseMs: 1000, Runs: []applied.Run{{Batch: 7}}}, runs.Of([]job.Job{doc}), fuzzReceipt, nil
@@ -253,9 +245,7 @@ func (s *picky) LineOf(id job.ID) (job.ID, int64, error) {
 func (s *picky) BatchMetadata(job.ID) ([]byte, error) { return []byte("metadata"), nil }
 
 func (s *picky) Batches(f query.BatchFilter) (docs []document.Batch, next query.BatchPlace, err error) {
-	if f.Limit < 1 || f.Limit > job.MaxPage {
-		s.t.Errorf("a page of %d batches", f.Limit)
-	}
+	testkit.Holds(s.t, f.Limit >= 1 && f.Limit <= job.MaxPage, "a page of", f.Limit, "batches")
 	b, err := s.Batch(job.NewID(1, 2, 0))
 	return []document.Batch{b}, query.BatchPlace{ID: b.ID, Name: f.NamePrefix}, err
 }
@@ -263,9 +253,7 @@ func (s *picky) Batches(f query.BatchFilter) (docs []document.Batch, next query.
 func (s *picky) AwaitBatch(job.ID) (*store.JobEnd, error) { return nil, job.BatchNotFound }
 
 func (s *picky) Results(id job.ID, from int64, limit int, room int64) (query.Results, error) {
-	if from < 0 || limit < 1 || limit > job.MaxPage || room < 1 {
-		s.t.Errorf("results from %d, %d at most in %d bytes", from, limit, room)
-	}
+	testkit.Holds(s.t, from >= 0 && limit >= 1 && limit <= job.MaxPage && room >= 1, "results from", from, limit, "at most in", room, "bytes")
 	return query.Results{Next: from, End: true}, nil
 }
 
@@ -279,9 +267,7 @@ func (s *picky) Queue(client, typ string) (document.Queue, error) {
 }
 
 func (s *picky) Queues(_, _, _ string, limit int) ([]document.Queue, bool, error) {
-	if limit < 1 || limit > job.MaxPage {
-		s.t.Errorf("a page of %d queues", limit)
-	}
+	testkit.Holds(s.t, limit >= 1 && limit <= job.MaxPage, "a page of", limit, "queues")
 	return nil, false, nil
 }
 
@@ -345,9 +331,7 @@ func FuzzRoutes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, route, contentType uint8, zipped bool, query, first, second, key string, body []byte) {
 		engine := &picky{t: t}
 		s, err := newServer(Options{Blobs: &blobs.Blobs, Quit: func() {}, GetSwitches: true, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)}, engine)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		routes := append(withHeads(s.routes()), s.getSwitches()...)
 		r := routes[int(route)%len(routes)]
 		path := r.path
@@ -415,16 +399,10 @@ func FuzzRoutes(f *testing.F) {
 		if c := engine.created; c != nil && !raw && strings.HasSuffix(r.path, "/add") {
 			values := target.Query()
 			skip, err := strconv.Atoi(cmp.Or(values.Get("skip_lines"), "0"))
-			if err != nil {
-				t.Errorf("?%s was taken: %v", query, err)
-			}
+			testkit.Check(t, err, query, "was taken")
 			kept := keptLines(body, skip, values.Get("strip_cr") == "true")
-			if got := string(c.Payloads); got != kept {
-				t.Errorf("the lines of %q?%s became %q, want %q", body, query, got, kept)
-			}
-			if w.Code != http.StatusCreated || c.Lines() != strings.Count(kept, "\n") {
-				t.Errorf("%q: %d, %d jobs", body, w.Code, c.Lines())
-			}
+			testkit.Equal(t, string(c.Payloads), kept, "the lines", body, query)
+			testkit.Holds(t, w.Code == http.StatusCreated && c.Lines() == strings.Count(kept, "\n"), body, w.Code, c.Lines(), "jobs")
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -12,26 +13,21 @@ import (
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 )
 
 // documentFields are the fields of a job document in the order of docs/reference/api.md.
 func documentFields(t testing.TB, text string) []string {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
-	if _, err := d.Token(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(d.Token())(t)
 	var names []string
 	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			t.Fatal(err)
-		}
+		name := testkit.Must(d.Token())(t)
 		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, d.Decode(&value))
 		names = append(names, name.(string))
 	}
 	return names
@@ -47,9 +43,7 @@ func TestJobDocument(t *testing.T) {
 	for _, f := range answer.JobFields {
 		names = append(names, f.Name)
 	}
-	if got := fmt.Sprint(names); got != fields {
-		t.Errorf("the table has the fields\n%s, documented are\n%s", got, fields)
-	}
+	testkit.Equal(t, fmt.Sprint(names), fields, "the fields of the table")
 	exit := int64(-1)
 	full := job.Job{
 		ID: job.NewID(5, 6, 7), Batch: job.NewID(5, 6, 0), Client: "c", Type: "t", Status: job.Failed, Payload: []byte("p"),
@@ -67,16 +61,12 @@ func TestJobDocument(t *testing.T) {
 		"empty": string(answer.AppendJob(nil, &job.Job{Status: job.Pending, Progress: -1}, answer.InJSON)),
 		"gone":  string(answer.AppendGone(nil, full.ID, job.Completed)),
 	} {
-		if got := fmt.Sprint(documentFields(t, text)); got != fields {
-			t.Errorf("%s has the fields\n%s, documented are\n%s", name, got, fields)
-		}
+		testkit.Equal(t, fmt.Sprint(documentFields(t, text)), fields, name, "fields")
 	}
 	var o map[string]any
 	d := json.NewDecoder(bytes.NewReader(answer.AppendJob(nil, &full, answer.InJSON)))
 	d.UseNumber()
-	if err := d.Decode(&o); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.Decode(&o))
 	want(t, o, "job_id", full.ID, "batch_id", full.Batch, "client", "c", "type", "t", "status", "failed", "priority", 9, "payload", "p", "payload_b64", nil,
 		"code", "error", "exit_code", 500, "process_exit", -1, "error", full.Error, "step", "s", "progress", "0.999999", "runner_id", full.Runner,
 		"claim_id", full.Claim, "run_attempts", 2, "max_attempts", 3, "lease_ms", 4, "run_at", 5, "created_at", 6, "updated_at", 7, "completed_at", 8,
@@ -94,15 +84,11 @@ func FuzzRequests(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	s := &command.Decoder{CheckClient: (&web.Server{}).CheckClient, Now: idle{}.Now, HandlerFor: idle{}.HandlerFor}
-	var err error
-	if s.Defaults, err = (command.Defaults{}).Filled(); err != nil {
-		f.Fatal(err)
-	}
+	s.Defaults = testkit.Must((command.Defaults{}).Filled())(f)
 	enough := func(int64) error { return nil }
 	check := func(t *testing.T, err error) {
-		if p := refusal.Of(err); err != nil && (p.Status != 400 && p.Status != 413 || p.Code == "internal") {
-			t.Errorf("%v", err)
-		}
+		p := refusal.Of(err)
+		testkit.Holds(t, err == nil || (p.Status == 400 || p.Status == 413) && p.Code != "internal", err)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var create command.CreateRequest
@@ -148,4 +134,81 @@ func FuzzRequests(f *testing.F) {
 			check(t, err)
 		}
 	})
+}
+
+// TestManifest: PUT /handlers/{type} takes a manifest in TOML, and stores the same handler as for the equal JSON.
+func TestManifest(t *testing.T) {
+	r := start(t)
+	put := func(kind, text string) reply {
+		t.Helper()
+		return r.do(http.MethodPut, "/handlers/facts", strings.NewReader(text), "Content-Type", kind)
+	}
+	address := strings.Repeat("0", 40)
+	o := put("application/toml", "name = \"serval-facts\"\nnamespace = \"com.example\"\nversion = \"1\"\nbinary = \""+address+"\"\nrequired_permissions = [\"http:example.com\"]\n").object(http.StatusCreated)
+	want(t, o, "kind", "wasi", "type", "facts")
+	stored := o["handler"].(map[string]any)
+	want(t, stored, "kind", "wasi", "name", "serval-facts", "namespace", "com.example", "version", "1", "binary", address)
+	p := stored["required_permissions"].([]any)
+	testkit.Holds(t, len(p) == 1 && p[0] == "http:example.com", "the permissions are", p)
+	put("application/json", `{"binary":"`+address+`","kind":"wasi","name":"serval-facts","namespace":"com.example","version":"1","required_permissions":["http:example.com"]}`).object(http.StatusOK)
+	for _, c := range []struct{ text, field string }{
+		{"", "binary"},
+		{"binary = \"facts.wasm\"", "binary"},
+		{"binary = \"" + address + "\"\nkind = \"wasi\"", "kind"},
+		{"binary = \"" + address + "\"\nrequired_permissions = [\"root\"]", "required_permissions"},
+		{"binary = \"" + address + "\"\nname = \"a b\"", "name"},
+	} {
+		want(t, put("application/toml", c.text).refused(http.StatusBadRequest, "bad_request"), "field", c.field)
+	}
+	for _, text := range []string{"binary = ", `{"kind":"wasi"}`, "binary = 1", strings.Repeat("#", 1<<20+1)} {
+		put("application/toml", text).refused(http.StatusBadRequest, "bad_request")
+	}
+	put("application/yaml", "binary: "+address).refused(http.StatusUnsupportedMediaType, "unsupported_media_type")
+}
+
+// TestTraceparentHeader: every form of create gives the header of its request to the jobs that have no traceparent.
+func TestTraceparentHeader(t *testing.T) {
+	const header, own = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
+	r := start(t)
+	inRuns := func(traceparent string) string {
+		one := newRun("x", job.Text, job.LineFrame, "a")
+		one.Traceparent = traceparent
+		return string(runs.AppendNewRun(runs.AppendCreation(nil, &runs.Creation{Jobs: 1, Runs: 1}), &one))
+	}
+	for form, c := range map[string]struct{ path, body, contentType, withOwn string }{
+		"object":         {"/jobs/create", `{}`, web.MIMEJSON, `{"traceparent":"` + own + `"}`},
+		"list":           {"/jobs/create", `[{}]`, web.MIMEJSON, `[{"traceparent":"` + own + `"}]`},
+		"lines of JSON":  {"/jobs/create", `{}`, web.MIMENDJSON, `{"traceparent":"` + own + `"}`},
+		"runs":           {"/jobs/create", inRuns(""), web.MIMERuns, inRuns(own)},
+		"bulk lines":     {"/add", "x\n", web.MIMEText, ""},
+		"lines to queue": {"/acme/job/mail/add", "x\n", web.MIMEText, ""},
+	} {
+		t.Run(form, func(t *testing.T) {
+			created := func(path, body, header string) any {
+				t.Helper()
+				doc := r.do(http.MethodPost, path, strings.NewReader(body), "Content-Type", c.contentType, "traceparent", header).object(http.StatusCreated)
+				id := doc["job_id"]
+				if id == nil {
+					id = doc["first_id"]
+				}
+				return r.get("/jobs/" + id.(string)).object(http.StatusOK)["traceparent"]
+			}
+			testkit.Equal(t, created(c.path, c.body, header), header, "the job")
+			got := created(c.path, c.body, "00-xyz")
+			testkit.Holds(t, got == nil, "with a malformed header the job has", got)
+			path, body := c.path, c.withOwn
+			if body == "" {
+				path, body = c.path+"?traceparent="+own, c.body
+			}
+			testkit.Equal(t, created(path, body, header), own, "a job with its own traceparent")
+		})
+	}
+	const rest = "-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
+	for text, want := range map[string]any{
+		"01" + rest: header, "fe" + rest: header, "01" + rest + "-more": header,
+		"ff" + rest: nil, "0A" + rest: nil, "1" + rest: nil, "01" + rest + "more": nil, "00" + rest + "-more": nil, "01-short": nil, "": nil, "+1" + rest: nil,
+		"00-00000000000000000000000000000000-00f067aa0ba902b7-01": nil, "01-0af7651916cd43dd8448eb211c80319c-0000000000000000-01": nil,
+	} {
+		testkit.Equal(t, r.post("/jobs/create", `{}`, "traceparent", text).object(http.StatusCreated)["traceparent"], want, text, "the job")
+	}
 }

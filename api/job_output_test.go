@@ -1,14 +1,19 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/api/joblog"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
@@ -35,13 +40,11 @@ func TestOutput(t *testing.T) {
 		if c.kind == "" {
 			status = http.StatusNoContent
 		}
-		if want := fmt.Sprint(c.kind, c.status, c.code, c.exit, c.addr); a.status != status || got != want || a.body != c.body {
-			t.Errorf("%s: %d %s %q, want %s", c.outcome, a.status, got, a.body, want)
-		}
+		want := fmt.Sprint(c.kind, c.status, c.code, c.exit, c.addr)
+		testkit.Holds(t, a.status == status && got == want && a.body == c.body, c.outcome, a.status, got, a.body, "want", want)
 		if tag := a.header.Get("Etag"); tag != "" {
-			if again := r.get("/jobs/"+id+"/output", "If-None-Match", tag); again.status != http.StatusNotModified {
-				t.Errorf("%s: the same tag gets %d", c.outcome, again.status)
-			}
+			again := r.get("/jobs/"+id+"/output", "If-None-Match", tag)
+			testkit.Equal(t, again.status, http.StatusNotModified, c.outcome, "the same tag")
 		}
 	}
 	r.get("/jobs/"+unknownID+"/output").refused(http.StatusNotFound, "job_not_found")
@@ -89,21 +92,14 @@ func TestOutputWaits(t *testing.T) {
 			end(id)
 			a := <-got
 			want := map[string]int{"cancelled": http.StatusNoContent, "deleted": http.StatusNotFound}[name]
-			if want == 0 && a.body != "done" || want != 0 && a.status != want {
-				t.Errorf("%d %s", a.status, a.body)
-			}
-			if n := endsAwaited(r); n != 0 {
-				t.Errorf("%d wait", n)
-			}
+			testkit.Holds(t, (want != 0 || a.body == "done") && (want == 0 || a.status == want), a.status, a.body)
+			testkit.Equal(t, endsAwaited(r), 0, "requests wait")
 		})
 	}
 	id := r.make(`{}`)
 	r.get("/jobs/"+id+"/output?wait_ms=10").refused(http.StatusConflict, "job_not_ended")
 	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/jobs/"+id+"/output?wait_ms=60000", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/jobs/"+id+"/output?wait_ms=60000", nil))(t)
 	hungUp := make(chan error)
 	go func() {
 		_, err := http.DefaultClient.Do(req)
@@ -111,9 +107,7 @@ func TestOutputWaits(t *testing.T) {
 	}()
 	r.until("the request waits", func() bool { return endsAwaited(r) == 1 })
 	cancel()
-	if <-hungUp == nil {
-		t.Error("an answer")
-	}
+	testkit.Holds(t, <-hungUp != nil, "an answer")
 	r.until("nobody waits", func() bool { return endsAwaited(r) == 0 })
 }
 
@@ -132,9 +126,8 @@ func TestSteps(t *testing.T) {
 		tickle(fmt.Sprint("step ", i)) // not a change
 	}
 	steps := r.get("/jobs/" + id).object(http.StatusOK)["steps"].([]any)
-	if len(steps) != job.MaxSteps || steps[0].(map[string]any)["step"] != "step 2" || steps[job.MaxSteps-1].(map[string]any)["at"] == json.Number("0") {
-		t.Errorf("%d steps: %v", len(steps), steps)
-	}
+	testkit.Holds(t, len(steps) == job.MaxSteps && steps[0].(map[string]any)["step"] == "step 2" &&
+		steps[job.MaxSteps-1].(map[string]any)["at"] != json.Number("0"), len(steps), "steps", steps)
 	r.post("/jobs/"+id+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"error","error":"no"}`, claim)).object(http.StatusOK)
 	_, claim = r.claimed("x")
 	tickle("step 51")
@@ -143,17 +136,13 @@ func TestSteps(t *testing.T) {
 		var names []string
 		for _, s := range o["States"].([]any) {
 			s := s.(map[string]any)
-			if _, err := time.Parse(time.RFC3339Nano, s["Date"].(string)); err != nil {
-				t.Error(err)
-			}
+			testkit.Must(time.Parse(time.RFC3339Nano, s["Date"].(string)))(t)
 			names = append(names, fmt.Sprint(s["State"], " ", s["Step"]))
 		}
 		return o, strings.Join(names, "; ")
 	}
 	o, text := states()
-	if n := strings.Count(text, "STARTED Allocated"); n != 2 {
-		t.Errorf("%d runs began: %s", n, text)
-	}
+	testkit.Equal(t, strings.Count(text, "STARTED Allocated"), 2, "runs began:", text)
 	if !strings.HasPrefix(text, "QUEUED ; STARTED Allocated; STARTED step 3; ") || !strings.HasSuffix(text, "STARTED step 51; QUEUED ; STARTED Allocated; STARTED step 51") || o["Owner"] != "r" || o["Result"] != nil {
 		t.Errorf("%v: %s", o, text)
 	}
@@ -184,12 +173,10 @@ func TestOutputOfBlob(t *testing.T) {
 		}
 		r.post("/jobs/"+id+"/complete", `{"code":"ok","output_addr":"`+address+`"`+kind+`}`).object(http.StatusOK)
 		a := r.get("/jobs/" + id + "/output?wait_ms=1000")
-		if got := a.header.Get("Content-Type"); got != mediaType || a.header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("the output has the type %s: %v", got, a.header)
-		}
-		if a.status != http.StatusOK || a.body != content || a.header.Get(headerOutputAddr) != address || a.header.Get(headerStatus) != "completed" || a.header.Get("Etag") != `"`+address+`"` {
-			t.Errorf("%d %q %v", a.status, a.body, a.header)
-		}
+		got := a.header.Get("Content-Type")
+		testkit.Holds(t, got == mediaType && a.header.Get("X-Content-Type-Options") == "nosniff", "the output has the type", got, a.header)
+		testkit.Holds(t, a.status == http.StatusOK && a.body == content && a.header.Get(headerOutputAddr) == address &&
+			a.header.Get(headerStatus) == "completed" && a.header.Get("Etag") == `"`+address+`"`, a.status, a.body, a.header)
 		if got := a.header.Get("Cache-Control"); got != "no-cache" { // a redrive may give the job another output
 			t.Errorf("the output may be cached: %s", got)
 		}
@@ -219,10 +206,7 @@ func TestStatesAreTheWholeDocument(t *testing.T) {
 	view := func(id string) string {
 		t.Helper()
 		o := r.get("/jobs/" + id + "?view=states").object(http.StatusOK)
-		text, err := json.Marshal([]any{o["Container"], o["Fileset"]})
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(json.Marshal([]any{o["Container"], o["Fileset"]}))(t)
 		return string(text)
 	}
 	for _, c := range []struct{ payload, output, want, ran string }{
@@ -235,13 +219,114 @@ func TestStatesAreTheWholeDocument(t *testing.T) {
 		{`[1]`, `{}`, `[null,null]`, `[null,null]`},
 	} {
 		id := r.make(`{"type":"x","payload":` + c.payload + `}`)
-		if got := view(id); got != c.want {
-			t.Errorf("%s: %s", c.payload, got)
-		}
+		testkit.Equal(t, view(id), c.want, c.payload)
 		r.claimed("x")
 		r.post("/jobs/"+id+"/complete", `{"code":"ok","output":`+c.output+`}`).object(http.StatusOK)
-		if got := view(id); got != c.ran {
-			t.Errorf("%s, after the run: %s", c.payload, got)
+		testkit.Equal(t, view(id), c.ran, c.payload, "after the run")
+	}
+}
+
+// print adds to the log of a job.
+func (r *rig) print(id, claim string, offset int, text string) reply {
+	return r.do(http.MethodPost, fmt.Sprintf("/jobs/%s/log?offset=%d&claim_id=%s", id, offset, claim), strings.NewReader(text), "Content-Type", "text/plain")
+}
+
+// TestLog: only the run that holds a job writes its log. The log is kept until the end of the job, and longer if there
+// is a blob.
+func TestLog(t *testing.T) {
+	r := start(t)
+	id := r.make(`{"type":"x","backoff":{"initial_ms":0}}`)
+	r.get("/jobs/"+id+"/log").refused(http.StatusNotFound, codeNoLog)
+	r.print(id, unknownID, 0, "x").refused(http.StatusBadRequest, "job_not_active")
+	_, claim := r.claimed("x")
+	r.get("/jobs/"+id+"/log").refused(http.StatusNotFound, codeNoLog)
+	r.print(id, unknownID, 0, "x").refused(http.StatusConflict, "claim_lost")
+	r.print(unknownID, claim, 0, "x").refused(http.StatusNotFound, "job_not_found")
+	r.print(id, "x", 0, "x").refused(http.StatusBadRequest, "bad_id")
+	r.print(id, claim, -1, "x").wrong("offset")
+	r.do(http.MethodPost, "/jobs/"+id+"/log?claim_id="+claim, strings.NewReader("x"), "Content-Type", "text/plain").wrong("offset")
+	r.do(http.MethodPost, "/jobs/"+id+"/log?offset=0", strings.NewReader("x"), "Content-Type", "text/plain").wrong("claim_id")
+	r.print(id, claim, 0, repeat('x', joblog.MaxBytes+1)).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
+	r.get("/jobs/" + id + "/log?follow=1").wrong("follow")
+
+	r.print(id, claim, 0, "one\n").wantStatus(http.StatusNoContent)
+	r.print(id, claim, 4, "two\n").wantStatus(http.StatusNoContent)
+	a := r.get("/jobs/" + id + "/log")
+	testkit.Holds(t, a.status == http.StatusOK && a.body == "one\ntwo\n" &&
+		a.header.Get("Content-Type") == "text/plain; charset=utf-8", a.status, a.body, a.header)
+	testkit.Equal(t, endsAwaited(r), 1, "wait for the end of the job")
+
+	// A reader follows the log over a second run to its end.
+	following := testkit.Must(http.Get(r.url + "/jobs/" + id + "/log?follow=true"))(t)
+	defer following.Body.Close()
+	lines := bufio.NewReader(following.Body)
+	line := func(want string) {
+		t.Helper()
+		got, err := lines.ReadString('\n')
+		testkit.Holds(t, got == want && err == nil, got, err, "want", want)
+	}
+	line("one\n")
+	line("two\n")
+	r.print(id, claim, 8, "three\n").wantStatus(http.StatusNoContent)
+	line("three\n")
+	r.post("/jobs/"+id+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"error"}`, claim)).object(http.StatusOK)
+	r.print(id, claim, 14, "late\n").refused(http.StatusBadRequest, "job_not_active")
+	_, again := r.claimed("x")
+	r.print(id, claim, 14, "late\n").refused(http.StatusConflict, "claim_lost")
+	r.print(id, again, 0, "four\n").wantStatus(http.StatusNoContent)
+	line("\n")
+	line("[the job runs again]\n")
+	line("four\n")
+	address := r.put("/blobs?client=default", "the whole log").object(http.StatusCreated)["address"].(string)
+	r.print(id, again, 5, "five\n").wantStatus(http.StatusNoContent)
+	r.post("/jobs/"+id+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok","log_addr":%q}`, again, address)).object(http.StatusOK)
+	rest, err := io.ReadAll(lines)
+	testkit.Holds(t, string(rest) == "five\n" && err == nil, rest, err)
+	for _, path := range []string{"/log", "/log?follow=true"} {
+		if a := r.get("/jobs/" + id + path); a.status != http.StatusOK || a.body != "the whole log" {
+			t.Errorf("%d %q", a.status, a.body)
 		}
 	}
+	if a := r.do(http.MethodHead, "/jobs/"+id+"/log", nil); a.status != http.StatusOK || a.body != "" {
+		t.Errorf("%d %q", a.status, a.body)
+	}
+
+	// Without a blob, the end of the log is kept for a while.
+	id = r.make(`{"type":"y"}`)
+	_, claim = r.claimed("y")
+	r.print(id, claim, 0, "short").wantStatus(http.StatusNoContent)
+	r.post("/jobs/"+id+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok","log_addr":"s3://elsewhere"}`, claim)).object(http.StatusOK)
+	if a := r.get("/jobs/" + id + "/log?follow=true"); a.body != "short" {
+		t.Errorf("%d %q", a.status, a.body)
+	}
+	page := r.get("/metrics").body
+	for _, line := range []string{"daybook_job_logs 2", "daybook_job_log_readers 0", "daybook_job_logs_dropped_total 0"} {
+		testkit.Holds(t, strings.Contains(page, line+"\n"), "the metrics lack", line)
+	}
+	testkit.Holds(t, regexp.MustCompile(`(?m)^daybook_job_log_appended_bytes_total [1-9]`).MatchString(page), "no bytes of logs were counted")
+	silent := r.make(`{"type":"z"}`)
+	r.post("/jobs/"+silent+"/cancel", "").object(http.StatusOK)
+	r.get("/jobs/"+silent+"/log").refused(http.StatusNotFound, codeNoLog)
+	r.get("/jobs/"+silent+"/log?follow=true").refused(http.StatusNotFound, codeNoLog)
+}
+
+// TestLogFollowsWaitingJob: a reader waits for the first text of a job that has not begun, and sees the job end without
+// text.
+func TestLogFollowsWaitingJob(t *testing.T) {
+	r := start(t)
+	first, second := r.make(`{"type":"x"}`), r.make(`{"type":"y"}`)
+	got := map[string]chan reply{first: make(chan reply, 1), second: make(chan reply, 1)}
+	for id, to := range got {
+		go func() { to <- r.get("/jobs/" + id + "/log?follow=true") }()
+	}
+	r.until("both wait", func() bool { return r.server.logs.readers.Load() == 2 })
+	_, claim := r.claimed("x")
+	r.print(first, claim, 0, "text").wantStatus(http.StatusNoContent)
+	r.post("/jobs/"+first+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, claim)).object(http.StatusOK)
+	r.post("/jobs/"+second+"/cancel", "").object(http.StatusOK)
+	a := <-got[first]
+	testkit.Holds(t, a.status == http.StatusOK && a.body == "text", a.status, a.body)
+	a = <-got[second]
+	testkit.Holds(t, a.status == http.StatusOK && a.body == "", a.status, a.body)
+	r.until("nobody waits", func() bool { return r.server.logs.readers.Load() == 0 })
 }

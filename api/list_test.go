@@ -26,9 +26,8 @@ import (
 )
 
 func (s *picky) List(f query.Filter) ([]job.Job, job.ID, error) {
-	if f.Limit < 1 || f.Limit > job.MaxPage || f.CreatedAfter < 0 || f.CreatedBefore < 0 || f.Status == job.Purged {
-		s.t.Errorf("a list of %+v", f)
-	}
+	testkit.Holds(s.t, f.Limit >= 1 && f.Limit <= job.MaxPage && f.CreatedAfter >= 0 && f.CreatedBefore >= 0 &&
+		f.Status != job.Purged, "a list of", f)
 	return []job.Job{{Status: job.Pending, Client: f.Client, Type: f.Type, Runner: f.Runner, Progress: -1}}, f.After, nil
 }
 
@@ -37,16 +36,12 @@ func (s *picky) ClaimDocument(id job.ID, _ query.Parts) (document.Claim, []job.J
 }
 
 func (s *picky) Runners(after string, limit int) ([]document.Runner, bool, error) {
-	if limit < 1 || limit > job.MaxPage || len(after) > job.MaxRunnerBytes {
-		s.t.Errorf("a page of %d runners after %q", limit, after)
-	}
+	testkit.Holds(s.t, limit >= 1 && limit <= job.MaxPage && len(after) <= job.MaxRunnerBytes, "a page of", limit, "runners after", after)
 	return []document.Runner{{Name: after + "r"}}, true, nil
 }
 
 func (s *picky) WaitingTypes(_, _ string, limit int) ([]document.WaitingType, bool, error) {
-	if limit < 1 || limit > job.MaxPage {
-		s.t.Errorf("a page of %d types", limit)
-	}
+	testkit.Holds(s.t, limit >= 1 && limit <= job.MaxPage, "a page of", limit, "types")
 	return []document.WaitingType{{Type: "x", Waiting: 3}}, true, nil
 }
 
@@ -56,18 +51,12 @@ func (r *rig) listed(query string) string {
 	o := r.get("/jobs" + query).object(http.StatusOK)
 	var lines []string
 	for _, id := range ids(o) {
-		parsed, err := job.ParseID(id)
-		if err != nil {
-			r.Fatal(err)
-		}
+		parsed := testkit.Must(job.ParseID(id))(r)
 		lines = append(lines, fmt.Sprint(parsed.Line()))
 	}
 	text := strings.Join(lines, " ")
 	if next, ok := o["next"].(string); ok {
-		parsed, err := job.ParseID(next)
-		if err != nil {
-			r.Fatal(err)
-		}
+		parsed := testkit.Must(job.ParseID(next))(r)
 		text += fmt.Sprint(" next ", parsed.Line())
 	}
 	return text
@@ -77,10 +66,7 @@ func TestList(t *testing.T) {
 	r := start(t)
 	want(t, r.get("/jobs").object(http.StatusOK), "jobs", "[]", "next", nil)
 	batch := r.add("/a/job/x/add", "0\n1\n2\n3\n4\n5\n").object(http.StatusCreated)
-	first, err := job.ParseID(batch["first_id"].(string))
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Must(job.ParseID(batch["first_id"].(string)))(t)
 	claim := r.post("/jobs/claim", `{"runner_id":"r\u00e9","max":3}`).object(http.StatusOK)["claim_id"].(string)
 	r.post("/jobs/"+first.String()+"/complete", `{"code":"ok","output":"done"}`).object(http.StatusOK)
 	for query, want := range map[string]string{
@@ -95,9 +81,7 @@ func TestList(t *testing.T) {
 		fmt.Sprint("?created_before=", first.At()): "", fmt.Sprint("?created_before=", first.At()+1): "0 1 2 3 4 5",
 		"?meta.colour=red": "",
 	} {
-		if got := r.listed(query); got != want {
-			t.Errorf("GET /jobs%s: %s, want %s", query, got, want)
-		}
+		testkit.Equal(t, r.listed(query), want, "GET /jobs", query)
 	}
 	for query, field := range map[string]string{
 		"limit=0": "limit", "limit=1001": "limit", "limit=x": "limit", "limit=": "limit", "limit=+1": "limit", "limit=1&limit=2": "limit",
@@ -142,25 +126,19 @@ func TestFields(t *testing.T) {
 		"/jobs?fields=job_id":                         `{"jobs":[{"job_id":"` + id + `"}],"next":null}` + "\n",
 		"/jobs?fields=error,run_attempts":             `{"jobs":[{"job_id":"` + id + `","error":null,"run_attempts":1}],"next":null}` + "\n",
 	} {
-		if got := r.get(path); got.status != http.StatusOK || got.body != want {
-			t.Errorf("%s: %d %s, want %s", path, got.status, got.body, want)
-		}
+		got := r.get(path)
+		testkit.Holds(t, got.status == http.StatusOK && got.body == want, path, got.status, got.body, "want", want)
 	}
-	if got := r.get("/claims/" + claim + "?fields=type"); !strings.HasSuffix(got.body, `"held":1,"jobs":[{"job_id":"`+id+`","type":"x"}]}`+"\n") {
-		t.Errorf("claim: %s", got.body)
-	}
+	got := r.get("/claims/" + claim + "?fields=type")
+	testkit.Holds(t, strings.HasSuffix(got.body, `"held":1,"jobs":[{"job_id":"`+id+`","type":"x"}]}`+"\n"), "claim", got.body)
 	var all []string
 	for _, f := range answer.JobFields {
 		all = append(all, f.Name)
 	}
 	whole := r.get("/jobs/" + id).body
-	if got := r.get("/jobs/" + id + "?fields=" + strings.Join(all, ",")).body; got != whole {
-		t.Errorf("all fields: %s, want %s", got, whole)
-	}
+	testkit.Equal(t, r.get("/jobs/"+id+"?fields="+strings.Join(all, ",")).body, whole, "all fields")
 	slices.Reverse(all)
-	if got := r.get("/jobs/" + id + "?fields=" + strings.Join(all, ",")).body; got != whole {
-		t.Errorf("in the order of the request: %s", got)
-	}
+	testkit.Equal(t, r.get("/jobs/"+id+"?fields="+strings.Join(all, ",")).body, whole, "in the order of the request")
 	for _, path := range []string{"/jobs/" + id, "/claims/" + claim} {
 		r.get(path + "?fields=status,colour").wrong("fields")
 		r.get(path + "?limit=1").wrong("limit")
@@ -208,9 +186,7 @@ func TestRunnersAndClaims(t *testing.T) {
 	a := list[0].(map[string]any)
 	claims := a["claims"].([]any)
 	want(t, a, "held", 2, "claim_count", 2)
-	if len(claims) != 2 {
-		t.Fatalf("%v", a)
-	}
+	testkit.MustEqual(t, len(claims), 2, a)
 	newest := claims[0].(map[string]any)
 	want(t, newest, "claim_id", claimed["a"], "held", 1, "tickled_at", newest["claimed_at"])
 	want(t, a, "last_seen_at", newest["claimed_at"])
@@ -225,9 +201,8 @@ func TestRunnersAndClaims(t *testing.T) {
 	want(t, held, "status", "active", "claim_id", id, "deadline_at", o["deadline_at"], "payload", "2")
 	r.post("/jobs/complete", `{"claim_id":"`+id+`","code":"ok"}`).object(http.StatusOK)
 	want(t, r.get("/claims/"+id).object(http.StatusOK), "held", 0, "jobs", "[]", "deadline_at", nil, "handed_out", 1)
-	if names, _, _ := page(""); fmt.Sprint(names) != "[a b]" {
-		t.Errorf("runners %v, of which one holds nothing any more", names)
-	}
+	names, _, _ := page("")
+	testkit.Equal(t, fmt.Sprint(names), "[a b]", "runners that hold something")
 	r.post("/jobs/"+held["job_id"].(string)+"/release", `{"how":"unget"}`).refused(http.StatusBadRequest, "job_not_active")
 	r.get("/claims/"+unknownID).refused(http.StatusNotFound, "claim_not_found")
 	r.get("/claims/x").refused(http.StatusBadRequest, "bad_id")
@@ -246,13 +221,11 @@ func TestWaitingTypes(t *testing.T) {
 		"&limit=1": `{"types":[{"type":"x","waiting":3}],"next":"x"}`, "&limit=1&after=x": `{"types":[{"type":"y","waiting":2}],"next":null}`,
 		"&client=none": `{"types":[],"next":null}`,
 	} {
-		if got := r.get("/queues?waiting=true" + query); strings.TrimSpace(got.body) != want {
-			t.Errorf("%s: %s, want %s", query, got.body, want)
-		}
+		got := r.get("/queues?waiting=true" + query)
+		testkit.Holds(t, strings.TrimSpace(got.body) == want, query, got.body, "want", want)
 	}
-	if o := r.get("/queues?waiting=false").object(http.StatusOK); len(o["queues"].([]any)) != 4 {
-		t.Errorf("%v", o)
-	}
+	o := r.get("/queues?waiting=false").object(http.StatusOK)
+	testkit.Equal(t, len(o["queues"].([]any)), 4, o)
 	for query, field := range map[string]string{"waiting=1": "waiting", "waiting=": "waiting", "waiting=true&after=a/b": "after", "waiting=true&limit=1001": "limit"} {
 		r.get("/queues?" + query).wrong(field)
 	}
@@ -268,17 +241,13 @@ func TestETags(t *testing.T) {
 		a := r.get(path)
 		tag := a.header.Get("ETag")
 		tags[path] = tag
-		if a.status != http.StatusOK || !strings.HasPrefix(tag, `W/"`) || a.header.Get("Cache-Control") != "no-cache" {
-			t.Errorf("%s: %d with the tag %q", path, a.status, tag)
-		}
-		if other := r.get(path, "Accept-Encoding", "identity").header.Get("ETag"); other != tag {
-			t.Errorf("%s: the tag %s became %s", path, tag, other)
-		}
+		testkit.Holds(t, a.status == http.StatusOK && strings.HasPrefix(tag, `W/"`) &&
+			a.header.Get("Cache-Control") == "no-cache", path, a.status, "with the tag", tag)
+		testkit.Equal(t, r.get(path, "Accept-Encoding", "identity").header.Get("ETag"), tag, path, "the tag")
 		for _, header := range []string{tag, strings.TrimPrefix(tag, "W/"), `"x", ` + tag, `W/"y",` + tag + `,"z"`, "*"} {
 			b := r.get(path, "If-None-Match", header)
-			if b.status != http.StatusNotModified || b.body != "" || b.header.Get("ETag") != tag || b.header.Get("Content-Length") != "" {
-				t.Errorf("%s with %s: %d %q %v", path, header, b.status, b.body, b.header)
-			}
+			testkit.Holds(t, b.status == http.StatusNotModified && b.body == "" && b.header.Get("ETag") == tag &&
+				b.header.Get("Content-Length") == "", path, "with", header, b.status, b.body, b.header)
 		}
 		for _, header := range []string{`"x"`, "", `W/""`, strings.Trim(tag, `W/"`)} {
 			r.get(path, "If-None-Match", header).wantStatus(http.StatusOK)
@@ -289,9 +258,8 @@ func TestETags(t *testing.T) {
 	}
 	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
 	for i, path := range paths {
-		if status := r.get(path, "If-None-Match", tags[path]).status; status == http.StatusOK != (i != 1) {
-			t.Errorf("%s after a change: %d", path, status)
-		}
+		status := r.get(path, "If-None-Match", tags[path]).status
+		testkit.Equal(t, status == http.StatusOK, i != 1, path, "after a change:", status)
 	}
 	r.get("/jobs/"+unknownID, "If-None-Match", "*").refused(http.StatusNotFound, "job_not_found")
 }
@@ -299,20 +267,12 @@ func TestETags(t *testing.T) {
 // encoded sends a request without a transport that decompresses the answer.
 func (r *rig) encoded(method, path, body, accept string) (status int, header http.Header, text []byte) {
 	r.Helper()
-	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
-	if err != nil {
-		r.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequest(method, r.url+path, strings.NewReader(body)))(r)
 	req.Header.Set("Accept-Encoding", accept)
 	req.Header.Set("Content-Type", web.MIMEJSON)
-	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		r.Fatal(err)
-	}
+	res := testkit.Must(http.DefaultTransport.RoundTrip(req))(r)
 	defer res.Body.Close()
-	if text, err = io.ReadAll(res.Body); err != nil {
-		r.Fatal(err)
-	}
+	text = testkit.Must(io.ReadAll(res.Body))(r)
 	return res.StatusCode, res.Header, text
 }
 
@@ -330,31 +290,23 @@ func TestCompression(t *testing.T) {
 		_, _, plain := r.encoded(http.MethodGet, path, "", "identity")
 		_, header, text := r.encoded(http.MethodGet, path, "", "gzip")
 		zipped := header.Get("Content-Encoding") == "gzip"
-		if zipped != (i > 0) || header.Get("Vary") != "Accept-Encoding" || !strings.HasPrefix(header.Get("ETag"), "W/") {
-			t.Errorf("%d bytes: %v", len(plain), header)
-		}
+		testkit.Holds(t, zipped == (i > 0) && header.Get("Vary") == "Accept-Encoding" &&
+			strings.HasPrefix(header.Get("ETag"), "W/"), len(plain), "bytes", header)
 		if !zipped {
-			if string(text) != string(plain) || header.Get("Content-Length") != fmt.Sprint(len(plain)) {
-				t.Errorf("%d bytes became %d: %v", len(plain), len(text), header)
-			}
+			testkit.Holds(t, string(text) == string(plain) &&
+				header.Get("Content-Length") == fmt.Sprint(len(plain)), len(plain), "bytes became", len(text), header)
 			continue
 		}
-		z, err := gzip.NewReader(strings.NewReader(string(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if again, err := io.ReadAll(z); err != nil || string(again) != string(plain) || len(text) >= len(plain) {
-			t.Errorf("%d bytes became %d, and %d again: %v", len(plain), len(text), len(again), err)
-		}
+		z := testkit.Must(gzip.NewReader(strings.NewReader(string(text))))(t)
+		again := testkit.Must(io.ReadAll(z))(t)
+		testkit.Holds(t, string(again) == string(plain) && len(text) < len(plain), len(plain), "bytes became", len(text), "and", len(again), "again")
 	}
 	for name, accept := range map[string]string{"nothing": "", "not gzip": "br, zstd", "never gzip": "gzip;q=0"} {
-		if _, header, _ := r.encoded(http.MethodGet, paths[2], "", accept); header.Get("Content-Encoding") != "" {
-			t.Errorf("%s accepted: %v", name, header)
-		}
+		_, header, _ := r.encoded(http.MethodGet, paths[2], "", accept)
+		testkit.Equal(t, header.Get("Content-Encoding"), "", name, "accepted:", header)
 	}
-	if status, header, _ := r.encoded(http.MethodGet, "/jobs/x", "", "gzip"); status != http.StatusBadRequest || header.Get("Content-Type") != "application/problem+json" {
-		t.Errorf("a refusal: %d %v", status, header)
-	}
+	status, header, _ := r.encoded(http.MethodGet, "/jobs/x", "", "gzip")
+	testkit.Holds(t, status == http.StatusBadRequest && header.Get("Content-Type") == "application/problem+json", "a refusal", status, header)
 	if _, header, text := r.encoded(http.MethodGet, "/metrics", "", "gzip"); header.Get("Content-Encoding") != "gzip" {
 		t.Errorf("metrics: %v", header)
 	} else if z, err := gzip.NewReader(strings.NewReader(string(text))); err != nil {
@@ -362,16 +314,13 @@ func TestCompression(t *testing.T) {
 	} else if page, err := io.ReadAll(z); err != nil || !strings.HasPrefix(string(page), "# HELP") {
 		t.Errorf("metrics are compressed twice: %q, %v", page[:20], err)
 	}
-	if status, header, _ := r.encoded(http.MethodPost, "/jobs/claim", `{"runner_id":"r","max":10}`, "gzip"); status != http.StatusOK || header.Get("Content-Encoding") != "" || header.Get("Content-Length") == "" {
-		t.Errorf("a claim: %d %v", status, header)
-	}
+	status, header, _ = r.encoded(http.MethodPost, "/jobs/claim", `{"runner_id":"r","max":10}`, "gzip")
+	testkit.Holds(t, status == http.StatusOK && header.Get("Content-Encoding") == "" && header.Get("Content-Length") != "", "a claim", status, header)
 	_, _, sent := r.encoded(http.MethodGet, "/jobs", "", "gzip")
 	r.stop()
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	var last map[string]any
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &last))
 	want(t, last, "route", "/jobs", "status", 200, "bytes_out", len(sent))
 }
 
@@ -402,13 +351,9 @@ func TestAPanicKeepsNoTurn(t *testing.T) {
 		client := http.Client{Timeout: 30 * time.Second}
 		for _, path := range []string{"/jobs", "/claims/" + unknownID} {
 			resp, err := client.Get(r.url + path)
-			if err != nil {
-				t.Fatalf("%s: %v", path, err)
-			}
+			testkit.NoError(t, err, path)
 			resp.Body.Close()
-			if resp.StatusCode != http.StatusInternalServerError {
-				t.Errorf("%s: %d", path, resp.StatusCode)
-			}
+			testkit.Equal(t, resp.StatusCode, http.StatusInternalServerError, path)
 		}
 		func() {
 			defer func() { recover() }()
@@ -416,12 +361,8 @@ func TestAPanicKeepsNoTurn(t *testing.T) {
 			t.Error("no panic", answer.AppendJobPieces(p, make([]job.Job, 1), "", "", func([]byte, *answer.Jobs, *job.Job) []byte { panic("document") }))
 		}()
 	}
-	if n := len(r.server.pages); n != 0 {
-		t.Errorf("%d turns are taken", n)
-	}
+	testkit.Equal(t, len(r.server.pages), 0, "turns are taken")
 	state.calm.Store(true)
 	r.get("/jobs").object(http.StatusOK)
-	if used := r.server.documents.Used(); used != 0 {
-		t.Errorf("%d bytes are held", used)
-	}
+	testkit.Equal(t, r.server.documents.Used(), 0, "bytes are held")
 }

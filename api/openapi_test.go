@@ -149,25 +149,17 @@ func (d description) holds(req *http.Request, sent []byte, answer reply) error {
 // readGolden returns the description that reviewers see in the repository.
 func readGolden(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("testdata/openapi.yaml"))(t)
 	return string(text)
 }
 
 // TestGoldenDescription: testdata/openapi.yaml is the description that a server serves, so that a change of the API is
 // visible in a change of that file. -rewrite writes it.
 func TestGoldenDescription(t *testing.T) {
-	whole, err := wholeDescription()
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := testkit.Must(wholeDescription())(t)
 	text := whole.yaml
 	if flag.Lookup("rewrite").Value.String() == "true" { // package datadriven defines the flag
-		if err := os.WriteFile("testdata/openapi.yaml", text, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile("testdata/openapi.yaml", text, 0o666))
 	}
 	if string(text) != readGolden(t) {
 		t.Error("the routes are not as testdata/openapi.yaml describes them; if that is right, run the test with -rewrite")
@@ -177,18 +169,14 @@ func TestGoldenDescription(t *testing.T) {
 func describedOf(t *testing.T) description {
 	t.Helper()
 	d, err := readDescription()
-	if err != nil {
-		t.Fatalf("the description: %v", err)
-	}
+	testkit.NoError(t, err, "the description")
 	return d
 }
 
 // TestDescribedRoutes: the description has exactly the routes of the server.
 func TestDescribedRoutes(t *testing.T) {
 	d := describedOf(t)
-	if d.doc.OpenAPI != "3.1.0" {
-		t.Errorf("version %s", d.doc.OpenAPI)
-	}
+	testkit.Equal(t, d.doc.OpenAPI, "3.1.0", "version")
 	there, described := map[string]bool{}, map[string]bool{}
 	param := regexp.MustCompile(`:(\w+)`)
 	for _, r := range append(unserved().routes(), unserved().getSwitches()...) {
@@ -198,21 +186,16 @@ func TestDescribedRoutes(t *testing.T) {
 	for path, item := range d.doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			described[method+" "+path] = true
-			if operations[op.OperationID] || op.OperationID == "" || op.Summary == "" {
-				t.Errorf("%s %s: operationId %q, summary %q", method, path, op.OperationID, op.Summary)
-			}
+			testkit.Holds(t, !operations[op.OperationID] && op.OperationID != "" &&
+				op.Summary != "", method, path, "operationId", op.OperationID, "summary", op.Summary)
 			operations[op.OperationID] = true
 		}
 	}
 	for route := range there {
-		if !described[route] {
-			t.Errorf("%s is not described", route)
-		}
+		testkit.Holds(t, described[route], route, "is not described")
 	}
 	for route := range described {
-		if !there[route] {
-			t.Errorf("%s is described, and not there", route)
-		}
+		testkit.Holds(t, there[route], route, "is described, and not there")
 	}
 }
 
@@ -236,9 +219,7 @@ func TestDescribedFields(t *testing.T) {
 		names = append(names, f.Name)
 	}
 	slices.Sort(names)
-	if got := slices.Sorted(maps.Keys(d.doc.Components.Schemas["JobFields"].Value.Properties)); !slices.Equal(got, names) {
-		t.Errorf("described %v\nserver %v", got, names)
-	}
+	testkit.EqualSlices(t, slices.Sorted(maps.Keys(d.doc.Components.Schemas["JobFields"].Value.Properties)), names, "described fields")
 	required := slices.Clone(d.doc.Components.Schemas["Job"].Value.Required)
 	if slices.Sort(required); !slices.Equal(required, names) {
 		t.Errorf("required %v\nserver %v", required, names)
@@ -320,26 +301,18 @@ func TestDescribedExclusions(t *testing.T) {
 	} {
 		body := strings.ReplaceAll(c.body, "ID", id)
 		var value any
-		if err := json.Unmarshal([]byte(body), &value); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.doc.Components.Schemas[c.schema].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()); err == nil {
-			t.Errorf("%s allows %s", c.schema, body)
-		}
-		if a := r.post(strings.ReplaceAll(c.path, "ID", id), body); a.status != http.StatusBadRequest {
-			t.Errorf("%s %s: %d %s", c.path, body, a.status, a.body)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(body), &value))
+		testkit.Holds(t, d.doc.Components.Schemas[c.schema].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()) != nil, c.schema, "allows", body)
+		a := r.post(strings.ReplaceAll(c.path, "ID", id), body)
+		testkit.Equal(t, a.status, http.StatusBadRequest, c.path, body, a.body)
 	}
 	r.do(http.MethodPatch, "/jobs/"+id, strings.NewReader(`{"priority":null}`), "Content-Type", web.MIMEJSON).wrong("")
-	if err := d.doc.Components.Schemas["Patch"].Value.VisitJSON(map[string]any{"priority": nil}, openapi3.EnableJSONSchema2020()); err == nil {
-		t.Error("Patch allows an empty change")
-	}
+	testkit.Failed(t, d.doc.Components.Schemas["Patch"].Value.VisitJSON(map[string]any{"priority": nil}, openapi3.EnableJSONSchema2020()))
 	pattern := regexp.MustCompile(d.doc.Components.Schemas["Id"].Value.Pattern)
 	for text := range map[string]bool{id: true, "018c2b6e-7f00-7000-8000-000000400001": true, "018c2b6e-7f00-7001-8000-000000400001": false, "018c2b6e-7f00-7100-8000-000000400001": false,
 		"018c2b6e-7f00-7000-c000-000000400001": false, "018C2b6e-7f00-7000-8000-000000400001": false, "018c2b6e7f0070008000000000400001": false, "": false} {
-		if _, err := job.ParseID(text); (err == nil) != pattern.MatchString(text) {
-			t.Errorf("id %q: the pattern allows it: %t, the server: %v", text, pattern.MatchString(text), err)
-		}
+		_, err := job.ParseID(text)
+		testkit.Equal(t, err == nil, pattern.MatchString(text), "id", text, "the server says", err)
 	}
 }
 
@@ -348,9 +321,7 @@ func TestDescribedLimits(t *testing.T) {
 	d := describedOf(t)
 	property := func(schema, name string) *openapi3.Schema {
 		s := d.doc.Components.Schemas[schema]
-		if s == nil || s.Value.Properties[name] == nil {
-			t.Fatalf("%s.%s is not described", schema, name)
-		}
+		testkit.MustHold(t, s != nil && s.Value.Properties[name] != nil, schema, name, "is not described")
 		return s.Value.Properties[name].Value
 	}
 	for _, c := range []struct {
@@ -365,9 +336,8 @@ func TestDescribedLimits(t *testing.T) {
 		{"Heartbeat", "heartbeat_ms", registry.MinHeartbeat.Milliseconds(), registry.MaxHeartbeat.Milliseconds()}, {"Slot", "slot", 0, job.MaxSlots - 1},
 	} {
 		p := property(c.schema, c.name)
-		if p.Min == nil || p.Max == nil || int64(*p.Min) != c.lo || int64(*p.Max) != c.hi {
-			t.Errorf("%s.%s: %v to %v, want %d to %d", c.schema, c.name, p.Min, p.Max, c.lo, c.hi)
-		}
+		testkit.Holds(t, p.Min != nil && p.Max != nil && int64(*p.Min) == c.lo &&
+			int64(*p.Max) == c.hi, c.schema, c.name, p.Min, "to", p.Max, "want", c.lo, "to", c.hi)
 	}
 	if p := property("NewJob", "timeout_ms").OneOf[0].Value.OneOf[0].Value; int64(*p.Min) != job.MinTimeoutMs || int64(*p.Max) != job.MaxTimeoutMs {
 		t.Errorf("NewJob.timeout_ms: %v to %v", *p.Min, *p.Max)
@@ -380,9 +350,8 @@ func TestDescribedLimits(t *testing.T) {
 		{"Tickle", "step", 0, job.MaxStepBytes},
 	} {
 		p := property(c.schema, c.name)
-		if p.MinLength != c.lo || p.MaxLength == nil || *p.MaxLength != c.hi {
-			t.Errorf("%s.%s: %d to %v, want %d to %d", c.schema, c.name, p.MinLength, p.MaxLength, c.lo, c.hi)
-		}
+		testkit.Holds(t, p.MinLength == c.lo && p.MaxLength != nil &&
+			*p.MaxLength == c.hi, c.schema, c.name, p.MinLength, "to", p.MaxLength, "want", c.lo, "to", c.hi)
 	}
 	for _, c := range []struct {
 		path, name string
@@ -392,24 +361,20 @@ func TestDescribedLimits(t *testing.T) {
 		{"/batches/{id}", "wait_ms", 0, job.MaxWaitMs},
 	} {
 		p := d.doc.Paths.Find(c.path).Get.Parameters.GetByInAndName("query", c.name)
-		if p == nil || p.Schema.Value.Min == nil || p.Schema.Value.Max == nil || int64(*p.Schema.Value.Min) != c.lo || int64(*p.Schema.Value.Max) != c.hi {
-			t.Errorf("GET %s?%s: %+v, want %d to %d", c.path, c.name, p, c.lo, c.hi)
-		}
+		testkit.Holds(t, p != nil && p.Schema.Value.Min != nil && p.Schema.Value.Max != nil &&
+			int64(*p.Schema.Value.Min) == c.lo && int64(*p.Schema.Value.Max) == c.hi, "GET", c.path, c.name, p, "want", c.lo, "to", c.hi)
 	}
 	for _, name := range []string{"name", "name_prefix"} {
 		p := d.doc.Paths.Find("/batches").Get.Parameters.GetByInAndName("query", name)
-		if p == nil || p.Schema.Value.MaxLength == nil || *p.Schema.Value.MaxLength != job.MaxBatchNameBytes {
-			t.Errorf("GET /batches?%s: %+v, want up to %d bytes", name, p, job.MaxBatchNameBytes)
-		}
+		testkit.Holds(t, p != nil && p.Schema.Value.MaxLength != nil &&
+			*p.Schema.Value.MaxLength == job.MaxBatchNameBytes, "GET /batches?", name, p, "want up to", job.MaxBatchNameBytes, "bytes")
 	}
 	for name, hi := range map[string]uint64{"Name": job.MaxNameBytes, "RunnerId": job.MaxRunnerBytes} {
-		if p := d.doc.Components.Schemas[name].Value; p.MaxLength == nil || *p.MaxLength != hi {
-			t.Errorf("%s: %v, want %d", name, p.MaxLength, hi)
-		}
+		p := d.doc.Components.Schemas[name].Value
+		testkit.Holds(t, p.MaxLength != nil && *p.MaxLength == hi, name, p.MaxLength, "want", hi)
 	}
-	if p := d.doc.Components.Schemas["Meta"].Value; p.MaxProps == nil || *p.MaxProps != job.MaxMeta {
-		t.Errorf("Meta: %v", p.MaxProps)
-	}
+	p := d.doc.Components.Schemas["Meta"].Value
+	testkit.Holds(t, p.MaxProps != nil && *p.MaxProps == job.MaxMeta, "Meta", p.MaxProps)
 }
 
 // TestDocsPage: the server has the page and all files that the page loads, and the page can load no others.
@@ -426,13 +391,9 @@ func TestDocsPage(t *testing.T) {
 	if policy := page.header.Get("Content-Security-Policy"); page.status != http.StatusOK || !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "script-src 'self';") {
 		t.Errorf("%d %v", page.status, page.header)
 	}
-	if strings.Contains(page.body, "http:") || strings.Contains(page.body, "https:") || strings.Contains(page.body, "<script>") {
-		t.Errorf("the page names another server, or has a script of its own: %s", page.body)
-	}
+	testkit.Lacks(t, page.body, "http:", "https:", "<script>")
 	files := regexp.MustCompile(`(?:src|href)="(docs/[^"]+)"`).FindAllStringSubmatch(page.body, -1)
-	if len(files) < 4 {
-		t.Fatalf("%v", files)
-	}
+	testkit.MustHold(t, len(files) >= 4, files)
 	for _, f := range files {
 		plain := r.get("/"+f[1], "Sec-Fetch-Site", "same-origin", "Accept-Encoding", "identity")
 		zipped := r.get("/"+f[1], "Accept-Encoding", "gzip")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -61,9 +62,8 @@ func TestMoveOne(t *testing.T) {
 	want(t, o, "status", "pending", "run_attempts", 0, "redrives", 1, "claim_id", nil, "why", nil)
 	r.post("/jobs/"+active+"/complete", `{"claim_id":"`+claim+`","status":"completed"}`).refused(http.StatusConflict, "claim_lost")
 
-	if a := r.delete("/jobs/" + active); a.status != http.StatusNoContent || a.header.Get("Daybook-Seq") == "" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	a := r.delete("/jobs/" + active)
+	testkit.Holds(t, a.status == http.StatusNoContent && a.header.Get("Daybook-Seq") != "", a.status, a.body)
 	r.delete("/jobs/"+active).refused(http.StatusNotFound, "job_not_found")
 	r.get("/jobs/"+active).refused(http.StatusNotFound, "job_not_found")
 
@@ -81,8 +81,7 @@ func TestPatch(t *testing.T) {
 	want(t, r.patch("/jobs/"+id, `{"priority":9,"max_attempts":7}`).object(http.StatusOK), "priority", 9, "max_attempts", 7, "status", "pending")
 	want(t, r.patch("/jobs/"+other, `{"run_at":253402300799999}`).object(http.StatusOK), "status", "deferred", "run_at", 253402300799999)
 	want(t, r.patch("/jobs/"+other, `{"run_at":0}`).object(http.StatusOK), "status", "pending")
-	got := r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
-	want(t, got, "job_id", id, "priority", 9, "max_attempts", 7)
+	want(t, r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK), "job_id", id, "priority", 9, "max_attempts", 7)
 	r.patch("/jobs/"+id, `{"priority":1}`).refused(http.StatusConflict, "job_active")
 	r.post("/jobs/"+id+"/complete", `{"code":"retry","delay_ms":0}`).object(http.StatusOK)
 	r.patch("/jobs/"+id, `{"max_attempts":1}`).refused(http.StatusConflict, "attempts_used")
@@ -132,19 +131,14 @@ func TestSweep(t *testing.T) {
 	a := r.post("/queues/acme/x/cancel", "")
 	o := a.object(http.StatusAccepted)
 	place := a.header.Get("Location")
-	if place != "/sweeps/"+o["sweep_id"].(string) {
-		t.Fatalf("Location %q of %v", place, o)
-	}
+	testkit.MustEqual(t, place, "/sweeps/"+o["sweep_id"].(string), "Location of", o)
 	want(t, o, "done", false, "operation", "cancel", "finished_at", nil)
 	for o["done"] != true {
 		o = r.get(place).object(http.StatusOK)
 	}
 	want(t, o, "moved", jobs, "skipped", 0, "client", "acme", "type", "x", "status", nil, "batch_id", nil)
-	if list := r.get("/sweeps").object(http.StatusOK)["sweeps"].([]any); len(list) != 1 {
-		t.Errorf("%v", list)
-	}
-	counts := r.get("/queues/acme/x").object(http.StatusOK)["counts"].(map[string]any)
-	want(t, counts, "cancelled", jobs, "pending", 0)
+	testkit.Equal(t, len(r.get("/sweeps").object(http.StatusOK)["sweeps"].([]any)), 1)
+	want(t, r.get("/queues/acme/x").object(http.StatusOK)["counts"].(map[string]any), "cancelled", jobs, "pending", 0)
 }
 
 func TestSwitches(t *testing.T) {
@@ -152,17 +146,15 @@ func TestSwitches(t *testing.T) {
 	r := start(t, func(o *setup) { o.Quit, o.GetSwitches = func() { quits <- true }, true })
 	r.add("/add", "a\n")
 	want(t, r.get("/stop").object(http.StatusOK), "stopped", true)
-	if a := r.post("/jobs/claim", `{"runner_id":"r"}`); a.status != http.StatusNoContent {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	a := r.post("/jobs/claim", `{"runner_id":"r"}`)
+	testkit.Equal(t, a.status, http.StatusNoContent, a.body)
 	want(t, r.get("/stats").object(http.StatusOK), "stopped", true)
 	want(t, r.post("/start", "").object(http.StatusOK), "stopped", false)
 	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
 	for _, path := range []string{"/start", "/stop", "/quit"} {
 		for site, status := range map[string]int{"cross-site": 403, "same-site": 403, "none": 200, "same-origin": 200} {
-			if a := r.get(path, "Sec-Fetch-Site", site); a.status != status {
-				t.Errorf("%s from %s: %d %s", path, site, a.status, a.body)
-			}
+			a := r.get(path, "Sec-Fetch-Site", site)
+			testkit.Equal(t, a.status, status, path, "from", site, a.body)
 			if path == "/quit" && status == 200 {
 				<-quits
 			}
@@ -180,9 +172,7 @@ func TestSwitches(t *testing.T) {
 		req.Host, req.RemoteAddr = "127.0.0.1", remote
 		w := httptest.NewRecorder()
 		r.server.Handler().ServeHTTP(patient{w}, req)
-		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "forbidden_peer") {
-			t.Errorf("from %q: %d %s", remote, w.Code, w.Body)
-		}
+		testkit.Holds(t, w.Code == http.StatusForbidden && strings.Contains(w.Body.String(), "forbidden_peer"), "from", remote, w.Code, w.Body)
 	}
 	start(t).post("/quit", "").refused(http.StatusForbidden, "quit_disabled")
 }
@@ -202,21 +192,15 @@ func TestGetChangesNothing(t *testing.T) {
 	id := r.post("/jobs/create", `{}`).object(http.StatusCreated)["job_id"].(string)
 	document := r.get("/jobs/" + id).body
 	created := r.commands()
-	if created == before {
-		t.Errorf("a create is not in the journal: %d commands", before)
-	}
+	testkit.Holds(t, created != before, "a create is not in the journal", before, "commands")
 	param := regexp.MustCompile(`:\w+`)
 	for _, route := range withHeads(r.server.routes()) {
 		if route.method == http.MethodGet || route.method == http.MethodHead {
 			r.do(route.method, param.ReplaceAllString(route.path, id), nil)
 		}
 	}
-	if after := r.get("/jobs/" + id).body; after != document {
-		t.Errorf("%s became %s", document, after)
-	}
-	if after := r.commands(); after != created {
-		t.Errorf("a GET was journaled: %d commands, then %d", created, after)
-	}
+	testkit.Equal(t, r.get("/jobs/"+id).body, document)
+	testkit.Equal(t, r.commands(), created, "commands after a GET")
 	want(t, r.get("/stats").object(http.StatusOK), "stopped", false)
 }
 
@@ -230,8 +214,6 @@ func TestStatusesOfSweeps(t *testing.T) {
 		if op == job.Delete {
 			names = append(names, "all")
 		}
-		if got := reflect.TypeOf(parameter).Field(0).Tag.Get("enum"); got != strings.Join(names, ",") {
-			t.Errorf("%v: %s, want %s", op, got, strings.Join(names, ","))
-		}
+		testkit.Equal(t, reflect.TypeOf(parameter).Field(0).Tag.Get("enum"), strings.Join(names, ","), op)
 	}
 }

@@ -1,8 +1,13 @@
 package api
 
 import (
+	"bufio"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -35,9 +40,7 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 		route := &all[i]
 		path := strings.NewReplacer(":id", id, ":client", "a", ":type", "b", ":file", "page.js").Replace(route.path)
 		for query, field := range map[string]string{"nonsense=1": "nonsense", "max=10": "max", "a%zz": "", "Status=failed": "Status"} {
-			if query == "max=10" && strings.Contains(route.query, "max ") {
-				t.Fatalf("%s has a parameter max", route.path)
-			}
+			testkit.MustHold(t, query != "max=10" || !strings.Contains(route.query, "max "), route.path, "has a parameter max")
 			a := r.do(route.method, path+"?"+query, nil)
 			if route.method == http.MethodHead {
 				a.wantStatus(http.StatusBadRequest)
@@ -77,9 +80,7 @@ func TestDeclaredParametersAreRead(t *testing.T) {
 			}
 			name = strings.TrimSuffix(name, "*")
 			a := r.do(route.method, path+"?"+name+"=%20%FF", nil)
-			if a.status != http.StatusBadRequest || strings.Contains(a.body, "is not known") {
-				t.Errorf("%s: %d %s", a.what, a.status, a.body)
-			}
+			testkit.Holds(t, a.status == http.StatusBadRequest && !strings.Contains(a.body, "is not known"), a.what, a.status, a.body)
 		}
 	}
 }
@@ -117,12 +118,10 @@ func TestHead(t *testing.T) {
 			t.Errorf("%s: %d %v %q, and GET %d %v", path, head.status, head.header, head.body, get.status, get.header)
 		}
 	}
-	if a := r.do(http.MethodHead, "/jobs/claim", nil); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "POST" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
-	if a := r.do(http.MethodPut, "/jobs", nil); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "GET, HEAD" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
+	a := r.do(http.MethodHead, "/jobs/claim", nil)
+	testkit.Holds(t, a.status == http.StatusMethodNotAllowed && a.header.Get("Allow") == "POST", a.status, a.header)
+	a = r.do(http.MethodPut, "/jobs", nil)
+	testkit.Holds(t, a.status == http.StatusMethodNotAllowed && a.header.Get("Allow") == "GET, HEAD", a.status, a.header)
 }
 
 // TestRoot: the page at the server's address has links to the documentation.
@@ -137,9 +136,8 @@ func TestRoot(t *testing.T) {
 	}
 	page := r.get("/", "Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
 	links := regexp.MustCompile(`href="([^"]+)"`).FindAllStringSubmatch(page.body, -1)
-	if page.status != http.StatusOK || page.header.Get("Content-Type") != "text/html; charset=utf-8" || len(links) < 5 {
-		t.Errorf("%d %v %s", page.status, page.header, page.body)
-	}
+	testkit.Holds(t, page.status == http.StatusOK && page.header.Get("Content-Type") == "text/html; charset=utf-8" &&
+		len(links) >= 5, page.status, page.header, page.body)
 	for _, link := range links {
 		if strings.HasPrefix(link[1], "/") {
 			t.Errorf("the link %s does not work under a path prefix", link[1])
@@ -202,18 +200,15 @@ func TestLineForm(t *testing.T) {
 		{"skip_lines=3", `["2,b\r\r" "3,c"]`},
 		{"skip_lines=1000", `[]`},
 	} {
-		if got := payloads(c.query, csv); got != c.want {
-			t.Errorf("?%s: %s, want %s", c.query, got, c.want)
-		}
+		testkit.Equal(t, payloads(c.query, csv), c.want, c.query)
 	}
 	for query, field := range map[string]string{"skip_lines=1001": "skip_lines", "skip_lines=-1": "skip_lines", "skip_lines=x": "skip_lines", "strip_cr=1": "strip_cr", "strip_cr=": "strip_cr"} {
 		r.add("/add?"+query, "x\n").wrong(field)
 	}
 	// With an idempotency key, a repeat must have the same form of lines.
 	r.add("/add?skip_lines=1", "a\nb\n", "Idempotency-Key", "k").wantStatus(http.StatusCreated)
-	if a := r.add("/add?skip_lines=1", "a\nb\n", "Idempotency-Key", "k"); a.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
+	a := r.add("/add?skip_lines=1", "a\nb\n", "Idempotency-Key", "k")
+	testkit.Equal(t, a.header.Get("Idempotency-Replayed"), "true", a.status, a.header)
 	r.add("/add", "a\nb\n", "Idempotency-Key", "k").refused(http.StatusUnprocessableEntity, "key_reused")
 }
 
@@ -233,9 +228,7 @@ func TestKeysAreRefusedWhereTheyDoNothing(t *testing.T) {
 					t.Errorf("%s with %s: %d %s", a.what, header, a.status, a.body)
 				}
 			case route.keyed:
-				if strings.Contains(a.body, "does not support the header") {
-					t.Errorf("%s with %s: %s", a.what, header, a.body)
-				}
+				testkit.Holds(t, !strings.Contains(a.body, "does not support the header"), a.what, "with", header, a.body)
 			default:
 				a.wrong(header)
 			}
@@ -244,4 +237,242 @@ func TestKeysAreRefusedWhereTheyDoNothing(t *testing.T) {
 	// Every route that supports the headers declares this.
 	r.post("/jobs/"+unknownID+"/release", `{"how":"retry"}`, web.HeaderKey, "k").refused(http.StatusNotFound, "job_not_found")
 	r.post("/jobs/"+unknownID+"/complete", `{"code":"ok"}`, web.HeaderKey, "k2").refused(http.StatusNotFound, "job_not_found")
+}
+
+func TestGuard(t *testing.T) {
+	r := start(t, func(o *setup) { o.Hosts = []string{"queue.example"} })
+	t.Run("host", func(t *testing.T) {
+		for _, host := range []string{"127.0.0.1", "127.0.0.1:99", "127.9.9.9", "localhost", "localhost:1717", "LOCALHOST", "[::1]", "[::1]:80", "[::ffff:127.0.0.1]",
+			"queue.example", "Queue.Example:443", "10.1.2.4:1717", "[2001:db8::1]:1717", "0.0.0.0"} {
+			a := r.get("/ping", "Host", host)
+			testkit.Equal(t, a.status, http.StatusOK, "host", host, a.body)
+		}
+		for _, host := range []string{"evil.example", "evil.example:1717", "127.0.0.1.evil.example", "localhost.evil.example", "queue.example.evil", "127.0.0.1.", "0x7f.1"} {
+			o := r.get("/ping", "Host", host).refused(http.StatusForbidden, "forbidden_host")
+			if detail := o["detail"].(string); !strings.Contains(detail, "--allow-host "+strings.TrimSuffix(host, ":1717")+" ") {
+				t.Errorf("host %s: the refusal does not name the option: %s", host, detail)
+			}
+		}
+	})
+	t.Run("no host", func(t *testing.T) {
+		for line, want := range map[string]int{
+			"OPTIONS / HTTP/1.0": 204, "HEAD / HTTP/1.0": 200, "GET /ping HTTP/1.0": 200, "GET /healthz HTTP/1.0": 200, "HEAD /healthz HTTP/1.0": 200, "GET /readyz HTTP/1.0": 200,
+			"OPTIONS /healthz HTTP/1.0": 204, "OPTIONS / HTTP/1.1\r\nHost:": 204, "GET /readyz HTTP/1.1\r\nHost: ": 200,
+			"GET /stats HTTP/1.0": 403, "GET /jobs HTTP/1.1\r\nHost:": 403, "POST /jobs/create HTTP/1.0\r\nContent-Length: 2": 403,
+			"GET /ping HTTP/1.1\r\nHost: evil.example": 403, "GET /ping HTTP/1.0\r\nHost: evil.example": 403,
+			"GET /ping HTTP/1.0\r\nOrigin: http://evil.example": 403, "GET /ping HTTP/1.1\r\nHost:\r\nSec-Fetch-Site: cross-site": 403,
+			"GET /ping HTTP/1.1": 400, // net/http refuses it
+		} {
+			testkit.Equal(t, r.raw(line+"\r\nConnection: close\r\n\r\n"), want, line)
+		}
+	})
+	t.Run("origin", func(t *testing.T) {
+		r.get("/ping", "Origin", r.url).wantStatus(http.StatusOK)
+		host := strings.TrimPrefix(r.url, "http://")
+		for _, origin := range []string{"http://evil.example", "null", "http://localhost:1", "https://" + host + ".evil", "file://" + host, "http://127.0.0.1"} {
+			r.get("/ping", "Origin", origin).refused(http.StatusForbidden, "forbidden_origin")
+		}
+		r.get("/ping", "Origin", r.url, "Origin", "http://evil.example").refused(http.StatusForbidden, "forbidden_origin")
+		for _, site := range []string{"same-origin", "none"} {
+			r.get("/ping", "Sec-Fetch-Site", site).wantStatus(http.StatusOK)
+		}
+		for _, site := range []string{"cross-site", "same-site", "nonsense"} {
+			r.get("/ping", "Sec-Fetch-Site", site).refused(http.StatusForbidden, "forbidden_origin")
+		}
+	})
+	t.Run("percent", func(t *testing.T) {
+		// An escaped character that a name can have is the same name. Other escapes are refused.
+		r.add("/a%3Ab/job/x%3ay/add", "x\n").wantStatus(http.StatusCreated)
+		r.add("/a:b/job/x%3A%79/add", "x\n").wantStatus(http.StatusCreated)
+		for _, path := range []string{"/queues/a:b/x:y", "/queues/a%3Ab/x%3ay", "/queues/%61%3ab/x:%79", "/%71ueues/a:b/x:y"} {
+			o := r.get(path).object(http.StatusOK)
+			want(t, o, "client", "a:b", "type", "x:y")
+			want(t, o["counts"].(map[string]any), "pending", 2)
+		}
+		o := r.get("/queues").object(http.StatusOK)
+		testkit.Equal(t, len(o["queues"].([]any)), 1, o)
+		r.add("/%6Aobs/job/x/add", "x\n").wrong("client") // reserved in any spelling
+		r.get("/jobs/%2e%2e/ping").refused(http.StatusNotFound, "route_not_found")
+		for _, path := range []string{"/acme/job/x%2Fy/add", "/acme/job/x%3A%2Fy/add", "/queues/a%20b/c/pause", "/queues/a%00b/c/pause", "/queues/a%25b/c/pause"} {
+			r.add(path, "x\n").refused(http.StatusBadRequest, "bad_request")
+		}
+		r.get("/queues/caf\u00e9/x").refused(http.StatusBadRequest, "bad_request")
+		r.get("/queues/a%3A\u00e9/x").refused(http.StatusBadRequest, "bad_request")
+	})
+	t.Run("routes", func(t *testing.T) {
+		for _, path := range []string{"/nope", "/jobs/", "/claims", "/runners/r/x", "/queues/a", "/queues/a/b/c", "/batches/" + unknownID + "/x", "/ping/", "//ping", "/jobs/../ping"} {
+			r.get(path).refused(http.StatusNotFound, "route_not_found")
+		}
+		for path, allow := range map[string]string{
+			"/jobs/create": "POST", "/jobs/claim": "POST", "/add": "POST", "/ping": "GET", "/queues": "GET", "/jobs": "GET", "/runners": "GET", "/jobs/tickle": "POST",
+			"/jobs/" + unknownID: "GET", "/queues/a/b": "GET", "/queues/a/b/pause": "POST", "/a/job/b/add": "POST",
+		} {
+			a := r.do(http.MethodPut, path, nil)
+			a.refused(http.StatusMethodNotAllowed, "method_not_allowed")
+			got := a.header.Get("Allow")
+			testkit.Holds(t, strings.Contains(got, allow), path, "Allow", got, "want", allow)
+		}
+		r.get("/jobs/create").refused(http.StatusMethodNotAllowed, "method_not_allowed")
+		a := r.do(http.MethodOptions, "/jobs/create", nil)
+		testkit.Holds(t, a.status == http.StatusNoContent && strings.Contains(a.header.Get("Allow"), "POST"), "OPTIONS", a.status, a.header)
+		testkit.Equal(t, r.raw("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n"), http.StatusNotFound, "OPTIONS *")
+	})
+	t.Run("content type", func(t *testing.T) {
+		body := `{"runner_id":"r","types":["none"]}`
+		for _, kind := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8"} {
+			a := r.do(http.MethodPost, "/jobs/claim", strings.NewReader(body), "Content-Type", kind)
+			testkit.Equal(t, a.status, http.StatusNoContent, kind, a.body)
+		}
+		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json; charset=latin1",
+			"application/jsonp", "application/x-ndjson", "nonsense;;"} {
+			o := r.do(http.MethodPost, "/jobs/claim", strings.NewReader(body), "Content-Type", kind).refused(http.StatusUnsupportedMediaType, "unsupported_media_type")
+			want(t, o, "field", "Content-Type")
+		}
+		r.do(http.MethodPost, "/jobs/claim", strings.NewReader(body)).refused(http.StatusUnsupportedMediaType, "unsupported_media_type")
+		r.do(http.MethodPost, "/jobs/complete", strings.NewReader(""), "Content-Type", "application/x-ndjson").wantStatus(http.StatusOK)
+		r.add("/add", "x\n", "Content-Type", "application/x-www-form-urlencoded").wantStatus(http.StatusCreated)
+		o := r.add("/add", "x\n", "Content-Encoding", "br").refused(http.StatusUnsupportedMediaType, "unsupported_media_type")
+		want(t, o, "field", "Content-Encoding")
+	})
+}
+
+func (a reply) wantStatus(status int) {
+	a.t.Helper()
+	testkit.Equal(a.t, a.status, status, a.what, "status", a.body)
+}
+
+// raw sends bytes and returns the status of the answer. It returns 0 if the connection ended without an answer.
+func (r *rig) raw(request string) int {
+	r.Helper()
+	c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(r)
+	defer c.Close()
+	testkit.Must(c.Write([]byte(request)))(r)
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		return 0
+	}
+	var status int
+	if _, err := fmt.Sscanf(line, "HTTP/1.%d %d", new(int), &status); err != nil {
+		r.Fatalf("%q: %v", line, err)
+	}
+	return status
+}
+
+// countedBody counts reads of a body, which never arrives.
+type countedBody struct{ reads int }
+
+func (b *countedBody) Read([]byte) (int, error) { b.reads++; return 0, io.ErrUnexpectedEOF }
+func (b *countedBody) Close() error             { return nil }
+
+// codeIn returns the code of a problem, or "" if the text is not a problem.
+func codeIn(t *testing.T, text string) string {
+	t.Helper()
+	var p struct {
+		Code string `json:"code"`
+	}
+	if strings.HasPrefix(text, "{") {
+		testkit.NoError(t, json.Unmarshal([]byte(text), &p), text)
+	}
+	return p.Code
+}
+
+// TestHeadIsRefusedBeforeTheBody: a mistake in the head of a request is refused before the body, which may be large or
+// slow, has arrived.
+func TestHeadIsRefusedBeforeTheBody(t *testing.T) {
+	engine := &faulty{}
+	r := start(t, func(o *setup) {
+		engine.Engine = o.engine
+		o.engine, o.Quit, o.GetSwitches = engine, func() {}, true
+	})
+	x := &everyStatus{
+		rig: r, faults: engine, seen: &statuses{seen: map[string]map[int]bool{}}, byName: map[string]*tried{},
+		id: r.add("/a/job/b/add", "x\n").object(http.StatusCreated)["first_id"].(string),
+	}
+	x.findOperations()
+	long := strings.Repeat("n", 300)
+	refused := 0
+	for i := range x.operations {
+		o := &x.operations[i]
+		if !o.takesBody() || o.streams() {
+			continue
+		}
+		send := func(path string, body io.ReadCloser, headers ...string) *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			req := httptest.NewRequest(o.method, "http://localhost"+path, nil)
+			req.Body, req.ContentLength = body, int64(len(o.body))
+			headers = append([]string{"Content-Type", o.kind}, append(o.headers, headers...)...)
+			for i := 0; i < len(headers); i += 2 {
+				req.Header.Set(headers[i], headers[i+1])
+			}
+			r.server.Handler().ServeHTTP(patient{w}, req.WithContext(t.Context()))
+			return w
+		}
+		whole := func() io.ReadCloser { return io.NopCloser(strings.NewReader(o.body)) }
+		plain := codeIn(t, send(o.path, whole()).Body.String()) // of its refusal, if the state of the server refuses it
+		for name, fault := range map[string]struct {
+			path    string
+			headers []string
+		}{
+			"an unknown parameter":   {o.path + "?nonsense=1", nil},
+			"a parameter twice":      {o.path + "?priority=1&priority=2", nil},
+			"a wrong parameter":      {o.path + "?priority=x", nil},
+			"an empty key":           {o.path, []string{web.HeaderKey, ""}},
+			"a long key":             {o.path, []string{web.HeaderKey, strings.Repeat("k", 10_000)}},
+			"an odd key":             {o.path, []string{web.HeaderKey, "a\x7fb"}},
+			"a session alone":        {o.path, []string{web.HeaderSession, x.id}},
+			"an odd session":         {o.path, []string{web.HeaderSession, "x", web.HeaderNumber, "1"}},
+			"an odd number":          {o.path, []string{web.HeaderSession, x.id, web.HeaderNumber, "x"}},
+			"a key and a session":    {o.path, []string{web.HeaderKey, "k", web.HeaderSession, x.id, web.HeaderNumber, "1"}},
+			"a type of body":         {o.path, []string{"Content-Type", "text/html"}},
+			"an encoding":            {o.path, []string{"Content-Encoding", "br"}},
+			"a long name":            {strings.NewReplacer(":id", x.id, ":client", long, ":type", long, ":name", long, ":address", addressOf("{}")).Replace(o.route.path), nil},
+			"an id that is none":     {strings.NewReplacer(":id", "x", ":client", "a", ":type", "b", ":name", "b", ":address", "x").Replace(o.route.path), nil},
+			"a preference":           {o.path, []string{"Prefer", "return=each, return=all"}},
+			"a type of answer":       {o.path, []string{"Accept", "image/png"}},
+			"a wrong trace":          {o.path, []string{"Traceparent", "x"}},
+			"an expectation":         {o.path, []string{"Expect", "nonsense"}},
+			"a wrong claim":          {o.path + "?claim_id=x", nil},
+			"a wrong offset":         {o.path + "?offset=x", nil},
+			"a wrong runner":         {o.path + "?instance=", nil},
+			"a wrong kind of output": {o.path, []string{"Daybook-Output-Kind", "x"}},
+		} {
+			counted := &countedBody{}
+			early := send(fault.path, counted, fault.headers...)
+			late := send(fault.path, whole(), fault.headers...)
+			if code := codeIn(t, late.Body.String()); code == plain || late.Code != http.StatusBadRequest && late.Code != http.StatusUnsupportedMediaType && late.Code != http.StatusNotAcceptable {
+				continue
+			}
+			refused++
+			if counted.reads > 0 || early.Code != late.Code {
+				t.Errorf("%s, %s: %d after %d reads of the body; with the body %d %s", o.name(), name, early.Code, counted.reads, late.Code, late.Body)
+			}
+		}
+	}
+	testkit.Holds(t, refused >= 200, "only", refused, "requests were refused")
+}
+
+// TestGetSwitchesAreOff: without --allow-get-switches, a GET of a switch is refused as the description says. The refusal
+// lists the methods that work.
+func TestGetSwitchesAreOff(t *testing.T) {
+	r, d := start(t), describedOf(t)
+	for _, path := range []string{"/start", "/stop", "/quit"} {
+		a := r.do(http.MethodGet, path, nil)
+		testkit.Holds(t, a.status == http.StatusMethodNotAllowed &&
+			a.header.Get("Allow") == http.MethodPost, path, a.status, "Allow", a.header.Get("Allow"))
+		described := d.doc.Paths.Value(path).Get.Responses.Status(a.status)
+		testkit.Holds(t, described != nil && described.Value.Headers["Allow"] != nil, "GET", path, "405 is not described with its header")
+	}
+}
+
+// TestSeriesOfRoutesAppearWithRequests: a route that nobody has called has no series in the metrics.
+func TestSeriesOfRoutesAppearWithRequests(t *testing.T) {
+	r := start(t)
+	series := func(path string) int {
+		return strings.Count(r.do(http.MethodGet, "/metrics", nil).body, `route="`+path+`"`)
+	}
+	testkit.Equal(t, series("/jobs/create"), 0, "series of a route that was not called")
+	r.do(http.MethodPost, "/jobs/create", strings.NewReader("{}"), "Content-Type", web.MIMEJSON)
+	n := series("/jobs/create")
+	testkit.Holds(t, n >= 3, n, "series of a route that was called")
+	testkit.Equal(t, series("/jobs/claim"), 0, "series of another route")
 }

@@ -23,15 +23,9 @@ import (
 // families scrapes the metrics like a Prometheus that takes native histograms.
 func (r *rig) families() map[string]*dto.MetricFamily {
 	r.Helper()
-	req, err := http.NewRequest(http.MethodGet, r.url+"/metrics", nil)
-	if err != nil {
-		r.Fatal(err)
-	}
+	req := testkit.Must(http.NewRequest(http.MethodGet, r.url+"/metrics", nil))(r)
 	req.Header.Set("Accept", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		r.Fatal(err)
-	}
+	resp := testkit.Must(http.DefaultClient.Do(req))(r)
 	defer resp.Body.Close()
 	all := map[string]*dto.MetricFamily{}
 	for d := expfmt.NewDecoder(resp.Body, expfmt.ResponseFormat(resp.Header)); ; {
@@ -108,18 +102,15 @@ func TestQueueMetrics(t *testing.T) {
 			t.Errorf("%s jobs of %s: %v, want %v", c.status, c.typ, m, c.want)
 		}
 	}
-	if m := ofQueue(all, "daybook_queue_paused", "lines", ""); m.GetGauge().GetValue() != 1 {
-		t.Errorf("paused: %v", m)
-	}
+	m := ofQueue(all, "daybook_queue_paused", "lines", "")
+	testkit.Equal(t, m.GetGauge().GetValue(), 1, "paused:", m)
 	if m := ofQueue(all, "daybook_queue_oldest_pending_seconds", "one", ""); m == nil || m.GetGauge().GetValue() != 0 {
 		t.Errorf("oldest of a queue without pending jobs: %v", m)
 	}
-	if m := ofQueue(all, "daybook_queue_waiting_seconds", "lines", ""); m.GetHistogram().GetSampleCount() != 3 {
-		t.Errorf("waiting: %v", m)
-	}
-	if m := ofQueue(all, "daybook_queue_running_seconds", "lines", ""); m.GetHistogram().GetSampleCount() != 2 {
-		t.Errorf("running: %v", m)
-	}
+	m = ofQueue(all, "daybook_queue_waiting_seconds", "lines", "")
+	testkit.Equal(t, m.GetHistogram().GetSampleCount(), 3, "waiting:", m)
+	m = ofQueue(all, "daybook_queue_running_seconds", "lines", "")
+	testkit.Equal(t, m.GetHistogram().GetSampleCount(), 2, "running:", m)
 }
 
 // TestQueueDurationsAreHistogramsOfTheLibrary: both forms equal a histogram of the library after the same observations.
@@ -133,12 +124,8 @@ func TestQueueDurationsAreHistogramsOfTheLibrary(t *testing.T) {
 		d.Add(ms, uint64(1+ms%5))
 	}
 	var want, got dto.Metric
-	if err := library.Write(&want); err != nil {
-		t.Fatal(err)
-	}
-	if err := newDurations(queueWaiting, &d, want.Histogram.CreatedTimestamp.AsTime(), "a", "b").Write(&got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, library.Write(&want))
+	testkit.NoError(t, newDurations(queueWaiting, &d, want.Histogram.CreatedTimestamp.AsTime(), "a", "b").Write(&got))
 	if diff := got.Histogram.GetSampleSum() - want.Histogram.GetSampleSum(); diff > 1 || diff < -1 {
 		t.Errorf("sum %v, want %v", got.Histogram.GetSampleSum(), want.Histogram.GetSampleSum())
 	}
@@ -153,9 +140,8 @@ func TestNoQueueMetrics(t *testing.T) {
 	r := startWith(t, ingest.Options{})
 	r.add("/add", "1\n").object(http.StatusCreated)
 	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
-	if text := r.get("/metrics").body; strings.Contains(text, "daybook_queue_") || !strings.Contains(text, "\ndaybook_queues 1\n") {
-		t.Errorf("%s", text)
-	}
+	text := r.get("/metrics").body
+	testkit.Holds(t, !strings.Contains(text, "daybook_queue_") && strings.Contains(text, "\ndaybook_queues 1\n"), text)
 }
 
 // TestMetricsFollowTheConventions of Prometheus for names, units and help texts.
@@ -163,14 +149,9 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	r := start(t)
 	r.add("/add", "1\n").object(http.StatusCreated)
 	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
-	problems, err := promlint.New(strings.NewReader(r.get("/metrics").body)).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := testkit.Must(promlint.New(strings.NewReader(r.get("/metrics").body)).Lint())(t)
 	for _, p := range problems {
-		if strings.HasPrefix(p.Metric, "daybook_") {
-			t.Errorf("%s: %s", p.Metric, p.Text)
-		}
+		testkit.Holds(t, !strings.HasPrefix(p.Metric, "daybook_"), p.Metric, p.Text)
 	}
 }
 
@@ -204,9 +185,7 @@ func TestPageOfMetricsHasItsMemory(t *testing.T) {
 		b.ReportAllocs()
 		for b.Loop() {
 			var m dto.Metric
-			if err := newDurations(queueWaiting, &d, time.Now(), "a", "b").Write(&m); err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, newDurations(queueWaiting, &d, time.Now(), "a", "b").Write(&m))
 		}
 	})
 	got := result.AllocedBytesPerOp() + 2*queues*full.AllocedBytesPerOp()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/api/joblog"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
@@ -69,18 +71,10 @@ func TestBodyLimit(t *testing.T) {
 	})
 	t.Run("refused before 100 Continue", func(t *testing.T) {
 		head := "Host: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
-		if status := r.raw("POST /add HTTP/1.1\r\n" + fmt.Sprintf(head, web.MaxBodyBytes+1)); status != http.StatusRequestEntityTooLarge {
-			t.Errorf("too large: %d", status)
-		}
-		if status := r.raw("POST /add?what=1 HTTP/1.1\r\n" + fmt.Sprintf(head, 10)); status != http.StatusBadRequest {
-			t.Errorf("wrong parameter: %d", status)
-		}
-		if status := r.raw("POST /jobs/create HTTP/1.1\r\n" + fmt.Sprintf(head, 10)); status != http.StatusUnsupportedMediaType {
-			t.Errorf("no type: %d", status)
-		}
-		if status := r.raw("POST /add HTTP/1.1\r\n" + fmt.Sprintf(head, 10)); status != http.StatusContinue {
-			t.Errorf("as it should be: %d", status)
-		}
+		testkit.Equal(t, r.raw("POST /add HTTP/1.1\r\n"+fmt.Sprintf(head, web.MaxBodyBytes+1)), http.StatusRequestEntityTooLarge, "too large")
+		testkit.Equal(t, r.raw("POST /add?what=1 HTTP/1.1\r\n"+fmt.Sprintf(head, 10)), http.StatusBadRequest, "wrong parameter")
+		testkit.Equal(t, r.raw("POST /jobs/create HTTP/1.1\r\n"+fmt.Sprintf(head, 10)), http.StatusUnsupportedMediaType, "no type")
+		testkit.Equal(t, r.raw("POST /add HTTP/1.1\r\n"+fmt.Sprintf(head, 10)), http.StatusContinue, "as it should be")
 	})
 	t.Run("not gzip", func(t *testing.T) {
 		for _, body := range []string{"plain text\n", "", zipped("one\ntwo\n").String()[:15], zipped("one\n").String() + "garbage"} {
@@ -94,33 +88,22 @@ func TestBodyLimit(t *testing.T) {
 		o := r.do(http.MethodPost, "/jobs/create", zipped(`{"payload":"x"}`), "Content-Encoding", "gzip", "Content-Type", "application/json").object(http.StatusCreated)
 		want(t, o, "payload", "x")
 	})
-	if used := r.server.bulk.Used() + r.server.control.Used(); used != 0 {
-		t.Errorf("%d bytes are still held", used)
-	}
+	testkit.Equal(t, r.server.bulk.Used()+r.server.control.Used(), 0, "bytes are still held")
 }
 
 // half sends a request with an incomplete body, and returns the status of the answer.
 func (r *rig) half(head, body string) int {
 	r.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		r.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(r)
 	defer c.Close()
-	if _, err := io.WriteString(c, head+body); err != nil {
-		r.Fatal(err)
-	}
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		r.Fatal(err)
-	}
+	testkit.Must(io.WriteString(c, head+body))(r)
+	testkit.NoError(r, c.(*net.TCPConn).CloseWrite())
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		return 0
 	}
 	defer resp.Body.Close()
-	if !resp.Close {
-		r.Errorf("the connection stays open after half a body")
-	}
+	testkit.Holds(r, resp.Close, "the connection stays open after half a body")
 	return resp.StatusCode
 }
 
@@ -137,17 +120,12 @@ func TestBodyCutOff(t *testing.T) {
 			zipped(lines(100000)).String()[:50]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if status := r.half(request[0], request[1]); status != http.StatusBadRequest && status != 0 {
-				t.Errorf("status %d", status)
-			}
+			status := r.half(request[0], request[1])
+			testkit.Holds(t, status == http.StatusBadRequest || status == 0, "status", status)
 		})
 	}
-	if after := r.get("/stats").object(http.StatusOK)["jobs"]; fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("jobs were stored: %v, before %v", after, before)
-	}
-	if used := r.server.bulk.Used() + r.server.control.Used(); used != 0 {
-		t.Errorf("%d bytes are still held", used)
-	}
+	testkit.Equal(t, fmt.Sprint(r.get("/stats").object(http.StatusOK)["jobs"]), fmt.Sprint(before), "jobs were stored before", before)
+	testkit.Equal(t, r.server.bulk.Used()+r.server.control.Used(), 0, "bytes are still held")
 }
 
 // pipeListener accepts in-memory connections. Their deadlines use the fake time of a synctest bubble.
@@ -203,19 +181,14 @@ func inBubble(t *testing.T, test func(t *testing.T, s *Server, l *pipeListener))
 func inBubbleWith(t *testing.T, engine backend.Engine, test func(t *testing.T, s *Server, l *pipeListener)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := newServer(Options{Log: zerolog.Nop()}, engine)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(newServer(Options{Log: zerolog.Nop()}, engine))(t)
 		l := newPipeListener()
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error)
 		go func() { ended <- s.Run(ctx, l, time.Second) }()
 		test(t, s, l)
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, <-ended)
 	})
 }
 
@@ -224,26 +197,13 @@ func TestSlowBody(t *testing.T) {
 		c := l.dial()
 		defer c.Close()
 		start := time.Now()
-		if _, err := io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nonly this"); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(text), `"body_too_slow"`) || !resp.Close {
-			t.Errorf("%d %s", resp.StatusCode, text)
-		}
-		if took := time.Since(start); took != web.PaceTime {
-			t.Errorf("answered after %s", took)
-		}
-		if used := s.bulk.Used(); used != 0 {
-			t.Errorf("%d bytes are still held", used)
-		}
+		testkit.Must(io.WriteString(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nonly this"))(t)
+		resp := testkit.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
+		text := testkit.Must(io.ReadAll(resp.Body))(t)
+		testkit.Holds(t, resp.StatusCode == http.StatusRequestTimeout &&
+			strings.Contains(string(text), `"body_too_slow"`) && resp.Close, resp.StatusCode, text)
+		testkit.Equal(t, time.Since(start), web.PaceTime, "answered")
+		testkit.Equal(t, s.bulk.Used(), 0, "bytes are still held")
 	})
 }
 
@@ -253,26 +213,16 @@ func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 		c := l.dial()
 		defer c.Close()
 		body := `{"runner_id":"r","wait_ms":60000}`
-		if _, err := fmt.Fprintf(c, "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(fmt.Fprintf(c, "POST /jobs/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))(t)
 		start := time.Now()
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp.StatusCode != http.StatusNoContent || time.Since(start) != time.Minute {
-			t.Errorf("%d after %s", resp.StatusCode, time.Since(start))
-		}
+		resp := testkit.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
+		testkit.Holds(t, resp.StatusCode == http.StatusNoContent && time.Since(start) == time.Minute, resp.StatusCode, "after", time.Since(start))
 	})
 }
 
 func TestStopDoesNotWaitForSilentConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := newServer(Options{Log: zerolog.Nop()}, idle{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Must(newServer(Options{Log: zerolog.Nop()}, idle{}))(t)
 		l := newPipeListener()
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error)
@@ -281,31 +231,153 @@ func TestStopDoesNotWaitForSilentConnections(t *testing.T) {
 		defer silent.Close()
 		kept := l.dial() // idle after a request
 		defer kept.Close()
-		if _, err := io.WriteString(kept, "GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(kept), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(io.WriteString(kept, "GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"))(t)
+		testkit.Must(io.Copy(io.Discard, testkit.Must(http.ReadResponse(bufio.NewReader(kept), nil))(t).Body))(t)
 		synctest.Wait()
-		if n, _ := s.web.Connections(); n != 2 {
-			t.Errorf("%d connections", n)
-		}
+		n, _ := s.web.Connections()
+		testkit.Equal(t, n, 2, "connections")
 		start := time.Now()
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("the stop took %s", took)
-		}
+		testkit.Check(t, <-ended)
+		took := time.Since(start)
+		testkit.Holds(t, took <= time.Second, "the stop took", took)
 		synctest.Wait()
-		if n, _ := s.web.Connections(); n != 0 {
-			t.Errorf("%d connections are left", n)
+		n, _ = s.web.Connections()
+		testkit.Equal(t, n, 0, "connections are left")
+	})
+}
+
+// TestBodiesWaitForTheirShare: if there is no memory for a body, the server does not read it, and refuses it after a
+// wait.
+func TestBodiesWaitForTheirShare(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
+		first := web.Share{Lane: s.bulk} // the oldest share gets all that it requests
+		testkit.MustHold(t, first.Grow(t.Context(), 1, 0), "the budget is not empty")
+		take := func() (giveBack func()) {
+			testkit.MustHold(t, first.Grow(t.Context(), s.bulk.Total(), 0), "the oldest share does not get what it requests")
+			return func() { first.Shrink(s.bulk.Total()) }
+		}
+		c := l.dial()
+		defer c.Close()
+		in := bufio.NewReader(c)
+		post := func(n int) *http.Response {
+			go fmt.Fprintf(c, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", n, lines(n))
+			resp := testkit.Must(http.ReadResponse(in, nil))(t)
+			testkit.Must(io.Copy(io.Discard, resp.Body))(t)
+			return resp
+		}
+		for _, wait := range []time.Duration{web.MaxBudgetWait / 2, web.PaceTime + time.Second} { // shorter and longer than the client may take
+			time.AfterFunc(wait, take())
+			start := time.Now()
+			if resp := post(100_000); resp.StatusCode != http.StatusCreated || time.Since(start) != wait {
+				t.Errorf("a body that waited %s: %d after %s", wait, resp.StatusCode, time.Since(start))
+			}
+		}
+		defer take()()
+		start := time.Now()
+		if resp := post(11); resp.StatusCode != http.StatusTooManyRequests || time.Since(start) < web.MaxBudgetWait || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("%d after %s", resp.StatusCode, time.Since(start))
 		}
 	})
+}
+
+// TestAnnouncedBodiesTakeNothing: connections that announce the longest body and send nothing, or only a few bytes, do
+// not prevent others from posting.
+func TestAnnouncedBodiesTakeNothing(t *testing.T) {
+	for _, path := range []string{"/add", "/jobs/create", "/jobs/complete", "/jobs/claim"} {
+		inBubble(t, func(t *testing.T, s *Server, l *pipeListener) {
+			for range 100 {
+				c := l.dial()
+				defer c.Close()
+				testkit.Must(io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 8388608\r\n\r\nx"))(t)
+			}
+			synctest.Wait()
+			used := s.bulk.Used() + s.control.Used()
+			testkit.Holds(t, used <= 100*(web.FirstReadBytes+1), path, "a hundred connections that sent a byte hold", used)
+			time.Sleep(web.PaceTime)
+			synctest.Wait()
+			testkit.Equal(t, s.bulk.Used()+s.control.Used(), 0, path, "connections that stand still hold after", web.PaceTime)
+		})
+	}
+}
+
+// TestBodyLimitsOfRoutes: a route refuses bodies that are longer than it needs.
+func TestBodyLimitsOfRoutes(t *testing.T) {
+	testkit.OneByOne(t)
+	long := map[string]bool{
+		"POST /jobs/create": true, "POST /add": true, "POST /:client/job/:type/add": true, "POST /batches/:id/jobs": true, // payloads
+		"POST /jobs/claim": true, "POST /jobs/complete": true, "POST /jobs/:id/complete": true, // outputs
+	}
+	r := start(t, func(o *setup) { o.Quit = func() {} })
+	for _, route := range r.server.routes() {
+		if route.method != http.MethodPost && route.method != http.MethodPatch && route.method != http.MethodPut {
+			continue
+		}
+		name := route.method + " " + route.path
+		if streamsBody(route.method, route.path) {
+			continue // bodies of any length: TestBlobLimits
+		}
+		path := strings.NewReplacer(":id", unknownID, ":client", "c", ":type", "t").Replace(route.path)
+		limit := web.SmallBodyBytes
+		if long[name] {
+			limit = web.MaxBodyBytes
+		} else if strings.Contains(route.path, "/handler") && !strings.HasSuffix(route.path, "/delete") && !strings.HasSuffix(route.path, "/del") {
+			limit = 2 * job.MaxHandlerBytes
+		} else if route.path == "/blobs/missing" {
+			limit = 1 << 20
+		}
+		kind := "application/json"
+		if route.path == "/jobs/:id/log" {
+			limit, kind, path = joblog.MaxBytes, web.MIMEText, path+"?offset=0&claim_id="+unknownID
+		}
+		for _, chunks := range []bool{false, true} {
+			text := strings.Repeat(" ", limit/2) + "\n" + strings.Repeat(" ", limit/2)
+			var body io.Reader = strings.NewReader(text)
+			if chunks {
+				body = chunked(text)
+			}
+			a := r.do(route.method, path, body, "Content-Type", kind)
+			testkit.Equal(t, a.status, http.StatusRequestEntityTooLarge, name, "chunked", chunks, a.body)
+		}
+		a := r.do(route.method, path, strings.NewReader(strings.Repeat(" ", limit/2)), "Content-Type", kind)
+		testkit.Holds(t, a.status != http.StatusRequestEntityTooLarge, name, "half its limit", a.status, a.body)
+	}
+}
+
+// TestBudgets: each lane has the bytes that the pages promise, and a budget has no lane that is not listed here.
+func TestBudgets(t *testing.T) {
+	page := string(testkit.Must(os.ReadFile("../docs/reference/api.md"))(t)) + string(testkit.Must(os.ReadFile("../docs/reference/stream.md"))(t))
+	l := newLimits()
+	const mib = 1 << 20
+	bytes := map[*web.Lane]string{ // the row of the table, with the bytes of the lane in place of %d; "": no promise
+		l.bulk:      "| bytes of all arriving creates | %d MiB, half of it for one remote address",
+		l.control:   "| bytes of all other bodies | %d MiB, half of it for one remote address",
+		l.streamed:  "| blobs and archives that are being stored, or being read | %d each, of any length, with 1 MiB of memory for each",
+		l.manifests: "| bytes of manifests of filesets | %d MiB, half of it for one remote address",
+
+		l.documents:   "| bytes of answers that are being sent | %d MiB for GETs,",
+		l.handouts:    " MiB for GETs, %d MiB for claims,",
+		l.changes:     " MiB for claims, %d MiB for changes to one job",
+		l.downloads:   "| blobs and archives that are being stored, or being read | %d each, of any length, with 1 MiB of memory for each",
+		l.scrapes:     "| bytes of pages of `/metrics` that are being sent | %d MiB, half of it for one remote address",
+		l.compressors: "",
+
+		l.parked:         "",
+		l.streamRequests: "all streams together may take %d MiB for requests",
+		l.streamJobs:     "MiB for requests and %d MiB for subscriptions and jobs",
+	}
+	lanes := 0
+	for name, b := range map[string]*web.Budget{"arriving": &l.arriving, "answered": &l.answered, "kept": &l.kept} {
+		for _, lane := range b.Lanes() {
+			lanes++
+			row, listed := bytes[lane]
+			if row != "" {
+				row = fmt.Sprintf(row, lane.Total()/mib)
+			}
+			if !listed || !strings.Contains(page, row) {
+				t.Errorf("lane %s of %s: the pages do not have %q", lane.Name(), name, row)
+			}
+		}
+	}
+	testkit.Equal(t, lanes, len(bytes), "lanes are listed")
 }

@@ -40,10 +40,8 @@ import (
 // answers in the scripts.
 func TestScenarios(t *testing.T) {
 	testkit.OneByOne(t)
-	files, err := filepath.Glob("../testdata/scenarios/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios, %v", err)
-	}
+	files := testkit.Must(filepath.Glob("../testdata/scenarios/*.txt"))(t)
+	testkit.MustHold(t, len(files) != 0, "no scenarios")
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			dir := t.TempDir()
@@ -52,13 +50,11 @@ func TestScenarios(t *testing.T) {
 				s.up()
 				datadriven.RunTest(t, file, s.step)
 				s.down(true)
-				problems, err := ingest.Check(context.Background(), dir, func(problem string) bool {
+				problems := testkit.Must(ingest.Check(context.Background(), dir, func(problem string) bool {
 					t.Errorf("check: %s", problem)
 					return true
-				})
-				if err != nil || problems > 0 {
-					t.Errorf("check: %d problems, %v", problems, err)
-				}
+				}))(t)
+				testkit.Holds(t, problems == 0, "check", problems, "problems")
 			})
 		})
 	}
@@ -96,7 +92,7 @@ func (s *scenario) failure() error {
 
 // up starts the server with the data in the directory.
 func (s *scenario) up() {
-	engine, err := ingest.Open(ingest.Options{
+	engine := testkit.Must(ingest.Open(ingest.Options{
 		Dir: s.dir,
 		// The journal stamps commands with the time of the synctest bubble.
 		Journal: journal.Options{Wall: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }, Hooks: journal.Hooks{
@@ -111,27 +107,19 @@ func (s *scenario) up() {
 			defer s.disk.Unlock()
 			return s.free, 1 << 40, nil
 		},
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 	s.engine = engine
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
 	s.ended = make(chan error, 1)
 	go func() { s.ended <- engine.Run(ctx) }()
-	blobs, err := blob.OpenDir(context.Background(), filepath.Join(s.dir, "blobs"), blob.Options{ReserveBytes: 1})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	blobs := testkit.Must(blob.OpenDir(context.Background(), filepath.Join(s.dir, "blobs"), blob.Options{ReserveBytes: 1}))(s.t)
 	s.blobs = blobs
 	open := func() (*blob.Store, error) { return blobs, nil }
 	collector := &blob.Collector{Store: open, Log: slog.New(slog.DiscardHandler), Scan: func(ctx context.Context, of *blob.Store, visit func([]byte) error) error {
 		return errors.Join(scanOf(engine.CatchUp, engine.Queries().EachRow)(ctx, of, visit), ScanFilesets(ctx, engine.Queries(), of, visit))
 	}}
-	if s.server, err = New(Options{Engine: engine, Blobs: &Blobs{Store: open, Collector: collector}, Log: zerolog.Nop(), Quit: func() { s.quit = true }}); err != nil {
-		s.t.Fatal(err)
-	}
+	s.server = testkit.Must(New(Options{Engine: engine, Blobs: &Blobs{Store: open, Collector: collector}, Log: zerolog.Nop(), Quit: func() { s.quit = true }}))(s.t)
 	for engine.Ready() != nil {
 		time.Sleep(time.Millisecond)
 	}
@@ -141,13 +129,10 @@ func (s *scenario) up() {
 // down stops the server.
 func (s *scenario) down(clean bool) {
 	s.server.web.Drain()
-	if err := s.blobs.Close(); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, s.blobs.Close())
 	s.cancel()
-	if err := <-s.ended; err != nil && clean {
-		s.t.Fatal(err)
-	}
+	err := <-s.ended
+	testkit.MustHold(s.t, err == nil || !clean, err)
 }
 
 // pass lets as much time of the synctest bubble pass as the step says.
@@ -253,9 +238,7 @@ var headerName = regexp.MustCompile(`^[A-Za-z-]+$`)
 // Names replace ids, and times are relative to the start of the script.
 func (s *scenario) shown(d *datadriven.TestData, req *http.Request, sent []byte, w *httptest.ResponseRecorder) string {
 	a := reply{s.t, req.Method + " " + req.URL.Path, w.Code, w.Header(), w.Body.String()}
-	if err := describedOf(s.t).holds(req, sent, a); err != nil {
-		s.t.Errorf("%s: %s is not as the API is described: %.1000v", d.Pos, a.what, err)
-	}
+	testkit.Check(s.t, describedOf(s.t).holds(req, sent, a), d.Pos, a.what, "is not as the API is described")
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%d\n", w.Code)
 	names := []string{"Location", "Retry-After", "Allow", web.HeaderReplayed}
@@ -289,10 +272,7 @@ func (s *scenario) line(text []byte, hidden []string) string {
 	if err := d.Decode(&v); err != nil {
 		return timeInRuns.ReplaceAllStringFunc(s.withNames(string(text)), func(field string) string {
 			name, value, _ := strings.Cut(field, "=")
-			ms, err := strconv.ParseInt(value, 10, 64)
-			if err != nil {
-				s.t.Fatal(err)
-			}
+			ms := testkit.Must(strconv.ParseInt(value, 10, 64))(s.t)
 			return name + "=" + s.moment(ms)
 		})
 	}
@@ -351,16 +331,10 @@ func (s *scenario) value(name string, v any) string {
 		}
 		return string(v)
 	case string:
-		text, err := json.Marshal(s.withNames(v))
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		text := testkit.Must(json.Marshal(s.withNames(v)))(s.t)
 		return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(text))
 	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := testkit.Must(json.Marshal(v))(s.t)
 	return string(text)
 }
 
@@ -393,17 +367,12 @@ func (s *scenario) withIDs(text string) string {
 	s.naming.Lock()
 	defer s.naming.Unlock()
 	text = regexp.MustCompile(`<id(\d+)>`).ReplaceAllStringFunc(text, func(name string) string {
-		n, err := strconv.Atoi(name[3 : len(name)-1])
-		if err != nil || n < 1 || n > len(s.ids) {
-			s.t.Fatalf("%s names no id that was shown", name)
-		}
+		n := testkit.Must(strconv.Atoi(name[3 : len(name)-1]))(s.t)
+		testkit.MustHold(s.t, n >= 1 && n <= len(s.ids), name, "names no id that was shown")
 		return s.ids[n-1]
 	})
 	return regexp.MustCompile(`<t\+(\w+)>`).ReplaceAllStringFunc(text, func(moment string) string {
-		length, err := time.ParseDuration(moment[3 : len(moment)-1])
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		length := testkit.Must(time.ParseDuration(moment[3 : len(moment)-1]))(s.t)
 		return strconv.FormatInt(s.began.Add(length).UnixMilli(), 10)
 	})
 }
@@ -426,10 +395,7 @@ func TestScenariosShowEveryCode(t *testing.T) {
 		"quit_disabled": "the script's server ends by request: TestSwitches", "claim_id_required": "the script's server does not require it: TestRequireClaimID", "forbidden_peer": "a script is on this machine: TestSwitches",
 	}
 	var all strings.Builder
-	files, err := filepath.Glob("../testdata/scenarios/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(filepath.Glob("../testdata/scenarios/*.txt"))(t)
 	for _, file := range files {
 		all.WriteString(readDoc(t, "../../testdata/scenarios/"+filepath.Base(file)))
 	}

@@ -150,9 +150,7 @@ func (x *everyStatus) do(o *tried, path, body string, headers ...string) reply {
 func (x *everyStatus) ask(name, body string, status int, headers ...string) map[string]any {
 	x.Helper()
 	o := x.byName[name]
-	if o == nil {
-		x.Fatalf("no operation %s", name)
-	}
+	testkit.MustHold(x, o != nil, "no operation", name)
 	a := x.do(o, o.path, strings.ReplaceAll(body, "ID", x.id), headers...)
 	a.wantStatus(status)
 	if !strings.HasPrefix(a.body, "{") {
@@ -267,9 +265,7 @@ func (x *everyStatus) stalls() {
 	var hogs []*web.Share
 	for _, lane := range slices.Concat(x.server.arriving.Lanes(), x.server.answered.Lanes()) {
 		hog := &web.Share{Lane: lane}
-		if !hog.Grow(x.Context(), lane.Total(), 0) {
-			x.Fatal("the lane is not free")
-		}
+		testkit.MustHold(x, hog.Grow(x.Context(), lane.Total(), 0), "the lane is not free")
 		hogs = append(hogs, hog)
 	}
 	for i := range x.operations {
@@ -551,10 +547,7 @@ func (x *everyStatus) compare() {
 			name := method + " " + path
 			var described []int
 			for status := range op.Responses.Map() {
-				n, err := strconv.Atoi(status)
-				if err != nil {
-					x.Fatal(err)
-				}
+				n := testkit.Must(strconv.Atoi(status))(x)
 				described = append(described, n)
 			}
 			slices.Sort(described)
@@ -564,9 +557,7 @@ func (x *everyStatus) compare() {
 				}
 			}
 			for status := range maps.Keys(x.seen.seen[name]) {
-				if !slices.Contains(described, status) {
-					x.Errorf("%s: status %d is not documented", name, status)
-				}
+				testkit.Holds(x, slices.Contains(described, status), name, "status", status, "is not documented")
 			}
 		}
 	}
@@ -598,11 +589,7 @@ func (r *rig) head(o *tried, n int, want int) int {
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		r.Error(err)
-	}
-	if resp.StatusCode != want {
-		r.Errorf("%s %s with a head only: %d %s, want %d", o.method, path, resp.StatusCode, text, want)
-	}
+	testkit.Holds(r, err == nil || errors.Is(err, io.ErrUnexpectedEOF), err)
+	testkit.Equal(r, resp.StatusCode, want, o.method, path, "with a head only", text)
 	return resp.StatusCode
 }

@@ -34,9 +34,7 @@ func (r *rig) open(change ...func(*websocket.DialOptions)) *streamClient {
 		f(&o)
 	}
 	conn, answer, err := websocket.Dial(r.Context(), "ws"+strings.TrimPrefix(r.url, "http")+"/stream", &o)
-	if err != nil {
-		r.Fatalf("open stream: %v (%+v)", err, answer)
-	}
+	testkit.NoError(r, err, "open stream", answer)
 	conn.SetReadLimit(-1)
 	r.Cleanup(func() { _ = conn.CloseNow() })
 	return &streamClient{rig: r, conn: conn}
@@ -52,9 +50,7 @@ func (c *streamClient) send(verb, body string, more ...string) int {
 
 func (c *streamClient) text(text string) {
 	c.Helper()
-	if err := c.conn.Write(c.Context(), websocket.MessageText, []byte(text)); err != nil {
-		c.Fatalf("send %.100s: %v", text, err)
-	}
+	testkit.NoError(c, c.conn.Write(c.Context(), websocket.MessageText, []byte(text)), "send", text)
 }
 
 // next returns the first line, received or future, that match accepts.
@@ -70,14 +66,10 @@ func (c *streamClient) next(match func(map[string]any) bool) map[string]any {
 		ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
 		_, text, err := c.conn.Read(ctx)
 		cancel()
-		if err != nil {
-			c.Fatalf("read: %v; received: %v", err, c.queued)
-		}
+		testkit.NoError(c, err, "read after", c.queued)
 		for line := range strings.Lines(string(text)) {
 			var o map[string]any
-			if err := json.Unmarshal([]byte(line), &o); err != nil {
-				c.Fatalf("line %q: %v", line, err)
-			}
+			testkit.NoError(c, json.Unmarshal([]byte(line), &o), "line", line)
 			c.queued = append(c.queued, o)
 		}
 	}
@@ -94,9 +86,7 @@ func (c *streamClient) ok(n int) map[string]any {
 	c.Helper()
 	o := c.answer(n)
 	doc, ok := o["ok"].(map[string]any)
-	if !ok {
-		c.Fatalf("request %d is refused: %v", n, o)
-	}
+	testkit.MustHold(c, ok, "request", n, "is refused", o)
 	return doc
 }
 
@@ -105,9 +95,7 @@ func (c *streamClient) refusal(n int, code string) map[string]any {
 	c.Helper()
 	o := c.answer(n)
 	p, _ := o["problem"].(map[string]any)
-	if p["code"] != code {
-		c.Fatalf("request %d: %v, want %s", n, o, code)
-	}
+	testkit.MustHold(c, p["code"] == code, "request", n, o, "want", code)
 	return p
 }
 
@@ -146,17 +134,14 @@ func (r *rig) await(id, status string) (doc map[string]any) {
 func TestStream(t *testing.T) {
 	r := start(t)
 	c := r.open()
-	hello := c.ok(c.send("hello", `{"runner_id":"r1"}`))
-	want(t, hello, "heartbeat_ms", 5000.0, "max_requests", 256.0)
+	want(t, c.ok(c.send("hello", `{"runner_id":"r1"}`)), "heartbeat_ms", 5000.0, "max_requests", 256.0)
 	sub := c.send("subscribe", `{"types":["resize"],"credit":2}`)
 	c.ok(sub)
 
 	var made []string
 	for i := range 5 {
 		o := c.answer(c.send("create", fmt.Sprintf(`{"type":"resize","payload":"p%d"}`, i)))
-		if o["seq"] == nil {
-			t.Errorf("a create has no seq: %v", o)
-		}
+		testkit.Holds(t, o["seq"] != nil, "a create has no seq", o)
 		made = append(made, o["ok"].(map[string]any)["job_id"].(string))
 	}
 	// The server hands out two jobs, and more only when one of them ends.
@@ -167,14 +152,10 @@ func TestStream(t *testing.T) {
 			held[id] = claim
 		}
 	}
-	if len(held) != 2 || held[made[0]] == "" || held[made[1]] == "" {
-		t.Fatalf("handed out %v of %v", held, made)
-	}
+	testkit.MustHold(t, len(held) == 2 && held[made[0]] != "" && held[made[1]] != "", "handed out", held, "of", made)
 	want(t, c.ok(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok","output":"done"}`, made[0], held[made[0]]))), "status", "completed")
 	_, ids := c.pushed(sub)
-	if len(ids) != 1 || ids[0] != made[2] {
-		t.Fatalf("then %v", ids)
-	}
+	testkit.MustHold(t, len(ids) == 1 && ids[0] == made[2], "then", ids)
 	want(t, r.get("/jobs/"+made[0]).object(200), "status", "completed", "output", "done", "runner_id", "r1")
 	// A repeated completion has the same answer, and frees no more credit.
 	want(t, c.ok(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok","output":"done"}`, made[0], held[made[0]]))), "status", "completed")
@@ -185,8 +166,7 @@ func TestStream(t *testing.T) {
 	} else {
 		held[made[1]] = claim
 	}
-	tickled := c.ok(c.send("tickle", `{"lease_ms":60000}`))
-	want(t, tickled, "held", 2.0)
+	want(t, c.ok(c.send("tickle", `{"lease_ms":60000}`)), "held", 2.0)
 	p := c.refusal(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok"}`, made[1], held[made[0]])), "claim_lost")
 	want(t, p, "status", 409.0, "outcome", "not_stored")
 	// The credit is still two jobs.
@@ -197,15 +177,11 @@ func TestStream(t *testing.T) {
 	c.ok(c.send("unsubscribe", fmt.Sprintf(`{"subscription":%d}`, sub)))
 	last := c.ok(c.send("create", `{"type":"resize"}`))["job_id"].(string)
 	// When the connection ends, its held jobs go back without an attempt.
-	if err := c.conn.Close(websocket.StatusNormalClosure, ""); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, c.conn.Close(websocket.StatusNormalClosure, ""))
 	for _, id := range made[1:] {
 		want(t, r.await(id, "pending"), "run_attempts", 0.0)
 	}
-	if r.status(last) != "pending" {
-		t.Error("a job was handed out after the subscription had ended")
-	}
+	testkit.Equal(t, r.status(last), "pending", "a job was handed out after the subscription had ended")
 }
 
 // TestStreamCreates: many creates in one message are stored in their order, and a list is one batch.
@@ -229,8 +205,7 @@ func TestStreamCreates(t *testing.T) {
 	}
 	want(t, r.get("/jobs/"+ids[n-1]).object(200), "payload", map[string]any{"i": float64(n - 1)})
 	c.n = n
-	batch := c.ok(c.send("create", `[{"payload":"a"},{"payload":"b"}]`))
-	want(t, batch, "count", 2.0)
+	want(t, c.ok(c.send("create", `[{"payload":"a"},{"payload":"b"}]`)), "count", 2.0)
 	unique := `{"payload":"u","unique_key":"k"}`
 	first := c.ok(c.send("create", unique))
 	second := c.ok(c.send("create", unique))
@@ -292,9 +267,8 @@ func TestStreamRefusals(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		_, _, err := c.conn.Read(ctx)
 		cancel()
-		if websocket.CloseStatus(err) != websocket.StatusPolicyViolation || strings.Contains(text, `"n"`) && !strings.Contains(err.Error(), "whole number") {
-			t.Errorf("%s: %v", text, err)
-		}
+		testkit.Holds(t, websocket.CloseStatus(err) == websocket.StatusPolicyViolation &&
+			(!strings.Contains(text, `"n"`) || strings.Contains(err.Error(), "whole number")), text, err)
 	}
 	for _, h := range [][]string{
 		{}, {"Connection", "Upgrade"}, {"Connection", "Upgrade", "Upgrade", "h2c"},
@@ -320,26 +294,21 @@ func TestStreamResumes(t *testing.T) {
 	d := r.open()
 	resumed := d.ok(d.send("hello", fmt.Sprintf(`{"runner_id":"r","resume":%q,"claims":[%q,%q]}`, hello["stream_id"], first, unknownID)))
 	claims := resumed["claims"].([]any)
-	if len(claims) != 1 || claims[0].(map[string]any)["claim_id"] != first || claims[0].(map[string]any)["held"] != 1.0 {
-		t.Fatalf("resumed with %v", claims)
-	}
+	testkit.MustHold(t, len(claims) == 1 && claims[0].(map[string]any)["claim_id"] == first &&
+		claims[0].(map[string]any)["held"] == 1.0, "resumed with", claims)
 	want(t, r.get("/jobs/"+one[0]).object(200), "status", "active")
 	want(t, r.await(two[0], "pending"), "run_attempts", 0.0)
 	// The claim counts against the credit of the first subscription.
 	sub = d.send("subscribe", `{"credit":2}`)
-	if _, got := d.pushed(sub); len(got) != 1 {
-		t.Fatalf("got %v", got)
-	}
+	_, got := d.pushed(sub)
+	testkit.MustEqual(t, len(got), 1)
 	want(t, d.ok(d.send("complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, first))), "ended", 1.0)
-	if _, got := d.pushed(sub); len(got) != 1 {
-		t.Fatalf("got %v", got)
-	}
+	_, got = d.pushed(sub)
+	testkit.MustEqual(t, len(got), 1)
 	// Nobody can take claims over without the name of their runner.
 	e := r.open()
 	stolen := e.ok(e.send("hello", fmt.Sprintf(`{"runner_id":"x","claims":[%q]}`, first)))
-	if len(stolen["claims"].([]any)) != 0 {
-		t.Errorf("a runner with another name has %v", stolen)
-	}
+	testkit.Equal(t, len(stolen["claims"].([]any)), 0, "a runner with another name has", stolen)
 }
 
 // TestStreamLingers: after linger_ms the jobs go back.
@@ -375,9 +344,8 @@ func TestStreamHeartbeat(t *testing.T) {
 	for range 3 * stream.MissedHeartbeats {
 		<-pings
 	}
-	if open, _ := r.server.streams.Count(); open != 1 {
-		t.Errorf("%d streams are open, beside one that answers pings", open)
-	}
+	open, _ := r.server.streams.Count()
+	testkit.Equal(t, open, 1, "streams are open, beside one that answers pings")
 }
 
 // TestStreamShutdown: the server answers the requests that it has received, announces that it is going away, and keeps
@@ -392,17 +360,12 @@ func TestStreamShutdown(t *testing.T) {
 	go func() { r.stop(); close(stopped) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if _, _, err := c.conn.Read(ctx); websocket.CloseStatus(err) != stream.StatusDone {
-		t.Errorf("read: %v", err)
-	}
+	_, _, err := c.conn.Read(ctx)
+	testkit.Equal(t, websocket.CloseStatus(err), stream.StatusDone, "read", err)
 	<-stopped
-	parsed, err := job.ParseID(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if j, _, err := r.engine.JobWithin(parsed, 1<<20); err != nil || j.Status != job.Active {
-		t.Errorf("the job is %v, %v", j.Status, err)
-	}
+	parsed := testkit.Must(job.ParseID(id))(t)
+	j, _ := testkit.Must2(r.engine.JobWithin(parsed, 1<<20))(t)
+	testkit.Equal(t, j.Status, job.Active, "the job")
 }
 
 // TestStreamAtShutdown: a server that shuts down opens no stream.
@@ -428,9 +391,7 @@ func TestLongPush(t *testing.T) {
 		_, ids := c.pushed(sub)
 		got = append(got, ids...)
 	}
-	if fmt.Sprint(got) != fmt.Sprint(made) {
-		t.Errorf("got %v, want %v", got, made)
-	}
+	testkit.Equal(t, fmt.Sprint(got), fmt.Sprint(made), made)
 }
 
 // TestStreamConnectionsAreCounted: a stream occupies the place of a connection until it ends.
@@ -453,10 +414,7 @@ func TestPushInRuns(t *testing.T) {
 	sub := c.send("subscribe", `{"credit":100}`)
 	got := 0
 	for got < 300 {
-		kind, text, err := c.conn.Read(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		kind, text := testkit.Must2(c.conn.Read(t.Context()))(t)
 		if kind == websocket.MessageText {
 			continue // answers
 		}
@@ -465,20 +423,12 @@ func TestPushInRuns(t *testing.T) {
 			t.Fatalf("a binary message begins %.80q", text)
 		}
 		d := runs.NewDecoder(rest)
-		head, err := d.Claim()
-		if err != nil {
-			t.Fatal(err)
-		}
+		head := testkit.Must(d.Claim())(t)
 		for range head.Runs {
-			run, err := d.Run(&head)
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := testkit.Must(d.Run(&head))(t)
 			got += run.N
 		}
-		if err := d.End(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, d.End())
 		c.send("complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, head.ID))
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
@@ -28,17 +29,15 @@ func TestWatching(t *testing.T) {
 		o.Build = Version{Version: "v1.2.3", Commit: "abc"}
 		engine.Engine, o.engine = o.engine, engine
 	})
-	if a := r.get("/ping"); a.status != http.StatusOK || a.body != "pong" || a.header.Get("Content-Type") != "text/plain" {
-		t.Errorf("%d %q", a.status, a.body)
-	}
+	a := r.get("/ping")
+	testkit.Holds(t, a.status == http.StatusOK && a.body == "pong" && a.header.Get("Content-Type") == "text/plain", a.status, a.body)
 	want(t, r.get("/healthz").object(http.StatusOK), "status", "ok")
 	want(t, r.get("/readyz").object(http.StatusOK), "status", "ready")
 	want(t, r.get("/version").object(http.StatusOK), "version", "v1.2.3", "commit", "abc", "level", job.Level)
 	o := r.get("/stats").object(http.StatusOK)
 	for _, name := range []string{"appended", "synced", "applied", "flushed", "lag_commands", "jobs", "clock_offset_ms", "journal", "store"} {
-		if _, there := o[name]; !there {
-			t.Errorf("/stats lacks %s", name)
-		}
+		_, there := o[name]
+		testkit.Holds(t, there, "/stats lacks", name)
 	}
 	for _, c := range []struct {
 		err  error
@@ -51,8 +50,7 @@ func TestWatching(t *testing.T) {
 		{errors.New("something else"), "not_ready"},
 	} {
 		engine.why = c.err
-		o := r.get("/readyz").refused(http.StatusServiceUnavailable, c.code)
-		want(t, o, "detail", c.err.Error())
+		want(t, r.get("/readyz").refused(http.StatusServiceUnavailable, c.code), "detail", c.err.Error())
 	}
 }
 
@@ -86,10 +84,7 @@ func TestReads(t *testing.T) {
 			r.do(http.MethodDelete, "/jobs/"+foreign, nil).refused(http.StatusNotFound, "job_not_found")
 		}
 		// An id with the seq of a job and another time is not the id of the job.
-		parsed, err := job.ParseID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		parsed := testkit.Must(job.ParseID(id))(t)
 		r.get("/jobs/"+job.NewID(parsed.At()+1, uint64(parsed.LowSeq()), 0).String()).refused(http.StatusNotFound, "job_not_found")
 		r.get("/jobs/"+parsed.WithLine(2).String()).refused(http.StatusNotFound, "job_not_found")
 	})
@@ -135,9 +130,8 @@ func TestQueues(t *testing.T) {
 		{"/queues?client=a&limit=1&after=a%2Fx", "[a/y]", "<nil>"},
 		{"/queues?client=none&limit=1000", "[]", "<nil>"},
 	} {
-		if list, next := names(c.path); fmt.Sprint(list) != c.list || fmt.Sprint(next) != c.next {
-			t.Errorf("%s: %v, next %v", c.path, list, next)
-		}
+		list, next := names(c.path)
+		testkit.Holds(t, fmt.Sprint(list) == c.list && fmt.Sprint(next) == c.next, c.path, list, "next", next)
 	}
 	for path, field := range map[string]string{
 		"/queues?limit=0": "limit", "/queues?limit=1001": "limit", "/queues?limit=x": "limit", "/queues?limit=1&limit=1": "limit",
@@ -165,9 +159,7 @@ func TestQueues(t *testing.T) {
 		}
 		a := r.post("/queues/a/x/resume", `{}`)
 		want(t, a.object(http.StatusOK), "paused", false)
-		if a.header.Get("Daybook-Seq") == "" {
-			t.Error("no Daybook-Seq")
-		}
+		testkit.Holds(t, a.header.Get("Daybook-Seq") != "", "no Daybook-Seq")
 		r.do(http.MethodPost, "/queues/a/z/pause", nil).refused(http.StatusNotFound, "queue_not_found")
 		r.post("/queues/a/x/pause", `{"until":1}`).wrong("until")
 		r.do(http.MethodPost, "/queues/a/b!/pause", nil).wrong("type")
@@ -225,33 +217,22 @@ func TestEngineErrors(t *testing.T) {
 			failure = c.err
 			log.Reset()
 			a := r.add("/add", "secret payload\n")
-			o := a.refused(c.status, c.code)
-			want(t, o, "outcome", c.outcome)
-			if _, full := c.err.(*ingest.TooManyQueues); full && a.header.Get("Retry-After") != "5400" {
-				t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
-			}
-			if c.status == 500 && c.outcome == "unknown" && strings.Contains(a.body, "secret") {
-				t.Errorf("the answer has %s", a.body)
-			}
-			if c.err == nil && !strings.Contains(log.String(), "a broken invariant") {
-				t.Errorf("the log does not have the panic: %s", log.String())
-			}
+			want(t, a.refused(c.status, c.code), "outcome", c.outcome)
+			_, full := c.err.(*ingest.TooManyQueues)
+			testkit.Holds(t, !full || a.header.Get("Retry-After") == "5400", "Retry-After", a.header.Get("Retry-After"))
+			testkit.Holds(t, c.status != 500 || c.outcome != "unknown" || !strings.Contains(a.body, "secret"), "the answer has", a.body)
+			testkit.Holds(t, c.err != nil || strings.Contains(log.String(), "a broken invariant"), "the log does not have the panic", log.String())
 			if calm := c.err == ingest.ErrClosed || c.err == ingest.ErrNotReady; calm != strings.Contains(log.String(), `"level":"info"`) && c.status == 503 {
 				t.Errorf("log: %s", log.String())
 			}
-			if c.status == 500 && !strings.Contains(log.String(), `"level":"error"`) {
-				t.Errorf("log: %s", log.String())
-			}
-			if strings.Contains(log.String(), "secret payload") {
-				t.Errorf("the log has a payload: %s", log.String())
-			}
+			testkit.Holds(t, c.status != 500 || strings.Contains(log.String(), `"level":"error"`), "log", log.String())
+			testkit.Lacks(t, log.String(), "secret payload")
 		})
 	}
 	t.Run("after the change was stored", func(t *testing.T) {
 		p := refusal.After(ingest.ErrStale)
-		if p.Fate != web.Stored || p.Code != "not_ready" {
-			t.Errorf("%+v", p)
-		}
+		testkit.Equal(t, p.Fate, web.Stored, p)
+		testkit.Equal(t, p.Code, "not_ready", p)
 	})
 }
 
@@ -266,18 +247,14 @@ func TestAccessLog(t *testing.T) {
 	r.get("/jobs/x").refused(http.StatusBadRequest, "bad_id")
 	r.stop()
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	if len(lines) != 2 || strings.Contains(log.String(), "hidden") || strings.Contains(log.String(), "payload") {
-		t.Fatalf("log: %s", log.String())
-	}
+	testkit.MustHold(t, len(lines) == 2 && !strings.Contains(log.String(), "hidden") &&
+		!strings.Contains(log.String(), "payload"), "log", log.String())
 	var o map[string]any
-	if err := json.Unmarshal([]byte(lines[1]), &o); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(lines[1]), &o))
 	want(t, o, "level", "info", "method", "GET", "route", "/jobs/:id", "path", "/jobs/x", "status", 400, "code", "bad_id", "message", "request")
 	for _, name := range []string{"took_ms", "bytes_in", "bytes_out", "remote"} {
-		if _, there := o[name]; !there {
-			t.Errorf("the log lacks %s", name)
-		}
+		_, there := o[name]
+		testkit.Holds(t, there, "the log lacks", name)
 	}
 }
 
@@ -300,13 +277,9 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	r.get("/filesets/uploads/history").wantStatus(http.StatusNotFound)
 	r.stop()
 	text := log.String()
-	if strings.Contains(text, id) || strings.Contains(text, id[1:]) {
-		t.Errorf("the log has the id %s: %s", id, text)
-	}
+	testkit.Lacks(t, text, id, id[1:])
 	for _, part := range []string{`"route":"/uploads/:id"`, "resumable-(hidden)", `"path":"/uploads"`, `"path":"/filesets/uploads/history"`} {
-		if !strings.Contains(text, part) {
-			t.Errorf("the log lacks %s: %s", part, text)
-		}
+		testkit.Contains(t, text, part)
 	}
 }
 
@@ -320,9 +293,7 @@ func TestQueueyQueueExchange(t *testing.T) {
 	want(t, r.get("/jobs/"+id).object(http.StatusOK), "job_id", id, "binary_addr", binary, "created_at", o["created_at"], "updated_at", o["updated_at"])
 	const runner = "9c4d5a6e-0d1c-4b1a-8f43-5a1c2f3f9e11"
 	want(t, r.post("/jobs/claim", `{"runner_id":"`+runner+`"}`).object(http.StatusOK), "job_id", id, "status", "active", "run_attempts", 1, "runner_id", runner)
-	if a := r.post("/jobs/claim", `{"runner_id":"`+runner+`"}`); a.status != http.StatusNoContent {
-		t.Errorf("second claim: %d", a.status)
-	}
+	testkit.Equal(t, r.post("/jobs/claim", `{"runner_id":"`+runner+`"}`).status, http.StatusNoContent, "second claim")
 	r.do(http.MethodPost, "/jobs/"+unknownID+"/tickle", nil).refused(http.StatusNotFound, "job_not_found")
 	want(t, r.do(http.MethodPost, "/jobs/"+id+"/tickle", nil).object(http.StatusOK), "status", "active")
 	want(t, r.post("/jobs/"+id+"/complete", `{"status":"completed","output_addr":"`+input+`"}`).object(http.StatusOK), "status", "completed", "output_addr", input)
@@ -339,9 +310,8 @@ func TestPathsOfMiniqHandlers(t *testing.T) {
 		r.post(paths[0], body).object(http.StatusCreated)
 		o := r.get(paths[1]).object(http.StatusOK)
 		want(t, o, "client", "c", "type", "x", "version", 1+2*i)
-		if list, _ := o["handler"].(map[string]any)["chain_types"].([]any); len(list) != 1 || list[0] != "*" {
-			t.Errorf("%v", o)
-		}
+		list, _ := o["handler"].(map[string]any)["chain_types"].([]any)
+		testkit.Holds(t, len(list) == 1 && list[0] == "*", o)
 		if a := r.do(http.MethodPost, paths[2], nil); a.status != http.StatusNoContent {
 			t.Errorf("%s: %d", paths[2], a.status)
 		}

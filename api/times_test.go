@@ -91,9 +91,7 @@ func sane(t *testing.T, what string, doc any, began, now int64) {
 				continue
 			}
 			at, err := n.Int64()
-			if err != nil {
-				t.Errorf("%s: %s is %s", what, name, n)
-			}
+			testkit.Check(t, err, what, name, n)
 			lo, hi := began, now
 			switch name {
 			case "run_at", "expires_at": // given by a client, or a delay
@@ -105,9 +103,7 @@ func sane(t *testing.T, what string, doc any, began, now int64) {
 			case "oldest_pending_age_ms":
 				lo, hi = 0, now-began
 			}
-			if at < lo || at > hi {
-				t.Errorf("%s: %s is %d, not within %d and %d", what, name, at, lo, hi)
-			}
+			testkit.Holds(t, at >= lo && at <= hi, what, name, "is", at, "not within", lo, "and", hi)
 		}
 	}
 }
@@ -130,24 +126,19 @@ func TestTimesAtTheirLimits(t *testing.T) {
 			for _, f := range timeFields() {
 				for _, n := range []int64{f.lo, f.lo + 1, f.hi - 1, f.hi} {
 					a := s.with(t, &f, n)
-					if a.status >= 300 {
-						t.Errorf("%s: %s with %s %d: %d %s", what, a.what, f.name, n, a.status, a.body)
-					}
+					testkit.Holds(t, a.status < 300, what, a.what, "with", f.name, n, a.status, a.body)
 					if strings.HasPrefix(a.body, "{") {
 						var o any
 						d := json.NewDecoder(strings.NewReader(a.body))
 						d.UseNumber()
-						if err := d.Decode(&o); err != nil {
-							t.Errorf("%s: %v", a.what, err)
-						}
+						testkit.Check(t, d.Decode(&o), a.what)
 						sane(t, what+", "+a.what, o, began, s.engine.Now())
 					}
 				}
 				for _, n := range []int64{f.lo - 1, f.hi + 1, math.MinInt64, math.MaxInt64} {
 					a := s.with(t, &f, n)
-					if name := f.name; a.status != http.StatusBadRequest || a.wrong(name) == nil {
-						t.Errorf("%s: %s with %s %d: %d %s", what, a.what, name, n, a.status, a.body)
-					}
+					name := f.name
+					testkit.Holds(t, a.status == http.StatusBadRequest && a.wrong(name) != nil, what, a.what, "with", name, n, a.status, a.body)
 				}
 			}
 			// The longest backoff, repeatedly, for a job with the latest run_at and the longest retention.
@@ -170,18 +161,16 @@ func TestTimesAtTheirLimits(t *testing.T) {
 			read(what + ", after a rest")
 			before := s.engine.Stats().Appended
 			time.Sleep(10 * time.Minute)
-			if n := s.engine.Stats().Appended - before; n > 50 {
-				t.Errorf("%s: %d records in ten minutes without requests", what, n)
-			}
+			n := s.engine.Stats().Appended - before
+			testkit.Holds(t, n <= 50, what, n, "records in ten minutes without requests")
 		}
 
 		send("at first")
 		held := s.send(t, "POST", "/jobs/claim", `{"runner_id":"r","clients":["default"],"lease_ms":1000}`).object(http.StatusOK)
 		s.ahead.Add(int64(21 * 24 * time.Hour))
 		s.send(t, "POST", "/clock/accept", "").object(http.StatusOK)
-		if late := s.engine.Now() - began; late < 21*86_400_000 {
-			t.Fatalf("the clock is at %d ms", late)
-		}
+		late := s.engine.Now() - began
+		testkit.MustHold(t, late >= 21*86_400_000, "the clock is at", late, "ms")
 		want(t, s.send(t, "GET", "/jobs/"+held["job_id"].(string), "").object(http.StatusOK), "status", "active")
 		send("after three weeks at once")
 		quiet("after three weeks at once", 10*time.Minute)
@@ -194,9 +183,8 @@ func TestTimesAtTheirLimits(t *testing.T) {
 		send("while the clock catches up")
 		s.down(true)
 		s.up() // a start sets the journal's time to the wall clock at once
-		if late := s.engine.Now() - began; late < 60*86_400_000 {
-			t.Errorf("the clock is at %d ms", late)
-		}
+		late = s.engine.Now() - began
+		testkit.Holds(t, late >= 60*86_400_000, "the clock is at", late, "ms")
 		send("after a start weeks later")
 		quiet("after a start weeks later", 25*time.Hour) // no lease is left
 	})

@@ -26,9 +26,8 @@ func (r *rig) begin(size int, headers ...string) string {
 	a := r.do(http.MethodPost, "/uploads", nil, append(headers, "Upload-Length", strconv.Itoa(size))...)
 	a.wantStatus(http.StatusCreated)
 	path := a.header.Get("Location")
-	if !strings.HasPrefix(path, "/uploads/") || a.header.Get("Tus-Resumable") != "1.0.0" || a.header.Get("Upload-Offset") != "0" || a.header.Get("Upload-Expires") == "" {
-		r.Errorf("%v", a.header)
-	}
+	testkit.Holds(r, strings.HasPrefix(path, "/uploads/") && a.header.Get("Tus-Resumable") == "1.0.0" &&
+		a.header.Get("Upload-Offset") == "0" && a.header.Get("Upload-Expires") != "", a.header)
 	return path
 }
 
@@ -50,9 +49,8 @@ func TestUploads(t *testing.T) {
 	looks := func(offset int, finished bool) {
 		t.Helper()
 		head := r.do(http.MethodHead, path, nil)
-		if meta := head.header.Get("Upload-Metadata"); meta != "filename YQ==,address "+base64.StdEncoding.EncodeToString([]byte(address)) {
-			t.Errorf("at %d the metadata is %q", offset, meta)
-		}
+		meta := head.header.Get("Upload-Metadata")
+		testkit.Holds(t, meta == "filename YQ==,address "+base64.StdEncoding.EncodeToString([]byte(address)), "at", offset, "the metadata is", meta)
 		d := r.get(path).object(http.StatusOK)
 		if head.status != http.StatusOK || head.header.Get("Upload-Offset") != strconv.Itoa(offset) || head.header.Get("Upload-Length") != strconv.Itoa(len(content)) || head.header.Get("Cache-Control") != "no-store" ||
 			fmt.Sprint(d["offset"]) != strconv.Itoa(offset) || fmt.Sprint(d["size"]) != strconv.Itoa(len(content)) || (d["blob"] == address) != finished || (head.header.Get("Daybook-Blob") == address) != finished {
@@ -62,15 +60,12 @@ func TestUploads(t *testing.T) {
 	looks(0, false)
 	a := r.append(path, 0, content[:3])
 	a.wantStatus(http.StatusNoContent)
-	if a.header.Get("Upload-Offset") != "3" || a.header.Get("Daybook-Blob") != "" {
-		t.Errorf("%v", a.header)
-	}
+	testkit.Equal(t, a.header.Get("Upload-Offset"), "3", a.header)
+	testkit.Equal(t, a.header.Get("Daybook-Blob"), "", a.header)
 	looks(3, false)
 	a = r.append(path, 0, content)
 	a.refused(http.StatusConflict, "offset_differs")
-	if a.header.Get("Upload-Offset") != "3" {
-		t.Errorf("%v", a.header)
-	}
+	testkit.Equal(t, a.header.Get("Upload-Offset"), "3", a.header)
 	r.append(path, 3, content).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 	r.do(http.MethodPatch, path, chunked(content), "Upload-Offset", "3", "Content-Type", files.MIMEOffset).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 	looks(3, false)
@@ -78,13 +73,10 @@ func TestUploads(t *testing.T) {
 	r.append(path, 3, content[3:7]).wantStatus(http.StatusNoContent)
 	a = r.append(path, 7, content[7:])
 	a.wantStatus(http.StatusNoContent)
-	if a.header.Get("Daybook-Blob") != address || a.header.Get("Location") != "/blobs/"+address || a.header.Get("Upload-Offset") != strconv.Itoa(len(content)) {
-		t.Errorf("the last answer has %v", a.header)
-	}
+	testkit.Holds(t, a.header.Get("Daybook-Blob") == address && a.header.Get("Location") == "/blobs/"+address &&
+		a.header.Get("Upload-Offset") == strconv.Itoa(len(content)), "the last answer has", a.header)
 	looks(len(content), true)
-	if got := r.get("/blobs/" + address); got.body != content {
-		t.Errorf("the blob is %q", got.body)
-	}
+	testkit.Equal(t, r.get("/blobs/"+address).body, content, "the blob")
 	r.append(path, len(content), "").refused(http.StatusConflict, "offset_differs")
 	r.do(http.MethodDelete, path, nil).wantStatus(http.StatusNoContent)
 	r.do(http.MethodDelete, path, nil).refused(http.StatusNotFound, "upload_not_found")
@@ -93,18 +85,14 @@ func TestUploads(t *testing.T) {
 	// Creations with all of the bytes, and of an empty blob.
 	whole := r.do(http.MethodPost, "/uploads", strings.NewReader("whole"), "Upload-Length", "5", "Content-Type", files.MIMEOffset)
 	whole.wantStatus(http.StatusCreated)
-	if whole.header.Get("Daybook-Blob") != addressOf("whole") || !strings.HasPrefix(whole.header.Get("Location"), "/uploads/") {
-		t.Errorf("%v", whole.header)
-	}
+	testkit.Holds(t, whole.header.Get("Daybook-Blob") == addressOf("whole") &&
+		strings.HasPrefix(whole.header.Get("Location"), "/uploads/"), whole.header)
 	begun := r.do(http.MethodPost, "/uploads", strings.NewReader("who"), "Upload-Length", "5", "Content-Type", files.MIMEOffset)
 	begun.wantStatus(http.StatusCreated)
 	r.append(begun.header.Get("Location"), 3, "le").wantStatus(http.StatusNoContent)
-	if empty := r.do(http.MethodPost, "/uploads", nil, "Upload-Length", "0"); empty.header.Get("Daybook-Blob") != addressOf("") {
-		t.Errorf("%d %v", empty.status, empty.header)
-	}
-	if text := r.get("/metrics").body; !strings.Contains(text, "\ndaybook_blobs_put_total 4\n") {
-		t.Error("the metrics do not count the blobs")
-	}
+	empty := r.do(http.MethodPost, "/uploads", nil, "Upload-Length", "0")
+	testkit.Holds(t, empty.header.Get("Daybook-Blob") == addressOf(""), empty.status, empty.header)
+	testkit.Contains(t, r.get("/metrics").body, "\ndaybook_blobs_put_total 4\n")
 }
 
 func TestUploadRefusals(t *testing.T) {
@@ -128,9 +116,7 @@ func TestUploadRefusals(t *testing.T) {
 	r.do(http.MethodPost, "/uploads", chunked("xx"), "Upload-Length", "1", "Content-Type", files.MIMEOffset).refused(http.StatusRequestEntityTooLarge, web.CodeTooLarge)
 	other := "address " + base64.StdEncoding.EncodeToString([]byte(addressOf("other")))
 	r.do(http.MethodPost, "/uploads", strings.NewReader("x"), "Upload-Length", "1", "Upload-Metadata", other, "Content-Type", files.MIMEOffset).refused(http.StatusUnprocessableEntity, "wrong_digest")
-	if entries, err := os.ReadDir(filepath.Join(r.blobs.dir, "uploads")); err != nil || len(entries) != 0 {
-		t.Errorf("refused uploads have left %v, %v", entries, err)
-	}
+	testkit.Equal(t, len(testkit.Must(os.ReadDir(filepath.Join(r.blobs.dir, "uploads")))(t)), 0, "refused uploads have left")
 	path := r.begin(1, "Upload-Metadata", other)
 	r.append(path, 0, "x").refused(http.StatusUnprocessableEntity, "wrong_digest")
 	r.get(path).refused(http.StatusNotFound, "upload_not_found")
@@ -152,13 +138,8 @@ func TestUploadRefusals(t *testing.T) {
 // partOf sends a PATCH of size bytes from offset, but only a part of them.
 func (r *rig) partOf(path string, offset, size int, part string) net.Conn {
 	r.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		r.Fatal(err)
-	}
-	if _, err := fmt.Fprintf(c, "PATCH %s HTTP/1.1\r\nHost: localhost\r\nUpload-Offset: %d\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", path, offset, files.MIMEOffset, size, part); err != nil {
-		r.Fatal(err)
-	}
+	c := testkit.Must(net.Dial("tcp", strings.TrimPrefix(r.url, "http://")))(r)
+	testkit.Must(fmt.Fprintf(c, "PATCH %s HTTP/1.1\r\nHost: localhost\r\nUpload-Offset: %d\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", path, offset, files.MIMEOffset, size, part))(r)
 	return c
 }
 
@@ -175,14 +156,8 @@ func (r *rig) untilFree(path string) {
 
 func (r *rig) isBusy(path string) bool {
 	r.Helper()
-	s, err := r.blobs.Store()
-	if err != nil {
-		r.Fatal(err)
-	}
-	u, err := s.Upload(r.Context(), "", strings.TrimPrefix(path, "/uploads/"))
-	if err != nil {
-		r.Fatal(err)
-	}
+	s := testkit.Must(r.blobs.Store())(r)
+	u := testkit.Must(s.Upload(r.Context(), "", strings.TrimPrefix(path, "/uploads/")))(r)
 	return u.State().Busy
 }
 
@@ -194,25 +169,18 @@ func TestUploadConnections(t *testing.T) {
 	const content = "over several connections"
 	path := r.begin(len(content))
 	offset := func() string { return r.do(http.MethodHead, path, nil).header.Get("Upload-Offset") }
-	c := r.partOf(path, 0, len(content), content[:5])
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.partOf(path, 0, len(content), content[:5]).Close())
 	r.until("the bytes of the lost connection count", func() bool { return offset() == "5" })
 	r.untilFree(path) // the bytes count before the request has ended
 	silent := r.partOf(path, 5, len(content)-5, content[5:9])
 	defer silent.Close()
 	r.untilBusy(path)
 	r.append(path, 5, "").refused(http.StatusLocked, "upload_busy")
-	answer, err := io.ReadAll(silent)
-	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
-		t.Errorf("the silent connection got %q, %v", answer, err)
-	}
+	answer := testkit.Must(io.ReadAll(silent))(t)
+	testkit.Holds(t, strings.HasPrefix(string(answer), "HTTP/1.1 408 "), "the silent connection got", answer)
 	r.until("the bytes of the silent connection count", func() bool { return offset() == "9" })
 	r.append(path, 9, content[9:]).wantStatus(http.StatusNoContent)
-	if got := r.get("/blobs/" + addressOf(content)); got.body != content {
-		t.Errorf("the blob is %q", got.body)
-	}
+	testkit.Equal(t, r.get("/blobs/"+addressOf(content)).body, content, "the blob")
 }
 
 // TestUploadGoesOnAtOnce: a client that has lost its connection continues at once, even if the server has not noticed
@@ -224,18 +192,12 @@ func TestUploadGoesOnAtOnce(t *testing.T) {
 		path := r.begin(len(content))
 		c := r.partOf(path, 0, len(content), content[:4])
 		r.untilBusy(path)
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.Close())
 		a := r.append(path, 0, "") // waits for the other append; chance decides whether that append has received its bytes
-		if a.status != http.StatusNoContent && a.status != http.StatusConflict {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		testkit.Holds(t, a.status == http.StatusNoContent || a.status == http.StatusConflict, a.status, a.body)
 		head := r.do(http.MethodHead, path, nil)
 		offset, err := strconv.Atoi(head.header.Get("Upload-Offset"))
-		if err != nil {
-			t.Fatalf("%d %v", head.status, head.header)
-		}
+		testkit.NoError(t, err, head.status, head.header)
 		r.append(path, offset, content[offset:]).wantStatus(http.StatusNoContent)
 	}
 	// Many requests for an upload never hinder its last append.
@@ -254,13 +216,9 @@ func TestUploadGoesOnAtOnce(t *testing.T) {
 		}
 		a := r.append(path, 0, content)
 		looks.Wait()
-		if a.status != http.StatusNoContent || a.header.Get("Daybook-Blob") != addressOf(content) {
-			t.Errorf("%d %v %s", a.status, a.header, a.body)
-		}
+		testkit.Holds(t, a.status == http.StatusNoContent && a.header.Get("Daybook-Blob") == addressOf(content), a.status, a.header, a.body)
 	}
-	if text := r.get("/metrics").body; !strings.Contains(text, fmt.Sprintf("\ndaybook_blobs_put_total %d\n", 2*rounds)) {
-		t.Error("the metrics do not count the blobs once")
-	}
+	testkit.Contains(t, r.get("/metrics").body, fmt.Sprintf("\ndaybook_blobs_put_total %d\n", 2*rounds))
 }
 
 // statusesOfUploads makes requests that get the statuses of the routes of uploads.
@@ -287,8 +245,6 @@ func (r *rig) statusesOfUploads(o *tried, do func(o *tried, path, body string, h
 		busy := r.partOf(path, 0, 5, "x")
 		r.untilBusy(path)
 		do(o, path, o.body).refused(http.StatusLocked, "upload_busy")
-		if err := busy.Close(); err != nil {
-			r.Error(err)
-		}
+		testkit.Check(r, busy.Close())
 	}
 }

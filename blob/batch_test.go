@@ -20,24 +20,15 @@ import (
 
 func mustBegin(t testing.TB, s *Store) *Batch {
 	t.Helper()
-	b, err := s.NewBatch(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Discard(); err != nil {
-			t.Error(err)
-		}
-	})
+	b := testkit.Must(s.NewBatch(t.Context(), ""))(t)
+	t.Cleanup(func() { testkit.Check(t, b.Discard()) })
 	return b
 }
 
 func mustAdd(t testing.TB, b *Batch, content string) Info {
 	t.Helper()
-	info, err := b.Add(context.Background(), strings.NewReader(content), Ref{})
-	if err != nil || info.Address != addressOf(content) || info.Size != int64(len(content)) {
-		t.Errorf("Add of %d bytes: %+v, %v", len(content), info, err)
-	}
+	info := testkit.Must(b.Add(context.Background(), strings.NewReader(content), Ref{}))(t)
+	testkit.Holds(t, info.Address == addressOf(content) && info.Size == int64(len(content)), "Add of", len(content), "bytes", info)
 	return info
 }
 
@@ -47,9 +38,7 @@ func mustCommit(t testing.TB, s *Store, contents ...string) {
 	for _, content := range contents {
 		mustAdd(t, b, content)
 	}
-	if err := b.Commit(context.Background()); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, b.Commit(context.Background()))
 }
 
 // contents returns n different contents. Each seventh is larger than the limit up to which Add keeps a blob in memory.
@@ -95,33 +84,23 @@ func TestBatch(t *testing.T) {
 		realSync := s.h.Sync
 		s.h.Sync = func(f *os.File) error {
 			for _, content := range all {
-				if there, err := has(t, s, addressOf(content)); there || err != nil {
-					t.Error("it is there before the last sync", err)
-				}
+				there, err := has(t, s, addressOf(content))
+				testkit.Holds(t, !there && err == nil, "it is there before the last sync", err)
 			}
 			return realSync(f)
 		}
 		b := mustBegin(t, s)
 		for _, content := range all {
-			if mustAdd(t, b, content).Existed {
-				t.Error("it existed")
-			}
+			testkit.Holds(t, !mustAdd(t, b, content).Existed, "it existed")
 		}
-		if !mustAdd(t, b, all[n-1]).Existed || !mustAdd(t, b, all[0]).Existed {
-			t.Error("it did not exist at the second time")
-		}
+		testkit.Holds(t, mustAdd(t, b, all[n-1]).Existed && mustAdd(t, b, all[0]).Existed, "it did not exist at the second time")
 		check()
-		if err := b.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, b.Commit(t.Context()))
 		for _, content := range all {
 			mustRead(t, s, content)
-			if mustResolve(t, s, content) != addressOf(content) {
-				t.Error("its SHA-1 leads elsewhere")
-			}
+			testkit.Equal(t, mustResolve(t, s, content), addressOf(content), "its SHA-1 leads elsewhere")
 		}
-		mustAddUp(t, s)
-		mustBeEmpty(t, s.uploadsDir())
+		mustBeTidy(t, s)
 		count := map[string]int{}
 		first := len(rec.calls)
 		for i, call := range rec.calls {
@@ -131,9 +110,7 @@ func TestBatch(t *testing.T) {
 			}
 			if strings.HasPrefix(path, "uploads/") || verb == "syncfs" || path == "blobs/sha256" || path == "blobs/sha1" {
 				count[verb]++
-				if i > first && verb != "rename" && path == "uploads/temp" {
-					t.Errorf("%s after the first rename", call)
-				}
+				testkit.Holds(t, i <= first || verb == "rename" || path != "uploads/temp", call, "after the first rename")
 			}
 		}
 		opening := 2 + 2 // the syncs of OpenDir: two files, two directories
@@ -144,14 +121,9 @@ func TestBatch(t *testing.T) {
 		if syncs := count["sync"] - opening; syncs != want || count["syncfs"] != map[bool]int{true: 1}[want == 2] {
 			t.Errorf("%d syncs and %d syncfs, want %d syncs; calls %v", syncs, count["syncfs"], want, count)
 		}
-		if err := b.Commit(t.Context()); !errors.Is(err, errBatchEnded) {
-			t.Errorf("a second Commit: %v", err)
-		}
-		if _, err := b.Add(t.Context(), strings.NewReader("late"), Ref{}); !errors.Is(err, errBatchEnded) {
-			t.Errorf("an Add after Commit: %v", err)
-		}
-		mustBeEmpty(t, s.uploadsDir())
-		mustAddUp(t, s)
+		testkit.Failed(t, b.Commit(t.Context()), errBatchEnded)
+		testkit.Fails(b.Add(t.Context(), strings.NewReader("late"), Ref{}))(t, errBatchEnded)
+		mustBeTidy(t, s)
 	})
 }
 
@@ -180,16 +152,14 @@ func TestBatchFailedCalls(t *testing.T) {
 				err = errors.Join(err, b.Discard())
 			}
 			if len(rec.calls) < failAt {
-				if err != nil || failAt < 2*n {
-					t.Errorf("a batch of %d calls: %v", len(rec.calls), err)
-				}
+				testkit.NoError(t, err)
+				testkit.Holds(t, failAt >= 2*n, "a batch of", len(rec.calls), "calls")
 				break
 			}
 			if !errors.Is(err, errInjected) {
 				t.Errorf("%s fails: %v", rec.calls[failAt-1], err)
 			}
-			mustBeEmpty(t, s.uploadsDir())
-			mustAddUp(t, s)
+			mustBeTidy(t, s)
 			for i, content := range all {
 				if there, err := has(t, s, addressOf(content)); there != (i == 0 || i == 6) || err != nil {
 					t.Errorf("%s fails: blob %d is there: %v, %v", rec.calls[failAt-1], i, there, err)
@@ -197,9 +167,7 @@ func TestBatchFailedCalls(t *testing.T) {
 			}
 			mustRead(t, s, all[0])
 			mustRead(t, s, all[6])
-			if s.hidden() != 0 || len(s.busy) != 0 {
-				t.Errorf("%d are unsynced, %d are owned", s.hidden(), len(s.busy))
-			}
+			testkit.Holds(t, s.hidden() == 0 && len(s.busy) == 0, s.hidden(), "are unsynced", len(s.busy), "are owned")
 			if t.Failed() {
 				return
 			}
@@ -207,9 +175,7 @@ func TestBatchFailedCalls(t *testing.T) {
 				mustCommit(t, s, all...)
 				mustRead(t, s, all[n-1])
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.Close())
 		}
 	})
 }
@@ -223,21 +189,14 @@ func TestBatchOfKnownBlobs(t *testing.T) {
 	info := mustPut(t, s, wilson)
 	mustPut(t, s, damaged)
 	noSHA1 := mustPut(t, s, "without a SHA-1")
-	if err := errors.Join(os.Remove(s.sha1Path(noSHA1.SHA1)), os.WriteFile(s.path(addressOf(damaged)), make([]byte, 5000), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	before, err := os.Stat(s.path(info.Address))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(os.Remove(s.sha1Path(noSHA1.SHA1)), os.WriteFile(s.path(addressOf(damaged)), make([]byte, 5000), 0o600)))
+	before := testkit.Must(os.Stat(s.path(info.Address)))(t)
 	c.at = c.at.Add(defaultGrace)
 	s.o.QuotaBytes = s.Used() // nothing is added
 	mustCommit(t, s, wilson, damaged, "without a SHA-1")
 	mustRead(t, s, wilson)
 	mustRead(t, s, damaged)
-	if mustResolve(t, s, "without a SHA-1") != noSHA1.Address {
-		t.Error("the SHA-1 leads elsewhere")
-	}
+	testkit.Equal(t, mustResolve(t, s, "without a SHA-1"), noSHA1.Address, "the SHA-1 leads elsewhere")
 	after, err := os.Stat(s.path(info.Address))
 	if err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(c.at) {
 		t.Errorf("the same file: %v; it is of %v, not %v; %v", os.SameFile(before, after), after.ModTime(), c.at, err)
@@ -249,15 +208,12 @@ func TestBatchOfKnownBlobs(t *testing.T) {
 	b := mustBegin(t, s)
 	mustAdd(t, b, "new")
 	mustAdd(t, b, wilson)
-	if err := s.Delete(t.Context(), "", info.Address); err != nil {
-		t.Fatal(err)
-	}
-	mustFail(t, b.Commit(t.Context()), ErrNotFound)
+	testkit.NoError(t, s.Delete(t.Context(), "", info.Address))
+	testkit.Failed(t, b.Commit(t.Context()), ErrNotFound)
 	if there, err := has(t, s, addressOf("new")); there || err != nil {
 		t.Error("a part of the batch is there", err)
 	}
-	mustAddUp(t, s)
-	mustBeEmpty(t, s.uploadsDir())
+	mustBeTidy(t, s)
 }
 
 // TestBatchRefusals: a refused blob does not end the batch.
@@ -279,57 +235,39 @@ func TestBatchRefusals(t *testing.T) {
 		{"another digest of a large one", large, Ref{SHA256: &other}, ErrDigest},
 	} {
 		_, err := b.Add(t.Context(), strings.NewReader(refused.content), refused.want)
-		if !errors.Is(err, refused.err) {
-			t.Errorf("%s: %v", refused.name, err)
-		}
+		testkit.Holds(t, errors.Is(err, refused.err), refused.name, err)
 	}
-	_, err := b.Add(canceled(), strings.NewReader("canceled"), Ref{})
-	mustFail(t, err, context.Canceled)
-	_, err = b.Add(t.Context(), readerFunc(func([]byte) (int, error) { return 0, errInjected }), Ref{})
-	mustFail(t, err, errInjected)
+	testkit.Fails(b.Add(canceled(), strings.NewReader("canceled"), Ref{}))(t, context.Canceled)
+	testkit.Fails(b.Add(t.Context(), readerFunc(func([]byte) (int, error) { return 0, errInjected }), Ref{}))(t, errInjected)
 	s.o.MaxBytes = 10
-	_, err = b.Add(t.Context(), strings.NewReader("eleven byte"), Ref{})
-	mustFail(t, err, ErrTooLarge)
+	testkit.Fails(b.Add(t.Context(), strings.NewReader("eleven byte"), Ref{}))(t, ErrTooLarge)
 	s.o.MaxBytes = 2 * bufferBytes
 	free = 0
-	_, err = b.Add(t.Context(), strings.NewReader("no space"), Ref{})
-	mustFail(t, err, ErrNoSpace)
+	testkit.Fails(b.Add(t.Context(), strings.NewReader("no space"), Ref{}))(t, ErrNoSpace)
 	free = 1 << 40
 	mustAdd(t, b, large)
-	_, err = b.Add(t.Context(), strings.NewReader(strings.Repeat("y", 2*bufferBytes)), Ref{})
-	mustFail(t, err, ErrQuota)
-	if used := int64(len(wilson) + len(large)); s.Used() != used {
-		t.Errorf("%d bytes are used, want %d", s.Used(), used)
-	}
+	testkit.Fails(b.Add(t.Context(), strings.NewReader(strings.Repeat("y", 2*bufferBytes)), Ref{}))(t, ErrQuota)
+	testkit.Equal(t, s.Used(), int64(len(wilson)+len(large)), "bytes are used")
 	mustAdd(t, b, "third")
-	_, err = b.Add(t.Context(), strings.NewReader("fourth"), Ref{})
-	mustFail(t, err, ErrBatchFull)
+	testkit.Fails(b.Add(t.Context(), strings.NewReader("fourth"), Ref{}))(t, ErrBatchFull)
 	mustAdd(t, b, wilson) // the batch has this blob
-	if err := b.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, b.Commit(t.Context()))
 	for _, content := range []string{wilson, large, "third"} {
 		mustRead(t, s, content)
 	}
-	mustAddUp(t, s)
-	mustBeEmpty(t, s.uploadsDir())
+	mustBeTidy(t, s)
 
-	_, err = s.NewBatch(canceled(), "")
-	mustFail(t, err, context.Canceled)
+	testkit.Fails(s.NewBatch(canceled(), ""))(t, context.Canceled)
 	for _, end := range []func(*Batch) error{(*Batch).Discard, func(b *Batch) error {
-		mustFail(t, b.Commit(canceled()), context.Canceled)
+		testkit.Failed(t, b.Commit(canceled()), context.Canceled)
 		return b.Discard()
 	}} {
 		b := mustBegin(t, s)
 		mustAdd(t, b, "gone")
-		if err := end(b); err != nil {
-			t.Error(err)
-		}
-		if there, err := has(t, s, addressOf("gone")); there || err != nil {
-			t.Error("a discarded blob is there", err)
-		}
-		mustAddUp(t, s)
-		mustBeEmpty(t, s.uploadsDir())
+		testkit.Check(t, end(b))
+		there, err := has(t, s, addressOf("gone"))
+		testkit.Holds(t, !there && err == nil, "a discarded blob is there", err)
+		mustBeTidy(t, s)
 	}
 }
 
@@ -346,12 +284,9 @@ func TestSlowBatch(t *testing.T) {
 			mustAdd(t, b, content)
 		}
 		c.at = c.at.Add(2 * defaultGrace)
-		if err := b.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if swept, err := s.Sweep(t.Context(), "", nobody); swept.Blobs != 0 || err != nil {
-			t.Errorf("swept %+v, %v", swept, err)
-		}
+		testkit.NoError(t, b.Commit(t.Context()))
+		swept, err := s.Sweep(t.Context(), "", nobody)
+		testkit.Holds(t, swept.Blobs == 0 && err == nil, "swept", swept, err)
 	})
 }
 
@@ -401,9 +336,7 @@ func TestBatchesAtOnce(t *testing.T) {
 						adds.Wait()
 						err = b.Commit(t.Context())
 					}
-					if err != nil && !errors.Is(err, errInjected) {
-						t.Error(err)
-					}
+					testkit.Holds(t, err == nil || errors.Is(err, errInjected), err)
 					mu.Lock()
 					for _, content := range some {
 						durable[content] = durable[content] || err == nil
@@ -419,8 +352,7 @@ func TestBatchesAtOnce(t *testing.T) {
 				mustResolve(t, s, content)
 			}
 		}
-		mustAddUp(t, s)
-		mustBeEmpty(t, s.uploadsDir())
+		mustBeTidy(t, s)
 	}
 }
 
@@ -469,13 +401,10 @@ func TestBatchPowerCuts(t *testing.T) {
 			b.Discard() // fails without power
 		}
 		s = afterCut(t, disk, moment, rng.Uint64(), s, dir)
-		mustBeEmpty(t, s.uploadsDir())
-		mustAddUp(t, s)
+		mustBeTidy(t, s)
 		for content := range attempted {
-			there, err := has(t, s, addressOf(content))
-			if err != nil || !there && durable[content] {
-				t.Errorf("it is there: %v, %v", there, err)
-			}
+			there := testkit.Must(has(t, s, addressOf(content)))(t)
+			testkit.Holds(t, there || !durable[content], "it is there", there)
 			if there {
 				mustRead(t, s, content)
 				mustResolve(t, s, content)
@@ -512,7 +441,7 @@ func TestFailedSyncFS(t *testing.T) {
 	for _, content := range contents("failed", manyFiles) {
 		mustAdd(t, b, content)
 	}
-	mustFail(t, b.Commit(t.Context()), unix.EIO)
+	testkit.Failed(t, b.Commit(t.Context()), unix.EIO)
 	mustBeEmpty(t, s.uploadsDir())
 	mustBeEmpty(t, s.blobs())
 	mustAddUp(t, s)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // zeros is an endless stream.
@@ -20,9 +22,7 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 func benchmarkBytes(b *testing.B) int64 {
 	mib := int64(64)
 	if text := os.Getenv("DAYBOOK_BLOB_BENCH_MIB"); text != "" {
-		if _, err := fmt.Sscan(text, &mib); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(fmt.Sscan(text, &mib))(b)
 	}
 	return mib << 20
 }
@@ -35,9 +35,7 @@ func BenchmarkPut(b *testing.B) {
 	b.SetBytes(size)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := s.Put(context.Background(), "", io.LimitReader(zeros{}, size), Ref{}); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(s.Put(context.Background(), "", io.LimitReader(zeros{}, size), Ref{}))(b)
 	}
 	b.ReportMetric(float64(syncs)/float64(b.N), "fsyncs/op")
 }
@@ -50,9 +48,7 @@ func BenchmarkPutSmall(b *testing.B) {
 	for b.Loop() {
 		copy(content, fmt.Sprint(i))
 		i++
-		if _, err := put(s, string(content)); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(put(s, string(content)))(b)
 	}
 }
 
@@ -69,13 +65,9 @@ func BenchmarkBatch(b *testing.B) {
 			batch := mustBegin(b, s)
 			for i := range blobs {
 				copy(content, fmt.Sprint(run, i, " "))
-				if _, err := batch.Add(b.Context(), bytes.NewReader(content[:1024+i%3073]), Ref{}); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(batch.Add(b.Context(), bytes.NewReader(content[:1024+i%3073]), Ref{}))(b)
 			}
-			if err := batch.Commit(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, batch.Commit(b.Context()))
 		}
 		b.ReportMetric(blobs*float64(b.N)/b.Elapsed().Seconds(), "blobs/s")
 	}
@@ -93,21 +85,13 @@ func BenchmarkMissing(b *testing.B) {
 			c := &clock{time.Now()}
 			s := newStore(b, Options{Hooks: Hooks{Now: c.now}})
 			s.trustsSyncFS = trusted
-			batch, err := s.NewBatch(b.Context(), "")
-			if err != nil {
-				b.Fatal(err)
-			}
+			batch := testkit.Must(s.NewBatch(b.Context(), ""))(b)
 			var all []Address
 			for i := range 1000 {
-				info, err := batch.Add(b.Context(), strings.NewReader(fmt.Sprint(i)), Ref{})
-				if err != nil {
-					b.Fatal(err)
-				}
+				info := testkit.Must(batch.Add(b.Context(), strings.NewReader(fmt.Sprint(i)), Ref{}))(b)
 				all = append(all, info.Address)
 			}
-			if err := batch.Commit(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, batch.Commit(b.Context()))
 			for b.Loop() {
 				c.at = c.at.Add(2 * defaultGrace)
 				if missing, err := s.Missing(b.Context(), "", all); err != nil || len(missing) > 0 {

@@ -14,15 +14,14 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/internal/filelock"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
 func mustPutIn(t testing.TB, s *Store, client, content string) Info {
 	t.Helper()
-	info, err := s.Put(context.Background(), client, strings.NewReader(content), Ref{})
-	if err != nil || info.Address != addressOf(content) {
-		t.Fatalf("Put: %+v, %v", info, err)
-	}
+	info := testkit.Must(s.Put(context.Background(), client, strings.NewReader(content), Ref{}))(t)
+	testkit.MustEqual(t, info.Address, addressOf(content), "Put:", info)
 	return info
 }
 
@@ -34,20 +33,17 @@ func sees(t testing.TB, s *Store, client, content string) bool {
 	b, getErr := s.Get(t.Context(), client, a)
 	if getErr == nil {
 		got := make([]byte, len(content))
-		if _, err := b.ReadAt(got, 0); err != nil || string(got) != content {
-			t.Errorf("read %q, %v", got, err)
-		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(b.ReadAt(got, 0))(t)
+		testkit.Holds(t, string(got) == content, "read", got)
+		testkit.Check(t, b.Close())
 	}
 	missing, err := s.Missing(t.Context(), client, []Address{a})
 	if err != nil || (statErr == nil) != (getErr == nil) || (getErr == nil) != (len(missing) == 0) {
 		t.Errorf("Stat returned %v, Get %v, Missing %v, %v", statErr, getErr, missing, err)
 	}
 	if statErr != nil {
-		mustFail(t, statErr, ErrNotFound)
-		mustFail(t, getErr, ErrNotFound)
+		testkit.Failed(t, statErr, ErrNotFound)
+		testkit.Failed(t, getErr, ErrNotFound)
 	}
 	return statErr == nil
 }
@@ -58,18 +54,12 @@ func TestDamageOfClient(t *testing.T) {
 	mustPutIn(t, s, "", wilson)
 	own := mustPutIn(t, s, "ann", wilson)
 	path := s.local().path(blobKey("ann", own.Address))
-	if err := os.WriteFile(path, make([]byte, len(wilson)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(path, make([]byte, len(wilson)), 0o600))
 	b, err := s.Get(t.Context(), "ann", own.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	mustBeDamaged(t, b.Verify(), path)
 	entry := s.local().path(sha1Key("ann", own.SHA1))
-	if err := errors.Join(b.Close(), os.WriteFile(entry, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(b.Close(), os.WriteFile(entry, nil, 0o600)))
 	_, err = s.Resolve(t.Context(), "ann", Ref{SHA1: &own.SHA1})
 	mustBeDamaged(t, err, entry)
 }
@@ -88,13 +78,10 @@ func TestClientNames(t *testing.T) {
 	}
 	for _, name := range names {
 		_, err := c.Stat(t.Context(), name, Address{})
-		if want := job.CheckName("client", name); (want == nil) != errors.Is(err, ErrNotFound) || want != nil && !errors.Is(err, ErrClient) {
-			t.Errorf("%q: %v, but for jobs %v", name, err, want)
-		}
+		want := job.CheckName("client", name)
+		testkit.Holds(t, (want == nil) == errors.Is(err, ErrNotFound) && (want == nil || errors.Is(err, ErrClient)), name, err, "but for jobs", want)
 	}
-	if maxClientName != job.MaxNameBytes {
-		t.Errorf("names have up to %d bytes, those of jobs %d", maxClientName, job.MaxNameBytes)
-	}
+	testkit.Equal(t, maxClientName, job.MaxNameBytes, "the longest name")
 }
 
 // TestClientDirectories: only a call that stores something makes a directory, the number of directories is bounded, and
@@ -107,9 +94,7 @@ func TestClientDirectories(t *testing.T) {
 	sweep := func() {
 		t.Helper()
 		for _, client := range append(c.Clients(), "") {
-			if _, err := c.Sweep(t.Context(), client, nobody); err != nil {
-				t.Error(err)
-			}
+			testkit.Must(c.Sweep(t.Context(), client, nobody))(t)
 		}
 	}
 	mustHave := func(clients, folders string) {
@@ -123,73 +108,42 @@ func TestClientDirectories(t *testing.T) {
 			t.Errorf("there are %v, and Clients returns %v; want %v and %v; %v", got, c.Clients(), folders, clients, err)
 		}
 	}
-	if sees(t, c, "ann", wilson) || c.UsedBy("ann") != 0 {
-		t.Error("there is something")
-	}
+	testkit.Holds(t, !sees(t, c, "ann", wilson) && c.UsedBy("ann") == 0, "there is something")
 	infos, err := c.List(t.Context(), "ann", nil, 1)
-	if len(infos) != 0 || err != nil {
-		t.Error(infos, err)
-	}
-	if _, err := c.List(t.Context(), "ann", nil, 0); err == nil {
-		t.Error("a limit of 0 is no error")
-	}
-	mustFail(t, c.Delete(t.Context(), "ann", addressOf(wilson)), ErrNotFound)
+	testkit.Holds(t, len(infos) == 0 && err == nil, infos, err)
+	testkit.Fails(c.List(t.Context(), "ann", nil, 0))(t)
+	testkit.Failed(t, c.Delete(t.Context(), "ann", addressOf(wilson)), ErrNotFound)
 	sweep()
 	mustHave("", "")
 
 	mustPutIn(t, c, "ann", "ann")
-	b, err := c.NewBatch(t.Context(), "bob")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = c.Put(t.Context(), "cal", strings.NewReader("cal"), Ref{})
-	mustFail(t, err, ErrClients)
-	_, err = c.NewBatch(t.Context(), "cal")
-	mustFail(t, err, ErrClients)
-	_, err = c.NewUpload(t.Context(), "cal", 1, Ref{})
-	mustFail(t, err, ErrClients)
-	if sees(t, c, "cal", "ann") {
-		t.Error("cal sees a blob of ann")
-	}
+	b := testkit.Must(c.NewBatch(t.Context(), "bob"))(t)
+	testkit.Fails(c.Put(t.Context(), "cal", strings.NewReader("cal"), Ref{}))(t, ErrClients)
+	testkit.Fails(c.NewBatch(t.Context(), "cal"))(t, ErrClients)
+	testkit.Fails(c.NewUpload(t.Context(), "cal", 1, Ref{}))(t, ErrClients)
+	testkit.Holds(t, !sees(t, c, "cal", "ann"), "cal sees a blob of ann")
 	clock.at = clock.at.Add(2 * defaultGrace)
 	sweep()
 	mustHave("bob", "") // ann is empty; the batch of bob has not ended
-	if err := b.Discard(); err != nil {
-		t.Error(err)
-	}
-	u, err := c.NewUpload(t.Context(), "bob", 1, Ref{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.Discard())
+	u := testkit.Must(c.NewUpload(t.Context(), "bob", 1, Ref{}))(t)
 	mustPutIn(t, c, "ann", "ann again")
 	sweep()
 	mustHave("ann bob", "ann")
-	if err := u.Remove(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, u.Remove(t.Context()))
 	mustPutIn(t, c, "bob", "") // an empty blob is a blob, too
 	sweep()
 	mustHave("ann bob", "ann bob")
-	if err := c.Delete(t.Context(), "bob", addressOf("")); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, c.Delete(t.Context(), "bob", addressOf("")))
 	sweep()
 	mustHave("ann", "ann")
 	c = reopen(t, c, o)
 	mustHave("ann", "ann")
-	if err := os.Mkdir(filepath.Join(c.dir, "clients", "not a client"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Mkdir(filepath.Join(c.dir, "clients", "not a client"), 0o700))
 	c = reopen(t, c, o)
-	if got := c.Clients(); !slices.Equal(got, []string{"ann"}) {
-		t.Errorf("the clients are %q", got)
-	}
-	_, err = OpenDir(t.Context(), c.dir, o)
-	mustFail(t, err, filelock.ErrLocked)
-	_, err = OpenDir(t.Context(), t.TempDir(), Options{ClientBytes: -1})
-	if err == nil {
-		t.Error("a negative quota is no error")
-	}
+	testkit.EqualSlices(t, c.Clients(), []string{"ann"}, "the clients")
+	testkit.Fails(OpenDir(t.Context(), c.dir, o))(t, filelock.ErrLocked)
+	testkit.Fails(OpenDir(t.Context(), t.TempDir(), Options{ClientBytes: -1}))(t)
 }
 
 // TestClientsAtOnce: clients put and delete blobs while sweeps remove the directories of clients without blobs.
@@ -229,9 +183,7 @@ func TestClientsAtOnce(t *testing.T) {
 						return
 					}
 					mustAdd(t, b, content)
-					if err := b.Commit(context.Background()); err != nil {
-						t.Error(err)
-					}
+					testkit.Check(t, b.Commit(context.Background()))
 				case 2:
 					u, err := c.NewUpload(context.Background(), client, int64(len(content)), Ref{})
 					if err != nil {
@@ -242,16 +194,10 @@ func TestClientsAtOnce(t *testing.T) {
 					if _, err := u.Finish(context.Background()); err != nil {
 						t.Error(err)
 					}
-					if err := u.Remove(context.Background()); err != nil {
-						t.Error(err)
-					}
+					testkit.Check(t, u.Remove(context.Background()))
 				}
-				if !sees(t, c, client, content) {
-					t.Errorf("%q is lost", content)
-				}
-				if err := c.Delete(context.Background(), client, addressOf(content)); err != nil {
-					t.Error(err)
-				}
+				testkit.Holds(t, sees(t, c, client, content), content, "is lost")
+				testkit.Check(t, c.Delete(context.Background(), client, addressOf(content)))
 			}
 		})
 	}
@@ -260,13 +206,9 @@ func TestClientsAtOnce(t *testing.T) {
 	sweeper.Wait()
 	for range 2 { // the first removes the SHA-1 entries
 		for _, client := range c.Clients() {
-			if _, err := c.Sweep(t.Context(), client, nobody); err != nil {
-				t.Error(err)
-			}
+			testkit.Must(c.Sweep(t.Context(), client, nobody))(t)
 		}
 	}
 	mustBeEmpty(t, filepath.Join(c.dir, "clients"))
-	if c.Used() != 0 || len(c.Clients()) != 0 {
-		t.Errorf("%d bytes are used, the clients are %v", c.Used(), c.Clients())
-	}
+	testkit.Holds(t, c.Used() == 0 && len(c.Clients()) == 0, c.Used(), "bytes are used, the clients are", c.Clients())
 }

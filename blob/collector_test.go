@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -44,11 +43,7 @@ func newCollected(t *testing.T) *collected {
 
 func (c *collected) mustCollect(t *testing.T) Swept {
 	t.Helper()
-	swept, err := c.Collect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return swept
+	return testkit.Must(c.Collect(t.Context()))(t)
 }
 
 func TestCollect(t *testing.T) {
@@ -58,9 +53,8 @@ func TestCollect(t *testing.T) {
 	}
 	c.texts[0] = "binary " + addressOf("by address").String()
 	c.texts[1] = "input " + mustPut(t, c.s, "by sha1").SHA1.String() + " of commit 0123456789012345678901234567890123456789"
-	if swept := c.mustCollect(t); swept.Blobs != 0 {
-		t.Errorf("collected young blobs: %+v", swept)
-	}
+	swept := c.mustCollect(t)
+	testkit.Equal(t, swept.Blobs, 0, "collected young blobs:", swept)
 	c.clock.at = c.clock.at.Add(defaultGrace + 1)
 	mustPut(t, c.s, "young")
 	if swept := c.mustCollect(t); swept.Blobs != 1 || swept.Bytes != int64(len("dead")) || swept.SHA1s != 1 {
@@ -73,11 +67,9 @@ func TestCollect(t *testing.T) {
 	failed := errors.New("row 7 is damaged")
 	c.texts = nil
 	c.Scan = func(context.Context, *Store, func([]byte) error) error { return failed }
-	_, err := c.Collect(t.Context())
-	mustFail(t, err, failed)
+	testkit.Fails(c.Collect(t.Context()))(t, failed)
 	mustRead(t, c.s, "by address") // a text that may name it could not be read
-	_, err = c.Collect(canceled())
-	mustFail(t, err, context.Canceled)
+	testkit.Fails(c.Collect(canceled()))(t, context.Canceled)
 }
 
 // TestCollectModel compares collections, of several parts, with a model of old blobs and named blobs. Texts and blobs
@@ -93,10 +85,7 @@ func TestCollectModel(t *testing.T) {
 	put := map[int]time.Time{}
 	busy, collected := false, 0 // names changed in the last collection; blobs
 	name := func(i int) {       // as a producer does: the blob first
-		missing, err := c.s.Missing(t.Context(), "", []Address{addressOf(content(i))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		missing := testkit.Must(c.s.Missing(t.Context(), "", []Address{addressOf(content(i))}))(t)
 		if len(missing) > 0 || r.IntN(2) == 0 {
 			mustPut(t, c.s, content(i))
 		}
@@ -124,10 +113,7 @@ func TestCollectModel(t *testing.T) {
 			busy = false
 			c.mustCollect(t)
 			for i := range kinds {
-				there, err := has(t, c.s, addressOf(content(i)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				there := testkit.Must(has(t, c.s, addressOf(content(i))))(t)
 				at, wasPut := put[i]
 				named := slices.Contains(slices.Collect(maps.Values(c.texts)), addressOf(content(i)).String())
 				switch age := c.clock.at.Sub(at); {
@@ -144,9 +130,7 @@ func TestCollectModel(t *testing.T) {
 			}
 		}
 	}
-	if collected == 0 {
-		t.Errorf("seed %d: nothing was collected", seed)
-	}
+	testkit.Holds(t, collected != 0, "seed", seed, "nothing was collected")
 }
 
 // TestCollectByClient: an old blob of one client is removed, and the equal young blob of another client is not.
@@ -162,15 +146,11 @@ func TestCollectByClient(t *testing.T) {
 		c.clock.at = c.clock.at.Add(defaultGrace) // the scan takes long, and during it a job names the blob of the other client
 		return err
 	}
-	if swept := c.mustCollect(t); swept.Blobs != 1 {
-		t.Errorf("collected %+v", swept)
-	}
-	if has, err := has(t, c.s, addressOf("twice")); has || err != nil {
-		t.Error("it is not collected", err)
-	}
-	if !sees(t, c.s, "other", "twice") {
-		t.Error("the young one is collected")
-	}
+	swept := c.mustCollect(t)
+	testkit.Equal(t, swept.Blobs, 1, "collected", swept)
+	has, err := has(t, c.s, addressOf("twice"))
+	testkit.Holds(t, !has && err == nil, "it is not collected", err)
+	testkit.Holds(t, sees(t, c.s, "other", "twice"), "the young one is collected")
 }
 
 // TestCollectDamagedSHA1: while a SHA-1 may name an unknown blob, the collection removes nothing.
@@ -179,9 +159,7 @@ func TestCollectDamagedSHA1(t *testing.T) {
 	x := mustPut(t, c.s, "named").SHA1
 	c.texts[0] = x.String()
 	c.clock.at = c.clock.at.Add(defaultGrace + 1)
-	if err := os.WriteFile(c.s.sha1Path(x), []byte("sha256:0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(c.s.sha1Path(x), []byte("sha256:0\n"), 0o600))
 	_, err := c.Collect(t.Context())
 	mustBeDamaged(t, err, c.s.sha1Path(x))
 	mustRead(t, c.s, "named")
@@ -206,9 +184,7 @@ func TestRun(t *testing.T) {
 		k.Run(ctx, time.Millisecond)
 	}()
 	<-scanning
-	if _, err := k.Collect(t.Context()); !errors.Is(err, ErrCollecting) {
-		t.Errorf("a second collection: %v", err)
-	}
+	testkit.Fails(k.Collect(t.Context()))(t, ErrCollecting)
 	goOn <- errors.New("row 7 is damaged")
 	<-scanning
 	goOn <- nil
@@ -218,7 +194,5 @@ func TestRun(t *testing.T) {
 	if got, want := k.Stats(), (CollectorStats{Collections: k.Stats().Collections, Failures: 1, Collected: Swept{Blobs: 1, Bytes: 4, SHA1s: 1}}); got != want {
 		t.Errorf("stats %+v, want %+v", got, want)
 	}
-	if !strings.Contains(log.String(), "row 7") || !strings.Contains(log.String(), "blobs=1") {
-		t.Errorf("log: %s", log.String())
-	}
+	testkit.Contains(t, log.String(), "row 7", "blobs=1")
 }

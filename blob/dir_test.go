@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/internal/filelock"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestLayout: OCI tools accept the directory, only the owner can read it, and files of other programs stay.
@@ -31,19 +32,14 @@ func TestLayout(t *testing.T) {
 			t.Errorf("%s has %v, %v; want %s", name, got, err, want)
 		}
 	}
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+	testkit.Check(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		info, err := d.Info()
-		if err == nil && info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s has mode %v", path, info.Mode())
-		}
+		testkit.Holds(t, err != nil || info.Mode().Perm()&0o077 == 0, path, "has mode", info.Mode())
 		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 	foreign := map[string]string{
 		"index.json":           `{"schemaVersion":2,"manifests":[{"digest":"sha256:` + servalHex + `"}],"annotations":{}}`,
 		"uploads/mine":         "not an upload",
@@ -53,52 +49,36 @@ func TestLayout(t *testing.T) {
 		"uploads/put-00killed": "",
 	}
 	for name, text := range foreign {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Close())
 	s = mustOpen(t, dir, Options{})
-	if _, err := s.Sweep(context.Background(), "", func(Address) bool { return true }); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(s.Sweep(context.Background(), "", func(Address) bool { return true }))(t)
 	for name, want := range foreign {
 		got, err := os.ReadFile(filepath.Join(dir, name))
 		if name == "uploads/put-00killed" {
-			mustFail(t, err, os.ErrNotExist)
+			testkit.Failed(t, err, os.ErrNotExist)
 		} else if string(got) != want {
 			t.Errorf("%s has %q, %v", name, got, err)
 		}
 	}
-	if s.Used() != int64(len(wilson)) {
-		t.Errorf("%d bytes are used", s.Used())
-	}
-	if err := errors.Join(s.Close(), os.WriteFile(filepath.Join(dir, "oci-layout"), []byte(`{"imageLayoutVersion":"2.0.0"}`), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := OpenDir(t.Context(), dir, Options{}); err == nil || !strings.Contains(err.Error(), "oci-layout") {
-		t.Errorf("Open of a layout of another version: %v", err)
-	}
+	testkit.Equal(t, s.Used(), int64(len(wilson)), "bytes are used")
+	testkit.NoError(t, errors.Join(s.Close(), os.WriteFile(filepath.Join(dir, "oci-layout"), []byte(`{"imageLayoutVersion":"2.0.0"}`), 0o600)))
+	testkit.Fails(OpenDir(t.Context(), dir, Options{}))(t, "oci-layout")
 }
 
 func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "blobs")
 	s := mustOpen(t, dir, Options{})
-	_, err := OpenDir(t.Context(), dir, Options{})
-	mustFail(t, err, filelock.ErrLocked)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Fails(OpenDir(t.Context(), dir, Options{}))(t, filelock.ErrLocked)
+	testkit.NoError(t, s.Close())
 	mustOpen(t, dir, Options{})
 }
 
 func TestOptions(t *testing.T) {
 	for _, o := range []Options{{MaxBytes: -1}, {QuotaBytes: -1}, {ReserveBytes: -1}, {Grace: -1}} {
-		if _, err := OpenDir(t.Context(), t.TempDir(), o); err == nil {
-			t.Errorf("Open took %+v", o)
-		}
+		_, err := OpenDir(t.Context(), t.TempDir(), o)
+		testkit.Holds(t, err != nil, "Open took", o)
 	}
 }
 
@@ -117,12 +97,9 @@ func TestConcurrentPuts(t *testing.T) {
 	for i := range 60 {
 		wg.Go(func() {
 			info, err := put(s, content(i%kinds))
-			if err != nil && !errors.Is(err, ErrQuota) {
-				t.Error(err)
-			}
-			if used := s.Used(); used > size*(kinds-1) {
-				t.Errorf("%d bytes are used", used)
-			}
+			testkit.Holds(t, err == nil || errors.Is(err, ErrQuota), err)
+			used := s.Used()
+			testkit.Holds(t, used <= size*(kinds-1), used, "bytes are used")
 			if err == nil {
 				mu.Lock()
 				defer mu.Unlock()
@@ -131,8 +108,7 @@ func TestConcurrentPuts(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	mustAddUp(t, s)
-	mustBeEmpty(t, s.uploadsDir())
+	mustBeTidy(t, s)
 	there := 0
 	for kind := range kinds {
 		if stored[addressOf(content(kind))] {
@@ -140,9 +116,8 @@ func TestConcurrentPuts(t *testing.T) {
 			there++
 		}
 	}
-	if infos, err := s.List(t.Context(), "", nil, MaxList); err != nil || len(infos) != there || there == 0 || there == kinds {
-		t.Errorf("%d blobs were acknowledged, %d are stored, %v", there, len(infos), err)
-	}
+	infos := testkit.Must(s.List(t.Context(), "", nil, MaxList))(t)
+	testkit.Holds(t, len(infos) == there && there != 0 && there != kinds, there, "blobs were acknowledged", len(infos), "are stored")
 }
 
 func TestReserve(t *testing.T) {
@@ -150,8 +125,7 @@ func TestReserve(t *testing.T) {
 	s := newStore(t, Options{ReserveBytes: 1 << 20, Hooks: Hooks{Free: func(string) (uint64, uint64, error) { return free, 1 << 40, nil }}})
 	mustPut(t, s, wilson)
 	free = 1<<20 - 1
-	_, err := put(s, "x")
-	mustFail(t, err, ErrNoSpace)
+	testkit.Fails(put(s, "x"))(t, ErrNoSpace)
 	free = 1 << 20
 	mustPut(t, s, "x")
 	sent := 0
@@ -161,13 +135,9 @@ func TestReserve(t *testing.T) {
 		}
 		return len(p), nil
 	})
-	_, err = s.Put(context.Background(), "", endless, Ref{})
-	mustFail(t, err, ErrNoSpace)
-	if sent > 4*freeEvery {
-		t.Errorf("it was refused after %d bytes", sent)
-	}
-	mustBeEmpty(t, s.uploadsDir())
-	mustAddUp(t, s)
+	testkit.Fails(s.Put(context.Background(), "", endless, Ref{}))(t, ErrNoSpace)
+	testkit.Holds(t, sent <= 4*freeEvery, "it was refused after", sent, "bytes")
+	mustBeTidy(t, s)
 }
 
 // smallDisk mounts a tmpfs.
@@ -177,11 +147,7 @@ func smallDisk(t *testing.T, size string) string {
 	if err := mountTmpfs(dir, size); err != nil {
 		t.Skipf("mount a small tmpfs: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := unmount(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testkit.Check(t, unmount(dir)) })
 	return dir
 }
 
@@ -190,10 +156,9 @@ func TestFullDisk(t *testing.T) {
 	t.Cleanup(func() { s.Close() }) // before the unmount
 	mustPut(t, s, wilson)
 	_, err := put(s, strings.Repeat("x", 5<<20))
-	mustFail(t, err, ErrNoSpace)
-	mustFail(t, err, syscall.ENOSPC)
-	mustBeEmpty(t, s.uploadsDir())
-	mustAddUp(t, s)
+	testkit.Failed(t, err, ErrNoSpace)
+	testkit.Failed(t, err, syscall.ENOSPC)
+	mustBeTidy(t, s)
 	mustPut(t, s, strings.Repeat("y", 2<<20))
 	mustRead(t, s, wilson)
 }
@@ -202,20 +167,13 @@ func TestReadOnlyDisk(t *testing.T) {
 	dir := smallDisk(t, "4m")
 	s := mustOpen(t, dir, Options{})
 	mustPut(t, s, wilson)
-	if err := remountReadOnly(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, remountReadOnly(dir))
 	for range 2 {
-		_, err := put(s, "x")
-		mustFail(t, err, syscall.EROFS)
-		mustFail(t, s.Delete(t.Context(), "", addressOf(wilson)), syscall.EROFS)
+		testkit.Fails(put(s, "x"))(t, syscall.EROFS)
+		testkit.Failed(t, s.Delete(t.Context(), "", addressOf(wilson)), syscall.EROFS)
 		mustRead(t, s, wilson)
-		if s.Used() != int64(len(wilson)) {
-			t.Errorf("%d bytes are used", s.Used())
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Equal(t, s.Used(), int64(len(wilson)), "bytes are used")
+		testkit.NoError(t, s.Close())
 		s = mustOpen(t, dir, Options{}) // reads work after a restart, too
 	}
 	s.Close()
@@ -224,57 +182,40 @@ func TestReadOnlyDisk(t *testing.T) {
 func TestSHA1(t *testing.T) {
 	s := newStore(t, Options{})
 	ref, err := Parse(servalSHA1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = s.Resolve(t.Context(), "", ref)
-	mustFail(t, err, ErrNotFound)
-	_, err = s.Resolve(t.Context(), "", Ref{})
-	mustFail(t, err, ErrNotFound)
+	testkit.NoError(t, err)
+	testkit.Fails(s.Resolve(t.Context(), "", ref))(t, ErrNotFound)
+	testkit.Fails(s.Resolve(t.Context(), "", Ref{}))(t, ErrNotFound)
 	first := mustPut(t, s, wilson)
 	resolves := func(want Info) {
 		t.Helper()
-		if got, err := s.Resolve(t.Context(), "", Ref{SHA1: &first.SHA1}); err != nil || got != want.Address {
-			t.Errorf("it resolves to %v, %v; want %v", got, err, want.Address)
-		}
+		testkit.Equal(t, testkit.Must(s.Resolve(t.Context(), "", Ref{SHA1: &first.SHA1}))(t), want.Address, "the SHA-1 leads to")
 	}
 	resolves(first)
-	if !strings.HasPrefix(first.SHA1.String(), "68d5b573") || !strings.HasSuffix(first.Address.String(), "2e9698") {
-		t.Errorf("%s has the digests %v and %v", wilson, first.Address, first.SHA1)
-	}
-	if info, err := s.Put(context.Background(), "", strings.NewReader(wilson), Ref{SHA1: &first.SHA1}); err != nil || info.Address != first.Address {
-		t.Errorf("Put that expects a SHA-1: %v, %v", info, err)
-	}
+	testkit.Holds(t, strings.HasPrefix(first.SHA1.String(), "68d5b573") &&
+		strings.HasSuffix(first.Address.String(), "2e9698"), wilson, "has the digests", first.Address, "and", first.SHA1)
+	info := testkit.Must(s.Put(context.Background(), "", strings.NewReader(wilson), Ref{SHA1: &first.SHA1}))(t)
+	testkit.Equal(t, info.Address, first.Address, "Put that expects a SHA-1:", info)
 
 	second := mustPut(t, s, "second")
 	collide := func() error { // puts the second again, as if it had the SHA-1 of the first
 		return s.local().Put(t.Context(), "", []*File{{Info: Info{Address: second.Address, SHA1: first.SHA1}}})
 	}
 	// Another content with the same SHA-1 gets the entry only when the first is gone.
-	if err := collide(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, collide())
 	resolves(first)
-	if err := s.Delete(t.Context(), "", first.Address); err != nil {
-		t.Fatal(err)
-	}
-	if err := collide(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Delete(t.Context(), "", first.Address))
+	testkit.NoError(t, collide())
 	resolves(second)
 
 	// A Put repairs a damaged entry.
 	path := s.sha1Path(second.SHA1)
 	for _, damage := range []string{"", second.Address.String(), second.Address.String() + "\n\n", second.Address.String()[7:] + "\n", strings.Repeat("x", 1000)} {
-		if err := os.WriteFile(path, []byte(damage), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, []byte(damage), 0o600))
 		_, err = s.Resolve(t.Context(), "", Ref{SHA1: &second.SHA1})
 		mustBeDamaged(t, err, path)
 		mustPut(t, s, "second")
-		if got, err := s.Resolve(t.Context(), "", Ref{SHA1: &second.SHA1}); err != nil || got != second.Address {
-			t.Errorf("after a repair of %q it resolves to %v, %v", damage, got, err)
-		}
+		got := testkit.Must(s.Resolve(t.Context(), "", Ref{SHA1: &second.SHA1}))(t)
+		testkit.Holds(t, got == second.Address, "after a repair of", damage, "the SHA-1 leads to", got)
 	}
 }
 
@@ -284,24 +225,17 @@ func TestSymlinks(t *testing.T) {
 	info := mustPut(t, s, wilson)
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	for _, path := range []string{s.path(info.Address), s.sha1Path(info.SHA1)} {
-		if err := errors.Join(os.Rename(path, elsewhere), os.Symlink(elsewhere, path)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(os.Rename(path, elsewhere), os.Symlink(elsewhere, path)))
 		_, err := s.Get(context.Background(), "", info.Address)
 		_, sha1Err := s.Resolve(t.Context(), "", Ref{SHA1: &info.SHA1})
 		mustBeDamaged(t, errors.Join(err, sha1Err), path)
 		mustPut(t, s, wilson)
 		mustRead(t, s, wilson)
-		if st, err := os.Lstat(path); err != nil || !st.Mode().IsRegular() {
-			t.Errorf("%s is %v, %v", path, st, err)
-		}
+		st := testkit.Must(os.Lstat(path))(t)
+		testkit.Holds(t, st.Mode().IsRegular(), path, "is", st)
 	}
-	if err := errors.Join(s.Close(), os.RemoveAll(s.blobs()), os.Symlink(t.TempDir(), s.blobs())); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := OpenDir(t.Context(), s.dir, Options{}); !errors.Is(err, syscall.ENOTDIR) {
-		t.Errorf("Open with a link for the directory of blobs: %v", err)
-	}
+	testkit.NoError(t, errors.Join(s.Close(), os.RemoveAll(s.blobs()), os.Symlink(t.TempDir(), s.blobs())))
+	testkit.Fails(OpenDir(t.Context(), s.dir, Options{}))(t, syscall.ENOTDIR)
 }
 
 func random(seed uint64, n int) string {

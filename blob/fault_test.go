@@ -1,15 +1,21 @@
 package blob
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
+	"github.com/daybookq/daybook/proof/powerfs"
 )
 
 var errInjected = errors.New("injected")
@@ -78,18 +84,15 @@ func TestOrder(t *testing.T) {
 	hex := filepath.Base(s.path(addressOf(wilson)))
 	ask := func(want bool) {
 		t.Helper()
-		if there, err := has(t, s, addressOf(wilson)); there != want || err != nil {
-			t.Errorf("Has is %v, %v after %v", there, err, rec.calls)
-		}
+		there, err := has(t, s, addressOf(wilson))
+		testkit.Holds(t, there == want && err == nil, "Has is", there, err, "after", rec.calls)
 	}
 	realSync := s.h.Sync
 	s.h.Sync = func(f *os.File) error { // no read sees the blob before the last sync has returned
 		ask(false)
-		_, err := s.Get(context.Background(), "", addressOf(wilson))
-		mustFail(t, err, ErrNotFound)
-		if infos, err := s.List(t.Context(), "", nil, 1); len(infos) != 0 || err != nil {
-			t.Errorf("List has %v, %v", infos, err)
-		}
+		testkit.Fails(s.Get(context.Background(), "", addressOf(wilson)))(t, ErrNotFound)
+		infos, err := s.List(t.Context(), "", nil, 1)
+		testkit.Holds(t, len(infos) == 0 && err == nil, "List has", infos, err)
 		return realSync(f)
 	}
 	rec.calls = nil
@@ -112,15 +115,11 @@ func TestOrder(t *testing.T) {
 	}
 
 	// Open syncs the names that a killed process may have left.
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Close())
 	rec.calls = nil
 	mustOpen(t, dir, Options{Hooks: rec.hooks()})
 	for _, call := range []string{"sync blobs/sha256", "sync blobs/sha1"} {
-		if !slices.Contains(rec.calls, call) {
-			t.Errorf("Open does not call %s: %v", call, rec.calls)
-		}
+		testkit.Holds(t, slices.Contains(rec.calls, call), "Open does not call", call, rec.calls)
 	}
 }
 
@@ -138,23 +137,19 @@ func TestFailedCalls(t *testing.T) {
 			a := addressOf(wilson)
 			_, err := s.Put(context.Background(), "", strings.NewReader(wilson), Ref{SHA256: &a})
 			if len(rec.calls) < failAt {
-				if err != nil || failAt < 5 {
-					t.Errorf("a Put of %d calls: %v", len(rec.calls), err)
-				}
+				testkit.NoError(t, err)
+				testkit.Holds(t, failAt >= 5, "a Put of", len(rec.calls), "calls")
 				break
 			}
 			name := fmt.Sprintf("before %v, %s fails", before, rec.calls[failAt-1])
-			if !errors.Is(err, errInjected) {
-				t.Errorf("%s: Put returned %v", name, err)
-			}
+			testkit.Holds(t, errors.Is(err, errInjected), name, "Put returned", err)
 			if there, err := has(t, s, a); there != before || err != nil {
 				t.Errorf("%s: Has is %v, %v", name, there, err)
 			}
 			if before {
 				mustRead(t, s, wilson)
 			}
-			mustBeEmpty(t, s.uploadsDir())
-			mustAddUp(t, s)
+			mustBeTidy(t, s)
 			if _, err := s.Put(context.Background(), "", strings.NewReader(wilson), Ref{SHA256: &a}); err != nil {
 				t.Errorf("%s: the next Put: %v", name, err)
 			}
@@ -180,22 +175,173 @@ func TestUnsyncedNameThatStays(t *testing.T) {
 		return os.Remove(path)
 	}
 	for range 2 {
-		_, err := put(s, wilson)
-		mustFail(t, err, errInjected)
+		testkit.Fails(put(s, wilson))(t, errInjected)
 		if _, err := os.Stat(s.path(addressOf(wilson))); err != nil {
 			t.Fatal(err) // this test needs a name that stays
 		}
-		if missing, err := s.Missing(t.Context(), "", []Address{addressOf(wilson)}); len(missing) != 1 || err != nil {
-			t.Errorf("missing are %v, %v", missing, err)
-		}
-		_, err = s.Get(context.Background(), "", addressOf(wilson))
-		mustFail(t, err, ErrNotFound)
+		missing, err := s.Missing(t.Context(), "", []Address{addressOf(wilson)})
+		testkit.Holds(t, len(missing) == 1 && err == nil, "missing are", missing, err)
+		testkit.Fails(s.Get(context.Background(), "", addressOf(wilson)))(t, ErrNotFound)
 		mustAddUp(t, s)
 	}
 	s.h.Sync = (*os.File).Sync
-	if info := mustPut(t, s, wilson); info.Existed {
-		t.Error("it existed")
-	}
+	testkit.Holds(t, !mustPut(t, s, wilson).Existed, "it existed")
 	mustRead(t, s, wilson)
 	mustAddUp(t, s)
+}
+
+// killDir is set in the process that TestKill starts, which is this test binary as a writer.
+const killDir = "DAYBOOK_BLOB_KILL_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(killDir); dir != "" {
+		if err := putUntilKilled(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// putUntilKilled puts blobs and prints the number of each acknowledged one, while an upload that never ends holds a
+// temporary file.
+func putUntilKilled(dir string) error {
+	s, err := OpenDir(context.Background(), dir, Options{})
+	if err != nil {
+		return err
+	}
+	begun := make(chan struct{})
+	var once sync.Once
+	go s.Put(context.Background(), "", readerFunc(func(p []byte) (int, error) { // ends with the process
+		once.Do(func() { close(begun) })
+		return len(p), nil
+	}), Ref{})
+	<-begun
+	for i := 0; ; i++ {
+		if _, err := put(s, killContent(i)); err != nil {
+			return err
+		}
+		if _, err := fmt.Println(i); err != nil {
+			return err
+		}
+	}
+}
+
+func killContent(i int) string { return strings.Repeat(fmt.Sprintf("kill %d ", i), 1+i*i*100) }
+
+// TestKill kills a process that puts blobs. The page cache survives the process, so this tests the start. Separate
+// tests cover the fsyncs.
+func TestKill(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "blobs")
+	leftovers := 0
+	for round := range 4 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), killDir+"="+dir)
+		cmd.Stderr = os.Stderr
+		out := testkit.Must(cmd.StdoutPipe())(t)
+		testkit.NoError(t, cmd.Start())
+		acknowledged := -1
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			acknowledged++
+			if acknowledged == 3+round {
+				testkit.NoError(t, cmd.Process.Kill())
+			}
+		}
+		testkit.Failed(t, cmd.Wait())
+		left := testkit.Must(os.ReadDir(filepath.Join(dir, "uploads")))(t)
+		leftovers += len(left)
+		s := mustOpen(t, dir, Options{})
+		for i := range acknowledged + 1 {
+			mustRead(t, s, killContent(i))
+			mustResolve(t, s, killContent(i))
+		}
+		mustBeTidy(t, s)
+		testkit.NoError(t, s.Close())
+	}
+	testkit.Holds(t, leftovers != 0, "no kill has left an upload")
+}
+
+// TestPowerCuts repeatedly cuts the power of the disk while blobs are put. Each acknowledged blob is stored with its
+// SHA-1, and each blob that Has reports is whole and survives the next cut.
+func TestPowerCuts(t *testing.T) {
+	testkit.OneByOne(t)
+	disk, mount := mountDisk(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	dir := filepath.Join(mount, "blobs")
+	durable := map[string]bool{} // contents that were acknowledged, or that Has has reported
+	attempted := map[string]bool{}
+	rounds := 20
+	if testing.Short() {
+		rounds = 6
+	}
+	telling := func() bool { // the cuts have lost bytes that only syncs keep
+		lost := disk.Unsynced()
+		return lost.Files > 0 && lost.Names > 0 && len(durable) > 0
+	}
+	for round := 0; round < rounds || !telling() && round < 20*rounds; round++ { // few cuts may all miss a file
+		moment := disk.CutAt(powerfs.Moment(rng.IntN(3)), 1+rng.IntN(40), rng.Uint64())
+		s, err := OpenDir(t.Context(), dir, Options{})
+		for i := 0; err == nil && i < 30; i++ {
+			content := strings.Repeat(fmt.Sprint("cut ", rng.IntN(20), " "), 1+rng.IntN(2)*2000)
+			attempted[content] = true
+			if _, err = put(s, content); err == nil {
+				durable[content] = true
+			}
+		}
+		s = afterCut(t, disk, moment, rng.Uint64(), s, dir)
+		mustBeTidy(t, s)
+		for content := range attempted {
+			there := testkit.Must(has(t, s, addressOf(content)))(t)
+			testkit.Holds(t, there || !durable[content], "Has is", there)
+			if there {
+				mustRead(t, s, content)
+				mustResolve(t, s, content)
+				durable[content] = true
+			}
+		}
+		if t.Failed() {
+			return
+		}
+		testkit.NoError(t, s.Close())
+		disk.Cut(rng.Uint64())
+		disk.PowerOn()
+	}
+	if !telling() {
+		t.Errorf("the cuts have lost %+v, and %d blobs were acknowledged", disk.Unsynced(), len(durable))
+	}
+}
+
+// TestFailedSyncsThenCut: a disk that fails one sync and no later one loses no acknowledged blob at a power cut.
+func TestFailedSyncsThenCut(t *testing.T) {
+	disk, mount := mountDisk(t)
+	dir := filepath.Join(mount, "blobs")
+	for n := range 8 {
+		s := mustOpen(t, dir, Options{})
+		disk.FailSyncs(n % 3)
+		durable := map[string]bool{}
+		failed := 0
+		for i := range 6 {
+			content := fmt.Sprint("failing ", n, " ", i%4)
+			if _, err := put(s, content); err == nil {
+				durable[content] = true
+			} else if failed++; !strings.Contains(err.Error(), "input/output error") {
+				t.Error(err)
+			}
+		}
+		testkit.Equal(t, failed, n%3, "Puts failed")
+		disk.Cut(uint64(n))
+		if err := s.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+			t.Log(err) // the power is off
+		}
+		disk.PowerOn()
+		s = mustOpen(t, dir, Options{})
+		for content := range durable {
+			mustRead(t, s, content)
+			mustResolve(t, s, content)
+		}
+		testkit.NoError(t, s.Close())
+	}
 }

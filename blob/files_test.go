@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // openBelow counts the files below a directory that this process has open.
@@ -47,10 +49,8 @@ func TestOpenFiles(t *testing.T) {
 			held = append(held, b)
 		}
 	}
-	mustFail(t, err, ErrFiles)
-	if len(held) != MinFiles-maxBackground {
-		t.Errorf("%d blobs are open", len(held))
-	}
+	testkit.Failed(t, err, ErrFiles)
+	testkit.Equal(t, len(held), MinFiles-maxBackground, "blobs are open")
 	all := map[string]func() error{
 		"Put": func() error { _, err := put(s, wilson); return err },
 		"NewBatch": func() error {
@@ -71,34 +71,22 @@ func TestOpenFiles(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err = s.Get(canceled(), "", info.Address)
-	mustFail(t, err, context.Canceled)
+	testkit.Fails(s.Get(canceled(), "", info.Address))(t, context.Canceled)
 	for _, b := range held {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, b.Close())
 		b.Close() // an error, and the file does not count twice
 	}
 	for name, do := range all {
-		if err := do(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Check(t, do(), name)
 	}
-	if !s.files.free.TryAcquire(s.files.most) {
-		t.Error("some files still count")
-	}
-	if _, err := OpenDir(t.Context(), t.TempDir(), Options{MaxFiles: MinFiles - 1}); err == nil {
-		t.Error("fewer than MinFiles are taken")
-	}
+	testkit.Holds(t, s.files.free.TryAcquire(s.files.most), "some files still count")
+	testkit.Fails(OpenDir(t.Context(), t.TempDir(), Options{MaxFiles: MinFiles - 1}))(t)
 }
 
 // TestOpenFilesOfAll: many concurrent calls of all kinds never have more open files than they count. Waiting calls get
 // their turn.
 func TestOpenFilesOfAll(t *testing.T) {
-	c, err := OpenDir(t.Context(), filepath.Join(t.TempDir(), "blobs"), Options{MaxFiles: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Must(OpenDir(t.Context(), filepath.Join(t.TempDir(), "blobs"), Options{MaxFiles: 100}))(t)
 	c.trustsSyncFS = false // this needs the most open files
 	c.files.patience = time.Minute
 	var all sync.WaitGroup
@@ -135,22 +123,15 @@ func TestOpenFilesOfAll(t *testing.T) {
 						err = errors.Join(err, r.Close())
 					}
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, err)
 			}
 		})
 	}
 	all.Wait()
 	close(stop)
 	watch.Wait()
-	if most > 100 || most < 2 {
-		t.Errorf("%d files were open", most)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	if left := openBelow(t, c.dir); left > 0 {
-		t.Errorf("%d files are still open", left)
-	}
+	testkit.Holds(t, most <= 100 && most >= 2, most, "files were open")
+	testkit.Check(t, c.Close())
+	left := openBelow(t, c.dir)
+	testkit.Holds(t, left == 0, left, "files are still open")
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/digest"
 )
 
@@ -45,13 +46,10 @@ func TestFind(t *testing.T) {
 		digest.Base64Prefix + sri: a.String(),
 		sri[:len(sri)-2] + "!":    "",
 	} {
-		if got := strings.Join(found(text), " "); got != want {
-			t.Errorf("in %q found %q, want %q", text, got, want)
-		}
+		testkit.Equal(t, strings.Join(found(text), " "), want, "in", text, "found")
 	}
-	if refs := found("ab" + digits + "c"); len(refs) != 4 || refs[2] != a.String() {
-		t.Errorf("with digits around it, found %q", refs)
-	}
+	refs := found("ab" + digits + "c")
+	testkit.Holds(t, len(refs) == 4 && refs[2] == a.String(), "with digits around it, found", refs)
 }
 
 // FuzzFind: Find finds an address in any surrounding text.
@@ -86,8 +84,6 @@ func FuzzFind(f *testing.F) {
 		}
 		hit := false
 		Find([]byte(before+text+after), func(ref Ref) { hit = hit || ref.SHA256 != nil && *ref.SHA256 == a })
-		if !hit {
-			t.Errorf("did not find %s in %q", a, before+text+after)
-		}
+		testkit.Holds(t, hit, "did not find", a, "in", before+text+after)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/proof/powerfs"
 )
 
@@ -27,15 +28,8 @@ const (
 
 func mustOpen(t testing.TB, dir string, o Options) *Store {
 	t.Helper()
-	s, err := OpenDir(t.Context(), dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := testkit.Must(OpenDir(t.Context(), dir, o))(t)
+	t.Cleanup(func() { testkit.Check(t, s.Close()) })
 	return s
 }
 
@@ -50,13 +44,9 @@ func put(s *Store, content string) (Info, error) {
 
 func mustPut(t testing.TB, s *Store, content string) Info {
 	t.Helper()
-	info, err := put(s, content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Address != sha256.Sum256([]byte(content)) || info.SHA1 != sha1.Sum([]byte(content)) || info.Size != int64(len(content)) {
-		t.Fatalf("Put of %d bytes returned %+v", len(content), info)
-	}
+	info := testkit.Must(put(s, content))(t)
+	testkit.MustHold(t, info.Address == sha256.Sum256([]byte(content)) && info.SHA1 == sha1.Sum([]byte(content)) &&
+		info.Size == int64(len(content)), "Put of", len(content), "bytes returned", info)
 	return info
 }
 
@@ -86,9 +76,7 @@ func read(t testing.TB, s *Store, a Address) (string, error) {
 		t.Errorf("WriteTo gave all of %d bytes before it reported %v", b.Info().Size, streamErr)
 	}
 	ranged, err := io.ReadAll(io.NewSectionReader(b, 0, b.Info().Size))
-	if err != nil && len(ranged) > 0 {
-		t.Errorf("ReadAt gave %d bytes of a blob before it reported %v", len(ranged), err)
-	}
+	testkit.Holds(t, err == nil || len(ranged) == 0, "ReadAt gave", len(ranged), "bytes of a blob before it reported", err)
 	if (err == nil) != (streamErr == nil) || err == nil && !bytes.Equal(whole.Bytes(), ranged) {
 		t.Errorf("WriteTo gave %d bytes and %v; ReadAt gave %d bytes and %v", whole.Len(), streamErr, len(ranged), err)
 	}
@@ -97,56 +85,44 @@ func read(t testing.TB, s *Store, a Address) (string, error) {
 
 func mustRead(t testing.TB, s *Store, content string) {
 	t.Helper()
-	if got, err := read(t, s, addressOf(content)); err != nil || got != content {
-		t.Errorf("read %d bytes, %v; want %d bytes", len(got), err, len(content))
-	}
-}
-
-func mustFail(t testing.TB, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("got the error %v, want %v", err, want)
-	}
+	got := testkit.Must(read(t, s, addressOf(content)))(t)
+	testkit.Holds(t, got == content, "read", len(got), "bytes", "want", len(content), "bytes")
 }
 
 func mustBeDamaged(t testing.TB, err error, path string) {
 	t.Helper()
 	var damaged *DamagedError
-	if !errors.As(err, &damaged) || damaged.File != path || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "next step") {
-		t.Errorf("got the error %v, want damage of %s", err, path)
-	}
+	testkit.Holds(t, errors.As(err, &damaged) && damaged.File == path && strings.Contains(err.Error(), path) &&
+		strings.Contains(err.Error(), "next step"), "got the error", err, "want damage of", path)
 }
 
 // mustBeEmpty checks that no upload has left a file.
 func mustBeEmpty(t testing.TB, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, err)
 	for _, e := range entries {
 		t.Errorf("%s is in %s", e.Name(), dir)
 	}
+}
+
+// mustBeTidy checks that no upload has left a file, and that the count of used bytes is right.
+func mustBeTidy(t testing.TB, s *Store) {
+	t.Helper()
+	mustBeEmpty(t, s.uploadsDir())
+	mustAddUp(t, s)
 }
 
 // mustAddUp compares the store's count of used bytes with the files.
 func mustAddUp(t testing.TB, s *Store) {
 	t.Helper()
 	var sum int64
-	entries, err := os.ReadDir(s.blobs())
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Must(os.ReadDir(s.blobs()))(t)
 	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := testkit.Must(e.Info())(t)
 		sum += info.Size()
 	}
-	if s.Used() != sum {
-		t.Errorf("Used is %d, the files have %d bytes", s.Used(), sum)
-	}
+	testkit.Equal(t, s.Used(), sum, "bytes in use")
 }
 
 func (s *Store) local() *directory      { return s.backend.(*directory) }
@@ -168,9 +144,7 @@ func mustResolve(t testing.TB, s *Store, content string) Address {
 	t.Helper()
 	x := SHA1(sha1.Sum([]byte(content)))
 	a, err := s.Resolve(t.Context(), "", Ref{SHA1: &x})
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, err)
 	return a
 }
 
@@ -182,11 +156,7 @@ func mountDisk(t *testing.T) (disk *powerfs.FS, mount string) {
 	if err != nil {
 		t.Skip(err)
 	}
-	t.Cleanup(func() {
-		if err := disk.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testkit.Check(t, disk.Close()) })
 	return disk, mount
 }
 
@@ -203,9 +173,5 @@ func afterCut(t *testing.T, disk *powerfs.FS, moment <-chan struct{}, seed uint6
 		before.Close() // fails, as everything does
 	}
 	disk.PowerOn()
-	after, err := OpenDir(t.Context(), dir, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return after
+	return testkit.Must(OpenDir(t.Context(), dir, Options{}))(t)
 }

@@ -18,9 +18,7 @@ func resume(t testing.TB, s *Store, u *Upload, content string, part int) (failed
 	t.Helper()
 	for range 10 {
 		state := u.State()
-		if state.Offset > int64(len(content)) {
-			t.Fatalf("the upload has %d bytes, more than were sent", state.Offset)
-		}
+		testkit.MustHold(t, state.Offset <= int64(len(content)), "the upload has", state.Offset, "bytes, more than were sent")
 		var err error
 		for err == nil && state.Offset < int64(len(content)) {
 			err = u.Append(context.Background(), state.Offset, strings.NewReader(content[state.Offset:min(int(state.Offset)+part, len(content))]))
@@ -51,9 +49,8 @@ func TestUploadFailedCalls(t *testing.T) {
 		rec.calls, rec.failAt = nil, failAt
 		u, err := s.NewUpload(t.Context(), "", int64(len(content)), Ref{})
 		if err != nil {
-			mustFail(t, err, errInjected)
-			mustBeEmpty(t, s.uploadsDir())
-			mustAddUp(t, s)
+			testkit.Failed(t, err, errInjected)
+			mustBeTidy(t, s)
 			continue
 		}
 		for _, err := range resume(t, s, u, content, 2*bufferBytes) {
@@ -68,9 +65,7 @@ func TestUploadFailedCalls(t *testing.T) {
 			}
 		}
 		if len(rec.calls) < failAt {
-			if failAt < 20 {
-				t.Errorf("only %d calls", failAt)
-			}
+			testkit.Holds(t, failAt >= 20, "only", failAt, "calls")
 			break
 		}
 		if u.State().Blob != nil {
@@ -102,22 +97,19 @@ func TestUploadUnsureState(t *testing.T) {
 		}
 		return f.Sync()
 	}
-	mustFail(t, u.Append(t.Context(), 0, strings.NewReader("aaaa")), errInjected)
+	testkit.Failed(t, u.Append(t.Context(), 0, strings.NewReader("aaaa")), errInjected)
 	s.h.Sync = func(f *os.File) error {
 		if info, err := f.Stat(); f.Name() == s.dataPath(id) && (err != nil || info.Size() > 0) {
 			return errInjected
 		}
 		return f.Sync()
 	}
-	mustFail(t, u.Append(t.Context(), 0, strings.NewReader("bbbb")), errInjected)
-	if u.State().Offset != 0 {
-		t.Errorf("the upload has %d bytes", u.State().Offset)
-	}
+	testkit.Failed(t, u.Append(t.Context(), 0, strings.NewReader("bbbb")), errInjected)
+	testkit.Equal(t, u.State().Offset, 0, "bytes of the upload")
 	s = reopen(t, s, Options{}) // as after a crash
 	u = mustFind(t, s, id)
-	if failed := resume(t, s, u, "bbbb", 4); len(failed) > 0 {
-		t.Error(failed)
-	}
+	failed := resume(t, s, u, "bbbb", 4)
+	testkit.Holds(t, len(failed) == 0, failed)
 	mustRead(t, s, "bbbb")
 }
 
@@ -134,20 +126,15 @@ func TestUploadFailedSyncThenCut(t *testing.T) {
 		u := mustNewUpload(t, s, int64(len(content)), Ref{})
 		mustAppend(t, u, content[:5000])
 		disk.FailSyncs(1)
-		if err := u.Append(t.Context(), 5000, strings.NewReader(content[5000:])); err == nil || !strings.Contains(err.Error(), "input/output error") {
-			t.Error(err)
-		}
+		testkit.Failed(t, u.Append(t.Context(), 5000, strings.NewReader(content[5000:])), "input/output error")
 		disk.Cut(seed)
 		s.Close() // fails, as everything does
 		disk.PowerOn()
 		s = mustOpen(t, dir, Options{})
-		if failed := resume(t, s, mustFind(t, s, u.State().ID), content, len(content)); len(failed) > 0 {
-			t.Error(failed)
-		}
+		failed := resume(t, s, mustFind(t, s, u.State().ID), content, len(content))
+		testkit.Holds(t, len(failed) == 0, failed)
 		mustRead(t, s, content)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, s.Close())
 	}
 }
 
@@ -195,13 +182,10 @@ func TestUploadPowerCuts(t *testing.T) {
 			switch {
 			case err == nil:
 				state := u.State()
-				if state.Offset < acknowledged {
-					t.Errorf("%d bytes were acknowledged, and %d are there", acknowledged, state.Offset)
-				}
+				testkit.Holds(t, state.Offset >= acknowledged, acknowledged, "bytes were acknowledged, and", state.Offset, "are there")
 				acknowledged = state.Offset
-				if failed := resume(t, s, u, content, 50_000); len(failed) > 0 {
-					t.Error(failed)
-				}
+				failed := resume(t, s, u, content, 50_000)
+				testkit.Holds(t, len(failed) == 0, failed)
 				mustRead(t, s, content)
 			case errors.Is(err, ErrNotFound):
 				t.Errorf("an upload of %d bytes is lost: %v", acknowledged, err)
@@ -216,10 +200,7 @@ func TestUploadPowerCuts(t *testing.T) {
 		disk.Cut(rng.Uint64())
 		disk.PowerOn()
 	}
-	if finished == 0 {
-		t.Error("no upload was finished before a cut")
-	}
-	if gone := disk.Unsynced(); gone.Files == 0 || gone.Names == 0 {
-		t.Errorf("the cuts have lost %+v", gone)
-	}
+	testkit.Holds(t, finished != 0, "no upload was finished before a cut")
+	gone := disk.Unsynced()
+	testkit.Holds(t, gone.Files != 0 && gone.Names != 0, "the cuts have lost", gone)
 }

@@ -15,13 +15,9 @@ import (
 
 func mustNewUpload(t testing.TB, s *Store, size int64, want Ref) *Upload {
 	t.Helper()
-	u, err := s.NewUpload(t.Context(), "", size, want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if state := u.State(); len(state.ID) != 33 || state.Offset != 0 || state.Size != size || state.Blob != nil || state.Busy {
-		t.Errorf("a new upload is %+v", state)
-	}
+	u := testkit.Must(s.NewUpload(t.Context(), "", size, want))(t)
+	state := u.State()
+	testkit.Holds(t, len(state.ID) == 33 && state.Offset == 0 && state.Size == size && state.Blob == nil && !state.Busy, "a new upload is", state)
 	return u
 }
 
@@ -35,34 +31,23 @@ func mustAppend(t testing.TB, u *Upload, content string) {
 
 func mustFinish(t testing.TB, s *Store, u *Upload, content string) {
 	t.Helper()
-	info, err := u.Finish(t.Context())
-	if err != nil || info.Address != addressOf(content) || info.Size != int64(len(content)) {
-		t.Errorf("Finish returned %+v, %v", info, err)
-	}
+	info := testkit.Must(u.Finish(t.Context()))(t)
+	testkit.Holds(t, info.Address == addressOf(content) && info.Size == int64(len(content)), "Finish returned", info)
 	mustRead(t, s, content)
-	if mustResolve(t, s, content) != info.Address {
-		t.Error("the SHA-1 leads elsewhere")
-	}
-	if state := u.State(); state.Blob == nil || *state.Blob != info.Address {
-		t.Errorf("a finished upload is %+v", state)
-	}
+	testkit.Equal(t, mustResolve(t, s, content), info.Address, "the SHA-1 leads elsewhere")
+	state := u.State()
+	testkit.Holds(t, state.Blob != nil && *state.Blob == info.Address, "a finished upload is", state)
 }
 
 func reopen(t testing.TB, s *Store, o Options) *Store {
 	t.Helper()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.Close())
 	return mustOpen(t, s.dir, o)
 }
 
 func mustFind(t testing.TB, s *Store, id string) *Upload {
 	t.Helper()
-	u, err := s.Upload(t.Context(), "", id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
+	return testkit.Must(s.Upload(t.Context(), "", id))(t)
 }
 
 // TestUploadCutOff: bytes that arrived before a stream was cut off count, and only one append runs at a time.
@@ -73,12 +58,10 @@ func TestUploadCutOff(t *testing.T) {
 	u := mustNewUpload(t, s, int64(len(content)), Ref{})
 	for _, end := range []error{io.ErrUnexpectedEOF, context.Canceled} {
 		offset := u.State().Offset
-		mustFail(t, u.Append(t.Context(), offset, io.MultiReader(strings.NewReader(content[offset:offset+100]), readerFunc(func([]byte) (int, error) { return 0, end }))), end)
-		if got := u.State().Offset; got != offset+100 {
-			t.Errorf("after %v the upload has %d bytes", end, got)
-		}
+		testkit.Failed(t, u.Append(t.Context(), offset, io.MultiReader(strings.NewReader(content[offset:offset+100]), readerFunc(func([]byte) (int, error) { return 0, end }))), end)
+		testkit.Equal(t, u.State().Offset, offset+100, "after", end, "bytes of the upload")
 	}
-	mustFail(t, u.Append(canceled(), 200, strings.NewReader(content[200:])), context.Canceled)
+	testkit.Failed(t, u.Append(canceled(), 200, strings.NewReader(content[200:])), context.Canceled)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	reached, release, ended := make(chan struct{}), make(chan struct{}), make(chan error)
@@ -90,30 +73,21 @@ func TestUploadCutOff(t *testing.T) {
 		})))
 	}()
 	<-reached
-	if !u.State().Busy {
-		t.Error("it is not busy")
-	}
+	testkit.Holds(t, u.State().Busy, "it is not busy")
 	if got := u.State().Offset; got < 2*bufferBytes {
 		t.Errorf("after %d bytes only %d are durable", 3*bufferBytes, got)
 	}
-	mustFail(t, u.Append(t.Context(), u.State().Offset, strings.NewReader("")), ErrBusy)
-	mustFail(t, u.Remove(t.Context()), ErrBusy)
-	_, err := u.Finish(t.Context())
-	mustFail(t, err, ErrBusy)
-	if swept, err := s.Sweep(t.Context(), "", nobody); swept != (Swept{}) || err != nil {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
+	testkit.Failed(t, u.Append(t.Context(), u.State().Offset, strings.NewReader("")), ErrBusy)
+	testkit.Failed(t, u.Remove(t.Context()), ErrBusy)
+	testkit.Fails(u.Finish(t.Context()))(t, ErrBusy)
+	swept, err := s.Sweep(t.Context(), "", nobody)
+	testkit.Holds(t, swept == (Swept{}) && err == nil, "swept", swept, err)
 	cancel() // as when the connection is lost
 	close(release)
-	mustFail(t, <-ended, context.Canceled)
-	if got := u.State().Offset; got != 3*bufferBytes+1 {
-		t.Errorf("the upload has %d bytes", got)
-	}
-	if err := u.Remove(t.Context()); err != nil {
-		t.Error(err)
-	}
-	mustBeEmpty(t, s.uploadsDir())
-	mustAddUp(t, s)
+	testkit.Failed(t, <-ended, context.Canceled)
+	testkit.Equal(t, u.State().Offset, 3*bufferBytes+1, "bytes of the upload")
+	testkit.Check(t, u.Remove(t.Context()))
+	mustBeTidy(t, s)
 }
 
 // TestUploadWaits: a call waits for another call that is storing received bytes, and not for a call that is still
@@ -138,17 +112,15 @@ func TestUploadWaits(t *testing.T) {
 	<-syncing
 	next := make(chan error)
 	go func() { next <- u.Append(context.Background(), 3, strings.NewReader(wilson[3:])) }()
-	mustFail(t, u.Append(canceled(), 3, strings.NewReader("")), context.Canceled)
+	testkit.Failed(t, u.Append(canceled(), 3, strings.NewReader("")), context.Canceled)
 	select {
 	case err := <-next:
 		t.Fatalf("it did not wait: %v", err)
 	case <-time.After(2 * receivingPatience): // the wait for an end is longer
 	}
 	close(goOn)
-	mustFail(t, <-lost, io.ErrUnexpectedEOF)
-	if err := <-next; err != nil {
-		t.Error(err)
-	}
+	testkit.Failed(t, <-lost, io.ErrUnexpectedEOF)
+	testkit.Check(t, <-next)
 	mustFinish(t, s, u, wilson)
 
 	// Two concurrent Finishes have one effect.
@@ -161,9 +133,7 @@ func TestUploadWaits(t *testing.T) {
 	<-syncing
 	go finish()
 	close(goOn)
-	if err := errors.Join(<-next, <-next); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, errors.Join(<-next, <-next))
 	mustFinish(t, s, u, content)
 }
 
@@ -173,18 +143,14 @@ func TestUploadMetadata(t *testing.T) {
 	for _, metadata := range []string{"filename d29ybGQ=", strings.Repeat("\x01", MaxMetadata)} {
 		u := mustNewUpload(t, s, int64(len(wilson)), Ref{})
 		for _, long := range []string{strings.Repeat("x", MaxMetadata+1), "\xff"} {
-			mustFail(t, u.Describe(t.Context(), long), ErrTooLarge)
+			testkit.Failed(t, u.Describe(t.Context(), long), ErrTooLarge)
 		}
-		if err := u.Describe(t.Context(), metadata); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, u.Describe(t.Context(), metadata))
 		same := func() {
 			t.Helper()
 			s = reopen(t, s, Options{})
 			u = mustFind(t, s, u.State().ID)
-			if got := u.State().Metadata; got != metadata {
-				t.Errorf("the metadata is %q", got)
-			}
+			testkit.Equal(t, u.State().Metadata, metadata, "the metadata")
 		}
 		same()
 		mustAppend(t, u, wilson[:2])
@@ -192,11 +158,9 @@ func TestUploadMetadata(t *testing.T) {
 		mustAppend(t, u, wilson[2:])
 		mustFinish(t, s, u, wilson)
 		same()
-		mustFail(t, u.Describe(t.Context(), "x"), ErrOffset)
-		if err := u.Remove(t.Context()); err != nil {
-			t.Error(err)
-		}
-		mustFail(t, u.Describe(t.Context(), "x"), ErrNotFound)
+		testkit.Failed(t, u.Describe(t.Context(), "x"), ErrOffset)
+		testkit.Check(t, u.Remove(t.Context()))
+		testkit.Failed(t, u.Describe(t.Context(), "x"), ErrNotFound)
 	}
 }
 
@@ -206,38 +170,26 @@ func FuzzUploadState(f *testing.F) {
 	s := newStore(f, o)
 	u := mustNewUpload(f, s, int64(len(wilson)), Ref{})
 	mustAppend(f, u, wilson[:5])
-	if err := u.Describe(f.Context(), "filename d29ybGQ="); err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, u.Describe(f.Context(), "filename d29ybGQ="))
 	id := u.State().ID
-	text, err := os.ReadFile(s.statePath(id))
-	if err != nil {
-		f.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(s.statePath(id)))(f)
 	f.Add(string(text))
 	f.Add(strings.Replace(string(text), `"offset":5`, `"offset":-1`, 1))
 	f.Add(strings.Replace(string(text), `"size":7`, `"size":3`, 1))
 	f.Add(`{"blob":"sha256:` + servalHex + `"}`)
 	f.Fuzz(func(t *testing.T, state string) {
-		if err := errors.Join(s.Close(), os.WriteFile(s.dataPath(id), []byte(wilson[:5]), 0o600), os.WriteFile(s.statePath(id), []byte(state), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		if s, err = OpenDir(t.Context(), s.dir, o); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, errors.Join(s.Close(), os.WriteFile(s.dataPath(id), []byte(wilson[:5]), 0o600), os.WriteFile(s.statePath(id), []byte(state), 0o600)))
+		s = testkit.Must(OpenDir(t.Context(), s.dir, o))(t)
 		if u, err := s.Upload(t.Context(), "", id); err == nil {
-			if got := u.State(); got.Offset < 0 || got.Offset > 5 || len(got.Metadata) > maxStateBytes {
-				t.Errorf("it goes on with %+v", got)
-			}
+			got := u.State()
+			testkit.Holds(t, got.Offset >= 0 && got.Offset <= 5 && len(got.Metadata) <= maxStateBytes, "it goes on with", got)
 			_ = u.Append(t.Context(), u.State().Offset, strings.NewReader(wilson[u.State().Offset:])) // it may be refused
 			if info, err := u.Finish(t.Context()); err == nil {
 				var damaged *DamagedError // if the saved hash belongs to other bytes
 				if text, err := read(t, s, info.Address); !errors.As(err, &damaged) && (err != nil || addressOf(text) != info.Address) {
 					t.Errorf("it has stored %q, %v", text, err)
 				}
-				if err := s.Delete(t.Context(), "", info.Address); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, s.Delete(t.Context(), "", info.Address))
 			}
 			_ = u.Remove(t.Context()) // ErrNotFound after ErrDigest
 		} else if !errors.Is(err, ErrNotFound) {
@@ -253,8 +205,7 @@ func TestUploadLimits(t *testing.T) {
 	s.maxUploads = 2
 	refused := func(size int64, want error) {
 		t.Helper()
-		_, err := s.NewUpload(t.Context(), "", size, Ref{})
-		mustFail(t, err, want)
+		testkit.Fails(s.NewUpload(t.Context(), "", size, Ref{}))(t, want)
 	}
 	refused(2*bufferBytes+1, ErrTooLarge)
 	large := random(9, 2*bufferBytes)
@@ -265,47 +216,33 @@ func TestUploadLimits(t *testing.T) {
 	free = 1 << 40
 	u := mustNewUpload(t, s, -1, Ref{})
 	free = 0
-	mustFail(t, u.Append(t.Context(), 0, strings.NewReader("x")), ErrNoSpace)
+	testkit.Failed(t, u.Append(t.Context(), 0, strings.NewReader("x")), ErrNoSpace)
 	free = 1 << 40
 	mustAppend(t, u, random(10, bufferBytes))
-	mustFail(t, u.Append(t.Context(), bufferBytes, strings.NewReader("x")), ErrQuota)
-	if s.Used() != 3*bufferBytes || u.State().Offset != bufferBytes {
-		t.Errorf("%d bytes are used, the upload has %d", s.Used(), u.State().Offset)
-	}
-	if err := s.Delete(t.Context(), "", addressOf(large)); err != nil {
-		t.Fatal(err)
-	}
-	mustFail(t, u.Append(t.Context(), bufferBytes, strings.NewReader(large[1:]+"xx")), ErrTooLarge)
-	if err := u.Remove(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Failed(t, u.Append(t.Context(), bufferBytes, strings.NewReader("x")), ErrQuota)
+	testkit.Holds(t, s.Used() == 3*bufferBytes && u.State().Offset == bufferBytes, s.Used(), "bytes are used, the upload has", u.State().Offset)
+	testkit.NoError(t, s.Delete(t.Context(), "", addressOf(large)))
+	testkit.Failed(t, u.Append(t.Context(), bufferBytes, strings.NewReader(large[1:]+"xx")), ErrTooLarge)
+	testkit.Check(t, u.Remove(t.Context()))
 	u = mustNewUpload(t, s, int64(len(wilson)), Ref{})
-	mustFail(t, u.Append(t.Context(), 0, strings.NewReader(wilson+"x")), ErrTooLarge)
-	if u.State().Offset != 0 {
-		t.Error("a stream that is too long has made progress")
-	}
+	testkit.Failed(t, u.Append(t.Context(), 0, strings.NewReader(wilson+"x")), ErrTooLarge)
+	testkit.Equal(t, u.State().Offset, 0, "a stream that is too long has made progress")
 	mustAppend(t, u, wilson)
 	second := mustNewUpload(t, s, 5, Ref{})
 	refused(1, ErrUploads)
 	mustFinish(t, s, u, wilson)
 	third := mustNewUpload(t, s, 0, Ref{}) // in place of the finished one
-	_, err := s.Upload(t.Context(), "", u.State().ID)
-	mustFail(t, err, ErrNotFound)
+	testkit.Fails(s.Upload(t.Context(), "", u.State().ID))(t, ErrNotFound)
 	mustFinish(t, s, third, "")
-	if err := errors.Join(second.Remove(t.Context()), third.Remove(t.Context())); err != nil {
-		t.Error(err)
-	}
-	mustBeEmpty(t, s.uploadsDir())
-	mustAddUp(t, s)
-	_, err = s.NewUpload(canceled(), "", 1, Ref{})
-	mustFail(t, err, context.Canceled)
+	testkit.Check(t, errors.Join(second.Remove(t.Context()), third.Remove(t.Context())))
+	mustBeTidy(t, s)
+	testkit.Fails(s.NewUpload(canceled(), "", 1, Ref{}))(t, context.Canceled)
 	x := SHA1{1}
 	u = mustNewUpload(t, s, 1, Ref{SHA1: &x})
 	s = reopen(t, s, Options{})
 	u = mustFind(t, s, u.State().ID)
 	mustAppend(t, u, "x")
-	_, err = u.Finish(t.Context())
-	mustFail(t, err, ErrDigest)
+	testkit.Fails(u.Finish(t.Context()))(t, ErrDigest)
 }
 
 // TestAllUploads: the uploads of all clients have a bound, and a new upload takes the place of finished ones of any client.
@@ -316,18 +253,14 @@ func TestAllUploads(t *testing.T) {
 	a := testkit.Must(begin("a"))(t)
 	b := testkit.Must(begin("b"))(t)
 	for _, client := range []string{"", "a", "c"} {
-		_, err := begin(client)
-		mustFail(t, err, ErrUploads)
+		testkit.Fails(begin(client))(t, ErrUploads)
 	}
 	testkit.Must(a.Finish(t.Context()))(t)
 	s = reopen(t, s, Options{})
 	s.maxAllUploads = 2
-	if _, err := s.Upload(t.Context(), "b", b.State().ID); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(s.Upload(t.Context(), "b", b.State().ID))(t)
 	c := testkit.Must(begin("c"))(t)
-	_, err := s.Upload(t.Context(), "a", a.State().ID)
-	mustFail(t, err, ErrNotFound)
+	testkit.Fails(s.Upload(t.Context(), "a", a.State().ID))(t, ErrNotFound)
 	testkit.Check(t, c.Remove(t.Context()))
 	mustAddUp(t, s)
 }
@@ -342,18 +275,14 @@ func TestUploadExpiry(t *testing.T) {
 	c.at = c.at.Add(UploadExpiry)
 	mustAppend(t, mustFind(t, s, u.State().ID), "12345")
 	c.at = c.at.Add(UploadExpiry)
-	if swept, err := s.Sweep(t.Context(), "", nobody); swept.Uploads != 0 || err != nil {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
+	swept, err := s.Sweep(t.Context(), "", nobody)
+	testkit.Holds(t, swept.Uploads == 0 && err == nil, "swept", swept, err)
 	mustFind(t, s, u.State().ID)
 	c.at = c.at.Add(1)
-	_, err := s.Upload(t.Context(), "", u.State().ID)
-	mustFail(t, err, ErrNotFound)
-	if swept, err := s.Sweep(t.Context(), "", nobody); swept.Uploads != 1 || err != nil {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
-	mustBeEmpty(t, s.uploadsDir())
-	mustAddUp(t, s)
+	testkit.Fails(s.Upload(t.Context(), "", u.State().ID))(t, ErrNotFound)
+	swept, err = s.Sweep(t.Context(), "", nobody)
+	testkit.Holds(t, swept.Uploads == 1 && err == nil, "swept", swept, err)
+	mustBeTidy(t, s)
 
 	mustNewUpload(t, s, 10, Ref{})
 	c.at = c.at.Add(UploadExpiry + 1)
@@ -361,8 +290,7 @@ func TestUploadExpiry(t *testing.T) {
 	mustAppend(t, u, "12345")
 	c.at = c.at.Add(UploadExpiry + 1)
 	s = reopen(t, s, o)
-	mustBeEmpty(t, s.uploadsDir())
-	mustAddUp(t, s)
+	mustBeTidy(t, s)
 }
 
 // TestUploadFiles: files that a killed process or an accident has left of an upload are continued or removed.
@@ -400,30 +328,24 @@ func TestUploadFiles(t *testing.T) {
 			u := mustNewUpload(t, s, 10, Ref{})
 			mustAppend(t, u, "12345")
 			id := u.State().ID
-			if err := change(s.dataPath(id), s.statePath(id)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, change(s.dataPath(id), s.statePath(id)))
 			s = reopen(t, s, Options{})
 			u, err := s.Upload(t.Context(), "", id)
 			if name != "more bytes than were acknowledged" {
-				mustFail(t, err, ErrNotFound)
-				mustBeEmpty(t, s.uploadsDir())
-				mustAddUp(t, s)
+				testkit.Failed(t, err, ErrNotFound)
+				mustBeTidy(t, s)
 				return
 			}
-			if err != nil || s.Used() != 5 {
-				t.Fatalf("%v; %d bytes are used", err, s.Used())
-			}
-			if info, err := os.Stat(s.dataPath(id)); err != nil || info.Size() != 5 {
-				t.Errorf("the file is not cut to what counts: %v, %v", info, err)
-			}
+			testkit.NoError(t, err)
+			testkit.MustEqual(t, s.Used(), 5, "bytes are used")
+			info := testkit.Must(os.Stat(s.dataPath(id)))(t)
+			testkit.Equal(t, info.Size(), 5, "the file is not cut to what counts:", info)
 			mustAppend(t, u, "67890")
 			mustFinish(t, s, u, "1234567890")
 		})
 	}
 	s := newStore(t, Options{})
 	for _, id := range []string{"", "../blobs", "../../x", strings.Repeat("0", 32), "."} {
-		_, err := s.Upload(t.Context(), "", id)
-		mustFail(t, err, ErrNotFound)
+		testkit.Fails(s.Upload(t.Context(), "", id))(t, ErrNotFound)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,10 +24,8 @@ func TestSweep(t *testing.T) {
 	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
 	sweep := func(want int) {
 		t.Helper()
-		got, err := s.Sweep(context.Background(), "", func(a Address) bool { return a == addressOf("live") })
-		if err != nil || got.Blobs != want || got.SHA1s != want {
-			t.Errorf("swept %+v, %v; want %d", got, err, want)
-		}
+		got := testkit.Must(s.Sweep(context.Background(), "", func(a Address) bool { return a == addressOf("live") }))(t)
+		testkit.Holds(t, got.Blobs == want && got.SHA1s == want, "swept", got, "want", want)
 		mustAddUp(t, s)
 	}
 	for _, content := range []string{"live", "dead", "put again", "asked for", "asked for early"} {
@@ -34,29 +33,22 @@ func TestSweep(t *testing.T) {
 	}
 	c.at = c.at.Add(defaultGrace / renewShare)
 	early := c.at
-	if _, err := s.Missing(t.Context(), "", []Address{addressOf("asked for early")}); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(s.Missing(t.Context(), "", []Address{addressOf("asked for early")}))(t)
 	c.at = c.at.Add(defaultGrace - defaultGrace/renewShare)
 	sweep(0) // exactly the grace
 	mustPut(t, s, "put again")
-	if missing, err := s.Missing(t.Context(), "", []Address{addressOf("asked for")}); len(missing) != 0 || err != nil {
-		t.Error(missing, err)
-	}
+	missing, err := s.Missing(t.Context(), "", []Address{addressOf("asked for")})
+	testkit.Holds(t, len(missing) == 0 && err == nil, missing, err)
 	c.at = c.at.Add(1)
 	sweep(2) // "dead", and blobs whose Missing was so early that it did not renew them
 	mustRead(t, s, "live")
 	mustRead(t, s, "put again")
 	mustRead(t, s, "asked for")
-	if early.Add(defaultGrace * (renewShare - 1) / renewShare).After(c.at) {
-		t.Error("the sweep was too early for what doc.go promises")
-	}
+	testkit.Holds(t, !early.Add(defaultGrace*(renewShare-1)/renewShare).After(c.at), "the sweep was too early for what doc.go promises")
 	c.at = c.at.Add(defaultGrace)
 	sweep(2)
 	mustRead(t, s, "live")
-	if _, err := s.Sweep(canceled(), "", nobody); !errors.Is(err, context.Canceled) {
-		t.Errorf("a canceled sweep: %v", err)
-	}
+	testkit.Fails(s.Sweep(canceled(), "", nobody))(t, context.Canceled)
 	c.at = c.at.Add(-48 * time.Hour) // the clock was set back
 	sweep(0)
 }
@@ -66,20 +58,16 @@ func TestSlowUpload(t *testing.T) {
 	c := &clock{time.Now()} // as the file system has it
 	s := newStore(t, Options{Hooks: Hooks{Now: c.now}})
 	sent := false
-	_, err := s.Put(context.Background(), "", readerFunc(func(p []byte) (int, error) {
+	testkit.Must(s.Put(context.Background(), "", readerFunc(func(p []byte) (int, error) {
 		c.at = c.at.Add(2 * defaultGrace)
 		if sent {
 			return 0, io.EOF
 		}
 		sent = true
 		return copy(p, wilson), nil
-	}), Ref{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if swept, err := s.Sweep(context.Background(), "", nobody); swept.Blobs != 0 || err != nil {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
+	}), Ref{}))(t)
+	swept, err := s.Sweep(context.Background(), "", nobody)
+	testkit.Holds(t, swept.Blobs == 0 && err == nil, "swept", swept, err)
 	mustRead(t, s, wilson)
 }
 
@@ -88,16 +76,12 @@ func TestSweepOwnsTheBlob(t *testing.T) {
 	for name, produce := range map[string]func(s *Store) error{
 		"Put": func(s *Store) error {
 			info, err := put(s, wilson)
-			if info.Existed {
-				t.Error("it existed")
-			}
+			testkit.Holds(t, !info.Existed, "it existed")
 			return err
 		},
 		"Missing": func(s *Store) error {
 			missing, err := s.Missing(t.Context(), "", []Address{addressOf(wilson)})
-			if len(missing) != 1 {
-				t.Error("Missing has reported a blob that was being removed")
-			}
+			testkit.Equal(t, len(missing), 1, "Missing has reported a blob that was being removed")
 			return err
 		},
 	} {
@@ -106,7 +90,7 @@ func TestSweepOwnsTheBlob(t *testing.T) {
 		mustPut(t, s, wilson)
 		c.at = c.at.Add(2 * defaultGrace)
 		done := make(chan error, 1)
-		swept, err := s.Sweep(context.Background(), "", func(Address) bool {
+		swept := testkit.Must(s.Sweep(context.Background(), "", func(Address) bool {
 			go func() { done <- produce(s) }()
 			select {
 			case <-time.After(50 * time.Millisecond): // enough for it to end if it does not wait
@@ -115,16 +99,11 @@ func TestSweepOwnsTheBlob(t *testing.T) {
 				done <- err
 			}
 			return false
-		})
-		if err != nil || swept.Blobs != 1 {
-			t.Errorf("swept %+v, %v", swept, err)
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if there, err := has(t, s, addressOf(wilson)); there != (name == "Put") || err != nil {
-			t.Errorf("after %s: %v, %v", name, there, err)
-		}
+		}))(t)
+		testkit.Equal(t, swept.Blobs, 1, "swept", swept)
+		testkit.Check(t, <-done)
+		there, err := has(t, s, addressOf(wilson))
+		testkit.Holds(t, there == (name == "Put") && err == nil, "after", name, there, err)
 		mustAddUp(t, s)
 	}
 }
@@ -153,9 +132,8 @@ func TestSweepModel(t *testing.T) {
 		mu.Unlock()
 		for _, i := range all {
 			mustRead(t, s, content(i))
-			if x := mustResolve(t, s, content(i)); x != addressOf(content(i)) {
-				t.Errorf("the SHA-1 of %q is %v", content(i), x)
-			}
+			x := mustResolve(t, s, content(i))
+			testkit.Holds(t, x == addressOf(content(i)), "the SHA-1 of", content(i), "is", x)
 		}
 		mu.Lock()
 		for _, i := range all {
@@ -179,9 +157,7 @@ func TestSweepModel(t *testing.T) {
 				default:
 				}
 				got, err := s.Sweep(context.Background(), "", func(a Address) bool { mu.Lock(); defer mu.Unlock(); return named[a] > 0 })
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, err)
 				swept += got.Blobs
 			}
 		})
@@ -205,9 +181,7 @@ func TestSweepModel(t *testing.T) {
 							t.Error(err)
 						}
 						name([]int{i})
-						if err := u.Remove(t.Context()); err != nil {
-							t.Error(err)
-						}
+						testkit.Check(t, u.Remove(t.Context()))
 					default: // of one blob, or of so many that they are not synced individually
 						some := []int{i}
 						if rng.IntN(2) == 0 {
@@ -238,21 +212,16 @@ func TestSweepModel(t *testing.T) {
 			return
 		}
 	}
-	if swept == 0 || renewed == 0 {
-		t.Errorf("the sweeps have removed %d blobs, and Missing has found %d", swept, renewed)
-	}
+	testkit.Holds(t, swept != 0 && renewed != 0, "the sweeps have removed", swept, "blobs, and Missing has found", renewed)
 	mu.Lock()
 	now = now.Add(2 * time.Hour)
 	mu.Unlock()
-	if _, err := s.Sweep(context.Background(), "", nobody); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(s.Sweep(context.Background(), "", nobody))(t)
 	mustBeEmpty(t, s.blobs())
 	mustBeEmpty(t, s.sha1s())
 	mustBeEmpty(t, s.uploadsDir())
-	if s.Used() != 0 || len(s.busy) != 0 || s.hidden() != 0 || len(s.unsyncedAge) != 0 {
-		t.Errorf("%d bytes are used, %d addresses are owned, %d are unsynced", s.Used(), len(s.busy), s.hidden())
-	}
+	testkit.Holds(t, s.Used() == 0 && len(s.busy) == 0 && s.hidden() == 0 &&
+		len(s.unsyncedAge) == 0, s.Used(), "bytes are used", len(s.busy), "addresses are owned", s.hidden(), "are unsynced")
 }
 
 // TestSweepDuringCommit: a sweep during any step of a Put never removes the blob or its SHA-1.
@@ -263,9 +232,8 @@ func TestSweepDuringCommit(t *testing.T) {
 		var sweeps sync.WaitGroup
 		s.h.Sync = func(f *os.File) error {
 			sweeps.Go(func() { // it waits until the Put is done, if it gets as far as this blob
-				if swept, err := s.Sweep(context.Background(), "", nobody); err != nil || swept.Blobs+swept.SHA1s > 0 {
-					t.Errorf("swept %+v, %v", swept, err)
-				}
+				swept, err := s.Sweep(context.Background(), "", nobody)
+				testkit.Holds(t, err == nil && swept.Blobs+swept.SHA1s == 0, "swept", swept, err)
 			})
 			return f.Sync()
 		}
@@ -282,13 +250,103 @@ func TestSweepKeepsWhatItCannotRead(t *testing.T) {
 	s := newStore(t, Options{})
 	info := mustPut(t, s, wilson)
 	path := s.sha1Path(info.SHA1)
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
+	testkit.NoError(t, os.WriteFile(path, nil, 0o600))
+	swept, err := s.Sweep(context.Background(), "", nobody)
+	testkit.Holds(t, swept == (Swept{}) && err == nil, "swept", swept, err)
+	testkit.Must(os.Stat(filepath.Clean(path)))(t)
+}
+
+// TestManyRenewals: Missing renews many old blobs with one syncfs, or with an fsync of each where syncfs is not
+// trusted. If that fails, no later call relies on the new ages.
+func TestManyRenewals(t *testing.T) {
+	const n = 5 * fewFiles
+	for _, trusted := range []bool{false, true} {
+		c := &clock{time.Unix(1_700_000_000, 0)}
+		rec := &recorder{}
+		h := rec.hooks()
+		h.Now = c.now
+		s := newStore(t, Options{Hooks: h})
+		s.trustsSyncFS = trusted
+		all := []Address{addressOf("none")}
+		for i := range n {
+			all = append(all, mustPut(t, s, fmt.Sprint(i)).Address)
+		}
+		ask := func() error {
+			missing, err := s.Missing(t.Context(), "", all)
+			testkit.Holds(t, err != nil || slices.Equal(missing, all[:1]), "missing are", missing)
+			return err
+		}
+		count := func() (syncs, whole int) {
+			for _, call := range rec.calls {
+				if strings.HasPrefix(call, "syncfs ") {
+					whole++
+				} else if strings.HasPrefix(call, "sync ") {
+					syncs++
+				}
+			}
+			return syncs, whole
+		}
+		rec.calls = nil
+		if err := ask(); err != nil || len(rec.calls) != 0 {
+			t.Errorf("young blobs: %v, %v", rec.calls, err)
+		}
+		c.at = c.at.Add(2 * defaultGrace)
+		rec.failAt = 1
+		testkit.Failed(t, ask(), errInjected)
+		rec.calls, rec.failAt = nil, 0
+		testkit.Check(t, ask()) // the ages look young, but are not durable
+		if syncs, whole := count(); trusted && (syncs != 0 || whole != 1) || !trusted && (syncs != n || whole != 0) {
+			t.Errorf("trusted %v: %d fsyncs and %d syncfs", trusted, syncs, whole)
+		}
+		rec.calls = nil
+		if err := ask(); err != nil || len(rec.calls) != 0 || len(s.unsyncedAge) != 0 {
+			t.Errorf("after a renewal: %v, %v, %d are not durable", rec.calls, err, len(s.unsyncedAge))
+		}
+		if swept, err := s.Sweep(t.Context(), "", nobody); swept.Blobs != 0 || err != nil {
+			t.Errorf("swept %+v, %v", swept, err)
+		}
+		opened, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		for _, fd := range opened {
+			if to, err := os.Readlink(filepath.Join("/proc/self/fd", fd.Name())); err == nil && strings.HasPrefix(to, s.blobs()) {
+				t.Errorf("%s is still open", to)
+			}
+		}
 	}
-	if swept, err := s.Sweep(context.Background(), "", nobody); swept != (Swept{}) || err != nil {
-		t.Errorf("swept %+v, %v", swept, err)
+}
+
+// TestRenewalOfBatch: a renewal by a batch counts for other calls from the commit of the batch.
+func TestRenewalOfBatch(t *testing.T) {
+	c := &clock{time.Unix(1_700_000_000, 0)}
+	rec := &recorder{}
+	h := rec.hooks()
+	h.Now = c.now
+	s := newStore(t, Options{Hooks: h})
+	mustPut(t, s, wilson)
+	synced := func() bool {
+		t.Helper()
+		rec.calls = nil
+		testkit.Equal(t, len(testkit.Must(s.Missing(t.Context(), "", []Address{addressOf(wilson)}))(t)), 0, "missing")
+		return len(rec.calls) == 1
 	}
-	if _, err := os.Stat(filepath.Clean(path)); err != nil {
-		t.Error(err)
+	for _, commit := range []bool{false, true} {
+		c.at = c.at.Add(2 * defaultGrace)
+		b, err := s.NewBatch(t.Context(), "")
+		if err == nil {
+			_, err = b.Add(t.Context(), strings.NewReader(wilson), Ref{})
+		}
+		if err == nil && commit {
+			err = b.Commit(t.Context())
+		}
+		testkit.Check(t, errors.Join(err, b.Discard()))
+		testkit.Holds(t, synced() != commit, "commit", commit, "Missing calls", rec.calls)
+		testkit.Holds(t, !synced(), "it was synced again")
 	}
+	c.at = c.at.Add(2 * defaultGrace)
+	rec.calls, rec.failAt = nil, 1
+	testkit.Fails(s.Missing(t.Context(), "", []Address{addressOf(wilson)}))(t, errInjected)
+	err := s.Delete(t.Context(), "", addressOf(wilson))
+	testkit.Holds(t, err == nil && len(s.unsyncedAge) == 0, err, len(s.unsyncedAge), "are not durable")
 }

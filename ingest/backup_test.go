@@ -40,9 +40,7 @@ func copyOf(t *testing.T, s *Snapshot, between func(path string)) (dir string) {
 		if err != nil {
 			return err
 		}
-		if int64(len(b)) != f.Size {
-			t.Errorf("%s has %d bytes, and %d were announced", f.Path, len(b), f.Size)
-		}
+		testkit.Equal(t, int64(len(b)), f.Size, f.Path, "has", len(b), "bytes were announced")
 		to := filepath.Join(dir, f.Path)
 		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o750), os.WriteFile(to, b, 0o640))
 	}))
@@ -51,10 +49,8 @@ func copyOf(t *testing.T, s *Snapshot, between func(path string)) (dir string) {
 
 // isReplaced reports whether the checkpoint has a table that the store no longer has.
 func isReplaced(t *testing.T, dir string) bool {
-	tables, err := filepath.Glob(filepath.Join(checkpointDir(dir), "*.sst"))
-	if err != nil || len(tables) == 0 {
-		t.Fatalf("tables of the checkpoint: %v, %v", tables, err)
-	}
+	tables := testkit.Must(filepath.Glob(filepath.Join(checkpointDir(dir), "*.sst")))(t)
+	testkit.MustHold(t, len(tables) != 0, "tables of the checkpoint", tables)
 	return slices.ContainsFunc(tables, func(path string) bool {
 		_, err := os.Stat(filepath.Join(StoreDir(dir), filepath.Base(path)))
 		return os.IsNotExist(err)
@@ -70,13 +66,10 @@ func TestSnapshotKeepsWhatItNeeds(t *testing.T) {
 	testkit.NoError(t, e.FlushWait())
 	before := createAll(t, e, 50, 100) // some of the journal is not flushed
 	s := testkit.Must(e.Snapshot())(t)
-	if s.Last < before.Seq || s.Cursor > s.Last {
-		t.Errorf("the snapshot has the cursor %d and the last seq %d; %d was acknowledged", s.Cursor, s.Last, before.Seq)
-	}
+	testkit.Holds(t, s.Last >= before.Seq &&
+		s.Cursor <= s.Last, "the snapshot has the cursor", s.Cursor, "and the last seq", s.Last, before.Seq, "was acknowledged")
 	kept := e.log.First()
-	if _, err := e.Snapshot(); !errors.Is(err, ErrBackupRunning) {
-		t.Errorf("a second snapshot: %v", err)
-	}
+	testkit.Fails(e.Snapshot())(t, ErrBackupRunning)
 	var paths []string
 	copied := copyOf(t, s, func(path string) {
 		if paths = append(paths, path); len(paths) > 2 {
@@ -90,21 +83,16 @@ func TestSnapshotKeepsWhatItNeeds(t *testing.T) {
 			}
 		}
 		e.cut(0)
-		if first := e.log.First(); first > max(s.Cursor, 1) {
-			t.Errorf("the journal begins at %d, and the snapshot needs record %d", first, s.Cursor)
-		}
+		first := e.log.First()
+		testkit.Holds(t, first <= max(s.Cursor, 1), "the journal begins at", first, "and the snapshot needs record", s.Cursor)
 	})
-	if !strings.HasPrefix(paths[1], "journal/") || !slices.ContainsFunc(paths, func(p string) bool { return strings.HasSuffix(p, ".sst") }) {
-		t.Errorf("the files are %v", paths)
-	}
+	testkit.Holds(t, strings.HasPrefix(paths[1], "journal/") &&
+		slices.ContainsFunc(paths, func(p string) bool { return strings.HasSuffix(p, ".sst") }), "the files are", paths)
 	testkit.NoError(t, s.Close())
 	e.cut(0)
-	if first := e.log.First(); first <= kept || first <= s.Last {
-		t.Errorf("after the snapshot the journal still begins at %d; before it at %d", first, kept)
-	}
-	if _, err := os.Stat(checkpointDir(dir)); !os.IsNotExist(err) {
-		t.Errorf("the checkpoint is left: %v", err)
-	}
+	first := e.log.First()
+	testkit.Holds(t, first > kept && first > s.Last, "after the snapshot the journal still begins at", first, "before it at", kept)
+	testkit.Fails(os.Stat(checkpointDir(dir)))(t, os.ErrNotExist)
 	found, err := Inspect(t.Context(), copied, func(p string) bool { t.Error(p); return true })
 	if err != nil || found.Problems > 0 || found.Applied < s.Last || found.Jobs["pending"] != 100*100 {
 		t.Errorf("the copy: %+v, %v; it must have the commands up to %d", found, err, s.Last)
@@ -132,9 +120,7 @@ func TestSnapshotEnds(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s, err := e.Snapshot()
-		if err != nil {
-			t.Fatal(name, err)
-		}
+		testkit.NoError(t, err, name)
 		n := 0
 		err = s.Files(ctx, func(f *SnapshotFile) error {
 			if n++; n == 2 {
@@ -143,27 +129,19 @@ func TestSnapshotEnds(t *testing.T) {
 			_, err := io.Copy(io.Discard, f)
 			return err
 		})
-		if !errors.Is(err, c.want) || n != 2 {
-			t.Errorf("%s: %v after %d files", name, err, n)
-		}
+		testkit.Holds(t, errors.Is(err, c.want) && n == 2, name, err, "after", n, "files")
 		testkit.Check(t, s.Close())
 		if c.want == ErrDiskFull {
-			if _, err := e.Snapshot(); !errors.Is(err, ErrDiskFull) {
-				t.Errorf("a snapshot on a full disk: %v", err)
-			}
+			testkit.Fails(e.Snapshot())(t, ErrDiskFull)
 		}
 		lookAt(50 * gib)
 		cancel()
 	}
 	s := testkit.Must(e.Snapshot())(t)
 	stop()
-	if err := s.Files(t.Context(), func(f *SnapshotFile) error { _, err := io.Copy(io.Discard, f); return err }); !errors.Is(err, ErrClosed) {
-		t.Errorf("after the stop: %v", err)
-	}
+	testkit.Failed(t, s.Files(t.Context(), func(f *SnapshotFile) error { _, err := io.Copy(io.Discard, f); return err }), ErrClosed)
 	testkit.Check(t, s.Close())
-	if _, err := e.Snapshot(); !errors.Is(err, ErrClosed) {
-		t.Errorf("a snapshot after the stop: %v", err)
-	}
+	testkit.Fails(e.Snapshot())(t, ErrClosed)
 }
 
 // TestCheckpointIsRemovedAtAStart: a start removes the snapshot files of a killed process.
@@ -172,13 +150,10 @@ func TestCheckpointIsRemovedAtAStart(t *testing.T) {
 	e, stop := startWith(t, Options{Dir: dir})
 	createAll(t, e, 1, 10)
 	testkit.Must(e.Snapshot())(t) // never closed
-	if names, err := os.ReadDir(checkpointDir(dir)); err != nil || len(names) == 0 {
-		t.Fatalf("the checkpoint: %v, %v", names, err)
-	}
+	names := testkit.Must(os.ReadDir(checkpointDir(dir)))(t)
+	testkit.MustHold(t, len(names) != 0, "the checkpoint", names)
 	stop()
 	e, _ = startWith(t, Options{Dir: dir})
-	if _, err := os.Stat(checkpointDir(dir)); !os.IsNotExist(err) {
-		t.Errorf("the checkpoint is left: %v", err)
-	}
+	testkit.Fails(os.Stat(checkpointDir(dir)))(t, os.ErrNotExist)
 	createAll(t, e, 1, 10)
 }

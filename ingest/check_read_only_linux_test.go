@@ -33,9 +33,8 @@ func TestCheckReadsOnly(t *testing.T) {
 	unmount := mount()
 	found, err := Inspect(context.Background(), mounted, func(problem string) bool { t.Error(problem); return true })
 	unmount()
-	if err != nil || found.Problems != 0 || found.Jobs["pending"] != 3 {
-		t.Errorf("%+v, %v", found, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Holds(t, found.Problems == 0 && found.Jobs["pending"] == 3, found)
 	testkit.NoError(t, os.Rename(StoreDir(dir), StoreDir(dir)+".newer"))
 	testkit.NoError(t, os.CopyFS(StoreDir(dir), os.DirFS(StoreDir(dir)+".newer")))
 	e, stop = start(t, dir)
@@ -43,7 +42,5 @@ func TestCheckReadsOnly(t *testing.T) {
 	stop()
 	testkit.NoError(t, errors.Join(os.RemoveAll(StoreDir(dir)), os.Rename(StoreDir(dir)+".newer", StoreDir(dir))))
 	defer mount()()
-	if _, err := Inspect(context.Background(), mounted, func(string) bool { return true }); !errors.Is(err, ErrBehind) {
-		t.Errorf("a store that lacks commands: %v", err)
-	}
+	testkit.Fails(Inspect(context.Background(), mounted, func(string) bool { return true }))(t, ErrBehind)
 }

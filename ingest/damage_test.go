@@ -3,13 +3,17 @@ package ingest
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
 	"github.com/daybookq/daybook/store/query"
 )
 
@@ -27,8 +31,7 @@ func TestDamagedPage(t *testing.T) {
 	// work claims all jobs, completes them, and returns their number.
 	work := func() (jobs int) {
 		for {
-			claimed, docs, _, err := e.Claim(ctx, claimOf(700), 0)
-			testkit.NoError(t, err)
+			claimed, docs := mustClaim(t, e, claimOf(700))
 			if len(docs) == 0 {
 				return jobs
 			}
@@ -61,13 +64,10 @@ func TestDamagedPage(t *testing.T) {
 			break
 		}
 	}
-	if shown != n || unread == 0 || unread == n {
-		t.Errorf("%d of %d jobs are listed, %d of them damaged", shown, n, unread)
-	}
+	testkit.Holds(t, shown == n && unread != 0 && unread != n, shown, "of", n, "jobs are listed", unread, "of them damaged")
 	healthy := work()
-	if healthy == 0 || healthy == n || e.Stats().Damaged != uint64(n-healthy) {
-		t.Fatalf("%d of %d jobs were handed out, %d set aside", healthy, n, e.Stats().Damaged)
-	}
+	testkit.MustHold(t, healthy != 0 && healthy != n &&
+		e.Stats().Damaged == uint64(n-healthy), healthy, "of", n, "jobs were handed out", e.Stats().Damaged, "set aside")
 	listed := func() (ids []job.ID) {
 		for after := (job.ID{}); ; {
 			docs, next := testkit.Must2(current(t, e).List(query.Filter{Status: job.Deferred, Limit: 1000, After: after, Parts: query.Everything}))(t)
@@ -83,13 +83,9 @@ func TestDamagedPage(t *testing.T) {
 		}
 	}
 	aside := listed()
-	if len(aside) != n-healthy {
-		t.Errorf("%d jobs are listed as damaged, want %d", len(aside), n-healthy)
-	}
+	testkit.Equal(t, len(aside), n-healthy, "jobs are listed as damaged")
 	testkit.Must2(e.Move(ctx, job.Move{Op: job.Run, Job: aside[0]}))(t)
-	if jobs := work(); jobs != 0 {
-		t.Errorf("%d damaged jobs were handed out before the store was mended", jobs)
-	}
+	testkit.Equal(t, work(), 0, "damaged jobs were handed out before the store was mended")
 	end()
 
 	testkit.Must(Rebuild(ctx, dir, "", func(uint64, uint64) {}))(t)
@@ -97,9 +93,8 @@ func TestDamagedPage(t *testing.T) {
 	for _, id := range aside {
 		testkit.Must2(e.Move(ctx, job.Move{Op: job.Run, Job: id}))(t)
 	}
-	if jobs := work(); jobs != len(aside) || len(want) > 0 {
-		t.Errorf("%d of %d mended jobs were handed out", jobs, len(aside))
-	}
+	jobs := work()
+	testkit.Holds(t, jobs == len(aside) && len(want) == 0, jobs, "of", len(aside), "mended jobs were handed out")
 }
 
 // damagedBatch makes a batch of n jobs with one unreadable page of payloads. It returns the payloads.
@@ -195,17 +190,13 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 	}
 	move := func(op job.Op, id job.ID, want job.Refusal) {
 		t.Helper()
-		moved, _, err := e.Move(ctx, job.Move{Op: op, Job: id})
-		if err != nil || moved.Refusal != want {
-			t.Fatalf("%v: %+v, %v", op, moved, err)
-		}
+		moved, _ := testkit.Must2(e.Move(ctx, job.Move{Op: op, Job: id}))(t)
+		testkit.MustEqual(t, moved.Refusal, want, op, moved)
 	}
 	patch := func(p job.Patch) {
 		t.Helper()
-		moved, _, err := e.Patch(ctx, p)
-		if err != nil || moved.Refusal != job.Granted {
-			t.Fatalf("patch: %+v, %v", moved, err)
-		}
+		moved, _ := testkit.Must2(e.Patch(ctx, p))(t)
+		testkit.MustEqual(t, moved.Refusal, job.Granted, "patch:", moved)
 	}
 	holder := func(id job.ID) job.ID { // returns the job that holds its unique key
 		t.Helper()
@@ -226,53 +217,42 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 	patched, early, cancelled, deleted := aside[0], aside[1], aside[2], aside[3]
 	for _, c := range claims { // no claim holds it
 		ended, _, err := e.Complete(ctx, job.Complete{Claim: c, Outcomes: []job.Outcome{{ID: patched, Code: job.OK, ExitCode: 200, DelayMs: -1}}})
-		if err != nil || ended.Results[0].Refusal == job.Granted {
-			t.Fatalf("complete: %+v, %v", ended, err)
-		}
+		testkit.NoError(t, err)
+		testkit.MustHold(t, ended.Results[0].Refusal != job.Granted, "complete", ended)
 	}
 	move(job.Redrive, patched, job.HasNotEnded)
 	priority, now := 9, e.Now()
 	patch(job.Patch{Job: patched, Priority: &priority})
-	if doc := is(patched, job.Deferred); doc.Priority != priority || doc.UniqueKey != key(patched) || holder(patched) != patched {
-		t.Errorf("patched: %+v", doc)
-	}
+	doc := is(patched, job.Deferred)
+	testkit.Holds(t, doc.Priority == priority && doc.UniqueKey == key(patched) && holder(patched) == patched, "patched", doc)
 	patch(job.Patch{Job: early, RunAt: &now})
 	is(early, job.Pending)
 	move(job.Cancel, cancelled, job.Granted)
-	if doc, err := current(t, e).Job(cancelled); err != nil || doc.Status != job.Cancelled || doc.Code != job.NoCode || doc.Error != job.DamagedText {
-		t.Errorf("cancelled: %+v, %v", doc, err)
-	}
-	if b, err := current(t, e).Batch(cancelled.WithLine(0)); err != nil || b.Counts[job.Cancelled] != 1 {
-		t.Errorf("cancelled: %+v, %v", b, err)
-	}
+	gone := testkit.Must(current(t, e).Job(cancelled))(t)
+	testkit.Holds(t, gone.Status == job.Cancelled && gone.Code == job.NoCode && gone.Error == job.DamagedText, "cancelled", gone)
+	b := testkit.Must(current(t, e).Batch(cancelled.WithLine(0)))(t)
+	testkit.Equal(t, b.Counts[job.Cancelled], 1, "cancelled:", b)
 	move(job.Redrive, cancelled, job.Granted)
 	move(job.Delete, deleted, job.Granted)
 	move(job.Run, deleted, job.NotFound)
-	if holder(deleted) == deleted {
-		t.Errorf("a deleted job holds its unique key")
-	}
+	testkit.Holds(t, holder(deleted) != deleted, "a deleted job holds its unique key")
 	if jobs := claim(10); jobs != 0 { // jobs that were made pending again are set aside again
 		t.Errorf("%d damaged jobs were handed out", jobs)
 	}
 	is(early, job.Deferred)
 	is(cancelled, job.Deferred)
-	if n := e.Stats().Jobs["active"]; n != int64(len(active)) {
-		t.Errorf("%d jobs are active, and %d were handed out", n, len(active))
-	}
+	testkit.Equal(t, e.Stats().Jobs["active"], int64(len(active)), "jobs are active, and", len(active), "were handed out")
 	end()
 
 	_, err = Rebuild(ctx, dir, "", func(uint64, uint64) {})
 	must(err)
 	e, _ = start(t, dir)
-	if n := e.Stats().Jobs["active"]; n != int64(len(active)) {
-		t.Errorf("after the rebuild %d jobs are active, and %d were handed out", n, len(active))
-	}
+	testkit.Equal(t, e.Stats().Jobs["active"], int64(len(active)), "after the rebuild jobs are active, and", len(active), "were handed out")
 	for _, id := range []job.ID{patched, early, cancelled} {
 		move(job.Run, id, job.Granted)
 	}
-	if jobs := claim(10); jobs != 3 || !active[patched] || !active[early] || !active[cancelled] {
-		t.Errorf("%d mended jobs were handed out", jobs)
-	}
+	jobs := claim(10)
+	testkit.Holds(t, jobs == 3 && active[patched] && active[early] && active[cancelled], jobs, "mended jobs were handed out")
 }
 
 // spoil flips a bit in the middle of the largest table of a store, which is in a page of payloads.
@@ -319,10 +299,8 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 			}
 			_, receipt := testkit.Must2(e.Create(ctx, c))(t)
 			if what == "histories" {
-				claimed, docs, _, err := e.Claim(ctx, claimOf(n), 0)
-				if err != nil || len(docs) != n {
-					t.Fatal(len(docs), err)
-				}
+				claimed, docs := mustClaim(t, e, claimOf(n))
+				testkit.MustEqual(t, len(docs), n)
 				end := job.Complete{Claim: claimed.Claim}
 				for i := range docs {
 					end.Outcomes = append(end.Outcomes, job.Outcome{ID: docs[i].ID, Code: job.Retry, ExitCode: 100, Error: text(random)})
@@ -358,18 +336,14 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 				for line := range n {
 					testkit.Must(current(t, e).Job(job.NewID(receipt.At, receipt.Seq, line)))(t)
 				}
-				if listed != n {
-					t.Errorf("%d of %d jobs are listed", listed, n)
-				}
+				testkit.Equal(t, listed, n, "jobs are listed")
 				return damaged, coded
 			}
-			if damaged, coded := look(); damaged == 0 || damaged > n/4 || coded != 0 {
-				t.Errorf("%d jobs show damage before a claim, %d have the code", damaged, coded)
-			}
+			damaged, coded := look()
+			testkit.Holds(t, damaged != 0 && damaged <= n/4 && coded == 0, damaged, "jobs show damage before a claim", coded, "have the code")
 			healthy := 0
 			for {
-				claimed, docs, _, err := e.Claim(ctx, claimOf(70), 0)
-				testkit.NoError(t, err)
+				claimed, docs := mustClaim(t, e, claimOf(70))
 				if len(docs) == 0 {
 					break
 				}
@@ -377,12 +351,10 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 				healthy += len(docs)
 			}
 			aside := n - healthy
-			if aside == 0 || aside > n/4 || e.Stats().Damaged != uint64(aside) {
-				t.Errorf("%d of %d jobs were handed out, %d set aside", healthy, n, e.Stats().Damaged)
-			}
-			if damaged, coded := look(); damaged < aside || coded != aside {
-				t.Errorf("%d jobs show damage, %d have the code, %d were set aside", damaged, coded, aside)
-			}
+			testkit.Holds(t, aside != 0 && aside <= n/4 &&
+				e.Stats().Damaged == uint64(aside), healthy, "of", n, "jobs were handed out", e.Stats().Damaged, "set aside")
+			damaged, coded = look()
+			testkit.Holds(t, damaged >= aside && coded == aside, damaged, "jobs show damage", coded, "have the code", aside, "were set aside")
 		})
 	}
 }
@@ -400,4 +372,58 @@ func spoilAt(t *testing.T, dir, text string) {
 		}
 	}
 	t.Fatal("no table has the text")
+}
+
+// TestOlderStore: a store whose manifest has lost its end has an older state. If the journal has all later commands, a
+// start applies them. Otherwise the start is refused and deletes no table, so that an operator can restore the manifest.
+func TestOlderStore(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		name := "a journal from the beginning"
+		if cut {
+			name = "a journal that was cut"
+		}
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			small := Options{Dir: dir, JournalRetain: 1 << 30, Journal: journal.Options{SegmentBytes: 4 << 10, VolumeBytes: 16 << 10}}
+			e, stop := startWith(t, small)
+			for range 20 {
+				_, last := testkit.Must2(e.Create(t.Context(), lines(100)))(t)
+				testkit.NoError(t, e.CatchUp(t.Context(), last.Seq))
+			}
+			testkit.NoError(t, e.store.FlushWait())
+			if cut {
+				e.cut(0)
+			}
+			killed := t.TempDir()
+			testkit.NoError(t, os.CopyFS(killed, os.DirFS(dir)))
+			stop()
+			dir, small.Dir = killed, killed
+			manifests := testkit.Must(filepath.Glob(filepath.Join(StoreDir(dir), "MANIFEST-*")))(t)
+			testkit.MustEqual(t, len(manifests), 1)
+			whole := testkit.Must(os.ReadFile(manifests[0]))(t)
+			// The first record of the manifest, which makes an empty store, ends at offset 39. The test flips a bit of
+			// the second record.
+			damaged := bytes.Clone(whole)
+			damaged[50] ^= 1
+			testkit.NoError(t, os.WriteFile(manifests[0], damaged, 0o600))
+			p := testkit.Must(store.Peek(StoreDir(dir), store.Options{}))(t)
+			testkit.MustHold(t, p.Applied == 0 && p.Torn != "", "the store is not an older one", p)
+			var log bytes.Buffer
+			again := small
+			again.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			if cut {
+				for range 2 {
+					testkit.Fails(Open(again))(t, journal.ErrCursor, manifests[0]+", cannot be read from offset 39")
+				}
+				testkit.NoError(t, os.WriteFile(manifests[0], whole, 0o600))
+			}
+			e, stop = startWith(t, again)
+			totals := e.store.Totals()
+			testkit.Equal(t, totals.Counts.Total(), 2000, "jobs")
+			stop()
+			if said := strings.Contains(log.String(), "manifest is missing"); said == cut {
+				t.Errorf("it said %s", log.String())
+			}
+		})
+	}
 }

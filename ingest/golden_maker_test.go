@@ -37,13 +37,9 @@ func writeGolden(t *testing.T, golden string, play func(g *goldenMaker)) {
 	}
 	play(g)
 	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, <-ended)
 	data := filepath.Join(golden, "data")
-	if err := errors.Join(os.CopyFS(data, os.DirFS(dir)), os.Remove(filepath.Join(data, "ballast"))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(os.CopyFS(data, os.DirFS(dir)), os.Remove(filepath.Join(data, "ballast"))))
 }
 
 func (g *goldenMaker) do(_ Receipt, err error) {

@@ -49,23 +49,12 @@ func TestGoldenData(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			golden := filepath.Join("../testdata", name)
 			dir := t.TempDir()
-			if err := os.CopyFS(dir, os.DirFS(filepath.Join(golden, "data"))); err != nil {
-				t.Fatal(err)
-			}
-			e, err := Open(Options{Dir: dir, AllowClockAhead: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := e.close(); err != nil {
-					t.Error(err)
-				}
-			}()
+			testkit.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(golden, "data"))))
+			e := testkit.Must(Open(Options{Dir: dir, AllowClockAhead: true}))(t)
+			defer func() { testkit.Check(t, e.close()) }()
 			sameGolden(t, filepath.Join(golden, "rows.txt"), rowsOf(t, e.store), false)
-			problems, err := e.store.Check(func(problem string) bool { t.Error(problem); return true })
-			if err != nil || problems > 0 {
-				t.Errorf("%d problems, %v", problems, err)
-			}
+			problems := testkit.Must(e.store.Check(func(problem string) bool { t.Error(problem); return true }))(t)
+			testkit.Holds(t, problems == 0, problems, "problems")
 		})
 	}
 }
@@ -73,21 +62,10 @@ func TestGoldenData(t *testing.T) {
 // replayGolden replays a journal and compares the documents with the golden ones.
 func replayGolden(t *testing.T, golden string, rewrite bool) {
 	dir := t.TempDir()
-	if err := os.CopyFS(JournalDir(dir), os.DirFS(JournalDir(filepath.Join(golden, "data")))); err != nil {
-		t.Fatal(err)
-	}
-	e, err := Open(Options{Dir: dir, AllowClockAhead: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := e.close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err := e.replay(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.CopyFS(JournalDir(dir), os.DirFS(JournalDir(filepath.Join(golden, "data")))))
+	e := testkit.Must(Open(Options{Dir: dir, AllowClockAhead: true}))(t)
+	defer func() { testkit.Check(t, e.close()) }()
+	testkit.NoError(t, e.replay(t.Context()))
 	var got strings.Builder
 	for r, err := range e.log.Records(1) {
 		testkit.NoError(t, err)
@@ -119,9 +97,7 @@ func replayGolden(t *testing.T, golden string, rewrite bool) {
 		"a commit for each record":   {commitEach: true},
 		"a restart after each third": {restartInTheMiddle: true},
 	} {
-		if again := applyGolden(t, e.log, way.commitEach, way.restartInTheMiddle); again != listing {
-			t.Errorf("with %s the rows differ", name)
-		}
+		testkit.Holds(t, applyGolden(t, e.log, way.commitEach, way.restartInTheMiddle) == listing, "with", name, "the rows differ")
 	}
 }
 

@@ -74,9 +74,7 @@ func TestJoinedCreates(t *testing.T) {
 	for i, c := range creates {
 		callers.Go(func() {
 			got, receipt, err := e.Create(ctx, c)
-			if err != nil || receipt.Seq != got.Seq {
-				t.Errorf("create %d: %+v, %+v, %v", i, got, receipt, err)
-			}
+			testkit.Holds(t, err == nil && receipt.Seq == got.Seq, "create", i, got, receipt, err)
 			made[i] = got
 		})
 		testkit.Eventually(t, "the creates join in this order", func() bool { return joinedNow(e) > i })
@@ -88,9 +86,8 @@ func TestJoinedCreates(t *testing.T) {
 		first := 0
 		for i, m := range made {
 			want := creates[i]
-			if !m.Batch.IsZero() || m.Job(0) != m.First || m.Lines != want.Lines() || m.Seq != made[0].Seq || m.First.Line() != first {
-				t.Errorf("create %d made %+v", i, m)
-			}
+			testkit.Holds(t, m.Batch.IsZero() && m.Job(0) == m.First && m.Lines == want.Lines() &&
+				m.Seq == made[0].Seq && m.First.Line() == first, "create", i, "made", m)
 			first += m.Lines
 			line, payloads := 0, want.Payloads
 			for _, g := range want.Groups {
@@ -104,22 +101,15 @@ func TestJoinedCreates(t *testing.T) {
 				}
 			}
 		}
-		if b, err := q.Batch(made[0].First.WithLine(0)); !errors.Is(err, job.BatchNotFound) {
-			t.Errorf("the jobs have a batch: %+v, %v", b, err)
-		}
+		testkit.Fails(q.Batch(made[0].First.WithLine(0)))(t, job.BatchNotFound)
 	}
 	verify(current(t, e))
-	moved, _, err := e.Move(ctx, job.Move{Op: job.Cancel, Job: made[1].First})
-	if err != nil || moved.Refusal != job.Granted {
-		t.Errorf("cancel one: %+v, %v", moved, err)
-	}
-	swept, _, err := e.MoveAll(ctx, job.Move{Op: job.Cancel, Batch: made[0].First.WithLine(0)})
-	if err != nil || swept.Refusal != job.BatchNotFound {
-		t.Errorf("cancel as a batch: %+v, %v", swept, err)
-	}
-	if doc, err := current(t, e).Job(made[0].First); err != nil || doc.Status != job.Pending {
-		t.Errorf("the job of another caller: %+v, %v", doc, err)
-	}
+	moved, _ := testkit.Must2(e.Move(ctx, job.Move{Op: job.Cancel, Job: made[1].First}))(t)
+	testkit.Equal(t, moved.Refusal, job.Granted, "cancel one:", moved)
+	swept, _ := testkit.Must2(e.MoveAll(ctx, job.Move{Op: job.Cancel, Batch: made[0].First.WithLine(0)}))(t)
+	testkit.Equal(t, swept.Refusal, job.BatchNotFound, "cancel as a batch:", swept)
+	doc := testkit.Must(current(t, e).Job(made[0].First))(t)
+	testkit.Equal(t, doc.Status, job.Pending, "the job of another caller:", doc)
 	stop()
 	e, _ = start(t, dir)
 	verify(current(t, e))
@@ -162,9 +152,7 @@ func TestJoinedCreatesOfManyCallers(t *testing.T) {
 					return
 				}
 				mu.Lock()
-				if made[m.Job(0)] != "" {
-					t.Errorf("%v was answered twice", m.Job(0))
-				}
+				testkit.Holds(t, made[m.Job(0)] == "", m.Job(0), "was answered twice")
 				made[m.Job(0)] = payload
 				mu.Unlock()
 			}
@@ -173,14 +161,11 @@ func TestJoinedCreatesOfManyCallers(t *testing.T) {
 	wg.Wait()
 	q := current(t, e)
 	for id, payload := range made {
-		if doc, err := q.Job(id); err != nil || string(doc.Payload) != payload {
-			t.Errorf("job %v: %q, %v; want %q", id, doc.Payload, err, payload)
-		}
+		testkit.Equal(t, string(testkit.Must(q.Job(id))(t).Payload), payload, "job", id)
 	}
 	totals := q.Totals()
-	if n := totals.Counts.Total(); n != callers*each || len(made) != callers*each {
-		t.Errorf("%d jobs, %d answers", n, len(made))
-	}
+	n := totals.Counts.Total()
+	testkit.Holds(t, n == callers*each && len(made) == callers*each, n, "jobs", len(made), "answers")
 	stop()
 }
 
@@ -215,21 +200,17 @@ func TestJoinedRecordLimits(t *testing.T) {
 	} {
 		r := fill(test.next)
 		fields, body := r.command().Encode()
-		if len(fields)+len(body) > maxJoinedBytes || len(fields)+len(body) < test.bytes || len(r.creates) < test.jobs {
-			t.Errorf("%s: %d jobs take %d bytes", name, len(r.creates), len(fields)+len(body))
-		}
+		testkit.Holds(t, len(fields)+len(body) <= maxJoinedBytes && len(fields)+len(body) >= test.bytes &&
+			len(r.creates) >= test.jobs, name, len(r.creates), "jobs take", len(fields)+len(body), "bytes")
 		cmd, err := job.Decode("create", fields, body)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		testkit.NoError(t, err, name)
 		if c := cmd.(*job.Create); c.CheckPayloads() != nil || !c.Joined || len(c.Groups) != r.groups || c.Lines() != r.lines {
 			t.Errorf("%s: %d lines in %d groups, %v", name, c.Lines(), len(c.Groups), c.CheckPayloads())
 		}
 	}
 	full := &joinedRecord{groups: job.MaxGroups, creates: []*joinedCreate{{c: joinable("a", job.LineFrame, "x")}}}
-	if !full.fits(&joinedCreate{c: joinable("a", job.LineFrame, "y")}) || full.fits(&joinedCreate{c: joinable("b", job.LineFrame, "y")}) {
-		t.Error("the bound of groups")
-	}
+	testkit.Holds(t, full.fits(&joinedCreate{c: joinable("a", job.LineFrame, "y")}) &&
+		!full.fits(&joinedCreate{c: joinable("b", job.LineFrame, "y")}), "the bound of groups")
 	largest := joinableList(job.LenFrame, slices.Repeat([]string{"a"}, maxJoinedLines-maxJoinedGroups)...)
 	for i := range maxJoinedGroups {
 		g := largest.Groups[0]
@@ -261,9 +242,7 @@ func TestJoinedRecordLimits(t *testing.T) {
 	}
 	keyed := joinable("a", job.LineFrame, "x")
 	keyed.Unique = []job.UniqueKey{{Key: "k"}}
-	if _, _, err := e.Create(t.Context(), keyed); !errors.Is(err, ErrMalformed) {
-		t.Errorf("a joined create with a key: %v", err)
-	}
+	testkit.Fails2(e.Create(t.Context(), keyed))(t, ErrMalformed)
 }
 
 // TestJoinedCreatesShareAFailure: if the record is not stored, every caller gets the error, and later creates use a new
@@ -277,14 +256,12 @@ func TestJoinedCreatesShareAFailure(t *testing.T) {
 	j.offer(r)
 	j.proposal(r).Done(0, 0, ErrNotStored)
 	for i, own := range r.creates {
-		if a := <-own.stored; !errors.Is(a.err, ErrNotStored) {
-			t.Errorf("create %d: %+v", i, a)
-		}
+		a := <-own.stored
+		testkit.Holds(t, errors.Is(a.err, ErrNotStored), "create", i, a)
 	}
 	j.offer(r)
-	if _, ok := j.add(&joinedCreate{c: joinable("a", job.LineFrame, "x")}); ok {
-		t.Error("a create joined a record that had been answered")
-	}
+	_, ok := j.add(&joinedCreate{c: joinable("a", job.LineFrame, "x")})
+	testkit.Holds(t, !ok, "a create joined a record that had been answered")
 }
 
 // TestCreatesOfOneGoroutineKeepTheirOrder: creates that one goroutine starts are stored in that order, whether or not

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,14 +10,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidwall/wal"
+
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
 	"github.com/daybookq/daybook/store/applied"
 )
 
 // These tests check the limits on resources that clients create: one more is refused, and everything else still works.
-// Parked claims are tested in parked_claims_limit_test.go, and sweeps in package store.
+// Parked claims are tested in parked_claims_test.go, and sweeps in package store.
 
 // keyed returns a Once with an idempotency key.
 func keyed(key string) job.Once { return job.Once{Scope: "test", Key: key, Digest: job.Digest{1}} }
@@ -48,51 +52,30 @@ func TestKeysAreBounded(t *testing.T) {
 	if err == nil {
 		err = complete(claimed.Claim, keyed("complete"))
 	}
-	if err != nil || e.Stats().Keys != most {
-		t.Fatalf("%d keys, %v", e.Stats().Keys, err)
-	}
+	testkit.NoError(t, err)
+	testkit.MustEqual(t, e.Stats().Keys, most, "keys")
 	full := e.Stats().KeyBytes
 	stop()
 	e, stop = startWith(t, Options{Dir: dir, maxKeyBytes: full})
 	number := inSession(t, e)
 	past := func() {
 		t.Helper()
-		held, err := claim(job.Once{})
-		if err != nil || held.Jobs() != 1 {
-			t.Fatalf("a claim without a key: %+v, %v", held, err)
-		}
-		if _, err := create(keyed("one more")); !errors.Is(err, ErrTooManyKeys) {
-			t.Errorf("a create past the bound: %v", err)
-		}
-		if _, err := claim(keyed("one more claim")); !errors.Is(err, ErrTooManyKeys) {
-			t.Errorf("a claim past the bound: %v", err)
-		}
-		if err := complete(held.Claim, keyed("one more completion")); !errors.Is(err, ErrTooManyKeys) {
-			t.Errorf("a completion past the bound: %v", err)
-		}
-		if err := complete(held.Claim, job.Once{}); err != nil {
-			t.Errorf("a completion without a key: %v", err)
-		}
-		if _, err := create(job.Once{}); err != nil {
-			t.Errorf("a create without a key: %v", err)
-		}
-		if again, err := create(keyed("create")); err != nil || !again.Replayed || again.Batch != made.Batch {
-			t.Errorf("a repeat: %+v, %v", again, err)
-		}
-		if again, err := claim(keyed("claim")); err != nil || !again.Replayed || again.Claim != claimed.Claim {
-			t.Errorf("a repeated claim: %+v, %v", again, err)
-		}
-		if err := complete(claimed.Claim, keyed("complete")); err != nil {
-			t.Errorf("a repeated completion: %v", err)
-		}
-		if n := e.Stats().Keys; n != most {
-			t.Errorf("%d keys", n)
-		}
+		held := testkit.Must(claim(job.Once{}))(t)
+		testkit.MustEqual(t, held.Jobs(), 1, "a claim without a key:", held)
+		testkit.Fails(create(keyed("one more")))(t, ErrTooManyKeys)
+		testkit.Fails(claim(keyed("one more claim")))(t, ErrTooManyKeys)
+		testkit.Failed(t, complete(held.Claim, keyed("one more completion")), ErrTooManyKeys)
+		testkit.Check(t, complete(held.Claim, job.Once{}), "a completion without a key")
+		testkit.Must(create(job.Once{}))(t)
+		again := testkit.Must(create(keyed("create")))(t)
+		testkit.Holds(t, again.Replayed && again.Batch == made.Batch, "a repeat", again)
+		repeated := testkit.Must(claim(keyed("claim")))(t)
+		testkit.Holds(t, repeated.Replayed && repeated.Claim == claimed.Claim, "a repeated claim", repeated)
+		testkit.Check(t, complete(claimed.Claim, keyed("complete")), "a repeated completion")
+		testkit.Equal(t, e.Stats().Keys, most, "keys")
 	}
 	past()
-	if _, err := create(number(0, 1)); err != nil {
-		t.Errorf("a create with a number: %v", err)
-	}
+	testkit.Must(create(number(0, 1)))(t)
 	if held, err := claim(number(1, 1)); err != nil || held.Jobs() != 1 {
 		t.Errorf("a claim with a number: %+v, %v", held, err)
 	} else if err := complete(held.Claim, number(2, 1)); err != nil {
@@ -128,9 +111,7 @@ func TestOwnersOfKeysShareTheRoom(t *testing.T) {
 	free := uint64(most)
 	for _, owner := range []string{"a", "b", "c", "d"} {
 		took := fill(owner)
-		if took < free/2-row || took > free/2+row {
-			t.Errorf("client %s took %d bytes, and %d were free", owner, took, free)
-		}
+		testkit.Holds(t, took >= free/2-row && took <= free/2+row, "client", owner, "took", took, "bytes, and", free, "were free")
 		free -= took
 	}
 }
@@ -157,12 +138,8 @@ func TestOwnersOfSessionsShareTheRoom(t *testing.T) {
 			sessions = append(sessions, n.ID)
 			for slot := range 7 {
 				if err := create(n.ID, slot); errors.Is(err, ErrTooManySessionBytes) {
-					if err := create(n.ID, slot); !errors.Is(err, ErrTooManySessionBytes) {
-						t.Errorf("the same again: %v", err)
-					}
-					if err := create(sessions[0], 0); err != nil {
-						t.Errorf("a request that was carried out before: %v", err)
-					}
+					testkit.Failed(t, create(n.ID, slot), ErrTooManySessionBytes)
+					testkit.Check(t, create(sessions[0], 0), "a request that was carried out before")
 					return sessions, used() - before
 				} else if err != nil {
 					t.Fatal(err)
@@ -176,9 +153,7 @@ func TestOwnersOfSessionsShareTheRoom(t *testing.T) {
 	var first []job.ID
 	for _, runner := range []string{"", "b", "c"} {
 		sessions, took := fill(runner)
-		if took < free/2-session || took > free/2+session {
-			t.Errorf("runner %q took %d bytes, and %d were free", runner, took, free)
-		}
+		testkit.Holds(t, took >= free/2-session && took <= free/2+session, "runner", runner, "took", took, "bytes, and", free, "were free")
 		if free -= took; runner == "" {
 			first = sessions
 		}
@@ -188,12 +163,9 @@ func TestOwnersOfSessionsShareTheRoom(t *testing.T) {
 	if _, _, _, err := e.Claim(ctx, claim, 0); !errors.Is(err, ErrTooManySessionBytes) {
 		t.Errorf("a claim of a runner that has its share: %v", err)
 	}
-	held, _, _, err := e.Claim(ctx, claimOf(1), 0)
-	testkit.NoError(t, err)
+	held, _ := mustClaim(t, e, claimOf(1))
 	end := job.Complete{Claim: held.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: job.Once{Session: first[0], Slot: 10, Number: 1}}
-	if _, _, err := e.Complete(ctx, end); !errors.Is(err, ErrTooManySessionBytes) {
-		t.Errorf("a completion of a runner that has its share: %v", err)
-	}
+	testkit.Fails2(e.Complete(ctx, end))(t, ErrTooManySessionBytes)
 	next := claimOf(1)
 	next.Once = end.Once
 	x, err := e.Exchange(ctx, []job.Complete{end}, next)
@@ -203,16 +175,12 @@ func TestOwnersOfSessionsShareTheRoom(t *testing.T) {
 	if err == nil {
 		_, _, _, err = x.Claimed(ctx, 0, admitAll)
 	}
-	if !errors.Is(err, ErrTooManySessionBytes) {
-		t.Errorf("a completion and a claim of a runner that has its share: %v", err)
-	}
+	testkit.Failed(t, err, ErrTooManySessionBytes)
 	for _, id := range first[1:] {
 		testkit.Must(e.EndSession(ctx, job.EndSession{Session: id}))(t)
 	}
 	current(t, e)
-	if _, _, err := e.Complete(ctx, end); err != nil {
-		t.Errorf("when most of its sessions have ended: %v", err)
-	}
+	testkit.Must2(e.Complete(ctx, end))(t)
 }
 
 // TestQueuesAreBounded: a create that would exceed the limit of queues is refused as a whole. Creates in existing queues
@@ -237,12 +205,9 @@ func TestQueuesAreBounded(t *testing.T) {
 		testkit.Must2(current(t, e).Queues("", "", "", 1))(t) // all synced commands are applied
 		_, err := of(types...)
 		var full *TooManyQueues
-		if !errors.Is(err, ErrTooManyQueues) || !errors.As(err, &full) || full.RetryAfter < wait-time.Minute || full.RetryAfter > wait {
-			t.Errorf("a create past the bound: %v, %+v", err, full)
-		}
-		if n := e.Stats().Queues; n != most {
-			t.Errorf("%d queues", n)
-		}
+		testkit.Holds(t, errors.Is(err, ErrTooManyQueues) && errors.As(err, &full) &&
+			full.RetryAfter >= wait-time.Minute && full.RetryAfter <= wait, "a create past the bound", err, full)
+		testkit.Equal(t, e.Stats().Queues, most, "queues")
 	}
 	var last job.ID
 	for i := range most {
@@ -252,29 +217,21 @@ func TestQueuesAreBounded(t *testing.T) {
 	}
 	refused(maxQueueWait, "more")
 	refused(maxQueueWait, "queue0", "more")
-	if _, err := of("queue0", "queue1"); err != nil {
-		t.Errorf("a create in queues that are there: %v", err)
-	}
-	claimed, jobs, _, err := e.Claim(ctx, claimOf(10), 0)
-	if err != nil || len(jobs) != most+2 {
-		t.Fatalf("%d jobs, %v", len(jobs), err)
-	}
-	if ended, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}); err != nil || ended.All != most+2 {
-		t.Errorf("%+v, %v", ended, err)
-	}
+	testkit.Must(of("queue0", "queue1"))(t)
+	claimed, jobs := mustClaim(t, e, claimOf(10))
+	testkit.MustEqual(t, len(jobs), most+2, "jobs")
+	ended, _ := testkit.Must2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}))(t)
+	testkit.Equal(t, ended.All, most+2, ended)
 	stop()
 
 	e, _ = startWith(t, Options{Dir: dir, maxQueues: most, QueueIdle: 30 * time.Minute})
 	refused(maxQueueWait, "more")
 	testkit.Must2(e.Move(ctx, job.Move{Op: job.Delete, Job: last}))(t)
 	refused(30*time.Minute, "more") // the time until the idle queue is deleted
-	if deleted, _, err := e.DeleteQueue(ctx, job.DeleteQueue{Client: "default", Type: fmt.Sprint("queue", most-1)}); err != nil || deleted.Refusal != job.Granted {
-		t.Fatalf("%+v, %v", deleted, err)
-	}
+	deleted, _ := testkit.Must2(e.DeleteQueue(ctx, job.DeleteQueue{Client: "default", Type: fmt.Sprint("queue", most-1)}))(t)
+	testkit.MustEqual(t, deleted.Refusal, job.Granted, deleted)
 	testkit.Eventually(t, "no queue is about to be made", func() bool { return e.making.queues.Load() == 0 && e.Stats().Queues < most })
-	if _, err := of("more"); err != nil {
-		t.Errorf("a create once there is room: %v", err)
-	}
+	testkit.Must(of("more"))(t)
 	refused(maxQueueWait, "another")
 }
 
@@ -306,38 +263,28 @@ func TestSessionsAreBounded(t *testing.T) {
 	most := uint64(opened.Load()) + 1
 	past := func(n uint64) {
 		t.Helper()
-		if got := e.Stats().Sessions; got != most {
-			t.Errorf("%d sessions are open of %d", got, most)
-		}
+		testkit.Equal(t, e.Stats().Sessions, most, "sessions are open")
 		if s, _, err := e.OpenSession(ctx, job.OpenSession{}); !errors.Is(err, job.TooManySessions) || !s.ID.IsZero() {
 			t.Errorf("a session past the bound: %+v, %v", s, err)
 		}
 		c := lines(1)
 		c.Once = number(0, n)
 		made, _, err := e.Create(ctx, c)
-		if err != nil {
-			t.Errorf("a create in a session: %v", err)
-		}
+		testkit.Check(t, err, "a create in a session")
 		c = lines(1)
 		c.Once = number(0, n)
-		if again, _, err := e.Create(ctx, c); err != nil || !again.Replayed || again.Batch != made.Batch {
-			t.Errorf("a repeat in a session: %+v, %v", again, err)
-		}
+		again, _ := testkit.Must2(e.Create(ctx, c))(t)
+		testkit.Holds(t, again.Replayed && again.Batch == made.Batch, "a repeat in a session", again)
 		c = lines(1)
 		c.Once = keyed(fmt.Sprint(number(0, n).Session, n))
-		if _, _, err := e.Create(ctx, c); err != nil {
-			t.Errorf("a create with a key: %v", err)
-		}
+		testkit.Must2(e.Create(ctx, c))(t)
 		claim := claimOf(2)
 		claim.Once = number(1, n)
-		claimed, jobs, _, err := e.Claim(ctx, claim, 0)
-		if err != nil || len(jobs) != 2 {
-			t.Errorf("a claim in a session: %d jobs, %v", len(jobs), err)
-		}
+		claimed, jobs := mustClaim(t, e, claim)
+		testkit.Equal(t, len(jobs), 2, "jobs of a claim in a session")
 		end := job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}
-		if ended, _, err := e.Complete(ctx, end); err != nil || ended.All != 2 {
-			t.Errorf("a completion without a session: %+v, %v", ended, err)
-		}
+		ended, _ := testkit.Must2(e.Complete(ctx, end))(t)
+		testkit.Equal(t, ended.All, 2, "a completion without a session:", ended)
 	}
 	past(1)
 	stop()
@@ -346,7 +293,104 @@ func TestSessionsAreBounded(t *testing.T) {
 	testkit.Must(e.EndSession(ctx, job.EndSession{Session: number(0, 0).Session}))(t)
 	number = inSession(t, e) // uses the room
 	past(1)
-	if doc, err := current(t, e).SessionDocument(number(0, 0).Session); err != nil || len(doc.Slots) != 2 {
-		t.Errorf("%+v, %v", doc, err)
+	doc := testkit.Must(current(t, e).SessionDocument(number(0, 0).Session))(t)
+	testkit.Equal(t, len(doc.Slots), 2, doc)
+}
+
+// TestMalformedCommandsAreRefusedBeforeTheJournal: a command that Apply cannot carry out is never journaled. Otherwise
+// the engine would stop, and every later start too.
+func TestMalformedCommandsAreRefusedBeforeTheJournal(t *testing.T) {
+	creates := map[string]func(c *job.Create){
+		"fewer payloads than lines":   func(c *job.Create) { c.Frame, c.Payloads, c.Longest = job.LenFrame, []byte("2\nab\n"), 2 },
+		"more payloads than lines":    func(c *job.Create) { c.Payloads = append(c.Payloads, "one more\n"...) },
+		"another frame":               func(c *job.Create) { c.Frame = job.LenFrame },
+		"payloads without a frame":    func(c *job.Create) { c.Frame = job.NoFrame },
+		"no last newline":             func(c *job.Create) { c.Payloads = c.Payloads[:len(c.Payloads)-1] },
+		"a wrong longest payload":     func(c *job.Create) { c.Longest++ },
+		"no group":                    func(c *job.Create) { c.Groups = nil },
+		"a group without lines":       func(c *job.Create) { c.Groups = append(c.Groups, job.Group{Client: "a", Type: "b"}) },
+		"a client that is no name":    func(c *job.Create) { c.Groups[0].Client = "a b" },
+		"a unique key past the lines": func(c *job.Create) { c.Unique = []job.UniqueKey{{Line: 3, Key: "k"}} },
 	}
+	dir := t.TempDir()
+	e, stop := start(t, dir)
+	for name, spoil := range creates {
+		t.Run(name, func(t *testing.T) {
+			c := lines(3)
+			spoil(c)
+			testkit.Fails2(e.Create(t.Context(), c))(t, ErrMalformed)
+		})
+	}
+	t.Run("a claim of no jobs", func(t *testing.T) {
+		testkit.Fails2(e.decide(t.Context(), job.Claim{Runner: "r", MaxBytes: 1}))(t, ErrMalformed)
+	})
+	t.Run("an unclaimed completion of a claim", func(t *testing.T) {
+		id := job.NewID(e.Now(), 1, 0)
+		c := job.Complete{Unclaimed: true, Claim: id, Outcomes: []job.Outcome{{ID: id, Code: job.OK, ExitCode: 200, DelayMs: -1}}}
+		testkit.Fails2(e.Complete(t.Context(), c))(t, ErrMalformed)
+	})
+	testkit.Must2(e.Create(t.Context(), lines(3)))(t)
+	stop()
+	e, _ = start(t, dir)
+	counts := e.Stats().Jobs
+	testkit.Equal(t, counts["pending"], 3, "after a restart:", counts)
+}
+
+// TestLargeCompletionsAreBounded: completions with many bytes of outputs wait before they are proposed, so that the log
+// has few of them at a time, and small requests overtake them.
+func TestLargeCompletionsAreBounded(t *testing.T) {
+	ctx := t.Context()
+	var held sync.Mutex
+	e, _ := startWith(t, Options{Dir: t.TempDir(), Journal: journal.Options{Hooks: journal.Hooks{Sync: func(l *wal.Log) error {
+		held.Lock()
+		defer held.Unlock()
+		return l.Sync()
+	}}}})
+	const callers = 12
+	testkit.Must2(e.Create(ctx, lines(callers+2)))(t)
+	large := func() job.Complete {
+		done := completeOf(claimOne(t, e))
+		_, jobs := testkit.Must2(e.Queries().ClaimDocument(done.Claim, 0))(t)
+		testkit.MustEqual(t, len(jobs), 1)
+		done.All = nil
+		done.Outcomes = []job.Outcome{{ID: jobs[0].ID, Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: []byte(strings.Repeat("x", largeInFlight/4))}}}
+		return done
+	}
+	var commands []job.Complete
+	for range callers {
+		commands = append(commands, large())
+	}
+	last, small := large(), completeOf(claimOne(t, e))
+	held.Lock()
+	var others sync.WaitGroup
+	for _, c := range commands {
+		others.Go(func() {
+			ended, _, err := e.Complete(ctx, c)
+			testkit.Holds(t, err == nil && ended.Results[0].Status == job.Completed, ended, err)
+		})
+	}
+	testkit.Eventually(t, "they have taken all of it", func() bool {
+		if !e.large.TryAcquire(largeInFlight / 4) {
+			return true
+		}
+		e.large.Release(largeInFlight / 4)
+		return false
+	})
+	time.Sleep(20 * time.Millisecond) // real time: without a bound, the other completions would exceed it now
+	n := e.log.Status().InFlightBytes
+	testkit.Holds(t, n <= largeInFlight+largeInFlight/4, "the log has", n, "bytes")
+	gone, leave := context.WithTimeout(ctx, time.Millisecond)
+	defer leave()
+	if _, _, err := e.Complete(gone, last); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnknown) {
+		t.Errorf("a caller that gives up before its completion is proposed: %v", err)
+	}
+	passed := make(chan error, 1)
+	go func() {
+		_, _, err := e.Complete(ctx, small)
+		passed <- err
+	}()
+	held.Unlock()
+	testkit.Check(t, <-passed)
+	others.Wait()
+	testkit.Holds(t, e.large.TryAcquire(largeInFlight), "a share was not returned")
 }

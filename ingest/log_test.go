@@ -23,9 +23,7 @@ func onMemoryLog(t *testing.T, test func(t *testing.T, l *memoryLog, e *Engine))
 // expectVerbs compares the commands that this process proposed since the last call with the expected ones.
 func expectVerbs(t *testing.T, l *memoryLog, when string, want ...string) {
 	t.Helper()
-	if got := l.verbs(); !slices.Equal(got, want) {
-		t.Errorf("%s, this process proposed %v, not %v", when, got, want)
-	}
+	testkit.EqualSlices(t, l.verbs(), want, when, "this process proposed")
 }
 
 // workOfOthers stores, as another process, one item of each kind that needs a timed command: a claim whose lease runs
@@ -51,23 +49,16 @@ func TestFollowerProposesNothingByItself(t *testing.T) {
 		claimed, deferred := workOfOthers(l)
 		time.Sleep(2 * time.Minute)
 		expectVerbs(t, l, "while another process led")
-		if doc := status(t, e, deferred); doc.Status != job.Deferred {
-			t.Errorf("before the leader's tick: %+v", doc)
-		}
-		if _, err := e.AcceptTime(ctx); !errors.Is(err, ErrNotLeading) || !errors.Is(err, ErrNotStored) {
-			t.Errorf("accept the time: %v", err)
-		}
+		doc := status(t, e, deferred)
+		testkit.Equal(t, doc.Status, job.Deferred, "before the leader's tick:", doc)
+		testkit.Fails(e.AcceptTime(ctx))(t, ErrNotLeading, ErrNotStored)
 
 		l.other(job.Tick{AsOf: l.Now() - 90_000, Rows: 1000})
-		if doc := status(t, e, deferred); doc.Status != job.Pending {
-			t.Errorf("after the leader's tick: %+v", doc)
-		}
-		if _, _, err := e.Create(ctx, lines(1)); err != nil {
-			t.Error(err)
-		}
-		if _, jobs, _, err := e.Claim(ctx, claimOf(10), 0); err != nil || len(jobs) != 2 {
-			t.Errorf("claimed %d jobs, %v", len(jobs), err)
-		}
+		doc = status(t, e, deferred)
+		testkit.Equal(t, doc.Status, job.Pending, "after the leader's tick:", doc)
+		testkit.Must2(e.Create(ctx, lines(1)))(t)
+		_, jobs := mustClaim(t, e, claimOf(10))
+		testkit.Equal(t, len(jobs), 2, "claimed")
 		expectVerbs(t, l, "on requests", "create", "claim")
 
 		l.lead(3)
@@ -75,19 +66,14 @@ func TestFollowerProposesNothingByItself(t *testing.T) {
 		if verbs := l.verbs(); len(verbs) == 0 || verbs[0] != "grace" || !slices.Contains(verbs, "deleteidle") {
 			t.Errorf("when it began to lead, this process proposed %v, and not first a grace", verbs)
 		}
-		if doc := status(t, e, claimed); doc.Status != job.Active {
-			t.Errorf("after the grace: %+v", doc)
-		}
+		doc = status(t, e, claimed)
+		testkit.Equal(t, doc.Status, job.Active, "after the grace:", doc)
 		time.Sleep(2 * time.Minute)
-		if verbs := l.verbs(); !slices.Contains(verbs, "tick") {
-			t.Errorf("when the leases were over, this process proposed %v, and no tick", verbs)
-		}
-		if doc := status(t, e, claimed); doc.Status != job.Pending {
-			t.Errorf("after the tick: %+v", doc)
-		}
-		if _, err := e.AcceptTime(ctx); err != nil {
-			t.Errorf("accept the time: %v", err)
-		}
+		verbs := l.verbs()
+		testkit.Holds(t, slices.Contains(verbs, "tick"), "when the leases were over, this process proposed", verbs, "and no tick")
+		doc = status(t, e, claimed)
+		testkit.Equal(t, doc.Status, job.Pending, "after the tick:", doc)
+		testkit.Must(e.AcceptTime(ctx))(t)
 	})
 }
 
@@ -164,17 +150,14 @@ func TestLeadershipLostBeforeTheProposal(t *testing.T) {
 					l.lead(1)
 					time.Sleep(2 * time.Minute)
 					synctest.Wait()
-					if !lost {
-						t.Fatal("there was nothing to propose: this test tests nothing")
-					}
+					testkit.MustHold(t, lost, "there was nothing to propose: this test tests nothing")
 					if after == 0 {
 						expectVerbs(t, l, "of the term that had ended")
 						l.lead(3)
 						time.Sleep(time.Second)
 					}
-					if verbs := l.verbs(); !slices.Contains(verbs, c.verb) {
-						t.Errorf("in its next term this process proposed %v, and no %s", verbs, c.verb)
-					}
+					verbs := l.verbs()
+					testkit.Holds(t, slices.Contains(verbs, c.verb), "in its next term this process proposed", verbs, "and no", c.verb)
 				})
 			})
 		}
@@ -195,12 +178,10 @@ func TestReadyAfterTheBarrier(t *testing.T) {
 			close(l.silent)
 		})
 		e := startOn(t, l, dir)
-		if waited := time.Since(began); waited < 20*time.Second {
-			t.Errorf("ready after %v", waited)
-		}
-		if doc, err := e.Queries().Job(id); err != nil || doc.Status != job.Cancelled {
-			t.Errorf("when the engine is ready: %+v, %v", doc, err)
-		}
+		waited := time.Since(began)
+		testkit.Holds(t, waited >= 20*time.Second, "ready after", waited)
+		doc := testkit.Must(e.Queries().Job(id))(t)
+		testkit.Equal(t, doc.Status, job.Cancelled, "when the engine is ready:", doc)
 	})
 }
 
@@ -212,9 +193,8 @@ func TestReadsWaitForTheBarrier(t *testing.T) {
 		l.silent = silent
 		l.mu.Unlock()
 		began := time.Now()
-		if err := e.CatchUp(t.Context(), 0); !errors.Is(err, ErrStale) || time.Since(began) != BarrierWait {
-			t.Errorf("after %v: %v", time.Since(began), err)
-		}
+		err := e.CatchUp(t.Context(), 0)
+		testkit.Holds(t, errors.Is(err, ErrStale) && time.Since(began) == BarrierWait, "after", time.Since(began), err)
 		time.AfterFunc(time.Second, func() { close(silent) })
 		testkit.Check(t, e.CatchUp(t.Context(), 0))
 	})
@@ -228,12 +208,9 @@ func TestStoredThoughUnknown(t *testing.T) {
 		l.mu.Lock()
 		l.unsure = true
 		l.mu.Unlock()
-		if _, _, err := e.Move(t.Context(), job.Move{Op: job.Cancel, Job: id}); !errors.Is(err, ErrUnknown) {
-			t.Errorf("cancel: %v", err)
-		}
-		if doc := status(t, e, id); doc.Status != job.Cancelled {
-			t.Errorf("after the cancel: %+v", doc)
-		}
+		testkit.Fails2(e.Move(t.Context(), job.Move{Op: job.Cancel, Job: id}))(t, ErrUnknown)
+		doc := status(t, e, id)
+		testkit.Equal(t, doc.Status, job.Cancelled, "after the cancel:", doc)
 	})
 }
 
@@ -242,10 +219,7 @@ func TestStoredThoughUnknown(t *testing.T) {
 func TestLocalLogDeliversWhatFollows(t *testing.T) {
 	e, _ := start(t, t.TempDir())
 	testkit.Must2(e.Create(t.Context(), lines(1)))(t)
-	if err := e.log.Run(t.Context(), 0, nil); err == nil {
-		t.Error("the log ran for a store that is not at its end")
-	}
-	if term, leads := e.log.Leads(); term == 0 || !leads {
-		t.Errorf("the only process leads: %t, in term %d", leads, term)
-	}
+	testkit.Failed(t, e.log.Run(t.Context(), 0, nil))
+	term, leads := e.log.Leads()
+	testkit.Holds(t, term != 0 && leads, "the only process leads", leads, "in term", term)
 }

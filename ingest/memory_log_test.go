@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 )
@@ -205,10 +206,7 @@ func (l *memoryLog) Cut(uint64, int64) ([]journal.Volume, error) { return nil, n
 // startOn runs an engine on a memory log until the test ends. Then it checks the store.
 func startOn(t *testing.T, l *memoryLog, dir string) *Engine {
 	t.Helper()
-	e, err := Open(Options{Dir: dir, QueueIdle: time.Minute, openLog: l.open})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(Open(Options{Dir: dir, QueueIdle: time.Minute, openLog: l.open}))(t)
 	end := serve(t, e)
 	t.Cleanup(func() {
 		if n, err := e.Check(func(p string) bool { t.Errorf("check: %s", p); return true }); err != nil {

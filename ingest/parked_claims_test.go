@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -96,9 +97,7 @@ func TestParkedClaimsWakeInOrder(t *testing.T) {
 		jobs int64
 		want string
 	}{{1, "[1]"}, {2, "[2]"}, {1, "[4]"}, {3, "[5 6]"}, {9, "[7]"}, {9, "[]"}} {
-		if got := fmt.Sprint(l.wakes(at, step.jobs, claims)); got != step.want {
-			t.Fatalf("%d jobs woke %s, want %s", step.jobs, got, step.want)
-		}
+		testkit.MustEqual(t, fmt.Sprint(l.wakes(at, step.jobs, claims)), step.want, step.jobs, "jobs woke")
 	}
 	for _, c := range claims {
 		l.leave(c)
@@ -115,24 +114,18 @@ func TestParkedClaimsLeave(t *testing.T) {
 	a, b, c := l.parkFor(nil, nil, 1), l.parkFor([]string{"a"}, nil, 1), l.parkFor(nil, nil, 1)
 	l.leave(a)
 	at := queueName{"a", "x"}
-	if got := l.wakes(at, 1, []*parkedClaim{b, c}); fmt.Sprint(got) != "[2]" {
-		t.Fatalf("woken: %v", got)
-	}
+	testkit.MustEqual(t, fmt.Sprint(l.wakes(at, 1, []*parkedClaim{b, c})), "[2]", "woken")
 	l.queues[at] = 1
 	l.wakeFor(at)
 	l.leave(c)
-	if len(l.offered) > 0 {
-		t.Errorf("a claim left after it was woken: offers %v", l.offered)
-	}
+	testkit.Holds(t, len(l.offered) == 0, "a claim left after it was woken: offers", l.offered)
 	d := l.parkFor(nil, nil, 1)
 	count(l.offered, at, 1)
 	l.endApplied(offer{queue: at, n: 1}) // committed is called later, once for many claims
 	l.leave(b)
 	l.leave(d)
 	l.committed(nil, true)
-	if len(l.looks) > 0 || l.lookAll {
-		t.Errorf("no claim waits, and run is to look at %v, %t", l.looks, l.lookAll)
-	}
+	testkit.Holds(t, len(l.looks) == 0 && !l.lookAll, "no claim waits, and run is to look at", l.looks, l.lookAll)
 }
 
 // TestParkedClaimsKeepTheirPlace: a claim that was woken without getting a job waits before the claims that arrived
@@ -140,14 +133,10 @@ func TestParkedClaimsLeave(t *testing.T) {
 func TestParkedClaimsKeepTheirPlace(t *testing.T) {
 	l, at := newLine(), queueName{"a", "x"}
 	first, second, third := l.parkFor(nil, nil, 1), l.parkFor(nil, nil, 1), l.parkFor(nil, []string{"x"}, 1)
-	if got := l.wakes(at, 2, []*parkedClaim{first, second, third}); fmt.Sprint(got) != "[1 2]" {
-		t.Fatalf("woken: %v", got)
-	}
+	testkit.MustEqual(t, fmt.Sprint(l.wakes(at, 2, []*parkedClaim{first, second, third})), "[1 2]", "woken")
 	l.leave(second)
 	second = l.park(second.ticket, &job.Claim{Max: 1})
-	if got := l.wakes(at, 1, []*parkedClaim{second, third}); fmt.Sprint(got) != "[2]" {
-		t.Errorf("woken: %v, want the claim that was woken in vain", got)
-	}
+	testkit.Equal(t, fmt.Sprint(l.wakes(at, 1, []*parkedClaim{second, third})), "[2]", "woken, beside the claim that was woken in vain")
 }
 
 // TestOffers: claims are woken only for jobs that are not offered, and an arriving claim gets no offer of jobs for which
@@ -158,37 +147,32 @@ func TestOffers(t *testing.T) {
 		l := newLine()
 		l.queues[at] = 1
 		o, ok := l.find(any)
-		if _, again := l.find(any); !ok || again || o.early {
-			t.Fatalf("one job was offered: %+v %t, and again: %t", o, ok, again)
-		}
+		_, again := l.find(any)
+		testkit.MustHold(t, ok && !again && !o.early, "one job was offered", o, ok, "and again", again)
 		l.end(o)
-		if _, again := l.find(any); !again {
-			t.Error("its offer has ended, and the job is not found")
-		}
+		_, again = l.find(any)
+		testkit.Holds(t, again, "its offer has ended, and the job is not found")
 	})
 	t.Run("the next queue", func(t *testing.T) {
 		l := newLine()
 		l.queues[at], l.queues[queueName{"b", "y"}] = 1, 1
 		a, _ := l.find(any)
-		if b, ok := l.find(any); !ok || a.queue == b.queue {
-			t.Errorf("offers of %v and %v", a.queue, b.queue)
-		}
+		b, ok := l.find(any)
+		testkit.Holds(t, ok && a.queue != b.queue, "offers of", a.queue, "and", b.queue)
 	})
 	t.Run("an older claim waits", func(t *testing.T) {
 		l := newLine()
 		l.parkFor(nil, nil, 1)
 		l.queues[at] = 1
-		if _, ok := l.find(any); ok {
-			t.Error("a new claim got the job")
-		}
+		_, ok := l.find(any)
+		testkit.Holds(t, !ok, "a new claim got the job")
 	})
 	t.Run("parked too late", func(t *testing.T) { // the job was committed between find and park
 		l := newLine()
 		l.queues[at] = 1
 		l.parkFor(nil, nil, 1)
-		if _, looks := l.looks[at]; !looks || len(l.changed) != 1 {
-			t.Error("nobody looks at the queue")
-		}
+		_, looks := l.looks[at]
+		testkit.Holds(t, looks && len(l.changed) == 1, "nobody looks at the queue")
 	})
 	t.Run("more queues than a claim looks at", func(t *testing.T) {
 		l := newLine()
@@ -197,9 +181,7 @@ func TestOffers(t *testing.T) {
 			l.offered[queueName{"a", fmt.Sprint(i)}] = 1
 		}
 		p := l.parkFor(nil, nil, 1)
-		if !l.lookAll || len(l.changed) != 1 {
-			t.Fatal("nobody looks at the others")
-		}
+		testkit.MustHold(t, l.lookAll && len(l.changed) == 1, "nobody looks at the others")
 		l.queues[at] = 1
 		if l.wakeAll(); len(p.woken) != 1 {
 			t.Error("the claim was not woken")
@@ -209,13 +191,9 @@ func TestOffers(t *testing.T) {
 		l := newLine()
 		p := l.parkFor(nil, nil, 1)
 		l.expect(at, 2)
-		if o := <-p.woken; !o.early {
-			t.Error("the claim need not follow the create")
-		}
+		testkit.Holds(t, (<-p.woken).early, "the claim need not follow the create")
 		second, ok := l.find(&job.Claim{Types: []string{"x"}, Max: 1})
-		if !ok || !second.early {
-			t.Errorf("the second of the coming jobs: %+v, %t", second, ok)
-		}
+		testkit.Holds(t, ok && second.early, "the second of the coming jobs", second, ok)
 		if _, ok := l.find(any); ok {
 			t.Error("a third of two coming jobs was offered")
 		}
@@ -236,9 +214,7 @@ func TestParkedClaimsBounds(t *testing.T) {
 		clients := names("c", 100)
 		for n := 0; ; n++ {
 			if c := l.parkFor(clients, append(names("t", 99), fmt.Sprint("u", n)), 1); c == nil {
-				if want := maxPlaces / 10_000; n != want {
-					t.Errorf("%d claims of ten thousand pairs were parked, want %d", n, want)
-				}
+				testkit.Equal(t, n, maxPlaces/10_000, "claims of ten thousand pairs were parked")
 				break
 			}
 		}
@@ -249,25 +225,18 @@ func TestParkedClaimsBounds(t *testing.T) {
 	t.Run("claims", func(t *testing.T) {
 		l := newLine()
 		for range job.MaxParkedClaims {
-			if l.parkFor(nil, nil, 1) == nil {
-				t.Fatal("refused at the limit")
-			}
+			testkit.MustHold(t, l.parkFor(nil, nil, 1) != nil, "refused at the limit")
 		}
-		if l.parkFor(nil, nil, 1) != nil {
-			t.Error("one past the limit was taken")
-		}
+		testkit.Holds(t, l.parkFor(nil, nil, 1) == nil, "one past the limit was taken")
 	})
 	t.Run("after the end", func(t *testing.T) {
 		l := newLine()
 		c := l.parkFor(nil, nil, 1)
 		l.close()
-		if _, open := <-c.woken; open {
-			t.Error("woken for a queue")
-		}
+		_, open := <-c.woken
+		testkit.Holds(t, !open, "woken for a queue")
 		l.leave(c)
-		if l.parkFor(nil, nil, 1) != nil {
-			t.Error("parked")
-		}
+		testkit.Holds(t, l.parkFor(nil, nil, 1) == nil, "parked")
 	})
 }
 
@@ -288,15 +257,12 @@ func TestNoMoreClaimsWakeThanAreNeeded(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if parked := e.parked.n.Load(); parked != n {
-			t.Fatalf("%d claims are parked", parked)
-		}
+		testkit.MustEqual(t, e.parked.n.Load(), n, "claims are parked")
 		testkit.Must2(e.Create(t.Context(), lines(n)))(t)
 		all.Wait()
 		claims := countRecords(t, e, "claim")
-		if jobs != n || claims != 1 {
-			t.Errorf("%d jobs were handed out by %d journaled claims, want %d by 1", jobs, claims, n)
-		}
+		testkit.Equal(t, jobs, n, "jobs were handed out by", claims, "journaled claims by 1")
+		testkit.Equal(t, claims, 1, jobs, "jobs were handed out by journaled claims", n, "by 1")
 	})
 }
 
@@ -320,4 +286,138 @@ func BenchmarkWakeParkedClaimOfManyPairs(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestParkedClaimsAreBounded: one waiting claim more than the limit is refused. Claims that find a job, or do not wait,
+// are served. When a claim leaves there is room for another.
+func TestParkedClaimsAreBounded(t *testing.T) {
+	ctx := t.Context()
+	e, _ := startWith(t, Options{Dir: t.TempDir()})
+	e.parked.n.Add(job.MaxParkedClaims)
+	_, _, _, err := e.Claim(ctx, claimOf(1), time.Hour)
+	testkit.Holds(t, errors.Is(err, ErrTooManyParked), "a claim past the bound", err)
+	_, jobs := mustClaim(t, e, claimOf(1))
+	testkit.Equal(t, len(jobs), 0, "a claim that does not wait")
+	testkit.Must2(e.Create(ctx, lines(2)))(t)
+	for range 2 {
+		_, jobs, _, err := e.Claim(ctx, claimOf(1), time.Hour)
+		testkit.Holds(t, err == nil && len(jobs) == 1, "a claim that finds a job", len(jobs), "jobs", err)
+	}
+	e.parked.n.Add(-1) // a claim leaves
+	got := make(chan int, 1)
+	go func() {
+		_, jobs, _, err := e.Claim(ctx, claimOf(1), time.Hour)
+		testkit.Check(t, err, "the last claim that may wait")
+		got <- len(jobs)
+	}()
+	testkit.Eventually(t, "all claims are parked", func() bool { return e.parked.n.Load() >= job.MaxParkedClaims })
+	_, _, _, err = e.Claim(ctx, claimOf(1), time.Hour)
+	testkit.Holds(t, errors.Is(err, ErrTooManyParked), "a claim past the bound again", err)
+	testkit.Must2(e.Create(ctx, lines(1)))(t)
+	testkit.Equal(t, <-got, 1, "jobs of the claim that waited")
+	e.parked.n.Add(1 - job.MaxParkedClaims)
+}
+
+// park makes a claim wait in the background, and returns the channel for its jobs when it is parked.
+func park(t *testing.T, e *Engine, clients, types []string) <-chan int {
+	t.Helper()
+	got := make(chan int, 1)
+	c := claimOf(1)
+	c.Clients, c.Types = clients, types
+	go func() {
+		_, jobs, _, err := e.Claim(t.Context(), c, time.Minute)
+		testkit.Check(t, err)
+		got <- len(jobs)
+	}()
+	synctest.Wait()
+	return got
+}
+
+func typed(n int, typ string, priority int) job.Group {
+	g := lines(n).Groups[0]
+	g.Type, g.Priority = typ, priority
+	return g
+}
+
+// TestWakesAreNotLost: if a woken claim takes a job of another queue, or none, the next claim is woken.
+func TestWakesAreNotLost(t *testing.T) {
+	t.Run("two queues at once", func(t *testing.T) {
+		bubble(t, func(t *testing.T, e *Engine) {
+			a, b, c := park(t, e, nil, nil), park(t, e, nil, []string{"q2"}), park(t, e, nil, []string{"q1"})
+			both := lines(2)
+			both.Groups = []job.Group{typed(1, "q1", 4), typed(1, "q2", 9)}
+			testkit.Must2(e.Create(t.Context(), both))(t)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			total := 0
+			var waiting []<-chan int
+			for _, got := range []<-chan int{a, b, c} {
+				select {
+				case n := <-got:
+					total += n
+				default:
+					waiting = append(waiting, got)
+				}
+			}
+			testkit.Equal(t, total, 2, "jobs were handed out within a second")
+			for _, got := range waiting {
+				<-got // without a job, when their minute is over
+			}
+		})
+	})
+	t.Run("a claim of many names", func(t *testing.T) {
+		bubble(t, func(t *testing.T, e *Engine) {
+			var names []string
+			for c := 'a'; c <= 'h'; c++ {
+				names = append(names, "c"+string(c))
+			}
+			a := park(t, e, names, names) // so many pairs that its interest is wide
+			b := park(t, e, []string{"ca"}, []string{"other"})
+			one := lines(1)
+			one.Groups[0].Client, one.Groups[0].Type = "ca", "other"
+			testkit.Must2(e.Create(t.Context(), one))(t)
+			testkit.Equal(t, <-b, 1, "the claim that wants the job")
+			one = lines(1)
+			one.Groups[0].Client, one.Groups[0].Type = "ch", "cb"
+			testkit.Must2(e.Create(t.Context(), one))(t)
+			testkit.Equal(t, <-a, 1, "the claim of many names")
+		})
+	})
+	t.Run("a caller that goes away", func(t *testing.T) {
+		bubble(t, func(t *testing.T, e *Engine) {
+			first, second := park(t, e, nil, nil), park(t, e, nil, nil)
+			testkit.Must2(e.Create(t.Context(), lines(1)))(t)
+			testkit.Equal(t, <-first, 1, "the first")
+			testkit.Equal(t, <-second, 0, "the second")
+		})
+	})
+}
+
+// TestStandstill: time in which runners could not tickle ends no lease, however busy the timer is.
+func TestStandstill(t *testing.T) {
+	bubble(t, func(t *testing.T, e *Engine) {
+		testkit.Must2(e.Create(t.Context(), lines(1)))(t)
+		claimed, _ := mustClaim(t, e, claimOf(1))
+		time.Sleep(50 * time.Second) // of a lease of 60
+		k := timekeeper{e: e, term: 1}
+		k.turn(t.Context(), time.Now().Add(-3*time.Second)) // it should have been awake three seconds ago
+		time.Sleep(50 * time.Second)
+		tickled, _ := testkit.Must2(e.Tickle(t.Context(), job.Tickle{Claim: claimed.Claim, Progress: -1}))(t)
+		testkit.Equal(t, tickled.Held, 1, "tickled", tickled)
+		testkit.Equal(t, e.counters.graces.Load(), 1, "graces")
+
+		time.Sleep(50 * time.Second)
+		k.down = time.Now().Add(-3 * time.Second) // the journal was down for three seconds, and is up
+		k.turn(t.Context(), time.Now())
+		time.Sleep(50 * time.Second)
+		tickled, _ = testkit.Must2(e.Tickle(t.Context(), job.Tickle{Claim: claimed.Claim, Progress: -1}))(t)
+		testkit.Equal(t, tickled.Held, 1, "tickled after an outage", tickled)
+
+		// A tick that was proposed before the time was skipped, but journaled afterwards, does not see the skipped time.
+		asOf := e.Now()
+		time.Sleep(59 * time.Second)
+		testkit.Must2(e.decide(t.Context(), job.Tick{AsOf: asOf}))(t)
+		tickled, _ = testkit.Must2(e.Tickle(t.Context(), job.Tickle{Claim: claimed.Claim, Progress: -1}))(t)
+		testkit.Equal(t, tickled.Held, 1, "tickled after an old tick", tickled)
+	})
 }

@@ -3,11 +3,16 @@ package ingest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -58,14 +63,11 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 			before := e.log.Status().Appended
 			err := do()
 			var full *TooManyQueues
-			if !errors.Is(err, ErrTooManyQueues) || !errors.As(err, &full) || full.Memory != 4*one || !strings.Contains(err.Error(), "memory") {
-				t.Fatalf("%s past the memory for queues: %v", what, err)
-			}
+			testkit.MustHold(t, errors.Is(err, ErrTooManyQueues) && errors.As(err, &full) && full.Memory == 4*one &&
+				strings.Contains(err.Error(), "memory"), what, "past the memory for queues", err)
 			journaled = e.log.Status().Appended != before
 		}
-		if journaled {
-			t.Errorf("%s was refused, and is in the journal", what)
-		}
+		testkit.Holds(t, !journaled, what, "was refused, and is in the journal")
 	}
 	create := func(c *job.Create) func() error {
 		return func() error { _, _, err := e.Create(ctx, c); return err }
@@ -73,10 +75,8 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 	refused("a create", create(of(typ(0), typ(1), typ(2), typ(3), typ(4))))
 	made(followedBy(t, of(typ(0)), typ(1))) // there is room for the follow-on job at this time
 	made(followedBy(t, of(typ(2)), typ(0)))
-	claimed, jobs, _, err := e.Claim(ctx, claimOf(2), 0)
-	if err != nil || len(jobs) != 2 {
-		t.Fatalf("%+v, %v", claimed, err)
-	}
+	claimed, jobs := mustClaim(t, e, claimOf(2))
+	testkit.MustEqual(t, len(jobs), 2, claimed)
 	made(of(typ(3), typ(4)))
 	refused("a create", create(of(typ(5))))
 	refused("a keyed create", create(func() *job.Create { c := of(typ(5)); c.Once = keyed("k"); return c }()))
@@ -103,12 +103,8 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 	}
 	failed := first
 	failed.Code, failed.ExitCode = job.Fail, 400
-	if err := complete(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{failed}})(); err != nil {
-		t.Errorf("a completion without a next job: %v", err)
-	}
-	if err := create(of(typ(0), typ(2), typ(0)))(); err != nil {
-		t.Errorf("a create in queues that exist: %v", err)
-	}
+	testkit.Check(t, complete(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{failed}})(), "a completion without a next job")
+	testkit.Check(t, create(of(typ(0), typ(2), typ(0)))(), "a create in queues that exist")
 	if m := &e.making; m.queues.Load() != 0 || m.bytes.Load() != 0 || m.ends.Load() != 0 {
 		t.Errorf("%d queues, %d bytes and %d ends still count as made", m.queues.Load(), m.bytes.Load(), m.ends.Load())
 	}
@@ -116,18 +112,13 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 
 	// A start accepts half as much queue memory again as creates may use, and refuses more.
 	e, stop = startWith(t, Options{Dir: dir, QueueMemory: 3 * one})
-	if err := create(of(typ(5)))(); !errors.Is(err, ErrTooManyQueues) {
-		t.Errorf("a create with less memory than before: %v", err)
-	}
-	if err := create(of(typ(0)))(); err != nil {
-		t.Errorf("a create in a queue that exists: %v", err)
-	}
+	testkit.Failed(t, create(of(typ(5)))(), ErrTooManyQueues)
+	testkit.Check(t, create(of(typ(0)))(), "a create in a queue that exists")
 	stop()
-	_, err = Open(Options{Dir: dir, QueueMemory: 2 * one})
+	_, err := Open(Options{Dir: dir, QueueMemory: 2 * one})
 	var tooMany *store.QueuesError
-	if !errors.As(err, &tooMany) || tooMany.Use.Queues != 4 || !strings.Contains(err.Error(), "1.4 times") {
-		t.Errorf("a start with half of the memory: %v", err)
-	}
+	testkit.Holds(t, errors.As(err, &tooMany) && tooMany.Use.Queues == 4 &&
+		strings.Contains(err.Error(), "1.4 times"), "a start with half of the memory", err)
 	_, stop = startWith(t, Options{Dir: dir})
 	stop()
 }
@@ -158,9 +149,7 @@ func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 	refused := func(what string, err error) {
 		t.Helper()
 		var full *TooManyQueues
-		if !errors.As(err, &full) || full.Memory == 0 {
-			t.Errorf("%s past the memory for queues: %v", what, err)
-		}
+		testkit.Holds(t, errors.As(err, &full) && full.Memory != 0, what, "past the memory for queues", err)
 	}
 	_, err := create(of(0, 1, 2, 3))
 	refused("a create of four priorities", err)
@@ -187,16 +176,10 @@ func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 		return err
 	}
 	refused("a patch", patch(first, 6))
-	if err := patch(first, 3); err != nil {
-		t.Errorf("a patch with a priority that the queue has: %v", err)
-	}
-	if err := patch(job.NewID(e.Now(), 1000, 0), 6); !errors.Is(err, job.NotFound) {
-		t.Errorf("a patch of no job: %v", err)
-	}
-	claimed, jobs, _, err := e.Claim(ctx, claimOf(1), 0)
-	if err != nil || len(jobs) != 1 {
-		t.Fatalf("%+v, %v", claimed, err)
-	}
+	testkit.Check(t, patch(first, 3), "a patch with a priority that the queue has")
+	testkit.Failed(t, patch(job.NewID(e.Now(), 1000, 0), 6), job.NotFound)
+	claimed, jobs := mustClaim(t, e, claimOf(1))
+	testkit.MustEqual(t, len(jobs), 1, claimed)
 	framed := func(priority int) *job.Create {
 		c := of(priority)
 		c.Frame, c.Longest, c.Payloads = job.LenFrame, 1, job.LenFrame.Append(nil, []byte("x"))
@@ -206,17 +189,13 @@ func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 	_, _, err = e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{then}})
 	refused("a completion that creates a job", err)
 	then.Then = framed(3)
-	if _, _, err := e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{then}}); err != nil {
-		t.Error(err)
-	}
+	testkit.Must2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{then}}))(t)
 	if m := &e.making; m.queues.Load() != 0 || m.bytes.Load() != 0 || m.ends.Load() != 0 {
 		t.Errorf("%d queues, %d bytes and %d ends still count as made", m.queues.Load(), m.bytes.Load(), m.ends.Load())
 	}
 	testkit.Must2(e.MoveAll(ctx, job.Move{Op: job.Delete, Client: "a", Type: "x"}))(t)
 	current(t, e)
-	if _, err := create(of(7, 8, 9)); err != nil {
-		t.Errorf("other priorities in a queue that is empty: %v", err)
-	}
+	testkit.Must(create(of(7, 8, 9)))(t)
 }
 
 // TestQueuesOfOthersCount: queues that unapplied commands will make count, so that many commands at a time do not exceed
@@ -225,18 +204,140 @@ func TestQueuesOfOthersCount(t *testing.T) {
 	e, _ := startWith(t, Options{Dir: t.TempDir(), QueueMemory: 3*store.QueueBytes("a", "x", 0) + 10})
 	make2 := queuesOfTypes("a", "x", "y").Groups
 	first := testkit.Must(e.mayMakeQueues(make2))(t)
-	if _, err := e.mayMakeQueues(make2); !errors.Is(err, ErrTooManyQueues) {
-		t.Errorf("beside another: %v", err)
-	}
+	testkit.Fails(e.mayMakeQueues(make2))(t, ErrTooManyQueues)
 	second, err := e.mayMakeQueues(make2[:1])
-	if err != nil {
-		t.Errorf("what fits beside another: %v", err)
-	}
+	testkit.Check(t, err, "what fits beside another")
 	for range 2 { // the log and the caller may both report that a command has failed
 		first.settled(false)
 		second.settled(true)
 	}
-	if _, err := e.mayMakeQueues(append(make2, queuesOfTypes("a", "z").Groups...)); err != nil {
-		t.Errorf("after the others: %v", err)
+	testkit.Must(e.mayMakeQueues(append(make2, queuesOfTypes("a", "z").Groups...)))(t)
+}
+
+// TestIdleQueuesGo: a journaled command deletes a queue that has been without jobs for Options.QueueIdle, and the queue
+// stays deleted after a restart. A queue that is paused or has jobs stays. Without the option every queue stays.
+func TestIdleQueuesGo(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		e, stop := startWith(t, Options{Dir: dir, QueueIdle: time.Hour})
+		of := func(typ string, retention int64) job.ID {
+			c := lines(1)
+			c.Groups[0].Type, c.Groups[0].RetentionMs = typ, retention
+			made, _ := testkit.Must2(e.Create(ctx, c))(t)
+			return made.Batch
+		}
+		there := func(want bool, types ...string) {
+			t.Helper()
+			for _, typ := range types {
+				_, err := current(t, e).Queue("default", typ)
+				testkit.Holds(t, (err == nil) == want && (err == nil || errors.Is(err, job.QueueNotFound)), "queue", typ, err)
+			}
+		}
+		of("busy", 0)
+		for _, typ := range []string{"idle", "paused"} {
+			testkit.Must2(e.Move(ctx, job.Move{Op: job.Cancel, Job: of(typ, 0)}))(t)
+		}
+		testkit.Must2(e.Pause(ctx, job.Pause{Client: "default", Type: "paused", Paused: true}))(t)
+		time.Sleep(time.Hour - 10*time.Second)
+		there(true, "busy", "idle", "paused")
+		wait, ok := e.untilIdle()
+		testkit.Holds(t, ok && wait <= 11*time.Second, "the first idle queue goes in", wait, ok)
+		time.Sleep(20 * time.Second)
+		there(true, "busy", "paused")
+		there(false, "idle")
+		stop()
+
+		e, stop = startWith(t, Options{Dir: dir})
+		there(true, "busy", "paused")
+		there(false, "idle")
+		testkit.Must2(e.Pause(ctx, job.Pause{Client: "default", Type: "paused"}))(t)
+		time.Sleep(2 * time.Hour)
+		there(true, "busy", "paused")
+		deleted, _ := testkit.Must2(e.DeleteQueue(ctx, job.DeleteQueue{Client: "default", Type: "paused"}))(t)
+		testkit.Equal(t, deleted.Refusal, job.Granted, deleted)
+		there(false, "paused")
+		stop()
+	})
+}
+
+// figuresOf returns the figures of the queue default/default.
+func figuresOf(t *testing.T, e *Engine) store.QueueFigures {
+	t.Helper()
+	all := e.QueueFigures()
+	testkit.MustHold(t, len(all) == 2 && e.QueueRows() == 2 && all[0].Client == "default", "figures of", len(all), "queues", e.QueueRows(), "rows")
+	return all[0]
+}
+
+// TestQueueFiguresBeginWithTheStart: commands that a start applies are not counted, whether they are in the store or in
+// the log. The existing jobs show immediately, without a command.
+func TestQueueFiguresBeginWithTheStart(t *testing.T) {
+	ctx := t.Context()
+	log, dir := newMemoryLog(), t.TempDir()
+	begin := func(dir string, l *memoryLog) (*Engine, func()) {
+		l.lead(1)
+		e := testkit.Must(Open(Options{Dir: dir, MetricsQueues: 10, openLog: func(journal.Options) (Log, error) { return l, nil }}))(t)
+		return e, serve(t, e)
+	}
+	e, end := begin(dir, log)
+	testkit.Must2(e.Create(ctx, lines(10)))(t)
+	claimed, _ := mustClaim(t, e, claimOf(4))
+	testkit.Must2(e.Complete(ctx, completeOf(claimed.Claim)))(t)
+	if f := figuresOf(t, e); f.Created != 10 || f.Claimed != 4 || f.Completed != 4 || f.Waiting.Count() != 4 || f.Running.Count() != 4 || f.Pending != 6 || f.PendingSince == 0 {
+		t.Errorf("%+v", f)
+	}
+	end()
+
+	for name, at := range map[string]string{"the store has it": dir, "the log has it": t.TempDir()} {
+		again := newMemoryLog()
+		again.records = slices.Clone(log.records)
+		e, end := begin(at, again)
+		f := figuresOf(t, e)
+		testkit.Holds(t, f.Pending == 6 && f.PendingSince != 0, name, f)
+		mustClaim(t, e, claimOf(1))
+		f = figuresOf(t, e)
+		testkit.Holds(t, f.Created == 0 && f.Claimed == 1 && f.Completed == 0 && f.Pending == 5 && f.Active == 1, name, f)
+		end()
+	}
+}
+
+// TestQueueFiguresBesideCommands reads figures while commands are applied. They always add up.
+func TestQueueFiguresBesideCommands(t *testing.T) {
+	e, _ := startWith(t, Options{Dir: t.TempDir(), MetricsQueues: 3})
+	ctx, turns := t.Context(), make(chan struct{}, 1)
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		last := uint64(0)
+		for range turns {
+			claimed := uint64(0)
+			for _, f := range e.QueueFigures() {
+				testkit.Holds(t, f.Waiting.Count() == f.Claimed && f.Running.Count() == f.Completed && f.Pending >= 0 && f.Active >= 0, f)
+				claimed += f.Claimed
+			}
+			testkit.Holds(t, claimed >= last, claimed, "jobs claimed, after", last)
+			last = claimed
+		}
+	})
+	const rounds = 200
+	for i := range rounds {
+		select {
+		case turns <- struct{}{}: // the reader runs while these commands are applied
+		default:
+		}
+		c := lines(5)
+		c.Groups[0].Type = []string{"a", "b", "c", "d", "e"}[i%5]
+		testkit.Must2(e.Create(ctx, c))(t)
+		claimed, _ := mustClaim(t, e, claimOf(5))
+		testkit.Must2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}))(t)
+	}
+	close(turns)
+	readers.Wait()
+	all := e.QueueFigures()
+	sum := uint64(0)
+	for _, f := range all {
+		sum += f.Completed
+	}
+	if len(all) != 4 || sum != 5*rounds || all[3].Completed != 2*rounds {
+		t.Errorf("%d queues, %d jobs completed, %d of them of others", len(all), sum, all[len(all)-1].Completed)
 	}
 }

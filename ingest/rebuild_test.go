@@ -76,9 +76,7 @@ func work(t *testing.T, e *Engine, seed uint64, rounds int) {
 		})
 	}
 	group.Wait()
-	if _, _, err := e.Pause(ctx, job.Pause{Client: "c1", Type: "t1", Paused: true}); err != nil {
-		t.Error(err)
-	}
+	testkit.Must2(e.Pause(ctx, job.Pause{Client: "c1", Type: "t1", Paused: true}))(t)
 }
 
 func digest(t *testing.T, s *store.Store) string {
@@ -110,20 +108,15 @@ func TestLiveRestartRebuild(t *testing.T) {
 
 	restarted := testkit.Must(Open(Options{Dir: dir}))(t)
 	testkit.NoError(t, restarted.replay(t.Context()))
-	if got := digest(t, restarted.store); got != live {
-		t.Errorf("after a restart %s, live it was %s", got, live)
-	}
+	testkit.Equal(t, digest(t, restarted.store), live, "after a restart")
 	testkit.NoError(t, restarted.close())
 
 	done := testkit.Must(Rebuild(t.Context(), dir, "", func(uint64, uint64) {}))(t)
 	rebuilt := testkit.Must(store.Open(StoreDir(dir), store.Options{ReadOnly: true}))(t)
 	defer func() { testkit.Check(t, rebuilt.Close()) }()
-	if got := digest(t, rebuilt); got != live {
-		t.Errorf("rebuilt %s, live it was %s", got, live)
-	}
-	if filepath.Dir(done.Kept) != dir || done.Commands == 0 || done.Cursor != rebuilt.Applied() {
-		t.Errorf("rebuilt: %+v, cursor %d", done, rebuilt.Applied())
-	}
+	testkit.Equal(t, digest(t, rebuilt), live, "rebuilt")
+	testkit.Holds(t, filepath.Dir(done.Kept) == dir && done.Commands != 0 &&
+		done.Cursor == rebuilt.Applied(), "rebuilt", done, "cursor", rebuilt.Applied())
 }
 
 // TestRebuildKeepsEveryOldStore: a second rebuild with the same cursor as the first keeps the old store under another
@@ -139,13 +132,9 @@ func TestRebuildKeepsEveryOldStore(t *testing.T) {
 		kept[done.Kept] = true
 	}
 	for path := range kept {
-		if _, err := os.Stat(path); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(os.Stat(path))(t)
 	}
-	if len(kept) != 3 {
-		t.Errorf("three rebuilds kept %v", kept)
-	}
+	testkit.Equal(t, len(kept), 3, "three rebuilds kept")
 }
 
 // TestKilledRebuildIsFinished: if a process is killed while it replaces a store, at any step, the next start completes
@@ -160,10 +149,8 @@ func TestKilledRebuildIsFinished(t *testing.T) {
 			if !hasOld {
 				testkit.NoError(t, os.RemoveAll(StoreDir(dir)))
 			}
-			rebuilt, err := Rebuild(t.Context(), dir, "", func(uint64, uint64) {})
-			if err != nil || (rebuilt.Kept != "") != hasOld {
-				t.Fatal(rebuilt, err)
-			}
+			rebuilt := testkit.Must(Rebuild(t.Context(), dir, "", func(uint64, uint64) {}))(t)
+			testkit.MustEqual(t, rebuilt.Kept != "", hasOld, rebuilt)
 			steps := renames(dir, rebuilt.Kept)
 			if done > len(steps) {
 				continue
@@ -173,19 +160,14 @@ func TestKilledRebuildIsFinished(t *testing.T) {
 			}
 			what := fmt.Sprintf("killed after %d of %d renames", done, len(steps))
 			e, stop = start(t, dir)
-			if doc, err := current(t, e).Job(job.NewID(receipt.At, receipt.Seq, 2)); err != nil || string(doc.Payload) != "line 2" {
-				t.Errorf("%s: %q, %v", what, doc.Payload, err)
-			}
-			if n := e.Stats().Replayed; n != 0 && (hasOld || done > 0) {
-				t.Errorf("%s: the start replayed %d commands", what, n)
-			}
+			doc := testkit.Must(current(t, e).Job(job.NewID(receipt.At, receipt.Seq, 2)))(t)
+			testkit.Equal(t, string(doc.Payload), "line 2", what)
+			n := e.Stats().Replayed
+			testkit.Holds(t, n == 0 || !hasOld && done == 0, what, "the start replayed", n, "commands")
 			stop()
-			if _, err := os.Stat(StoreDir(dir) + finishedSuffix); !os.IsNotExist(err) {
-				t.Errorf("%s: the finished store is still beside it: %v", what, err)
-			}
-			if done >= 2 && hasOld && !isStore(rebuilt.Kept) {
-				t.Errorf("%s: the old store is gone", what)
-			}
+			_, err := os.Stat(StoreDir(dir) + finishedSuffix)
+			testkit.Holds(t, os.IsNotExist(err), what, "the finished store is still beside it", err)
+			testkit.Holds(t, done < 2 || !hasOld || isStore(rebuilt.Kept), what, "the old store is gone")
 			if _, err := Rebuild(t.Context(), dir, "", func(uint64, uint64) {}); err != nil {
 				t.Errorf("%s: another rebuild: %v", what, err)
 			}
@@ -217,11 +199,7 @@ func TestBaseIsCopiedDurably(t *testing.T) {
 	testkit.NoError(t, copyDurably(to, from, note))
 	want := map[string]string{".": "3 names", "deep": "1 names", "deep/er": "1 names"}
 	maps.Copy(want, files)
-	if !maps.Equal(synced, want) {
-		t.Errorf("synced %v, want %v", synced, want)
-	}
+	testkit.Holds(t, maps.Equal(synced, want), "synced", synced, "want", want)
 	failing := errors.New("the disk is gone")
-	if err := copyDurably(filepath.Join(t.TempDir(), "store"), from, func(string) error { return failing }); !errors.Is(err, failing) {
-		t.Errorf("with a disk that cannot sync: %v", err)
-	}
+	testkit.Failed(t, copyDurably(filepath.Join(t.TempDir(), "store"), from, func(string) error { return failing }), failing)
 }

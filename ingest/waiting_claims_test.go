@@ -75,14 +75,10 @@ func TestOneClaimRecordAJob(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if n := done.Load(); n != jobs {
-			t.Errorf("%d of %d jobs are completed", n, jobs)
-		}
+		testkit.Equal(t, done.Load(), jobs, "jobs are completed")
 		records, claims := e.Stats().Applied-before, countRecords(t, e, "claim")
 		t.Logf("%.2f records a job, %.2f claims", float64(records)/jobs, float64(claims)/jobs)
-		if records*10 > jobs*33 {
-			t.Errorf("%d records for %d jobs", records, jobs)
-		}
+		testkit.Holds(t, records*10 <= jobs*33, records, "records for", jobs, "jobs")
 		end()
 		all.Wait()
 	})
@@ -114,17 +110,11 @@ func TestClaimsFollowCreates(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		if n := e.parked.n.Load(); n != 0 {
-			t.Error("the claim still waits")
-		}
+		testkit.Equal(t, e.parked.n.Load(), 0, "the claim still waits")
 		holds.Store(false)
 		close(released)
-		if n := <-got; n != 1 {
-			t.Errorf("the claim got %d jobs", n)
-		}
-		if n := e.log.Status().Groups - before; n != 2 {
-			t.Errorf("%d groups, want 2: the first create, and the second with the claim", n)
-		}
+		testkit.Equal(t, <-got, 1, "jobs of the claim")
+		testkit.Equal(t, e.log.Status().Groups-before, 2, "groups: the first create, and the second with the claim")
 		stop()
 	})
 }
@@ -143,21 +133,15 @@ func TestClaimOfACreateThatFails(t *testing.T) {
 		}}}})
 		first, second := park(t, e, nil, nil), park(t, e, nil, nil)
 		fails.Store(true)
-		if _, _, err := e.Create(t.Context(), single()); !errors.Is(err, ErrNotStored) {
-			t.Fatalf("create: %v", err)
-		}
+		testkit.Fails2(e.Create(t.Context(), single()))(t, ErrNotStored)
 		time.Sleep(10 * time.Second) // the log is repaired
 		synctest.Wait()
-		if n := e.parked.n.Load(); n != 2 {
-			t.Fatalf("%d claims are parked, want 2", n)
-		}
+		testkit.MustEqual(t, e.parked.n.Load(), 2, "claims are parked")
 		testkit.Must2(e.Create(t.Context(), single()))(t)
 		synctest.Wait()
 		select {
 		case n := <-first:
-			if n != 1 {
-				t.Errorf("the first claim got %d jobs", n)
-			}
+			testkit.Equal(t, n, 1, "jobs of the first claim")
 		default:
 			t.Error("the first claim has lost its place")
 		}
@@ -281,9 +265,7 @@ func (s *schedule) step() {
 
 func (s *schedule) run(f func() error) {
 	s.all.Go(func() {
-		if err := f(); err != nil {
-			s.t.Errorf("request: %v", err)
-		}
+		testkit.Check(s.t, f(), "request")
 	})
 }
 
@@ -316,9 +298,7 @@ func (s *schedule) claim() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.waiting, w)
-		if err != nil && !w.ends {
-			s.t.Errorf("claim: %v", err)
-		}
+		testkit.Holds(s.t, err == nil || w.ends, "claim", err)
 		for i := range jobs {
 			s.held = append(s.held, heldJob{claimed.Claim, jobs[i].ID})
 		}
@@ -403,9 +383,8 @@ func (s *schedule) quiet() {
 	synctest.Wait()
 	l := s.e.parked
 	l.mu.Lock()
-	if len(l.offered) > 0 || len(l.coming) > 0 || len(l.looks) > 0 || l.lookAll {
-		s.t.Errorf("offered %v, coming %v, looks %v %t, although all is quiet", l.offered, l.coming, l.looks, l.lookAll)
-	}
+	testkit.Holds(s.t, len(l.offered) <= 0 && len(l.coming) <= 0 && len(l.looks) <= 0 &&
+		!l.lookAll, "offered", l.offered, "coming", l.coming, "looks", l.looks, l.lookAll, "although all is quiet")
 	l.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -425,7 +404,5 @@ func (s *schedule) end() {
 	}
 	s.mu.Unlock()
 	s.all.Wait()
-	if n := s.e.parked.n.Load(); n != 0 {
-		s.t.Errorf("%d claims are parked", n)
-	}
+	testkit.Equal(s.t, s.e.parked.n.Load(), 0, "claims are parked")
 }

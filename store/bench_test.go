@@ -237,3 +237,135 @@ func BenchmarkCompletionsTogether(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkStart opens a store with 100,000 ready queues.
+func BenchmarkStart(b *testing.B) {
+	dir := b.TempDir()
+	open := func() *Store {
+		return testkit.Must(Open(dir, Options{Journal: testJournal, FS: vfs.Default}))(b)
+	}
+	n := &bench{b: b, s: open(), at: startAt}
+	for i := range 100 {
+		c := benchCreate("a", "x", 1000)
+		c.Groups = nil
+		for j := range 1000 {
+			c.Groups = append(c.Groups, plainGroup(fmt.Sprintf("client%d", i), fmt.Sprintf("type%d", j), 1))
+		}
+		n.Apply(c)
+		n.commit()
+	}
+	testkit.NoError(b, n.s.FlushWait())
+	testkit.NoError(b, n.s.Close())
+	for b.Loop() {
+		testkit.NoError(b, open().Close())
+	}
+}
+
+// BenchmarkRunEnds completes claims of 100 jobs one by one within a command, which makes a span of each, with and
+// without an observer of the ends of runs.
+func BenchmarkRunEnds(b *testing.B) {
+	for _, observed := range []bool{false, true} {
+		b.Run(fmt.Sprintf("observed=%v", observed), func(b *testing.B) {
+			n := newBench(b)
+			if observed {
+				n.s.ObserveRunEnds()
+			}
+			c := benchCreate("a", "x", 1000)
+			b.ReportAllocs()
+			ended := 0
+			for left := 0; b.Loop(); left -= 100 {
+				if left < 100 {
+					b.StopTimer()
+					n.Apply(c)
+					left += 1000
+					b.StartTimer()
+				}
+				got := n.Apply(plainClaim("r", 100)).(*applied.Claimed)
+				cmd := job.Complete{Claim: got.Claim}
+				for line := range 100 {
+					cmd.Outcomes = append(cmd.Outcomes, job.Outcome{ID: job.NewID(got.Handouts[0].B.At, got.Runs[0].Batch, int(got.Runs[0].First)+line), Code: job.OK, ExitCode: 200, DelayMs: -1})
+				}
+				n.Apply(cmd)
+				n.commit()
+				for _, e := range n.s.TakeRunEnds() {
+					ended += e.Jobs
+				}
+			}
+			if observed && ended != 100*b.N {
+				b.Fatalf("%d runs ended, not %d", ended, 100*b.N)
+			}
+		})
+	}
+}
+
+// The work of a command must not grow with the rest of the store. These benchmarks measure it beside 100, 10,000 and
+// 100,000 runners or spans. They report the median, because an occasional commit or flush is not the command's work.
+
+// BenchmarkBesideRunners lets one runner claim a job, tickle everything that it holds, and complete the job, while many
+// others hold one job each.
+func BenchmarkBesideRunners(b *testing.B) {
+	for _, runners := range []int{100, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("runners=%d", runners), func(b *testing.B) {
+			n := newBench(b)
+			n.Apply(plainCreate("a", "x", runners, 1))
+			for i := range runners {
+				n.Apply(plainClaim(fmt.Sprintf("runner%d", i), 1))
+			}
+			n.commit()
+			n.Apply(plainCreate("a", "x", min(b.N+100_000, job.MaxLines), 1))
+			n.commit()
+			medians(b, n, func() []job.Command {
+				claimed := n.Apply(plainClaim("r", 1)).(*applied.Claimed)
+				return []job.Command{
+					job.Tickle{Runner: "r", Progress: -1},
+					job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}},
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkBesideSpans claims and completes single jobs of a queue with many jobs, each of which is a span.
+func BenchmarkBesideSpans(b *testing.B) {
+	for _, spans := range []int{100, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("spans=%d", spans), func(b *testing.B) {
+			n := newBench(b)
+			n.Apply(plainCreate("a", "x", 2*spans, 1))
+			batch := job.NewID(n.at, n.seq, 0)
+			higher := 9
+			for line := 0; line < 2*spans; line += 2 {
+				n.Apply(job.Patch{Job: batch.WithLine(line), Priority: &higher})
+			}
+			n.commit()
+			medians(b, n, func() []job.Command {
+				claimed := n.Apply(plainClaim("r", 1)).(*applied.Claimed)
+				id := job.NewID(batch.At(), claimed.Runs[0].Batch, int(claimed.Runs[0].First))
+				return []job.Command{ // the job is returned, and precedes all other jobs of its priority
+					job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{{ID: id, Code: job.Unget, DelayMs: -1}}},
+				}
+			})
+		})
+	}
+}
+
+// medians measures cycles. A cycle is prepare, which makes a claim, and then the commands that prepare returns.
+func medians(b *testing.B, n *bench, prepare func() []job.Command) {
+	var claims, rest []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		commands := prepare()
+		claims = append(claims, time.Since(began))
+		began = time.Now()
+		for _, cmd := range commands {
+			n.Apply(cmd)
+		}
+		rest = append(rest, time.Since(began)/time.Duration(len(commands)))
+		if len(claims)%50 == 0 {
+			n.commit()
+		}
+	}
+	slices.Sort(claims)
+	slices.Sort(rest)
+	b.ReportMetric(float64(claims[len(claims)/2].Nanoseconds())/1000, "µs/claim")
+	b.ReportMetric(float64(rest[len(rest)/2].Nanoseconds())/1000, "µs/other")
+}

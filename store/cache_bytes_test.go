@@ -12,6 +12,8 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/internal/lsm"
+	"github.com/daybookq/daybook/store/internal/machine"
 	"github.com/daybookq/daybook/store/internal/memory"
 	"github.com/daybookq/daybook/store/internal/row"
 	"github.com/daybookq/daybook/store/query"
@@ -160,8 +162,7 @@ func TestCachesAreBoundedByTheirBytes(t *testing.T) {
 	before, seq := liveBytes(), uint64(0)
 	apply := func(cmd job.Command) applied.Result {
 		seq++
-		r := mustApply(t, s, seq, int64(seq), cmd)
-		mustCommit(t, s)
+		r := mustStore(t, s, seq, int64(seq), cmd)
 		s.TakeReadied()
 		return r
 	}
@@ -174,9 +175,7 @@ func TestCachesAreBoundedByTheirBytes(t *testing.T) {
 		for b := range s.machine.Batches.All() {
 			cached += b.Size()
 		}
-		if cached > 2*limit+limit/2 {
-			t.Errorf("%s: batches and groups of %d bytes are cached", what, cached)
-		}
+		testkit.Holds(t, cached <= 2*limit+limit/2, what, "batches and groups of", cached, "bytes are cached")
 		if grown := liveBytes() - before; grown > 12<<20 {
 			t.Errorf("%s: %d MiB on the heap", what, grown>>20)
 		}
@@ -208,13 +207,11 @@ func TestRefusedCommandsFillNoMemory(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpenIn(t, fs)
 	for n := range batches {
-		mustApply(t, s, uint64(1+n), 0, metaCreate("x", n*1000, 1000, 12))
-		mustCommit(t, s)
+		mustStore(t, s, uint64(1+n), 0, metaCreate("x", n*1000, 1000, 12))
 	}
 	testkit.NoError(t, errors.Join(s.FlushWait(), s.Close()))
 	s = mustOpen(t, Options{FS: fs, bounds: &memory.StandardBounds})
-	mustApply(t, s, batches+1, 0, job.Mark{})
-	mustCommit(t, s)
+	mustStore(t, s, batches+1, 0, job.Mark{})
 	half, commits := 0, 0
 	for n := range batches {
 		if n == batches/2 { // by then Pebble's cache is full, too
@@ -225,16 +222,12 @@ func TestRefusedCommandsFillNoMemory(t *testing.T) {
 			ids[i] = jobID(0, uint64(1+n), i)
 		}
 		mustApply(t, s, uint64(batches+2+n), 0, job.Tickle{IDs: ids, Progress: -1})
-		if s.machine.O.Bytes() > 0 {
-			t.Fatal("a refused command writes rows")
-		}
+		testkit.MustHold(t, s.machine.O.Bytes() == 0, "a refused command writes rows")
 		if s.CommitDue() {
 			commits++
 			mustCommit(t, s)
 		}
-		if s.CommitDue() {
-			t.Fatal("a commit is due after a commit")
-		}
+		testkit.MustHold(t, !s.CommitDue(), "a commit is due after a commit")
 	}
 	if grown := liveBytes() - half; commits < 2 || grown > 140<<20 { // 2.4 MiB per command without trimming
 		t.Errorf("%d commits, and %d commands keep %d KiB of memory", commits, batches/2, grown>>10)
@@ -246,8 +239,7 @@ func TestRefusedCommandsFillNoMemory(t *testing.T) {
 func TestOneGroupOfAThousand(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpenIn(t, fs)
-	mustApply(t, s, 1, 0, metaCreate("x", 0, 1000, 12))
-	mustCommit(t, s)
+	mustStore(t, s, 1, 0, metaCreate("x", 0, 1000, 12))
 	testkit.NoError(t, errors.Join(s.FlushWait(), s.Close()))
 	s = mustOpen(t, Options{FS: fs, bounds: &memory.StandardBounds})
 	mustApply(t, s, 2, 0, job.Mark{})
@@ -255,23 +247,19 @@ func TestOneGroupOfAThousand(t *testing.T) {
 		claim := plainClaim("r1", 1)
 		claim.Strategy = strategy
 		var c *applied.Claimed
-		if bytes := allocatedBy(func() { c = mustApply(t, s, uint64(3+i), 0, claim).(*applied.Claimed) }); bytes > 128<<10 {
-			t.Errorf("a claim by %v allocated %d bytes", strategy, bytes)
-		}
+		bytes := allocatedBy(func() { c = mustApply(t, s, uint64(3+i), 0, claim).(*applied.Claimed) })
+		testkit.Holds(t, bytes <= 128<<10, "a claim by", strategy, "allocated", bytes, "bytes")
 		handed := testkit.Must(s.HandedOut(c))(t)
 		testkit.MustEqual(t, len(handed), 1)
 		doc := handed[0].First
-		if value, _ := doc.Meta.Get("k"); value != fmt.Sprint(doc.ID.Line()) {
-			t.Errorf("line %d has meta %q", doc.ID.Line(), doc.Meta)
-		}
+		value, _ := doc.Meta.Get("k")
+		testkit.Holds(t, value == fmt.Sprint(doc.ID.Line()), "line", doc.ID.Line(), "has meta", doc.Meta)
 	}
 	cached := 0
 	for p := range s.machine.Groups.All() {
 		cached += len(p.Groups)
 	}
-	if cached > 20 {
-		t.Errorf("%d groups were decoded for three jobs", cached)
-	}
+	testkit.Holds(t, cached <= 20, cached, "groups were decoded for three jobs")
 	mustCommit(t, s)
 	sound(t, s)
 }
@@ -282,8 +270,7 @@ func TestListReadsWhatAPageShows(t *testing.T) {
 	s := mustOpen(t, Options{bounds: &memory.StandardBounds})
 	const posts, jobs = 20, 1000
 	for i := range posts {
-		mustApply(t, s, uint64(1+i), int64(i), metaCreate("x", i*jobs, jobs, 12))
-		mustCommit(t, s)
+		mustStore(t, s, uint64(1+i), int64(i), metaCreate("x", i*jobs, jobs, 12))
 	}
 	allocated := func(what string, most int, look func()) {
 		t.Helper()
@@ -306,19 +293,103 @@ func TestListReadsWhatAPageShows(t *testing.T) {
 			break
 		}
 	}
-	if found != 1 || pages > 20 {
-		t.Errorf("%d jobs on %d pages", found, pages)
-	}
+	testkit.Holds(t, found == 1 && pages <= 20, found, "jobs on", pages, "pages")
 	allocated("ten jobs", 200<<10, func() {
-		if docs, next, err := s.List(query.Filter{Limit: 10}); len(docs) != 10 || next.IsZero() || err != nil {
-			t.Errorf("%d jobs, %v, %v", len(docs), next, err)
-		}
+		docs, next, err := s.List(query.Filter{Limit: 10})
+		testkit.Holds(t, len(docs) == 10 && !next.IsZero() && err == nil, len(docs), "jobs", next, err)
 	})
 	for _, f := range []query.BatchFilter{{Limit: 1000}, {Limit: 1000, Client: "a"}, {Limit: 1000, Client: "none"}} {
 		allocated("a list of batches", 400<<10, func() {
-			if docs, _, err := s.Batches(f); err != nil || len(docs) != posts && f.Client != "none" {
-				t.Errorf("%d batches, %v", len(docs), err)
-			}
+			docs, _ := testkit.Must2(s.Batches(f))(t)
+			testkit.Holds(t, len(docs) == posts || f.Client == "none", len(docs), "batches")
 		})
 	}
+}
+
+// TestRowsInUseStayCached: a row that is looked up all the time stays in the cache, however many other rows pass
+// through the cache.
+func TestRowsInUseStayCached(t *testing.T) {
+	b := memory.SmallBounds
+	b.BatchBytes, b.SpanBytes, b.RowBytes = 20*600, 20*memory.CachedSpanBytes, 20*400
+	s := mustOpen(t, Options{bounds: &b})
+	mustApply(t, s, 1, 0, plainCreate("a", "hot", 1, 5))
+	claim := plainClaim("hot", 1)
+	held := mustApply(t, s, 2, 0, claim).(*applied.Claimed)
+	hot, first := s.machine.Batches.Get(1), s.machine.Claims.Get(2)
+	seq := uint64(3)
+	for range 500 {
+		mustApply(t, s, seq, 0, plainCreate("a", "cold", 1, 5))
+		seq = lifecycle(t, s, seq+1, 0, "cold", 1)
+		mustApply(t, s, seq, 0, job.Tickle{IDs: []job.ID{jobID(0, 1, 0)}, Claim: held.Claim, Progress: -1})
+		seq++
+		mustCommit(t, s)
+		testkit.MustEqual(t, s.machine.Batches.Get(1), hot, "at", seq, "a row in use was dropped")
+		testkit.MustEqual(t, s.machine.Claims.Get(2), first, "at", seq, "a row in use was dropped")
+		_, ok := s.machine.Spans.Get(memory.CachedSpan{Seq: 1, Span: row.Span{Last: 0}})
+		testkit.MustHold(t, ok, "at", seq, "a span in use was dropped")
+		for what, n := range map[string]int{
+			"batches": s.machine.Batches.Len(), "claims": s.machine.Claims.Len(), "spans": s.machine.Spans.Len(),
+		} {
+			if n > 25 { // a commit adds a few more
+				t.Fatalf("%d %s are cached", n, what)
+			}
+		}
+	}
+}
+
+// TestPagesInUseStayCached: the cache of pages is bounded by their bytes.
+func TestPagesInUseStayCached(t *testing.T) {
+	s := mustOpen(t, Options{})
+	const pageBytes, pages = 1 << 20, 200
+	for i := range pages {
+		s.machine.Live.Pages.Add(memory.CachedPage{Seq: uint64(i), Last: 1, Framed: make([]byte, pageBytes)})
+		_, ok := s.machine.Live.Pages.Find(nil, 0, 0)
+		testkit.MustHold(t, ok, "a page in use was dropped")
+	}
+	n := s.machine.Live.Pages.Recent.Len()
+	testkit.Holds(t, n <= memory.PageCacheBytes/pageBytes+2, n, "pages are cached")
+}
+
+// TestNewPagesAreCached: the payload of a job that was created a moment ago is not read from the database.
+func TestNewPagesAreCached(t *testing.T) {
+	s := mustOpen(t, Options{})
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 5))
+	mustStore(t, s, 2, 0, plainCreate("a", "y", 3, memory.NewPageBytes))
+	none := func() lsm.View { t.Fatal("a page of a small batch was read"); return lsm.View{} }
+	page, ok := s.machine.Live.Pages.Find(none, 1, 2)
+	testkit.Holds(t, ok && page.First == 0 && page.Last == 2 && len(page.Framed) == 3*6, "page", page, ok)
+	testkit.Equal(t, s.machine.Live.Pages.Recent.Len(), 1, "the pages of a large batch were cached before a claim needed them")
+}
+
+// TestClaimsReadAhead: claims of single jobs from batches of one job, after a restart, read the rows and pages of many
+// batches at once.
+func TestClaimsReadAhead(t *testing.T) {
+	const jobs = 4 * machine.AheadSpans
+	fs := vfs.NewMem()
+	s := mustOpenIn(t, fs)
+	for seq := range uint64(jobs) {
+		mustApply(t, s, seq+1, 0, plainCreate("a", "x", 1, 100))
+	}
+	mustCommit(t, s)
+	testkit.NoError(t, errors.Join(s.FlushWait(), s.Close()))
+	s = mustOpen(t, Options{FS: fs, bounds: &memory.StandardBounds})
+	before := s.machine.O.Work().Iterators
+	views := 0
+	for seq := range uint64(jobs) {
+		c := mustApply(t, s, jobs+1+seq, 0, plainClaim("r", 1)).(*applied.Claimed)
+		for _, h := range c.Handouts {
+			s.machine.Live.Pages.EachPart(func() lsm.View {
+				views++
+				v := s.db.View()
+				t.Cleanup(v.Discard)
+				return v
+			}, h.B, h.Sp.First, h.Sp.Last, func(_, _ uint32, part []byte) {
+				testkit.Equal(t, len(part), 101)
+				testkit.Equal(t, h.B.Seq, seq+1)
+			})
+		}
+	}
+	mustCommit(t, s)
+	after := s.machine.O.Work().Iterators
+	testkit.Holds(t, after-before <= jobs/4 && views <= jobs/4, jobs, "claims opened", after-before, "iterators and", views, "views")
 }

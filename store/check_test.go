@@ -32,9 +32,7 @@ func mustOpen(t testing.TB, o Options) *Store {
 		}
 		if !t.Failed() {
 			mustCommit(t, s)
-			if _, err := s.Check(func(problem string) bool { t.Errorf("check: %s", problem); return true }); err != nil {
-				t.Errorf("check: %v", err)
-			}
+			testkit.Must(s.Check(func(problem string) bool { t.Errorf("check: %s", problem); return true }))(t)
 		}
 		testkit.Check(t, s.Close())
 	})
@@ -44,15 +42,21 @@ func mustOpen(t testing.TB, o Options) *Store {
 func mustApply(t testing.TB, s *Store, seq uint64, at int64, cmd job.Command) applied.Result {
 	t.Helper()
 	result, err := s.Apply(seq, startAt+at, cmd)
-	if err != nil {
-		t.Fatalf("apply %d: %v", seq, err)
-	}
+	testkit.NoError(t, err, "apply", seq)
 	return result
 }
 
 func mustCommit(t testing.TB, s *Store) {
 	t.Helper()
 	testkit.NoError(t, s.Commit())
+}
+
+// mustStore applies a command, and commits.
+func mustStore(t testing.TB, s *Store, seq uint64, at int64, cmd job.Command) applied.Result {
+	t.Helper()
+	result := mustApply(t, s, seq, at, cmd)
+	mustCommit(t, s)
+	return result
 }
 
 func jobID(at int64, seq uint64, line int) job.ID { return job.NewID(startAt+at, seq, line) }
@@ -139,8 +143,7 @@ func richStore(t testing.TB) *Store {
 	}
 	mustApply(t, s, 28, 1150, held)
 	mustApply(t, s, 29, 1160, &job.Create{Groups: []job.Group{plainGroup("d", "w", 0)}, Submission: &job.Submission{Name: "empty"}})
-	mustApply(t, s, 30, 1170, job.ChangeBatch{Op: job.ResumeBatch, Batch: jobID(1150, 28, 0)})
-	mustCommit(t, s)
+	mustStore(t, s, 30, 1170, job.ChangeBatch{Op: job.ResumeBatch, Batch: jobID(1150, 28, 0)})
 	have := map[string]bool{}
 	for _, entry := range dump(s) {
 		kind := entry.key[:1]
@@ -154,9 +157,7 @@ func richStore(t testing.TB) *Store {
 	}
 	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T6 T7 T8 T9 C c O W w E U K I x Y N V v g J X q T12 T13 e T15") {
 		// Progress and results of purged lines are deleted. If there is no result, one is written below.
-		if !have[kind] && kind != "D2" {
-			t.Fatalf("the rich store has no row of kind %s", kind)
-		}
+		testkit.MustHold(t, have[kind] || kind == "D2", "the rich store has no row of kind", kind)
 	}
 	return s
 }
@@ -409,9 +410,7 @@ func TestCheckNames(t *testing.T) {
 			for _, problem := range problems {
 				named = named || strings.Contains(problem, test.want)
 			}
-			if !named {
-				t.Errorf("want %q, got %q", test.want, problems)
-			}
+			testkit.Holds(t, named, "want", test.want, "got", problems)
 			if before == nil {
 				test.broken.del(t, s)
 			} else {
@@ -431,12 +430,74 @@ func TestCheckStops(t *testing.T) {
 	}
 	calls := 0
 	problems, err := s.Check(func(string) bool { calls++; return calls < 2 })
-	if problems != 2 || calls != 2 || err != nil {
-		t.Errorf("%d problems in %d calls, %v", problems, calls, err)
-	}
+	testkit.Holds(t, problems == 2 && calls == 2 && err == nil, problems, "problems in", calls, "calls", err)
 }
 
 func TestCheckOfANewStore(t *testing.T) {
 	s := mustOpen(t, Options{})
 	sound(t, s)
+}
+
+// TestCheckNoticesDamagedDocuments: versions out of order, too many or too few, from the future, without their texts,
+// with those of others, in the wrong row, and wrong keys.
+func TestCheckNoticesDamagedDocuments(t *testing.T) {
+	s := mustOpen(t, Options{Small: true})
+	for i := range byte(5) {
+		mustApply(t, s, uint64(1+i), int64(i), job.PutDocument{Kind: job.HandlerDocument, Client: "a", Name: "x", Document: []byte{'0' + i}})
+	}
+	mustApply(t, s, 6, 5, job.PutDocument{Kind: job.HandlerDocument, Name: "y", Document: []byte("y")})
+	mustStore(t, s, 7, 6, job.DeleteDocument{Kind: job.HandlerDocument, Name: "y"})
+	noticed := func(name string) {
+		t.Helper()
+		testkit.Holds(t, len(problemsOf(t, s)) != 0, name, "not noticed")
+	}
+	name, deleted := row.DocumentName{job.HandlerDocument, "a", "x"}, row.DocumentName{job.HandlerDocument, "", "y"}
+	key := row.DocumentKey(name, false)
+	good := storedRow{key, s.machine.O.Get(key)}
+	d := func() *row.Document { return row.DecodeDocument(name, good.value) }
+	n := len(d().Versions)
+	testkit.MustHold(t, n == 3 && d().Newest().Number == 5, n, "versions, the newest is", d().Newest().Number)
+	for name, damage := range map[string]func(d *row.Document){
+		"no versions": func(d *row.Document) { d.Versions = nil },
+		"too many versions": func(d *row.Document) {
+			d.Versions = append(d.Versions, row.DocumentVersion{Seq: 6, At: startAt + 5, Number: 6})
+		},
+		"versions out of order":  func(d *row.Document) { d.Versions[0], d.Versions[1] = d.Versions[1], d.Versions[0] },
+		"a number twice":         func(d *row.Document) { d.Versions[1].Number = d.Versions[0].Number },
+		"a number left out":      func(d *row.Document) { d.Versions[2].Number++ },
+		"a later command":        func(d *row.Document) { d.Versions[2].Seq = 8 },
+		"a later time":           func(d *row.Document) { d.Versions[2].At = startAt + 7 },
+		"a document twice":       func(d *row.Document) { d.Versions[2].Digest = d.Versions[1].Digest },
+		"another length":         func(d *row.Document) { d.Versions[2].Bytes++ },
+		"a deletion, not listed": func(d *row.Document) { d.Versions[2].Deleted = true },
+	} {
+		damaged := d()
+		damage(damaged)
+		storedRow{key, damaged.Encode()}.set(t, s)
+		noticed(name)
+	}
+	good.set(t, s)
+	for _, wrong := range []string{"H", "H\x01", "H\x01\x00", "H\x01\x00\x00a", "H\x01\x00x", "H\x00\x00x\x00", "H\xff\x00x\x00", "H\x01\x02x\x00", row.DeletionKey(job.HandlerDocument, 6),
+		"F\x01", "F\xff12345678", row.DeletionKey(job.HandlerDocument, 0) + "x", row.SeqKey(row.DocumentTextTable, 6)} {
+		row := storedRow{wrong, good.value}
+		row.set(t, s)
+		noticed("key " + wrong)
+		row.del(t, s)
+	}
+	for _, value := range [][]byte{nil, good.value[:len(good.value)-1]} {
+		storedRow{key, value}.set(t, s)
+		noticed("a short row")
+	}
+	good.set(t, s)
+	gone := row.DocumentKey(deleted, true)
+	for _, key := range []string{row.DeletionKey(job.HandlerDocument, 7), row.SeqKey(row.DocumentTextTable, 4), gone} {
+		lost := storedRow{key, s.machine.O.Get(key)}
+		lost.del(t, s)
+		noticed("no row " + key)
+		storedRow{key, good.value}.set(t, s)
+		noticed("another row " + key)
+		lost.set(t, s)
+	}
+	problems := problemsOf(t, s)
+	testkit.Holds(t, len(problems) == 0, problems)
 }

@@ -43,8 +43,7 @@ var crowds = []struct {
 	{"lines of a batch", func(c *crowd) {
 		for range 20 {
 			create := plainCreate("a", "x", 4000, 3)
-			c.Apply(create)
-			c.names(create)
+			c.create(create)
 		}
 	}},
 	{"lines of a batch in other states", func(c *crowd) {
@@ -59,14 +58,13 @@ var crowds = []struct {
 			c.Apply(end)
 			mustCommit(c.t, c.s)
 		}
-		c.names(create)
+		c.named(create)
 		c.batch = jobID(1, 1, 0)
 	}},
 	{"batches", func(c *crowd) {
 		for range 3000 {
 			create := plainCreate("a", "x", 1, 3)
-			c.Apply(create)
-			c.names(create)
+			c.create(create)
 		}
 	}},
 	{"queues", func(c *crowd) {
@@ -93,8 +91,7 @@ var crowds = []struct {
 				create.Groups = append(create.Groups, g)
 				create.Payloads = create.Frame.Append(create.Payloads, []byte("p"))
 			}
-			c.Apply(create)
-			c.names(create)
+			c.create(create)
 			mustCommit(c.t, c.s)
 		}
 	}},
@@ -138,8 +135,7 @@ var crowds = []struct {
 			for line := range job.MaxUniqueKeys {
 				create.Unique = append(create.Unique, job.UniqueKey{Line: line, Key: fmt.Sprintf("%d of %d", line, i)})
 			}
-			c.Apply(create)
-			c.names(create)
+			c.create(create)
 			if i%2 == 0 { // other jobs have its keys when it is redriven
 				c.Apply(job.Move{Op: job.Cancel, Batch: c.batch})
 				c.Apply(create)
@@ -151,8 +147,7 @@ var crowds = []struct {
 		for i := range 3000 {
 			create := plainCreate("a", "x", 1, 3)
 			create.Once = job.Once{Scope: fmt.Sprintf("create %d", i), Key: fmt.Sprintf("earlier %d", i)}
-			c.Apply(create)
-			c.names(create)
+			c.create(create)
 		}
 	}},
 	{"sessions", func(c *crowd) {
@@ -160,8 +155,7 @@ var crowds = []struct {
 			c.session = c.Apply(job.OpenSession{}).(*applied.SessionOpened).Session.ID
 			create := plainCreate("a", "x", 1, 3)
 			create.Once = job.Once{Session: c.session, Number: 1}
-			c.Apply(create)
-			c.names(create)
+			c.create(create)
 		}
 		for slot := range job.MaxSlots {
 			create := plainCreate("a", "x", 1, 3)
@@ -175,8 +169,7 @@ var crowds = []struct {
 		for i := range 40 {
 			create := plainCreate("a", "x", job.MaxClaimJobs, 1)
 			create.Groups[0].RetentionMs = int64(i % 2 * 1000)
-			c.Apply(create)
-			c.names(create)
+			c.create(create)
 			c.claim = c.Apply(plainClaim("r1", job.MaxClaimJobs)).(*applied.Claimed).Claim
 		}
 		c.runner = "r1"
@@ -184,8 +177,7 @@ var crowds = []struct {
 	{"leases of single jobs", func(c *crowd) {
 		for range 4 {
 			create := plainCreate("a", "x", job.MaxClaimJobs, 1)
-			c.Apply(create)
-			c.names(create)
+			c.create(create)
 			c.claim = c.Apply(plainClaim("r1", job.MaxClaimJobs)).(*applied.Claimed).Claim
 			for i := range 10 {
 				c.Apply(job.Tickle{IDs: c.jobs[len(c.jobs)-1000+i*100:][:99], Claim: c.claim, Progress: -1, LeaseMs: 2000})
@@ -200,21 +192,18 @@ var crowds = []struct {
 			if i%2 == 0 {
 				create.Submission.OnFailure = job.CancelRest
 			}
-			c.Apply(create)
-			c.names(create)
+			c.create(create)
 		}
 	}},
 	{"parts of a paused submission", func(c *crowd) {
 		create := plainCreate("a", "x", 1, 3)
 		create.Submission = &job.Submission{Open: true, Paused: true, OnFailure: job.CancelRest}
-		c.Apply(create)
-		c.names(create)
+		c.create(create)
 		batch := c.batch
 		for range 2500 {
 			create := plainCreate("a", "x", 1, 3)
 			create.Into = batch
-			c.Apply(create)
-			c.names(create)
+			c.create(create)
 		}
 		c.batch = batch
 	}},
@@ -232,15 +221,13 @@ var crowds = []struct {
 			case 3:
 				g.RunAt, g.ExpiresAt = startAt+job.MaxDelayMs/2, startAt+20_000
 			}
-			c.Apply(create)
-			c.names(create)
+			c.create(create)
 		}
 	}},
 	{"attempts and steps", func(c *crowd) {
 		create := plainCreate("a", "x", 1000, 3)
 		create.Groups[0].MaxAttempts, create.Groups[0].Backoff.MaxMs, create.Groups[0].RetentionMs = job.MaxAttempts, 0, 0
-		c.Apply(create)
-		c.names(create)
+		c.create(create)
 		for range job.MaxSteps + 1 {
 			claimed := c.Apply(plainClaim("r", 1000)).(*applied.Claimed)
 			c.Apply(job.Tickle{IDs: c.jobs, Claim: claimed.Claim, Progress: -1, Step: fmt.Sprint(c.seq)})
@@ -256,9 +243,7 @@ var crowds = []struct {
 				if kind.Rules().MaxBytes > 0 {
 					p.Document = fmt.Appendf(nil, `{"a":%d}`, n)
 				}
-				if refusal := c.Apply(p).(*applied.DocumentChanged).Refusal; refusal != job.Granted {
-					c.t.Fatal(refusal)
-				}
+				testkit.MustEqual(c.t, c.Apply(p).(*applied.DocumentChanged).Refusal, job.Granted)
 			}
 			for i := range 2000 {
 				put("b", fmt.Sprintf("n%d", i), 0)
@@ -276,8 +261,7 @@ var crowds = []struct {
 		for i := range job.MaxSweeps {
 			for range 130 {
 				create := plainCreate("a", fmt.Sprintf("x%d", i), 1, 3)
-				c.Apply(create)
-				c.names(create)
+				c.create(create)
 			}
 			c.Apply(job.Move{Op: job.Cancel, Client: "a", Type: fmt.Sprintf("x%d", i)})
 		}
@@ -285,8 +269,14 @@ var crowds = []struct {
 	}},
 }
 
-// names records the first jobs and the batch of a create.
-func (c *crowd) names(create *job.Create) {
+// create creates jobs, and records the first of them and the batch.
+func (c *crowd) create(create *job.Create) {
+	c.Apply(create)
+	c.named(create)
+}
+
+// named records the first jobs and the batch of a create.
+func (c *crowd) named(create *job.Create) {
 	c.batch = jobID(int64(c.seq), c.seq, 0)
 	if c.jobs == nil || len(c.jobs) < job.MaxTickleIDs {
 		for line := 0; line < create.Lines() && len(c.jobs) < job.MaxTickleIDs; line++ {
@@ -299,8 +289,7 @@ func (c *crowd) names(create *job.Create) {
 func (c *crowd) claims(runner func(i int) string) {
 	for i := range 2500 {
 		create := plainCreate("a", "x", 1, 3)
-		c.Apply(create)
-		c.names(create)
+		c.create(create)
 		c.runner = runner(i)
 		c.claim = c.Apply(plainClaim(c.runner, 1)).(*applied.Claimed).Claim
 	}

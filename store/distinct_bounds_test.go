@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/daybookq/daybook/internal/testkit"
@@ -88,9 +90,7 @@ func TestPreferDistinctIsBounded(t *testing.T) {
 			f.Apply(c.do)
 			for ticks := 0; building(f.s); ticks++ {
 				got := f.s.costOf(func() { f.Apply(job.Tick{}) })
-				if got.looks > boundedRows || got.writes > boundedWrites || got.bytes > boundedBytes {
-					t.Fatalf("a tick: %+v", got)
-				}
+				testkit.MustHold(t, got.looks <= boundedRows && got.writes <= boundedWrites && got.bytes <= boundedBytes, "a tick", got)
 				if mustCommit(t, f.s); ticks > 20*c.n/100 {
 					t.Fatalf("not built after %d ticks", ticks)
 				}
@@ -98,12 +98,9 @@ func TestPreferDistinctIsBounded(t *testing.T) {
 			for range 2 {
 				var result applied.Result
 				got := f.s.costOf(func() { result = f.Apply(c.do) })
-				if got.looks > boundedRows || got.writes > boundedWrites || got.bytes > boundedBytes {
-					t.Errorf("%+v", got)
-				}
-				if jobs := result.(*applied.Claimed).Jobs(); jobs < c.jobs {
-					t.Errorf("a claim got %d jobs, want %d at least", jobs, c.jobs)
-				}
+				testkit.Holds(t, got.looks <= boundedRows && got.writes <= boundedWrites && got.bytes <= boundedBytes, got)
+				jobs := result.(*applied.Claimed).Jobs()
+				testkit.Holds(t, jobs >= c.jobs, "a claim got", jobs, "jobs, want", c.jobs, "at least")
 			}
 			mustCommit(t, f.s)
 			testkit.Check(t, checkDistinct(f.s))
@@ -129,9 +126,8 @@ func TestDistinctFindsWhatIsFarBehind(t *testing.T) {
 		}
 		last := f.seq
 		got := f.Apply(distinctClaim(1, strategy)).(*applied.Claimed)
-		if got.Jobs() != 1 || metaOf(f.s, got.Runs[0]) != "region=s,user=small" {
-			t.Errorf("%v: the second claim got %v after command %d", strategy, got.Runs, last)
-		}
+		testkit.MustEqual(t, got.Jobs(), 1, strategy, "the second claim got", got.Runs, "after command", last)
+		testkit.Equal(t, metaOf(f.s, got.Runs[0]), "region=s,user=small", strategy, "the second claim got", got.Runs, "after command", last)
 		mustCommit(t, f.s)
 	}
 }
@@ -175,9 +171,7 @@ func TestDistinctTakesNoMemoryForEachJob(t *testing.T) {
 	testkit.Equal(t, f.Apply(distinctClaim(1, user)).(*applied.Claimed).Runs[0].Batch, f.seq-1, "of a busy user and an idle one the claim")
 	f.Apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
 	for at := f.seq; f.s.machine.Counts[job.Pending] > 0; f.Apply(job.Tick{}) {
-		if f.seq > at+1000 {
-			t.Fatal("the queue is not empty")
-		}
+		testkit.MustHold(t, f.seq <= at+1000, "the queue is not empty")
 	}
 	f.Apply(plainCreate("a", "x", 1, 3))
 	f.seq++
@@ -321,12 +315,10 @@ func TestDistinctWithoutIndex(t *testing.T) {
 	}
 	for f.Apply(distinctClaim(1, mustDistinct("user", job.Oldest))); building(f.s); f.Apply(job.Tick{}) {
 	}
-	if got := f.Apply(distinctClaim(1, mustDistinct("user", job.Newest))).(*applied.Claimed); metaOf(f.s, got.Runs[0]) != "user=b" {
-		t.Errorf("the claim got a job of %s", metaOf(f.s, got.Runs[0]))
-	}
-	if n := len(f.s.machine.Distinct.List); n != memory.MaxDistinctIndexes || f.s.machine.Distinct.List[n-1].Base != job.Oldest {
-		t.Errorf("there are %d indexes", n)
-	}
+	got := f.Apply(distinctClaim(1, mustDistinct("user", job.Newest))).(*applied.Claimed)
+	testkit.Equal(t, metaOf(f.s, got.Runs[0]), "user=b", "the claim got a job")
+	n := len(f.s.machine.Distinct.List)
+	testkit.Holds(t, n == memory.MaxDistinctIndexes && f.s.machine.Distinct.List[n-1].Base == job.Oldest, "there are", n, "indexes")
 	mustCommit(t, f.s)
 }
 
@@ -336,8 +328,7 @@ func TestDistinctIsGoneWhenIdle(t *testing.T) {
 	c := plainCreate("a", "x", 4, 3)
 	c.Groups[0].Meta = "user=u"
 	mustApply(t, s, 1, 0, c)
-	mustApply(t, s, 2, 1, distinctClaim(1, mustDistinct("user", job.Oldest)))
-	mustCommit(t, s)
+	mustStore(t, s, 2, 1, distinctClaim(1, mustDistinct("user", job.Oldest)))
 	of := func() (n int) {
 		for _, entry := range dump(s) {
 			if entry.key[0] == row.DistinctTable {
@@ -347,7 +338,89 @@ func TestDistinctIsGoneWhenIdle(t *testing.T) {
 		return n
 	}
 	testkit.Equal(t, of(), 4, "an index of a span and an active job")
-	mustApply(t, s, 3, memory.DistinctIdleMs+1, job.Mark{})
-	mustCommit(t, s)
+	mustStore(t, s, 3, memory.DistinctIdleMs+1, job.Mark{})
 	testkit.Equal(t, of(), 0, "after an hour there")
+}
+
+// checkDistinct compares each index of prefer_distinct in the store's memory with the index that a start would read.
+// All commands must be committed.
+func checkDistinct(s *Store) error {
+	m := s.machine
+	for _, kept := range m.Distinct.List {
+		read := memory.ReadDistinct(&m.O, kept.DistinctState, func(id uint32) *memory.Queue { return m.AllQueues.ByID[id] }, m.Rules.DistinctNodes)
+		if a, b := describeIndex(kept), describeIndex(read); a != b {
+			return fmt.Errorf("the index of %v is\n%sand read from its rows it is\n%s", kept.Strategy, a, b)
+		}
+		if kept.Stage == row.InLine && kept.Lined > 0 && kept.Bytes > m.Rules.DistinctBytes {
+			return fmt.Errorf("the index of %v takes %d bytes", kept.Strategy, kept.Bytes)
+		}
+	}
+	return nil
+}
+
+// describe lists all nodes of an index, in its order.
+func describeIndex(x *memory.DistinctIndex) string {
+	var list strings.Builder
+	nodes, leaves := 0, 0
+	var below func(n *memory.DistinctNode)
+	below = func(n *memory.DistinctNode) {
+		label := "without"
+		if n.Value != nil {
+			label = fmt.Sprintf("%q", n.Value.Text)
+			if n.Value.Nodes[n.At] != n {
+				label += " which its value does not list"
+			}
+		}
+		rank, tied := n.Rank, n.Tied
+		if !n.Placed { // the root of a paused queue, whose rank is not maintained
+			rank, tied = memory.DistinctRank{}, 0
+		}
+		fmt.Fprintf(&list, "%s%s/%s %s rank=%v tied=%d placed=%v\n", strings.Repeat("  ", n.Depth), n.Q.Client, n.Q.Typ, label, rank, tied, n.Placed)
+		eachWeighted(n.Children.Root, func(c *memory.WeightedNode[*memory.DistinctNode]) {
+			nodes++
+			if c.Weight != c.Item.Tied || c.Item.Parent != n || x.Nodes[c.Item.NodeName] != c.Item {
+				fmt.Fprintln(&list, "misplaced:")
+			}
+			below(c.Item)
+		})
+		if n.Depth == len(x.Keys) {
+			leaves++
+		}
+		if n.Spans > 0 {
+			fmt.Fprintf(&list, "    leaf %d of %d spans, first %+v\n", n.Id, n.Spans, n.First)
+		}
+	}
+	for _, tree := range []*memory.WeightedTree[*memory.DistinctNode]{&x.All, &x.ByClient, &x.ByType} {
+		eachWeighted(tree.Root, func(n *memory.WeightedNode[*memory.DistinctNode]) {
+			fmt.Fprintf(&list, " %s/%s:%d", n.Item.Q.Client, n.Item.Q.Typ, n.Weight)
+		})
+		fmt.Fprintln(&list)
+	}
+	roots := make([]*memory.DistinctNode, 0, len(x.Roots))
+	for _, root := range x.Roots {
+		roots = append(roots, root)
+	}
+	slices.SortFunc(roots, func(a, b *memory.DistinctNode) int { return cmp.Compare(a.Q.Id, b.Q.Id) })
+	for _, root := range roots {
+		below(root)
+	}
+	fmt.Fprintf(&list, "%d of %d nodes, %d of %d leaves, %d bytes, %d wide values\n", nodes, len(x.Nodes), leaves, x.Lined, x.Bytes, x.Wide)
+	for key, values := range x.Values {
+		var texts []string
+		for _, v := range values {
+			texts = append(texts, fmt.Sprintf("%s:%q=%d, ranked as %d, in %d nodes, wide %v", v.Client, v.Text, v.Active, v.Ranked, len(v.Nodes), v.Wide))
+		}
+		slices.Sort(texts)
+		fmt.Fprintln(&list, x.Keys[key], texts)
+	}
+	return list.String()
+}
+
+// eachWeighted calls visit with the nodes of a tree, in order.
+func eachWeighted[T any](n *memory.WeightedNode[T], visit func(n *memory.WeightedNode[T])) {
+	if n != nil {
+		eachWeighted(n.Left, visit)
+		visit(n)
+		eachWeighted(n.Right, visit)
+	}
 }

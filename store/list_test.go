@@ -25,9 +25,7 @@ func TestListRandom(t *testing.T) {
 		first, seeds = *seedFlag, *seedFlag
 	}
 	for seed := first; seed <= seeds; seed++ {
-		if err := listSeed(seed); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		testkit.NoError(t, listSeed(seed), "seed", seed)
 	}
 }
 
@@ -326,8 +324,7 @@ func TestListPlans(t *testing.T) {
 		mustApply(t, s, seq, int64(seq), c)
 	}
 	claimed := mustApply(t, s, seq, 400, job.Claim{Runner: "r", Clients: []string{"b"}, Max: 3, MaxBytes: job.MaxClaimBytes}).(*applied.Claimed)
-	mustApply(t, s, seq+1, 401, job.Complete{Outcomes: []job.Outcome{{ID: jobID(290, 290, 1), Code: job.OK, ExitCode: 200, DelayMs: -1}}})
-	mustCommit(t, s)
+	mustStore(t, s, seq+1, 401, job.Complete{Outcomes: []job.Outcome{{ID: jobID(290, 290, 1), Code: job.OK, ExitCode: 200, DelayMs: -1}}})
 	for name, c := range map[string]struct {
 		f    query.Filter
 		rows int // how many rows are enough
@@ -347,9 +344,8 @@ func TestListPlans(t *testing.T) {
 		"nothing so late":         {query.Filter{CreatedAfter: startAt + 301}, 1, 0},
 	} {
 		c.f.Limit, c.f.Rows = 100, c.rows
-		if docs, next := mustList(t, s, c.f); len(docs) != c.want || !next.IsZero() {
-			t.Errorf("%s: %d jobs, next %v", name, len(docs), next)
-		}
+		docs, next := mustList(t, s, c.f)
+		testkit.Holds(t, len(docs) == c.want && next.IsZero(), name, len(docs), "jobs, next", next)
 	}
 }
 
@@ -363,8 +359,7 @@ func TestListPageBounds(t *testing.T) {
 		outcomes.Outcomes = append(outcomes.Outcomes, job.Outcome{ID: jobID(0, 1, line), Code: job.OK, ExitCode: 200, DelayMs: -1,
 			Result: job.Result{OutputKind: job.Bytes, Output: make([]byte, 1000)}})
 	}
-	mustApply(t, s, 3, 2, outcomes)
-	mustCommit(t, s)
+	mustStore(t, s, 3, 2, outcomes)
 	page := func(f query.Filter) string {
 		docs, next := mustList(t, s, f)
 		if len(docs) > 0 && docs[0].Payload == nil != (f.Parts&query.Payloads == 0) || len(docs) > 0 && docs[0].Output == nil != (f.Parts&query.Details == 0) {
@@ -408,12 +403,9 @@ func TestRunnersOfManyClaims(t *testing.T) {
 		seq += 2
 	}
 	mustApply(t, s, seq, int64(seq), plainClaim("over", 2))
-	mustApply(t, s, seq+1, 900, job.Tickle{IDs: []job.ID{jobID(0, 1, 2*query.MaxOpenClaims)}, Progress: -1})
-	mustCommit(t, s)
-	list, more, err := s.Runners("", 10)
-	if err != nil || more || len(list) != 2 {
-		t.Fatalf("%d runners, %v, %v", len(list), more, err)
-	}
+	mustStore(t, s, seq+1, 900, job.Tickle{IDs: []job.ID{jobID(0, 1, 2*query.MaxOpenClaims)}, Progress: -1})
+	list, more := testkit.Must2(s.Runners("", 10))(t)
+	testkit.MustHold(t, !more && len(list) == 2, len(list), "runners", more)
 	full, over := list[0], list[1]
 	if len(full.Open) != query.MaxOpenClaims || full.Claims != query.MaxOpenClaims || full.LastSeenAt != startAt+2*query.MaxOpenClaims {
 		t.Errorf("%q: %d of %d claims, last seen %d", full.Name, len(full.Open), full.Claims, full.LastSeenAt-startAt)
@@ -421,9 +413,8 @@ func TestRunnersOfManyClaims(t *testing.T) {
 	if len(over.Open) != query.MaxOpenClaims || over.Claims != query.MaxOpenClaims+1 || over.Held != query.MaxOpenClaims+2 || over.Open[0].Held != 2 || over.LastSeenAt != startAt+900 {
 		t.Errorf("%q: %d of %d claims, %d held, last seen %d", over.Name, len(over.Open), over.Claims, over.Held, over.LastSeenAt-startAt)
 	}
-	if got, _ := mustList(t, s, query.Filter{Runner: "over", Status: job.Active, Limit: 1000}); len(got) != query.MaxOpenClaims+2 {
-		t.Errorf("%d active jobs of a runner", len(got))
-	}
+	got, _ := mustList(t, s, query.Filter{Runner: "over", Status: job.Active, Limit: 1000})
+	testkit.Equal(t, len(got), query.MaxOpenClaims+2, "active jobs of a runner")
 	if _, more, _ := s.Runners("", 1); !more {
 		t.Error("no more after the first of two")
 	}

@@ -27,9 +27,7 @@ func playLive(t *testing.T, seed uint64, g *generator) *player {
 	live.s = testkit.Must(Open("store", live.options))(t)
 	live.m = newModel(live.s)
 	for i, st := range g.steps() {
-		if err := live.step(st); err != nil {
-			t.Fatalf("seed %d: step %d: %v", seed, i, err)
-		}
+		testkit.NoError(t, live.step(st), "seed", seed, "step", i)
 	}
 	testkit.NoError(t, live.s.Commit())
 	return live
@@ -55,12 +53,8 @@ func TestLiveRestartRebuild(t *testing.T) {
 			withError("other caches", func() (*Store, error) { return rebuild(random, otherCaches(g.options, random), log, 20) }),
 			withError("power failures", func() (*Store, error) { return crashing(random, g.options, log) }),
 		} {
-			if way.err != nil {
-				t.Fatalf("seed %d: %s: %v", seed, way.name, way.err)
-			}
-			if err := sameStores(live.s, way.s); err != nil {
-				t.Errorf("seed %d: %s: %v", seed, way.name, err)
-			}
+			testkit.MustHold(t, way.err == nil, "seed", seed, way.name, way.err)
+			testkit.Check(t, sameStores(live.s, way.s), "seed", seed, way.name)
 			sound(t, way.s, "seed", seed, way.name)
 			testkit.Check(t, way.s.Close())
 		}
@@ -289,11 +283,9 @@ func sound(t *testing.T, s *Store, context ...any) {
 
 func problemsOf(t *testing.T, s *Store) (problems []string) {
 	t.Helper()
-	if _, err := s.Check(func(problem string) bool {
+	testkit.Must(s.Check(func(problem string) bool {
 		problems = append(problems, problem)
 		return len(problems) < 50
-	}); err != nil {
-		t.Fatalf("check: %v", err)
-	}
+	}))(t)
 	return problems
 }

@@ -33,17 +33,13 @@ func TestSizesOfShortLines(t *testing.T) {
 			page = job.LineFrame.Append(page, line)
 			want = append(want, byte(len(line)))
 		}
-		if got := row.EncodeSizes(job.LineFrame, page, n, longest); string(got) != string(want) {
-			t.Fatalf("%q: %v, want %v", page, got, want)
-		}
+		testkit.MustEqual(t, string(row.EncodeSizes(job.LineFrame, page, n, longest)), string(want), page)
 		for name, bad := range map[string]func(){
 			"a line less":       func() { row.EncodeSizes(job.LineFrame, page, n+1, longest) },
 			"a line more":       func() { row.EncodeSizes(job.LineFrame, page, n-1, longest) },
 			"no newline at end": func() { row.EncodeSizes(job.LineFrame, append(page[:len(page):len(page)], 'x'), n, longest) },
 		} {
-			if lsm.Try(bad) == nil {
-				t.Fatalf("%s: nothing is found", name)
-			}
+			testkit.MustHold(t, lsm.Try(bad) != nil, name, "nothing is found")
 		}
 	}
 }
@@ -65,12 +61,10 @@ func TestMeasuredPagesAreDecodedOnce(t *testing.T) {
 	before := s.machine.O.Work().Reads
 	claim := plainClaim("r", 150)
 	claim.MaxBytes = 5000
-	if got := mustApply(t, s, lines+2, 0, claim).(*applied.Claimed); got.Jobs() != 150 || len(got.Runs) != 150 {
-		t.Errorf("%d jobs in %d runs", got.Jobs(), len(got.Runs))
-	}
-	if reads := s.machine.O.Work().Reads; reads-before > 20 {
-		t.Errorf("the claim read %d rows", reads-before)
-	}
+	got := mustApply(t, s, lines+2, 0, claim).(*applied.Claimed)
+	testkit.Holds(t, got.Jobs() == 150 && len(got.Runs) == 150, got.Jobs(), "jobs in", len(got.Runs), "runs")
+	reads := s.machine.O.Work().Reads
+	testkit.Holds(t, reads-before <= 20, "the claim read", reads-before, "rows")
 }
 
 // TestClaimsReadNoPages: the jobs that a claim takes depend on the journal alone. An unreadable page must neither
@@ -94,8 +88,7 @@ func TestClaimsReadNoPages(t *testing.T) {
 					c.Longest = max(c.Longest, size)
 					sizes = append(sizes, int64(size))
 				}
-				mustApply(t, s, 1, 0, c)
-				mustCommit(t, s)
+				mustStore(t, s, 1, 0, c)
 				for _, entry := range dump(s) {
 					if entry.key[0] != row.PageTable {
 						continue
@@ -119,9 +112,7 @@ func TestClaimsReadNoPages(t *testing.T) {
 						want++
 						bytes += size
 					}
-					if got.Jobs() != want {
-						t.Fatalf("a claim of %d bytes took %d jobs, want %d", limit, got.Jobs(), want)
-					}
+					testkit.MustEqual(t, got.Jobs(), want, "a claim", limit, "bytes, jobs")
 					if strategy == job.Newest {
 						left = left[:len(left)-want]
 					} else {

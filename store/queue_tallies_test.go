@@ -8,12 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/daybookq/daybook/bench/matrix"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/memory"
 	"github.com/daybookq/daybook/store/internal/row"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // tallied is a store whose queues are counted.
@@ -49,15 +52,12 @@ func (n *tallied) Figures() (of map[string]memory.QueueFigures, others memory.Qu
 	all := n.s.QueueFigures(startAt + n.at)
 	of = map[string]memory.QueueFigures{}
 	for _, f := range all[:len(all)-1] {
-		if _, twice := of[f.Type]; twice {
-			n.Fatalf("queue %s has two rows", f.Type)
-		}
+		_, twice := of[f.Type]
+		testkit.MustHold(n, !twice, "queue", f.Type, "has two rows")
 		of[f.Type] = f
 	}
 	others = all[len(all)-1]
-	if others.Client != "" || others.Type != "" || others.Created+others.Claimed < n.last {
-		n.Fatalf("others: %+v, and they had %d", others, n.last)
-	}
+	testkit.MustHold(n, others.Client == "" && others.Type == "" && others.Created+others.Claimed >= n.last, "others", others, "and they had", n.last)
 	n.last = others.Created + others.Claimed
 	return of, others
 }
@@ -72,9 +72,7 @@ func (n *tallied) expect(created ...string) (others memory.QueueFigures) {
 	got = append(got, fmt.Sprintf("others=%d", others.Created))
 	slices.Sort(got)
 	slices.Sort(created)
-	if !slices.Equal(got, created) {
-		n.Fatalf("created %q, want %q", got, created)
-	}
+	testkit.MustHold(n, slices.Equal(got, created), "created", got, "want", created)
 	return others
 }
 
@@ -91,12 +89,9 @@ func TestFirstQueuesGetRows(t *testing.T) {
 	n.at += 2000
 	n.Apply(job.Claim{Runner: "r", Max: 100, MaxBytes: 1 << 20, LeaseMs: 60_000, Clients: []string{"q"}, Types: []string{"d"}, Strategy: job.Oldest})
 	of, others := n.Figures()
-	if others.Claimed != 16 || others.Active != 16 || others.Pending != 4 || others.Waiting.SumMs != 32_000 {
-		t.Fatalf("%+v", others)
-	}
-	if a := of["a"]; a.Pending != 9 || a.PendingSince != startAt || a.Since != startAt {
-		t.Fatalf("%+v", a)
-	}
+	testkit.MustHold(t, others.Claimed == 16 && others.Active == 16 && others.Pending == 4 && others.Waiting.SumMs == 32_000, others)
+	a := of["a"]
+	testkit.MustHold(t, a.Pending == 9 && a.PendingSince == startAt && a.Since == startAt, a)
 }
 
 // TestClaimIsOneObservation: all jobs of a span are counted at once, in the buckets of their duration.
@@ -109,12 +104,9 @@ func TestClaimIsOneObservation(t *testing.T) {
 	n.Apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
 	of, _ := n.Figures()
 	a := of["a"]
-	if a.Created != 1000 || a.Claimed != 1000 || a.Completed != 1000 || a.Waiting.Count() != 1000 || a.Waiting.SumMs != 7000 || a.Waiting.Classic[1] != 1000 {
-		t.Errorf("%+v", a)
-	}
-	if a.Running.Count() != 1000 || a.Running.SumMs != 3_600_001_000 || a.Running.Classic[11] != 1000 {
-		t.Errorf("running %+v", a.Running)
-	}
+	testkit.Holds(t, a.Created == 1000 && a.Claimed == 1000 && a.Completed == 1000 && a.Waiting.Count() == 1000 &&
+		a.Waiting.SumMs == 7000 && a.Waiting.Classic[1] == 1000, a)
+	testkit.Holds(t, a.Running.Count() == 1000 && a.Running.SumMs == 3_600_001_000 && a.Running.Classic[11] == 1000, "running", a.Running)
 }
 
 func TestIdleRowGoesToAnotherQueue(t *testing.T) {
@@ -159,9 +151,7 @@ func TestManyNewQueuesTakeNoRows(t *testing.T) {
 		n.Create(fmt.Sprint("flood", i), 1)
 	}
 	of, others := n.Figures()
-	if of["real"].Created != 1 || len(of) != rows || others.Created != flood-(rows-1) {
-		t.Fatalf("%d rows, others %+v", len(of), others)
-	}
+	testkit.MustHold(t, of["real"].Created == 1 && len(of) == rows && others.Created == flood-(rows-1), len(of), "rows, others", others)
 	// While the real queue is idle, the new queues may take its row. It gets a row back with a few moves, although they
 	// continue.
 	n.at += 3 * row.HourMs
@@ -200,9 +190,7 @@ func TestRowOfADeletedQueue(t *testing.T) {
 	n.Create("a", 2)
 	n.expect("a=3", "b=1", "others=0")
 	of, _ := n.Figures()
-	if of["a"].Pending != 2 || of["a"].Paused || of["b"].Pending != 0 || of["b"].Deleted != 1 || of["b"].Paused {
-		t.Fatalf("%+v", of)
-	}
+	testkit.MustHold(t, of["a"].Pending == 2 && !of["a"].Paused && of["b"].Pending == 0 && of["b"].Deleted == 1 && !of["b"].Paused, of)
 	n.at++
 	n.expect("a=3", "others=0")
 	remove("a")
@@ -218,15 +206,12 @@ func TestRowsAtAStart(t *testing.T) {
 	for i, typ := range strings.Split("abcde", "") {
 		n.Create(typ, []int{3, 1, 4, 2, 5}[i])
 	}
-	if s.QueueFigures(startAt) != nil {
-		t.Fatal("there are figures without an observer")
-	}
+	testkit.MustHold(t, s.QueueFigures(startAt) == nil, "there are figures without an observer")
 	s.ObserveQueues(3, 0)
 	testkit.MustEqual(t, n.expect("a=0", "c=0", "e=0", "others=0").Pending, 3)
 	of, _ := n.Figures()
-	if c := of["c"]; c.Pending != 4 || c.PendingSince != startAt {
-		t.Fatalf("%+v", c)
-	}
+	c := of["c"]
+	testkit.MustHold(t, c.Pending == 4 && c.PendingSince == startAt, c)
 }
 
 func TestObserveQueuesAgain(t *testing.T) {
@@ -293,4 +278,146 @@ func BenchmarkQueueTallies(b *testing.B) {
 			b.ReportMetric(float64(took[1])/float64(took[0]), "ratio")
 		})
 	}
+}
+
+const idleMs = job.MinQueueIdleMs
+
+func queueNames(t *testing.T, s *Store) (names []string) {
+	t.Helper()
+	docs, _ := testkit.Must2(s.Queues("", "", "", 1000))(t)
+	for _, doc := range docs {
+		names = append(names, doc.Client+"/"+doc.Type)
+	}
+	return names
+}
+
+// TestIdleQueuesAreDeleted: a command deletes queues that have been without jobs for the time that it names. It deletes
+// a bounded number, starting with the queues that have been idle for the longest time. Queues with jobs and paused
+// queues stay.
+func TestIdleQueuesAreDeleted(t *testing.T) {
+	b, r := memory.SmallBounds, *memory.SmallBounds.Rules
+	r.CommandRows = 2
+	b.Rules = &r
+	s := mustOpen(t, Options{bounds: &b})
+	seq := uint64(0)
+	apply := func(at int64, cmd job.Command) applied.Result {
+		seq++
+		result := mustStore(t, s, seq, at, cmd)
+		sound(t, s)
+		return result
+	}
+	expect := func(names ...string) {
+		t.Helper()
+		got := queueNames(t, s)
+		testkit.MustHold(t, slices.Equal(got, names), "queues", got, "want", names)
+	}
+	idle := func(at int64, want int) {
+		t.Helper()
+		testkit.MustEqual(t, apply(at, job.DeleteIdleQueues{IdleMs: idleMs}).(*applied.IdleQueuesDeleted).Queues, want)
+	}
+	for _, typ := range []string{"a", "b", "c", "d", "e"} { // they become empty in the opposite order
+		apply(0, plainCreate("q", typ, 1, 1))
+		testkit.MustEqual(t, s.IdleSince(), 0, "queue", typ, "is idle since")
+	}
+	for i := 4; i >= 1; i-- {
+		apply(int64(10-i), job.Move{Op: job.Delete, Job: jobID(0, uint64(i)+1, 0)})
+	}
+	apply(7, job.Pause{Client: "q", Type: "d", Paused: true})
+	testkit.Equal(t, s.IdleSince(), startAt+6, "idle since")
+	idle(5+idleMs, 0)
+	expect("q/a", "q/b", "q/c", "q/d", "q/e")
+	idle(100+idleMs, 2)
+	expect("q/a", "q/b", "q/d")
+	idle(100+idleMs, 1)
+	expect("q/a", "q/d")
+	idle(200+idleMs, 0)
+	apply(300+idleMs, job.Pause{Client: "q", Type: "d"})
+	idle(299+2*idleMs, 0) // the time starts at the resume
+	idle(300+2*idleMs, 1)
+	expect("q/a")
+	testkit.Equal(t, s.IdleSince(), 0, "idle since")
+	// A queue that gets a job in time is no longer idle.
+	apply(400+2*idleMs, job.Move{Op: job.Delete, Job: jobID(0, 1, 0)})
+	apply(399+3*idleMs, plainCreate("q", "a", 1, 1))
+	idle(401+3*idleMs, 0)
+	expect("q/a")
+}
+
+// TestQueueIsDeletedAtOnce deletes an empty queue that other rows name: lines of a batch that it shares with a second
+// queue, results of idempotency keys, a sweep. These rows stay right, the name is free, and a start finds the same
+// state.
+func TestQueueIsDeletedAtOnce(t *testing.T) {
+	mem := vfs.NewMem()
+	o := Options{FS: mem, Small: true}
+	s := mustOpen(t, o)
+	seq := uint64(0)
+	apply := func(cmd job.Command) applied.Result {
+		seq++
+		result := mustStore(t, s, seq, int64(seq), cmd)
+		sound(t, s, "after", cmd)
+		return result
+	}
+	deleteQueue := func(client, typ string, want job.Refusal) {
+		t.Helper()
+		got := apply(job.DeleteQueue{Client: client, Type: typ}).(*applied.QueueDeleted)
+		testkit.MustEqual(t, got.Refusal, want, "deleting", client, typ)
+	}
+	deleteQueue("a", "x", job.QueueNotFound)
+	c := plainCreate("a", "x", 50, 5)
+	stays := plainGroup("b", "y", 2)
+	c.Groups = append(c.Groups, stays)
+	c.Payloads = append(c.Payloads, "xxxxx\nxxxxx\n"...)
+	c.Unique = []job.UniqueKey{{Line: 0, Key: "k"}, {Line: 50, Key: "k"}}
+	c.Once = job.Once{Scope: "create a", Key: "1"}
+	made := apply(c).(*applied.Made)
+	deleteQueue("a", "x", job.QueueNotEmpty)
+	for i := range 49 { // every second line has a different state, so a sweep takes several steps
+		if i%2 == 0 {
+			priority := 9
+			apply(job.Patch{Job: made.Batch.WithLine(i), Priority: &priority})
+		}
+	}
+	swept := apply(job.Move{Op: job.Delete, Client: "a", Type: "x"}).(*applied.Swept)
+	testkit.MustHold(t, !swept.Sweep.IsZero(), "one step was enough")
+	for s.Totals().Sweeps > 0 {
+		apply(job.Tick{})
+	}
+	apply(job.Pause{Client: "a", Type: "x", Paused: true})
+	deleteQueue("a", "x", job.Granted)
+	look := func() {
+		t.Helper()
+		testkit.Fails(s.Queue("a", "x"))(t, job.QueueNotFound)
+		doc := testkit.Must(s.Sweep(swept.Sweep))(t)
+		testkit.Holds(t, doc.Client == "a" && doc.Type == "x" && doc.Moved == 50, "the sweep", doc)
+		again := testkit.Must(s.MadeBefore(&c.Once, startAt+int64(seq)))(t)
+		testkit.Holds(t, again.Batch == made.Batch && again.Group.Client == "a" && again.Group.Type == "x", "the create repeated", again)
+		for name, f := range map[string]query.Filter{"all": {}, "of b": {Client: "b"}, "after": {After: made.Batch}, "of the type": {Type: "y", Status: job.Pending}} {
+			f.Limit, f.Parts = 10, query.Everything
+			docs, next := testkit.Must2(s.List(f))(t)
+			testkit.Holds(t, len(docs) == 2 && next.IsZero() && docs[0].Client == "b" && docs[0].UniqueKey == "k", "list", name, docs, next)
+		}
+		docs, _ := testkit.Must2(s.List(query.Filter{Client: "a", Limit: 10}))(t)
+		testkit.Equal(t, len(docs), 0, "list of a")
+		batch := testkit.Must(s.Batch(made.Batch))(t)
+		testkit.Holds(t, batch.Counts.Total() == 2 && batch.Lines == 52, "the batch", batch)
+		totals := s.Totals()
+		testkit.Holds(t, totals.Queues == 1 && totals.Counts.Total() == 2, "totals", totals)
+		sound(t, s)
+	}
+	look()
+	testkit.NoError(t, s.FlushWait())
+	testkit.NoError(t, s.Close())
+	s = mustOpen(t, o)
+	look()
+
+	// The name is free, and a new queue gets it.
+	second := apply(plainCreate("a", "x", 1, 5))
+	testkit.MustHold(t, second == nil, second)
+	doc := testkit.Must(s.Queue("a", "x"))(t)
+	testkit.Holds(t, !doc.Paused && doc.CreatedAt == startAt+int64(seq) && doc.Counts.Total() == 1, "the queue made again", doc)
+	testkit.Equal(t, s.machine.Live.AllQueues.ByName[row.QueueName{"a", "x"}].Id, 3, "its number")
+	testkit.Equal(t, apply(plainClaim("r", 10)).(*applied.Claimed).Jobs(), 3)
+	apply(job.Move{Op: job.Delete, Batch: made.Batch})
+	deleteQueue("b", "y", job.Granted)
+	testkit.Equal(t, fmt.Sprint(queueNames(t, s)), "[a/x]")
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,9 +111,7 @@ func TestRowsDecodeToWhatMadeThem(t *testing.T) {
 	q.Counts[job.Pending] = 3
 	q.Lane(row.LaneID{0, job.Returned}) // without jobs, so it is not stored
 	got := memory.DecodeQueue(7, q.Encode())
-	if fresh.Next == nil || fresh.Next.Class != job.Returned || fresh.Next.Priority != 0 {
-		t.Fatalf("lanes %+v, %+v", back, fresh)
-	}
+	testkit.MustHold(t, fresh.Next != nil && fresh.Next.Class == job.Returned && fresh.Next.Priority == 0, "lanes", back, fresh)
 	fresh.Next = nil
 	testkit.DeepEqual(t, got, q)
 }
@@ -125,9 +124,7 @@ func TestShortRowsFail(t *testing.T) {
 				form.decode(form.bytes[:n])
 				return nil
 			}()
-			if !errors.Is(err, lsm.ErrShortRow) {
-				t.Errorf("%s cut to %d of %d bytes: %v", name, n, len(form.bytes), err)
-			}
+			testkit.Holds(t, errors.Is(err, lsm.ErrShortRow), name, "cut to", n, "of", len(form.bytes), "bytes", err)
 		}
 	}
 }
@@ -176,8 +173,7 @@ func TestPages(t *testing.T) {
 				c.Payloads = c.Frame.Append(c.Payloads, []byte(p))
 			}
 			testkit.NoError(t, c.CheckPayloads())
-			mustApply(t, s, 1, 0, c)
-			mustCommit(t, s)
+			mustStore(t, s, 1, 0, c)
 			var pages []row.Run
 			var body []byte
 			for _, entry := range dump(s) {
@@ -205,4 +201,212 @@ func TestPages(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestKeysSplitIntoWhatMadeThem(t *testing.T) {
+	for _, n := range []uint64{0, 1, 255, 256, 1<<40 - 1, math.MaxUint64} {
+		for _, line := range []uint32{0, 1, 1<<22 - 1, math.MaxUint32} {
+			for _, table := range []byte{row.SpanTable, row.BatchTable, row.CountsTable} {
+				testkit.Equal(t, row.SeqOfKey(row.SeqKey(table, n)), n)
+			}
+			if key := row.LineKey(row.SpanTable, n, line); row.SeqOfKey(key) != n || row.LineOfKey(key) != line {
+				t.Errorf("lineKey %d %d: %x", n, line, key)
+			}
+			if key := row.DetailKey(n, line, row.ResultDetail); row.SeqOfKey(key) != n || row.LineOfKey(key) != line || key[13] != row.ResultDetail {
+				t.Errorf("detailKey %d %d: %x", n, line, key)
+			}
+			if key := row.PageKey(n, line, line/2); row.SeqOfKey(key) != n {
+				t.Errorf("pageKey %d: %x", n, key)
+			} else if last, first := row.SplitPageKey(key); last != line || first != line/2 {
+				t.Errorf("pageKey %d %d: %d %d", line, line/2, last, first)
+			}
+			claim, seq, l := row.SplitJobLeaseKey(row.JobLeaseKey(n, n/3, line))
+			testkit.Holds(t, claim == n && seq == n/3 && l == line, "jobLeaseKey", n, line, claim, seq, l)
+			lane, end := row.LaneID{line, job.Fresh}, row.Position{n, line}
+			queue, of, e := row.SplitReadyKey(row.ReadyKey(7, lane, n/5, end))
+			testkit.Holds(t, queue == 7 && of == lane && e == end, "readyKey", n, line, queue, of, e)
+			for kind, want := range map[byte][2]uint64{row.RunAtTimer: {0, uint64(line)}, row.PurgeTimer: {0, uint64(line)}, row.ClaimTimer: {},
+				row.JobLeaseTimer: {n / 7, uint64(line)}} {
+				got := row.SplitTimer(row.TimerKey(startAt, kind, n, n/7, line))
+				testkit.Equal(t, got, (row.Timer{got.Key, startAt, kind, n, want[0], uint32(want[1])}), "timerKey kind", kind)
+			}
+		}
+	}
+	for _, name := range []string{"r", "r2", strings.Repeat("ü", 64)} {
+		testkit.Equal(t, row.RunnerOfKey(row.RunnerKey(row.RunnerTable, name)), name)
+		got := row.SplitTimer(row.RunnerTimerKey(startAt, name))
+		testkit.Holds(t, got.At == startAt && got.Kind == row.RunnerTimer, "runnerTimerKey", name, got)
+		if key := row.RunnerTimerKey(startAt, name); row.RunnerOfTimer(key) != name || !row.WellFormed(key) || row.WellFormed(key[:len(key)-1]) {
+			t.Errorf("runnerTimerKey %q: %x", name, key)
+		}
+		if key := row.HoldKey(row.HoldTable, name, 812); row.RunnerOfKey(key) != name || lsm.U64At(key, len(key)-8) != 812 {
+			t.Errorf("holdKey %q: %x", name, key)
+		}
+	}
+}
+
+// TestKeysSort lists keys in the order in which they must be sorted.
+func TestKeysSort(t *testing.T) {
+	for name, keys := range map[string][]string{
+		"a line's span is the first at or after it": {
+			row.LineKey(row.SpanTable, 1, 9), row.LineKey(row.SpanTable, 1, 10), row.LineKey(row.SpanTable, 1, 1<<20), row.LineKey(row.SpanTable, 2, 0), row.LineKey(row.SpanTable, 256, 0),
+		},
+		"pages stand by their last line": {row.PageKey(1, 5, 0), row.PageKey(1, 6, 6), row.PageKey(1, 300, 7), row.PageKey(2, 0, 0)},
+		"service: priority, class, order, id": {
+			row.ReadyKey(1, row.LaneID{9, job.Returned}, 7, row.Position{7, 3}), row.ReadyKey(1, row.LaneID{9, job.Fresh}, 2, row.Position{2, 9}), row.ReadyKey(1, row.LaneID{4, job.Returned}, 3, row.Position{3, 1}), row.ReadyKey(1, row.LaneID{4, job.Returned}, 3, row.Position{3, 2}),
+			row.ReadyKey(1, row.LaneID{4, job.Fresh}, 2, row.Position{2, 0}), row.ReadyKey(1, row.LaneID{4, job.Fresh}, 5, row.Position{1, 0}), row.ReadyKey(1, row.LaneID{4, job.Fresh}, 5, row.Position{2, 0}), row.ReadyKey(1, row.LaneID{0, job.Returned}, 1, row.Position{1, 0}),
+			row.ReadyKey(2, row.LaneID{9, job.Returned}, 1, row.Position{1, 0}),
+		},
+		"a lane ends before the next": {
+			row.LaneKey(1, row.LaneID{4, job.Returned}), row.ReadyKey(1, row.LaneID{4, job.Returned}, math.MaxUint64, row.Position{math.MaxUint64, math.MaxUint32}), lsm.After(row.LaneKey(1, row.LaneID{4, job.Returned})), row.ReadyKey(1, row.LaneID{4, job.Fresh}, 0, row.Position{0, 0}),
+		},
+		"lists stand by id": {row.ListKey(1, job.Pending, 2, 9), row.ListKey(1, job.Pending, 3, 1), row.ListKey(1, job.Active, 1, 0), row.ListKey(2, job.Deferred, 1, 0)},
+		"timers stand by time, then kind": {
+			row.TimerKey(6, row.RunAtTimer, 9, 0, 9), row.TimerKey(6, row.ClaimTimer, 1, 0, 0), row.TimerKey(6, row.JobLeaseTimer, 1, 1, 1),
+			row.TimerKey(6, row.PurgeTimer, 1, 0, 0), row.TimerKey(256, row.RunAtTimer, 0, 0, 0),
+		},
+		"no runner's rows begin with another's": {
+			row.HoldKey(row.HoldTable, "r", 1), row.HoldKey(row.HoldTable, "r", math.MaxUint64), lsm.After(row.RunnerKey(row.HoldTable, "r")), row.HoldKey(row.HoldTable, "r1", 0), row.HoldKey(row.HoldTable, "r\xff", 0),
+		},
+	} {
+		if !slices.IsSorted(keys) || len(slices.Compact(slices.Clone(keys))) != len(keys) {
+			t.Errorf("%s: %x", name, keys)
+		}
+	}
+	a, b := row.ReadyKey(1, row.LaneID{4, job.Fresh}, 2, row.Position{2, 0}), row.ReadyKey(9, row.LaneID{9, job.Returned}, 7, row.Position{7, 0})
+	testkit.Holds(t, row.ReadyRank(b) <= row.ReadyRank(a), "rank compares queues before priorities")
+}
+
+func TestAfter(t *testing.T) {
+	for prefix, want := range map[string]string{"a": "b", "a\xff": "b", "a\xff\xff": "b", "ab\x00": "ab\x01"} {
+		testkit.Equal(t, lsm.After(prefix), want, "after", prefix)
+	}
+	defer func() { testkit.Holds(t, recover() != nil, "after 0xff has a result") }()
+	lsm.After("\xff\xff")
+}
+
+func TestShortKeysFail(t *testing.T) {
+	for name, split := range map[string]func(){
+		"span":   func() { row.LineOfKey("S1234567890") },
+		"page":   func() { row.SplitPageKey("P123456789012") },
+		"timer":  func() { row.SplitTimer("T123456789") },
+		"ready":  func() { row.SplitReadyKey("R1234567890") },
+		"number": func() { lsm.U64At("", 1) },
+	} {
+		err := func() (err error) {
+			defer lsm.Catch(&err)
+			split()
+			return nil
+		}()
+		var broken *row.Error
+		testkit.Holds(t, errors.As(err, &broken), name, err)
+	}
+}
+
+// rowDecoders are the functions that decode the value of a row.
+var rowDecoders = []func(value []byte){
+	func(v []byte) { row.DecodeMeta(v) },
+	func(v []byte) { row.DecodeSpan(1, v) },
+	func(v []byte) { row.DecodeBatch(1, v) },
+	func(v []byte) { row.DecodeBatchCounts(v) },
+	func(v []byte) { row.DecodeClaim(1, v, nil) },
+	func(v []byte) { row.DecodeClaimState((*lsm.Decoder)(&v)) },
+	func(v []byte) { row.DecodeJobLease(v) },
+	func(v []byte) { row.DecodeRunner("r", v) },
+	func(v []byte) { row.DecodeAttempt(v) },
+	func(v []byte) { row.DecodeResult(v) },
+	func(v []byte) { row.DecodeProgress(v) },
+	func(v []byte) { memory.DecodeQueue(1, v) },
+	func(v []byte) { row.DecodeDone((*lsm.Decoder)(&v)) },
+	func(v []byte) { row.DecodeSession(1, v) },
+	func(v []byte) { row.DecodeSessionOwner(v) },
+	func(v []byte) { row.DecodePurgedBatch(1, v) },
+	func(v []byte) { row.DecodeSlot(v) },
+	func(v []byte) { row.DecodeSweep(1, v) },
+	func(v []byte) { row.DecodeDistinctState(1, v) },
+	func(v []byte) { row.DecodeDistinctLeaf(job.MaxDistinctKeys, v) },
+	func(v []byte) { row.DecodeActive(v) },
+	func(v []byte) { row.EachEffects(1, v, func(job.Now, []row.Effect) {}) },
+}
+
+// FuzzRows: whatever bytes a row has, decoding it returns a value, or an error of damage that Catch returns to the
+// caller. No panic escapes, and memory is bounded by the bytes of the row.
+func FuzzRows(f *testing.F) {
+	s := mustOpen(f, Options{})
+	mustApply(f, s, 1, 0, plainCreate("a", "x", 1, 3))
+	mustApply(f, s, 2, 0, job.Claim{Runner: "r", Max: 2, MaxBytes: 1000})
+	mustStore(f, s, 3, 0, job.Claim{Runner: "r", Max: 2, MaxBytes: 1000, Strategy: mustDistinct("user", job.Newest)})
+	v := s.db.View()
+	v.Scan("A", "z", func(_ string, value []byte) bool {
+		for n := range rowDecoders {
+			f.Add(uint8(n), append([]byte{}, value...))
+		}
+		return true
+	})
+	v.Close()
+	for _, row := range [][]byte{
+		(&row.DistinctState{Strategy: mustDistinct("user", job.Oldest), From: "L", Levels: []int{0}}).Encode(),
+		(&row.DistinctLeaf{QueueID: 1, Has: [4]bool{true}, Values: [4]string{"7"}, Spans: 2}).Encode(1),
+	} {
+		for n := range rowDecoders {
+			f.Add(uint8(n), row)
+		}
+	}
+	f.Fuzz(func(t *testing.T, which uint8, value []byte) {
+		err := func() (err error) {
+			defer lsm.Catch(&err)
+			rowDecoders[int(which)%len(rowDecoders)](value)
+			return nil
+		}()
+		damage, ok := err.(*row.Error)
+		testkit.Holds(t, err == nil || ok && damage.Is(row.ErrDamaged), "decoder", which, "of", value, err)
+	})
+}
+
+// FuzzApply: a command that its decoder accepts is applied without an error and leaves a store without problems. (The
+// payloads of a create must be as announced.) A command is acknowledged or journaled before it is applied, so Apply
+// cannot refuse it.
+func FuzzApply(f *testing.F) {
+	priority, attempts, runAt := 9, 7, int64(0)
+	made := plainCreate("a", "x", 3, 5)
+	made.Unique = []job.UniqueKey{{Line: 1, Key: "k"}}
+	joined := plainCreate("a", "x", 2, 5)
+	joined.Joined = true
+	for _, cmd := range []job.Command{
+		plainCreate("a", "y", 2, 0), made, joined, plainClaim("r", 2), job.Claim{Runner: "q", Max: 9, MaxBytes: 1, Strategy: job.Random},
+		job.Claim{Runner: "q", Max: 2, MaxBytes: 100, Strategy: mustDistinct("user", mustDistinct("region", job.Fair))},
+		job.Tickle{Claim: jobID(2, 3, 0), Progress: -1}, job.Tickle{IDs: []job.ID{jobID(0, 1, 0)}, Step: "s", Progress: 5},
+		job.Tickle{Runner: "r", LeaseMs: job.MaxLeaseMs, Progress: -1},
+		job.Complete{Claim: jobID(2, 3, 0), All: &job.Outcome{Code: job.Retry, ExitCode: 100, DelayMs: -1}},
+		job.Complete{Outcomes: []job.Outcome{{ID: jobID(0, 1, 1), Code: job.Error, ExitCode: 500, DelayMs: job.MaxDelayMs, Error: "e"}}},
+		job.Pause{Client: "a", Type: "x", Paused: true}, job.Switch{Stopped: true},
+		job.Move{Op: job.Cancel, Job: jobID(0, 1, 2)}, job.Move{Op: job.Delete, Batch: jobID(1, 2, 0)}, job.Move{Op: job.Redrive, Client: "a", Type: "x"},
+		job.Patch{Job: jobID(1, 2, 1), Priority: &priority, MaxAttempts: &attempts, RunAt: &runAt},
+		job.Tick{AsOf: startAt + 5}, job.Tick{}, job.Grace{}, job.SetLevel{Level: job.Level},
+	} {
+		fields, body := cmd.Encode()
+		f.Add(cmd.Verb(), string(fields), body, int64(10))
+	}
+	f.Fuzz(func(t *testing.T, verb, fields string, body []byte, at int64) {
+		cmd, err := job.Decode(verb, []byte(fields), body)
+		if err != nil {
+			return
+		}
+		if c, ok := cmd.(*job.Create); ok && c.CheckPayloads() != nil {
+			return
+		}
+		if level, ok := cmd.(job.SetLevel); ok && level.Level > job.Level {
+			return
+		}
+		s := mustOpen(t, Options{Small: true})
+		keyed := plainCreate("a", "x", 4, 5)
+		keyed.Unique = []job.UniqueKey{{Line: 2, Key: "k"}}
+		mustApply(t, s, 1, 0, keyed)
+		mustApply(t, s, 2, 1, plainCreate("a", "x", 4, 5))
+		mustStore(t, s, 3, 2, plainClaim("r", 3))
+		at = min(max(at, 0), job.MaxTimeMs-startAt)
+		mustApply(t, s, 4, at, cmd)
+		mustApply(t, s, 5, at, job.Tick{})
+		mustCommit(t, s) // mustOpen checks at the end
+	})
 }

@@ -1,10 +1,14 @@
 package store
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
@@ -87,9 +91,8 @@ func TestDrawIsBounded(t *testing.T) {
 			for i := range 20 {
 				claim := plainClaim("r", 1)
 				claim.Strategy = job.Random
-				if got := f.s.costOf(func() { f.Apply(claim) }); got.reads > 5000 || got.iterators > 50 {
-					t.Errorf("claim %d of a store of %d spans: %+v", i, many, got)
-				}
+				got := f.s.costOf(func() { f.Apply(claim) })
+				testkit.Holds(t, got.reads <= 5000 && got.iterators <= 50, "claim", i, "of a store of", many, "spans", got)
 			}
 		})
 	}
@@ -124,9 +127,8 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 		}
 	}
 	small, large := inStore(t, Options{}, fill(few)), inStore(t, Options{}, fill(many))
-	if n := large.s.machine.O.Work().Iterators; n > 10 {
-		t.Errorf("a start with %d ready queues opened %d iterators", many, n)
-	}
+	n := large.s.machine.O.Work().Iterators
+	testkit.Holds(t, n <= 10, "a start with", many, "ready queues opened", n, "iterators")
 	for _, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
 		for _, choice := range []job.Claim{{}, {Types: []string{"type1", "type7"}}, {Clients: []string{"client10", "client30", "client50", "client70"}}} {
 			choice.Runner, choice.Max, choice.MaxBytes, choice.Strategy = "r", 1, job.MaxClaimBytes, strategy
@@ -143,9 +145,8 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 	}
 	types := func(f *feeder, client string, limit int) float64 {
 		return testing.AllocsPerRun(3, func() {
-			if got, more, err := f.s.WaitingTypes(client, "type2", limit); err != nil || len(got) != limit && client == "" || more != (client == "") {
-				t.Errorf("%v, %v", got, more)
-			}
+			got, more := testkit.Must2(f.s.WaitingTypes(client, "type2", limit))(t)
+			testkit.Holds(t, (len(got) == limit || client != "") && more == (client == ""), got, more)
 		})
 	}
 	for _, client := range []string{"", "client33"} {
@@ -168,13 +169,9 @@ func TestWindowsAreDroppedInTurns(t *testing.T) {
 	for commit := 1; commit <= 3; commit++ {
 		f.Apply(job.Mark{})
 		mustCommit(t, s)
-		if want := 3 * (queues - min(commit*machine.ShrunkQueues, queues)); s.machine.Windows.Keys() != want {
-			t.Errorf("after commit %d: %d keys, want %d", commit, s.machine.Windows.Keys(), want)
-		}
+		testkit.Equal(t, s.machine.Windows.Keys(), 3*(queues-min(commit*machine.ShrunkQueues, queues)), "after commit", commit, "keys")
 	}
-	if s.machine.Windows.Full() {
-		t.Error("the windows are full after all were dropped")
-	}
+	testkit.Holds(t, !s.machine.Windows.Full(), "the windows are full after all were dropped")
 }
 
 // TestCheckMemoryIsFlat: the memory of a check does not grow with the number of batches, claims and keys.
@@ -280,9 +277,8 @@ func TestQueueTakesLittleMemory(t *testing.T) {
 		f.s.machine.Live.AllQueues.Windows = windows
 		per := (with - heap()) / int64(of.queues)
 		runtime.KeepAlive(f)
-		if want := said / int64(of.queues); per > want || per < want/2 {
-			t.Errorf("%s: a queue takes %d bytes, and is said to take %d", of.what, per, want)
-		}
+		want := said / int64(of.queues)
+		testkit.Holds(t, per <= want && per >= want/2, of.what, "a queue takes", per, "bytes, and is said to take", want)
 	}
 }
 
@@ -314,7 +310,61 @@ func TestQueueNamesKeepNothingElse(t *testing.T) {
 		command := fmt.Sprintf("client%02d type%02d %s", i, i, strings.Repeat("x", text))
 		f.Apply(plainCreate(command[:8], command[9:15], 1, 3))
 	}
-	if kept := heap() - before; kept > queues*text/4 {
-		t.Errorf("%d queues keep %d bytes", queues, kept)
+	kept := heap() - before
+	testkit.Holds(t, kept <= queues*text/4, queues, "queues keep", kept, "bytes")
+}
+
+// maxCheckMiB is how much memory the process may need for a check of ten million one-job batches.
+const maxCheckMiB = 1024
+
+// TestCheckOfManyBatches checks a store of ten million one-job batches, half of which were claimed and completed. It
+// takes minutes and gigabytes of disk, so it runs only with `make bench SET=check`. TestCheckMemoryIsFlat is the small
+// test.
+func TestCheckOfManyBatches(t *testing.T) {
+	batches := 10_000_000
+	switch asked := os.Getenv("DAYBOOK_CHECK_BATCHES"); asked {
+	case "":
+		t.Skip("ten million batches take some minutes: make bench SET=check")
+	default:
+		if n, err := strconv.Atoi(asked); err == nil && n >= 1000 {
+			batches = n
+		}
 	}
+	f := inStore(t, Options{}, func(f *feeder) {
+		for i := range batches {
+			f.Apply(plainCreate("a", "x", 1, 3))
+			if i%2 == 1 {
+				c := f.Apply(plainClaim("r", 1)).(*applied.Claimed)
+				f.Apply(job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}})
+			}
+			if i%200 == 0 {
+				mustCommit(f.t, f.s)
+			}
+		}
+	})
+	before, began := residentMiB(t, "VmRSS"), time.Now()
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // resets the peak memory
+		t.Skip(err)
+	}
+	sound(t, f.s)
+	peak := residentMiB(t, "VmHWM")
+	t.Logf("a check of %d batches took %v; the process had %d MiB before, and %d MiB at most", batches, time.Since(began), before, peak)
+	testkit.Holds(t, peak <= maxCheckMiB, "a check of", batches, "batches took", peak, "MiB, more than", maxCheckMiB)
+}
+
+// residentMiB reads a memory figure of this process from the kernel.
+func residentMiB(t *testing.T, name string) int {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Skip(err)
+	}
+	for line := range bytes.Lines(status) {
+		if fields := bytes.Fields(line); len(fields) == 3 && string(fields[0]) == name+":" {
+			kib := testkit.Must(strconv.Atoi(string(fields[1])))(t)
+			return kib / 1024
+		}
+	}
+	t.Skipf("no %s in /proc/self/status", name)
+	return 0
 }

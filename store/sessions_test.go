@@ -55,9 +55,7 @@ func TestSessionLeavesNoRowPerRequest(t *testing.T) {
 		claim := plainClaim("r", 1)
 		claim.Once = job.Once{Session: id, Slot: slot, Number: n}
 		got := mustApply(t, s, next(), int64(n), claim).(*applied.Claimed)
-		if got.Jobs() != 1 {
-			t.Fatalf("claim %d: %+v", n, got)
-		}
+		testkit.MustEqual(t, got.Jobs(), 1, "claim", n, got)
 		mustApply(t, s, next(), int64(n), job.Complete{
 			Claim: got.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: job.Once{Session: id, Slot: 3, Number: n},
 		})
@@ -71,9 +69,8 @@ func TestSessionLeavesNoRowPerRequest(t *testing.T) {
 	}
 	doc, err := s.SessionDocument(id)
 	want := []document.SlotState{{0, uint64(claims)}, {1, uint64(claims) - 1}, {2, uint64(claims)}, {3, uint64(claims)}}
-	if err != nil || !slices.Equal(doc.Slots, want) || doc.Runner != "r1" || doc.UsedAt != startAt+int64(claims) {
-		t.Errorf("%+v, %v", doc, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Holds(t, slices.Equal(doc.Slots, want) && doc.Runner == "r1" && doc.UsedAt == startAt+int64(claims), doc)
 }
 
 // TestSlotAnswersItsLastRequest: a slot repeats its last answer, refuses earlier requests, and recognizes a different
@@ -86,9 +83,7 @@ func TestSlotAnswersItsLastRequest(t *testing.T) {
 	made := mustApply(t, s, 2, 1, create).(*applied.Made)
 	for seq := uint64(3); seq < 5; seq++ { // before and after the commit
 		again := mustApply(t, s, seq, 1, create).(*applied.Made)
-		if !again.Replayed || again.Batch != made.Batch || again.Lines != 3 {
-			t.Errorf("again: %+v, first %+v", again, made)
-		}
+		testkit.Holds(t, again.Replayed && again.Batch == made.Batch && again.Lines == 3, "again", again, "first", made)
 		mustCommit(t, s)
 	}
 	other := create.Once
@@ -107,31 +102,26 @@ func TestSlotAnswersItsLastRequest(t *testing.T) {
 	} {
 		claim := plainClaim("r", 1)
 		claim.Once = test.once
-		if got := mustApply(t, s, next(), 1, claim).(*applied.Claimed); got.Refusal != test.want || got.Jobs() > 0 {
-			t.Errorf("%s: a claim got %+v", name, got)
-		}
-		if before, err := s.ClaimedBefore(&test.once, startAt+1); err != nil || before == nil || before.Refusal != test.want {
-			t.Errorf("%s: looked up as %+v, %v", name, before, err)
-		}
+		got := mustApply(t, s, next(), 1, claim).(*applied.Claimed)
+		testkit.Holds(t, got.Refusal == test.want && got.Jobs() == 0, name, "a claim got", got)
+		before := testkit.Must(s.ClaimedBefore(&test.once, startAt+1))(t)
+		testkit.Holds(t, before != nil && before.Refusal == test.want, name, "looked up as", before)
 		if name == "another kind" {
 			continue
 		}
 		end := job.Complete{Outcomes: []job.Outcome{{ID: made.Batch, Code: job.OK, ExitCode: 200, DelayMs: -1}}, Once: test.once}
-		if got := mustApply(t, s, next(), 1, end).(*applied.Ended); got.Denied != test.want || len(got.Results) > 0 {
-			t.Errorf("%s: a completion got %+v", name, got)
-		}
+		ended := mustApply(t, s, next(), 1, end).(*applied.Ended)
+		testkit.Holds(t, ended.Denied == test.want && len(ended.Results) == 0, name, "a completion got", ended)
 	}
 	// Number 8 replaces number 7. Other slots are not affected.
 	create.Once.Number = 8
-	if got := mustApply(t, s, next(), 1, create).(*applied.Made); got.Replayed || got.Refusal != job.Granted {
-		t.Errorf("the next number: %+v", got)
-	}
+	got := mustApply(t, s, next(), 1, create).(*applied.Made)
+	testkit.Holds(t, !got.Replayed && got.Refusal == job.Granted, "the next number", got)
 	create.Once.Number = 7
 	testkit.Equal(t, mustApply(t, s, next(), 1, create).(*applied.Made).Refusal, job.NumberPassed, "the number before")
 	create.Once.Slot = 1
-	if got := mustApply(t, s, next(), 1, create).(*applied.Made); got.Replayed || got.Refusal != job.Granted {
-		t.Errorf("another slot: %+v", got)
-	}
+	got = mustApply(t, s, next(), 1, create).(*applied.Made)
+	testkit.Holds(t, !got.Replayed && got.Refusal == job.Granted, "another slot", got)
 }
 
 // TestRepeatedCompletionHasItsFirstResults: a repeated completion gets its first results, whatever has happened to the
@@ -160,8 +150,7 @@ func TestRepeatedCompletionHasItsFirstResults(t *testing.T) {
 				t.Fatalf("%+v, %+v, %+v", want[0], want[1], took)
 			}
 			mustApply(t, s, 7, 11, job.Move{Op: job.Redrive, Batch: jobID(0, 2, 0), Status: job.Failed})
-			mustApply(t, s, 8, 11, job.Move{Op: job.Delete, Batch: jobID(0, 2, 0), Status: job.Completed})
-			mustCommit(t, s)
+			mustStore(t, s, 8, 11, job.Move{Op: job.Delete, Batch: jobID(0, 2, 0), Status: job.Completed})
 			for i, cmd := range []job.Complete{first, second} {
 				want[i].Replayed, want[i].Seq, want[i].At = true, uint64(4+i), startAt+10
 				looked, err := s.EndedBefore(&cmd, startAt+12)
@@ -171,9 +160,8 @@ func TestRepeatedCompletionHasItsFirstResults(t *testing.T) {
 					}
 				}
 			}
-			if again := mustApply(t, s, 30, 12, claim).(*applied.Claimed); !again.Replayed || again.Claim != took.Claim {
-				t.Errorf("the claim again: %+v, first %+v", again, took)
-			}
+			again := mustApply(t, s, 30, 12, claim).(*applied.Claimed)
+			testkit.Holds(t, again.Replayed && again.Claim == took.Claim, "the claim again", again, "first", took)
 			second.Once.Part = 3 // part 2 is missing
 			testkit.Equal(t, mustApply(t, s, 31, 12, second).(*applied.Ended).Denied, job.KeyReused, "a part without the one before")
 			first.Outcomes = first.Outcomes[:1] // as in another request with the same digest
@@ -189,30 +177,21 @@ func TestIdleSessionIsForgotten(t *testing.T) {
 	timers := rowsOf(t, s, row.TimerTable)
 	create := plainCreate("a", "x", 1, 3)
 	create.Once = inSession(id, 1)
-	mustApply(t, s, 3, job.KeyLifeMs-1, create)
-	mustCommit(t, s)
+	mustStore(t, s, 3, job.KeyLifeMs-1, create)
 	testkit.Equal(t, s.NextDue(), startAt+job.KeyLifeMs, "the next timer", timers)
 	exists := func(id job.ID) bool {
 		t.Helper()
 		mustCommit(t, s)
 		_, err := s.SessionDocument(id)
-		if err != nil && err != job.SessionNotFound {
-			t.Error(err)
-		}
+		testkit.Holds(t, err == nil || err == job.SessionNotFound, err)
 		return err == nil
 	}
 	mustApply(t, s, 4, job.KeyLifeMs, job.Tick{})
-	if !exists(id) || !exists(idle) {
-		t.Errorf("a day after it was opened: used %v, idle %v", exists(id), exists(idle))
-	}
+	testkit.Holds(t, exists(id) && exists(idle), "a day after it was opened: used", exists(id), "idle", exists(idle))
 	mustApply(t, s, 5, job.KeyLifeMs+5, job.Tick{})
-	if !exists(id) || exists(idle) {
-		t.Errorf("when the idle one ends: used %v, idle %v", exists(id), exists(idle))
-	}
+	testkit.Holds(t, exists(id) && !exists(idle), "when the idle one ends: used", exists(id), "idle", exists(idle))
 	mustApply(t, s, 6, 2*job.KeyLifeMs-2, job.Tick{})
-	if !exists(id) {
-		t.Error("the used one is forgotten early")
-	}
+	testkit.Holds(t, exists(id), "the used one is forgotten early")
 	mustApply(t, s, 7, 2*job.KeyLifeMs-1, job.Tick{})
 	if exists(id) || rowsOf(t, s, row.SlotTable) != 0 || s.Totals().Sessions != 0 {
 		t.Errorf("a day after its last request: %v, %d slots, %d sessions", exists(id), rowsOf(t, s, row.SlotTable), s.Totals().Sessions)
@@ -225,8 +204,7 @@ func TestEndedSession(t *testing.T) {
 	id := openSession(t, s, 1, 0)
 	create := plainCreate("a", "x", 1, 3)
 	create.Once = inSession(id, 1)
-	mustApply(t, s, 2, 0, create)
-	mustCommit(t, s)
+	mustStore(t, s, 2, 0, create)
 	create.Once = inSession(id, 2)
 	mustApply(t, s, 3, 0, create)
 	create.Once.Slot = job.MaxSlots - 1
@@ -285,9 +263,8 @@ func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 	for _, id := range ids { // rows that were dropped are read again
 		again := *first
 		again.Once = job.Once{Session: id, Number: 1}
-		if made := mustApply(t, s, next(), 0, &again).(*applied.Made); !made.Replayed || len(made.Existing) != job.MaxUniqueKeys {
-			t.Fatalf("repeated: %+v", made)
-		}
+		made := mustApply(t, s, next(), 0, &again).(*applied.Made)
+		testkit.MustHold(t, made.Replayed && len(made.Existing) == job.MaxUniqueKeys, "repeated", made)
 	}
 }
 
@@ -307,17 +284,15 @@ func TestTooManySessions(t *testing.T) {
 	seq := uint64(0)
 	open := func(at int64) (job.ID, job.Refusal) {
 		seq++
-		got := mustApply(t, s, seq, at, job.OpenSession{Runner: fmt.Sprint("r", seq)}).(*applied.SessionOpened)
-		mustCommit(t, s)
+		got := mustStore(t, s, seq, at, job.OpenSession{Runner: fmt.Sprint("r", seq)}).(*applied.SessionOpened)
 		return got.Session.ID, got.Refusal
 	}
 	use := func(id job.ID, at int64, number uint64) {
 		seq++
 		create := plainCreate("a", "x", 1, 3)
 		create.Once = inSession(id, number)
-		if got := mustApply(t, s, seq, at, create).(*applied.Made); got.Refusal != job.Granted {
-			t.Fatalf("number %d of %v is refused: %v", number, id, got.Refusal)
-		}
+		got := mustApply(t, s, seq, at, create).(*applied.Made)
+		testkit.MustEqual(t, got.Refusal, job.Granted, "number", number, "of", id, "is refused")
 	}
 	has := func(id job.ID) bool {
 		_, err := s.SessionDocument(id)
@@ -342,9 +317,8 @@ func TestTooManySessions(t *testing.T) {
 			t.Errorf("unused session %v: %v, still there: %v", old, refusal, has(old))
 		}
 	}
-	if _, refusal := open(now); refusal != job.TooManySessions {
-		t.Errorf("when no unused one is old: %v", refusal)
-	}
+	_, refusal := open(now)
+	testkit.Equal(t, refusal, job.TooManySessions, "when no unused one is old")
 	// Then the session that was used least recently is replaced, if that was an hour ago.
 	use(ids[0], now, 2)
 	unused := []job.ID{}
@@ -359,14 +333,12 @@ func TestTooManySessions(t *testing.T) {
 	if !has(ids[0]) || !has(ids[4]) || len(unused) != 3 {
 		t.Errorf("after %d more sessions: %v %v", len(unused), has(ids[0]), has(ids[4]))
 	}
-	if _, refusal := open(now); refusal != job.TooManySessions {
-		t.Errorf("when all others were used within the hour: %v", refusal)
-	}
+	_, refusal = open(now)
+	testkit.Equal(t, refusal, job.TooManySessions, "when all others were used within the hour")
 	seq++
 	testkit.Equal(t, mustApply(t, s, seq, now, job.EndSession{Session: ids[4]}).(*applied.SessionEnded).Refusal, job.Granted)
-	if _, refusal := open(now); refusal != job.Granted {
-		t.Errorf("after one has ended: %v", refusal)
-	}
+	_, refusal = open(now)
+	testkit.Equal(t, refusal, job.Granted, "after one has ended")
 	sound(t, s)
 	testkit.Equal(t, rowsOf(t, s, row.IdleTable), most)
 }
@@ -493,8 +465,7 @@ func TestCheckFindsDamageInSessions(t *testing.T) {
 			id := openSession(t, s, 1, 0)
 			create := plainCreate("a", "x", 1, 3)
 			create.Once = inSession(id, 1)
-			mustApply(t, s, 2, 0, create)
-			mustCommit(t, s)
+			mustStore(t, s, 2, 0, create)
 			sound(t, s, "before")
 			n := s.machine.SessionOf(id)
 			l := s.machine.Slot(row.SlotName{n.Seq, 0})
@@ -502,9 +473,7 @@ func TestCheckFindsDamageInSessions(t *testing.T) {
 			doctor(s, n, l)
 			s.pending = true
 			mustCommit(t, s)
-			if problems := problemsOf(t, s); len(problems) == 0 {
-				t.Error("nothing is found")
-			}
+			testkit.Holds(t, len(problemsOf(t, s)) != 0, "nothing is found")
 			testkit.Check(t, s.Close())
 		})
 	}

@@ -97,9 +97,7 @@ func TestQueriesGoOnWhilePebbleStalls(t *testing.T) {
 		"Durable":       func() error { _, err := s.Durable(); return err },
 		"Flush":         func() error { return s.Flush() },
 	} {
-		if err := mustReturn(t, what, query); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		testkit.Check(t, mustReturn(t, what, query), what)
 	}
 	testkit.Equal(t, s.Applied(), committed, "queries see")
 }
@@ -108,13 +106,9 @@ func TestFlushAndCloseAreBoundedWhilePebbleStalls(t *testing.T) {
 	s, _, resume := stalledStore(t)
 	var failed *row.Error
 	err := mustReturn(t, "FlushWithin", func() error { return s.FlushWithin(10 * time.Millisecond) })
-	if !errors.As(err, &failed) || failed.Op != "flush" {
-		t.Errorf("flush: %v", err)
-	}
+	testkit.Holds(t, errors.As(err, &failed) && failed.Op == "flush", "flush", err)
 	err = mustReturn(t, "CloseWithin", func() error { return s.CloseWithin(10 * time.Millisecond) })
-	if !errors.As(err, &failed) || failed.Op != "close" {
-		t.Errorf("close: %v", err)
-	}
+	testkit.Holds(t, errors.As(err, &failed) && failed.Op == "close", "close", err)
 	testkit.Fails(s.Job(job.NewID(startAt, 1, 0)))(t, row.ErrClosed) // a query of a store that is being closed
 	resume()
 	testkit.Check(t, s.Close())
@@ -126,25 +120,20 @@ func TestQueuesShowWhatIsCommitted(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 5))
 	testkit.Fails(s.Queue("a", "x"))(t, job.QueueNotFound) // a queue that is not committed
-	if docs, more, err := s.Queues("", "", "", 10); len(docs) != 0 || more || err != nil {
-		t.Errorf("queues that are not committed: %+v, %v, %v", docs, more, err)
-	}
+	docs, more, err := s.Queues("", "", "", 10)
+	testkit.Holds(t, len(docs) == 0 && !more && err == nil, "queues that are not committed", docs, more, err)
 	mustCommit(t, s)
-	want, err := s.Queue("a", "x")
-	if err != nil || want.Counts[job.Pending] != 3 || want.PendingSince != startAt {
-		t.Fatalf("%+v, %v", want, err)
-	}
+	want := testkit.Must(s.Queue("a", "x"))(t)
+	testkit.MustHold(t, want.Counts[job.Pending] == 3 && want.PendingSince == startAt, want)
 	mustApply(t, s, 2, 1, plainClaim("r", 2))
 	mustApply(t, s, 3, 1, job.Pause{Client: "a", Type: "x", Paused: true})
 	mustApply(t, s, 4, 1, plainCreate("a", "y", 1, 5))
 	testkit.Equal(t, testkit.Must(s.Queue("a", "x"))(t), want, "before the commit")
-	if docs, _, err := s.Queues("", "", "", 10); len(docs) != 1 || docs[0] != want || err != nil {
-		t.Errorf("before the commit %+v, %v, want %+v", docs, err, want)
-	}
+	docs, _, err = s.Queues("", "", "", 10)
+	testkit.Holds(t, len(docs) == 1 && docs[0] == want && err == nil, "before the commit", docs, err, "want", want)
 	mustCommit(t, s)
-	if got, err := s.Queue("a", "x"); err != nil || got.Counts[job.Pending] != 1 || got.Counts[job.Active] != 2 || !got.Paused {
-		t.Errorf("after the commit %+v, %v", got, err)
-	}
+	got := testkit.Must(s.Queue("a", "x"))(t)
+	testkit.Holds(t, got.Counts[job.Pending] == 1 && got.Counts[job.Active] == 2 && got.Paused, "after the commit", got)
 }
 
 // TestQueriesGiveUpWhileACommandIsStuck: a command that waits for an unresponsive disk holds the lock of the queues.
@@ -158,8 +147,7 @@ func TestQueriesGiveUpWhileACommandIsStuck(t *testing.T) {
 			<-resume
 		}
 	}})
-	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 5))
-	mustCommit(t, s)
+	mustStore(t, s, 1, 0, plainCreate("a", "x", 3, 5))
 	applied := make(chan error, 1)
 	go func() { _, err := s.Apply(2, startAt, plainClaim("r", 1)); applied <- err }()
 	<-stuck
@@ -172,23 +160,18 @@ func TestQueriesGiveUpWhileACommandIsStuck(t *testing.T) {
 			"List":         func() error { _, _, err := s.List(query.Filter{Limit: 10, Client: "a"}); return err },
 			"Sweeps":       func() error { _, err := s.Sweeps(); return err },
 		} {
-			if err := query(); !errors.Is(err, row.ErrBusy) || errors.Is(err, row.ErrDamaged) {
-				t.Errorf("%s: %v", what, err)
-			}
+			err := query()
+			testkit.Holds(t, errors.Is(err, row.ErrBusy) && !errors.Is(err, row.ErrDamaged), what, err)
 		}
 		exists, _, use := s.QueueExists("a", "x")
 		pending, _ := s.Queries.Pending("a", "x")
-		if exists || use != s.Totals().QueueUse || use.Queues != 1 || pending != 0 || s.Available(nil, nil) || s.Level() != 0 {
-			t.Errorf("exists %v of %+v, pending %d", exists, use, pending)
-		}
+		testkit.Holds(t, !exists && use == s.Totals().QueueUse && use.Queues == 1 && pending == 0 &&
+			!s.Available(nil, nil) && s.Level() == 0, "exists", exists, "of", use, "pending", pending)
 		s.Ready(nil, nil, func(string, string, int64) bool { t.Error("a queue is ready"); return false })
-		if _, err := s.Batch(jobID(0, 1, 0)); err != nil {
-			t.Errorf("a query that needs no queue: %v", err)
-		}
+		testkit.Must(s.Batch(jobID(0, 1, 0)))(t)
 	}
 	close(resume)
 	testkit.NoError(t, <-applied)
-	if _, err := s.Queue("a", "x"); err != nil || !s.Available(nil, nil) {
-		t.Errorf("after the command: %v", err)
-	}
+	testkit.Must(s.Queue("a", "x"))(t)
+	testkit.Holds(t, s.Available(nil, nil), "after the command")
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -26,18 +27,14 @@ import (
 func TestOpenRemembersItsJournal(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpen(t, Options{FS: fs})
-	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 1))
-	mustCommit(t, s)
+	mustStore(t, s, 1, 0, plainCreate("a", "x", 1, 1))
 	testkit.NoError(t, s.FlushWait())
 	testkit.NoError(t, s.Close())
-	if err := s.Close(); err != nil {
-		t.Errorf("a second close: %v", err)
-	}
+	testkit.Check(t, s.Close(), "a second close")
 	testkit.Fails(Open("store", Options{FS: fs, Journal: "another"}))(t, row.ErrForeignJournal) // with another journal
 	s = testkit.Must(Open("store", Options{FS: fs}))(t)
-	if s.Journal() != testJournal || s.Applied() != 1 || s.At() != startAt {
-		t.Errorf("journal %s, applied %d, at %d", s.Journal(), s.Applied(), s.At())
-	}
+	testkit.Holds(t, s.Journal() == testJournal && s.Applied() == 1 &&
+		s.At() == startAt, "journal", s.Journal(), "applied", s.Applied(), "at", s.At())
 	testkit.Failed(t, s.Adopt("another"), row.ErrForeignJournal) // adopt another journal
 	testkit.NoError(t, s.Close())
 }
@@ -45,9 +42,8 @@ func TestOpenRemembersItsJournal(t *testing.T) {
 func TestAdoptSeedsTheJitter(t *testing.T) {
 	s := testkit.Must(Open("store", Options{FS: vfs.NewMem()}))(t)
 	testkit.NoError(t, s.Adopt(testJournal))
-	if other := mustOpen(t, Options{}); s.machine.Seed != other.machine.Seed || s.Journal() != other.Journal() {
-		t.Errorf("seed %d and %d", s.machine.Seed, other.machine.Seed)
-	}
+	other := mustOpen(t, Options{})
+	testkit.Holds(t, s.machine.Seed == other.machine.Seed && s.Journal() == other.Journal(), "seed", s.machine.Seed, "and", other.machine.Seed)
 	testkit.NoError(t, s.Close())
 }
 
@@ -59,43 +55,32 @@ func TestOpenRefusesANewerFormat(t *testing.T) {
 		fs := vfs.NewMem()
 		s := mustOpen(t, Options{FS: fs})
 		testkit.NoError(t, errors.Join(s.db.Pebble().Set([]byte(row.MetaKey), m.Encode(), pebble.NoSync), s.FlushWait(), s.Close()))
-		if _, err := Open("store", Options{FS: fs}); !errors.Is(err, row.ErrNewerFormat) {
-			t.Errorf("newer %s: %v", name, err)
-		}
+		_, err := Open("store", Options{FS: fs})
+		testkit.Holds(t, errors.Is(err, row.ErrNewerFormat), "newer", name, err)
 	}
 }
 
 func TestReadOnlyAndCheckpoint(t *testing.T) {
 	fs := vfs.NewMem()
-	if _, err := Open("store", Options{FS: fs, ReadOnly: true}); err == nil {
-		t.Error("a store that is not there opens for reading")
-	}
+	testkit.Fails(Open("store", Options{FS: fs, ReadOnly: true}))(t)
 	s := mustOpen(t, Options{FS: fs})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 10, 5))
-	mustApply(t, s, 2, 1, plainClaim("r", 3))
-	mustCommit(t, s)
+	mustStore(t, s, 2, 1, plainClaim("r", 3))
 	testkit.NoError(t, s.Checkpoint("base", time.Minute))
 	base := testkit.Must(Open("base", Options{FS: fs, ReadOnly: true}))(t)
 	testkit.Check(t, sameStores(s, base))
 	sound(t, base)
 	testkit.Equal(t, testkit.Must(base.Durable())(t), 2)
-	if base.DiskBytes() == 0 {
-		t.Error("a base without a size")
-	}
+	testkit.Holds(t, base.DiskBytes() != 0, "a base without a size")
 	testkit.Check(t, base.Close())
-	mustApply(t, s, 3, 2, plainClaim("r", 1))
-	mustCommit(t, s)
-	other := mustOpen(t, Options{})
-	if err := sameStores(s, other); err == nil {
-		t.Error("a new store is the same as one that holds jobs")
-	}
+	mustStore(t, s, 3, 2, plainClaim("r", 1))
+	testkit.Failed(t, sameStores(s, mustOpen(t, Options{})))
 }
 
 func TestFlushTells(t *testing.T) {
 	flushed := make(chan struct{}, 16)
 	s := mustOpen(t, Options{Flushed: func() { flushed <- struct{}{} }})
-	mustApply(t, s, 7, 0, plainCreate("a", "x", 1, 1))
-	mustCommit(t, s)
+	mustStore(t, s, 7, 0, plainCreate("a", "x", 1, 1))
 	testkit.Equal(t, testkit.Must(s.Durable())(t), 0)
 	testkit.NoError(t, s.Flush())
 	<-flushed
@@ -106,18 +91,15 @@ func TestFlushTells(t *testing.T) {
 func TestApplyAgain(t *testing.T) {
 	s := mustOpen(t, Options{})
 	create := plainCreate("a", "x", 3, 5)
-	mustApply(t, s, 5, 0, create)
-	mustCommit(t, s)
+	mustStore(t, s, 5, 0, create)
 	before, _ := testkit.Must2(s.Digest())(t)
 	for _, seq := range []uint64{1, 4, 5} {
-		if result := mustApply(t, s, seq, 100, plainClaim("r", 3)); result != nil {
-			t.Errorf("command %d again: %+v", seq, result)
-		}
+		result := mustApply(t, s, seq, 100, plainClaim("r", 3))
+		testkit.Holds(t, result == nil, "command", seq, "again", result)
 	}
 	mustCommit(t, s)
-	if after, _, err := s.Digest(); err != nil || after != before {
-		t.Errorf("digest %x, and before %x, %v", after, before, err)
-	}
+	after, _ := testkit.Must2(s.Digest())(t)
+	testkit.Equal(t, after, before, "the digest")
 	testkit.Equal(t, s.machine.O.Bytes(), 0)
 }
 
@@ -125,12 +107,9 @@ func TestApplyAgain(t *testing.T) {
 func TestTimeNeverGoesBack(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 1000, plainCreate("a", "x", 1, 1))
-	mustApply(t, s, 2, 10, plainClaim("r", 1))
-	mustCommit(t, s)
-	doc, err := s.Job(jobID(1000, 1, 0))
-	if err != nil || doc.UpdatedAt != startAt+1000 || doc.Claim != jobID(1000, 2, 0) {
-		t.Errorf("%+v, %v", doc, err)
-	}
+	mustStore(t, s, 2, 10, plainClaim("r", 1))
+	doc := testkit.Must(s.Job(jobID(1000, 1, 0)))(t)
+	testkit.Holds(t, doc.UpdatedAt == startAt+1000 && doc.Claim == jobID(1000, 2, 0), doc)
 }
 
 func TestQueueExists(t *testing.T) {
@@ -176,30 +155,25 @@ func TestEffectsAreBounded(t *testing.T) {
 				bytes += int64(len(entry.key) + len(entry.value))
 			}
 		}
-		if bytes > machine.EffectSegments*s.machine.Rules.EffectBytes {
-			t.Errorf("%d bytes of effects are kept", bytes)
-		}
+		testkit.Holds(t, bytes <= machine.EffectSegments*s.machine.Rules.EffectBytes, bytes, "bytes of effects are kept")
 		return seqs
 	}
 	t.Run("by bytes", func(t *testing.T) {
 		s := mustOpen(t, Options{bounds: &b})
 		for seq := uint64(1); seq <= 100; seq++ {
 			mustApply(t, s, seq, 0, plainCreate("a", "x", 1, 1))
-			if seqs := left(s); seqs[len(seqs)-1] != seq || seq < 10 && seqs[0] != 1 {
-				t.Fatalf("after %d: effects of %v are left", seq, seqs)
-			}
+			seqs := left(s)
+			testkit.MustHold(t, seqs[len(seqs)-1] == seq && (seq >= 10 || seqs[0] == 1), "after", seq, "effects of", seqs, "are left")
 		}
-		if seqs := left(s); len(seqs) < 12 || int(seqs[0]) != 101-len(seqs) {
-			t.Errorf("effects of %v are left", seqs)
-		}
+		seqs := left(s)
+		testkit.Holds(t, len(seqs) >= 12 && int(seqs[0]) == 101-len(seqs), "effects of", seqs, "are left")
 	})
 	t.Run("by time", func(t *testing.T) {
 		s := mustOpen(t, Options{})
 		for day := int64(1); day <= 60; day++ {
 			mustApply(t, s, uint64(day), day*24*row.HourMs, plainCreate("a", "x", 1, 1))
-			if n := len(left(s)); day >= 14 && (n < 14 || n > 22) {
-				t.Fatalf("after %d days the effects of %d are left", day, n)
-			}
+			n := len(left(s))
+			testkit.MustHold(t, day < 14 || n >= 14 && n <= 22, "after", day, "days the effects of", n, "are left")
 		}
 	})
 }
@@ -220,9 +194,7 @@ func TestFailedReadBreaksTheStore(t *testing.T) {
 	toggle.On()
 	var broken *row.Error
 	_, err = s.Apply(100, startAt, plainClaim("r", 1))
-	if !errors.As(err, &broken) || !strings.Contains(err.Error(), "injected error") {
-		t.Errorf("apply: %v", err)
-	}
+	testkit.Holds(t, errors.As(err, &broken) && strings.Contains(err.Error(), "injected error"), "apply", err)
 	if _, err := s.Job(jobID(0, 1, 0)); !errors.As(err, &broken) {
 		t.Errorf("read: %v", err)
 	}
@@ -244,8 +216,7 @@ func TestFailedReadBreaksTheStore(t *testing.T) {
 // be consistent.
 func TestQueriesBesideApply(t *testing.T) {
 	s := mustOpen(t, Options{})
-	mustApply(t, s, 1, 0, plainCreate("a", "x", 400, 20))
-	mustCommit(t, s)
+	mustStore(t, s, 1, 0, plainCreate("a", "x", 400, 20))
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	var readers sync.WaitGroup
@@ -289,8 +260,7 @@ func TestQueriesBesideApply(t *testing.T) {
 			mustCommit(t, s)
 		}
 		seq++
-		mustApply(t, s, seq, int64(seq), job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Error, ExitCode: 500, DelayMs: 0}})
-		mustCommit(t, s)
+		mustStore(t, s, seq, int64(seq), job.Complete{Claim: c.Claim, All: &job.Outcome{Code: job.Error, ExitCode: 500, DelayMs: 0}})
 		sound(t, s)
 	}
 	stop()
@@ -300,12 +270,8 @@ func TestQueriesBesideApply(t *testing.T) {
 // TestNewerLevelIsRefused: a program that does not know the rules of a level must not apply later commands.
 func TestNewerLevelIsRefused(t *testing.T) {
 	s := mustOpen(t, Options{})
-	if _, err := s.Apply(1, startAt, job.SetLevel{Level: job.Level + 1}); !errors.Is(err, row.ErrNewerFormat) {
-		t.Errorf("level %d: %v", job.Level+1, err)
-	}
-	if _, err := s.Apply(2, startAt, job.Mark{}); err == nil {
-		t.Error("a command after it was applied")
-	}
+	testkit.Fails(s.Apply(1, startAt, job.SetLevel{Level: job.Level + 1}))(t, row.ErrNewerFormat)
+	testkit.Fails(s.Apply(2, startAt, job.Mark{}))(t)
 	testkit.Check(t, s.Close())
 }
 
@@ -324,8 +290,143 @@ func TestHandedOutHistoryIsShort(t *testing.T) {
 	if err != nil || len(docs) != 1 || len(docs[0].Attempts) != 1 || len(docs[0].Error) > query.MaxHandedError || !utf8.ValidString(docs[0].Error) {
 		t.Fatalf("handed out %+v, %v", docs, err)
 	}
-	doc, err := s.Job(id)
-	if err != nil || len(doc.Attempts) != 2 || len(doc.Error) != 2*query.MaxHandedError {
-		t.Errorf("the job's own document has %d attempts, %v", len(doc.Attempts), err)
+	doc := testkit.Must(s.Job(id))(t)
+	testkit.Holds(t, len(doc.Attempts) == 2 && len(doc.Error) == 2*query.MaxHandedError, "the job's own document has", len(doc.Attempts), "attempts")
+}
+
+// TestSweepTakesWhatComesBack: a job is active while its queue is cancelled, and then returns to a place that the sweep
+// has passed. It is cancelled too. A job that was created since is not.
+func TestSweepTakesWhatComesBack(t *testing.T) {
+	s := mustOpen(t, Options{Small: true})
+	mustApply(t, s, 1, 0, plainCreate("a", "x", 1, 3))
+	held := mustApply(t, s, 2, 0, plainClaim("r", 1)).(*applied.Claimed)
+	for seq := uint64(3); seq < 40; seq++ {
+		mustApply(t, s, seq, 1, plainCreate("a", "x", 1, 3))
 	}
+	swept := mustApply(t, s, 50, 10, job.Move{Op: job.Cancel, Client: "a", Type: "x"}).(*applied.Swept)
+	testkit.MustHold(t, !swept.Sweep.IsZero() && swept.Moved < 38, swept, "is done at once")
+	// The job is active, so the sweep reaches it last. Now it returns to the pending jobs that the sweep is passing.
+	given := mustApply(t, s, 51, 11, job.Complete{Claim: held.Claim, Outcomes: []job.Outcome{{ID: jobID(0, 1, 0), Code: job.Unget, DelayMs: -1}}}).(*applied.Ended)
+	got := given.Results[0]
+	testkit.Holds(t, got.Refusal == job.Granted && got.Status == job.Cancelled, "given back", got)
+	mustApply(t, s, 52, 12, plainCreate("a", "x", 1, 3))
+	for seq := uint64(53); s.Totals().Sweeps > 0 || seq == 53; seq++ {
+		mustStore(t, s, seq, 20, job.Tick{})
+		testkit.MustHold(t, seq <= 1000, "the sweep does not end")
+	}
+	doc := testkit.Must(s.Sweep(swept.Sweep))(t)
+	testkit.Holds(t, doc.Moved == 38 && doc.FinishedAt != 0 && doc.Client == "a" && doc.Type == "x" && doc.Op == job.Cancel, doc)
+	counts := s.Totals().Counts
+	testkit.Holds(t, counts[job.Cancelled] == 38 && counts[job.Pending] == 1, counts)
+	all := testkit.Must(s.Sweeps())(t)
+	testkit.Holds(t, len(all) == 1 && all[0] == doc, all)
+	mustStore(t, s, 2000, 21+job.SweepLifeMs, job.Tick{})
+	testkit.Fails(s.Sweep(swept.Sweep))(t, job.SweepNotFound) // a day later
+}
+
+// TestSweepsAreBounded: at the limit, one more sweep is refused. It is accepted when another sweep has ended.
+func TestSweepsAreBounded(t *testing.T) {
+	s := mustOpen(t, Options{Small: true})
+	seq := uint64(0)
+	apply := func(cmd job.Command) applied.Result { seq++; return mustApply(t, s, seq, 0, cmd) }
+	for q := range job.MaxSweeps + 1 {
+		for range 10 {
+			apply(plainCreate("a", fmt.Sprintf("t%d", q), 1, 1))
+		}
+	}
+	for q := range job.MaxSweeps {
+		w := apply(job.Move{Op: job.Cancel, Client: "a", Type: fmt.Sprintf("t%d", q)}).(*applied.Swept)
+		testkit.MustHold(t, !w.Sweep.IsZero() && w.Refusal == job.Granted, "sweep", q, w)
+	}
+	one := job.Move{Op: job.Cancel, Client: "a", Type: fmt.Sprintf("t%d", job.MaxSweeps)}
+	w := apply(one).(*applied.Swept)
+	testkit.Holds(t, w.Refusal == job.TooManySweeps && w.Moved == 0, "one too many", w)
+	for len(s.machine.Live.Running) == job.MaxSweeps {
+		apply(job.Tick{})
+	}
+	testkit.Equal(t, apply(one).(*applied.Swept).Refusal, job.Granted, "when one has ended")
+	mustCommit(t, s)
+}
+
+// BenchmarkReusedUniqueKey creates a job with the same unique key again and again, claims it and completes it, which
+// deletes it. The time of a cycle must not grow with the number of cycles before it. µs/first and µs/last are the times
+// of the first and the last tenth.
+func BenchmarkReusedUniqueKey(b *testing.B) {
+	n := newBench(b)
+	create := plainCreate("a", "x", 1, 5)
+	create.Groups[0].RetentionMs = 0
+	create.Unique = []job.UniqueKey{{Line: 0, Key: "the same"}}
+	const cycles = 100_000
+	part := func() time.Duration {
+		began := time.Now()
+		for range cycles / 10 {
+			n.Apply(create)
+			n.commit()
+			testkit.MustEqual(b, n.finish(1), 1, "no job")
+			n.commit()
+		}
+		return time.Since(began) / (cycles / 10)
+	}
+	for b.Loop() {
+		first := part()
+		for range 8 {
+			part()
+		}
+		last := part()
+		b.ReportMetric(float64(first.Nanoseconds())/1000, "µs/first")
+		b.ReportMetric(float64(last.Nanoseconds())/1000, "µs/last")
+	}
+}
+
+// TestReusedUniqueKeyIsNotReadAgain: the row of a key that is used again and again has many versions, and a read would
+// walk over them.
+func TestReusedUniqueKeyIsNotReadAgain(t *testing.T) {
+	s := mustOpen(t, Options{})
+	create := plainCreate("a", "x", 1, 5)
+	create.Groups[0].RetentionMs = 0
+	create.Unique = []job.UniqueKey{{Line: 0, Key: "the same"}}
+	seq := uint64(0)
+	next := func() uint64 { seq++; return seq }
+	for cycle := range 3 {
+		before := s.machine.O.Work().Reads
+		mustApply(t, s, next(), 0, create)
+		after := s.machine.O.Work().Reads
+		testkit.Holds(t, cycle <= 0 || after <= before, "cycle", cycle, "the create read", after-before, "rows")
+		mustCommit(t, s)
+		seq = lifecycle(t, s, seq+1, 0, "r", 1) - 1
+		mustCommit(t, s)
+	}
+	testkit.Equal(t, rowsOf(t, s, row.UniqueTable), 0)
+}
+
+// TestKeysAreForgotten: a repeat within a day gets the first answer. Later it is a new request, and the rows of the key
+// are deleted.
+func TestKeysAreForgotten(t *testing.T) {
+	s := mustOpen(t, Options{})
+	once := job.Once{Scope: "create a", Key: "k", Digest: job.Digest{1}}
+	create := plainCreate("a", "x", 2, 3)
+	create.Once = once
+	first := mustApply(t, s, 1, 0, create).(*applied.Made)
+	again := mustApply(t, s, 2, job.KeyLifeMs-1, create).(*applied.Made)
+	testkit.Holds(t, again.Replayed && again.Batch == first.Batch && again.Lines == 2, "again", again, "first", first)
+	other := plainCreate("a", "x", 2, 3)
+	other.Once = once
+	other.Once.Digest = job.Digest{2}
+	testkit.Equal(t, mustApply(t, s, 3, job.KeyLifeMs-1, other).(*applied.Made).Refusal, job.KeyReused, "another request")
+	made := testkit.Must(s.MadeBefore(&once, startAt+1))(t)
+	testkit.Holds(t, made == nil, "before the commit", made)
+	mustCommit(t, s)
+	made = testkit.Must(s.MadeBefore(&once, startAt+1))(t)
+	testkit.Holds(t, made != nil && made.Batch == first.Batch, "after the commit", made)
+	made = testkit.Must(s.MadeBefore(&once, startAt+job.KeyLifeMs))(t)
+	testkit.Holds(t, made == nil, "a day later", made)
+	got := mustApply(t, s, 4, job.KeyLifeMs, create).(*applied.Made)
+	testkit.Holds(t, !got.Replayed, "a day later", got)
+	mustCommit(t, s)
+	testkit.Equal(t, s.Totals().Keys, 2)
+	for seq := uint64(5); seq < 10; seq++ { // the first generation is deleted, the second one stays
+		mustApply(t, s, seq, 2*job.KeyLifeMs-1, job.Tick{})
+	}
+	mustCommit(t, s)
+	testkit.Equal(t, s.Totals().Keys, 1)
 }

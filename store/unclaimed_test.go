@@ -55,9 +55,8 @@ func (c *completing) Create(n int, change func(c *job.Create)) job.ID {
 func (c *completing) End(o job.Outcome) applied.JobResult {
 	c.Helper()
 	ended := c.Apply(unclaimed(o)).(*applied.Ended)
-	if len(ended.Results) != 1 || ended.Results[0].ID != o.ID || ended.All != 0 || ended.Refusal != job.Granted || ended.Denied != job.Granted {
-		c.Fatalf("%+v", ended)
-	}
+	testkit.MustHold(c, len(ended.Results) == 1 && ended.Results[0].ID == o.ID && ended.All == 0 &&
+		ended.Refusal == job.Granted && ended.Denied == job.Granted, ended)
 	return ended.Results[0]
 }
 
@@ -91,24 +90,20 @@ func TestUnclaimed(t *testing.T) {
 		id := c.Create(3, nil).WithLine(1)
 		o := outcomeOf(id, job.OK)
 		o.OutputKind, o.Output = job.Text, []byte("out")
-		if r := c.End(o); r.Refusal != job.Granted || r.Status != job.Completed {
-			t.Fatalf("%+v", r)
-		}
+		r := c.End(o)
+		testkit.MustHold(t, r.Refusal == job.Granted && r.Status == job.Completed, r)
 		doc := c.is(id, job.Completed, 1)
 		claim := job.NewID(startAt, c.seq, 0)
-		if doc.Claim != claim || doc.Runner != "" || string(doc.Output) != "out" || doc.Why != job.Reported || doc.CompletedAt != startAt {
-			t.Errorf("%+v", doc)
-		}
+		testkit.Holds(t, doc.Claim == claim && doc.Runner == "" && string(doc.Output) == "out" &&
+			doc.Why == job.Reported && doc.CompletedAt == startAt, doc)
 		of, jobs, err := c.s.ClaimDocument(claim, query.Everything)
 		if err != nil || of.HandedOut != 1 || of.Held != 0 || of.Runner != "" || of.LeaseMs != job.DefaultLeaseMs || len(jobs) != 0 {
 			t.Errorf("its claim is %+v, with %v: %v", of, jobs, err)
 		}
-		if runners, _, err := c.s.Runners("", 10); err != nil || len(runners) != 0 {
-			t.Errorf("runners %+v: %v", runners, err)
-		}
-		if list, err := c.s.Batch(id.WithLine(0)); err != nil || list.Counts[job.Completed] != 1 || list.Counts[job.Pending] != 2 {
-			t.Errorf("its batch: %+v, %v", list, err)
-		}
+		runners, _ := testkit.Must2(c.s.Runners("", 10))(t)
+		testkit.Equal(t, len(runners), 0, "runners")
+		list := testkit.Must(c.s.Batch(id.WithLine(0)))(t)
+		testkit.Holds(t, list.Counts[job.Completed] == 1 && list.Counts[job.Pending] == 2, "its batch", list)
 		c.refused(o, job.NotActive)
 	})
 	t.Run("a failure uses an attempt, and the last one fails the job", func(t *testing.T) {
@@ -122,13 +117,11 @@ func TestUnclaimed(t *testing.T) {
 			if attempt == 3 {
 				want = job.Failed
 			}
-			if r := c.End(o); r.Refusal != job.Granted || r.Status != want {
-				t.Fatalf("attempt %d: %+v", attempt, r)
-			}
+			r := c.End(o)
+			testkit.MustHold(t, r.Refusal == job.Granted && r.Status == want, "attempt", attempt, r)
 			doc := c.is(id, want, attempt)
-			if len(doc.Attempts) != attempt || doc.Attempts[attempt-1].Error != "no luck" || doc.Attempts[attempt-1].Runner != "" || doc.Error != "no luck" {
-				t.Errorf("attempt %d: %+v", attempt, doc.Attempts)
-			}
+			testkit.Holds(t, len(doc.Attempts) == attempt && doc.Attempts[attempt-1].Error == "no luck" &&
+				doc.Attempts[attempt-1].Runner == "" && doc.Error == "no luck", "attempt", attempt, doc.Attempts)
 		}
 	})
 	t.Run("a delay defers the job, and the next outcome may come before its end", func(t *testing.T) {
@@ -136,9 +129,8 @@ func TestUnclaimed(t *testing.T) {
 		id := c.Create(1, nil)
 		o := outcomeOf(id, job.Retry)
 		o.DelayMs = 5000
-		if r := c.End(o); r.Refusal != job.Granted || r.Status != job.Deferred {
-			t.Fatalf("%+v", r)
-		}
+		r := c.End(o)
+		testkit.MustHold(t, r.Refusal == job.Granted && r.Status == job.Deferred, r)
 		testkit.Equal(t, c.is(id, job.Deferred, 1).RunAt, startAt+5000, "it runs")
 		testkit.Equal(t, c.End(outcomeOf(id, job.OK)).Status, job.Completed)
 		c.is(id, job.Completed, 2)
@@ -152,15 +144,12 @@ func TestUnclaimed(t *testing.T) {
 		c := newCompleting(t)
 		id := c.Create(2, nil)
 		claimed := c.Apply(plainClaim("r", 1)).(*applied.Claimed)
-		if r := c.Apply(unclaimed(outcomeOf(id, job.OK), outcomeOf(id.WithLine(1), job.OK))).(*applied.Ended).Results; r[0].Status != job.Completed || r[1].Status != job.Completed {
-			t.Fatalf("%+v", r)
-		}
-		if doc := c.is(id, job.Completed, 1); doc.Claim != claimed.Claim || doc.Runner != "r" {
-			t.Errorf("%+v", doc)
-		}
-		if doc := c.is(id.WithLine(1), job.Completed, 1); doc.Claim == claimed.Claim || doc.Runner != "" {
-			t.Errorf("%+v", doc)
-		}
+		r := c.Apply(unclaimed(outcomeOf(id, job.OK), outcomeOf(id.WithLine(1), job.OK))).(*applied.Ended).Results
+		testkit.MustHold(t, r[0].Status == job.Completed && r[1].Status == job.Completed, r)
+		doc := c.is(id, job.Completed, 1)
+		testkit.Holds(t, doc.Claim == claimed.Claim && doc.Runner == "r", doc)
+		doc = c.is(id.WithLine(1), job.Completed, 1)
+		testkit.Holds(t, doc.Claim != claimed.Claim && doc.Runner == "", doc)
 		late := c.Apply(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{outcomeOf(id, job.Fail)}}).(*applied.Ended)
 		testkit.Equal(t, late.Results[0].Refusal, job.OutcomeDiffers, "its runner")
 	})
@@ -177,9 +166,7 @@ func TestUnclaimed(t *testing.T) {
 		for line := range 2 {
 			of := id.WithLine(line)
 			r := c.Apply(unclaimed(outcomeOf(of, job.Error), outcomeOf(of, job.OK))).(*applied.Ended).Results
-			if r[0].Status != job.Pending || r[0].Refusal != job.Granted || r[1].Refusal != job.NotActive {
-				t.Errorf("line %d: %+v", line, r)
-			}
+			testkit.Holds(t, r[0].Status == job.Pending && r[0].Refusal == job.Granted && r[1].Refusal == job.NotActive, "line", line, r)
 			testkit.Equal(t, len(c.is(of, job.Pending, 1).Attempts), 1, "line", line)
 		}
 	})
@@ -244,9 +231,8 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 			c.Apply(job.Patch{Job: id.WithLine(line), Priority: &priority})
 		}
 		r := c.Apply(unclaimed(outcomeOf(id.WithLine(1), job.Error), outcomeOf(id.WithLine(2), job.Fail))).(*applied.Ended).Results
-		if r[0].Status != job.Pending || r[1].Status != job.Failed {
-			t.Fatalf("%+v", r)
-		}
+		testkit.MustEqual(t, r[0].Status, job.Pending, r)
+		testkit.MustEqual(t, r[1].Status, job.Failed, r)
 		mustCommit(t, c.s)
 		doc, err := c.s.Batch(id)
 		if err != nil || doc.Status != job.BatchFailed || doc.Failed != id.WithLine(2) || doc.Counts[job.Pending] == 0 || doc.Counts[job.Failed] != 1 {
@@ -257,9 +243,7 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 		c.refused(outcomeOf(left, job.OK), job.WasCancelled)
 		c.refused(outcomeOf(left, job.Error), job.WasCancelled)
 		for n := 0; c.s.NextDue() != 0 && c.s.NextDue() <= startAt+c.at; n++ {
-			if n == 100 {
-				t.Fatal("the cancellation does not end")
-			}
+			testkit.MustHold(t, n != 100, "the cancellation does not end")
 			c.Apply(job.Tick{})
 			mustCommit(t, c.s)
 		}
@@ -295,14 +279,167 @@ func TestUnclaimedKeepsOrderAndUniqueKeys(t *testing.T) {
 	c.End(outcomeOf(id, job.Error))
 	again := plainCreate("a", "x", 1, 3)
 	keyed(again)
-	if made := c.Apply(again).(*applied.Made); len(made.Existing) != 1 || made.Existing[0].Job != id {
-		t.Errorf("a job with the same key: %+v", made)
-	}
+	made := c.Apply(again).(*applied.Made)
+	testkit.Holds(t, len(made.Existing) == 1 && made.Existing[0].Job == id, "a job with the same key", made)
 	claimed := c.Apply(plainClaim("r", 1)).(*applied.Claimed)
-	if len(claimed.Runs) != 1 || claimed.Runs[0].Batch != uint64(id.LowSeq()) {
-		t.Errorf("a claim gets %+v first", claimed.Runs)
-	}
+	testkit.MustEqual(t, len(claimed.Runs), 1, "a claim gets first")
+	testkit.Equal(t, claimed.Runs[0].Batch, uint64(id.LowSeq()), "a claim gets", claimed.Runs, "first")
 	c.is(id, job.Active, 2)
 	c.End(outcomeOf(id, job.OK))
 	testkit.Equal(t, len(c.Apply(again).(*applied.Made).Existing), 0, "after its end")
+}
+
+// chainRig applies commands, and reads the jobs of a queue.
+type chainRig struct {
+	*testing.T
+	s   *Store
+	seq uint64
+}
+
+func newChainRig(t *testing.T) *chainRig {
+	return &chainRig{T: t, s: mustOpen(t, Options{Journal: testJournal})}
+}
+
+func (r *chainRig) Apply(cmd job.Command) applied.Result {
+	r.Helper()
+	r.seq++
+	result := mustApply(r.T, r.s, r.seq, int64(r.seq), cmd)
+	mustCommit(r.T, r.s)
+	return result
+}
+
+// Jobs returns the jobs that claims of a type hand out.
+func (r *chainRig) Jobs(typ string) (docs []job.Job) {
+	r.Helper()
+	c := plainClaim("r", job.MaxClaimJobs)
+	c.Types = []string{typ}
+	for {
+		claimed := testkit.Must(documents(r.s.HandedOut(r.Apply(c).(*applied.Claimed))))(r)
+		if len(claimed) == 0 {
+			return docs
+		}
+		docs = append(docs, claimed...)
+	}
+}
+
+func followOnOf(t *testing.T, g job.Group, delayMs int64) job.FollowOn {
+	t.Helper()
+	g.Kind, g.Lines = job.Nothing, 0
+	return testkit.Must(job.NewFollowOn(&g, delayMs))(t)
+}
+
+func ok(id job.ID) job.Outcome {
+	return job.Outcome{ID: id, Code: job.OK, ExitCode: 200, DelayMs: -1}
+}
+
+// oneChained is a job that an outcome creates.
+func oneChained(client, typ, payload string) *job.Create {
+	g := plainGroup(client, typ, 1)
+	return &job.Create{Groups: []job.Group{g}, Frame: job.LenFrame, Longest: len(payload), Payloads: job.LenFrame.Append(nil, []byte(payload))}
+}
+
+// TestFollowOns: the output of each completed job is the payload of the next job, which inherits the attributes that
+// its create did not set. A failed job has no next job.
+func TestFollowOns(t *testing.T) {
+	r := newChainRig(t)
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	last := plainGroup("", "last", 0)
+	next := plainGroup("", "next", 0)
+	next.OnComplete = followOnOf(t, last, 0)
+	next.Client = ""
+	c := plainCreate("a", "first", 3, 1)
+	c.Groups[0].Meta, c.Groups[0].Traceparent, c.Groups[0].OnComplete = "k=v", trace, followOnOf(t, next, 0)
+	r.Apply(c)
+	first := r.Jobs("first")
+	text, address, failed := ok(first[0].ID), ok(first[1].ID), ok(first[2].ID)
+	text.OutputKind, text.Output = job.JSON, []byte(`{"a":1}`)
+	address.OutputAddr = "s3://out"
+	failed.Code, failed.ExitCode = job.Fail, 400
+	r.Apply(job.Complete{Claim: first[0].Claim, Outcomes: []job.Outcome{text, address, failed}})
+	got := r.Jobs("next")
+	var seen []string
+	for _, j := range got {
+		seen = append(seen, fmt.Sprintf("%s %s %q %s %s %d %v", j.Client, j.Kind, j.Payload, j.Meta, j.Traceparent, j.Hops, j.Batch.IsZero()))
+	}
+	want := []string{`a json "{\"a\":1}" k=v ` + trace + ` 1 true`, `a text "s3://out" k=v ` + trace + ` 1 true`}
+	testkit.EqualSlices(t, seen, want, "the next jobs")
+	if len(got) == 0 {
+		return
+	}
+	r.Apply(job.Complete{Claim: got[0].Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: []byte("x")}}})
+	if got := r.Jobs("last"); len(got) != 2 || string(got[1].Payload) != "x" || got[1].Hops != 2 || got[1].OnComplete != "" {
+		t.Errorf("the last jobs are %+v", got)
+	}
+}
+
+// TestRepeatedOutcomesCreateNothing: an outcome that is repeated, or refused, creates no jobs.
+func TestRepeatedOutcomesCreateNothing(t *testing.T) {
+	r := newChainRig(t)
+	r.Apply(plainCreate("a", "x", 1, 1))
+	held := r.Jobs("x")[0]
+	o := ok(held.ID)
+	o.Then = oneChained("", "y", "payload")
+	strange := job.Complete{Claim: job.NewID(1, 1<<20, 0), Outcomes: []job.Outcome{o}}
+	cmd := job.Complete{Claim: held.Claim, Outcomes: []job.Outcome{o, o}}
+	for _, cmd := range []job.Complete{strange, cmd, cmd, strange} {
+		r.Apply(cmd)
+	}
+	got := r.Jobs("y")
+	testkit.Holds(t, len(got) == 1 && string(got[0].Payload) == "payload" && got[0].Client == "a", "the outcome has created", got)
+}
+
+// TestHops: a chain in which each job creates the next ends after MaxHops. Follow-on jobs of a created job count too.
+func TestHops(t *testing.T) {
+	r := newChainRig(t)
+	r.Apply(plainCreate("a", "x", 1, 1))
+	end := func(then *job.Create) job.Refusal {
+		held := r.Jobs("x")
+		testkit.MustEqual(t, len(held), 1)
+		o := ok(held[0].ID)
+		o.Then = then
+		refusal := r.Apply(job.Complete{Claim: held[0].Claim, Outcomes: []job.Outcome{o}}).(*applied.Ended).Results[0].Refusal
+		if refusal != job.Granted {
+			o.Code, o.ExitCode, o.Then = job.Unget, 0, nil
+			r.Apply(job.Complete{Claim: held[0].Claim, Outcomes: []job.Outcome{o}})
+		}
+		return refusal
+	}
+	for hop := range job.MaxHops - 1 {
+		testkit.MustEqual(t, end(oneChained("", "x", "p")), job.Granted, "hop", hop)
+	}
+	followed := oneChained("", "x", "p")
+	followed.Groups[0].OnComplete = followOnOf(t, plainGroup("", "x", 0), 0)
+	testkit.Equal(t, end(followed), job.TooManyHops, "a job with a next one beyond the last hop")
+	testkit.Equal(t, end(oneChained("", "x", "p")), job.Granted, "the last hop")
+	testkit.Equal(t, end(oneChained("", "x", "p")), job.TooManyHops, "one hop too many")
+	testkit.Equal(t, end(nil), job.Granted, "the end of the chain")
+}
+
+// TestChainAtTheLimits: a command creates as many jobs as it may, with unique keys, from jobs that are not kept.
+func TestChainAtTheLimits(t *testing.T) {
+	r := newChainRig(t)
+	c := plainCreate("a", "x", 1000, 1)
+	c.Groups[0].RetentionMs, c.Groups[0].OnComplete = 0, followOnOf(t, plainGroup("b", "after", 0), 5)
+	r.Apply(c)
+	held := r.Jobs("x")
+	cmd := job.Complete{Claim: held[0].Claim}
+	for line := range held {
+		o := ok(held[line].ID)
+		o.OutputKind, o.Output = job.Text, []byte(fmt.Sprint(line))
+		o.Then = oneChained("c", "then", fmt.Sprint("then ", line))
+		o.Then.Unique = []job.UniqueKey{{Line: 0, Key: fmt.Sprint(line % 500)}}
+		cmd.Outcomes = append(cmd.Outcomes, o)
+	}
+	fields, body := cmd.Encode()
+	decoded := testkit.Must(job.Decode(cmd.Verb(), fields, body))(t)
+	r.Apply(decoded)
+	got := r.Jobs("then")
+	testkit.Holds(t, len(got) == 500 && string(got[499].Payload) == "then 499", len(got), "jobs of outcomes")
+	testkit.Equal(t, len(r.Jobs("after")), 0)
+	r.seq += 10
+	for range 10 { // a tick moves a bounded number of jobs
+		r.Apply(job.Tick{})
+	}
+	got = r.Jobs("after")
+	testkit.Holds(t, len(got) == 1000 && string(got[999].Payload) == "999", len(got), "next jobs")
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -35,9 +36,7 @@ func TestAppend(t *testing.T) {
 	}
 	l.Append(id(1), id(10), 0, []byte("abc"), newEnd())
 	_, changed, _ := l.Reader(id(1)).Next()
-	if changed != nil {
-		t.Error("there is text, and nothing to read")
-	}
+	testkit.Holds(t, changed == nil, "there is text, and nothing to read")
 	want := "abc"
 	for _, c := range []struct {
 		claim  int
@@ -58,21 +57,14 @@ func TestAppend(t *testing.T) {
 			t.Errorf("after %+v: %q, want %q", c, rest(l.Reader(id(1))), want)
 		}
 	}
-	if s := l.Stats(); s.AppendedBytes != int64(len("abc"+"de"+"f"+"k"+"again")) || s.MissingBytes != 4 || s.Dropped != 0 {
-		t.Errorf("%+v", s)
-	}
-	if got := rest(r); got != want {
-		t.Errorf("a reader from the beginning: %q", got)
-	}
+	s := l.Stats()
+	testkit.Holds(t, s.AppendedBytes == int64(len("abc"+"de"+"f"+"k"+"again")) && s.MissingBytes == 4 && s.Dropped == 0, s)
+	testkit.Equal(t, rest(r), want, "a reader from the beginning")
 	_, changed, exists := r.Next()
-	if !exists || changed == nil {
-		t.Fatal("there is nothing to wait for")
-	}
+	testkit.MustHold(t, exists && changed != nil, "there is nothing to wait for")
 	l.Append(id(1), id(11), 5, []byte("more"), newEnd())
 	<-changed
-	if got := rest(r); got != "more" {
-		t.Errorf("%q", got)
-	}
+	testkit.Equal(t, rest(r), "more")
 }
 
 // TestReadersAreToldOfLines: a waiting reader is woken for lines that Append adds, even if the part itself is empty.
@@ -97,9 +89,7 @@ func TestReadersAreToldOfLines(t *testing.T) {
 		default:
 			t.Errorf("%+v: the reader is not told", c)
 		}
-		if got := rest(r); got != c.want {
-			t.Errorf("%+v: %q", c, got)
-		}
+		testkit.Equal(t, rest(r), c.want, c)
 		if _, changed, exists := r.Next(); !exists || changed == nil {
 			t.Errorf("%+v: there is nothing to wait for", c)
 		}
@@ -126,9 +116,8 @@ func TestBounds(t *testing.T) {
 	}
 	text := rest(slow)
 	var missed int64
-	if _, err := fmt.Sscanf(text, "\n[%d bytes came faster", &missed); err != nil || int64(strings.Count(text, "x"))+missed != at-5 {
-		t.Errorf("%d missed and %d read of %d: %v", missed, strings.Count(text, "x"), at-5, err)
-	}
+	testkit.Must(fmt.Sscanf(text, "\n[%d bytes came faster", &missed))(t)
+	testkit.Holds(t, int64(strings.Count(text, "x"))+missed == at-5, missed, "missed and", strings.Count(text, "x"), "read of", at-5)
 	var writers sync.WaitGroup
 	for w := range 4 {
 		writers.Go(func() {
@@ -151,9 +140,7 @@ func TestBounds(t *testing.T) {
 	if logs := l.Stats().Logs; logs != maxLogs {
 		t.Errorf("%+v", l.Stats())
 	}
-	if got := rest(l.Reader(id(10_000 + 3*maxLogs - 1))); got != "x" {
-		t.Errorf("the newest log is %q", got)
-	}
+	testkit.Equal(t, rest(l.Reader(id(10_000+3*maxLogs-1))), "x", "the newest log")
 }
 
 // TestTidy: a log is kept for a minute after the end of its job, and wakes its readers when it is dropped. Afterwards,
@@ -164,9 +151,8 @@ func TestTidy(t *testing.T) {
 	l.Append(id(1), id(10), 0, []byte("a"), first)
 	l.Append(id(1), id(10), 1, []byte("a"), second)
 	l.Append(id(2), id(20), 0, []byte("b"), third)
-	if first.stopped != 0 || second.stopped != 1 {
-		t.Errorf("%d, %d", first.stopped, second.stopped)
-	}
+	testkit.Equal(t, first.stopped, 0, second.stopped)
+	testkit.Equal(t, second.stopped, 1, first.stopped)
 	r := l.Reader(id(1))
 	rest(r)
 	_, changed, _ := r.Next()
@@ -178,13 +164,11 @@ func TestTidy(t *testing.T) {
 		t.Errorf("%+v", l.Stats())
 	}
 	l.tidy(now.Add(keptAfterEnd))
-	if s := l.Stats(); s.Logs != 1 || s.Bytes != cap(l.jobs[id(2)].text) {
-		t.Errorf("%+v", s)
-	}
+	s := l.Stats()
+	testkit.Holds(t, s.Logs == 1 && s.Bytes == cap(l.jobs[id(2)].text), s)
 	<-changed
-	if _, _, exists := r.Next(); exists || first.stopped != 1 || third.stopped != 0 {
-		t.Errorf("the log is there: %v; %d, %d", exists, first.stopped, third.stopped)
-	}
+	_, _, exists := r.Next()
+	testkit.Holds(t, !exists && first.stopped == 1 && third.stopped == 0, "the log is there", exists, first.stopped, third.stopped)
 }
 
 // end is the end of a job.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/blob/s3/s3test"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestContract: stores in a bucket behave like stores in a directory.
@@ -71,19 +72,14 @@ func testPut(t *testing.T, all *store) {
 		}
 		sum += size
 		a := addressOf(content)
-		if got, err := s.resolve(t, content); err != nil || got != a {
-			t.Errorf("SHA-1 leads to %s, %v", got, err)
-		}
-		info, err := s.Stat(t.Context(), s.client, a)
-		if err != nil || info.Size != int64(len(content)) || info.Address != a || time.Since(info.Changed).Abs() > time.Minute {
-			t.Errorf("Stat: %+v, %v", info, err)
-		}
+		testkit.Equal(t, testkit.Must(s.resolve(t, content))(t), a, "SHA-1 leads to")
+		info := testkit.Must(s.Stat(t.Context(), s.client, a))(t)
+		testkit.Holds(t, info.Size == int64(len(content)) && info.Address == a && time.Since(info.Changed).Abs() <= time.Minute, "Stat", info)
 	}
 	wantUsed(t, s, sum)
 	for _, want := range []error{nil, blob.ErrNotFound} {
-		if err := s.Delete(t.Context(), s.client, addressOf(long(7))); !errors.Is(err, want) {
-			t.Errorf("Delete: %v, not %v", err, want)
-		}
+		err := s.Delete(t.Context(), s.client, addressOf(long(7)))
+		testkit.Holds(t, errors.Is(err, want), "Delete", err, "not", want)
 		mustMiss(t, s, long(7))
 	}
 	wantUsed(t, s, sum-7)
@@ -107,18 +103,14 @@ func testRefusals(t *testing.T, all *store) {
 		"cut off":         {t.Context(), io.MultiReader(strings.NewReader("part"), iotest.ErrReader(io.ErrUnexpectedEOF)), blob.Ref{}, io.ErrUnexpectedEOF}, // as net/http reports a body that was cut off
 		"canceled":        {ended, strings.NewReader("x"), blob.Ref{}, context.Canceled},
 	} {
-		if _, err := s.Put(tt.ctx, s.client, tt.r, tt.ref); !errors.Is(err, tt.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := s.Put(tt.ctx, s.client, tt.r, tt.ref)
+		testkit.Holds(t, errors.Is(err, tt.want), name, err)
 		all.noFiles()
 	}
-	if _, err := s.resolve(t, "refused"); !errors.Is(err, blob.ErrNotFound) {
-		t.Errorf("SHA-1 of a refused blob: %v", err)
-	}
+	testkit.Fails(s.resolve(t, "refused"))(t, blob.ErrNotFound)
 	wantUsed(t, s, 0)
-	if info, err := s.put(t.Context(), "other", blob.Ref{SHA256: &other}); err != nil || info.Address != other {
-		t.Errorf("Put of the expected content: %v, %v", info, err)
-	}
+	info := testkit.Must(s.put(t.Context(), "other", blob.Ref{SHA256: &other}))(t)
+	testkit.Equal(t, info.Address, other, "Put of the expected content:", info)
 	mustPut(t, s, long(12<<20))
 }
 
@@ -126,10 +118,7 @@ func testRanges(t *testing.T, all *store) {
 	s, content := all.of(""), long(10<<20+3)
 	for _, content := range []string{content, content[:1000]} {
 		mustPut(t, s, content)
-		b, err := s.Get(t.Context(), s.client, addressOf(content))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(s.Get(t.Context(), s.client, addressOf(content)))(t)
 		var running sync.WaitGroup
 		for i := range 8 {
 			running.Go(func() {
@@ -137,30 +126,19 @@ func testRanges(t *testing.T, all *store) {
 				p := make([]byte, 900)
 				n, err := b.ReadAt(p, int64(off))
 				want := content[off:min(off+900, len(content))]
-				if string(p[:n]) != want || (err == io.EOF) != (len(want) < 900) {
-					t.Errorf("ReadAt %d: %d bytes, %v", off, n, err)
-				}
+				testkit.Holds(t, string(p[:n]) == want && (err == io.EOF) == (len(want) < 900), "ReadAt", off, n, "bytes", err)
 			})
 		}
 		running.Wait()
 		for _, off := range []int{0, 5, len(content) - 2, len(content) / 2} {
-			if _, err := b.Seek(int64(off), io.SeekStart); err != nil {
-				t.Fatal(err)
-			}
-			rest, err := io.ReadAll(struct{ io.Reader }{b})
-			if err != nil || string(rest) != content[off:] {
-				t.Errorf("read from %d: %d bytes, %v", off, len(rest), err)
-			}
+			testkit.Must(b.Seek(int64(off), io.SeekStart))(t)
+			rest := testkit.Must(io.ReadAll(struct{ io.Reader }{b}))(t)
+			testkit.Holds(t, string(rest) == content[off:], "read from", off, len(rest), "bytes")
 		}
-		if _, err := b.ReadAt(make([]byte, 1), -1); err == nil {
-			t.Error("ReadAt before the first byte succeeded")
-		}
-		if n, err := b.ReadAt(make([]byte, 1), int64(len(content))); n != 0 || err != io.EOF {
-			t.Errorf("ReadAt at the end: %d, %v", n, err)
-		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Fails(b.ReadAt(make([]byte, 1), -1))(t)
+		n, err := b.ReadAt(make([]byte, 1), int64(len(content)))
+		testkit.Holds(t, n == 0 && err == io.EOF, "ReadAt at the end", n, err)
+		testkit.Check(t, b.Close())
 	}
 }
 
@@ -174,10 +152,8 @@ func testList(t *testing.T, all *store) {
 	for _, limit := range []int{1, 10, 24, 25, 26, blob.MaxList} {
 		var got []blob.Address
 		for after := (*blob.Address)(nil); ; {
-			page, err := s.List(t.Context(), s.client, after, limit)
-			if err != nil || len(page) > limit {
-				t.Fatalf("a page of %d has %d: %v", limit, len(page), err)
-			}
+			page := testkit.Must(s.List(t.Context(), s.client, after, limit))(t)
+			testkit.MustHold(t, len(page) <= limit, "a page of", limit, "has", len(page))
 			for _, info := range page {
 				got = append(got, info.Address)
 			}
@@ -186,14 +162,11 @@ func testList(t *testing.T, all *store) {
 			}
 			after = &page[len(page)-1].Address
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("pages of %d list %d of %d blobs", limit, len(got), len(want))
-		}
+		testkit.Holds(t, slices.Equal(got, want), "pages of", limit, "list", len(got), "of", len(want), "blobs")
 	}
 	for _, limit := range []int{0, blob.MaxList + 1} {
-		if _, err := s.List(t.Context(), s.client, nil, limit); err == nil {
-			t.Errorf("the limit %d was taken", limit)
-		}
+		_, err := s.List(t.Context(), s.client, nil, limit)
+		testkit.Holds(t, err != nil, "the limit", limit, "was taken")
 	}
 }
 
@@ -205,31 +178,23 @@ func testSweep(t *testing.T, all *store) {
 	named := func(a blob.Address) bool { return a == addressOf("named") }
 	sweep := func(want blob.Swept) {
 		t.Helper()
-		if got, err := s.Sweep(t.Context(), s.client, named); err != nil || got != want {
-			t.Fatalf("Sweep: %+v, %v; not %+v", got, err, want)
-		}
+		testkit.MustEqual(t, testkit.Must(s.Sweep(t.Context(), s.client, named))(t), want, "Sweep")
 	}
 	sweep(blob.Swept{})
 	all.age(25 * time.Hour)
-	missing, err := s.Missing(t.Context(), s.client, []blob.Address{addressOf("none"), addressOf("renewed"), addressOf("nothing")})
-	if err != nil || !slices.Equal(missing, []blob.Address{addressOf("none"), addressOf("nothing")}) {
-		t.Fatalf("missing: %v, %v", missing, err)
-	}
+	missing := testkit.Must(s.Missing(t.Context(), s.client, []blob.Address{addressOf("none"), addressOf("renewed"), addressOf("nothing")}))(t)
+	testkit.MustHold(t, slices.Equal(missing, []blob.Address{addressOf("none"), addressOf("nothing")}), "missing", missing)
 	mustPut(t, s, "put again")
 	for content, young := range map[string]bool{"named": false, "old": false, "renewed": true, "put again": true} {
-		info, err := s.Stat(t.Context(), s.client, addressOf(content))
-		if err != nil || (time.Since(info.Changed) < time.Hour) != young {
-			t.Errorf("%s is of %v, %v", content, info.Changed, err)
-		}
+		info := testkit.Must(s.Stat(t.Context(), s.client, addressOf(content)))(t)
+		testkit.Equal(t, time.Since(info.Changed) < time.Hour, young, content, "is", info.Changed)
 	}
 	sweep(blob.Swept{Blobs: 1, Bytes: 3, SHA1s: 1})
 	mustMiss(t, s, "old")
 	for _, content := range []string{"named", "renewed", "put again"} {
 		mustRead(t, s, content)
 	}
-	if _, err := s.resolve(t, "old"); !errors.Is(err, blob.ErrNotFound) {
-		t.Errorf("SHA-1 of a swept blob: %v", err)
-	}
+	testkit.Fails(s.resolve(t, "old"))(t, blob.ErrNotFound)
 	all.age(25 * time.Hour)
 	sweep(blob.Swept{Blobs: 2, Bytes: 16, SHA1s: 2})
 	mustRead(t, s, "named")
@@ -239,39 +204,25 @@ func testSweep(t *testing.T, all *store) {
 func testBatch(t *testing.T, all *store) {
 	s := all.of("")
 	mustPut(t, s, "there")
-	b, err := s.NewBatch(t.Context(), s.client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(s.NewBatch(t.Context(), s.client))(t)
 	contents := []string{"there", long(2 << 20), long(6 << 20)}
 	for i := range 40 {
 		contents = append(contents, fmt.Sprint("member ", i))
 	}
 	for _, content := range append(contents, "member 7") {
-		if _, err := b.Add(t.Context(), strings.NewReader(content), blob.Ref{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(b.Add(t.Context(), strings.NewReader(content), blob.Ref{}))(t)
 	}
 	mustMiss(t, s, "member 7")
-	if err := b.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, b.Commit(t.Context()))
 	bytes := 0
 	for _, content := range contents {
 		mustRead(t, s, content)
 		bytes += len(content)
 	}
 	wantUsed(t, s, bytes)
-	discarded, err := s.NewBatch(t.Context(), s.client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := discarded.Add(t.Context(), strings.NewReader("discarded"), blob.Ref{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := discarded.Discard(); err != nil {
-		t.Fatal(err)
-	}
+	discarded := testkit.Must(s.NewBatch(t.Context(), s.client))(t)
+	testkit.Must(discarded.Add(t.Context(), strings.NewReader("discarded"), blob.Ref{}))(t)
+	testkit.NoError(t, discarded.Discard())
 	mustMiss(t, s, "discarded")
 	wantUsed(t, s, bytes)
 }
@@ -284,11 +235,7 @@ func testResumable(t *testing.T, all *store) {
 		for _, restarts := range []bool{false, true} {
 			s := all.of("alice")
 			begin := func() *blob.Upload {
-				u, err := s.NewUpload(t.Context(), s.client, size, blob.Ref{SHA256: &want})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return u
+				return testkit.Must(s.NewUpload(t.Context(), s.client, size, blob.Ref{SHA256: &want}))(t)
 			}
 			u := begin()
 			restart := func() {
@@ -298,31 +245,20 @@ func testResumable(t *testing.T, all *store) {
 				}
 				all.reopen()
 				s = all.of("alice")
-				var err error
-				if u, err = s.Upload(t.Context(), s.client, u.State().ID); err != nil {
-					t.Fatal(err)
-				}
+				u = testkit.Must(s.Upload(t.Context(), s.client, u.State().ID))(t)
 			}
 			add := func(from, to int) {
 				t.Helper()
-				if err := u.Append(t.Context(), int64(from), strings.NewReader(content[from:to])); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, u.Append(t.Context(), int64(from), strings.NewReader(content[from:to])))
 				wantUsed(t, s, to)
 				restart()
 				mustMiss(t, s, content)
 			}
 			if size < 0 { // another content than was announced removes the upload
 				add(0, 5)
-				if _, err := u.Finish(t.Context()); !errors.Is(err, blob.ErrDigest) {
-					t.Errorf("Finish of another content: %v", err)
-				}
-				if err := u.Append(t.Context(), 5, strings.NewReader("x")); !errors.Is(err, blob.ErrNotFound) {
-					t.Errorf("Append to a removed upload: %v", err)
-				}
-				if _, err := s.Upload(t.Context(), s.client, u.State().ID); !errors.Is(err, blob.ErrNotFound) {
-					t.Errorf("a removed upload: %v", err)
-				}
+				testkit.Fails(u.Finish(t.Context()))(t, blob.ErrDigest)
+				testkit.Failed(t, u.Append(t.Context(), 5, strings.NewReader("x")), blob.ErrNotFound)
+				testkit.Fails(s.Upload(t.Context(), s.client, u.State().ID))(t, blob.ErrNotFound)
 				all.noFiles()
 				wantUsed(t, s, 0)
 				u = begin()
@@ -332,9 +268,8 @@ func testResumable(t *testing.T, all *store) {
 				add(from, to)
 				from = to
 				for _, wrong := range []int{from - 1, from + 1, 1 << 40} {
-					if err := u.Append(t.Context(), int64(wrong), strings.NewReader("x")); !errors.Is(err, blob.ErrOffset) {
-						t.Errorf("Append at %d, not %d: %v", wrong, from, err)
-					}
+					err := u.Append(t.Context(), int64(wrong), strings.NewReader("x"))
+					testkit.Holds(t, errors.Is(err, blob.ErrOffset), "Append at", wrong, "not", from, err)
 				}
 				if _, err := u.Finish(t.Context()); size >= 0 && from < len(content) && !errors.Is(err, blob.ErrIncomplete) {
 					t.Errorf("Finish of %d of %d bytes: %v", from, size, err)
@@ -347,26 +282,18 @@ func testResumable(t *testing.T, all *store) {
 				add(0, len(content))
 			}
 			for range 2 { // the client may not have got the first answer
-				if info, err := u.Finish(t.Context()); err != nil || info.Address != want || info.Size != int64(len(content)) {
-					t.Fatalf("Finish: %+v, %v", info, err)
-				}
+				info := testkit.Must(u.Finish(t.Context()))(t)
+				testkit.MustHold(t, info.Address == want && info.Size == int64(len(content)), "Finish", info)
 				restart()
-				if state := u.State(); state.Blob == nil || *state.Blob != want {
-					t.Errorf("a finished upload: %+v", state)
-				}
+				state := u.State()
+				testkit.Holds(t, state.Blob != nil && *state.Blob == want, "a finished upload", state)
 			}
-			if a, err := s.resolve(t, content); err != nil || a != want {
-				t.Errorf("SHA-1 leads to %s, %v", a, err)
-			}
-			if err := u.Remove(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, testkit.Must(s.resolve(t, content))(t), want, "SHA-1 leads to")
+			testkit.Check(t, u.Remove(t.Context()))
 			all.noFiles()
 			mustRead(t, s, content)
 			wantUsed(t, s, len(content))
-			if err := s.Delete(t.Context(), s.client, want); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, s.Delete(t.Context(), s.client, want))
 		}
 	}
 }
@@ -375,9 +302,8 @@ func testQuota(t *testing.T, all *store) {
 	s, alice, bob := all.of(""), all.of("alice"), all.of("bob")
 	refused := func(s blobs, content string, want blob.Ref) {
 		t.Helper()
-		if _, err := s.put(t.Context(), content, want); !errors.Is(err, blob.ErrQuota) {
-			t.Errorf("%d bytes of client %q: %v", len(content), s.client, err)
-		}
+		_, err := s.put(t.Context(), content, want)
+		testkit.Holds(t, errors.Is(err, blob.ErrQuota), len(content), "bytes of client", s.client, err)
 		all.noFiles()
 	}
 	mustPut(t, s, long(400))
@@ -387,12 +313,8 @@ func testQuota(t *testing.T, all *store) {
 		refused(alice, long(51), blob.Ref{})
 		refused(s, long(151), blob.Ref{})
 		refused(bob, long(151), blob.Ref{})
-		if _, err := bob.NewUpload(t.Context(), bob.client, 151, blob.Ref{}); !errors.Is(err, blob.ErrQuota) {
-			t.Errorf("upload above the quota of all: %v", err)
-		}
-		if _, err := s.put(t.Context(), long(400), blob.Ref{SHA256: &a}); err != nil {
-			t.Errorf("put again, with a known address: %v", err)
-		}
+		testkit.Fails(bob.NewUpload(t.Context(), bob.client, 151, blob.Ref{}))(t, blob.ErrQuota)
+		testkit.Must(s.put(t.Context(), long(400), blob.Ref{SHA256: &a}))(t)
 		refused(s, long(400)+long(151), blob.Ref{SHA256: &a})
 		wantUsed(t, all, 850)
 		all.reopen()
@@ -400,9 +322,7 @@ func testQuota(t *testing.T, all *store) {
 	}
 	mustPut(t, s, long(150))
 	wantUsed(t, all, 1000)
-	if err := s.Delete(t.Context(), s.client, a); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, s.Delete(t.Context(), s.client, a))
 	refused(alice, long(51), blob.Ref{})
 	b := mustPut(t, s, long(399)).Address // the shared blobs have no quota of a client
 	wantUsed(t, s, 549)
@@ -415,9 +335,7 @@ func testQuota(t *testing.T, all *store) {
 		mustPut(t, s, "x"+long(398))
 		return copy(p, long(399)), nil
 	})
-	if _, err := s.Put(t.Context(), s.client, deletes, blob.Ref{SHA256: &b}); !errors.Is(err, blob.ErrQuota) {
-		t.Errorf("a Put whose blob is deleted meanwhile: %v", err)
-	}
+	testkit.Fails(s.Put(t.Context(), s.client, deletes, blob.Ref{SHA256: &b}))(t, blob.ErrQuota)
 	wantUsed(t, all, 999)
 }
 
@@ -433,82 +351,46 @@ func testClients(t *testing.T, all *store) {
 	mustRead(t, bob, "of all")
 	mustMiss(t, bob, "of alice")
 	mustMiss(t, shared, "of alice")
-	b, err := alice.NewBatch(t.Context(), alice.client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Add(t.Context(), strings.NewReader("in a batch"), blob.Ref{}); err != nil {
-		t.Error(err)
-	}
-	if err := b.Commit(t.Context()); err != nil {
-		t.Error(err)
-	}
+	b := testkit.Must(alice.NewBatch(t.Context(), alice.client))(t)
+	testkit.Must(b.Add(t.Context(), strings.NewReader("in a batch"), blob.Ref{}))(t)
+	testkit.Check(t, b.Commit(t.Context()))
 	mustRead(t, alice, "in a batch")
-	u, err := alice.NewUpload(t.Context(), alice.client, 7, blob.Ref{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := testkit.Must(alice.NewUpload(t.Context(), alice.client, 7, blob.Ref{}))(t)
 	for _, other := range []blobs{shared, bob, all.of("nobody")} {
 		mustMiss(t, other, "in a batch")
 		_, err := other.resolve(t, "of alice")
 		_, uploadErr := other.Upload(t.Context(), other.client, u.State().ID)
 		for _, err := range []error{err, uploadErr, other.Delete(t.Context(), other.client, addressOf("of alice"))} {
-			if !errors.Is(err, blob.ErrNotFound) {
-				t.Errorf("client %q: %v", other.client, err)
-			}
+			testkit.Holds(t, errors.Is(err, blob.ErrNotFound), "client", other.client, err)
 		}
 	}
-	if err := alice.Delete(t.Context(), alice.client, addressOf("of all")); !errors.Is(err, blob.ErrNotFound) {
-		t.Errorf("Delete of a shared blob by a client: %v", err)
-	}
-	if err := errors.Join(u.Remove(t.Context()), alice.Delete(t.Context(), alice.client, addressOf("in a batch"))); err != nil {
-		t.Error(err)
-	}
-	if info := mustPut(t, bob, "of alice"); info.Existed {
-		t.Error("a client learns what another one has")
-	}
+	testkit.Failed(t, alice.Delete(t.Context(), alice.client, addressOf("of all")), blob.ErrNotFound)
+	testkit.Check(t, errors.Join(u.Remove(t.Context()), alice.Delete(t.Context(), alice.client, addressOf("in a batch"))))
+	testkit.Holds(t, !mustPut(t, bob, "of alice").Existed, "a client learns what another one has")
 	for client, want := range map[string]string{"": "of all", "alice": "of alice", "bob:2": "of alice"} {
-		list, err := all.List(t.Context(), client, nil, 10)
-		if err != nil || len(list) != 1 || list[0].Address != addressOf(want) {
-			t.Errorf("client %q lists %v, %v", client, list, err)
-		}
+		list := testkit.Must(all.List(t.Context(), client, nil, 10))(t)
+		testkit.Holds(t, len(list) == 1 && list[0].Address == addressOf(want), "client", client, "lists", list)
 	}
 	all.reopen()
-	if names := all.Clients(); !slices.Equal(names, []string{"alice", "bob:2"}) {
-		t.Errorf("clients: %v", names)
-	}
+	testkit.EqualSlices(t, all.Clients(), []string{"alice", "bob:2"}, "clients")
 	mustRead(t, all.of("bob:2"), "of alice")
 	wantUsed(t, all.of("bob:2"), 8)
-	if err := all.Delete(t.Context(), "bob:2", addressOf("of alice")); err != nil {
-		t.Error(err)
-	}
+	testkit.Check(t, all.Delete(t.Context(), "bob:2", addressOf("of alice")))
 	mustRead(t, all.of("alice"), "of alice")
-	if _, err := all.Sweep(t.Context(), "bob:2", func(blob.Address) bool { return true }); err != nil {
-		t.Error(err)
-	}
-	if names := all.Clients(); !slices.Equal(names, []string{"alice"}) {
-		t.Errorf("clients after the last blob of one was removed: %v", names)
-	}
+	testkit.Must(all.Sweep(t.Context(), "bob:2", func(blob.Address) bool { return true }))(t)
+	testkit.EqualSlices(t, all.Clients(), []string{"alice"}, "clients after the last blob of one was removed")
 	wantUsed(t, all, 14)
 	carol := all.of("carol") // her only blob is empty
 	mustPut(t, carol, "")
 	for range 2 {
-		if _, err := carol.Sweep(t.Context(), carol.client, func(blob.Address) bool { return true }); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(carol.Sweep(t.Context(), carol.client, func(blob.Address) bool { return true }))(t)
 		mustRead(t, carol, "")
 		all.reopen()
 		carol = all.of("carol")
 	}
-	if err := carol.Delete(t.Context(), carol.client, addressOf("")); err != nil {
-		t.Error(err)
-	}
-	if _, err := carol.Sweep(t.Context(), carol.client, func(blob.Address) bool { return true }); err != nil {
-		t.Error(err)
-	}
-	if names := all.Clients(); !slices.Equal(names, []string{"alice"}) {
-		t.Errorf("clients after a blob without bytes was removed: %v", names)
-	}
+	testkit.Check(t, carol.Delete(t.Context(), carol.client, addressOf("")))
+	testkit.Must(carol.Sweep(t.Context(), carol.client, func(blob.Address) bool { return true }))(t)
+	testkit.EqualSlices(t, all.Clients(), []string{"alice"}, "clients after a blob without bytes was removed")
 }
 
 func testAtOnce(t *testing.T, all *store) {

@@ -39,33 +39,22 @@ func TestBitFlip(t *testing.T) {
 		path := file(server, "p/blobs/sha256/"+hexOf(a))
 		damaged := []byte(content)
 		damaged[len(damaged)/2] ^= 4
-		if err := os.WriteFile(path, damaged, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, damaged, 0o600))
 		got, err := read(t.Context(), s, a)
 		of, ok := errors.AsType[*blob.DamagedError](err)
-		if !ok || len(got) >= len(content) {
-			t.Fatalf("read %d of %d damaged bytes, %v", len(got), len(content), err)
-		}
+		testkit.MustHold(t, ok && len(got) < len(content), "read", len(got), "of", len(content), "damaged bytes", err)
 		if text := of.Detail(); strings.Contains(text, "bucket") || !strings.Contains(text, a.String()) || !strings.Contains(err.Error(), "s3://bucket/p/") {
 			t.Errorf("the text for clients: %s; the error: %v", text, err)
 		}
-		b, err := s.Get(t.Context(), s.client, a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(s.Get(t.Context(), s.client, a))(t)
 		for range 2 {
 			n, err := b.ReadAt(make([]byte, 3), 0)
 			if _, ok := errors.AsType[*blob.DamagedError](err); !ok || n > 0 {
 				t.Errorf("a range of a damaged blob: %d bytes, %v", n, err)
 			}
 		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-		if info := mustPut(t, s, content); !info.Existed {
-			t.Error("a damaged blob did not exist")
-		}
+		testkit.Check(t, b.Close())
+		testkit.Holds(t, mustPut(t, s, content).Existed, "a damaged blob did not exist")
 		mustRead(t, s, content)
 	}
 }
@@ -77,9 +66,7 @@ func TestRangesVerifyOnce(t *testing.T) {
 	a := mustPut(t, s, content).Address
 	var whole, ranges atomic.Int64
 	proxy.Before(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodGet && r.Header.Get("If-Match") == "" {
-			t.Errorf("a read without If-Match: %s", r.URL)
-		}
+		testkit.Holds(t, r.Method != http.MethodGet || r.Header.Get("If-Match") != "", "a read without If-Match", r.URL)
 		if r.Method == http.MethodGet && r.Header.Get("Range") == "" {
 			whole.Add(1)
 		} else if r.Method == http.MethodGet {
@@ -88,21 +75,13 @@ func TestRangesVerifyOnce(t *testing.T) {
 		return false
 	})
 	for i := range 10 {
-		b, err := s.Get(t.Context(), s.client, a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Must(s.Get(t.Context(), s.client, a))(t)
 		p := make([]byte, 100)
-		if _, err := b.ReadAt(p, int64(i)*1000); err != nil || string(p) != content[i*1000:i*1000+100] {
-			t.Errorf("range %d: %v", i, err)
-		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(b.ReadAt(p, int64(i)*1000))(t)
+		testkit.Holds(t, string(p) == content[i*1000:i*1000+100], "range", i)
+		testkit.Check(t, b.Close())
 	}
-	if whole.Load() != 1 || ranges.Load() != 10 {
-		t.Errorf("%d downloads and %d ranges, not 1 and 10", whole.Load(), ranges.Load())
-	}
+	testkit.Holds(t, whole.Load() == 1 && ranges.Load() == 10, whole.Load(), "downloads and", ranges.Load(), "ranges, not 1 and 10")
 }
 
 // TestVerificationGoesOn: a reader that gives up does not end the download that verifies a long blob.
@@ -121,35 +100,20 @@ func TestVerificationGoesOn(t *testing.T) {
 		return false
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	first, err := s.Get(ctx, s.client, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testkit.Must(s.Get(ctx, s.client, a))(t)
 	verified := make(chan error, 1)
 	go func() { verified <- first.Verify() }()
 	<-asked
 	cancel()
-	if err := <-verified; !errors.Is(err, context.Canceled) {
-		t.Errorf("Verify for a reader that gave up: %v", err)
-	}
-	if err := first.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Failed(t, <-verified, context.Canceled)
+	testkit.Check(t, first.Close())
 	close(goOn)
-	second, err := s.Get(t.Context(), s.client, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := testkit.Must(s.Get(t.Context(), s.client, a))(t)
 	p := make([]byte, 10)
-	if _, err := second.ReadAt(p, 1000); err != nil || string(p) != content[1000:1010] {
-		t.Errorf("ReadAt: %v", err)
-	}
-	if err := second.Close(); err != nil {
-		t.Error(err)
-	}
-	if n := downloads.Load(); n != 1 {
-		t.Errorf("%d downloads", n)
-	}
+	testkit.Must(second.ReadAt(p, 1000))(t)
+	testkit.Holds(t, string(p) == content[1000:1010], "ReadAt")
+	testkit.Check(t, second.Close())
+	testkit.Equal(t, downloads.Load(), 1, "downloads")
 }
 
 // TestBrokenPut: if a copy fails for any reason, Put reports the error, and leaves neither a file nor a blob.
@@ -203,9 +167,8 @@ func TestBrokenPut(t *testing.T) {
 	for name, before := range tests {
 		for _, content := range []string{"content " + name, long(6<<20) + name} {
 			proxy.Before(before)
-			if _, err := s.Put(t.Context(), s.client, strings.NewReader(content), blob.Ref{}); !errors.Is(err, blob.ErrUnavailable) {
-				t.Errorf("%s: Put of %d bytes: %v", name, len(content), err)
-			}
+			_, err := s.Put(t.Context(), s.client, strings.NewReader(content), blob.Ref{})
+			testkit.Holds(t, errors.Is(err, blob.ErrUnavailable), name, "Put of", len(content), "bytes", err)
 			all.noFiles()
 			proxy.Before(nil)
 			if name == "server killed" {
@@ -219,9 +182,7 @@ func TestBrokenPut(t *testing.T) {
 	all.reopen()
 	wantUsed(t, all, 11) // also bytes that no restart has counted
 	server.Kill()
-	if _, err := s.Stat(t.Context(), s.client, addressOf("content 500")); err == nil {
-		t.Error("Stat succeeded without a service")
-	}
+	testkit.Fails(s.Stat(t.Context(), s.client, addressOf("content 500")))(t)
 }
 
 // flip changes the first byte.
@@ -245,12 +206,8 @@ func TestChangedFile(t *testing.T) {
 	for _, n := range []int{100, 11 << 20} {
 		content := long(n)
 		f := &blob.File{Info: blob.Info{Address: addressOf(content), Size: int64(n)}, Path: filepath.Join(t.TempDir(), "changed")}
-		if err := os.WriteFile(f.Path, []byte("X"+content[1:]), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := all.opened.Put(t.Context(), "", []*blob.File{f}); err == nil {
-			t.Errorf("Put of another content of %d bytes succeeded", n)
-		}
+		testkit.NoError(t, os.WriteFile(f.Path, []byte("X"+content[1:]), 0o600))
+		testkit.Holds(t, all.opened.Put(t.Context(), "", []*blob.File{f}) != nil, "Put of another content of", n, "bytes succeeded")
 		mustMiss(t, all.of(""), content)
 	}
 }
@@ -275,12 +232,10 @@ func TestPassingTrouble(t *testing.T) {
 	})
 	mustPut(t, s, content)
 	mustRead(t, s, content)
-	if missing, err := s.Missing(t.Context(), s.client, []blob.Address{addressOf(content)}); err != nil || len(missing) > 0 {
-		t.Errorf("missing: %v, %v", missing, err)
-	}
-	if stats := all.opened.transport.stats.Requests()[http.MethodPut]; stats.Failures == 0 || stats.Requests <= stats.Failures || stats.Seconds <= 0 {
-		t.Errorf("stats of PUT: %+v", stats)
-	}
+	missing := testkit.Must(s.Missing(t.Context(), s.client, []blob.Address{addressOf(content)}))(t)
+	testkit.Holds(t, len(missing) == 0, "missing", missing)
+	stats := all.opened.transport.stats.Requests()[http.MethodPut]
+	testkit.Holds(t, stats.Failures != 0 && stats.Requests > stats.Failures && stats.Seconds > 0, "stats of PUT", stats)
 }
 
 // TestBrokenGet: a download that breaks off is continued at the same offset.
@@ -312,18 +267,12 @@ func TestBrokenGet(t *testing.T) {
 		t.Errorf("read %d bytes, %v", len(got), err)
 	}
 	proxy.Before(nil)
-	b, err := s.Get(t.Context(), s.client, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(s.Get(t.Context(), s.client, a))(t)
 	server.Kill()
 	var got bytes.Buffer
-	if n, err := b.WriteTo(&got); !errors.Is(err, blob.ErrUnavailable) || n >= int64(len(content)) {
-		t.Errorf("read %d bytes without a service: %v", n, err)
-	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	n, err := b.WriteTo(&got)
+	testkit.Holds(t, errors.Is(err, blob.ErrUnavailable) && n < int64(len(content)), "read", n, "bytes without a service", err)
+	testkit.Check(t, b.Close())
 	server.Restart()
 	mustRead(t, s, content)
 }
@@ -345,20 +294,14 @@ func TestUnknownOutcome(t *testing.T) {
 		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/blobs/sha256/") && lose.Load() {
 			body, _ := io.ReadAll(r.Body)
 			path := file(server, strings.TrimPrefix(r.URL.Path, "/bucket/"))
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				t.Error(err)
-			}
-			if err := os.WriteFile(path, body, 0o600); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			testkit.Check(t, os.WriteFile(path, body, 0o600))
 			panic(http.ErrAbortHandler)
 		}
 		return false
 	})
 	lose.Store(true)
-	if _, err := s.Put(t.Context(), s.client, strings.NewReader("stored, but nobody knows"), blob.Ref{}); !errors.Is(err, blob.ErrUnavailable) {
-		t.Fatalf("Put without an answer: %v", err)
-	}
+	testkit.Fails(s.Put(t.Context(), s.client, strings.NewReader("stored, but nobody knows"), blob.Ref{}))(t, blob.ErrUnavailable)
 	wantUsed(t, s, 24)
 	lose.Store(false)
 	// Now even the check of the outcome fails.
@@ -370,9 +313,7 @@ func TestUnknownOutcome(t *testing.T) {
 		}
 		return false
 	})
-	if _, err := s.Put(t.Context(), s.client, strings.NewReader("not stored"), blob.Ref{}); !errors.Is(err, blob.ErrUnavailable) {
-		t.Fatalf("Put without an answer: %v", err)
-	}
+	testkit.Fails(s.Put(t.Context(), s.client, strings.NewReader("not stored"), blob.Ref{}))(t, blob.ErrUnavailable)
 	wantUsed(t, s, 24+10) // the largest possible sum
 	proxy.Before(nil)
 	mustMiss(t, s, "not stored")
@@ -386,13 +327,8 @@ func TestUnknownOutcome(t *testing.T) {
 func TestFinishAgain(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{})
 	s := all.of("")
-	u, err := s.NewUpload(t.Context(), s.client, 7, blob.Ref{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := u.Append(t.Context(), 0, strings.NewReader("WILSON!")); err != nil {
-		t.Fatal(err)
-	}
+	u := testkit.Must(s.NewUpload(t.Context(), s.client, 7, blob.Ref{}))(t)
+	testkit.NoError(t, u.Append(t.Context(), 0, strings.NewReader("WILSON!")))
 	refuse := func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPut {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -401,19 +337,14 @@ func TestFinishAgain(t *testing.T) {
 	}
 	for range 2 {
 		proxy.Before(refuse)
-		if _, err := u.Finish(t.Context()); !errors.Is(err, blob.ErrUnavailable) {
-			t.Fatalf("Finish without a service: %v", err)
-		}
-		if state := u.State(); state.Blob != nil || state.Offset != 7 {
-			t.Errorf("state after a failed Finish: %+v", state)
-		}
+		testkit.Fails(u.Finish(t.Context()))(t, blob.ErrUnavailable)
+		state := u.State()
+		testkit.Holds(t, state.Blob == nil && state.Offset == 7, "state after a failed Finish", state)
 		wantUsed(t, s, 7)
 		proxy.Before(nil)
 		all.reopen()
 		s = all.of("")
-		if u, err = s.Upload(t.Context(), s.client, u.State().ID); err != nil {
-			t.Fatal(err)
-		}
+		u = testkit.Must(s.Upload(t.Context(), s.client, u.State().ID))(t)
 		wantUsed(t, s, 7)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -423,9 +354,7 @@ func TestFinishAgain(t *testing.T) {
 		}
 		return false
 	})
-	if _, err := u.Finish(ctx); err != nil {
-		t.Errorf("Finish for a client that hangs up: %v", err)
-	}
+	testkit.Must(u.Finish(ctx))(t)
 	mustRead(t, s, "WILSON!")
 	wantUsed(t, s, 7)
 }
@@ -434,14 +363,9 @@ func TestFinishAgain(t *testing.T) {
 func TestRefusedBatch(t *testing.T) {
 	all, _, proxy := behindProxy(t, blob.Options{})
 	s := all.of("")
-	b, err := s.NewBatch(t.Context(), s.client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Must(s.NewBatch(t.Context(), s.client))(t)
 	for _, content := range []string{"one", "two", "three"} {
-		if _, err := b.Add(t.Context(), strings.NewReader(content), blob.Ref{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(b.Add(t.Context(), strings.NewReader(content), blob.Ref{}))(t)
 	}
 	proxy.Before(func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, hexOf(addressOf("two"))) {
@@ -450,9 +374,7 @@ func TestRefusedBatch(t *testing.T) {
 		}
 		return false
 	})
-	if err := b.Commit(t.Context()); !errors.Is(err, blob.ErrUnavailable) {
-		t.Errorf("Commit: %v", err)
-	}
+	testkit.Failed(t, b.Commit(t.Context()), blob.ErrUnavailable)
 	all.noFiles()
 	proxy.Before(nil)
 	mustMiss(t, s, "two")
@@ -480,17 +402,15 @@ func TestResolveIsBounded(t *testing.T) {
 	for i := range asked {
 		running.Go(func() {
 			x := blob.SHA1(sha1.Sum([]byte{byte(i)}))
-			if _, err := s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &x}); !errors.Is(err, blob.ErrNotFound) && !errors.Is(err, blob.ErrFiles) {
-				t.Error(err)
-			}
+			_, err := s.Resolve(t.Context(), s.client, blob.Ref{SHA1: &x})
+			testkit.Holds(t, errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrFiles), err)
 		})
 	}
 	testkit.Eventually(t, "the puts stand still", func() bool { return now.Load() >= blob.MinFiles/2 && now.Load() == most.Load() })
 	close(goOn)
 	running.Wait()
-	if n := most.Load(); n > blob.MinFiles {
-		t.Errorf("%d look-ups at once", n)
-	}
+	n := most.Load()
+	testkit.Holds(t, n <= blob.MinFiles, n, "look-ups at once")
 }
 
 // TestSlowJoin: a service may take longer to join the parts of a blob than it may otherwise be silent.
@@ -508,8 +428,6 @@ func TestSlowJoin(t *testing.T) {
 	})
 	content := long(6 << 20)
 	mustPut(t, all.of(""), content)
-	if n := joins.Load(); n != 1 {
-		t.Errorf("%d requests to join the parts", n)
-	}
+	testkit.Equal(t, joins.Load(), 1, "requests to join the parts")
 	mustRead(t, all.of(""), content)
 }

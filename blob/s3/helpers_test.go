@@ -16,6 +16,7 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/blob/s3/s3test"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestMain makes the rests between two tries of a request short.
@@ -38,7 +39,7 @@ type store struct {
 // age makes all blobs and renewals older.
 func (s *store) age(by time.Duration) {
 	s.t.Helper()
-	err := filepath.WalkDir(s.files, func(path string, d os.DirEntry, err error) error {
+	testkit.NoError(s.t, filepath.WalkDir(s.files, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -48,10 +49,7 @@ func (s *store) age(by time.Duration) {
 		}
 		at := info.ModTime().Add(-by)
 		return os.Chtimes(path, at, at)
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))
 }
 
 func newStore(t *testing.T, address string, o blob.Options) *store {
@@ -59,15 +57,10 @@ func newStore(t *testing.T, address string, o blob.Options) *store {
 	s := &store{t: t, dir: filepath.Join(t.TempDir(), "blobs"), o: o}
 	s.files = s.dir
 	if address != "" {
-		a, err := ParseAddress(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := testkit.Must(ParseAddress(address))(t)
 		s.bucket = &Options{Address: a, Server: "server-1", PartBytes: 5 << 20, Silence: 2 * time.Second}
 	}
-	if err := s.open(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.open())
 	t.Cleanup(s.close)
 	return s
 }
@@ -90,18 +83,14 @@ func (s *store) close() {
 	if s.Store == nil {
 		return
 	}
-	if err := s.Close(); err != nil {
-		s.t.Error(err)
-	}
+	testkit.Check(s.t, s.Close())
 	s.Store = nil
 }
 
 func (s *store) reopen() {
 	s.t.Helper()
 	s.close()
-	if err := s.open(); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, s.open())
 }
 
 // of returns the blobs of a client.
@@ -128,26 +117,17 @@ func (s blobs) Used() int64 { return s.UsedBy(s.client) }
 // noFiles checks that the directory of the store contains no uploads.
 func (s *store) noFiles() {
 	s.t.Helper()
-	err := filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && filepath.Base(filepath.Dir(path)) == "uploads" {
-			s.t.Errorf("%s was left", path)
-		}
+	testkit.Check(s.t, filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
+		testkit.Holds(s.t, err != nil || d.IsDir() || filepath.Base(filepath.Dir(path)) != "uploads", path, "was left")
 		return err
-	})
-	if err != nil {
-		s.t.Error(err)
-	}
+	}))
 }
 
 func mustPut(t *testing.T, s blobs, content string) blob.Info {
 	t.Helper()
-	info, err := s.put(t.Context(), content, blob.Ref{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Address != sha256.Sum256([]byte(content)) || info.SHA1 != sha1.Sum([]byte(content)) || info.Size != int64(len(content)) {
-		t.Fatalf("Put of %d bytes: %+v", len(content), info)
-	}
+	info := testkit.Must(s.put(t.Context(), content, blob.Ref{}))(t)
+	testkit.MustHold(t, info.Address == sha256.Sum256([]byte(content)) && info.SHA1 == sha1.Sum([]byte(content)) &&
+		info.Size == int64(len(content)), "Put of", len(content), "bytes", info)
 	return info
 }
 
@@ -166,30 +146,23 @@ func read(ctx context.Context, s blobs, a blob.Address) (string, error) {
 
 func mustRead(t *testing.T, s blobs, content string) {
 	t.Helper()
-	if got, err := read(t.Context(), s, addressOf(content)); err != nil || got != content {
-		t.Fatalf("read %d bytes, %v; put were %d", len(got), err, len(content))
-	}
+	got := testkit.Must(read(t.Context(), s, addressOf(content)))(t)
+	testkit.MustHold(t, got == content, "read", len(got), "bytes", "put were", len(content))
 }
 
 func mustMiss(t *testing.T, s blobs, content string) {
 	t.Helper()
 	_, err := s.Stat(t.Context(), s.client, addressOf(content))
-	if !errors.Is(err, blob.ErrNotFound) {
-		t.Fatalf("Stat of a missing blob: %v", err)
-	}
+	testkit.Failed(t, err, blob.ErrNotFound)
 	if text := err.Error(); strings.Contains(text, "bucket") || !strings.Contains(text, addressOf(content).String()) {
 		t.Errorf("the error must name the blob, and not its place: %s", text)
 	}
-	if _, err := s.Get(t.Context(), s.client, addressOf(content)); !errors.Is(err, blob.ErrNotFound) {
-		t.Fatalf("Get of a missing blob: %v", err)
-	}
+	testkit.Fails(s.Get(t.Context(), s.client, addressOf(content)))(t, blob.ErrNotFound)
 }
 
 func wantUsed(t *testing.T, s interface{ Used() int64 }, want int) {
 	t.Helper()
-	if got := s.Used(); got != int64(want) {
-		t.Fatalf("%d bytes are used, not %d", got, want)
-	}
+	testkit.MustEqual(t, s.Used(), int64(want), "bytes are used", want)
 }
 
 // long is a text of n bytes without repetition.

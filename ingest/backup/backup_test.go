@@ -142,9 +142,7 @@ func digestAt(t *testing.T, data, uuid string, through uint64, fresh bool) strin
 		}
 	}
 	testkit.Must(ingest.Replay(t.Context(), s, records, func(uint64, uint64) {}))(t)
-	if s.Applied() != through {
-		t.Fatalf("the state of %s is that of seq %d, not %d", data, s.Applied(), through)
-	}
+	testkit.MustEqual(t, s.Applied(), through, "the state", data, "is at")
 	sum, rows := testkit.Must2(s.Digest())(t)
 	return fmt.Sprintf("%x %v", sum, rows)
 }
@@ -214,13 +212,9 @@ func TestBackupsOfABusyServer(t *testing.T) {
 		data := filepath.Join(t.TempDir(), "data")
 		restored := testkit.Must(Restore(t.Context(), m.Path, data))(t)
 		last := m.Verified.Last
-		if restored.Applied < last || restored.Journal != uuid || len(m.had) == 0 {
-			t.Errorf("backup %d: %+v", i, restored)
-		}
+		testkit.Holds(t, restored.Applied >= last && restored.Journal == uuid && len(m.had) != 0, "backup", i, restored)
 		got, want := digestAt(t, data, uuid, last, false), digestAt(t, s.dir, uuid, last, true)
-		if got != want {
-			t.Errorf("backup %d: the state at seq %d is\n%s, and that of the original\n%s", i, last, got, want)
-		}
+		testkit.Equal(t, got, want, "backup", i, "the state at seq", last, "beside the original")
 		e := testkit.Must(ingest.Open(ingest.Options{Dir: data}))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -234,9 +228,8 @@ func TestBackupsOfABusyServer(t *testing.T) {
 				}
 			}
 		}
-		if problems, err := e.Check(func(p string) bool { t.Error(p); return true }); problems > 0 || err != nil {
-			t.Errorf("backup %d: %d problems, %v", i, problems, err)
-		}
+		problems, err := e.Check(func(p string) bool { t.Error(p); return true })
+		testkit.Holds(t, problems == 0 && err == nil, "backup", i, problems, "problems", err)
 		stop()
 		testkit.Check(t, <-ended)
 	}
@@ -332,9 +325,8 @@ func TestBlobs(t *testing.T) {
 		f.put("acme", fmt.Sprint("of acme ", i))
 	}
 	first := mustMake(t, dir, s.stream, f, 2)
-	if n, _ := first.Verified.Blobs.Count(); n != 40 || first.NewBlobs != 40 {
-		t.Errorf("%d blobs, %d are new", n, first.NewBlobs)
-	}
+	n, _ := first.Verified.Blobs.Count()
+	testkit.Holds(t, n == 40 && first.NewBlobs == 40, n, "blobs", first.NewBlobs, "are new")
 	gone := f.put("acme", "goes")
 	f.put("new client", "x")
 	delete(f.of, "new client")
@@ -347,9 +339,8 @@ func TestBlobs(t *testing.T) {
 	}
 	f.gets = 0
 	second := mustMake(t, dir, s.stream, f, 2)
-	if n, _ := second.Verified.Blobs.Count(); n != 42 || second.NewBlobs != 2 || f.gets != 2 {
-		t.Errorf("%d blobs, %d are new, %d were fetched", n, second.NewBlobs, f.gets)
-	}
+	n, _ = second.Verified.Blobs.Count()
+	testkit.Holds(t, n == 42 && second.NewBlobs == 2 && f.gets == 2, n, "blobs", second.NewBlobs, "are new", f.gets, "were fetched")
 	data := filepath.Join(t.TempDir(), "data")
 	testkit.Must(Restore(t.Context(), second.Path, data))(t)
 	store := testkit.Must(blob.OpenDir(t.Context(), filepath.Join(data, "blobs"), blob.Options{ReserveBytes: 1}))(t)
@@ -357,12 +348,9 @@ func TestBlobs(t *testing.T) {
 		for address, want := range all {
 			ref := testkit.Must(blob.Parse(address))(t)
 			b, err := store.Get(t.Context(), client, *ref.SHA256)
-			if err != nil {
-				t.Fatalf("%s %q: %v", client, want, err)
-			}
-			if got, err := io.ReadAll(b); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%q, want %q, %v", got, want, err)
-			}
+			testkit.NoError(t, err, client, want)
+			got := testkit.Must(io.ReadAll(b))(t)
+			testkit.Holds(t, bytes.Equal(got, want), got, "want", want)
 			testkit.Check(t, b.Close())
 		}
 	}
@@ -370,22 +358,14 @@ func TestBlobs(t *testing.T) {
 
 	clear(f.of[""])
 	third := mustMake(t, dir, s.stream, f, 2)
-	if want := []string{first.Path}; !slices.Equal(third.Removed, want) {
-		t.Errorf("removed %v, want %v", third.Removed, want)
-	}
+	testkit.EqualSlices(t, third.Removed, []string{first.Path}, "removed")
 	for _, path := range []string{second.Path, third.Path} {
-		if _, err := Verify(t.Context(), path, true); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(Verify(t.Context(), path, true))(t)
 	}
 	mustMake(t, dir, s.stream, f, 1)
-	left, err := filepath.Glob(filepath.Join(dir, blobsDir, "blobs", "sha256", "*"))
-	if err != nil || len(left) != 0 {
-		t.Errorf("blobs that no backup has are left: %v, %v", left, err)
-	}
-	if _, err := tryMake(t, dir, s.stream, nil, 0); err != nil {
-		t.Errorf("a backup without blobs: %v", err)
-	}
+	left := testkit.Must(filepath.Glob(filepath.Join(dir, blobsDir, "blobs", "sha256", "*")))(t)
+	testkit.Equal(t, len(left), 0, "blobs that no backup has are left")
+	testkit.Must(tryMake(t, dir, s.stream, nil, 0))(t)
 	if left, err := filepath.Glob(filepath.Join(dir, blobsDir, "clients", "acme", "blobs", "sha256", "*")); err != nil || len(left) != 20 {
 		t.Errorf("the blobs of the backup before are %d, %v", len(left), err)
 	}
@@ -400,17 +380,13 @@ func TestDamagedBlobOfAServer(t *testing.T) {
 	f.put("", "right")
 	f.damaged = map[string]bool{f.put("", "damaged"): true}
 	made := mustMake(t, dir, s.stream, f, 0)
-	if n, _ := made.Verified.Blobs.Count(); n != 1 || !slices.Equal(made.Damaged, []string{addressOf("damaged")}) {
-		t.Errorf("%d blobs, damaged: %v", n, made.Damaged)
-	}
-	if _, err := Verify(t.Context(), made.Path, true); err != nil {
-		t.Error(err)
-	}
+	n, _ := made.Verified.Blobs.Count()
+	testkit.Holds(t, n == 1 && slices.Equal(made.Damaged, []string{addressOf("damaged")}), n, "blobs, damaged", made.Damaged)
+	testkit.Must(Verify(t.Context(), made.Path, true))(t)
 	f.damaged = nil
 	made = mustMake(t, dir, s.stream, f, 0)
-	if n, _ := made.Verified.Blobs.Count(); n != 2 || len(made.Damaged) > 0 {
-		t.Errorf("%d blobs, damaged: %v", n, made.Damaged)
-	}
+	n, _ = made.Verified.Blobs.Count()
+	testkit.Holds(t, n == 2 && len(made.Damaged) == 0, n, "blobs, damaged", made.Damaged)
 }
 
 // TestNames: backups are in the order in which they were made, even if the clock of the server was set back. The oldest
@@ -422,41 +398,23 @@ func TestNames(t *testing.T) {
 	testkit.NoError(t, os.Rename(mustMake(t, dir, s.stream, nil, 0).Path, future))
 	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600))
 	second := mustMake(t, dir, s.stream, nil, 0)
-	if filepath.Base(second.Path) != "29991231T235959.001Z" {
-		t.Errorf("the second backup is %s", second.Path)
-	}
-	if path, unlock, err := Find(dir); err != nil || path != second.Path || unlock() != nil {
-		t.Errorf("the newest is %s, %v", path, err)
-	}
-	if path, unlock, err := Find(future); err != nil || path != future || unlock() != nil {
-		t.Errorf("%s, %v", path, err)
-	}
-	third := mustMake(t, dir, s.stream, nil, 1)
-	if !slices.Equal(third.Removed, []string{future, second.Path}) {
-		t.Errorf("removed %v", third.Removed)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 2 {
-		t.Errorf("%v, %v", entries, err)
-	}
-	if _, _, err := Find(t.TempDir()); !errors.Is(err, ErrNoBackup) {
-		t.Errorf("an empty directory: %v", err)
-	}
-	if _, _, err := Find(filepath.Join(dir, "none")); !errors.Is(err, ErrNoBackup) {
-		t.Errorf("a directory that does not exist: %v", err)
-	}
+	testkit.Equal(t, filepath.Base(second.Path), "29991231T235959.001Z", "the second backup", second.Path)
+	path, unlock := testkit.Must2(Find(dir))(t)
+	testkit.Holds(t, path == second.Path && unlock() == nil, "the newest is", path)
+	path, unlock = testkit.Must2(Find(future))(t)
+	testkit.Holds(t, path == future && unlock() == nil, path)
+	testkit.EqualSlices(t, mustMake(t, dir, s.stream, nil, 1).Removed, []string{future, second.Path}, "removed")
+	testkit.Equal(t, len(testkit.Must(os.ReadDir(dir))(t)), 2)
+	testkit.Fails2(Find(t.TempDir()))(t, ErrNoBackup)
+	testkit.Fails2(Find(filepath.Join(dir, "none")))(t, ErrNoBackup)
 }
 
 // TestOneAtATime: the directory of the backups is locked while a backup is made or restored.
 func TestOneAtATime(t *testing.T) {
 	dir := t.TempDir()
 	d := testkit.Must(OpenDirectory(dir, true))(t)
-	if _, err := OpenDirectory(dir, true); !errors.Is(err, ErrInUse) {
-		t.Errorf("a second one: %v", err)
-	}
-	if _, _, err := Find(dir); !errors.Is(err, ErrInUse) {
-		t.Errorf("a restore: %v", err)
-	}
+	testkit.Fails(OpenDirectory(dir, true))(t, ErrInUse)
+	testkit.Fails2(Find(dir))(t, ErrInUse)
 	testkit.Check(t, d.Close())
 }
 
@@ -467,9 +425,7 @@ func TestFilesInCommon(t *testing.T) {
 	dir := t.TempDir()
 	table := func(m Made) string {
 		i := slices.IndexFunc(m.Verified.Files, func(f File) bool { return strings.HasSuffix(f.Path, ".sst") })
-		if i < 0 {
-			t.Fatalf("no tables in %+v", m.Verified.Files)
-		}
+		testkit.MustHold(t, i >= 0, "no tables in", m.Verified.Files)
 		return filepath.Join(m.Path, m.Verified.Files[i].Path)
 	}
 	first, second := mustMake(t, dir, s.stream, nil, 0), mustMake(t, dir, s.stream, nil, 0)
@@ -481,14 +437,9 @@ func TestFilesInCommon(t *testing.T) {
 	for n := 0; n < 5 && !same(); n++ { // the store may replace its tables between two backups
 		first, second = second, mustMake(t, dir, s.stream, nil, 0)
 	}
-	if !same() {
-		t.Error("the table is stored twice")
-	}
+	testkit.Holds(t, same(), "the table is stored twice")
 	flip(t, table(second), 100)
-	third := mustMake(t, dir, s.stream, nil, 0)
-	if _, err := Verify(t.Context(), third.Path, true); err != nil {
-		t.Errorf("after the damage of an earlier backup: %v", err)
-	}
+	testkit.Must(Verify(t.Context(), mustMake(t, dir, s.stream, nil, 0).Path, true))(t)
 }
 
 // flip changes a bit of a file.
@@ -512,17 +463,14 @@ func TestDamage(t *testing.T) {
 	made := mustMake(t, dir, s.stream, f, 0)
 	refused := func(what string) {
 		t.Helper()
-		if _, err := Verify(t.Context(), made.Path, true); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: Verify: %v", what, err)
-		}
+		_, err := Verify(t.Context(), made.Path, true)
+		testkit.Holds(t, errors.Is(err, ErrDamaged), what, "Verify", err)
 		parent := t.TempDir()
 		data := filepath.Join(parent, "data")
-		if _, err := Restore(t.Context(), made.Path, data); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: Restore: %v", what, err)
-		}
-		if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
-			t.Errorf("%s: Restore has left %v, %v", what, left, err)
-		}
+		_, err = Restore(t.Context(), made.Path, data)
+		testkit.Holds(t, errors.Is(err, ErrDamaged), what, "Restore", err)
+		left := testkit.Must(os.ReadDir(parent))(t)
+		testkit.Holds(t, len(left) == 0, what, "Restore has left", left)
 	}
 	var files []string
 	for _, root := range []string{made.Path, filepath.Join(dir, blobsDir, "blobs"), filepath.Join(dir, blobsDir, "clients", "acme", "blobs")} {
@@ -533,9 +481,7 @@ func TestDamage(t *testing.T) {
 			return err
 		}))
 	}
-	if len(files) < 10 {
-		t.Fatalf("only %v", files)
-	}
+	testkit.MustHold(t, len(files) >= 10, "only", files)
 	for _, path := range files {
 		content := testkit.Must(os.ReadFile(path))(t)
 		name := strings.TrimPrefix(path, dir)
@@ -560,13 +506,8 @@ func TestDamage(t *testing.T) {
 		testkit.NoError(t, os.Remove(path))
 		put(content)
 	}
-	if _, err := Verify(t.Context(), made.Path, true); err != nil {
-		t.Errorf("the repaired backup: %v", err)
-	}
-	data := filepath.Join(t.TempDir(), "data")
-	if _, err := Restore(t.Context(), made.Path, data); err != nil {
-		t.Errorf("the repaired backup: %v", err)
-	}
+	testkit.Must(Verify(t.Context(), made.Path, true))(t)
+	testkit.Must(Restore(t.Context(), made.Path, filepath.Join(t.TempDir(), "data")))(t)
 }
 
 // TestAddedFiles: Verify refuses files that are not in the manifest, and Restore does not copy them.
@@ -576,16 +517,14 @@ func TestAddedFiles(t *testing.T) {
 	for _, name := range []string{"store/999999.sst", "journal/00000000000000000009/00000000000000000009"} {
 		path := filepath.Join(made.Path, name)
 		testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte("x"), 0o640)))
-		if _, err := Verify(t.Context(), made.Path, true); !errors.Is(err, ErrDamaged) {
-			t.Errorf("with %s: %v", name, err)
-		}
+		_, err := Verify(t.Context(), made.Path, true)
+		testkit.Holds(t, errors.Is(err, ErrDamaged), "with", name, err)
 		data := filepath.Join(t.TempDir(), "data")
 		if _, err := Restore(t.Context(), made.Path, data); err != nil {
 			t.Errorf("with %s: %v", name, err)
 		}
-		if _, err := os.Lstat(filepath.Join(data, name)); !os.IsNotExist(err) {
-			t.Errorf("%s was restored: %v", name, err)
-		}
+		_, err = os.Lstat(filepath.Join(data, name))
+		testkit.Holds(t, os.IsNotExist(err), name, "was restored", err)
 		testkit.NoError(t, os.Remove(path))
 	}
 }
@@ -598,13 +537,10 @@ func TestVerifyEnds(t *testing.T) {
 	m, _ := testkit.Must2(open(made.Path))(t)
 	ctx, end := context.WithCancel(t.Context())
 	end()
-	if _, err := verifyContent(ctx, made.Path, m); !errors.Is(err, context.Canceled) || errors.Is(err, ErrDamaged) {
-		t.Errorf("verification: %v", err)
-	}
-	if _, err := Verify(ctx, made.Path, true); !errors.Is(err, context.Canceled) || errors.Is(err, ErrDamaged) {
-		t.Errorf("verification: %v", err)
-	}
-	if _, err := Restore(ctx, made.Path, filepath.Join(t.TempDir(), "data")); !errors.Is(err, context.Canceled) || errors.Is(err, ErrDamaged) {
-		t.Errorf("restore: %v", err)
-	}
+	_, err := verifyContent(ctx, made.Path, m)
+	testkit.Holds(t, errors.Is(err, context.Canceled) && !errors.Is(err, ErrDamaged), "verification", err)
+	_, err = Verify(ctx, made.Path, true)
+	testkit.Holds(t, errors.Is(err, context.Canceled) && !errors.Is(err, ErrDamaged), "verification", err)
+	_, err = Restore(ctx, made.Path, filepath.Join(t.TempDir(), "data"))
+	testkit.Holds(t, errors.Is(err, context.Canceled) && !errors.Is(err, ErrDamaged), "restore", err)
 }

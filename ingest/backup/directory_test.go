@@ -21,15 +21,13 @@ func TestAnotherServer(t *testing.T) {
 	refused := func(what string) {
 		t.Helper()
 		_, err := tryMake(t, dir, b.stream, nil, 1)
-		if !errors.Is(err, ErrOtherServer) || !strings.Contains(err.Error(), uuidA) || !strings.Contains(err.Error(), uuidB) {
-			t.Errorf("%s: %v, want both of %s and %s", what, err, uuidA, uuidB)
-		}
+		testkit.Holds(t, errors.Is(err, ErrOtherServer) && strings.Contains(err.Error(), uuidA) &&
+			strings.Contains(err.Error(), uuidB), what, err, "want both of", uuidA, "and", uuidB)
 		if _, err := Verify(t.Context(), first.Path, true); err != nil {
 			t.Errorf("%s: the backup of the first server: %v", what, err)
 		}
-		if entries, err := os.ReadDir(dir); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") }) {
-			t.Errorf("%s: %v, %v", what, entries, err)
-		}
+		entries := testkit.Must(os.ReadDir(dir))(t)
+		testkit.Holds(t, !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") }), what, entries)
 	}
 	refused("after one backup")
 	d := testkit.Must(OpenDirectory(dir, false))(t)
@@ -52,15 +50,11 @@ func TestServerData(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	testkit.NoError(t, os.Symlink(data, link))
 	for _, path := range []string{data, filepath.Join(data, "blobs"), filepath.Join(data, "backups", "daily"), link} {
-		if _, err := OpenDirectory(path, true); !errors.Is(err, ErrServerData) {
-			t.Errorf("%s: %v, want %v", path, err, ErrServerData)
-		}
+		_, err := OpenDirectory(path, true)
+		testkit.Holds(t, errors.Is(err, ErrServerData), path, err, "want", ErrServerData)
 	}
-	if exists(data, "backups") {
-		t.Error("a directory was made")
-	}
-	d := testkit.Must(OpenDirectory(filepath.Join(filepath.Dir(data), "backups"), true))(t)
-	testkit.Check(t, d.Close())
+	testkit.Holds(t, !exists(data, "backups"), "a directory was made")
+	testkit.Check(t, testkit.Must(OpenDirectory(filepath.Join(filepath.Dir(data), "backups"), true))(t).Close())
 }
 
 // TestLeftDirectories: OpenDirectory removes the leftovers of a killed backup, but nothing that another program or a user has
@@ -93,17 +87,15 @@ func TestLeftDirectories(t *testing.T) {
 	testkit.NoError(t, os.WriteFile(filepath.Join(target, leftMark), nil, 0o640))
 	link := partialPrefix + "999"
 	testkit.NoError(t, os.Symlink(target, filepath.Join(dir, link)))
-	d := testkit.Must(OpenDirectory(dir, true))(t)
-	testkit.Check(t, d.Close())
+	testkit.Check(t, testkit.Must(OpenDirectory(dir, true))(t).Close())
 	for _, name := range append(foreign, link) {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Errorf("%s was removed: %v", name, err)
 		}
 	}
 	for _, name := range left {
-		if _, err := os.Lstat(filepath.Join(dir, name)); !os.IsNotExist(err) {
-			t.Errorf("%s is still there: %v", name, err)
-		}
+		_, err := os.Lstat(filepath.Join(dir, name))
+		testkit.Holds(t, os.IsNotExist(err), name, "is still there", err)
 	}
 }
 
@@ -112,21 +104,16 @@ func TestMarks(t *testing.T) {
 	s := startSource(t, 0)
 	dir := t.TempDir()
 	first := mustMake(t, dir, s.stream, nil, 0)
-	if _, err := os.Lstat(filepath.Join(first.Path, leftMark)); !os.IsNotExist(err) {
-		t.Errorf("a complete backup has a mark: %v", err)
-	}
+	testkit.Fails(os.Lstat(filepath.Join(first.Path, leftMark)))(t, os.ErrNotExist)
 	// The removal was killed when the backup had its mark, and in the second case when it also had its new name.
 	testkit.NoError(t, os.WriteFile(filepath.Join(first.Path, leftMark), nil, 0o640))
 	second := mustMake(t, dir, s.stream, nil, 1)
-	if !slices.Equal(second.Removed, []string{first.Path}) {
-		t.Errorf("removed %v", second.Removed)
-	}
+	testkit.EqualSlices(t, second.Removed, []string{first.Path}, "removed")
 	gone := filepath.Join(dir, removedPrefix+filepath.Base(second.Path))
 	testkit.NoError(t, errors.Join(os.WriteFile(filepath.Join(second.Path, leftMark), nil, 0o640), os.Rename(second.Path, gone)))
 	third := mustMake(t, dir, s.stream, nil, 1)
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || len(third.Removed) != 0 {
-		t.Errorf("left %v, %v", entries, err)
-	}
+	entries := testkit.Must(os.ReadDir(dir))(t)
+	testkit.Holds(t, len(entries) == 1 && len(third.Removed) == 0, "left", entries)
 }
 
 // TestRottenBlob: a blob whose bytes have changed in the directory is fetched again. Then the new backup can be restored,
@@ -147,25 +134,17 @@ func TestRottenBlob(t *testing.T) {
 		"Restore": func() error { _, err := Restore(t.Context(), second.Path, filepath.Join(t.TempDir(), "x")); return err },
 	} {
 		err := try()
-		if !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: %v", what, err)
-		}
-		if got := Others(second.Path, err); got != without.Path {
-			t.Errorf("%s: the other backups are %s, and only %s does not share the blob", what, got, without.Path)
-		}
+		testkit.Holds(t, errors.Is(err, ErrDamaged), what, err)
+		testkit.Equal(t, Others(second.Path, err), without.Path, what, "the other backups that share the blob")
 	}
 	if got, want := Others(second.Path, ErrDamaged), first.Path+", "+without.Path; got != want {
 		t.Errorf("the other backups are %s, want %s", got, want)
 	}
 	f.gets = 0
 	third := mustMake(t, dir, s.stream, f, 0)
-	if f.gets != 1 || !slices.Equal(third.Repaired, []string{address}) || third.NewBlobs != 1 {
-		t.Errorf("%d blobs were fetched; %+v", f.gets, third)
-	}
+	testkit.Holds(t, f.gets == 1 && slices.Equal(third.Repaired, []string{address}) && third.NewBlobs == 1, f.gets, "blobs were fetched", third)
 	for _, m := range []Made{first, second, third} {
-		if _, err := Verify(t.Context(), m.Path, true); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(Verify(t.Context(), m.Path, true))(t)
 	}
 
 	flip(t, path, 1)
@@ -174,15 +153,12 @@ func TestRottenBlob(t *testing.T) {
 	if n, _ := fourth.Verified.Blobs.Count(); n != 1 || !slices.Equal(fourth.Damaged, []string{address}) || len(fourth.Repaired) > 0 {
 		t.Errorf("a blob that is damaged here and there: %d blobs, %+v", n, fourth)
 	}
-	if _, err := Verify(t.Context(), fourth.Path, true); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(Verify(t.Context(), fourth.Path, true))(t)
 
 	f.damaged, f.gets = nil, 0
 	d := testkit.Must(OpenDirectory(dir, false))(t)
 	d.BlobsBySize = true
-	if _, err := d.Make(t.Context(), s.stream, f, 0); err != nil || f.gets != 0 {
-		t.Errorf("with BlobsBySize: %d blobs were fetched, %v", f.gets, err)
-	}
+	testkit.Must(d.Make(t.Context(), s.stream, f, 0))(t)
+	testkit.Holds(t, f.gets == 0, "with BlobsBySize", f.gets, "blobs were fetched")
 	testkit.Check(t, d.Close())
 }

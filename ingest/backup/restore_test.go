@@ -26,13 +26,9 @@ func mustBeSound(t *testing.T, data string, more ...string) {
 	t.Helper()
 	want := append(slices.Clone(more), "journal", "store")
 	slices.Sort(want)
-	if got := entriesOf(t, data); !slices.Equal(got, want) {
-		t.Errorf("the restored directory has %v, want %v", got, want)
-	}
-	found, err := ingest.Inspect(t.Context(), data, func(problem string) bool { t.Error(problem); return true })
-	if err != nil || found.Jobs["pending"] != 10 {
-		t.Errorf("%+v, %v", found, err)
-	}
+	testkit.EqualSlices(t, entriesOf(t, data), want, "the restored directory")
+	found := testkit.Must(ingest.Inspect(t.Context(), data, func(problem string) bool { t.Error(problem); return true }))(t)
+	testkit.Equal(t, found.Jobs["pending"], 10, found)
 }
 
 // tenJobs returns a backup of a server with ten jobs.
@@ -53,9 +49,7 @@ func TestRestoreInto(t *testing.T) {
 			restore := func() error { _, err := Restore(t.Context(), made.Path, data); return err }
 			testkit.NoError(t, os.MkdirAll(data, 0o750))
 			testkit.NoError(t, os.WriteFile(filepath.Join(data, "x"), nil, 0o600))
-			if err := restore(); !errors.Is(err, ErrNotEmpty) {
-				t.Errorf("a directory with a file: %v", err)
-			}
+			testkit.Failed(t, restore(), ErrNotEmpty)
 			testkit.NoError(t, os.Remove(filepath.Join(data, "x")))
 			partial := filepath.Join(data, restoreInside)
 			if !exists {
@@ -63,34 +57,22 @@ func TestRestoreInto(t *testing.T) {
 				partial = data + restoreSuffix
 			}
 			testkit.NoError(t, os.MkdirAll(filepath.Join(partial, "store"), 0o750))
-			if err := restore(); !errors.Is(err, ErrNotEmpty) {
-				t.Errorf("with a partial directory of somebody else: %v", err)
-			}
+			testkit.Failed(t, restore(), ErrNotEmpty)
 			testkit.NoError(t, os.WriteFile(filepath.Join(partial, restoreMark), nil, 0o600))
 			lock := testkit.Must(filelock.Open(filepath.Join(partial, restoreMark)))(t)
-			if err := restore(); !errors.Is(err, ErrInUse) {
-				t.Errorf("while another restore runs: %v", err)
-			}
+			testkit.Failed(t, restore(), ErrInUse)
 			testkit.NoError(t, lock.Close())
 			if exists { // the restore was killed after it had moved the store
 				testkit.NoError(t, os.Rename(filepath.Join(partial, "store"), filepath.Join(data, "store")))
 			}
-			if err := restore(); err != nil {
-				t.Errorf("over what a killed restore has left: %v", err)
-			}
-			if got := entriesOf(t, filepath.Dir(data)); len(got) != 1 {
-				t.Errorf("%v", got)
-			}
+			testkit.Check(t, restore(), "over what a killed restore has left")
+			testkit.Equal(t, len(entriesOf(t, filepath.Dir(data))), 1)
 			mustBeSound(t, data)
-			if err := restore(); !errors.Is(err, ErrNotEmpty) {
-				t.Errorf("a second restore: %v", err)
-			}
+			testkit.Failed(t, restore(), ErrNotEmpty)
 			// A restore was killed after it had moved everything except its mark. The result is ordinary data.
 			inside := filepath.Join(data, restoreInside)
 			testkit.NoError(t, errors.Join(os.Mkdir(inside, 0o750), os.WriteFile(filepath.Join(inside, restoreMark), nil, 0o600)))
-			if err := restore(); !errors.Is(err, ErrNotEmpty) {
-				t.Errorf("over data with a mark: %v", err)
-			}
+			testkit.Failed(t, restore(), ErrNotEmpty)
 			mustBeSound(t, data, restoreInside)
 		})
 	}
@@ -105,12 +87,9 @@ func TestRestoreIntoTheSameDirectory(t *testing.T) {
 	testkit.NoError(t, os.MkdirAll(filepath.Join(data, "lost+found"), 0o700))
 	before := testkit.Must(os.Stat(data))(t)
 	testkit.Must(Restore(t.Context(), made.Path, data))(t)
-	if after, err := os.Stat(data); err != nil || !os.SameFile(before, after) || after.Mode() != before.Mode() {
-		t.Errorf("it is another directory: %v, %v", after, err)
-	}
-	if got := entriesOf(t, parent); len(got) != 1 {
-		t.Errorf("beside it are %v", got)
-	}
+	after := testkit.Must(os.Stat(data))(t)
+	testkit.Holds(t, os.SameFile(before, after) && after.Mode() == before.Mode(), "it is another directory", after)
+	testkit.Equal(t, len(entriesOf(t, parent)), 1, "beside it")
 	mustBeSound(t, data, "lost+found")
 }
 
@@ -127,18 +106,12 @@ func TestRestoreThroughLinks(t *testing.T) {
 				testkit.NoError(t, os.Mkdir(target, 0o700))
 			}
 			testkit.Must(Restore(t.Context(), made.Path, link))(t)
-			if got, err := os.Readlink(link); err != nil || got != "private/daybook" {
-				t.Errorf("the link leads to %q, %v", got, err)
-			}
+			testkit.Equal(t, testkit.Must(os.Readlink(link))(t), "private/daybook", "the link leads to")
 			mustBeSound(t, target)
-			if got := entriesOf(t, root); len(got) != 2 {
-				t.Errorf("%v", got)
-			}
+			testkit.Equal(t, len(entriesOf(t, root)), 2)
 		})
 	}
 	loop := filepath.Join(t.TempDir(), "loop")
 	testkit.NoError(t, os.Symlink(loop, loop))
-	if _, err := Restore(t.Context(), made.Path, loop); err == nil {
-		t.Error("a link to itself is no error")
-	}
+	testkit.Fails(Restore(t.Context(), made.Path, loop))(t)
 }

@@ -49,14 +49,11 @@ func TestIncompleteStream(t *testing.T) {
 	for _, n := range append([]int{0, 1, 511, 512, 513, len(whole) - 1024, len(whole) - 1023}, randomly(40, len(whole)-1024)...) {
 		if _, err := tryMake(t, dir, streamOf(whole[:n]), nil, 1); !errors.Is(err, ErrDamaged) {
 			// the last 1024 bytes are zeros: archive/tar finds the end without them
-			if n < len(whole)-1024 {
-				t.Fatalf("the first %d of %d bytes: %v", n, len(whole), err)
-			}
+			testkit.MustHold(t, n >= len(whole)-1024, "the first", n, "of", len(whole), "bytes", err)
 			break
 		}
-		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != filepath.Base(first.Path) {
-			t.Fatalf("after the first %d bytes: %v, %v", n, entries, err)
-		}
+		entries := testkit.Must(os.ReadDir(dir))(t)
+		testkit.MustHold(t, len(entries) == 1 && entries[0].Name() == filepath.Base(first.Path), "after the first", n, "bytes", entries)
 	}
 	mustMake(t, dir, streamOf(whole), nil, 1)
 }
@@ -88,14 +85,11 @@ func TestChangedStream(t *testing.T) {
 		if got := filesIn(t, dir); fmt.Sprint(got) != fmt.Sprint(want) {
 			// the manifest itself has no digest, so Verify decides by comparing it with the files
 			testkit.NoError(t, Seal(dir, nil))
-			if v, err := Verify(t.Context(), dir, true); err == nil && (v.Last != uint64(0) && !sameState(got, want)) {
-				t.Fatalf("byte %d was changed, and the files differ", at)
-			}
+			v, err := Verify(t.Context(), dir, true)
+			testkit.MustHold(t, err != nil || v.Last == uint64(0) || sameState(got, want), "byte", at, "was changed, and the files differ")
 		}
 	}
-	if refused < 100 {
-		t.Errorf("only %d of 300 changed streams were refused", refused)
-	}
+	testkit.Holds(t, refused >= 100, "only", refused, "of 300 changed streams were refused")
 }
 
 // sameState reports whether all files except the manifest are equal.
@@ -158,13 +152,10 @@ func TestPathsOfStreams(t *testing.T) {
 		parent := t.TempDir()
 		dir := filepath.Join(parent, "a", "dir")
 		testkit.NoError(t, os.MkdirAll(dir, 0o750))
-		if _, err := Receive(dir, bytes.NewReader(tarOf(t, entries...)), ""); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: %v", what, err)
-		}
+		_, err := Receive(dir, bytes.NewReader(tarOf(t, entries...)), "")
+		testkit.Holds(t, errors.Is(err, ErrDamaged), what, err)
 		for path := range filesIn(t, parent) {
-			if !strings.HasPrefix(path, "/a/dir/journal/") && !strings.HasPrefix(path, "/a/dir/store/") {
-				t.Errorf("%s: wrote %s", what, path)
-			}
+			testkit.Holds(t, strings.HasPrefix(path, "/a/dir/journal/") || strings.HasPrefix(path, "/a/dir/store/"), what, "wrote", path)
 		}
 	}
 	for _, path := range badPaths {
@@ -186,9 +177,7 @@ func TestPathsOfStreams(t *testing.T) {
 	check("less than the manifest has", identity, manifest("journal/identity", "store/a"))
 	check("another digest", entry{"journal/identity", tar.TypeReg, "y"}, manifest("journal/identity"))
 
-	if _, err := Receive(t.TempDir(), bytes.NewReader(tarOf(t, identity, manifest("journal/identity"))), ""); err != nil {
-		t.Errorf("the stream that is right: %v", err)
-	}
+	testkit.Must(Receive(t.TempDir(), bytes.NewReader(tarOf(t, identity, manifest("journal/identity"))), ""))(t)
 }
 
 // TestPathsOfManifests: a sealed backup whose manifest has a path out of the backup is refused, even if its digests are
@@ -203,12 +192,10 @@ func TestPathsOfManifests(t *testing.T) {
 		m := *made.Verified.Manifest
 		m.Files = append(append([]File{}, m.Files...), File{path, 1, strings.TrimPrefix(addressOf("x"), "sha256:")})
 		reseal(t, made.Path, &m)
-		if _, err := Verify(t.Context(), made.Path, true); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%q: Verify: %v", path, err)
-		}
-		if _, err := Restore(t.Context(), made.Path, filepath.Join(t.TempDir(), "data")); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%q: Restore: %v", path, err)
-		}
+		_, err := Verify(t.Context(), made.Path, true)
+		testkit.Holds(t, errors.Is(err, ErrDamaged), path, "Verify", err)
+		_, err = Restore(t.Context(), made.Path, filepath.Join(t.TempDir(), "data"))
+		testkit.Holds(t, errors.Is(err, ErrDamaged), path, "Restore", err)
 	}
 	for _, line := range []string{"sha256:../../x 1 ", addressOf("x") + " 1 ..", addressOf("x") + " 1 ../..", addressOf("x") + " -1 a", addressOf("x") + " 1", "x 1 a b", addressOf("x") + " 1 " + strings.Repeat("a", 500)} {
 		reseal(t, made.Path, made.Verified.Manifest)
@@ -220,15 +207,12 @@ func TestPathsOfManifests(t *testing.T) {
 		sum := testkit.Must(sumFile(list))(t)
 		first, _, _ := strings.Cut(string(sums), "\n")
 		testkit.NoError(t, os.WriteFile(filepath.Join(made.Path, sumName), []byte(first+"\n"+sum+"  "+blobsName+"\n"), 0o600))
-		if _, err := Verify(t.Context(), made.Path, true); !errors.Is(err, ErrDamaged) {
-			t.Errorf("the line %q: %v", line, err)
-		}
+		_, err := Verify(t.Context(), made.Path, true)
+		testkit.Holds(t, errors.Is(err, ErrDamaged), "the line", line, err)
 		testkit.NoError(t, os.Remove(list))
 	}
 	reseal(t, made.Path, made.Verified.Manifest)
-	if _, err := Verify(t.Context(), made.Path, true); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(Verify(t.Context(), made.Path, true))(t)
 }
 
 // reseal replaces the manifest of a backup.
@@ -236,9 +220,8 @@ func reseal(t *testing.T, dir string, m *Manifest) {
 	t.Helper()
 	text := testkit.Must(m.encode())(t)
 	for _, name := range []string{ManifestName, sumName, blobsName} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !os.IsNotExist(err) {
-			t.Fatal(err)
-		}
+		err := os.Remove(filepath.Join(dir, name))
+		testkit.MustHold(t, err == nil || os.IsNotExist(err), err)
 	}
 	testkit.NoError(t, errors.Join(os.WriteFile(filepath.Join(dir, ManifestName), text, 0o640), Seal(dir, nil)))
 }
@@ -289,8 +272,6 @@ func FuzzReceive(f *testing.F) {
 		dir := filepath.Join(parent, "dir")
 		testkit.NoError(t, os.Mkdir(dir, 0o750))
 		_, _ = Receive(dir, bytes.NewReader(stream), "") // most streams are refused
-		if entries, err := os.ReadDir(parent); err != nil || len(entries) != 1 {
-			t.Errorf("%v, %v", entries, err)
-		}
+		testkit.Equal(t, len(testkit.Must(os.ReadDir(parent))(t)), 1)
 	})
 }

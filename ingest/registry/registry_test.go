@@ -48,40 +48,28 @@ func TestOverdue(t *testing.T) {
 	r, c := New(every), newClock()
 	mustBeat(t, r, c, "a", "1")
 	c.pass(100 * every)
-	if ids := lose(r, c); ids != nil {
-		t.Errorf("lost before the first Excuse: %v", ids)
-	}
+	ids := lose(r, c)
+	testkit.Holds(t, ids == nil, "lost before the first Excuse", ids)
 	r.Excuse(c.now)
 	c.pass(MissedHeartbeats*every - 1)
 	mustBeat(t, r, c, "b", "1")
-	if ids := lose(r, c); ids != nil {
-		t.Errorf("lost too early: %v", ids)
-	}
+	ids = lose(r, c)
+	testkit.Holds(t, ids == nil, "lost too early", ids)
 	c.pass(1)
-	if !r.Overdue(c.now) {
-		t.Error("nobody is overdue")
-	}
-	if ids := lose(r, c); !slices.Equal(ids, []string{"a"}) {
-		t.Errorf("lost: %v", ids)
-	}
+	testkit.Holds(t, r.Overdue(c.now), "nobody is overdue")
+	testkit.EqualSlices(t, lose(r, c), []string{"a"}, "lost")
 	c.pass(MissedHeartbeats*every - 2)
 	mustBeat(t, r, c, "b", "1")
 	c.pass(MissedHeartbeats*every - 1)
-	if ids := lose(r, c); ids != nil || r.Overdue(c.now) {
-		t.Errorf("lost in spite of a heartbeat: %v", ids)
-	}
+	ids = lose(r, c)
+	testkit.Holds(t, ids == nil && !r.Overdue(c.now), "lost in spite of a heartbeat", ids)
 	r.Excuse(c.now)
 	c.pass(MissedHeartbeats*every - 1)
-	if ids := lose(r, c); ids != nil {
-		t.Errorf("lost too early after an excuse: %v", ids)
-	}
+	ids = lose(r, c)
+	testkit.Holds(t, ids == nil, "lost too early after an excuse", ids)
 	c.pass(1)
-	if ids := lose(r, c); !slices.Equal(ids, []string{"b"}) {
-		t.Errorf("lost: %v", ids)
-	}
-	if n := r.Counts(); n != (Counts{Dead: 2, Lost: 2}) {
-		t.Errorf("%+v", n)
-	}
+	testkit.EqualSlices(t, lose(r, c), []string{"b"}, "lost")
+	testkit.Equal(t, r.Counts(), Counts{Dead: 2, Lost: 2})
 }
 
 // TestInstances: one instance holds an id at a time, and a former instance never holds it again.
@@ -90,9 +78,8 @@ func TestInstances(t *testing.T) {
 	r.Excuse(c.now)
 	beat := func(instance string, takeover bool, want error) {
 		t.Helper()
-		if _, err := r.Heartbeat("a", Info{Instance: instance}, takeover, c.moment()); !errors.Is(err, want) {
-			t.Errorf("heartbeat of %s: %v, want %v", instance, err, want)
-		}
+		_, err := r.Heartbeat("a", Info{Instance: instance}, takeover, c.moment())
+		testkit.Holds(t, errors.Is(err, want), "heartbeat of", instance, err, "want", want)
 	}
 	beat("1", false, nil)
 	beat("1", true, nil) // taking over an id that it already holds changes nothing
@@ -101,41 +88,28 @@ func TestInstances(t *testing.T) {
 	beat("2", true, nil)
 	beat("1", false, ErrReplaced)
 	beat("1", true, ErrReplaced)
-	if got, _ := r.Runner("a", c.moment()); got.Since != 1000 || got.Instance != "2" {
-		t.Errorf("after the takeover: %+v", got)
-	}
+	got, _ := r.Runner("a", c.moment())
+	testkit.Holds(t, got.Since == 1000 && got.Instance == "2", "after the takeover", got)
 	c.pass(MissedHeartbeats * every)
-	if ids := lose(r, c); !slices.Equal(ids, []string{"a"}) {
-		t.Fatalf("lost: %v", ids)
-	}
+	ids := lose(r, c)
+	testkit.MustHold(t, slices.Equal(ids, []string{"a"}), "lost", ids)
 	beat("2", true, ErrLost)
 	beat("1", true, ErrReplaced)
 	beat("3", false, nil)
 	beat("2", true, ErrLost)
-	if err := r.Goodbye("a", "2", c.moment()); !errors.Is(err, ErrLost) {
-		t.Errorf("goodbye of a lost instance: %v", err)
-	}
-	if err := r.Goodbye("a", "4", c.moment()); !errors.Is(err, ErrTaken) {
-		t.Errorf("goodbye of an instance that never held the id: %v", err)
-	}
+	testkit.Failed(t, r.Goodbye("a", "2", c.moment()), ErrLost)
+	testkit.Failed(t, r.Goodbye("a", "4", c.moment()), ErrTaken)
 	for range 2 {
-		if err := r.Goodbye("a", "3", c.moment()); err != nil {
-			t.Errorf("goodbye: %v", err)
-		}
+		testkit.Check(t, r.Goodbye("a", "3", c.moment()), "goodbye")
 	}
 	beat("3", true, ErrLost)
-	if err := r.Goodbye("b", "3", c.moment()); !errors.Is(err, ErrNotFound) {
-		t.Errorf("goodbye of an unknown runner: %v", err)
-	}
-	if got, _ := r.Runner("a", c.moment()); got.State != Dead || got.End != Left {
-		t.Errorf("after the goodbye: %+v", got)
-	}
+	testkit.Failed(t, r.Goodbye("b", "3", c.moment()), ErrNotFound)
+	got, _ = r.Runner("a", c.moment())
+	testkit.Holds(t, got.State == Dead && got.End == Left, "after the goodbye", got)
 	for i := range 3 * maxFormer {
 		beat(fmt.Sprint("more ", i), true, nil)
 	}
-	if e := r.runners["a"]; len(e.former) != maxFormer {
-		t.Errorf("%d former instances are kept", len(e.former))
-	}
+	testkit.Equal(t, len(r.runners["a"].former), maxFormer, "former instances are kept")
 }
 
 func TestBoundsOfTheRegistry(t *testing.T) {
@@ -144,23 +118,18 @@ func TestBoundsOfTheRegistry(t *testing.T) {
 	for i := range MaxAlive {
 		mustBeat(t, r, c, fmt.Sprint("r", i), "i")
 	}
-	if _, err := r.Heartbeat("one more", Info{Instance: "i"}, true, c.moment()); !errors.Is(err, ErrFull) {
-		t.Errorf("one more: %v", err)
-	}
+	testkit.Fails(r.Heartbeat("one more", Info{Instance: "i"}, true, c.moment()))(t, ErrFull)
 	mustBeat(t, r, c, "r7", "i")
 	c.pass(MissedHeartbeats * every)
-	if ids := lose(r, c); len(ids) != MaxAlive {
-		t.Errorf("%d lost", len(ids))
-	}
+	testkit.Equal(t, len(lose(r, c)), MaxAlive, "lost")
 	if n := r.Counts(); n != (Counts{Dead: MaxDead, Lost: MaxAlive}) || len(r.runners) != MaxDead {
 		t.Errorf("%+v, and %d runners in the map", n, len(r.runners))
 	}
 	mustBeat(t, r, c, "one more", "i")
 	c.pass(deadFor)
 	mustBeat(t, r, c, "one more", "i")
-	if n := r.Counts(); n != (Counts{Alive: 1, Lost: MaxAlive}) || len(r.runners) != 1 {
-		t.Errorf("a day later: %+v", n)
-	}
+	n := r.Counts()
+	testkit.Holds(t, n == (Counts{Alive: 1, Lost: MaxAlive}) && len(r.runners) == 1, "a day later", n)
 }
 
 func TestList(t *testing.T) {
@@ -182,9 +151,7 @@ func TestList(t *testing.T) {
 		for _, one := range page {
 			got = append(got, one.ID)
 		}
-		if len(page) > 200 || len(page) == 0 {
-			t.Fatalf("a page of %d", len(page))
-		}
+		testkit.MustHold(t, len(page) <= 200 && len(page) != 0, "a page of", len(page))
 		after = page[len(page)-1].ID
 	}
 	if !slices.Equal(got, ids) || pages != 3 { // 2 KB each, so 132 to a page
@@ -218,17 +185,14 @@ func TestCheck(t *testing.T) {
 		change(&i)
 		err := i.Check()
 		wrong, _ := errors.AsType[*FieldError](err)
-		if field == "" && err != nil || field != "" && (wrong == nil || wrong.Field != field) {
-			t.Errorf("%q: %v", field, err)
-		}
+		testkit.Holds(t, (field != "" || err == nil) && (field == "" || wrong != nil && wrong.Field == field), field, err)
 	}
 	i := Info{Instance: "i"}
 	for n := range maxAddresses {
 		i.Addresses = append(i.Addresses, long(maxAddressBytes)[:maxAddressBytes-n%2])
 	}
-	if wrong, ok := errors.AsType[*FieldError](i.Check()); !ok && i.bytes() > MaxInfoBytes || ok && wrong.Field != "" {
-		t.Errorf("%d bytes: %v", i.bytes(), wrong)
-	}
+	wrong, ok := errors.AsType[*FieldError](i.Check())
+	testkit.Holds(t, (ok || i.bytes() <= MaxInfoBytes) && (!ok || wrong.Field == ""), i.bytes(), "bytes", wrong)
 	i.Name = long(100)
 	if i.Check() == nil {
 		t.Errorf("%d bytes are taken", i.bytes())

@@ -9,13 +9,17 @@ import (
 	"testing"
 )
 
-// difference returns the report of a failed comparison. The context, if there is any, says which case it was.
-func difference(context []any, got, want any) string {
-	text := shown(got) + ", want " + shown(want)
+// inContext returns a report with the context, which says which case it was, before it.
+func inContext(context []any, text string) string {
 	if len(context) > 0 {
 		text = strings.TrimSuffix(fmt.Sprintln(context...), "\n") + ": " + text
 	}
 	return text
+}
+
+// difference returns the report of a failed comparison.
+func difference(context []any, got, want any) string {
+	return inContext(context, shown(got)+", want "+shown(want))
 }
 
 // shown returns the text of a value for a report: quoted, if it is a text.
@@ -58,6 +62,23 @@ func DeepEqual[T any](t testing.TB, got, want T, context ...any) {
 	if !reflect.DeepEqual(got, want) {
 		t.Helper()
 		t.Error(difference(context, got, want))
+	}
+}
+
+// Holds reports at the caller's line if a condition does not hold, and lets the test continue. It is for conditions besides
+// equality. The context says which case it was, and has the values.
+func Holds(t testing.TB, condition bool, context ...any) {
+	if !condition {
+		t.Helper()
+		t.Error(inContext(context, "not as wanted"))
+	}
+}
+
+// MustHold is Holds, and ends the test if the condition does not hold.
+func MustHold(t testing.TB, condition bool, context ...any) {
+	if !condition {
+		t.Helper()
+		t.Fatal(inContext(context, "not as wanted"))
 	}
 }
 

@@ -21,6 +21,8 @@ func TestCompare(t *testing.T) {
 		"other bytes":          {func(t testing.TB) { EqualSlices(t, []byte("a"), []byte("b")) }, `"a", want "b"`},
 		"deeply equal":         {func(t testing.TB) { DeepEqual(t, []*int{new(int)}, []*int{new(int)}) }, ""},
 		"not deeply":           {func(t testing.TB) { DeepEqual(t, map[int]int{1: 1}, nil) }, "map[1:1], want map[]"},
+		"holds":                {func(t testing.TB) { Holds(t, 1 < 2, 1) }, ""},
+		"does not hold":        {func(t testing.TB) { Holds(t, 2 < 1, "jobs", 2) }, "jobs 2: not as wanted"},
 		"contains":             {func(t testing.TB) { Contains(t, "abc", "a", "bc") }, ""},
 		"does not contain":     {func(t testing.TB) { Contains(t, "abc", "a", "d") }, `"d" is not in "abc"`},
 		"lacks":                {func(t testing.TB) { Lacks(t, "abc", "d") }, ""},
@@ -43,7 +45,9 @@ func TestCompare(t *testing.T) {
 	var r recorder
 	MustEqual(&r, 7, 7)
 	MustEqual(&r, 7, 8)
-	if fmt.Sprint(r.fatal...) != "7, want 8" || len(r.reported) > 0 {
+	MustHold(&r, true)
+	MustHold(&r, false, "lost")
+	if fmt.Sprint(r.fatal) != "[7, want 8 lost: not as wanted]" || len(r.reported) > 0 {
 		t.Errorf("a value that the test needs: %v, %v", r.fatal, r.reported)
 	}
 }

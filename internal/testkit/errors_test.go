@@ -33,7 +33,8 @@ func TestErrors(t *testing.T) {
 	Must(7, failed)(&r)
 	Must2(7, "s", failed)(&r)
 	Check(&r, failed)
-	if len(r.fatal) != 3 || len(r.reported) != 1 {
+	Check(&r, failed, "line", 3)
+	if len(r.fatal) != 3 || len(r.reported) != 2 || r.reported[1] != "line 3: failed" {
 		t.Errorf("with an error: %v, %v", r.fatal, r.reported)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -39,9 +40,8 @@ func TestJobsInARow(t *testing.T) {
 	for i := range list {
 		at := len(b)
 		b = documents.Append(b, &list[i], InJSON)
-		if alone := AppendJob(nil, &list[i], InJSON); string(b[at:]) != string(alone) {
-			t.Errorf("document %d: %s, alone %s", i, b[at:], alone)
-		}
+		alone := AppendJob(nil, &list[i], InJSON)
+		testkit.Equal(t, string(b[at:]), string(alone), "document", i, "alone")
 	}
 }
 
@@ -51,9 +51,8 @@ func TestPlain(t *testing.T) {
 		for c := range 256 {
 			text[i] = byte(c)
 			plain := c >= ' ' && c < 0x80 && c != '"' && c != '\\'
-			if isPlain(text) != plain || isPlain(text[:i+1]) != plain {
-				t.Fatalf("byte %#x at %d", c, i)
-			}
+			testkit.MustEqual(t, isPlain(text), plain, "byte", c, "at", i)
+			testkit.MustEqual(t, isPlain(text[:i+1]), plain, "byte", c, "at", i)
 		}
 		text[i] = 'x'
 	}
@@ -61,9 +60,7 @@ func TestPlain(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	for millionths, text := range map[int64]string{-1: "null", 0: "0", 1: "0.000001", 100: "0.0001", 250_000: "0.25", 500_000: "0.5", 999_999: "0.999999", 1_000_000: "1"} {
-		if got := string(appendProgress(nil, millionths)); got != text {
-			t.Errorf("%d: %s, want %s", millionths, got, text)
-		}
+		testkit.Equal(t, string(appendProgress(nil, millionths)), text, millionths)
 	}
 }
 
@@ -76,20 +73,14 @@ func FuzzContent(f *testing.F) {
 		for _, kind := range []job.Kind{job.Text, job.Bytes} {
 			j := job.Job{Attributes: job.Attributes{Kind: kind}, Payload: payload, Status: job.Pending, Progress: -1, Runner: string(payload), Error: string(payload), Step: string(payload)}
 			text := AppendJob(nil, &j, InLines)
-			if bytes.ContainsAny(text, "\n\r") {
-				t.Errorf("a line break in %q", text)
-			}
+			testkit.Holds(t, !bytes.ContainsAny(text, "\n\r"), "a line break in", text)
 			var o struct {
 				Payload    *string `json:"payload"`
 				PayloadB64 *[]byte `json:"payload_b64"`
 			}
-			if err := json.Unmarshal(text, &o); err != nil {
-				t.Fatalf("%q: %v", text, err)
-			}
+			testkit.NoError(t, json.Unmarshal(text, &o), text)
 			if kind == job.Text && utf8.Valid(payload) {
-				if o.Payload == nil || *o.Payload != string(payload) || o.PayloadB64 != nil {
-					t.Errorf("%q became %q", payload, text)
-				}
+				testkit.Holds(t, o.Payload != nil && *o.Payload == string(payload) && o.PayloadB64 == nil, payload, "became", text)
 			} else if o.Payload != nil || o.PayloadB64 == nil || !bytes.Equal(*o.PayloadB64, payload) {
 				t.Errorf("%q became %q, want %s", payload, text, base64.StdEncoding.EncodeToString(payload))
 			}

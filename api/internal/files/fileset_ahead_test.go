@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // aheadStore counts the blobs that are being opened, and calls before for each.
@@ -42,21 +45,11 @@ func (s *aheadStore) get(ctx context.Context, a blob.Address) (*blob.Blob, error
 // newAheadStore stores contents, and returns their manifest.
 func newAheadStore(t *testing.T, contents []string) (*aheadStore, *fileset.Manifest) {
 	t.Helper()
-	dir, err := blob.OpenDir(t.Context(), t.TempDir(), blob.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := dir.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := testkit.Must(blob.OpenDir(t.Context(), t.TempDir(), blob.Options{}))(t)
+	t.Cleanup(func() { testkit.Check(t, dir.Close()) })
 	m := &fileset.Manifest{}
 	for i, content := range contents {
-		info, err := dir.Put(t.Context(), "", strings.NewReader(content), blob.Ref{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := testkit.Must(dir.Put(t.Context(), "", strings.NewReader(content), blob.Ref{}))(t)
 		m.Files = append(m.Files, fileset.File{Path: fmt.Sprint(i), Blob: fileset.Address(info.Address), Size: info.Size})
 	}
 	return &aheadStore{of: dir, before: func(blob.Address) error { return nil }}, m
@@ -95,9 +88,7 @@ func TestFilesAhead(t *testing.T) {
 				t.Fatalf("file %d: %d of %d bytes, %v", i, b.Len(), len(content), err)
 			}
 		}
-		if opened != len(contents) {
-			t.Errorf("%d blobs were opened, not %d", opened, len(contents))
-		}
+		testkit.Equal(t, opened, len(contents), "blobs were opened")
 		if s.most < aheadFiles || s.most > aheadFiles+1 { // and a long one
 			t.Errorf("%d were opened at once", s.most)
 		}
@@ -133,9 +124,8 @@ func TestFilesAhead(t *testing.T) {
 			t.Errorf("one failure: file %d, %v", i, err)
 		}
 		fails = 2
-		if i, err := all(); i != 25 || !errors.Is(err, broken) {
-			t.Errorf("two failures: file %d, %v", i, err)
-		}
+		i, err := all()
+		testkit.Holds(t, i == 25 && errors.Is(err, broken), "two failures: file", i, err)
 	})
 	t.Run("the end stops what is read", func(t *testing.T) {
 		s, m := newAheadStore(t, contents)
@@ -152,18 +142,12 @@ func TestFilesAhead(t *testing.T) {
 			return ctx.Err()
 		}
 		a := newFilesAhead(ctx, s.get, m)
-		if err := a.copy(&bytes.Buffer{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, a.copy(&bytes.Buffer{}))
 		<-reading
 		cancel()
 		a.end()
-		if s.now != 0 {
-			t.Errorf("%d are still being opened", s.now)
-		}
-		if err := a.copy(&bytes.Buffer{}); !errors.Is(err, context.Canceled) {
-			t.Errorf("after the end: %v", err)
-		}
+		testkit.Equal(t, s.now, 0, "are still being opened")
+		testkit.Failed(t, a.copy(&bytes.Buffer{}), context.Canceled)
 	})
 	t.Run("a blob of another size", func(t *testing.T) {
 		s, m := newAheadStore(t, contents[:3])
@@ -171,9 +155,75 @@ func TestFilesAhead(t *testing.T) {
 		a := newFilesAhead(t.Context(), s.get, m)
 		defer a.end()
 		for i := range m.Files {
-			if err := a.copy(&bytes.Buffer{}); (err != nil) != (i == 2) {
-				t.Errorf("file %d: %v", i, err)
-			}
+			err := a.copy(&bytes.Buffer{})
+			testkit.Equal(t, err != nil, i == 2, "file", i, err)
 		}
+	})
+}
+
+// resolver counts look-ups. Look-ups of SHA-1 digests that begin with 1 find nothing, and look-ups of digests that
+// begin with 2 fail.
+type resolver struct {
+	asked, now, most atomic.Int64
+	full             chan struct{} // closed when the largest allowed number runs
+	fill             sync.Once
+}
+
+var errResolver = errors.New("no answer")
+
+func (r *resolver) resolve(ctx context.Context, ref blob.Ref) (blob.Address, error) {
+	r.asked.Add(1)
+	n := r.now.Add(1)
+	defer r.now.Add(-1)
+	for old := r.most.Load(); n > old && !r.most.CompareAndSwap(old, n); old = r.most.Load() {
+	}
+	if n == resolveAtOnce {
+		r.fill.Do(func() { close(r.full) })
+	}
+	<-r.full
+	switch ref.SHA1[0] {
+	case 1:
+		return blob.Address{}, fmt.Errorf("%w: nothing", blob.ErrNotFound)
+	case 2:
+		return blob.Address{}, errResolver
+	}
+	return blob.Address{0: ref.SHA1[0], 1: ref.SHA1[1]}, ctx.Err()
+}
+
+// TestResolveAll: a request looks up each SHA-1 once and a bounded number at a time. A failed look-up is not reported
+// as a missing blob.
+func TestResolveAll(t *testing.T) {
+	var refs []blob.Ref
+	for i := range 1000 {
+		if i%10 == 0 {
+			refs = append(refs, blob.Ref{SHA256: &blob.Address{0: 9}})
+		} else {
+			refs = append(refs, blob.Ref{SHA1: &blob.SHA1{0: byte(i % 2), 1: byte(i)}})
+		}
+	}
+	of := resolver{full: make(chan struct{})}
+	all := testkit.Must(resolveAll(t.Context(), refs, of.resolve))(t)
+	for i, ref := range refs {
+		switch {
+		case ref.SHA256 != nil && (all[i] == nil || *all[i] != *ref.SHA256),
+			ref.SHA256 == nil && ref.SHA1[0] == 1 && all[i] != nil,
+			ref.SHA256 == nil && ref.SHA1[0] == 0 && (all[i] == nil || all[i][1] != byte(i)):
+			t.Fatalf("%s: %v", ref, all[i])
+		}
+	}
+	if asked, most := of.asked.Load(), of.most.Load(); asked != 900 || most != resolveAtOnce {
+		t.Errorf("%d look-ups, %d at once", asked, most)
+	}
+	refs[500] = blob.Ref{SHA1: &blob.SHA1{0: 2}}
+	testkit.Fails(resolveAll(t.Context(), refs, of.resolve))(t, errResolver)
+}
+
+// FuzzWantedBlob: any metadata gives a digest or an error.
+func FuzzWantedBlob(f *testing.F) {
+	f.Add("filename YQ==,address " + base64.StdEncoding.EncodeToString([]byte("sha256:"+strings.Repeat("a1", 32))))
+	f.Add(",, address ,address !")
+	f.Fuzz(func(t *testing.T, meta string) {
+		want, err := wantedBlob(meta)
+		testkit.Holds(t, want.SHA256 == nil && want.SHA1 == nil || err == nil && strings.Contains(meta, "address"), meta, "wants", want, err)
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 type part struct {
@@ -31,14 +33,10 @@ type sampleDocument struct {
 // TestSchemas: fields have the bounds of their tags, and null where the value can be null.
 func TestSchemas(t *testing.T) {
 	var s Schemas
-	if got := s.Value(reflect.TypeFor[sampleDocument](), InAnswer); got.Ref != "#/components/schemas/Sample" {
-		t.Errorf("%+v", got)
-	}
+	got := s.Value(reflect.TypeFor[sampleDocument](), InAnswer)
+	testkit.Equal(t, got.Ref, "#/components/schemas/Sample", got)
 	s.Value(reflect.TypeFor[sampleDocument](), InAnswer) // a second use is the same component
-	text, err := json.Marshal(s.Components())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(json.Marshal(s.Components()))(t)
 	want := `{"Part":{"type":"object","required":["n"],"properties":{"n":{"type":"integer","minimum":0,"maximum":9}},"additionalProperties":false},` +
 		`"Sample":{"type":"object","required":["text","whole","named","choice","list","parts","labels"],"properties":{` +
 		`"inner":{"type":"string"},` +
@@ -50,9 +48,7 @@ func TestSchemas(t *testing.T) {
 		`"list":{"type":"array","items":{"type":"string","maxLength":5},"maxItems":3},` +
 		`"parts":{"type":["array","null"],"items":{"$ref":"#/components/schemas/Part"}},` +
 		`"labels":{"type":"object","maxProperties":4,"propertyNames":{"pattern":"^x$"},"additionalProperties":{"type":"string","maxLength":6}}},"additionalProperties":false}}`
-	if string(text) != want {
-		t.Errorf("%s\nwant %s", text, want)
-	}
+	testkit.Equal(t, string(text), want)
 }
 
 // TestNames: two types with the same name would describe each other's values.
@@ -60,11 +56,7 @@ func TestNames(t *testing.T) {
 	type sample struct{}
 	var s Schemas
 	s.Value(reflect.TypeFor[sampleDocument](), InAnswer)
-	defer func() {
-		if recover() == nil {
-			t.Error("two types have one name")
-		}
-	}()
+	defer func() { testkit.Holds(t, recover() != nil, "two types have one name") }()
 	s.Value(reflect.TypeFor[sample](), InAnswer)
 }
 
@@ -76,9 +68,8 @@ func TestRequests(t *testing.T) {
 	}
 	var s Schemas
 	s.Value(reflect.TypeFor[thing](), InAnswer)
-	if got := s.Value(reflect.TypeFor[thing](), InRequest); got.Ref != "#/components/schemas/ThingRequest" {
-		t.Errorf("%+v", got)
-	}
+	got := s.Value(reflect.TypeFor[thing](), InRequest)
+	testkit.Equal(t, got.Ref, "#/components/schemas/ThingRequest", got)
 	if got := s.Components()[1].Schema.Required; len(got) != 1 || got[0] != "a" {
 		t.Errorf("required %v", got)
 	}

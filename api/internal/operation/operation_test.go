@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -49,15 +50,10 @@ func TestRead(t *testing.T) {
 		got = in
 		return sampleAnswer{http.StatusAccepted, 7, map[string]any{"limit": in.Limit}}, failure
 	})
-	if op.Query != "limit status name" {
-		t.Errorf("query %q", op.Query)
-	}
+	testkit.Equal(t, op.Query, "limit status name", "query")
 	id := job.NewID(1, 2, 3).String()
 	send := func(id, query, seq, body string) (*httptest.ResponseRecorder, error) {
-		list, err := web.ParseQuery(query, op.Query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := testkit.Must(web.ParseQuery(query, op.Query))(t)
 		r := httptest.NewRequest(http.MethodPost, "/things/x", strings.NewReader(body))
 		r.Header.Set("Content-Type", web.MIMEJSON)
 		if seq != "" {
@@ -74,9 +70,8 @@ func TestRead(t *testing.T) {
 	if err != nil || w.Code != http.StatusAccepted || w.Header().Get("Daybook-Seq") != "7" || w.Body.String() != "{\"limit\":3}\n" {
 		t.Errorf("%d %v %s, %v", w.Code, w.Header(), w.Body, err)
 	}
-	if _, err := send(id, "limit=5&status=a&name=n", "9", `{"priority":9,"text":"1234"}`); err != nil || got.Limit != 5 || *got.Status != "a" || got.Name != "n" || got.MinSeq != 9 || *got.Body.Priority != 9 {
-		t.Errorf("%+v, %v", got, err)
-	}
+	testkit.Must(send(id, "limit=5&status=a&name=n", "9", `{"priority":9,"text":"1234"}`))(t)
+	testkit.Holds(t, got.Limit == 5 && *got.Status == "a" && got.Name == "n" && got.MinSeq == 9 && *got.Body.Priority == 9, got)
 	for field, c := range map[string][4]string{
 		"id":              {"x", "", "", ""},
 		"limit":           {id, "limit=6", "", ""},
@@ -88,9 +83,8 @@ func TestRead(t *testing.T) {
 		"Text":            {id, "", "", `{"Text":"1"}`},
 	} {
 		_, err := send(c[0], c[1], c[2], c[3])
-		if p, ok := errors.AsType[*web.Problem](err); !ok || p.Status != http.StatusBadRequest || p.Field != field {
-			t.Errorf("%s: %+v", field, err)
-		}
+		p, ok := errors.AsType[*web.Problem](err)
+		testkit.Holds(t, ok && p.Status == http.StatusBadRequest && p.Field == field, field, err)
 	}
 	if _, err := send(id+"/more", "", "", ""); err == nil || !strings.HasPrefix(err.Error(), "route_not_found") {
 		t.Errorf("%v", err)
@@ -99,13 +93,10 @@ func TestRead(t *testing.T) {
 	if w, err := send(id, "", "", ""); err != failure || w.Header().Get("Daybook-Seq") != "7" || w.Body.Len() > 0 {
 		t.Errorf("%v %s, %v", w.Header(), w.Body, err)
 	}
-	if n := budget.Used(); n != 0 {
-		t.Errorf("%d bytes of the budget are held", n)
-	}
+	testkit.Equal(t, budget.Used(), 0, "bytes of the budget are held")
 	described := op.Describe(&openapi.Schemas{})
-	if described.Path != "/things/{id}" || len(described.Parameters) != 5 || described.Body.Required || described.Responses[202] == nil || described.Responses[415] == nil {
-		t.Errorf("%+v", described)
-	}
+	testkit.Holds(t, described.Path == "/things/{id}" && len(described.Parameters) == 5 && !described.Body.Required &&
+		described.Responses[202] != nil && described.Responses[415] != nil, described)
 }
 
 // TestForms: a type that is no request or answer is refused when the routes are built.
@@ -126,11 +117,7 @@ func TestForms(t *testing.T) {
 		},
 	} {
 		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s is accepted", name)
-				}
-			}()
+			defer func() { testkit.Holds(t, recover() != nil, name, "is accepted") }()
 			build()
 		}()
 	}

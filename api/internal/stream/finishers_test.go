@@ -9,6 +9,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestFinishersAreKept: the goroutine that has finished a request finishes the next request, too. At most
@@ -21,9 +22,7 @@ func TestFinishersAreKept(t *testing.T) {
 		idle := func(want int32) {
 			t.Helper()
 			synctest.Wait()
-			if got := l.idle.Load(); got != want {
-				t.Fatalf("%d goroutines wait, not %d", got, want)
-			}
+			testkit.MustEqual(t, l.idle.Load(), want, "goroutines wait")
 		}
 		l.run(func() {})
 		idle(1)
@@ -73,4 +72,39 @@ func BenchmarkFinishers(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed())/float64(time.Nanosecond)/float64(b.N*together), "ns/request")
 		})
 	}
+}
+
+// TestRequestsInStreamsAreBounded: a stream with many requests waits while other streams hold the memory for requests.
+func TestRequestsInStreamsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := web.NewLane("", 4*requestBlock*requestBytes)
+		windows := make([]requestWindow, 3)
+		begun := make([]int, len(windows))
+		for i := range windows {
+			w := &windows[i]
+			w.init(t.Context(), web.Share{Lane: of})
+			go func() {
+				for w.begin() {
+					begun[i]++
+				}
+			}()
+		}
+		synctest.Wait()
+		most := len(windows)*freeRequests + 6*requestBlock // the oldest share always gets its bytes
+		testkit.Holds(t, begun[0]+begun[1]+begun[2] <= most+maxStreamRequests, begun, "requests are under way")
+		for i := range begun {
+			if begun[i] < freeRequests {
+				t.Errorf("stream %d has %d requests", i, begun[i])
+			}
+		}
+		for i := range windows {
+			w := &windows[i]
+			go w.drain()
+			synctest.Wait()
+			w.end(begun[i])
+		}
+		time.Sleep(2 * web.MaxBudgetWait)
+		synctest.Wait()
+		testkit.Equal(t, of.Used(), 0, "bytes are taken after the end")
+	})
 }

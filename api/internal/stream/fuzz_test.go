@@ -15,6 +15,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store/applied"
@@ -40,9 +41,7 @@ func (a *accepting) take(cmd job.Command) {
 
 func (a *accepting) StartCreate(_ context.Context, c *job.Create) func() (applied.Made, ingest.Receipt, error) {
 	a.take(c)
-	if err := c.CheckPayloads(); err != nil {
-		a.t.Errorf("a create whose payloads are not what it says: %v", err)
-	}
+	testkit.Check(a.t, c.CheckPayloads(), "a create whose payloads are not what it says")
 	made := applied.Made{Batch: job.NewID(acceptedAt.At, acceptedAt.Seq, 0), Lines: c.Lines(), Group: c.Groups[0]}
 	if n := len(c.Unique); n > 0 {
 		made.Existing = []applied.Existing{{Line: c.Unique[n-1].Line, Job: job.NewID(1, 2, 3)}}
@@ -109,9 +108,7 @@ func FuzzStreamRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line []byte, greeted bool) {
 		defaults, err := command.Defaults{}.Filled()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		c := newStream(New(Options{
 			Engine: &accepting{t: t}, Log: zerolog.Nop(), Draining: t.Context(), Connections: web.DefaultMaxConnections,
 			Decode: &command.Decoder{
@@ -143,14 +140,10 @@ func FuzzStreamRequest(f *testing.F) {
 		}
 		if err != nil {
 			p := refusal.Of(err)
-			if p.Code == "" || p.Status < 400 || p.Code == "internal" {
-				t.Errorf("%s is refused with %d %q: %v", line, p.Status, p.Code, err)
-			}
+			testkit.Holds(t, p.Code != "" && p.Status >= 400 && p.Code != "internal", line, "is refused with", p.Status, p.Code, err)
 			text = appendProblem([]byte(`{"n":1`), err)
 		}
-		if !json.Valid(text) || bytes.IndexByte(text, '\n') != len(text)-1 {
-			t.Errorf("%s is answered %q", line, text)
-		}
+		testkit.Holds(t, json.Valid(text) && bytes.IndexByte(text, '\n') == len(text)-1, line, "is answered", text)
 	})
 }
 

@@ -14,48 +14,33 @@ import (
 // TestRequestThatWasNotRead: a connection whose request has arrived keeps its place, even if the server has not read
 // the request for longer than IdleGrace. A silent connection is closed to make room.
 func TestRequestThatWasNotRead(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l := newListener(inner, 2)
 	defer l.Close()
 	dial := func() net.Conn {
 		t.Helper()
-		c, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(net.Dial("tcp", inner.Addr().String()))(t)
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
 	accept := func() *Connection {
 		t.Helper()
-		c, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(l.Accept())(t)
 		t.Cleanup(func() { c.Close() })
-		if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
 		return c.(*Connection)
 	}
 	asking := dial()
 	late := accept()
-	if _, err := io.WriteString(asking, "GET"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(io.WriteString(asking, "GET"))(t)
 	testkit.Eventually(t, "the request arrives", func() bool { return arrived(late.Conn) })
 	dial()
 	silent := accept()
 	dial()
 	accept() // after IdleGrace
-	if _, err := silent.Read(make([]byte, 1)); err == nil || !silent.place.gone {
-		t.Errorf("the silent connection is open: %v", err)
-	}
+	_, err := silent.Read(make([]byte, 1))
+	testkit.Holds(t, err != nil && silent.place.gone, "the silent connection is open", err)
 	b := make([]byte, 3)
-	if _, err := io.ReadFull(late, b); err != nil || string(b) != "GET" {
-		t.Errorf("the connection with a request: %q, %v", b, err)
-	}
+	testkit.Must(io.ReadFull(late, b))(t)
+	testkit.Holds(t, string(b) == "GET", "the connection with a request", b)
 }

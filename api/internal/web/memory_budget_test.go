@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestLane(t *testing.T) {
@@ -24,14 +26,10 @@ func TestLane(t *testing.T) {
 			b := NewLane("", 10*large)
 			var one, two, three Share
 			one.Lane, two.Lane, three.Lane = b, b, b
-			if !one.Grow(t.Context(), 8*large, time.Second) {
-				t.Fatal("the first is not given")
-			}
+			testkit.MustHold(t, one.Grow(t.Context(), 8*large, time.Second), "the first is not given")
 			second := grown(t, &two, 2*large)
 			third := grown(t, &three, large/2+large)
-			if *second || *third {
-				t.Error("more is given than there is")
-			}
+			testkit.Holds(t, !*second && !*third, "more is given than there is")
 			one.Release()
 			synctest.Wait()
 			if !*second || !*third || b.Used() != 2*large+large/2+large {
@@ -44,12 +42,8 @@ func TestLane(t *testing.T) {
 			b := NewLane("", 80*large)
 			one, two, small := Share{Lane: b}, Share{Lane: b}, Share{Lane: b}
 			one.Grow(t.Context(), 70*large, 0)
-			if given := grown(t, &two, large); *given {
-				t.Error("a large one is given what is for small ones")
-			}
-			if !small.Grow(t.Context(), SmallShareBytes, 0) {
-				t.Error("the small one waits")
-			}
+			testkit.Holds(t, !*grown(t, &two, large), "a large one is given what is for small ones")
+			testkit.Holds(t, small.Grow(t.Context(), SmallShareBytes, 0), "the small one waits")
 		})
 	})
 	t.Run("one that gives up lets those after it pass", func(t *testing.T) {
@@ -91,9 +85,7 @@ func TestLane(t *testing.T) {
 				}
 			}
 			done.Wait()
-			if b.Used() != 0 || b.oldest != nil || len(b.peers) != 0 {
-				t.Errorf("%d used at the end", b.Used())
-			}
+			testkit.Holds(t, b.Used() == 0 && b.oldest == nil && len(b.peers) == 0, b.Used(), "used at the end")
 		})
 	})
 	t.Run("one address gets half", func(t *testing.T) {
@@ -103,9 +95,7 @@ func TestLane(t *testing.T) {
 			first.Grow(t.Context(), large, 0)
 			here, there := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 			one, two, other := Share{Lane: b, Peer: here}, Share{Lane: b, Peer: here}, Share{Lane: b, Peer: there}
-			if !one.Grow(t.Context(), 50*large, 0) {
-				t.Fatal("half is not given")
-			}
+			testkit.MustHold(t, one.Grow(t.Context(), 50*large, 0), "half is not given")
 			second := grown(t, &two, large)
 			third := grown(t, &other, 20*large)
 			if *second || !*third {
@@ -113,9 +103,7 @@ func TestLane(t *testing.T) {
 			}
 			one.Shrink(large)
 			synctest.Wait()
-			if !*second {
-				t.Error("not given although there is room")
-			}
+			testkit.Holds(t, *second, "not given although there is room")
 		})
 	})
 	t.Run("at random", func(t *testing.T) {
@@ -133,9 +121,8 @@ func TestLane(t *testing.T) {
 						if !s.Grow(t.Context(), 1+r.Int64N(large), time.Duration(r.IntN(2000))*time.Millisecond) {
 							break
 						}
-						if used := b.Used(); used > total+8*large {
-							t.Errorf("%d used of %d", used, total)
-						}
+						used := b.Used()
+						testkit.Holds(t, used <= total+8*large, used, "used of", total)
 					}
 					s.Release()
 				})

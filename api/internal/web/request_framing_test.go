@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // FuzzFraming compares framing with net/http. Until framing refuses a head, both find the same requests, and no request
@@ -41,12 +43,29 @@ func FuzzFraming(f *testing.F) {
 			if wrong := heads.Next(); wrong != "" {
 				return // the server closes the connection
 			}
-			if n := len(r.Header["Content-Length"]); n > 0 && r.ContentLength < 0 {
-				t.Errorf("both lengths: %q", stream)
-			}
+			testkit.Holds(t, len(r.Header["Content-Length"]) == 0 || r.ContentLength >= 0, "both lengths", stream)
 			if _, err := io.Copy(io.Discard, r.Body); err != nil {
 				return
 			}
 		}
 	})
+}
+
+func TestConfiguredHosts(t *testing.T) {
+	for _, name := range []string{"", "a:1", "http://a", "a/b", "a b", "a:", "*.", "**", "*a", "a.*", "*.*"} {
+		_, err := configuredHosts([]string{name})
+		testkit.Holds(t, err != nil, name, "is taken")
+	}
+	for name, hosts := range map[string]map[string]bool{
+		"daybook":   {"daybook": true, "DAYBOOK:1717": true, "daybook.evil.example": false, "other": false},
+		"*.cluster": {"daybook.cluster": true, "a.b.Cluster:80": true, "cluster": false, ".cluster": false, "evilcluster": false},
+		"*":         {"anything.example": true, "": true},
+	} {
+		h := testkit.Must(configuredHosts([]string{name}))(t)
+		for host, allowed := range hosts {
+			if h.allow(host) != allowed {
+				t.Errorf("--allow-host %s: %q is allowed: %t, want %t", name, host, !allowed, allowed)
+			}
+		}
+	}
 }

@@ -95,9 +95,7 @@ func TestCommand(t *testing.T) {
 		text := testkit.Must(os.ReadFile(filepath.Join(dir, id)))(t)
 		wantDocument(t, text, id)
 	}
-	if n := r.Failures(); n != 0 {
-		t.Errorf("%d failures", n)
-	}
+	testkit.Equal(t, r.Failures(), 0, "failures")
 }
 
 // TestCommandFails: a failed try is repeated, a runner is given up after the last try, and then the next runner is
@@ -110,9 +108,8 @@ func TestCommandFails(t *testing.T) {
 	r.Lost(lost("good"))
 	r.until(t, "on-lost: done", 1)
 	for id, want := range map[string]int{"bad": tries, "good": 2} {
-		if text, err := os.ReadFile(filepath.Join(dir, id)); err != nil || strings.Count(string(text), "x") != want {
-			t.Errorf("%s: tries %q, %v", id, text, err)
-		}
+		text := testkit.Must(os.ReadFile(filepath.Join(dir, id)))(t)
+		testkit.Equal(t, strings.Count(string(text), "x"), want, id, "tries", text)
 	}
 	if log := r.logged(); r.Failures() != 1 || strings.Count(log, "trying again") != tries || !strings.Contains(log, "no luck") {
 		t.Errorf("%d failures:\n%s", r.Failures(), log)
@@ -128,24 +125,18 @@ func TestCommandHangs(t *testing.T) {
 	r.tryTime = 200 * time.Millisecond // read when a runner is handled
 	r.Lost(lost("r1"))
 	r.until(t, "given up", 1)
-	if !strings.Contains(r.logged(), "it took longer than 200ms") {
-		t.Error(r.logged())
-	}
+	testkit.Contains(t, r.logged(), "it took longer than 200ms")
 	slow := start(t, `sleep 600 & echo $! >> "$OUT/children"; wait`)
 	slow.Lost(lost("r2"))
 	slow.Lost(lost("r3"))
 	children := func() []string {
 		text, err := os.ReadFile(filepath.Join(dir, "children"))
-		if err != nil && !os.IsNotExist(err) {
-			t.Fatal(err)
-		}
+		testkit.MustHold(t, err == nil || os.IsNotExist(err), err)
 		return strings.Fields(string(text))
 	}
 	testkit.Eventually(t, "all children run", func() bool { return len(children()) > tries })
 	slow.stop()
-	if n := slow.Failures(); n != 2 {
-		t.Errorf("%d failures after the stop", n)
-	}
+	testkit.Equal(t, slow.Failures(), 2, "failures after the stop")
 	for _, child := range children() {
 		pid := testkit.Must(strconv.Atoi(child))(t)
 		testkit.Eventually(t, "the child has ended", func() bool { return !runs(pid) })
@@ -165,10 +156,8 @@ func TestRequest(t *testing.T) {
 	var refused atomic.Int64
 	bodies := make(chan []byte, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		body, err := io.ReadAll(req.Body)
-		if err != nil || req.Method != http.MethodPost || req.Header.Get("Content-Type") != "application/json" {
-			t.Errorf("%s %v, %v", req.Method, req.Header, err)
-		}
+		body := testkit.Must(io.ReadAll(req.Body))(t)
+		testkit.Holds(t, req.Method == http.MethodPost && req.Header.Get("Content-Type") == "application/json", req.Method, req.Header)
 		switch {
 		case req.URL.Path == "/elsewhere":
 			t.Error("the redirect was followed")
@@ -200,15 +189,12 @@ func TestQueueIsBounded(t *testing.T) {
 	for range maxWaiting + 3 {
 		h.Lost(lost("r"))
 	}
-	if n := h.Failures(); n != 3 {
-		t.Errorf("%d failures", n)
-	}
+	testkit.Equal(t, h.Failures(), 3, "failures")
 }
 
 func TestTargets(t *testing.T) {
 	for target, want := range map[string]bool{"": false, "  ": false, "http://": false, "https://%zz/": false, "HTTP://host/x": true, "true": true, "ftp://is/a command": true} {
-		if _, err := New(target, slog.New(slog.DiscardHandler)); (err == nil) != want {
-			t.Errorf("%q: %v", target, err)
-		}
+		_, err := New(target, slog.New(slog.DiscardHandler))
+		testkit.Equal(t, err == nil, want, target, err)
 	}
 }

@@ -53,14 +53,12 @@ func TestOverlayIsAMap(t *testing.T) {
 				batch := d.pebble.NewBatch()
 				testkit.NoError(t, o.flush(batch))
 				testkit.NoError(t, batch.Commit(pebble.NoSync))
-				if o.Bytes() != 0 || o.rows.Len() != 0 || len(o.ranges) != 0 {
-					t.Fatalf("seed %d: %d bytes, %d rows and %d cuts after a flush", seed, o.Bytes(), o.rows.Len(), len(o.ranges))
-				}
+				testkit.MustHold(t, o.Bytes() == 0 && o.rows.Len() == 0 &&
+					len(o.ranges) == 0, "seed", seed, o.Bytes(), "bytes", o.rows.Len(), "rows and", len(o.ranges), "cuts after a flush")
 			case 10:
 				value, ok := model[key]
-				if got := o.Get(key); (got != nil) != ok || string(got) != value {
-					t.Fatalf("seed %d: %s is %q, the map has %q, %v", seed, key, got, value, ok)
-				}
+				got := o.Get(key)
+				testkit.MustHold(t, (got != nil) == ok && string(got) == value, "seed", seed, key, "is", got, "the map has", value, ok)
 			case 11:
 				from, to, limit := anyKey(), anyKey(), random.IntN(12)
 				var want, got []string
@@ -73,9 +71,7 @@ func TestOverlayIsAMap(t *testing.T) {
 					got = append(got, key+"="+string(value))
 					return len(got) <= limit
 				})
-				if !slices.Equal(got, want) {
-					t.Fatalf("seed %d: scan %s to %s: %q, the map has %q", seed, from, to, got, want)
-				}
+				testkit.MustHold(t, slices.Equal(got, want), "seed", seed, "scan", from, "to", to, got, "the map has", want)
 			}
 		}
 		o.DeleteRange("T", "U")
@@ -92,14 +88,8 @@ func TestFailBecomesAnError(t *testing.T) {
 		Fail("look", ErrShortRow)
 		return nil
 	}()
-	if !errors.Is(err, ErrDamaged) || err.Error() != "store: look: a row is shorter than its form; "+nextRebuild {
-		t.Errorf("%v", err)
-	}
-	defer func() {
-		if recover() != "another" {
-			t.Error("catch took what it should not")
-		}
-	}()
+	testkit.Holds(t, errors.Is(err, ErrDamaged) && err.Error() == "store: look: a row is shorter than its form; "+nextRebuild, err)
+	defer func() { testkit.Equal(t, recover(), "another", "catch took what it should") }()
 	err = func() (err error) {
 		defer Catch(&err)
 		panic("another")

@@ -58,12 +58,9 @@ func TestWindowIsASortedSet(t *testing.T) {
 					want = model[len(model)-1]
 				}
 			}
-			if got := w.First(&o); got != want {
-				t.Fatalf("seed %d: first is %q, the set has %q", seed, got, want)
-			}
-			if len(w.keys) > size.Max || len(w.keys) != size.Keys() {
-				t.Fatalf("seed %d: the window holds %d keys of %d, and counts %d", seed, len(w.keys), size.Max, size.Keys())
-			}
+			testkit.MustEqual(t, w.First(&o), want, "seed", seed, "first")
+			testkit.MustHold(t, len(w.keys) <= size.Max &&
+				len(w.keys) == size.Keys(), "seed", seed, "the window holds", len(w.keys), "keys of", size.Max, "and counts", size.Keys())
 			// Invariant: keys holds, in order, every live key before bound, or every live key when all is set.
 			known := model
 			if at, there := has(w.bound); !w.all && down {
@@ -77,9 +74,7 @@ func TestWindowIsASortedSet(t *testing.T) {
 			if known = slices.Clone(known); down {
 				slices.Reverse(known)
 			}
-			if !slices.Equal(w.keys, known) {
-				t.Fatalf("seed %d: keys %q below %q (all %v), the set has %q", seed, w.keys, w.bound, w.all, model)
-			}
+			testkit.MustHold(t, slices.Equal(w.keys, known), "seed", seed, "keys", w.keys, "below", w.bound, "(all", w.all, "), the set has", model)
 		}
 		o.DeleteRange("T", "U")
 	}
@@ -162,9 +157,7 @@ func TestGapsHideNoKey(t *testing.T) {
 			if len(model) > 0 {
 				first = model[0]
 			}
-			if got := window.First(&o); got != first {
-				t.Fatalf("seed %d: first is %q, the set has %q", seed, got, first)
-			}
+			testkit.MustEqual(t, window.First(&o), first, "seed", seed, "first")
 		}
 		o.DeleteRange("T", "U")
 	}

@@ -26,12 +26,9 @@ func TestQueriesGiveUpOnALongChange(t *testing.T) {
 			began := time.Now()
 			got := l.TryRLock()
 			waited := time.Since(began)
-			if got || waited < l.patience || waited > l.patience*5/4 {
-				t.Fatalf("round %d: a query did not give up after %v, but after %v", round, l.patience, waited)
-			}
-			if l.TryRLock() || time.Since(began) != waited {
-				t.Fatal("the second query waited again for a change that is known to be long")
-			}
+			testkit.MustHold(t, !got && waited >= l.patience &&
+				waited <= l.patience*5/4, "round", round, "a query did not give up after", l.patience, "but after", waited)
+			testkit.MustHold(t, !l.TryRLock() && time.Since(began) == waited, "the second query waited again for a change that is known to be long")
 			patient := make(chan bool)
 			go func() { l.RLock(); patient <- true }()
 			synctest.Wait()
@@ -55,9 +52,7 @@ func TestQueriesWaitForManyShortChanges(t *testing.T) {
 			go func() { got <- l.TryRLock() }()
 			time.Sleep(4 * time.Second)
 			l.Unlock()
-			if !<-got {
-				t.Fatal("a query gave up on a change of four seconds")
-			}
+			testkit.MustHold(t, <-got, "a query gave up on a change of four seconds")
 			l.RUnlock()
 		}
 	})
