@@ -60,7 +60,5 @@ func (h *holder) end() {
 	h.t.Helper()
 	for h.lines.Scan() { // until it closes its output
 	}
-	if err := h.cmd.Wait(); err != nil {
-		h.t.Errorf("the holder: %v", err)
-	}
+	testkit.Check(h.t, h.cmd.Wait(), "the holder")
 }

@@ -29,9 +29,8 @@ func TestIdleConnections(t *testing.T) {
 	l := NewLoad(s.URL(), 1)
 	defer l.Close()
 	testkit.Check(t, l.Add(t.Context(), works.Lines(1000, 100)))
-	if claim, err := l.Claim(t.Context(), 100); err != nil || l.Complete(t.Context(), claim) != nil {
-		t.Errorf("claim %q: %v", claim, err)
-	}
+	claim := testkit.Must(l.Claim(t.Context(), 100))(t)
+	testkit.Check(t, l.Complete(t.Context(), claim), "claim", claim)
 	h.release()
 	h.end()
 }
@@ -48,13 +47,9 @@ func holdIdle(t *testing.T, url string) {
 	}()
 	for len(open) < idleConnections {
 		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatalf("connection %d: %v", len(open)+1, err)
-		}
+		testkit.NoError(t, err, "connection", len(open)+1)
 		open = append(open, c)
 	}
 	fmt.Println("held")
-	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(io.Copy(io.Discard, os.Stdin))(t)
 }

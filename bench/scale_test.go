@@ -106,13 +106,10 @@ func TestScale(t *testing.T) {
 	testkit.NoError(t, s.Start(ctx))
 	claim, err := l.Claim(ctx, 1)
 	took := time.Since(start)
-	if err != nil || claim == "" {
-		t.Fatalf("claim %q after the restart: %v", claim, err)
-	}
+	testkit.NoError(t, err)
+	testkit.MustHold(t, claim != "", "claim", claim, "after the restart")
 	t.Logf("first claim %v after the start that followed SIGKILL", took.Round(time.Millisecond))
-	if took > maxScaleRestart {
-		t.Errorf("the first claim took %v, more than %v", took, maxScaleRestart)
-	}
+	testkit.Holds(t, took <= maxScaleRestart, "the first claim took", took, "more than", maxScaleRestart)
 	compare(fmt.Sprint(jobs, " pending, after the restart"), s, l)
 	if jobs > scaleJobs {
 		return // with more jobs, the rest would prove no more and take long
@@ -146,9 +143,8 @@ func TestDiskPerJob(t *testing.T) {
 	time.Sleep(10 * time.Second) // compactions continue
 	ended := testkit.Must(rig.Written(s.Pid()))(t)
 	t.Logf("written for each job: %.1f bytes when it was created, %.1f in its life", float64(created-before)/jobs, float64(ended-before)/jobs)
-	if each := (ended - before) / jobs; each > maxWrittenBytes {
-		t.Errorf("a job of 100 bytes writes %d bytes, more than %d", each, maxWrittenBytes)
-	}
+	each := (ended - before) / jobs
+	testkit.Holds(t, each <= maxWrittenBytes, "a job of 100 bytes writes", each, "bytes, more than", maxWrittenBytes)
 }
 
 // logDisk logs the bytes that a server's pending jobs take on the disk.

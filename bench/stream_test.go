@@ -29,12 +29,10 @@ func streamWork(tb testing.TB, p matrix.Point, s *daybooktest.Process, l *Load, 
 	var r streamRound
 	streams := make([]*Stream, p.Conns)
 	for i := range streams {
-		var err error
-		streams[i], err = DialStream(tb.Context(), s.URL(), p.Work == "drain", p.Size, func(claim string, jobs int) {
+		streams[i] = testkit.Must(DialStream(tb.Context(), s.URL(), p.Work == "drain", p.Size, func(claim string, jobs int) {
 			began := time.Now()
 			streams[i].Send("complete", `{"claim_id":"`+claim+`","status":"completed"}`, func(err error) { r.completed(i, jobs, time.Since(began), err) })
-		})
-		testkit.NoError(tb, err)
+		}))(tb)
 		tb.Cleanup(streams[i].Close)
 		if p.Work != "create" {
 			testkit.NoError(tb, streams[i].Subscribe(tb.Context(), "load", 0))

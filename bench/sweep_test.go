@@ -114,9 +114,7 @@ func (op *sweepOp) run(t *testing.T, l *Load, jobs int) {
 		return doc.Done
 	})
 	t.Logf("%s of %d jobs took %v", op.name, doc.Moved, time.Since(start).Round(10*time.Millisecond))
-	if place != "" && doc.Moved != int64(jobs) {
-		t.Errorf("%s moved %d jobs, not %d", op.name, doc.Moved, jobs)
-	}
+	testkit.Holds(t, place == "" || doc.Moved == int64(jobs), op.name, "moved", doc.Moved, "jobs, not", jobs)
 }
 
 // singleJobGroups returns a JSON body of n jobs. Neighbours have different priorities, so each job is a separate group.
@@ -190,9 +188,7 @@ func (l *Load) sweep(t *testing.T, method, path string) string {
 	req := testkit.Must(http.NewRequestWithContext(t.Context(), method, l.URL+path, nil))(t)
 	answer := testkit.Must(l.HTTP.Do(req))(t)
 	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusAccepted {
-		t.Fatalf("%s: status %d", path, answer.StatusCode)
-	}
+	testkit.MustHold(t, answer.StatusCode == http.StatusOK || answer.StatusCode == http.StatusAccepted, path, "status", answer.StatusCode)
 	return answer.Header.Get("Location")
 }
 

@@ -107,9 +107,7 @@ func holdStreams(t *testing.T, url string) {
 	}
 	opening.Wait()
 	fmt.Println("held")
-	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(io.Copy(io.Discard, os.Stdin))(t)
 	mu.Lock()
 	fmt.Println("pushed", pushes)
 	mu.Unlock()

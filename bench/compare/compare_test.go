@@ -68,9 +68,8 @@ func TestJudge(t *testing.T) {
 				}
 				return [2]results{base, parsed(t, of[stage])}, nil
 			})
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-				t.Errorf("the outcome is %v, want %q", err, c.want)
-			}
+			testkit.Holds(t, (c.want != "" || err == nil) &&
+				(c.want == "" || err != nil && strings.Contains(err.Error(), c.want)), "the outcome is", err, "want", c.want)
 			if again := stages == 2; again != (c.second != "") || again && c.want != "" && !errors.Is(err, errSlower) {
 				t.Errorf("after %d measurements the outcome is %v", stages, err)
 			}
@@ -141,9 +140,8 @@ func TestRefusals(t *testing.T) {
 		{comparison{base: "HEAD", rounds: 8}, "build the server of the base"}, // the repository is not a Go module
 	} {
 		c.head, c.out, c.w, c.progress = repository, t.TempDir(), t.Output(), t.Output()
-		if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v, want %q", c.comparison, err, c.want)
-		}
+		err := c.run(t.Context())
+		testkit.Holds(t, err != nil && strings.Contains(err.Error(), c.want), c.comparison, err, "want", c.want)
 	}
 	onlyOne(t, repository)
 }
@@ -163,16 +161,12 @@ func TestWorktreeIsRemoved(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "tree")
 		remove, err := checkOut(ctx, repository, "HEAD", dir)
 		testkit.NoError(t, err)
-		if _, err := os.Stat(filepath.Join(dir, "file")); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(os.Stat(filepath.Join(dir, "file")))(t)
 		if deleted {
 			err = os.RemoveAll(dir)
 		}
 		interrupt()
-		if err := errors.Join(err, remove()); err != nil {
-			t.Errorf("deleted %t: %v", deleted, err)
-		}
+		testkit.Check(t, errors.Join(err, remove()), "deleted", deleted)
 		onlyOne(t, repository)
 	}
 }

@@ -62,9 +62,7 @@ func TestFill(t *testing.T) {
 		}
 	}
 	full := errors.New("full")
-	if err := (Point{Size: 1, Queues: 1}).Fill(5000, func(i, _ int) error { return full }); err != full {
-		t.Errorf("after an error, Fill returns %v", err)
-	}
+	testkit.Equal(t, (Point{Size: 1, Queues: 1}).Fill(5000, func(i, _ int) error { return full }), full, "after an error, Fill returns")
 }
 
 // TestShare: the callers together make the right number of calls, and stop after an error.
@@ -80,9 +78,8 @@ func TestShare(t *testing.T) {
 	testkit.Equal(t, calls, 100)
 	broken := errors.New("broken")
 	calls = 0
-	if err := Share(t.Context(), callers[:1], 100, func(context.Context, *Caller) error { calls++; return broken }); err != broken || calls != 1 {
-		t.Errorf("after an error, %d calls were made, and Share returns %v", calls, err)
-	}
+	err := Share(t.Context(), callers[:1], 100, func(context.Context, *Caller) error { calls++; return broken })
+	testkit.Holds(t, err == broken && calls == 1, "after an error", calls, "calls were made, and Share returns", err)
 }
 
 func TestQuantile(t *testing.T) {

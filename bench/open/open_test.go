@@ -25,9 +25,8 @@ func TestExplain(t *testing.T) {
 	w.wakes.add(at(0), 50*time.Millisecond)  // earlier
 	o := &load.Outcome{Start: start, Stalls: []load.Stall{{Start: 100 * time.Millisecond, Length: 100 * time.Millisecond, Longest: 80 * time.Millisecond, Calls: 7}}}
 	got := w.explain(o)
-	if want := (stall{At: 0.1, Length: 100, Longest: 80, Calls: 7, Disk: 40}); len(got) != 1 || got[0] != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	want := (stall{At: 0.1, Length: 100, Longest: 80, Calls: 7, Disk: 40})
+	testkit.Holds(t, len(got) == 1 && got[0] == want, got, "want", want)
 }
 
 // TestReport: tables have each rate, the stalls and the rates that the server could not sustain.
@@ -55,12 +54,9 @@ func TestCurve(t *testing.T) {
 		l.Add(time.Duration(i+1) * time.Millisecond)
 	}
 	points := curve(l)
-	if len(points) != 10*mostNines+1 || points[0].Nines != 0 || points[len(points)-1].Nines != mostNines {
-		t.Fatalf("%+v", points)
-	}
-	if p := points[10]; p.Ms < 8990 || p.Ms > 9010 {
-		t.Errorf("90 %%: %+v", p)
-	}
+	testkit.MustHold(t, len(points) == 10*mostNines+1 && points[0].Nines == 0 && points[len(points)-1].Nines == mostNines, points)
+	p := points[10]
+	testkit.Holds(t, p.Ms >= 8990 && p.Ms <= 9010, "90 %", p)
 	for i := 1; i < len(points); i++ {
 		if points[i].Ms < points[i-1].Ms {
 			t.Errorf("%+v after %+v", points[i], points[i-1])
@@ -78,17 +74,14 @@ func TestMeasurement(t *testing.T) {
 	m := measurement{options: options{length: 300 * time.Millisecond, peak: 100 * time.Millisecond, warmUp: 50 * time.Millisecond, rates: []float64{0.1, 0.2}}, binary: binary, dir: dir}
 	for _, w := range []works.Work{works.Drain, works.Lifecycles} {
 		got := testkit.Must(m.work(t.Context(), w))(t)
-		if len(got.Rates) != 2 || got.PeakPerSec <= 0 || got.Rates[1].Latency.Count == 0 || got.Rates[1].Disk.Count == 0 || got.Rates[1].Wakes.Count == 0 || got.Rates[1].Busy <= 0 {
-			t.Errorf("%+v", got)
-		}
+		testkit.Holds(t, len(got.Rates) == 2 && got.PeakPerSec > 0 && got.Rates[1].Latency.Count != 0 &&
+			got.Rates[1].Disk.Count != 0 && got.Rates[1].Wakes.Count != 0 && got.Rates[1].Busy > 0, got)
 		path := filepath.Join(t.TempDir(), "out.json")
 		var back report
 		testkit.NoError(t, (&report{Works: []workResult{got}}).write(path))
-		if text, err := os.ReadFile(path); err != nil || json.Unmarshal(text, &back) != nil || len(back.Works) != 1 || len(back.Works[0].Rates[0].Curve) == 0 {
-			t.Errorf("%+v, %v", back, err)
-		}
+		text := testkit.Must(os.ReadFile(path))(t)
+		testkit.Holds(t, json.Unmarshal(text, &back) == nil && len(back.Works) == 1 && len(back.Works[0].Rates[0].Curve) != 0, back)
 	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("left %v, %v", left, err)
-	}
+	left := testkit.Must(os.ReadDir(dir))(t)
+	testkit.Holds(t, len(left) == 0, "left", left)
 }
