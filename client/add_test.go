@@ -57,23 +57,17 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 			s := &lineStore{spoil: map[string]clienttest.Reply{"b\n": spoilt}}
 			c := s.Client()
 			r, err := add(t, s, c, options)
-			if !errors.Is(err, problem.ErrUnknown) || len(r.Unknown) != 1 || r.Bytes != 2 {
-				t.Fatalf("%+v, %v", r, err)
-			}
+			testkit.MustHold(t, errors.Is(err, problem.ErrUnknown) && len(r.Unknown) == 1 && r.Bytes == 2, r, err)
 			s.spoil = nil
 			o := options
 			o.Resume = &r
 			again, err := add(t, s, c, o)
-			if !errors.Is(err, problem.ErrUnknown) || s.stored["b\n"] != 1 {
-				t.Fatalf("%+v, %v; stored %v", again, err, s.stored)
-			}
+			testkit.MustHold(t, errors.Is(err, problem.ErrUnknown) && s.stored["b\n"] == 1, again, err, "stored", s.stored)
 			o.Resume, o.RepeatUnknown = &again, true
 			if r, err = add(t, s, c, o); err != nil || r.Bytes != 6 || r.Jobs != 3 || len(r.Unknown) != 0 {
 				t.Errorf("%+v, %v", r, err)
 			}
-			if want := map[string]int{"a\n": 1, "b\n": 2, "c\n": 1}; !reflect.DeepEqual(s.stored, want) {
-				t.Errorf("stored %v", s.stored)
-			}
+			testkit.DeepEqual(t, s.stored, map[string]int{"a\n": 1, "b\n": 2, "c\n": 1}, "stored")
 		})
 	}
 	t.Run("what a resumed Add does not reach is remembered", func(t *testing.T) {
@@ -86,18 +80,15 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 		o := options
 		o.Resume = &known
 		r, err := add(t, s, c, o)
-		if !errors.Is(err, problem.ErrUnknown) || !reflect.DeepEqual(r.Unknown, known.Unknown) || !reflect.DeepEqual(r.Bodies, known.Bodies) || len(s.stored) != 0 {
-			t.Errorf("%+v, %v; stored %v", r, err, s.stored)
-		}
+		testkit.Holds(t, errors.Is(err, problem.ErrUnknown) && reflect.DeepEqual(r.Unknown, known.Unknown) &&
+			reflect.DeepEqual(r.Bodies, known.Bodies) && len(s.stored) == 0, r, err, "stored", s.stored)
 	})
 	t.Run("a repeat that is refused leaves it unknown", func(t *testing.T) {
 		s := &lineStore{spoil: map[string]clienttest.Reply{"b\n": clienttest.Problem(400, "bad_request", "not_stored")}}
 		o := options
 		o.Resume, o.RepeatUnknown = &client.AddResult{Unknown: []client.AddedBody{{Offset: 2, Bytes: 2}}}, true
 		r, err := add(t, s, s.Client(), o)
-		if !errors.Is(err, problem.ErrBadRequest) || len(r.Unknown) != 1 {
-			t.Errorf("%+v, %v", r, err)
-		}
+		testkit.Holds(t, errors.Is(err, problem.ErrBadRequest) && len(r.Unknown) == 1, r, err)
 	})
 	t.Run("an error does not abort posts that are under way", func(t *testing.T) {
 		under, failed := make(chan struct{}), make(chan struct{})
@@ -112,15 +103,11 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 			return clienttest.Problem(400, "bad_request", "not_stored")
 		}}
 		r, err := f.Client(client.Options{}).Add(t.Context(), strings.NewReader("a\nb\n"), client.AddOptions{BodyBytes: 2, InFlight: 2})
-		if !errors.Is(err, problem.ErrBadRequest) || r.Bytes != 2 || len(r.Unknown) != 0 {
-			t.Errorf("%+v, %v", r, err)
-		}
+		testkit.Holds(t, errors.Is(err, problem.ErrBadRequest) && r.Bytes == 2 && len(r.Unknown) == 0, r, err)
 	})
 	t.Run("an answer that counts no jobs is an error", func(t *testing.T) {
 		f := clienttest.InTurn(clienttest.Reply{Status: 200, Body: `{}`})
-		if _, err := f.Client(client.Options{}).AddLines(t.Context(), []byte("a\n"), client.AddOptions{}); !errors.Is(err, problem.ErrUnknown) {
-			t.Error(err)
-		}
+		testkit.Fails(f.Client(client.Options{}).AddLines(t.Context(), []byte("a\n"), client.AddOptions{}))(t, problem.ErrUnknown)
 	})
 }
 
@@ -145,15 +132,13 @@ func TestAddFlushesWhenTheInputIsSilent(t *testing.T) {
 	for i := range 3 {
 		line := fmt.Sprintf("line %d\n", i)
 		testkit.Must(io.WriteString(feed, line))(t)
-		if b := <-stored; b.Count != 1 || b.Offset != offset || b.Bytes != len(line) {
-			t.Errorf("%+v, want one job at byte %d", b, offset)
-		}
+		b := <-stored
+		testkit.Holds(t, b.Count == 1 && b.Offset == offset && b.Bytes == len(line), b, "want one job at byte", offset)
 		offset += int64(len(line))
 	}
 	testkit.NoError(t, feed.Close())
-	if e := <-ended; e.err != nil || e.result.Jobs != 3 || e.result.Bytes != offset {
-		t.Errorf("%+v, %v", e.result, e.err)
-	}
+	e := <-ended
+	testkit.Holds(t, e.err == nil && e.result.Jobs == 3 && e.result.Bytes == offset, e.result, e.err)
 }
 
 // TestResumeOfAnotherSplit: with a different BodyBytes the bodies differ from the earlier Add's. Add must not store
@@ -164,27 +149,18 @@ func TestResumeOfAnotherSplit(t *testing.T) {
 	o := client.AddOptions{BodyBytes: 200}
 	broken := errors.New("the input broke off")
 	known, err := s.Client.Add(t.Context(), io.MultiReader(strings.NewReader(input[:len(input)/2]), brokenOff{broken}), o)
-	if !errors.Is(err, broken) || known.Jobs == 0 {
-		t.Fatalf("%+v, %v", known, err)
-	}
+	testkit.MustHold(t, errors.Is(err, broken) && known.Jobs != 0, known, err)
 	o.Resume = &known
 	again, err := s.Client.Add(t.Context(), brokenOff{broken}, o)
 	if !errors.Is(err, broken) || again.Jobs != known.Jobs || again.Bytes != known.Bytes {
 		t.Errorf("an Add that stored nothing reports %d bytes, %d jobs; known are %d, %d", again.Bytes, again.Jobs, known.Bytes, known.Jobs)
 	}
 	o.BodyBytes = 333
-	if _, err := s.Client.Add(t.Context(), strings.NewReader(input), o); !errors.Is(err, problem.ErrBadRequest) {
-		t.Errorf("error is %v, want ErrBadRequest", err)
-	}
+	testkit.Fails(s.Client.Add(t.Context(), strings.NewReader(input), o))(t, problem.ErrBadRequest)
 	o.BodyBytes = 200
-	result, err := s.Client.Add(t.Context(), strings.NewReader(input), o)
-	if err != nil || result.Jobs != 300 {
-		t.Errorf("%d jobs, %v", result.Jobs, err)
-	}
-	q, err := s.Client.Queue(t.Context(), "default", "default")
-	if err != nil || q.Counts["pending"] != 300 {
-		t.Errorf("%v, %v: want each line once", q.Counts, err)
-	}
+	testkit.Equal(t, testkit.Must(s.Client.Add(t.Context(), strings.NewReader(input), o))(t).Jobs, 300, "jobs")
+	q := testkit.Must(s.Client.Queue(t.Context(), "default", "default"))(t)
+	testkit.Equal(t, q.Counts["pending"], 300, q.Counts, "each line once")
 }
 
 type brokenOff struct{ err error }
@@ -221,14 +197,11 @@ func TestAddValues(t *testing.T) {
 	kinds := map[string]client.Kind{`{"a": 1}`: client.JSON, "[2]": client.JSON, "text": client.Text, "3": client.JSON}
 	for j, err := range s.Client.Jobs(t.Context(), client.JobsQuery{Type: "values"}) {
 		testkit.NoError(t, err)
-		if kind, ok := kinds[string(j.Payload)]; !ok || kind != j.Kind || j.Priority != 7 || j.Meta["a"] != "b" {
-			t.Errorf("%q %s, %+v", j.Payload, j.Kind, j)
-		}
+		kind, ok := kinds[string(j.Payload)]
+		testkit.Holds(t, ok && kind == j.Kind && j.Priority == 7 && j.Meta["a"] == "b", j.Payload, j.Kind, j)
 		delete(kinds, string(j.Payload))
 	}
-	if len(kinds) > 0 {
-		t.Errorf("missing: %v", kinds)
-	}
+	testkit.Holds(t, len(kinds) == 0, "missing", kinds)
 	// A line cannot end its object, and set other attributes of the job.
 	for _, line := range []string{"1},{\"priority\":9", "{", "1 2", "\"\xff\""} {
 		if _, err := s.Client.AddLines(t.Context(), []byte(line), client.AddOptions{Kind: client.JSON}); !errors.Is(err, problem.ErrBadRequest) {

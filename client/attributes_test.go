@@ -1,8 +1,6 @@
 package client_test
 
 import (
-	"errors"
-	"reflect"
 	"testing"
 
 	"github.com/daybookq/daybook/client"
@@ -30,9 +28,7 @@ func TestAttributes(t *testing.T) {
 			RunAt: j.RunAt, Priority: &j.Priority, MaxAttempts: j.MaxAttempts, Backoff: a.Backoff, LeaseMs: j.LeaseMs,
 			RetentionMs: a.RetentionMs, ExpiresAt: j.ExpiresAt, TimeoutMs: j.TimeoutMs, Traceparent: j.Traceparent, Meta: j.Meta,
 		}
-		if !reflect.DeepEqual(got, a) {
-			t.Errorf("%s: %+v, want %+v", form, got, a)
-		}
+		testkit.DeepEqual(t, got, a, form)
 	}
 	created := testkit.Must(c.Create(ctx, client.NewJob{Type: "x", Attributes: all}))(t)
 	check("a create", created, all)
@@ -44,16 +40,12 @@ func TestAttributes(t *testing.T) {
 	// retry. With a retention of 0 it is purged when it ends.
 	hidden := client.Attributes{Backoff: all.Backoff, RetentionMs: all.RetentionMs}
 	testkit.Must(c.AddLines(ctx, []byte("line\n"), client.AddOptions{Type: "y", Attributes: hidden}))(t)
-	claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Types: []string{"y"}})
-	if err != nil || len(claim.Jobs) != 1 {
-		t.Fatal(claim, err)
-	}
+	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Types: []string{"y"}}))(t)
+	testkit.MustEqual(t, len(claim.Jobs), 1, claim)
 	id := claim.Jobs[0].ID
 	if j, err := c.Complete(ctx, id, claim.ID, client.Outcome{Code: "retry"}); err != nil || j.Status != "pending" {
 		t.Errorf("after a retry: %+v, %v", j, err)
 	}
 	testkit.Must(c.Cancel(ctx, id))(t)
-	if _, err := c.Job(ctx, id); !errors.Is(err, problem.ErrNotFound) {
-		t.Errorf("a job with a retention of 0 is there after its end: %v", err)
-	}
+	testkit.Fails(c.Job(ctx, id))(t, problem.ErrNotFound)
 }

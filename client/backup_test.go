@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/internal/testkit"
 	"github.com/daybookq/daybook/client/problem"
 )
 
@@ -29,41 +30,33 @@ func TestBackup(t *testing.T) {
 	}
 
 	serve = func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/backup" || r.Method != http.MethodGet {
-			t.Errorf("%s %s", r.Method, r.URL)
-		}
+		testkit.Equal(t, r.URL.Path, "/backup", r.Method, r.URL)
+		testkit.Equal(t, r.Method, http.MethodGet, r.URL)
 		_, _ = io.WriteString(w, "all of it") // a client that has disconnected gets nothing
 	}
-	if got, err := read(c); got != "all of it" || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
+	got, err := read(c)
+	testkit.Holds(t, got == "all of it" && err == nil, got, err)
 	serve = func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "a part")
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	}
-	if got, err := read(c); !errors.Is(err, problem.ErrUnavailable) {
-		t.Errorf("a stream that breaks: %q, %v", got, err)
-	}
+	testkit.Fails(read(c))(t, problem.ErrUnavailable)
 	serve = func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "a part")
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	}
-	if got, err := read(impatient); !errors.Is(err, problem.ErrUnavailable) {
-		t.Errorf("a silent server: %q, %v", got, err)
-	}
+	testkit.Fails(read(impatient))(t, problem.ErrUnavailable)
 	serve = func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusConflict)
 		_, _ = io.WriteString(w, `{"code":"backup_running","outcome":"not_stored"}`)
 	}
 	var refused *problem.Error
-	if _, err := read(c); !errors.Is(err, problem.ErrConflict) || !errors.As(err, &refused) || refused.Code != "backup_running" {
-		t.Errorf("a refusal: %v", err)
-	}
+	_, err = read(c)
+	testkit.Holds(t, errors.Is(err, problem.ErrConflict) && errors.As(err, &refused) && refused.Code == "backup_running", "a refusal", err)
 
 	serve = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"clients":["acme","bob"]}`) }
-	if names, err := c.BlobClients(t.Context()); err != nil || len(names) != 2 || names[0] != "acme" {
-		t.Errorf("%v, %v", names, err)
-	}
+	names := testkit.Must(c.BlobClients(t.Context()))(t)
+	testkit.Holds(t, len(names) == 2 && names[0] == "acme", names)
 }

@@ -138,9 +138,7 @@ func TestCutResults(t *testing.T) {
 					testkit.NoError(t, err)
 					printResult(&got, r)
 				}
-				if got.String() != wantResults {
-					t.Fatalf("%s cut at byte %d, results are\n%s\nwant\n%s", mediaType, cut, got.String(), wantResults)
-				}
+				testkit.MustEqual(t, got.String(), wantResults, mediaType, "cut at byte", cut, "results are")
 			})
 		}
 	}
@@ -161,9 +159,7 @@ func TestMalformedResults(t *testing.T) {
 			for _, err := range f.Client(client.Options{}).Results(t.Context(), resultsBatch.String(), client.ResultsQuery{}) {
 				last = err
 			}
-			if !errors.Is(last, problem.ErrUnexpectedAnswer) || len(f.All()) != 1 {
-				t.Errorf("%v after %d requests", last, len(f.All()))
-			}
+			testkit.Holds(t, errors.Is(last, problem.ErrUnexpectedAnswer) && len(f.All()) == 1, last, "after", len(f.All()), "requests")
 		})
 	}
 }

@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/daybookq/daybook/client"
@@ -25,8 +24,6 @@ func TestDeleteListedBatches(t *testing.T) {
 			testkit.Must(c.DeleteBatch(t.Context(), b.ID, ""))(t)
 			got = append(got, b.Name)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%+v: %q, want %q", q, got, want)
-		}
+		testkit.EqualSlices(t, got, want, q)
 	}
 }

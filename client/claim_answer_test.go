@@ -2,7 +2,6 @@ package client
 
 import (
 	"bytes"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -43,13 +42,9 @@ func checkClaimLines(t *testing.T, body []byte) {
 		}
 		return
 	}
-	if len(quick.Jobs) != len(full.Jobs) {
-		t.Fatalf("%d jobs, and %d in full", len(quick.Jobs), len(full.Jobs))
-	}
+	testkit.MustEqual(t, len(quick.Jobs), len(full.Jobs), "jobs in full")
 	for i := range quick.Jobs {
-		if !reflect.DeepEqual(quick.Jobs[i], full.Jobs[i]) {
-			t.Errorf("job %d:\n%+v\nin full:\n%+v", i, quick.Jobs[i], full.Jobs[i])
-		}
+		testkit.DeepEqual(t, quick.Jobs[i], full.Jobs[i], "job", i, "in full")
 	}
 }
 
@@ -62,9 +57,8 @@ func TestJobsThatAreAlikeAreReadAsInFull(t *testing.T) {
 		testkit.NoError(t, err)
 		c.Jobs[0].Meta["k"] = "changed"
 		c.Jobs[1].Payload = append(c.Jobs[1].Payload, "longer"...)
-		if c.Jobs[1].Meta["k"] != "v" || string(c.Jobs[0].Payload) != "other" {
-			t.Errorf("%+v", c.Jobs)
-		}
+		testkit.MustEqual(t, c.Jobs[1].Meta["k"], "v", c.Jobs)
+		testkit.Equal(t, string(c.Jobs[0].Payload), "other", c.Jobs)
 	})
 	for name, body := range map[string]string{
 		"cut in a job": claimLine + claimLines()[0][:50], "cut before the end of the line": claimLine + claimLines()[0],
@@ -73,9 +67,7 @@ func TestJobsThatAreAlikeAreReadAsInFull(t *testing.T) {
 		"a text that is not UTF-8": claimLine + claimLines()[0] + "\n" + strings.Replace(claimLines()[0], `plain`, "\xff", 1) + "\n",
 	} {
 		t.Run(name+" is refused", func(t *testing.T) {
-			if c, err := decodeClaim(transport.Answer{MediaType: transport.MimeNDJSON, Body: []byte(body)}); err == nil {
-				t.Errorf("%+v", c)
-			}
+			testkit.Fails(decodeClaim(transport.Answer{MediaType: transport.MimeNDJSON, Body: []byte(body)}))(t)
 		})
 	}
 }

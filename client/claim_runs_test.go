@@ -19,23 +19,18 @@ func goldenRuns(t testing.TB, name string) []byte {
 // TestClaimInRuns: an answer in runs is read whole or not at all.
 func TestClaimInRuns(t *testing.T) {
 	text := goldenRuns(t, "claim")
-	claim, err := decodeClaim(transport.Answer{MediaType: runs.MediaType, Body: text})
-	if err != nil || len(claim.Jobs) != 107 || claim.LeaseMs != 30_000 {
-		t.Fatalf("%+v, %v", claim, err)
-	}
+	claim := testkit.Must(decodeClaim(transport.Answer{MediaType: runs.MediaType, Body: text}))(t)
+	testkit.MustHold(t, len(claim.Jobs) == 107 && claim.LeaseMs == 30_000, claim)
 	if j := claim.Jobs[2]; string(j.Payload) != "third" || j.Kind != Text || j.ID == claim.Jobs[0].ID || j.ClaimID != claim.ID || j.RunnerID != "runner 1" {
 		t.Errorf("%+v", j)
 	}
 	if j := claim.Jobs[3]; j.Kind != JSON || *j.Progress != 0 || j.Meta["colour"] != "deep red" || j.Attempts[0].Error != "it\nbroke" || j.UniqueKey != "order 7, %" {
 		t.Errorf("%+v", j)
 	}
-	if j := claim.Jobs[106]; j.BatchID != "" || string(j.Payload) != "z" {
-		t.Errorf("%+v", j)
-	}
+	j := claim.Jobs[106]
+	testkit.Holds(t, j.BatchID == "" && string(j.Payload) == "z", j)
 	claim.Jobs[0].Payload = append(claim.Jobs[0].Payload, "more"...)
-	if string(claim.Jobs[2].Payload) != "third" {
-		t.Error("a payload that grows changes another one")
-	}
+	testkit.Equal(t, string(claim.Jobs[2].Payload), "third", "a payload that grows changes another one")
 	for n := range text {
 		if _, err := decodeClaim(transport.Answer{MediaType: runs.MediaType, Body: text[:n]}); !errors.Is(err, problem.ErrUnexpectedAnswer) {
 			t.Fatalf("%d of %d bytes: %v", n, len(text), err)
@@ -52,9 +47,7 @@ func FuzzClaimInRuns(f *testing.F) {
 			return
 		}
 		for _, j := range claim.Jobs {
-			if len(j.ID) != idBytes || j.ClaimID != claim.ID || j.Status != "active" {
-				t.Errorf("%+v", j)
-			}
+			testkit.Holds(t, len(j.ID) == idBytes && j.ClaimID == claim.ID && j.Status == "active", j)
 		}
 	})
 }

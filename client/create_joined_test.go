@@ -11,6 +11,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/clienttest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // TestJoinedCreates: creates that are made at the same time share a stream. Each returns the same document of its job
@@ -58,9 +59,7 @@ func TestJoinedCreates(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if len(made) != callers*each {
-		t.Errorf("%d jobs", len(made))
-	}
+	testkit.Equal(t, len(made), callers*each, "jobs")
 	for id, j := range made {
 		got, err := s.Client.Job(t.Context(), id)
 		if err == nil {
@@ -73,9 +72,8 @@ func TestJoinedCreates(t *testing.T) {
 	// A create with a key is a separate request. A refusal applies to the create that caused it.
 	keyed := client.TextJob("keyed", "x")
 	keyed.Key, keyed.UniqueKey = client.NewKey(), "u"
-	if j, err := s.Client.Create(t.Context(), keyed); err != nil || j.UniqueKey != "u" {
-		t.Errorf("%+v, %v", j, err)
-	}
+	j := testkit.Must(s.Client.Create(t.Context(), keyed))(t)
+	testkit.Equal(t, j.UniqueKey, "u", j)
 }
 
 // TestCreatesWithoutStreams: if the server offers no streams, creates are HTTP requests, and the client seldom tries to
@@ -103,8 +101,7 @@ func TestCreatesWithoutStreams(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if n := asked.Load(); n > 1 || o.NoJoin && n > 0 || created.Load() != 80 {
-			t.Errorf("%+v: asked %d times, %d creates", o, n, created.Load())
-		}
+		n := asked.Load()
+		testkit.Holds(t, n <= 1 && (!o.NoJoin || n <= 0) && created.Load() == 80, o, "asked", n, "times", created.Load(), "creates")
 	}
 }

@@ -35,9 +35,8 @@ func TestJoinableCreates(t *testing.T) {
 		"long":                {Payload: make([]byte, maxJoinedBytes+1)},
 		"a long name":         TextJob(strings.Repeat("t", maxJoinedBytes), "x"),
 	} {
-		if own := n.joinable(); own != nil {
-			t.Errorf("%s: %+v", name, own.run)
-		}
+		own := n.joinable()
+		testkit.Holds(t, own == nil, name, own)
 	}
 	var creates []*joinedCreate
 	for _, n := range []NewJob{TextJob("b", "1"), TextJob("a", "2\n"), TextJob("b", "3"), {Type: "n"}, TextJob("a", "4"), {Type: "n"}} {
@@ -45,10 +44,8 @@ func TestJoinableCreates(t *testing.T) {
 	}
 	text := appendRuns(nil, creates)
 	d := runs.NewDecoder(text)
-	head, err := d.Creation()
-	if err != nil || head != (runs.Creation{NoBatch: true, Jobs: 6, Runs: 3}) {
-		t.Fatalf("%+v, %v", head, err)
-	}
+	head := testkit.Must(d.Creation())(t)
+	testkit.MustEqual(t, head, runs.Creation{NoBatch: true, Jobs: 6, Runs: 3})
 	line := 0
 	for range head.Runs {
 		r, err := d.NewRun()
@@ -66,9 +63,7 @@ func TestJoinableCreates(t *testing.T) {
 	if err := d.End(); err != nil || line != 6 {
 		t.Errorf("%d jobs, %v", line, err)
 	}
-	if creates[0].run.Type != "a" || creates[2].run.Type != "b" || creates[5].run.Kind != job.Nothing {
-		t.Errorf("%s", text)
-	}
+	testkit.Holds(t, creates[0].run.Type == "a" && creates[2].run.Type == "b" && creates[5].run.Kind == job.Nothing, text)
 }
 
 // TestWaitingCreates: creates that wait become one request, and a create whose context ends is not sent, or is unknown.
@@ -94,14 +89,11 @@ func TestWaitingCreates(t *testing.T) {
 	n := TextJob("t", "later")
 	go func() { answers <- j.create(ctx, c, n.joinable()) }()
 	testkit.Eventually(t, "a create waits", func() bool { return waiting() >= 1 })
-	if len(creates) != 3 {
-		t.Fatalf("%d creates are one request", len(creates))
-	}
+	testkit.MustEqual(t, len(creates), 3, "creates are one request")
 	id := job.NewID(5, 7, 0)
 	creates[0].answer <- joinedAnswer{id: id}
-	if a := <-answers; a.err != nil || a.id != id {
-		t.Errorf("%+v", a)
-	}
+	a := <-answers
+	testkit.Holds(t, a.err == nil && a.id == id, a)
 	cancel()
 	unknown, unsent := 0, 0
 	for range 3 {
@@ -113,16 +105,13 @@ func TestWaitingCreates(t *testing.T) {
 			unsent++
 		}
 	}
-	if unknown != 2 || unsent != 1 || waiting() != 0 {
-		t.Errorf("%d unknown, %d not sent, %d wait", unknown, unsent, waiting())
-	}
+	testkit.Holds(t, unknown == 2 && unsent == 1 && waiting() == 0, unknown, "unknown", unsent, "not sent", waiting(), "wait")
 	callers.Wait() // send does not wait for callers that have left
 
 	// Without a stream, waiting creates are not sent, and each becomes a separate request.
 	j.requests, j.sentAt = 0, time.Time{}
-	if a := j.create(t.Context(), c, n.joinable()); !errors.Is(a.err, errNotJoined) {
-		t.Errorf("%+v", a)
-	}
+	a = j.create(t.Context(), c, n.joinable())
+	testkit.Holds(t, errors.Is(a.err, errNotJoined), a)
 }
 
 // TestFullRequests: creates that fill a request do not wait for the previous answer, and the remaining ones wait for
@@ -154,9 +143,8 @@ func TestFullRequests(t *testing.T) {
 	all := append([]*joinedCreate(nil), j.waiting...)
 	j.mu.Lock()
 	j.sendDue(c)
-	if len(j.waiting) != 44 || j.requests != 1 || j.late == nil {
-		t.Errorf("%d creates wait, %d requests, timer %v", len(j.waiting), j.requests, j.late)
-	}
+	testkit.Holds(t, len(j.waiting) == 44 && j.requests == 1 &&
+		j.late != nil, len(j.waiting), "creates wait", j.requests, "requests, timer", j.late)
 	j.mu.Unlock()
 	for _, own := range all {
 		<-own.answer
@@ -187,9 +175,8 @@ func answering(t *testing.T, then func(*websocket.Conn)) *Client {
 		}
 		defer conn.CloseNow()
 		ctx := context.Background()
-		if _, _, err := conn.Read(ctx); err != nil {
-			t.Error(err)
-		}
+		_, _, err = conn.Read(ctx)
+		testkit.Check(t, err)
 		testkit.Check(t, conn.Write(ctx, websocket.MessageText, []byte(`{"n":1,"ok":{"stream_id":"s","heartbeat_ms":3600000}}`)))
 		if _, _, err := conn.Read(ctx); err == nil {
 			then(conn)
@@ -204,9 +191,7 @@ func answering(t *testing.T, then func(*websocket.Conn)) *Client {
 func TestUnusedStream(t *testing.T) {
 	var j joinedCreates
 	j.Open(answering(t, nil))
-	if j.stream.Load() == nil || j.idle == nil {
-		t.Fatalf("stream %v, timer %v", j.stream.Load(), j.idle)
-	}
+	testkit.MustHold(t, j.stream.Load() != nil && j.idle != nil, "stream", j.stream.Load(), "timer", j.idle)
 	j.idle.Stop()
 	s := j.stream.Load()
 	j.closeIdle()
@@ -223,22 +208,17 @@ func TestIdleStreamInUse(t *testing.T) {
 	j.Open(c)
 	j.idle.Stop()
 	s := j.stream.Load()
-	if !j.count(c) {
-		t.Fatal("the stream was not found")
-	}
+	testkit.MustHold(t, j.count(c), "the stream was not found")
 	if j.closeIdle(); j.stream.Load() != s || s.ended() {
 		t.Fatal("a stream was closed while a create was under way")
 	}
 	j.end()
-	if !j.idle.Stop() {
-		t.Error("the last create has not set the timer")
-	}
+	testkit.Holds(t, j.idle.Stop(), "the last create has not set the timer")
 	j.closeIdle()
 	j.underWay.Add(1) // and it has read the stream already
 	job := TextJob("", "x")
-	if a := j.create(t.Context(), c, job.joinable()); !errors.Is(a.err, errNotJoined) {
-		t.Errorf("%+v", a)
-	}
+	a := j.create(t.Context(), c, job.joinable())
+	testkit.Holds(t, errors.Is(a.err, errNotJoined), a)
 }
 
 // TestJoinedAnswers: the creates of a request are sent again only if the answer proves that nothing was stored.
@@ -274,12 +254,8 @@ func TestJoinedAnswers(t *testing.T) {
 			defer s.Close()
 			one, two := TextJob("t", "1"), TextJob("t", "2")
 			made, err := s.createAll(c, []*joinedCreate{one.joinable(), two.joinable()})
-			if !errors.Is(err, x.want) || errors.Is(err, problem.ErrUnknown) && errors.Is(err, errNotJoined) {
-				t.Errorf("%+v, %v", made, err)
-			}
-			if err == nil && (made.first != first || made.runAt(0) != 0 || made.runAt(1) != 9) {
-				t.Errorf("%+v", made)
-			}
+			testkit.Holds(t, errors.Is(err, x.want) && (!errors.Is(err, problem.ErrUnknown) || !errors.Is(err, errNotJoined)), made, err)
+			testkit.Holds(t, err != nil || made.first == first && made.runAt(0) == 0 && made.runAt(1) == 9, made)
 		})
 	}
 }

@@ -30,10 +30,8 @@ func TestCreateIsRepeatedWhenNothingWasStored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := clienttest.InTurn(first, created)
-				j, err := f.Client(client.Options{}).Create(t.Context(), client.TextJob("t", "x"))
-				if err != nil || j.ID != clienttest.TestID(0) || len(f.Calls) != 2 {
-					t.Errorf("%+v, %v, after %d requests", j, err, len(f.Calls))
-				}
+				j := testkit.Must(f.Client(client.Options{}).Create(t.Context(), client.TextJob("t", "x")))(t)
+				testkit.Holds(t, j.ID == clienttest.TestID(0) && len(f.Calls) == 2, j, "after", len(f.Calls), "requests")
 			})
 		})
 	}
@@ -57,9 +55,8 @@ func TestCreateIsRepeatedWhenNothingWasStored(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := clienttest.InTurn(only)
 				_, err := f.Client(client.Options{}).Create(t.Context(), client.TextJob("t", "x"))
-				if !errors.Is(err, problem.ErrUnknown) || errors.Is(err, problem.ErrUnavailable) || len(f.Calls) != 1 {
-					t.Errorf("%v after %d requests", err, len(f.Calls))
-				}
+				testkit.Holds(t, errors.Is(err, problem.ErrUnknown) && !errors.Is(err, problem.ErrUnavailable) &&
+					len(f.Calls) == 1, err, "after", len(f.Calls), "requests")
 			})
 		})
 	}
@@ -74,9 +71,8 @@ func TestCreateIsRepeatedWhenNothingWasStored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := clienttest.InTurn(c.reply)
 			_, err := f.Client(client.Options{}).Create(t.Context(), client.TextJob("t", "x"))
-			if !errors.Is(err, c.is) || errors.Is(err, problem.ErrUnknown) || len(f.Calls) != 1 {
-				t.Errorf("%v after %d requests", err, len(f.Calls))
-			}
+			testkit.Holds(t, errors.Is(err, c.is) && !errors.Is(err, problem.ErrUnknown) &&
+				len(f.Calls) == 1, err, "after", len(f.Calls), "requests")
 		})
 	}
 }
@@ -127,17 +123,13 @@ func TestWhatATransportTellsOfACreate(t *testing.T) {
 		}))
 		defer s.Close()
 		_, err := client.New(s.URL, client.Options{}).Create(t.Context(), client.TextJob("t", "x"))
-		if got.Load() != 1 || !errors.Is(err, problem.ErrUnknown) {
-			t.Errorf("sent %d times: %v", got.Load(), err)
-		}
+		testkit.Holds(t, got.Load() == 1 && errors.Is(err, problem.ErrUnknown), "sent", got.Load(), "times", err)
 	})
 	t.Run("net/http's own, nobody listens", func(t *testing.T) {
 		s := httptest.NewServer(nil)
 		s.Close()
 		_, err := client.New(s.URL, client.Options{RetryFor: -1}).Create(t.Context(), client.TextJob("t", "x"))
-		if !errors.Is(err, problem.ErrUnavailable) || errors.Is(err, problem.ErrUnknown) {
-			t.Error(err)
-		}
+		testkit.Holds(t, errors.Is(err, problem.ErrUnavailable) && !errors.Is(err, problem.ErrUnknown), err)
 	})
 }
 
@@ -152,15 +144,11 @@ func TestContentWithoutKind(t *testing.T) {
 		"text": {"précieux", client.Text}, "bytes": {"\xff\x00", client.Bytes}, "nothing": {"", client.None},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j, err := c.Create(ctx, client.NewJob{Type: name, Payload: []byte(want.data)})
-			if err != nil || string(j.Payload) != want.data || j.Kind != want.kind {
-				t.Fatalf("payload %+v, %v", j, err)
-			}
+			j := testkit.Must(c.Create(ctx, client.NewJob{Type: name, Payload: []byte(want.data)}))(t)
+			testkit.MustHold(t, string(j.Payload) == want.data && j.Kind == want.kind, "payload", j)
 			claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Types: []string{name}}))(t)
-			j, err = c.Complete(ctx, j.ID, claim.ID, client.Outcome{Output: []byte(want.data)})
-			if err != nil || string(j.Output) != want.data || j.OutputKind != want.kind {
-				t.Errorf("output %+v, %v", j, err)
-			}
+			j = testkit.Must(c.Complete(ctx, j.ID, claim.ID, client.Outcome{Output: []byte(want.data)}))(t)
+			testkit.Holds(t, string(j.Output) == want.data && j.OutputKind == want.kind, "output", j)
 		})
 	}
 	for name, j := range map[string]client.NewJob{
@@ -170,9 +158,7 @@ func TestContentWithoutKind(t *testing.T) {
 		"a payload beside an address":         {Payload: []byte("x"), Kind: client.WASI, BinaryAddr: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := c.Create(ctx, j); !errors.Is(err, problem.ErrBadRequest) {
-				t.Error(err)
-			}
+			testkit.Fails(c.Create(ctx, j))(t, problem.ErrBadRequest)
 		})
 	}
 }

@@ -26,17 +26,14 @@ func TestHandlers(t *testing.T) {
 	if of.Client != "" || of.Type != "resize" || of.Version != 1 || !of.Newest || !strings.HasPrefix(of.Digest, "sha256:") || of.Document.Source != script.Source || *of.Document.Options != *script.Options {
 		t.Errorf("stored: %+v", of)
 	}
-	if again := put("", script); again.ID != of.ID {
-		t.Errorf("stored again: %+v", again)
-	}
+	again := put("", script)
+	testkit.Holds(t, again.ID == of.ID, "stored again", again)
 	first := put("acme", handler.Document{Kind: handler.HTTP, URL: "http://127.0.0.1:1/"})
 	second := put("acme", handler.Document{Kind: handler.Exec, Program: "resize"})
-	if got, err := c.Handler(ctx, "acme", "resize", 0); err != nil || got.ID != second.ID || got.Document.Program != "resize" {
-		t.Errorf("newest: %+v, %v", got, err)
-	}
-	if got, err := c.HandlerVersion(ctx, first.ID); err != nil || got.Newest || got.Document.URL != "http://127.0.0.1:1/" {
-		t.Errorf("by id: %+v, %v", got, err)
-	}
+	got := testkit.Must(c.Handler(ctx, "acme", "resize", 0))(t)
+	testkit.Holds(t, got.ID == second.ID && got.Document.Program == "resize", "newest", got)
+	got = testkit.Must(c.HandlerVersion(ctx, first.ID))(t)
+	testkit.Holds(t, !got.Newest && got.Document.URL == "http://127.0.0.1:1/", "by id", got)
 	versions, err := c.HandlerHistory(ctx, "acme", "resize")
 	if err != nil || len(versions) != 2 || versions[0].ID != second.ID || versions[1].ID != first.ID || versions[0].Document != nil {
 		t.Errorf("versions: %+v, %v", versions, err)
@@ -46,25 +43,20 @@ func TestHandlers(t *testing.T) {
 		testkit.NoError(t, err)
 		all = append(all, h.ID)
 	}
-	if !slices.Equal(all, []string{of.ID, second.ID}) {
-		t.Errorf("all: %v", all)
-	}
+	testkit.EqualSlices(t, all, []string{of.ID, second.ID}, "all")
 	job := client.TextJob("resize", "x")
 	job.Client = "acme"
 	for range 2 {
 		testkit.Must(c.Create(ctx, job))(t)
 	}
 	named := []client.ClaimHandler{{ID: second.ID, Client: "acme", Type: "resize", Kind: "exec", Digest: second.Digest}}
-	if claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1}); err != nil || claim == nil || !slices.Equal(claim.Handlers, named) {
-		t.Errorf("a claim: %+v, %v", claim, err)
-	}
+	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1}))(t)
+	testkit.Holds(t, claim != nil && slices.Equal(claim.Handlers, named), "a claim", claim)
 	s := testkit.Must(c.OpenStream(ctx, client.StreamOptions{RunnerID: "r"}))(t)
 	defer s.Close()
 	pushed := make(chan *client.Claim, 1)
 	testkit.Must(s.Subscribe(ctx, client.SubscribeOptions{Credit: 1, Take: func(claim *client.Claim) { pushed <- claim }}))(t)
-	if claim := <-pushed; !slices.Equal(claim.Handlers, named) {
-		t.Errorf("a push: %+v", claim)
-	}
+	testkit.EqualSlices(t, (<-pushed).Handlers, named, "a push")
 	s.Close()
 	testkit.Check(t, c.DeleteHandler(ctx, "acme", "resize"))
 	for name, err := range map[string]error{
@@ -72,20 +64,14 @@ func TestHandlers(t *testing.T) {
 		"read after its end": errorOf(c.Handler(ctx, "acme", "resize", 0)),
 		"by id":              errorOf(c.HandlerVersion(ctx, first.ID)),
 	} {
-		if !errors.Is(err, problem.ErrNotFound) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Holds(t, errors.Is(err, problem.ErrNotFound), name, err)
 	}
 	history, err := c.HandlerHistory(ctx, "acme", "resize")
 	if err != nil || len(history) != 3 || !history[0].Deleted || history[0].Version != 3 || !history[1].Gone || history[1].Digest != second.Digest {
 		t.Errorf("history: %+v, %v", history, err)
 	}
-	if _, err := c.PutHandler(ctx, "", "a b", script); !errors.Is(err, problem.ErrBadRequest) {
-		t.Errorf("a type with a space: %v", err)
-	}
-	if _, err := c.PutHandler(ctx, "", "resize", handler.Document{Kind: "wasm"}); !errors.Is(err, problem.ErrBadRequest) {
-		t.Errorf("an unknown kind: %v", err)
-	}
+	testkit.Fails(c.PutHandler(ctx, "", "a b", script))(t, problem.ErrBadRequest)
+	testkit.Fails(c.PutHandler(ctx, "", "resize", handler.Document{Kind: "wasm"}))(t, problem.ErrBadRequest)
 }
 
 func errorOf[T any](_ T, err error) error { return err }

@@ -18,18 +18,12 @@ func TestJobLog(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx := t.Context()
 	j := testkit.Must(c.Create(ctx, client.NewJob{Type: "x"}))(t)
-	if _, err := c.JobLog(ctx, j.ID, false); !errors.Is(err, problem.ErrNotFound) {
-		t.Errorf("a job that has printed nothing: %v", err)
-	}
+	testkit.Fails(c.JobLog(ctx, j.ID, false))(t, problem.ErrNotFound)
 	following := testkit.Must(c.JobLog(ctx, j.ID, true))(t)
 	defer following.Close()
 	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1}))(t)
-	if err := c.AppendLog(ctx, j.ID, j.ID, 0, []byte("x")); !errors.Is(err, problem.ErrClaimLost) {
-		t.Errorf("another claim: %v", err)
-	}
-	if err := c.AppendLog(ctx, j.ID, "x", 0, []byte("x")); !errors.Is(err, problem.ErrBadRequest) {
-		t.Errorf("no claim: %v", err)
-	}
+	testkit.Failed(t, c.AppendLog(ctx, j.ID, j.ID, 0, []byte("x")), problem.ErrClaimLost)
+	testkit.Failed(t, c.AppendLog(ctx, j.ID, "x", 0, []byte("x")), problem.ErrBadRequest)
 	testkit.NoError(t, errors.Join(c.AppendLog(ctx, j.ID, claim.ID, 0, []byte("one\n")), c.AppendLog(ctx, j.ID, claim.ID, 0, []byte("one\ntwo\n"))))
 	lines := bufio.NewReader(following)
 	for _, want := range []string{"one\n", "two\n"} {
@@ -38,10 +32,7 @@ func TestJobLog(t *testing.T) {
 		}
 	}
 	b := testkit.Must(c.Blobs(j.Client).Put(ctx, strings.NewReader("the whole")))(t)
-	ended, err := c.Complete(ctx, j.ID, claim.ID, client.Outcome{LogAddr: b.Address})
-	if err != nil || ended.LogAddr != b.Address {
-		t.Errorf("%q: %v", ended.LogAddr, err)
-	}
+	testkit.Equal(t, testkit.Must(c.Complete(ctx, j.ID, claim.ID, client.Outcome{LogAddr: b.Address}))(t).LogAddr, b.Address)
 	if rest, err := io.ReadAll(lines); len(rest) > 0 || err != nil {
 		t.Errorf("%q: %v", rest, err)
 	}
@@ -50,10 +41,6 @@ func TestJobLog(t *testing.T) {
 	if text, err := io.ReadAll(stored); string(text) != "the whole" || err != nil {
 		t.Errorf("%q: %v", text, err)
 	}
-	if err := c.AppendLog(ctx, j.ID, claim.ID, 8, []byte("x")); !errors.Is(err, problem.ErrNotActive) {
-		t.Errorf("an ended job: %v", err)
-	}
-	if _, err := c.JobLog(ctx, claim.ID, false); !errors.Is(err, problem.ErrNotFound) {
-		t.Errorf("no job: %v", err)
-	}
+	testkit.Failed(t, c.AppendLog(ctx, j.ID, claim.ID, 8, []byte("x")), problem.ErrNotActive)
+	testkit.Fails(c.JobLog(ctx, claim.ID, false))(t, problem.ErrNotFound)
 }

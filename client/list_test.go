@@ -24,19 +24,16 @@ func TestJobsPages(t *testing.T) {
 		testkit.NoError(t, err)
 		ids = append(ids, j.ID)
 	}
-	if len(f.Calls) != 3 || fmt.Sprint(ids) != fmt.Sprint([]string{clienttest.TestID(0), clienttest.TestID(6)}) {
-		t.Errorf("%v after %d requests", ids, len(f.Calls))
-	}
+	testkit.MustEqual(t, len(f.Calls), 3, ids, "requests")
+	testkit.Equal(t, fmt.Sprint(ids), fmt.Sprint([]string{clienttest.TestID(0), clienttest.TestID(6)}), "after", len(f.Calls), "requests")
 	for i, after := range []string{clienttest.TestID(9), clienttest.TestID(0), clienttest.TestID(5)} {
-		if q := f.Calls[i].Query; q.Get("after") != after || q.Get("status") != "failed" || len(q) != 2 {
-			t.Errorf("page %d was asked for with %v", i, q)
-		}
+		q := f.Calls[i].Query
+		testkit.Holds(t, q.Get("after") == after && q.Get("status") == "failed" && len(q) == 2, "page", i, "was asked for with", q)
 	}
 	for range jobs {
 	}
-	if q := f.Calls[3].Query; q.Get("after") != clienttest.TestID(9) {
-		t.Errorf("again from %v", q)
-	}
+	q := f.Calls[3].Query
+	testkit.Holds(t, q.Get("after") == clienttest.TestID(9), "again from", q)
 }
 
 func TestJobsErrors(t *testing.T) {
@@ -54,13 +51,9 @@ func TestJobsErrors(t *testing.T) {
 				t.Errorf("%s: %v, %v", name, j, err)
 			}
 		}
-		if n != 1 {
-			t.Errorf("%s: %d times", name, n)
-		}
+		testkit.Equal(t, n, 1, name, "times")
 	}
-	if _, err := client.New("http://fake", client.Options{}).ClaimInfo(t.Context(), "../jobs"); !errors.Is(err, problem.ErrBadRequest) {
-		t.Error(err)
-	}
+	testkit.Fails(client.New("http://fake", client.Options{}).ClaimInfo(t.Context(), "../jobs"))(t, problem.ErrBadRequest)
 }
 
 // TestJobsQuery: every field of a query reaches the server as its parameter.
@@ -83,27 +76,18 @@ func TestJobsQuery(t *testing.T) {
 	} {
 		n := 0
 		for _, err := range s.Client.Jobs(ctx, c.q) {
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			testkit.NoError(t, err, name)
 			n++
 		}
-		if n != c.want {
-			t.Errorf("%s: %d jobs, want %d", name, n, c.want)
-		}
+		testkit.Equal(t, n, c.want, name, "jobs")
 	}
 	for j, err := range s.Client.Jobs(ctx, client.JobsQuery{Fields: []string{"payload"}, PageSize: 1}) {
-		if err != nil || string(j.Payload) != "x" || j.Status != "" || j.ID != added.JobIDs[0] {
-			t.Errorf("%+v, %v", j, err)
-		}
+		testkit.NoError(t, err)
+		testkit.Holds(t, string(j.Payload) == "x" && j.Status == "" && j.ID == added.JobIDs[0], j)
 		break
 	}
 	for _, err := range s.Client.Jobs(ctx, client.JobsQuery{PageSize: 1001}) {
-		if !errors.Is(err, problem.ErrBadRequest) {
-			t.Error(err)
-		}
+		testkit.Failed(t, err, problem.ErrBadRequest)
 	}
-	if _, err := s.Client.ClaimInfo(ctx, clienttest.TestID(1)); !errors.Is(err, problem.ErrNotFound) {
-		t.Error(err)
-	}
+	testkit.Fails(s.Client.ClaimInfo(ctx, clienttest.TestID(1)))(t, problem.ErrNotFound)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/fileset"
+	"github.com/daybookq/daybook/client/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -84,18 +85,13 @@ func TestIfVersion(t *testing.T) {
 			{put(2, 3), client.ErrVersionDiffers},
 			{put(2), nil},
 		} {
-			if !errors.Is(test.err, test.want) {
-				t.Errorf("%s, change %d: %v, want %v", name, i, test.err, test.want)
-			}
+			testkit.Holds(t, errors.Is(test.err, test.want), name, "change", i, test.err, "want", test.want)
 		}
 		if list, err := history(); err != nil || !slices.Equal(list, []string{"4 false false anna\n", "3 true false anna\n", "2 false true anna\n", "1 false true anna\n"}) {
 			t.Errorf("%s: %q, %v", name, list, err)
 		}
 	}
-	if h, err := c.Handler(ctx, "", "x", 4); err != nil || h.Document.Program != "p2" {
-		t.Errorf("%+v, %v", h, err)
-	}
-	if _, err := c.Handler(ctx, "", "x", 2); !errors.Is(err, client.ErrNotFound) {
-		t.Errorf("a version whose document is gone: %v", err)
-	}
+	h := testkit.Must(c.Handler(ctx, "", "x", 4))(t)
+	testkit.Equal(t, h.Document.Program, "p2", h)
+	testkit.Fails(c.Handler(ctx, "", "x", 2))(t, client.ErrNotFound)
 }

@@ -30,9 +30,8 @@ func TestMoves(t *testing.T) {
 	late.TimeoutMs, late.ExpiresAt = 1000, 253402300799999
 	late.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	j := must(c.Create(ctx, late))
-	if j.Meta["colour"] != "red" || j.TimeoutMs != 1000 || j.ExpiresAt != 253402300799999 || j.Traceparent != late.Traceparent {
-		t.Errorf("%+v", j)
-	}
+	testkit.Holds(t, j.Meta["colour"] == "red" && j.TimeoutMs == 1000 && j.ExpiresAt == 253402300799999 &&
+		j.Traceparent == late.Traceparent, j)
 	if j = must(c.Patch(ctx, j.ID, client.Patch{Priority: &nine, MaxAttempts: &seven})); j.Priority != 9 || j.MaxAttempts != 7 || j.Status != "deferred" {
 		t.Errorf("patched: %+v", j)
 	}
@@ -42,34 +41,24 @@ func TestMoves(t *testing.T) {
 	if j = must(c.Cancel(ctx, j.ID)); j.Status != "cancelled" || j.Why != "cancelled" {
 		t.Errorf("cancelled: %+v", j)
 	}
-	if _, err := c.Patch(ctx, j.ID, client.Patch{Priority: &nine}); !errors.Is(err, problem.ErrConflict) {
-		t.Errorf("patch of a cancelled one: %v", err)
-	}
+	testkit.Fails(c.Patch(ctx, j.ID, client.Patch{Priority: &nine}))(t, problem.ErrConflict)
 	if j = must(c.Redrive(ctx, j.ID)); j.Status != "pending" || j.Redrives != 1 {
 		t.Errorf("redriven: %+v", j)
 	}
 	testkit.Check(t, c.Delete(ctx, j.ID))
-	if err := c.Delete(ctx, j.ID); !errors.Is(err, problem.ErrNotFound) {
-		t.Errorf("deleted twice: %v", err)
-	}
+	testkit.Failed(t, c.Delete(ctx, j.ID), problem.ErrNotFound)
 
 	unique := client.TextJob("u", "1")
 	unique.UniqueKey = "k"
 	first, second := must(c.Create(ctx, unique)), must(c.Create(ctx, unique))
-	if first.Existing || !second.Existing || first.ID != second.ID || second.UniqueKey != "k" {
-		t.Errorf("%+v, %+v", first, second)
-	}
+	testkit.Holds(t, !first.Existing && second.Existing && first.ID == second.ID && second.UniqueKey == "k", first, second)
 	created, err := c.CreateMany(ctx, []client.NewJob{client.TextJob("m", "1"), {Type: "no name"}, unique}, client.CreateOptions{Each: true, Key: client.NewKey()})
-	if err != nil || created.Count != 1 || len(created.Results) != 3 || created.Results[0].JobID != created.FirstID || created.Results[1].Field != "type" ||
-		!created.Results[2].Existing || created.Results[2].JobID != first.ID {
-		t.Errorf("%+v, %v", created, err)
-	}
-	if _, err := c.CreateMany(ctx, []client.NewJob{client.TextJob("m", "1"), {Type: "no name"}}, client.CreateOptions{}); !errors.Is(err, problem.ErrBadRequest) {
-		t.Errorf("all or nothing: %v", err)
-	}
-	if none, err := c.CreateMany(ctx, nil, client.CreateOptions{}); err != nil || none.Count != 0 || none.BatchID != "" {
-		t.Errorf("none: %+v, %v", none, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Holds(t, created.Count == 1 && len(created.Results) == 3 && created.Results[0].JobID == created.FirstID &&
+		created.Results[1].Field == "type" && created.Results[2].Existing && created.Results[2].JobID == first.ID, created)
+	testkit.Fails(c.CreateMany(ctx, []client.NewJob{client.TextJob("m", "1"), {Type: "no name"}}, client.CreateOptions{}))(t, problem.ErrBadRequest)
+	none := testkit.Must(c.CreateMany(ctx, nil, client.CreateOptions{}))(t)
+	testkit.Holds(t, none.Count == 0 && none.BatchID == "", "none", none)
 
 	for _, op := range []struct {
 		name  string
@@ -86,36 +75,20 @@ func TestMoves(t *testing.T) {
 		if err == nil {
 			w, err = c.WaitSweep(ctx, w, nil)
 		}
-		if err != nil || w.Moved != op.moved || !w.Done {
-			t.Errorf("%s: %+v, %v", op.name, w, err)
-		}
+		testkit.NoError(t, err)
+		testkit.Holds(t, w.Moved == op.moved && w.Done, op.name, w)
 	}
-	if _, err := c.DeleteBatch(ctx, created.BatchID, ""); !errors.Is(err, problem.ErrNotFound) {
-		t.Errorf("delete batch: %v", err)
-	}
+	testkit.Fails(c.DeleteBatch(ctx, created.BatchID, ""))(t, problem.ErrNotFound)
 	testkit.Must(c.Create(ctx, client.TextJob("kept", "x")))(t)
-	if err := c.DeleteQueue(ctx, "default", "kept"); !errors.Is(err, problem.ErrConflict) {
-		t.Errorf("delete a queue with a job: %v", err)
-	}
-	if err := c.DeleteQueue(ctx, "default", "m"); err != nil {
-		t.Errorf("delete an empty queue: %v", err)
-	}
-	if err := c.DeleteQueue(ctx, "default", "m"); !errors.Is(err, problem.ErrNotFound) {
-		t.Errorf("delete it again: %v", err)
-	}
-	if list, err := c.Sweeps(ctx); err != nil || len(list) != 0 {
-		t.Errorf("%v, %v", list, err)
-	}
-	if _, err := c.Sweep(ctx, first.ID); !errors.Is(err, problem.ErrNotFound) {
-		t.Errorf("sweep: %v", err)
-	}
-	if offset, err := c.AcceptTime(ctx); err != nil || offset > time.Second || offset < -time.Second {
-		t.Errorf("after the time was accepted it is %v ahead, %v", offset, err)
-	}
+	testkit.Failed(t, c.DeleteQueue(ctx, "default", "kept"), problem.ErrConflict)
+	testkit.Check(t, c.DeleteQueue(ctx, "default", "m"), "delete an empty queue")
+	testkit.Failed(t, c.DeleteQueue(ctx, "default", "m"), problem.ErrNotFound)
+	testkit.Equal(t, len(testkit.Must(c.Sweeps(ctx))(t)), 0)
+	testkit.Fails(c.Sweep(ctx, first.ID))(t, problem.ErrNotFound)
+	offset := testkit.Must(c.AcceptTime(ctx))(t)
+	testkit.Holds(t, offset <= time.Second && offset >= -time.Second, "after the time was accepted it is", offset, "ahead")
 	testkit.Check(t, errors.Join(c.Stop(ctx), c.Start(ctx)))
-	if err := c.Quit(ctx); !errors.Is(err, problem.ErrForbidden) {
-		t.Errorf("quit: %v", err)
-	}
+	testkit.Failed(t, c.Quit(ctx), problem.ErrForbidden)
 }
 
 // TestKeysMakeRepeatsSafe: with a key, a request whose answer was lost is repeated, with the same key.
@@ -124,10 +97,8 @@ func TestKeysMakeRepeatsSafe(t *testing.T) {
 	f := clienttest.InTurn(clienttest.Reply{Err: syscall.ECONNRESET}, clienttest.Reply{Status: http.StatusCreated, Body: document})
 	j := client.TextJob("x", "p")
 	j.Key = client.NewKey()
-	if got, err := f.Client(client.Options{}).Create(t.Context(), j); err != nil || got.Status != "pending" {
-		t.Fatalf("%+v, %v", got, err)
-	}
-	if len(f.Calls) != 2 || f.Calls[0].Header.Get("Idempotency-Key") != j.Key || f.Calls[1].Header.Get("Idempotency-Key") != j.Key {
-		t.Errorf("%d requests: %+v", len(f.Calls), f.Calls)
-	}
+	got := testkit.Must(f.Client(client.Options{}).Create(t.Context(), j))(t)
+	testkit.MustEqual(t, got.Status, "pending", got)
+	testkit.Holds(t, len(f.Calls) == 2 && f.Calls[0].Header.Get("Idempotency-Key") == j.Key &&
+		f.Calls[1].Header.Get("Idempotency-Key") == j.Key, len(f.Calls), "requests", f.Calls)
 }

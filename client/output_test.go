@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -22,13 +21,9 @@ func TestOutput(t *testing.T) {
 		{Status: "completed", Code: "ok"},
 	} {
 		j := testkit.Must(c.Create(ctx, client.TextJob("x", "1")))(t)
-		if _, err := c.Output(ctx, j.ID, time.Millisecond); !errors.Is(err, problem.ErrConflict) {
-			t.Errorf("before the end: %v", err)
-		}
-		claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r"})
-		if err != nil || len(claim.Jobs) != 1 {
-			t.Fatal(claim, err)
-		}
+		testkit.Fails(c.Output(ctx, j.ID, time.Millisecond))(t, problem.ErrConflict)
+		claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r"}))(t)
+		testkit.MustEqual(t, len(claim.Jobs), 1, claim)
 		completed := make(chan error)
 		go func() {
 			_, err := c.Complete(ctx, j.ID, claim.ID, client.Outcome{Code: want.Code, Output: want.Bytes, OutputKind: want.Kind})
@@ -40,7 +35,5 @@ func TestOutput(t *testing.T) {
 		}
 		testkit.Check(t, <-completed) // its answer may arrive after the output
 	}
-	if _, err := c.Output(ctx, "018bcfe5-6800-7000-8000-000004000000", 0); !errors.Is(err, problem.ErrNotFound) {
-		t.Errorf("no job: %v", err)
-	}
+	testkit.Fails(c.Output(ctx, "018bcfe5-6800-7000-8000-000004000000", 0))(t, problem.ErrNotFound)
 }

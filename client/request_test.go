@@ -28,9 +28,7 @@ func TestRepeatingReadsAndClaims(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := clienttest.InTurn(first, clienttest.Reply{Status: 204})
 				claim, err := f.Client(client.Options{RetryFor: time.Minute}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r"})
-				if claim != nil || err != nil || len(f.Calls) != 2 {
-					t.Errorf("%v, %v after %d requests", claim, err, len(f.Calls))
-				}
+				testkit.Holds(t, claim == nil && err == nil && len(f.Calls) == 2, claim, err, "after", len(f.Calls), "requests")
 			})
 		})
 	}
@@ -38,33 +36,26 @@ func TestRepeatingReadsAndClaims(t *testing.T) {
 		t.Run(name+" is not repeated", func(t *testing.T) {
 			f := clienttest.InTurn(only)
 			_, err := f.Client(client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r"})
-			if err == nil || len(f.Calls) != 1 {
-				t.Errorf("%v after %d requests", err, len(f.Calls))
-			}
+			testkit.Holds(t, err != nil && len(f.Calls) == 1, err, "after", len(f.Calls), "requests")
 		})
 	}
 	t.Run("a read whose answer was lost is not ErrUnknown", func(t *testing.T) {
 		f := clienttest.InTurn(clienttest.LostAnswer)
 		_, err := f.Client(client.Options{RetryFor: -1}).Job(t.Context(), clienttest.TestID(0))
-		if !errors.Is(err, problem.ErrUnavailable) || errors.Is(err, problem.ErrUnknown) {
-			t.Error(err)
-		}
+		testkit.Holds(t, errors.Is(err, problem.ErrUnavailable) && !errors.Is(err, problem.ErrUnknown), err)
 	})
 	t.Run("a change without a claim is not repeated", func(t *testing.T) {
 		f := clienttest.InTurn(clienttest.LostAnswer)
 		_, err := f.Client(client.Options{}).Complete(t.Context(), clienttest.TestID(0), "", client.Outcome{})
-		if !errors.Is(err, problem.ErrUnknown) || len(f.Calls) != 1 {
-			t.Errorf("%v after %d requests", err, len(f.Calls))
-		}
+		testkit.Holds(t, errors.Is(err, problem.ErrUnknown) && len(f.Calls) == 1, err, "after", len(f.Calls), "requests")
 	})
 	t.Run("Retry-After is obeyed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			busy := clienttest.Problem(429, "overloaded", "not_stored")
 			busy.Header = http.Header{"Retry-After": {"7"}}
 			f, began := clienttest.InTurn(busy, clienttest.Reply{Status: 204}), time.Now()
-			if _, err := f.Client(client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r"}); err != nil || time.Since(began) != 7*time.Second {
-				t.Errorf("%v after %v", err, time.Since(began))
-			}
+			testkit.Must(f.Client(client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r"}))(t)
+			testkit.Holds(t, time.Since(began) == 7*time.Second, "after", time.Since(began))
 		})
 	})
 }
@@ -106,9 +97,8 @@ func TestTimeoutOfATry(t *testing.T) {
 		}
 	})
 	t.Run("as set in Options", func(t *testing.T) {
-		if d, err := took(t, ping, client.Options{Timeout: time.Second}); d != time.Second || err == nil {
-			t.Errorf("%v after %v", err, d)
-		}
+		d, err := took(t, ping, client.Options{Timeout: time.Second})
+		testkit.Holds(t, d == time.Second && err != nil, err, "after", d)
 	})
 	t.Run("a claim's wait is added", func(t *testing.T) {
 		claim := func(c *client.Client) error {
@@ -116,18 +106,15 @@ func TestTimeoutOfATry(t *testing.T) {
 			return err
 		}
 		d, err := took(t, claim, client.Options{})
-		if d < 50*time.Second || d > 51*time.Second || err == nil {
-			t.Errorf("%v after %v", err, d)
-		}
+		testkit.Holds(t, d >= 50*time.Second && d <= 51*time.Second && err != nil, err, "after", d)
 	})
 	t.Run("the time for a long body is added", func(t *testing.T) {
 		add := func(c *client.Client) error {
 			_, err := c.AddLines(context.Background(), make([]byte, 2<<20), client.AddOptions{})
 			return err
 		}
-		if d, err := took(t, add, client.Options{}); d != 38*time.Second || !errors.Is(err, problem.ErrUnknown) {
-			t.Errorf("%v after %v", err, d)
-		}
+		d, err := took(t, add, client.Options{})
+		testkit.Holds(t, d == 38*time.Second && errors.Is(err, problem.ErrUnknown), err, "after", d)
 	})
 	t.Run("an answer that arrives slowly does not time out", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -140,20 +127,15 @@ func TestTimeoutOfATry(t *testing.T) {
 func TestAnswersThatAreTooLarge(t *testing.T) {
 	f := clienttest.InTurn(clienttest.Reply{Status: 200, Stream: clienttest.Endless{}})
 	_, err := f.Client(client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 1000})
-	if !errors.Is(err, problem.ErrUnexpectedAnswer) || errors.Is(err, problem.ErrUnknown) || len(f.Calls) != 1 {
-		t.Errorf("%v after %d requests: each may have handed out jobs", err, len(f.Calls))
-	}
-	if n := f.Calls[0].Body["max_bytes"]; n != 8.0*(1<<20) {
-		t.Errorf("asked for max_bytes %v", n)
-	}
+	testkit.Holds(t, errors.Is(err, problem.ErrUnexpectedAnswer) && !errors.Is(err, problem.ErrUnknown) &&
+		len(f.Calls) == 1, err, "after", len(f.Calls), "requests: each may have handed out jobs")
+	testkit.Equal(t, f.Calls[0].Body["max_bytes"], 8.0*(1<<20), "asked for max_bytes")
 }
 
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	f := clienttest.InTurn(clienttest.Reply{Status: 302, Header: http.Header{"Location": {"http://elsewhere/"}}})
 	err := f.Client(client.Options{}).Ping(t.Context())
-	if !errors.Is(err, problem.ErrUnexpectedAnswer) || len(f.Calls) != 1 {
-		t.Errorf("%v after %d requests", err, len(f.Calls))
-	}
+	testkit.Holds(t, errors.Is(err, problem.ErrUnexpectedAnswer) && len(f.Calls) == 1, err, "after", len(f.Calls), "requests")
 }
 
 // Every code that docs/reference/errors.md lists has a sentinel, or is listed here as a code without one.
@@ -178,9 +160,7 @@ func TestCodesHaveSentinels(t *testing.T) {
 			t.Errorf("%s has %d sentinels", m[1], found)
 		}
 	}
-	if codes < 20 {
-		t.Errorf("found %d codes in the document", codes)
-	}
+	testkit.Holds(t, codes >= 20, "found", codes, "codes in the document")
 }
 
 // The refusal of a repeat applies to the repeat only. If the answer of an earlier try was lost, that try may have been
@@ -205,13 +185,10 @@ func TestARefusedRepeatDoesNotProveThatNothingWasStored(t *testing.T) {
 				j.Key = client.NewKey()
 				f := clienttest.InTurn(lost, c.last)
 				_, err := f.Client(client.Options{RetryFor: 200 * time.Millisecond}).Create(t.Context(), j)
-				if len(f.Calls) < 2 || errors.Is(err, problem.ErrUnknown) != c.unknown || errors.Is(err, problem.ErrUnavailable) || !errors.Is(err, c.is) {
-					t.Errorf("after %d tries: %v", len(f.Calls), err)
-				}
+				testkit.Holds(t, len(f.Calls) >= 2 && errors.Is(err, problem.ErrUnknown) == c.unknown &&
+					!errors.Is(err, problem.ErrUnavailable) && errors.Is(err, c.is), "after", len(f.Calls), "tries", err)
 				var refused *problem.Error
-				if errors.As(err, &refused) != (c.last.Err == nil) {
-					t.Errorf("%v is the server's refusal %v", err, refused)
-				}
+				testkit.Equal(t, errors.As(err, &refused), c.last.Err == nil, err, "is the server's refusal", refused)
 			})
 		})
 	}

@@ -16,44 +16,28 @@ import (
 func TestRunners(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx := t.Context()
-	if _, err := c.Runner(ctx, "r-1"); !errors.Is(err, problem.ErrNotFound) {
-		t.Errorf("an unknown runner: %v", err)
-	}
+	testkit.Fails(c.Runner(ctx, "r-1"))(t, problem.ErrNotFound)
 	info := client.RunnerInfo{
 		ID: "r-1", Instance: "first", Name: "lathe", Addresses: []string{"10.0.0.7"}, Kinds: []string{"exec"}, Types: []string{"resize"},
 		Clients: []string{"acme"}, Slots: 8, Labels: map[string]string{"zone": "b"}, Version: "1.0", Stats: client.RunnerStats{CPU: 0.25, Memory: 1 << 30, Running: 3},
 	}
-	if every, err := c.Heartbeat(ctx, info); err != nil || every != 15*time.Second {
-		t.Fatalf("heartbeat: %v, %v", every, err)
-	}
+	testkit.MustEqual(t, testkit.Must(c.Heartbeat(ctx, info))(t), 15*time.Second, "heartbeat")
 	got, err := c.Runner(ctx, info.ID)
 	if err != nil || !reflect.DeepEqual(got.RunnerInfo, info) || got.State != client.RunnerAlive || got.Since == 0 || got.HeartbeatAt < got.Since || got.LastSeenAt != got.HeartbeatAt || got.End != "" {
 		t.Errorf("runner: %+v, %v", got, err)
 	}
 	second := info
 	second.Instance = "second"
-	if _, err := c.Heartbeat(ctx, second); !errors.Is(err, problem.ErrRunnerTaken) {
-		t.Errorf("heartbeat of a second process: %v", err)
-	}
+	testkit.Fails(c.Heartbeat(ctx, second))(t, problem.ErrRunnerTaken)
 	second.Takeover = true
-	if _, err := c.Heartbeat(ctx, second); err != nil {
-		t.Errorf("takeover: %v", err)
-	}
+	testkit.Must(c.Heartbeat(ctx, second))(t)
 	info.Takeover = true // the instance that was replaced cannot take over in its turn
-	if _, err := c.Heartbeat(ctx, info); !errors.Is(err, problem.ErrRunnerReplaced) {
-		t.Errorf("heartbeat of the process that was replaced: %v", err)
-	}
-	if err := c.Goodbye(ctx, info.ID, "first"); !errors.Is(err, problem.ErrRunnerReplaced) {
-		t.Errorf("goodbye of the process that was replaced: %v", err)
-	}
+	testkit.Fails(c.Heartbeat(ctx, info))(t, problem.ErrRunnerReplaced)
+	testkit.Failed(t, c.Goodbye(ctx, info.ID, "first"), problem.ErrRunnerReplaced)
 	for range 2 {
-		if err := c.Goodbye(ctx, info.ID, "second"); err != nil {
-			t.Errorf("goodbye: %v", err)
-		}
+		testkit.Check(t, c.Goodbye(ctx, info.ID, "second"), "goodbye")
 	}
-	if _, err := c.Heartbeat(ctx, second); !errors.Is(err, problem.ErrRunnerLost) {
-		t.Errorf("heartbeat after the goodbye: %v", err)
-	}
+	testkit.Fails(c.Heartbeat(ctx, second))(t, problem.ErrRunnerLost)
 	testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "any text"}))(t)
 	testkit.Must(c.AddLines(ctx, []byte("one\n"), client.AddOptions{}))(t)
 	testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "any text"}))(t)
@@ -62,14 +46,11 @@ func TestRunners(t *testing.T) {
 		testkit.NoError(t, err)
 		list = append(list, r)
 	}
-	if len(list) != 2 || list[0].ID != info.ID || list[0].State != client.RunnerDead || list[0].End != client.RunnerLeft || list[1].ID != "any text" || list[1].State != "" || list[1].Held != 1 {
-		t.Errorf("runners: %+v", list)
-	}
+	testkit.Holds(t, len(list) == 2 && list[0].ID == info.ID && list[0].State == client.RunnerDead &&
+		list[0].End == client.RunnerLeft && list[1].ID == "any text" && list[1].State == "" && list[1].Held == 1, "runners", list)
 	var refused *problem.Error
 	if _, err := c.Heartbeat(ctx, client.RunnerInfo{ID: "r", Instance: "i", Kinds: []string{"no kind"}}); !errors.As(err, &refused) || refused.Field != "kinds" {
 		t.Errorf("a heartbeat with a wrong kind: %v", err)
 	}
-	if _, err := c.Heartbeat(ctx, client.RunnerInfo{ID: "r"}); !errors.Is(err, problem.ErrBadRequest) {
-		t.Errorf("a heartbeat without an instance: %v", err)
-	}
+	testkit.Fails(c.Heartbeat(ctx, client.RunnerInfo{ID: "r"}))(t, problem.ErrBadRequest)
 }

@@ -51,9 +51,7 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 		added := testkit.Must(numbered.AddLines(ctx, lines, client.AddOptions{}))(t)
 		ids[i] = added.FirstID
 	}
-	if _, err := numbered.AddLines(ctx, []byte("e\n"), client.AddOptions{}); !errors.Is(err, problem.ErrKeyReused) {
-		t.Errorf("another request with the number: %v", err)
-	}
+	testkit.Fails(numbered.AddLines(ctx, []byte("e\n"), client.AddOptions{}))(t, problem.ErrKeyReused)
 	answered()
 	if n := queue().Counts["pending"]; ids[0] != ids[1] || n != 4 {
 		t.Errorf("added %v, %d jobs", ids, n)
@@ -65,9 +63,7 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 		ids[i] = j.ID
 	}
 	answered()
-	if ids[0] != ids[1] {
-		t.Errorf("created %v", ids)
-	}
+	testkit.Holds(t, ids[0] == ids[1], "created", ids)
 
 	numbered, answered = number()
 	var claims [2]*client.Claim
@@ -85,9 +81,7 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 	jobs := claims[0].Jobs
 	numbered, answered = number()
 	for range 2 {
-		if _, err := numbered.Complete(ctx, jobs[0].ID, "", client.Outcome{}); err != nil {
-			t.Errorf("complete without a claim: %v", err)
-		}
+		testkit.Must(numbered.Complete(ctx, jobs[0].ID, "", client.Outcome{}))(t)
 	}
 	answered()
 	numbered, answered = number()
@@ -100,33 +94,24 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 	answered()
 	numbered, answered = number()
 	for range 2 {
-		if ended, _, err := numbered.CompleteClaim(ctx, claims[0].ID, client.Outcome{}); err != nil || ended != 2 {
-			t.Errorf("complete the rest: %d, %v", ended, err)
-		}
+		ended, _ := testkit.Must2(numbered.CompleteClaim(ctx, claims[0].ID, client.Outcome{}))(t)
+		testkit.Equal(t, ended, 2, "complete the rest")
 	}
 	answered()
 
-	doc, err := c.Session(ctx, s.ID)
-	if err != nil || len(doc.Slots) != 1 || doc.Slots[0] != (client.SessionSlot{Slot: 0, Number: 6}) || doc.RunnerID != "r1" {
-		t.Errorf("%+v, %v", doc, err)
-	}
+	doc := testkit.Must(c.Session(ctx, s.ID))(t)
+	testkit.Holds(t, len(doc.Slots) == 1 && doc.Slots[0] == (client.SessionSlot{Slot: 0, Number: 6}) && doc.RunnerID == "r1", doc)
 	n := take(t, s)
 	for range 2 {
-		if err := s.End(ctx); err != nil {
-			t.Errorf("end: %v", err)
-		}
+		testkit.Check(t, s.End(ctx), "end")
 	}
 	if _, err := c.Numbered(n).Create(ctx, client.TextJob("t", "x")); !errors.Is(err, problem.ErrSessionNotFound) || errors.Is(err, problem.ErrUnknown) {
 		t.Errorf("a request of a session that has ended: %v", err)
 	}
-	if _, err := c.Session(ctx, s.ID); !errors.Is(err, problem.ErrSessionNotFound) {
-		t.Errorf("its document: %v", err)
-	}
+	testkit.Fails(c.Session(ctx, s.ID))(t, problem.ErrSessionNotFound)
 	j := client.TextJob("t", "x")
 	j.Key = client.NewKey()
-	if _, err := c.Numbered(n).Create(ctx, j); !errors.Is(err, problem.ErrBadRequest) {
-		t.Errorf("a key beside a number: %v", err)
-	}
+	testkit.Fails(c.Numbered(n).Create(ctx, j))(t, problem.ErrBadRequest)
 }
 
 // TestNumberedRequestsAreRepeated: a repeat has the same headers. This holds also for requests that are not repeated
@@ -139,14 +124,10 @@ func TestNumberedRequestsAreRepeated(t *testing.T) {
 		n := take(t, s)
 		testkit.Must(c.Numbered(n).AddLines(t.Context(), []byte("x\n"), client.AddOptions{}))(t)
 		s.Answered(n)
-		if len(f.Calls) != 4 {
-			t.Fatalf("%d calls", len(f.Calls))
-		}
+		testkit.MustEqual(t, len(f.Calls), 4, "calls")
 		for _, call := range f.Calls[1:] {
 			got := [3]string{call.Header.Get("Daybook-Session"), call.Header.Get("Daybook-Session-Slot"), call.Header.Get("Daybook-Session-Number")}
-			if got != [3]string{someID, "0", "1"} {
-				t.Errorf("headers %v", got)
-			}
+			testkit.Equal(t, got, [3]string{someID, "0", "1"}, "headers")
 		}
 	})
 }
@@ -166,10 +147,7 @@ func TestLostAnswerOfAForgottenSession(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := clienttest.InTurn(clienttest.Reply{Status: 201, Body: `{"session_id":"` + someID + `"}`}, clienttest.LostAnswer, clienttest.Problem(code.status, code.code, code.fate))
 				c := f.Client(client.Options{})
-				_, err := c.Numbered(take(t, openSession(t, c))).Create(t.Context(), client.TextJob("t", "x"))
-				if !errors.Is(err, problem.ErrUnknown) || !errors.Is(err, code.is) {
-					t.Errorf("%v", err)
-				}
+				testkit.Fails(c.Numbered(take(t, openSession(t, c))).Create(t.Context(), client.TextJob("t", "x")))(t, problem.ErrUnknown, code.is)
 			})
 		})
 	}
@@ -185,39 +163,27 @@ func TestSlots(t *testing.T) {
 		var all []client.Number
 		for range client.MaxSlots {
 			n := take(t, s)
-			if n.Number != 1 || seen[n.Slot] || n.Session != someID {
-				t.Errorf("%+v", n)
-			}
+			testkit.Holds(t, n.Number == 1 && !seen[n.Slot] && n.Session == someID, n)
 			seen[n.Slot] = true
 			all = append(all, n)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if n, err := s.Take(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("one more: %+v, %v", n, err)
-		}
+		testkit.Fails(s.Take(ctx))(t, context.DeadlineExceeded)
 		var wait sync.WaitGroup
 		wait.Go(func() {
-			n := take(t, s)
-			if want := (client.Number{Session: someID, Slot: 7, Number: 2}); n != want {
-				t.Errorf("%+v, want %+v", n, want)
-			}
+			testkit.Equal(t, take(t, s), (client.Number{Session: someID, Slot: 7, Number: 2}))
 		})
 		synctest.Wait()
 		s.Answered(all[7])
 		wait.Wait()
 		s.Answered(all[9])
 		s.Answered(all[3])
-		if n := take(t, s); n.Slot != 3 || n.Number != 2 {
-			t.Errorf("%+v", n)
-		}
+		n := take(t, s)
+		testkit.Holds(t, n.Slot == 3 && n.Number == 2, n)
 		for name, n := range map[string]client.Number{"twice": all[9], "of another session": {Session: "other", Slot: 1, Number: 1}, "with an old number": all[7]} {
 			func() {
-				defer func() {
-					if recover() == nil {
-						t.Errorf("a number answered %s is accepted", name)
-					}
-				}()
+				defer func() { testkit.Holds(t, recover() != nil, "a number answered", name, "is accepted") }()
 				s.Answered(n)
 			}()
 		}

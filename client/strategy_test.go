@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/internal/testkit"
 	"github.com/daybookq/daybook/client/problem"
 )
 
@@ -19,9 +20,8 @@ func TestStrategy(t *testing.T) {
 		client.PreferDistinct("region", client.PreferDistinct("user", client.Newest)): `{"meta_key":"region","name":"prefer_distinct","underlying":{"meta_key":"user","name":"prefer_distinct","underlying":"newest"}}`,
 		client.PreferDistinct("user", ""):                                             `{"meta_key":"user","name":"prefer_distinct","underlying":"oldest"}`,
 	} {
-		if got, err := json.Marshal(strategy); string(got) != want || err != nil {
-			t.Errorf("%s is sent as %s, %v", strategy, got, err)
-		}
+		got, err := json.Marshal(strategy)
+		testkit.Holds(t, string(got) == want && err == nil, strategy, "is sent as", got, err)
 	}
 	five := client.Oldest
 	for range 5 {

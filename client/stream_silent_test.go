@@ -45,9 +45,7 @@ func fill(t *testing.T, over *client.Client, allowed time.Duration) {
 func TestStreamBlocked(t *testing.T) {
 	s := testkit.Must(clienttest.SilentServer(t, time.Hour, func(*websocket.Conn) {}).OpenStream(t.Context(), client.StreamOptions{}))(t)
 	fill(t, s.Client(), 5*time.Millisecond)
-	if s.Err() != nil {
-		t.Errorf("the stream has ended: %v", s.Err())
-	}
+	testkit.Holds(t, s.Err() == nil, "the stream has ended", s.Err())
 }
 
 // TestStreamSilent: a stream whose server is silent ends, although a write of it is blocked.
@@ -68,9 +66,7 @@ func TestStreamSilent(t *testing.T) {
 	<-read
 	fill(t, s.Client(), time.Millisecond)
 	<-s.Done()
-	if err := <-asked; err == nil || !strings.Contains(err.Error(), "418") {
-		t.Errorf("a request without an answer was not repeated over HTTP: %v", err)
-	}
+	testkit.Failed(t, <-asked, "418")
 }
 
 // TestStreamCutWithinAMessage: if a server ends between two frames of a message, the client reports no unexpected
@@ -95,9 +91,8 @@ func TestStreamCutWithinAMessage(t *testing.T) {
 			s := testkit.Must(c.OpenStream(t.Context(), client.StreamOptions{}))(t)
 			defer s.Close()
 			<-s.Done()
-			if err := s.Err(); errors.Is(err, problem.ErrUnexpectedAnswer) || !strings.Contains(err.Error(), "within a message") {
-				t.Error(err)
-			}
+			err := s.Err()
+			testkit.Holds(t, !errors.Is(err, problem.ErrUnexpectedAnswer) && strings.Contains(err.Error(), "within a message"), err)
 		})
 	}
 }
@@ -115,9 +110,8 @@ func TestStreamGoesAway(t *testing.T) {
 			_ = conn.Close(status, "")
 		})
 		s := testkit.Must(c.OpenStream(t.Context(), client.StreamOptions{}))(t)
-		if err := s.CreateJoined(c, client.NewJob{}); err == nil || errors.Is(err, problem.ErrUnknown) != unknown {
-			t.Errorf("after %v: %v", status, err)
-		}
+		err := s.CreateJoined(c, client.NewJob{})
+		testkit.Holds(t, err != nil && errors.Is(err, problem.ErrUnknown) == unknown, "after", status, err)
 	}
 }
 
@@ -176,9 +170,8 @@ func upgrade(t *testing.T, w http.ResponseWriter, r *http.Request) (interface {
 	t.Helper()
 	conn, rw := testkit.Must2(http.NewResponseController(w).Hijack())(t)
 	head := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: daybook.v1\r\n"
-	if _, err := fmt.Fprintf(conn, "%sSec-WebSocket-Accept: %s\r\n\r\n", head, acceptKey(r.Header.Get("Sec-WebSocket-Key"))); err != nil {
-		t.Error(err)
-	}
+	_, err := fmt.Fprintf(conn, "%sSec-WebSocket-Accept: %s\r\n\r\n", head, acceptKey(r.Header.Get("Sec-WebSocket-Key")))
+	testkit.Check(t, err)
 	return conn, rw
 }
 

@@ -20,25 +20,17 @@ func TestStreamEnds(t *testing.T) {
 	got := make(chan *client.Claim, 2)
 	testkit.Must(stream.Subscribe(t.Context(), client.SubscribeOptions{Credit: 2, Take: func(c *client.Claim) { got <- c }}))(t)
 	claim := <-got
-	if len(claim.Jobs) != 2 || string(claim.Jobs[0].Payload) != "a" || claim.Jobs[1].ClaimID != claim.ID {
-		t.Fatalf("%+v", claim)
-	}
+	testkit.MustHold(t, len(claim.Jobs) == 2 && string(claim.Jobs[0].Payload) == "a" && claim.Jobs[1].ClaimID == claim.ID, claim)
 	over := stream.Client()
-	if held, err := over.TickleClaim(t.Context(), claim.ID, client.TickleOptions{}); err != nil || held.Held != 2 {
-		t.Errorf("%+v, %v", held, err)
-	}
+	held := testkit.Must(over.TickleClaim(t.Context(), claim.ID, client.TickleOptions{}))(t)
+	testkit.Equal(t, held.Held, 2, held)
 	results, err := over.CompleteMany(t.Context(), claim.ID, []client.JobOutcome{{JobID: claim.Jobs[0].ID, Outcome: client.TextOutput("x")}})
-	if err != nil || len(results) != 1 || results[0].Status != "completed" {
-		t.Errorf("%+v, %v", results, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Holds(t, len(results) == 1 && results[0].Status == "completed", results)
 	c.Cut()
 	<-stream.Done()
-	if stream.Err() == nil {
-		t.Error("a stream that has ended has no error")
-	}
-	if _, err := stream.Subscribe(t.Context(), client.SubscribeOptions{Credit: 1, Take: func(*client.Claim) {}}); !errors.Is(err, problem.ErrUnavailable) {
-		t.Errorf("subscribe: %v", err)
-	}
+	testkit.Holds(t, stream.Err() != nil, "a stream that has ended has no error")
+	testkit.Fails(stream.Subscribe(t.Context(), client.SubscribeOptions{Credit: 1, Take: func(*client.Claim) {}}))(t, problem.ErrUnavailable)
 	// The other job has returned to its queue, so the claim holds no job.
 	for {
 		_, err := over.TickleClaim(t.Context(), claim.ID, client.TickleOptions{})
@@ -56,8 +48,7 @@ func TestSubscribeRequires(t *testing.T) {
 	stream := testkit.Must(s.Client.OpenStream(t.Context(), client.StreamOptions{RunnerID: "r"}))(t)
 	defer stream.Close()
 	for _, o := range []client.SubscribeOptions{{Credit: 1}, {Take: func(*client.Claim) {}}} {
-		if _, err := stream.Subscribe(t.Context(), o); !errors.Is(err, problem.ErrBadRequest) {
-			t.Errorf("%+v: %v", o, err)
-		}
+		_, err := stream.Subscribe(t.Context(), o)
+		testkit.Holds(t, errors.Is(err, problem.ErrBadRequest), o, err)
 	}
 }

@@ -70,7 +70,6 @@ func TestTraceparentOfContext(t *testing.T) {
 	keyed.Key = client.NewKey()
 	first := testkit.Must(c.Create(ctx, keyed))(t)
 	other, _ := traced(8)
-	if again, err := c.Create(other, keyed); err != nil || again.ID != first.ID || again.Traceparent != want {
-		t.Errorf("a repeat: %+v, %v", again, err)
-	}
+	again := testkit.Must(c.Create(other, keyed))(t)
+	testkit.Holds(t, again.ID == first.ID && again.Traceparent == want, "a repeat", again)
 }

@@ -26,9 +26,7 @@ func consuming(t *testing.T, c *client.Client, o chunks.ConsumeOptions, work fun
 	go func() { done <- chunks.Consume(ctx, o, work) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("consume: %v", err)
-		}
+		testkit.Check(t, <-done, "consume")
 	})
 	t.Cleanup(stop)
 	return stop
@@ -80,9 +78,7 @@ func TestConsume(t *testing.T) {
 					}
 					line++
 				}
-				if line != n {
-					t.Errorf("%d results", line)
-				}
+				testkit.Equal(t, line, n, "results")
 			}
 		})
 	}
@@ -102,19 +98,15 @@ func TestConsumeAnyJob(t *testing.T) {
 		return client.TextOutput(fmt.Sprint(chunk.Batch.ID == created.BatchID, chunk.Line)), nil
 	})
 	for id, want := range map[string]string{alone.ID: "true 0", created.FirstID: "true 0", created.LastID: "true 1"} {
-		if o, err := c.Output(ctx, id, time.Minute); err != nil || string(o.Bytes) != want {
-			t.Errorf("job %s: %+v, %v; want %s", id, o, err, want)
-		}
+		o := testkit.Must(c.Output(ctx, id, time.Minute))(t)
+		testkit.Holds(t, string(o.Bytes) == want, "job", id, o, "want", want)
 	}
 	if p, err := c.JobPlace(ctx, created.LastID); err != nil || p.Line != 1 || p.BatchID != created.BatchID || p.JobID != created.LastID {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if p, err := c.JobPlace(ctx, alone.ID); err != nil || p.BatchID != "" {
-		t.Errorf("%+v, %v", p, err)
-	}
-	if _, err := c.JobPlace(ctx, strings.Replace(alone.ID, alone.ID[:8], "00000000", 1)); !errors.Is(err, client.ErrNotFound) {
-		t.Errorf("the place of no job: %v", err)
-	}
+	p := testkit.Must(c.JobPlace(ctx, alone.ID))(t)
+	testkit.Equal(t, p.BatchID, "", p)
+	testkit.Fails(c.JobPlace(ctx, strings.Replace(alone.ID, alone.ID[:8], "00000000", 1)))(t, client.ErrNotFound)
 }
 
 // TestConsumeDrains: when the context ends, Consume finishes the chunk that runs, and returns.
@@ -137,10 +129,8 @@ func TestConsumeDrains(t *testing.T) {
 	end()
 	close(finish)
 	testkit.NoError(t, <-done)
-	b, err := c.Batch(ctx, s.ID)
-	if err != nil || b.Counts["completed"] != int64(1+len(began)) || b.Counts["active"] != 0 {
-		t.Errorf("%+v, %v; %d began", b.Counts, err, 1+len(began))
-	}
+	b := testkit.Must(c.Batch(ctx, s.ID))(t)
+	testkit.Holds(t, b.Counts["completed"] == int64(1+len(began)) && b.Counts["active"] == 0, b.Counts, 1+len(began), "began")
 	for _, o := range []chunks.ConsumeOptions{
 		{Worker: worker.Worker{Client: c, Handler: func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil }}},
 		{Worker: worker.Worker{Client: c, Take: func([]*worker.Run) {}}},
@@ -170,10 +160,8 @@ func TestCancelWaits(t *testing.T) {
 	}
 	allEnded := func(id string) {
 		t.Helper()
-		b, err := c.Batch(ctx, id)
-		if err != nil || b.Status != "cancelled" || b.Counts["cancelled"] != n {
-			t.Errorf("%+v, %v", b, err)
-		}
+		b := testkit.Must(c.Batch(ctx, id))(t)
+		testkit.Holds(t, b.Status == "cancelled" && b.Counts["cancelled"] == n, b)
 	}
 	s := submit()
 	testkit.NoError(t, s.Cancel(ctx))
@@ -188,15 +176,11 @@ func TestCancelWaits(t *testing.T) {
 		t.Errorf("%+v, %v", sweep, err)
 	}
 	allEnded(s.ID)
-	if err := s.Cancel(ctx); err != nil {
-		t.Errorf("cancel again: %v", err)
-	}
+	testkit.Check(t, s.Cancel(ctx), "cancel again")
 	s = submit()
 	sweep = testkit.Must(c.DeleteBatch(ctx, s.ID, ""))(t)
 	if sweep, err = c.WaitSweep(ctx, sweep, nil); err != nil || !sweep.Done {
 		t.Errorf("%+v, %v", sweep, err)
 	}
-	if _, err := c.Batch(ctx, s.ID); !errors.Is(err, client.ErrNotFound) {
-		t.Errorf("a deleted batch: %v", err)
-	}
+	testkit.Fails(c.Batch(ctx, s.ID))(t, client.ErrNotFound)
 }

@@ -43,14 +43,12 @@ func TestReferences(t *testing.T) {
 		ref + strings.Repeat(" ", maxReferenceBytes):                                      false,
 		"": false,
 	} {
-		if _, is := parseReference(client.JSON, []byte(text)); is != want {
-			t.Errorf("%s: %v", text, is)
-		}
+		_, is := parseReference(client.JSON, []byte(text))
+		testkit.Equal(t, is, want, text)
 	}
 	for _, kind := range []client.Kind{client.None, client.Text, client.Bytes, client.WASI} {
-		if _, is := parseReference(kind, []byte(ref)); is {
-			t.Errorf("a reference of kind %q", kind)
-		}
+		_, is := parseReference(kind, []byte(ref))
+		testkit.Holds(t, !is, "a reference of kind", kind)
 	}
 }
 
@@ -82,12 +80,10 @@ func TestCacheForgets(t *testing.T) {
 	get := func(n int, want string) {
 		t.Helper()
 		read = nil
-		if v, err := c.get(t.Context(), n); (err == nil && v != n) || fmt.Sprint(err, read) != want {
-			t.Errorf("%d: %d, %v, reads %v; want %s", n, v, err, read, want)
-		}
-		if c.sum > 10 && c.used.Len() > 1 || c.used.Len() != len(c.held) {
-			t.Errorf("%d values of the size %d, %d held", c.used.Len(), c.sum, len(c.held))
-		}
+		v, err := c.get(t.Context(), n)
+		testkit.Holds(t, (err != nil || v == n) && fmt.Sprint(err, read) == want, n, v, err, "reads", read, "want", want)
+		testkit.Holds(t, (c.sum <= 10 || c.used.Len() <= 1) &&
+			c.used.Len() == len(c.held), c.used.Len(), "values of the size", c.sum, len(c.held), "held")
 	}
 	get(3, "<nil> [3]")
 	get(4, "<nil> [4]")
@@ -127,26 +123,19 @@ func TestCacheShares(t *testing.T) {
 	var others sync.WaitGroup
 	for range 5 {
 		others.Go(func() {
-			if v, err := c.get(t.Context(), 7); v != 7 || err != nil {
-				t.Errorf("%d, %v", v, err)
-			}
+			v, err := c.get(t.Context(), 7)
+			testkit.Holds(t, v == 7 && err == nil, v, err)
 		})
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.get(ended, 7); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that has ended: %v", err)
-	}
+	testkit.Fails(c.get(ended, 7))(t, context.Canceled)
 	end()
-	if err := <-failed; !errors.Is(err, context.Canceled) {
-		t.Errorf("the caller that ended: %v", err)
-	}
+	testkit.Failed(t, <-failed, context.Canceled)
 	<-began // the next caller reads
 	close(release)
 	others.Wait()
-	if len(began) != 0 {
-		t.Errorf("%d reads too many", len(began))
-	}
+	testkit.Equal(t, len(began), 0, "reads too many")
 }
 
 // TestCachePanics: if a read panics, others read again.
@@ -163,7 +152,6 @@ func TestCachePanics(t *testing.T) {
 		c.get(t.Context(), 1)
 	}()
 	panics = false
-	if v, err := c.get(t.Context(), 1); v != 1 || err != nil {
-		t.Errorf("%d, %v", v, err)
-	}
+	v, err := c.get(t.Context(), 1)
+	testkit.Holds(t, v == 1 && err == nil, v, err)
 }

@@ -61,19 +61,14 @@ func TestChunksByAddress(t *testing.T) {
 	collect := func(want int) {
 		t.Helper()
 		makeOld(t, blobs)
-		if done, err := c.CollectBlobs(ctx); err != nil || done.Blobs != want {
-			t.Errorf("collected %+v, %v; want %d blobs", done, err, want)
-		}
+		done := testkit.Must(c.CollectBlobs(ctx))(t)
+		testkit.Equal(t, done.Blobs, want, "collected", done, "blobs")
 	}
 	testkit.Must(c.Blobs("").Put(ctx, strings.NewReader("nothing names this")))(t)
 	given := longChunks()
-	s, err := chunks.Submit(ctx, c, client.NewBatch{}, slices.Values(given), o)
-	if err != nil || s.Count != int64(len(given)) {
-		t.Fatalf("%+v, %v", s, err)
-	}
-	if !bytes.Equal(given[0].Payload, longChunks()[0].Payload) {
-		t.Error("Submit has changed a job of its caller")
-	}
+	s := testkit.Must(chunks.Submit(ctx, c, client.NewBatch{}, slices.Values(given), o))(t)
+	testkit.MustEqual(t, s.Count, int64(len(given)), s)
+	testkit.Holds(t, bytes.Equal(given[0].Payload, longChunks()[0].Payload), "Submit has changed a job of its caller")
 	collect(1)
 
 	// A program without Chunks sees the references.
@@ -84,9 +79,7 @@ func TestChunksByAddress(t *testing.T) {
 			references++
 		}
 	}
-	if references != 6 {
-		t.Errorf("%d references", references)
-	}
+	testkit.Equal(t, references, 6, "references")
 	for _, j := range claim.Jobs {
 		testkit.Must(c.Release(ctx, j.ID, claim.ID, client.Unget, nil))(t)
 	}
@@ -105,16 +98,13 @@ func TestChunksByAddress(t *testing.T) {
 		}
 		return client.Outcome{Output: chunk.Payload, OutputKind: chunk.Kind}, nil
 	})
-	if b, err := s.Wait(ctx); err != nil || b.Status != "completed" {
-		t.Errorf("%+v, %v", b, err)
-	}
+	b := testkit.Must(s.Wait(ctx))(t)
+	testkit.Equal(t, b.Status, "completed", b)
 	stop()
 	collect(0)
 	line := 0
 	for r, err := range s.Results(ctx) {
-		if err != nil {
-			t.Fatalf("line %d: %v", line, err)
-		}
+		testkit.NoError(t, err, "line", line)
 		want := given[line]
 		if r.Status != "completed" || !bytes.Equal(r.Output, want.Payload) || want.Kind != client.None && r.OutputKind != want.Kind || r.Line != int64(line) {
 			t.Errorf("line %d: %s %s, %d bytes of the kind %s, want %d of %s: %.200q", r.Line, r.Status, r.Error, len(r.Output), r.OutputKind, len(want.Payload), want.Kind, r.Output)
@@ -126,13 +116,9 @@ func TestChunksByAddress(t *testing.T) {
 		}
 		line++
 	}
-	if line != len(given) {
-		t.Errorf("%d results", line)
-	}
+	testkit.Equal(t, line, len(given), "results")
 	testkit.Must(c.DeleteBatch(ctx, s.ID, ""))(t)
-	if _, err := c.Batch(ctx, s.ID); !errors.Is(err, client.ErrNotFound) {
-		t.Error(err)
-	}
+	testkit.Fails(c.Batch(ctx, s.ID))(t, client.ErrNotFound)
 }
 
 // TestChunkIsMissing: a chunk that is missing or damaged never reaches the program, and its job shows the reason.
@@ -150,13 +136,10 @@ func TestChunkIsMissing(t *testing.T) {
 	jobs := []client.NewJob{long("missing"), long("damaged"), long("shorter"), long("longer"), long("sound"), client.TextJob("x", "huge")}
 	testkit.NoError(t, o.Put(ctx, c, "", jobs))
 	created := testkit.Must(c.CreateBatch(ctx, client.NewBatch{}, jobs))(t)
-	if err := o.Put(ctx, c, "", []client.NewJob{long("more than 10")}); !errors.Is(err, client.ErrTooLarge) {
-		t.Errorf("a chunk of more than MaxBytes: %v", err)
-	}
+	testkit.Failed(t, o.Put(ctx, c, "", []client.NewJob{long("more than 10")}), client.ErrTooLarge)
 	for _, bad := range []client.NewJob{{Payload: bytes.Repeat([]byte{0xff}, 20), Kind: client.Text}, {Payload: []byte("not a JSON value"), Kind: client.JSON}, {Payload: make([]byte, 20), Kind: "x"}} {
-		if err := o.Put(ctx, c, "", []client.NewJob{bad}); !errors.Is(err, client.ErrBadRequest) {
-			t.Errorf("%q as %s: %v", bad.Payload, bad.Kind, err)
-		}
+		err := o.Put(ctx, c, "", []client.NewJob{bad})
+		testkit.Holds(t, errors.Is(err, client.ErrBadRequest), bad.Payload, "as", bad.Kind, err)
 	}
 	harm(t, dir, map[string]func(path string, text []byte) error{
 		"missing": func(path string, _ []byte) error { return os.Remove(path) },
@@ -196,16 +179,14 @@ func TestChunkIsMissing(t *testing.T) {
 	for r, err := range chunks.Results(ctx, c, created.BatchID, client.ResultsQuery{From: 5}, o) {
 		seen = append(seen, fmt.Sprint(r.Line, err))
 	}
-	if want := []string{"3 false", "4 true", "5 <nil>"}; !slices.Equal(seen, want) {
-		t.Errorf("results %q, want %q", seen, want)
-	}
+	testkit.EqualSlices(t, seen, []string{"3 false", "4 true", "5 <nil>"}, "results")
 }
 
 // harm calls do for the file of each blob whose content begins with a key of do.
 func harm(t *testing.T, dir string, do map[string]func(path string, text []byte) error) {
 	t.Helper()
 	done := 0
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	testkit.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
@@ -217,10 +198,8 @@ func harm(t *testing.T, dir string, do map[string]func(path string, text []byte)
 			}
 		}
 		return err
-	})
-	if err != nil || done != len(do) {
-		t.Fatalf("%d of %d blobs: %v", done, len(do), err)
-	}
+	}))
+	testkit.MustEqual(t, done, len(do), "blobs")
 }
 
 // TestOutputAtAddress: an output that a runner has stored as a blob, without a reference, is read too.
@@ -247,13 +226,10 @@ func TestOutputAtAddress(t *testing.T) {
 	for r, err := range chunks.Results(ctx, c, created.BatchID, client.ResultsQuery{}, &chunks.Store{}) {
 		got = append(got, fmt.Sprint(string(r.Output), " ", r.OutputKind, " ", err))
 	}
-	if want := []string{`["output"] json <nil>`, "inline text <nil>", "  <nil>", "the output text <nil>", "\xff bytes <nil>", "  <nil>"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	want := []string{`["output"] json <nil>`, "inline text <nil>", "  <nil>", "the output text <nil>", "\xff bytes <nil>", "  <nil>"}
+	testkit.Holds(t, slices.Equal(got, want), got, "want", want)
 	for _, err := range chunks.Results(ctx, c, created.BatchID, client.ResultsQuery{}, &chunks.Store{MaxBytes: 9}) {
-		if !errors.Is(err, client.ErrTooLarge) {
-			t.Errorf("an output of more than MaxBytes: %v", err)
-		}
+		testkit.Failed(t, err, client.ErrTooLarge)
 		break
 	}
 }

@@ -33,13 +33,10 @@ func TestSubmitLargeJobs(t *testing.T) {
 		"escaped":           slices.Repeat([]client.NewJob{control}, 600),
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
-			s, err := chunks.Submit(ctx, c, client.NewBatch{Paused: true}, slices.Values(jobs), nil)
-			if err != nil || s.Count != int64(len(jobs)) {
-				t.Fatalf("%+v, %v", s, err)
-			}
-			if b, err := c.Batch(ctx, s.ID); err != nil || b.Open || b.Count != int64(len(jobs)) {
-				t.Errorf("%+v, %v", b, err)
-			}
+			s := testkit.Must(chunks.Submit(ctx, c, client.NewBatch{Paused: true}, slices.Values(jobs), nil))(t)
+			testkit.MustEqual(t, s.Count, int64(len(jobs)), s)
+			b := testkit.Must(c.Batch(ctx, s.ID))(t)
+			testkit.Holds(t, !b.Open && b.Count == int64(len(jobs)), b)
 		})
 	}
 }
@@ -69,9 +66,7 @@ func doubling(t *testing.T, c *client.Client, fail string) {
 	go func() { done <- w.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("worker: %v", err)
-		}
+		testkit.Check(t, <-done, "worker")
 	})
 }
 
@@ -83,9 +78,8 @@ func TestSubmit(t *testing.T) {
 	doubling(t, c, "")
 	const n = 2500
 	s, err := chunks.Submit(ctx, c, client.NewBatch{Name: "numbers", Meta: map[string]any{"user": 42, "model": "a b"}, Metadata: []byte{0, 0xff}}, manyChunks(n), nil)
-	if err != nil || s.Count != n {
-		t.Fatalf("%+v, %v", s, err)
-	}
+	testkit.NoError(t, err)
+	testkit.MustEqual(t, s.Count, n, s)
 	line := int64(0)
 	for r, err := range s.Results(ctx) {
 		testkit.NoError(t, err)
@@ -94,28 +88,20 @@ func TestSubmit(t *testing.T) {
 		}
 		line++
 	}
-	if line != n {
-		t.Errorf("%d results", line)
-	}
+	testkit.Equal(t, line, n, "results")
 	b, err := s.Wait(ctx)
 	if err != nil || b.Status != "completed" || b.Count != n || b.Counts["completed"] != n || b.EndedAt == 0 || b.Open || b.Progress != nil || string(b.Meta["user"]) != "42" || b.Snowflake == 0 {
 		t.Errorf("%+v, %v", b, err)
 	}
-	if metadata, err := c.BatchMetadata(ctx, s.ID); err != nil || string(metadata) != "\x00\xff" {
-		t.Errorf("metadata %q, %v", metadata, err)
-	}
-	if err := s.Cancel(ctx); !errors.Is(err, client.ErrConflict) {
-		t.Errorf("cancel of a completed submission: %v", err)
-	}
+	testkit.Equal(t, string(testkit.Must(c.BatchMetadata(ctx, s.ID))(t)), "\x00\xff", "metadata")
+	testkit.Failed(t, s.Cancel(ctx), client.ErrConflict)
 	for from, want := range map[int64]int64{n - 1: 1, n: 0} {
 		got := int64(0)
 		for _, err := range c.Results(ctx, s.ID, client.ResultsQuery{From: from}) {
 			testkit.NoError(t, err)
 			got++
 		}
-		if got != want {
-			t.Errorf("%d results from %d on", got, from)
-		}
+		testkit.Equal(t, got, want, "results from", from, "on")
 	}
 }
 
@@ -124,7 +110,7 @@ func TestSubmitSlowly(t *testing.T) {
 	c := daybooktest.Start(t).Client
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	s, err := chunks.Submit(ctx, c, client.NewBatch{Type: "slow"}, func(yield func(client.NewJob) bool) {
+	s := testkit.Must(chunks.Submit(ctx, c, client.NewBatch{Type: "slow"}, func(yield func(client.NewJob) bool) {
 		for i := range 3 {
 			if !yield(client.TextJob("", fmt.Sprint(i))) {
 				return
@@ -136,11 +122,8 @@ func TestSubmitSlowly(t *testing.T) {
 				return
 			}
 		}
-	}, nil)
-	if err != nil || s.Count != 3 {
-		t.Errorf("%+v, %v", s, err)
-	}
-	if b, err := c.Batch(ctx, s.ID); err != nil || b.Open || b.Counts["active"] != 3 {
-		t.Errorf("%+v, %v", b, err)
-	}
+	}, nil))(t)
+	testkit.Equal(t, s.Count, 3, s)
+	b := testkit.Must(c.Batch(ctx, s.ID))(t)
+	testkit.Holds(t, !b.Open && b.Counts["active"] == 3, b)
 }

@@ -27,15 +27,11 @@ func TestKill(t *testing.T) {
 	s.Kill()
 	s.Kill() // the second call does nothing
 	s.Restart()
-	kept, err := s.Client.Job(t.Context(), made.ID)
-	if err != nil || string(kept.Payload) != "hello" || kept.MaxAttempts != 7 {
-		t.Errorf("after a kill: %+v, %v", kept, err)
-	}
+	kept := testkit.Must(s.Client.Job(t.Context(), made.ID))(t)
+	testkit.Holds(t, string(kept.Payload) == "hello" && kept.MaxAttempts == 7, "after a kill", kept)
 	s.Stop()
 	s.Stop()
-	if _, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://")); err == nil {
-		t.Error("a stopped server listens")
-	}
+	testkit.Fails(net.Dial("tcp", strings.TrimPrefix(s.URL, "http://")))(t)
 }
 
 // TestFreeAddress: the addresses differ, can be listened on, and have ports that no outgoing connection takes.
@@ -45,9 +41,8 @@ func TestFreeAddress(t *testing.T) {
 		address := testkit.Must(FreeAddress())(t)
 		l := testkit.Must(net.Listen("tcp", address))(t)
 		defer l.Close()
-		if port := l.Addr().(*net.TCPAddr).Port; port < firstPort || port >= firstPort+ports || seen[address] {
-			t.Errorf("%s; seen: %v", address, seen)
-		}
+		port := l.Addr().(*net.TCPAddr).Port
+		testkit.Holds(t, port >= firstPort && port < firstPort+ports && !seen[address], address, "seen", seen)
 		seen[address] = true
 	}
 	// The test listens on the next port in turn; it does not matter if another process does so already.
@@ -55,18 +50,15 @@ func TestFreeAddress(t *testing.T) {
 	if l, err := net.Listen("tcp", next); err == nil {
 		defer l.Close()
 	}
-	if address, err := FreeAddress(); err != nil || address == next {
-		t.Errorf("%s, %v, although a process listens on %s", address, err, next)
-	}
+	address := testkit.Must(FreeAddress())(t)
+	testkit.Holds(t, address != next, address, "although a process listens on", next)
 }
 
 // TestBinary: the binary is the one that DAYBOOK_BINARY names, the tool, or the one in PATH. An error names all three.
 func TestBinary(t *testing.T) {
 	find := func(want string) {
 		t.Helper()
-		if got, err := findBinary(); err != nil || got != want {
-			t.Errorf("%q, %v; want %q", got, err, want)
-		}
+		testkit.Equal(t, testkit.Must(findBinary())(t), want)
 	}
 	t.Setenv("DAYBOOK_BINARY", "/named/daybook")
 	find("/named/daybook")
@@ -82,9 +74,7 @@ func TestBinary(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := findBinary()
 	for _, way := range []string{"DAYBOOK_BINARY", "PATH", "go get -tool"} {
-		if err == nil || !strings.Contains(err.Error(), way) {
-			t.Errorf("%v does not name %s", err, way)
-		}
+		testkit.Holds(t, err != nil && strings.Contains(err.Error(), way), err, "does not name", way)
 	}
 }
 
@@ -95,17 +85,14 @@ func TestEndedEarly(t *testing.T) {
 	silent := testkit.Must(exec.LookPath("true"))(t) // it ends without an error, and has started no server
 	for program, want := range map[string]string{silent: "exit code 0", binary: "exit status 2"} {
 		p := &Process{Binary: program, Data: t.TempDir(), Args: []string{"--no-such-flag"}}
-		if err := p.Start(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", program, err)
-		}
-		if err := p.Signal(syscall.SIGTERM); !errors.Is(err, os.ErrProcessDone) || p.Pid() != 0 {
-			t.Errorf("%s: a signal to process %d: %v", program, p.Pid(), err)
-		}
+		err := p.Start(t.Context())
+		testkit.Holds(t, err != nil && strings.Contains(err.Error(), want), program, err)
+		err = p.Signal(syscall.SIGTERM)
+		testkit.Holds(t, errors.Is(err, os.ErrProcessDone) && p.Pid() == 0, program, "a signal to process", p.Pid(), err)
 	}
 	none := &Process{Binary: filepath.Join(t.TempDir(), "none"), Data: t.TempDir()}
-	if err := none.Start(t.Context()); !errors.Is(err, os.ErrNotExist) || !errors.Is(none.Err(), os.ErrNotExist) {
-		t.Errorf("no binary: %v, %v", err, none.Err())
-	}
+	err := none.Start(t.Context())
+	testkit.Holds(t, errors.Is(err, os.ErrNotExist) && errors.Is(none.Err(), os.ErrNotExist), "no binary", err, none.Err())
 }
 
 // parentOf names the variable that makes TestServerEndsWithItsParent run as the parent.

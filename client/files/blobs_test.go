@@ -70,49 +70,36 @@ func TestBlobs(t *testing.T) {
 		}
 		sum := sha256.Sum256([]byte(content))
 		for _, form := range []string{b.Address, hex.EncodeToString(sum[:]), "sha256-" + base64.StdEncoding.EncodeToString(sum[:]), b.SHA1} {
-			if got, err := readBlob(c, form); err != nil || got != content {
-				t.Errorf("%s as %s: %d bytes, %v", name, form, len(got), err)
-			}
-			if info, err := c.Blobs("").Stat(ctx, form); err != nil || info.Address != b.Address || info.Size != b.Size {
-				t.Errorf("%s as %s: %+v, %v", name, form, info, err)
-			}
+			got := testkit.Must(readBlob(c, form))(t)
+			testkit.Holds(t, got == content, name, "as", form, len(got), "bytes")
+			info := testkit.Must(c.Blobs("").Stat(ctx, form))(t)
+			testkit.Holds(t, info.Address == b.Address && info.Size == b.Size, name, "as", form, info)
 		}
 	}
-	if b, err := c.Blobs("").Put(ctx, strings.NewReader("WILSON!")); err != nil || !b.Existed {
-		t.Errorf("again: %+v, %v", b, err)
-	}
+	b := testkit.Must(c.Blobs("").Put(ctx, strings.NewReader("WILSON!")))(t)
+	testkit.Holds(t, b.Existed, "again", b)
 	rest := strings.NewReader("not this: this")
 	testkit.Must(rest.Seek(10, io.SeekStart))(t)
-	if b, err := c.Blobs("").Put(ctx, rest); err != nil || b.Address != addressOf("this") {
-		t.Errorf("the rest of a reader: %+v, %v", b, err)
-	}
+	b = testkit.Must(c.Blobs("").Put(ctx, rest))(t)
+	testkit.Holds(t, b.Address == addressOf("this"), "the rest of a reader", b)
 
 	none := addressOf("none")
 	_, getErr := c.Blobs("").Open(ctx, none)
 	_, statErr := c.Blobs("").Stat(ctx, none)
-	if !errors.Is(getErr, problem.ErrNotFound) || !errors.Is(statErr, problem.ErrNotFound) {
-		t.Errorf("no blob: %v, %v", getErr, statErr)
-	}
+	testkit.Holds(t, errors.Is(getErr, problem.ErrNotFound) && errors.Is(statErr, problem.ErrNotFound), "no blob", getErr, statErr)
 	_, getErr = c.Blobs("").Open(ctx, "guest.wasm")
 	_, statErr = c.Blobs("").Stat(ctx, "guest.wasm")
-	if !errors.Is(getErr, problem.ErrBadRequest) || !errors.Is(statErr, problem.ErrBadRequest) {
-		t.Errorf("no address: %v, %v", getErr, statErr)
-	}
-	missing, err := c.Blobs("").Missing(ctx, append(slices.Repeat([]string{addressOf("this")}, 10_000), none))
-	if err != nil || !slices.Equal(missing, []string{none}) {
-		t.Errorf("missing %v, %v", missing, err)
-	}
+	testkit.Holds(t, errors.Is(getErr, problem.ErrBadRequest) && errors.Is(statErr, problem.ErrBadRequest), "no address", getErr, statErr)
+	missing := testkit.Must(c.Blobs("").Missing(ctx, append(slices.Repeat([]string{addressOf("this")}, 10_000), none)))(t)
+	testkit.EqualSlices(t, missing, []string{none}, "missing")
 	listed := map[string]bool{}
 	for b, err := range c.Blobs("").All(ctx) {
 		testkit.NoError(t, err)
 		listed[b.Address] = true
 	}
-	if len(listed) != 4 || !listed[addressOf("this")] {
-		t.Errorf("listed %v", listed)
-	}
-	if done, err := c.CollectBlobs(ctx); err != nil || done.Blobs != 0 {
-		t.Errorf("collected %+v, %v", done, err)
-	}
+	testkit.Holds(t, len(listed) == 4 && listed[addressOf("this")], "listed", listed)
+	done := testkit.Must(c.CollectBlobs(ctx))(t)
+	testkit.Equal(t, done.Blobs, 0, "collected", done)
 }
 
 // blobReply answers with a part of a blob.
@@ -128,16 +115,12 @@ func blobReply(content string, from, to int) clienttest.Reply {
 func TestBlobIsReadOn(t *testing.T) {
 	const content = "0123456789"
 	f := clienttest.InTurn(blobReply(content, 0, 4), clienttest.Reply{Status: 503}, blobReply(content, 4, 7), clienttest.LostAnswer, blobReply(content, 7, 10))
-	if got, err := readBlob(f.Client(client.Options{}), addressOf(content)); err != nil || got != content {
-		t.Errorf("%q, %v", got, err)
-	}
+	testkit.Equal(t, testkit.Must(readBlob(f.Client(client.Options{}), addressOf(content)))(t), content)
 	var ranges []string
 	for _, c := range f.All() {
 		ranges = append(ranges, c.Header.Get("Range"))
 	}
-	if want := []string{"", "bytes=4-", "bytes=4-", "bytes=7-", "bytes=7-"}; !slices.Equal(ranges, want) {
-		t.Errorf("ranges %q, want %q", ranges, want)
-	}
+	testkit.EqualSlices(t, ranges, []string{"", "bytes=4-", "bytes=4-", "bytes=7-", "bytes=7-"}, "ranges")
 }
 
 // TestBlobIsVerifiedAtTheServer: while the server verifies a long blob, the client repeats its request, for longer than
@@ -186,9 +169,8 @@ func TestBlobIsVerified(t *testing.T) {
 		}}, addressOf(content), problem.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := readBlob(c.f.Client(client.Options{}), c.address); !errors.Is(err, c.want) {
-				t.Errorf("%q, %v, want %v", got, err, c.want)
-			}
+			got, err := readBlob(c.f.Client(client.Options{}), c.address)
+			testkit.Holds(t, errors.Is(err, c.want), got, err, "want", c.want)
 		})
 	}
 }
@@ -215,9 +197,7 @@ func TestSilentBlob(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer s.Close()
-	if got, err := readBlob(client.New(s.URL, client.Options{Timeout: 200 * time.Millisecond}), addressOf(content)); err != nil || got != content {
-		t.Errorf("%q, %v", got, err)
-	}
+	testkit.Equal(t, testkit.Must(readBlob(client.New(s.URL, client.Options{Timeout: 200 * time.Millisecond}), addressOf(content)))(t), content)
 }
 
 func TestPutBlobIsRepeated(t *testing.T) {
@@ -242,13 +222,11 @@ func TestPutBlobIsRepeated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := clienttest.InTurn(c.first, right)
 			b, err := f.Client(client.Options{}).Blobs("acme").Put(t.Context(), c.r)
-			if !errors.Is(err, c.want) || err == nil && b.Address != addressOf(content) || len(f.All()) != c.calls {
-				t.Errorf("%+v, %v after %d requests; want %v after %d", b, err, len(f.All()), c.want, c.calls)
-			}
+			testkit.Holds(t, errors.Is(err, c.want) && (err != nil || b.Address == addressOf(content)) &&
+				len(f.All()) == c.calls, b, err, "after", len(f.All()), "requests; want", c.want, "after", c.calls)
 			for _, call := range f.All() {
-				if !bytes.Equal(call.Text, []byte(content)) || call.Query.Get("client") != "acme" {
-					t.Errorf("sent %q to %v", call.Text, call.Query)
-				}
+				testkit.Holds(t, bytes.Equal(call.Text, []byte(content)) &&
+					call.Query.Get("client") == "acme", "sent", call.Text, "to", call.Query)
 			}
 		})
 	}

@@ -101,16 +101,11 @@ func TestPushAndPull(t *testing.T) {
 	writeFiles(t, from, "a", "A", "d/b", "B", "d/c", "B", "bin/run", "#!")
 	testkit.NoError(t, errors.Join(os.Chmod(filepath.Join(from, "bin/run"), 0o755), os.Mkdir(filepath.Join(from, "empty"), 0o755)))
 	f, moved, err := c.Filesets("acme").Push(ctx, "in", from, nil)
-	if err != nil || f.Version != 1 || f.Existed || f.Files != 4 || f.Bytes != 5 || moved.Files != 3 || moved.Skipped != 1 {
-		t.Fatalf("%+v, %+v, %v", f, moved, err)
-	}
-	if n := p.count("PUT /blobs"); n != 3 {
-		t.Errorf("%d blobs were sent", n)
-	}
-	version, moved, err := c.Filesets("acme").Pull(ctx, "in", to, files.FilesetQuery{})
-	if err != nil || version != 1 || moved.Files != 4 {
-		t.Fatalf("%d, %+v, %v", version, moved, err)
-	}
+	testkit.NoError(t, err)
+	testkit.MustHold(t, f.Version == 1 && !f.Existed && f.Files == 4 && f.Bytes == 5 && moved.Files == 3 && moved.Skipped == 1, f, moved)
+	testkit.Equal(t, p.count("PUT /blobs"), 3, "blobs were sent")
+	version, moved := testkit.Must2(c.Filesets("acme").Pull(ctx, "in", to, files.FilesetQuery{}))(t)
+	testkit.MustHold(t, version == 1 && moved.Files == 4, version, moved)
 	if got, want := treeOf(t, to), treeOf(t, from); got != want {
 		t.Errorf("%s became %s", want, got)
 	}
@@ -126,23 +121,14 @@ func TestPushAndPull(t *testing.T) {
 		t.Errorf("pushed with patterns: %+v, %+v, %v", f, moved, err)
 	}
 	part := t.TempDir()
-	if _, _, err := c.Filesets("acme").Pull(ctx, "in", part, files.FilesetQuery{Version: 1, Patterns: []string{"d/**"}}); err != nil || treeOf(t, part) != "d/ d/b=B d/c=B " {
-		t.Errorf("pulled with a pattern: %s, %v", treeOf(t, part), err)
-	}
+	testkit.Must2(c.Filesets("acme").Pull(ctx, "in", part, files.FilesetQuery{Version: 1, Patterns: []string{"d/**"}}))(t)
+	testkit.Holds(t, treeOf(t, part) == "d/ d/b=B d/c=B ", "pulled with a pattern", treeOf(t, part))
 
 	testkit.NoError(t, os.Symlink("/etc/passwd", filepath.Join(from, "link")))
-	if _, _, err := c.Filesets("acme").Push(ctx, "in", from, nil); !errors.Is(err, directory.ErrNotRegular) {
-		t.Errorf("a directory with a link: %v", err)
-	}
-	if _, _, err := c.Filesets("acme").Push(ctx, "in", filepath.Join(from, "none"), nil); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no directory: %v", err)
-	}
-	if _, _, err := c.Filesets("acme").Push(ctx, "in", from, []string{"["}); !errors.Is(err, problem.ErrBadRequest) || !errors.Is(err, fileset.ErrPattern) {
-		t.Errorf("a wrong pattern: %v", err)
-	}
-	if _, _, err := c.Filesets("acme").Pull(ctx, "none", to, files.FilesetQuery{}); !errors.Is(err, problem.ErrNotFound) {
-		t.Errorf("no fileset: %v", err)
-	}
+	testkit.Fails2(c.Filesets("acme").Push(ctx, "in", from, nil))(t, directory.ErrNotRegular)
+	testkit.Fails2(c.Filesets("acme").Push(ctx, "in", filepath.Join(from, "none"), nil))(t, os.ErrNotExist)
+	testkit.Fails2(c.Filesets("acme").Push(ctx, "in", from, []string{"["}))(t, problem.ErrBadRequest, fileset.ErrPattern)
+	testkit.Fails2(c.Filesets("acme").Pull(ctx, "none", to, files.FilesetQuery{}))(t, problem.ErrNotFound)
 }
 
 // TestPushOfManyFiles: many missing files are sent as one archive, also if its connection breaks.
@@ -160,13 +146,9 @@ func TestPushOfManyFiles(t *testing.T) {
 		}
 		return r.Method == http.MethodPut && tries == 1
 	}
-	f, moved, err := c.Filesets("").Push(t.Context(), "in", from, nil)
-	if err != nil || f.Files != 300 || moved.Files != 300 || tries != 2 {
-		t.Fatalf("%+v, %+v, %v after %d tries", f, moved, err, tries)
-	}
-	if n := p.count("PUT /blobs"); n != 0 {
-		t.Errorf("%d blobs were sent one by one", n)
-	}
+	f, moved := testkit.Must2(c.Filesets("").Push(t.Context(), "in", from, nil))(t)
+	testkit.MustHold(t, f.Files == 300 && moved.Files == 300 && tries == 2, f, moved, "after", tries, "tries")
+	testkit.Equal(t, p.count("PUT /blobs"), 0, "blobs were sent one by one")
 	to := t.TempDir()
 	if _, moved, err := c.Filesets("").Pull(t.Context(), "in", to, files.FilesetQuery{}); err != nil || moved.Files != 300 || treeOf(t, to) != treeOf(t, from) {
 		t.Errorf("%+v, %v", moved, err)
@@ -217,22 +199,17 @@ func TestPushOfFilesThatChange(t *testing.T) {
 			}
 			_, _, err := c.Filesets("").Push(t.Context(), "in", from, nil)
 			p.mu.Lock()
-			if !errors.Is(err, directory.ErrChanged) || changes != 1 || changed != nil {
-				t.Errorf("%v, %d changes, %v", err, changes, changed)
-			}
+			testkit.Holds(t, errors.Is(err, directory.ErrChanged) && changes == 1 && changed == nil, err, changes, "changes", changed)
 			p.cutAt = nil
 			p.mu.Unlock()
-			if f, err := c.Filesets("").History(t.Context(), "in"); !errors.Is(err, problem.ErrNotFound) {
-				t.Errorf("%+v, %v", f, err)
-			}
+			testkit.Fails(c.Filesets("").History(t.Context(), "in"))(t, problem.ErrNotFound)
 			if tt.files > 3 {
 				for b, err := range c.Blobs("").All(t.Context()) {
 					t.Errorf("the blob %+v, %v", b, err)
 				}
 			}
-			if f, _, err := c.Filesets("").Push(t.Context(), "in", from, nil); err != nil || f.Version != 1 || f.Files != tt.files {
-				t.Errorf("pushed again: %+v, %v", f, err)
-			}
+			f, _ := testkit.Must2(c.Filesets("").Push(t.Context(), "in", from, nil))(t)
+			testkit.Holds(t, f.Version == 1 && f.Files == tt.files, "pushed again", f)
 		})
 	}
 }
@@ -249,32 +226,22 @@ func TestFilesetRequests(t *testing.T) {
 	}
 	testkit.NoError(t, w.Close())
 	for name, r := range map[string]io.Reader{"a": bytes.NewReader(archive.Bytes()), "b": struct{ io.Reader }{bytes.NewReader(archive.Bytes())}} {
-		if f, err := c.Filesets("").Put(ctx, name, r); err != nil || f.Files != 2 || f.Existed || f.Name != name {
-			t.Errorf("%s: %+v, %v", name, f, err)
-		}
+		f := testkit.Must(c.Filesets("").Put(ctx, name, r))(t)
+		testkit.Holds(t, f.Files == 2 && !f.Existed && f.Name == name, name, f)
 	}
-	m, version, err := c.Filesets("").Manifest(ctx, "a", files.FilesetQuery{Patterns: []string{"*.dat"}})
-	if err != nil || version != 1 || len(m.Files) != 1 || m.Files[0].Path != "a.dat" {
-		t.Errorf("%+v, %d, %v", m, version, err)
-	}
-	if f, err := c.Filesets("").PutManifest(ctx, "a", m); err != nil || f.Version != 2 || f.Files != 1 {
-		t.Errorf("%+v, %v", f, err)
-	}
+	m, version := testkit.Must2(c.Filesets("").Manifest(ctx, "a", files.FilesetQuery{Patterns: []string{"*.dat"}}))(t)
+	testkit.Holds(t, version == 1 && len(m.Files) == 1 && m.Files[0].Path == "a.dat", m, version)
+	f := testkit.Must(c.Filesets("").PutManifest(ctx, "a", m))(t)
+	testkit.Holds(t, f.Version == 2 && f.Files == 1, f)
 	m.Files[0].Blob = fileset.AddressOf([]byte("none"))
 	var refused *problem.Error
 	if _, err := c.Filesets("").PutManifest(ctx, "a", m); !errors.Is(err, problem.ErrConflict) || !errors.As(err, &refused) || len(refused.Missing) != 1 || refused.Missing[0] != addressOf("none") {
 		t.Errorf("a blob that is missing: %v", err)
 	}
 	m.Files[0].Path = "../x"
-	if _, err := c.Filesets("").PutManifest(ctx, "a", m); !errors.Is(err, problem.ErrBadRequest) {
-		t.Errorf("a path that escapes: %v", err)
-	}
-	if _, err := c.Filesets("").Put(ctx, "a", strings.NewReader("no archive")); !errors.Is(err, problem.ErrBadRequest) {
-		t.Errorf("no archive: %v", err)
-	}
-	if _, err := c.Filesets("").Put(ctx, "a/b", &archive); !errors.Is(err, problem.ErrBadRequest) {
-		t.Errorf("a wrong name: %v", err)
-	}
+	testkit.Fails(c.Filesets("").PutManifest(ctx, "a", m))(t, problem.ErrBadRequest)
+	testkit.Fails(c.Filesets("").Put(ctx, "a", strings.NewReader("no archive")))(t, problem.ErrBadRequest)
+	testkit.Fails(c.Filesets("").Put(ctx, "a/b", &archive))(t, problem.ErrBadRequest)
 	r := testkit.Must(c.Filesets("").Tar(ctx, "a", files.FilesetQuery{Version: 1}))(t)
 	n := 0
 	for in := tar.NewReader(r); ; n++ {
@@ -283,9 +250,7 @@ func TestFilesetRequests(t *testing.T) {
 			break
 		}
 		testkit.NoError(t, err)
-		if text, err := io.ReadAll(in); err != nil || string(text) != h.Name {
-			t.Errorf("%s: %q, %v", h.Name, text, err)
-		}
+		testkit.Equal(t, string(testkit.Must(io.ReadAll(in))(t)), h.Name)
 	}
 	if err := r.Close(); err != nil || n != 2 {
 		t.Errorf("%d files, %v", n, err)
@@ -296,23 +261,18 @@ func TestFilesetRequests(t *testing.T) {
 		"no history":          func() error { _, err := c.Filesets("acme").History(ctx, "a"); return err }(),
 		"a delete of nothing": c.Filesets("acme").Delete(ctx, "a"),
 	} {
-		if !errors.Is(err, problem.ErrNotFound) {
-			t.Errorf("%s: %v", what, err)
-		}
+		testkit.Holds(t, errors.Is(err, problem.ErrNotFound), what, err)
 	}
-	versions, err := c.Filesets("").History(ctx, "a")
-	if err != nil || len(versions) != 2 || versions[0].Version != 2 || !versions[0].Newest {
-		t.Errorf("%+v, %v", versions, err)
-	}
+	versions := testkit.Must(c.Filesets("").History(ctx, "a"))(t)
+	testkit.Holds(t, len(versions) == 2 && versions[0].Version == 2 && versions[0].Newest, versions)
 	testkit.Check(t, c.Filesets("").Delete(ctx, "a"))
 	var names []string
 	for f, err := range c.Filesets("").All(ctx) {
 		testkit.NoError(t, err)
 		names = append(names, f.Name)
 	}
-	if len(names) != 1 || names[0] != "b" {
-		t.Errorf("%q", names)
-	}
+	testkit.MustEqual(t, len(names), 1)
+	testkit.Equal(t, names[0], "b", names)
 }
 
 // TestFilesetTarThatBreaks: a caller that reads to io.EOF has got the whole archive.
@@ -326,7 +286,5 @@ func TestFilesetTarThatBreaks(t *testing.T) {
 	t.Cleanup(s.Close)
 	r := testkit.Must(client.New(s.URL, client.Options{}).Filesets("").Tar(t.Context(), "a", files.FilesetQuery{}))(t)
 	defer r.Close()
-	if _, err := io.Copy(io.Discard, r); !errors.Is(err, problem.ErrUnavailable) {
-		t.Errorf("%v", err)
-	}
+	testkit.Fails(io.Copy(io.Discard, r))(t, problem.ErrUnavailable)
 }

@@ -1,6 +1,10 @@
 package files
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/client/internal/testkit"
+)
 
 // TestUploadPath: the client finds the path of an upload in the Location, whether the server or a proxy before it wrote
 // it.
@@ -16,8 +20,6 @@ func TestUploadPath(t *testing.T) {
 		{"http://127.0.0.1:1717", "", ""},
 	} {
 		path, ok := uploadPath(c.server, c.location)
-		if ok != (c.path != "") || ok && path != c.path {
-			t.Errorf("%s of %s: %q, %t", c.location, c.server, path, ok)
-		}
+		testkit.Holds(t, ok == (c.path != "") && (!ok || path == c.path), c.location, "of", c.server, path, ok)
 	}
 }

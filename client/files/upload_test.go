@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -167,13 +166,9 @@ func TestUploadOverCutConnections(t *testing.T) {
 	c.SetResumableFrom(1000)
 	r := bytes.NewReader(append([]byte("before"), content...))
 	testkit.Must(r.Seek(6, io.SeekStart))(t)
-	b, err := c.Put(t.Context(), r)
-	if err != nil || b.Address != addressOf(string(content)) || len(b.SHA1) != 40 || b.Size != int64(len(content)) || b.ChangedAt == 0 {
-		t.Errorf("%+v, %v", b, err)
-	}
-	if s.begun != 1 || s.patches < 5 {
-		t.Errorf("%d uploads with %d parts", s.begun, s.patches)
-	}
+	b := testkit.Must(c.Put(t.Context(), r))(t)
+	testkit.Holds(t, b.Address == addressOf(string(content)) && len(b.SHA1) == 40 && b.Size == int64(len(content)) && b.ChangedAt != 0, b)
+	testkit.Holds(t, s.begun == 1 && s.patches >= 5, s.begun, "uploads with", s.patches, "parts")
 }
 
 // TestUploadResumed: a second process continues the upload of the first, and begins again only if it must.
@@ -214,9 +209,7 @@ func TestUploadResumed(t *testing.T) {
 			}
 			dial := client.New(s.URL, client.Options{})
 			_, err := dial.Blobs("acme").Upload(ctx, bytes.NewReader(content), files.UploadOptions{Begun: func(p string) error { path = p; return nil }})
-			if !errors.Is(err, context.Canceled) || path != "/uploads/u1" {
-				t.Fatalf("%q, %v", path, err)
-			}
+			testkit.MustHold(t, errors.Is(err, context.Canceled) && path == "/uploads/u1", path, err)
 			s.mu.Lock()
 			s.before = nil
 			now := c.change(s, &path, bytes.Clone(content))
@@ -226,17 +219,11 @@ func TestUploadResumed(t *testing.T) {
 				if first < 0 {
 					first = sent
 				}
-				if size != int64(len(now)) || sent > size {
-					t.Errorf("%d of %d", sent, size)
-				}
+				testkit.Holds(t, size == int64(len(now)) && sent <= size, sent, "of", size)
 			}}
-			b, err := dial.Blobs("acme").Upload(t.Context(), bytes.NewReader(now), o)
-			if err != nil || b.Address != addressOf(string(now)) || s.begun != c.begun {
-				t.Errorf("%+v, %v; %d uploads", b, err, s.begun)
-			}
-			if name == "nothing has changed" && first <= 40_000 {
-				t.Errorf("it went on at %d", first)
-			}
+			b := testkit.Must(dial.Blobs("acme").Upload(t.Context(), bytes.NewReader(now), o))(t)
+			testkit.Holds(t, b.Address == addressOf(string(now)) && s.begun == c.begun, b, s.begun, "uploads")
+			testkit.Holds(t, name != "nothing has changed" || first > 40_000, "it went on at", first)
 		})
 	}
 }
@@ -287,33 +274,24 @@ func TestUploadFailures(t *testing.T) {
 			}
 			dial := client.New(s.URL, client.Options{RetryFor: time.Second})
 			b, err := dial.Blobs("acme").Upload(t.Context(), bytes.NewReader(content), files.UploadOptions{})
-			if !errors.Is(err, c.want) || err == nil && b.Address != addressOf(string(content)) {
-				t.Errorf("%+v, %v, want %v", b, err, c.want)
-			}
-			if s.begun > 3 {
-				t.Errorf("%d uploads have begun", s.begun)
-			}
+			testkit.Holds(t, errors.Is(err, c.want) && (err != nil || b.Address == addressOf(string(content))), b, err, "want", c.want)
+			testkit.Holds(t, s.begun <= 3, s.begun, "uploads have begun")
 		})
 	}
 	s := newUploadServer(t, nil)
 	dial := client.New(s.URL, client.Options{})
 	_, err := dial.Blobs("acme").Upload(t.Context(), bytes.NewReader(content), files.UploadOptions{Begun: func(string) error { return os.ErrPermission }})
-	if !errors.Is(err, os.ErrPermission) || s.patches != 0 {
-		t.Errorf("%v after %d parts", err, s.patches)
-	}
+	testkit.Holds(t, errors.Is(err, os.ErrPermission) && s.patches == 0, err, "after", s.patches, "parts")
 	// A file that becomes shorter during the upload, and a file that cannot be read.
 	name := filepath.Join(t.TempDir(), "file")
 	testkit.NoError(t, os.WriteFile(name, content, 0o600))
 	f := testkit.Must(os.Open(name))(t)
 	_, err = dial.Blobs("acme").Upload(t.Context(), f, files.UploadOptions{Begun: func(string) error { return os.Truncate(name, 10) }})
-	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "has become shorter") {
-		t.Errorf("a shorter file: %v", err)
-	}
+	testkit.Failed(t, err, io.ErrUnexpectedEOF, "has become shorter")
 	testkit.NoError(t, f.Close())
 	if _, err = dial.Blobs("acme").Upload(t.Context(), f, files.UploadOptions{}); !errors.Is(err, problem.ErrBadRequest) {
 		t.Errorf("a closed file: %v", err)
 	}
-	if b, err := dial.Blobs("acme").Upload(t.Context(), bytes.NewReader(nil), files.UploadOptions{}); err != nil || b.Address != addressOf("") {
-		t.Errorf("an empty blob: %+v, %v", b, err)
-	}
+	b := testkit.Must(dial.Blobs("acme").Upload(t.Context(), bytes.NewReader(nil), files.UploadOptions{}))(t)
+	testkit.Holds(t, b.Address == addressOf(""), "an empty blob", b)
 }

@@ -89,20 +89,13 @@ func TestManifestsThatAreRefused(t *testing.T) {
 		"a file that is too large":        {Manifest{Files: []File{huge}}, ErrTooLarge, "a file has 0 to"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := tt.m.Encode()
-			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
-				t.Errorf("%v", err)
-			}
+			testkit.Fails(tt.m.Encode())(t, tt.want, tt.text)
 		})
 	}
 	unsorted := Manifest{Files: []File{file("b", ""), file("a", "")}}
-	if err := unsorted.Check(); !errors.Is(err, ErrManifest) {
-		t.Errorf("unsorted files: %v", err)
-	}
+	testkit.Failed(t, unsorted.Check(), ErrManifest)
 	unsorted = Manifest{EmptyDirectories: []string{"b", "a"}}
-	if err := unsorted.Check(); !errors.Is(err, ErrManifest) {
-		t.Errorf("unsorted directories: %v", err)
-	}
+	testkit.Failed(t, unsorted.Check(), ErrManifest)
 }
 
 func TestTextsThatAreRefused(t *testing.T) {
@@ -130,9 +123,7 @@ func TestTextsThatAreRefused(t *testing.T) {
 		"too long":                 {strings.Repeat(" ", MaxManifestBytes) + `{"format":1,"files":[]}`, ErrTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Decode([]byte(tt.text)); !errors.Is(err, tt.want) {
-				t.Errorf("%v", err)
-			}
+			testkit.Fails(Decode([]byte(tt.text)))(t, tt.want)
 		})
 	}
 }
@@ -155,24 +146,14 @@ func TestEncodingIsCanonical(t *testing.T) {
 		rand.Shuffle(len(m.EmptyDirectories), func(i, j int) {
 			m.EmptyDirectories[i], m.EmptyDirectories[j] = m.EmptyDirectories[j], m.EmptyDirectories[i]
 		})
-		text := testkit.Must(m.Encode())(t)
-		if string(text) != want {
-			t.Fatalf("%s, not\n%s", text, want)
-		}
+		testkit.MustEqual(t, string(testkit.Must(m.Encode())(t)), want, "not")
 	}
 	spaced := strings.NewReplacer(",", " ,\n", ":1,", " : 1 ,").Replace(want)
 	again := testkit.Must(Decode([]byte(spaced)))(t)
-	if text, err := again.Encode(); err != nil || string(text) != want {
-		t.Errorf("%s, %v", text, err)
-	}
-	if got := again.Bytes(); got != 7 {
-		t.Errorf("%d bytes", got)
-	}
+	testkit.Equal(t, string(testkit.Must(again.Encode())(t)), want)
+	testkit.Equal(t, again.Bytes(), 7, "bytes")
 	for _, empty := range []string{`{"format":1,"files":[]}`, `{"format":1}`, `{"format":1,"files":null}`} {
-		m := testkit.Must(Decode([]byte(empty)))(t)
-		if text, err := m.Encode(); err != nil || string(text) != `{"format":1,"files":[]}` {
-			t.Errorf("%s, %v", text, err)
-		}
+		testkit.Equal(t, string(testkit.Must(testkit.Must(Decode([]byte(empty)))(t).Encode())(t)), `{"format":1,"files":[]}`)
 	}
 }
 
@@ -184,35 +165,24 @@ func TestLargestManifests(t *testing.T) {
 	}
 	began := time.Now()
 	text := testkit.Must(m.Encode())(t)
-	again, err := Decode(text)
-	if err != nil || !reflect.DeepEqual(again, m) {
-		t.Fatalf("decoded: %v", err)
-	}
+	testkit.MustHold(t, reflect.DeepEqual(testkit.Must(Decode(text))(t), m), "decoded")
 	t.Logf("%d files: %d bytes, encoded and decoded in %s", MaxFiles, len(text), time.Since(began))
 	m.EmptyDirectories = []string{"empty"}
-	if _, err := m.Encode(); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("one directory more: %v", err)
-	}
+	testkit.Fails(m.Encode())(t, ErrTooLarge)
 
 	deep := &Manifest{} // each path except the first has 500 separate directories
 	for i := range MaxDirectories / 500 {
 		deep.Files = append(deep.Files, file(fmt.Sprintf("%03d/%sf", i, strings.Repeat("a/", 499)), ""))
 	}
-	if _, err := deep.Encode(); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(deep.Encode())(t)
 	deep.Files = append(deep.Files, file("one/more", ""))
-	if _, err := deep.Encode(); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("one directory more: %v", err)
-	}
+	testkit.Fails(deep.Encode())(t, ErrTooLarge)
 
 	long := &Manifest{}
 	for i := range 40_000 {
 		long.Files = append(long.Files, file(fmt.Sprintf("%s/%s/%s/%05d", strings.Repeat("x", 250), strings.Repeat("y", 250), strings.Repeat("z", 250), i), ""))
 	}
-	if _, err := long.Encode(); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "the manifest has") {
-		t.Errorf("a text that is too long: %v", err)
-	}
+	testkit.Fails(long.Encode())(t, ErrTooLarge, "the manifest has")
 }
 
 func TestPatterns(t *testing.T) {
@@ -253,9 +223,7 @@ func TestPatterns(t *testing.T) {
 			got = append(got, f.Path)
 		}
 		got = append(got, part.EmptyDirectories...)
-		if !slices.Equal(got, strings.Fields(tt.want)) {
-			t.Errorf("%s selects %q, not %s", tt.patterns, got, tt.want)
-		}
+		testkit.EqualSlices(t, got, strings.Fields(tt.want), tt.patterns, "selects not", tt.want)
 	}
 	for _, tt := range []struct{ pattern, why string }{
 		{"", "is empty"}, {"!", "is empty"}, {"/a", "begins with a slash"}, {"./a", `begins with a "." element`}, {"../a", `begins with a "." element`},
@@ -267,18 +235,12 @@ func TestPatterns(t *testing.T) {
 			t.Errorf("%.50q: %v, not %q", tt.pattern, err, tt.why)
 		}
 	}
-	if _, err := ParsePatterns(make([]string, MaxPatterns+1)); !errors.Is(err, ErrPattern) || !strings.Contains(err.Error(), "33 patterns") {
-		t.Error(err)
-	}
-	if _, err := ParsePatterns([]string{strings.Repeat("{a,b}", 6), strings.Repeat("{a,b}", 6), "x"}); !errors.Is(err, ErrPattern) {
-		t.Errorf("two patterns with too many alternatives together: %v", err)
-	}
+	testkit.Fails(ParsePatterns(make([]string, MaxPatterns+1)))(t, ErrPattern, "33 patterns")
+	testkit.Fails(ParsePatterns([]string{strings.Repeat("{a,b}", 6), strings.Repeat("{a,b}", 6), "x"}))(t, ErrPattern)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	p, _ := ParsePatterns([]string{"*"})
-	if _, err := p.Select(ctx, m); !errors.Is(err, context.Canceled) {
-		t.Errorf("after a cancel: %v", err)
-	}
+	testkit.Fails(p.Select(ctx, m))(t, context.Canceled)
 }
 
 // FuzzManifest: Check accepts every manifest that Decode returns, and the manifest has one canonical text.
@@ -288,30 +250,23 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := Decode(text)
 		if err != nil {
-			if !errors.Is(err, ErrManifest) && !errors.Is(err, ErrPath) && !errors.Is(err, ErrTooLarge) {
-				t.Fatalf("%v", err)
-			}
+			testkit.MustHold(t, errors.Is(err, ErrManifest) || errors.Is(err, ErrPath) || errors.Is(err, ErrTooLarge), err)
 			return
 		}
 		seen := map[string]bool{}
 		for _, file := range m.Files {
-			if wrongPath(file.Path) != "" || seen[file.Path] {
-				t.Fatalf("accepted %q", file.Path)
-			}
+			testkit.MustHold(t, wrongPath(file.Path) == "" && !seen[file.Path], "accepted", file.Path)
 			seen[file.Path] = true
 		}
 		for _, file := range m.Files {
 			for dir := Parent(file.Path); dir != ""; dir = Parent(dir) {
-				if seen[dir] {
-					t.Fatalf("%q is a file and a directory", dir)
-				}
+				testkit.MustHold(t, !seen[dir], dir, "is a file and a directory")
 			}
 		}
 		first := testkit.Must(m.Encode())(t)
 		again := testkit.Must(Decode(first))(t)
-		if second, err := again.Encode(); err != nil || !bytes.Equal(first, second) {
-			t.Fatalf("%s and %s, %v", first, second, err)
-		}
+		second := testkit.Must(again.Encode())(t)
+		testkit.MustHold(t, bytes.Equal(first, second), first, "and", second)
 	})
 }
 

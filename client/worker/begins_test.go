@@ -84,15 +84,11 @@ func beginServer(t *testing.T, n int) (*client.Client, *begins) {
 						Jobs  []string `json:"job_ids"`
 					}
 				}
-				if err := json.Unmarshal([]byte(line), &o); err != nil {
-					t.Errorf("line %q: %v", line, err)
-				}
+				testkit.Check(t, json.Unmarshal([]byte(line), &o), "line", line)
 				var answer, push string
 				switch {
 				case o.N == nil:
-					if o.Begin.Claim != clienttest.TestClaim || len(o.Begin.Jobs) == 0 {
-						t.Errorf("line %q", line)
-					}
+					testkit.Holds(t, o.Begin.Claim == clienttest.TestClaim && len(o.Begin.Jobs) != 0, "line", line)
 					b.mu.Lock()
 					b.lines++
 					b.ids = append(b.ids, o.Begin.Jobs...)
@@ -159,9 +155,7 @@ func TestBeginsInAStream(t *testing.T) {
 			running := []string{<-began, <-began}
 			b.has(running[0])
 			b.has(running[1])
-			if got := b.All(); len(got) != 2 {
-				t.Errorf("said of %v, and %v run", got, running)
-			}
+			testkit.Equal(t, len(b.All()), 2, "said and", running, "run")
 			proceed <- struct{}{}
 			b.has(<-began)
 			cancel()
@@ -191,9 +185,8 @@ func TestBeginsAreSaidAgain(t *testing.T) {
 	_ = b.conn.CloseNow()
 	b.mu.Unlock()
 	b.has(id)
-	if got := b.All(); slices.ContainsFunc(got, func(other string) bool { return other != id }) {
-		t.Errorf("said of %v, and %s runs", got, id)
-	}
+	got := b.All()
+	testkit.Holds(t, !slices.ContainsFunc(got, func(other string) bool { return other != id }), "said of", got, "and", id, "runs")
 	cancel()
 	close(proceed)
 	<-ended
@@ -217,9 +210,7 @@ func TestQuickRunsBeginTogether(t *testing.T) {
 	}
 	b.has(clienttest.TestID(jobs - 1))
 	b.mu.Lock()
-	if b.lines > jobs/2 || len(b.ids) != jobs {
-		t.Errorf("%d lines say of %d jobs that they have begun", b.lines, len(b.ids))
-	}
+	testkit.Holds(t, b.lines <= jobs/2 && len(b.ids) == jobs, b.lines, "lines say of", len(b.ids), "jobs that they have begun")
 	b.mu.Unlock()
 	cancel()
 	<-ended
@@ -233,9 +224,8 @@ func TestBeginLater(t *testing.T) {
 		var runs []*worker.Run
 		stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Concurrency: 3, Batch: 3, BeginLater: true, Take: func(some []*worker.Run) { runs = append(runs, some...) }})
 		synctest.Wait()
-		if claims := f.To("/jobs/claim"); len(claims) == 0 || claims[0].Body["begins"] != 0.0 {
-			t.Errorf("claims %+v", claims)
-		}
+		claims := f.To("/jobs/claim")
+		testkit.Holds(t, len(claims) != 0 && claims[0].Body["begins"] == 0.0, "claims", claims)
 		if tickles := f.To("/jobs/tickle"); len(runs) != 3 || len(tickles) != 0 {
 			t.Fatalf("%d runs, tickles %+v", len(runs), tickles)
 		}

@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -52,24 +51,17 @@ func TestBrokenStream(t *testing.T) {
 		if e.Job == nil {
 			return
 		}
-		if e.Err != nil {
-			t.Errorf("job %s: %v", e.Job.ID, e.Err)
-		}
+		testkit.Holds(t, e.Err == nil, "job", e.Job.ID, e.Err)
 		if left.Add(-1) == 0 {
 			stop()
 		}
 	}}
 	testkit.Check(t, w.Run(ctx))
-	if got := counts(t, s); got["completed"] != jobs {
-		t.Errorf("%v", got)
-	}
-	if cuts.Load() < 5 {
-		t.Errorf("%d cuts", cuts.Load())
-	}
+	got := counts(t, s)
+	testkit.Equal(t, got["completed"], jobs, got)
+	testkit.Holds(t, cuts.Load() >= 5, cuts.Load(), "cuts")
 	for id, n := range runs {
-		if n != 1 {
-			t.Errorf("job %s ran %d times", id, n)
-		}
+		testkit.Equal(t, n, 1, "job", id, "ran times")
 	}
 }
 
@@ -94,9 +86,7 @@ func TestWorkerKeepsJobsWithoutSubscription(t *testing.T) {
 	go func() {
 		ended <- (&worker.Worker{Client: c, Handler: func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil }}).Run(ctx)
 	}()
-	if status := <-end; status != -1 {
-		t.Errorf("the stream was closed with status %v", status)
-	}
+	testkit.Equal(t, <-end, -1, "the stream was closed with status")
 	stop()
 	<-ended // with the refusal of claims by HTTP
 }
@@ -117,12 +107,9 @@ func TestHearsOfCancel(t *testing.T) {
 	go func() { stopped <- w.Run(ctx) }()
 	<-began
 	testkit.Must(c.Cancel(t.Context(), j.ID))(t)
-	if err := <-cause; !errors.Is(err, worker.ErrLeaseLost) || !errors.Is(err, client.ErrCancelled) {
-		t.Errorf("cause %v", err)
-	}
+	testkit.Failed(t, <-cause, worker.ErrLeaseLost, client.ErrCancelled)
 	stop()
 	testkit.Check(t, <-stopped)
-	if got, err := c.Job(t.Context(), j.ID); err != nil || got.Status != "cancelled" {
-		t.Errorf("%+v, %v", got, err)
-	}
+	got := testkit.Must(c.Job(t.Context(), j.ID))(t)
+	testkit.Equal(t, got.Status, "cancelled", got)
 }

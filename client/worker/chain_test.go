@@ -19,10 +19,8 @@ func TestChainedJobs(t *testing.T) {
 	c, ctx := s.Client, t.Context()
 	claim := func(typ string, n int) *client.Claim {
 		t.Helper()
-		held, err := c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Types: []string{typ}, Max: n})
-		if err != nil || len(held.Jobs) != n {
-			t.Fatal(typ, held, err)
-		}
+		held := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Types: []string{typ}, Max: n}))(t)
+		testkit.MustEqual(t, len(held.Jobs), n, typ, held)
 		return held
 	}
 	next := client.Attributes{OnComplete: &client.FollowOn{Type: "b", Attributes: client.Attributes{MaxAttempts: 7, OnComplete: &client.FollowOn{Client: "other", Type: "c"}}}}
@@ -35,9 +33,8 @@ func TestChainedJobs(t *testing.T) {
 	payload := client.JSONJob("then", []byte(`{"n":1}`))
 	payload.Client, payload.Meta = "own", map[string]string{"k": "v"}
 	done, err := c.Complete(ctx, held.Jobs[0].ID, held.ID, client.Outcome{Output: []byte("result"), Then: []client.NewJob{payload, client.TextJob("then", "x")}})
-	if err != nil || done.Status != "completed" {
-		t.Fatal(done, err)
-	}
+	testkit.NoError(t, err)
+	testkit.MustEqual(t, done.Status, "completed", done)
 	if _, results, err := c.CompleteClaim(ctx, held.ID, client.TextOutput("all"), client.JobOutcome{JobID: held.Jobs[1].ID, Outcome: client.Outcome{Code: "failed", Then: []client.NewJob{client.TextJob("then", "y")}}}); err != nil || results[0].Err() != nil {
 		t.Fatal(results, err)
 	}
@@ -46,16 +43,10 @@ func TestChainedJobs(t *testing.T) {
 		t.Errorf("%+v", j)
 	}
 	second := claim("b", 2)
-	if got := string(second.Jobs[0].Payload) + " " + string(second.Jobs[1].Payload); got != "result all" {
-		t.Errorf("the payloads of the next jobs are %s", got)
-	}
-	j, err := c.Job(ctx, second.Jobs[0].ID)
-	if err != nil || j.Hops != 1 || j.MaxAttempts != 7 || j.OnComplete == nil || j.OnComplete.Type != "c" {
-		t.Errorf("%+v, %v", j, err)
-	}
-	if _, _, err := c.CompleteClaim(ctx, second.ID, client.Outcome{Then: []client.NewJob{{Type: "x"}}}); !errors.Is(err, client.ErrBadRequest) {
-		t.Errorf("an outcome for all with jobs: %v", err)
-	}
+	testkit.Equal(t, string(second.Jobs[0].Payload)+" "+string(second.Jobs[1].Payload), "result all", "the payloads of the next jobs")
+	j := testkit.Must(c.Job(ctx, second.Jobs[0].ID))(t)
+	testkit.Holds(t, j.Hops == 1 && j.MaxAttempts == 7 && j.OnComplete != nil && j.OnComplete.Type == "c", j)
+	testkit.Fails2(c.CompleteClaim(ctx, second.ID, client.Outcome{Then: []client.NewJob{{Type: "x"}}}))(t, client.ErrBadRequest)
 }
 
 // TestUnget: a handler can return a job to its queue as if it had never been claimed.
@@ -107,18 +98,12 @@ func TestWorkerChains(t *testing.T) {
 			cancel() // the end of the chain
 		}
 	}}
-	if err := w.Run(ctx); err == nil || !strings.Contains(err.Error(), "100 jobs have already created each other") {
-		t.Errorf("Run: %v", err)
-	}
+	testkit.Failed(t, w.Run(ctx), "100 jobs have already created each other")
 	list := map[string]int{}
 	for j, err := range s.Client.Jobs(t.Context(), client.JobsQuery{}) {
 		testkit.NoError(t, err)
 		list[j.Type+" "+j.Status]++
-		if j.Type == "loop" && j.Status == "failed" && !strings.Contains(j.Error, "cannot be reported") {
-			t.Errorf("%+v", j)
-		}
+		testkit.Holds(t, j.Type != "loop" || j.Status != "failed" || strings.Contains(j.Error, "cannot be reported"), j)
 	}
-	if list["loop completed"] != 100 || list["loop failed"] != 1 || list["fails failed"] != 1 || len(list) != 3 {
-		t.Errorf("%v", list)
-	}
+	testkit.Holds(t, list["loop completed"] == 100 && list["loop failed"] == 1 && list["fails failed"] == 1 && len(list) == 3, list)
 }

@@ -47,9 +47,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 	}
 	t.Run("a malformed type ends Run", func(t *testing.T) {
 		w := &worker.Worker{Client: daybooktest.Start(t).Client, Types: []string{"no/name"}, Handler: well}
-		if err := tested(w).Run(t.Context()); !errors.Is(err, client.ErrBadRequest) {
-			t.Error(err)
-		}
+		testkit.Failed(t, tested(w).Run(t.Context()), client.ErrBadRequest)
 	})
 	for name, passing := range map[string]clienttest.Reply{"500": clienttest.Problem(500, "internal", "unknown"), "502": {Status: 502}, "404 of a proxy": {Status: 404}, "nobody listens": clienttest.RefusedConnection} {
 		t.Run("a failure that may be over soon does not end Run: "+name, func(t *testing.T) {
@@ -66,9 +64,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 				stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Handler: well})
 				time.Sleep(11 * time.Minute)
 				calls := f.To("/jobs/claim")
-				if last := calls[len(calls)-1]; last.At.Sub(began) < 10*time.Minute {
-					t.Error("it was given up")
-				}
+				testkit.Holds(t, calls[len(calls)-1].At.Sub(began) >= 10*time.Minute, "it was given up")
 				testkit.Check(t, stop())
 			})
 		})
@@ -79,9 +75,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 				var got int
 				f := clienttest.Runner(t, map[string]func(clienttest.Call) clienttest.Reply{"/jobs/claim": func(call clienttest.Call) clienttest.Reply {
 					n := int(call.Body["max"].(float64))
-					if n > max(c.batch, 1) {
-						t.Errorf("claimed %d", n)
-					}
+					testkit.Holds(t, n <= max(c.batch, 1), "claimed", n)
 					r := clienttest.HandOut(got+n, time.Hour)
 					if got > 0 { // each job is handed out once
 						r.Body = strings.Replace(r.Body, strings.Join(jobTexts(0, got), ",")+",", "", 1)
@@ -96,13 +90,9 @@ func TestClaimsOfAWorker(t *testing.T) {
 				}
 				stop := start(t, w)
 				synctest.Wait()
-				if got != c.held {
-					t.Errorf("%d are held", got)
-				}
+				testkit.Equal(t, got, c.held, "are held")
 				testkit.Check(t, stop())
-				if n := len(f.To("/jobs/{id}/release")); n != c.held {
-					t.Errorf("%d were given back", n)
-				}
+				testkit.Equal(t, len(f.To("/jobs/{id}/release")), c.held, "were given back")
 			})
 		})
 	}
@@ -154,12 +144,8 @@ func TestClaimsOfAWorker(t *testing.T) {
 			}})
 			time.Sleep(time.Second)
 			testkit.Check(t, stop())
-			if n := len(ev.ends()); n != jobs {
-				t.Errorf("%d jobs have ended", n)
-			}
-			if most < 3 || sizes[100] < 40 {
-				t.Errorf("%d claims were under way at once, of these sizes: %v", most, sizes)
-			}
+			testkit.Equal(t, len(ev.ends()), jobs, "jobs have ended")
+			testkit.Holds(t, most >= 3 && sizes[100] >= 40, most, "claims were under way at once, of these sizes", sizes)
 		})
 	})
 	t.Run("a queue without jobs has one claim, which waits", func(t *testing.T) {
@@ -178,9 +164,8 @@ func TestClaimsOfAWorker(t *testing.T) {
 			given, ended := 0, 0
 			f := clienttest.Runner(t, map[string]func(clienttest.Call) clienttest.Reply{"/jobs/claim": func(c clienttest.Call) clienttest.Reply {
 				n := int(c.Body["max"].(float64))
-				if held := given - ended; held+n > 4 {
-					t.Errorf("%d jobs are held, and %d more are claimed", held, n)
-				}
+				held := given - ended
+				testkit.Holds(t, held+n <= 4, held, "jobs are held, and", n, "more are claimed")
 				given += n
 				return clienttest.HandOutFrom(given-n, n, time.Hour)
 			}})
@@ -191,9 +176,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 			}})
 			time.Sleep(time.Minute)
 			testkit.Check(t, stop())
-			if ended < 4*55 {
-				t.Errorf("%d jobs in a minute", ended)
-			}
+			testkit.Holds(t, ended >= 4*55, ended, "jobs in a minute")
 		})
 	})
 	t.Run("while the server takes no reports, no more jobs are claimed", func(t *testing.T) {
@@ -206,13 +189,9 @@ func TestClaimsOfAWorker(t *testing.T) {
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Concurrency: 2, ReportTimeout: time.Second, Handler: well})
 			time.Sleep(time.Minute)
 			f.Serial(func() {
-				if given > 60 {
-					t.Errorf("%d jobs were claimed, and none can be reported", given)
-				}
+				testkit.Holds(t, given <= 60, given, "jobs were claimed, and none can be reported")
 			})
-			if err := stop(); !errors.Is(err, client.ErrOverloaded) {
-				t.Error(err)
-			}
+			testkit.Failed(t, stop(), client.ErrOverloaded)
 		})
 	})
 	t.Run("after an answer that is too large, fewer jobs are claimed", func(t *testing.T) {
@@ -229,9 +208,8 @@ func TestClaimsOfAWorker(t *testing.T) {
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Batch: 100, Prefetch: 1000, Handler: well})
 			time.Sleep(90 * time.Second)
 			testkit.Check(t, stop())
-			if got := fmt.Sprint(asked); !strings.HasPrefix(got, "[100 50 25 50 100") {
-				t.Errorf("asked for %s", got)
-			}
+			got := fmt.Sprint(asked)
+			testkit.Holds(t, strings.HasPrefix(got, "[100 50 25 50 100"), "asked for", got)
 		})
 	})
 	t.Run("a server that never answers does not delay a stop", func(t *testing.T) {
@@ -246,9 +224,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 			}})
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Handler: well})
 			time.Sleep(time.Minute)
-			if n := len(f.To("/jobs/claim")); n != 2 {
-				t.Errorf("%d claims", n)
-			}
+			testkit.Equal(t, len(f.To("/jobs/claim")), 2, "claims")
 			testkit.Check(t, stop())
 		})
 	})

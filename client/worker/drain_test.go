@@ -32,18 +32,13 @@ func TestDrain(t *testing.T) {
 			synctest.Wait()
 			began := time.Now()
 			testkit.Check(t, stop())
-			if d := time.Since(began); d < 5*time.Second || d > 7*time.Second {
-				t.Errorf("66 jobs, 16 at once, took %v", d)
-			}
+			d := time.Since(began)
+			testkit.Holds(t, d >= 5*time.Second && d <= 7*time.Second, "66 jobs, 16 at once, took", d)
 			ends := ev.ends()
 			for id, end := range ends {
-				if !errors.Is(end.Err, worker.ErrDraining) {
-					t.Errorf("%s: %v", id, end.Err)
-				}
+				testkit.Holds(t, errors.Is(end.Err, worker.ErrDraining), id, end.Err)
 			}
-			if len(ends) != 66 {
-				t.Errorf("%d ends", len(ends))
-			}
+			testkit.Equal(t, len(ends), 66, "ends")
 		})
 	})
 	t.Run("a job that is lost is already in its queue", func(t *testing.T) {
@@ -58,9 +53,8 @@ func TestDrain(t *testing.T) {
 			stop := start(t, w)
 			synctest.Wait()
 			testkit.Check(t, stop())
-			if err := ev.ends()[clienttest.TestID(0)].Err; !errors.Is(err, worker.ErrDraining) || errors.Is(err, client.ErrClaimLost) {
-				t.Error(err)
-			}
+			err := ev.ends()[clienttest.TestID(0)].Err
+			testkit.Holds(t, errors.Is(err, worker.ErrDraining) && !errors.Is(err, client.ErrClaimLost), err)
 		})
 	})
 	for _, c := range []struct{ down, timeout, took time.Duration }{{90 * time.Second, 0, 90 * time.Second}, {time.Hour, 0, 2 * time.Minute}, {time.Hour, 10 * time.Second, 10 * time.Second}} {
@@ -85,9 +79,8 @@ func TestDrain(t *testing.T) {
 				}})
 				time.Sleep(1500 * time.Millisecond)
 				err := stop()
-				if d := time.Since(began); d < c.took || d > c.took+10*time.Second {
-					t.Errorf("it took %v", d)
-				}
+				d := time.Since(began)
+				testkit.Holds(t, d >= c.took && d <= c.took+10*time.Second, "it took", d)
 				if back := c.down <= c.took; (err == nil) != back {
 					t.Error(err)
 				} else if reports := len(ev.ends()); reports != 2 || (ev.ends()[clienttest.TestID(1)].Err == nil) != back {
@@ -145,14 +138,10 @@ func TestDrain(t *testing.T) {
 			return client.Outcome{}, context.Cause(ctx)
 		}}
 		stop := start(t, w)
-		if first := <-begun; first != "a" {
-			t.Errorf("the first job is %q", first)
-		}
+		testkit.Equal(t, <-begun, "a", "the first job")
 		testkit.Check(t, stop())
-		claim, err := s.Client.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 3})
-		if err != nil || len(claim.Jobs) != 3 || claim.Jobs[0].RunAttempts != 1 || string(claim.Jobs[0].Payload) != "a" {
-			t.Errorf("%+v, %v", claim, err)
-		}
+		claim := testkit.Must(s.Client.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 3}))(t)
+		testkit.Holds(t, len(claim.Jobs) == 3 && claim.Jobs[0].RunAttempts == 1 && string(claim.Jobs[0].Payload) == "a", claim)
 	})
 }
 
@@ -176,9 +165,7 @@ func TestDrainStrandsNothing(t *testing.T) {
 		}}
 		testkit.NoError(t, tested(&w).Run(ctx))
 		q := testkit.Must(s.Client.Queue(t.Context(), "default", "default"))(t)
-		if n := q.Counts["active"]; n != 0 {
-			t.Fatalf("round %d: %d jobs stay claimed by a worker that has ended", round, n)
-		}
+		testkit.MustEqual(t, q.Counts["active"], 0, "round", round, "jobs stay claimed by a worker that has ended")
 	}
 }
 
@@ -199,8 +186,6 @@ func TestErrorThatPanics(t *testing.T) {
 			}
 		}}
 	testkit.NoError(t, w.Run(ctx))
-	j, err := s.Client.Job(t.Context(), added.JobIDs[0])
-	if err != nil || j.Status != "failed" || !strings.Contains(j.Error, "panic") {
-		t.Errorf("%+v, %v", j, err)
-	}
+	j := testkit.Must(s.Client.Job(t.Context(), added.JobIDs[0]))(t)
+	testkit.Holds(t, j.Status == "failed" && strings.Contains(j.Error, "panic"), j)
 }

@@ -51,17 +51,12 @@ func TestHandlersErrors(t *testing.T) {
 					for _, o := range list {
 						seen++
 						o := o.(map[string]any)
-						if want := c.code; o["code"] != want && !(want == "" && o["code"] == "ok") || o["delay_ms"] != c.delay {
-							t.Errorf("reported %v", o)
-						}
-						if (o["error"] != nil) != (c.code != "") {
-							t.Errorf("reported %v", o)
-						}
+						want := c.code
+						testkit.Holds(t, (o["code"] == want || want == "" && o["code"] == "ok") && o["delay_ms"] == c.delay, "reported", o)
+						testkit.Equal(t, o["error"] != nil, c.code != "", "reported", o)
 					}
 				}
-				if seen != 2 {
-					t.Errorf("%d reports", seen)
-				}
+				testkit.Equal(t, seen, 2, "reports")
 			})
 		})
 	}

@@ -36,9 +36,8 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 			}})
 			time.Sleep(time.Minute)
 			back := f.To("/jobs/{id}/release")
-			if len(back) != 2 || back[0].At.Sub(began).Truncate(10*time.Millisecond) != 3*time.Second || back[0].Body["how"] != "unget" || back[0].Body["claim_id"] != clienttest.TestClaim {
-				t.Errorf("given back: %+v", back)
-			}
+			testkit.Holds(t, len(back) == 2 && back[0].At.Sub(began).Truncate(10*time.Millisecond) == 3*time.Second &&
+				back[0].Body["how"] == "unget" && back[0].Body["claim_id"] == clienttest.TestClaim, "given back", back)
 			for _, c := range f.To("/jobs/claim") {
 				if at := c.At.Sub(began); at >= 3*time.Second && c.Body["max"] != 1.0 {
 					t.Errorf("after %v it claimed %v, with one handler", at, c.Body["max"])
@@ -46,9 +45,7 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 			}
 			testkit.Check(t, stop())
 			for id, end := range ev.ends() {
-				if (end.Err == nil) != (id == clienttest.TestID(0)) || errors.Is(end.Err, worker.ErrDraining) {
-					t.Errorf("%s: %v", id, end.Err)
-				}
+				testkit.Holds(t, (end.Err == nil) == (id == clienttest.TestID(0)) && !errors.Is(end.Err, worker.ErrDraining), id, end.Err)
 			}
 		})
 	})
@@ -58,13 +55,10 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 			f := clienttest.Runner(t, map[string]func(clienttest.Call) clienttest.Reply{"/jobs/claim": clienttest.Once(limited(1, 7*time.Second))})
 			var ev events
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", OnEvent: ev.add, Handler: until(ended)})
-			if d := (<-ended).Sub(began); d != 7*time.Second {
-				t.Errorf("it ended after %v", d)
-			}
+			testkit.Equal(t, (<-ended).Sub(began), 7*time.Second, "it ended")
 			testkit.Check(t, stop())
-			if end := ev.ends()[clienttest.TestID(0)]; !errors.Is(end.Err, worker.ErrLeaseLost) {
-				t.Error(end.Err)
-			}
+			end := ev.ends()[clienttest.TestID(0)]
+			testkit.Holds(t, errors.Is(end.Err, worker.ErrLeaseLost), end.Err)
 		})
 	})
 	t.Run("no job loses an attempt", func(t *testing.T) {
@@ -96,9 +90,8 @@ func TestJobsWithATimeOutDoNotWait(t *testing.T) {
 		<-all
 		testkit.Check(t, stop())
 		for _, id := range added.JobIDs {
-			if j, err := s.Client.Job(t.Context(), id); err != nil || j.Status != "completed" || j.RunAttempts != 1 || len(j.Attempts) > 0 {
-				t.Errorf("%+v, %v", j, err)
-			}
+			j := testkit.Must(s.Client.Job(t.Context(), id))(t)
+			testkit.Holds(t, j.Status == "completed" && j.RunAttempts == 1 && len(j.Attempts) == 0, j)
 		}
 	})
 }
@@ -126,9 +119,8 @@ func TestJobsClaimedAheadDoNotWaitForLong(t *testing.T) {
 		}})
 		time.Sleep(time.Minute)
 		back := f.To("/jobs/{id}/release")
-		if len(back) == 0 || back[0].At.Sub(began) < 9*time.Second || back[len(back)-1].At.Sub(began) > 12*time.Second {
-			t.Errorf("%d were given back", len(back))
-		}
+		testkit.Holds(t, len(back) != 0 && back[0].At.Sub(began) >= 9*time.Second &&
+			back[len(back)-1].At.Sub(began) <= 12*time.Second, len(back), "were given back")
 		testkit.Check(t, stop())
 	})
 }

@@ -29,9 +29,8 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			}}
 			stop := start(t, w)
 			time.Sleep(25 * time.Second)
-			if end, ok := ev.ends()[clienttest.TestID(0)]; !ok || end.Err != nil {
-				t.Errorf("%+v", end)
-			}
+			end, ok := ev.ends()[clienttest.TestID(0)]
+			testkit.Holds(t, ok && end.Err == nil, end)
 			testkit.Check(t, stop())
 		})
 	})
@@ -50,16 +49,10 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 				})
 				ended, began := make(chan time.Time, 1), time.Now()
 				stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", OnEvent: ev.add, Handler: until(ended)})
-				if d := (<-ended).Sub(began); d != c.lost {
-					t.Errorf("lost after %v", d)
-				}
+				testkit.Equal(t, (<-ended).Sub(began), c.lost, "lost")
 				testkit.Check(t, stop()) // a lost lease is no error of Run
-				if err := ev.ends()[clienttest.TestID(0)].Err; !errors.Is(err, worker.ErrLeaseLost) {
-					t.Error(err)
-				}
-				if len(f.To("/jobs/complete")) > 0 {
-					t.Error("a run without a lease was reported")
-				}
+				testkit.Failed(t, ev.ends()[clienttest.TestID(0)].Err, worker.ErrLeaseLost)
+				testkit.Holds(t, len(f.To("/jobs/complete")) <= 0, "a run without a lease was reported")
 			})
 		})
 	}
@@ -78,9 +71,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			})
 			ended := make(chan time.Time, 1)
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Handler: until(ended)})
-			if d := (<-ended).Sub(sent); d != 100*time.Second {
-				t.Errorf("lost %v after the tickle was sent", d)
-			}
+			testkit.Equal(t, (<-ended).Sub(sent), 100*time.Second, "lost after the tickle was sent")
 			testkit.Check(t, stop())
 		})
 	})
@@ -119,9 +110,8 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 	}
 	t.Run("a server that is starting gives it its full length again", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			if d := tickled(t, clienttest.Problem(503, "not_ready", "not_stored")); d < 67*time.Second || d > 70*time.Second {
-				t.Errorf("lost after %v", d)
-			}
+			d := tickled(t, clienttest.Problem(503, "not_ready", "not_stored"))
+			testkit.Holds(t, d >= 67*time.Second && d <= 70*time.Second, "lost after", d)
 		})
 	})
 	for name, answer := range map[string]clienttest.Reply{
@@ -130,9 +120,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 	} {
 		t.Run(name+" does not prove that no other runner gets the job", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				if d := tickled(t, answer); d != 10*time.Second {
-					t.Errorf("lost after %v", d)
-				}
+				testkit.Equal(t, tickled(t, answer), 10*time.Second, "lost")
 			})
 		})
 	}
@@ -158,16 +146,12 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 					return client.TextOutput("done all the same"), nil
 				}})
 				time.Sleep(20 * time.Second)
-				if err := stop(); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
+				testkit.Check(t, stop(), name)
 				reports := f.To("/jobs/complete")
-				if len(reports) != 1 || reports[0].Body["outcomes"].([]any)[0].(map[string]any)["claim_id"] != clienttest.TestClaim {
-					t.Errorf("%s: reported %+v", name, reports)
-				}
-				if end := ev.ends()[clienttest.TestID(0)]; errors.Is(end.Err, worker.ErrLeaseLost) != c.lost || !c.lost && end.Err != nil {
-					t.Errorf("%s: %+v", name, end)
-				}
+				testkit.MustEqual(t, len(reports), 1, name, "reported")
+				testkit.Equal(t, reports[0].Body["outcomes"].([]any)[0].(map[string]any)["claim_id"], clienttest.TestClaim, name, "reported", reports)
+				end := ev.ends()[clienttest.TestID(0)]
+				testkit.Holds(t, errors.Is(end.Err, worker.ErrLeaseLost) == c.lost && (c.lost || end.Err == nil), name, end)
 			})
 		}
 	})
@@ -211,22 +195,16 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 				}})
 				time.Sleep(30 * time.Second)
 				began := time.Now()
-				if err := stop(); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-				if took := time.Since(began); took > time.Minute {
-					t.Errorf("%s: the end took %v", name, took)
-				}
+				testkit.Check(t, stop(), name)
+				took := time.Since(began)
+				testkit.Holds(t, took <= time.Minute, name, "the end took", took)
 				reports := f.To("/jobs/complete")
 				if (len(reports) == 1) != c.reported || c.reported && reports[0].Body["outcomes"].([]any)[0].(map[string]any)["claim_id"] != clienttest.TestClaim {
 					t.Errorf("%s: reported %+v", name, reports)
 				}
-				if end := ev.ends()[clienttest.TestID(0)]; errors.Is(end.Err, worker.ErrLeaseLost) == c.counts || c.counts && end.Err != nil {
-					t.Errorf("%s: %+v", name, end)
-				}
-				if c.tickle.Status == 409 && len(f.To("/jobs/tickle")) != 1 {
-					t.Errorf("%s: a lost claim is tickled", name)
-				}
+				end := ev.ends()[clienttest.TestID(0)]
+				testkit.Holds(t, errors.Is(end.Err, worker.ErrLeaseLost) != c.counts && (!c.counts || end.Err == nil), name, end)
+				testkit.Holds(t, c.tickle.Status != 409 || len(f.To("/jobs/tickle")) == 1, name, "a lost claim is tickled")
 			})
 		}
 	})
@@ -238,9 +216,8 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 			})
 			ended, began := make(chan time.Time, 1), time.Now()
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Handler: until(ended)})
-			if d := (<-ended).Sub(began); d > 25*time.Minute {
-				t.Errorf("lost after %v", d)
-			}
+			d := (<-ended).Sub(began)
+			testkit.Holds(t, d <= 25*time.Minute, "lost after", d)
 			testkit.Check(t, stop())
 		})
 	})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // TestEndsSoon: the ended jobs of a claim wait for its running jobs only if these most likely end in time, and if the
@@ -43,8 +44,6 @@ func TestEndsSoon(t *testing.T) {
 		"nothing has ended for a second":  {claim(100, 99, client.Outcome{}), time.Second, false},
 		"nearly all ended within 49.5 ms": {claim(100, 99, client.Outcome{}), 49500 * time.Microsecond, true},
 	} {
-		if got := c.claim.endsSoon(began.Add(c.after)); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		testkit.Equal(t, c.claim.endsSoon(began.Add(c.after)), c.want, name)
 	}
 }

@@ -22,9 +22,8 @@ func TestReports(t *testing.T) {
 		s, _, err := work(t, 12, together(12, func(context.Context, *client.Job) (client.Outcome, error) {
 			return client.TextOutput(strings.Repeat("o", 1<<20)), nil
 		}))
-		if got := counts(t, s); err != nil || got["completed"] != 12 {
-			t.Errorf("%v, %v", got, err)
-		}
+		got := counts(t, s)
+		testkit.Holds(t, err == nil && got["completed"] == 12, got, err)
 	})
 	for name, o := range map[string]client.Outcome{
 		"malformed":     {ExitCode: 999},
@@ -44,20 +43,15 @@ func TestReports(t *testing.T) {
 				}
 				return client.Outcome{}, nil
 			}))
-			if err == nil || !strings.Contains(err.Error(), "report 1 outcomes;") {
-				t.Errorf("Run: %v", err)
-			}
-			if got := counts(t, s); got["completed"] != 4 {
-				t.Errorf("%v", got)
-			}
+			testkit.Failed(t, err, "report 1 outcomes;")
+			got := counts(t, s)
+			testkit.Equal(t, got["completed"], 4, got)
 			j, err := s.Client.Job(t.Context(), bad.Load().(string))
 			if err != nil || len(j.Attempts) != 1 || j.Attempts[0].Code != "error" || !strings.Contains(j.Attempts[0].Error, "cannot be reported") {
 				t.Errorf("%+v, %v", j, err)
 			}
 			for id, end := range ends {
-				if (end.Err != nil) != (id == j.ID) {
-					t.Errorf("%s: %v", id, end.Err)
-				}
+				testkit.Equal(t, end.Err != nil, id == j.ID, id, end.Err)
 			}
 		})
 	}
@@ -74,13 +68,10 @@ func TestReports(t *testing.T) {
 				}})
 				stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", OnEvent: ev.add, Handler: well})
 				time.Sleep(49 * time.Second)
-				if len(ev.ends()) > 0 {
-					t.Error("an event of an end came before its report")
-				}
+				testkit.Holds(t, len(ev.ends()) <= 0, "an event of an end came before its report")
 				time.Sleep(10 * time.Second)
-				if end, ok := ev.ends()[clienttest.TestID(0)]; !ok || end.Err != nil {
-					t.Errorf("%+v", end)
-				}
+				end, ok := ev.ends()[clienttest.TestID(0)]
+				testkit.Holds(t, ok && end.Err == nil, end)
 				testkit.Check(t, stop())
 			})
 		})
@@ -93,13 +84,10 @@ func TestReports(t *testing.T) {
 			})
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Batch: 40, Concurrency: 40, OnEvent: ev.add, Handler: well})
 			time.Sleep(5 * time.Minute)
-			if n := len(ev.ends()); n != 40 {
-				t.Errorf("%d ends", n)
-			}
+			testkit.Equal(t, len(ev.ends()), 40, "ends")
 			err := stop()
-			if !errors.Is(err, client.ErrOverloaded) || !strings.Contains(err.Error(), "report 40 outcomes;") || strings.Count(err.Error(), "disk_full") != 10 {
-				t.Error(err)
-			}
+			testkit.Holds(t, errors.Is(err, client.ErrOverloaded) &&
+				strings.Contains(err.Error(), "report 40 outcomes;") && strings.Count(err.Error(), "disk_full") == 10, err)
 		})
 	})
 	t.Run("of a whole claim are one small request", func(t *testing.T) {
@@ -144,9 +132,8 @@ func TestReports(t *testing.T) {
 					claims[o.(map[string]any)["claim_id"]] = true
 				}
 			}
-			if len(ev.ends()) != n || len(claims) != n || len(reports) > 3 {
-				t.Errorf("%d ends of %d claims in %d requests", len(ev.ends()), len(claims), len(reports))
-			}
+			testkit.Holds(t, len(ev.ends()) == n && len(claims) == n &&
+				len(reports) <= 3, len(ev.ends()), "ends of", len(claims), "claims in", len(reports), "requests")
 		})
 	})
 	t.Run("of a claim that has lost some jobs are repeated with an outcome each", func(t *testing.T) {
@@ -171,13 +158,10 @@ func TestReports(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 				for id, end := range ev.ends() {
-					if errors.Is(end.Err, worker.ErrLeaseLost) != (id == clienttest.TestID(3)) {
-						t.Errorf("%s: %s: %v", name, id, end.Err)
-					}
+					testkit.Equal(t, errors.Is(end.Err, worker.ErrLeaseLost), id == clienttest.TestID(3), name, id, end.Err)
 				}
-				if asked := f.To("/jobs/complete"); len(asked) != 2 || len(ev.ends()) != n {
-					t.Errorf("%s: %d requests, %d ends", name, len(asked), len(ev.ends()))
-				}
+				asked := f.To("/jobs/complete")
+				testkit.Holds(t, len(asked) == 2 && len(ev.ends()) == n, name, len(asked), "requests", len(ev.ends()), "ends")
 			})
 		}
 	})
@@ -214,13 +198,10 @@ func TestReports(t *testing.T) {
 			for _, c := range f.To("/jobs/complete") {
 				list, _ := c.Body["outcomes"].([]any)
 				per = append(per, len(list))
-				if len(c.Text) > 4<<20+1000 {
-					t.Errorf("a body of %d bytes", len(c.Text))
-				}
+				testkit.Holds(t, len(c.Text) <= 4<<20+1000, "a body of", len(c.Text), "bytes")
 			}
-			if fmt.Sprint(per) != "[1 3 3 2]" || len(ev.ends()) != 9 || err != nil {
-				t.Errorf("reported %v, %d ends, %v", per, len(ev.ends()), err)
-			}
+			testkit.Holds(t, fmt.Sprint(per) == "[1 3 3 2]" && len(ev.ends()) == 9 &&
+				err == nil, "reported", per, len(ev.ends()), "ends", err)
 		})
 	})
 	for _, status := range []int{400, 413} {
@@ -241,9 +222,8 @@ func TestReports(t *testing.T) {
 					}
 					return clienttest.Completed(c)
 				})
-				if len(took) != 21 || err == nil || !strings.Contains(err.Error(), "report 2 outcomes;") {
-					t.Errorf("%d outcomes arrived, %v", len(took), err)
-				}
+				testkit.Holds(t, len(took) == 21 && err != nil &&
+					strings.Contains(err.Error(), "report 2 outcomes;"), len(took), "outcomes arrived", err)
 				for id, end := range ev.ends() {
 					if (end.Err != nil) != bad[id] || strings.Contains(took[id], "bad_request") != bad[id] {
 						t.Errorf("%s: %v, reported %q", id, end.Err, took[id])
@@ -259,9 +239,7 @@ func TestReports(t *testing.T) {
 		testkit.Must(s.Client.AddLines(t.Context(), []byte("a\nb\n"), o))(t)
 		claim := testkit.Must(s.Client.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 2}))(t)
 		ended, _, err := s.Client.CompleteClaim(t.Context(), claim.ID, client.Outcome{})
-		if ended != 2 || err != nil {
-			t.Fatalf("ended %d, %v", ended, err)
-		}
+		testkit.MustHold(t, ended == 2 && err == nil, "ended", ended, err)
 		if ended, _, err = s.Client.CompleteClaim(t.Context(), claim.ID, client.Outcome{}); ended != 2 || err != nil {
 			t.Errorf("again: ended %d, %v", ended, err)
 		}

@@ -30,9 +30,8 @@ func TestWorkersSession(t *testing.T) {
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r7", Concurrency: 16, Batch: 1, OnEvent: ev.add, Handler: well})
 			time.Sleep(time.Second)
 			testkit.Check(t, stop())
-			if opens := f.To("/sessions"); len(opens) != 1 || opens[0].Body["runner_id"] != "r7" {
-				t.Errorf("opened: %+v", opens)
-			}
+			opens := f.To("/sessions")
+			testkit.Holds(t, len(opens) == 1 && opens[0].Body["runner_id"] == "r7", "opened", opens)
 			last, texts := map[string]int{}, map[string]string{}
 			for _, c := range f.All() {
 				if c.Route != "/jobs/claim" && c.Route != "/jobs/complete" {
@@ -47,12 +46,9 @@ func TestWorkersSession(t *testing.T) {
 				}
 				last[slot], texts[slot] = number, string(c.Text)
 			}
-			if ends := f.To("/sessions/{id}"); len(ends) != 1 || ends[0].Method != http.MethodDelete || ends[0].Id != clienttest.TestID(9000) {
-				t.Errorf("ended: %+v", ends)
-			}
-			if len(ev.ends()) != jobs {
-				t.Errorf("%d jobs have ended", len(ev.ends()))
-			}
+			ends := f.To("/sessions/{id}")
+			testkit.Holds(t, len(ends) == 1 && ends[0].Method == http.MethodDelete && ends[0].Id == clienttest.TestID(9000), "ended", ends)
+			testkit.Equal(t, len(ev.ends()), jobs, "jobs have ended")
 		})
 	})
 	t.Run("a claim whose answer was lost is repeated under its number", func(t *testing.T) {
@@ -75,9 +71,7 @@ func TestWorkersSession(t *testing.T) {
 					t.Errorf("%s is %q, and %q in the repeat", name, first, again)
 				}
 			}
-			if string(claims[0].Text) != string(claims[1].Text) {
-				t.Errorf("%s, and %s in the repeat", claims[0].Text, claims[1].Text)
-			}
+			testkit.Equal(t, string(claims[0].Text), string(claims[1].Text), "in the repeat")
 		})
 	})
 	t.Run("when the server has deleted the session, another is opened", func(t *testing.T) {
@@ -104,12 +98,8 @@ func TestWorkersSession(t *testing.T) {
 			time.Sleep(time.Second)
 			testkit.Check(t, stop())
 			ends := ev.ends()
-			if len(ends) != 2 || ends[clienttest.TestID(0)].Err != nil || ends[clienttest.TestID(1)].Err != nil {
-				t.Errorf("%+v", ends)
-			}
-			if sessions < 2 || sessions > 3 {
-				t.Errorf("%d sessions were opened", sessions)
-			}
+			testkit.Holds(t, len(ends) == 2 && ends[clienttest.TestID(0)].Err == nil && ends[clienttest.TestID(1)].Err == nil, ends)
+			testkit.Holds(t, sessions >= 2 && sessions <= 3, sessions, "sessions were opened")
 		})
 	})
 	t.Run("while the server has no room for a session, requests have no numbers, and later they have", func(t *testing.T) {
@@ -173,9 +163,8 @@ func TestWorkersSession(t *testing.T) {
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Concurrency: 1, Batch: 1, OnEvent: ev.add, Handler: well})
 			time.Sleep(10 * time.Second)
 			testkit.Check(t, stop())
-			if ends := ev.ends(); len(ends) != 3 || ends[clienttest.TestID(0)].Err != nil {
-				t.Errorf("%+v", ends)
-			}
+			ends := ev.ends()
+			testkit.Holds(t, len(ends) == 3 && ends[clienttest.TestID(0)].Err == nil, ends)
 		})
 	})
 	t.Run("after a drain the server has no key and no session", func(t *testing.T) {
@@ -188,9 +177,8 @@ func TestWorkersSession(t *testing.T) {
 		var during sync.Once
 		w := &worker.Worker{Client: s.Client, NoStream: true, Concurrency: 8, Batch: 3, Handler: func(context.Context, *client.Job) (client.Outcome, error) {
 			during.Do(func() {
-				if stats := totals(t, s); stats.Sessions != 1 || stats.Keys != 0 {
-					t.Errorf("while it works: %+v", stats)
-				}
+				stats := totals(t, s)
+				testkit.Holds(t, stats.Sessions == 1 && stats.Keys == 0, "while it works", stats)
 			})
 			return client.Outcome{}, nil
 		}, OnEvent: func(e worker.Event) {
@@ -201,12 +189,10 @@ func TestWorkersSession(t *testing.T) {
 		stop := start(t, w)
 		<-all
 		testkit.Check(t, stop())
-		if stats := totals(t, s); stats.Sessions != 0 || stats.Keys != 0 {
-			t.Errorf("after it: %+v", stats)
-		}
-		if got := counts(t, s); got["completed"] != jobs {
-			t.Errorf("%v", got)
-		}
+		stats := totals(t, s)
+		testkit.Holds(t, stats.Sessions == 0 && stats.Keys == 0, "after it", stats)
+		got := counts(t, s)
+		testkit.Equal(t, got["completed"], jobs, got)
 	})
 }
 

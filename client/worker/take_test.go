@@ -62,9 +62,7 @@ func TestTake(t *testing.T) {
 				first[i].End(client.Outcome{}, errors.New("the second end of a run")) // does not count
 			}
 			synctest.Wait()
-			if len(calls) < 2 || len(calls)+len(calls[1]) > 4 {
-				t.Fatalf("%d calls after two jobs have ended", len(calls))
-			}
+			testkit.MustHold(t, len(calls) >= 2 && len(calls)+len(calls[1]) <= 4, len(calls), "calls after two jobs have ended")
 			for _, i := range []int{0, 1, 3, 4} {
 				first[i].End(client.Outcome{}, fmt.Errorf("job %d", i))
 			}
@@ -81,17 +79,12 @@ func TestTake(t *testing.T) {
 				end := ends[clienttest.TestID(i)]
 				switch {
 				case i > 5:
-					if !errors.Is(end.Err, worker.ErrUnget) {
-						t.Errorf("job %d: %+v", i, end)
-					}
+					testkit.Holds(t, errors.Is(end.Err, worker.ErrUnget), "job", i, end)
 				case i == 2 || i == 5:
-					if end.Err != nil || string(end.Outcome.Output) != fmt.Sprint(i) {
-						t.Errorf("job %d: %+v", i, end)
-					}
+					testkit.Holds(t, end.Err == nil && string(end.Outcome.Output) == fmt.Sprint(i), "job", i, end)
 				default:
-					if end.Err != nil || end.Outcome.Code != "error" || end.Outcome.Error != fmt.Sprint("job ", i) {
-						t.Errorf("job %d: %+v", i, end)
-					}
+					testkit.Holds(t, end.Err == nil && end.Outcome.Code == "error" &&
+						end.Outcome.Error == fmt.Sprint("job ", i), "job", i, end)
 				}
 			}
 		})
@@ -113,9 +106,8 @@ func TestTake(t *testing.T) {
 			time.Sleep(time.Second)
 			testkit.Check(t, stop())
 			for id, end := range ev.ends() {
-				if want := map[bool]string{true: "", false: "error"}[id == clienttest.TestID(2)]; end.Err != nil || end.Outcome.Code != want {
-					t.Errorf("%s: %+v", id, end)
-				}
+				want := map[bool]string{true: "", false: "error"}[id == clienttest.TestID(2)]
+				testkit.Holds(t, end.Err == nil && end.Outcome.Code == want, id, end)
 			}
 		})
 	})
@@ -138,18 +130,14 @@ func TestTake(t *testing.T) {
 				for _, end := range ends {
 					codes[fmt.Sprint(end.Outcome.Code, end.Err)]++
 				}
-				if len(ends) != 5 || codes["error<nil>"] < 1 || codes["error<nil>"]+codes["<nil>"] != 5 {
-					t.Errorf("%v", codes)
-				}
+				testkit.Holds(t, len(ends) == 5 && codes["error<nil>"] >= 1 && codes["error<nil>"]+codes["<nil>"] == 5, codes)
 			})
 		})
 	}
 	t.Run("Handler and Take, or neither", func(t *testing.T) {
 		s := client.New("http://127.0.0.1:1", client.Options{})
 		for _, w := range []worker.Worker{{Client: s}, {Client: s, Handler: well, Take: func([]*worker.Run) {}}} {
-			if err := w.Run(t.Context()); err == nil {
-				t.Error("it ran")
-			}
+			testkit.Failed(t, w.Run(t.Context()))
 		}
 	})
 }
@@ -185,9 +173,7 @@ func TestRunIsAContext(t *testing.T) {
 	u.AfterFunc(after.Done)
 	context.AfterFunc(u, after.Done)
 	stopped := u.AfterFunc(func() { t.Error("a stopped function was called") })
-	if !stopped() || stopped() {
-		t.Error("a function was not stopped, or twice")
-	}
+	testkit.Holds(t, stopped() && !stopped(), "a function was not stopped, or twice")
 	reason := errors.New("the reason")
 	u.Cancel(reason)
 	u.Cancel(errors.New("another one"))
@@ -198,21 +184,15 @@ func TestRunIsAContext(t *testing.T) {
 	<-late
 	after.Wait()
 	for _, err := range []error{u.Err(), context.Cause(u), context.Cause(derived)} {
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, reason) {
-			t.Errorf("%v", err)
-		}
+		testkit.Failed(t, err, context.Canceled, reason)
 	}
-	if stopped() {
-		t.Error("a function that was called is stopped")
-	}
+	testkit.Holds(t, !stopped(), "a function that was called is stopped")
 	u.End(client.Outcome{}, nil)
 
 	ended := <-got
 	ended.End(client.Outcome{}, nil)
 	<-ended.Done() // as a Handler's context ends when it returns
-	if err := ended.Err(); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testkit.Failed(t, ended.Err(), context.Canceled)
 	for range cap(got) - 2 {
 		(<-got).End(client.Outcome{}, nil)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/internal/clienttest"
+	"github.com/daybookq/daybook/client/internal/testkit"
 	"github.com/daybookq/daybook/client/worker"
 )
 
@@ -79,20 +80,12 @@ func TestRunIsBounded(t *testing.T) {
 				if took := time.Since(began); took < c.took || took > c.took+time.Second || took > drain+report {
 					t.Errorf("Run returned after %v, not %v", took, c.took)
 				}
-				if errors.Is(err, worker.ErrUnfinished) != c.unfinished || !c.unfinished && err != nil {
-					t.Errorf("Run returned %v", err)
-				}
-				if c.unfinished && !strings.Contains(err.Error(), clienttest.TestID(0)) {
-					t.Errorf("the error names no job: %v", err)
-				}
+				testkit.Holds(t, errors.Is(err, worker.ErrUnfinished) == c.unfinished && (c.unfinished || err == nil), "Run returned", err)
+				testkit.Holds(t, !c.unfinished || strings.Contains(err.Error(), clienttest.TestID(0)), "the error names no job", err)
 				before := tickles.Load()
-				if before == 0 {
-					t.Error("nothing was tickled while the worker drained")
-				}
+				testkit.Holds(t, before != 0, "nothing was tickled while the worker drained")
 				time.Sleep(time.Minute)
-				if n := tickles.Load() - before; n != 0 {
-					t.Errorf("%d tickles after Run has returned", n)
-				}
+				testkit.Equal(t, tickles.Load()-before, 0, "tickles after Run has returned")
 			})
 		})
 	}
@@ -105,12 +98,10 @@ func TestRunIsBounded(t *testing.T) {
 				Handler: well, OnEvent: func(worker.Event) { <-release }})
 			synctest.Wait()
 			began := time.Now()
-			if err := stop(); err == nil || errors.Is(err, worker.ErrUnfinished) {
-				t.Errorf("Run returned %v", err)
-			}
-			if took := time.Since(began); took > drain+report {
-				t.Errorf("Run returned after %v", took)
-			}
+			err := stop()
+			testkit.Holds(t, err != nil && !errors.Is(err, worker.ErrUnfinished), "Run returned", err)
+			took := time.Since(began)
+			testkit.Holds(t, took <= drain+report, "Run returned after", took)
 		})
 	})
 }

@@ -133,7 +133,6 @@ func TestWorkerOutlivesARestart(t *testing.T) {
 		testkit.Check(t, <-ended)
 	}
 	testkit.Check(t, stop())
-	if got := counts(t, s); got["completed"] != 2 {
-		t.Errorf("%v", got)
-	}
+	got := counts(t, s)
+	testkit.Equal(t, got["completed"], 2, got)
 }

@@ -127,9 +127,7 @@ func TestArchivesThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			entries := append([]*tar.Header{regular("good", "content")}, tt.entries...)
 			m, _, err := read(t, archiveOf(t, append(entries, regular("later", "x"))...))
-			if m != nil || !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
-				t.Errorf("%v, %v", m, err)
-			}
+			testkit.Holds(t, m == nil && errors.Is(err, tt.want) && strings.Contains(err.Error(), tt.text), m, err)
 		})
 	}
 }
@@ -148,9 +146,7 @@ func TestSparseFilesAreRefused(t *testing.T) {
 			args = append([]string{"--format=posix"}, args...)
 		}
 		text := testkit.Must(exec.Command("tar", args...).Output())(t)
-		if len(text) > 1<<20 {
-			t.Fatalf("%s: tar has not found the hole", format)
-		}
+		testkit.MustHold(t, len(text) <= 1<<20, format, "tar has not found the hole")
 		if m, _, err := read(t, text); m != nil || !errors.Is(err, ErrArchive) || !strings.Contains(err.Error(), `"holes" is a sparse file`) {
 			t.Errorf("%s: %v, %v", format, m, err)
 		}
@@ -163,9 +159,7 @@ func TestArchivesThatAreCutOff(t *testing.T) {
 	testkit.Must2(read(t, whole))(t)
 	for n := range len(whole) {
 		m, _, err := read(t, whole[:n])
-		if m != nil || !errors.Is(err, ErrArchive) {
-			t.Fatalf("the first %d of %d bytes: %v, %v", n, len(whole), m, err)
-		}
+		testkit.MustHold(t, m == nil && errors.Is(err, ErrArchive), "the first", n, "of", len(whole), "bytes", m, err)
 	}
 	broken := errors.New("the connection has ended")
 	for _, n := range []int{0, 100, 512, 2000, len(whole) - 1} {
@@ -179,12 +173,9 @@ func TestArchivesThatAreCutOff(t *testing.T) {
 			t.Errorf("with %d bytes more: %v, %v", len(more), m, err)
 		}
 	}
-	if _, _, err := read(t, append(slices.Clone(whole), make([]byte, 20_000)...)); err != nil {
-		t.Errorf("with zeros at its end: %v", err)
-	}
-	if m, _, err := read(t, archiveOf(t)); err != nil || len(m.Files) != 0 {
-		t.Errorf("an archive without entries: %v, %v", m, err)
-	}
+	testkit.Must2(read(t, append(slices.Clone(whole), make([]byte, 20_000)...)))(t)
+	m, _ := testkit.Must2(read(t, archiveOf(t)))(t)
+	testkit.Equal(t, len(m.Files), 0, "an archive without entries:", m)
 }
 
 // TestDamagedArchives: a changed byte never makes Read panic or fail with another error. Contents have no checksum in
@@ -195,9 +186,7 @@ func TestDamagedArchives(t *testing.T) {
 		damaged := slices.Clone(whole)
 		damaged[i] ^= 0x40
 		m, _, err := read(t, damaged)
-		if (m == nil) == (err == nil) {
-			t.Fatalf("byte %d: %v, %v", i, m, err)
-		}
+		testkit.MustHold(t, (m == nil) != (err == nil), "byte", i, m, err)
 		if err != nil && !errors.Is(err, ErrArchive) && !errors.Is(err, fileset.ErrPath) && !errors.Is(err, fileset.ErrTooLarge) {
 			t.Fatalf("byte %d: %v", i, err)
 		}
@@ -232,15 +221,12 @@ func TestHeadersWithoutEnd(t *testing.T) {
 		e := &endless{text: text}
 		began := time.Now()
 		m, err := Read(t.Context(), e, newMemory())
-		if m != nil || !errors.Is(err, ErrArchive) || e.read > maxOverheadBytes+1<<20 {
-			t.Errorf("%s: %v, %v after %d bytes", name, m, err, e.read)
-		}
+		testkit.Holds(t, m == nil && errors.Is(err, ErrArchive) && e.read <= maxOverheadBytes+1<<20, name, m, err, "after", e.read, "bytes")
 		t.Logf("%s: given up after %d bytes, %s", name, e.read, time.Since(began))
 	}
 	zeros := io.MultiReader(bytes.NewReader(archiveOf(t)), &endless{text: make([]byte, 1<<16)})
-	if m, err := Read(t.Context(), zeros, newMemory()); m != nil || !errors.Is(err, ErrArchive) {
-		t.Errorf("zeros without end: %v, %v", m, err)
-	}
+	m, err := Read(t.Context(), zeros, newMemory())
+	testkit.Holds(t, m == nil && errors.Is(err, ErrArchive), "zeros without end", m, err)
 }
 
 // TestForms: Read accepts the forms of archives that tar programs write.
@@ -256,9 +242,8 @@ func TestForms(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %d %v", f.Path, f.Size, f.Executable))
 	}
 	want := []string{"bin/run 2 true", deep + " 1 false", "zero 0 false", "é 1 false"}
-	if !slices.Equal(got, want) || !slices.Equal(m.EmptyDirectories, []string{"empty", "out/none"}) || len(blobs.blobs) != 3 {
-		t.Errorf("%q, %q, %d blobs", got, m.EmptyDirectories, len(blobs.blobs))
-	}
+	testkit.Holds(t, slices.Equal(got, want) && slices.Equal(m.EmptyDirectories, []string{"empty", "out/none"}) &&
+		len(blobs.blobs) == 3, got, m.EmptyDirectories, len(blobs.blobs), "blobs")
 	if _, err := exec.LookPath("tar"); err != nil {
 		t.Skip("there is no tar here, whose forms the rest of this test reads")
 	}
@@ -268,10 +253,8 @@ func TestForms(t *testing.T) {
 	for _, form := range []string{"gnu", "oldgnu", "posix"} {
 		for _, what := range []string{".", "directory"} {
 			text := testkit.Must(exec.Command("tar", "-C", dir, "--format="+form, "-c", what).Output())(t)
-			m, _, err := read(t, text)
-			if err != nil || len(m.Files) != 1 || m.Files[0].Path != deep || len(m.EmptyDirectories) != 1 {
-				t.Errorf("%s %s: %+v, %v", form, what, m, err)
-			}
+			m, _ := testkit.Must2(read(t, text))(t)
+			testkit.Holds(t, len(m.Files) == 1 && m.Files[0].Path == deep && len(m.EmptyDirectories) == 1, form, what, m)
 		}
 	}
 }
@@ -290,15 +273,11 @@ func TestWriteAndRead(t *testing.T) {
 		return b.Bytes()
 	}
 	text := write()
-	if !bytes.Equal(text, write()) {
-		t.Error("it is another archive the second time")
-	}
+	testkit.Holds(t, bytes.Equal(text, write()), "it is another archive the second time")
 	again, others := testkit.Must2(read(t, text))(t)
 	first, _ := m.Encode()
 	second, _ := again.Encode()
-	if !bytes.Equal(first, second) || !maps.EqualFunc(blobs.blobs, others.blobs, bytes.Equal) {
-		t.Errorf("%s became %s", first, second)
-	}
+	testkit.Holds(t, bytes.Equal(first, second) && maps.EqualFunc(blobs.blobs, others.blobs, bytes.Equal), first, "became", second)
 	for name, copyFile := range map[string]func(w io.Writer, f *fileset.File) error{
 		"too short": func(w io.Writer, f *fileset.File) error {
 			_, err := w.Write(blobs.blobs[f.Blob][:f.Size/2])
@@ -310,9 +289,7 @@ func TestWriteAndRead(t *testing.T) {
 		},
 		"none": func(w io.Writer, f *fileset.File) error { return io.ErrUnexpectedEOF },
 	} {
-		if err := Write(t.Context(), io.Discard, m, copyFile); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		testkit.Holds(t, Write(t.Context(), io.Discard, m, copyFile) != nil, name, "no error")
 	}
 	if _, err := exec.LookPath("tar"); err != nil {
 		t.Skip("there is no tar here, which the rest of this test runs")
@@ -320,20 +297,16 @@ func TestWriteAndRead(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command("tar", "-C", dir, "-x")
 	cmd.Stdin = bytes.NewReader(text)
-	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Fatalf("tar -x: %v, %s", err, out)
-	}
+	out := testkit.Must(cmd.CombinedOutput())(t)
+	testkit.MustHold(t, len(out) == 0, "tar -x", out)
 	for path, want := range map[string]string{"b": "x", "run": "#!", deep: "deep", "large": large, "zero": ""} {
-		if got, err := os.ReadFile(filepath.Join(dir, path)); err != nil || string(got) != want {
-			t.Errorf("%s: %d bytes, %v", path, len(got), err)
-		}
+		got := testkit.Must(os.ReadFile(filepath.Join(dir, path)))(t)
+		testkit.Holds(t, string(got) == want, path, len(got), "bytes")
 	}
-	if info, err := os.Stat(filepath.Join(dir, "run")); err != nil || info.Mode()&0o111 == 0 {
-		t.Errorf("run: %v, %v", info, err)
-	}
-	if info, err := os.Stat(filepath.Join(dir, "empty")); err != nil || !info.IsDir() {
-		t.Errorf("empty: %v, %v", info, err)
-	}
+	info := testkit.Must(os.Stat(filepath.Join(dir, "run")))(t)
+	testkit.Holds(t, info.Mode()&0o111 != 0, "run", info)
+	info = testkit.Must(os.Stat(filepath.Join(dir, "empty")))(t)
+	testkit.Holds(t, info.IsDir(), "empty", info)
 }
 
 // TestErrorsOfTheBatch: Read returns the error of storing a file, small or large.
@@ -346,15 +319,13 @@ func TestErrorsOfTheBatch(t *testing.T) {
 		}
 		m := newMemory()
 		m.fail = full
-		if got, err := Read(t.Context(), bytes.NewReader(archiveOf(t, entries...)), m); got != nil || !errors.Is(err, full) {
-			t.Errorf("files of %d bytes: %v, %v", size, got, err)
-		}
+		got, err := Read(t.Context(), bytes.NewReader(archiveOf(t, entries...)), m)
+		testkit.Holds(t, got == nil && errors.Is(err, full), "files of", size, "bytes", got, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := Read(ctx, bytes.NewReader(archiveOf(t, regular("a", "x"))), newMemory()); got != nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("after a cancel: %v, %v", got, err)
-	}
+	got, err := Read(ctx, bytes.NewReader(archiveOf(t, regular("a", "x"))), newMemory())
+	testkit.Holds(t, got == nil && errors.Is(err, context.Canceled), "after a cancel", got, err)
 }
 
 // many returns an archive of n files, which is written while it is read.
@@ -381,10 +352,8 @@ func many(n, size int) io.Reader {
 
 func TestLargestArchive(t *testing.T) {
 	began := time.Now()
-	m, err := Read(t.Context(), many(fileset.MaxFiles, 20), &memory{blobs: map[fileset.Address][]byte{}, drop: true})
-	if err != nil || len(m.Files) != fileset.MaxFiles {
-		t.Fatal(err)
-	}
+	m := testkit.Must(Read(t.Context(), many(fileset.MaxFiles, 20), &memory{blobs: map[fileset.Address][]byte{}, drop: true}))(t)
+	testkit.MustEqual(t, len(m.Files), fileset.MaxFiles)
 	t.Logf("%d files in %s", fileset.MaxFiles, time.Since(began))
 	r := many(fileset.MaxFiles+1, 0)
 	defer r.(io.Closer).Close()
@@ -419,9 +388,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, blobs, err := read(t, text)
 		if err != nil {
-			if !errors.Is(err, ErrArchive) && !errors.Is(err, fileset.ErrPath) && !errors.Is(err, fileset.ErrTooLarge) {
-				t.Fatal(err)
-			}
+			testkit.MustHold(t, errors.Is(err, ErrArchive) || errors.Is(err, fileset.ErrPath) || errors.Is(err, fileset.ErrTooLarge), err)
 			return
 		}
 		testkit.Must(m.Encode())(t)

@@ -99,9 +99,7 @@ func write(t *testing.T, dir, path, content string) {
 
 func has(t *testing.T, dir, path, content string) {
 	t.Helper()
-	if got, err := os.ReadFile(filepath.Join(dir, path)); err != nil || string(got) != content {
-		t.Errorf("%s is %q, %v", path, got, err)
-	}
+	testkit.Equal(t, string(testkit.Must(os.ReadFile(filepath.Join(dir, path)))(t)), content, path)
 }
 
 // leftover fails if a directory contains other names than the given ones.
@@ -109,9 +107,7 @@ func leftover(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	entries := testkit.Must(os.ReadDir(dir))(t)
 	for _, e := range entries {
-		if !slices.Contains(names, e.Name()) {
-			t.Errorf("%s is left", e.Name())
-		}
+		testkit.Holds(t, slices.Contains(names, e.Name()), e.Name(), "is left")
 	}
 }
 
@@ -129,14 +125,10 @@ func TestPullAndScan(t *testing.T) {
 	s.add(m, "zero", "")
 	s.add(m, strings.Repeat("directory/", 60)+"file", strings.Repeat("x", 100_000))
 	root := openRoot(t, dir)
-	moved, err := Pull(t.Context(), s, root, m, Options{})
-	if err != nil || moved != (Moved{Files: 5, Bytes: m.Bytes()}) {
-		t.Fatalf("%+v, %v", moved, err)
-	}
+	testkit.MustEqual(t, testkit.Must(Pull(t.Context(), s, root, m, Options{}))(t), Moved{Files: 5, Bytes: m.Bytes()})
 	has(t, dir, "a", "content")
-	if info, err := os.Stat(filepath.Join(dir, "bin/run")); err != nil || info.Mode()&0o100 == 0 {
-		t.Errorf("bin/run: %v, %v", info, err)
-	}
+	info := testkit.Must(os.Stat(filepath.Join(dir, "bin/run")))(t)
+	testkit.Holds(t, info.Mode()&0o100 != 0, "bin/run", info)
 	leftover(t, dir, "a", "bin", "directory", "empty", "out", "same", "zero")
 	same := func() {
 		t.Helper()
@@ -148,15 +140,11 @@ func TestPullAndScan(t *testing.T) {
 	}
 	same()
 
-	if moved, err := Pull(t.Context(), s, root, m, Options{Parallel: 1}); err != nil || moved != (Moved{Skipped: 5}) {
-		t.Errorf("again: %+v, %v", moved, err)
-	}
+	testkit.Equal(t, testkit.Must(Pull(t.Context(), s, root, m, Options{Parallel: 1}))(t), Moved{Skipped: 5}, "again")
 	write(t, dir, "a", "CONTENT")
 	write(t, dir, "zero", "x")
 	testkit.NoError(t, errors.Join(os.Chmod(filepath.Join(dir, "bin/run"), 0o644), os.Chmod(filepath.Join(dir, "same"), 0o755)))
-	if moved, err := Pull(t.Context(), s, root, m, Options{}); err != nil || moved != (Moved{Files: 2, Skipped: 3, Bytes: 7}) {
-		t.Errorf("after changes: %+v, %v", moved, err)
-	}
+	testkit.Equal(t, testkit.Must(Pull(t.Context(), s, root, m, Options{}))(t), Moved{Files: 2, Skipped: 3, Bytes: 7}, "after changes")
 	same()
 }
 
@@ -176,25 +164,18 @@ func TestPushSendsWhatIsMissing(t *testing.T) {
 		t.Errorf("%d files, %+v, %d stored", len(m.Files), moved, s.stored)
 	}
 	write(t, dir, "d0/f0", "another")
-	if _, moved := push(); moved.Files != 1 || moved.Bytes != 7 || s.stored != 51 {
-		t.Errorf("%+v, %d stored", moved, s.stored)
-	}
-	m, err := Scan(t.Context(), root, noPatterns(t, "d1/**", "!**/f1"), Options{})
-	if err != nil || len(m.Files) != 14 {
-		t.Errorf("%d files, %v", len(m.Files), err)
-	}
+	_, moved := push()
+	testkit.Holds(t, moved.Files == 1 && moved.Bytes == 7 && s.stored == 51, moved, s.stored, "stored")
+	m := testkit.Must(Scan(t.Context(), root, noPatterns(t, "d1/**", "!**/f1"), Options{}))(t)
+	testkit.Equal(t, len(m.Files), 14, "files")
 	m, _ = Scan(t.Context(), root, noPatterns(t), Options{})
 	write(t, dir, "d3/f3", "changed after the scan")
 	delete(s.blobs, fileset.AddressOf([]byte("1"))) // of f2 and f3
 	write(t, dir, "d2/f2", "changed, too")
-	if _, err := Push(t.Context(), s, root, m.Manifest, Options{}); err == nil || !strings.Contains(err.Error(), "has changed while it was pushed") {
-		t.Errorf("a file that has changed: %v", err)
-	}
+	testkit.Fails(Push(t.Context(), s, root, m.Manifest, Options{}))(t, "has changed while it was pushed")
 	write(t, dir, "d2/f2", "2")
 	write(t, dir, "d3/f3", "2")
-	if _, err := Push(t.Context(), s, root, m.Manifest, Options{}); !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "it has the digest") {
-		t.Errorf("a file that has changed, of the same size: %v", err)
-	}
+	testkit.Fails(Push(t.Context(), s, root, m.Manifest, Options{}))(t, ErrChanged, "it has the digest")
 }
 
 // TestChangesAreFound: a file that changes after its Scan, or while it is read, is an error, even if its size and its
@@ -224,17 +205,13 @@ func TestChangesAreFound(t *testing.T) {
 			testkit.NoError(t, WriteArchive(t.Context(), whole, root, tree))
 			testkit.Check(t, tree.Unchanged(t.Context(), root))
 			cut := &trigger{at: 20_000, do: func() error { return change(dir) }}
-			if err := WriteArchive(t.Context(), cut, root, tree); !errors.Is(err, ErrChanged) || cut.err != nil {
-				t.Errorf("%v, %v", err, cut.err)
-			}
-			if name != "one that was sent already" && cut.n >= whole.n-1024 {
-				t.Errorf("%d of %d bytes were written", cut.n, whole.n)
-			}
+			err := WriteArchive(t.Context(), cut, root, tree)
+			testkit.Holds(t, errors.Is(err, ErrChanged) && cut.err == nil, err, cut.err)
+			testkit.Holds(t, name == "one that was sent already" || cut.n < whole.n-1024, cut.n, "of", whole.n, "bytes were written")
 			if name == "other content, same time" {
 				s := newStore()
-				if _, err := Push(t.Context(), s, root, &fileset.Manifest{Files: tree.Files[1:]}, Options{}); !errors.Is(err, ErrChanged) || s.stored != 0 {
-					t.Errorf("Push: %v, %d were stored", err, s.stored)
-				}
+				_, err := Push(t.Context(), s, root, &fileset.Manifest{Files: tree.Files[1:]}, Options{})
+				testkit.Holds(t, errors.Is(err, ErrChanged) && s.stored == 0, "Push", err, s.stored, "were stored")
 			} else if err := tree.Unchanged(t.Context(), root); !errors.Is(err, ErrChanged) {
 				t.Errorf("Unchanged: %v", err)
 			}
@@ -247,19 +224,15 @@ func TestChangesAreFound(t *testing.T) {
 	defer in.Close()
 	for _, from := range []int64{0, 100, 69_999, 5, 70_000, 0} { // like an upload that is resumed
 		testkit.Must(in.Seek(from, io.SeekStart))(t)
-		if got, err := io.ReadAll(in); err != nil || string(got) != content[from:] {
-			t.Errorf("from %d: %d bytes, %v", from, len(got), err)
-		}
+		got := testkit.Must(io.ReadAll(in))(t)
+		testkit.Holds(t, string(got) == content[from:], "from", from, len(got), "bytes")
 	}
-	if size, err := in.Seek(0, io.SeekEnd); err != nil || size != 70_000 {
-		t.Errorf("%d, %v", size, err)
-	}
+	testkit.Equal(t, testkit.Must(in.Seek(0, io.SeekEnd))(t), 70_000)
 	write(t, dir, "a", other)
 	in.Seek(69_000, io.SeekStart)
 	in.Seek(0, io.SeekStart)
-	if got, err := io.ReadAll(in); !errors.Is(err, ErrChanged) || len(got) == len(content) {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
+	got, err := io.ReadAll(in)
+	testkit.Holds(t, errors.Is(err, ErrChanged) && len(got) != len(content), len(got), "bytes", err)
 }
 
 // trigger is a writer that calls a function once it has received some bytes.
@@ -333,10 +306,7 @@ func TestPullDoesNotEscape(t *testing.T) {
 			s.add(m, "victim", "attack")
 			s.add(m, "d/victim", "attack")
 			tt.make(dir)
-			_, err := Pull(t.Context(), s, openRoot(t, dir), m, Options{})
-			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
-				t.Errorf("%v", err)
-			}
+			testkit.Fails(Pull(t.Context(), s, openRoot(t, dir), m, Options{}))(t, tt.want, tt.text)
 			has(t, outside, "victim", "untouched")
 			leftover(t, outside, "victim")
 			leftover(t, dir, "victim", "d", "x")
@@ -357,18 +327,14 @@ func TestPullDoesNotEscape(t *testing.T) {
 		}
 		for range 50 { // a directory that was replaced by a link is an error
 			n = 0
-			if _, err := Pull(t.Context(), s, openRoot(t, dir), m, Options{Parallel: 1}); err == nil {
-				t.Error("no error")
-			}
+			testkit.Fails(Pull(t.Context(), s, openRoot(t, dir), m, Options{Parallel: 1}))(t)
 			if s.copied > 60 {
 				break
 			}
 		}
 		has(t, outside, "victim", "untouched")
 		leftover(t, outside, "victim")
-		if s.copied == 0 {
-			t.Error("nothing was fetched")
-		}
+		testkit.Holds(t, s.copied != 0, "nothing was fetched")
 	})
 }
 
@@ -384,26 +350,20 @@ func TestScanRefusesSpecialFiles(t *testing.T) {
 		testkit.NoError(t, make(filepath.Join(dir, "special")))
 		root := openRoot(t, dir)
 		_, err := Scan(t.Context(), root, noPatterns(t), Options{})
-		if !errors.Is(err, ErrNotRegular) || !strings.Contains(err.Error(), `"special" is `+name) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if m, err := Scan(t.Context(), root, noPatterns(t, "!special"), Options{}); err != nil || len(m.Files) != 1 {
-			t.Errorf("%s that is excluded: %+v, %v", name, m, err)
-		}
+		testkit.Holds(t, errors.Is(err, ErrNotRegular) && strings.Contains(err.Error(), `"special" is `+name), name, err)
+		m := testkit.Must(Scan(t.Context(), root, noPatterns(t, "!special"), Options{}))(t)
+		testkit.Equal(t, len(m.Files), 1, name, "that is excluded:", m)
 		if _, _, err := describe(t.Context(), root, "special"); !errors.Is(err, ErrNotRegular) {
 			t.Errorf("%s that was a file when it was listed: %v", name, err)
 		}
 	}
 	dir := t.TempDir()
 	write(t, dir, `back\slash`, "x")
-	if _, err := Scan(t.Context(), openRoot(t, dir), noPatterns(t), Options{}); !errors.Is(err, fileset.ErrPath) {
-		t.Errorf("a backslash: %v", err)
-	}
+	testkit.Fails(Scan(t.Context(), openRoot(t, dir), noPatterns(t), Options{}))(t, fileset.ErrPath)
 	dir = t.TempDir()
 	write(t, dir, temporaryPrefix+"left/0", "x")
-	if m, err := Scan(t.Context(), openRoot(t, dir), noPatterns(t), Options{}); err != nil || len(m.Files) != 0 {
-		t.Errorf("what a killed Pull has left: %+v, %v", m, err)
-	}
+	m := testkit.Must(Scan(t.Context(), openRoot(t, dir), noPatterns(t), Options{}))(t)
+	testkit.Equal(t, len(m.Files), 0, "what a killed Pull has left:", m)
 }
 
 // TestDamagedBlobs: content with a wrong digest or size never gets the path of a file.
@@ -413,9 +373,8 @@ func TestDamagedBlobs(t *testing.T) {
 		f := s.add(m, "a", "content")
 		s.blobs[f.Blob] = []byte(content)
 		write(t, dir, "a", "old")
-		if _, err := Pull(t.Context(), s, openRoot(t, dir), m, Options{}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), `pull "a"`) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := Pull(t.Context(), s, openRoot(t, dir), m, Options{})
+		testkit.Holds(t, errors.Is(err, ErrDamaged) && strings.Contains(err.Error(), `pull "a"`), name, err)
 		has(t, dir, "a", "old")
 		leftover(t, dir, "a")
 	}
@@ -430,31 +389,19 @@ func TestPullGoesOn(t *testing.T) {
 	s.failAt = 50
 	root := openRoot(t, dir)
 	first, err := Pull(t.Context(), s, root, m, Options{})
-	if err == nil || first.Files == 0 {
-		t.Fatalf("%+v, %v", first, err)
-	}
+	testkit.MustHold(t, err != nil && first.Files != 0, first, err)
 	s.failAt = 0
-	second, err := Pull(t.Context(), s, root, m, Options{})
-	if err != nil || second.Skipped != first.Files || second.Files != 100-first.Files {
-		t.Errorf("%+v after %+v, %v", second, first, err)
-	}
+	second := testkit.Must(Pull(t.Context(), s, root, m, Options{}))(t)
+	testkit.Holds(t, second.Skipped == first.Files && second.Files == 100-first.Files, second, "after", first)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Pull(ctx, s, openRoot(t, t.TempDir()), m, Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("after a cancel: %v", err)
-	}
-	if _, err := Scan(ctx, root, noPatterns(t), Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("Scan after a cancel: %v", err)
-	}
+	testkit.Fails(Pull(ctx, s, openRoot(t, t.TempDir()), m, Options{}))(t, context.Canceled)
+	testkit.Fails(Scan(ctx, root, noPatterns(t), Options{}))(t, context.Canceled)
 	bad := &fileset.Manifest{Files: []fileset.File{{Path: "../x"}}}
-	if _, err := Pull(t.Context(), s, root, bad, Options{}); !errors.Is(err, fileset.ErrPath) {
-		t.Errorf("a path that escapes: %v", err)
-	}
+	testkit.Fails(Pull(t.Context(), s, root, bad, Options{}))(t, fileset.ErrPath)
 	if os.Geteuid() != 0 && runtime.GOOS == "linux" {
 		readOnly := t.TempDir()
 		testkit.NoError(t, os.Chmod(readOnly, 0o500))
-		if _, err := Pull(t.Context(), s, openRoot(t, readOnly), m, Options{}); !errors.Is(err, fs.ErrPermission) {
-			t.Errorf("a directory that cannot be written: %v", err)
-		}
+		testkit.Fails(Pull(t.Context(), s, openRoot(t, readOnly), m, Options{}))(t, fs.ErrPermission)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // cutter forwards connections to a server, and can cut all of them.
@@ -18,10 +20,7 @@ type cutter struct {
 
 func NewCutter(t *testing.T, url string) *cutter {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	c := &cutter{Url: "http://" + l.Addr().String(), conns: map[net.Conn]struct{}{}}
 	var forwarding sync.WaitGroup
 	t.Cleanup(func() {

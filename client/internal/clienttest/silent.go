@@ -11,6 +11,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
 // SilentServer accepts streams and answers hello. Then it calls then. HTTP requests are refused.
@@ -33,9 +34,7 @@ func SilentServer(t *testing.T, heartbeat time.Duration, then func(*websocket.Co
 			t.Error(err)
 		}
 		hello := fmt.Sprintf(`{"n":1,"ok":{"stream_id":"s","heartbeat_ms":%d}}`, heartbeat.Milliseconds())
-		if err := conn.Write(context.Background(), websocket.MessageText, []byte(hello)); err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, conn.Write(context.Background(), websocket.MessageText, []byte(hello)))
 		then(conn)
 		<-ended
 	}))

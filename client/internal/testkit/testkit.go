@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// NoError fails the test at the caller's line if err is not nil.
-func NoError(t testing.TB, err error) {
+// NoError fails the test at the caller's line if err is not nil. The context, if there is any, says which case it was.
+func NoError(t testing.TB, err error, context ...any) {
 	if err != nil {
 		t.Helper()
-		t.Fatal(err)
+		t.Fatal(inContext(context, err.Error()))
 	}
 }
 
 // Check reports err at the caller's line if it is not nil, and lets the test continue. It is for cleanups, and for
 // goroutines besides the test's, which must not call Fatal.
-func Check(t testing.TB, err error) {
+func Check(t testing.TB, err error, context ...any) {
 	if err != nil {
 		t.Helper()
-		t.Error(err)
+		t.Error(inContext(context, err.Error()))
 	}
 }
 
