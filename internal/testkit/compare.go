@@ -12,6 +12,12 @@ import (
 // inContext returns a report with the context, which says which case it was, before it.
 func inContext(context []any, text string) string {
 	if len(context) > 0 {
+		context = slices.Clone(context)
+		for i, v := range context {
+			if b, isBytes := v.([]byte); isBytes {
+				context[i] = string(b)
+			}
+		}
 		text = strings.TrimSuffix(fmt.Sprintln(context...), "\n") + ": " + text
 	}
 	return text

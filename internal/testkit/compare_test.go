@@ -15,6 +15,7 @@ func TestCompare(t *testing.T) {
 	}{
 		"equal":                {func(t testing.TB) { Equal(t, 7, 7) }, ""},
 		"another number":       {func(t testing.TB) { Equal(t, 7, 8, "line", 3) }, "line 3: 7, want 8"},
+		"case of bytes":        {func(t testing.TB) { Equal(t, 7, 8, []byte("line"), 3) }, "line 3: 7, want 8"},
 		"another text":         {func(t testing.TB) { Equal(t, "a\n", "a") }, `"a\n", want "a"`},
 		"equal slices":         {func(t testing.TB) { EqualSlices(t, nil, []int{}) }, ""},
 		"another slice":        {func(t testing.TB) { EqualSlices(t, []int{1}, []int{2}) }, "[1], want [2]"},
