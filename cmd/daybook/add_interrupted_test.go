@@ -36,9 +36,8 @@ func TestAddInterrupted(t *testing.T) {
 		})
 		testkit.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 		exit := new(exec.ExitError)
-		if !errors.As(cmd.Wait(), &exit) || exit.ExitCode() != terminal.ExitSignal+int(syscall.SIGINT) || !strings.Contains(errs.String(), "interrupted") {
-			t.Errorf("%v: %v: %s", flags, cmd.ProcessState, errs.String())
-		}
+		testkit.Holds(t, errors.As(cmd.Wait(), &exit) && exit.ExitCode() == terminal.ExitSignal+int(syscall.SIGINT) &&
+			strings.Contains(errs.String(), "interrupted"), flags, cmd.ProcessState, errs.String())
 		if flags != nil && !strings.Contains(errs.String(), "To store only what is missing, run the same command") {
 			t.Errorf("%v: %s", flags, errs.String())
 		}

@@ -75,9 +75,8 @@ func TestAddFormats(t *testing.T) {
 			for _, verb := range []string{"add", "submit"} {
 				typ := verb + strings.ReplaceAll(name, " ", "-")
 				r := execute(t, "", append([]string{verb, "--server", s.url, "--type", typ, written(t, "in", c.in)}, c.args...)...)
-				if empty := strings.Contains(r.errs, "the input has no lines"); r.code != terminal.ExitOK || empty != (c.want == nil) {
-					t.Errorf("%+v", r)
-				}
+				empty := strings.Contains(r.errs, "the input has no lines")
+				testkit.Holds(t, r.code == terminal.ExitOK && empty == (c.want == nil), r)
 				testkit.EqualSlices(t, payloads(t, s.url, typ), c.want, verb)
 			}
 		})
@@ -104,9 +103,8 @@ func TestAddFormats(t *testing.T) {
 			execute(t, "", "add", "--dry-run", "--type", "wrong", "--format", c.format, written(t, "in", c.in)).ends(t, terminal.ExitFile, c.want)
 		})
 	}
-	if got := payloads(t, s.url, "wrong"); len(got) > 0 {
-		t.Errorf("inputs that are one body and have an error have stored %q", got)
-	}
+	got := payloads(t, s.url, "wrong")
+	testkit.Holds(t, len(got) == 0, "inputs that are one body and have an error have stored", got)
 	t.Run("a row without an end is not read into memory", func(t *testing.T) {
 		in, err := os.Open("/dev/zero")
 		if err != nil {
@@ -170,9 +168,8 @@ func TestAddDryRun(t *testing.T) {
 		Batches int      `json:"batches"`
 		First   []string `json:"first_payloads"`
 	}
-	if err := json.Unmarshal([]byte(ok(t, "add", "--dry-run", "--json", "--format", "ndjson", written(t, "in", "[1]\n[2]\n"))), &doc); err != nil || doc.Jobs != 2 || doc.Batches != 1 || !slices.Equal(doc.First, []string{"[1]", "[2]"}) {
-		t.Errorf("%+v, %v", doc, err)
-	}
+	err := json.Unmarshal([]byte(ok(t, "add", "--dry-run", "--json", "--format", "ndjson", written(t, "in", "[1]\n[2]\n"))), &doc)
+	testkit.Holds(t, err == nil && doc.Jobs == 2 && doc.Batches == 1 && slices.Equal(doc.First, []string{"[1]", "[2]"}), doc, err)
 }
 
 // stateOf returns the lines of a state file.
@@ -221,9 +218,8 @@ func TestAddResume(t *testing.T) {
 			execute(t, "", append(base, args...)...).ends(t, terminal.ExitUsage, want)
 		}
 		other := serving(t, t.TempDir())
-		if r := execute(t, "", append(base, "--server", other.url, "--type", "flags", "--format", "ndjson")...); r.code == terminal.ExitOK || !strings.Contains(r.errs, "another server") {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		r := execute(t, "", append(base, "--server", other.url, "--type", "flags", "--format", "ndjson")...)
+		testkit.Holds(t, r.code != terminal.ExitOK && strings.Contains(r.errs, "another server"), "exit code", r.code, r.errs)
 		for _, text := range []string{"important\n", "important", "{}\n"} {
 			file := written(t, "precious", text)
 			execute(t, "", "add", "--server", s.url, "--resume", file, in).ends(t, terminal.ExitUsage)
@@ -240,9 +236,8 @@ func TestAddResume(t *testing.T) {
 		state, in := filepath.Join(t.TempDir(), "state"), written(t, "in.csv", rows+"wrong\n20001,x\n")
 		args := []string{"add", "--server", s.url, "--type", "corrected", "--format", "csv", "--resume", state, in}
 		execute(t, "", args...).ends(t, terminal.ExitFile, "line 20002: the row has 1 field", "run the same command again")
-		if n := s.pending(t, "default/corrected"); n == 0 || n == 20_002 {
-			t.Errorf("%d jobs", n)
-		}
+		n := s.pending(t, "default/corrected")
+		testkit.Holds(t, n != 0 && n != 20_002, n, "jobs")
 		testkit.NoError(t, os.WriteFile(in, []byte(rows+"20000,x\n20001,x\n"), 0o600))
 		ok(t, args...)
 		testkit.Equal(t, s.pending(t, "default/corrected"), 20_002)
@@ -259,9 +254,8 @@ func TestAddResume(t *testing.T) {
 		testkit.NoError(t, os.WriteFile(state, text[:len(text)-20], 0o600)) // cuts off the line which records that everything is stored
 		ok(t, "add", "--server", s.url, "--type", "torn", "--resume", state, in)
 		testkit.Equal(t, s.pending(t, "default/torn"), 4)
-		if lines := stateOf(t, state); lines[len(lines)-1].Event != "done" {
-			t.Errorf("%+v", lines)
-		}
+		lines := stateOf(t, state)
+		testkit.Equal(t, lines[len(lines)-1].Event, "done", lines)
 	})
 }
 
@@ -308,9 +302,7 @@ func TestAddAfterADay(t *testing.T) {
 	ok(t, append(args, "--unknown", "repeat")...)
 	testkit.Equal(t, s.pending(t, "default/repeat"), 30_000-stored)
 	for _, l := range stateOf(t, state)[1:] {
-		if l.Event == "done" && l.At < time.Now().Add(-time.Hour).UnixMilli() {
-			t.Errorf("%+v", l)
-		}
+		testkit.Holds(t, l.Event != "done" || l.At >= time.Now().Add(-time.Hour).UnixMilli(), l)
 	}
 	state = old("skip")
 	ok(t, "add", "--server", s.url, "--type", "skip", "--resume", state, path, "--unknown", "skip")
@@ -339,9 +331,7 @@ func TestAddKilled(t *testing.T) {
 			s := serving(t, data)
 			kills, ended := 0, false
 			for try := 0; !ended; try++ {
-				if try == 60 {
-					t.Fatal("add does not end")
-				}
+				testkit.MustHold(t, try != 60, "add does not end")
 				slow := slowed(t, s.url)
 				// Kill after some requests, and sometimes in the middle of one.
 				at := int64(1 + rand.IntN(4))
@@ -385,9 +375,7 @@ func TestAddKilled(t *testing.T) {
 				default:
 				}
 			}
-			if kills < 2 {
-				t.Errorf("only %d kills", kills)
-			}
+			testkit.Holds(t, kills >= 2, "only", kills, "kills")
 			t.Logf("%d kills", kills)
 			testkit.Equal(t, s.pending(t, "default/killed"), lines)
 			got := payloads(t, s.url, "killed")

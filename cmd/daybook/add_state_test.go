@@ -22,9 +22,7 @@ func TestStateFileInUse(t *testing.T) {
 		t.Helper()
 		before := testkit.Must(os.ReadFile(state))(t)
 		execute(t, "", args...).ends(t, terminal.ExitDataInUse, state)
-		if after, err := os.ReadFile(state); err != nil || string(after) != string(before) {
-			t.Errorf("%s: the state file is %q, %v, and was %q", when, after, err, before)
-		}
+		testkit.Equal(t, string(testkit.Must(os.ReadFile(state))(t)), string(before), when, "the state file")
 	}
 	first := testkit.Must(checkpoint.OpenAdd(state, checkpoint.Head{Type: "x"}))(t)
 	refused("after the first line")

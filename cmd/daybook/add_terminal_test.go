@@ -24,20 +24,17 @@ func TestAddOnATerminal(t *testing.T) {
 	}
 	tty, line := testkit.Terminal(t)
 	run(tty, one)
-	if text := line(); !strings.HasPrefix(text, "added 2 jobs to default/t: batch 0") {
-		t.Errorf("%q", text)
-	}
+	text := line()
+	testkit.Holds(t, strings.HasPrefix(text, "added 2 jobs to default/t: batch 0"), text)
 	run(tty, two)
-	if text := line(); !strings.HasPrefix(text, "added 2000 jobs to default/t: 2 batches; the first is 0") {
-		t.Errorf("%q", text)
-	}
+	text = line()
+	testkit.Holds(t, strings.HasPrefix(text, "added 2000 jobs to default/t: 2 batches; the first is 0"), text)
 	run(tty, "--ids", two)
 	for range 2 {
 		testkit.Equal(t, len(line()), 36)
 	}
 	run(tty, "--json", one)
-	if text := line(); !json.Valid([]byte(text)) {
-		t.Errorf("%q", text)
-	}
+	text = line()
+	testkit.Holds(t, json.Valid([]byte(text)), text)
 	testkit.Equal(t, len(strings.TrimSpace(ok(t, "add", "--server", s.url, "--type", "t", one))), 36, "in a pipe")
 }

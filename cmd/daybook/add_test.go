@@ -52,9 +52,8 @@ func TestAdd(t *testing.T) {
 	t.Run("attributes", func(t *testing.T) {
 		r := execute(t, "x\n", "add", "--server", s.url, "--client", "c", "--type", "t", "--priority", "0", "--max-attempts", "2", "--delay", "1h", "--lease", "2s", "--retention", "1d", "--json")
 		var b client.Added
-		if err := json.Unmarshal([]byte(r.out), &b); err != nil || b.Count != 1 || b.FirstID != b.LastID {
-			t.Fatalf("%v: %s %s", err, r.out, r.errs)
-		}
+		err := json.Unmarshal([]byte(r.out), &b)
+		testkit.MustHold(t, err == nil && b.Count == 1 && b.FirstID == b.LastID, err, r.out, r.errs)
 		text := ok(t, "get", "--server", s.url, b.FirstID)
 		testkit.Contains(t, text, "client        c\n", "type          t\n", "priority      0\n", "max_attempts  2\n", "lease_ms      2000\n", "status        deferred\n")
 	})
@@ -67,9 +66,8 @@ func TestAdd(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "lines")
 		testkit.NoError(t, os.WriteFile(path, []byte(b.String()), 0o600))
 		out := ok(t, "add", path, "--server", s.url, "--type", "large")
-		if n := strings.Count(out, "\n"); n < 3 {
-			t.Errorf("%d batches", n)
-		}
+		n := strings.Count(out, "\n")
+		testkit.Holds(t, n >= 3, n, "batches")
 		testkit.Equal(t, s.pending(t, "default/large"), lines)
 	})
 	t.Run("a stream is posted as it arrives", func(t *testing.T) {
@@ -113,9 +111,8 @@ func TestAdd(t *testing.T) {
 				Type   string
 				Counts map[string]int
 			}
-			if err := json.Unmarshal([]byte(line), &q); err != nil || q.Type == typ && q.Counts["pending"] != 2 {
-				t.Errorf("%s, %v", line, err)
-			}
+			err := json.Unmarshal([]byte(line), &q)
+			testkit.Holds(t, err == nil && (q.Type != typ || q.Counts["pending"] == 2), line, err)
 		}
 	})
 	t.Run("an input that fails", func(t *testing.T) {
@@ -142,9 +139,8 @@ func answers(t *testing.T, list ...func(w http.ResponseWriter)) (url string, ask
 			io.WriteString(w, "pong")
 			return
 		}
-		if _, err := io.Copy(io.Discard, r.Body); err != nil {
-			t.Error(err)
-		}
+		_, err := io.Copy(io.Discard, r.Body)
+		testkit.Check(t, err)
 		*keys = append(*keys, r.Header.Get("Idempotency-Key"))
 		*asked++
 		list[*asked-1](w)
@@ -225,9 +221,8 @@ func TestAddContinues(t *testing.T) {
 	_, after, _ := strings.Cut(r.errs, "--key ")
 	key, _, _ := strings.Cut(after, " ")
 	stored := s.pending(t, "default/parts")
-	if r.code != terminal.ExitRefused || key == "" || stored == 0 || stored == lines {
-		t.Fatalf("exit code %d, key %q, %d lines: %s", r.code, key, stored, r.errs)
-	}
+	testkit.MustHold(t, r.code == terminal.ExitRefused && key != "" && stored != 0 &&
+		stored != lines, "exit code", r.code, "key", key, stored, "lines", r.errs)
 	testkit.MustEqual(t, execute(t, "", "add", path, "--server", s.url, "--type", "parts", "--key", key).code, terminal.ExitOK, "exit code")
 	testkit.Equal(t, s.pending(t, "default/parts"), lines)
 }

@@ -37,9 +37,7 @@ func (s *server) answered(t *testing.T, method, path, body string) (int, map[str
 	text := testkit.Must(io.ReadAll(resp.Body))(t)
 	fields := map[string]any{}
 	if len(text) > 0 {
-		if err := json.Unmarshal(text, &fields); err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		testkit.NoError(t, json.Unmarshal(text, &fields), text)
 	}
 	return resp.StatusCode, fields
 }
@@ -47,9 +45,7 @@ func (s *server) answered(t *testing.T, method, path, body string) (int, map[str
 func (s *server) object(t *testing.T, path, body string) map[string]any {
 	t.Helper()
 	status, fields := s.answered(t, http.MethodPost, path, body)
-	if status >= 300 {
-		t.Fatalf("%s: %d %v", path, status, fields)
-	}
+	testkit.MustHold(t, status < 300, path, status, fields)
 	return fields
 }
 
@@ -76,9 +72,8 @@ func TestBackupAndRestore(t *testing.T) {
 	address := strings.TrimSpace(ok(t, "blob", "put", "--server", s.url, "--client", "acme", os.Args[0]))
 
 	first := reported(t, "backup", "--server", s.url, dir)
-	if first.Jobs != 5 || first.Blobs != 1 || *first.NewBlobs != 1 || first.LastSeq == 0 || first.JobsSeq != first.Cursor || filepath.Dir(first.Backup) != dir {
-		t.Errorf("%+v", first)
-	}
+	testkit.Holds(t, first.Jobs == 5 && first.Blobs == 1 && *first.NewBlobs == 1 && first.LastSeq != 0 &&
+		first.JobsSeq == first.Cursor && filepath.Dir(first.Backup) == dir, first)
 
 	s.post(t, "/jobs/"+endedLater+"/complete", `{"status":"completed","claim_id":"`+endedBy+`"}`)
 	claimedLater, laterBy := s.claimed(t, "claimed_later")
@@ -88,9 +83,8 @@ func TestBackupAndRestore(t *testing.T) {
 
 	data := filepath.Join(t.TempDir(), "restored")
 	restored := reported(t, "restore", dir, "--data", data)
-	if restored.Jobs != 5 || restored.JobsSeq < first.LastSeq || restored.JobStatuses["active"] != 2 || restored.Data != data || restored.Backup != first.Backup {
-		t.Errorf("%+v", restored)
-	}
+	testkit.Holds(t, restored.Jobs == 5 && restored.JobsSeq >= first.LastSeq && restored.JobStatuses["active"] == 2 &&
+		restored.Data == data && restored.Backup == first.Backup, restored)
 	r := serving(t, data)
 	testkit.Equal(t, len(ok(t, "blob", "get", "--server", r.url, "--client", "acme", address)), int(first.BlobBytes), "the blob")
 	for _, c := range []struct {
@@ -105,29 +99,21 @@ func TestBackupAndRestore(t *testing.T) {
 		{"one that was created afterwards is unknown", "/jobs/" + created + "/complete", `{"status":"completed","claim_id":"` + createdClaim + `"}`, 404, "job_not_found"},
 	} {
 		status, fields := r.answered(t, http.MethodPost, c.path, c.body)
-		if code, _ := fields["code"].(string); status != c.status || code != c.code && c.code != "" {
-			t.Errorf("%s: %d %v, want %d %s", c.what, status, fields, c.status, c.code)
-		}
+		code, _ := fields["code"].(string)
+		testkit.Holds(t, status == c.status && (code == c.code || c.code == ""), c.what, status, fields, "want", c.status, c.code)
 	}
-	if id, _ := r.claimed(t, "claimed_later"); id != claimedLater {
-		t.Errorf("the job that was claimed after the backup is not handed out again: %s", id)
-	}
-	if id, _ := r.claimed(t, "again"); id != again {
-		t.Errorf("%s is handed out, and not %s", id, again)
-	}
+	id, _ := r.claimed(t, "claimed_later")
+	testkit.Equal(t, id, claimedLater, "the job that was claimed after the backup is not handed out again")
+	id, _ = r.claimed(t, "again")
+	testkit.Equal(t, id, again, "is handed out")
 	fresh := r.object(t, "/jobs/create", `{"type":"created_later"}`)["job_id"].(string)
-	if fresh == created {
-		t.Error("two jobs have the same id")
-	}
+	testkit.Holds(t, fresh != created, "two jobs have the same id")
 	testkit.Equal(t, r.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 
 	second := reported(t, "backup", "--server", s.url, "--no-blobs", "--keep", "1", dir)
-	if second.HasBlobs || len(second.Removed) != 1 || second.Removed[0] != first.Backup {
-		t.Errorf("%+v", second)
-	}
-	if v := reported(t, "restore", "--verify-only", dir); v.Backup != second.Backup || v.HasBlobs || v.Data != "" {
-		t.Errorf("%+v", v)
-	}
+	testkit.Holds(t, !second.HasBlobs && len(second.Removed) == 1 && second.Removed[0] == first.Backup, second)
+	v := reported(t, "restore", "--verify-only", dir)
+	testkit.Holds(t, v.Backup == second.Backup && !v.HasBlobs && v.Data == "", v)
 	testkit.Contains(t, ok(t, "backup", "--server", s.url, dir), "6 jobs, up to seq", "verified")
 	testkit.Contains(t, ok(t, "restore", dir, "--data", filepath.Join(t.TempDir(), "x")), "restored into")
 
@@ -138,9 +124,8 @@ func TestBackupAndRestore(t *testing.T) {
 	execute(t, "", "backup", "--server", s.url, "--json", filepath.Join(t.TempDir(), "b")).ends(t, terminal.ExitCorrupt, address).prints(t, `"jobs":6`)
 
 	none := serving(t, filepath.Join(t.TempDir(), "data"), "--blobs", "none")
-	if n := reported(t, "backup", "--server", none.url, filepath.Join(t.TempDir(), "b")); n.HasBlobs {
-		t.Errorf("a server without blobs: %+v", n)
-	}
+	n := reported(t, "backup", "--server", none.url, filepath.Join(t.TempDir(), "b"))
+	testkit.Holds(t, !n.HasBlobs, "a server without blobs", n)
 	for _, c := range []struct {
 		code int
 		args []string
@@ -175,9 +160,8 @@ func TestBackupOfAnotherServer(t *testing.T) {
 	ok(t, "blob", "put", "--server", b.url, written(t, "blob", "of the other server"))
 	r := execute(t, "", "backup", "--server", b.url, "--keep", "1", dir)
 	r.ends(t, terminal.ExitUsage, first.Backup, "a directory for each server")
-	if files, err := filepath.Glob(filepath.Join(dir, "blobs", "blobs", "sha256", "*")); err != nil || len(files) > 0 {
-		t.Errorf("its blobs were fetched: %v, %v", files, err)
-	}
+	files := testkit.Must(filepath.Glob(filepath.Join(dir, "blobs", "blobs", "sha256", "*")))(t)
+	testkit.Holds(t, len(files) == 0, "its blobs were fetched", files)
 	testkit.Equal(t, reported(t, "restore", "--verify-only", dir).Backup, first.Backup)
 }
 
@@ -194,14 +178,12 @@ func TestRottenBlobOfABackup(t *testing.T) {
 		testkit.NoError(t, os.WriteFile(file, []byte("Some bytes"), 0o600))
 	}
 	rot()
-	if text := ok(t, "backup", "--server", s.url, "--blobs-by-size", dir); !strings.Contains(text, "verified but for earlier blobs") || strings.Contains(text, "fetched again") {
-		t.Error(text)
-	}
+	text := ok(t, "backup", "--server", s.url, "--blobs-by-size", dir)
+	testkit.Holds(t, strings.Contains(text, "verified but for earlier blobs") && !strings.Contains(text, "fetched again"), text)
 	r := execute(t, "", "restore", first.Backup, "--data", filepath.Join(t.TempDir(), "d"))
 	r.ends(t, terminal.ExitCorrupt, "run daybook backup").lacks(t, "restore another backup")
-	if text := ok(t, "backup", "--server", s.url, dir); !strings.Contains(text, "fetched again, since its bytes had changed in the directory of the backups: "+address) {
-		t.Error(text)
-	}
+	text = ok(t, "backup", "--server", s.url, dir)
+	testkit.Holds(t, strings.Contains(text, "fetched again, since its bytes had changed in the directory of the backups: "+address), text)
 	rot()
 	if r := reported(t, "backup", "--server", s.url, dir); len(r.Repaired) != 1 || r.Repaired[0] != address || r.BlobsBySize {
 		t.Errorf("%+v", r)
@@ -275,9 +257,7 @@ func (m *killTimes) killed(t *testing.T, args ...string) bool {
 	m.wait(ended)
 	_ = cmd.Process.Kill() // the process may have ended
 	err := <-ended
-	if err != nil && cmd.ProcessState.Exited() {
-		t.Errorf("%v: %v", args, err)
-	}
+	testkit.Holds(t, err == nil || !cmd.ProcessState.Exited(), args, err)
 	return err != nil
 }
 
@@ -294,9 +274,7 @@ func completeOnly(t *testing.T, dir string) {
 		n++
 		testkit.Equal(t, reported(t, "restore", "--verify-only", filepath.Join(dir, e.Name())).Jobs, 10)
 	}
-	if n == 0 {
-		t.Error("no backup is left")
-	}
+	testkit.Holds(t, n != 0, "no backup is left")
 }
 
 // TestKilledBackup: a backup that is killed at any moment does not change the earlier backups, and the next one removes
@@ -315,16 +293,11 @@ func TestKilledBackup(t *testing.T) {
 		completeOnly(t, dir)
 	}
 	ok(t, "backup", "--server", s.url, "--keep", "2", dir)
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 3 {
-		t.Errorf("left: %v, %v", entries, err)
-	}
+	entries := testkit.Must(os.ReadDir(dir))(t)
+	testkit.Holds(t, len(entries) <= 3, "left", entries)
 	completeOnly(t, dir)
-	if killed == 0 {
-		t.Error("no backup was killed")
-	}
-	if _, err := os.Stat(filepath.Join(s.data, "backup-checkpoint")); !os.IsNotExist(err) {
-		t.Errorf("the server has left its checkpoint: %v", err)
-	}
+	testkit.Holds(t, killed != 0, "no backup was killed")
+	testkit.Fails(os.Stat(filepath.Join(s.data, "backup-checkpoint")))(t, os.ErrNotExist)
 }
 
 // TestKilledServerOfABackup: a server that is killed while it sends a backup does not change the earlier backups. It
@@ -346,9 +319,8 @@ func TestKilledServerOfABackup(t *testing.T) {
 			_ = cmd.Process.Kill() // it would wait for the old server
 		}
 		s = serving(t, s.data, "--listen", listen)
-		if _, err := os.Stat(filepath.Join(s.data, "backup-checkpoint")); !os.IsNotExist(err) && listen == "127.0.0.1:0" {
-			t.Errorf("the checkpoint of the killed server is left: %v", err)
-		}
+		_, err := os.Stat(filepath.Join(s.data, "backup-checkpoint"))
+		testkit.Holds(t, os.IsNotExist(err) || listen != "127.0.0.1:0", "the checkpoint of the killed server is left", err)
 		if <-ended != nil {
 			failed++
 		}
@@ -356,9 +328,7 @@ func TestKilledServerOfABackup(t *testing.T) {
 	}
 	reported(t, "backup", "--server", s.url, "--keep", "1", dir)
 	completeOnly(t, dir)
-	if failed == 0 {
-		t.Error("no backup failed")
-	}
+	testkit.Holds(t, failed != 0, "no backup failed")
 }
 
 // TestKilledRestore: a restore that is killed at any moment leaves no data directory, an empty one without a journal,
@@ -386,13 +356,10 @@ func TestKilledRestore(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if text := ok(t, "check", "--data", data); !strings.HasPrefix(text, "ok") {
-			t.Error(text)
-		}
+		text := ok(t, "check", "--data", data)
+		testkit.Holds(t, strings.HasPrefix(text, "ok"), text)
 		testkit.Equal(t, len(testkit.Must(os.ReadDir(parent))(t)), 1)
 	}
-	if killed == 0 {
-		t.Error("no restore was killed")
-	}
+	testkit.Holds(t, killed != 0, "no restore was killed")
 	completeOnly(t, dir)
 }

@@ -57,9 +57,8 @@ func TestSubmitAndResults(t *testing.T) {
 		t.Errorf("%s: %v", text, err)
 	}
 	for _, null := range []string{"progress", "chunk_size", "traceparent", "tracestate", "baggage"} {
-		if value, given := document[null]; !given || value != nil {
-			t.Errorf("%s is %v", null, value)
-		}
+		value, given := document[null]
+		testkit.Holds(t, given && value == nil, null, "is", value)
 	}
 	list := ok(t, "batches", "--server", s.url, "--status", "failed", "--meta", "user=42", "--name", "nightly")
 	testkit.Contains(t, list, id, "model=a b user=42", "nightly")
@@ -67,10 +66,8 @@ func TestSubmitAndResults(t *testing.T) {
 	if text := ok(t, "stats", "--server", s.url); !strings.Contains(text, "batches failed") || strings.Contains(text, "batches in progress") {
 		t.Errorf("%s", text)
 	}
-	stats, err := c.Stats(ctx)
-	if err != nil || stats.Batches["failed"] != 1 || stats.Batches["in_progress"] != 0 {
-		t.Errorf("%v, %v", stats.Batches, err)
-	}
+	stats := testkit.Must(c.Stats(ctx))(t)
+	testkit.Holds(t, stats.Batches["failed"] == 1 && stats.Batches["in_progress"] == 0, stats.Batches)
 	testkit.Contains(t, ok(t, "get", "--batch", "--server", s.url, id), "no luck", "cancel_rest")
 }
 
@@ -153,9 +150,8 @@ func TestSubmitSlowly(t *testing.T) {
 	if b, said := interrupted("slow", false); b.Status != "cancelled" || !regexp.MustCompile("the batch "+b.ID+" was cancelled after [02] jobs: interrupted").MatchString(said) { // 0: before the answer
 		t.Errorf("%+v: %s", b, said)
 	}
-	if b, said := interrupted("whole", true); b.Status != "in_progress" || !strings.Contains(said, "interrupted; the batch "+b.ID+" goes on") {
-		t.Errorf("%+v: %s", b, said)
-	}
+	b, said := interrupted("whole", true)
+	testkit.Holds(t, b.Status == "in_progress" && strings.Contains(said, "interrupted; the batch "+b.ID+" goes on"), b, said)
 }
 
 // TestSubmitWaits: with --wait, the exit code is the outcome of the batch.
@@ -173,17 +169,14 @@ func TestSubmitWaits(t *testing.T) {
 	go func() { ended <- w.Run(ctx) }()
 	defer func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("worker: %v", err)
-		}
+		testkit.Check(t, <-ended, "worker")
 	}()
 	execute(t, "good\n", "submit", "--server", s.url, "--type", "x", "--wait", "--json").ends(t, terminal.ExitOK).prints(t, `"status":"completed"`)
 	execute(t, "good\nbad\n", "submit", "--server", s.url, "--type", "x", "--wait").ends(t, terminal.ExitJobFailed, "has failed: a bad line")
 	cutOff := regexp.MustCompile(`was cancelled after [01] jobs: line`)
 	for _, input := range []string{strings.Repeat("x", 4<<20+1), "good\n" + strings.Repeat("x", 4<<20+1) + "\nmore\n"} { // no batch looks as if it had all lines
-		if r := execute(t, input, "submit", "--server", s.url, "--name", "cut"); r.code == terminal.ExitOK || !cutOff.MatchString(r.errs) {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		r := execute(t, input, "submit", "--server", s.url, "--name", "cut")
+		testkit.Holds(t, r.code != terminal.ExitOK && cutOff.MatchString(r.errs), "exit code", r.code, r.errs)
 	}
 	testkit.Equal(t, execute(t, "", "batches", "--server", s.url, "--name", "cut", "--status", "completed").out, "there are no such batches\n")
 	execute(t, "", "batches", "--server", s.url, "--limit", "-1").ends(t, terminal.ExitUsage)

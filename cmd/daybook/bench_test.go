@@ -30,9 +30,8 @@ func asServer(t *testing.T) {
 // empty fails the test if a directory is not empty.
 func empty(t *testing.T, dir string) {
 	t.Helper()
-	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
-		t.Errorf("%s has %v, %v", dir, list, err)
-	}
+	list := testkit.Must(os.ReadDir(dir))(t)
+	testkit.Holds(t, len(list) == 0, dir, "has", list)
 }
 
 // TestBench: a short run without --server measures everything, and leaves nothing, as docs/how-to/sizing.md describes.
@@ -46,13 +45,11 @@ func TestBench(t *testing.T) {
 	testkit.Contains(t, r.errs, "[", "left")
 	testkit.Lacks(t, r.errs, "\x1b")
 	report := parsed[bench.Report](t, r.out)
-	if report.Fsync == nil || report.Fsync.P50 <= 0 || report.RoundTripMs <= 0 || report.Processors == 0 || len(report.Works) != 5 {
-		t.Errorf("%+v", report)
-	}
+	testkit.Holds(t, report.Fsync != nil && report.Fsync.P50 > 0 && report.RoundTripMs > 0 && report.Processors != 0 &&
+		len(report.Works) == 5, report)
 	for _, w := range report.Works {
-		if w.Peak.JobsPerSecond <= 0 || w.Half.JobsPerSecond <= 0 || w.Half.Latency.Count == 0 || w.Half.Latency.P50 <= 0 || w.Limit.Text == "" || w.Limit.Cause == "" {
-			t.Errorf("%s: %+v", w.Name, w)
-		}
+		testkit.Holds(t, w.Peak.JobsPerSecond > 0 && w.Half.JobsPerSecond > 0 && w.Half.Latency.Count != 0 &&
+			w.Half.Latency.P50 > 0 && w.Limit.Text != "" && w.Limit.Cause != "", w.Name, w)
 		if f := w.Peak.Facts; f.ServerProcessors <= 0 || f.LoadProcessors <= 0 || f.ServerMayUse == 0 || f.Disk.Syncs == 0 || f.Disk.SyncMeanMs <= 0 || !f.Local {
 			t.Errorf("%s: %+v", w.Name, f)
 		}
@@ -68,9 +65,8 @@ func TestBenchOfServer(t *testing.T) {
 	s := serving(t, t.TempDir())
 	s.post(t, "/add", "mine\n")
 	r := execute(t, "", "bench", "--server", s.url, "--duration", "5s")
-	if r.code != terminal.ExitOK || !strings.Contains(r.out, "What limits it:") || !strings.Contains(r.errs, "queues of client bench-") {
-		t.Fatalf("exit code %d: %s%s", r.code, r.out, r.errs)
-	}
+	testkit.MustHold(t, r.code == terminal.ExitOK && strings.Contains(r.out, "What limits it:") &&
+		strings.Contains(r.errs, "queues of client bench-"), "exit code", r.code, r.out, r.errs)
 	testkit.Lacks(t, ok(t, "queues", "--server", s.url), "bench-")
 	testkit.Equal(t, s.pending(t, "default/default"), 1)
 }
@@ -125,12 +121,9 @@ func TestBenchWithoutReaders(t *testing.T) {
 		measuring(t, r)
 		r.Close()
 		testkit.NoError(t, cmd.Process.Signal(sig))
-		if cmd.Wait() == nil {
-			t.Errorf("%v: the command succeeded", sig)
-		}
-		if out := ok(t, "queues", "--server", s.url); strings.Contains(out, "bench-") {
-			t.Errorf("%v: queues remain: %s", sig, out)
-		}
+		testkit.Holds(t, cmd.Wait() != nil, sig, "the command succeeded")
+		out := ok(t, "queues", "--server", s.url)
+		testkit.Holds(t, !strings.Contains(out, "bench-"), sig, "queues remain", out)
 	}
 }
 
@@ -140,13 +133,10 @@ func TestBenchServerEnds(t *testing.T) {
 	asServer(t)
 	dir := t.TempDir()
 	s := testkit.Must(bench.StartServer(t.Context(), dir, &bytes.Buffer{}))(t)
-	if filepath.Dir(s.Dir) != filepath.Dir(dir) && filepath.Dir(s.Dir) != dir {
-		t.Errorf("the directory is %s", s.Dir)
-	}
+	testkit.Holds(t, filepath.Dir(s.Dir) == filepath.Dir(dir) || filepath.Dir(s.Dir) == dir, "the directory is", s.Dir)
 	testkit.Check(t, s.End())
-	if _, err := os.Stat(s.Dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s remains: %v", s.Dir, err)
-	}
+	_, err := os.Stat(s.Dir)
+	testkit.Holds(t, errors.Is(err, os.ErrNotExist), s.Dir, "remains", err)
 	sub := filepath.Join(dir, "data", "of", "it") // it does not exist, so its directory is made in dir
 	bench.OwnProgram = func(...string) (*exec.Cmd, error) { return command("no-such-command"), nil }
 	testkit.Fails(bench.StartServer(t.Context(), sub, &bytes.Buffer{}))(t, "ended")

@@ -158,9 +158,8 @@ func TestLongFile(t *testing.T) {
 	if most := size + 48*mib; p.sent > most { // a kill costs at most the bytes that were not durable
 		t.Errorf("%d bytes were sent", p.sent)
 	}
-	if left := notes(t); len(left) > 0 {
-		t.Errorf("notes are left: %v", left)
-	}
+	left := notes(t)
+	testkit.Holds(t, len(left) == 0, "notes are left", left)
 
 	// The command is killed, and the same command continues. Two commands at the same time do not disturb each other.
 	ok(t, "blob", "put", file, "--server", s.url, "--client", "other") // has a separate note
@@ -183,15 +182,11 @@ func TestLongFile(t *testing.T) {
 	testkit.NoError(t, killed.Process.Kill())
 	killed.Wait() // an error: it was killed
 	p.set(func() { p.sent = 0 })
-	if r := execute(t, "", args...); r.code != terminal.ExitOK || r.out != address+"\n" || !strings.Contains(r.errs, "going on after ") {
-		t.Errorf("%+v", r)
-	}
-	if p.sent > size-30*mib {
-		t.Errorf("%d bytes were sent again", p.sent)
-	}
-	if left := notes(t); len(left) > 0 {
-		t.Errorf("notes are left: %v", left)
-	}
+	r := execute(t, "", args...)
+	testkit.Holds(t, r.code == terminal.ExitOK && r.out == address+"\n" && strings.Contains(r.errs, "going on after "), r)
+	testkit.Holds(t, p.sent <= size-30*mib, p.sent, "bytes were sent again")
+	left = notes(t)
+	testkit.Holds(t, len(left) == 0, "notes are left", left)
 }
 
 func TestProgressText(t *testing.T) {

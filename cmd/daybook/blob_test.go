@@ -32,9 +32,8 @@ func TestBlobCommands(t *testing.T) {
 	to := filepath.Join(dir, "copy")
 	ok(t, "blob", "get", strings.TrimPrefix(address("second"), "sha256:"), "-o", to, "--server", s.url)
 	testkit.Equal(t, string(testkit.Must(os.ReadFile(to))(t)), "second", "get -o")
-	if got := ok(t, "blob", "ls", "--server", s.url); strings.Count(got, "\n") != 3 || !strings.Contains(got, address("first")+"             5  20") {
-		t.Errorf("ls: %q", got)
-	}
+	got := ok(t, "blob", "ls", "--server", s.url)
+	testkit.Holds(t, strings.Count(got, "\n") == 3 && strings.Contains(got, address("first")+"             5  20"), "ls", got)
 	testkit.Equal(t, strings.Count(ok(t, "blob", "ls", "--server", s.url, "--json"), `"size":`), 3, "ls --json")
 	testkit.Equal(t, ok(t, "blob", "gc", "--server", s.url), "0 blobs with 0B removed; blobs that are younger than a day stay\n")
 	for _, c := range []struct {
@@ -49,9 +48,7 @@ func TestBlobCommands(t *testing.T) {
 	} {
 		execute(t, "", append(append([]string{"blob"}, c.args...), "--server", s.url)...).ends(t, c.code)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "none")); !os.IsNotExist(err) {
-		t.Errorf("a file of a blob that is not there: %v", err)
-	}
+	testkit.Fails(os.Stat(filepath.Join(dir, "none")))(t, os.ErrNotExist)
 	// Stored blobs are there after a kill, and the data of the blobs does not disturb the commands for data.
 	testkit.NoError(t, s.Process.Kill())
 	<-s.ended
@@ -81,8 +78,7 @@ func TestKilledUpload(t *testing.T) {
 	<-s.ended
 	s.ended <- nil
 	again := serving(t, s.data)
-	entries := testkit.Must(os.ReadDir(uploads))(t)
-	testkit.Equal(t, len(entries), 0)
+	testkit.Equal(t, len(testkit.Must(os.ReadDir(uploads))(t)), 0)
 	testkit.Equal(t, ok(t, "blob", "ls", "--server", again.url), "")
 }
 

@@ -23,9 +23,8 @@ func TestSubmitChunks(t *testing.T) {
 	lines := filepath.Join(t.TempDir(), "lines")
 	long := strings.Repeat("long ", 1<<20) // longer than a payload may be
 	testkit.NoError(t, os.WriteFile(lines, []byte("short\n"+long+"\n"), 0o600))
-	if r := execute(t, "", "submit", "--server", s.url, "--type", "x", lines); r.code == terminal.ExitOK {
-		t.Errorf("a long line was taken without --chunks: %s", r.out)
-	}
+	r := execute(t, "", "submit", "--server", s.url, "--type", "x", lines)
+	testkit.Holds(t, r.code != terminal.ExitOK, "a long line was taken without --chunks", r.out)
 	id := strings.TrimSpace(ok(t, "submit", "--server", s.url, "--type", "x", "--chunks", lines))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -64,12 +64,8 @@ func golden(t *testing.T, command, file, got string) {
 		testkit.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v; write it with: go test ./cmd/daybook -run TestCLI -rewrite-cli", err)
-	}
-	if got != string(want) {
-		t.Errorf("%s of daybook %s has changed; if it is right, write it again with -rewrite-cli:\n%s\nbefore:\n%s", file, command, got, want)
-	}
+	testkit.NoError(t, err, "write it with: go test ./cmd/daybook -run TestCLI -rewrite-cli")
+	testkit.Equal(t, got, string(want), file, "of daybook", command, "has changed; if it is right, write it again with -rewrite-cli before")
 }
 
 // composed are the commands whose description is put together from parts.
@@ -107,9 +103,7 @@ func TestCLIHelp(t *testing.T) {
 				parts = append(parts, "Usage:\n  "+cmd.UseLine()+"\n\n")
 			}
 			for _, part := range parts {
-				if strings.Count(text, part) != 1 {
-					t.Errorf("the help of daybook %s lacks, or has twice:\n%s", name, part)
-				}
+				testkit.Equal(t, strings.Count(text, part), 1, "the help of daybook", name, "lacks, or has twice:", part)
 				text = strings.Replace(text, part, "", 1)
 			}
 			text = commonFlag.ReplaceAllStringFunc(text, func(line string) string {
@@ -136,9 +130,7 @@ func TestCLIWrongUse(t *testing.T) {
 			r := execute(t, "", append(strings.Fields(name), args...)...)
 			why, begins := strings.CutPrefix(r.ends(t, terminal.ExitUsage).errs, "daybook: ")
 			why, ends := strings.CutSuffix(why, fmt.Sprintf("\n`daybook help %s` shows its arguments and flags.\n", name))
-			if !begins || !ends || r.out != "" {
-				t.Errorf("daybook %s: %s%s", r.line, r.out, r.errs)
-			}
+			testkit.Holds(t, begins && ends && r.out == "", "daybook", r.line, r.out, r.errs)
 			return why
 		}
 		testkit.Equal(t, refused("--no-such-flag"), "unknown flag: --no-such-flag", name)
@@ -221,13 +213,9 @@ func TestCLIJSON(t *testing.T) {
 			all = append(all, "--server", s.url)
 		}
 		r := execute(t, in, append(all, "--json")...)
-		if r.code != terminal.ExitOK {
-			t.Fatalf("daybook %s %s: exit code %d: %s", name, args, r.code, r.errs)
-		}
+		testkit.MustEqual(t, r.code, terminal.ExitOK, "daybook", name, args, "exit code", r.errs)
 		for _, line := range strings.Split(strings.TrimSpace(r.out), "\n") {
-			if line != "" && !strings.HasPrefix(line, "{") {
-				t.Errorf("daybook %s --json printed %q", name, line)
-			}
+			testkit.Holds(t, line == "" || strings.HasPrefix(line, "{"), "daybook", name, "--json printed", line)
 		}
 		text := stable(r.out, ids)
 		switch name {
@@ -336,20 +324,16 @@ func TestCLIDocumented(t *testing.T) {
 			return // a help topic
 		}
 		file := "daybook-" + strings.ReplaceAll(name, " ", "-")
-		if cmd.Short == "" || cmd.Long == "" || cmd.Example == "" {
-			t.Errorf("daybook %s lacks a description or an example", name)
-		}
-		if text, err := os.ReadFile(filepath.Join(dir, file+".1")); err != nil || !bytes.Contains(text, []byte("EXAMPLE")) {
-			t.Errorf("daybook %s has no manual page with an example: %v", name, err)
-		}
+		testkit.Holds(t, cmd.Short != "" && cmd.Long != "" && cmd.Example != "", "daybook", name, "lacks a description or an example")
+		text := testkit.Must(os.ReadFile(filepath.Join(dir, file+".1")))(t)
+		testkit.Holds(t, bytes.Contains(text, []byte("EXAMPLE")), "daybook", name, "has no manual page with an example")
 		if strings.Contains(cmd.Use, "[") || strings.Contains(cmd.Use, " ") && len(cmd.Commands()) == 0 {
 			if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && takesFiles[name] == "" {
 				t.Errorf("daybook %s completes no arguments", name)
 			}
 		}
-		if text, err := os.ReadFile(filepath.Join(dir, file+".md")); err != nil || !bytes.Contains(text, []byte("### Examples")) {
-			t.Errorf("daybook %s has no page with an example: %v", name, err)
-		}
+		text = testkit.Must(os.ReadFile(filepath.Join(dir, file+".md")))(t)
+		testkit.Holds(t, bytes.Contains(text, []byte("### Examples")), "daybook", name, "has no page with an example")
 	})
 	if text, err := os.ReadFile(filepath.Join(dir, "daybook.md")); err != nil || !bytes.Contains(text, []byte("(daybook-add.md)")) {
 		t.Errorf("the page of daybook has no link to the page of add: %v\n%s", err, text)
@@ -467,9 +451,8 @@ func TestUsage(t *testing.T) {
 		for _, verb := range [][]string{{"check"}, {"rebuild"}, {"journal", "dump"}, {"journal", "verify"}} {
 			r := execute(t, "", append(verb, "--data", missing)...)
 			r.ends(t, terminal.ExitNoData, "not a data directory")
-			if _, err := os.Stat(missing); err == nil {
-				t.Errorf("%v made the directory", verb)
-			}
+			_, err := os.Stat(missing)
+			testkit.Holds(t, err != nil, verb, "made the directory")
 		}
 	})
 }
@@ -485,8 +468,7 @@ func TestHelp(t *testing.T) {
 	if text := ok(t, "version"); !strings.HasPrefix(text, "daybook dev (commit unknown, go1") {
 		t.Error(text)
 	}
-	if v := parsed[map[string]any](t, ok(t, "version", "--json")); v["version"] != "dev" || v["level"] != float64(job.Level) {
-		t.Errorf("%+v", v)
-	}
+	v := parsed[map[string]any](t, ok(t, "version", "--json"))
+	testkit.Holds(t, v["version"] == "dev" && v["level"] == float64(job.Level), v)
 	testkit.Contains(t, ok(t, "completion", "bash"), "complete")
 }

@@ -27,9 +27,7 @@ func TestReferenceOfSettings(t *testing.T) {
 		testkit.NoError(t, os.WriteFile(path, []byte(want), 0o644))
 	}
 	got := testkit.Must(os.ReadFile(path))(t)
-	if string(got) != want {
-		t.Errorf("%s is stale; write it again with go test ./cmd/daybook -run TestReferenceOfSettings -rewrite", path)
-	}
+	testkit.Holds(t, string(got) == want, path, "is stale; write it again with go test ./cmd/daybook -run TestReferenceOfSettings -rewrite")
 }
 
 func reference() string {

@@ -65,9 +65,7 @@ func TestConfig(t *testing.T) {
 		testkit.Contains(t, out, want+"\n")
 	}
 	again, err := servedWith(t, out)
-	if err != nil {
-		t.Fatalf("what was printed is no file: %v", err)
-	}
+	testkit.NoError(t, err, "what was printed is no file")
 	var first, second map[string]any
 	testkit.NoError(t, toml.Unmarshal([]byte(out), &first))
 	testkit.NoError(t, toml.Unmarshal([]byte(again), &second))
@@ -109,14 +107,10 @@ func TestConfigRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := servedWith(t, tt.file, "--drain", "1s")
 			if tt.want == "" {
-				if err != nil {
-					t.Errorf("refused, although it is for another command: %v", err)
-				}
+				testkit.Check(t, err, "refused, although it is for another command")
 				return
 			}
-			if err == nil {
-				t.Fatal("it is taken")
-			}
+			testkit.Failed(t, err)
 			testkit.Contains(t, err.Error(), tt.want)
 			testkit.Equal(t, exitCode(err), terminal.ExitUsage)
 		})
@@ -224,8 +218,7 @@ func TestPrecedence(t *testing.T) {
 			}
 			t.Setenv("DAYBOOK_ENV", "production")
 			for n, name := range []string{"default.toml", "production.toml", "local.toml"} {
-				path := writeFile(t, dir, name, text(tt.values[n]))
-				want(n, path+":3")
+				want(n, writeFile(t, dir, name, text(tt.values[n]))+":3")
 			}
 			name := config.Variable(tt.verb, tt.flag)
 			t.Setenv(name, tt.values[3])
@@ -268,9 +261,8 @@ func TestLayers(t *testing.T) {
 
 	// The variable names the directory, too. --config has precedence over it.
 	t.Setenv("DAYBOOK_CONFIG_DIR", "config")
-	if s := settingsShown(t)["queue-idle"]; s.Value != "3h" {
-		t.Errorf("%+v", s)
-	}
+	s := settingsShown(t)["queue-idle"]
+	testkit.Equal(t, s.Value, "3h", s)
 	other := writeFile(t, dir, "other.toml", "queue-idle = '9h'\n")
 	if s := settingsShown(t, "serve", "--config", other); s["queue-idle"].Value != "9h" || s["max-attempts"].Origin != "default" {
 		t.Errorf("%+v", s["queue-idle"])
@@ -280,9 +272,8 @@ func TestLayers(t *testing.T) {
 	if s := settingsShown(t, "work")["concurrency"]; s.Value != 2. { // a runner's file has a separate variable
 		t.Errorf("%+v", s)
 	}
-	if s := settingsShown(t, "serve", "--config-dir", "config")["queue-idle"]; s.Value != "3h" {
-		t.Errorf("%+v", s)
-	}
+	s = settingsShown(t, "serve", "--config-dir", "config")["queue-idle"]
+	testkit.Equal(t, s.Value, "3h", s)
 	t.Setenv("DAYBOOK_CONFIG", "")
 
 	for _, env := range []string{"../other", "a/b", ".", "..", ".hidden", `a\b`} {
@@ -327,9 +318,8 @@ func TestTablesInLayers(t *testing.T) {
 	if upper == nil || !slices.Equal(upper.Program.Argv, []string{"tr", "a-z", "A-Z"}) || !slices.Equal(*upper.Types, []string{"c"}) || upper.Document.Options.TimeoutMs != 5000 || upper.Document.Options.Concurrency != 2 {
 		t.Errorf("%+v", upper)
 	}
-	if s := file.Handlers["s"]; s == nil || s.Document.Source != "handle() { :; }" || file.Containers.CPUs != 1.5 {
-		t.Errorf("%+v, %+v", s, file.Containers)
-	}
+	s := file.Handlers["s"]
+	testkit.Holds(t, s != nil && s.Document.Source == "handle() { :; }" && file.Containers.CPUs == 1.5, s, file.Containers)
 	local := writeFile(t, dir, "local.toml", "[work.handlers.upper]\nargs = ['c']\n")
 	if _, err := read(); err == nil || exitCode(err) != terminal.ExitUsage || !strings.Contains(err.Error(), local+": handlers.upper.args is not known") {
 		t.Error(err)
@@ -398,9 +388,8 @@ func TestConfigOfContext(t *testing.T) {
 	}
 	t.Setenv("DAYBOOK_CONTEXT", "")
 	ok(t, "context", "use")
-	if s := settingsShown(t, "work")["server"]; s.Value != config.DefaultServer || s.Origin != "default" {
-		t.Errorf("without a context: %+v", s)
-	}
+	s := settingsShown(t, "work")["server"]
+	testkit.Holds(t, s.Value == config.DefaultServer && s.Origin == "default", "without a context", s)
 	writeFile(t, os.Getenv("XDG_CONFIG_HOME"), "daybook/contexts.toml", "not TOML")
 	execute(t, "", "config", "work").ends(t, terminal.ExitUsage, "contexts.toml") // contexts that cannot be read
 }
@@ -417,14 +406,12 @@ func TestConfigPasswords(t *testing.T) {
 				args = append(args, "--config", path)
 			}
 			text := ok(t, args...)
-			if strings.Contains(text, "secret") || !strings.Contains(text, "…@") && !strings.Contains(text, "curl …") {
-				t.Errorf("%v: %s", args, text)
-			}
+			testkit.Holds(t, !strings.Contains(text, "secret") &&
+				(strings.Contains(text, "…@") || strings.Contains(text, "curl …")), args, text)
 			if form == "--toml" {
 				var values map[string]any
-				if err := toml.Unmarshal([]byte(text), &values); err != nil || values["server"] != nil || values["on-lost"] != nil {
-					t.Errorf("%v: %v, %v", args, values, err)
-				}
+				err := toml.Unmarshal([]byte(text), &values)
+				testkit.Holds(t, err == nil && values["server"] == nil && values["on-lost"] == nil, args, values, err)
 			}
 		}
 	}
@@ -469,9 +456,7 @@ func TestConfigOfEachVerb(t *testing.T) {
 		testkit.DeepEqual(t, a, b, verb)
 		testkit.Equal(t, len(own), len(given), verb)
 	})
-	if verbs < 10 {
-		t.Errorf("%d commands have settings", verbs)
-	}
+	testkit.Holds(t, verbs >= 10, verbs, "commands have settings")
 	for _, tt := range [][2]string{{"nonsense", "there is no command"}, {"version", "has no settings"}, {"serve -- extra", "only flags"}, {"serve -- --nonsense", "unknown flag"}, {"serve -- --max-attempts 0", "--max-attempts"}} {
 		execute(t, "", append([]string{"config"}, strings.Fields(tt[0])...)...).ends(t, terminal.ExitUsage, tt[1])
 	}
@@ -487,9 +472,8 @@ func TestOwnSettings(t *testing.T) {
 			continue
 		}
 		for _, name := range flags {
-			if cmd.Flags().Lookup(name) == nil || slices.Contains([]string{"yes", "dry-run", "json", "help"}, name) {
-				t.Errorf("%s has no flag %s, or a file must not set it", verb, name)
-			}
+			testkit.Holds(t, cmd.Flags().Lookup(name) != nil &&
+				!slices.Contains([]string{"yes", "dry-run", "json", "help"}, name), verb, "has no flag", name, "or a file must not set it")
 		}
 	}
 }

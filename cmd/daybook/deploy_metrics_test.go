@@ -80,9 +80,7 @@ func checkQuery(t *testing.T, labels map[string][]string, where, query string) {
 			}
 		}
 	}
-	if len(found) == 0 {
-		t.Errorf("%s: a query without a metric: %s", where, query)
-	}
+	testkit.Holds(t, len(found) != 0, where, "a query without a metric", query)
 	for _, g := range grouping.FindAllStringSubmatch(query, -1) {
 		for l := range strings.SplitSeq(g[1], ",") {
 			if l = strings.TrimSpace(l); !slices.Contains(all, l) {
@@ -98,9 +96,8 @@ func TestDeployedQueries(t *testing.T) {
 	rules := read(t, filepath.Join(deployed, "prometheus", "daybook.rules.yml"))
 	expr := regexp.MustCompile(`(?m)^        expr: (?:\|\n((?:          .*\n)+)|(.*)\n)`)
 	queries := expr.FindAllStringSubmatch(rules, -1)
-	if alerts := strings.Count(rules, "- alert:"); len(queries) != alerts || alerts < 20 {
-		t.Fatalf("%d queries of %d alerts", len(queries), alerts)
-	}
+	alerts := strings.Count(rules, "- alert:")
+	testkit.MustHold(t, len(queries) == alerts && alerts >= 20, len(queries), "queries of", alerts, "alerts")
 	for _, q := range queries {
 		checkQuery(t, labels, "daybook.rules.yml", strings.TrimSpace(q[1]+q[2]))
 	}
@@ -129,9 +126,7 @@ func TestDeployedQueries(t *testing.T) {
 		}
 	}
 	walk("", dashboard)
-	if n < 40 {
-		t.Errorf("the dashboard has only %d queries", n)
-	}
+	testkit.Holds(t, n >= 40, "the dashboard has only", n, "queries")
 }
 
 // TestAlertsAreDescribed: docs/how-to/alerts.md has exactly the alerts of the rules, each with how long its condition
@@ -146,9 +141,7 @@ func TestAlertsAreDescribed(t *testing.T) {
 	for _, rule := range rules {
 		name, rule, _ := strings.Cut(rule, "\n")
 		held, ok := described[name]
-		if !ok {
-			t.Errorf("docs/how-to/alerts.md does not describe the alert %s", name)
-		}
+		testkit.Holds(t, ok, "docs/how-to/alerts.md does not describe the alert", name)
 		delete(described, name)
 		want := "at once"
 		if m := regexp.MustCompile(`(?m)^ +for: (\d+)([mh])$`).FindStringSubmatch(rule); m != nil {

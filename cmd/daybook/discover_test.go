@@ -128,19 +128,16 @@ func TestDiscover(t *testing.T) {
 		r := n.browse(t, "discover", "--json", "--interface", browserLink)
 		found := parsed[mdns.Found](t, r.out)
 		addresses := regexp.MustCompile(fmt.Sprintf(`^\[%s:%s \[%s\]:%s \[fe80::[0-9a-f:]+%%%s\]:%s\]$`, serverIPv4, port, serverIPv6, port, browserLink, port))
-		if found.ID != id || found.URL != "http://"+serverIPv4+":"+port || found.Version != version || found.Path != "/" ||
-			!addresses.MatchString(fmt.Sprint(found.Addresses)) {
-			t.Errorf("%+v", found)
-		}
+		testkit.Holds(t, found.ID == id && found.URL == "http://"+serverIPv4+":"+port && found.Version == version &&
+			found.Path == "/" && addresses.MatchString(fmt.Sprint(found.Addresses)), found)
 		testkit.Contains(t, n.browse(t, "discover").out, id)
 	})
 	t.Run("by --server mdns:", func(t *testing.T) {
 		for _, server := range []string{"mdns:", "mdns:" + strings.ToUpper(id)} {
 			n.browse(t, "stats", "--json", "--server", server).ends(t, terminal.ExitOK).prints(t, id)
 		}
-		if r := n.browse(t, "stats", "--server", "mdns:other"); r.code == terminal.ExitOK || !strings.Contains(r.errs, "none of the 1 servers") {
-			t.Errorf("%+v", r)
-		}
+		r := n.browse(t, "stats", "--server", "mdns:other")
+		testkit.Holds(t, r.code != terminal.ExitOK && strings.Contains(r.errs, "none of the 1 servers"), r)
 	})
 	t.Run("by avahi-browse", func(t *testing.T) { n.avahi(t, id, port) })
 	t.Run("by python-zeroconf", func(t *testing.T) { n.zeroconf(t, id, port) })
@@ -212,9 +209,8 @@ func TestNotAnnounced(t *testing.T) {
 	} {
 		cmd := in(t.Context(), n.server, append([]string{os.Args[0], "serve", "--data", t.TempDir(), "--init", "--insecure"}, args...)...)
 		out, err := cmd.CombinedOutput()
-		if err == nil || !strings.Contains(string(out), "mdns") && !strings.Contains(string(out), "interface") {
-			t.Errorf("%v: %v: %s", args, err, out)
-		}
+		testkit.Holds(t, err != nil &&
+			(strings.Contains(string(out), "mdns") || strings.Contains(string(out), "interface")), args, err, out)
 	}
 }
 
@@ -259,9 +255,8 @@ func (n *network) avahi(t *testing.T, id, port string) {
 			return want.Match(out)
 		})
 		for _, field := range []string{`"path=/"`, `"version=` + version + `"`, "_serval"} {
-			if !bytes.Contains(out, []byte(field)) && (field != "_serval" || service != "_daybook._tcp") {
-				t.Errorf("%s: no %s in %s", service, field, out)
-			}
+			testkit.Holds(t, bytes.Contains(out, []byte(field)) || field == "_serval" &&
+				service == "_daybook._tcp", service, "no", field, "in", out)
 		}
 	}
 }
@@ -324,9 +319,8 @@ func TestExchangeOfQueueyQueue(t *testing.T) {
 		}
 		return done
 	}
-	if done := exchange("RUNNER"); done.Status != "completed" || done.Output != "THE INPUT FOR RUNNER" {
-		t.Errorf("by a runner of its own: %+v", done)
-	}
+	done := exchange("RUNNER")
+	testkit.Holds(t, done.Status == "completed" && done.Output == "THE INPUT FOR RUNNER", "by a runner of its own", done)
 	work := in(context.Background(), n.browser, os.Args[0], "work", "--server", "mdns:", "--id", "found-it", "--cache", t.TempDir())
 	work.Stderr = &log
 	background(t, work)
@@ -339,18 +333,14 @@ func TestExchangeOfQueueyQueue(t *testing.T) {
 func (n *network) zeroconf(t *testing.T, id, port string) {
 	python := pythonWithZeroconf(t)
 	out, err := in(t.Context(), n.browser, python, "-c", zeroconfProgram, mdns.Service+".local.", "_serval_queue._tcp.local.").Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	testkit.NoError(t, err, out)
 	var found map[string]struct {
 		Name      string
 		Port      int
 		Addresses []string
 		Txt       map[string]string
 	}
-	if err := json.Unmarshal(out, &found); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	testkit.NoError(t, json.Unmarshal(out, &found), out)
 	for _, service := range []string{mdns.Service, "_serval_queue._tcp"} {
 		f := found[service+".local."]
 		addresses := strings.Join(f.Addresses, " ")

@@ -25,19 +25,16 @@ func TestDocumentsAreThoseOfTheServer(t *testing.T) {
 		t.Helper()
 		resp := testkit.Must(http.Get(s.url + path))(t)
 		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatal(path, resp.Status, string(text), err)
-		}
+		text := testkit.Must(io.ReadAll(resp.Body))(t)
+		testkit.MustEqual(t, resp.StatusCode, http.StatusOK, path, resp.Status, string(text))
 		return strings.TrimSpace(string(text))
 	}
 	first := func(path, list string) string {
 		var page map[string]json.RawMessage
 		var all []json.RawMessage
 		testkit.NoError(t, json.Unmarshal([]byte(get(path)), &page))
-		if err := json.Unmarshal(page[list], &all); err != nil || len(all) == 0 {
-			t.Fatal(path, page, err)
-		}
+		err := json.Unmarshal(page[list], &all)
+		testkit.MustHold(t, err == nil && len(all) != 0, path, page, err)
 		return string(all[0])
 	}
 	for _, c := range []struct {

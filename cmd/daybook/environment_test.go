@@ -58,13 +58,10 @@ func TestUnknownVariables(t *testing.T) {
 			t.Errorf("%v: exit code %d: %s%s", args, r.code, r.out, r.errs)
 		}
 	}
-	if _, err := os.Stat(data); err == nil {
-		t.Error("a refused start made the data directory")
-	}
+	testkit.Fails(os.Stat(data))(t)
 	for _, args := range [][]string{{"help", "environment"}, {"serve", "--help"}, {"__complete", "ser"}} {
-		if r := execute(t, "", args...); r.code != terminal.ExitOK || r.out == "" {
-			t.Errorf("%v: exit code %d: %s", args, r.code, r.errs)
-		}
+		r := execute(t, "", args...)
+		testkit.Holds(t, r.code == terminal.ExitOK && r.out != "", args, "exit code", r.code, r.errs)
 	}
 }
 
@@ -78,9 +75,8 @@ func TestVariablesAreDistinct(t *testing.T) {
 			if slices.Contains(config.SharedFlags, f.Name) {
 				setting = "--" + f.Name
 			}
-			if was := of[name]; was != "" && was != setting {
-				t.Errorf("%s sets both %s and %s", name, was, setting)
-			}
+			was := of[name]
+			testkit.Holds(t, was == "" || was == setting, name, "sets both", was, "and", setting)
 			of[name] = setting
 			for _, value := range []string{"x", "tcp://10.0.0.1:1"} {
 				none := func() *cobra.Command { return &cobra.Command{} }
@@ -90,9 +86,7 @@ func TestVariablesAreDistinct(t *testing.T) {
 			}
 		}
 	})
-	if len(of) < 60 {
-		t.Errorf("%d variables", len(of))
-	}
+	testkit.Holds(t, len(of) >= 60, len(of), "variables")
 }
 
 // TestVariablesInTree: the makefile, the documents and the tests of processes set only variables that are known.
@@ -104,7 +98,7 @@ func TestVariablesInTree(t *testing.T) {
 		"DAYBOOK_TEST_AS_COMMAND",
 	}
 	names, found := regexp.MustCompile(`\bDAYBOOK_[A-Z0-9_]*[A-Z0-9]\b`), 0
-	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+	testkit.NoError(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -127,8 +121,6 @@ func TestVariablesInTree(t *testing.T) {
 			}
 		}
 		return nil
-	})
-	if err != nil || found < 50 {
-		t.Errorf("%d names: %v", found, err)
-	}
+	}))
+	testkit.Holds(t, found >= 50, found, "names")
 }

@@ -31,9 +31,8 @@ func TestExitCodesOfErrors(t *testing.T) {
 			}
 		}
 	}
-	if len(refusals[terminal.ExitRefused]) < 40 || len(refusals[terminal.ExitNotFound]) < 10 {
-		t.Fatalf("only these refusals were found: %v", refusals)
-	}
+	testkit.MustHold(t, len(refusals[terminal.ExitRefused]) >= 40 &&
+		len(refusals[terminal.ExitNotFound]) >= 10, "only these refusals were found", refusals)
 	var b strings.Builder
 	b.WriteString("| exit code | meaning | refusals |\n|---|---|---|\n")
 	for _, e := range terminal.ExitCodes {
@@ -46,15 +45,11 @@ func TestExitCodesOfErrors(t *testing.T) {
 	begin, end := "<!-- exit codes: written by go test ./cmd/daybook -run TestExitCodesOfErrors -rewrite -->\n", "<!-- end -->\n"
 	before, rest, found := strings.Cut(string(text), begin)
 	_, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		t.Fatalf("%s has no place for the exit codes", path)
-	}
+	testkit.MustHold(t, found && ended, path, "has no place for the exit codes")
 	want := before + begin + "\n" + b.String() + "\n" + end + after
 	if *rewriteReference && want != string(text) {
 		testkit.NoError(t, os.WriteFile(path, []byte(want), 0o644))
 		return
 	}
-	if want != string(text) {
-		t.Errorf("%s is stale; write it again with go test ./cmd/daybook -run TestExitCodesOfErrors -rewrite", path)
-	}
+	testkit.Holds(t, want == string(text), path, "is stale; write it again with go test ./cmd/daybook -run TestExitCodesOfErrors -rewrite")
 }

@@ -35,21 +35,18 @@ func TestHandlerCommands(t *testing.T) {
 		testkit.Equal(t, put("", "square", file("square.py", c.text)).ends(t, terminal.ExitOK).out, c.want)
 	}
 	testkit.Equal(t, ok(t, "handler", "get", "square", "--server", s.url), second)
-	if got := ok(t, "handler", "history", "square", "--server", s.url); strings.Count(got, "stored") != 2 {
-		t.Errorf("versions:\n%s", got)
-	}
+	got := ok(t, "handler", "history", "square", "--server", s.url)
+	testkit.Equal(t, strings.Count(got, "stored"), 2, "versions:", got)
 	for typ, args := range map[string][]string{"a": {file("a.sh", "handle() { :; }\n")}, "b": {file("b", "function handle() {}"), "--lang", "node"}} {
 		put("", append([]string{typ}, args...)...).ends(t, terminal.ExitOK)
 	}
 	put(`{"kind":"http","url":"http://127.0.0.1:8080/"}`, "--client", "acme", "post", "-").ends(t, terminal.ExitOK)
 	testkit.Equal(t, ok(t, "handler", "get", "post", "--client", "acme", "--server", s.url), `{"kind":"http","url":"http://127.0.0.1:8080/"}`+"\n")
-	list := ok(t, "handler", "ls", "--server", s.url)
-	testkit.Contains(t, list, "-       square  script", "acme    post    http")
+	testkit.Contains(t, ok(t, "handler", "ls", "--server", s.url), "-       square  script", "acme    post    http")
 	const body = "return payload\n"
 	put("", "new", file("body.py", body)).ends(t, terminal.ExitUsage, "cannot be loaded", "--no-check", "handle")
-	if r := execute(t, "", "handler", "get", "new", "--server", s.url); r.code == terminal.ExitOK {
-		t.Errorf("it was stored: %+v", r)
-	}
+	r := execute(t, "", "handler", "get", "new", "--server", s.url)
+	testkit.Holds(t, r.code != terminal.ExitOK, "it was stored", r)
 	testkit.Equal(t, put("", "new", file("body.py", body), "--no-check").ends(t, terminal.ExitOK).out, "new version 1\n")
 	for name, r := range map[string]result{
 		"a file of no known kind": put("", "x", file("x.bin", "")),
@@ -60,14 +57,11 @@ func TestHandlerCommands(t *testing.T) {
 		"a wrong type":            put("{}", "a b", "-"),
 		"a long file":             put(strings.Repeat("x", int(maxHandlerFile)+1), "x", "-", "--lang", "sh"),
 	} {
-		if r.code != terminal.ExitUsage || r.errs == "" {
-			t.Errorf("%s: %+v", name, r)
-		}
+		testkit.Holds(t, r.code == terminal.ExitUsage && r.errs != "", name, r)
 	}
 	put("", "x", filepath.Join(dir, "none.py")).ends(t, terminal.ExitFile) // a missing file
-	if r := put(`{"kind":"unknown"}`, "x", "-"); r.code == terminal.ExitOK {
-		t.Errorf("a wrong kind: %+v", r)
-	}
+	r = put(`{"kind":"unknown"}`, "x", "-")
+	testkit.Holds(t, r.code != terminal.ExitOK, "a wrong kind", r)
 	testkit.Equal(t, ok(t, "handler", "get", "square", "--version", "2", "--server", s.url), second)
 	execute(t, "", "handler", "rm", "square", "--if-version", "1", "--server", s.url).ends(t, terminal.ExitRefused)
 	ok(t, "handler", "rm", "square", "--if-version", "2", "--by", "anna", "--server", s.url)

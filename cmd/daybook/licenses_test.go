@@ -32,9 +32,7 @@ func TestLicenses(t *testing.T) {
 		list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}", ".")
 		list.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+arch, "CGO_ENABLED=0")
 		out, err := list.Output()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		testkit.NoError(t, err, out)
 		for line := range strings.Lines(string(out)) {
 			if path, dir, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
 				modules[path] = dir

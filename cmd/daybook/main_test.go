@@ -65,9 +65,7 @@ type result struct {
 // ends reports a command line that ends with another exit code, or whose standard error lacks one of the texts.
 func (r result) ends(t testing.TB, code int, texts ...string) result {
 	t.Helper()
-	if r.code != code {
-		t.Errorf("daybook %s: exit code %d, want %d: %s", r.line, r.code, code, r.errs)
-	}
+	testkit.Equal(t, r.code, code, "daybook", r.line, "exit code", r.errs)
 	testkit.Contains(t, r.errs, texts...)
 	return r
 }
@@ -105,9 +103,7 @@ func ok(t *testing.T, args ...string) string {
 // parsed decodes a JSON document.
 func parsed[T any](t testing.TB, text string) (doc T) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(text), &doc); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(text), &doc), text)
 	return doc
 }
 
@@ -158,15 +154,11 @@ func servingAs(t *testing.T, data string, change func(*exec.Cmd) *exec.Cmd, args
 		_ = s.Process.Kill() // the process may have ended
 		s.ended <- <-s.ended
 	})
-	if err != nil {
-		t.Fatalf("%v: %s", err, s.log)
-	}
+	testkit.NoError(t, err, s.log)
 	s.url = strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
 	for {
 		resp, err := http.Get(s.url + "/readyz")
-		if err != nil {
-			t.Fatalf("%v: %s", err, s.log)
-		}
+		testkit.NoError(t, err, s.log)
 		resp.Body.Close()
 		if resp.StatusCode == http.StatusOK {
 			return s
@@ -188,9 +180,7 @@ func (s *server) post(t *testing.T, path, body string) string {
 	resp := testkit.Must(http.Post(s.url+path, "application/json", strings.NewReader(body)))(t)
 	defer resp.Body.Close()
 	text := testkit.Must(io.ReadAll(resp.Body))(t)
-	if resp.StatusCode >= 300 {
-		t.Fatalf("%s: %s", path, text)
-	}
+	testkit.MustHold(t, resp.StatusCode < 300, path, text)
 	return string(text)
 }
 
@@ -223,9 +213,8 @@ func TestServe(t *testing.T) {
 		text := ok(t, "get", "--server", s.url, j.ID)
 		testkit.Contains(t, text, "job_id        "+j.ID, "payload       hello", "status        pending")
 		testkit.Lacks(t, text, "null")
-		if o := parsed[map[string]any](t, ok(t, "get", "--json", "--server", s.url, j.ID)); o["job_id"] != j.ID {
-			t.Errorf("%+v", o)
-		}
+		o := parsed[map[string]any](t, ok(t, "get", "--json", "--server", s.url, j.ID))
+		testkit.Holds(t, o["job_id"] == j.ID, o)
 		batch := parsed[struct {
 			ID string `json:"batch_id"`
 		}](t, s.post(t, "/add", "one\n"))
@@ -236,22 +225,19 @@ func TestServe(t *testing.T) {
 	t.Run("queues", func(t *testing.T) {
 		s.post(t, "/queues/default/default/pause", "")
 		lines := strings.Split(ok(t, "queues", "--server", s.url), "\n")
-		if f := strings.Fields(lines[1]); len(f) != 10 || fmt.Sprint(f[:4]) != "[default default 0 2]" || f[9] != "paused" {
-			t.Errorf("%q", lines)
-		}
+		f := strings.Fields(lines[1])
+		testkit.Holds(t, len(f) == 10 && fmt.Sprint(f[:4]) == "[default default 0 2]" && f[9] == "paused", lines)
 		var q struct{ Client string }
 		testkit.NoError(t, json.Unmarshal([]byte(ok(t, "queues", "--json", "--server", s.url, "--client", "default")), &q))
 		testkit.Equal(t, q.Client, "default")
 		testkit.Equal(t, ok(t, "queues", "--server", s.url, "--client", "none"), "client none has no queues\n")
-		if r := execute(t, "", "queues", "delete", "default", "default", "--server", s.url); r.code == terminal.ExitOK || !strings.Contains(r.errs, "queue_not_empty") {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		r := execute(t, "", "queues", "delete", "default", "default", "--server", s.url)
+		testkit.Holds(t, r.code != terminal.ExitOK && strings.Contains(r.errs, "queue_not_empty"), "exit code", r.code, r.errs)
 	})
 	t.Run("stats", func(t *testing.T) {
 		testkit.Contains(t, ok(t, "stats", "--server", s.url), "state          ready", "pending        2")
-		if o := parsed[ingest.Stats](t, ok(t, "stats", "--json", "--server", s.url)); !o.Ready {
-			t.Errorf("%+v", o)
-		}
+		o := parsed[ingest.Stats](t, ok(t, "stats", "--json", "--server", s.url))
+		testkit.Holds(t, o.Ready, o)
 		t.Setenv("DAYBOOK_SERVER", s.url)
 		testkit.Contains(t, ok(t, "stats"), "ready")
 	})
@@ -271,26 +257,21 @@ func TestServe(t *testing.T) {
 
 	t.Run("clock", func(t *testing.T) {
 		for _, args := range [][]string{{"clock", "--server", s.url}, {"clock", "--accept", "--server", s.url}} {
-			if text := ok(t, args...); !strings.HasPrefix(text, "the server's time is ") {
-				t.Errorf("%v: %s", args, text)
-			}
+			text := ok(t, args...)
+			testkit.Holds(t, strings.HasPrefix(text, "the server's time is "), args, text)
 		}
 	})
 
 	testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
-	if _, err := os.Stat(filepath.Join(data, "address")); !os.IsNotExist(err) {
-		t.Errorf("the address is still there: %v", err)
-	}
+	testkit.Fails(os.Stat(filepath.Join(data, "address")))(t, os.ErrNotExist)
 
 	t.Run("check", func(t *testing.T) {
-		if text := ok(t, "check", "--data", data); !strings.HasPrefix(text, "ok") {
-			t.Error(text)
-		}
+		text := ok(t, "check", "--data", data)
+		testkit.Holds(t, strings.HasPrefix(text, "ok"), text)
 		testkit.Equal(t, ok(t, "check", "--json", "--data", data), `{"problems":0}`+"\n")
 	})
 	t.Run("journal", func(t *testing.T) {
-		text := ok(t, "journal", "dump", "--data", data)
-		testkit.Contains(t, text, "#:create v=1", "\nhello\n#:end crc=")
+		testkit.Contains(t, ok(t, "journal", "dump", "--data", data), "#:create v=1", "\nhello\n#:end crc=")
 		if text := ok(t, "journal", "dump", "--bodies=false", "--data", data); strings.Contains(text, "hello") || !strings.Contains(text, "#:create") {
 			t.Error(text)
 		}
@@ -303,9 +284,8 @@ func TestServe(t *testing.T) {
 		}
 		testkit.Equal(t, fmt.Sprint(seqs), "[2 3 4]")
 		testkit.Contains(t, ok(t, "journal", "verify", "--data", data), "a start would  accept")
-		if o := parsed[map[string]any](t, ok(t, "journal", "verify", "--json", "--data", data)); o["damage"] != nil {
-			t.Errorf("%+v", o)
-		}
+		o := parsed[map[string]any](t, ok(t, "journal", "verify", "--json", "--data", data))
+		testkit.Holds(t, o["damage"] == nil, o)
 	})
 	t.Run("rebuild from a base that does not exist", func(t *testing.T) {
 		left := filepath.Join(data, "store.rebuild")
@@ -326,12 +306,10 @@ func TestServe(t *testing.T) {
 		ok(t, "check", "--data", data)
 	})
 	t.Run("rebuild", func(t *testing.T) {
-		text := ok(t, "rebuild", "--data", data)
-		testkit.Contains(t, text, "the old store is kept in")
+		testkit.Contains(t, ok(t, "rebuild", "--data", data), "the old store is kept in")
 		ok(t, "check", "--data", data)
-		if o := parsed[map[string]any](t, ok(t, "rebuild", "--json", "--data", data, "--base", filepath.Join(data, "store"))); o["commands"] != 0.0 {
-			t.Errorf("%+v", o)
-		}
+		o := parsed[map[string]any](t, ok(t, "rebuild", "--json", "--data", data, "--base", filepath.Join(data, "store")))
+		testkit.Equal(t, o["commands"], 0.0, o)
 	})
 	t.Run("acknowledged jobs are there after a kill", func(t *testing.T) {
 		s := serving(t, data)
@@ -360,7 +338,7 @@ func TestServe(t *testing.T) {
 func damage(t *testing.T, dir string, text []byte) {
 	t.Helper()
 	done := false
-	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+	testkit.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() || done {
 			return err
 		}
@@ -374,10 +352,8 @@ func damage(t *testing.T, dir string, text []byte) {
 			return os.WriteFile(path, content, 0o644)
 		}
 		return nil
-	})
-	if err != nil || !done {
-		t.Fatalf("nothing was damaged: %v", err)
-	}
+	}))
+	testkit.MustHold(t, done, "nothing was damaged")
 }
 
 // stopsBusy sends SIGTERM to a server with a request in progress, whose body of four bytes has not arrived yet. It returns
@@ -443,9 +419,7 @@ func TestClosedTerminal(t *testing.T) {
 	testkit.NoError(t, s.Process.Signal(syscall.SIGHUP))
 	err := <-s.ended
 	s.ended <- err
-	if err != nil {
-		t.Errorf("%v: %s", err, s.log)
-	}
+	testkit.Check(t, err, s.log)
 	testkit.Fails(os.Stat(filepath.Join(dir, "address")))(t, fs.ErrNotExist)
 }
 

@@ -34,9 +34,8 @@ func TestListenBeyondLoopback(t *testing.T) {
 		"0.0.0.0:1717": true, ":1717": true, "[::]:1717": true, "192.0.2.7:1717": true, "[2001:db8::7]:1717": true,
 	} {
 		address, err := config.ListenAddress(listen, true)
-		if err != nil || config.IsExposed(address) != exposed {
-			t.Errorf("%s: isExposed is not %t, or there is an error: %v", listen, exposed, err)
-		}
+		testkit.NoError(t, err)
+		testkit.Equal(t, config.IsExposed(address), exposed, listen, "isExposed is or there is an error")
 		if _, err = config.ListenAddress(listen, false); exposed != errors.Is(err, config.ErrExposed) {
 			t.Errorf("%s without --insecure: %v", listen, err)
 		}
@@ -44,9 +43,7 @@ func TestListenBeyondLoopback(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	r := execute(t, "", "serve", "--listen", "0.0.0.0:0", "--data", data, "--init")
 	r.ends(t, terminal.ExitUsage, "--insecure")
-	if _, err := os.Stat(data); err == nil {
-		t.Error("a refused start made the data directory")
-	}
+	testkit.Fails(os.Stat(data))(t)
 	for listen, network := range map[string]string{"0.0.0.0:0": "tcp4", ":0": "tcp", "[::]:0": "tcp", "127.0.0.1:0": "tcp4"} {
 		testkit.Equal(t, config.NetworkOf(testkit.Must(config.ListenAddress(listen, true))(t)), network, listen, "listens on")
 	}
@@ -72,9 +69,8 @@ func TestDataDirectoryThatIsMissing(t *testing.T) {
 	t.Setenv("DAYBOOK_DATA", missing)
 	execute(t, "", "serve", "--listen", "127.0.0.1:0").ends(t, terminal.ExitNoData)
 	t.Setenv("DAYBOOK_DATA", "")
-	if list, err := os.ReadDir(empty); err != nil || len(list) > 0 {
-		t.Errorf("a refused start left %v, %v", list, err)
-	}
+	list := testkit.Must(os.ReadDir(empty))(t)
+	testkit.Holds(t, len(list) == 0, "a refused start left", list)
 	testkit.Fails(os.Stat(missing))(t, fs.ErrNotExist)
 
 	// The default directory is created. With --init an existing directory is used as it is.
@@ -101,11 +97,8 @@ func TestVariablesOfServe(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	r := execute(t, "x\n", "add")
-	if r.code != terminal.ExitOK || strings.Contains(r.out, "{") {
-		t.Fatalf("exit code %d: %s%s", r.code, r.out, r.errs)
-	}
-	text := ok(t, "get", strings.TrimSpace(r.out))
-	testkit.Contains(t, text, "max_attempts  3\n", "client        default\n")
+	testkit.MustHold(t, r.code == terminal.ExitOK && !strings.Contains(r.out, "{"), "exit code", r.code, r.out, r.errs)
+	testkit.Contains(t, ok(t, "get", strings.TrimSpace(r.out)), "max_attempts  3\n", "client        default\n")
 	execute(t, "", "journal", "give-up", "--data", s.data).ends(t, terminal.ExitUsage, "--last")
 }
 
@@ -145,9 +138,8 @@ func TestServerAddress(t *testing.T) {
 			r.ends(t, code).lacks(t, "secret", "sec%ret")
 		}
 		t.Setenv("DAYBOOK_SERVER", server)
-		if r := execute(t, "", "queues", "--help"); strings.Contains(r.out+r.errs, "secret") {
-			t.Errorf("the help shows %s", r.out)
-		}
+		r := execute(t, "", "queues", "--help")
+		testkit.Holds(t, !strings.Contains(r.out+r.errs, "secret"), "the help shows", r.out)
 		t.Setenv("DAYBOOK_SERVER", "")
 	}
 }
@@ -187,8 +179,6 @@ func TestExitCodes(t *testing.T) {
 		reached[c.code] = true
 	}
 	for code := range documented {
-		if !reached[code] {
-			t.Errorf("no failure has the code %d", code)
-		}
+		testkit.Holds(t, reached[code], "no failure has the code", code)
 	}
 }

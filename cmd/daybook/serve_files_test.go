@@ -52,13 +52,8 @@ func TestConnectionsLeaveFilesToTheJournal(t *testing.T) {
 			t.Fatalf("%v: %s", err, s.log)
 		}
 		resp, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatalf("%v: %s", err, s.log)
-		}
-		text, err := io.ReadAll(resp.Body)
-		if err != nil || resp.StatusCode != http.StatusCreated {
-			t.Fatalf("%v, %d %s: %s", err, resp.StatusCode, text, s.log)
-		}
+		testkit.NoError(t, err, s.log)
+		testkit.MustEqual(t, resp.StatusCode, http.StatusCreated, testkit.Must(io.ReadAll(resp.Body))(t), s.log)
 	}
 	post()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -89,9 +84,7 @@ func TestConnectionsLeaveFilesToTheJournal(t *testing.T) {
 	if err != nil {
 		t.Skipf("no /proc to count descriptors in: %v", err)
 	}
-	if len(opened) >= limit {
-		t.Errorf("%d of %d descriptors are open", len(opened), limit)
-	}
+	testkit.Holds(t, len(opened) < limit, len(opened), "of", limit, "descriptors are open")
 	testkit.Equal(t, strings.TrimSpace(string(testkit.Must(os.ReadFile(filepath.Join(s.data, "address")))(t))), address)
 	s.end(t, syscall.SIGKILL) // after that the log is complete
 	testkit.Lacks(t, s.log.String(), "too many open files")

@@ -23,18 +23,14 @@ func TestLostRunner(t *testing.T) {
 	testkit.Must(c.AddLines(ctx, []byte("one\ntwo\n"), client.AddOptions{}))(t)
 	held := map[string]*client.Job{}
 	beat := func(id string) {
-		every, err := c.Heartbeat(ctx, client.RunnerInfo{ID: id, Instance: "of " + id})
-		if err != nil || every != 2*time.Second {
-			t.Errorf("heartbeat of %s: %v, %v", id, every, err)
-		}
+		every := testkit.Must(c.Heartbeat(ctx, client.RunnerInfo{ID: id, Instance: "of " + id}))(t)
+		testkit.Equal(t, every, 2*time.Second, "heartbeat", id)
 	}
 	silent := time.Now()
 	for _, id := range []string{"silent", "busy"} {
 		beat(id)
-		claim, err := c.Claim(ctx, client.ClaimRequest{RunnerID: id, Max: 1})
-		if err != nil || len(claim.Jobs) != 1 {
-			t.Fatalf("claim of %s: %+v, %v", id, claim, err)
-		}
+		claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: id, Max: 1}))(t)
+		testkit.MustEqual(t, len(claim.Jobs), 1, "claim", id, claim)
 		held[id] = claim.Jobs[0]
 	}
 	over, beats := make(chan struct{}), sync.WaitGroup{}
@@ -60,9 +56,8 @@ func TestLostRunner(t *testing.T) {
 		t.Errorf("returned after %v", took)
 	}
 	testkit.Equal(t, testkit.Must(c.Job(ctx, held["busy"].ID))(t).Status, "active", "the job of the other runner")
-	if r, err := c.Runner(ctx, "silent"); err != nil || r.State != client.RunnerDead || r.End != client.RunnerLost || r.Held != 0 {
-		t.Errorf("the lost runner: %+v, %v", r, err)
-	}
+	r := testkit.Must(c.Runner(ctx, "silent"))(t)
+	testkit.Holds(t, r.State == client.RunnerDead && r.End == client.RunnerLost && r.Held == 0, "the lost runner", r)
 	path := filepath.Join(dir, "silent")
 	testkit.Eventually(t, "--on-lost gets the runner", func() bool {
 		text, err := os.ReadFile(path)

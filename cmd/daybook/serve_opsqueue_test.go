@@ -24,9 +24,7 @@ var opsqueueListening = regexp.MustCompile(`"address":"([^"]+)","[^}]*"message":
 func (s *server) opsqueueAddress(t *testing.T) string {
 	t.Helper()
 	found := opsqueueListening.FindStringSubmatch(s.log.String())
-	if found == nil {
-		t.Fatalf("the log has no address for clients of Opsqueue: %s", s.log)
-	}
+	testkit.MustHold(t, found != nil, "the log has no address for clients of Opsqueue", s.log)
 	return found[1]
 }
 
@@ -73,8 +71,7 @@ func TestServeOpsqueue(t *testing.T) {
 	runSubmission(ctx, t, p, c)
 	c.Disconnect() // nobody waits for its reservation any more
 	api := client.New(s.url, client.Options{})
-	queue := testkit.Must(api.Queue(ctx, "opsqueue", "chunk"))(t)
-	testkit.Equal(t, queue.Counts["completed"], 50)
+	testkit.Equal(t, testkit.Must(api.Queue(ctx, "opsqueue", "chunk"))(t).Counts["completed"], 50)
 	id, err := p.Insert(ctx, wire.InsertSubmission{Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: "kept", Count: 1}}}, nil)
 	testkit.NoError(t, err)
 	chunks := testkit.Must(c.Reserve(ctx, 1, wire.Strategy{}))(t)
@@ -85,9 +82,8 @@ func TestServeOpsqueue(t *testing.T) {
 	defer p.Close()
 	last := stockclient.NewConsumer(s.opsqueueAddress(t), v)
 	defer last.Close()
-	if init, err := last.Init(ctx); err != nil || init.HeartbeatInterval != wire.Duration(time.Second) || init.MaxMissableHeartbeats != 7 {
-		t.Errorf("%+v, %v", init, err)
-	}
+	init := testkit.Must(last.Init(ctx))(t)
+	testkit.Holds(t, init.HeartbeatInterval == wire.Duration(time.Second) && init.MaxMissableHeartbeats == 7, init)
 	testkit.Check(t, last.Complete(ctx, chunks[0].Chunk.ChunkID, nil))
 	if _, err := p.Results(ctx, &stockclient.ObjectStore{}, id); err == nil || !strings.Contains(err.Error(), "is completed, and the object") {
 		t.Errorf("the end of the submission: %v", err) // its consumer stored no object
@@ -104,8 +100,7 @@ func TestServeOpsqueue(t *testing.T) {
 
 // TestServeWithoutOpsqueue: without the setting there is no second listener.
 func TestServeWithoutOpsqueue(t *testing.T) {
-	s := serving(t, filepath.Join(t.TempDir(), "data"))
-	testkit.Lacks(t, s.log.String(), "clients of Opsqueue")
+	testkit.Lacks(t, serving(t, filepath.Join(t.TempDir(), "data")).log.String(), "clients of Opsqueue")
 }
 
 // TestServeOpsqueueRefusals: settings that are refused.

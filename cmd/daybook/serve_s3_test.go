@@ -42,14 +42,11 @@ func TestServeS3(t *testing.T) {
 		testkit.Equal(t, ok(t, "blob", "get", first, "--server", s.url), "first")
 		testkit.Equal(t, len(ok(t, "blob", "get", second, "--client", "acme", "--server", s.url)), 6<<20, "get of a client")
 		testkit.Contains(t, ok(t, "blob", "ls", "--server", s.url), first)
-		if got := ok(t, "blob", "gc", "--server", s.url); !strings.HasPrefix(got, "0 blobs with 0B removed;") {
-			t.Errorf("gc: %q", got)
-		}
+		got := ok(t, "blob", "gc", "--server", s.url)
+		testkit.Holds(t, strings.HasPrefix(got, "0 blobs with 0B removed;"), "gc", got)
 		to := filepath.Join(t.TempDir(), "to")
 		ok(t, "fileset", "pull", "input", to, "--server", s.url)
-		if text, err := os.ReadFile(filepath.Join(to, "second")); err != nil || len(text) != 6<<20 {
-			t.Errorf("pull: %d bytes, %v", len(text), err)
-		}
+		testkit.Equal(t, len(testkit.Must(os.ReadFile(filepath.Join(to, "second")))(t)), 6<<20, "pull bytes")
 	}
 	check()
 	if text := get(t, s.url+"/metrics"); !strings.Contains(text, `daybook_blob_store_requests_total{method="PUT"} `) || strings.Contains(text, `daybook_blob_store_requests_total{method="PUT"} 0`) {
@@ -66,28 +63,23 @@ func TestServeS3(t *testing.T) {
 		}))
 		s.post(t, "/jobs/create", `{"payload":{"input":"`+first+`"}}`)
 		s.post(t, "/jobs/create", `{"payload":"`+lone+`"}`) // acme's blob has the same digest
-		if got := ok(t, "blob", "gc", "--server", s.url); !strings.HasPrefix(got, "0 blobs with 0B removed;") {
-			t.Errorf("gc of named blobs: %q", got)
-		}
+		got := ok(t, "blob", "gc", "--server", s.url)
+		testkit.Holds(t, strings.HasPrefix(got, "0 blobs with 0B removed;"), "gc of named blobs", got)
 		old := strings.TrimSpace(ok(t, "blob", "put", os.Args[0], "--client", "old", "--server", s.url))
 		testkit.NoError(t, os.Chtimes(filepath.Join(bucket.Dir, "bucket", "daybook", "clients", "old", "blobs", "sha256", strings.TrimPrefix(old, "sha256:")), at, at))
-		if got := ok(t, "blob", "gc", "--server", s.url); !strings.HasPrefix(got, "1 blobs with ") {
-			t.Errorf("gc of an old blob: %q", got)
-		}
+		got = ok(t, "blob", "gc", "--server", s.url)
+		testkit.Holds(t, strings.HasPrefix(got, "1 blobs with "), "gc of an old blob", got)
 		execute(t, "", "blob", "get", old, "--client", "old", "--server", s.url).ends(t, terminal.ExitNotFound) // get of a collected blob
 		check()
 	})
 	t.Run("a second server", func(t *testing.T) {
 		r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init", "--blobs", bucket.Address("bucket/daybook"))
-		if r.code == terminal.ExitOK || !strings.Contains(r.errs, "another server owns the bucket") {
-			t.Errorf("%+v", r)
-		}
+		testkit.Holds(t, r.code != terminal.ExitOK && strings.Contains(r.errs, "another server owns the bucket"), r)
 	})
 	t.Run("the bucket is away", func(t *testing.T) {
 		bucket.Kill()
-		if text := get(t, s.url+"/blobs/"+first); !strings.Contains(text, `"blobs_unavailable"`) || strings.Contains(text, bucket.Addr) {
-			t.Errorf("get: %s", text)
-		}
+		text := get(t, s.url+"/blobs/"+first)
+		testkit.Holds(t, strings.Contains(text, `"blobs_unavailable"`) && !strings.Contains(text, bucket.Addr), "get", text)
 		s.post(t, "/jobs/create", `{"payload":"jobs go on"}`)
 		testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 		s = serve() // it starts without the bucket
@@ -134,9 +126,7 @@ func TestFilesetTarFromS3(t *testing.T) {
 	}
 	testkit.Fails(archive.Next())(t, io.EOF) // at its end
 	t.Logf("%s for each file", time.Since(began)/n)
-	if most.Load() < 4 {
-		t.Errorf("%d requests at once", most.Load())
-	}
+	testkit.Holds(t, most.Load() >= 4, most.Load(), "requests at once")
 }
 
 // TestKilledUploadToS3: if a server is killed while it copies a blob, its next start removes the remains. A resumable
@@ -201,14 +191,12 @@ func TestKilledUploadToS3(t *testing.T) {
 		running.Wait()
 		proxy.Before(nil)
 		s = serve()
-		if got := ok(t, "blob", "ls", "--server", s.url); strings.Contains(got, "sha256:") {
-			t.Errorf("%s: ls: %q", name, got)
-		}
+		got := ok(t, "blob", "ls", "--server", s.url)
+		testkit.Holds(t, !strings.Contains(got, "sha256:"), name, "ls", got)
 		for _, dir := range []string{data, bucket.Dir} {
 			testkit.Check(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-				if err == nil && d.Type().IsRegular() && (strings.Contains(path, "put-") || strings.Contains(path, "multipart")) {
-					t.Errorf("%s: %s is left", name, path)
-				}
+				testkit.Holds(t, err != nil || !d.Type().IsRegular() || !strings.Contains(path, "put-") &&
+					!strings.Contains(path, "multipart"), name, path, "is left")
 				return err
 			}))
 		}
@@ -236,9 +224,7 @@ func TestS3Settings(t *testing.T) {
 				t.Setenv(variable, secret)
 			}
 			r := execute(t, "", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--init", "--blobs", bucket.Address("none/p"))
-			if r.code == terminal.ExitOK || !strings.Contains(r.errs, want) || strings.Contains(r.errs+r.out, secret) {
-				t.Errorf("%+v", r)
-			}
+			testkit.Holds(t, r.code != terminal.ExitOK && strings.Contains(r.errs, want) && !strings.Contains(r.errs+r.out, secret), r)
 		})
 	}
 }

@@ -33,9 +33,7 @@ func servingWith(t *testing.T, data string, environ []string, args ...string) *s
 func (s *server) metric(t *testing.T, name string) float64 {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(get(t, s.url+"/metrics"))
-	if found == nil {
-		t.Fatalf("no metric %s", name)
-	}
+	testkit.MustHold(t, found != nil, "no metric", name)
 	return testkit.Must(strconv.ParseFloat(found[1], 64))(t)
 }
 
@@ -111,9 +109,7 @@ func TestTraces(t *testing.T) {
 	testkit.Eventually(t, "the spans are counted", func() bool { return s.metric(t, `daybook_trace_spans_total{result="exported"}`) >= float64(len(want)) })
 	s.end(t, syscall.SIGKILL)
 	s = servingWith(t, data, environ)
-	if n := s.metric(t, "daybook_replayed_commands_total"); n == 0 {
-		t.Error("the start has replayed nothing, so the test shows nothing")
-	}
+	testkit.Holds(t, s.metric(t, "daybook_replayed_commands_total") != 0, "the start has replayed nothing, so the test shows nothing")
 	c = client.New(s.url, client.Options{})
 	last := tracedJob(t, c, "last", 1)
 	endAs(t, c, claimOne(t, c, "last"), client.Outcome{})
@@ -157,9 +153,8 @@ func TestTracesAtTheEnd(t *testing.T) {
 	}
 	claim := testkit.Must(c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r1", Max: 3}))(t)
 	testkit.MustEqual(t, len(claim.Jobs), 3)
-	if n, _, err := c.CompleteClaim(t.Context(), claim.ID, client.Outcome{}); err != nil || n != 3 {
-		t.Fatal(n, err)
-	}
+	n, _ := testkit.Must2(c.CompleteClaim(t.Context(), claim.ID, client.Outcome{}))(t)
+	testkit.MustEqual(t, n, 3)
 	testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code")
 	testkit.Equal(t, len(collector.Spans()), 3)
 }
@@ -187,9 +182,8 @@ func TestTracesAreOff(t *testing.T) {
 			testkit.Lacks(t, log, "topsecret")
 		})
 	}
-	if n := len(collector.Requests()); n > 0 {
-		t.Errorf("%d requests", n)
-	}
+	n := len(collector.Requests())
+	testkit.Holds(t, n <= 0, n, "requests")
 	execute(t, "", "serve", "--otlp", "collector:4318").ends(t, terminal.ExitUsage, "--otlp: ")
 }
 
@@ -208,16 +202,13 @@ func TestHangingCollector(t *testing.T) {
 		testkit.Must(c.AddLines(t.Context(), []byte(strings.Repeat("x\n", 10_000)), client.AddOptions{}))(t)
 	}
 	for done := 0; done < jobs; {
-		claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r1", Max: 1000})
-		if err != nil || len(claim.Jobs) == 0 {
-			t.Fatal(err)
-		}
+		claim := testkit.Must(c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r1", Max: 1000}))(t)
+		testkit.MustHold(t, len(claim.Jobs) != 0)
 		testkit.Must2(c.CompleteClaim(t.Context(), claim.ID, client.Outcome{}))(t)
 		done += len(claim.Jobs)
 	}
-	if n := s.metric(t, `daybook_trace_spans_total{result="dropped"}`); n == 0 || n == jobs {
-		t.Errorf("%v of %d spans are dropped", n, jobs)
-	}
+	n := s.metric(t, `daybook_trace_spans_total{result="dropped"}`)
+	testkit.Holds(t, n != 0 && n != jobs, n, "of", jobs, "spans are dropped")
 	if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK { // a stop that waited for the collector would never end
 		t.Errorf("exit code %d: %s", code, s.log)
 	}

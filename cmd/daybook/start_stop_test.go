@@ -72,9 +72,8 @@ func TestStopWaitInterrupted(t *testing.T) {
 	if lines.Scan(); !strings.HasPrefix(lines.Text(), "interrupted; the server stays stopped") {
 		t.Error(lines.Text())
 	}
-	if err := stop.Wait(); stop.ProcessState.ExitCode() != terminal.ExitSignal+int(syscall.SIGINT) {
-		t.Error(err)
-	}
+	err := stop.Wait()
+	testkit.Equal(t, stop.ProcessState.ExitCode(), terminal.ExitSignal+int(syscall.SIGINT), err)
 	if s, err := client.New(s.url, client.Options{}).Stats(t.Context()); err != nil || !s.Stopped {
 		t.Error(s.Stopped, err)
 	}
@@ -87,9 +86,8 @@ func TestStopIsShown(t *testing.T) {
 	ok(t, "stop", "--server", s.url)
 	const stopped = "stopped: no jobs are handed out until `daybook start`\n"
 	testkit.Contains(t, ok(t, "stats", "--server", s.url), "ready; "+stopped)
-	if r := execute(t, "", "queues", "--server", s.url); r.errs != "the server is "+stopped || !strings.Contains(r.out, "slow") {
-		t.Errorf("%+v", r)
-	}
+	r := execute(t, "", "queues", "--server", s.url)
+	testkit.Holds(t, r.errs == "the server is "+stopped && strings.Contains(r.out, "slow"), r)
 	ok(t, "start", "--server", s.url)
 	testkit.Equal(t, execute(t, "", "queues", "--server", s.url).errs, "")
 	testkit.Lacks(t, ok(t, "stats", "--server", s.url), "stopped")

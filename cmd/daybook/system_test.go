@@ -23,13 +23,11 @@ func TestOtherSystems(t *testing.T) {
 	} {
 		args := strings.Fields(line)
 		r := execute(t, "", args...)
-		if r.code != terminal.ExitSystem || !strings.Contains(r.errs, "daybook "+args[0]) || !strings.Contains(r.errs, "does not run on windows") || !strings.Contains(r.errs, "--server") {
-			t.Errorf("%s: exit code %d: %s", line, r.code, r.errs)
-		}
+		testkit.Holds(t, r.code == terminal.ExitSystem && strings.Contains(r.errs, "daybook "+args[0]) &&
+			strings.Contains(r.errs, "does not run on windows") && strings.Contains(r.errs, "--server"), line, "exit code", r.code, r.errs)
 	}
-	if made, err := os.ReadDir("."); err != nil || len(made) > 0 {
-		t.Errorf("%v were made: %v", made, err)
-	}
+	made := testkit.Must(os.ReadDir("."))(t)
+	testkit.Holds(t, len(made) == 0, made, "were made")
 	ok(t, "version")
 	execute(t, "", "stats", "--server", "http://127.0.0.1:1").ends(t, terminal.ExitNoAnswer)
 }

@@ -158,10 +158,8 @@ func TestTopTerminal(t *testing.T) {
 				testkit.Must(p.screen.WriteString(text))(t)
 			}
 			until("default/resize")
-			raw, err := term.GetState(tty.Fd())
-			if err != nil || reflect.DeepEqual(raw, p.before) {
-				t.Errorf("the terminal is not in raw mode: %v", err)
-			}
+			raw := testkit.Must(term.GetState(tty.Fd()))(t)
+			testkit.Holds(t, !reflect.DeepEqual(raw, p.before), "the terminal is not in raw mode")
 			if c.coloured {
 				keys("p")
 				until("pause default/resize? [y/N]")

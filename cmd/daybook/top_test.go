@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestTopOnce: --once prints a table, and --json a document. Without a terminal, one of them is required.
@@ -25,9 +26,8 @@ func TestTopOnce(t *testing.T) {
 		Queues []client.Queue
 		Stats  client.Stats
 	}
-	if err := json.Unmarshal([]byte(ok(t, "top", "--json", "--server", s.url)), &doc); err != nil || len(doc.Queues) != 2 || doc.Stats.Jobs["pending"] != 3 {
-		t.Errorf("%+v, %v", doc, err)
-	}
+	err := json.Unmarshal([]byte(ok(t, "top", "--json", "--server", s.url)), &doc)
+	testkit.Holds(t, err == nil && len(doc.Queues) == 2 && doc.Stats.Jobs["pending"] == 3, doc, err)
 	for args, code := range map[string]int{"": terminal.ExitUsage, "--interval 1h --once": terminal.ExitUsage, "--interval 1ms --once": terminal.ExitUsage, "--sort x --once": terminal.ExitUsage} {
 		execute(t, "", append([]string{"top", "--server", s.url}, strings.Fields(args)...)...).ends(t, code)
 	}

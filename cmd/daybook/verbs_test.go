@@ -44,9 +44,8 @@ func TestVerbsOfAJob(t *testing.T) {
 	}
 	a.run("", "create", "--value", `{"a":1,"a":2}`).ends(t, terminal.ExitUsage) // a name twice
 	testkit.Contains(t, a.do("jobs", "--meta", "user=42"), id, "default/resize", "pending")
-	if r := a.run("", "claim", "--type", "other"); r.code != terminal.ExitNotFound || r.out+r.errs != "" {
-		t.Errorf("a claim that finds nothing: %+v", r)
-	}
+	r := a.run("", "claim", "--type", "other")
+	testkit.Holds(t, r.code == terminal.ExitNotFound && r.out+r.errs == "", "a claim that finds nothing", r)
 	claim := a.do("claim", "--type", "resize", "--runner-id", "mixer")
 	testkit.Contains(t, claim, id, "cat.jpg")
 	claimID := uuids.FindString(claim)
@@ -83,9 +82,7 @@ func TestCreateWaits(t *testing.T) {
 		go func() { done <- a.run("", "create", "--wait", "1 2 3") }()
 		claim := a.do("claim", "--wait", "30s")
 		ids := uuids.FindAllString(claim, -1)
-		if len(ids) != 2 {
-			t.Fatal(claim)
-		}
+		testkit.MustEqual(t, len(ids), 2, claim)
 		a.do(append([]string{"complete", ids[1]}, c.outcome...)...)
 		if r := <-done; r.code != c.code || r.out != c.out {
 			t.Errorf("create --wait of a job that ended with %v: %+v", c.outcome, r)
@@ -94,9 +91,8 @@ func TestCreateWaits(t *testing.T) {
 		}
 	}
 	r := a.run("", "create", "--wait", "--wait-timeout", "50ms", "--type", "nobody", "x")
-	if id := uuids.FindString(r.errs); r.code != terminal.ExitTimeout || !strings.Contains(a.do("get", id), "pending") {
-		t.Errorf("create --wait-timeout: %+v", r)
-	}
+	id := uuids.FindString(r.errs)
+	testkit.Holds(t, r.code == terminal.ExitTimeout && strings.Contains(a.do("get", id), "pending"), "create --wait-timeout", r)
 	a.run("", "create", "--wait-timeout", "1s", "x").ends(t, terminal.ExitUsage)
 }
 
@@ -136,12 +132,10 @@ func TestJobsIDs(t *testing.T) {
 	a := startAsked(t)
 	a.run(strings.Repeat("x\n", 130), "add", "--type", "many")
 	r := a.run("", "jobs", "--type", "many", "--ids")
-	if n := strings.Count(r.out, "\n"); r.code != terminal.ExitOK || n != 130 || r.errs != "" {
-		t.Errorf("%d ids, exit code %d: %s", n, r.code, r.errs)
-	}
-	if ended := a.run(r.out, "cancel", "--job", "-"); ended.code != terminal.ExitOK || strings.Count(ended.out, "cancelled") != 130 {
-		t.Errorf("%+v", ended)
-	}
+	n := strings.Count(r.out, "\n")
+	testkit.Holds(t, r.code == terminal.ExitOK && n == 130 && r.errs == "", n, "ids, exit code", r.code, r.errs)
+	ended := a.run(r.out, "cancel", "--job", "-")
+	testkit.Holds(t, ended.code == terminal.ExitOK && strings.Count(ended.out, "cancelled") == 130, ended)
 	r = a.run("", "jobs", "--type", "many", "--ids", "--limit", "100")
 	if n := strings.Count(r.out, "\n"); r.code != terminal.ExitOK || n != 100 || r.errs != "there are more than 100 jobs; --limit 0 lists all\n" {
 		t.Errorf("%d ids, exit code %d: %s", n, r.code, r.errs)
@@ -156,12 +150,10 @@ func TestRunNow(t *testing.T) {
 	a.run(strings.Repeat("x\n", 1001), "add", "--type", "late", "--delay", "1h")
 	list := a.do("jobs", "--type", "late", "--status", "deferred", "--ids")
 	few := strings.Join(strings.SplitAfter(list, "\n")[:3], "")
-	if dry := a.run(few, "run", "--job", "--dry-run", "-"); dry.code != terminal.ExitOK || strings.Count(dry.out, "is deferred and would be made pending") != 3 {
-		t.Errorf("%+v", dry)
-	}
-	if done := a.run(few, "run", "--job", "-"); done.code != terminal.ExitOK || strings.Count(done.out, "pending") != 3 {
-		t.Errorf("%+v", done)
-	}
+	dry := a.run(few, "run", "--job", "--dry-run", "-")
+	testkit.Holds(t, dry.code == terminal.ExitOK && strings.Count(dry.out, "is deferred and would be made pending") == 3, dry)
+	done := a.run(few, "run", "--job", "-")
+	testkit.Holds(t, done.code == terminal.ExitOK && strings.Count(done.out, "pending") == 3, done)
 	testkit.Contains(t, a.run(few, "run", "--job", "--dry-run", "-").out, "is pending and would stay so")
 	many := a.run(list, "run", "--job", "-")
 	many.ends(t, terminal.ExitUsage, "this would run 1001 jobs, which are more than 1000; give --yes")
@@ -189,9 +181,8 @@ func TestListsOfBatches(t *testing.T) {
 		if want < 101 {
 			more = fmt.Sprintf("there are more than %d batches; --limit 0 lists all\n", want)
 		}
-		if rows != want || strings.Count(json.out, "\n") != want || r.errs != more || json.errs != more {
-			t.Errorf("--limit %q: %d rows, %d documents, %q, %q", limit, rows, strings.Count(json.out, "\n"), r.errs, json.errs)
-		}
+		testkit.Holds(t, rows == want && strings.Count(json.out, "\n") == want && r.errs == more &&
+			json.errs == more, "--limit", limit, rows, "rows", strings.Count(json.out, "\n"), "documents", r.errs, json.errs)
 	}
 	one := uuids.FindString(a.do("batches", "--type", "t7"))
 	testkit.Equal(t, len(strings.Fields(a.do("jobs", "--batch", one, "--status", "pending", "--ids"))), 2, "jobs of batch", one)
@@ -272,9 +263,7 @@ func TestCompletionOfManyNames(t *testing.T) {
 	for _, words := range [][]string{{"pause", "many/q1199"}, {"jobs", "--type", "q1199"}, {"cancel", "--queue", "many/q119"}, {"get", last[:len(last)-1]}, {"watch", last}} {
 		found := execute(t, "", append([]string{"__complete", words[0], "--server", a.s.url}, words[1:]...)...).out
 		want := words[len(words)-1]
-		if !strings.Contains(found, "\n"+want) && !strings.HasPrefix(found, want) {
-			t.Errorf("%v: %s", words, found)
-		}
+		testkit.Holds(t, strings.Contains(found, "\n"+want) || strings.HasPrefix(found, want), words, found)
 	}
 	testkit.Lacks(t, execute(t, "", "__complete", "pause", "--server", a.s.url, "none/").out, "many")
 }
@@ -285,18 +274,16 @@ func TestContexts(t *testing.T) {
 	a := startAsked(t)
 	a.do("create", "--client", "here", "x")
 	testkit.Equal(t, ok(t, "context", "add", "nowhere", "127.0.0.1:1"), "commands use 127.0.0.1:1, the context nowhere\n", "the first add")
-	if got := ok(t, "context", "add", "here", strings.Replace(a.s.url, "http://", "http://user:secret@", 1)); got != "commands use 127.0.0.1:1, the context nowhere\n" {
-		t.Errorf("the second add: %q", got)
-	}
+	got := ok(t, "context", "add", "here", strings.Replace(a.s.url, "http://", "http://user:secret@", 1))
+	testkit.Holds(t, got == "commands use 127.0.0.1:1, the context nowhere\n", "the second add", got)
 	list := ok(t, "context", "list")
 	testkit.Contains(t, list, "*  nowhere", "here")
 	testkit.Lacks(t, list, "secret")
 	reaches := func(want bool, args ...string) {
 		t.Helper()
 		r := execute(t, "", append([]string{"queues"}, args...)...)
-		if got := r.code == terminal.ExitOK && strings.Contains(r.out, "here"); got != want || !want && r.code != terminal.ExitNoAnswer {
-			t.Errorf("queues %v: %+v", args, r)
-		}
+		got := r.code == terminal.ExitOK && strings.Contains(r.out, "here")
+		testkit.Holds(t, got == want && (want || r.code == terminal.ExitNoAnswer), "queues", args, r)
 	}
 	reaches(false)
 	reaches(true, "--context", "here")
@@ -310,9 +297,8 @@ func TestContexts(t *testing.T) {
 	reaches(true)
 	reaches(false, "--context", "nowhere")
 	t.Setenv("DAYBOOK_SERVER", "")
-	if got := ok(t, "context", "use", "here"); !strings.HasSuffix(got, ", the context here\n") || strings.Contains(got, "secret") {
-		t.Errorf("use: %q", got)
-	}
+	got = ok(t, "context", "use", "here")
+	testkit.Holds(t, strings.HasSuffix(got, ", the context here\n") && !strings.Contains(got, "secret"), "use", got)
 	reaches(true)
 	for _, args := range [][]string{{"--context", "none"}, {"--context", "here", "--server", a.s.url}} {
 		execute(t, "", append([]string{"queues"}, args...)...).ends(t, terminal.ExitUsage).lacks(t, "secret")
@@ -424,11 +410,9 @@ func TestTimesOfJobs(t *testing.T) {
 	a.do("create", "--run-at", time.Now().Add(-23*time.Hour).Format(time.RFC3339), "--type", "late", "p")
 	a.do("create", "--run-at", "2100-02-03 04:05", "--type", "due", "p")
 	testkit.Equal(t, strings.Fields(a.do("jobs", "--type", "late"))[5], "RUNNER")
-	of := a.do("jobs", "--status", "deferred")
-	testkit.Contains(t, of, "CREATED", "RUN AT", "2100-02-03 04:05:00.000")
-	if lines := strings.Split(a.do("jobs"), "\n"); len(lines) != 3 || !strings.Contains(lines[0], "RUN AT") || strings.Contains(lines[1], "2100") {
-		t.Errorf("%q", lines)
-	}
+	testkit.Contains(t, a.do("jobs", "--status", "deferred"), "CREATED", "RUN AT", "2100-02-03 04:05:00.000")
+	lines := strings.Split(a.do("jobs"), "\n")
+	testkit.Holds(t, len(lines) == 3 && strings.Contains(lines[0], "RUN AT") && !strings.Contains(lines[1], "2100"), lines)
 	a.run("1\n", "submit", "--paused", "--type", "held")
 	testkit.Contains(t, a.do("jobs", "--type", "held"), "batch paused")
 }

@@ -117,13 +117,10 @@ func TestWatch(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		for i, line := range lines {
 			last = client.Batch{}
-			if err := json.Unmarshal([]byte(line), &last); err != nil || i > 0 && line == lines[i-1] {
-				t.Errorf("%s, %v", line, err)
-			}
+			err := json.Unmarshal([]byte(line), &last)
+			testkit.Holds(t, err == nil && (i <= 0 || line != lines[i-1]), line, err)
 		}
-		if last.Status != "completed" || last.Counts["completed"] != 2 || len(lines) < 2 {
-			t.Errorf("%q", lines)
-		}
+		testkit.Holds(t, last.Status == "completed" && last.Counts["completed"] == 2 && len(lines) >= 2, lines)
 	})
 	t.Run("wrong use", func(t *testing.T) {
 		for args, code := range map[string]int{
@@ -176,9 +173,7 @@ func TestProgressTexts(t *testing.T) {
 	at := time.Unix(1000, 0)
 	q.look(config.QueueName{Client: "c", Type: "t"}, &client.Queue{Counts: map[string]int64{"pending": 10, "failed": 7}}, at)
 	p := q.look(config.QueueName{Client: "c", Type: "t"}, &client.Queue{Paused: true, Counts: map[string]int64{"pending": 6, "completed": 3, "failed": 8}}, at.Add(2*time.Second))
-	if p.ended || p.text != "[#########---------------]  40 % 6 pending, 1 failed, paused, 2.0/s, 3s left" {
-		t.Errorf("%+v", p)
-	}
+	testkit.Holds(t, !p.ended && p.text == "[#########---------------]  40 % 6 pending, 1 failed, paused, 2.0/s, 3s left", p)
 	// A purge makes counts smaller.
 	if p = q.look(config.QueueName{Client: "c", Type: "t"}, &client.Queue{Counts: map[string]int64{}}, at.Add(4*time.Second)); !p.ended || p.err == nil {
 		t.Errorf("%+v", p)

@@ -101,9 +101,7 @@ batch = true
 		testkit.Equal(t, cmd.Flags().Lookup(flag).Value.String(), want, "--", flag)
 	}
 	upper, resize, mail := file.Handlers["upper"], file.Handlers["resize"], file.Handlers["mail"]
-	if upper == nil || resize == nil || mail == nil || file.Interpreters["python"] != "/usr/bin/python3" {
-		t.Fatalf("%+v", file)
-	}
+	testkit.MustHold(t, upper != nil && resize != nil && mail != nil && file.Interpreters["python"] == "/usr/bin/python3", file)
 	if sums := file.Handlers["sums"]; sums.Images.None() || sums.Program.ExitCodes["3"] != "failed" || file.Containers != (work.ContainersTable{CPUs: 2, MemoryBytes: 100000000}) {
 		t.Errorf("%+v, %+v", sums, file.Containers)
 	}
@@ -113,9 +111,7 @@ batch = true
 	}
 	testkit.Equal(t, resize.Document.Source, "def handle(payload, job): return payload")
 	testkit.Equal(t, len(*resize.Types), 2)
-	if mail.Document.URL != "https://example.com/mail" || !mail.Document.Options.Batch {
-		t.Errorf("%+v", mail)
-	}
+	testkit.Holds(t, mail.Document.URL == "https://example.com/mail" && mail.Document.Options.Batch, mail)
 }
 
 // TestExampleOfContainerConfig: the runner reads the handler in docs/reference/containers.md.
@@ -144,9 +140,8 @@ func TestExampleOfWorkConfig(t *testing.T) {
 	}
 	cmd := config.CommandNamed(allCommands(), "work")
 	file := testkit.Must(configuredWork(cmd, path))(t)
-	if got, err := cmd.Flags().GetStringToString("label"); err != nil || got["zone"] != "a" || got["disk"] != "ssd" {
-		t.Errorf("the labels are %v: %v", got, err)
-	}
+	got := testkit.Must(cmd.Flags().GetStringToString("label"))(t)
+	testkit.Holds(t, got["zone"] == "a" && got["disk"] == "ssd", "the labels are", got)
 	list := testkit.Must(cmd.Flags().GetStringSlice("http-allow"))(t)
 	allow := testkit.Must(webhook.ParseAllow(list))(t)
 	box := testkit.Must(sandbox.New(sandbox.Off))(t)
@@ -162,9 +157,7 @@ func TestExampleOfWorkConfig(t *testing.T) {
 		default:
 			err = h.Document.Check()
 		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Check(t, err, name)
 	}
 	testkit.Equal(t, len(kinds), len(handler.Kinds), "the example has handlers of the kinds")
 }
@@ -194,9 +187,8 @@ func TestWorkConfigErrors(t *testing.T) {
 	} {
 		path := writeFile(t, t.TempDir(), "work.toml", text)
 		_, err := configuredWork(config.CommandNamed(allCommands(), "work"), path)
-		if err == nil || exitCode(err) != terminal.ExitUsage || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
+		testkit.Holds(t, err != nil && exitCode(err) == terminal.ExitUsage && strings.Contains(err.Error(), path) &&
+			strings.Contains(err.Error(), want), text, err, "want", want)
 	}
 }
 
@@ -228,9 +220,7 @@ func TestKeysOfKinds(t *testing.T) {
 			}
 			seen++
 			kinds, ok := of[key]
-			if !ok {
-				t.Errorf("the test does not know the key %q", key)
-			}
+			testkit.Holds(t, ok, "the test does not know the key", key)
 			if field.Type.Kind() == reflect.Pointer {
 				field.Type = field.Type.Elem()
 			}
@@ -244,9 +234,8 @@ func TestKeysOfKinds(t *testing.T) {
 					}
 					want = "<nil>"
 				}
-				if _, err := parsedTables(text, t.TempDir()); fmt.Sprint(err) != want {
-					t.Errorf("%s: %v, want %s", text, err, want)
-				}
+				_, err := parsedTables(text, t.TempDir())
+				testkit.Equal(t, fmt.Sprint(err), want, text)
 			}
 		}
 	}
@@ -272,12 +261,10 @@ func TestManifestInConfig(t *testing.T) {
 	file := testkit.Must(parsedTables(text, dir))(t)
 	sum := func(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
 	a, b, c := file.Handlers["a"], file.Handlers["b"], file.Handlers["c"]
-	if a.Binary != filepath.Join(dir, "a.wasm") || a.Document.Binary != sum("module a") || a.Document.RequiredExtensions[0] != "x" || a.Document.Options.MemoryBytes != 32<<20 {
-		t.Errorf("%+v", a)
-	}
-	if b.Binary != filepath.Join(dir, "guests", "b.wasm") || b.Document.Binary != sum("module b") || b.Document.Name != "b-1" || b.Document.RequiredPermissions[0] != "http:*" || b.Document.Options.TimeoutMs != 1000 {
-		t.Errorf("%+v", b)
-	}
+	testkit.Holds(t, a.Binary == filepath.Join(dir, "a.wasm") && a.Document.Binary == sum("module a") &&
+		a.Document.RequiredExtensions[0] == "x" && a.Document.Options.MemoryBytes == 32<<20, a)
+	testkit.Holds(t, b.Binary == filepath.Join(dir, "guests", "b.wasm") && b.Document.Binary == sum("module b") &&
+		b.Document.Name == "b-1" && b.Document.RequiredPermissions[0] == "http:*" && b.Document.Options.TimeoutMs == 1000, b)
 	testkit.Equal(t, c.Binary, "")
 	testkit.Equal(t, c.Document.Binary, address)
 	for keys, want := range map[string]string{
@@ -291,9 +278,8 @@ func TestManifestInConfig(t *testing.T) {
 		"binary = \"a.wasm\"\nrequired_permissions = [\"x\"]": "required_permissions: \"x\" is no permission",
 		"binary = \"a.wasm\"\noptions = { idle_ms = 1000 }":   "options.idle_ms is for handlers of kind script",
 	} {
-		if _, err := parsedTables("[handlers.x]\nkind = \"wasi\"\n"+keys, dir); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", keys, err, want)
-		}
+		_, err := parsedTables("[handlers.x]\nkind = \"wasi\"\n"+keys, dir)
+		testkit.Holds(t, err != nil && strings.Contains(err.Error(), want), keys, err, "want", want)
 	}
 }
 

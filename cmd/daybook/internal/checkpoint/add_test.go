@@ -37,15 +37,12 @@ func TestBodyOfADayAgo(t *testing.T) {
 			s = testkit.Must(OpenAdd(path, Head{}))(t)
 			defer s.Close()
 			s.Repeat = c.unknown == "repeat"
-			if _, forgotten := s.Resumed(); len(forgotten) > 0 {
-				t.Fatalf("it is old at the start: %v", forgotten)
-			}
+			_, forgotten := s.Resumed()
+			testkit.MustHold(t, len(forgotten) == 0, "it is old at the start", forgotten)
 			now := time.Now().Add(c.later)
 			s.now = func() time.Time { return now }
 			err := s.Body(b, lines)
-			if isUnknown := errors.Is(err, client.ErrUnknown); isUnknown != c.refused || err != nil && !c.refused {
-				t.Errorf("%v", err)
-			}
+			testkit.Holds(t, errors.Is(err, client.ErrUnknown) == c.refused && (err == nil || c.refused), err)
 			sent := bytes.Count(testkit.Must(os.ReadFile(path))(t), []byte(`"event":"sent"`))
 			testkit.Equal(t, sent, map[bool]int{true: 2, false: 1}[s.Repeat], "the file says that it")
 		})

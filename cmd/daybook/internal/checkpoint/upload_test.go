@@ -28,9 +28,7 @@ func TestUploadNotes(t *testing.T) {
 		return f, n.Upload
 	}
 	f, upload := open(note)
-	if upload != "" || !filepath.IsAbs(f.note.File) {
-		t.Errorf("%q of %s", upload, f.note.File)
-	}
+	testkit.Holds(t, upload == "" && filepath.IsAbs(f.note.File), upload, "of", f.note.File)
 	testkit.NoError(t, f.Begun("/uploads/u1"))
 	n := note
 	testkit.Fails(OpenUpload(&n, "file"))(t, filelock.ErrLocked) // a second one
@@ -63,9 +61,7 @@ func TestUploadNotes(t *testing.T) {
 	f.Close()
 	testkit.NoError(t, os.WriteFile(filepath.Join(state, "no"), nil, 0o600))
 	t.Setenv("XDG_STATE_HOME", filepath.Join(state, "no"))
-	if _, err := OpenUpload(&note, "file"); err == nil {
-		t.Error("a note in a file")
-	}
+	testkit.Fails(OpenUpload(&note, "file"))(t)
 }
 
 func FuzzUploadNote(f *testing.F) {
@@ -78,9 +74,7 @@ func FuzzUploadNote(f *testing.F) {
 		file.note.Upload = "kept"
 		file.Close()
 		file = testkit.Must(OpenUpload(&n, "/file"))(t)
-		if n.Upload != "" && (n.Size != 5 || n.Modified != 7 || n.File != "/file") {
-			t.Errorf("%q is about %+v", text, n)
-		}
+		testkit.Holds(t, n.Upload == "" || n.Size == 5 && n.Modified == 7 && n.File == "/file", text, "is about", n)
 		file.Remove()
 		file.Close()
 	})

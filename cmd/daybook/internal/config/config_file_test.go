@@ -65,16 +65,13 @@ func FuzzConfig(f *testing.F) {
 func readOrRefused(t *testing.T, text []byte) {
 	values, lines, err := parseConfig(text)
 	if err != nil {
-		if !strings.HasPrefix(err.Error(), ":") {
-			t.Errorf("%q does not say where", err)
-		}
+		testkit.Holds(t, strings.HasPrefix(err.Error(), ":"), err, "does not say where")
 		return
 	}
 	last := 1 + bytes.Count(text, []byte("\n"))
 	for key := range values {
-		if line := lines[linesKey([]string{key})]; line < 1 || line > last {
-			t.Errorf("%q is in line %d of %d", key, line, last)
-		}
+		line := lines[linesKey([]string{key})]
+		testkit.Holds(t, line >= 1 && line <= last, key, "is in line", line, "of", last)
 	}
 	file := configFile{path: "x", values: values, lines: lines}
 	config := configuration{files: []*configFile{&file}}

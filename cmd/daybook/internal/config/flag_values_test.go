@@ -16,9 +16,8 @@ func TestValues(t *testing.T) {
 		"500ms": 500 * time.Millisecond,
 	} {
 		var d DurationFlag
-		if err := d.Set(text); err != nil || time.Duration(d) != want {
-			t.Errorf("%s: %s, %v", text, time.Duration(d), err)
-		}
+		err := d.Set(text)
+		testkit.Holds(t, err == nil && time.Duration(d) == want, text, time.Duration(d), err)
 		var again DurationFlag
 		if err := again.Set(d.String()); err != nil || again != d {
 			t.Errorf("%s shows as %s", text, d.String())
@@ -26,9 +25,7 @@ func TestValues(t *testing.T) {
 	}
 	for _, text := range []string{"", "5", "h", "-5s", "-1d", "1.5d", "1h1d", "300y", "1h 30m", "500us", "1.5ms", "1ns", "90m1ns"} {
 		d := DurationFlag(time.Second)
-		if err := d.Set(text); err == nil || d != DurationFlag(time.Second) {
-			t.Errorf("%q is a duration of %s", text, time.Duration(d))
-		}
+		testkit.Holds(t, d.Set(text) != nil && d == DurationFlag(time.Second), text, "is a duration of", time.Duration(d))
 	}
 	for d, want := range map[time.Duration]string{
 		-time.Second: "-1s", -36 * time.Hour: "-1d12h", -time.Microsecond: "-1µs", -1500 * time.Microsecond: "-1.5ms", 0: "0s",
@@ -39,9 +36,8 @@ func TestValues(t *testing.T) {
 	}
 	for text, want := range map[string]int64{"0": 0, "1048576": 1 << 20, "512M": 512 << 20, "10G": 10 << 30, "3k": 3 << 10, "1T": 1 << 40, "1g": 1 << 30, "1.5M": 3 << 19, "10GiB": 10 << 30} {
 		var b BytesFlag
-		if err := b.Set(text); err != nil || int64(b) != want {
-			t.Errorf("%s: %d, %v", text, b, err)
-		}
+		err := b.Set(text)
+		testkit.Holds(t, err == nil && int64(b) == want, text, b, err)
 	}
 	for _, text := range []string{"", "G", "-1", "1X", "9223372036854775807G"} {
 		var b BytesFlag

@@ -4,6 +4,8 @@ import (
 	"math"
 	"runtime/debug"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestDelayCollections: there is ballast, unless GOGC is set or the memory limit is small. Without a limit, GOGC bounds the
@@ -34,7 +36,6 @@ func TestDelayCollections(t *testing.T) {
 func TestMemoryLimit(t *testing.T) {
 	old := debug.SetMemoryLimit(64 << 20)
 	t.Cleanup(func() { debug.SetMemoryLimit(old) })
-	if got := Limit(); got > 64<<20 || got <= 0 {
-		t.Errorf("%d bytes", got)
-	}
+	got := Limit()
+	testkit.Holds(t, got <= 64<<20 && got > 0, got, "bytes")
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/blob"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestLateBlobs: the server starts without blobs if their bucket does not answer, and opens them when it does. A bucket
@@ -49,38 +50,27 @@ func TestLateBlobs(t *testing.T) {
 					return blob.OpenDir(ctx, dir, blob.Options{ReserveBytes: 1})
 				}, openBucketFor, slog.New(slog.DiscardHandler))
 				if tt.want != nil {
-					if !errors.Is(err, tt.want) || b != nil || tries.Load() != 1 {
-						t.Errorf("%v after %d tries", err, tries.Load())
-					}
+					testkit.Holds(t, errors.Is(err, tt.want) && b == nil && tries.Load() == 1, err, "after", tries.Load(), "tries")
 					return
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				store, err := b.Store()
-				if (err == nil) != tt.open || !tt.open && (!errors.Is(err, blob.ErrUnavailable) || store != nil) {
-					t.Errorf("at first there is %v, %v", store, err)
-				}
+				testkit.Holds(t, (err == nil) == tt.open &&
+					(tt.open || errors.Is(err, blob.ErrUnavailable) && store == nil), "at first there is", store, err)
 				time.Sleep(time.Duration(len(tt.tries)+1) * reopenAfter)
 				synctest.Wait()
 				if store, err = b.Store(); err != nil || store == nil {
 					t.Errorf("after %d tries: %v", tries.Load(), err)
 				}
-				if err := b.Close(); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, b.Close())
 			})
 		})
 	}
 	t.Run("closed before it is open", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b, err := openLate(t.Context(), func(context.Context) (*blob.Store, error) { return nil, away }, openBucketFor, slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, err)
+			testkit.Check(t, b.Close())
 		})
 	})
 }

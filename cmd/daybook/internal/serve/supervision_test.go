@@ -39,9 +39,7 @@ func (m manager) await(t *testing.T, want string) (lines []string) {
 	for {
 		testkit.NoError(t, m.SetReadDeadline(time.Now().Add(30*time.Second)))
 		n, err := m.Read(b)
-		if err != nil {
-			t.Fatalf("no %s in %q: %v", want, lines, err)
-		}
+		testkit.NoError(t, err, "no", want, "in", lines)
 		got := strings.Split(string(b[:n]), "\n")
 		lines = append(lines, got...)
 		if slices.ContainsFunc(got, func(line string) bool { return strings.HasPrefix(line, want) }) {
@@ -73,9 +71,7 @@ func TestSupervision(t *testing.T) {
 	end := (&serverRun{log: zerolog.Nop()}).supervise(ctx, stats)
 	early := m.await(t, "EXTEND_TIMEOUT_USEC=60000000")
 	early = append(early, m.await(t, "WATCHDOG=1")...)
-	if early[0] != "STATUS=not ready: replay" || slices.Contains(early, "READY=1") {
-		t.Errorf("before it is ready: %q", early)
-	}
+	testkit.Holds(t, early[0] == "STATUS=not ready: replay" && !slices.Contains(early, "READY=1"), "before it is ready", early)
 	ready.Store(true)
 	m.await(t, "READY=1")
 	m.await(t, "STATUS=ready")
@@ -104,7 +100,5 @@ func TestNoSupervision(t *testing.T) {
 	asked := 0
 	end := (&serverRun{log: zerolog.Nop()}).supervise(t.Context(), func() ingest.Stats { asked++; return ingest.Stats{} })
 	end()
-	if asked > 1 {
-		t.Errorf("the engine was asked %d times", asked)
-	}
+	testkit.Holds(t, asked <= 1, "the engine was asked", asked, "times")
 }

@@ -22,16 +22,13 @@ func TestLogFormat(t *testing.T) {
 		log := testkit.Must(NewLogger("info", c.format, tty))(t)
 		log.Warn().Str("field", "a\x1b]0;title\ab").Msg("text\x1b[2Jmore")
 		text := line()
-		if json.Valid([]byte(text)) != c.isJSON || strings.Contains(text, "\x1b[2J") || strings.Contains(text, "\x1b]0") || strings.Contains(text, "\x1b[") != c.coloured {
-			t.Errorf("%+v: %q", c, text)
-		}
+		testkit.Holds(t, json.Valid([]byte(text)) == c.isJSON && !strings.Contains(text, "\x1b[2J") &&
+			!strings.Contains(text, "\x1b]0") && strings.Contains(text, "\x1b[") == c.coloured, c, text)
 	}
 	for format, isJSON := range map[string]bool{"auto": true, "json": true, "console": false} {
 		var b strings.Builder
 		log := testkit.Must(NewLogger("info", format, &b))(t)
 		log.Info().Msg("text")
-		if json.Valid([]byte(b.String())) != isJSON || strings.Contains(b.String(), "\x1b") {
-			t.Errorf("%s: %q", format, b.String())
-		}
+		testkit.Holds(t, json.Valid([]byte(b.String())) == isJSON && !strings.Contains(b.String(), "\x1b"), format, b.String())
 	}
 }

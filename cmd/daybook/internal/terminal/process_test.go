@@ -1,17 +1,17 @@
 package terminal
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
+)
 
 // TestUntilEnded: the process ends with the code of the command line, or of End if that is first.
 func TestUntilEnded(t *testing.T) {
-	if code := UntilEnded(func() int { return ExitFile }); code != ExitFile {
-		t.Errorf("exit code %d", code)
-	}
+	testkit.Equal(t, UntilEnded(func() int { return ExitFile }), ExitFile, "exit code")
 	never := make(chan int)
-	if code := UntilEnded(func() int {
+	testkit.Equal(t, UntilEnded(func() int {
 		go End(ExitSignal)
 		return <-never
-	}); code != ExitSignal {
-		t.Errorf("exit code %d", code)
-	}
+	}), ExitSignal, "exit code")
 }

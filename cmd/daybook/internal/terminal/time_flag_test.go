@@ -42,9 +42,8 @@ func TestLocalTimes(t *testing.T) {
 			var f TimeFlag
 			err := f.Set(c.text)
 			if c.other == "" {
-				if got := time.UnixMilli(int64(f)).In(zone).Format(time.RFC3339); err != nil || got != c.want {
-					t.Errorf("%s, %v; want %s", got, err, c.want)
-				}
+				got := time.UnixMilli(int64(f)).In(zone).Format(time.RFC3339)
+				testkit.Holds(t, err == nil && got == c.want, got, err, "want", c.want)
 				return
 			}
 			if err == nil || f != 0 || !strings.Contains(err.Error(), "; give "+c.want+" or "+c.other) {

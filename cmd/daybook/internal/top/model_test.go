@@ -87,13 +87,9 @@ func screen(t *testing.T, m *model) string {
 	t.Helper()
 	text := ansi.Strip(m.View().Content)
 	lines := strings.Split(text, "\n")
-	if len(lines) > m.height {
-		t.Errorf("%d lines on %d", len(lines), m.height)
-	}
+	testkit.Holds(t, len(lines) <= m.height, len(lines), "lines on", m.height)
 	for _, line := range lines {
-		if ansi.StringWidth(line) > m.width {
-			t.Errorf("%d columns on %d: %q", ansi.StringWidth(line), m.width, line)
-		}
+		testkit.Holds(t, ansi.StringWidth(line) <= m.width, ansi.StringWidth(line), "columns on", m.width, line)
 	}
 	return text
 }
@@ -158,9 +154,8 @@ func TestModel(t *testing.T) {
 	t.Run("filter", func(t *testing.T) {
 		_, m := newFake(t)
 		press(t, m, "/", "q", "backspace", "B")
-		if text := screen(t, m); fmt.Sprint(order(t, m)) != "[b]" || !strings.Contains(text, "/B_") {
-			t.Error(text)
-		}
+		text := screen(t, m)
+		testkit.Holds(t, fmt.Sprint(order(t, m)) == "[b]" && strings.Contains(text, "/B_"), text)
 		press(t, m, "enter")
 		if press(t, m, "esc"); fmt.Sprint(order(t, m)) != "[a b]" {
 			t.Error(order(t, m))
@@ -234,15 +229,12 @@ func TestModel(t *testing.T) {
 		_, m := newFake(t)
 		old := tickMsg(m.waits)
 		press(t, m, "space")
-		if _, cmd := m.Update(old); cmd != nil {
-			t.Error("an old timer makes a refresh")
-		}
-		if _, cmd := m.Update(tickMsg(m.waits)); cmd == nil {
-			t.Error("a timer makes no refresh")
-		}
-		if _, cmd := m.Update(tickMsg(m.waits)); cmd != nil {
-			t.Error("two refreshes at a time")
-		}
+		_, cmd := m.Update(old)
+		testkit.Holds(t, cmd == nil, "an old timer makes a refresh")
+		_, cmd = m.Update(tickMsg(m.waits))
+		testkit.Holds(t, cmd != nil, "a timer makes no refresh")
+		_, cmd = m.Update(tickMsg(m.waits))
+		testkit.Holds(t, cmd == nil, "two refreshes at a time")
 	})
 	t.Run("sizes", func(t *testing.T) {
 		f, m := newFake(t)
@@ -271,13 +263,9 @@ func TestModel(t *testing.T) {
 		press(t, m, "?")
 		testkit.Contains(t, screen(t, m), "pause or resume")
 		press(t, m, "x")
-		if !press(t, m, "q") || !press(t, m, "ctrl+c") {
-			t.Error("it does not end")
-		}
+		testkit.Holds(t, press(t, m, "q") && press(t, m, "ctrl+c"), "it does not end")
 		press(t, m, "/")
-		if press(t, m, "q") || !press(t, m, "ctrl+c") {
-			t.Error("q is a letter of the filter, and Ctrl-C is not")
-		}
+		testkit.Holds(t, !press(t, m, "q") && press(t, m, "ctrl+c"), "q is a letter of the filter, and Ctrl-C is not")
 	})
 }
 

@@ -49,10 +49,8 @@ func TestNewestFailed(t *testing.T) {
 		}
 		testkit.Must(c.CreateBatch(t.Context(), client.NewBatch{Type: "t"}, jobs))(t)
 		for left := n; left > 0; {
-			claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Types: []string{"t"}, Max: 1000})
-			if err != nil || claim == nil {
-				t.Fatal(claim, err)
-			}
+			claim := testkit.Must(c.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Types: []string{"t"}, Max: 1000}))(t)
+			testkit.MustHold(t, claim != nil, claim)
 			testkit.Must2(c.CompleteClaim(t.Context(), claim.ID, client.Outcome{Code: "error", Error: "e"}))(t)
 			left -= len(claim.Jobs)
 		}
@@ -71,8 +69,6 @@ func TestNewestFailed(t *testing.T) {
 		testkit.NoError(t, err)
 		newest = j.ID
 	}
-	list, err := source.failed(q)
-	if err != nil || len(list) != shownFailed || list[0].ID != newest {
-		t.Errorf("%d jobs, error %v; the first is not the newest", len(list), err)
-	}
+	list := testkit.Must(source.failed(q))(t)
+	testkit.Holds(t, len(list) == shownFailed && list[0].ID == newest, len(list), "jobs, error", "the first is not the newest")
 }
