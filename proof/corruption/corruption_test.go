@@ -258,9 +258,7 @@ func TestFixtures(t *testing.T) {
 		"create", "claim", "tickle", "complete", "pause", "resume", "deletequeue", "deleteidle", "cancel", "redrive", "run", "delete", "patch", "stop", "start",
 		"opensession", "endsession", "putdocument", "deletedocument", "loserunner", "tick", "grace", "mark", "level",
 	} {
-		if !verbs[verb] {
-			t.Errorf("no %s in the journal", verb)
-		}
+		testkit.Holds(t, verbs[verb], "no", verb, "in the journal")
 	}
 	for _, f := range all {
 		f.checkChain(t)
@@ -283,9 +281,8 @@ func (f *fixture) checkChain(t *testing.T) {
 			followed++
 		}
 	}
-	if hops["1"] != 5 || hops["2"] != 1 || followed != 2 {
-		t.Errorf("%s: jobs by hops %v, and %d with an on_complete", f.name, hops, followed)
-	}
+	testkit.Holds(t, hops["1"] == 5 && hops["2"] == 1 &&
+		followed == 2, f.name, "jobs by hops", hops, "and", followed, "with an on_complete")
 	if doc := f.want.docs[f.jobs[f.chain+2]]; !strings.Contains(doc, `"then 0 of 0 #:end`) || !strings.Contains(doc, "colour=blue") {
 		t.Errorf("%s: the first chained job is %s", f.name, doc)
 	}
@@ -362,9 +359,8 @@ func TestVerdicts(t *testing.T) {
 		"a panic":                     {func(ingest.Options) (server, error) { panic("an injected panic") }, panicked},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if v, detail := bounded(d, filepath.Join(dir, "verdict"), tt.start); v != tt.want {
-				t.Errorf("%s (%s), want %s", v, detail, tt.want)
-			}
+			v, detail := bounded(d, filepath.Join(dir, "verdict"), tt.start)
+			testkit.Holds(t, v == tt.want, v, detail, "), want", tt.want)
 		})
 	}
 	// The window: a server that has lost the last records passes only if the store's cursor does not prove them.
@@ -407,9 +403,7 @@ func TestVerdicts(t *testing.T) {
 		testkit.Equal(t, v, want, f.name, "without its last records", detail)
 		testkit.NoError(t, os.RemoveAll(filepath.Join(dir, "other")))
 	}
-	if windows < 2 {
-		t.Errorf("only %d fixtures can lose a record in the window that a user would see", windows)
-	}
+	testkit.Holds(t, windows >= 2, "only", windows, "fixtures can lose a record in the window that a user would see")
 }
 
 // TestMayMiss: damage excuses missing records if it touches the first of them and everything that proves that record. It

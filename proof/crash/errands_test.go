@@ -483,18 +483,11 @@ func TestErrands(t *testing.T) {
 			if lie.of != nil && (e.err == nil || !slices.ContainsFunc(strings.Split(lie.notice, "|"), noticed)) {
 				t.Errorf("after %d errands the error is %v, want %q", e.done, e.err, lie.notice)
 			}
-			if lie.of == nil && (e.err != nil || len(h.wrong) > 0) {
-				t.Errorf("%v, %q", e.err, h.wrong)
-			}
-			if lie.of == nil && h.count.LostRunners < 2 {
-				t.Errorf("%d runners were lost", h.count.LostRunners)
-			}
-			if lie.of == nil && e.batches < 2*len(batchWays) {
-				t.Errorf("there were %d batches", e.batches)
-			}
-			if counts := engine.Stats().Jobs; lie.of == nil && counts["pending"]+counts["active"]+counts["completed"] > 0 {
-				t.Errorf("jobs are left: %v", counts)
-			}
+			testkit.Holds(t, lie.of != nil || e.err == nil && len(h.wrong) == 0, e.err, h.wrong)
+			testkit.Holds(t, lie.of != nil || h.count.LostRunners >= 2, h.count.LostRunners, "runners were lost")
+			testkit.Holds(t, lie.of != nil || e.batches >= 2*len(batchWays), "there were", e.batches, "batches")
+			counts := engine.Stats().Jobs
+			testkit.Holds(t, lie.of != nil || counts["pending"]+counts["active"]+counts["completed"] <= 0, "jobs are left", counts)
 		})
 	}
 }

@@ -145,15 +145,13 @@ func TestLargeRequestsAreServed(t *testing.T) {
 			continue
 		case "a job of 4 MiB":
 			resp := testkit.Must(http.Get(b.URL() + r.route.Path))(t)
-			if n, err := io.Copy(io.Discard, resp.Body); err != nil || n < 4<<20 {
-				t.Errorf("%s: %d bytes, %v", r.what, n, err)
-			}
+			n := testkit.Must(io.Copy(io.Discard, resp.Body))(t)
+			testkit.Holds(t, n >= 4<<20, r.what, n, "bytes")
 			resp.Body.Close()
 			continue
 		}
-		if text, err := b.honest.post(t.Context(), r.route.Path, r.kind, []byte(r.body)); err != nil || len(text) < least {
-			t.Errorf("%s: %d bytes, %v", r.what, len(text), err)
-		}
+		text := testkit.Must(b.honest.post(t.Context(), r.route.Path, r.kind, []byte(r.body)))(t)
+		testkit.Holds(t, len(text) >= least, r.what, len(text), "bytes")
 	}
 }
 
@@ -201,9 +199,7 @@ func (b *target) under(t *testing.T, n int, a attack, requests []*request, turns
 		calm, err := b.honest.work(t.Context(), d)
 		looked()
 		o.before.most(<-before)
-		if err != nil {
-			t.Fatalf("without an attack: %v", err)
-		}
+		testkit.NoError(t, err, "without an attack")
 		o.calm.add(calm)
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -244,9 +240,8 @@ func (o *outcome) check(t *testing.T, what string, n int, b bounds) {
 	if most := max(mostResident, o.before.resident+b.more); o.with.resident > most {
 		t.Errorf("%s: the server took %d MiB, more than %d", what, o.with.resident>>20, most>>20)
 	}
-	if most := b.goroutines*n + 500; o.with.goroutines > most {
-		t.Errorf("%s: %d goroutines, more than %d", what, o.with.goroutines, most)
-	}
+	most := b.goroutines*n + 500
+	testkit.Holds(t, o.with.goroutines <= most, what, o.with.goroutines, "goroutines, more than", most)
 	if most := 2*n + 500; o.with.descriptors > most { // closed connections may linger for half a second
 		t.Errorf("%s: %d descriptors, more than %d", what, o.with.descriptors, most)
 	}
@@ -358,8 +353,6 @@ func TestFewDescriptors(t *testing.T) {
 	for _, a := range attacks {
 		o := b.under(t, 1000, a, b.requests, 1, 2*time.Second)
 		t.Log(o.row(a.name, 1000))
-		if o.busy.posts == 0 || len(o.busy.claims) == 0 {
-			t.Errorf("%s: %d posts, %d claims", a.name, o.busy.posts, len(o.busy.claims))
-		}
+		testkit.Holds(t, o.busy.posts != 0 && len(o.busy.claims) != 0, a.name, o.busy.posts, "posts", len(o.busy.claims), "claims")
 	}
 }

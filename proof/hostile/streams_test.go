@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/proof/report"
 )
 
@@ -37,9 +38,8 @@ func TestHostileStreams(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			o := b.under(t, n, a, requests, 1, d)
 			o.check(t, what, n, streamBounds)
-			if len(o.busy.claims) == 0 || o.busy.posts == 0 {
-				t.Errorf("honest clients made %d posts and %d claims", o.busy.posts, len(o.busy.claims))
-			}
+			testkit.Holds(t, len(o.busy.claims) != 0 &&
+				o.busy.posts != 0, "honest clients made", o.busy.posts, "posts and", len(o.busy.claims), "claims")
 			table.WriteString(o.row("streams: "+what, n))
 		})
 	}
@@ -62,7 +62,5 @@ func TestFewDescriptorsForStreams(t *testing.T) {
 	b := begin(t, 336)
 	o := b.under(t, 1000, attack{"streams", inStream}, streamAttacks, 1, 2*time.Second)
 	t.Log(o.row("streams", 1000))
-	if o.busy.posts == 0 || len(o.busy.claims) == 0 {
-		t.Errorf("%d posts, %d claims", o.busy.posts, len(o.busy.claims))
-	}
+	testkit.Holds(t, o.busy.posts != 0 && len(o.busy.claims) != 0, o.busy.posts, "posts", len(o.busy.claims), "claims")
 }

@@ -43,9 +43,7 @@ func TestLimits(t *testing.T) {
 	started := time.Since(begun)
 	replayed := s.commandTimes()
 	again := s.ask(http.MethodPost, "/jobs/claim", map[string]any{"runner_id": "after", "max": 1000, "strategy": map[string]any{"name": "prefer_distinct", "meta_key": "order"}})
-	if again["claim_id"] == nil {
-		t.Error("a claim after the start got nothing")
-	}
+	testkit.Holds(t, again["claim_id"] != nil, "a claim after the start got nothing")
 	after := s.resident()
 	held := 0
 	for _, n := range s.ask(http.MethodGet, "/queues/acme/values", nil)["counts"].(map[string]any) {
@@ -57,9 +55,7 @@ func TestLimits(t *testing.T) {
 			s.slow = append(s.slow, long)
 		}
 	}
-	if err := s.Stop(); err != nil {
-		t.Errorf("stop: %v", err)
-	}
+	testkit.Check(t, s.Stop(), "stop")
 	t.Logf("%d jobs; resident at most %d MiB when all was there, %d MiB after the requests, %d MiB after the start; ready %v after a SIGKILL; the load of the machine was %.1f before\n%s",
 		jobs, filled>>20, attacked>>20, after>>20, started.Round(time.Millisecond), average, s.table.String())
 	if most := max(attacked, after); most > mostResident {
@@ -74,7 +70,5 @@ func TestLimits(t *testing.T) {
 	for _, slow := range s.slow {
 		t.Error(slow)
 	}
-	if started > mostStart {
-		t.Errorf("the server was ready %v after the start, and may take %v", started, mostStart)
-	}
+	testkit.Holds(t, started <= mostStart, "the server was ready", started, "after the start, and may take", mostStart)
 }

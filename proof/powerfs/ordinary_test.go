@@ -123,9 +123,8 @@ func TestOrdinary(t *testing.T) {
 		}
 		got, gotErr := do(here, 0)
 		want, wantErr := do(there, 1)
-		if got != want || errno(gotErr) != errno(wantErr) {
-			t.Fatalf("seed %d, step %d, %s: %v, %v; elsewhere %v, %v", seed, step, what, got, gotErr, want, wantErr)
-		}
+		testkit.MustEqual(t, got, want, "seed", seed, "step", step, what, gotErr, "elsewhere", wantErr)
+		testkit.MustEqual(t, errno(gotErr), errno(wantErr), "seed", seed, "step", step, what, got, gotErr, "elsewhere", want, wantErr)
 		if step%500 == 499 {
 			if a, b := tree(t, here), tree(t, there); a != b {
 				t.Fatalf("seed %d, step %d: the trees differ:\n%s\n\n%s", seed, step, a, b)

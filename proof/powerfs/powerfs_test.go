@@ -25,9 +25,7 @@ func mount(t *testing.T) (*FS, string) {
 	dir := t.TempDir()
 	f, err := Mount(dir)
 	if err != nil {
-		if *full {
-			t.Fatal(err)
-		}
+		testkit.MustHold(t, !*full, err)
 		t.Skip(err)
 	}
 	t.Cleanup(func() { testkit.Check(t, f.Close()) })
@@ -98,9 +96,8 @@ func TestSyncedSurvives(t *testing.T) {
 		must(t, os.Mkdir(sub, 0o755), syncPath(dir), writeSynced(path, data), syncPath(sub))
 		must(t, os.WriteFile(filepath.Join(sub, "other"), data, 0o644), os.Mkdir(filepath.Join(sub, "dir"), 0o755))
 		f.cycle(seed)
-		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
-			t.Fatalf("seed %d: %d bytes, %v", seed, len(got), err)
-		}
+		got := testkit.Must(os.ReadFile(path))(t)
+		testkit.MustHold(t, bytes.Equal(got, data), "seed", seed, len(got), "bytes")
 	}
 }
 
@@ -141,14 +138,10 @@ func TestUnsynced(t *testing.T) {
 				kept[name] += 0
 			}
 		}
-		if exists(at("moved")) == exists(at("there")) {
-			t.Fatalf("seed %d: a renamed file has both names, or neither", seed)
-		}
+		testkit.MustHold(t, exists(at("moved")) != exists(at("there")), "seed", seed, "a renamed file has both names, or neither")
 	}
 	for name, n := range kept {
-		if n == 0 || n == seeds {
-			t.Errorf("%s: kept at %d of %d cuts", name, n, seeds)
-		}
+		testkit.Holds(t, n != 0 && n != seeds, name, "kept at", n, "of", seeds, "cuts")
 	}
 	if lost := f.Unsynced(); lost.Names < 6*seeds || lost.Files < 3*seeds || lost.Sectors < 3*seeds {
 		t.Errorf("the count of unsynced changes is too small: %+v", lost)
@@ -166,23 +159,17 @@ func TestRenameOver(t *testing.T) {
 		must(t, writeSynced(name, old), syncPath(dir))
 		must(t, writeSynced(fresh, next), os.Rename(fresh, name))
 		f.cycle(seed)
-		got, err := os.ReadFile(name)
-		if err != nil || !bytes.Equal(got, old) && !bytes.Equal(got, next) {
-			t.Fatalf("seed %d: %q, %v", seed, got, err)
-		}
+		got := testkit.Must(os.ReadFile(name))(t)
+		testkit.MustHold(t, bytes.Equal(got, old) || bytes.Equal(got, next), "seed", seed, got)
 		saw[string(got)]++
-		if string(got) == string(next) && exists(fresh) {
-			t.Fatalf("seed %d: the new file has both names", seed)
-		}
+		testkit.MustHold(t, string(got) != string(next) || !exists(fresh), "seed", seed, "the new file has both names")
 		must(t, os.RemoveAll(fresh), writeSynced(fresh, next), os.Rename(fresh, name), syncPath(dir))
 		f.cycle(seed + seeds)
 		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, next) {
 			t.Fatalf("seed %d, synced: %q, %v", seed, got, err)
 		}
 	}
-	if saw[string(old)] == 0 || saw[string(next)] == 0 {
-		t.Errorf("over all seeds: %v", saw)
-	}
+	testkit.Holds(t, saw[string(old)] != 0 && saw[string(next)] != 0, "over all seeds", saw)
 }
 
 // TestTorn: without a sync, each written sector is old or new. With some seeds a later sector is new and an earlier one
@@ -202,9 +189,7 @@ func TestTorn(t *testing.T) {
 		f.cycle(seed)
 		got, err := os.ReadFile(path)
 		must(t, err)
-		if len(got) < sectors*sectorBytes || len(got) > 2*sectors*sectorBytes {
-			t.Fatalf("seed %d: %d bytes", seed, len(got))
-		}
+		testkit.MustHold(t, len(got) >= sectors*sectorBytes && len(got) <= 2*sectors*sectorBytes, "seed", seed, len(got), "bytes")
 		if len(got) > sectors*sectorBytes && len(got) < 2*sectors*sectorBytes {
 			between++
 		}
@@ -231,9 +216,8 @@ func TestTorn(t *testing.T) {
 			}
 		}
 	}
-	if torn == 0 || reordered == 0 || between == 0 || garbage == 0 {
-		t.Errorf("over all seeds: %d torn, %d reordered, %d lengths between, %d with garbage", torn, reordered, between, garbage)
-	}
+	testkit.Holds(t, torn != 0 && reordered != 0 && between != 0 &&
+		garbage != 0, "over all seeds", torn, "torn", reordered, "reordered", between, "lengths between", garbage, "with garbage")
 }
 
 // TestCutEndsHandles: after a cut, the files that were open can no longer be used, and without power no request succeeds.
@@ -266,15 +250,11 @@ func TestReadOnly(t *testing.T) {
 		"write": write, "sync": file.Sync(), "create": create, "mkdir": os.Mkdir(filepath.Join(dir, "d"), 0o755), "remove": os.Remove(path),
 		"rename": os.Rename(path, path+"2"), "truncate": file.Truncate(0), "sync of a directory": syncPath(dir),
 	} {
-		if !errors.Is(err, syscall.EROFS) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Holds(t, errors.Is(err, syscall.EROFS), name, err)
 	}
 	testkit.Equal(t, string(testkit.Must(os.ReadFile(path))(t)), "x")
 	f.SetReadOnly(false)
-	if _, err := file.Write([]byte("y")); err != nil {
-		t.Errorf("write once it is over: %v", err)
-	}
+	testkit.Must(file.Write([]byte("y")))(t)
 	f.ReadOnlyAt("trap")
 	must(t, os.WriteFile(path, []byte("z"), 0o644))
 	testkit.Failed(t, os.WriteFile(filepath.Join(dir, "trap-1"), []byte("z"), 0o644), syscall.EROFS)
@@ -297,9 +277,7 @@ func TestNoSpace(t *testing.T) {
 	testkit.Equal(t, n, 64<<10, "write more than there")
 	testkit.Failed(t, err, syscall.ENOSPC)
 	testkit.Failed(t, unix.Fallocate(int(file.Fd()), 0, 0, 65<<10), syscall.ENOSPC)
-	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644); err != nil {
-		t.Errorf("an empty file needs no space, and got: %v", err)
-	}
+	testkit.Check(t, os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644), "an empty file needs no space, and")
 	must(t, os.Remove(path))
 	testkit.Equal(t, free(), 0)
 	must(t, file.Close())
@@ -313,9 +291,7 @@ func TestNoSpace(t *testing.T) {
 		if info, err := os.Stat(path); err == nil {
 			used = blocks(info.Size())
 		}
-		if f.Used() != used {
-			t.Fatalf("seed %d: %d bytes used, not %d", seed, f.Used(), used)
-		}
+		testkit.MustEqual(t, f.Used(), used, "seed", seed, "bytes used")
 	}
 }
 
@@ -333,9 +309,7 @@ func TestFailedSync(t *testing.T) {
 		_, err = file.Write(next)
 		must(t, err)
 		f.FailSyncs(1)
-		if err := file.Sync(); !errors.Is(err, syscall.EIO) {
-			t.Fatalf("a sync that must fail: %v", err)
-		}
+		testkit.Failed(t, file.Sync(), syscall.EIO)
 		_, err = file.WriteAt(next[:sectorBytes], 0)
 		must(t, err, file.Sync(), file.Close())
 		f.cycle(seed)
@@ -348,12 +322,9 @@ func TestFailedSync(t *testing.T) {
 			lost++
 		}
 	}
-	if lost == 0 || lost == seeds {
-		t.Errorf("lost at %d of %d cuts", lost, seeds)
-	}
-	if all, failed := f.Syncs(); failed != seeds || all <= failed {
-		t.Errorf("%d syncs, %d failed", all, failed)
-	}
+	testkit.Holds(t, lost != 0 && lost != seeds, "lost at", lost, "of", seeds, "cuts")
+	all, failed := f.Syncs()
+	testkit.Holds(t, failed == seeds && all > failed, all, "syncs", failed, "failed")
 }
 
 // TestCutAt: CutAt cuts at the moment for which it waits, and not before.
@@ -377,14 +348,11 @@ func TestCutAt(t *testing.T) {
 			t.Fatalf("moment %d: cut before it", c.moment)
 		default:
 		}
-		if err := c.do(); !errors.Is(err, syscall.EIO) {
-			t.Errorf("moment %d: %v", c.moment, err)
-		}
+		err := c.do()
+		testkit.Holds(t, errors.Is(err, syscall.EIO), "moment", c.moment, err)
 		<-cut
 		f.PowerOn()
-		if !exists(path) && !exists(path+"2") && c.moment != Name {
-			t.Errorf("moment %d: synced data is lost", c.moment)
-		}
+		testkit.Holds(t, exists(path) || exists(path+"2") || c.moment == Name, "moment", c.moment, "synced data is lost")
 		must(t, os.RemoveAll(path+"2"), os.RemoveAll(filepath.Join(dir, "dir")))
 	}
 }

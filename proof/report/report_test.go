@@ -17,8 +17,7 @@ func TestReplace(t *testing.T) {
 	want := "# Page\n<!-- a -->\nold\n<!-- /a -->\nbetween\n<!-- b -->\nnew\n<!-- /b -->\nend\n"
 	testkit.NoError(t, err)
 	testkit.MustEqual(t, string(got), want)
-	again := testkit.Must(replace(got, "b", "new"))(t)
-	testkit.MustEqual(t, string(again), want, "written twice")
+	testkit.MustEqual(t, string(testkit.Must(replace(got, "b", "new"))(t)), want, "written twice")
 	for name, page := range map[string]string{
 		"none":     "# Page\n",
 		"open":     "<!-- b -->\n",
@@ -45,9 +44,8 @@ func TestAdd(t *testing.T) {
 func TestWrite(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "explanation", "reliability.md")
 	page := testkit.Must(os.ReadFile(path))(t)
-	if stamp, err := stampOf(path); err != nil || stamp.Commit == "unknown" {
-		t.Errorf("the stamp of %s is %q, %v", path, stamp, err)
-	}
+	stamp := testkit.Must(stampOf(path))(t)
+	testkit.Holds(t, stamp.Commit != "unknown", "the stamp of", path, "is", stamp)
 	// The same page in a copy of the tree.
 	root := t.TempDir()
 	for _, dir := range append([]string{filepath.Join("docs", "explanation")}, storageCode...) {
@@ -92,9 +90,7 @@ func TestFigures(t *testing.T) {
 		}
 	}
 	for _, lane := range []string{"sim", "corruption", "crash"} {
-		if !slices.Contains(names, lane) {
-			t.Errorf("docs/explanation/reliability.md has no block %s", lane)
-		}
+		testkit.Holds(t, slices.Contains(names, lane), "docs/explanation/reliability.md has no block", lane)
 	}
 }
 
@@ -102,9 +98,8 @@ func TestFigures(t *testing.T) {
 func TestOutdated(t *testing.T) {
 	const log = "# Changelog\n\n## Unreleased\n\ntext\n\n## 0.3.0 (2027-01-01)\n\n## [0.2.0] - 2026-12-12\n\n## 0.1.0\n"
 	list := releases(log)
-	if want := []string{"0.3.0", "0.2.0", "0.1.0"}; !slices.Equal(list, want) {
-		t.Fatalf("releases %q, want %q", list, want)
-	}
+	want := []string{"0.3.0", "0.2.0", "0.1.0"}
+	testkit.MustHold(t, slices.Equal(list, want), "releases", list, "want", want)
 	for _, tt := range []struct {
 		name, storage, release string
 		old                    bool
@@ -117,9 +112,8 @@ func TestOutdated(t *testing.T) {
 	} {
 		s := Stamp{Date: "2026-11-21", Commit: "c0ffee", Storage: tt.storage, Release: tt.release}
 		testkit.Equal(t, (outdated(s, "aaaaaaaaaaaa", list) != ""), tt.old, tt.name)
-		if parsed, ok := parseStamp("before\n" + s.String() + "\nafter\n"); !ok || parsed != s {
-			t.Errorf("%s: %v parsed as %v", tt.name, s, parsed)
-		}
+		parsed, ok := parseStamp("before\n" + s.String() + "\nafter\n")
+		testkit.Holds(t, ok && parsed == s, tt.name, s, "parsed as", parsed)
 	}
 	testkit.Equal(t, outdated(Stamp{Storage: "bbbbbbbbbbbb", Release: "none"}, "aaaaaaaaaaaa", nil), "", "before the first release")
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // completed returns a job as it must be in the end.
@@ -50,9 +51,8 @@ func TestFaults(t *testing.T) {
 		"a run was repeated":    replace(0, again),
 		"the unanswered exists": append(right(), completed(scriptType, "unanswered"), completed(nextType, "unanswered")),
 	} {
-		if _, problems := a.check(jobs); len(problems) > 0 {
-			t.Errorf("%s: %q", name, problems)
-		}
+		_, problems := a.check(jobs)
+		testkit.Holds(t, len(problems) == 0, name, problems)
 	}
 	for name, c := range map[string]struct {
 		jobs []*client.Job

@@ -23,15 +23,12 @@ func TestMarked(t *testing.T) {
 	t.Cleanup(func() {
 		left, err := marked(mark)
 		for _, pid := range left {
-			if _, e := killMarked(pid, mark); e != nil {
-				t.Error(e)
-			}
+			testkit.Must(killMarked(pid, mark))(t)
 		}
 		testkit.Check(t, err)
 	})
 	link := filepath.Join(t.TempDir(), mark)
-	program := testkit.Must(os.ReadFile(sleep))(t)
-	testkit.NoError(t, os.WriteFile(link, program, 0o700))
+	testkit.NoError(t, os.WriteFile(link, testkit.Must(os.ReadFile(sleep))(t), 0o700))
 	start := func(c *exec.Cmd) int {
 		t.Helper()
 		testkit.NoError(t, c.Start())

@@ -125,9 +125,8 @@ func TestGrown(t *testing.T) {
 		samples[80].resident *= 2 // nor does a peak
 		return samples
 	}
-	if _, _, how := grown(flat()); how != "" {
-		t.Errorf("more %s in flat samples", how)
-	}
+	_, _, how := grown(flat())
+	testkit.Equal(t, how, "", "more in flat samples")
 	for want, grow := range map[string]func(*sample, int64){
 		"resident memory": func(s *sample, i int64) { s.resident += i << 20 },
 		"descriptors":     func(s *sample, i int64) { s.files += 3 * i },
@@ -137,8 +136,7 @@ func TestGrown(t *testing.T) {
 		for i := range samples {
 			grow(&samples[i], int64(i))
 		}
-		if _, _, how := grown(samples); how != want {
-			t.Errorf("%q has grown, not %s", how, want)
-		}
+		_, _, how := grown(samples)
+		testkit.Equal(t, how, want, "has grown")
 	}
 }

@@ -134,21 +134,13 @@ func TestAnswers(t *testing.T) {
 func TestRepetitionsUnderAKey(t *testing.T) {
 	f := newFixture(t)
 	b := f.a.batches["batch-1"]
-	if err := f.a.created(b, applied.Made{}, ingest.Receipt{Seq: 1, At: 1010}, stored); err != nil {
-		t.Errorf("the same answer again: %v", err)
-	}
-	if err := f.a.created(b, applied.Made{}, ingest.Receipt{Seq: 2, At: 1020}, stored); err == nil {
-		t.Error("a create that was carried out twice is not found")
-	}
+	testkit.Check(t, f.a.created(b, applied.Made{}, ingest.Receipt{Seq: 1, At: 1010}, stored), "the same answer again")
+	testkit.Failed(t, f.a.created(b, applied.Made{}, ingest.Receipt{Seq: 2, At: 1020}, stored))
 	c := job.Claim{Runner: "r", Max: 1, Once: job.Once{Scope: "claim r", Key: "1"}}
 	claim := func(seq uint64) error {
 		doc := job.Job{ID: b.id, Claim: job.NewID(1500, seq, 0), Runner: "r", Status: job.Active}
 		return f.a.claimed(ingest.Receipt{Seq: seq, At: 1500}, c, applied.Claimed{Claim: doc.Claim}, []job.Job{doc})
 	}
-	if err := errors.Join(claim(10), claim(10)); err != nil {
-		t.Errorf("the same claim again: %v", err)
-	}
-	if claim(11) == nil {
-		t.Error("a claim that was carried out twice is not found")
-	}
+	testkit.Check(t, errors.Join(claim(10), claim(10)), "the same claim again")
+	testkit.Holds(t, claim(11) != nil, "a claim that was carried out twice is not found")
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/journal"
 )
 
@@ -51,9 +51,7 @@ func TestFsyncFailsInARecovery(t *testing.T) {
 			}
 			return nil
 		}
-		if _, err := journal.Open(options(d)); !errors.Is(err, syscall.EIO) {
-			t.Fatal(err)
-		}
+		testkit.Fails(journal.Open(options(d)))(t, syscall.EIO)
 
 		// The third process appends records.
 		d.fault = func(string, string) error { return nil }
@@ -71,9 +69,7 @@ func TestFsyncFailsInARecovery(t *testing.T) {
 			t.Errorf("seed %d: %v", seed, err)
 			continue
 		}
-		if j.Synced() < last {
-			t.Errorf("seed %d: the journal ends at %d, and %d was acknowledged", seed, j.Synced(), last)
-		}
+		testkit.Holds(t, j.Synced() >= last, "seed", seed, "the journal ends at", j.Synced(), "and", last, "was acknowledged")
 		must(t, j.Close())
 	}
 	t.Logf("%d of 40 seeds lost something", lost)

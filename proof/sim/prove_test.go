@@ -26,9 +26,7 @@ func TestLies(t *testing.T) {
 				}
 			}
 			t.Logf("%d of %d seeds noticed", noticed, seeds)
-			if noticed < seeds/3 {
-				t.Errorf("only %d of %d seeds noticed that %s", noticed, seeds, l)
-			}
+			testkit.Holds(t, noticed >= seeds/3, "only", noticed, "of", seeds, "seeds noticed that", l)
 		})
 	}
 }
@@ -71,13 +69,9 @@ func TestPowerLossKeepsWhatIsDurable(t *testing.T) {
 		after := filepath.Join(base, "after")
 		_, err = d.afterPowerLoss(after, rand.New(rand.NewPCG(seed, 1)))
 		must(t, err)
-		if data, err := os.ReadFile(filepath.Join(after, "journal", "synced")); err != nil || string(data) != old {
-			t.Fatalf("seed %d: the synced file is %q, %v", seed, data, err)
-		}
-		data, err := os.ReadFile(filepath.Join(after, "journal", "grown"))
-		if err != nil || !strings.HasPrefix(string(data), old) {
-			t.Fatalf("seed %d: the synced part of a file that grew is %q, %v", seed, data, err)
-		}
+		testkit.MustEqual(t, string(testkit.Must(os.ReadFile(filepath.Join(after, "journal", "synced")))(t)), old, "seed", seed, "the synced file")
+		data := testkit.Must(os.ReadFile(filepath.Join(after, "journal", "grown")))(t)
+		testkit.MustHold(t, strings.HasPrefix(string(data), old), "seed", seed, "the synced part of a file that grew is", data)
 		switch string(data) {
 		case old:
 			lost++
@@ -90,9 +84,8 @@ func TestPowerLossKeepsWhatIsDurable(t *testing.T) {
 			t.Fatalf("seed %d: a file whose name stayed has %q", seed, data)
 		}
 	}
-	if lost < 20 || kept < 20 || torn < 20 {
-		t.Errorf("of 200 power losses, %d lost, %d kept and %d tore data that was not durable", lost, kept, torn)
-	}
+	testkit.Holds(t, lost >= 20 && kept >= 20 &&
+		torn >= 20, "of 200 power losses", lost, "lost", kept, "kept and", torn, "tore data that was not durable")
 }
 
 func must(t *testing.T, err error) {

@@ -127,15 +127,9 @@ func TestSimulation(t *testing.T) {
 	for _, r := range failed {
 		t.Errorf("seed %d: %s\n\tlog: %s\n\tagain: go test ./proof/sim -run TestSimulation -v -seed %d", r.Seed, r.Error, r.Log, r.Seed)
 	}
-	if uint64(total.Seeds) != n && !t.Failed() {
-		t.Errorf("%d seeds were played, not %d", total.Seeds, n)
-	}
-	if total.Unclaimed == 0 && !t.Failed() {
-		t.Error("no job was completed without a claim: the run proves nothing of such completions")
-	}
-	if total.Losses == 0 && !t.Failed() {
-		t.Error("no runner was lost: the run proves nothing of lost runners")
-	}
+	testkit.Holds(t, uint64(total.Seeds) == n || t.Failed(), total.Seeds, "seeds were played, not", n)
+	testkit.Holds(t, total.Unclaimed != 0 || t.Failed(), "no job was completed without a claim: the run proves nothing of such completions")
+	testkit.Holds(t, total.Losses != 0 || t.Failed(), "no runner was lost: the run proves nothing of lost runners")
 	if of := []int{total.Pushes, total.LostRuns, total.LateAfterLoss, total.Silences}; slices.Contains(of, 0) && !t.Failed() {
 		t.Errorf("claims of streams, begun runs that ended with them, late outcomes of such runs, and silent runners: %v; the run proves nothing of what has 0", of)
 	}

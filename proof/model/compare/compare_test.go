@@ -189,12 +189,9 @@ func TestMoves(t *testing.T) {
 				p := newPair(t)
 				p.begin(t)
 				got := p.store(t, job.Tick{})
-				err := p.compare(job.Tick{}, got, func(seen *model.Seen) {
+				testkit.Failed(t, p.compare(job.Tick{}, got, func(seen *model.Seen) {
 					seen.Effects = []applied.Effect{{Run: applied.Run{Batch: 1, First: uint32(line), Last: uint32(line)}, Reason: why}}
-				})
-				if err == nil {
-					t.Error("the move is accepted")
-				}
+				}))
 			})
 		}
 	}
@@ -235,9 +232,8 @@ func TestClaims(t *testing.T) {
 				}
 			}
 			err := p.compare(job.Claim{Runner: "r", Max: 1, MaxBytes: job.MaxClaimBytes, Strategy: tt.strategy}, got, func(seen *model.Seen) { seen.Effects = effects })
-			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v, want %q", err, tt.want)
-			}
+			testkit.Holds(t, (err == nil) == (tt.want == "") &&
+				(err == nil || strings.Contains(err.Error(), tt.want)), err, "want", tt.want)
 		})
 	}
 }
