@@ -40,18 +40,14 @@ func TestChart(t *testing.T) {
 		return all
 	}
 	plain := render()
-	if got := kindsOf(plain); !slices.Equal(got, []string{"PodDisruptionBudget", "Service", "Service", "StatefulSet"}) {
-		t.Errorf("by default the chart has %v", got)
-	}
+	testkit.EqualSlices(t, kindsOf(plain), []string{"PodDisruptionBudget", "Service", "Service", "StatefulSet"}, "by default the chart")
 	all := render("serviceMonitor.enabled=true", "networkPolicy.enabled=true", "podDisruptionBudget.enabled=false", "init=false", "allowHosts={queue.example}", `extraArgs={--retention,30d}`,
 		"image.tag=1.2.3", "persistence.storageClassName=fast", "nodeSelector.disk=ssd", "podAnnotations.a=b", "imagePullSecrets[0].name=s", "priorityClassName=high", "env[0].name=GOMEMLIMIT,env[0].value=1GiB")
 	if got := kindsOf(all); !slices.Equal(got, []string{"NetworkPolicy", "Service", "Service", "ServiceMonitor", "StatefulSet"}) {
 		t.Errorf("with other values the chart has %v", got)
 	}
 	for _, want := range []string{"image: \"daybook:1.2.3\"", "storageClassName: fast", "disk: ssd", "priorityClassName: high", "name: GOMEMLIMIT", "path: /readyz", "path: /healthz", "readOnlyRootFilesystem: true", "runAsNonRoot: true"} {
-		if !strings.Contains(all, want) {
-			t.Errorf("the chart does not render %q", want)
-		}
+		testkit.Contains(t, all, want)
 	}
 	binary := testkit.Must(daybooktest.Binary())(t)
 	for name, c := range map[string]struct{ text, want string }{
@@ -62,9 +58,7 @@ func TestChart(t *testing.T) {
 		for _, m := range args.FindAllStringSubmatch(c.text, -1) {
 			line = append(line, m[1])
 		}
-		if len(line) < 8 || line[0] != "serve" {
-			t.Fatalf("%s: the arguments are %q", name, line)
-		}
+		testkit.MustHold(t, len(line) >= 8 && line[0] == "serve", name, "the arguments are", line)
 		got := must(t, exec.Command(binary, append([]string{"config", "serve", "--toml", "--"}, line[1:]...)...))
 		for _, want := range []string{c.want, "insecure = true", "'/data'", "'0.0.0.0:1717'", "'queue-daybook'", "'*.jobs.svc.cluster.local'"} {
 			if !strings.Contains(got, want) {
@@ -72,7 +66,5 @@ func TestChart(t *testing.T) {
 			}
 		}
 	}
-	if strings.Contains(all, "- --init\n") {
-		t.Error("with init=false the server gets --init")
-	}
+	testkit.Lacks(t, all, "- --init\n")
 }

@@ -160,17 +160,14 @@ func TestImage(t *testing.T) {
 			c := e.connect(t)
 
 			var state struct{ Uid, Gid int }
-			if _, err := fmt.Sscanf(e.inspect(t, "{{.Config.User}}"), "%d:%d", &state.Uid, &state.Gid); err != nil || state.Uid == 0 {
-				t.Errorf("the user is %+v: %v", state, err)
-			}
+			testkit.Must(fmt.Sscanf(e.inspect(t, "{{.Config.User}}"), "%d:%d", &state.Uid, &state.Gid))(t)
+			testkit.Holds(t, state.Uid != 0, "the user is", state)
 			e.healthy(t, name)
 			created := e.command("exec", "-i", "queue", "/daybook", "add", "--type", "square")
 			created.Stdin = strings.NewReader("7\n")
 			must(t, created)
-			claimed, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "test", Types: []string{"square"}, Max: 1})
-			if err != nil || claimed == nil || len(claimed.Jobs) != 1 {
-				t.Fatalf("%+v: %v", claimed, err)
-			}
+			claimed := testkit.Must(c.Claim(t.Context(), client.ClaimRequest{RunnerID: "test", Types: []string{"square"}, Max: 1}))(t)
+			testkit.MustHold(t, claimed != nil && len(claimed.Jobs) == 1, claimed)
 			j := claimed.Jobs[0]
 			testkit.Must(c.Complete(t.Context(), j.ID, claimed.ID, client.Outcome{Output: []byte("49")}))(t)
 			must(t, e.command("stop", "-t", "60", "queue"))
@@ -180,9 +177,8 @@ func TestImage(t *testing.T) {
 			must(t, e.command("rm", "queue"))
 			must(t, e.command(run...)) // a new container, with the data of the old one
 			c = e.connect(t)
-			if got, err := c.Job(t.Context(), j.ID); err != nil || string(got.Output) != "49" {
-				t.Errorf("after a restart: %+v: %v", got, err)
-			}
+			got := testkit.Must(c.Job(t.Context(), j.ID))(t)
+			testkit.Equal(t, string(got.Output), "49", "after a restart:", got)
 			must(t, e.command("rm", "-f", "queue"))
 			e.follow(t)
 		})
@@ -193,17 +189,13 @@ func TestImage(t *testing.T) {
 // since the test's engines lack a network for that.
 func (e *engine) follow(t *testing.T) {
 	t.Helper()
-	steps, err := check.Steps(root(t), "docs/how-to/install.md", "deploy TestImage")
-	if err != nil || len(steps) != 1 {
-		t.Fatalf("the page has %d blocks for this test: %v", len(steps), err)
-	}
+	steps := testkit.Must(check.Steps(root(t), "docs/how-to/install.md", "deploy TestImage"))(t)
+	testkit.MustEqual(t, len(steps), 1, "the page, blocks for this test")
 	t.Cleanup(func() { _ = e.command("rm", "-f", "daybook").Run() }) // there may be none
 	here := strings.NewReplacer("-p 127.0.0.1:1717:1717", "--network none --ulimit nofile=1024:1024 --ulimit nproc=1024:1024", "daybook:latest", "localhost/daybook:test")
 	for line := range strings.Lines(steps[0].Command) {
 		args := words(t, here.Replace(line))
-		if args[0] != "docker" {
-			t.Fatalf("the page says %q", line)
-		}
+		testkit.MustEqual(t, args[0], "docker", "the page says", line)
 		testkit.Eventually(t, line, func() bool {
 			out, err := e.command(args[1:]...).CombinedOutput()
 			if err != nil && args[1] != "exec" { // the server may not listen yet when exec runs in its container
@@ -253,9 +245,7 @@ func TestCompose(t *testing.T) {
 			continue
 		}
 		var args []string
-		if err := json.Unmarshal([]byte(list), &args); err != nil {
-			t.Fatalf("%s: %v", list, err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(list), &args), list)
 		found++
 		known := must(t, exec.Command(binary, args[0], "--help"))
 		for _, flag := range args[1:] {
@@ -264,9 +254,7 @@ func TestCompose(t *testing.T) {
 			}
 		}
 	}
-	if found != 2 {
-		t.Errorf("there are %d commands", found)
-	}
+	testkit.Equal(t, found, 2, "commands")
 	if compose, err := exec.LookPath("docker-compose"); err == nil {
 		must(t, exec.Command(compose, "-f", "compose.yaml", "config", "-q"))
 	}

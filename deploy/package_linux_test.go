@@ -109,10 +109,8 @@ func (s *service) request(t *testing.T, method, path, body string) string {
 	req.Header.Set("Content-Type", "application/json")
 	resp := testkit.Must(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode >= 300 {
-		t.Fatalf("%s %s: %d %v %s", method, path, resp.StatusCode, err, text)
-	}
+	text := testkit.Must(io.ReadAll(resp.Body))(t)
+	testkit.MustHold(t, resp.StatusCode < 300, method, path, resp.StatusCode, text)
 	return string(text)
 }
 
@@ -176,9 +174,7 @@ func TestPackages(t *testing.T) {
 			with.install(t, root)
 			in := func(path string) string { return filepath.Join(root, path) }
 			for _, path := range []string{"/usr/bin/daybook", "/usr/lib/systemd/system/daybook-work.service", "/etc/daybook/work.toml", "/usr/share/doc/daybook/licenses.txt", "/usr/share/doc/daybook/copyright"} {
-				if !exists(in(path)) {
-					t.Errorf("%s is not installed", path)
-				}
+				testkit.Holds(t, exists(in(path)), path, "is not installed")
 			}
 			zsh := map[string]string{"deb": "vendor-completions", "rpm": "site-functions"}[kind]
 			for path, want := range map[string]string{
@@ -188,39 +184,29 @@ func TestPackages(t *testing.T) {
 				"/usr/share/zsh/" + zsh + "/_daybook":               "#compdef daybook",
 				"/usr/share/fish/vendor_completions.d/daybook.fish": "complete -c daybook",
 			} {
-				if text, err := readText(in(path)); err != nil || !strings.Contains(text, want) {
-					t.Errorf("%s does not have %q: %v", path, want, err)
-				}
+				testkit.Holds(t, strings.Contains(testkit.Must(readText(in(path)))(t), want), path, "does not have", want)
 			}
 			if text, err := with.about(t).Output(); err != nil || !strings.Contains(string(text), "The Daybook authors <") || !strings.Contains(string(text), "https://github.com/daybookq/daybook") {
 				t.Errorf("the package says of itself: %s, %v", text, err)
 			}
-			if info, err := os.Stat(in("/usr/share/man/man1")); err != nil || info.Mode().Perm() != 0o755 {
-				t.Errorf("the directory of manual pages: %v, %v", info, err)
-			}
+			info := testkit.Must(os.Stat(in("/usr/share/man/man1")))(t)
+			testkit.Equal(t, info.Mode().Perm(), 0o755, "the directory of manual pages:", info)
 			first := in("/var/lib/daybook-first-start")
-			if text, err := os.ReadFile(first); err != nil || string(text) != "DAYBOOK_INIT=true\n" {
-				t.Fatalf("%s: %q, %v", first, text, err)
-			}
+			testkit.MustEqual(t, string(testkit.Must(os.ReadFile(first))(t)), "DAYBOOK_INIT=true\n", first)
 			// An operator sets a free port.
 			testkit.NoError(t, os.WriteFile(in("/etc/default/daybook"), []byte("DAYBOOK_LISTEN=127.0.0.1:0\n"), 0o644))
 
 			s := startService(t, root, 300*time.Millisecond)
 			before := s.await(t, "READY=1")
-			if !strings.HasPrefix(before[0], "STATUS=") {
-				t.Errorf("notifications before the readiness: %q", before)
-			}
+			testkit.Holds(t, strings.HasPrefix(before[0], "STATUS="), "notifications before the readiness", before)
 			s.await(t, "WATCHDOG=1")
 			s.await(t, "WATCHDOG=1")
 			s.request(t, "POST", "/jobs/create", `{"type":"square","payload":"7"}`)
-			if text := s.request(t, "GET", "/readyz", ""); !strings.Contains(text, "ready") {
-				t.Error(text)
-			}
+			testkit.Contains(t, s.request(t, "GET", "/readyz", ""), "ready")
 			post := words(t, s.unit.one(t, "ExecStartPost"))
 			cleanup := &exec.Cmd{Path: strings.TrimPrefix(post[0], "+"), Args: post, Dir: "/", SysProcAttr: &syscall.SysProcAttr{Chroot: root}}
-			if err := cleanup.Run(); err != nil || exists(first) {
-				t.Errorf("%s is still there: %v", first, err)
-			}
+			err := cleanup.Run()
+			testkit.Holds(t, err == nil && !exists(first), first, "is still there", err)
 			testkit.NoError(t, s.Process.Signal(syscall.SIGTERM))
 			s.await(t, "STOPPING=1")
 			if code := s.exit(t); code != 0 {
@@ -228,14 +214,10 @@ func TestPackages(t *testing.T) {
 			}
 
 			with.install(t, root) // again, which is an upgrade
-			if exists(first) {
-				t.Errorf("an upgrade makes %s", first)
-			}
+			testkit.Holds(t, !exists(first), "an upgrade makes", first)
 			s = startService(t, root, time.Minute)
 			s.await(t, "READY=1")
-			if text := s.request(t, "GET", "/stats", ""); !strings.Contains(text, `"pending":1`) {
-				t.Errorf("after a restart: %s", text)
-			}
+			testkit.Contains(t, s.request(t, "GET", "/stats", ""), `"pending":1`)
 			testkit.NoError(t, s.Process.Signal(syscall.SIGTERM))
 			if code := s.exit(t); code != 0 {
 				t.Errorf("exit code %d: %s", code, s.log.String())
@@ -251,13 +233,10 @@ func TestPackages(t *testing.T) {
 			testkit.NoError(t, errors.Join(os.Remove(in("/var/lib/daybook")), os.Rename(in("/var/lib/kept"), in("/var/lib/daybook"))))
 
 			with.remove(t, root)
-			if exists(in("/usr/bin/daybook")) || !exists(in("/var/lib/daybook/journal")) {
-				t.Error("a removal leaves the program, or removes the data")
-			}
+			testkit.Holds(t, !exists(in("/usr/bin/daybook")) &&
+				exists(in("/var/lib/daybook/journal")), "a removal leaves the program, or removes the data")
 			with.install(t, root)
-			if exists(first) {
-				t.Errorf("an installation beside old data makes %s", first)
-			}
+			testkit.Holds(t, !exists(first), "an installation beside old data makes", first)
 		})
 	}
 }
@@ -265,14 +244,11 @@ func TestPackages(t *testing.T) {
 // TestReadUnit: readUnit parses the units correctly.
 func TestReadUnit(t *testing.T) {
 	u := readUnit(t, "systemd/daybook.service")
-	if got := words(t, u.one(t, "ExecStart")); got[0] != "/usr/bin/daybook" || got[1] != "serve" || !slices.Contains(got, "/var/lib/daybook") {
-		t.Error(got)
-	}
+	got := words(t, u.one(t, "ExecStart"))
+	testkit.Holds(t, got[0] == "/usr/bin/daybook" && got[1] == "serve" && slices.Contains(got, "/var/lib/daybook"), got)
 	f := testkit.Must(os.Open("systemd/default-daybook"))(t)
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if !strings.HasPrefix(lines.Text(), "#") {
-			t.Errorf("the packaged environment sets %q", lines.Text())
-		}
+		testkit.Holds(t, strings.HasPrefix(lines.Text(), "#"), "the packaged environment sets", lines.Text())
 	}
 }

@@ -50,8 +50,7 @@ type terminal struct {
 
 func newTerminal(t *testing.T, root string) *terminal {
 	t.Helper()
-	home := filepath.Join(root, "root")
-	testkit.NoError(t, os.MkdirAll(home, 0o700))
+	testkit.NoError(t, os.MkdirAll(filepath.Join(root, "root"), 0o700))
 	shell := exec.Cmd{Path: "/bin/sh", Args: []string{"sh"}, Dir: "/root", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/root", "NO_COLOR=1"},
 		SysProcAttr: &syscall.SysProcAttr{Chroot: root}}
 	in := testkit.Must(shell.StdinPipe())(t)
@@ -194,9 +193,7 @@ func TestInstallArchive(t *testing.T) {
 	must(t, exec.Command("cp", archive, filepath.Join(*releaseDir, "SHA256SUMS"), home))
 	m.follow(t, "docs/how-to/install.md", "deploy TestInstallArchive", nil)
 	for _, path := range []string{"usr/local/bin/daybook", "usr/local/share/man/man1/daybook-add.1"} {
-		if !exists(filepath.Join(m.root, path)) {
-			t.Errorf("/%s is not installed", path)
-		}
+		testkit.Holds(t, exists(filepath.Join(m.root, path)), path, "is not installed")
 	}
 }
 

@@ -24,9 +24,7 @@ func TestRelease(t *testing.T) {
 	check.Dir = *releaseDir
 	out := must(t, check)
 	for _, name := range []string{filepath.Base(archive), ".deb", ".rpm", ".cdx.json"} {
-		if !strings.Contains(out, name) {
-			t.Errorf("SHA256SUMS lacks %s:\n%s", name, out)
-		}
+		testkit.Contains(t, out, name)
 	}
 	dir, _ := unpack(t, archive)
 	if text, err := os.ReadFile(filepath.Join(dir, "LICENSE")); err != nil || !strings.Contains(string(text), "Apache License") {
@@ -40,24 +38,21 @@ func TestRelease(t *testing.T) {
 			t.Errorf("%s does not have %q: %v", name, want, err)
 		}
 	}
-	if got := must(t, exec.Command(filepath.Join(dir, "daybook"), "version")); !strings.HasPrefix(got, "daybook ") || strings.HasPrefix(got, "daybook dev") {
-		t.Error(got)
-	}
+	got := must(t, exec.Command(filepath.Join(dir, "daybook"), "version"))
+	testkit.Holds(t, strings.HasPrefix(got, "daybook ") && !strings.HasPrefix(got, "daybook dev"), got)
 	text := testkit.Must(os.ReadFile(strings.TrimSuffix(archive, ".tar.gz") + ".cdx.json"))(t)
 	var parts struct {
 		BOMFormat  string `json:"bomFormat"`
 		Components []struct{ Name, Version string }
 	}
-	if err := json.Unmarshal(text, &parts); err != nil || parts.BOMFormat != "CycloneDX" {
-		t.Fatalf("%+v: %v", parts, err)
-	}
+	err := json.Unmarshal(text, &parts)
+	testkit.MustHold(t, err == nil && parts.BOMFormat == "CycloneDX", parts, err)
 	named := map[string]string{}
 	for _, c := range parts.Components {
 		named[c.Name] = c.Version
 	}
-	if named["github.com/cockroachdb/pebble/v2"] == "" || named["github.com/anishathalye/porcupine"] != "" {
-		t.Errorf("the list of parts has %v", named)
-	}
+	testkit.Holds(t, named["github.com/cockroachdb/pebble/v2"] != "" &&
+		named["github.com/anishathalye/porcupine"] == "", "the list of parts has", named)
 }
 
 // TestReproducible: the same tree in another directory gives the same archive; with -full, even with an empty build
@@ -90,9 +85,7 @@ func TestReproducible(t *testing.T) {
 	must(t, again)
 	a := testkit.Must(os.ReadFile(archive))(t)
 	b := testkit.Must(os.ReadFile(filepath.Join(other, "out", filepath.Base(archive))))(t)
-	if string(a) != string(b) {
-		t.Errorf("the archive has %d bytes, and built again %d other ones", len(a), len(b))
-	}
+	testkit.Holds(t, string(a) == string(b), "the archive has", len(a), "bytes, and built again", len(b), "other ones")
 }
 
 // unpack unpacks an archive. It returns the archive's only directory and the time of its files.
@@ -112,7 +105,6 @@ func unpack(t *testing.T, archive string) (dir string, epoch int64) {
 		top, _, _ := strings.Cut(h.Name, "/")
 		dir, epoch = filepath.Join(to, top), h.ModTime.Unix()
 		testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		text := testkit.Must(io.ReadAll(r))(t)
-		testkit.NoError(t, os.WriteFile(path, text, os.FileMode(h.Mode)))
+		testkit.NoError(t, os.WriteFile(path, testkit.Must(io.ReadAll(r))(t), os.FileMode(h.Mode)))
 	}
 }

@@ -31,9 +31,7 @@ func root(t *testing.T) string {
 func must(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
-	}
+	testkit.NoError(t, err, cmd.Args, out)
 	return string(out)
 }
 
@@ -103,9 +101,7 @@ func readUnit(t *testing.T, path string) unit {
 			continue
 		}
 		name, value, ok := strings.Cut(line, "=")
-		if !ok || strings.HasSuffix(value, `\`) {
-			t.Fatalf("%s: this reader does not understand %q", path, line)
-		}
+		testkit.MustHold(t, ok && !strings.HasSuffix(value, `\`), path, "this reader does not understand", line)
 		u[name] = append(u[name], value)
 	}
 	return u
@@ -114,18 +110,14 @@ func readUnit(t *testing.T, path string) unit {
 // one returns the only value of a name.
 func (u unit) one(t *testing.T, name string) string {
 	t.Helper()
-	if len(u[name]) != 1 {
-		t.Fatalf("the unit has %v for %s", u[name], name)
-	}
+	testkit.MustEqual(t, len(u[name]), 1, "the unit, for", name)
 	return u[name][0]
 }
 
 // words splits a command line. The units quote nothing.
 func words(t *testing.T, line string) []string {
 	t.Helper()
-	if strings.ContainsAny(line, `"'$%\`) {
-		t.Fatalf("this reader does not understand %q", line)
-	}
+	testkit.MustHold(t, !strings.ContainsAny(line, `"'$%\`), "this reader does not understand", line)
 	return strings.Fields(line)
 }
 
@@ -157,7 +149,6 @@ func TestUnits(t *testing.T) {
 	}
 	wrong := filepath.Join(t.TempDir(), "wrong.service")
 	testkit.NoError(t, os.WriteFile(wrong, []byte("[Service]\nExecStart=/bin/true\nProtectSytem=strict\n"), 0o644))
-	if out, err := exec.Command(analyze, "verify", "--man=no", wrong).CombinedOutput(); err == nil && len(out) == 0 {
-		t.Error("systemd-analyze finds no misspelt setting")
-	}
+	out, err := exec.Command(analyze, "verify", "--man=no", wrong).CombinedOutput()
+	testkit.Holds(t, err != nil || len(out) != 0, "systemd-analyze finds no misspelt setting")
 }

@@ -72,9 +72,7 @@ func TestSite(t *testing.T) {
 		}
 		blocks := strings.Count("\n"+string(text), "\n```") / 2
 		shown := strings.Count(page, `<div class="highlight`) + strings.Count(page, `<pre class="mermaid`) + len(regexp.MustCompile(`<div class="language-[^"]*highlight`).FindAllString(page, -1))
-		if shown < blocks {
-			t.Errorf("%s has %d blocks of code, and %s shows %d", name, blocks, at, shown)
-		}
+		testkit.Holds(t, shown >= blocks, name, "has", blocks, "blocks of code, and", at, "shows", shown)
 		return nil
 	}))
 	links := 0
@@ -82,9 +80,7 @@ func TestSite(t *testing.T) {
 		if at == "404.html" {
 			continue // its links start at the root of a web server
 		}
-		if strings.Contains(page, "<p>```") || strings.Contains(page, "<p>|") {
-			t.Errorf("%s shows the text of a block or a table", at)
-		}
+		testkit.Holds(t, !strings.Contains(page, "<p>```") && !strings.Contains(page, "<p>|"), at, "shows the text of a block or a table")
 		for _, m := range regexp.MustCompile(`<(\w+)[^>]*? (?:href|src)="?([^" >]+)`).FindAllStringSubmatch(page, -1) {
 			tag, target := m[1], html.UnescapeString(m[2])
 			u, err := url.Parse(target)
@@ -93,9 +89,7 @@ func TestSite(t *testing.T) {
 				continue
 			}
 			if u.Scheme != "" || u.Host != "" {
-				if tag != "a" && u.Scheme != "data" {
-					t.Errorf("%s loads %s", at, target)
-				}
+				testkit.Holds(t, tag == "a" || u.Scheme == "data", at, "loads", target)
 				continue
 			}
 			links++
@@ -110,12 +104,8 @@ func TestSite(t *testing.T) {
 			}
 		}
 	}
-	if len(pages) < 50 || links < 1000 {
-		t.Errorf("the site has %d pages and %d links", len(pages), links)
-	}
+	testkit.Holds(t, len(pages) >= 50 && links >= 1000, "the site has", len(pages), "pages and", links, "links")
 	for _, script := range []string{"assets/mermaid.min.js", "assets/iframe-worker.js", "search/search_index.js"} {
-		if info, err := os.Stat(filepath.Join(site, script)); err != nil || info.Size() == 0 {
-			t.Errorf("the site lacks %s: %v", script, err)
-		}
+		testkit.Holds(t, testkit.Must(os.Stat(filepath.Join(site, script)))(t).Size() != 0, "the site lacks", script)
 	}
 }

@@ -37,9 +37,7 @@ func allowedCalls(t *testing.T, u unit) map[string]bool {
 		if !strings.HasPrefix(name, "@") {
 			return []string{name}
 		}
-		if len(sets[name]) == 0 {
-			t.Fatalf("there is no set %s", name)
-		}
+		testkit.MustHold(t, len(sets[name]) != 0, "there is no set", name)
 		for _, n := range sets[name] {
 			all = append(all, members(n)...)
 		}
@@ -83,10 +81,8 @@ func TestSystemCalls(t *testing.T) {
 	testkit.Eventually(t, "the server is ready", func() bool { return c.Ready(t.Context()) == nil })
 	for range 100 {
 		j := testkit.Must(c.Create(t.Context(), client.TextJob("square", "7")))(t)
-		claim, err := c.Claim(t.Context(), client.ClaimRequest{RunnerID: "test", Max: 1})
-		if err != nil || claim == nil {
-			t.Fatal(claim, err)
-		}
+		claim := testkit.Must(c.Claim(t.Context(), client.ClaimRequest{RunnerID: "test", Max: 1}))(t)
+		testkit.MustHold(t, claim != nil, claim)
 		testkit.Must(c.Complete(t.Context(), j.ID, claim.ID, client.Outcome{Output: []byte("49")}))(t)
 	}
 	resp := testkit.Must(http.Get(url + "/metrics"))(t)
@@ -105,8 +101,6 @@ func TestSystemCalls(t *testing.T) {
 		t.Errorf("the trace lacks calls: %v", slices.Sorted(maps.Keys(used)))
 	}
 	for _, call := range slices.Sorted(maps.Keys(used)) {
-		if !allowed[call] {
-			t.Errorf("the unit does not allow %s", call)
-		}
+		testkit.Holds(t, allowed[call], "the unit does not allow", call)
 	}
 }

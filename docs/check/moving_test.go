@@ -114,10 +114,8 @@ func startSQS(t *testing.T) {
 // PostgreSQL refuses to run as root, so a test that runs as root starts it as Debian's user postgres.
 func startPostgres(t *testing.T) string {
 	t.Helper()
-	places, err := filepath.Glob("/usr/lib/postgresql/*/bin")
-	if err != nil || len(places) == 0 {
-		t.Fatal("there is no PostgreSQL server; scripts/tools moving installs it")
-	}
+	places := testkit.Must(filepath.Glob("/usr/lib/postgresql/*/bin"))(t)
+	testkit.MustHold(t, len(places) != 0, "there is no PostgreSQL server; scripts/tools moving installs it")
 	bin := places[len(places)-1]
 	dir := testkit.Must(os.MkdirTemp("", "moving"))(t) // the parents of t.TempDir are closed to other users
 	t.Cleanup(func() { os.RemoveAll(dir) })

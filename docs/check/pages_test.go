@@ -29,9 +29,7 @@ func pages(t *testing.T) (root string, pages []*page) {
 		p := testkit.Must(readPage(root, path))(t)
 		pages = append(pages, p)
 	}
-	if len(pages) < 50 {
-		t.Fatalf("there are only %d pages", len(pages))
-	}
+	testkit.MustHold(t, len(pages) >= 50, "there are only", len(pages), "pages")
 	return root, pages
 }
 
@@ -41,9 +39,7 @@ func files(t *testing.T, root, pattern string) (paths []string) {
 	listed := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", pattern)
 	listed.Dir = root
 	list, err := listed.Output()
-	if err != nil {
-		t.Fatal("list the files with git:", err)
-	}
+	testkit.NoError(t, err, "list the files with git")
 	for path := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
 		if _, err := os.Stat(filepath.Join(root, path)); err == nil { // git also lists deleted files until the deletion is added
 			paths = append(paths, path)
@@ -266,13 +262,7 @@ func programs(s *script) []string {
 // TestNames: only strings in the code count as the name of a page that a test reads. Comments do not.
 func TestNames(t *testing.T) {
 	file := fileOfTest(t, "../..", "docs/check", "TestNames") // it has a comment about p.example.txt
-	if file == nil {
-		t.Fatal("the test does not find its own file")
-	}
-	if !names(file, "not-run.txt") || names(file, "p.example"+".txt") {
-		t.Error("a comment counts, or a string does not")
-	}
-	if fileOfTest(t, "../..", "docs/check", "TestOfNothing") != nil {
-		t.Error("there is a test that does not exist")
-	}
+	testkit.MustHold(t, file != nil, "the test does not find its own file")
+	testkit.Holds(t, names(file, "not-run.txt") && !names(file, "p.example"+".txt"), "a comment counts, or a string does not")
+	testkit.Holds(t, fileOfTest(t, "../..", "docs/check", "TestOfNothing") == nil, "there is a test that does not exist")
 }

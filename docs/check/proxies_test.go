@@ -274,18 +274,15 @@ func (p *proxied) refusesWithoutPassword(t *testing.T) {
 	for _, user := range []string{"", "worker:wrong@"} {
 		resp := testkit.Must(p.http.Get(strings.Replace(p.url("/jobs"), "://", "://"+user, 1)))(t)
 		resp.Body.Close()
-		if resp.StatusCode != http.StatusUnauthorized || resp.Header.Get("Daybook-Seq") != "" {
-			t.Errorf("as %q: %s", user, resp.Status)
-		}
+		testkit.Equal(t, resp.StatusCode, http.StatusUnauthorized, "as", user, resp.Status)
+		testkit.Equal(t, resp.Header.Get("Daybook-Seq"), "", "as", user, resp.Status)
 	}
 }
 
 func (p *proxied) runsCommands(t *testing.T) {
 	_, port, _ := net.SplitHostPort(p.address)
 	commands := strings.ReplaceAll(p.block(t, "daybook context add"), site, "localhost:"+port)
-	if out := p.shell(t, commands); !strings.Contains(out, `"type":"square"`) || !strings.Contains(out, `"pending":1000`) {
-		t.Error(out)
-	}
+	testkit.Contains(t, p.shell(t, commands), `"type":"square"`, `"pending":1000`)
 }
 
 func (p *proxied) carriesLongBodies(t *testing.T) {
@@ -311,18 +308,15 @@ func (p *proxied) carriesLongBodies(t *testing.T) {
 
 func (p *proxied) carriesUploads(t *testing.T) {
 	content := bytes.Repeat([]byte("fedcba98"), 9<<20) // 72 MiB, which the client sends as a resumable upload
-	b, err := p.client().Blobs("").Put(t.Context(), bytes.NewReader(content))
-	if err != nil || b.Size != int64(len(content)) {
-		t.Errorf("%+v, %v", b, err)
-	}
+	b := testkit.Must(p.client().Blobs("").Put(t.Context(), bytes.NewReader(content)))(t)
+	testkit.Equal(t, b.Size, int64(len(content)), b)
 	req := testkit.Must(http.NewRequestWithContext(t.Context(), "POST", p.url("/uploads"), nil))(t)
 	req.SetBasicAuth("worker", p.password)
 	req.Header.Set("Upload-Length", "11")
 	resp := testkit.Must(p.http.Do(req))(t)
 	resp.Body.Close()
-	if l, err := resp.Location(); err != nil || !strings.HasPrefix(l.String(), p.url("/uploads/u")) {
-		t.Errorf("%s: the Location is %s, %v", resp.Status, l, err)
-	}
+	l := testkit.Must(resp.Location())(t)
+	testkit.Holds(t, strings.HasPrefix(l.String(), p.url("/uploads/u")), resp.Status, "the Location is", l)
 }
 
 func (p *proxied) keepsSlashes(t *testing.T) {
@@ -338,12 +332,10 @@ func (p *proxied) keepsSlashes(t *testing.T) {
 			spellings = append(spellings, address) // Caddy merges two slashes into one, as the page says
 		}
 		for _, spelled := range spellings {
-			if status, text := p.do(t, "PUT", "/blobs/sha256-"+spelled, strings.NewReader(content)); status/100 != 2 {
-				t.Errorf("PUT %s: %d %s", spelled, status, text)
-			}
-			if status, text := p.do(t, "GET", "/blobs/sha256-"+spelled, nil); status != http.StatusOK || text != content {
-				t.Errorf("GET %s: %d %s", spelled, status, text)
-			}
+			status, text := p.do(t, "PUT", "/blobs/sha256-"+spelled, strings.NewReader(content))
+			testkit.Holds(t, status/100 == 2, "PUT", spelled, status, text)
+			status, text = p.do(t, "GET", "/blobs/sha256-"+spelled, nil)
+			testkit.Holds(t, status == http.StatusOK && text == content, "GET", spelled, status, text)
 		}
 		return
 	}
@@ -357,9 +349,8 @@ func (p *proxied) waits(t *testing.T) {
 		created <- err
 	})
 	status, text := p.do(t, "POST", "/jobs/claim", strings.NewReader(`{"runner_id":"waits","types":["later"],"wait_ms":60000}`))
-	if err := <-created; err != nil || status != http.StatusOK || !strings.Contains(text, `"type":"later"`) {
-		t.Errorf("%d %s, %v", status, text, err)
-	}
+	err := <-created
+	testkit.Holds(t, err == nil && status == http.StatusOK && strings.Contains(text, `"type":"later"`), status, text, err)
 }
 
 // metric returns the value of a metric of the server.
@@ -369,9 +360,7 @@ func (p *proxied) metric(t *testing.T, name string) string {
 	defer resp.Body.Close()
 	text := testkit.Must(io.ReadAll(resp.Body))(t)
 	m := regexp.MustCompile(`(?m)^` + name + ` (.*)$`).FindSubmatch(text)
-	if m == nil {
-		t.Fatalf("no metric %s", name)
-	}
+	testkit.MustHold(t, m != nil, "no metric", name)
 	return string(m[1])
 }
 
@@ -417,9 +406,8 @@ func (p *proxied) carriesResultsAtOnce(t *testing.T) {
 		t.Errorf("%s, %v", line, err)
 	}
 	complete()
-	if rest, err := io.ReadAll(lines); err != nil || !strings.Contains(string(rest), `"line":1`) || !strings.Contains(string(rest), `"end":true`) {
-		t.Errorf("%s, %v", rest, err)
-	}
+	rest := testkit.Must(io.ReadAll(lines))(t)
+	testkit.Holds(t, strings.Contains(string(rest), `"line":1`) && strings.Contains(string(rest), `"end":true`), rest)
 }
 
 func (p *proxied) showsPage(t *testing.T) {
@@ -429,18 +417,16 @@ func (p *proxied) showsPage(t *testing.T) {
 		}
 	}
 	origin := strings.TrimSuffix(p.url(""), "/queue")
-	if status, text := p.do(t, "POST", "/jobs/create", strings.NewReader(`{"type":"page"}`), "Origin", origin, "Sec-Fetch-Site", "same-origin"); status != http.StatusCreated {
-		t.Errorf("a request of the page: %d %s", status, text)
-	}
+	status, text := p.do(t, "POST", "/jobs/create", strings.NewReader(`{"type":"page"}`), "Origin", origin, "Sec-Fetch-Site", "same-origin")
+	testkit.Holds(t, status == http.StatusCreated, "a request of the page", status, text)
 	if status, text := p.do(t, "POST", "/jobs/create", strings.NewReader(`{"type":"page"}`), "Origin", "https://other.example"); status != http.StatusForbidden || !strings.Contains(text, "forbidden_origin") {
 		t.Errorf("a request of a page of another site: %d %s", status, text)
 	}
 }
 
 func (p *proxied) refusesQuit(t *testing.T) {
-	if status, text := p.do(t, "POST", "/quit", nil); status != http.StatusForbidden || !strings.Contains(text, "forbidden_peer") {
-		t.Errorf("%d %s", status, text)
-	}
+	status, text := p.do(t, "POST", "/quit", nil)
+	testkit.Holds(t, status == http.StatusForbidden && strings.Contains(text, "forbidden_peer"), status, text)
 }
 
 // carriesStream: a Worker uses a stream. While the server restarts, a create and the Worker wait for it.
@@ -463,9 +449,7 @@ func (p *proxied) carriesStream(t *testing.T) {
 		}
 		select {
 		case got := <-ran:
-			if got != payload {
-				t.Errorf("%q ran, and not %q", got, payload)
-			}
+			testkit.Equal(t, got, payload, "ran")
 		case <-time.After(time.Minute):
 			t.Errorf("%q did not run within a minute", payload)
 		}
@@ -477,7 +461,6 @@ func (p *proxied) carriesStream(t *testing.T) {
 	runs("second")
 	testkit.NoError(t, <-restarted)
 	stop()
-	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	err := <-ended
+	testkit.Holds(t, err == nil || errors.Is(err, context.Canceled), err)
 }

@@ -12,12 +12,9 @@ import (
 // TestTranscript: a block is divided into commands, their continuations and their outputs.
 func TestTranscript(t *testing.T) {
 	commands := testkit.Must(transcript(block{text: "$ cat <<E\n> one\n> E\none\n$ true\n"}))(t)
-	if len(commands) != 2 || commands[0].text != "cat <<E\none\nE" || commands[0].want != "one\n" || commands[1].text != "true" || commands[1].want != "" {
-		t.Errorf("%+v", commands)
-	}
-	if _, err := transcript(block{text: "output\n"}); err == nil {
-		t.Error("a block without a command was accepted")
-	}
+	testkit.Holds(t, len(commands) == 2 && commands[0].text == "cat <<E\none\nE" && commands[0].want == "one\n" &&
+		commands[1].text == "true" && commands[1].want == "", commands)
+	testkit.Fails(transcript(block{text: "output\n"}))(t)
 }
 
 // TestPattern: which outputs a pattern matches.
@@ -42,9 +39,7 @@ func TestPattern(t *testing.T) {
 		{"…\nz\n", "y\nx", false},
 		{"a.c\n", "abc", false},
 	} {
-		if got := pattern(c.want).MatchString(oneSpace(strings.TrimSpace(c.got)) + "\n"); got != c.match {
-			t.Errorf("%q matches %q: %v", c.want, c.got, got)
-		}
+		testkit.Equal(t, pattern(c.want).MatchString(oneSpace(strings.TrimSpace(c.got))+"\n"), c.match, c.want, "matches", c.got)
 	}
 }
 
@@ -62,9 +57,8 @@ func TestCompare(t *testing.T) {
 		for _, err := range s.compare(p, output) {
 			got = append(got, err.Error())
 		}
-		if text := strings.Join(got, "\n"); want == "" && text != "" || !strings.Contains(text, want) {
-			t.Errorf("%q: %q", output, text)
-		}
+		text := strings.Join(got, "\n")
+		testkit.Holds(t, (want != "" || text == "") && strings.Contains(text, want), output, text)
 	}
 }
 
@@ -73,9 +67,7 @@ func TestFileIsUsed(t *testing.T) {
 	file := block{line: 5, title: "config/a.toml", language: "toml", text: "a = 1\n"}
 	for command, ok := range map[string]bool{"cat config/a.toml": true, "daybook --config-dir config": true, "cat b.toml": false} {
 		_, err := newScript(&page{path: "p.md", blocks: []block{file, {line: 9, language: "sh", text: command + "\n"}}})
-		if (err == nil) != ok {
-			t.Errorf("%s: %v", command, err)
-		}
+		testkit.Equal(t, err == nil, ok, command, err)
 		if _, err := newScript(&page{path: "p.md", blocks: []block{{line: 1, language: "sh", text: command + "\n"}, file}}); err == nil {
 			t.Errorf("%s before the file: no error", command)
 		}
@@ -86,9 +78,7 @@ func TestFileIsUsed(t *testing.T) {
 func TestIndentedCode(t *testing.T) {
 	root := t.TempDir()
 	testkit.NoError(t, os.WriteFile(filepath.Join(root, "p.md"), []byte("# T\n\nText:\n\n    daybook serve\n"), 0o600))
-	if _, err := readPage(root, "p.md"); err == nil || !strings.Contains(err.Error(), "p.md:5: ") {
-		t.Error(err)
-	}
+	testkit.Fails(readPage(root, "p.md"))(t, "p.md:5: ")
 }
 
 // TestSteps: a test that follows a page gets the blocks without a note and the blocks with its note, including the files.
@@ -97,17 +87,12 @@ func TestSteps(t *testing.T) {
 	text := "# T\n\n```toml title=\"a.toml\"\na = 1\n```\n\n<!-- tested by: deploy TestA -->\n```sh\nmake\n```\n\n<!-- tested by: deploy TestB -->\n```sh\nfalse\n```\n\n" +
 		"<!-- not run: no reason -->\n```sh\nfalse\n```\n\n```console\n$ cat a.toml\na = …\n```\n"
 	testkit.NoError(t, os.WriteFile(filepath.Join(root, "p.md"), []byte(text), 0o600))
-	steps, err := Steps(root, "p.md", "deploy TestA")
-	if err != nil || len(steps) != 3 {
-		t.Fatalf("%+v: %v", steps, err)
-	}
-	if s := steps[0]; s.File != "a.toml" || s.Text != "a = 1\n" || s.Command != "" {
-		t.Errorf("%+v", s)
-	}
-	if s := steps[1]; s.Command != "make\n" || !s.Prints("anything") {
-		t.Errorf("%+v", s)
-	}
-	if s := steps[2]; s.Command != "cat a.toml" || !s.Prints("a = 1\n") || s.Prints("b = 1\n") || s.Line != 23 {
-		t.Errorf("%+v", s)
-	}
+	steps := testkit.Must(Steps(root, "p.md", "deploy TestA"))(t)
+	testkit.MustEqual(t, len(steps), 3)
+	s := steps[0]
+	testkit.Holds(t, s.File == "a.toml" && s.Text == "a = 1\n" && s.Command == "", s)
+	s = steps[1]
+	testkit.Holds(t, s.Command == "make\n" && s.Prints("anything"), s)
+	s = steps[2]
+	testkit.Holds(t, s.Command == "cat a.toml" && s.Prints("a = 1\n") && !s.Prints("b = 1\n") && s.Line == 23, s)
 }

@@ -53,9 +53,7 @@ func TestMakeTargets(t *testing.T) {
 			}
 		}
 	}
-	if commands < 50 {
-		t.Errorf("pages have only %d commands of make", commands)
-	}
+	testkit.Holds(t, commands >= 50, "pages have only", commands, "commands of make")
 }
 
 // recipeOf returns the rule of a target, and the rules of the targets that it requires.

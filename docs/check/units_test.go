@@ -36,9 +36,7 @@ func TestUnits(t *testing.T) {
 			}
 		}
 	}
-	if len(args) != 4 {
-		t.Fatalf("the page has %d units", len(args)-2)
-	}
+	testkit.MustEqual(t, len(args), 4, "the page has", len(args)-2, "units")
 	if out, err := exec.Command(analyze, args...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -60,15 +58,11 @@ func TestUsersOfBackups(t *testing.T) {
 		for line := range strings.Lines(b.text) {
 			lines++
 			fields := strings.Fields(line) // five fields for the time, the user, and the command
-			if len(fields) < 8 || fields[5] != "root" || fields[6] != "/usr/bin/daybook" {
-				t.Fatalf("the line for cron is %q", line)
-			}
+			testkit.MustHold(t, len(fields) >= 8 && fields[5] == "root" && fields[6] == "/usr/bin/daybook", "the line for cron is", line)
 			if out, err := exec.Command(binary, append(fields[7:], "--help")...).CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s", line, err, out)
 			}
 		}
 	}
-	if lines != 1 {
-		t.Errorf("the page has %d lines for cron", lines)
-	}
+	testkit.Equal(t, lines, 1, "the page, lines for cron")
 }

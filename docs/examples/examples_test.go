@@ -92,9 +92,7 @@ func forEach(t *testing.T, test func(t *testing.T, l language)) {
 			t.Parallel()
 			missing := testkit.Must(l.prepare())(t)
 			if missing != "" {
-				if os.Getenv("TESTS_NEED_PROGRAMS") != "" {
-					t.Fatal("TESTS_NEED_PROGRAMS is set, and", missing)
-				}
+				testkit.MustEqual(t, os.Getenv("TESTS_NEED_PROGRAMS"), "", "TESTS_NEED_PROGRAMS is set, and", missing)
 				t.Skip("skipped:", missing)
 			}
 			test(t, l)
@@ -287,9 +285,8 @@ func done(t *testing.T, s *daybooktest.Server, n int) (repeated int) {
 		}
 		words := len(regexp.MustCompile(`\w+`).FindAll(j.Payload, -1))
 		if words == 0 {
-			if j.Status != "failed" || j.RunAttempts != 1 || !strings.Contains(j.Error, "no words") {
-				t.Errorf("%q is %s after %d runs: %s", j.Payload, j.Status, j.RunAttempts, j.Error)
-			}
+			testkit.Holds(t, j.Status == "failed" && j.RunAttempts == 1 &&
+				strings.Contains(j.Error, "no words"), j.Payload, "is", j.Status, "after", j.RunAttempts, "runs", j.Error)
 			continue
 		}
 		var output struct{ Words int }
@@ -297,9 +294,7 @@ func done(t *testing.T, s *daybooktest.Server, n int) (repeated int) {
 			t.Errorf("%q is %s after %+v, with the output %s (%v)", j.Payload, j.Status, j.Attempts, j.Output, err)
 		}
 	}
-	if jobs != n {
-		t.Errorf("%d jobs, not %d", jobs, n)
-	}
+	testkit.Equal(t, jobs, n, "jobs")
 	return repeated
 }
 
@@ -311,16 +306,12 @@ func TestJobsAreDone(t *testing.T) {
 		const n = 500
 		text := input(n, 77)
 		for range 2 {
-			if printed := strings.TrimSpace(post(t, s, l, "k", text)); printed != fmt.Sprint(n) {
-				t.Fatalf("the producer printed %q", printed)
-			}
+			testkit.MustEqual(t, strings.TrimSpace(post(t, s, l, "k", text)), fmt.Sprint(n), "the producer printed")
 		}
 		long := strings.Repeat("word ", 300_000) + "\n" // longer than the bodies that the producer otherwise sends
 		post(t, s, l, "long", text+long+text+strings.TrimSuffix(long, "\n"))
 		w := startWorker(t, s, l, 0, 30_000)
-		if repeated := done(t, s, 3*n+2); repeated != 0 {
-			t.Errorf("%d jobs ran more than once", repeated)
-		}
+		testkit.Equal(t, done(t, s, 3*n+2), 0, "jobs ran more than once")
 		w.stop()
 	})
 }
@@ -332,9 +323,8 @@ func TestAKeyOfAnotherInput(t *testing.T) {
 		post(t, s, l, "k", "one\n")
 		p := start(t, s.URL, l.producer, "two\n", []string{"words", "k"}, nil)
 		<-p.done
-		if p.ProcessState.ExitCode() != 1 || !strings.Contains(p.errs.String(), "key_reused") || counts(t, s)["pending"] != 1 {
-			t.Errorf("exit code %d, %v: %s", p.ProcessState.ExitCode(), counts(t, s), p.errs.String())
-		}
+		testkit.Holds(t, p.ProcessState.ExitCode() == 1 && strings.Contains(p.errs.String(), "key_reused") &&
+			counts(t, s)["pending"] == 1, "exit code", p.ProcessState.ExitCode(), counts(t, s), p.errs.String())
 	})
 }
 
@@ -370,9 +360,7 @@ func TestWorkerIsKilled(t *testing.T) {
 		<-killed.done
 		held := counts(t, s)["active"] > 0 // a run that had not begun does not count as an attempt
 		w := startWorker(t, s, l, 5, 2000)
-		if done(t, s, n) == 0 && !held {
-			t.Error("no job ran again: the worker was killed when it held none")
-		}
+		testkit.Holds(t, done(t, s, n) != 0 || held, "no job ran again: the worker was killed when it held none")
 		w.stop()
 	})
 }
@@ -386,13 +374,10 @@ func TestWorkerStops(t *testing.T) {
 		w := startWorker(t, s, l, 500, 30_000)
 		until(t, s, "the worker holds jobs", func(c map[string]int64) bool { return c["active"] > 0 })
 		w.stop()
-		if c := counts(t, s); c["active"] != 0 || c["deferred"] != 0 || c["pending"] == 0 {
-			t.Fatalf("after the end of the worker: %v", c)
-		}
+		c := counts(t, s)
+		testkit.MustHold(t, c["active"] == 0 && c["deferred"] == 0 && c["pending"] != 0, "after the end of the worker", c)
 		w = startWorker(t, s, l, 0, 30_000)
-		if repeated := done(t, s, n); repeated != 0 {
-			t.Errorf("%d jobs ran more than once", repeated)
-		}
+		testkit.Equal(t, done(t, s, n), 0, "jobs ran more than once")
 		w.stop()
 	})
 }
@@ -408,9 +393,7 @@ func TestLateWorker(t *testing.T) {
 		until(t, s, "the worker holds jobs", func(c map[string]int64) bool { return c["active"] == n })
 		late.signal(syscall.SIGSTOP)
 		w := startWorker(t, s, l, 0, 30_000)
-		if repeated := done(t, s, n); repeated != n {
-			t.Errorf("%d jobs ran again, not %d", repeated, n)
-		}
+		testkit.Equal(t, done(t, s, n), n, "jobs ran again")
 		w.stop()
 		late.signal(syscall.SIGCONT)
 		post(t, s, l, "more", "more\n")
@@ -456,9 +439,7 @@ func TestBadOutcomes(t *testing.T) {
 			if (j.Status == "failed") != failed || (j.RunAttempts > 1) != wrong || (j.Error != "") != failed {
 				t.Errorf("the job of %d words is %s after %d runs: %.100s", words, j.Status, j.RunAttempts, j.Error)
 			}
-			if words == 7 && (len(j.Error) < 60_000 || !utf8.ValidString(j.Error)) {
-				t.Errorf("its error has %d bytes", len(j.Error))
-			}
+			testkit.Holds(t, words != 7 || len(j.Error) >= 60_000 && utf8.ValidString(j.Error), "its error has", len(j.Error), "bytes")
 		}
 	})
 }
@@ -477,9 +458,7 @@ func TestServerIsAwayAfterSIGTERM(t *testing.T) {
 		w.says("/jobs/complete")
 		s.Restart()
 		w.ended(time.Minute)
-		if repeated := done(t, s, 1); repeated != 0 {
-			t.Error("the job ran twice")
-		}
+		testkit.Equal(t, done(t, s, 1), 0, "the job ran twice")
 	})
 }
 
@@ -494,9 +473,7 @@ func TestReportsEnd(t *testing.T) {
 		s.Kill()
 		w.says("run again when their lease has ended")
 		s.Restart()
-		if repeated := done(t, s, 1); repeated != 1 {
-			t.Error("the job did not run again")
-		}
+		testkit.Equal(t, done(t, s, 1), 1, "the job did not run again")
 		w.stop()
 	})
 }

@@ -25,9 +25,7 @@ func TestFaults(t *testing.T) {
 		post(t, s, l, "k", "one\n")
 		between := newFaults(t, s.URL)
 		w := start(t, between.URL, l.worker, "", []string{"words"}, []string{"LEASE_MS=12000"})
-		if repeated := done(t, s, 1); repeated != 0 {
-			t.Error("the job ran twice")
-		}
+		testkit.Equal(t, done(t, s, 1), 0, "the job ran twice")
 		// The job has ended when the server has the report. Its answer is lost after that.
 		testkit.Eventually(t, "all faults are injected", between.injected)
 		w.stop()
