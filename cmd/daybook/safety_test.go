@@ -35,7 +35,7 @@ func TestListenBeyondLoopback(t *testing.T) {
 	} {
 		address, err := config.ListenAddress(listen, true)
 		testkit.NoError(t, err)
-		testkit.Equal(t, config.IsExposed(address), exposed, listen, "isExposed is or there is an error")
+		testkit.Equal(t, config.IsExposed(address), exposed, listen, "isExposed")
 		if _, err = config.ListenAddress(listen, false); exposed != errors.Is(err, config.ErrExposed) {
 			t.Errorf("%s without --insecure: %v", listen, err)
 		}

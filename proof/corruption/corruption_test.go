@@ -360,7 +360,7 @@ func TestVerdicts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, detail := bounded(d, filepath.Join(dir, "verdict"), tt.start)
-			testkit.Holds(t, v == tt.want, v, detail, "), want", tt.want)
+			testkit.Holds(t, v == tt.want, v, detail, "want", tt.want)
 		})
 	}
 	// The window: a server that has lost the last records passes only if the store's cursor does not prove them.

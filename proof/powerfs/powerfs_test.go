@@ -277,7 +277,7 @@ func TestNoSpace(t *testing.T) {
 	testkit.Equal(t, n, 64<<10, "write more than there")
 	testkit.Failed(t, err, syscall.ENOSPC)
 	testkit.Failed(t, unix.Fallocate(int(file.Fd()), 0, 0, 65<<10), syscall.ENOSPC)
-	testkit.Check(t, os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644), "an empty file needs no space, and")
+	testkit.Check(t, os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644), "an empty file needs no space")
 	must(t, os.Remove(path))
 	testkit.Equal(t, free(), 0)
 	must(t, file.Close())
