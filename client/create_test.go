@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/client/internal/clienttest"
@@ -160,5 +162,68 @@ func TestContentWithoutKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testkit.Fails(c.Create(ctx, j))(t, problem.ErrBadRequest)
 		})
+	}
+}
+
+// TestAttributes: every attribute reaches the server, in the body of a create and in the query of a bulk post.
+func TestAttributes(t *testing.T) {
+	s := daybooktest.Start(t)
+	c := s.Client
+	ctx := t.Context()
+	number := func(n int64) *int64 { return &n }
+	priority := 0
+	all := client.Attributes{
+		RunAt: 4102444800000, Priority: &priority, MaxAttempts: 7,
+		Backoff: &client.Backoff{InitialMs: number(0), FactorMilli: number(1500), MaxMs: number(9000)},
+		LeaseMs: 61_000, RetentionMs: number(0), ExpiresAt: 4102444800001, TimeoutMs: 62_000,
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Meta: map[string]string{"a": "b c", "d": "é=&"},
+	}
+	check := func(form string, j *client.Job, a client.Attributes) {
+		t.Helper()
+		got := client.Attributes{
+			RunAt: j.RunAt, Priority: &j.Priority, MaxAttempts: j.MaxAttempts, Backoff: a.Backoff, LeaseMs: j.LeaseMs,
+			RetentionMs: a.RetentionMs, ExpiresAt: j.ExpiresAt, TimeoutMs: j.TimeoutMs, Traceparent: j.Traceparent, Meta: j.Meta,
+		}
+		testkit.DeepEqual(t, got, a, form)
+	}
+	created := testkit.Must(c.Create(ctx, client.NewJob{Type: "x", Attributes: all}))(t)
+	check("a create", created, all)
+	added := testkit.Must(c.AddLines(ctx, []byte("line\n"), client.AddOptions{Type: "x", Attributes: all}))(t)
+	j := testkit.Must(c.Job(ctx, added.FirstID))(t)
+	check("a bulk post", j, all)
+
+	// Documents do not show the backoff and the retention. With a first backoff of 0 a job is pending at once after a
+	// retry. With a retention of 0 it is purged when it ends.
+	hidden := client.Attributes{Backoff: all.Backoff, RetentionMs: all.RetentionMs}
+	testkit.Must(c.AddLines(ctx, []byte("line\n"), client.AddOptions{Type: "y", Attributes: hidden}))(t)
+	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Types: []string{"y"}}))(t)
+	testkit.MustEqual(t, len(claim.Jobs), 1, claim)
+	id := claim.Jobs[0].ID
+	if j, err := c.Complete(ctx, id, claim.ID, client.Outcome{Code: "retry"}); err != nil || j.Status != "pending" {
+		t.Errorf("after a retry: %+v, %v", j, err)
+	}
+	testkit.Must(c.Cancel(ctx, id))(t)
+	testkit.Fails(c.Job(ctx, id))(t, problem.ErrNotFound)
+}
+
+func TestStrategy(t *testing.T) {
+	for strategy, want := range map[client.Strategy]string{
+		client.Fair: `"fair"`,
+		"best":      `"best"`, // which the server refuses
+		client.PreferDistinct("user", client.Random):                                  `{"meta_key":"user","name":"prefer_distinct","underlying":"random"}`,
+		client.PreferDistinct("region", client.PreferDistinct("user", client.Newest)): `{"meta_key":"region","name":"prefer_distinct","underlying":{"meta_key":"user","name":"prefer_distinct","underlying":"newest"}}`,
+		client.PreferDistinct("user", ""):                                             `{"meta_key":"user","name":"prefer_distinct","underlying":"oldest"}`,
+	} {
+		got, err := json.Marshal(strategy)
+		testkit.Holds(t, string(got) == want && err == nil, strategy, "is sent as", got, err)
+	}
+	five := client.Oldest
+	for range 5 {
+		five = client.PreferDistinct("k", five)
+	}
+	for _, strategy := range []client.Strategy{five, client.PreferDistinct("a b", client.Oldest), client.PreferDistinct("a/b", client.Oldest), client.PreferDistinct("", client.Oldest), client.PreferDistinct("a", "best")} {
+		if got, err := json.Marshal(strategy); !errors.Is(err, problem.ErrBadRequest) {
+			t.Errorf("%s is sent as %s, %v", strings.TrimSpace(string(strategy)), got, err)
+		}
 	}
 }

@@ -1,6 +1,10 @@
 package client_test
 
 import (
+	"bufio"
+	"errors"
+	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,4 +40,36 @@ func TestOutput(t *testing.T) {
 		testkit.Check(t, <-completed) // its answer may arrive after the output
 	}
 	testkit.Fails(c.Output(ctx, "018bcfe5-6800-7000-8000-000004000000", 0))(t, problem.ErrNotFound)
+}
+
+// TestJobLog: a reader follows the output of a run to the end of the job, and then reads the blob.
+func TestJobLog(t *testing.T) {
+	c := daybooktest.Start(t).Client
+	ctx := t.Context()
+	j := testkit.Must(c.Create(ctx, client.NewJob{Type: "x"}))(t)
+	testkit.Fails(c.JobLog(ctx, j.ID, false))(t, problem.ErrNotFound)
+	following := testkit.Must(c.JobLog(ctx, j.ID, true))(t)
+	defer following.Close()
+	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Max: 1}))(t)
+	testkit.Failed(t, c.AppendLog(ctx, j.ID, j.ID, 0, []byte("x")), problem.ErrClaimLost)
+	testkit.Failed(t, c.AppendLog(ctx, j.ID, "x", 0, []byte("x")), problem.ErrBadRequest)
+	testkit.NoError(t, errors.Join(c.AppendLog(ctx, j.ID, claim.ID, 0, []byte("one\n")), c.AppendLog(ctx, j.ID, claim.ID, 0, []byte("one\ntwo\n"))))
+	lines := bufio.NewReader(following)
+	for _, want := range []string{"one\n", "two\n"} {
+		if got, err := lines.ReadString('\n'); got != want || err != nil {
+			t.Errorf("%q: %v", got, err)
+		}
+	}
+	b := testkit.Must(c.Blobs(j.Client).Put(ctx, strings.NewReader("the whole")))(t)
+	testkit.Equal(t, testkit.Must(c.Complete(ctx, j.ID, claim.ID, client.Outcome{LogAddr: b.Address}))(t).LogAddr, b.Address)
+	if rest, err := io.ReadAll(lines); len(rest) > 0 || err != nil {
+		t.Errorf("%q: %v", rest, err)
+	}
+	stored := testkit.Must(c.JobLog(ctx, j.ID, true))(t)
+	defer stored.Close()
+	if text, err := io.ReadAll(stored); string(text) != "the whole" || err != nil {
+		t.Errorf("%q: %v", text, err)
+	}
+	testkit.Failed(t, c.AppendLog(ctx, j.ID, claim.ID, 8, []byte("x")), problem.ErrNotActive)
+	testkit.Fails(c.JobLog(ctx, claim.ID, false))(t, problem.ErrNotFound)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,14 +11,18 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/iotest"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/checkpoint"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/internal/filelock"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
@@ -225,4 +230,61 @@ func TestAddContinues(t *testing.T) {
 		stored != lines, "exit code", r.code, "key", key, stored, "lines", r.errs)
 	testkit.MustEqual(t, execute(t, "", "add", path, "--server", s.url, "--type", "parts", "--key", key).code, terminal.ExitOK, "exit code")
 	testkit.Equal(t, s.pending(t, "default/parts"), lines)
+}
+
+// TestStateFileInUse: while an add has a state file, a second add with the same file stores nothing and does not change
+// it, in whatever state the file is. Otherwise both would add every line, or one would remove lines that the other
+// writes.
+func TestStateFileInUse(t *testing.T) {
+	s := serving(t, t.TempDir())
+	in, state := written(t, "in", "a\nb\n"), filepath.Join(t.TempDir(), "state")
+	args := []string{"add", "--server", s.url, "--type", "twice", "--resume", state, in}
+	refused := func(when string) {
+		t.Helper()
+		before := testkit.Must(os.ReadFile(state))(t)
+		execute(t, "", args...).ends(t, terminal.ExitDataInUse, state)
+		testkit.Equal(t, string(testkit.Must(os.ReadFile(state))(t)), string(before), when, "the state file")
+	}
+	first := testkit.Must(checkpoint.OpenAdd(state, checkpoint.Head{Type: "x"}))(t)
+	refused("after the first line")
+	testkit.NoError(t, os.WriteFile(state, append(testkit.Must(os.ReadFile(state))(t), `{"event":"sent","at":1,`...), 0o600)) // an incomplete line
+	testkit.Fails(checkpoint.OpenAdd(state, first.Head))(t, filelock.ErrLocked)                                               // a second one
+	refused("within a line")
+	first.Close()
+	testkit.NoError(t, os.WriteFile(state, nil, 0o600))
+	f := testkit.Must(os.OpenFile(state, os.O_RDWR, 0))(t)
+	testkit.NoError(t, filelock.Lock(f))
+	refused("before the first line")
+	testkit.Lacks(t, ok(t, "queues", "--server", s.url), "twice")
+	testkit.NoError(t, f.Close())
+	ok(t, args...)
+	testkit.Equal(t, s.pending(t, "default/twice"), 2)
+}
+
+// TestAddInterrupted: after Ctrl-C, add prints that it was interrupted, and how to store only the rest.
+func TestAddInterrupted(t *testing.T) {
+	s := serving(t, t.TempDir())
+	defer s.end(t, syscall.SIGTERM)
+	c := client.New(s.url, client.Options{})
+	for _, flags := range [][]string{{"--key", "k"}, {"--resume", filepath.Join(t.TempDir(), "state")}, nil} {
+		typ := fmt.Sprint("t", len(flags), strings.Join(flags[:min(1, len(flags))], ""))
+		cmd := command(append([]string{"add", "--server", s.url, "--type", typ}, flags...)...)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		in := testkit.Must(cmd.StdinPipe())(t)
+		testkit.NoError(t, cmd.Start())
+		line := strings.Repeat("x", 1000) + "\n"
+		testkit.Must(io.WriteString(in, strings.Repeat(line, 20_000)))(t) // more than one body
+		testkit.Eventually(t, "a body is stored", func() bool {
+			q, err := c.Queue(t.Context(), "default", typ)
+			return err == nil && q.Counts["pending"] > 0
+		})
+		testkit.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+		exit := new(exec.ExitError)
+		testkit.Holds(t, errors.As(cmd.Wait(), &exit) && exit.ExitCode() == terminal.ExitSignal+int(syscall.SIGINT) &&
+			strings.Contains(errs.String(), "interrupted"), flags, cmd.ProcessState, errs.String())
+		if flags != nil && !strings.Contains(errs.String(), "To store only what is missing, run the same command") {
+			t.Errorf("%v: %s", flags, errs.String())
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -123,4 +124,19 @@ func TestVariablesInTree(t *testing.T) {
 		return nil
 	}))
 	testkit.Holds(t, found >= 50, found, "names")
+}
+
+// TestContextsAtOnce: no context is lost if several commands add one at the same time.
+func TestContextsAtOnce(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	const n = 20
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() {
+			execute(t, "", "context", "add", fmt.Sprint("c", i), "http://127.0.0.1:1").ends(t, terminal.ExitOK)
+		})
+	}
+	group.Wait()
+	testkit.Equal(t, strings.Count(ok(t, "context", "list", "--json"), "\n"), n)
 }

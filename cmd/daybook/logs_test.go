@@ -1,6 +1,10 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,4 +41,68 @@ func TestLogs(t *testing.T) {
 	testkit.Equal(t, ok(t, "logs", "--server", s.url, j.ID), "printed\n")
 	testkit.Must(c.Complete(ctx, j.ID, claim.ID, client.Outcome{}))(t)
 	testkit.Equal(t, <-following, "printed\n")
+}
+
+// TestOtherSystems: on a system without a server, the commands that need it or its data report this, and create
+// nothing. All other commands run.
+func TestOtherSystems(t *testing.T) {
+	was := system
+	t.Cleanup(func() { system = was })
+	system = "windows"
+	t.Chdir(t.TempDir())
+	for _, line := range []string{
+		"serve", "serve --data d --init", "check --data d", "rebuild --data d", "journal verify --data d", "journal dump --data d",
+		"journal give-up --data d", "bench",
+	} {
+		args := strings.Fields(line)
+		r := execute(t, "", args...)
+		testkit.Holds(t, r.code == terminal.ExitSystem && strings.Contains(r.errs, "daybook "+args[0]) &&
+			strings.Contains(r.errs, "does not run on windows") && strings.Contains(r.errs, "--server"), line, "exit code", r.code, r.errs)
+	}
+	made := testkit.Must(os.ReadDir("."))(t)
+	testkit.Holds(t, len(made) == 0, made, "were made")
+	ok(t, "version")
+	execute(t, "", "stats", "--server", "http://127.0.0.1:1").ends(t, terminal.ExitNoAnswer)
+}
+
+// TestUnitDoesNotRepeat: systemd does not restart the server after exit codes that the next start would return too.
+func TestUnitDoesNotRepeat(t *testing.T) {
+	unit := testkit.Must(os.ReadFile("../../deploy/systemd/daybook.service"))(t)
+	want := fmt.Sprintf("\nRestartPreventExitStatus=%d %d %d %d %d\n", terminal.ExitUsage, terminal.ExitCorrupt, terminal.ExitFormat, terminal.ExitNoData, terminal.ExitSystem)
+	testkit.Contains(t, string(unit), want)
+}
+
+// TestDisk: the queue with the most bytes is first, its ended jobs are counted separately, and blobs are counted.
+func TestDisk(t *testing.T) {
+	s := serving(t, filepath.Join(t.TempDir(), "data"))
+	read := func(args ...string) (use diskUse) {
+		t.Helper()
+		testkit.NoError(t, json.Unmarshal([]byte(ok(t, append([]string{"disk", "--json", "--server", s.url}, args...)...)), &use))
+		return use
+	}
+	if use := read(); len(use.Queues) != 0 || use.FreeBytes == 0 || use.BlobBytes != 0 {
+		t.Errorf("of an empty server: %+v", use)
+	}
+	const long = 5000
+	execute(t, strings.Repeat("short\n", 100), "add", "--type", "short", "--server", s.url)
+	execute(t, strings.Repeat(strings.Repeat("x", long)+"\n", 20), "add", "--type", "long", "--server", s.url)
+	execute(t, strings.Repeat("b", 1000), "blob", "put", "-", "--server", s.url)
+	ok(t, "claim", "--runner-id", "r", "--type", "long", "--server", s.url)
+	job := uuids.FindString(ok(t, "jobs", "--status", "active", "--ids", "--server", s.url))
+	ok(t, "complete", "--job", job, "--server", s.url)
+
+	use := read()
+	testkit.MustHold(t, use.BlobBytes == 1000 && use.JournalBytes != 0 && use.StoreBytes != 0 && len(use.Queues) == 2, use)
+	q := use.Queues[0]
+	testkit.Holds(t, q.Type == "long" && q.Jobs == 20 && q.Ended == 1 && q.Bytes >= 20*long/2 &&
+		q.Bytes <= 20*(long+2000) && q.EndedBytes >= long/2 && q.EndedBytes <= long+2000, q)
+	if all := q.Bytes + use.Queues[1].Bytes; all > use.JournalBytes+use.StoreBytes {
+		t.Errorf("the queues have %d bytes, and the journal and the store %d and %d", all, use.JournalBytes, use.StoreBytes)
+	}
+	if use := read("--limit", "1"); len(use.Queues) != 1 || use.Queues[0].Type != "long" {
+		t.Errorf("with --limit 1: %+v", use.Queues)
+	}
+	table := ok(t, "disk", "--limit", "1", "--server", s.url)
+	testkit.Contains(t, table, "disk free", "blobs      1000B", "default  long", "queues with less: 1;")
+	execute(t, "", "disk", "--limit", fmt.Sprint(-1), "--server", s.url).ends(t, terminal.ExitUsage)
 }
