@@ -50,10 +50,7 @@ func (h *holder) next(beginning string) string {
 }
 
 // release ends the holder's input, so that it closes its connections.
-func (h *holder) release() {
-	h.t.Helper()
-	testkit.Check(h.t, h.stdin.Close())
-}
+func (h *holder) release() { h.t.Helper(); testkit.Check(h.t, h.stdin.Close()) }
 
 // end waits until the holder has ended.
 func (h *holder) end() {

@@ -91,10 +91,7 @@ type duel struct {
 func (d *duel) turn(typ string, jobs int) time.Duration {
 	d.Helper()
 	ctx := d.Context()
-	must := func(err error) {
-		d.Helper()
-		testkit.NoError(d, err)
-	}
+	must := func(err error) { d.Helper(); testkit.NoError(d, err) }
 	_, err := d.client.Pause(ctx, "default", typ)
 	must(err)
 	before := d.completed(typ)

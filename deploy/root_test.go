@@ -22,10 +22,7 @@ var (
 )
 
 // root returns the absolute path of the tree.
-func root(t *testing.T) string {
-	t.Helper()
-	return testkit.Must(filepath.Abs(".."))(t)
-}
+func root(t *testing.T) string { t.Helper(); return testkit.Must(filepath.Abs(".."))(t) }
 
 // must runs a command and returns its output.
 func must(t *testing.T, cmd *exec.Cmd) string {

@@ -56,10 +56,7 @@ func TestFreeAddress(t *testing.T) {
 
 // TestBinary: the binary is the one that DAYBOOK_BINARY names, the tool, or the one in PATH. An error names all three.
 func TestBinary(t *testing.T) {
-	find := func(want string) {
-		t.Helper()
-		testkit.Equal(t, testkit.Must(findBinary())(t), want)
-	}
+	find := func(want string) { t.Helper(); testkit.Equal(t, testkit.Must(findBinary())(t), want) }
 	t.Setenv("DAYBOOK_BINARY", "/named/daybook")
 	find("/named/daybook")
 	t.Setenv("DAYBOOK_BINARY", "")

@@ -173,10 +173,7 @@ func TestRottenBlobOfABackup(t *testing.T) {
 	address := strings.TrimSpace(ok(t, "blob", "put", "--server", s.url, written(t, "blob", "some bytes")))
 	first := reported(t, "backup", "--server", s.url, dir)
 	file := filepath.Join(dir, "blobs", "blobs", "sha256", strings.TrimPrefix(address, "sha256:"))
-	rot := func() {
-		t.Helper()
-		testkit.NoError(t, os.WriteFile(file, []byte("Some bytes"), 0o600))
-	}
+	rot := func() { t.Helper(); testkit.NoError(t, os.WriteFile(file, []byte("Some bytes"), 0o600)) }
 	rot()
 	text := ok(t, "backup", "--server", s.url, "--blobs-by-size", dir)
 	testkit.Holds(t, strings.Contains(text, "verified but for earlier blobs") && !strings.Contains(text, "fetched again"), text)

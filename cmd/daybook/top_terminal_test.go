@@ -154,9 +154,7 @@ func TestTopTerminal(t *testing.T) {
 		t.Run(c.variables[1], func(t *testing.T) {
 			p := topInTerminal(t, command("top", "--server", s.url, "--interval", "1s"), c.variables...)
 			shown, until, tty := p.shown, p.until, p.tty
-			keys := func(text string) {
-				testkit.Must(p.screen.WriteString(text))(t)
-			}
+			keys := func(text string) { testkit.Must(p.screen.WriteString(text))(t) }
 			until("default/resize")
 			raw := testkit.Must(term.GetState(tty.Fd()))(t)
 			testkit.Holds(t, !reflect.DeepEqual(raw, p.before), "the terminal is not in raw mode")

@@ -227,10 +227,7 @@ func (p *process) stop() {
 	p.ended(15 * time.Second)
 }
 
-func (p *process) signal(s os.Signal) {
-	p.t.Helper()
-	testkit.NoError(p.t, p.Process.Signal(s))
-}
+func (p *process) signal(s os.Signal) { p.t.Helper(); testkit.NoError(p.t, p.Process.Signal(s)) }
 
 // input returns n lines of 1 to 5 words. If bad is one of the lines, that line has no words.
 func input(n, bad int) string {

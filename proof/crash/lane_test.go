@@ -113,9 +113,7 @@ func (l *lane) newTrial(name, data string) *trial {
 }
 
 // useSmallFiles makes a trial use the server with small files.
-func (l *lane) useSmallFiles(s *trial) {
-	s.server.Binary = testkit.Must(os.Executable())(l)
-}
+func (l *lane) useSmallFiles(s *trial) { s.server.Binary = testkit.Must(os.Executable())(l) }
 
 // wait waits until so returns true.
 func (l *lane) wait(s *trial, what string, so func() bool) {

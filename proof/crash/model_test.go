@@ -32,9 +32,7 @@ func within(from, to int64) func(*event) {
 func is(s status) func(*event)      { return func(e *event) { e.status = s } }
 func until(when int64) func(*event) { return func(e *event) { e.ret = when * ms } }
 
-func with(code string) func(*event) {
-	return func(e *event) { e.outcome = outcome{code: code} }
-}
+func with(code string) func(*event) { return func(e *event) { e.outcome = outcome{code: code} } }
 
 // chainedBy gives an outcome the first chain of the job.
 func chainedBy(e *event) { e.then = 1 }

@@ -274,10 +274,7 @@ func TestHostileClients(t *testing.T) {
 	var table strings.Builder
 	table.WriteString(rowHead)
 	more := int64(mostMore)
-	check := func(what string, n int, o outcome) {
-		t.Helper()
-		o.check(t, what, n, bounds{more, 6})
-	}
+	check := func(what string, n int, o outcome) { t.Helper(); o.check(t, what, n, bounds{more, 6}) }
 	var list []*request
 	for _, r := range b.requests {
 		if r.route == (api.Route{Method: "GET", Path: "/jobs"}) {

@@ -37,10 +37,7 @@ func (f *FS) cycle(seed uint64) {
 	f.PowerOn()
 }
 
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	testkit.NoError(t, errors.Join(errs...))
-}
+func must(t *testing.T, errs ...error) { t.Helper(); testkit.NoError(t, errors.Join(errs...)) }
 
 func syncPath(path string) error {
 	f, err := os.Open(path)

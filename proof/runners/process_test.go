@@ -66,12 +66,6 @@ func TestMarked(t *testing.T) {
 	}
 }
 
-func find(t *testing.T, mark string) []int {
-	t.Helper()
-	return testkit.Must(marked(mark))(t)
-}
+func find(t *testing.T, mark string) []int { t.Helper(); return testkit.Must(marked(mark))(t) }
 
-func below(t *testing.T, pid int) []int {
-	t.Helper()
-	return testkit.Must(descendants(pid))(t)
-}
+func below(t *testing.T, pid int) []int { t.Helper(); return testkit.Must(descendants(pid))(t) }

@@ -88,7 +88,4 @@ func TestPowerLossKeepsWhatIsDurable(t *testing.T) {
 		torn >= 20, "of 200 power losses", lost, "lost", kept, "kept and", torn, "tore data that was not durable")
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	testkit.NoError(t, err)
-}
+func must(t *testing.T, err error) { t.Helper(); testkit.NoError(t, err) }
