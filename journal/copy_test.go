@@ -38,22 +38,17 @@ func TestSegments(t *testing.T) {
 				testkit.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, s.Data, 0o640)))
 			}
 			r, err := Verify(to)
-			if err != nil || r.Damage != nil || r.First > from || r.Last != through || r.UUID != j.UUID() {
-				t.Fatalf("from %d to %d: %+v, %v", from, through, r, err)
-			}
+			testkit.MustHold(t, err == nil && r.Damage == nil && r.First <= from && r.Last == through &&
+				r.UUID == j.UUID(), "from", from, "to", through, r, err)
 			next := r.First
 			for record, err := range Scan(to, r.First) {
-				if err != nil || record.Seq != next {
-					t.Fatalf("record %d: %v", record.Seq, err)
-				}
+				testkit.MustHold(t, err == nil && record.Seq == next, "record", record.Seq, err)
 				next++
 			}
 		}
 	}
 	for _, err := range j.Segments(1, last+1000) {
-		if err == nil {
-			t.Error("a record that is not durable was copied")
-		}
+		testkit.Failed(t, err)
 	}
 }
 
@@ -69,19 +64,13 @@ func TestSegmentsOfADamagedJournal(t *testing.T) {
 		testkit.NoError(t, os.WriteFile(path, damaged, 0o640))
 		var found *CorruptError
 		for _, err := range j.Segments(1, j.Synced()) {
-			if err != nil && !errors.As(err, &found) {
-				t.Errorf("byte %d: %v", at, err)
-			}
+			testkit.Holds(t, err == nil || errors.As(err, &found), "byte", at, err)
 		}
-		if found == nil || found.File != path {
-			t.Errorf("byte %d: damage was not found: %v", at, found)
-		}
+		testkit.Holds(t, found != nil && found.File == path, "byte", at, "damage was not found", found)
 	}
 	testkit.NoError(t, os.Remove(path))
 	for _, err := range j.Segments(1, j.Synced()) {
-		if err == nil {
-			t.Error("a journal without its first segment was copied")
-		}
+		testkit.Failed(t, err)
 		break
 	}
 	testkit.NoError(t, os.WriteFile(path, content, 0o640)) // for the end of the journal

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/daybookq/daybook/internal/testkit"
@@ -20,31 +19,20 @@ func TestMakeDirIsDurable(t *testing.T) {
 		rel, err := filepath.Rel(root, dir)
 		synced = append(synced, rel)
 		entries, _ := os.ReadDir(dir)
-		if len(entries) != 1 {
-			t.Errorf("%s was synced with %d names", rel, len(entries))
-		}
-		if below, _ := os.ReadDir(filepath.Join(dir, entries[0].Name())); rel != "a/b" && len(below) != 0 {
-			t.Errorf("%s was synced after something was put below it", rel)
-		}
+		testkit.Equal(t, len(entries), 1, rel, "was synced with", "names")
+		below, _ := os.ReadDir(filepath.Join(dir, entries[0].Name()))
+		testkit.Holds(t, rel == "a/b" || len(below) == 0, rel, "was synced after something was put below it")
 		return err
 	}
 	for _, want := range [][]string{{".", "a", "a/b"}, {"a/b"}} {
 		synced = nil
 		testkit.NoError(t, MakeDir(data, note))
-		if !slices.Equal(synced, want) {
-			t.Errorf("synced %q, not %q", synced, want)
-		}
+		testkit.EqualSlices(t, synced, want, "synced")
 	}
 	failing := errors.New("a sync that fails")
-	if err := MakeDir(filepath.Join(root, "c"), func(string) error { return failing }); !errors.Is(err, failing) {
-		t.Errorf("with a sync that fails: %v", err)
-	}
-	if err := MakeDir(data, func(string) error { return os.ErrPermission }); err != nil {
-		t.Errorf("a directory that exists, below one that may not be read: %v", err)
-	}
+	testkit.Failed(t, MakeDir(filepath.Join(root, "c"), func(string) error { return failing }), failing)
+	testkit.Check(t, MakeDir(data, func(string) error { return os.ErrPermission }), "a directory that exists, below one that may not be read")
 	file := filepath.Join(root, "file")
 	testkit.NoError(t, os.WriteFile(file, nil, 0o644))
-	if err := MakeDir(file, note); err == nil {
-		t.Error("a file was taken for a directory")
-	}
+	testkit.Failed(t, MakeDir(file, note))
 }

@@ -31,9 +31,8 @@ type faulty struct {
 }
 
 func (f *faulty) touched(l *wal.Log) {
-	if failed, _ := f.after.Load().(*wal.Log); failed == l {
-		f.t.Error("a call on a handle that had failed")
-	}
+	failed, _ := f.after.Load().(*wal.Log)
+	testkit.Holds(f.t, failed != l, "a call on a handle that had failed")
 }
 
 func (f *faulty) hooks() Hooks {
@@ -98,9 +97,7 @@ func TestFailedGroup(t *testing.T) {
 				before := r.Synced() // with the mark
 				set(f).Store(true)
 				a := r.put(Bulk, "create", "lost")
-				if !errors.Is(a.err, ErrNotStored) || !errors.Is(a.err, errDisk) || errors.Is(a.err, ErrUnknown) {
-					t.Fatal(a)
-				}
+				testkit.MustHold(t, errors.Is(a.err, ErrNotStored) && errors.Is(a.err, errDisk) && !errors.Is(a.err, ErrUnknown), a)
 				// The disk does not accept the mark at the end of a repair either, so writes stay down.
 				synctest.Wait()
 				_, err := r.propose(Control, "claim", "")
@@ -108,30 +105,22 @@ func TestFailedGroup(t *testing.T) {
 					t.Fatal(err, r.Health())
 				}
 				for rec, err := range r.Records(1) { // reads still work
-					if err != nil || rec.Seq > before {
-						t.Fatal(rec, err)
-					}
+					testkit.MustHold(t, err == nil && rec.Seq <= before, rec, err)
 				}
 				set(f).Store(false)
 				time.Sleep(maxRepairWait)
 				synctest.Wait()
-				if err := r.Health(); err != nil {
-					t.Fatal("not up again:", err)
-				}
+				testkit.NoError(t, r.Health(), "not up again")
 				if r.Synced() != before+1 { // the mark of the repair has the seq of the failed group
 					t.Fatal(r.Synced())
 				}
-				if a := r.mustPut("create", "after"); a.seq != before+2 {
-					t.Fatal(a)
-				}
-				if st := r.Status(); st.Failures != 1 || st.Repairs != 1 || st.LastError == "" || st.Failing != nil {
-					t.Fatalf("%+v", st)
-				}
+				a = r.mustPut("create", "after")
+				testkit.MustEqual(t, a.seq, before+2, a)
+				st := r.Status()
+				testkit.MustHold(t, st.Failures == 1 && st.Repairs == 1 && st.LastError != "" && st.Failing == nil, st)
 				r.stop()
 				for _, g := range r.got {
-					if string(g.Body) == "lost" {
-						t.Fatal("the lost one was handed over")
-					}
+					testkit.MustHold(t, string(g.Body) != "lost", "the lost one was handed over")
 				}
 			})
 		})
@@ -141,9 +130,8 @@ func TestFailedGroup(t *testing.T) {
 				r := mustRun(t, Options{SegmentBytes: 500, Hooks: f.hooks()})
 				for i := range 20 {
 					set(f).Store(i%3 == 1)
-					if a := r.put(Bulk, "create", fmt.Sprint(i)); (i%3 == 1) != errors.Is(a.err, ErrNotStored) {
-						t.Fatal(i, a)
-					}
+					a := r.put(Bulk, "create", fmt.Sprint(i))
+					testkit.MustEqual(t, (i%3 == 1), errors.Is(a.err, ErrNotStored), i, a)
 					set(f).Store(false)
 					time.Sleep(maxRepairWait)
 				}
@@ -160,21 +148,17 @@ func TestFailedGroup(t *testing.T) {
 			f.sync.Store(true)
 			f.truncate.Store(true)
 			a := r.put(Bulk, "create", "unknown")
-			if !errors.Is(a.err, ErrUnknown) || errors.Is(a.err, ErrNotStored) || !errors.Is(a.err, errDisk) {
-				t.Fatal(a)
-			}
+			testkit.MustHold(t, errors.Is(a.err, ErrUnknown) && !errors.Is(a.err, ErrNotStored) && errors.Is(a.err, errDisk), a)
 			if r.Appended() <= r.Synced() {
 				t.Fatal("appended does not include the written bytes:", r.Appended(), r.Synced())
 			}
 			time.Sleep(time.Minute) // attempts fail, and the time between them grows
-			if n := f.handles.Load(); n > 2 {
-				t.Fatal(n)
-			}
+			n := f.handles.Load()
+			testkit.MustHold(t, n <= 2, n)
 			f.sync.Store(false)
 			f.truncate.Store(false)
-			if _, err := r.propose(Control, "claim", ""); !errors.Is(err, ErrFailed) {
-				t.Fatal(err)
-			}
+			_, err := r.propose(Control, "claim", "")
+			testkit.MustHold(t, errors.Is(err, ErrFailed), err)
 			synctest.Wait() // the proposal has triggered an attempt
 			testkit.NoError(t, r.Health())
 			r.mustPut("create", "after")
@@ -188,13 +172,11 @@ func TestFailedGroup(t *testing.T) {
 			r.mustPut("create", "kept")
 			f.sync.Store(true)
 			f.truncate.Store(true)
-			if a := r.put(Bulk, "create", "unknown"); !errors.Is(a.err, ErrUnknown) {
-				t.Fatal(a)
-			}
+			a := r.put(Bulk, "create", "unknown")
+			testkit.MustHold(t, errors.Is(a.err, ErrUnknown), a)
 			r.cancel()
-			if err := <-r.ran; !errors.Is(err, ErrFailed) || !errors.Is(err, errDisk) {
-				t.Fatal(err)
-			}
+			err := <-r.ran
+			testkit.MustHold(t, errors.Is(err, ErrFailed) && errors.Is(err, errDisk), err)
 			testkit.NoError(t, r.Close())
 			// After the restart the command is there, which ErrUnknown allows.
 			expect(t, startOnce(t, r.o.Dir, 1), 2)
@@ -226,22 +208,18 @@ func TestFailedGroup(t *testing.T) {
 			f.sync.Store(true)
 			f.truncate.Store(true)
 			close(g.open)
-			if a := <-one; !errors.Is(a.err, ErrUnknown) {
-				t.Fatal(a)
-			}
-			if a := <-two; !errors.Is(a.err, ErrNotStored) || !errors.Is(a.err, ErrFailed) {
-				t.Fatal(a)
-			}
-			if err := <-three; !errors.Is(err, ErrFailed) {
-				t.Fatal(err)
-			}
+			a := <-one
+			testkit.MustHold(t, errors.Is(a.err, ErrUnknown), a)
+			a = <-two
+			testkit.MustHold(t, errors.Is(a.err, ErrNotStored) && errors.Is(a.err, ErrFailed), a)
+			err := <-three
+			testkit.MustHold(t, errors.Is(err, ErrFailed), err)
 			f.sync.Store(false)
 			f.truncate.Store(false)
 			time.Sleep(maxRepairWait)
 			synctest.Wait()
-			if st := r.Status(); st.InFlightBytes != 0 || st.Failing != nil {
-				t.Fatalf("%+v", st)
-			}
+			st := r.Status()
+			testkit.MustHold(t, st.InFlightBytes == 0 && st.Failing == nil, st)
 			r.stop()
 		})
 	})
@@ -263,9 +241,8 @@ func TestFailedRepairStep(t *testing.T) {
 					r.mustPut("create", "kept")
 					f.write.Store(true)
 					set(f).Store(true)
-					if a := r.put(Bulk, "create", "lost"); !errors.Is(a.err, ErrNotStored) && !errors.Is(a.err, ErrUnknown) {
-						t.Fatal(a)
-					}
+					a := r.put(Bulk, "create", "lost")
+					testkit.MustHold(t, errors.Is(a.err, ErrNotStored) || errors.Is(a.err, ErrUnknown), a)
 					f.write.Store(false)
 					time.Sleep(time.Minute)
 					set(f).Store(false)
@@ -302,9 +279,8 @@ func TestFailedRoll(t *testing.T) {
 				for range 5 {
 					r.mustPut("create", "after")
 				}
-				if n := len(r.Volumes()); n < 3 {
-					t.Fatal(n)
-				}
+				n := len(r.Volumes())
+				testkit.MustHold(t, n >= 3, n)
 				r.stop()
 			})
 		})
@@ -350,9 +326,8 @@ func TestForeignWrite(t *testing.T) {
 		f := testkit.Must(os.OpenFile(filepath.Join(r.o.Dir, seqName(1), seqName(1)), os.O_APPEND|os.O_WRONLY, 0))(t)
 		testkit.Must(f.WriteString(strings.Repeat("something", 100)))(t)
 		testkit.NoError(t, f.Close())
-		if a := r.put(Bulk, "create", ""); !errors.Is(a.err, ErrNotStored) {
-			t.Fatal(a)
-		}
+		a := r.put(Bulk, "create", "")
+		testkit.MustHold(t, errors.Is(a.err, ErrNotStored), a)
 		r.mustPut("create", "")
 		r.stop()
 	})
@@ -405,18 +380,13 @@ func TestModel(t *testing.T) {
 			seen := make(map[uint64]bool)
 			for rec, err := range Scan(dir, 1) {
 				testkit.NoError(t, err)
-				if never[string(rec.Body)] {
-					t.Fatalf("%q was answered as not stored", rec.Body)
-				}
-				if want, ok := stored[rec.Seq]; ok && want != string(rec.Body) {
-					t.Fatalf("seq %d holds %q, not %q", rec.Seq, rec.Body, want)
-				}
+				testkit.MustHold(t, !never[string(rec.Body)], string(rec.Body), "was answered as not stored")
+				want, ok := stored[rec.Seq]
+				testkit.MustHold(t, !ok || want == string(rec.Body), "seq", rec.Seq, "holds", string(rec.Body), "not", want)
 				seen[rec.Seq] = true
 			}
 			for seq := range stored {
-				if seq >= first && !seen[seq] {
-					t.Fatalf("seq %d was answered and is gone", seq)
-				}
+				testkit.MustHold(t, seq < first || seen[seq], "seq", seq, "was answered and is gone")
 			}
 			last = r.Synced()
 		}

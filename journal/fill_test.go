@@ -27,26 +27,20 @@ func TestFill(t *testing.T) {
 			},
 			Done: func(seq uint64, at int64, err error) { filled <- answer{seq, at, err} },
 		})
-		if err != nil || calls.Load() != 0 {
-			t.Fatal(err, calls.Load())
-		}
-		if used, _ := r.proposals.inFlight(); used < 100 {
-			t.Errorf("%d bytes are in flight, and 100 are reserved", used)
-		}
+		testkit.MustHold(t, err == nil && calls.Load() == 0, err, calls.Load())
+		used, _ := r.proposals.inFlight()
+		testkit.Holds(t, used >= 100, used, "bytes are in flight, and 100 are reserved")
 		late := "added after it was proposed"
 		content.Store(&late)
 		close(g.open)
-		if a := <-filled; a.err != nil || a.seq != 2 {
-			t.Fatalf("%+v", a)
-		}
+		a := <-filled
+		testkit.MustHold(t, a.err == nil && a.seq == 2, a)
 		<-first
 		r.stop()
-		if got := r.got[1]; string(got.Body) != late || string(got.Fields) != "n=1" || calls.Load() != 1 {
-			t.Errorf("%+v after %d calls", got, calls.Load())
-		}
-		if used, _ := r.proposals.inFlight(); used != 0 {
-			t.Errorf("%d bytes are still in flight", used)
-		}
+		got := r.got[1]
+		testkit.Holds(t, string(got.Body) == late && string(got.Fields) == "n=1" && calls.Load() == 1, got, "after", calls.Load(), "calls")
+		used, _ = r.proposals.inFlight()
+		testkit.Equal(t, used, 0, "bytes are still in flight")
 	})
 	t.Run("refused content is not stored, and the rest of the group is", func(t *testing.T) {
 		g := newGate()
@@ -69,17 +63,14 @@ func TestFill(t *testing.T) {
 		last := testkit.Must(r.propose(Bulk, "last", ""))(t)
 		close(g.open)
 		for name, ch := range answers {
-			if a := <-ch; !errors.Is(a.err, ErrNotStored) || a.seq != 0 || name == "error" && !errors.Is(a.err, refused) {
-				t.Errorf("%s: %+v", name, a)
-			}
+			a := <-ch
+			testkit.Holds(t, errors.Is(a.err, ErrNotStored) && a.seq == 0 && (name != "error" || errors.Is(a.err, refused)), name, a)
 		}
-		if a := <-last; a.err != nil || a.seq != 2 {
-			t.Errorf("the last command: %+v", a)
-		}
+		a := <-last
+		testkit.Holds(t, a.err == nil && a.seq == 2, "the last command", a)
 		r.stop()
-		if used, _ := r.proposals.inFlight(); used != 0 {
-			t.Errorf("%d bytes are still in flight", used)
-		}
+		used, _ := r.proposals.inFlight()
+		testkit.Equal(t, used, 0, "bytes are still in flight")
 	})
 	t.Run("not called for a command that is not written", func(t *testing.T) {
 		j := mustOpen(t, Options{})
@@ -89,18 +80,15 @@ func TestFill(t *testing.T) {
 			Done: func(_ uint64, _ int64, err error) { answered <- err },
 		}))
 		testkit.NoError(t, j.Close())
-		if err := <-answered; !errors.Is(err, ErrNotStored) {
-			t.Error(err)
-		}
+		testkit.Failed(t, <-answered, ErrNotStored)
 	})
 	t.Run("proposals that contradict themselves", func(t *testing.T) {
 		j := mustOpen(t, Options{})
 		fill := func() (fields, body []byte, err error) { return nil, nil, nil }
 		for _, p := range []Proposal{{Fields: []byte("a=1")}, {Body: []byte("x")}, {Reserve: -1}, {Reserve: MaxRecordBytes}} {
 			p.Verb, p.Fill, p.Done = "filled", fill, func(uint64, int64, error) {}
-			if err := j.Propose(t.Context(), &p); !errors.Is(err, ErrInvalid) {
-				t.Error(fmt.Sprintf("%+v", p.Reserve), err)
-			}
+			err := j.Propose(t.Context(), &p)
+			testkit.Holds(t, errors.Is(err, ErrInvalid), fmt.Sprintf("%+v", p.Reserve), err)
 		}
 	})
 }

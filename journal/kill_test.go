@@ -98,26 +98,19 @@ func TestKill(t *testing.T) {
 				testkit.NoError(t, cmd.Process.Kill())
 			}
 		}
-		if err := cmd.Wait(); err == nil {
-			t.Fatal("the writer ended by itself")
-		}
+		testkit.MustHold(t, cmd.Wait() != nil, "the writer ended by itself")
 		expected := len(acked)
 		j := mustOpen(t, Options{Dir: dir})
 		for r, err := range j.Records(1) {
 			testkit.NoError(t, err)
 			if size, ok := acked[r.Seq]; ok {
-				if r.Verb != "create" || len(r.Body) != size {
-					t.Fatalf("round %d: seq %d is a %s of %d bytes, acknowledged were %d", round, r.Seq, r.Verb, len(r.Body), size)
-				}
+				testkit.MustHold(t, r.Verb == "create" && len(r.Body) == size, "round", round, "seq", r.Seq, "is a",
+					r.Verb, "of", len(r.Body), "bytes, acknowledged were", size)
 				expected--
 			}
 		}
-		if expected != 0 {
-			t.Fatalf("round %d: %d acknowledged records are gone", round, expected)
-		}
+		testkit.MustEqual(t, expected, 0, "round", round, "acknowledged records are gone")
 		testkit.NoError(t, j.Close())
 	}
-	if len(acked) < 1000 {
-		t.Fatal(len(acked))
-	}
+	testkit.MustHold(t, len(acked) >= 1000, len(acked))
 }

@@ -37,20 +37,15 @@ func TestGolden(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.record"))
-	if err != nil || len(files) != len(goldenRecords) {
-		t.Fatalf("%d files, %d records, %v", len(files), len(goldenRecords), err)
-	}
+	testkit.MustHold(t, err == nil && len(files) == len(goldenRecords), len(files), "files", len(goldenRecords), "records", err)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".record"), func(t *testing.T) {
 			text := testkit.Must(os.ReadFile(file))(t)
 			r := testkit.Must(ParseRecord(text))(t)
 			want := goldenRecords[strings.TrimSuffix(filepath.Base(file), ".record")]
-			if !sameRecord(r, want) {
-				t.Fatalf("reads as %+v, not %+v", r, want)
-			}
-			if again := AppendRecord(nil, &r); !bytes.Equal(again, text) {
-				t.Fatalf("writes as\n%q, not\n%q", again, text)
-			}
+			testkit.MustHold(t, sameRecord(r, want), "reads as", r, "not", want)
+			again := AppendRecord(nil, &r)
+			testkit.MustHold(t, bytes.Equal(again, text), "writes as", string(again), "not", string(text))
 			testkit.NoError(t, r.Validate())
 		})
 	}
@@ -61,13 +56,10 @@ func TestFormatDoc(t *testing.T) {
 	doc := testkit.Must(os.ReadFile(filepath.Join("..", "docs", "reference", "format-journal.md")))(t)
 	_, rest, _ := strings.Cut(string(doc), "\n\\n#:create")
 	example, _, ok := strings.Cut(rest, "\n```")
-	if !ok {
-		t.Fatal("the example is not where it was")
-	}
+	testkit.MustHold(t, ok, "the example is not where it was")
 	text := "\n#:create" + strings.ReplaceAll(example, "\\n", "") + "\n"
-	if _, err := ParseRecord([]byte(text)); err != nil {
-		t.Fatalf("%q: %v", text, err)
-	}
+	_, err := ParseRecord([]byte(text))
+	testkit.NoError(t, err, text)
 }
 
 // TestGrep: `grep -a '^#:'` finds the header lines and the end lines of a segment.
@@ -82,9 +74,7 @@ func TestGrep(t *testing.T) {
 			got = append(got, strings.Fields(line)[0])
 		}
 	}
-	if want := "#:mark #:end #:create #:end #:output #:end"; strings.Join(got, " ") != want {
-		t.Fatalf("%v", got)
-	}
+	testkit.MustEqual(t, strings.Join(got, " "), "#:mark #:end #:create #:end #:output #:end", got)
 }
 
 func TestParseRecordRefuses(t *testing.T) {
@@ -126,13 +116,10 @@ func TestParseRecordRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(good, c.old, c.new, 1)
-			if text == good {
-				t.Fatal("nothing changed")
-			}
+			testkit.MustHold(t, text != good, "nothing changed")
 			var re *RecordError
-			if r, err := ParseRecord(reseal([]byte(text))); !errors.As(err, &re) {
-				t.Fatalf("%q read as %+v, %v", text, r, err)
-			}
+			r, err := ParseRecord(reseal([]byte(text)))
+			testkit.MustHold(t, errors.As(err, &re), text, "read as", r, err)
 		})
 	}
 	for n := range len(good) {
@@ -142,41 +129,33 @@ func TestParseRecordRefuses(t *testing.T) {
 		flipped := []byte(good)
 		for bit := range 8 {
 			flipped[n] = good[n] ^ 1<<bit
-			if _, err := ParseRecord(flipped); err == nil {
-				t.Fatalf("%q was accepted", flipped)
-			}
+			_, err := ParseRecord(flipped)
+			testkit.MustHold(t, err != nil, string(flipped), "was accepted")
 		}
 	}
-	if _, err := ParseRecord([]byte(good + "\n")); err == nil {
-		t.Fatal("a byte after the end was accepted")
-	}
+	_, err := ParseRecord([]byte(good + "\n"))
+	testkit.MustHold(t, err != nil, "a byte after the end was accepted")
 	upper := []byte(good)
 	i := len(upper) - 9
 	copy(upper[i:], bytes.ToUpper(upper[i:]))
-	if _, err := ParseRecord(upper); err == nil && !bytes.Equal(upper, []byte(good)) {
-		t.Fatal("an upper-case checksum was accepted")
-	}
+	_, err = ParseRecord(upper)
+	testkit.MustHold(t, err != nil || bytes.Equal(upper, []byte(good)), "an upper-case checksum was accepted")
 }
 
 func TestParseRecordVersion(t *testing.T) {
 	text := bytes.Replace(AppendRecord(nil, &Record{Verb: "create", Seq: 2}), []byte("v=1 salt=00000000 seq=2"), []byte("v=27 something else"), 1)
-	if _, err := ParseRecord(reseal(text)); !errors.Is(err, ErrVersion) {
-		t.Fatal(err)
-	}
-	if _, err := ParseRecord(text); err == nil || errors.Is(err, ErrVersion) {
-		t.Fatal("a version whose checksum is wrong was believed:", err)
-	}
+	_, err := ParseRecord(reseal(text))
+	testkit.MustHold(t, errors.Is(err, ErrVersion), err)
+	_, err = ParseRecord(text)
+	testkit.MustHold(t, err != nil && !errors.Is(err, ErrVersion), "a version whose checksum is wrong was believed", err)
 }
 
 func TestShortestRecord(t *testing.T) {
-	if n := len(AppendRecord(nil, &Record{Verb: "a", Seq: 1})); n != minRecordBytes {
-		t.Fatalf("the shortest record has %d bytes, minRecordBytes says %d", n, minRecordBytes)
-	}
+	testkit.MustEqual(t, len(AppendRecord(nil, &Record{Verb: "a", Seq: 1})), minRecordBytes, "the shortest record", "bytes, minRecordBytes says")
 	longest := goldenRecords["largest"]
 	longest.Fields, longest.Body = []byte("x"), []byte("y")
-	if n := len(AppendRecord(nil, &longest)); n > envelopeBytes+2 {
-		t.Fatalf("a record is %d bytes longer than fields and body, envelopeBytes says %d", n-2, envelopeBytes)
-	}
+	n := len(AppendRecord(nil, &longest))
+	testkit.MustHold(t, n <= envelopeBytes+2, "a record is", n-2, "bytes longer than fields and body, envelopeBytes says", envelopeBytes)
 }
 
 func TestValidate(t *testing.T) {
@@ -200,14 +179,11 @@ func TestValidate(t *testing.T) {
 		"too large":         {Record{Verb: "a", Seq: 1, Body: make([]byte, MaxRecordBytes-envelopeBytes+1)}, ErrTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := c.r.Validate(); !errors.Is(err, c.want) {
-				t.Fatal(err)
-			}
+			err := c.r.Validate()
+			testkit.MustHold(t, errors.Is(err, c.want), err)
 			if c.want == nil {
 				got, err := ParseRecord(AppendRecord(nil, &c.r))
-				if err != nil || !sameRecord(got, c.r) {
-					t.Fatal(err)
-				}
+				testkit.MustHold(t, err == nil && sameRecord(got, c.r), err)
 			}
 		})
 	}
@@ -223,14 +199,11 @@ func FuzzParseRecord(f *testing.F) {
 		r, err := ParseRecord(b)
 		if err != nil {
 			var re *RecordError
-			if !errors.As(err, &re) || re.Offset < 0 || re.Offset > len(b) {
-				t.Fatalf("%v", err)
-			}
+			testkit.MustHold(t, errors.As(err, &re) && re.Offset >= 0 && re.Offset <= len(b), err)
 			return
 		}
-		if again := AppendRecord(nil, &r); !bytes.Equal(again, b) {
-			t.Fatalf("%q was accepted, AppendRecord writes %q", b, again)
-		}
+		again := AppendRecord(nil, &r)
+		testkit.MustHold(t, bytes.Equal(again, b), string(b), "was accepted, AppendRecord writes", string(again))
 		testkit.NoError(t, r.Validate())
 	})
 }
@@ -245,8 +218,6 @@ func FuzzRoundTrip(f *testing.F) {
 			return
 		}
 		got, err := ParseRecord(AppendRecord(nil, &r))
-		if err != nil || !sameRecord(got, r) {
-			t.Fatalf("%+v reads back as %+v, %v", r, got, err)
-		}
+		testkit.MustHold(t, err == nil && sameRecord(got, r), r, "reads back as", got, err)
 	})
 }

@@ -25,9 +25,8 @@ func roomOf(t *testing.T, dir string) (size, room int) {
 		for k, s := range v.segments {
 			data := testkit.Must(readSegment(s.path, nil))(t)
 			size, room = len(data), len(data)-len(bytes.TrimRight(data, "\x00"))
-			if last := i == len(vols)-1 && k == len(v.segments)-1; !last && room > 0 {
-				t.Errorf("%s ends with %d zero bytes", s.path, room)
-			}
+			last := i == len(vols)-1 && k == len(v.segments)-1
+			testkit.Holds(t, last || room <= 0, s.path, "ends with", room, "zero bytes")
 		}
 	}
 	return size, room
@@ -46,19 +45,15 @@ func TestRoom(t *testing.T) {
 		r := mustRun(t, Options{})
 		r.mustPut("create", "first")
 		size, room := roomOf(t, r.o.Dir)
-		if room == 0 || room > roomBytes {
-			t.Fatalf("%d of %d bytes are room", room, size)
-		}
+		testkit.MustHold(t, room != 0 && room <= roomBytes, room, "of", size, "bytes are room")
 		for i := range 100 {
 			r.mustPut("create", fmt.Sprint(i))
 		}
-		if again, _ := roomOf(t, r.o.Dir); again != size {
-			t.Errorf("the segment had %d bytes, and %d after a hundred small groups", size, again)
-		}
+		again, _ := roomOf(t, r.o.Dir)
+		testkit.Equal(t, again, size, "the segment had", "bytes, and", "after a hundred small groups")
 		r.stop()
-		if size, room := roomOf(t, r.o.Dir); room != 0 {
-			t.Errorf("after a clean stop the journal ends with %d zero bytes of %d", room, size)
-		}
+		size, room = roomOf(t, r.o.Dir)
+		testkit.Equal(t, room, 0, "after a clean stop the journal ends with", "zero bytes of", size)
 	})
 	t.Run("more than the room", func(t *testing.T) {
 		r := mustRun(t, Options{})
@@ -66,9 +61,7 @@ func TestRoom(t *testing.T) {
 			r.mustPut("create", strings.Repeat("x", 20_000)) // about the sixth does not fit
 		}
 		size, room := roomOf(t, r.o.Dir)
-		if size <= 12*20_000 || room == 0 {
-			t.Errorf("%d of %d bytes are room", room, size)
-		}
+		testkit.Holds(t, size > 12*20_000 && room != 0, room, "of", size, "bytes are room")
 		r.stop()
 	})
 	t.Run("large groups make none", func(t *testing.T) {
@@ -87,9 +80,8 @@ func TestRoom(t *testing.T) {
 			some  bool
 		}{{maxRoomGroupBytes, false}, {5, true}, {2 * roomBytes, false}, {5, true}} {
 			r.mustPut("create", strings.Repeat("x", c.bytes))
-			if n := <-room; n > 0 != c.some {
-				t.Errorf("after group %d, of %d bytes, %d bytes are room", i, c.bytes, n)
-			}
+			n := <-room
+			testkit.Equal(t, n > 0, c.some, "after group", i, "of", c.bytes, "bytes", n, "bytes are room")
 		}
 		r.stop()
 	})
@@ -98,9 +90,8 @@ func TestRoom(t *testing.T) {
 			r := mustRun(t, Options{SegmentBytes: segment, VolumeBytes: 3000})
 			for i := range 100 {
 				r.mustPut("create", strings.Repeat("x", i))
-				if size, room := roomOf(t, r.o.Dir); room > 0 && size > segment {
-					t.Errorf("a segment of up to %d bytes has %d, %d of them room", segment, size, room)
-				}
+				size, room := roomOf(t, r.o.Dir)
+				testkit.Holds(t, room <= 0 || size <= segment, "a segment of up to", segment, "bytes has", size, room, "of them room")
 			}
 			r.stop()
 		}
@@ -110,24 +101,20 @@ func TestRoom(t *testing.T) {
 		r.mustPut("create", "first")
 		r.mustPut("create", "second")
 		dir := copyOf(t, r.o.Dir)
-		if _, room := roomOf(t, dir); room == 0 {
-			t.Fatal("there is no room")
-		}
+		_, room := roomOf(t, dir)
+		testkit.MustHold(t, room != 0, "there is no room")
 		last := uint64(0)
 		for rec, err := range Scan(dir, 1) {
 			testkit.NoError(t, err)
 			last = rec.Seq
 		}
 		rep, err := Verify(dir)
-		if err != nil || rep.Damage != nil || rep.Verdict != Accept || rep.Case != "room for records" || rep.Last != last || last < 2 {
-			t.Errorf("%+v, %v; the last record has seq %d", rep, err, last)
-		}
-		if got := startOnce(t, dir, last); got.last != last {
-			t.Errorf("a start ends at %d, not %d: %v", got.last, last, got.err)
-		}
-		if _, room := roomOf(t, dir); room != 0 {
-			t.Error("the start did not remove the room")
-		}
+		testkit.Holds(t, err == nil && rep.Damage == nil && rep.Verdict == Accept && rep.Case == "room for records" &&
+			rep.Last == last && last >= 2, rep, err, "the last record has seq", last)
+		got := startOnce(t, dir, last)
+		testkit.Equal(t, got.last, last, "a start ends at", got.err)
+		_, room = roomOf(t, dir)
+		testkit.Equal(t, room, 0, "the start did")
 	})
 	t.Run("the committer keeps its descriptor", func(t *testing.T) {
 		r := mustRun(t, Options{})
@@ -142,9 +129,7 @@ func TestRoom(t *testing.T) {
 			}
 		}
 		testkit.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
-		if !errors.Is(err, unix.EMFILE) {
-			t.Errorf("a file could be opened: %v, %v", f, err)
-		}
+		testkit.Holds(t, errors.Is(err, unix.EMFILE), "a file could be opened", f, err)
 		r.stop()
 	})
 	t.Run("the next volume is made after room is removed", func(t *testing.T) {
@@ -171,17 +156,14 @@ func TestRoom(t *testing.T) {
 			}
 			last, rolls = next, rolls+1
 		}
-		if rolls == 0 {
-			t.Errorf("no volume was begun: %q", calls)
-		}
+		testkit.Holds(t, rolls != 0, "no volume was begun", calls)
 	})
 	t.Run("a start after a crash discards nothing", func(t *testing.T) {
 		r := mustRun(t, Options{})
 		r.mustPut("create", "first")
 		j := mustOpen(t, Options{Dir: copyOf(t, r.o.Dir)})
-		if st := j.Status(); st.Discarded != "" {
-			t.Error(st.Discarded)
-		}
+		st := j.Status()
+		testkit.Equal(t, st.Discarded, "")
 	})
 	t.Run("records may be given up", func(t *testing.T) {
 		r := mustRun(t, Options{})
@@ -217,21 +199,18 @@ func TestFailedRoom(t *testing.T) {
 			full.Store(true)
 			f.truncate.Store(c.truncate)
 			a := r.put(Control, "create", "on a full disk")
-			if stored := a.err == nil; stored != c.stored {
-				t.Fatal(a)
-			}
+			stored := a.err == nil
+			testkit.MustEqual(t, stored, c.stored, a)
 			f.truncate.Store(false)
 			if c.stored {
-				if _, room := roomOf(t, r.o.Dir); room != 0 {
-					t.Errorf("%d bytes of room are left", room)
-				}
+				_, room := roomOf(t, r.o.Dir)
+				testkit.Equal(t, room, 0, "bytes of room are left")
 				before := tried.Load()
 				for range 20 {
 					r.mustPut("create", "on a full disk")
 				}
-				if n := tried.Load() - before; n > 0 {
-					t.Errorf("room was tried %d times again in the same segment", n)
-				}
+				n := tried.Load() - before
+				testkit.Holds(t, n <= 0, "room was tried", n, "times again in the same segment")
 				full.Store(false)
 				r.mustPut("create", "after")
 				r.stop()

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"maps"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func mapKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
@@ -29,14 +31,12 @@ func TestSearch(t *testing.T) {
 		"inside a body":    {entry(Record{Verb: "create", Seq: 11, At: 100, Synced: 5, Body: rec(12, 11)}), [3]uint64{1, 5, 11}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if p := search(c.data, testIdentity.salt, 10, 100); at(p) != c.want || p.gaveUp {
-				t.Fatalf("%+v", p)
-			}
+			p := search(c.data, testIdentity.salt, 10, 100)
+			testkit.MustHold(t, at(p) == c.want && !p.gaveUp, p)
 		})
 	}
-	if p := search(rec(11, 10), testIdentity.salt, 10, 101); p.records != 0 {
-		t.Fatal("a record from before its predecessor's time counted", p)
-	}
+	p := search(rec(11, 10), testIdentity.salt, 10, 101)
+	testkit.MustEqual(t, p.records, 0, "a record from before its predecessor's time counted", p)
 }
 
 func TestUvarintLen(t *testing.T) {
@@ -62,15 +62,9 @@ func FuzzScan(f *testing.F) {
 		for sc.step() {
 			again = append(again, entry(sc.rec)...)
 		}
-		if !bytes.Equal(again, data[:sc.off]) {
-			t.Fatalf("%q was read, %q is what it means", data[:sc.off], again)
-		}
-		if clean := sc.found.kind == clean; clean != (sc.off == len(data)) {
-			t.Fatalf("stopped at %d of %d with %+v", sc.off, len(data), sc.found)
-		}
+		testkit.MustHold(t, bytes.Equal(again, data[:sc.off]), string(data[:sc.off]), "was read", string(again), "is what it means")
+		testkit.MustEqual(t, sc.found.kind == clean, (sc.off == len(data)), "stopped at", sc.off, "of", len(data), "with", sc.found)
 		p := search(data[sc.off:], sc.salt, sc.next-1, sc.at)
-		if p.synced >= p.last && p.records > 0 {
-			t.Fatalf("%+v", p)
-		}
+		testkit.MustHold(t, p.synced < p.last || p.records <= 0, p)
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"github.com/tidwall/wal"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestSegmentsShareABuffer: tidwall/wal collects all segments in the memory of the first segment.
@@ -30,13 +32,9 @@ func TestSegmentsShareABuffer(t *testing.T) {
 		r.mustPut("create", strings.Repeat("x", 200*i+3000))
 	}
 	r.stop()
-	if len(buffers) < 5 {
-		t.Fatalf("%d segments were filled", len(buffers))
-	}
+	testkit.MustHold(t, len(buffers) >= 5, len(buffers), "segments were filled")
 	for i, b := range buffers[1:] {
-		if b != buffers[0] {
-			t.Errorf("segment %d was collected in memory of its own", i+2)
-		}
+		testkit.Equal(t, b, buffers[0], "segment", i+2, "was collected in memory of its own")
 	}
 }
 
@@ -53,7 +51,5 @@ func TestSegmentBufferIsBounded(t *testing.T) {
 	r.mustPut("create", strings.Repeat("x", (maxSpareFactor+1)*segmentBytes))
 	r.mustPut("create", "small")
 	r.stop()
-	if kept < 0 || kept >= segmentBytes {
-		t.Errorf("the segment after the long one began with a buffer of %d bytes (-1: there was none)", kept)
-	}
+	testkit.Holds(t, kept >= 0 && kept < segmentBytes, "the segment after the long one began with a buffer of", kept, "bytes (-1: there was none)")
 }
