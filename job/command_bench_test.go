@@ -3,6 +3,8 @@ package job
 import (
 	"fmt"
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 // BenchmarkCommands measures encoding a command, and decoding it again before it is proposed.
@@ -27,9 +29,7 @@ func BenchmarkCommands(b *testing.B) {
 		b.Run("decode/"+name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Decode(cmd.Verb(), fields, body); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(Decode(cmd.Verb(), fields, body))(b)
 			}
 		})
 	}

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -153,26 +155,15 @@ func TestGolden(t *testing.T) {
 			text = append(text, body...)
 			path := filepath.Join("testdata", "v1", name)
 			if *rewrite {
-				if err := os.WriteFile(path, text, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.WriteFile(path, text, 0o644))
 			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(text, want) {
-				t.Errorf("is written as\n%s\nand was once\n%s", text, want)
-			}
+			want := testkit.Must(os.ReadFile(path))(t)
+			testkit.DeepEqual(t, text, want, "is written as", "and was once")
 			parts := bytes.SplitN(want, []byte("\n"), 3)
-			got, err := Decode(string(parts[0]), parts[1], parts[2])
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := testkit.Must(Decode(string(parts[0]), parts[1], parts[2]))(t)
 			if !reflect.DeepEqual(got, cmd) {
-				if c, ok := cmd.(*Create); !ok || !sameCreate(c, got.(*Create)) {
-					t.Errorf("is read as\n%+v, want\n%+v", got, cmd)
-				}
+				c, ok := cmd.(*Create)
+				testkit.Holds(t, ok && sameCreate(c, got.(*Create)), "is read as", got, "want", cmd)
 			}
 		})
 	}
@@ -335,12 +326,8 @@ func TestDecodeRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd, err := Decode(test.verb, []byte(test.fields), []byte(test.body))
-			if err == nil {
-				t.Fatalf("is read as %+v", cmd)
-			}
-			if !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v, want %q", err, test.want)
-			}
+			testkit.MustHold(t, err != nil, "is read as", cmd)
+			testkit.Failed(t, err, test.want)
 		})
 	}
 }
@@ -363,14 +350,11 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, rest := cmd.Encode()
 		back, err := Decode(cmd.Verb(), again, rest)
-		if err != nil {
-			t.Fatalf("%s %q with %q is read as %+v, written as %q with %q, and then refused: %v", verb, fields, body, cmd, again, rest, err)
-		}
+		testkit.NoError(t, err, verb, string(fields), "with", string(body), "is read as", cmd, "written as",
+			string(again), "with", string(rest), "and then refused")
 		if c, ok := cmd.(*Create); ok && sameCreate(c, back.(*Create)) {
 			return
 		}
-		if !reflect.DeepEqual(cmd, back) {
-			t.Fatalf("%s %q with %q is read as %+v, and again as %+v", verb, fields, body, cmd, back)
-		}
+		testkit.MustHold(t, reflect.DeepEqual(cmd, back), verb, string(fields), "with", string(body), "is read as", cmd, "and again as", back)
 	})
 }

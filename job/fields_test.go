@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 func TestFields(t *testing.T) {
@@ -18,9 +20,7 @@ func TestFields(t *testing.T) {
 	f.texts("nothing", nil)
 	f.texts("types", []string{"x", "y,z"})
 	const want = "client=acme runner=a%20b%25c%3Dd%2Ce%0Af%7F%00ü n=-5 claim=00000000-0001-7000-8000-000000800000 types=x,y%2Cz"
-	if string(f) != want {
-		t.Errorf("got  %s\nwant %s", f, want)
-	}
+	testkit.Equal(t, string(f), want)
 }
 
 func TestEscapes(t *testing.T) {
@@ -30,12 +30,8 @@ func TestEscapes(t *testing.T) {
 	}
 	for _, text := range []string{"plain", string(every), "%", "%%25", "é", "\xff"} {
 		escaped := string(AppendEscaped(nil, text))
-		if strings.ContainsAny(escaped, " =,\n\r\t\x00\x7f") {
-			t.Errorf("%q is escaped to %q", text, escaped)
-		}
-		if back, err := Unescape(escaped); err != nil || back != text {
-			t.Errorf("%q comes back as %q, %v", text, back, err)
-		}
+		testkit.Holds(t, !strings.ContainsAny(escaped, " =,\n\r\t\x00\x7f"), text, "is escaped to", escaped)
+		testkit.Equal(t, testkit.Must(Unescape(escaped))(t), text, "comes back as")
 	}
 }
 
@@ -45,9 +41,8 @@ func TestUnescapeRefuses(t *testing.T) {
 		"an escape of what needs none": "%41", "lower case": "%0a", "not hex": "%zz", "a sign": "%+1",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := Unescape(text); err == nil {
-				t.Errorf("%q is %q", text, got)
-			}
+			got, err := Unescape(text)
+			testkit.Holds(t, err != nil, text, "is", got)
 		})
 	}
 }
@@ -59,22 +54,14 @@ func TestFieldReader(t *testing.T) {
 		keys = append(keys, key)
 		switch key {
 		case "a":
-			if n := r.int(key, raw, 1, 1); n != 1 {
-				t.Errorf("a is %d", n)
-			}
+			testkit.Equal(t, r.int(key, raw, 1, 1), 1, "a")
 		case "b":
-			if v := r.text(raw); v != "x y" {
-				t.Errorf("b is %q", v)
-			}
+			testkit.Equal(t, r.text(raw), "x y", "b")
 		case "c":
-			if id := r.id(raw); id != NewID(1670273606123, 812, 1) {
-				t.Errorf("c is %s", id)
-			}
+			testkit.Equal(t, r.id(raw), NewID(1670273606123, 812, 1), "c")
 		}
 	}
-	if r.err != nil || strings.Join(keys, "") != "abc" {
-		t.Errorf("keys %v, %v", keys, r.err)
-	}
+	testkit.Holds(t, r.err == nil && strings.Join(keys, "") == "abc", "keys", keys, r.err)
 	for name, text := range map[string]string{
 		"a space at the end": "a=1 ", "a space at the start": " a=1", "two spaces": "a=1  b=2", "no value": "a=", "no key": "=1", "no sign": "a", "twice": "a=1 b=2 a=3",
 		"too many": func() string {
@@ -89,9 +76,7 @@ func TestFieldReader(t *testing.T) {
 			r := fieldReader{rest: text}
 			for _, _, ok := r.next(); ok; _, _, ok = r.next() {
 			}
-			if r.err == nil {
-				t.Errorf("%q is read", text)
-			}
+			testkit.Holds(t, r.err != nil, text, "is read")
 		})
 	}
 	for name, raw := range map[string]string{
@@ -100,9 +85,8 @@ func TestFieldReader(t *testing.T) {
 	} {
 		t.Run("number with "+name, func(t *testing.T) {
 			r := fieldReader{}
-			if n := r.int("a", raw, 0, 10); r.err == nil {
-				t.Errorf("%q is %d", raw, n)
-			}
+			n := r.int("a", raw, 0, 10)
+			testkit.Holds(t, r.err != nil, raw, "is", n)
 		})
 	}
 }

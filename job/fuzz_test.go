@@ -3,6 +3,8 @@ package job
 import (
 	"bytes"
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 // FuzzLines checks that the lines of any body are its non-empty pieces between newlines, in order, byte for byte.
@@ -18,20 +20,14 @@ func FuzzLines(f *testing.F) {
 			}
 		}
 		lines, n, longest := TrimLines(bytes.Clone(body))
-		if n != len(want) {
-			t.Fatalf("%q has %d lines, not %d", body, n, len(want))
-		}
+		testkit.MustEqual(t, n, len(want), string(body), "has", "lines, not")
 		most := 0
 		for i, line := range want {
 			payload, rest, err := LineFrame.Next(lines)
-			if err != nil || !bytes.Equal(payload, line) {
-				t.Fatalf("line %d of %q is %q, %v", i, body, payload, err)
-			}
+			testkit.MustHold(t, err == nil && bytes.Equal(payload, line), "line", i, "of", string(body), "is", string(payload), err)
 			lines, most = rest, max(most, len(line))
 		}
-		if len(lines) > 0 || longest != most {
-			t.Fatalf("%q: %q is left, longest %d, want %d", body, lines, longest, most)
-		}
+		testkit.MustHold(t, len(lines) == 0 && longest == most, string(body), string(lines), "is left, longest", longest, "want", most)
 	})
 }
 
@@ -55,11 +51,8 @@ func FuzzFrames(f *testing.F) {
 			}
 			again, rest = frame.Append(again, payload), left
 		}
-		if !bytes.Equal(again, body) {
-			t.Fatalf("%q framed again is %q", body, again)
-		}
-		if rest, err := frame.Skip(body, n); err != nil || len(rest) > 0 {
-			t.Fatalf("behind %d payloads of %q is %q, %v", n, body, rest, err)
-		}
+		testkit.MustHold(t, bytes.Equal(again, body), string(body), "framed again is", string(again))
+		rest := testkit.Must(frame.Skip(body, n))(t)
+		testkit.MustHold(t, len(rest) == 0, "behind", n, "payloads of", string(body), "is", string(rest))
 	})
 }

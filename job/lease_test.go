@@ -1,6 +1,10 @@
 package job
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
+)
 
 func TestDeadline(t *testing.T) {
 	lease := Lease{Seq: 10, At: 5000, Ms: 1000}
@@ -21,9 +25,7 @@ func TestDeadline(t *testing.T) {
 		"the latest of all, where the runner's tickle is it": {promise: Promise{From: 5950, Until: 6800, Seq: 11}, graceAt: 5900, want: 6950},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := lease.Deadline(&test.promise, test.graceAt); got != test.want {
-				t.Errorf("deadline %d, want %d", got, test.want)
-			}
+			testkit.Equal(t, lease.Deadline(&test.promise, test.graceAt), test.want, "deadline")
 		})
 	}
 }
@@ -33,23 +35,15 @@ func TestUnder(t *testing.T) {
 	if got, want := own.Under(Lease{Seq: 11, At: 5500, Ms: 9}), (Lease{Seq: 11, At: 5500, Ms: 1000}); got != want {
 		t.Errorf("after a later tickle of the claim: %+v, want %+v", got, want)
 	}
-	if got := own.Under(Lease{Seq: 9, At: 5500, Ms: 9}); got != own {
-		t.Errorf("after an earlier tickle of the claim: %+v, want %+v", got, own)
-	}
+	testkit.Equal(t, own.Under(Lease{Seq: 9, At: 5500, Ms: 9}), own, "after an earlier tickle of the claim")
 }
 
 func TestExtendPromise(t *testing.T) {
 	var p Promise
 	p.Extend(0, at7)
-	if want := (Promise{From: 7000}); p != want {
-		t.Errorf("without a lease: %+v, want %+v", p, want)
-	}
+	testkit.Equal(t, p, (Promise{From: 7000}), "without a lease")
 	p.Extend(500, at7)
-	if want := (Promise{From: 7000, Until: 7500, Seq: 70}); p != want {
-		t.Errorf("with a lease: %+v, want %+v", p, want)
-	}
+	testkit.Equal(t, p, (Promise{From: 7000, Until: 7500, Seq: 70}), "with a lease")
 	p.Extend(100, Now{Seq: 71, At: 7100})
-	if want := (Promise{From: 7000, Until: 7500, Seq: 71}); p != want {
-		t.Errorf("with a lease that ends earlier: %+v, want %+v", p, want)
-	}
+	testkit.Equal(t, p, (Promise{From: 7000, Until: 7500, Seq: 71}), "with a lease that ends earlier")
 }

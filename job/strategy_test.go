@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 func mustDistinct(key string, underlying Strategy) Strategy {
@@ -23,29 +25,23 @@ func TestStrategy(t *testing.T) {
 				s = mustDistinct(key, s)
 				keys = append([]string{key}, keys...)
 			}
-			if again, err := ParseStrategy(s.String()); again != s || err != nil {
-				t.Errorf("%v is read as %v, %v", s, again, err)
-			}
+			again, err := ParseStrategy(s.String())
+			testkit.Holds(t, again == s && err == nil, s, "is read as", again, err)
 			if s.Base() != base || !slices.Equal(s.DistinctKeys(), keys) {
 				t.Errorf("%v has base %v and keys %q, not %v and %q", s, s.Base(), s.DistinctKeys(), base, keys)
 			}
 		}
-		if _, err := PreferDistinct("f", s); err == nil {
-			t.Errorf("%v is nested again", s)
-		}
-		if _, err := ParseStrategy(distinctPrefix + "f/" + s.String()); err == nil {
-			t.Errorf("%v is read when nested again", s)
-		}
+		_, err := PreferDistinct("f", s)
+		testkit.Holds(t, err != nil, s, "is nested again")
+		_, err = ParseStrategy(distinctPrefix + "f/" + s.String())
+		testkit.Holds(t, err != nil, s, "is read when nested again")
 	}
-	if got := mustDistinct("user", mustDistinct("region", Random)).String(); got != "prefer_distinct:user/prefer_distinct:region/random" {
-		t.Error(got)
-	}
+	testkit.Equal(t, mustDistinct("user", mustDistinct("region", Random)).String(), "prefer_distinct:user/prefer_distinct:region/random")
 	long := strings.Repeat("k", MaxMetaNameBytes)
 	mustDistinct(long, Oldest)
 	for _, key := range []string{"", "a/b", "a b", "ü", long + "k"} {
-		if _, err := PreferDistinct(key, Oldest); err == nil {
-			t.Errorf("%q is taken for a key", key)
-		}
+		_, err := PreferDistinct(key, Oldest)
+		testkit.Holds(t, err != nil, key, "is taken for a key")
 	}
 }
 
@@ -63,8 +59,6 @@ func FuzzStrategy(f *testing.F) {
 		for _, key := range slices.Backward(s.DistinctKeys()) {
 			rebuilt = mustDistinct(key, rebuilt)
 		}
-		if s.String() != text || rebuilt != s {
-			t.Fatalf("%q is read as %v, which rebuilt is %v", text, s, rebuilt)
-		}
+		testkit.MustHold(t, s.String() == text && rebuilt == s, text, "is read as", s, "which rebuilt is", rebuilt)
 	})
 }

@@ -1,8 +1,9 @@
 package job
 
 import (
-	"slices"
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 func TestSweepMoves(t *testing.T) {
@@ -41,9 +42,7 @@ func TestSweepMoves(t *testing.T) {
 		"other sweeps concern redrives only":                     {sweep: cancelAll, s: pending, others: []*Sweep{at(deleteAll, 71)}, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.sweep.Moves(&test.s, test.others); got != test.want {
-				t.Errorf("moves: %v", got)
-			}
+			testkit.Equal(t, test.sweep.Moves(&test.s, test.others), test.want, "moves")
 		})
 	}
 }
@@ -63,15 +62,11 @@ func TestSweepOfAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := test.sweep
-			if got := w.Takes(); !slices.Equal(got, test.takes) {
-				t.Errorf("takes %v, want %v", got, test.takes)
-			}
+			testkit.DeepEqual(t, w.Takes(), test.takes, "takes")
 			if w.TakesAll() != test.all || w.Deletes() != test.deletes || w.TakesBack(&returned) != test.return_ {
 				t.Errorf("takes all %v, deletes %v, takes back %v", w.TakesAll(), w.Deletes(), w.TakesBack(&returned))
 			}
-			if w.TakesBack(&active) || w.TakesBack(&failed) {
-				t.Error("takes back a job that does not wait")
-			}
+			testkit.Holds(t, !w.TakesBack(&active) && !w.TakesBack(&failed), "takes back a job that does not wait")
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 func TestCheck(t *testing.T) {
@@ -22,9 +23,7 @@ func TestCheck(t *testing.T) {
 			RequiredExtensions: []string{"as-fib"}, RequiredPermissions: []string{"proc:read:*", "http:example.com", "extension:*"}},
 		{Kind: WASI, Binary: "sha256-3liqNz2EfPx2zlWscP9ijO5U3GSLdPD+mUKCQkBd670="},
 	} {
-		if err := d.Check(); err != nil {
-			t.Errorf("%+v: %v", d, err)
-		}
+		testkit.NoError(t, d.Check(), d)
 	}
 	for name, c := range map[string]struct {
 		d     Document
@@ -90,15 +89,11 @@ func TestCheckZero(t *testing.T) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		wrong, ok := errors.AsType[*FieldError](CheckZero(name))
 		if f.Type.Kind() == reflect.Bool {
-			if ok {
-				t.Errorf("%s: %v", name, wrong)
-			}
+			testkit.Holds(t, !ok, name, wrong)
 			continue
 		}
 		numbers++
-		if !ok || wrong.Field != "options."+name || !strings.HasSuffix(wrong.Text, ", not 0") {
-			t.Errorf("%s: %v", name, wrong)
-		}
+		testkit.Holds(t, ok && wrong.Field == "options."+name && strings.HasSuffix(wrong.Text, ", not 0"), name, wrong)
 	}
 	if numbers == 0 || CheckZero("other") != nil {
 		t.Errorf("%d numbers; of another option: %v", numbers, CheckZero("other"))

@@ -3,6 +3,8 @@ package handler
 import (
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 func TestPermits(t *testing.T) {
@@ -22,21 +24,15 @@ func TestPermits(t *testing.T) {
 		{[]string{"proc:*"}, "proc:read:*", false},
 		{nil, "proc:read:*", false},
 	} {
-		if got := Permits(c.list, c.needed); got != c.want {
-			t.Errorf("%q permits %q: %v", c.list, c.needed, got)
-		}
+		testkit.Equal(t, Permits(c.list, c.needed), c.want, c.list, "permits", c.needed)
 	}
 }
 
 func TestCheckPermission(t *testing.T) {
 	for _, good := range []string{"proc:read:*", "http:*", "http:example.com", "http:localhost:8080", "http:[::1]:80", "extension:*", "extension:as-fib_1.2"} {
-		if err := CheckPermission(good); err != nil {
-			t.Errorf("%q: %v", good, err)
-		}
+		testkit.NoError(t, CheckPermission(good), good)
 	}
 	for _, bad := range []string{"", "*", "proc:read:/proc/1", "http", "http:", "http:a/b", "http:a b", "extension:", "extension:a/b", "http:" + strings.Repeat("a", MaxPermissionBytes), "extension:" + strings.Repeat("a", MaxExtensionBytes+1)} {
-		if CheckPermission(bad) == nil {
-			t.Errorf("%.50q is accepted", bad)
-		}
+		testkit.Holds(t, CheckPermission(bad) != nil, bad, "is accepted")
 	}
 }
