@@ -81,7 +81,7 @@ func (r *running) stop() {
 		testkit.MustHold(r.t, !ok || sameRecord(g, rec), "delivered", g, "on disk is", rec)
 		delete(byseq, rec.Seq)
 	}
-	testkit.MustHold(r.t, len(byseq) <= 0 || rep.First != 1, "delivered, but not on disk", byseq)
+	testkit.MustHold(r.t, len(byseq) == 0 || rep.First != 1, "delivered, but not on disk", byseq)
 }
 
 func sameRecord(a, b Record) bool {

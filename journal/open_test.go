@@ -80,8 +80,7 @@ func TestIdentity(t *testing.T) {
 		id := testkit.Must(readIdentity(j.o.Dir))(t)
 		testkit.MustHold(t, id.uuid == uuid && id.salt != anySalt && identityForm.Match(id.text()), id, uuid)
 		testkit.NoError(t, j.Close())
-		again := mustOpen(t, Options{Dir: j.o.Dir, StoreJournal: uuid})
-		testkit.MustEqual(t, again.UUID(), uuid)
+		testkit.MustEqual(t, mustOpen(t, Options{Dir: j.o.Dir, StoreJournal: uuid}).UUID(), uuid)
 	})
 	t.Run("the store's", func(t *testing.T) {
 		testkit.NoError(t, open(Options{Dir: m.write(t), StoreJournal: testIdentity.uuid}))
@@ -171,8 +170,7 @@ func TestClockAhead(t *testing.T) {
 func TestTimeOfAnEmptyTailVolume(t *testing.T) {
 	m, _ := tailImage("body ")
 	m.seg(10, 10, 10, 9, 0, "")
-	j := mustOpen(t, Options{Dir: m.write(t)})
-	testkit.MustEqual(t, j.LastAt(), 1009)
+	testkit.MustEqual(t, mustOpen(t, Options{Dir: m.write(t)}).LastAt(), 1009)
 }
 
 func TestOptions(t *testing.T) {
@@ -270,4 +268,32 @@ func TestIdentityBeforeVolumes(t *testing.T) {
 	fail = false
 	mustOpen(t, o)
 	testkit.Holds(t, synced, "the first volume was made before the name of the identity was durable")
+}
+
+// TestMakeDirIsDurable: the names of the data directory and of its new parents are synced before a file is made in the
+// directory. A later start syncs the name of the directory again.
+func TestMakeDirIsDurable(t *testing.T) {
+	root := t.TempDir()
+	data := filepath.Join(root, "a", "b", "data")
+	var synced []string
+	note := func(dir string) error {
+		rel, err := filepath.Rel(root, dir)
+		synced = append(synced, rel)
+		entries, _ := os.ReadDir(dir)
+		testkit.Equal(t, len(entries), 1, rel, "was synced with", "names")
+		below, _ := os.ReadDir(filepath.Join(dir, entries[0].Name()))
+		testkit.Holds(t, rel == "a/b" || len(below) == 0, rel, "was synced after something was put below it")
+		return err
+	}
+	for _, want := range [][]string{{".", "a", "a/b"}, {"a/b"}} {
+		synced = nil
+		testkit.NoError(t, MakeDir(data, note))
+		testkit.EqualSlices(t, synced, want, "synced")
+	}
+	failing := errors.New("a sync that fails")
+	testkit.Failed(t, MakeDir(filepath.Join(root, "c"), func(string) error { return failing }), failing)
+	testkit.Check(t, MakeDir(data, func(string) error { return os.ErrPermission }), "a directory that exists, below one that may not be read")
+	file := filepath.Join(root, "file")
+	testkit.NoError(t, os.WriteFile(file, nil, 0o644))
+	testkit.Failed(t, MakeDir(file, note))
 }

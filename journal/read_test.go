@@ -2,10 +2,13 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,7 +36,7 @@ func TestRecords(t *testing.T) {
 	j := mustOpen(t, Options{Dir: m.write(t)})
 	for from := uint64(1); from <= 16; from++ {
 		got := readAll(t, j, from)
-		testkit.MustHold(t, len(got) == max(0, 15-int(from)) && (len(got) <= 0 || got[0] == from && got[len(got)-1] == 14), "from", from, got)
+		testkit.MustHold(t, len(got) == max(0, 15-int(from)) && (len(got) == 0 || got[0] == from && got[len(got)-1] == 14), "from", from, got)
 	}
 	// Records does not read bytes after synced.
 	f := testkit.Must(os.OpenFile(filepath.Join(j.o.Dir, seqName(10), seqName(12)), os.O_APPEND|os.O_WRONLY, 0))(t)
@@ -204,8 +207,7 @@ func TestCut(t *testing.T) {
 func TestCutToArchive(t *testing.T) {
 	m, _ := volumesOf(t, 3)
 	archived := filepath.Join(t.TempDir(), "archive")
-	j := mustOpen(t, Options{Dir: m.write(t), Applied: 9, Archive: archived})
-	testkit.Must(j.Cut(9, 0))(t)
+	testkit.Must(mustOpen(t, Options{Dir: m.write(t), Applied: 9, Archive: archived}).Cut(9, 0))(t)
 	got := readImage(t, archived)
 	testkit.MustEqual(t, len(got), 4)
 	for name, data := range got {
@@ -377,5 +379,64 @@ func TestScanBesideWriter(t *testing.T) {
 			}
 			testkit.MustHold(t, last >= before, "the scan ended with seq", last, "and", before, "were durable")
 		}
+	})
+}
+
+func mapKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
+
+func TestSearch(t *testing.T) {
+	rec := func(seq, synced uint64) []byte {
+		return entry(Record{Verb: "create", Seq: seq, At: 100, Synced: synced})
+	}
+	at := func(p proof) [3]uint64 { return [3]uint64{uint64(p.records), p.synced, p.last} }
+	for name, c := range map[string]struct {
+		data []byte
+		want [3]uint64
+	}{
+		"nothing":          {nil, [3]uint64{}},
+		"no record":        {[]byte("\n#:\n#:create v=1 seq="), [3]uint64{}},
+		"in order":         {bytes.Join([][]byte{rec(11, 9), rec(12, 9)}, nil), [3]uint64{2, 9, 12}},
+		"after garbage":    {bytes.Join([][]byte{[]byte("garbage\n#:x"), rec(11, 10)}, nil), [3]uint64{1, 10, 11}},
+		"too early in seq": {rec(10, 9), [3]uint64{}},
+		"too late in seq":  {rec(5000, 4999), [3]uint64{}},
+		"another salt":     {entry(Record{Verb: "create", Salt: 1, Seq: 11, At: 100, Synced: 10}), [3]uint64{}},
+		"inside a body":    {entry(Record{Verb: "create", Seq: 11, At: 100, Synced: 5, Body: rec(12, 11)}), [3]uint64{1, 5, 11}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := search(c.data, testIdentity.salt, 10, 100)
+			testkit.MustHold(t, at(p) == c.want && !p.gaveUp, p)
+		})
+	}
+	p := search(rec(11, 10), testIdentity.salt, 10, 101)
+	testkit.MustEqual(t, p.records, 0, "a record from before its predecessor's time counted", p)
+}
+
+func TestUvarintLen(t *testing.T) {
+	for shift := range 64 {
+		for _, x := range []uint64{1 << shift, 1<<shift - 1, 1<<shift + 1} {
+			if got, want := uvarintLen(x), len(binary.AppendUvarint(nil, x)); got != want {
+				t.Fatalf("%d: %d, not %d", x, got, want)
+			}
+		}
+	}
+}
+
+// FuzzScan: no segment makes the scanner or the search panic, and encoding the records gives the bytes that were read.
+func FuzzScan(f *testing.F) {
+	m, name := tailImage("body ")
+	f.Add(m[name])
+	f.Add(append(m[name][:len(m[name]):len(m[name])], make([]byte, 64)...))
+	f.Add(m[name][:len(m[name])-7])
+	f.Add(m[name][100:])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		sc := scanner{data: data, next: 5}
+		var again []byte
+		for sc.step() {
+			again = append(again, entry(sc.rec)...)
+		}
+		testkit.MustHold(t, bytes.Equal(again, data[:sc.off]), string(data[:sc.off]), "was read", string(again), "is what it means")
+		testkit.MustEqual(t, sc.found.kind == clean, (sc.off == len(data)), "stopped at", sc.off, "of", len(data), "with", sc.found)
+		p := search(data[sc.off:], sc.salt, sc.next-1, sc.at)
+		testkit.MustHold(t, p.synced < p.last || p.records <= 0, p)
 	})
 }

@@ -195,8 +195,7 @@ var tailTests = map[string]func(t *testing.T){
 			errors.As(err, &e)
 		}
 		expectRefusal(t, outcome{refused: e}, "damage in a complete volume", 9)
-		rep := testkit.Must(Verify(dir))(t)
-		expectRefusal(t, outcome{refused: rep.Damage}, "damage in a complete volume", 9)
+		expectRefusal(t, outcome{refused: testkit.Must(Verify(dir))(t).Damage}, "damage in a complete volume", 9)
 	},
 	"volumes do not join": func(t *testing.T) {
 		m, _ := tailImage("body ")
@@ -227,8 +226,7 @@ var tailTests = map[string]func(t *testing.T){
 		text = bytes.Replace(text, []byte(" v=1 "), []byte(" v=2 "), 1)
 		text = reseal(text)
 		m[name] = append(append(m[name], byte(len(text))), text...)
-		got := startOnce(t, m.write(t), 0)
-		expectRefusal(t, got, "written by a newer version", 10)
+		expectRefusal(t, startOnce(t, m.write(t), 0), "written by a newer version", 10)
 		// A flipped bit in `v=1` is damage rather than another version, because the checksum does not match.
 		m, name = tailImage("body ")
 		i := bytes.LastIndex(m[name], []byte(" v=1 "))
