@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestFailuresInTheLog: if runs of a type end badly, the runner logs one a second, with the number of runs that it left
@@ -37,14 +38,11 @@ func TestFailuresInTheLog(t *testing.T) {
 level=WARN msg="a run ended badly" type=b client=c job_id=0 code=error error=` + strings.Repeat("x", maxLogged) + `… not_logged=0
 level=WARN msg="a run ended badly" type=a client=c job_id=5 code=error error=again not_logged=4
 `
-		if text.String() != want {
-			t.Errorf("%s", text.String())
-		}
+		testkit.Equal(t, text.String(), want)
 		for i := range 3 * maxTypes {
 			fail(fmt.Sprint("type ", i), "0", "x")
 		}
-		if n := len(f.types); n > maxTypes {
-			t.Errorf("%d types are remembered", n)
-		}
+		n := len(f.types)
+		testkit.Holds(t, n <= maxTypes, n, "types are remembered")
 	})
 }

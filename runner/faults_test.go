@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -47,9 +46,7 @@ func TestUnfinishedRun(t *testing.T) {
 	go func() { ended <- w.Run(ctx) }()
 	r.until("the runner knows that it is registered", func() bool { return w.Totals().Ended["ok"] == 1 })
 	stop()
-	if err := <-ended; !errors.Is(err, worker.ErrUnfinished) {
-		t.Errorf("Run returned %v", err)
-	}
+	testkit.Failed(t, <-ended, worker.ErrUnfinished)
 }
 
 // TestHangingJob: a job that hangs until its timeout_ms costs the jobs that were claimed with it no attempt.
@@ -68,9 +65,7 @@ func TestHangingJob(t *testing.T) {
 	for line, n := range r.counted("x") {
 		counts[line[:6]] += n
 	}
-	if counts["comple"] != 199 || counts["failed"] != 1 {
-		t.Errorf("%v", counts)
-	}
+	testkit.Holds(t, counts["comple"] == 199 && counts["failed"] == 1, counts)
 }
 
 // TestStrays: a client's jobs whose handler the runner does not run hold up other clients' jobs only for a moment.
@@ -83,9 +78,8 @@ func TestStrays(t *testing.T) {
 	s := r.settings(nil)
 	s.Accept, s.UntilIdle = []string{handler.Script}, 0
 	r.begin(s)
-	if o, err := r.Output(t.Context(), j.ID, time.Minute); err != nil || string(o.Bytes) != "p" {
-		t.Errorf("%+v, %v", o, err)
-	}
+	o := testkit.Must(r.Output(t.Context(), j.ID, time.Minute))(t)
+	testkit.Holds(t, string(o.Bytes) == "p", o)
 }
 
 // TestSharedContexts: a stored handler and a handler in the configuration do not share contexts, even with the same
@@ -155,9 +149,8 @@ func TestLostWhileItWaits(t *testing.T) {
 	r.until("one job runs and one waits", func() bool { id, _ = waits(); return id != "" && w.Totals().Claimed == 2 })
 	testkit.Must(r.Cancel(t.Context(), id))(t)
 	r.until("no job waits", func() bool { id, _ := waits(); return id == "" })
-	if _, noneAhead := waits(); noneAhead {
-		t.Error("the lane holds no jobs in advance any more")
-	}
+	_, noneAhead := waits()
+	testkit.Holds(t, !noneAhead, "the lane holds no jobs in advance any more")
 	r.until("the job is lost", func() bool { return w.Totals().Ended["lost"] == 1 })
 	stop()
 }

@@ -3,6 +3,7 @@ package runner
 import (
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -14,11 +15,7 @@ func TestWithin(t *testing.T) {
 		{handler.Options{}, handler.Options{TimeoutMs: 1000, MemoryBytes: 32 << 20}},
 		{handler.Options{TimeoutMs: 500, MemoryBytes: 64 << 20, InlineBytes: 9, Weight: 3}, handler.Options{TimeoutMs: 500, MemoryBytes: 32 << 20, InlineBytes: 9, Weight: 3}},
 	} {
-		if got := *within(c.of, limits); got != c.want {
-			t.Errorf("%+v of %+v", got, c.of)
-		}
-		if got := *within(c.of, nil); got != c.of {
-			t.Errorf("without limits: %+v of %+v", got, c.of)
-		}
+		testkit.Equal(t, *within(c.of, limits), c.want, "of", c.of)
+		testkit.Equal(t, *within(c.of, nil), c.of, "without limits", "of")
 	}
 }

@@ -27,17 +27,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 		source := testkit.Must(os.ReadFile(file))(t)
 		for _, m := range name.FindAllStringSubmatch(string(source), -1) {
 			made[m[1]] = true
-			if !documented[m[1]] {
-				t.Errorf("docs/reference/runners.md lacks %s", m[1])
-			}
+			testkit.Holds(t, documented[m[1]], "docs/reference/runners.md lacks", m[1])
 		}
 	}
 	for name := range documented {
-		if !made[name] {
-			t.Errorf("docs/reference/runners.md has %s, which a runner has not", name)
-		}
+		testkit.Holds(t, made[name], "docs/reference/runners.md has", name, "which a runner has not")
 	}
-	if len(made) < 15 {
-		t.Errorf("only %d metrics were found", len(made))
-	}
+	testkit.Holds(t, len(made) >= 15, "only", len(made), "metrics were found")
 }

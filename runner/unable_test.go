@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -31,15 +32,12 @@ func TestHandlerThatCannotRun(t *testing.T) {
 		return l.rest.last
 	}
 	r.until("the lane has rested three times", func() bool { return last() >= 4*w.pace.rest })
-	if n := w.Totals().Ended["returned"]; n < 3 || n > 30 {
-		t.Errorf("jobs were returned %d times", n)
-	}
+	n := w.Totals().Ended["returned"]
+	testkit.Holds(t, n >= 3 && n <= 30, "jobs were returned", n, "times")
 	r.add("good", "d")
 	r.until("another handler runs", func() bool { return slices.Equal(r.jobs("good"), []string{"completed ok 1 d"}) })
 	for _, line := range r.jobs("bad") {
-		if !strings.HasSuffix(line, " 0 ") && !strings.HasPrefix(line, "active") {
-			t.Errorf("a job has used up an attempt: %s", line)
-		}
+		testkit.Holds(t, strings.HasSuffix(line, " 0 ") || strings.HasPrefix(line, "active"), "a job has used up an attempt", line)
 	}
 	r.put("", "bad", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return payload"})
 	r.until("the jobs have ended", func() bool {

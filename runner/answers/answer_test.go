@@ -1,11 +1,11 @@
 package answers
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/runner/task"
 )
 
@@ -47,12 +47,9 @@ func TestEnd(t *testing.T) {
 		"an error that is no text": {Answer{ExitCode: 500, Text: "a\xff"}, outcome("error", 500, "a\uFFFD")},
 	} {
 		c.answer.Then = then
-		if got := c.answer.End(10); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
-		}
+		testkit.DeepEqual(t, c.answer.End(10), c.want, name)
 	}
 	long := Answer{ExitCode: 500, Text: strings.Repeat("a", task.MaxErrorBytes+1)}
-	if e := long.End(10); len(e.Error) != task.MaxErrorBytes {
-		t.Errorf("an error of %d bytes", len(e.Error))
-	}
+	e := long.End(10)
+	testkit.Equal(t, len(e.Error), task.MaxErrorBytes, "an error of", "bytes")
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -82,18 +81,15 @@ func TestReader(t *testing.T) {
 		"a long J line":                   {"J: a|" + strings.Repeat("b", MaxLineBytes) + "\n200\n201", []string{invalid, "201"}},
 		"a long comment":                  {"#" + strings.Repeat("b", 2*MaxLineBytes) + "\n200\n201", []string{"200", "201"}},
 	} {
-		if got := short(all(t, len(c.want), c.text)); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %.200q, want %.200q", name, got, c.want)
-		}
+		testkit.EqualSlices(t, short(all(t, len(c.want), c.text)), c.want, name)
 	}
 }
 
 // TestLimits: lines, payloads and sums of payloads at the limit are accepted.
 func TestLimits(t *testing.T) {
 	payload := strings.Repeat("p", MaxThenBytes)
-	if a := all(t, 1, "J: a|"+payload+"\n200")[0]; a.Code != "" || len(a.Then) != 1 || string(a.Then[0].Payload) != payload {
-		t.Errorf("a job with the largest payload: %s %.100s", a.Code, a.Text)
-	}
+	a := all(t, 1, "J: a|"+payload+"\n200")[0]
+	testkit.Holds(t, a.Code == "" && len(a.Then) == 1 && string(a.Then[0].Payload) == payload, "a job with the largest payload", a.Code, a.Text)
 }
 
 // TestLongAnswers: output_bytes bounds an output, and a longer one fails only its own job. White space around an answer
@@ -104,49 +100,35 @@ func TestLongAnswers(t *testing.T) {
 	list := all(t, 6, text)
 	for i, want := range []string{"ok 200", "failed 0", "ok 201", "error 503", "ok 202", "failed 0"} {
 		e := list[i].End(mostOutput)
-		if got := fmt.Sprint(e.Code, " ", e.ExitCode); got != want {
-			t.Errorf("answer %d: %s, want %s: %.100s", i, got, want, e.Error)
-		}
-		if e.Code == "failed" && !strings.Contains(e.Error, "options.output_bytes") {
-			t.Errorf("answer %d failed: %.200s", i, e.Error)
-		}
+		testkit.Equal(t, fmt.Sprint(e.Code, " ", e.ExitCode), want, "answer", i, e.Error)
+		testkit.Holds(t, e.Code != "failed" || strings.Contains(e.Error, "options.output_bytes"), "answer", i, "failed", e.Error)
 	}
-	if string(list[0].End(mostOutput).Output) != output || list[2].Text != "b" {
-		t.Error("the longest output has changed")
-	}
+	testkit.Holds(t, string(list[0].End(mostOutput).Output) == output && list[2].Text == "b", "the longest output has changed")
 	// The rest of a line that is too long for an output takes no memory.
 	r := NewReader(1, nil, mostOutput)
 	r.Take([]byte("200 "), nil)
 	for range 8 {
 		r.Take([]byte(output), nil)
 	}
-	if n := len(r.part); n > mostOutput+lineRoom+1 {
-		t.Errorf("%d bytes of a line are kept", n)
-	}
+	n := len(r.part)
+	testkit.Holds(t, n <= mostOutput+lineRoom+1, n, "bytes of a line are kept")
 }
 
 // TestAnswersAtOnce: each answer except the last is known as soon as its line is complete.
 func TestAnswersAtOnce(t *testing.T) {
 	r := NewReader(2, ChainTypes{"*"}, mostOutput)
-	if _, ok := r.Line([]byte("# 1")); ok {
-		t.Error("a comment is an answer")
-	}
-	if a, ok := r.Line([]byte("204")); !ok || a.ExitCode != 204 || r.Answered() != 1 {
-		t.Errorf("%+v %v", a, ok)
-	}
-	if a, ok := r.Line([]byte("205")); ok {
-		t.Errorf("the last answer came before its J lines: %+v", a)
-	}
+	_, ok := r.Line([]byte("# 1"))
+	testkit.Holds(t, !ok, "a comment is an answer")
+	a, ok := r.Line([]byte("204"))
+	testkit.Holds(t, ok && a.ExitCode == 204 && r.Answered() == 1, a, ok)
+	a, ok = r.Line([]byte("205"))
+	testkit.Holds(t, !ok, "the last answer came before its J lines", a)
 	r.Line([]byte("J: a|1"))
-	if last := short(r.Rest()); !slices.Equal(last, []string{"205 (a|1)"}) {
-		t.Errorf("%q", last)
-	}
-	if again := r.Rest(); again != nil {
-		t.Errorf("Rest returns answers twice: %v", again)
-	}
-	if none := NewReader(0, ChainTypes{"*"}, mostOutput); len(none.Rest()) != 0 {
-		t.Error("a batch without jobs has answers")
-	}
+	testkit.EqualSlices(t, short(r.Rest()), []string{"205 (a|1)"})
+	again := r.Rest()
+	testkit.Holds(t, again == nil, "Rest returns answers twice", again)
+	none := NewReader(0, ChainTypes{"*"}, mostOutput)
+	testkit.Equal(t, len(none.Rest()), 0, "a batch without jobs has answers")
 }
 
 // TestCutOff: a line that an error cut off does not count, because part of its number may be missing.
@@ -155,12 +137,9 @@ func TestCutOff(t *testing.T) {
 	r := NewReader(3, ChainTypes{"*"}, mostOutput)
 	var got []Answer
 	err := r.Read(io.MultiReader(strings.NewReader("200\n20"), iotest.ErrReader(broken)), func(a Answer) { got = append(got, a) })
-	if got = append(got, r.Rest()...); !errors.Is(err, broken) {
-		t.Error(err)
-	}
-	if !slices.Equal(short(got), []string{"200", "500 NO_RESPONSE", "500 NO_RESPONSE"}) {
-		t.Errorf("%q", short(got))
-	}
+	got = append(got, r.Rest()...)
+	testkit.Holds(t, errors.Is(err, broken), err)
+	testkit.EqualSlices(t, short(got), []string{"200", "500 NO_RESPONSE", "500 NO_RESPONSE"})
 }
 
 // TestParts: the result does not depend on the parts in which a text arrives.
@@ -187,9 +166,7 @@ func FuzzReader(f *testing.F) {
 		var got []Answer
 		testkit.NoError(t, r.Read(bytes.NewReader(text), func(a Answer) { got = append(got, a) }))
 		got = append(got, r.Rest()...)
-		if len(got) != jobs {
-			t.Fatalf("%d answers of %d jobs", len(got), jobs)
-		}
+		testkit.MustEqual(t, len(got), jobs, "answers of", "jobs")
 		missing, distrusted := false, false
 		for i, a := range got {
 			switch {
@@ -207,13 +184,10 @@ func FuzzReader(f *testing.F) {
 			missing = missing || a.Code == NoResponse
 			distrusted = distrusted || a.Code == InvalidResponse && strings.Contains(a.Text, "does not begin with an exit code")
 			for _, j := range a.Then {
-				if j.Type == "" || bytes.ContainsAny(j.Payload, "\n") || j.Kind != client.None {
-					t.Fatalf("%+v", j)
-				}
+				testkit.MustHold(t, j.Type != "" && !bytes.ContainsAny(j.Payload, "\n") && j.Kind == client.None, j)
 			}
-			if e := a.End(1 << 10); e.Code == "" || len(e.Then) > 0 && e.Code != "ok" && e.Code != "failed" {
-				t.Fatalf("%+v", e)
-			}
+			e := a.End(1 << 10)
+			testkit.MustHold(t, e.Code != "" && (len(e.Then) == 0 || e.Code == "ok" || e.Code == "failed"), e)
 		}
 	})
 }
@@ -234,8 +208,6 @@ func TestChainTypes(t *testing.T) {
 		r := NewReader(2, c.types, mostOutput)
 		var got []Answer
 		testkit.NoError(t, r.Read(strings.NewReader(text), func(a Answer) { got = append(got, a) }))
-		if got := short(append(got, r.Rest()...)); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
+		testkit.EqualSlices(t, short(append(got, r.Rest()...)), c.want, name)
 	}
 }

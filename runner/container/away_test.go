@@ -54,25 +54,21 @@ func TestServerIsAway(t *testing.T) {
 		r.want(end, "ok", "")
 		got := r.report(end)
 		log := r.blobs[got.LogAddr]
-		if pushes != 4 || puts != 3 || got.Output == nil || len(log) < 128<<10 || !strings.HasPrefix(log, "the beginning\nxxx") || !strings.HasSuffix(log, "xxx\nthe end\n") {
-			t.Errorf("%d pushes, %d puts, %+v, a log of %d bytes", pushes, puts, got, len(log))
-		}
+		testkit.Holds(t, pushes == 4 && puts == 3 && got.Output != nil && len(log) >= 128<<10 && strings.HasPrefix(log, "the beginning\nxxx") &&
+			strings.HasSuffix(log, "xxx\nthe end\n"), pushes, "pushes", puts, "puts", got, "a log of", len(log), "bytes")
 
 		r.pushErr = func() error { return &daybook.Error{Status: http.StatusInsufficientStorage, Code: "disk_full"} }
 		end = r.run(t.Context(), guest("exit", "0"), `"Output":{"Name":"out","Patterns":["*"]}`, handler.Options{})
 		r.want(end, "error", "push the fileset out: 507 disk_full")
-		if r.report(end).Output != nil {
-			t.Errorf("%s", end.Output)
-		}
+		testkit.Holds(t, r.report(end).Output == nil, string(end.Output))
 
 		ctx, cancel := context.WithCancelCause(t.Context())
 		r.pushErr = func() error { cancel(worker.ErrLeaseLost); return errNoServer }
 		end = r.run(ctx, guest("exit", "0"), `"Output":{"Name":"out","Patterns":["*"]}`, handler.Options{})
 		r.want(end, "error", "the run was ended: "+worker.ErrLeaseLost.Error())
 		stats := r.engine.Stats()
-		if want := map[string]int64{becauseServerAway: 1, pullFileset: 1, pushFileset: 1, becauseNotAwaited: 1}; !maps.Equal(stats.Failures, want) {
-			t.Errorf("the reasons are %v, want %v", stats.Failures, want)
-		}
+		want := map[string]int64{becauseServerAway: 1, pullFileset: 1, pushFileset: 1, becauseNotAwaited: 1}
+		testkit.Holds(t, maps.Equal(stats.Failures, want), "the reasons are", stats.Failures, "want", want)
 		if want := map[string]int64{"returned": 1, "error": 3, "ok": 1}; !maps.Equal(stats.Ended, want) || stats.Running != 0 || stats.LogBytes < 290_000 || stats.LogBytesKept < 128<<10 || stats.LogBytesKept > 129<<10 {
 			t.Errorf("the ends are %v, want %v; %+v", stats.Ended, want, stats)
 		}
@@ -114,9 +110,8 @@ func TestEngineEnds(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	t.Cleanup(func() { e.Close() })
-	if end := run("", ""); !end.Unget || len(asked) == 0 || !strings.Contains(<-asked, "/images/") {
-		t.Errorf("%+v", end)
-	}
+	end := run("", "")
+	testkit.Holds(t, end.Unget && len(asked) != 0 && strings.Contains(<-asked, "/images/"), end)
 }
 
 // TestEngineHangs: if the engine answers nothing but pings, the job keeps its attempt.
@@ -124,12 +119,10 @@ func TestEngineHangs(t *testing.T) {
 	e, run := fakeEngine(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	t.Cleanup(func() { e.Close() })
 	e.patience = 50 * time.Millisecond
-	if end := run("", ""); !end.Unget {
-		t.Errorf("%+v", end)
-	}
-	if got := e.Stats().Failures; got[becauseEngineAway] != 1 {
-		t.Errorf("the reasons are %v", got)
-	}
+	end := run("", "")
+	testkit.Holds(t, end.Unget, end)
+	got := e.Stats().Failures
+	testkit.Equal(t, got[becauseEngineAway], 1, "the reasons", got)
 }
 
 // TestDiskIsFull: if the disk is full before the container has started, the job keeps its attempt.
@@ -138,13 +131,11 @@ func TestDiskIsFull(t *testing.T) {
 	t.Cleanup(func() { e.Close() })
 	for _, err := range []error{errFull, syscall.ENOSPC, syscall.EDQUOT} {
 		e.Filesets.(*server).pullErr = fmt.Errorf("the test: %w", err)
-		if end := run("", `"Input":{"Name":"in"}`); !end.Unget {
-			t.Errorf("%v: %+v", err, end)
-		}
+		end := run("", `"Input":{"Name":"in"}`)
+		testkit.Holds(t, end.Unget, err, end)
 	}
-	if got := e.Stats().Failures; got[becauseDiskFull] != 3 {
-		t.Errorf("the reasons are %v", got)
-	}
+	got := e.Stats().Failures
+	testkit.Equal(t, got[becauseDiskFull], 3, "the reasons", got)
 }
 
 // TestRegistryIsAway: if the registry does not answer, the job keeps its attempt, whatever the engine's error says. If
@@ -185,12 +176,9 @@ func TestRegistryIsAway(t *testing.T) {
 		for _, status = range []int{http.StatusOK, http.StatusInternalServerError} {
 			text = c.text
 			end := run("", "")
-			if end.Unget != c.away || (end.Unable != "") != c.away || !c.away && end.Code != "error" {
-				t.Errorf("%d %s: %+v", status, c.text, end)
-			}
+			testkit.Holds(t, end.Unget == c.away && (end.Unable != "") == c.away && (c.away || end.Code == "error"), status, c.text, end)
 		}
 	}
-	if got := e.Stats().Failures; got[becauseRegistry] != 12 || got[pullImage] != 10 {
-		t.Errorf("%v", got)
-	}
+	got := e.Stats().Failures
+	testkit.Holds(t, got[becauseRegistry] == 12 && got[pullImage] == 10, got)
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/runner/container/enginetest"
 )
 
@@ -233,9 +234,7 @@ func withEngines(t *testing.T, test func(t *testing.T, e *realEngine)) {
 			t.Parallel()
 			e, err := realEngines[name]()
 			if err != nil {
-				if os.Getenv("TESTS_NEED_ENGINES") != "" {
-					t.Fatalf("%s cannot be used: %v", name, err)
-				}
+				testkit.MustEqual(t, os.Getenv("TESTS_NEED_ENGINES"), "", name, "cannot be used", err)
 				t.Skipf("%s cannot be used: %v", name, err)
 			}
 			test(t, e)

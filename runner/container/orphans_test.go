@@ -57,24 +57,17 @@ func TestOrphans(t *testing.T) {
 	f := &removals{create: created}
 	f.stuck.Store(true)
 	e, run := fakeEngine(t, f.ServeHTTP)
-	if end := run("", ""); end.Code != "error" || !strings.Contains(end.Error, "read the output of the container") {
-		t.Errorf("%+v", end)
-	}
+	end := run("", "")
+	testkit.Holds(t, end.Code == "error" && strings.Contains(end.Error, "read the output of the container"), end)
 	instance := e.workspaces.path(e.workspaces.instance)
 	tries := f.tries.Load()
 	testkit.Eventually(t, "the runner tries again", func() bool { return f.tries.Load() > tries })
-	if n := entries(t, instance); n != 1 {
-		t.Errorf("%d workspaces are there while the container is", n)
-	}
+	testkit.Equal(t, entries(t, instance), 1, "workspaces are there while the container")
 	f.stuck.Store(false)
 	testkit.Eventually(t, "the workspace is removed", func() bool { return entries(t, instance) == 0 })
-	if f.removed.Load() != 1 {
-		t.Errorf("%d containers were removed", f.removed.Load())
-	}
+	testkit.Equal(t, f.removed.Load(), 1, "containers were removed")
 	testkit.Check(t, e.Close())
-	if _, err := os.Lstat(instance); err == nil {
-		t.Error("the directory of the runner is left")
-	}
+	testkit.Fails(os.Lstat(instance))(t)
 }
 
 // TestOrphansAtTheEnd: a runner that stops leaves the files of an orphan to the next runner.
@@ -84,14 +77,10 @@ func TestOrphansAtTheEnd(t *testing.T) {
 	e, run := fakeEngine(t, f.ServeHTTP)
 	run("", "")
 	testkit.Check(t, e.Close())
-	if n := entries(t, e.workspaces.path(e.workspaces.instance)); n != 1 {
-		t.Errorf("%d workspaces are left", n)
-	}
+	testkit.Equal(t, entries(t, e.workspaces.path(e.workspaces.instance)), 1, "workspaces are left")
 	next := testkit.Must(openWorkspaces(filepath.Dir(e.workspaces.path(e.workspaces.instance))))(t)
 	ended, err := next.ended()
-	if err != nil || len(ended) != 1 {
-		t.Errorf("%d runners have ended: %v", len(ended), err)
-	}
+	testkit.Holds(t, err == nil && len(ended) == 1, len(ended), "runners have ended", err)
 	for _, lock := range ended {
 		lock.Close()
 	}
@@ -103,12 +92,9 @@ func TestLateCreate(t *testing.T) {
 	f := &removals{create: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }}
 	f.missing.Store(true)
 	e, run := fakeEngine(t, f.ServeHTTP)
-	if end := run("", ""); !end.Unget {
-		t.Errorf("%+v", end)
-	}
-	if n := entries(t, e.workspaces.path(e.workspaces.instance)); n != 0 {
-		t.Errorf("%d workspaces are there, and the container was not started", n)
-	}
+	end := run("", "")
+	testkit.Holds(t, end.Unget, end)
+	testkit.Equal(t, entries(t, e.workspaces.path(e.workspaces.instance)), 0, "workspaces are there, and the container")
 	tries := f.tries.Load()
 	testkit.Eventually(t, "the runner tries again", func() bool { return f.tries.Load() > tries+1 })
 	f.missing.Store(false) // now the engine has created it
@@ -130,10 +116,8 @@ func TestTooManyOrphans(t *testing.T) {
 	for range maxOrphans - 1 {
 		e.orphaned(&orphan{name: "x"}, errAway)
 	}
-	if end := run("", ""); end.Unget {
-		t.Errorf("below the bound: %+v", end)
-	}
-	if end := run("", ""); !end.Unget {
-		t.Errorf("above the bound: %+v", end)
-	}
+	end := run("", "")
+	testkit.Holds(t, !end.Unget, "below the bound", end)
+	end = run("", "")
+	testkit.Holds(t, end.Unget, "above the bound", end)
 }

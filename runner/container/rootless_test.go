@@ -32,18 +32,16 @@ func TestRootless(t *testing.T) {
 	if err != nil {
 		t.Skipf("a rootless engine cannot be used: %v", err)
 	}
-	if _, err := New(t.Context(), newServer().settings(t, e, nil)); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("it belongs to the user %d, and the runner is the user 0", nobody)) {
-		t.Errorf("a runner of root: %v", err)
-	}
+	testkit.Fails(New(t.Context(), newServer().settings(t, e, nil)))(t,
+		fmt.Sprintf("it belongs to the user %d, and the runner is the user 0", nobody))
 	own := testkit.Must(os.Executable())(t)
 	program := filepath.Join(e.dir, "container.test")
 	from := testkit.Must(os.Open(own))(t)
 	defer from.Close()
 	to := testkit.Must(os.OpenFile(program, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755))(t)
 	_, err = io.Copy(to, from)
-	if closed := to.Close(); err != nil || closed != nil {
-		t.Fatal(err, closed)
-	}
+	closed := to.Close()
+	testkit.MustHold(t, err == nil && closed == nil, err, closed)
 	// Each test of the list must exist and pass.
 	child := exec.CommandContext(t.Context(), program, "-test.v", "-test.short", "-test.timeout=10m", "-test.run=^("+strings.Join(rootlessTests, "|")+")$")
 	child.Dir, child.SysProcAttr = e.dir, asUser(nobody)
@@ -51,13 +49,9 @@ func TestRootless(t *testing.T) {
 		return strings.HasPrefix(v, "DOCKER_") || strings.HasPrefix(v, "HOME=") || strings.HasPrefix(v, "TMPDIR=") || strings.HasPrefix(v, "GOCOVERDIR=")
 	}), "HOME="+e.dir, "TMPDIR="+e.dir, rootlessHost+"="+e.host)
 	text, err := child.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, text)
-	}
+	testkit.Check(t, err, string(text))
 	for _, name := range rootlessTests {
-		if !strings.Contains(string(text), "--- PASS: "+name+" (") {
-			t.Errorf("%s was not run, or has not passed", name)
-		}
+		testkit.Holds(t, strings.Contains(string(text), "--- PASS: "+name+" ("), name, "was not run, or has not passed")
 	}
 }
 
@@ -69,9 +63,7 @@ func TestRootlessRights(t *testing.T) {
 	}
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, nil)
-		if !r.engine.rootless || !r.engine.podman {
-			t.Fatalf("rootless %v, Podman %v", r.engine.rootless, r.engine.podman)
-		}
+		testkit.MustHold(t, r.engine.rootless && r.engine.podman, "rootless", r.engine.rootless, "Podman", r.engine.podman)
 		end := r.run(t.Context(), guest("look"), "", handler.Options{})
 		r.want(end, "ok", "")
 		log := r.blobs[end.LogAddr]
@@ -79,9 +71,7 @@ func TestRootlessRights(t *testing.T) {
 			"CapEff: 0000000000000000", "CapPrm: 0000000000000000", "CapBnd: 0000000000000000", "NoNewPrivs: 1", "Seccomp: 2", "Uid: 0 0 0 0", "Gid: 0 0 0 0",
 			"write /workspace/new: true", "write /tmp/new: true", "write /volume/new: true", "write /guest: false", "write /new: false", "write /etc/new: false", "write /sys/new: false",
 		} {
-			if !strings.Contains(log, line+"\n") {
-				t.Errorf("the container has not: %s", line)
-			}
+			testkit.Holds(t, strings.Contains(log, line+"\n"), "the container has not", line)
 		}
 		if t.Failed() {
 			t.Log(log)

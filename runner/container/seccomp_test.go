@@ -21,13 +21,10 @@ func TestNamespaces(t *testing.T) {
 		r.want(end, "ok", "")
 		log := r.blobs[r.report(end).LogAddr]
 		for _, call := range []string{"clone", "clone3", "unshare", "setns", "mount", "fsopen", "move_mount"} {
-			if !strings.Contains(log, call+": operation not permitted\n") && !strings.Contains(log, call+": function not implemented\n") {
-				t.Errorf("the container may call %s", call)
-			}
+			testkit.Holds(t, strings.Contains(log, call+": operation not permitted\n") || strings.Contains(log, call+": function not implemented\n"),
+				"the container may call", call)
 		}
-		if missing := strings.Join(r.engine.Missing(), "; "); strings.Contains(missing, "namespaces") {
-			t.Error(missing)
-		}
+		testkit.Lacks(t, strings.Join(r.engine.Missing(), "; "), "namespaces")
 		if t.Failed() {
 			t.Log(log)
 		}
@@ -39,15 +36,12 @@ func TestUnfiltered(t *testing.T) {
 	withEngines(t, func(t *testing.T, e *realEngine) {
 		r := newRig(t, e, nil)
 		r.engine.info.SecurityOptions, r.engine.podmanFilter = []string{"name=seccomp,profile=unconfined"}, "unconfined"
-		if err := r.engine.filter(); err != nil || r.engine.seccomp == "" {
-			t.Fatal(err)
-		}
+		err := r.engine.filter()
+		testkit.MustHold(t, err == nil && r.engine.seccomp != "", err)
 		end := r.run(t.Context(), guest("namespaces"), "", handler.Options{})
 		r.want(end, "ok", "")
 		log := r.blobs[r.report(end).LogAddr]
-		if strings.Count(log, ": operation not permitted\n") != 6 || !strings.Contains(log, "clone3: function not implemented\n") {
-			t.Errorf("%s", log)
-		}
+		testkit.Holds(t, strings.Count(log, ": operation not permitted\n") == 6 && strings.Contains(log, "clone3: function not implemented\n"), log)
 	})
 }
 
@@ -68,17 +62,14 @@ func TestNoNamespaces(t *testing.T) {
 			`{"defaultAction":"SCMP_ACT_ERRNO","syscalls":[{"names":["bpf","clone"],"action":"SCMP_ACT_KILL"},` + end + `}`},
 	} {
 		got, err := noNamespaces([]byte(c.profile))
-		if err != nil || string(got) != c.want {
-			t.Errorf("%s\nis %s, %v\nwant %s", c.profile, got, err, c.want)
-		}
+		testkit.Holds(t, err == nil && string(got) == c.want, c.profile, "is", string(got), err, "want", c.want)
 	}
 	for _, profile := range []string{``, `[]`, `{"syscalls":{}}`,
 		`{"defaultAction":"SCMP_ACT_ERRNO","syscalls":[{"names":["clone"],"action":"SCMP_ACT_ALLOW","args":[{"index":0,"value":17,"op":"SCMP_CMP_EQ"}]}]}`,
 		`{"defaultAction":"SCMP_ACT_ERRNO","syscalls":[{"names":["clone"],"action":"SCMP_ACT_ALLOW","args":[{"index":0,"value":268435456,"valueTwo":268435456,"op":"SCMP_CMP_MASKED_EQ"}]}]}`,
 	} {
-		if got, err := noNamespaces([]byte(profile)); err == nil {
-			t.Errorf("%s is %s", profile, got)
-		}
+		got, err := noNamespaces([]byte(profile))
+		testkit.Holds(t, err != nil, profile, "is", string(got))
 	}
 }
 

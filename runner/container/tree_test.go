@@ -24,17 +24,11 @@ func TestTree(t *testing.T) {
 	}
 	testkit.NoError(t, errors.Join(root.Symlink("/etc", "sub/link"), root.Symlink(".", "self"), root.Mkdir("closed", 0o700), root.Mkdir("closed/in", 0), root.Chmod("closed", 0)))
 	got, err := measure(t.Context(), root, 1<<30, 0)
-	if err != nil || got.entries != 7 || got.bytes < 100_000 || got.bytes > 200_000 {
-		t.Errorf("%+v %v", got, err)
-	}
-	if _, err := measure(t.Context(), root, 50_000, 0); !errors.Is(err, errTree) {
-		t.Errorf("%v", err)
-	}
+	testkit.Holds(t, err == nil && got.entries == 7 && got.bytes >= 100_000 && got.bytes <= 200_000, got, err)
+	testkit.Fails(measure(t.Context(), root, 50_000, 0))(t, errTree)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := measure(ended, root, 1<<30, 0); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
+	testkit.Fails(measure(ended, root, 1<<30, 0))(t, context.Canceled)
 
 	dir := testkit.Must(root.OpenRoot("."))(t)
 	for range 400 { // a path of 8000 bytes
@@ -45,8 +39,6 @@ func TestTree(t *testing.T) {
 		dir = next
 	}
 	dir.Close()
-	if _, err := measure(t.Context(), root, 1<<30, 0); !errors.Is(err, errTree) || !strings.Contains(err.Error(), "more than 100 levels") {
-		t.Errorf("%v", err)
-	}
+	testkit.Fails(measure(t.Context(), root, 1<<30, 0))(t, errTree, "more than 100 levels")
 	testkit.Check(t, disk.RemoveTree(top))
 }

@@ -32,9 +32,8 @@ func TestLogFile(t *testing.T) {
 			}
 			for rest := all; len(rest) > 0; {
 				n := 1 + chance.IntN(min(len(rest), int(most)*3))
-				if got, err := l.Write(rest[:n]); got != n || err != nil {
-					t.Fatal(got, err)
-				}
+				got, err := l.Write(rest[:n])
+				testkit.MustHold(t, got == n && err == nil, got, err)
 				rest = rest[n:]
 			}
 			reader := testkit.Must(l.read())(t)
@@ -49,15 +48,12 @@ func TestLogFile(t *testing.T) {
 			if size > most {
 				want = string(all[:most/2]) + fmt.Sprintf("\n[%d bytes are left out here]\n", size-most) + string(all[size-(most-most/2):])
 			}
-			if string(got) != want || l.bytes() != size {
-				t.Errorf("seed %d, %d bytes in %d: %q, want %q", seed, size, most, got, want)
-			}
+			testkit.Holds(t, string(got) == want && l.bytes() == size, "seed", seed, size, "bytes in", most, string(got), "want", want)
 			if info, err := l.f.Stat(); err != nil || info.Size() > most {
 				t.Errorf("the file has %d bytes: %v", info.Size(), err)
 			}
-			if end := l.end(); !strings.HasSuffix(string(all), end) || len(end) < int(min(size, errorBytes)) {
-				t.Errorf("the end is %q", end)
-			}
+			end := l.end()
+			testkit.Holds(t, strings.HasSuffix(string(all), end) && len(end) >= int(min(size, errorBytes)), "the end is", end)
 			testkit.Check(t, l.f.Close())
 		}
 	}
@@ -71,9 +67,8 @@ func TestLogOnFullDisk(t *testing.T) {
 	}
 	l := &file{most: 100, f: full}
 	defer l.f.Close()
-	if n, err := l.Write([]byte("text")); n != 4 || err != nil {
-		t.Errorf("%d %v", n, err)
-	}
+	n, err := l.Write([]byte("text"))
+	testkit.Holds(t, n == 4 && err == nil, n, err)
 	if _, err := l.read(); err == nil || l.end() != "text" {
 		t.Errorf("%v, the end is %q", err, l.end())
 	}
@@ -128,8 +123,6 @@ func TestLive(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		if to.calls < 1 || to.calls > 2 {
-			t.Errorf("%d calls in 10 seconds", to.calls)
-		}
+		testkit.Holds(t, to.calls >= 1 && to.calls <= 2, to.calls, "calls in 10 seconds")
 	})
 }

@@ -68,23 +68,17 @@ func TestKeep(t *testing.T) {
 				if got := l.Keep(t.Context()); got != tt.address || blobs.calls != tt.calls && tt.calls > 0 {
 					t.Errorf("the address is %q after %d calls", got, blobs.calls)
 				}
-				if took := time.Since(began); took < tt.took || took > tt.took+maxPause {
-					t.Errorf("it took %v", took)
-				}
+				took := time.Since(began)
+				testkit.Holds(t, took >= tt.took && took <= tt.took+maxPause, "it took", took)
 				want := int64(0)
 				if tt.address != "" {
 					want = int64(len(tt.printed))
-					if blobs.text != tt.printed {
-						t.Errorf("%q was stored", blobs.text)
-					}
+					testkit.Equal(t, blobs.text, tt.printed, "was stored")
 				}
 				testkit.Check(t, errors.Join(l.Close(), l.Close()))
-				if printed, kept := k.Bytes(); printed != int64(len(tt.printed)) || kept != want {
-					t.Errorf("%d bytes were printed, %d kept", printed, kept)
-				}
-				if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-					t.Errorf("%v are left, %v", left, err)
-				}
+				printed, kept := k.Bytes()
+				testkit.Holds(t, printed == int64(len(tt.printed)) && kept == want, printed, "bytes were printed", kept, "kept")
+				testkit.Equal(t, len(testkit.Must(os.ReadDir(dir))(t)), 0, "are left")
 			})
 		})
 	}
@@ -99,7 +93,5 @@ func TestKeepWithoutServer(t *testing.T) {
 	if tail := l.Tail(); l.Keep(t.Context()) != "" || !strings.HasSuffix(tail, "line\nline") || len(tail) > errorBytes || l.Bytes() != 500_000 {
 		t.Errorf("%d bytes, a tail of %d", l.Bytes(), len(tail))
 	}
-	if _, err := k.Begin(t.Context(), &client.Job{}, MinBytes, "/dev/null/none"); err == nil {
-		t.Error("a log in no directory")
-	}
+	testkit.Fails(k.Begin(t.Context(), &client.Job{}, MinBytes, "/dev/null/none"))(t)
 }

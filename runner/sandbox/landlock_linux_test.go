@@ -75,9 +75,7 @@ func TestFileAccess(t *testing.T) {
 					}
 					r := run(t, s, command)
 					refused := strings.Contains(r.err, "denied") || strings.Contains(r.err, "Permission")
-					if r.OK() != access.ok || !access.ok && !refused {
-						t.Errorf("%s: %s", access.name, r)
-					}
+					testkit.Holds(t, r.OK() == access.ok && (access.ok || refused), access.name, r)
 				}
 			})
 		})
@@ -95,9 +93,8 @@ echo b > "$TMPDIR/made"; cat "$TMPDIR/made"; rm "$TMPDIR/made"
 cat /etc/passwd > /dev/null; ls / > /dev/null 2>&1 || echo no list of the root
 cat /proc/self/stat > /dev/null; readlink /proc/self/exe > /dev/null; echo c | tee /dev/stderr`)
 		c.Env = append(c.Env, "TMPDIR="+tmp)
-		if r := run(t, s, c); !r.OK() || r.out != "1\n1\nb\nno list of the root\nc\n" {
-			t.Errorf("%s", r)
-		}
+		r := run(t, s, c)
+		testkit.Holds(t, r.OK() && r.out == "1\n1\nb\nno list of the root\nc\n", r)
 	})
 	// A program that can be read, but whose directory cannot be listed.
 	withoutShared(t)
@@ -105,9 +102,8 @@ cat /proc/self/stat > /dev/null; readlink /proc/self/exe > /dev/null; echo c | t
 	program := filepath.Join(dir, "program")
 	testkit.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\ncat \"$0\" >/dev/null && ! ls "+dir+"\n"), 0o755))
 	eachKind(t, func(t *testing.T, s *Sandbox) {
-		if r := run(t, s, Command{Argv: []string{program}, Env: []string{"PATH=/bin:/usr/bin"}}); !r.OK() || r.out != "" {
-			t.Errorf("%s", r)
-		}
+		r := run(t, s, Command{Argv: []string{program}, Env: []string{"PATH=/bin:/usr/bin"}})
+		testkit.Holds(t, r.OK() && r.out == "", r)
 	})
 }
 
@@ -119,9 +115,8 @@ func TestOtherProcesses(t *testing.T) {
 		t.Run(string(k), func(t *testing.T) {
 			s := ofKind(t, k)
 			for _, script := range []string{"kill -0 " + pid, "cat /proc/" + pid + "/environ", "readlink -v /proc/" + pid + "/fd/0"} {
-				if r := run(t, s, shell(script)); r.OK() || !strings.Contains(r.err, "denied") && !strings.Contains(r.err, "not permitted") {
-					t.Errorf("%s: %s", script, r)
-				}
+				r := run(t, s, shell(script))
+				testkit.Holds(t, !r.OK() && (strings.Contains(r.err, "denied") || strings.Contains(r.err, "not permitted")), script, r)
 			}
 		})
 	}
@@ -137,9 +132,8 @@ func TestAbstractSockets(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		c := inRole(t, "abstract", name)
 		c.Access.Network = true
-		if r := run(t, s, c); r.Code != 1 || !strings.Contains(r.out, "not permitted") {
-			t.Errorf("%s", r)
-		}
+		r := run(t, s, c)
+		testkit.Holds(t, r.Code == 1 && strings.Contains(r.out, "not permitted"), r)
 	})
 }
 
@@ -152,8 +146,7 @@ func TestBare(t *testing.T) {
 		c := shell(`cat "$1/file"; for f in /etc/passwd "$1/new" /tmp /dev; do if (: > "$f" || read line < "$f" || ls "$f") 2>/dev/null; then echo "reached $f"; fi; done`, "sh", dir)
 		c.Access = Access{ReadOnly: []string{dir, "/bin", "/usr/bin"}}
 		c.Bare = true
-		if r := run(t, s, c); r.out != "given\n" {
-			t.Errorf("%s", r)
-		}
+		r := run(t, s, c)
+		testkit.Equal(t, r.out, "given\n", r)
 	})
 }

@@ -45,27 +45,20 @@ func TestNothingIsLeftOver(t *testing.T) {
 		}
 		once := func() {
 			p := testkit.Must(s.Start(Command{Argv: []string{"/bin/true"}}))(t)
-			if exit, err := p.Wait(); !exit.OK() || err != nil {
-				t.Fatal(exit, err)
-			}
+			exit, err := p.Wait()
+			testkit.MustHold(t, exit.OK() && err == nil, exit, err)
 		}
 		once()
 		fds, processes, goroutines := descriptors(t), children(t), runtime.NumGoroutine()
 		for range n {
 			once()
 		}
-		if now := descriptors(t); now != fds {
-			t.Errorf("%d descriptors, %d before", now, fds)
-		}
-		if now := children(t); now != processes {
-			t.Errorf("%d children, %d before", now, processes)
-		}
+		testkit.Equal(t, descriptors(t), fds, "descriptors", "before")
+		testkit.Equal(t, children(t), processes, "children", "before")
 		testkit.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
 		if s.tree.cgroups != nil {
 			left, err := filepath.Glob(filepath.Join(s.tree.cgroups.dir, "daybook-"+strconv.Itoa(os.Getpid())+"-*"))
-			if err != nil || len(left) > 0 {
-				t.Errorf("cgroups are left: %q %v", left, err)
-			}
+			testkit.Holds(t, err == nil && len(left) == 0, "cgroups are left", left, err)
 		}
 	})
 }

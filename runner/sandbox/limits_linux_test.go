@@ -15,24 +15,20 @@ func TestLimits(t *testing.T) {
 		c := shell(`ulimit -c; ulimit -n; ulimit -H -n; ulimit -f; ulimit -v`)
 		c.Limits = Limits{OpenFiles: 33, FileBytes: 4096}
 		// sh counts file sizes in units of 512 bytes.
-		if r := run(t, s, c); r.out != "0\n33\n33\n8\nunlimited\n" {
-			t.Errorf("%s", r)
-		}
+		r := run(t, s, c)
+		testkit.Equal(t, r.out, "0\n33\n33\n8\nunlimited\n", r)
 		c = shell(`head -c 4096 /dev/zero > "$1" && exec head -c 4097 /dev/zero > "$1"`, "sh", tmp+"/file")
 		c.Limits.FileBytes, c.Access.ReadWrite = 4096, []string{tmp}
-		if r := run(t, s, c); r.Signal != syscall.SIGXFSZ {
-			t.Errorf("%s", r)
-		}
+		r = run(t, s, c)
+		testkit.Equal(t, r.Signal, syscall.SIGXFSZ, r)
 		var before, after syscall.Rlimit
 		testkit.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before))
 		c = shell(`ulimit -H -n`)
 		c.Limits.OpenFiles = 1<<31 - 1 // more than the runner may have
-		if r := run(t, s, c); r.out != strconv.FormatUint(before.Max, 10)+"\n" {
-			t.Errorf("%d %s", before.Max, r)
-		}
-		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &after); err != nil || after != before {
-			t.Errorf("the runner's own limit is %v, %v before: %v", after, before, err)
-		}
+		r = run(t, s, c)
+		testkit.Equal(t, r.out, strconv.FormatUint(before.Max, 10)+"\n", before.Max, r)
+		err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &after)
+		testkit.Holds(t, err == nil && after == before, "the runner's own limit is", after, before, "before", err)
 	})
 }
 
@@ -48,9 +44,7 @@ func TestProcessLimit(t *testing.T) {
 	c := shell(`i=0; while [ $i -lt 200 ]; do sleep 1000 "$0" & i=$((i+1)); done; echo all`, m)
 	c.Limits.Processes = 20
 	r := run(t, s, c)
-	if r.OK() || strings.Contains(r.out, "all") || !strings.Contains(strings.ToLower(r.err), "fork") {
-		t.Errorf("%s", r)
-	}
+	testkit.Holds(t, !r.OK() && !strings.Contains(r.out, "all") && strings.Contains(strings.ToLower(r.err), "fork"), r)
 	gone(t, m)
 }
 
@@ -64,11 +58,9 @@ func TestMemoryLimit(t *testing.T) {
 	}
 	c := shell(`head -c 200000000 /dev/zero | tail > /dev/null; echo survived`) // the input is one line, so tail keeps all of it
 	c.Limits.MemoryBytes = 32 << 20
-	if r := run(t, s, c); r.Signal != syscall.SIGKILL || r.out != "" {
-		t.Errorf("%s", r)
-	}
+	r := run(t, s, c)
+	testkit.Holds(t, r.Signal == syscall.SIGKILL && r.out == "", r)
 	c.Limits.MemoryBytes = 1 << 30
-	if r := run(t, s, c); !r.OK() || r.out != "survived\n" {
-		t.Errorf("%s", r)
-	}
+	r = run(t, s, c)
+	testkit.Holds(t, r.OK() && r.out == "survived\n", r)
 }

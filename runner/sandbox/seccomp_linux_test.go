@@ -30,9 +30,8 @@ func TestNetworkAccess(t *testing.T) {
 	defer u.Close()
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		for _, role := range []string{"pair", "interfaces"} {
-			if r := run(t, s, inRole(t, role)); !r.OK() {
-				t.Errorf("%s: %s", role, r)
-			}
+			r := run(t, s, inRole(t, role))
+			testkit.Holds(t, r.OK(), role, r)
 		}
 		for _, role := range []string{"connect", "mptcp", "listen", "udp", "ring", "unix"} {
 			for _, allowed := range []bool{false, true} {

@@ -57,9 +57,8 @@ func awaitTree(t *testing.T, m string) {
 // gone fails the test if a process of a tree still runs.
 func gone(t *testing.T, m string) {
 	t.Helper()
-	if left := marked(t, m); len(left) > 0 {
-		t.Errorf("%d processes are left:\n%s", len(left), strings.Join(left, "\n"))
-	}
+	left := marked(t, m)
+	testkit.Holds(t, len(left) == 0, len(left), "processes are left", strings.Join(left, "\n"))
 }
 
 // endMarked ends the rest of a tree after a failed test.
@@ -77,9 +76,7 @@ func TestKillEndsTheTree(t *testing.T) {
 		p, m := startTree(t, s, "wait")
 		p.Kill()
 		exit, err := p.Wait()
-		if exit.Signal.String() != "killed" || exit.Status() != 137 || err != nil {
-			t.Errorf("%v, %v", exit, err)
-		}
+		testkit.Holds(t, exit.Signal.String() == "killed" && exit.Status() == 137 && err == nil, exit, err)
 		gone(t, m)
 		p.Kill() // and again
 		p.Terminate()
@@ -91,9 +88,8 @@ func TestKillEndsAStoppedTree(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		p, m := startTree(t, s, "kill -STOP $$")
 		p.Kill()
-		if exit, err := p.Wait(); exit.Status() != 137 || err != nil {
-			t.Errorf("%v, %v", exit, err)
-		}
+		exit, err := p.Wait()
+		testkit.Holds(t, exit.Status() == 137 && err == nil, exit, err)
 		gone(t, m)
 	})
 }
@@ -111,9 +107,8 @@ func TestTheTreeEndsWithItsProgram(t *testing.T) {
 		defer p.Kill()
 		awaitTree(t, m)
 		testkit.Must(out.WriteString("go on\n"))(t)
-		if exit, err := p.Wait(); exit.Code != 3 || exit.Signal != 0 || err != nil {
-			t.Errorf("%v, %v", exit, err)
-		}
+		exit, err := p.Wait()
+		testkit.Holds(t, exit.Code == 3 && exit.Signal == 0 && err == nil, exit, err)
 		gone(t, m)
 	})
 }
@@ -123,9 +118,8 @@ func TestTerminate(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		p, m := startTree(t, s, `trap 'exit 4' TERM; wait`)
 		p.Terminate()
-		if exit, err := p.Wait(); exit.Code != 4 || err != nil {
-			t.Errorf("%v, %v", exit, err)
-		}
+		exit, err := p.Wait()
+		testkit.Holds(t, exit.Code == 4 && err == nil, exit, err)
 		gone(t, m)
 	})
 }
@@ -145,13 +139,9 @@ func TestALateHandshakeEndsTheTree(t *testing.T) {
 			p.Kill()
 			p.Wait()
 		}
-		if err == nil || !strings.Contains(err.Error(), "did not answer within") {
-			t.Errorf("Start returned %v", err)
-		}
+		testkit.Failed(t, err, "did not answer within")
 		gone(t, m)
-		if after := descriptors(t); after != before {
-			t.Errorf("%d descriptors, %d before", after, before)
-		}
+		testkit.Equal(t, descriptors(t), before, "descriptors", "before")
 	})
 }
 
@@ -206,16 +196,14 @@ func runnerRole(args []string) error {
 func TestAProgramKillsTheHelper(t *testing.T) {
 	t.Run(string(namespace), func(t *testing.T) {
 		s := ofKind(t, namespace)
-		if r := run(t, s, shell("kill -9 1; kill -STOP 1; echo alive; exit 6")); r.Code != 6 || r.out != "alive\n" {
-			t.Errorf("%s", r)
-		}
+		r := run(t, s, shell("kill -9 1; kill -STOP 1; echo alive; exit 6"))
+		testkit.Holds(t, r.Code == 6 && r.out == "alive\n", r)
 	})
 	t.Run(string(control), func(t *testing.T) {
 		s, m := ofKind(t, control), mark()
 		p := testkit.Must(s.Start(shell(treeOfSeven+"kill -9 $PPID; wait", m)))(t)
-		if exit, err := p.Wait(); exit.Status() != 137 || err != nil {
-			t.Errorf("%v, %v", exit, err)
-		}
+		exit, err := p.Wait()
+		testkit.Holds(t, exit.Status() == 137 && err == nil, exit, err)
 		gone(t, m)
 	})
 }
@@ -231,9 +219,8 @@ func TestNoSandbox(t *testing.T) {
 	p := testkit.Must(s.Start(shell(`sleep 1000 "$0" & sleep 1000 "$0" & wait`, m)))(t)
 	testkit.Eventually(t, "three processes run", func() bool { return len(marked(t, m)) == 3 })
 	p.Kill()
-	if exit, err := p.Wait(); exit.Status() != 137 || err != nil {
-		t.Errorf("%v, %v", exit, err)
-	}
+	exit, err := p.Wait()
+	testkit.Holds(t, exit.Status() == 137 && err == nil, exit, err)
 	testkit.Eventually(t, "no process is left", func() bool { return len(marked(t, m)) == 0 })
 
 	p = testkit.Must(s.Start(shell(`sleep 1000 "$0" & exit 5`, m)))(t)

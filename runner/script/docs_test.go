@@ -22,9 +22,7 @@ func document(t *testing.T, name string) string {
 // TestExamplesOfHandlers: the examples in docs/reference/handlers.md return the results that the page states.
 func TestExamplesOfHandlers(t *testing.T) {
 	found := regexp.MustCompile("(?s)```\\w+\n(?://|#) lang: (\\w+)\n(.*?)```").FindAllStringSubmatch(document(t, "handlers.md"), -1)
-	if len(found) != len(handler.Langs) {
-		t.Fatalf("%d examples, not one for each language", len(found))
-	}
+	testkit.MustEqual(t, len(found), len(handler.Langs), "examples")
 	for _, example := range found {
 		t.Run(example[1], func(t *testing.T) {
 			x := newBed(t).executor("1", handler.Document{Lang: example[1], Source: example[2], ChainTypes: []string{"mail"}})
@@ -54,8 +52,6 @@ func TestExampleOfTheProtocol(t *testing.T) {
 			continue
 		}
 		got, err := c.lines.Next(1 << 20)
-		if err != nil || string(got) != text {
-			t.Fatalf("%s, %v; the document says %s", got, err, text)
-		}
+		testkit.MustHold(t, err == nil && string(got) == text, string(got), err, "the document says", text)
 	}
 }

@@ -121,9 +121,8 @@ func TestGrantsAndContexts(t *testing.T) {
 				{"1", red(), "red", 7},
 			} {
 				expect(t, run(b.local(c.id, d, c.grants), text("env COLOUR")), "ok text:"+c.want)
-				if idle, _ := b.held(); idle != c.contexts {
-					t.Errorf("after handler %d: %d contexts, want %d", n, idle, c.contexts)
-				}
+				idle, _ := b.held()
+				testkit.Equal(t, idle, c.contexts, "after handler", n, "contexts, want")
 			}
 		})
 	}
@@ -149,9 +148,8 @@ func TestWrongGrants(t *testing.T) {
 		"read_write": {Access: sandbox.Access{ReadWrite: []string{"/no/such"}}},
 	} {
 		_, err := b.Executor(Handler{ID: "1", Type: "t", Document: d, Local: &g})
-		if wrong, ok := errors.AsType[*handler.FieldError](err); !ok || wrong.Field != key || !strings.HasPrefix(wrong.Text, key+" ") {
-			t.Errorf("%s: %v", key, err)
-		}
+		wrong, ok := errors.AsType[*handler.FieldError](err)
+		testkit.Holds(t, ok && wrong.Field == key && strings.HasPrefix(wrong.Text, key+" "), key, err)
 	}
 }
 
@@ -164,9 +162,7 @@ func TestNoPath(t *testing.T) {
 	x := b.executor("1", handler.Document{Lang: handler.Shell, Source: `handle() { printf %s "$PATH" | cat; }`})
 	got := show(run(x, text("a"))[0])
 	for _, dir := range []string{"/usr/local/bin", "/usr/bin", "/bin"} {
-		if !slices.Contains(filepath.SplitList(strings.TrimPrefix(got, "ok text:")), dir) {
-			t.Errorf("%s has no %s", got, dir)
-		}
+		testkit.Holds(t, slices.Contains(filepath.SplitList(strings.TrimPrefix(got, "ok text:")), dir), got, "has no", dir)
 	}
 	for _, lang := range []string{handler.Node, handler.Python} {
 		if _, err := os.Stat("/usr/bin/" + map[string]string{handler.Node: "node", handler.Python: "python3"}[lang]); err != nil {

@@ -3,6 +3,7 @@ package script
 import (
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -74,9 +75,7 @@ func TestLeftBehind(t *testing.T) {
 						n++
 					}
 				}
-				if n != 1 {
-					t.Errorf("it ran %d times", n)
-				}
+				testkit.Equal(t, n, 1, "it ran", "times")
 			})
 		}
 	})

@@ -40,12 +40,9 @@ func TestMaxContexts(t *testing.T) {
 	for n := range 20 {
 		all.Go(func() {
 			payload := fmt.Sprint(n)
-			if s := show(run(executors[n%5], text(payload))[0]); s != "ok text:"+payload {
-				t.Errorf("job %d: %s", n, s)
-			}
-			if _, places := b.held(); places > 2 {
-				t.Errorf("%d contexts", places)
-			}
+			testkit.Equal(t, show(run(executors[n%5], text(payload))[0]), "ok text:"+payload, "job", n)
+			_, places := b.held()
+			testkit.Holds(t, places <= 2, places, "contexts")
 		})
 	}
 	all.Wait()
@@ -58,9 +55,7 @@ func TestMaxContexts(t *testing.T) {
 	for _, h := range b.contexts.State().Idle {
 		groups = append(groups, h.key.group)
 	}
-	if !slices.Equal(groups, []string{"0", "2"}) {
-		t.Errorf("the contexts of %v are kept", groups)
-	}
+	testkit.EqualSlices(t, groups, []string{"0", "2"}, "the contexts of", "are kept")
 }
 
 // TestWaitingForAContext: jobs that nobody waits for any more do not wait for a context.
@@ -110,12 +105,9 @@ func TestManyVersions(t *testing.T) {
 		x := b.executor(fmt.Sprint(n), d)
 		expect(t, run(x, text("a")), "ok text:a")
 	}
-	if idle, places := b.held(); idle != 1 || places > 2 {
-		t.Errorf("%d idle contexts, %d in all", idle, places)
-	}
-	if loaded := len(b.contexts.State().Idle[0].loaded); loaded != 10 {
-		t.Errorf("the context has %d handlers: it was not replaced when it had %d", loaded, maxHandlers)
-	}
+	idle, places := b.held()
+	testkit.Holds(t, idle == 1 && places <= 2, idle, "idle contexts", places, "in all")
+	testkit.Equal(t, len(b.contexts.State().Idle[0].loaded), 10, "the context", "handlers: it was not replaced when it had", maxHandlers)
 }
 
 func TestNothingIsLeft(t *testing.T) {
@@ -153,9 +145,7 @@ def handle(p, job):
 	return " ".join(sorted(os.environ)) + " " + str(os.environ["HOME"] == os.getcwd() == os.environ["TMPDIR"])`})
 	got := show(run(x, text("a"))[0])
 	got = strings.ReplaceAll(got, " LC_CTYPE", "") // set by Python
-	if got != "ok text:HOME LANG PATH TMPDIR True" {
-		t.Error(got)
-	}
+	testkit.Equal(t, got, "ok text:HOME LANG PATH TMPDIR True")
 }
 
 // TestScriptsCannotReachOthers: the sandbox keeps a script from everything outside its context.
@@ -190,13 +180,9 @@ func outside(t *testing.T) string {
 }
 
 func TestRefusals(t *testing.T) {
-	if _, err := NewPool(Settings{}); err == nil {
-		t.Error("a pool without a sandbox")
-	}
+	testkit.Fails(NewPool(Settings{}))(t)
 	box := testkit.Must(sandbox.New(sandbox.Off))(t)
-	if _, err := NewPool(Settings{Sandbox: box, Interpreters: map[string]string{"perl": "perl"}}); err == nil || !strings.Contains(err.Error(), "perl") {
-		t.Errorf("a pool with an unknown language: %v", err)
-	}
+	testkit.Fails(NewPool(Settings{Sandbox: box, Interpreters: map[string]string{"perl": "perl"}}))(t, "perl")
 	b := newBed(t, func(s *Settings) {
 		s.Interpreters = map[string]string{handler.PHP: "/no/such/php", handler.Node: "true"}
 	})
@@ -209,9 +195,8 @@ func TestRefusals(t *testing.T) {
 		"no interpreter":         {handler.Document{Kind: handler.Script, Lang: handler.PHP, Source: "x"}, "no php on this machine"},
 		"no working interpreter": {handler.Document{Kind: handler.Script, Lang: handler.Node, Source: "x"}, "node does not run on this machine"},
 	} {
-		if _, err := b.Executor(Handler{ID: "1", Type: "t", Document: c.d}); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := b.Executor(Handler{ID: "1", Type: "t", Document: c.d})
+		testkit.Holds(t, err != nil && strings.Contains(err.Error(), c.want), name, err)
 	}
 	if missing := b.Missing(handler.Langs); !slices.ContainsFunc(missing, func(m string) bool { return strings.Contains(m, "php") }) || b.Check(handler.PHP) == nil || b.Check(handler.Shell) != nil {
 		t.Errorf("missing: %q", missing)
@@ -245,12 +230,10 @@ func TestExposed(t *testing.T) {
 			b := newBed(t, func(s *Settings) { s.Dir = "" })
 			x := b.executor("1", handler.Document{Lang: handler.Shell, Source: echo.Source})
 			expect(t, run(x, text("a")), "ok text:a")
-			if said := b.Exposed(); (said != "") != c.exposed || c.exposed && !strings.Contains(said, c.in) {
-				t.Errorf("exposed: %q", said)
-			}
-			if missing := b.Missing([]string{handler.Shell}); (len(missing) > 0) != c.exposed {
-				t.Errorf("missing: %q", missing)
-			}
+			said := b.Exposed()
+			testkit.Holds(t, (said != "") == c.exposed && (!c.exposed || strings.Contains(said, c.in)), "exposed", said)
+			missing := b.Missing([]string{handler.Shell})
+			testkit.Equal(t, len(missing) > 0, c.exposed, "missing", missing)
 		})
 	}
 }
@@ -268,9 +251,8 @@ func TestAnInterpreterIsInstalledLater(t *testing.T) {
 		check := func(want bool, wantLooks int) {
 			t.Helper()
 			i, err := shell()
-			if found := err == nil; found != want || looks != wantLooks || found && i.path != path {
-				t.Errorf("%+v, %v after %d looks", i, err, looks)
-			}
+			found := err == nil
+			testkit.Holds(t, found == want && looks == wantLooks && (!found || i.path == path), i, err, "after", looks, "looks")
 		}
 		check(false, 1)
 		testkit.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755))
@@ -314,9 +296,8 @@ func TestAbandonedDirectories(t *testing.T) {
 	}
 	next := newBed(t, in)
 	for path, there := range map[string]bool{abandoned: false, others: true, lives.dir.path: true, next.dir.path: true} {
-		if _, err := os.Stat(path); (err == nil) != there {
-			t.Errorf("%s: %v", path, err)
-		}
+		_, err := os.Stat(path)
+		testkit.Equal(t, err == nil, there, path, err)
 	}
 	var all sync.WaitGroup
 	for range 20 {
@@ -348,8 +329,7 @@ func TestLogIsBounded(t *testing.T) {
 		left[l.Stream] = left[l.Stream] || strings.HasSuffix(l.Text, "lines were left out)")
 	}
 	for _, stream := range []string{"stdout", "stderr"} {
-		if n := streams[stream]; n < linesPerSecond || n > 40_000 || !left[stream] {
-			t.Errorf("%s: %d lines in the log, left out: %v", stream, n, left[stream])
-		}
+		n := streams[stream]
+		testkit.Holds(t, n >= linesPerSecond && n <= 40_000 && left[stream], stream, n, "lines in the log, left out", left[stream])
 	}
 }

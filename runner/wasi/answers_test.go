@@ -26,12 +26,8 @@ func TestEncodedBytes(t *testing.T) {
 	}
 	for _, text := range []string{"", "plain", all.String(), "äöü\u2028\u2029\U0001F600<&>", strings.Repeat("\x00\"", 1000)} {
 		b := testkit.Must(json.Marshal(text))(t)
-		if n := encodedBytes([]byte(text), true); n != len(b) {
-			t.Errorf("%d bytes for %.100q, want %d", n, text, len(b))
-		}
-		if n := encodedBytes([]byte(text), false); n != len(base64.StdEncoding.EncodeToString([]byte(text)))+2 {
-			t.Errorf("%d bytes of base64 for %.100q", n, text)
-		}
+		testkit.Equal(t, encodedBytes([]byte(text), true), len(b), "bytes for", text)
+		testkit.Equal(t, encodedBytes([]byte(text), false), len(base64.StdEncoding.EncodeToString([]byte(text)))+2, "bytes of base64 for", text)
 	}
 }
 
@@ -69,16 +65,11 @@ func TestReadBody(t *testing.T) {
 			}
 			held := &room{of: semaphore.NewWeighted(roomBytes)}
 			body, err := readBody(t.Context(), run, &http.Response{Body: io.NopCloser(from), ContentLength: c.known}, held)
-			if c.fails == "" && (err != nil || int64(len(body)) != c.bytes) || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
-				t.Errorf("%d bytes, %v", len(body), err)
-			}
-			if held.bytes != c.room {
-				t.Errorf("it has room of %d bytes, want %d", held.bytes, c.room)
-			}
+			testkit.Holds(t, (c.fails != "" || err == nil && int64(len(body)) == c.bytes) &&
+				(c.fails == "" || err != nil && strings.Contains(err.Error(), c.fails)), len(body), "bytes", err)
+			testkit.Equal(t, held.bytes, c.room, "it has room of", "bytes, want")
 			held.free()
-			if !held.of.TryAcquire(roomBytes) {
-				t.Error("the room was not given back")
-			}
+			testkit.Holds(t, held.of.TryAcquire(roomBytes), "the room was not given back")
 		})
 	}
 }
@@ -104,9 +95,8 @@ func TestRoom(t *testing.T) {
 	testkit.NoError(t, q.room.Acquire(t.Context(), roomBytes-1))
 	run := newClock(200*time.Millisecond, func() { t.Error("the time of the run was over") })
 	defer run.stop()
-	if a := ask(run, "/"); !strings.Contains(a.Error, "no room for this one") {
-		t.Errorf("error %q", a.Error)
-	}
+	a := ask(run, "/")
+	testkit.Holds(t, strings.Contains(a.Error, "no room for this one"), "error", a.Error)
 	run.stop()
 	run = newClock(time.Minute, func() {})
 	defer run.stop()
@@ -124,14 +114,10 @@ func TestRoom(t *testing.T) {
 			time.Sleep(time.Millisecond) // real time: until the run pauses, or has ended
 		}
 	}()
-	if a := ask(run, "/"); a.Error != "" || len(a.Body) != long {
-		t.Errorf("%d bytes, error %q", len(a.Body), a.Error)
-	}
+	a = ask(run, "/")
+	testkit.Holds(t, a.Error == "" && len(a.Body) == long, len(a.Body), "bytes, error", a.Error)
 	<-waits.Done()
-	if a := ask(run, "/control"); !strings.Contains(a.Error, "the answer has at least 18874370 bytes of JSON; the maximum is") {
-		t.Errorf("error %.200q", a.Error)
-	}
-	if !q.room.TryAcquire(roomBytes) {
-		t.Error("some room was not given back")
-	}
+	a = ask(run, "/control")
+	testkit.Holds(t, strings.Contains(a.Error, "the answer has at least 18874370 bytes of JSON; the maximum is"), "error", a.Error)
+	testkit.Holds(t, q.room.TryAcquire(roomBytes), "some room was not given back")
 }

@@ -36,9 +36,8 @@ func TestBinaryAddr(t *testing.T) {
 		t.Run(address[:7]+fmt.Sprint(len(address)), func(t *testing.T) {
 			e := f.run(x, &client.Job{Client: "c", Kind: client.WASI, BinaryAddr: address, InputAddr: f.blobs.add("c", []byte("echo\nhello"))})
 			wantOK(t, e, "hello")
-			if stored := f.blobs.get("c", e.OutputAddr); string(stored) != "hello" {
-				t.Errorf("the blob at %q is %q", e.OutputAddr, stored)
-			}
+			stored := f.blobs.get("c", e.OutputAddr)
+			testkit.Equal(t, string(stored), "hello", "the blob at", e.OutputAddr)
 		})
 	}
 	t.Run("of another client", func(t *testing.T) {
@@ -61,17 +60,14 @@ func TestBinaryAddr(t *testing.T) {
 	t.Run("no _start", func(t *testing.T) {
 		e := f.run(x, &client.Job{Client: "c", Kind: client.WASI, BinaryAddr: f.blobs.add("c", guestFile(t, "nostart"))})
 		wantOK(t, e, "")
-		if e.OutputAddr != addresses(nil)[0] {
-			t.Errorf("the output is at %q", e.OutputAddr)
-		}
+		testkit.Equal(t, e.OutputAddr, addresses(nil)[0], "the output is at")
 	})
 	t.Run("fails", func(t *testing.T) {
 		before := len(f.blobs.blobs["c"])
 		e := f.run(x, &client.Job{Client: "c", Kind: client.WASI, BinaryAddr: addresses(binary)[0], InputAddr: f.blobs.add("c", []byte("exit 1"))})
 		wantEnd(t, e, "error", "Goodbye, world!")
-		if n := len(f.blobs.blobs["c"]); n != before+1 {
-			t.Errorf("%d blobs were stored, want only the input", n-before)
-		}
+		n := len(f.blobs.blobs["c"])
+		testkit.Equal(t, n, before+1, n-before, "blobs were stored")
 	})
 }
 
@@ -170,12 +166,10 @@ func TestStreams(t *testing.T) {
 		t.Errorf("the run ended with %s, want the address %s", show(e), want)
 	}
 	const most = 40 << 20 // less than half of the bytes passed on
-	if more := resident() - ours; more > most && !testkit.Race {
-		t.Errorf("the runner has %d bytes more than before", more)
-	}
-	if more := f.resident() - theirs; more > most {
-		t.Errorf("the process of the guest has %d bytes more than before", more)
-	}
+	more := resident() - ours
+	testkit.Holds(t, more <= most || testkit.Race, "the runner has", more, "bytes more than before")
+	more = f.resident() - theirs
+	testkit.Holds(t, more <= most, "the process of the guest has", more, "bytes more than before")
 }
 
 func addressOfZeros(n int64) string {
@@ -229,9 +223,7 @@ func TestDamagedCache(t *testing.T) {
 	wantOK(t, f.run(f.executor(Handler{}), j), "HELLO")
 	f.Close()
 	files := cacheFiles(t, dir)
-	if len(files) < 3 {
-		t.Fatalf("the cache has only the files %v", files)
-	}
+	testkit.MustHold(t, len(files) >= 3, "the cache has only the files", files)
 	damages := map[string]func(t *testing.T, path string){
 		"removed":   func(t *testing.T, path string) { testkit.NoError(t, os.Remove(path)) },
 		"empty":     func(t *testing.T, path string) { testkit.NoError(t, os.Truncate(path, 0)) },
@@ -305,9 +297,7 @@ func TestCacheIsBounded(t *testing.T) {
 	for _, path := range cacheFiles(t, dir) {
 		sum += size(t, filepath.Join(dir, path))
 	}
-	if sum > 100_000 {
-		t.Errorf("the cache has %d bytes", sum)
-	}
+	testkit.Holds(t, sum <= 100_000, "the cache has", sum, "bytes")
 	wantOK(t, f.text(f.handler("kit", handler.Options{}), "echo\nstill"), "still")
 }
 
@@ -319,9 +309,7 @@ func TestAccess(t *testing.T) {
 	for range 3 {
 		wantOK(t, f.run(x, &client.Job{Client: "c", BinaryAddr: binary}), "")
 	}
-	if f.blobs.gets != 1 {
-		t.Errorf("the blob was opened %d times, want once", f.blobs.gets)
-	}
+	testkit.Equal(t, f.blobs.gets, 1, "the blob was opened", "times")
 	wantEnd(t, f.run(x, &client.Job{Client: "d", BinaryAddr: binary}), "failed", "there is no blob")
 	f.blobs.fail = func(context.Context, string) (io.ReadCloser, error) { return nil, client.ErrUnavailable }
 	if e := f.run(x, &client.Job{Client: "d", BinaryAddr: binary}); !e.Unget {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestClock: a paused clock does not count, and cannot be paused for ever.
@@ -35,12 +37,8 @@ func TestClock(t *testing.T) {
 				run := newClock(timeout, func() { ended.Store(int64(time.Since(began))) })
 				c.use(run)
 				time.Sleep(time.Minute)
-				if got := time.Duration(ended.Load()); got != c.ends {
-					t.Errorf("it ended after %v, want %v", got, c.ends)
-				}
-				if run.stop() == (c.ends > 0) {
-					t.Error("stop reports the opposite")
-				}
+				testkit.Equal(t, time.Duration(ended.Load()), c.ends, "it ended after")
+				testkit.Holds(t, run.stop() != (c.ends > 0), "stop reports the opposite")
 			})
 		})
 	}
@@ -48,9 +46,7 @@ func TestClock(t *testing.T) {
 		run := newClock(timeout, func() {})
 		defer run.stop()
 		for _, want := range []time.Duration{timeout, 6 * time.Second, 2 * time.Second, 0} {
-			if got := run.pause(); got != want {
-				t.Errorf("it may be paused for %v, want %v", got, want)
-			}
+			testkit.Equal(t, run.pause(), want, "it may be paused for")
 			time.Sleep(4 * time.Second)
 			run.resume()
 		}

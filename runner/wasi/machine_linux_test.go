@@ -31,9 +31,8 @@ func TestNoMemoryOfTheMachine(t *testing.T) {
 		t.Errorf("the run ended with %s, want unget", show(e))
 	}
 	wantOK(t, f.text(x, "echo\nb"), "b")
-	if s := f.Stats(); s.Runs["machine"] != 1 || s.Kills["machine"] != 1 || s.Runs["ok"] != 2 {
-		t.Errorf("runs %v, kills %v", s.Runs, s.Kills)
-	}
+	s := f.Stats()
+	testkit.Holds(t, s.Runs["machine"] == 1 && s.Kills["machine"] == 1 && s.Runs["ok"] == 2, "runs", s.Runs, "kills", s.Kills)
 }
 
 // TestNoDescriptors: if a guest's process gets no file descriptor for /proc or for the input, the job goes back to its
@@ -56,9 +55,7 @@ func TestNoDescriptors(t *testing.T) {
 				t.Errorf("the run ended with %s, want unget", show(e))
 			}
 			wantOK(t, f.text(c.x, c.payload), strings.ToUpper(c.payload))
-			if n := f.Stats().Kills["machine"]; n != int64(i+1) {
-				t.Errorf("%d processes were ended because of the machine, want %d", n, i+1)
-			}
+			testkit.Equal(t, f.Stats().Kills["machine"], int64(i+1), "processes were ended because of the machine, want", i+1)
 		})
 	}
 }
@@ -81,9 +78,8 @@ func TestDescriptorsAreClosed(t *testing.T) {
 			t.Fatal(show(e))
 		}
 	}
-	if after := open(); after > before {
-		t.Errorf("%d files are open after 60 runs, and %d before", after, before)
-	}
+	after := open()
+	testkit.Holds(t, after <= before, after, "files are open after 60 runs, and", before, "before")
 }
 
 // innermost returns the process of the guest, which may be a descendant of the process that the sandbox started.

@@ -70,9 +70,8 @@ func TestLongOutput(t *testing.T) {
 	if e := f.text(kit, fmt.Sprintf("write %d", n)); !e.Unget || f.Stats().Returned != 1 {
 		t.Errorf("the run ended with %s, want unget", show(e))
 	}
-	if left := cacheFiles(t, filepath.Join(dir, temporary)); len(left) > 0 {
-		t.Errorf("left over: %q", left)
-	}
+	left := cacheFiles(t, filepath.Join(dir, temporary))
+	testkit.Holds(t, len(left) == 0, "left over", left)
 }
 
 // TestFullDisk: an output that alone fills the disk is an error of the run. If the disk was full for another reason, the
@@ -115,9 +114,7 @@ func TestPauses(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	f.giveBack(ended, "1", client.ErrUnavailable)
-	if f.returned["1"] != mostPause {
-		t.Errorf("the longest pause is %v", f.returned["1"])
-	}
+	testkit.Equal(t, f.returned["1"], mostPause, "the longest pause")
 	f.blobs.broken = nil
 	if e := f.text(kit, "write 2000"); e.Code != "ok" || len(f.returned) != 0 {
 		t.Errorf("%s, pauses %v", show(e), f.returned)
@@ -125,7 +122,6 @@ func TestPauses(t *testing.T) {
 	for i := range maxReturned + 10 {
 		f.giveBack(ended, fmt.Sprint(i), client.ErrUnavailable)
 	}
-	if n := len(f.returned); n > maxReturned {
-		t.Errorf("%d jobs are remembered", n)
-	}
+	n := len(f.returned)
+	testkit.Holds(t, n <= maxReturned, n, "jobs are remembered")
 }

@@ -1,7 +1,6 @@
 package wasi
 
 import (
-	"bytes"
 	"context"
 	"os/exec"
 	"path/filepath"
@@ -29,9 +28,7 @@ func TestOutcomes(t *testing.T) {
 	t.Run("bytes", func(t *testing.T) {
 		e := f.text(kit, "echo\n\xff\x00")
 		wantOK(t, e, "\xff\x00")
-		if e.OutputKind != client.Bytes {
-			t.Errorf("the output is %s", e.OutputKind)
-		}
+		testkit.Equal(t, e.OutputKind, client.Bytes, "the output")
 	})
 	t.Run("payload longer than a part", func(t *testing.T) {
 		text := strings.Repeat("0123456789abcdef", 15_000)
@@ -68,9 +65,8 @@ func TestOutcomes(t *testing.T) {
 		if len(words) != 2 || words[1] != "random" || words[0] < time.Unix(before, 0).Format("0") {
 			t.Fatal(show(e))
 		}
-		if at, err := time.Parse("2006", "2020"); err != nil || words[0] < "1577836800" || at.Unix() != 1577836800 {
-			t.Errorf("the clock of the guest is %s", words[0])
-		}
+		at := testkit.Must(time.Parse("2006", "2020"))(t)
+		testkit.Holds(t, words[0] >= "1577836800" && at.Unix() == 1577836800, "the clock of the guest is", words[0])
 	})
 	t.Run("no _start", func(t *testing.T) { wantOK(t, f.text(f.handler("nostart", handler.Options{}), "x"), "") })
 	t.Run("memory.grow fails", func(t *testing.T) {
@@ -133,9 +129,8 @@ func TestEnded(t *testing.T) {
 			began := time.Now()
 			e := f.run(kit, j)
 			wantEnd(t, e, "error", c.text)
-			if took := time.Since(began); took < 300*time.Millisecond {
-				t.Errorf("it took %v", took)
-			}
+			took := time.Since(began)
+			testkit.Holds(t, took >= 300*time.Millisecond, "it took", took)
 			wantOK(t, f.text(patient, "echo\nafter"), "after")
 		})
 	}
@@ -180,17 +175,15 @@ func TestProcessesAreUsedAgain(t *testing.T) {
 	wantOK(t, f.text(kit, "echo\na"), "a")
 	first := f.processes.State().Idle[0]
 	wantOK(t, f.text(tiny, "b"), "B")
-	if idle := f.processes.State().Idle; len(idle) != 1 || idle[0] != first {
-		t.Errorf("the second run had another process")
-	}
+	idle := f.processes.State().Idle
+	testkit.Holds(t, len(idle) == 1 && idle[0] == first, "the second run had another process")
 	first.process.Kill()
 	<-first.ended
 	wantOK(t, f.text(kit, "echo\nc"), "c")
 	large := f.handler("kit", handler.Options{TimeoutMs: 10_000, MemoryBytes: 1 << 30}) // needs another process, and only one may run
 	wantOK(t, f.text(large, "echo\nd"), "d")
-	if idle := f.processes.State().Idle; len(idle) != 1 || idle[0].class != 1<<30 {
-		t.Errorf("there are %d idle processes", len(idle))
-	}
+	idle = f.processes.State().Idle
+	testkit.Holds(t, len(idle) == 1 && idle[0].class == 1<<30, "there are", len(idle), "idle processes")
 }
 
 // TestGrowingTables: a guest that grows its tables without end is stopped, with or without a cgroup.
@@ -220,17 +213,11 @@ func TestGoGuest(t *testing.T) {
 func TestTextModules(t *testing.T) {
 	testkit.Need(t, "wat2wasm") // of the package wabt
 	texts, err := filepath.Glob("testdata/*.wat")
-	if err != nil || len(texts) == 0 {
-		t.Fatal(texts, err)
-	}
+	testkit.MustHold(t, err == nil && len(texts) != 0, texts, err)
 	for _, path := range texts {
 		name := strings.TrimSuffix(filepath.Base(path), ".wat")
 		assembled, err := exec.Command("wat2wasm", "--enable-all", path, "--output=-").Output()
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		if !bytes.Equal(assembled, guestFile(t, name)) {
-			t.Errorf("%s is not the module of its text", name)
-		}
+		testkit.NoError(t, err, path)
+		testkit.EqualSlices(t, assembled, guestFile(t, name), name)
 	}
 }

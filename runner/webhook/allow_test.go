@@ -16,22 +16,16 @@ func TestAllow(t *testing.T) {
 		"127.0.0.2:8080": false, "[::1]:80": true, "[::1]:81": false, "192.168.1.2:5": true, "192.168.1.3:5": false, "[fd12::1]:5": true, "10.9.9.9:80": true,
 		"[64:ff9b::7f00:1]:80": true, "[fe80::1%eth0]:80": false,
 	} {
-		if got := a.address(netip.MustParseAddrPort(text)); got != want {
-			t.Errorf("%s is allowed: %v", text, got)
-		}
+		testkit.Equal(t, a.address(netip.MustParseAddrPort(text)), want, text, "is allowed")
 	}
 	for text, want := range map[string]bool{
 		"hooks.internal 80": true, "HOOKS.internal. 443": true, "a.hooks.internal 80": false, "localhost 9000": true, "localhost 9001": false, "my_host 1": true, "127.0.0.1 8080": false,
 	} {
 		host, port, _ := strings.Cut(text, " ")
-		if got := a.name(host, port); got != want {
-			t.Errorf("%s is allowed: %v", text, got)
-		}
+		testkit.Equal(t, a.name(host, port), want, text, "is allowed")
 	}
 	var none *Allow
-	if none.name("a", "80") || none.address(netip.MustParseAddrPort("127.0.0.1:80")) {
-		t.Error("an empty list allows something")
-	}
+	testkit.Holds(t, !none.name("a", "80") && !none.address(netip.MustParseAddrPort("127.0.0.1:80")), "an empty list allows something")
 	for _, bad := range []string{"", ".", "10.0.0.1/8", "10.0.0.0/33", "::ffff:10.0.0.0/104", "http://a", "a:b", "a:0", "a:65536", "a:-1", "a:+1", "*", "*.example.com", "a b", "ä.example", "127.1", "0x7f.1", "127.0.0.0x1", "a..b", ":80", "10.0.0.256", strings.Repeat("a", 254)} {
 		if _, err := ParseAllow([]string{"localhost", bad}); err == nil {
 			t.Errorf("%q is accepted", bad)

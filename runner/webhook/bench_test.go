@@ -61,9 +61,8 @@ func benchmark(b *testing.B, to string, batch bool, size int) {
 				}
 				e.Run(tasks)
 			}
-			if n := failed.Load(); n > 0 {
-				b.Errorf("%d runs failed", n)
-			}
+			n := failed.Load()
+			testkit.Holds(b, n <= 0, n, "runs failed")
 		})
 	}
 	b.ReportAllocs()

@@ -74,9 +74,8 @@ func TestBrokenAnswers(t *testing.T) {
 				if strings.HasPrefix(c.single, "the body") {
 					code = "failed"
 				}
-				if end.Code != code || !begins(end.Error, c.single) || len(end.Error) > errorBodyBytes+100 {
-					t.Errorf("single: %s %.300s, not %s", end.Code, end.Error, c.single)
-				}
+				testkit.Holds(t, end.Code == code && begins(end.Error, c.single) && len(end.Error) <= errorBodyBytes+100,
+					"single", end.Code, end.Error, "not", c.single)
 				if c.batch == "" {
 					return
 				}
@@ -86,14 +85,10 @@ func TestBrokenAnswers(t *testing.T) {
 					if i == 0 && end.Code == "ok" {
 						continue // its whole line arrived
 					}
-					if end.Code != "error" || !begins(end.Error, c.batch) {
-						t.Errorf("batch, task %d: %s %.300s, not %s", i, end.Code, end.Error, c.batch)
-					}
+					testkit.Holds(t, end.Code == "error" && begins(end.Error, c.batch), "batch, task", i, end.Code, end.Error, "not", c.batch)
 				}
 				arrived := strings.Contains(name, "body") || strings.Contains(name, "chunk")
-				if got := list[0].Code == "ok"; got != arrived {
-					t.Errorf("batch: the first task has its answer: %v", got)
-				}
+				testkit.Equal(t, list[0].Code == "ok", arrived, "batch: the first task has its answer")
 			})
 		})
 	}

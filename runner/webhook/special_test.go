@@ -3,6 +3,8 @@ package webhook
 import (
 	"net/netip"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestSpecial(t *testing.T) {
@@ -16,18 +18,14 @@ func TestSpecial(t *testing.T) {
 		"2002:7f00:1::", "2002:808:808::1", "2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:10::1", "2001:db8::1", "3fff::1", "5f00::1",
 		"100::1", "4000::1", "2001:4860:4860::8888%eth0",
 	} {
-		if special(netip.MustParseAddr(text)) == "" {
-			t.Errorf("%s is public", text)
-		}
+		testkit.Holds(t, special(netip.MustParseAddr(text)) != "", text, "is public")
 	}
 	for _, text := range []string{
 		"1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.0", "168.63.129.15", "169.253.255.255",
 		"169.255.0.0", "172.15.255.255", "172.32.0.0", "192.0.1.0", "192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0", "223.255.255.255",
 		"::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2001:4860:4860::8888", "2606:4700:4700::1111", "2a00:1450:4001::1", "2001:200::1",
 	} {
-		if what := special(netip.MustParseAddr(text)); what != "" {
-			t.Errorf("%s is %s", text, what)
-		}
+		testkit.Equal(t, special(netip.MustParseAddr(text)), "", text)
 	}
 }
 
@@ -51,8 +49,6 @@ func FuzzSpecial(f *testing.F) {
 		v4 := ip.As4()
 		mapped := netip.AddrFrom16(ip.As16())
 		translated := netip.AddrFrom16([16]byte{0, 0x64, 0xff, 0x9b, 12: v4[0], v4[1], v4[2], v4[3]})
-		if (special(mapped) == "") != public || (special(translated) == "") != public {
-			t.Errorf("%s, %s and %s differ", ip, mapped, translated)
-		}
+		testkit.Holds(t, (special(mapped) == "") == public && (special(translated) == "") == public, ip, mapped, "and", translated, "differ")
 	})
 }

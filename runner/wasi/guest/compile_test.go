@@ -26,23 +26,19 @@ func TestOfMachine(t *testing.T) {
 		{errors.New("the export compilationcache: error mmapping " + syscall.ENOMEM.Error()), false},
 		{errors.New(syscall.ENOMEM.Error()), false},
 	} {
-		if got := ofMachine(c.err); got != c.machine {
-			t.Errorf("%v: %v, want %v", c.err, got, c.machine)
-		}
+		testkit.Equal(t, ofMachine(c.err), c.machine, c.err)
 	}
 }
 
 // TestCompileErrors: a wrong path is not taken for an error of the machine.
 func TestCompileErrors(t *testing.T) {
 	dir := t.TempDir()
-	if err := compile(filepath.Join(dir, "none.wasm"), dir); err == nil || errors.Is(err, errMachine) {
-		t.Errorf("no module: %v", err)
-	}
+	err := compile(filepath.Join(dir, "none.wasm"), dir)
+	testkit.Holds(t, err != nil && !errors.Is(err, errMachine), "no module", err)
 	file := []byte("\x00asm\x01\x00\x00\x00")
 	sum := sha256.Sum256(file)
 	path := filepath.Join(dir, hex.EncodeToString(sum[:])+Suffix)
 	testkit.NoError(t, os.WriteFile(path, file, 0o600))
-	if err := compile(path, filepath.Join(path, "below a file")); err == nil || errors.Is(err, errMachine) {
-		t.Errorf("no directory: %v", err)
-	}
+	err = compile(path, filepath.Join(path, "below a file"))
+	testkit.Holds(t, err != nil && !errors.Is(err, errMachine), "no directory", err)
 }

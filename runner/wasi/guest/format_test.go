@@ -28,18 +28,13 @@ func TestNotModule(t *testing.T) {
 		{"hello, world", `it begins with "hello, w" instead of "\x00asm"`},
 		{"\xff", `it begins with "\xff"`},
 	} {
-		if text := notModule([]byte(c.file)); !strings.Contains(text, c.text) {
-			t.Errorf("%.20q: %q, want a text with %q", c.file, text, c.text)
-		}
+		text := notModule([]byte(c.file))
+		testkit.Holds(t, strings.Contains(text, c.text), c.file, text, "want a text with", c.text)
 	}
 	modules, err := filepath.Glob("../testdata/*.wasm")
-	if err != nil || len(modules) == 0 {
-		t.Fatal(modules, err)
-	}
+	testkit.MustHold(t, err == nil && len(modules) != 0, modules, err)
 	for _, path := range modules {
 		file := testkit.Must(os.ReadFile(path))(t)
-		if text := notModule(file); text != "" {
-			t.Errorf("%s: %s", path, text)
-		}
+		testkit.Equal(t, notModule(file), "", path)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 func TestResult(t *testing.T) {
@@ -14,24 +16,20 @@ func TestResult(t *testing.T) {
 		{End: Exit, Code: 1<<32 - 1, Text: "text", Stderr: []byte("stderr"), Output: []byte("output\x00\xff")},
 	} {
 		var got Result
-		if err := got.Decode(r.Append(nil)); err != nil || !reflect.DeepEqual(got, r) {
-			t.Errorf("%v: decoded %v, %v", r, got, err)
-		}
+		err := got.Decode(r.Append(nil))
+		testkit.Holds(t, err == nil && reflect.DeepEqual(got, r), r, "decoded", got, err)
 	}
 	long := Result{End: Trap, Text: strings.Repeat("x", 2*maxTextBytes)}
 	var got Result
-	if err := got.Decode(long.Append(nil)); err != nil || len(got.Text) != maxTextBytes {
-		t.Errorf("a text of %d bytes, %v", len(got.Text), err)
-	}
+	err := got.Decode(long.Append(nil))
+	testkit.Holds(t, err == nil && len(got.Text) == maxTextBytes, "a text of", len(got.Text), "bytes", err)
 }
 
 func FuzzResult(f *testing.F) {
 	f.Add((&Result{End: Exit, Code: 1, Text: "text", Stderr: []byte("stderr"), Output: []byte("output")}).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r Result
-		if r.Decode(b) == nil && len(r.Text) <= maxTextBytes && !bytes.Equal(r.Append(nil), b) {
-			t.Errorf("%v has another encoding than %q", r, b)
-		}
+		testkit.Holds(t, r.Decode(b) != nil || len(r.Text) > maxTextBytes || bytes.Equal(r.Append(nil), b), r, "has another encoding than", string(b))
 	})
 }
 
@@ -42,9 +40,7 @@ func FuzzReader(f *testing.F) {
 		for {
 			frame, err := r.Next()
 			if err != nil {
-				if err == io.EOF && n != len(b) {
-					t.Errorf("%d of %d bytes were frames", n, len(b))
-				}
+				testkit.Holds(t, err != io.EOF || n == len(b), n, "of", len(b), "bytes were frames")
 				return
 			}
 			again := AppendFrame(nil, frame.Kind, frame.Run, frame.Content)
@@ -62,23 +58,17 @@ func TestMemory(t *testing.T) {
 	a := &account{pages: &p, limit: 3 << 16}
 	first, second := a.Allocate(0, 4<<30), a.Allocate(0, 4<<30)
 	b := first.Reallocate(1 << 16)
-	if len(b) != 1<<16 {
-		t.Fatalf("%d bytes", len(b))
-	}
+	testkit.MustEqual(t, len(b), 1<<16, "bytes")
 	b[0] = 1
 	if b = first.Reallocate(2 << 16); len(b) != 2<<16 || b[0] != 1 {
 		t.Fatalf("%d bytes, the first is %d", len(b), b[0])
 	}
-	if second.Reallocate(1<<16) == nil || second.Reallocate(2<<16) != nil || first.Reallocate(3<<16) != nil || !a.refused {
-		t.Error("the limit does not hold")
-	}
+	testkit.Holds(t, second.Reallocate(1<<16) != nil && second.Reallocate(2<<16) == nil &&
+		first.Reallocate(3<<16) == nil && a.refused, "the limit does not hold")
 	a.free()
-	if a.used != 0 {
-		t.Errorf("%d bytes are left", a.used)
-	}
+	testkit.Equal(t, a.used, 0, "bytes are left")
 	next := &account{pages: &p, limit: 3 << 16}
-	if b := next.Allocate(0, 4<<30).Reallocate(3 << 16); len(b) != 3<<16 || b[0] != 0 {
-		t.Error("the next run finds what the last one wrote")
-	}
+	b = next.Allocate(0, 4<<30).Reallocate(3 << 16)
+	testkit.Holds(t, len(b) == 3<<16 && b[0] == 0, "the next run finds what the last one wrote")
 	next.free()
 }
