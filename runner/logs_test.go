@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -84,4 +85,30 @@ func TestLogs(t *testing.T) {
 		testkit.Holds(t, err != nil && strings.Contains(err.Error(), "log_bytes must be 0 "), typ, err)
 		set.Program.Frames, set.Program.LogBytes = "", 0
 	}
+}
+
+// TestMetricsAreDocumented: docs/reference/runners.md lists exactly the metrics of a runner.
+func TestMetricsAreDocumented(t *testing.T) {
+	text := testkit.Must(os.ReadFile("../docs/reference/runners.md"))(t)
+	name := regexp.MustCompile("[`\"](daybook_runner_[a-z_]+)")
+	documented := map[string]bool{}
+	for _, m := range name.FindAllStringSubmatch(string(text), -1) {
+		documented[m[1]] = true
+	}
+	files := testkit.Must(filepath.Glob("*.go"))(t)
+	made := map[string]bool{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		source := testkit.Must(os.ReadFile(file))(t)
+		for _, m := range name.FindAllStringSubmatch(string(source), -1) {
+			made[m[1]] = true
+			testkit.Holds(t, documented[m[1]], "docs/reference/runners.md lacks", m[1])
+		}
+	}
+	for name := range documented {
+		testkit.Holds(t, made[name], "docs/reference/runners.md has", name, "which a runner has not")
+	}
+	testkit.Holds(t, len(made) >= 15, "only", len(made), "metrics were found")
 }

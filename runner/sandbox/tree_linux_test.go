@@ -1,12 +1,16 @@
 package sandbox
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -228,4 +232,103 @@ func TestNoSandbox(t *testing.T) {
 		t.Errorf("%v, %v: Wait waits for the rest of the group", exit, err)
 	}
 	testkit.Eventually(t, "no process is left", func() bool { return len(marked(t, m)) == 0 })
+}
+
+// descriptors returns the number of this process's open descriptors.
+func descriptors(t testing.TB) int {
+	t.Helper()
+	runtime.GC()
+	entries := testkit.Must(os.ReadDir("/proc/self/fd"))(t)
+	return len(entries)
+}
+
+// children returns the number of this process's children, including those that have ended and were not reaped.
+func children(t testing.TB) (n int) {
+	t.Helper()
+	files := testkit.Must(filepath.Glob("/proc/[0-9]*/stat"))(t)
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(line[strings.LastIndexByte(string(line), ')')+1:]))
+		if fields[1] == strconv.Itoa(os.Getpid()) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestNothingIsLeftOver starts many processes: 2,000 in the best kind, and fewer in the other kinds and in short tests.
+func TestNothingIsLeftOver(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		n := 2000
+		if testing.Short() || testkit.Race || s.tree.kind != namespace {
+			n = 500
+		}
+		once := func() {
+			p := testkit.Must(s.Start(Command{Argv: []string{"/bin/true"}}))(t)
+			exit, err := p.Wait()
+			testkit.MustHold(t, exit.OK() && err == nil, exit, err)
+		}
+		once()
+		fds, processes, goroutines := descriptors(t), children(t), runtime.NumGoroutine()
+		for range n {
+			once()
+		}
+		testkit.Equal(t, descriptors(t), fds, "descriptors", "before")
+		testkit.Equal(t, children(t), processes, "children", "before")
+		testkit.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
+		if s.tree.cgroups != nil {
+			left, err := filepath.Glob(filepath.Join(s.tree.cgroups.dir, "daybook-"+strconv.Itoa(os.Getpid())+"-*"))
+			testkit.Holds(t, err == nil && len(left) == 0, "cgroups are left", left, err)
+		}
+	})
+}
+
+// TestHelperIsKilledAtOnce: if the helper is killed before the program runs, Start notices immediately and does not
+// wait for its time-out.
+func TestHelperIsKilledAtOnce(t *testing.T) {
+	if files, err := filepath.Glob("/proc/self/task/*/children"); err != nil || len(files) == 0 {
+		t.Skip("the kernel does not list the children of a thread")
+	}
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var killer sync.WaitGroup
+		killer.Go(func() {
+			for ctx.Err() == nil {
+				killHelpers()
+			}
+		})
+		defer killer.Wait()
+		defer cancel()
+		refused := 0
+		for tries := 0; refused < 5; tries++ {
+			if tries == 500 {
+				t.Skipf("undecided: of %d helpers, %d were killed before their programs ran", tries, refused)
+			}
+			p, err := s.Start(shell("sleep 1000"))
+			if err == nil {
+				p.Kill()
+				p.Wait()
+				continue
+			}
+			refused++
+			testkit.MustHold(t, !strings.Contains(err.Error(), "did not answer within"), "Start did not notice that its helper was killed", err)
+		}
+	})
+}
+
+// killHelpers kills the helpers that are children of this process.
+func killHelpers() {
+	files, _ := filepath.Glob("/proc/self/task/*/children")
+	for _, file := range files {
+		children, _ := os.ReadFile(file) // the thread may have ended
+		for _, child := range strings.Fields(string(children)) {
+			arguments, _ := os.ReadFile(filepath.Join("/proc", child, "cmdline"))
+			if pid, err := strconv.Atoi(child); err == nil && strings.HasPrefix(string(arguments), "daybook-sandbox\x00") {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
 }

@@ -2,9 +2,16 @@ package guest
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/daybookq/daybook/internal/testkit"
@@ -71,4 +78,64 @@ func TestMemory(t *testing.T) {
 	b = next.Allocate(0, 4<<30).Reallocate(3 << 16)
 	testkit.Holds(t, len(b) == 3<<16 && b[0] == 0, "the next run finds what the last one wrote")
 	next.free()
+}
+
+// TestNotModule: the text names the format of a file that is not a module.
+func TestNotModule(t *testing.T) {
+	self := testkit.Must(os.Executable())(t)
+	program := testkit.Must(os.ReadFile(self))(t)
+	for _, c := range []struct{ file, text string }{
+		{"", "the file is empty"},
+		{"\x00as", "the file ends after 3 bytes"},
+		{"\x00asm\x01\x00\x00", "the file ends after 7 bytes"},
+		{"\x00asm\x0d\x00\x01\x00", "component of WebAssembly"},
+		{"\x00asm\x02\x00\x00\x00", "version 2 and layer 0"},
+		{"\x00asm\x01\x00\x02\x00", "version 1 and layer 2"},
+		{string(program), "a program or library for"},
+		{"#!/bin/sh\nexit\n", "a script"},
+		{"\x1f\x8b\x08", "gzip"},
+		{"(module)", "the text form of WebAssembly"},
+		{"<!DOCTYPE html>", "HTML"},
+		{"hello, world", `it begins with "hello, w" instead of "\x00asm"`},
+		{"\xff", `it begins with "\xff"`},
+	} {
+		text := notModule([]byte(c.file))
+		testkit.Holds(t, strings.Contains(text, c.text), c.file, text, "want a text with", c.text)
+	}
+	modules, err := filepath.Glob("../testdata/*.wasm")
+	testkit.MustHold(t, err == nil && len(modules) != 0, modules, err)
+	for _, path := range modules {
+		file := testkit.Must(os.ReadFile(path))(t)
+		testkit.Equal(t, notModule(file), "", path)
+	}
+}
+
+// TestOfMachine: ofMachine recognizes errors of the machine, but not a module's names, which errors quote.
+func TestOfMachine(t *testing.T) {
+	for _, c := range []struct {
+		err     error
+		machine bool
+	}{
+		{&os.PathError{Op: "write", Path: "a", Err: syscall.ENOSPC}, true},
+		{fmt.Errorf("compile: %w", syscall.ENOMEM), true},
+		{errors.New("compilationcache: error mmapping executable (len=100): " + syscall.ENOMEM.Error()), true},
+		{&os.PathError{Op: "write", Path: "a", Err: syscall.EFBIG}, false},
+		{errors.New("the export compilationcache: error mmapping " + syscall.ENOMEM.Error()), false},
+		{errors.New(syscall.ENOMEM.Error()), false},
+	} {
+		testkit.Equal(t, ofMachine(c.err), c.machine, c.err)
+	}
+}
+
+// TestCompileErrors: a wrong path is not taken for an error of the machine.
+func TestCompileErrors(t *testing.T) {
+	dir := t.TempDir()
+	err := compile(filepath.Join(dir, "none.wasm"), dir)
+	testkit.Holds(t, err != nil && !errors.Is(err, errMachine), "no module", err)
+	file := []byte("\x00asm\x01\x00\x00\x00")
+	sum := sha256.Sum256(file)
+	path := filepath.Join(dir, hex.EncodeToString(sum[:])+Suffix)
+	testkit.NoError(t, os.WriteFile(path, file, 0o600))
+	err = compile(path, filepath.Join(path, "below a file"))
+	testkit.Holds(t, err != nil && !errors.Is(err, errMachine), "no directory", err)
 }
