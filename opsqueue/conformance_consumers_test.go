@@ -178,8 +178,9 @@ func TestExpiry(t *testing.T) {
 	start := time.Now()
 	chunk := h.reserveOne(first).Chunk.ChunkID
 	testkit.MustEqual(t, h.reserveOne(second).Chunk.ChunkID, chunk)
-	took := time.Since(start)
-	testkit.Holds(t, took >= h.config.ReservationExpiration, "the reservation expired after", took)
+	if took := time.Since(start); took < h.config.ReservationExpiration {
+		t.Errorf("the reservation expired after %s", took)
+	}
 	testkit.Eventually(h.t, "the holder is notified", func() bool { return first.Expired() > 0 })
 	h.must(first.Complete(h.ctx, chunk, nil))
 	h.waitFor(id, "Completed")
@@ -272,8 +273,9 @@ func TestHeartbeat(t *testing.T) {
 	start := time.Now() // from here on, nothing reads the first consumer's socket, so it answers no ping
 	c := h.consumer()
 	testkit.MustEqual(t, h.reserveOne(c).Chunk.SubmissionID, id)
-	took := time.Since(start)
-	testkit.Holds(t, took >= 3*h.config.HeartbeatInterval/2, "the silent peer was dropped after", took)
+	if took := time.Since(start); took < 3*h.config.HeartbeatInterval/2 {
+		t.Errorf("the silent peer was dropped after %s", took)
+	}
 	silent.dropped()
 	// The second consumer has sent nothing but pongs, and is still connected.
 	testkit.Eventually(h.t, "the consumer has been idle for five intervals", func() bool { return time.Since(start) > 10*h.config.HeartbeatInterval }) // real time: nothing happens on a real connection
