@@ -32,9 +32,7 @@ func TestDocs(t *testing.T) {
 	t.Errorf("%s does not show the rules as they are: go test ./job -run TestDocs -rewrite", page)
 }
 
-func row(b *strings.Builder, cells ...string) {
-	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
-}
+func row(b *strings.Builder, cells ...string) { fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | ")) }
 
 // transitionTable shows the life of a job, event by event.
 func transitionTable() string {

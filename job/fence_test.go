@@ -58,9 +58,7 @@ func TestFence(t *testing.T) {
 	for _, test := range fences {
 		t.Run(test.name, func(t *testing.T) {
 			refusal := test.fence.Allows(&test.state, test.holder)
-			if refusal != test.admits {
-				t.Errorf("refusal %q, want %q", refusal.Code(), test.admits.Code())
-			}
+			testkit.Equal(t, refusal, test.admits, "refusal", refusal.Code(), test.admits.Code())
 			if refusal == Granted {
 				return
 			}
@@ -71,9 +69,8 @@ func TestFence(t *testing.T) {
 			if test.late {
 				return
 			}
-			if got := test.fence.Repeats(&test.state, test.holder, &test.outcome, refusal); got != test.repeats {
-				t.Errorf("a repeated outcome is refused with %q, want %q", got.Code(), test.repeats.Code())
-			}
+			got := test.fence.Repeats(&test.state, test.holder, &test.outcome, refusal)
+			testkit.Equal(t, got, test.repeats, "a repeated outcome is refused with", got.Code(), test.repeats.Code())
 		})
 	}
 }
@@ -92,17 +89,14 @@ func TestFenceOfAClaim(t *testing.T) {
 		"an unknown claim, and no runner": {fence: named(""), want: ClaimLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.fence.AllowsClaim(test.known, test.runner); got != test.want {
-				t.Errorf("refusal %q, want %q", got.Code(), test.want.Code())
-			}
+			got := test.fence.AllowsClaim(test.known, test.runner)
+			testkit.Equal(t, got, test.want, "refusal", got.Code(), test.want.Code())
 		})
 	}
-	if got := HoldsNothing(false); got != ClaimLost {
-		t.Errorf("a claim that holds nothing: %q", got.Code())
-	}
-	if got := HoldsNothing(true); got != WasCancelled {
-		t.Errorf("a claim of which something was cancelled, and that holds nothing: %q", got.Code())
-	}
+	got := HoldsNothing(false)
+	testkit.Equal(t, got, ClaimLost, "a claim that holds nothing", got.Code())
+	got = HoldsNothing(true)
+	testkit.Equal(t, got, WasCancelled, "a claim of which something was cancelled, and that holds nothing", got.Code())
 }
 
 func TestLostTo(t *testing.T) {
@@ -122,9 +116,8 @@ func TestLostTo(t *testing.T) {
 		"purged":                        {State{Status: Purged}, Granted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.s.LostTo(60); got != test.want {
-				t.Errorf("%q, want %q", got.Code(), test.want.Code())
-			}
+			got := test.s.LostTo(60)
+			testkit.Equal(t, got, test.want, got.Code(), test.want.Code())
 		})
 	}
 }
@@ -155,9 +148,8 @@ func TestDeadline(t *testing.T) {
 
 func TestUnder(t *testing.T) {
 	own := Lease{Seq: 10, At: 5000, Ms: 1000}
-	if got, want := own.Under(Lease{Seq: 11, At: 5500, Ms: 9}), (Lease{Seq: 11, At: 5500, Ms: 1000}); got != want {
-		t.Errorf("after a later tickle of the claim: %+v, want %+v", got, want)
-	}
+	got, want := own.Under(Lease{Seq: 11, At: 5500, Ms: 9}), (Lease{Seq: 11, At: 5500, Ms: 1000})
+	testkit.Holds(t, got == want, "after a later tickle of the claim", got, "want", want)
 	testkit.Equal(t, own.Under(Lease{Seq: 9, At: 5500, Ms: 9}), own, "after an earlier tickle of the claim")
 }
 

@@ -26,9 +26,8 @@ func TestID(t *testing.T) {
 	} {
 		id := NewID(test.at, test.seq, test.line)
 		testkit.Equal(t, id.String(), test.want, "id of", test.at, test.seq, test.line, id)
-		if id.At() != test.at || uint64(id.LowSeq()) != test.seq || id.Line() != test.line {
-			t.Errorf("%s: at %d seq %d line %d, want %d, %d, %d", id, id.At(), id.LowSeq(), id.Line(), test.at, test.seq, test.line)
-		}
+		testkit.Holds(t, id.At() == test.at && uint64(id.LowSeq()) == test.seq && id.Line() == test.line, id, "at",
+			id.At(), "seq", id.LowSeq(), "line", id.Line(), "want", test.at, test.seq, test.line)
 		back, err := ParseID(id.String())
 		testkit.Holds(t, err == nil && back == id, "parse", id, back, err)
 		first := id.WithLine(0)
@@ -104,8 +103,6 @@ func FuzzParseID(f *testing.F) {
 			return
 		}
 		testkit.MustEqual(t, id.String(), strings.ToLower(text), text, "parses to", id)
-		if again := NewID(id.At(), uint64(id.LowSeq()), id.Line()); again != id {
-			t.Fatalf("%s is made of %d, %d, %d, which make %s", id, id.At(), id.LowSeq(), id.Line(), again)
-		}
+		testkit.MustEqual(t, NewID(id.At(), uint64(id.LowSeq()), id.Line()), id, "is made of", id.At(), id.LowSeq(), id.Line(), "which make")
 	})
 }

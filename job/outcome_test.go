@@ -72,9 +72,8 @@ func TestBackoff(t *testing.T) {
 				lowest, "to", highest, "want", test.exact, "within a quarter")
 			testkit.Holds(t, quarter <= 100 || highest-lowest >= quarter*9/10, "delays", lowest, "to", highest, "hardly differ")
 			for _, random := range []uint64{0, 1, math.MaxUint64} {
-				if a, b := test.b.Delay(test.attempts, random), test.b.Delay(test.attempts, random); a != b {
-					t.Errorf("the same chance gives %d and %d", a, b)
-				}
+				a, b := test.b.Delay(test.attempts, random), test.b.Delay(test.attempts, random)
+				testkit.Holds(t, a == b, "the same chance gives", a, "and", b)
 			}
 		})
 	}

@@ -27,9 +27,8 @@ func TestStrategy(t *testing.T) {
 			}
 			again, err := ParseStrategy(s.String())
 			testkit.Holds(t, again == s && err == nil, s, "is read as", again, err)
-			if s.Base() != base || !slices.Equal(s.DistinctKeys(), keys) {
-				t.Errorf("%v has base %v and keys %q, not %v and %q", s, s.Base(), s.DistinctKeys(), base, keys)
-			}
+			testkit.Holds(t, s.Base() == base && slices.Equal(s.DistinctKeys(), keys), s, "has base", s.Base(), "and keys",
+				s.DistinctKeys(), "not", base, "and", keys)
 		}
 		_, err := PreferDistinct("f", s)
 		testkit.Holds(t, err != nil, s, "is nested again")
@@ -98,9 +97,7 @@ func TestSweepMoves(t *testing.T) {
 		"delete with a status takes that":                        {sweep: deleteFailed, s: failed, want: true},
 		"other sweeps concern redrives only":                     {sweep: cancelAll, s: pending, others: []*Sweep{at(deleteAll, 71)}, want: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Equal(t, test.sweep.Moves(&test.s, test.others), test.want, "moves")
-		})
+		t.Run(name, func(t *testing.T) { testkit.Equal(t, test.sweep.Moves(&test.s, test.others), test.want, "moves") })
 	}
 }
 

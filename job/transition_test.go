@@ -227,9 +227,7 @@ func TestTransitions(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			before := r.from
 			to, refusal := r.do(r.from, &r.attributes)
-			if to != r.to || refusal != r.refusal {
-				t.Errorf("%+v goes to\n%+v (%q); want\n%+v (%q)", before, to, refusal.Code(), r.to, r.refusal.Code())
-			}
+			testkit.Holds(t, to == r.to && refusal == r.refusal, before, "goes to", to, refusal.Code(), "want", r.to, r.refusal.Code())
 		})
 	}
 }
@@ -258,9 +256,8 @@ func TestExpires(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Equal(t, test.s.Expires(&test.a), test.expires, "expires")
-			if got, want := test.s.Late(&test.a, at7), test.expires && test.a.ExpiresAt <= 7000; got != want {
-				t.Errorf("late: %v", got)
-			}
+			got, want := test.s.Late(&test.a, at7), test.expires && test.a.ExpiresAt <= 7000
+			testkit.Holds(t, got == want, "late", got)
 		})
 	}
 }
@@ -275,13 +272,11 @@ func TestRemembered(t *testing.T) {
 // TestChanges: values from a patch override the group's values.
 func TestChanges(t *testing.T) {
 	var none Changes
-	if p, m := none.PriorityIn(&usual), none.MaxAttemptsIn(&usual); p != 4 || m != 3 {
-		t.Errorf("without a patch: priority %d, max_attempts %d", p, m)
-	}
+	p, m := none.PriorityIn(&usual), none.MaxAttemptsIn(&usual)
+	testkit.Holds(t, p == 4 && m == 3, "without a patch: priority", p, "max_attempts", m)
 	lowest := Changes{Priority: 1, MaxAttempts: 2}
-	if p, m := lowest.PriorityIn(&usual), lowest.MaxAttemptsIn(&usual); p != 0 || m != 2 {
-		t.Errorf("with a patch: priority %d, max_attempts %d", p, m)
-	}
+	p, m = lowest.PriorityIn(&usual), lowest.MaxAttemptsIn(&usual)
+	testkit.Holds(t, p == 0 && m == 2, "with a patch: priority", p, "max_attempts", m)
 }
 
 // TestShownClaim: documents of waiting jobs show no claim.

@@ -74,9 +74,7 @@ func TestClock(t *testing.T) {
 		f.pass(60 * time.Second)
 		testkit.MustEqual(t, f.Offset(), 0)
 		f.pass(10 * time.Second)
-		if f.Now() != f.wall.UnixMilli() {
-			t.Fatal("overshot", f.Offset())
-		}
+		testkit.MustEqual(t, f.Now(), f.wall.UnixMilli(), "overshot", f.Offset())
 		// The smallest steps behave in the same way.
 		f.Start(f.wall.UnixMilli() + 1000)
 		before := f.Offset()
@@ -118,9 +116,7 @@ func TestClock(t *testing.T) {
 		f.wall = f.wall.Add(-time.Hour)
 		f.pass(time.Minute)
 		f.Accept()
-		if got := f.Now() - start; got != 30_000 { // the same as without Accept, because the clock is ahead of the wall clock
-			t.Fatal(got)
-		}
+		testkit.MustEqual(t, f.Now()-start, 30_000) // the same as without Accept, because the clock is ahead of the wall clock
 	})
 	t.Run("does not advance while no time passes", func(t *testing.T) {
 		f := newFakeClock()
@@ -134,8 +130,7 @@ func TestClock(t *testing.T) {
 	t.Run("the zero value uses the clocks of the machine", func(t *testing.T) {
 		var c Clock
 		c.Start(0)
-		if d := time.Since(time.UnixMilli(c.Now())); d < -time.Second || d > time.Minute { // real time: c reads the clock of the machine
-			t.Fatal(d)
-		}
+		d := time.Since(time.UnixMilli(c.Now()))
+		testkit.MustHold(t, d >= -time.Second && d <= time.Minute, d) // real time: c reads the clock of the machine
 	})
 }

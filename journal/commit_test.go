@@ -54,9 +54,8 @@ func TestGroupCommit(t *testing.T) {
 		}
 		close(g.open)
 		for _, ch := range answers {
-			if a := <-ch; a.err != nil {
-				t.Fatal(a.err)
-			}
+			a := <-ch
+			testkit.NoError(t, a.err)
 		}
 		r.stop()
 		var verbs []string
@@ -158,9 +157,7 @@ func TestGroupCommit(t *testing.T) {
 		for i := range 20 {
 			r.mustPut("create", strings.Repeat("x", i*37))
 		}
-		if len(r.Volumes()) < 5 {
-			t.Fatal(r.Volumes())
-		}
+		testkit.MustHold(t, len(r.Volumes()) >= 5, r.Volumes())
 		r.stop()
 		again := mustRun(t, Options{Dir: r.o.Dir, SegmentBytes: 50})
 		a := again.mustPut("create", "")
@@ -200,9 +197,8 @@ func TestSegmentNames(t *testing.T) {
 				}
 			}
 			for _, ch := range pending {
-				if a := <-ch; a.err != nil {
-					t.Fatalf("seed %d: %v", seed, a.err)
-				}
+				a := <-ch
+				testkit.NoError(t, a.err, "seed", seed)
 			}
 			r.stop()
 		}
@@ -341,9 +337,8 @@ func TestStop(t *testing.T) {
 		synctest.Wait()
 		r.cancel()
 		close(g.open)
-		if a, b := <-one, <-two; a.err != nil || b.err != nil || a.seq != 1 || b.seq != 2 {
-			t.Fatal(a, b)
-		}
+		a, b := <-one, <-two
+		testkit.MustHold(t, a.err == nil && b.err == nil && a.seq == 1 && b.seq == 2, a, b)
 		err := <-sent
 		testkit.MustHold(t, err == nil || errors.Is(err, ErrClosed), err)
 		r.stop()
@@ -393,9 +388,7 @@ func TestDirectorySync(t *testing.T) {
 		mu.Lock()
 		n := synced[volume]
 		mu.Unlock()
-		if n < len(names)-1 { // an idle mark may have begun another segment since
-			t.Fatalf("%d segments, the directory was synced with %d", len(names), n)
-		}
+		testkit.MustHold(t, n >= len(names)-1, len(names), "segments, the directory was synced with", n) // an idle mark may have begun another segment since
 	}
 	r.stop()
 }

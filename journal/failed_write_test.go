@@ -106,9 +106,7 @@ func TestFailedGroup(t *testing.T) {
 				// The disk does not accept the mark at the end of a repair either, so writes stay down.
 				synctest.Wait()
 				_, err := r.propose(Control, "claim", "")
-				if !errors.Is(err, ErrFailed) || !errors.Is(err, errDisk) || !errors.Is(r.Health(), ErrFailed) {
-					t.Fatal(err, r.Health())
-				}
+				testkit.MustHold(t, errors.Is(err, ErrFailed) && errors.Is(err, errDisk) && errors.Is(r.Health(), ErrFailed), err, r.Health())
 				for rec, err := range r.Records(1) { // reads still work
 					testkit.MustHold(t, err == nil && rec.Seq <= before, rec, err)
 				}
@@ -116,9 +114,7 @@ func TestFailedGroup(t *testing.T) {
 				time.Sleep(maxRepairWait)
 				synctest.Wait()
 				testkit.NoError(t, r.Health(), "not up again")
-				if r.Synced() != before+1 { // the mark of the repair has the seq of the failed group
-					t.Fatal(r.Synced())
-				}
+				testkit.MustEqual(t, r.Synced(), before+1) // the mark of the repair has the seq of the failed group
 				a = r.mustPut("create", "after")
 				testkit.MustEqual(t, a.seq, before+2, a)
 				st := r.Status()
@@ -314,9 +310,7 @@ func TestShortWrite(t *testing.T) {
 		a := r.put(Bulk, "create", body+body+body+body)
 		synctest.Wait()
 		limit(old.Cur)
-		if !errors.Is(a.err, ErrNotStored) || !errors.Is(a.err, unix.EFBIG) || r.Health() != nil {
-			t.Fatal(a, r.Health())
-		}
+		testkit.MustHold(t, errors.Is(a.err, ErrNotStored) && errors.Is(a.err, unix.EFBIG) && r.Health() == nil, a, r.Health())
 		r.mustPut("create", "after")
 		r.stop()
 	})

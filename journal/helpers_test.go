@@ -127,9 +127,7 @@ type image map[string][]byte
 
 var testIdentity = identity{uuid: "0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e", salt: 0x6f1d2a90}
 
-func newImage() image {
-	return image{identityName: testIdentity.text()}
-}
+func newImage() image { return image{identityName: testIdentity.text()} }
 
 // entry returns a record as an entry of a segment. A record without a salt gets the salt of the images.
 func entry(r Record) []byte {
@@ -217,8 +215,6 @@ func startOnce(t *testing.T, dir string, applied uint64) outcome {
 		testkit.MustEqual(t, r.Seq, next, "seq", "follows", next-1)
 		next++
 	}
-	if next != j.Synced()+1 {
-		t.Fatalf("read to %d, synced is %d", next-1, j.Synced())
-	}
+	testkit.MustEqual(t, next, j.Synced()+1, "read to", next-1, "synced", j.Synced())
 	return outcome{last: j.Synced()}
 }

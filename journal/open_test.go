@@ -25,9 +25,7 @@ func TestOpenSyncsBeforeItReturns(t *testing.T) {
 	m[last] = append(m[last], 1, 2, 3)
 	dir := m.write(t)
 	var calls []string
-	short := func(path string) string {
-		return testkit.Must(filepath.Rel(dir, path))(t)
-	}
+	short := func(path string) string { return testkit.Must(filepath.Rel(dir, path))(t) }
 	j := testkit.Must(Open(Options{Dir: dir, Applied: 9, Hooks: Hooks{
 		SyncFile: func(f *os.File) error { calls = append(calls, "sync "+short(f.Name())); return f.Sync() },
 		Truncate: func(f *os.File, n int64) error { calls = append(calls, "truncate"); return f.Truncate(n) },

@@ -174,9 +174,7 @@ func TestCut(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			j := mustOpen(t, Options{Dir: m.write(t), Applied: min(c.applied, 9)})
 			removed, err := j.Cut(c.applied, c.retain)
-			if err != nil || j.First() != c.first || len(removed) != int(c.first-1)/3 {
-				t.Fatalf("first %d, removed %v, %v", j.First(), removed, err)
-			}
+			testkit.MustHold(t, err == nil && j.First() == c.first && len(removed) == int(c.first-1)/3, "first", j.First(), "removed", removed, err)
 			got := readAll(t, j, c.first)
 			testkit.MustEqual(t, uint64(len(got)), 10-c.first, got)
 			for _, err := range j.Records(c.first - 1) {
@@ -198,9 +196,8 @@ func TestCut(t *testing.T) {
 		dir := m.write(t)
 		testkit.NoError(t, os.Rename(filepath.Join(dir, seqName(1)), filepath.Join(dir, seqName(1)+removedSuffix)))
 		j := mustOpen(t, Options{Dir: dir, Applied: 3})
-		if _, err := os.Stat(filepath.Join(dir, seqName(1)+removedSuffix)); !errors.Is(err, fs.ErrNotExist) || j.First() != 4 {
-			t.Fatal(err, j.First())
-		}
+		_, err := os.Stat(filepath.Join(dir, seqName(1)+removedSuffix))
+		testkit.MustHold(t, errors.Is(err, fs.ErrNotExist) && j.First() == 4, err, j.First())
 	})
 }
 
@@ -230,9 +227,7 @@ func TestCutToAFullArchive(t *testing.T) {
 	testkit.NoError(t, os.MkdirAll(filepath.Join(taken, "something else"), 0o750))
 	j := mustOpen(t, Options{Dir: m.write(t), Applied: 9, Archive: archived})
 	removed, err := j.Cut(9, 0)
-	if err == nil || len(removed) != 1 || j.First() != 4 {
-		t.Fatal(removed, err, j.First())
-	}
+	testkit.MustHold(t, err != nil && len(removed) == 1 && j.First() == 4, removed, err, j.First())
 	got := readAll(t, j, 4)
 	testkit.MustEqual(t, len(got), 6, got)
 	testkit.NoError(t, os.RemoveAll(taken))
@@ -293,15 +288,13 @@ func TestCutAfterAFailedMove(t *testing.T) {
 		return f.Sync()
 	}
 	j := mustOpen(t, o)
-	if removed, err := j.Cut(9, 0); !errors.Is(err, errDisk) || len(removed) != 0 || j.First() != 4 {
-		t.Fatal(removed, err, j.First())
-	}
+	removed, err := j.Cut(9, 0)
+	testkit.MustHold(t, errors.Is(err, errDisk) && len(removed) == 0 && j.First() == 4, removed, err, j.First())
 	got := readAll(t, j, 4)
 	testkit.MustEqual(t, len(got), 6, got)
 	failing = false
-	if removed, err := j.Cut(9, 0); err != nil || len(removed) != 1 || j.First() != 7 {
-		t.Fatal(removed, err, j.First())
-	}
+	removed = testkit.Must(j.Cut(9, 0))(t)
+	testkit.MustHold(t, len(removed) == 1 && j.First() == 7, removed, j.First())
 }
 
 // TestScanBesideWriter: Scan reads a journal while a server writes it. It yields the records that were written before, in
@@ -414,9 +407,8 @@ func TestSearch(t *testing.T) {
 func TestUvarintLen(t *testing.T) {
 	for shift := range 64 {
 		for _, x := range []uint64{1 << shift, 1<<shift - 1, 1<<shift + 1} {
-			if got, want := uvarintLen(x), len(binary.AppendUvarint(nil, x)); got != want {
-				t.Fatalf("%d: %d, not %d", x, got, want)
-			}
+			got, want := uvarintLen(x), len(binary.AppendUvarint(nil, x))
+			testkit.MustHold(t, got == want, x, got, "not", want)
 		}
 	}
 }

@@ -274,9 +274,8 @@ func filled(t *testing.T, n int) *running {
 	r := mustRun(t, Options{SegmentBytes: 300, VolumeBytes: 1500})
 	for i := range n {
 		ch := testkit.Must(r.propose(Control, "create", fmt.Sprintf("record %d", i)))(t)
-		if a := <-ch; a.err != nil {
-			t.Fatal(a.err)
-		}
+		a := <-ch
+		testkit.NoError(t, a.err)
 	}
 	return r
 }

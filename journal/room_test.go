@@ -123,9 +123,8 @@ func TestRoom(t *testing.T) {
 		testkit.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: was.Max}))
 		f, err := os.Open(r.o.Dir)
 		for range 20 {
-			if a := r.put(Bulk, "create", strings.Repeat("x", 20_000)); a.err != nil {
-				t.Error(a.err)
-			}
+			a := r.put(Bulk, "create", strings.Repeat("x", 20_000))
+			testkit.Check(t, a.err)
 		}
 		testkit.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
 		testkit.Holds(t, errors.Is(err, unix.EMFILE), "a file could be opened", f, err)
@@ -150,9 +149,8 @@ func TestRoom(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if got, want := calls[i-2:i], []string{"truncate " + last, "sync " + last}; !slices.Equal(got, want) {
-				t.Errorf("before volume %s: %q, not %q", next, got, want)
-			}
+			got, want := calls[i-2:i], []string{"truncate " + last, "sync " + last}
+			testkit.Holds(t, slices.Equal(got, want), "before volume", next, got, "not", want)
 			last, rolls = next, rolls+1
 		}
 		testkit.Holds(t, rolls != 0, "no volume was begun", calls)

@@ -95,9 +95,7 @@ func TestGoldenBatch(t *testing.T) {
 		testkit.MustEqual(t, testkit.Must(b.Head())(t), section, name)
 		for i := range list {
 			r, more, err := b.Next()
-			if err != nil || !more || !reflect.DeepEqual(r, list[i]) {
-				t.Fatalf("%s: run %d is read as %+v, %v; was %+v", name, i, r, err, list[i])
-			}
+			testkit.MustHold(t, err == nil && more && reflect.DeepEqual(r, list[i]), name, "run", i, "is read as", r, err, "was", list[i])
 		}
 		if _, more, err := b.Next(); more || err != nil || b.End() != end {
 			t.Errorf("%s: the end is read as %+v, %v", name, b.End(), err)

@@ -184,43 +184,34 @@ func TestGolden(t *testing.T) {
 		testkit.NoError(t, err)
 	}
 	d := NewDecoder(append(bytes.Clone(results), claim...))
-	r, err := d.Results()
-	must(err)
+	r := testkit.Must(d.Results())(t)
 	same("results", r, resultsHead)
 	for i := range resultRuns {
-		r, err := d.Result()
-		must(err)
+		r := testkit.Must(d.Result())(t)
 		same("result", r, resultRuns[i])
 	}
-	c, err := d.Claim()
-	must(err)
+	c := testkit.Must(d.Claim())(t)
 	same("claim", c, claimHead)
 	for i := range jobs {
-		r, err := d.Run(&c)
-		must(err)
+		r := testkit.Must(d.Run(&c))(t)
 		same("run", r, jobs[i])
 	}
 	must(d.End())
-	h, err := NewDecoder(handled).Claim()
-	must(err)
+	h := testkit.Must(NewDecoder(handled).Claim())(t)
 	same("claim with handlers", h, handledHead)
 	d = NewDecoder(completion)
-	o, err := d.Completion()
-	must(err)
+	o := testkit.Must(d.Completion())(t)
 	same("completion", o, completionHead)
 	for i := range outcomes {
-		r, err := d.Outcomes(&o)
-		must(err)
+		r := testkit.Must(d.Outcomes(&o))(t)
 		same("outcomes", r, outcomes[i])
 	}
 	must(d.End())
 	d = NewDecoder(creation)
-	n, err := d.Creation()
-	must(err)
+	n := testkit.Must(d.Creation())(t)
 	same("creation", n, creationHead)
 	for i := range newRuns {
-		r, err := d.NewRun()
-		must(err)
+		r := testkit.Must(d.NewRun())(t)
 		same("new run", r, newRuns[i])
 	}
 	must(d.End())
