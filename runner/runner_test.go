@@ -137,9 +137,7 @@ func TestClientsAndVersions(t *testing.T) {
 	r.put("", "x", says("new"))
 	r.put("b", "x", says("newer"))
 	a, b = add("a"), add("b")
-	if got := output(a) + ", " + output(b); got != "new a, newer b" { // a claim names the newest version
-		t.Errorf("%s", got)
-	}
+	testkit.Equal(t, output(a)+", "+output(b), "new a, newer b") // a claim names the newest version
 	testkit.NoError(t, r.DeleteHandler(t.Context(), "b", "x"))
 	testkit.Equal(t, output(add("b")), "new b")
 }
@@ -304,9 +302,8 @@ func TestSlowJobsAreLeft(t *testing.T) {
 		both.Go(func() { ended[i].Store(r.run(s).Totals().Ended["ok"]) })
 	}
 	both.Wait()
-	if a, b := ended[0].Load(), ended[1].Load(); a+b != jobs || min(a, b) < jobs/5 {
-		t.Errorf("the runners did %d and %d jobs", a, b)
-	}
+	a, b := ended[0].Load(), ended[1].Load()
+	testkit.Holds(t, a+b == jobs && min(a, b) >= jobs/5, "the runners did", a, "and", b, "jobs")
 }
 
 // TestPlan: if there are many types, they share feeds.

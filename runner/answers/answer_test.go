@@ -56,8 +56,7 @@ func TestEnd(t *testing.T) {
 		testkit.DeepEqual(t, c.answer.End(10), c.want, name)
 	}
 	long := Answer{ExitCode: 500, Text: strings.Repeat("a", task.MaxErrorBytes+1)}
-	e := long.End(10)
-	testkit.Equal(t, len(e.Error), task.MaxErrorBytes, "an error of", "bytes")
+	testkit.Equal(t, len(long.End(10).Error), task.MaxErrorBytes, "an error of", "bytes")
 }
 
 // mostOutput is options.output_bytes in these tests. It is more than MaxLineBytes.
@@ -173,8 +172,7 @@ func TestAnswersAtOnce(t *testing.T) {
 	testkit.EqualSlices(t, short(r.Rest()), []string{"205 (a|1)"})
 	again := r.Rest()
 	testkit.Holds(t, again == nil, "Rest returns answers twice", again)
-	none := NewReader(0, ChainTypes{"*"}, mostOutput)
-	testkit.Equal(t, len(none.Rest()), 0, "a batch without jobs has answers")
+	testkit.Equal(t, len(NewReader(0, ChainTypes{"*"}, mostOutput).Rest()), 0, "a batch without jobs has answers")
 }
 
 // TestCutOff: a line that an error cut off does not count, because part of its number may be missing.

@@ -179,9 +179,7 @@ func newRig(t *testing.T, e *realEngine, change func(*Settings)) *rig {
 	r := &rig{t, s, made, made.docker, e}
 	t.Cleanup(func() {
 		testkit.Check(t, made.Close())
-		if n := entries(t, set.Workspaces); n != 1 { // the file id
-			t.Errorf("%d entries are left in the directory of workspaces", n)
-		}
+		testkit.Equal(t, entries(t, set.Workspaces), 1, "entries are left in the directory of workspaces") // the file id
 		r.wantContainers(0)
 	})
 	return r
@@ -306,9 +304,8 @@ func TestRights(t *testing.T) {
 			testkit.Holds(t, strings.Contains(log, line+"\n"), "the container has not", line)
 		}
 		end = r.run(t.Context(), guest("look")+`,"WorkingDir":"/","StopSignal":"SIGWINCH","Tty":true`, "", handler.Options{})
-		if r.want(end, "ok", ""); !strings.Contains(r.blobs[r.report(end).LogAddr], "\ndirectory /\n") {
-			t.Error("the container does not start in the root of the image")
-		}
+		r.want(end, "ok", "")
+		testkit.Holds(t, strings.Contains(r.blobs[r.report(end).LogAddr], "\ndirectory /\n"), "the container does not start in the root of the image")
 		for line := range strings.Lines(log) {
 			if name, ok := strings.CutPrefix(line, "interface "); ok && strings.TrimSpace(name) != "lo" && !strings.HasPrefix(name, "tunl0") && !strings.HasPrefix(name, "sit0") && !strings.HasPrefix(name, "ip6tnl0") {
 				t.Errorf("the container has the %s", line)

@@ -171,8 +171,7 @@ func TestRunner(t *testing.T) {
 		testkit.NoError(t, err)
 		ids[typ] = j.ID
 	}
-	r := testkit.Must(runner.New(settings))(t)
-	testkit.Check(t, r.Run(t.Context()))
+	testkit.Check(t, testkit.Must(runner.New(settings))(t).Run(t.Context()))
 	j := testkit.Must(server.Client.Job(t.Context(), ids["own"]))(t)
 	var report struct {
 		ExitCode int `json:"exit_code"`

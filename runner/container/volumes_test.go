@@ -54,8 +54,7 @@ func TestVolumesOf(t *testing.T) {
 	for i := range maxVolumes {
 		many = append(many, fmt.Sprint("/d", i))
 	}
-	v := testkit.Must(volumesOf(of(many...), nil))(t)
-	testkit.Holds(t, len(v.memory) == maxVolumes)
+	testkit.Holds(t, len(testkit.Must(volumesOf(of(many...), nil))(t).memory) == maxVolumes)
 	testkit.Fails(volumesOf(of(append(many, "/more")...), nil))(t, errVolume)
 }
 

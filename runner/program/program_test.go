@@ -191,9 +191,8 @@ func TestTimeout(t *testing.T) {
 	}
 	left(t, m)
 
-	if end := one(t, "sleep 0.4; echo done", ""); end.Code != "ok" { // no time-out
-		t.Errorf("%+v", end)
-	}
+	end = one(t, "sleep 0.4; echo done", "")
+	testkit.Equal(t, end.Code, "ok", end) // no time-out
 }
 
 func TestNobodyWaits(t *testing.T) {

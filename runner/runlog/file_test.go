@@ -70,9 +70,8 @@ func TestLogOnFullDisk(t *testing.T) {
 	defer l.f.Close()
 	n, err := l.Write([]byte("text"))
 	testkit.Holds(t, n == 4 && err == nil, n, err)
-	if _, err := l.read(); err == nil || l.end() != "text" {
-		t.Errorf("%v, the end is %q", err, l.end())
-	}
+	_, err = l.read()
+	testkit.Holds(t, err != nil && l.end() == "text", err, "the end is", l.end())
 }
 
 // sentParts records the parts that a live log sends.

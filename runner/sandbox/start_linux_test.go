@@ -30,12 +30,10 @@ func TestExit(t *testing.T) {
 			testkit.Holds(t, got.MaxResidentBytes >= 100<<10, script, "at most", got.MaxResidentBytes, "bytes of memory")
 		}
 	})
-	if e := (Exit{Code: -1, Signal: syscall.SIGTERM}); e.Status() != 143 || e.String() != "signal 15 (terminated)" || e.OK() {
-		t.Errorf("%d %s", e.Status(), e)
-	}
-	if e := (Exit{Code: 75}); e.Status() != 75 || e.String() != "exit status 75" || e.OK() || !(Exit{}).OK() {
-		t.Errorf("%d %s", e.Status(), e)
-	}
+	e := (Exit{Code: -1, Signal: syscall.SIGTERM})
+	testkit.Holds(t, e.Status() == 143 && e.String() == "signal 15 (terminated)" && !e.OK(), e.Status(), e)
+	e = (Exit{Code: 75})
+	testkit.Holds(t, e.Status() == 75 && e.String() == "exit status 75" && !e.OK() && (Exit{}).OK(), e.Status(), e)
 }
 
 // TestEnvironment: a program sees only the environment and the descriptors that it was given.

@@ -228,9 +228,8 @@ func TestNoSandbox(t *testing.T) {
 	testkit.Eventually(t, "no process is left", func() bool { return len(marked(t, m)) == 0 })
 
 	p = testkit.Must(s.Start(shell(`sleep 1000 "$0" & exit 5`, m)))(t)
-	if exit, err := p.Wait(); exit.Code != 5 || err != nil { // after copyWait, err would be exec.ErrWaitDelay
-		t.Errorf("%v, %v: Wait waits for the rest of the group", exit, err)
-	}
+	exit, err = p.Wait()
+	testkit.Holds(t, exit.Code == 5 && err == nil, exit, err, "Wait waits for the rest of the group") // after copyWait, err would be exec.ErrWaitDelay
 	testkit.Eventually(t, "no process is left", func() bool { return len(marked(t, m)) == 0 })
 }
 

@@ -243,8 +243,7 @@ func TestNeverReads(t *testing.T) {
 	const load = `read -r m <&3; echo '{"loaded":1}' >&3; `
 	large := strings.Repeat("x", 3<<20)
 	t.Run("and does nothing", func(t *testing.T) {
-		b := newBed(t)
-		expect(t, run(b.fake(load+`sleep 60`), texts(large, large, "c")...), "error:…timeout_ms", "unget", "unget")
+		expect(t, run(newBed(t).fake(load+`sleep 60`), texts(large, large, "c")...), "error:…timeout_ms", "unget", "unget")
 	})
 	t.Run("and answers", func(t *testing.T) {
 		b := newBed(t)

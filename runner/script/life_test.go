@@ -217,8 +217,7 @@ func TestMaxRuns(t *testing.T) {
 func TestIdleContextsEnd(t *testing.T) {
 	eachActor(t, handler.Langs, func(t *testing.T, b *bed, d handler.Document) {
 		d.Options = &handler.Options{IdleMs: handler.MinIdleMs}
-		x := b.executor("1", d)
-		expect(t, run(x, texts("a")...), "ok text:a")
+		expect(t, run(b.executor("1", d), texts("a")...), "ok text:a")
 		testkit.Eventually(t, "the context ends", func() bool { return b.contexts.State().Places == 0 })
 		left, err := filepath.Glob(filepath.Join(b.child.dir, "*"))
 		testkit.Holds(t, err == nil && len(left) == 0, "left over", left, err)
@@ -424,8 +423,7 @@ func TestAfterEachFails(t *testing.T) {
 	sources := map[string]string{handler.Node: `function after_each() { nosuch() }`, handler.Python: `def after_each(jobs): nosuch()`, handler.PHP: `function after_each() { nosuch(); }`, handler.Shell: `after_each() { nosuch; }`}
 	eachActor(t, handler.Langs, func(t *testing.T, b *bed, d handler.Document) {
 		d.AfterEach = sources[d.Lang]
-		x := b.executor("1", d)
-		expect(t, run(x, texts("a", "b")...), "ok text:a", "ok text:b")
+		expect(t, run(b.executor("1", d), texts("a", "b")...), "ok text:a", "ok text:b")
 		testkit.Holds(t, slices.ContainsFunc(b.logged(), func(l Line) bool { return l.Stream == "runner" && strings.Contains(l.Text, "nosuch") }),
 			"the error of after_each is not in the log")
 		idle, _ := b.held()
@@ -463,8 +461,7 @@ func TestLogOfLoading(t *testing.T) {
 		{ID: "3", Type: "third", Document: handler.Document{Before: before, Source: noHandle, EID: "e"}},
 	} {
 		h.Document.Kind, h.Document.Lang = handler.Script, handler.Shell
-		x := testkit.Must(b.Executor(h))(t)
-		run(x, text("a"))
+		run(testkit.Must(b.Executor(h))(t), text("a"))
 		if h.Type != "second" {
 			want := Line{Lang: handler.Shell, Client: "acme", Type: h.Type, Stream: "stderr", Text: "loading"}
 			testkit.Eventually(t, h.Type+" is in the log", func() bool { return slices.Contains(b.logged(), want) })

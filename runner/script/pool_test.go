@@ -66,9 +66,7 @@ func TestWaitingForAContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() { expect(t, runWith(ctx, busy, text("loop")), "error:…enough") })
-	testkit.Eventually(t, "the only context is in use", func() bool {
-		return len(b.contexts.State().Busy) == 1
-	})
+	testkit.Eventually(t, "the only context is in use", func() bool { return len(b.contexts.State().Busy) == 1 })
 	impatient, leave := context.WithCancel(t.Context())
 	all.Go(func() { expect(t, runWith(impatient, other, texts("a", "b")...), "unget", "unget") })
 	patient := make(chan struct{})
@@ -102,8 +100,7 @@ func TestManyVersions(t *testing.T) {
 	d := echo
 	d.EID = "shared"
 	for n := range maxHandlers + 10 {
-		x := b.executor(fmt.Sprint(n), d)
-		expect(t, run(x, text("a")), "ok text:a")
+		expect(t, run(b.executor(fmt.Sprint(n), d), text("a")), "ok text:a")
 	}
 	idle, places := b.held()
 	testkit.Holds(t, idle == 1 && places <= 2, idle, "idle contexts", places, "in all")
@@ -228,8 +225,7 @@ func TestExposed(t *testing.T) {
 			t.Setenv("HOME", c.home)
 			t.Setenv("XDG_CACHE_HOME", c.cache)
 			b := newBed(t, func(s *Settings) { s.Dir = "" })
-			x := b.executor("1", handler.Document{Lang: handler.Shell, Source: echo.Source})
-			expect(t, run(x, text("a")), "ok text:a")
+			expect(t, run(b.executor("1", handler.Document{Lang: handler.Shell, Source: echo.Source}), text("a")), "ok text:a")
 			said := b.Exposed()
 			testkit.Holds(t, (said != "") == c.exposed && (!c.exposed || strings.Contains(said, c.in)), "exposed", said)
 			missing := b.Missing([]string{handler.Shell})

@@ -219,9 +219,8 @@ func TestNoCredit(t *testing.T) {
 	}
 	before, s.began[0] = s.began[1], 0
 	s.steps(300)
-	if limited, other := s.began[0], s.began[1]-before; limited < 95 || other < 195 {
-		t.Errorf("after a long run at its limit a share began %d runs, and the other %d", limited, other)
-	}
+	limited, other := s.began[0], s.began[1]-before
+	testkit.Holds(t, limited >= 95 && other >= 195, "after a long run at its limit a share began", limited, "runs, and the other", other)
 }
 
 // TestOrder: callers of a share are served in order of arrival.

@@ -107,9 +107,8 @@ func TestCancel(t *testing.T) {
 			t.Fatalf("a run began beside kept slots: %v", <-results)
 		}
 		cancel(gaveUp)
-		if first, second := <-results, <-results; !(first == gaveUp && second == nil || first == nil && second == gaveUp) {
-			t.Errorf("%v and %v", first, second)
-		}
+		first, second := <-results, <-results
+		testkit.Holds(t, first == gaveUp && second == nil || first == nil && second == gaveUp, first, "and", second)
 		testkit.Equal(t, small.Acquire(ctx), gaveUp, "a call whose context has ended")
 		testkit.Holds(t, small.running == 2 && large.running == 0, small.running, "and", large.running, "runs")
 	})

@@ -164,23 +164,19 @@ func TestLongOutput(t *testing.T) {
 	kit := f.handler("kit", handler.Options{TimeoutMs: 60_000})
 	const n = 1 << 20
 	e := f.text(kit, fmt.Sprintf("write %d", n))
-	if e.Code != "ok" || !bytes.Equal(f.blobs.get("c", e.OutputAddr), bytes.Repeat([]byte("x"), n)) {
-		t.Errorf("the run ended with %s", show(e))
-	}
+	testkit.Holds(t, e.Code == "ok" && bytes.Equal(f.blobs.get("c", e.OutputAddr), bytes.Repeat([]byte("x"), n)), "the run ended with", show(e))
 	if runs := f.Stats().Runs["ok"]; blobs.runs != 1 || runs != 1 || blobs.puts != 3 {
 		t.Errorf("the first of %d uploads began after %d runs, and there were %d", blobs.puts, blobs.runs, runs)
 	}
 
 	blobs.away = 1 << 30
 	f.storePatience = 20 * time.Millisecond
-	if e := f.text(kit, fmt.Sprintf("write %d", n)); !e.Unget {
-		t.Errorf("the run ended with %s, want unget", show(e))
-	}
+	e = f.text(kit, fmt.Sprintf("write %d", n))
+	testkit.Holds(t, e.Unget, "the run ended with", show(e), "want unget")
 	wantEnd(t, f.text(f.handler("kit", handler.Options{TimeoutMs: 500, InlineBytes: 1}), "says and is busy"), "error", "500 ms")
 	f.free = func(string) (int64, error) { return disk.ReserveBytes - 1, nil }
-	if e := f.text(kit, fmt.Sprintf("write %d", n)); !e.Unget || f.Stats().Returned != 1 {
-		t.Errorf("the run ended with %s, want unget", show(e))
-	}
+	e = f.text(kit, fmt.Sprintf("write %d", n))
+	testkit.Holds(t, e.Unget && f.Stats().Returned == 1, "the run ended with", show(e), "want unget")
 	left := cacheFiles(t, filepath.Join(dir, temporary))
 	testkit.Holds(t, len(left) == 0, "left over", left)
 }
@@ -217,9 +213,8 @@ func TestPauses(t *testing.T) {
 	kit := f.handler("kit", handler.Options{InlineBytes: 1000})
 	f.blobs.broken = client.ErrUnavailable
 	for _, want := range []time.Duration{10, 20, 40} {
-		if e := f.text(kit, "write 2000"); !e.Unget || f.returned["1"] != want*time.Millisecond {
-			t.Errorf("%s, after a pause of %v, want %v ms", show(e), f.returned["1"], int(want))
-		}
+		e := f.text(kit, "write 2000")
+		testkit.Holds(t, e.Unget && f.returned["1"] == want*time.Millisecond, show(e), "after a pause of", f.returned["1"], "want", int(want), "ms")
 	}
 	f.returned["1"] = mostPause
 	ended, cancel := context.WithCancel(t.Context())
@@ -227,9 +222,8 @@ func TestPauses(t *testing.T) {
 	f.giveBack(ended, "1", client.ErrUnavailable)
 	testkit.Equal(t, f.returned["1"], mostPause, "the longest pause")
 	f.blobs.broken = nil
-	if e := f.text(kit, "write 2000"); e.Code != "ok" || len(f.returned) != 0 {
-		t.Errorf("%s, pauses %v", show(e), f.returned)
-	}
+	e := f.text(kit, "write 2000")
+	testkit.Holds(t, e.Code == "ok" && len(f.returned) == 0, show(e), "pauses", f.returned)
 	for i := range maxReturned + 10 {
 		f.giveBack(ended, fmt.Sprint(i), client.ErrUnavailable)
 	}

@@ -53,9 +53,8 @@ func TestBinaryAddr(t *testing.T) {
 		wantEnd(t, e, "failed", "input_addr: there is no blob aaaa")
 	})
 	t.Run("none", func(t *testing.T) {
-		if e := f.text(x, "echo\n"); !e.Unget {
-			t.Errorf("the run ended with %s, want unget", show(e))
-		}
+		e := f.text(x, "echo\n")
+		testkit.Holds(t, e.Unget, "the run ended with", show(e), "want unget")
 	})
 	t.Run("no _start", func(t *testing.T) {
 		e := f.run(x, &client.Job{Client: "c", Kind: client.WASI, BinaryAddr: f.blobs.add("c", guestFile(t, "nostart"))})
@@ -78,18 +77,16 @@ func TestOutputBlobs(t *testing.T) {
 	t.Run("of the maximum", func(t *testing.T) { wantOK(t, f.text(kit, "write 1000"), strings.Repeat("x", 1000)) })
 	for _, n := range []int{1001, 200_000} {
 		e := f.text(kit, fmt.Sprintf("write %d", n))
-		if e.Code != "ok" || len(e.Output) > 0 || e.OutputKind != client.None || !bytes.Equal(f.blobs.get("c", e.OutputAddr), bytes.Repeat([]byte("x"), n)) {
-			t.Errorf("%d bytes: %s", n, show(e))
-		}
+		testkit.Holds(t, e.Code == "ok" && len(e.Output) == 0 && e.OutputKind == client.None &&
+			bytes.Equal(f.blobs.get("c", e.OutputAddr), bytes.Repeat([]byte("x"), n)), n, "bytes", show(e))
 	}
 	t.Run("cannot be stored", func(t *testing.T) {
 		f.blobs.broken = errors.New("no space")
 		defer func() { f.blobs.broken = nil }()
 		wantEnd(t, f.text(kit, "write 10000000"), "error", "store the output: no space")
 		f.blobs.broken = fmt.Errorf("down: %w", client.ErrUnavailable)
-		if e := f.text(kit, "write 10000000"); !e.Unget {
-			t.Errorf("the run ended with %s, want unget", show(e))
-		}
+		e := f.text(kit, "write 10000000")
+		testkit.Holds(t, e.Unget, "the run ended with", show(e), "want unget")
 	})
 	t.Run("no blobs", func(t *testing.T) {
 		f := newFixture(t, func(s *Settings) { s.Blobs = nil })
@@ -131,9 +128,8 @@ func TestInputErrors(t *testing.T) {
 	t.Run("cannot be opened", func(t *testing.T) {
 		f.blobs.fail = func(context.Context, string) (io.ReadCloser, error) { return nil, client.ErrUnavailable }
 		defer func() { f.blobs.fail = nil }()
-		if e := f.run(kit, &client.Job{Client: "c", InputAddr: input}); !e.Unget {
-			t.Errorf("the run ended with %s, want unget", show(e))
-		}
+		e := f.run(kit, &client.Job{Client: "c", InputAddr: input})
+		testkit.Holds(t, e.Unget, "the run ended with", show(e), "want unget")
 	})
 }
 
@@ -162,9 +158,8 @@ func TestStreams(t *testing.T) {
 	wantOK(t, f.run(kit, &client.Job{Client: "c", InputAddr: input}), fmt.Sprint(n))
 	f.blobs.fail = func(context.Context, string) (io.ReadCloser, error) { return zeros("echo\n", n), nil }
 	e := f.run(kit, &client.Job{Client: "c", InputAddr: input})
-	if want := addressOfZeros(n); e.Code != "ok" || e.OutputAddr != want {
-		t.Errorf("the run ended with %s, want the address %s", show(e), want)
-	}
+	want := addressOfZeros(n)
+	testkit.Holds(t, e.Code == "ok" && e.OutputAddr == want, "the run ended with", show(e), "want the address", want)
 	const most = 40 << 20 // less than half of the bytes passed on
 	more := resident() - ours
 	testkit.Holds(t, more <= most || testkit.Race, "the runner has", more, "bytes more than before")
@@ -290,8 +285,7 @@ func TestCacheIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	f := newFixture(t, func(s *Settings) { s.Dir, s.CacheBytes = dir, 100_000 })
 	for _, name := range []string{"kit", "serval", "tiny"} {
-		x := f.handler(name, handler.Options{})
-		f.text(x, "")
+		f.text(f.handler(name, handler.Options{}), "")
 	}
 	var sum int64
 	for _, path := range cacheFiles(t, dir) {
@@ -312,9 +306,8 @@ func TestAccess(t *testing.T) {
 	testkit.Equal(t, f.blobs.gets, 1, "the blob was opened", "times")
 	wantEnd(t, f.run(x, &client.Job{Client: "d", BinaryAddr: binary}), "failed", "there is no blob")
 	f.blobs.fail = func(context.Context, string) (io.ReadCloser, error) { return nil, client.ErrUnavailable }
-	if e := f.run(x, &client.Job{Client: "d", BinaryAddr: binary}); !e.Unget {
-		t.Errorf("the run ended with %s, want unget", show(e))
-	}
+	e := f.run(x, &client.Job{Client: "d", BinaryAddr: binary})
+	testkit.Holds(t, e.Unget, "the run ended with", show(e), "want unget")
 	f.blobs.fail = opens(io.NopCloser(strings.NewReader("another content")))
 	other := addresses([]byte("never stored"))[0]
 	wantEnd(t, f.run(x, &client.Job{Client: "d", BinaryAddr: other}), "error", "another digest")

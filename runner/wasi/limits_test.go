@@ -34,13 +34,11 @@ func TestLimitsOfTheRunner(t *testing.T) {
 		least, most int
 	}{{stored, 40, 64}, {local, 100, 160}} {
 		e := f.text(c.of, "hog")
-		if got, err := strconv.Atoi(string(e.Output)); err != nil || got < c.least || got > c.most {
-			t.Errorf("%s, want %d to %d MiB", show(e), c.least, c.most)
-		}
+		got := testkit.Must(strconv.Atoi(string(e.Output)))(t)
+		testkit.Holds(t, got >= c.least && got <= c.most, show(e), "want", c.least, "to", c.most, "MiB")
 	}
-	if e := f.text(f.handler("large", handler.Options{MemoryBytes: 1 << 30}), ""); e.Code != "ok" { // 64 MiB at the start, which is the limit
-		t.Error(show(e))
-	}
+	e := f.text(f.handler("large", handler.Options{MemoryBytes: 1 << 30}), "")
+	testkit.Equal(t, e.Code, "ok", show(e)) // 64 MiB at the start, which is the limit
 
 	f = newFixture(t, func(s *Settings) { s.MemoryBytes = 32 << 20 })
 	for _, name := range []string{"large", "largeexport"} { // another runner may allow it, whatever its default is
@@ -84,8 +82,7 @@ func TestSettings(t *testing.T) {
 // TestEntry: the guest runs the default export, which has the empty name, or _start if there is none.
 func TestEntry(t *testing.T) {
 	f := newFixture(t, nil)
-	e := f.text(f.handler("default", handler.Options{}), "")
-	wantEnd(t, e, "error", "exit status 5")
+	wantEnd(t, f.text(f.handler("default", handler.Options{}), ""), "error", "exit status 5")
 	wantEnd(t, f.text(f.handler("baddefault", handler.Options{}), ""), "unable", "the exported function with the empty name must have no parameters and no results; it has [] and [i32]")
 }
 
@@ -161,9 +158,8 @@ func TestTurns(t *testing.T) {
 	ended := begin(t.Context(), x, &client.Job{Client: "c", Payload: []byte("http\n" + `{"url":"http://localhost:1/"}`)})
 	f.waitBusy(t)
 	<-f.requests.turns
-	if e := <-ended; e.Code != "ok" || !strings.Contains(string(e.Output), "loopback address") {
-		t.Error(show(e))
-	}
+	e = <-ended
+	testkit.Holds(t, e.Code == "ok" && strings.Contains(string(e.Output), "loopback address"), show(e))
 	testkit.Equal(t, len(f.requests.turns), maxRequests-1, "turns are taken, want")
 }
 
@@ -177,9 +173,8 @@ func TestMachine(t *testing.T) {
 	x := f.handler("tiny", handler.Options{})
 	began := time.Now()
 	for range 2 {
-		if e := f.text(x, "a"); !e.Unget {
-			t.Errorf("the run ended with %s, want unget", show(e))
-		}
+		e := f.text(x, "a")
+		testkit.Holds(t, e.Unget, "the run ended with", show(e), "want unget")
 	}
 	if took := time.Since(began); took < 3*f.firstPause { // twice as long the second time
 		t.Errorf("a job was returned two times within %v", took)

@@ -123,17 +123,14 @@ func TestProc(t *testing.T) {
 	with := f.handler("kit", handler.Options{}, "proc:read:*")
 	for _, path := range []string{"/proc/meminfo", "/proc/self/stat", "/proc/loadavg"} {
 		e := f.text(with, "read "+path)
-		if e.Code != "ok" || len(e.Output) == 0 {
-			t.Errorf("%s: %s", path, show(e))
-		}
+		testkit.Holds(t, e.Code == "ok" && len(e.Output) != 0, path, show(e))
 	}
 	for _, path := range []string{
 		"/proc/self/mem", "/proc/self/environ", "/proc/self/cmdline", "/proc/cmdline", "/proc/self/maps", "/proc/self/fd/0", "/proc/self/root/etc/passwd", "/proc/self/cwd/x", "/proc/self/task/1/mem",
 		"/proc/1/environ", "/proc/thread-self/mem", "/proc/kcore", "/proc/kmsg", "/proc/../etc/passwd", "/etc/passwd", "/proc/self/../self/environ",
 	} {
-		if e := f.text(with, "read "+path); e.Code != "error" || len(e.Output) > 0 {
-			t.Errorf("%s: %s", path, show(e))
-		}
+		e := f.text(with, "read "+path)
+		testkit.Holds(t, e.Code == "error" && len(e.Output) == 0, path, show(e))
 	}
 	wantEnd(t, f.text(f.handler("kit", handler.Options{}), "read /proc/meminfo"), "error", "/proc/meminfo")
 }
@@ -186,9 +183,7 @@ func TestHTTP(t *testing.T) {
 	ask := func(request string) string {
 		t.Helper()
 		e := f.text(x, "http\n"+request)
-		if e.Code != "ok" {
-			t.Fatal(show(e))
-		}
+		testkit.MustEqual(t, e.Code, "ok", show(e))
 		return string(e.Output)
 	}
 	answer := ask(fmt.Sprintf(`{"method":"put","url":"%s/echo","headers":{"X-Own":"1"},"body":"hello"}`, local))

@@ -45,9 +45,8 @@ func TestThousandInBatches(t *testing.T) {
 				jobs = append(jobs, newJob(100*b+i, fmt.Sprintf("payload %d", 100*b+i)))
 			}
 			for i, end := range run(t, t.Context(), e, jobs...) {
-				if want(t, end, "ok", 200, ""); string(end.Output) != fmt.Sprintf("did payload %d", 100*b+i) {
-					t.Errorf("job %d has the output %q", 100*b+i, end.Output)
-				}
+				want(t, end, "ok", 200, "")
+				testkit.Holds(t, string(end.Output) == fmt.Sprintf("did payload %d", 100*b+i), "job", 100*b+i, "has the output", string(end.Output))
 			}
 		})
 	}

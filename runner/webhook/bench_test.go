@@ -22,8 +22,7 @@ func BenchmarkJobs(b *testing.B) {
 		size  int
 	}{{false, 10}, {true, 10}, {true, 100}, {true, 1000}} {
 		b.Run(fmt.Sprintf("batch=%v/size=%d", c.batch, c.size), func(b *testing.B) {
-			to := testkit.NodeServer(b)
-			benchmark(b, to, c.batch, c.size)
+			benchmark(b, testkit.NodeServer(b), c.batch, c.size)
 		})
 	}
 }

@@ -138,9 +138,8 @@ func TestLongBatchAnswers(t *testing.T) {
 			endless = 4
 		}
 		want(t, list[endless], "failed", 0, "the answer 200 has an output of more than 6291456 bytes")
-		if string(list[0].Output) != output || !list[5].Unget {
-			t.Errorf("%d bytes, and the job after the endless answer ended with %.200v", len(list[0].Output), list[5])
-		}
+		testkit.Holds(t, string(list[0].Output) == output && list[5].Unget, len(list[0].Output),
+			"bytes, and the job after the endless answer ended with", list[5])
 	}
 }
 
@@ -168,9 +167,7 @@ func TestNoServer(t *testing.T) {
 
 // TestClosedConnections: if a server closes connections that it promised to keep, no run fails.
 func TestClosedConnections(t *testing.T) {
-	to := rawWeb(t, func(c net.Conn) {
-		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na")
-	})
+	to := rawWeb(t, func(c net.Conn) { fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na") })
 	e := executor(t, to, handler.Options{})
 	for i := range 50 {
 		want(t, run(t, t.Context(), e, newJob(i, "a"))[0], "ok", 200, "")

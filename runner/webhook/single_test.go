@@ -139,9 +139,8 @@ func TestOutputs(t *testing.T) {
 			io.WriteString(w, c.body)
 		}), handler.Options{InlineBytes: 100, OutputBytes: 100})
 		end := run(t, t.Context(), e, newJob(1, "a"))[0]
-		if want(t, end, "ok", 200, ""); string(end.Output) != c.body || end.OutputKind != c.kind {
-			t.Errorf("%s: %q of kind %q", name, end.Output, end.OutputKind)
-		}
+		want(t, end, "ok", 200, "")
+		testkit.Holds(t, string(end.Output) == c.body && end.OutputKind == c.kind, name, string(end.Output), "of kind", end.OutputKind)
 	}
 	for body, reason := range map[string]string{
 		`{"a":`: "unexpected EOF", `{"a":1,"a":2}`: "duplicate", `NaN`: "invalid character", `"\ud800"`: "surrogate", "\"\xff\"": "UTF-8", "[] []": "after top-level", " ": "EOF",
@@ -235,9 +234,8 @@ func TestHTTP2(t *testing.T) {
 		jobs = append(jobs, newJob(i, fmt.Sprint(i)))
 	}
 	for i, end := range run(t, t.Context(), e, jobs...) {
-		if want(t, end, "ok", 200, ""); string(end.Output) != fmt.Sprintf("%d\n", i) {
-			t.Errorf("job %d: %q", i, end.Output)
-		}
+		want(t, end, "ok", 200, "")
+		testkit.Holds(t, string(end.Output) == fmt.Sprintf("%d\n", i), "job", i, string(end.Output))
 	}
 	testkit.Holds(t, most <= 10, most, "requests at a time")
 	strange := executor(t, s.URL, handler.Options{}) // does not trust the server's certificate

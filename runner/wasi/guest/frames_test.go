@@ -105,8 +105,7 @@ func TestNotModule(t *testing.T) {
 	modules, err := filepath.Glob("../testdata/*.wasm")
 	testkit.MustHold(t, err == nil && len(modules) != 0, modules, err)
 	for _, path := range modules {
-		file := testkit.Must(os.ReadFile(path))(t)
-		testkit.Equal(t, notModule(file), "", path)
+		testkit.Equal(t, notModule(testkit.Must(os.ReadFile(path))(t)), "", path)
 	}
 }
 
