@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -153,26 +155,15 @@ func TestGolden(t *testing.T) {
 			text = append(text, body...)
 			path := filepath.Join("testdata", "v1", name)
 			if *rewrite {
-				if err := os.WriteFile(path, text, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, os.WriteFile(path, text, 0o644))
 			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(text, want) {
-				t.Errorf("is written as\n%s\nand was once\n%s", text, want)
-			}
+			want := testkit.Must(os.ReadFile(path))(t)
+			testkit.DeepEqual(t, text, want, "is written as", "and was once")
 			parts := bytes.SplitN(want, []byte("\n"), 3)
-			got, err := Decode(string(parts[0]), parts[1], parts[2])
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := testkit.Must(Decode(string(parts[0]), parts[1], parts[2]))(t)
 			if !reflect.DeepEqual(got, cmd) {
-				if c, ok := cmd.(*Create); !ok || !sameCreate(c, got.(*Create)) {
-					t.Errorf("is read as\n%+v, want\n%+v", got, cmd)
-				}
+				c, ok := cmd.(*Create)
+				testkit.Holds(t, ok && sameCreate(c, got.(*Create)), "is read as", got, "want", cmd)
 			}
 		})
 	}
@@ -335,12 +326,8 @@ func TestDecodeRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd, err := Decode(test.verb, []byte(test.fields), []byte(test.body))
-			if err == nil {
-				t.Fatalf("is read as %+v", cmd)
-			}
-			if !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v, want %q", err, test.want)
-			}
+			testkit.MustHold(t, err != nil, "is read as", cmd)
+			testkit.Failed(t, err, test.want)
 		})
 	}
 }
@@ -363,14 +350,53 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, rest := cmd.Encode()
 		back, err := Decode(cmd.Verb(), again, rest)
-		if err != nil {
-			t.Fatalf("%s %q with %q is read as %+v, written as %q with %q, and then refused: %v", verb, fields, body, cmd, again, rest, err)
-		}
+		testkit.NoError(t, err, verb, string(fields), "with", string(body), "is read as", cmd, "written as",
+			string(again), "with", string(rest), "and then refused")
 		if c, ok := cmd.(*Create); ok && sameCreate(c, back.(*Create)) {
 			return
 		}
-		if !reflect.DeepEqual(cmd, back) {
-			t.Fatalf("%s %q with %q is read as %+v, and again as %+v", verb, fields, body, cmd, back)
-		}
+		testkit.MustHold(t, reflect.DeepEqual(cmd, back), verb, string(fields), "with", string(body), "is read as", cmd, "and again as", back)
 	})
+}
+
+// BenchmarkCommands measures encoding a command, and decoding it again before it is proposed.
+func BenchmarkCommands(b *testing.B) {
+	id := NewID(1670273606123, 812, 3)
+	list := map[string]Command{
+		"claim": Claim{Runner: "host 7, pid=3", Max: 1, Clients: []string{"acme"}, Types: []string{"resize"}, LeaseMs: 30_000, MaxBytes: 8 << 20, Announced: true},
+		"complete": Complete{Claim: id, Runner: "host 7, pid=3", Outcomes: []Outcome{
+			{ID: id, Code: OK, ExitCode: 200, DelayMs: -1, Result: Result{OutputKind: Text, Output: []byte("two\nlines")}},
+		}},
+		"create":        commands()["create"],
+		"create/groups": thousandGroups(),
+	}
+	for name, cmd := range list {
+		fields, body := cmd.Encode()
+		b.Run("encode/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				fields, body = cmd.Encode()
+			}
+		})
+		b.Run("decode/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				testkit.Must(Decode(cmd.Verb(), fields, body))(b)
+			}
+		})
+	}
+}
+
+// thousandGroups is the create with the longest header: a thousand groups, each with as much meta as a job may have.
+func thousandGroups() *Create {
+	c := &Create{Frame: LineFrame, Longest: 1}
+	for i := range MaxGroups {
+		meta := map[string]string{}
+		for entry := range MaxMeta {
+			meta[fmt.Sprint("k", entry)] = fmt.Sprintf("%0250d", i)
+		}
+		c.Groups = append(c.Groups, Group{Client: "acme", Type: "groups", Lines: 1, Attributes: Attributes{MaxAttempts: 3, LeaseMs: 1000, Meta: mustMeta(meta)}})
+		c.Payloads = c.Frame.Append(c.Payloads, []byte("p"))
+	}
+	return c
 }

@@ -5,41 +5,34 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 // TestDocs generates the tables of docs/reference/api.md about the life of a job from the rules, and compares them.
 // -rewrite writes them.
 func TestDocs(t *testing.T) {
 	const page = "../docs/reference/api.md"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(page))(t)
 	want := string(text)
 	for name, table := range map[string]string{"transitions": transitionTable(), "operations": operationTable(), "fences": fenceTable()} {
 		begin, end := fmt.Sprintf("<!-- %s: written by go test ./job -rewrite -->\n", name), "<!-- end -->\n"
 		before, rest, found := strings.Cut(want, begin)
 		_, after, ended := strings.Cut(rest, end)
-		if !found || !ended {
-			t.Fatalf("%s has no place for the table of %s: the lines %q and %q", page, name, begin, end)
-		}
+		testkit.MustHold(t, found && ended, page, "has no place for the table of", name, "the lines", begin, "and", end)
 		want = before + begin + "\n" + table + "\n" + end + after
 	}
 	if string(text) == want {
 		return
 	}
 	if *rewrite {
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(page, []byte(want), 0o644))
 		return
 	}
 	t.Errorf("%s does not show the rules as they are: go test ./job -run TestDocs -rewrite", page)
 }
 
-func row(b *strings.Builder, cells ...string) {
-	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
-}
+func row(b *strings.Builder, cells ...string) { fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | ")) }
 
 // transitionTable shows the life of a job, event by event.
 func transitionTable() string {

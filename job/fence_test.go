@@ -1,6 +1,10 @@
 package job
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
+)
 
 // fences are requests about a job, named as in docs/reference/api.md. Claim 60 of runner r1 holds the job, or held it.
 var fences = []struct {
@@ -54,9 +58,7 @@ func TestFence(t *testing.T) {
 	for _, test := range fences {
 		t.Run(test.name, func(t *testing.T) {
 			refusal := test.fence.Allows(&test.state, test.holder)
-			if refusal != test.admits {
-				t.Errorf("refusal %q, want %q", refusal.Code(), test.admits.Code())
-			}
+			testkit.Equal(t, refusal, test.admits, "refusal", refusal.Code(), test.admits.Code())
 			if refusal == Granted {
 				return
 			}
@@ -67,9 +69,8 @@ func TestFence(t *testing.T) {
 			if test.late {
 				return
 			}
-			if got := test.fence.Repeats(&test.state, test.holder, &test.outcome, refusal); got != test.repeats {
-				t.Errorf("a repeated outcome is refused with %q, want %q", got.Code(), test.repeats.Code())
-			}
+			got := test.fence.Repeats(&test.state, test.holder, &test.outcome, refusal)
+			testkit.Equal(t, got, test.repeats, "a repeated outcome is refused with", got.Code(), test.repeats.Code())
 		})
 	}
 }
@@ -88,17 +89,14 @@ func TestFenceOfAClaim(t *testing.T) {
 		"an unknown claim, and no runner": {fence: named(""), want: ClaimLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.fence.AllowsClaim(test.known, test.runner); got != test.want {
-				t.Errorf("refusal %q, want %q", got.Code(), test.want.Code())
-			}
+			got := test.fence.AllowsClaim(test.known, test.runner)
+			testkit.Equal(t, got, test.want, "refusal", got.Code(), test.want.Code())
 		})
 	}
-	if got := HoldsNothing(false); got != ClaimLost {
-		t.Errorf("a claim that holds nothing: %q", got.Code())
-	}
-	if got := HoldsNothing(true); got != WasCancelled {
-		t.Errorf("a claim of which something was cancelled, and that holds nothing: %q", got.Code())
-	}
+	got := HoldsNothing(false)
+	testkit.Equal(t, got, ClaimLost, "a claim that holds nothing", got.Code())
+	got = HoldsNothing(true)
+	testkit.Equal(t, got, WasCancelled, "a claim of which something was cancelled, and that holds nothing", got.Code())
 }
 
 func TestLostTo(t *testing.T) {
@@ -118,9 +116,49 @@ func TestLostTo(t *testing.T) {
 		"purged":                        {State{Status: Purged}, Granted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.s.LostTo(60); got != test.want {
-				t.Errorf("%q, want %q", got.Code(), test.want.Code())
-			}
+			got := test.s.LostTo(60)
+			testkit.Equal(t, got, test.want, got.Code(), test.want.Code())
 		})
 	}
+}
+
+func TestDeadline(t *testing.T) {
+	lease := Lease{Seq: 10, At: 5000, Ms: 1000}
+	for name, test := range map[string]struct {
+		promise Promise
+		graceAt int64
+		want    int64
+	}{
+		"the lease after the last tickle":                    {want: 6000},
+		"the lease after the grace":                          {graceAt: 5500, want: 6500},
+		"an earlier grace changes nothing":                   {graceAt: 4000, want: 6000},
+		"the lease after a tickle of the runner":             {promise: Promise{From: 5800}, want: 6800},
+		"the end that a tickle of the runner promised":       {promise: Promise{Until: 9000, Seq: 11}, want: 9000},
+		"a promise that ends earlier":                        {promise: Promise{Until: 5500, Seq: 11}, want: 6000},
+		"a promise from before the claim is not for it":      {promise: Promise{Until: 9000, Seq: 10}, want: 6000},
+		"the latest of all":                                  {promise: Promise{From: 5100, Until: 6900, Seq: 11}, graceAt: 5900, want: 6900},
+		"the latest of all, where the grace is that":         {promise: Promise{From: 5100, Until: 6800, Seq: 11}, graceAt: 5900, want: 6900},
+		"the latest of all, where the runner's tickle is it": {promise: Promise{From: 5950, Until: 6800, Seq: 11}, graceAt: 5900, want: 6950},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Equal(t, lease.Deadline(&test.promise, test.graceAt), test.want, "deadline")
+		})
+	}
+}
+
+func TestUnder(t *testing.T) {
+	own := Lease{Seq: 10, At: 5000, Ms: 1000}
+	got, want := own.Under(Lease{Seq: 11, At: 5500, Ms: 9}), (Lease{Seq: 11, At: 5500, Ms: 1000})
+	testkit.Holds(t, got == want, "after a later tickle of the claim", got, "want", want)
+	testkit.Equal(t, own.Under(Lease{Seq: 9, At: 5500, Ms: 9}), own, "after an earlier tickle of the claim")
+}
+
+func TestExtendPromise(t *testing.T) {
+	var p Promise
+	p.Extend(0, at7)
+	testkit.Equal(t, p, (Promise{From: 7000}), "without a lease")
+	p.Extend(500, at7)
+	testkit.Equal(t, p, (Promise{From: 7000, Until: 7500, Seq: 70}), "with a lease")
+	p.Extend(100, Now{Seq: 71, At: 7100})
+	testkit.Equal(t, p, (Promise{From: 7000, Until: 7500, Seq: 71}), "with a lease that ends earlier")
 }

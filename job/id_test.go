@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 func TestID(t *testing.T) {
@@ -23,33 +25,22 @@ func TestID(t *testing.T) {
 		{1<<48 - 1, 1<<40 - 1, MaxLines - 1, "ffffffff-ffff-7000-bfff-ffffffffffff"},
 	} {
 		id := NewID(test.at, test.seq, test.line)
-		if id.String() != test.want {
-			t.Errorf("id of %d, %d, %d is %s, want %s", test.at, test.seq, test.line, id, test.want)
-		}
-		if id.At() != test.at || uint64(id.LowSeq()) != test.seq || id.Line() != test.line {
-			t.Errorf("%s: at %d seq %d line %d, want %d, %d, %d", id, id.At(), id.LowSeq(), id.Line(), test.at, test.seq, test.line)
-		}
+		testkit.Equal(t, id.String(), test.want, "id of", test.at, test.seq, test.line, id)
+		testkit.Holds(t, id.At() == test.at && uint64(id.LowSeq()) == test.seq && id.Line() == test.line, id, "at",
+			id.At(), "seq", id.LowSeq(), "line", id.Line(), "want", test.at, test.seq, test.line)
 		back, err := ParseID(id.String())
-		if err != nil || back != id {
-			t.Errorf("parse %s: %v, %v", id, back, err)
-		}
-		if first := id.WithLine(0); first.Line() != 0 || first.LowSeq() != id.LowSeq() || first.At() != id.At() {
-			t.Errorf("%s with line 0 is %s", id, first)
-		}
+		testkit.Holds(t, err == nil && back == id, "parse", id, back, err)
+		first := id.WithLine(0)
+		testkit.Holds(t, first.Line() == 0 && first.LowSeq() == id.LowSeq() && first.At() == id.At(), id, "with line 0 is", first)
 	}
-	if (ID{}).IsZero() != true || NewID(1, 0, 0).IsZero() {
-		t.Error("IsZero")
-	}
+	testkit.Holds(t, (ID{}).IsZero() && !NewID(1, 0, 0).IsZero(), "IsZero")
 }
 
 func TestIDSorts(t *testing.T) {
 	ids := []ID{NewID(1, 1, 0), NewID(1, 1, 1), NewID(1, 1, MaxLines-1), NewID(1, 2, 0), NewID(1, 1<<40-1, 0), NewID(2, 3, 0), NewID(1<<40, 0, 0)}
-	if !slices.IsSortedFunc(ids, func(a, b ID) int { return bytes.Compare(a[:], b[:]) }) {
-		t.Error("bytes do not sort by time, seq, line")
-	}
-	if !slices.IsSortedFunc(ids, func(a, b ID) int { return strings.Compare(a.String(), b.String()) }) {
-		t.Error("texts do not sort by time, seq, line")
-	}
+	testkit.Holds(t, slices.IsSortedFunc(ids, func(a, b ID) int { return bytes.Compare(a[:], b[:]) }), "bytes do not sort by time, seq, line")
+	testkit.Holds(t, slices.IsSortedFunc(ids, func(a, b ID) int { return strings.Compare(a.String(), b.String()) }),
+		"texts do not sort by time, seq, line")
 }
 
 func TestParseIDRefuses(t *testing.T) {
@@ -72,9 +63,8 @@ func TestParseIDRefuses(t *testing.T) {
 		"variant 3":      "0184e410-a1eb-7000-c000-0000cb000001",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if id, err := ParseID(text); !errors.Is(err, ErrBadID) {
-				t.Errorf("%q: %v, %v", text, id, err)
-			}
+			id, err := ParseID(text)
+			testkit.Holds(t, errors.Is(err, ErrBadID), text, id, err)
 		})
 	}
 }
@@ -83,31 +73,22 @@ func TestParseIDRefuses(t *testing.T) {
 func TestCaseOfIDs(t *testing.T) {
 	const good = "0184e410-a1eb-7000-8000-0000cb000001"
 	for _, text := range []string{good, strings.ToUpper(good), "0184E410-a1eB-7000-8000-0000CB000001"} {
-		if id, err := ParseID(text); err != nil || id.String() != good {
-			t.Errorf("%s: %s, %v", text, id, err)
-		}
-		if !IsUUID(text) {
-			t.Errorf("%s is no UUID", text)
-		}
-		if _, err := parseCanonicalID([]byte(text)); (err == nil) != (text == good) {
-			t.Errorf("%s in the journal: %v", text, err)
-		}
+		id := testkit.Must(ParseID(text))(t)
+		testkit.Holds(t, id.String() == good, text, id)
+		testkit.Holds(t, IsUUID(text), text, "is no UUID")
+		_, err := parseCanonicalID([]byte(text))
+		testkit.Equal(t, err == nil, text == good, text, "in the journal", err)
 	}
 }
 
 func TestIDInJSON(t *testing.T) {
 	id := NewID(1670273606123, 812, 7)
 	text, err := json.Marshal(map[string]ID{"id": id})
-	if err != nil || string(text) != `{"id":"0184e410-a1eb-7000-8000-0000cb000007"}` {
-		t.Errorf("%s, %v", text, err)
-	}
+	testkit.Holds(t, err == nil && string(text) == `{"id":"0184e410-a1eb-7000-8000-0000cb000007"}`, string(text), err)
 	var back map[string]ID
-	if err := json.Unmarshal(text, &back); err != nil || back["id"] != id {
-		t.Errorf("%v, %v", back, err)
-	}
-	if err := json.Unmarshal([]byte(`{"id":"x"}`), &back); !errors.Is(err, ErrBadID) {
-		t.Errorf("%v", err)
-	}
+	err = json.Unmarshal(text, &back)
+	testkit.Holds(t, err == nil && back["id"] == id, back, err)
+	testkit.Failed(t, json.Unmarshal([]byte(`{"id":"x"}`), &back), ErrBadID)
 }
 
 func FuzzParseID(f *testing.F) {
@@ -117,17 +98,11 @@ func FuzzParseID(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		id, err := ParseID(text)
 		fromBytes, bytesErr := ParseID([]byte(text))
-		if id != fromBytes || err != bytesErr {
-			t.Fatalf("%q is %v, %v, and as bytes %v, %v", text, id, err, fromBytes, bytesErr)
-		}
+		testkit.MustHold(t, id == fromBytes && err == bytesErr, text, "is", id, err, "and as bytes", fromBytes, bytesErr)
 		if err != nil {
 			return
 		}
-		if id.String() != strings.ToLower(text) {
-			t.Fatalf("%q parses to %s", text, id)
-		}
-		if again := NewID(id.At(), uint64(id.LowSeq()), id.Line()); again != id {
-			t.Fatalf("%s is made of %d, %d, %d, which make %s", id, id.At(), id.LowSeq(), id.Line(), again)
-		}
+		testkit.MustEqual(t, id.String(), strings.ToLower(text), text, "parses to", id)
+		testkit.MustEqual(t, NewID(id.At(), uint64(id.LowSeq()), id.Line()), id, "is made of", id.At(), id.LowSeq(), id.Line(), "which make")
 	})
 }

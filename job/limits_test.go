@@ -4,31 +4,28 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 func TestCheckName(t *testing.T) {
 	long := strings.Repeat("x", MaxNameBytes)
 	for _, name := range []string{"a", "default", "A-Z.a_z:0", "...", "-", long} {
-		if err := CheckName("client", name); err != nil {
-			t.Errorf("%q: %v", name, err)
-		}
+		testkit.NoError(t, CheckName("client", name), name)
 	}
 	for _, name := range []string{"", ".", "..", "a b", "a/b", "ü", "a%", "a\n", "a\x00", long + "x"} {
-		if err := CheckName("client", name); err == nil || !strings.HasPrefix(err.Error(), "client ") {
-			t.Errorf("%q: %v", name, err)
-		}
+		err := CheckName("client", name)
+		testkit.Holds(t, err != nil && strings.HasPrefix(err.Error(), "client "), name, err)
 	}
 }
 
 // TestWrongCharacter: the error for a refused name quotes the whole character, not its first byte.
 func TestWrongCharacter(t *testing.T) {
 	for name, want := range map[string]string{"möbel": `"ö"`, "a b": `" "`, "a\xffb": `"\xff"`, "a/b": `"/"`} {
-		if err := CheckName("client", name); err == nil || err.Error() != "client may hold only a-z A-Z 0-9 . _ : -, and not "+want {
-			t.Errorf("%q: %v", name, err)
-		}
-		if err := checkMetaName(name); err == nil || err.Error() != "a name in meta may hold only a-z A-Z 0-9 . _ : -, and not "+want {
-			t.Errorf("%q in meta: %v", name, err)
-		}
+		err := CheckName("client", name)
+		testkit.Holds(t, err != nil && err.Error() == "client may hold only a-z A-Z 0-9 . _ : -, and not "+want, name, err)
+		err = checkMetaName(name)
+		testkit.Holds(t, err != nil && err.Error() == "a name in meta may hold only a-z A-Z 0-9 . _ : -, and not "+want, name, "in meta", err)
 	}
 }
 
@@ -40,14 +37,12 @@ func TestCheckText(t *testing.T) {
 	}{
 		{"", 0, 1, true}, {"", 1, 1, false}, {"a", 1, 1, true}, {"ab", 1, 1, false}, {"ü", 1, 1, false}, {"ü", 1, 2, true}, {"\xff", 1, 2, false},
 	} {
-		if err := CheckText("step", test.text, test.lo, test.hi); (err == nil) != test.ok {
-			t.Errorf("%q of %d to %d: %v", test.text, test.lo, test.hi, err)
-		}
+		err := CheckText("step", test.text, test.lo, test.hi)
+		testkit.Equal(t, err == nil, test.ok, test.text, "of", test.lo, "to", test.hi, err)
 	}
 	for n, ok := range map[int64]bool{0: false, 1: true, 9: true, 10: false} {
-		if err := CheckRange("max", n, 1, 9); (err == nil) != ok {
-			t.Errorf("%d of 1 to 9: %v", n, err)
-		}
+		err := CheckRange("max", n, 1, 9)
+		testkit.Equal(t, err == nil, ok, n, "of 1 to 9", err)
 	}
 }
 
@@ -202,9 +197,7 @@ func TestLimits(t *testing.T) {
 	for _, test := range cases {
 		t.Run(strings.ReplaceAll(test.name, " ", "_"), func(t *testing.T) {
 			_, err := Decode(test.verb, []byte(strings.TrimSpace(test.fields)), []byte(strings.TrimLeft(test.body, " ")))
-			if (err == nil) != test.ok {
-				t.Errorf("%v", err)
-			}
+			testkit.Equal(t, err == nil, test.ok, err)
 		})
 	}
 }

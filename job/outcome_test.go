@@ -3,6 +3,8 @@ package job
 import (
 	"math"
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -10,41 +12,27 @@ func TestExitCodes(t *testing.T) {
 		-1: NoCode, 0: NoCode, 99: NoCode, 100: Retry, 199: Retry, 200: OK, 299: OK, 300: NoCode, 399: NoCode, 400: Fail, 499: Fail, 500: Error, 599: Error,
 		600: NoCode, 999: NoCode, 1000: NoCode,
 	} {
-		if got := ExitCodeClass(exit); got != want {
-			t.Errorf("%d is %v, want %v", exit, got, want)
-		}
+		testkit.Equal(t, ExitCodeClass(exit), want, exit)
 	}
 	for _, c := range []Code{OK, Fail, Retry, Error} {
-		if got := ExitCodeClass(c.DefaultExitCode()); got != c {
-			t.Errorf("%v has the default of %v", c, got)
-		}
-		if got, err := ParseCode(c.String()); got != c || err != nil {
-			t.Errorf("%v is parsed as %v, %v", c, got, err)
-		}
+		testkit.Equal(t, ExitCodeClass(c.DefaultExitCode()), c, "has the default of")
+		got, err := ParseCode(c.String())
+		testkit.Holds(t, got == c && err == nil, c, "is parsed as", got, err)
 	}
-	if n := Unget.DefaultExitCode(); n != 0 {
-		t.Errorf("unget has exit code %d", n)
-	}
+	testkit.Equal(t, Unget.DefaultExitCode(), 0, "unget has exit code")
 	for _, bad := range []string{"", "OK", "fail", "done"} {
-		if c, err := ParseCode(bad); err == nil {
-			t.Errorf("%q is %v", bad, c)
-		}
+		c, err := ParseCode(bad)
+		testkit.Holds(t, err != nil, bad, "is", c)
 	}
 }
 
 func TestStatuses(t *testing.T) {
 	for s, want := range map[Status]bool{Deferred: false, Pending: false, Active: false, Completed: true, Failed: true, Cancelled: true, Purged: false} {
-		if s.Terminal() != want {
-			t.Errorf("%v is terminal: %v", s, !want)
-		}
+		testkit.Equal(t, s.Terminal(), want, s, "is terminal", !want)
 	}
-	if text := Status(200).String(); text != "status(200)" {
-		t.Error(text)
-	}
+	testkit.Equal(t, Status(200).String(), "status(200)")
 	counts := Counts{9, 1, 2, 3, 4, 5, 6, 7}
-	if counts.Total() != 21 {
-		t.Errorf("total %d", counts.Total())
-	}
+	testkit.Equal(t, counts.Total(), 21, "total")
 }
 
 func TestBackoff(t *testing.T) {
@@ -78,45 +66,31 @@ func TestBackoff(t *testing.T) {
 				times[delay]++
 			}
 			for delay, n := range times {
-				if quarter >= 100 && n > 100 {
-					t.Errorf("%d of 5000 delays are %d", n, delay)
-				}
+				testkit.Holds(t, quarter < 100 || n <= 100, n, "of 5000 delays are", delay)
 			}
-			if lowest < test.exact-quarter || highest > min(test.exact+quarter, test.b.MaxMs) {
-				t.Errorf("delays %d to %d, want %d within a quarter", lowest, highest, test.exact)
-			}
-			if quarter > 100 && highest-lowest < quarter*9/10 {
-				t.Errorf("delays %d to %d hardly differ", lowest, highest)
-			}
+			testkit.Holds(t, lowest >= test.exact-quarter && highest <= min(test.exact+quarter, test.b.MaxMs), "delays",
+				lowest, "to", highest, "want", test.exact, "within a quarter")
+			testkit.Holds(t, quarter <= 100 || highest-lowest >= quarter*9/10, "delays", lowest, "to", highest, "hardly differ")
 			for _, random := range []uint64{0, 1, math.MaxUint64} {
-				if a, b := test.b.Delay(test.attempts, random), test.b.Delay(test.attempts, random); a != b {
-					t.Errorf("the same chance gives %d and %d", a, b)
-				}
+				a, b := test.b.Delay(test.attempts, random), test.b.Delay(test.attempts, random)
+				testkit.Holds(t, a == b, "the same chance gives", a, "and", b)
 			}
 		})
 	}
 	// The jitter is fixed: replaying a journal must always give the same times.
 	for random, want := range map[uint64]int64{0: 750, 1: 751, 250: 1000, 500: 1250, 501: 750, math.MaxUint64: 750 + math.MaxUint64%501} {
-		if got := usual.Delay(1, random); got != want {
-			t.Errorf("delay with %d is %d, want %d", random, got, want)
-		}
+		testkit.Equal(t, usual.Delay(1, random), want, "delay with", random)
 	}
 }
 
 func TestOutcome(t *testing.T) {
 	o := Outcome{Code: Error, ExitCode: 503}
-	if !o.Same(Error, 503) || o.Same(Error, 500) || o.Same(Fail, 503) {
-		t.Error("Same")
-	}
+	testkit.Holds(t, o.Same(Error, 503) && !o.Same(Error, 500) && !o.Same(Fail, 503), "Same")
 	n := int64(0)
 	for _, r := range []Result{{ProcessExit: &n}, {OutputAddr: "a"}, {LogAddr: "a"}, {OutputKind: Text}} {
-		if r.Empty() {
-			t.Errorf("%+v is empty", r)
-		}
+		testkit.Holds(t, !r.Empty(), r, "is empty")
 	}
-	if !(&Result{}).Empty() {
-		t.Error("nothing is something")
-	}
+	testkit.Holds(t, (&Result{}).Empty(), "nothing is something")
 	for r := Granted; r <= TooManyQueues; r++ {
 		if (r.Code() == "") != (r == Granted) || (r.Error() == "") != (r == Granted) {
 			t.Errorf("refusal %d has code %q and text %q", r, r.Code(), r.Error())

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 func TestFrames(t *testing.T) {
@@ -21,27 +23,19 @@ func TestFrames(t *testing.T) {
 		for _, p := range test.payloads {
 			body = test.frame.Append(body, []byte(p))
 		}
-		if string(body) != test.want {
-			t.Errorf("%v: %q, want %q", test.frame, body, test.want)
-		}
+		testkit.Equal(t, string(body), test.want, test.frame)
 		rest := body
 		for i, p := range test.payloads {
 			after, err := test.frame.Skip(body, i)
-			if err != nil || !bytes.Equal(after, rest) {
-				t.Errorf("%v: %q after %d, want %q, %v", test.frame, after, i, rest, err)
-			}
+			testkit.Holds(t, err == nil && bytes.Equal(after, rest), test.frame, string(after), "after", i, "want", string(rest), err)
 			var got []byte
-			if got, rest, err = test.frame.Next(rest); err != nil || string(got) != p {
-				t.Errorf("%v: payload %d is %q, %v", test.frame, i, got, err)
-			}
+			got, rest, err = test.frame.Next(rest)
+			testkit.Holds(t, err == nil && string(got) == p, test.frame, "payload", i, "is", string(got), err)
 		}
-		if len(rest) > 0 {
-			t.Errorf("%v: %q is left", test.frame, rest)
-		}
+		testkit.Holds(t, len(rest) == 0, test.frame, string(rest), "is left")
 		if test.frame != NoFrame {
-			if _, err := test.frame.Skip(body, len(test.payloads)+1); err == nil {
-				t.Errorf("%v: one more payload than there are", test.frame)
-			}
+			_, err := test.frame.Skip(body, len(test.payloads)+1)
+			testkit.Holds(t, err != nil, test.frame, "one more payload than there are")
 		}
 	}
 }
@@ -65,14 +59,12 @@ func TestFrameRefuses(t *testing.T) {
 		"one past the limit":       {LenFrame, "4194305\n" + strings.Repeat("x", MaxPayloadBytes+1) + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if payload, _, err := test.frame.Next([]byte(test.body)); err == nil {
-				t.Errorf("payload of %d bytes", len(payload))
-			}
+			payload, _, err := test.frame.Next([]byte(test.body))
+			testkit.Holds(t, err != nil, "payload of", len(payload), "bytes")
 		})
 	}
-	if payload, _, err := LenFrame.Next([]byte("4194304\n" + strings.Repeat("x", MaxPayloadBytes) + "\n")); err != nil || len(payload) != MaxPayloadBytes {
-		t.Errorf("the longest payload: %d bytes, %v", len(payload), err)
-	}
+	payload, _ := testkit.Must2(LenFrame.Next([]byte("4194304\n" + strings.Repeat("x", MaxPayloadBytes) + "\n")))(t)
+	testkit.Holds(t, len(payload) == MaxPayloadBytes, "the longest payload", len(payload), "bytes")
 }
 
 func TestTrimLines(t *testing.T) {
@@ -90,13 +82,10 @@ func TestTrimLines(t *testing.T) {
 		{"\na\r\n \n#:end\n\n\x00\xff\n", "a\r\n \n#:end\n\x00\xff\n", 4, 5},
 	} {
 		got, n, longest := TrimLines([]byte(test.body))
-		if string(got) != test.want || n != test.n || longest != test.longest {
-			t.Errorf("%q: %q, %d lines, longest %d; want %q, %d, %d", test.body, got, n, longest, test.want, test.n, test.longest)
-		}
+		testkit.Holds(t, string(got) == test.want && n == test.n && longest == test.longest, test.body, string(got), n, "lines, longest",
+			longest, "want", test.want, test.n, test.longest)
 		c := Create{Groups: []Group{{Lines: n}}, Frame: LineFrame, Longest: longest, Payloads: got}
-		if err := c.CheckPayloads(); err != nil {
-			t.Errorf("%q: %v", test.body, err)
-		}
+		testkit.NoError(t, c.CheckPayloads(), test.body)
 	}
 }
 
@@ -107,25 +96,19 @@ func TestWASI(t *testing.T) {
 		{"a b\n", "%", "a%20b%0A %25"},
 	} {
 		stored := AppendWASI(nil, test.binary, test.input)
-		if string(stored) != test.want || slices.Contains(stored, '\n') {
-			t.Errorf("%q, want %q", stored, test.want)
-		}
-		if binary, input, err := ParseWASI(stored); err != nil || binary != test.binary || input != test.input {
-			t.Errorf("%q is %q, %q, %v", stored, binary, input, err)
-		}
+		testkit.Holds(t, string(stored) == test.want && !slices.Contains(stored, '\n'), string(stored), "want", test.want)
+		binary, input := testkit.Must2(ParseWASI(stored))(t)
+		testkit.Holds(t, binary == test.binary && input == test.input, string(stored), "is", binary, input)
 	}
 	for _, bad := range []string{"", " ", "a ", " b", "a b c", "%4", "a\n"} {
-		if binary, input, err := ParseWASI([]byte(bad)); err == nil {
-			t.Errorf("%q is %q, %q", bad, binary, input)
-		}
+		binary, input, err := ParseWASI([]byte(bad))
+		testkit.Holds(t, err != nil, bad, "is", binary, input)
 	}
 }
 
 func TestCheckPayloads(t *testing.T) {
 	good := Create{Groups: []Group{{Lines: 1}, {Lines: 2}}, Frame: LineFrame, Longest: 3, Payloads: []byte("a\nbcd\ne\n")}
-	if err := good.CheckPayloads(); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, good.CheckPayloads())
 	for name, change := range map[string]func(c *Create){
 		"a payload too few":  func(c *Create) { c.Payloads = c.Payloads[:6] },
 		"a payload too many": func(c *Create) { c.Payloads = append(slices.Clone(c.Payloads), "f\n"...) },
@@ -137,9 +120,57 @@ func TestCheckPayloads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := good
 			change(&c)
-			if err := c.CheckPayloads(); err == nil {
-				t.Error("accepted")
-			}
+			testkit.Failed(t, c.CheckPayloads())
 		})
 	}
+}
+
+// FuzzLines checks that the lines of any body are its non-empty pieces between newlines, in order, byte for byte.
+func FuzzLines(f *testing.F) {
+	for _, seed := range []string{"", "\n", "a", "a\n", "a\nb", "\n\na\n\n\nb\r\n#c\x00\n", "\n#:end crc=00000000\n"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var want [][]byte
+		for _, line := range bytes.Split(body, []byte("\n")) {
+			if len(line) > 0 {
+				want = append(want, bytes.Clone(line))
+			}
+		}
+		lines, n, longest := TrimLines(bytes.Clone(body))
+		testkit.MustEqual(t, n, len(want), string(body), "has", "lines, not")
+		most := 0
+		for i, line := range want {
+			payload, rest, err := LineFrame.Next(lines)
+			testkit.MustHold(t, err == nil && bytes.Equal(payload, line), "line", i, "of", string(body), "is", string(payload), err)
+			lines, most = rest, max(most, len(line))
+		}
+		testkit.MustHold(t, len(lines) == 0 && longest == most, string(body), string(lines), "is left, longest", longest, "want", most)
+	})
+}
+
+// FuzzFrames checks that a frame either refuses a body or splits it into payloads that, framed again, are the same body.
+func FuzzFrames(f *testing.F) {
+	f.Add(true, []byte("3\na\nb\n0\n\n"))
+	f.Add(true, []byte("03\nabc\n"))
+	f.Add(true, []byte("4294967295\nx\n"))
+	f.Add(false, []byte("a\n\nb\n"))
+	f.Fuzz(func(t *testing.T, byLength bool, body []byte) {
+		frame := LineFrame
+		if byLength {
+			frame = LenFrame
+		}
+		var again []byte
+		n := 0
+		for rest := body; len(rest) > 0; n++ {
+			payload, left, err := frame.Next(rest)
+			if err != nil {
+				return
+			}
+			again, rest = frame.Append(again, payload), left
+		}
+		testkit.MustHold(t, bytes.Equal(again, body), string(body), "framed again is", string(again))
+		rest := testkit.Must(frame.Skip(body, n))(t)
+		testkit.MustHold(t, len(rest) == 0, "behind", n, "payloads of", string(body), "is", string(rest))
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 func TestRunEndExtend(t *testing.T) {
@@ -12,9 +13,7 @@ func TestRunEndExtend(t *testing.T) {
 	next := base
 	next.First, next.Jobs = at(5), 4
 	e := base
-	if !e.Extend(&next) || e.First != at(3) || e.Jobs != 6 {
-		t.Errorf("the next lines make %+v", e)
-	}
+	testkit.Holds(t, e.Extend(&next) && e.First == at(3) && e.Jobs == 6, "the next lines make", e)
 	for name, change := range map[string]func(e *job.RunEnd){
 		"a gap":             func(e *job.RunEnd) { e.First = at(6) },
 		"the same lines":    func(e *job.RunEnd) { e.First = at(3) },
@@ -28,14 +27,10 @@ func TestRunEndExtend(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, other := base, next
 			change(&other)
-			if e.Extend(&other) || e != base {
-				t.Errorf("extended: %+v", e)
-			}
+			testkit.Holds(t, !e.Extend(&other) && e == base, "extended", e)
 		})
 	}
 	last := job.RunEnd{First: at(job.MaxLines - 1), Jobs: 1}
 	again := job.RunEnd{First: at(0), Jobs: 1}
-	if last.Extend(&again) {
-		t.Error("the first line of a batch follows its last one")
-	}
+	testkit.Holds(t, !last.Extend(&again), "the first line of a batch follows its last one")
 }

@@ -2,6 +2,8 @@ package job
 
 import (
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 // at7 is the command in these tests: seq 70 at time 7000.
@@ -220,16 +222,12 @@ func rules() []rule {
 func TestTransitions(t *testing.T) {
 	names := map[string]bool{}
 	for _, r := range rules() {
-		if names[r.name] {
-			t.Errorf("rule %q is there twice", r.name)
-		}
+		testkit.Holds(t, !names[r.name], "rule", r.name, "is there twice")
 		names[r.name] = true
 		t.Run(r.name, func(t *testing.T) {
 			before := r.from
 			to, refusal := r.do(r.from, &r.attributes)
-			if to != r.to || refusal != r.refusal {
-				t.Errorf("%+v goes to\n%+v (%q); want\n%+v (%q)", before, to, refusal.Code(), r.to, r.refusal.Code())
-			}
+			testkit.Holds(t, to == r.to && refusal == r.refusal, before, "goes to", to, refusal.Code(), "want", r.to, r.refusal.Code())
 		})
 	}
 }
@@ -257,12 +255,9 @@ func TestExpires(t *testing.T) {
 		"a job that expires in future": {fresh, with(limited, func(a *Attributes) { a.ExpiresAt = 7001 }), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.s.Expires(&test.a); got != test.expires {
-				t.Errorf("expires: %v", got)
-			}
-			if got, want := test.s.Late(&test.a, at7), test.expires && test.a.ExpiresAt <= 7000; got != want {
-				t.Errorf("late: %v", got)
-			}
+			testkit.Equal(t, test.s.Expires(&test.a), test.expires, "expires")
+			got, want := test.s.Late(&test.a, at7), test.expires && test.a.ExpiresAt <= 7000
+			testkit.Holds(t, got == want, "late", got)
 		})
 	}
 }
@@ -270,22 +265,18 @@ func TestExpires(t *testing.T) {
 // TestRemembered: the history of a job has its unsuccessful runs.
 func TestRemembered(t *testing.T) {
 	for code, want := range map[Code]bool{OK: false, Fail: true, Retry: true, Error: true, Unget: false, Damaged: false} {
-		if got := code.Remembered(); got != want {
-			t.Errorf("a run that ended with %v is remembered: %v", code, got)
-		}
+		testkit.Equal(t, code.Remembered(), want, "a run that ended with", code, "is remembered")
 	}
 }
 
 // TestChanges: values from a patch override the group's values.
 func TestChanges(t *testing.T) {
 	var none Changes
-	if p, m := none.PriorityIn(&usual), none.MaxAttemptsIn(&usual); p != 4 || m != 3 {
-		t.Errorf("without a patch: priority %d, max_attempts %d", p, m)
-	}
+	p, m := none.PriorityIn(&usual), none.MaxAttemptsIn(&usual)
+	testkit.Holds(t, p == 4 && m == 3, "without a patch: priority", p, "max_attempts", m)
 	lowest := Changes{Priority: 1, MaxAttempts: 2}
-	if p, m := lowest.PriorityIn(&usual), lowest.MaxAttemptsIn(&usual); p != 0 || m != 2 {
-		t.Errorf("with a patch: priority %d, max_attempts %d", p, m)
-	}
+	p, m = lowest.PriorityIn(&usual), lowest.MaxAttemptsIn(&usual)
+	testkit.Holds(t, p == 0 && m == 2, "with a patch: priority", p, "max_attempts", m)
 }
 
 // TestShownClaim: documents of waiting jobs show no claim.
@@ -294,28 +285,23 @@ func TestShownClaim(t *testing.T) {
 		s    State
 		want uint64
 	}{"pending": {pending, 0}, "deferred after a retry": {backedOff, 0}, "active": {active, 60}, "completed": {completed, 60}, "cancelled while it waited": {gone, 0}} {
-		if got := test.s.ShownClaim(); got != test.want {
-			t.Errorf("%s: claim %d, want %d", name, got, test.want)
-		}
+		testkit.Equal(t, test.s.ShownClaim(), test.want, name, "claim")
 	}
 }
 
 // TestPurgeAt: an ended job is kept for its retention.
 func TestPurgeAt(t *testing.T) {
 	kept := with(usual, func(a *Attributes) { a.RetentionMs = 500 })
-	if at, atOnce := completed.PurgeAt(&kept); at != 6500 || atOnce {
-		t.Errorf("with a retention: at %d, at once %v", at, atOnce)
-	}
-	if at, atOnce := completed.PurgeAt(&usual); at != 6000 || !atOnce {
-		t.Errorf("without: at %d, at once %v", at, atOnce)
-	}
+	at, atOnce := completed.PurgeAt(&kept)
+	testkit.Holds(t, at == 6500 && !atOnce, "with a retention: at", at, "at once", atOnce)
+	at, atOnce = completed.PurgeAt(&usual)
+	testkit.Holds(t, at == 6000 && atOnce, "without: at", at, "at once", atOnce)
 }
 
 // TestUnfinished: waiting and active jobs own their unique keys.
 func TestUnfinished(t *testing.T) {
 	for status := range Status(NumStatus) {
-		if want := status == Deferred || status == Pending || status == Active; status.Unfinished() != want {
-			t.Errorf("%v: unfinished %v", status, !want)
-		}
+		want := status == Deferred || status == Pending || status == Active
+		testkit.Equal(t, status.Unfinished(), want, status, "unfinished", !want)
 	}
 }

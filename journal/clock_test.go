@@ -3,6 +3,8 @@ package journal
 import (
 	"testing"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // fakeClock is a Clock with a wall clock and a monotonic clock that a test sets separately.
@@ -70,13 +72,9 @@ func TestClock(t *testing.T) {
 			t.Fatal(f.Now()-last, f.Offset())
 		}
 		f.pass(60 * time.Second)
-		if f.Offset() != 0 {
-			t.Fatal(f.Offset())
-		}
+		testkit.MustEqual(t, f.Offset(), 0)
 		f.pass(10 * time.Second)
-		if f.Now() != f.wall.UnixMilli() {
-			t.Fatal("overshot", f.Offset())
-		}
+		testkit.MustEqual(t, f.Now(), f.wall.UnixMilli(), "overshot", f.Offset())
 		// The smallest steps behave in the same way.
 		f.Start(f.wall.UnixMilli() + 1000)
 		before := f.Offset()
@@ -84,9 +82,7 @@ func TestClock(t *testing.T) {
 			f.pass(10)
 			f.Now()
 		}
-		if moved := f.Offset() - before; moved != -5000 {
-			t.Fatal(moved)
-		}
+		testkit.MustEqual(t, f.Offset()-before, -5000)
 	})
 	t.Run("set back", func(t *testing.T) {
 		f := newFakeClock()
@@ -95,13 +91,10 @@ func TestClock(t *testing.T) {
 		f.wall = f.wall.Add(-time.Hour)
 		for last := start; f.Offset() > 0; last = f.Now() {
 			f.pass(time.Second)
-			if got := f.Now(); got < last || got > last+1000 {
-				t.Fatal(got - last)
-			}
+			got := f.Now()
+			testkit.MustHold(t, got >= last && got <= last+1000, got-last)
 		}
-		if spent := f.mono; spent != 2*time.Hour {
-			t.Fatal("caught up after", spent)
-		}
+		testkit.MustEqual(t, f.mono, 2*time.Hour, "caught up after")
 	})
 	t.Run("set forward, at most double", func(t *testing.T) {
 		f := newFakeClock()
@@ -111,14 +104,10 @@ func TestClock(t *testing.T) {
 		for f.Offset() < 0 {
 			f.pass(time.Second)
 			got := f.Now()
-			if got < last || got > last+2000 {
-				t.Fatal(got - last)
-			}
+			testkit.MustHold(t, got >= last && got <= last+2000, got-last)
 			last = got
 		}
-		if spent := f.mono; spent != time.Hour {
-			t.Fatal("caught up after", spent)
-		}
+		testkit.MustEqual(t, f.mono, time.Hour, "caught up after")
 	})
 	t.Run("accept does not go back", func(t *testing.T) {
 		f := newFakeClock()
@@ -127,9 +116,7 @@ func TestClock(t *testing.T) {
 		f.wall = f.wall.Add(-time.Hour)
 		f.pass(time.Minute)
 		f.Accept()
-		if got := f.Now() - start; got != 30_000 { // the same as without Accept, because the clock is ahead of the wall clock
-			t.Fatal(got)
-		}
+		testkit.MustEqual(t, f.Now()-start, 30_000) // the same as without Accept, because the clock is ahead of the wall clock
 	})
 	t.Run("does not advance while no time passes", func(t *testing.T) {
 		f := newFakeClock()
@@ -143,8 +130,7 @@ func TestClock(t *testing.T) {
 	t.Run("the zero value uses the clocks of the machine", func(t *testing.T) {
 		var c Clock
 		c.Start(0)
-		if d := time.Since(time.UnixMilli(c.Now())); d < -time.Second || d > time.Minute { // real time: c reads the clock of the machine
-			t.Fatal(d)
-		}
+		d := time.Since(time.UnixMilli(c.Now()))
+		testkit.MustHold(t, d >= -time.Second && d <= time.Minute, d) // real time: c reads the clock of the machine
 	})
 }

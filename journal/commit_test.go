@@ -54,21 +54,16 @@ func TestGroupCommit(t *testing.T) {
 		}
 		close(g.open)
 		for _, ch := range answers {
-			if a := <-ch; a.err != nil {
-				t.Fatal(a.err)
-			}
+			a := <-ch
+			testkit.NoError(t, a.err)
 		}
 		r.stop()
 		var verbs []string
 		for _, rec := range r.got[:5] {
 			verbs = append(verbs, rec.Verb)
 		}
-		if got := strings.Join(verbs, " "); got != "first controla controlb bulka bulkb" {
-			t.Fatal(got)
-		}
-		if r.got[1].Synced != 1 || r.got[4].Synced != 1 {
-			t.Fatalf("synced: %+v", r.got)
-		}
+		testkit.MustEqual(t, strings.Join(verbs, " "), "first controla controlb bulka bulkb")
+		testkit.MustHold(t, r.got[1].Synced == 1 && r.got[4].Synced == 1, "synced", r.got)
 	})
 	t.Run("bulk fills a group to its bound or one record", func(t *testing.T) {
 		var j Journal
@@ -90,17 +85,14 @@ func TestGroupCommit(t *testing.T) {
 			{[]int{1000, maxGroupBytes + 1}, 1},
 		} {
 			push(c.sizes...)
-			if got := len(j.proposals.takeGroup(nil)); got != c.want || len(l.queue) != len(c.sizes)-c.want {
-				t.Errorf("%v: %d taken, %d left", c.sizes, got, len(l.queue))
-			}
+			got := len(j.proposals.takeGroup(nil))
+			testkit.Holds(t, got == c.want && len(l.queue) == len(c.sizes)-c.want, c.sizes, got, "taken", len(l.queue), "left")
 		}
 		push(maxGroupBytes * 2)
 		for range 100 {
 			j.proposals.lanes[Control].queue = append(j.proposals.lanes[Control].queue, &Proposal{Lane: Control})
 		}
-		if got := len(j.proposals.takeGroup(nil)); got != 101 {
-			t.Error("control did not all join:", got)
-		}
+		testkit.Equal(t, len(j.proposals.takeGroup(nil)), 101, "control did not all join")
 	})
 	t.Run("gathered while commands arrive", func(t *testing.T) {
 		for _, c := range []struct {
@@ -128,9 +120,8 @@ func TestGroupCommit(t *testing.T) {
 				yields++
 				arrive()
 			})
-			if yields != c.yields || commands != arrived {
-				t.Errorf("%d commands arrive: %d yields, %d of %d commands, want %d yields", len(c.arrive), yields, commands, arrived, c.yields)
-			}
+			testkit.Holds(t, yields == c.yields && commands == arrived, len(c.arrive), "commands arrive", yields, "yields",
+				commands, "of", arrived, "commands, want", c.yields, "yields")
 		}
 	})
 	t.Run("answers before the hand-over, synced before the answers", func(t *testing.T) {
@@ -158,26 +149,19 @@ func TestGroupCommit(t *testing.T) {
 			<-ch
 		}
 		r.stop()
-		if got := strings.Join(order, ", "); got != "done a, deliver a, done b, deliver b" {
-			t.Fatal(got)
-		}
-		if r.got[0].Tag != "a" {
-			t.Fatalf("%+v", r.got[0])
-		}
+		testkit.MustEqual(t, strings.Join(order, ", "), "done a, deliver a, done b, deliver b")
+		testkit.MustHold(t, r.got[0].Tag == "a", r.got[0])
 	})
 	t.Run("a proposal may be larger than a segment and a volume", func(t *testing.T) {
 		r := mustRun(t, Options{SegmentBytes: 100, VolumeBytes: 250})
 		for i := range 20 {
 			r.mustPut("create", strings.Repeat("x", i*37))
 		}
-		if len(r.Volumes()) < 5 {
-			t.Fatal(r.Volumes())
-		}
+		testkit.MustHold(t, len(r.Volumes()) >= 5, r.Volumes())
 		r.stop()
 		again := mustRun(t, Options{Dir: r.o.Dir, SegmentBytes: 50})
-		if a := again.mustPut("create", ""); a.seq != r.Synced()+1 {
-			t.Fatal(a)
-		}
+		a := again.mustPut("create", "")
+		testkit.MustEqual(t, a.seq, r.Synced()+1, a)
 		again.stop()
 	})
 	t.Run("at never decreases, whatever the clock says", func(t *testing.T) {
@@ -187,9 +171,7 @@ func TestGroupCommit(t *testing.T) {
 		last := int64(0)
 		for range 10 {
 			a := r.mustPut("create", "")
-			if a.at < last || a.at != r.LastAt() && r.LastAt() < a.at {
-				t.Fatal(a, last)
-			}
+			testkit.MustHold(t, a.at >= last && (a.at == r.LastAt() || r.LastAt() >= a.at), a, last)
 			last = a.at
 		}
 		r.stop()
@@ -215,9 +197,8 @@ func TestSegmentNames(t *testing.T) {
 				}
 			}
 			for _, ch := range pending {
-				if a := <-ch; a.err != nil {
-					t.Fatalf("seed %d: %v", seed, a.err)
-				}
+				a := <-ch
+				testkit.NoError(t, a.err, "seed", seed)
 			}
 			r.stop()
 		}
@@ -228,42 +209,30 @@ func TestIdleMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := mustRun(t, Options{})
 		time.Sleep(time.Hour)
-		if r.Synced() != 0 {
-			t.Fatal("a mark without a record to prove")
-		}
+		testkit.MustEqual(t, r.Synced(), 0, "a mark without a record to prove")
 		r.mustPut("create", "a")
 		time.Sleep(idleMark - 1)
 		synctest.Wait()
-		if r.Synced() != 1 {
-			t.Fatal("a mark before it was due:", r.Synced())
-		}
+		testkit.MustEqual(t, r.Synced(), 1, "a mark before it was due")
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if r.Synced() != 2 {
-			t.Fatal("no mark:", r.Synced())
-		}
+		testkit.MustEqual(t, r.Synced(), 2, "no mark")
 		time.Sleep(time.Hour)
-		if st := r.Status(); st.Synced != 2 || st.Marks != 1 || st.Records != 2 {
-			t.Fatalf("%+v", st)
-		}
+		st := r.Status()
+		testkit.MustHold(t, st.Synced == 2 && st.Marks == 1 && st.Records == 2, st)
 		r.mustPut("create", "b")
 		r.stop() // writes the mark of a clean stop
-		if st := r.Status(); st.Synced != 4 || st.Marks != 2 {
-			t.Fatalf("%+v", st)
-		}
+		st = r.Status()
+		testkit.MustHold(t, st.Synced == 4 && st.Marks == 2, st)
 		var verbs []string
 		for _, g := range r.got {
 			verbs = append(verbs, fmt.Sprintf("%s/%d", g.Verb, g.Synced))
 		}
-		if got := strings.Join(verbs, " "); got != "create/0 mark/1 create/2 mark/3" {
-			t.Fatal(got)
-		}
+		testkit.MustEqual(t, strings.Join(verbs, " "), "create/0 mark/1 create/2 mark/3")
 		// A stop just after a mark writes no second mark.
 		again := mustRun(t, Options{Dir: r.o.Dir})
 		again.stop()
-		if again.Synced() != 4 {
-			t.Fatal(again.Synced())
-		}
+		testkit.MustEqual(t, again.Synced(), 4)
 	})
 }
 
@@ -281,27 +250,20 @@ func TestProposeRefuses(t *testing.T) {
 		"line break": {Proposal{Verb: "a", Fields: []byte("a\nb"), Done: done}, ErrInvalid},
 		"too large":  {Proposal{Verb: "a", Lane: Bulk, Body: make([]byte, MaxRecordBytes-envelopeBytes+1), Done: done}, ErrTooLarge},
 	} {
-		if err := r.Propose(t.Context(), &c.p); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := r.Propose(t.Context(), &c.p)
+		testkit.Holds(t, errors.Is(err, c.want), name, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.Propose(ended, &Proposal{Verb: "a", Done: done}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testkit.Failed(t, r.Propose(ended, &Proposal{Verb: "a", Done: done}), context.Canceled)
 	a := make(chan error, 1)
 	largest := &Proposal{Verb: "a", Lane: Bulk, Body: bytes.Repeat([]byte("z"), MaxRecordBytes-envelopeBytes),
 		Done: func(_ uint64, _ int64, err error) { a <- err }}
 	testkit.NoError(t, r.Propose(t.Context(), largest))
 	testkit.NoError(t, <-a)
 	r.stop()
-	if err := r.Propose(t.Context(), &Proposal{Verb: "a", Done: done}); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
-	if err := r.Run(t.Context()); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
+	testkit.Failed(t, r.Propose(t.Context(), &Proposal{Verb: "a", Done: done}), ErrClosed)
+	testkit.Failed(t, r.Run(t.Context()), ErrClosed)
 }
 
 // TestBytesInFlight: at the limit, bulk commands wait through fsync and delivery, and continue in the order of arrival. A
@@ -315,19 +277,15 @@ func TestBytesInFlight(t *testing.T) {
 		var taken atomic.Int32
 		for i := range 5 {
 			go func() {
-				if _, err := r.propose(Bulk, string(rune('a'+i)), body); err != nil {
-					t.Error(err)
-				}
+				_, err := r.propose(Bulk, string(rune('a'+i)), body)
+				testkit.Check(t, err)
 				taken.Add(1)
 			}()
 			synctest.Wait()
 		}
-		if n := taken.Load(); n != 2 {
-			t.Fatalf("%d of 4,000 bytes taken at a cap of 10,000", n)
-		}
-		if st := r.Status(); st.InFlightBytes != 8000 || st.Waits != 3 {
-			t.Fatalf("%+v", st)
-		}
+		testkit.MustEqual(t, taken.Load(), 2, "of 4,000 bytes taken at a cap of 10,000")
+		st := r.Status()
+		testkit.MustHold(t, st.InFlightBytes == 8000 && st.Waits == 3, st)
 		testkit.Must(r.propose(Control, "claim", ""))(t)
 		// A proposer that gives up frees no room, and the remaining proposers keep their places.
 		ctx, cancel := context.WithCancel(t.Context())
@@ -337,9 +295,8 @@ func TestBytesInFlight(t *testing.T) {
 		}()
 		synctest.Wait()
 		cancel()
-		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
+		err := <-gaveUp
+		testkit.MustHold(t, errors.Is(err, context.Canceled), err)
 		for taken.Load() < 5 {
 			handOver <- struct{}{}
 			synctest.Wait()
@@ -352,22 +309,15 @@ func TestBytesInFlight(t *testing.T) {
 				verbs += g.Verb
 			}
 		}
-		if verbs != "abcde" {
-			t.Fatal(verbs)
-		}
+		testkit.MustEqual(t, verbs, "abcde")
 		// Exactly the limit, one byte more, and a lone command that is larger than the limit.
 		l := lane{limit: 100}
 		l.used = 60
-		if !l.fits(40) || l.fits(41) {
-			t.Fatal("the cap is not at 100")
-		}
+		testkit.MustHold(t, l.fits(40) && !l.fits(41), "the cap is not at 100")
 		l.used = 0
-		if !l.fits(1000) {
-			t.Fatal("a large one never gets through")
-		}
-		if st := r.Status(); st.InFlightBytes != 0 {
-			t.Fatalf("%+v", st)
-		}
+		testkit.MustHold(t, l.fits(1000), "a large one never gets through")
+		st = r.Status()
+		testkit.MustEqual(t, st.InFlightBytes, 0, st)
 	})
 }
 
@@ -387,16 +337,12 @@ func TestStop(t *testing.T) {
 		synctest.Wait()
 		r.cancel()
 		close(g.open)
-		if a, b := <-one, <-two; a.err != nil || b.err != nil || a.seq != 1 || b.seq != 2 {
-			t.Fatal(a, b)
-		}
-		if err := <-sent; err != nil && !errors.Is(err, ErrClosed) {
-			t.Fatal(err)
-		}
+		a, b := <-one, <-two
+		testkit.MustHold(t, a.err == nil && b.err == nil && a.seq == 1 && b.seq == 2, a, b)
+		err := <-sent
+		testkit.MustHold(t, err == nil || errors.Is(err, ErrClosed), err)
 		r.stop()
-		if err := r.Close(); err != nil {
-			t.Fatal("the second Close:", err)
-		}
+		testkit.NoError(t, r.Close(), "the second Close")
 	})
 }
 
@@ -405,12 +351,10 @@ func TestCloseWithoutRun(t *testing.T) {
 	a := make(chan error, 1)
 	testkit.NoError(t, j.Propose(t.Context(), &Proposal{Verb: "a", Done: func(_ uint64, _ int64, err error) { a <- err }}))
 	testkit.NoError(t, j.Close())
-	if err := <-a; !errors.Is(err, ErrNotStored) || !errors.Is(err, ErrClosed) {
-		t.Fatal(err)
-	}
-	if err := j.Run(t.Context()); !errors.Is(err, ErrClosed) {
-		t.Fatal(err)
-	}
+	err := <-a
+	testkit.MustHold(t, errors.Is(err, ErrNotStored) && errors.Is(err, ErrClosed), err)
+	err = j.Run(t.Context())
+	testkit.MustHold(t, errors.Is(err, ErrClosed), err)
 }
 
 // TestCloseStopsRun: Close is a clean stop too, without the end of ctx.
@@ -420,9 +364,7 @@ func TestCloseStopsRun(t *testing.T) {
 	testkit.NoError(t, r.Close())
 	testkit.NoError(t, <-r.ran)
 	rep, err := Verify(r.o.Dir)
-	if err != nil || rep.Verbs[MarkVerb] == 0 {
-		t.Fatalf("%+v %v", rep, err)
-	}
+	testkit.MustHold(t, err == nil && rep.Verbs[MarkVerb] != 0, rep, err)
 }
 
 // TestDirectorySync: the name of a new segment is durable before the journal answers the commands in it.
@@ -446,9 +388,7 @@ func TestDirectorySync(t *testing.T) {
 		mu.Lock()
 		n := synced[volume]
 		mu.Unlock()
-		if n < len(names)-1 { // an idle mark may have begun another segment since
-			t.Fatalf("%d segments, the directory was synced with %d", len(names), n)
-		}
+		testkit.MustHold(t, n >= len(names)-1, len(names), "segments, the directory was synced with", n) // an idle mark may have begun another segment since
 	}
 	r.stop()
 }

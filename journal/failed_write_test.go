@@ -1,13 +1,18 @@
 package journal
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -31,9 +36,8 @@ type faulty struct {
 }
 
 func (f *faulty) touched(l *wal.Log) {
-	if failed, _ := f.after.Load().(*wal.Log); failed == l {
-		f.t.Error("a call on a handle that had failed")
-	}
+	failed, _ := f.after.Load().(*wal.Log)
+	testkit.Holds(f.t, failed != l, "a call on a handle that had failed")
 }
 
 func (f *faulty) hooks() Hooks {
@@ -98,40 +102,26 @@ func TestFailedGroup(t *testing.T) {
 				before := r.Synced() // with the mark
 				set(f).Store(true)
 				a := r.put(Bulk, "create", "lost")
-				if !errors.Is(a.err, ErrNotStored) || !errors.Is(a.err, errDisk) || errors.Is(a.err, ErrUnknown) {
-					t.Fatal(a)
-				}
+				testkit.MustHold(t, errors.Is(a.err, ErrNotStored) && errors.Is(a.err, errDisk) && !errors.Is(a.err, ErrUnknown), a)
 				// The disk does not accept the mark at the end of a repair either, so writes stay down.
 				synctest.Wait()
 				_, err := r.propose(Control, "claim", "")
-				if !errors.Is(err, ErrFailed) || !errors.Is(err, errDisk) || !errors.Is(r.Health(), ErrFailed) {
-					t.Fatal(err, r.Health())
-				}
+				testkit.MustHold(t, errors.Is(err, ErrFailed) && errors.Is(err, errDisk) && errors.Is(r.Health(), ErrFailed), err, r.Health())
 				for rec, err := range r.Records(1) { // reads still work
-					if err != nil || rec.Seq > before {
-						t.Fatal(rec, err)
-					}
+					testkit.MustHold(t, err == nil && rec.Seq <= before, rec, err)
 				}
 				set(f).Store(false)
 				time.Sleep(maxRepairWait)
 				synctest.Wait()
-				if err := r.Health(); err != nil {
-					t.Fatal("not up again:", err)
-				}
-				if r.Synced() != before+1 { // the mark of the repair has the seq of the failed group
-					t.Fatal(r.Synced())
-				}
-				if a := r.mustPut("create", "after"); a.seq != before+2 {
-					t.Fatal(a)
-				}
-				if st := r.Status(); st.Failures != 1 || st.Repairs != 1 || st.LastError == "" || st.Failing != nil {
-					t.Fatalf("%+v", st)
-				}
+				testkit.NoError(t, r.Health(), "not up again")
+				testkit.MustEqual(t, r.Synced(), before+1) // the mark of the repair has the seq of the failed group
+				a = r.mustPut("create", "after")
+				testkit.MustEqual(t, a.seq, before+2, a)
+				st := r.Status()
+				testkit.MustHold(t, st.Failures == 1 && st.Repairs == 1 && st.LastError != "" && st.Failing == nil, st)
 				r.stop()
 				for _, g := range r.got {
-					if string(g.Body) == "lost" {
-						t.Fatal("the lost one was handed over")
-					}
+					testkit.MustHold(t, string(g.Body) != "lost", "the lost one was handed over")
 				}
 			})
 		})
@@ -141,9 +131,8 @@ func TestFailedGroup(t *testing.T) {
 				r := mustRun(t, Options{SegmentBytes: 500, Hooks: f.hooks()})
 				for i := range 20 {
 					set(f).Store(i%3 == 1)
-					if a := r.put(Bulk, "create", fmt.Sprint(i)); (i%3 == 1) != errors.Is(a.err, ErrNotStored) {
-						t.Fatal(i, a)
-					}
+					a := r.put(Bulk, "create", fmt.Sprint(i))
+					testkit.MustEqual(t, i%3 == 1, errors.Is(a.err, ErrNotStored), i, a)
 					set(f).Store(false)
 					time.Sleep(maxRepairWait)
 				}
@@ -160,21 +149,17 @@ func TestFailedGroup(t *testing.T) {
 			f.sync.Store(true)
 			f.truncate.Store(true)
 			a := r.put(Bulk, "create", "unknown")
-			if !errors.Is(a.err, ErrUnknown) || errors.Is(a.err, ErrNotStored) || !errors.Is(a.err, errDisk) {
-				t.Fatal(a)
-			}
+			testkit.MustHold(t, errors.Is(a.err, ErrUnknown) && !errors.Is(a.err, ErrNotStored) && errors.Is(a.err, errDisk), a)
 			if r.Appended() <= r.Synced() {
 				t.Fatal("appended does not include the written bytes:", r.Appended(), r.Synced())
 			}
 			time.Sleep(time.Minute) // attempts fail, and the time between them grows
-			if n := f.handles.Load(); n > 2 {
-				t.Fatal(n)
-			}
+			n := f.handles.Load()
+			testkit.MustHold(t, n <= 2, n)
 			f.sync.Store(false)
 			f.truncate.Store(false)
-			if _, err := r.propose(Control, "claim", ""); !errors.Is(err, ErrFailed) {
-				t.Fatal(err)
-			}
+			_, err := r.propose(Control, "claim", "")
+			testkit.MustHold(t, errors.Is(err, ErrFailed), err)
 			synctest.Wait() // the proposal has triggered an attempt
 			testkit.NoError(t, r.Health())
 			r.mustPut("create", "after")
@@ -188,13 +173,11 @@ func TestFailedGroup(t *testing.T) {
 			r.mustPut("create", "kept")
 			f.sync.Store(true)
 			f.truncate.Store(true)
-			if a := r.put(Bulk, "create", "unknown"); !errors.Is(a.err, ErrUnknown) {
-				t.Fatal(a)
-			}
+			a := r.put(Bulk, "create", "unknown")
+			testkit.MustHold(t, errors.Is(a.err, ErrUnknown), a)
 			r.cancel()
-			if err := <-r.ran; !errors.Is(err, ErrFailed) || !errors.Is(err, errDisk) {
-				t.Fatal(err)
-			}
+			err := <-r.ran
+			testkit.MustHold(t, errors.Is(err, ErrFailed) && errors.Is(err, errDisk), err)
 			testkit.NoError(t, r.Close())
 			// After the restart the command is there, which ErrUnknown allows.
 			expect(t, startOnce(t, r.o.Dir, 1), 2)
@@ -226,22 +209,18 @@ func TestFailedGroup(t *testing.T) {
 			f.sync.Store(true)
 			f.truncate.Store(true)
 			close(g.open)
-			if a := <-one; !errors.Is(a.err, ErrUnknown) {
-				t.Fatal(a)
-			}
-			if a := <-two; !errors.Is(a.err, ErrNotStored) || !errors.Is(a.err, ErrFailed) {
-				t.Fatal(a)
-			}
-			if err := <-three; !errors.Is(err, ErrFailed) {
-				t.Fatal(err)
-			}
+			a := <-one
+			testkit.MustHold(t, errors.Is(a.err, ErrUnknown), a)
+			a = <-two
+			testkit.MustHold(t, errors.Is(a.err, ErrNotStored) && errors.Is(a.err, ErrFailed), a)
+			err := <-three
+			testkit.MustHold(t, errors.Is(err, ErrFailed), err)
 			f.sync.Store(false)
 			f.truncate.Store(false)
 			time.Sleep(maxRepairWait)
 			synctest.Wait()
-			if st := r.Status(); st.InFlightBytes != 0 || st.Failing != nil {
-				t.Fatalf("%+v", st)
-			}
+			st := r.Status()
+			testkit.MustHold(t, st.InFlightBytes == 0 && st.Failing == nil, st)
 			r.stop()
 		})
 	})
@@ -263,9 +242,8 @@ func TestFailedRepairStep(t *testing.T) {
 					r.mustPut("create", "kept")
 					f.write.Store(true)
 					set(f).Store(true)
-					if a := r.put(Bulk, "create", "lost"); !errors.Is(a.err, ErrNotStored) && !errors.Is(a.err, ErrUnknown) {
-						t.Fatal(a)
-					}
+					a := r.put(Bulk, "create", "lost")
+					testkit.MustHold(t, errors.Is(a.err, ErrNotStored) || errors.Is(a.err, ErrUnknown), a)
 					f.write.Store(false)
 					time.Sleep(time.Minute)
 					set(f).Store(false)
@@ -302,9 +280,8 @@ func TestFailedRoll(t *testing.T) {
 				for range 5 {
 					r.mustPut("create", "after")
 				}
-				if n := len(r.Volumes()); n < 3 {
-					t.Fatal(n)
-				}
+				n := len(r.Volumes())
+				testkit.MustHold(t, n >= 3, n)
 				r.stop()
 			})
 		})
@@ -333,9 +310,7 @@ func TestShortWrite(t *testing.T) {
 		a := r.put(Bulk, "create", body+body+body+body)
 		synctest.Wait()
 		limit(old.Cur)
-		if !errors.Is(a.err, ErrNotStored) || !errors.Is(a.err, unix.EFBIG) || r.Health() != nil {
-			t.Fatal(a, r.Health())
-		}
+		testkit.MustHold(t, errors.Is(a.err, ErrNotStored) && errors.Is(a.err, unix.EFBIG) && r.Health() == nil, a, r.Health())
 		r.mustPut("create", "after")
 		r.stop()
 	})
@@ -350,9 +325,8 @@ func TestForeignWrite(t *testing.T) {
 		f := testkit.Must(os.OpenFile(filepath.Join(r.o.Dir, seqName(1), seqName(1)), os.O_APPEND|os.O_WRONLY, 0))(t)
 		testkit.Must(f.WriteString(strings.Repeat("something", 100)))(t)
 		testkit.NoError(t, f.Close())
-		if a := r.put(Bulk, "create", ""); !errors.Is(a.err, ErrNotStored) {
-			t.Fatal(a)
-		}
+		a := r.put(Bulk, "create", "")
+		testkit.MustHold(t, errors.Is(a.err, ErrNotStored), a)
 		r.mustPut("create", "")
 		r.stop()
 	})
@@ -405,20 +379,115 @@ func TestModel(t *testing.T) {
 			seen := make(map[uint64]bool)
 			for rec, err := range Scan(dir, 1) {
 				testkit.NoError(t, err)
-				if never[string(rec.Body)] {
-					t.Fatalf("%q was answered as not stored", rec.Body)
-				}
-				if want, ok := stored[rec.Seq]; ok && want != string(rec.Body) {
-					t.Fatalf("seq %d holds %q, not %q", rec.Seq, rec.Body, want)
-				}
+				testkit.MustHold(t, !never[string(rec.Body)], string(rec.Body), "was answered as not stored")
+				want, ok := stored[rec.Seq]
+				testkit.MustHold(t, !ok || want == string(rec.Body), "seq", rec.Seq, "holds", string(rec.Body), "not", want)
 				seen[rec.Seq] = true
 			}
 			for seq := range stored {
-				if seq >= first && !seen[seq] {
-					t.Fatalf("seq %d was answered and is gone", seq)
-				}
+				testkit.MustHold(t, seq < first || seen[seq], "seq", seq, "was answered and is gone")
 			}
 			last = r.Synced()
 		}
 	})
+}
+
+// killDir is set in the process that TestKill starts: this test binary, running as a writer.
+const killDir = "DAYBOOK_JOURNAL_KILL_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(killDir); dir != "" {
+		if err := writeUntilKilled(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// writeUntilKilled writes from several goroutines. It prints a line with the seq and the body length for every
+// acknowledged command, until its standard output is closed or it is killed.
+func writeUntilKilled(dir string) error {
+	last := uint64(0)
+	if rep, err := Verify(dir); err == nil {
+		last = rep.Synced // a cursor that the journal proves, as a store has
+	}
+	j, err := Open(Options{Dir: dir, SegmentBytes: 20_000, VolumeBytes: 100_000, Applied: last})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 9)
+	go func() { ended <- j.Run(ctx) }()
+	var mu sync.Mutex
+	for w := range 8 {
+		go func() {
+			rng := rand.New(rand.NewPCG(uint64(os.Getpid()), uint64(w)))
+			for {
+				n := rng.IntN(5000)
+				a := make(chan answer, 1)
+				err := j.Propose(ctx, &Proposal{Lane: Lane(w % 2), Verb: "create", Body: []byte(strings.Repeat("k", n)),
+					Done: func(seq uint64, at int64, err error) { a <- answer{seq, at, err} }})
+				if err != nil {
+					ended <- err
+					return
+				}
+				got := <-a
+				if got.err == nil {
+					mu.Lock()
+					_, got.err = fmt.Printf("%d %d\n", got.seq, n)
+					mu.Unlock()
+				}
+				if got.err != nil {
+					ended <- got.err
+					return
+				}
+			}
+		}()
+	}
+	err = <-ended
+	cancel()
+	return err
+}
+
+// TestKill repeatedly kills a writing process. It checks that no command that was answered as stored is missing. The page
+// cache survives the process, so this tests the start but not the fsyncs, which other tests cover.
+func TestKill(t *testing.T) {
+	dir := t.TempDir()
+	acked := make(map[uint64]int)
+	for round := range 8 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), killDir+"="+dir)
+		cmd.Stderr = os.Stderr
+		out := testkit.Must(cmd.StdoutPipe())(t)
+		testkit.NoError(t, cmd.Start())
+		lines := bufio.NewScanner(out)
+		for n := 0; lines.Scan(); n++ {
+			a, b, ok := strings.Cut(lines.Text(), " ")
+			seq, err := strconv.ParseUint(a, 10, 64)
+			size, err2 := strconv.Atoi(b)
+			if !ok || err != nil || err2 != nil {
+				break // the kill has cut this line
+			}
+			acked[seq] = size
+			if n == 50+round*40 {
+				testkit.NoError(t, cmd.Process.Kill())
+			}
+		}
+		testkit.MustHold(t, cmd.Wait() != nil, "the writer ended by itself")
+		expected := len(acked)
+		j := mustOpen(t, Options{Dir: dir})
+		for r, err := range j.Records(1) {
+			testkit.NoError(t, err)
+			if size, ok := acked[r.Seq]; ok {
+				testkit.MustHold(t, r.Verb == "create" && len(r.Body) == size, "round", round, "seq", r.Seq, "is a",
+					r.Verb, "of", len(r.Body), "bytes, acknowledged were", size)
+				expected--
+			}
+		}
+		testkit.MustEqual(t, expected, 0, "round", round, "acknowledged records are gone")
+		testkit.NoError(t, j.Close())
+	}
+	testkit.MustHold(t, len(acked) >= 1000, len(acked))
 }

@@ -32,11 +32,7 @@ func mustOpen(t *testing.T, o Options) *Journal {
 		o.Dir = t.TempDir()
 	}
 	j := testkit.Must(Open(o))(t)
-	t.Cleanup(func() {
-		if err := j.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
+	t.Cleanup(func() { testkit.Check(t, j.Close(), "close") })
 	return j
 }
 
@@ -65,40 +61,27 @@ func mustRun(t *testing.T, o Options) *running {
 func (r *running) stop() {
 	r.t.Helper()
 	r.cancel()
-	if err := <-r.ran; err != nil {
-		r.t.Fatalf("run: %v", err)
-	}
-	if err := r.Close(); err != nil {
-		r.t.Fatalf("close: %v", err)
-	}
+	testkit.NoError(r.t, <-r.ran, "run")
+	testkit.NoError(r.t, r.Close(), "close")
 	rep, err := Verify(r.o.Dir)
-	if err != nil || rep.Damage != nil || rep.Verdict != Accept {
-		r.t.Fatalf("verify after a clean stop: %+v, %v", rep, err)
-	}
-	if rep.Last != r.Synced() {
-		r.t.Fatalf("verify says %d is the last, the journal said %d", rep.Last, r.Synced())
-	}
+	testkit.MustHold(r.t, err == nil && rep.Damage == nil && rep.Verdict == Accept, "verify after a clean stop", rep, err)
+	testkit.MustEqual(r.t, rep.Last, r.Synced(), "verify says", "is the last, the journal said")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	byseq := make(map[uint64]Record)
 	last := uint64(0)
 	for _, g := range r.got {
-		if g.Seq <= last {
-			r.t.Fatalf("delivered seq %d after %d", g.Seq, last)
-		}
+		testkit.MustHold(r.t, g.Seq > last, "delivered seq", g.Seq, "after", last)
 		last = g.Seq
 		byseq[g.Seq] = g
 	}
 	for rec, err := range Scan(r.o.Dir, 1) {
 		testkit.NoError(r.t, err)
-		if g, ok := byseq[rec.Seq]; ok && !sameRecord(g, rec) {
-			r.t.Fatalf("delivered %+v, on disk is %+v", g, rec)
-		}
+		g, ok := byseq[rec.Seq]
+		testkit.MustHold(r.t, !ok || sameRecord(g, rec), "delivered", g, "on disk is", rec)
 		delete(byseq, rec.Seq)
 	}
-	if len(byseq) > 0 && rep.First == 1 {
-		r.t.Fatalf("delivered, but not on disk: %v", byseq)
-	}
+	testkit.MustHold(r.t, len(byseq) == 0 || rep.First != 1, "delivered, but not on disk", byseq)
 }
 
 func sameRecord(a, b Record) bool {
@@ -135,9 +118,7 @@ func (r *running) put(lane Lane, verb, body string) answer {
 func (r *running) mustPut(verb, body string) answer {
 	r.t.Helper()
 	a := r.put(Bulk, verb, body)
-	if a.err != nil {
-		r.t.Fatal(a.err)
-	}
+	testkit.NoError(r.t, a.err)
 	return a
 }
 
@@ -146,9 +127,7 @@ type image map[string][]byte
 
 var testIdentity = identity{uuid: "0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e", salt: 0x6f1d2a90}
 
-func newImage() image {
-	return image{identityName: testIdentity.text()}
-}
+func newImage() image { return image{identityName: testIdentity.text()} }
 
 // entry returns a record as an entry of a segment. A record without a salt gets the salt of the images.
 func entry(r Record) []byte {
@@ -232,16 +211,10 @@ func startOnce(t *testing.T, dir string, applied uint64) outcome {
 	defer func() { testkit.NoError(t, j.Close()) }()
 	next := j.First()
 	for r, err := range j.Records(next) {
-		if err != nil {
-			t.Fatalf("the start was accepted, reading says: %v", err)
-		}
-		if r.Seq != next {
-			t.Fatalf("seq %d follows %d", r.Seq, next-1)
-		}
+		testkit.NoError(t, err, "the start was accepted, reading says")
+		testkit.MustEqual(t, r.Seq, next, "seq", "follows", next-1)
 		next++
 	}
-	if next != j.Synced()+1 {
-		t.Fatalf("read to %d, synced is %d", next-1, j.Synced())
-	}
+	testkit.MustEqual(t, next, j.Synced()+1, "read to", next-1, "synced", j.Synced())
 	return outcome{last: j.Synced()}
 }

@@ -25,9 +25,7 @@ func TestOpenSyncsBeforeItReturns(t *testing.T) {
 	m[last] = append(m[last], 1, 2, 3)
 	dir := m.write(t)
 	var calls []string
-	short := func(path string) string {
-		return testkit.Must(filepath.Rel(dir, path))(t)
-	}
+	short := func(path string) string { return testkit.Must(filepath.Rel(dir, path))(t) }
 	j := testkit.Must(Open(Options{Dir: dir, Applied: 9, Hooks: Hooks{
 		SyncFile: func(f *os.File) error { calls = append(calls, "sync "+short(f.Name())); return f.Sync() },
 		Truncate: func(f *os.File, n int64) error { calls = append(calls, "truncate"); return f.Truncate(n) },
@@ -38,13 +36,10 @@ func TestOpenSyncsBeforeItReturns(t *testing.T) {
 	}}))(t)
 	testkit.NoError(t, j.Close())
 	truncated, appended := slices.Index(calls, "truncate"), slices.Index(calls, "append")
-	if truncated < 0 || appended != len(calls)-1 {
-		t.Fatal(calls)
-	}
+	testkit.MustHold(t, truncated >= 0 && appended == len(calls)-1, calls)
 	for _, path := range []string{filepath.Join(seqName(1), seqName(1)), name, last, seqName(1), seqName(10), identityName, ".", ".."} {
-		if !slices.Contains(calls[truncated:appended], "sync "+path) {
-			t.Errorf("%s was not synced between the truncation and the end of Open: %v", path, calls)
-		}
+		testkit.Holds(t, slices.Contains(calls[truncated:appended], "sync "+path), path, "was not synced between the truncation and the end of Open",
+			calls)
 	}
 }
 
@@ -52,23 +47,18 @@ func TestOpenSyncsBeforeItReturns(t *testing.T) {
 func TestOpenFailsOnFsync(t *testing.T) {
 	m, _ := tailImage("body ")
 	dir := m.write(t)
-	if _, err := Open(Options{Dir: dir, Hooks: Hooks{SyncFile: func(*os.File) error { return errDisk }}}); !errors.Is(err, errDisk) {
-		t.Fatal(err)
-	}
+	_, err := Open(Options{Dir: dir, Hooks: Hooks{SyncFile: func(*os.File) error { return errDisk }}})
+	testkit.MustHold(t, errors.Is(err, errDisk), err)
 	expect(t, startOnce(t, dir, 0), 9) // the lock was released
 }
 
 func TestLock(t *testing.T) {
 	j := mustOpen(t, Options{})
-	if _, err := Open(Options{Dir: j.o.Dir}); !errors.Is(err, filelock.ErrLocked) {
-		t.Fatal(err)
-	}
-	if _, err := GiveUp(j.o.Dir, 0); !errors.Is(err, filelock.ErrLocked) {
-		t.Fatal(err)
-	}
-	if _, err := Verify(j.o.Dir); err != nil {
-		t.Fatal("offline reading needs no lock:", err)
-	}
+	_, err := Open(Options{Dir: j.o.Dir})
+	testkit.MustHold(t, errors.Is(err, filelock.ErrLocked), err)
+	_, err = GiveUp(j.o.Dir, 0)
+	testkit.MustHold(t, errors.Is(err, filelock.ErrLocked), err)
+	testkit.Must(Verify(j.o.Dir))(t)
 	testkit.NoError(t, j.Close())
 	mustOpen(t, Options{Dir: j.o.Dir})
 }
@@ -85,56 +75,42 @@ func TestIdentity(t *testing.T) {
 	t.Run("kept", func(t *testing.T) {
 		j := mustOpen(t, Options{Dir: filepath.Join(t.TempDir(), "a", "b")})
 		uuid := j.UUID()
-		if id, err := readIdentity(j.o.Dir); err != nil || id.uuid != uuid || id.salt == anySalt || !identityForm.Match(id.text()) {
-			t.Fatal(id, uuid, err)
-		}
+		id := testkit.Must(readIdentity(j.o.Dir))(t)
+		testkit.MustHold(t, id.uuid == uuid && id.salt != anySalt && identityForm.Match(id.text()), id, uuid)
 		testkit.NoError(t, j.Close())
-		if again := mustOpen(t, Options{Dir: j.o.Dir, StoreJournal: uuid}); again.UUID() != uuid {
-			t.Fatal(again.UUID())
-		}
+		testkit.MustEqual(t, mustOpen(t, Options{Dir: j.o.Dir, StoreJournal: uuid}).UUID(), uuid)
 	})
 	t.Run("the store's", func(t *testing.T) {
 		testkit.NoError(t, open(Options{Dir: m.write(t), StoreJournal: testIdentity.uuid}))
 	})
 	t.Run("foreign", func(t *testing.T) {
-		if err := open(Options{Dir: m.write(t), StoreJournal: strings.Repeat("0", 36)}); !errors.Is(err, ErrForeign) {
-			t.Fatal(err)
-		}
+		err := open(Options{Dir: m.write(t), StoreJournal: strings.Repeat("0", 36)})
+		testkit.MustHold(t, errors.Is(err, ErrForeign), err)
 	})
 	t.Run("no directory, but the store belongs to a journal", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "journal")
-		if err := open(Options{Dir: dir, StoreJournal: testIdentity.uuid}); !errors.Is(err, ErrForeign) {
-			t.Fatal(err)
-		}
-		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-			t.Fatal("a refused start has made the directory:", err)
-		}
+		err := open(Options{Dir: dir, StoreJournal: testIdentity.uuid})
+		testkit.MustHold(t, errors.Is(err, ErrForeign), err)
+		_, err = os.Stat(dir)
+		testkit.MustHold(t, errors.Is(err, os.ErrNotExist), "a refused start has made the directory", err)
 	})
 	t.Run("empty directory, but the store belongs to a journal", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := open(Options{Dir: dir, StoreJournal: testIdentity.uuid}); !errors.Is(err, ErrForeign) {
-			t.Fatal(err)
-		}
-		if len(readImage(t, dir)) != 0 {
-			t.Fatal("a refused start has written something")
-		}
+		err := open(Options{Dir: dir, StoreJournal: testIdentity.uuid})
+		testkit.MustHold(t, errors.Is(err, ErrForeign), err)
+		testkit.MustEqual(t, len(readImage(t, dir)), 0, "a refused start has written something")
 	})
 	// mended writes the text that the error contains, and opens the journal with it.
 	mended := func(t *testing.T, m image, store string) {
 		t.Helper()
 		dir := m.write(t)
 		err := open(Options{Dir: dir, StoreJournal: store})
-		if !errors.Is(err, ErrForeign) {
-			t.Fatal(err)
-		}
-		if _, verified := Verify(dir); !errors.Is(verified, ErrForeign) {
-			t.Fatal(verified)
-		}
+		testkit.MustHold(t, errors.Is(err, ErrForeign), err)
+		_, verified := Verify(dir)
+		testkit.MustHold(t, errors.Is(verified, ErrForeign), verified)
 		_, quoted, _ := strings.Cut(err.Error(), ` "`)
 		text, unquoted := strconv.Unquote(`"` + quoted)
-		if unquoted != nil {
-			t.Fatalf("%v: %v", err, unquoted)
-		}
+		testkit.NoError(t, unquoted, err)
 		rewrite(t, dir, identityName, []byte(text))
 		expect(t, startOnce(t, dir, 0), 9)
 	}
@@ -177,12 +153,9 @@ func TestClockAhead(t *testing.T) {
 		}
 		return j.Close()
 	}
-	if err := at(put(now+day), Options{}); err != nil {
-		t.Fatal("at the limit:", err)
-	}
-	if err := at(put(now+day+1), Options{}); !errors.Is(err, ErrClockAhead) {
-		t.Fatal("one past it:", err)
-	}
+	testkit.NoError(t, at(put(now+day), Options{}), "at the limit")
+	err := at(put(now+day+1), Options{})
+	testkit.MustHold(t, errors.Is(err, ErrClockAhead), "one past it", err)
 	testkit.NoError(t, at(put(now+day+1), Options{AllowClockAhead: true}))
 	// The Clock of this package continues from the time of the last record.
 	j := mustOpen(t, Options{Dir: put(now + 3_600_000)})
@@ -195,9 +168,7 @@ func TestClockAhead(t *testing.T) {
 func TestTimeOfAnEmptyTailVolume(t *testing.T) {
 	m, _ := tailImage("body ")
 	m.seg(10, 10, 10, 9, 0, "")
-	if j := mustOpen(t, Options{Dir: m.write(t)}); j.LastAt() != 1009 {
-		t.Fatal(j.LastAt())
-	}
+	testkit.MustEqual(t, mustOpen(t, Options{Dir: m.write(t)}).LastAt(), 1009)
 }
 
 func TestOptions(t *testing.T) {
@@ -224,9 +195,7 @@ func TestGiveUp(t *testing.T) {
 	for last := uint64(0); last <= 15; last++ {
 		dir := m.write(t)
 		kept, err := GiveUp(dir, last)
-		if err != nil {
-			t.Fatal(last, err)
-		}
+		testkit.NoError(t, err, last)
 		expect(t, startOnce(t, dir, 0), last)
 		n := 0
 		for _, data := range readImage(t, kept) {
@@ -243,25 +212,20 @@ func TestGiveUp(t *testing.T) {
 				}
 			}
 		}
-		if n != total {
-			t.Fatalf("last %d: %d bytes kept of %d", last, n, total)
-		}
+		testkit.MustEqual(t, n, total, "last", last, "bytes kept of")
 	}
 	m[name][0] ^= 1 // record 5
 	dir := m.write(t)
-	if _, err := GiveUp(dir, 5); err == nil {
-		t.Fatal("record 5 is damaged")
-	}
-	if _, err := GiveUp(dir, 16); err == nil {
-		t.Fatal("there is no record 16")
-	}
+	_, err := GiveUp(dir, 5)
+	testkit.MustHold(t, err != nil, "record 5 is damaged")
+	_, err = GiveUp(dir, 16)
+	testkit.MustHold(t, err != nil, "there is no record 16")
 	for range 2 {
 		testkit.Must(GiveUp(dir, 4))(t)
 	}
 	expect(t, startOnce(t, dir, 0), 4)
-	if _, err := GiveUp(t.TempDir(), 0); !errors.Is(err, ErrCut) {
-		t.Fatal(err)
-	}
+	_, err = GiveUp(t.TempDir(), 0)
+	testkit.MustHold(t, errors.Is(err, ErrCut), err)
 }
 
 // recordsOf reads all records of an image, in any file.
@@ -297,12 +261,37 @@ func TestIdentityBeforeVolumes(t *testing.T) {
 		}
 		return f.Sync()
 	}
-	if _, err := Open(o); !errors.Is(err, errDisk) {
-		t.Fatal(err)
-	}
+	_, err := Open(o)
+	testkit.MustHold(t, errors.Is(err, errDisk), err)
 	fail = false
 	mustOpen(t, o)
-	if !synced {
-		t.Error("the first volume was made before the name of the identity was durable")
+	testkit.Holds(t, synced, "the first volume was made before the name of the identity was durable")
+}
+
+// TestMakeDirIsDurable: the names of the data directory and of its new parents are synced before a file is made in the
+// directory. A later start syncs the name of the directory again.
+func TestMakeDirIsDurable(t *testing.T) {
+	root := t.TempDir()
+	data := filepath.Join(root, "a", "b", "data")
+	var synced []string
+	note := func(dir string) error {
+		rel, err := filepath.Rel(root, dir)
+		synced = append(synced, rel)
+		entries, _ := os.ReadDir(dir)
+		testkit.Equal(t, len(entries), 1, rel, "was synced with", "names")
+		below, _ := os.ReadDir(filepath.Join(dir, entries[0].Name()))
+		testkit.Holds(t, rel == "a/b" || len(below) == 0, rel, "was synced after something was put below it")
+		return err
 	}
+	for _, want := range [][]string{{".", "a", "a/b"}, {"a/b"}} {
+		synced = nil
+		testkit.NoError(t, MakeDir(data, note))
+		testkit.EqualSlices(t, synced, want, "synced")
+	}
+	failing := errors.New("a sync that fails")
+	testkit.Failed(t, MakeDir(filepath.Join(root, "c"), func(string) error { return failing }), failing)
+	testkit.Check(t, MakeDir(data, func(string) error { return os.ErrPermission }), "a directory that exists, below one that may not be read")
+	file := filepath.Join(root, "file")
+	testkit.NoError(t, os.WriteFile(file, nil, 0o644))
+	testkit.Failed(t, MakeDir(file, note))
 }

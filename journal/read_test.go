@@ -2,10 +2,13 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,35 +36,26 @@ func TestRecords(t *testing.T) {
 	j := mustOpen(t, Options{Dir: m.write(t)})
 	for from := uint64(1); from <= 16; from++ {
 		got := readAll(t, j, from)
-		if len(got) != max(0, 15-int(from)) || len(got) > 0 && (got[0] != from || got[len(got)-1] != 14) {
-			t.Fatalf("from %d: %v", from, got)
-		}
+		testkit.MustHold(t, len(got) == max(0, 15-int(from)) && (len(got) == 0 || got[0] == from && got[len(got)-1] == 14), "from", from, got)
 	}
 	// Records does not read bytes after synced.
 	f := testkit.Must(os.OpenFile(filepath.Join(j.o.Dir, seqName(10), seqName(12)), os.O_APPEND|os.O_WRONLY, 0))(t)
 	testkit.Must(f.WriteString("half a gr"))(t)
 	testkit.NoError(t, f.Close())
-	if got := readAll(t, j, 1); len(got) != 14 {
-		t.Fatal(got)
-	}
+	got := readAll(t, j, 1)
+	testkit.MustEqual(t, len(got), 14, got)
 	// A reader may stop early.
 	for r, err := range j.Records(3) {
-		if err != nil || r.Seq != 3 {
-			t.Fatal(r, err)
-		}
+		testkit.MustHold(t, err == nil && r.Seq == 3, r, err)
 		break
 	}
 	n := 0
 	for _, err := range Scan(j.o.Dir, 13) {
 		var e *CorruptError
-		if err != nil && (!errors.As(err, &e) || e.Verdict != Discard || e.Seq != 15) {
-			t.Fatal(err)
-		}
+		testkit.MustHold(t, err == nil || errors.As(err, &e) && e.Verdict == Discard && e.Seq == 15, err)
 		n++
 	}
-	if n != 3 {
-		t.Fatal(n)
-	}
+	testkit.MustEqual(t, n, 3)
 }
 
 func TestScanOfNothing(t *testing.T) {
@@ -69,14 +63,10 @@ func TestScanOfNothing(t *testing.T) {
 		t.Fatal("something")
 	}
 	for _, err := range Scan(filepath.Join(t.TempDir(), "none"), 1) {
-		if !errors.Is(err, fs.ErrNotExist) {
-			t.Fatal(err)
-		}
+		testkit.MustHold(t, errors.Is(err, fs.ErrNotExist), err)
 	}
 	rep, err := Verify(t.TempDir())
-	if err != nil || rep.First != 1 || rep.Last != 0 || rep.Verdict != Accept || rep.Damage != nil {
-		t.Fatalf("%+v, %v", rep, err)
-	}
+	testkit.MustHold(t, err == nil && rep.First == 1 && rep.Last == 0 && rep.Verdict == Accept && rep.Damage == nil, rep, err)
 }
 
 // TestRecordsWhileWriting reads while segments and volumes are made and removed. Every reader gets all records from the
@@ -145,9 +135,7 @@ func TestRecordsWhileWriting(t *testing.T) {
 	for range 3 {
 		testkit.Check(t, <-ended)
 	}
-	if r.First() == 1 {
-		t.Error("no volume was removed")
-	}
+	testkit.Holds(t, r.First() != 1, "no volume was removed")
 	r.stop()
 }
 
@@ -186,21 +174,14 @@ func TestCut(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			j := mustOpen(t, Options{Dir: m.write(t), Applied: min(c.applied, 9)})
 			removed, err := j.Cut(c.applied, c.retain)
-			if err != nil || j.First() != c.first || len(removed) != int(c.first-1)/3 {
-				t.Fatalf("first %d, removed %v, %v", j.First(), removed, err)
-			}
-			if got := readAll(t, j, c.first); uint64(len(got)) != 10-c.first {
-				t.Fatal(got)
-			}
+			testkit.MustHold(t, err == nil && j.First() == c.first && len(removed) == int(c.first-1)/3, "first", j.First(), "removed", removed, err)
+			got := readAll(t, j, c.first)
+			testkit.MustEqual(t, uint64(len(got)), 10-c.first, got)
 			for _, err := range j.Records(c.first - 1) {
-				if c.first > 1 && !errors.Is(err, ErrCut) {
-					t.Fatal(err)
-				}
+				testkit.MustHold(t, c.first <= 1 || errors.Is(err, ErrCut), err)
 			}
 			vols, err := Volumes(j.o.Dir)
-			if err != nil || vols[0].First != c.first || !vols[len(vols)-1].Tail {
-				t.Fatal(vols, err)
-			}
+			testkit.MustHold(t, err == nil && vols[0].First == c.first && vols[len(vols)-1].Tail, vols, err)
 		})
 	}
 	t.Run("not the last volume that has a record", func(t *testing.T) {
@@ -215,25 +196,19 @@ func TestCut(t *testing.T) {
 		dir := m.write(t)
 		testkit.NoError(t, os.Rename(filepath.Join(dir, seqName(1)), filepath.Join(dir, seqName(1)+removedSuffix)))
 		j := mustOpen(t, Options{Dir: dir, Applied: 3})
-		if _, err := os.Stat(filepath.Join(dir, seqName(1)+removedSuffix)); !errors.Is(err, fs.ErrNotExist) || j.First() != 4 {
-			t.Fatal(err, j.First())
-		}
+		_, err := os.Stat(filepath.Join(dir, seqName(1)+removedSuffix))
+		testkit.MustHold(t, errors.Is(err, fs.ErrNotExist) && j.First() == 4, err, j.First())
 	})
 }
 
 func TestCutToArchive(t *testing.T) {
 	m, _ := volumesOf(t, 3)
 	archived := filepath.Join(t.TempDir(), "archive")
-	j := mustOpen(t, Options{Dir: m.write(t), Applied: 9, Archive: archived})
-	testkit.Must(j.Cut(9, 0))(t)
+	testkit.Must(mustOpen(t, Options{Dir: m.write(t), Applied: 9, Archive: archived}).Cut(9, 0))(t)
 	got := readImage(t, archived)
-	if len(got) != 4 {
-		t.Fatal(len(got))
-	}
+	testkit.MustEqual(t, len(got), 4)
 	for name, data := range got {
-		if !bytes.Equal(data, m[name]) {
-			t.Fatal(name)
-		}
+		testkit.MustHold(t, bytes.Equal(data, m[name]), name)
 	}
 	// The archive can be read like a journal.
 	n := 0
@@ -241,9 +216,7 @@ func TestCutToArchive(t *testing.T) {
 		testkit.NoError(t, err)
 		n++
 	}
-	if n != 6 {
-		t.Fatal(n)
-	}
+	testkit.MustEqual(t, n, 6)
 }
 
 // TestCutToAFullArchive: a volume that cannot be moved stays in place, and the next attempt moves it.
@@ -254,12 +227,9 @@ func TestCutToAFullArchive(t *testing.T) {
 	testkit.NoError(t, os.MkdirAll(filepath.Join(taken, "something else"), 0o750))
 	j := mustOpen(t, Options{Dir: m.write(t), Applied: 9, Archive: archived})
 	removed, err := j.Cut(9, 0)
-	if err == nil || len(removed) != 1 || j.First() != 4 {
-		t.Fatal(removed, err, j.First())
-	}
-	if got := readAll(t, j, 4); len(got) != 6 {
-		t.Fatal(got)
-	}
+	testkit.MustHold(t, err != nil && len(removed) == 1 && j.First() == 4, removed, err, j.First())
+	got := readAll(t, j, 4)
+	testkit.MustEqual(t, len(got), 6, got)
 	testkit.NoError(t, os.RemoveAll(taken))
 	if _, err := j.Cut(9, 0); err != nil || j.First() != 7 {
 		t.Fatal(err, j.First())
@@ -277,29 +247,21 @@ func TestCopyVolume(t *testing.T) {
 	}
 	got, want := readImage(t, to), readImage(t, from)
 	for name := range want {
-		if !bytes.Equal(got[name], want[name]) {
-			t.Fatal(name)
-		}
+		testkit.MustHold(t, bytes.Equal(got[name], want[name]), name)
 	}
 	rewrite(t, to, seqName(1), []byte("other"))
-	if err := copyVolume(&h, from, to); err == nil {
-		t.Fatal("something else was taken for the copy")
-	}
+	testkit.MustHold(t, copyVolume(&h, from, to) != nil, "something else was taken for the copy")
 }
 
 func TestLatency(t *testing.T) {
 	var l latency
-	if got := l.read(); got != (Latency{}) {
-		t.Fatal(got)
-	}
+	testkit.MustEqual(t, l.read(), (Latency{}))
 	for i := range latencyBucket(1 << 30) {
 		low := time.Duration(0)
 		if i > 0 {
 			low = latencyBound(i - 1)
 		}
-		if got := latencyBucket(uint64(low / time.Microsecond)); got != i {
-			t.Fatalf("bucket %d begins at %s, which falls into %d", i, low, got)
-		}
+		testkit.MustEqual(t, latencyBucket(uint64(low/time.Microsecond)), i, "bucket", "begins at", low, "which falls into")
 		if low > 4*time.Microsecond && latencyBound(i) > low+low/4 {
 			t.Fatalf("bucket %d from %s to %s", i, low, latencyBound(i))
 		}
@@ -308,9 +270,8 @@ func TestLatency(t *testing.T) {
 		l.add(time.Duration(i) * time.Microsecond)
 	}
 	got := l.read()
-	if got.Count != 1000 || got.Max != time.Millisecond || got.P50 < 500*time.Microsecond || got.P50 > 640*time.Microsecond || got.P99 < 990*time.Microsecond {
-		t.Fatalf("%+v", got)
-	}
+	testkit.MustHold(t, got.Count == 1000 && got.Max == time.Millisecond && got.P50 >= 500*time.Microsecond &&
+		got.P50 <= 640*time.Microsecond && got.P99 >= 990*time.Microsecond, got)
 }
 
 // TestCutAfterAFailedMove: a volume that was moved to the archive no longer belongs to the journal, even if its new name
@@ -327,16 +288,13 @@ func TestCutAfterAFailedMove(t *testing.T) {
 		return f.Sync()
 	}
 	j := mustOpen(t, o)
-	if removed, err := j.Cut(9, 0); !errors.Is(err, errDisk) || len(removed) != 0 || j.First() != 4 {
-		t.Fatal(removed, err, j.First())
-	}
-	if got := readAll(t, j, 4); len(got) != 6 {
-		t.Fatal(got)
-	}
+	removed, err := j.Cut(9, 0)
+	testkit.MustHold(t, errors.Is(err, errDisk) && len(removed) == 0 && j.First() == 4, removed, err, j.First())
+	got := readAll(t, j, 4)
+	testkit.MustEqual(t, len(got), 6, got)
 	failing = false
-	if removed, err := j.Cut(9, 0); err != nil || len(removed) != 1 || j.First() != 7 {
-		t.Fatal(removed, err, j.First())
-	}
+	removed = testkit.Must(j.Cut(9, 0))(t)
+	testkit.MustHold(t, len(removed) == 1 && j.First() == 7, removed, j.First())
 }
 
 // TestScanBesideWriter: Scan reads a journal while a server writes it. It yields the records that were written before, in
@@ -356,9 +314,7 @@ func TestScanBesideWriter(t *testing.T) {
 				}
 			}
 		}
-		if last < before {
-			t.Errorf("the scan ended with seq %d, and %d were durable", last, before)
-		}
+		testkit.Holds(t, last >= before, "the scan ended with seq", last, "and", before, "were durable")
 		r.stop()
 	})
 	t.Run("a page is read before records, and the next one after them", func(t *testing.T) {
@@ -381,9 +337,7 @@ func TestScanBesideWriter(t *testing.T) {
 			return data, err
 		}
 		testkit.NoError(t, w.walk(1, func(r *Record) bool { last = r.Seq; return true }))
-		if last < durable {
-			t.Errorf("the scan ended with seq %d, and %d were durable", last, durable)
-		}
+		testkit.Holds(t, last >= durable, "the scan ended with seq", last, "and", durable, "were durable")
 		r.stop()
 	})
 	t.Run("beside a busy writer", func(t *testing.T) {
@@ -416,9 +370,65 @@ func TestScanBesideWriter(t *testing.T) {
 				}
 				last = rec.Seq
 			}
-			if last < before {
-				t.Fatalf("the scan ended with seq %d, and %d were durable", last, before)
-			}
+			testkit.MustHold(t, last >= before, "the scan ended with seq", last, "and", before, "were durable")
 		}
+	})
+}
+
+func mapKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
+
+func TestSearch(t *testing.T) {
+	rec := func(seq, synced uint64) []byte {
+		return entry(Record{Verb: "create", Seq: seq, At: 100, Synced: synced})
+	}
+	at := func(p proof) [3]uint64 { return [3]uint64{uint64(p.records), p.synced, p.last} }
+	for name, c := range map[string]struct {
+		data []byte
+		want [3]uint64
+	}{
+		"nothing":          {nil, [3]uint64{}},
+		"no record":        {[]byte("\n#:\n#:create v=1 seq="), [3]uint64{}},
+		"in order":         {bytes.Join([][]byte{rec(11, 9), rec(12, 9)}, nil), [3]uint64{2, 9, 12}},
+		"after garbage":    {bytes.Join([][]byte{[]byte("garbage\n#:x"), rec(11, 10)}, nil), [3]uint64{1, 10, 11}},
+		"too early in seq": {rec(10, 9), [3]uint64{}},
+		"too late in seq":  {rec(5000, 4999), [3]uint64{}},
+		"another salt":     {entry(Record{Verb: "create", Salt: 1, Seq: 11, At: 100, Synced: 10}), [3]uint64{}},
+		"inside a body":    {entry(Record{Verb: "create", Seq: 11, At: 100, Synced: 5, Body: rec(12, 11)}), [3]uint64{1, 5, 11}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := search(c.data, testIdentity.salt, 10, 100)
+			testkit.MustHold(t, at(p) == c.want && !p.gaveUp, p)
+		})
+	}
+	p := search(rec(11, 10), testIdentity.salt, 10, 101)
+	testkit.MustEqual(t, p.records, 0, "a record from before its predecessor's time counted", p)
+}
+
+func TestUvarintLen(t *testing.T) {
+	for shift := range 64 {
+		for _, x := range []uint64{1 << shift, 1<<shift - 1, 1<<shift + 1} {
+			got, want := uvarintLen(x), len(binary.AppendUvarint(nil, x))
+			testkit.MustHold(t, got == want, x, got, "not", want)
+		}
+	}
+}
+
+// FuzzScan: no segment makes the scanner or the search panic, and encoding the records gives the bytes that were read.
+func FuzzScan(f *testing.F) {
+	m, name := tailImage("body ")
+	f.Add(m[name])
+	f.Add(append(m[name][:len(m[name]):len(m[name])], make([]byte, 64)...))
+	f.Add(m[name][:len(m[name])-7])
+	f.Add(m[name][100:])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		sc := scanner{data: data, next: 5}
+		var again []byte
+		for sc.step() {
+			again = append(again, entry(sc.rec)...)
+		}
+		testkit.MustHold(t, bytes.Equal(again, data[:sc.off]), string(data[:sc.off]), "was read", string(again), "is what it means")
+		testkit.MustEqual(t, sc.found.kind == clean, (sc.off == len(data)), "stopped at", sc.off, "of", len(data), "with", sc.found)
+		p := search(data[sc.off:], sc.salt, sc.next-1, sc.at)
+		testkit.MustHold(t, p.synced < p.last || p.records <= 0, p)
 	})
 }

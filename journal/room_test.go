@@ -25,9 +25,7 @@ func roomOf(t *testing.T, dir string) (size, room int) {
 		for k, s := range v.segments {
 			data := testkit.Must(readSegment(s.path, nil))(t)
 			size, room = len(data), len(data)-len(bytes.TrimRight(data, "\x00"))
-			if last := i == len(vols)-1 && k == len(v.segments)-1; !last && room > 0 {
-				t.Errorf("%s ends with %d zero bytes", s.path, room)
-			}
+			testkit.Holds(t, (i == len(vols)-1 && k == len(v.segments)-1) || room <= 0, s.path, "ends with", room, "zero bytes")
 		}
 	}
 	return size, room
@@ -46,19 +44,15 @@ func TestRoom(t *testing.T) {
 		r := mustRun(t, Options{})
 		r.mustPut("create", "first")
 		size, room := roomOf(t, r.o.Dir)
-		if room == 0 || room > roomBytes {
-			t.Fatalf("%d of %d bytes are room", room, size)
-		}
+		testkit.MustHold(t, room != 0 && room <= roomBytes, room, "of", size, "bytes are room")
 		for i := range 100 {
 			r.mustPut("create", fmt.Sprint(i))
 		}
-		if again, _ := roomOf(t, r.o.Dir); again != size {
-			t.Errorf("the segment had %d bytes, and %d after a hundred small groups", size, again)
-		}
+		again, _ := roomOf(t, r.o.Dir)
+		testkit.Equal(t, again, size, "the segment had", "bytes, and", "after a hundred small groups")
 		r.stop()
-		if size, room := roomOf(t, r.o.Dir); room != 0 {
-			t.Errorf("after a clean stop the journal ends with %d zero bytes of %d", room, size)
-		}
+		size, room = roomOf(t, r.o.Dir)
+		testkit.Equal(t, room, 0, "after a clean stop the journal ends with", "zero bytes of", size)
 	})
 	t.Run("more than the room", func(t *testing.T) {
 		r := mustRun(t, Options{})
@@ -66,9 +60,7 @@ func TestRoom(t *testing.T) {
 			r.mustPut("create", strings.Repeat("x", 20_000)) // about the sixth does not fit
 		}
 		size, room := roomOf(t, r.o.Dir)
-		if size <= 12*20_000 || room == 0 {
-			t.Errorf("%d of %d bytes are room", room, size)
-		}
+		testkit.Holds(t, size > 12*20_000 && room != 0, room, "of", size, "bytes are room")
 		r.stop()
 	})
 	t.Run("large groups make none", func(t *testing.T) {
@@ -87,9 +79,8 @@ func TestRoom(t *testing.T) {
 			some  bool
 		}{{maxRoomGroupBytes, false}, {5, true}, {2 * roomBytes, false}, {5, true}} {
 			r.mustPut("create", strings.Repeat("x", c.bytes))
-			if n := <-room; n > 0 != c.some {
-				t.Errorf("after group %d, of %d bytes, %d bytes are room", i, c.bytes, n)
-			}
+			n := <-room
+			testkit.Equal(t, n > 0, c.some, "after group", i, "of", c.bytes, "bytes", n, "bytes are room")
 		}
 		r.stop()
 	})
@@ -98,9 +89,8 @@ func TestRoom(t *testing.T) {
 			r := mustRun(t, Options{SegmentBytes: segment, VolumeBytes: 3000})
 			for i := range 100 {
 				r.mustPut("create", strings.Repeat("x", i))
-				if size, room := roomOf(t, r.o.Dir); room > 0 && size > segment {
-					t.Errorf("a segment of up to %d bytes has %d, %d of them room", segment, size, room)
-				}
+				size, room := roomOf(t, r.o.Dir)
+				testkit.Holds(t, room <= 0 || size <= segment, "a segment of up to", segment, "bytes has", size, room, "of them room")
 			}
 			r.stop()
 		}
@@ -110,24 +100,20 @@ func TestRoom(t *testing.T) {
 		r.mustPut("create", "first")
 		r.mustPut("create", "second")
 		dir := copyOf(t, r.o.Dir)
-		if _, room := roomOf(t, dir); room == 0 {
-			t.Fatal("there is no room")
-		}
+		_, room := roomOf(t, dir)
+		testkit.MustHold(t, room != 0, "there is no room")
 		last := uint64(0)
 		for rec, err := range Scan(dir, 1) {
 			testkit.NoError(t, err)
 			last = rec.Seq
 		}
 		rep, err := Verify(dir)
-		if err != nil || rep.Damage != nil || rep.Verdict != Accept || rep.Case != "room for records" || rep.Last != last || last < 2 {
-			t.Errorf("%+v, %v; the last record has seq %d", rep, err, last)
-		}
-		if got := startOnce(t, dir, last); got.last != last {
-			t.Errorf("a start ends at %d, not %d: %v", got.last, last, got.err)
-		}
-		if _, room := roomOf(t, dir); room != 0 {
-			t.Error("the start did not remove the room")
-		}
+		testkit.Holds(t, err == nil && rep.Damage == nil && rep.Verdict == Accept && rep.Case == "room for records" &&
+			rep.Last == last && last >= 2, rep, err, "the last record has seq", last)
+		got := startOnce(t, dir, last)
+		testkit.Equal(t, got.last, last, "a start ends at", got.err)
+		_, room = roomOf(t, dir)
+		testkit.Equal(t, room, 0, "the start did")
 	})
 	t.Run("the committer keeps its descriptor", func(t *testing.T) {
 		r := mustRun(t, Options{})
@@ -137,14 +123,11 @@ func TestRoom(t *testing.T) {
 		testkit.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: was.Max}))
 		f, err := os.Open(r.o.Dir)
 		for range 20 {
-			if a := r.put(Bulk, "create", strings.Repeat("x", 20_000)); a.err != nil {
-				t.Error(a.err)
-			}
+			a := r.put(Bulk, "create", strings.Repeat("x", 20_000))
+			testkit.Check(t, a.err)
 		}
 		testkit.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
-		if !errors.Is(err, unix.EMFILE) {
-			t.Errorf("a file could be opened: %v, %v", f, err)
-		}
+		testkit.Holds(t, errors.Is(err, unix.EMFILE), "a file could be opened", f, err)
 		r.stop()
 	})
 	t.Run("the next volume is made after room is removed", func(t *testing.T) {
@@ -166,22 +149,17 @@ func TestRoom(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if got, want := calls[i-2:i], []string{"truncate " + last, "sync " + last}; !slices.Equal(got, want) {
-				t.Errorf("before volume %s: %q, not %q", next, got, want)
-			}
+			got, want := calls[i-2:i], []string{"truncate " + last, "sync " + last}
+			testkit.Holds(t, slices.Equal(got, want), "before volume", next, got, "not", want)
 			last, rolls = next, rolls+1
 		}
-		if rolls == 0 {
-			t.Errorf("no volume was begun: %q", calls)
-		}
+		testkit.Holds(t, rolls != 0, "no volume was begun", calls)
 	})
 	t.Run("a start after a crash discards nothing", func(t *testing.T) {
 		r := mustRun(t, Options{})
 		r.mustPut("create", "first")
 		j := mustOpen(t, Options{Dir: copyOf(t, r.o.Dir)})
-		if st := j.Status(); st.Discarded != "" {
-			t.Error(st.Discarded)
-		}
+		testkit.Equal(t, j.Status().Discarded, "")
 	})
 	t.Run("records may be given up", func(t *testing.T) {
 		r := mustRun(t, Options{})
@@ -217,21 +195,17 @@ func TestFailedRoom(t *testing.T) {
 			full.Store(true)
 			f.truncate.Store(c.truncate)
 			a := r.put(Control, "create", "on a full disk")
-			if stored := a.err == nil; stored != c.stored {
-				t.Fatal(a)
-			}
+			testkit.MustEqual(t, a.err == nil, c.stored, a)
 			f.truncate.Store(false)
 			if c.stored {
-				if _, room := roomOf(t, r.o.Dir); room != 0 {
-					t.Errorf("%d bytes of room are left", room)
-				}
+				_, room := roomOf(t, r.o.Dir)
+				testkit.Equal(t, room, 0, "bytes of room are left")
 				before := tried.Load()
 				for range 20 {
 					r.mustPut("create", "on a full disk")
 				}
-				if n := tried.Load() - before; n > 0 {
-					t.Errorf("room was tried %d times again in the same segment", n)
-				}
+				n := tried.Load() - before
+				testkit.Holds(t, n <= 0, "room was tried", n, "times again in the same segment")
 				full.Store(false)
 				r.mustPut("create", "after")
 				r.stop()
@@ -245,4 +219,88 @@ func TestFailedRoom(t *testing.T) {
 			r.stop()
 		})
 	}
+}
+
+// TestFill: a command with Fill gets its content exactly once, when the committer takes it into a group.
+func TestFill(t *testing.T) {
+	t.Run("as late as possible", func(t *testing.T) {
+		g := newGate()
+		r := mustRun(t, Options{Hooks: Hooks{Sync: g.sync}})
+		first := testkit.Must(r.propose(Bulk, "first", ""))(t)
+		<-g.entered // the commands below wait for the next group
+		var content atomic.Pointer[string]
+		var calls atomic.Int64
+		filled := make(chan answer, 1)
+		err := r.Propose(t.Context(), &Proposal{
+			Lane: Bulk, Verb: "filled", Reserve: 100,
+			Fill: func() (fields, body []byte, err error) {
+				calls.Add(1)
+				return []byte("n=1"), []byte(*content.Load()), nil
+			},
+			Done: func(seq uint64, at int64, err error) { filled <- answer{seq, at, err} },
+		})
+		testkit.MustHold(t, err == nil && calls.Load() == 0, err, calls.Load())
+		used, _ := r.proposals.inFlight()
+		testkit.Holds(t, used >= 100, used, "bytes are in flight, and 100 are reserved")
+		late := "added after it was proposed"
+		content.Store(&late)
+		close(g.open)
+		a := <-filled
+		testkit.MustHold(t, a.err == nil && a.seq == 2, a)
+		<-first
+		r.stop()
+		got := r.got[1]
+		testkit.Holds(t, string(got.Body) == late && string(got.Fields) == "n=1" && calls.Load() == 1, got, "after", calls.Load(), "calls")
+		used, _ = r.proposals.inFlight()
+		testkit.Equal(t, used, 0, "bytes are still in flight")
+	})
+	t.Run("refused content is not stored, and the rest of the group is", func(t *testing.T) {
+		g := newGate()
+		r := mustRun(t, Options{Hooks: Hooks{Sync: g.sync}})
+		testkit.Must(r.propose(Bulk, "first", ""))(t)
+		<-g.entered
+		refused := errors.New("refused")
+		contents := map[string]func() (fields, body []byte, err error){
+			"error":          func() (fields, body []byte, err error) { return nil, nil, refused },
+			"line break":     func() (fields, body []byte, err error) { return []byte("a\nb"), nil, nil },
+			"over its bound": func() (fields, body []byte, err error) { return nil, make([]byte, 11), nil },
+		}
+		answers := map[string]chan answer{}
+		for name, fill := range contents {
+			ch := make(chan answer, 1)
+			answers[name] = ch
+			done := func(seq uint64, at int64, err error) { ch <- answer{seq, at, err} }
+			testkit.NoError(t, r.Propose(t.Context(), &Proposal{Lane: Bulk, Verb: "filled", Reserve: 10, Fill: fill, Done: done}))
+		}
+		last := testkit.Must(r.propose(Bulk, "last", ""))(t)
+		close(g.open)
+		for name, ch := range answers {
+			a := <-ch
+			testkit.Holds(t, errors.Is(a.err, ErrNotStored) && a.seq == 0 && (name != "error" || errors.Is(a.err, refused)), name, a)
+		}
+		a := <-last
+		testkit.Holds(t, a.err == nil && a.seq == 2, "the last command", a)
+		r.stop()
+		used, _ := r.proposals.inFlight()
+		testkit.Equal(t, used, 0, "bytes are still in flight")
+	})
+	t.Run("not called for a command that is not written", func(t *testing.T) {
+		j := mustOpen(t, Options{})
+		answered := make(chan error, 1)
+		testkit.NoError(t, j.Propose(t.Context(), &Proposal{
+			Lane: Bulk, Verb: "filled", Fill: func() (fields, body []byte, err error) { panic("called") },
+			Done: func(_ uint64, _ int64, err error) { answered <- err },
+		}))
+		testkit.NoError(t, j.Close())
+		testkit.Failed(t, <-answered, ErrNotStored)
+	})
+	t.Run("proposals that contradict themselves", func(t *testing.T) {
+		j := mustOpen(t, Options{})
+		fill := func() (fields, body []byte, err error) { return nil, nil, nil }
+		for _, p := range []Proposal{{Fields: []byte("a=1")}, {Body: []byte("x")}, {Reserve: -1}, {Reserve: MaxRecordBytes}} {
+			p.Verb, p.Fill, p.Done = "filled", fill, func(uint64, int64, error) {}
+			err := j.Propose(t.Context(), &p)
+			testkit.Holds(t, errors.Is(err, ErrInvalid), fmt.Sprintf("%+v", p.Reserve), err)
+		}
+	})
 }

@@ -29,30 +29,22 @@ func tailImage(body string) (m image, tailName string) {
 // expect checks that a start was accepted and that the journal ends with record last.
 func expect(t *testing.T, got outcome, last uint64) {
 	t.Helper()
-	if got.err != nil {
-		t.Fatalf("refused: %v", got.err)
-	}
-	if got.last != last {
-		t.Fatalf("ends at %d, not %d", got.last, last)
-	}
+	testkit.NoError(t, got.err, "refused")
+	testkit.MustEqual(t, got.last, last, "ends at")
 }
 
 // expectRow checks which row of the tail table decides a start without a store.
 func expectRow(t *testing.T, dir, row string, v Verdict) {
 	t.Helper()
-	if r, err := Verify(dir); err != nil || r.Case != row || r.Verdict != v {
-		t.Fatalf("row %q, %v, %v", r.Case, r.Verdict, err)
-	}
+	r := testkit.Must(Verify(dir))(t)
+	testkit.MustHold(t, r.Case == row && r.Verdict == v, "row", r.Case, r.Verdict)
 }
 
 func expectRefusal(t *testing.T, got outcome, row string, seq uint64) {
 	t.Helper()
-	if got.refused == nil {
-		t.Fatalf("not refused: last %d, %v", got.last, got.err)
-	}
-	if e := got.refused; e.Case != row || e.Seq != seq || e.Verdict != Refuse || e.File == "" || e.Next == "" {
-		t.Fatalf("refused otherwise: %v", e)
-	}
+	testkit.MustHold(t, got.refused != nil, "not refused: last", got.last, got.err)
+	e := got.refused
+	testkit.MustHold(t, e.Case == row && e.Seq == seq && e.Verdict == Refuse && e.File != "" && e.Next != "", "refused otherwise", e)
 }
 
 // tailTests has a test for every row of the tail table, by the name of the row.
@@ -70,9 +62,8 @@ var tailTests = map[string]func(t *testing.T){
 		m[seqName(10)+"/"] = nil
 		dir := m.write(t)
 		expect(t, startOnce(t, dir, 0), 9)
-		if _, ok := readImage(t, dir)[filepath.Join(seqName(10), seqName(10))]; !ok {
-			t.Fatal("the volume was not completed")
-		}
+		_, ok := readImage(t, dir)[filepath.Join(seqName(10), seqName(10))]
+		testkit.MustHold(t, ok, "the volume was not completed")
 		m = newImage()
 		m[seqName(1)+"/"] = nil
 		expect(t, startOnce(t, m.write(t), 0), 0)
@@ -138,9 +129,7 @@ var tailTests = map[string]func(t *testing.T){
 			m.seg(1, 10, 10, 10, 8, "") // nothing proves record 10
 			got := startOnce(t, m.write(t), 0)
 			expectRefusal(t, got, "bytes between segments", 10)
-			if got.refused.Offset != whole || got.refused.Next != nextSurplus {
-				t.Fatalf("wrong advice: %v", got.refused)
-			}
+			testkit.MustHold(t, got.refused.Offset == whole && got.refused.Next == nextSurplus, "wrong advice", got.refused)
 			m[name] = m[name][:whole]
 			expect(t, startOnce(t, m.write(t), 0), 10)
 		}
@@ -166,9 +155,7 @@ var tailTests = map[string]func(t *testing.T){
 		m.seg(1, 9, 9, 9, 2, "") // in the same write as 3–8
 		dir := m.write(t)
 		expect(t, startOnce(t, dir, 0), 4)
-		if len(readImage(t, dir)) != 2 {
-			t.Fatal("the segment after the gap is still there")
-		}
+		testkit.MustEqual(t, len(readImage(t, dir)), 2, "the segment after the gap is still there")
 		// The missing segment is the first of the volume.
 		m = newImage()
 		m.seg(1, 1, 1, 4, 0, "")
@@ -181,9 +168,7 @@ var tailTests = map[string]func(t *testing.T){
 		m[name][i] ^= 1
 		got := startOnce(t, m.write(t), 0)
 		expectRefusal(t, got, "proven by a later record", 5)
-		if got.refused.Offset != 0 || filepath.Base(got.refused.File) != seqName(5) {
-			t.Fatalf("wrong place: %v", got.refused)
-		}
+		testkit.MustHold(t, got.refused.Offset == 0 && filepath.Base(got.refused.File) == seqName(5), "wrong place", got.refused)
 		m, name = tailImage("body ")
 		delete(m, name)
 		m.seg(1, 9, 9, 9, 8, "")
@@ -210,8 +195,7 @@ var tailTests = map[string]func(t *testing.T){
 			errors.As(err, &e)
 		}
 		expectRefusal(t, outcome{refused: e}, "damage in a complete volume", 9)
-		rep := testkit.Must(Verify(dir))(t)
-		expectRefusal(t, outcome{refused: rep.Damage}, "damage in a complete volume", 9)
+		expectRefusal(t, outcome{refused: testkit.Must(Verify(dir))(t).Damage}, "damage in a complete volume", 9)
 	},
 	"volumes do not join": func(t *testing.T) {
 		m, _ := tailImage("body ")
@@ -232,9 +216,8 @@ var tailTests = map[string]func(t *testing.T){
 			m[name+suffix] = []byte("x")
 			dir := m.write(t)
 			expectRefusal(t, startOnce(t, dir, 0), "left over from a truncation", 1)
-			if _, ok := readImage(t, dir)[name+suffix]; !ok {
-				t.Fatal("a refused start has changed the disk")
-			}
+			_, ok := readImage(t, dir)[name+suffix]
+			testkit.MustHold(t, ok, "a refused start has changed the disk")
 		}
 	},
 	"written by a newer version": func(t *testing.T) {
@@ -243,8 +226,7 @@ var tailTests = map[string]func(t *testing.T){
 		text = bytes.Replace(text, []byte(" v=1 "), []byte(" v=2 "), 1)
 		text = reseal(text)
 		m[name] = append(append(m[name], byte(len(text))), text...)
-		got := startOnce(t, m.write(t), 0)
-		expectRefusal(t, got, "written by a newer version", 10)
+		expectRefusal(t, startOnce(t, m.write(t), 0), "written by a newer version", 10)
 		// A flipped bit in `v=1` is damage rather than another version, because the checksum does not match.
 		m, name = tailImage("body ")
 		i := bytes.LastIndex(m[name], []byte(" v=1 "))
@@ -278,20 +260,17 @@ var tailTests = map[string]func(t *testing.T){
 	},
 	"cursor beyond the end": func(t *testing.T) {
 		m, _ := tailImage("body ")
-		if got := startOnce(t, m.write(t), 10); !errors.Is(got.err, ErrCursor) {
-			t.Fatal(got)
-		}
-		if got := startOnce(t, t.TempDir(), 1); !errors.Is(got.err, ErrCursor) {
-			t.Fatal(got)
-		}
+		got := startOnce(t, m.write(t), 10)
+		testkit.MustHold(t, errors.Is(got.err, ErrCursor), got)
+		got = startOnce(t, t.TempDir(), 1)
+		testkit.MustHold(t, errors.Is(got.err, ErrCursor), got)
 	},
 	"removed before the cursor": func(t *testing.T) {
 		m := newImage()
 		m.seg(5, 5, 5, 9, 4, "")
 		dir := m.write(t)
-		if got := startOnce(t, dir, 3); !errors.Is(got.err, ErrCursor) {
-			t.Fatal(got)
-		}
+		got := startOnce(t, dir, 3)
+		testkit.MustHold(t, errors.Is(got.err, ErrCursor), got)
 		expect(t, startOnce(t, dir, 4), 9)
 	},
 }
@@ -342,9 +321,8 @@ func TestForgedProof(t *testing.T) {
 				clear(torn[until-10 : until])
 				m := m.clone()
 				m[file] = append(m[file], torn...)
-				if got := startOnce(t, m.write(t), 0); got.err != nil || got.last != 9 {
-					t.Errorf("salt %s, verb %s, %s is lost: %+v", name, verb, damage, got)
-				}
+				got := startOnce(t, m.write(t), 0)
+				testkit.Holds(t, got.err == nil && got.last == 9, "salt", name, "verb", verb, damage, "is lost", got)
 			}
 		}
 	}
@@ -354,21 +332,14 @@ func TestForgedProof(t *testing.T) {
 func TestTailTableIsTested(t *testing.T) {
 	rows := make(map[string]bool)
 	for _, c := range tailTable {
-		if rows[c.name] {
-			t.Errorf("two rows are called %q", c.name)
-		}
+		testkit.Holds(t, !rows[c.name], "two rows are called", c.name)
 		rows[c.name] = true
-		if tailTests[c.name] == nil {
-			t.Errorf("row %q has no test", c.name)
-		}
-		if (c.verdict == Refuse) != (c.next != "") || c.evidence == "" {
-			t.Errorf("row %q: verdict %s, next step %q, evidence %q", c.name, c.verdict, c.next, c.evidence)
-		}
+		testkit.Holds(t, tailTests[c.name] != nil, "row", c.name, "has no test")
+		testkit.Holds(t, (c.verdict == Refuse) == (c.next != "") && c.evidence != "", "row", c.name, "verdict", c.verdict,
+			"next step", c.next, "evidence", c.evidence)
 	}
 	for name := range tailTests {
-		if !rows[name] {
-			t.Errorf("test %q has no row", name)
-		}
+		testkit.Holds(t, rows[name], "test", name, "has no row")
 	}
 }
 
@@ -398,14 +369,10 @@ func TestTailCutAtEveryByte(t *testing.T) {
 		expect(t, startOnce(t, m.write(t), last), last)
 		got := startOnce(t, m.write(t), last+1)
 		if n == starts[last-4] {
-			if !errors.Is(got.err, ErrCursor) {
-				t.Fatalf("truncated at %d: %+v", n, got)
-			}
+			testkit.MustHold(t, errors.Is(got.err, ErrCursor), "truncated at", n, got)
 		} else {
 			expectRefusal(t, got, "proven by the store's cursor", last+1)
-			if got.refused.Offset != int64(starts[last-4]) {
-				t.Fatalf("truncated at %d: %v", n, got.refused)
-			}
+			testkit.MustEqual(t, got.refused.Offset, int64(starts[last-4]), "truncated at", n, got.refused)
 		}
 	}
 }
@@ -450,9 +417,7 @@ func TestTailFlipEveryBit(t *testing.T) {
 				got := startOnce(t, dir, 0)
 				switch {
 				case s <= 6:
-					if got.refused == nil || got.refused.Seq != s || got.refused.Offset != int64(starts[s-first]) {
-						t.Fatalf("%s: %+v", where, got)
-					}
+					testkit.MustHold(t, got.refused != nil && got.refused.Seq == s && got.refused.Offset == int64(starts[s-first]), where, got)
 				case got.err != nil || got.last != s-1:
 					t.Fatalf("%s: %+v", where, got)
 				}
@@ -470,19 +435,14 @@ func checkFound(t *testing.T, dir, where string, seq uint64, offset int64, prove
 		verdict = Refuse
 	}
 	rep, err := Verify(dir)
-	if err != nil || rep.Damage == nil || rep.Damage.Seq != seq || rep.Damage.Offset != offset || rep.Verdict != verdict {
-		t.Fatalf("%s: verify: %+v, %v", where, rep, err)
-	}
+	testkit.MustHold(t, err == nil && rep.Damage != nil && rep.Damage.Seq == seq && rep.Damage.Offset == offset &&
+		rep.Verdict == verdict, where, "verify", rep, err)
 	var e *CorruptError
 	for r, err := range Scan(dir, 1) {
-		if err == nil && r.Seq >= seq {
-			t.Fatalf("%s: record %d was read", where, r.Seq)
-		}
+		testkit.MustHold(t, err != nil || r.Seq < seq, where, "record", r.Seq, "was read")
 		errors.As(err, &e)
 	}
-	if e == nil || e.Seq != seq || e.Offset != offset || e.Verdict != verdict {
-		t.Fatalf("%s: scan: %v", where, e)
-	}
+	testkit.MustHold(t, e != nil && e.Seq == seq && e.Offset == offset && e.Verdict == verdict, where, "scan", e)
 }
 
 // TestTailTornSectors keeps every subset of the sectors of the last group, as a power cut may. All earlier acknowledged
@@ -494,9 +454,7 @@ func TestTailTornSectors(t *testing.T) {
 	group := entries(whole, 5)[2] // offset of record 7
 	firstSector := group / sector
 	n := (len(whole)+sector-1)/sector - firstSector
-	if n < 4 || n > 8 {
-		t.Fatalf("%d sectors", n)
-	}
+	testkit.MustHold(t, n >= 4 && n <= 8, n, "sectors")
 	for keep := range 1 << n {
 		data := slices.Clone(whole)
 		for i := range n {
@@ -509,12 +467,8 @@ func TestTailTornSectors(t *testing.T) {
 			m[name] = data[:size]
 			for _, applied := range []uint64{0, 6} {
 				got := startOnce(t, m.write(t), applied)
-				if got.err != nil || got.last < 6 || got.last > 9 {
-					t.Fatalf("sectors %b of %d, %d bytes: %+v", keep, n, size, got)
-				}
-				if keep == 1<<n-1 && size == len(data) && got.last != 9 {
-					t.Fatalf("nothing was lost, yet it ends at %d", got.last)
-				}
+				testkit.MustHold(t, got.err == nil && got.last >= 6 && got.last <= 9, "sectors", fmt.Sprintf("%b", keep), "of", n, size, "bytes", got)
+				testkit.MustHold(t, keep != 1<<n-1 || size != len(data) || got.last == 9, "nothing was lost, yet it ends at", got.last)
 			}
 		}
 	}
@@ -560,16 +514,12 @@ func TestTailRemoveOrDoubleASegment(t *testing.T) {
 func expectGap(t *testing.T, dir string, seq uint64) {
 	t.Helper()
 	rep, err := Verify(dir)
-	if err != nil || rep.Damage == nil || rep.Damage.Seq != seq || rep.Verdict != Refuse {
-		t.Fatalf("verify: %+v, %v", rep, err)
-	}
+	testkit.MustHold(t, err == nil && rep.Damage != nil && rep.Damage.Seq == seq && rep.Verdict == Refuse, "verify", rep, err)
 	var e *CorruptError
 	for _, err := range Scan(dir, 1) {
 		errors.As(err, &e)
 	}
-	if e == nil || e.Seq != seq || e.Verdict != Refuse {
-		t.Fatalf("scan: %v", e)
-	}
+	testkit.MustHold(t, e != nil && e.Seq == seq && e.Verdict == Refuse, "scan", e)
 }
 
 // TestTailRandomDamage damages random places of the last group and of the records before it. The start must never
@@ -599,8 +549,6 @@ func TestTailRandomDamage(t *testing.T) {
 		}
 		m[name] = data
 		got := startOnce(t, m.write(t), 6)
-		if got.err != nil && got.refused == nil || got.err == nil && got.last < 6 {
-			t.Fatalf("seed %d, round %d: %+v", seed, i, got)
-		}
+		testkit.MustHold(t, (got.err == nil || got.refused != nil) && (got.err != nil || got.last >= 6), "seed", seed, "round", i, got)
 	}
 }

@@ -27,9 +27,8 @@ func TestInit(t *testing.T) {
 	names := map[string]bool{}
 	for range 2 {
 		init, err := h.consumer().Init(h.ctx)
-		if want := (wire.Init{MaxMissableHeartbeats: 7, HeartbeatInterval: wire.Duration(2500 * time.Millisecond), VersionInfo: "v0.40.1", ConnID: init.ConnID}); err != nil || init != want || !connID.MatchString(init.ConnID) || names[init.ConnID] {
-			t.Errorf("%+v, %v, not %+v", init, err, want)
-		}
+		want := (wire.Init{MaxMissableHeartbeats: 7, HeartbeatInterval: wire.Duration(2500 * time.Millisecond), VersionInfo: "v0.40.1", ConnID: init.ConnID})
+		testkit.Holds(t, err == nil && init == want && connID.MatchString(init.ConnID) && !names[init.ConnID], init, err, "not", want)
 		names[init.ConnID] = true
 	}
 }
@@ -51,9 +50,8 @@ func TestMaxOfReservations(t *testing.T) {
 	r.settle(1)
 	h.insert(stored("q", 1))
 	r.put(2, wire.WantToReserveChunks{Max: 1})
-	if m, ok := r.decoded().(wire.ChunksReserved); !ok || m.Nonce != 2 || len(m.Chunks) != 1 {
-		t.Errorf("got %+v", m)
-	}
+	m, ok := r.decoded().(wire.ChunksReserved)
+	testkit.Holds(t, ok && m.Nonce == 2 && len(m.Chunks) == 1, "got", m)
 }
 
 // TestSeveralReservations: with several reservations on one connection, each reply has the nonce of its request.
@@ -70,9 +68,8 @@ func TestSeveralReservations(t *testing.T) {
 	nonces, chunks := map[uint64]bool{}, map[wire.ChunkID]bool{}
 	for range outstanding {
 		m, ok := r.decoded().(wire.ChunksReserved)
-		if !ok || len(m.Chunks) != 1 || m.Nonce >= outstanding || nonces[m.Nonce] || chunks[m.Chunks[0].Chunk.ChunkID] {
-			t.Fatalf("got %+v, after %v", m, nonces)
-		}
+		testkit.MustHold(t, ok && len(m.Chunks) == 1 && m.Nonce < outstanding && !nonces[m.Nonce] &&
+			!chunks[m.Chunks[0].Chunk.ChunkID], "got", m, "after", nonces)
 		nonces[m.Nonce], chunks[m.Chunks[0].Chunk.ChunkID] = true, true
 	}
 	r.settle(outstanding)
@@ -214,9 +211,8 @@ func lateFailure(t *testing.T) bool {
 	id := h.insert(stored("p", 1))
 	first, second := h.raw(), h.consumer()
 	first.put(0, wire.WantToReserveChunks{Max: 1})
-	if m, ok := first.decoded().(wire.ChunksReserved); !ok || len(m.Chunks) != 1 {
-		t.Fatalf("got %+v", m)
-	}
+	m, ok := first.decoded().(wire.ChunksReserved)
+	testkit.MustHold(t, ok && len(m.Chunks) == 1, "got", m)
 	chunk := h.reserveOne(second).Chunk.ChunkID
 	taken := time.Now()
 	if m, ok := first.decoded().(wire.ChunkReservationExpired); !ok || m.ID != chunk {
@@ -262,9 +258,7 @@ func TestExpiryCountsAsFailure(t *testing.T) {
 	if n := <-reserved; n > 2*3+1 { // an expiry and a late failure may each hand it out again
 		t.Errorf("the chunk was handed out %d times", n)
 	}
-	if failed.Chunk.Failure == "" {
-		t.Errorf("the submission failed without a text: %+v", failed)
-	}
+	testkit.Holds(t, failed.Chunk.Failure != "", "the submission failed without a text", failed)
 }
 
 // TestHeartbeat: the server drops a peer that answers no pings, and hands out its chunks again. A peer that answers stays
@@ -274,9 +268,8 @@ func TestHeartbeat(t *testing.T) {
 	id := h.insert(stored("p", 1))
 	silent := h.raw()
 	silent.put(0, wire.WantToReserveChunks{Max: 1})
-	if m, ok := silent.decoded().(wire.ChunksReserved); !ok || len(m.Chunks) != 1 {
-		t.Fatalf("got %+v", m)
-	}
+	m, ok := silent.decoded().(wire.ChunksReserved)
+	testkit.MustHold(t, ok && len(m.Chunks) == 1, "got", m)
 	start := time.Now() // from here on, nothing reads the first consumer's socket, so it answers no ping
 	c := h.consumer()
 	testkit.MustEqual(t, h.reserveOne(c).Chunk.SubmissionID, id)
@@ -347,9 +340,8 @@ func TestBadMessages(t *testing.T) {
 				h.must(bystander.Complete(h.ctx, first[0].Chunk.ChunkID, nil))
 			}
 			r.put(0, wire.WantToReserveChunks{Max: 1})
-			if m, ok := r.decoded().(wire.ChunksReserved); !ok || len(m.Chunks) != 1 {
-				t.Fatalf("got %+v", m)
-			}
+			m, ok := r.decoded().(wire.ChunksReserved)
+			testkit.MustHold(t, ok && len(m.Chunks) == 1, "got", m)
 			send(r)
 			r.dropped()
 			got := h.reserveOne(bystander)
@@ -383,14 +375,11 @@ func TestFramesOfHTTP(t *testing.T) {
 		"\x00\x01\x02\x03\r\n\r\n",
 	} {
 		conn := testkit.Must(net.Dial("tcp", h.address))(t)
-		if _, err := conn.Write([]byte(text)); err != nil {
-			t.Error(err)
-		}
+		testkit.Must(conn.Write([]byte(text)))(t)
 		defer conn.Close()
 	}
 	h.runConsumers([]wire.Strategy{random}, upper)
-	got, err := h.producer().Run(h.ctx, h.objects, stockclient.Work{Chunks: chunksOf(5)})
-	h.must(err)
+	got := testkit.Must(h.producer().Run(h.ctx, h.objects, stockclient.Work{Chunks: chunksOf(5)}))(h.t)
 	checkResults(t, got, 5)
 }
 

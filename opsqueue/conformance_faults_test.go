@@ -190,9 +190,8 @@ func TestOneFailureForEachRun(t *testing.T) {
 			}
 			fail(test.before)
 			if test.expires {
-				if m, ok := r.decoded().(wire.ChunkReservationExpired); !ok || m.ID != chunk.ChunkID {
-					t.Fatalf("got %+v", m)
-				}
+				m, ok := r.decoded().(wire.ChunkReservationExpired)
+				testkit.MustHold(t, ok && m.ID == chunk.ChunkID, "got", m)
 			}
 			fail(test.after)
 			testkit.Equal(t, reserved().Retries, 1)
@@ -240,9 +239,7 @@ func TestMistakesAreNamed(t *testing.T) {
 			go func() { _ = r.socket.Write(h.ctx, c.kind, c.message) }() // the server may close the connection before it has read everything
 			_, _, err := r.socket.Read(h.ctx)
 			closed, ok := errors.AsType[websocket.CloseError](err)
-			if !ok || closed.Code != c.status || closed.Reason == "" {
-				t.Errorf("the connection ended with: %v", err)
-			}
+			testkit.Holds(t, ok && closed.Code == c.status && closed.Reason != "", "the connection ended with", err)
 		})
 	}
 }
@@ -253,9 +250,7 @@ func TestFramesThatBreakTheRules(t *testing.T) {
 	h := startHost(t)
 	for _, v := range wsframetest.Violations(wire.MaxMessageBytes) {
 		status, reason, err := wsframetest.Closing(h.address, "GET /consumer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", v.Bytes)
-		if status != v.Status || reason == "" || err != nil {
-			t.Errorf("%s: %d %q, %v; want %d", v.Name, status, reason, err, v.Status)
-		}
+		testkit.Holds(t, status == v.Status && reason != "" && err == nil, v.Name, status, reason, err, "want", v.Status)
 	}
 }
 
@@ -317,9 +312,7 @@ func TestOneCancelOfTwo(t *testing.T) {
 		group.Go(func() { errs[i] = p.Cancel(h.ctx, id) })
 	}
 	group.Wait()
-	if (errs[0] == nil) == (errs[1] == nil) {
-		t.Errorf("the two cancels were answered with %v and %v", errs[0], errs[1])
-	}
+	testkit.Holds(t, (errs[0] == nil) != (errs[1] == nil), "the two cancels were answered with", errs[0], "and", errs[1])
 	testkit.Equal(t, moves.Load(), 1, "the engine was called")
 	h.waitFor(id, "Cancelled")
 }
@@ -330,17 +323,16 @@ func TestRunnersOfDaybookKeepTheirJobs(t *testing.T) {
 	h := startHost(t)
 	claim := func(runner string) job.ID {
 		_, _, err := h.engine.Create(h.ctx, &job.Create{Groups: []job.Group{{Client: "other", Type: "t", Lines: 1, Attributes: job.Attributes{MaxAttempts: 3, LeaseMs: 600_000}}}})
-		h.must(err)
+		testkit.NoError(h.t, err)
 		_, handed, _, err := h.engine.ClaimUntil(h.ctx, job.Claim{
 			Runner: runner, Max: 1, Clients: []string{"other"}, Types: []string{"t"}, LeaseMs: 600_000, MaxBytes: job.MaxClaimBytes,
 		}, h.ctx.Done(), func(int64) error { return nil })
-		h.must(err)
+		testkit.NoError(h.t, err)
 		return handed[0].ID(0)
 	}
 	status := func(id job.ID) job.Status {
 		h.must(h.engine.CatchUp(h.ctx, 0))
-		j, err := h.engine.Queries().Job(id)
-		h.must(err)
+		j := testkit.Must(h.engine.Queries().Job(id))(h.t)
 		return j.Status
 	}
 	stale := claim("opsqueue/earlier/1")

@@ -3,11 +3,14 @@ package opsqueue_test
 import (
 	"bytes"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,21 +19,20 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/opsqueue/wire"
+	"github.com/daybookq/daybook/store/document"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // send sends a request unchanged and returns the response.
 func (h *host) send(method, path, kind, body string) (status int, header http.Header, text string) {
 	h.t.Helper()
-	r, err := http.NewRequestWithContext(h.ctx, method, "http://"+h.address+path, strings.NewReader(body))
-	h.must(err)
+	r := testkit.Must(http.NewRequestWithContext(h.ctx, method, "http://"+h.address+path, strings.NewReader(body)))(h.t)
 	if kind != "" {
 		r.Header.Set("Content-Type", kind)
 	}
-	resp, err := http.DefaultTransport.RoundTrip(r) // does not follow redirects
-	h.must(err)
+	resp := testkit.Must(http.DefaultTransport.RoundTrip(r))(h.t) // does not follow redirects
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	h.must(err)
+	answer := testkit.Must(io.ReadAll(resp.Body))(h.t)
 	return resp.StatusCode, resp.Header, string(answer)
 }
 
@@ -110,16 +112,12 @@ func TestStatuses(t *testing.T) {
 	} {
 		what := fmt.Sprintf("%s %s %q %.60s", c.method, c.path, c.kind, c.body)
 		status, header, body := h.send(c.method, c.path, c.kind, c.body)
-		if status != c.status || c.want != none && body != c.want {
-			t.Errorf("%s: %d %q, not %d %q", what, status, body, c.status, c.want)
-		}
+		testkit.Holds(t, status == c.status && (c.want == none || body == c.want), what, status, body, "not", c.status, c.want)
 		if got := header.Get("Content-Type"); c.wantKind != none && (c.wantKind == "" && got != "" || !strings.HasPrefix(got, c.wantKind)) {
 			t.Errorf("%s: Content-Type %q, not %q", what, got, c.wantKind)
 		}
 	}
-	if _, err := h.producer().Count(h.ctx); err != nil {
-		t.Errorf("after all of them: %v", err)
-	}
+	testkit.Must(h.producer().Count(h.ctx))(t)
 }
 
 // vector returns the bytes of a protocol example, with its id replaced.
@@ -149,15 +147,13 @@ func TestBytesOfMessages(t *testing.T) {
 	s := stored("p", 2, "id", 42)
 	s.ChunkSize = &size
 	id := h.insert(s)
-	socket, _, err := websocket.Dial(h.ctx, "ws://"+h.address+"/consumer", nil)
-	h.must(err)
+	socket, _ := testkit.Must2(websocket.Dial(h.ctx, "ws://"+h.address+"/consumer", nil))(h.t)
 	defer socket.CloseNow()
 	r := &rawConsumer{h, socket}
 	want := func(what string, message []byte) {
 		t.Helper()
-		if got := r.read(); !bytes.Equal(got, message) {
-			t.Fatalf("%s:\n%x, not\n%x", what, got, message)
-		}
+		got := r.read()
+		testkit.MustHold(t, bytes.Equal(got, message), what, fmt.Sprintf("%x", got), "not", fmt.Sprintf("%x", message))
 	}
 	want("Init", vector(t, "init", 0))
 	reserve := vector(t, "reserve_random", 0)
@@ -171,4 +167,116 @@ func TestBytesOfMessages(t *testing.T) {
 	want("a reservation of no chunks", vector(t, "reserved_error", 0))
 	r.send(websocket.MessageBinary, vector(t, "complete_null", id))
 	h.waitDone(id, 1)
+}
+
+// sortedFields sorts the fields of each object in a JSON text, and keeps numbers unchanged.
+func sortedFields(text string) string {
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.UseNumber()
+	var value any
+	if err := d.Decode(&value); err != nil {
+		return "not JSON: " + text
+	}
+	sorted, err := json.Marshal(value)
+	if err != nil {
+		return "not JSON: " + text
+	}
+	return string(sorted)
+}
+
+// listedState counts the lists of batches, and how many of them may read batches without attributes.
+type listedState struct {
+	opsqueue.Queries
+	lists, wide atomic.Int64
+}
+
+func (s *listedState) Batches(f query.BatchFilter) ([]document.Batch, query.BatchPlace, error) {
+	s.lists.Add(1)
+	if !f.Attributed {
+		s.wide.Add(1)
+	}
+	return s.Queries.Batches(f)
+}
+
+// TestListsOfSubmissionsOnly: no request reads batches without attributes. A server that also serves Daybook's API may
+// have very many.
+func TestListsOfSubmissionsOnly(t *testing.T) {
+	h := newHost(t)
+	var state listedState
+	h.wrapState = func(q opsqueue.Queries) opsqueue.Queries {
+		state.Queries = q
+		return &state
+	}
+	h.start()
+	h.insert(stored("p", 1))
+	before := state.lists.Load()
+	for _, r := range [][4]string{
+		{http.MethodGet, "/metrics", "", ""},
+		{http.MethodPost, "/producer/submissions/lookup_ids_by_strategic_metadata", "application/json", "{}"},
+		{http.MethodGet, "/producer/submissions/lookup_id_by_prefix/p", "", ""},
+	} {
+		if status, _, text := h.send(r[0], r[1], r[2], r[3]); status != http.StatusOK {
+			t.Errorf("%s: %d %s", r[1], status, text)
+		}
+	}
+	if lists, wide := state.lists.Load()-before, state.wide.Load(); lists != 3 || wide > 0 {
+		t.Errorf("%d lists, %d of them of all batches", lists, wide)
+	}
+}
+
+// TestMetrics: the server exports the original's metrics, for submissions in progress and for each way to end.
+func TestMetrics(t *testing.T) {
+	h := startHost(t, func(c *opsqueue.Config) { c.MaxChunkRetries = 2 })
+	c, p := h.consumer(), h.producer()
+	size := int64(10)
+	h.insert(stored("completed", 3))
+	for range 3 {
+		h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ChunkID, nil))
+	}
+	failed := h.insert(stored("failed", 4))
+	for range 2 {
+		h.must(c.Fail(h.ctx, h.reserve(c, 1, oldest)[0].Chunk.ChunkID, "boom"))
+		h.reported(c) // so that the same chunk is handed out again
+	}
+	h.waitFor(failed, "Failed")
+	h.must(p.Cancel(h.ctx, h.insert(stored("cancelled", 2))))
+	waiting := stored("waiting", 5)
+	waiting.ChunkSize = &size
+	h.insert(waiting)
+	h.reserveOne(c)
+
+	// h.reported has inserted and completed two submissions of one chunk. Nobody had reserved those chunks.
+	want := map[string]float64{
+		"submissions_total_count": 4 + 2, "submissions_completed_count": 1 + 2, "submissions_failed_count": 1, "submissions_cancelled_count": 1,
+		"chunks_total_count": 14 + 2, "chunks_completed_count": 3 + 2, "chunks_failed_count": 1, "chunks_retried_count": 1, "chunks_skipped_count": 3 + 2,
+		"reserver_reservations_succeeded_count": 6, "reserver_reservations_failed_count": 0,
+		"chunks_in_backlog_count": 5, "operations_in_backlog_count": 50, "reserver_chunks_reserved_count": 1, "consumers_connected_count": 1,
+		"submissions_complete_duration_seconds_count": 1 + 2, "submissions_fail_duration_seconds_count": 1, "submissions_cancel_duration_seconds_count": 1,
+		"chunks_duration_completed_seconds_count": 3, "chunks_duration_failure_seconds_count": 2,
+		`consumer_fetch_and_reserve_chunks_duration_seconds_count{limit="1",strategy="oldest"}`: 6,
+		"consumer_complete_chunk_duration_seconds_count":                                        3 + 2, "consumer_fail_chunk_duration_seconds_count": 2,
+		`axum_http_requests_total{endpoint="/producer/submissions",method="POST",status="200"}`:                  4 + 2,
+		`axum_http_requests_total{endpoint="/producer/submissions/cancel/{id}",method="POST",status="200"}`:      1,
+		`axum_http_requests_duration_seconds_count{endpoint="/producer/submissions",method="POST",status="200"}`: 4 + 2,
+		`axum_http_requests_pending{endpoint="/producer/submissions",method="POST"}`:                             0,
+	}
+	differing := ""
+	defer func() {
+		if t.Failed() {
+			t.Log(differing)
+		}
+	}()
+	testkit.Eventually(t, "the metrics are right", func() bool {
+		_, _, text := h.send("GET", "/metrics", "", "")
+		differing = ""
+		for name, value := range want {
+			found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(text)
+			if found == nil {
+				differing += fmt.Sprintf("%s is missing\n", name)
+			} else if found[1] != fmt.Sprint(value) {
+				differing += fmt.Sprintf("%s is %s, not %v\n", name, found[1], value)
+			}
+		}
+		return differing == ""
+	})
 }

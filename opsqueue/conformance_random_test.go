@@ -145,12 +145,9 @@ func (d *driver) insertSome() {
 			s.Chunks.Direct.Contents = append(s.Chunks.Direct.Contents, make([]byte, i))
 		}
 	}
-	id, err := d.producer.Insert(d.ctx, s, nil)
-	d.must(err)
+	id := testkit.Must(d.producer.Insert(d.ctx, s, nil))(d.t)
 	one := &drivenSubmission{id: id, chunks: make([]drivenChunk, n)}
-	if d.byID[id] != nil {
-		d.t.Fatalf("two submissions have the id %s", id)
-	}
+	testkit.MustHold(d.t, d.byID[id] == nil, "two submissions have the id", id)
 	d.submissions = append(d.submissions, one)
 	d.byID[id] = one
 }
@@ -208,15 +205,11 @@ func (d *driver) drain() {
 func (d *driver) note(a arrival) {
 	consumer := &d.consumers[a.consumer]
 	consumer.outstanding--
-	if a.err != nil && !errors.Is(a.err, stockclient.ErrConnection) {
-		d.t.Errorf("reservation: %v", a.err)
-	}
+	testkit.Holds(d.t, a.err == nil || errors.Is(a.err, stockclient.ErrConnection), "reservation", a.err)
 	if a.connection != consumer.connection {
 		return // the connection ended before its answer was read
 	}
-	if a.err != nil {
-		d.t.Errorf("a connection ended that nobody dropped: %v", a.err)
-	}
+	testkit.Check(d.t, a.err, "a connection ended that nobody dropped")
 	for _, chunk := range a.chunks {
 		id := chunk.Chunk.ChunkID
 		s := d.byID[id.SubmissionID]
@@ -226,9 +219,7 @@ func (d *driver) note(a arrival) {
 		}
 		one := &s.chunks[id.Index]
 		testkit.Equal(d.t, one.holder, 0, "consumer", a.consumer, "got chunk", id, "which consumer")
-		if consumer.completed[id] {
-			d.t.Errorf("consumer %d got chunk %+v, which it has completed", a.consumer, id)
-		}
+		testkit.Holds(d.t, !consumer.completed[id], "consumer", a.consumer, "got chunk", id, "which it has completed")
 		one.holder = a.consumer + 1
 		consumer.held = append(consumer.held, id)
 	}
@@ -349,8 +340,7 @@ func (d *driver) finish() {
 		}
 	}()
 	testkit.Eventually(d.t, "no submission is in progress", func() bool {
-		n, err := d.producer.Count(d.ctx)
-		d.must(err)
+		n := testkit.Must(d.producer.Count(d.ctx))(d.t)
 		return n == 0
 	})
 	last.Close()
@@ -408,13 +398,10 @@ func (d *driver) check() {
 			d.t.Errorf("submission %s has %d chunks done, although only %d were completed", s.id, status.Cancelled.ChunksDone, completed)
 		case status.Failed != nil:
 			failed := status.Failed.Submission
-			if failed.ChunksDone == nil || *failed.ChunksDone > completed || failed.FailedChunkIndex >= int64(len(s.chunks)) {
-				d.t.Errorf("submission %s failed with %+v, although only %d chunks were completed", s.id, failed, completed)
-			}
+			testkit.Holds(d.t, failed.ChunksDone != nil && *failed.ChunksDone <= completed && failed.FailedChunkIndex < int64(len(s.chunks)),
+				"submission", s.id, "failed with", failed, "although only", completed, "chunks were completed")
 		}
 	}
 	d.t.Logf("%v: %d submissions: %v", d.done, len(d.submissions), kinds)
-	if kinds["Completed"] == 0 || d.done["reserve"] == 0 || d.done["complete"] == 0 {
-		d.t.Error("the test did not do what it must")
-	}
+	testkit.Holds(d.t, kinds["Completed"] != 0 && d.done["reserve"] != 0 && d.done["complete"] != 0, "the test did not do what it must")
 }

@@ -38,9 +38,8 @@ func TestRestart(t *testing.T) {
 	if s := h.status(running); kind(s) != "InProgress" || s.InProgress.ChunksDone != 2 {
 		t.Errorf("%s", wire.EncodeJSON(s))
 	}
-	if id, ok, err := p.LookupByPrefix(h.ctx, "running"); !ok || err != nil || id != running {
-		t.Errorf("%s, %t, %v", id, ok, err)
-	}
+	id, ok, err := p.LookupByPrefix(h.ctx, "running")
+	testkit.Holds(t, ok && err == nil && id == running, id, ok, err)
 	// The consumer reconnects and has forgotten its reservation. The completion of the run that continued counts.
 	h.must(c.Complete(h.ctx, held.Chunk.ChunkID, nil))
 	h.waitDone(running, 3)
@@ -96,9 +95,8 @@ func TestRestartsWhileRunning(t *testing.T) {
 	for range producers {
 		h.must(<-ended)
 	}
-	if n := runs.Load(); n > producers*chunks*2 {
-		t.Errorf("%d runs of %d chunks", n, producers*chunks)
-	}
+	n := runs.Load()
+	testkit.Holds(t, n <= producers*chunks*2, n, "runs of", producers*chunks, "chunks")
 }
 
 // startingEngine refuses the first claims and cancellations, because it is not ready.
@@ -134,9 +132,8 @@ func TestReservationsWaitForTheStart(t *testing.T) {
 	}
 	h.restart()
 	testkit.Equal(t, h.reserveOne(h.consumer()).Chunk.SubmissionID, id)
-	if left := starting.refusals.Load(); left >= 0 {
-		t.Errorf("%d refusals are left", left)
-	}
+	left := starting.refusals.Load()
+	testkit.Holds(t, left < 0, left, "refusals are left")
 }
 
 // TestManyChunks: several consumers share 100,000 chunks, and each chunk is handed out once.

@@ -2,6 +2,7 @@ package opsqueue_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,16 +26,14 @@ func TestRetries(t *testing.T) {
 	h.must(c.Complete(h.ctx, h.reserveOne(c).Chunk.ChunkID, nil))
 	h.waitDone(id, 1)
 	held := wire.ChunkID{SubmissionID: id, Index: 3}
-	if got := h.reserve(other, 2, newest); len(got) != 2 || got[0].Chunk.Index+got[1].Chunk.Index != 5 {
-		t.Fatalf("got %+v", got)
-	}
+	got := h.reserve(other, 2, newest)
+	testkit.MustHold(t, len(got) == 2 && got[0].Chunk.Index+got[1].Chunk.Index == 5, "got", got)
 	for n := range int64(10) {
 		got := h.reserveOne(c)
 		testkit.MustEqual(t, got.Chunk.Index, 1)
 		testkit.MustEqual(t, got.Chunk.Retries, n)
-		if status := h.status(id); kind(status) != "InProgress" {
-			t.Fatalf("after %d failures the submission is %s", n, kind(status))
-		}
+		status := h.status(id)
+		testkit.MustEqual(t, kind(status), "InProgress", "after", n, "failures the submission")
 		h.must(c.Fail(h.ctx, got.Chunk.ChunkID, fmt.Sprintf("boom %d", n)))
 	}
 	status := h.waitFor(id, "Failed")
@@ -89,14 +88,11 @@ func TestMaxChunkRetries(t *testing.T) {
 			id := h.insert(stored("p", 2))
 			consumer := h.consumer()
 			for n := range c.failures {
-				if got := kind(h.status(id)); got != "InProgress" {
-					t.Fatalf("after %d failures the submission is %s", n, got)
-				}
+				testkit.MustEqual(t, kind(h.status(id)), "InProgress", "after", n, "failures the submission")
 				h.must(consumer.Fail(h.ctx, h.reserveOne(consumer).Chunk.ChunkID, "boom"))
 			}
-			if failed := h.waitFor(id, "Failed").Failed; failed.Chunk.Index != 0 || failed.Chunk.Failure != "boom" {
-				t.Errorf("%+v", failed)
-			}
+			failed := h.waitFor(id, "Failed").Failed
+			testkit.Holds(t, failed.Chunk.Index == 0 && failed.Chunk.Failure == "boom", failed)
 		})
 	}
 }
@@ -130,9 +126,7 @@ func TestPoisonChunk(t *testing.T) {
 	}
 	c.Disconnect()
 	failed := h.waitFor(id, "Failed").Failed
-	if failed.Submission.FailedChunkIndex != 0 || failed.Chunk.Failure == "" {
-		t.Errorf("%+v", failed)
-	}
+	testkit.Holds(t, failed.Submission.FailedChunkIndex == 0 && failed.Chunk.Failure != "", failed)
 	other := h.insert(stored("other", 1))
 	testkit.Equal(t, h.reserveOne(c).Chunk.SubmissionID, other)
 }
@@ -147,11 +141,9 @@ func TestRunFails(t *testing.T) {
 		return upper(wire.ReservedChunk{}, input)
 	})
 	_, err := h.producer().Run(h.ctx, h.objects, stockclient.Work{Chunks: chunksOf(20)})
-	if failed, ok := err.(*stockclient.SubmissionFailedError); !ok || failed.Chunk.Index != 7 || failed.Chunk.Failure != "cannot run chunk 7" {
-		t.Errorf("%v", err)
-	}
-	got, err := h.producer().Run(h.ctx, h.objects, stockclient.Work{Chunks: chunksOf(7)})
-	h.must(err)
+	failed, ok := err.(*stockclient.SubmissionFailedError)
+	testkit.Holds(t, ok && failed.Chunk.Index == 7 && failed.Chunk.Failure == "cannot run chunk 7", err)
+	got := testkit.Must(h.producer().Run(h.ctx, h.objects, stockclient.Work{Chunks: chunksOf(7)}))(h.t)
 	checkResults(t, got, 7)
 }
 
@@ -167,4 +159,118 @@ func TestLongFailureIsStoredFirst(t *testing.T) {
 		testkit.MustEqual(t, got.Chunk.Retries, int64(n))
 		h.must(c.Fail(h.ctx, got.Chunk.ChunkID, strings.Repeat("x", 60_000)))
 	}
+}
+
+// wakeupTries is how often each cause must wake a parked reservation. The original misses 24 to 30 of 30.
+const wakeupTries = 30
+
+// TestParkedReservations: a reservation that waits gets a chunk as soon as one is available, whatever the cause. The
+// random pause before the cause lets it also happen while the reservation is being parked.
+func TestParkedReservations(t *testing.T) {
+	pause := func() { time.Sleep(rand.N(6 * time.Millisecond)) } // real time: vary the order of events
+	for _, c := range []struct {
+		cause  string
+		expiry time.Duration // of reservations; 0: the default
+		try    func(h *host, holder, waiter *stockclient.Consumer) (want wire.SubmissionID, got []wire.ReservedChunk)
+	}{
+		{"insert", 0, func(h *host, _, waiter *stockclient.Consumer) (wire.SubmissionID, []wire.ReservedChunk) {
+			parked := h.later(waiter, 1, oldest)
+			pause()
+			id := h.insert(stored("p", 1))
+			return id, <-parked
+		}},
+		{"own failure before", 0, func(h *host, _, waiter *stockclient.Consumer) (wire.SubmissionID, []wire.ReservedChunk) {
+			id := h.insert(stored("p", 1))
+			chunk := h.reserveOne(waiter)
+			h.must(waiter.Fail(h.ctx, chunk.Chunk.ChunkID, "boom"))
+			return id, h.reserve(waiter, 1, oldest)
+		}},
+		{"own failure after", 0, func(h *host, _, waiter *stockclient.Consumer) (wire.SubmissionID, []wire.ReservedChunk) {
+			id := h.insert(stored("p", 1))
+			chunk := h.reserveOne(waiter)
+			parked := h.later(waiter, 1, random)
+			pause()
+			h.must(waiter.Fail(h.ctx, chunk.Chunk.ChunkID, "boom"))
+			return id, <-parked
+		}},
+		{"failure of another", 0, func(h *host, holder, waiter *stockclient.Consumer) (wire.SubmissionID, []wire.ReservedChunk) {
+			id := h.insert(stored("p", 1))
+			chunk := h.reserveOne(holder)
+			parked := h.later(waiter, 1, newest)
+			pause()
+			h.must(holder.Fail(h.ctx, chunk.Chunk.ChunkID, "boom"))
+			return id, <-parked
+		}},
+		{"disconnect", 0, func(h *host, holder, waiter *stockclient.Consumer) (wire.SubmissionID, []wire.ReservedChunk) {
+			id := h.insert(stored("p", 1))
+			h.reserveOne(holder)
+			parked := h.later(waiter, 1, preferDistinct(wire.Oldest, "user"))
+			pause()
+			holder.Disconnect()
+			return id, <-parked
+		}},
+		{"expiry", 30 * time.Millisecond, func(h *host, holder, waiter *stockclient.Consumer) (wire.SubmissionID, []wire.ReservedChunk) {
+			id := h.insert(stored("p", 1))
+			h.reserveOne(holder)
+			return id, h.reserve(waiter, 1, oldest)
+		}},
+	} {
+		t.Run(c.cause, func(t *testing.T) {
+			t.Parallel()
+			h := startHost(t, func(config *opsqueue.Config) {
+				config.MaxChunkRetries = 1000 // a try may take so long that reservations expire several times
+				if c.expiry > 0 {
+					config.ReservationExpiration = c.expiry
+				}
+			})
+			holder, waiter := h.consumer(), h.consumer()
+			for n := range wakeupTries {
+				id, got := c.try(h, holder, waiter)
+				testkit.MustHold(t, len(got) == 1 && got[0].Chunk.SubmissionID == id, "try", n, "got", got, "not the chunk of", id)
+				h.must(waiter.Complete(h.ctx, got[0].Chunk.ChunkID, nil))
+				h.waitFor(id, "Completed")
+			}
+		})
+	}
+}
+
+// TestInsertWakesAll: one insert wakes as many parked reservations as it has chunks, on several connections and with
+// several on one connection.
+func TestInsertWakesAll(t *testing.T) {
+	h := startHost(t)
+	var parked []<-chan []wire.ReservedChunk
+	for range 4 {
+		c := h.consumer()
+		for range 5 {
+			parked = append(parked, h.later(c, 1, random))
+		}
+	}
+	id := h.insert(stored("p", 20))
+	seen := map[int64]bool{}
+	for _, p := range parked {
+		got := <-p
+		testkit.MustHold(t, len(got) == 1 && got[0].Chunk.SubmissionID == id && !seen[got[0].Chunk.Index], "got", got, "after", seen)
+		seen[got[0].Chunk.Index] = true
+	}
+}
+
+// TestParkedReservationOfGoneConsumer: a parked reservation gets no chunk after its connection has ended. If only its
+// caller has gone, the chunk goes back.
+func TestParkedReservationOfGoneConsumer(t *testing.T) {
+	h := startHost(t)
+	for range 10 {
+		gone := h.raw()
+		gone.put(0, wire.WantToReserveChunks{Max: 1})
+		testkit.NoError(t, gone.socket.CloseNow())
+	}
+	id := h.insert(stored("p", 3))
+	c := h.consumer()
+	for range 3 {
+		if got := h.reserveOne(c); got.Chunk.SubmissionID != id {
+			t.Fatalf("got %+v", got.Chunk.ChunkID)
+		} else {
+			h.must(c.Complete(h.ctx, got.Chunk.ChunkID, nil))
+		}
+	}
+	h.waitFor(id, "Completed")
 }

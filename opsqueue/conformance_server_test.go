@@ -70,9 +70,7 @@ func newHost(t testing.TB, change ...func(*opsqueue.Config)) *host {
 			t.Errorf("the server would have broken a client: %s", v)
 		}
 		problems, err := ingest.Check(context.Background(), h.dir, func(p string) bool { t.Errorf("check: %s", p); return true })
-		if err != nil || problems > 0 {
-			t.Errorf("check of the data: %d problems, %v", problems, err)
-		}
+		testkit.Holds(t, err == nil && problems <= 0, "check of the data", problems, "problems", err)
 	})
 	return h
 }
@@ -112,16 +110,10 @@ func (h *host) start() {
 		h.stop = nil
 		closing, end := context.WithTimeout(context.Background(), time.Minute)
 		defer end()
-		if err := server.Close(closing); err != nil {
-			h.t.Errorf("close: %v", err)
-		}
-		if err := <-ended; err != nil {
-			h.t.Errorf("serve: %v", err)
-		}
+		testkit.Check(h.t, server.Close(closing), "close")
+		testkit.Check(h.t, <-ended, "serve")
 		cancel()
-		if err := <-ran; err != nil {
-			h.t.Errorf("engine: %v", err)
-		}
+		testkit.Check(h.t, <-ran, "engine")
 	}
 	testkit.Eventually(h.t, "the server is healthy", func() bool {
 		resp, err := http.Get("http://" + h.address + "/ping")
@@ -174,18 +166,14 @@ func metadata(pairs ...any) wire.Metadata {
 func (h *host) insert(s wire.InsertSubmission) wire.SubmissionID {
 	h.t.Helper()
 	id, err := h.producer().Insert(h.ctx, s, nil)
-	if err != nil {
-		h.t.Fatalf("insert: %v", err)
-	}
+	testkit.NoError(h.t, err, "insert")
 	return id
 }
 
 func (h *host) status(id wire.SubmissionID) *wire.SubmissionStatus {
 	h.t.Helper()
 	s, err := h.producer().Status(h.ctx, id)
-	if err != nil {
-		h.t.Fatalf("status: %v", err)
-	}
+	testkit.NoError(h.t, err, "status")
 	return s
 }
 
@@ -241,9 +229,7 @@ func (h *host) reported(c *stockclient.Consumer) {
 func (h *host) reserve(c *stockclient.Consumer, max uint64, s wire.Strategy) []wire.ReservedChunk {
 	h.t.Helper()
 	chunks, err := c.Reserve(h.ctx, max, s)
-	if err != nil {
-		h.t.Fatalf("reserve: %v", err)
-	}
+	testkit.NoError(h.t, err, "reserve")
 	return chunks
 }
 
@@ -263,9 +249,7 @@ func (h *host) later(c *stockclient.Consumer, max uint64, s wire.Strategy) <-cha
 	got := make(chan []wire.ReservedChunk, 1)
 	go func() {
 		chunks, err := c.Reserve(h.ctx, max, s)
-		if err != nil {
-			h.t.Errorf("parked reservation: %v", err)
-		}
+		testkit.Check(h.t, err, "parked reservation")
 		got <- chunks
 	}()
 	return got
@@ -309,9 +293,8 @@ func (h *host) raw() *rawConsumer {
 	socket.SetReadLimit(wire.MaxMessageBytes)
 	h.t.Cleanup(func() { socket.CloseNow() })
 	r := &rawConsumer{h, socket}
-	if m, ok := r.decoded().(wire.Init); !ok {
-		h.t.Fatalf("the first message is %T", m)
-	}
+	m, ok := r.decoded().(wire.Init)
+	testkit.MustHold(h.t, ok, "the first message is", fmt.Sprintf("%T", m))
 	return r
 }
 
@@ -336,9 +319,7 @@ func (r *rawConsumer) decoded() wire.ServerToClient {
 	r.h.t.Helper()
 	message := r.read()
 	m, err := wire.DecodeServerToClient(message)
-	if err != nil {
-		r.h.t.Fatalf("%v: %x", err, message)
-	}
+	testkit.NoError(r.h.t, err, fmt.Sprintf("%x", message))
 	return m
 }
 
@@ -349,9 +330,7 @@ func (r *rawConsumer) settle(nonce uint64) {
 	r.put(nonce, wire.WantToReserveChunks{})
 	for {
 		if m, ok := r.decoded().(wire.ChunksReserved); ok && m.Nonce == nonce {
-			if !m.MaxIsZero {
-				r.h.t.Fatalf("a reservation of 0 chunks was answered with %+v", m)
-			}
+			testkit.MustHold(r.h.t, m.MaxIsZero, "a reservation of 0 chunks was answered with", m)
 			return
 		}
 	}
@@ -362,9 +341,7 @@ func (r *rawConsumer) dropped() {
 	r.h.t.Helper()
 	for {
 		if _, _, err := r.socket.Read(r.h.ctx); err != nil {
-			if r.h.ctx.Err() != nil {
-				r.h.t.Fatal("the server did not drop the connection")
-			}
+			testkit.NoError(r.h.t, r.h.ctx.Err(), "the server did")
 			return
 		}
 	}

@@ -127,20 +127,17 @@ func TestDirectContents(t *testing.T) {
 	}
 	contents := [][]byte{every, {}, []byte("a"), bytes.Repeat([]byte{200}, 100_000)}
 	id := h.insert(direct(contents...))
-	if s := h.status(id); kind(s) != "InProgress" || s.InProgress.Prefix != nil || s.InProgress.ChunksTotal != 4 {
-		t.Fatalf("status %+v", s)
-	}
+	s := h.status(id)
+	testkit.MustHold(t, kind(s) == "InProgress" && s.InProgress.Prefix == nil && s.InProgress.ChunksTotal == 4, "status", s)
 	c := h.consumer()
 	for i, want := range contents {
 		got := h.reserveOne(c)
-		if got.Chunk.ChunkID != (wire.ChunkID{SubmissionID: id, Index: int64(i)}) || got.Chunk.InputContent == nil || !bytes.Equal(got.Chunk.InputContent, want) {
-			t.Errorf("chunk %+v has %d bytes, not %d", got.Chunk.ChunkID, len(got.Chunk.InputContent), len(want))
-		}
+		testkit.Holds(t, got.Chunk.ChunkID == (wire.ChunkID{SubmissionID: id, Index: int64(i)}) && got.Chunk.InputContent != nil &&
+			bytes.Equal(got.Chunk.InputContent, want), "chunk", got.Chunk.ChunkID, "has", len(got.Chunk.InputContent), "bytes, not", len(want))
 		h.must(c.Complete(h.ctx, got.Chunk.ChunkID, bytes.ToUpper(want)))
 	}
-	if s := h.waitFor(id, "Completed"); s.Completed.Prefix != nil || s.Completed.ChunksTotal != 4 {
-		t.Errorf("status %+v", s.Completed)
-	}
+	s = h.waitFor(id, "Completed")
+	testkit.Holds(t, s.Completed.Prefix == nil && s.Completed.ChunksTotal == 4, "status", s.Completed)
 }
 
 // TestOrderOfStrategies: each strategy hands out the chunks of three submissions in the right order. Within one reply,
@@ -159,9 +156,7 @@ func TestOrderOfStrategies(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %d", c.name, max), func(t *testing.T) {
 				h := startHost(t)
 				ids := []wire.SubmissionID{h.insert(stored("a", 3)), h.insert(stored("b", 3)), h.insert(stored("c", 3))}
-				if !slices.IsSorted(ids) {
-					t.Fatalf("ids %v are not in the order of creation", ids)
-				}
+				testkit.MustHold(t, slices.IsSorted(ids), "ids", ids, "are not in the order of creation")
 				consumer := h.consumer()
 				var got []wire.ReservedChunk
 				for len(got) < 9 {
@@ -190,17 +185,13 @@ func TestRandomOrder(t *testing.T) {
 	inOrder := 0
 	for n := range int64(200) {
 		c := h.reserve(consumer, 1, random)[0]
-		if seen[c.Chunk.Index] {
-			t.Fatalf("chunk %d was handed out twice", c.Chunk.Index)
-		}
+		testkit.MustHold(t, !seen[c.Chunk.Index], "chunk", c.Chunk.Index, "was handed out twice")
 		seen[c.Chunk.Index] = true
 		if c.Chunk.Index == n {
 			inOrder++
 		}
 	}
-	if inOrder > 100 {
-		t.Errorf("%d of 200 chunks of submission %s were handed out in the order of their indexes", inOrder, id)
-	}
+	testkit.Holds(t, inOrder <= 100, inOrder, "of 200 chunks of submission", id, "were handed out in the order of their indexes")
 }
 
 // TestPreferDistinct: the submissions whose value has the fewest chunks in flight come first. Completions and failures
@@ -304,18 +295,15 @@ func TestMetadataReachesConsumers(t *testing.T) {
 	carrier := func(of, text string) {
 		t.Helper()
 		var values map[string]string
-		if err := json.Unmarshal([]byte(text), &values); err != nil {
-			t.Errorf("%s: carrier %q: %v", of, text, err)
-		}
+		testkit.Check(t, json.Unmarshal([]byte(text), &values), of, "carrier", text)
 		if parts := strings.Split(values["traceparent"], "-"); len(parts) != 4 || parts[1] != trace || values["tracestate"] != "vendor=1" || values["baggage"] != "user=7" {
 			t.Errorf("%s: carrier %q", of, text)
 		}
 	}
 	check := func(of string, s wire.Submission, done int64) {
 		t.Helper()
-		if s.ID != id || s.Prefix == nil || *s.Prefix != "prefix" || s.ChunksTotal != 2 || s.ChunksDone != done || s.ChunkSize != 20 || !bytes.Equal(s.Metadata, every) || !maps.Equal(s.StrategicMetadata, strategic) {
-			t.Errorf("%s: %+v", of, s)
-		}
+		testkit.Holds(t, s.ID == id && s.Prefix != nil && *s.Prefix == "prefix" && s.ChunksTotal == 2 &&
+			s.ChunksDone == done && s.ChunkSize == 20 && bytes.Equal(s.Metadata, every) && maps.Equal(s.StrategicMetadata, strategic), of, s)
 		carrier(of, s.OtelTraceCarrier)
 	}
 	status := h.status(id)
@@ -323,9 +311,7 @@ func TestMetadataReachesConsumers(t *testing.T) {
 	c := h.consumer()
 	chunk := h.reserveOne(c)
 	check("chunk", chunk.Submission, 0)
-	if chunk.Chunk.InputContent != nil || chunk.Chunk.Retries != 0 {
-		t.Errorf("%+v", chunk.Chunk)
-	}
+	testkit.Holds(t, chunk.Chunk.InputContent == nil && chunk.Chunk.Retries == 0, chunk.Chunk)
 	h.must(c.Complete(h.ctx, chunk.Chunk.ChunkID, nil))
 	h.waitDone(id, 1)
 	chunk = h.reserveOne(c)
@@ -341,9 +327,7 @@ func TestMetadataReachesConsumers(t *testing.T) {
 	}
 
 	plain := h.status(h.insert(stored("plain", 1))).InProgress
-	if plain.Metadata != nil || len(plain.StrategicMetadata) != 0 || plain.ChunkSize != 1 {
-		t.Errorf("a plain submission: %+v", plain)
-	}
+	testkit.Holds(t, plain.Metadata == nil && len(plain.StrategicMetadata) == 0 && plain.ChunkSize == 1, "a plain submission", plain)
 	testkit.Equal(t, plain.OtelTraceCarrier, "{}", "the carrier without a trace")
 }
 
@@ -365,9 +349,8 @@ func TestCancel(t *testing.T) {
 	refused := func(id wire.SubmissionID, want string) {
 		t.Helper()
 		var reason *stockclient.NotCancellableError
-		if err := p.Cancel(h.ctx, id); !errors.As(err, &reason) {
-			t.Fatalf("cancel of a submission that is %s: %v", want, err)
-		}
+		err := p.Cancel(h.ctx, id)
+		testkit.MustHold(t, errors.As(err, &reason), "cancel of a submission that is", want, err)
 		got := &wire.SubmissionStatus{Completed: reason.Completed, Failed: reason.Failed, Cancelled: reason.Cancelled}
 		testkit.Equal(t, kind(got), want, "cancel of a submission that")
 		if body, is := wire.EncodeJSON(got), wire.EncodeJSON(h.status(id)); !bytes.Equal(body, is) {
@@ -418,9 +401,8 @@ func TestLookups(t *testing.T) {
 		"completed": completed, "failed": failed, "a/b c": first, "prefix": second, "prefix of another": third,
 		"cancelled": 0, "pref": 0, "prefix o": 0, "unknown": 0,
 	} {
-		if id, ok, err := p.LookupByPrefix(h.ctx, prefix); err != nil || ok != (want != 0) || id != want {
-			t.Errorf("prefix %q: %s, %t, %v, not %s", prefix, id, ok, err, want)
-		}
+		id, ok := testkit.Must2(p.LookupByPrefix(h.ctx, prefix))(t)
+		testkit.Holds(t, ok == (want != 0) && id == want, "prefix", prefix, id, ok, "not", want)
 	}
 	lookup := func(pairs wire.Metadata, want ...wire.SubmissionID) {
 		t.Helper()
@@ -467,12 +449,10 @@ func TestOldSubmissionsAreRemoved(t *testing.T) {
 	running := h.insert(stored("running", 1, "user", 1))
 	for end, id := range ids {
 		h.waitFor(id, "null")
-		if _, ok, err := p.LookupByPrefix(h.ctx, end); ok || err != nil {
-			t.Errorf("%s: the prefix is still found, %v", end, err)
-		}
-		if err := p.Cancel(h.ctx, id); !errors.Is(err, stockclient.ErrNotFound) {
-			t.Errorf("%s: cancel: %v", end, err)
-		}
+		_, ok, err := p.LookupByPrefix(h.ctx, end)
+		testkit.Holds(t, !ok && err == nil, end, "the prefix is still found", err)
+		err = p.Cancel(h.ctx, id)
+		testkit.Holds(t, errors.Is(err, stockclient.ErrNotFound), end, "cancel", err)
 	}
 	testkit.Eventually(h.t, "no completed submission is counted", func() bool {
 		n, err := p.CountCompleted(h.ctx)

@@ -1,11 +1,14 @@
 package runner
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/daybookq/daybook/client"
@@ -47,9 +50,7 @@ func TestUnfinishedRun(t *testing.T) {
 	go func() { ended <- w.Run(ctx) }()
 	r.until("the runner knows that it is registered", func() bool { return w.Totals().Ended["ok"] == 1 })
 	stop()
-	if err := <-ended; !errors.Is(err, worker.ErrUnfinished) {
-		t.Errorf("Run returned %v", err)
-	}
+	testkit.Failed(t, <-ended, worker.ErrUnfinished)
 }
 
 // TestHangingJob: a job that hangs until its timeout_ms costs the jobs that were claimed with it no attempt.
@@ -68,9 +69,7 @@ func TestHangingJob(t *testing.T) {
 	for line, n := range r.counted("x") {
 		counts[line[:6]] += n
 	}
-	if counts["comple"] != 199 || counts["failed"] != 1 {
-		t.Errorf("%v", counts)
-	}
+	testkit.Holds(t, counts["comple"] == 199 && counts["failed"] == 1, counts)
 }
 
 // TestStrays: a client's jobs whose handler the runner does not run hold up other clients' jobs only for a moment.
@@ -83,9 +82,8 @@ func TestStrays(t *testing.T) {
 	s := r.settings(nil)
 	s.Accept, s.UntilIdle = []string{handler.Script}, 0
 	r.begin(s)
-	if o, err := r.Output(t.Context(), j.ID, time.Minute); err != nil || string(o.Bytes) != "p" {
-		t.Errorf("%+v, %v", o, err)
-	}
+	o := testkit.Must(r.Output(t.Context(), j.ID, time.Minute))(t)
+	testkit.Holds(t, string(o.Bytes) == "p", o)
 }
 
 // TestSharedContexts: a stored handler and a handler in the configuration do not share contexts, even with the same
@@ -155,9 +153,78 @@ func TestLostWhileItWaits(t *testing.T) {
 	r.until("one job runs and one waits", func() bool { id, _ = waits(); return id != "" && w.Totals().Claimed == 2 })
 	testkit.Must(r.Cancel(t.Context(), id))(t)
 	r.until("no job waits", func() bool { id, _ := waits(); return id == "" })
-	if _, noneAhead := waits(); noneAhead {
-		t.Error("the lane holds no jobs in advance any more")
-	}
+	_, noneAhead := waits()
+	testkit.Holds(t, !noneAhead, "the lane holds no jobs in advance any more")
 	r.until("the job is lost", func() bool { return w.Totals().Ended["lost"] == 1 })
+	stop()
+}
+
+// TestFailuresInTheLog: if runs of a type end badly, the runner logs one a second, with the number of runs that it left
+// out.
+func TestFailuresInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+		var f failures
+		fail := func(typ, id, reason string) {
+			f.log(log, &client.Job{Type: typ, Client: "c", ID: id}, &client.Outcome{Code: "error", Error: reason})
+		}
+		for i := range 5 {
+			fail("a", fmt.Sprint(i), "broken\n")
+			fail("b", fmt.Sprint(i), strings.Repeat("x", 2*maxLogged))
+		}
+		time.Sleep(logEvery)
+		fail("a", "5", "again")
+		want := `level=WARN msg="a run ended badly" type=a client=c job_id=0 code=error error=broken not_logged=0
+level=WARN msg="a run ended badly" type=b client=c job_id=0 code=error error=` + strings.Repeat("x", maxLogged) + `… not_logged=0
+level=WARN msg="a run ended badly" type=a client=c job_id=5 code=error error=again not_logged=4
+`
+		testkit.Equal(t, text.String(), want)
+		for i := range 3 * maxTypes {
+			fail(fmt.Sprint("type ", i), "0", "x")
+		}
+		n := len(f.types)
+		testkit.Holds(t, n <= maxTypes, n, "types are remembered")
+	})
+}
+
+// TestHandlerThatCannotRun: if a handler cannot be loaded, its jobs go back to their queue without an attempt, less and
+// less often. They run as soon as the handler has a version that can be loaded. Other handlers keep working.
+func TestHandlerThatCannotRun(t *testing.T) {
+	r := start(t)
+	r.put("", "bad", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "return payload"})
+	r.put("", "good", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return payload"})
+	r.add("bad", "a", "b", "c")
+	s := r.settings(nil)
+	s.Accept, s.UntilIdle = []string{handler.Script}, 0
+	w, stop := r.begin(s)
+	last := func() time.Duration {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		l := w.lanes[queue{"", "bad"}]
+		if l == nil {
+			return 0
+		}
+		l.rest.mu.Lock()
+		defer l.rest.mu.Unlock()
+		return l.rest.last
+	}
+	r.until("the lane has rested three times", func() bool { return last() >= 4*w.pace.rest })
+	n := w.Totals().Ended["returned"]
+	testkit.Holds(t, n >= 3 && n <= 30, "jobs were returned", n, "times")
+	r.add("good", "d")
+	r.until("another handler runs", func() bool { return slices.Equal(r.jobs("good"), []string{"completed ok 1 d"}) })
+	for _, line := range r.jobs("bad") {
+		testkit.Holds(t, strings.HasSuffix(line, " 0 ") || strings.HasPrefix(line, "active"), "a job has used up an attempt", line)
+	}
+	r.put("", "bad", handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return payload"})
+	r.until("the jobs have ended", func() bool {
+		return slices.Equal(r.jobs("bad"), []string{"completed ok 1 a", "completed ok 1 b", "completed ok 1 c"})
+	})
 	stop()
 }

@@ -82,9 +82,8 @@ func TestGuests(t *testing.T) {
 	s.WASIGrants = []string{"proc:read:*"}
 	r.run(s)
 	for j, err := range r.Jobs(t.Context(), client.JobsQuery{Type: "proc"}) {
-		if err != nil || j.RunAttempts != 1 || j.Code != "error" || len(j.Attempts) != 1 || !strings.Contains(j.Attempts[0].Error, "Goodbye") {
-			t.Errorf("%+v, %v", j, err)
-		}
+		testkit.Holds(t, err == nil && j.RunAttempts == 1 && j.Code == "error" && len(j.Attempts) == 1 &&
+			strings.Contains(j.Attempts[0].Error, "Goodbye"), j, err)
 	}
 }
 
@@ -108,20 +107,14 @@ func TestGuestLimits(t *testing.T) {
 	r.run(s)
 	for _, typ := range []string{"stored", job.DefaultName} {
 		for j, err := range r.Jobs(t.Context(), client.JobsQuery{Type: typ}) {
-			if err != nil || j.Status != "failed" || !strings.Contains(j.Error, "the time-out that this runner allows, 300 ms") {
-				t.Errorf("%+v, %v", j, err)
-			}
+			testkit.Holds(t, err == nil && j.Status == "failed" && strings.Contains(j.Error, "the time-out that this runner allows, 300 ms"), j, err)
 		}
 	}
 	for j, err := range r.Jobs(t.Context(), client.JobsQuery{Type: "file"}) {
-		if err != nil || j.Code != "ok" || string(j.Output) < "40" { // MiB
-			t.Errorf("%+v, %v", j, err)
-		}
+		testkit.Holds(t, err == nil && j.Code == "ok" && string(j.Output) >= "40", j, err) // MiB
 	}
 	s.WASI.MemoryBytes = 1
-	if _, err := New(s); err == nil || !strings.Contains(err.Error(), "the most memory of a WASI guest must be") {
-		t.Errorf("a limit of one byte: %v", err)
-	}
+	testkit.Fails(New(s))(t, "the most memory of a WASI guest must be")
 }
 
 // TestBinaryAddr: a job that names its own binary runs without a handler. Other jobs of the type stay untouched.
@@ -155,14 +148,11 @@ func TestBinaryAddr(t *testing.T) {
 			b := testkit.Must(r.Blobs(c.of).Open(t.Context(), got.OutputAddr))(t)
 			text, err := io.ReadAll(b)
 			b.Close()
-			if err != nil || !bytes.Equal(text, got.Output) || !strings.EqualFold(string(text), "hello") {
-				t.Errorf("the blob is %q, and the output %q, %v", text, got.Output, err)
-			}
+			testkit.Holds(t, err == nil && bytes.Equal(text, got.Output) && strings.EqualFold(string(text), "hello"), "the blob is",
+				string(text), "and the output", string(got.Output), err)
 		}
 	}
-	if n := strings.Count(log.String(), "neither a handler nor a binary_addr"); n != 1 {
-		t.Errorf("%d lines about the job without a binary:\n%s", n, log.String())
-	}
+	testkit.Equal(t, strings.Count(log.String(), "neither a handler nor a binary_addr"), 1, "lines about the job without a binary", log.String())
 	// A runner without a handler for a type in --types gets an implicit one. A stored handler of the type removes it.
 	s.Types, s.UntilIdle, s.Log = []string{"other", job.DefaultName}, idleTime, r.settings(nil).Log
 	r.put("", job.DefaultName, handler.Document{Kind: handler.Exec, Program: "none"})
@@ -170,9 +160,8 @@ func TestBinaryAddr(t *testing.T) {
 	if got, err := r.Job(t.Context(), other.ID); err != nil || len(got.Attempts) != 1 {
 		t.Errorf("%+v, %v", got, err) // the guest ran, without a command
 	}
-	if got, err := r.Job(t.Context(), none.ID); err != nil || got.Status != "pending" || got.RunAttempts != 0 {
-		t.Errorf("%+v, %v", got, err)
-	}
+	got := testkit.Must(r.Job(t.Context(), none.ID))(t)
+	testkit.Holds(t, got.Status == "pending" && got.RunAttempts == 0, got)
 }
 
 // TestGuestMetrics: the metrics of guests count runs.
@@ -195,14 +184,10 @@ func TestGuestMetrics(t *testing.T) {
 		`daybook_runner_guest_runs_total{end="ok"} 1`, `daybook_runner_guest_runs_total{end="trap"} 0`, `daybook_runner_guest_kills_total{reason="timeout"} 0`,
 		`daybook_runner_guest_compilations_total{end="ok"} 1`, `daybook_runner_guest_processes{state="busy"} 0`, "daybook_runner_guest_requests 0",
 	} {
-		if !strings.Contains(text, line+"\n") {
-			t.Errorf("the metrics do not have %s", line)
-		}
+		testkit.Holds(t, strings.Contains(text, line+"\n"), "the metrics do not have", line)
 	}
 	for _, name := range []string{"daybook_runner_guest_seconds_total", "daybook_runner_guest_compile_seconds_total", "daybook_runner_guest_cache_bytes"} {
-		if !strings.Contains(text, "\n"+name+" ") || strings.Contains(text, "\n"+name+" 0\n") {
-			t.Errorf("%s is missing or 0", name)
-		}
+		testkit.Holds(t, strings.Contains(text, "\n"+name+" ") && !strings.Contains(text, "\n"+name+" 0\n"), name, "is missing or 0")
 	}
 }
 
@@ -239,20 +224,15 @@ func TestManyGuests(t *testing.T) {
 func TestRest(t *testing.T) {
 	var r rest
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		if got := r.begin(firstRest); got != want || !r.now() || r.begin(firstRest) != 0 {
-			t.Errorf("a rest of %v, want %v", got, want)
-		}
+		got := r.begin(firstRest)
+		testkit.Holds(t, got == want && r.now() && r.begin(firstRest) == 0, "a rest of", got, "want", want)
 		r.until = time.Time{}
 	}
 	r.last = mostRest - 1
-	if got := r.begin(firstRest); got != mostRest {
-		t.Errorf("a rest of %v, want %v", got, mostRest)
-	}
+	testkit.Equal(t, r.begin(firstRest), mostRest, "a rest of")
 	r.until = time.Time{}
 	r.worked()
-	if got := r.begin(firstRest); got != firstRest {
-		t.Errorf("a rest of %v, want %v", got, firstRest)
-	}
+	testkit.Equal(t, r.begin(firstRest), firstRest, "a rest of")
 }
 
 // lockedBuffer is a buffer for several goroutines.

@@ -36,13 +36,11 @@ func TestRegistered(t *testing.T) {
 	_, stop := r.begin(s)
 	r.until("it is registered", func() bool { return r.registered().State == client.RunnerAlive })
 	got := r.registered()
-	if got.Slots != 4 || got.Labels["zone"] != "a" || got.Version != "1.2" || got.Name == "" || strings.Join(got.Kinds, ",") != "exec" || len(got.Clients) != 1 {
-		t.Errorf("%+v", got)
-	}
+	testkit.Holds(t, got.Slots == 4 && got.Labels["zone"] == "a" && got.Version == "1.2" && got.Name != "" &&
+		strings.Join(got.Kinds, ",") == "exec" && len(got.Clients) == 1, got)
 	stop()
-	if got := r.registered(); got.State != client.RunnerDead || got.End != client.RunnerLeft {
-		t.Errorf("%+v", got)
-	}
+	got = r.registered()
+	testkit.Holds(t, got.State == client.RunnerDead && got.End == client.RunnerLeft, got)
 }
 
 // TestTypesAreRegistered: after a runner's types change, the server learns them long before the next regular heartbeat.
@@ -67,14 +65,10 @@ func TestOneProcessHoldsAnID(t *testing.T) {
 	first := make(chan error, 1)
 	go func() { first <- r.new(s).Run(t.Context()) }()
 	r.until("it is registered", func() bool { return r.registered().State == client.RunnerAlive })
-	if err := r.new(s).Run(t.Context()); !errors.Is(err, client.ErrRunnerTaken) {
-		t.Errorf("the second runner: %v", err)
-	}
+	testkit.Failed(t, r.new(s).Run(t.Context()), client.ErrRunnerTaken)
 	s.Takeover = true
 	w, stop := r.begin(s)
-	if err := <-first; !errors.Is(err, client.ErrRunnerReplaced) {
-		t.Errorf("the first runner: %v", err)
-	}
+	testkit.Failed(t, <-first, client.ErrRunnerReplaced)
 	r.add("x", "a")
 	r.until("the job is done", func() bool { return w.Totals().Ended["ok"] == 1 })
 	stop()
@@ -111,16 +105,13 @@ func TestLostRunner(t *testing.T) {
 	}
 	r.until("the runner is lost", func() bool { return r.registered().End == client.RunnerLost })
 	r.until("its run is lost", func() bool { return len(attempts()) > 0 })
-	if got := attempts()[0]; got.Why != "runner_lost" || got.RunnerID != "r" {
-		t.Errorf("%+v", got)
-	}
+	got := attempts()[0]
+	testkit.Holds(t, got.Why == "runner_lost" && got.RunnerID == "r", got)
 	silent.Store(false)
 	r.until("it is registered again", func() bool { return r.registered().State == client.RunnerAlive })
 	r.until("the first run has ended", func() bool { return w.Totals().Ended["lost"]+w.Totals().Ended["returned"] > 0 })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := r.Cancel(ctx, j.ID); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(r.Cancel(ctx, j.ID))(t)
 	stop()
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -40,13 +41,11 @@ func TestLogs(t *testing.T) {
 	log := testkit.Must(r.JobLog(t.Context(), ids["follow"], true))(t)
 	defer log.Close()
 	lines := bufio.NewReader(log)
-	if line, err := lines.ReadString('\n'); line != "begun\n" || err != nil {
-		t.Errorf("%q, %v", line, err)
-	}
+	line, err := lines.ReadString('\n')
+	testkit.Holds(t, line == "begun\n" && err == nil, line, err)
 	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
-	if rest, err := io.ReadAll(lines); string(rest) != "end\n" || err != nil {
-		t.Errorf("%q, %v", rest, err)
-	}
+	rest, err := io.ReadAll(lines)
+	testkit.Holds(t, string(rest) == "end\n" && err == nil, string(rest), err)
 	r.until("all jobs have ended", func() bool {
 		n := int64(0)
 		for _, ended := range w.Totals().Ended {
@@ -68,28 +67,48 @@ func TestLogs(t *testing.T) {
 			log.Close()
 		}
 	}
-	if kept["follow"] != "begun\nend\n" {
-		t.Errorf("the log is %q", kept["follow"])
-	}
+	testkit.Equal(t, kept["follow"], "begun\nend\n", "the log")
 	if text := kept["long"]; len(text) < 64<<10 || len(text) > 65<<10 || !strings.HasPrefix(text, "line 0 of") || !strings.HasSuffix(text, "line 2999 of a long log, which is longer than it may be\n") || !strings.Contains(text, " bytes are left out here]\n") {
 		t.Errorf("%d bytes: %.50q … %q", len(text), text, text[max(0, len(text)-100):])
 	}
 	page := httptest.NewRecorder()
 	w.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	if want := fmt.Sprintf("daybook_runner_log_kept_bytes_total{kind=\"exec\"} %d\n", 64<<10+len("begun\nend\n")); !strings.Contains(page.Body.String(), want) {
-		t.Errorf("the metrics lack %s", want)
-	}
-	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "daybook-log-*")); err != nil || len(left) != 0 {
-		t.Errorf("%q are left, %v", left, err)
-	}
+	want := fmt.Sprintf("daybook_runner_log_kept_bytes_total{kind=\"exec\"} %d\n", 64<<10+len("begun\nend\n"))
+	testkit.Holds(t, strings.Contains(page.Body.String(), want), "the metrics lack", want)
+	testkit.Equal(t, len(testkit.Must(filepath.Glob(filepath.Join(os.TempDir(), "daybook-log-*")))(t)), 0, "are left")
 	for typ, frames := range map[string]string{"long": "lines", "silent": ""} {
 		set := s.Handlers[typ]
 		if set.Program.Frames = frames; frames == "" {
 			set.Program.LogBytes = 1
 		}
-		if _, err := New(s); err == nil || !strings.Contains(err.Error(), "log_bytes must be 0 ") {
-			t.Errorf("%s: %v", typ, err)
-		}
+		_, err := New(s)
+		testkit.Holds(t, err != nil && strings.Contains(err.Error(), "log_bytes must be 0 "), typ, err)
 		set.Program.Frames, set.Program.LogBytes = "", 0
 	}
+}
+
+// TestMetricsAreDocumented: docs/reference/runners.md lists exactly the metrics of a runner.
+func TestMetricsAreDocumented(t *testing.T) {
+	text := testkit.Must(os.ReadFile("../docs/reference/runners.md"))(t)
+	name := regexp.MustCompile("[`\"](daybook_runner_[a-z_]+)")
+	documented := map[string]bool{}
+	for _, m := range name.FindAllStringSubmatch(string(text), -1) {
+		documented[m[1]] = true
+	}
+	files := testkit.Must(filepath.Glob("*.go"))(t)
+	made := map[string]bool{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		source := testkit.Must(os.ReadFile(file))(t)
+		for _, m := range name.FindAllStringSubmatch(string(source), -1) {
+			made[m[1]] = true
+			testkit.Holds(t, documented[m[1]], "docs/reference/runners.md lacks", m[1])
+		}
+	}
+	for name := range documented {
+		testkit.Holds(t, made[name], "docs/reference/runners.md has", name, "which a runner has not")
+	}
+	testkit.Holds(t, len(made) >= 15, "only", len(made), "metrics were found")
 }

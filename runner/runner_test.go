@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -49,9 +48,8 @@ func TestKinds(t *testing.T) {
 	r.want("web", "completed ok 1 web a", "completed ok 1 web b")
 	r.want("script", "completed ok 1 python a", "completed ok 1 python b")
 	r.wantCounts("count", map[string]int{"completed ok 1 3\n": 4})
-	if got := w.Totals(); got.Held != 0 || got.Claimed != 12 || got.Ended["ok"] != 12 {
-		t.Errorf("%+v", got)
-	}
+	got := w.Totals()
+	testkit.Holds(t, got.Held == 0 && got.Claimed == 12 && got.Ended["ok"] == 12, got)
 }
 
 // TestTrust: a stored handler runs only if the runner accepts its kind and, for kind exec, the configuration has its
@@ -80,9 +78,8 @@ func TestTrust(t *testing.T) {
 	s.Accept = []string{handler.HTTP}
 	s.Handlers = nil
 	r.run(s) // the address is not allowed
-	if got := r.jobs("web"); len(got) != 1 || !strings.HasPrefix(got[0], "failed failed 1 ") || !strings.Contains(got[0], "127.0.0.1") {
-		t.Errorf("%q", got)
-	}
+	got := r.jobs("web")
+	testkit.Holds(t, len(got) == 1 && strings.HasPrefix(got[0], "failed failed 1 ") && strings.Contains(got[0], "127.0.0.1"), got)
 }
 
 // TestWrongHandlers: if a handler in the configuration cannot run, the error names it once.
@@ -109,9 +106,7 @@ func TestWrongHandlers(t *testing.T) {
 		s.Handlers["u"], s.Interpreters = &c.h, map[string]string{handler.PHP: "/no/such/php"}
 		_, err := New(s)
 		text := fmt.Sprint(err)
-		if !strings.HasPrefix(text, "handler u: "+c.want) || strings.Count(text, "handler u") != 1 {
-			t.Errorf("%s: %s", name, text)
-		}
+		testkit.Holds(t, strings.HasPrefix(text, "handler u: "+c.want) && strings.Count(text, "handler u") == 1, name, text)
 	}
 }
 
@@ -138,19 +133,13 @@ func TestClientsAndVersions(t *testing.T) {
 	s.Accept, s.UntilIdle = []string{handler.Script}, 0
 	r.begin(s)
 	a, b := add("a"), add("b")
-	if got := output(a) + ", " + output(b); got != "all a, own b" {
-		t.Errorf("%s", got)
-	}
+	testkit.Equal(t, output(a)+", "+output(b), "all a, own b")
 	r.put("", "x", says("new"))
 	r.put("b", "x", says("newer"))
 	a, b = add("a"), add("b")
-	if got := output(a) + ", " + output(b); got != "new a, newer b" { // a claim names the newest version
-		t.Errorf("%s", got)
-	}
+	testkit.Equal(t, output(a)+", "+output(b), "new a, newer b") // a claim names the newest version
 	testkit.NoError(t, r.DeleteHandler(t.Context(), "b", "x"))
-	if got := output(add("b")); got != "new b" {
-		t.Errorf("%s", got)
-	}
+	testkit.Equal(t, output(add("b")), "new b")
 }
 
 // TestNeighbours: a job that ends its process costs the other jobs in its batch no attempt.
@@ -169,9 +158,7 @@ func TestNeighbours(t *testing.T) {
 	for line, n := range r.counted("x") {
 		counts[line[:min(len(line), 16)]] += n
 	}
-	if counts["completed ok 1 g"] != 99 || counts["failed error 3 t"]+counts["failed error 3 T"] != 1 && len(counts) != 2 {
-		t.Errorf("%v", counts)
-	}
+	testkit.Holds(t, counts["completed ok 1 g"] == 99 && (counts["failed error 3 t"]+counts["failed error 3 T"] == 1 || len(counts) == 2), counts)
 }
 
 // TestWeights: the runs of two types are in proportion to their weights while both have jobs. On a busy machine a claim
@@ -255,9 +242,7 @@ func TestServerRestarts(t *testing.T) {
 	r.until("all are done", func() bool { return w.Totals().Held == 0 && len(r.counted("x")) == 8 })
 	stop()
 	for line := range r.counted("x") {
-		if !strings.HasPrefix(line, "completed ok ") {
-			t.Errorf("%s", line)
-		}
+		testkit.Holds(t, strings.HasPrefix(line, "completed ok "), line)
 	}
 }
 
@@ -280,9 +265,7 @@ func TestHealth(t *testing.T) {
 		"daybook_runner_jobs_held 0", "daybook_runner_slots 4", "daybook_runner_handlers 1", "daybook_runner_jobs_claimed_total 1",
 		`daybook_runner_jobs_ended_total{code="ok",type="x"} 1`, "daybook_runner_server_reachable 1",
 	} {
-		if !strings.Contains(text, line+"\n") {
-			t.Errorf("the metrics do not have %s", line)
-		}
+		testkit.Holds(t, strings.Contains(text, line+"\n"), "the metrics do not have", line)
 	}
 	r.server.Stop()
 	r.until("it is not healthy", func() bool { code, _ := get("/healthz"); return code == http.StatusServiceUnavailable })
@@ -301,12 +284,8 @@ func TestUntilIdleWaitsForTheServer(t *testing.T) {
 	defer cancel()
 	w := r.new(s)
 	testkit.Check(t, w.Run(ctx))
-	if ctx.Err() == nil {
-		t.Error("it ended although it did not reach the server")
-	}
-	if !errors.Is(w.Healthy(), errUnreachable) {
-		t.Errorf("%v", w.Healthy())
-	}
+	testkit.Holds(t, ctx.Err() != nil, "it ended although it did not reach the server")
+	testkit.Failed(t, w.Healthy(), errUnreachable)
 }
 
 // TestSlowJobsAreLeft: a runner does not hold many slow jobs while another runner is free.
@@ -323,9 +302,8 @@ func TestSlowJobsAreLeft(t *testing.T) {
 		both.Go(func() { ended[i].Store(r.run(s).Totals().Ended["ok"]) })
 	}
 	both.Wait()
-	if a, b := ended[0].Load(), ended[1].Load(); a+b != jobs || min(a, b) < jobs/5 {
-		t.Errorf("the runners did %d and %d jobs", a, b)
-	}
+	a, b := ended[0].Load(), ended[1].Load()
+	testkit.Holds(t, a+b == jobs && min(a, b) >= jobs/5, "the runners did", a, "and", b, "jobs")
 }
 
 // TestPlan: if there are many types, they share feeds.
@@ -339,13 +317,9 @@ func TestPlan(t *testing.T) {
 	feeds := r.plan()
 	for _, f := range feeds {
 		seen += len(f.types)
-		if len(f.types) != len(f.lanes) || len(f.types) > 2 {
-			t.Errorf("%v", f.types)
-		}
+		testkit.Holds(t, len(f.types) == len(f.lanes) && len(f.types) <= 2, f.types)
 	}
-	if seen != 400 || len(feeds) != 200 {
-		t.Errorf("%d types in %d feeds", seen, len(feeds))
-	}
+	testkit.Holds(t, seen == 400 && len(feeds) == 200, seen, "types in", len(feeds), "feeds")
 }
 
 // TestManyHandlers: if there are many types, they share feeds, and a job of each runs.
@@ -360,9 +334,8 @@ func TestManyHandlers(t *testing.T) {
 	}
 	s := r.settings(shells)
 	w := r.run(s)
-	if got := w.Totals().Ended; got["ok"] != int64(len(shells)) {
-		t.Errorf("ended: %v", got)
-	}
+	got := w.Totals().Ended
+	testkit.Equal(t, got["ok"], int64(len(shells)), "ended", got)
 }
 
 // TestLongOutputs: for each kind, an output that is too long for the outcome becomes a blob, and GET /jobs/{id}/output
@@ -396,9 +369,8 @@ func TestLongOutputs(t *testing.T) {
 			}
 		}
 	}
-	if got := r.jobs("long"); len(got) != 1 || !strings.HasPrefix(got[0], "failed failed 1 ") || !strings.Contains(got[0], "options.output_bytes") {
-		t.Errorf("%q", got)
-	}
+	got := r.jobs("long")
+	testkit.Holds(t, len(got) == 1 && strings.HasPrefix(got[0], "failed failed 1 ") && strings.Contains(got[0], "options.output_bytes"), got)
 }
 
 // withoutBlobs is a server that keeps no blobs or is unreachable.
@@ -427,7 +399,18 @@ func TestLongOutputsWithoutBlobs(t *testing.T) {
 	if got := r.jobs("long"); len(got) != 1 || !strings.HasPrefix(got[0], "failed failed 1 OUTPUT_TOO_LONG: ") || !strings.Contains(got[0], "keeps no blobs") {
 		t.Errorf("%.300q", got)
 	}
-	if n := none.calls.Load(); n != 2 {
-		t.Errorf("%d calls", n)
+	testkit.Equal(t, none.calls.Load(), 2, "calls")
+}
+
+// TestWithin: a stored handler that names a program in the configuration can lower the program's limits but not raise
+// them.
+func TestWithin(t *testing.T) {
+	limits := &handler.Options{TimeoutMs: 1000, MemoryBytes: 32 << 20}
+	for _, c := range []struct{ of, want handler.Options }{
+		{handler.Options{}, handler.Options{TimeoutMs: 1000, MemoryBytes: 32 << 20}},
+		{handler.Options{TimeoutMs: 500, MemoryBytes: 64 << 20, InlineBytes: 9, Weight: 3}, handler.Options{TimeoutMs: 500, MemoryBytes: 32 << 20, InlineBytes: 9, Weight: 3}},
+	} {
+		testkit.Equal(t, *within(c.of, limits), c.want, "of", c.of)
+		testkit.Equal(t, *within(c.of, nil), c.of, "without limits", "of")
 	}
 }

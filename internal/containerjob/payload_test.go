@@ -2,8 +2,11 @@ package containerjob
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // inspected is the Config that docker inspect prints for a container of an image with a volume, a port and a health
@@ -49,17 +52,13 @@ func TestParse(t *testing.T) {
 		"AttachStdin": "1", "ExposedPorts": `"80"`, "StopTimeout": "-1", "User": `"root"`, "WorkingDir": `"/proc/self/fd/3"`, "Domainname": `"a b"`, "Cmd": `"true"`,
 	} {
 		_, err := Parse([]byte(strings.NewReplacer("FIELD", `,"`+field+`":`+value, "OF", "").Replace(whole)))
-		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), field) {
-			t.Errorf("Config.%s = %s: %v", field, value, err)
-		}
+		testkit.Holds(t, errors.Is(err, ErrRefused) && strings.Contains(err.Error(), field), "Config.", field, "=", value, err)
 	}
 	for field, value := range map[string]string{
 		"HostConfig": `{"Binds":["/:/mnt"]}`, "Mounts": `[{"Source":"/"}]`, "Unknown": `{"a":{"b":[{}]}}`, "RestartCount": `"1"`,
 	} {
 		_, err := Parse([]byte(strings.NewReplacer("OF", `,"`+field+`":`+value, "FIELD", "").Replace(whole)))
-		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), field) {
-			t.Errorf("Container.%s = %s: %v", field, value, err)
-		}
+		testkit.Holds(t, errors.Is(err, ErrRefused) && strings.Contains(err.Error(), field), "Container.", field, "=", value, err)
 	}
 	for payload, says := range map[string]string{
 		`busybox`:           "such as {\"Container\":{\"Config\":{\"Image\":\"alpine\",\"Cmd\":[\"true\"]}}}: invalid character 'b' at start of value after 0 bytes",
@@ -76,9 +75,8 @@ func TestParse(t *testing.T) {
 		`{"Container":{"Config":{"Image":"a","image":"b"}}}`:                                "JSON object",
 		`{"Container":{"Config":{"Image":"a"}},"Fileset":{"Output":{"Name":"a","Mode":1}}}`: "Mode",
 	} {
-		if _, err := Parse([]byte(payload)); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", payload, err)
-		}
+		_, err := Parse([]byte(payload))
+		testkit.Holds(t, errors.Is(err, ErrRefused) && strings.Contains(err.Error(), says), payload, err)
 	}
 }
 
@@ -109,19 +107,15 @@ func TestInspected(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if dir, err := d.Container.Config.Directory(); err != nil || dir != c.dir {
-			t.Errorf("%s: the directory is %q, %v", name, dir, err)
-		}
+		testkit.Equal(t, testkit.Must(d.Container.Config.Directory())(t), c.dir, name, "the directory")
 	}
 	for _, user := range []string{"root", "nonroot:nonroot", "www-data", "0", "1000:0"} {
-		if _, err := Parse([]byte(withConfig(`{"Image":"a","User":"` + user + `"}`))); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "`id NAME` shows the numbers") {
-			t.Errorf("user %s: %v", user, err)
-		}
+		_, err := Parse([]byte(withConfig(`{"Image":"a","User":"` + user + `"}`)))
+		testkit.Holds(t, errors.Is(err, ErrRefused) && strings.Contains(err.Error(), "`id NAME` shows the numbers"), "user", user, err)
 	}
 	for _, signal := range []string{"0", "65", "SIG", "SIGRTMIN+16", "SIGRTMAX-15", "9; reboot", " 9", "SIGNULL"} {
-		if _, err := Parse([]byte(withConfig(`{"Image":"a","StopSignal":"` + signal + `"}`))); !errors.Is(err, ErrRefused) {
-			t.Errorf("signal %q: %v", signal, err)
-		}
+		_, err := Parse([]byte(withConfig(`{"Image":"a","StopSignal":"` + signal + `"}`)))
+		testkit.Holds(t, errors.Is(err, ErrRefused), "signal", signal, err)
 	}
 }
 
@@ -129,12 +123,6 @@ func TestInspected(t *testing.T) {
 func TestParseDeep(t *testing.T) {
 	const deep = 9000
 	payload := `{"Container":{"Config":{"Image":"a"}},"Other":` + strings.Repeat(`{"a":`, deep) + "1" + strings.Repeat("}", deep) + "}"
-	allocated := testing.AllocsPerRun(1, func() {
-		if _, err := Parse([]byte(payload)); !errors.Is(err, ErrRefused) {
-			t.Error(err)
-		}
-	})
-	if allocated > 10*deep {
-		t.Errorf("%.0f allocations", allocated)
-	}
+	allocated := testing.AllocsPerRun(1, func() { testkit.Fails(Parse([]byte(payload)))(t, ErrRefused) })
+	testkit.Holds(t, allocated <= 10*deep, fmt.Sprintf("%.0f", allocated), "allocations")
 }

@@ -28,7 +28,5 @@ func TestDiskProblemsAreLoggedOnce(t *testing.T) {
 	for range 5 {
 		w.Look()
 	}
-	if n := strings.Count(log.String(), "make or delete the ballast"); n != 1 {
-		t.Errorf("logged %d times: %s", n, log.String())
-	}
+	testkit.Equal(t, strings.Count(log.String(), "make or delete the ballast"), 1, "logged", "times", log.String())
 }

@@ -18,19 +18,13 @@ func TestLock(t *testing.T) {
 		t.Skip("this system has no locks of directories")
 	}
 	testkit.NoError(t, err)
-	if _, err := Open(dir); !errors.Is(err, ErrLocked) {
-		t.Errorf("a locked directory: %v", err)
-	}
+	testkit.Fails(Open(dir))(t, ErrLocked)
 	file := filepath.Join(dir, "none")
-	if _, err := Open(file); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no directory: %v", err)
-	}
+	testkit.Fails(Open(file))(t, fs.ErrNotExist)
 	testkit.NoError(t, os.Remove(dir)) // the lock is that of the directory, not of its name
 	testkit.NoError(t, os.Mkdir(dir, 0o700))
 	other, err := Open(dir)
-	if err != nil {
-		t.Fatalf("a new directory of the same name: %v", err)
-	}
+	testkit.NoError(t, err, "a new directory of the same name")
 	other.Close()
 	f.Close()
 	if f, err = Open(dir); err != nil {
@@ -55,21 +49,11 @@ func TestLockOfAFile(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	if err := Lock(b); !errors.Is(err, ErrLocked) {
-		t.Errorf("a locked file: %v", err)
-	}
-	if _, err := b.WriteAt([]byte("text"), 0); err != nil {
-		t.Error(err)
-	}
-	if text, err := os.ReadFile(path); err != nil || string(text) != "text" {
-		t.Errorf("%q, %v", text, err)
-	}
+	testkit.Failed(t, Lock(b), ErrLocked)
+	testkit.Must(b.WriteAt([]byte("text"), 0))(t)
+	testkit.Equal(t, string(testkit.Must(os.ReadFile(path))(t)), "text")
 	_ = Unlock(b) // an error on some systems
-	if err := Lock(c); !errors.Is(err, ErrLocked) {
-		t.Errorf("after somebody else has unlocked it: %v", err)
-	}
+	testkit.Failed(t, Lock(c), ErrLocked)
 	testkit.NoError(t, Unlock(a))
-	if err := Lock(b); err != nil {
-		t.Errorf("after the end of the lock: %v", err)
-	}
+	testkit.Check(t, Lock(b), "after the end of the lock")
 }

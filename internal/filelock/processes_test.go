@@ -36,9 +36,8 @@ func TestLockWhileProcessesStart(t *testing.T) {
 	}
 	for range 3000 {
 		l := testkit.Must(Open(dir))(t)
-		if _, err := Open(dir); !errors.Is(err, ErrLocked) {
-			t.Fatal(err)
-		}
+		_, err := Open(dir)
+		testkit.MustHold(t, errors.Is(err, ErrLocked), err)
 		testkit.NoError(t, l.Close())
 	}
 }

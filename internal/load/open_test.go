@@ -44,9 +44,8 @@ func TestStallIsNotOmitted(t *testing.T) {
 			server.call()
 			return true, nil
 		}))(t)
-		if s := closed.Latencies.Summary(); s.P99 > 2 || s.Max < 199 {
-			t.Errorf("closed loop: %+v", s)
-		}
+		s := closed.Latencies.Summary()
+		testkit.Holds(t, s.P99 <= 2 && s.Max >= 199, "closed loop", s)
 		server = stalling{start: time.Now(), from: 5 * time.Second, till: 5200 * time.Millisecond, turn: make(chan struct{}, 1)}
 		for _, underWay := range []int{1, 4, 100} { // with few, the arrivals wait before they are sent
 			server.start = time.Now()
@@ -55,13 +54,10 @@ func TestStallIsNotOmitted(t *testing.T) {
 				return nil
 			}))(t)
 			s := open.Latencies.Summary()
-			if open.Due != 1000 || open.Done != 1000 || s.Count != 1000 || open.Unsent != 0 || !open.KeptUp(10*time.Second) {
-				t.Errorf("%d under way: %+v", underWay, open)
-			}
+			testkit.Holds(t, open.Due == 1000 && open.Done == 1000 && s.Count == 1000 && open.Unsent == 0 &&
+				open.KeptUp(10*time.Second), underWay, "under way", open)
 			// 20 of 1000 arrivals were due during the stall. The tenth of them waited for 100 ms.
-			if s.P50 > 2 || s.P99 < 90 || s.Max < 199 || s.Max > 230 {
-				t.Errorf("%d under way: %+v", underWay, s)
-			}
+			testkit.Holds(t, s.P50 <= 2 && s.P99 >= 90 && s.Max >= 199 && s.Max <= 230, underWay, "under way", s)
 			if len(open.Stalls) != 1 || open.Stalls[0].Start != 5*time.Second || open.Stalls[0].Calls < 14 || open.Stalls[0].Longest < 199*time.Millisecond || open.Stalls[0].Length > 250*time.Millisecond {
 				t.Errorf("%d under way: stalls %+v", underWay, open.Stalls)
 			}
@@ -77,15 +73,12 @@ func TestTooSlow(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 			return nil
 		}))(t)
-		if open.Due != 1000 || open.Done < 499 || open.Done > 501 || open.Unsent != 1000-open.Done || open.MostBehind < 499 || open.KeptUp(10*time.Second) {
-			t.Errorf("%+v", open)
-		}
-		if s := open.Latencies.Summary(); s.Count != 1000 || s.P50 < 2400 || s.P50 > 2600 {
-			t.Errorf("%+v", s)
-		}
-		if s := open.Lateness.Summary(); s.Count != 1000 || s.P99 < 4800 {
-			t.Errorf("lateness %+v", s)
-		}
+		testkit.Holds(t, open.Due == 1000 && open.Done >= 499 && open.Done <= 501 && open.Unsent == 1000-open.Done &&
+			open.MostBehind >= 499 && !open.KeptUp(10*time.Second), open)
+		s := open.Latencies.Summary()
+		testkit.Holds(t, s.Count == 1000 && s.P50 >= 2400 && s.P50 <= 2600, s)
+		s = open.Lateness.Summary()
+		testkit.Holds(t, s.Count == 1000 && s.P99 >= 4800, "lateness", s)
 	})
 }
 
@@ -100,9 +93,7 @@ func TestOpenErrors(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil || open.Failed != 5 || open.Done != 5 || !errors.Is(open.Err, failure) || open.KeptUp(time.Second) {
-			t.Errorf("%+v, %v", open, err)
-		}
+		testkit.Holds(t, err == nil && open.Failed == 5 && open.Done == 5 && errors.Is(open.Err, failure) && !open.KeptUp(time.Second), open, err)
 
 		hangs := fixed(10, time.Second, 2)
 		hangs.Patience = 3 * time.Second
@@ -110,26 +101,21 @@ func TestOpenErrors(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		if err != nil || open.Failed != 2 || open.Unsent != 8 || !errors.Is(open.Err, errPatience) || open.Took != 4*time.Second {
-			t.Errorf("%+v, %v", open, err)
-		}
+		testkit.Holds(t, err == nil && open.Failed == 2 && open.Unsent == 8 && errors.Is(open.Err, errPatience) &&
+			open.Took == 4*time.Second, open, err)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		open, err = fixed(10, time.Minute, 2).Run(ctx, func(ctx context.Context, _ Arrival) error { return ctx.Err() })
-		if !errors.Is(err, context.DeadlineExceeded) || open.Due > 14 || open.Took > 2*time.Second {
-			t.Errorf("%+v, %v", open, err)
-		}
+		testkit.Holds(t, errors.Is(err, context.DeadlineExceeded) && open.Due <= 14 && open.Took <= 2*time.Second, open, err)
 	})
 	for _, o := range []Open{{Rate: 0, For: 1, UnderWay: 1}, {Rate: maxRate + 1, For: 1, UnderWay: 1}, {Rate: 1, UnderWay: 1}, {Rate: 1, For: 1}} {
-		if _, err := o.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "must be") {
-			t.Errorf("%+v: %v", o, err)
-		}
+		_, err := o.Run(t.Context(), nil)
+		testkit.Holds(t, err != nil && strings.Contains(err.Error(), "must be"), o, err)
 	}
 	for _, c := range []Closed{{For: 1}, {Callers: 1}} {
-		if _, err := c.Run(t.Context(), nil); err == nil {
-			t.Errorf("%+v is accepted", c)
-		}
+		_, err := c.Run(t.Context(), nil)
+		testkit.Holds(t, err != nil, c, "is accepted")
 	}
 }
 
@@ -148,13 +134,10 @@ func TestClosed(t *testing.T) {
 			time.Sleep(time.Millisecond) // fake time: every caller is in a bubble
 			return n.Add(1) <= 20, nil
 		})
-		if err != nil || r.Calls != 20 {
-			t.Errorf("%+v, %v", r, err)
-		}
+		testkit.Holds(t, err == nil && r.Calls == 20, r, err)
 		failure := errors.New("no")
-		if _, err := (Closed{Callers: 2, For: time.Second}).Run(t.Context(), func(context.Context, int) (bool, error) { return true, failure }); !errors.Is(err, failure) {
-			t.Error(err)
-		}
+		testkit.Fails((Closed{Callers: 2, For: time.Second}).Run(t.Context(), func(context.Context, int) (bool, error) { return true, failure }))(t,
+			failure)
 	})
 }
 
@@ -166,18 +149,14 @@ func TestLatencies(t *testing.T) {
 	}
 	s := l.Summary()
 	for _, c := range [][2]float64{{s.P50, 500}, {s.P90, 900}, {s.P99, 990}, {s.P999, 999}, {s.Max, 1000}} {
-		if c[0] < c[1]*0.999 || c[0] > c[1]*1.001 {
-			t.Errorf("%+v", s)
-		}
+		testkit.Holds(t, c[0] >= c[1]*0.999 && c[0] <= c[1]*1.001, s)
 	}
-	if got := l.Percentiles([]float64{50, 100}); got[0] < 499 || got[1] < 999 {
-		t.Error(got)
-	}
+	got := l.Percentiles([]float64{50, 100})
+	testkit.Holds(t, got[0] >= 499 && got[1] >= 999, got)
 	l.Add(0)
 	l.Add(time.Hour)
-	if s := l.Summary(); s.Count != 1002 || s.Max != 3_600_000 {
-		t.Errorf("%+v", s)
-	}
+	s = l.Summary()
+	testkit.Holds(t, s.Count == 1002 && s.Max == 3_600_000, s)
 }
 
 // TestTimeline: slots whose waits overlap are one stall.
@@ -190,13 +169,9 @@ func TestTimeline(t *testing.T) {
 	line.add(2*time.Second, 55*time.Millisecond) // counts for the last slot
 	want := []Stall{{100 * time.Millisecond, 120 * time.Millisecond, 100 * time.Millisecond, 2}, {900 * time.Millisecond, 51 * time.Millisecond, 51 * time.Millisecond, 1}, {time.Second, 55 * time.Millisecond, 55 * time.Millisecond, 1}}
 	got := line.stalls()
-	if len(got) != len(want) {
-		t.Fatalf("%+v", got)
-	}
+	testkit.MustEqual(t, len(got), len(want), got)
 	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("%+v, want %+v", got[i], want[i])
-		}
+		testkit.Equal(t, got[i], want[i])
 	}
 }
 
@@ -204,34 +179,37 @@ func TestTimeline(t *testing.T) {
 func TestDisk(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
-	if err := (Disk{Dir: dir, For: 20 * time.Millisecond}).Run(t.Context(), func(s Sync) {
+	err := (Disk{Dir: dir, For: 20 * time.Millisecond}).Run(t.Context(), func(s Sync) {
 		if n++; s.Took <= 0 {
 			t.Errorf("%+v", s)
 		}
-	}); err != nil || n == 0 {
-		t.Error(n, err)
-	}
+	})
+	testkit.Holds(t, err == nil && n != 0, n, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	testkit.Check(t, (Disk{Dir: dir}).Run(ctx, func(Sync) { cancel() }))
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("left %v, %v", left, err)
-	}
-	if err := (Disk{Dir: dir + "/none"}).Run(t.Context(), nil); err == nil {
-		t.Error("a directory that does not exist is accepted")
-	}
+	left := testkit.Must(os.ReadDir(dir))(t)
+	testkit.Holds(t, len(left) == 0, "left", left)
+	testkit.Failed(t, (Disk{Dir: dir + "/none"}).Run(t.Context(), nil))
 }
 
 // TestMachine: the functions return plausible processor times.
 func TestMachine(t *testing.T) {
-	if own, err := Own(); err != nil || own <= 0 {
-		t.Error(own, err)
-	}
+	own := testkit.Must(Own())(t)
+	testkit.Holds(t, own > 0, own)
 	before, err := ReadProcessors()
 	if err != nil {
 		t.Skip(err)
 	}
 	after, err := ReadProcessors()
-	if since := after.Since(before); err != nil || before.Total <= 0 || before.Busy <= 0 || since.Total < 0 || since.Busy > since.Total {
-		t.Errorf("%+v, %+v, %v", before, since, err)
+	since := after.Since(before)
+	testkit.Holds(t, err == nil && before.Total > 0 && before.Busy > 0 && since.Total >= 0 && since.Busy <= since.Total, before, since, err)
+}
+
+func TestText(t *testing.T) {
+	for x, want := range map[float64]string{0: "0", 999: "999", 1234567: "1,230,000", 12345: "12,300"} {
+		testkit.Equal(t, Thousands(x), want, x)
+	}
+	for ms, want := range map[float64]string{0.123: "0.12 ms", 1.26: "1.3 ms", 12.6: "13 ms"} {
+		testkit.Equal(t, Millis(ms), want, ms)
 	}
 }

@@ -26,9 +26,7 @@ required_permissions = [
 		Kind: handler.WASI, Name: "serval-facts", Namespace: "com.example", Version: "1.0.0", Binary: "sha256-3liqNz2EfPx2zlWscP9ijO5U3GSLdPD+mUKCQkBd670=", Description: "facts",
 		RequiredExtensions: []string{"as-fib"}, RequiredPermissions: []string{"http:example.com", "extension:as-fib"},
 	}
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	testkit.Holds(t, err == nil && reflect.DeepEqual(got, want), got, err)
 	testkit.Check(t, got.Check())
 	for text, message := range map[string]string{
 		"binary = \"a\"\nurl = \"b\"":       "url is no key of a manifest",
@@ -40,21 +38,18 @@ required_permissions = [
 		strings.Repeat("#", MaxBytes+1):     "1048577 bytes",
 		"required_permissions = \"http:*\"": "line 1 of the manifest",
 	} {
-		if d, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), message) {
-			t.Errorf("%.50q: %+v, %v, want %q", text, d, err, message)
-		}
+		d, err := Parse([]byte(text))
+		testkit.Holds(t, err != nil && strings.Contains(err.Error(), message), text, d, err, "want", message)
 	}
 	_, err = Parse([]byte("source = \"a\""))
-	if wrong, ok := errors.AsType[*handler.FieldError](err); !ok || wrong.Field != "source" {
-		t.Errorf("%v does not name the field", err)
-	}
+	wrong, ok := errors.AsType[*handler.FieldError](err)
+	testkit.Holds(t, ok && wrong.Field == "source", err, "does not name the field")
 }
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("binary = \"a\"\nrequired_permissions = [\"http:*\"]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if d, err := Parse(text); err == nil && d.Kind != handler.WASI {
-			t.Errorf("%q: %+v", text, d)
-		}
+		d, err := Parse(text)
+		testkit.Holds(t, err != nil || d.Kind == handler.WASI, string(text), d)
 	})
 }

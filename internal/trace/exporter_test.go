@@ -43,9 +43,8 @@ func startExporter(t testing.TB, url string, o Options) (e *Exporter, log *logTe
 	t.Helper()
 	log = &logText{}
 	var err error
-	if o.Settings, err = NewSettings(url, environment()); err != nil || o.Settings.Warning != "" {
-		t.Fatal(o.Settings.Warning, err)
-	}
+	o.Settings, err = NewSettings(url, environment())
+	testkit.MustHold(t, err == nil && o.Settings.Warning == "", o.Settings.Warning, err)
 	o.Logger = slog.New(slog.NewTextHandler(log, nil))
 	e = testkit.Must(New(o))(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -103,9 +102,7 @@ func TestSpans(t *testing.T) {
 	outcomes, statuses := "ok ok failed retry error abandoned cancelled deleted", "completed completed failed deferred failed pending cancelled "
 	codes, errors := "200 200 404 100 500   ", "||no such address||panic|nobody tickled it||"
 	of := func(list, separator string, i int) string { return strings.Split(list, separator)[i] }
-	if len(spans) != len(strings.Fields(outcomes)) {
-		t.Fatalf("%d spans: %+v", len(spans), spans)
-	}
+	testkit.MustEqual(t, len(spans), len(strings.Fields(outcomes)), "spans", spans)
 	traces := map[string]bool{}
 	for i, s := range spans {
 		outcome := of(outcomes, " ", i)
@@ -128,9 +125,7 @@ func TestSpans(t *testing.T) {
 			delete(want, "messaging.client.id")
 			delete(want, "daybook.runner")
 		}
-		if !maps.Equal(s.Attributes, want) {
-			t.Errorf("%s: attributes\n%v, not\n%v", outcome, s.Attributes, want)
-		}
+		testkit.Holds(t, maps.Equal(s.Attributes, want), outcome, "attributes", s.Attributes, "not", want)
 		if s.Name != "process mail" || s.Kind != "SPAN_KIND_CONSUMER" || s.Parent != "" || s.Start.UnixMilli() != startedAt || s.End.UnixMilli() != endedAt ||
 			s.Failed != failed || s.Error != of(errors, "|", i) || traces[s.TraceID] {
 			t.Errorf("%s: %+v", outcome, s)
@@ -139,19 +134,13 @@ func TestSpans(t *testing.T) {
 		if linked := i < 3; linked != slices.Equal(s.Links, []tracetest.Link{{TraceID: sampled[3:35], SpanID: sampled[36:52], Sampled: true}}) || !linked && len(s.Links) > 0 {
 			t.Errorf("%s: links %v", outcome, s.Links)
 		}
-		if s.Resource["service.name"] != "daybook" || s.Resource["deployment.environment.name"] != "test" || s.Resource["telemetry.sdk.language"] != "go" {
-			t.Errorf("resource %v", s.Resource)
-		}
+		testkit.Holds(t, s.Resource["service.name"] == "daybook" && s.Resource["deployment.environment.name"] == "test" &&
+			s.Resource["telemetry.sdk.language"] == "go", "resource", s.Resource)
 	}
-	if r := c.Requests(); r[0].Path != "/v1/traces" || r[0].Header.Get("Api-Key") != "secret value" {
-		t.Errorf("requests %v", r)
-	}
-	if got := e.Counts(); got != (Counts{Exported: 8}) {
-		t.Errorf("counts %+v", got)
-	}
-	if log.String() != "" {
-		t.Error(log)
-	}
+	r := c.Requests()
+	testkit.Holds(t, r[0].Path == "/v1/traces" && r[0].Header.Get("Api-Key") == "secret value", "requests", r)
+	testkit.Equal(t, e.Counts(), (Counts{Exported: 8}), "counts")
+	testkit.Equal(t, log.String(), "", log)
 }
 
 // TestSampling: a sampler's ratio applies to runs without a producer. If the producer was sampled, all its runs are
@@ -171,9 +160,7 @@ func TestSampling(t *testing.T) {
 			server := httptest.NewServer(&c2)
 			defer server.Close()
 			settings, err := NewSettings(server.URL, environment(envSampler, name, envSamplerArg, "0.5"))
-			if err != nil || settings.Warning != "" {
-				t.Fatal(settings.Warning, err)
-			}
+			testkit.MustHold(t, err == nil && settings.Warning == "", settings.Warning, err)
 			e := testkit.Must(New(Options{Settings: settings, Logger: slog.New(slog.DiscardHandler)}))(t)
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel() // Run exports the rest, and returns
@@ -215,20 +202,15 @@ func TestCollectorHangs(t *testing.T) {
 	for line := 0; line < 100_000; line += 100 {
 		e.Ended([]job.RunEnd{ended(line, 100, "ok", nil)})
 	}
-	if dropped := e.Counts().Dropped; dropped < 100_000-most {
-		t.Errorf("%d of 100,000 spans are dropped", dropped)
-	}
+	dropped := e.Counts().Dropped
+	testkit.Holds(t, dropped >= 100_000-most, dropped, "of 100,000 spans are dropped")
 	end() // does not wait for the collector, which answers after the test
-	if got := e.Counts(); got.Exported != 0 || got.Failed == 0 || got.Failed+got.Dropped != 100_000 {
-		t.Errorf("counts %+v", got)
-	}
+	got := e.Counts()
+	testkit.Holds(t, got.Exported == 0 && got.Failed != 0 && got.Failed+got.Dropped == 100_000, "counts", got)
 	e.Ended([]job.RunEnd{ended(0, 3, "ok", nil)})
-	if got := e.Counts(); got.Failed+got.Dropped != 100_003 {
-		t.Errorf("counts after the end: %+v", got)
-	}
-	if n := strings.Count(log.String(), "did not accept spans"); n != 1 {
-		t.Errorf("%d messages: %s", n, log)
-	}
+	got = e.Counts()
+	testkit.Equal(t, got.Failed+got.Dropped, 100_003, "counts after the end", got)
+	testkit.Equal(t, strings.Count(log.String(), "did not accept spans"), 1, "messages", log)
 }
 
 // TestCollectorRefuses: errors are counted, and logged at most once a minute, without secrets.
@@ -244,12 +226,9 @@ func TestCollectorRefuses(t *testing.T) {
 	e, log, end := startExporter(t, server.URL, Options{})
 	e.Ended([]job.RunEnd{ended(0, 100, "ok", nil)})
 	end()
-	if got := e.Counts(); got != (Counts{Failed: 100}) {
-		t.Errorf("counts %+v", got)
-	}
-	if text := log.String(); strings.Count(text, "did not accept spans") != 1 || !strings.Contains(text, "403") || strings.Contains(text, "topsecret") {
-		t.Error(text)
-	}
+	testkit.Equal(t, e.Counts(), (Counts{Failed: 100}), "counts")
+	text := log.String()
+	testkit.Holds(t, strings.Count(text, "did not accept spans") == 1 && strings.Contains(text, "403") && !strings.Contains(text, "topsecret"), text)
 }
 
 // TestHeadersAreNotLogged: the SDK's messages about invalid headers do not contain any part of them.
@@ -259,9 +238,8 @@ func TestHeadersAreNotLogged(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", headers)
 			_, log, end := startExporter(t, "http://127.0.0.1:1", Options{})
 			end()
-			if text := log.String(); text == "" || strings.Contains(text, "secret") || strings.Contains(text, "zz") {
-				t.Errorf("log: %s", text)
-			}
+			text := log.String()
+			testkit.Holds(t, text != "" && !strings.Contains(text, "secret") && !strings.Contains(text, "zz"), "log", text)
 		})
 	}
 }
@@ -282,9 +260,7 @@ func TestCollectorIsAway(t *testing.T) {
 	e.Ended([]job.RunEnd{ended(5, 7, "ok", nil)})
 	c.Wait(t, 7)
 	end()
-	if got := e.Counts(); got != (Counts{Failed: 5, Exported: 7}) {
-		t.Errorf("counts %+v", got)
-	}
+	testkit.Equal(t, e.Counts(), (Counts{Failed: 5, Exported: 7}), "counts")
 }
 
 // BenchmarkEnded measures the applier's cost for 100 runs that end together.
@@ -316,8 +292,7 @@ func BenchmarkSpans(b *testing.B) {
 		e.Ended([]job.RunEnd{ended(line%1_000_000, 100, "ok", func(e *job.RunEnd) { e.Traceparent = sampled })})
 	}
 	end()
-	if got := e.Counts(); got.Failed > 0 || got.Exported < uint64(b.N) {
-		b.Fatalf("counts %+v", got)
-	}
+	got := e.Counts()
+	testkit.MustHold(b, got.Failed == 0 && got.Exported >= uint64(b.N), "counts", got)
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "spans/s")
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -52,18 +53,14 @@ func TestSettings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := NewSettings(c.flag, environment(c.env...))
-			if err != nil || s.On != (c.endpoint != "") || s.On && s.Endpoint != c.endpoint {
-				t.Errorf("%+v, %v", s, err)
-			}
-			if (s.Warning == "") != (c.warning == "") || !strings.HasPrefix(s.Warning, c.warning) || strings.Contains(s.Warning, "secret") {
-				t.Errorf("warning %q", s.Warning)
-			}
+			testkit.Holds(t, err == nil && s.On == (c.endpoint != "") && (!s.On || s.Endpoint == c.endpoint), s, err)
+			testkit.Holds(t, (s.Warning == "") == (c.warning == "") && strings.HasPrefix(s.Warning, c.warning) &&
+				!strings.Contains(s.Warning, "secret"), "warning", s.Warning)
 		})
 	}
 	for _, flag := range []string{"collector:4318", "ftp://a", "http://", "http://user:secret@a", "http://a?key=secret", "http://a#secret", "http://a\x7fsecret"} {
-		if s, err := NewSettings(flag, environment()); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("flag %q: %+v, %v", flag, s, err)
-		}
+		s, err := NewSettings(flag, environment())
+		testkit.Holds(t, err != nil && !strings.Contains(err.Error(), "secret"), "flag", flag, s, err)
 	}
 }
 
@@ -79,13 +76,9 @@ func TestNever(t *testing.T) {
 		"traceidratio":             {false, false, false},
 	} {
 		s, warning := newSampling(name, "")
-		if warning != "" {
-			t.Errorf("%s: %s", name, warning)
-		}
+		testkit.Equal(t, warning, "", name)
 		for i, traceparent := range []string{"", unsampled, sampled} {
-			if got := s.never(&job.RunEnd{Traceparent: traceparent}); got != want[i] {
-				t.Errorf("%s: never(%q) = %v", name, traceparent, got)
-			}
+			testkit.Equal(t, s.never(&job.RunEnd{Traceparent: traceparent}), want[i], name, traceparent)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/internal/wsframe/wsframetest"
 )
 
@@ -72,9 +73,7 @@ func TestAccept(t *testing.T) {
 	for _, v := range wsframetest.Violations(maxMessage) {
 		for name, c := range map[string][2]string{"": {request, valid + v.Bytes}, " with the request": {request + valid + v.Bytes, ""}} {
 			status, reason, err := wsframetest.Closing(s.Listener.Addr().String(), c[0], c[1])
-			if status != v.Status || err != nil {
-				t.Errorf("%s%s: %d %q, %v; want %d", v.Name, name, status, reason, err, v.Status)
-			}
+			testkit.Holds(t, status == v.Status && err == nil, v.Name, name, status, reason, err, "want", v.Status)
 		}
 	}
 }

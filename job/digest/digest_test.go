@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 const (
@@ -23,9 +25,8 @@ func TestParse(t *testing.T) {
 		servalSHA1:                             servalSHA1,
 		strings.ToUpper(servalSHA1):            servalSHA1,
 	} {
-		if ref, err := Parse(text); err != nil || ref.String() != want {
-			t.Errorf("Parse(%q) = %v, %v; want %s", text, ref, err, want)
-		}
+		ref := testkit.Must(Parse(text))(t)
+		testkit.Holds(t, ref.String() == want, "Parse(", text, "=", ref, "want", want)
 	}
 	for name, text := range map[string]string{
 		"empty":                   "",
@@ -53,9 +54,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: Parse gave %v", name, ref)
 			continue
 		}
-		if !errors.Is(err, Err) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Holds(t, errors.Is(err, Err), name, err)
 		if len(err.Error()) > 400 {
 			t.Errorf("%s: the error has %d bytes", name, len(err.Error()))
 		}
@@ -69,21 +68,16 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		ref, err := Parse(text)
 		if err != nil {
-			if ref != (Ref{}) {
-				t.Errorf("%q is refused and gives %v", text, ref)
-			}
+			testkit.Equal(t, ref, (Ref{}), text, "is refused and gives")
 			return
 		}
 		canonical := ref.String()
 		again, err := Parse(canonical)
-		if err != nil || again.String() != canonical {
-			t.Errorf("%q gives %s, which gives %v, %v", text, canonical, again, err)
-		}
+		testkit.Holds(t, err == nil && again.String() == canonical, text, "gives", canonical, "which gives", again, err)
 		lowered := strings.ToLower(text)
 		if a := ref.SHA256; a != nil {
-			if lowered != canonical && "sha256:"+lowered != canonical && text != "sha256-"+base64.StdEncoding.EncodeToString(a[:]) {
-				t.Errorf("%q is no form of %s", text, canonical)
-			}
+			testkit.Holds(t, lowered == canonical || "sha256:"+lowered == canonical || text == "sha256-"+base64.StdEncoding.EncodeToString(a[:]),
+				text, "is no form of", canonical)
 		} else if lowered != canonical {
 			t.Errorf("%q is no form of %s", text, canonical)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 func TestCheck(t *testing.T) {
@@ -22,9 +23,7 @@ func TestCheck(t *testing.T) {
 			RequiredExtensions: []string{"as-fib"}, RequiredPermissions: []string{"proc:read:*", "http:example.com", "extension:*"}},
 		{Kind: WASI, Binary: "sha256-3liqNz2EfPx2zlWscP9ijO5U3GSLdPD+mUKCQkBd670="},
 	} {
-		if err := d.Check(); err != nil {
-			t.Errorf("%+v: %v", d, err)
-		}
+		testkit.NoError(t, d.Check(), d)
 	}
 	for name, c := range map[string]struct {
 		d     Document
@@ -90,17 +89,43 @@ func TestCheckZero(t *testing.T) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		wrong, ok := errors.AsType[*FieldError](CheckZero(name))
 		if f.Type.Kind() == reflect.Bool {
-			if ok {
-				t.Errorf("%s: %v", name, wrong)
-			}
+			testkit.Holds(t, !ok, name, wrong)
 			continue
 		}
 		numbers++
-		if !ok || wrong.Field != "options."+name || !strings.HasSuffix(wrong.Text, ", not 0") {
-			t.Errorf("%s: %v", name, wrong)
-		}
+		testkit.Holds(t, ok && wrong.Field == "options."+name && strings.HasSuffix(wrong.Text, ", not 0"), name, wrong)
 	}
 	if numbers == 0 || CheckZero("other") != nil {
 		t.Errorf("%d numbers; of another option: %v", numbers, CheckZero("other"))
+	}
+}
+
+func TestPermits(t *testing.T) {
+	for _, c := range []struct {
+		list   []string
+		needed string
+		want   bool
+	}{
+		{[]string{"http:example.com"}, "http:example.com", true},
+		{[]string{"http:example.com"}, "http:EXAMPLE.com", true},
+		{[]string{"http:*"}, "http:example.com", true},
+		{[]string{"http:example.com"}, "http:*", false},
+		{[]string{"http:example.com"}, "http:www.example.com", false},
+		{[]string{"extension:*"}, "http:example.com", false},
+		{[]string{"extension:*"}, "extension:fib", true},
+		{[]string{"proc:read:*"}, "proc:read:*", true},
+		{[]string{"proc:*"}, "proc:read:*", false},
+		{nil, "proc:read:*", false},
+	} {
+		testkit.Equal(t, Permits(c.list, c.needed), c.want, c.list, "permits", c.needed)
+	}
+}
+
+func TestCheckPermission(t *testing.T) {
+	for _, good := range []string{"proc:read:*", "http:*", "http:example.com", "http:localhost:8080", "http:[::1]:80", "extension:*", "extension:as-fib_1.2"} {
+		testkit.NoError(t, CheckPermission(good), good)
+	}
+	for _, bad := range []string{"", "*", "proc:read:/proc/1", "http", "http:", "http:a/b", "http:a b", "extension:", "extension:a/b", "http:" + strings.Repeat("a", MaxPermissionBytes), "extension:" + strings.Repeat("a", MaxExtensionBytes+1)} {
+		testkit.Holds(t, CheckPermission(bad) != nil, bad, "is accepted")
 	}
 }

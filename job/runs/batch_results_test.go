@@ -13,6 +13,7 @@ import (
 	"testing/iotest"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 // ended returns the usual result of a job of a batch.
@@ -84,28 +85,17 @@ func TestGoldenBatch(t *testing.T) {
 	for name, text := range map[string][]byte{"batch": text, "batch_in_progress": unendedText()} {
 		path := filepath.Join("..", "..", "testdata", "runs", name+".runs")
 		if *rewrite {
-			if err := os.WriteFile(path, text, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(path, text, 0o644))
 		}
-		golden, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(golden, text) {
-			t.Errorf("%s is\n%s\nwritten is\n%s", path, golden, text)
-		}
+		golden := testkit.Must(os.ReadFile(path))(t)
+		testkit.DeepEqual(t, golden, text, path, "written")
 	}
 	for name, from := range map[string]io.Reader{"whole": bytes.NewReader(text), "by bytes": iotest.OneByteReader(bytes.NewReader(text)), "with the end": iotest.DataErrReader(bytes.NewReader(text))} {
 		b := NewBatchReader(from)
-		if s, err := b.Head(); err != nil || s != section {
-			t.Fatalf("%s: %+v, %v", name, s, err)
-		}
+		testkit.MustEqual(t, testkit.Must(b.Head())(t), section, name)
 		for i := range list {
 			r, more, err := b.Next()
-			if err != nil || !more || !reflect.DeepEqual(r, list[i]) {
-				t.Fatalf("%s: run %d is read as %+v, %v; was %+v", name, i, r, err, list[i])
-			}
+			testkit.MustHold(t, err == nil && more && reflect.DeepEqual(r, list[i]), name, "run", i, "is read as", r, err, "was", list[i])
 		}
 		if _, more, err := b.Next(); more || err != nil || b.End() != end {
 			t.Errorf("%s: the end is read as %+v, %v", name, b.End(), err)
@@ -118,12 +108,10 @@ func TestCutBatch(t *testing.T) {
 	text, _, _, _ := batchText()
 	broken := errors.New("broken")
 	for n := range text {
-		if _, err := readBatch(bytes.NewReader(text[:n])); err != io.ErrUnexpectedEOF {
-			t.Fatalf("%d of %d bytes: %v", n, len(text), err)
-		}
-		if _, err := readBatch(io.MultiReader(bytes.NewReader(text[:n]), iotest.ErrReader(broken))); err != broken {
-			t.Fatalf("%d of %d bytes and an error: %v", n, len(text), err)
-		}
+		_, err := readBatch(bytes.NewReader(text[:n]))
+		testkit.MustEqual(t, err, io.ErrUnexpectedEOF, n, "of", len(text), "bytes")
+		_, err = readBatch(io.MultiReader(bytes.NewReader(text[:n]), iotest.ErrReader(broken)))
+		testkit.MustEqual(t, err, broken, n, "of", len(text), "bytes and an error")
 	}
 }
 
@@ -166,17 +154,12 @@ func TestRefusedBatch(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			changed := bytes.Replace(text, []byte(c.old), []byte(c.new), 1)
-			if bytes.Equal(text, changed) {
-				t.Fatalf("%q is not in the text", c.old)
-			}
+			testkit.MustHold(t, !bytes.Equal(text, changed), c.old, "is not in the text")
 			_, err := readBatch(bytes.NewReader(changed))
 			at, placed := errors.AsType[*Error](err)
-			if err == nil || !placed || !strings.Contains(err.Error(), c.want) {
-				t.Fatalf("error %v, want %q", err, c.want)
-			}
-			if !bytes.HasPrefix(changed[at.Offset:], []byte("#:")) && at.Offset != len(changed)-1 {
-				t.Errorf("the error names byte %d, which does not begin a head line", at.Offset)
-			}
+			testkit.MustHold(t, err != nil && placed && strings.Contains(err.Error(), c.want), "error", err, "want", c.want)
+			testkit.Holds(t, bytes.HasPrefix(changed[at.Offset:], []byte("#:")) || at.Offset == len(changed)-1, "the error names byte",
+				at.Offset, "which does not begin a head line")
 		})
 	}
 	t.Run("long line", func(t *testing.T) {
@@ -192,12 +175,8 @@ func TestRefusedBatch(t *testing.T) {
 			}
 			return b, err
 		}
-		if _, err := long(job.MaxErrorBytes); err != nil {
-			t.Errorf("the longest error: %v", err)
-		}
-		if _, err := long(job.MaxErrorBytes + 1); err == nil {
-			t.Error("a longer error is accepted")
-		}
+		testkit.Must(long(job.MaxErrorBytes))(t)
+		testkit.Fails(long(job.MaxErrorBytes + 1))(t)
 		endless := &counted{r: io.MultiReader(strings.NewReader("#:batch"), repeated(' '))}
 		if _, err := readBatch(endless); err == nil || !strings.Contains(err.Error(), "the line is longer than") || endless.n > 2*maxHeadBytes {
 			t.Errorf("%v after %d bytes", err, endless.n)
@@ -208,12 +187,9 @@ func TestRefusedBatch(t *testing.T) {
 		j.OutputKind = job.Text
 		head := AppendBatchRunHead(AppendBatch(nil, &Batch{ID: claimID}), &BatchRun{First: j, N: 1, Frame: job.LineFrame}, maxRunOutputs)
 		b := NewBatchReader(io.MultiReader(bytes.NewReader(head), strings.NewReader("a few")))
-		if _, err := b.Head(); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := b.Next(); err != io.ErrUnexpectedEOF || cap(b.outputs) > 1<<20 {
-			t.Errorf("%v with a buffer of %d bytes", err, cap(b.outputs))
-		}
+		testkit.Must(b.Head())(t)
+		_, _, err := b.Next()
+		testkit.Holds(t, err == io.ErrUnexpectedEOF && cap(b.outputs) <= 1<<20, err, "with a buffer of", cap(b.outputs), "bytes")
 	})
 }
 
@@ -249,12 +225,9 @@ func TestOverheadOfResults(t *testing.T) {
 		list, lines = append(list, j), append(lines, 3_000_000_000+int64(i))
 	}
 	r, size := FirstOfBatch(list, lines)
-	if r.N != len(list) || size != 11*len(list) {
-		t.Fatalf("%d jobs, %d bytes", r.N, size)
-	}
-	if n := len(AppendBatchRunHead(nil, &r, size)); n > 200 {
-		t.Errorf("the head of a run has %d bytes", n)
-	}
+	testkit.MustHold(t, r.N == len(list) && size == 11*len(list), r.N, "jobs", size, "bytes")
+	n := len(AppendBatchRunHead(nil, &r, size))
+	testkit.Holds(t, n <= 200, "the head of a run has", n, "bytes")
 }
 
 // FuzzBatchRuns: results that become runs become the same results again.
@@ -316,19 +289,15 @@ func FuzzBatchRuns(f *testing.F) {
 		}
 		b = AppendBatchEnd(b, &BatchEnd{Next: line, Status: job.BatchInProgress})
 		from := NewBatchReader(bytes.NewReader(b))
-		if _, err := from.Head(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(from.Head())(t)
 		got := 0
 		for {
 			r, more, err := from.Next()
-			if err != nil {
-				t.Fatalf("%v in %q", err, b)
-			}
+			testkit.NoError(t, err, "in", string(b))
 			if !more {
 				break
 			}
-			err = r.Each(func(i int, output []byte) error {
+			testkit.NoError(t, r.Each(func(i int, output []byte) error {
 				j := r.First
 				if j.ID = r.ID(i); j.OutputKind != job.Nothing {
 					j.Output = output
@@ -338,19 +307,12 @@ func FuzzBatchRuns(f *testing.F) {
 				}
 				want := list[got]
 				j.Output, want.Output = nil, nil
-				if !reflect.DeepEqual(j, want) {
-					t.Fatalf("result %d is %+v, was %+v", got, j, want)
-				}
+				testkit.MustHold(t, reflect.DeepEqual(j, want), "result", got, "is", j, "was", want)
 				got++
 				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			runs--
 		}
-		if got != len(list) || runs != 0 {
-			t.Fatalf("%d of %d results, %d runs too few", got, len(list), runs)
-		}
+		testkit.MustHold(t, got == len(list) && runs == 0, got, "of", len(list), "results", runs, "runs too few")
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/internal/testkit"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files")
@@ -169,68 +170,48 @@ func TestGolden(t *testing.T) {
 	} {
 		path := filepath.Join("..", "..", "testdata", "runs", name+".runs")
 		if *rewrite {
-			if err := os.WriteFile(path, text, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(path, text, 0o644))
 		}
-		golden, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(golden, text) {
-			t.Errorf("%s is\n%s\nwritten is\n%s", path, golden, text)
-		}
+		golden := testkit.Must(os.ReadFile(path))(t)
+		testkit.DeepEqual(t, golden, text, path, "written")
 	}
 	same := func(what string, got, want any) {
 		t.Helper()
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s is read as %+v, was %+v", what, got, want)
-		}
+		testkit.DeepEqual(t, got, want, what, "is read as", "was")
 	}
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	d := NewDecoder(append(bytes.Clone(results), claim...))
-	r, err := d.Results()
-	must(err)
+	r := testkit.Must(d.Results())(t)
 	same("results", r, resultsHead)
 	for i := range resultRuns {
-		r, err := d.Result()
-		must(err)
+		r := testkit.Must(d.Result())(t)
 		same("result", r, resultRuns[i])
 	}
-	c, err := d.Claim()
-	must(err)
+	c := testkit.Must(d.Claim())(t)
 	same("claim", c, claimHead)
 	for i := range jobs {
-		r, err := d.Run(&c)
-		must(err)
+		r := testkit.Must(d.Run(&c))(t)
 		same("run", r, jobs[i])
 	}
 	must(d.End())
-	h, err := NewDecoder(handled).Claim()
-	must(err)
+	h := testkit.Must(NewDecoder(handled).Claim())(t)
 	same("claim with handlers", h, handledHead)
 	d = NewDecoder(completion)
-	o, err := d.Completion()
-	must(err)
+	o := testkit.Must(d.Completion())(t)
 	same("completion", o, completionHead)
 	for i := range outcomes {
-		r, err := d.Outcomes(&o)
-		must(err)
+		r := testkit.Must(d.Outcomes(&o))(t)
 		same("outcomes", r, outcomes[i])
 	}
 	must(d.End())
 	d = NewDecoder(creation)
-	n, err := d.Creation()
-	must(err)
+	n := testkit.Must(d.Creation())(t)
 	same("creation", n, creationHead)
 	for i := range newRuns {
-		r, err := d.NewRun()
-		must(err)
+		r := testkit.Must(d.NewRun())(t)
 		same("new run", r, newRuns[i])
 	}
 	must(d.End())
@@ -326,12 +307,8 @@ func FuzzDecoder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		before := bytes.Clone(text)
 		again, err := read(text)
-		if !bytes.Equal(text, before) {
-			t.Fatal("the text was changed")
-		}
-		if err == nil && !bytes.Equal(again, text) {
-			t.Fatalf("%q was accepted, and is written as %q", text, again)
-		}
+		testkit.MustHold(t, bytes.Equal(text, before), "the text was changed")
+		testkit.MustHold(t, err != nil || bytes.Equal(again, text), string(text), "was accepted, and is written as", string(again))
 	})
 }
 
@@ -376,24 +353,16 @@ func FuzzRuns(f *testing.F) {
 		var got []job.Job
 		for range c.Runs {
 			r, err := d.Run(&c)
-			if err != nil {
-				t.Fatalf("%v in %q", err, b)
-			}
-			if got, err = r.Documents(got); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err, "in", string(b))
+			got = testkit.Must(r.Documents(got))(t)
 		}
-		if err := d.End(); err != nil || len(got) != len(docs) {
-			t.Fatalf("%d of %d documents, %v", len(got), len(docs), err)
-		}
+		err = d.End()
+		testkit.MustHold(t, err == nil && len(got) == len(docs), len(got), "of", len(docs), "documents", err)
 		for i := range docs {
-			if !bytes.Equal(got[i].Payload, docs[i].Payload) {
-				t.Fatalf("payload %d is %q, was %q", i, got[i].Payload, docs[i].Payload)
-			}
+			testkit.MustHold(t, bytes.Equal(got[i].Payload, docs[i].Payload), "payload", i, "is", string(got[i].Payload),
+				"was", string(docs[i].Payload))
 			got[i].Payload, docs[i].Payload = nil, nil
-			if !reflect.DeepEqual(got[i], docs[i]) {
-				t.Fatalf("document %d is %+v, was %+v", i, got[i], docs[i])
-			}
+			testkit.MustHold(t, reflect.DeepEqual(got[i], docs[i]), "document", i, "is", got[i], "was", docs[i])
 		}
 	})
 }
@@ -470,40 +439,29 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := bytes.Replace(c.text, []byte(c.old), []byte(c.new), 1)
-			if c.old != "" && bytes.Equal(text, c.text) {
-				t.Fatalf("%q is not in the text", c.old)
-			}
+			testkit.MustHold(t, c.old == "" || !bytes.Equal(text, c.text), c.old, "is not in the text")
 			_, err := read(text)
 			at, placed := errors.AsType[*Error](err)
-			if err == nil || !placed || !strings.Contains(err.Error(), c.want) {
-				t.Fatalf("error %v, want %q", err, c.want)
-			}
-			if at.Offset < len(text) && !bytes.HasPrefix(text[at.Offset:], []byte("#:")) && c.name != "rest" {
-				t.Errorf("the error names byte %d, which does not begin a head line", at.Offset)
-			}
+			testkit.MustHold(t, err != nil && placed && strings.Contains(err.Error(), c.want), "error", err, "want", c.want)
+			testkit.Holds(t, at.Offset >= len(text) || bytes.HasPrefix(text[at.Offset:], []byte("#:")) || c.name == "rest",
+				"the error names byte", at.Offset, "which does not begin a head line")
 		})
 	}
 	t.Run("long line", func(t *testing.T) {
 		o := job.Outcome{ID: claimID, Code: job.Error, ExitCode: 500, DelayMs: -1, Error: strings.Repeat(" ", job.MaxErrorBytes)}
 		c := Completion{Jobs: 1, Runs: 1}
 		longest := AppendOutcomeRun(AppendCompletion(nil, &c), &c, &OutcomeRun{Outcome: o, N: 1})
-		if _, err := read(longest); err != nil {
-			t.Errorf("an error of %d bytes: %v", job.MaxErrorBytes, err)
-		}
+		_, err := read(longest)
+		testkit.NoError(t, err, "an error of", job.MaxErrorBytes, "bytes")
 		o.Error += " "
-		if _, err := read(AppendOutcomeRun(AppendCompletion(nil, &c), &c, &OutcomeRun{Outcome: o, N: 1})); err == nil {
-			t.Error("a longer error is accepted")
-		}
+		testkit.Fails(read(AppendOutcomeRun(AppendCompletion(nil, &c), &c, &OutcomeRun{Outcome: o, N: 1})))(t)
 		line := append([]byte("#:claim v=1"), bytes.Repeat([]byte{'x'}, maxHeadBytes-10)...)
-		if _, err := read(line); err == nil || !strings.Contains(err.Error(), "the line is longer than") {
-			t.Error(err)
-		}
+		testkit.Fails(read(line))(t, "the line is longer than")
 	})
 	t.Run("cut off", func(t *testing.T) {
 		for n := range claim {
-			if _, err := read(claim[:n]); err == nil {
-				t.Fatalf("%d of %d bytes are accepted", n, len(claim))
-			}
+			_, err := read(claim[:n])
+			testkit.MustHold(t, err != nil, n, "of", len(claim), "bytes are accepted")
 		}
 	})
 }
@@ -518,10 +476,8 @@ func TestOverhead(t *testing.T) {
 	}
 	c := aClaim
 	c.Jobs, c.Runs = r.N, 1
-	if n := len(AppendRun(AppendClaim(nil, &c), &c, &r)) - payloads; n > 2*r.N+200+120 {
-		t.Errorf("%d bytes beside the payloads of %d jobs", n, r.N)
-	}
-	if n := len(AppendRun(nil, &c, &r)) - payloads; n > 2*r.N+200 || n < r.N {
-		t.Errorf("a run has %d bytes beside the payloads of %d jobs", n, r.N)
-	}
+	n := len(AppendRun(AppendClaim(nil, &c), &c, &r)) - payloads
+	testkit.Holds(t, n <= 2*r.N+200+120, n, "bytes beside the payloads of", r.N, "jobs")
+	n = len(AppendRun(nil, &c, &r)) - payloads
+	testkit.Holds(t, n <= 2*r.N+200 && n >= r.N, "a run has", n, "bytes beside the payloads of", r.N, "jobs")
 }

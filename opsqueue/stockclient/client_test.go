@@ -44,9 +44,8 @@ func fakeServer(t *testing.T, scripts ...func(p *peer)) (address string, wait fu
 			select {
 			case i := <-next:
 				defer close(ended[i])
-				if r.URL.Path != "/consumer" || r.Header.Get("Sec-Websocket-Protocol") != "" || r.Header.Get("Sec-Websocket-Extensions") != "" {
-					t.Errorf("upgrade of %s with %v", r.URL.Path, r.Header)
-				}
+				testkit.Holds(t, r.URL.Path == "/consumer" && r.Header.Get("Sec-Websocket-Protocol") == "" &&
+					r.Header.Get("Sec-Websocket-Extensions") == "", "upgrade of", r.URL.Path, "with", r.Header)
 				socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 				if err != nil {
 					t.Error(err)
@@ -92,9 +91,8 @@ func (p *peer) get(nonce uint64, want wire.ClientContents) {
 		return
 	}
 	got := fmt.Sprintf("%x", message)
-	if wanted := fmt.Sprintf("%x", wire.EncodeClientToServer(wire.ClientToServer{Nonce: nonce, Contents: want})); kind != websocket.MessageBinary || got != wanted {
-		p.t.Errorf("message %d of kind %v:\n%s, not\n%s", nonce, kind, got, wanted)
-	}
+	wanted := fmt.Sprintf("%x", wire.EncodeClientToServer(wire.ClientToServer{Nonce: nonce, Contents: want}))
+	testkit.Holds(p.t, kind == websocket.MessageBinary && got == wanted, "message", nonce, "of kind", kind, got, "not", wanted)
 }
 
 func (p *peer) put(m wire.ServerToClient) {
@@ -136,9 +134,7 @@ func inTime(t *testing.T) context.Context {
 func checkViolations(t *testing.T, v *Violations, want ...string) {
 	t.Helper()
 	got := v.List()
-	if len(got) != len(want) || !slices.EqualFunc(got, want, strings.Contains) {
-		t.Errorf("violations %q, not %q", got, want)
-	}
+	testkit.Holds(t, len(got) == len(want) && slices.EqualFunc(got, want, strings.Contains), "violations", got, "not", want)
 }
 
 // TestConsumer: a consumer sends the right messages with the right nonces, and drops TCP without a close frame.
@@ -156,9 +152,7 @@ func TestConsumer(t *testing.T) {
 	})
 	c := NewConsumer(address, v)
 	chunks, err := c.Reserve(ctx, 5, strategy)
-	if err != nil || len(chunks) != 2 || chunks[1].Chunk.Index != 1 {
-		t.Fatalf("%+v, %v", chunks, err)
-	}
+	testkit.MustHold(t, err == nil && len(chunks) == 2 && chunks[1].Chunk.Index == 1, chunks, err)
 	for _, err := range []error{
 		c.Complete(ctx, chunks[0].Chunk.ChunkID, nil), c.Fail(ctx, chunks[1].Chunk.ChunkID, "boom"), c.Complete(ctx, chunks[1].Chunk.ChunkID, []byte{1, 200}),
 	} {
@@ -282,9 +276,7 @@ func TestPingsKeepConnection(t *testing.T) {
 		<-reading.Done()
 	})
 	c := NewConsumer(address, v)
-	if _, err := c.Reserve(ctx, 1, wire.Strategy{}); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(c.Reserve(ctx, 1, wire.Strategy{}))(t)
 	c.Close()
 	wait()
 	checkViolations(t, v)
@@ -303,9 +295,7 @@ func TestExpired(t *testing.T) {
 		p.gone()
 	})
 	c := NewConsumer(address, v)
-	if _, err := c.Reserve(ctx, 1, wire.Strategy{}); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(c.Reserve(ctx, 1, wire.Strategy{}))(t)
 	for c.Expired() == 0 || !c.current().sent(2) {
 		testkit.NoError(t, sleep(ctx, time.Millisecond))
 	}
@@ -361,9 +351,7 @@ func TestReconnect(t *testing.T) {
 	})
 	c := NewConsumer(address, v)
 	testkit.Fails(c.Reserve(ctx, 1, wire.Strategy{Base: wire.Newest}))(t, ErrConnection)
-	if _, err := c.Reserve(ctx, 1, wire.Strategy{Base: wire.Newest}); err != nil {
-		t.Error(err)
-	}
+	testkit.Must(c.Reserve(ctx, 1, wire.Strategy{Base: wire.Newest}))(t)
 	testkit.Equal(t, c.Connects(), 2)
 	c.Close()
 	wait()
@@ -418,7 +406,7 @@ func TestProducer(t *testing.T) {
 		body, err := io.ReadAll(r.Body)
 		testkit.Check(t, err)
 		_, hasLength := r.Header["Content-Length"]
-		testkit.Equal(t, (r.Header.Get("Traceparent") != ""), r.Method+r.URL.Path == "POST/producer/submissions")
+		testkit.Equal(t, r.Header.Get("Traceparent") != "", r.Method+r.URL.Path == "POST/producer/submissions")
 		seen = append(seen, fmt.Sprintf("%s %s %q %d %t %q", r.Method, r.URL.EscapedPath(), r.Header.Get("Content-Type"), r.ContentLength, hasLength, body))
 		if text, ok := answers[r.Method+" "+r.URL.EscapedPath()]; ok {
 			io.WriteString(w, text)
@@ -429,14 +417,12 @@ func TestProducer(t *testing.T) {
 	id, err := p.Insert(ctx, wire.InsertSubmission{Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: "x", Count: 5}}}, http.Header{"Traceparent": {"00-1"}})
 	testkit.NoError(t, err)
 	testkit.Equal(t, id, 7)
-	if status, err := p.Status(ctx, 8); err != nil || status != nil {
-		t.Error(status, err)
-	}
+	status := testkit.Must(p.Status(ctx, 8))(t)
+	testkit.Holds(t, status == nil, status)
 	testkit.Equal(t, testkit.Must(p.Count(ctx))(t), 3)
 	testkit.Equal(t, testkit.Must(p.CountCompleted(ctx))(t), 4)
-	if id, ok, err := p.LookupByPrefix(ctx, "a/b"); err != nil || !ok || id != 9 {
-		t.Error(id, ok, err)
-	}
+	id, ok := testkit.Must2(p.LookupByPrefix(ctx, "a/b"))(t)
+	testkit.Holds(t, ok && id == 9, id, ok)
 	testkit.Equal(t, len(testkit.Must(p.LookupByMetadata(ctx, wire.Metadata{"k": -1}))(t)), 2)
 	testkit.Equal(t, testkit.Must(p.ServerVersion(ctx))(t), "v0.40.1")
 	testkit.Check(t, p.Cancel(ctx, 8))
@@ -536,9 +522,8 @@ func TestProducerAnswers(t *testing.T) {
 	testkit.Failed(t, p.Cancel(ctx, 5), ErrNotFound)
 	status, body = 409, `{"Completed":{"id":5,"prefix":null,"chunks_total":1,"chunk_size":1,"metadata":null,"strategic_metadata":{},"otel_trace_carrier":"{}","completed_at":"2026-01-01T00:00:00Z"}}`
 	var conflict *NotCancellableError
-	if err := p.Cancel(ctx, 5); !errors.As(err, &conflict) || conflict.Completed == nil || conflict.Completed.ID != 5 {
-		t.Error(err)
-	}
+	err := p.Cancel(ctx, 5)
+	testkit.Holds(t, errors.As(err, &conflict) && conflict.Completed != nil && conflict.Completed.ID == 5, err)
 	status, body = 400, "100"
 	testkit.Fails(p.LookupByMetadata(ctx, nil))(t, TooManyError(100))
 	checkViolations(t, v)
@@ -570,9 +555,7 @@ func TestViolationsAreBounded(t *testing.T) {
 		v.add("%d", n)
 	}
 	list := v.List()
-	if len(list) != mostViolations+1 || list[0] != "0" || list[mostViolations] != "and 5 more" {
-		t.Errorf("%q", list)
-	}
+	testkit.Holds(t, len(list) == mostViolations+1 && list[0] == "0" && list[mostViolations] == "and 5 more", list)
 }
 
 // TestRunEachChunk: a producer and a consumer share an object store. The server hands out one chunk and reads its
@@ -611,15 +594,10 @@ func TestRunEachChunk(t *testing.T) {
 	testkit.Failed(t, err, ErrLeave)
 	c.Close()
 	wait()
-	if out, ok := objects.get("p/0-out.bin"); !ok || string(out) != "in out" {
-		t.Errorf("output %q, %t", out, ok)
-	}
+	out, ok := objects.get("p/0-out.bin")
+	testkit.Holds(t, ok && string(out) == "in out", "output", string(out), ok)
 	got, err := results(objects, &wire.SubmissionCompleted{Prefix: &prefix, ChunksTotal: 1})
-	if err != nil || len(got) != 1 || string(got[0]) != "in out" {
-		t.Errorf("results %q, %v", got, err)
-	}
-	if _, err := results(objects, &wire.SubmissionCompleted{Prefix: &prefix, ChunksTotal: 2}); err == nil {
-		t.Error("a result that does not exist is no error")
-	}
+	testkit.Holds(t, err == nil && len(got) == 1 && string(got[0]) == "in out", "results", got, err)
+	testkit.Fails(results(objects, &wire.SubmissionCompleted{Prefix: &prefix, ChunksTotal: 2}))(t)
 	checkViolations(t, v)
 }

@@ -2,12 +2,14 @@ package wire
 
 import (
 	"bytes"
+	"encoding/hex"
 	"flag"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -64,9 +66,7 @@ func decodeLike(like any, document []byte) (any, error) {
 func TestDocuments(t *testing.T) {
 	files := testkit.Must(filepath.Glob("testdata/json/*.json"))(t)
 	values := documents()
-	if !*rewrite && len(files) != len(values) {
-		t.Errorf("there are %d files and %d values", len(files), len(values))
-	}
+	testkit.Holds(t, *rewrite || len(files) == len(values), "there are", len(files), "files and", len(values), "values")
 	for name, value := range values {
 		path := filepath.Join("testdata/json", name+".json")
 		got := EncodeJSON(value)
@@ -74,9 +74,8 @@ func TestDocuments(t *testing.T) {
 			testkit.NoError(t, os.WriteFile(path, append(got, '\n'), 0o644))
 		}
 		want := testkit.Must(os.ReadFile(path))(t)
-		if want = bytes.TrimSuffix(want, []byte("\n")); !bytes.Equal(got, want) {
-			t.Errorf("%s is\n%s, want\n%s", name, got, want)
-		}
+		want = bytes.TrimSuffix(want, []byte("\n"))
+		testkit.EqualSlices(t, got, want, name)
 		testkit.DeepEqual(t, testkit.Must(decodeLike(value, want))(t), value, name, "decodes to")
 	}
 }
@@ -121,9 +120,8 @@ func TestInsertRejected(t *testing.T) {
 		"{" + stored + `,"x":"` + "\xff" + `"}`, `{` + stored + `,"x":"\ud800"}`, "{" + stored + ",\"x\":\"\n\"}",
 		`{"chunk_contents":5,"x":}`, `{"metadata":[256],"x":nul}`, `5 5`, `{"chunk_contents":{"Stolen":{}},"x":[}`, `[] {`, "\ufeff{}",
 	} {
-		if got, err := decodeLike(InsertSubmission{}, []byte(document)); !isMalformed(err) {
-			t.Errorf("%q is %+v, %v; it is no JSON", document, got, err)
-		}
+		got, err := decodeLike(InsertSubmission{}, []byte(document))
+		testkit.Holds(t, isMalformed(err), document, "is", got, err, "it is no JSON")
 	}
 	for document, says := range map[string]string{
 		`null`: "the value is not an object",
@@ -168,9 +166,8 @@ func TestInsertRejected(t *testing.T) {
 		`{` + stored + `,"strategic_metadata":{"a":9223372036854775808}}`:                     "from -2^63",
 		`{` + stored + `,"chunk_size":true}`:                                                  "chunk_size must be a whole number",
 	} {
-		if got, err := decodeLike(InsertSubmission{}, []byte(document)); !isShape(err) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s is %+v, %v; want %q", document, got, err, says)
-		}
+		got, err := decodeLike(InsertSubmission{}, []byte(document))
+		testkit.Holds(t, isShape(err) && strings.Contains(err.Error(), says), document, "is", got, err, "want", says)
 	}
 }
 
@@ -183,18 +180,15 @@ func TestStatusRejected(t *testing.T) {
 			for _, field := range fieldsOf(reflect.TypeOf(of)) {
 				renamed := bytes.Replace(document, []byte(`"`+field.name+`":`), []byte(`"x":`), 1)
 				_, err := decodeLike(values[name], renamed)
-				if err != nil && (!isShape(err) || !strings.Contains(err.Error(), "has no field "+field.name)) {
-					t.Errorf("%s without %s: %v", name, field.name, err)
-				}
+				testkit.Holds(t, err == nil || isShape(err) && strings.Contains(err.Error(), "has no field "+field.name),
+					name, "without", field.name, err)
 				if err != nil && field.required {
 					required++
 				}
 			}
 		}
 	}
-	if required < 30 {
-		t.Errorf("only %d missing fields were refused", required)
-	}
+	testkit.Holds(t, required >= 30, "only", required, "missing fields were refused")
 	status := &SubmissionStatus{}
 	for document, like := range map[string]any{
 		`{"Failed":[]}`: status, `{"Failed":{}}`: status, `{"Paused":{}}`: status, `{"InProgress":null}`: status, `5`: status, `{}`: status,
@@ -206,8 +200,84 @@ func TestStatusRejected(t *testing.T) {
 		`{ }`: []SubmissionID{}, `[null]`: []SubmissionID{}, `[-1]`: []SubmissionID{}, `1`: []SubmissionID{},
 		`[]`: Metadata{}, `{"a":null}`: Metadata{}, `{"a":-0}`: Metadata{}, `"a"`: Metadata{},
 	} {
-		if got, err := decodeLike(like, []byte(document)); !isShape(err) {
-			t.Errorf("%s is %+v, %v", document, got, err)
+		got, err := decodeLike(like, []byte(document))
+		testkit.Holds(t, isShape(err), document, "is", got, err)
+	}
+}
+
+func text(s string) *string { return &s }
+func number(n int64) *int64 { return &n }
+func at(text string) (t time.Time) {
+	if err := t.UnmarshalText([]byte(text)); err != nil {
+		panic(err)
+	}
+	return t.UTC()
+}
+
+const vectorID SubmissionID = 7340000000000000000
+
+var vectorChunk = ChunkID{SubmissionID: vectorID}
+
+// vectorValues are the values of the files in testdata/vectors, which contain the original's bytes.
+var vectorValues = map[string]any{
+	"reserve_random":          ClientToServer{0, WantToReserveChunks{1, Strategy{Base: Random}}},
+	"reserve_prefer_distinct": ClientToServer{1, WantToReserveChunks{5, Strategy{[]string{"id"}, Oldest}}},
+	"complete_null":           ClientToServer{2, CompleteChunk{ID: vectorChunk}},
+	"complete_bytes":          ClientToServer{2, CompleteChunk{vectorChunk, []byte{1, 200}}},
+	"fail":                    ClientToServer{3, FailChunk{vectorChunk, "boom"}},
+	"init":                    Init{3, Duration(10 * time.Second), "v0.40.1", "red"},
+	"reserved_one": ChunksReserved{Chunks: []ReservedChunk{{
+		Chunk: Chunk{ChunkID: vectorChunk},
+		Submission: Submission{
+			ID: vectorID, Prefix: text("p"), ChunksTotal: 2, ChunkSize: 20,
+			StrategicMetadata: Metadata{"id": 42}, OtelTraceCarrier: "{}",
+		},
+	}}},
+	"reserved_error": ChunksReserved{MaxIsZero: true},
+	"expired":        ChunkReservationExpired{vectorChunk},
+}
+
+// encodeMessage encodes a ClientToServer or a ServerToClient.
+func encodeMessage(m any) []byte {
+	if m, ok := m.(ClientToServer); ok {
+		return EncodeClientToServer(m)
+	}
+	return EncodeServerToClient(m.(ServerToClient))
+}
+
+// decodeMessage decodes a message of the type of like.
+func decodeMessage(like any, message []byte) (any, error) {
+	if _, ok := like.(ClientToServer); ok {
+		return DecodeClientToServer(message)
+	}
+	return DecodeServerToClient(message)
+}
+
+func readVectors(t testing.TB) map[string][]byte {
+	t.Helper()
+	paths := testkit.Must(filepath.Glob("testdata/vectors/*.hex"))(t)
+	vectors := map[string][]byte{}
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		testkit.NoError(t, err)
+		vectors[strings.TrimSuffix(filepath.Base(path), ".hex")], err = hex.DecodeString(strings.TrimSpace(string(content)))
+		testkit.NoError(t, err, path)
+	}
+	return vectors
+}
+
+// TestVectors: each vector decodes to its value, and the value encodes to the vector, byte for byte. A vector without its
+// last bytes, or with an extra byte, is malformed.
+func TestVectors(t *testing.T) {
+	vectors := readVectors(t)
+	testkit.Equal(t, len(vectors), len(vectorValues))
+	for name, want := range vectorValues {
+		vector := vectors[name]
+		testkit.DeepEqual(t, testkit.Must(decodeMessage(want, vector))(t), want, name, "decodes to")
+		testkit.EqualSlices(t, encodeMessage(want), vector, name, "encodes to")
+		for n := range len(vector) + 2 {
+			_, err := decodeMessage(want, append(bytes.Clone(vector), 0)[:n])
+			testkit.MustHold(t, n == len(vector) || isMalformed(err), "the first", n, "of", len(vector), "bytes of", name, err)
 		}
 	}
 }

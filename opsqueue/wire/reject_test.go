@@ -184,12 +184,9 @@ func TestRejected(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := DecodeClientToServer(encoded(t, c.message))
-			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Fatalf("%+v, %v; want an error with %q", got, err, c.says)
-			}
-			if want := isMalformed; c.says == "malformed" && !want(err) || c.says != "malformed" && !isShape(err) {
-				t.Errorf("%v has the wrong kind", err)
-			}
+			testkit.MustHold(t, err != nil && strings.Contains(err.Error(), c.says), got, err, "want an error with", c.says)
+			want := isMalformed
+			testkit.Holds(t, (c.says != "malformed" || want(err)) && (c.says == "malformed" || isShape(err)), err, "has the wrong kind")
 		})
 	}
 }
@@ -218,14 +215,12 @@ func TestRejectedByClients(t *testing.T) {
 		"an interval of 1 ns":               initial(object{{"secs", 0}, {"nanos", 1}}),
 		"nanos that are more than a second": initial(object{{"secs", 0}, {"nanos", 4294967295}}),
 	} {
-		if _, err := DecodeServerToClient(encoded(t, message)); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := DecodeServerToClient(encoded(t, message))
+		testkit.Check(t, err, name)
 	}
 	for _, key := range []string{"id", "chunks_total", "chunks_done", "chunk_size", "otel_trace_carrier"} {
-		if _, err := DecodeServerToClient(encoded(t, result(object{{"Ok", []any{[]any{chunk, without(submission, key)}}}}))); !isShape(err) || !strings.Contains(err.Error(), key) {
-			t.Errorf("a submission without %s: %v", key, err)
-		}
+		_, err := DecodeServerToClient(encoded(t, result(object{{"Ok", []any{[]any{chunk, without(submission, key)}}}})))
+		testkit.Holds(t, isShape(err) && strings.Contains(err.Error(), key), "a submission without", key, err)
 	}
 	for name, message := range map[string]any{
 		"a text":                             "Init",
@@ -243,9 +238,8 @@ func TestRejectedByClients(t *testing.T) {
 		"an interval of more than 292 years": initial(object{{"secs", 9223372036}, {"nanos", 854775808}}),
 		"nanos of more than 32 bits":         initial(object{{"secs", 0}, {"nanos", 4294967296}}),
 	} {
-		if got, err := DecodeServerToClient(encoded(t, message)); !isShape(err) {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
+		got, err := DecodeServerToClient(encoded(t, message))
+		testkit.Holds(t, isShape(err), name, got, err)
 	}
 }
 
@@ -257,10 +251,7 @@ func TestMessageSize(t *testing.T) {
 	}
 	message := fail(MaxMessageBytes)
 	testkit.MustEqual(t, len(message), MaxMessageBytes, "the message")
-	if _, err := DecodeClientToServer(message); err != nil {
-		t.Error(err)
-	}
-	if _, err := DecodeClientToServer(fail(MaxMessageBytes + 1)); !isMalformed(err) {
-		t.Errorf("a byte more: %v", err)
-	}
+	testkit.Must(DecodeClientToServer(message))(t)
+	_, err := DecodeClientToServer(fail(MaxMessageBytes + 1))
+	testkit.Holds(t, isMalformed(err), "a byte more", err)
 }

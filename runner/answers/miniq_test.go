@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // The behaviour of miniq's HTTP runner, as observed:
@@ -24,9 +25,7 @@ import (
 func TestMiniqSample(t *testing.T) {
 	text := "# log\n200 ok\n\n#J: …\n404 nope\n503\nbad\n200"
 	want := []string{"200 ok", "404 nope", "503", "500 INVALID_RESPONSE", "500 INVALID_RESPONSE", "500 NO_RESPONSE"}
-	if got := short(all(t, 6, text)); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	testkit.EqualSlices(t, short(all(t, 6, text)), want)
 }
 
 // miniq classifies the answers of n jobs as described above. It shares no code with Reader.
@@ -96,13 +95,10 @@ func TestMiniqAnswers(t *testing.T) {
 			seen["created"] += len(a.Then)
 			got = append(got, code+" "+end)
 		}
-		if want := miniq(jobs, text.String()); !slices.Equal(got, want) {
-			t.Errorf("seed %d, answer %d to %d jobs:\n%s\n%q, want\n%q", seed, i, jobs, text.String(), got, want)
-		}
+		want := miniq(jobs, text.String())
+		testkit.EqualSlices(t, got, want, "seed", seed, "answer", i, "to", jobs, "jobs", text.String())
 	}
 	for _, what := range []string{"final", "again", NoResponse, InvalidResponse, "created"} {
-		if seen[what] < 50 {
-			t.Errorf("only %d times %s in 400 answers", seen[what], what)
-		}
+		testkit.Holds(t, seen[what] >= 50, "only", seen[what], "times", what, "in 400 answers")
 	}
 }

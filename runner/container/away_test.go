@@ -7,8 +7,10 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -54,25 +56,21 @@ func TestServerIsAway(t *testing.T) {
 		r.want(end, "ok", "")
 		got := r.report(end)
 		log := r.blobs[got.LogAddr]
-		if pushes != 4 || puts != 3 || got.Output == nil || len(log) < 128<<10 || !strings.HasPrefix(log, "the beginning\nxxx") || !strings.HasSuffix(log, "xxx\nthe end\n") {
-			t.Errorf("%d pushes, %d puts, %+v, a log of %d bytes", pushes, puts, got, len(log))
-		}
+		testkit.Holds(t, pushes == 4 && puts == 3 && got.Output != nil && len(log) >= 128<<10 && strings.HasPrefix(log, "the beginning\nxxx") &&
+			strings.HasSuffix(log, "xxx\nthe end\n"), pushes, "pushes", puts, "puts", got, "a log of", len(log), "bytes")
 
 		r.pushErr = func() error { return &daybook.Error{Status: http.StatusInsufficientStorage, Code: "disk_full"} }
 		end = r.run(t.Context(), guest("exit", "0"), `"Output":{"Name":"out","Patterns":["*"]}`, handler.Options{})
 		r.want(end, "error", "push the fileset out: 507 disk_full")
-		if r.report(end).Output != nil {
-			t.Errorf("%s", end.Output)
-		}
+		testkit.Holds(t, r.report(end).Output == nil, string(end.Output))
 
 		ctx, cancel := context.WithCancelCause(t.Context())
 		r.pushErr = func() error { cancel(worker.ErrLeaseLost); return errNoServer }
 		end = r.run(ctx, guest("exit", "0"), `"Output":{"Name":"out","Patterns":["*"]}`, handler.Options{})
 		r.want(end, "error", "the run was ended: "+worker.ErrLeaseLost.Error())
 		stats := r.engine.Stats()
-		if want := map[string]int64{becauseServerAway: 1, pullFileset: 1, pushFileset: 1, becauseNotAwaited: 1}; !maps.Equal(stats.Failures, want) {
-			t.Errorf("the reasons are %v, want %v", stats.Failures, want)
-		}
+		want := map[string]int64{becauseServerAway: 1, pullFileset: 1, pushFileset: 1, becauseNotAwaited: 1}
+		testkit.Holds(t, maps.Equal(stats.Failures, want), "the reasons are", stats.Failures, "want", want)
 		if want := map[string]int64{"returned": 1, "error": 3, "ok": 1}; !maps.Equal(stats.Ended, want) || stats.Running != 0 || stats.LogBytes < 290_000 || stats.LogBytesKept < 128<<10 || stats.LogBytesKept > 129<<10 {
 			t.Errorf("the ends are %v, want %v; %+v", stats.Ended, want, stats)
 		}
@@ -114,9 +112,8 @@ func TestEngineEnds(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	t.Cleanup(func() { e.Close() })
-	if end := run("", ""); !end.Unget || len(asked) == 0 || !strings.Contains(<-asked, "/images/") {
-		t.Errorf("%+v", end)
-	}
+	end := run("", "")
+	testkit.Holds(t, end.Unget && len(asked) != 0 && strings.Contains(<-asked, "/images/"), end)
 }
 
 // TestEngineHangs: if the engine answers nothing but pings, the job keeps its attempt.
@@ -124,12 +121,10 @@ func TestEngineHangs(t *testing.T) {
 	e, run := fakeEngine(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	t.Cleanup(func() { e.Close() })
 	e.patience = 50 * time.Millisecond
-	if end := run("", ""); !end.Unget {
-		t.Errorf("%+v", end)
-	}
-	if got := e.Stats().Failures; got[becauseEngineAway] != 1 {
-		t.Errorf("the reasons are %v", got)
-	}
+	end := run("", "")
+	testkit.Holds(t, end.Unget, end)
+	got := e.Stats().Failures
+	testkit.Equal(t, got[becauseEngineAway], 1, "the reasons", got)
 }
 
 // TestDiskIsFull: if the disk is full before the container has started, the job keeps its attempt.
@@ -138,13 +133,11 @@ func TestDiskIsFull(t *testing.T) {
 	t.Cleanup(func() { e.Close() })
 	for _, err := range []error{errFull, syscall.ENOSPC, syscall.EDQUOT} {
 		e.Filesets.(*server).pullErr = fmt.Errorf("the test: %w", err)
-		if end := run("", `"Input":{"Name":"in"}`); !end.Unget {
-			t.Errorf("%v: %+v", err, end)
-		}
+		end := run("", `"Input":{"Name":"in"}`)
+		testkit.Holds(t, end.Unget, err, end)
 	}
-	if got := e.Stats().Failures; got[becauseDiskFull] != 3 {
-		t.Errorf("the reasons are %v", got)
-	}
+	got := e.Stats().Failures
+	testkit.Equal(t, got[becauseDiskFull], 3, "the reasons", got)
 }
 
 // TestRegistryIsAway: if the registry does not answer, the job keeps its attempt, whatever the engine's error says. If
@@ -185,12 +178,119 @@ func TestRegistryIsAway(t *testing.T) {
 		for _, status = range []int{http.StatusOK, http.StatusInternalServerError} {
 			text = c.text
 			end := run("", "")
-			if end.Unget != c.away || (end.Unable != "") != c.away || !c.away && end.Code != "error" {
-				t.Errorf("%d %s: %+v", status, c.text, end)
-			}
+			testkit.Holds(t, end.Unget == c.away && (end.Unable != "") == c.away && (c.away || end.Code == "error"), status, c.text, end)
 		}
 	}
-	if got := e.Stats().Failures; got[becauseRegistry] != 12 || got[pullImage] != 10 {
-		t.Errorf("%v", got)
+	got := e.Stats().Failures
+	testkit.Holds(t, got[becauseRegistry] == 12 && got[pullImage] == 10, got)
+}
+
+// removals is a fake engine. It has the image and creates containers, but removes none while stuck is set.
+type removals struct {
+	stuck   atomic.Bool
+	create  http.HandlerFunc // answers the creation
+	missing atomic.Bool      // no container exists
+	tries   atomic.Int64
+	removed atomic.Int64
+}
+
+func (f *removals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodDelete:
+		f.tries.Add(1)
+		switch {
+		case f.stuck.Load():
+			panic(http.ErrAbortHandler)
+		case f.missing.Load():
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"message":"none"}`)
+		default:
+			f.removed.Add(1)
+			f.missing.Store(true)
+			w.WriteHeader(http.StatusNoContent)
+		}
+	case strings.HasSuffix(r.URL.Path, "/containers/create"):
+		f.create(w, r)
+	case strings.Contains(r.URL.Path, "/images/"):
+		fmt.Fprint(w, `{"Id":"sha256:1","Config":{}}`)
+	default:
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprint(w, `{"message":"the test refuses it"}`)
 	}
+}
+
+func created(w http.ResponseWriter, _ *http.Request) {
+	w.WriteHeader(http.StatusCreated)
+	fmt.Fprint(w, `{"Id":"c","Warnings":[]}`)
+}
+
+// TestOrphans: when the engine is back, the runner removes a container that it could not remove before, without another
+// job. The workspace stays until then.
+func TestOrphans(t *testing.T) {
+	f := &removals{create: created}
+	f.stuck.Store(true)
+	e, run := fakeEngine(t, f.ServeHTTP)
+	end := run("", "")
+	testkit.Holds(t, end.Code == "error" && strings.Contains(end.Error, "read the output of the container"), end)
+	instance := e.workspaces.path(e.workspaces.instance)
+	tries := f.tries.Load()
+	testkit.Eventually(t, "the runner tries again", func() bool { return f.tries.Load() > tries })
+	testkit.Equal(t, entries(t, instance), 1, "workspaces are there while the container")
+	f.stuck.Store(false)
+	testkit.Eventually(t, "the workspace is removed", func() bool { return entries(t, instance) == 0 })
+	testkit.Equal(t, f.removed.Load(), 1, "containers were removed")
+	testkit.Check(t, e.Close())
+	testkit.Fails(os.Lstat(instance))(t)
+}
+
+// TestOrphansAtTheEnd: a runner that stops leaves the files of an orphan to the next runner.
+func TestOrphansAtTheEnd(t *testing.T) {
+	f := &removals{create: created}
+	f.stuck.Store(true)
+	e, run := fakeEngine(t, f.ServeHTTP)
+	run("", "")
+	testkit.Check(t, e.Close())
+	testkit.Equal(t, entries(t, e.workspaces.path(e.workspaces.instance)), 1, "workspaces are left")
+	next := testkit.Must(openWorkspaces(filepath.Dir(e.workspaces.path(e.workspaces.instance))))(t)
+	ended, err := next.ended()
+	testkit.Holds(t, err == nil && len(ended) == 1, len(ended), "runners have ended", err)
+	for _, lock := range ended {
+		lock.Close()
+	}
+	testkit.Check(t, next.close())
+}
+
+// TestLateCreate: a container that the engine creates after it failed to answer is removed.
+func TestLateCreate(t *testing.T) {
+	f := &removals{create: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }}
+	f.missing.Store(true)
+	e, run := fakeEngine(t, f.ServeHTTP)
+	end := run("", "")
+	testkit.Holds(t, end.Unget, end)
+	testkit.Equal(t, entries(t, e.workspaces.path(e.workspaces.instance)), 0, "workspaces are there, and the container")
+	tries := f.tries.Load()
+	testkit.Eventually(t, "the runner tries again", func() bool { return f.tries.Load() > tries+1 })
+	f.missing.Store(false) // now the engine has created it
+	testkit.Eventually(t, "the container is removed", func() bool { return f.removed.Load() == 1 })
+	testkit.Eventually(t, "there are no orphans", func() bool {
+		e.orphans.mu.Lock()
+		defer e.orphans.mu.Unlock()
+		return len(e.orphans.list) == 0 && !e.orphans.running
+	})
+	testkit.Check(t, e.Close())
+}
+
+// TestTooManyOrphans: if there are too many orphans, jobs go back to their queue before a container is created.
+func TestTooManyOrphans(t *testing.T) {
+	f := &removals{create: created}
+	f.stuck.Store(true)
+	e, run := fakeEngine(t, f.ServeHTTP)
+	t.Cleanup(func() { e.Close() })
+	for range maxOrphans - 1 {
+		e.orphaned(&orphan{name: "x"}, errAway)
+	}
+	end := run("", "")
+	testkit.Holds(t, !end.Unget, "below the bound", end)
+	end = run("", "")
+	testkit.Holds(t, end.Unget, "above the bound", end)
 }

@@ -39,9 +39,7 @@ func BenchmarkRun(b *testing.B) {
 					var end task.End
 					j := &daybook.Job{ID: "job-1", ClaimID: "claim-1", Payload: []byte(`{"Container":{"Config":{"Image":"` + guestImage + `","Cmd":` + args + `}}}`), Kind: daybook.JSON}
 					x.Run([]*task.Task{task.New(b.Context(), j, func(e task.End) { end = e })})
-					if end.Code != "ok" {
-						b.Error(end.Error)
-					}
+					testkit.Equal(b, end.Code, "ok", end.Error)
 				}
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)

@@ -179,9 +179,7 @@ func newRig(t *testing.T, e *realEngine, change func(*Settings)) *rig {
 	r := &rig{t, s, made, made.docker, e}
 	t.Cleanup(func() {
 		testkit.Check(t, made.Close())
-		if n := entries(t, set.Workspaces); n != 1 { // the file id
-			t.Errorf("%d entries are left in the directory of workspaces", n)
-		}
+		testkit.Equal(t, entries(t, set.Workspaces), 1, "entries are left in the directory of workspaces") // the file id
 		r.wantContainers(0)
 	})
 	return r
@@ -199,9 +197,7 @@ func (r *rig) wantContainers(want int) {
 	docker := testkit.Must(client.New(client.WithHost(r.real.host)))(r)
 	defer docker.Close()
 	list := testkit.Must(docker.ContainerList(context.Background(), client.ContainerListOptions{All: true}))(r)
-	if len(list.Items) != want {
-		r.Errorf("the engine has %d containers, want %d", len(list.Items), want)
-	}
+	testkit.Equal(r, len(list.Items), want, "the engine", "containers, want")
 }
 
 // guest returns the Config of a job that runs the guest program with these arguments.
@@ -231,18 +227,16 @@ func (r *rig) run(ctx context.Context, config, filesets string, options handler.
 func (r *rig) report(end task.End) report {
 	r.Helper()
 	var got report
-	if err := json.Unmarshal(end.Output, &got); err != nil || end.OutputKind != daybook.JSON {
-		r.Fatalf("the output %q: %v; the outcome is %s: %s", end.Output, err, end.Code, end.Error)
-	}
+	err := json.Unmarshal(end.Output, &got)
+	testkit.MustHold(r, err == nil && end.OutputKind == daybook.JSON, "the output", string(end.Output), err, "the outcome is", end.Code, end.Error)
 	return got
 }
 
 // want checks the code of an outcome, and the beginning of its error.
 func (r *rig) want(end task.End, code, text string) {
 	r.Helper()
-	if end.Code != code || end.Unget || !strings.Contains(end.Error, text) || text == "" && end.Error != "" {
-		r.Fatalf("the outcome is %q %q (unget %v), want %q %q", end.Code, end.Error, end.Unget, code, text)
-	}
+	testkit.MustHold(r, end.Code == code && !end.Unget && strings.Contains(end.Error, text) &&
+		(text != "" || end.Error == ""), "the outcome is", end.Code, end.Error, "(unget", end.Unget, ", want", code, text)
 }
 
 // TestRun: an etcdq job runs, from the input fileset to the output fileset.
@@ -252,33 +246,22 @@ func TestRun(t *testing.T) {
 		r.filesets["in"] = map[string]string{"a.dat": "one", "sub/b.dat": "two", "sub/c.txt": "three", "d.log": "four"}
 		end := r.run(t.Context(), guest("upper"), `"Input":{"Name":"in","Patterns":["**/*.dat","*/*.txt"]},"Output":{"Name":"out","Patterns":["out/*","out/*/*"]}`, handler.Options{})
 		r.want(end, "ok", "")
-		if want := map[string]string{"out/a.dat": "ONE", "out/sub/b.dat": "TWO"}; fmt.Sprint(r.filesets["out"]) != fmt.Sprint(want) {
-			t.Errorf("the output is %v, want %v", r.filesets["out"], want)
-		}
+		want := map[string]string{"out/a.dat": "ONE", "out/sub/b.dat": "TWO"}
+		testkit.Equal(t, fmt.Sprint(r.filesets["out"]), fmt.Sprint(want), "the output", r.filesets["out"], want)
 		got := r.report(end)
 		var steps []string
 		for _, s := range got.Steps {
 			steps = append(steps, s.Step)
-			if s.At < time.Now().Add(-time.Minute).UnixMilli() || s.DurationMs < 0 || s.Error != "" {
-				t.Errorf("%+v", s)
-			}
+			testkit.Holds(t, s.At >= time.Now().Add(-time.Minute).UnixMilli() && s.DurationMs >= 0 && s.Error == "", s)
 		}
-		if want := "pull_fileset create start run push_fileset"; strings.Join(steps, " ") != want {
-			t.Errorf("the steps are %v, want %s", steps, want)
-		}
-		if want := "Pulling fileset: in, RUNNING, Pushing fileset: out"; strings.Join(r.steps, ", ") != want {
-			t.Errorf("the steps are shown as %q, want %s", r.steps, want)
-		}
-		if *got.ExitCode != 0 || *end.ProcessExit != 0 || *got.Input != (version{"in", 3}) || *got.Output != (version{"out", 1}) || got.Image != guestImage || !strings.HasPrefix(got.ImageID, "sha256:") {
-			t.Errorf("%+v", got)
-		}
+		testkit.Equal(t, strings.Join(steps, " "), "pull_fileset create start run push_fileset", "the steps", steps)
+		testkit.Equal(t, strings.Join(r.steps, ", "), "Pulling fileset: in, RUNNING, Pushing fileset: out", "the steps are shown as", r.steps)
+		testkit.Holds(t, *got.ExitCode == 0 && *end.ProcessExit == 0 && *got.Input == (version{"in", 3}) &&
+			*got.Output == (version{"out", 1}) && got.Image == guestImage && strings.HasPrefix(got.ImageID, "sha256:"), got)
 		log := r.blobs[got.LogAddr]
-		if end.LogAddr != got.LogAddr {
-			t.Errorf("the log of the outcome is %q", end.LogAddr)
-		}
-		if log != "upper a.dat\nupper sub/b.dat\n" || got.LogBytes != int64(len(log)) || r.live.String() != log {
-			t.Errorf("the log is %q, and as it came %q", log, r.live.String())
-		}
+		testkit.Equal(t, end.LogAddr, got.LogAddr, "the log of the outcome")
+		testkit.Holds(t, log == "upper a.dat\nupper sub/b.dat\n" && got.LogBytes == int64(len(log)) &&
+			r.live.String() == log, "the log is", log, "and as it came", r.live.String())
 	})
 }
 
@@ -294,19 +277,14 @@ func TestExitCodes(t *testing.T) {
 				t.Errorf("%s: %+v", code, got)
 			}
 		}
-		if r.filesets["out"] != nil {
-			t.Errorf("a failed container has pushed %v", r.filesets["out"])
-		}
+		testkit.Holds(t, r.filesets["out"] == nil, "a failed container has pushed", r.filesets["out"])
 		end := r.run(t.Context(), guest("echo", "to stdout", "to stderr"), "", handler.Options{})
 		r.want(end, "ok", "")
-		if log := r.blobs[r.report(end).LogAddr]; !strings.Contains(log, "to stdout\n") || !strings.Contains(log, "to stderr\n") {
-			t.Errorf("the log is %q", log)
-		}
+		testkit.Contains(t, r.blobs[r.report(end).LogAddr], "to stdout\n", "to stderr\n")
 		end = r.run(t.Context(), `"Image":"daybook-guest:1","Entrypoint":["/none"]`, "", handler.Options{})
 		r.want(end, "error", "start the container: ")
-		if got := r.report(end); got.Steps[len(got.Steps)-1].Error == "" {
-			t.Errorf("%+v", got)
-		}
+		got := r.report(end)
+		testkit.Holds(t, got.Steps[len(got.Steps)-1].Error != "", got)
 	})
 }
 
@@ -323,14 +301,11 @@ func TestRights(t *testing.T) {
 			"write /guest: false", "write /new: false", "write /etc/new: false", "write /sys/new: false", "write /proc/sys/kernel/hostname: false",
 			"environment OWN=1", "environment DAYBOOK_JOB_ID=job-1", "environment DAYBOOK_CLIENT=ada", "environment DAYBOOK_TYPE=etcdq", "environment DAYBOOK_ATTEMPT=2",
 		} {
-			if !strings.Contains(log, line+"\n") {
-				t.Errorf("the container has not: %s", line)
-			}
+			testkit.Holds(t, strings.Contains(log, line+"\n"), "the container has not", line)
 		}
 		end = r.run(t.Context(), guest("look")+`,"WorkingDir":"/","StopSignal":"SIGWINCH","Tty":true`, "", handler.Options{})
-		if r.want(end, "ok", ""); !strings.Contains(r.blobs[r.report(end).LogAddr], "\ndirectory /\n") {
-			t.Error("the container does not start in the root of the image")
-		}
+		r.want(end, "ok", "")
+		testkit.Holds(t, strings.Contains(r.blobs[r.report(end).LogAddr], "\ndirectory /\n"), "the container does not start in the root of the image")
 		for line := range strings.Lines(log) {
 			if name, ok := strings.CutPrefix(line, "interface "); ok && strings.TrimSpace(name) != "lo" && !strings.HasPrefix(name, "tunl0") && !strings.HasPrefix(name, "sit0") && !strings.HasPrefix(name, "ip6tnl0") {
 				t.Errorf("the container has the %s", line)
@@ -345,8 +320,6 @@ func TestRights(t *testing.T) {
 		}
 		end = r.run(t.Context(), guest("look")+`,"User":"1234:2345"`, "", handler.Options{})
 		r.want(end, "ok", "")
-		if log := r.blobs[r.report(end).LogAddr]; !strings.Contains(log, "Uid: 1234 ") || !strings.Contains(log, "Gid: 2345 ") || !strings.Contains(log, "write /workspace/new: true") {
-			t.Errorf("the log is %s", log)
-		}
+		testkit.Contains(t, r.blobs[r.report(end).LogAddr], "Uid: 1234 ", "Gid: 2345 ", "write /workspace/new: true")
 	})
 }

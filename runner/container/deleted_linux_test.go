@@ -44,9 +44,8 @@ func TestNestedFiles(t *testing.T) {
 	var s unix.Stat_t
 	testkit.NoError(t, unix.Stat(dir, &s))
 	d := &deletedFiles{first, pids, uint64(s.Dev)} //nolint:unconvert // as in newDeletedFiles
-	if n, err := d.bytes(t.Context(), 1<<40); err != nil || n < 2<<20 || n >= 4<<20 {
-		t.Errorf("the files have %d bytes, want 2 MiB: %v", n, err)
-	}
+	n := testkit.Must(d.bytes(t.Context(), 1<<40))(t)
+	testkit.Holds(t, n >= 2<<20 && n < 4<<20, "the files have", n, "bytes, want 2 MiB")
 }
 
 func rest(lines *bufio.Scanner) (text string) {
@@ -70,9 +69,7 @@ func startNested(t *testing.T, dir string) (id int, output interface{ Read([]byt
 	testkit.NoError(t, os.MkdirAll(filepath.Join(dir, "below"), 0o700))
 	stdout := testkit.Must(c.StdoutPipe())(t)
 	if err := c.Start(); err != nil {
-		if dir := os.Getenv(nestedDir); dir != "" {
-			t.Fatal(err)
-		}
+		testkit.MustEqual(t, os.Getenv(nestedDir), "", err)
 		t.Skipf("this machine has no user namespaces: %v", err)
 	}
 	t.Cleanup(func() {

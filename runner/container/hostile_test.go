@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 
 	daybook "github.com/daybookq/daybook/client"
@@ -56,9 +57,7 @@ func TestLongLog(t *testing.T) {
 		if len(log) < 128<<10 || len(log) > 128<<10+100 || !strings.HasPrefix(log, "the beginning\nxxx") || !strings.HasSuffix(log, "xxx\nthe end\n") || !strings.Contains(log, "bytes are left out here]\n") {
 			t.Errorf("%d bytes: %.100q … %q", len(log), log, log[max(0, len(log)-100):])
 		}
-		if got.LogBytes < 29_000_000 {
-			t.Errorf("the log had %d bytes", got.LogBytes)
-		}
+		testkit.Holds(t, got.LogBytes >= 29_000_000, "the log had", got.LogBytes, "bytes")
 	})
 }
 
@@ -71,9 +70,8 @@ func TestTricks(t *testing.T) {
 		r.want(end, "error", "push the fileset out: p")
 		end = r.run(t.Context(), guest("tricks"), `"Output":{"Name":"out","Patterns":["good.dat"]}`, handler.Options{})
 		r.want(end, "ok", "")
-		if got := r.filesets["out"]; len(got) != 1 || got["good.dat"] != "good" {
-			t.Errorf("the output is %v", got)
-		}
+		got := r.filesets["out"]
+		testkit.Holds(t, len(got) == 1 && got["good.dat"] == "good", "the output is", got)
 	})
 }
 
@@ -100,8 +98,7 @@ func TestDeletedFiles(t *testing.T) {
 			}
 			r.want(r.run(t.Context(), guest(verb, "16777216"), "", handler.Options{}), "failed", "files that were deleted and are still open have ")
 		}
-		end := r.run(t.Context(), guest("deleted", "8388608"), "", handler.Options{TimeoutMs: 2000})
-		r.want(end, "error", "time-out")
+		r.want(r.run(t.Context(), guest("deleted", "8388608"), "", handler.Options{TimeoutMs: 2000}), "error", "time-out")
 	})
 }
 
@@ -112,9 +109,8 @@ func TestLargeInput(t *testing.T) {
 		r.filesets["three"] = map[string]string{"a": "1", "b": "2", "c": "3"}
 		end := r.run(t.Context(), guest("upper"), `"Input":{"Name":"three","Patterns":["*"]}`, handler.Options{})
 		r.want(end, "failed", "pull the fileset three: the input does not fit into the workspace: its 3 files take 12288 bytes on disk, and a workspace may have 8192")
-		if got := r.report(end); len(got.Steps) != 1 || got.Steps[0].Step != pullFileset || got.Steps[0].Error == "" {
-			t.Errorf("%+v", got)
-		}
+		got := r.report(end)
+		testkit.Holds(t, len(got.Steps) == 1 && got.Steps[0].Step == pullFileset && got.Steps[0].Error != "", got)
 		r.filesets["two"] = map[string]string{"a": "1", "b": strings.Repeat("x", 4096)}
 		r.want(r.run(t.Context(), guest("upper"), `"Input":{"Name":"two","Patterns":["*"]}`, handler.Options{}), "ok", "")
 		r.filesets["deep"] = map[string]string{strings.Repeat("d/", maxDepth+1) + "f": "1"}
@@ -136,9 +132,7 @@ func TestEnd(t *testing.T) {
 		// Docker may be slow to start a container on a busy machine, and the time-out counts from the start.
 		end := r.run(t.Context(), guest("stubborn"), "", handler.Options{TimeoutMs: 1500})
 		r.want(end, "error", "the container took longer than its time-out, 1500 ms")
-		if *end.ProcessExit != 137 {
-			t.Errorf("%d", *end.ProcessExit)
-		}
+		testkit.Equal(t, *end.ProcessExit, 137)
 		for _, c := range []struct{ config, signal string }{{guest("polite"), "terminated"}, {guest("polite") + `,"StopSignal":"SIGINT"`, "interrupt"}} {
 			r.server.mu.Lock()
 			r.live.Reset()
@@ -155,9 +149,7 @@ func TestEnd(t *testing.T) {
 			end = r.run(ctx, c.config, `"Output":{"Name":"out","Patterns":["**"]}`, handler.Options{})
 			cancel(nil)
 			r.want(end, "error", "the run was ended: "+worker.ErrLeaseLost.Error()+"\nstarted\ngot "+c.signal)
-			if end.Output != nil || r.filesets["out"] != nil {
-				t.Errorf("a run that nobody waits for has the output %s", end.Output)
-			}
+			testkit.Holds(t, end.Output == nil && r.filesets["out"] == nil, "a run that nobody waits for has the output", string(end.Output))
 		}
 	})
 }
@@ -216,9 +208,8 @@ func TestRefusals(t *testing.T) {
 	} {
 		var end task.End
 		x.Run([]*task.Task{task.New(t.Context(), &daybook.Job{Payload: []byte(c.payload)}, func(e task.End) { end = e })})
-		if end.Code != "failed" || !strings.Contains(end.Error, c.want) || len(end.Error) > 1000 {
-			t.Errorf("%.200s: %s %q, want %q", c.payload, end.Code, end.Error, c.want)
-		}
+		testkit.Holds(t, end.Code == "failed" && strings.Contains(end.Error, c.want) && len(end.Error) <= 1000, c.payload,
+			end.Code, end.Error, "want", c.want)
 	}
 	for _, payload := range []string{
 		`{"Container":{"Config":{` + image + `}}}`,
@@ -229,9 +220,8 @@ func TestRefusals(t *testing.T) {
 		`{"Container":{"Config":{"Image":"pinned:9@` + digest + `"}}}`,
 	} {
 		r := &run{engine: x.engine, executor: x, job: &daybook.Job{Payload: []byte(payload)}}
-		if end, ok := r.read(); !ok || r.dir != "." && r.dir != "a/b" && r.dir != "/" {
-			t.Errorf("%s: %s, directory %q", payload, end.Error, r.dir)
-		}
+		end, ok := r.read()
+		testkit.Holds(t, ok && (r.dir == "." || r.dir == "a/b" || r.dir == "/"), payload, end.Error, "directory", r.dir)
 	}
 }
 
@@ -241,13 +231,10 @@ func TestParseImages(t *testing.T) {
 		"busybox": "must begin with a registry", "*": "must begin with a registry", "library/busybox:1": "must begin with a registry", "*.io/a:1": "must not have a pattern in place of its registry",
 		"docker.io/library/busybox": "must end with a tag", "docker.io/": "must begin with a registry", "docker.io/[a-z]:1": "no other patterns", "docker.io/a:": "must end with a tag",
 	} {
-		if _, err := ParseImages([]string{pattern}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", pattern, err, want)
-		}
+		_, err := ParseImages([]string{pattern})
+		testkit.Holds(t, err != nil && strings.Contains(err.Error(), want), pattern, err, "want", want)
 	}
-	if _, err := ParseImages(make([]string, maxPatterns+1)); err == nil {
-		t.Error("there is no bound")
-	}
+	testkit.Fails(ParseImages(make([]string, maxPatterns+1)))(t)
 }
 
 // TestLeftOvers: a starting runner removes the containers and files of killed runners with the same directory. It leaves
@@ -276,13 +263,9 @@ func TestLeftOvers(t *testing.T) {
 		second := testkit.Must(New(t.Context(), newServer().settings(t, e, in)))(t)
 		for name, id := range made {
 			_, err := first.docker.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
-			if (err == nil) != (name != "killed") {
-				t.Errorf("the container of %s: %v", name, err)
-			}
+			testkit.Equal(t, err == nil, name != "killed", "the container of", name, err)
 		}
-		if n := second.Stats().LeftOvers; n != 1 {
-			t.Errorf("%d left-over containers were removed", n)
-		}
+		testkit.Equal(t, second.Stats().LeftOvers, 1, "left-over containers were removed")
 		if killed.workspaces.has(killed.workspaces.instance) || !first.workspaces.has(first.workspaces.instance) || entries(t, dir) != 3 {
 			t.Errorf("the directory of the killed runner is there: %v; there are %d", killed.workspaces.has(killed.workspaces.instance), entries(t, dir))
 		}
@@ -299,9 +282,8 @@ func TestImageIsMissing(t *testing.T) {
 		images := testkit.Must(ParseImages([]string{"127.0.0.1:1/daybook-none:*"}))(t)
 		r.engine.Pull, r.engine.Images = true, images
 		end := r.run(t.Context(), `"Image":"127.0.0.1:1/daybook-none:9"`, "", handler.Options{})
-		if !end.Unget || !strings.Contains(end.Unable, "pull the image 127.0.0.1:1/daybook-none:9: ") || r.steps[0] != "Pulling docker image: 127.0.0.1:1/daybook-none:9" {
-			t.Errorf("%+v, shown as %q", end, r.steps)
-		}
+		testkit.Holds(t, end.Unget && strings.Contains(end.Unable, "pull the image 127.0.0.1:1/daybook-none:9: ") &&
+			r.steps[0] == "Pulling docker image: 127.0.0.1:1/daybook-none:9", end, "shown as", r.steps)
 	})
 }
 
@@ -309,13 +291,10 @@ func TestImageIsMissing(t *testing.T) {
 // engine.
 func TestEngineIsAway(t *testing.T) {
 	host := "unix://" + filepath.Join(t.TempDir(), "sock")
-	if _, err := New(t.Context(), Settings{Engine: host}); err == nil || !strings.Contains(err.Error(), host) {
-		t.Errorf("%v", err)
-	}
+	testkit.Fails(New(t.Context(), Settings{Engine: host}))(t, host)
 	for _, named := range []string{"tcp://127.0.0.1:2375", "ssh://host", "unix://sock", "/run/docker.sock"} {
-		if _, err := FindEngine(named); err == nil || !strings.Contains(err.Error(), "must be a socket of this machine") {
-			t.Errorf("%s: %v", named, err)
-		}
+		_, err := FindEngine(named)
+		testkit.Holds(t, err != nil && strings.Contains(err.Error(), "must be a socket of this machine"), named, err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		docker := testkit.Must(client.New(client.WithHost(host)))(t)
@@ -326,9 +305,7 @@ func TestEngineIsAway(t *testing.T) {
 		began := time.Now()
 		var end task.End
 		x.Run([]*task.Task{task.New(t.Context(), &daybook.Job{Payload: []byte(`{"Container":{"Config":{"Image":"a"}}}`)}, func(e task.End) { end = e })})
-		if !end.Unget || time.Since(began) < awayTimeout {
-			t.Errorf("%+v after %v", end, time.Since(began))
-		}
+		testkit.Holds(t, end.Unget && time.Since(began) >= awayTimeout, end, "after", time.Since(began))
 	})
 }
 
@@ -336,13 +313,83 @@ func TestEngineIsAway(t *testing.T) {
 func TestUnsafeDirectory(t *testing.T) {
 	dir := t.TempDir()
 	testkit.NoError(t, os.Chmod(dir, 0o777))
-	if _, err := openWorkspaces(dir); err == nil || !strings.Contains(err.Error(), "is not safe") {
-		t.Errorf("%v", err)
-	}
+	testkit.Fails(openWorkspaces(dir))(t, "is not safe")
 	if os.Getuid() == 0 {
 		testkit.NoError(t, errors.Join(os.Chmod(dir, 0o700), os.Chown(dir, 65534, 65534)))
-		if _, err := openWorkspaces(dir); err == nil || !strings.Contains(err.Error(), "it belongs to the user 65534") {
-			t.Errorf("%v", err)
+		testkit.Fails(openWorkspaces(dir))(t, "it belongs to the user 65534")
+	}
+}
+
+// TestNamespaces: a container cannot create a user namespace, in which it would have capabilities, and cannot change
+// mounts.
+func TestNamespaces(t *testing.T) {
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		r := newRig(t, e, nil)
+		end := r.run(t.Context(), guest("namespaces"), "", handler.Options{})
+		r.want(end, "ok", "")
+		log := r.blobs[r.report(end).LogAddr]
+		for _, call := range []string{"clone", "clone3", "unshare", "setns", "mount", "fsopen", "move_mount"} {
+			testkit.Holds(t, strings.Contains(log, call+": operation not permitted\n") || strings.Contains(log, call+": function not implemented\n"),
+				"the container may call", call)
+		}
+		testkit.Lacks(t, strings.Join(r.engine.Missing(), "; "), "namespaces")
+		if t.Failed() {
+			t.Log(log)
+		}
+	})
+}
+
+// TestUnfiltered: the runner's profile alone refuses namespaces if the engine has no profile.
+func TestUnfiltered(t *testing.T) {
+	withEngines(t, func(t *testing.T, e *realEngine) {
+		r := newRig(t, e, nil)
+		r.engine.info.SecurityOptions, r.engine.podmanFilter = []string{"name=seccomp,profile=unconfined"}, "unconfined"
+		err := r.engine.filter()
+		testkit.MustHold(t, err == nil && r.engine.seccomp != "", err)
+		end := r.run(t.Context(), guest("namespaces"), "", handler.Options{})
+		r.want(end, "ok", "")
+		log := r.blobs[r.report(end).LogAddr]
+		testkit.Holds(t, strings.Count(log, ": operation not permitted\n") == 6 && strings.Contains(log, "clone3: function not implemented\n"), log)
+	})
+}
+
+// TestNoNamespaces: noNamespaces keeps the refusals of a profile, and removes the calls that create namespaces.
+func TestNoNamespaces(t *testing.T) {
+	end := `{"names":["unshare","setns","mount","umount","umount2","pivot_root","fsopen","fsconfig","fsmount","fspick","move_mount","open_tree","open_tree_attr","mount_setattr"],` +
+		`"action":"SCMP_ACT_ERRNO","errnoRet":1},{"names":["clone3"],"action":"SCMP_ACT_ERRNO","errnoRet":38}]`
+	masked := `"args":[{"index":0,"value":2114060288,"valueTwo":0,"op":"SCMP_CMP_MASKED_EQ"}]`
+	for _, c := range []struct{ profile, want string }{
+		{`{"defaultAction":"SCMP_ACT_ERRNO","defaultErrnoRet":38,"syscalls":[{"names":["read","clone","clone3","unshare","mount"],"action":"SCMP_ACT_ALLOW","includes":{"arches":["amd64"]}}]}`,
+			`{"defaultAction":"SCMP_ACT_ERRNO","syscalls":[{"names":["clone"],"action":"SCMP_ACT_ALLOW",` + masked + `,"includes":{"arches":["amd64"]}},` +
+				`{"names":["read"],"action":"SCMP_ACT_ALLOW","includes":{"arches":["amd64"]}},` + end + `,"defaultErrnoRet":38}`},
+		{`{"DefaultAction":"SCMP_ACT_ERRNO","Syscalls":[{"Name":"setns","Action":"SCMP_ACT_ALLOW"},{"Name":"write","Action":"SCMP_ACT_LOG"}]}`,
+			`{"defaultAction":"SCMP_ACT_ERRNO","syscalls":[{"names":["write"],"action":"SCMP_ACT_LOG"},` + end + `}`},
+		{`{"defaultAction":"SCMP_ACT_ERRNO","syscalls":[{"names":["clone"],"action":"SCMP_ACT_ALLOW",` + masked + `}]}`,
+			`{"defaultAction":"SCMP_ACT_ERRNO","syscalls":[{"names":["clone"],"action":"SCMP_ACT_ALLOW",` + masked + `},` + end + `}`},
+		{`{"defaultAction":"SCMP_ACT_ERRNO","syscalls":[{"names":["clone","bpf"],"action":"SCMP_ACT_KILL"}]}`,
+			`{"defaultAction":"SCMP_ACT_ERRNO","syscalls":[{"names":["bpf","clone"],"action":"SCMP_ACT_KILL"},` + end + `}`},
+	} {
+		got, err := noNamespaces([]byte(c.profile))
+		testkit.Holds(t, err == nil && string(got) == c.want, c.profile, "is", string(got), err, "want", c.want)
+	}
+	for _, profile := range []string{``, `[]`, `{"syscalls":{}}`,
+		`{"defaultAction":"SCMP_ACT_ERRNO","syscalls":[{"names":["clone"],"action":"SCMP_ACT_ALLOW","args":[{"index":0,"value":17,"op":"SCMP_CMP_EQ"}]}]}`,
+		`{"defaultAction":"SCMP_ACT_ERRNO","syscalls":[{"names":["clone"],"action":"SCMP_ACT_ALLOW","args":[{"index":0,"value":268435456,"valueTwo":268435456,"op":"SCMP_CMP_MASKED_EQ"}]}]}`,
+	} {
+		got, err := noNamespaces([]byte(profile))
+		testkit.Holds(t, err != nil, profile, "is", string(got))
+	}
+}
+
+// TestFilterIsMissing: Missing reports an engine whose profile cannot be read.
+func TestFilterIsMissing(t *testing.T) {
+	large := filepath.Join(t.TempDir(), "large")
+	testkit.NoError(t, os.WriteFile(large, make([]byte, maxProfileBytes+1), 0o600))
+	for path, want := range map[string]string{"": "does not name the file", "relative.json": `but "relative.json"`, large + "-none": "no such file", large: "has more than 1048576 bytes"} {
+		e := &Engine{podman: true, podmanFilter: path, info: system.Info{MemoryLimit: true, SwapLimit: true, PidsLimit: true, SecurityOptions: []string{"name=seccomp,profile=default"}}}
+		err := e.filter()
+		if missing := e.Missing(); err != nil || e.seccomp != "" || len(missing) != 1 || !strings.Contains(missing[0], "user namespaces") || !strings.Contains(missing[0], want) {
+			t.Errorf("%s: %v, %q", path, err, missing)
 		}
 	}
 }

@@ -37,9 +37,7 @@ func TestPageOfContainers(t *testing.T) {
 	binary := testkit.Must(daybooktest.Binary())(t)
 	page := testkit.Must(os.ReadFile("../../docs/reference/containers.md"))(t)
 	blocks := regexp.MustCompile("(?s)TestPageOfContainers -->\n\n```\\w+\n(.*?)```").FindAllStringSubmatch(string(page), -1)
-	if len(blocks) != 6 {
-		t.Fatalf("the page has %d blocks", len(blocks))
-	}
+	testkit.MustEqual(t, len(blocks), 6, "the page", "blocks")
 	bin := t.TempDir()
 	testkit.NoError(t, os.Symlink(binary, filepath.Join(bin, "daybook")))
 	// The last block removes the containers of a killed runner.
@@ -65,12 +63,9 @@ func TestPageOfContainers(t *testing.T) {
 	late.Stop()
 	syscall.Kill(-shell.Process.Pid, syscall.SIGTERM) // the runners that it started
 	shell.Wait()
-	if err != nil || !state.Success() {
-		t.Fatalf("%v %v\n%s", state, err, out.String())
-	}
-	if sums, err := os.ReadFile(filepath.Join(shell.Dir, "result", "sums.txt")); err != nil || !strings.Contains(string(sums), "data/a.dat") {
-		t.Errorf("the job has left %q: %v\n%s", sums, err, out.String())
-	}
+	testkit.MustHold(t, err == nil && state.Success(), state, err, out.String())
+	sums := testkit.Must(os.ReadFile(filepath.Join(shell.Dir, "result", "sums.txt")))(t)
+	testkit.Holds(t, strings.Contains(string(sums), "data/a.dat"), "the job has left", string(sums), out.String())
 }
 
 // loadBusybox imports an image with nothing but the machine's busybox, which must be statically linked.
@@ -107,7 +102,6 @@ func loadBusybox(t *testing.T, host, image string) {
 	loading, err := docker.ImageImport(t.Context(), client.ImageImportSource{Source: &b, SourceName: "-"}, image, client.ImageImportOptions{Changes: []string{`CMD ["sh"]`, "ENV PATH=/bin"}})
 	testkit.NoError(t, err)
 	defer loading.Close()
-	if answer, err := io.ReadAll(loading); err != nil || bytes.Contains(answer, []byte("errorDetail")) {
-		t.Fatalf("import the image: %v: %s", err, answer)
-	}
+	answer := testkit.Must(io.ReadAll(loading))(t)
+	testkit.MustHold(t, !bytes.Contains(answer, []byte("errorDetail")), "import the image", string(answer))
 }

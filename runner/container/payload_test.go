@@ -33,32 +33,23 @@ func FuzzDecode(f *testing.F) {
 		r := &run{engine: e, executor: &Executor{images: images}, job: &client.Job{ID: "j", Payload: []byte(payload)}}
 		end, ok := r.read()
 		if !ok {
-			if end.Code != "failed" || end.Error == "" || len(end.Error) > 2000 {
-				t.Fatalf("%+v", end)
-			}
+			testkit.MustHold(t, end.Code == "failed" && end.Error != "" && len(end.Error) <= 2000, end)
 			return
 		}
 		full := r.report.Image
 		named, err := reference.ParseNamed(full)
-		if err != nil || named.String() != full || !strings.HasPrefix(full, "docker.io/library/a") && !strings.HasPrefix(full, "r.example:5/x/") {
-			t.Fatalf("the image is %q: %v", full, err)
-		}
+		testkit.MustHold(t, err == nil && named.String() == full &&
+			(strings.HasPrefix(full, "docker.io/library/a") || strings.HasPrefix(full, "r.example:5/x/")), "the image is", full, err)
 		dir := inContainer(r.dir)
-		if path.Clean(dir) != dir || !path.IsAbs(dir) || strings.HasPrefix(dir+"/", "/proc/") || strings.HasPrefix(dir+"/", "/sys/") || strings.HasPrefix(dir+"/", "/dev/") {
-			t.Fatalf("the directory is %q", dir)
-		}
-		if r.user != 0 || r.group != 0 {
-			t.Fatalf("the user is %d:%d", r.user, r.group)
-		}
+		testkit.MustHold(t, path.Clean(dir) == dir && path.IsAbs(dir) && !strings.HasPrefix(dir+"/", "/proc/") &&
+			!strings.HasPrefix(dir+"/", "/sys/") && !strings.HasPrefix(dir+"/", "/dev/"), "the directory is", dir)
+		testkit.MustHold(t, r.user == 0 && r.group == 0, "the user is", r.user, r.group)
 		c := e.config(&r.document.Container.Config, r.job, dir, "0:0", "sha256:id")
 		for name := range c.Labels {
-			if !strings.HasPrefix(name, "daybook.") {
-				t.Fatalf("the label is %q", name)
-			}
+			testkit.MustHold(t, strings.HasPrefix(name, "daybook."), "the label is", name)
 		}
-		if c.Image != "sha256:id" || len(c.Cmd) > containerjob.MaxTexts || len(c.Env) > containerjob.MaxTexts+10 || len(c.Volumes) > 0 || c.Tty {
-			t.Fatalf("%+v", c)
-		}
+		testkit.MustHold(t, c.Image == "sha256:id" && len(c.Cmd) <= containerjob.MaxTexts &&
+			len(c.Env) <= containerjob.MaxTexts+10 && len(c.Volumes) == 0 && !c.Tty, c)
 	})
 }
 
@@ -67,9 +58,7 @@ func FuzzDecode(f *testing.F) {
 func TestExamplesOfDocuments(t *testing.T) {
 	page := testkit.Must(os.ReadFile("../../docs/reference/containers.md"))(t)
 	examples := regexp.MustCompile("(?s)TestExamplesOfDocuments -->\n\n```json\n(.*?)\n```").FindAllSubmatch(page, -1)
-	if len(examples) != 2 {
-		t.Fatalf("the page has %d examples", len(examples))
-	}
+	testkit.MustEqual(t, len(examples), 2, "the page", "examples")
 	if d, err := containerjob.Parse(examples[0][1]); err != nil {
 		t.Error(err)
 	} else if got := fmt.Sprintf("%+v", d); !strings.Contains(got, "busybox:1.36") {
@@ -81,7 +70,6 @@ func TestExamplesOfDocuments(t *testing.T) {
 	for _, s := range r.Steps {
 		names = append(names, s.Step)
 	}
-	if want := []string{pullFileset, create, start, running, pushFileset}; !slices.Equal(names, want) || r.ExitCode == nil || r.Input == nil || r.Output == nil || r.LogAddr == "" {
-		t.Errorf("the report is %+v", r)
-	}
+	want := []string{pullFileset, create, start, running, pushFileset}
+	testkit.Holds(t, slices.Equal(names, want) && r.ExitCode != nil && r.Input != nil && r.Output != nil && r.LogAddr != "", "the report is", r)
 }

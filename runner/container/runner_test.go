@@ -3,7 +3,6 @@ package container_test
 import (
 	"archive/tar"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -73,9 +72,7 @@ func TestFilesets(t *testing.T) {
 		`daybook_runner_fileset_files_total{direction="push",result="moved"} 3`, `daybook_runner_fileset_bytes_total{direction="pull"} 18`, "daybook_runner_containers_removed_total 0",
 		`daybook_runner_log_bytes_total{kind="container"} 28`, `daybook_runner_log_kept_bytes_total{kind="container"} 28`,
 	} {
-		if !strings.Contains(page.Body.String(), line+"\n") {
-			t.Errorf("the metrics do not have %s", line)
-		}
+		testkit.Holds(t, strings.Contains(page.Body.String(), line+"\n"), "the metrics do not have", line)
 	}
 	if t.Failed() {
 		t.Log(page.Body.String())
@@ -95,24 +92,18 @@ func TestFilesets(t *testing.T) {
 			got = append(got, strings.TrimPrefix(path, dir+"/")+" "+string(text))
 			return err
 		})
-		if strings.Join(got, ", ") != want || err != nil {
-			t.Errorf("%s: %v %v", name, got, err)
-		}
+		testkit.Holds(t, strings.Join(got, ", ") == want && err == nil, name, got, err)
 	}
 	if j, err := c.Job(t.Context(), ids["tricks"]); err != nil || j.Status != "failed" || !strings.Contains(j.Error, "push the fileset tricks: ") {
 		t.Errorf("%s %s: %v", j.Status, j.Error, err)
 	}
-	if _, _, err := c.Filesets("ada").Manifest(t.Context(), "tricks", files.FilesetQuery{}); !errors.Is(err, client.ErrNotFound) {
-		t.Errorf("a fileset with links: %v", err)
-	}
+	testkit.Fails2(c.Filesets("ada").Manifest(t.Context(), "tricks", files.FilesetQuery{}))(t, client.ErrNotFound)
 	j := testkit.Must(c.Job(t.Context(), ids["upper"]))(t)
 	var steps []string
 	for _, s := range j.Steps {
 		steps = append(steps, s.Name)
 	}
-	if want := "Pulling fileset: in, RUNNING, Pushing fileset: upper"; strings.Join(steps, ", ") != want {
-		t.Errorf("the steps are %q, want %s", steps, want)
-	}
+	testkit.Equal(t, strings.Join(steps, ", "), "Pulling fileset: in, RUNNING, Pushing fileset: upper", "the steps", steps)
 }
 
 // TestServerBreaks: if the connection breaks while the input is fetched, the job keeps its only attempt. A push whose
@@ -151,15 +142,11 @@ func TestServerBreaks(t *testing.T) {
 		Handlers:   map[string]*runner.Handler{"etcdq": {Images: images, Document: handler.Document{Kind: handler.Container}}},
 	}))(t)
 	testkit.Check(t, r.Run(t.Context()))
-	if j, err = server.Client.Job(t.Context(), j.ID); err != nil || j.Status != "completed" || j.RunAttempts != 1 {
-		t.Errorf("%s after %d attempts: %s, %v", j.Status, j.RunAttempts, j.Error, err)
-	}
-	if m, _, err := server.Client.Filesets("").Manifest(t.Context(), "out", files.FilesetQuery{}); err != nil || len(m.Files) != 1 || m.Files[0].Path != "out/a.dat" {
-		t.Errorf("%+v, %v", m, err)
-	}
-	if releases.Load() < 2 || puts.Load() < 3 {
-		t.Errorf("%d releases, %d requests for the output", releases.Load(), puts.Load())
-	}
+	j, err = server.Client.Job(t.Context(), j.ID)
+	testkit.Holds(t, err == nil && j.Status == "completed" && j.RunAttempts == 1, j.Status, "after", j.RunAttempts, "attempts", j.Error, err)
+	m, _ := testkit.Must2(server.Client.Filesets("").Manifest(t.Context(), "out", files.FilesetQuery{}))(t)
+	testkit.Holds(t, len(m.Files) == 1 && m.Files[0].Path == "out/a.dat", m)
+	testkit.Holds(t, releases.Load() >= 2 && puts.Load() >= 3, releases.Load(), "releases", puts.Load(), "requests for the output")
 }
 
 // TestRunner: server, runner and engine work together. A stored handler cannot exceed the runner's limits, and the job's
@@ -184,8 +171,7 @@ func TestRunner(t *testing.T) {
 		testkit.NoError(t, err)
 		ids[typ] = j.ID
 	}
-	r := testkit.Must(runner.New(settings))(t)
-	testkit.Check(t, r.Run(t.Context()))
+	testkit.Check(t, testkit.Must(runner.New(settings))(t).Run(t.Context()))
 	j := testkit.Must(server.Client.Job(t.Context(), ids["own"]))(t)
 	var report struct {
 		ExitCode int `json:"exit_code"`
@@ -199,9 +185,7 @@ func TestRunner(t *testing.T) {
 		t.Errorf("the log %s is %q: %v", j.LogAddr, text, err)
 	}
 	log.Close()
-	if len(j.Steps) != 1 || j.Steps[0].Name != "RUNNING" {
-		t.Errorf("the steps are %+v", j.Steps)
-	}
+	testkit.Holds(t, len(j.Steps) == 1 && j.Steps[0].Name == "RUNNING", "the steps are", j.Steps)
 	j = testkit.Must(server.Client.Job(t.Context(), ids["stored"]))(t)
 	if want := "exit code 137; a container that needs more memory than it may have, 67108864 bytes, is killed"; j.Status != "failed" || !strings.Contains(j.Error, want) || *j.ProcessExit != 137 || len(j.Output) == 0 {
 		t.Errorf("%s %q %s", j.Status, j.Error, j.Output)

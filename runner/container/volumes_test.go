@@ -1,9 +1,12 @@
 package container
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
+	"github.com/daybookq/daybook/runner/disk"
 )
 
 // TestVolumesOf: volumes in the workspace become directories of it, other volumes are in memory, and invalid paths are
@@ -40,25 +44,18 @@ func TestVolumesOf(t *testing.T) {
 		{[]string{"/data", "/data/", "/x/../data"}, "[]", "[/data]"},
 	} {
 		v, err := volumesOf(of(c.paths...), nil)
-		if err != nil || fmt.Sprint(v.inside) != c.inside || fmt.Sprint(v.memory) != c.memory {
-			t.Errorf("%q: %+v, %v", c.paths, v, err)
-		}
+		testkit.Holds(t, err == nil && fmt.Sprint(v.inside) == c.inside && fmt.Sprint(v.memory) == c.memory, c.paths, v, err)
 	}
 	for _, path := range []string{"", "/", "/..", "data", "./x", "/proc", "/proc/x", "/sys/fs", "/dev/shm", "/x/../dev", "/a,b", "/a:b", "/a\x00b", "/workspace/" + strings.Repeat("d/", 200)} {
-		if v, err := volumesOf(of(path), nil); !errors.Is(err, errVolume) {
-			t.Errorf("%q: %+v, %v", path, v, err)
-		}
+		v, err := volumesOf(of(path), nil)
+		testkit.Holds(t, errors.Is(err, errVolume), path, v, err)
 	}
 	var many []string
 	for i := range maxVolumes {
 		many = append(many, fmt.Sprint("/d", i))
 	}
-	if v, err := volumesOf(of(many...), nil); err != nil || len(v.memory) != maxVolumes {
-		t.Error(err)
-	}
-	if _, err := volumesOf(of(append(many, "/more")...), nil); !errors.Is(err, errVolume) {
-		t.Errorf("one volume too many: %v", err)
-	}
+	testkit.Holds(t, len(testkit.Must(volumesOf(of(many...), nil))(t).memory) == maxVolumes)
+	testkit.Fails(volumesOf(of(append(many, "/more")...), nil))(t, errVolume)
 }
 
 // TestVolumes: an image's volume in the workspace is a directory of the workspace: it contains the input, its files can
@@ -70,22 +67,49 @@ func TestVolumes(t *testing.T) {
 		config := strings.Replace(guest("upper"), "guest:1", "guest:volumes", 1)
 		end := r.run(t.Context(), config, `"Input":{"Name":"in","Patterns":["**/*.dat"]},"Output":{"Name":"out","Patterns":["out/*/*","out/*/*/*"]}`, handler.Options{})
 		r.want(end, "ok", "")
-		if want := map[string]string{"out/kept/a.dat": "ONE", "out/in/deep/b.dat": "TWO"}; !maps.Equal(r.filesets["out"], want) {
-			t.Errorf("the output is %v, want %v", r.filesets["out"], want)
-		}
+		want := map[string]string{"out/kept/a.dat": "ONE", "out/in/deep/b.dat": "TWO"}
+		testkit.Holds(t, maps.Equal(r.filesets["out"], want), "the output is", r.filesets["out"], "want", want)
 		end = r.run(t.Context(), config+`,"WorkingDir":"kept"`, `"Input":{"Name":"in","Patterns":["**/*.dat"]},"Output":{"Name":"out","Patterns":["kept/*/*"]}`, handler.Options{})
 		r.want(end, "ok", "")
-		if got := slices.Sorted(maps.Keys(r.filesets["out"])); fmt.Sprint(got) != "[kept/out/a.dat]" {
-			t.Errorf("the output is %v", got)
-		}
+		got := slices.Sorted(maps.Keys(r.filesets["out"]))
+		testkit.Equal(t, fmt.Sprint(got), "[kept/out/a.dat]", "the output", got)
 		end = r.run(t.Context(), strings.Replace(guest("fill", "16777216"), "guest:1", "guest:volumes", 1)+`,"WorkingDir":"kept"`, "", handler.Options{})
 		r.want(end, "failed", "its files have more than 8388608 bytes")
 		r.filesets["file"] = map[string]string{"kept": "a file", "x.dat": "x"}
 		end = r.run(t.Context(), config, `"Input":{"Name":"file","Patterns":["kept","*.dat"]}`, handler.Options{})
 		r.want(end, "failed", "create the directory kept of the image's volume")
 		list, err := r.docker.VolumeList(t.Context(), client.VolumeListOptions{})
-		if err != nil || len(list.Items) != 0 {
-			t.Errorf("the engine has the volumes %v, %v", list.Items, err)
-		}
+		testkit.Holds(t, err == nil && len(list.Items) == 0, "the engine has the volumes", list.Items, err)
 	})
+}
+
+// TestTree: a directory with closed subdirectories, nested deeper than the maximum length of a path, can be measured up
+// to the bound, and removed.
+func TestTree(t *testing.T) {
+	top := filepath.Join(t.TempDir(), "top")
+	testkit.NoError(t, os.MkdirAll(filepath.Join(top, "sub"), 0o700))
+	root := testkit.Must(os.OpenRoot(top))(t)
+	defer root.Close()
+	for name, text := range map[string]string{"a": "1", "sub/b": strings.Repeat("x", 100_000)} {
+		testkit.NoError(t, root.WriteFile(name, []byte(text), 0o600))
+	}
+	testkit.NoError(t, errors.Join(root.Symlink("/etc", "sub/link"), root.Symlink(".", "self"), root.Mkdir("closed", 0o700), root.Mkdir("closed/in", 0), root.Chmod("closed", 0)))
+	got, err := measure(t.Context(), root, 1<<30, 0)
+	testkit.Holds(t, err == nil && got.entries == 7 && got.bytes >= 100_000 && got.bytes <= 200_000, got, err)
+	testkit.Fails(measure(t.Context(), root, 50_000, 0))(t, errTree)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	testkit.Fails(measure(ended, root, 1<<30, 0))(t, context.Canceled)
+
+	dir := testkit.Must(root.OpenRoot("."))(t)
+	for range 400 { // a path of 8000 bytes
+		name := strings.Repeat("d", 19)
+		testkit.NoError(t, dir.Mkdir(name, 0o700))
+		next := testkit.Must(dir.OpenRoot(name))(t)
+		dir.Close()
+		dir = next
+	}
+	dir.Close()
+	testkit.Fails(measure(t.Context(), root, 1<<30, 0))(t, errTree, "more than 100 levels")
+	testkit.Check(t, disk.RemoveTree(top))
 }

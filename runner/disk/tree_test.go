@@ -16,9 +16,8 @@ func gone(t *testing.T, path string) {
 	for range 2 {
 		testkit.Check(t, RemoveTree(path))
 	}
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is there: %v", path, err)
-	}
+	_, err := os.Lstat(path)
+	testkit.Holds(t, errors.Is(err, os.ErrNotExist), path, "is there", err)
 }
 
 // TestDeepTree: a tree that is nested deeper than the longest path is removed.

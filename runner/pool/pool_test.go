@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // member imitates a process.
@@ -37,9 +39,7 @@ func newRig(t *testing.T, most int) *rig {
 		Most: most, Usable: func(m *member) bool { return !m.dead.Load() }, Kill: func(m *member) { m.killed.Store(true) }, Look: func(m *member) { m.looked.Add(1) },
 		Close: func(m *member) {
 			time.Sleep(closing) // fake time: every caller is in a bubble
-			if m.closed.Swap(true) {
-				t.Error("a member was closed twice")
-			}
+			testkit.Holds(t, !m.closed.Swap(true), "a member was closed twice")
 		},
 	})
 	return r
@@ -60,9 +60,7 @@ func (r *rig) start(class int) (*member, error) {
 func (r *rig) get(class int) *member {
 	r.Helper()
 	m, err := r.Acquire(always, func(m *member) bool { return m.class == class }, func() (*member, error) { return r.start(class) })
-	if err != nil || m.class != class || m.dead.Load() || m.closed.Load() {
-		r.Fatalf("%+v, %v", m, err)
-	}
+	testkit.MustHold(r, err == nil && m.class == class && !m.dead.Load() && !m.closed.Load(), m, err)
 	return m
 }
 
@@ -71,17 +69,12 @@ func (r *rig) end() {
 	r.Helper()
 	r.Close()
 	r.Close()
-	if s := r.State(); s.Places != 0 || s.Waiting != 0 || len(s.Idle) != 0 || len(s.Busy) != 0 {
-		r.Errorf("after Close: %+v", s)
-	}
+	s := r.State()
+	testkit.Holds(r, s.Places == 0 && s.Waiting == 0 && len(s.Idle) == 0 && len(s.Busy) == 0, "after Close", s)
 	for i, m := range r.started {
-		if !m.closed.Load() {
-			r.Errorf("member %d was not closed", i)
-		}
+		testkit.Holds(r, m.closed.Load(), "member", i, "was not closed")
 	}
-	if _, err := r.Acquire(always, func(*member) bool { return true }, func() (*member, error) { return r.start(1) }); !errors.Is(err, ErrClosed) {
-		r.Errorf("a closed pool: %v", err)
-	}
+	testkit.Fails(r.Acquire(always, func(*member) bool { return true }, func() (*member, error) { return r.start(1) }))(r, ErrClosed)
 }
 
 func (r *rig) want(idle []*member, busy, places, waiting int) {
@@ -102,14 +95,10 @@ func TestUsedAgain(t *testing.T) {
 		r.Release(b, time.Hour)
 		r.Release(other, time.Hour)
 		r.want([]*member{a, b, other}, 0, 3, 0)
-		if m := r.get(1); m != b {
-			t.Error("another member than the last one")
-		}
+		testkit.Equal(t, r.get(1), b, "another member than the last one")
 		a.dead.Store(true)
 		c := r.get(1)
-		if c == a {
-			t.Error("a dead member is used again")
-		}
+		testkit.Holds(t, c != a, "a dead member is used again")
 		r.want([]*member{other}, 2, 4, 0)
 		b.dead.Store(true)
 		r.Release(b, time.Hour)
@@ -137,9 +126,8 @@ func TestIdle(t *testing.T) {
 		r.want([]*member{short, long}, 0, 2, 0)
 		time.Sleep(time.Second + lookInterval + closing)
 		r.want([]*member{long}, 0, 1, 0)
-		if n := long.looked.Load(); n < 40 {
-			t.Errorf("it was looked at %d times", n)
-		}
+		n := long.looked.Load()
+		testkit.Holds(t, n >= 40, "it was looked at", n, "times")
 	})
 }
 
@@ -153,9 +141,7 @@ func TestPlaces(t *testing.T) {
 		r.Release(newer, time.Hour)
 		began := time.Now()
 		third := r.get(3)
-		if took := time.Since(began); took != closing {
-			t.Errorf("the place was free after %v, want %v", took, closing)
-		}
+		testkit.Equal(t, time.Since(began), closing, "the place was free after")
 		r.want([]*member{newer}, 1, 2, 0)
 		newer = r.get(2)
 		var all sync.WaitGroup
@@ -166,16 +152,12 @@ func TestPlaces(t *testing.T) {
 		freed := false
 		all.Go(func() {
 			wanted := func() (context.Context, func()) { return ctx, func() { freed = true } }
-			if _, err := r.Acquire(wanted, func(*member) bool { return false }, func() (*member, error) { return r.start(4) }); !errors.Is(err, ErrUnwanted) {
-				t.Errorf("nobody waits: %v", err)
-			}
+			testkit.Fails(r.Acquire(wanted, func(*member) bool { return false }, func() (*member, error) { return r.start(4) }))(t, ErrUnwanted)
 		})
 		r.want(nil, 2, 2, 4)
 		cancel()
 		r.want(nil, 2, 2, 3)
-		if !freed {
-			t.Error("the context was not freed")
-		}
+		testkit.Holds(t, freed, "the context was not freed")
 		r.Release(newer, time.Hour) // all three use it, one after another
 		all.Wait()
 		r.Release(third, 0)
@@ -197,9 +179,7 @@ func TestStartFails(t *testing.T) {
 					time.Sleep(time.Second)
 					return nil, failure
 				})
-				if !errors.Is(err, failure) {
-					t.Error(err)
-				}
+				testkit.Failed(t, err, failure)
 			})
 		}
 		all.Wait()
@@ -220,9 +200,7 @@ func TestClose(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				return r.start(3)
 			})
-			if err != nil || !m.killed.Load() {
-				t.Errorf("a member that starts: %+v, %v", m, err)
-			}
+			testkit.Holds(t, err == nil && m.killed.Load(), "a member that starts", m, err)
 			r.Release(m, time.Hour)
 		})
 		all.Go(func() {
@@ -246,13 +224,10 @@ func TestClose(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		r.end()
-		if took := time.Since(began); took < 5*time.Second {
-			t.Errorf("Close took %v, and a member took 5 s to start", took)
-		}
+		took := time.Since(began)
+		testkit.Holds(t, took >= 5*time.Second, "Close took", took, "and a member took 5 s to start")
 		all.Wait()
-		if idle.killed.Load() {
-			t.Error("an idle member was killed")
-		}
+		testkit.Holds(t, !idle.killed.Load(), "an idle member was killed")
 	})
 }
 
@@ -288,9 +263,8 @@ func TestRandom(t *testing.T) {
 					if err != nil {
 						continue
 					}
-					if _, used := users.LoadOrStore(m, true); used || m.closed.Load() {
-						t.Error("a member is used by two, or was closed")
-					}
+					_, used := users.LoadOrStore(m, true)
+					testkit.Holds(t, !used && !m.closed.Load(), "a member is used by two, or was closed")
 					time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
 					m.dead.Store(rng.IntN(10) == 0)
 					users.Delete(m)

@@ -88,22 +88,17 @@ esac; done`
 	}
 	t.Run("garbage", func(t *testing.T) {
 		ends := newBatch(t.Context(), "a", "garbage", "b").run(t, lines(t, upper, handler.Options{}))
-		if text(ends[0]) != "ok 200 A" || ends[1].Code != "error" || !strings.Contains(text(ends[1]), "INVALID_RESPONSE") || !ends[2].Unget {
-			t.Errorf("%v", ends)
-		}
+		testkit.Holds(t, text(ends[0]) == "ok 200 A" && ends[1].Code == "error" &&
+			strings.Contains(text(ends[1]), "INVALID_RESPONSE") && ends[2].Unget, ends)
 	})
 	t.Run("J lines off", func(t *testing.T) {
 		e := executor(t, Settings{Shell: upper, Frames: FramesLines}, handler.Options{})
 		ends := newBatch(t.Context(), "chain", "a").run(t, e)
-		if text(ends[0]) != "ok 200 chained" || text(ends[1]) != "ok 200 A" {
-			t.Errorf("%v", ends)
-		}
+		testkit.Holds(t, text(ends[0]) == "ok 200 chained" && text(ends[1]) == "ok 200 A", ends)
 	})
 	t.Run("an output that is too long", func(t *testing.T) {
 		ends := newBatch(t.Context(), "aaaa", "a").run(t, lines(t, upper, handler.Options{InlineBytes: 3, OutputBytes: 3}))
-		if ends[0].Code != "failed" || !strings.Contains(ends[0].Error, "output_bytes") || text(ends[1]) != "ok 200 A" {
-			t.Errorf("%v", ends)
-		}
+		testkit.Holds(t, ends[0].Code == "failed" && strings.Contains(ends[0].Error, "output_bytes") && text(ends[1]) == "ok 200 A", ends)
 	})
 }
 
@@ -136,9 +131,7 @@ func TestBlame(t *testing.T) {
 		},
 	} {
 		for i, end := range newBatch(t.Context(), c.payloads...).run(t, lines(t, c.shell, handler.Options{})) {
-			if text(end) != c.want[i] {
-				t.Errorf("%s, job %d: %s, not %s", name, i, text(end), c.want[i])
-			}
+			testkit.Equal(t, text(end), c.want[i], name, "job", i)
 		}
 	}
 }
@@ -155,15 +148,13 @@ esac; done`
 	e := lines(t, shell, handler.Options{OutputBytes: 5_000_000})
 	const tooLong = "failed error: the answer 200 has an output of more than 5000000 bytes, which is what options.output_bytes allows"
 	for i, end := range newBatch(t.Context(), "most", "long", "a", "endless", "b").run(t, e) {
-		if want := []string{"ok 200 " + strings.Repeat("o", 5_000_000), tooLong, "ok 200 a", tooLong, "unget"}[i]; text(end) != want {
-			t.Errorf("job %d: %.200s, not %.200s", i, text(end), want)
-		}
+		want := []string{"ok 200 " + strings.Repeat("o", 5_000_000), tooLong, "ok 200 a", tooLong, "unget"}[i]
+		testkit.Equal(t, text(end), want, "job", i)
 	}
 	for i, end := range newBatch(t.Context(), "a", "comment", "b").run(t, e) {
 		got := strings.Replace(text(end), "exit 141", "exit 137", 1) // SIGPIPE if it arrives before SIGKILL: nobody reads the line any more
-		if want := []string{"ok 200 a", "error error: the program wrote a line that answers no job and does not end, and was ended exit 137", "unget"}[i]; got != want {
-			t.Errorf("job %d: %.200s, not %.200s", i, got, want)
-		}
+		want := []string{"ok 200 a", "error error: the program wrote a line that answers no job and does not end, and was ended exit 137", "unget"}[i]
+		testkit.Equal(t, got, want, "job", i)
 	}
 }
 
@@ -189,15 +180,11 @@ func TestAnswersCountAsTheyArrive(t *testing.T) {
 	b := newBatch(t.Context(), "a", "b")
 	go func() {
 		testkit.Eventually(t, "the first job has ended", b.tasks[0].Ended)
-		if b.tasks[1].Ended() {
-			t.Error("the second job has ended")
-		}
+		testkit.Holds(t, !b.tasks[1].Ended(), "the second job has ended")
 		testkit.Check(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o644))
 	}()
 	ends := b.run(t, e)
-	if text(ends[0]) != "ok 200 a" || text(ends[1]) != "ok 200 b" {
-		t.Errorf("%v", ends)
-	}
+	testkit.Holds(t, text(ends[0]) == "ok 200 a" && text(ends[1]) == "ok 200 b", ends)
 }
 
 // TestBatchTimeout: each answer restarts the time-out.
@@ -234,14 +221,10 @@ func TestNobodyWaitsForABatch(t *testing.T) {
 		cancels[0](cause) // its answer is ignored
 		testkit.Check(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o644))
 		testkit.Eventually(t, "the second job has ended", b.tasks[1].Ended)
-		if b.tasks[2].Ended() {
-			t.Error("the batch was ended for one of its jobs")
-		}
+		testkit.Holds(t, !b.tasks[2].Ended(), "the batch was ended for one of its jobs")
 		cancels[1](cause)
 		time.Sleep(20 * time.Millisecond) // real time: nothing must happen in another process
-		if len(marked(t, m)) == 0 {
-			t.Error("the process does not run any more, though the third job is awaited")
-		}
+		testkit.Holds(t, len(marked(t, m)) != 0, "the process does not run any more, though the third job is awaited")
 		cancels[2](cause)
 	}()
 	ends := b.run(t, e)
@@ -265,15 +248,11 @@ func TestBatchEnvironment(t *testing.T) {
 	e := lines(t, `while read -r line; do echo "200 $DAYBOOK_BATCH ${DAYBOOK_CLIENT-none} ${DAYBOOK_TYPE-none} ${DAYBOOK_JOB_ID-none}"; done`, handler.Options{})
 	b := newBatch(t.Context(), "a", "b")
 	for _, end := range b.run(t, e) {
-		if text(end) != "ok 200 2 ada upper none" {
-			t.Error(text(end))
-		}
+		testkit.Equal(t, text(end), "ok 200 2 ada upper none")
 	}
 	b = newBatch(t.Context(), "a", "b")
 	b.tasks[1].Job.Client = "bob"
 	for _, end := range b.run(t, e) {
-		if text(end) != "ok 200 2 none upper none" {
-			t.Error(text(end))
-		}
+		testkit.Equal(t, text(end), "ok 200 2 none upper none")
 	}
 }

@@ -58,9 +58,7 @@ func (b *batch) run(t testing.TB, e *Executor) []task.End {
 	t.Helper()
 	e.Run(b.tasks)
 	for i, task := range b.tasks {
-		if !task.Ended() {
-			t.Fatalf("task %d has not ended", i)
-		}
+		testkit.MustHold(t, task.Ended(), "task", i, "has not ended")
 	}
 	return b.ends
 }
@@ -94,21 +92,17 @@ func TestOutput(t *testing.T) {
 		strings.Repeat("ä", 100<<10):     client.Text, // in several writes
 	} {
 		end := one(t, "cat", payload)
-		if end.Code != "ok" || string(end.Output) != payload || end.OutputKind != kind || status(end) != 0 || end.Error != "" || end.Then != nil {
-			t.Errorf("%.20q: %+v", payload, end)
-		}
+		testkit.Holds(t, end.Code == "ok" && string(end.Output) == payload && end.OutputKind == kind &&
+			status(end) == 0 && end.Error == "" && end.Then == nil, payload, end)
 	}
 	end := newBatch(t.Context(), "abc").run(t, executor(t, Settings{Argv: []string{"tr", "a-z", "A-Z"}}, handler.Options{}))[0]
-	if string(end.Output) != "ABC" {
-		t.Errorf("%+v", end)
-	}
+	testkit.Equal(t, string(end.Output), "ABC", end)
 }
 
 func TestOutputLength(t *testing.T) {
 	e := executor(t, Settings{Shell: `cat; echo said >&2`}, handler.Options{InlineBytes: 1000, OutputBytes: 1000})
-	if end := newBatch(t.Context(), strings.Repeat("x", 1000)).run(t, e)[0]; end.Code != "ok" || len(end.Output) != 1000 {
-		t.Errorf("%+v", end)
-	}
+	end := newBatch(t.Context(), strings.Repeat("x", 1000)).run(t, e)[0]
+	testkit.Holds(t, end.Code == "ok" && len(end.Output) == 1000, end)
 	if end := newBatch(t.Context(), strings.Repeat("x", 1001)).run(t, e)[0]; end.Code != "failed" || end.Output != nil ||
 		!strings.Contains(end.Error, "more than options.output_bytes, 1000 bytes") || end.ProcessExit == nil {
 		t.Errorf("%+v", end)
@@ -157,12 +151,10 @@ func TestExitStatus(t *testing.T) {
 // TestErrorText: the error is the end of stderr, and begins with a whole line.
 func TestErrorText(t *testing.T) {
 	end := one(t, `i=0; while [ $i -lt 3000 ]; do echo "line $i"; i=$((i+1)); done >&2; exit 1`, "")
-	if len(end.Error) > errorBytes || len(end.Error) < errorBytes-10 || !strings.HasPrefix(end.Error, "line ") || !strings.HasSuffix(end.Error, "\nline 2999") {
-		t.Errorf("%d bytes: %.20q", len(end.Error), end.Error)
-	}
-	if end = one(t, `head -c 3000000 /dev/zero | tr '\0' '\377' >&2; exit 1`, ""); end.Code != "error" || !strings.HasPrefix(end.Error, "\uFFFD") {
-		t.Errorf("%.20q", end.Error)
-	}
+	testkit.Holds(t, len(end.Error) <= errorBytes && len(end.Error) >= errorBytes-10 &&
+		strings.HasPrefix(end.Error, "line ") && strings.HasSuffix(end.Error, "\nline 2999"), len(end.Error), "bytes", end.Error)
+	end = one(t, `head -c 3000000 /dev/zero | tr '\0' '\377' >&2; exit 1`, "")
+	testkit.Holds(t, end.Code == "error" && strings.HasPrefix(end.Error, "\uFFFD"), end.Error)
 }
 
 func TestEnvironment(t *testing.T) {
@@ -177,9 +169,8 @@ func TestEnvironment(t *testing.T) {
 	b.tasks[0].Job.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	want := "A=b c\nDAYBOOK_ATTEMPT=2\nDAYBOOK_CLIENT=ada\nDAYBOOK_JOB_ID=job-0\nDAYBOOK_TYPE=upper\nHOME=/nowhere\nLANG=de\nPATH=/usr/bin:/bin\nTMPDIR=/tmp\n" +
 		"TRACEPARENT=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\n" + dir + "\n"
-	if end := b.run(t, e)[0]; string(end.Output) != want {
-		t.Errorf("%s\n%s", end.Output, end.Error)
-	}
+	end := b.run(t, e)[0]
+	testkit.Equal(t, string(end.Output), want, end.Error)
 }
 
 func TestTimeout(t *testing.T) {
@@ -187,9 +178,8 @@ func TestTimeout(t *testing.T) {
 	m := mark()
 	e := executor(t, Settings{Shell: `echo said >&2; setsid sleep 1000 ` + m + ` & trap 'echo ended by itself >&2; exit 0' TERM; wait`}, handler.Options{TimeoutMs: 3000})
 	end := newBatch(t.Context(), "").run(t, e)[0]
-	if end.Code != "error" || end.Error != "the program took longer than options.timeout_ms, 3000 ms\nsaid\nended by itself" || status(end) != 0 {
-		t.Errorf("%+v", end)
-	}
+	testkit.Holds(t, end.Code == "error" &&
+		end.Error == "the program took longer than options.timeout_ms, 3000 ms\nsaid\nended by itself" && status(end) == 0, end)
 	left(t, m)
 
 	// A program that ignores SIGTERM is killed.
@@ -201,9 +191,8 @@ func TestTimeout(t *testing.T) {
 	}
 	left(t, m)
 
-	if end := one(t, "sleep 0.4; echo done", ""); end.Code != "ok" { // no time-out
-		t.Errorf("%+v", end)
-	}
+	end = one(t, "sleep 0.4; echo done", "")
+	testkit.Equal(t, end.Code, "ok", end) // no time-out
 }
 
 func TestNobodyWaits(t *testing.T) {
@@ -216,9 +205,7 @@ func TestNobodyWaits(t *testing.T) {
 		cancel(cause)
 	}()
 	for i, end := range b.run(t, executor(t, Settings{Shell: `exec sleep 1000 ` + m}, handler.Options{})) {
-		if end.Code != "error" || !strings.Contains(end.Error, "the lease was lost") || (end.ProcessExit == nil) != (i == 1) {
-			t.Errorf("%d: %+v", i, end)
-		}
+		testkit.Holds(t, end.Code == "error" && strings.Contains(end.Error, "the lease was lost") && (end.ProcessExit == nil) == (i == 1), i, end)
 	}
 	left(t, m)
 }
@@ -259,9 +246,8 @@ func TestChain(t *testing.T) {
 		if len(then) == 100 && then[99] == "mail:99" {
 			then = []string{"100 of them"}
 		}
-		if end.Code != c.code || string(end.Output) != c.output || strings.Join(then, "\n") != strings.Join(c.then, "\n") || !strings.Contains(end.Error, c.error) || c.error == "" && end.Error != "" {
-			t.Errorf("%s: %s %q %q %.50q", name, end.Code, end.Output, end.Error, then)
-		}
+		testkit.Holds(t, end.Code == c.code && string(end.Output) == c.output && strings.Join(then, "\n") == strings.Join(c.then, "\n") &&
+			strings.Contains(end.Error, c.error) && (c.error != "" || end.Error == ""), name, end.Code, string(end.Output), end.Error, then)
 	}
 	// Lines that a program copies from its payload create no jobs, unless the handler lists their types.
 	for types, want := range map[string]string{"": "hello\nJ: admin.reset|all\nJ: mail|x\n", "mail": "hello\nJ: admin.reset|all\n", "log": "hello\nJ: admin.reset|all\nJ: mail|x\n"} {
@@ -270,9 +256,7 @@ func TestChain(t *testing.T) {
 			set.ChainTypes = answers.ChainTypes{types}
 		}
 		end := newBatch(t.Context(), "hello\nJ: admin.reset|all\nJ: mail|x\n").run(t, executor(t, set, handler.Options{}))[0]
-		if end.Code != "ok" || string(end.Output) != want || len(end.Then) > 0 != (types == "mail") || len(end.Then) > 1 {
-			t.Errorf("%q: %+v", types, end)
-		}
+		testkit.Holds(t, end.Code == "ok" && string(end.Output) == want && len(end.Then) > 0 == (types == "mail") && len(end.Then) <= 1, types, end)
 	}
 }
 
@@ -286,9 +270,7 @@ func TestAProgramThatIsGone(t *testing.T) {
 		testkit.NoError(t, os.Rename(path, path+".away"))
 		ends := newBatch(t.Context(), "a", "b").run(t, e)
 		for _, end := range ends {
-			if !end.Unget || !strings.Contains(end.Unable, "no such file") {
-				t.Errorf("frames %q: %+v", frames, end)
-			}
+			testkit.Holds(t, end.Unget && strings.Contains(end.Unable, "no such file"), "frames", frames, end)
 		}
 		testkit.NoError(t, os.Rename(path+".away", path))
 	}
@@ -327,18 +309,16 @@ func TestSettings(t *testing.T) {
 		"options of scripts":       {Settings{Argv: []string{"true"}}, handler.Options{MaxRuns: 1}, "options.max_runs"},
 	} {
 		_, err := New(s, c.set, c.options)
-		if wrong, ok := errors.AsType[*handler.FieldError](err); !ok || wrong.Field != c.field || !strings.Contains(wrong.Text, c.field) {
-			t.Errorf("%s: %v, not an error of the field %s", name, err, c.field)
-		}
+		wrong, ok := errors.AsType[*handler.FieldError](err)
+		testkit.Holds(t, ok && wrong.Field == c.field && strings.Contains(wrong.Text, c.field), name, err, "not an error of the field", c.field)
 	}
 }
 
 // TestLimitsAndAccess: limits and access in the settings reach the sandbox.
 func TestLimitsAndAccess(t *testing.T) {
 	e := executor(t, Settings{Shell: "ulimit -n; ulimit -f", OpenFiles: 44, FileBytes: 1024}, handler.Options{})
-	if end := newBatch(t.Context(), "").run(t, e)[0]; string(end.Output) != "44\n2\n" {
-		t.Errorf("%+v", end)
-	}
+	end := newBatch(t.Context(), "").run(t, e)[0]
+	testkit.Equal(t, string(end.Output), "44\n2\n", end)
 	s := testkit.Must(shared())(t)
 	for _, text := range s.Missing() {
 		if strings.Contains(text, "landlock") {
@@ -353,9 +333,8 @@ func TestLimitsAndAccess(t *testing.T) {
 		if access != "" {
 			set.ReadOnly = []string{access}
 		}
-		if end := newBatch(t.Context(), "").run(t, executor(t, set, handler.Options{}))[0]; (end.Code == "ok") != ok {
-			t.Errorf("access to %q: %+v", access, end)
-		}
+		end := newBatch(t.Context(), "").run(t, executor(t, set, handler.Options{}))[0]
+		testkit.Equal(t, end.Code == "ok", ok, "access to", access, end)
 	}
 }
 
@@ -383,7 +362,67 @@ func marked(t testing.TB, mark string) (found []string) {
 // left fails the test if a process with the mark still runs.
 func left(t testing.TB, mark string) {
 	t.Helper()
-	if found := marked(t, mark); len(found) > 0 {
-		t.Errorf("processes are left:\n%s", strings.Join(found, "\n"))
+	found := marked(t, mark)
+	testkit.Holds(t, len(found) == 0, "processes are left", strings.Join(found, "\n"))
+}
+
+// TestInterpretersBelowHome: New refuses an interpreter that needs files which the sandbox does not read. The error
+// names the interpreter and the remedy. New accepts interpreters that run.
+func TestInterpretersBelowHome(t *testing.T) {
+	s := testkit.Must(shared())(t)
+	root := testkit.Must(os.MkdirTemp(outside(t, s), "pyenv"))(t)
+	t.Cleanup(func() { os.RemoveAll(root) })
+	program := func(path, text string) {
+		path = filepath.Join(root, path)
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 	}
+	program("shims/python3", `exec "`+root+`/libexec/python" "$@"`)
+	program("libexec/python", "printf ran")
+	program("bin/node", "printf ran")
+	program("venv/bin/python3.12", "printf ran")
+	testkit.NoError(t, os.WriteFile(filepath.Join(root, "venv/pyvenv.cfg"), nil, 0o644))
+	env := map[string]string{"PATH": filepath.Join(root, "shims") + ":" + filepath.Join(root, "bin") + ":" + sandbox.Path()}
+	reads := sandbox.Access{ReadOnly: []string{root}}
+	for _, c := range []struct {
+		set   Settings
+		wrong string // the wrong key
+	}{
+		{Settings{Argv: []string{"python3", "a.py"}}, "argv"},
+		{Settings{Argv: []string{"/usr/bin/env", "python3", "a.py"}}, "argv"},
+		{Settings{Shell: "cd / && python3 a.py"}, "shell"},
+		{Settings{Shell: "if true; then python3; fi"}, "shell"},
+		{Settings{Shell: "echo $(exec python3)"}, "shell"},
+		{Settings{Argv: []string{root + "/venv/bin/python3.12"}}, "argv"},
+		{Settings{Argv: []string{"node"}}, ""},
+		{Settings{Shell: "echo python3"}, ""},
+		{Settings{Argv: []string{"python3"}, Grants: sandbox.Grants{Access: reads}}, ""},
+		{Settings{Argv: []string{root + "/venv/bin/python3.12"}, Grants: sandbox.Grants{Access: reads}}, ""},
+	} {
+		c.set.Env = env
+		e, err := New(s, c.set, handler.Options{})
+		var of *handler.FieldError
+		if c.wrong == "" {
+			if err != nil {
+				t.Errorf("%q %q: %v", c.set.Argv, c.set.Shell, err)
+			} else if end := newBatch(t.Context(), "a").run(t, e)[0]; end.Code != "ok" {
+				t.Errorf("%q %q: %+v", c.set.Argv, c.set.Shell, end)
+			}
+		} else if !errors.As(err, &of) || of.Field != c.wrong || !strings.Contains(of.Text, root) || !strings.Contains(of.Text, "read_only = [") {
+			t.Errorf("%q %q: %v", c.set.Argv, c.set.Shell, err)
+		}
+	}
+}
+
+// outside returns a directory in which the sandbox reads nothing.
+func outside(t *testing.T, s *sandbox.Sandbox) string {
+	t.Helper()
+	home := testkit.Must(os.UserHomeDir())(t)
+	for _, dir := range []string{home, "."} {
+		if !s.Reads(&sandbox.Command{}, dir) {
+			return testkit.Must(filepath.Abs(dir))(t)
+		}
+	}
+	t.Skip("the sandbox of this machine reads both the home directory and that of the test")
+	return ""
 }

@@ -143,9 +143,7 @@ func run(t testing.TB, s *Sandbox, c Command) result {
 	}
 	p := testkit.Must(s.Start(c))(t)
 	exit, err := p.Wait()
-	if err != nil {
-		t.Fatalf("wait: %v", err)
-	}
+	testkit.NoError(t, err, "wait")
 	return result{exit, out.String(), errs.String()}
 }
 

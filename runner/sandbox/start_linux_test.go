@@ -26,20 +26,14 @@ func TestExit(t *testing.T) {
 			"kill -SEGV $$": {Code: -1, Signal: syscall.SIGSEGV},
 		} {
 			got := run(t, s, shell(script)).Exit
-			if got.Code != want.Code || got.Signal != want.Signal {
-				t.Errorf("%s: %v", script, got)
-			}
-			if got.MaxResidentBytes < 100<<10 {
-				t.Errorf("%s: at most %d bytes of memory", script, got.MaxResidentBytes)
-			}
+			testkit.Holds(t, got.Code == want.Code && got.Signal == want.Signal, script, got)
+			testkit.Holds(t, got.MaxResidentBytes >= 100<<10, script, "at most", got.MaxResidentBytes, "bytes of memory")
 		}
 	})
-	if e := (Exit{Code: -1, Signal: syscall.SIGTERM}); e.Status() != 143 || e.String() != "signal 15 (terminated)" || e.OK() {
-		t.Errorf("%d %s", e.Status(), e)
-	}
-	if e := (Exit{Code: 75}); e.Status() != 75 || e.String() != "exit status 75" || e.OK() || !(Exit{}).OK() {
-		t.Errorf("%d %s", e.Status(), e)
-	}
+	e := (Exit{Code: -1, Signal: syscall.SIGTERM})
+	testkit.Holds(t, e.Status() == 143 && e.String() == "signal 15 (terminated)" && !e.OK(), e.Status(), e)
+	e = (Exit{Code: 75})
+	testkit.Holds(t, e.Status() == 75 && e.String() == "exit status 75" && !e.OK() && (Exit{}).OK(), e.Status(), e)
 }
 
 // TestEnvironment: a program sees only the environment and the descriptors that it was given.
@@ -47,9 +41,8 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("DAYBOOK_TEST_SECRET", "of the runner")
 	stray := testkit.Must(os.Open("/dev/null"))(t) // a descriptor that a runner could inherit from its parent
 	defer stray.Close()
-	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, stray.Fd(), syscall.F_SETFD, 0); errno != 0 {
-		t.Fatal(errno)
-	}
+	_, _, errno := syscall.Syscall(syscall.SYS_FCNTL, stray.Fd(), syscall.F_SETFD, 0)
+	testkit.MustEqual(t, errno, 0)
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		dir, w := t.TempDir(), new(bytes.Buffer)
 		c := shell(`env | grep -v PWD= | sort; pwd; cat; echo; ls /proc/self/fd; echo to three >&3; echo "$1"; grep -E "^(NoNewPrivs|CapAmb|CapEff)" /proc/self/status`, "sh", "an argument\nwith a line break")
@@ -63,15 +56,9 @@ func TestEnvironment(t *testing.T) {
 		// ls itself opens descriptor 4.
 		want := "A=1\nPATH=/usr/local/bin:/usr/bin:/bin\n" + dir + "\ninput\n0\n1\n2\n3\n4\nan argument\nwith a line break\n"
 		out, status, _ := strings.Cut(result.out, "CapEff:")
-		if out != want {
-			t.Errorf("the program saw:\n%s\nnot:\n%s\n%s", out, want, result.err)
-		}
-		if w.String() != "to three\n" {
-			t.Errorf("descriptor 3: %q", w)
-		}
-		if !strings.Contains(status, "NoNewPrivs:\t1") || !strings.Contains(status, "CapAmb:\t0000000000000000") {
-			t.Errorf("status: %s", status)
-		}
+		testkit.Equal(t, out, want, "the program saw", result.err)
+		testkit.Equal(t, w.String(), "to three\n", "descriptor 3", w)
+		testkit.Contains(t, status, "NoNewPrivs:\t1", "CapAmb:\t0000000000000000")
 		var effective uint64
 		if _, err := fmt.Sscanf(strings.TrimSpace(status), "%x", &effective); err != nil || effective&^keepCapabilities != 0 || os.Getuid() != 0 && effective != 0 {
 			t.Errorf("capabilities %x: %v", effective, err)
@@ -87,18 +74,14 @@ func TestPIDNamespace(t *testing.T) {
 	}
 	r := run(t, s, shell(`echo "$PPID"; for f in /proc/[0-9]*; do echo "$f"; done`))
 	lines := strings.Fields(r.out)
-	if len(lines) < 3 || len(lines) > 4 || lines[0] != "1" || lines[1] != "/proc/1" {
-		t.Errorf("%q %s", lines, r.err)
-	}
+	testkit.Holds(t, len(lines) >= 3 && len(lines) <= 4 && lines[0] == "1" && lines[1] == "/proc/1", lines, r.err)
 }
 
 // TestTheHelperCannotBeDebugged: a program that could debug the helper could leave landlock.
 func TestTheHelperCannotBeDebugged(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		r := run(t, s, inRole(t, "attach"))
-		if r.Code != 1 || !strings.Contains(r.out, "not permitted") {
-			t.Errorf("%s", r)
-		}
+		testkit.Holds(t, r.Code == 1 && strings.Contains(r.out, "not permitted"), r)
 	})
 }
 
@@ -135,9 +118,7 @@ func TestStartErrors(t *testing.T) {
 				"a negative limit":       {Command{Argv: []string{"/bin/sh"}, Limits: Limits{OpenFiles: -1}}, "OpenFiles is negative"},
 			} {
 				p, err := s.Start(c.c)
-				if err == nil || !strings.Contains(err.Error(), c.text) {
-					t.Errorf("%s: %v, not %s", name, err, c.text)
-				}
+				testkit.Holds(t, err != nil && strings.Contains(err.Error(), c.text), name, err, "not", c.text)
 				if err == nil {
 					p.Kill()
 					p.Wait()
@@ -148,22 +129,17 @@ func TestStartErrors(t *testing.T) {
 					"must be absolute": {ReadOnly: []string{"etc"}},
 					"no such file":     {ReadWrite: []string{"/no/such/file"}},
 				} {
-					if _, err := s.Start(Command{Argv: []string{"/bin/sh"}, Access: a}); err == nil || !strings.Contains(err.Error(), name) {
-						t.Errorf("%+v: %v", a, err)
-					}
+					_, err := s.Start(Command{Argv: []string{"/bin/sh"}, Access: a})
+					testkit.Holds(t, err != nil && strings.Contains(err.Error(), name), a, err)
 				}
 			}
-			if after := descriptors(t); after != before {
-				t.Errorf("%d descriptors, %d before", after, before)
-			}
+			testkit.Equal(t, descriptors(t), before, "descriptors", "before")
 		})
 	}
 }
 
 func TestModes(t *testing.T) {
-	if _, err := New("yes"); err == nil || !strings.Contains(err.Error(), `auto, require or off, not "yes"`) {
-		t.Error(err)
-	}
+	testkit.Fails(New("yes"))(t, `auto, require or off, not "yes"`)
 	s, err := New(Auto)
 	testkit.NoError(t, err)
 	_, err = New(Require)
@@ -171,13 +147,10 @@ func TestModes(t *testing.T) {
 		t.Errorf("missing %q, but Require says %v", s.Missing(), err)
 	}
 	for _, m := range s.Missing() {
-		if !strings.HasSuffix(strings.SplitN(m, "\n", 2)[0], ".") && !strings.HasSuffix(strings.SplitN(m, "\n", 2)[0], ":") {
-			t.Errorf("no sentence: %q", m)
-		}
+		testkit.Holds(t,
+			strings.HasSuffix(strings.SplitN(m, "\n", 2)[0], ".") || strings.HasSuffix(strings.SplitN(m, "\n", 2)[0], ":"), "no sentence", m)
 	}
-	if _, err := newSandbox(); err == nil {
-		t.Error("a sandbox of no kind")
-	}
+	testkit.Fails(newSandbox())(t)
 }
 
 // TestLargeOutputs: both outputs and the input, used at the same time, are larger than all buffers.
@@ -193,9 +166,8 @@ func TestLargeOutputs(t *testing.T) {
 		// A shell starts background processes without its input.
 		c := shell("exec 3<&0; cat <&3 >&2 & head -c 33554432 /dev/zero; wait")
 		c.Stdin, c.Stdout, c.Stderr = in, &out, &errs
-		if r := run(t, s, c); !r.OK() || out != size || errs != size {
-			t.Errorf("%v: %d and %d bytes", r.Exit, out, errs)
-		}
+		r := run(t, s, c)
+		testkit.Holds(t, r.OK() && out == size && errs == size, r.Exit, out, "and", errs, "bytes")
 	})
 }
 
@@ -220,9 +192,8 @@ func TestAFullOutput(t *testing.T) {
 	c := shell("while :; do echo line; done")
 	c.Stdout = writerFunc(func([]byte) (int, error) { return 0, full })
 	p := testkit.Must(s.Start(c))(t)
-	if exit, err := p.Wait(); exit.Signal != syscall.SIGPIPE || !errors.Is(err, full) {
-		t.Errorf("%v, %v", exit, err)
-	}
+	exit, err := p.Wait()
+	testkit.Holds(t, exit.Signal == syscall.SIGPIPE && errors.Is(err, full), exit, err)
 }
 
 type writerFunc func([]byte) (int, error)
@@ -233,9 +204,8 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 func TestAnInputThatIsNotRead(t *testing.T) {
 	c := shell("exit 0")
 	c.Stdin = zeros{}
-	if r := run(t, ofKind(t, kinds[0]), c); !r.OK() {
-		t.Error(r.Exit)
-	}
+	r := run(t, ofKind(t, kinds[0]), c)
+	testkit.Holds(t, r.OK(), r.Exit)
 }
 
 func TestManyAtATime(t *testing.T) {
@@ -260,9 +230,7 @@ func TestManyAtATime(t *testing.T) {
 					if j == 3 && exit.Status() == 137 && err == nil {
 						continue
 					}
-					if err != nil || exit.Code != i+1 || out.String() != "line "+want+"\n" {
-						t.Errorf("%s: %v, %v, %q", want, exit, err, &out)
-					}
+					testkit.Holds(t, err == nil && exit.Code == i+1 && out.String() == "line "+want+"\n", want, exit, err, &out)
 				}
 			})
 		}

@@ -1,12 +1,16 @@
 package sandbox
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -57,9 +61,8 @@ func awaitTree(t *testing.T, m string) {
 // gone fails the test if a process of a tree still runs.
 func gone(t *testing.T, m string) {
 	t.Helper()
-	if left := marked(t, m); len(left) > 0 {
-		t.Errorf("%d processes are left:\n%s", len(left), strings.Join(left, "\n"))
-	}
+	left := marked(t, m)
+	testkit.Holds(t, len(left) == 0, len(left), "processes are left", strings.Join(left, "\n"))
 }
 
 // endMarked ends the rest of a tree after a failed test.
@@ -77,9 +80,7 @@ func TestKillEndsTheTree(t *testing.T) {
 		p, m := startTree(t, s, "wait")
 		p.Kill()
 		exit, err := p.Wait()
-		if exit.Signal.String() != "killed" || exit.Status() != 137 || err != nil {
-			t.Errorf("%v, %v", exit, err)
-		}
+		testkit.Holds(t, exit.Signal.String() == "killed" && exit.Status() == 137 && err == nil, exit, err)
 		gone(t, m)
 		p.Kill() // and again
 		p.Terminate()
@@ -91,9 +92,8 @@ func TestKillEndsAStoppedTree(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		p, m := startTree(t, s, "kill -STOP $$")
 		p.Kill()
-		if exit, err := p.Wait(); exit.Status() != 137 || err != nil {
-			t.Errorf("%v, %v", exit, err)
-		}
+		exit, err := p.Wait()
+		testkit.Holds(t, exit.Status() == 137 && err == nil, exit, err)
 		gone(t, m)
 	})
 }
@@ -111,9 +111,8 @@ func TestTheTreeEndsWithItsProgram(t *testing.T) {
 		defer p.Kill()
 		awaitTree(t, m)
 		testkit.Must(out.WriteString("go on\n"))(t)
-		if exit, err := p.Wait(); exit.Code != 3 || exit.Signal != 0 || err != nil {
-			t.Errorf("%v, %v", exit, err)
-		}
+		exit, err := p.Wait()
+		testkit.Holds(t, exit.Code == 3 && exit.Signal == 0 && err == nil, exit, err)
 		gone(t, m)
 	})
 }
@@ -123,9 +122,8 @@ func TestTerminate(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		p, m := startTree(t, s, `trap 'exit 4' TERM; wait`)
 		p.Terminate()
-		if exit, err := p.Wait(); exit.Code != 4 || err != nil {
-			t.Errorf("%v, %v", exit, err)
-		}
+		exit, err := p.Wait()
+		testkit.Holds(t, exit.Code == 4 && err == nil, exit, err)
 		gone(t, m)
 	})
 }
@@ -145,13 +143,9 @@ func TestALateHandshakeEndsTheTree(t *testing.T) {
 			p.Kill()
 			p.Wait()
 		}
-		if err == nil || !strings.Contains(err.Error(), "did not answer within") {
-			t.Errorf("Start returned %v", err)
-		}
+		testkit.Failed(t, err, "did not answer within")
 		gone(t, m)
-		if after := descriptors(t); after != before {
-			t.Errorf("%d descriptors, %d before", after, before)
-		}
+		testkit.Equal(t, descriptors(t), before, "descriptors", "before")
 	})
 }
 
@@ -206,16 +200,14 @@ func runnerRole(args []string) error {
 func TestAProgramKillsTheHelper(t *testing.T) {
 	t.Run(string(namespace), func(t *testing.T) {
 		s := ofKind(t, namespace)
-		if r := run(t, s, shell("kill -9 1; kill -STOP 1; echo alive; exit 6")); r.Code != 6 || r.out != "alive\n" {
-			t.Errorf("%s", r)
-		}
+		r := run(t, s, shell("kill -9 1; kill -STOP 1; echo alive; exit 6"))
+		testkit.Holds(t, r.Code == 6 && r.out == "alive\n", r)
 	})
 	t.Run(string(control), func(t *testing.T) {
 		s, m := ofKind(t, control), mark()
 		p := testkit.Must(s.Start(shell(treeOfSeven+"kill -9 $PPID; wait", m)))(t)
-		if exit, err := p.Wait(); exit.Status() != 137 || err != nil {
-			t.Errorf("%v, %v", exit, err)
-		}
+		exit, err := p.Wait()
+		testkit.Holds(t, exit.Status() == 137 && err == nil, exit, err)
 		gone(t, m)
 	})
 }
@@ -231,14 +223,111 @@ func TestNoSandbox(t *testing.T) {
 	p := testkit.Must(s.Start(shell(`sleep 1000 "$0" & sleep 1000 "$0" & wait`, m)))(t)
 	testkit.Eventually(t, "three processes run", func() bool { return len(marked(t, m)) == 3 })
 	p.Kill()
-	if exit, err := p.Wait(); exit.Status() != 137 || err != nil {
-		t.Errorf("%v, %v", exit, err)
-	}
+	exit, err := p.Wait()
+	testkit.Holds(t, exit.Status() == 137 && err == nil, exit, err)
 	testkit.Eventually(t, "no process is left", func() bool { return len(marked(t, m)) == 0 })
 
 	p = testkit.Must(s.Start(shell(`sleep 1000 "$0" & exit 5`, m)))(t)
-	if exit, err := p.Wait(); exit.Code != 5 || err != nil { // after copyWait, err would be exec.ErrWaitDelay
-		t.Errorf("%v, %v: Wait waits for the rest of the group", exit, err)
-	}
+	exit, err = p.Wait()
+	testkit.Holds(t, exit.Code == 5 && err == nil, exit, err, "Wait waits for the rest of the group") // after copyWait, err would be exec.ErrWaitDelay
 	testkit.Eventually(t, "no process is left", func() bool { return len(marked(t, m)) == 0 })
+}
+
+// descriptors returns the number of this process's open descriptors.
+func descriptors(t testing.TB) int {
+	t.Helper()
+	runtime.GC()
+	entries := testkit.Must(os.ReadDir("/proc/self/fd"))(t)
+	return len(entries)
+}
+
+// children returns the number of this process's children, including those that have ended and were not reaped.
+func children(t testing.TB) (n int) {
+	t.Helper()
+	files := testkit.Must(filepath.Glob("/proc/[0-9]*/stat"))(t)
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(line[strings.LastIndexByte(string(line), ')')+1:]))
+		if fields[1] == strconv.Itoa(os.Getpid()) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestNothingIsLeftOver starts many processes: 2,000 in the best kind, and fewer in the other kinds and in short tests.
+func TestNothingIsLeftOver(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		n := 2000
+		if testing.Short() || testkit.Race || s.tree.kind != namespace {
+			n = 500
+		}
+		once := func() {
+			p := testkit.Must(s.Start(Command{Argv: []string{"/bin/true"}}))(t)
+			exit, err := p.Wait()
+			testkit.MustHold(t, exit.OK() && err == nil, exit, err)
+		}
+		once()
+		fds, processes, goroutines := descriptors(t), children(t), runtime.NumGoroutine()
+		for range n {
+			once()
+		}
+		testkit.Equal(t, descriptors(t), fds, "descriptors", "before")
+		testkit.Equal(t, children(t), processes, "children", "before")
+		testkit.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
+		if s.tree.cgroups != nil {
+			left, err := filepath.Glob(filepath.Join(s.tree.cgroups.dir, "daybook-"+strconv.Itoa(os.Getpid())+"-*"))
+			testkit.Holds(t, err == nil && len(left) == 0, "cgroups are left", left, err)
+		}
+	})
+}
+
+// TestHelperIsKilledAtOnce: if the helper is killed before the program runs, Start notices immediately and does not
+// wait for its time-out.
+func TestHelperIsKilledAtOnce(t *testing.T) {
+	if files, err := filepath.Glob("/proc/self/task/*/children"); err != nil || len(files) == 0 {
+		t.Skip("the kernel does not list the children of a thread")
+	}
+	eachKind(t, func(t *testing.T, s *Sandbox) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var killer sync.WaitGroup
+		killer.Go(func() {
+			for ctx.Err() == nil {
+				killHelpers()
+			}
+		})
+		defer killer.Wait()
+		defer cancel()
+		refused := 0
+		for tries := 0; refused < 5; tries++ {
+			if tries == 500 {
+				t.Skipf("undecided: of %d helpers, %d were killed before their programs ran", tries, refused)
+			}
+			p, err := s.Start(shell("sleep 1000"))
+			if err == nil {
+				p.Kill()
+				p.Wait()
+				continue
+			}
+			refused++
+			testkit.MustHold(t, !strings.Contains(err.Error(), "did not answer within"), "Start did not notice that its helper was killed", err)
+		}
+	})
+}
+
+// killHelpers kills the helpers that are children of this process.
+func killHelpers() {
+	files, _ := filepath.Glob("/proc/self/task/*/children")
+	for _, file := range files {
+		children, _ := os.ReadFile(file) // the thread may have ended
+		for _, child := range strings.Fields(string(children)) {
+			arguments, _ := os.ReadFile(filepath.Join("/proc", child, "cmdline"))
+			if pid, err := strconv.Atoi(child); err == nil && strings.HasPrefix(string(arguments), "daybook-sandbox\x00") {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 	"github.com/daybookq/daybook/runner/task"
 )
@@ -57,9 +58,7 @@ func BenchmarkScript(b *testing.B) {
 				}
 				all.Wait()
 				b.StopTimer()
-				if wrong.Load() > 0 {
-					b.Errorf("%d of %d jobs did not end well", wrong.Load(), b.N)
-				}
+				testkit.Holds(b, wrong.Load() <= 0, wrong.Load(), "of", b.N, "jobs did not end well")
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 				b.ReportMetric(0, "ns/op")
 			})

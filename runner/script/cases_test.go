@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job/handler"
 )
 
@@ -269,9 +270,7 @@ func TestCases(t *testing.T) {
 						if own := c.but[lang]; n < len(own) && own[n] != "" {
 							want = own[n]
 						}
-						if !matches(got[n], want) {
-							t.Errorf("job %d: %.300q, not %.300q", n, got[n], want)
-						}
+						testkit.Holds(t, matches(got[n], want), "job", n, got[n], "not", want)
 					}
 				})
 			}

@@ -108,13 +108,10 @@ var withGlobals = []string{handler.Node, handler.Python, handler.PHP}
 
 func expect(t *testing.T, got []task.End, want ...string) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%d ends, not %d", len(got), len(want))
-	}
+	testkit.MustEqual(t, len(got), len(want), "ends, not")
 	for n := range want {
-		if s := show(got[n]); !matches(s, want[n]) {
-			t.Errorf("job %d: %.500q, not %.500q", n, s, want[n])
-		}
+		s := show(got[n])
+		testkit.Holds(t, matches(s, want[n]), "job", n, s, "not", want[n])
 	}
 }
 
@@ -220,12 +217,10 @@ func TestMaxRuns(t *testing.T) {
 func TestIdleContextsEnd(t *testing.T) {
 	eachActor(t, handler.Langs, func(t *testing.T, b *bed, d handler.Document) {
 		d.Options = &handler.Options{IdleMs: handler.MinIdleMs}
-		x := b.executor("1", d)
-		expect(t, run(x, texts("a")...), "ok text:a")
+		expect(t, run(b.executor("1", d), texts("a")...), "ok text:a")
 		testkit.Eventually(t, "the context ends", func() bool { return b.contexts.State().Places == 0 })
-		if left, err := filepath.Glob(filepath.Join(b.child.dir, "*")); err != nil || len(left) > 0 {
-			t.Errorf("left over: %v %v", left, err)
-		}
+		left, err := filepath.Glob(filepath.Join(b.child.dir, "*"))
+		testkit.Holds(t, err == nil && len(left) == 0, "left over", left, err)
 	})
 }
 
@@ -351,9 +346,8 @@ func TestGrandchildrenEnd(t *testing.T) {
 		expect(t, run(x, text("fork "+unique)), "ok text:forked")
 		testkit.Eventually(t, "the grandchild runs", func() bool { return len(processes(t, unique)) > 0 })
 		testkit.Check(t, b.Close())
-		if left := processes(t, unique); len(left) > 0 {
-			t.Errorf("left over: %v", left)
-		}
+		left := processes(t, unique)
+		testkit.Holds(t, len(left) == 0, "left over", left)
 	})
 }
 
@@ -392,9 +386,8 @@ func TestErrorsAtStart(t *testing.T) {
 					x := b.executor(name, c.d)
 					ends := run(x, texts("a", "b")...)
 					expect(t, ends, c.want, c.want)
-					if s := show(ends[0]); s == "error:" || s == "unable:" {
-						t.Error("the error has no text")
-					}
+					s := show(ends[0])
+					testkit.Holds(t, s != "error:" && s != "unable:", "the error has no text")
 					t.Logf("%.300s", show(ends[0]))
 				})
 			}
@@ -412,9 +405,8 @@ func TestFailuresAreNotHot(t *testing.T) {
 	for range 3000 {
 		expect(t, run(x, text("a")), "unable:…exit status 9")
 	}
-	if n, err := os.ReadFile(starts); err != nil || len(n) == 0 || len(n) > 20 {
-		t.Errorf("it was started %d times, %v", len(n), err)
-	}
+	n := testkit.Must(os.ReadFile(starts))(t)
+	testkit.Holds(t, len(n) != 0 && len(n) <= 20, "it was started", len(n), "times")
 }
 
 func TestFailuresEnd(t *testing.T) {
@@ -431,14 +423,11 @@ func TestAfterEachFails(t *testing.T) {
 	sources := map[string]string{handler.Node: `function after_each() { nosuch() }`, handler.Python: `def after_each(jobs): nosuch()`, handler.PHP: `function after_each() { nosuch(); }`, handler.Shell: `after_each() { nosuch; }`}
 	eachActor(t, handler.Langs, func(t *testing.T, b *bed, d handler.Document) {
 		d.AfterEach = sources[d.Lang]
-		x := b.executor("1", d)
-		expect(t, run(x, texts("a", "b")...), "ok text:a", "ok text:b")
-		if !slices.ContainsFunc(b.logged(), func(l Line) bool { return l.Stream == "runner" && strings.Contains(l.Text, "nosuch") }) {
-			t.Error("the error of after_each is not in the log")
-		}
-		if idle, _ := b.held(); idle != 0 {
-			t.Error("the context was kept")
-		}
+		expect(t, run(b.executor("1", d), texts("a", "b")...), "ok text:a", "ok text:b")
+		testkit.Holds(t, slices.ContainsFunc(b.logged(), func(l Line) bool { return l.Stream == "runner" && strings.Contains(l.Text, "nosuch") }),
+			"the error of after_each is not in the log")
+		idle, _ := b.held()
+		testkit.Equal(t, idle, 0, "the context was kept")
 	})
 }
 
@@ -472,8 +461,7 @@ func TestLogOfLoading(t *testing.T) {
 		{ID: "3", Type: "third", Document: handler.Document{Before: before, Source: noHandle, EID: "e"}},
 	} {
 		h.Document.Kind, h.Document.Lang = handler.Script, handler.Shell
-		x := testkit.Must(b.Executor(h))(t)
-		run(x, text("a"))
+		run(testkit.Must(b.Executor(h))(t), text("a"))
 		if h.Type != "second" {
 			want := Line{Lang: handler.Shell, Client: "acme", Type: h.Type, Stream: "stderr", Text: "loading"}
 			testkit.Eventually(t, h.Type+" is in the log", func() bool { return slices.Contains(b.logged(), want) })

@@ -40,12 +40,9 @@ func TestMaxContexts(t *testing.T) {
 	for n := range 20 {
 		all.Go(func() {
 			payload := fmt.Sprint(n)
-			if s := show(run(executors[n%5], text(payload))[0]); s != "ok text:"+payload {
-				t.Errorf("job %d: %s", n, s)
-			}
-			if _, places := b.held(); places > 2 {
-				t.Errorf("%d contexts", places)
-			}
+			testkit.Equal(t, show(run(executors[n%5], text(payload))[0]), "ok text:"+payload, "job", n)
+			_, places := b.held()
+			testkit.Holds(t, places <= 2, places, "contexts")
 		})
 	}
 	all.Wait()
@@ -58,9 +55,7 @@ func TestMaxContexts(t *testing.T) {
 	for _, h := range b.contexts.State().Idle {
 		groups = append(groups, h.key.group)
 	}
-	if !slices.Equal(groups, []string{"0", "2"}) {
-		t.Errorf("the contexts of %v are kept", groups)
-	}
+	testkit.EqualSlices(t, groups, []string{"0", "2"}, "the contexts of", "are kept")
 }
 
 // TestWaitingForAContext: jobs that nobody waits for any more do not wait for a context.
@@ -71,9 +66,7 @@ func TestWaitingForAContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() { expect(t, runWith(ctx, busy, text("loop")), "error:…enough") })
-	testkit.Eventually(t, "the only context is in use", func() bool {
-		return len(b.contexts.State().Busy) == 1
-	})
+	testkit.Eventually(t, "the only context is in use", func() bool { return len(b.contexts.State().Busy) == 1 })
 	impatient, leave := context.WithCancel(t.Context())
 	all.Go(func() { expect(t, runWith(impatient, other, texts("a", "b")...), "unget", "unget") })
 	patient := make(chan struct{})
@@ -107,15 +100,11 @@ func TestManyVersions(t *testing.T) {
 	d := echo
 	d.EID = "shared"
 	for n := range maxHandlers + 10 {
-		x := b.executor(fmt.Sprint(n), d)
-		expect(t, run(x, text("a")), "ok text:a")
+		expect(t, run(b.executor(fmt.Sprint(n), d), text("a")), "ok text:a")
 	}
-	if idle, places := b.held(); idle != 1 || places > 2 {
-		t.Errorf("%d idle contexts, %d in all", idle, places)
-	}
-	if loaded := len(b.contexts.State().Idle[0].loaded); loaded != 10 {
-		t.Errorf("the context has %d handlers: it was not replaced when it had %d", loaded, maxHandlers)
-	}
+	idle, places := b.held()
+	testkit.Holds(t, idle == 1 && places <= 2, idle, "idle contexts", places, "in all")
+	testkit.Equal(t, len(b.contexts.State().Idle[0].loaded), 10, "the context", "handlers: it was not replaced when it had", maxHandlers)
 }
 
 func TestNothingIsLeft(t *testing.T) {
@@ -153,9 +142,7 @@ def handle(p, job):
 	return " ".join(sorted(os.environ)) + " " + str(os.environ["HOME"] == os.getcwd() == os.environ["TMPDIR"])`})
 	got := show(run(x, text("a"))[0])
 	got = strings.ReplaceAll(got, " LC_CTYPE", "") // set by Python
-	if got != "ok text:HOME LANG PATH TMPDIR True" {
-		t.Error(got)
-	}
+	testkit.Equal(t, got, "ok text:HOME LANG PATH TMPDIR True")
 }
 
 // TestScriptsCannotReachOthers: the sandbox keeps a script from everything outside its context.
@@ -190,13 +177,9 @@ func outside(t *testing.T) string {
 }
 
 func TestRefusals(t *testing.T) {
-	if _, err := NewPool(Settings{}); err == nil {
-		t.Error("a pool without a sandbox")
-	}
+	testkit.Fails(NewPool(Settings{}))(t)
 	box := testkit.Must(sandbox.New(sandbox.Off))(t)
-	if _, err := NewPool(Settings{Sandbox: box, Interpreters: map[string]string{"perl": "perl"}}); err == nil || !strings.Contains(err.Error(), "perl") {
-		t.Errorf("a pool with an unknown language: %v", err)
-	}
+	testkit.Fails(NewPool(Settings{Sandbox: box, Interpreters: map[string]string{"perl": "perl"}}))(t, "perl")
 	b := newBed(t, func(s *Settings) {
 		s.Interpreters = map[string]string{handler.PHP: "/no/such/php", handler.Node: "true"}
 	})
@@ -209,9 +192,8 @@ func TestRefusals(t *testing.T) {
 		"no interpreter":         {handler.Document{Kind: handler.Script, Lang: handler.PHP, Source: "x"}, "no php on this machine"},
 		"no working interpreter": {handler.Document{Kind: handler.Script, Lang: handler.Node, Source: "x"}, "node does not run on this machine"},
 	} {
-		if _, err := b.Executor(Handler{ID: "1", Type: "t", Document: c.d}); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := b.Executor(Handler{ID: "1", Type: "t", Document: c.d})
+		testkit.Holds(t, err != nil && strings.Contains(err.Error(), c.want), name, err)
 	}
 	if missing := b.Missing(handler.Langs); !slices.ContainsFunc(missing, func(m string) bool { return strings.Contains(m, "php") }) || b.Check(handler.PHP) == nil || b.Check(handler.Shell) != nil {
 		t.Errorf("missing: %q", missing)
@@ -243,14 +225,11 @@ func TestExposed(t *testing.T) {
 			t.Setenv("HOME", c.home)
 			t.Setenv("XDG_CACHE_HOME", c.cache)
 			b := newBed(t, func(s *Settings) { s.Dir = "" })
-			x := b.executor("1", handler.Document{Lang: handler.Shell, Source: echo.Source})
-			expect(t, run(x, text("a")), "ok text:a")
-			if said := b.Exposed(); (said != "") != c.exposed || c.exposed && !strings.Contains(said, c.in) {
-				t.Errorf("exposed: %q", said)
-			}
-			if missing := b.Missing([]string{handler.Shell}); (len(missing) > 0) != c.exposed {
-				t.Errorf("missing: %q", missing)
-			}
+			expect(t, run(b.executor("1", handler.Document{Lang: handler.Shell, Source: echo.Source}), text("a")), "ok text:a")
+			said := b.Exposed()
+			testkit.Holds(t, (said != "") == c.exposed && (!c.exposed || strings.Contains(said, c.in)), "exposed", said)
+			missing := b.Missing([]string{handler.Shell})
+			testkit.Equal(t, len(missing) > 0, c.exposed, "missing", missing)
 		})
 	}
 }
@@ -268,9 +247,8 @@ func TestAnInterpreterIsInstalledLater(t *testing.T) {
 		check := func(want bool, wantLooks int) {
 			t.Helper()
 			i, err := shell()
-			if found := err == nil; found != want || looks != wantLooks || found && i.path != path {
-				t.Errorf("%+v, %v after %d looks", i, err, looks)
-			}
+			found := err == nil
+			testkit.Holds(t, found == want && looks == wantLooks && (!found || i.path == path), i, err, "after", looks, "looks")
 		}
 		check(false, 1)
 		testkit.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755))
@@ -314,9 +292,8 @@ func TestAbandonedDirectories(t *testing.T) {
 	}
 	next := newBed(t, in)
 	for path, there := range map[string]bool{abandoned: false, others: true, lives.dir.path: true, next.dir.path: true} {
-		if _, err := os.Stat(path); (err == nil) != there {
-			t.Errorf("%s: %v", path, err)
-		}
+		_, err := os.Stat(path)
+		testkit.Equal(t, err == nil, there, path, err)
 	}
 	var all sync.WaitGroup
 	for range 20 {
@@ -348,8 +325,95 @@ func TestLogIsBounded(t *testing.T) {
 		left[l.Stream] = left[l.Stream] || strings.HasSuffix(l.Text, "lines were left out)")
 	}
 	for _, stream := range []string{"stdout", "stderr"} {
-		if n := streams[stream]; n < linesPerSecond || n > 40_000 || !left[stream] {
-			t.Errorf("%s: %d lines in the log, left out: %v", stream, n, left[stream])
-		}
+		n := streams[stream]
+		testkit.Holds(t, n >= linesPerSecond && n <= 40_000 && left[stream], stream, n, "lines in the log, left out", left[stream])
 	}
+}
+
+// TestLeftBehind: if something that a job left behind ends the context during the next job, the next job loses nothing:
+// it runs again in a new context. A job `wait` waits for that end, but only in a context that has run another job.
+func TestLeftBehind(t *testing.T) {
+	const (
+		node   = `function handle(p) { if (p === 'wait') { return globalThis.left ? new Promise(() => setInterval(() => {}, 1000)) : 'w' } globalThis.left = true; `
+		python = "import os, signal, threading, time\nclass state: left = waits = False\ndef handle(p, job):\n\tif p == 'wait':\n\t\tstate.waits = True\n\t\topen(os.environ['HOME'] + '/waits', 'w').close()\n\t\twhile state.left: time.sleep(0.01)\n\t\treturn 'w'\n\tstate.left = True\n\t"
+		php    = `function handle($p) { if ($p === 'wait') { touch(getenv('HOME') . '/waits'); while ($GLOBALS['left'] ?? false) usleep(1000); return 'w'; } $GLOBALS['left'] = true; `
+		shell  = `handle() { if [ "$1" = wait ]; then touch "$HOME/waits"; if [ -e "$HOME/left" ]; then sleep 60; fi; printf w; return; fi; touch "$HOME/left"; `
+	)
+	for name, c := range map[string]struct{ lang, source string }{
+		"node, a rejection":         {handler.Node, node + `Promise.reject(new Error('left')); return 'k' }`},
+		"node, an exception":        {handler.Node, node + `setTimeout(() => { throw new Error('left') }, 5); return 'k' }`},
+		"node, an exit":             {handler.Node, node + `setTimeout(() => process.exit(3), 5); return 'k' }`},
+		"node, a loop":              {handler.Node, node + `setTimeout(() => { for (;;); }, 5); return 'k' }`},
+		"node, a broken connection": {handler.Node, node + `setTimeout(() => require('node:fs').writeSync(3, 'left\n'), 5); return 'k' }`},
+		"node, an error of a child": {handler.Node, node + `require('node:child_process').spawn('/none'); return 'k' }`},
+		"python, a thread":          {handler.Python, python + "def end():\n\t\twhile not state.waits: time.sleep(0.001)\n\t\tos._exit(3)\n\tthreading.Thread(target=end, daemon=True).start()\n\treturn 'k'"},
+		"python, a child":           {handler.Python, python + "os.spawnlp(os.P_NOWAIT, 'sh', 'sh', '-c', f'while [ ! -e $HOME/waits ]; do sleep 0.01; done; kill -9 {os.getpid()}')\n\treturn 'k'"},
+		"php, a child":              {handler.PHP, php + `exec('(while [ ! -e $HOME/waits ]; do sleep 0.01; done; kill -9 ' . getmypid() . ') >/dev/null 2>&1 &'); return 'k'; }`},
+		"sh, a child":               {handler.Shell, shell + `(while [ ! -e "$HOME/waits" ]; do sleep 0.01; done; kill -9 $$) >/dev/null 2>&1 & printf k; }`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			d := handler.Document{Lang: c.lang, Source: c.source}
+			if name == "node, a loop" {
+				d.Options = &handler.Options{TimeoutMs: 4000}
+			}
+			x := b.executor("1", d)
+			expect(t, run(x, texts("bad", "wait", "after")...), "ok text:k", "ok text:w", "unget")
+			expect(t, run(x, texts("bad")...), "ok text:k")
+			expect(t, run(x, texts("wait")...), "ok text:w")
+		})
+	}
+	t.Run("python, an alarm", func(t *testing.T) { // it is cancelled when the job ends
+		b := newBed(t)
+		x := b.executor("1", handler.Document{Lang: handler.Python, Source: "import signal\ndef handle(p, job):\n\tleft = signal.getitimer(signal.ITIMER_REAL)[0]\n\tsignal.setitimer(signal.ITIMER_REAL, 60)\n\treturn str(left)"})
+		expect(t, run(x, texts("a", "b")...), "ok text:0.0", "ok text:0.0")
+	})
+	t.Run("php, a function", func(t *testing.T) {
+		b := newBed(t)
+		x := b.executor("1", handler.Document{Lang: handler.PHP, Source: `function handle($p) { function once() {} return $p; }`})
+		expect(t, run(x, texts("a", "b", "c")...), "ok text:a", "ok text:b", "unget")
+	})
+	t.Run("before_each", func(t *testing.T) { // in a context that has ended by then
+		b := newBed(t)
+		x := b.executor("1", handler.Document{
+			Lang: handler.Node, Source: `function handle(p) { if (p === 'bad') globalThis.left = true; return p }`,
+			BeforeEach: `function before_each() { if (globalThis.left) process.exit(3) }`,
+		})
+		expect(t, run(x, texts("bad")...), "ok text:bad")
+		expect(t, run(x, texts("a", "b")...), "ok text:a", "ok text:b")
+	})
+	t.Run("a job that ends its own context", func(t *testing.T) { // runs only once
+		for lang, source := range map[string]string{
+			handler.Node: `function handle(p) { if (p === 'end') { console.log('ran'); process.exit(3) } return p }`, handler.Python: "import sys\ndef handle(p, job):\n\tif p == 'end':\n\t\tprint('ran')\n\t\tsys.exit(3)\n\treturn p",
+			handler.PHP: `function handle($p) { if ($p === 'end') { echo "ran\n"; exit(3); } return $p; }`,
+		} {
+			t.Run(lang, func(t *testing.T) {
+				b := newBed(t)
+				x := b.executor("1", handler.Document{Lang: lang, Source: source})
+				expect(t, run(x, texts("a", "end", "b")...), "ok text:a", "error:its process ended: exit status 3", "unget")
+				n := 0
+				for _, l := range b.logged() {
+					if l.Text == "ran" {
+						n++
+					}
+				}
+				testkit.Equal(t, n, 1, "it ran", "times")
+			})
+		}
+	})
+}
+
+// TestLoadedBesideOthers: a handler that cannot be loaded in the shared context of its eid gets a new context. If it
+// cannot be loaded there either, it cannot run, and its jobs lose no attempt.
+func TestLoadedBesideOthers(t *testing.T) {
+	b := newBed(t)
+	d := handler.Document{Lang: handler.Node, EID: "e", Before: `const base = 1`, Source: `function handle(p) { return p + base }`}
+	one := b.executor("1", d)
+	d.Before = `const base = 2`
+	two := b.executor("2", d)
+	expect(t, run(one, texts("a")...), "ok text:a1")
+	expect(t, run(two, texts("a", "b")...), "ok text:a2", "ok text:b2")
+	d.Before = `const base = none`
+	expect(t, run(b.executor("3", d), texts("a", "b")...), "unable:…none is not defined", "unable:…none is not defined")
 }

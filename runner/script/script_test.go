@@ -46,9 +46,8 @@ func newBed(t testing.TB, change ...func(*Settings)) *bed {
 		if s := b.contexts.State(); s.Places != 0 || len(s.Busy) != 0 || len(s.Idle) != 0 {
 			t.Errorf("after Close: %d places, %d busy and %d idle contexts", s.Places, len(s.Busy), len(s.Idle))
 		}
-		if _, err := os.Stat(b.child.dir); !os.IsNotExist(err) {
-			t.Errorf("after Close: the directory of scripts: %v", err)
-		}
+		_, err := os.Stat(b.child.dir)
+		testkit.Holds(t, os.IsNotExist(err), "after Close: the directory of scripts", err)
 		if t.Failed() {
 			for _, l := range b.logged() {
 				t.Logf("log: %+v", l)

@@ -67,9 +67,8 @@ func (s *simulation) note() {
 		}
 		s.callers[i] = waiting
 	}
-	if s.used > s.a.schedule.total || s.used+s.a.schedule.free != s.a.schedule.total {
-		s.t.Fatalf("%d slots are used and %d free, of %d", s.used, s.a.schedule.free, s.a.schedule.total)
-	}
+	testkit.MustHold(s.t, s.used <= s.a.schedule.total && s.used+s.a.schedule.free == s.a.schedule.total, s.used, "slots are used and",
+		s.a.schedule.free, "free, of", s.a.schedule.total)
 }
 
 // step ends the next run, and its caller calls again.
@@ -111,9 +110,7 @@ func (s *simulation) slotsOf() (parts []float64) {
 
 func within(t testing.TB, what string, got, want, relative float64) {
 	t.Helper()
-	if math.Abs(got-want) > relative*want {
-		t.Errorf("%s: %.4f, not %.4f", what, got, want)
-	}
+	testkit.Holds(t, math.Abs(got-want) <= relative*want, what, fmt.Sprintf("%.4f", got), "not", fmt.Sprintf("%.4f", want))
 }
 
 func always(n int) func() int { return func() int { return n } }
@@ -169,9 +166,7 @@ func TestLargeRuns(t *testing.T) {
 	for i, part := range s.slotsOf() {
 		within(t, fmt.Sprintf("share %d", i), part, 0.25, 0.02)
 	}
-	if s.longest[0] > 100 {
-		t.Errorf("the large run waited for %d", s.longest[0])
-	}
+	testkit.Holds(t, s.longest[0] <= 100, "the large run waited for", s.longest[0])
 }
 
 // TestLimitKeepsNothing: a share at its limit is skipped, and the other shares use all slots that its runs leave.
@@ -181,13 +176,9 @@ func TestLimitKeepsNothing(t *testing.T) {
 	s.add(1, 1, 100, always(10))
 	for range 1000 {
 		s.step()
-		if s.a.schedule.free > 0 {
-			t.Fatalf("%d slots are idle", s.a.schedule.free)
-		}
+		testkit.MustHold(t, s.a.schedule.free <= 0, s.a.schedule.free, "slots are idle")
 	}
-	if s.began[0] != 1 || s.began[1] != 1001 {
-		t.Errorf("%v runs began", s.began)
-	}
+	testkit.Holds(t, s.began[0] == 1 && s.began[1] == 1001, s.began, "runs began")
 }
 
 // TestKept: free slots are kept for the next share, and only for it.
@@ -198,14 +189,11 @@ func TestKept(t *testing.T) {
 	s.add(1, 4, 1, always(1))
 	for range 20 {
 		free := s.a.schedule.free
-		if next := s.a.schedule.turns[0]; free > 0 && next != s.shares[1] {
-			t.Fatalf("%d slots are kept for %s", free, next.name)
-		}
+		next := s.a.schedule.turns[0]
+		testkit.MustHold(t, free <= 0 || next == s.shares[1], free, "slots are kept for", next.name)
 		s.step()
 	}
-	if s.began[1] == 0 {
-		t.Error("the large run never began")
-	}
+	testkit.Holds(t, s.began[1] != 0, "the large run never began")
 }
 
 // TestNoCredit: a share that waited for nothing, or was at its limit, begins no more than its part afterwards.
@@ -231,9 +219,8 @@ func TestNoCredit(t *testing.T) {
 	}
 	before, s.began[0] = s.began[1], 0
 	s.steps(300)
-	if limited, other := s.began[0], s.began[1]-before; limited < 95 || other < 195 {
-		t.Errorf("after a long run at its limit a share began %d runs, and the other %d", limited, other)
-	}
+	limited, other := s.began[0], s.began[1]-before
+	testkit.Holds(t, limited >= 95 && other >= 195, "after a long run at its limit a share began", limited, "runs, and the other", other)
 }
 
 // TestOrder: callers of a share are served in order of arrival.
@@ -244,9 +231,8 @@ func TestOrder(t *testing.T) {
 		all := slices.Clone(s.callers[0])
 		s.step()
 		for i, c := range all {
-			if later := all[i+1:]; !c.began && slices.ContainsFunc(later, func(l *caller) bool { return l.began }) {
-				t.Fatal("a caller was overtaken")
-			}
+			later := all[i+1:]
+			testkit.MustHold(t, c.began || !slices.ContainsFunc(later, func(l *caller) bool { return l.began }), "a caller was overtaken")
 		}
 	}
 }
@@ -273,15 +259,12 @@ func TestPassesAreLowered(t *testing.T) {
 				lowered++
 			}
 			for _, share := range append(slices.Clone(s.shares), idle) {
-				if share.pass < 0 || share.pass > maxPass+share.stride || share.place >= 0 && share.pass < s.a.schedule.now {
-					t.Fatalf("%s has the pass %d, and now is %d", share.name, share.pass, s.a.schedule.now)
-				}
+				testkit.MustHold(t, share.pass >= 0 && share.pass <= maxPass+share.stride &&
+					(share.place < 0 || share.pass >= s.a.schedule.now), share.name, "has the pass", share.pass, "and now is", s.a.schedule.now)
 			}
 		}
 	}
-	if lowered < 200 {
-		t.Errorf("passes were lowered %d times", lowered)
-	}
+	testkit.Holds(t, lowered >= 200, "passes were lowered", lowered, "times")
 	parts := s.slotsOf()
 	within(t, "weight 3", parts[0], 0.75, 0.02)
 	within(t, "weight 1", parts[1], 0.25, 0.02)
@@ -373,13 +356,10 @@ func TestModel(t *testing.T) {
 			}
 			m.settle()
 			for i, s := range m.shares {
-				if shares[i].running != s.running || shares[i].waiting.Len() != len(s.waiting) {
-					t.Fatalf("seed %d, step %d: share %d has %d runs and %d callers, not %d and %d", seed, step, i, shares[i].running, shares[i].waiting.Len(), s.running, len(s.waiting))
-				}
+				testkit.MustHold(t, shares[i].running == s.running && shares[i].waiting.Len() == len(s.waiting), "seed", seed, "step",
+					step, "share", i, "has", shares[i].running, "runs and", shares[i].waiting.Len(), "callers, not", s.running, "and", len(s.waiting))
 				for c := range elements[i] {
-					if c.began != s.began[c] {
-						t.Fatalf("seed %d, step %d: a caller of share %d began: %v", seed, step, i, c.began)
-					}
+					testkit.MustEqual(t, c.began, s.began[c], "seed", seed, "step", step, "a caller of share", i, "began")
 				}
 			}
 			if free := a.schedule.free; free < 0 || free != m.free() {

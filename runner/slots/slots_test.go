@@ -27,9 +27,8 @@ func newAllocator(t testing.TB, total int) *Allocator {
 
 func TestBounds(t *testing.T) {
 	for _, total := range []int{-1, 0, MaxSlots + 1} {
-		if _, err := New(total); err == nil {
-			t.Errorf("%d slots are accepted", total)
-		}
+		_, err := New(total)
+		testkit.Holds(t, err != nil, total, "slots are accepted")
 	}
 	a := newAllocator(t, 4)
 	for what, c := range map[string][3]int{
@@ -39,19 +38,13 @@ func TestBounds(t *testing.T) {
 		"takes 5 slots, and the runner has 4": {1, 5, 1},
 		"at least one run":                    {1, 1, 0},
 	} {
-		if _, err := a.Register("mail", c[0], c[1], c[2]); err == nil || !strings.Contains(err.Error(), "mail") || !strings.Contains(err.Error(), what) {
-			t.Errorf("%v: %v", c, err)
-		}
+		_, err := a.Register("mail", c[0], c[1], c[2])
+		testkit.Holds(t, err != nil && strings.Contains(err.Error(), "mail") && strings.Contains(err.Error(), what), c, err)
 	}
 	register(t, a, MaxWeight, 4, 1<<40)
-	if largest := register(t, newAllocator(t, MaxSlots), 1, MaxSlots, 1); largest.stride > maxPass {
-		t.Errorf("a stride of %d can overflow", largest.stride)
-	}
-	defer func() {
-		if said := fmt.Sprint(recover()); !strings.Contains(said, "mail") {
-			t.Errorf("a release without a run: %s", said)
-		}
-	}()
+	largest := register(t, newAllocator(t, MaxSlots), 1, MaxSlots, 1)
+	testkit.Holds(t, largest.stride <= maxPass, "a stride of", largest.stride, "can overflow")
+	defer func() { testkit.Contains(t, fmt.Sprint(recover()), "mail") }()
 	register(t, a, 1, 1, 1).Release()
 }
 
@@ -75,9 +68,7 @@ func TestAcquire(t *testing.T) {
 		expect := func(want string) {
 			t.Helper()
 			synctest.Wait()
-			if got := strings.Join(began, " "); got != want {
-				t.Errorf("began: %q, not %q", got, want)
-			}
+			testkit.Equal(t, strings.Join(began, " "), want, "began")
 		}
 		acquire("large 1", large)
 		acquire("small 5", small)
@@ -95,9 +86,7 @@ func TestAcquire(t *testing.T) {
 		expect("large 1 small 5 large 2")
 		large.Release()
 		calls.Wait()
-		if a.schedule.free != 4 {
-			t.Errorf("%d slots are free", a.schedule.free)
-		}
+		testkit.Equal(t, a.schedule.free, 4, "slots are free")
 	})
 }
 
@@ -118,15 +107,10 @@ func TestCancel(t *testing.T) {
 			t.Fatalf("a run began beside kept slots: %v", <-results)
 		}
 		cancel(gaveUp)
-		if first, second := <-results, <-results; !(first == gaveUp && second == nil || first == nil && second == gaveUp) {
-			t.Errorf("%v and %v", first, second)
-		}
-		if err := small.Acquire(ctx); err != gaveUp {
-			t.Errorf("a call whose context has ended: %v", err)
-		}
-		if small.running != 2 || large.running != 0 {
-			t.Errorf("%d and %d runs", small.running, large.running)
-		}
+		first, second := <-results, <-results
+		testkit.Holds(t, first == gaveUp && second == nil || first == nil && second == gaveUp, first, "and", second)
+		testkit.Equal(t, small.Acquire(ctx), gaveUp, "a call whose context has ended")
+		testkit.Holds(t, small.running == 2 && large.running == 0, small.running, "and", large.running, "runs")
 	})
 }
 
@@ -145,22 +129,14 @@ func TestUnregister(t *testing.T) {
 		old.Unregister()
 		old.Unregister()
 		for range 3 {
-			if err := <-waits; err != ErrUnregistered {
-				t.Error(err)
-			}
+			testkit.Equal(t, <-waits, ErrUnregistered)
 		}
-		if err := old.Acquire(t.Context()); err != ErrUnregistered {
-			t.Error(err)
-		}
+		testkit.Equal(t, old.Acquire(t.Context()), ErrUnregistered)
 		synctest.Wait()
-		if len(begins) > 0 {
-			t.Error("the slots of a run of an unregistered share were used")
-		}
+		testkit.Holds(t, len(begins) == 0, "the slots of a run of an unregistered share were used")
 		old.Release()
 		testkit.Check(t, <-begins)
-		if len(a.schedule.shares) != 1 || a.schedule.free != 1 {
-			t.Errorf("%d shares, %d free slots", len(a.schedule.shares), a.schedule.free)
-		}
+		testkit.Holds(t, len(a.schedule.shares) == 1 && a.schedule.free == 1, len(a.schedule.shares), "shares", a.schedule.free, "free slots")
 	})
 }
 
@@ -189,12 +165,10 @@ func TestNoLostWakeUps(t *testing.T) {
 						cancelled.Add(1)
 						continue
 					}
-					if n := used.Add(int64(slots)); n > total {
-						t.Errorf("%d slots are used", n)
-					}
-					if n := runs.Add(1); n > int64(most) {
-						t.Errorf("%d runs at a time of at most %d", n, most)
-					}
+					n := used.Add(int64(slots))
+					testkit.Holds(t, n <= total, n, "slots are used")
+					n = runs.Add(1)
+					testkit.Holds(t, n <= int64(most), n, "runs at a time of at most", most)
 					if random.IntN(4) == 0 {
 						time.Sleep(time.Duration(random.IntN(50)) * time.Microsecond) // real time: varies the order of events
 					}
@@ -207,12 +181,9 @@ func TestNoLostWakeUps(t *testing.T) {
 		}
 	}
 	callers.Wait()
-	if a.schedule.free != total || len(a.schedule.turns) > 0 {
-		t.Errorf("%d slots are free, %d shares have a turn", a.schedule.free, len(a.schedule.turns))
-	}
-	if did.Load()+cancelled.Load() != 12*6*150 || did.Load() < 1000 {
-		t.Errorf("%d runs, %d cancelled calls", did.Load(), cancelled.Load())
-	}
+	testkit.Holds(t, a.schedule.free == total && len(a.schedule.turns) == 0, a.schedule.free, "slots are free",
+		len(a.schedule.turns), "shares have a turn")
+	testkit.Holds(t, did.Load()+cancelled.Load() == 12*6*150 && did.Load() >= 1000, did.Load(), "runs", cancelled.Load(), "cancelled calls")
 	t.Logf("%d runs, %d cancelled calls", did.Load(), cancelled.Load())
 }
 
@@ -233,7 +204,5 @@ func TestManyShares(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if a.schedule.free != 10 {
-		t.Errorf("%d slots are free", a.schedule.free)
-	}
+	testkit.Equal(t, a.schedule.free, 10, "slots are free")
 }

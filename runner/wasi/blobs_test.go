@@ -36,9 +36,8 @@ func TestBinaryAddr(t *testing.T) {
 		t.Run(address[:7]+fmt.Sprint(len(address)), func(t *testing.T) {
 			e := f.run(x, &client.Job{Client: "c", Kind: client.WASI, BinaryAddr: address, InputAddr: f.blobs.add("c", []byte("echo\nhello"))})
 			wantOK(t, e, "hello")
-			if stored := f.blobs.get("c", e.OutputAddr); string(stored) != "hello" {
-				t.Errorf("the blob at %q is %q", e.OutputAddr, stored)
-			}
+			stored := f.blobs.get("c", e.OutputAddr)
+			testkit.Equal(t, string(stored), "hello", "the blob at", e.OutputAddr)
 		})
 	}
 	t.Run("of another client", func(t *testing.T) {
@@ -54,24 +53,20 @@ func TestBinaryAddr(t *testing.T) {
 		wantEnd(t, e, "failed", "input_addr: there is no blob aaaa")
 	})
 	t.Run("none", func(t *testing.T) {
-		if e := f.text(x, "echo\n"); !e.Unget {
-			t.Errorf("the run ended with %s, want unget", show(e))
-		}
+		e := f.text(x, "echo\n")
+		testkit.Holds(t, e.Unget, "the run ended with", show(e), "want unget")
 	})
 	t.Run("no _start", func(t *testing.T) {
 		e := f.run(x, &client.Job{Client: "c", Kind: client.WASI, BinaryAddr: f.blobs.add("c", guestFile(t, "nostart"))})
 		wantOK(t, e, "")
-		if e.OutputAddr != addresses(nil)[0] {
-			t.Errorf("the output is at %q", e.OutputAddr)
-		}
+		testkit.Equal(t, e.OutputAddr, addresses(nil)[0], "the output is at")
 	})
 	t.Run("fails", func(t *testing.T) {
 		before := len(f.blobs.blobs["c"])
 		e := f.run(x, &client.Job{Client: "c", Kind: client.WASI, BinaryAddr: addresses(binary)[0], InputAddr: f.blobs.add("c", []byte("exit 1"))})
 		wantEnd(t, e, "error", "Goodbye, world!")
-		if n := len(f.blobs.blobs["c"]); n != before+1 {
-			t.Errorf("%d blobs were stored, want only the input", n-before)
-		}
+		n := len(f.blobs.blobs["c"])
+		testkit.Equal(t, n, before+1, n-before, "blobs were stored")
 	})
 }
 
@@ -82,18 +77,16 @@ func TestOutputBlobs(t *testing.T) {
 	t.Run("of the maximum", func(t *testing.T) { wantOK(t, f.text(kit, "write 1000"), strings.Repeat("x", 1000)) })
 	for _, n := range []int{1001, 200_000} {
 		e := f.text(kit, fmt.Sprintf("write %d", n))
-		if e.Code != "ok" || len(e.Output) > 0 || e.OutputKind != client.None || !bytes.Equal(f.blobs.get("c", e.OutputAddr), bytes.Repeat([]byte("x"), n)) {
-			t.Errorf("%d bytes: %s", n, show(e))
-		}
+		testkit.Holds(t, e.Code == "ok" && len(e.Output) == 0 && e.OutputKind == client.None &&
+			bytes.Equal(f.blobs.get("c", e.OutputAddr), bytes.Repeat([]byte("x"), n)), n, "bytes", show(e))
 	}
 	t.Run("cannot be stored", func(t *testing.T) {
 		f.blobs.broken = errors.New("no space")
 		defer func() { f.blobs.broken = nil }()
 		wantEnd(t, f.text(kit, "write 10000000"), "error", "store the output: no space")
 		f.blobs.broken = fmt.Errorf("down: %w", client.ErrUnavailable)
-		if e := f.text(kit, "write 10000000"); !e.Unget {
-			t.Errorf("the run ended with %s, want unget", show(e))
-		}
+		e := f.text(kit, "write 10000000")
+		testkit.Holds(t, e.Unget, "the run ended with", show(e), "want unget")
 	})
 	t.Run("no blobs", func(t *testing.T) {
 		f := newFixture(t, func(s *Settings) { s.Blobs = nil })
@@ -135,9 +128,8 @@ func TestInputErrors(t *testing.T) {
 	t.Run("cannot be opened", func(t *testing.T) {
 		f.blobs.fail = func(context.Context, string) (io.ReadCloser, error) { return nil, client.ErrUnavailable }
 		defer func() { f.blobs.fail = nil }()
-		if e := f.run(kit, &client.Job{Client: "c", InputAddr: input}); !e.Unget {
-			t.Errorf("the run ended with %s, want unget", show(e))
-		}
+		e := f.run(kit, &client.Job{Client: "c", InputAddr: input})
+		testkit.Holds(t, e.Unget, "the run ended with", show(e), "want unget")
 	})
 }
 
@@ -166,16 +158,13 @@ func TestStreams(t *testing.T) {
 	wantOK(t, f.run(kit, &client.Job{Client: "c", InputAddr: input}), fmt.Sprint(n))
 	f.blobs.fail = func(context.Context, string) (io.ReadCloser, error) { return zeros("echo\n", n), nil }
 	e := f.run(kit, &client.Job{Client: "c", InputAddr: input})
-	if want := addressOfZeros(n); e.Code != "ok" || e.OutputAddr != want {
-		t.Errorf("the run ended with %s, want the address %s", show(e), want)
-	}
+	want := addressOfZeros(n)
+	testkit.Holds(t, e.Code == "ok" && e.OutputAddr == want, "the run ended with", show(e), "want the address", want)
 	const most = 40 << 20 // less than half of the bytes passed on
-	if more := resident() - ours; more > most && !testkit.Race {
-		t.Errorf("the runner has %d bytes more than before", more)
-	}
-	if more := f.resident() - theirs; more > most {
-		t.Errorf("the process of the guest has %d bytes more than before", more)
-	}
+	more := resident() - ours
+	testkit.Holds(t, more <= most || testkit.Race, "the runner has", more, "bytes more than before")
+	more = f.resident() - theirs
+	testkit.Holds(t, more <= most, "the process of the guest has", more, "bytes more than before")
 }
 
 func addressOfZeros(n int64) string {
@@ -229,9 +218,7 @@ func TestDamagedCache(t *testing.T) {
 	wantOK(t, f.run(f.executor(Handler{}), j), "HELLO")
 	f.Close()
 	files := cacheFiles(t, dir)
-	if len(files) < 3 {
-		t.Fatalf("the cache has only the files %v", files)
-	}
+	testkit.MustHold(t, len(files) >= 3, "the cache has only the files", files)
 	damages := map[string]func(t *testing.T, path string){
 		"removed":   func(t *testing.T, path string) { testkit.NoError(t, os.Remove(path)) },
 		"empty":     func(t *testing.T, path string) { testkit.NoError(t, os.Truncate(path, 0)) },
@@ -298,16 +285,13 @@ func TestCacheIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	f := newFixture(t, func(s *Settings) { s.Dir, s.CacheBytes = dir, 100_000 })
 	for _, name := range []string{"kit", "serval", "tiny"} {
-		x := f.handler(name, handler.Options{})
-		f.text(x, "")
+		f.text(f.handler(name, handler.Options{}), "")
 	}
 	var sum int64
 	for _, path := range cacheFiles(t, dir) {
 		sum += size(t, filepath.Join(dir, path))
 	}
-	if sum > 100_000 {
-		t.Errorf("the cache has %d bytes", sum)
-	}
+	testkit.Holds(t, sum <= 100_000, "the cache has", sum, "bytes")
 	wantOK(t, f.text(f.handler("kit", handler.Options{}), "echo\nstill"), "still")
 }
 
@@ -319,14 +303,11 @@ func TestAccess(t *testing.T) {
 	for range 3 {
 		wantOK(t, f.run(x, &client.Job{Client: "c", BinaryAddr: binary}), "")
 	}
-	if f.blobs.gets != 1 {
-		t.Errorf("the blob was opened %d times, want once", f.blobs.gets)
-	}
+	testkit.Equal(t, f.blobs.gets, 1, "the blob was opened", "times")
 	wantEnd(t, f.run(x, &client.Job{Client: "d", BinaryAddr: binary}), "failed", "there is no blob")
 	f.blobs.fail = func(context.Context, string) (io.ReadCloser, error) { return nil, client.ErrUnavailable }
-	if e := f.run(x, &client.Job{Client: "d", BinaryAddr: binary}); !e.Unget {
-		t.Errorf("the run ended with %s, want unget", show(e))
-	}
+	e := f.run(x, &client.Job{Client: "d", BinaryAddr: binary})
+	testkit.Holds(t, e.Unget, "the run ended with", show(e), "want unget")
 	f.blobs.fail = opens(io.NopCloser(strings.NewReader("another content")))
 	other := addresses([]byte("never stored"))[0]
 	wantEnd(t, f.run(x, &client.Job{Client: "d", BinaryAddr: other}), "error", "another digest")

@@ -216,9 +216,8 @@ func (f *fixture) text(x task.Executor, payload string) task.End {
 // wantOK checks that a run succeeded with the given inline output.
 func wantOK(t testing.TB, e task.End, output string) {
 	t.Helper()
-	if e.Unget || e.Code != "ok" || string(e.Output) != output || e.ProcessExit == nil || *e.ProcessExit != 0 {
-		t.Fatalf("the run ended with %s, want ok and %.200q", show(e), output)
-	}
+	testkit.MustHold(t, !e.Unget && e.Code == "ok" && string(e.Output) == output && e.ProcessExit != nil &&
+		*e.ProcessExit == 0, "the run ended with", show(e), "want ok and", output)
 }
 
 // wantEnd checks the code of a run, and that its error contains the texts. The code unable means that the handler cannot
@@ -232,9 +231,7 @@ func wantEnd(t testing.TB, e task.End, code string, texts ...string) {
 	for _, text := range texts {
 		bad = bad || !strings.Contains(e.Error, text)
 	}
-	if bad {
-		t.Fatalf("the run ended with %s, want %s and an error with %q", show(e), code, texts)
-	}
+	testkit.MustHold(t, !bad, "the run ended with", show(e), "want", code, "and an error with", texts)
 }
 
 func show(e task.End) string {

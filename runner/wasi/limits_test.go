@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,13 +34,11 @@ func TestLimitsOfTheRunner(t *testing.T) {
 		least, most int
 	}{{stored, 40, 64}, {local, 100, 160}} {
 		e := f.text(c.of, "hog")
-		if got, err := strconv.Atoi(string(e.Output)); err != nil || got < c.least || got > c.most {
-			t.Errorf("%s, want %d to %d MiB", show(e), c.least, c.most)
-		}
+		got := testkit.Must(strconv.Atoi(string(e.Output)))(t)
+		testkit.Holds(t, got >= c.least && got <= c.most, show(e), "want", c.least, "to", c.most, "MiB")
 	}
-	if e := f.text(f.handler("large", handler.Options{MemoryBytes: 1 << 30}), ""); e.Code != "ok" { // 64 MiB at the start, which is the limit
-		t.Error(show(e))
-	}
+	e := f.text(f.handler("large", handler.Options{MemoryBytes: 1 << 30}), "")
+	testkit.Equal(t, e.Code, "ok", show(e)) // 64 MiB at the start, which is the limit
 
 	f = newFixture(t, func(s *Settings) { s.MemoryBytes = 32 << 20 })
 	for _, name := range []string{"large", "largeexport"} { // another runner may allow it, whatever its default is
@@ -83,8 +82,7 @@ func TestSettings(t *testing.T) {
 // TestEntry: the guest runs the default export, which has the empty name, or _start if there is none.
 func TestEntry(t *testing.T) {
 	f := newFixture(t, nil)
-	e := f.text(f.handler("default", handler.Options{}), "")
-	wantEnd(t, e, "error", "exit status 5")
+	wantEnd(t, f.text(f.handler("default", handler.Options{}), ""), "error", "exit status 5")
 	wantEnd(t, f.text(f.handler("baddefault", handler.Options{}), ""), "unable", "the exported function with the empty name must have no parameters and no results; it has [] and [i32]")
 }
 
@@ -98,18 +96,16 @@ func TestFailedCompilations(t *testing.T) {
 	for range 3 {
 		wantEnd(t, f.text(x, "a"), "error", "took longer than 1ns to compile", "The runner does not compile the module again in the next 5s")
 	}
-	if s := f.Stats(); s.Compilations["failed"] != 1 || s.Compilations["ok"] != 0 {
-		t.Errorf("%v", s.Compilations)
-	}
+	s := f.Stats()
+	testkit.Holds(t, s.Compilations["failed"] == 1 && s.Compilations["ok"] == 0, s.Compilations)
 	f.reportsMu.Lock()
 	for _, failure := range f.failures {
 		failure.at = failure.at.Add(-leastFailed)
 	}
 	f.reportsMu.Unlock()
 	wantOK(t, f.text(x, "a"), "A")
-	if s := f.Stats(); s.Compilations["ok"] != 1 || len(f.failures) != 0 {
-		t.Errorf("%v, %d failures are left", s.Compilations, len(f.failures))
-	}
+	s = f.Stats()
+	testkit.Holds(t, s.Compilations["ok"] == 1 && len(f.failures) == 0, s.Compilations, len(f.failures), "failures are left")
 }
 
 // TestFailuresAreBounded: failures expire, their number is bounded, and failures of the machine are not recorded for the
@@ -131,25 +127,18 @@ func TestFailuresAreBounded(t *testing.T) {
 			{2 * time.Minute, 40 * time.Minute}, {2 * time.Minute, mostFailed}, {2 * time.Minute, mostFailed},
 		} {
 			p.failed("a", slow, c.took)
-			if err := p.lastFailure("a"); !errors.Is(err, slow) {
-				t.Error(err)
-			}
-			if got := lasts(); got != c.want {
-				t.Errorf("a failure after %v lasts %v, want %v", c.took, got, c.want)
-			}
+			testkit.Failed(t, p.lastFailure("a"), slow)
+			testkit.Equal(t, lasts(), c.want, "a failure after", c.took, "lasts")
 		}
 		for _, err := range []error{&machineError{slow}, errDamaged, errStopped} {
 			p.failed("b", err, time.Minute)
 		}
-		if p.lastFailure("b") != nil {
-			t.Error("an error of the machine counts as one of the module")
-		}
+		testkit.Check(t, p.lastFailure("b"), "an error of the machine counts as one of the module")
 		for i := range 2*maxFailures + 10 {
 			p.failed(strconv.Itoa(i), slow, 0)
 		}
-		if n := len(p.failures); n > maxFailures {
-			t.Errorf("%d failures are remembered", n)
-		}
+		n := len(p.failures)
+		testkit.Holds(t, n <= maxFailures, n, "failures are remembered")
 	})
 }
 
@@ -169,12 +158,9 @@ func TestTurns(t *testing.T) {
 	ended := begin(t.Context(), x, &client.Job{Client: "c", Payload: []byte("http\n" + `{"url":"http://localhost:1/"}`)})
 	f.waitBusy(t)
 	<-f.requests.turns
-	if e := <-ended; e.Code != "ok" || !strings.Contains(string(e.Output), "loopback address") {
-		t.Error(show(e))
-	}
-	if n := len(f.requests.turns); n != maxRequests-1 {
-		t.Errorf("%d turns are taken, want %d", n, maxRequests-1)
-	}
+	e = <-ended
+	testkit.Holds(t, e.Code == "ok" && strings.Contains(string(e.Output), "loopback address"), show(e))
+	testkit.Equal(t, len(f.requests.turns), maxRequests-1, "turns are taken, want")
 }
 
 // TestMachine: if the runner's machine lacks something, the job does not fail.
@@ -187,19 +173,14 @@ func TestMachine(t *testing.T) {
 	x := f.handler("tiny", handler.Options{})
 	began := time.Now()
 	for range 2 {
-		if e := f.text(x, "a"); !e.Unget {
-			t.Errorf("the run ended with %s, want unget", show(e))
-		}
+		e := f.text(x, "a")
+		testkit.Holds(t, e.Unget, "the run ended with", show(e), "want unget")
 	}
 	if took := time.Since(began); took < 3*f.firstPause { // twice as long the second time
 		t.Errorf("a job was returned two times within %v", took)
 	}
-	if n := strings.Count(log.String(), "the job goes back to its queue"); n != 1 {
-		t.Errorf("%d lines in the log:\n%s", n, log.String())
-	}
-	if n := f.Stats().Returned; n != 2 {
-		t.Errorf("%d jobs were returned, want 2", n)
-	}
+	testkit.Equal(t, strings.Count(log.String(), "the job goes back to its queue"), 1, "lines in the log", log.String())
+	testkit.Equal(t, f.Stats().Returned, 2, "jobs were returned")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	f.firstPause = time.Hour
@@ -220,19 +201,13 @@ func TestStats(t *testing.T) {
 	f.text(f.handler("nolink", handler.Options{}), "")
 	s := f.Stats()
 	for name, n := range map[string]int64{"ok": 1, "exit": 1, "trap": 1, "timeout": 1, "refused": 1, "ended": 0, "machine": 0} {
-		if s.Runs[name] != n {
-			t.Errorf("%d runs ended with %s, want %d", s.Runs[name], name, n)
-		}
+		testkit.Equal(t, s.Runs[name], n, "runs ended with", name)
 	}
-	if s.Kills["timeout"] != 1 || s.Kills["stopped"] != 0 || s.Compilations["ok"] != 2 || s.Compilations["refused"] != 1 {
-		t.Errorf("kills %v, compilations %v", s.Kills, s.Compilations)
-	}
-	if len(s.Runs) != len(runEnds) || len(s.Kills) != len(killReasons) || len(s.Compilations) != len(compilationEnds) {
-		t.Errorf("%v, %v, %v: a name is none of those that are documented", s.Runs, s.Kills, s.Compilations)
-	}
-	if s.Time < 300*time.Millisecond || s.Compiling <= 0 || s.CacheBytes < 1000 || s.Busy != 0 || s.Idle != 1 {
-		t.Errorf("%+v", s)
-	}
+	testkit.Holds(t, s.Kills["timeout"] == 1 && s.Kills["stopped"] == 0 && s.Compilations["ok"] == 2 &&
+		s.Compilations["refused"] == 1, "kills", s.Kills, "compilations", s.Compilations)
+	testkit.Holds(t, len(s.Runs) == len(runEnds) && len(s.Kills) == len(killReasons) &&
+		len(s.Compilations) == len(compilationEnds), s.Runs, s.Kills, s.Compilations, "a name is none of those that are documented")
+	testkit.Holds(t, s.Time >= 300*time.Millisecond && s.Compiling > 0 && s.CacheBytes >= 1000 && s.Busy == 0 && s.Idle == 1, s)
 }
 
 // lockedBuffer is a buffer for several goroutines.
@@ -263,10 +238,51 @@ func TestTooLarge(t *testing.T) {
 	for range 3 {
 		wantEnd(t, f.run(x, &client.Job{Client: "c", BinaryAddr: binary}), "failed", "binary_addr: blob "+binary, "more than 128 MiB, the maximum for a module")
 	}
-	if n := f.blobs.gets - gets; n != 1 {
-		t.Errorf("it was fetched %d times", n)
+	testkit.Equal(t, f.blobs.gets-gets, 1, "it was fetched", "times")
+	files := cacheFiles(t, f.cache.dir)
+	testkit.Equal(t, len(files), 0, "left over", files)
+}
+
+// TestClock: a paused clock does not count, and cannot be paused for ever.
+func TestClock(t *testing.T) {
+	const timeout = 10 * time.Second
+	for name, c := range map[string]struct {
+		use  func(c *clock)
+		ends time.Duration // 0: it does not end
+	}{
+		"nothing": {func(*clock) {}, timeout},
+		"stop":    {func(c *clock) { time.Sleep(time.Second); c.stop() }, 0},
+		"pause":   {func(c *clock) { time.Sleep(time.Second); c.pause(); time.Sleep(5 * time.Second); c.resume() }, timeout + 5*time.Second},
+		"two pauses": {func(c *clock) {
+			c.pause()
+			time.Sleep(2 * time.Second)
+			c.resume()
+			c.pause()
+			time.Sleep(time.Second)
+			c.resume()
+		}, timeout + 3*time.Second},
+		"long pause":  {func(c *clock) { c.pause(); time.Sleep(20 * time.Second); c.resume() }, timeout + 20*time.Second},
+		"stop paused": {func(c *clock) { c.pause(); c.stop(); c.resume() }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ended atomic.Int64
+				began := time.Now()
+				run := newClock(timeout, func() { ended.Store(int64(time.Since(began))) })
+				c.use(run)
+				time.Sleep(time.Minute)
+				testkit.Equal(t, time.Duration(ended.Load()), c.ends, "it ended after")
+				testkit.Holds(t, run.stop() != (c.ends > 0), "stop reports the opposite")
+			})
+		})
 	}
-	if files := cacheFiles(t, f.cache.dir); len(files) != 0 {
-		t.Errorf("left over: %q", files)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		run := newClock(timeout, func() {})
+		defer run.stop()
+		for _, want := range []time.Duration{timeout, 6 * time.Second, 2 * time.Second, 0} {
+			testkit.Equal(t, run.pause(), want, "it may be paused for")
+			time.Sleep(4 * time.Second)
+			run.resume()
+		}
+	})
 }

@@ -27,13 +27,11 @@ func TestNoMemoryOfTheMachine(t *testing.T) {
 	limit := pages*uint64(os.Getpagesize()) + 128<<20
 	testkit.NoError(t, unix.Prlimit(pid, unix.RLIMIT_AS, &unix.Rlimit{Cur: limit, Max: limit}, nil))
 	x := f.handler("kit", handler.Options{MemoryBytes: 200 << 20})
-	if e := f.text(x, "echo\nb"); !e.Unget {
-		t.Errorf("the run ended with %s, want unget", show(e))
-	}
+	e := f.text(x, "echo\nb")
+	testkit.Holds(t, e.Unget, "the run ended with", show(e), "want unget")
 	wantOK(t, f.text(x, "echo\nb"), "b")
-	if s := f.Stats(); s.Runs["machine"] != 1 || s.Kills["machine"] != 1 || s.Runs["ok"] != 2 {
-		t.Errorf("runs %v, kills %v", s.Runs, s.Kills)
-	}
+	s := f.Stats()
+	testkit.Holds(t, s.Runs["machine"] == 1 && s.Kills["machine"] == 1 && s.Runs["ok"] == 2, "runs", s.Runs, "kills", s.Kills)
 }
 
 // TestNoDescriptors: if a guest's process gets no file descriptor for /proc or for the input, the job goes back to its
@@ -52,13 +50,10 @@ func TestNoDescriptors(t *testing.T) {
 			wantOK(t, f.text(c.x, c.payload), strings.ToUpper(c.payload))
 			pid := innermost(t, f.processes.State().Idle[0].process.Pid())
 			testkit.NoError(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 3}, nil))
-			if e := f.text(c.x, c.payload); !e.Unget {
-				t.Errorf("the run ended with %s, want unget", show(e))
-			}
+			e := f.text(c.x, c.payload)
+			testkit.Holds(t, e.Unget, "the run ended with", show(e), "want unget")
 			wantOK(t, f.text(c.x, c.payload), strings.ToUpper(c.payload))
-			if n := f.Stats().Kills["machine"]; n != int64(i+1) {
-				t.Errorf("%d processes were ended because of the machine, want %d", n, i+1)
-			}
+			testkit.Equal(t, f.Stats().Kills["machine"], int64(i+1), "processes were ended because of the machine, want", i+1)
 		})
 	}
 }
@@ -77,13 +72,11 @@ func TestDescriptorsAreClosed(t *testing.T) {
 	for range 20 {
 		wantOK(t, f.text(kit, long), "100000")
 		wantEnd(t, f.text(kit, ""), "error")
-		if e := f.text(kit, "read /proc/loadavg"); e.Code != "ok" || len(e.Output) == 0 {
-			t.Fatal(show(e))
-		}
+		e := f.text(kit, "read /proc/loadavg")
+		testkit.MustHold(t, e.Code == "ok" && len(e.Output) != 0, show(e))
 	}
-	if after := open(); after > before {
-		t.Errorf("%d files are open after 60 runs, and %d before", after, before)
-	}
+	after := open()
+	testkit.Holds(t, after <= before, after, "files are open after 60 runs, and", before, "before")
 }
 
 // innermost returns the process of the guest, which may be a descendant of the process that the sandbox started.

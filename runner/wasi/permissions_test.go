@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,19 +48,13 @@ func TestGrants(t *testing.T) {
 			h.Extensions = []string{c.extension}
 		}
 		err := f.Check(h)
-		if c.text == "" && err != nil || c.text != "" && (err == nil || !strings.Contains(err.Error(), c.text)) {
-			t.Errorf("%.100q, extension %q: %v", c.required, c.extension, err)
-		}
-		if _, other := f.Executor(*h); (other == nil) != (err == nil) {
-			t.Errorf("%.100q: Check says %v, and Executor %v", c.required, err, other)
-		}
-		if strings.HasPrefix(c.text, "it requires") != errors.Is(err, ErrNotGranted) {
-			t.Errorf("%q: %v", c.required, err)
-		}
+		testkit.Holds(t, (c.text != "" || err == nil) &&
+			(c.text == "" || err != nil && strings.Contains(err.Error(), c.text)), c.required, "extension", c.extension, err)
+		_, other := f.Executor(*h)
+		testkit.Equal(t, other == nil, err == nil, c.required, "Check says", err, "and Executor", other)
+		testkit.Equal(t, strings.HasPrefix(c.text, "it requires"), errors.Is(err, ErrNotGranted), c.required, err)
 	}
-	if _, err := NewPool(Settings{Sandbox: f.settings.Sandbox, Dir: t.TempDir(), Grants: []string{"all"}}); err == nil {
-		t.Error("a runner can grant what is no permission")
-	}
+	testkit.Fails(NewPool(Settings{Sandbox: f.settings.Sandbox, Dir: t.TempDir(), Grants: []string{"all"}}))(t)
 }
 
 // extensions returns a directory with copies of the extension fib under the given file names.
@@ -79,9 +72,7 @@ func TestExtensions(t *testing.T) {
 	f := newFixture(t, func(s *Settings) {
 		s.Grants, s.Extensions = []string{"extension:*"}, extensions(t, "fib.WASM", "other.wasm", "no.txt")
 	})
-	if names := f.Extensions(); !slices.Equal(names, []string{"fib", "other"}) {
-		t.Errorf("the extensions are %v", names)
-	}
+	testkit.EqualSlices(t, f.Extensions(), []string{"fib", "other"}, "the extensions")
 	for _, permission := range []string{"extension:fib", "extension:*"} {
 		x := f.handler("usesfib", handler.Options{}, permission)
 		for range 2 { // each run has its own instance
@@ -132,17 +123,14 @@ func TestProc(t *testing.T) {
 	with := f.handler("kit", handler.Options{}, "proc:read:*")
 	for _, path := range []string{"/proc/meminfo", "/proc/self/stat", "/proc/loadavg"} {
 		e := f.text(with, "read "+path)
-		if e.Code != "ok" || len(e.Output) == 0 {
-			t.Errorf("%s: %s", path, show(e))
-		}
+		testkit.Holds(t, e.Code == "ok" && len(e.Output) != 0, path, show(e))
 	}
 	for _, path := range []string{
 		"/proc/self/mem", "/proc/self/environ", "/proc/self/cmdline", "/proc/cmdline", "/proc/self/maps", "/proc/self/fd/0", "/proc/self/root/etc/passwd", "/proc/self/cwd/x", "/proc/self/task/1/mem",
 		"/proc/1/environ", "/proc/thread-self/mem", "/proc/kcore", "/proc/kmsg", "/proc/../etc/passwd", "/etc/passwd", "/proc/self/../self/environ",
 	} {
-		if e := f.text(with, "read "+path); e.Code != "error" || len(e.Output) > 0 {
-			t.Errorf("%s: %s", path, show(e))
-		}
+		e := f.text(with, "read "+path)
+		testkit.Holds(t, e.Code == "error" && len(e.Output) == 0, path, show(e))
 	}
 	wantEnd(t, f.text(f.handler("kit", handler.Options{}), "read /proc/meminfo"), "error", "/proc/meminfo")
 }
@@ -195,26 +183,18 @@ func TestHTTP(t *testing.T) {
 	ask := func(request string) string {
 		t.Helper()
 		e := f.text(x, "http\n"+request)
-		if e.Code != "ok" {
-			t.Fatal(show(e))
-		}
+		testkit.MustEqual(t, e.Code, "ok", show(e))
 		return string(e.Output)
 	}
 	answer := ask(fmt.Sprintf(`{"method":"put","url":"%s/echo","headers":{"X-Own":"1"},"body":"hello"}`, local))
 	for _, part := range []string{`"status":418`, `"x-method":"PUT"`, `"body":"hello"`} {
-		if !strings.Contains(answer, part) {
-			t.Errorf("the answer %s has no %s", answer, part)
-		}
+		testkit.Contains(t, answer, part)
 	}
-	if seen.Header.Get("X-Own") != "1" || seen.Header.Get("User-Agent") != "Daybook" {
-		t.Errorf("the request has the headers %v", seen.Header)
-	}
+	testkit.Holds(t, seen.Header.Get("X-Own") == "1" && seen.Header.Get("User-Agent") == "Daybook", "the request has the headers", seen.Header)
 	if answer := ask(fmt.Sprintf(`{"method":"POST","url":"%s/echo","body_b64":"%s"}`, local, base64.StdEncoding.EncodeToString([]byte{0xff, 1}))); !strings.Contains(answer, `"body_b64":"/wE="`) {
 		t.Errorf("the answer is %s", answer)
 	}
-	if answer := ask(fmt.Sprintf(`{"url":"%s/redirect?to=/echo"}`, local)); !strings.Contains(answer, `"status":418`) {
-		t.Errorf("the answer is %s", answer)
-	}
+	testkit.Contains(t, ask(fmt.Sprintf(`{"url":"%s/redirect?to=/echo"}`, local)), `"status":418`)
 	for _, c := range []struct{ name, request, text string }{
 		{"host without permission", `{"url":"http://example.com/"}`, "no permission for requests to example.com (http:example.com)"},
 		{"redirect to a host without permission", `{"url":"LOCAL/redirect?to=http://example.com/"}`, "no permission for requests to example.com"},
@@ -250,9 +230,7 @@ func TestHTTP(t *testing.T) {
 func TestExampleOfHTTP(t *testing.T) {
 	text := testkit.Must(os.ReadFile("../../docs/reference/wasi.md"))(t)
 	examples := regexp.MustCompile("(?s)TestExampleOfHTTP -->\n\n```json\n(.*?)\n```").FindAllStringSubmatch(string(text), -1)
-	if len(examples) != 3 {
-		t.Fatalf("the page has %d examples", len(examples))
-	}
+	testkit.MustEqual(t, len(examples), 3, "the page", "examples")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Date"] = nil
 		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
@@ -276,8 +254,6 @@ func TestExampleOfHTTP(t *testing.T) {
 		if headers, ok := got["headers"].(map[string]any); ok {
 			delete(headers, "content-length")
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s is answered with %v, and the page says %v", c.request, got, want)
-		}
+		testkit.DeepEqual(t, got, want, c.request, "is answered with", "and the page says")
 	}
 }

@@ -1,7 +1,6 @@
 package wasi
 
 import (
-	"bytes"
 	"context"
 	"os/exec"
 	"path/filepath"
@@ -22,16 +21,12 @@ func TestOutcomes(t *testing.T) {
 	t.Run("no input", func(t *testing.T) {
 		e := f.text(kit, "")
 		wantEnd(t, e, "error", "unknown:")
-		if e.ProcessExit == nil || *e.ProcessExit != 2 {
-			t.Errorf("%s", show(e))
-		}
+		testkit.Holds(t, e.ProcessExit != nil && *e.ProcessExit == 2, show(e))
 	})
 	t.Run("bytes", func(t *testing.T) {
 		e := f.text(kit, "echo\n\xff\x00")
 		wantOK(t, e, "\xff\x00")
-		if e.OutputKind != client.Bytes {
-			t.Errorf("the output is %s", e.OutputKind)
-		}
+		testkit.Equal(t, e.OutputKind, client.Bytes, "the output")
 	})
 	t.Run("payload longer than a part", func(t *testing.T) {
 		text := strings.Repeat("0123456789abcdef", 15_000)
@@ -39,23 +34,18 @@ func TestOutcomes(t *testing.T) {
 		wantOK(t, f.text(kit, "echo\n"+text[:60_000]), text[:60_000])
 	})
 	t.Run("input that the guest does not read", func(t *testing.T) {
-		e := f.text(kit, "exit 0\n"+strings.Repeat("x", 200_000))
-		wantOK(t, e, "Hello, world!\n")
+		wantOK(t, f.text(kit, "exit 0\n"+strings.Repeat("x", 200_000)), "Hello, world!\n")
 		wantOK(t, f.text(kit, "echo\nnext"), "next")
 	})
 	t.Run("exit 1", func(t *testing.T) {
 		e := f.text(kit, "exit 1")
 		wantEnd(t, e, "error", "Goodbye, world!")
-		if e.ProcessExit == nil || *e.ProcessExit != 1 {
-			t.Errorf("%s", show(e))
-		}
+		testkit.Holds(t, e.ProcessExit != nil && *e.ProcessExit == 1, show(e))
 	})
 	t.Run("trap", func(t *testing.T) {
 		e := f.text(kit, "trap")
 		wantEnd(t, e, "error", "unreachable")
-		if e.ProcessExit != nil {
-			t.Errorf("%s", show(e))
-		}
+		testkit.Holds(t, e.ProcessExit == nil, show(e))
 	})
 	t.Run("no arguments, environment and files", func(t *testing.T) {
 		// If the guest has arguments, C libraries count the program's name as the first.
@@ -65,23 +55,17 @@ func TestOutcomes(t *testing.T) {
 		before := time.Now().Unix()
 		e := f.text(kit, "clock")
 		words := strings.Fields(string(e.Output))
-		if len(words) != 2 || words[1] != "random" || words[0] < time.Unix(before, 0).Format("0") {
-			t.Fatal(show(e))
-		}
-		if at, err := time.Parse("2006", "2020"); err != nil || words[0] < "1577836800" || at.Unix() != 1577836800 {
-			t.Errorf("the clock of the guest is %s", words[0])
-		}
+		testkit.MustHold(t, len(words) == 2 && words[1] == "random" && words[0] >= time.Unix(before, 0).Format("0"), show(e))
+		at := testkit.Must(time.Parse("2006", "2020"))(t)
+		testkit.Holds(t, words[0] >= "1577836800" && at.Unix() == 1577836800, "the clock of the guest is", words[0])
 	})
 	t.Run("no _start", func(t *testing.T) { wantOK(t, f.text(f.handler("nostart", handler.Options{}), "x"), "") })
 	t.Run("memory.grow fails", func(t *testing.T) {
-		e := f.text(f.handler("grows", handler.Options{MemoryBytes: 32 << 20}), "")
-		wantEnd(t, e, "error", "exit status 7")
+		wantEnd(t, f.text(f.handler("grows", handler.Options{MemoryBytes: 32 << 20}), ""), "error", "exit status 7")
 	})
 	t.Run("memory hog", func(t *testing.T) {
 		e := f.text(f.handler("kit", handler.Options{MemoryBytes: 64 << 20}), "hog")
-		if e.Code != "ok" || len(e.Output) != 2 || string(e.Output) < "50" || string(e.Output) > "64" {
-			t.Errorf("%s", show(e))
-		}
+		testkit.Holds(t, e.Code == "ok" && len(e.Output) == 2 && string(e.Output) >= "50" && string(e.Output) <= "64", show(e))
 		wantOK(t, f.text(kit, "echo\nafter"), "after")
 	})
 	for _, c := range []struct{ name, guest, text string }{
@@ -102,8 +86,7 @@ func TestOutcomes(t *testing.T) {
 		}
 	})
 	t.Run("no such blob", func(t *testing.T) {
-		x := f.executor(Handler{Binary: strings.Repeat("0", 64)})
-		wantEnd(t, f.text(x, ""), "unable", "binary: there is no blob 0000")
+		wantEnd(t, f.text(f.executor(Handler{Binary: strings.Repeat("0", 64)}), ""), "unable", "binary: there is no blob 0000")
 	})
 }
 
@@ -131,8 +114,7 @@ func TestEnded(t *testing.T) {
 				defer func() { f.blobs.fail = nil }()
 			}
 			began := time.Now()
-			e := f.run(kit, j)
-			wantEnd(t, e, "error", c.text)
+			wantEnd(t, f.run(kit, j), "error", c.text)
 			if took := time.Since(began); took < 300*time.Millisecond {
 				t.Errorf("it took %v", took)
 			}
@@ -153,9 +135,8 @@ func TestEnded(t *testing.T) {
 		for _, c := range f.processes.State().Busy {
 			c.kill(errStopped)
 		}
-		if e := <-ended; !e.Unget {
-			t.Errorf("the run ended with %s, want unget", show(e))
-		}
+		e := <-ended
+		testkit.Holds(t, e.Unget, "the run ended with", show(e), "want unget")
 	})
 }
 
@@ -180,17 +161,15 @@ func TestProcessesAreUsedAgain(t *testing.T) {
 	wantOK(t, f.text(kit, "echo\na"), "a")
 	first := f.processes.State().Idle[0]
 	wantOK(t, f.text(tiny, "b"), "B")
-	if idle := f.processes.State().Idle; len(idle) != 1 || idle[0] != first {
-		t.Errorf("the second run had another process")
-	}
+	idle := f.processes.State().Idle
+	testkit.Holds(t, len(idle) == 1 && idle[0] == first, "the second run had another process")
 	first.process.Kill()
 	<-first.ended
 	wantOK(t, f.text(kit, "echo\nc"), "c")
 	large := f.handler("kit", handler.Options{TimeoutMs: 10_000, MemoryBytes: 1 << 30}) // needs another process, and only one may run
 	wantOK(t, f.text(large, "echo\nd"), "d")
-	if idle := f.processes.State().Idle; len(idle) != 1 || idle[0].class != 1<<30 {
-		t.Errorf("there are %d idle processes", len(idle))
-	}
+	idle = f.processes.State().Idle
+	testkit.Holds(t, len(idle) == 1 && idle[0].class == 1<<30, "there are", len(idle), "idle processes")
 }
 
 // TestGrowingTables: a guest that grows its tables without end is stopped, with or without a cgroup.
@@ -199,9 +178,7 @@ func TestGrowingTables(t *testing.T) {
 	e := f.text(f.handler("tables", handler.Options{TimeoutMs: 20_000}), "")
 	// The table has its own limit, which is lower than the process's limit.
 	wantEnd(t, e, "error")
-	if !strings.Contains(e.Error, "memory") && !strings.Contains(e.Error, "timeout_ms") {
-		t.Error(show(e))
-	}
+	testkit.Holds(t, strings.Contains(e.Error, "memory") || strings.Contains(e.Error, "timeout_ms"), show(e))
 	wantOK(t, f.text(f.handler("tiny", handler.Options{}), "x"), "X")
 }
 
@@ -212,25 +189,18 @@ func TestGoGuest(t *testing.T) {
 	}
 	binary := testkit.Must(goGuest())(t)
 	f := newFixture(t, nil)
-	x := f.executor(Handler{Binary: f.blobs.add("", binary)})
-	wantOK(t, f.text(x, "one\ntwo\n"), "one\ntwo\n2\n")
+	wantOK(t, f.text(f.executor(Handler{Binary: f.blobs.add("", binary)}), "one\ntwo\n"), "one\ntwo\n2\n")
 }
 
 // TestTextModules: the .wasm files in testdata are up to date with the .wat files.
 func TestTextModules(t *testing.T) {
 	testkit.Need(t, "wat2wasm") // of the package wabt
 	texts, err := filepath.Glob("testdata/*.wat")
-	if err != nil || len(texts) == 0 {
-		t.Fatal(texts, err)
-	}
+	testkit.MustHold(t, err == nil && len(texts) != 0, texts, err)
 	for _, path := range texts {
 		name := strings.TrimSuffix(filepath.Base(path), ".wat")
 		assembled, err := exec.Command("wat2wasm", "--enable-all", path, "--output=-").Output()
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		if !bytes.Equal(assembled, guestFile(t, name)) {
-			t.Errorf("%s is not the module of its text", name)
-		}
+		testkit.NoError(t, err, path)
+		testkit.EqualSlices(t, assembled, guestFile(t, name), name)
 	}
 }

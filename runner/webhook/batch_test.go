@@ -45,16 +45,13 @@ func TestThousandInBatches(t *testing.T) {
 				jobs = append(jobs, newJob(100*b+i, fmt.Sprintf("payload %d", 100*b+i)))
 			}
 			for i, end := range run(t, t.Context(), e, jobs...) {
-				if want(t, end, "ok", 200, ""); string(end.Output) != fmt.Sprintf("did payload %d", 100*b+i) {
-					t.Errorf("job %d has the output %q", 100*b+i, end.Output)
-				}
+				want(t, end, "ok", 200, "")
+				testkit.Holds(t, string(end.Output) == fmt.Sprintf("did payload %d", 100*b+i), "job", 100*b+i, "has the output", string(end.Output))
 			}
 		})
 	}
 	batches.Wait()
-	if requests != 10 {
-		t.Errorf("%d requests", requests)
-	}
+	testkit.Equal(t, requests, 10, "requests")
 }
 
 func TestBatchRequest(t *testing.T) {
@@ -70,47 +67,34 @@ func TestBatchRequest(t *testing.T) {
 	}
 	run(t, t.Context(), e, job("1", "a", client.JSON, "{\n\"a\":\r\n\"b\\n\"}"), job("2", "a", client.JSON, "2"))
 	first := got
-	if body != "{ \"a\":\r \"b\\n\"}\n2\n" {
-		t.Errorf("%q", body)
-	}
+	testkit.Equal(t, body, "{ \"a\":\r \"b\\n\"}\n2\n")
 	for name, value := range map[string]string{
 		"Content-Type": "application/x-ndjson", "Daybook-Jobs": "2", "Daybook-Job-Ids": "1,2", "Daybook-Type": "mail", "Daybook-Client": "a",
 		"Daybook-Job-Id": "", "Daybook-Attempt": "", "Traceparent": "",
 	} {
-		if got.Get(name) != value {
-			t.Errorf("%s: %q, not %q", name, got.Get(name), value)
-		}
+		testkit.Equal(t, got.Get(name), value, name)
 	}
 	run(t, t.Context(), e, job("1", "a", client.JSON, "1"), job("2", "b", client.Text, "text"))
-	if got.Get("Content-Type") != "text/plain; charset=utf-8" || len(got["Daybook-Client"]) > 0 || got.Get("Idempotency-Key") != first.Get("Idempotency-Key") || len(got.Get("Idempotency-Key")) != 64 {
-		t.Errorf("%v", got)
-	}
+	testkit.Holds(t, got.Get("Content-Type") == "text/plain; charset=utf-8" && len(got["Daybook-Client"]) == 0 &&
+		got.Get("Idempotency-Key") == first.Get("Idempotency-Key") && len(got.Get("Idempotency-Key")) == 64, got)
 	run(t, t.Context(), e, job("1", "a", client.Bytes, "\xff"), job("3", "a", client.Text, "text"))
-	if got.Get("Content-Type") != "application/octet-stream" || got.Get("Idempotency-Key") == first.Get("Idempotency-Key") {
-		t.Errorf("%v", got)
-	}
+	testkit.Holds(t, got.Get("Content-Type") == "application/octet-stream" && got.Get("Idempotency-Key") != first.Get("Idempotency-Key"), got)
 	var many []*client.Job
 	for i := range maxIDs + 1 {
 		many = append(many, newJob(i, ""))
 	}
 	run(t, t.Context(), e, many...)
-	if got.Get("Daybook-Jobs") != "101" || len(got["Daybook-Job-Ids"]) > 0 {
-		t.Errorf("%v", got)
-	}
+	testkit.Holds(t, got.Get("Daybook-Jobs") == "101" && len(got["Daybook-Job-Ids"]) == 0, got)
 
 	list := run(t, t.Context(), e, job("1", "a", client.Text, "two\nlines"), job("2", "a", client.Text, "one"), job("3", "a", client.Bytes, "\n"), job("4", "a", client.WASI, ""))
 	want(t, list[0], "failed", 0, "line break")
 	want(t, list[1], "ok", 200, "")
 	want(t, list[2], "failed", 0, "line break")
 	want(t, list[3], "failed", 0, "WASI")
-	if body != "one\n" || got.Get("Daybook-Job-Ids") != "2" {
-		t.Errorf("%q with %v", body, got)
-	}
+	testkit.Holds(t, body == "one\n" && got.Get("Daybook-Job-Ids") == "2", body, "with", got)
 	body = ""
 	want(t, run(t, t.Context(), e, job("1", "a", client.Text, "\n"))[0], "failed", 0, "line break")
-	if body != "" {
-		t.Errorf("a batch without payloads that can be sent was sent as %q", body)
-	}
+	testkit.Equal(t, body, "", "a batch without payloads that can be sent was sent as")
 }
 
 // TestBatchAnswers: lines count whatever the status is. The status is part of the error of a task without a valid line.
@@ -146,9 +130,8 @@ func TestBatchAnswers(t *testing.T) {
 			}), handler.Options{Batch: true})
 			for i, end := range run(t, t.Context(), e, texts(make([]string, len(c.want))...)...) {
 				want(t, end, c.want[i].code, c.want[i].exit, c.want[i].text)
-				if delayed := end.DelayMs != nil; delayed != (c.after != "" && (end.Code == "error" || end.Code == "retry")) {
-					t.Errorf("job %d has the delay %v", i, end.DelayMs)
-				}
+				testkit.Equal(t, end.DelayMs != nil, (c.after != "" && (end.Code == "error" || end.Code == "retry")), "job",
+					i, "has the delay", end.DelayMs)
 			}
 		})
 	}
@@ -166,9 +149,7 @@ func TestExampleOfBatchAnswer(t *testing.T) {
 	want(t, list[2], "failed", 404, "no such user")
 	want(t, list[3], "ok", 200, "")
 	want(t, list[4], "error", 503, "try again later")
-	if string(list[1].Output) != "the output" {
-		t.Errorf("the output of the second job is %q", list[1].Output)
-	}
+	testkit.Equal(t, string(list[1].Output), "the output", "the output of the second job")
 	for i, end := range list {
 		if chained := end.Then; i != 3 && len(chained) > 0 || i == 3 && (len(chained) != 1 || chained[0].Type != "mail" || string(chained[0].Payload) != "to: ada") {
 			t.Errorf("job %d creates %+v", i, chained)
@@ -186,9 +167,7 @@ func TestBatchCreates(t *testing.T) {
 		for _, j := range list[i].Then {
 			got += string(j.Payload)
 		}
-		if got != want {
-			t.Errorf("job %d creates %q, not %q", i, got, want)
-		}
+		testkit.Equal(t, got, want, "job", i, "creates")
 	}
 }
 
@@ -254,9 +233,7 @@ func TestBatchContexts(t *testing.T) {
 	ctx, cancel = context.WithCancel(t.Context())
 	running.Go(func() {
 		for i, end := range run(t, ctx, e, texts("a", "b", "c")...) {
-			if !end.Unget {
-				t.Errorf("task %d ended with %+v", i, end)
-			}
+			testkit.Holds(t, end.Unget, "task", i, "ended with", end)
 		}
 	})
 	<-arrived
@@ -270,11 +247,7 @@ func TestBatchContexts(t *testing.T) {
 	running.Wait()
 	<-left
 	for i, end := range run(t, ctx, e, texts("a", "b")...) {
-		if !end.Unget {
-			t.Errorf("task %d of a batch that nobody waits for ended with %+v", i, end)
-		}
+		testkit.Holds(t, end.Unget, "task", i, "of a batch that nobody waits for ended with", end)
 	}
-	if len(arrived) > 0 {
-		t.Error("a batch that nobody waits for was sent")
-	}
+	testkit.Holds(t, len(arrived) == 0, "a batch that nobody waits for was sent")
 }

@@ -22,8 +22,7 @@ func BenchmarkJobs(b *testing.B) {
 		size  int
 	}{{false, 10}, {true, 10}, {true, 100}, {true, 1000}} {
 		b.Run(fmt.Sprintf("batch=%v/size=%d", c.batch, c.size), func(b *testing.B) {
-			to := testkit.NodeServer(b)
-			benchmark(b, to, c.batch, c.size)
+			benchmark(b, testkit.NodeServer(b), c.batch, c.size)
 		})
 	}
 }
@@ -61,9 +60,8 @@ func benchmark(b *testing.B, to string, batch bool, size int) {
 				}
 				e.Run(tasks)
 			}
-			if n := failed.Load(); n > 0 {
-				b.Errorf("%d runs failed", n)
-			}
+			n := failed.Load()
+			testkit.Holds(b, n <= 0, n, "runs failed")
 		})
 	}
 	b.ReportAllocs()

@@ -74,9 +74,8 @@ func TestBrokenAnswers(t *testing.T) {
 				if strings.HasPrefix(c.single, "the body") {
 					code = "failed"
 				}
-				if end.Code != code || !begins(end.Error, c.single) || len(end.Error) > errorBodyBytes+100 {
-					t.Errorf("single: %s %.300s, not %s", end.Code, end.Error, c.single)
-				}
+				testkit.Holds(t, end.Code == code && begins(end.Error, c.single) && len(end.Error) <= errorBodyBytes+100,
+					"single", end.Code, end.Error, "not", c.single)
 				if c.batch == "" {
 					return
 				}
@@ -86,14 +85,10 @@ func TestBrokenAnswers(t *testing.T) {
 					if i == 0 && end.Code == "ok" {
 						continue // its whole line arrived
 					}
-					if end.Code != "error" || !begins(end.Error, c.batch) {
-						t.Errorf("batch, task %d: %s %.300s, not %s", i, end.Code, end.Error, c.batch)
-					}
+					testkit.Holds(t, end.Code == "error" && begins(end.Error, c.batch), "batch, task", i, end.Code, end.Error, "not", c.batch)
 				}
 				arrived := strings.Contains(name, "body") || strings.Contains(name, "chunk")
-				if got := list[0].Code == "ok"; got != arrived {
-					t.Errorf("batch: the first task has its answer: %v", got)
-				}
+				testkit.Equal(t, list[0].Code == "ok", arrived, "batch: the first task has its answer")
 			})
 		})
 	}
@@ -143,9 +138,8 @@ func TestLongBatchAnswers(t *testing.T) {
 			endless = 4
 		}
 		want(t, list[endless], "failed", 0, "the answer 200 has an output of more than 6291456 bytes")
-		if string(list[0].Output) != output || !list[5].Unget {
-			t.Errorf("%d bytes, and the job after the endless answer ended with %.200v", len(list[0].Output), list[5])
-		}
+		testkit.Holds(t, string(list[0].Output) == output && list[5].Unget, len(list[0].Output),
+			"bytes, and the job after the endless answer ended with", list[5])
 	}
 }
 
@@ -173,9 +167,7 @@ func TestNoServer(t *testing.T) {
 
 // TestClosedConnections: if a server closes connections that it promised to keep, no run fails.
 func TestClosedConnections(t *testing.T) {
-	to := rawWeb(t, func(c net.Conn) {
-		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na")
-	})
+	to := rawWeb(t, func(c net.Conn) { fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na") })
 	e := executor(t, to, handler.Options{})
 	for i := range 50 {
 		want(t, run(t, t.Context(), e, newJob(i, "a"))[0], "ok", 200, "")

@@ -89,9 +89,7 @@ func TestRefusedAddresses(t *testing.T) {
 			e.Close()
 		}
 	}
-	if n := requests.Load(); n != 0 {
-		t.Errorf("%d requests arrived", n)
-	}
+	testkit.Equal(t, requests.Load(), 0, "requests arrived")
 }
 
 // TestAllowedNames: a name in the list allows the addresses that it resolves to, and nothing else does.
@@ -102,14 +100,11 @@ func TestAllowedNames(t *testing.T) {
 		allow := testkit.Must(ParseAllow([]string{entry}))(t)
 		e := testkit.Must(New(Settings{Allow: allow}, handler.Document{Kind: handler.HTTP, URL: "http://hooks.test:" + port}))(t)
 		e.dialer.free.Resolver, e.dialer.check.Resolver = resolver, resolver
-		if end := run(t, t.Context(), e, newJob(1, "a"))[0]; end.Code != code {
-			t.Errorf("%s allowed: %+v", entry, end)
-		}
+		end := run(t, t.Context(), e, newJob(1, "a"))[0]
+		testkit.Equal(t, end.Code, code, entry, "allowed", end)
 		e.Close()
 	}
-	if n := requests.Load(); n != 4 {
-		t.Errorf("%d requests arrived", n)
-	}
+	testkit.Equal(t, requests.Load(), 4, "requests arrived")
 }
 
 // TestRebinding: a name resolves to a permitted address first, and to a private one in a later lookup. Only requests to
@@ -131,9 +126,8 @@ func TestRebinding(t *testing.T) {
 	want(t, run(t, t.Context(), e, newJob(1, "a"))[0], "ok", 200, "")
 	e.transport.CloseIdleConnections()
 	want(t, run(t, t.Context(), e, newJob(2, "a"))[0], "failed", 0, "127.0.0.1:"+port+", which is a loopback address")
-	if permitted.Load() != 1 || private.Load() != 0 || lookups.Load() != 2 {
-		t.Errorf("%d requests to the permitted address, %d to the private one, %d lookups", permitted.Load(), private.Load(), lookups.Load())
-	}
+	testkit.Holds(t, permitted.Load() == 1 && private.Load() == 0 && lookups.Load() == 2, permitted.Load(), "requests to the permitted address",
+		private.Load(), "to the private one", lookups.Load(), "lookups")
 }
 
 // TestRedirectToPrivate: a permitted server's redirect to a private address is not followed.
@@ -145,9 +139,7 @@ func TestRedirectToPrivate(t *testing.T) {
 		})
 		want(t, run(t, t.Context(), executor(t, to, handler.Options{}), newJob(1, "a"))[0], "retry", 0, "HTTP 30")
 	}
-	if n := private.Load(); n != 0 {
-		t.Errorf("%d redirects were followed", n)
-	}
+	testkit.Equal(t, private.Load(), 0, "redirects were followed")
 }
 
 // TestProxies: the environment's proxies are ignored unless the runner sets them. A proxy's address is then checked
@@ -166,14 +158,11 @@ func TestProxies(t *testing.T) {
 		{Settings{Proxy: proxy, Allow: loopback(t)}, "ok"},
 	} {
 		e := testkit.Must(New(c.settings, document))(t)
-		if end := run(t, t.Context(), e, newJob(1, "a"))[0]; end.Code != c.code {
-			t.Errorf("%+v", end)
-		}
+		end := run(t, t.Context(), e, newJob(1, "a"))[0]
+		testkit.Equal(t, end.Code, c.code, end)
 		e.Close()
 	}
-	if n := proxied.Load(); n != 1 {
-		t.Errorf("%d requests arrived at the proxy", n)
-	}
+	testkit.Equal(t, proxied.Load(), 1, "requests arrived at the proxy")
 }
 
 // TestCheckURL: a URL is refused early if, and only if, its requests would be refused. The refusal names the flag.
@@ -224,23 +213,42 @@ func TestCheckURL(t *testing.T) {
 		}
 	}
 	proxy := func(*http.Request) (*url.URL, error) { return nil, nil }
-	if err := (&Settings{Proxy: proxy}).CheckURL("http://127.0.0.1/"); err != nil {
-		t.Errorf("with a proxy: %v", err)
-	}
-	if err := (&Settings{}).CheckURL("http://a b/"); err == nil {
-		t.Error("a text that is no URL is accepted")
-	}
+	testkit.Check(t, (&Settings{Proxy: proxy}).CheckURL("http://127.0.0.1/"), "with a proxy")
+	testkit.Failed(t, (&Settings{}).CheckURL("http://a b/"))
 }
 
 // TestRefusalText: the refusal names the address, the reason and the remedy.
 func TestRefusalText(t *testing.T) {
 	text := newDialer(nil).permit("169.254.169.254:80").Error()
 	for _, part := range []string{"169.254.169.254:80", "link-local", "--http-allow"} {
-		if !strings.Contains(text, part) {
-			t.Errorf("%q lacks %q", text, part)
-		}
+		testkit.Contains(t, text, part)
 	}
-	if newDialer(nil).permit("unix.sock") == nil {
-		t.Error("something that is no address is permitted")
+	testkit.Holds(t, newDialer(nil).permit("unix.sock") != nil, "something that is no address is permitted")
+}
+
+func TestAllow(t *testing.T) {
+	a, err := ParseAllow([]string{"10.1.0.0/16", "127.0.0.1:8080", "[::1]:80", "192.168.1.2", "fd00::/8", "[fd11::1]", "::ffff:10.9.9.9", "Hooks.Internal.", "localhost:9000", "my_host", "64:ff9b::/96"})
+	testkit.NoError(t, err)
+	for text, want := range map[string]bool{
+		"10.1.2.3:1": true, "10.2.0.0:1": false, "[::ffff:10.1.2.3]:1": true, "127.0.0.1:8080": true, "[::ffff:127.0.0.1]:8080": true, "127.0.0.1:8081": false,
+		"127.0.0.2:8080": false, "[::1]:80": true, "[::1]:81": false, "192.168.1.2:5": true, "192.168.1.3:5": false, "[fd12::1]:5": true, "10.9.9.9:80": true,
+		"[64:ff9b::7f00:1]:80": true, "[fe80::1%eth0]:80": false,
+	} {
+		testkit.Equal(t, a.address(netip.MustParseAddrPort(text)), want, text, "is allowed")
+	}
+	for text, want := range map[string]bool{
+		"hooks.internal 80": true, "HOOKS.internal. 443": true, "a.hooks.internal 80": false, "localhost 9000": true, "localhost 9001": false, "my_host 1": true, "127.0.0.1 8080": false,
+	} {
+		host, port, _ := strings.Cut(text, " ")
+		testkit.Equal(t, a.name(host, port), want, text, "is allowed")
+	}
+	var none *Allow
+	testkit.Holds(t, !none.name("a", "80") && !none.address(netip.MustParseAddrPort("127.0.0.1:80")), "an empty list allows something")
+	for _, bad := range []string{"", ".", "10.0.0.1/8", "10.0.0.0/33", "::ffff:10.0.0.0/104", "http://a", "a:b", "a:0", "a:65536", "a:-1", "a:+1", "*", "*.example.com", "a b", "ä.example", "127.1", "0x7f.1", "127.0.0.0x1", "a..b", ":80", "10.0.0.256", strings.Repeat("a", 254)} {
+		if _, err := ParseAllow([]string{"localhost", bad}); err == nil {
+			t.Errorf("%q is accepted", bad)
+		} else if bad != "" && !strings.Contains(err.Error(), bad[:1]) {
+			t.Errorf("%q: %v", bad, err)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -39,13 +40,9 @@ func TestThousandSingles(t *testing.T) {
 		if want(t, end, "ok", 200, ""); string(end.Output) != fmt.Sprintf("did payload %d", i) || end.OutputKind != client.Text {
 			t.Errorf("job %d has the output %q", i, end.Output)
 		}
-		if body := seen[jobs[i].ID]; body != fmt.Sprintf("payload %d\n", i) {
-			t.Errorf("job %d was sent as %q", i, body)
-		}
+		testkit.Equal(t, seen[jobs[i].ID], fmt.Sprintf("payload %d\n", i), "job", i, "was sent as")
 	}
-	if len(seen) != 1000 {
-		t.Errorf("%d jobs arrived", len(seen))
-	}
+	testkit.Equal(t, len(seen), 1000, "jobs arrived")
 }
 
 func TestSingleRequest(t *testing.T) {
@@ -64,21 +61,15 @@ func TestSingleRequest(t *testing.T) {
 		"Content-Type": "application/json", "Daybook-Job-Id": j.ID, "Idempotency-Key": j.ID, "Daybook-Type": "mail", "Daybook-Client": "acme",
 		"Daybook-Attempt": "3", "Traceparent": trace, "User-Agent": "Daybook", "Accept-Encoding": "", "Cookie": "",
 	} {
-		if got.Get(name) != value {
-			t.Errorf("%s: %q, not %q", name, got.Get(name), value)
-		}
+		testkit.Equal(t, got.Get(name), value, name)
 	}
-	if method != "POST" || uri != "/a%2Fb?c=d" || body != "{\n}\n" || length != 4 {
-		t.Errorf("%s %s with %q of %d", method, uri, body, length)
-	}
+	testkit.Holds(t, method == "POST" && uri == "/a%2Fb?c=d" && body == "{\n}\n" && length == 4, method, uri, "with", body, "of", length)
 	for kind, c := range map[client.Kind][2]string{
 		client.Text: {"text/plain; charset=utf-8", "two\nlines"}, client.Bytes: {"application/octet-stream", "\x00\xff\n"}, client.None: {"text/plain; charset=utf-8", ""},
 	} {
 		j := &client.Job{ID: "a", Kind: kind, Payload: []byte(c[1])}
 		want(t, run(t, t.Context(), e, j)[0], "ok", 200, "")
-		if body != c[1]+"\n" || got.Get("Content-Type") != c[0] || len(got["Traceparent"]) > 0 {
-			t.Errorf("%s: %q with %v", kind, body, got)
-		}
+		testkit.Holds(t, body == c[1]+"\n" && got.Get("Content-Type") == c[0] && len(got["Traceparent"]) == 0, kind, body, "with", got)
 	}
 	want(t, run(t, t.Context(), e, &client.Job{ID: "a", Kind: client.WASI, BinaryAddr: "b"})[0], "failed", 0, "WASI")
 }
@@ -123,9 +114,8 @@ func TestStatuses(t *testing.T) {
 				io.Copy(io.Discard, c)
 			}
 		})
-		if end := run(t, t.Context(), executor(t, to, handler.Options{}), newJob(1, "a"))[0]; end.Code != "retry" {
-			t.Errorf("%s: %+v", status, end)
-		}
+		end := run(t, t.Context(), executor(t, to, handler.Options{}), newJob(1, "a"))[0]
+		testkit.Equal(t, end.Code, "retry", status, end)
 	}
 }
 
@@ -149,9 +139,8 @@ func TestOutputs(t *testing.T) {
 			io.WriteString(w, c.body)
 		}), handler.Options{InlineBytes: 100, OutputBytes: 100})
 		end := run(t, t.Context(), e, newJob(1, "a"))[0]
-		if want(t, end, "ok", 200, ""); string(end.Output) != c.body || end.OutputKind != c.kind {
-			t.Errorf("%s: %q of kind %q", name, end.Output, end.OutputKind)
-		}
+		want(t, end, "ok", 200, "")
+		testkit.Holds(t, string(end.Output) == c.body && end.OutputKind == c.kind, name, string(end.Output), "of kind", end.OutputKind)
 	}
 	for body, reason := range map[string]string{
 		`{"a":`: "unexpected EOF", `{"a":1,"a":2}`: "duplicate", `NaN`: "invalid character", `"\ud800"`: "surrogate", "\"\xff\"": "UTF-8", "[] []": "after top-level", " ": "EOF",
@@ -162,9 +151,8 @@ func TestOutputs(t *testing.T) {
 				io.WriteString(w, body)
 			}), handler.Options{})
 			end := run(t, t.Context(), e, newJob(1, "a"))[0]
-			if end.Code != "error" || !strings.HasPrefix(end.Error, "INVALID_JSON: ") || !strings.Contains(end.Error, reason) || end.Output != nil {
-				t.Errorf("%q: %+v, want %s", body, end, reason)
-			}
+			testkit.Holds(t, end.Code == "error" && strings.HasPrefix(end.Error, "INVALID_JSON: ") &&
+				strings.Contains(end.Error, reason) && end.Output == nil, body, end, "want", reason)
 		}
 	}
 	for _, flush := range []bool{true, false} { // without and with Content-Length
@@ -180,9 +168,8 @@ func TestOutputs(t *testing.T) {
 		w.WriteHeader(500)
 		io.WriteString(w, strings.Repeat("ü", 1<<20))
 	}), handler.Options{})
-	if end := run(t, t.Context(), e, newJob(1, "a"))[0]; len(end.Error) > errorBodyBytes+100 || len(end.Error) < errorBodyBytes {
-		t.Errorf("an error of %d bytes", len(end.Error))
-	}
+	end := run(t, t.Context(), e, newJob(1, "a"))[0]
+	testkit.Holds(t, len(end.Error) <= errorBodyBytes+100 && len(end.Error) >= errorBodyBytes, "an error of", len(end.Error), "bytes")
 }
 
 // TestCompressed: compressed bodies are neither requested nor expanded, so a small body cannot become a large one.
@@ -192,9 +179,8 @@ func TestCompressed(t *testing.T) {
 		w.Header().Set("Content-Encoding", "gzip")
 		w.Write(bomb)
 	}), handler.Options{})
-	if end := run(t, t.Context(), e, newJob(1, "a"))[0]; !bytes.Equal(end.Output, bomb) || end.OutputKind != client.Bytes {
-		t.Errorf("%+v", end)
-	}
+	end := run(t, t.Context(), e, newJob(1, "a"))[0]
+	testkit.Holds(t, bytes.Equal(end.Output, bomb) && end.OutputKind == client.Bytes, end)
 }
 
 func TestRetryAfter(t *testing.T) {
@@ -209,9 +195,7 @@ func TestRetryAfter(t *testing.T) {
 			now.Add(90 * time.Second).UTC().Format(time.RFC850):        90 * time.Second,
 			now.Add(90*time.Second).UTC().Format(time.ANSIC) + " junk": -1,
 		} {
-			if got := retryAfter(http.Header{"Retry-After": {value}}, now); got != want {
-				t.Errorf("%q: %v, not %v", value, got, want)
-			}
+			testkit.Equal(t, retryAfter(http.Header{"Retry-After": {value}}, now), want, value)
 		}
 	})
 	for status, delayed := range map[int]bool{200: false, 302: true, 404: false, 429: true, 503: true} {
@@ -220,9 +204,7 @@ func TestRetryAfter(t *testing.T) {
 			w.WriteHeader(status)
 		}), handler.Options{})
 		end := run(t, t.Context(), e, newJob(1, "a"))[0]
-		if delayed && (end.DelayMs == nil || *end.DelayMs != 7000) || !delayed && end.DelayMs != nil {
-			t.Errorf("%d: %+v", status, end)
-		}
+		testkit.Holds(t, (!delayed || end.DelayMs != nil && *end.DelayMs == 7000) && (delayed || end.DelayMs == nil), status, end)
 	}
 }
 
@@ -235,9 +217,7 @@ func TestHTTP2(t *testing.T) {
 		now++
 		most = max(most, now)
 		mu.Unlock()
-		if r.ProtoMajor != 2 {
-			t.Errorf("HTTP/%d", r.ProtoMajor)
-		}
+		testkit.Equal(t, r.ProtoMajor, 2, "HTTP/")
 		io.Copy(w, r.Body)
 		mu.Lock()
 		now--
@@ -254,13 +234,10 @@ func TestHTTP2(t *testing.T) {
 		jobs = append(jobs, newJob(i, fmt.Sprint(i)))
 	}
 	for i, end := range run(t, t.Context(), e, jobs...) {
-		if want(t, end, "ok", 200, ""); string(end.Output) != fmt.Sprintf("%d\n", i) {
-			t.Errorf("job %d: %q", i, end.Output)
-		}
+		want(t, end, "ok", 200, "")
+		testkit.Holds(t, string(end.Output) == fmt.Sprintf("%d\n", i), "job", i, string(end.Output))
 	}
-	if most > 10 {
-		t.Errorf("%d requests at a time", most)
-	}
+	testkit.Holds(t, most <= 10, most, "requests at a time")
 	strange := executor(t, s.URL, handler.Options{}) // does not trust the server's certificate
 	want(t, run(t, t.Context(), strange, newJob(1, "a"))[0], "error", 0, "BATCH_ERROR: tls: failed to verify certificate")
 }
@@ -280,14 +257,10 @@ func TestSingleContext(t *testing.T) {
 		cancel()
 	}()
 	for i, end := range run(t, ctx, e, newJob(1, "a"), newJob(2, "b"), newJob(3, "c")) {
-		if !end.Unget {
-			t.Errorf("task %d ended with %+v", i, end)
-		}
+		testkit.Holds(t, end.Unget, "task", i, "ended with", end)
 	}
 	<-left // the server noticed
-	if len(arrived) > 0 {
-		t.Error("a task was sent after its context had ended")
-	}
+	testkit.Holds(t, len(arrived) == 0, "a task was sent after its context had ended")
 
 	// Another batch's request has the only turn.
 	var first, second ends
@@ -300,9 +273,53 @@ func TestSingleContext(t *testing.T) {
 	runs.Go(func() { e.Run(waits) })
 	endTwo()
 	testkit.Eventually(t, "the task that waits is given back", func() bool { return second.count() == 1 })
-	if !second.list[0].Unget || first.count() > 0 {
-		t.Errorf("%+v", second.list[0])
-	}
+	testkit.Holds(t, second.list[0].Unget && first.count() <= 0, second.list[0])
 	endOne()
 	runs.Wait()
+}
+
+func TestSpecial(t *testing.T) {
+	for _, text := range []string{
+		"0.0.0.0", "0.1.2.3", "10.0.0.0", "10.255.255.255", "100.64.0.0", "100.100.100.200", "100.127.255.255", "127.0.0.1", "127.255.255.255",
+		"168.63.129.16", "169.254.0.1", "169.254.169.254", "172.16.0.0", "172.31.255.255", "192.0.0.192", "192.0.2.1", "192.88.99.1", "192.168.0.1",
+		"198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255",
+		"::", "::1", "::7f00:1", "fc00::", "fd00:ec2::254", "fdff::1", "fe80::1", "fe80::1%eth0", "febf::1", "fec0::1", "ff02::1",
+		"::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::ffff:0:127.0.0.1",
+		"64:ff9b::127.0.0.1", "64:ff9b::10.1.2.3", "64:ff9b::169.254.169.254", "64:ff9b:1::8.8.8.8", "64:ff9b:0:1::8.8.8.8",
+		"2002:7f00:1::", "2002:808:808::1", "2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:10::1", "2001:db8::1", "3fff::1", "5f00::1",
+		"100::1", "4000::1", "2001:4860:4860::8888%eth0",
+	} {
+		testkit.Holds(t, special(netip.MustParseAddr(text)) != "", text, "is public")
+	}
+	for _, text := range []string{
+		"1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.0", "168.63.129.15", "169.253.255.255",
+		"169.255.0.0", "172.15.255.255", "172.32.0.0", "192.0.1.0", "192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0", "223.255.255.255",
+		"::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2001:4860:4860::8888", "2606:4700:4700::1111", "2a00:1450:4001::1", "2001:200::1",
+	} {
+		testkit.Equal(t, special(netip.MustParseAddr(text)), "", text)
+	}
+}
+
+// FuzzSpecial: an IPv4 address gets the same verdict in every form, and no address that the standard library calls
+// private or local is public.
+func FuzzSpecial(f *testing.F) {
+	f.Add([]byte{127, 0, 0, 1})
+	f.Add([]byte{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		ip, ok := netip.AddrFromSlice(b)
+		if !ok {
+			return
+		}
+		public := special(ip) == ""
+		if plain := ip.Unmap(); public && (plain.IsPrivate() || plain.IsLoopback() || plain.IsLinkLocalUnicast() || plain.IsMulticast() || plain.IsUnspecified()) {
+			t.Errorf("%s is public", ip)
+		}
+		if !ip.Is4() {
+			return
+		}
+		v4 := ip.As4()
+		mapped := netip.AddrFrom16(ip.As16())
+		translated := netip.AddrFrom16([16]byte{0, 0x64, 0xff, 0x9b, 12: v4[0], v4[1], v4[2], v4[3]})
+		testkit.Holds(t, (special(mapped) == "") == public && (special(translated) == "") == public, ip, mapped, "and", translated, "differ")
+	})
 }

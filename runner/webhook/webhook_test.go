@@ -113,17 +113,14 @@ func run(t testing.TB, ctx context.Context, e *Executor, jobs ...*client.Job) []
 	t.Helper()
 	var got ends
 	e.Run(got.tasks(ctx, jobs))
-	if n := got.count(); n != len(jobs) {
-		t.Fatalf("Run returned when %d of %d tasks had ended", n, len(jobs))
-	}
+	testkit.MustEqual(t, got.count(), len(jobs), "Run returned when", "of", "tasks had ended")
 	return got.list
 }
 
 func want(t testing.TB, e task.End, code string, exit int, text string) {
 	t.Helper()
-	if e.Unget || e.Code != code || e.ExitCode != exit || !strings.Contains(e.Error, text) || e.Error != "" && code == "ok" || text == "" && e.Error != "" {
-		t.Errorf("ended with %s %d %.300q (given back: %v), not %s %d %q", e.Code, e.ExitCode, e.Error, e.Unget, code, exit, text)
-	}
+	testkit.Holds(t, !e.Unget && e.Code == code && e.ExitCode == exit && strings.Contains(e.Error, text) && (e.Error == "" || code != "ok") &&
+		(text != "" || e.Error == ""), "ended with", e.Code, e.ExitCode, e.Error, "(given back", e.Unget, ", not", code, exit, text)
 }
 
 func TestNew(t *testing.T) {
@@ -135,14 +132,12 @@ func TestNew(t *testing.T) {
 		"no kind":       {URL: "http://a/"},
 		"a URL of text": {Kind: handler.HTTP, URL: "http://a b/"},
 	} {
-		if _, err := New(Settings{}, d); err == nil {
-			t.Errorf("%s is accepted", name)
-		}
+		_, err := New(Settings{}, d)
+		testkit.Holds(t, err != nil, name, "is accepted")
 	}
 	e, err := New(Settings{}, handler.Document{Kind: handler.HTTP, URL: "http://a/"})
-	if err != nil || cap(e.turns) != 10 || e.timeout != 120*time.Second || e.mostInline != 256<<10 || e.mostOutput != 16<<20 || e.transport.Proxy != nil {
-		t.Errorf("defaults: %+v, %v", e, err)
-	}
+	testkit.Holds(t, err == nil && cap(e.turns) == 10 && e.timeout == 120*time.Second && e.mostInline == 256<<10 &&
+		e.mostOutput == 16<<20 && e.transport.Proxy == nil, "defaults", e, err)
 }
 
 // TestConnections: a handler has at most 10 requests and connections at a time, over all batches of all callers, and
@@ -208,9 +203,8 @@ func TestConnections(t *testing.T) {
 			callers.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if most != c.most || mostOpen > c.most || conns > 3*c.most {
-				t.Errorf("%d requests, and %d connections, at a time; %d connections for all", most, mostOpen, conns)
-			}
+			testkit.Holds(t, most == c.most && mostOpen <= c.most && conns <= 3*c.most, most, "requests, and", mostOpen,
+				"connections, at a time", conns, "connections for all")
 		})
 	}
 }

@@ -3,6 +3,8 @@ package limits
 import (
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestVerdict: verdict finds each cause from the figures that show it.
@@ -33,9 +35,7 @@ func TestVerdict(t *testing.T) {
 		"an older server":       {Facts{Seconds: 10, Local: true}, 16, Unknown, "cannot be told"},
 	} {
 		v := verdict(c.facts, c.callers, 1000, 5)
-		if v.Cause != c.want || !strings.Contains(v.Text, c.text) {
-			t.Errorf("%s: %+v, want %s with %q", name, v, c.want, c.text)
-		}
+		testkit.Holds(t, v.Cause == c.want && strings.Contains(v.Text, c.text), name, v, "want", c.want, "with", c.text)
 	}
 }
 
@@ -43,13 +43,7 @@ func TestVerdict(t *testing.T) {
 func TestOthers(t *testing.T) {
 	busy := WorkResult{Peak: Peak{Facts: Facts{Seconds: 1, OtherProcessors: 0.8, StolenProcessors: 0.2, ServerMayUse: 2}}}
 	idle := WorkResult{Peak: Peak{Facts: Facts{Seconds: 1, OtherProcessors: 0.1, ServerMayUse: 2}}}
-	if got := othersNote([]WorkResult{busy}); !strings.Contains(got, "used 0.8 of 2") || !strings.Contains(got, "host 0.2") {
-		t.Error(got)
-	}
-	if got := othersNote([]WorkResult{idle, idle}); got != "" {
-		t.Error(got)
-	}
-	if got := othersNote(nil); got != "" {
-		t.Error(got)
-	}
+	testkit.Contains(t, othersNote([]WorkResult{busy}), "used 0.8 of 2", "host 0.2")
+	testkit.Equal(t, othersNote([]WorkResult{idle, idle}), "")
+	testkit.Equal(t, othersNote(nil), "")
 }

@@ -27,31 +27,22 @@ func TestFigures(t *testing.T) {
 	target := NewTarget(s.URL + "/")
 	defer target.Close()
 	f, err := target.Figures(t.Context())
-	if want := (Figures{Processor: 12500 * time.Millisecond, Processors: 8, Syncs: 1000, Syncing: 250 * time.Millisecond}); err != nil || f != want {
-		t.Errorf("%+v, %v; want %+v", f, err, want)
-	}
-	if since := f.Since(Figures{Processor: time.Second, Syncs: 10}); since.Processor != 11500*time.Millisecond || since.Syncs != 990 || since.Processors != 8 {
-		t.Errorf("%+v", since)
-	}
+	want := (Figures{Processor: 12500 * time.Millisecond, Processors: 8, Syncs: 1000, Syncing: 250 * time.Millisecond})
+	testkit.Holds(t, err == nil && f == want, f, err, "want", want)
+	since := f.Since(Figures{Processor: time.Second, Syncs: 10})
+	testkit.Holds(t, since.Processor == 11500*time.Millisecond && since.Syncs == 990 && since.Processors == 8, since)
 	status = http.StatusBadGateway
-	if _, err := target.Figures(t.Context()); err == nil || !strings.Contains(err.Error(), "502") {
-		t.Error(err)
-	}
-	if other := NewTarget(s.URL); other.Name == target.Name || !strings.HasPrefix(other.Name, "bench-") {
-		t.Errorf("names %s, %s", other.Name, target.Name)
-	}
+	testkit.Fails(target.Figures(t.Context()))(t, "502")
+	other := NewTarget(s.URL)
+	testkit.Holds(t, other.Name != target.Name && strings.HasPrefix(other.Name, "bench-"), "names", other.Name, target.Name)
 }
 
 // TestPayloads: a body has lines of equal length, without a line feed inside.
 func TestPayloads(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(string(bulkBody), "\n"), "\n")
-	if len(lines) != bulkJobs || lines[0] == lines[1] {
-		t.Errorf("%d lines", len(lines))
-	}
+	testkit.Holds(t, len(lines) == bulkJobs && lines[0] != lines[1], len(lines), "lines")
 	for _, line := range lines {
-		if len(line) != payloadBytes {
-			t.Fatalf("%q", line)
-		}
+		testkit.MustEqual(t, len(line), payloadBytes, line)
 	}
 }
 
@@ -72,14 +63,11 @@ func TestArrivals(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	a.wait(ctx, time.Now().Add(time.Hour))
-	if s := a.latencies.Summary(); s.Count != 1 || s.Max < 10_000 || s.Max > 60_000 {
-		t.Errorf("%+v", s)
-	}
+	s := a.latencies.Summary()
+	testkit.Holds(t, s.Count == 1 && s.Max >= 10_000 && s.Max <= 60_000, s)
 	o := &load.Outcome{Due: 1, Done: 1, Start: start}
 	a.count(o)
-	if o.Due != arrivingJobs || o.Done != 1 || o.Unsent != 2 || o.Latencies.Summary().Count != 3 || o.Took < time.Second {
-		t.Errorf("%+v", o)
-	}
+	testkit.Holds(t, o.Due == arrivingJobs && o.Done == 1 && o.Unsent == 2 && o.Latencies.Summary().Count == 3 && o.Took >= time.Second, o)
 	a.completed(&client.Job{Payload: []byte(lines[1])})
 	a.completed(&client.Job{Payload: []byte(lines[2])})
 	a.wait(t.Context(), time.Now().Add(time.Hour)) // returns immediately: all are completed
@@ -103,9 +91,7 @@ func TestDelete(t *testing.T) {
 			late = late[1:]
 		}
 	})
-	if err != nil || deleted != 3*bulkJobs {
-		t.Errorf("%d jobs deleted, %v", deleted, err)
-	}
+	testkit.Holds(t, err == nil && deleted == 3*bulkJobs, deleted, "jobs deleted", err)
 	for q, err := range target.client.Queues(t.Context(), target.Name) {
 		t.Errorf("%+v, %v", q, err)
 	}

@@ -36,14 +36,11 @@ func TestConnectedProducer(t *testing.T) {
 	for want, ctx := range map[string]context.Context{"": t.Context(), "00-01000000000000000000000000000002-0300000000000004-01": ctx} {
 		created := testkit.Must(c.Create(ctx, client.NewJob{Type: "resize"}))(t)
 		j := testkit.Must(c.Job(t.Context(), created.ID))(t)
-		if j.Traceparent != want {
-			t.Errorf("the job has the trace %q, want %q", j.Traceparent, want)
-		}
+		testkit.Equal(t, j.Traceparent, want, "the job has the trace")
 	}
 	page := testkit.Must(os.ReadFile("../../../docs/reference/traces.md"))(t)
 	own := testkit.Must(os.ReadFile("producer_test.go"))(t)
 	block := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(page)
-	if block == nil || !strings.Contains(string(own), "\t"+strings.ReplaceAll(strings.TrimSpace(string(block[1])), "\n", "\n\t")+"\n") {
-		t.Errorf("connectedProducer does not have the lines of the page:\n%s", block)
-	}
+	testkit.Holds(t, block != nil && strings.Contains(string(own), "\t"+strings.ReplaceAll(strings.TrimSpace(string(block[1])), "\n", "\n\t")+"\n"),
+		"connectedProducer does not have the lines of the page", block)
 }

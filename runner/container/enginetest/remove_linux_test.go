@@ -35,10 +35,7 @@ func TestRemove(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- late.Wait() }()
 	testkit.Check(t, Remove(dir))
-	if err := <-ended; err != nil {
-		t.Errorf("the late mount: %v", err)
-	}
-	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
-		t.Errorf("the directory is there: %v", err)
-	}
+	testkit.Check(t, <-ended, "the late mount")
+	_, err := os.Lstat(dir)
+	testkit.Holds(t, os.IsNotExist(err), "the directory is there", err)
 }

@@ -21,21 +21,13 @@ func TestSettings(t *testing.T) {
 		b := s.Append([]byte("before"))
 		b = b[len("before"):]
 		d := decoder{b[:8], true}
-		if n := d.number(); n != uint64(len(b)-8) {
-			t.Fatalf("length %d of %d", n, len(b)-8)
-		}
+		testkit.MustEqual(t, d.number(), uint64(len(b)-8), "length", "of", len(b)-8)
 		var got Settings
-		if !got.Decode(b[8:]) || !reflect.DeepEqual(got, s) {
-			t.Errorf("%+v\nnot %+v", got, s)
-		}
+		testkit.Holds(t, got.Decode(b[8:]) && reflect.DeepEqual(got, s), got, "not", s)
 		for n := range len(b) - 8 {
-			if (&Settings{}).Decode(b[8 : 8+n]) {
-				t.Errorf("the first %d bytes are settings", n)
-			}
+			testkit.Holds(t, !(&Settings{}).Decode(b[8:8+n]), "the first", n, "bytes are settings")
 		}
-		if (&Settings{}).Decode(append(b[8:], 0)) {
-			t.Error("settings with another byte")
-		}
+		testkit.Holds(t, !(&Settings{}).Decode(append(b[8:], 0)), "settings with another byte")
 	}
 }
 
@@ -43,9 +35,7 @@ func FuzzSettings(f *testing.F) {
 	f.Add(full.Append(nil)[8:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var s, again Settings
-		if s.Decode(b) && (!again.Decode(s.Append(nil)[8:]) || !reflect.DeepEqual(s, again)) {
-			t.Errorf("%+v, then %+v", s, again)
-		}
+		testkit.Holds(t, !s.Decode(b) || again.Decode(s.Append(nil)[8:]) && reflect.DeepEqual(s, again), s, "then", again)
 	})
 }
 
@@ -57,9 +47,7 @@ func TestMessage(t *testing.T) {
 		{Kind: Ended, Status: 0x8b, UserMicros: 1, SystemMicros: 1 << 40, MaxResidentKiB: 3},
 	} {
 		b := m.Encode()
-		if got := DecodeMessage(&b); got != m {
-			t.Errorf("%+v, not %+v", got, m)
-		}
+		testkit.Equal(t, DecodeMessage(&b), m)
 	}
 }
 
@@ -69,9 +57,7 @@ func TestVariable(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), exe)
 	cmd.Env = append(os.Environ(), Variable+"=1")
 	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), Variable) {
-		t.Errorf("%v: %s", err, out)
-	}
+	testkit.Holds(t, cmd.ProcessState.ExitCode() == 2 && strings.Contains(string(out), Variable), err, string(out))
 }
 
 // TestDescendants finds a child and its child.
@@ -82,9 +68,8 @@ func TestDescendants(t *testing.T) {
 	var line [16]byte
 	n := testkit.Must(out.Read(line[:]))(t)
 	child, ok := decimal(strings.TrimSpace(string(line[:n])))
-	if found := descendants(os.Getpid()); !ok || !reflect.DeepEqual(found, []int{cmd.Process.Pid, child}) {
-		t.Errorf("%v, not %d and %d", found, cmd.Process.Pid, child)
-	}
+	found := descendants(os.Getpid())
+	testkit.Holds(t, ok && reflect.DeepEqual(found, []int{cmd.Process.Pid, child}), found, "not", cmd.Process.Pid, "and", child)
 	if text(0) != "0" || text(1203) != "1203" {
 		t.Error(text(0), text(1203))
 	}

@@ -10,19 +10,16 @@ import (
 	"testing/iotest"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // decoded reads a line as any JSON library would.
 func decoded(t *testing.T, line []byte) map[string]any {
 	t.Helper()
 	text, ok := strings.CutSuffix(string(line), "\n")
-	if !ok || strings.Contains(text, "\n") {
-		t.Fatalf("%q is not one line", line)
-	}
+	testkit.MustHold(t, ok && !strings.Contains(text, "\n"), string(line), "is not one line")
 	fields := map[string]any{}
-	if err := json.Unmarshal([]byte(text), &fields); err != nil {
-		t.Fatalf("%q: %v", line, err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(text), &fields), string(line))
 	return fields
 }
 
@@ -44,9 +41,7 @@ func TestJob(t *testing.T) {
 		c.job.ID, c.job.RunAttempts, c.job.MaxAttempts = "a", 2, 3
 		for e, want := range map[Encoding]string{Plain: c.plain, Base64: c.base64} {
 			got := AppendJob([]byte("before"), &c.job, e)
-			if string(got) != "before"+head+want+"\n" {
-				t.Errorf("%+v: %s", c.job, got)
-			}
+			testkit.Equal(t, string(got), "before"+head+want+"\n", c.job)
 			decoded(t, got[len("before"):])
 		}
 	}
@@ -61,30 +56,22 @@ func TestCheckJob(t *testing.T) {
 		"": false, "{": false, "1\n2": false, "\"\n\"": false, "[1],[2": false, strings.Repeat("[", MaxDepth): false,
 	} {
 		j := client.Job{Kind: client.JSON, Payload: []byte(payload)}
-		if err := CheckJob(&j); (err == nil) != ok {
-			t.Errorf("%.50s: %v", payload, err)
-		}
+		err := CheckJob(&j)
+		testkit.Equal(t, err == nil, ok, payload, err)
 		j.Kind = client.Text
-		if err := CheckJob(&j); err != nil {
-			t.Errorf("text %.50s: %v", payload, err)
-		}
+		testkit.Check(t, CheckJob(&j), "text", payload)
 	}
 }
 
 func TestLoadAndBatch(t *testing.T) {
 	l := Load{Number: 3, Source: "a\nü", Before: "b"}
 	plain, err := l.Append(nil, Plain)
-	if err != nil || !reflect.DeepEqual(decoded(t, plain), map[string]any{"load": 3.0, "source": "a\nü", "before": "b"}) {
-		t.Errorf("%s, %v", plain, err)
-	}
+	testkit.Holds(t, err == nil &&
+		reflect.DeepEqual(decoded(t, plain), map[string]any{"load": 3.0, "source": "a\nü", "before": "b"}), string(plain), err)
 	encoded, err := l.Append(nil, Base64)
-	if err != nil || string(encoded) != `{"load":3,"source_b64":"YQrDvA==","before_b64":"Yg=="}`+"\n" {
-		t.Errorf("%s, %v", encoded, err)
-	}
+	testkit.Holds(t, err == nil && string(encoded) == `{"load":3,"source_b64":"YQrDvA==","before_b64":"Yg=="}`+"\n", string(encoded), err)
 	batch := Batch{Jobs: 2, Handler: 3, Client: "a\"", Type: "t", OutputBytes: 9}.Append(nil)
-	if string(batch) != `{"batch":2,"handler":3,"client":"a\"","type":"t","output_bytes":9}`+"\n" {
-		t.Errorf("%s", batch)
-	}
+	testkit.Equal(t, string(batch), `{"batch":2,"handler":3,"client":"a\"","type":"t","output_bytes":9}`+"\n")
 }
 
 func TestDecode(t *testing.T) {
@@ -136,9 +123,7 @@ func TestDecode(t *testing.T) {
 				got = "json " + string(m.Output)
 			}
 		}
-		if got != want {
-			t.Errorf("%.100s: %.100q, not %.100q", line, got, want)
-		}
+		testkit.Equal(t, got, want, line)
 	}
 }
 
@@ -157,13 +142,9 @@ func TestLines(t *testing.T) {
 			case err != nil:
 				t.Fatal(err)
 			}
-			if got != want {
-				t.Fatalf("%s: %.30q, not %.30q", name, got, want)
-			}
+			testkit.MustEqual(t, got, want, name)
 		}
-		if cap(l.long) > keptBytes {
-			t.Errorf("%s: it keeps %d bytes", name, cap(l.long))
-		}
+		testkit.Holds(t, cap(l.long) <= keptBytes, name, "it keeps", cap(l.long), "bytes")
 	}
 }
 
@@ -178,9 +159,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		m.Text()
-		if m.Job != nil && (m.Done || m.Begun || m.Loaded != nil) {
-			t.Errorf("%q is accepted as several messages", line)
-		}
+		testkit.Holds(t, m.Job == nil || !m.Done && !m.Begun && m.Loaded == nil, string(line), "is accepted as several messages")
 	})
 }
 
@@ -195,9 +174,8 @@ func FuzzJob(f *testing.F) {
 		}
 		for _, e := range []Encoding{Plain, Base64} {
 			fields := decoded(t, AppendJob(nil, j, e))
-			if _, ok := fields["id"].(string); !ok {
-				t.Errorf("no id: %v", fields)
-			}
+			_, ok := fields["id"].(string)
+			testkit.Holds(t, ok, "no id", fields)
 		}
 	})
 }
@@ -213,19 +191,13 @@ func TestDecodeOK(t *testing.T) {
 		}
 		short++
 		m, err := decode(line)
-		if err != nil || m.Job == nil || *m.Job != job || m.Code != "ok" {
-			t.Errorf("%s: %d, but %+v, %v", line, job, m, err)
-		}
-		if quick, err := Decode(line); err != nil || !reflect.DeepEqual(quick, m) {
-			t.Errorf("%s: %+v and %+v, %v", line, quick, m, err)
-		}
+		testkit.Holds(t, err == nil && m.Job != nil && *m.Job == job && m.Code == "ok", string(line), job, "but", m, err)
+		quick := testkit.Must(Decode(line))(t)
+		testkit.Holds(t, reflect.DeepEqual(quick, m), string(line), quick, "and", m)
 	}
-	if short != 5 {
-		t.Errorf("the short way was taken %d times", short)
-	}
+	testkit.Equal(t, short, 5, "the short way was taken", "times")
 	for _, line := range []string{`{"job":1,"code":"ok"`, `{"job":1,"code":"ok"} `, `{"job":1,"code":"ok","output":1}`, `{"jab":1,"code":"ok"}`, okHead, okTail} {
-		if _, ok := decodeOK([]byte(line)); ok {
-			t.Errorf("%s is taken for an answer", line)
-		}
+		_, ok := decodeOK([]byte(line))
+		testkit.Holds(t, !ok, line, "is taken for an answer")
 	}
 }

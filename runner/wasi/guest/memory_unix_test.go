@@ -2,7 +2,11 @@
 
 package guest
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
+)
 
 // TestNoAddresses: if the system refuses memory, the run does not end with Memory, which means that its limit is too low.
 func TestNoAddresses(t *testing.T) {
@@ -12,7 +16,5 @@ func TestNoAddresses(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(b), a.failure)
 	}
 	b := &account{pages: &p, limit: 1 << 16}
-	if b.Allocate(0, 1<<60).Reallocate(2<<16) != nil || b.failure != nil || !b.refused {
-		t.Errorf("a limit is %v", b.failure)
-	}
+	testkit.Holds(t, b.Allocate(0, 1<<60).Reallocate(2<<16) == nil && b.failure == nil && b.refused, "a limit is", b.failure)
 }
