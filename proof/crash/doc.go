@@ -56,7 +56,7 @@
 // predict each answer, and checks it immediately. Errands cover
 //
 //   - unique keys that are held, and that are free again;
-//   - a completion that creates two jobs only once, although it is repeated;
+//   - a completion that creates two jobs and is repeated: each job must exist once;
 //   - patches, the claim of the only job, releases and completions;
 //   - deletes of jobs and of queues, and queues that --queue-idle deletes;
 //   - lost runners: a runner claims a job for an hour, sends one heartbeat, and falls silent. The job must be returned,

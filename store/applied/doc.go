@@ -1,3 +1,3 @@
 // Package applied has the results of commands: a type for each command, which the applier hands to the goroutine that proposed the
-// command. A repeated command returns the result of its first time.
+// command. A command that is repeated returns the result of the first one.
 package applied

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -81,50 +80,3 @@ func Post(path string, body any, repeat Repeating) (Request, error) {
 }
 
 func Get(path string) Request { return Request{Method: http.MethodGet, Path: path, Repeat: Repeatable} }
-
-// Do sends a request, and sends it again while that is safe and may succeed.
-func (c *Conn) Do(ctx context.Context, r Request) (a Answer, err error) {
-	if r.Err != nil {
-		return a, r.Err
-	}
-	err = c.Retry(ctx, r.Path, r.Repeat, func() error {
-		a, err = c.Once(ctx, r)
-		return err
-	})
-	return a, err
-}
-
-// Retry calls once, which sends a request, and calls it again while that is safe and may succeed.
-func (c *Conn) Retry(ctx context.Context, path string, repeat Repeating, once func() error) error {
-	rules := RetryRules{Repeat: repeat, Persistent: c.Persistent}
-	give := time.Now().Add(c.RetryFor)
-	lost := false // the answer of the previous try was lost: something may be stored
-	for attempt := 0; ; attempt++ {
-		err := once()
-		if err == nil {
-			return nil
-		}
-		if lost {
-			err = afterLost(err)
-		}
-		lost = errors.Is(err, problem.ErrUnknown)
-		if ctx.Err() != nil {
-			return err
-		}
-		if c.Persistent && down(err) || verifying(err) {
-			give = time.Now().Add(c.RetryFor)
-		}
-		wait, again := rules.Wait(err, attempt)
-		if !again || time.Now().Add(wait).After(give) {
-			return err
-		}
-		c.Logger.DebugContext(ctx, "repeating a request", "path", path, "attempt", attempt+1, "after", wait, "error", err)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return errors.Join(ctx.Err(), err)
-		}
-	}
-}

@@ -78,7 +78,7 @@ func (a *Applying) retime(c *row.Claim, at int64) {
 	a.touchClaim(c)
 }
 
-// Deadline returns when the jobs that a claim holds under a lease count as abandoned.
+// Deadline returns when the jobs that a claim holds under a lease count as abandoned. abandon.go compares it with the time.
 func (a *Applying) Deadline(c *row.Claim, l job.Lease) int64 {
 	return l.Deadline(&a.runner(c.Runner).Promise, a.Meta.GraceAt)
 }
