@@ -158,7 +158,7 @@ func TestCreationInRunsAmplified(t *testing.T) {
 		return r.do(http.MethodPost, "/jobs/create", strings.NewReader(jobsInRuns(noBatch, list...)), "Content-Type", web.MIMERuns)
 	}
 	later := func(n int) runs.NewRun {
-		return runs.NewRun{N: n, Numbers: []runs.Number{{Key: "delay_ms", Value: 3_600_000}}}
+		return runs.NewRun{N: n, NewAttributes: runs.NewAttributes{Numbers: []runs.Number{{Key: "delay_ms", Value: 3_600_000}}}}
 	}
 	at := create(true, later(job.MaxRunJobs)).object(http.StatusCreated)["run_at"].([]any)
 	testkit.Equal(t, len(at), job.MaxRunJobs, "times")

@@ -72,22 +72,16 @@ func (c *Claim) appendRun(jobs []Job, r *runs.Run) ([]Job, error) {
 func (c *Claim) firstOf(r *runs.Run) Job {
 	f := &r.First
 	j := Job{
-		ID: f.ID.String(), Client: f.Client, Type: f.Type, Status: f.Status.String(), Priority: f.Priority,
-		RunnerID: f.Runner, ClaimID: c.ID, LeaseMs: f.LeaseMs, RunAttempts: f.RunAttempts, MaxAttempts: f.MaxAttempts, Redrives: f.Redrives,
-		RunAt: f.RunAt, CreatedAt: f.CreatedAt, UpdatedAt: f.UpdatedAt, DeadlineAt: f.DeadlineAt, ExpiresAt: f.ExpiresAt, TimeoutMs: f.TimeoutMs,
-		Error: f.Error, Step: f.Step, UniqueKey: f.UniqueKey, Traceparent: f.Traceparent,
+		ID: f.ID.String(), Client: f.Client, Type: f.Type, Status: f.Status.String(), RunnerID: f.Runner, ClaimID: c.ID,
+		RunAttempts: f.RunAttempts, Redrives: f.Redrives, CreatedAt: f.CreatedAt, UpdatedAt: f.UpdatedAt, DeadlineAt: f.DeadlineAt,
+		Error: f.Error, Step: f.Step, UniqueKey: f.UniqueKey,
 	}
+	j.setStored(&f.Attributes)
 	if !f.Batch.IsZero() {
 		j.BatchID = f.Batch.String()
 	}
 	if f.Progress >= 0 {
 		j.Progress = new(float64(f.Progress) / 1e6)
-	}
-	for name, value := range f.Meta.All() {
-		if j.Meta == nil {
-			j.Meta = map[string]string{}
-		}
-		j.Meta[name] = value
 	}
 	for i := range f.Attempts {
 		a := &f.Attempts[i]

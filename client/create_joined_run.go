@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"unicode/utf8"
@@ -22,40 +21,8 @@ func (n *NewJob) newRun() (r runs.NewRun, payload []byte, ok bool) {
 	if r.Kind, payload, ok = n.stored(); !ok || a.OnComplete != nil {
 		return r, nil, false
 	}
-	r.N, r.Client, r.Type, r.Traceparent = 1, n.Client, n.Type, a.Traceparent
-	if a.Meta != nil {
-		meta, err := job.NewMeta(a.Meta)
-		if err != nil {
-			return r, nil, false
-		}
-		r.Meta = meta
-	}
-	add := func(key string, value int64, given bool) {
-		if given {
-			r.Numbers = append(r.Numbers, runs.Number{Key: key, Value: value})
-		}
-		ok = ok && value >= 0
-	}
-	optional := func(key string, value *int64) {
-		if value != nil {
-			add(key, *value, true)
-		}
-	}
-	add("run_at", a.RunAt, a.RunAt != 0)
-	add("delay_ms", a.DelayMs, a.DelayMs != 0)
-	if a.Priority != nil {
-		add("priority", int64(*a.Priority), true)
-	}
-	add("max_attempts", int64(a.MaxAttempts), a.MaxAttempts != 0)
-	if b := a.Backoff; b != nil {
-		optional("backoff_initial_ms", b.InitialMs)
-		optional("backoff_factor_milli", b.FactorMilli)
-		optional("backoff_max_ms", b.MaxMs)
-	}
-	add("lease_ms", a.LeaseMs, a.LeaseMs != 0)
-	optional("retention_ms", a.RetentionMs)
-	add("expires_at", a.ExpiresAt, a.ExpiresAt != 0)
-	add("timeout_ms", a.TimeoutMs, a.TimeoutMs != 0)
+	r.N, r.Client, r.Type = 1, n.Client, n.Type
+	r.NewAttributes, ok = a.inRun()
 	return r, payload, ok
 }
 
@@ -138,9 +105,9 @@ func (n *NewJob) created(own *joinedCreate, a joinedAnswer) *Job {
 	id, d := a.id, a.defaults
 	j := &Job{
 		ID: id.String(), Client: n.Client, Type: n.Type, Status: "pending", Priority: d.Priority, BinaryAddr: n.BinaryAddr, InputAddr: n.InputAddr,
-		MaxAttempts: d.MaxAttempts, LeaseMs: d.LeaseMs, RunAt: a.runAt, CreatedAt: id.At(), UpdatedAt: id.At(), ExpiresAt: n.ExpiresAt,
-		TimeoutMs: n.TimeoutMs, Traceparent: n.Traceparent, Meta: maps.Clone(n.Meta),
+		MaxAttempts: d.MaxAttempts, LeaseMs: d.LeaseMs, RunAt: a.runAt, CreatedAt: id.At(), UpdatedAt: id.At(),
 	}
+	j.setAttributes(&n.Attributes)
 	if j.Client == "" {
 		j.Client = job.DefaultName
 	}
@@ -149,18 +116,6 @@ func (n *NewJob) created(own *joinedCreate, a joinedAnswer) *Job {
 	}
 	if a.runAt > 0 {
 		j.Status = "deferred"
-	}
-	if n.Priority != nil {
-		j.Priority = *n.Priority
-	}
-	if n.MaxAttempts != 0 {
-		j.MaxAttempts = n.MaxAttempts
-	}
-	if n.LeaseMs != 0 {
-		j.LeaseMs = n.LeaseMs
-	}
-	if len(n.Meta) == 0 {
-		j.Meta = nil
 	}
 	switch own.run.Kind {
 	case job.WASI:

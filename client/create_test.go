@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -165,7 +166,8 @@ func TestContentWithoutKind(t *testing.T) {
 	}
 }
 
-// TestAttributes: every attribute reaches the server, in the body of a create and in the query of a bulk post.
+// TestAttributes: every attribute reaches the server, in the body of a create, in a create that shares a request, and in the
+// query of a bulk post. Documents show each that has a field of the same name.
 func TestAttributes(t *testing.T) {
 	s := daybooktest.Start(t)
 	c := s.Client
@@ -178,19 +180,29 @@ func TestAttributes(t *testing.T) {
 		LeaseMs: 61_000, RetentionMs: number(0), ExpiresAt: 4102444800001, TimeoutMs: 62_000,
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Meta: map[string]string{"a": "b c", "d": "é=&"},
 	}
-	check := func(form string, j *client.Job, a client.Attributes) {
+	fields := reflect.TypeFor[client.Attributes]()
+	check := func(form string, j *client.Job) {
 		t.Helper()
-		got := client.Attributes{
-			RunAt: j.RunAt, Priority: &j.Priority, MaxAttempts: j.MaxAttempts, Backoff: a.Backoff, LeaseMs: j.LeaseMs,
-			RetentionMs: a.RetentionMs, ExpiresAt: j.ExpiresAt, TimeoutMs: j.TimeoutMs, Traceparent: j.Traceparent, Meta: j.Meta,
+		for i := range fields.NumField() {
+			name := fields.Field(i).Name
+			given := reflect.Indirect(reflect.ValueOf(all).Field(i))
+			if elsewhere := name == "DelayMs" || name == "OnComplete"; elsewhere {
+				continue
+			} else if reflect.ValueOf(all).Field(i).IsZero() {
+				t.Errorf("this test gives no %s", name)
+			} else if shown := reflect.ValueOf(*j).FieldByName(name); shown.IsValid() {
+				testkit.DeepEqual(t, shown.Interface(), given.Interface(), form, name)
+			}
 		}
-		testkit.DeepEqual(t, got, a, form)
 	}
-	created := testkit.Must(c.Create(ctx, client.NewJob{Type: "x", Attributes: all}))(t)
-	check("a create", created, all)
+	for form, c := range map[string]*client.Client{"a create": client.New(s.URL, client.Options{NoJoin: true}), "a shared create": c} {
+		created := testkit.Must(c.Create(ctx, client.NewJob{Type: "x", Attributes: all}))(t)
+		check(form, created)
+		check(form+", read", testkit.Must(c.Job(ctx, created.ID))(t))
+	}
 	added := testkit.Must(c.AddLines(ctx, []byte("line\n"), client.AddOptions{Type: "x", Attributes: all}))(t)
 	j := testkit.Must(c.Job(ctx, added.FirstID))(t)
-	check("a bulk post", j, all)
+	check("a bulk post", j)
 
 	// Documents do not show the backoff and the retention. With a first backoff of 0 a job is pending at once after a
 	// retry. With a retention of 0 it is purged when it ends.

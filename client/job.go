@@ -2,8 +2,10 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,6 +15,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/daybookq/daybook/client/internal/transport"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 )
 
 // Kind is the form of a payload or output.
@@ -41,7 +45,8 @@ func (k Kind) Of(data []byte) Kind {
 }
 
 // Attributes can be set for jobs by every form of create. The zero value of a field means the server's default. To add
-// an attribute, add a field here and, if documents show it, one in Job.
+// an attribute, add a field here and, if documents show it, one in Job, and convert it in inRun, setAttributes and
+// setStored.
 type Attributes struct {
 	RunAt       int64             `json:"run_at,omitzero"` // unix ms; not together with DelayMs
 	DelayMs     int64             `json:"delay_ms,omitzero"`
@@ -73,6 +78,70 @@ type Backoff struct {
 	InitialMs   *int64 `json:"initial_ms,omitzero"`
 	FactorMilli *int64 `json:"factor_milli,omitzero"`
 	MaxMs       *int64 `json:"max_ms,omitzero"`
+}
+
+// inRun returns the attributes as a run of new jobs has them. It reports false if the server would refuse them.
+func (a *Attributes) inRun() (r runs.NewAttributes, ok bool) {
+	r.Traceparent = a.Traceparent
+	if a.Meta != nil {
+		meta, err := job.NewMeta(a.Meta)
+		if err != nil {
+			return r, false
+		}
+		r.Meta = meta
+	}
+	ok = true
+	add := func(key string, value int64, given bool) {
+		if given {
+			r.Numbers = append(r.Numbers, runs.Number{Key: key, Value: value})
+		}
+		ok = ok && value >= 0
+	}
+	optional := func(key string, value *int64) {
+		if value != nil {
+			add(key, *value, true)
+		}
+	}
+	add("run_at", a.RunAt, a.RunAt != 0)
+	add("delay_ms", a.DelayMs, a.DelayMs != 0)
+	if a.Priority != nil {
+		add("priority", int64(*a.Priority), true)
+	}
+	add("max_attempts", int64(a.MaxAttempts), a.MaxAttempts != 0)
+	if b := a.Backoff; b != nil {
+		optional("backoff_initial_ms", b.InitialMs)
+		optional("backoff_factor_milli", b.FactorMilli)
+		optional("backoff_max_ms", b.MaxMs)
+	}
+	add("lease_ms", a.LeaseMs, a.LeaseMs != 0)
+	optional("retention_ms", a.RetentionMs)
+	add("expires_at", a.ExpiresAt, a.ExpiresAt != 0)
+	add("timeout_ms", a.TimeoutMs, a.TimeoutMs != 0)
+	return r, ok
+}
+
+// setAttributes sets what the document of a new job shows of the attributes that were given. The job has the defaults.
+func (j *Job) setAttributes(a *Attributes) {
+	j.ExpiresAt, j.TimeoutMs, j.Traceparent = a.ExpiresAt, a.TimeoutMs, a.Traceparent
+	if a.Priority != nil {
+		j.Priority = *a.Priority
+	}
+	j.MaxAttempts, j.LeaseMs = cmp.Or(a.MaxAttempts, j.MaxAttempts), cmp.Or(a.LeaseMs, j.LeaseMs)
+	if len(a.Meta) > 0 {
+		j.Meta = maps.Clone(a.Meta)
+	}
+}
+
+// setStored sets the attributes of a job that was claimed in runs.
+func (j *Job) setStored(a *job.Attributes) {
+	j.Priority, j.MaxAttempts, j.LeaseMs = a.Priority, a.MaxAttempts, a.LeaseMs
+	j.RunAt, j.ExpiresAt, j.TimeoutMs, j.Traceparent = a.RunAt, a.ExpiresAt, a.TimeoutMs, a.Traceparent
+	for name, value := range a.Meta.All() {
+		if j.Meta == nil {
+			j.Meta = map[string]string{}
+		}
+		j.Meta[name] = value
+	}
 }
 
 // setQuery adds the attributes to the query of a bulk post. The parameters have the names of the JSON fields, except

@@ -14,9 +14,8 @@ type Group struct {
 	Attributes
 }
 
-// Attributes are the settings that a create gives to all jobs of a group. This file converts them to every form that the
-// server uses: the fields of a command, the row of a batch, and the document of a job. CONTRIBUTING.md explains how
-// to add one.
+// Attributes are the settings that a create gives to all jobs of a group. This file converts them to the
+// fields of a command, the row of a batch, and the document of a job. CONTRIBUTING.md has the other places.
 type Attributes struct {
 	Kind        Kind
 	Priority    int   // 0 … MaxPriority; the highest is handed out first
@@ -176,6 +175,14 @@ func (a *Attributes) ParseRow(row []byte, text string) (rest []byte, err error) 
 	}
 	return r.rest, nil
 }
+
+// CloneTexts copies the texts, so that they keep no other memory alive.
+func (a *Attributes) CloneTexts() {
+	a.Traceparent, a.Meta, a.OnComplete = strings.Clone(a.Traceparent), Meta(strings.Clone(string(a.Meta))), FollowOn(strings.Clone(string(a.OnComplete)))
+}
+
+// Texts returns the number of bytes of the texts.
+func (a *Attributes) Texts() int { return len(a.Traceparent) + len(a.Meta) + len(a.OnComplete) }
 
 // rowReader reads varints and texts. Past the end of the row it sets short and returns zeros.
 type rowReader struct {

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/daybookq/daybook/job/internal/testkit"
 )
@@ -29,6 +30,11 @@ func commands() map[string]Command {
 	full := usual
 	full.ExpiresAt, full.TimeoutMs, full.Traceparent = 1670273700000, 60_000, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	full.Meta = mustMeta(map[string]string{"size": "4", "colour": "deep, red=yes", "empty": ""})
+	for field := range reflect.TypeFor[Attributes]().NumField() {
+		if name := reflect.TypeFor[Attributes]().Field(field).Name; name != "Kind" && name != "RunAt" && name != "OnComplete" && name != "Hops" && reflect.ValueOf(full.Attributes).Field(field).IsZero() {
+			panic("create-all gives no " + name)
+		}
+	}
 	follow := mustFollowOn(&Group{Type: "mail", Attributes: Attributes{MaxAttempts: 3, LeaseMs: 300_000, Meta: "a=b%20c"}}, 1000)
 	next := mustFollowOn(&Group{Client: "b", Type: "thumb", Attributes: Attributes{MaxAttempts: 1, LeaseMs: 1000, OnComplete: follow}}, 0)
 	followed := usual
@@ -399,4 +405,27 @@ func thousandGroups() *Create {
 		c.Payloads = c.Frame.Append(c.Payloads, []byte("p"))
 	}
 	return c
+}
+
+// TestTexts: the texts of attributes are all counted and copied.
+func TestTexts(t *testing.T) {
+	var a Attributes
+	v := reflect.ValueOf(&a).Elem()
+	texts := 0
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.String && f.Type() != reflect.TypeFor[Kind]() {
+			f.SetString(strings.Repeat("x", 10))
+			texts++
+		}
+	}
+	before := a
+	a.CloneTexts()
+	if a.Texts() != 10*texts || a != before {
+		t.Errorf("%d bytes in %d texts, %+v", a.Texts(), texts, a)
+	}
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.String && unsafe.StringData(f.String()) == unsafe.StringData(reflect.ValueOf(before).Field(i).String()) {
+			t.Errorf("%s is not copied", v.Type().Field(i).Name)
+		}
+	}
 }

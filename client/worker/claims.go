@@ -272,8 +272,9 @@ func (c *claims) late() {
 // wait waits until no claim is outstanding. The context of stopping has ended.
 func (c *claims) wait() {
 	c.mu.Lock() // so that a call of more that has not seen the end of stopping has begun its claims
+	begun := &c.underWay
 	c.mu.Unlock()
-	c.underWay.Wait()
+	begun.Wait()
 }
 
 // subscribed makes the stream send the jobs from now on, instead of claims.

@@ -147,21 +147,11 @@ func AppendRunHead(b []byte, c *Claim, r *Run) []byte {
 	case j.Batch != j.ID.WithLine(0):
 		w.id("batch", j.Batch, job.ID{})
 	}
-	w.set("priority", int64(j.Priority), job.DefaultPriority)
-	w.set("max_attempts", int64(j.MaxAttempts), job.DefaultMaxAttempts)
-	w.set("redrives", int64(j.Redrives), 0)
-	w.set("run_at", j.RunAt, 0)
-	w.set("expires_at", j.ExpiresAt, 0)
-	w.set("timeout_ms", j.TimeoutMs, 0)
-	w.set("lease_ms", j.LeaseMs, c.LeaseMs)
+	w.numbers(j, c.LeaseMs)
 	w.set("updated_at", j.UpdatedAt, c.ID.At())
 	w.set("deadline_at", j.DeadlineAt, c.ID.At()+c.LeaseMs)
 	w.text("unique_key", j.UniqueKey)
-	w.text("traceparent", j.Traceparent)
-	if j.Meta != "" { // it is in its text form already
-		w.key("meta")
-		w = append(w, j.Meta...)
-	}
+	w.texts(j.Traceparent, j.Meta)
 	w.text("step", j.Step)
 	w.set("progress", j.Progress, -1)
 	w.text("error", j.Error)
@@ -238,18 +228,11 @@ func (h *head) run(c *Claim) (r Run, size int) {
 		size = int(h.int("bytes", 1, math.MaxInt32))
 	}
 	j.Batch = h.batch(j.ID.WithLine(0))
-	j.Priority = int(h.set("priority", 0, job.MaxPriority, job.DefaultPriority))
-	j.MaxAttempts = int(h.set("max_attempts", 1, job.MaxAttempts, job.DefaultMaxAttempts))
-	j.Redrives = int(h.set("redrives", 1, math.MaxInt32, 0))
-	j.RunAt = h.set("run_at", 1, job.MaxTimeMs, 0)
-	j.ExpiresAt = h.set("expires_at", 1, job.MaxTimeMs, 0)
-	j.TimeoutMs = h.set("timeout_ms", job.MinTimeoutMs, job.MaxTimeoutMs, 0)
-	j.LeaseMs = h.set("lease_ms", job.MinLeaseMs, job.MaxLeaseMs, c.LeaseMs)
+	h.numbers(j, c.LeaseMs)
 	j.UpdatedAt = h.set("updated_at", 0, maxShownMs, c.ID.At())
 	j.DeadlineAt = h.set("deadline_at", 0, maxShownMs, c.ID.At()+c.LeaseMs)
 	j.UniqueKey = h.text("unique_key", job.MaxKeyBytes)
-	j.Traceparent = named(h, "traceparent", traceparent)
-	j.Meta = named(h, "meta", func(_, raw string) (job.Meta, error) { return job.ParseMeta(raw) })
+	j.Traceparent, j.Meta = h.texts()
 	j.Step = h.text("step", job.MaxStepBytes)
 	j.Progress = h.set("progress", 0, 1_000_000, -1)
 	j.Error = h.text("error", job.MaxErrorBytes)
@@ -280,8 +263,6 @@ func (h *head) attempt(j *job.Job) {
 	a.Why = named(h, "attempt_why", job.ParseWhy)
 	j.Attempts = []job.Attempt{a}
 }
-
-func traceparent(_, raw string) (string, error) { return raw, job.CheckTraceparent(raw) }
 
 // givenKind and givenFrame refuse the names that a missing field already means.
 func givenKind(field, name string) (job.Kind, error) {

@@ -18,27 +18,12 @@ type Creation struct {
 // checks the values.
 type NewRun struct {
 	N            int
-	Client, Type string   // "": not given
-	Numbers      []Number // in the order of NumberKeys
-	Traceparent  string
-	Meta         job.Meta
-	Kind         job.Kind
+	Client, Type string // "": not given
+	NewAttributes
+	Kind job.Kind
 	// Frame is how the payloads are separated; NoFrame: no payloads.
 	Frame    job.Frame
 	Payloads []byte
-}
-
-// Number is a numeric attribute.
-type Number struct {
-	Key   string
-	Value int64
-}
-
-// NumberKeys are the keys of numeric attributes, in the order of their fields. A bulk post's query parameters have the
-// same names.
-var NumberKeys = [...]string{
-	"run_at", "delay_ms", "priority", "max_attempts", "backoff_initial_ms", "backoff_factor_milli", "backoff_max_ms", "lease_ms", "retention_ms",
-	"expires_at", "timeout_ms",
 }
 
 // AppendCreation appends the head of a section of new jobs. The caller then appends c.Runs runs.
@@ -62,14 +47,7 @@ func AppendNewRun(b []byte, r *NewRun) []byte {
 	w.int("n", int64(r.N))
 	w.text("client", r.Client)
 	w.text("type", r.Type)
-	for _, n := range r.Numbers {
-		w.int(n.Key, n.Value)
-	}
-	w.text("traceparent", r.Traceparent)
-	if r.Meta != "" { // it is in its text form already
-		w.key("meta")
-		w = append(w, r.Meta...)
-	}
+	w.newAttributes(&r.NewAttributes)
 	if r.Frame != job.NoFrame {
 		w.kind(r.Kind, r.Frame)
 		w.int("bytes", int64(len(r.Payloads)))
@@ -90,13 +68,7 @@ func (h *head) newRun() (r NewRun, size int) {
 	r.N = int(h.int("n", 1, job.MaxLines))
 	r.Client = h.text("client", job.MaxNameBytes)
 	r.Type = h.text("type", job.MaxNameBytes)
-	for _, key := range NumberKeys {
-		if n, ok := h.optional(key, 0, math.MaxInt64); ok {
-			r.Numbers = append(r.Numbers, Number{key, n})
-		}
-	}
-	r.Traceparent = named(h, "traceparent", traceparent)
-	r.Meta = named(h, "meta", func(_, raw string) (job.Meta, error) { return job.ParseMeta(raw) })
+	h.newAttributes(&r.NewAttributes)
 	r.Kind, r.Frame = h.kind()
 	if r.Frame != job.NoFrame {
 		size = int(h.int("bytes", 1, math.MaxInt32))

@@ -136,7 +136,7 @@ func completionText() ([]byte, Completion, []OutcomeRun) {
 
 func creationText() ([]byte, Creation, []NewRun) {
 	full := NewRun{
-		N: 2, Client: "acme", Type: "resize", Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Meta: "colour=deep%20red,size=4",
+		N: 2, Client: "acme", Type: "resize", NewAttributes: NewAttributes{Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Meta: "colour=deep%20red,size=4"},
 		Kind: job.JSON, Frame: job.LenFrame, Payloads: job.LenFrame.Append(job.LenFrame.Append(nil, []byte("{\n}")), []byte("7")),
 	}
 	for i, key := range NumberKeys {
@@ -146,7 +146,7 @@ func creationText() ([]byte, Creation, []NewRun) {
 		{N: 3, Kind: job.Text, Frame: job.LineFrame, Payloads: []byte("first\n\nthird\n")},
 		full,
 		{N: 100, Type: "empty"},
-		{N: 1, Type: "bytes", Numbers: []Number{{"priority", 0}}, Kind: job.Bytes, Frame: job.LineFrame, Payloads: []byte{0, 255, '\n'}},
+		{N: 1, Type: "bytes", NewAttributes: NewAttributes{Numbers: []Number{{"priority", 0}}}, Kind: job.Bytes, Frame: job.LineFrame, Payloads: []byte{0, 255, '\n'}},
 	}
 	c := Creation{Jobs: 106, Runs: len(list)}
 	b := AppendCreation(nil, &c)

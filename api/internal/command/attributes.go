@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/job/runs"
 	"github.com/daybookq/daybook/store/document"
 )
 
@@ -209,6 +210,23 @@ func checkGroup(g *job.Group) error {
 		}
 	}
 	return nil
+}
+
+// attributesOf returns the attributes of a run of new jobs. Meta is missing: it is in its text form already.
+func attributesOf(r *runs.NewRun) (a Attributes) {
+	if r.Client != "" {
+		a.Client = &r.Client
+	}
+	if r.Type != "" {
+		a.Type = &r.Type
+	}
+	for i := range r.Numbers {
+		*a.number(r.Numbers[i].Key) = &r.Numbers[i].Value
+	}
+	if r.Traceparent != "" {
+		a.Traceparent = &r.Traceparent
+	}
+	return a
 }
 
 // MetaPrefix is the prefix of query parameters that are labels.

@@ -94,19 +94,7 @@ func (s *Decoder) CreationInRuns(text []byte, trace *string, of *OpenBatch) (*jo
 
 // addNewRun adds the group of a run to a command.
 func (s *Decoder) addNewRun(cmd *job.Create, r *runs.NewRun, trace *string, of *OpenBatch, now int64) error {
-	var a Attributes
-	if r.Client != "" {
-		a.Client = &r.Client
-	}
-	if r.Type != "" {
-		a.Type = &r.Type
-	}
-	for i := range r.Numbers {
-		*a.number(r.Numbers[i].Key) = &r.Numbers[i].Value
-	}
-	if r.Traceparent != "" {
-		a.Traceparent = &r.Traceparent
-	}
+	a := attributesOf(r)
 	a.Traceparent = cmp.Or(a.Traceparent, trace)
 	of.Defaults(&a)
 	g, err := s.Group(&a, now)

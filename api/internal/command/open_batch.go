@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"reflect"
 
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
@@ -73,10 +74,7 @@ func (b *Bulk) BeginBatch(r *CreateRequest) error {
 
 // given reports whether the request has other fields than a batch and jobs.
 func (r *CreateRequest) given() bool {
-	a := &r.Attributes
-	return len(r.Payload) > 0 || r.PayloadB64 != nil || r.BinaryAddr != nil || r.InputAddr != nil || r.UniqueKey != nil ||
-		a.Client != nil || a.Type != nil || a.RunAt != nil || a.DelayMs != nil || a.Priority != nil || a.MaxAttempts != nil || a.Backoff != (backoff{}) ||
-		a.LeaseMs != nil || a.RetentionMs != nil || a.ExpiresAt != nil || a.TimeoutMs != nil || a.Traceparent != nil || a.Meta != nil || a.OnComplete != nil
+	return len(r.Payload) > 0 || r.PayloadB64 != nil || r.BinaryAddr != nil || r.InputAddr != nil || r.UniqueKey != nil || !reflect.ValueOf(r.Attributes).IsZero()
 }
 
 // GroupOfNone returns the group of a batch without jobs. It holds the batch's client, type and retention_ms.

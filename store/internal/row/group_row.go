@@ -2,7 +2,6 @@ package row
 
 import (
 	"encoding/binary"
-	"strings"
 	"unsafe"
 
 	"github.com/daybookq/daybook/job"
@@ -54,14 +53,6 @@ func DecodeGroup(d *lsm.Decoder, text string) (g Group) {
 	*d = rest
 	return g
 }
-
-// CloneTexts copies the texts of a group, so that it keeps no other memory alive.
-func (g *Group) CloneTexts() {
-	g.Traceparent, g.Meta, g.OnComplete = strings.Clone(g.Traceparent), job.Meta(strings.Clone(string(g.Meta))), job.FollowOn(strings.Clone(string(g.OnComplete)))
-}
-
-// Texts returns the number of bytes in the texts of a group.
-func (g *Group) Texts() int { return len(g.Traceparent) + len(g.Meta) + len(g.OnComplete) }
 
 // decodeGroups decodes n groups. They must tile the lines from first to the last one of the page.
 func decodeGroups(name GroupPageName, first uint32, n int, d *lsm.Decoder) *GroupPage {

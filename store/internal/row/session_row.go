@@ -153,7 +153,7 @@ func ReadSlot(r lsm.Rows, name SlotName) *Slot {
 func (l *Slot) Size() int {
 	n := 200
 	if d := l.Done; d != nil {
-		n += 200 + len(d.Group.Meta) + len(d.Group.Traceparent) + len(d.QueueName.Client) + len(d.QueueName.Typ) + len(d.Existing)*24
+		n += 200 + d.Group.Texts() + len(d.QueueName.Client) + len(d.QueueName.Typ) + len(d.Existing)*24
 		for i := range d.Ended {
 			n += 72 + len(d.Ended[i].Results)*16
 		}
