@@ -24,25 +24,19 @@ import (
 // handlerDocument is the document of a version of a handler. Handler is the stored document, and is left out of lists. A
 // version that deleted the handler has no kind and no digest.
 type handlerDocument struct {
-	HandlerID job.ID         `json:"handler_id"`
-	Client    *string        `json:"client" schema:"Name" doc:"null if the handler is for all clients"`
-	Type      string         `json:"type" schema:"Name"`
-	Version   int            `json:"version" minimum:"1"`
-	Newest    bool           `json:"newest"`
-	Deleted   bool           `json:"deleted,omitzero" doc:"this change deleted it. Such a version has no kind and digest"`
-	Gone      bool           `json:"gone,omitzero" doc:"the handler was deleted later, so the server does not keep what was stored"`
-	Kind      string         `json:"kind,omitzero" enum:"exec,http,script,wasi,container"`
-	Digest    string         `json:"digest,omitzero" pattern:"^sha256:[0-9a-f]{64}$" doc:"of what was stored"`
-	Bytes     int            `json:"bytes" minimum:"0" maximum:"1048576" doc:"of what was stored"`
-	By        string         `json:"by,omitzero" maxLength:"100" doc:"who made this change, as the request said"`
-	CreatedAt int64          `json:"created_at" minimum:"0"`
-	Handler   jsontext.Value `json:"handler,omitzero" schema:"NewHandler"`
+	HandlerID job.ID  `json:"handler_id"`
+	Client    *string `json:"client" schema:"Name" doc:"null if the handler is for all clients"`
+	Type      string  `json:"type" schema:"Name"`
+	named.Change
+	Kind    string         `json:"kind,omitzero" enum:"exec,http,script,wasi,container"`
+	Digest  string         `json:"digest,omitzero" pattern:"^sha256:[0-9a-f]{64}$" doc:"of what was stored"`
+	Bytes   int            `json:"bytes" minimum:"0" maximum:"1048576" doc:"of what was stored"`
+	Handler jsontext.Value `json:"handler,omitzero" schema:"NewHandler"`
 }
 
 func documentOfHandler(h *document.Named, text []byte) handlerDocument {
 	d := handlerDocument{
-		HandlerID: h.ID, Client: web.OrNull(h.Client), Type: h.Name, Version: h.Version, Newest: h.Newest, Deleted: h.Deleted, Gone: h.Gone,
-		Kind: h.Summary, Bytes: h.Bytes, By: h.By, CreatedAt: h.CreatedAt, Handler: text,
+		HandlerID: h.ID, Client: web.OrNull(h.Client), Type: h.Name, Change: named.ChangeOf(h), Kind: h.Summary, Bytes: h.Bytes, Handler: text,
 	}
 	if !h.Deleted {
 		d.Digest = h.Digest.String()
@@ -204,7 +198,7 @@ func parseManifest(text []byte) (handler.Document, error) {
 func newHandler(c echo.Context) (p job.PutDocument, err error) {
 	p.Kind = job.HandlerDocument
 	if p.Client, p.Name, err = handlerName(c); err == nil {
-		p.If, p.By, err = named.Change(c)
+		p.If, p.By, err = named.Condition(c)
 	}
 	return p, err
 }

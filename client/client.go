@@ -42,7 +42,8 @@ type Options struct {
 	// NoJoin makes each Create a separate request. Otherwise creates that are made at the same time share a stream, and
 	// the server stores them together.
 	NoJoin bool
-	// By is who changes handlers and filesets, for their histories: at most 100 bytes. "" means that they do not say it.
+	// By is who changes handlers and filesets, for their histories: at most 100 bytes, without control characters. ""
+	// means that they do not say it.
 	By string
 	// Logger receives a debug message for each request that is repeated. nil means no logging.
 	Logger *slog.Logger

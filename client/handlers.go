@@ -67,7 +67,8 @@ func (c *Client) PutHandler(ctx context.Context, client, typ string, document ha
 	if err != nil {
 		return h, err
 	}
-	r.Method, r.Query, r.Header = of.Method, of.Query, c.conn.Requires(only)
+	r.Method, r.Query = of.Method, of.Query
+	c.conn.Require(&r, only)
 	return c.handlerCall(ctx, r)
 }
 
@@ -125,7 +126,7 @@ func (c *Client) DeleteHandler(ctx context.Context, client, typ string, only ...
 	if err != nil {
 		return err
 	}
-	r.Header = c.conn.Requires(only)
+	c.conn.Require(&r, only)
 	_, err = c.conn.Do(ctx, r)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/daybookq/daybook/client"
@@ -21,7 +22,12 @@ import (
 // TestIfVersion changes handlers and filesets of a real server only if they have a version, and reads who changed them.
 func TestIfVersion(t *testing.T) {
 	ctx := t.Context()
-	c := client.New(daybooktest.Start(t).URL, client.Options{By: "anna"})
+	url := daybooktest.Start(t).URL
+	c := client.New(url, client.Options{By: "anna"})
+	for _, by := range []string{strings.Repeat("é", 51), "a\nb", "\xff"} {
+		err := client.New(url, client.Options{By: by}).DeleteHandler(ctx, "", "x")
+		testkit.Holds(t, errors.Is(err, client.ErrBadRequest), by, err)
+	}
 	dir := t.TempDir()
 	put := map[string]func(n int, only ...client.IfVersion) error{
 		"handler": func(n int, only ...client.IfVersion) error {
@@ -80,6 +86,8 @@ func TestIfVersion(t *testing.T) {
 			{put(2, 1), nil}, // as a repeat
 			{remove(1), client.ErrVersionDiffers},
 			{remove(0), client.ErrBadRequest},
+			{remove(-1), client.ErrBadRequest},
+			{put(2, -1), client.ErrBadRequest},
 			{remove(2), nil},
 			{remove(2), client.ErrNotFound},
 			{put(2, 3), client.ErrVersionDiffers},

@@ -88,7 +88,7 @@ func (s *Filesets) Put(ctx context.Context, name string, r io.Reader, only ...If
 	if err != nil {
 		return Fileset{}, err
 	}
-	rq.Header = s.c.Requires(only)
+	s.c.Require(&rq, only)
 	rq.ContentType, rq.Upload, rq.Wait = "application/x-tar", transport.NewUpload(r), waitForFiles(fileset.MaxFiles) // the number of files is not known
 	if rq.Upload.Seeker == nil {
 		return filesetAnswer(s.c.Once(ctx, rq))
@@ -108,7 +108,8 @@ func (s *Filesets) PutManifest(ctx context.Context, name string, m *fileset.Mani
 	if rq.Body, err = m.Encode(); err != nil {
 		return Fileset{}, fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
 	}
-	rq.Header, rq.ContentType, rq.Wait = s.c.Requires(only), transport.MimeJSON, waitForFiles(len(m.Files))
+	s.c.Require(&rq, only)
+	rq.ContentType, rq.Wait = transport.MimeJSON, waitForFiles(len(m.Files))
 	return filesetAnswer(s.c.Do(ctx, rq))
 }
 
@@ -182,7 +183,7 @@ func (s *Filesets) Delete(ctx context.Context, name string, only ...IfVersion) e
 	if err != nil {
 		return err
 	}
-	rq.Header = s.c.Requires(only)
+	s.c.Require(&rq, only)
 	_, err = s.c.Do(ctx, rq)
 	return err
 }

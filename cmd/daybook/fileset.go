@@ -101,7 +101,7 @@ blobs that were stored more than a day ago, unless a job, a handler or another f
 		}
 		return err
 	})
-	remote.ChangeFlags(cmd, &version)
+	remote.RemoveFlags(cmd, &version)
 	remote.JSONFlag(cmd, &f.AsJSON)
 	return cmd
 }

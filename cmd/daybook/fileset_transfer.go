@@ -66,7 +66,7 @@ Symbolic links, devices and other special files are errors, unless a pattern exc
 		return report(&f, transferred{args[1], stored.Version, moved.Files, moved.Skipped, moved.Bytes}, verb, "sent")
 	})
 	transferFlags(cmd, &f, &patterns)
-	remote.ChangeFlags(cmd, &version)
+	remote.StoreFlags(cmd, &version)
 	return cmd
 }
 

@@ -98,7 +98,7 @@ job. One that cannot be loaded, or takes longer than 10 seconds, is not stored, 
 	cmd.Flags().StringVar(&lang, "lang", "", "the language of a script: node, python, php, sh")
 	config.CompleteFlag(cmd, "lang", func(*cobra.Command, string) []string { return handler.Langs })
 	cmd.Flags().BoolVar(&noCheck, "no-check", false, "store a script without loading it here, for example because only runners have its modules")
-	remote.ChangeFlags(cmd, &version)
+	remote.StoreFlags(cmd, &version)
 	remote.JSONFlag(cmd, &h.AsJSON)
 	return cmd
 }
@@ -250,7 +250,7 @@ func newHandlerRemove() *cobra.Command {
 		}
 		return err
 	})
-	remote.ChangeFlags(cmd, &version)
+	remote.RemoveFlags(cmd, &version)
 	remote.JSONFlag(cmd, &h.AsJSON)
 	return cmd
 }

@@ -64,6 +64,9 @@ func TestHandlerCommands(t *testing.T) {
 	testkit.Holds(t, r.code != terminal.ExitOK, "a wrong kind", r)
 	testkit.Equal(t, ok(t, "handler", "get", "square", "--version", "2", "--server", s.url), second)
 	execute(t, "", "handler", "rm", "square", "--if-version", "1", "--server", s.url).ends(t, terminal.ExitRefused)
+	for _, wrong := range [][]string{{"--if-version", "0"}, {"--if-version=-1"}, {"--if-version", "x"}, {"--by", strings.Repeat("é", 51)}, {"--by", "a\nb"}, {"--by", "\xff"}} {
+		execute(t, "", append([]string{"handler", "rm", "square", "--server", s.url}, wrong...)...).ends(t, terminal.ExitUsage)
+	}
 	ok(t, "handler", "rm", "square", "--if-version", "2", "--by", "anna", "--server", s.url)
 	if got := ok(t, "handler", "history", "square", "--server", s.url); strings.Count(got, "gone") != 2 || !strings.Contains(got, "anna") {
 		t.Errorf("%q", got)

@@ -50,7 +50,7 @@ func (s *Filesets) Put(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if q.cond, q.by, err = named.Change(c); err != nil {
+	if q.cond, q.by, err = named.Condition(c); err != nil {
 		return err
 	}
 	if s.blobs.Storage == nil {

@@ -116,22 +116,14 @@ type filesetDocument struct {
 	FilesetID job.ID  `json:"fileset_id"`
 	Client    *string `json:"client" schema:"Name" doc:"null if the fileset belongs to no client"`
 	Name      string  `json:"name" schema:"Name"`
-	Version   int     `json:"version" minimum:"1"`
-	Newest    bool    `json:"newest"`
-	Deleted   bool    `json:"deleted,omitzero" doc:"this change deleted it. Such a version has no manifest"`
-	Gone      bool    `json:"gone,omitzero" doc:"the fileset was deleted later, so the server does not keep what was stored"`
-	Manifest  string  `json:"manifest,omitzero" pattern:"^sha256:[0-9a-f]{64}$" doc:"address of the manifest"`
-	Files     int     `json:"files" minimum:"0" maximum:"100000"`
-	Bytes     int64   `json:"bytes" minimum:"0" doc:"bytes of all files"`
-	By        string  `json:"by,omitzero" maxLength:"100" doc:"who made this change, as the request said"`
-	CreatedAt int64   `json:"created_at" minimum:"0"`
+	named.Change
+	Manifest string `json:"manifest,omitzero" pattern:"^sha256:[0-9a-f]{64}$" doc:"address of the manifest"`
+	Files    int    `json:"files" minimum:"0" maximum:"100000"`
+	Bytes    int64  `json:"bytes" minimum:"0" doc:"bytes of all files"`
 }
 
 func documentOfFileset(f *document.Named) filesetDocument {
-	d := filesetDocument{
-		FilesetID: f.ID, Client: web.OrNull(f.Client), Name: f.Name, Version: f.Version, Newest: f.Newest, Deleted: f.Deleted, Gone: f.Gone,
-		By: f.By, CreatedAt: f.CreatedAt,
-	}
+	d := filesetDocument{FilesetID: f.ID, Client: web.OrNull(f.Client), Name: f.Name, Change: named.ChangeOf(f)}
 	if !f.Deleted {
 		d.Manifest = f.Digest.String()
 		d.Files, d.Bytes, _ = job.ParseFilesetSummary(f.Summary) // the command was decoded, so it is one

@@ -94,7 +94,7 @@ func (r *Routes) Delete(c echo.Context) error {
 	if d.Client, d.Name, err = r.Name(c); err != nil {
 		return err
 	}
-	if d.If, d.By, err = Change(c); err != nil {
+	if d.If, d.By, err = Condition(c); err != nil {
 		return err
 	}
 	_, receipt, err := r.Engine.DeleteDocument(c.Request().Context(), d)
@@ -110,8 +110,8 @@ const (
 	ifNoneMatch = "If-None-Match"
 )
 
-// Change reads the headers of a change: what it requires of the stored document, and who makes it.
-func Change(c echo.Context) (cond job.Condition, by string, err error) {
+// Condition reads the headers of a change: the condition on the stored document, and who makes the change.
+func Condition(c echo.Context) (cond job.Condition, by string, err error) {
 	r := c.Request()
 	if by = r.Header.Get(web.HeaderBy); by != "" {
 		if err := job.CheckText(web.HeaderBy, by, 1, job.MaxByBytes); err != nil {
@@ -139,6 +139,21 @@ func Change(c echo.Context) (cond job.Condition, by string, err error) {
 		}
 	}
 	return "", "", web.BadRequest(ifMatch, `If-Match must be * or one tag: the number of a version or the digest of a document, as "7"`)
+}
+
+// Change is the part of a version's document that all kinds have.
+type Change struct {
+	Version   int    `json:"version" minimum:"1"`
+	Newest    bool   `json:"newest"`
+	Deleted   bool   `json:"deleted,omitzero" doc:"this change deleted what was stored. Such a version only has its number, its time and who made it"`
+	Gone      bool   `json:"gone,omitzero" doc:"a later change deleted it, so the server does not keep what was stored"`
+	By        string `json:"by,omitzero" maxLength:"100" doc:"who made this change, as the request said"`
+	CreatedAt int64  `json:"created_at" minimum:"0"`
+}
+
+// ChangeOf describes a version.
+func ChangeOf(d *document.Named) Change {
+	return Change{d.Version, d.Newest, d.Deleted, d.Gone, d.By, d.CreatedAt}
 }
 
 // Version reads the parameter that selects a version.

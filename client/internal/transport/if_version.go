@@ -1,8 +1,14 @@
 package transport
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/daybookq/daybook/client/problem"
+	"github.com/daybookq/daybook/job"
 )
 
 // IfVersion is what a change of a handler or fileset requires: that the newest version has this number, or with 0 that
@@ -13,18 +19,25 @@ import (
 // that an answer was lost and the first request stored the version.
 type IfVersion int
 
-// Requires returns the headers of a change: what it requires, and who makes it.
-func (c *Conn) Requires(only []IfVersion) http.Header {
-	h := http.Header{}
+// Require adds the headers of a change to a request: what it requires, and who makes it.
+func (c *Conn) Require(r *Request, only []IfVersion) {
+	r.Header = http.Header{}
 	if c.By != "" {
-		h.Set("Daybook-By", c.By)
-	}
-	for _, version := range only {
-		if version == 0 {
-			h.Set("If-None-Match", "*")
-		} else {
-			h.Set("If-Match", strconv.Quote(strconv.Itoa(int(version))))
+		r.Header.Set("Daybook-By", c.By)
+		if err := job.CheckText("By", c.By, 1, job.MaxByBytes); err != nil {
+			r.Err = fmt.Errorf("%w: %w", problem.ErrBadRequest, err)
+		} else if strings.ContainsFunc(c.By, unicode.IsControl) { // net/http sends no such header, and would blame the connection
+			r.Err = fmt.Errorf("%w: By has a control character", problem.ErrBadRequest)
 		}
 	}
-	return h
+	for _, version := range only {
+		switch {
+		case version < 0:
+			r.Err = fmt.Errorf("%w: IfVersion is %d; the first version of a name is 1", problem.ErrBadRequest, version)
+		case version == 0:
+			r.Header.Set("If-None-Match", "*")
+		default:
+			r.Header.Set("If-Match", strconv.Quote(strconv.Itoa(int(version))))
+		}
+	}
 }

@@ -14,9 +14,6 @@ import (
 
 // Do sends a request, and sends it again while that is safe and may succeed.
 func (c *Conn) Do(ctx context.Context, r Request) (a Answer, err error) {
-	if r.Err != nil {
-		return a, r.Err
-	}
 	err = c.Retry(ctx, r.Path, r.Repeat, func() error {
 		a, err = c.Once(ctx, r)
 		return err

@@ -60,6 +60,9 @@ type Answer struct {
 // If the request must not be repeated, such as a create, every failure that does not prove that nothing was stored is
 // ErrUnknown as well: for example the 502 of a proxy, a truncated answer, or a 2xx that cannot be read.
 func (c *Conn) Once(ctx context.Context, r Request) (a Answer, err error) {
+	if r.Err != nil {
+		return a, r.Err
+	}
 	if c.Stream != nil {
 		if a, err := c.Stream(ctx, c, r); !errors.Is(err, ErrNotSent) {
 			return a, err

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestWaits: a command that waits for the server prints the reason after a second, and then every five seconds.
@@ -25,5 +28,13 @@ func TestWaits(t *testing.T) {
 	log.Debug("repeating a request", "error", errors.New("it is away"))
 	if out.String() != line+line { // at 6 s
 		t.Errorf("%q", out.String())
+	}
+}
+
+// TestShortenedBy: a long name keeps whole characters.
+func TestShortenedBy(t *testing.T) {
+	for by, want := range map[string]int{"anna@host": 9, strings.Repeat("é", 60): 100, strings.Repeat("日", 40): 99} {
+		got := ShortenedBy(by)
+		testkit.Holds(t, len(got) == want && utf8.ValidString(got) && strings.HasPrefix(by, got), by, got)
 	}
 }

@@ -1,8 +1,13 @@
 package remote
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/user"
+	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -11,11 +16,50 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// ChangeFlags adds the flags of a command that changes a handler or a fileset. The client of the command sends --by.
-func ChangeFlags(cmd *cobra.Command, version *int) {
-	cmd.Flags().IntVar(version, "if-version", 0, "change it only if this is its newest version; 0: only if there is none")
-	cmd.Flags().String("by", "", "who changes a handler or fileset, for its history (default: your user name and the name of this machine)")
+// StoreFlags adds the flags of a command that stores a handler or a fileset. The client of the command sends --by.
+func StoreFlags(cmd *cobra.Command, version *int) {
+	changeFlags(cmd, &versionFlag{version, 0}, "store it only if this is its newest version; 0: only if there is none")
 }
+
+// RemoveFlags adds the flags of a command that removes a handler or a fileset.
+func RemoveFlags(cmd *cobra.Command, version *int) {
+	changeFlags(cmd, &versionFlag{version, 1}, "remove it only if this is its newest version")
+}
+
+func changeFlags(cmd *cobra.Command, version *versionFlag, help string) {
+	cmd.Flags().Var(version, "if-version", help)
+	cmd.Flags().Var(new(byFlag), "by", "who changes a handler or fileset, for its history (default: your user name and the name of this machine)")
+}
+
+// versionFlag is the number of a version, or 0 for none where least is 0.
+type versionFlag struct {
+	to    *int
+	least int
+}
+
+func (f *versionFlag) Set(text string) (err error) {
+	if *f.to, err = strconv.Atoi(text); err != nil || *f.to < f.least {
+		return fmt.Errorf("it must be a number from %d on", f.least)
+	}
+	return nil
+}
+
+func (f *versionFlag) String() string { return "" }
+func (f *versionFlag) Type() string   { return "int" }
+
+// byFlag is who makes a change.
+type byFlag string
+
+func (f *byFlag) Set(text string) error {
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return errors.New("it must not have control characters")
+	}
+	*f = byFlag(text)
+	return job.CheckText("it", text, 0, job.MaxByBytes)
+}
+
+func (f *byFlag) String() string { return string(*f) }
+func (f *byFlag) Type() string   { return "string" }
 
 // OnlyIf returns what the flags require of the stored version.
 func OnlyIf(cmd *cobra.Command, version int) []client.IfVersion {
@@ -42,8 +86,8 @@ func changer(cmd *cobra.Command) (by string) {
 	return ShortenedBy(by)
 }
 
-// ShortenedBy returns the part of a name that histories keep.
-func ShortenedBy(by string) string { return by[:min(len(by), job.MaxByBytes)] }
+// ShortenedBy returns the part of a name that histories keep, in whole characters.
+func ShortenedBy(by string) string { return strings.ToValidUTF8(by[:min(len(by), job.MaxByBytes)], "") }
 
 // Change is a line of a history.
 type Change struct {
