@@ -156,7 +156,7 @@ func TestTicksCountPages(t *testing.T) {
 	mustCommit(t, f.s)
 	f.seq += 10
 	for ticks := 0; f.s.machine.Counts.Total() > 0; ticks++ {
-		got := f.s.costOf(func() { f.Apply(job.Tick{}) })
+		got := f.s.costOf(t, func() { f.Apply(job.Tick{}) })
 		testkit.MustHold(t, got.writes <= rules.CommandRows+pages+row.TickSpanRows && ticks <= 100, "tick", ticks, got)
 		mustCommit(t, f.s)
 	}
@@ -205,7 +205,7 @@ func TestPurgedBatchesGoInSteps(t *testing.T) {
 	}
 	for ticks := 0; s.machine.Meta.PurgedAt != 0; ticks++ {
 		sound(t, s)
-		got := s.costOf(func() { f.Apply(job.Tick{}) })
+		got := s.costOf(t, func() { f.Apply(job.Tick{}) })
 		testkit.MustHold(t, got.writes <= 500 && ticks <= 30, "tick", ticks, got)
 	}
 	if spans, groups, left := rows(row.SpanTable), rows(row.GroupTable), rows(row.PurgedBatchTable); spans != 1 || groups != 0 || left != 0 {

@@ -163,7 +163,7 @@ func TestClaimReadsFewBytes(t *testing.T) {
 				claim := plainClaim("r", job.MaxClaimJobs)
 				claim.Strategy = strategy
 				var claimed *applied.Claimed
-				got := cold.s.costOf(func() { claimed = cold.Apply(claim).(*applied.Claimed) })
+				got := cold.s.costOf(t, func() { claimed = cold.Apply(claim).(*applied.Claimed) })
 				mustCommit(t, cold.s)
 				rules := &cold.s.machine.Rules
 				read := 0 // a page for each job
@@ -214,7 +214,7 @@ func TestRandomOfManyQueues(t *testing.T) {
 	claim.Strategy = job.Random
 	f := b.Open(t)
 	var claimed *applied.Claimed
-	got := f.s.costOf(func() { claimed = f.Apply(claim).(*applied.Claimed) })
+	got := f.s.costOf(t, func() { claimed = f.Apply(claim).(*applied.Claimed) })
 	mustCommit(t, f.s)
 	n := claimed.Jobs()
 	testkit.Holds(t, n >= 75 && got.iterators <= n/10, "a claim of", n, "jobs took", got)

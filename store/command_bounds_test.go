@@ -299,7 +299,7 @@ func (c *crowd) claims(runner func(i int) string) {
 func (c *crowd) do(cmd job.Command) (result applied.Result) {
 	c.t.Helper()
 	c.verbs[cmd.Verb()] = true
-	got := c.s.costOf(func() {
+	got := c.s.costOf(c.t, func() {
 		result = c.Apply(cmd)
 		c.s.machine.FlushDirty() // as a commit would first
 	})

@@ -89,7 +89,7 @@ func TestPreferDistinctIsBounded(t *testing.T) {
 			f := c.Open(t)
 			f.Apply(c.do)
 			for ticks := 0; building(f.s); ticks++ {
-				got := f.s.costOf(func() { f.Apply(job.Tick{}) })
+				got := f.s.costOf(t, func() { f.Apply(job.Tick{}) })
 				testkit.MustHold(t, got.looks <= boundedRows && got.writes <= boundedWrites && got.bytes <= boundedBytes, "a tick", got)
 				if mustCommit(t, f.s); ticks > 20*c.n/100 {
 					t.Fatalf("not built after %d ticks", ticks)
@@ -97,7 +97,7 @@ func TestPreferDistinctIsBounded(t *testing.T) {
 			}
 			for range 2 {
 				var result applied.Result
-				got := f.s.costOf(func() { result = f.Apply(c.do) })
+				got := f.s.costOf(t, func() { result = f.Apply(c.do) })
 				testkit.Holds(t, got.looks <= boundedRows && got.writes <= boundedWrites && got.bytes <= boundedBytes, got)
 				jobs := result.(*applied.Claimed).Jobs()
 				testkit.Holds(t, jobs >= c.jobs, "a claim got", jobs, "jobs, want", c.jobs, "at least")
@@ -249,7 +249,7 @@ func TestDistinctWideValue(t *testing.T) {
 func TestDistinctStrategiesInTurn(t *testing.T) {
 	f := inStore(t, Options{}, func(f *feeder) { fillValues(f, 3000) })
 	claim := func(i int) cost {
-		return f.s.costOf(func() { f.Apply(distinctClaim(1, mustDistinct(fmt.Sprintf("k%d", i), job.Oldest))) })
+		return f.s.costOf(t, func() { f.Apply(distinctClaim(1, mustDistinct(fmt.Sprintf("k%d", i), job.Oldest))) })
 	}
 	strategies := func() (of []string) {
 		for _, x := range f.s.machine.Distinct.List {
@@ -266,7 +266,7 @@ func TestDistinctStrategiesInTurn(t *testing.T) {
 		f.Apply(job.Tick{})
 		mustCommit(t, f.s)
 	}
-	plain := f.s.costOf(func() { f.Apply(plainClaim("r", 1)) })
+	plain := f.s.costOf(t, func() { f.Apply(plainClaim("r", 1)) })
 	for round := range 3 {
 		for i := range 17 {
 			got := claim(i)

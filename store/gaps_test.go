@@ -73,13 +73,13 @@ func TestClaimsPassNoGaps(t *testing.T) {
 				remove(f)
 				mustCommit(t, s)
 				for s.NextDue() != 0 && s.NextDue() <= startAt+int64(f.seq) {
-					got := s.costOf(func() { f.Apply(job.Tick{}) })
+					got := s.costOf(t, func() { f.Apply(job.Tick{}) })
 					testkit.Holds(t, got.steps <= 2000, "a tick takes", got.steps, "steps")
 					mustCommit(t, s)
 				}
 				testkit.MustEqual(t, s.machine.Counts[job.Pending], int64(first)+many)
 				for range first + 20 {
-					got := s.costOf(func() {
+					got := s.costOf(t, func() {
 						testkit.MustEqual(t, f.Apply(plainClaim("r", 1)).(*applied.Claimed).Jobs(), 1)
 					})
 					testkit.Holds(t, got.steps <= 1000, "a claim takes", got.steps, "steps")

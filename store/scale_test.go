@@ -91,7 +91,7 @@ func TestDrawIsBounded(t *testing.T) {
 			for i := range 20 {
 				claim := plainClaim("r", 1)
 				claim.Strategy = job.Random
-				got := f.s.costOf(func() { f.Apply(claim) })
+				got := f.s.costOf(t, func() { f.Apply(claim) })
 				testkit.Holds(t, got.reads <= 5000 && got.iterators <= 50, "claim", i, "of a store of", many, "spans", got)
 			}
 		})
@@ -109,7 +109,7 @@ func TestLargeRandomClaimIsBounded(t *testing.T) {
 	claim := plainClaim("r", 250)
 	claim.Strategy = job.Random
 	var got *applied.Claimed
-	if cost := f.s.costOf(func() { got = f.Apply(claim).(*applied.Claimed) }); cost.reads > 20*250 {
+	if cost := f.s.costOf(t, func() { got = f.Apply(claim).(*applied.Claimed) }); cost.reads > 20*250 {
 		t.Errorf("%d jobs: %+v", got.Jobs(), cost)
 	}
 	testkit.Equal(t, got.Jobs(), 250)
@@ -134,7 +134,7 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 			choice.Runner, choice.Max, choice.MaxBytes, choice.Strategy = "r", 1, job.MaxClaimBytes, strategy
 			var costs [2]cost
 			for i, f := range []*feeder{small, large} {
-				costs[i] = f.s.costOf(func() {
+				costs[i] = f.s.costOf(t, func() {
 					testkit.Equal(t, f.Apply(choice).(*applied.Claimed).Jobs(), 1, strategy, "of", choice.Clients, choice.Types, "found nothing")
 				})
 			}
