@@ -401,16 +401,7 @@ func TestBatchPowerCuts(t *testing.T) {
 			b.Discard() // fails without power
 		}
 		s = afterCut(t, disk, moment, rng.Uint64(), s, dir)
-		mustBeTidy(t, s)
-		for content := range attempted {
-			there := testkit.Must(has(t, s, addressOf(content)))(t)
-			testkit.Holds(t, there || !durable[content], "it is there", there)
-			if there {
-				mustRead(t, s, content)
-				mustResolve(t, s, content)
-				durable[content] = true
-			}
-		}
+		mustHaveDurable(t, s, attempted, durable)
 		if err := s.Close(); err != nil || t.Failed() {
 			t.Fatal(err)
 		}

@@ -292,16 +292,7 @@ func TestPowerCuts(t *testing.T) {
 			}
 		}
 		s = afterCut(t, disk, moment, rng.Uint64(), s, dir)
-		mustBeTidy(t, s)
-		for content := range attempted {
-			there := testkit.Must(has(t, s, addressOf(content)))(t)
-			testkit.Holds(t, there || !durable[content], "Has is", there)
-			if there {
-				mustRead(t, s, content)
-				mustResolve(t, s, content)
-				durable[content] = true
-			}
-		}
+		mustHaveDurable(t, s, attempted, durable)
 		if t.Failed() {
 			return
 		}

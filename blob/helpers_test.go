@@ -175,3 +175,19 @@ func afterCut(t *testing.T, disk *powerfs.FS, moment <-chan struct{}, seed uint6
 	disk.PowerOn()
 	return testkit.Must(OpenDir(t.Context(), dir, Options{}))(t)
 }
+
+// mustHaveDurable fails the test unless the store is tidy and has all durable contents. Each attempted content that is
+// there must be whole, and is durable from then on.
+func mustHaveDurable(t *testing.T, s *Store, attempted, durable map[string]bool) {
+	t.Helper()
+	mustBeTidy(t, s)
+	for content := range attempted {
+		there := testkit.Must(has(t, s, addressOf(content)))(t)
+		testkit.Holds(t, there || !durable[content], "Has is", there)
+		if there {
+			mustRead(t, s, content)
+			mustResolve(t, s, content)
+			durable[content] = true
+		}
+	}
+}
