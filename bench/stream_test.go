@@ -62,7 +62,7 @@ func streamWork(tb testing.TB, p matrix.Point, s *daybooktest.Process, l *Load, 
 					client, typ := p.Queue(int(created.Add(1)))
 					err := streams[i%p.Conns].Create(ctx, `{"client":"`+client+`","type":"`+typ+`","payload":"`+payload+`"}`)
 					if err == nil && p.Work == "lifecycle" {
-						err = r.take(ctx, i%p.Conns)
+						err = r.take(ctx)
 					}
 					return err
 				})
@@ -97,7 +97,7 @@ type streamRound struct {
 	mu      sync.Mutex
 	timed   bool             // completions are the calls
 	callers []*matrix.Caller // by stream; nil between rounds
-	ended   []chan struct{}  // a token for each job that a stream has completed
+	ended   chan struct{}    // a token for each job that is completed, by whichever stream got it
 	left    int64
 	stop    func(error)
 }
@@ -105,10 +105,7 @@ type streamRound struct {
 func (r *streamRound) begin(timed bool, callers []*matrix.Caller, jobs int64, stop func(error)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.timed, r.callers, r.left, r.stop, r.ended = timed, callers, jobs, stop, make([]chan struct{}, len(callers))
-	for i := range r.ended {
-		r.ended[i] = make(chan struct{}, jobs)
-	}
+	r.timed, r.callers, r.left, r.stop, r.ended = timed, callers, jobs, stop, make(chan struct{}, jobs)
 }
 
 // end leaves later completions, of a backlog, out.
@@ -118,10 +115,10 @@ func (r *streamRound) end() {
 	r.callers = nil
 }
 
-// take waits until a stream has completed a job.
-func (r *streamRound) take(ctx context.Context, stream int) error {
+// take waits until a job is completed.
+func (r *streamRound) take(ctx context.Context) error {
 	select {
-	case <-r.ended[stream]:
+	case <-r.ended:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -145,7 +142,7 @@ func (r *streamRound) completed(stream, jobs int, took time.Duration, err error)
 	default:
 		for range jobs {
 			select {
-			case r.ended[stream] <- struct{}{}:
+			case r.ended <- struct{}{}:
 			default: // more jobs of a backlog than the round has
 			}
 		}
