@@ -109,9 +109,8 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 					time.Sleep(time.Second)
 					bounded()
 				}
-				if n, _ := s.web.Connections(); n != 1 { // the client that reads
-					t.Errorf("%d connections are left", n)
-				}
+				left, _ := s.web.Connections()
+				testkit.Equal(t, left, 1, "connections are left") // the client that reads
 				testkit.Equal(t, c.of(s).Used(), 0, "bytes are held at the end")
 			})
 		})
@@ -141,9 +140,8 @@ func TestLongAnswersAreWhole(t *testing.T) {
 		o := r.get("/jobs?limit=1000" + after).object(http.StatusOK)
 		list := o["jobs"].([]any)
 		check("list", listed, list)
-		if listed += len(list); len(list) == 0 {
-			t.Fatal("an empty page")
-		}
+		listed += len(list)
+		testkit.MustHold(t, len(list) != 0, "an empty page")
 		after = fmt.Sprintf("&after=%v", o["next"])
 	}
 	for claimed, lines := 0, false; claimed < len(payloads); lines = !lines {
@@ -202,8 +200,7 @@ func TestReadOfLongJobs(t *testing.T) {
 	}
 	testkit.Holds(t, !fits(id, job.MaxPayloadBytes+job.MaxOutputBytes), "the longest document is shorter than it can be")
 	o := r.get("/jobs/" + id).object(http.StatusOK)
-	if len(o["payload"].(string)) != job.MaxPayloadBytes || len(o["output"].(string)) != job.MaxOutputBytes || len(o["attempts"].([]any)) != job.MaxHistory {
-		t.Error("the longest document is not whole")
-	}
+	testkit.Holds(t, len(o["payload"].(string)) == job.MaxPayloadBytes && len(o["output"].(string)) == job.MaxOutputBytes &&
+		len(o["attempts"].([]any)) == job.MaxHistory, "the longest document is not whole")
 	testkit.Equal(t, r.server.documents.Used()+r.server.changes.Used(), 0, "bytes are still held")
 }

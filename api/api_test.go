@@ -256,9 +256,7 @@ func want(t *testing.T, o map[string]any, pairs ...any) {
 	for i := 0; i < len(pairs); i += 2 {
 		name := pairs[i].(string)
 		got, there := o[name]
-		if !there || fmt.Sprint(got) != fmt.Sprint(pairs[i+1]) {
-			t.Errorf("%s is %v, want %v", name, got, pairs[i+1])
-		}
+		testkit.Holds(t, there && fmt.Sprint(got) == fmt.Sprint(pairs[i+1]), name, "is", got, "want", pairs[i+1])
 	}
 }
 

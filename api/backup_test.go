@@ -39,9 +39,8 @@ func (r *rig) requested() (conn net.Conn, head string) {
 	testkit.Must(io.WriteString(conn, "GET /backup HTTP/1.1\r\nHost: localhost\r\n\r\n"))(r)
 	b := make([]byte, 1)
 	for !strings.HasSuffix(head, "\r\n\r\n") {
-		if _, err := conn.Read(b); err != nil {
-			r.Fatal(head, err)
-		}
+		_, err := conn.Read(b)
+		testkit.NoError(r, err, head)
 		head += string(b)
 	}
 	return conn, head

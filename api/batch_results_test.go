@@ -172,14 +172,11 @@ func TestResultsInRuns(t *testing.T) {
 				t.Fatalf("%s: %d %q, %d %q: %s", path, lines.status, lines.header.Get("Content-Type"), inRuns.status, inRuns.header.Get("Content-Type"), inRuns.body)
 			}
 			head, got, _, err := linesOfRuns(strings.NewReader(inRuns.body))
-			if err != nil || head.ID.String() != id {
-				t.Fatalf("%s: %+v, %v in\n%s", path, head, err, inRuns.body)
-			}
+			testkit.MustHold(t, err == nil && head.ID.String() == id, path, head, err, "in", inRuns.body)
 			testkit.MustEqual(t, got, lines.body, path, "in runs is", inRuns.body, "as lines")
 			for line := range strings.Lines(lines.body) {
-				if results++; !json.Valid([]byte(line)) {
-					t.Fatalf("%s: the line %q is not a value", path, line)
-				}
+				results++
+				testkit.MustHold(t, json.Valid([]byte(line)), path, "the line", line, "is not a value")
 			}
 			ended += strings.Count(lines.body, `"end":true`)
 		}
@@ -223,25 +220,22 @@ func TestFormsOfResults(t *testing.T) {
 	}
 	first := testkit.Must(job.ParseID(id))(t)
 	body := fmt.Sprintf("#:complete v=1 runner_id=r jobs=2500 runs=1\n#:run job_id=%s n=2500 code=ok kind=text frame=line bytes=%d\n%s", first, 2500*11, strings.Repeat("0123456789\n", 2500))
-	if a := r.do(http.MethodPost, "/jobs/complete", strings.NewReader(body), "Content-Type", web.MIMERuns); a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	a := r.do(http.MethodPost, "/jobs/complete", strings.NewReader(body), "Content-Type", web.MIMERuns)
+	testkit.MustEqual(t, a.status, http.StatusOK, a.body)
 	path := "/batches/" + id + "/results"
 	for accept, kind := range map[string]string{
 		"": web.MIMENDJSON, "*/*": web.MIMENDJSON, web.MIMERuns: web.MIMERuns, web.MIMERuns + ";q=1, " + web.MIMENDJSON: web.MIMERuns, web.MIMENDJSON + ", " + web.MIMERuns: web.MIMENDJSON, web.MIMEJSON + ", " + web.MIMERuns: web.MIMENDJSON,
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			a := r.do(method, path, nil, "Accept", accept, "Accept-Encoding", "gzip")
-			if a.status != http.StatusOK || a.header.Get("Content-Type") != kind {
-				t.Errorf("%s with Accept: %s is answered with %d in %s, want %s", method, accept, a.status, a.header.Get("Content-Type"), kind)
-			}
+			testkit.Holds(t, a.status == http.StatusOK && a.header.Get("Content-Type") == kind,
+				method, "with Accept", accept, "is answered with", a.status, "in", a.header.Get("Content-Type"), "want", kind)
 			testkit.Holds(t, method != http.MethodHead || a.body == "", "HEAD has the body", a.body)
-			if got, want := a.header.Get("Content-Encoding"), map[bool]string{true: "gzip"}[kind == web.MIMENDJSON]; method == http.MethodGet && got != want {
-				t.Errorf("with Accept: %s the answer has Content-Encoding: %s, want %q", accept, got, want)
-			}
+			got, want := a.header.Get("Content-Encoding"), map[bool]string{true: "gzip"}[kind == web.MIMENDJSON]
+			testkit.Holds(t, method != http.MethodGet || got == want, "with Accept", accept, "the answer has Content-Encoding", got, "want", want)
 		}
 	}
-	a := r.get(path, "Accept", web.MIMERuns)
+	a = r.get(path, "Accept", web.MIMERuns)
 	_, lines, n, err := linesOfRuns(strings.NewReader(a.body))
 	testkit.NoError(t, err)
 	testkit.MustEqual(t, strings.Count(lines, "\n"), 2501, "lines in", n, "runs")
@@ -265,17 +259,15 @@ func TestFollowInRuns(t *testing.T) {
 		res := testkit.Must(http.DefaultClient.Do(req))(t)
 		testkit.MustHold(t, res.StatusCode == http.StatusOK && !res.Uncompressed, res)
 		from := runs.NewBatchReader(bufio.NewReader(res.Body))
-		if head, err := from.Head(); err != nil || head.ID.String() != id || head.From != 0 { // it arrives before any job has ended
-			t.Fatalf("%+v, %v", head, err)
-		}
+		head, err := from.Head()
+		testkit.MustHold(t, err == nil && head.ID.String() == id && head.From == 0, head, err) // it arrives before any job has ended
 		return from, res.Body
 	}
 	run := func(from *runs.BatchReader, line int64, n int, outputs string) {
 		t.Helper()
 		got, more, err := from.Next()
-		if err != nil || !more || got.Line != line || got.N != n || string(got.Outputs) != outputs {
-			t.Fatalf("run %+v, %t, %v; want line %d, %d jobs, %q", got, more, err, line, n, outputs)
-		}
+		testkit.MustHold(t, err == nil && more && got.Line == line && got.N == n && string(got.Outputs) == outputs,
+			"run", got, more, err, "want line", line, n, "jobs", outputs)
 	}
 	complete := func(n int) {
 		t.Helper()
@@ -301,9 +293,8 @@ func TestFollowInRuns(t *testing.T) {
 	run(cut, 4, 1, "done\n")
 	r.post("/batches/"+id+"/close", "{}").object(http.StatusOK)
 	for _, from := range []*runs.BatchReader{from, cut} {
-		if _, more, err := from.Next(); more || err != nil || !from.End().End || from.End().Next != 5 {
-			t.Errorf("%t, %v, %+v", more, err, from.End())
-		}
+		_, more, err := from.Next()
+		testkit.Holds(t, !more && err == nil && from.End().End && from.End().Next == 5, more, err, from.End())
 	}
 	id = r.post("/jobs/create", `{"batch":{"open":true,"type":"t"}}`).object(http.StatusCreated)["batch_id"].(string)
 	from, body = follow()
@@ -353,10 +344,7 @@ func (b *beforeAwait) AwaitEnd(id job.ID) (*store.JobEnd, error) {
 // ended, and before the request begins to wait for its end. The request then waits for the next job.
 func TestFollowGoesOnAfterDeletedJob(t *testing.T) {
 	before := &beforeAwait{}
-	r := start(t, func(o *setup) {
-		before.Engine = o.engine
-		o.engine = before
-	})
+	r := start(t, func(o *setup) { before.Engine = o.engine; o.engine = before })
 	move := func(op job.Op, id job.ID) {
 		moved, _ := testkit.Must2(r.engine.Move(context.Background(), job.Move{Op: op, Job: id}))(t)
 		testkit.Equal(t, moved.Refusal, job.Granted, op, "of", id, moved)

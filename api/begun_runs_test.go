@@ -121,10 +121,7 @@ func (e *early) ClaimDocument(id job.ID, parts query.Parts) (document.Claim, []j
 func TestLingerEndsWithTheLease(t *testing.T) {
 	const leaseMs = 100_000
 	ends := &early{}
-	r := start(t, func(s *setup) {
-		ends.Engine = s.engine
-		s.engine = ends
-	})
+	r := start(t, func(s *setup) { ends.Engine = s.engine; s.engine = ends })
 	hold := func(typ string, hello string) (c *streamClient, h job.ID, claim string, ids []string) {
 		r.post("/jobs/create", fmt.Sprintf(`[{"type":%q},{"type":%[1]q}]`, typ)).object(http.StatusCreated)
 		c = r.open()

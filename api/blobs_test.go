@@ -83,10 +83,7 @@ func scanOf(catchUp func(ctx context.Context, minSeq uint64) error, rows func(vi
 			return err
 		}
 		var failed error
-		err := rows(func(_ string, value []byte) bool {
-			failed = visit(value)
-			return failed == nil
-		})
+		err := rows(func(_ string, value []byte) bool { failed = visit(value); return failed == nil })
 		return errors.Join(failed, err)
 	}
 }
@@ -121,9 +118,8 @@ func TestBlobs(t *testing.T) {
 	made := r.put("/blobs", content)
 	made.wantStatus(http.StatusCreated)
 	doc := made.object(http.StatusCreated)
-	if doc["address"] != addressOf(content) || doc["sha1"] != hex.EncodeToString(x[:]) || fmt.Sprint(doc["size"]) != "7" || made.header.Get("Location") != "/blobs/"+addressOf(content) {
-		t.Errorf("%s, Location %q", made.body, made.header.Get("Location"))
-	}
+	testkit.Holds(t, doc["address"] == addressOf(content) && doc["sha1"] == hex.EncodeToString(x[:]) && fmt.Sprint(doc["size"]) == "7" &&
+		made.header.Get("Location") == "/blobs/"+addressOf(content), made.body, "Location", made.header.Get("Location"))
 	r.put("/blobs", content).wantStatus(http.StatusOK)
 	for _, form := range []string{addressOf(content), digits, strings.ToUpper(digits), "sha256-" + base, url.PathEscape("sha256-" + base), url.QueryEscape("sha256-" + base), hex.EncodeToString(x[:])} {
 		for _, prefix := range []string{"/blobs/", "/blob/"} {
@@ -190,9 +186,8 @@ func TestBlobRanges(t *testing.T) {
 		{"If-None-Match", `"other"`, http.StatusOK, content},
 	} {
 		a := r.do(http.MethodGet, path, nil, c.header, c.value)
-		if a.status != c.status || c.body != "multipart" && c.body != "bad_range" && a.body != c.body {
-			t.Errorf("%s %s: %d %q, want %d %q", c.header, c.value, a.status, a.body, c.status, c.body)
-		}
+		testkit.Holds(t, a.status == c.status && (c.body == "multipart" || c.body == "bad_range" || a.body == c.body),
+			c.header, c.value, a.status, a.body, "want", c.status, c.body)
 		if c.body == "bad_range" {
 			a.refused(c.status, c.body)
 		}
@@ -218,8 +213,7 @@ func TestManyOpenFiles(t *testing.T) {
 	r := start(t, func(o *setup) { o.blobOptions = blob.Options{MaxFiles: blob.MinFiles} })
 	r.put("/blobs", "x").wantStatus(http.StatusCreated)
 	path := r.begin(1)
-	s, err := r.blobs.Store()
-	testkit.NoError(t, err)
+	s := testkit.Must(r.blobs.Store())(t)
 	x, err := blob.Parse(addressOf("x"))
 	testkit.NoError(t, err)
 	var held []*blob.Blob
@@ -291,9 +285,7 @@ func TestBlobLimits(t *testing.T) {
 	r.do(http.MethodPut, "/blobs", chunked(mib)).wantStatus(http.StatusCreated)
 	r.put("/blobs", mib[1:]).refused(http.StatusInsufficientStorage, "blob_quota")
 	r.put("/blobs/"+addressOf(mib), mib).wantStatus(http.StatusOK)
-	uploads := func() []os.DirEntry {
-		return testkit.Must(os.ReadDir(filepath.Join(r.blobs.dir, "uploads")))(t)
-	}
+	uploads := func() []os.DirEntry { return testkit.Must(os.ReadDir(filepath.Join(r.blobs.dir, "uploads")))(t) }
 	for _, end := range []func(net.Conn) error{
 		func(c net.Conn) error { return c.Close() },
 		func(c net.Conn) error { return c.(*net.TCPConn).CloseWrite() },
@@ -374,9 +366,8 @@ func TestCollectBlobs(t *testing.T) {
 
 	r.do(http.MethodDelete, "/jobs/"+id, nil).wantStatus(http.StatusNoContent)
 	r.blobs.wait(25 * time.Hour)
-	if got := r.post("/blobs/collect", "").object(http.StatusOK); fmt.Sprint(got["blobs"]) != "3" { // output, inline, young
-		t.Errorf("collected %v", got)
-	}
+	got = r.post("/blobs/collect", "").object(http.StatusOK)
+	testkit.Equal(t, fmt.Sprint(got["blobs"]), "3", "collected", got) // output, inline, young
 }
 
 // TestManyBlobStreams: uploads that together need more memory than there is wait for each other, and none fails.

@@ -95,11 +95,10 @@ func TestClaimInRuns(t *testing.T) {
 	claim := func(body string) reply {
 		return r.post("/jobs/claim", body, "Accept", web.MIMERuns+", "+web.MIMENDJSON)
 	}
-	if a := claim(`{"runner_id":"r","max":5}`); a.status != http.StatusNoContent || a.body != "" {
-		t.Errorf("nothing there: %d %s", a.status, a.body)
-	}
+	a := claim(`{"runner_id":"r","max":5}`)
+	testkit.Holds(t, a.status == http.StatusNoContent && a.body == "", "nothing there", a.status, a.body)
 	r.add("/acme/job/resize/add", strings.Repeat("0123456789\n", 100)).object(http.StatusCreated)
-	a := claim(`{"runner_id":"runner 1","max":100}`)
+	a = claim(`{"runner_id":"runner 1","max":100}`)
 	testkit.Holds(t, len(a.body) <= 100*10+100*2+200+200, len(a.body), "bytes for a run of 100 jobs", a.body)
 	c, list := claimedInRuns(t, a)
 	testkit.Holds(t, c.Runner == "runner 1" && c.Jobs == 100 && len(list) == 1, c, len(list), "runs")
@@ -133,9 +132,7 @@ func TestClaimFormsInRuns(t *testing.T) {
 	two, list := claimedInRuns(t, a)
 	a = claim(`{"runner_id":"r","max":2,"complete":[{"job_id":"` + list[0].First.ID.String() + `","code":"ok"},{"job_id":"` + list[0].ID(1).String() + `","code":"ok","claim_id":"` + one.ID.String() + `"}]}`)
 	want := fmt.Sprintf("#:results v=1 jobs=2 runs=2\n#:run job_id=%s n=1 status=completed\n#:run job_id=%s n=1 code=claim_lost detail=", list[0].First.ID, list[0].ID(1))
-	if !strings.HasPrefix(a.body, want) {
-		t.Errorf("%s\nwant\n%s", a.body, want)
-	}
+	testkit.Holds(t, strings.HasPrefix(a.body, want), a.body, "want", want)
 	claimedInRuns(t, a)
 	a = claim(`{"runner_id":"r","max":2,"complete":{"claim_id":"` + unknownID + `","status":"completed"}}`)
 	testkit.Holds(t, strings.HasPrefix(a.body, "#:results v=1 ended=0 jobs=0 runs=0 code=claim_lost detail=") &&
@@ -167,9 +164,8 @@ func TestClaimedFields(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			id := r.add("/add", "a\n").object(http.StatusCreated)["first_id"].(string)
 			a := r.post("/jobs/claim"+c.path, c.body, "Accept", c.accept)
-			if got := strings.ReplaceAll(a.body, id, "ID"); !strings.HasSuffix(got, c.want) {
-				t.Errorf("%s\ndoes not end in\n%s", got, c.want)
-			}
+			got := strings.ReplaceAll(a.body, id, "ID")
+			testkit.Holds(t, strings.HasSuffix(got, c.want), got, "does not end in", c.want)
 		})
 	}
 	r.add("/add", "a\n").object(http.StatusCreated)
@@ -259,9 +255,7 @@ func TestCompletionInRuns(t *testing.T) {
 		testkit.MustHold(t, a.status == http.StatusOK && a.header.Get("Content-Type") == web.MIMERuns &&
 			strings.HasPrefix(a.body, want) && a.header.Get("Daybook-Seq") != "", a.status, a.body)
 		testkit.Equal(t, fmt.Sprint(r.get("/jobs/" + at(0).String()).object(http.StatusOK)["output"]), "map[a:1]")
-		if o := r.get("/jobs/" + at(1).String()).object(http.StatusOK); fmt.Sprint(o["output"]) != "7" {
-			t.Errorf("%v", o["output"])
-		}
+		testkit.Equal(t, fmt.Sprint(r.get("/jobs/" + at(1).String()).object(http.StatusOK)["output"]), "7")
 		again := complete(body).object(http.StatusOK) // in JSON: how many were accepted, and the refused ones
 		refused, _ := again["refused"].([]any)
 		if fmt.Sprint(again["accepted"]) != "4" || len(again) != 2 || len(refused) != 3 || refused[0].(map[string]any)["job_id"] != at(50).String() || refused[0].(map[string]any)["code"] != "claim_lost" {
@@ -312,8 +306,7 @@ func TestCompletionInRuns(t *testing.T) {
 		{"too many outcomes", outcomesInRuns(some, runs.OutcomeRun{Claim: c.ID, Outcome: outcomeOf(first, job.OK), N: job.MaxRunOutcomes + 1}), "is not in 0 … 10000"},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
-			o := complete(bad.body).refused(http.StatusBadRequest, "bad_request")
-			testkit.Contains(t, o["detail"].(string), bad.detail)
+			testkit.Contains(t, complete(bad.body).refused(http.StatusBadRequest, "bad_request")["detail"].(string), bad.detail)
 		})
 	}
 	t.Run("at the limit", func(t *testing.T) {

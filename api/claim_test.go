@@ -192,9 +192,8 @@ func TestCompletionsOfParkedClaimsAreBounded(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		if s.control.Used() != 0 || s.handouts.Used() != 0 {
-			t.Errorf("claims that wait hold %d bytes of bodies and %d of other answers", s.control.Used(), s.handouts.Used())
-		}
+		testkit.Holds(t, s.control.Used() == 0 && s.handouts.Used() == 0,
+			"claims that wait hold", s.control.Used(), "bytes of bodies and", s.handouts.Used(), "of other answers")
 		used := s.parked.Used()
 		testkit.Holds(t, used <= s.parked.Total() && used >= s.parked.Total()/2, used, "bytes of results are held, of", s.parked.Total())
 		all.Wait()
@@ -322,9 +321,8 @@ func TestClaimPrefersDistinctValues(t *testing.T) {
 	testkit.EqualSlices(t, claim(1, `"oldest"`), []string{"anna"}, "the oldest")
 	// Jobs without the key count as having a value without active jobs.
 	testkit.EqualSlices(t, claim(3, byUser), []string{"bert", "", "anna"}, "the next ones")
-	if got := claim(9, nestedDistinct(job.MaxDistinctKeys)); len(got) != 2 { // nothing is withheld
-		t.Errorf("the rest is of %q", got)
-	}
+	got := claim(9, nestedDistinct(job.MaxDistinctKeys))
+	testkit.Equal(t, len(got), 2, "the rest is of", got) // nothing is withheld
 }
 
 // onOwnClock runs a test of a whole server with a fake clock.
@@ -403,9 +401,8 @@ func TestRefusedClaimsGiveTheirJobsBack(t *testing.T) {
 			full(func() {
 				want(t, s.send(t, "POST", "/jobs/claim", claim, c.second...).refused(http.StatusServiceUnavailable, "overloaded"), "outcome", "stored")
 			})
-			if again := ids(s.send(t, "POST", "/jobs/claim", claim, c.second...).object(http.StatusOK)); len(again) != 2 {
-				t.Errorf("%s: the repeat of a refused repeat: %v", c.name, again)
-			}
+			repeated := ids(s.send(t, "POST", "/jobs/claim", claim, c.second...).object(http.StatusOK))
+			testkit.Equal(t, len(repeated), 2, c.name, "the repeat of a refused repeat", repeated)
 			s.send(t, "POST", "/jobs/"+ids(got)[0]+"/release", `{"how":"unget"}`).object(http.StatusOK)
 			s.send(t, "POST", "/jobs/"+ids(got)[1]+"/release", `{"how":"unget"}`).object(http.StatusOK)
 			free(c.name + ", released")

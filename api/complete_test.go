@@ -217,9 +217,8 @@ func TestCompleteMany(t *testing.T) {
 			items = append(items, fmt.Sprintf(`{"job_id":%q,"code":"failed","error":%q}`, id, repeat(' ', job.MaxErrorBytes)))
 		}
 		o := r.post("/jobs/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok","except":[%s]}`, claim["claim_id"], strings.Join(items, ","))).object(http.StatusOK)
-		if results := o["results"].([]any); len(results) != 40 || fmt.Sprint(o["ended"]) != "0" {
-			t.Errorf("%d results, %v ended", len(results), o["ended"])
-		}
+		results := o["results"].([]any)
+		testkit.Holds(t, len(results) == 40 && fmt.Sprint(o["ended"]) == "0", len(results), "results", o["ended"], "ended")
 	})
 	for _, c := range []struct{ name, body, field string }{
 		{"nothing", `{}`, "outcomes"},
@@ -258,9 +257,7 @@ func TestCompleteBreaksInTheMiddle(t *testing.T) {
 	item := `{"job_id":"` + unknownID + `","code":"ok"}`
 	o := r.post("/jobs/complete", `{"outcomes":[`+item+strings.Repeat(","+item, 1000)+`]}`).refused(http.StatusServiceUnavailable, "writes_failed")
 	want(t, o, "outcome", "unknown")
-	if !strings.Contains(o["detail"].(string), "first 1000") {
-		t.Errorf("detail %q", o["detail"])
-	}
+	testkit.Holds(t, strings.Contains(o["detail"].(string), "first 1000"), "detail", o["detail"])
 }
 
 func TestRelease(t *testing.T) {

@@ -341,10 +341,8 @@ func TestEveryRouteAnswersWhileTheStoreTakesNoCommit(t *testing.T) {
 				text, err := io.ReadAll(answer.Body)
 				testkit.Check(t, err, what)
 				var p struct{ Code, Detail string }
-				if answer.StatusCode >= 500 && (answer.StatusCode != http.StatusServiceUnavailable || json.Unmarshal(text, &p) != nil || p.Code == "" || p.Detail == "") &&
-					route.path != "/readyz" {
-					t.Errorf("%s: %d %s", what, answer.StatusCode, text)
-				}
+				testkit.Holds(t, answer.StatusCode < 500 || answer.StatusCode == http.StatusServiceUnavailable && json.Unmarshal(text, &p) == nil &&
+					p.Code != "" && p.Detail != "" || route.path == "/readyz", what, answer.StatusCode, text)
 			})
 		}
 	}

@@ -48,8 +48,7 @@ func TestCreate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := r.post("/jobs/create", body)
-			o := a.object(http.StatusCreated)
-			testkit.Equal(t, r.get("/jobs/"+o["job_id"].(string)).body, a.body, "created")
+			testkit.Equal(t, r.get("/jobs/"+a.object(http.StatusCreated)["job_id"].(string)).body, a.body, "created")
 		})
 	}
 	t.Run("kept as sent", func(t *testing.T) {
@@ -61,9 +60,7 @@ func TestCreate(t *testing.T) {
 		want(t, o, "status", "deferred")
 		runAt, err := o["run_at"].(json.Number).Int64()
 		created, err2 := o["created_at"].(json.Number).Int64()
-		if err != nil || err2 != nil || runAt-created > 3600000 || runAt-created < 3500000 {
-			t.Errorf("run_at %v, created_at %v", o["run_at"], o["created_at"])
-		}
+		testkit.Holds(t, err == nil && err2 == nil && runAt-created <= 3600000 && runAt-created >= 3500000, "run_at", runAt, "created", created)
 	})
 }
 
@@ -205,13 +202,11 @@ func TestAdd(t *testing.T) {
 	})
 	t.Run("ids", func(t *testing.T) {
 		o := r.add("/add", strings.Repeat("x\n", 1000)).object(http.StatusCreated)
-		if list := o["job_ids"].([]any); len(list) != 1000 || list[999] != o["last_id"] {
-			t.Errorf("%d ids", len(list))
-		}
+		all := o["job_ids"].([]any)
+		testkit.Holds(t, len(all) == 1000 && all[999] == o["last_id"], len(all), "ids")
 		o = r.add("/add", strings.Repeat("x\n", 1001)).object(http.StatusCreated)
-		if _, there := o["job_ids"]; there || fmt.Sprint(o["count"]) != "1001" {
-			t.Errorf("%v", o["count"])
-		}
+		_, there := o["job_ids"]
+		testkit.Holds(t, !there && fmt.Sprint(o["count"]) == "1001", o["count"])
 		a := r.add("/add", strings.Repeat("x\n", 2345), "Accept", "text/plain")
 		list := strings.Split(strings.TrimSuffix(a.body, "\n"), "\n")
 		testkit.MustHold(t, a.status == http.StatusCreated && len(list) == 2345 &&
@@ -287,9 +282,8 @@ func TestJobsOfNoBatch(t *testing.T) {
 		want(t, j.(map[string]any), "batch_id", nil, "status", "pending")
 	}
 	for _, j := range r.post("/jobs/claim", fmt.Sprintf(`{"runner_id":"r","max":%d}`, callers)).object(http.StatusOK)["jobs"].([]any) {
-		if batch, given := j.(map[string]any)["batch_id"]; given { // fields that are null are left out
-			t.Errorf("batch_id is %v", batch)
-		}
+		batch, given := j.(map[string]any)["batch_id"]
+		testkit.Holds(t, !given, "batch_id is", batch) // fields that are null are left out
 	}
 	keyed := r.post("/jobs/create", `{"payload":"x","unique_key":"k"}`).object(http.StatusCreated)
 	want(t, keyed, "batch_id", keyed["job_id"])
@@ -310,12 +304,10 @@ func TestRepeatedCreate(t *testing.T) {
 			key := "k 1 " + c.name
 			first := post(c.path, c.body, key)
 			again := post(c.path, c.body, key)
-			if first.status != http.StatusCreated || again.status != first.status || again.body != first.body || again.header.Get("Daybook-Seq") != first.header.Get("Daybook-Seq") {
-				t.Errorf("%d %s\nand again %d %s", first.status, first.body, again.status, again.body)
-			}
-			if got, was := again.header.Get("Idempotency-Replayed"), first.header.Get("Idempotency-Replayed"); got != "true" || was != "" {
-				t.Errorf("Idempotency-Replayed %q, first %q", got, was)
-			}
+			testkit.Holds(t, first.status == http.StatusCreated && again.status == first.status && again.body == first.body &&
+				again.header.Get("Daybook-Seq") == first.header.Get("Daybook-Seq"), first.status, first.body, "and again", again.status, again.body)
+			got, was := again.header.Get("Idempotency-Replayed"), first.header.Get("Idempotency-Replayed")
+			testkit.Holds(t, got == "true" && was == "", "Idempotency-Replayed", got, "first", was)
 			if other := post(c.path, c.other, key); other.status != http.StatusBadRequest {
 				other.refused(http.StatusUnprocessableEntity, "key_reused")
 			}
@@ -358,18 +350,16 @@ func TestRepeatedClaim(t *testing.T) {
 	single := claim(one, "2").object(http.StatusOK)
 	want(t, claim(one, "2").object(http.StatusOK), "job_id", single["job_id"])
 	r.post("/jobs/"+single["job_id"].(string)+"/complete", `{"status":"completed"}`).object(http.StatusOK)
-	if a := claim(one, "2"); a.status != http.StatusNoContent || a.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
+	a := claim(one, "2")
+	testkit.Holds(t, a.status == http.StatusNoContent && a.header.Get("Idempotency-Replayed") == "true", a.status, a.header)
 	// Another runner can use the same key. A claim that got no jobs is carried out again.
 	const other = `{"runner_id":"s","max":2}`
 	testkit.Equal(t, len(ids(claim(other, "1").object(http.StatusOK))), 1, "another runner")
-	a := claim(`{"runner_id":"s"}`, "3")
+	a = claim(`{"runner_id":"s"}`, "3")
 	testkit.Equal(t, a.status, http.StatusNoContent, a.body)
 	r.add("/add", "e\n")
-	if a := claim(`{"runner_id":"s"}`, "3"); a.status != http.StatusOK || a.header.Get("Idempotency-Replayed") != "" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	a = claim(`{"runner_id":"s"}`, "3")
+	testkit.Holds(t, a.status == http.StatusOK && a.header.Get("Idempotency-Replayed") == "", a.status, a.body)
 }
 
 // TestPlace: the line of a job counts over all requests that filled its batch.
@@ -390,21 +380,18 @@ func TestPlace(t *testing.T) {
 
 	plain := r.post("/jobs/create", `[{"type":"y"},{"type":"y"}]`).object(http.StatusCreated)
 	place(plain["last_id"].(string), plain["batch_id"].(string), 1)
-	if a := r.delete("/jobs/" + plain["last_id"].(string)); a.status != http.StatusNoContent {
-		t.Fatal(a.status, a.body)
-	}
+	a := r.delete("/jobs/" + plain["last_id"].(string))
+	testkit.MustEqual(t, a.status, http.StatusNoContent, a.body)
 	r.get("/jobs/"+plain["last_id"].(string)+"?view=place").refused(http.StatusNotFound, "job_not_found")
 
 	alone := r.make(`{"type":"z"}`)
-	if o := r.get("/jobs/" + alone + "?view=place").object(http.StatusOK); o["batch_id"] != nil || o["line"] != nil {
-		t.Errorf("a job without a batch: %v", o)
-	}
+	o = r.get("/jobs/" + alone + "?view=place").object(http.StatusOK)
+	testkit.Holds(t, o["batch_id"] == nil && o["line"] == nil, "a job without a batch", o)
 	r.get("/jobs/"+unknownID+"?view=place").refused(http.StatusNotFound, "job_not_found")
 	r.get("/jobs/" + alone + "?view=place&fields=step").wrong("view")
-	a := r.get("/jobs/" + alone + "?view=place")
+	a = r.get("/jobs/" + alone + "?view=place")
 	a.object(http.StatusOK)
 	tag := a.header.Get("ETag")
-	if a := r.get("/jobs/"+alone+"?view=place", "If-None-Match", tag); a.status != http.StatusNotModified || tag == "" {
-		t.Errorf("%d for the entity tag %q", a.status, tag)
-	}
+	a = r.get("/jobs/"+alone+"?view=place", "If-None-Match", tag)
+	testkit.Holds(t, a.status == http.StatusNotModified && tag != "", a.status, "for the entity tag", tag)
 }

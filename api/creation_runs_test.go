@@ -81,9 +81,7 @@ func (r *rig) wantJobs(doc map[string]any, list []shownAs, batched bool) {
 	for i, shown := range list {
 		o := r.get("/jobs/" + first.WithLine(first.Line()+i).String()).object(http.StatusOK)
 		want(r.T, o, append([]any{"type", shown.typ}, shown.fields...)...)
-		if (o["batch_id"] != nil) != batched || (doc["batch_id"] != nil) != batched {
-			r.Errorf("job %d of %v has the batch %v", i, doc, o["batch_id"])
-		}
+		testkit.Holds(r, (o["batch_id"] != nil) == batched && (doc["batch_id"] != nil) == batched, "job", i, doc, "has the batch", o["batch_id"])
 	}
 }
 
@@ -240,9 +238,8 @@ func TestStreamInRuns(t *testing.T) {
 	ended := c.ok(c.sendRuns(outcomesInRuns(runs.Completion{Claim: held.ID, Runner: "r"},
 		runs.OutcomeRun{Claim: held.ID, Runner: "r", Outcome: outcome, N: 1, Frame: job.LenFrame, Outputs: []byte("3\na\nb\n")})))
 	want(t, ended, "accepted", 1.0)
-	if refused, ok := ended["refused"].([]any); !ok || len(refused) > 0 {
-		t.Errorf("refused %v", ended)
-	}
+	refused, ok := ended["refused"].([]any)
+	testkit.Holds(t, ok && len(refused) == 0, "refused", ended)
 	want(t, r.get("/jobs/"+outcome.ID.String()).object(http.StatusOK), "output", "a\nb")
 	all := outcomeOf(job.ID{}, job.Fail)
 	ended = c.ok(c.sendRuns(outcomesInRuns(runs.Completion{Claim: held.ID, Runner: "r", All: &all})))
@@ -254,7 +251,7 @@ func TestStreamInRuns(t *testing.T) {
 	many := c.ok(c.sendRuns(outcomesInRuns(runs.Completion{Claim: held.ID, Runner: "r"}, runs.OutcomeRun{Claim: held.ID, Runner: "r", Outcome: unknown, N: 2},
 		runs.OutcomeRun{Claim: held.ID, Runner: "r", Outcome: outcome, N: 1, Frame: job.LenFrame, Outputs: []byte("3\na\nb\n")})))
 	want(t, many, "accepted", 1.0)
-	refused := many["refused"].([]any)
+	refused = many["refused"].([]any)
 	testkit.MustHold(t, len(refused) == 2 && many["results"] == nil, many)
 	want(t, refused[1].(map[string]any), "job_id", unknown.ID.WithLine(1).String())
 	want(t, refused[1].(map[string]any), "code", "job_not_found")
@@ -283,9 +280,8 @@ func TestStreamInRuns(t *testing.T) {
 		{outcomesInRuns(runs.Completion{Claim: held.ID, Runner: "r"}, runs.OutcomeRun{Claim: held.ID, Runner: "r", Outcome: outcomeOf(outcome.ID, job.OK), N: 1001}), "", "bad_request", "jobs"},
 	} {
 		p := c.refusal(c.sendRuns(x.body, x.more), x.code)
-		if field, _ := p["field"].(string); field != x.field {
-			t.Errorf("%s: field %q, want %q (%v)", x.more, field, x.field, p["detail"])
-		}
+		field, _ := p["field"].(string)
+		testkit.Equal(t, field, x.field, x.more, "field", p["detail"])
 	}
 	for _, x := range []struct{ verb, body, more string }{
 		{"create", `{}`, `,"batch":false`}, {"create", `[{}]`, `,"batch":false,"idempotency_key":"k"`}, {"create", `[{"unique_key":"k"}]`, `,"batch":false`},

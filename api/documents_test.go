@@ -105,10 +105,7 @@ func TestPayloadOfContainerType(t *testing.T) {
 	}
 	const good = `{"Container":{"Config":{"Image":"busybox","AttachStdout":true,"Hostname":"a1"}},"States":[{"State":"QUEUED","Step":"","Date":"2014-11-23T04:00:00Z"}]}`
 	const bad = `{"nonsense":1}`
-	quoted := func(s string) string {
-		b := testkit.Must(json.Marshal(s))(t)
-		return string(b)
-	}
+	quoted := func(s string) string { b := testkit.Must(json.Marshal(s))(t); return string(b) }
 	inRuns := func(typ, payload string) string {
 		return string(runs.AppendNewRun(runs.AppendCreation(nil, &runs.Creation{Jobs: 1, Runs: 1}), &runs.NewRun{Type: typ, N: 1, Kind: job.JSON, Frame: job.LineFrame, Payloads: []byte(payload + "\n")}))
 	}

@@ -255,9 +255,7 @@ func sentinelsTable(t *testing.T) string {
 	tree := testkit.Must(parser.ParseFile(token.NewFileSet(), "../client/problem/errors.go", nil, 0))(t)
 	var names []string
 	texts, codesOf := map[string]string{}, map[string][]string{}
-	text := func(e ast.Expr) string {
-		return testkit.Must(strconv.Unquote(e.(*ast.BasicLit).Value))(t)
-	}
+	text := func(e ast.Expr) string { return testkit.Must(strconv.Unquote(e.(*ast.BasicLit).Value))(t) }
 	ast.Inspect(tree, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
 		if !ok || len(spec.Values) != 1 {
@@ -391,9 +389,7 @@ func TestCodesAreDocumented(t *testing.T) {
 		}
 		text := testkit.Must(os.ReadFile(e.Name()))(t)
 		for _, m := range literal.FindAllStringSubmatch(string(text), -1) {
-			if !codes()[m[1]] {
-				t.Errorf("%s has the code %s, which the list of this test lacks", e.Name(), m[1])
-			}
+			testkit.Holds(t, codes()[m[1]], e.Name(), "has the code", m[1], "which the list of this test lacks")
 		}
 	}
 }

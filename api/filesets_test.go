@@ -106,9 +106,8 @@ func TestFilesets(t *testing.T) {
 	a := r.get("/filesets/input")
 	a.wantStatus(http.StatusOK)
 	m, err := fileset.Decode([]byte(a.body))
-	if err != nil || addressOf(a.body) != manifest || a.header.Get("ETag") != `"`+manifest+`"` || a.header.Get("Daybook-Fileset-Version") != "1" || len(m.Files) != 3 {
-		t.Errorf("%s, %v, %v", a.body, a.header, err)
-	}
+	testkit.Holds(t, err == nil && addressOf(a.body) == manifest && a.header.Get("ETag") == `"`+manifest+`"` &&
+		a.header.Get("Daybook-Fileset-Version") == "1" && len(m.Files) == 3, a.body, a.header, err)
 	r.get("/filesets/input", "If-None-Match", `"`+manifest+`"`).wantStatus(http.StatusNotModified)
 	testkit.Equal(t, r.blobs.readable(t, m), "ABC", "the blobs")
 	tags := map[string]bool{a.header.Get("ETag"): true}
@@ -121,9 +120,8 @@ func TestFilesets(t *testing.T) {
 		a.wantStatus(http.StatusOK)
 		got, err := untar(open(a.body))
 		tag := a.header.Get("ETag")
-		if err != nil || !maps.Equal(got, want) || a.header.Get("Content-Type") != kind || a.header.Get("Vary") != "Accept" || tags[tag] {
-			t.Errorf("%s: %v, %v with %v", kind, got, err, a.header)
-		}
+		testkit.Holds(t, err == nil && maps.Equal(got, want) && a.header.Get("Content-Type") == kind && a.header.Get("Vary") == "Accept" &&
+			!tags[tag], kind, got, err, "with", a.header)
 		tags[tag] = true
 		testkit.Holds(t, r.get("/filesets/input", "Accept", kind).body == a.body, kind, "another archive the second time")
 		r.get("/filesets/input", "Accept", kind, "If-None-Match", tag).wantStatus(http.StatusNotModified)
@@ -153,11 +151,9 @@ func TestFilesets(t *testing.T) {
 		got, err := untar(strings.NewReader(a.body))
 		names := strings.Join(slices.Sorted(maps.Keys(got)), " ")
 		testkit.Holds(t, err == nil && names == want && !tags[a.header.Get("ETag")], query, names, err)
-		if a := r.get("/filesets/input" + query); a.status != http.StatusOK {
-			t.Errorf("%s: %d", query, a.status)
-		} else if _, err := fileset.Decode([]byte(a.body)); err != nil {
-			t.Errorf("%s: %v", query, err)
-		}
+		a = r.get("/filesets/input" + query)
+		_, err = fileset.Decode([]byte(a.body))
+		testkit.Holds(t, a.status == http.StatusOK && err == nil, query, a.status, err)
 	}
 }
 
@@ -207,9 +203,8 @@ func TestFilesetVersions(t *testing.T) {
 	r.get("/filesets/in?client=acme&version=2").refused(http.StatusNotFound, "fileset_not_found")
 	for version, content := range map[int]string{3: "2", job.MaxDocumentVersions + 2: fmt.Sprint(job.MaxDocumentVersions + 1)} {
 		a := r.get(fmt.Sprintf("/filesets/in?client=acme&version=%d", version), "Accept", "application/x-tar, */*")
-		if files, err := untar(strings.NewReader(a.body)); err != nil || files["n"] != content {
-			t.Errorf("version %d: %v, %v", version, files, err)
-		}
+		files, err := untar(strings.NewReader(a.body))
+		testkit.Holds(t, err == nil && files["n"] == content, "version", version, files, err)
 	}
 	versions := r.get("/filesets/in/history?client=acme").object(http.StatusOK)["filesets"].([]any)
 	n := len(versions)
@@ -387,16 +382,14 @@ func TestDamagedFileset(t *testing.T) {
 			if err != nil {
 				continue // the connection was closed before the header was sent
 			}
-			if _, err := io.Copy(io.Discard, res.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Errorf("%s, %s: the answer ends with %v", name, kind, err)
-			}
+			_, err = io.Copy(io.Discard, res.Body)
+			testkit.Holds(t, errors.Is(err, io.ErrUnexpectedEOF), name, kind, "the answer ends with", err)
 			res.Body.Close()
 		}
 	}
 	r.put("/filesets/x", tarOf(t, "a", "A", "b", large, "c", "C")).wantStatus(http.StatusOK)
-	if files, err := untar(strings.NewReader(r.get("/filesets/x", "Accept", files.MIMETar).body)); err != nil || files["b"] != large {
-		t.Errorf("after it was stored again: %v", err)
-	}
+	files, err := untar(strings.NewReader(r.get("/filesets/x", "Accept", files.MIMETar).body))
+	testkit.Holds(t, err == nil && files["b"] == large, "after it was stored again", err)
 }
 
 // TestFilesetsInFlatMemory: an archive that is longer than the memory limit passes through.
@@ -437,9 +430,8 @@ func TestFilesetsInFlatMemory(t *testing.T) {
 	testkit.NoError(t, err)
 	testkit.Holds(t, n >= count*size, n, "bytes")
 	runtime.ReadMemStats(&after)
-	if grown := after.TotalAlloc - before.TotalAlloc; grown > count*size/3 {
-		t.Errorf("%d bytes were allocated for %d bytes in both directions", grown, count*size)
-	}
+	grown := after.TotalAlloc - before.TotalAlloc
+	testkit.Holds(t, grown <= count*size/3, grown, "bytes were allocated for", count*size, "bytes in both directions")
 	testkit.Eventually(t, "no share is kept", func() bool {
 		return r.server.streamed.Used()+r.server.downloads.Used()+r.server.manifests.Used() == 0
 	})

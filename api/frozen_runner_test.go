@@ -233,9 +233,8 @@ func TestFrozenStream(t *testing.T) {
 		testkit.Holds(t, len(got) == 2 && got[0] == ids[0].String() && got[1] == ids[1].String(), "the other runner got", got)
 		// The runner shows life again, and gets jobs.
 		ice.conn.freeze(false)
-		if got := ice.jobs(); len(got) != 2 || got[0] != ids[0].String() || got[1] != ids[2].String() {
-			t.Errorf("the runner that is no longer frozen got %v", got)
-		}
+		got = ice.jobs()
+		testkit.Holds(t, len(got) == 2 && got[0] == ids[0].String() && got[1] == ids[2].String(), "the runner that is no longer frozen got", got)
 		s.is(ids[2], job.Active, 1)
 	})
 }
@@ -246,9 +245,8 @@ func TestFrozenClaim(t *testing.T) {
 		ctx := context.Background()
 		ids := s.create(1, 2000)
 		claim := job.Claim{Runner: "ice", Max: 1, MaxBytes: 1 << 20}
-		if _, _, _, err := s.engine.Claim(ctx, claim, 0); err != nil {
-			t.Fatal(err)
-		}
+		_, _, _, err := s.engine.Claim(ctx, claim, 0)
+		testkit.NoError(t, err)
 		ended := make(chan int, 1)
 		go func() {
 			_, handed, _, err := s.engine.Claim(ctx, claim, time.Minute)
@@ -257,9 +255,8 @@ func TestFrozenClaim(t *testing.T) {
 		}()
 		testkit.Equal(t, <-ended, 0, "jobs of a claim that waited when its runner had proved silent")
 		s.is(ids[0], job.Pending, 1)
-		if _, handed, _, err := s.engine.Claim(ctx, claim, 0); err != nil || len(handed) != 1 { // a new request is a sign of life
-			t.Errorf("a later claim got %d jobs, %v", len(handed), err)
-		}
+		_, handed, _, err := s.engine.Claim(ctx, claim, 0)
+		testkit.Holds(t, err == nil && len(handed) == 1, "a later claim got", len(handed), "jobs", err) // a new request is a sign of life
 	})
 }
 
@@ -281,10 +278,7 @@ func TestLostRunnersStream(t *testing.T) {
 			waited <- len(handed)
 		}()
 		healthy := s.runner("healthy", 5)
-		s.await("the runner is lost", func() bool {
-			s.beat("healthy")
-			return s.engine.Stats().Runners.Lost == 1
-		})
+		s.await("the runner is lost", func() bool { s.beat("healthy"); return s.engine.Stats().Runners.Lost == 1 })
 		s.is(ids[1], job.Active, 1)
 		got := healthy.jobs()
 		testkit.Holds(t, len(got) == 1 && got[0] == ids[1].String(), "in the same step the healthy runner got", got)
@@ -371,9 +365,7 @@ func TestRunnersFromTwoSources(t *testing.T) {
 			if page["next"] == nil {
 				break
 			}
-			if len(list) != limit || page["next"] != got[len(got)-1] {
-				t.Fatalf("limit %d: a page of %d, next %v", limit, len(list), page["next"])
-			}
+			testkit.MustHold(t, len(list) == limit && page["next"] == got[len(got)-1], "limit", limit, "a page of", len(list), "next", page["next"])
 			after = "&after=" + page["next"].(string)
 		}
 		testkit.EqualSlices(t, got, want, "limit", limit)

@@ -40,9 +40,8 @@ type picky struct {
 
 func (s *picky) take(cmd job.Command) {
 	fields, body := cmd.Encode()
-	if _, err := job.Decode(cmd.Verb(), fields, body); err != nil {
-		s.t.Errorf("a request became %s %q with %q, which the journal refuses: %v", cmd.Verb(), fields, body, err)
-	}
+	_, err := job.Decode(cmd.Verb(), fields, body)
+	testkit.Check(s.t, err, "a request became", cmd.Verb(), fields, "with", body, "which the journal refuses")
 }
 
 func (s *picky) Snapshot() (*ingest.Snapshot, error) { return nil, ingest.ErrBackupRunning }
@@ -121,9 +120,7 @@ func (s *picky) Sweep(id job.ID) (document.Sweep, error) {
 	return document.Sweep{ID: id, Op: job.Cancel, Client: "c", Type: "t"}, nil
 }
 
-func (s *picky) Sweeps() ([]document.Sweep, error) {
-	return make([]document.Sweep, 2), nil
-}
+func (s *picky) Sweeps() ([]document.Sweep, error) { return make([]document.Sweep, 2), nil }
 
 func (s *picky) OpenSession(_ context.Context, o job.OpenSession) (document.Session, ingest.Receipt, error) {
 	s.take(o)
@@ -323,11 +320,8 @@ func FuzzRoutes(f *testing.F) {
 		}
 	}
 	blobs := newBlobs(f, (&picky{}).CatchUp, func(func(string, []byte) bool) error { return nil }, blob.Options{ReserveBytes: 1})
-	if of, err := blobs.Store(); err != nil {
-		f.Fatal(err)
-	} else if _, err := of.Put(f.Context(), "", strings.NewReader(emptyManifest), blob.Ref{}); err != nil {
-		f.Fatal(err)
-	}
+	of := testkit.Must(blobs.Store())(f)
+	testkit.Must(of.Put(f.Context(), "", strings.NewReader(emptyManifest), blob.Ref{}))(f)
 	f.Fuzz(func(t *testing.T, route, contentType uint8, zipped bool, query, first, second, key string, body []byte) {
 		engine := &picky{t: t}
 		s, err := newServer(Options{Blobs: &blobs.Blobs, Quit: func() {}, GetSwitches: true, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)}, engine)
@@ -383,18 +377,16 @@ func FuzzRoutes(f *testing.F) {
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(patient{w}, req.WithContext(t.Context()))
 		if w.Header().Get("Content-Type") == web.MIMERuns {
-			if _, _, err := decodeRuns(w.Body.Bytes()); err != nil {
-				t.Errorf("%s %s?%s with %q is answered %q: %v", r.method, path, query, body, w.Body, err)
-			}
+			_, _, err := decodeRuns(w.Body.Bytes())
+			testkit.Check(t, err, r.method, path, "?", query, "with", body, "is answered", w.Body)
 		}
 		switch {
 		case w.Code >= 500:
 			t.Errorf("%s %s?%s with %q: %d %s", r.method, path, query, body, w.Code, w.Body)
 		case w.Code >= 400:
 			var p struct{ Code, Detail string }
-			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Code == "" {
-				t.Errorf("%s %s?%s with %q: %d without a code: %s", r.method, path, query, body, w.Code, w.Body)
-			}
+			testkit.Holds(t, json.Unmarshal(w.Body.Bytes(), &p) == nil && p.Code != "",
+				r.method, path, "?", query, "with", body, w.Code, "without a code", w.Body)
 		}
 		if c := engine.created; c != nil && !raw && strings.HasSuffix(r.path, "/add") {
 			values := target.Query()

@@ -43,8 +43,7 @@ func TestOutput(t *testing.T) {
 		want := fmt.Sprint(c.kind, c.status, c.code, c.exit, c.addr)
 		testkit.Holds(t, a.status == status && got == want && a.body == c.body, c.outcome, a.status, got, a.body, "want", want)
 		if tag := a.header.Get("Etag"); tag != "" {
-			again := r.get("/jobs/"+id+"/output", "If-None-Match", tag)
-			testkit.Equal(t, again.status, http.StatusNotModified, c.outcome, "the same tag")
+			testkit.Equal(t, r.get("/jobs/"+id+"/output", "If-None-Match", tag).status, http.StatusNotModified, c.outcome, "the same tag")
 		}
 	}
 	r.get("/jobs/"+unknownID+"/output").refused(http.StatusNotFound, "job_not_found")
@@ -101,10 +100,7 @@ func TestOutputWaits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	req := testkit.Must(http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/jobs/"+id+"/output?wait_ms=60000", nil))(t)
 	hungUp := make(chan error)
-	go func() {
-		_, err := http.DefaultClient.Do(req)
-		hungUp <- err
-	}()
+	go func() { _, err := http.DefaultClient.Do(req); hungUp <- err }()
 	r.until("the request waits", func() bool { return endsAwaited(r) == 1 })
 	cancel()
 	testkit.Holds(t, <-hungUp != nil, "an answer")
@@ -147,9 +143,8 @@ func TestSteps(t *testing.T) {
 		t.Errorf("%v: %s", o, text)
 	}
 	r.post("/jobs/"+id+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, claim)).object(http.StatusOK)
-	if o, text = states(); !strings.HasSuffix(text, "; FINISHED ") || fmt.Sprint(o["Result"]) != "map[Info: Status:SUCCESS]" {
-		t.Errorf("%v: %s", o, text)
-	}
+	o, text = states()
+	testkit.Holds(t, strings.HasSuffix(text, "; FINISHED ") && fmt.Sprint(o["Result"]) == "map[Info: Status:SUCCESS]", o, text)
 	r.get("/jobs/" + id + "?view=x").wrong("view")
 	r.get("/jobs/" + id + "?view=states&fields=step").wrong("view")
 }
@@ -177,15 +172,10 @@ func TestOutputOfBlob(t *testing.T) {
 		testkit.Holds(t, got == mediaType && a.header.Get("X-Content-Type-Options") == "nosniff", "the output has the type", got, a.header)
 		testkit.Holds(t, a.status == http.StatusOK && a.body == content && a.header.Get(headerOutputAddr) == address &&
 			a.header.Get(headerStatus) == "completed" && a.header.Get("Etag") == `"`+address+`"`, a.status, a.body, a.header)
-		if got := a.header.Get("Cache-Control"); got != "no-cache" { // a redrive may give the job another output
-			t.Errorf("the output may be cached: %s", got)
-		}
-		if a := r.get("/jobs/"+id+"/output", "Range", "bytes=2-4"); a.status != http.StatusPartialContent || a.body != "234" || a.header.Get("Content-Type") != mediaType {
-			t.Errorf("%d %q", a.status, a.body)
-		}
-		if a := r.get("/jobs/"+id+"/output", "If-None-Match", `"`+address+`"`); a.status != http.StatusNotModified {
-			t.Errorf("%d %q", a.status, a.body)
-		}
+		testkit.Equal(t, a.header.Get("Cache-Control"), "no-cache", "the output may be cached") // a redrive may give the job another output
+		a = r.get("/jobs/"+id+"/output", "Range", "bytes=2-4")
+		testkit.Holds(t, a.status == http.StatusPartialContent && a.body == "234" && a.header.Get("Content-Type") == mediaType, a.status, a.body)
+		r.get("/jobs/"+id+"/output", "If-None-Match", `"`+address+`"`).wantStatus(http.StatusNotModified)
 		r.get("/jobs/"+id+"/output", "Range", "bytes=20-").refused(http.StatusRequestedRangeNotSatisfiable, "bad_range")
 	}
 	// One client's blobs are invisible to other clients, and a removed blob is not an empty output.
@@ -283,22 +273,19 @@ func TestLog(t *testing.T) {
 	rest, err := io.ReadAll(lines)
 	testkit.Holds(t, string(rest) == "five\n" && err == nil, rest, err)
 	for _, path := range []string{"/log", "/log?follow=true"} {
-		if a := r.get("/jobs/" + id + path); a.status != http.StatusOK || a.body != "the whole log" {
-			t.Errorf("%d %q", a.status, a.body)
-		}
+		a := r.get("/jobs/" + id + path)
+		testkit.Holds(t, a.status == http.StatusOK && a.body == "the whole log", a.status, a.body)
 	}
-	if a := r.do(http.MethodHead, "/jobs/"+id+"/log", nil); a.status != http.StatusOK || a.body != "" {
-		t.Errorf("%d %q", a.status, a.body)
-	}
+	a = r.do(http.MethodHead, "/jobs/"+id+"/log", nil)
+	testkit.Holds(t, a.status == http.StatusOK && a.body == "", a.status, a.body)
 
 	// Without a blob, the end of the log is kept for a while.
 	id = r.make(`{"type":"y"}`)
 	_, claim = r.claimed("y")
 	r.print(id, claim, 0, "short").wantStatus(http.StatusNoContent)
 	r.post("/jobs/"+id+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok","log_addr":"s3://elsewhere"}`, claim)).object(http.StatusOK)
-	if a := r.get("/jobs/" + id + "/log?follow=true"); a.body != "short" {
-		t.Errorf("%d %q", a.status, a.body)
-	}
+	a = r.get("/jobs/" + id + "/log?follow=true")
+	testkit.Equal(t, a.body, "short", a.status)
 	page := r.get("/metrics").body
 	for _, line := range []string{"daybook_job_logs 2", "daybook_job_log_readers 0", "daybook_job_logs_dropped_total 0"} {
 		testkit.Holds(t, strings.Contains(page, line+"\n"), "the metrics lack", line)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
@@ -107,13 +108,11 @@ func TestListPagesOfPayloads(t *testing.T) {
 		r.add("/add", repeat('x', 3<<20)+"\n").object(http.StatusCreated)
 	}
 	o := r.get("/jobs").object(http.StatusOK)
-	if n := len(o["jobs"].([]any)); n != 2 || o["next"] == nil {
-		t.Errorf("a page of %d jobs of 3 MiB, next %v", n, o["next"])
-	}
+	n := len(o["jobs"].([]any))
+	testkit.Holds(t, n == 2 && o["next"] != nil, "a page of", n, "jobs of 3 MiB, next", o["next"])
 	o = r.get("/jobs?fields=status").object(http.StatusOK)
-	if n := len(o["jobs"].([]any)); n != 5 || o["next"] != nil {
-		t.Errorf("without payloads a page of %d, next %v", n, o["next"])
-	}
+	n = len(o["jobs"].([]any))
+	testkit.Holds(t, n == 5 && o["next"] == nil, "without payloads a page of", n, "next", o["next"])
 }
 
 func TestFields(t *testing.T) {
@@ -178,9 +177,8 @@ func TestRunnersAndClaims(t *testing.T) {
 		return names, o["next"], o["runners"].([]any)
 	}
 	for query, want := range map[string]string{"": "[a b long] <nil>", "?limit=2": "[a b] b", "?limit=2&after=b": "[long] <nil>", "?after=zzzzzz": "[] <nil>", "?after=aa": "[long] <nil>"} {
-		if names, next, _ := page(query); fmt.Sprint(names, " ", next) != want {
-			t.Errorf("/runners%s: %v %v, want %s", query, names, next, want)
-		}
+		names, next, _ := page(query)
+		testkit.Equal(t, fmt.Sprint(names, " ", next), want, "/runners", query)
 	}
 	_, _, list := page("")
 	a := list[0].(map[string]any)
@@ -253,9 +251,8 @@ func TestETags(t *testing.T) {
 			r.get(path, "If-None-Match", header).wantStatus(http.StatusOK)
 		}
 	}
-	if a, b := r.get(paths[0]+"?fields=status"), tags[paths[0]]; a.header.Get("ETag") == b {
-		t.Error("some fields have the tag of all")
-	}
+	a, b := r.get(paths[0]+"?fields=status"), tags[paths[0]]
+	testkit.Holds(t, a.header.Get("ETag") != b, "some fields have the tag of all")
 	r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
 	for i, path := range paths {
 		status := r.get(path, "If-None-Match", tags[path]).status
@@ -307,13 +304,10 @@ func TestCompression(t *testing.T) {
 	}
 	status, header, _ := r.encoded(http.MethodGet, "/jobs/x", "", "gzip")
 	testkit.Holds(t, status == http.StatusBadRequest && header.Get("Content-Type") == "application/problem+json", "a refusal", status, header)
-	if _, header, text := r.encoded(http.MethodGet, "/metrics", "", "gzip"); header.Get("Content-Encoding") != "gzip" {
-		t.Errorf("metrics: %v", header)
-	} else if z, err := gzip.NewReader(strings.NewReader(string(text))); err != nil {
-		t.Error(err)
-	} else if page, err := io.ReadAll(z); err != nil || !strings.HasPrefix(string(page), "# HELP") {
-		t.Errorf("metrics are compressed twice: %q, %v", page[:20], err)
-	}
+	_, header, text := r.encoded(http.MethodGet, "/metrics", "", "gzip")
+	testkit.Equal(t, header.Get("Content-Encoding"), "gzip", "metrics", header)
+	page := testkit.Must(io.ReadAll(testkit.Must(gzip.NewReader(bytes.NewReader(text)))(t)))(t)
+	testkit.Holds(t, bytes.HasPrefix(page, []byte("# HELP")), "metrics are compressed twice")
 	status, header, _ = r.encoded(http.MethodPost, "/jobs/claim", `{"runner_id":"r","max":10}`, "gzip")
 	testkit.Holds(t, status == http.StatusOK && header.Get("Content-Encoding") == "" && header.Get("Content-Length") != "", "a claim", status, header)
 	_, _, sent := r.encoded(http.MethodGet, "/jobs", "", "gzip")
@@ -344,9 +338,7 @@ func (e *panicking) ClaimDocument(job.ID, query.Parts) (document.Claim, []job.Jo
 // TestAPanicKeepsNoTurn: after as many panics as there are turns, lists are still served.
 func TestAPanicKeepsNoTurn(t *testing.T) {
 	state := &panicking{}
-	r := start(t, func(o *setup) {
-		state.Engine, o.engine = o.engine, state
-	})
+	r := start(t, func(o *setup) { state.Engine, o.engine = o.engine, state })
 	for range 2 * cap(r.server.pages) {
 		client := http.Client{Timeout: 30 * time.Second}
 		for _, path := range []string{"/jobs", "/claims/" + unknownID} {

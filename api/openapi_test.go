@@ -161,9 +161,8 @@ func TestGoldenDescription(t *testing.T) {
 	if flag.Lookup("rewrite").Value.String() == "true" { // package datadriven defines the flag
 		testkit.NoError(t, os.WriteFile("testdata/openapi.yaml", text, 0o666))
 	}
-	if string(text) != readGolden(t) {
-		t.Error("the routes are not as testdata/openapi.yaml describes them; if that is right, run the test with -rewrite")
-	}
+	testkit.Holds(t, string(text) == readGolden(t),
+		"the routes are not as testdata/openapi.yaml describes them; if that is right, run the test with -rewrite")
 }
 
 func describedOf(t *testing.T) description {
@@ -206,9 +205,8 @@ func TestDescribedCodes(t *testing.T) {
 	for _, code := range d.doc.Components.Schemas["Code"].Value.Enum {
 		described[code.(string)] = true
 	}
-	if want := codes(); !maps.Equal(described, want) {
-		t.Errorf("described %v\nserver %v", slices.Sorted(maps.Keys(described)), slices.Sorted(maps.Keys(want)))
-	}
+	want := codes()
+	testkit.Holds(t, maps.Equal(described, want), "described", described, "server", want)
 }
 
 // TestDescribedFields: the description has exactly the fields of a job document, also as values of the parameter fields.
@@ -221,16 +219,14 @@ func TestDescribedFields(t *testing.T) {
 	slices.Sort(names)
 	testkit.EqualSlices(t, slices.Sorted(maps.Keys(d.doc.Components.Schemas["JobFields"].Value.Properties)), names, "described fields")
 	required := slices.Clone(d.doc.Components.Schemas["Job"].Value.Required)
-	if slices.Sort(required); !slices.Equal(required, names) {
-		t.Errorf("required %v\nserver %v", required, names)
-	}
+	slices.Sort(required)
+	testkit.EqualSlices(t, required, names, "required")
 	var selectable []string
 	for _, name := range d.doc.Components.Schemas["FieldNames"].Value.Items.Value.Enum {
 		selectable = append(selectable, name.(string))
 	}
-	if slices.Sort(selectable); !slices.Equal(selectable, names) {
-		t.Errorf("fields= takes %v\nserver %v", selectable, names)
-	}
+	slices.Sort(selectable)
+	testkit.EqualSlices(t, selectable, names, "fields= takes")
 }
 
 // TestDescribedParameters: each operation has exactly the query parameters that its route declares. The schemas refuse
@@ -252,9 +248,8 @@ func TestDescribedParameters(t *testing.T) {
 		}
 		want := strings.Fields(strings.ReplaceAll(r.query, "*", ""))
 		slices.Sort(described)
-		if slices.Sort(want); !slices.Equal(described, want) {
-			t.Errorf("%s %s: described %q, declared %q", r.method, r.path, described, want)
-		}
+		slices.Sort(want)
+		testkit.EqualSlices(t, described, want, r.method, r.path, "described")
 	}
 }
 
@@ -339,9 +334,8 @@ func TestDescribedLimits(t *testing.T) {
 		testkit.Holds(t, p.Min != nil && p.Max != nil && int64(*p.Min) == c.lo &&
 			int64(*p.Max) == c.hi, c.schema, c.name, p.Min, "to", p.Max, "want", c.lo, "to", c.hi)
 	}
-	if p := property("NewJob", "timeout_ms").OneOf[0].Value.OneOf[0].Value; int64(*p.Min) != job.MinTimeoutMs || int64(*p.Max) != job.MaxTimeoutMs {
-		t.Errorf("NewJob.timeout_ms: %v to %v", *p.Min, *p.Max)
-	}
+	p := property("NewJob", "timeout_ms").OneOf[0].Value.OneOf[0].Value
+	testkit.Holds(t, int64(*p.Min) == job.MinTimeoutMs && int64(*p.Max) == job.MaxTimeoutMs, "NewJob.timeout_ms", *p.Min, "to", *p.Max)
 	for _, c := range []struct {
 		schema, name string
 		lo, hi       uint64
@@ -373,7 +367,7 @@ func TestDescribedLimits(t *testing.T) {
 		p := d.doc.Components.Schemas[name].Value
 		testkit.Holds(t, p.MaxLength != nil && *p.MaxLength == hi, name, p.MaxLength, "want", hi)
 	}
-	p := d.doc.Components.Schemas["Meta"].Value
+	p = d.doc.Components.Schemas["Meta"].Value
 	testkit.Holds(t, p.MaxProps != nil && *p.MaxProps == job.MaxMeta, "Meta", p.MaxProps)
 }
 
@@ -398,13 +392,10 @@ func TestDocsPage(t *testing.T) {
 		plain := r.get("/"+f[1], "Sec-Fetch-Site", "same-origin", "Accept-Encoding", "identity")
 		zipped := r.get("/"+f[1], "Accept-Encoding", "gzip")
 		for _, a := range []reply{plain, zipped} {
-			if a.status != http.StatusOK || a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Content-Type") == "" || len(a.body) < 100 {
-				t.Errorf("%s: %d %v, %d bytes", f[1], a.status, a.header, len(a.body))
-			}
+			testkit.Holds(t, a.status == http.StatusOK && a.header.Get("X-Content-Type-Options") == "nosniff" &&
+				a.header.Get("Content-Type") != "" && len(a.body) >= 100, f[1], a.status, a.header, len(a.body), "bytes")
 		}
-		if plain.header.Get("Content-Encoding") != "" {
-			t.Errorf("%s: Content-Encoding %q that nobody takes", f[1], plain.header.Get("Content-Encoding"))
-		}
+		testkit.Equal(t, plain.header.Get("Content-Encoding"), "", f[1], "Content-Encoding that nobody takes")
 	}
 	for _, path := range []string{"/docs/", "/docs/index.html", "/docs/..", "/docs/swagger-ui-bundle.js.gz", "/docs/x/y"} {
 		r.get(path).refused(http.StatusNotFound, "route_not_found")

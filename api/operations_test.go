@@ -46,11 +46,9 @@ func TestMoveOne(t *testing.T) {
 
 	o := r.post("/jobs/"+active+"/cancel", "").object(http.StatusOK)
 	want(t, o, "status", "cancelled", "why", "cancelled", "claim_id", claim, "code", nil)
-	if attempts := o["attempts"].([]any); len(attempts) != 1 {
-		t.Errorf("%v", attempts)
-	} else {
-		want(t, attempts[0].(map[string]any), "why", "cancelled", "runner_id", "r", "code", nil)
-	}
+	attempts := o["attempts"].([]any)
+	testkit.MustEqual(t, len(attempts), 1, attempts)
+	want(t, attempts[0].(map[string]any), "why", "cancelled", "runner_id", "r", "code", nil)
 	want(t, r.post("/jobs/"+active+"/cancel", "").object(http.StatusOK), "status", "cancelled")
 	r.post("/jobs/"+active+"/tickle", `{"claim_id":"`+claim+`"}`).refused(http.StatusConflict, "cancelled")
 	r.post("/jobs/"+active+"/complete", `{"claim_id":"`+claim+`","status":"completed"}`).refused(http.StatusConflict, "cancelled")
@@ -161,9 +159,8 @@ func TestSwitches(t *testing.T) {
 		}
 		r.do(http.MethodPut, path, nil).refused(http.StatusMethodNotAllowed, "method_not_allowed")
 	}
-	if a := r.post("/quit", ""); a.status != http.StatusOK || a.body != "Quit.\n" || !<-quits {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	a = r.post("/quit", "")
+	testkit.Holds(t, a.status == http.StatusOK && a.body == "Quit.\n" && <-quits, a.status, a.body)
 	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"} {
 		r.post("/quit", "", name, "127.0.0.1").refused(http.StatusForbidden, "forbidden_peer")
 	}

@@ -114,9 +114,8 @@ func TestHead(t *testing.T) {
 			continue
 		}
 		get, head := r.get(path), r.do(http.MethodHead, path, nil)
-		if head.body != "" || head.status != get.status || head.header.Get("Content-Type") != get.header.Get("Content-Type") || head.header.Get("ETag") != get.header.Get("ETag") {
-			t.Errorf("%s: %d %v %q, and GET %d %v", path, head.status, head.header, head.body, get.status, get.header)
-		}
+		testkit.Holds(t, head.body == "" && head.status == get.status && head.header.Get("Content-Type") == get.header.Get("Content-Type") &&
+			head.header.Get("ETag") == get.header.Get("ETag"), path, head.status, head.header, head.body, "and GET", get.status, get.header)
 	}
 	a := r.do(http.MethodHead, "/jobs/claim", nil)
 	testkit.Holds(t, a.status == http.StatusMethodNotAllowed && a.header.Get("Allow") == "POST", a.status, a.header)
@@ -139,9 +138,7 @@ func TestRoot(t *testing.T) {
 	testkit.Holds(t, page.status == http.StatusOK && page.header.Get("Content-Type") == "text/html; charset=utf-8" &&
 		len(links) >= 5, page.status, page.header, page.body)
 	for _, link := range links {
-		if strings.HasPrefix(link[1], "/") {
-			t.Errorf("the link %s does not work under a path prefix", link[1])
-		}
+		testkit.Holds(t, !strings.HasPrefix(link[1], "/"), "the link", link[1], "does not work under a path prefix")
 		r.get("/" + link[1]).wantStatus(http.StatusOK)
 	}
 }
@@ -224,9 +221,8 @@ func TestKeysAreRefusedWhereTheyDoNothing(t *testing.T) {
 			a := r.do(route.method, path.Replace(route.path), nil, header, "1")
 			switch {
 			case route.method == http.MethodGet:
-				if a.status >= http.StatusBadRequest && a.status != http.StatusNotFound && a.status != http.StatusUpgradeRequired {
-					t.Errorf("%s with %s: %d %s", a.what, header, a.status, a.body)
-				}
+				testkit.Holds(t, a.status < http.StatusBadRequest || a.status == http.StatusNotFound || a.status == http.StatusUpgradeRequired,
+					a.what, "with", header, a.status, a.body)
 			case route.keyed:
 				testkit.Holds(t, !strings.Contains(a.body, "does not support the header"), a.what, "with", header, a.body)
 			default:
@@ -352,9 +348,8 @@ func (r *rig) raw(request string) int {
 		return 0
 	}
 	var status int
-	if _, err := fmt.Sscanf(line, "HTTP/1.%d %d", new(int), &status); err != nil {
-		r.Fatalf("%q: %v", line, err)
-	}
+	_, err = fmt.Sscanf(line, "HTTP/1.%d %d", new(int), &status)
+	testkit.NoError(r, err, line)
 	return status
 }
 
@@ -380,10 +375,7 @@ func codeIn(t *testing.T, text string) string {
 // slow, has arrived.
 func TestHeadIsRefusedBeforeTheBody(t *testing.T) {
 	engine := &faulty{}
-	r := start(t, func(o *setup) {
-		engine.Engine = o.engine
-		o.engine, o.Quit, o.GetSwitches = engine, func() {}, true
-	})
+	r := start(t, func(o *setup) { engine.Engine = o.engine; o.engine, o.Quit, o.GetSwitches = engine, func() {}, true })
 	x := &everyStatus{
 		rig: r, faults: engine, seen: &statuses{seen: map[string]map[int]bool{}}, byName: map[string]*tried{},
 		id: r.add("/a/job/b/add", "x\n").object(http.StatusCreated)["first_id"].(string),
@@ -443,9 +435,8 @@ func TestHeadIsRefusedBeforeTheBody(t *testing.T) {
 				continue
 			}
 			refused++
-			if counted.reads > 0 || early.Code != late.Code {
-				t.Errorf("%s, %s: %d after %d reads of the body; with the body %d %s", o.name(), name, early.Code, counted.reads, late.Code, late.Body)
-			}
+			testkit.Holds(t, counted.reads == 0 && early.Code == late.Code,
+				o.name(), name, early.Code, "after", counted.reads, "reads of the body; with the body", late.Code, late.Body)
 		}
 	}
 	testkit.Holds(t, refused >= 200, "only", refused, "requests were refused")

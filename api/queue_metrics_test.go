@@ -88,25 +88,21 @@ func TestQueueMetrics(t *testing.T) {
 		{"cancelled_jobs", "lines", 1}, {"redriven_jobs", "lines", 1}, {"deleted_jobs", "lines", 1},
 		{"abandoned_runs", "lines", 0}, {"expired_jobs", "lines", 0}, {"created_jobs", otherQueues, 0},
 	} {
-		if m := ofQueue(all, "daybook_queue_"+c.name+"_total", c.typ, ""); m == nil || m.GetCounter().GetValue() != c.want {
-			t.Errorf("%s of %s: %v, want %v", c.name, c.typ, m, c.want)
-		} else if m.GetCounter().GetCreatedTimestamp().AsTime().Before(time.Now().Add(-time.Hour)) {
-			t.Errorf("%s of %s began %v", c.name, c.typ, m)
-		}
+		m := ofQueue(all, "daybook_queue_"+c.name+"_total", c.typ, "")
+		testkit.Holds(t, m != nil && m.GetCounter().GetValue() == c.want, c.name, "of", c.typ, m, "want", c.want)
+		testkit.Holds(t, !m.GetCounter().GetCreatedTimestamp().AsTime().Before(time.Now().Add(-time.Hour)), c.name, "of", c.typ, "began", m)
 	}
 	for _, c := range []struct {
 		typ, status string
 		want        float64
 	}{{"lines", "pending", 1}, {"lines", "active", 0}, {"one", "deferred", 1}, {otherQueues, "pending", 0}} {
-		if m := ofQueue(all, "daybook_queue_jobs", c.typ, c.status); m == nil || m.GetGauge().GetValue() != c.want {
-			t.Errorf("%s jobs of %s: %v, want %v", c.status, c.typ, m, c.want)
-		}
+		m := ofQueue(all, "daybook_queue_jobs", c.typ, c.status)
+		testkit.Holds(t, m != nil && m.GetGauge().GetValue() == c.want, c.status, "jobs of", c.typ, m, "want", c.want)
 	}
 	m := ofQueue(all, "daybook_queue_paused", "lines", "")
 	testkit.Equal(t, m.GetGauge().GetValue(), 1, "paused:", m)
-	if m := ofQueue(all, "daybook_queue_oldest_pending_seconds", "one", ""); m == nil || m.GetGauge().GetValue() != 0 {
-		t.Errorf("oldest of a queue without pending jobs: %v", m)
-	}
+	m = ofQueue(all, "daybook_queue_oldest_pending_seconds", "one", "")
+	testkit.Holds(t, m != nil && m.GetGauge().GetValue() == 0, "oldest of a queue without pending jobs", m)
 	m = ofQueue(all, "daybook_queue_waiting_seconds", "lines", "")
 	testkit.Equal(t, m.GetHistogram().GetSampleCount(), 3, "waiting:", m)
 	m = ofQueue(all, "daybook_queue_running_seconds", "lines", "")
@@ -126,13 +122,10 @@ func TestQueueDurationsAreHistogramsOfTheLibrary(t *testing.T) {
 	var want, got dto.Metric
 	testkit.NoError(t, library.Write(&want))
 	testkit.NoError(t, newDurations(queueWaiting, &d, want.Histogram.CreatedTimestamp.AsTime(), "a", "b").Write(&got))
-	if diff := got.Histogram.GetSampleSum() - want.Histogram.GetSampleSum(); diff > 1 || diff < -1 {
-		t.Errorf("sum %v, want %v", got.Histogram.GetSampleSum(), want.Histogram.GetSampleSum())
-	}
+	diff := got.Histogram.GetSampleSum() - want.Histogram.GetSampleSum()
+	testkit.Holds(t, diff <= 1 && diff >= -1, "sum", got.Histogram.GetSampleSum(), "want", want.Histogram.GetSampleSum())
 	want.Histogram.SampleSum = got.Histogram.SampleSum // the order of additions
-	if !proto.Equal(got.Histogram, want.Histogram) {
-		t.Errorf("%v\nwant %v", got.Histogram, want.Histogram)
-	}
+	testkit.Holds(t, proto.Equal(got.Histogram, want.Histogram), got.Histogram, "want", want.Histogram)
 }
 
 // TestNoQueueMetrics: with 0 queues, no queue has metrics.
@@ -189,8 +182,7 @@ func TestPageOfMetricsHasItsMemory(t *testing.T) {
 		}
 	})
 	got := result.AllocedBytesPerOp() + 2*queues*full.AllocedBytesPerOp()
-	if got > scrapeBytes+queues*queueMetricsBytes {
-		t.Errorf("a page of %d queues takes %d bytes, and counts for %d", queues, got, scrapeBytes+queues*queueMetricsBytes)
-	}
+	testkit.Holds(t, got <= scrapeBytes+queues*queueMetricsBytes,
+		"a page of", queues, "queues takes", got, "bytes, and counts for", scrapeBytes+queues*queueMetricsBytes)
 	t.Logf("%d bytes a queue", got/queues)
 }

@@ -134,9 +134,7 @@ type pipeListener struct {
 	done  chan struct{}
 }
 
-func newPipeListener() *pipeListener {
-	return &pipeListener{make(chan net.Conn), make(chan struct{})}
-}
+func newPipeListener() *pipeListener { return &pipeListener{make(chan net.Conn), make(chan struct{})} }
 
 func (l *pipeListener) dial() net.Conn {
 	here, there := net.Pipe()
@@ -374,9 +372,7 @@ func TestBudgets(t *testing.T) {
 			if row != "" {
 				row = fmt.Sprintf(row, lane.Total()/mib)
 			}
-			if !listed || !strings.Contains(page, row) {
-				t.Errorf("lane %s of %s: the pages do not have %q", lane.Name(), name, row)
-			}
+			testkit.Holds(t, listed && strings.Contains(page, row), "lane", lane.Name(), "of", name, "the pages do not have", row)
 		}
 	}
 	testkit.Equal(t, lanes, len(bytes), "lanes are listed")

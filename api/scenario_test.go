@@ -96,10 +96,7 @@ func (s *scenario) up() {
 		Dir: s.dir,
 		// The journal stamps commands with the time of the synctest bubble.
 		Journal: journal.Options{Wall: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }, Hooks: journal.Hooks{
-			Sync: func(l *wal.Log) error {
-				time.Sleep(time.Duration(s.slow.Load()))
-				return cmp.Or(s.failure(), l.Sync())
-			},
+			Sync:     func(l *wal.Log) error { time.Sleep(time.Duration(s.slow.Load())); return cmp.Or(s.failure(), l.Sync()) },
 			SyncFile: func(f *os.File) error { return cmp.Or(s.failure(), f.Sync()) },
 		}},
 		Space: func(string) (free, total uint64, err error) {
@@ -401,9 +398,7 @@ func TestScenariosShowEveryCode(t *testing.T) {
 	}
 	for code := range codes() {
 		shown := strings.Contains(all.String(), `code:"`+code+`"`)
-		if shown == (exempt[code] != "") {
-			t.Errorf("code %s: shown %v, exempt because: %s", code, shown, exempt[code])
-		}
+		testkit.Holds(t, shown != (exempt[code] != ""), "code", code, "shown", shown, "exempt because", exempt[code])
 	}
 	if len(files) == 0 {
 		t.Error(errors.New("no scenarios"))

@@ -94,10 +94,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	testkit.OneByOne(t)
 	t.Parallel() // the test waits for slow bodies and for full budgets
 	engine := &faulty{}
-	r := start(t, func(o *setup) {
-		engine.Engine = o.engine
-		o.engine, o.Quit, o.GetSwitches = engine, func() {}, true
-	})
+	r := start(t, func(o *setup) { engine.Engine = o.engine; o.engine, o.Quit, o.GetSwitches = engine, func() {}, true })
 	x := &everyStatus{
 		rig: r, faults: engine, seen: &statuses{seen: map[string]map[int]bool{}}, byName: map[string]*tried{},
 		id: r.add("/a/job/b/add", "x\n").object(http.StatusCreated)["first_id"].(string),
@@ -519,9 +516,7 @@ func (x *everyStatus) successes() {
 			path = strings.ReplaceAll(path, x.id, fresh)
 		}
 		a := x.do(o, path, o.body)
-		if a.status >= 300 && a.status != http.StatusConflict { // a queue with jobs
-			x.Errorf("%s: %d %s", a.what, a.status, a.body)
-		}
+		testkit.Holds(x, a.status < 300 || a.status == http.StatusConflict, a.what, a.status, a.body) // a queue with jobs
 		if tag := a.header.Get("ETag"); tag != "" && !o.takesBody() {
 			x.do(o, path, "", "If-None-Match", tag).wantStatus(http.StatusNotModified)
 		}
@@ -552,9 +547,8 @@ func (x *everyStatus) compare() {
 			}
 			slices.Sort(described)
 			for _, status := range described {
-				if !x.seen.seen[name][status] && elsewhere[fmt.Sprint(name, " ", status)] == "" && !(status == 500 && faultless[path]) {
-					x.Errorf("%s: status %d is documented, and no request got it", name, status)
-				}
+				testkit.Holds(x, x.seen.seen[name][status] || elsewhere[fmt.Sprint(name, " ", status)] != "" || status == 500 && faultless[path],
+					name, "status", status, "is documented, and no request got it")
 			}
 			for status := range maps.Keys(x.seen.seen[name]) {
 				testkit.Holds(x, slices.Contains(described, status), name, "status", status, "is not documented")

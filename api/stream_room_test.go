@@ -78,9 +78,7 @@ func TestStreamsThatReceiveAreUsed(t *testing.T) {
 	used.ok(used.send("subscribe", `{"credit":1}`))
 	w := testkit.Must(slow.conn.Writer(t.Context(), websocket.MessageText))(t)
 	testkit.Must(fmt.Fprintf(w, `{"n":1,"create":{"payload":"%s`, strings.Repeat("x", 8<<10)))(t)
-	r.until("the message arrives", func() bool {
-		return r.server.bulk.Used()+r.server.control.Used() > 0
-	})
+	r.until("the message arrives", func() bool { return r.server.bulk.Used()+r.server.control.Used() > 0 })
 	time.Sleep(web.IdleGrace) // real time: a real connection must stay silent for this time
 	r.until("there is room", func() bool { c, _ := r.tryOpen(); return c != nil })
 	testkit.Must(fmt.Fprint(w, `"}}`))(t)
@@ -235,9 +233,8 @@ func TestStreamCreditBelowHeld(t *testing.T) {
 	testkit.MustEqual(t, len(ids), 3)
 	c.ok(c.send("credit", fmt.Sprintf(`{"subscription":%d,"credit":1}`, sub)))
 	c.ok(c.send("complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, claim)))
-	if _, ids := c.pushed(sub); len(ids) != 1 {
-		t.Errorf("got %v", ids)
-	}
+	_, ids = c.pushed(sub)
+	testkit.Equal(t, len(ids), 1, "got", ids)
 }
 
 // TestStreamWithoutClaimIDs: a completion that does not name the claim frees credit.
@@ -312,10 +309,7 @@ func (f *frames) send(first byte, text string) {
 func (f *frames) next() (first byte, length int) {
 	f.Helper()
 	head := make([]byte, 2, 10)
-	more := func(n int) {
-		head = head[:2+n]
-		testkit.Must(io.ReadFull(f.Reader, head[2:]))(f)
-	}
+	more := func(n int) { head = head[:2+n]; testkit.Must(io.ReadFull(f.Reader, head[2:]))(f) }
 	testkit.Must(io.ReadFull(f.Reader, head))(f)
 	switch length = int(head[1]); length {
 	case 126:

@@ -116,18 +116,12 @@ func (r *rig) status(id string) string {
 }
 
 // until waits until a condition of the server holds.
-func (r *rig) until(what string, holds func() bool) {
-	r.Helper()
-	testkit.Eventually(r, what, holds)
-}
+func (r *rig) until(what string, holds func() bool) { r.Helper(); testkit.Eventually(r, what, holds) }
 
 // await waits until a job has a status, and returns its document.
 func (r *rig) await(id, status string) (doc map[string]any) {
 	r.Helper()
-	r.until("job "+id+" is "+status, func() bool {
-		doc = r.get("/jobs/" + id).object(http.StatusOK)
-		return doc["status"] == status
-	})
+	r.until("job "+id+" is "+status, func() bool { doc = r.get("/jobs/" + id).object(http.StatusOK); return doc["status"] == status })
 	return doc
 }
 
@@ -161,19 +155,15 @@ func TestStream(t *testing.T) {
 	want(t, c.ok(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok","output":"done"}`, made[0], held[made[0]]))), "status", "completed")
 	// The server hands out the returned job again at once, because it is the oldest.
 	want(t, c.ok(c.send("release", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"how":"unget"}`, made[1], held[made[1]]))), "status", "pending")
-	if claim, ids := c.pushed(sub); len(ids) != 1 || ids[0] != made[1] {
-		t.Fatalf("after the release: %v", ids)
-	} else {
-		held[made[1]] = claim
-	}
+	held[made[1]], ids = c.pushed(sub)
+	testkit.MustHold(t, len(ids) == 1 && ids[0] == made[1], "after the release", ids)
 	want(t, c.ok(c.send("tickle", `{"lease_ms":60000}`)), "held", 2.0)
 	p := c.refusal(c.send("complete", fmt.Sprintf(`{"job_id":%q,"claim_id":%q,"code":"ok"}`, made[1], held[made[0]])), "claim_lost")
 	want(t, p, "status", 409.0, "outcome", "not_stored")
 	// The credit is still two jobs.
 	c.ok(c.send("credit", fmt.Sprintf(`{"subscription":%d,"credit":4}`, sub)))
-	if _, ids := c.pushed(sub); len(ids) != 2 || ids[0] != made[3] || ids[1] != made[4] {
-		t.Fatalf("with more credit: %v", ids)
-	}
+	_, ids = c.pushed(sub)
+	testkit.MustHold(t, len(ids) == 2 && ids[0] == made[3] && ids[1] == made[4], "with more credit", ids)
 	c.ok(c.send("unsubscribe", fmt.Sprintf(`{"subscription":%d}`, sub)))
 	last := c.ok(c.send("create", `{"type":"resize"}`))["job_id"].(string)
 	// When the connection ends, its held jobs go back without an attempt.
@@ -199,9 +189,7 @@ func TestStreamCreates(t *testing.T) {
 		ids = append(ids, c.ok(i)["job_id"].(string))
 	}
 	for i := 1; i < n; i++ {
-		if ids[i-1] >= ids[i] {
-			t.Fatalf("job %d has the id %s, job %d %s", i-1, ids[i-1], i, ids[i])
-		}
+		testkit.MustHold(t, ids[i-1] < ids[i], "job", i-1, "has the id", ids[i-1], "job", i, ids[i])
 	}
 	want(t, r.get("/jobs/"+ids[n-1]).object(200), "payload", map[string]any{"i": float64(n - 1)})
 	c.n = n
@@ -243,9 +231,8 @@ func TestStreamRefusals(t *testing.T) {
 		{"hello", `{"claims":["` + unknownID + `"]}`, "bad_request", "runner_id"},
 	} {
 		p := c.refusal(c.send(x.verb, x.body), x.code)
-		if field, _ := p["field"].(string); field != x.field {
-			t.Errorf("%s %s: field %q, want %q (%v)", x.verb, x.body, field, x.field, p["detail"])
-		}
+		field, _ := p["field"].(string)
+		testkit.Equal(t, field, x.field, x.verb, x.body, "field", p["detail"])
 	}
 	c.ok(c.send("hello", `{"runner_id":"r"}`))
 	c.refusal(c.send("hello", `{"runner_id":"r"}`), "bad_request")

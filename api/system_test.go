@@ -144,9 +144,8 @@ func TestQueues(t *testing.T) {
 		o := r.get("/queues/a/x").object(http.StatusOK)
 		want(t, o, "client", "a", "type", "x", "paused", false)
 		want(t, o["counts"].(map[string]any), "pending", 2)
-		if age, err := o["oldest_pending_age_ms"].(json.Number).Int64(); err != nil || age < 0 || age > 60000 {
-			t.Errorf("age %v", o["oldest_pending_age_ms"])
-		}
+		age, err := o["oldest_pending_age_ms"].(json.Number).Int64()
+		testkit.Holds(t, err == nil && age >= 0 && age <= 60000, "age", o["oldest_pending_age_ms"])
 		r.get("/queues/a/z").refused(http.StatusNotFound, "queue_not_found")
 	})
 	t.Run("pause", func(t *testing.T) {
@@ -154,9 +153,7 @@ func TestQueues(t *testing.T) {
 			want(t, r.do(http.MethodPost, "/queues/a/x/pause", nil).object(http.StatusOK), "paused", true)
 		}
 		want(t, r.get("/queues/a/x").object(http.StatusOK), "paused", true)
-		if a := r.post("/jobs/claim", `{"runner_id":"r","clients":["a"],"types":["x"]}`); a.status != http.StatusNoContent {
-			t.Errorf("claimed from a paused queue: %s", a.body)
-		}
+		r.post("/jobs/claim", `{"runner_id":"r","clients":["a"],"types":["x"]}`).wantStatus(http.StatusNoContent)
 		a := r.post("/queues/a/x/resume", `{}`)
 		want(t, a.object(http.StatusOK), "paused", false)
 		testkit.Holds(t, a.header.Get("Daybook-Seq") != "", "no Daybook-Seq")
@@ -222,9 +219,8 @@ func TestEngineErrors(t *testing.T) {
 			testkit.Holds(t, !full || a.header.Get("Retry-After") == "5400", "Retry-After", a.header.Get("Retry-After"))
 			testkit.Holds(t, c.status != 500 || c.outcome != "unknown" || !strings.Contains(a.body, "secret"), "the answer has", a.body)
 			testkit.Holds(t, c.err != nil || strings.Contains(log.String(), "a broken invariant"), "the log does not have the panic", log.String())
-			if calm := c.err == ingest.ErrClosed || c.err == ingest.ErrNotReady; calm != strings.Contains(log.String(), `"level":"info"`) && c.status == 503 {
-				t.Errorf("log: %s", log.String())
-			}
+			calm := c.err == ingest.ErrClosed || c.err == ingest.ErrNotReady
+			testkit.Holds(t, calm == strings.Contains(log.String(), `"level":"info"`) || c.status != 503, "log", &log)
 			testkit.Holds(t, c.status != 500 || strings.Contains(log.String(), `"level":"error"`), "log", log.String())
 			testkit.Lacks(t, log.String(), "secret payload")
 		})
@@ -312,9 +308,7 @@ func TestPathsOfMiniqHandlers(t *testing.T) {
 		want(t, o, "client", "c", "type", "x", "version", 1+2*i)
 		list, _ := o["handler"].(map[string]any)["chain_types"].([]any)
 		testkit.Holds(t, len(list) == 1 && list[0] == "*", o)
-		if a := r.do(http.MethodPost, paths[2], nil); a.status != http.StatusNoContent {
-			t.Errorf("%s: %d", paths[2], a.status)
-		}
+		r.do(http.MethodPost, paths[2], nil).wantStatus(http.StatusNoContent)
 		r.get(paths[1]).refused(http.StatusNotFound, "handler_not_found")
 	}
 }

@@ -31,11 +31,10 @@ func rest(r *Reader) string {
 func TestAppend(t *testing.T) {
 	l := New()
 	r := l.Reader(id(1))
-	if _, changed, exists := r.Next(); exists || changed == nil {
-		t.Error("there is a log")
-	}
+	_, changed, exists := r.Next()
+	testkit.Holds(t, !exists && changed != nil, "there is a log")
 	l.Append(id(1), id(10), 0, []byte("abc"), newEnd())
-	_, changed, _ := l.Reader(id(1)).Next()
+	_, changed, _ = l.Reader(id(1)).Next()
 	testkit.Holds(t, changed == nil, "there is text, and nothing to read")
 	want := "abc"
 	for _, c := range []struct {
@@ -53,14 +52,13 @@ func TestAppend(t *testing.T) {
 		{11, 5, "", ""},
 	} {
 		l.Append(id(1), id(c.claim), c.offset, []byte(c.text), newEnd())
-		if want += c.adds; rest(l.Reader(id(1))) != want {
-			t.Errorf("after %+v: %q, want %q", c, rest(l.Reader(id(1))), want)
-		}
+		want += c.adds
+		testkit.Equal(t, rest(l.Reader(id(1))), want, "after", c)
 	}
 	s := l.Stats()
 	testkit.Holds(t, s.AppendedBytes == int64(len("abc"+"de"+"f"+"k"+"again")) && s.MissingBytes == 4 && s.Dropped == 0, s)
 	testkit.Equal(t, rest(r), want, "a reader from the beginning")
-	_, changed, exists := r.Next()
+	_, changed, exists = r.Next()
 	testkit.MustHold(t, exists && changed != nil, "there is nothing to wait for")
 	l.Append(id(1), id(11), 5, []byte("more"), newEnd())
 	<-changed
@@ -90,9 +88,8 @@ func TestReadersAreToldOfLines(t *testing.T) {
 			t.Errorf("%+v: the reader is not told", c)
 		}
 		testkit.Equal(t, rest(r), c.want, c)
-		if _, changed, exists := r.Next(); !exists || changed == nil {
-			t.Errorf("%+v: there is nothing to wait for", c)
-		}
+		_, changed, exists := r.Next()
+		testkit.Holds(t, exists && changed != nil, c, "there is nothing to wait for")
 	}
 }
 
@@ -107,13 +104,10 @@ func TestBounds(t *testing.T) {
 		p := bytes.Repeat([]byte("x"), 1+chance.IntN(2*MaxBytes))
 		l.Append(id(0), id(1), at, p, newEnd())
 		at += int64(len(p))
-		if n := l.Stats().Bytes; n != cap(l.jobs[id(0)].text) || n > 2*(MaxBytes+spareBytes) {
-			t.Fatalf("%+v for %d bytes of memory", l.Stats(), cap(l.jobs[id(0)].text))
-		}
+		n := l.Stats().Bytes
+		testkit.MustHold(t, n == cap(l.jobs[id(0)].text) && n <= 2*(MaxBytes+spareBytes), l.Stats(), cap(l.jobs[id(0)].text), "bytes of memory")
 	}
-	if got, want := len(rest(l.Reader(id(0)))), MaxBytes; got != want {
-		t.Errorf("%d bytes are kept, want %d", got, want)
-	}
+	testkit.Equal(t, len(rest(l.Reader(id(0)))), MaxBytes, "bytes are kept")
 	text := rest(slow)
 	var missed int64
 	testkit.Must(fmt.Sscanf(text, "\n[%d bytes came faster", &missed))(t)
@@ -137,9 +131,7 @@ func TestBounds(t *testing.T) {
 	for n := range 3 * maxLogs {
 		l.Append(id(10_000+n), id(1), 0, []byte("x"), newEnd())
 	}
-	if logs := l.Stats().Logs; logs != maxLogs {
-		t.Errorf("%+v", l.Stats())
-	}
+	testkit.Holds(t, l.Stats().Logs == maxLogs, l.Stats())
 	testkit.Equal(t, rest(l.Reader(id(10_000+3*maxLogs-1))), "x", "the newest log")
 }
 
@@ -160,9 +152,7 @@ func TestTidy(t *testing.T) {
 	close(first.done)
 	l.tidy(now)
 	l.tidy(now.Add(keptAfterEnd - 1))
-	if logs := l.Stats().Logs; logs != 2 {
-		t.Errorf("%+v", l.Stats())
-	}
+	testkit.Equal(t, l.Stats().Logs, 2, l.Stats())
 	l.tidy(now.Add(keptAfterEnd))
 	s := l.Stats()
 	testkit.Holds(t, s.Logs == 1 && s.Bytes == cap(l.jobs[id(2)].text), s)

@@ -84,14 +84,11 @@ func TestFilesAhead(t *testing.T) {
 		defer a.end()
 		for i, content := range contents {
 			var b bytes.Buffer
-			if err := a.copy(&b); err != nil || b.String() != content {
-				t.Fatalf("file %d: %d of %d bytes, %v", i, b.Len(), len(content), err)
-			}
+			err := a.copy(&b)
+			testkit.MustHold(t, err == nil && b.String() == content, "file", i, b.Len(), "of", len(content), "bytes", err)
 		}
 		testkit.Equal(t, opened, len(contents), "blobs were opened")
-		if s.most < aheadFiles || s.most > aheadFiles+1 { // and a long one
-			t.Errorf("%d were opened at once", s.most)
-		}
+		testkit.Holds(t, s.most >= aheadFiles && s.most <= aheadFiles+1, s.most, "were opened at once") // and a long one
 	})
 	t.Run("a failure is repeated in its turn", func(t *testing.T) {
 		s, m := newAheadStore(t, contents[:30])
@@ -114,17 +111,14 @@ func TestFilesAhead(t *testing.T) {
 				if err := a.copy(&b); err != nil {
 					return i, err
 				}
-				if b.String() != contents[i] {
-					t.Errorf("file %d has %d bytes", i, b.Len())
-				}
+				testkit.Holds(t, b.String() == contents[i], "file", i, "has", b.Len(), "bytes")
 			}
 			return len(m.Files), nil
 		}
-		if i, err := all(); err != nil {
-			t.Errorf("one failure: file %d, %v", i, err)
-		}
-		fails = 2
 		i, err := all()
+		testkit.Check(t, err, "one failure: file", i)
+		fails = 2
+		i, err = all()
 		testkit.Holds(t, i == 25 && errors.Is(err, broken), "two failures: file", i, err)
 	})
 	t.Run("the end stops what is read", func(t *testing.T) {
@@ -211,9 +205,8 @@ func TestResolveAll(t *testing.T) {
 			t.Fatalf("%s: %v", ref, all[i])
 		}
 	}
-	if asked, most := of.asked.Load(), of.most.Load(); asked != 900 || most != resolveAtOnce {
-		t.Errorf("%d look-ups, %d at once", asked, most)
-	}
+	asked, most := of.asked.Load(), of.most.Load()
+	testkit.Holds(t, asked == 900 && most == resolveAtOnce, asked, "look-ups", most, "at once")
 	refs[500] = blob.Ref{SHA1: &blob.SHA1{0: 2}}
 	testkit.Fails(resolveAll(t.Context(), refs, of.resolve))(t, errResolver)
 }

@@ -70,9 +70,7 @@ func TestRequests(t *testing.T) {
 	s.Value(reflect.TypeFor[thing](), InAnswer)
 	got := s.Value(reflect.TypeFor[thing](), InRequest)
 	testkit.Equal(t, got.Ref, "#/components/schemas/ThingRequest", got)
-	if got := s.Components()[1].Schema.Required; len(got) != 1 || got[0] != "a" {
-		t.Errorf("required %v", got)
-	}
+	testkit.EqualSlices(t, s.Components()[1].Schema.Required, []string{"a"}, "required")
 }
 
 // TestDocumentRefusesTwoDescriptions: an operation has one description.
@@ -84,9 +82,8 @@ func TestDocumentRefusesTwoDescriptions(t *testing.T) {
 		"another method": {[]*Operation{{Method: "GET", Path: "/a"}, {Method: "POST", Path: "/a"}}, true},
 		"the same":       {[]*Operation{{Method: "GET", Path: "/a"}, {Method: "GET", Path: "/a"}}, false},
 	} {
-		if text, _, err := Document(&Head{}, c.operations, &Schemas{}); (err == nil) != c.ok {
-			t.Errorf("%s: %v\n%s", name, err, text)
-		}
+		text, _, err := Document(&Head{}, c.operations, &Schemas{})
+		testkit.Holds(t, (err == nil) == c.ok, name, err, text)
 	}
 }
 

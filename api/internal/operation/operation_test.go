@@ -67,9 +67,8 @@ func TestRead(t *testing.T) {
 		return w, op.Handle(c)
 	}
 	w, err := send(id, "", "", "")
-	if err != nil || w.Code != http.StatusAccepted || w.Header().Get("Daybook-Seq") != "7" || w.Body.String() != "{\"limit\":3}\n" {
-		t.Errorf("%d %v %s, %v", w.Code, w.Header(), w.Body, err)
-	}
+	testkit.Holds(t, err == nil && w.Code == http.StatusAccepted && w.Header().Get("Daybook-Seq") == "7" &&
+		w.Body.String() == "{\"limit\":3}\n", w.Code, w.Header(), w.Body, err)
 	testkit.Must(send(id, "limit=5&status=a&name=n", "9", `{"priority":9,"text":"1234"}`))(t)
 	testkit.Holds(t, got.Limit == 5 && *got.Status == "a" && got.Name == "n" && got.MinSeq == 9 && *got.Body.Priority == 9, got)
 	for field, c := range map[string][4]string{
@@ -86,13 +85,11 @@ func TestRead(t *testing.T) {
 		p, ok := errors.AsType[*web.Problem](err)
 		testkit.Holds(t, ok && p.Status == http.StatusBadRequest && p.Field == field, field, err)
 	}
-	if _, err := send(id+"/more", "", "", ""); err == nil || !strings.HasPrefix(err.Error(), "route_not_found") {
-		t.Errorf("%v", err)
-	}
+	_, err = send(id+"/more", "", "", "")
+	testkit.Holds(t, err != nil && strings.HasPrefix(err.Error(), "route_not_found"), err)
 	failure = errors.New("after the change was stored")
-	if w, err := send(id, "", "", ""); err != failure || w.Header().Get("Daybook-Seq") != "7" || w.Body.Len() > 0 {
-		t.Errorf("%v %s, %v", w.Header(), w.Body, err)
-	}
+	w, err = send(id, "", "", "")
+	testkit.Holds(t, err == failure && w.Header().Get("Daybook-Seq") == "7" && w.Body.Len() == 0, w.Header(), w.Body, err)
 	testkit.Equal(t, budget.Used(), 0, "bytes of the budget are held")
 	described := op.Describe(&openapi.Schemas{})
 	testkit.Holds(t, described.Path == "/things/{id}" && len(described.Parameters) == 5 && !described.Body.Required &&
@@ -151,10 +148,7 @@ func TestWritten(t *testing.T) {
 	})
 	id := job.NewID(1, 2, 3).String()
 	send := func(query string) (*httptest.ResponseRecorder, error) {
-		list, err := web.ParseQuery(query, op.Query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := testkit.Must(web.ParseQuery(query, op.Query))(t)
 		r, w := httptest.NewRequest(http.MethodGet, "/things/x", nil), httptest.NewRecorder()
 		r.Header["If-None-Match"] = []string{"a", "b"}
 		c := echo.New().NewContext(r, patient{w})
@@ -163,15 +157,12 @@ func TestWritten(t *testing.T) {
 		web.SetParameters(c, list)
 		return w, op.Handle(c)
 	}
-	if w, err := send("names=a,b&after=" + id); err != nil || w.Body.String() != "text" || got.After.String() != id || len(got.Names) != 2 || got.Tag != "" {
-		t.Errorf("%+v, %v", got, err)
-	}
+	w, err := send("names=a,b&after=" + id)
+	testkit.Holds(t, err == nil && w.Body.String() == "text" && got.After.String() == id && len(got.Names) == 2 && got.Tag == "", got, err)
 	var p *web.Problem
-	if _, err := send("after=x"); !errors.As(err, &p) || p.Code != web.CodeBadID || p.Field != "after" {
-		t.Errorf("%v", err)
-	}
+	_, err = send("after=x")
+	testkit.Holds(t, errors.As(err, &p) && p.Code == web.CodeBadID && p.Field == "after", err)
 	d := op.Describe(&openapi.Schemas{})
-	if len(d.Parameters) != 4 || *d.Parameters[2].Explode || d.Parameters[3].Name != "If-None-Match" || len(d.Responses) != 5 || d.Responses[200].Headers["ETag"].Ref == "" || d.Path != "/things/{id}" {
-		t.Errorf("%+v", d)
-	}
+	testkit.Holds(t, len(d.Parameters) == 4 && !*d.Parameters[2].Explode && d.Parameters[3].Name == "If-None-Match" && len(d.Responses) == 5 &&
+		d.Responses[200].Headers["ETag"].Ref != "" && d.Path == "/things/{id}", d)
 }

@@ -55,9 +55,8 @@ func BenchmarkFinishers(b *testing.B) {
 			var all sync.WaitGroup
 			f := func() {
 				defer all.Done()
-				if _, _, err := appendDocument(nil, answer.HeldDocument{Held: 1}, 0); err != nil {
-					b.Error(err)
-				}
+				_, _, err := appendDocument(nil, answer.HeldDocument{Held: 1}, 0)
+				testkit.Check(b, err)
 				refusal.Of(web.ErrShuttingDown)
 			}
 			const together = 22 // requests whose answers one commit makes ready
@@ -93,9 +92,7 @@ func TestRequestsInStreamsAreBounded(t *testing.T) {
 		most := len(windows)*freeRequests + 6*requestBlock // the oldest share always gets its bytes
 		testkit.Holds(t, begun[0]+begun[1]+begun[2] <= most+maxStreamRequests, begun, "requests are under way")
 		for i := range begun {
-			if begun[i] < freeRequests {
-				t.Errorf("stream %d has %d requests", i, begun[i])
-			}
+			testkit.Holds(t, begun[i] >= freeRequests, "stream", i, "has", begun[i], "requests")
 		}
 		for i := range windows {
 			w := &windows[i]

@@ -34,9 +34,8 @@ var acceptedAt = ingest.Receipt{Seq: 7, At: 1_700_000_000_000}
 
 func (a *accepting) take(cmd job.Command) {
 	fields, body := cmd.Encode()
-	if _, err := job.Decode(cmd.Verb(), fields, body); err != nil {
-		a.t.Errorf("a request became %s %q with %q, which the journal refuses: %v", cmd.Verb(), fields, body, err)
-	}
+	_, err := job.Decode(cmd.Verb(), fields, body)
+	testkit.Check(a.t, err, "a request became", cmd.Verb(), fields, "with", body, "which the journal refuses")
 }
 
 func (a *accepting) StartCreate(_ context.Context, c *job.Create) func() (applied.Made, ingest.Receipt, error) {

@@ -32,9 +32,7 @@ func TestLane(t *testing.T) {
 			testkit.Holds(t, !*second && !*third, "more is given than there is")
 			one.Release()
 			synctest.Wait()
-			if !*second || !*third || b.Used() != 2*large+large/2+large {
-				t.Errorf("%t %t, %d used", *second, *third, b.Used())
-			}
+			testkit.Holds(t, *second && *third && b.Used() == 2*large+large/2+large, *second, *third, b.Used(), "used")
 		})
 	})
 	t.Run("small ones do not wait for large ones", func(t *testing.T) {
@@ -56,9 +54,7 @@ func TestLane(t *testing.T) {
 			go func() { given = three.Grow(t.Context(), 20*large, 2*time.Second) }()
 			time.Sleep(1500 * time.Millisecond) // fake time
 			synctest.Wait()
-			if *second || !given {
-				t.Errorf("%t %t", *second, given)
-			}
+			testkit.Holds(t, !*second && given, *second, given)
 		})
 	})
 	t.Run("shares that wait for each other all end", func(t *testing.T) {
@@ -80,9 +76,8 @@ func TestLane(t *testing.T) {
 			}
 			for range 20 {
 				time.Sleep(time.Millisecond)
-				if used := b.Used(); used > 18*large {
-					t.Errorf("%d used of %d", used, 10*large)
-				}
+				used := b.Used()
+				testkit.Holds(t, used <= 18*large, used, "used of", 10*large)
 			}
 			done.Wait()
 			testkit.Holds(t, b.Used() == 0 && b.oldest == nil && len(b.peers) == 0, b.Used(), "used at the end")
@@ -98,9 +93,7 @@ func TestLane(t *testing.T) {
 			testkit.MustHold(t, one.Grow(t.Context(), 50*large, 0), "half is not given")
 			second := grown(t, &two, large)
 			third := grown(t, &other, 20*large)
-			if *second || !*third {
-				t.Errorf("%t %t", *second, *third)
-			}
+			testkit.Holds(t, !*second && *third, *second, *third)
 			one.Shrink(large)
 			synctest.Wait()
 			testkit.Holds(t, *second, "not given although there is room")
@@ -128,9 +121,8 @@ func TestLane(t *testing.T) {
 				})
 			}
 			done.Wait()
-			if b.Used() != 0 || b.oldest != nil || b.newest != nil || len(b.peers)+len(b.waiting[0])+len(b.waiting[1]) != 0 {
-				t.Errorf("%d used at the end, %d waiting", b.Used(), len(b.waiting[0])+len(b.waiting[1]))
-			}
+			testkit.Holds(t, b.Used() == 0 && b.oldest == nil && b.newest == nil && len(b.peers)+len(b.waiting[0])+len(b.waiting[1]) == 0,
+				b.Used(), "used at the end", len(b.waiting[0])+len(b.waiting[1]), "waiting")
 		})
 	})
 }

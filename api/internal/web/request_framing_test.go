@@ -63,9 +63,7 @@ func TestConfiguredHosts(t *testing.T) {
 	} {
 		h := testkit.Must(configuredHosts([]string{name}))(t)
 		for host, allowed := range hosts {
-			if h.allow(host) != allowed {
-				t.Errorf("--allow-host %s: %q is allowed: %t, want %t", name, host, !allowed, allowed)
-			}
+			testkit.Equal(t, h.allow(host), allowed, "--allow-host", name, host, "is allowed", !allowed)
 		}
 	}
 }
