@@ -64,9 +64,8 @@ func TestAddGoesOnWithoutDoubling(t *testing.T) {
 			again, err := add(t, s, c, o)
 			testkit.MustHold(t, errors.Is(err, problem.ErrUnknown) && s.stored["b\n"] == 1, again, err, "stored", s.stored)
 			o.Resume, o.RepeatUnknown = &again, true
-			if r, err = add(t, s, c, o); err != nil || r.Bytes != 6 || r.Jobs != 3 || len(r.Unknown) != 0 {
-				t.Errorf("%+v, %v", r, err)
-			}
+			r, err = add(t, s, c, o)
+			testkit.Holds(t, err == nil && r.Bytes == 6 && r.Jobs == 3 && len(r.Unknown) == 0, r, err)
 			testkit.DeepEqual(t, s.stored, map[string]int{"a\n": 1, "b\n": 2, "c\n": 1}, "stored")
 		})
 	}
@@ -152,9 +151,8 @@ func TestResumeOfAnotherSplit(t *testing.T) {
 	testkit.MustHold(t, errors.Is(err, broken) && known.Jobs != 0, known, err)
 	o.Resume = &known
 	again, err := s.Client.Add(t.Context(), brokenOff{broken}, o)
-	if !errors.Is(err, broken) || again.Jobs != known.Jobs || again.Bytes != known.Bytes {
-		t.Errorf("an Add that stored nothing reports %d bytes, %d jobs; known are %d, %d", again.Bytes, again.Jobs, known.Bytes, known.Jobs)
-	}
+	testkit.Holds(t, errors.Is(err, broken) && again.Jobs == known.Jobs && again.Bytes == known.Bytes,
+		"an Add that stored nothing reports", again.Bytes, "bytes", again.Jobs, "jobs; known are", known.Bytes, known.Jobs)
 	o.BodyBytes = 333
 	testkit.Fails(s.Client.Add(t.Context(), strings.NewReader(input), o))(t, problem.ErrBadRequest)
 	o.BodyBytes = 200
@@ -175,9 +173,8 @@ func TestAddValues(t *testing.T) {
 	o := client.AddOptions{
 		Type: "values", Kind: client.JSON, BodyBytes: 300, Attributes: client.Attributes{Priority: &priority, Meta: map[string]string{"a": "b"}},
 		Body: func(b client.AddedBody, lines []byte) error {
-			if b.Offset != int64(sent.Len()) || b.Bytes != len(lines) {
-				t.Errorf("the body at byte %d with %d bytes comes after %d bytes, and has %d", b.Offset, b.Bytes, sent.Len(), len(lines))
-			}
+			testkit.Holds(t, b.Offset == int64(sent.Len()) && b.Bytes == len(lines),
+				"the body at byte", b.Offset, "with", b.Bytes, "bytes comes after", sent.Len(), "bytes, and has", len(lines))
 			sent.Write(lines)
 			return nil
 		},
@@ -187,13 +184,11 @@ func TestAddValues(t *testing.T) {
 	dry := o
 	dry.DryRun = true
 	dry.Body = nil
-	if r, err := s.Client.Add(t.Context(), strings.NewReader(input), dry); err != nil || r.Jobs != 4 || len(r.Bodies) < 2 || acknowledged.Load() != 0 {
-		t.Errorf("%+v, %v", r, err)
-	}
-	r, err := s.Client.Add(t.Context(), strings.NewReader(input), o)
-	if err != nil || r.Jobs != 4 || len(r.Bodies) < 2 || sent.String() != input || acknowledged.Load() != 4 {
-		t.Fatalf("%+v, %v; sent %q, acknowledged %d", r, err, sent.String(), acknowledged.Load())
-	}
+	r, err := s.Client.Add(t.Context(), strings.NewReader(input), dry)
+	testkit.Holds(t, err == nil && r.Jobs == 4 && len(r.Bodies) >= 2 && acknowledged.Load() == 0, r, err)
+	r, err = s.Client.Add(t.Context(), strings.NewReader(input), o)
+	testkit.MustHold(t, err == nil && r.Jobs == 4 && len(r.Bodies) >= 2 && sent.String() == input && acknowledged.Load() == 4,
+		r, err, "sent", &sent, "acknowledged", acknowledged.Load())
 	kinds := map[string]client.Kind{`{"a": 1}`: client.JSON, "[2]": client.JSON, "text": client.Text, "3": client.JSON}
 	for j, err := range s.Client.Jobs(t.Context(), client.JobsQuery{Type: "values"}) {
 		testkit.NoError(t, err)
@@ -204,14 +199,12 @@ func TestAddValues(t *testing.T) {
 	testkit.Holds(t, len(kinds) == 0, "missing", kinds)
 	// A line cannot end its object, and set other attributes of the job.
 	for _, line := range []string{"1},{\"priority\":9", "{", "1 2", "\"\xff\""} {
-		if _, err := s.Client.AddLines(t.Context(), []byte(line), client.AddOptions{Kind: client.JSON}); !errors.Is(err, problem.ErrBadRequest) {
-			t.Errorf("%q: %v", line, err)
-		}
+		_, err := s.Client.AddLines(t.Context(), []byte(line), client.AddOptions{Kind: client.JSON})
+		testkit.Holds(t, errors.Is(err, problem.ErrBadRequest), line, err)
 	}
 	for _, o := range []client.AddOptions{{Kind: client.JSON, StripCR: true}, {Kind: client.Bytes}} {
-		if _, err := s.Client.Add(t.Context(), strings.NewReader("1\n"), o); !errors.Is(err, problem.ErrBadRequest) {
-			t.Errorf("%+v: %v", o, err)
-		}
+		_, err := s.Client.Add(t.Context(), strings.NewReader("1\n"), o)
+		testkit.Holds(t, errors.Is(err, problem.ErrBadRequest), o, err)
 	}
 	// Body ends an Add before a body is posted.
 	stop := errors.New("stop")
@@ -221,9 +214,8 @@ func TestAddValues(t *testing.T) {
 		}
 		return nil
 	}
-	if r, err := s.Client.Add(t.Context(), strings.NewReader(input), o); !errors.Is(err, stop) || len(r.Bodies) != 1 {
-		t.Errorf("%+v, %v", r, err)
-	}
+	r, err = s.Client.Add(t.Context(), strings.NewReader(input), o)
+	testkit.Holds(t, errors.Is(err, stop) && len(r.Bodies) == 1, r, err)
 	// Short lines become bodies within the server's limit.
 	if r, err := s.Client.Add(t.Context(), strings.NewReader(strings.Repeat("1\n", 300_000)), client.AddOptions{Type: "short", Kind: client.JSON, BodyBytes: 4 << 20}); err != nil || r.Jobs != 300_000 {
 		t.Errorf("%d jobs, %v", r.Jobs, err)

@@ -170,9 +170,8 @@ func TestStoppedResults(t *testing.T) {
 		f := clienttest.InTurn(clienttest.Reply{Status: http.StatusOK, Header: http.Header{"Content-Type": {mediaType + "; q=1"}}, Body: resultsIn(mediaType, 0)})
 		n := 0
 		for r, err := range f.Client(client.Options{}).Results(t.Context(), resultsBatch.String(), client.ResultsQuery{}) {
-			if n++; err != nil || r.Line != int64(n-1) {
-				t.Errorf("%s: %+v, %v", mediaType, r, err)
-			}
+			n++
+			testkit.Holds(t, err == nil && r.Line == int64(n-1), mediaType, r, err)
 			if n == 2 {
 				break
 			}

@@ -22,17 +22,15 @@ func TestBatches(t *testing.T) {
 	testkit.MustEqual(t, made.Count, 1, made)
 	added := testkit.Must(c.AddToBatch(ctx, made.BatchID, []client.NewJob{{Payload: []byte("2")}, {Payload: []byte("3")}}, client.CreateOptions{}))(t)
 	testkit.Holds(t, added.Count == 2 && added.BatchID == made.BatchID && added.FirstID != made.FirstID, added)
-	if b, err := c.CloseBatch(ctx, made.BatchID); err != nil || b.Status != "paused" || b.Open || b.Count != 3 {
-		t.Errorf("closed: %+v, %v", b, err)
-	}
+	b, err := c.CloseBatch(ctx, made.BatchID)
+	testkit.Holds(t, err == nil && b.Status == "paused" && !b.Open && b.Count == 3, "closed", b, err)
 	testkit.Fails(c.AddToBatch(ctx, made.BatchID, []client.NewJob{{}}, client.CreateOptions{}))(t, problem.ErrConflict)
-	if b, err := c.ResumeBatch(ctx, made.BatchID); err != nil || b.Status != "in_progress" {
-		t.Errorf("resumed: %+v, %v", b, err)
-	}
+	b, err = c.ResumeBatch(ctx, made.BatchID)
+	testkit.Holds(t, err == nil && b.Status == "in_progress", "resumed", b, err)
 	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Types: []string{"chunk"}}))(t)
 	testkit.MustHold(t, claim != nil)
 	testkit.Must(c.Complete(ctx, claim.Jobs[0].ID, claim.ID, client.Outcome{Code: "failed", Error: "no"}))(t)
-	b := testkit.Must(c.AwaitBatch(ctx, made.BatchID))(t)
+	b = testkit.Must(c.AwaitBatch(ctx, made.BatchID))(t)
 	testkit.Holds(t, b.Status == "failed" && b.FailedJobID == made.FirstID && b.Error == "no" && b.Counts["cancelled"] == 2, "ended", b)
 	testkit.Fails(c.ResumeBatch(ctx, made.BatchID))(t, problem.ErrConflict)
 	for _, name := range []string{"list a", "list b"} {

@@ -41,9 +41,8 @@ func checkClaimLines(t *testing.T, body []byte) {
 				return
 			}
 		}
-		if (err == nil) != (fullErr == nil) && bytes.HasPrefix(body, []byte(claimLine)) && bytes.HasSuffix(body, []byte("\n")) && len(lines) > 1 {
-			t.Errorf("quick: %v, in full: %v", err, fullErr)
-		}
+		testkit.Holds(t, (err == nil) == (fullErr == nil) || !bytes.HasPrefix(body, []byte(claimLine)) || !bytes.HasSuffix(body, []byte("\n")) ||
+			len(lines) <= 1, "quick", err, "in full", fullErr)
 		return
 	}
 	testkit.MustEqual(t, len(quick.Jobs), len(full.Jobs), "jobs in full")
@@ -106,9 +105,8 @@ func TestClaimInRuns(t *testing.T) {
 	claim.Jobs[0].Payload = append(claim.Jobs[0].Payload, "more"...)
 	testkit.Equal(t, string(claim.Jobs[2].Payload), "third", "a payload that grows changes another one")
 	for n := range text {
-		if _, err := decodeClaim(transport.Answer{MediaType: runs.MediaType, Body: text[:n]}); !errors.Is(err, problem.ErrUnexpectedAnswer) {
-			t.Fatalf("%d of %d bytes: %v", n, len(text), err)
-		}
+		_, err := decodeClaim(transport.Answer{MediaType: runs.MediaType, Body: text[:n]})
+		testkit.MustHold(t, errors.Is(err, problem.ErrUnexpectedAnswer), n, "of", len(text), "bytes", err)
 	}
 }
 

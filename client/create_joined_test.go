@@ -65,9 +65,7 @@ func TestJoinedCreates(t *testing.T) {
 		if err == nil {
 			got.Text, j.Text = nil, nil // creates that share a request do not have it
 		}
-		if err != nil || !reflect.DeepEqual(got, j) {
-			t.Fatalf("%v\n%+v, but the server has\n%+v", err, j, got)
-		}
+		testkit.MustHold(t, err == nil && reflect.DeepEqual(got, j), err, j, "but the server has", got)
 	}
 	// A create with a key is a separate request. A refusal applies to the create that caused it.
 	keyed := client.TextJob("keyed", "x")
@@ -94,9 +92,8 @@ func TestCreatesWithoutStreams(t *testing.T) {
 		for range 8 {
 			group.Go(func() {
 				for range 10 {
-					if _, err := c.Create(t.Context(), client.TextJob("t", "x")); err != nil {
-						t.Error(err)
-					}
+					_, err := c.Create(t.Context(), client.TextJob("t", "x"))
+					testkit.Check(t, err)
 				}
 			})
 		}

@@ -60,9 +60,8 @@ func TestJoinableCreates(t *testing.T) {
 			line++
 		}
 	}
-	if err := d.End(); err != nil || line != 6 {
-		t.Errorf("%d jobs, %v", line, err)
-	}
+	err := d.End()
+	testkit.Holds(t, err == nil && line == 6, line, "jobs", err)
 	testkit.Holds(t, creates[0].run.Type == "a" && creates[2].run.Type == "b" && creates[5].run.Kind == job.Nothing, text)
 }
 
@@ -128,9 +127,8 @@ func TestFullRequests(t *testing.T) {
 		go func() { answers <- long.create(ctx, c, n.joinable()) }()
 	}
 	for range callers - 1 { // the last one may wait
-		if a := <-answers; !errors.Is(a.err, errNotJoined) { // there is no stream
-			t.Errorf("%+v", a)
-		}
+		a := <-answers
+		testkit.Holds(t, errors.Is(a.err, errNotJoined), a) // there is no stream
 	}
 	cancel()
 	<-answers
@@ -159,9 +157,8 @@ func TestEndedContext(t *testing.T) {
 	cancel()
 	for range 20 {
 		n := TextJob("t", "x")
-		if a := j.create(ctx, New("http://127.0.0.1:1", Options{}), n.joinable()); !errors.Is(a.err, problem.ErrUnavailable) || errors.Is(a.err, problem.ErrUnknown) || errors.Is(a.err, errNotJoined) {
-			t.Errorf("%+v", a)
-		}
+		a := j.create(ctx, New("http://127.0.0.1:1", Options{}), n.joinable())
+		testkit.Holds(t, errors.Is(a.err, problem.ErrUnavailable) && !errors.Is(a.err, problem.ErrUnknown) && !errors.Is(a.err, errNotJoined), a)
 	}
 }
 
@@ -195,9 +192,8 @@ func TestUnusedStream(t *testing.T) {
 	j.idle.Stop()
 	s := j.stream.Load()
 	j.closeIdle()
-	if <-s.Done(); j.stream.Load() != nil {
-		t.Error("an idle stream is still used")
-	}
+	<-s.Done()
+	testkit.Holds(t, j.stream.Load() == nil, "an idle stream is still used")
 }
 
 // TestIdleStreamInUse: a stream is not closed while a create runs. If a create finds a stream that is closed before the
@@ -209,9 +205,8 @@ func TestIdleStreamInUse(t *testing.T) {
 	j.idle.Stop()
 	s := j.stream.Load()
 	testkit.MustHold(t, j.count(c), "the stream was not found")
-	if j.closeIdle(); j.stream.Load() != s || s.ended() {
-		t.Fatal("a stream was closed while a create was under way")
-	}
+	j.closeIdle()
+	testkit.MustHold(t, j.stream.Load() == s && !s.ended(), "a stream was closed while a create was under way")
 	j.end()
 	testkit.Holds(t, j.idle.Stop(), "the last create has not set the timer")
 	j.closeIdle()

@@ -120,10 +120,7 @@ func TestWhatATransportTellsOfACreate(t *testing.T) {
 	}
 	t.Run("net/http's own, answer lost", func(t *testing.T) {
 		var got atomic.Int32
-		s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			got.Add(1)
-			panic(http.ErrAbortHandler)
-		}))
+		s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got.Add(1); panic(http.ErrAbortHandler) }))
 		defer s.Close()
 		_, err := client.New(s.URL, client.Options{}).Create(t.Context(), client.TextJob("t", "x"))
 		testkit.Holds(t, got.Load() == 1 && errors.Is(err, problem.ErrUnknown), "sent", got.Load(), "times", err)
@@ -160,9 +157,7 @@ func TestContentWithoutKind(t *testing.T) {
 		"a payload of a kind that is unknown": {Payload: []byte("x"), Kind: "yaml"},
 		"a payload beside an address":         {Payload: []byte("x"), Kind: client.WASI, BinaryAddr: "a"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Fails(c.Create(ctx, j))(t, problem.ErrBadRequest)
-		})
+		t.Run(name, func(t *testing.T) { testkit.Fails(c.Create(ctx, j))(t, problem.ErrBadRequest) })
 	}
 }
 
@@ -211,9 +206,8 @@ func TestAttributes(t *testing.T) {
 	claim := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Types: []string{"y"}}))(t)
 	testkit.MustEqual(t, len(claim.Jobs), 1, claim)
 	id := claim.Jobs[0].ID
-	if j, err := c.Complete(ctx, id, claim.ID, client.Outcome{Code: "retry"}); err != nil || j.Status != "pending" {
-		t.Errorf("after a retry: %+v, %v", j, err)
-	}
+	j, err := c.Complete(ctx, id, claim.ID, client.Outcome{Code: "retry"})
+	testkit.Holds(t, err == nil && j.Status == "pending", "after a retry", j, err)
 	testkit.Must(c.Cancel(ctx, id))(t)
 	testkit.Fails(c.Job(ctx, id))(t, problem.ErrNotFound)
 }
@@ -234,8 +228,7 @@ func TestStrategy(t *testing.T) {
 		five = client.PreferDistinct("k", five)
 	}
 	for _, strategy := range []client.Strategy{five, client.PreferDistinct("a b", client.Oldest), client.PreferDistinct("a/b", client.Oldest), client.PreferDistinct("", client.Oldest), client.PreferDistinct("a", "best")} {
-		if got, err := json.Marshal(strategy); !errors.Is(err, problem.ErrBadRequest) {
-			t.Errorf("%s is sent as %s, %v", strings.TrimSpace(string(strategy)), got, err)
-		}
+		got, err := json.Marshal(strategy)
+		testkit.Holds(t, errors.Is(err, problem.ErrBadRequest), strings.TrimSpace(string(strategy)), "is sent as", got, err)
 	}
 }

@@ -23,9 +23,8 @@ func TestHandlers(t *testing.T) {
 	}
 	script := handler.Document{Kind: handler.Script, Lang: handler.Python, Source: "def handle(payload, job):\n    return payload", Options: &handler.Options{BatchSize: 100}}
 	of := put("", script)
-	if of.Client != "" || of.Type != "resize" || of.Version != 1 || !of.Newest || !strings.HasPrefix(of.Digest, "sha256:") || of.Document.Source != script.Source || *of.Document.Options != *script.Options {
-		t.Errorf("stored: %+v", of)
-	}
+	testkit.Holds(t, of.Client == "" && of.Type == "resize" && of.Version == 1 && of.Newest && strings.HasPrefix(of.Digest, "sha256:") &&
+		of.Document.Source == script.Source && *of.Document.Options == *script.Options, "stored", of)
 	again := put("", script)
 	testkit.Holds(t, again.ID == of.ID, "stored again", again)
 	first := put("acme", handler.Document{Kind: handler.HTTP, URL: "http://127.0.0.1:1/"})
@@ -35,9 +34,8 @@ func TestHandlers(t *testing.T) {
 	got = testkit.Must(c.HandlerVersion(ctx, first.ID))(t)
 	testkit.Holds(t, !got.Newest && got.Document.URL == "http://127.0.0.1:1/", "by id", got)
 	versions, err := c.HandlerHistory(ctx, "acme", "resize")
-	if err != nil || len(versions) != 2 || versions[0].ID != second.ID || versions[1].ID != first.ID || versions[0].Document != nil {
-		t.Errorf("versions: %+v, %v", versions, err)
-	}
+	testkit.Holds(t, err == nil && len(versions) == 2 && versions[0].ID == second.ID && versions[1].ID == first.ID &&
+		versions[0].Document == nil, "versions", versions, err)
 	var all []string
 	for h, err := range c.Handlers(ctx) {
 		testkit.NoError(t, err)
@@ -67,9 +65,8 @@ func TestHandlers(t *testing.T) {
 		testkit.Holds(t, errors.Is(err, problem.ErrNotFound), name, err)
 	}
 	history, err := c.HandlerHistory(ctx, "acme", "resize")
-	if err != nil || len(history) != 3 || !history[0].Deleted || history[0].Version != 3 || !history[1].Gone || history[1].Digest != second.Digest {
-		t.Errorf("history: %+v, %v", history, err)
-	}
+	testkit.Holds(t, err == nil && len(history) == 3 && history[0].Deleted && history[0].Version == 3 && history[1].Gone &&
+		history[1].Digest == second.Digest, "history", history, err)
 	testkit.Fails(c.PutHandler(ctx, "", "a b", script))(t, problem.ErrBadRequest)
 	testkit.Fails(c.PutHandler(ctx, "", "resize", handler.Document{Kind: "wasm"}))(t, problem.ErrBadRequest)
 }

@@ -47,9 +47,8 @@ func TestJobsErrors(t *testing.T) {
 	} {
 		n := 0
 		for j, err := range clienttest.InTurn(c.reply).Client(client.Options{}).Jobs(t.Context(), client.JobsQuery{}) {
-			if n++; j != nil || !errors.Is(err, c.want) {
-				t.Errorf("%s: %v, %v", name, j, err)
-			}
+			n++
+			testkit.Holds(t, j == nil && errors.Is(err, c.want), name, j, err)
 		}
 		testkit.Equal(t, n, 1, name, "times")
 	}

@@ -32,19 +32,15 @@ func TestMoves(t *testing.T) {
 	j := must(c.Create(ctx, late))
 	testkit.Holds(t, j.Meta["colour"] == "red" && j.TimeoutMs == 1000 && j.ExpiresAt == 253402300799999 &&
 		j.Traceparent == late.Traceparent, j)
-	if j = must(c.Patch(ctx, j.ID, client.Patch{Priority: &nine, MaxAttempts: &seven})); j.Priority != 9 || j.MaxAttempts != 7 || j.Status != "deferred" {
-		t.Errorf("patched: %+v", j)
-	}
-	if j = must(c.RunNow(ctx, j.ID)); j.Status != "pending" {
-		t.Errorf("run now: %+v", j)
-	}
-	if j = must(c.Cancel(ctx, j.ID)); j.Status != "cancelled" || j.Why != "cancelled" {
-		t.Errorf("cancelled: %+v", j)
-	}
+	j = must(c.Patch(ctx, j.ID, client.Patch{Priority: &nine, MaxAttempts: &seven}))
+	testkit.Holds(t, j.Priority == 9 && j.MaxAttempts == 7 && j.Status == "deferred", "patched", j)
+	j = must(c.RunNow(ctx, j.ID))
+	testkit.Equal(t, j.Status, "pending", "run now", j)
+	j = must(c.Cancel(ctx, j.ID))
+	testkit.Holds(t, j.Status == "cancelled" && j.Why == "cancelled", "cancelled", j)
 	testkit.Fails(c.Patch(ctx, j.ID, client.Patch{Priority: &nine}))(t, problem.ErrConflict)
-	if j = must(c.Redrive(ctx, j.ID)); j.Status != "pending" || j.Redrives != 1 {
-		t.Errorf("redriven: %+v", j)
-	}
+	j = must(c.Redrive(ctx, j.ID))
+	testkit.Holds(t, j.Status == "pending" && j.Redrives == 1, "redriven", j)
 	testkit.Check(t, c.Delete(ctx, j.ID))
 	testkit.Failed(t, c.Delete(ctx, j.ID), problem.ErrNotFound)
 

@@ -34,9 +34,8 @@ func TestOutput(t *testing.T) {
 			completed <- err
 		}()
 		got, err := c.Output(ctx, j.ID, time.Hour)
-		if err != nil || got.Status != want.Status || got.Code != want.Code || got.Kind != want.Kind || string(got.Bytes) != string(want.Bytes) {
-			t.Errorf("%+v, %v, want %+v", got, err, want)
-		}
+		testkit.Holds(t, err == nil && got.Status == want.Status && got.Code == want.Code && got.Kind == want.Kind &&
+			string(got.Bytes) == string(want.Bytes), got, err, "want", want)
 		testkit.Check(t, <-completed) // its answer may arrive after the output
 	}
 	testkit.Fails(c.Output(ctx, "018bcfe5-6800-7000-8000-000004000000", 0))(t, problem.ErrNotFound)
@@ -56,20 +55,17 @@ func TestJobLog(t *testing.T) {
 	testkit.NoError(t, errors.Join(c.AppendLog(ctx, j.ID, claim.ID, 0, []byte("one\n")), c.AppendLog(ctx, j.ID, claim.ID, 0, []byte("one\ntwo\n"))))
 	lines := bufio.NewReader(following)
 	for _, want := range []string{"one\n", "two\n"} {
-		if got, err := lines.ReadString('\n'); got != want || err != nil {
-			t.Errorf("%q: %v", got, err)
-		}
+		got, err := lines.ReadString('\n')
+		testkit.Holds(t, got == want && err == nil, got, err)
 	}
 	b := testkit.Must(c.Blobs(j.Client).Put(ctx, strings.NewReader("the whole")))(t)
 	testkit.Equal(t, testkit.Must(c.Complete(ctx, j.ID, claim.ID, client.Outcome{LogAddr: b.Address}))(t).LogAddr, b.Address)
-	if rest, err := io.ReadAll(lines); len(rest) > 0 || err != nil {
-		t.Errorf("%q: %v", rest, err)
-	}
+	rest, err := io.ReadAll(lines)
+	testkit.Holds(t, len(rest) == 0 && err == nil, rest, err)
 	stored := testkit.Must(c.JobLog(ctx, j.ID, true))(t)
 	defer stored.Close()
-	if text, err := io.ReadAll(stored); string(text) != "the whole" || err != nil {
-		t.Errorf("%q: %v", text, err)
-	}
+	text, err := io.ReadAll(stored)
+	testkit.Holds(t, string(text) == "the whole" && err == nil, text, err)
 	testkit.Failed(t, c.AppendLog(ctx, j.ID, claim.ID, 8, []byte("x")), problem.ErrNotActive)
 	testkit.Fails(c.JobLog(ctx, claim.ID, false))(t, problem.ErrNotFound)
 }

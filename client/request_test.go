@@ -92,9 +92,8 @@ func TestTimeoutOfATry(t *testing.T) {
 	}
 	ping := func(c *client.Client) error { return c.Ping(context.Background()) }
 	t.Run("30 s by default", func(t *testing.T) {
-		if d, err := took(t, ping, client.Options{}); d != 30*time.Second || !errors.Is(err, problem.ErrUnavailable) || errors.Is(err, context.Canceled) {
-			t.Errorf("%v after %v", err, d)
-		}
+		d, err := took(t, ping, client.Options{})
+		testkit.Holds(t, d == 30*time.Second && errors.Is(err, problem.ErrUnavailable) && !errors.Is(err, context.Canceled), err, "after", d)
 	})
 	t.Run("as set in Options", func(t *testing.T) {
 		d, err := took(t, ping, client.Options{Timeout: time.Second})
@@ -156,9 +155,7 @@ func TestCodesHaveSentinels(t *testing.T) {
 				found++
 			}
 		}
-		if want := 1; found != want && !without[m[1]] || without[m[1]] && found != 0 {
-			t.Errorf("%s has %d sentinels", m[1], found)
-		}
+		testkit.Holds(t, (found == 1 || without[m[1]]) && (!without[m[1]] || found == 0), m[1], "has", found, "sentinels")
 	}
 	testkit.Holds(t, codes >= 20, "found", codes, "codes in the document")
 }

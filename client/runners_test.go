@@ -23,9 +23,8 @@ func TestRunners(t *testing.T) {
 	}
 	testkit.MustEqual(t, testkit.Must(c.Heartbeat(ctx, info))(t), 15*time.Second, "heartbeat")
 	got, err := c.Runner(ctx, info.ID)
-	if err != nil || !reflect.DeepEqual(got.RunnerInfo, info) || got.State != client.RunnerAlive || got.Since == 0 || got.HeartbeatAt < got.Since || got.LastSeenAt != got.HeartbeatAt || got.End != "" {
-		t.Errorf("runner: %+v, %v", got, err)
-	}
+	testkit.Holds(t, err == nil && reflect.DeepEqual(got.RunnerInfo, info) && got.State == client.RunnerAlive && got.Since != 0 &&
+		got.HeartbeatAt >= got.Since && got.LastSeenAt == got.HeartbeatAt && got.End == "", "runner", got, err)
 	second := info
 	second.Instance = "second"
 	testkit.Fails(c.Heartbeat(ctx, second))(t, problem.ErrRunnerTaken)
@@ -49,8 +48,7 @@ func TestRunners(t *testing.T) {
 	testkit.Holds(t, len(list) == 2 && list[0].ID == info.ID && list[0].State == client.RunnerDead &&
 		list[0].End == client.RunnerLeft && list[1].ID == "any text" && list[1].State == "" && list[1].Held == 1, "runners", list)
 	var refused *problem.Error
-	if _, err := c.Heartbeat(ctx, client.RunnerInfo{ID: "r", Instance: "i", Kinds: []string{"no kind"}}); !errors.As(err, &refused) || refused.Field != "kinds" {
-		t.Errorf("a heartbeat with a wrong kind: %v", err)
-	}
+	_, err = c.Heartbeat(ctx, client.RunnerInfo{ID: "r", Instance: "i", Kinds: []string{"no kind"}})
+	testkit.Holds(t, errors.As(err, &refused) && refused.Field == "kinds", "a heartbeat with a wrong kind", err)
 	testkit.Fails(c.Heartbeat(ctx, client.RunnerInfo{ID: "r"}))(t, problem.ErrBadRequest)
 }

@@ -36,14 +36,8 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 	c, ctx := server.Client, t.Context()
 	s := openSession(t, c)
 	lines := []byte("a\nb\nc\nd\n")
-	queue := func() client.Queue {
-		t.Helper()
-		return testkit.Must(c.Queue(ctx, "default", "default"))(t)
-	}
-	number := func() (*client.Client, func()) {
-		n := take(t, s)
-		return c.Numbered(n), func() { s.Answered(n) }
-	}
+	queue := func() client.Queue { t.Helper(); return testkit.Must(c.Queue(ctx, "default", "default"))(t) }
+	number := func() (*client.Client, func()) { n := take(t, s); return c.Numbered(n), func() { s.Answered(n) } }
 
 	numbered, answered := number()
 	var ids [2]string
@@ -53,9 +47,8 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 	}
 	testkit.Fails(numbered.AddLines(ctx, []byte("e\n"), client.AddOptions{}))(t, problem.ErrKeyReused)
 	answered()
-	if n := queue().Counts["pending"]; ids[0] != ids[1] || n != 4 {
-		t.Errorf("added %v, %d jobs", ids, n)
-	}
+	pending := queue().Counts["pending"]
+	testkit.Holds(t, ids[0] == ids[1] && pending == 4, "added", ids, pending, "jobs")
 
 	numbered, answered = number()
 	for i := range ids {
@@ -69,14 +62,12 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 	var claims [2]*client.Claim
 	for i := range claims {
 		var err error
-		if claims[i], err = numbered.Claim(ctx, client.ClaimRequest{RunnerID: "r1", Max: 3, Types: []string{"default"}}); err != nil || len(claims[i].Jobs) != 3 {
-			t.Fatalf("%+v, %v", claims[i], err)
-		}
+		claims[i], err = numbered.Claim(ctx, client.ClaimRequest{RunnerID: "r1", Max: 3, Types: []string{"default"}})
+		testkit.MustHold(t, err == nil && len(claims[i].Jobs) == 3, claims[i], err)
 	}
 	answered()
-	if n := queue().Counts["active"]; claims[0].ID != claims[1].ID || n != 3 {
-		t.Errorf("claims %s and %s, %d jobs", claims[0].ID, claims[1].ID, n)
-	}
+	active := queue().Counts["active"]
+	testkit.Holds(t, claims[0].ID == claims[1].ID && active == 3, "claims", claims[0].ID, "and", claims[1].ID, active, "jobs")
 
 	jobs := claims[0].Jobs
 	numbered, answered = number()
@@ -87,9 +78,8 @@ func TestNumberedCallsAreCarriedOutOnce(t *testing.T) {
 	numbered, answered = number()
 	for range 2 {
 		results, err := numbered.CompleteMany(ctx, claims[0].ID, []client.JobOutcome{{JobID: jobs[1].ID, Outcome: client.Outcome{Code: "failed"}}, {JobID: jobs[0].ID, Outcome: client.Outcome{Code: "failed"}}})
-		if err != nil || len(results) != 2 || results[0].Status != "failed" || !errors.Is(results[1].Err(), problem.ErrOutcomeDiffers) {
-			t.Errorf("complete several: %+v, %v", results, err)
-		}
+		testkit.Holds(t, err == nil && len(results) == 2 && results[0].Status == "failed" &&
+			errors.Is(results[1].Err(), problem.ErrOutcomeDiffers), "complete several", results, err)
 	}
 	answered()
 	numbered, answered = number()
@@ -171,9 +161,7 @@ func TestSlots(t *testing.T) {
 		defer cancel()
 		testkit.Fails(s.Take(ctx))(t, context.DeadlineExceeded)
 		var wait sync.WaitGroup
-		wait.Go(func() {
-			testkit.Equal(t, take(t, s), (client.Number{Session: someID, Slot: 7, Number: 2}))
-		})
+		wait.Go(func() { testkit.Equal(t, take(t, s), (client.Number{Session: someID, Slot: 7, Number: 2})) })
 		synctest.Wait()
 		s.Answered(all[7])
 		wait.Wait()

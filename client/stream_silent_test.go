@@ -52,9 +52,8 @@ func TestStreamBlocked(t *testing.T) {
 func TestStreamSilent(t *testing.T) {
 	read := make(chan struct{})
 	c := clienttest.SilentServer(t, time.Second, func(conn *websocket.Conn) {
-		if _, _, err := conn.Read(context.Background()); err != nil {
-			t.Error(err)
-		}
+		_, _, err := conn.Read(context.Background())
+		testkit.Check(t, err)
 		close(read)
 	})
 	s := testkit.Must(c.OpenStream(t.Context(), client.StreamOptions{}))(t)
@@ -104,9 +103,8 @@ func TestStreamGoesAway(t *testing.T) {
 		4001: false, websocket.StatusGoingAway: true, websocket.StatusNormalClosure: true, websocket.StatusInternalError: true,
 	} {
 		c := clienttest.SilentServer(t, time.Hour, func(conn *websocket.Conn) {
-			if _, _, err := conn.Read(context.Background()); err != nil {
-				t.Error(err)
-			}
+			_, _, err := conn.Read(context.Background())
+			testkit.Check(t, err)
 			_ = conn.Close(status, "")
 		})
 		s := testkit.Must(c.OpenStream(t.Context(), client.StreamOptions{}))(t)
@@ -122,9 +120,8 @@ func TestStreamHearsSlowMessages(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, rw := upgrade(t, w, r)
 		defer conn.Close()
-		if _, err := rw.Reader.Peek(1); err != nil { // an answer before the client's hello would have no request
-			t.Error(err)
-		}
+		_, err := rw.Reader.Peek(1)
+		testkit.Check(t, err) // an answer before the client's hello would have no request
 		go func() {
 			for {
 				if _, err := rw.Reader.Discard(1); err != nil {
@@ -133,14 +130,12 @@ func TestStreamHearsSlowMessages(t *testing.T) {
 			}
 		}()
 		hello := fmt.Sprintf(`{"n":1,"ok":{"stream_id":"s","heartbeat_ms":%d}}`, heartbeat.Milliseconds())
-		if _, err := conn.Write(append([]byte{0x81, byte(len(hello))}, hello...)); err != nil {
-			t.Error(err)
-		}
+		_, err = conn.Write(append([]byte{0x81, byte(len(hello))}, hello...))
+		testkit.Check(t, err)
 		// An answer to no request of the client, in one frame.
 		text := `{"n":7,"ok":"` + strings.Repeat("x", pieces*piece) + `"}`
-		if _, err := conn.Write(binary.BigEndian.AppendUint64([]byte{0x81, 127}, uint64(len(text)))); err != nil {
-			t.Error(err)
-		}
+		_, err = conn.Write(binary.BigEndian.AppendUint64([]byte{0x81, 127}, uint64(len(text))))
+		testkit.Check(t, err)
 		for len(text) > 0 { // takes four heartbeats
 			n := min(piece, len(text))
 			if _, err := conn.Write([]byte(text[:n])); err != nil {
@@ -150,16 +145,13 @@ func TestStreamHearsSlowMessages(t *testing.T) {
 			text = text[n:]
 			time.Sleep(4 * heartbeat / pieces) // real time: a message that arrives slowly
 		}
-		if _, err := conn.Write([]byte{0x88, 2, 1000 >> 8, 1000 & 255}); err != nil {
-			t.Error(err)
-		}
+		_, err = conn.Write([]byte{0x88, 2, 1000 >> 8, 1000 & 255})
+		testkit.Check(t, err)
 	}))
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	stream := testkit.Must(client.New(s.URL, client.Options{}).OpenStream(t.Context(), client.StreamOptions{}))(t)
 	<-stream.Done()
-	if status := websocket.CloseStatus(stream.Err()); status != websocket.StatusNormalClosure {
-		t.Errorf("the stream has ended with %v: %v", status, stream.Err())
-	}
+	testkit.Equal(t, websocket.CloseStatus(stream.Err()), websocket.StatusNormalClosure, "the stream has ended with", stream.Err())
 }
 
 // upgrade answers the handshake of a stream, and returns its connection.

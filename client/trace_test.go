@@ -28,9 +28,8 @@ func TestTraceparentOfContext(t *testing.T) {
 	}
 	wants := func(form, id, want string) {
 		t.Helper()
-		if j, err := c.Job(t.Context(), id); err != nil || j.Traceparent != want {
-			t.Errorf("%s: %+v, %v; not %s", form, j, err, want)
-		}
+		j, err := c.Job(t.Context(), id)
+		testkit.Holds(t, err == nil && j.Traceparent == want, form, j, err, "not", want)
 	}
 	const callers, each = 8, 40 // enough for a stream, and for shared requests
 	var group sync.WaitGroup

@@ -24,10 +24,7 @@ func consuming(t *testing.T, c *client.Client, o chunks.ConsumeOptions, work fun
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- chunks.Consume(ctx, o, work) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		testkit.Check(t, <-done, "consume")
-	})
+	stop = sync.OnceFunc(func() { cancel(); testkit.Check(t, <-done, "consume") })
 	t.Cleanup(stop)
 	return stop
 }
@@ -73,9 +70,8 @@ func TestConsume(t *testing.T) {
 					case 6:
 						want.Status, want.Output, want.Error = "failed", nil, "no"
 					}
-					if err != nil || r.Line != want.Line || r.Status != want.Status || !bytes.Equal(r.Output, want.Output) || r.Error != want.Error {
-						t.Fatalf("%+v, %v; want %+v", r, err, want)
-					}
+					testkit.MustHold(t, err == nil && r.Line == want.Line && r.Status == want.Status && bytes.Equal(r.Output, want.Output) &&
+						r.Error == want.Error, r, err, "want", want)
 					line++
 				}
 				testkit.Equal(t, line, n, "results")
@@ -101,10 +97,9 @@ func TestConsumeAnyJob(t *testing.T) {
 		o := testkit.Must(c.Output(ctx, id, time.Minute))(t)
 		testkit.Holds(t, string(o.Bytes) == want, "job", id, o, "want", want)
 	}
-	if p, err := c.JobPlace(ctx, created.LastID); err != nil || p.Line != 1 || p.BatchID != created.BatchID || p.JobID != created.LastID {
-		t.Errorf("%+v, %v", p, err)
-	}
-	p := testkit.Must(c.JobPlace(ctx, alone.ID))(t)
+	p, err := c.JobPlace(ctx, created.LastID)
+	testkit.Holds(t, err == nil && p.Line == 1 && p.BatchID == created.BatchID && p.JobID == created.LastID, p, err)
+	p = testkit.Must(c.JobPlace(ctx, alone.ID))(t)
 	testkit.Equal(t, p.BatchID, "", p)
 	testkit.Fails(c.JobPlace(ctx, strings.Replace(alone.ID, alone.ID[:8], "00000000", 1)))(t, client.ErrNotFound)
 }
@@ -135,9 +130,8 @@ func TestConsumeDrains(t *testing.T) {
 		{Worker: worker.Worker{Client: c, Handler: func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil }}},
 		{Worker: worker.Worker{Client: c, Take: func([]*worker.Run) {}}},
 	} {
-		if err := chunks.Consume(ctx, o, func(context.Context, *chunks.Chunk) (client.Outcome, error) { return client.Outcome{}, nil }); err == nil {
-			t.Errorf("%+v was taken", o.Worker)
-		}
+		err := chunks.Consume(ctx, o, func(context.Context, *chunks.Chunk) (client.Outcome, error) { return client.Outcome{}, nil })
+		testkit.Holds(t, err != nil, o.Worker, "was taken")
 	}
 }
 
@@ -168,19 +162,15 @@ func TestCancelWaits(t *testing.T) {
 	allEnded(s.ID)
 	s = submit()
 	sweep, err := c.CancelBatch(ctx, s.ID, "")
-	if err != nil || sweep.Done || sweep.ID != "" { // otherwise this test shows nothing
-		t.Fatalf("%+v, %v", sweep, err)
-	}
+	testkit.MustHold(t, err == nil && !sweep.Done && sweep.ID == "", sweep, err) // otherwise this test shows nothing
 	steps := 0
-	if sweep, err = c.WaitSweep(ctx, sweep, func(client.Sweep) { steps++ }); err != nil || !sweep.Done || sweep.Moved != n || steps == 0 {
-		t.Errorf("%+v, %v", sweep, err)
-	}
+	sweep, err = c.WaitSweep(ctx, sweep, func(client.Sweep) { steps++ })
+	testkit.Holds(t, err == nil && sweep.Done && sweep.Moved == n && steps != 0, sweep, err)
 	allEnded(s.ID)
 	testkit.Check(t, s.Cancel(ctx), "cancel again")
 	s = submit()
 	sweep = testkit.Must(c.DeleteBatch(ctx, s.ID, ""))(t)
-	if sweep, err = c.WaitSweep(ctx, sweep, nil); err != nil || !sweep.Done {
-		t.Errorf("%+v, %v", sweep, err)
-	}
+	sweep, err = c.WaitSweep(ctx, sweep, nil)
+	testkit.Holds(t, err == nil && sweep.Done, sweep, err)
 	testkit.Fails(c.Batch(ctx, s.ID))(t, client.ErrNotFound)
 }

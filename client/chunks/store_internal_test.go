@@ -61,9 +61,8 @@ func FuzzReference(f *testing.F) {
 			return
 		}
 		again := testkit.Must(json.Marshal(r))(t)
-		if same, is := parseReference(client.JSON, again); !is || *same.Address != *r.Address || *same.Bytes != *r.Bytes || *same.Kind != *r.Kind {
-			t.Errorf("%q became %q", text, again)
-		}
+		same, is := parseReference(client.JSON, again)
+		testkit.Holds(t, is && *same.Address == *r.Address && *same.Bytes == *r.Bytes && *same.Kind == *r.Kind, text, "became", again)
 	})
 }
 
@@ -115,17 +114,11 @@ func TestCacheShares(t *testing.T) {
 	})
 	first, end := context.WithCancel(t.Context())
 	failed := make(chan error)
-	go func() {
-		_, err := c.get(first, 7)
-		failed <- err
-	}()
+	go func() { _, err := c.get(first, 7); failed <- err }()
 	<-began
 	var others sync.WaitGroup
 	for range 5 {
-		others.Go(func() {
-			v, err := c.get(t.Context(), 7)
-			testkit.Holds(t, v == 7 && err == nil, v, err)
-		})
+		others.Go(func() { v, err := c.get(t.Context(), 7); testkit.Holds(t, v == 7 && err == nil, v, err) })
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -109,11 +109,9 @@ func TestChunksByAddress(t *testing.T) {
 		if r.Status != "completed" || !bytes.Equal(r.Output, want.Payload) || want.Kind != client.None && r.OutputKind != want.Kind || r.Line != int64(line) {
 			t.Errorf("line %d: %s %s, %d bytes of the kind %s, want %d of %s: %.200q", r.Line, r.Status, r.Error, len(r.Output), r.OutputKind, len(want.Payload), want.Kind, r.Output)
 		}
-		if isLong := len(want.Payload) > 1000 || line == 4; isLong != strings.HasPrefix(r.OutputAddr, "sha256:") {
-			t.Errorf("line %d has the output_addr %q", line, r.OutputAddr)
-		} else if isLong && r.OutputAddrKind != r.OutputKind {
-			t.Errorf("line %d has the output_addr_kind %q and the kind %q", line, r.OutputAddrKind, r.OutputKind)
-		}
+		isLong := len(want.Payload) > 1000 || line == 4
+		testkit.Equal(t, strings.HasPrefix(r.OutputAddr, "sha256:"), isLong, "line", line, "has the output_addr", r.OutputAddr)
+		testkit.Holds(t, !isLong || r.OutputAddrKind == r.OutputKind, "line", line, "has the output_addr_kind", r.OutputAddrKind, r.OutputKind)
 		line++
 	}
 	testkit.Equal(t, line, len(given), "results")
@@ -143,10 +141,7 @@ func TestChunkIsMissing(t *testing.T) {
 	}
 	harm(t, dir, map[string]func(path string, text []byte) error{
 		"missing": func(path string, _ []byte) error { return os.Remove(path) },
-		"damaged": func(path string, text []byte) error {
-			text[69] ^= 1
-			return os.WriteFile(path, text, 0o600)
-		},
+		"damaged": func(path string, text []byte) error { text[69] ^= 1; return os.WriteFile(path, text, 0o600) },
 		"shorter": func(path string, _ []byte) error { return os.Truncate(path, 69) },
 		"longer":  func(path string, text []byte) error { return os.WriteFile(path, append(text, 'x'), 0o600) },
 	})
@@ -163,9 +158,8 @@ func TestChunkIsMissing(t *testing.T) {
 	stop()
 	for line, want := range []string{"not found", "damaged", "damaged", "damaged", "", "the maximum of Store.MaxBytes"} {
 		for r, err := range c.Results(ctx, created.BatchID, client.ResultsQuery{From: int64(line)}) {
-			if err != nil || (r.Status == "completed") != (want == "") || !strings.Contains(r.Error, want) {
-				t.Errorf("line %d: %s: %s, %v; want %q", r.Line, r.Status, r.Error, err, want)
-			}
+			testkit.Holds(t, err == nil && (r.Status == "completed") == (want == "") && strings.Contains(r.Error, want),
+				"line", r.Line, r.Status, r.Error, err, "want", want)
 			break
 		}
 	}

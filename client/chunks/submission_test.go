@@ -64,10 +64,7 @@ func doubling(t *testing.T, c *client.Client, fail string) {
 		return client.TextOutput(strings.Repeat(string(j.Payload), 2)), nil
 	}}
 	go func() { done <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		testkit.Check(t, <-done, "worker")
-	})
+	t.Cleanup(func() { cancel(); testkit.Check(t, <-done, "worker") })
 }
 
 // TestSubmit submits jobs in several requests, and reads their results in order while a worker runs them.
@@ -83,16 +80,14 @@ func TestSubmit(t *testing.T) {
 	line := int64(0)
 	for r, err := range s.Results(ctx) {
 		testkit.NoError(t, err)
-		if want := strings.Repeat(fmt.Sprint(line), 2); r.Line != line || r.Status != "completed" || r.OutputKind != client.Text || string(r.Output) != want || r.Meta["user"] != "42" {
-			t.Fatalf("result %d: %+v", line, r)
-		}
+		testkit.MustHold(t, r.Line == line && r.Status == "completed" && r.OutputKind == client.Text &&
+			string(r.Output) == strings.Repeat(fmt.Sprint(line), 2) && r.Meta["user"] == "42", "result", line, r)
 		line++
 	}
 	testkit.Equal(t, line, n, "results")
 	b, err := s.Wait(ctx)
-	if err != nil || b.Status != "completed" || b.Count != n || b.Counts["completed"] != n || b.EndedAt == 0 || b.Open || b.Progress != nil || string(b.Meta["user"]) != "42" || b.Snowflake == 0 {
-		t.Errorf("%+v, %v", b, err)
-	}
+	testkit.Holds(t, err == nil && b.Status == "completed" && b.Count == n && b.Counts["completed"] == n && b.EndedAt != 0 && !b.Open &&
+		b.Progress == nil && string(b.Meta["user"]) == "42" && b.Snowflake != 0, b, err)
 	testkit.Equal(t, string(testkit.Must(c.BatchMetadata(ctx, s.ID))(t)), "\x00\xff", "metadata")
 	testkit.Failed(t, s.Cancel(ctx), client.ErrConflict)
 	for from, want := range map[int64]int64{n - 1: 1, n: 0} {

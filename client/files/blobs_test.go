@@ -138,9 +138,8 @@ func TestBlobIsVerifiedAtTheServer(t *testing.T) {
 			}
 			return blobReply(content, 4, 10)
 		}}
-		if got, err := readBlob(f.Client(client.Options{}), addressOf(content)); err != nil || got != content {
-			t.Errorf("%q, %v after %v", got, err, time.Since(began))
-		}
+		got, err := readBlob(f.Client(client.Options{}), addressOf(content))
+		testkit.Holds(t, err == nil && got == content, got, err, "after", time.Since(began))
 	})
 }
 

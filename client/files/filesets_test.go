@@ -106,16 +106,12 @@ func TestPushAndPull(t *testing.T) {
 	testkit.Equal(t, p.count("PUT /blobs"), 3, "blobs were sent")
 	version, moved := testkit.Must2(c.Filesets("acme").Pull(ctx, "in", to, files.FilesetQuery{}))(t)
 	testkit.MustHold(t, version == 1 && moved.Files == 4, version, moved)
-	if got, want := treeOf(t, to), treeOf(t, from); got != want {
-		t.Errorf("%s became %s", want, got)
-	}
+	testkit.Equal(t, treeOf(t, to), treeOf(t, from))
 	p.count("")
-	if _, moved, err = c.Filesets("acme").Pull(ctx, "in", to, files.FilesetQuery{}); err != nil || moved.Files != 0 || moved.Skipped != 4 || p.count("GET /blobs") != 0 {
-		t.Errorf("pulled again: %+v, %v", moved, err)
-	}
-	if f, moved, err = c.Filesets("acme").Push(ctx, "in", to, nil); err != nil || !f.Existed || moved.Files != 0 || p.count("PUT /blobs") != 0 {
-		t.Errorf("pushed again: %+v, %+v, %v", f, moved, err)
-	}
+	_, moved, err = c.Filesets("acme").Pull(ctx, "in", to, files.FilesetQuery{})
+	testkit.Holds(t, err == nil && moved.Files == 0 && moved.Skipped == 4 && p.count("GET /blobs") == 0, "pulled again", moved, err)
+	f, moved, err = c.Filesets("acme").Push(ctx, "in", to, nil)
+	testkit.Holds(t, err == nil && f.Existed && moved.Files == 0 && p.count("PUT /blobs") == 0, "pushed again", f, moved, err)
 	writeFiles(t, to, "d/b", "other")
 	if f, moved, err = c.Filesets("acme").Push(ctx, "in", to, []string{"d/**", "!d/c"}); err != nil || f.Version != 2 || f.Files != 1 || moved.Files != 1 || p.count("PUT /blobs") != 1 {
 		t.Errorf("pushed with patterns: %+v, %+v, %v", f, moved, err)
@@ -150,15 +146,13 @@ func TestPushOfManyFiles(t *testing.T) {
 	testkit.MustHold(t, f.Files == 300 && moved.Files == 300 && tries == 2, f, moved, "after", tries, "tries")
 	testkit.Equal(t, p.count("PUT /blobs"), 0, "blobs were sent one by one")
 	to := t.TempDir()
-	if _, moved, err := c.Filesets("").Pull(t.Context(), "in", to, files.FilesetQuery{}); err != nil || moved.Files != 300 || treeOf(t, to) != treeOf(t, from) {
-		t.Errorf("%+v, %v", moved, err)
-	}
+	_, moved, err := c.Filesets("").Pull(t.Context(), "in", to, files.FilesetQuery{})
+	testkit.Holds(t, err == nil && moved.Files == 300 && treeOf(t, to) == treeOf(t, from), moved, err)
 	for i := range 100 {
 		writeFiles(t, from, fmt.Sprintf("d%d/f%d", i%7, i), fmt.Sprint("changed ", i))
 	}
-	if f, moved, err := c.Filesets("").Push(t.Context(), "in", from, nil); err != nil || f.Version != 2 || moved.Files != 100 || p.count("PUT /blobs") != 100 {
-		t.Errorf("a third of the files: %+v, %+v, %v", f, moved, err)
-	}
+	f, moved, err = c.Filesets("").Push(t.Context(), "in", from, nil)
+	testkit.Holds(t, err == nil && f.Version == 2 && moved.Files == 100 && p.count("PUT /blobs") == 100, "a third of the files", f, moved, err)
 }
 
 // TestPushOfFilesThatChange: if a file changes while a directory is pushed, neither a version nor an archive is stored.
@@ -252,9 +246,8 @@ func TestFilesetRequests(t *testing.T) {
 		testkit.NoError(t, err)
 		testkit.Equal(t, string(testkit.Must(io.ReadAll(in))(t)), h.Name)
 	}
-	if err := r.Close(); err != nil || n != 2 {
-		t.Errorf("%d files, %v", n, err)
-	}
+	err := r.Close()
+	testkit.Holds(t, err == nil && n == 2, n, "files", err)
 	for what, err := range map[string]error{
 		"a tar of no version": func() error { _, err := c.Filesets("").Tar(ctx, "a", files.FilesetQuery{Version: 9}); return err }(),
 		"no fileset":          func() error { _, _, err := c.Filesets("acme").Manifest(ctx, "a", files.FilesetQuery{}); return err }(),

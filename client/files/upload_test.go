@@ -289,9 +289,8 @@ func TestUploadFailures(t *testing.T) {
 	_, err = dial.Blobs("acme").Upload(t.Context(), f, files.UploadOptions{Begun: func(string) error { return os.Truncate(name, 10) }})
 	testkit.Failed(t, err, io.ErrUnexpectedEOF, "has become shorter")
 	testkit.NoError(t, f.Close())
-	if _, err = dial.Blobs("acme").Upload(t.Context(), f, files.UploadOptions{}); !errors.Is(err, problem.ErrBadRequest) {
-		t.Errorf("a closed file: %v", err)
-	}
+	_, err = dial.Blobs("acme").Upload(t.Context(), f, files.UploadOptions{})
+	testkit.Holds(t, errors.Is(err, problem.ErrBadRequest), "a closed file", err)
 	b := testkit.Must(dial.Blobs("acme").Upload(t.Context(), bytes.NewReader(nil), files.UploadOptions{}))(t)
 	testkit.Holds(t, b.Address == addressOf(""), "an empty blob", b)
 }

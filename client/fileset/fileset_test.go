@@ -88,9 +88,7 @@ func TestManifestsThatAreRefused(t *testing.T) {
 		"a negative size":                 {Manifest{Files: []File{negative}}, ErrTooLarge, "has -1 bytes"},
 		"a file that is too large":        {Manifest{Files: []File{huge}}, ErrTooLarge, "a file has 0 to"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Fails(tt.m.Encode())(t, tt.want, tt.text)
-		})
+		t.Run(name, func(t *testing.T) { testkit.Fails(tt.m.Encode())(t, tt.want, tt.text) })
 	}
 	unsorted := Manifest{Files: []File{file("b", ""), file("a", "")}}
 	testkit.Failed(t, unsorted.Check(), ErrManifest)
@@ -122,9 +120,7 @@ func TestTextsThatAreRefused(t *testing.T) {
 		"escaped NUL":              {`{"format":1,"files":[{"path":"a\u0000","blob":"` + a + `","size":0}]}`, ErrPath},
 		"too long":                 {strings.Repeat(" ", MaxManifestBytes) + `{"format":1,"files":[]}`, ErrTooLarge},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Fails(Decode([]byte(tt.text)))(t, tt.want)
-		})
+		t.Run(name, func(t *testing.T) { testkit.Fails(Decode([]byte(tt.text)))(t, tt.want) })
 	}
 }
 

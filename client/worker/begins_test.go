@@ -226,15 +226,13 @@ func TestBeginLater(t *testing.T) {
 		synctest.Wait()
 		claims := f.To("/jobs/claim")
 		testkit.Holds(t, len(claims) != 0 && claims[0].Body["begins"] == 0.0, "claims", claims)
-		if tickles := f.To("/jobs/tickle"); len(runs) != 3 || len(tickles) != 0 {
-			t.Fatalf("%d runs, tickles %+v", len(runs), tickles)
-		}
+		tickles := f.To("/jobs/tickle")
+		testkit.MustHold(t, len(runs) == 3 && len(tickles) == 0, len(runs), "runs, tickles", tickles)
 		worker.Begin(runs[1:])
 		worker.Begin(runs[1:]) // once is enough
-		tickles := f.To("/jobs/tickle")
-		if len(tickles) != 1 || fmt.Sprint(tickles[0].Body["job_ids"]) != fmt.Sprint([]string{runs[1].Job.ID, runs[2].Job.ID}) || tickles[0].Body["runner_id"] != "r" {
-			t.Errorf("tickles %+v", tickles)
-		}
+		tickles = f.To("/jobs/tickle")
+		testkit.Holds(t, len(tickles) == 1 && fmt.Sprint(tickles[0].Body["job_ids"]) == fmt.Sprint([]string{runs[1].Job.ID, runs[2].Job.ID}) &&
+			tickles[0].Body["runner_id"] == "r", "tickles", tickles)
 		for _, u := range runs {
 			u.End(client.Outcome{}, nil)
 		}
@@ -247,9 +245,8 @@ func TestBeginLater(t *testing.T) {
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Concurrency: 3, Handler: well})
 			time.Sleep(time.Second)
 			testkit.Check(t, stop())
-			if claims := f.To("/jobs/claim"); claims[0].Body["begins"] != nil || len(f.To("/jobs/tickle")) != 0 {
-				t.Errorf("claims %+v, tickles %+v", claims, f.To("/jobs/tickle"))
-			}
+			claims := f.To("/jobs/claim")
+			testkit.Holds(t, claims[0].Body["begins"] == nil && len(f.To("/jobs/tickle")) == 0, "claims", claims, "tickles", f.To("/jobs/tickle"))
 		})
 	})
 }

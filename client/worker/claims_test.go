@@ -39,9 +39,8 @@ func TestClaimsOfAWorker(t *testing.T) {
 				}}
 				err := tested(w).Run(t.Context())
 				var refused *client.Error
-				if claims, reports := len(f.To("/jobs/claim")), len(f.To("/jobs/complete")); !errors.As(err, &refused) || claims != 2 || reports != 1 {
-					t.Errorf("%d claims, %d reports, %v", claims, reports, err)
-				}
+				claims, reports := len(f.To("/jobs/claim")), len(f.To("/jobs/complete"))
+				testkit.Holds(t, errors.As(err, &refused) && claims == 2 && reports == 1, claims, "claims", reports, "reports", err)
 			})
 		})
 	}
@@ -110,9 +109,8 @@ func TestClaimsOfAWorker(t *testing.T) {
 				most = max(most, underWay)
 				waits := c.Body["wait_ms"] != nil
 				if waits {
-					if waiting++; waiting > 1 {
-						t.Errorf("%d claims wait", waiting)
-					}
+					waiting++
+					testkit.Holds(t, waiting <= 1, waiting, "claims wait")
 				}
 				r := clienttest.Nothing(c)
 				if n > 0 {
@@ -154,9 +152,8 @@ func TestClaimsOfAWorker(t *testing.T) {
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Concurrency: 64, Batch: 1, Handler: well})
 			time.Sleep(time.Minute)
 			testkit.Check(t, stop())
-			if n := len(f.To("/jobs/claim")); n < 3 || n > 4 { // at 0, 20 and 40 s, and perhaps when the worker stops
-				t.Errorf("%d claims in a minute", n)
-			}
+			n := len(f.To("/jobs/claim"))
+			testkit.Holds(t, n >= 3 && n <= 4, n, "claims in a minute") // at 0, 20 and 40 s, and perhaps when the worker stops
 		})
 	})
 	t.Run("no job is claimed in advance for slow handlers", func(t *testing.T) {
@@ -188,9 +185,7 @@ func TestClaimsOfAWorker(t *testing.T) {
 			}, "/jobs/complete": func(clienttest.Call) clienttest.Reply { return clienttest.Problem(507, "disk_full", "not_stored") }})
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Concurrency: 2, ReportTimeout: time.Second, Handler: well})
 			time.Sleep(time.Minute)
-			f.Serial(func() {
-				testkit.Holds(t, given <= 60, given, "jobs were claimed, and none can be reported")
-			})
+			f.Serial(func() { testkit.Holds(t, given <= 60, given, "jobs were claimed, and none can be reported") })
 			testkit.Failed(t, stop(), client.ErrOverloaded)
 		})
 	})

@@ -81,11 +81,9 @@ func TestDrain(t *testing.T) {
 				err := stop()
 				d := time.Since(began)
 				testkit.Holds(t, d >= c.took && d <= c.took+10*time.Second, "it took", d)
-				if back := c.down <= c.took; (err == nil) != back {
-					t.Error(err)
-				} else if reports := len(ev.ends()); reports != 2 || (ev.ends()[clienttest.TestID(1)].Err == nil) != back {
-					t.Errorf("%d ends, %v", reports, ev.ends()[clienttest.TestID(1)].Err)
-				}
+				back, ends := c.down <= c.took, ev.ends()
+				testkit.Equal(t, err == nil, back, err)
+				testkit.Holds(t, len(ends) == 2 && (ends[clienttest.TestID(1)].Err == nil) == back, ends)
 			})
 		})
 	}

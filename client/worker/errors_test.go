@@ -76,9 +76,8 @@ func TestChainedJobs(t *testing.T) {
 	}
 	next := client.Attributes{OnComplete: &client.FollowOn{Type: "b", Attributes: client.Attributes{MaxAttempts: 7, OnComplete: &client.FollowOn{Client: "other", Type: "c"}}}}
 	first, err := c.Create(ctx, client.NewJob{Type: "a", Attributes: next})
-	if err != nil || first.OnComplete == nil || first.OnComplete.Type != "b" || first.OnComplete.MaxAttempts != 7 || first.OnComplete.OnComplete.Client != "other" {
-		t.Fatalf("%+v, %v", first, err)
-	}
+	testkit.MustHold(t, err == nil && first.OnComplete != nil && first.OnComplete.Type == "b" && first.OnComplete.MaxAttempts == 7 &&
+		first.OnComplete.OnComplete.Client == "other", first, err)
 	testkit.Must(c.AddLines(ctx, []byte("1\n2\n"), client.AddOptions{Type: "a", Attributes: next}))(t)
 	held := claim("a", 3)
 	payload := client.JSONJob("then", []byte(`{"n":1}`))
@@ -90,12 +89,11 @@ func TestChainedJobs(t *testing.T) {
 		t.Fatal(results, err)
 	}
 	made := claim("then", 3)
-	if j := made.Jobs[0]; j.Client != "own" || j.Meta["k"] != "v" || string(j.Payload) != `{"n":1}` || j.Kind != client.JSON {
-		t.Errorf("%+v", j)
-	}
+	j := made.Jobs[0]
+	testkit.Holds(t, j.Client == "own" && j.Meta["k"] == "v" && string(j.Payload) == `{"n":1}` && j.Kind == client.JSON, j)
 	second := claim("b", 2)
 	testkit.Equal(t, string(second.Jobs[0].Payload)+" "+string(second.Jobs[1].Payload), "result all", "the payloads of the next jobs")
-	j := testkit.Must(c.Job(ctx, second.Jobs[0].ID))(t)
+	j = testkit.Must(c.Job(ctx, second.Jobs[0].ID))(t)
 	testkit.Holds(t, j.Hops == 1 && j.MaxAttempts == 7 && j.OnComplete != nil && j.OnComplete.Type == "c", j)
 	testkit.Fails2(c.CompleteClaim(ctx, second.ID, client.Outcome{Then: []client.NewJob{{Type: "x"}}}))(t, client.ErrBadRequest)
 }
@@ -123,9 +121,8 @@ func TestUnget(t *testing.T) {
 		}
 	}}
 	testkit.Check(t, w.Run(ctx))
-	if j, err = s.Client.Job(t.Context(), j.ID); err != nil || j.Status != "completed" || j.RunAttempts != 1 || len(j.Attempts) != 0 {
-		t.Errorf("%+v, %v", j, err)
-	}
+	j, err = s.Client.Job(t.Context(), j.ID)
+	testkit.Holds(t, err == nil && j.Status == "completed" && j.RunAttempts == 1 && len(j.Attempts) == 0, j, err)
 }
 
 // TestWorkerChains: the outcome of a handler may create jobs. An error creates none. A chain that is too long ends as

@@ -119,9 +119,7 @@ func TestLeaseIsCountedFromTheAnswer(t *testing.T) {
 		"a failing journal": clienttest.Problem(503, "writes_failed", "not_stored"), "a proxy's 502": {Status: 502}, "silence": {After: -1},
 	} {
 		t.Run(name+" does not prove that no other runner gets the job", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				testkit.Equal(t, tickled(t, answer), 10*time.Second, "lost")
-			})
+			synctest.Test(t, func(t *testing.T) { testkit.Equal(t, tickled(t, answer), 10*time.Second, "lost") })
 		})
 	}
 	t.Run("work that ends after that is reported, and the server checks the claim", func(t *testing.T) {

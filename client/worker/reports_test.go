@@ -47,9 +47,8 @@ func TestReports(t *testing.T) {
 			got := counts(t, s)
 			testkit.Equal(t, got["completed"], 4, got)
 			j, err := s.Client.Job(t.Context(), bad.Load().(string))
-			if err != nil || len(j.Attempts) != 1 || j.Attempts[0].Code != "error" || !strings.Contains(j.Attempts[0].Error, "cannot be reported") {
-				t.Errorf("%+v, %v", j, err)
-			}
+			testkit.Holds(t, err == nil && len(j.Attempts) == 1 && j.Attempts[0].Code == "error" &&
+				strings.Contains(j.Attempts[0].Error, "cannot be reported"), j, err)
 			for id, end := range ends {
 				testkit.Equal(t, end.Err != nil, id == j.ID, id, end.Err)
 			}
@@ -101,9 +100,8 @@ func TestReports(t *testing.T) {
 			time.Sleep(time.Second)
 			testkit.Check(t, stop())
 			asked := f.To("/jobs/complete")
-			if len(asked) != 1 || asked[0].Body["claim_id"] != clienttest.TestClaim || asked[0].Body["outcomes"] != nil || len(ev.ends()) != n {
-				t.Errorf("%d ends in %d requests: %s", len(ev.ends()), len(asked), asked[0].Text)
-			}
+			testkit.Holds(t, len(asked) == 1 && asked[0].Body["claim_id"] == clienttest.TestClaim && asked[0].Body["outcomes"] == nil &&
+				len(ev.ends()) == n, len(ev.ends()), "ends in", len(asked), "requests", asked[0].Text)
 		})
 	})
 	t.Run("of several claims are joined", func(t *testing.T) {
@@ -154,9 +152,7 @@ func TestReports(t *testing.T) {
 				}})
 				stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Concurrency: n, OnEvent: ev.add, Handler: well})
 				time.Sleep(time.Second)
-				if err := stop(); err != nil { // lost jobs run again
-					t.Errorf("%s: %v", name, err)
-				}
+				testkit.Check(t, stop(), name) // lost jobs run again
 				for id, end := range ev.ends() {
 					testkit.Equal(t, errors.Is(end.Err, worker.ErrLeaseLost), id == clienttest.TestID(3), name, id, end.Err)
 				}
@@ -225,9 +221,7 @@ func TestReports(t *testing.T) {
 				testkit.Holds(t, len(took) == 21 && err != nil &&
 					strings.Contains(err.Error(), "report 2 outcomes;"), len(took), "outcomes arrived", err)
 				for id, end := range ev.ends() {
-					if (end.Err != nil) != bad[id] || strings.Contains(took[id], "bad_request") != bad[id] {
-						t.Errorf("%s: %v, reported %q", id, end.Err, took[id])
-					}
+					testkit.Holds(t, (end.Err != nil) == bad[id] && strings.Contains(took[id], "bad_request") == bad[id], id, end.Err, took[id])
 				}
 			})
 		})
@@ -240,14 +234,11 @@ func TestReports(t *testing.T) {
 		claim := testkit.Must(s.Client.Claim(t.Context(), client.ClaimRequest{RunnerID: "r", Max: 2}))(t)
 		ended, _, err := s.Client.CompleteClaim(t.Context(), claim.ID, client.Outcome{})
 		testkit.MustHold(t, ended == 2 && err == nil, "ended", ended, err)
-		if ended, _, err = s.Client.CompleteClaim(t.Context(), claim.ID, client.Outcome{}); ended != 2 || err != nil {
-			t.Errorf("again: ended %d, %v", ended, err)
-		}
-		if _, err = s.Client.Complete(t.Context(), claim.Jobs[0].ID, claim.ID, client.Outcome{}); err != nil {
-			t.Errorf("again: %v", err)
-		}
-		if _, err = s.Client.Complete(t.Context(), claim.Jobs[0].ID, claim.ID, client.Outcome{Code: "error", Error: "another"}); !errors.Is(err, client.ErrOutcomeDiffers) {
-			t.Errorf("again, with another outcome: %v", err)
-		}
+		ended, _, err = s.Client.CompleteClaim(t.Context(), claim.ID, client.Outcome{})
+		testkit.Holds(t, ended == 2 && err == nil, "again: ended", ended, err)
+		_, err = s.Client.Complete(t.Context(), claim.Jobs[0].ID, claim.ID, client.Outcome{})
+		testkit.Check(t, err, "again")
+		_, err = s.Client.Complete(t.Context(), claim.Jobs[0].ID, claim.ID, client.Outcome{Code: "error", Error: "another"})
+		testkit.Holds(t, errors.Is(err, client.ErrOutcomeDiffers), "again, with another outcome", err)
 	})
 }

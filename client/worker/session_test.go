@@ -41,9 +41,8 @@ func TestWorkersSession(t *testing.T) {
 				fmt.Sscan(c.Header.Get("Daybook-Session-Number"), &number)
 				slot := c.Header.Get("Daybook-Session-Slot")
 				repeat := number == last[slot] && string(c.Text) == texts[slot] // a repeat of the claim that is outstanding when the worker stops
-				if c.Header.Get("Daybook-Session") != clienttest.TestID(9000) || c.Header.Get("Idempotency-Key") != "" || number <= last[slot] && !repeat {
-					t.Errorf("%s: %v after %d", c.Route, c.Header, last[slot])
-				}
+				testkit.Holds(t, c.Header.Get("Daybook-Session") == clienttest.TestID(9000) && c.Header.Get("Idempotency-Key") == "" &&
+					(number > last[slot] || repeat), c.Route, c.Header, "after", last[slot])
 				last[slot], texts[slot] = number, string(c.Text)
 			}
 			ends := f.To("/sessions/{id}")
@@ -67,9 +66,8 @@ func TestWorkersSession(t *testing.T) {
 			testkit.Check(t, stop())
 			claims := f.To("/jobs/claim")
 			for _, name := range []string{"Daybook-Session", "Daybook-Session-Slot", "Daybook-Session-Number"} {
-				if first, again := claims[0].Header.Get(name), claims[1].Header.Get(name); first == "" || first != again {
-					t.Errorf("%s is %q, and %q in the repeat", name, first, again)
-				}
+				first, again := claims[0].Header.Get(name), claims[1].Header.Get(name)
+				testkit.Holds(t, first != "" && first == again, name, "is", first, "and", again, "in the repeat")
 			}
 			testkit.Equal(t, string(claims[0].Text), string(claims[1].Text), "in the repeat")
 		})
@@ -130,9 +128,8 @@ func TestWorkersSession(t *testing.T) {
 					with++
 				}
 			}
-			if with == 0 || without == 0 || opens != 2 || len(ev.ends()) != jobs {
-				t.Errorf("%d requests with a number and %d without one, %d sessions were asked for, %d jobs have ended", with, without, opens, len(ev.ends()))
-			}
+			testkit.Holds(t, with != 0 && without != 0 && opens == 2 && len(ev.ends()) == jobs,
+				with, "requests with a number and", without, "without one", opens, "sessions were asked for", len(ev.ends()), "jobs have ended")
 		})
 	})
 	t.Run("a session is deleted while there is no room for another", func(t *testing.T) {

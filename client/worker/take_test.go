@@ -53,9 +53,7 @@ func TestTake(t *testing.T) {
 			var calls [][]*worker.Run
 			stop := start(t, &worker.Worker{Client: f.Client(client.Options{}), RunnerID: "r", Concurrency: 6, Batch: 10, Prefetch: 4, OnEvent: ev.add, Take: func(runs []*worker.Run) { calls = append(calls, runs) }})
 			synctest.Wait()
-			if len(calls) != 1 || len(calls[0]) != 6 {
-				t.Fatalf("%d calls, the first of %d jobs", len(calls), len(calls[0]))
-			}
+			testkit.MustHold(t, len(calls) == 1 && len(calls[0]) == 6, len(calls), "calls, the first of", len(calls[0]), "jobs")
 			first := calls[0]
 			for _, i := range []int{5, 2} {
 				first[i].End(client.TextOutput(fmt.Sprint(i)), nil)
@@ -97,9 +95,8 @@ func TestTake(t *testing.T) {
 				for i, cause := range []error{worker.ErrLeaseLost, worker.ErrDraining, nil} {
 					u := runs[i]
 					u.Cancel(cause)
-					if err := u.Err(); !errors.Is(err, context.Canceled) || cause != nil && !errors.Is(err, cause) || err.Error() == "" {
-						t.Errorf("%v: %v", cause, err)
-					}
+					err := u.Err()
+					testkit.Holds(t, errors.Is(err, context.Canceled) && (cause == nil || errors.Is(err, cause)) && err.Error() != "", cause, err)
 					u.End(client.Outcome{}, cause)
 				}
 			}})
@@ -157,9 +154,7 @@ func TestRunIsAContext(t *testing.T) {
 	}}
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 	var working sync.WaitGroup
-	working.Go(func() {
-		testkit.Check(t, w.Run(ctx))
-	})
+	working.Go(func() { testkit.Check(t, w.Run(ctx)) })
 	defer working.Wait()
 	defer cancel()
 	u := <-got

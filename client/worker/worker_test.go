@@ -46,10 +46,7 @@ func start(t *testing.T, w *worker.Worker) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- tested(w).Run(ctx) }()
-	return func() error {
-		cancel()
-		return <-done
-	}
+	return func() error { cancel(); return <-done }
 }
 
 func well(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil }

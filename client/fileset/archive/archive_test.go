@@ -147,9 +147,8 @@ func TestSparseFilesAreRefused(t *testing.T) {
 		}
 		text := testkit.Must(exec.Command("tar", args...).Output())(t)
 		testkit.MustHold(t, len(text) <= 1<<20, format, "tar has not found the hole")
-		if m, _, err := read(t, text); m != nil || !errors.Is(err, ErrArchive) || !strings.Contains(err.Error(), `"holes" is a sparse file`) {
-			t.Errorf("%s: %v, %v", format, m, err)
-		}
+		m, _, err := read(t, text)
+		testkit.Holds(t, m == nil && errors.Is(err, ErrArchive) && strings.Contains(err.Error(), `"holes" is a sparse file`), format, m, err)
 	}
 }
 
@@ -164,9 +163,8 @@ func TestArchivesThatAreCutOff(t *testing.T) {
 	broken := errors.New("the connection has ended")
 	for _, n := range []int{0, 100, 512, 2000, len(whole) - 1} {
 		r := io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(broken))
-		if m, err := Read(t.Context(), r, newMemory()); m != nil || !errors.Is(err, broken) || errors.Is(err, ErrArchive) {
-			t.Errorf("after %d bytes: %v, %v", n, m, err)
-		}
+		m, err := Read(t.Context(), r, newMemory())
+		testkit.Holds(t, m == nil && errors.Is(err, broken) && !errors.Is(err, ErrArchive), "after", n, "bytes", m, err)
 	}
 	for _, more := range [][]byte{whole, []byte("x"), append(make([]byte, 20_000), 'x')} {
 		if m, _, err := read(t, append(slices.Clone(whole), more...)); m != nil || !errors.Is(err, ErrArchive) || !strings.Contains(err.Error(), "data follows after its end") {
@@ -187,9 +185,8 @@ func TestDamagedArchives(t *testing.T) {
 		damaged[i] ^= 0x40
 		m, _, err := read(t, damaged)
 		testkit.MustHold(t, (m == nil) != (err == nil), "byte", i, m, err)
-		if err != nil && !errors.Is(err, ErrArchive) && !errors.Is(err, fileset.ErrPath) && !errors.Is(err, fileset.ErrTooLarge) {
-			t.Fatalf("byte %d: %v", i, err)
-		}
+		testkit.MustHold(t, err == nil || errors.Is(err, ErrArchive) || errors.Is(err, fileset.ErrPath) || errors.Is(err, fileset.ErrTooLarge),
+			"byte", i, err)
 	}
 }
 
@@ -357,9 +354,8 @@ func TestLargestArchive(t *testing.T) {
 	t.Logf("%d files in %s", fileset.MaxFiles, time.Since(began))
 	r := many(fileset.MaxFiles+1, 0)
 	defer r.(io.Closer).Close()
-	if m, err := Read(t.Context(), r, newMemory()); m != nil || !errors.Is(err, fileset.ErrTooLarge) {
-		t.Errorf("one file more: %v", err)
-	}
+	m, err := Read(t.Context(), r, newMemory())
+	testkit.Holds(t, m == nil && errors.Is(err, fileset.ErrTooLarge), "one file more", err)
 	// A large file passes through a small buffer.
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -367,9 +363,8 @@ func TestLargestArchive(t *testing.T) {
 	defer r.(io.Closer).Close()
 	testkit.Must(Read(t.Context(), r, discard{}))(t)
 	runtime.ReadMemStats(&after)
-	if grown := after.TotalAlloc - before.TotalAlloc; grown > 600<<20 { // the writer of the test takes 512 MiB
-		t.Errorf("%d bytes were allocated", grown)
-	}
+	grown := after.TotalAlloc - before.TotalAlloc
+	testkit.Holds(t, grown <= 600<<20, grown, "bytes were allocated") // the writer of the test takes 512 MiB
 }
 
 // discard is a Batch that keeps nothing.
@@ -393,9 +388,7 @@ func FuzzRead(f *testing.F) {
 		}
 		testkit.Must(m.Encode())(t)
 		for _, f := range m.Files {
-			if int64(len(blobs.blobs[f.Blob])) != f.Size {
-				t.Fatalf("%+v has %d bytes", f, len(blobs.blobs[f.Blob]))
-			}
+			testkit.MustHold(t, int64(len(blobs.blobs[f.Blob])) == f.Size, f, "has", len(blobs.blobs[f.Blob]), "bytes")
 		}
 	})
 }

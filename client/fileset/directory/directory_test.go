@@ -134,9 +134,8 @@ func TestPullAndScan(t *testing.T) {
 		t.Helper()
 		got := testkit.Must(Scan(t.Context(), root, noPatterns(t), Options{}))(t)
 		first, _ := m.Encode()
-		if second, err := got.Encode(); err != nil || !bytes.Equal(first, second) {
-			t.Errorf("%s\nnot %s, %v", second, first, err)
-		}
+		second, err := got.Encode()
+		testkit.Holds(t, err == nil && bytes.Equal(first, second), second, "not", first, err)
 	}
 	same()
 
@@ -188,12 +187,10 @@ func TestChangesAreFound(t *testing.T) {
 			info, err := os.Stat(filepath.Join(dir, "b"))
 			return errors.Join(err, os.WriteFile(filepath.Join(dir, "b"), []byte(other), 0o644), os.Chtimes(filepath.Join(dir, "b"), info.ModTime(), info.ModTime()))
 		},
-		"longer":  func(dir string) error { return os.WriteFile(filepath.Join(dir, "b"), []byte(content+"x"), 0o644) },
-		"shorter": func(dir string) error { return os.Truncate(filepath.Join(dir, "b"), 5) },
-		"removed": func(dir string) error { return os.Remove(filepath.Join(dir, "b")) },
-		"one that was sent already": func(dir string) error {
-			return os.Chtimes(filepath.Join(dir, "a"), time.Time{}, time.Unix(1, 0))
-		},
+		"longer":                    func(dir string) error { return os.WriteFile(filepath.Join(dir, "b"), []byte(content+"x"), 0o644) },
+		"shorter":                   func(dir string) error { return os.Truncate(filepath.Join(dir, "b"), 5) },
+		"removed":                   func(dir string) error { return os.Remove(filepath.Join(dir, "b")) },
+		"one that was sent already": func(dir string) error { return os.Chtimes(filepath.Join(dir, "a"), time.Time{}, time.Unix(1, 0)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -283,10 +280,7 @@ func TestScanFindsWriters(t *testing.T) {
 func TestPullDoesNotEscape(t *testing.T) {
 	outside := t.TempDir()
 	write(t, outside, "victim", "untouched")
-	link := func(dir, path, to string) {
-		t.Helper()
-		testkit.NoError(t, os.Symlink(to, filepath.Join(dir, path)))
-	}
+	link := func(dir, path, to string) { t.Helper(); testkit.NoError(t, os.Symlink(to, filepath.Join(dir, path))) }
 	for name, tt := range map[string]struct {
 		make func(dir string)
 		want error
@@ -353,9 +347,8 @@ func TestScanRefusesSpecialFiles(t *testing.T) {
 		testkit.Holds(t, errors.Is(err, ErrNotRegular) && strings.Contains(err.Error(), `"special" is `+name), name, err)
 		m := testkit.Must(Scan(t.Context(), root, noPatterns(t, "!special"), Options{}))(t)
 		testkit.Equal(t, len(m.Files), 1, name, "that is excluded:", m)
-		if _, _, err := describe(t.Context(), root, "special"); !errors.Is(err, ErrNotRegular) {
-			t.Errorf("%s that was a file when it was listed: %v", name, err)
-		}
+		_, _, err = describe(t.Context(), root, "special")
+		testkit.Holds(t, errors.Is(err, ErrNotRegular), name, "that was a file when it was listed", err)
 	}
 	dir := t.TempDir()
 	write(t, dir, `back\slash`, "x")
