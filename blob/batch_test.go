@@ -198,9 +198,8 @@ func TestBatchOfKnownBlobs(t *testing.T) {
 	mustRead(t, s, damaged)
 	testkit.Equal(t, mustResolve(t, s, "without a SHA-1"), noSHA1.Address, "the SHA-1 leads elsewhere")
 	after, err := os.Stat(s.path(info.Address))
-	if err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(c.at) {
-		t.Errorf("the same file: %v; it is of %v, not %v; %v", os.SameFile(before, after), after.ModTime(), c.at, err)
-	}
+	testkit.Holds(t, err == nil && os.SameFile(before, after) && after.ModTime().Equal(c.at),
+		"the same file", os.SameFile(before, after), "it is of", after.ModTime(), "not", c.at, err)
 	mustAddUp(t, s)
 
 	// A blob that is deleted between Add and Commit fails the whole batch.
@@ -210,9 +209,8 @@ func TestBatchOfKnownBlobs(t *testing.T) {
 	mustAdd(t, b, wilson)
 	testkit.NoError(t, s.Delete(t.Context(), "", info.Address))
 	testkit.Failed(t, b.Commit(t.Context()), ErrNotFound)
-	if there, err := has(t, s, addressOf("new")); there || err != nil {
-		t.Error("a part of the batch is there", err)
-	}
+	there, err := has(t, s, addressOf("new"))
+	testkit.Holds(t, !there && err == nil, "a part of the batch is there", err)
 	mustBeTidy(t, s)
 }
 
@@ -402,9 +400,8 @@ func TestBatchPowerCuts(t *testing.T) {
 		}
 		s = afterCut(t, disk, moment, rng.Uint64(), s, dir)
 		mustHaveDurable(t, s, attempted, durable)
-		if err := s.Close(); err != nil || t.Failed() {
-			t.Fatal(err)
-		}
+		err = s.Close()
+		testkit.MustHold(t, err == nil && !t.Failed(), err)
 		disk.Cut(rng.Uint64())
 		disk.PowerOn()
 	}

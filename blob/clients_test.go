@@ -38,9 +38,8 @@ func sees(t testing.TB, s *Store, client, content string) bool {
 		testkit.Check(t, b.Close())
 	}
 	missing, err := s.Missing(t.Context(), client, []Address{a})
-	if err != nil || (statErr == nil) != (getErr == nil) || (getErr == nil) != (len(missing) == 0) {
-		t.Errorf("Stat returned %v, Get %v, Missing %v, %v", statErr, getErr, missing, err)
-	}
+	testkit.Holds(t, err == nil && (statErr == nil) == (getErr == nil) && (getErr == nil) == (len(missing) == 0),
+		"Stat returned", statErr, "Get", getErr, "Missing", missing, err)
 	if statErr != nil {
 		testkit.Failed(t, statErr, ErrNotFound)
 		testkit.Failed(t, getErr, ErrNotFound)
@@ -161,9 +160,8 @@ func TestClientsAtOnce(t *testing.T) {
 			default:
 			}
 			for _, client := range append(c.Clients(), "") {
-				if _, err := c.Sweep(context.Background(), client, nobody); err != nil {
-					t.Error(err)
-				}
+				_, err := c.Sweep(context.Background(), client, nobody)
+				testkit.Check(t, err)
 			}
 		}
 	})
@@ -191,9 +189,8 @@ func TestClientsAtOnce(t *testing.T) {
 						return
 					}
 					mustAppend(t, u, content)
-					if _, err := u.Finish(context.Background()); err != nil {
-						t.Error(err)
-					}
+					_, err = u.Finish(context.Background())
+					testkit.Check(t, err)
 					testkit.Check(t, u.Remove(context.Background()))
 				}
 				testkit.Holds(t, sees(t, c, client, content), content, "is lost")

@@ -57,9 +57,8 @@ func TestCollect(t *testing.T) {
 	testkit.Equal(t, swept.Blobs, 0, "collected young blobs:", swept)
 	c.clock.at = c.clock.at.Add(defaultGrace + 1)
 	mustPut(t, c.s, "young")
-	if swept := c.mustCollect(t); swept.Blobs != 1 || swept.Bytes != int64(len("dead")) || swept.SHA1s != 1 {
-		t.Errorf("collected %+v, want 1 blob", swept)
-	}
+	swept = c.mustCollect(t)
+	testkit.Holds(t, swept.Blobs == 1 && swept.Bytes == int64(len("dead")) && swept.SHA1s == 1, "collected", swept, "want 1 blob")
 	for _, content := range []string{"by address", "by sha1", "young"} {
 		mustRead(t, c.s, content)
 	}
@@ -191,8 +190,7 @@ func TestRun(t *testing.T) {
 	testkit.Eventually(t, "there is a collection", func() bool { return k.Stats().Collections > 0 })
 	cancel()
 	<-ended
-	if got, want := k.Stats(), (CollectorStats{Collections: k.Stats().Collections, Failures: 1, Collected: Swept{Blobs: 1, Bytes: 4, SHA1s: 1}}); got != want {
-		t.Errorf("stats %+v, want %+v", got, want)
-	}
+	testkit.Equal(t, k.Stats(),
+		(CollectorStats{Collections: k.Stats().Collections, Failures: 1, Collected: Swept{Blobs: 1, Bytes: 4, SHA1s: 1}}), "stats")
 	testkit.Contains(t, log.String(), "row 7", "blobs=1")
 }

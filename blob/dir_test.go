@@ -28,9 +28,8 @@ func TestLayout(t *testing.T) {
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		var got map[string]any
-		if err = errors.Join(err, json.Unmarshal(text, &got)); err != nil || fmt.Sprint(got) != want {
-			t.Errorf("%s has %v, %v; want %s", name, got, err, want)
-		}
+		err = errors.Join(err, json.Unmarshal(text, &got))
+		testkit.Holds(t, err == nil && fmt.Sprint(got) == want, name, "has", got, err, "want", want)
 	}
 	testkit.Check(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil {

@@ -103,16 +103,12 @@ func TestOrder(t *testing.T) {
 		"write uploads/temp", "sync uploads/temp", "rename sha1/" + info.SHA1.String(), "sync blobs/sha1",
 		"rename sha256/" + hex, "sync blobs/sha256",
 	}
-	if !slices.Equal(rec.calls, want) {
-		t.Errorf("the first Put calls\n%s\nwant\n%s", strings.Join(rec.calls, "\n"), strings.Join(want, "\n"))
-	}
+	testkit.EqualSlices(t, rec.calls, want, "the first Put calls")
 	s.h.Sync = func(f *os.File) error { ask(true); return realSync(f) } // a repeated Put hides nothing
 	rec.calls = nil
 	mustPut(t, s, wilson)
 	want = []string{"write uploads/temp", "sync uploads/temp", "sync blobs/sha1", "rename sha256/" + hex, "sync blobs/sha256"}
-	if !slices.Equal(rec.calls, want) {
-		t.Errorf("the second Put calls\n%s\nwant\n%s", strings.Join(rec.calls, "\n"), strings.Join(want, "\n"))
-	}
+	testkit.EqualSlices(t, rec.calls, want, "the second Put calls")
 
 	// Open syncs the names that a killed process may have left.
 	testkit.NoError(t, s.Close())
@@ -143,16 +139,14 @@ func TestFailedCalls(t *testing.T) {
 			}
 			name := fmt.Sprintf("before %v, %s fails", before, rec.calls[failAt-1])
 			testkit.Holds(t, errors.Is(err, errInjected), name, "Put returned", err)
-			if there, err := has(t, s, a); there != before || err != nil {
-				t.Errorf("%s: Has is %v, %v", name, there, err)
-			}
+			there, err := has(t, s, a)
+			testkit.Holds(t, there == before && err == nil, name, "Has is", there, err)
 			if before {
 				mustRead(t, s, wilson)
 			}
 			mustBeTidy(t, s)
-			if _, err := s.Put(context.Background(), "", strings.NewReader(wilson), Ref{SHA256: &a}); err != nil {
-				t.Errorf("%s: the next Put: %v", name, err)
-			}
+			_, err = s.Put(context.Background(), "", strings.NewReader(wilson), Ref{SHA256: &a})
+			testkit.Check(t, err, name, "the next Put")
 			mustRead(t, s, wilson)
 			mustAddUp(t, s)
 		}

@@ -67,9 +67,8 @@ func TestOpenFiles(t *testing.T) {
 		"Resolve":   func() error { _, err := s.Resolve(t.Context(), "", Ref{SHA1: &info.SHA1}); return err },
 	}
 	for name, do := range all {
-		if err := do(); !errors.Is(err, ErrFiles) {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := do()
+		testkit.Holds(t, errors.Is(err, ErrFiles), name, err)
 	}
 	testkit.Fails(s.Get(canceled(), "", info.Address))(t, context.Canceled)
 	for _, b := range held {

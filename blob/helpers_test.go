@@ -77,9 +77,8 @@ func read(t testing.TB, s *Store, a Address) (string, error) {
 	}
 	ranged, err := io.ReadAll(io.NewSectionReader(b, 0, b.Info().Size))
 	testkit.Holds(t, err == nil || len(ranged) == 0, "ReadAt gave", len(ranged), "bytes of a blob before it reported", err)
-	if (err == nil) != (streamErr == nil) || err == nil && !bytes.Equal(whole.Bytes(), ranged) {
-		t.Errorf("WriteTo gave %d bytes and %v; ReadAt gave %d bytes and %v", whole.Len(), streamErr, len(ranged), err)
-	}
+	testkit.Holds(t, (err == nil) == (streamErr == nil) && (err != nil || bytes.Equal(whole.Bytes(), ranged)),
+		"WriteTo gave", whole.Len(), "bytes and", streamErr, "ReadAt gave", len(ranged), "bytes and", err)
 	return string(ranged), err
 }
 

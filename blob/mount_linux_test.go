@@ -25,8 +25,7 @@ func TestTrustedSyncFS(t *testing.T) {
 	s := newStore(t, Options{})
 	var fs unix.Statfs_t
 	testkit.NoError(t, unix.Statfs(s.dir, &fs))
-	if fs.Type == unix.EXT4_SUPER_MAGIC != canTrustSyncFS(s.dir) && fs.Type != unix.XFS_SUPER_MAGIC && fs.Type != unix.BTRFS_SUPER_MAGIC {
-		t.Errorf("syncfs is trusted: %v", canTrustSyncFS(s.dir))
-	}
+	testkit.Holds(t, (fs.Type == unix.EXT4_SUPER_MAGIC) == canTrustSyncFS(s.dir) || fs.Type == unix.XFS_SUPER_MAGIC ||
+		fs.Type == unix.BTRFS_SUPER_MAGIC, "syncfs is trusted", canTrustSyncFS(s.dir))
 	testkit.Holds(t, !canTrustSyncFS("/proc") && !canTrustSyncFS(filepath.Join(s.dir, "missing")), "syncfs of /proc is trusted")
 }

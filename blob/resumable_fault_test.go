@@ -58,9 +58,8 @@ func TestUploadFailedCalls(t *testing.T) {
 				t.Errorf("%s fails: %v", rec.calls[failAt-1], err)
 			}
 			if errors.Is(err, ErrNotFound) { // it was removed with the name of the blob
-				if there, err := has(t, s, addressOf(content)); there || err != nil {
-					t.Error("it is there", err)
-				}
+				there, err := has(t, s, addressOf(content))
+				testkit.Holds(t, !there && err == nil, "it is there", err)
 				break
 			}
 		}
@@ -75,9 +74,8 @@ func TestUploadFailedCalls(t *testing.T) {
 		}
 		mustAddUp(t, s)
 		rec.failAt = 0
-		if err := u.Remove(t.Context()); err != nil && !errors.Is(err, ErrNotFound) {
-			t.Error(err)
-		}
+		err = u.Remove(t.Context())
+		testkit.Holds(t, err == nil || errors.Is(err, ErrNotFound), err)
 		mustBeEmpty(t, s.uploadsDir())
 		if t.Failed() {
 			return
@@ -194,9 +192,8 @@ func TestUploadPowerCuts(t *testing.T) {
 			}
 			id = ""
 		}
-		if err := s.Close(); err != nil || t.Failed() {
-			t.Fatal(err)
-		}
+		err = s.Close()
+		testkit.MustHold(t, err == nil && !t.Failed(), err)
 		disk.Cut(rng.Uint64())
 		disk.PowerOn()
 	}

@@ -74,9 +74,8 @@ func TestUploadCutOff(t *testing.T) {
 	}()
 	<-reached
 	testkit.Holds(t, u.State().Busy, "it is not busy")
-	if got := u.State().Offset; got < 2*bufferBytes {
-		t.Errorf("after %d bytes only %d are durable", 3*bufferBytes, got)
-	}
+	got := u.State().Offset
+	testkit.Holds(t, got >= 2*bufferBytes, "after", 3*bufferBytes, "bytes only", got, "are durable")
 	testkit.Failed(t, u.Append(t.Context(), u.State().Offset, strings.NewReader("")), ErrBusy)
 	testkit.Failed(t, u.Remove(t.Context()), ErrBusy)
 	testkit.Fails(u.Finish(t.Context()))(t, ErrBusy)
@@ -186,9 +185,8 @@ func FuzzUploadState(f *testing.F) {
 			_ = u.Append(t.Context(), u.State().Offset, strings.NewReader(wilson[u.State().Offset:])) // it may be refused
 			if info, err := u.Finish(t.Context()); err == nil {
 				var damaged *DamagedError // if the saved hash belongs to other bytes
-				if text, err := read(t, s, info.Address); !errors.As(err, &damaged) && (err != nil || addressOf(text) != info.Address) {
-					t.Errorf("it has stored %q, %v", text, err)
-				}
+				text, err := read(t, s, info.Address)
+				testkit.Holds(t, errors.As(err, &damaged) || err == nil && addressOf(text) == info.Address, "it has stored", text, err)
 				testkit.Check(t, s.Delete(t.Context(), "", info.Address))
 			}
 			_ = u.Remove(t.Context()) // ErrNotFound after ErrDigest

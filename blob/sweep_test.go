@@ -177,9 +177,8 @@ func TestSweepModel(t *testing.T) {
 						u := mustNewUpload(t, s, int64(len(content(i))), Ref{})
 						mustAppend(t, u, content(i)[:3])
 						mustAppend(t, u, content(i)[3:])
-						if _, err := u.Finish(t.Context()); err != nil {
-							t.Error(err)
-						}
+						_, err := u.Finish(t.Context())
+						testkit.Check(t, err)
 						name([]int{i})
 						testkit.Check(t, u.Remove(t.Context()))
 					default: // of one blob, or of so many that they are not synced individually
@@ -287,9 +286,8 @@ func TestManyRenewals(t *testing.T) {
 			return syncs, whole
 		}
 		rec.calls = nil
-		if err := ask(); err != nil || len(rec.calls) != 0 {
-			t.Errorf("young blobs: %v, %v", rec.calls, err)
-		}
+		err := ask()
+		testkit.Holds(t, err == nil && len(rec.calls) == 0, "young blobs", rec.calls, err)
 		c.at = c.at.Add(2 * defaultGrace)
 		rec.failAt = 1
 		testkit.Failed(t, ask(), errInjected)
@@ -302,17 +300,15 @@ func TestManyRenewals(t *testing.T) {
 		if err := ask(); err != nil || len(rec.calls) != 0 || len(s.unsyncedAge) != 0 {
 			t.Errorf("after a renewal: %v, %v, %d are not durable", rec.calls, err, len(s.unsyncedAge))
 		}
-		if swept, err := s.Sweep(t.Context(), "", nobody); swept.Blobs != 0 || err != nil {
-			t.Errorf("swept %+v, %v", swept, err)
-		}
+		swept, err := s.Sweep(t.Context(), "", nobody)
+		testkit.Holds(t, swept.Blobs == 0 && err == nil, "swept", swept, err)
 		opened, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
 			t.Skip(err)
 		}
 		for _, fd := range opened {
-			if to, err := os.Readlink(filepath.Join("/proc/self/fd", fd.Name())); err == nil && strings.HasPrefix(to, s.blobs()) {
-				t.Errorf("%s is still open", to)
-			}
+			to, err := os.Readlink(filepath.Join("/proc/self/fd", fd.Name()))
+			testkit.Holds(t, err != nil || !strings.HasPrefix(to, s.blobs()), to, "is still open")
 		}
 	}
 }

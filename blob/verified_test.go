@@ -34,9 +34,7 @@ func TestVerifiedOnce(t *testing.T) {
 	})
 	<-begun
 	for range 8 {
-		wg.Go(func() {
-			testkit.Check(t, v.once(context.Background(), id, func() error { runs++; return nil }))
-		})
+		wg.Go(func() { testkit.Check(t, v.once(context.Background(), id, func() error { runs++; return nil })) })
 	}
 	testkit.Failed(t, v.once(canceled(), id, func() error { t.Error("it ran"); return nil }), context.Canceled)
 	cancel()
@@ -115,9 +113,8 @@ func TestVerifiedInBackground(t *testing.T) {
 			testkit.Equal(t, n, 1, "it has ended too early")
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			if n, in := v.count(); n != 0 || in != 0 {
-				t.Errorf("%d run", n)
-			}
+			n, in := v.count()
+			testkit.Holds(t, n == 0 && in == 0, n, "run")
 			testkit.Failed(t, f.verify(t.Context(), time.Second), ErrVerifying)
 			testkit.Equal(t, f.runs, 2, "runs")
 		},
@@ -215,10 +212,7 @@ func TestReaderGone(t *testing.T) {
 	s.verified.backgroundFrom = 1
 	content := random(3, 3*bufferBytes)
 	info := mustPut(t, s, content)
-	open := func(ctx context.Context) *Blob {
-		t.Helper()
-		return testkit.Must(s.Get(ctx, "", info.Address))(t)
-	}
+	open := func(ctx context.Context) *Blob { t.Helper(); return testkit.Must(s.Get(ctx, "", info.Address))(t) }
 	gone := open(canceled())
 	_, err := gone.ReadAt(make([]byte, 1), 5)
 	if err = errors.Join(err, gone.Close()); err != nil { // it may have been fast enough

@@ -63,17 +63,15 @@ func testPut(t *testing.T, all *store) {
 	for _, size := range []int{0, 7, 64<<10 - 1, 64 << 10, 1<<20 - 1, 1 << 20, 1<<20 + 1, 11<<20 + 7} {
 		content := long(size)
 		mustMiss(t, s, content)
-		if info := mustPut(t, s, content); info.Existed {
-			t.Errorf("a new blob of %d bytes existed", info.Size)
-		}
+		info := mustPut(t, s, content)
+		testkit.Holds(t, !info.Existed, "a new blob of", info.Size, "bytes existed")
 		mustRead(t, s, content)
-		if info := mustPut(t, s, content); !info.Existed {
-			t.Errorf("a blob of %d bytes did not exist", info.Size)
-		}
+		info = mustPut(t, s, content)
+		testkit.Holds(t, info.Existed, "a blob of", info.Size, "bytes did not exist")
 		sum += size
 		a := addressOf(content)
 		testkit.Equal(t, testkit.Must(s.resolve(t, content))(t), a, "SHA-1 leads to")
-		info := testkit.Must(s.Stat(t.Context(), s.client, a))(t)
+		info = testkit.Must(s.Stat(t.Context(), s.client, a))(t)
 		testkit.Holds(t, info.Size == int64(len(content)) && info.Address == a && time.Since(info.Changed).Abs() <= time.Minute, "Stat", info)
 	}
 	wantUsed(t, s, sum)
@@ -398,19 +396,16 @@ func testAtOnce(t *testing.T, all *store) {
 	var running sync.WaitGroup
 	for range 8 {
 		running.Go(func() {
-			if _, err := s.Put(context.Background(), s.client, strings.NewReader("the same"), blob.Ref{}); err != nil {
-				t.Error(err)
-			}
+			_, err := s.Put(context.Background(), s.client, strings.NewReader("the same"), blob.Ref{})
+			testkit.Check(t, err)
 		})
 		running.Go(func() {
-			if _, err := s.Missing(context.Background(), s.client, []blob.Address{addressOf("the same")}); err != nil {
-				t.Error(err)
-			}
+			_, err := s.Missing(context.Background(), s.client, []blob.Address{addressOf("the same")})
+			testkit.Check(t, err)
 		})
 		running.Go(func() {
-			if _, err := s.Sweep(context.Background(), s.client, func(blob.Address) bool { return false }); err != nil {
-				t.Error(err)
-			}
+			_, err := s.Sweep(context.Background(), s.client, func(blob.Address) bool { return false })
+			testkit.Check(t, err)
 		})
 	}
 	running.Wait()

@@ -49,9 +49,8 @@ func TestBitFlip(t *testing.T) {
 		b := testkit.Must(s.Get(t.Context(), s.client, a))(t)
 		for range 2 {
 			n, err := b.ReadAt(make([]byte, 3), 0)
-			if _, ok := errors.AsType[*blob.DamagedError](err); !ok || n > 0 {
-				t.Errorf("a range of a damaged blob: %d bytes, %v", n, err)
-			}
+			_, ok := errors.AsType[*blob.DamagedError](err)
+			testkit.Holds(t, ok && n == 0, "a range of a damaged blob", n, "bytes", err)
 		}
 		testkit.Check(t, b.Close())
 		testkit.Holds(t, mustPut(t, s, content).Existed, "a damaged blob did not exist")

@@ -202,11 +202,9 @@ func TestParseAddress(t *testing.T) {
 		"s3://bkt?endpoint=https://key:" + secret + "@host", "s3://bkt?endpoint=ftp://host", "s3://bkt?endpoint=host", "s3://bkt?endpoint=https://host/path",
 		"s3://bkt?region=", "s3://bkt?region=a/b", "s3://bkt?region=a&region=b", "s3://bkt?lookup=x", "s3://bkt?region=%zz", "s3://bkt/" + strings.Repeat("p", maxPrefixBytes+1),
 	} {
-		if a, err := ParseAddress(text); !errors.Is(err, ErrAddress) {
-			t.Errorf("%q is %+v, %v", text, a, err)
-		} else if strings.Contains(err.Error(), secret) {
-			t.Errorf("%v repeats a secret", err)
-		}
+		a, err := ParseAddress(text)
+		testkit.Holds(t, errors.Is(err, ErrAddress), text, "is", a, err)
+		testkit.Holds(t, err == nil || !strings.Contains(err.Error(), secret), err, "repeats a secret")
 	}
 }
 
