@@ -260,10 +260,7 @@ func BenchmarkApplierPauses(b *testing.B) {
 		park(0, woken)
 		waitFor("claims are parked", &e.parked.n, parked)
 		got.Store(0)
-		measure("waking claims", func() {
-			create(e, "idle", 0, woken)
-			waitFor("claims were answered", &got, woken)
-		})
+		measure("waking claims", func() { create(e, "idle", 0, woken); waitFor("claims were answered", &got, woken) })
 		for _, strategy := range []job.Strategy{job.Newest, job.Random, job.Fair} { // only the first try has the first claim of the strategy
 			measure(strategy.String(), func() {
 				c := claimOf(1)

@@ -26,9 +26,7 @@ func TestCheckReadsOnly(t *testing.T) {
 			t.Skipf("skipped: this machine allows no mounts: %v", err)
 		}
 		testkit.Check(t, syscall.Mount("", mounted, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
-		return func() {
-			testkit.Check(t, syscall.Unmount(mounted, 0))
-		}
+		return func() { testkit.Check(t, syscall.Unmount(mounted, 0)) }
 	}
 	unmount := mount()
 	found, err := Inspect(context.Background(), mounted, func(problem string) bool { t.Error(problem); return true })

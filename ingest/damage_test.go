@@ -36,9 +36,8 @@ func TestDamagedPage(t *testing.T) {
 				return jobs
 			}
 			for i := range docs {
-				if want[docs[i].ID] != string(docs[i].Payload) || docs[i].RunAttempts != 1 {
-					t.Fatalf("job %s has attempt %d and payload %q, want %q", docs[i].ID, docs[i].RunAttempts, docs[i].Payload, want[docs[i].ID])
-				}
+				testkit.MustHold(t, want[docs[i].ID] == string(docs[i].Payload) && docs[i].RunAttempts == 1,
+					"job", docs[i].ID, "has attempt", docs[i].RunAttempts, "and payload", docs[i].Payload, "want", want[docs[i].ID])
 				delete(want, docs[i].ID)
 			}
 			testkit.Must2(e.Complete(ctx, job.Complete{Claim: claimed.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}}))(t)
@@ -140,10 +139,7 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 	testkit.NoError(t, err)
 	end := serve(t, e)
 	number := inSession(t, e)
-	must := func(err error) {
-		t.Helper()
-		testkit.NoError(t, err)
-	}
+	must := func(err error) { t.Helper(); testkit.NoError(t, err) }
 
 	// All jobs with readable payloads are handed out, and stay active.
 	var claims []job.ID
@@ -156,15 +152,13 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 		must(err)
 		claims = append(claims, claimed.Claim)
 		for i := range docs {
-			if want[docs[i].ID] != string(docs[i].Payload) || docs[i].RunAttempts != 1 || active[docs[i].ID] {
-				t.Fatalf("job %s has attempt %d and payload %q, want %q", docs[i].ID, docs[i].RunAttempts, docs[i].Payload, want[docs[i].ID])
-			}
+			testkit.MustHold(t, want[docs[i].ID] == string(docs[i].Payload) && docs[i].RunAttempts == 1 && !active[docs[i].ID],
+				"job", docs[i].ID, "has attempt", docs[i].RunAttempts, "and payload", docs[i].Payload, "want", want[docs[i].ID])
 			active[docs[i].ID] = true
 		}
 		again, repeated, _, err := e.Claim(ctx, c, 0)
-		if err != nil || again.Claim != claimed.Claim || len(repeated) != len(docs) {
-			t.Fatalf("the repeat of a claim of %d jobs has %d, %v", len(docs), len(repeated), err)
-		}
+		testkit.MustHold(t, err == nil && again.Claim == claimed.Claim && len(repeated) == len(docs),
+			"the repeat of a claim of", len(docs), "jobs has", len(repeated), err)
 		return len(docs)
 	}
 	for e.Stats().Jobs["pending"] > 0 {
@@ -176,9 +170,8 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 			aside = append(aside, id)
 		}
 	}
-	if len(active) == 0 || len(aside) < 10 || e.Stats().Damaged != uint64(n-len(active)) {
-		t.Fatalf("%d of %d jobs were handed out, %d set aside, %d of them with a key", len(active), n, e.Stats().Damaged, len(aside))
-	}
+	testkit.MustHold(t, len(active) != 0 && len(aside) >= 10 && e.Stats().Damaged == uint64(n-len(active)),
+		len(active), "of", n, "jobs were handed out", e.Stats().Damaged, "set aside", len(aside), "of them with a key")
 	is := func(id job.ID, status job.Status) *job.Job {
 		t.Helper()
 		doc, err := current(t, e).Job(id)
@@ -236,9 +229,7 @@ func TestJobsSetAsideKeepTheirRules(t *testing.T) {
 	move(job.Delete, deleted, job.Granted)
 	move(job.Run, deleted, job.NotFound)
 	testkit.Holds(t, holder(deleted) != deleted, "a deleted job holds its unique key")
-	if jobs := claim(10); jobs != 0 { // jobs that were made pending again are set aside again
-		t.Errorf("%d damaged jobs were handed out", jobs)
-	}
+	testkit.Equal(t, claim(10), 0, "damaged jobs were handed out") // jobs that were made pending again are set aside again
 	is(early, job.Deferred)
 	is(cancelled, job.Deferred)
 	testkit.Equal(t, e.Stats().Jobs["active"], int64(len(active)), "jobs are active, and", len(active), "were handed out")
@@ -421,9 +412,7 @@ func TestOlderStore(t *testing.T) {
 			totals := e.store.Totals()
 			testkit.Equal(t, totals.Counts.Total(), 2000, "jobs")
 			stop()
-			if said := strings.Contains(log.String(), "manifest is missing"); said == cut {
-				t.Errorf("it said %s", log.String())
-			}
+			testkit.Holds(t, strings.Contains(log.String(), "manifest is missing") != cut, "it said", &log)
 		})
 	}
 }

@@ -62,10 +62,7 @@ func serve(t testing.TB, e *Engine) (end func()) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	return func() {
-		cancel()
-		testkit.Check(t, <-ended, "run")
-	}
+	return func() { cancel(); testkit.Check(t, <-ended, "run") }
 }
 
 // current waits until the state includes all synced commands, and returns its queries.
@@ -269,16 +266,13 @@ func TestLevel(t *testing.T) {
 		level, newest := e.Level()
 		testkit.Holds(t, level == 0 && newest == job.Level, "after a start: level", level, "of", newest)
 		for range 2 {
-			if level, _, err := e.RaiseLevel(t.Context()); level != job.Level || err != nil {
-				t.Errorf("raised to %d, %v", level, err)
-			}
-			level, _ := e.Level()
+			level, _, err := e.RaiseLevel(t.Context())
+			testkit.Holds(t, level == job.Level && err == nil, "raised to", level, err)
+			level, _ = e.Level()
 			testkit.Equal(t, level, job.Level, "raised: level")
 		}
 		end()
-		if !strings.Contains(log.String(), "daybook level raise") {
-			t.Errorf("no hint in the log:\n%s", &log)
-		}
+		testkit.Holds(t, strings.Contains(log.String(), "daybook level raise"), "no hint in the log", &log)
 	})
 }
 
@@ -296,9 +290,7 @@ func TestFlushAfterWork(t *testing.T) {
 		}
 		return n
 	}
-	if n := flushes(); n != 2 {
-		t.Errorf("%d flushes in %v of work", n, 10*flushWork/4)
-	}
+	testkit.Equal(t, flushes(), 2, "flushes in", 10*flushWork/4, "of work")
 }
 
 // TestMaintainFlushesWhenDue: a flush that is due takes place immediately, not with the next regular flush.
@@ -333,9 +325,8 @@ func TestReplayCountsRecords(t *testing.T) {
 	}
 	var seen []string
 	n, err := Replay(t.Context(), s, records, func(seq, n uint64) { seen = append(seen, fmt.Sprint(seq, ":", n)) })
-	if err != nil || n != 5 || len(seen) < 2 || seen[0] != fmt.Sprint(100, ":", 1) && seen[0] != fmt.Sprint(102, ":", 2) {
-		t.Errorf("%d records, progress %v, %v", n, seen, err)
-	}
+	testkit.Holds(t, err == nil && n == 5 && len(seen) >= 2 && (seen[0] == fmt.Sprint(100, ":", 1) || seen[0] == fmt.Sprint(102, ":", 2)),
+		n, "records, progress", seen, err)
 }
 
 // TestCut: records that the store has on disk may be removed from the journal. Later starts begin after them. A rebuild

@@ -67,9 +67,8 @@ func TestExchangeAfterASilence(t *testing.T) {
 		testkit.Must2(e.Create(ctx, lines(1)))(t)
 		go func() {
 			time.Sleep(time.Second)
-			if _, _, err := e.Create(ctx, lines(1)); err != nil {
-				t.Error(err)
-			}
+			_, _, err := e.Create(ctx, lines(1))
+			testkit.Check(t, err)
 		}()
 		testkit.Equal(t, exchange(time.Minute), time.Second, "the claim waited for a job")
 	})
@@ -139,10 +138,7 @@ func TestExchangeIsClosed(t *testing.T) {
 	testkit.Must2(e.Create(ctx, lines(3)))(t)
 	number := inSession(t, e)
 	plain := func(c *job.Claim, done *job.Complete) {}
-	numbered := func(c *job.Claim, done *job.Complete) {
-		c.Once = number(0, 1)
-		done.Once = c.Once
-	}
+	numbered := func(c *job.Claim, done *job.Complete) { c.Once = number(0, 1); done.Once = c.Once }
 	for _, set := range []func(*job.Claim, *job.Complete){plain, numbered} {
 		c, done := claimOf(1), completeOf(claimOne(t, e))
 		set(&c, &done)
@@ -231,16 +227,13 @@ func TestNumberedRequestsOverARestart(t *testing.T) {
 	testkit.MustHold(t, ended[0].Results[0].Status == job.Failed && ended[1].All == 1, ended)
 	repeat := func(when string) {
 		t.Helper()
-		if again, receipt, err := e.Create(ctx, create()); err != nil || !again.Replayed || again.Batch != made.Batch || receipt.Seq != made.Seq {
-			t.Errorf("%s: create %+v, %v", when, again, err)
-		}
-		if again, jobs, _, err := e.Claim(ctx, claim, time.Hour); err != nil || !again.Replayed || again.Claim != claimed.Claim || len(jobs) != 0 {
-			t.Errorf("%s: claim %+v, %v", when, again, err)
-		}
+		same, receipt, err := e.Create(ctx, create())
+		testkit.Holds(t, err == nil && same.Replayed && same.Batch == made.Batch && receipt.Seq == made.Seq, when, "create", same, err)
+		held, jobs, _, err := e.Claim(ctx, claim, time.Hour)
+		testkit.Holds(t, err == nil && held.Replayed && held.Claim == claimed.Claim && len(jobs) == 0, when, "claim", held, err)
 		again, receipt, err := e.CompleteInOrder(ctx, parts)
-		if err != nil || !again[0].Replayed || again[0].Results[0] != ended[0].Results[0] || again[1].All != 1 || receipt != last {
-			t.Errorf("%s: complete %+v, %v, %v", when, again, receipt, err)
-		}
+		testkit.Holds(t, err == nil && again[0].Replayed && again[0].Results[0] == ended[0].Results[0] && again[1].All == 1 && receipt == last,
+			when, "complete", again, receipt, err)
 		counts := e.Stats().Jobs
 		testkit.Holds(t, counts["pending"] == 2 && counts["completed"] == 1 && counts["failed"] == 1, when, counts)
 	}

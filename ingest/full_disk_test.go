@@ -77,10 +77,7 @@ func TestStopOnFullDisk(t *testing.T) {
 			e, full, stop := runOnFillingDisk(t, Options{CommitWait: c.wait, Store: store.Options{MemtableBytes: 256 << 10}})
 			full.Store(true)
 			if c.blocked {
-				testkit.Eventually(t, "a commit is blocked", func() bool {
-					e.Create(t.Context(), lines(5000))
-					return e.accepting() != nil
-				})
+				testkit.Eventually(t, "a commit is blocked", func() bool { e.Create(t.Context(), lines(5000)); return e.accepting() != nil })
 			} else if _, _, err := e.Create(t.Context(), lines(1)); err != nil {
 				t.Fatal(err)
 			}
@@ -103,10 +100,7 @@ func TestFullDiskIsSeenAtOnce(t *testing.T) {
 			_, _, err := e.Create(t.Context(), c)
 			return err
 		},
-		"a command": func(e *Engine) error {
-			_, _, err := e.Switch(t.Context(), job.Switch{Stopped: true})
-			return err
-		},
+		"a command": func(e *Engine) error { _, _, err := e.Switch(t.Context(), job.Switch{Stopped: true}); return err },
 		"the store": func(e *Engine) error {
 			err := fmt.Errorf("write: %w", syscall.ENOSPC)
 			e.storeOptions().Failing(err)
@@ -157,10 +151,7 @@ func TestDiskReserve(t *testing.T) {
 	dir := t.TempDir()
 	e, _ := startWith(t, Options{Dir: dir, Space: func(string) (uint64, uint64, error) { return free.Load(), 100 * gib, nil }})
 	testkit.Must2(e.Create(ctx, lines(2)))(t)
-	set := func(bytes uint64) {
-		free.Store(bytes)
-		e.disk.Look()
-	}
+	set := func(bytes uint64) { free.Store(bytes); e.disk.Look() }
 	set(diskspace.Reserve - 1)
 	testkit.Fails2(e.Create(ctx, lines(1)))(t, ErrDiskFull)
 	claimed, jobs := mustClaim(t, e, claimOf(2))

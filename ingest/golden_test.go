@@ -117,9 +117,7 @@ func applyGolden(t *testing.T, j Log, commitEach, restart bool) string {
 	t.Helper()
 	dir := t.TempDir()
 	var s *store.Store
-	open := func() {
-		s = testkit.Must(store.Open(dir, store.Options{Journal: j.UUID()}))(t)
-	}
+	open := func() { s = testkit.Must(store.Open(dir, store.Options{Journal: j.UUID()}))(t) }
 	open()
 	defer func() { testkit.Check(t, s.Close()) }()
 	for r, err := range j.Records(1) {

@@ -224,15 +224,12 @@ func TestJoinedRecordLimits(t *testing.T) {
 	largest.Payloads, largest.Longest = job.LenFrame.Append(largest.Payloads, make([]byte, spare)), spare
 	largest.Groups[len(largest.Groups)-1].Lines++
 	fields, body := largest.Encode()
-	if !joins(largest) || len(fields)+len(body)+joinedOverhead+largest.Lines()*joinedLine > maxJoinedBytes {
-		t.Errorf("the largest create takes %d bytes; joins: %v", len(fields)+len(body), joins(largest))
-	}
+	testkit.Holds(t, joins(largest) && len(fields)+len(body)+joinedOverhead+largest.Lines()*joinedLine <= maxJoinedBytes,
+		"the largest create takes", len(fields)+len(body), "bytes; joins", joins(largest))
 	long := joinableList(job.LineFrame, slices.Repeat([]string{"a"}, maxJoinedLines+1)...)
 	groups := joinableList(job.LineFrame, strings.Split(strings.Repeat("a,b,", maxJoinedGroups/2)+"a", ",")...)
 	for _, c := range []*job.Create{lines(1), lines(2), joinable("a", job.LineFrame, strings.Repeat("x", maxJoinedCreate)), long, groups} {
-		if joins(c) {
-			t.Errorf("a create of %d lines and %d bytes, joined %v, shares a record", c.Lines(), len(c.Payloads), c.Joined)
-		}
+		testkit.Holds(t, !joins(c), "a create of", c.Lines(), "lines and", len(c.Payloads), "bytes, joined", c.Joined, "shares a record")
 	}
 	large := joinable("a", job.LineFrame, strings.Repeat("x", 100_000))
 	for _, c := range []*job.Create{large, long} {

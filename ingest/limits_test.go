@@ -76,11 +76,9 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 	past()
 	testkit.Must(create(number(0, 1)))(t)
-	if held, err := claim(number(1, 1)); err != nil || held.Jobs() != 1 {
-		t.Errorf("a claim with a number: %+v, %v", held, err)
-	} else if err := complete(held.Claim, number(2, 1)); err != nil {
-		t.Errorf("a completion with a number: %v", err)
-	}
+	held, err := claim(number(1, 1))
+	testkit.Holds(t, err == nil && held.Jobs() == 1, "a claim with a number", held, err)
+	testkit.Check(t, complete(held.Claim, number(2, 1)), "a completion with a number")
 	stop()
 	e, _ = startWith(t, Options{Dir: dir, maxKeyBytes: full})
 	past()
@@ -160,9 +158,8 @@ func TestOwnersOfSessionsShareTheRoom(t *testing.T) {
 	}
 	claim := claimOf(1)
 	claim.Once = job.Once{Session: first[0], Slot: 9, Number: 1}
-	if _, _, _, err := e.Claim(ctx, claim, 0); !errors.Is(err, ErrTooManySessionBytes) {
-		t.Errorf("a claim of a runner that has its share: %v", err)
-	}
+	_, _, _, err := e.Claim(ctx, claim, 0)
+	testkit.Holds(t, errors.Is(err, ErrTooManySessionBytes), "a claim of a runner that has its share", err)
 	held, _ := mustClaim(t, e, claimOf(1))
 	end := job.Complete{Claim: held.Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}, Once: job.Once{Session: first[0], Slot: 10, Number: 1}}
 	testkit.Fails2(e.Complete(ctx, end))(t, ErrTooManySessionBytes)
@@ -264,9 +261,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	past := func(n uint64) {
 		t.Helper()
 		testkit.Equal(t, e.Stats().Sessions, most, "sessions are open")
-		if s, _, err := e.OpenSession(ctx, job.OpenSession{}); !errors.Is(err, job.TooManySessions) || !s.ID.IsZero() {
-			t.Errorf("a session past the bound: %+v, %v", s, err)
-		}
+		s, _, err := e.OpenSession(ctx, job.OpenSession{})
+		testkit.Holds(t, errors.Is(err, job.TooManySessions) && s.ID.IsZero(), "a session past the bound", s, err)
 		c := lines(1)
 		c.Once = number(0, n)
 		made, _, err := e.Create(ctx, c)
@@ -385,10 +381,7 @@ func TestLargeCompletionsAreBounded(t *testing.T) {
 		t.Errorf("a caller that gives up before its completion is proposed: %v", err)
 	}
 	passed := make(chan error, 1)
-	go func() {
-		_, _, err := e.Complete(ctx, small)
-		passed <- err
-	}()
+	go func() { _, _, err := e.Complete(ctx, small); passed <- err }()
 	held.Unlock()
 	testkit.Check(t, <-passed)
 	others.Wait()

@@ -80,9 +80,8 @@ func TestLostRunner(t *testing.T) {
 		}
 		heartbeat(t, e, "r1", "second")
 		time.Sleep(5 * time.Second) // the backoffs
-		if _, jobs, _, err := e.Claim(ctx, claimOf(1000), 0); err != nil || len(jobs) < 200 || jobs[0].RunAttempts != 2 {
-			t.Errorf("the new instance got %d jobs, %v", len(jobs), err)
-		}
+		_, jobs, _, err = e.Claim(ctx, claimOf(1000), 0)
+		testkit.Holds(t, err == nil && len(jobs) >= 200 && jobs[0].RunAttempts == 2, "the new instance got", len(jobs), "jobs", err)
 	})
 }
 
@@ -107,24 +106,19 @@ func TestLossWaitsForClaims(t *testing.T) {
 					testkit.Must2(e.Create(t.Context(), other))(t)
 					short := c
 					short.Types, short.LeaseMs = []string{"other"}, test.lease.Milliseconds()
-					if _, jobs, _, err := e.Claim(t.Context(), short, 0); err != nil || len(jobs) != 1 {
-						t.Fatalf("%+v, %v", jobs, err)
-					}
+					_, jobs, _, err := e.Claim(t.Context(), short, 0)
+					testkit.MustHold(t, err == nil && len(jobs) == 1, jobs, err)
 				}
 				c.LeaseMs = 3_600_000
 				c.Types = []string{lines(1).Groups[0].Type}
-				claimed, jobs, _, err := e.ClaimAdmitted(t.Context(), c, 0, func(int64) error {
-					time.Sleep(beat + test.answered)
-					return nil
-				})
+				claimed, jobs, _, err := e.ClaimAdmitted(t.Context(), c, 0, func(int64) error { time.Sleep(beat + test.answered); return nil })
 				testkit.NoError(t, err)
 				testkit.Equal(t, len(jobs), 0, "jobs of a runner that is overdue", claimed)
 				time.Sleep(time.Minute)
 				testkit.Equal(t, e.Stats().Runners.Lost, 1, "runners lost")
 				c.Runner = "r2"
-				if _, jobs, _, err := e.Claim(t.Context(), c, 0); err != nil || len(jobs) != 1 || len(jobs[0].Attempts) != test.attempts {
-					t.Errorf("another runner got %+v, %v", jobs, err)
-				}
+				_, others, _, err := e.Claim(t.Context(), c, 0)
+				testkit.Holds(t, err == nil && len(others) == 1 && len(others[0].Attempts) == test.attempts, "another runner got", others, err)
 			})
 		})
 	}
@@ -279,9 +273,8 @@ func TestSilences(t *testing.T) {
 	testkit.Holds(t, !later.isSilent(), "a claim ends that began after the silence")
 	s.answer(waiting)
 	testkit.Holds(t, !isClosed(answered), "two claims were under way, and one answer counts for both")
-	if s.answer(alsoWaiting); !isClosed(answered) {
-		t.Error("all claims before the silence are answered, and it does not say so")
-	}
+	s.answer(alsoWaiting)
+	testkit.Holds(t, isClosed(answered), "all claims before the silence are answered, and it does not say so")
 	s.answer(later)
 	testkit.Holds(t, isClosed(s.note("nobody")), "a runner without claims has unanswered ones")
 
@@ -397,9 +390,7 @@ func TestBatchEndsAreReportedOnce(t *testing.T) {
 // TestReadThatBeginsDuringTheReplay: a read that waits for the end of the log is answered when the log is replayed, even
 // if no further command arrives.
 func TestReadThatBeginsDuringTheReplay(t *testing.T) {
-	open := func(dir string) *Engine {
-		return testkit.Must(Open(Options{Dir: dir}))(t)
-	}
+	open := func(dir string) *Engine { return testkit.Must(Open(Options{Dir: dir}))(t) }
 	first, second := t.TempDir(), t.TempDir()
 	e := open(first)
 	end := serve(t, e)

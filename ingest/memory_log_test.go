@@ -179,9 +179,7 @@ func (l *memoryLog) IdentityFile() (string, []byte) { return "", nil }
 
 // Segments yields an error: this log has no files.
 func (l *memoryLog) Segments(uint64, uint64) iter.Seq2[journal.SegmentCopy, error] {
-	return func(yield func(journal.SegmentCopy, error) bool) {
-		yield(journal.SegmentCopy{}, errors.ErrUnsupported)
-	}
+	return func(yield func(journal.SegmentCopy, error) bool) { yield(journal.SegmentCopy{}, errors.ErrUnsupported) }
 }
 
 func (l *memoryLog) Close() error {
@@ -209,9 +207,8 @@ func startOn(t *testing.T, l *memoryLog, dir string) *Engine {
 	e := testkit.Must(Open(Options{Dir: dir, QueueIdle: time.Minute, openLog: l.open}))(t)
 	end := serve(t, e)
 	t.Cleanup(func() {
-		if n, err := e.Check(func(p string) bool { t.Errorf("check: %s", p); return true }); err != nil {
-			t.Errorf("check: %d problems, %v", n, err)
-		}
+		n, err := e.Check(func(p string) bool { t.Errorf("check: %s", p); return true })
+		testkit.Check(t, err, "check", n, "problems")
 		end()
 	})
 	return e

@@ -49,10 +49,7 @@ type line struct {
 	queues fakeQueues
 }
 
-func newLine() line {
-	queues := fakeQueues{}
-	return line{newParkedClaims(queues), queues}
-}
+func newLine() line { queues := fakeQueues{}; return line{newParkedClaims(queues), queues} }
 
 // parkFor parks a new claim.
 func (l line) parkFor(clients, types []string, max int) *parkedClaim {
@@ -81,9 +78,7 @@ func (l line) wakes(q queueName, jobs int64, claims []*parkedClaim) (tickets []u
 func TestParkedClaimsWakeInOrder(t *testing.T) {
 	l := newLine()
 	var claims []*parkedClaim
-	park := func(clients, types []string, max int) {
-		claims = append(claims, l.parkFor(clients, types, max))
-	}
+	park := func(clients, types []string, max int) { claims = append(claims, l.parkFor(clients, types, max)) }
 	park(nil, nil, 1)                                                 // 1
 	park([]string{"a"}, nil, 2)                                       // 2
 	park(nil, []string{"y"}, 1)                                       // 3: does not accept x
@@ -183,9 +178,8 @@ func TestOffers(t *testing.T) {
 		p := l.parkFor(nil, nil, 1)
 		testkit.MustHold(t, l.lookAll && len(l.changed) == 1, "nobody looks at the others")
 		l.queues[at] = 1
-		if l.wakeAll(); len(p.woken) != 1 {
-			t.Error("the claim was not woken")
-		}
+		l.wakeAll()
+		testkit.Equal(t, len(p.woken), 1, "the claim was not woken")
 	})
 	t.Run("coming jobs", func(t *testing.T) {
 		l := newLine()
@@ -194,17 +188,14 @@ func TestOffers(t *testing.T) {
 		testkit.Holds(t, (<-p.woken).early, "the claim need not follow the create")
 		second, ok := l.find(&job.Claim{Types: []string{"x"}, Max: 1})
 		testkit.Holds(t, ok && second.early, "the second of the coming jobs", second, ok)
-		if _, ok := l.find(any); ok {
-			t.Error("a third of two coming jobs was offered")
-		}
+		_, ok = l.find(any)
+		testkit.Holds(t, !ok, "a third of two coming jobs was offered")
 		l.queues[at] = 2
-		if l.arrived(at, 2); len(l.coming) > 0 {
-			t.Errorf("coming: %v", l.coming)
-		}
+		l.arrived(at, 2)
+		testkit.Holds(t, len(l.coming) == 0, "coming", l.coming)
 		l.end(second)
-		if o, ok := l.find(any); !ok || o.early {
-			t.Errorf("a job that has arrived: %+v, %t", o, ok)
-		}
+		o, ok := l.find(any)
+		testkit.Holds(t, ok && !o.early, "a job that has arrived", o, ok)
 	})
 }
 
@@ -218,9 +209,8 @@ func TestParkedClaimsBounds(t *testing.T) {
 				break
 			}
 		}
-		if l.parkFor(clients, append(names("t", 99), "u0"), 1) == nil {
-			t.Error("a claim of an interest that is there already takes no further places, and was refused")
-		}
+		testkit.Holds(t, l.parkFor(clients, append(names("t", 99), "u0"), 1) != nil,
+			"a claim of an interest that is there already takes no further places, and was refused")
 	})
 	t.Run("claims", func(t *testing.T) {
 		l := newLine()

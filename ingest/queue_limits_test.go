@@ -69,9 +69,7 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 		}
 		testkit.Holds(t, !journaled, what, "was refused, and is in the journal")
 	}
-	create := func(c *job.Create) func() error {
-		return func() error { _, _, err := e.Create(ctx, c); return err }
-	}
+	create := func(c *job.Create) func() error { return func() error { _, _, err := e.Create(ctx, c); return err } }
 	refused("a create", create(of(typ(0), typ(1), typ(2), typ(3), typ(4))))
 	made(followedBy(t, of(typ(0)), typ(1))) // there is room for the follow-on job at this time
 	made(followedBy(t, of(typ(2)), typ(0)))
@@ -82,9 +80,7 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 	refused("a keyed create", create(func() *job.Create { c := of(typ(5)); c.Once = keyed("k"); return c }()))
 	refused("a create with a job that follows", create(followedBy(t, of(typ(0)), typ(5))))
 	ok := job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}
-	complete := func(c job.Complete) func() error {
-		return func() error { _, _, err := e.Complete(ctx, c); return err }
-	}
+	complete := func(c job.Complete) func() error { return func() error { _, _, err := e.Complete(ctx, c); return err } }
 	refused("the completion of a claim", complete(job.Complete{Claim: claimed.Claim, All: &ok}))
 	first, then := ok, ok
 	for _, j := range jobs {
@@ -98,9 +94,7 @@ func TestQueuesAreBoundedByMemory(t *testing.T) {
 	then.Then = of(typ(5))
 	refused("a completion that creates a job", complete(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{then}}))
 	then.Then = nil
-	if err := complete(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{then}})(); err != nil {
-		t.Errorf("a completion whose next job is in a queue that exists: %v", err)
-	}
+	testkit.Check(t, complete(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{then}})(), "the queue of the next job exists")
 	failed := first
 	failed.Code, failed.ExitCode = job.Fail, 400
 	testkit.Check(t, complete(job.Complete{Claim: claimed.Claim, Outcomes: []job.Outcome{failed}})(), "a completion without a next job")
@@ -142,10 +136,7 @@ func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 		current(t, e)
 		return made.Batch, err
 	}
-	made := func(c *job.Create) job.ID {
-		t.Helper()
-		return testkit.Must(create(c))(t)
-	}
+	made := func(c *job.Create) job.ID { t.Helper(); return testkit.Must(create(c))(t) }
 	refused := func(what string, err error) {
 		t.Helper()
 		var full *TooManyQueues
@@ -337,7 +328,5 @@ func TestQueueFiguresBesideCommands(t *testing.T) {
 	for _, f := range all {
 		sum += f.Completed
 	}
-	if len(all) != 4 || sum != 5*rounds || all[3].Completed != 2*rounds {
-		t.Errorf("%d queues, %d jobs completed, %d of them of others", len(all), sum, all[len(all)-1].Completed)
-	}
+	testkit.Holds(t, len(all) == 4 && sum == 5*rounds && all[3].Completed == 2*rounds, len(all), "queues", sum, "jobs completed", all)
 }

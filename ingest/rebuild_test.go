@@ -31,9 +31,8 @@ func work(t *testing.T, e *Engine, seed uint64, rounds int) {
 				if random.IntN(5) == 0 {
 					g.RunAt = e.Now() + random.Int64N(50)
 				}
-				if _, _, err := e.Create(ctx, c); err != nil {
-					t.Error(err)
-				}
+				_, _, err := e.Create(ctx, c)
+				testkit.Check(t, err)
 			}
 		})
 	}
@@ -48,9 +47,8 @@ func work(t *testing.T, e *Engine, seed uint64, rounds int) {
 				if len(jobs) == 0 {
 					continue
 				}
-				if _, _, err := e.Tickle(ctx, job.Tickle{IDs: []job.ID{jobs[0].ID}, Step: "half", Progress: 500_000}); err != nil {
-					t.Error(err)
-				}
+				_, _, err = e.Tickle(ctx, job.Tickle{IDs: []job.ID{jobs[0].ID}, Step: "half", Progress: 500_000})
+				testkit.Check(t, err)
 				end := job.Complete{Claim: claimed.Claim}
 				if random.IntN(4) > 0 {
 					end.All = &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1}
@@ -69,9 +67,8 @@ func work(t *testing.T, e *Engine, seed uint64, rounds int) {
 				if end.All == nil && len(end.Outcomes) == 0 {
 					continue
 				}
-				if _, _, err := e.Complete(ctx, end); err != nil {
-					t.Error(err)
-				}
+				_, _, err = e.Complete(ctx, end)
+				testkit.Check(t, err)
 			}
 		})
 	}
@@ -160,17 +157,15 @@ func TestKilledRebuildIsFinished(t *testing.T) {
 			}
 			what := fmt.Sprintf("killed after %d of %d renames", done, len(steps))
 			e, stop = start(t, dir)
-			doc := testkit.Must(current(t, e).Job(job.NewID(receipt.At, receipt.Seq, 2)))(t)
-			testkit.Equal(t, string(doc.Payload), "line 2", what)
+			testkit.Equal(t, string(testkit.Must(current(t, e).Job(job.NewID(receipt.At, receipt.Seq, 2)))(t).Payload), "line 2", what)
 			n := e.Stats().Replayed
 			testkit.Holds(t, n == 0 || !hasOld && done == 0, what, "the start replayed", n, "commands")
 			stop()
 			_, err := os.Stat(StoreDir(dir) + finishedSuffix)
 			testkit.Holds(t, os.IsNotExist(err), what, "the finished store is still beside it", err)
 			testkit.Holds(t, done < 2 || !hasOld || isStore(rebuilt.Kept), what, "the old store is gone")
-			if _, err := Rebuild(t.Context(), dir, "", func(uint64, uint64) {}); err != nil {
-				t.Errorf("%s: another rebuild: %v", what, err)
-			}
+			_, err = Rebuild(t.Context(), dir, "", func(uint64, uint64) {})
+			testkit.Check(t, err, what, "another rebuild")
 		}
 	}
 }

@@ -50,9 +50,8 @@ func TestAbandonedAfterItsLease(t *testing.T) {
 			testkit.MustEqual(t, second.Status, job.Active, "attempt", attempt, "the tickled job", second)
 			testkit.MustEqual(t, second.Claim, claimed.Claim, "attempt", attempt, "the tickled job", second)
 			time.Sleep(50 * time.Second)
-			if second = status(t, e, jobs[1].ID); second.Status != want {
-				t.Fatalf("attempt %d: the second job is %+v", attempt, second)
-			}
+			second = status(t, e, jobs[1].ID)
+			testkit.MustEqual(t, second.Status, want, "attempt", attempt, "the second job is", second)
 			if attempt < 3 {
 				continue // a late completion would be accepted
 			}
@@ -108,9 +107,8 @@ func TestClaimOfTheDead(t *testing.T) {
 		testkit.MustHold(t, len(jobs) == 1 && jobs[0].RunAttempts == 1, "claimed", jobs, "the first claim should have been ungot")
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { time.Sleep(time.Second); cancel() }()
-		if _, _, _, err := e.Claim(ctx, claimOf(1), time.Minute); !errors.Is(err, context.Canceled) {
-			t.Fatalf("a claim whose caller hung up: %v", err)
-		}
+		_, _, _, err = e.Claim(ctx, claimOf(1), time.Minute)
+		testkit.MustHold(t, errors.Is(err, context.Canceled), "a claim whose caller hung up", err)
 		testkit.Equal(t, e.parked.n.Load(), 0, "claims still parked")
 	})
 }
@@ -194,11 +192,9 @@ func TestAcceptTime(t *testing.T) {
 		deferred := job.NewID(receipt.At, receipt.Seq, 0)
 		doc := status(t, e, deferred)
 		testkit.Equal(t, doc.Status, job.Deferred, "before the time was accepted the job")
-		if offset := e.ClockOffset(); offset > -tenDays {
-			t.Errorf("before: an offset of %v", offset)
-		}
-		offset := testkit.Must(e.AcceptTime(ctx))(t)
-		testkit.MustEqual(t, offset, 0, "the time was accepted: ms ahead")
+		early := e.ClockOffset()
+		testkit.Holds(t, early <= -tenDays, "before: an offset of", early)
+		testkit.MustEqual(t, testkit.Must(e.AcceptTime(ctx))(t), 0, "the time was accepted: ms ahead")
 		time.Sleep(time.Second)
 		doc = status(t, e, deferred)
 		testkit.Equal(t, doc.Status, job.Pending, "after the time was accepted the job")
@@ -208,7 +204,7 @@ func TestAcceptTime(t *testing.T) {
 
 		// AcceptTime does not set back a time that is ahead of the wall clock.
 		step.Store(int64(tenDays))
-		offset = testkit.Must(e.AcceptTime(ctx))(t)
+		offset := testkit.Must(e.AcceptTime(ctx))(t)
 		testkit.Holds(t, offset >= 55_000, "after the clock was set back the journal is", offset, "ms ahead")
 		stop()
 		testkit.Fails(e.AcceptTime(ctx))(t, ErrClosed)
@@ -240,9 +236,8 @@ func TestSlowDisk(t *testing.T) {
 			testkit.Must2(e.Create(ctx, later))(t)
 		}
 		time.Sleep(3 * time.Second)
-		if doc := status(t, e, jobs[0].ID); doc.Status != job.Pending {
-			t.Errorf("nine seconds after the claim: %+v, %d graces", doc, e.counters.graces.Load())
-		}
+		doc := status(t, e, jobs[0].ID)
+		testkit.Equal(t, doc.Status, job.Pending, "nine seconds after the claim", doc, e.counters.graces.Load(), "graces")
 		stop()
 	})
 }

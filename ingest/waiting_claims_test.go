@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -68,9 +67,8 @@ func TestOneClaimRecordAJob(t *testing.T) {
 		for range producers {
 			all.Go(func() {
 				for range jobs / producers {
-					if _, _, err := e.Create(ctx, single()); err != nil {
-						t.Error(err)
-					}
+					_, _, err := e.Create(ctx, single())
+					testkit.Check(t, err)
 				}
 			})
 		}
@@ -103,11 +101,7 @@ func TestClaimsFollowCreates(t *testing.T) {
 		before := e.log.Status().Groups
 		holds.Store(true)
 		for _, typ := range []string{"a", "b"} { // the first waits for its fsync, the second for its group
-			go func() {
-				if _, _, err := e.Create(t.Context(), joinable(typ, job.LineFrame, "x")); err != nil {
-					t.Error(err)
-				}
-			}()
+			go func() { _, _, err := e.Create(t.Context(), joinable(typ, job.LineFrame, "x")); testkit.Check(t, err) }()
 			synctest.Wait()
 		}
 		testkit.Equal(t, e.parked.n.Load(), 0, "the claim still waits")
@@ -263,11 +257,7 @@ func (s *schedule) step() {
 	}
 }
 
-func (s *schedule) run(f func() error) {
-	s.all.Go(func() {
-		testkit.Check(s.t, f(), "request")
-	})
-}
+func (s *schedule) run(f func() error) { s.all.Go(func() { testkit.Check(s.t, f(), "request") }) }
 
 func (s *schedule) claim() {
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -389,9 +379,7 @@ func (s *schedule) quiet() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w := range s.waiting {
-		if s.e.store.Available(w.Clients, w.Types) {
-			s.t.Fatalf("a claim of clients %q and types %q waits, and there are jobs for it", strings.Join(w.Clients, " "), strings.Join(w.Types, " "))
-		}
+		testkit.MustHold(s.t, !s.e.store.Available(w.Clients, w.Types), "a claim waits, and there are jobs for it", w.Clients, w.Types)
 	}
 }
 

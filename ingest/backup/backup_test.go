@@ -42,10 +42,7 @@ func startSource(t *testing.T, retain int64) *source {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		testkit.Check(t, <-ended)
-	})
+	t.Cleanup(func() { cancel(); testkit.Check(t, <-ended) })
 	for s.Ready() != nil {
 		if t.Context().Err() != nil {
 			t.FailNow()
@@ -184,9 +181,8 @@ func TestBackupsOfABusyServer(t *testing.T) {
 			if i%3 == 1 {
 				outcome = &job.Outcome{Code: job.Retry, ExitCode: 100, DelayMs: -1, Error: "later"}
 			}
-			if _, _, err := s.Complete(ctx, job.Complete{Claim: claimed.Claim, All: outcome}); err != nil && ctx.Err() == nil {
-				t.Error(err)
-			}
+			_, _, err = s.Complete(ctx, job.Complete{Claim: claimed.Claim, All: outcome})
+			testkit.Holds(t, err == nil || ctx.Err() != nil, err)
 		}
 	})
 	dir := t.TempDir()
@@ -223,9 +219,8 @@ func TestBackupsOfABusyServer(t *testing.T) {
 		for id, name := range m.had {
 			for line := range 20 {
 				j, err := e.Queries().Job(id.WithLine(line))
-				if want := fmt.Sprintf("%s line %d", name, line); err != nil || string(j.Payload) != want {
-					t.Fatalf("backup %d, %s: payload %q, %v", i, want, j.Payload, err)
-				}
+				want := fmt.Sprintf("%s line %d", name, line)
+				testkit.MustHold(t, err == nil && string(j.Payload) == want, "backup", i, want, "payload", j.Payload, err)
 			}
 		}
 		problems, err := e.Check(func(p string) bool { t.Error(p); return true })
@@ -366,9 +361,8 @@ func TestBlobs(t *testing.T) {
 	left := testkit.Must(filepath.Glob(filepath.Join(dir, blobsDir, "blobs", "sha256", "*")))(t)
 	testkit.Equal(t, len(left), 0, "blobs that no backup has are left")
 	testkit.Must(tryMake(t, dir, s.stream, nil, 0))(t)
-	if left, err := filepath.Glob(filepath.Join(dir, blobsDir, "clients", "acme", "blobs", "sha256", "*")); err != nil || len(left) != 20 {
-		t.Errorf("the blobs of the backup before are %d, %v", len(left), err)
-	}
+	left, err := filepath.Glob(filepath.Join(dir, blobsDir, "clients", "acme", "blobs", "sha256", "*"))
+	testkit.Holds(t, err == nil && len(left) == 20, "the blobs of the backup before are", len(left), err)
 }
 
 // TestDamagedBlobOfAServer: a blob that is damaged on the server is left out and reported, and the backup has the rest.
@@ -485,9 +479,7 @@ func TestDamage(t *testing.T) {
 	for _, path := range files {
 		content := testkit.Must(os.ReadFile(path))(t)
 		name := strings.TrimPrefix(path, dir)
-		put := func(b []byte) {
-			testkit.NoError(t, os.WriteFile(path, b, 0o640))
-		}
+		put := func(b []byte) { testkit.NoError(t, os.WriteFile(path, b, 0o640)) }
 		if n := len(content); n > 0 {
 			for _, at := range []int{0, n / 3, n - 1, rand.IntN(n)} {
 				flip(t, path, int64(at))
@@ -520,9 +512,8 @@ func TestAddedFiles(t *testing.T) {
 		_, err := Verify(t.Context(), made.Path, true)
 		testkit.Holds(t, errors.Is(err, ErrDamaged), "with", name, err)
 		data := filepath.Join(t.TempDir(), "data")
-		if _, err := Restore(t.Context(), made.Path, data); err != nil {
-			t.Errorf("with %s: %v", name, err)
-		}
+		_, err = Restore(t.Context(), made.Path, data)
+		testkit.Check(t, err, "with", name)
 		_, err = os.Lstat(filepath.Join(data, name))
 		testkit.Holds(t, os.IsNotExist(err), name, "was restored", err)
 		testkit.NoError(t, os.Remove(path))

@@ -23,9 +23,8 @@ func TestAnotherServer(t *testing.T) {
 		_, err := tryMake(t, dir, b.stream, nil, 1)
 		testkit.Holds(t, errors.Is(err, ErrOtherServer) && strings.Contains(err.Error(), uuidA) &&
 			strings.Contains(err.Error(), uuidB), what, err, "want both of", uuidA, "and", uuidB)
-		if _, err := Verify(t.Context(), first.Path, true); err != nil {
-			t.Errorf("%s: the backup of the first server: %v", what, err)
-		}
+		_, err = Verify(t.Context(), first.Path, true)
+		testkit.Check(t, err, what, "the backup of the first server")
 		entries := testkit.Must(os.ReadDir(dir))(t)
 		testkit.Holds(t, !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") }), what, entries)
 	}
@@ -89,9 +88,8 @@ func TestLeftDirectories(t *testing.T) {
 	testkit.NoError(t, os.Symlink(target, filepath.Join(dir, link)))
 	testkit.Check(t, testkit.Must(OpenDirectory(dir, true))(t).Close())
 	for _, name := range append(foreign, link) {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			t.Errorf("%s was removed: %v", name, err)
-		}
+		_, err := os.Stat(filepath.Join(dir, name))
+		testkit.Check(t, err, name, "was removed")
 	}
 	for _, name := range left {
 		_, err := os.Lstat(filepath.Join(dir, name))
@@ -137,9 +135,7 @@ func TestRottenBlob(t *testing.T) {
 		testkit.Holds(t, errors.Is(err, ErrDamaged), what, err)
 		testkit.Equal(t, Others(second.Path, err), without.Path, what, "the other backups that share the blob")
 	}
-	if got, want := Others(second.Path, ErrDamaged), first.Path+", "+without.Path; got != want {
-		t.Errorf("the other backups are %s, want %s", got, want)
-	}
+	testkit.Equal(t, Others(second.Path, ErrDamaged), first.Path+", "+without.Path, "the other backups")
 	f.gets = 0
 	third := mustMake(t, dir, s.stream, f, 0)
 	testkit.Holds(t, f.gets == 1 && slices.Equal(third.Repaired, []string{address}) && third.NewBlobs == 1, f.gets, "blobs were fetched", third)

@@ -247,9 +247,8 @@ func TestManifest(t *testing.T) {
 		m.Files = append([]File{}, m.Files...)
 		c.change(&m)
 		reseal(t, made.Path, &m)
-		if _, err := Verify(t.Context(), made.Path, true); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := Verify(t.Context(), made.Path, true)
+		testkit.Holds(t, errors.Is(err, c.want), name, err)
 	}
 	var fields map[string]any
 	text, err := made.Verified.encode()

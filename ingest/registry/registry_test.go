@@ -19,10 +19,7 @@ const every = 10 * time.Second
 // clock makes moments.
 type clock struct{ began, now time.Time }
 
-func newClock() *clock {
-	began := time.Now()
-	return &clock{began, began}
-}
+func newClock() *clock { began := time.Now(); return &clock{began, began} }
 
 func (c *clock) moment() Moment { return Moment{At: c.now.Sub(c.began).Milliseconds(), Mono: c.now} }
 
@@ -122,13 +119,12 @@ func TestBoundsOfTheRegistry(t *testing.T) {
 	mustBeat(t, r, c, "r7", "i")
 	c.pass(MissedHeartbeats * every)
 	testkit.Equal(t, len(lose(r, c)), MaxAlive, "lost")
-	if n := r.Counts(); n != (Counts{Dead: MaxDead, Lost: MaxAlive}) || len(r.runners) != MaxDead {
-		t.Errorf("%+v, and %d runners in the map", n, len(r.runners))
-	}
+	n := r.Counts()
+	testkit.Holds(t, n == (Counts{Dead: MaxDead, Lost: MaxAlive}) && len(r.runners) == MaxDead, n, "and", len(r.runners), "runners in the map")
 	mustBeat(t, r, c, "one more", "i")
 	c.pass(deadFor)
 	mustBeat(t, r, c, "one more", "i")
-	n := r.Counts()
+	n = r.Counts()
 	testkit.Holds(t, n == (Counts{Alive: 1, Lost: MaxAlive}) && len(r.runners) == 1, "a day later", n)
 }
 
@@ -154,9 +150,7 @@ func TestList(t *testing.T) {
 		testkit.MustHold(t, len(page) <= 200 && len(page) != 0, "a page of", len(page))
 		after = page[len(page)-1].ID
 	}
-	if !slices.Equal(got, ids) || pages != 3 { // 2 KB each, so 132 to a page
-		t.Errorf("%d pages: %v", pages, got)
-	}
+	testkit.Holds(t, slices.Equal(got, ids) && pages == 3, pages, "pages", got) // 2 KB each, so 132 to a page
 }
 
 func TestCheck(t *testing.T) {
@@ -194,9 +188,7 @@ func TestCheck(t *testing.T) {
 	wrong, ok := errors.AsType[*FieldError](i.Check())
 	testkit.Holds(t, (ok || i.bytes() <= MaxInfoBytes) && (!ok || wrong.Field == ""), i.bytes(), "bytes", wrong)
 	i.Name = long(100)
-	if i.Check() == nil {
-		t.Errorf("%d bytes are taken", i.bytes())
-	}
+	testkit.Holds(t, i.Check() != nil, i.bytes(), "bytes are taken")
 }
 
 // TestDescribedInfo: the tags, from which the API is described, have the limits that Check enforces.

@@ -56,10 +56,7 @@ func start(t *testing.T, target string) *rig {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
-	r.stop = func() {
-		cancel()
-		running.Wait()
-	}
+	r.stop = func() { cancel(); running.Wait() }
 	t.Cleanup(r.stop)
 	return r
 }
