@@ -174,9 +174,7 @@ func TestGolden(t *testing.T) {
 		})
 	}
 	files, err := os.ReadDir(filepath.Join("testdata", "v1"))
-	if err != nil || len(files) != len(commands()) {
-		t.Errorf("%d golden files of %d commands, %v", len(files), len(commands()), err)
-	}
+	testkit.Holds(t, err == nil && len(files) == len(commands()), len(files), "golden files of", len(commands()), "commands", err)
 }
 
 // sameCreate treats an empty body and a nil one as equal.
@@ -420,9 +418,7 @@ func TestTexts(t *testing.T) {
 	}
 	before := a
 	a.CloneTexts()
-	if a.Texts() != 10*texts || a != before {
-		t.Errorf("%d bytes in %d texts, %+v", a.Texts(), texts, a)
-	}
+	testkit.Holds(t, a.Texts() == 10*texts && a == before, a.Texts(), "bytes in", texts, "texts", a)
 	for i := range v.NumField() {
 		if f := v.Field(i); f.Kind() == reflect.String && unsafe.StringData(f.String()) == unsafe.StringData(reflect.ValueOf(before).Field(i).String()) {
 			t.Errorf("%s is not copied", v.Type().Field(i).Name)

@@ -41,10 +41,7 @@ func TestUnescapeRefuses(t *testing.T) {
 		"a raw space": "a b", "a raw space after an escape": "%20 ", "a raw newline": "a\n", "an escape cut off": "a%2", "a percent at the end": "a%",
 		"an escape of what needs none": "%41", "lower case": "%0a", "not hex": "%zz", "a sign": "%+1",
 	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := Unescape(text)
-			testkit.Holds(t, err != nil, text, "is", got)
-		})
+		t.Run(name, func(t *testing.T) { got, err := Unescape(text); testkit.Holds(t, err != nil, text, "is", got) })
 	}
 }
 

@@ -92,8 +92,6 @@ func TestOutcome(t *testing.T) {
 	}
 	testkit.Holds(t, (&Result{}).Empty(), "nothing is something")
 	for r := Granted; r <= TooManyQueues; r++ {
-		if (r.Code() == "") != (r == Granted) || (r.Error() == "") != (r == Granted) {
-			t.Errorf("refusal %d has code %q and text %q", r, r.Code(), r.Error())
-		}
+		testkit.Holds(t, (r.Code() == "") == (r == Granted) && (r.Error() == "") == (r == Granted), "refusal", int(r), r.Code(), r)
 	}
 }

@@ -117,9 +117,8 @@ func TestSweepOfAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := test.sweep
 			testkit.DeepEqual(t, w.Takes(), test.takes, "takes")
-			if w.TakesAll() != test.all || w.Deletes() != test.deletes || w.TakesBack(&returned) != test.return_ {
-				t.Errorf("takes all %v, deletes %v, takes back %v", w.TakesAll(), w.Deletes(), w.TakesBack(&returned))
-			}
+			testkit.Holds(t, w.TakesAll() == test.all && w.Deletes() == test.deletes && w.TakesBack(&returned) == test.return_,
+				"takes all", w.TakesAll(), "deletes", w.Deletes(), "takes back", w.TakesBack(&returned))
 			testkit.Holds(t, !w.TakesBack(&active) && !w.TakesBack(&failed), "takes back a job that does not wait")
 		})
 	}

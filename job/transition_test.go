@@ -48,10 +48,7 @@ var (
 	usual = Attributes{Priority: 4, MaxAttempts: 3, LeaseMs: 1000, Backoff: Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 60_000}}
 )
 
-func with(a Attributes, change func(a *Attributes)) Attributes {
-	change(&a)
-	return a
-}
+func with(a Attributes, change func(a *Attributes)) Attributes { change(&a); return a }
 
 func rules() []rule {
 	after := func(s State, change func(s *State)) State {

@@ -116,10 +116,7 @@ func TestGroupCommit(t *testing.T) {
 			}
 			arrive() // the first one wakes the committer
 			yields := 0
-			commands := q.gather(func() {
-				yields++
-				arrive()
-			})
+			commands := q.gather(func() { yields++; arrive() })
 			testkit.Holds(t, yields == c.yields && commands == arrived, len(c.arrive), "commands arrive", yields, "yields",
 				commands, "of", arrived, "commands, want", c.yields, "yields")
 		}
@@ -140,9 +137,7 @@ func TestGroupCommit(t *testing.T) {
 		for _, verb := range []string{"a", "b"} {
 			ch := make(chan uint64, 1)
 			testkit.NoError(t, r.Propose(t.Context(), &Proposal{Verb: verb, Tag: verb, Done: func(seq uint64, _ int64, err error) {
-				if err != nil || r.Synced() < seq || r.Appended() < seq {
-					t.Errorf("%v, synced %d of %d", err, r.Synced(), seq)
-				}
+				testkit.Holds(t, err == nil && r.Synced() >= seq && r.Appended() >= seq, err, "synced", r.Synced(), "of", seq)
 				note("done " + verb)
 				ch <- seq
 			}}))
@@ -330,10 +325,7 @@ func TestStop(t *testing.T) {
 		<-g.entered
 		two := testkit.Must(r.propose(Control, "claim", ""))(t)
 		sent := make(chan error, 1)
-		go func() {
-			_, err := r.propose(Bulk, "create", strings.Repeat("x", 900))
-			sent <- err
-		}()
+		go func() { _, err := r.propose(Bulk, "create", strings.Repeat("x", 900)); sent <- err }()
 		synctest.Wait()
 		r.cancel()
 		close(g.open)

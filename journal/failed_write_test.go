@@ -150,9 +150,7 @@ func TestFailedGroup(t *testing.T) {
 			f.truncate.Store(true)
 			a := r.put(Bulk, "create", "unknown")
 			testkit.MustHold(t, errors.Is(a.err, ErrUnknown) && !errors.Is(a.err, ErrNotStored) && errors.Is(a.err, errDisk), a)
-			if r.Appended() <= r.Synced() {
-				t.Fatal("appended does not include the written bytes:", r.Appended(), r.Synced())
-			}
+			testkit.MustHold(t, r.Appended() > r.Synced(), "appended does not include the written bytes", r.Appended(), r.Synced())
 			time.Sleep(time.Minute) // attempts fail, and the time between them grows
 			n := f.handles.Load()
 			testkit.MustHold(t, n <= 2, n)
@@ -201,10 +199,7 @@ func TestFailedGroup(t *testing.T) {
 			<-g.entered
 			two, _ := r.propose(Bulk, "create", "")
 			three := make(chan error, 1)
-			go func() {
-				_, err := r.propose(Bulk, "create", strings.Repeat("x", 1900))
-				three <- err
-			}()
+			go func() { _, err := r.propose(Bulk, "create", strings.Repeat("x", 1900)); three <- err }()
 			synctest.Wait()
 			f.sync.Store(true)
 			f.truncate.Store(true)

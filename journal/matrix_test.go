@@ -80,10 +80,7 @@ func benchOpen(b testing.TB, o Options) *Journal {
 	j := testkit.Must(Open(o))(b)
 	ran := make(chan error, 1)
 	go func() { ran <- j.Run(b.Context()) }()
-	b.Cleanup(func() {
-		testkit.Check(b, j.Close())
-		testkit.Check(b, <-ran)
-	})
+	b.Cleanup(func() { testkit.Check(b, j.Close()); testkit.Check(b, <-ran) })
 	return j
 }
 
@@ -160,10 +157,7 @@ func BenchmarkAppend(b *testing.B) {
 		measure("file", func(b *testing.B) func() error {
 			f := testkit.Must(os.Create(b.TempDir() + "/raw"))(b)
 			b.Cleanup(func() { f.Close() })
-			return func() error {
-				_, err := f.Write(data)
-				return errors.Join(err, f.Sync())
-			}
+			return func() error { _, err := f.Write(data); return errors.Join(err, f.Sync()) }
 		})
 		measure("tidwall", func(b *testing.B) func() error {
 			log, err := wal.Open(b.TempDir(), &wal.Options{NoSync: true, SegmentSize: defaultSegmentBytes, LogFormat: wal.Binary, SegmentCacheSize: 1, DirPerms: 0o750, FilePerms: 0o640})

@@ -123,8 +123,7 @@ func TestRoom(t *testing.T) {
 		testkit.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: was.Max}))
 		f, err := os.Open(r.o.Dir)
 		for range 20 {
-			a := r.put(Bulk, "create", strings.Repeat("x", 20_000))
-			testkit.Check(t, a.err)
+			testkit.Check(t, r.put(Bulk, "create", strings.Repeat("x", 20_000)).err)
 		}
 		testkit.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
 		testkit.Holds(t, errors.Is(err, unix.EMFILE), "a file could be opened", f, err)
@@ -158,8 +157,7 @@ func TestRoom(t *testing.T) {
 	t.Run("a start after a crash discards nothing", func(t *testing.T) {
 		r := mustRun(t, Options{})
 		r.mustPut("create", "first")
-		j := mustOpen(t, Options{Dir: copyOf(t, r.o.Dir)})
-		testkit.Equal(t, j.Status().Discarded, "")
+		testkit.Equal(t, mustOpen(t, Options{Dir: copyOf(t, r.o.Dir)}).Status().Discarded, "")
 	})
 	t.Run("records may be given up", func(t *testing.T) {
 		r := mustRun(t, Options{})

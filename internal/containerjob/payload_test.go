@@ -39,11 +39,8 @@ func TestParse(t *testing.T) {
 		"docker inspect": withConfig(inspected), "docker inspect of 20.10": withConfig(inspected20), "etcdq": submitted,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if d, err := Parse([]byte(payload)); err != nil {
-				t.Error(err)
-			} else if d.Container.Config.Image == "" || d.Fileset.Output != nil {
-				t.Errorf("%+v", d)
-			}
+			d, err := Parse([]byte(payload))
+			testkit.Holds(t, err == nil && d.Container.Config.Image != "" && d.Fileset.Output == nil, d, err)
 		})
 	}
 	const whole = `{"Container":{"Config":{"Image":"a"FIELD}OF}}`

@@ -27,9 +27,8 @@ func TestLock(t *testing.T) {
 	testkit.NoError(t, err, "a new directory of the same name")
 	other.Close()
 	f.Close()
-	if f, err = Open(dir); err != nil {
-		t.Fatalf("after the end of the lock: %v", err)
-	}
+	f, err = Open(dir)
+	testkit.NoError(t, err, "after the end of the lock")
 	f.Close()
 }
 

@@ -97,10 +97,7 @@ func TestOpenErrors(t *testing.T) {
 
 		hangs := fixed(10, time.Second, 2)
 		hangs.Patience = 3 * time.Second
-		open, err = hangs.Run(t.Context(), func(ctx context.Context, _ Arrival) error {
-			<-ctx.Done()
-			return context.Cause(ctx)
-		})
+		open, err = hangs.Run(t.Context(), func(ctx context.Context, _ Arrival) error { <-ctx.Done(); return context.Cause(ctx) })
 		testkit.Holds(t, err == nil && open.Failed == 2 && open.Unsent == 8 && errors.Is(open.Err, errPatience) &&
 			open.Took == 4*time.Second, open, err)
 
@@ -123,14 +120,12 @@ func TestOpenErrors(t *testing.T) {
 func TestClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call := func(context.Context, int) (bool, error) { time.Sleep(10 * time.Millisecond); return true, nil }
-		if r, err := (Closed{Callers: 4, For: time.Second}).Run(t.Context(), call); err != nil || r.Calls != 400 || r.Took != time.Second || r.PerSecond() != 400 {
-			t.Errorf("%+v, %v", r, err)
-		}
-		if r, err := (Closed{Callers: 4, For: time.Second, Most: 10}).Run(t.Context(), call); err != nil || r.Calls != 10 {
-			t.Errorf("%+v, %v", r, err)
-		}
+		r, err := (Closed{Callers: 4, For: time.Second}).Run(t.Context(), call)
+		testkit.Holds(t, err == nil && r.Calls == 400 && r.Took == time.Second && r.PerSecond() == 400, r, err)
+		r, err = (Closed{Callers: 4, For: time.Second, Most: 10}).Run(t.Context(), call)
+		testkit.Holds(t, err == nil && r.Calls == 10, r, err)
 		var n atomic.Int64
-		r, err := Closed{Callers: 2, For: time.Second}.Run(t.Context(), func(context.Context, int) (bool, error) {
+		r, err = Closed{Callers: 2, For: time.Second}.Run(t.Context(), func(context.Context, int) (bool, error) {
 			time.Sleep(time.Millisecond) // fake time: every caller is in a bubble
 			return n.Add(1) <= 20, nil
 		})
@@ -179,11 +174,7 @@ func TestTimeline(t *testing.T) {
 func TestDisk(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
-	err := (Disk{Dir: dir, For: 20 * time.Millisecond}).Run(t.Context(), func(s Sync) {
-		if n++; s.Took <= 0 {
-			t.Errorf("%+v", s)
-		}
-	})
+	err := (Disk{Dir: dir, For: 20 * time.Millisecond}).Run(t.Context(), func(s Sync) { n++; testkit.Holds(t, s.Took > 0, s) })
 	testkit.Holds(t, err == nil && n != 0, n, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	testkit.Check(t, (Disk{Dir: dir}).Run(ctx, func(Sync) { cancel() }))

@@ -55,9 +55,7 @@ func TestParse(t *testing.T) {
 			continue
 		}
 		testkit.Holds(t, errors.Is(err, Err), name, err)
-		if len(err.Error()) > 400 {
-			t.Errorf("%s: the error has %d bytes", name, len(err.Error()))
-		}
+		testkit.Holds(t, len(err.Error()) <= 400, name, "the error has", len(err.Error()), "bytes")
 	}
 }
 

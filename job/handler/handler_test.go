@@ -95,9 +95,7 @@ func TestCheckZero(t *testing.T) {
 		numbers++
 		testkit.Holds(t, ok && wrong.Field == "options."+name && strings.HasSuffix(wrong.Text, ", not 0"), name, wrong)
 	}
-	if numbers == 0 || CheckZero("other") != nil {
-		t.Errorf("%d numbers; of another option: %v", numbers, CheckZero("other"))
-	}
+	testkit.Holds(t, numbers != 0 && CheckZero("other") == nil, numbers, "numbers; of another option", CheckZero("other"))
 }
 
 func TestPermits(t *testing.T) {

@@ -87,8 +87,7 @@ func TestGoldenBatch(t *testing.T) {
 		if *rewrite {
 			testkit.NoError(t, os.WriteFile(path, text, 0o644))
 		}
-		golden := testkit.Must(os.ReadFile(path))(t)
-		testkit.DeepEqual(t, golden, text, path, "written")
+		testkit.DeepEqual(t, testkit.Must(os.ReadFile(path))(t), text, path, "written")
 	}
 	for name, from := range map[string]io.Reader{"whole": bytes.NewReader(text), "by bytes": iotest.OneByteReader(bytes.NewReader(text)), "with the end": iotest.DataErrReader(bytes.NewReader(text))} {
 		b := NewBatchReader(from)
@@ -97,9 +96,8 @@ func TestGoldenBatch(t *testing.T) {
 			r, more, err := b.Next()
 			testkit.MustHold(t, err == nil && more && reflect.DeepEqual(r, list[i]), name, "run", i, "is read as", r, err, "was", list[i])
 		}
-		if _, more, err := b.Next(); more || err != nil || b.End() != end {
-			t.Errorf("%s: the end is read as %+v, %v", name, b.End(), err)
-		}
+		_, more, err := b.Next()
+		testkit.Holds(t, !more && err == nil && b.End() == end, name, "the end is read as", b.End(), err)
 	}
 }
 
@@ -178,9 +176,8 @@ func TestRefusedBatch(t *testing.T) {
 		testkit.Must(long(job.MaxErrorBytes))(t)
 		testkit.Fails(long(job.MaxErrorBytes + 1))(t)
 		endless := &counted{r: io.MultiReader(strings.NewReader("#:batch"), repeated(' '))}
-		if _, err := readBatch(endless); err == nil || !strings.Contains(err.Error(), "the line is longer than") || endless.n > 2*maxHeadBytes {
-			t.Errorf("%v after %d bytes", err, endless.n)
-		}
+		_, err := readBatch(endless)
+		testkit.Holds(t, err != nil && strings.Contains(err.Error(), "the line is longer than") && endless.n <= 2*maxHeadBytes, err, endless.n)
 	})
 	t.Run("outputs that do not come", func(t *testing.T) {
 		j := ended(7, 0)

@@ -172,17 +172,13 @@ func TestGolden(t *testing.T) {
 		if *rewrite {
 			testkit.NoError(t, os.WriteFile(path, text, 0o644))
 		}
-		golden := testkit.Must(os.ReadFile(path))(t)
-		testkit.DeepEqual(t, golden, text, path, "written")
+		testkit.DeepEqual(t, testkit.Must(os.ReadFile(path))(t), text, path, "written")
 	}
 	same := func(what string, got, want any) {
 		t.Helper()
 		testkit.DeepEqual(t, got, want, what, "is read as", "was")
 	}
-	must := func(err error) {
-		t.Helper()
-		testkit.NoError(t, err)
-	}
+	must := func(err error) { t.Helper(); testkit.NoError(t, err) }
 	d := NewDecoder(append(bytes.Clone(results), claim...))
 	r := testkit.Must(d.Results())(t)
 	same("results", r, resultsHead)

@@ -53,9 +53,7 @@ func TestArrivals(t *testing.T) {
 	a := arrivals{start: start, latencies: load.NewLatencies(), all: make(chan struct{}, 1)}
 	body := a.lines(load.Arrival{N: 3, Due: start.Add(50 * time.Second)})
 	lines := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
-	if len(lines) != arrivingJobs || len(lines[0]) != payloadBytes {
-		t.Fatalf("%d lines, the first %q", len(lines), lines[0])
-	}
+	testkit.MustHold(t, len(lines) == arrivingJobs && len(lines[0]) == payloadBytes, len(lines), "lines, the first", lines[0])
 	a.created(3)
 	a.completed(&client.Job{Payload: []byte(lines[0])})
 	a.completed(&client.Job{Payload: bulkBody[:payloadBytes]})
@@ -77,10 +75,7 @@ func TestArrivals(t *testing.T) {
 func TestDelete(t *testing.T) {
 	target := NewTarget(daybooktest.Start(t).URL)
 	defer target.Close()
-	add := func(typ string) {
-		t.Helper()
-		testkit.NoError(t, target.add(t.Context(), typ, bulkBody))
-	}
+	add := func(typ string) { t.Helper(); testkit.NoError(t, target.add(t.Context(), typ, bulkBody)) }
 	add("bulk")
 	late := []string{"bulk", "single"}
 	var deleted int64

@@ -35,8 +35,7 @@ func TestConnectedProducer(t *testing.T) {
 	}))
 	for want, ctx := range map[string]context.Context{"": t.Context(), "00-01000000000000000000000000000002-0300000000000004-01": ctx} {
 		created := testkit.Must(c.Create(ctx, client.NewJob{Type: "resize"}))(t)
-		j := testkit.Must(c.Job(t.Context(), created.ID))(t)
-		testkit.Equal(t, j.Traceparent, want, "the job has the trace")
+		testkit.Equal(t, testkit.Must(c.Job(t.Context(), created.ID))(t).Traceparent, want, "the job has the trace")
 	}
 	page := testkit.Must(os.ReadFile("../../../docs/reference/traces.md"))(t)
 	own := testkit.Must(os.ReadFile("producer_test.go"))(t)
