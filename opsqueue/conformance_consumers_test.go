@@ -20,9 +20,7 @@ import (
 
 // TestInit: the first message has the settings, the version, and a name for the connection.
 func TestInit(t *testing.T) {
-	h := startHost(t, func(c *opsqueue.Config) {
-		c.HeartbeatInterval, c.MaxMissableHeartbeats = 2500*time.Millisecond, 7
-	})
+	h := startHost(t, func(c *opsqueue.Config) { c.HeartbeatInterval, c.MaxMissableHeartbeats = 2500*time.Millisecond, 7 })
 	connID := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	names := map[string]bool{}
 	for range 2 {
@@ -41,9 +39,8 @@ func TestMaxOfReservations(t *testing.T) {
 	testkit.Equal(t, idsOf(h.reserve(c, 1000, oldest), id), "0/0 0/1 0/2")
 	testkit.Fails(c.Reserve(h.ctx, 0, oldest))(t, stockclient.ErrIncorrectUsage) // a reservation of 0 chunks
 	// The client has dropped the connection, so the chunks are free again.
-	if got := h.reserve(c, 1<<40, newest); len(got) == 0 || got[0].Chunk.SubmissionID != id {
-		t.Errorf("got %s", idsOf(got, id))
-	}
+	got := h.reserve(c, 1<<40, newest)
+	testkit.Holds(t, len(got) != 0 && got[0].Chunk.SubmissionID == id, got)
 	// A raw connection survives the error.
 	r := h.raw()
 	r.settle(0)
@@ -215,9 +212,8 @@ func lateFailure(t *testing.T) bool {
 	testkit.MustHold(t, ok && len(m.Chunks) == 1, "got", m)
 	chunk := h.reserveOne(second).Chunk.ChunkID
 	taken := time.Now()
-	if m, ok := first.decoded().(wire.ChunkReservationExpired); !ok || m.ID != chunk {
-		t.Fatalf("the holder got %+v", m)
-	}
+	gone, ok := first.decoded().(wire.ChunkReservationExpired)
+	testkit.MustHold(t, ok && gone.ID == chunk, "the holder got", gone)
 	first.put(1, wire.FailChunk{ID: chunk, Failure: "Reservation expired"})
 	first.settle(2)
 	ctx, cancel := context.WithTimeout(h.ctx, 200*time.Millisecond)
@@ -226,9 +222,7 @@ func lateFailure(t *testing.T) bool {
 	if time.Since(taken) > 900*time.Millisecond || second.Expired() > 0 { // real time: undecided, so try again
 		return false
 	}
-	if err == nil {
-		t.Errorf("a third consumer got %s, which the second one holds", idsOf(got, id))
-	}
+	testkit.Holds(t, err != nil, "a third consumer got", got, "which the second one holds")
 	h.must(second.Complete(h.ctx, chunk, nil))
 	h.waitFor(id, "Completed")
 	return true
@@ -255,9 +249,8 @@ func TestExpiryCountsAsFailure(t *testing.T) {
 	}()
 	failed := h.waitFor(id, "Failed").Failed
 	cancel()
-	if n := <-reserved; n > 2*3+1 { // an expiry and a late failure may each hand it out again
-		t.Errorf("the chunk was handed out %d times", n)
-	}
+	n := <-reserved
+	testkit.Holds(t, n <= 2*3+1, "the chunk was handed out", n, "times") // an expiry and a late failure may each hand it out again
 	testkit.Holds(t, failed.Chunk.Failure != "", "the submission failed without a text", failed)
 }
 
@@ -312,9 +305,7 @@ func TestBadMessages(t *testing.T) {
 	h := startHost(t)
 	bystander := h.consumer()
 	parked := h.later(bystander, 1, oldest)
-	unhex := func(text string) []byte {
-		return testkit.Must(hex.DecodeString(text))(t)
-	}
+	unhex := func(text string) []byte { return testkit.Must(hex.DecodeString(text))(t) }
 	binary := websocket.MessageBinary
 	for name, send := range map[string]func(r *rawConsumer){
 		"text frame":         func(r *rawConsumer) { r.send(websocket.MessageText, []byte(`{"nonce":0}`)) },
@@ -390,10 +381,7 @@ func TestCallersThatDisappear(t *testing.T) {
 	for n := range 20 {
 		ctx, cancel := context.WithCancel(h.ctx)
 		called := make(chan error, 1)
-		go func() {
-			_, err := impatient.Reserve(ctx, 1, oldest)
-			called <- err
-		}()
+		go func() { _, err := impatient.Reserve(ctx, 1, oldest); called <- err }()
 		inserted := make(chan wire.SubmissionID, 1)
 		go func() { inserted <- h.insert(stored(fmt.Sprint(n), 1)) }()
 		time.Sleep(time.Duration(n%5) * time.Millisecond / 2) // real time: vary the order of events

@@ -76,10 +76,7 @@ func (e *faultyEngine) Exchange(ctx context.Context, commands []job.Complete, c 
 func startFaulty(t *testing.T, e *faultyEngine) *host {
 	t.Helper()
 	h := newHost(t)
-	h.wrap = func(engine opsqueue.Engine) opsqueue.Engine {
-		e.Engine = engine
-		return e
-	}
+	h.wrap = func(engine opsqueue.Engine) opsqueue.Engine { e.Engine = engine; return e }
 	h.start()
 	return h
 }
@@ -206,10 +203,7 @@ func TestCloseFrame(t *testing.T) {
 	const consumers = 5
 	for range consumers {
 		r := h.raw()
-		go func() {
-			_, _, err := r.socket.Read(h.ctx)
-			ends <- err
-		}()
+		go func() { _, _, err := r.socket.Read(h.ctx); ends <- err }()
 	}
 	h.stop()
 	for range consumers {
@@ -257,10 +251,7 @@ func TestFramesThatBreakTheRules(t *testing.T) {
 // TestCloseAnswersInserts: an insert that is running when the server is closed is answered.
 func TestCloseAnswersInserts(t *testing.T) {
 	created, closing := make(chan struct{}, 1), make(chan struct{})
-	h := startFaulty(t, &faultyEngine{created: func() {
-		created <- struct{}{}
-		<-closing
-	}})
+	h := startFaulty(t, &faultyEngine{created: func() { created <- struct{}{}; <-closing }})
 	proceed := sync.OnceFunc(func() { close(closing) })
 	t.Cleanup(proceed) // before the server stops
 	answered := make(chan error, 1)
@@ -273,10 +264,7 @@ func TestCloseAnswersInserts(t *testing.T) {
 	}()
 	h.wait("the submission is created", created)
 	stopped := make(chan struct{})
-	go func() {
-		h.stop()
-		close(stopped)
-	}()
+	go func() { h.stop(); close(stopped) }()
 	testkit.Eventually(h.t, "the server accepts no more connections", func() bool {
 		conn, err := net.Dial("tcp", h.address)
 		if err == nil {
@@ -364,10 +352,7 @@ func (s *unreadableState) BatchOfSnowflake(snowflake int64) (job.ID, error) {
 func TestReadErrorsLoseNoReport(t *testing.T) {
 	h := newHost(t)
 	var state unreadableState
-	h.wrapState = func(q opsqueue.Queries) opsqueue.Queries {
-		state.Queries = q
-		return &state
-	}
+	h.wrapState = func(q opsqueue.Queries) opsqueue.Queries { state.Queries = q; return &state }
 	h.start()
 	id := h.insert(stored("p", 1))
 	r := h.raw()

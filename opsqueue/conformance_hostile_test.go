@@ -159,9 +159,7 @@ func TestManyConsumers(t *testing.T) {
 			}
 		}
 	}
-	testkit.Eventually(t, fmt.Sprintf("at most %d goroutines run", before+5), func() bool {
-		return runtime.NumGoroutine() <= before+5
-	})
+	testkit.Eventually(t, fmt.Sprintf("at most %d goroutines run", before+5), func() bool { return runtime.NumGoroutine() <= before+5 })
 }
 
 // TestUnknownStatusesOfLargeIDs: unknown ids of every size are answered with null.

@@ -203,10 +203,7 @@ func (s *listedState) Batches(f query.BatchFilter) ([]document.Batch, query.Batc
 func TestListsOfSubmissionsOnly(t *testing.T) {
 	h := newHost(t)
 	var state listedState
-	h.wrapState = func(q opsqueue.Queries) opsqueue.Queries {
-		state.Queries = q
-		return &state
-	}
+	h.wrapState = func(q opsqueue.Queries) opsqueue.Queries { state.Queries = q; return &state }
 	h.start()
 	h.insert(stored("p", 1))
 	before := state.lists.Load()
@@ -215,13 +212,11 @@ func TestListsOfSubmissionsOnly(t *testing.T) {
 		{http.MethodPost, "/producer/submissions/lookup_ids_by_strategic_metadata", "application/json", "{}"},
 		{http.MethodGet, "/producer/submissions/lookup_id_by_prefix/p", "", ""},
 	} {
-		if status, _, text := h.send(r[0], r[1], r[2], r[3]); status != http.StatusOK {
-			t.Errorf("%s: %d %s", r[1], status, text)
-		}
+		status, _, text := h.send(r[0], r[1], r[2], r[3])
+		testkit.Equal(t, status, http.StatusOK, r[1], text)
 	}
-	if lists, wide := state.lists.Load()-before, state.wide.Load(); lists != 3 || wide > 0 {
-		t.Errorf("%d lists, %d of them of all batches", lists, wide)
-	}
+	lists, wide := state.lists.Load()-before, state.wide.Load()
+	testkit.Holds(t, lists == 3 && wide == 0, lists, "lists", wide, "of them of all batches")
 }
 
 // TestMetrics: the server exports the original's metrics, for submissions in progress and for each way to end.

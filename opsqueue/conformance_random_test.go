@@ -279,10 +279,7 @@ func (d *driver) forget(c int) {
 	}
 }
 
-func (d *driver) disconnect(c int) {
-	d.forget(c)
-	d.consumers[c].Disconnect()
-}
+func (d *driver) disconnect(c int) { d.forget(c); d.consumers[c].Disconnect() }
 
 func (d *driver) restartServer() {
 	for c := range d.consumers {
@@ -339,10 +336,7 @@ func (d *driver) finish() {
 			}
 		}
 	}()
-	testkit.Eventually(d.t, "no submission is in progress", func() bool {
-		n := testkit.Must(d.producer.Count(d.ctx))(d.t)
-		return n == 0
-	})
+	testkit.Eventually(d.t, "no submission is in progress", func() bool { n := testkit.Must(d.producer.Count(d.ctx))(d.t); return n == 0 })
 	last.Close()
 	<-ended
 }
@@ -363,9 +357,8 @@ func (d *driver) checkFailures() {
 	for _, s := range d.submissions {
 		status := d.status(s.id)
 		for i, c := range s.chunks {
-			if c.fails >= drivenRetries && c.completes == 0 && status.Failed == nil && status.Cancelled == nil {
-				d.t.Errorf("submission %s is %s, although its chunk %d has failed %d times", s.id, kind(status), i, c.fails)
-			}
+			testkit.Holds(d.t, c.fails < drivenRetries || c.completes != 0 || status.Failed != nil || status.Cancelled != nil,
+				"submission", s.id, "is", kind(status), "although its chunk", i, "has failed", c.fails, "times")
 		}
 		if status.Failed != nil {
 			if chunk := status.Failed.Chunk; s.chunks[chunk.Index].fails < drivenRetries || chunk.Failure != "boom" {

@@ -35,9 +35,8 @@ func TestRestart(t *testing.T) {
 	h.restart()
 	testkit.Equal(t, string(wire.EncodeJSON(h.status(ended))), before)
 	testkit.Equal(t, kind(h.status(cancelled)), "Cancelled", "the cancelled submission")
-	if s := h.status(running); kind(s) != "InProgress" || s.InProgress.ChunksDone != 2 {
-		t.Errorf("%s", wire.EncodeJSON(s))
-	}
+	s := h.status(running)
+	testkit.Holds(t, kind(s) == "InProgress" && s.InProgress.ChunksDone == 2, kind(s), s.InProgress)
 	id, ok, err := p.LookupByPrefix(h.ctx, "running")
 	testkit.Holds(t, ok && err == nil && id == running, id, ok, err)
 	// The consumer reconnects and has forgotten its reservation. The completion of the run that continued counts.

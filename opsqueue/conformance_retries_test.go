@@ -32,8 +32,7 @@ func TestRetries(t *testing.T) {
 		got := h.reserveOne(c)
 		testkit.MustEqual(t, got.Chunk.Index, 1)
 		testkit.MustEqual(t, got.Chunk.Retries, n)
-		status := h.status(id)
-		testkit.MustEqual(t, kind(status), "InProgress", "after", n, "failures the submission")
+		testkit.MustEqual(t, kind(h.status(id)), "InProgress", "after", n, "failures the submission")
 		h.must(c.Fail(h.ctx, got.Chunk.ChunkID, fmt.Sprintf("boom %d", n)))
 	}
 	status := h.waitFor(id, "Failed")
@@ -67,9 +66,8 @@ func TestRetriedChunksKeepTheirPlace(t *testing.T) {
 	}
 	testkit.Equal(t, idsOf(got, id), "0/0 0/1 0/2 0/3 0/4")
 	for i, chunk := range got {
-		if want := int64(1); i < 3 && chunk.Chunk.Retries != want || i >= 3 && chunk.Chunk.Retries != 0 {
-			t.Errorf("chunk %d has %d retries", i, chunk.Chunk.Retries)
-		}
+		testkit.Holds(t, (i >= 3 || chunk.Chunk.Retries == 1) && (i < 3 || chunk.Chunk.Retries == 0),
+			"chunk", i, "has", chunk.Chunk.Retries, "retries")
 	}
 }
 

@@ -99,10 +99,7 @@ func (h *host) start() {
 	h.engine, h.server = engine, server
 	started.Store(server)
 	var l net.Listener
-	testkit.Eventually(h.t, "the address is free", func() bool {
-		l, err = net.Listen("tcp4", h.address)
-		return err == nil
-	})
+	testkit.Eventually(h.t, "the address is free", func() bool { l, err = net.Listen("tcp4", h.address); return err == nil })
 	h.address = l.Addr().String()
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
@@ -209,9 +206,7 @@ func (h *host) waitDone(id wire.SubmissionID, n int64) {
 	h.t.Helper()
 	testkit.Eventually(h.t, fmt.Sprintf("%d chunks of submission %s are done", n, id), func() bool {
 		s := h.status(id)
-		if s == nil || s.InProgress == nil {
-			h.t.Fatalf("submission %s is %s", id, kind(s))
-		}
+		testkit.MustHold(h.t, s != nil && s.InProgress != nil, "submission", id, "is", kind(s))
 		return s.InProgress.ChunksDone == n
 	})
 }
@@ -239,10 +234,7 @@ func (h *host) reserveOne(c *stockclient.Consumer) wire.ReservedChunk {
 	return h.reserve(c, 1, oldest)[0]
 }
 
-func (h *host) must(err error) {
-	h.t.Helper()
-	testkit.NoError(h.t, err)
-}
+func (h *host) must(err error) { h.t.Helper(); testkit.NoError(h.t, err) }
 
 // later runs a reservation in a goroutine.
 func (h *host) later(c *stockclient.Consumer, max uint64, s wire.Strategy) <-chan []wire.ReservedChunk {

@@ -108,13 +108,11 @@ func TestEmptySubmission(t *testing.T) {
 	for name, s := range map[string]wire.InsertSubmission{"stored": stored("p", 0), "direct": direct()} {
 		id := h.insert(s)
 		status := h.status(id)
-		if kind(status) != "Completed" || status.Completed.ChunksTotal != 0 || status.Completed.CompletedAt.IsZero() {
-			t.Errorf("%s: status %s: %+v", name, kind(status), status)
-		}
+		testkit.Holds(t, kind(status) == "Completed" && status.Completed.ChunksTotal == 0 && !status.Completed.CompletedAt.IsZero(),
+			name, "status", kind(status), status)
 	}
 	testkit.Equal(t, testkit.Must(h.producer().CountCompleted(h.ctx))(t), 2)
-	got := testkit.Must(h.producer().Run(h.ctx, h.objects, stockclient.Work{}))(t)
-	testkit.Equal(t, len(got), 0)
+	testkit.Equal(t, len(testkit.Must(h.producer().Run(h.ctx, h.objects, stockclient.Work{}))(t)), 0)
 }
 
 // TestDirectContents: chunks that are in the request reach the consumer byte for byte, and its output is returned in the
@@ -250,8 +248,7 @@ func TestPreferDistinctOfNewest(t *testing.T) {
 	ids := []wire.SubmissionID{h.insert(stored("a", 3)), h.insert(stored("b", 3))}
 	consumer := h.consumer()
 	for n := range 6 {
-		got := h.reserve(consumer, 1, preferDistinct(wire.Newest, "user"))[0].Chunk.SubmissionID
-		testkit.Equal(t, got, ids[1-n/3], "chunk", n)
+		testkit.Equal(t, h.reserve(consumer, 1, preferDistinct(wire.Newest, "user"))[0].Chunk.SubmissionID, ids[1-n/3], "chunk", n)
 	}
 }
 
@@ -322,9 +319,8 @@ func TestMetadataReachesConsumers(t *testing.T) {
 		ID: ended.ID, Prefix: ended.Prefix, ChunksTotal: ended.ChunksTotal, ChunkSize: ended.ChunkSize, Metadata: ended.Metadata,
 		StrategicMetadata: ended.StrategicMetadata, OtelTraceCarrier: ended.OtelTraceCarrier,
 	}, 0)
-	if ended.CompletedAt.Before(before) || ended.CompletedAt.After(time.Now().Add(time.Second)) {
-		t.Errorf("completed at %s, and now it is %s", ended.CompletedAt, time.Now())
-	}
+	testkit.Holds(t, !ended.CompletedAt.Before(before) && !ended.CompletedAt.After(time.Now().Add(time.Second)),
+		"completed at", ended.CompletedAt, "and now it is", time.Now())
 
 	plain := h.status(h.insert(stored("plain", 1))).InProgress
 	testkit.Holds(t, plain.Metadata == nil && len(plain.StrategicMetadata) == 0 && plain.ChunkSize == 1, "a plain submission", plain)
@@ -353,9 +349,8 @@ func TestCancel(t *testing.T) {
 		testkit.MustHold(t, errors.As(err, &reason), "cancel of a submission that is", want, err)
 		got := &wire.SubmissionStatus{Completed: reason.Completed, Failed: reason.Failed, Cancelled: reason.Cancelled}
 		testkit.Equal(t, kind(got), want, "cancel of a submission that")
-		if body, is := wire.EncodeJSON(got), wire.EncodeJSON(h.status(id)); !bytes.Equal(body, is) {
-			t.Errorf("the reason is %s and the status %s", body, is)
-		}
+		body, is := wire.EncodeJSON(got), wire.EncodeJSON(h.status(id))
+		testkit.Holds(t, bytes.Equal(body, is), "the reason is", body, "and the status", is)
 	}
 	refused(id, "Cancelled")
 	// Reports of its consumers are ignored, their connections stay, and no chunk is handed out.
@@ -406,9 +401,8 @@ func TestLookups(t *testing.T) {
 	}
 	lookup := func(pairs wire.Metadata, want ...wire.SubmissionID) {
 		t.Helper()
-		if ids, err := p.LookupByMetadata(h.ctx, pairs); err != nil || !slices.Equal(ids, want) {
-			t.Errorf("%s: %v, %v, not %v", wire.EncodeJSON(pairs), ids, err, want)
-		}
+		ids, err := p.LookupByMetadata(h.ctx, pairs)
+		testkit.Holds(t, err == nil && slices.Equal(ids, want), pairs, ids, err, "not", want)
 	}
 	lookup(metadata("user", 1), first, second)
 	lookup(metadata("user", 1, "team", 2), second)

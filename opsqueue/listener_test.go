@@ -123,9 +123,7 @@ func TestHeartbeat(t *testing.T) {
 					testkit.Holds(t, len(pings) == 0, "dropped before the pings", pings)
 					return
 				case len(pings) > 0 && pings[0] == second:
-					if beat != Ping || !h.Due().Equal(now.Add(10*time.Second)) {
-						t.Fatalf("%d s: beat %d, due %v", second, beat, h.Due())
-					}
+					testkit.MustHold(t, beat == Ping && h.Due().Equal(now.Add(10*time.Second)), second, "s: beat", beat, "due", h.Due())
 					testkit.MustEqual(t, h.Tick(now), Wait, second, "s: a second tick at the same time")
 					pings = pings[1:]
 				case beat != Wait:

@@ -76,10 +76,7 @@ func serveHTTP(t *testing.T, handler http.HandlerFunc) (address string) {
 	}}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	t.Cleanup(func() {
-		server.Close()
-		testkit.Failed(t, <-served, http.ErrServerClosed)
-	})
+	t.Cleanup(func() { server.Close(); testkit.Failed(t, <-served, http.ErrServerClosed) })
 	return l.Addr().String()
 }
 
@@ -217,10 +214,7 @@ func TestServerBreaksRules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, v := inTime(t), &Violations{}
 			done := make(chan struct{})
-			address, wait := fakeServer(t, func(p *peer) {
-				c.script(p)
-				<-done
-			})
+			address, wait := fakeServer(t, func(p *peer) { c.script(p); <-done })
 			consumer := NewConsumer(address, v)
 			defer consumer.Close()
 			ctx, cancel := context.WithCancel(ctx)
@@ -496,9 +490,8 @@ func TestProducerRetries(t *testing.T) {
 			err := c.call(inTime(t), p)
 			mu.Lock()
 			defer mu.Unlock()
-			if (err == nil) != (c.failure == "") || err != nil && !strings.Contains(err.Error(), c.failure) || p.Retries() != c.retries || len(answers) > 0 {
-				t.Errorf("%v, %d retries, %d answers are left", err, p.Retries(), len(answers))
-			}
+			testkit.Holds(t, (err == nil) == (c.failure == "") && (err == nil || strings.Contains(err.Error(), c.failure)) &&
+				p.Retries() == c.retries && len(answers) == 0, err, p.Retries(), "retries", len(answers), "answers are left")
 			if c.name == "wrong shape" {
 				checkViolations(t, v, "wrong shape")
 			} else {
@@ -511,10 +504,7 @@ func TestProducerRetries(t *testing.T) {
 // TestProducerAnswers: a cancel and a lookup return the right errors for statuses other than 200.
 func TestProducerAnswers(t *testing.T) {
 	status, body := 0, ""
-	address := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(status)
-		io.WriteString(w, body)
-	})
+	address := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(status); io.WriteString(w, body) })
 	ctx, v := inTime(t), &Violations{}
 	p := NewProducer(address, v)
 	defer p.Close()

@@ -79,9 +79,7 @@ func (r random) metadata() (m Metadata) {
 
 func (r random) chunkID() ChunkID { return ChunkID{SubmissionID(r.number()), r.number()} }
 
-func (r random) time() time.Time {
-	return time.Unix(r.Int64N(1<<33), r.Int64N(1e9)).UTC()
-}
+func (r random) time() time.Time { return time.Unix(r.Int64N(1<<33), r.Int64N(1e9)).UTC() }
 
 func (r random) submission() Submission {
 	return Submission{SubmissionID(r.number()), r.nullable(), r.number(), r.number(), r.signed(), r.bytes(), r.metadata(), r.text()}
@@ -202,9 +200,8 @@ func TestNotUTF8(t *testing.T) {
 
 func TestSubmissionID(t *testing.T) {
 	id, err := NewSubmissionID(1750000000000, 7)
-	if err != nil || id != 1750000000000<<22|7 || id.UnixMS() != 1750000000000 || id.Low() != 7 {
-		t.Errorf("%d, %v; time %d, low bits %d", id, err, id.UnixMS(), id.Low())
-	}
+	testkit.Holds(t, err == nil && id == 1750000000000<<22|7 && id.UnixMS() == 1750000000000 && id.Low() == 7,
+		id, err, "time", id.UnixMS(), "low bits", id.Low())
 	last := testkit.Must(NewSubmissionID(MaxIDTimeMS, MaxIDLow))(t)
 	testkit.Holds(t, last == math.MaxInt64 && last.UnixMS() == MaxIDTimeMS && last.Low() == MaxIDLow, "the last id is", last)
 	testkit.Equal(t, time.UnixMilli(MaxIDTimeMS).UTC().Format(time.DateOnly), "2039-09-07", "the last time")

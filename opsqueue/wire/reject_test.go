@@ -109,8 +109,7 @@ func TestAccepted(t *testing.T) {
 		{"the head of a variant in two bytes", inEnvelope(raw(append([]byte{0xb8, 1}, encoded(t, object{{"FailChunk", object{{"id", chunkIDObject}, {"failure", "x"}}}})[1:]...))), ClientToServer{7, FailChunk{id, "x"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := testkit.Must(DecodeClientToServer(encoded(t, c.message)))(t)
-			testkit.DeepEqual(t, got, c.want)
+			testkit.DeepEqual(t, testkit.Must(DecodeClientToServer(encoded(t, c.message)))(t), c.want)
 		})
 	}
 }
