@@ -25,19 +25,13 @@ import (
 // guest stores a guest from package wasi's tests as a client's blob, and returns its address.
 func (r *rig) guest(of, name string) string {
 	r.Helper()
-	text, err := os.ReadFile(filepath.Join("wasi", "testdata", name+".wasm"))
-	if err != nil {
-		r.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(filepath.Join("wasi", "testdata", name+".wasm")))(r.T)
 	return r.blob(of, string(text))
 }
 
 func (r *rig) blob(of, text string) string {
 	r.Helper()
-	b, err := r.Blobs(of).Put(r.Context(), strings.NewReader(text))
-	if err != nil {
-		r.Fatal(err)
-	}
+	b := testkit.Must(r.Blobs(of).Put(r.Context(), strings.NewReader(text)))(r.T)
 	return b.Address
 }
 
@@ -50,10 +44,7 @@ func (r *rig) accepting() Settings {
 
 func (r *rig) create(n client.NewJob) *client.Job {
 	r.Helper()
-	j, err := r.Create(r.Context(), n)
-	if err != nil {
-		r.Fatal(err)
-	}
+	j := testkit.Must(r.Create(r.Context(), n))(r.T)
 	return j
 }
 

@@ -22,9 +22,7 @@ import (
 func (r *rig) registered() client.Runner {
 	r.Helper()
 	doc, err := r.Runner(r.Context(), "r")
-	if err != nil && !errors.Is(err, client.ErrNotFound) {
-		r.Fatal(err)
-	}
+	testkit.MustHold(r.T, err == nil || errors.Is(err, client.ErrNotFound), err)
 	return doc
 }
 
@@ -99,10 +97,7 @@ func TestLostRunner(t *testing.T) {
 	w, stop := r.begin(s)
 	r.until("the job runs", func() bool { return w.Totals().Held == 1 })
 	silent.Store(true)
-	attempts := func() []client.Attempt {
-		got := testkit.Must(r.Job(t.Context(), j.ID))(t)
-		return got.Attempts
-	}
+	attempts := func() []client.Attempt { got := testkit.Must(r.Job(t.Context(), j.ID))(t); return got.Attempts }
 	r.until("the runner is lost", func() bool { return r.registered().End == client.RunnerLost })
 	r.until("its run is lost", func() bool { return len(attempts()) > 0 })
 	got := attempts()[0]

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -66,12 +65,8 @@ func (r *rig) run(s Settings) *Runner {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Minute)
 	defer cancel()
 	w := r.new(s)
-	if err := w.Run(ctx); err != nil {
-		r.Error(err)
-	}
-	if ctx.Err() != nil {
-		r.Fatal("the runner did not become idle")
-	}
+	testkit.Check(r.T, w.Run(ctx))
+	testkit.MustHold(r.T, ctx.Err() == nil, "the runner did not become idle")
 	r.wantEmpty(w)
 	return w
 }
@@ -79,22 +74,15 @@ func (r *rig) run(s Settings) *Runner {
 // wantEmpty checks that a runner that has ended holds no jobs.
 func (r *rig) wantEmpty(w *Runner) {
 	r.Helper()
-	if n := w.heldBytes.Load(); n != 0 {
-		r.Errorf("the runner has ended and holds %d bytes of payloads", n)
-	}
+	testkit.Equal(r.T, w.heldBytes.Load(), 0, "the runner has ended and holds bytes of payloads")
 	for _, f := range w.feeds {
-		if n := f.strays.Load(); n != 0 {
-			r.Errorf("the feed of %v has ended and holds %d strays", f.types, n)
-		}
+		testkit.Equal(r.T, f.strays.Load(), 0, "the feed of", f.types, "has ended and holds strays")
 	}
 }
 
 func (r *rig) new(s Settings) *Runner {
 	r.Helper()
-	w, err := New(s)
-	if err != nil {
-		r.Fatal(err)
-	}
+	w := testkit.Must(New(s))(r.T)
 	return w
 }
 
@@ -108,33 +96,23 @@ func (r *rig) begin(s Settings) (w *Runner, stop func()) {
 	go func() { ended <- w.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			r.Error(err)
-		}
+		testkit.Check(r.T, <-ended)
 		r.wantEmpty(w)
 	})
 	r.Cleanup(stop)
 	return w, stop
 }
 
-func (r *rig) until(what string, holds func() bool) {
-	r.Helper()
-	testkit.Eventually(r.T, what, holds)
-}
+func (r *rig) until(what string, holds func() bool) { r.Helper(); testkit.Eventually(r.T, what, holds) }
 
 func (r *rig) add(typ string, payloads ...string) {
 	r.Helper()
-	if _, err := r.AddLines(r.Context(), []byte(strings.Join(payloads, "\n")+"\n"), client.AddOptions{Type: typ}); err != nil {
-		r.Fatal(err)
-	}
+	testkit.Must(r.AddLines(r.Context(), []byte(strings.Join(payloads, "\n")+"\n"), client.AddOptions{Type: typ}))(r.T)
 }
 
 func (r *rig) put(clientName, typ string, d handler.Document) client.StoredHandler {
 	r.Helper()
-	h, err := r.PutHandler(r.Context(), clientName, typ, d)
-	if err != nil {
-		r.Fatal(err)
-	}
+	h := testkit.Must(r.PutHandler(r.Context(), clientName, typ, d))(r.T)
 	return h
 }
 
@@ -142,9 +120,7 @@ func (r *rig) put(clientName, typ string, d handler.Document) client.StoredHandl
 func (r *rig) jobs(typ string) (lines []string) {
 	r.Helper()
 	for j, err := range r.Jobs(r.Context(), client.JobsQuery{Type: typ}) {
-		if err != nil {
-			r.Fatal(err)
-		}
+		testkit.NoError(r.T, err)
 		lines = append(lines, fmt.Sprintf("%s %s %d %s%s", j.Status, j.Code, j.RunAttempts, j.Output, j.Error))
 	}
 	return lines
@@ -152,9 +128,7 @@ func (r *rig) jobs(typ string) (lines []string) {
 
 func (r *rig) want(typ string, want ...string) {
 	r.Helper()
-	if got := r.jobs(typ); !slices.Equal(got, want) {
-		r.Errorf("the jobs of %s are\n%s\nwant\n%s", typ, strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	testkit.EqualSlices(r.T, r.jobs(typ), want, "the jobs of", typ)
 }
 
 // counted returns how many jobs of a type have each line of jobs.
@@ -168,7 +142,6 @@ func (r *rig) counted(typ string) map[string]int {
 
 func (r *rig) wantCounts(typ string, want map[string]int) {
 	r.Helper()
-	if got := r.counted(typ); !maps.Equal(got, want) {
-		r.Errorf("the jobs of %s are %v, want %v", typ, got, want)
-	}
+	got := r.counted(typ)
+	testkit.Holds(r.T, maps.Equal(got, want), "the jobs of", typ, "are", got, "want", want)
 }

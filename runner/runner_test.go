@@ -215,10 +215,7 @@ func TestDrain(t *testing.T) {
 	s.Concurrency, s.UntilIdle = 2, 0
 	r.add("x", "a", "b", "c", "d")
 	_, stop := r.begin(s)
-	r.until("two jobs run", func() bool {
-		files, err := filepath.Glob(dir + "/?")
-		return err == nil && len(files) == 2
-	})
+	r.until("two jobs run", func() bool { files, err := filepath.Glob(dir + "/?"); return err == nil && len(files) == 2 })
 	go func() {
 		time.Sleep(100 * time.Millisecond) // real time: the jobs end after the drain has begun
 		testkit.Check(t, os.WriteFile(dir+"/go", nil, 0o666))

@@ -20,10 +20,7 @@ func TestEnd(t *testing.T) {
 	outcome := func(code string, exit int, text string) task.End {
 		return task.End{Outcome: client.Outcome{Code: code, ExitCode: exit, Error: text}}
 	}
-	withJobs := func(e task.End) task.End {
-		e.Then = then
-		return e
-	}
+	withJobs := func(e task.End) task.End { e.Then = then; return e }
 	ok := func(exit int, output string, kind client.Kind) task.End {
 		e := withJobs(outcome("ok", exit, ""))
 		if e.OutputKind = kind; kind != client.None {

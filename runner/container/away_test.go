@@ -33,9 +33,8 @@ func TestServerIsAway(t *testing.T) {
 		r := newRig(t, e, nil)
 		r.engine.pause, r.engine.keeper.Pause = time.Millisecond, time.Millisecond
 		r.pullErr = errNoServer
-		if end := r.run(t.Context(), guest("upper"), `"Input":{"Name":"in","Patterns":["*"]}`, handler.Options{}); !end.Unget {
-			t.Errorf("%+v", end)
-		}
+		end := r.run(t.Context(), guest("upper"), `"Input":{"Name":"in","Patterns":["*"]}`, handler.Options{})
+		testkit.Holds(t, end.Unget, end)
 		r.pullErr = errors.New("refused")
 		r.want(r.run(t.Context(), guest("upper"), `"Input":{"Name":"in","Patterns":["*"]}`, handler.Options{}), "error", "pull the fileset in: refused")
 
@@ -52,7 +51,7 @@ func TestServerIsAway(t *testing.T) {
 			}
 			return nil
 		}
-		end := r.run(t.Context(), guest("spew", "300000"), `"Output":{"Name":"out","Patterns":["*"]}`, handler.Options{})
+		end = r.run(t.Context(), guest("spew", "300000"), `"Output":{"Name":"out","Patterns":["*"]}`, handler.Options{})
 		r.want(end, "ok", "")
 		got := r.report(end)
 		log := r.blobs[got.LogAddr]
@@ -107,10 +106,7 @@ func fakeEngine(t *testing.T, answer http.HandlerFunc) (*Engine, func(config, fi
 // TestEngineEnds: if the engine exits before the container has started, the job keeps its attempt.
 func TestEngineEnds(t *testing.T) {
 	asked := make(chan string, 100)
-	e, run := fakeEngine(t, func(_ http.ResponseWriter, r *http.Request) {
-		asked <- r.URL.Path
-		panic(http.ErrAbortHandler)
-	})
+	e, run := fakeEngine(t, func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path; panic(http.ErrAbortHandler) })
 	t.Cleanup(func() { e.Close() })
 	end := run("", "")
 	testkit.Holds(t, end.Unget && len(asked) != 0 && strings.Contains(<-asked, "/images/"), end)

@@ -72,10 +72,7 @@ func startNested(t *testing.T, dir string) (id int, output interface{ Read([]byt
 		testkit.MustEqual(t, os.Getenv(nestedDir), "", err)
 		t.Skipf("this machine has no user namespaces: %v", err)
 	}
-	t.Cleanup(func() {
-		c.Process.Kill()
-		c.Wait()
-	})
+	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
 	return c.Process.Pid, stdout
 }
 

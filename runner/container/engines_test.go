@@ -50,10 +50,8 @@ var realEngines = map[string]func() (*realEngine, error){
 				"--pidfile", filepath.Join(dir, "pid"), "--host", "unix://" + filepath.Join(dir, "sock"), "--config-file", filepath.Join(dir, "daemon.json"), "--log-level", "error"}
 		})
 	}),
-	"podman": sync.OnceValues(func() (*realEngine, error) { return startEngine("podman", "podman", 0, podmanArguments) }),
-	"rootless": sync.OnceValues(func() (*realEngine, error) {
-		return startEngine("rootless", "podman", nobody, podmanArguments)
-	}),
+	"podman":   sync.OnceValues(func() (*realEngine, error) { return startEngine("podman", "podman", 0, podmanArguments) }),
+	"rootless": sync.OnceValues(func() (*realEngine, error) { return startEngine("rootless", "podman", nobody, podmanArguments) }),
 }
 
 // nobody is a user that exists on every machine.

@@ -142,10 +142,7 @@ func TestEnd(t *testing.T) {
 			default:
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
-			go func() {
-				<-r.printed
-				cancel(worker.ErrLeaseLost)
-			}()
+			go func() { <-r.printed; cancel(worker.ErrLeaseLost) }()
 			end = r.run(ctx, c.config, `"Output":{"Name":"out","Patterns":["**"]}`, handler.Options{})
 			cancel(nil)
 			r.want(end, "error", "the run was ended: "+worker.ErrLeaseLost.Error()+"\nstarted\ngot "+c.signal)

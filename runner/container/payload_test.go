@@ -59,11 +59,9 @@ func TestExamplesOfDocuments(t *testing.T) {
 	page := testkit.Must(os.ReadFile("../../docs/reference/containers.md"))(t)
 	examples := regexp.MustCompile("(?s)TestExamplesOfDocuments -->\n\n```json\n(.*?)\n```").FindAllSubmatch(page, -1)
 	testkit.MustEqual(t, len(examples), 2, "the page", "examples")
-	if d, err := containerjob.Parse(examples[0][1]); err != nil {
-		t.Error(err)
-	} else if got := fmt.Sprintf("%+v", d); !strings.Contains(got, "busybox:1.36") {
-		t.Errorf("the payload is read as %s", got)
-	}
+	d, err := containerjob.Parse(examples[0][1])
+	testkit.Check(t, err)
+	testkit.Contains(t, fmt.Sprintf("%+v", d), "busybox:1.36")
 	var r report
 	testkit.Check(t, json.Unmarshal(examples[1][1], &r, json.RejectUnknownMembers(true)))
 	var names []string

@@ -94,11 +94,10 @@ func TestFilesets(t *testing.T) {
 		})
 		testkit.Holds(t, strings.Join(got, ", ") == want && err == nil, name, got, err)
 	}
-	if j, err := c.Job(t.Context(), ids["tricks"]); err != nil || j.Status != "failed" || !strings.Contains(j.Error, "push the fileset tricks: ") {
-		t.Errorf("%s %s: %v", j.Status, j.Error, err)
-	}
+	j, err := c.Job(t.Context(), ids["tricks"])
+	testkit.Holds(t, err == nil && j.Status == "failed" && strings.Contains(j.Error, "push the fileset tricks: "), j.Status, j.Error, err)
 	testkit.Fails2(c.Filesets("ada").Manifest(t.Context(), "tricks", files.FilesetQuery{}))(t, client.ErrNotFound)
-	j := testkit.Must(c.Job(t.Context(), ids["upper"]))(t)
+	j = testkit.Must(c.Job(t.Context(), ids["upper"]))(t)
 	var steps []string
 	for _, s := range j.Steps {
 		steps = append(steps, s.Name)
@@ -181,9 +180,8 @@ func TestRunner(t *testing.T) {
 		t.Errorf("%+v: %s %s: %v", report, j.Status, j.Error, err)
 	}
 	log := testkit.Must(server.Client.JobLog(t.Context(), ids["own"], true))(t)
-	if text, err := io.ReadAll(log); strings.TrimSpace(string(text)) != "from a container" || j.LogAddr == "" || err != nil {
-		t.Errorf("the log %s is %q: %v", j.LogAddr, text, err)
-	}
+	text, err := io.ReadAll(log)
+	testkit.Holds(t, strings.TrimSpace(string(text)) == "from a container" && j.LogAddr != "" && err == nil, "the log", j.LogAddr, text, err)
 	log.Close()
 	testkit.Holds(t, len(j.Steps) == 1 && j.Steps[0].Name == "RUNNING", "the steps are", j.Steps)
 	j = testkit.Must(server.Client.Job(t.Context(), ids["stored"]))(t)

@@ -257,9 +257,8 @@ func TestRandom(t *testing.T) {
 						return r.start(class)
 					})
 					cancel()
-					if s := r.State(); s.Places > most || len(s.Busy)+len(s.Idle) > s.Places {
-						t.Errorf("%d places, %d busy, %d idle", s.Places, len(s.Busy), len(s.Idle))
-					}
+					s := r.State()
+					testkit.Holds(t, s.Places <= most && len(s.Busy)+len(s.Idle) <= s.Places, s.Places, "places", len(s.Busy), "busy", len(s.Idle), "idle")
 					if err != nil {
 						continue
 					}

@@ -103,10 +103,9 @@ func TestOutputLength(t *testing.T) {
 	e := executor(t, Settings{Shell: `cat; echo said >&2`}, handler.Options{InlineBytes: 1000, OutputBytes: 1000})
 	end := newBatch(t.Context(), strings.Repeat("x", 1000)).run(t, e)[0]
 	testkit.Holds(t, end.Code == "ok" && len(end.Output) == 1000, end)
-	if end := newBatch(t.Context(), strings.Repeat("x", 1001)).run(t, e)[0]; end.Code != "failed" || end.Output != nil ||
-		!strings.Contains(end.Error, "more than options.output_bytes, 1000 bytes") || end.ProcessExit == nil {
-		t.Errorf("%+v", end)
-	}
+	end = newBatch(t.Context(), strings.Repeat("x", 1001)).run(t, e)[0]
+	testkit.Holds(t, end.Code == "failed" && end.Output == nil && strings.Contains(end.Error, "more than options.output_bytes, 1000 bytes") &&
+		end.ProcessExit != nil, end)
 	// A program with endless output is ended.
 	for _, shell := range []string{"yes", "yes J:", "tr '\\0' J < /dev/zero", "exec 2>&1; yes"} {
 		if end := one(t, shell, ""); end.Code != "failed" || !strings.Contains(end.Error, "16777216 bytes") || status(end) != 137 && status(end) != 141 {

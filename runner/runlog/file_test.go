@@ -50,9 +50,8 @@ func TestLogFile(t *testing.T) {
 				want = string(all[:most/2]) + fmt.Sprintf("\n[%d bytes are left out here]\n", size-most) + string(all[size-(most-most/2):])
 			}
 			testkit.Holds(t, string(got) == want && l.bytes() == size, "seed", seed, size, "bytes in", most, string(got), "want", want)
-			if info, err := l.f.Stat(); err != nil || info.Size() > most {
-				t.Errorf("the file has %d bytes: %v", info.Size(), err)
-			}
+			info, err := l.f.Stat()
+			testkit.Holds(t, err == nil && info.Size() <= most, "the file has", info.Size(), "bytes", err)
 			end := l.end()
 			testkit.Holds(t, strings.HasSuffix(string(all), end) && len(end) >= int(min(size, errorBytes)), "the end is", end)
 			testkit.Check(t, l.f.Close())
@@ -108,9 +107,8 @@ func TestLive(t *testing.T) {
 		l.add(5+liveBytes, []byte("last"))
 		l.end()
 		<-ended
-		if want := int64(5 + 4); len(to.offsets) != 2 || to.offsets[0] != 0 || to.offsets[1] != want || to.text.Len() != 5+liveBytes || !strings.HasSuffix(to.text.String(), "xlast") {
-			t.Errorf("the offsets are %v, and %d bytes", to.offsets, to.text.Len())
-		}
+		testkit.Holds(t, len(to.offsets) == 2 && to.offsets[0] == 0 && to.offsets[1] == 5+4 && to.text.Len() == 5+liveBytes &&
+			strings.HasSuffix(to.text.String(), "xlast"), "the offsets are", to.offsets, "and", to.text.Len(), "bytes")
 
 		to = &sentParts{err: errors.New("no")}
 		l = newLive(to, "job", "claim")
@@ -176,9 +174,8 @@ func TestKeep(t *testing.T) {
 				l := testkit.Must(k.Begin(t.Context(), &client.Job{ID: "job"}, MinBytes, dir))(t)
 				testkit.Must(io.WriteString(l, tt.printed))(t)
 				began := time.Now()
-				if got := l.Keep(t.Context()); got != tt.address || blobs.calls != tt.calls && tt.calls > 0 {
-					t.Errorf("the address is %q after %d calls", got, blobs.calls)
-				}
+				got := l.Keep(t.Context())
+				testkit.Holds(t, got == tt.address && (blobs.calls == tt.calls || tt.calls <= 0), "the address is", got, "after", blobs.calls, "calls")
 				took := time.Since(began)
 				testkit.Holds(t, took >= tt.took && took <= tt.took+maxPause, "it took", took)
 				want := int64(0)

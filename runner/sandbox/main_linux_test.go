@@ -66,10 +66,7 @@ var roles = map[string]func(args []string) error{
 		_, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 		return err
 	},
-	"interfaces": func([]string) error {
-		_, err := net.Interfaces()
-		return err
-	},
+	"interfaces": func([]string) error { _, err := net.Interfaces(); return err },
 	"abstract": func(args []string) error {
 		c, err := net.Dial("unix", "@"+args[0])
 		if err == nil {

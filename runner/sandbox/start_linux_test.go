@@ -143,9 +143,8 @@ func TestModes(t *testing.T) {
 	s, err := New(Auto)
 	testkit.NoError(t, err)
 	_, err = New(Require)
-	if missing := len(s.Missing()) > 0; missing != errors.Is(err, ErrMissing) || missing != (err != nil) {
-		t.Errorf("missing %q, but Require says %v", s.Missing(), err)
-	}
+	missing := len(s.Missing()) > 0
+	testkit.Holds(t, missing == errors.Is(err, ErrMissing) && missing == (err != nil), "missing", s.Missing(), "but Require says", err)
 	for _, m := range s.Missing() {
 		testkit.Holds(t,
 			strings.HasSuffix(strings.SplitN(m, "\n", 2)[0], ".") || strings.HasSuffix(strings.SplitN(m, "\n", 2)[0], ":"), "no sentence", m)
@@ -159,10 +158,7 @@ func TestLargeOutputs(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		var out, errs counter
 		in, inWriter := io.Pipe()
-		go func() {
-			io.Copy(inWriter, io.LimitReader(zeros{}, size))
-			inWriter.Close()
-		}()
+		go func() { io.Copy(inWriter, io.LimitReader(zeros{}, size)); inWriter.Close() }()
 		// A shell starts background processes without its input.
 		c := shell("exec 3<&0; cat <&3 >&2 & head -c 33554432 /dev/zero; wait")
 		c.Stdin, c.Stdout, c.Stderr = in, &out, &errs
@@ -173,17 +169,11 @@ func TestLargeOutputs(t *testing.T) {
 
 type counter int64
 
-func (c *counter) Write(b []byte) (int, error) {
-	*c += counter(len(b))
-	return len(b), nil
-}
+func (c *counter) Write(b []byte) (int, error) { *c += counter(len(b)); return len(b), nil }
 
 type zeros struct{}
 
-func (zeros) Read(b []byte) (int, error) {
-	clear(b)
-	return len(b), nil
-}
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 // TestAFullOutput: if a writer returns an error, the program ends with its next write.
 func TestAFullOutput(t *testing.T) {

@@ -45,10 +45,7 @@ func startTree(t *testing.T, s *Sandbox, then string) (*Process, string) {
 	testkit.Need(t, "setsid", "nohup", "sleep")
 	m := mark()
 	p := testkit.Must(s.Start(shell(treeOfSeven+then, m)))(t)
-	t.Cleanup(func() {
-		p.Kill()
-		p.Wait()
-	})
+	t.Cleanup(func() { p.Kill(); p.Wait() })
 	awaitTree(t, m)
 	return p, m
 }
@@ -134,10 +131,7 @@ func TestALateHandshakeEndsTheTree(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *Sandbox) {
 		m, before := mark(), descriptors(t)
 		t.Cleanup(func() { endMarked(t, m) })
-		s.tree.sent = func(channel *os.File) {
-			awaitTree(t, m)
-			channel.SetDeadline(time.Now())
-		}
+		s.tree.sent = func(channel *os.File) { awaitTree(t, m); channel.SetDeadline(time.Now()) }
 		p, err := s.Start(shell(treeOfSeven+"wait", m))
 		if err == nil {
 			p.Kill()
@@ -215,9 +209,7 @@ func TestAProgramKillsTheHelper(t *testing.T) {
 // TestNoSandbox: with mode Off, the process group ends, and Wait does not wait for processes that have left it.
 func TestNoSandbox(t *testing.T) {
 	s := testkit.Must(New(Off))(t)
-	if len(s.Missing()) != 1 {
-		t.Errorf("missing: %q", s.Missing())
-	}
+	testkit.Equal(t, len(s.Missing()), 1, "missing", s.Missing())
 	testkit.Need(t, "sleep")
 	m := mark()
 	p := testkit.Must(s.Start(shell(`sleep 1000 "$0" & sleep 1000 "$0" & wait`, m)))(t)

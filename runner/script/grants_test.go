@@ -89,9 +89,7 @@ func TestGrants(t *testing.T) {
 			"read_only":  {&sandbox.Grants{Access: sandbox.Access{ReadOnly: []string{dir}}}, []string{"error:…", "ok text:none", "ok text:here", "error:…"}},
 			"read_write": {&sandbox.Grants{Access: sandbox.Access{ReadWrite: []string{dir}}}, []string{"error:…", "ok text:none", "ok text:here", "ok text:written"}},
 		} {
-			t.Run(lang+"/"+name, func(t *testing.T) {
-				expect(t, run(newBed(t).local("1", d, c.grants), texts(jobs...)...), c.want...)
-			})
+			t.Run(lang+"/"+name, func(t *testing.T) { expect(t, run(newBed(t).local("1", d, c.grants), texts(jobs...)...), c.want...) })
 		}
 	}
 }

@@ -24,10 +24,7 @@ import (
 var echo = handler.Document{Lang: handler.Shell, Source: `handle() { printf %s "$1"; }`}
 
 // held returns the number of idle contexts, and of all contexts.
-func (b *bed) held() (idle, places int) {
-	s := b.contexts.State()
-	return len(s.Idle), s.Places
-}
+func (b *bed) held() (idle, places int) { s := b.contexts.State(); return len(s.Idle), s.Places }
 
 // TestMaxContexts: many handlers share few contexts, and the least recently used context ends.
 func TestMaxContexts(t *testing.T) {
@@ -240,10 +237,7 @@ func TestAnInterpreterIsInstalledLater(t *testing.T) {
 	at := slices.IndexFunc(languages, func(l language) bool { return l.name == handler.Shell })
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
-		shell := kept(func() (*interpreter, error) {
-			looks++
-			return languages[at].find(path)
-		})
+		shell := kept(func() (*interpreter, error) { looks++; return languages[at].find(path) })
 		check := func(want bool, wantLooks int) {
 			t.Helper()
 			i, err := shell()

@@ -362,9 +362,8 @@ func TestModel(t *testing.T) {
 					testkit.MustEqual(t, c.began, s.began[c], "seed", seed, "step", step, "a caller of share", i, "began")
 				}
 			}
-			if free := a.schedule.free; free < 0 || free != m.free() {
-				t.Fatalf("seed %d, step %d: %d slots are free, not %d", seed, step, free, m.free())
-			}
+			free := a.schedule.free
+			testkit.MustHold(t, free >= 0 && free == m.free(), "seed", seed, "step", step, free, "slots are free, not", m.free())
 		}
 	}
 }

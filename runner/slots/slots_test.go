@@ -20,10 +20,7 @@ func register(t testing.TB, a *Allocator, weight, slots, most int) *Share {
 	return testkit.Must(a.Register("mail", weight, slots, most))(t)
 }
 
-func newAllocator(t testing.TB, total int) *Allocator {
-	t.Helper()
-	return testkit.Must(New(total))(t)
-}
+func newAllocator(t testing.TB, total int) *Allocator { t.Helper(); return testkit.Must(New(total))(t) }
 
 func TestBounds(t *testing.T) {
 	for _, total := range []int{-1, 0, MaxSlots + 1} {
@@ -59,10 +56,7 @@ func TestAcquire(t *testing.T) {
 		var began []string
 		var calls sync.WaitGroup
 		acquire := func(name string, s *Share) {
-			calls.Go(func() {
-				testkit.Check(t, s.Acquire(t.Context()))
-				began = append(began, name)
-			})
+			calls.Go(func() { testkit.Check(t, s.Acquire(t.Context())); began = append(began, name) })
 			synctest.Wait()
 		}
 		expect := func(want string) {

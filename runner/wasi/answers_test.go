@@ -155,10 +155,7 @@ func (b *flakyBlobs) Put(ctx context.Context, of string, r io.Reader) (string, e
 func TestLongOutput(t *testing.T) {
 	dir := t.TempDir()
 	blobs := &flakyBlobs{away: 2}
-	f := newFixture(t, func(s *Settings) {
-		blobs.memoryBlobs = s.Blobs.(*memoryBlobs)
-		s.Blobs, s.Dir = blobs, dir
-	})
+	f := newFixture(t, func(s *Settings) { blobs.memoryBlobs = s.Blobs.(*memoryBlobs); s.Blobs, s.Dir = blobs, dir })
 	blobs.pool = f.Pool
 	f.storePatience = time.Minute
 	kit := f.handler("kit", handler.Options{TimeoutMs: 60_000})
@@ -198,9 +195,8 @@ func TestFullDisk(t *testing.T) {
 		s.bytes, s.look = c.bytes, c.bytes
 		free--
 		_, err = s.Write([]byte("x"))
-		if _, machine := errors.AsType[*machineError](err); machine != c.machine || err == nil || !strings.Contains(err.Error(), "guests must leave 268435456") {
-			t.Errorf("after %d bytes: %v", c.bytes, err)
-		}
+		_, machine := errors.AsType[*machineError](err)
+		testkit.Holds(t, machine == c.machine && err != nil && strings.Contains(err.Error(), "guests must leave 268435456"), c.bytes, err)
 		testkit.NoError(t, s.close())
 	}
 }

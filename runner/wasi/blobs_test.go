@@ -36,8 +36,7 @@ func TestBinaryAddr(t *testing.T) {
 		t.Run(address[:7]+fmt.Sprint(len(address)), func(t *testing.T) {
 			e := f.run(x, &client.Job{Client: "c", Kind: client.WASI, BinaryAddr: address, InputAddr: f.blobs.add("c", []byte("echo\nhello"))})
 			wantOK(t, e, "hello")
-			stored := f.blobs.get("c", e.OutputAddr)
-			testkit.Equal(t, string(stored), "hello", "the blob at", e.OutputAddr)
+			testkit.Equal(t, string(f.blobs.get("c", e.OutputAddr)), "hello", "the blob at", e.OutputAddr)
 		})
 	}
 	t.Run("of another client", func(t *testing.T) {
@@ -140,10 +139,7 @@ func zeros(first string, n int64) io.ReadCloser {
 
 type zeroReader struct{}
 
-func (zeroReader) Read(b []byte) (int, error) {
-	clear(b)
-	return len(b), nil
-}
+func (zeroReader) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 // TestStreams: the runner and the process of the guest pass on long inputs and outputs with little memory.
 func TestStreams(t *testing.T) {

@@ -266,7 +266,4 @@ func (e *endless) Read(b []byte) (int, error) {
 	return 0, errors.New("closed")
 }
 
-func (e *endless) Close() error {
-	e.once.Do(func() { close(e.closed) })
-	return nil
-}
+func (e *endless) Close() error { e.once.Do(func() { close(e.closed) }); return nil }

@@ -222,9 +222,7 @@ func TestBatchContexts(t *testing.T) {
 	<-arrived
 	cancel()
 	testkit.Eventually(t, "the cancelled task has ended", func() bool { return cancelled.count() == 1 })
-	if !cancelled.list[0].Unget || got.count() > 0 {
-		t.Errorf("%+v, and %d others", cancelled.list[0], got.count())
-	}
+	testkit.Holds(t, cancelled.list[0].Unget && got.count() == 0, cancelled.list[0], "and", got.count(), "others")
 	answer <- struct{}{}
 	running.Wait()
 	want(t, got.list[0], "ok", 200, "")

@@ -21,19 +21,14 @@ func BenchmarkJobs(b *testing.B) {
 		batch bool
 		size  int
 	}{{false, 10}, {true, 10}, {true, 100}, {true, 1000}} {
-		b.Run(fmt.Sprintf("batch=%v/size=%d", c.batch, c.size), func(b *testing.B) {
-			benchmark(b, testkit.NodeServer(b), c.batch, c.size)
-		})
+		b.Run(fmt.Sprintf("batch=%v/size=%d", c.batch, c.size), func(b *testing.B) { benchmark(b, testkit.NodeServer(b), c.batch, c.size) })
 	}
 }
 
 // BenchmarkOverhead does the same with a server in this process, which takes about half of the time.
 func BenchmarkOverhead(b *testing.B) {
 	answer := strings.Repeat("200\n", 100)
-	to := web(b, func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		io.WriteString(w, answer)
-	})
+	to := web(b, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body); io.WriteString(w, answer) })
 	b.Run("single", func(b *testing.B) { benchmark(b, to, false, 10) })
 	b.Run("batch", func(b *testing.B) { benchmark(b, to, true, 100) })
 }

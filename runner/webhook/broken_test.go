@@ -97,10 +97,7 @@ func TestBrokenAnswers(t *testing.T) {
 // TestEndlessBatchAnswers: the answer to a batch is bounded. Lines that arrived before the bound count.
 func TestEndlessBatchAnswers(t *testing.T) {
 	for name, endless := range map[string]string{"comments": "# a comment\n", "one line": strings.Repeat("a", 1<<10), "jobs": "J: a|" + strings.Repeat("b", 1<<10) + "\n", "lines": "200\n"} {
-		to := rawWeb(t, func(c net.Conn) {
-			io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n200\n")
-			forever(c, endless)
-		})
+		to := rawWeb(t, func(c net.Conn) { io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n200\n"); forever(c, endless) })
 		e := executor(t, to, handler.Options{Batch: true, InlineBytes: 1 << 10, OutputBytes: 1 << 10})
 		e.mostBeside = 1 << 20
 		list := run(t, t.Context(), e, newJob(1, "a"), newJob(2, "b"), newJob(3, "c"))

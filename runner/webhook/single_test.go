@@ -77,9 +77,7 @@ func TestSingleRequest(t *testing.T) {
 // TestCookies: a cookie that a server sets is not sent back.
 func TestCookies(t *testing.T) {
 	e := executor(t, web(t, func(w http.ResponseWriter, r *http.Request) {
-		if len(r.Cookies()) > 0 {
-			t.Errorf("the request has the cookies %v", r.Cookies())
-		}
+		testkit.Holds(t, len(r.Cookies()) == 0, "the request has the cookies", r.Cookies())
 		http.SetCookie(w, &http.Cookie{Name: "a", Value: "b"})
 	}), handler.Options{})
 	for i := range 3 {
@@ -252,10 +250,7 @@ func TestSingleContext(t *testing.T) {
 		left <- struct{}{}
 	}), handler.Options{Concurrency: 1})
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-arrived
-		cancel()
-	}()
+	go func() { <-arrived; cancel() }()
 	for i, end := range run(t, ctx, e, newJob(1, "a"), newJob(2, "b"), newJob(3, "c")) {
 		testkit.Holds(t, end.Unget, "task", i, "ended with", end)
 	}

@@ -70,7 +70,5 @@ func TestDescendants(t *testing.T) {
 	child, ok := decimal(strings.TrimSpace(string(line[:n])))
 	found := descendants(os.Getpid())
 	testkit.Holds(t, ok && reflect.DeepEqual(found, []int{cmd.Process.Pid, child}), found, "not", cmd.Process.Pid, "and", child)
-	if text(0) != "0" || text(1203) != "1203" {
-		t.Error(text(0), text(1203))
-	}
+	testkit.Holds(t, text(0) == "0" && text(1203) == "1203", text(0), text(1203))
 }

@@ -107,9 +107,7 @@ func TestDecode(t *testing.T) {
 		switch {
 		case err != nil:
 			got = "refused"
-			if len(err.Error()) > 2000 {
-				t.Errorf("the error has %d bytes", len(err.Error()))
-			}
+			testkit.Holds(t, len(err.Error()) <= 2000, "the error has", len(err.Error()), "bytes")
 		case m.OutputB64 != nil:
 			got = "bytes " + string(m.OutputB64)
 		case m.Error != "":

@@ -67,9 +67,8 @@ func TestMemory(t *testing.T) {
 	b := first.Reallocate(1 << 16)
 	testkit.MustEqual(t, len(b), 1<<16, "bytes")
 	b[0] = 1
-	if b = first.Reallocate(2 << 16); len(b) != 2<<16 || b[0] != 1 {
-		t.Fatalf("%d bytes, the first is %d", len(b), b[0])
-	}
+	b = first.Reallocate(2 << 16)
+	testkit.MustHold(t, len(b) == 2<<16 && b[0] == 1, len(b), "bytes, the first is", b[0])
 	testkit.Holds(t, second.Reallocate(1<<16) != nil && second.Reallocate(2<<16) == nil &&
 		first.Reallocate(3<<16) == nil && a.refused, "the limit does not hold")
 	a.free()

@@ -12,9 +12,8 @@ import (
 func TestNoAddresses(t *testing.T) {
 	var p pages
 	a := &account{pages: &p, limit: 1 << 60}
-	if b := a.Allocate(0, 1<<60).Reallocate(1 << 16); b != nil || a.failure == nil || !lacking(a.failure) {
-		t.Errorf("%d bytes, %v", len(b), a.failure)
-	}
+	got := a.Allocate(0, 1<<60).Reallocate(1 << 16)
+	testkit.Holds(t, got == nil && a.failure != nil && lacking(a.failure), len(got), "bytes", a.failure)
 	b := &account{pages: &p, limit: 1 << 16}
 	testkit.Holds(t, b.Allocate(0, 1<<60).Reallocate(2<<16) == nil && b.failure == nil && b.refused, "a limit is", b.failure)
 }
