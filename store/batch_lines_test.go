@@ -37,9 +37,8 @@ func TestLinesOfBatches(t *testing.T) {
 	same := func(part, of int) {
 		t.Helper()
 		id := first[part].WithLine(of)
-		if of, got, err := s.LineOf(id); err != nil || of != batch || got != line {
-			t.Errorf("job %v is line %d of %v: %v", id, got, of, err)
-		}
+		in, got, err := s.LineOf(id)
+		testkit.Holds(t, err == nil && in == batch && got == line, "job", id, "is line", got, "of", in, err)
 		testkit.Equal(t, testkit.Must(s.JobOf(batch, line))(t), id, "line", line, "is job")
 		line++
 	}
@@ -49,9 +48,8 @@ func TestLinesOfBatches(t *testing.T) {
 		}
 	}
 	for _, id := range []job.ID{{}, job.NewID(startAt, 2, 1), batch.WithLine(5), first[1].WithLine(2), job.NewID(startAt, 4, 0), job.NewID(startAt, 9, 0)} {
-		if of, line, err := s.LineOf(id); !errors.Is(err, job.NotFound) {
-			t.Errorf("job %v is line %d of %v: %v", id, line, of, err)
-		}
+		of, line, err := s.LineOf(id)
+		testkit.Holds(t, errors.Is(err, job.NotFound), "job", id, "is line", line, "of", of, err)
 	}
 	for _, line := range []int64{-1, 11, 1 << 62} {
 		id, err := s.JobOf(batch, line)
@@ -187,9 +185,8 @@ func TestPurgedBatchesGoInSteps(t *testing.T) {
 		f.Apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"})
 		f.Apply(job.Tick{})
 	}
-	if b, c, left := rows(row.BatchTable), rows(row.CountsTable), rows(row.PurgedBatchTable); b != 0 || c != 0 || left != 2 {
-		t.Fatalf("%d batches and %d counts are there, and %d purged batches are left", b, c, left)
-	}
+	b, c, left := rows(row.BatchTable), rows(row.CountsTable), rows(row.PurgedBatchTable)
+	testkit.MustHold(t, b == 0 && c == 0 && left == 2, b, "batches and", c, "counts are there, and", left, "purged batches are left")
 	for _, id := range []job.ID{jobID(2, 2, 0), jobID(3, 3, 5)} {
 		_, err := s.Batch(id.WithLine(0))
 		testkit.Holds(t, err != nil, "the purged batch of", id, "is found")
@@ -200,9 +197,8 @@ func TestPurgedBatchesGoInSteps(t *testing.T) {
 	create.Groups[0].RunAt = startAt + int64(f.seq) + 2
 	f.Apply(create)
 	f.seq++
-	if f.Apply(job.Tick{}); s.machine.Counts[job.Pending] != 1 {
-		t.Error("a job whose time has come waits for purged batches")
-	}
+	f.Apply(job.Tick{})
+	testkit.Equal(t, s.machine.Counts[job.Pending], 1, "a job whose time has come waits for purged batches")
 	for ticks := 0; s.machine.Meta.PurgedAt != 0; ticks++ {
 		sound(t, s)
 		got := s.costOf(t, func() { f.Apply(job.Tick{}) })
@@ -230,9 +226,8 @@ func TestRepeatAfterPurge(t *testing.T) {
 				got := c.Apply(cmd).(*applied.Ended)
 				testkit.MustHold(t, got.All == number && got.Refusal == refusal && len(got.Results) == len(results), cmd, got)
 				for i, r := range results {
-					if r.ID = cmd.Outcomes[i].ID; got.Results[i] != r {
-						t.Fatalf("%+v: result %d is %+v, not %+v", cmd, i, got.Results[i], r)
-					}
+					r.ID = cmd.Outcomes[i].ID
+					testkit.MustEqual(t, got.Results[i], r, cmd, "result", i)
 				}
 			}
 			completed, lost := applied.JobResult{Status: job.Completed}, job.ClaimLost

@@ -241,9 +241,7 @@ func BenchmarkCompletionsTogether(b *testing.B) {
 // BenchmarkStart opens a store with 100,000 ready queues.
 func BenchmarkStart(b *testing.B) {
 	dir := b.TempDir()
-	open := func() *Store {
-		return testkit.Must(Open(dir, Options{Journal: testJournal, FS: vfs.Default}))(b)
-	}
+	open := func() *Store { return testkit.Must(Open(dir, Options{Journal: testJournal, FS: vfs.Default}))(b) }
 	n := &bench{b: b, s: open(), at: startAt}
 	for i := range 100 {
 		c := benchCreate("a", "x", 1000)

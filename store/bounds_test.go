@@ -220,10 +220,7 @@ func TestClaimAnswersAreBounded(t *testing.T) {
 	c.Groups[0].MaxAttempts = 100
 	mustApply(t, s, 1, 0, c)
 	seq := uint64(1)
-	apply := func(cmd job.Command) applied.Result {
-		seq++
-		return mustApply(t, s, seq, int64(seq), cmd)
-	}
+	apply := func(cmd job.Command) applied.Result { seq++; return mustApply(t, s, seq, int64(seq), cmd) }
 	for range runs {
 		claimed := apply(plainClaim("r", jobs)).(*applied.Claimed)
 		var outcomes []job.Outcome
@@ -296,10 +293,7 @@ func TestNoticesAreBounded(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := mustOpen(t, Options{})
 			seq := uint64(0)
-			apply := func(cmd job.Command) applied.Result {
-				seq++
-				return mustApply(t, s, seq, 0, cmd)
-			}
+			apply := func(cmd job.Command) applied.Result { seq++; return mustApply(t, s, seq, 0, cmd) }
 			for range claims {
 				apply(plainCreate("a", "x", lines, 1))
 				batch := job.NewID(startAt, seq, 0)

@@ -141,9 +141,8 @@ func TestSizesOfCachedRows(t *testing.T) {
 			for i := range n {
 				sizes += fill(i)
 			}
-			if took := liveBytes() - before; took > sizes*5/4 {
-				t.Errorf("%s of large=%d: %d bytes each, and counted as %d", kind, large, took/n, sizes/n)
-			}
+			took := liveBytes() - before
+			testkit.Holds(t, took <= sizes*5/4, kind, "of large", large, took/n, "bytes each, and counted as", sizes/n)
 		}
 		runtime.KeepAlive(&c)
 		runtime.KeepAlive(&pages)
@@ -176,9 +175,8 @@ func TestCachesAreBoundedByTheirBytes(t *testing.T) {
 			cached += b.Size()
 		}
 		testkit.Holds(t, cached <= 2*limit+limit/2, what, "batches and groups of", cached, "bytes are cached")
-		if grown := liveBytes() - before; grown > 12<<20 {
-			t.Errorf("%s: %d MiB on the heap", what, grown>>20)
-		}
+		grown := liveBytes() - before
+		testkit.Holds(t, grown <= 12<<20, what, grown>>20, "MiB on the heap")
 	}
 	for i := range posts {
 		apply(metaCreate("x", i*jobs, jobs, 12))
@@ -274,9 +272,8 @@ func TestListReadsWhatAPageShows(t *testing.T) {
 	}
 	allocated := func(what string, most int, look func()) {
 		t.Helper()
-		if bytes := allocatedBy(look); bytes > most {
-			t.Errorf("%s allocated %d KiB", what, bytes>>10)
-		}
+		bytes := allocatedBy(look)
+		testkit.Holds(t, bytes <= most, what, "allocated", bytes>>10, "KiB")
 	}
 	pages, found := 0, 0
 	for after := (job.ID{}); ; {
@@ -330,9 +327,7 @@ func TestRowsInUseStayCached(t *testing.T) {
 		for what, n := range map[string]int{
 			"batches": s.machine.Batches.Len(), "claims": s.machine.Claims.Len(), "spans": s.machine.Spans.Len(),
 		} {
-			if n > 25 { // a commit adds a few more
-				t.Fatalf("%d %s are cached", n, what)
-			}
+			testkit.MustHold(t, n <= 25, n, what, "are cached") // a commit adds a few more
 		}
 	}
 }
@@ -383,10 +378,7 @@ func TestClaimsReadAhead(t *testing.T) {
 				v := s.db.View()
 				t.Cleanup(v.Discard)
 				return v
-			}, h.B, h.Sp.First, h.Sp.Last, func(_, _ uint32, part []byte) {
-				testkit.Equal(t, len(part), 101)
-				testkit.Equal(t, h.B.Seq, seq+1)
-			})
+			}, h.B, h.Sp.First, h.Sp.Last, func(_, _ uint32, part []byte) { testkit.Equal(t, len(part), 101); testkit.Equal(t, h.B.Seq, seq+1) })
 		}
 	}
 	mustCommit(t, s)

@@ -46,10 +46,7 @@ func mustApply(t testing.TB, s *Store, seq uint64, at int64, cmd job.Command) ap
 	return result
 }
 
-func mustCommit(t testing.TB, s *Store) {
-	t.Helper()
-	testkit.NoError(t, s.Commit())
-}
+func mustCommit(t testing.TB, s *Store) { t.Helper(); testkit.NoError(t, s.Commit()) }
 
 // mustStore applies a command, and commits.
 func mustStore(t testing.TB, s *Store, seq uint64, at int64, cmd job.Command) applied.Result {
@@ -447,10 +444,7 @@ func TestCheckNoticesDamagedDocuments(t *testing.T) {
 	}
 	mustApply(t, s, 6, 5, job.PutDocument{Kind: job.HandlerDocument, Name: "y", Document: []byte("y")})
 	mustStore(t, s, 7, 6, job.DeleteDocument{Kind: job.HandlerDocument, Name: "y"})
-	noticed := func(name string) {
-		t.Helper()
-		testkit.Holds(t, len(problemsOf(t, s)) != 0, name, "not noticed")
-	}
+	noticed := func(name string) { t.Helper(); testkit.Holds(t, len(problemsOf(t, s)) != 0, name, "not noticed") }
 	name, deleted := row.DocumentName{job.HandlerDocument, "a", "x"}, row.DocumentName{job.HandlerDocument, "", "y"}
 	key := row.DocumentKey(name, false)
 	good := storedRow{key, s.machine.O.Get(key)}

@@ -52,9 +52,7 @@ func TestRandomIsUniform(t *testing.T) {
 			d := float64(n) - draws/jobs
 			chi += d * d / (draws / jobs)
 		}
-		if chi > 111 {
-			t.Errorf("%v: chi-squared %.1f: %v", choice, chi, counts)
-		}
+		testkit.Holds(t, chi <= 111, choice, "chi-squared", chi, counts)
 	}
 	mustCommit(t, s)
 }
@@ -118,9 +116,8 @@ func TestClaimIsBounded(t *testing.T) {
 	for seq := uint64(jobs + 1); got < jobs; seq++ {
 		before := s.machine.O.Writes()
 		c := mustApply(t, s, seq, 0, plainClaim("r", jobs)).(*applied.Claimed)
-		if rows := s.machine.O.Writes() - before; rows > s.machine.Rules.ClaimRows+100 {
-			t.Fatalf("a claim of %d jobs wrote %d rows", c.Jobs(), rows)
-		}
+		rows := s.machine.O.Writes() - before
+		testkit.MustHold(t, rows <= s.machine.Rules.ClaimRows+100, "a claim of", c.Jobs(), "jobs wrote", rows, "rows")
 		testkit.MustHold(t, c.Jobs() != 0, "a claim found nothing")
 		got += c.Jobs()
 		claims++
@@ -253,14 +250,12 @@ func TestHandedOutPayloads(t *testing.T) {
 					seq := uint64(1)
 					for at := 0; at < lines; {
 						seq++
-						result, err := s.Apply(seq, startAt, job.Claim{Runner: "r", Max: 1 + random.IntN(700), MaxBytes: job.MaxClaimBytes})
-						testkit.NoError(t, err)
+						result := testkit.Must(s.Apply(seq, startAt, job.Claim{Runner: "r", Max: 1 + random.IntN(700), MaxBytes: job.MaxClaimBytes}))(t)
 						mustCommit(t, s)
 						claimed := result.(*applied.Claimed)
 						handed, err := s.HandedOut(claimed)
-						if err != nil || len(handed) != 1 || handed[0].N != claimed.Jobs() || handed[0].First.ID.Line() != at {
-							t.Fatalf("claim of %d jobs from %d on: %d runs, %v", claimed.Jobs(), at, len(handed), err)
-						}
+						testkit.MustHold(t, err == nil && len(handed) == 1 && handed[0].N == claimed.Jobs() && handed[0].First.ID.Line() == at,
+							"claim of", claimed.Jobs(), "jobs from", at, "on", len(handed), "runs", err)
 						var want []byte
 						for i := range handed[0].N {
 							want = frame.Append(want, payloads[at+i])

@@ -270,10 +270,7 @@ var crowds = []struct {
 }
 
 // create creates jobs, and records the first of them and the batch.
-func (c *crowd) create(create *job.Create) {
-	c.Apply(create)
-	c.named(create)
-}
+func (c *crowd) create(create *job.Create) { c.Apply(create); c.named(create) }
 
 // named records the first jobs and the batch of a create.
 func (c *crowd) named(create *job.Create) {
@@ -303,9 +300,7 @@ func (c *crowd) do(cmd job.Command) (result applied.Result) {
 		result = c.Apply(cmd)
 		c.s.machine.FlushDirty() // as a commit would first
 	})
-	if got.looks > requestRows || got.writes > requestWrites || got.bytes > boundedBytes {
-		c.t.Errorf("%s: %+v", cmd.Verb(), got)
-	}
+	testkit.Holds(c.t, got.looks <= requestRows && got.writes <= requestWrites && got.bytes <= boundedBytes, cmd.Verb(), got)
 	mustCommit(c.t, c.s)
 	return result
 }
@@ -318,9 +313,8 @@ func (c *crowd) pass(ms int64, rows int) {
 		if due := c.s.NextDue(); due == 0 || due > startAt+int64(c.seq) {
 			return
 		}
-		if c.do(job.Tick{Rows: rows}); ticks > 20_000 {
-			c.t.Fatal("ticks come to no end")
-		}
+		c.do(job.Tick{Rows: rows})
+		testkit.MustHold(c.t, ticks <= 20_000, "ticks come to no end")
 	}
 }
 
@@ -465,10 +459,7 @@ func TestEveryCommandIsBounded(t *testing.T) {
 	for _, thing := range crowds {
 		t.Run(thing.thing, func(t *testing.T) {
 			c := &crowd{client: "a", typ: "x", runner: "r", verbs: verbs}
-			c.feeder = inStore(t, Options{Journal: testJournal}, func(f *feeder) {
-				c.feeder = f
-				thing.fill(c)
-			})
+			c.feeder = inStore(t, Options{Journal: testJournal}, func(f *feeder) { c.feeder = f; thing.fill(c) })
 			c.All()
 			sound(t, c.s)
 		})

@@ -91,9 +91,8 @@ func TestPreferDistinctIsBounded(t *testing.T) {
 			for ticks := 0; building(f.s); ticks++ {
 				got := f.s.costOf(t, func() { f.Apply(job.Tick{}) })
 				testkit.MustHold(t, got.looks <= boundedRows && got.writes <= boundedWrites && got.bytes <= boundedBytes, "a tick", got)
-				if mustCommit(t, f.s); ticks > 20*c.n/100 {
-					t.Fatalf("not built after %d ticks", ticks)
-				}
+				mustCommit(t, f.s)
+				testkit.MustHold(t, ticks <= 20*c.n/100, "not built after", ticks, "ticks")
 			}
 			for range 2 {
 				var result applied.Result
@@ -144,9 +143,8 @@ func TestDistinctTakesNoMemoryForEachJob(t *testing.T) {
 	f.Apply(distinctClaim(1, user))
 	x := f.s.machine.Distinct.List[0]
 	for building(f.s) {
-		if f.Apply(job.Tick{}); x.Bytes > r.DistinctBytes {
-			t.Fatalf("%d bytes", x.Bytes)
-		}
+		f.Apply(job.Tick{})
+		testkit.MustHold(t, x.Bytes <= r.DistinctBytes, x.Bytes, "bytes")
 	}
 	mustCommit(t, f.s)
 	rows := func() (kinds map[byte]int) {
@@ -192,9 +190,8 @@ func TestDistinctBytes(t *testing.T) {
 		before := heapBytes()
 		again := memory.ReadDistinct(&f.s.machine.O, x.DistinctState, func(id uint32) *memory.Queue { return f.s.machine.AllQueues.ByID[id] }, x.Most)
 		took := int(heapBytes() - before)
-		if again.Bytes != x.Bytes || took > x.Bytes*5/4 || took < x.Bytes/2 {
-			t.Errorf("an index of %d leaves takes %d bytes, counted as %d, and %d after a start", x.Lined, took, x.Bytes, again.Bytes)
-		}
+		testkit.Holds(t, again.Bytes == x.Bytes && took <= x.Bytes*5/4 && took >= x.Bytes/2,
+			"an index of", x.Lined, "leaves takes", took, "bytes, counted as", x.Bytes, "and", again.Bytes, "after a start")
 		runtime.KeepAlive(again)
 	}
 }
@@ -270,9 +267,8 @@ func TestDistinctStrategiesInTurn(t *testing.T) {
 	for round := range 3 {
 		for i := range 17 {
 			got := claim(i)
-			if got.writes > plain.writes+10 || got.looks > 10*f.s.machine.Rules.DistinctLooks {
-				t.Errorf("strategy %d in round %d: %+v, where a claim by oldest takes %+v", i, round, got, plain)
-			}
+			testkit.Holds(t, got.writes <= plain.writes+10 && got.looks <= 10*f.s.machine.Rules.DistinctLooks,
+				"strategy", i, "in round", round, got, "where a claim by oldest takes", plain)
 			mustCommit(t, f.s)
 		}
 		f.seq += 50_000

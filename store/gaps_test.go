@@ -79,9 +79,7 @@ func TestClaimsPassNoGaps(t *testing.T) {
 				}
 				testkit.MustEqual(t, s.machine.Counts[job.Pending], int64(first)+many)
 				for range first + 20 {
-					got := s.costOf(t, func() {
-						testkit.MustEqual(t, f.Apply(plainClaim("r", 1)).(*applied.Claimed).Jobs(), 1)
-					})
+					got := s.costOf(t, func() { testkit.MustEqual(t, f.Apply(plainClaim("r", 1)).(*applied.Claimed).Jobs(), 1) })
 					testkit.Holds(t, got.steps <= 1000, "a claim takes", got.steps, "steps")
 					mustCommit(t, s)
 				}
@@ -135,9 +133,7 @@ func TestReadsPassFewDeletedNeighbours(t *testing.T) {
 					"a purged job": func(v lsm.View) {
 						testkit.Fails2(s.JobIn(v, ids[0], query.Unbounded))(t, job.NotFound) // a purged job
 					},
-					"a job that is there": func(v lsm.View) {
-						testkit.Must2(s.JobIn(v, ids[n-1], query.Unbounded))(t)
-					},
+					"a job that is there":  func(v lsm.View) { testkit.Must2(s.JobIn(v, ids[n-1], query.Unbounded))(t) },
 					"an absent key":        func(v lsm.View) { v.Get(row.SeqKey(row.BatchTable, 0)) },
 					"the end of an index":  func(v lsm.View) { v.Scan(row.ListKey(1, job.Failed, 0, 0), row.ListKey(1, job.Failed+1, 0, 0), nil) },
 					"a runner's claims":    func(v lsm.View) { query.OpenClaims(v, row.ReadRunner(v, "r"), query.MaxOpenClaims) },

@@ -397,9 +397,8 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 					create(1)
 				}
 				swept := apply(job.Move{Op: job.Cancel, Client: "a", Type: "x"}).(*applied.Swept)
-				if doc, err := s.Sweep(swept.Sweep); swept.Sweep.IsZero() || err != nil || doc.ID != swept.Sweep {
-					t.Fatalf("sweep %+v: %+v, %v", swept, doc, err)
-				}
+				sweep, err := s.Sweep(swept.Sweep)
+				testkit.MustHold(t, !swept.Sweep.IsZero() && err == nil && sweep.ID == swept.Sweep, "sweep", swept, sweep, err)
 				testkit.Fails(s.Sweep(job.NewID(swept.Sweep.At()+1, seq, 0)))(t, job.SweepNotFound) // sweep of another time
 				sound(t, s)
 			})

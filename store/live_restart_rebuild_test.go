@@ -283,9 +283,6 @@ func sound(t *testing.T, s *Store, context ...any) {
 
 func problemsOf(t *testing.T, s *Store) (problems []string) {
 	t.Helper()
-	testkit.Must(s.Check(func(problem string) bool {
-		problems = append(problems, problem)
-		return len(problems) < 50
-	}))(t)
+	testkit.Must(s.Check(func(problem string) bool { problems = append(problems, problem); return len(problems) < 50 }))(t)
 	return problems
 }

@@ -249,9 +249,8 @@ func TestCancelledIsTold(t *testing.T) {
 	told("runner, much later", tickle(job.Tickle{Runner: "r"}, 20+job.NoticeMs), 0, job.ClaimLost)
 	mustCommit(t, s)
 	doc, err := s.Job(first)
-	if err != nil || doc.Status != job.Cancelled || doc.Why != job.Asked || doc.Claim != c.Claim || len(doc.Attempts) != 1 || doc.Attempts[0].Why != job.Asked {
-		t.Errorf("%+v, %v", doc, err)
-	}
+	testkit.Holds(t, err == nil && doc.Status == job.Cancelled && doc.Why == job.Asked && doc.Claim == c.Claim && len(doc.Attempts) == 1 &&
+		doc.Attempts[0].Why == job.Asked, doc, err)
 }
 
 // TestRunEndsOfRandomCommands: an observer gets the end of each run exactly once: in the command whose effects say that
@@ -288,26 +287,22 @@ func TestRunEndsOfRandomCommands(t *testing.T) {
 				}
 				batchEnds[e.Status]++
 			}
-			if got, want := linesOfEnds(ends), linesOfEndedRuns(observed.s.Effects()); !slices.Equal(got, want) {
-				t.Fatalf("seed %d: %v\nruns that ended: %v\nlines whose runs have ended: %v", seed, st, got, want)
-			}
+			got, want := linesOfEnds(ends), linesOfEndedRuns(observed.s.Effects())
+			testkit.MustHold(t, slices.Equal(got, want), "seed", seed, st, "runs that ended", got, "lines whose runs have ended", want)
 			for _, e := range ends {
 				outcomes[e.Outcome] += e.Jobs
 				own := e.Claim == job.NewID(e.EndedAt, st.seq, 0) // the run began in this command, which no runner sent
 				if own {
 					outcomes["unclaimed"] += e.Jobs
 				}
-				if e.Attempt < 1 || own != (e.Runner == "") || own && e.StartedAt != e.EndedAt || e.Client == "" || e.Type == "" || e.StartedAt < startAt || e.EndedAt < e.StartedAt || e.Claim.IsZero() || e.Status == job.Active {
-					t.Fatalf("seed %d: %v: %+v", seed, st, e)
-				}
+				testkit.MustHold(t, e.Attempt >= 1 && own == (e.Runner == "") && (!own || e.StartedAt == e.EndedAt) && e.Client != "" && e.Type != "" &&
+					e.StartedAt >= startAt && e.EndedAt >= e.StartedAt && !e.Claim.IsZero() && e.Status != job.Active, "seed", seed, st, e)
 			}
 		}
 		for status := job.BatchCompleted; int(status) < job.NumBatchStatus; status++ {
 			docs, _ := testkit.Must2(observed.s.Batches(query.BatchFilter{Status: status, Limit: job.MaxPage}))(t)
 			for i := range docs {
-				if docs[i].Submission != nil && !ended[docs[i].ID] {
-					t.Fatalf("seed %d: nobody heard of the end of batch %+v", seed, docs[i])
-				}
+				testkit.MustHold(t, docs[i].Submission == nil || ended[docs[i].ID], "seed", seed, "nobody heard of the end of batch", docs[i])
 			}
 		}
 		testkit.Check(t, sameStores(live.s, observed.s), "seed", seed)

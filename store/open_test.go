@@ -92,9 +92,8 @@ func TestPeek(t *testing.T) {
 	testkit.Equal(t, testkit.Must(Peek(filepath.Join(t.TempDir(), "none"), Options{}))(t), Peeked{}, "of no store")
 	dir := filepath.Join(t.TempDir(), "store")
 	s := testkit.Must(Open(dir, Options{Journal: testJournal}))(t)
-	if p, err := Peek(dir, Options{}); err == nil { // it is locked
-		t.Errorf("of a store in use: %+v", p)
-	}
+	p, err := Peek(dir, Options{})
+	testkit.Holds(t, err != nil, "of a store in use", p) // it is locked
 	manifest := filepath.Join(dir, "MANIFEST-000001")
 	empty := testkit.Must(os.ReadFile(manifest))(t)
 	mustStore(t, s, 1, 0, plainCreate("a", "x", 1, 50))
@@ -148,10 +147,7 @@ func TestDamagedTable(t *testing.T) {
 	}
 	testkit.NoError(t, os.WriteFile(tables[0], data, 0o600))
 	told := 0
-	s, err := Open(dir, Options{Journal: testJournal, Damaged: func(err error) {
-		testkit.Failed(t, err, row.ErrDamaged)
-		told++
-	}})
+	s, err := Open(dir, Options{Journal: testJournal, Damaged: func(err error) { testkit.Failed(t, err, row.ErrDamaged); told++ }})
 	if err == nil {
 		_, err = s.Job(job.NewID(startAt, 1, 0))
 		testkit.Check(t, s.Close())

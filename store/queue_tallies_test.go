@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -83,9 +82,8 @@ func TestFirstQueuesGetRows(t *testing.T) {
 	n.Create("c", 4)
 	n.Create("a", 8)
 	n.Create("d", 16)
-	if others := n.expect("a=9", "b=2", "others=20"); others.Pending != 20 || others.PendingSince != -1 {
-		t.Fatalf("%+v", others)
-	}
+	others := n.expect("a=9", "b=2", "others=20")
+	testkit.MustHold(t, others.Pending == 20 && others.PendingSince == -1, others)
 	n.at += 2000
 	n.Apply(job.Claim{Runner: "r", Max: 100, MaxBytes: 1 << 20, LeaseMs: 60_000, Clients: []string{"q"}, Types: []string{"d"}, Strategy: job.Oldest})
 	of, others := n.Figures()
@@ -158,16 +156,14 @@ func TestManyNewQueuesTakeNoRows(t *testing.T) {
 	for i := range flood {
 		n.Create(fmt.Sprint("more", i), 1)
 	}
-	if of, _ := n.Figures(); len(of) != rows || of["real"].Client != "" {
-		t.Fatalf("%d rows, the real one has %+v", len(of), of["real"])
-	}
+	of, _ = n.Figures()
+	testkit.MustHold(t, len(of) == rows && of["real"].Client == "", len(of), "rows, the real one has", of["real"])
 	for i := range 4 {
 		n.Create("real", 1)
 		n.Create(fmt.Sprint("yet more", i), 1)
 	}
-	if of, _ := n.Figures(); of["real"].Created == 0 {
-		t.Fatalf("the rows are those of %q", slices.Sorted(maps.Keys(of)))
-	}
+	of, _ = n.Figures()
+	testkit.MustHold(t, of["real"].Created != 0, "the rows are those of", of)
 }
 
 // TestRowOfADeletedQueue: the row stays for an hour, and a new queue of the same name gets it.
@@ -175,9 +171,8 @@ func TestRowOfADeletedQueue(t *testing.T) {
 	n := newTallied(t, 10)
 	remove := func(typ string) {
 		n.Apply(job.Pause{Client: "q", Type: typ, Paused: true})
-		if of, _ := n.Figures(); !of[typ].Paused {
-			t.Fatal("not paused")
-		}
+		of, _ := n.Figures()
+		testkit.MustHold(t, of[typ].Paused, "not paused")
 		n.Apply(job.Move{Op: job.Delete, Client: "q", Type: typ})
 		testkit.MustEqual(t, n.Apply(job.DeleteQueue{Client: "q", Type: typ}).(*applied.QueueDeleted).Refusal, job.Granted)
 	}
@@ -231,9 +226,7 @@ func TestObserveQueuesAgain(t *testing.T) {
 // TestNativeBounds: each duration is in the bucket whose bounds are around it.
 func TestNativeBounds(t *testing.T) {
 	for i := 1; i < memory.NativeBuckets; i++ {
-		if memory.NativeBoundsMs[i] < memory.NativeBoundsMs[i-1] {
-			t.Fatalf("bound %d is %d, after %d", i, memory.NativeBoundsMs[i], memory.NativeBoundsMs[i-1])
-		}
+		testkit.MustHold(t, memory.NativeBoundsMs[i] >= memory.NativeBoundsMs[i-1], "bound", i, memory.NativeBoundsMs[i-1:i+1])
 	}
 	var durations []int64
 	for ms := int64(0); ms < 1<<37; ms += 1 + ms/50 {
@@ -242,9 +235,8 @@ func TestNativeBounds(t *testing.T) {
 	durations = append(durations, 62, 63, 125, 126, 250, 251, 500, 501, 1000, 1001, 2000, 2001, 1<<20*1000, 1<<20*1000+1, 1<<27*1000, 1<<27*1000+1, 1<<50)
 	for _, ms := range durations {
 		var got memory.DurationCounts
-		if got.Add(ms, 1); got != countsOf([]int64{ms}) {
-			t.Errorf("%d ms: %+v, want %+v", ms, got, countsOf([]int64{ms}))
-		}
+		got.Add(ms, 1)
+		testkit.Equal(t, got, countsOf([]int64{ms}), ms, "ms")
 	}
 }
 

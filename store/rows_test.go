@@ -79,20 +79,14 @@ func rowForms() map[string]struct {
 		"document":  {named, named.Encode(), func(b []byte) any { return row.DecodeDocument(named.DocumentName, b) }},
 		"deletion":  {named.DocumentName, named.EncodeDeletion(), func(b []byte) any { return row.DecodeDeletion(job.HandlerDocument, b) }},
 		"forgotten": {math.MaxInt32, row.EncodeForgotten(math.MaxInt32), func(b []byte) any { return row.DecodeForgotten(b) }},
-		"slot": {last, last.Encode(), func(b []byte) any {
-			number, done := row.DecodeSlot(b)
-			return row.Slot{Number: number, Done: done}
-		}},
-		"sweep":   {ofBatch, ofBatch.Encode(), func(b []byte) any { return row.DecodeSweep(9, b) }},
-		"sweep 2": {ofQueue, ofQueue.Encode(), func(b []byte) any { return row.DecodeSweep(9, b) }},
-		"runner":  {r, r.Encode(), func(b []byte) any { return row.DecodeRunner("r1", b) }},
-		"attempt": {attempt, row.EncodeAttempt(&attempt), func(b []byte) any { return row.DecodeAttempt(b) }},
-		"result": {told{7, result}, row.EncodeResult(7, &result), func(b []byte) any {
-			claim, r := row.DecodeResult(b)
-			return told{claim, r}
-		}},
-		"progress": {half, half.Encode(), func(b []byte) any { return row.DecodeProgress(b) }},
-		"step":     {step, row.EncodeStep(&step), func(b []byte) any { return row.DecodeStep(b) }},
+		"slot":      {last, last.Encode(), func(b []byte) any { number, done := row.DecodeSlot(b); return row.Slot{Number: number, Done: done} }},
+		"sweep":     {ofBatch, ofBatch.Encode(), func(b []byte) any { return row.DecodeSweep(9, b) }},
+		"sweep 2":   {ofQueue, ofQueue.Encode(), func(b []byte) any { return row.DecodeSweep(9, b) }},
+		"runner":    {r, r.Encode(), func(b []byte) any { return row.DecodeRunner("r1", b) }},
+		"attempt":   {attempt, row.EncodeAttempt(&attempt), func(b []byte) any { return row.DecodeAttempt(b) }},
+		"result":    {told{7, result}, row.EncodeResult(7, &result), func(b []byte) any { c, r := row.DecodeResult(b); return told{c, r} }},
+		"progress":  {half, half.Encode(), func(b []byte) any { return row.DecodeProgress(b) }},
+		"step":      {step, row.EncodeStep(&step), func(b []byte) any { return row.DecodeStep(b) }},
 	}
 }
 
@@ -215,11 +209,9 @@ func TestKeysSplitIntoWhatMadeThem(t *testing.T) {
 			if key := row.DetailKey(n, line, row.ResultDetail); row.SeqOfKey(key) != n || row.LineOfKey(key) != line || key[13] != row.ResultDetail {
 				t.Errorf("detailKey %d %d: %x", n, line, key)
 			}
-			if key := row.PageKey(n, line, line/2); row.SeqOfKey(key) != n {
-				t.Errorf("pageKey %d: %x", n, key)
-			} else if last, first := row.SplitPageKey(key); last != line || first != line/2 {
-				t.Errorf("pageKey %d %d: %d %d", line, line/2, last, first)
-			}
+			key := row.PageKey(n, line, line/2)
+			last, first := row.SplitPageKey(key)
+			testkit.Holds(t, row.SeqOfKey(key) == n && last == line && first == line/2, "pageKey", n, line, line/2, row.SeqOfKey(key), last, first)
 			claim, seq, l := row.SplitJobLeaseKey(row.JobLeaseKey(n, n/3, line))
 			testkit.Holds(t, claim == n && seq == n/3 && l == line, "jobLeaseKey", n, line, claim, seq, l)
 			lane, end := row.LaneID{line, job.Fresh}, row.Position{n, line}

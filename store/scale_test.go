@@ -46,9 +46,7 @@ func inStore(t *testing.T, o Options, fill func(f *feeder)) *feeder {
 	t.Helper()
 	o.FS = nil
 	dir := t.TempDir()
-	open := func() *Store {
-		return testkit.Must(Open(dir, o))(t)
-	}
+	open := func() *Store { return testkit.Must(Open(dir, o))(t) }
 	f := &feeder{t: t, s: open()}
 	fill(f)
 	mustCommit(t, f.s)
@@ -109,9 +107,8 @@ func TestLargeRandomClaimIsBounded(t *testing.T) {
 	claim := plainClaim("r", 250)
 	claim.Strategy = job.Random
 	var got *applied.Claimed
-	if cost := f.s.costOf(t, func() { got = f.Apply(claim).(*applied.Claimed) }); cost.reads > 20*250 {
-		t.Errorf("%d jobs: %+v", got.Jobs(), cost)
-	}
+	cost := f.s.costOf(t, func() { got = f.Apply(claim).(*applied.Claimed) })
+	testkit.Holds(t, cost.reads <= 20*250, got.Jobs(), "jobs", cost)
 	testkit.Equal(t, got.Jobs(), 250)
 }
 
@@ -138,9 +135,8 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 					testkit.Equal(t, f.Apply(choice).(*applied.Claimed).Jobs(), 1, strategy, "of", choice.Clients, choice.Types, "found nothing")
 				})
 			}
-			if costs[1].reads > costs[0].reads+20 || costs[1].iterators > costs[0].iterators+5 {
-				t.Errorf("%v of %v, %v: %+v with %d queues, %+v with %d", strategy, choice.Clients, choice.Types, costs[0], few, costs[1], many)
-			}
+			testkit.Holds(t, costs[1].reads <= costs[0].reads+20 && costs[1].iterators <= costs[0].iterators+5,
+				strategy, "of", choice.Clients, choice.Types, costs[0], "with", few, "queues", costs[1], "with", many)
 		}
 	}
 	types := func(f *feeder, client string, limit int) float64 {
@@ -150,9 +146,8 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 		})
 	}
 	for _, client := range []string{"", "client33"} {
-		if a, b := types(small, client, 3), types(large, client, 3); b > a+2 {
-			t.Errorf("three types of client %q: %v allocations with %d queues, %v with %d", client, a, few, b, many)
-		}
+		a, b := types(small, client, 3), types(large, client, 3)
+		testkit.Holds(t, b <= a+2, "three types of client", client, a, "allocations with", few, "queues", b, "with", many)
 	}
 }
 

@@ -146,18 +146,15 @@ func TestRepeatedCompletionHasItsFirstResults(t *testing.T) {
 			claim.Once = once
 			want := []*applied.Ended{mustApply(t, s, 4, 10, first).(*applied.Ended), mustApply(t, s, 5, 10, second).(*applied.Ended)}
 			took := mustApply(t, s, 6, 10, claim).(*applied.Claimed)
-			if want[1].All != 3 || want[0].Results[2].Refusal != job.ClaimLost || took.Jobs() != 1 {
-				t.Fatalf("%+v, %+v, %+v", want[0], want[1], took)
-			}
+			testkit.MustHold(t, want[1].All == 3 && want[0].Results[2].Refusal == job.ClaimLost && took.Jobs() == 1, want[0], want[1], took)
 			mustApply(t, s, 7, 11, job.Move{Op: job.Redrive, Batch: jobID(0, 2, 0), Status: job.Failed})
 			mustStore(t, s, 8, 11, job.Move{Op: job.Delete, Batch: jobID(0, 2, 0), Status: job.Completed})
 			for i, cmd := range []job.Complete{first, second} {
 				want[i].Replayed, want[i].Seq, want[i].At = true, uint64(4+i), startAt+10
 				looked, err := s.EndedBefore(&cmd, startAt+12)
 				for how, got := range map[string]*applied.Ended{"applied again": mustApply(t, s, uint64(20+i), 12, cmd).(*applied.Ended), "looked up": looked} {
-					if err != nil || got == nil || got.All != want[i].All || !slices.Equal(got.Results, want[i].Results) || got.Seq != want[i].Seq || got.At != want[i].At || !got.Replayed {
-						t.Errorf("%s: %+v (%v), first %+v", how, got, err, want[i])
-					}
+					testkit.Holds(t, err == nil && got != nil && got.All == want[i].All && slices.Equal(got.Results, want[i].Results) &&
+						got.Seq == want[i].Seq && got.At == want[i].At && got.Replayed, how, got, err, "first", want[i])
 				}
 			}
 			again := mustApply(t, s, 30, 12, claim).(*applied.Claimed)
@@ -193,9 +190,9 @@ func TestIdleSessionIsForgotten(t *testing.T) {
 	mustApply(t, s, 6, 2*job.KeyLifeMs-2, job.Tick{})
 	testkit.Holds(t, exists(id), "the used one is forgotten early")
 	mustApply(t, s, 7, 2*job.KeyLifeMs-1, job.Tick{})
-	if exists(id) || rowsOf(t, s, row.SlotTable) != 0 || s.Totals().Sessions != 0 {
-		t.Errorf("a day after its last request: %v, %d slots, %d sessions", exists(id), rowsOf(t, s, row.SlotTable), s.Totals().Sessions)
-	}
+	testkit.Holds(t, !exists(id), "the session is there a day after its last request")
+	testkit.Equal(t, rowsOf(t, s, row.SlotTable), 0, "slots a day after its last request")
+	testkit.Equal(t, s.Totals().Sessions, 0, "sessions a day after its last request")
 }
 
 // TestEndedSession: the end of a session deletes everything that the session remembered, committed or not.
@@ -257,9 +254,7 @@ func TestCachedSlotsAreBoundedByTheirBytes(t *testing.T) {
 			most = max(most, held())
 		}
 	}
-	if most < limit/2 || most > limit+limit/10 {
-		t.Errorf("%d slots took up to %d bytes, where %d may be cached", sessions*slots, most, limit)
-	}
+	testkit.Holds(t, most >= limit/2 && most <= limit+limit/10, sessions*slots, "slots took up to", most, "bytes of", limit, "to cache")
 	for _, id := range ids { // rows that were dropped are read again
 		again := *first
 		again.Once = job.Once{Session: id, Number: 1}
@@ -294,10 +289,7 @@ func TestTooManySessions(t *testing.T) {
 		got := mustApply(t, s, seq, at, create).(*applied.Made)
 		testkit.MustEqual(t, got.Refusal, job.Granted, "number", number, "of", id, "is refused")
 	}
-	has := func(id job.ID) bool {
-		_, err := s.SessionDocument(id)
-		return err == nil
-	}
+	has := func(id job.ID) bool { _, err := s.SessionDocument(id); return err == nil }
 	var ids []job.ID
 	for i := range int64(most) {
 		id, refusal := open(i)
@@ -307,17 +299,15 @@ func TestTooManySessions(t *testing.T) {
 	use(ids[0], 10, 1)
 	use(ids[2], 20, 1)
 	use(ids[4], 30, 1)
-	if id, refusal := open(job.UnusedSessionMs); refusal != job.TooManySessions || !id.IsZero() {
-		t.Errorf("while all are young: %v", refusal)
-	}
+	id, refusal := open(job.UnusedSessionMs)
+	testkit.Holds(t, refusal == job.TooManySessions && id.IsZero(), "while all are young", refusal)
 	// Sessions without any request are replaced first, the oldest first. A session that was opened a moment ago is not.
 	now := int64(job.UnusedSessionMs + 3)
 	for _, old := range []job.ID{ids[1], ids[3]} {
-		if _, refusal := open(now); refusal != job.Granted || has(old) {
-			t.Errorf("unused session %v: %v, still there: %v", old, refusal, has(old))
-		}
+		_, refusal := open(now)
+		testkit.Holds(t, refusal == job.Granted && !has(old), "unused session", old, refusal, "still there", has(old))
 	}
-	_, refusal := open(now)
+	_, refusal = open(now)
 	testkit.Equal(t, refusal, job.TooManySessions, "when no unused one is old")
 	// Then the session that was used least recently is replaced, if that was an hour ago.
 	use(ids[0], now, 2)
@@ -330,9 +320,7 @@ func TestTooManySessions(t *testing.T) {
 			break
 		}
 	}
-	if !has(ids[0]) || !has(ids[4]) || len(unused) != 3 {
-		t.Errorf("after %d more sessions: %v %v", len(unused), has(ids[0]), has(ids[4]))
-	}
+	testkit.Holds(t, has(ids[0]) && has(ids[4]) && len(unused) == 3, "after", len(unused), "more sessions", has(ids[0]), has(ids[4]))
 	_, refusal = open(now)
 	testkit.Equal(t, refusal, job.TooManySessions, "when all others were used within the hour")
 	seq++
@@ -374,28 +362,22 @@ func TestSessionsAreShared(t *testing.T) {
 	third, refusal := open(2, "third")
 	testkit.Equal(t, refusal, job.Granted)
 	again, refusal := open(job.UnusedSessionMs, "")
-	if refusal != job.Granted || has(greedy[0]) || !has(again) || !has(third) {
-		t.Errorf("%v: its first session is still there: %v", refusal, has(greedy[0]))
-	}
+	testkit.Holds(t, refusal == job.Granted && !has(greedy[0]) && has(again) && has(third), refusal, "the first is there", has(greedy[0]))
 	seq++
 	create := plainCreate("a", "x", 1, 3)
 	create.Once = inSession(greedy[1], 1)
 	mustApply(t, s, seq, job.UnusedSessionMs, create)
 	for range 18 { // the remaining sessions without any request
-		if _, refusal := open(job.UnusedSessionMs, ""); refusal != job.Granted {
-			t.Error(refusal)
-		}
+		_, refusal := open(job.UnusedSessionMs, "")
+		testkit.Equal(t, refusal, job.Granted)
 	}
-	if _, refusal := open(job.UnusedSessionMs, ""); refusal != job.TooManySessions || !has(greedy[1]) || !has(third) {
-		t.Errorf("when its own are in use: %v", refusal)
-	}
-	if _, refusal := open(job.UnusedSessionMs+job.IdleSessionMs, "other"); refusal != job.Granted {
-		t.Error(refusal)
-	}
+	_, refusal = open(job.UnusedSessionMs, "")
+	testkit.Holds(t, refusal == job.TooManySessions && has(greedy[1]) && has(third), "when its own are in use", refusal)
+	_, refusal = open(job.UnusedSessionMs+job.IdleSessionMs, "other")
+	testkit.Equal(t, refusal, job.Granted)
 	for i := 0; s.machine.Live.Meta.Sessions < 40; i++ {
-		if _, refusal := open(job.UnusedSessionMs+job.IdleSessionMs, fmt.Sprint("r", i)); refusal != job.Granted {
-			t.Fatal(refusal)
-		}
+		_, refusal := open(job.UnusedSessionMs+job.IdleSessionMs, fmt.Sprint("r", i))
+		testkit.MustEqual(t, refusal, job.Granted)
 	}
 	if id, refusal := open(job.UnusedSessionMs+job.IdleSessionMs, "new"); refusal != job.Granted || !has(id) || s.machine.Live.Meta.Sessions != 40 {
 		t.Errorf("one that has none: %v, of %d", refusal, s.machine.Live.Meta.Sessions)

@@ -50,10 +50,7 @@ func stalledStore(t *testing.T) (s *Store, committed uint64, resume func()) {
 			testkit.Check(t, <-ended)
 		}
 	}
-	t.Cleanup(func() {
-		resume()
-		testkit.Check(t, s.Close())
-	})
+	t.Cleanup(func() { resume(); testkit.Check(t, s.Close()) })
 	return s, done.Load(), resume
 }
 

@@ -195,16 +195,13 @@ func TestFailedReadBreaksTheStore(t *testing.T) {
 	var broken *row.Error
 	_, err = s.Apply(100, startAt, plainClaim("r", 1))
 	testkit.Holds(t, errors.As(err, &broken) && strings.Contains(err.Error(), "injected error"), "apply", err)
-	if _, err := s.Job(jobID(0, 1, 0)); !errors.As(err, &broken) {
-		t.Errorf("read: %v", err)
-	}
+	_, err = s.Job(jobID(0, 1, 0))
+	testkit.Holds(t, errors.As(err, &broken), "read", err)
 	toggle.Off()
-	if _, err := s.Apply(101, startAt, plainClaim("r", 1)); !errors.As(err, &broken) {
-		t.Errorf("apply after a failure: %v", err)
-	}
-	if err := s.Commit(); !errors.As(err, &broken) {
-		t.Errorf("commit after a failure: %v", err)
-	}
+	_, err = s.Apply(101, startAt, plainClaim("r", 1))
+	testkit.Holds(t, errors.As(err, &broken), "apply after a failure", err)
+	err = s.Commit()
+	testkit.Holds(t, errors.As(err, &broken), "commit after a failure", err)
 	testkit.Equal(t, s.Applied(), 50)
 	testkit.NoError(t, s.Close())
 	s = testkit.Must(Open("store", Options{FS: mem}))(t)
@@ -287,9 +284,8 @@ func TestHandedOutHistoryIsShort(t *testing.T) {
 	result := testkit.Must(s.Apply(6, startAt, job.Claim{Runner: "r", Max: 1, MaxBytes: 1}))(t)
 	testkit.NoError(t, s.Commit())
 	docs, err := documents(s.HandedOut(result.(*applied.Claimed)))
-	if err != nil || len(docs) != 1 || len(docs[0].Attempts) != 1 || len(docs[0].Error) > query.MaxHandedError || !utf8.ValidString(docs[0].Error) {
-		t.Fatalf("handed out %+v, %v", docs, err)
-	}
+	testkit.MustHold(t, err == nil && len(docs) == 1 && len(docs[0].Attempts) == 1 && len(docs[0].Error) <= query.MaxHandedError &&
+		utf8.ValidString(docs[0].Error), "handed out", docs, err)
 	doc := testkit.Must(s.Job(id))(t)
 	testkit.Holds(t, len(doc.Attempts) == 2 && len(doc.Error) == 2*query.MaxHandedError, "the job's own document has", len(doc.Attempts), "attempts")
 }

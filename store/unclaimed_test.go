@@ -64,9 +64,8 @@ func (c *completing) is(id job.ID, status job.Status, attempts int) job.Job {
 	c.Helper()
 	mustCommit(c.T, c.s)
 	doc, err := c.s.Job(id)
-	if err != nil || doc.Status != status || doc.RunAttempts != attempts {
-		c.Fatalf("%v is %v after %d attempts (%v), not %v after %d", id, doc.Status, doc.RunAttempts, err, status, attempts)
-	}
+	testkit.MustHold(c, err == nil && doc.Status == status && doc.RunAttempts == attempts,
+		id, "is", doc.Status, "after", doc.RunAttempts, "attempts", err, "not", status, "after", attempts)
 	return doc
 }
 
@@ -97,9 +96,8 @@ func TestUnclaimed(t *testing.T) {
 		testkit.Holds(t, doc.Claim == claim && doc.Runner == "" && string(doc.Output) == "out" &&
 			doc.Why == job.Reported && doc.CompletedAt == startAt, doc)
 		of, jobs, err := c.s.ClaimDocument(claim, query.Everything)
-		if err != nil || of.HandedOut != 1 || of.Held != 0 || of.Runner != "" || of.LeaseMs != job.DefaultLeaseMs || len(jobs) != 0 {
-			t.Errorf("its claim is %+v, with %v: %v", of, jobs, err)
-		}
+		testkit.Holds(t, err == nil && of.HandedOut == 1 && of.Held == 0 && of.Runner == "" && of.LeaseMs == job.DefaultLeaseMs && len(jobs) == 0,
+			"its claim is", of, "with", jobs, err)
 		runners, _ := testkit.Must2(c.s.Runners("", 10))(t)
 		testkit.Equal(t, len(runners), 0, "runners")
 		list := testkit.Must(c.s.Batch(id.WithLine(0)))(t)
@@ -208,9 +206,7 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 		c.Helper()
 		mustCommit(c.T, c.s)
 		doc, err := c.s.Batch(id)
-		if err != nil || doc.Status != status || doc.Counts != counts {
-			c.Fatalf("batch %v is %v with %v (%v), not %v with %v", id, doc.Status, doc.Counts, err, status, counts)
-		}
+		testkit.MustHold(c, err == nil && doc.Status == status && doc.Counts == counts, "batch", id, doc.Status, doc.Counts, err, status, counts)
 		return doc
 	}
 	t.Run("the last completion completes the batch", func(t *testing.T) {
@@ -235,9 +231,8 @@ func TestUnclaimedInSubmissions(t *testing.T) {
 		testkit.MustEqual(t, r[1].Status, job.Failed, r)
 		mustCommit(t, c.s)
 		doc, err := c.s.Batch(id)
-		if err != nil || doc.Status != job.BatchFailed || doc.Failed != id.WithLine(2) || doc.Counts[job.Pending] == 0 || doc.Counts[job.Failed] != 1 {
-			t.Fatalf("%+v, %v", doc, err)
-		}
+		testkit.MustHold(t, err == nil && doc.Status == job.BatchFailed && doc.Failed == id.WithLine(2) && doc.Counts[job.Pending] != 0 &&
+			doc.Counts[job.Failed] == 1, doc, err)
 		left := id.WithLine(lines - 1)
 		c.is(left, job.Pending, 0)
 		c.refused(outcomeOf(left, job.OK), job.WasCancelled)
@@ -328,9 +323,7 @@ func followOnOf(t *testing.T, g job.Group, delayMs int64) job.FollowOn {
 	return testkit.Must(job.NewFollowOn(&g, delayMs))(t)
 }
 
-func ok(id job.ID) job.Outcome {
-	return job.Outcome{ID: id, Code: job.OK, ExitCode: 200, DelayMs: -1}
-}
+func ok(id job.ID) job.Outcome { return job.Outcome{ID: id, Code: job.OK, ExitCode: 200, DelayMs: -1} }
 
 // oneChained is a job that an outcome creates.
 func oneChained(client, typ, payload string) *job.Create {
@@ -367,9 +360,8 @@ func TestFollowOns(t *testing.T) {
 		return
 	}
 	r.Apply(job.Complete{Claim: got[0].Claim, All: &job.Outcome{Code: job.OK, ExitCode: 200, DelayMs: -1, Result: job.Result{OutputKind: job.Text, Output: []byte("x")}}})
-	if got := r.Jobs("last"); len(got) != 2 || string(got[1].Payload) != "x" || got[1].Hops != 2 || got[1].OnComplete != "" {
-		t.Errorf("the last jobs are %+v", got)
-	}
+	got = r.Jobs("last")
+	testkit.Holds(t, len(got) == 2 && string(got[1].Payload) == "x" && got[1].Hops == 2 && got[1].OnComplete == "", "the last jobs are", got)
 }
 
 // TestRepeatedOutcomesCreateNothing: an outcome that is repeated, or refused, creates no jobs.

@@ -150,9 +150,8 @@ func TestGapsHideNoKey(t *testing.T) {
 			gap.ScanDown(&o, from, max(from, to), func(key string, _ []byte) bool { down = append(down, key); return len(down) < most })
 			backwards := slices.Clone(want)
 			slices.Reverse(backwards)
-			if !slices.Equal(got, want[:min(most, len(want))]) || !slices.Equal(down, backwards[:min(most, len(want))]) {
-				t.Fatalf("seed %d: from %s to %s up to %d of %q: found %q and down %q", seed, from, to, most, want, got, down)
-			}
+			testkit.MustHold(t, slices.Equal(got, want[:min(most, len(want))]) && slices.Equal(down, backwards[:min(most, len(want))]),
+				"seed", seed, "from", from, "to", to, "up to", most, "of", want, "found", got, "and down", down)
 			first := ""
 			if len(model) > 0 {
 				first = model[0]

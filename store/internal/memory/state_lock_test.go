@@ -33,9 +33,8 @@ func TestQueriesGiveUpOnALongChange(t *testing.T) {
 			go func() { l.RLock(); patient <- true }()
 			synctest.Wait()
 			l.Unlock()
-			if <-patient; !l.TryRLock() {
-				t.Fatal("a query gave up after the end of the change")
-			}
+			<-patient
+			testkit.MustHold(t, l.TryRLock(), "a query gave up after the end of the change")
 			l.RUnlock()
 			l.RUnlock()
 		}
