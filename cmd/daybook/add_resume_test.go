@@ -75,8 +75,7 @@ func TestAddFormats(t *testing.T) {
 			for _, verb := range []string{"add", "submit"} {
 				typ := verb + strings.ReplaceAll(name, " ", "-")
 				r := execute(t, "", append([]string{verb, "--server", s.url, "--type", typ, written(t, "in", c.in)}, c.args...)...)
-				empty := strings.Contains(r.errs, "the input has no lines")
-				testkit.Holds(t, r.code == terminal.ExitOK && empty == (c.want == nil), r)
+				testkit.Holds(t, r.code == terminal.ExitOK && strings.Contains(r.errs, "the input has no lines") == (c.want == nil), r)
 				testkit.EqualSlices(t, payloads(t, s.url, typ), c.want, verb)
 			}
 		})
@@ -113,8 +112,7 @@ func TestAddFormats(t *testing.T) {
 		defer in.Close()
 		var out, errs bytes.Buffer
 		quote := strings.NewReader("a\n\"")
-		code := run([]string{"add", "--dry-run", "--format", "csv"}, &joined{quote, in}, &out, &errs)
-		testkit.Equal(t, code, terminal.ExitFile, "exit code")
+		testkit.Equal(t, run([]string{"add", "--dry-run", "--format", "csv"}, &joined{quote, in}, &out, &errs), terminal.ExitFile, "exit code")
 		testkit.Contains(t, errs.String(), "a row has more than 16777216 bytes")
 	})
 	t.Run("attributes", func(t *testing.T) {
@@ -123,8 +121,7 @@ func TestAddFormats(t *testing.T) {
 			b := parsed[struct {
 				FirstID string `json:"first_id"`
 			}](t, r.out)
-			text := ok(t, "get", "--server", s.url, b.FirstID)
-			testkit.Contains(t, text, `{"user":"42"}`, `"type":"next"`, "timeout_ms    300000")
+			testkit.Contains(t, ok(t, "get", "--server", s.url, b.FirstID), `{"user":"42"}`, `"type":"next"`, "timeout_ms    300000")
 		}
 	})
 	t.Run("wrong use", func(t *testing.T) {
@@ -196,11 +193,11 @@ func TestAddResume(t *testing.T) {
 		}
 		for _, text := range []string{"a\nB\n", "a\nb\nc\n", "a\n", "", "a\nb"} {
 			testkit.NoError(t, os.WriteFile(in, []byte(text), 0o600))
-			if r := execute(t, "", args...); r.code != terminal.ExitFile || !strings.Contains(r.errs, in+" has changed") && !strings.Contains(r.errs, "the input has changed") {
-				t.Errorf("%q: exit code %d: %s", text, r.code, r.errs)
-			} else if r.out != "" || strings.Contains(r.errs, "everything is stored") || strings.Contains(r.errs, "same command") {
-				t.Errorf("%q: more than the error: %+v", text, r)
-			}
+			r := execute(t, "", args...)
+			testkit.Equal(t, r.code, terminal.ExitFile, text, r.errs)
+			testkit.Holds(t, strings.Contains(r.errs, in+" has changed") || strings.Contains(r.errs, "the input has changed"), text, r.errs)
+			testkit.Equal(t, r.out, "", text, "more than the error")
+			testkit.Lacks(t, r.errs, "everything is stored", "same command")
 		}
 		testkit.EqualSlices(t, payloads(t, s.url, "done"), []string{"a", "b"})
 		testkit.Equal(t, testkit.Must(os.Stat(state))(t).Mode().Perm(), 0o600)
@@ -349,9 +346,8 @@ func TestAddKilled(t *testing.T) {
 					select {
 					case err := <-done:
 						running = false
-						if ended = err == nil; !ended && try > 12 {
-							t.Fatalf("%v: %s", err, errs.String())
-						}
+						ended = err == nil
+						testkit.MustHold(t, ended || try <= 12, err, &errs)
 					default:
 						if slow.passed.Load() < at {
 							time.Sleep(200 * time.Microsecond) // real time: until enough bytes have passed, or the process has ended

@@ -46,9 +46,8 @@ func TestAdd(t *testing.T) {
 				text := ok(t, "get", "--batch", "--server", s.url, batch)
 				_, count, _ := strings.Cut(text, "count")
 				n := 0
-				if _, err := fmt.Sscan(count, &n); err != nil {
-					t.Errorf("%s: %v", text, err)
-				}
+				_, err := fmt.Sscan(count, &n)
+				testkit.Check(t, err, text)
 				jobs += n
 			}
 			testkit.Equal(t, jobs, 3)
@@ -95,9 +94,8 @@ func TestAdd(t *testing.T) {
 		execute(t, "a\n"+line+"\nb\n", "add", "--server", s.url, "--type", "long").ends(t, terminal.ExitOK)
 		r := execute(t, "a\n"+line+"x\nb\n", "add", "--server", s.url, "--type", "longer")
 		// On a slow machine the next line may arrive so late that the first one is posted alone.
-		if r.code != terminal.ExitRefused || !strings.Contains(r.errs, "line 2: ") || !strings.Contains(r.errs, " lines are stored in ") && !strings.Contains(r.errs, "nothing was stored") {
-			t.Errorf("exit code %d: %s", r.code, r.errs)
-		}
+		testkit.Holds(t, r.code == terminal.ExitRefused && strings.Contains(r.errs, "line 2: ") &&
+			(strings.Contains(r.errs, " lines are stored in ") || strings.Contains(r.errs, "nothing was stored")), "exit code", r.code, r.errs)
 	})
 	t.Run("a file with a line that is too long", func(t *testing.T) {
 		r := execute(t, "", "add", "--server", s.url, "--type", "longer", written(t, "in", strings.Repeat("x", job.MaxPayloadBytes+1)))
@@ -123,9 +121,7 @@ func TestAdd(t *testing.T) {
 	t.Run("an input that fails", func(t *testing.T) {
 		var out, errs strings.Builder
 		code := run([]string{"add", "--server", s.url}, io.MultiReader(strings.NewReader("half a li"), iotest.ErrReader(errors.New("it broke"))), &out, &errs)
-		if code != terminal.ExitFile || !strings.Contains(errs.String(), "it broke") || out.Len() > 0 {
-			t.Errorf("exit code %d: %s%s", code, out.String(), errs.String())
-		}
+		testkit.Holds(t, code == terminal.ExitFile && strings.Contains(errs.String(), "it broke") && out.Len() == 0, "exit", code, &out, &errs)
 		execute(t, "", "add", filepath.Join(t.TempDir(), "missing")).ends(t, terminal.ExitFile)
 	})
 	t.Run("refused", func(t *testing.T) {
@@ -184,16 +180,14 @@ func TestAddIsStoredOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url, asked, keys := answers(t, answer, created)
 			r := execute(t, "x\n", "add", "--server", url)
-			if r.code != terminal.ExitOK || r.out != "b\n" || *asked != 2 || (*keys)[0] == "" || (*keys)[0] != (*keys)[1] {
-				t.Errorf("exit code %d after %d requests with the keys %q: %s%s", r.code, *asked, *keys, r.out, r.errs)
-			}
+			testkit.Holds(t, r.code == terminal.ExitOK && r.out == "b\n" && *asked == 2 && (*keys)[0] != "" && (*keys)[0] == (*keys)[1],
+				"exit code", r.code, "after", *asked, "requests with the keys", *keys, r.out, r.errs)
 		})
 	}
 	t.Run("an answer that cannot be read", func(t *testing.T) {
 		url, asked, _ := answers(t, func(w http.ResponseWriter) { w.WriteHeader(201); io.WriteString(w, "{") })
-		if r := execute(t, "x\n", "add", "--server", url); r.code != terminal.ExitNoAnswer || r.out != "" || *asked > 1 {
-			t.Errorf("exit code %d after %d requests: %s%s", r.code, *asked, r.out, r.errs)
-		}
+		r := execute(t, "x\n", "add", "--server", url)
+		testkit.Holds(t, r.code == terminal.ExitNoAnswer && r.out == "" && *asked <= 1, "exit code", r.code, *asked, "requests", r.out, r.errs)
 	})
 }
 
@@ -283,8 +277,6 @@ func TestAddInterrupted(t *testing.T) {
 		exit := new(exec.ExitError)
 		testkit.Holds(t, errors.As(cmd.Wait(), &exit) && exit.ExitCode() == terminal.ExitSignal+int(syscall.SIGINT) &&
 			strings.Contains(errs.String(), "interrupted"), flags, cmd.ProcessState, errs.String())
-		if flags != nil && !strings.Contains(errs.String(), "To store only what is missing, run the same command") {
-			t.Errorf("%v: %s", flags, errs.String())
-		}
+		testkit.Holds(t, flags == nil || strings.Contains(errs.String(), "To store only what is missing, run the same command"), flags, &errs)
 	}
 }

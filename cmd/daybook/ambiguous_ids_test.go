@@ -49,9 +49,8 @@ func TestIDOfABatch(t *testing.T) {
 	testkit.Equal(t, r.errs, id+" is job 1 of 3 of the batch with this id; --batch shows the batch\n")
 	testkit.Contains(t, r.out, "job_id", "pending")
 	for _, args := range [][]string{{"get", "--job", id}, {"get", "--batch", id}, {"get", one}, {"get", submitted}} {
-		if r := a.run("", args...); r.code != terminal.ExitOK || r.errs != "" {
-			t.Errorf("%v: %+v", args, r)
-		}
+		r := a.run("", args...)
+		testkit.Holds(t, r.code == terminal.ExitOK && r.errs == "", args, r)
 	}
 	a.run("", "get", "--job", submitted).ends(t, terminal.ExitNotFound)
 

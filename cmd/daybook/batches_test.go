@@ -48,14 +48,12 @@ func TestSubmitAndResults(t *testing.T) {
 	testkit.Equal(t, <-following, "0\tcompleted\tfirst\x1b\\nline\n1\tfailed\tno luck\n2\tcancelled\t\n")
 	var last map[string]any
 	text := ok(t, "results", "--json", "--from", "1", "--server", s.url, id)
-	if err := json.Unmarshal([]byte(strings.Split(text, "\n")[0]), &last); err != nil || last["line"] != 1.0 || last["error"] != "no luck" {
-		t.Errorf("%s: %v", text, err)
-	}
+	err := json.Unmarshal([]byte(strings.Split(text, "\n")[0]), &last)
+	testkit.Holds(t, err == nil && last["line"] == 1.0 && last["error"] == "no luck", text, err)
 	var document map[string]any
 	text = ok(t, "batches", "--json", "--server", s.url)
-	if err := json.Unmarshal([]byte(text), &document); err != nil || document["batch_id"] != id || document["ended_at"] == nil || document["open"] != false {
-		t.Errorf("%s: %v", text, err)
-	}
+	err = json.Unmarshal([]byte(text), &document)
+	testkit.Holds(t, err == nil && document["batch_id"] == id && document["ended_at"] != nil && document["open"] == false, text, err)
 	for _, null := range []string{"progress", "chunk_size", "traceparent", "tracestate", "baggage"} {
 		value, given := document[null]
 		testkit.Holds(t, given && value == nil, null, "is", value)
@@ -63,9 +61,8 @@ func TestSubmitAndResults(t *testing.T) {
 	list := ok(t, "batches", "--server", s.url, "--status", "failed", "--meta", "user=42", "--name", "nightly")
 	testkit.Contains(t, list, id, "model=a b user=42", "nightly")
 	testkit.Equal(t, ok(t, "batches", "--server", s.url, "--status", "paused"), "there are no such batches\n")
-	if text := ok(t, "stats", "--server", s.url); !strings.Contains(text, "batches failed") || strings.Contains(text, "batches in progress") {
-		t.Errorf("%s", text)
-	}
+	text = ok(t, "stats", "--server", s.url)
+	testkit.Holds(t, strings.Contains(text, "batches failed") && !strings.Contains(text, "batches in progress"), text)
 	stats := testkit.Must(c.Stats(ctx))(t)
 	testkit.Holds(t, stats.Batches["failed"] == 1 && stats.Batches["in_progress"] == 0, stats.Batches)
 	testkit.Contains(t, ok(t, "get", "--batch", "--server", s.url, id), "no luck", "cancel_rest")
@@ -167,10 +164,7 @@ func TestSubmitWaits(t *testing.T) {
 		return client.Outcome{}, nil
 	}}
 	go func() { ended <- w.Run(ctx) }()
-	defer func() {
-		cancel()
-		testkit.Check(t, <-ended, "worker")
-	}()
+	defer func() { cancel(); testkit.Check(t, <-ended, "worker") }()
 	execute(t, "good\n", "submit", "--server", s.url, "--type", "x", "--wait", "--json").ends(t, terminal.ExitOK).prints(t, `"status":"completed"`)
 	execute(t, "good\nbad\n", "submit", "--server", s.url, "--type", "x", "--wait").ends(t, terminal.ExitJobFailed, "has failed: a bad line")
 	cutOff := regexp.MustCompile(`was cancelled after [01] jobs: line`)

@@ -77,9 +77,8 @@ func measuring(t *testing.T, errs io.Reader) {
 	said := ""
 	for buffer := make([]byte, 4096); !strings.Contains(said, "as fast as possible"); {
 		n, err := errs.Read(buffer)
-		if said += string(buffer[:n]); err != nil {
-			t.Fatalf("%v: %s", err, said)
-		}
+		said += string(buffer[:n])
+		testkit.NoError(t, err, said)
 	}
 }
 

@@ -155,9 +155,8 @@ func TestLongFile(t *testing.T) {
 	p.set(func() { p.to = strings.TrimPrefix(s.url, "http://") })
 	testkit.NoError(t, cmd.Wait())
 	testkit.MustEqual(t, out.String(), address+"\n")
-	if most := size + 48*mib; p.sent > most { // a kill costs at most the bytes that were not durable
-		t.Errorf("%d bytes were sent", p.sent)
-	}
+	most := size + 48*mib
+	testkit.Holds(t, p.sent <= most, p.sent, "bytes were sent") // a kill costs at most the bytes that were not durable
 	left := notes(t)
 	testkit.Holds(t, len(left) == 0, "notes are left", left)
 
@@ -172,11 +171,9 @@ func TestLongFile(t *testing.T) {
 	if r := execute(t, "", append(args[:4:4], s.url, "--client", "acme")...); r.code != terminal.ExitOK || r.out != address+"\n" {
 		t.Errorf("another server's address: %+v", r) // has a separate note, too
 	}
-	if left := notes(t); len(left) != 1 {
-		t.Fatalf("notes: %v", left)
-	} else if info, err := os.Stat(left[0]); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
+	left = notes(t)
+	testkit.MustEqual(t, len(left), 1, "notes", left)
+	testkit.Equal(t, testkit.Must(os.Stat(left[0]))(t).Mode().Perm(), 0o600)
 	p.set(func() { p.pause = 0 })
 	execute(t, "", args...).ends(t, terminal.ExitOK, "another command is storing") // a second command at once
 	testkit.NoError(t, killed.Process.Kill())

@@ -24,9 +24,8 @@ func TestBlobCommands(t *testing.T) {
 		testkit.NoError(t, os.WriteFile(files[len(files)-1], []byte(content), 0o600))
 	}
 	testkit.Equal(t, ok(t, "blob", "put", files[0], "--server", s.url), address("first")+"\n")
-	if got, want := ok(t, "blob", "put", files[0], files[1], "--server", s.url), address("first")+"  "+files[0]+"\n"+address("second")+"  "+files[1]+"\n"; got != want {
-		t.Errorf("put of two: %q, want %q", got, want)
-	}
+	testkit.Equal(t, ok(t, "blob", "put", files[0], files[1], "--server", s.url),
+		address("first")+"  "+files[0]+"\n"+address("second")+"  "+files[1]+"\n", "put of two")
 	execute(t, "from stdin", "blob", "put", "--server", s.url, "--json").ends(t, terminal.ExitOK).prints(t, `"address":"`+address("from stdin")+`"`, `"sha1":`)
 	testkit.Equal(t, ok(t, "blob", "get", address("second"), "--server", s.url), "second")
 	to := filepath.Join(dir, "copy")
@@ -54,8 +53,7 @@ func TestBlobCommands(t *testing.T) {
 	<-s.ended
 	s.ended <- nil
 	ok(t, "check", "--data", s.data)
-	again := serving(t, s.data)
-	testkit.Equal(t, ok(t, "blob", "get", address("first"), "--server", again.url), "first", "after a kill")
+	testkit.Equal(t, ok(t, "blob", "get", address("first"), "--server", serving(t, s.data).url), "first", "after a kill")
 }
 
 // TestKilledUpload: an upload that breaks off because the server is killed leaves nothing.

@@ -230,9 +230,8 @@ func TestCLIJSON(t *testing.T) {
 	}
 	deferred := step("create", "", "p", "--delay", "1h", "--type", "later", "--meta", "user=42")
 	step("run", "", deferred)
-	if text := ok(t, "cancel", deferred, "--dry-run", "--json", "--server", s.url); text != fmt.Sprintf(`{"job_id":%q,"operation":"cancel","status":"pending","would_move":true}`+"\n", deferred) {
-		t.Errorf("--dry-run --json printed %s", text)
-	}
+	testkit.Equal(t, ok(t, "cancel", deferred, "--dry-run", "--json", "--server", s.url),
+		fmt.Sprintf(`{"job_id":%q,"operation":"cancel","status":"pending","would_move":true}`+"\n", deferred), "--dry-run --json printed")
 	step("cancel", "", deferred)
 	step("redrive", "", deferred)
 	step("claim", "", "--runner-id", "r", "--type", "later")
@@ -292,9 +291,7 @@ func TestCLIJSON(t *testing.T) {
 		seen[name] = true
 	}
 	eachCommand(func(name string, cmd *cobra.Command) {
-		if cmd.Runnable() && !seen[name] && withoutJSON[name] == "" && elsewhereJSON[name] == "" {
-			t.Errorf("daybook %s has no golden file of --json", name)
-		}
+		testkit.Holds(t, !cmd.Runnable() || seen[name] || withoutJSON[name] != "" || elsewhereJSON[name] != "", name, "has no golden file")
 	})
 }
 
@@ -328,9 +325,7 @@ func TestCLIDocumented(t *testing.T) {
 		text := testkit.Must(os.ReadFile(filepath.Join(dir, file+".1")))(t)
 		testkit.Holds(t, bytes.Contains(text, []byte("EXAMPLE")), "daybook", name, "has no manual page with an example")
 		if strings.Contains(cmd.Use, "[") || strings.Contains(cmd.Use, " ") && len(cmd.Commands()) == 0 {
-			if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && takesFiles[name] == "" {
-				t.Errorf("daybook %s completes no arguments", name)
-			}
+			testkit.Holds(t, cmd.ValidArgsFunction != nil || len(cmd.ValidArgs) != 0 || takesFiles[name] != "", name, "completes no arguments")
 		}
 		text = testkit.Must(os.ReadFile(filepath.Join(dir, file+".md")))(t)
 		testkit.Holds(t, bytes.Contains(text, []byte("### Examples")), "daybook", name, "has no page with an example")
@@ -465,9 +460,8 @@ func TestHelp(t *testing.T) {
 	for _, flag := range []string{"--version", "-v"} {
 		testkit.Equal(t, ok(t, flag), ok(t, "version"), flag)
 	}
-	if text := ok(t, "version"); !strings.HasPrefix(text, "daybook dev (commit unknown, go1") {
-		t.Error(text)
-	}
+	text = ok(t, "version")
+	testkit.Holds(t, strings.HasPrefix(text, "daybook dev (commit unknown, go1"), text)
 	v := parsed[map[string]any](t, ok(t, "version", "--json"))
 	testkit.Holds(t, v["version"] == "dev" && v["level"] == float64(job.Level), v)
 	testkit.Contains(t, ok(t, "completion", "bash"), "complete")

@@ -120,15 +120,12 @@ func TestConfigRefuses(t *testing.T) {
 // TestEmptyFiles: files without settings are fine, also with the mark of UTF-8.
 func TestEmptyFiles(t *testing.T) {
 	for _, text := range []string{"", "\n", "# nothing\n", "\ufeff", "\ufeff# nothing\n"} {
-		if _, err := servedWith(t, text); err != nil {
-			t.Errorf("%q: %v", text, err)
-		}
+		_, err := servedWith(t, text)
+		testkit.Check(t, err, text)
 	}
 	for _, text := range []string{"\ufeffmdns = 'off'", "mdns = 'off'\r\n", "\ufeff\r\nmdns = 'off'\r\n"} {
 		out, err := servedWith(t, text)
-		if err != nil || !strings.Contains(out, "\nmdns = 'off' # FILE:") {
-			t.Errorf("%q: %v\n%s", text, err, out)
-		}
+		testkit.Holds(t, err == nil && strings.Contains(out, "\nmdns = 'off' # FILE:"), text, err, out)
 	}
 }
 
@@ -156,9 +153,8 @@ func TestUnreadableConfig(t *testing.T) {
 		{"--config-dir " + empty + " --config " + unreadable, "must not both be given"},
 	} {
 		r := execute(t, "", append([]string{"config", "serve"}, strings.Fields(tt[0])...)...)
-		if tt[1] == "" && r.code != terminal.ExitOK || tt[1] != "" && (r.code != terminal.ExitUsage || !strings.Contains(r.errs, tt[1])) {
-			t.Errorf("%s: exit code %d: %s", tt[0], r.code, r.errs)
-		}
+		testkit.Holds(t, (tt[1] != "" || r.code == terminal.ExitOK) &&
+			(tt[1] == "" || r.code == terminal.ExitUsage && strings.Contains(r.errs, tt[1])), tt[0], "exit code", r.code, r.errs)
 	}
 	if os.Geteuid() != 0 { // root reads everything
 		for _, args := range [][]string{{"--config", unreadable}, {"--config-dir", filepath.Dir(unreadable)}} {
@@ -264,14 +260,12 @@ func TestLayers(t *testing.T) {
 	s := settingsShown(t)["queue-idle"]
 	testkit.Equal(t, s.Value, "3h", s)
 	other := writeFile(t, dir, "other.toml", "queue-idle = '9h'\n")
-	if s := settingsShown(t, "serve", "--config", other); s["queue-idle"].Value != "9h" || s["max-attempts"].Origin != "default" {
-		t.Errorf("%+v", s["queue-idle"])
-	}
+	all := settingsShown(t, "serve", "--config", other)
+	testkit.Holds(t, all["queue-idle"].Value == "9h" && all["max-attempts"].Origin == "default", all["queue-idle"])
 	t.Setenv("DAYBOOK_CONFIG", other)
 	execute(t, "", "config").ends(t, terminal.ExitUsage, "DAYBOOK_CONFIG and DAYBOOK_CONFIG_DIR are both set")
-	if s := settingsShown(t, "work")["concurrency"]; s.Value != 2. { // a runner's file has a separate variable
-		t.Errorf("%+v", s)
-	}
+	s = settingsShown(t, "work")["concurrency"]
+	testkit.Equal(t, s.Value, 2., s) // a runner's file has a separate variable
 	s = settingsShown(t, "serve", "--config-dir", "config")["queue-idle"]
 	testkit.Equal(t, s.Value, "3h", s)
 	t.Setenv("DAYBOOK_CONFIG", "")
@@ -293,9 +287,8 @@ func TestExamplesOfLayers(t *testing.T) {
 	}
 	t.Setenv("DAYBOOK_ENV", "production")
 	serve, work, add := settingsShown(t, "serve", "--config-dir", dir), settingsShown(t, "work", "--config-dir", dir), settingsShown(t, "add", "--config-dir", dir)
-	if serve["max-attempts"].Value != 5. || serve["journal-retain"].Value != "10737418240" || work["concurrency"].Value != 64. || work["server"].Value != "https://queue.example" || add["retention"].Value != "30d" {
-		t.Errorf("%+v\n%+v\n%+v", serve, work, add)
-	}
+	testkit.Holds(t, serve["max-attempts"].Value == 5. && serve["journal-retain"].Value == "10737418240" && work["concurrency"].Value == 64. &&
+		work["server"].Value == "https://queue.example" && add["retention"].Value == "30d", serve, work, add)
 }
 
 // TestTablesInLayers: the tables of work are merged across layers, and paths in them are relative to the directory.
@@ -315,9 +308,8 @@ func TestTablesInLayers(t *testing.T) {
 	}
 	file := testkit.Must(read())(t)
 	upper := file.Handlers["upper"]
-	if upper == nil || !slices.Equal(upper.Program.Argv, []string{"tr", "a-z", "A-Z"}) || !slices.Equal(*upper.Types, []string{"c"}) || upper.Document.Options.TimeoutMs != 5000 || upper.Document.Options.Concurrency != 2 {
-		t.Errorf("%+v", upper)
-	}
+	testkit.Holds(t, upper != nil && slices.Equal(upper.Program.Argv, []string{"tr", "a-z", "A-Z"}) &&
+		slices.Equal(*upper.Types, []string{"c"}) && upper.Document.Options.TimeoutMs == 5000 && upper.Document.Options.Concurrency == 2, upper)
 	s := file.Handlers["s"]
 	testkit.Holds(t, s != nil && s.Document.Source == "handle() { :; }" && file.Containers.CPUs == 1.5, s, file.Containers)
 	local := writeFile(t, dir, "local.toml", "[work.handlers.upper]\nargs = ['c']\n")
@@ -350,9 +342,8 @@ func TestServerInFiles(t *testing.T) {
 			continue
 		}
 		all := settingsShown(t, args...)
-		if !strings.HasSuffix(all["server"].Origin, tt.server) || !strings.HasSuffix(all["context"].Origin, tt.context) {
-			t.Errorf("%+v: %+v, %+v", tt, all["server"], all["context"])
-		}
+		testkit.Holds(t, strings.HasSuffix(all["server"].Origin, tt.server) && strings.HasSuffix(all["context"].Origin, tt.context),
+			tt, all["server"], all["context"])
 	}
 }
 
@@ -375,9 +366,8 @@ func TestConfigOfContext(t *testing.T) {
 		t.Setenv("DAYBOOK_CONTEXT", tt.variable)
 		args := append([]string{"work", "--"}, strings.Fields(tt.flags)...)
 		all := settingsShown(t, args...)
-		if s := all["server"]; s.Value != tt.server || s.Origin != tt.serverFrom || all["context"].Value != tt.context {
-			t.Errorf("%+v: %+v, %+v", tt, s, all["context"])
-		}
+		s := all["server"]
+		testkit.Holds(t, s.Value == tt.server && s.Origin == tt.serverFrom && all["context"].Value == tt.context, tt, s, all["context"])
 		var set []string
 		for line := range strings.Lines(ok(t, append([]string{"config", "--toml"}, args...)...)) {
 			if strings.HasPrefix(line, "server") || strings.HasPrefix(line, "context") {
@@ -482,9 +472,7 @@ func TestOwnSettings(t *testing.T) {
 func TestTypesOfSettings(t *testing.T) {
 	config.VisitCommands(allCommands(), func(cmd *cobraCommand) {
 		for _, f := range config.SettingsOf(cmd) {
-			if typeNames := typeOf(f); typeNames == "" {
-				t.Errorf("%s --%s has the type %s", config.VerbOf(cmd), f.Name, f.Value.Type())
-			}
+			testkit.Holds(t, typeOf(f) != "", config.VerbOf(cmd), f.Name, "has the type", f.Value.Type())
 		}
 	})
 }

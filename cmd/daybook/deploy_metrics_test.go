@@ -69,23 +69,18 @@ func checkQuery(t *testing.T, labels map[string][]string, where, query string) {
 	found := selector.FindAllStringSubmatch(query, -1)
 	for _, m := range found {
 		of, known := labels[m[1]]
-		if !known {
-			t.Errorf("%s: no server has the metric %s: %s", where, m[1], query)
-		}
+		testkit.Holds(t, known, where, "no server has the metric", m[1], query)
 		of = append(slices.Clone(of), "job", "instance") // Prometheus adds these
 		all = append(all, of...)
 		for _, l := range matcher.FindAllStringSubmatch(m[2], -1) {
-			if !slices.Contains(of, l[1]) {
-				t.Errorf("%s: %s has no label %s: %s", where, m[1], l[1], query)
-			}
+			testkit.Holds(t, slices.Contains(of, l[1]), where, m[1], "has no label", l[1], query)
 		}
 	}
 	testkit.Holds(t, len(found) != 0, where, "a query without a metric", query)
 	for _, g := range grouping.FindAllStringSubmatch(query, -1) {
 		for l := range strings.SplitSeq(g[1], ",") {
-			if l = strings.TrimSpace(l); !slices.Contains(all, l) {
-				t.Errorf("%s: none of its metrics has the label %s: %s", where, l, query)
-			}
+			l = strings.TrimSpace(l)
+			testkit.Holds(t, slices.Contains(all, l), where, "none of its metrics has the label", l, query)
 		}
 	}
 }
@@ -147,9 +142,8 @@ func TestAlertsAreDescribed(t *testing.T) {
 		if m := regexp.MustCompile(`(?m)^ +for: (\d+)([mh])$`).FindStringSubmatch(rule); m != nil {
 			want = m[1] + map[string]string{"m": " min", "h": " h"}[m[2]]
 		}
-		if ok && held != want {
-			t.Errorf("docs/how-to/alerts.md says that %s fires when its condition has held for %q, and the rule %q", name, held, want)
-		}
+		testkit.Holds(t, !ok || held == want,
+			"docs/how-to/alerts.md says that", name, "fires when its condition has held for", held, "and the rule", want)
 		for _, how := range []string{" fires", " does not fire"} {
 			testkit.Contains(t, tests, "name: "+name+how+"\n")
 		}
@@ -173,9 +167,8 @@ func TestAlertRules(t *testing.T) {
 	for _, args := range [][]string{{"test", "rules", "daybook.rules.test.yml"}, {"check", "rules", "daybook.rules.yml"}, {"check", "config", "prometheus.yml"}} {
 		cmd := exec.CommandContext(t.Context(), promtool, args...)
 		cmd.Dir, cmd.WaitDelay = filepath.Join(deployed, "prometheus"), 5*time.Second
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
+		out, err := cmd.CombinedOutput()
+		testkit.Check(t, err, "promtool", args, out)
 	}
 }
 

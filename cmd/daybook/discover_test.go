@@ -51,9 +51,8 @@ func newNetwork(t *testing.T) *network {
 	run := func(line string) {
 		t.Helper()
 		args := strings.Fields(line)
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", line, err, out)
-		}
+		out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+		testkit.NoError(t, err, line, out)
 	}
 	run(fmt.Sprintf("ip link add %s netns %s type veth peer name %s netns %s", serverLink, n.server, browserLink, n.browser))
 	for i, at := range []struct{ namespace, link string }{{n.server, serverLink}, {n.browser, browserLink}} {
@@ -87,10 +86,7 @@ func (n *network) browse(t *testing.T, args ...string) result {
 func background(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	testkit.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		cmd.Wait()
-	})
+	t.Cleanup(func() { cmd.Process.Signal(syscall.SIGTERM); cmd.Wait() })
 }
 
 // serve starts a server in the server's namespace and returns its port and its id.
@@ -103,9 +99,7 @@ func (n *network) serve(t *testing.T, args ...string) (port, id string) {
 	out := testkit.Must(cmd.StdoutPipe())(t)
 	background(t, cmd)
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("the server does not start: %v: %s", err, &log)
-	}
+	testkit.NoError(t, err, "the server does not start", &log)
 	line = strings.TrimSpace(line)
 	at := strings.Replace(strings.TrimPrefix(line, "listening on http://"), "[::]", "127.0.0.1", 1)
 	port = at[strings.LastIndexByte(at, ':')+1:]
@@ -151,9 +145,8 @@ func TestDiscover(t *testing.T) {
 // ip runs ip(8) in a namespace.
 func (n *network) ip(t *testing.T, namespace, line string) {
 	t.Helper()
-	if out, err := exec.Command("ip", append([]string{"-n", namespace}, strings.Fields(line)...)...).CombinedOutput(); err != nil {
-		t.Fatalf("ip %s: %v: %s", line, err, out)
-	}
+	out, err := exec.Command("ip", append([]string{"-n", namespace}, strings.Fields(line)...)...).CombinedOutput()
+	testkit.NoError(t, err, "ip", line, out)
 }
 
 // TestAnnouncedLater: a server that is started before its network is up is found once the network is up, and again on
@@ -314,9 +307,7 @@ func TestExchangeOfQueueyQueue(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(out, &done)
 		}
-		if err != nil {
-			t.Fatalf("%s: %v: %s%s%s", role, err, out, &errs, &log)
-		}
+		testkit.NoError(t, err, role, out, &errs, &log)
 		return done
 	}
 	done := exchange("RUNNER")
@@ -344,9 +335,7 @@ func (n *network) zeroconf(t *testing.T, id, port string) {
 	for _, service := range []string{mdns.Service, "_serval_queue._tcp"} {
 		f := found[service+".local."]
 		addresses := strings.Join(f.Addresses, " ")
-		if f.Name != id+"."+service+".local." || fmt.Sprint(f.Port) != port || f.Txt["http_port"] != port || f.Txt["path"] != "/" || f.Txt["version"] != version ||
-			!strings.Contains(addresses, serverIPv4) || !strings.Contains(addresses, serverIPv6) {
-			t.Errorf("%s: %+v", service, f)
-		}
+		testkit.Holds(t, f.Name == id+"."+service+".local." && fmt.Sprint(f.Port) == port && f.Txt["http_port"] == port && f.Txt["path"] == "/" &&
+			f.Txt["version"] == version && strings.Contains(addresses, serverIPv4) && strings.Contains(addresses, serverIPv6), service, f)
 	}
 }

@@ -81,9 +81,7 @@ func TestVariablesAreDistinct(t *testing.T) {
 			of[name] = setting
 			for _, value := range []string{"x", "tcp://10.0.0.1:1"} {
 				none := func() *cobra.Command { return &cobra.Command{} }
-				if config.CheckVariables(cmd, []string{name + "=" + value}, none) == nil {
-					t.Errorf("%s of %s has another meaning", name, setting)
-				}
+				testkit.Holds(t, config.CheckVariables(cmd, []string{name + "=" + value}, none) != nil, name, "of", setting, "has another meaning")
 			}
 		}
 	})
@@ -117,9 +115,7 @@ func TestVariablesInTree(t *testing.T) {
 		}
 		for _, name := range names.FindAllString(string(text), -1) {
 			found++
-			if len(refusedVariables([]string{name + "=x"})) > 0 && !slices.Contains(apart, name) {
-				t.Errorf("%s has %s, which no command knows", path, name)
-			}
+			testkit.Holds(t, len(refusedVariables([]string{name + "=x"})) == 0 || slices.Contains(apart, name), path, name, "which no command knows")
 		}
 		return nil
 	}))

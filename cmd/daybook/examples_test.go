@@ -179,11 +179,8 @@ func runExample(t *testing.T, line, dir, url string, environment []string) {
 	err := <-ended
 	end() // ends its runners
 	text, _ := os.ReadFile(path)
-	if prints != "" && !bytes.Contains(text, []byte(prints)) {
-		t.Errorf("%s\ndoes not print %q, but\n%s", line, prints, text)
-	} else if prints == "" && err != nil {
-		t.Errorf("%s\nends with %v and prints\n%s", line, err, text)
-	}
+	testkit.Holds(t, bytes.Contains(text, []byte(prints)), line, "does not print", prints, "but", text)
+	testkit.Holds(t, prints != "" || err == nil, line, "ends with", err, "and prints", text)
 }
 
 // exampleFiles makes the files that examples name.

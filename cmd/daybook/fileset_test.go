@@ -25,18 +25,15 @@ func TestFilesetCommands(t *testing.T) {
 	testkit.Equal(t, do("ls"), "there are no filesets\n")
 	testkit.Equal(t, do("push", from, "input"), "input: stored as version 1; 3 files (3B) sent, 0 were there\n")
 	testkit.Equal(t, do("push", from, "input"), "input: unchanged, version 1; 0 files (0B) sent, 3 were there\n", "push again")
-	if got := do("push", from, "input", "--pattern", "**/*.dat", "--pattern", "!a.dat", "--client", "acme", "--json"); got != `{"name":"input","version":1,"files":0,"skipped":1,"bytes":0}`+"\n" {
-		t.Errorf("push with patterns: %q", got)
-	}
+	testkit.Equal(t, do("push", from, "input", "--pattern", "**/*.dat", "--pattern", "!a.dat", "--client", "acme", "--json"),
+		`{"name":"input","version":1,"files":0,"skipped":1,"bytes":0}`+"\n", "push with patterns")
 	testkit.Equal(t, do("pull", "input", to, "--pattern", "out/*", "--version", "1"), "input: version 1; 2 files (2B) fetched, 0 were there\n")
 	testkit.Equal(t, do("pull", "input", to, "--json"), `{"name":"input","version":1,"files":1,"skipped":2,"bytes":1}`+"\n", "pull of the rest")
 	testkit.Equal(t, string(testkit.Must(os.ReadFile(filepath.Join(to, "out", "b.dat")))(t)), "B")
-	if got := do("ls"); !strings.Contains(got, "acme") || strings.Count(got, "\n") != 3 {
-		t.Errorf("ls: %q", got)
-	}
-	if got := do("history", "input", "--json"); !strings.Contains(got, `"version":1`) || strings.Count(got, "\n") != 1 {
-		t.Errorf("history: %q", got)
-	}
+	got := do("ls")
+	testkit.Holds(t, strings.Contains(got, "acme") && strings.Count(got, "\n") == 3, "ls", got)
+	got = do("history", "input", "--json")
+	testkit.Holds(t, strings.Contains(got, `"version":1`) && strings.Count(got, "\n") == 1, "history", got)
 	testkit.NoError(t, os.Symlink("a.dat", filepath.Join(from, "link")))
 	for _, c := range []struct {
 		args []string
@@ -66,6 +63,6 @@ func TestFilesetCommands(t *testing.T) {
 	if got := do("history", "input"); strings.Count(got, "\n") != 3 || !strings.Contains(got, "2        deleted       -     anna") || !strings.Contains(got, "1        stored, gone  3B") {
 		t.Errorf("history: %q", got)
 	}
-	got := do("ls")
+	got = do("ls")
 	testkit.Equal(t, strings.Count(got, "\n"), 2, "ls after rm:", got)
 }

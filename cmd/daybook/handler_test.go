@@ -68,9 +68,8 @@ func TestHandlerCommands(t *testing.T) {
 		execute(t, "", append([]string{"handler", "rm", "square", "--server", s.url}, wrong...)...).ends(t, terminal.ExitUsage)
 	}
 	ok(t, "handler", "rm", "square", "--if-version", "2", "--by", "anna", "--server", s.url)
-	if got := ok(t, "handler", "history", "square", "--server", s.url); strings.Count(got, "gone") != 2 || !strings.Contains(got, "anna") {
-		t.Errorf("%q", got)
-	}
+	got = ok(t, "handler", "history", "square", "--server", s.url)
+	testkit.Holds(t, strings.Count(got, "gone") == 2 && strings.Contains(got, "anna"), got)
 	execute(t, "", "handler", "get", "square", "--server", s.url).ends(t, terminal.ExitNotFound) // a removed handler
 }
 
@@ -96,9 +95,8 @@ func TestFormsOfScripts(t *testing.T) {
 		jobs[lang] = a.do("create", "--type", lang, "--max-attempts", "1", "text")
 	}
 	work := command("work", "--accept", "script", "--until-idle", "3s", "--server", a.s.url)
-	if out, err := work.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	out, err := work.CombinedOutput()
+	testkit.NoError(t, err, out)
 	for lang, id := range jobs {
 		testkit.Contains(t, a.do("get", id), "output        TEXT\n")
 		if t.Failed() {

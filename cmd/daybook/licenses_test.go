@@ -66,9 +66,7 @@ func TestLicenses(t *testing.T) {
 				of[text] = append(of[text], fmt.Sprintf("%s (%s)", name, filepath.Base(file)))
 			}
 		}
-		if found == 0 {
-			t.Errorf("%s: no licence in %s", name, modules[name])
-		}
+		testkit.Holds(t, found != 0, name, "no licence in", modules[name])
 	}
 	for _, text := range texts {
 		fmt.Fprintf(&want, "\n%s\n%s\n\n%s\n", strings.Repeat("=", 100), strings.Join(of[text], "\n"), text)
@@ -77,8 +75,7 @@ func TestLicenses(t *testing.T) {
 		testkit.NoError(t, os.WriteFile("licenses.txt", want.Bytes(), 0o644))
 		return
 	}
-	if notices != want.String() {
-		t.Error("licenses.txt is not what the modules of the build say; write it again with: go test ./cmd/daybook -run TestLicenses -rewrite-licenses")
-	}
+	testkit.Holds(t, notices == want.String(),
+		"licenses.txt is not what the modules of the build say; write it again with: go test ./cmd/daybook -run TestLicenses -rewrite-licenses")
 	testkit.Equal(t, ok(t, "licenses"), notices, "daybook licenses prints")
 }

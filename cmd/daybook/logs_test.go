@@ -80,9 +80,8 @@ func TestDisk(t *testing.T) {
 		testkit.NoError(t, json.Unmarshal([]byte(ok(t, append([]string{"disk", "--json", "--server", s.url}, args...)...)), &use))
 		return use
 	}
-	if use := read(); len(use.Queues) != 0 || use.FreeBytes == 0 || use.BlobBytes != 0 {
-		t.Errorf("of an empty server: %+v", use)
-	}
+	use := read()
+	testkit.Holds(t, len(use.Queues) == 0 && use.FreeBytes != 0 && use.BlobBytes == 0, "of an empty server", use)
 	const long = 5000
 	execute(t, strings.Repeat("short\n", 100), "add", "--type", "short", "--server", s.url)
 	execute(t, strings.Repeat(strings.Repeat("x", long)+"\n", 20), "add", "--type", "long", "--server", s.url)
@@ -91,7 +90,7 @@ func TestDisk(t *testing.T) {
 	job := uuids.FindString(ok(t, "jobs", "--status", "active", "--ids", "--server", s.url))
 	ok(t, "complete", "--job", job, "--server", s.url)
 
-	use := read()
+	use = read()
 	testkit.MustHold(t, use.BlobBytes == 1000 && use.JournalBytes != 0 && use.StoreBytes != 0 && len(use.Queues) == 2, use)
 	q := use.Queues[0]
 	testkit.Holds(t, q.Type == "long" && q.Jobs == 20 && q.Ended == 1 && q.Bytes >= 20*long/2 &&
@@ -99,9 +98,8 @@ func TestDisk(t *testing.T) {
 	if all := q.Bytes + use.Queues[1].Bytes; all > use.JournalBytes+use.StoreBytes {
 		t.Errorf("the queues have %d bytes, and the journal and the store %d and %d", all, use.JournalBytes, use.StoreBytes)
 	}
-	if use := read("--limit", "1"); len(use.Queues) != 1 || use.Queues[0].Type != "long" {
-		t.Errorf("with --limit 1: %+v", use.Queues)
-	}
+	use = read("--limit", "1")
+	testkit.Holds(t, len(use.Queues) == 1 && use.Queues[0].Type == "long", "with --limit 1", use.Queues)
 	table := ok(t, "disk", "--limit", "1", "--server", s.url)
 	testkit.Contains(t, table, "disk free", "blobs      1000B", "default  long", "queues with less: 1;")
 	execute(t, "", "disk", "--limit", fmt.Sprint(-1), "--server", s.url).ends(t, terminal.ExitUsage)

@@ -94,9 +94,7 @@ func execute(t *testing.T, in string, args ...string) result {
 func ok(t *testing.T, args ...string) string {
 	t.Helper()
 	r := execute(t, "", args...)
-	if r.code != terminal.ExitOK {
-		t.Fatalf("daybook %s: exit code %d: %s", strings.Join(args, " "), r.code, r.errs)
-	}
+	testkit.MustEqual(t, r.code, terminal.ExitOK, "daybook", args, "exit code", r.errs)
 	return r.out
 }
 
@@ -187,8 +185,7 @@ func (s *server) post(t *testing.T, path, body string) string {
 func TestServe(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	s := serving(t, data, "--max-attempts", "7", "--abandoned-age", "60s", "--retention", "30d", "--allow-host", "queue.example")
-	address := testkit.Must(os.ReadFile(filepath.Join(data, "address")))(t)
-	testkit.Equal(t, "http://"+strings.TrimSpace(string(address)), s.url)
+	testkit.Equal(t, "http://"+strings.TrimSpace(string(testkit.Must(os.ReadFile(filepath.Join(data, "address")))(t))), s.url)
 	j := parsed[struct {
 		ID          string `json:"job_id"`
 		MaxAttempts int    `json:"max_attempts"`
@@ -272,9 +269,8 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("journal", func(t *testing.T) {
 		testkit.Contains(t, ok(t, "journal", "dump", "--data", data), "#:create v=1", "\nhello\n#:end crc=")
-		if text := ok(t, "journal", "dump", "--bodies=false", "--data", data); strings.Contains(text, "hello") || !strings.Contains(text, "#:create") {
-			t.Error(text)
-		}
+		text := ok(t, "journal", "dump", "--bodies=false", "--data", data)
+		testkit.Holds(t, !strings.Contains(text, "hello") && strings.Contains(text, "#:create"), text)
 		d := json.NewDecoder(strings.NewReader(ok(t, "journal", "dump", "--json", "--from", "2", "--to", "4", "--data", data)))
 		var seqs []uint64
 		for d.More() {

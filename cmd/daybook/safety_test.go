@@ -36,9 +36,8 @@ func TestListenBeyondLoopback(t *testing.T) {
 		address, err := config.ListenAddress(listen, true)
 		testkit.NoError(t, err)
 		testkit.Equal(t, config.IsExposed(address), exposed, listen, "isExposed")
-		if _, err = config.ListenAddress(listen, false); exposed != errors.Is(err, config.ErrExposed) {
-			t.Errorf("%s without --insecure: %v", listen, err)
-		}
+		_, err = config.ListenAddress(listen, false)
+		testkit.Holds(t, exposed == errors.Is(err, config.ErrExposed), listen, "without --insecure", err)
 	}
 	data := filepath.Join(t.TempDir(), "data")
 	r := execute(t, "", "serve", "--listen", "0.0.0.0:0", "--data", data, "--init")

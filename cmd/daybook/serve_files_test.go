@@ -48,9 +48,8 @@ func TestConnectionsLeaveFilesToTheJournal(t *testing.T) {
 	body := strings.Repeat(strings.Repeat("x", 1023)+"\n", 4<<10) // 4 MiB
 	post := func() {
 		t.Helper()
-		if _, err := fmt.Fprintf(established, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
-			t.Fatalf("%v: %s", err, s.log)
-		}
+		_, err := fmt.Fprintf(established, "POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		testkit.NoError(t, err, s.log)
 		resp, err := http.ReadResponse(in, nil)
 		testkit.NoError(t, err, s.log)
 		testkit.MustEqual(t, resp.StatusCode, http.StatusCreated, testkit.Must(io.ReadAll(resp.Body))(t), s.log)

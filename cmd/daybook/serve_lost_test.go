@@ -23,8 +23,7 @@ func TestLostRunner(t *testing.T) {
 	testkit.Must(c.AddLines(ctx, []byte("one\ntwo\n"), client.AddOptions{}))(t)
 	held := map[string]*client.Job{}
 	beat := func(id string) {
-		every := testkit.Must(c.Heartbeat(ctx, client.RunnerInfo{ID: id, Instance: "of " + id}))(t)
-		testkit.Equal(t, every, 2*time.Second, "heartbeat", id)
+		testkit.Equal(t, testkit.Must(c.Heartbeat(ctx, client.RunnerInfo{ID: id, Instance: "of " + id}))(t), 2*time.Second, "heartbeat", id)
 	}
 	silent := time.Now()
 	for _, id := range []string{"silent", "busy"} {

@@ -70,8 +70,7 @@ func TestServeOpsqueue(t *testing.T) {
 	defer c.Close()
 	runSubmission(ctx, t, p, c)
 	c.Disconnect() // nobody waits for its reservation any more
-	api := client.New(s.url, client.Options{})
-	testkit.Equal(t, testkit.Must(api.Queue(ctx, "opsqueue", "chunk"))(t).Counts["completed"], 50)
+	testkit.Equal(t, testkit.Must(client.New(s.url, client.Options{}).Queue(ctx, "opsqueue", "chunk"))(t).Counts["completed"], 50)
 	id, err := p.Insert(ctx, wire.InsertSubmission{Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: "kept", Count: 1}}}, nil)
 	testkit.NoError(t, err)
 	chunks := testkit.Must(c.Reserve(ctx, 1, wire.Strategy{}))(t)

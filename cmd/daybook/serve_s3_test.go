@@ -120,9 +120,7 @@ func TestFilesetTarFromS3(t *testing.T) {
 	for i := range n {
 		h := testkit.Must(archive.Next())(t)
 		content, err := io.ReadAll(archive)
-		if err != nil || h.Name != fmt.Sprintf("f%02d", i) || string(content) != fmt.Sprint("content ", i) {
-			t.Errorf("file %d: %s has %q, %v", i, h.Name, content, err)
-		}
+		testkit.Holds(t, err == nil && h.Name == fmt.Sprintf("f%02d", i) && string(content) == fmt.Sprint("content ", i), i, h.Name, content, err)
 	}
 	testkit.Fails(archive.Next())(t, io.EOF) // at its end
 	t.Logf("%s for each file", time.Since(began)/n)

@@ -23,10 +23,7 @@ import (
 // servingWith is serving with variables of the environment.
 func servingWith(t *testing.T, data string, environ []string, args ...string) *server {
 	t.Helper()
-	return servingAs(t, data, func(cmd *exec.Cmd) *exec.Cmd {
-		cmd.Env = append(cmd.Env, environ...)
-		return cmd
-	}, args...)
+	return servingAs(t, data, func(cmd *exec.Cmd) *exec.Cmd { cmd.Env = append(cmd.Env, environ...); return cmd }, args...)
 }
 
 // metric returns the value of a metric without a label, or with the labels that name includes.
@@ -130,9 +127,7 @@ func TestTraces(t *testing.T) {
 			t.Errorf("%+v", span)
 		}
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("spans\n%v, not\n%v", got, want)
-	}
+	testkit.Holds(t, maps.Equal(got, want), "spans", got, "not", want)
 	for _, r := range collector.Requests() {
 		testkit.Equal(t, r.Path, "/v1/traces")
 		testkit.Equal(t, r.Header.Get("Api-Key"), "topsecret")
@@ -182,8 +177,7 @@ func TestTracesAreOff(t *testing.T) {
 			testkit.Lacks(t, log, "topsecret")
 		})
 	}
-	n := len(collector.Requests())
-	testkit.Equal(t, n, 0, "requests")
+	testkit.Equal(t, len(collector.Requests()), 0, "requests")
 	execute(t, "", "serve", "--otlp", "collector:4318").ends(t, terminal.ExitUsage, "--otlp: ")
 }
 
@@ -209,8 +203,6 @@ func TestHangingCollector(t *testing.T) {
 	}
 	n := s.metric(t, `daybook_trace_spans_total{result="dropped"}`)
 	testkit.Holds(t, n != 0 && n != jobs, n, "of", jobs, "spans are dropped")
-	if code := s.end(t, syscall.SIGTERM); code != terminal.ExitOK { // a stop that waited for the collector would never end
-		t.Errorf("exit code %d: %s", code, s.log)
-	}
+	testkit.Equal(t, s.end(t, syscall.SIGTERM), terminal.ExitOK, "exit code", s.log) // a stop that waited for the collector would never end
 	testkit.Equal(t, strings.Count(s.log.String(), "did not accept spans"), 1)
 }

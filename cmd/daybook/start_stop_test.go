@@ -35,9 +35,8 @@ func TestStopWaits(t *testing.T) {
 	ok(t, "claim", "--runner-id", "r", "--type", "slow", "--server", s.url)
 	job := uuids.FindString(ok(t, "jobs", "--status", "active", "--ids", "--server", s.url))
 	stop, out, lines := stopping(t, s.url)
-	if lines.Scan(); lines.Text() != "waiting for 1 active job: runner r holds 1" {
-		t.Error(lines.Text())
-	}
+	lines.Scan()
+	testkit.Equal(t, lines.Text(), "waiting for 1 active job: runner r holds 1")
 	rest := make(chan string, 1)
 	go func() {
 		text := ""
@@ -69,14 +68,12 @@ func TestStopWaitInterrupted(t *testing.T) {
 		t.Error(lines.Text())
 	}
 	testkit.NoError(t, stop.Process.Signal(os.Interrupt))
-	if lines.Scan(); !strings.HasPrefix(lines.Text(), "interrupted; the server stays stopped") {
-		t.Error(lines.Text())
-	}
+	lines.Scan()
+	testkit.Holds(t, strings.HasPrefix(lines.Text(), "interrupted; the server stays stopped"), lines.Text())
 	err := stop.Wait()
 	testkit.Equal(t, stop.ProcessState.ExitCode(), terminal.ExitSignal+int(syscall.SIGINT), err)
-	if s, err := client.New(s.url, client.Options{}).Stats(t.Context()); err != nil || !s.Stopped {
-		t.Error(s.Stopped, err)
-	}
+	stats, err := client.New(s.url, client.Options{}).Stats(t.Context())
+	testkit.Holds(t, err == nil && stats.Stopped, stats.Stopped, err)
 }
 
 // TestStopIsShown: stats and queues show that a server is stopped.

@@ -84,9 +84,7 @@ func (p *topProcess) ends() {
 	p.Helper()
 	select {
 	case err := <-p.ended:
-		if err != nil {
-			p.Errorf("%v: %q", err, p.shown)
-		}
+		testkit.Check(p.T, err, p.shown)
 	case <-time.After(time.Minute):
 		p.Fatalf("it does not end: %q", p.shown)
 	}
@@ -96,9 +94,7 @@ func (p *topProcess) ends() {
 func (p *topProcess) restored() {
 	p.Helper()
 	after, err := term.GetState(p.tty.Fd())
-	if err != nil || !reflect.DeepEqual(after, p.before) {
-		p.Errorf("the terminal was not restored: %+v, before %+v; %v", after, p.before, err)
-	}
+	testkit.Holds(p.T, err == nil && reflect.DeepEqual(after, p.before), "the terminal was not restored", after, "before", p.before, err)
 }
 
 // TestTopTerminalGoes: daybook top ends with its terminal, also under nohup, when no signal reports the end.
@@ -108,19 +104,13 @@ func TestTopTerminalGoes(t *testing.T) {
 	}
 	s := serving(t, t.TempDir())
 	top := func(t *testing.T) *exec.Cmd { return command("top", "--server", s.url, "--interval", "1s") }
-	closed := func(p *topProcess) {
-		if err := p.screen.Close(); err != nil {
-			p.Fatal(err)
-		}
-	}
+	closed := func(p *topProcess) { testkit.NoError(p.T, p.screen.Close()) }
 	for name, c := range map[string]struct {
 		command func(*testing.T) *exec.Cmd
 		end     func(*topProcess)
 	}{
 		"SIGHUP": {top, func(p *topProcess) {
-			if err := p.Process.Signal(syscall.SIGHUP); err != nil {
-				p.Fatal(err)
-			}
+			testkit.NoError(p.T, p.Process.Signal(syscall.SIGHUP))
 			p.ends()
 			p.restored()
 			p.ended <- nil
@@ -156,8 +146,7 @@ func TestTopTerminal(t *testing.T) {
 			shown, until, tty := p.shown, p.until, p.tty
 			keys := func(text string) { testkit.Must(p.screen.WriteString(text))(t) }
 			until("default/resize")
-			raw := testkit.Must(term.GetState(tty.Fd()))(t)
-			testkit.Holds(t, !reflect.DeepEqual(raw, p.before), "the terminal is not in raw mode")
+			testkit.Holds(t, !reflect.DeepEqual(testkit.Must(term.GetState(tty.Fd()))(t), p.before), "the terminal is not in raw mode")
 			if c.coloured {
 				keys("p")
 				until("pause default/resize? [y/N]")

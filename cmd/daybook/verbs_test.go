@@ -316,9 +316,8 @@ func TestCompletion(t *testing.T) {
 	id := a.do("create", "--client", "acme", "--type", "resize", "x")
 	batch := strings.TrimSpace(a.run("x\n", "submit", "--type", "sub", "--name", "nightly").out)
 	for _, args := range [][]string{{"stored"}, {"own", "--client", "acme"}} {
-		if r := a.run("handle() { cat; }", append([]string{"handler", "put", "--lang", "sh", args[0], "-"}, args[1:]...)...); r.code != terminal.ExitOK {
-			t.Fatalf("%v: %+v", args, r)
-		}
+		r := a.run("handle() { cat; }", append([]string{"handler", "put", "--lang", "sh", args[0], "-"}, args[1:]...)...)
+		testkit.MustEqual(t, r.code, terminal.ExitOK, args, r)
 	}
 	t.Setenv("DAYBOOK_SERVER", a.s.url)
 	for _, c := range []struct {
@@ -376,15 +375,12 @@ func TestTimeFlag(t *testing.T) {
 		"tomorrow 08:15":            time.Date(2026, 12, 24, 8, 15, 0, 0, zone),
 	} {
 		var f terminal.TimeFlag
-		if err := f.Set(text); err != nil || int64(f) != want.UnixMilli() {
-			t.Errorf("%q: %v, %v; want %v", text, &f, err, want)
-		}
+		err := f.Set(text)
+		testkit.Holds(t, err == nil && int64(f) == want.UnixMilli(), text, &f, err, "want", want)
 	}
 	for _, text := range []string{"", "0", "-1", "noon", "tomorrow8:15", "2026-13-01", "tomorrow 25:00", "yesterday"} {
 		var f terminal.TimeFlag
-		if err := f.Set(text); err == nil {
-			t.Errorf("%q is accepted as %v", text, &f)
-		}
+		testkit.Holds(t, f.Set(text) != nil, text, "is accepted as", &f)
 	}
 }
 

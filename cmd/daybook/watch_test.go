@@ -52,10 +52,7 @@ func watching(t *testing.T, args ...string) (end func() result) {
 func TestWatch(t *testing.T) {
 	s := serving(t, t.TempDir())
 	id := func(args ...string) string { return strings.TrimSpace(ok(t, append(args, "--server", s.url)...)) }
-	check := func(t *testing.T, r result, code int, out string) {
-		t.Helper()
-		r.ends(t, code).prints(t, out)
-	}
+	check := func(t *testing.T, r result, code int, out string) { t.Helper(); r.ends(t, code).prints(t, out) }
 	for code, want := range map[string]int{"ok": terminal.ExitOK, "failed": terminal.ExitJobFailed} {
 		t.Run("job "+code, func(t *testing.T) {
 			one := id("create", "--type", "job"+code, "x")
@@ -166,16 +163,14 @@ func TestProgressTexts(t *testing.T) {
 	}
 	estimate := int64(61_000)
 	b := client.Batch{ID: "b", Status: "in_progress", Count: 10, Counts: map[string]int64{"pending": 5, "completed": 4, "failed": 1}, Progress: &client.BatchProgress{PerSecond: 2, EstimateMs: &estimate}}
-	if p := batchProgress(&b); p.ended || p.text != "[############------------]  50 % 5 of 10, 1 failed, 2.0/s, 1m1s left" {
-		t.Errorf("%+v", p)
-	}
+	p := batchProgress(&b)
+	testkit.Holds(t, !p.ended && p.text == "[############------------]  50 % 5 of 10, 1 failed, 2.0/s, 1m1s left", p)
 	var q queueWatch
 	at := time.Unix(1000, 0)
 	q.look(config.QueueName{Client: "c", Type: "t"}, &client.Queue{Counts: map[string]int64{"pending": 10, "failed": 7}}, at)
-	p := q.look(config.QueueName{Client: "c", Type: "t"}, &client.Queue{Paused: true, Counts: map[string]int64{"pending": 6, "completed": 3, "failed": 8}}, at.Add(2*time.Second))
+	p = q.look(config.QueueName{Client: "c", Type: "t"}, &client.Queue{Paused: true, Counts: map[string]int64{"pending": 6, "completed": 3, "failed": 8}}, at.Add(2*time.Second))
 	testkit.Holds(t, !p.ended && p.text == "[#########---------------]  40 % 6 pending, 1 failed, paused, 2.0/s, 3s left", p)
 	// A purge makes counts smaller.
-	if p = q.look(config.QueueName{Client: "c", Type: "t"}, &client.Queue{Counts: map[string]int64{}}, at.Add(4*time.Second)); !p.ended || p.err == nil {
-		t.Errorf("%+v", p)
-	}
+	p = q.look(config.QueueName{Client: "c", Type: "t"}, &client.Queue{Counts: map[string]int64{}}, at.Add(4*time.Second))
+	testkit.Holds(t, p.ended && p.err != nil, p)
 }

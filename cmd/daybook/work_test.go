@@ -106,9 +106,8 @@ batch = true
 		t.Errorf("%+v, %+v", sums, file.Containers)
 	}
 	testkit.Equal(t, testkit.Must(file.Wasi.Limits())(t), runner.WASILimits{MemoryBytes: 100000000, Timeout: 5 * time.Second, CacheBytes: 1000})
-	if upper.Document.Kind != handler.Exec || upper.Program.Argv[0] != "tr" || upper.Program.ExitCodes["3"] != "failed" || upper.Program.Frames != "lines" || upper.Document.Options.Concurrency != 2 || upper.Types != nil {
-		t.Errorf("%+v", upper)
-	}
+	testkit.Holds(t, upper.Document.Kind == handler.Exec && upper.Program.Argv[0] == "tr" && upper.Program.ExitCodes["3"] == "failed" &&
+		upper.Program.Frames == "lines" && upper.Document.Options.Concurrency == 2 && upper.Types == nil, upper)
 	testkit.Equal(t, resize.Document.Source, "def handle(payload, job): return payload")
 	testkit.Equal(t, len(*resize.Types), 2)
 	testkit.Holds(t, mail.Document.URL == "https://example.com/mail" && mail.Document.Options.Batch, mail)

@@ -75,9 +75,8 @@ func readOrRefused(t *testing.T, text []byte) {
 	}
 	file := configFile{path: "x", values: values, lines: lines}
 	config := configuration{files: []*configFile{&file}}
-	if _, err := config.settings(&file, someCommands()); err != nil && (!errors.As(err, new(terminal.UsageError)) || !strings.HasPrefix(err.Error(), "configuration x:")) {
-		t.Error(err)
-	}
+	_, err = config.settings(&file, someCommands())
+	testkit.Holds(t, err == nil || errors.As(err, new(terminal.UsageError)) && strings.HasPrefix(err.Error(), "configuration x:"), err)
 }
 
 // TestOnLostHidden: the command for lost runners is printed without its arguments, which may be secrets.

@@ -19,9 +19,7 @@ func TestValues(t *testing.T) {
 		err := d.Set(text)
 		testkit.Holds(t, err == nil && time.Duration(d) == want, text, time.Duration(d), err)
 		var again DurationFlag
-		if err := again.Set(d.String()); err != nil || again != d {
-			t.Errorf("%s shows as %s", text, d.String())
-		}
+		testkit.Holds(t, again.Set(d.String()) == nil && again == d, text, "shows as", d.String())
 	}
 	for _, text := range []string{"", "5", "h", "-5s", "-1d", "1.5d", "1h1d", "300y", "1h 30m", "500us", "1.5ms", "1ns", "90m1ns"} {
 		d := DurationFlag(time.Second)

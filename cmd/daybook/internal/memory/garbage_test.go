@@ -26,9 +26,8 @@ func TestDelayCollections(t *testing.T) {
 		t.Setenv("GOGC", c.gogc)
 		ballast = nil
 		DelayCollections(c.limit)
-		if got := debug.SetGCPercent(100); len(ballast) != c.ballast || got != c.want {
-			t.Errorf("%s: ballast of %d bytes and GOGC=%d, want %d and %d", name, len(ballast), got, c.ballast, c.want)
-		}
+		got := debug.SetGCPercent(100)
+		testkit.Holds(t, len(ballast) == c.ballast && got == c.want, name, "ballast of", len(ballast), "bytes and GOGC", got, c.ballast, c.want)
 	}
 }
 

@@ -22,13 +22,9 @@ func TestWaits(t *testing.T) {
 	}
 	log.Debug("something else")
 	line := "daybook: waiting for the server: it is away\n"
-	if out.String() != line { // at 1 s
-		t.Errorf("%q", out.String())
-	}
+	testkit.Equal(t, out.String(), line) // at 1 s
 	log.Debug("repeating a request", "error", errors.New("it is away"))
-	if out.String() != line+line { // at 6 s
-		t.Errorf("%q", out.String())
-	}
+	testkit.Equal(t, out.String(), line+line) // at 6 s
 }
 
 // TestShortenedBy: a long name keeps whole characters.

@@ -59,9 +59,8 @@ func TestLateBlobs(t *testing.T) {
 					(tt.open || errors.Is(err, blob.ErrUnavailable) && store == nil), "at first there is", store, err)
 				time.Sleep(time.Duration(len(tt.tries)+1) * reopenAfter)
 				synctest.Wait()
-				if store, err = b.Store(); err != nil || store == nil {
-					t.Errorf("after %d tries: %v", tries.Load(), err)
-				}
+				store, err = b.Store()
+				testkit.Holds(t, err == nil && store != nil, "after", tries.Load(), "tries", err)
 				testkit.Check(t, b.Close())
 			})
 		})

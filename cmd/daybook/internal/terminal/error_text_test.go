@@ -35,6 +35,5 @@ func TestShortError(t *testing.T) {
 
 // TestErrorLines: an error keeps its lines, and cannot change the terminal.
 func TestErrorLines(t *testing.T) {
-	got := ErrorLines("a\r\n\tb\x1b[2J\x07\n\n\u009bc'\"é\n")
-	testkit.EqualSlices(t, got, []string{"a", `    b\x1b[2J\a`, "", `\u009bc'"é`})
+	testkit.EqualSlices(t, ErrorLines("a\r\n\tb\x1b[2J\x07\n\n\u009bc'\"é\n"), []string{"a", `    b\x1b[2J\a`, "", `\u009bc'"é`})
 }

@@ -46,9 +46,7 @@ func TestLocalTimes(t *testing.T) {
 				testkit.Holds(t, err == nil && got == c.want, got, err, "want", c.want)
 				return
 			}
-			if err == nil || f != 0 || !strings.Contains(err.Error(), "; give "+c.want+" or "+c.other) {
-				t.Fatalf("%v, %v; want %s and %s", &f, err, c.want, c.other)
-			}
+			testkit.MustHold(t, err != nil && f == 0 && strings.Contains(err.Error(), "; give "+c.want+" or "+c.other), &f, err, c.want, c.other)
 			for _, reading := range []string{c.want, c.other} {
 				testkit.NoError(t, f.Set(reading))
 				testkit.Equal(t, time.UnixMilli(int64(f)).In(zone).Format(time.RFC3339), reading)

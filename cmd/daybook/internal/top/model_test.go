@@ -117,22 +117,18 @@ func newFake(t *testing.T) (*fake, *model) {
 func TestModel(t *testing.T) {
 	t.Run("rates, new queues and another journal", func(t *testing.T) {
 		f, m := newFake(t)
-		if text := screen(t, m); !regexp.MustCompile(`(?m)^c/a +5 +0 +1 +- +- +- +- +0 +0 +0$`).MatchString(text) {
-			t.Error(text)
-		}
+		text := screen(t, m)
+		testkit.Holds(t, regexp.MustCompile(`(?m)^c/a +5 +0 +1 +- +- +- +- +0 +0 +0$`).MatchString(text), text)
 		f.at(2, queueOf("a", 3, 10, 2), queueOf("b", 9, 0, 0), queueOf("new", 4, 0, 0))
 		press(t, m, "space")
-		text := screen(t, m)
+		text = screen(t, m)
 		for _, want := range []string{`c/a +3 +0 +2 +- +4\.5 +5\.0 +0\.5 +0 +10 +0`, `c/b +9 +0 +0 +- +0 +0 +0 `, `c/new +4 +0 +0 +- +2\.0 +0 +0 `, `.*per second: created 6\.5, completed 5\.0, failed 0\.5`} {
-			if !regexp.MustCompile(`(?m)^` + want).MatchString(text) {
-				t.Errorf("%s is missing in\n%s", want, text)
-			}
+			testkit.Holds(t, regexp.MustCompile(`(?m)^`+want).MatchString(text), want, "is missing in", text)
 		}
 		f.at(4, queueOf("a", 0, 0, 0)) // a purge: no negative rates
 		press(t, m, "space")
-		if text := screen(t, m); !regexp.MustCompile(`(?m)^c/a +0 +0 +0 +- +0 +0 +0`).MatchString(text) {
-			t.Error(text)
-		}
+		text = screen(t, m)
+		testkit.Holds(t, regexp.MustCompile(`(?m)^c/a +0 +0 +0 +- +0 +0 +0`).MatchString(text), text)
 		for range 2 * rateWindow {
 			press(t, m, "space")
 		}
@@ -157,9 +153,8 @@ func TestModel(t *testing.T) {
 		text := screen(t, m)
 		testkit.Holds(t, fmt.Sprint(order(t, m)) == "[b]" && strings.Contains(text, "/B_"), text)
 		press(t, m, "enter")
-		if press(t, m, "esc"); fmt.Sprint(order(t, m)) != "[a b]" {
-			t.Error(order(t, m))
-		}
+		press(t, m, "esc")
+		testkit.Equal(t, fmt.Sprint(order(t, m)), "[a b]")
 		press(t, m, "/", "z", "enter", "p", "enter")
 		testkit.Contains(t, screen(t, m), "no queues")
 		testkit.Equal(t, m.shown, queuesPage)
@@ -168,16 +163,13 @@ func TestModel(t *testing.T) {
 		f, m := newFake(t)
 		press(t, m, "down", "p")
 		testkit.Contains(t, screen(t, m), "pause c/b? [y/N]")
-		if press(t, m, "q") || len(f.paused) > 0 || !strings.Contains(screen(t, m), "nothing was changed") {
-			t.Errorf("%v\n%s", f.paused, screen(t, m))
-		}
+		testkit.Holds(t, !press(t, m, "q") && len(f.paused) == 0, f.paused)
+		testkit.Contains(t, screen(t, m), "nothing was changed")
 		press(t, m, "p")
 		f.at(1, queueOf("0", 1, 0, 0), queueOf("a", 5, 0, 1), client.Queue{Client: "c", Type: "b", Paused: true}) // the order changes before the answer
 		send(t, m, f.next)
 		press(t, m, "y")
-		if fmt.Sprint(f.paused) != "[c/b true]" { // the question was to pause, although somebody has paused the queue since
-			t.Errorf("%v", f.paused)
-		}
+		testkit.Equal(t, fmt.Sprint(f.paused), "[c/b true]") // the question was to pause, although somebody has paused the queue since
 		testkit.Contains(t, screen(t, m), "c/b (paused)")
 		f.paused = nil
 		press(t, m, "p")
@@ -192,9 +184,8 @@ func TestModel(t *testing.T) {
 		press(t, m, "down")
 		f.paused, f.err = nil, errors.New("it broke")
 		press(t, m, "p", "y")
-		if text := screen(t, m); fmt.Sprint(f.paused) != "[c/b false]" || !strings.Contains(text, "c/b: it broke") {
-			t.Errorf("%v\n%s", f.paused, text)
-		}
+		text := screen(t, m)
+		testkit.Holds(t, fmt.Sprint(f.paused) == "[c/b false]" && strings.Contains(text, "c/b: it broke"), f.paused, text)
 	})
 	t.Run("failed jobs", func(t *testing.T) {
 		f, m := newFake(t)

@@ -24,10 +24,7 @@ func serving(t *testing.T) string {
 	go func() { ended <- engine.Run(ctx) }()
 	server := testkit.Must(api.New(api.Options{Engine: engine, Log: zerolog.Nop()}))(t)
 	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	t.Cleanup(func() {
-		stop()
-		testkit.Check(t, <-ended)
-	})
+	t.Cleanup(func() { stop(); testkit.Check(t, <-ended) })
 	listening, quit := context.WithCancel(ctx)
 	closed := make(chan error, 1)
 	go func() { closed <- server.Run(listening, l, time.Minute) }()
@@ -59,9 +56,8 @@ func TestNewestFailed(t *testing.T) {
 	q := config.QueueName{Client: "default", Type: "t"}
 	testkit.MustEqual(t, len(testkit.Must(source.failed(q))(t)), 0)
 	fail(3)
-	if list, err := source.failed(q); err != nil || len(list) != 3 || list[0].ID < list[2].ID {
-		t.Fatal(len(list), err)
-	}
+	list, err := source.failed(q)
+	testkit.MustHold(t, err == nil && len(list) == 3 && list[0].ID >= list[2].ID, len(list), err)
 	fail(maxFailedRead + 500)
 	fail(shownFailed + 20)
 	newest := ""
@@ -69,6 +65,6 @@ func TestNewestFailed(t *testing.T) {
 		testkit.NoError(t, err)
 		newest = j.ID
 	}
-	list := testkit.Must(source.failed(q))(t)
+	list = testkit.Must(source.failed(q))(t)
 	testkit.Holds(t, len(list) == shownFailed && list[0].ID == newest, len(list), "jobs, or the first is not the newest")
 }
