@@ -44,9 +44,8 @@ func TestMoving(t *testing.T) {
 		t.Skip("skipped: it needs Redis, PostgreSQL, Celery, Sidekiq, BullMQ and moto; scripts/tools moving installs them, and make check PART=moving runs this test")
 	}
 	for _, program := range movingPrograms {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Fatalf("%s needs %s; scripts/tools moving installs it", movingPage, program)
-		}
+		_, err := exec.LookPath(program)
+		testkit.NoError(t, err, movingPage, "needs", program, "which scripts/tools moving installs")
 	}
 	root := testkit.Must(filepath.Abs("../.."))(t)
 	p := testkit.Must(readPage(root, movingPage))(t)
@@ -62,9 +61,7 @@ func TestMoving(t *testing.T) {
 			needQueues++
 		}
 	}
-	if needQueues < 6 {
-		t.Fatalf("%s has %d blocks with the note of this test, and one for each of six queues is expected", p.path, needQueues)
-	}
+	testkit.MustHold(t, needQueues >= 6, p.path, needQueues, "blocks with the note of this test, and one for each of six queues is expected")
 	s := testkit.Must(newScript(p))(t)
 	dir := t.TempDir()
 	createWaiting(t, dir, redis, postgres)
@@ -85,9 +82,8 @@ func createWaiting(t *testing.T, dir, redis, postgres string) {
 	create.Env = append(goEnvironment(t), "FILES="+files, "REDIS_URL=redis://"+redis+"/0", "DATABASE_URL=postgres://postgres@"+postgres+"/postgres")
 	create.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	create.Cancel = func() error { return testkit.KillGroup(create) }
-	if out, err := create.CombinedOutput(); err != nil {
-		t.Fatalf("testdata/moving/create.sh: %v\n%s", err, out)
-	}
+	out, err := create.CombinedOutput()
+	testkit.NoError(t, err, "testdata/moving/create.sh", out)
 }
 
 // startRedis starts an empty Redis that ends with the test, and returns its address.
@@ -137,9 +133,8 @@ func startPostgres(t *testing.T) string {
 		}
 	}
 	data := filepath.Join(dir, "data")
-	if out, err := command("initdb", "-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := command("initdb", "-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync").CombinedOutput()
+	testkit.NoError(t, err, out)
 	address := testkit.Must(daybooktest.FreeAddress())(t)
 	_, port := testkit.Must2(net.SplitHostPort(address))(t)
 	start(t, address, command("postgres", "-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"))

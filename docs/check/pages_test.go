@@ -63,11 +63,9 @@ func TestLinks(t *testing.T) {
 	}
 	for _, p := range pages {
 		for _, l := range p.links {
-			if !known[path.Clean(l.path)] {
-				t.Errorf("%s:%d: a link leads to %s, which does not exist, or which git does not know", p.path, l.line, l.path)
-			} else if target := byPath[l.path]; l.anchor != "" && target != nil && !target.anchors[l.anchor] {
-				t.Errorf("%s:%d: %s has no heading #%s", p.path, l.line, l.path, l.anchor)
-			}
+			testkit.Holds(t, known[path.Clean(l.path)], p.path, l.line, "a link leads to", l.path, "which does not exist or is not in git")
+			target := byPath[l.path]
+			testkit.Holds(t, l.anchor == "" || target == nil || target.anchors[l.anchor], p.path, l.line, l.path, "has no heading", l.anchor)
 		}
 	}
 }
@@ -180,11 +178,10 @@ func checkBlock(t *testing.T, root string, p *page, b block) {
 			t.Errorf("%s:%d: the comment does not name a folder and a test", p.path, b.line)
 			return
 		}
-		if file := fileOfTest(t, root, m[1], m[2]); file == nil {
-			t.Errorf("%s:%d: %s has no test %s", p.path, b.line, m[1], m[2])
-		} else if !names(file, filepath.Base(p.path)) {
-			t.Errorf("%s:%d: no string in the file of %s has the name of the page, so the test cannot read it", p.path, b.line, m[2])
-		}
+		file := fileOfTest(t, root, m[1], m[2])
+		testkit.Holds(t, file != nil, p.path, b.line, m[1], "has no test", m[2])
+		testkit.Holds(t, file == nil || names(file, filepath.Base(p.path)),
+			p.path, b.line, "no string in the file of", m[2], "has the name of the page, so the test cannot read it")
 		if b.title != "" {
 			checkSyntax(t, p, b)
 		}
@@ -202,11 +199,11 @@ func checkBlock(t *testing.T, root string, p *page, b block) {
 		}
 	case b.language == "json":
 		var v any
-		if err := json.Unmarshal([]byte(b.text), &v); err != nil {
-			t.Errorf("%s:%d: %v", p.path, b.line, err)
-		} else if err := checkDocument(p, b, v); err != nil {
-			t.Errorf("%s:%d: %v", p.path, b.line, err)
+		err := json.Unmarshal([]byte(b.text), &v)
+		if err == nil {
+			err = checkDocument(p, b, v)
 		}
+		testkit.Check(t, err, p.path, b.line)
 	case b.title != "":
 		checkSyntax(t, p, b)
 	}
@@ -222,9 +219,8 @@ func checkSyntax(t *testing.T, p *page, b block) {
 		"ruby":   {"ruby", "-c"},
 	}
 	if b.language == "go" {
-		if _, err := parser.ParseFile(token.NewFileSet(), b.title, b.text, parser.AllErrors); err != nil {
-			t.Errorf("%s:%d: %v", p.path, b.line, err)
-		}
+		_, err := parser.ParseFile(token.NewFileSet(), b.title, b.text, parser.AllErrors)
+		testkit.Check(t, err, p.path, b.line)
 	}
 	checker := checkers[b.language]
 	if checker == nil {
@@ -241,9 +237,8 @@ func checkSyntax(t *testing.T, p *page, b block) {
 	}
 	file := filepath.Join(t.TempDir(), filepath.Base(b.title))
 	write(t, file, b.text)
-	if out, err := exec.Command(checker[0], append(checker[1:], file)...).CombinedOutput(); err != nil {
-		t.Errorf("%s:%d: %v\n%s", p.path, b.line, err, out)
-	}
+	out, err := exec.Command(checker[0], append(checker[1:], file)...).CombinedOutput()
+	testkit.Check(t, err, p.path, b.line, out)
 }
 
 // programs returns the programs that a script needs and that a machine may lack.

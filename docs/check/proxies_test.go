@@ -155,9 +155,8 @@ func startNginx(t *testing.T, p *proxied) {
 	t.Helper()
 	conf := p.block(t, "upstream daybook")
 	for _, m := range regexp.MustCompile(`proxy_read_timeout\s+(\S+);`).FindAllStringSubmatch(conf, -1) {
-		if wait, err := time.ParseDuration(m[1]); err != nil || wait < 70*time.Second {
-			t.Errorf("proxy_read_timeout is %s, and a claim waits for up to a minute: %v", m[1], err)
-		}
+		wait, err := time.ParseDuration(m[1])
+		testkit.Holds(t, err == nil && wait >= 70*time.Second, "proxy_read_timeout is", m[1], "and a claim waits for up to a minute", err)
 	}
 	conf = strings.NewReplacer(standsFor, p.server.Listen, "listen 443", "listen "+p.address, "/etc/ssl", p.dir, "/etc/nginx", p.dir).Replace(conf)
 	write(t, filepath.Join(p.dir, "daybook.conf"), conf)
@@ -254,9 +253,8 @@ func (p *proxied) shell(t *testing.T, commands string) string {
 	}
 	bin := filepath.Join(p.dir, "bin")
 	testkit.NoError(t, os.MkdirAll(bin, 0o755))
-	if err := os.Symlink(p.server.Binary, filepath.Join(bin, "daybook")); err != nil && !errors.Is(err, os.ErrExist) {
-		t.Fatal(err)
-	}
+	err := os.Symlink(p.server.Binary, filepath.Join(bin, "daybook"))
+	testkit.MustHold(t, err == nil || errors.Is(err, os.ErrExist), err)
 	bash := exec.CommandContext(t.Context(), "bash", "-eu", "-c", commands)
 	cert := filepath.Join(p.dir, site+".pem")
 	bash.Env = append(goEnvironment(t), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+p.dir, "XDG_CONFIG_HOME="+filepath.Join(p.dir, "config"),
@@ -264,9 +262,7 @@ func (p *proxied) shell(t *testing.T, commands string) string {
 	var stderr bytes.Buffer
 	bash.Stderr = &stderr
 	out, err := bash.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s\n%s", err, stderr.String(), out)
-	}
+	testkit.NoError(t, err, &stderr, out)
 	return string(out)
 }
 
@@ -301,9 +297,8 @@ func (p *proxied) carriesLongBodies(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &b); err != nil || status != http.StatusCreated {
 		t.Fatalf("blob: %d %.300s", status, text)
 	}
-	if status, text = p.do(t, "GET", "/blobs/"+b.Address, nil); status != http.StatusOK || text != string(content) {
-		t.Errorf("the blob is read with status %d and has %d bytes", status, len(text))
-	}
+	status, text = p.do(t, "GET", "/blobs/"+b.Address, nil)
+	testkit.Holds(t, status == http.StatusOK && text == string(content), "the blob is read with status", status, "and has", len(text), "bytes")
 }
 
 func (p *proxied) carriesUploads(t *testing.T) {
@@ -402,9 +397,8 @@ func (p *proxied) carriesResultsAtOnce(t *testing.T) {
 	resp := testkit.Must(p.http.Do(req))(t)
 	defer resp.Body.Close()
 	lines := bufio.NewReader(resp.Body)
-	if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, `"line":0`) { // before the second job has ended
-		t.Errorf("%s, %v", line, err)
-	}
+	line, err := lines.ReadString('\n')
+	testkit.Holds(t, err == nil && strings.Contains(line, `"line":0`), line, err) // before the second job has ended
 	complete()
 	rest := testkit.Must(io.ReadAll(lines))(t)
 	testkit.Holds(t, strings.Contains(string(rest), `"line":1`) && strings.Contains(string(rest), `"end":true`), rest)

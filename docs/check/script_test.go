@@ -68,9 +68,8 @@ func TestFileIsUsed(t *testing.T) {
 	for command, ok := range map[string]bool{"cat config/a.toml": true, "daybook --config-dir config": true, "cat b.toml": false} {
 		_, err := newScript(&page{path: "p.md", blocks: []block{file, {line: 9, language: "sh", text: command + "\n"}}})
 		testkit.Equal(t, err == nil, ok, command, err)
-		if _, err := newScript(&page{path: "p.md", blocks: []block{{line: 1, language: "sh", text: command + "\n"}, file}}); err == nil {
-			t.Errorf("%s before the file: no error", command)
-		}
+		_, err = newScript(&page{path: "p.md", blocks: []block{{line: 1, language: "sh", text: command + "\n"}, file}})
+		testkit.Holds(t, err != nil, command, "before the file: no error")
 	}
 }
 

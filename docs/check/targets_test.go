@@ -47,9 +47,7 @@ func TestMakeTargets(t *testing.T) {
 				recipe += line
 			}
 			for _, v := range makeVariable.FindAllStringSubmatch(m[2], -1) {
-				if !regexp.MustCompile(`\$[({]` + v[1] + `\b`).MatchString(recipe) {
-					t.Errorf("%s says %q, and the target does not use %s", p.path, m[0], v[1])
-				}
+				testkit.Holds(t, regexp.MustCompile(`\$[({]`+v[1]+`\b`).MatchString(recipe), p.path, "says", m[0], "but its target does not use", v[1])
 			}
 		}
 	}

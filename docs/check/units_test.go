@@ -31,15 +31,13 @@ func TestUnits(t *testing.T) {
 		args = append(args, file)
 		if _, command, found := strings.Cut(b.text, "ExecStart=/usr/bin/daybook "); found {
 			command, _, _ = strings.Cut(command, "\n")
-			if out, err := exec.Command(binary, append(strings.Fields(command), "--help")...).CombinedOutput(); err != nil {
-				t.Errorf("%s: %v\n%s", command, err, out)
-			}
+			out, err := exec.Command(binary, append(strings.Fields(command), "--help")...).CombinedOutput()
+			testkit.Check(t, err, command, out)
 		}
 	}
 	testkit.MustEqual(t, len(args), 4, "the page has", len(args)-2, "units")
-	if out, err := exec.Command(analyze, args...).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	out, err := exec.Command(analyze, args...).CombinedOutput()
+	testkit.Check(t, err, out)
 }
 
 // TestUsersOfBackups: the units and the line for cron of docs/how-to/backups.md run an existing command, as a user that
@@ -49,9 +47,8 @@ func TestUsersOfBackups(t *testing.T) {
 	page := testkit.Must(readPage("../..", "docs/how-to/backups.md"))(t)
 	lines := 0
 	for _, b := range page.blocks {
-		if b.language == "ini" && (strings.Contains(b.text, "User=") || strings.Contains(b.text, "Group=")) {
-			t.Errorf("%s has a user or a group, which must exist:\n%s", b.title, b.text)
-		}
+		testkit.Holds(t, b.language != "ini" || !strings.Contains(b.text, "User=") && !strings.Contains(b.text, "Group="),
+			b.title, "has a user or a group, which must exist", b.text)
 		if b.language != "crontab" {
 			continue
 		}
@@ -59,9 +56,8 @@ func TestUsersOfBackups(t *testing.T) {
 			lines++
 			fields := strings.Fields(line) // five fields for the time, the user, and the command
 			testkit.MustHold(t, len(fields) >= 8 && fields[5] == "root" && fields[6] == "/usr/bin/daybook", "the line for cron is", line)
-			if out, err := exec.Command(binary, append(fields[7:], "--help")...).CombinedOutput(); err != nil {
-				t.Errorf("%s: %v\n%s", line, err, out)
-			}
+			out, err := exec.Command(binary, append(fields[7:], "--help")...).CombinedOutput()
+			testkit.Check(t, err, line, out)
 		}
 	}
 	testkit.Equal(t, lines, 1, "the page, lines for cron")

@@ -145,10 +145,7 @@ func start(t *testing.T, url string, argv []string, input string, args, environm
 	p.Env = append(os.Environ(), append(environment, "DAYBOOK_SERVER="+url)...)
 	p.Stdin, p.Stdout, p.Stderr = strings.NewReader(input), &p.out, &p.errs
 	testkit.NoError(t, p.Start())
-	go func() {
-		p.err = p.Wait()
-		close(p.done)
-	}()
+	go func() { p.err = p.Wait(); close(p.done) }()
 	t.Cleanup(func() {
 		p.Process.Kill()
 		<-p.done
@@ -180,9 +177,7 @@ func changed(t *testing.T, l language, oldNew []string) language {
 	l.worker = []string{l.worker[0], filepath.Join(copied, worker)}
 	text := testkit.Must(os.ReadFile(l.worker[1]))(t)
 	for i := 0; i < len(oldNew); i += 2 {
-		if strings.Count(string(text), oldNew[i]) != 1 {
-			t.Fatalf("%s does not have %q once", worker, oldNew[i])
-		}
+		testkit.MustEqual(t, strings.Count(string(text), oldNew[i]), 1, worker, "does not have", oldNew[i], "once")
 		text = bytes.Replace(text, []byte(oldNew[i]), []byte(oldNew[i+1]), 1)
 	}
 	testkit.NoError(t, os.WriteFile(l.worker[1], text, 0o644))
