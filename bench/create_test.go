@@ -25,10 +25,7 @@ func BenchmarkClientCreate(b *testing.B) {
 			w := workload(b, p, s, l)
 			w.Round = func(ctx context.Context, callers []*matrix.Caller) error {
 				return matrix.Share(ctx, callers, w.Calls, func(ctx context.Context, c *matrix.Caller) error {
-					return c.Time(func() error {
-						_, err := jobs.Create(ctx, client.TextJob("t", payload))
-						return err
-					})
+					return c.Time(func() error { _, err := jobs.Create(ctx, client.TextJob("t", payload)); return err })
 				})
 			}
 			matrix.Measure(b, p, w)

@@ -177,9 +177,7 @@ func httpWork(p matrix.Point, l *Load, w *matrix.Workload) {
 		return claim, err
 	}
 	work := map[string]func(context.Context, *matrix.Caller) error{
-		"create": func(ctx context.Context, c *matrix.Caller) error {
-			return c.Time(func() error { return create(ctx) })
-		},
+		"create": func(ctx context.Context, c *matrix.Caller) error { return c.Time(func() error { return create(ctx) }) },
 		"drain": func(ctx context.Context, c *matrix.Caller) (err error) {
 			var id string
 			if err := c.Time(func() error { id, err = claim(ctx, c.Index); return err }); err != nil {

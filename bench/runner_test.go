@@ -124,10 +124,7 @@ func (d *duel) startWorker() (stop func()) {
 		Handler: func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil },
 	}
 	go func() { ended <- w.Run(ctx) }()
-	return func() {
-		cancel()
-		testkit.Check(d, <-ended)
-	}
+	return func() { cancel(); testkit.Check(d, <-ended) }
 }
 
 // startRunner starts `daybook work` with one handler until the end of the benchmark.

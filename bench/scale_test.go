@@ -89,12 +89,9 @@ func TestScale(t *testing.T) {
 		t.Logf("%s: resident %d MiB, at its highest %d MiB", what, now>>20, peak>>20)
 		logTimes(t, "about 1,000 jobs", times[0])
 		logTimes(t, what, times[1])
-		if peak > maxScaleResident {
-			t.Errorf("%s: resident memory reached %d MiB, more than %d", what, peak>>20, maxScaleResident>>20)
-		}
-		if ratio := float64(times[1].Quantile(0.99)) / float64(times[0].Quantile(0.99)); ratio > maxScaleP99Ratio {
-			t.Errorf("%s: claim p99 grew by a factor of %.2f, more than %.1f", what, ratio, maxScaleP99Ratio)
-		}
+		testkit.Holds(t, peak <= maxScaleResident, what, "resident memory reached", peak>>20, "MiB, more than", maxScaleResident>>20)
+		ratio := float64(times[1].Quantile(0.99)) / float64(times[0].Quantile(0.99))
+		testkit.Holds(t, ratio <= maxScaleP99Ratio, what, "claim p99 grew by a factor of", ratio, "more than", maxScaleP99Ratio)
 	}
 	compare(fmt.Sprint(jobs, " pending"), s, l)
 	logDisk(t, s, jobs)
@@ -156,9 +153,7 @@ func logDisk(t *testing.T, s *daybooktest.Process, jobs int) {
 		t.Logf("%s: %.1f bytes on the disk for each job", part, float64(n)/float64(jobs))
 		total += float64(n) / float64(jobs)
 	}
-	if total > maxPendingBytes {
-		t.Errorf("a pending job of 100 bytes takes %.1f bytes on the disk, more than %d", total, maxPendingBytes)
-	}
+	testkit.Holds(t, total <= maxPendingBytes, "a pending job of 100 bytes takes", total, "bytes on the disk, more than", maxPendingBytes)
 }
 
 func folderBytes(dir string) (total int64, err error) {

@@ -50,9 +50,7 @@ func TestWaitingStreams(t *testing.T) {
 		times.Add(time.Since(began))
 	}
 	memory, _ := testkit.Must2(rig.Resident(s.Pid()))(t)
-	if memory > maxWaitingMemory {
-		t.Errorf("the server has %d MiB resident; the bound is %d", memory>>20, maxWaitingMemory>>20)
-	}
+	testkit.Holds(t, memory <= maxWaitingMemory, "the server has", memory>>20, "MiB resident; the bound is", maxWaitingMemory>>20)
 	t.Logf("%d streams: %d MiB resident; from a create to its job p50 %v, p99 %v", waitingStreams, memory>>20, times.Quantile(0.5), times.Quantile(0.99))
 	h.release()
 	testkit.Equal(t, h.next("pushed "), strconv.Itoa(wokenStreams))

@@ -81,9 +81,7 @@ func drainWithWorker(b *testing.B, l *Load, url string, w worker.Worker, jobs in
 		if e.Job == nil {
 			return
 		}
-		if e.Err != nil {
-			b.Error(e.Err)
-		}
+		testkit.Check(b, e.Err)
 		if left.Add(-1) == 0 {
 			ended = time.Now()
 			stop()

@@ -63,9 +63,8 @@ func TestJudge(t *testing.T) {
 			of := map[string]string{"all": c.first, "again": c.second}
 			stages := 0
 			err := (&comparison{base: "abc", w: t.Output()}).judge(base.in(base, true), func(stage string, list []benchmark) ([2]results, error) {
-				if stages++; len(list) != 1 {
-					t.Errorf("%s measures %v", stage, list)
-				}
+				stages++
+				testkit.Equal(t, len(list), 1, stage, "measures", list)
 				return [2]results{base, parsed(t, of[stage])}, nil
 			})
 			testkit.Holds(t, (c.want != "" || err == nil) &&
@@ -91,9 +90,8 @@ func TestPaired(t *testing.T) {
 		{[]float64{1 / 1.1, 1 / 1.2, 1 / 1.3, 1 / 1.4, 1.01}, -0.167, 0.125}, // W = 1, n = 5
 	} {
 		base := slices.Repeat([]float64{1}, len(c.head))
-		if growth, p := paired(base, c.head); math.Abs(growth-c.growth) > 0.001 || math.Abs(p-c.p) > 1e-9 {
-			t.Errorf("%v: growth %.4f, p %.6f; want %.3f, %.6f", c.head, growth, p, c.growth, c.p)
-		}
+		growth, p := paired(base, c.head)
+		testkit.Holds(t, math.Abs(growth-c.growth) <= 0.001 && math.Abs(p-c.p) <= 1e-9, c.head, "growth", growth, "p", p, "want", c.growth, c.p)
 	}
 }
 
@@ -102,10 +100,9 @@ func TestIn(t *testing.T) {
 	a, b, c := benchmark{"store", "Store/work=a/batch=1-2"}, benchmark{"store", "Store/work=b-2"}, benchmark{"ingest", "Ingest-2"}
 	some := map[string][]float64{"sec/job": {1}}
 	base, head := results{a: some, b: some}, results{a: some, c: some}
-	if both, onlyBase, onlyHead := base.in(head, true), base.in(head, false), head.in(base, false); !slices.Equal(both, []benchmark{a}) ||
-		!slices.Equal(onlyBase, []benchmark{b}) || !slices.Equal(onlyHead, []benchmark{c}) {
-		t.Errorf("on both sides %v, at the base %v, here %v", both, onlyBase, onlyHead)
-	}
+	both, onlyBase, onlyHead := base.in(head, true), base.in(head, false), head.in(base, false)
+	testkit.Holds(t, slices.Equal(both, []benchmark{a}) && slices.Equal(onlyBase, []benchmark{b}) && slices.Equal(onlyHead, []benchmark{c}),
+		"on both sides", both, "at the base", onlyBase, "here", onlyHead)
 	testkit.Equal(t, a.pattern(), "^BenchmarkStore$/^work=a$/^batch=1$", "the pattern of", a)
 }
 

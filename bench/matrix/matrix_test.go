@@ -57,9 +57,8 @@ func TestFill(t *testing.T) {
 			most = max(most, lines)
 			return nil
 		})
-		if err != nil || jobs != c.jobs || creates != c.creates || most != c.most {
-			t.Errorf("%+v: %d jobs in %d creates of up to %d, %v; want %+v", c.p, jobs, creates, most, err, c)
-		}
+		testkit.Holds(t, err == nil && jobs == c.jobs && creates == c.creates && most == c.most,
+			c.p, jobs, "jobs in", creates, "creates of up to", most, err, "want", c)
 	}
 	full := errors.New("full")
 	testkit.Equal(t, (Point{Size: 1, Queues: 1}).Fill(5000, func(i, _ int) error { return full }), full, "after an error, Fill returns")

@@ -58,9 +58,7 @@ func TestCurve(t *testing.T) {
 	p := points[10]
 	testkit.Holds(t, p.Ms >= 8990 && p.Ms <= 9010, "90 %", p)
 	for i := 1; i < len(points); i++ {
-		if points[i].Ms < points[i-1].Ms {
-			t.Errorf("%+v after %+v", points[i], points[i-1])
-		}
+		testkit.Holds(t, points[i].Ms >= points[i-1].Ms, points[i], "after", points[i-1])
 	}
 }
 

@@ -26,18 +26,13 @@ func TestDrivers(t *testing.T) {
 	works := measure.Works()
 	for _, d := range Drivers() {
 		t.Run(d.Name(), func(t *testing.T) {
-			if _, err := d.Describe(t.Context()); err != nil {
-				t.Error(err)
-			}
+			_, err := d.Describe(t.Context())
+			testkit.Check(t, err)
 			s := testkit.Must(d.Start(t.Context(), t.TempDir()))(t)
-			defer func() {
-				testkit.Check(t, s.Close())
-			}()
+			defer func() { testkit.Check(t, s.Close()) }()
 			for _, w := range slices.DeleteFunc(slices.Clone(works), func(w measure.Work) bool { return !d.Does(w) }) {
 				result, err := measure.Do(t.Context(), s, w, 300)
-				if err != nil || result.Jobs != 300 || result.Seconds <= 0 {
-					t.Errorf("%s: %+v, %v", w.Name, result, err)
-				}
+				testkit.Holds(t, err == nil && result.Jobs == 300 && result.Seconds > 0, w.Name, result, err)
 			}
 		})
 	}

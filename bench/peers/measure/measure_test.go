@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -25,9 +24,7 @@ func TestSpread(t *testing.T) {
 		{[]float64{9, 1, 2}, Spread{2, 1, 9}},
 		{[]float64{4, 1, 2, 10}, Spread{3, 1, 10}},
 	} {
-		if got := spreadOf(c.figures); got != c.want {
-			t.Errorf("the spread of %v is %+v, expected %+v", c.figures, got, c.want)
-		}
+		testkit.Equal(t, spreadOf(c.figures), c.want, "the spread of", c.figures)
 	}
 }
 
@@ -44,12 +41,10 @@ func resultOf(driver, work string, rates ...float64) *Result {
 // TestRatio: turns of the same round are compared, and a round that one of the two misses does not count.
 func TestRatio(t *testing.T) {
 	got, ok := Ratio(resultOf("a", "w", 100, 300, 200), resultOf("b", "w", 50, 0, 400))
-	if want := (Spread{1.25, 0.5, 2}); !ok || got != want {
-		t.Errorf("the ratio is %+v, %v; expected %+v", got, ok, want)
-	}
-	if _, ok := Ratio(resultOf("a", "w", 100), resultOf("b", "w", 0, 100)); ok {
-		t.Error("turns of different rounds have a ratio")
-	}
+	want := (Spread{1.25, 0.5, 2})
+	testkit.Holds(t, ok && got == want, "the ratio is", got, ok, "expected", want)
+	_, ok = Ratio(resultOf("a", "w", 100), resultOf("b", "w", 0, 100))
+	testkit.Holds(t, !ok, "turns of different rounds have a ratio")
 }
 
 func TestJudge(t *testing.T) {
@@ -61,9 +56,8 @@ func TestJudge(t *testing.T) {
 		{Title: "of another block", Block: "c", Ours: Of{"ours", "w"}, Theirs: Of{"theirs", "w"}, Least: 2},
 	})
 	for i, want := range []struct{ measured, met bool }{{true, true}, {true, false}, {true, false}, {false, false}} {
-		if o := outcomes[i]; o.Measured != want.measured || o.Met != want.met {
-			t.Errorf("%s: measured %v, met %v; expected %v", o.Title, o.Measured, o.Met, want)
-		}
+		o := outcomes[i]
+		testkit.Holds(t, o.Measured == want.measured && o.Met == want.met, o.Title, "measured", o.Measured, "met", o.Met, "expected", want)
 	}
 }
 
@@ -82,9 +76,8 @@ func TestTargets(t *testing.T) {
 	}
 	for _, target := range Targets() {
 		for _, of := range []Of{target.Ours, target.Theirs} {
-			if !has[target.Block+" "+of.Work] && !has[target.Block+" "+of.Driver+" "+of.Work] {
-				t.Errorf("%s: block %s does not measure %s of %s", target.Title, target.Block, of.Work, of.Driver)
-			}
+			testkit.Holds(t, has[target.Block+" "+of.Work] || has[target.Block+" "+of.Driver+" "+of.Work],
+				target.Title, "block", target.Block, "does not measure", of.Work, "of", of.Driver)
 		}
 	}
 }
@@ -131,10 +124,7 @@ type fakeSession struct {
 func (s *fakeSession) Pid() int     { return s.server.Pid() }
 func (s *fakeSession) Close() error { return s.server.Close() }
 
-func (s *fakeSession) Fill(_ context.Context, jobs int) error {
-	s.waiting.Add(int64(jobs))
-	return nil
-}
+func (s *fakeSession) Fill(_ context.Context, jobs int) error { s.waiting.Add(int64(jobs)); return nil }
 
 func (s *fakeSession) Dial(context.Context, int) (Conn, error) { return &fakeConn{s: s}, nil }
 
@@ -206,22 +196,16 @@ func TestLoops(t *testing.T) {
 			started := testkit.Must(f.Start(t.Context(), t.TempDir()))(t)
 			s := started.(*fakeSession)
 			turn := &Turn{Work: w, Jobs: 5003}
-			if err := measureOn(t.Context(), s, turn); err != nil {
-				t.Errorf("%s: %v", w.Name, err)
-			}
+			testkit.Check(t, measureOn(t.Context(), s, turn), w.Name)
 			done := s.done.Load()
 			if w.Kind == Create {
 				done = s.waiting.Load()
 			} else if s.waiting.Load() != 0 {
 				t.Errorf("%s: %d jobs were left", w.Name, s.waiting.Load())
 			}
-			if done != 5003 {
-				t.Errorf("%s: %d jobs were done, expected 5003", w.Name, done)
-			}
+			testkit.Equal(t, done, 5003, w.Name, "jobs were done")
 			measured, err := turn.result(0)
-			if err != nil || measured.Seconds <= 0 || measured.Calls == 0 || measured.P99 < measured.P50 {
-				t.Errorf("%s: the result is %+v, %v", w.Name, measured, err)
-			}
+			testkit.Holds(t, err == nil && measured.Seconds > 0 && measured.Calls != 0 && measured.P99 >= measured.P50, w.Name, measured, err)
 			testkit.Check(t, s.Close())
 		}
 	}
@@ -238,14 +222,11 @@ func (f *fake) ended(dir string) (started int) {
 		default:
 			f.t.Errorf("server %d still runs", p.Pid())
 		}
-		if err := syscall.Kill(p.Pid(), 0); !errors.Is(err, syscall.ESRCH) {
-			f.t.Errorf("server %d is still there: %v", p.Pid(), err)
-		}
+		err := syscall.Kill(p.Pid(), 0)
+		testkit.Holds(f.t, errors.Is(err, syscall.ESRCH), "server", p.Pid(), "is still there", err)
 	}
 	left, err := os.ReadDir(dir)
-	if err != nil || len(left) > 0 {
-		f.t.Errorf("the directory has %v left, %v", left, err)
-	}
+	testkit.Holds(f.t, err == nil && len(left) == 0, "the directory has", left, "left", err)
 	return started
 }
 
@@ -256,12 +237,9 @@ func runOf(f *fake, dir string) *Run {
 func TestRounds(t *testing.T) {
 	f, dir := newFake(t), t.TempDir()
 	results := testkit.Must(runOf(f, dir).Block(t.Context(), Block{Name: "b", Works: []Work{LifecycleOne}, Also: map[string][]Work{"fake": {DrainBulk}}}))(t)
-	if len(results) != 2 || len(results[0].Turns) != 3 || len(results[1].Turns) != 3 || results[1].Work != DrainBulk.Name {
-		t.Errorf("the results are %+v", results)
-	}
-	if started := f.ended(dir); started != 8 { // each of the two is calibrated, and has three turns
-		t.Errorf("%d servers were started, expected 8", started)
-	}
+	testkit.Holds(t, len(results) == 2 && len(results[0].Turns) == 3 && len(results[1].Turns) == 3 && results[1].Work == DrainBulk.Name,
+		"the results are", results)
+	testkit.Equal(t, f.ended(dir), 8, "servers were started") // each of the two is calibrated, and has three turns
 }
 
 // TestOrder: the turns of a driver are next to each other, and the results are in the order of the works.
@@ -275,17 +253,15 @@ func TestOrder(t *testing.T) {
 	for _, c := range r.cells(b) {
 		order = append(order, c.driver.Name()+" "+c.work.Name)
 	}
-	if want := []string{"fake create-one", "fake lifecycle-one", "fake drain-bulk", "other create-one", "other lifecycle-one"}; !slices.Equal(order, want) {
-		t.Errorf("the order is %v, expected %v", order, want)
-	}
+	testkit.EqualSlices(t, order,
+		[]string{"fake create-one", "fake lifecycle-one", "fake drain-bulk", "other create-one", "other lifecycle-one"}, "the order")
 	results := testkit.Must(r.Block(t.Context(), b))(t)
 	order = nil
 	for _, result := range results {
 		order = append(order, result.Driver+" "+result.Work)
 	}
-	if want := []string{"fake create-one", "other create-one", "fake lifecycle-one", "other lifecycle-one", "fake drain-bulk"}; !slices.Equal(order, want) {
-		t.Errorf("the results are %v, expected %v", order, want)
-	}
+	testkit.EqualSlices(t, order,
+		[]string{"fake create-one", "other create-one", "fake lifecycle-one", "other lifecycle-one", "fake drain-bulk"}, "the results")
 	one.ended(dir)
 	other.ended(dir)
 }
@@ -297,12 +273,9 @@ func TestFailure(t *testing.T) {
 	r := runOf(f, dir)
 	r.Drivers = append(r.Drivers, other)
 	results := testkit.Must(r.Block(t.Context(), Block{Name: "b", Works: []Work{CreateOne}}))(t)
-	if len(results[0].Turns) != 0 || !strings.Contains(results[0].Error, errFake.Error()) {
-		t.Errorf("the result of the driver that fails is %+v", results[0])
-	}
-	if len(results[1].Turns) != 3 || results[1].Error != "" {
-		t.Errorf("the result of the other driver is %+v", results[1])
-	}
+	testkit.Holds(t, len(results[0].Turns) == 0 && strings.Contains(results[0].Error, errFake.Error()),
+		"the result of the driver that fails is", results[0])
+	testkit.Holds(t, len(results[1].Turns) == 3 && results[1].Error == "", "the result of the other driver is", results[1])
 	f.ended(dir)
 	other.ended(dir)
 }
@@ -313,12 +286,7 @@ func TestInterrupt(t *testing.T) {
 	f.stuck = true
 	ctx, cancel := context.WithCancelCause(t.Context())
 	interrupted := errors.New("interrupted")
-	go func() {
-		<-f.began
-		cancel(interrupted)
-	}()
-	if _, err := runOf(f, dir).Block(ctx, Block{Name: "b", Works: []Work{CreateOne}}); !errors.Is(err, interrupted) {
-		t.Errorf("the run ended with %v", err)
-	}
+	go func() { <-f.began; cancel(interrupted) }()
+	testkit.Fails(runOf(f, dir).Block(ctx, Block{Name: "b", Works: []Work{CreateOne}}))(t, interrupted)
 	f.ended(dir)
 }

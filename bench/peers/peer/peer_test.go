@@ -26,21 +26,16 @@ func TestDrivers(t *testing.T) {
 			if errors.Is(err, measure.ErrMissing) {
 				t.Skip(err)
 			}
-			if err != nil || described.Driver != d.Name() || described.System == "" || described.Durable == "" || described.Usage == "" {
-				t.Errorf("the description is %+v, %v", described, err)
-			}
+			testkit.Holds(t, err == nil && described.Driver == d.Name() && described.System != "" && described.Durable != "" &&
+				described.Usage != "", "the description is", described, err)
 			s := testkit.Must(d.Start(t.Context(), reachable(t)))(t)
-			defer func() {
-				testkit.Check(t, s.Close())
-			}()
+			defer func() { testkit.Check(t, s.Close()) }()
 			for _, w := range works {
 				if !d.Does(w) {
 					continue
 				}
 				result, err := measure.Do(t.Context(), s, w, 200)
-				if err != nil || result.Jobs != 200 || result.Seconds <= 0 {
-					t.Errorf("%s: %+v, %v", w.Name, result, err)
-				}
+				testkit.Holds(t, err == nil && result.Jobs == 200 && result.Seconds > 0, w.Name, result, err)
 			}
 		})
 	}
@@ -50,9 +45,7 @@ func TestDrivers(t *testing.T) {
 func reachable(t *testing.T) string {
 	t.Helper()
 	dir := testkit.Must(os.MkdirTemp("", "peer-test-"))(t)
-	t.Cleanup(func() {
-		testkit.Check(t, os.RemoveAll(dir))
-	})
+	t.Cleanup(func() { testkit.Check(t, os.RemoveAll(dir)) })
 	testkit.NoError(t, os.Chmod(dir, 0o755))
 	return dir
 }

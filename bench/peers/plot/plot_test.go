@@ -14,9 +14,8 @@ func TestWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "peers.svg")
 	r := &measure.Report{Blocks: measure.Blocks()}
 	testkit.NoError(t, Write(path, r))
-	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("a report without results has a plot: %v", err)
-	}
+	_, err := os.Stat(path)
+	testkit.Holds(t, os.IsNotExist(err), "a report without results has a plot", err)
 	for _, b := range r.Blocks {
 		for _, w := range b.Works {
 			for i, driver := range []string{"daybook-http", "redis", "failed"} {
@@ -31,11 +30,8 @@ func TestWrite(t *testing.T) {
 	testkit.NoError(t, Write(path, r))
 	drawn := testkit.Must(os.ReadFile(path))(t)
 	for _, b := range r.Blocks {
-		if !bytes.Contains(drawn, []byte(b.Title)) {
-			t.Errorf("the plot has no panel %q", b.Title)
-		}
+		testkit.Holds(t, bytes.Contains(drawn, []byte(b.Title)), "the plot has no panel", b.Title)
 	}
-	if !bytes.Contains(drawn, []byte("daybook-http")) || bytes.Contains(drawn, []byte("failed")) {
-		t.Error("the plot does not have exactly the drivers with results")
-	}
+	testkit.Holds(t, bytes.Contains(drawn, []byte("daybook-http")) && !bytes.Contains(drawn, []byte("failed")),
+		"the plot does not have exactly the drivers with results")
 }

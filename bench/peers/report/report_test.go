@@ -65,22 +65,15 @@ func TestTables(t *testing.T) {
 		if *rewrite {
 			testkit.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 		}
-		want := testkit.Must(os.ReadFile(path))(t)
-		if got != string(want) {
-			t.Errorf("%s differs; go test -rewrite writes it again. The output is:\n%s", path, got)
-		}
+		testkit.Holds(t, got == string(testkit.Must(os.ReadFile(path))(t)), path, "differs; go test -rewrite writes it again. The output is", got)
 	}
 }
 
 func TestNumbers(t *testing.T) {
 	for x, want := range map[float64]string{0: "0", 0.0123: "0.012", 0.999: "1", 1.5: "1.5", 12.04: "12", 123.4: "123"} {
-		if got := short(x); got != want {
-			t.Errorf("short(%v) is %q, expected %q", x, got, want)
-		}
+		testkit.Equal(t, short(x), want, "short", x)
 	}
 	for x, want := range map[float64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
-		if got := count(x); got != want {
-			t.Errorf("count(%v) is %q, expected %q", x, got, want)
-		}
+		testkit.Equal(t, count(x), want, "count", x)
 	}
 }
