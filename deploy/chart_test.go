@@ -43,9 +43,7 @@ func TestChart(t *testing.T) {
 	testkit.EqualSlices(t, kindsOf(plain), []string{"PodDisruptionBudget", "Service", "Service", "StatefulSet"}, "by default the chart")
 	all := render("serviceMonitor.enabled=true", "networkPolicy.enabled=true", "podDisruptionBudget.enabled=false", "init=false", "allowHosts={queue.example}", `extraArgs={--retention,30d}`,
 		"image.tag=1.2.3", "persistence.storageClassName=fast", "nodeSelector.disk=ssd", "podAnnotations.a=b", "imagePullSecrets[0].name=s", "priorityClassName=high", "env[0].name=GOMEMLIMIT,env[0].value=1GiB")
-	if got := kindsOf(all); !slices.Equal(got, []string{"NetworkPolicy", "Service", "Service", "ServiceMonitor", "StatefulSet"}) {
-		t.Errorf("with other values the chart has %v", got)
-	}
+	testkit.EqualSlices(t, kindsOf(all), []string{"NetworkPolicy", "Service", "Service", "ServiceMonitor", "StatefulSet"}, "other values")
 	for _, want := range []string{"image: \"daybook:1.2.3\"", "storageClassName: fast", "disk: ssd", "priorityClassName: high", "name: GOMEMLIMIT", "path: /readyz", "path: /healthz", "readOnlyRootFilesystem: true", "runAsNonRoot: true"} {
 		testkit.Contains(t, all, want)
 	}
@@ -61,9 +59,7 @@ func TestChart(t *testing.T) {
 		testkit.MustHold(t, len(line) >= 8 && line[0] == "serve", name, "the arguments are", line)
 		got := must(t, exec.Command(binary, append([]string{"config", "serve", "--toml", "--"}, line[1:]...)...))
 		for _, want := range []string{c.want, "insecure = true", "'/data'", "'0.0.0.0:1717'", "'queue-daybook'", "'*.jobs.svc.cluster.local'"} {
-			if !strings.Contains(got, want) {
-				t.Errorf("%s: the settings have no %s:\n%s", name, want, got)
-			}
+			testkit.Holds(t, strings.Contains(got, want), name, "the settings have no", want, got)
 		}
 	}
 	testkit.Lacks(t, all, "- --init\n")

@@ -25,12 +25,10 @@ func TestPanelsAreDescribed(t *testing.T) {
 			if p.Type == "row" {
 				continue
 			}
-			if n++; p.Description == "" {
-				t.Errorf("the panel %q has no description", p.Title)
-			}
+			n++
+			testkit.Holds(t, p.Description != "", "the panel", p.Title, "has no description")
 		}
 	}
-	if look(dashboard.Panels); n < 30 {
-		t.Errorf("only %d panels", n)
-	}
+	look(dashboard.Panels)
+	testkit.Holds(t, n >= 30, "only", n, "panels")
 }

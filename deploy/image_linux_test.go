@@ -198,9 +198,7 @@ func (e *engine) follow(t *testing.T) {
 		testkit.MustEqual(t, args[0], "docker", "the page says", line)
 		testkit.Eventually(t, line, func() bool {
 			out, err := e.command(args[1:]...).CombinedOutput()
-			if err != nil && args[1] != "exec" { // the server may not listen yet when exec runs in its container
-				t.Fatalf("%s: %v: %s", line, err, out)
-			}
+			testkit.MustHold(t, err == nil || args[1] == "exec", line, err, out) // the server may not listen yet when exec runs in its container
 			return err == nil
 		})
 	}

@@ -79,9 +79,7 @@ func (s *service) await(t *testing.T, want string) (got []string) {
 	for {
 		testkit.NoError(t, s.bus.SetReadDeadline(time.Now().Add(60*time.Second)))
 		n, err := s.bus.Read(b)
-		if err != nil {
-			t.Fatalf("%s was not sent, but %v: %v\n%s", want, got, err, s.log.String())
-		}
+		testkit.NoError(t, err, want, "was not sent, but", got, &s.log)
 		lines := strings.Split(string(b[:n]), "\n")
 		if got = append(got, lines...); slices.Contains(lines, want) {
 			return got
@@ -209,9 +207,7 @@ func TestPackages(t *testing.T) {
 			testkit.Holds(t, err == nil && !exists(first), first, "is still there", err)
 			testkit.NoError(t, s.Process.Signal(syscall.SIGTERM))
 			s.await(t, "STOPPING=1")
-			if code := s.exit(t); code != 0 {
-				t.Errorf("exit code %d: %s", code, s.log.String())
-			}
+			testkit.Equal(t, s.exit(t), 0, "exit code", &s.log)
 
 			with.install(t, root) // again, which is an upgrade
 			testkit.Holds(t, !exists(first), "an upgrade makes", first)
@@ -219,9 +215,7 @@ func TestPackages(t *testing.T) {
 			s.await(t, "READY=1")
 			testkit.Contains(t, s.request(t, "GET", "/stats", ""), `"pending":1`)
 			testkit.NoError(t, s.Process.Signal(syscall.SIGTERM))
-			if code := s.exit(t); code != 0 {
-				t.Errorf("exit code %d: %s", code, s.log.String())
-			}
+			testkit.Equal(t, s.exit(t), 0, "exit code", &s.log)
 
 			// The disk is not mounted: the state directory exists but is empty.
 			testkit.NoError(t, os.Rename(in("/var/lib/daybook"), in("/var/lib/kept")))

@@ -71,17 +71,13 @@ func (s *terminal) run(t *testing.T, command string) string {
 	var out bytes.Buffer
 	for {
 		line, err := s.lines.ReadString('\n')
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, out.String())
-		}
+		testkit.NoError(t, err, command, &out)
 		code, ok := strings.CutPrefix(line, end)
 		if !ok {
 			out.WriteString(line)
 			continue
 		}
-		if code != "0\n" {
-			t.Fatalf("%s: exit code %s%s", command, code, out.String())
-		}
+		testkit.MustEqual(t, code, "0\n", command, "exit code", &out)
 		return out.String()
 	}
 }
@@ -117,9 +113,7 @@ func (m *machine) start(t *testing.T) {
 func (m *machine) stop(t *testing.T) {
 	t.Helper()
 	testkit.NoError(t, m.server.Process.Signal(syscall.SIGTERM))
-	if code := m.server.exit(t); code != 0 {
-		t.Fatalf("the server ends with %d: %s", code, m.server.log.String())
-	}
+	testkit.MustEqual(t, m.server.exit(t), 0, "the server's exit code", &m.server.log)
 }
 
 // follow runs the commands in a page's blocks that have no note, or a note with the name of this test. For the lines in

@@ -27,25 +27,22 @@ func TestRelease(t *testing.T) {
 		testkit.Contains(t, out, name)
 	}
 	dir, _ := unpack(t, archive)
-	if text, err := os.ReadFile(filepath.Join(dir, "LICENSE")); err != nil || !strings.Contains(string(text), "Apache License") {
-		t.Errorf("LICENSE: %v", err)
-	}
-	if text, err := os.ReadFile(filepath.Join(dir, "licenses.txt")); err != nil || !strings.Contains(string(text), "github.com/cockroachdb/pebble") {
-		t.Errorf("licenses.txt: %v", err)
-	}
+	text, err := os.ReadFile(filepath.Join(dir, "LICENSE"))
+	testkit.Holds(t, err == nil && strings.Contains(string(text), "Apache License"), "LICENSE", err)
+	text, err = os.ReadFile(filepath.Join(dir, "licenses.txt"))
+	testkit.Holds(t, err == nil && strings.Contains(string(text), "github.com/cockroachdb/pebble"), "licenses.txt", err)
 	for name, want := range map[string]string{"man/daybook-work.1": ".SH NAME\ndaybook-work - ", "completions/daybook.bash": "complete ", "completions/_daybook": "#compdef daybook", "completions/daybook.fish": "complete -c daybook", "completions/daybook.ps1": "Register-ArgumentCompleter"} {
-		if text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name))); err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("%s does not have %q: %v", name, want, err)
-		}
+		text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		testkit.Holds(t, err == nil && strings.Contains(string(text), want), name, "does not have", want, err)
 	}
 	got := must(t, exec.Command(filepath.Join(dir, "daybook"), "version"))
 	testkit.Holds(t, strings.HasPrefix(got, "daybook ") && !strings.HasPrefix(got, "daybook dev"), got)
-	text := testkit.Must(os.ReadFile(strings.TrimSuffix(archive, ".tar.gz") + ".cdx.json"))(t)
+	text = testkit.Must(os.ReadFile(strings.TrimSuffix(archive, ".tar.gz") + ".cdx.json"))(t)
 	var parts struct {
 		BOMFormat  string `json:"bomFormat"`
 		Components []struct{ Name, Version string }
 	}
-	err := json.Unmarshal(text, &parts)
+	err = json.Unmarshal(text, &parts)
 	testkit.MustHold(t, err == nil && parts.BOMFormat == "CycloneDX", parts, err)
 	named := map[string]string{}
 	for _, c := range parts.Components {

@@ -49,9 +49,7 @@ func released(t *testing.T, pattern string) string {
 		t.Skip("-release is not given")
 	}
 	files, err := filepath.Glob(filepath.Join(*releaseDir, pattern))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("%s has %v for %s: %v", *releaseDir, files, pattern, err)
-	}
+	testkit.MustHold(t, err == nil && len(files) == 1, *releaseDir, "has", files, "for", pattern, err)
 	return files[0]
 }
 
@@ -119,10 +117,7 @@ func words(t *testing.T, line string) []string {
 }
 
 // exists reports whether a file exists.
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
+func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
 
 // TestUnits: systemd accepts the units without complaints, and rates their restrictions well enough.
 func TestUnits(t *testing.T) {

@@ -25,9 +25,8 @@ func TestSite(t *testing.T) {
 	site := t.TempDir()
 	build := exec.Command(mkdocs, "build", "--strict", "--config-file", "site/mkdocs.yml", "--site-dir", site)
 	build.Env = append(os.Environ(), "NO_MKDOCS_2_WARNING=1")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := build.CombinedOutput()
+	testkit.NoError(t, err, out)
 	pages := map[string]string{} // by their paths in the site
 	ids := map[string]map[string]bool{}
 	testkit.NoError(t, filepath.WalkDir(site, func(name string, d fs.DirEntry, err error) error {
@@ -97,11 +96,9 @@ func TestSite(t *testing.T) {
 			if u.Path != "" {
 				to = path.Join(path.Dir(at), u.Path)
 			}
-			if _, err := os.Stat(filepath.Join(site, to)); err != nil {
-				t.Errorf("%s has a link to %s, which is not in the site", at, target)
-			} else if u.Fragment != "" && ids[to] != nil && !ids[to][u.Fragment] {
-				t.Errorf("%s has a link to %s, and %s has no such heading", at, target, to)
-			}
+			_, err = os.Stat(filepath.Join(site, to))
+			testkit.Check(t, err, at, "has a link to", target, "which is not in the site")
+			testkit.Holds(t, u.Fragment == "" || ids[to] == nil || ids[to][u.Fragment], at, "has a link to", target, "which", to, "has not")
 		}
 	}
 	testkit.Holds(t, len(pages) >= 50 && links >= 1000, "the site has", len(pages), "pages and", links, "links")

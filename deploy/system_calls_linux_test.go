@@ -64,9 +64,7 @@ func allowedCalls(t *testing.T, u unit) map[string]bool {
 func TestSystemCalls(t *testing.T) {
 	strace := needs(t, "strace")
 	allowed := allowedCalls(t, readUnit(t, "systemd/daybook.service"))
-	if !allowed["fdatasync"] || allowed["mount"] || allowed["setpriority"] || len(allowed) < 200 {
-		t.Fatalf("the unit allows %v", slices.Sorted(maps.Keys(allowed)))
-	}
+	testkit.MustHold(t, allowed["fdatasync"] && !allowed["mount"] && !allowed["setpriority"] && len(allowed) >= 200, "allowed", allowed)
 	binary := testkit.Must(daybooktest.Binary())(t)
 	calls := filepath.Join(t.TempDir(), "calls")
 	cmd := exec.Command(strace, "-f", "-qq", "-o", calls, binary, "serve", "--data", filepath.Join(t.TempDir(), "data"), "--init", "--listen", "127.0.0.1:0")
@@ -93,13 +91,9 @@ func TestSystemCalls(t *testing.T) {
 	used := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^\d+ +([a-z0-9_]+)\((.*)`).FindAllStringSubmatch(string(text), -1) {
 		used[m[1]] = true
-		if strings.Contains(m[2], "PROT_WRITE") && strings.Contains(m[2], "PROT_EXEC") {
-			t.Errorf("MemoryDenyWriteExecute= forbids %s(%s", m[1], m[2])
-		}
+		testkit.Holds(t, !strings.Contains(m[2], "PROT_WRITE") || !strings.Contains(m[2], "PROT_EXEC"), "the unit forbids", m[1], m[2])
 	}
-	if !used["accept4"] || !used["fdatasync"] && !used["fsync"] {
-		t.Errorf("the trace lacks calls: %v", slices.Sorted(maps.Keys(used)))
-	}
+	testkit.Holds(t, used["accept4"] && (used["fdatasync"] || used["fsync"]), "the trace lacks calls", used)
 	for _, call := range slices.Sorted(maps.Keys(used)) {
 		testkit.Holds(t, allowed[call], "the unit does not allow", call)
 	}
