@@ -178,10 +178,7 @@ func bounded(d *damage, dir string, start opener) (verdict, string) {
 		detail string
 	}
 	done := make(chan result, 1)
-	go func() {
-		v, detail := try(d, dir, start)
-		done <- result{v, detail}
-	}()
+	go func() { v, detail := try(d, dir, start); done <- result{v, detail} }()
 	select {
 	case r := <-done:
 		return r.v, r.detail
@@ -251,9 +248,8 @@ func TestFixtures(t *testing.T) {
 		}
 	}
 	unflushed := all[0].places[len(all[0].places)-len(all[0].shorter):]
-	if lost != 2 || !slices.ContainsFunc(unflushed, func(r record) bool { return r.verb == "loserunner" }) {
-		t.Errorf("%d runners were lost, and the records after the last flush are %+v", lost, unflushed)
-	}
+	testkit.Holds(t, lost == 2 && slices.ContainsFunc(unflushed, func(r record) bool { return r.verb == "loserunner" }),
+		lost, "runners were lost, and the records after the last flush are", unflushed)
 	for _, verb := range []string{
 		"create", "claim", "tickle", "complete", "pause", "resume", "deletequeue", "deleteidle", "cancel", "redrive", "run", "delete", "patch", "stop", "start",
 		"opensession", "endsession", "putdocument", "deletedocument", "loserunner", "tick", "grace", "mark", "level",
@@ -368,9 +364,8 @@ func TestVerdicts(t *testing.T) {
 	for _, f := range all {
 		want, before := window, all[0].shorter[len(all[0].shorter)-1]
 		if f.name == "stopped" {
-			if want = lost; len(f.shorter) > 0 {
-				t.Errorf("after a clean stop %d records may be missing, want none", len(f.shorter))
-			}
+			want = lost
+			testkit.Holds(t, len(f.shorter) == 0, "after a clean stop", len(f.shorter), "records may be missing, want none")
 		} else {
 			before = f.shorter[len(f.shorter)-1]
 		}

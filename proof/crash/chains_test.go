@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -69,9 +70,8 @@ func TestChains(t *testing.T) {
 			}
 			tt.do(u, ch)
 			u.h.countChains()
-			if got := strings.Join(u.h.wrong, "\n"); tt.notice == "" && got != "" || !strings.Contains(got, tt.notice) {
-				t.Errorf("the history reports %q, want %q", got, tt.notice)
-			}
+			got := strings.Join(u.h.wrong, "\n")
+			testkit.Holds(t, (tt.notice != "" || got == "") && strings.Contains(got, tt.notice), "the history reports", got, "want", tt.notice)
 		})
 	}
 }

@@ -95,10 +95,7 @@ func bodyOf(r *http.Request) []byte {
 }
 
 // decode decodes an answer or a body. A value that cannot be decoded is zero.
-func decode[T any](body []byte) (doc T) {
-	_ = json.Unmarshal(body, &doc)
-	return doc
-}
+func decode[T any](body []byte) (doc T) { _ = json.Unmarshal(body, &doc); return doc }
 
 func encode(doc any) []byte {
 	body, err := json.Marshal(doc)
@@ -123,10 +120,7 @@ type lying func(l *falseServer, w http.ResponseWriter, r *http.Request)
 
 // to returns a condition: the method of a request, and its path, in which each * is one part.
 func to(method, pattern string) func(*http.Request) bool {
-	return func(r *http.Request) bool {
-		is, _ := path.Match(pattern, r.URL.Path)
-		return is && r.Method == method
-	}
+	return func(r *http.Request) bool { is, _ := path.Match(pattern, r.URL.Path); return is && r.Method == method }
 }
 
 // The ways to lie.
@@ -447,10 +441,7 @@ func TestErrands(t *testing.T) {
 			ctx, stop := context.WithCancel(context.Background())
 			ended := make(chan error, 1)
 			go func() { ended <- engine.Run(ctx) }()
-			defer func() {
-				stop()
-				testkit.Check(t, <-ended)
-			}()
+			defer func() { stop(); testkit.Check(t, <-ended) }()
 			for engine.Ready() != nil {
 				time.Sleep(time.Millisecond)
 			}
@@ -480,9 +471,8 @@ func TestErrands(t *testing.T) {
 				step, text, _ := strings.Cut(how, ": ")
 				return (step == "" || strings.Contains(e.err.Error(), step+", job ")) && strings.Contains(e.err.Error(), text)
 			}
-			if lie.of != nil && (e.err == nil || !slices.ContainsFunc(strings.Split(lie.notice, "|"), noticed)) {
-				t.Errorf("after %d errands the error is %v, want %q", e.done, e.err, lie.notice)
-			}
+			testkit.Holds(t, lie.of == nil || e.err != nil && slices.ContainsFunc(strings.Split(lie.notice, "|"), noticed),
+				"after", e.done, "errands the error is", e.err, "want", lie.notice)
 			testkit.Holds(t, lie.of != nil || e.err == nil && len(h.wrong) == 0, e.err, h.wrong)
 			testkit.Holds(t, lie.of != nil || h.count.LostRunners >= 2, h.count.LostRunners, "runners were lost")
 			testkit.Holds(t, lie.of != nil || e.batches >= 2*len(batchWays), "there were", e.batches, "batches")

@@ -105,10 +105,7 @@ func (l *lane) mustLose() {
 func (l *lane) newTrial(name, data string) *trial {
 	l.Helper()
 	s := testkit.Must(newTrial(name, binary, data))(l)
-	l.Cleanup(func() {
-		testkit.Check(l, s.server.Kill())
-		s.u.http.CloseIdleConnections()
-	})
+	l.Cleanup(func() { testkit.Check(l, s.server.Kill()); s.u.http.CloseIdleConnections() })
 	return s
 }
 

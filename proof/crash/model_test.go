@@ -26,11 +26,9 @@ func at(when int64, k kind, a answer, more ...func(*event)) event {
 
 func by(claim int32) func(*event)           { return func(e *event) { e.claim = claim } }
 func afterRuns(attempts int32) func(*event) { return func(e *event) { e.attempts = attempts } }
-func within(from, to int64) func(*event) {
-	return func(e *event) { e.call, e.ret = from*ms, to*ms }
-}
-func is(s status) func(*event)      { return func(e *event) { e.status = s } }
-func until(when int64) func(*event) { return func(e *event) { e.ret = when * ms } }
+func within(from, to int64) func(*event)    { return func(e *event) { e.call, e.ret = from*ms, to*ms } }
+func is(s status) func(*event)              { return func(e *event) { e.status = s } }
+func until(when int64) func(*event)         { return func(e *event) { e.ret = when * ms } }
 
 func with(code string) func(*event) { return func(e *event) { e.outcome = outcome{code: code} } }
 

@@ -57,10 +57,7 @@ func serveSmall(args []string) int {
 	engineCtx, stopEngine := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	serving, stopServing := context.WithCancel(ctx)
-	go func() {
-		ended <- engine.Run(engineCtx)
-		stopServing()
-	}()
+	go func() { ended <- engine.Run(engineCtx); stopServing() }()
 	blobs, err := blob.OpenDir(ctx, filepath.Join(data, "blobs"), blob.Options{})
 	if err != nil {
 		stopEngine()

@@ -221,7 +221,6 @@ func TestRunsAreJudged(t *testing.T) {
 		if tt.reported != "" {
 			r.reported[id] = tt.reported
 		}
-		why := r.verdict(id, &document{Status: tt.status, RunAttempts: tt.attempts, MaxAttempts: 3}, tt.output)
-		testkit.Equal(t, why != "", tt.bad, name)
+		testkit.Equal(t, r.verdict(id, &document{Status: tt.status, RunAttempts: tt.attempts, MaxAttempts: 3}, tt.output) != "", tt.bad, name)
 	}
 }

@@ -50,9 +50,8 @@ const (
 func quiet(t *testing.T) float64 {
 	t.Helper()
 	average := testkit.Must(load.Average())(t)
-	if average > float64(runtime.NumCPU()) {
-		t.Errorf("undecided: the load of the machine is %.1f on %d processors; run -full on a quiet one", average, runtime.NumCPU())
-	}
+	testkit.Holds(t, average <= float64(runtime.NumCPU()),
+		"undecided: the load of the machine is", average, "on", runtime.NumCPU(), "processors; run -full on a quiet one")
 	return average
 }
 
@@ -75,14 +74,8 @@ func begin(t *testing.T, files int) *target {
 	}
 	var log testkit.Log
 	s := &daybooktest.Process{Binary: program, Data: t.TempDir(), Args: []string{"--log-level", "error"}, Log: &log}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatalf("%v: %s", err, &log)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Errorf("stop: %v: %s", err, &log)
-		}
-	})
+	testkit.NoError(t, s.Start(t.Context()), &log)
+	t.Cleanup(func() { testkit.Check(t, s.Stop(), "stop", &log) })
 	b := &target{Process: s, honest: newHonest(s.URL())}
 	// Post four pages of 8 MiB each.
 	add := func(typ string, payload []byte) (firstID string) {
@@ -237,14 +230,12 @@ type bounds struct {
 func (o *outcome) check(t *testing.T, what string, n int, b bounds) {
 	t.Helper()
 	t.Log(o.row(what, n))
-	if most := max(mostResident, o.before.resident+b.more); o.with.resident > most {
-		t.Errorf("%s: the server took %d MiB, more than %d", what, o.with.resident>>20, most>>20)
-	}
+	memory := max(mostResident, o.before.resident+b.more)
+	testkit.Holds(t, o.with.resident <= memory, what, "the server took", o.with.resident>>20, "MiB, more than", memory>>20)
 	most := b.goroutines*n + 500
 	testkit.Holds(t, o.with.goroutines <= most, what, o.with.goroutines, "goroutines, more than", most)
-	if most := 2*n + 500; o.with.descriptors > most { // closed connections may linger for half a second
-		t.Errorf("%s: %d descriptors, more than %d", what, o.with.descriptors, most)
-	}
+	most = 2*n + 500 // closed connections may linger for half a second
+	testkit.Holds(t, o.with.descriptors <= most, what, o.with.descriptors, "descriptors, more than", most)
 }
 
 func (o *outcome) slower() float64 {
@@ -319,12 +310,10 @@ func TestHostileClients(t *testing.T) {
 	if !*full {
 		return // ratios over two seconds prove nothing
 	}
-	if s := reads.slower(); s > mostSlower {
-		t.Errorf("claims of others took %.2f × as long beside clients that never read", s)
-	}
-	if r := writes.busy.rate() / writes.calm.rate(); r < leastPosts {
-		t.Errorf("posts of others went at %.2f of their rate beside clients that never write", r)
-	}
+	s := reads.slower()
+	testkit.Holds(t, s <= mostSlower, "claims of others took", s, "× as long beside clients that never read")
+	r := writes.busy.rate() / writes.calm.rate()
+	testkit.Holds(t, r >= leastPosts, "posts of others went at", r, "of their rate beside clients that never write")
 	var worst outcome
 	worstOf := ""
 	for _, r := range b.requests {

@@ -37,9 +37,7 @@ func TestLimits(t *testing.T) {
 	attacked := s.resident()
 	testkit.NoError(t, s.Kill())
 	begun := time.Now()
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatalf("the start after a SIGKILL: %v: %s", err, &s.log)
-	}
+	testkit.NoError(t, s.Start(t.Context()), "the start after a SIGKILL", &s.log)
 	started := time.Since(begun)
 	replayed := s.commandTimes()
 	again := s.ask(http.MethodPost, "/jobs/claim", map[string]any{"runner_id": "after", "max": 1000, "strategy": map[string]any{"name": "prefer_distinct", "meta_key": "order"}})
@@ -58,15 +56,13 @@ func TestLimits(t *testing.T) {
 	testkit.Check(t, s.Stop(), "stop")
 	t.Logf("%d jobs; resident at most %d MiB when all was there, %d MiB after the requests, %d MiB after the start; ready %v after a SIGKILL; the load of the machine was %.1f before\n%s",
 		jobs, filled>>20, attacked>>20, after>>20, started.Round(time.Millisecond), average, s.table.String())
-	if most := max(attacked, after); most > mostResident {
-		t.Errorf("the server had %d MiB resident, more than %d", most>>20, mostResident>>20)
-	}
+	most := max(attacked, after)
+	testkit.Holds(t, most <= mostResident, "the server had", most>>20, "MiB resident, more than", mostResident>>20)
 	if !*full {
 		return // times prove nothing on a busy machine
 	}
-	if average > float64(runtime.NumCPU()) {
-		t.Errorf("undecided: the load of the machine is %.1f on %d processors; run -full on a quiet one", average, runtime.NumCPU())
-	}
+	testkit.Holds(t, average <= float64(runtime.NumCPU()),
+		"undecided: the load of the machine is", average, "on", runtime.NumCPU(), "processors; run -full on a quiet one")
 	for _, slow := range s.slow {
 		t.Error(slow)
 	}

@@ -41,9 +41,7 @@ func TestOrdinary(t *testing.T) {
 		var do func(root string, k int) (any, error)
 		switch rng.IntN(14) {
 		case 0, 1:
-			what, do = "write "+one, func(root string, _ int) (any, error) {
-				return nil, os.WriteFile(filepath.Join(root, one), data, 0o640)
-			}
+			what, do = "write "+one, func(root string, _ int) (any, error) { return nil, os.WriteFile(filepath.Join(root, one), data, 0o640) }
 		case 2:
 			what, do = fmt.Sprint("write at ", at, one), func(root string, _ int) (any, error) {
 				file, err := os.OpenFile(filepath.Join(root, one), os.O_RDWR, 0)
@@ -126,9 +124,7 @@ func TestOrdinary(t *testing.T) {
 		testkit.MustEqual(t, got, want, "seed", seed, "step", step, what, gotErr, "elsewhere", wantErr)
 		testkit.MustEqual(t, errno(gotErr), errno(wantErr), "seed", seed, "step", step, what, got, gotErr, "elsewhere", want, wantErr)
 		if step%500 == 499 {
-			if a, b := tree(t, here), tree(t, there); a != b {
-				t.Fatalf("seed %d, step %d: the trees differ:\n%s\n\n%s", seed, step, a, b)
-			}
+			testkit.MustEqual(t, tree(t, here), tree(t, there), "seed", seed, "step", step, "the trees differ")
 		}
 	}
 	for _, pair := range open {
@@ -139,9 +135,8 @@ func TestOrdinary(t *testing.T) {
 	f.settled(t)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.disk.nodes) != 1 || f.disk.used != 0 || len(f.disk.changes) != 0 {
-		t.Errorf("everything is removed and synced, but %d nodes, %d bytes, %d changes are left", len(f.disk.nodes), f.disk.used, len(f.disk.changes))
-	}
+	testkit.Holds(t, len(f.disk.nodes) == 1 && f.disk.used == 0 && len(f.disk.changes) == 0,
+		"everything is removed and synced, but", len(f.disk.nodes), "nodes", f.disk.used, "bytes", len(f.disk.changes), "changes are left")
 }
 
 func errno(err error) syscall.Errno {

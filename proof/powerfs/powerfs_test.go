@@ -32,10 +32,7 @@ func mount(t *testing.T) (*FS, string) {
 	return f, dir
 }
 
-func (f *FS) cycle(seed uint64) {
-	f.Cut(seed)
-	f.PowerOn()
-}
+func (f *FS) cycle(seed uint64) { f.Cut(seed); f.PowerOn() }
 
 func must(t *testing.T, errs ...error) { t.Helper(); testkit.NoError(t, errors.Join(errs...)) }
 
@@ -67,10 +64,7 @@ func (f *FS) settled(t *testing.T) {
 	})
 }
 
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
+func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
 
 // pattern returns n bytes that show their place and their version.
 func pattern(n int, version byte) []byte {
@@ -162,9 +156,8 @@ func TestRenameOver(t *testing.T) {
 		testkit.MustHold(t, string(got) != string(next) || !exists(fresh), "seed", seed, "the new file has both names")
 		must(t, os.RemoveAll(fresh), writeSynced(fresh, next), os.Rename(fresh, name), syncPath(dir))
 		f.cycle(seed + seeds)
-		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, next) {
-			t.Fatalf("seed %d, synced: %q, %v", seed, got, err)
-		}
+		got, err := os.ReadFile(name)
+		testkit.MustHold(t, err == nil && bytes.Equal(got, next), "seed", seed, "synced", got, err)
 	}
 	testkit.Holds(t, saw[string(old)] != 0 && saw[string(next)] != 0, "over all seeds", saw)
 }
@@ -312,9 +305,7 @@ func TestFailedSync(t *testing.T) {
 		f.cycle(seed)
 		got, err := os.ReadFile(path)
 		must(t, err)
-		if !bytes.Equal(got[:sectorBytes], next[:sectorBytes]) {
-			t.Fatalf("seed %d: data that was written again and synced is lost", seed)
-		}
+		testkit.MustHold(t, bytes.Equal(got[:sectorBytes], next[:sectorBytes]), "seed", seed, "data that was written again and synced is lost")
 		if !bytes.Equal(got, next) {
 			lost++
 		}

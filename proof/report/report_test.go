@@ -24,9 +24,8 @@ func TestReplace(t *testing.T) {
 		"reversed": "<!-- /b -->\n<!-- b -->\n",
 		"twice":    "<!-- b -->\n<!-- /b -->\n<!-- b -->\n<!-- /b -->\n",
 	} {
-		if got, err := replace([]byte(page), "b", "new"); err == nil {
-			t.Errorf("%s: %q", name, got)
-		}
+		got, err := replace([]byte(page), "b", "new")
+		testkit.Holds(t, err != nil, name, got)
 	}
 }
 
@@ -63,9 +62,7 @@ func TestWrite(t *testing.T) {
 	_, after, _ := strings.Cut(rest, "<!-- /sim -->\n")
 	middle, ok := strings.CutPrefix(string(got), before+"<!-- sim -->\nRun on ")
 	middle, ok2 := strings.CutSuffix(middle, "\n\nthe figures of a test\n<!-- /sim -->\n"+after)
-	if !ok || !ok2 || strings.Contains(middle, "\n") {
-		t.Errorf("the page is\n%s", got)
-	}
+	testkit.Holds(t, ok && ok2 && !strings.Contains(middle, "\n"), "the page is", got)
 }
 
 // TestFigures: each block of docs/explanation/reliability.md names the attacked code, and no block is older than a
@@ -85,9 +82,8 @@ func TestFigures(t *testing.T) {
 			t.Errorf("the block %s of docs/explanation/reliability.md does not say which commit it is of; next step: run `make %s`", m[1], m[1])
 			continue
 		}
-		if why := outdated(stamp, storage, releases(string(changelog))); why != "" {
-			t.Errorf("the figures of %s in docs/explanation/reliability.md are outdated: %s; next step: run `make %s`", m[1], why, m[1])
-		}
+		testkit.Equal(t, outdated(stamp, storage, releases(string(changelog))), "",
+			"the figures of", m[1], "in docs/explanation/reliability.md are outdated; next step: run `make", m[1]+"`")
 	}
 	for _, lane := range []string{"sim", "corruption", "crash"} {
 		testkit.Holds(t, slices.Contains(names, lane), "docs/explanation/reliability.md has no block", lane)

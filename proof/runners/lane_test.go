@@ -85,9 +85,7 @@ type trial struct {
 
 func (s *trial) must(err error) {
 	s.Helper()
-	if err != nil {
-		s.Fatalf("seed %d: %v\nthe end of the server's log:\n%s", *seed, err, &s.log)
-	}
+	testkit.NoError(s, err, "seed", *seed, "the end of the server's log", &s.log)
 }
 
 // newTrial starts a server and n runners. args are flags of the server.
@@ -273,12 +271,9 @@ func (s *trial) finish() tally {
 	for _, p := range problems[:min(len(problems), 20)] {
 		s.Error(p)
 	}
-	if len(problems) > 0 {
-		s.Errorf("seed %d: %d problems", *seed, len(problems))
-	}
+	testkit.Holds(s, len(problems) == 0, "seed", *seed, len(problems), "problems")
 	s.must(s.server.Stop())
-	if out, err := exec.Command(binary, "check", "--data", s.server.Data).CombinedOutput(); err != nil {
-		s.Errorf("check: %v\n%s", err, out)
-	}
+	out, err := exec.Command(binary, "check", "--data", s.server.Data).CombinedOutput()
+	testkit.Check(s, err, "check", out)
 	return seen
 }

@@ -34,10 +34,7 @@ func newHooks(t *testing.T, stream uint64, args ...string) *hooks {
 	t.Helper()
 	h := &hooks{begun: make(chan string, 100)}
 	wait := make(chan struct{})
-	h.release = func() {
-		h.released.Store(true)
-		close(wait)
-	}
+	h.release = func() { h.released.Store(true); close(wait) }
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		payload, err := io.ReadAll(r.Body)
 		if err != nil {

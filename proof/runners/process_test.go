@@ -53,13 +53,11 @@ func TestMarked(t *testing.T) {
 	testkit.NoError(t, orphan.Run())
 	testkit.Eventually(t, "two orphans are found", func() bool { return len(find(t, mark)) == 5 })
 	testkit.Equal(t, len(testkit.Must(awaitGone(mark, 20*time.Millisecond))(t)), 5)
-	if killed, err := killMarked(inEnvironment.Process.Pid, mark+"x"); killed || err != nil {
-		t.Errorf("a process without the mark was killed: %v", err)
-	}
+	killed, err := killMarked(inEnvironment.Process.Pid, mark+"x")
+	testkit.Holds(t, !killed && err == nil, "a process without the mark was killed", err)
 	for _, pid := range find(t, mark) {
-		if killed, err := killMarked(pid, mark); !killed || err != nil {
-			t.Errorf("process %d was not killed: %v", pid, err)
-		}
+		killed, err := killMarked(pid, mark)
+		testkit.Holds(t, killed && err == nil, "process", pid, "was not killed", err)
 	}
 	if left, err := awaitGone(mark, time.Minute); len(left) > 0 || err != nil {
 		t.Errorf("left over: %s, %v", describe(left), err)

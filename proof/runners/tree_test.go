@@ -53,9 +53,8 @@ func treeOnce(t *testing.T, server *daybooktest.Server, timeout time.Duration) (
 	defer cancel()
 	for ; j.Status != "failed"; time.Sleep(5 * time.Millisecond) {
 		seen = seen || len(tree(t, r)) == 7
-		if j, err = server.Client.Job(ctx, j.ID); err != nil {
-			t.Fatalf("%v\n%s", err, r.log)
-		}
+		j, err = server.Client.Job(ctx, j.ID)
+		testkit.NoError(t, err, r.log)
 	}
 	testkit.Contains(t, j.Error, "timeout_ms")
 	// The runner waits for the end of the tree before it reports the job and continues.

@@ -123,9 +123,8 @@ func TestAnswers(t *testing.T) {
 			f.answer(t, "pause", job.Pause{Client: "c", Type: "t", Paused: true})
 			f.answer(t, "handler", job.PutDocument{Kind: job.HandlerDocument, Client: "c", Name: "t", Summary: "exec", Document: []byte("{}")})
 			tt.alter(f)
-			if err := f.checkAccount(); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v, want %q", err, tt.want)
-			}
+			err := f.checkAccount()
+			testkit.Holds(t, (err == nil) == (tt.want == "") && (err == nil || strings.Contains(err.Error(), tt.want)), err, "want", tt.want)
 		})
 	}
 }

@@ -133,9 +133,8 @@ func TestSimulation(t *testing.T) {
 	if of := []int{total.Pushes, total.LostRuns, total.LateAfterLoss, total.Silences}; slices.Contains(of, 0) && !t.Failed() {
 		t.Errorf("claims of streams, begun runs that ended with them, late outcomes of such runs, and silent runners: %v; the run proves nothing of what has 0", of)
 	}
-	if (total.Chained == 0 || total.Followed == 0) && !t.Failed() {
-		t.Errorf("outcomes created %d jobs, and %d jobs followed others: the run proves nothing of them", total.Chained, total.Followed)
-	}
+	testkit.Holds(t, total.Chained != 0 && total.Followed != 0 || t.Failed(),
+		"outcomes created", total.Chained, "jobs, and", total.Followed, "jobs followed others: the run proves nothing of them")
 	if ends := []int{total.Completed, total.Failed, total.RestCancelled, total.Cancelled, total.Added, total.Declined, total.Results}; slices.Contains(ends, 0) && !t.Failed() {
 		t.Errorf("batches with attributes that completed, failed, cancelled their other jobs, and were cancelled, creates that they accepted and refused, and results: %v; "+
 			"the run proves nothing of what has 0", ends)
@@ -209,10 +208,7 @@ func runWorker(which string, each func(result)) (at uint64, err error) {
 		return 0, err
 	}
 	var late atomic.Bool
-	watchdog := time.AfterFunc(maxSeedTime, func() {
-		late.Store(true)
-		cmd.Process.Kill()
-	})
+	watchdog := time.AfterFunc(maxSeedTime, func() { late.Store(true); cmd.Process.Kill() })
 	defer watchdog.Stop()
 	var rest []string
 	lines := bufio.NewScanner(out)
