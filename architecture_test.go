@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 var rewriteArchitecture = flag.Bool("rewrite", false, "draw docs/explanation/architecture.md again")
@@ -42,10 +44,7 @@ var folders = []struct {
 }
 
 // top returns the folder at the root that dir is in.
-func top(dir string) string {
-	first, _, _ := strings.Cut(dir, "/")
-	return first
-}
+func top(dir string) string { first, _, _ := strings.Cut(dir, "/"); return first }
 
 // within says whether dir is one of some folders, or in one of them. The folder "" has all.
 func within(dir string, folders []string) bool {
@@ -60,11 +59,9 @@ func TestImports(t *testing.T) {
 	}
 	sources(t, func(dir, path string, file *ast.File, _ []byte) {
 		for _, ours := range ourImports(file) {
-			if may, known := allowed[top(dir)]; !known {
-				t.Errorf("%s: the table folders has no line for %s", path, top(dir))
-			} else if !within(ours, may) {
-				t.Errorf("%s imports %s; %s may import only %q", path, ours, top(dir), may)
-			}
+			may, known := allowed[top(dir)]
+			testkit.Holds(t, known, path, "the table folders has no line for", top(dir))
+			testkit.Holds(t, !known || within(ours, may), path, "imports", ours, "its folder may import only", may)
 		}
 	})
 }
@@ -85,22 +82,15 @@ func ourImports(file *ast.File) []string {
 // names exist.
 func TestArchitecture(t *testing.T) {
 	const path = "docs/explanation/architecture.md"
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.Must(os.ReadFile(path))(t)
 	begin, end := "<!-- imports: drawn by go test . -run TestArchitecture -rewrite -->\n", "<!-- end -->\n"
 	before, rest, found := strings.Cut(string(page), begin)
 	_, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		t.Fatalf("%s has no place for the picture: the lines %q and %q", path, begin, end)
-	}
+	testkit.MustHold(t, found && ended, path, "has no place for the picture: the lines", begin, "and", end)
 	want := before + begin + "\n```mermaid\n" + drawing(t) + "```\n\n" + end + after
 	if want != string(page) {
 		if *rewriteArchitecture {
-			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(path, []byte(want), 0o644))
 		} else {
 			t.Errorf("%s does not show the imports as they are; draw them with: go test . -run TestArchitecture -rewrite", path)
 		}
@@ -114,9 +104,7 @@ func TestArchitecture(t *testing.T) {
 			t.Errorf("%s names the function %s, which %s does not have", path, m[1], m[2])
 		}
 	}
-	if len(functions) < 10 {
-		t.Errorf("%s names only %d functions", path, len(functions))
-	}
+	testkit.Holds(t, len(functions) >= 10, path, "names only", len(functions), "functions")
 }
 
 // drawing is the graph of the folders in the text of mermaid. An arrow that follows from others is left out.

@@ -7,31 +7,20 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // TestFiguresOfTheREADME: the figures of the README are medians of the newest comparison in performance.md.
 func TestFiguresOfTheREADME(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("docs/explanation/performance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := testkit.Must(os.ReadFile("README.md"))(t)
+	page := testkit.Must(os.ReadFile("docs/explanation/performance.md"))(t)
 	_, comparison, found := strings.Cut(string(page), "**Creating in bulk**")
-	if !found {
-		t.Fatal("performance.md has no comparison")
-	}
+	testkit.MustHold(t, found, "performance.md has no comparison")
 	median := func(work, driver string) float64 {
 		m := regexp.MustCompile(`(?m)^\| ` + work + ` \| ` + driver + ` \| ([0-9,]+) \|`).FindStringSubmatch(comparison)
-		if m == nil {
-			t.Fatalf("performance.md has no figure of %s with %s", work, driver)
-		}
-		n, err := strconv.ParseFloat(strings.ReplaceAll(m[1], ",", ""), 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.MustHold(t, m != nil, "performance.md has no figure of", work, "with", driver)
+		n := testkit.Must(strconv.ParseFloat(strings.ReplaceAll(m[1], ",", ""), 64))(t)
 		return n
 	}
 	for _, row := range []struct {

@@ -11,28 +11,24 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // list returns the words of a variable of the Makefile, whose lines may end with a backslash.
 func list(t *testing.T, variable string) []string {
 	t.Helper()
-	text, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("Makefile"))(t)
 	found := regexp.MustCompile(`(?m)^` + variable + ` *:= ((?:.*\\\n)*.*)$`).FindSubmatch(text)
-	if found == nil {
-		t.Fatalf("the Makefile does not set %s", variable)
-	}
+	testkit.MustHold(t, found != nil, "the Makefile does not set", variable)
 	words := strings.Fields(strings.ReplaceAll(string(found[1]), "\\\n", " "))
 	for i := range words {
 		if strings.HasPrefix(words[i], "./") {
 			words[i] = path.Clean(words[i])
 		}
 	}
-	if sorted := slices.Compact(slices.Sorted(slices.Values(words))); !slices.Equal(sorted, words) {
-		t.Errorf("the Makefile's %s is not in order, or has a word twice: %s", variable, words)
-	}
+	testkit.EqualSlices(t, slices.Compact(slices.Sorted(slices.Values(words))),
+		words, "the Makefile's", variable, "is not in order, or has a word twice")
 	return words
 }
 
@@ -44,10 +40,7 @@ func testFiles(t *testing.T) map[string][]*ast.File {
 		if !strings.HasSuffix(name, "_test.go") || strings.HasPrefix(filepath.ToSlash(name), "bench/peers/") {
 			return
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := testkit.Must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
 		dir := filepath.ToSlash(filepath.Dir(name))
 		files[dir] = append(files[dir], file)
 	})
@@ -60,14 +53,11 @@ func TestLanes(t *testing.T) {
 	files := testFiles(t)
 	process, prove, race, sized, sizedIn := list(t, "PROCESS"), list(t, "PROVE"), list(t, "RACE"), list(t, "SIZED"), list(t, "SIZED_IN")
 	for _, dir := range slices.Concat(process, prove, race, sizedIn) {
-		if files[dir] == nil {
-			t.Errorf("the Makefile names %s, which has no tests", dir)
-		}
+		testkit.Holds(t, files[dir] != nil, "the Makefile names", dir, "which has no tests")
 	}
 	for _, dir := range prove {
-		if slices.Contains(process, dir) || slices.Contains(race, dir) || slices.Contains(sizedIn, dir) {
-			t.Errorf("the Makefile's PROVE and another list have %s", dir)
-		}
+		testkit.Holds(t, !slices.Contains(process, dir) && !slices.Contains(race, dir) && !slices.Contains(sizedIn, dir),
+			"the Makefile's PROVE and another list have", dir)
 	}
 	unknown := map[string]bool{}
 	for _, name := range sized {
@@ -81,12 +71,8 @@ func TestLanes(t *testing.T) {
 			t.Errorf("the tests of %s start the binary: the Makefile's PROCESS must have the package", dir)
 		}
 		for _, name := range shortTests(files) {
-			if !slices.Contains(sized, name) {
-				t.Errorf("%s of %s asks testing.Short(): the Makefile's SIZED must name it", name, dir)
-			}
-			if !slices.Contains(sizedIn, dir) {
-				t.Errorf("%s of %s asks testing.Short(): the Makefile's SIZED_IN must name the package", name, dir)
-			}
+			testkit.Holds(t, slices.Contains(sized, name), name, "of", dir, "asks testing.Short(): the Makefile's SIZED must name it")
+			testkit.Holds(t, slices.Contains(sizedIn, dir), name, "of", dir, "asks testing.Short(): the Makefile's SIZED_IN must name the package")
 			delete(unknown, name)
 		}
 	}
@@ -168,10 +154,7 @@ func TestNoRealTime(t *testing.T) {
 			return
 		}
 		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := testkit.Must(parser.ParseFile(fset, name, nil, parser.ParseComments|parser.SkipObjectResolution))(t)
 		reasons := map[int]bool{}
 		for _, group := range file.Comments {
 			for _, c := range group.List {
@@ -188,15 +171,12 @@ func TestNoRealTime(t *testing.T) {
 				continue
 			}
 			for _, found := range hurries(f, bubbles[dir]) {
-				if at := fset.Position(found.node.Pos()); !reasons[at.Line] {
-					t.Errorf("%s: %s %s; see the comment of this test", at, f.Name.Name, found.what)
-				}
+				at := fset.Position(found.node.Pos())
+				testkit.Holds(t, reasons[at.Line], at, f.Name.Name, found.what, "see the comment of this test")
 			}
 		}
 	})
-	if real > mostReal {
-		t.Errorf("%d lines have the comment that they need real time, more than %d", real, mostReal)
-	}
+	testkit.Holds(t, real <= mostReal, real, "lines have the comment that they need real time, more than", mostReal)
 	t.Logf("%d lines need real time", real)
 }
 
@@ -260,10 +240,7 @@ func hurries(f *ast.FuncDecl, bubbles map[string]bool) (found []hurry) {
 	if bubble {
 		return nil
 	}
-	isTook := func(n ast.Expr) bool {
-		name, ok := n.(*ast.Ident)
-		return isTime(n, "Since") || ok && took[name.Name]
-	}
+	isTook := func(n ast.Expr) bool { name, ok := n.(*ast.Ident); return isTime(n, "Since") || ok && took[name.Name] }
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:

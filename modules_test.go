@@ -14,6 +14,8 @@ import (
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
 	modzip "golang.org/x/mod/zip"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 // modules are the folders of the modules that go.work joins. A release publishes them.
@@ -30,14 +32,8 @@ const unreleased = "v0.0.0"
 func readMod(t *testing.T, dir string) *modfile.File {
 	t.Helper()
 	path := filepath.Join(dir, "go.mod")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mod, err := modfile.Parse(path, text, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(path))(t)
+	mod := testkit.Must(modfile.Parse(path, text, nil))(t)
 	return mod
 }
 
@@ -48,37 +44,18 @@ func published(t *testing.T) []string {
 	proxy := t.TempDir()
 	for _, dir := range modules {
 		mod := readMod(t, dir)
-		if len(mod.Replace) > 0 {
-			t.Errorf("%s/go.mod replaces modules, so that `go install` of a version refuses it", dir)
-		}
+		testkit.Holds(t, len(mod.Replace) == 0, dir+"/go.mod", "replaces modules, so that `go install` of a version refuses it")
 		versions := filepath.Join(proxy, mod.Module.Mod.Path, "@v")
-		if err := os.MkdirAll(versions, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(versions, 0o755))
+		text := testkit.Must(os.ReadFile(filepath.Join(dir, "go.mod")))(t)
 		for name, content := range map[string][]byte{unreleased + ".mod": text, unreleased + ".info": []byte(`{"Version":"` + unreleased + `"}`), "list": []byte(unreleased + "\n")} {
-			if err := os.WriteFile(filepath.Join(versions, name), content, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, os.WriteFile(filepath.Join(versions, name), content, 0o644))
 		}
-		archive, err := os.Create(filepath.Join(versions, unreleased+".zip"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := modzip.Create(archive, module.Version{Path: mod.Module.Mod.Path, Version: unreleased}, moduleFiles(t, dir)); err != nil {
-			t.Fatal(err)
-		}
-		if err := archive.Close(); err != nil {
-			t.Fatal(err)
-		}
+		archive := testkit.Must(os.Create(filepath.Join(versions, unreleased+".zip")))(t)
+		testkit.NoError(t, modzip.Create(archive, module.Version{Path: mod.Module.Mod.Path, Version: unreleased}, moduleFiles(t, dir)))
+		testkit.NoError(t, archive.Close())
 	}
-	known, err := exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	known := testkit.Must(exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output())(t)
 	cache, network, _ := strings.Cut(strings.TrimSpace(string(known)), "\n")
 	return append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod -modcacherw", "GONOSUMDB=github.com/daybookq/*", "GOMODCACHE="+t.TempDir(),
 		fmt.Sprintf("GOPROXY=file://%s,file://%s,%s", proxy, filepath.Join(cache, "cache", "download"), network))
@@ -113,16 +90,11 @@ func moduleFiles(t *testing.T, dir string) (all []modzip.File) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return all
 }
 
-func isModule(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, "go.mod"))
-	return err == nil
-}
+func isModule(dir string) bool { _, err := os.Stat(filepath.Join(dir, "go.mod")); return err == nil }
 
 // TestClientModule: a program that imports the client, and whose tests start a server, gets the client's modules and none
 // of the server's.
@@ -150,9 +122,7 @@ import (
 func Test(t *testing.T) { daybooktest.Start(t) }
 `,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	goIn := func(args ...string) string {
 		t.Helper()
@@ -164,9 +134,7 @@ func Test(t *testing.T) { daybooktest.Start(t) }
 		if strings.Contains(said.String(), "dial tcp") {
 			t.Skipf("a go.mod of another module is neither in the module cache nor to be had from the network: %s", said.String())
 		}
-		if err != nil {
-			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, said.String())
-		}
+		testkit.NoError(t, err, "go", args, &said)
 		return string(out)
 	}
 	goIn("get", "github.com/daybookq/daybook/client@"+unreleased)
@@ -180,9 +148,7 @@ func Test(t *testing.T) { daybooktest.Start(t) }
 		"github.com/google/go-cmp", "github.com/yuin/goldmark", // golang.org/x/tools names them, which miekg/dns requires
 	}
 	others := slices.DeleteFunc(slices.Clone(built), func(name string) bool { return slices.Contains(want, name) || strings.HasPrefix(name, "golang.org/x/") })
-	if len(others) > 0 || len(built) < len(want) {
-		t.Errorf("the build list has %v beside what the client imports: %v", others, built)
-	}
+	testkit.Holds(t, len(others) == 0 && len(built) >= len(want), "the build list has", others, "beside what the client imports", built)
 
 	// `go install` must be able to install the server in a version, which it refuses if go.mod replaces modules. With -n
 	// it compiles nothing.
@@ -192,21 +158,15 @@ func Test(t *testing.T) { daybooktest.Start(t) }
 // TestModules: go.work uses all modules of the tree except the separate ones, they agree on the versions of their
 // requirements, and none of them requires a separate one.
 func TestModules(t *testing.T) {
-	text, err := os.ReadFile("go.work")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("go.work"))(t)
 	work, err := modfile.ParseWork("go.work", text, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var used []string
 	for _, use := range work.Use {
 		used = append(used, filepath.Clean(use.Path))
 	}
-	if slices.Sort(used); !slices.Equal(used, modules) {
-		t.Errorf("go.work uses %v, the modules are %v", used, modules)
-	}
+	slices.Sort(used)
+	testkit.EqualSlices(t, used, modules, "the modules that go.work uses")
 	var all []string
 	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -220,14 +180,11 @@ func TestModules(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	known := slices.Concat(modules, separate)
 	slices.Sort(known)
-	if slices.Sort(all); !slices.Equal(all, known) {
-		t.Errorf("the tree has go.mod files in %v, the modules are %v", all, known)
-	}
+	slices.Sort(all)
+	testkit.EqualSlices(t, all, known, "the folders with a go.mod file")
 	var apart []string
 	for _, dir := range separate {
 		apart = append(apart, readMod(t, dir).Module.Mod.Path)
@@ -235,12 +192,9 @@ func TestModules(t *testing.T) {
 	versions := map[string]string{}
 	for _, dir := range modules {
 		for _, r := range readMod(t, dir).Require {
-			if other := versions[r.Mod.Path]; other != "" && other != r.Mod.Version {
-				t.Errorf("%s/go.mod requires %s, another one %s", dir, r.Mod, other)
-			}
-			if slices.Contains(apart, r.Mod.Path) {
-				t.Errorf("%s/go.mod requires %s, whose libraries must not reach other modules", dir, r.Mod)
-			}
+			other := versions[r.Mod.Path]
+			testkit.Holds(t, other == "" || other == r.Mod.Version, dir+"/go.mod", "requires", r.Mod, "another one", other)
+			testkit.Holds(t, !slices.Contains(apart, r.Mod.Path), dir+"/go.mod", "requires", r.Mod, "whose libraries must not reach other modules")
 			versions[r.Mod.Path] = r.Mod.Version
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/daybookq/daybook/internal/testkit"
 )
 
 const tree = "github.com/daybookq/daybook/"
@@ -57,9 +59,7 @@ func walkGo(t *testing.T, visit func(path string)) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 // sources calls visit with every Go file that is not a test.
@@ -69,14 +69,8 @@ func sources(t *testing.T, visit func(dir, path string, file *ast.File, src []by
 		if strings.HasSuffix(path, "_test.go") {
 			return
 		}
-		src, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, src, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		src := testkit.Must(os.ReadFile(path))(t)
+		file := testkit.Must(parser.ParseFile(token.NewFileSet(), path, src, parser.ParseComments))(t)
 		visit(filepath.ToSlash(filepath.Dir(path)), path, file, src)
 	})
 }
@@ -88,18 +82,12 @@ func TestLibraries(t *testing.T) {
 			return // they may use the parts of a library below the ones that the product uses
 		}
 		for _, spec := range file.Imports {
-			name, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			name := testkit.Must(strconv.Unquote(spec.Path.Value))(t)
 			for library, homes := range onlyIn {
-				if strings.HasPrefix(name+"/", strings.TrimSuffix(library, "/")+"/") && !within(dir, homes) {
-					t.Errorf("%s imports %s, which belongs to %s", path, name, homes)
-				}
+				testkit.Holds(t, !strings.HasPrefix(name+"/", strings.TrimSuffix(library, "/")+"/") || within(dir, homes),
+					path, "imports", name, "which belongs to", homes)
 			}
-			if top(dir) == "job" && strings.Contains(name, ".") && !strings.HasPrefix(name, tree+"job") {
-				t.Errorf("%s imports %s; job is pure", path, name)
-			}
+			testkit.Holds(t, top(dir) != "job" || !strings.Contains(name, ".") || strings.HasPrefix(name, tree+"job"), path, "imports", name)
 		}
 	})
 }
@@ -111,9 +99,8 @@ func TestServerRunsNoCode(t *testing.T) {
 	imports := map[string][]string{}
 	sources(t, func(dir, path string, file *ast.File, _ []byte) {
 		imports[dir] = append(imports[dir], ourImports(file)...)
-		if top(dir) == "cmd" && !strings.HasPrefix(path, "cmd/daybook/work") && dir != "cmd/daybook/internal/work" && slices.ContainsFunc(ourImports(file), func(ours string) bool { return top(ours) == "runner" }) {
-			t.Errorf("%s imports the runner", path)
-		}
+		testkit.Holds(t, top(dir) != "cmd" || strings.HasPrefix(path, "cmd/daybook/work") || dir == "cmd/daybook/internal/work" ||
+			!slices.ContainsFunc(ourImports(file), func(ours string) bool { return top(ours) == "runner" }), path, "imports the runner")
 	})
 	reached := []string{serve}
 	for i := 0; i < len(reached); i++ {
@@ -126,9 +113,7 @@ func TestServerRunsNoCode(t *testing.T) {
 			}
 		}
 	}
-	if len(reached) < 10 || len(imports["runner"]) == 0 {
-		t.Errorf("the server imports only %q", reached)
-	}
+	testkit.Holds(t, len(reached) >= 10 && len(imports["runner"]) != 0, "the server imports only", reached)
 }
 
 // TestOneExit: only main ends the process of the program. Package runner ends processes of its own before their main begins.
@@ -139,9 +124,8 @@ func TestOneExit(t *testing.T) {
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Exit" {
-				if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "os" {
-					t.Errorf("%s uses os.Exit", path)
-				}
+				pkg, ok := sel.X.(*ast.Ident)
+				testkit.Holds(t, !ok || pkg.Name != "os", path, "uses os.Exit")
 			}
 			return true
 		})
@@ -156,15 +140,12 @@ func TestNoClock(t *testing.T) {
 			return
 		}
 		for _, spec := range file.Imports {
-			if strings.HasPrefix(spec.Path.Value, `"math/rand`) {
-				t.Errorf("%s imports %s", path, spec.Path.Value)
-			}
+			testkit.Holds(t, !strings.HasPrefix(spec.Path.Value, `"math/rand`), path, "imports", spec.Path.Value)
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok {
-				if pkg, ok := sel.X.(*ast.Ident); ok && forbidden[pkg.Name+"."+sel.Sel.Name] {
-					t.Errorf("%s calls %s.%s", path, pkg.Name, sel.Sel.Name)
-				}
+				pkg, ok := sel.X.(*ast.Ident)
+				testkit.Holds(t, !ok || !forbidden[pkg.Name+"."+sel.Sel.Name], path, "calls", sel.X, sel.Sel.Name)
 			}
 			return true
 		})
@@ -177,18 +158,14 @@ const fileLines = 560
 
 func TestFileGrowth(t *testing.T) {
 	sources(t, func(_, path string, _ *ast.File, src []byte) {
-		if n := strings.Count(string(src), "\n"); n > fileLines {
-			t.Errorf("%s has %d lines, more than %d", path, n, fileLines)
-		}
+		n := strings.Count(string(src), "\n")
+		testkit.Holds(t, n <= fileLines, path, "has", n, "lines, more than", fileLines)
 	})
 }
 
 // TestDependencies: docs/dependencies.md justifies exactly the direct requirements of the modules.
 func TestDependencies(t *testing.T) {
-	text, err := os.ReadFile("docs/dependencies.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("docs/dependencies.md"))(t)
 	listed := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^\| (\S+\.\S+/\S+) \|`).FindAllStringSubmatch(string(text), -1) {
 		listed[m[1]] = false
@@ -198,25 +175,19 @@ func TestDependencies(t *testing.T) {
 			if r.Indirect || strings.HasPrefix(r.Mod.Path+"/", tree) {
 				continue
 			}
-			if _, ok := listed[r.Mod.Path]; !ok {
-				t.Errorf("docs/dependencies.md does not justify %s", r.Mod.Path)
-			}
+			_, ok := listed[r.Mod.Path]
+			testkit.Holds(t, ok, "docs/dependencies.md does not justify", r.Mod.Path)
 			listed[r.Mod.Path] = true
 		}
 	}
 	for name, required := range listed {
-		if !required {
-			t.Errorf("docs/dependencies.md lists %s, which no go.mod requires", name)
-		}
+		testkit.Holds(t, required, "docs/dependencies.md lists", name, "which no go.mod requires")
 	}
 }
 
 // TestGuarantees: every test that docs/explanation/guarantees.md names is there.
 func TestGuarantees(t *testing.T) {
-	text, err := os.ReadFile("docs/explanation/guarantees.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("docs/explanation/guarantees.md"))(t)
 	named := 0
 	for _, row := range regexp.MustCompile(`(?m)^\|.*\|$`).FindAllString(string(text), -1) {
 		folder := ""
@@ -226,10 +197,7 @@ func TestGuarantees(t *testing.T) {
 				continue
 			}
 			named++
-			files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			files := testkit.Must(filepath.Glob(filepath.Join(folder, "*_test.go")))(t)
 			if !slices.ContainsFunc(files, func(path string) bool {
 				src, err := os.ReadFile(path)
 				return err == nil && strings.Contains(string(src), "\nfunc "+m[1]+"(")
@@ -238,9 +206,7 @@ func TestGuarantees(t *testing.T) {
 			}
 		}
 	}
-	if named < 50 {
-		t.Errorf("only %d tests are named", named)
-	}
+	testkit.Holds(t, named >= 50, "only", named, "tests are named")
 }
 
 // TestMust: no test drops the function that testkit.Must or Must2 returns, because only this function looks at the error.
