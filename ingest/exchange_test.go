@@ -142,6 +142,11 @@ func TestExchangeIsClosed(t *testing.T) {
 	for _, set := range []func(*job.Claim, *job.Complete){plain, numbered} {
 		c, done := claimOf(1), completeOf(claimOne(t, e))
 		set(&c, &done)
+		testkit.Eventually(t, "no other claim has an offer of the next job", func() bool {
+			o, found := e.parked.find(&c)
+			e.parked.end(o)
+			return found && !o.early
+		})
 		x := testkit.Must(e.Exchange(ctx, []job.Complete{done}, c))(t)
 		testkit.Must2(x.Ended(ctx))(t)
 		x.Close()
