@@ -9,6 +9,7 @@ import (
 	"net/http/httptrace"
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -161,8 +162,8 @@ func TestContentWithoutKind(t *testing.T) {
 	}
 }
 
-// TestAttributes: every attribute reaches the server, in the body of a create, in a create that shares a request, and in the
-// query of a bulk post. Documents show each that has a field of the same name.
+// TestAttributes: every attribute reaches the server, in the body of a create, in creates that share a request, in the query of
+// a bulk post, and for the job that follows. Documents and claims show each that has a field of the same name.
 func TestAttributes(t *testing.T) {
 	s := daybooktest.Start(t)
 	c := s.Client
@@ -190,10 +191,39 @@ func TestAttributes(t *testing.T) {
 			}
 		}
 	}
-	for form, c := range map[string]*client.Client{"a create": client.New(s.URL, client.Options{NoJoin: true}), "a shared create": c} {
-		created := testkit.Must(c.Create(ctx, client.NewJob{Type: "x", Attributes: all}))(t)
-		check(form, created)
-		check(form+", read", testkit.Must(c.Job(ctx, created.ID))(t))
+	alone := client.New(s.URL, client.Options{NoJoin: true})
+	created := testkit.Must(alone.Create(ctx, client.NewJob{Type: "x", Attributes: all}))(t)
+	check("a create", created)
+	check("a create, read", testkit.Must(c.Job(ctx, created.ID))(t))
+	for range 3 { // creates share a request once two of them run at the same time
+		var together sync.WaitGroup
+		jobs := make([]*client.Job, 8)
+		for i := range jobs {
+			together.Go(func() {
+				var err error
+				jobs[i], err = c.Create(ctx, client.NewJob{Type: "x", Attributes: all})
+				testkit.Check(t, err)
+			})
+		}
+		together.Wait()
+		for _, j := range jobs {
+			testkit.MustHold(t, j != nil, "no job")
+			check("a shared create", j)
+			check("a shared create, read", testkit.Must(c.Job(ctx, j.ID))(t))
+		}
+	}
+	now, then := all, all
+	now.RunAt, then.RunAt, then.ExpiresAt = 0, 0, 0
+	now.OnComplete = &client.FollowOn{Type: "z", Attributes: then}
+	next := testkit.Must(alone.Create(ctx, client.NewJob{Type: "now", Attributes: now}))(t).OnComplete
+	got := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r", Types: []string{"now"}}))(t)
+	testkit.MustEqual(t, len(got.Jobs), 1, got)
+	got.Jobs[0].RunAt = all.RunAt
+	check("a claim", got.Jobs[0])
+	for i := range fields.NumField() {
+		if want := reflect.ValueOf(then).Field(i); !want.IsZero() && fields.Field(i).Name != "Backoff" && fields.Field(i).Name != "RetentionMs" {
+			testkit.DeepEqual(t, reflect.ValueOf(next.Attributes).Field(i).Interface(), want.Interface(), "the job that follows:", fields.Field(i).Name)
+		}
 	}
 	added := testkit.Must(c.AddLines(ctx, []byte("line\n"), client.AddOptions{Type: "x", Attributes: all}))(t)
 	j := testkit.Must(c.Job(ctx, added.FirstID))(t)

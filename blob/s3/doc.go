@@ -1,7 +1,8 @@
 // Package s3 stores blobs in a bucket of S3, or of a service with the same protocol.
 //
-// It is a blob.Backend: package blob receives uploads in a directory, with the quotas and clients of any store, and this
-// package copies them, reads them, and lists them. docs/016-blobs-in-s3.md has the reasons.
+// It is a blob.Backend. Package blob receives each upload into a local directory, and applies quotas and clients as for every
+// backend. This package then copies the file to the bucket, and reads and lists the objects there. docs/016-blobs-in-s3.md
+// has the reasons.
 //
 // # Contract
 //
