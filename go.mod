@@ -39,6 +39,7 @@ require (
 	github.com/swaggest/swgui v1.8.5
 	github.com/tidwall/btree v1.8.2
 	github.com/tidwall/wal v1.2.1
+	go.etcd.io/raft/v3 v3.7.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/trace v1.47.0
 	go.yaml.in/yaml/v3 v3.0.5
