@@ -71,11 +71,9 @@ func (j *Journal) commitWaiting() bool {
 func (j *Journal) fill(group []*Proposal) []*Proposal {
 	filled := group[:0]
 	for _, p := range group {
-		if p.Fill != nil {
-			if err := p.fill(); err != nil {
-				j.answer([]*Proposal{p}, err)
-				continue
-			}
+		if err := p.Complete(); err != nil {
+			j.answer([]*Proposal{p}, err)
+			continue
 		}
 		filled = append(filled, p)
 	}

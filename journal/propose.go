@@ -44,15 +44,31 @@ type Proposal struct {
 // its closure.
 const proposalOverhead = 256
 
-func (p *Proposal) cost() int64 {
+// Cost returns about the bytes of memory that p takes.
+func (p *Proposal) Cost() int64 {
 	if p.Fill != nil {
 		return int64(proposalOverhead + p.Reserve)
 	}
 	return int64(proposalOverhead + len(p.Fields) + len(p.Body))
 }
 
-// fill sets Fields and Body of a command with a Fill.
-func (p *Proposal) fill() error {
+// Validate returns ErrInvalid or ErrTooLarge with the reason if the format cannot express p.
+func (p *Proposal) Validate() error {
+	if p.Verb == MarkVerb || p.Done == nil || p.Lane != Control && p.Lane != Bulk {
+		return fmt.Errorf("%w: verb %q, lane %d, Done given: %t", ErrInvalid, p.Verb, p.Lane, p.Done != nil)
+	}
+	if p.Fill != nil && (len(p.Fields)+len(p.Body) > 0 || p.Reserve < 0 || envelopeBytes+p.Reserve > MaxRecordBytes) {
+		return fmt.Errorf("%w: a command with Fill has %d bytes and reserves %d", ErrInvalid, len(p.Fields)+len(p.Body), p.Reserve)
+	}
+	return validate(p.Verb, p.Fields, p.Body)
+}
+
+// Complete sets Fields and Body of a command with a Fill. Whoever stores the command calls it, once. The error wraps
+// ErrNotStored: the command must not be stored then.
+func (p *Proposal) Complete() error {
+	if p.Fill == nil {
+		return nil
+	}
 	fields, body, err := p.Fill()
 	if err == nil {
 		err = validate(p.Verb, fields, body)
@@ -101,14 +117,14 @@ type waiter struct {
 func (l *lane) fits(cost int64) bool { return l.used == 0 || l.used+cost <= l.limit }
 
 func (l *lane) take(p *Proposal) {
-	l.used += p.cost()
+	l.used += p.Cost()
 	l.queue = append(l.queue, p)
 }
 
 // admit takes waiters, in order, as long as they fit.
 func (l *lane) admit() {
 	n := 0
-	for n < len(l.waiters) && l.fits(l.waiters[n].p.cost()) {
+	for n < len(l.waiters) && l.fits(l.waiters[n].p.Cost()) {
 		l.take(l.waiters[n].p)
 		close(l.waiters[n].done)
 		n++
@@ -129,14 +145,8 @@ func (l *lane) refuse(err error) {
 // the disk no longer answers. An error means that p was not taken and that Done will not be called: ErrClosed,
 // ErrFailed with the reason, ErrInvalid, ErrTooLarge, or the error of ctx.
 func (j *Journal) Propose(ctx context.Context, p *Proposal) error {
-	if p.Verb == MarkVerb || p.Done == nil || p.Lane != Control && p.Lane != Bulk {
-		return fmt.Errorf("%w: verb %q, lane %d, Done given: %t", ErrInvalid, p.Verb, p.Lane, p.Done != nil)
-	}
-	if err := validate(p.Verb, p.Fields, p.Body); err != nil {
+	if err := p.Validate(); err != nil {
 		return err
-	}
-	if p.Fill != nil && (len(p.Fields)+len(p.Body) > 0 || p.Reserve < 0 || envelopeBytes+p.Reserve > MaxRecordBytes) {
-		return fmt.Errorf("%w: a command with Fill has %d bytes and reserves %d", ErrInvalid, len(p.Fields)+len(p.Body), p.Reserve)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -163,7 +173,7 @@ func (q *proposals) add(ctx context.Context, p *Proposal) error {
 		}
 		return err
 	}
-	if len(l.waiters) == 0 && l.fits(p.cost()) {
+	if len(l.waiters) == 0 && l.fits(p.Cost()) {
 		first := len(l.queue) == 0
 		l.take(p)
 		q.mu.Unlock()
@@ -245,7 +255,7 @@ func (q *proposals) takeGroup(group []*Proposal) []*Proposal {
 	var bytes int64
 	n := 0
 	for n < len(b.queue) && bytes < maxGroupBytes {
-		bytes += b.queue[n].cost()
+		bytes += b.queue[n].Cost()
 		n++
 	}
 	if n > 1 && bytes > maxGroupBytes {
@@ -261,7 +271,7 @@ func (q *proposals) release(group []*Proposal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, p := range group {
-		q.lanes[p.Lane].used -= p.cost()
+		q.lanes[p.Lane].used -= p.Cost()
 	}
 	for i := range q.lanes {
 		q.lanes[i].admit()

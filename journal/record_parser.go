@@ -24,6 +24,15 @@ func ParseRecord(b []byte) (Record, error) {
 	return r, nil
 }
 
+// ReadRecord is ParseRecord for the first record of b, and returns its length.
+func ReadRecord(b []byte) (r Record, n int, err error) {
+	r, n, wrong := parseRecord(b, "", anySalt)
+	if wrong != nil {
+		return Record{}, 0, wrong
+	}
+	return r, n, nil
+}
+
 // anySalt means that the salt is unknown. No journal uses this value.
 const anySalt = 0
 

@@ -1,0 +1,370 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+)
+
+// The bounds of a node. All are bytes.
+const (
+	maxMessage     = 1 << 20  // of entries in a message to a follower, unless one is larger
+	maxInFlight    = 16 << 20 // of entries that a follower has not answered
+	maxApplying    = 16 << 20 // of committed entries that the driver has not taken
+	maxUncommitted = 32 << 20 // of entries that the leader has appended and not delivered
+	maxGroup       = 1 << 20  // of bulk commands in a group, unless one is larger
+)
+
+const (
+	maxGroups     = 8 // of own commands that have not come back
+	electionTicks = 10
+)
+
+// Position is how far the state of a node is. At and Seq are those of the last command in it.
+type Position struct {
+	Index, Term uint64 // of the last entry that is included in full
+	Seq         uint64
+	At          int64
+}
+
+// Options are the settings of a node.
+type Options struct {
+	ID      uint64 // of this member, for Raft. No other member ever had it.
+	Name    string
+	Storage raft.Storage
+	// Position and Origins are those of the state of this node, and origins are by the name of the node.
+	Position Position
+	Origins  map[string]job.Origin
+	// Origin is drawn at random by the process.
+	Origin uint64
+	Salt   uint32 // of the records; the same at all nodes
+	Now    int64  // unix ms
+	// Refuse returns why the leader does not write a command now, as a word, or "". Nil: it writes all.
+	Refuse func(c *Command) string
+	Logger raft.Logger
+}
+
+// Node is one member. Its methods must not be called by several goroutines at once.
+type Node struct {
+	o  Options
+	rn *raft.RawNode
+
+	now     int64
+	leader  uint64 // 0: none is known
+	term    uint64 // of leader
+	leading *leading
+	own     own
+	reads   reads
+
+	// What was delivered. skip is the seq up to which the state of the node had the commands of the next entry.
+	pos     Position
+	origins map[string]job.Origin
+	skip    uint64
+
+	out Ready
+}
+
+// Ready is what the driver has to do, in this order within each list. The lists are independent.
+type Ready struct {
+	Writes     []Write
+	Messages   []Message
+	Deliveries []Delivery
+	Settled    []Settled // own commands that will not be delivered
+	Reads      []Read
+}
+
+// Write is what must be durable before its Answers are sent. The driver passes it to Node.Written then.
+type Write struct {
+	Entries            []*pb.Entry
+	Term, Vote, Commit uint64 // 0, 0, 0: they have not changed
+	Base               *pb.SnapshotMetadata
+	answers            []*pb.Message
+}
+
+// Message is what the driver sends to another node. It may lose it, and then calls Node.Lost.
+type Message struct {
+	To     uint64
+	Raft   *pb.Message
+	Group  *Group
+	Resend *Resend
+}
+
+// Resend asks a process to send its groups again, from the command with this number on.
+type Resend struct{ Origin, Number uint64 }
+
+// Delivery is committed commands. The driver calls Done of the commands of this process in the order of Settled, takes the
+// records, and passes the delivery to Node.Delivered.
+type Delivery struct {
+	Settled []Settled
+	Records []journal.Record
+	Pos     Position
+	answers []*pb.Message
+}
+
+// Settled is the fate of a command of this process.
+type Settled struct {
+	Proposal *journal.Proposal
+	Seq      uint64
+	At       int64
+	Err      error
+}
+
+// Refused is the error of a command that the leader did not write, for the reason that Options.Refuse returned.
+type Refused struct{ Why string }
+
+func (r *Refused) Error() string { return "the leader does not take the command now: " + r.Why }
+func (r *Refused) Unwrap() error { return journal.ErrNotStored }
+
+// New returns a node that continues from what is stored.
+func New(o Options) (*Node, error) {
+	n := &Node{o: o, now: o.Now, pos: o.Position, origins: map[string]job.Origin{}, skip: o.Position.Seq}
+	for name, origin := range o.Origins {
+		n.origins[name] = origin
+	}
+	n.own.waits = map[*journal.Proposal]int64{}
+	var err error
+	n.rn, err = raft.NewRawNode(&raft.Config{
+		ID: o.ID, ElectionTick: electionTicks, HeartbeatTick: 1, Storage: storage{o.Storage, o.Position.Index}, Applied: o.Position.Index, AsyncStorageWrites: true,
+		MaxSizePerMsg: maxMessage, MaxCommittedSizePerReady: maxApplying, MaxInflightMsgs: 256, MaxInflightBytes: maxInFlight, MaxUncommittedEntriesSize: 2 * maxUncommitted,
+		CheckQuorum: true, PreVote: true, DisableProposalForwarding: true, StepDownOnRemoval: true, Logger: o.Logger,
+	})
+	return n, err
+}
+
+// storage is what Raft reads. The commit index on disk may be behind the state of the node.
+type storage struct {
+	raft.Storage
+	applied uint64
+}
+
+func (s storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
+	hard, conf, err := s.Storage.InitialState()
+	if err == nil && hard.GetCommit() < s.applied {
+		hard = &pb.HardState{Term: new(hard.GetTerm()), Vote: new(hard.GetVote()), Commit: new(s.applied)}
+	}
+	return hard, conf, err
+}
+
+// Tick is called at even intervals, with the time of the node's clock in unix ms.
+func (n *Node) Tick(now int64) {
+	n.now = max(n.now, now)
+	n.rn.Tick()
+	n.expire()
+	n.reads.retry = true
+}
+
+// Step takes a message of another node. It ignores one that does not fit.
+func (n *Node) Step(m *pb.Message) {
+	_ = n.rn.Step(m) // its errors are: a message of a node that has been removed, a proposal
+}
+
+// Written says that a write is durable.
+func (n *Node) Written(w *Write) { n.answer(w.answers) }
+
+// Delivered says that the driver has taken a delivery.
+func (n *Node) Delivered(d *Delivery) { n.answer(d.answers) }
+
+func (n *Node) answer(list []*pb.Message) {
+	for _, m := range list {
+		if m.GetTo() == n.o.ID {
+			n.Step(m)
+		} else {
+			n.out.Messages = append(n.out.Messages, Message{To: m.GetTo(), Raft: m})
+		}
+	}
+}
+
+// Lost says that messages to another node were lost.
+func (n *Node) Lost(to uint64) {
+	n.rn.ReportUnreachable(to)
+	if to == n.leader {
+		n.own.sent = 0
+	}
+}
+
+// Leader returns the member that leads as far as this node knows, or 0, and the term.
+func (n *Node) Leader() (id, term uint64) { return n.leader, n.term }
+
+// Leads reports whether this node leads and takes commands.
+func (n *Node) Leads() (term uint64, leads bool) {
+	if n.leading == nil || !n.leading.ready {
+		return 0, false
+	}
+	return n.leading.term, true
+}
+
+// Position returns how far the node has delivered.
+func (n *Node) Position() Position { return n.pos }
+
+// Status returns Raft's view.
+func (n *Node) Status() raft.Status { return n.rn.Status() }
+
+// Transfer asks Raft to make another member the leader.
+func (n *Node) Transfer(to uint64) { n.rn.TransferLeader(to) }
+
+// Campaign begins an election at once.
+func (n *Node) Campaign() error { return n.rn.Campaign() }
+
+// Ready returns what there is to do. The node panics, as Raft does, if it finds its own log or state damaged.
+func (n *Node) Ready() Ready {
+	n.send()
+	n.flush()
+	n.read()
+	for n.rn.HasReady() {
+		rd := n.rn.Ready()
+		if s := rd.SoftState; s != nil {
+			n.lead(s)
+		}
+		for _, s := range rd.ReadStates {
+			n.confirmed(s)
+		}
+		for _, m := range rd.Messages {
+			switch m.GetTo() {
+			case raft.LocalAppendThread:
+				n.write(m)
+			case raft.LocalApplyThread:
+				n.deliver(m)
+			default:
+				n.out.Messages = append(n.out.Messages, Message{To: m.GetTo(), Raft: m})
+			}
+		}
+		n.send()
+		n.flush()
+	}
+	n.read()
+	out := n.out
+	n.out = Ready{}
+	return out
+}
+
+func (n *Node) write(m *pb.Message) {
+	w := Write{Entries: m.Entries, answers: m.Responses}
+	if m.Term != nil {
+		w.Term, w.Vote, w.Commit = m.GetTerm(), m.GetVote(), m.GetCommit()
+	}
+	if m.Snapshot != nil {
+		w.Base = m.Snapshot.Metadata
+	}
+	if l := n.leading; l != nil && l.from == 0 && len(m.Entries) > 0 {
+		l.from = m.Entries[len(m.Entries)-1].GetIndex() // the empty entry with which the term begins
+	}
+	n.out.Writes = append(n.out.Writes, w)
+}
+
+// lead notes who leads.
+func (n *Node) lead(s *raft.SoftState) {
+	term := n.rn.BasicStatus().GetTerm()
+	if s.Lead != n.leader || term != n.term {
+		n.own.sent = 0 // the new leader may not have what the old one got
+		n.reads.retry = true
+	}
+	n.leader, n.term = s.Lead, term
+	switch leads := s.RaftState == raft.StateLeader; {
+	case !leads:
+		n.leading = nil
+	case n.leading == nil || n.leading.term != term:
+		n.leading = &leading{term: term}
+	}
+}
+
+// errDelivery is the reason of a panic: the log of this node contradicts its state.
+var errDelivery = errors.New("the log contradicts the state of this node")
+
+// deliver turns committed entries into records.
+func (n *Node) deliver(m *pb.Message) {
+	d := Delivery{answers: m.Responses}
+	for _, e := range m.Entries {
+		if e.GetIndex() <= n.pos.Index {
+			continue
+		}
+		var err error
+		switch {
+		case e.GetType() != pb.EntryNormal:
+			err = n.change(&d, e)
+		case len(e.Data) > 0:
+			err = n.commands(&d, e)
+		}
+		if err != nil {
+			panic(fmt.Errorf("%w: entry %d of term %d: %w", errDelivery, e.GetIndex(), e.GetTerm(), err))
+		}
+		n.pos.Index, n.pos.Term = e.GetIndex(), e.GetTerm()
+		if l := n.leading; l != nil {
+			l.delivered(n, e)
+		}
+	}
+	d.Pos = n.pos
+	n.out.Deliveries = append(n.out.Deliveries, d)
+}
+
+// commands delivers the commands of an entry.
+func (n *Node) commands(d *Delivery, e *pb.Entry) error {
+	h, text, err := ParseHeader(e.Data)
+	if err != nil {
+		return err
+	}
+	if h.Seq != n.pos.Seq+1 && (h.Seq > n.skip || h.Seq+uint64(h.N) <= n.skip) {
+		return fmt.Errorf("its commands begin with %d, and %d was the last one", h.Seq, n.pos.Seq)
+	}
+	g := n.ownGroup(&h)
+	refused := h.Refused
+	for i := range h.N {
+		r, size, err := journal.ReadRecord(text)
+		if err != nil {
+			return fmt.Errorf("command %d of %d: %w", i+1, h.N, err)
+		}
+		text = text[size:]
+		if r.Seq != h.Seq+uint64(i) || r.At < n.pos.At {
+			return fmt.Errorf("command %d of %d has seq %d and time %d; the last time was %d", i+1, h.N, r.Seq, r.At, n.pos.At)
+		}
+		if r.Seq <= n.skip {
+			continue
+		}
+		n.pos.Seq, n.pos.At = r.Seq, r.At
+		origin := n.origins[h.Node]
+		var taken bool
+		if r.Origin = h.Origin; h.Start != 0 {
+			taken = origin.Announce(h.Origin, h.Start)
+		} else {
+			r.Number = h.Number + uint64(i)
+			taken = origin.Take(h.Origin, r.Number)
+		}
+		n.origins[h.Node] = origin
+		no := len(refused) > 0 && refused[0] == i
+		if no {
+			refused = refused[1:]
+		}
+		if g != nil && taken {
+			n.settle(d, g.proposals[i], &r, no, h.Why)
+		}
+		if i == h.N-1 {
+			r.Index, r.Term = e.GetIndex(), e.GetTerm()
+		}
+		d.Records = append(d.Records, r)
+	}
+	if len(text) > 0 {
+		return fmt.Errorf("%d bytes follow its %d commands", len(text), h.N)
+	}
+	if g != nil {
+		n.came(g)
+	}
+	return nil
+}
+
+// settle notes that a command of this process is in the log, or that the leader has refused it.
+func (n *Node) settle(d *Delivery, p *journal.Proposal, r *journal.Record, refused bool, why string) {
+	if _, waits := n.own.waits[p]; !waits {
+		return // it was answered with ErrUnknown
+	}
+	delete(n.own.waits, p)
+	if refused {
+		d.Settled = append(d.Settled, Settled{Proposal: p, Err: &Refused{why}})
+		return
+	}
+	r.Tag = p.Tag
+	d.Settled = append(d.Settled, Settled{Proposal: p, Seq: r.Seq, At: r.At})
+}
