@@ -21,6 +21,8 @@ type leading struct {
 	senders []uint64    // of pending
 	before  end         // before the first one of pending
 	bytes   int         // of entries that are not delivered
+
+	changing bool // Change waits for Raft's decision
 }
 
 // end is the end of a log.
@@ -47,7 +49,7 @@ func (n *Node) Group(from uint64, g *Group) bool {
 	switch {
 	case l == nil:
 		return true // the sender will notice that another node leads
-	case !l.ready || l.bytes > maxUncommitted:
+	case !l.ready || l.changing || l.bytes > maxUncommitted:
 		return false
 	}
 	origin := l.origins[g.Node]

@@ -1,16 +1,137 @@
 package node
 
 import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/daybookq/daybook/journal"
 )
 
-// change applies a change of the members.
-func (n *Node) change(_ *Delivery, e *pb.Entry) error {
+// Role is what a member does in the group.
+type Role uint8
+
+const (
+	Voter   Role = iota + 1
+	Learner      // it gets all entries, and does not vote
+	Removed
+)
+
+// ErrBusy: the leader cannot change the members now, because an earlier change is not finished. Try again.
+var ErrBusy = errors.New("an earlier change of the members is not finished")
+
+// ErrNotLeading: another node leads, or none.
+var ErrNotLeading = errors.New("this node does not lead")
+
+// Change gives a member a role. The command tells the stores; they get it when the change takes effect.
+func (n *Node) Change(id uint64, role Role, c Command) error {
+	l := n.leading
+	if l == nil || !l.ready {
+		return ErrNotLeading
+	}
+	n.flush()
+	r := journal.Record{Verb: c.Verb, Salt: n.o.Salt, Seq: l.seq + 1, At: max(l.at, n.now), Fields: c.Fields, Body: c.Body}
+	typ := map[Role]pb.ConfChangeType{Voter: pb.ConfChangeAddNode, Learner: pb.ConfChangeAddLearnerNode, Removed: pb.ConfChangeRemoveNode}[role]
+	l.changing = true
+	err := n.rn.ProposeConfChange(&pb.ConfChangeV2{
+		Changes: []*pb.ConfChangeSingle{{Type: typ.Enum(), NodeId: new(id)}}, Context: journal.AppendRecord(nil, &r),
+	})
+	n.work() // Raft writes an empty entry instead of a change that it refuses, and write sees it
+	refused := l.changing
+	l.changing = false
+	switch {
+	case err != nil || n.leading != l:
+		return errors.Join(ErrNotLeading, err)
+	case refused:
+		return ErrBusy
+	}
+	return nil
+}
+
+// changes notes whether Raft has taken a change, which has a seq then.
+func (l *leading) changes(entries []*pb.Entry) {
+	for _, e := range entries {
+		if e.GetType() == pb.EntryConfChangeV2 && e.GetTerm() == l.term {
+			l.changing = false
+			l.seq++
+			l.bytes += len(e.Data)
+		}
+	}
+}
+
+// change delivers a change of the members.
+func (n *Node) change(d *Delivery, e *pb.Entry) error {
 	cc := &pb.ConfChangeV2{}
 	if err := proto.Unmarshal(e.Data, cc); err != nil {
 		return err
 	}
+	r, err := journal.ParseRecord(cc.Context)
+	if err != nil {
+		return err
+	}
+	if r.Seq != n.pos.Seq+1 {
+		return fmt.Errorf("a change of the members has seq %d, and %d was the last one", r.Seq, n.pos.Seq)
+	}
 	n.rn.ApplyConfChange(cc)
+	r.Index, r.Term = e.GetIndex(), e.GetTerm()
+	n.pos.Seq, n.pos.At = r.Seq, max(n.pos.At, r.At)
+	d.Records = append(d.Records, r)
 	return nil
+}
+
+// Behind returns how many entries a member lacks, as far as the leader knows.
+func (n *Node) Behind(id uint64) (entries uint64, known bool) {
+	last := n.pos.Index
+	n.rn.WithProgress(func(of uint64, _ raft.ProgressType, p tracker.Progress) {
+		if of == id {
+			entries, known = last-min(last, p.Match), true
+		}
+	})
+	return entries, known
+}
+
+// NeedsBase reports whether a message of the leader says that this node lacks entries that the leader no longer has, and
+// that are not the beginning of entries on its own disk. The driver does not pass such a message to Step: it fetches the
+// state of another member that includes at least the index of the note, and begins again from there.
+func (n *Node) NeedsBase(m *pb.Message) bool {
+	if m.GetType() != pb.MsgSnap || m.GetTerm() < n.term {
+		return false
+	}
+	note := m.Snapshot.GetMetadata()
+	if note.GetIndex() <= n.pos.Index {
+		return false
+	}
+	term, err := n.o.Storage.Term(note.GetIndex())
+	return err != nil || term != note.GetTerm()
+}
+
+// Based says whether a member has got the base that Raft has sent it a note of, and goes on from there.
+func (n *Node) Based(id uint64, got bool) {
+	status := raft.SnapshotFailure
+	if got {
+		status = raft.SnapshotFinish
+	}
+	n.rn.ReportSnapshot(id, status)
+}
+
+// Abandon returns all commands of this process that are not answered. The caller must not use the node any more.
+func (n *Node) Abandon() (list []Settled) {
+	n.out = Ready{}
+	for lane := range n.own.lanes {
+		for _, p := range n.own.lanes[lane] {
+			n.fail(p, journal.ErrNotStored)
+		}
+	}
+	for _, g := range n.own.groups {
+		for _, p := range g.proposals {
+			if _, waits := n.own.waits[p]; waits {
+				n.fail(p, journal.ErrUnknown)
+			}
+		}
+	}
+	return n.out.Settled
 }

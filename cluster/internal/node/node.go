@@ -92,6 +92,7 @@ type Message struct {
 	Raft   *pb.Message
 	Group  *Group
 	Resend *Resend
+	Based  bool // the sender goes on from a base
 }
 
 // Resend asks a process to send its groups again, from the command with this number on.
@@ -212,6 +213,14 @@ func (n *Node) Campaign() error { return n.rn.Campaign() }
 
 // Ready returns what there is to do. The node panics, as Raft does, if it finds its own log or state damaged.
 func (n *Node) Ready() Ready {
+	n.work()
+	out := n.out
+	n.out = Ready{}
+	return out
+}
+
+// work does all that follows from the events.
+func (n *Node) work() {
 	n.send()
 	n.flush()
 	n.read()
@@ -237,9 +246,6 @@ func (n *Node) Ready() Ready {
 		n.flush()
 	}
 	n.read()
-	out := n.out
-	n.out = Ready{}
-	return out
 }
 
 func (n *Node) write(m *pb.Message) {
@@ -252,6 +258,8 @@ func (n *Node) write(m *pb.Message) {
 	}
 	if l := n.leading; l != nil && l.from == 0 && len(m.Entries) > 0 {
 		l.from = m.Entries[len(m.Entries)-1].GetIndex() // the empty entry with which the term begins
+	} else if l != nil && l.changing {
+		l.changes(m.Entries)
 	}
 	n.out.Writes = append(n.out.Writes, w)
 }

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -45,11 +44,12 @@ const (
 	none       fault = iota
 	forgetVote       // a term and a vote are not durable when they are answered
 	earlyWrite       // writes are answered before they are durable
-	noRule           // the leader writes groups without job.Origin
 	lateStart        // a leader takes commands before it has delivered the earlier terms
 )
 
-type figures struct{ Cuts, Elections, Acked, Unknown, NotStored, Refused, Reads, Applied, Starts int }
+type figures struct {
+	Cuts, Elections, Acked, Unknown, NotStored, Refused, Reads, Applied, Starts, Bases, Changes int
+}
 
 // fate is what a process was told of a command.
 type fate struct {
@@ -82,24 +82,47 @@ type machine struct {
 type state struct {
 	pos     Position
 	origins map[string]job.Origin
+	members map[uint64]Role
 	seq     uint64 // of the last command; more than pos.Seq if the store has a part of an entry
 }
 
-func (s *state) clone() state { return state{s.pos, maps.Clone(s.origins), s.seq} }
-
-type disk struct {
-	log  []*pb.Entry // log[i] has index i+1
-	hard *pb.HardState
+func (s *state) clone() state {
+	return state{s.pos, maps.Clone(s.origins), maps.Clone(s.members), s.seq}
 }
 
-func (d *disk) clone() *disk { return &disk{slices.Clone(d.log), proto.Clone(d.hard).(*pb.HardState)} }
+func (s *state) conf() *pb.ConfState {
+	c := &pb.ConfState{}
+	for _, id := range slices.Sorted(maps.Keys(s.members)) {
+		switch s.members[id] {
+		case Voter:
+			c.Voters = append(c.Voters, id)
+		case Learner:
+			c.Learners = append(c.Learners, id)
+		}
+	}
+	return c
+}
+
+type disk struct {
+	m           *machine
+	first, term uint64      // the index before the first entry, and its term
+	log         []*pb.Entry // log[i] has index first+i+1
+	hard        *pb.HardState
+}
+
+func (d *disk) clone() *disk {
+	return &disk{d.m, d.first, d.term, slices.Clone(d.log), proto.Clone(d.hard).(*pb.HardState)}
+}
 
 func (d *disk) InitialState() (*pb.HardState, *pb.ConfState, error) {
-	return d.hard, &pb.ConfState{Voters: []uint64{1, 2, 3}}, nil
+	return d.hard, d.m.state.conf(), nil
 }
 
 func (d *disk) Entries(lo, hi, size uint64) ([]*pb.Entry, error) {
-	list := d.log[lo-1 : hi-1 : hi-1]
+	if lo <= d.first {
+		return nil, raft.ErrCompacted
+	}
+	list := d.log[lo-d.first-1 : hi-d.first-1 : hi-d.first-1]
 	bytes := uint64(0)
 	for i, e := range list {
 		if bytes += uint64(len(e.Data)); i > 0 && bytes > size {
@@ -110,22 +133,38 @@ func (d *disk) Entries(lo, hi, size uint64) ([]*pb.Entry, error) {
 }
 
 func (d *disk) Term(i uint64) (uint64, error) {
-	if i == 0 {
-		return 0, nil
-	}
-	if i > uint64(len(d.log)) {
+	switch {
+	case i < d.first:
+		return 0, raft.ErrCompacted
+	case i == d.first:
+		return d.term, nil
+	case i > d.first+uint64(len(d.log)):
 		return 0, raft.ErrUnavailable
 	}
-	return d.log[i-1].GetTerm(), nil
+	return d.log[i-d.first-1].GetTerm(), nil
 }
-func (d *disk) LastIndex() (uint64, error)      { return uint64(len(d.log)), nil }
-func (d *disk) FirstIndex() (uint64, error)     { return 1, nil }
-func (d *disk) Snapshot() (*pb.Snapshot, error) { return nil, raft.ErrSnapshotTemporarilyUnavailable }
+func (d *disk) LastIndex() (uint64, error)  { return d.first + uint64(len(d.log)), nil }
+func (d *disk) FirstIndex() (uint64, error) { return d.first + 1, nil }
+
+// Snapshot returns a note of the state on the disk.
+func (d *disk) Snapshot() (*pb.Snapshot, error) {
+	s := &d.m.saved
+	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(s.pos.Index), Term: new(s.pos.Term), ConfState: s.conf()}}, nil
+}
+
+// cut removes entries that the state on the disk has.
+func (d *disk) cut(index uint64) {
+	if index > d.first && index <= d.first+uint64(len(d.log)) {
+		d.term, _ = d.Term(index)
+		d.log = slices.Clone(d.log[index-d.first:])
+		d.first = index
+	}
+}
 
 // put carries out a write.
 func (d *disk) put(w *Write, hard bool) {
 	if len(w.Entries) > 0 {
-		at := w.Entries[0].GetIndex() - 1
+		at := w.Entries[0].GetIndex() - d.first - 1
 		d.log = append(d.log[:at:at], w.Entries...)
 	}
 	if w.Term != 0 && hard {
@@ -136,12 +175,79 @@ func (d *disk) put(w *Write, hard bool) {
 func newWorld(seed uint64, f fault) (*world, func() uint64) {
 	h := fnv.New64a()
 	w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), trace: h, fault: f, now: 1_000_000, commands: map[string]*fate{}}
-	for id := uint64(1); id <= 3; id++ {
-		m := &machine{id: id, durable: &disk{hard: &pb.HardState{}}, saved: state{origins: map[string]job.Origin{}}}
-		w.machines = append(w.machines, m)
-		w.start(m)
+	for range 3 {
+		w.add(map[uint64]Role{1: Voter, 2: Voter, 3: Voter}, Position{Index: 1, Term: 1})
 	}
 	return w, h.Sum64
+}
+
+// add starts a new machine. A later one knows no members, and gets a base.
+func (w *world) add(members map[uint64]Role, pos Position) {
+	m := &machine{id: uint64(len(w.machines)) + 1, saved: state{pos: pos, origins: map[string]job.Origin{}, members: members}}
+	m.durable = &disk{m: m, first: pos.Index, term: pos.Term, hard: &pb.HardState{Term: new(pos.Term)}}
+	w.machines = append(w.machines, m)
+	w.start(m)
+}
+
+// change lets the leader change the members: there are three to five voters, and new machines learn first.
+func (w *world) change(m *machine) {
+	if _, leads := m.node.Leads(); !leads {
+		return
+	}
+	members := m.state.members
+	count := map[Role]int{}
+	for _, role := range members {
+		count[role]++
+	}
+	set := func(id uint64, role Role) {
+		if err := m.node.Change(id, role, Command{Verb: "member", Fields: fmt.Appendf(nil, "id=%d role=%d", id, role)}); err == nil {
+			w.figures.Changes++
+		}
+	}
+	ids := slices.Sorted(maps.Keys(members))
+	id := ids[w.IntN(len(ids))]
+	switch behind, known := m.node.Behind(id); {
+	case count[Learner] == 0 && count[Voter] < 5 && len(w.machines) < 9:
+		set(uint64(len(w.machines))+1, Learner)
+		w.add(map[uint64]Role{}, Position{})
+	case members[id] == Learner && known && behind < 20:
+		set(id, Voter)
+	case members[id] == Voter && count[Voter] > 3:
+		set(id, Removed)
+	}
+}
+
+// base gives a machine the state of another one that includes an index.
+func (w *world) base(m *machine, leader, index uint64) {
+	for _, from := range w.machines {
+		if from.up && !from.cut && from.saved.pos.Index >= index && from.saved.pos.Seq == from.saved.seq {
+			for _, s := range m.node.Abandon() {
+				s.Proposal.Done(s.Seq, s.At, s.Err)
+			}
+			m.saved = from.saved.clone()
+			m.durable = &disk{m: m, first: m.saved.pos.Index, term: m.saved.pos.Term, hard: m.durable.hard}
+			w.start(m)
+			w.figures.Bases++
+			w.net = append(w.net, envelope{m.id, leader, Message{To: leader, Based: true}})
+			return
+		}
+	}
+}
+
+// receive passes a message to a machine.
+func (w *world) receive(m *machine, e envelope) {
+	switch {
+	case e.m.Raft != nil && m.node.NeedsBase(e.m.Raft):
+		w.base(m, e.from, e.m.Raft.Snapshot.GetMetadata().GetIndex())
+	case e.m.Raft != nil:
+		m.node.Step(proto.Clone(e.m.Raft).(*pb.Message))
+	case e.m.Resend != nil:
+		m.node.Resend(e.m.Resend)
+	case e.m.Based:
+		m.node.Based(e.from, true)
+	case !m.node.Group(e.from, e.m.Group):
+		w.net = append(w.net, e)
+	}
 }
 
 func (w *world) start(m *machine) {
@@ -241,8 +347,6 @@ func (w *world) delivered(m *machine, r *journal.Record) {
 	if r.Seq != m.state.seq+1 {
 		panic(fmt.Sprintf("node %d delivers %d after %d", m.id, r.Seq, m.state.seq))
 	}
-	name := fmt.Sprint("n", r.Origin)
-	_ = name
 	text := fmt.Sprintf("%s %s %016x %d %d", r.Verb, r.Fields, r.Origin, r.Number, r.At)
 	switch at := int(r.Seq) - 1; {
 	case at == len(w.log):
@@ -254,6 +358,11 @@ func (w *world) delivered(m *machine, r *journal.Record) {
 		panic(fmt.Sprintf("a tag of %+v at %d", f, r.Seq))
 	}
 	m.state.seq = r.Seq
+	var id uint64
+	var role Role
+	if n, _ := fmt.Sscanf(string(r.Fields), "id=%d role=%d", &id, &role); n == 2 {
+		m.state.members[id] = role
+	}
 	m.state.origins = maps.Clone(m.node.origins)
 	if r.Index != 0 {
 		m.state.pos = Position{r.Index, r.Term, r.Seq, r.At}
@@ -296,14 +405,7 @@ func (w *world) step() {
 			w.net = append(w.net, e) // again, perhaps much later
 		}
 		m = to
-		switch {
-		case e.m.Raft != nil:
-			m.node.Step(proto.Clone(e.m.Raft).(*pb.Message))
-		case e.m.Resend != nil:
-			m.node.Resend(e.m.Resend)
-		case !m.node.Group(e.from, e.m.Group):
-			w.net = append(w.net, e)
-		}
+		w.receive(m, e)
 	case k < 740: // the disk finishes one write
 		if m.up && len(m.writes) > 0 {
 			x := m.writes[0]
@@ -320,15 +422,29 @@ func (w *world) step() {
 			m.taken = m.taken[1:]
 			m.node.Delivered(&d)
 		}
-	case k < 850:
+	case k < 845:
 		if m.up { // the store is written to the disk; the log has all of it
 			m.saved = m.state.clone()
 		}
-	case k < 960:
+	case k < 850:
+		if m.up && len(m.writes) == 0 {
+			index := m.saved.pos.Index - min(m.saved.pos.Index, uint64(w.IntN(10)))
+			m.disk.cut(index)
+			m.durable.cut(index)
+		}
+	case k < 956:
 		if m.up {
 			for range 1 + w.IntN(3) {
 				w.propose(m)
 			}
+		}
+	case k < 968:
+		if m.up {
+			w.change(m)
+		}
+	case k < 970:
+		if m.up { // a base takes too long
+			m.node.Based(uint64(1+w.IntN(len(w.machines))), false)
 		}
 	case k < 980:
 		if m.up {
@@ -353,7 +469,7 @@ func (w *world) step() {
 
 // heal ends all faults, and lets the machines work until all of them have delivered everything.
 func (w *world) heal() {
-	w.fault = cmp.Or(w.fault&0, none)
+	w.fault = none
 	for _, m := range w.machines {
 		m.cut = false
 		if !m.up {
@@ -365,6 +481,10 @@ func (w *world) heal() {
 		for _, m := range w.machines {
 			m.node.Tick(w.clock(m))
 			w.ready(m)
+			m.saved = m.state.clone()
+			for _, to := range w.machines {
+				m.node.Based(to.id, false)
+			}
 			for len(m.writes)+len(m.taken) > 0 {
 				writes, taken := m.writes, m.taken
 				m.writes, m.taken = nil, nil
@@ -380,22 +500,23 @@ func (w *world) heal() {
 		net := w.net
 		w.net = nil
 		for _, e := range net {
-			m := w.machines[e.to-1]
-			switch {
-			case e.m.Raft != nil:
-				m.node.Step(proto.Clone(e.m.Raft).(*pb.Message))
-			case e.m.Resend != nil:
-				m.node.Resend(e.m.Resend)
-			case !m.node.Group(e.from, e.m.Group):
-				w.net = append(w.net, e)
-			}
+			w.receive(w.machines[e.to-1], e)
 		}
 	}
 }
 
 // check compares the answers with the log.
 func (w *world) check() {
+	last := w.machines[0]
 	for _, m := range w.machines {
+		if m.state.seq > last.state.seq {
+			last = m
+		}
+	}
+	for _, m := range w.machines {
+		if role := last.state.members[m.id]; role != Voter && role != Learner {
+			continue // a member that was removed, or never added, gets nothing more
+		}
 		if m.state.seq != uint64(len(w.log)) {
 			panic(fmt.Sprintf("node %d has %d commands, and the log has %d", m.id, m.state.seq, len(w.log)))
 		}
@@ -450,7 +571,7 @@ func play(t *testing.T, seed uint64, steps int, f fault) (wrong string, hash uin
 // TestSeeds: no command that was answered is lost or doubled, all nodes deliver the same, and a read never misses what was
 // answered before it.
 func TestSeeds(t *testing.T) {
-	seeds := 400
+	seeds := 3000
 	if testing.Short() {
 		seeds = 40
 	}
@@ -460,7 +581,7 @@ func TestSeeds(t *testing.T) {
 		if wrong != "" {
 			t.Errorf("seed %d: %s; %+v", seed, wrong, f)
 		}
-		sum = figures{sum.Cuts + f.Cuts, sum.Elections + f.Elections, sum.Acked + f.Acked, sum.Unknown + f.Unknown, sum.NotStored + f.NotStored, sum.Refused + f.Refused, sum.Reads + f.Reads, sum.Applied + f.Applied, sum.Starts + f.Starts}
+		sum = figures{sum.Cuts + f.Cuts, sum.Elections + f.Elections, sum.Acked + f.Acked, sum.Unknown + f.Unknown, sum.NotStored + f.NotStored, sum.Refused + f.Refused, sum.Reads + f.Reads, sum.Applied + f.Applied, sum.Starts + f.Starts, sum.Bases + f.Bases, sum.Changes + f.Changes}
 	}
 	t.Logf("%+v", sum)
 }
