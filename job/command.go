@@ -69,6 +69,10 @@ func Decode(verb string, fields, body []byte) (Command, error) {
 		cmd = decodeDeleteDocument(&r)
 	case "loserunner":
 		cmd = decodeLoseRunner(&r)
+	case "member":
+		cmd = decodeSetMember(&r)
+	case "announce":
+		cmd = decodeAnnounce(&r)
 	case "tick":
 		cmd = decodeTick(&r)
 	case "grace":

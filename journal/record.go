@@ -48,11 +48,15 @@ type Record struct {
 	Fields []byte // the header line after the envelope, such as `client=acme type=resize n=2`; the caller escapes the values with %
 	Body   []byte // any bytes
 	Tag    any    // the Tag of the proposal, in memory only; nil when the record was read from disk
-	// Origin and Number say which process of a log of several nodes proposed the command, and its number among the
-	// commands of that process. They are in the entry, not in the text of the record. 0: the log has one process.
+	Place  *Place // of a command in a log of several nodes, in memory only; otherwise nil
+}
+
+// Place is where a command is in a log of several nodes: which process of which node proposed it, its number among the
+// commands of that process, and the entry that ends with it, or 0 if the entry has more commands.
+type Place struct {
+	Node           string
 	Origin, Number uint64
-	// Index and Term are those of the entry of the log that ends with this record. 0: the entry has more records.
-	Index, Term uint64
+	Index, Term    uint64
 }
 
 // AppendRecord appends r's text form to dst. The layout, byte for byte:

@@ -14,7 +14,13 @@ import (
 // has been applied before, and changes nothing. Queries see the effects after Commit.
 //
 // An error means that the database failed. The store must then be closed.
-func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result applied.Result, err error) {
+func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (applied.Result, error) {
+	return s.ApplyPlaced(seq, at, &job.Place{}, cmd)
+}
+
+// ApplyPlaced is Apply for a log of several nodes. A command that is a repeat, or out of its order, has no effect and no
+// result.
+func (s *Store) ApplyPlaced(seq uint64, at int64, p *job.Place, cmd job.Command) (result applied.Result, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.closed {
@@ -31,7 +37,9 @@ func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (result applied.Res
 		s.beforeApply(seq)
 	}
 	a := s.Begin(job.Now{Seq: seq, At: max(at, s.machine.Live.Meta.At)})
-	result = a.Apply(cmd)
+	if *p == (job.Place{}) || a.Meta.Cluster.Follow(p, cmd) {
+		result = a.Apply(cmd)
+	}
 	a.End()
 	s.pending = true
 	return result, nil

@@ -41,9 +41,6 @@ func (c Commands) bytes() (n int) {
 // recordBytes is about the text of a record beside its fields and its body.
 const recordBytes = 128
 
-// AnnounceVerb is the verb of the record by which a process announces its origin.
-const AnnounceVerb = "announce"
-
 // Header is the first line of an entry: which commands it has, and where they are in the log.
 type Header struct {
 	Node   string
@@ -72,11 +69,6 @@ func (h *Header) append(b []byte) []byte {
 		b = fmt.Appendf(b, " why=%s", h.Why)
 	}
 	return append(b, '\n')
-}
-
-// announcement returns the fields of the record by which a process announces its origin.
-func (h *Header) announcement() []byte {
-	return fmt.Appendf(nil, "node=%s origin=%016x start=%d", h.Node, h.Origin, h.Start)
 }
 
 // ParseHeader reads the header of an entry of commands, and returns it and the records after it.

@@ -1,7 +1,7 @@
 package node
 
 import (
-	"maps"
+	"fmt"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
@@ -27,9 +27,9 @@ type leading struct {
 
 // end is the end of a log.
 type end struct {
-	seq     uint64
-	at      int64
-	origins map[string]job.Origin
+	seq   uint64
+	at    int64
+	state job.Cluster
 }
 
 // delivered notes that an entry was delivered.
@@ -38,7 +38,7 @@ func (l *leading) delivered(n *Node, e *pb.Entry) {
 	case l.ready:
 		l.bytes -= len(e.Data)
 	case l.from != 0 && e.GetIndex() >= l.from:
-		l.ready, l.end = true, end{n.pos.Seq, n.pos.At, maps.Clone(n.origins)}
+		l.ready, l.end = true, end{n.pos.Seq, n.pos.At, n.state.Clone()}
 	}
 }
 
@@ -52,11 +52,15 @@ func (n *Node) Group(from uint64, g *Group) bool {
 	case !l.ready || l.changing || l.bytes > maxUncommitted:
 		return false
 	}
-	origin := l.origins[g.Node]
+	if role := l.state.Member(g.Node).Role; role != job.Voter && role != job.Learner {
+		return true // it is not, or no longer, a member
+	}
+	origin := l.state.Of(g.Node)
 	if g.Start != 0 {
 		if origin.Announce(g.Origin, g.Start) {
-			h := Header{Node: g.Node, Origin: g.Origin, Start: g.Start}
-			n.append(from, h, Commands{{Verb: AnnounceVerb, Fields: h.announcement()}}, origin)
+			announce := job.Announce{Node: g.Node, Origin: g.Origin, Start: g.Start}
+			fields, _ := announce.Encode()
+			n.append(from, Header{Node: g.Node, Origin: g.Origin, Start: g.Start}, Commands{{Verb: announce.Verb(), Fields: fields}})
 		}
 		return true
 	}
@@ -67,10 +71,7 @@ func (n *Node) Group(from uint64, g *Group) bool {
 		n.ask(from, g.Origin, next)
 		return true
 	}
-	for i := range g.Commands {
-		origin.Take(g.Origin, g.First+uint64(i))
-	}
-	n.append(from, Header{Node: g.Node, Origin: g.Origin, Number: g.First}, g.Commands, origin)
+	n.append(from, Header{Node: g.Node, Origin: g.Origin, Number: g.First}, g.Commands)
 	return true
 }
 
@@ -84,10 +85,10 @@ func (n *Node) ask(from, origin, number uint64) {
 }
 
 // append gives commands their seqs and the time, and appends them as an entry.
-func (n *Node) append(from uint64, h Header, commands Commands, origin job.Origin) {
+func (n *Node) append(from uint64, h Header, commands Commands) {
 	l := n.leading
 	if len(l.pending) == 0 {
-		l.before = end{l.seq, l.at, maps.Clone(l.origins)}
+		l.before = end{l.seq, l.at, l.state.Clone()}
 	}
 	h.Seq, h.N = l.seq+1, len(commands)
 	l.at = max(l.at, n.now)
@@ -103,8 +104,13 @@ func (n *Node) append(from uint64, h Header, commands Commands, origin job.Origi
 		}
 		text = journal.AppendRecord(text, &r)
 		l.seq++
+		if r.Place = (&journal.Place{Node: h.Node}); h.Start == 0 {
+			r.Place.Origin, r.Place.Number = h.Origin, h.Number+uint64(i)
+		}
+		if taken, err := follow(&l.state, &r); err != nil || !taken {
+			panic(fmt.Errorf("the leader appends a command that has no effect, %s %s: %w", r.Verb, r.Fields, err))
+		}
 	}
-	l.origins[h.Node] = origin
 	data := append(h.append(make([]byte, 0, 160+len(text))), text...)
 	l.pending, l.senders = append(l.pending, &pb.Entry{Data: data}), append(l.senders, from)
 	l.bytes += len(data)

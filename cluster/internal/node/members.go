@@ -9,16 +9,8 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
-)
-
-// Role is what a member does in the group.
-type Role uint8
-
-const (
-	Voter   Role = iota + 1
-	Learner      // it gets all entries, and does not vote
-	Removed
 )
 
 // ErrBusy: the leader cannot change the members now, because an earlier change is not finished. Try again.
@@ -27,18 +19,19 @@ var ErrBusy = errors.New("an earlier change of the members is not finished")
 // ErrNotLeading: another node leads, or none.
 var ErrNotLeading = errors.New("this node does not lead")
 
-// Change gives a member a role. The command tells the stores; they get it when the change takes effect.
-func (n *Node) Change(id uint64, role Role, c Command) error {
+// Change gives a member a role. The states get the command when the change takes effect.
+func (n *Node) Change(m job.Member) error {
 	l := n.leading
 	if l == nil || !l.ready {
 		return ErrNotLeading
 	}
 	n.flush()
-	r := journal.Record{Verb: c.Verb, Salt: n.o.Salt, Seq: l.seq + 1, At: max(l.at, n.now), Fields: c.Fields, Body: c.Body}
-	typ := map[Role]pb.ConfChangeType{Voter: pb.ConfChangeAddNode, Learner: pb.ConfChangeAddLearnerNode, Removed: pb.ConfChangeRemoveNode}[role]
+	fields, _ := job.SetMember{Member: m}.Encode()
+	r := journal.Record{Verb: job.SetMember{}.Verb(), Salt: n.o.Salt, Seq: l.seq + 1, At: max(l.at, n.now), Fields: fields}
+	typ := map[job.MemberRole]pb.ConfChangeType{job.Voter: pb.ConfChangeAddNode, job.Learner: pb.ConfChangeAddLearnerNode, job.Removed: pb.ConfChangeRemoveNode}[m.Role]
 	l.changing = true
 	err := n.rn.ProposeConfChange(&pb.ConfChangeV2{
-		Changes: []*pb.ConfChangeSingle{{Type: typ.Enum(), NodeId: new(id)}}, Context: journal.AppendRecord(nil, &r),
+		Changes: []*pb.ConfChangeSingle{{Type: typ.Enum(), NodeId: new(m.ID)}}, Context: journal.AppendRecord(nil, &r),
 	})
 	n.work() // Raft writes an empty entry instead of a change that it refuses, and write sees it
 	refused := l.changing
@@ -59,17 +52,31 @@ func (l *leading) changes(entries []*pb.Entry) {
 			l.changing = false
 			l.seq++
 			l.bytes += len(e.Data)
+			_, r, err := decodeChange(e)
+			if err == nil {
+				_, err = follow(&l.state, &r)
+			}
+			if err != nil {
+				panic(err)
+			}
 		}
 	}
 }
 
-// change delivers a change of the members.
-func (n *Node) change(d *Delivery, e *pb.Entry) error {
+// decodeChange returns what an entry changes, and the record of it.
+func decodeChange(e *pb.Entry) (*pb.ConfChangeV2, journal.Record, error) {
 	cc := &pb.ConfChangeV2{}
 	if err := proto.Unmarshal(e.Data, cc); err != nil {
-		return err
+		return nil, journal.Record{}, err
 	}
 	r, err := journal.ParseRecord(cc.Context)
+	r.Place = &journal.Place{Index: e.GetIndex(), Term: e.GetTerm()}
+	return cc, r, err
+}
+
+// change delivers a change of the members.
+func (n *Node) change(d *Delivery, e *pb.Entry) error {
+	cc, r, err := decodeChange(e)
 	if err != nil {
 		return err
 	}
@@ -77,8 +84,10 @@ func (n *Node) change(d *Delivery, e *pb.Entry) error {
 		return fmt.Errorf("a change of the members has seq %d, and %d was the last one", r.Seq, n.pos.Seq)
 	}
 	n.rn.ApplyConfChange(cc)
-	r.Index, r.Term = e.GetIndex(), e.GetTerm()
 	n.pos.Seq, n.pos.At = r.Seq, max(n.pos.At, r.At)
+	if _, err := follow(&n.state, &r); err != nil {
+		return err
+	}
 	d.Records = append(d.Records, r)
 	return nil
 }

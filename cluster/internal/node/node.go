@@ -37,9 +37,9 @@ type Options struct {
 	ID      uint64 // of this member, for Raft. No other member ever had it.
 	Name    string
 	Storage raft.Storage
-	// Position and Origins are those of the state of this node, and origins are by the name of the node.
+	// Position and State are those of the state of this node.
 	Position Position
-	Origins  map[string]job.Origin
+	State    job.Cluster
 	// Origin is drawn at random by the process.
 	Origin uint64
 	Salt   uint32 // of the records; the same at all nodes
@@ -62,9 +62,9 @@ type Node struct {
 	reads   reads
 
 	// What was delivered. skip is the seq up to which the state of the node had the commands of the next entry.
-	pos     Position
-	origins map[string]job.Origin
-	skip    uint64
+	pos   Position
+	state job.Cluster
+	skip  uint64
 
 	out Ready
 }
@@ -123,10 +123,7 @@ func (r *Refused) Unwrap() error { return journal.ErrNotStored }
 
 // New returns a node that continues from what is stored.
 func New(o Options) (*Node, error) {
-	n := &Node{o: o, now: o.Now, pos: o.Position, origins: map[string]job.Origin{}, skip: o.Position.Seq}
-	for name, origin := range o.Origins {
-		n.origins[name] = origin
-	}
+	n := &Node{o: o, now: o.Now, pos: o.Position, state: o.State.Clone(), skip: o.Position.Seq}
 	n.own.waits = map[*journal.Proposal]int64{}
 	var err error
 	n.rn, err = raft.NewRawNode(&raft.Config{
@@ -333,24 +330,23 @@ func (n *Node) commands(d *Delivery, e *pb.Entry) error {
 			continue
 		}
 		n.pos.Seq, n.pos.At = r.Seq, r.At
-		origin := n.origins[h.Node]
-		var taken bool
-		if r.Origin = h.Origin; h.Start != 0 {
-			taken = origin.Announce(h.Origin, h.Start)
-		} else {
-			r.Number = h.Number + uint64(i)
-			taken = origin.Take(h.Origin, r.Number)
+		r.Place = &journal.Place{Node: h.Node}
+		if h.Start == 0 {
+			r.Place.Origin, r.Place.Number = h.Origin, h.Number+uint64(i)
 		}
-		n.origins[h.Node] = origin
+		if i == h.N-1 {
+			r.Place.Index, r.Place.Term = e.GetIndex(), e.GetTerm()
+		}
+		taken, err := follow(&n.state, &r)
+		if err != nil {
+			return err
+		}
 		no := len(refused) > 0 && refused[0] == i
 		if no {
 			refused = refused[1:]
 		}
 		if g != nil && taken {
 			n.settle(d, g.proposals[i], &r, no, h.Why)
-		}
-		if i == h.N-1 {
-			r.Index, r.Term = e.GetIndex(), e.GetTerm()
 		}
 		d.Records = append(d.Records, r)
 	}
@@ -361,6 +357,17 @@ func (n *Node) commands(d *Delivery, e *pb.Entry) error {
 		n.came(g)
 	}
 	return nil
+}
+
+// follow notes a command in a state of the cluster. It returns false if the command has no effect.
+func follow(state *job.Cluster, r *journal.Record) (taken bool, err error) {
+	var cmd job.Command
+	if r.Verb == (job.Announce{}).Verb() || r.Verb == (job.SetMember{}).Verb() {
+		if cmd, err = job.Decode(r.Verb, r.Fields, r.Body); err != nil {
+			return false, err
+		}
+	}
+	return state.Follow((*job.Place)(r.Place), cmd), nil
 }
 
 // settle notes that a command of this process is in the log, or that the leader has refused it.

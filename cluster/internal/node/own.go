@@ -78,7 +78,7 @@ func (n *Node) send() {
 	if n.leader == 0 {
 		return
 	}
-	if of := n.origins[n.o.Name]; of.ID != n.o.Origin {
+	if of := n.state.Of(n.o.Name); of.ID != n.o.Origin {
 		if n.own.announced <= n.now-announceEvery {
 			if n.forward(&Group{Node: n.o.Name, Origin: n.o.Origin, Start: of.Start + 1}) {
 				n.own.announced = n.now
@@ -152,7 +152,7 @@ func (n *Node) ownGroup(h *Header) *group {
 
 // came forgets a group that is in the log.
 func (n *Node) came(g *group) {
-	if len(n.own.groups) > 0 && n.own.groups[0] == g && n.origins[n.o.Name].Last >= g.First {
+	if len(n.own.groups) > 0 && n.own.groups[0] == g && n.state.Of(n.o.Name).Last >= g.First {
 		n.own.groups = n.own.groups[1:]
 		n.own.sent = max(n.own.sent-1, 0)
 		n.own.progress = n.now

@@ -6,8 +6,8 @@ import (
 	"hash/fnv"
 	"io"
 	"log"
-	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/cryptotest"
@@ -81,23 +81,22 @@ type machine struct {
 // state is what a store has: all commands, and the position.
 type state struct {
 	pos     Position
-	origins map[string]job.Origin
-	members map[uint64]Role
+	cluster job.Cluster
 	seq     uint64 // of the last command; more than pos.Seq if the store has a part of an entry
 }
 
 func (s *state) clone() state {
-	return state{s.pos, maps.Clone(s.origins), maps.Clone(s.members), s.seq}
+	return state{s.pos, s.cluster.Clone(), s.seq}
 }
 
 func (s *state) conf() *pb.ConfState {
 	c := &pb.ConfState{}
-	for _, id := range slices.Sorted(maps.Keys(s.members)) {
-		switch s.members[id] {
-		case Voter:
-			c.Voters = append(c.Voters, id)
-		case Learner:
-			c.Learners = append(c.Learners, id)
+	for _, m := range s.cluster.Members {
+		switch m.Role {
+		case job.Voter:
+			c.Voters = append(c.Voters, m.ID)
+		case job.Learner:
+			c.Learners = append(c.Learners, m.ID)
 		}
 	}
 	return c
@@ -175,15 +174,20 @@ func (d *disk) put(w *Write, hard bool) {
 func newWorld(seed uint64, f fault) (*world, func() uint64) {
 	h := fnv.New64a()
 	w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), trace: h, fault: f, now: 1_000_000, commands: map[string]*fate{}}
+	founders := job.Cluster{Members: []job.Member{member(1, job.Voter), member(2, job.Voter), member(3, job.Voter)}}
 	for range 3 {
-		w.add(map[uint64]Role{1: Voter, 2: Voter, 3: Voter}, Position{Index: 1, Term: 1})
+		w.add(founders.Clone(), Position{Index: 1, Term: 1})
 	}
 	return w, h.Sum64
 }
 
+func member(id uint64, role job.MemberRole) job.Member {
+	return job.Member{ID: id, Node: fmt.Sprint("n", id), Address: "a", Role: role}
+}
+
 // add starts a new machine. A later one knows no members, and gets a base.
-func (w *world) add(members map[uint64]Role, pos Position) {
-	m := &machine{id: uint64(len(w.machines)) + 1, saved: state{pos: pos, origins: map[string]job.Origin{}, members: members}}
+func (w *world) add(of job.Cluster, pos Position) {
+	m := &machine{id: uint64(len(w.machines)) + 1, saved: state{pos: pos, cluster: of}}
 	m.durable = &disk{m: m, first: pos.Index, term: pos.Term, hard: &pb.HardState{Term: new(pos.Term)}}
 	w.machines = append(w.machines, m)
 	w.start(m)
@@ -194,26 +198,24 @@ func (w *world) change(m *machine) {
 	if _, leads := m.node.Leads(); !leads {
 		return
 	}
-	members := m.state.members
-	count := map[Role]int{}
-	for _, role := range members {
-		count[role]++
+	count := map[job.MemberRole]int{}
+	for _, of := range m.state.cluster.Members {
+		count[of.Role]++
 	}
-	set := func(id uint64, role Role) {
-		if err := m.node.Change(id, role, Command{Verb: "member", Fields: fmt.Appendf(nil, "id=%d role=%d", id, role)}); err == nil {
+	set := func(id uint64, role job.MemberRole) {
+		if err := m.node.Change(member(id, role)); err == nil {
 			w.figures.Changes++
 		}
 	}
-	ids := slices.Sorted(maps.Keys(members))
-	id := ids[w.IntN(len(ids))]
-	switch behind, known := m.node.Behind(id); {
-	case count[Learner] == 0 && count[Voter] < 5 && len(w.machines) < 9:
-		set(uint64(len(w.machines))+1, Learner)
-		w.add(map[uint64]Role{}, Position{})
-	case members[id] == Learner && known && behind < 20:
-		set(id, Voter)
-	case members[id] == Voter && count[Voter] > 3:
-		set(id, Removed)
+	of := m.state.cluster.Members[w.IntN(len(m.state.cluster.Members))]
+	switch behind, known := m.node.Behind(of.ID); {
+	case count[job.Learner] == 0 && count[job.Voter] < 5 && len(w.machines) < 9:
+		set(uint64(len(w.machines))+1, job.Learner)
+		w.add(job.Cluster{}, Position{})
+	case of.Role == job.Learner && known && behind < 20:
+		set(of.ID, job.Voter)
+	case of.Role == job.Voter && count[job.Voter] > 3:
+		set(of.ID, job.Removed)
 	}
 }
 
@@ -256,7 +258,7 @@ func (w *world) start(m *machine) {
 	pos := m.state.pos
 	pos.Seq = m.state.seq
 	n, err := New(Options{
-		ID: m.id, Name: fmt.Sprint("n", m.id), Storage: m.disk, Position: pos, Origins: m.state.origins, Origin: w.Uint64() | 1, Salt: 7, Now: w.clock(m),
+		ID: m.id, Name: fmt.Sprint("n", m.id), Storage: m.disk, Position: pos, State: m.state.cluster, Origin: w.Uint64() | 1, Salt: 7, Now: w.clock(m),
 		Refuse: func(c *Command) string {
 			if c.Lane == journal.Bulk && c.Fields[len(c.Fields)-1] == '7' {
 				return "disk_full"
@@ -309,7 +311,7 @@ func (w *world) ready(m *machine) {
 		w.figures.Elections++
 	}
 	if l := m.node.leading; w.fault == lateStart && l != nil && !l.ready {
-		l.ready, l.end = true, end{m.node.pos.Seq, m.node.pos.At, maps.Clone(m.node.origins)}
+		l.ready, l.end = true, end{m.node.pos.Seq, m.node.pos.At, m.node.state.Clone()}
 	}
 	m.writes = append(m.writes, rd.Writes...)
 	if w.fault == earlyWrite {
@@ -347,7 +349,7 @@ func (w *world) delivered(m *machine, r *journal.Record) {
 	if r.Seq != m.state.seq+1 {
 		panic(fmt.Sprintf("node %d delivers %d after %d", m.id, r.Seq, m.state.seq))
 	}
-	text := fmt.Sprintf("%s %s %016x %d %d", r.Verb, r.Fields, r.Origin, r.Number, r.At)
+	text := fmt.Sprintf("%s %s %d %+v", r.Verb, r.Fields, r.At, *r.Place)
 	switch at := int(r.Seq) - 1; {
 	case at == len(w.log):
 		w.log = append(w.log, text)
@@ -358,14 +360,11 @@ func (w *world) delivered(m *machine, r *journal.Record) {
 		panic(fmt.Sprintf("a tag of %+v at %d", f, r.Seq))
 	}
 	m.state.seq = r.Seq
-	var id uint64
-	var role Role
-	if n, _ := fmt.Sscanf(string(r.Fields), "id=%d role=%d", &id, &role); n == 2 {
-		m.state.members[id] = role
+	if _, err := follow(&m.state.cluster, r); err != nil {
+		panic(err)
 	}
-	m.state.origins = maps.Clone(m.node.origins)
-	if r.Index != 0 {
-		m.state.pos = Position{r.Index, r.Term, r.Seq, r.At}
+	if r.Place.Index != 0 {
+		m.state.pos = Position{r.Place.Index, r.Place.Term, r.Seq, r.At}
 	}
 	w.figures.Applied++
 	fmt.Fprintln(w.trace, m.id, r.Seq, text)
@@ -514,8 +513,11 @@ func (w *world) check() {
 		}
 	}
 	for _, m := range w.machines {
-		if role := last.state.members[m.id]; role != Voter && role != Learner {
+		if conf := last.state.conf(); !slices.Contains(conf.Voters, m.id) && !slices.Contains(conf.Learners, m.id) {
 			continue // a member that was removed, or never added, gets nothing more
+		}
+		if !reflect.DeepEqual(m.state.cluster, last.state.cluster) {
+			panic(fmt.Sprintf("node %d knows %+v of the cluster, node %d knows %+v", m.id, m.state.cluster, last.id, last.state.cluster))
 		}
 		if m.state.seq != uint64(len(w.log)) {
 			panic(fmt.Sprintf("node %d has %d commands, and the log has %d", m.id, m.state.seq, len(w.log)))
@@ -529,9 +531,8 @@ func (w *world) check() {
 	}
 	at := map[string]uint64{}
 	for i, text := range w.log {
-		var verb, id, origin string
-		var number, time int64
-		if n, _ := fmt.Sscan(text, &verb, &id, &origin, &number, &time); n != 5 || verb != "create" {
+		var verb, id string
+		if n, _ := fmt.Sscan(text, &verb, &id); n != 2 || verb != "create" {
 			continue
 		}
 		if at[id] != 0 {

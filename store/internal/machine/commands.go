@@ -58,7 +58,7 @@ func (a *Applying) Apply(cmd job.Command) applied.Result {
 		}
 		a.Meta.Level = max(a.Meta.Level, cmd.Level)
 		a.followLevel()
-	case job.Mark:
+	case job.SetMember, job.Announce, job.Mark: // see Store.ApplyPlaced
 	default:
 		panic(fmt.Sprintf("store: no way to apply %T", cmd))
 	}

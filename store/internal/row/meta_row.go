@@ -3,6 +3,7 @@ package row
 import (
 	"fmt"
 
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
 )
 
@@ -30,6 +31,7 @@ type Meta struct {
 	PurgedAt     int64  // of the timer for rows of purged batches; 0: none are left
 	// effects are the segments of effects rows, oldest first.
 	Effects []EffectSegment
+	Cluster job.Cluster // the zero value: a single server has always had this state
 }
 
 func (m *Meta) Encode() []byte {
@@ -63,6 +65,24 @@ func (m *Meta) Encode() []byte {
 		e.Int(x.At)
 		e.Int(x.Bytes)
 	}
+	c := &m.Cluster
+	e.Text(c.ID)
+	e.Uint(c.Index)
+	e.Uint(c.Term)
+	e.Uint(uint64(len(c.Members)))
+	for _, x := range c.Members {
+		e.Uint(x.ID)
+		e.Text(x.Node)
+		e.Text(x.Address)
+		e.Uint(uint64(x.Role))
+	}
+	e.Uint(uint64(len(c.Origins)))
+	for _, x := range c.Origins {
+		e.Text(x.Node)
+		e.Uint(x.ID)
+		e.Uint(x.Start)
+		e.Uint(x.Last)
+	}
 	return e
 }
 
@@ -92,6 +112,16 @@ func DecodeMeta(value []byte) (m Meta) {
 	m.Effects = make([]EffectSegment, d.Count(3))
 	for i := range m.Effects {
 		m.Effects[i] = EffectSegment{d.Uint(), d.Int(), d.Int()}
+	}
+	c := &m.Cluster
+	c.ID, c.Index, c.Term = d.Text(), d.Uint(), d.Uint()
+	c.Members = make([]job.Member, d.Count(4))
+	for i := range c.Members {
+		c.Members[i] = job.Member{ID: d.Uint(), Node: d.Text(), Address: d.Text(), Role: job.MemberRole(d.Uint())}
+	}
+	c.Origins = make([]job.NodeOrigin, d.Count(4))
+	for i := range c.Origins {
+		c.Origins[i] = job.NodeOrigin{Node: d.Text(), Origin: job.Origin{ID: d.Uint(), Start: d.Uint(), Last: d.Uint()}}
 	}
 	return m
 }
