@@ -92,6 +92,9 @@ func (n *Node) change(d *Delivery, e *pb.Entry) error {
 	return nil
 }
 
+// Members returns the members as far as the node has delivered. The caller must not change the list.
+func (n *Node) Members() []job.Member { return n.state.Members }
+
 // Behind returns how many entries a member lacks, as far as the leader knows.
 func (n *Node) Behind(id uint64) (entries uint64, known bool) {
 	last := n.pos.Index

@@ -1,0 +1,301 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/daybookq/daybook/cluster/internal/entrylog"
+	"github.com/daybookq/daybook/cluster/internal/node"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+)
+
+// leaderless is how long no node may lead before commands are refused at once.
+const leaderless = 2 * time.Second
+
+// barrierWait bounds a question up to which seq a state must be.
+const barrierWait = 5 * time.Second
+
+var (
+	// ErrNoLeader: no node leads the cluster, because most nodes cannot reach each other, or an election is going on.
+	ErrNoLeader = errors.New("no node leads the cluster")
+)
+
+// NeedsBase is the reason why Run ends if this node lacks entries that no other member has any more. It goes on once its
+// state has been replaced by that of another member.
+type NeedsBase struct {
+	Leader uint64
+	Index  uint64 // the state must include at least this entry
+}
+
+func (e *NeedsBase) Error() string {
+	return fmt.Sprintf("this node lacks entries before %d, which the leader no longer has; it needs the state of another node", e.Index)
+}
+
+// Options are the settings of a node.
+type Options struct {
+	Dir      string // of the cluster's files
+	Identity *Identity
+	Listener net.Listener // of the other members
+	Dial     func(ctx context.Context, address string) (net.Conn, error)
+	// State and Seq and At are those of the store.
+	State job.Cluster
+	Seq   uint64
+	At    int64
+	// Refuse returns why the leader does not write a command now, as a word, or "". It must not wait.
+	Refuse func(verb string, bulk bool) string
+	Hooks  journal.Hooks // for tests
+	Logger *slog.Logger
+}
+
+// Cluster is the log of one node. It is an ingest.Log.
+type Cluster struct {
+	o        Options
+	listener net.Listener
+	log      *entrylog.Log
+	clock    journal.Clock
+	lastAt   atomic.Int64
+	flight   flight
+	notes    notes
+	events   *events
+	failed   chan error
+
+	// Of the loop.
+	offers     []offered
+	links      map[linkKey]*runningLink
+	reads      map[uint64]chan<- uint64
+	deliveries deliveries
+
+	ctx   context.Context // of Run
+	parts sync.WaitGroup
+	close sync.Once
+}
+
+// Open opens the log of a node. It fails if the log does not follow the state of the store.
+func Open(o Options) (*Cluster, error) {
+	c := &Cluster{
+		o: o, listener: o.Listener, events: newEvents(), failed: make(chan error, 1), links: map[linkKey]*runningLink{}, reads: map[uint64]chan<- uint64{},
+		deliveries: deliveries{wake: make(chan struct{}, 1)},
+	}
+	c.notes.members, c.notes.without = slices.Clone(o.State.Members), time.Now()
+	c.lastAt.Store(o.At)
+	c.clock.Start(o.At)
+	c.flight.freed.L = &c.flight.mu
+	var err error
+	c.log, err = entrylog.Open(entrylog.Options{Dir: filepath.Join(o.Dir, "0", "log"), Hooks: o.Hooks, Logger: o.Logger})
+	return c, err
+}
+
+// Found makes the files of a cluster with one node, whose state includes the entry with index 1 of term 1.
+func Found(dir string, i *Identity) error {
+	return begin(dir, i, 1, 1)
+}
+
+// begin makes the files of a node whose state includes an entry.
+func begin(dir string, i *Identity, index, term uint64) error {
+	l, err := entrylog.Open(entrylog.Options{Dir: filepath.Join(dir, "0", "log")})
+	if err != nil {
+		return err
+	}
+	written := make(chan error, 1)
+	l.Base(index, term, func(err error) { written <- err })
+	if err := errors.Join(<-written, l.Close(), syncDir(filepath.Join(dir, "0")), syncDir(dir)); err != nil {
+		return err
+	}
+	return i.write(dir)
+}
+
+// storage is what Raft reads.
+type storage struct {
+	*entrylog.Log
+	state *job.Cluster
+}
+
+func (s storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
+	st := s.State()
+	return &pb.HardState{Term: new(st.Term), Vote: new(st.Vote), Commit: new(st.Commit)}, confOf(s.state.Members), nil
+}
+
+func confOf(members []job.Member) *pb.ConfState {
+	c := &pb.ConfState{}
+	for _, m := range members {
+		switch m.Role {
+		case job.Voter:
+			c.Voters = append(c.Voters, m.ID)
+		case job.Learner:
+			c.Learners = append(c.Learners, m.ID)
+		}
+	}
+	return c
+}
+
+// Snapshot says that there is none yet.
+func (s storage) Snapshot() (*pb.Snapshot, error) { return nil, raft.ErrSnapshotTemporarilyUnavailable }
+
+// Run takes part in the cluster, and delivers the commands of all nodes, until ctx is done.
+func (c *Cluster) Run(ctx context.Context, after uint64, deliver func([]journal.Record)) error {
+	if after != c.o.Seq {
+		return fmt.Errorf("run log: the state is at %d, and was at %d", after, c.o.Seq)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.ctx = ctx
+	n, err := node.New(node.Options{
+		ID: c.o.Identity.ID, Name: c.o.Identity.Node, Storage: storage{c.log, &c.o.State}, State: c.o.State,
+		Position: node.Position{Index: c.o.State.Index, Term: c.o.State.Term, Seq: c.o.Seq, At: c.o.At},
+		Origin:   draw(), Salt: c.o.Identity.Salt, Now: c.clock.Now(), Logger: raftLogger{c.o.Logger},
+		Refuse: func(x *node.Command) string {
+			if c.o.Refuse == nil {
+				return ""
+			}
+			return c.o.Refuse(x.Verb, x.Lane == journal.Bulk)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	c.parts.Go(func() { c.accept(ctx) })
+	c.parts.Go(func() { c.deliver(ctx, deliver) })
+	err = c.loop(ctx, n)
+	c.flight.stop()
+	cancel()
+	c.listener.Close()
+	c.parts.Wait()
+	for _, f := range c.events.end() {
+		f(n)
+	}
+	c.settle(n.Abandon())
+	return err
+}
+
+// Propose gives a command to the log.
+func (c *Cluster) Propose(ctx context.Context, p *journal.Proposal) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	if err := errors.Join(ctx.Err(), c.Health()); err != nil {
+		return err
+	}
+	if err := c.flight.take(ctx, p); err != nil {
+		return err
+	}
+	if !c.event(func(n *node.Node) { n.Propose(p) }) {
+		c.flight.release(p)
+		return journal.ErrClosed
+	}
+	return nil
+}
+
+// Barrier returns a seq; a state up to there includes every command that any node knew to be stored before the call.
+func (c *Cluster) Barrier(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, barrierWait, ErrNoLeader)
+	defer cancel()
+	answer := make(chan uint64, 1)
+	c.event(func(n *node.Node) { c.reads[n.ReadIndex()] = answer })
+	select {
+	case seq := <-answer:
+		return seq, nil
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// Leads reports whether this node leads and takes commands, and the term.
+func (c *Cluster) Leads() (term uint64, leads bool) {
+	c.notes.mu.Lock()
+	defer c.notes.mu.Unlock()
+	return c.notes.leads, c.notes.leads != 0
+}
+
+// Now returns the time of the log. Only the leader knows which time the next command gets at least.
+func (c *Cluster) Now() int64 {
+	if _, leads := c.Leads(); leads {
+		return max(c.lastAt.Load(), c.clock.Now())
+	}
+	return c.lastAt.Load()
+}
+
+// AcceptTime sets the clock to the wall clock if that is later and this node leads.
+func (c *Cluster) AcceptTime() {
+	if _, leads := c.Leads(); leads {
+		c.clock.Accept()
+	}
+}
+
+// Health returns nil while the log takes commands.
+func (c *Cluster) Health() error {
+	if c.flight.stopped.Load() {
+		return journal.ErrClosed
+	}
+	c.notes.mu.Lock()
+	defer c.notes.mu.Unlock()
+	if since := c.notes.without; !since.IsZero() && time.Since(since) > leaderless {
+		return fmt.Errorf("%w: %w", journal.ErrFailed, ErrNoLeader)
+	}
+	return nil
+}
+
+// UUID returns the identity of the log, which is the same at all nodes.
+func (c *Cluster) UUID() string { return c.o.Identity.UUID }
+
+// First returns 1: Run delivers what the store lacks, or fails.
+func (c *Cluster) First() uint64 { return 1 }
+
+// Records yields nothing: Run delivers what the store lacks.
+func (c *Cluster) Records(uint64) iter.Seq2[journal.Record, error] {
+	return func(func(journal.Record, error) bool) {}
+}
+
+// Status returns figures for operators.
+func (c *Cluster) Status() journal.Status {
+	c.notes.mu.Lock()
+	pos := c.notes.pos
+	c.notes.mu.Unlock()
+	s := journal.Status{UUID: c.o.Identity.UUID, ClockOffset: c.clock.Offset()}
+	s.First, s.Appended, s.Synced, s.LastAt = 1, max(pos.Seq, c.o.Seq), max(pos.Seq, c.o.Seq), c.lastAt.Load()
+	s.Bytes, _ = c.log.Bytes()
+	s.InFlightBytes, s.InFlightLimit = c.flight.bytes(), journal.MaxInFlightBytes+journal.MaxControlInFlightBytes
+	return s
+}
+
+// Close closes the files.
+func (c *Cluster) Close() (err error) {
+	c.close.Do(func() {
+		c.flight.stop()
+		err = c.log.Close()
+		if closed := c.listener.Close(); !errors.Is(closed, net.ErrClosed) {
+			err = errors.Join(err, closed)
+		}
+	})
+	return err
+}
+
+// member returns a member by its name. Its role is 0 if this node does not know it.
+func (c *Cluster) member(name string) job.Member {
+	c.notes.mu.Lock()
+	defer c.notes.mu.Unlock()
+	state := job.Cluster{Members: c.notes.members}
+	return state.Member(name)
+}
+
+func (c *Cluster) byID(id uint64) (m job.Member, known bool) {
+	c.notes.mu.Lock()
+	defer c.notes.mu.Unlock()
+	i := slices.IndexFunc(c.notes.members, func(m job.Member) bool { return m.ID == id })
+	if i < 0 {
+		return m, false
+	}
+	return c.notes.members[i], true
+}

@@ -1,0 +1,210 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/internal/testkit"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+)
+
+// member is a node with a state in memory, which survives its restarts.
+type member struct {
+	t       *testing.T
+	dir     string
+	address string
+	id      *Identity
+	log     *Cluster
+	cancel  context.CancelFunc
+	ended   chan error
+
+	mu      sync.Mutex
+	records []string // by seq
+	at      int64
+	state   job.Cluster
+}
+
+// newMembers founds a cluster of n nodes.
+func newMembers(t *testing.T, n int) []*member {
+	members := make([]*member, n)
+	var all []job.Member
+	for i := range members {
+		l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+		m := &member{t: t, dir: t.TempDir(), address: l.Addr().String()}
+		testkit.NoError(t, l.Close())
+		m.id = &Identity{Cluster: "00000000000000c1", ID: uint64(i + 1), Node: fmt.Sprint("n", i+1), UUID: "0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e", Salt: 7}
+		all = append(all, job.Member{ID: m.id.ID, Node: m.id.Node, Address: m.address, Role: job.Voter})
+		testkit.NoError(t, Found(filepath.Join(m.dir, "cluster"), m.id))
+		members[i] = m
+	}
+	for _, m := range members {
+		m.state = job.Cluster{ID: m.id.Cluster, Index: 1, Term: 1, Members: slices.Clone(all)}
+		m.start()
+	}
+	t.Cleanup(func() {
+		for _, m := range members {
+			m.stop()
+		}
+	})
+	return members
+}
+
+func (m *member) start() {
+	listener := testkit.Must(net.Listen("tcp", m.address))(m.t)
+	m.mu.Lock()
+	o := Options{
+		Dir: filepath.Join(m.dir, "cluster"), Identity: m.id, Listener: listener, State: m.state.Clone(), Seq: uint64(len(m.records)), At: m.at, Logger: slog.New(slog.DiscardHandler),
+		Dial: func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		},
+	}
+	m.mu.Unlock()
+	m.log = testkit.Must(Open(o))(m.t)
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel, m.ended = cancel, make(chan error, 1)
+	go func() { m.ended <- m.log.Run(ctx, o.Seq, m.take) }()
+}
+
+// take applies records.
+func (m *member) take(list []journal.Record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range list {
+		r := &list[i]
+		if r.Seq != uint64(len(m.records))+1 {
+			m.t.Errorf("record %d follows %d", r.Seq, len(m.records))
+		}
+		cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
+		if err != nil {
+			cmd = nil
+		}
+		m.state.Follow((*job.Place)(r.Place), cmd)
+		m.records, m.at = append(m.records, fmt.Sprintf("%s %s %d", r.Verb, r.Fields, r.At)), r.At
+	}
+}
+
+func (m *member) stop() {
+	if m.log == nil {
+		return
+	}
+	m.cancel()
+	testkit.Check(m.t, <-m.ended)
+	testkit.Check(m.t, m.log.Close())
+	m.log = nil
+}
+
+// propose proposes a command and waits for its answer.
+func (m *member) propose(text string) (uint64, error) {
+	type answer struct {
+		seq uint64
+		err error
+	}
+	answered := make(chan answer, 1)
+	p := &journal.Proposal{Lane: journal.Control, Verb: "note", Fields: []byte(text), Done: func(seq uint64, _ int64, err error) { answered <- answer{seq, err} }}
+	if err := m.log.Propose(m.t.Context(), p); err != nil {
+		return 0, err
+	}
+	a := <-answered
+	return a.seq, a.err
+}
+
+// TestThreeNodes: commands of all nodes get into the log of all, also while nodes stop and start, and none twice.
+func TestThreeNodes(t *testing.T) {
+	members := newMembers(t, 3)
+	stored := map[string]uint64{}
+	number := 0
+	for round := range 6 {
+		var mu sync.Mutex
+		var proposers sync.WaitGroup
+		for _, m := range members {
+			for range 4 {
+				proposers.Go(func() {
+					for range 20 {
+						mu.Lock()
+						number++
+						text := fmt.Sprint("text=", number)
+						mu.Unlock()
+						seq, err := m.propose(text)
+						for errors.Is(err, journal.ErrNotStored) || errors.Is(err, journal.ErrFailed) {
+							time.Sleep(time.Millisecond)
+							seq, err = m.propose(text)
+						}
+						mu.Lock()
+						if err == nil {
+							stored[text] = seq
+						} else if !errors.Is(err, journal.ErrUnknown) {
+							t.Errorf("%s: %v", text, err)
+						}
+						mu.Unlock()
+					}
+				})
+			}
+		}
+		proposers.Wait()
+		if round == 5 {
+			break
+		}
+		m := members[round%3]
+		if round == 4 {
+			for _, m = range members {
+				if _, leads := m.log.Leads(); leads {
+					break
+				}
+			}
+		}
+		m.stop()
+		m.start()
+	}
+	var last uint64
+	for _, seq := range stored {
+		last = max(last, seq)
+	}
+	for _, m := range members {
+		for {
+			seq, err := m.log.Barrier(t.Context())
+			if err == nil && seq >= last {
+				break
+			}
+		}
+		for {
+			m.mu.Lock()
+			n := uint64(len(m.records))
+			m.mu.Unlock()
+			if n >= last {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	at := map[string]int{}
+	for _, m := range members {
+		m.mu.Lock()
+		for i, text := range m.records[:last] {
+			testkit.Equal(t, text, members[0].records[i], m.id.Node, "record", i+1)
+		}
+		m.mu.Unlock()
+	}
+	for i, text := range members[0].records {
+		var verb, fields string
+		fmt.Sscan(text, &verb, &fields)
+		if verb == "note" && at[fields] != 0 {
+			t.Errorf("%s is record %d and record %d", fields, at[fields], i+1)
+		}
+		at[fields] = i + 1
+	}
+	for text, seq := range stored {
+		testkit.Equal(t, at[text], int(seq), text)
+	}
+	if len(stored) < number*9/10 {
+		t.Errorf("%d of %d commands were stored", len(stored), number)
+	}
+}

@@ -1,0 +1,296 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/daybookq/daybook/cluster/internal/entrylog"
+	"github.com/daybookq/daybook/cluster/internal/node"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+)
+
+// tickEvery is the time between two ticks of a node. A leader sends heartbeats at each tick, and a follower begins an
+// election after 10 to 19 ticks without one.
+const tickEvery = 50 * time.Millisecond
+
+// eventsAtOnce is how many events the loop takes before it does what follows from them.
+const eventsAtOnce = 256
+
+// events are what the loop has to do with the node. Other members wait if there are many, the disk and the applier do not,
+// because they answer what the node itself began.
+type events struct {
+	outer chan func(*node.Node)
+
+	mu     sync.Mutex
+	inner  []func(*node.Node)
+	closed bool
+	wake   chan struct{}
+}
+
+func newEvents() *events {
+	return &events{outer: make(chan func(*node.Node), 64), wake: make(chan struct{}, 1)}
+}
+
+// event queues an event of this process. It never waits. It returns false if Run has ended.
+func (c *Cluster) event(f func(*node.Node)) bool {
+	e := c.events
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.inner = append(e.inner, f)
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// end takes the last events. Those that come later have no effect.
+func (e *events) end() []func(*node.Node) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	return e.inner
+}
+
+// eventually queues an event of another process, and waits while there are many.
+func (c *Cluster) eventually(ctx context.Context, f func(*node.Node)) error {
+	select {
+	case c.events.outer <- f:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// offered is a group that a leader has not taken yet.
+type offered struct {
+	from  uint64
+	group *node.Group
+	taken chan struct{}
+}
+
+// offer offers a group to the node, now and after each event until the node takes it.
+func (c *Cluster) offer(n *node.Node, o offered) {
+	if n.Group(o.from, o.group) {
+		close(o.taken)
+	} else {
+		c.offers = append(c.offers, o)
+	}
+}
+
+// loop is the only goroutine that calls the node. It ends when ctx is done, or with the reason why the node cannot go on.
+func (c *Cluster) loop(ctx context.Context, n *node.Node) (err error) {
+	defer func() {
+		if p := recover(); p != nil { // Raft panics if its own log contradicts itself
+			err = fmt.Errorf("the node stops, because its data contradict what other members know: %v; next step: empty its data directory and let it join under another name", p)
+		}
+	}()
+	ticks := time.NewTicker(tickEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-c.failed:
+			return err
+		case <-ticks.C:
+			n.Tick(c.clock.Now())
+		case f := <-c.events.outer:
+			f(n)
+		case <-c.events.wake:
+		}
+		for more := eventsAtOnce; more > 0; more-- {
+			select {
+			case f := <-c.events.outer:
+				f(n)
+				continue
+			default:
+			}
+			break
+		}
+		c.events.mu.Lock()
+		inner := c.events.inner
+		c.events.inner = nil
+		c.events.mu.Unlock()
+		for _, f := range inner {
+			f(n)
+		}
+		offers := c.offers
+		c.offers = nil
+		for _, o := range offers {
+			c.offer(n, o)
+		}
+		c.carryOut(n, n.Ready())
+		c.notes.publish(n)
+	}
+}
+
+// carryOut does what the node wants.
+func (c *Cluster) carryOut(n *node.Node, rd node.Ready) {
+	for i := range rd.Messages {
+		m := &rd.Messages[i]
+		if !c.send(m) {
+			n.Lost(m.To)
+		}
+	}
+	for i := range rd.Writes {
+		w := &rd.Writes[i]
+		c.log.Append(w.Entries, entrylog.State{Term: w.Term, Vote: w.Vote, Commit: w.Commit}, func(err error) {
+			if err != nil {
+				c.fail(fmt.Errorf("write the log: %w", err))
+				return
+			}
+			c.event(func(n *node.Node) { n.Written(w) })
+		})
+	}
+	c.settle(rd.Settled)
+	for i := range rd.Deliveries {
+		c.deliveries.add(&rd.Deliveries[i])
+	}
+	for _, r := range rd.Reads {
+		if answer := c.reads[r.Ticket]; answer != nil {
+			answer <- r.Seq
+			delete(c.reads, r.Ticket)
+		}
+	}
+}
+
+// fail ends the loop.
+func (c *Cluster) fail(err error) {
+	select {
+	case c.failed <- err:
+	default: // it has another reason already
+	}
+}
+
+// lacks ends the loop, because this node needs a base.
+func (c *Cluster) lacks(leader uint64, m *pb.Message) {
+	c.fail(&NeedsBase{Leader: leader, Index: m.Snapshot.GetMetadata().GetIndex()})
+}
+
+// send gives a message to the link of its member.
+func (c *Cluster) send(m *node.Message) bool {
+	kind := raftKind
+	if m.Group != nil {
+		kind = groupKind
+	}
+	key := linkKey{m.To, kind}
+	l := c.links[key]
+	to, known := c.byID(m.To)
+	switch {
+	case l != nil && (!known || l.to.Address == to.Address):
+		return l.send(*m)
+	case !known:
+		return false
+	case l != nil:
+		l.cancel()
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	l = &runningLink{link{c: c, to: to, kind: kind, queue: make(chan node.Message, linkQueue)}, cancel}
+	c.links[key] = l
+	c.parts.Go(func() { l.run(ctx) })
+	return l.send(*m)
+}
+
+type linkKey struct {
+	to   uint64
+	kind string
+}
+
+type runningLink struct {
+	link
+	cancel context.CancelFunc
+}
+
+// settle answers commands of this process.
+func (c *Cluster) settle(list []node.Settled) {
+	for _, s := range list {
+		c.flight.release(s.Proposal)
+		err := s.Err
+		if errors.Is(err, node.ErrNoLeader) {
+			err = errors.Join(journal.ErrNotStored, ErrNoLeader)
+		}
+		s.Proposal.Done(s.Seq, s.At, err)
+	}
+}
+
+// deliveries are what the node has delivered and the engine has not taken.
+type deliveries struct {
+	mu   sync.Mutex
+	list []*node.Delivery
+	wake chan struct{}
+}
+
+func (d *deliveries) add(x *node.Delivery) {
+	d.mu.Lock()
+	d.list = append(d.list, x)
+	d.mu.Unlock()
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// deliver passes records to the engine until ctx is done.
+func (c *Cluster) deliver(ctx context.Context, take func([]journal.Record)) {
+	d := &c.deliveries
+	for {
+		d.mu.Lock()
+		list := d.list
+		d.list = nil
+		d.mu.Unlock()
+		for _, x := range list {
+			if n := len(x.Records); n > 0 {
+				c.lastAt.Store(x.Records[n-1].At)
+			}
+			c.settle(x.Settled)
+			if len(x.Records) > 0 {
+				take(x.Records)
+			}
+			c.event(func(n *node.Node) { n.Delivered(x) })
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.wake:
+		}
+	}
+}
+
+// notes are what other goroutines know of the node.
+type notes struct {
+	mu      sync.Mutex
+	members []job.Member // as delivered
+	leader  uint64
+	term    uint64
+	leads   uint64 // the term in which this node leads and takes commands, or 0
+	pos     node.Position
+	without time.Time // since when no leader is known; zero: one is known
+}
+
+func (s *notes) publish(n *node.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leader, s.term = n.Leader()
+	s.leads, _ = n.Leads()
+	s.pos = n.Position()
+	if members := n.Members(); !slices.Equal(members, s.members) {
+		s.members = slices.Clone(members)
+	}
+	switch {
+	case s.leader != 0:
+		s.without = time.Time{}
+	case s.without.IsZero():
+		s.without = time.Now()
+	}
+}
