@@ -56,6 +56,8 @@ type Options struct {
 	At    int64
 	// Refuse returns why the leader does not write a command now, as a word, or "". It must not wait.
 	Refuse func(verb string, bulk bool) string
+	// Retain is how many bytes of entries stay on disk for members that were away.
+	Retain int64
 	Hooks  journal.Hooks // for tests
 	Logger *slog.Logger
 }
@@ -71,6 +73,7 @@ type Cluster struct {
 	notes    notes
 	events   *events
 	failed   chan error
+	note     atomic.Pointer[node.Position] // what the store has on disk; nil: not more than at the start
 
 	// Of the loop.
 	offers     []offered
@@ -120,12 +123,12 @@ func begin(dir string, i *Identity, index, term uint64) error {
 // storage is what Raft reads.
 type storage struct {
 	*entrylog.Log
-	state *job.Cluster
+	c *Cluster
 }
 
 func (s storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
 	st := s.State()
-	return &pb.HardState{Term: new(st.Term), Vote: new(st.Vote), Commit: new(st.Commit)}, confOf(s.state.Members), nil
+	return &pb.HardState{Term: new(st.Term), Vote: new(st.Vote), Commit: new(st.Commit)}, confOf(s.c.o.State.Members), nil
 }
 
 func confOf(members []job.Member) *pb.ConfState {
@@ -141,8 +144,18 @@ func confOf(members []job.Member) *pb.ConfState {
 	return c
 }
 
-// Snapshot says that there is none yet.
-func (s storage) Snapshot() (*pb.Snapshot, error) { return nil, raft.ErrSnapshotTemporarilyUnavailable }
+// Snapshot returns a note: which entries the store has on disk. A member that lacks some of them fetches the state of
+// another node.
+func (s storage) Snapshot() (*pb.Snapshot, error) {
+	pos := s.c.note.Load()
+	if pos == nil {
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	s.c.notes.mu.Lock()
+	members := s.c.notes.members
+	s.c.notes.mu.Unlock()
+	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(pos.Index), Term: new(pos.Term), ConfState: confOf(members)}}, nil
+}
 
 // Run takes part in the cluster, and delivers the commands of all nodes, until ctx is done.
 func (c *Cluster) Run(ctx context.Context, after uint64, deliver func([]journal.Record)) error {
@@ -153,7 +166,7 @@ func (c *Cluster) Run(ctx context.Context, after uint64, deliver func([]journal.
 	defer cancel()
 	c.ctx = ctx
 	n, err := node.New(node.Options{
-		ID: c.o.Identity.ID, Name: c.o.Identity.Node, Storage: storage{c.log, &c.o.State}, State: c.o.State,
+		ID: c.o.Identity.ID, Name: c.o.Identity.Node, Storage: storage{c.log, c}, State: c.o.State,
 		Position: node.Position{Index: c.o.State.Index, Term: c.o.State.Term, Seq: c.o.Seq, At: c.o.At},
 		Origin:   draw(), Salt: c.o.Identity.Salt, Now: c.clock.Now(), Logger: raftLogger{c.o.Logger},
 		Refuse: func(x *node.Command) string {

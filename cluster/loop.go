@@ -257,6 +257,9 @@ func (c *Cluster) deliver(ctx context.Context, take func([]journal.Record)) {
 			if len(x.Records) > 0 {
 				take(x.Records)
 			}
+			c.notes.mu.Lock()
+			c.notes.positions.add(x.Pos, len(x.Records))
+			c.notes.mu.Unlock()
 			c.event(func(n *node.Node) { n.Delivered(x) })
 		}
 		select {
@@ -275,6 +278,7 @@ type notes struct {
 	term    uint64
 	leads   uint64 // the term in which this node leads and takes commands, or 0
 	pos     node.Position
+	positions
 	without time.Time // since when no leader is known; zero: one is known
 }
 

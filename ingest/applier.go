@@ -22,14 +22,18 @@ const (
 // function. The command is always the one decoded from the journaled text. A running server has decoded it when the
 // command was proposed, to check the text.
 func applyRecord(s *store.Store, r *journal.Record) (applied.Result, error) {
+	var cmd job.Command
 	if w, ok := r.Tag.(*waiter); ok && w.cmd != nil {
-		return s.Apply(r.Seq, r.At, w.cmd)
-	}
-	cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
-	if err != nil {
+		cmd = w.cmd
+	} else if decoded, err := job.Decode(r.Verb, r.Fields, r.Body); err == nil {
+		cmd = decoded
+	} else {
 		return nil, fmt.Errorf("record %d: %w", r.Seq, err)
 	}
-	return s.Apply(r.Seq, r.At, cmd)
+	if r.Place == nil {
+		return s.Apply(r.Seq, r.At, cmd)
+	}
+	return s.ApplyPlaced(r.Seq, r.At, (*job.Place)(r.Place), cmd)
 }
 
 // applyLive is applyRecord for a running server. It measures how long ticks take, because the size of the next tick

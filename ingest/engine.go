@@ -52,6 +52,8 @@ type Options struct {
 	StoreFiles int
 	// Logger receives events and warnings; nil discards them.
 	Logger *slog.Logger
+	// OpenLog opens the log. Nil: the journal of the data directory.
+	OpenLog func(LogOptions) (Log, error)
 	// Fatal is called when Pebble cannot continue. It need not return. Nil panics.
 	Fatal func(reason string)
 
@@ -68,8 +70,6 @@ type Options struct {
 	// maxSessionBytes bounds the rows of sessions; 0: job.MaxSessionRowBytes.
 	maxSessionBytes uint64
 	maxQueues       int
-	// openLog opens the log. Nil: openLocalLog.
-	openLog func(journal.Options) (Log, error)
 	// closeWait is how long close waits for the store. 0: CommitWait.
 	closeWait time.Duration
 }
@@ -131,8 +131,8 @@ func Open(o Options) (_ *Engine, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.openLog == nil {
-		o.openLog = openLocalLog
+	if o.OpenLog == nil {
+		o.OpenLog = openLocalLog
 	}
 	o.CommitWait = cmp.Or(o.CommitWait, commitWait)
 	o.maxSessionBytes = cmp.Or(o.maxSessionBytes, job.MaxSessionRowBytes)
@@ -183,7 +183,7 @@ func (e *Engine) open() error {
 	logOptions := e.o.Journal
 	logOptions.Dir, logOptions.AllowClockAhead, logOptions.Logger = JournalDir(e.o.Dir), e.o.AllowClockAhead, e.logger
 	logOptions.Applied, logOptions.StoreJournal = peeked.Applied, peeked.Journal
-	if e.log, err = e.o.openLog(logOptions); err != nil {
+	if e.log, err = e.o.OpenLog(LogOptions{Journal: logOptions, Cluster: peeked.Cluster, Seq: peeked.Applied, At: peeked.At, Refuse: e.refuseAsLeader}); err != nil {
 		if errors.Is(err, journal.ErrCursor) && peeked.Torn != "" {
 			err = fmt.Errorf("%w; the store may have lost its latest changes: %s", err, peeked.Torn)
 		}

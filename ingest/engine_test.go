@@ -259,7 +259,7 @@ func TestLevel(t *testing.T) {
 		l := newMemoryLog()
 		l.other(lines(1)) // of a program that knew no level
 		var log bytes.Buffer
-		e := testkit.Must(Open(Options{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil)), openLog: l.open}))(t)
+		e := testkit.Must(Open(Options{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil)), OpenLog: l.open}))(t)
 		end := serve(t, e)
 		l.lead(1)
 		time.Sleep(time.Minute)

@@ -14,8 +14,9 @@ type localLog struct {
 	deliver func([]journal.Record) // set by Run, before the committer starts
 }
 
-// openLocalLog opens the journal that the options describe. It sets Options.Deliver.
-func openLocalLog(o journal.Options) (Log, error) {
+// openLocalLog opens the journal that the options describe.
+func openLocalLog(lo LogOptions) (Log, error) {
+	o := lo.Journal
 	l := &localLog{}
 	o.Deliver = func(group []journal.Record) { l.deliver(group) }
 	j, err := journal.Open(o)

@@ -2,15 +2,52 @@ package ingest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"time"
 
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 )
 
 // BarrierWait bounds how long Log.Barrier waits for other processes, so that its callers do not need a timer. It is
 // longer than an election, which takes one or two seconds.
 const BarrierWait = 5 * time.Second
+
+// LogOptions is what an engine knows when it opens its log.
+type LogOptions struct {
+	Journal journal.Options // of the data directory
+	// Cluster, Seq and At are those of the store: what it knows of the other nodes, and its last command.
+	Cluster job.Cluster
+	Seq     uint64
+	At      int64
+	// Refuse returns why the leader must not store a command now, as a word for Refusal, or "". It does not wait.
+	Refuse func(verb string) string
+}
+
+// refusals are the reasons for which a leader refuses the commands of other nodes.
+var refusals = map[string]error{"disk_full": ErrDiskFull, "overloaded": ErrOverloaded}
+
+// Refusal returns the error for a word that LogOptions.Refuse has returned, perhaps at another node.
+func Refusal(why string) error {
+	if err := refusals[why]; err != nil {
+		return errors.Join(ErrNotStored, err)
+	}
+	return fmt.Errorf("%w: the leader refuses it: %s", ErrNotStored, why)
+}
+
+// refuseAsLeader refuses creates of other nodes while this node, which leads, would refuse its own.
+func (e *Engine) refuseAsLeader(verb string) string {
+	switch {
+	case verb != (&job.Create{}).Verb():
+	case e.disk.Low():
+		return "disk_full"
+	case e.handover.lag() > maxLag:
+		return "overloaded"
+	}
+	return ""
+}
 
 // Log is the durable, ordered log of commands from which an engine builds its state. The journal of the data directory is
 // a Log (local_log.go). A log that several processes replicate can replace it.

@@ -332,7 +332,7 @@ func TestRunEndsAreReportedOnce(t *testing.T) {
 	begin := func(l *memoryLog) (*Engine, *runEndsOf, func()) {
 		var ends runEndsOf
 		l.lead(1)
-		e := testkit.Must(Open(Options{Dir: t.TempDir(), OnRunEnds: ends.add, openLog: func(journal.Options) (Log, error) { return l, nil }}))(t)
+		e := testkit.Must(Open(Options{Dir: t.TempDir(), OnRunEnds: ends.add, OpenLog: func(LogOptions) (Log, error) { return l, nil }}))(t)
 		return e, &ends, serve(t, e)
 	}
 	first := newMemoryLog()
@@ -364,7 +364,7 @@ func TestBatchEndsAreReportedOnce(t *testing.T) {
 	begin := func(l *memoryLog) (*Engine, func()) {
 		ends = nil
 		l.lead(1)
-		e, err := Open(Options{Dir: t.TempDir(), OnBatchEnds: func(list []job.BatchEnd) { ends = append(ends, list...) }, openLog: func(journal.Options) (Log, error) { return l, nil }})
+		e, err := Open(Options{Dir: t.TempDir(), OnBatchEnds: func(list []job.BatchEnd) { ends = append(ends, list...) }, OpenLog: func(LogOptions) (Log, error) { return l, nil }})
 		testkit.NoError(t, err)
 		return e, serve(t, e)
 	}

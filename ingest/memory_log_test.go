@@ -193,7 +193,7 @@ func (l *memoryLog) Close() error {
 	return nil
 }
 
-func (l *memoryLog) open(journal.Options) (Log, error)           { return l, nil }
+func (l *memoryLog) open(LogOptions) (Log, error)                { return l, nil }
 func (l *memoryLog) UUID() string                                { return "11111111-2222-4333-8444-555555555555" }
 func (l *memoryLog) First() uint64                               { return 1 }
 func (l *memoryLog) Now() int64                                  { return l.clock.Now() }
@@ -204,7 +204,7 @@ func (l *memoryLog) Cut(uint64, int64) ([]journal.Volume, error) { return nil, n
 // startOn runs an engine on a memory log until the test ends. Then it checks the store.
 func startOn(t *testing.T, l *memoryLog, dir string) *Engine {
 	t.Helper()
-	e := testkit.Must(Open(Options{Dir: dir, QueueIdle: time.Minute, openLog: l.open}))(t)
+	e := testkit.Must(Open(Options{Dir: dir, QueueIdle: time.Minute, OpenLog: l.open}))(t)
 	end := serve(t, e)
 	t.Cleanup(func() {
 		n, err := e.Check(func(p string) bool { t.Errorf("check: %s", p); return true })

@@ -12,7 +12,6 @@ import (
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -267,7 +266,7 @@ func TestQueueFiguresBeginWithTheStart(t *testing.T) {
 	log, dir := newMemoryLog(), t.TempDir()
 	begin := func(dir string, l *memoryLog) (*Engine, func()) {
 		l.lead(1)
-		e := testkit.Must(Open(Options{Dir: dir, MetricsQueues: 10, openLog: func(journal.Options) (Log, error) { return l, nil }}))(t)
+		e := testkit.Must(Open(Options{Dir: dir, MetricsQueues: 10, OpenLog: func(LogOptions) (Log, error) { return l, nil }}))(t)
 		return e, serve(t, e)
 	}
 	e, end := begin(dir, log)

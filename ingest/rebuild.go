@@ -194,7 +194,7 @@ func rebuild(ctx context.Context, journalDir, storeDir string, progress func(seq
 		return result, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	l, err := openLocalLog(journal.Options{Dir: journalDir, Applied: s.Applied(), StoreJournal: s.Journal(), AllowClockAhead: true})
+	l, err := openLocalLog(LogOptions{Journal: journal.Options{Dir: journalDir, Applied: s.Applied(), StoreJournal: s.Journal(), AllowClockAhead: true}})
 	if err != nil {
 		return result, err
 	}

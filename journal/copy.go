@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +21,17 @@ func (s *SegmentCopy) Path() string { return seqName(s.Volume) + "/" + seqName(s
 // IdentityFile returns the name and the content of the file that identifies the journal, for use in a copy.
 func (j *Journal) IdentityFile() (name string, content []byte) {
 	return identityName, identity{j.uuid, j.salt}.text()
+}
+
+// IdentityOf is IdentityFile for a journal that is made elsewhere, with records of this salt.
+func IdentityOf(uuid string, salt uint32) (name string, content []byte) {
+	return identityName, identity{uuid, salt}.text()
+}
+
+// AppendEntry appends a record to the bytes of a segment.
+func AppendEntry(segment []byte, r *Record) []byte {
+	record := AppendRecord(nil, r)
+	return append(binary.AppendUvarint(segment, uint64(len(record))), record...)
 }
 
 // Segments yields the segments with the records from seq `from` to seq `through`, in order. Together with an IdentityFile

@@ -45,6 +45,24 @@ func (s *Store) ApplyPlaced(seq uint64, at int64, p *job.Place, cmd job.Command)
 	return result, nil
 }
 
+// Found makes the state the first one of a cluster. It forgets the cluster that the state may be a copy of. Nothing may
+// have been applied since the last commit. The next commit writes it.
+func (s *Store) Found(id string, founders ...job.Member) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.machine.Live.Mu.Lock()
+	defer s.machine.Live.Mu.Unlock()
+	s.machine.Live.Meta.Cluster = job.Cluster{ID: id, Index: 1, Term: 1, Members: founders}
+	s.pending = true
+}
+
+// Cluster returns what the state knows of the log of several nodes.
+func (s *Store) Cluster() job.Cluster {
+	s.machine.Live.Mu.RLock()
+	defer s.machine.Live.Mu.RUnlock()
+	return s.machine.Live.Meta.Cluster.Clone()
+}
+
 // maxPending is the size at which rows should be committed. A larger batch would not be faster, and the answers to its
 // first commands would be delayed longer.
 const maxPending = 4 << 20

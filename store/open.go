@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/machine"
 	"github.com/daybookq/daybook/store/internal/memory"
@@ -50,6 +51,8 @@ func (s *Store) Adopt(journal string) error {
 type Peeked struct {
 	Journal string // UUID of the journal that it was made from; "" if there is no store yet
 	Applied uint64 // its cursor
+	At      int64  // the time of the command there, in unix ms
+	Cluster job.Cluster
 	Torn    string // where its manifest becomes unreadable; "" if all of it can be read. If not "", Journal and Applied may be old
 }
 
@@ -65,6 +68,6 @@ func Peek(dir string, o Options) (p Peeked, err error) {
 	}
 	defer lsm.Catch(&err)
 	m := row.DecodeMeta(found.Value)
-	p.Journal, p.Applied = m.Journal, m.Cursor
+	p.Journal, p.Applied, p.At, p.Cluster = m.Journal, m.Cursor, m.At, m.Cluster
 	return p, m.Known()
 }

@@ -89,7 +89,7 @@ func listing(t *testing.T, dir string) map[string]string {
 // TestPeek: Peek reads the cursor and journal of a store without changing any file. This matters most if the manifest
 // has lost its end: an open for writing would let Pebble delete the tables that the rest of the manifest does not name.
 func TestPeek(t *testing.T) {
-	testkit.Equal(t, testkit.Must(Peek(filepath.Join(t.TempDir(), "none"), Options{}))(t), Peeked{}, "of no store")
+	testkit.DeepEqual(t, testkit.Must(Peek(filepath.Join(t.TempDir(), "none"), Options{}))(t), Peeked{}, "of no store")
 	dir := filepath.Join(t.TempDir(), "store")
 	s := testkit.Must(Open(dir, Options{Journal: testJournal}))(t)
 	p, err := Peek(dir, Options{})

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/daybookq/daybook/journal"
+	pb "go.etcd.io/raft/v3/raftpb"
 )
 
 // Group is consecutive commands of a process, as it sends them to the leader. Nobody changes a group.
@@ -121,4 +122,24 @@ func ParseHeader(data []byte) (h Header, records []byte, err error) {
 		return h, nil, fmt.Errorf("header of an entry %.200q: it lacks fields", line)
 	}
 	return h, records, nil
+}
+
+// Records returns the records of an entry, which may have none.
+func Records(e *pb.Entry) (list []journal.Record, err error) {
+	if e.GetType() != pb.EntryNormal {
+		_, r, err := decodeChange(e)
+		return []journal.Record{r}, err
+	}
+	if len(e.Data) == 0 {
+		return nil, nil
+	}
+	h, text, err := ParseHeader(e.Data)
+	for range h.N {
+		r, size, failed := journal.ReadRecord(text)
+		if err = errors.Join(err, failed); err != nil {
+			return nil, err
+		}
+		list, text = append(list, r), text[size:]
+	}
+	return list, err
 }

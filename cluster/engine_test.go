@@ -1,0 +1,155 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybookq/daybook/cluster"
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/internal/testkit"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// server is an engine whose log is shared.
+type server struct {
+	t      *testing.T
+	dir    string
+	addr   string
+	id     *cluster.Identity
+	engine *ingest.Engine
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func (s *server) start() {
+	listener := testkit.Must(net.Listen("tcp", s.addr))(s.t)
+	logger := slog.New(slog.DiscardHandler)
+	if testing.Verbose() {
+		logger = slog.Default().With("node", s.id.Node)
+	}
+	s.engine = testkit.Must(ingest.Open(ingest.Options{Dir: s.dir, Logger: logger, OpenLog: func(o ingest.LogOptions) (ingest.Log, error) {
+		return cluster.Open(cluster.Options{
+			Dir: filepath.Join(s.dir, "cluster"), Identity: s.id, Listener: listener, State: o.Cluster, Seq: o.Seq, At: o.At, Logger: logger,
+			Refuse: func(verb string, _ bool) string { return o.Refuse(verb) },
+			Dial: func(ctx context.Context, address string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+			},
+		})
+	}}))(s.t)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel, s.ended = cancel, make(chan error, 1)
+	go func() { s.ended <- s.engine.Run(ctx) }()
+}
+
+func (s *server) stop() {
+	if s.engine == nil {
+		return
+	}
+	s.cancel()
+	testkit.Check(s.t, <-s.ended)
+	s.engine = nil
+}
+
+// newServers makes n servers whose stores have the cluster's first state.
+func newServers(t *testing.T, n int) []*server {
+	servers := make([]*server, n)
+	founders := make([]job.Member, n)
+	for i := range servers {
+		l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+		s := &server{t: t, dir: t.TempDir(), addr: l.Addr().String()}
+		testkit.NoError(t, l.Close())
+		s.id = &cluster.Identity{Cluster: "00000000000000c1", ID: uint64(i + 1), Node: fmt.Sprint("n", i+1), UUID: "0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e", Salt: 7}
+		founders[i] = job.Member{ID: s.id.ID, Node: s.id.Node, Address: s.addr, Role: job.Voter}
+		servers[i] = s
+	}
+	for _, s := range servers {
+		st := testkit.Must(store.Open(ingest.StoreDir(s.dir), store.Options{Journal: s.id.UUID}))(t)
+		st.Found(s.id.Cluster, founders...)
+		testkit.NoError(t, errors.Join(st.Commit(), st.FlushWait(), st.Close()))
+		testkit.NoError(t, cluster.Found(filepath.Join(s.dir, "cluster"), s.id))
+	}
+	for _, s := range servers {
+		s.start()
+	}
+	t.Cleanup(func() {
+		for _, s := range servers {
+			s.stop()
+		}
+	})
+	return servers
+}
+
+// TestEngines: jobs that are created at one node are claimed and completed at others.
+func TestEngines(t *testing.T) {
+	servers := newServers(t, 3)
+	const each, batch = 20, 50
+	var done sync.WaitGroup
+	for i, s := range servers {
+		for s.engine.Ready() != nil {
+			time.Sleep(time.Millisecond)
+		}
+		done.Go(func() {
+			for range each {
+				if _, _, err := s.engine.Create(t.Context(), lines(batch)); err != nil {
+					t.Errorf("node %d: %v", i+1, err)
+				}
+			}
+		})
+	}
+	done.Wait()
+	var mu sync.Mutex
+	seen := map[job.ID]int{}
+	for i, s := range servers {
+		done.Go(func() {
+			for {
+				claimed, runs, _, err := s.engine.ClaimAdmitted(t.Context(), job.Claim{Runner: fmt.Sprint("r", i), Max: 100, MaxBytes: job.MaxClaimBytes}, 0, func(int64) error { return nil })
+				if err != nil {
+					t.Errorf("claim at node %d: %v", i+1, err)
+					return
+				}
+				if len(runs) == 0 {
+					return
+				}
+				complete := job.Complete{Claim: claimed.Claim}
+				for _, r := range runs {
+					for i := range r.N {
+						id := r.ID(i)
+						mu.Lock()
+						seen[id]++
+						mu.Unlock()
+						complete.Outcomes = append(complete.Outcomes, job.Outcome{ID: id, Code: job.OK, ExitCode: 200, DelayMs: -1})
+					}
+				}
+				if _, _, err := servers[(i+1)%3].engine.Complete(t.Context(), complete); err != nil {
+					t.Errorf("complete: %v", err)
+				}
+			}
+		})
+	}
+	done.Wait()
+	testkit.Equal(t, len(seen), 3*each*batch, "jobs")
+	for id, n := range seen {
+		testkit.Equal(t, n, 1, id)
+	}
+}
+
+// lines returns a create of n lines in the default queue.
+func lines(n int) *job.Create {
+	var body []byte
+	for i := range n {
+		body = fmt.Appendf(body, "line %d\n", i)
+	}
+	payloads, _, longest := job.TrimLines(body)
+	return &job.Create{Frame: job.LineFrame, Longest: longest, Payloads: payloads, Groups: []job.Group{{
+		Lines: n, Client: "default", Type: "default", Attributes: job.Attributes{Kind: job.Text, Priority: 4, MaxAttempts: 3, LeaseMs: 60_000,
+			Backoff: job.Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 10_000}, RetentionMs: 1_000_000},
+	}}}
+}
