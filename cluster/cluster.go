@@ -56,6 +56,8 @@ type Options struct {
 	At    int64
 	// Refuse returns why the leader does not write a command now, as a word, or "". It must not wait.
 	Refuse func(verb string, bulk bool) string
+	// Checkpoint makes a copy of the state in a directory that does not exist.
+	Checkpoint func(ctx context.Context, dir string) (Base, error)
 	// Retain is how many bytes of entries stay on disk for members that were away.
 	Retain int64
 	Hooks  journal.Hooks // for tests
@@ -73,6 +75,7 @@ type Cluster struct {
 	notes    notes
 	events   *events
 	failed   chan error
+	base     served
 	note     atomic.Pointer[node.Position] // what the store has on disk; nil: not more than at the start
 
 	// Of the loop.

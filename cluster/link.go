@@ -227,6 +227,12 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) error {
 	if _, err := conn.Write([]byte("ok\n")); err != nil {
 		return err
 	}
+	switch h.kind {
+	case callKind:
+		return c.answerCall(ctx, conn)
+	case baseKind:
+		return c.serveBase(ctx, conn)
+	}
 	conn.SetDeadline(time.Time{})
 	r := bufio.NewReaderSize(conn, 256<<10)
 	for {
@@ -247,11 +253,15 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) error {
 func (c *Cluster) welcome(h *hello) error {
 	me := c.o.Identity
 	switch {
+	case h.kind == callKind && h.cluster == "none": // a node that wants to join, or a command of an operator
+		return nil
 	case h.cluster != me.Cluster:
 		return fmt.Errorf("this is node %s of cluster %s, and you are a node of cluster %s", me.Node, me.Cluster, h.cluster)
+	case h.kind == callKind:
+		return nil
 	case h.to != me.ID:
 		return fmt.Errorf("this is node %s with id %016x, and you look for %016x; the node at this address was replaced", me.Node, me.ID, h.to)
-	case h.kind != raftKind && h.kind != groupKind:
+	case h.kind != raftKind && h.kind != groupKind && h.kind != baseKind:
 		return fmt.Errorf("connections of kind %s are unknown", h.kind)
 	}
 	if m := c.member(h.node); m.Role == job.Removed || m.Role != 0 && m.ID != h.from {

@@ -105,6 +105,8 @@ func (c *Cluster) loop(ctx context.Context, n *node.Node) (err error) {
 			return err
 		case <-ticks.C:
 			n.Tick(c.clock.Now())
+			c.promote(n)
+			c.notes.progress(n)
 		case f := <-c.events.outer:
 			f(n)
 		case <-c.events.wake:
@@ -274,6 +276,7 @@ func (c *Cluster) deliver(ctx context.Context, take func([]journal.Record)) {
 type notes struct {
 	mu      sync.Mutex
 	members []job.Member // as delivered
+	behind  map[uint64]uint64
 	leader  uint64
 	term    uint64
 	leads   uint64 // the term in which this node leads and takes commands, or 0

@@ -1,0 +1,355 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/daybookq/daybook/cluster/internal/entrylog"
+	"github.com/daybookq/daybook/cluster/internal/node"
+	"github.com/daybookq/daybook/job"
+)
+
+// A base is a copy of the state of a node, which another node fetches because it is new, or lacks entries that nobody has
+// any more. It is fetched file by file. What has arrived whole stays, so a fetch that ends early goes on later.
+
+// baseKind is a connection over which a node fetches a base.
+const baseKind = "base"
+
+const (
+	// baseAge is how long a base is kept for a node that continues to fetch it.
+	baseAge = 10 * time.Minute
+	// fetchTimeout bounds how long no byte of a file may arrive.
+	fetchTimeout = 30 * time.Second
+)
+
+// Base is a copy of the state of a node, in a directory.
+type Base struct {
+	Dir         string
+	Index, Term uint64 // of the last entry that it includes in full
+}
+
+// served is a base that this node keeps for others.
+type served struct {
+	mu   sync.Mutex
+	id   string
+	base Base
+	used time.Time
+}
+
+// offerOf describes a base to the node that fetches it.
+type offerOf struct {
+	ID          string
+	Index, Term uint64
+	Files       []baseFile
+}
+
+type baseFile struct {
+	Name  string
+	Bytes int64
+}
+
+// fetched is the name of the directory with what was fetched, and of the file that says that it is whole.
+const (
+	fetchedDir  = "base"
+	fetchedMark = "base.complete"
+)
+
+// serveBase sends a base that includes at least an entry.
+func (c *Cluster) serveBase(ctx context.Context, conn net.Conn) error {
+	r := bufio.NewReader(conn)
+	conn.SetDeadline(time.Now().Add(handshakeTimeout))
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	var id string
+	var index uint64
+	if _, err := fmt.Sscanf(line, "base id=%s index=%d\n", &id, &index); err != nil {
+		return err
+	}
+	conn.SetDeadline(time.Now().Add(time.Minute)) // the store is written to the disk
+	offer, dir, err := c.offerBase(ctx, id, index)
+	if err != nil {
+		return errors.Join(err, writeText(conn, []byte("{}")))
+	}
+	text, err := json.Marshal(offer)
+	if err == nil {
+		err = writeLong(conn, text)
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		conn.SetDeadline(time.Now().Add(fetchTimeout))
+		line, err := r.ReadString('\n')
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		name, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "get ")
+		if !ok || name != filepath.Base(name) {
+			return fmt.Errorf("a request for %.100q", line)
+		}
+		c.base.mu.Lock()
+		c.base.used = time.Now()
+		c.base.mu.Unlock()
+		if err := sendFile(conn, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+}
+
+// offerBase returns a base of this node, the one with this id if it is still there.
+func (c *Cluster) offerBase(ctx context.Context, id string, index uint64) (o offerOf, dir string, err error) {
+	s := &c.base
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id == "" || s.base.Index < index || s.id != id && time.Since(s.used) > baseAge {
+		if s.id != "" {
+			if err := os.RemoveAll(s.base.Dir); err != nil {
+				return o, "", err
+			}
+			s.id = ""
+		}
+		if c.o.Checkpoint == nil {
+			return o, "", errors.New("this node cannot make a base")
+		}
+		b, err := c.o.Checkpoint(ctx, filepath.Join(c.o.Dir, "checkpoint"))
+		if err != nil {
+			return o, "", err
+		}
+		s.id, s.base = fmt.Sprintf("%016x", draw()), b
+	}
+	if s.base.Index < index {
+		return o, "", fmt.Errorf("the state on the disk of this node includes entry %d, and entry %d is needed", s.base.Index, index)
+	}
+	s.used = time.Now()
+	o = offerOf{ID: s.id, Index: s.base.Index, Term: s.base.Term}
+	entries, err := os.ReadDir(s.base.Dir)
+	for _, e := range entries {
+		info, failed := e.Info()
+		if err = errors.Join(err, failed); err != nil {
+			return o, "", err
+		}
+		if e.Name() != "LOCK" {
+			o.Files = append(o.Files, baseFile{e.Name(), info.Size()})
+		}
+	}
+	return o, s.base.Dir, err
+}
+
+// dropOldBase removes the base for others if nobody has fetched any of it for a while.
+func (c *Cluster) dropOldBase() {
+	s := &c.base
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id != "" && time.Since(s.used) > baseAge {
+		s.id = ""
+		if err := os.RemoveAll(s.base.Dir); err != nil {
+			c.o.Logger.Warn("cannot remove a base", "directory", s.base.Dir, "error", err)
+		}
+	}
+}
+
+// sendFile sends the bytes of a file, and its digest.
+func sendFile(conn net.Conn, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	b := make([]byte, 1<<20)
+	for {
+		n, err := f.Read(b)
+		if n > 0 {
+			sum.Write(b[:n])
+			conn.SetDeadline(time.Now().Add(fetchTimeout))
+			if _, err := conn.Write(b[:n]); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			return err
+		}
+	}
+	_, err = conn.Write([]byte(hex.EncodeToString(sum.Sum(nil))))
+	return err
+}
+
+// writeLong is writeText without its limit: a base may have many files.
+func writeLong(w io.Writer, text []byte) error {
+	_, err := fmt.Fprintf(w, "%d\n%s", len(text), text)
+	return err
+}
+
+// Fetch fetches a base that includes at least an entry, from a member, into the directory of a cluster. Files of an earlier
+// call that arrived whole are not fetched again. Install then puts the base in the place of the store.
+func Fetch(ctx context.Context, dial func(context.Context, string) (net.Conn, error), dir string, i *Identity, from job.Member, index uint64) (err error) {
+	to := filepath.Join(dir, fetchedDir)
+	if err := os.MkdirAll(to, 0o750); err != nil {
+		return err
+	}
+	conn, err := dial(ctx, from.Address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if err := greet(conn, &hello{i.Cluster, i.ID, from.ID, i.Node, baseKind, job.Level}); err != nil {
+		return err
+	}
+	last, err := os.ReadFile(filepath.Join(to, "id"))
+	if errors.Is(err, fs.ErrNotExist) {
+		last = []byte("none")
+	} else if err != nil {
+		return err
+	}
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := fmt.Fprintf(conn, "base id=%s index=%d\n", last, index); err != nil {
+		return err
+	}
+	o, err := readOffer(conn)
+	if err != nil {
+		return err
+	}
+	if o.ID != string(last) {
+		if err := errors.Join(os.RemoveAll(to), os.MkdirAll(filepath.Join(to, "store"), 0o750), writeSynced(filepath.Join(to, "id"), []byte(o.ID))); err != nil {
+			return err
+		}
+	}
+	r := bufio.NewReaderSize(conn, 1<<20)
+	for _, f := range o.Files {
+		if f.Name != filepath.Base(f.Name) || f.Bytes < 0 {
+			return fmt.Errorf("a base with a file %.100q", f.Name)
+		}
+		path := filepath.Join(to, "store", f.Name)
+		if info, err := os.Stat(path); err == nil && info.Size() == f.Bytes {
+			continue
+		}
+		if err := fetchFile(ctx, conn, r, path, f); err != nil {
+			return fmt.Errorf("fetch %s: %w", f.Name, err)
+		}
+	}
+	if err := errors.Join(syncDir(filepath.Join(to, "store")), syncDir(to)); err != nil {
+		return err
+	}
+	return errors.Join(writeSynced(filepath.Join(dir, fetchedMark), fmt.Appendf(nil, "index=%d term=%d\n", o.Index, o.Term)), syncDir(dir))
+}
+
+func readOffer(conn net.Conn) (o offerOf, err error) {
+	line, err := readLine(conn)
+	if err != nil {
+		return o, err
+	}
+	var n int
+	if _, err := fmt.Sscanf(line, "%d\n", &n); err != nil || n < 0 || n > 64<<20 {
+		return o, fmt.Errorf("a message of %.20q bytes", line)
+	}
+	text := make([]byte, n)
+	if _, err := io.ReadFull(conn, text); err != nil {
+		return o, err
+	}
+	if err := json.Unmarshal(text, &o); err != nil {
+		return o, err
+	}
+	if o.ID == "" {
+		return o, errors.New("the node cannot give a base now")
+	}
+	return o, nil
+}
+
+// fetchFile fetches a file, and gives it its name when its digest is right and it is on the disk.
+func fetchFile(ctx context.Context, conn net.Conn, r io.Reader, path string, f baseFile) (err error) {
+	if _, err := fmt.Fprintf(conn, "get %s\n", f.Name); err != nil {
+		return err
+	}
+	file, err := os.Create(path + ".part")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	sum, b := sha256.New(), make([]byte, 1<<20)
+	for left := f.Bytes; left > 0; {
+		conn.SetDeadline(time.Now().Add(fetchTimeout))
+		n, err := r.Read(b[:min(left, int64(len(b)))])
+		if n > 0 {
+			sum.Write(b[:n])
+			if _, err := file.Write(b[:n]); err != nil {
+				return err
+			}
+			left -= int64(n)
+		}
+		if left > 0 && err != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+	digest := make([]byte, 2*sha256.Size)
+	if _, err := io.ReadFull(r, digest); err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != string(digest) {
+		return fmt.Errorf("its digest is %s, and the sender has %s", got, digest)
+	}
+	if err := file.Sync(); err != nil {
+		return err
+	}
+	return os.Rename(path+".part", path)
+}
+
+// Install puts a base that Fetch has fetched whole in the place of the store. It reports whether there was one. It may be
+// killed at any time: the next call goes on. No process uses the directories.
+func Install(dir, store string) (installed bool, err error) {
+	mark := filepath.Join(dir, fetchedMark)
+	text, err := os.ReadFile(mark)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	var index, term uint64
+	if _, err := fmt.Sscanf(string(text), "index=%d term=%d\n", &index, &term); err != nil {
+		return false, fmt.Errorf("read %s: %w", mark, err)
+	}
+	l, err := entrylog.Open(entrylog.Options{Dir: filepath.Join(dir, "0", "log")})
+	if err != nil {
+		return false, err
+	}
+	written := make(chan error, 1)
+	l.Base(index, term, func(err error) { written <- err })
+	if err := errors.Join(<-written, l.Close(), syncDir(filepath.Join(dir, "0")), syncDir(dir)); err != nil {
+		return false, err
+	}
+	from := filepath.Join(dir, fetchedDir, "store")
+	if _, err := os.Stat(from); err == nil {
+		if err := os.RemoveAll(store); err != nil {
+			return false, err
+		}
+		if err := errors.Join(os.Rename(from, store), syncDir(filepath.Dir(store)), syncDir(filepath.Join(dir, fetchedDir))); err != nil {
+			return false, err
+		}
+	}
+	return true, errors.Join(os.RemoveAll(filepath.Join(dir, fetchedDir)), os.Remove(mark), syncDir(dir))
+}
+
+// based tells the leader that this node goes on from a base.
+func (c *Cluster) based(to uint64) {
+	c.event(func(*node.Node) { c.send(&node.Message{To: to, Based: true}) })
+}
