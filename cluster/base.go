@@ -328,7 +328,7 @@ func Install(dir, store string) (installed bool, err error) {
 	if _, err := fmt.Sscanf(string(text), "index=%d term=%d\n", &index, &term); err != nil {
 		return false, fmt.Errorf("read %s: %w", mark, err)
 	}
-	l, err := entrylog.Open(entrylog.Options{Dir: filepath.Join(dir, "0", "log")})
+	l, err := entrylog.Open(entrylog.Options{Dir: LogDir(dir)})
 	if err != nil {
 		return false, err
 	}

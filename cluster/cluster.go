@@ -100,7 +100,7 @@ func Open(o Options) (*Cluster, error) {
 	c.clock.Start(o.At)
 	c.flight.freed.L = &c.flight.mu
 	var err error
-	c.log, err = entrylog.Open(entrylog.Options{Dir: filepath.Join(o.Dir, "0", "log"), Hooks: o.Hooks, Logger: o.Logger})
+	c.log, err = entrylog.Open(entrylog.Options{Dir: LogDir(o.Dir), Hooks: o.Hooks, Logger: o.Logger})
 	return c, err
 }
 
@@ -111,7 +111,7 @@ func Found(dir string, i *Identity) error {
 
 // begin makes the files of a node whose state includes an entry.
 func begin(dir string, i *Identity, index, term uint64) error {
-	l, err := entrylog.Open(entrylog.Options{Dir: filepath.Join(dir, "0", "log")})
+	l, err := entrylog.Open(entrylog.Options{Dir: LogDir(dir)})
 	if err != nil {
 		return err
 	}

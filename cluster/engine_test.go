@@ -16,6 +16,7 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/applied"
 )
 
 // server is an engine whose log is shared.
@@ -25,8 +26,14 @@ type server struct {
 	addr   string
 	id     *cluster.Identity
 	engine *ingest.Engine
+	log    *cluster.Cluster
 	cancel context.CancelFunc
 	ended  chan error
+	retain int64
+}
+
+func dial(ctx context.Context, address string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 }
 
 func (s *server) start() {
@@ -36,13 +43,16 @@ func (s *server) start() {
 		logger = slog.Default().With("node", s.id.Node)
 	}
 	s.engine = testkit.Must(ingest.Open(ingest.Options{Dir: s.dir, Logger: logger, OpenLog: func(o ingest.LogOptions) (ingest.Log, error) {
-		return cluster.Open(cluster.Options{
+		var err error
+		s.log, err = cluster.Open(cluster.Options{
 			Dir: filepath.Join(s.dir, "cluster"), Identity: s.id, Listener: listener, State: o.Cluster, Seq: o.Seq, At: o.At, Logger: logger,
-			Refuse: func(verb string, _ bool) string { return o.Refuse(verb) },
-			Dial: func(ctx context.Context, address string) (net.Conn, error) {
-				return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+			Refuse: func(verb string, _ bool) string { return o.Refuse(verb) }, Dial: dial, Retain: s.retain,
+			Checkpoint: func(_ context.Context, dir string) (cluster.Base, error) {
+				c, err := s.engine.Base(dir)
+				return cluster.Base{Dir: dir, Index: c.Index, Term: c.Term}, err
 			},
 		})
+		return s.log, err
 	}}))(s.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel, s.ended = cancel, make(chan error, 1)
@@ -152,4 +162,54 @@ func lines(n int) *job.Create {
 		Lines: n, Client: "default", Type: "default", Attributes: job.Attributes{Kind: job.Text, Priority: 4, MaxAttempts: 3, LeaseMs: 60_000,
 			Backoff: job.Backoff{InitialMs: 1000, FactorMilli: 2000, MaxMs: 10_000}, RetentionMs: 1_000_000},
 	}}}
+}
+
+// TestJoin: a node joins a cluster of one under load, gets its state and all later commands, and votes. The first node can
+// then be removed.
+func TestJoin(t *testing.T) {
+	servers := newServers(t, 1)
+	first := servers[0]
+	for first.engine.Ready() != nil {
+		time.Sleep(time.Millisecond)
+	}
+	for range 20 {
+		testkit.Must2(first.engine.Create(t.Context(), lines(100)))(t)
+	}
+	for i := range 2 {
+		l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+		s := &server{t: t, dir: t.TempDir(), addr: l.Addr().String()}
+		testkit.NoError(t, l.Close())
+		s.id = testkit.Must(cluster.Join(t.Context(), cluster.Joining{Dir: filepath.Join(s.dir, "cluster"), Store: ingest.StoreDir(s.dir), Node: fmt.Sprint("j", i), Level: job.Level, From: first.addr, Dial: dial}))(t)
+		s.start()
+		t.Cleanup(s.stop)
+		testkit.NoError(t, s.log.BecomeMember(t.Context(), s.addr, first.addr))
+		servers = append(servers, s)
+		testkit.Must2(first.engine.Create(t.Context(), lines(100)))(t)
+	}
+	testkit.Eventually(t, "all nodes vote", func() bool {
+		voters := 0
+		for _, m := range first.log.Members().Members {
+			if m.Role == "voter" {
+				voters++
+			}
+		}
+		return voters == 3
+	})
+	for i, s := range servers {
+		testkit.NoError(t, s.engine.CatchUp(t.Context(), 0))
+		testkit.Equal(t, s.engine.Queries().Totals().Counts[job.Pending], 2200, "jobs at node", i)
+	}
+	first.stop() // the others go on without it
+	_, receipt := testkit.Must2(createWhenLed(t, servers[1], 5))(t)
+	testkit.NoError(t, servers[2].engine.CatchUp(t.Context(), receipt.Seq))
+	testkit.Equal(t, servers[2].engine.Queries().Totals().Counts[job.Pending], 2205, "jobs after the first node stopped")
+}
+
+// createWhenLed creates jobs as soon as a node leads.
+func createWhenLed(t *testing.T, s *server, n int) (made applied.Made, r ingest.Receipt, err error) {
+	testkit.Eventually(t, "a node leads", func() bool {
+		made, r, err = s.engine.Create(t.Context(), lines(n))
+		return err == nil
+	})
+	return made, r, err
 }

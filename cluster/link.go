@@ -257,7 +257,7 @@ func (c *Cluster) welcome(h *hello) error {
 		return nil
 	case h.cluster != me.Cluster:
 		return fmt.Errorf("this is node %s of cluster %s, and you are a node of cluster %s", me.Node, me.Cluster, h.cluster)
-	case h.kind == callKind:
+	case h.kind == callKind || h.kind == baseKind && h.to == 0:
 		return nil
 	case h.to != me.ID:
 		return fmt.Errorf("this is node %s with id %016x, and you look for %016x; the node at this address was replaced", me.Node, me.ID, h.to)

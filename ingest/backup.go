@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -86,6 +87,19 @@ func (e *Engine) Snapshot() (_ *Snapshot, err error) {
 	e.history.need(max(s.Cursor, 1))
 	s.Last = e.log.Status().Synced
 	return s, nil
+}
+
+// Base makes a copy of the store in a directory that does not exist, for another node of the cluster. It returns what the
+// copy knows of the cluster.
+func (e *Engine) Base(dir string) (job.Cluster, error) {
+	if err := os.RemoveAll(dir); err != nil {
+		return job.Cluster{}, err
+	}
+	if err := e.store.Checkpoint(dir, checkpointFlush); err != nil {
+		return job.Cluster{}, fmt.Errorf("make a base: %w", err)
+	}
+	peeked, err := store.Peek(dir, e.storeOptions())
+	return peeked.Cluster, err
 }
 
 // SnapshotFile is a file of a snapshot.
