@@ -254,6 +254,14 @@ func (c *Cluster) transfer(ctx context.Context, name string) error {
 	}
 }
 
+// HandOver lets another node lead, if this one does.
+func (c *Cluster) HandOver(ctx context.Context) error {
+	if _, leads := c.Leads(); !leads {
+		return nil
+	}
+	return c.transfer(ctx, "")
+}
+
 // successor returns the voter with this name, or with "" the one that lacks the fewest entries.
 func (c *Cluster) successor(name string) (job.Member, error) {
 	if name != "" {

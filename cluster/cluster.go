@@ -60,8 +60,10 @@ type Options struct {
 	Checkpoint func(ctx context.Context, dir string) (Base, error)
 	// Retain is how many bytes of entries stay on disk for members that were away.
 	Retain int64
-	Hooks  journal.Hooks // for tests
-	Logger *slog.Logger
+	// Refusal returns the error of a command that another node has refused for a reason of Refuse. Nil: ErrNotStored.
+	Refusal func(why string) error
+	Hooks   journal.Hooks // for tests
+	Logger  *slog.Logger
 }
 
 // Cluster is the log of one node. It is an ingest.Log.

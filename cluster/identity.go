@@ -22,6 +22,11 @@ type Identity struct {
 	Salt    uint32 // of its records
 }
 
+// NewIdentity returns the identity of a node that founds a cluster with a journal.
+func NewIdentity(node, uuid string, salt uint32) *Identity {
+	return &Identity{Cluster: fmt.Sprintf("%016x", draw()), ID: draw(), Node: node, UUID: uuid, Salt: salt}
+}
+
 // identityName is the file with the identity, in the directory of the cluster.
 const identityName = "node"
 

@@ -221,6 +221,8 @@ func (c *Cluster) settle(list []node.Settled) {
 		err := s.Err
 		if errors.Is(err, node.ErrNoLeader) {
 			err = errors.Join(journal.ErrNotStored, ErrNoLeader)
+		} else if refused, is := errors.AsType[*node.Refused](err); is && c.o.Refusal != nil {
+			err = c.o.Refusal(refused.Why)
 		}
 		s.Proposal.Done(s.Seq, s.At, err)
 	}

@@ -57,6 +57,12 @@ func readIdentity(dir string) (id identity, err error) {
 	return identity{}, fmt.Errorf("read identity: %w", errIdentity)
 }
 
+// ReadIdentity returns the UUID of the journal in dir, and the salt of its records.
+func ReadIdentity(dir string) (uuid string, salt uint32, err error) {
+	id, err := readIdentity(dir)
+	return id.uuid, id.salt, err
+}
+
 // identityOf is readIdentity for a journal that has volumes.
 func identityOf(dir string, vols []volumeDir) (identity, error) {
 	id, err := readIdentity(dir)

@@ -29,6 +29,7 @@ type Flags struct {
 	traceFlags
 	metricsFlags
 	opsqueueFlags
+	clusterFlags
 
 	logLevel  string
 	logFormat string
@@ -140,6 +141,7 @@ func (f *Flags) Define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.otlp, "otlp", "", "URL of a collector of OpenTelemetry, such as http://127.0.0.1:4318, that gets a span for each run of a job (default: the variables OTEL_EXPORTER_OTLP_*ENDPOINT, or none)")
 	flags.IntVar(&f.metricsQueues, "metrics-queues", job.DefaultMetricsQueues, "how many queues have metrics of their own, at most 1000; 0 means that there are no metrics of queues")
 	f.opsqueueFlags.define(flags)
+	f.clusterFlags.define(flags)
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
 	flags.BoolVar(&f.allowQuit, "allow-quit", false, "stop on POST /quit, if the request comes from this machine and not through a proxy")
 	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; unsafe, since any web page can send a GET")
@@ -151,7 +153,7 @@ var ErrListen = errors.New("cannot listen")
 
 // checkData refuses a directory of --data without a journal. The default directory is created.
 func (f *Flags) checkData() error {
-	if f.init || !f.dataFlag.Changed {
+	if f.init || !f.dataFlag.Changed || f.node != "" {
 		return nil
 	}
 	there, err := ingest.HasJournal(f.data)
@@ -179,11 +181,20 @@ func (f *Flags) Check() error {
 	if err := f.checkBlobs(); err != nil {
 		return err
 	}
+	if err := f.clusterFlags.check(); err != nil {
+		return err
+	}
+	if f.node != "" && f.blobs != "none" {
+		return terminal.Usagef("a node of a cluster needs --blobs none: blobs are not replicated yet")
+	}
 	if _, err := f.traceSettings(); err != nil {
 		return err
 	}
 	if _, err := f.opsqueueAddress(); err != nil {
 		return err
+	}
+	if f.mdns == mdnsOn && f.node != "" {
+		return terminal.Usagef("a node of a cluster is not announced by mDNS")
 	}
 	if f.mdns == mdnsOn && !config.IsExposed(address) {
 		return terminal.Usagef("--mdns on cannot announce the server: it listens on %s, where no other machine can connect; give another --listen, or --mdns auto", address)

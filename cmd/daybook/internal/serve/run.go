@@ -60,6 +60,9 @@ func Run(ctx context.Context, f *Flags, out, errs io.Writer) (err error) {
 		return err
 	}
 	defer endTraces() // after the engine, so that its last runs are exported too
+	if s.cluster, err = s.startNode(ctx); err != nil {
+		return err
+	}
 	engine, err := s.openEngine(ctx)
 	if err != nil {
 		return err
@@ -100,6 +103,9 @@ func Run(ctx context.Context, f *Flags, out, errs io.Writer) (err error) {
 	if err := server.Run(running, s.listener, time.Duration(f.drain)); err != nil {
 		return err
 	}
+	if s.cluster != nil {
+		s.cluster.handOver()
+	}
 	if err := endBlobs(); err != nil { // a collection reads the engine's data
 		return err
 	}
@@ -125,6 +131,7 @@ type serverRun struct {
 	lost     func(registry.Runner) // gets each lost runner; nil without --on-lost
 	ended    func([]job.RunEnd)    // gets the ends of runs; nil without traces
 
+	cluster   *clusterNode // nil: a single server
 	batchEnds batchEnds
 }
 
@@ -197,8 +204,16 @@ type runningEngine struct {
 // openEngine opens the data directory and begins to run the engine. The engine outlives ctx, until end: outstanding
 // requests need it while the server stops.
 func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
+	var engine *ingest.Engine
+	var openLog func(ingest.LogOptions) (ingest.Log, error)
+	if s.cluster != nil {
+		openLog = func(o ingest.LogOptions) (ingest.Log, error) {
+			return s.cluster.open(func() *ingest.Engine { return engine }, o)
+		}
+	}
 	engine, err := ingest.Open(ingest.Options{
-		Dir: s.data, JournalRetain: int64(s.journalRetain), QueueIdle: time.Duration(s.queueIdle), AllowClockAhead: s.clockAhead,
+		OpenLog: openLog,
+		Dir:     s.data, JournalRetain: int64(s.journalRetain), QueueIdle: time.Duration(s.queueIdle), AllowClockAhead: s.clockAhead,
 		RunnerHeartbeat: time.Duration(s.runnerHeartbeat), OnLost: s.lost, OnRunEnds: s.ended, OnBatchEnds: s.batchEnds.report, MetricsQueues: s.metricsQueues, QueueMemory: memory.ForQueues(memory.Limit()),
 		StoreFiles: s.files.store, Logger: slog.New(zerolog.NewSlogHandler(s.log)),
 		Fatal: func(reason string) {
@@ -215,6 +230,9 @@ func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 		e.err = engine.Run(ctx)
 		close(e.ended)
 	}()
+	if s.cluster != nil {
+		go s.cluster.take(ctx)
+	}
 	return e, nil
 }
 

@@ -1,0 +1,251 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+
+	"github.com/daybookq/daybook/cluster"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/store"
+)
+
+// clusterFlags make the server a node of a cluster.
+type clusterFlags struct {
+	node          string
+	clusterListen string
+	clusterInit   bool
+	join          string
+	clusterRetain config.BytesFlag
+	ca, cert, key string
+}
+
+// handoverWait bounds how long a stop waits until another node leads.
+const handoverWait = time.Second
+
+func (f *clusterFlags) define(flags *pflag.FlagSet) {
+	f.clusterRetain = 4 << 30
+	flags.StringVar(&f.node, "node", "", "name of this node in its cluster; no other node may ever have had it (default: a single server)")
+	flags.StringVar(&f.clusterListen, "cluster-listen", "", "address for the other nodes of the cluster, which they must be able to connect to")
+	flags.BoolVar(&f.clusterInit, "cluster-init", false, "found a cluster of this node, with the data that it has")
+	flags.StringVar(&f.join, "join", "", "--cluster-listen of a node whose cluster this node joins, with an empty data directory")
+	flags.Var(&f.clusterRetain, "cluster-log-retain", "bytes of the log to keep for nodes that were away; one that missed more fetches the whole state")
+	flags.StringVar(&f.ca, "cluster-ca", "", "file with the certificates that sign those of the nodes")
+	flags.StringVar(&f.cert, "cluster-cert", "", "file with the certificate of this node, for both ends of a connection")
+	flags.StringVar(&f.key, "cluster-key", "", "file with the key of --cluster-cert")
+}
+
+// ClusterDir returns the folder of the cluster in a data directory.
+func ClusterDir(data string) string { return filepath.Join(data, "cluster") }
+
+// check refuses settings that do not fit together.
+func (f *clusterFlags) check() (err error) {
+	if f.node == "" {
+		if f.clusterListen+f.join+f.ca+f.cert+f.key != "" || f.clusterInit {
+			return terminal.Usagef("a node of a cluster needs --node with its name")
+		}
+		return nil
+	}
+	if err := job.CheckName("--node", f.node); err != nil {
+		return terminal.Usage(err)
+	}
+	if f.clusterInit && f.join != "" {
+		return terminal.Usagef("--cluster-init founds a cluster, and --join joins one; give only one of them")
+	}
+	secure := f.ca != "" && f.cert != "" && f.key != ""
+	if !secure && f.ca+f.cert+f.key != "" {
+		return terminal.Usagef("--cluster-ca, --cluster-cert and --cluster-key belong together")
+	}
+	host, _, err := net.SplitHostPort(f.clusterListen)
+	if err != nil {
+		return terminal.Usagef("--cluster-listen needs HOST:PORT: %w", err)
+	}
+	if ip := net.ParseIP(host); ip.IsUnspecified() {
+		return terminal.Usagef("--cluster-listen %s is no address that other nodes can connect to; name the address or the name of this machine", f.clusterListen)
+	} else if !secure && !ip.IsLoopback() && host != "localhost" {
+		return terminal.Usagef("--cluster-listen %s can be reached from other machines, so it needs --cluster-ca, --cluster-cert and --cluster-key", f.clusterListen)
+	}
+	if secure {
+		_, err = f.tls()
+	}
+	return err
+}
+
+// tls returns the settings of both ends of a connection. The files are read again for each connection.
+func (f *clusterFlags) tls() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+	if err != nil {
+		return nil, fmt.Errorf("--cluster-cert: %w", err)
+	}
+	text, err := os.ReadFile(f.ca)
+	if err != nil {
+		return nil, fmt.Errorf("--cluster-ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("--cluster-ca: %s has no certificate", f.ca)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}, nil
+}
+
+// listenForNodes listens for other nodes.
+func (f *clusterFlags) listenForNodes() (net.Listener, error) {
+	l, err := net.Listen("tcp", f.clusterListen)
+	if err != nil {
+		return nil, fmt.Errorf("--cluster-listen: %w: %w", ErrListen, err)
+	}
+	if f.ca == "" {
+		return l, nil
+	}
+	return tls.NewListener(l, &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.tls() }}), nil
+}
+
+// dial connects to another node.
+func (f *clusterFlags) dial(ctx context.Context, address string) (net.Conn, error) {
+	if f.ca == "" {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	}
+	c, err := f.tls()
+	if err != nil {
+		return nil, err
+	}
+	return (&tls.Dialer{Config: c}).DialContext(ctx, "tcp", address)
+}
+
+// clusterNode is this node of a cluster.
+type clusterNode struct {
+	*clusterFlags
+	data     string
+	identity *cluster.Identity
+	log      *cluster.Cluster // of the engine that runs
+	logger   *slog.Logger
+}
+
+// startNode prepares the data directory of a node: it founds a cluster, joins one, or finds what an earlier process left.
+// It returns nil for a single server.
+func (s *serverRun) startNode(ctx context.Context) (n *clusterNode, err error) {
+	dir := ClusterDir(s.data)
+	identity, err := cluster.ReadIdentity(dir)
+	if err != nil {
+		return nil, err
+	}
+	if s.node == "" {
+		if identity != nil {
+			return nil, terminal.Usagef("%s has the data of node %s of a cluster; start it with --node %s and --cluster-listen", s.data, identity.Node, identity.Node)
+		}
+		return nil, nil
+	}
+	n = &clusterNode{clusterFlags: &s.clusterFlags, data: s.data, identity: identity, logger: slog.New(zerolog.NewSlogHandler(s.log))}
+	switch {
+	case identity != nil && identity.Node != s.node:
+		return nil, terminal.Usagef("%s has the data of node %s, and --node is %s", s.data, identity.Node, s.node)
+	case identity != nil:
+	case s.clusterInit:
+		n.identity, err = n.found(ctx)
+	case s.join != "":
+		var there bool
+		if there, err = ingest.HasJournal(s.data); err == nil && there {
+			return nil, terminal.Usagef("%s has the data of a single server, and --join needs an empty directory; --cluster-init founds a cluster with this data", s.data)
+		}
+		n.identity, err = cluster.Join(ctx, cluster.Joining{Dir: dir, Store: ingest.StoreDir(s.data), Node: s.node, Level: job.Level, From: s.join, Dial: s.dial})
+	default:
+		return nil, terminal.Usagef("%s has no node of a cluster; --cluster-init founds a cluster, --join ADDRESS joins one", s.data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, err = cluster.Install(dir, ingest.StoreDir(s.data))
+	return n, err
+}
+
+// found turns the data of a single server into the first state of a cluster, or makes an empty one. Until the identity is
+// written, the directory has a single server.
+func (n *clusterNode) found(ctx context.Context) (*cluster.Identity, error) {
+	engine, err := ingest.Open(ingest.Options{Dir: n.data, Logger: n.logger})
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- engine.Run(ctx) }()
+	for engine.Ready() != nil {
+		select {
+		case err := <-ended:
+			return nil, err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		return nil, err
+	}
+	uuid, salt, err := journal.ReadIdentity(ingest.JournalDir(n.data))
+	if err != nil {
+		return nil, err
+	}
+	i := cluster.NewIdentity(n.node, uuid, salt)
+	st, err := store.Open(ingest.StoreDir(n.data), store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	st.Found(i.Cluster, job.Member{ID: i.ID, Node: i.Node, Address: n.clusterListen, Role: job.Voter})
+	if err := errors.Join(st.Commit(), st.FlushWait(), st.Close()); err != nil {
+		return nil, err
+	}
+	n.logger.Info("founded a cluster", "cluster", i.Cluster, "node", i.Node)
+	return i, cluster.Found(ClusterDir(n.data), i)
+}
+
+// options returns the options of the log of an engine.
+func (n *clusterNode) options(engine func() *ingest.Engine, o ingest.LogOptions) (cluster.Options, error) {
+	l, err := n.listenForNodes()
+	return cluster.Options{
+		Dir: ClusterDir(n.data), Identity: n.identity, Listener: l, Dial: n.dial, State: o.Cluster, Seq: o.Seq, At: o.At, Retain: int64(n.clusterRetain), Logger: n.logger,
+		Refuse: func(verb string, _ bool) string { return o.Refuse(verb) }, Refusal: ingest.Refusal,
+		Checkpoint: func(_ context.Context, dir string) (cluster.Base, error) {
+			c, err := engine().Base(dir)
+			return cluster.Base{Dir: dir, Index: c.Index, Term: c.Term}, err
+		},
+	}, err
+}
+
+// open opens the log of an engine.
+func (n *clusterNode) open(engine func() *ingest.Engine, lo ingest.LogOptions) (ingest.Log, error) {
+	o, err := n.options(engine, lo)
+	if err != nil {
+		return nil, err
+	}
+	n.log, err = cluster.Open(o)
+	return n.log, err
+}
+
+// take makes this node a member, or tells the others its new address.
+func (n *clusterNode) take(ctx context.Context) {
+	if err := n.log.BecomeMember(ctx, n.clusterListen, n.join); err != nil && ctx.Err() == nil {
+		n.logger.Error("this node is no member of the cluster", "error", err)
+	}
+}
+
+// handOver lets another node lead, if this one does.
+func (n *clusterNode) handOver() {
+	ctx, cancel := context.WithTimeout(context.Background(), handoverWait)
+	defer cancel()
+	if err := n.log.HandOver(ctx); err != nil {
+		n.logger.Info("no other node leads yet", "error", err)
+	}
+}
