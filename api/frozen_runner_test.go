@@ -173,7 +173,7 @@ func (f *fateRunner) jobs() []string {
 func (s *fateRig) beat(ids ...string) {
 	s.t.Helper()
 	for _, id := range ids {
-		testkit.Must2(s.engine.Heartbeat(id, registry.Info{Instance: "i"}, false))(s.t)
+		testkit.Must2(s.engine.Heartbeat(s.t.Context(), id, registry.Info{Instance: "i"}, false))(s.t)
 	}
 }
 

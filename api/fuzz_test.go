@@ -96,25 +96,43 @@ func (s *picky) DeleteDocument(_ context.Context, d job.DeleteDocument) (applied
 	return applied.DocumentChanged{}, fuzzReceipt, nil
 }
 
-func (s *picky) Heartbeat(id string, info registry.Info, _ bool) (int64, time.Duration, error) {
+func (s *picky) Heartbeat(_ context.Context, id string, info registry.Info, _ bool) (int64, time.Duration, error) {
 	testkit.Check(s.t, errors.Join(job.CheckName("id", id), info.Check()), "heartbeat", id, "with", info)
 	return fuzzReceipt.At, registry.DefaultHeartbeat, nil
 }
 
-func (s *picky) Goodbye(id, instance string) error {
+func (s *picky) Goodbye(_ context.Context, id, instance string) error {
 	testkit.Holds(s.t, job.CheckName("id", id) == nil && instance != "", "goodbye of", id, instance)
 	return nil
 }
 
-func (s *picky) Registered(id string) (registry.Runner, bool) {
-	return registry.Runner{ID: id, State: registry.Alive}, true
+func (s *picky) Registered(_ context.Context, id string) (registry.Runner, bool, error) {
+	return registry.Runner{ID: id, State: registry.Alive}, true, nil
 }
 
-func (s *picky) AllRegistered(after string, limit int) ([]registry.Runner, bool) {
-	return []registry.Runner{{ID: after + "1", State: registry.Dead, End: registry.Lost}}, true
+func (s *picky) AllRegistered(_ context.Context, after string, limit int) ([]registry.Runner, bool, error) {
+	return []registry.Runner{{ID: after + "1", State: registry.Dead, End: registry.Lost}}, true, nil
 }
 
 func (s *picky) Runner(id string) (document.Runner, error) { return document.Runner{Name: id}, nil }
+
+func (s *picky) Cluster() (job.ClusterStatus, bool) { return job.ClusterStatus{}, false }
+
+func (s *picky) DescribeCluster(context.Context) (job.ClusterStatus, error) {
+	return job.ClusterStatus{Cluster: "c1", Node: "n1", Role: "leader", Term: 3, Leader: "n1", Nodes: []job.MemberStatus{{Node: "n1", Address: "a", Role: "voter", Leads: true}}}, nil
+}
+
+func (s *picky) RemoveNode(_ context.Context, node string) error {
+	testkit.Check(s.t, job.CheckName("node", node))
+	return nil
+}
+
+func (s *picky) TransferLeadership(_ context.Context, node string) error {
+	if node != "" {
+		testkit.Check(s.t, job.CheckName("node", node))
+	}
+	return nil
+}
 
 func (s *picky) Sweep(id job.ID) (document.Sweep, error) {
 	return document.Sweep{ID: id, Op: job.Cancel, Client: "c", Type: "t"}, nil

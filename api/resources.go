@@ -103,6 +103,7 @@ func (s *resources) routes() []route {
 		(&stopper{s.quit, s.log}).routes(r),
 		journalTime{s.engine}.routes(r),
 		levels{s.engine}.routes(r),
+		clusterNodes{s.engine}.routes(r),
 		s.backups.routes(r),
 		pages{s.build.Version, s.metrics.show, wholeDescription}.routes(r),
 		health{s.engine, s.draining}.routes(r),

@@ -61,7 +61,10 @@ func (n runners) list(ctx context.Context, in *runnersQuery) (out found[runnersD
 	if err != nil {
 		return out, err
 	}
-	registered, moreRegistered := n.engine.AllRegistered(in.After, in.Limit)
+	registered, moreRegistered, err := n.engine.AllRegistered(ctx, in.After, in.Limit)
+	if err != nil {
+		return out, err
+	}
 	page := runnersDocument{Runners: []runnerDocument{}}
 	for len(page.Runners) < in.Limit && (len(holding) > 0 || len(registered) > 0) {
 		var h *document.Runner
@@ -123,7 +126,10 @@ func (n runners) read(ctx context.Context, in *runnerQuery) (out found[runnerDoc
 	if err != nil {
 		return out, err
 	}
-	known, ok := n.engine.Registered(in.ID)
+	known, ok, err := n.engine.Registered(ctx, in.ID)
+	if err != nil {
+		return out, err
+	}
 	registered := &known
 	if !ok {
 		registered = nil
@@ -195,14 +201,14 @@ type heartbeatDocument struct {
 	AliveSince  int64 `json:"alive_since" minimum:"0" doc:"when this instance sent its first heartbeat"`
 }
 
-func (n runners) heartbeat(_ context.Context, in *heartbeatRequest) (out found[heartbeatDocument], err error) {
+func (n runners) heartbeat(ctx context.Context, in *heartbeatRequest) (out found[heartbeatDocument], err error) {
 	if err := in.Body.Check(); err != nil {
 		if wrong, ok := errors.AsType[*registry.FieldError](err); ok {
 			return out, web.BadRequest(wrong.Field, wrong.Text)
 		}
 		return out, err
 	}
-	since, every, err := n.engine.Heartbeat(in.ID, in.Body.Info, in.Body.Takeover)
+	since, every, err := n.engine.Heartbeat(ctx, in.ID, in.Body.Info, in.Body.Takeover)
 	return found[heartbeatDocument]{heartbeatDocument{every.Milliseconds(), since}}, err
 }
 
@@ -212,9 +218,9 @@ type goodbyeRequest struct {
 }
 
 // goodbye reports the clean end of a runner.
-func (n runners) goodbye(_ context.Context, in *goodbyeRequest) (out struct{}, err error) {
+func (n runners) goodbye(ctx context.Context, in *goodbyeRequest) (out struct{}, err error) {
 	if err := registry.CheckInstance(in.Instance); err != nil {
 		return out, web.BadField("instance", err)
 	}
-	return out, n.engine.Goodbye(in.ID, in.Instance)
+	return out, n.engine.Goodbye(ctx, in.ID, in.Instance)
 }

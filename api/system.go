@@ -53,7 +53,11 @@ func (h health) ready(context.Context, *nothing) (out found[readyDocument], err 
 		err = web.ErrShuttingDown
 	}
 	if err == nil {
-		return found[readyDocument]{documentOfReady(h.engine.ClockOffset())}, nil
+		doc := documentOfReady(h.engine.ClockOffset())
+		if s, shared := h.engine.Cluster(); shared {
+			doc.Role, doc.Term, doc.Leader = s.Role, s.Term, s.Leader
+		}
+		return found[readyDocument]{doc}, nil
 	}
 	p := *refusal.Of(err)
 	if p.Status != http.StatusServiceUnavailable {
@@ -71,6 +75,10 @@ type readyDocument struct {
 	Status        string `json:"status" enum:"ready"`
 	ClockOffsetMs int64  `json:"clock_offset_ms" doc:"how far the server's time is ahead of its wall clock"`
 	Detail        string `json:"detail,omitzero"`
+	// Only of a node of a cluster.
+	Role   string `json:"role,omitzero" enum:"leader,follower,candidate,learner" doc:"what this node of the cluster does"`
+	Term   uint64 `json:"term,omitzero"`
+	Leader string `json:"leader,omitzero" doc:"the name of the node that leads"`
 }
 
 // largeOffset is the difference between the journal's time and the wall clock from which /readyz explains it.
@@ -115,7 +123,8 @@ func (v Version) read(context.Context, *nothing) (found[versionDocument], error)
 // Stats is the answer of /stats.
 type Stats struct {
 	ingest.Stats
-	BlobBytes int64 `json:"blob_bytes" minimum:"0" doc:"bytes of all blobs and unfinished uploads, in the data directory or in a bucket"`
+	BlobBytes int64              `json:"blob_bytes" minimum:"0" doc:"bytes of all blobs and unfinished uploads, in the data directory or in a bucket"`
+	Cluster   *job.ClusterStatus `json:"cluster,omitzero" doc:"what this node knows of its cluster"`
 }
 
 // statistics are the counters and gauges of the server as JSON.
@@ -136,6 +145,9 @@ func (f statistics) read(context.Context, *nothing) (found[Stats], error) {
 	doc := Stats{Stats: f.engine.Stats()}
 	if f.blobs.Storage != nil {
 		doc.BlobBytes = f.blobs.Storage.Used()
+	}
+	if s, shared := f.engine.Cluster(); shared {
+		doc.Cluster = &s
 	}
 	return found[Stats]{doc}, nil
 }

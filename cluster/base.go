@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,6 +35,8 @@ const (
 	baseAge = 10 * time.Minute
 	// fetchTimeout bounds how long no byte of a file may arrive.
 	fetchTimeout = 30 * time.Second
+	// maxOffer bounds the list of the files of a base.
+	maxOffer = 64 << 20
 )
 
 // Base is a copy of the state of a node, in a directory.
@@ -50,6 +53,16 @@ type served struct {
 	used time.Time
 }
 
+// needs returns the first entry that a node needs that fetches a base now.
+func (s *served) needs() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id == "" {
+		return math.MaxUint64
+	}
+	return s.base.Index + 1
+}
+
 // offerOf describes a base to the node that fetches it.
 type offerOf struct {
 	ID          string
@@ -62,8 +75,10 @@ type baseFile struct {
 	Bytes int64
 }
 
-// fetched is the name of the directory with what was fetched, and of the file that says that it is whole.
+// The names of the directory with a base for others, of the one with what was fetched, and of the file that says that this
+// is whole.
 const (
+	checkpointDir = "checkpoint"
 	fetchedDir  = "base"
 	fetchedMark = "base.complete"
 )
@@ -88,7 +103,7 @@ func (c *Cluster) serveBase(ctx context.Context, conn net.Conn) error {
 	}
 	text, err := json.Marshal(offer)
 	if err == nil {
-		err = writeLong(conn, text)
+		err = writeText(conn, text)
 	}
 	if err != nil {
 		return err
@@ -129,7 +144,7 @@ func (c *Cluster) offerBase(ctx context.Context, id string, index uint64) (o off
 		if c.o.Checkpoint == nil {
 			return o, "", errors.New("this node cannot make a base")
 		}
-		b, err := c.o.Checkpoint(ctx, filepath.Join(c.o.Dir, "checkpoint"))
+		b, err := c.o.Checkpoint(ctx, filepath.Join(c.o.Dir, checkpointDir))
 		if err != nil {
 			return o, "", err
 		}
@@ -194,12 +209,6 @@ func sendFile(conn net.Conn, path string) error {
 	return err
 }
 
-// writeLong is writeText without its limit: a base may have many files.
-func writeLong(w io.Writer, text []byte) error {
-	_, err := fmt.Fprintf(w, "%d\n%s", len(text), text)
-	return err
-}
-
 // Fetch fetches a base that includes at least an entry, from a member, into the directory of a cluster. Files of an earlier
 // call that arrived whole are not fetched again. Install then puts the base in the place of the store.
 func Fetch(ctx context.Context, dial func(context.Context, string) (net.Conn, error), dir string, i *Identity, from job.Member, index uint64) (err error) {
@@ -226,7 +235,8 @@ func Fetch(ctx context.Context, dial func(context.Context, string) (net.Conn, er
 	if _, err := fmt.Fprintf(conn, "base id=%s index=%d\n", last, index); err != nil {
 		return err
 	}
-	o, err := readOffer(conn)
+	r := bufio.NewReaderSize(conn, 1<<20)
+	o, err := readOffer(r)
 	if err != nil {
 		return err
 	}
@@ -235,7 +245,6 @@ func Fetch(ctx context.Context, dial func(context.Context, string) (net.Conn, er
 			return err
 		}
 	}
-	r := bufio.NewReaderSize(conn, 1<<20)
 	for _, f := range o.Files {
 		if f.Name != filepath.Base(f.Name) || f.Bytes < 0 {
 			return fmt.Errorf("a base with a file %.100q", f.Name)
@@ -254,17 +263,9 @@ func Fetch(ctx context.Context, dial func(context.Context, string) (net.Conn, er
 	return errors.Join(writeSynced(filepath.Join(dir, fetchedMark), fmt.Appendf(nil, "index=%d term=%d\n", o.Index, o.Term)), syncDir(dir))
 }
 
-func readOffer(conn net.Conn) (o offerOf, err error) {
-	line, err := readLine(conn)
+func readOffer(r *bufio.Reader) (o offerOf, err error) {
+	text, err := readText(r, maxOffer)
 	if err != nil {
-		return o, err
-	}
-	var n int
-	if _, err := fmt.Sscanf(line, "%d\n", &n); err != nil || n < 0 || n > 64<<20 {
-		return o, fmt.Errorf("a message of %.20q bytes", line)
-	}
-	text := make([]byte, n)
-	if _, err := io.ReadFull(conn, text); err != nil {
 		return o, err
 	}
 	if err := json.Unmarshal(text, &o); err != nil {

@@ -1,27 +1,35 @@
 package cluster
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/cluster/internal/node"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
 )
 
-// callKind is a connection with one question and one answer, both in JSON.
+// callKind is a connection with questions and their answers, one after the other, in JSON.
 const callKind = "call"
 
-// callTimeout bounds a call, which may wait for a change of the members to be stored.
-const callTimeout = 10 * time.Second
-
-// maxCall bounds a question or an answer.
-const maxCall = 1 << 20
+const (
+	// callTimeout bounds a call, which may wait for a change of the members to be stored.
+	callTimeout = 10 * time.Second
+	// callIdle is how long a connection stays open for the next call.
+	callIdle = time.Minute
+	// maxCall bounds a question or an answer.
+	maxCall = 1 << 20
+	// maxCallers bounds the calls of this node to one other that are under way, and the connections that are kept for them.
+	maxCallers = 32
+)
 
 // question is what one node asks another.
 type question struct {
@@ -37,29 +45,49 @@ const (
 	opSet      = "set"      // a member has another address
 	opRemove   = "remove"   // make this node no member
 	opTransfer = "transfer" // let this node lead, or any other if none is named
-	opStatus   = "status"
-	opEngine   = "engine" // a question of the engine to the leader's engine
+	opStatus   = "status"   // of the leader
+	opClock    = "clock"    // of this node
+	opEngine   = "engine"   // a question of the engine to the leader's engine
 )
 
 // reply is the answer to a question.
 type reply struct {
-	Error    string   `json:",omitzero"`
-	Leader   string   `json:",omitzero"` // the address of the leader, which must be asked instead
-	Identity Identity `json:",omitzero"`
-	Status   Status   `json:",omitzero"`
-	Content  []byte   `json:",omitzero"`
+	Error    string            `json:",omitzero"`
+	Word     string            `json:",omitzero"` // of the error in words
+	Leader   string            `json:",omitzero"` // the address of the leader, which must be asked instead
+	Identity Identity          `json:",omitzero"`
+	Status   job.ClusterStatus `json:",omitzero"`
+	Clock    int64             `json:",omitzero"` // the wall clock, in unix ms
+	Content  []byte            `json:",omitzero"`
 }
 
-// ask sends a question to the node at an address, and to the leader if that node is not the leader.
-func (c *Cluster) ask(ctx context.Context, address string, q question) (r reply, err error) {
-	return ask(ctx, c.o.Dial, c.o.Identity, address, q)
+// caller asks other nodes. It keeps connections for the next calls.
+type caller struct {
+	dial func(ctx context.Context, address string) (net.Conn, error)
+	of   *Identity
+
+	mu    sync.Mutex
+	idle  map[string][]*callConn // by address
+	slots map[string]chan struct{}
 }
 
-func ask(ctx context.Context, dial func(context.Context, string) (net.Conn, error), of *Identity, address string, q question) (r reply, err error) {
+// callConn is a connection for calls.
+type callConn struct {
+	net.Conn
+	r    *bufio.Reader
+	used time.Time
+}
+
+func newCaller(dial func(context.Context, string) (net.Conn, error), of *Identity) *caller {
+	return &caller{dial: dial, of: of, idle: map[string][]*callConn{}, slots: map[string]chan struct{}{}}
+}
+
+// ask sends a question to the node at an address, and to the leader if that node names it.
+func (a *caller) ask(ctx context.Context, address string, q question) (r reply, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	for range 4 { // the leader may change meanwhile
-		if r, err = askOnce(ctx, dial, of, address, q); err != nil {
+		if r, err = a.askOnce(ctx, address, q); err != nil {
 			return r, fmt.Errorf("ask %s: %w", address, err)
 		}
 		switch {
@@ -67,30 +95,104 @@ func ask(ctx context.Context, dial func(context.Context, string) (net.Conn, erro
 			address = r.Leader
 			continue
 		case r.Error != "":
-			return r, errors.New(r.Error)
+			return r, &answeredError{r.Error, words[r.Word]}
 		}
 		return r, nil
 	}
 	return r, ErrNoLeader
 }
 
-func askOnce(ctx context.Context, dial func(context.Context, string) (net.Conn, error), of *Identity, address string, q question) (r reply, err error) {
-	conn, err := dial(ctx, address)
+// words are the errors that keep their meaning on their way between nodes.
+var words = map[string]error{"no_node": job.ErrNoNode, "quorum": job.ErrQuorum, "no_leader": ErrNoLeader}
+
+// answeredError is the error of another node.
+type answeredError struct {
+	text string
+	is   error
+}
+
+func (e *answeredError) Error() string { return e.text }
+func (e *answeredError) Unwrap() error { return e.is }
+
+func replyOf(err error) (r reply) {
+	r.Error = err.Error()
+	for word, known := range words {
+		if errors.Is(err, known) {
+			r.Word = word
+		}
+	}
+	return r
+}
+
+// askOnce sends a question to one node. All questions may be repeated.
+func (a *caller) askOnce(ctx context.Context, address string, q question) (r reply, err error) {
+	free, err := a.enter(ctx, address)
 	if err != nil {
 		return r, err
 	}
-	defer conn.Close()
-	h := hello{cluster: "none", node: "none", kind: callKind, level: job.Level}
-	if of != nil {
-		h.cluster, h.from, h.node = of.Cluster, of.ID, of.Node
+	defer free()
+	for conn := a.kept(address); conn != nil; conn = a.kept(address) {
+		if r, err = a.exchange(ctx, address, conn, q); err == nil || ctx.Err() != nil {
+			return r, err
+		} // the other end may have closed it meanwhile
 	}
-	if err := greet(conn, &h); err != nil {
+	conn, err := a.dial(ctx, address)
+	if err != nil {
 		return r, err
 	}
+	h := hello{cluster: a.of.Cluster, from: a.of.ID, node: a.of.Node, kind: callKind, level: job.Level}
+	if err := greet(conn, &h); err != nil {
+		return r, errors.Join(err, conn.Close())
+	}
+	return a.exchange(ctx, address, &callConn{Conn: conn, r: bufio.NewReader(conn)}, q)
+}
+
+// enter waits until fewer than maxCallers calls to a node are under way.
+func (a *caller) enter(ctx context.Context, address string) (free func(), err error) {
+	a.mu.Lock()
+	slots := a.slots[address]
+	if slots == nil {
+		slots = make(chan struct{}, maxCallers)
+		a.slots[address] = slots
+	}
+	a.mu.Unlock()
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// kept returns a connection that an earlier call has left, or nil.
+func (a *caller) kept(address string) *callConn {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := a.idle[address]
+	for len(list) > 0 {
+		conn := list[len(list)-1]
+		list = list[:len(list)-1]
+		a.idle[address] = list
+		if time.Since(conn.used) < callIdle/2 {
+			return conn
+		}
+		conn.Close()
+	}
+	return nil
+}
+
+// exchange sends a question over a connection, and keeps the connection for later.
+func (a *caller) exchange(ctx context.Context, address string, conn *callConn, q question) (r reply, err error) {
+	defer func() {
+		if err != nil {
+			conn.Close()
+		}
+	}()
 	deadline, _ := ctx.Deadline()
 	if err := conn.SetDeadline(deadline); err != nil {
 		return r, err
 	}
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	text, err := json.Marshal(q)
 	if err != nil {
 		return r, err
@@ -98,55 +200,132 @@ func askOnce(ctx context.Context, dial func(context.Context, string) (net.Conn, 
 	if err := writeText(conn, text); err != nil {
 		return r, err
 	}
-	if text, err = readText(conn); err != nil {
+	if text, err = readText(conn.r, maxCall); err != nil {
 		return r, err
 	}
-	return r, json.Unmarshal(text, &r)
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, err
+	}
+	conn.used = time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.idle[address] = append(a.idle[address], conn)
+	return r, nil
 }
 
-func writeText(w io.Writer, text []byte) error {
-	if len(text) > maxCall {
-		return fmt.Errorf("a message of %d bytes", len(text))
+// close closes the connections that are kept.
+func (a *caller) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, list := range a.idle {
+		for _, conn := range list {
+			conn.Close()
+		}
 	}
-	_, err := fmt.Fprintf(w, "%d\n%s", len(text), text)
+	clear(a.idle)
+}
+
+// writeText writes a text and its length.
+func writeText(w io.Writer, text []byte) error {
+	_, err := w.Write(append(fmt.Appendf(make([]byte, 0, len(text)+12), "%d\n", len(text)), text...))
 	return err
 }
 
-func readText(conn net.Conn) ([]byte, error) {
-	line, err := readLine(conn)
+// readText reads what writeText has written, of at most limit bytes.
+func readText(r *bufio.Reader, limit int) ([]byte, error) {
+	line, err := r.ReadSlice('\n')
 	if err != nil {
 		return nil, err
 	}
 	var n int
-	if _, err := fmt.Sscanf(line, "%d\n", &n); err != nil || n < 0 || n > maxCall {
+	if _, err := fmt.Sscanf(string(line), "%d\n", &n); err != nil || n < 0 || n > limit {
 		return nil, fmt.Errorf("a message of %.20q bytes", line)
 	}
 	text := make([]byte, n)
-	_, err = io.ReadFull(conn, text)
+	_, err = io.ReadFull(r, text)
 	return text, err
 }
 
-// answerCall answers the question of a connection.
-func (c *Cluster) answerCall(ctx context.Context, conn net.Conn) error {
-	conn.SetDeadline(time.Now().Add(callTimeout))
-	text, err := readText(conn)
-	if err != nil {
-		return err
+// answerCalls answers the questions of a connection, until it is closed or idle for too long. A stranger is a node that is
+// no member: it may only join.
+func (c *Cluster) answerCalls(ctx context.Context, conn net.Conn, stranger bool) error {
+	r := bufio.NewReader(conn)
+	for {
+		conn.SetDeadline(time.Now().Add(callIdle))
+		text, err := readText(r, maxCall)
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		conn.SetDeadline(time.Now().Add(2 * callTimeout))
+		var q question
+		var answer reply
+		if err = json.Unmarshal(text, &q); err == nil {
+			if stranger && q.Op != opJoin && q.Op != opAdd {
+				return fmt.Errorf("a node that is no member asks for %q", q.Op)
+			}
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			answer, err = c.reply(ctx, &q)
+			cancel()
+		}
+		if err != nil {
+			answer = replyOf(err)
+		}
+		if text, err = json.Marshal(answer); err != nil {
+			return err
+		}
+		if err := writeText(conn, text); err != nil {
+			return err
+		}
 	}
-	var q question
-	var r reply
-	if err = json.Unmarshal(text, &q); err == nil {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		r, err = c.reply(ctx, &q)
+}
+
+// askLeader is ask for the leader, which may be this node.
+func (c *Cluster) askLeader(ctx context.Context, q question) (r reply, err error) {
+	leader, known := c.leader()
+	switch {
+	case !known:
+		return r, ErrNoLeader
+	case leader.ID != c.o.Identity.ID:
+		return c.calls.ask(ctx, leader.Address, q)
 	}
-	if err != nil {
-		r = reply{Error: err.Error()}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if r, err = c.reply(ctx, &q); err == nil && r.Leader != "" {
+		return c.calls.ask(ctx, r.Leader, q)
 	}
-	if text, err = json.Marshal(r); err != nil {
-		return err
+	return r, err
+}
+
+// Remove makes a node no member of the cluster.
+func (c *Cluster) Remove(ctx context.Context, name string) error {
+	_, err := c.askLeader(ctx, question{Op: opRemove, Member: job.Member{Node: name}})
+	return err
+}
+
+// Transfer lets another node lead: the one with this name, or with "" the one that lacks the least.
+func (c *Cluster) Transfer(ctx context.Context, name string) error {
+	_, err := c.askLeader(ctx, question{Op: opTransfer, Member: job.Member{Node: name}})
+	return err
+}
+
+// Describe returns what the leader knows of the members, as far as it answers within a second, and what this node knows of
+// itself.
+func (c *Cluster) Describe(ctx context.Context) job.ClusterStatus {
+	s := c.ClusterStatus()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if r, err := c.askLeader(ctx, question{Op: opStatus}); err == nil && r.Status.Cluster == s.Cluster {
+		s.Nodes = r.Status.Nodes
 	}
-	return writeText(conn, text)
+	return s
+}
+
+// AskLeader sends a question of the engine to the leader's engine, which answers it by Options.Answer.
+func (c *Cluster) AskLeader(ctx context.Context, content []byte) ([]byte, error) {
+	r, err := c.askLeader(ctx, question{Op: opEngine, Content: content})
+	return r.Content, err
 }
 
 // reply answers a question, or names the leader.
@@ -154,40 +333,119 @@ func (c *Cluster) reply(ctx context.Context, q *question) (r reply, err error) {
 	switch q.Op {
 	case opJoin:
 		return reply{Identity: Identity{Cluster: c.o.Identity.Cluster, UUID: c.o.Identity.UUID, Salt: c.o.Identity.Salt}}, c.mayJoin(q)
-	case opStatus:
-		return reply{Status: c.Members()}, nil
+	case opClock:
+		return reply{Clock: c.wall().UnixMilli()}, nil
 	}
 	if _, leads := c.Leads(); !leads {
 		leader, known := c.leader()
-		if !known {
+		if !known || leader.ID == c.o.Identity.ID { // it is about to lead
 			return r, ErrNoLeader
 		}
 		return reply{Leader: leader.Address}, nil
 	}
 	switch q.Op {
+	case opStatus:
+		return reply{Status: c.ClusterStatus()}, nil
 	case opAdd:
 		if err := c.mayJoin(q); err != nil {
 			return r, err
 		}
 		q.Member.Role = job.Learner
 		return r, c.change(ctx, q.Member)
+	case opSet:
+		return r, c.setAddress(ctx, q.Member)
 	case opRemove:
 		m := c.member(q.Member.Node)
-		if m.Role == 0 || m.Role == job.Removed {
-			return r, fmt.Errorf("there is no node %s in the cluster", q.Member.Node)
+		switch m.Role {
+		case 0:
+			return r, fmt.Errorf("%w: %s", job.ErrNoNode, q.Member.Node)
+		case job.Removed:
+			return r, nil
+		}
+		if err := c.mayRemove(ctx, m); err != nil {
+			return r, err
+		}
+		if m.ID == c.o.Identity.ID {
+			to, err := c.transfer(ctx, "")
+			return reply{Leader: to.Address}, err
 		}
 		m.Role = job.Removed
 		return r, c.change(ctx, m)
 	case opTransfer:
-		return r, c.transfer(ctx, q.Member.Node)
+		_, err := c.transfer(ctx, q.Member.Node)
+		return r, err
+	case opEngine:
+		if c.o.Answer == nil {
+			return r, errors.New("this node has no engine")
+		}
+		r.Content, err = c.o.Answer(ctx, q.Content)
+		return r, err
 	}
 	return r, fmt.Errorf("the question %q is unknown", q.Op)
+}
+
+// mayRemove returns why a member must not be removed, or nil: most of the other voters must be alive, or nothing could be
+// stored any more.
+func (c *Cluster) mayRemove(ctx context.Context, m job.Member) error {
+	if m.Role != job.Voter {
+		return nil
+	}
+	alive := make(chan map[uint64]bool, 1)
+	c.event(func(n *node.Node) { alive <- n.Alive() })
+	select {
+	case heard := <-alive:
+		others, answer := 0, 0
+		for _, other := range c.members() {
+			if other.Role == job.Voter && other.ID != m.ID {
+				others++
+				if heard[other.ID] {
+					answer++
+				}
+			}
+		}
+		switch {
+		case others == 0:
+			return fmt.Errorf("%w: %s is the only node that votes", job.ErrQuorum, m.Node)
+		case answer <= others/2:
+			return fmt.Errorf("%w: without %s, %d of the other %d nodes that vote answer; start them, or remove those first that are gone for good", job.ErrQuorum, m.Node, answer, others)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// setAddress stores another address of a member.
+func (c *Cluster) setAddress(ctx context.Context, to job.Member) error {
+	m := c.member(to.Node)
+	if m.ID != to.ID || m.Role == job.Removed {
+		return fmt.Errorf("%w: %s", job.ErrNoNode, to.Node)
+	}
+	if m.Address == to.Address {
+		return nil
+	}
+	m.Address = to.Address
+	fields, _ := job.SetMember{Member: m}.Encode()
+	done := make(chan error, 1)
+	err := c.Propose(ctx, &journal.Proposal{Lane: journal.Control, Verb: job.SetMember{}.Verb(), Fields: fields, Done: func(_ uint64, _ int64, err error) { done <- err }})
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // mayJoin returns why a node cannot join, or nil.
 func (c *Cluster) mayJoin(q *question) error {
 	if err := job.CheckName("node", q.Member.Node); err != nil {
 		return err
+	}
+	if level := c.level(); q.Level < level {
+		return fmt.Errorf("the cluster follows the rules of level %d, and this program knows %d; next step: let a newer version of the program join", level, q.Level)
 	}
 	m := c.member(q.Member.Node)
 	switch {
@@ -196,14 +454,17 @@ func (c *Cluster) mayJoin(q *question) error {
 	case m.Role == job.Removed:
 		return fmt.Errorf("node %s was removed; let it join under a name that no node ever had, with an empty data directory", q.Member.Node)
 	}
-	active := 0
-	for _, m := range c.members() {
+	active, all := 0, c.members()
+	for _, m := range all {
 		if m.Role != job.Removed {
 			active++
 		}
 	}
 	if m.Role == 0 && active >= job.MaxMembers {
 		return fmt.Errorf("the cluster has %d nodes, which is the limit", active)
+	}
+	if m.Role == 0 && len(all) >= job.MaxNodes {
+		return fmt.Errorf("the cluster has had %d nodes, which is the limit; next step: found a new cluster with the data of a node", len(all))
 	}
 	return nil
 }
@@ -235,21 +496,24 @@ func (c *Cluster) change(ctx context.Context, m job.Member) error {
 	}
 }
 
-// transfer lets another node lead.
-func (c *Cluster) transfer(ctx context.Context, name string) error {
-	to, err := c.successor(name)
+// transfer lets another node lead, and returns it.
+func (c *Cluster) transfer(ctx context.Context, name string) (job.Member, error) {
+	if name == c.o.Identity.Node {
+		return job.Member{}, nil
+	}
+	to, err := c.successor(ctx, name)
 	if err != nil {
-		return err
+		return to, err
 	}
 	c.event(func(n *node.Node) { n.Transfer(to.ID) })
 	for {
 		if leader, known := c.leader(); known && leader.ID == to.ID {
-			return nil
+			return to, nil
 		}
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("node %s did not take over in time", to.Node)
+			return to, fmt.Errorf("node %s did not take over in time", to.Node)
 		}
 	}
 }
@@ -259,15 +523,16 @@ func (c *Cluster) HandOver(ctx context.Context) error {
 	if _, leads := c.Leads(); !leads {
 		return nil
 	}
-	return c.transfer(ctx, "")
+	_, err := c.transfer(ctx, "")
+	return err
 }
 
 // successor returns the voter with this name, or with "" the one that lacks the fewest entries.
-func (c *Cluster) successor(name string) (job.Member, error) {
+func (c *Cluster) successor(ctx context.Context, name string) (job.Member, error) {
 	if name != "" {
 		m := c.member(name)
 		if m.Role != job.Voter || m.ID == c.o.Identity.ID {
-			return m, fmt.Errorf("node %q is not another voter of the cluster", name)
+			return m, fmt.Errorf("%w that votes: %s", job.ErrNoNode, name)
 		}
 		return m, nil
 	}
@@ -289,10 +554,10 @@ func (c *Cluster) successor(name string) (job.Member, error) {
 				best, least = m, entries
 			}
 		}
-	case <-time.After(callTimeout):
+	case <-ctx.Done():
 	}
 	if best.ID == 0 {
-		return best, errors.New("no other node can lead")
+		return best, fmt.Errorf("%w: no other node can lead", job.ErrQuorum)
 	}
 	return best, nil
 }

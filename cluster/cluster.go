@@ -7,13 +7,13 @@ import (
 	"iter"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/daybookq/daybook/cluster/internal/entrylog"
@@ -31,6 +31,10 @@ const barrierWait = 5 * time.Second
 var (
 	// ErrNoLeader: no node leads the cluster, because most nodes cannot reach each other, or an election is going on.
 	ErrNoLeader = errors.New("no node leads the cluster")
+	// ErrLogFailed: a write of the log failed. The next Open finds out what is on the disk.
+	ErrLogFailed = errors.New("cannot write the log")
+	// ErrRemoved: this node is no member any more.
+	ErrRemoved = errors.New("this node was removed from the cluster; next step: let it join under a name that no node ever had, with an empty data directory")
 )
 
 // NeedsBase is the reason why Run ends if this node lacks entries that no other member has any more. It goes on once its
@@ -58,8 +62,12 @@ type Options struct {
 	Refuse func(verb string, bulk bool) string
 	// Checkpoint makes a copy of the state in a directory that does not exist.
 	Checkpoint func(ctx context.Context, dir string) (Base, error)
-	// Retain is how many bytes of entries stay on disk for members that were away.
-	Retain int64
+	// Level returns the level whose rules the state follows. Nil: 0.
+	Level func() int
+	// Answer answers a question of another node's engine while this node leads. Nil: there are no questions.
+	Answer func(ctx context.Context, question []byte) ([]byte, error)
+	// Wall is the wall clock. Nil: time.Now.
+	Wall func() time.Time
 	// Refusal returns the error of a command that another node has refused for a reason of Refuse. Nil: ErrNotStored.
 	Refusal func(why string) error
 	Hooks   journal.Hooks // for tests
@@ -74,11 +82,12 @@ type Cluster struct {
 	clock    journal.Clock
 	lastAt   atomic.Int64
 	flight   flight
+	calls    *caller
 	notes    notes
 	events   *events
 	failed   chan error
 	base     served
-	note     atomic.Pointer[node.Position] // what the store has on disk; nil: not more than at the start
+	note     atomic.Pointer[node.Position] // what the store has on disk
 
 	// Of the loop.
 	offers     []offered
@@ -98,9 +107,15 @@ func Open(o Options) (*Cluster, error) {
 		deliveries: deliveries{wake: make(chan struct{}, 1)},
 	}
 	c.notes.members, c.notes.without = slices.Clone(o.State.Members), time.Now()
+	c.calls, c.clock.Wall = newCaller(o.Dial, o.Identity), o.Wall
+	// What the store has when it is opened is on the disk.
+	c.note.Store(&node.Position{Index: o.State.Index, Term: o.State.Term, Seq: o.Seq, At: o.At})
 	c.lastAt.Store(o.At)
 	c.clock.Start(o.At)
 	c.flight.freed.L = &c.flight.mu
+	if err := os.RemoveAll(filepath.Join(o.Dir, checkpointDir)); err != nil { // an earlier process may have left it
+		return nil, err
+	}
 	var err error
 	c.log, err = entrylog.Open(entrylog.Options{Dir: LogDir(o.Dir), Hooks: o.Hooks, Logger: o.Logger})
 	return c, err
@@ -153,9 +168,6 @@ func confOf(members []job.Member) *pb.ConfState {
 // another node.
 func (s storage) Snapshot() (*pb.Snapshot, error) {
 	pos := s.c.note.Load()
-	if pos == nil {
-		return nil, raft.ErrSnapshotTemporarilyUnavailable
-	}
 	s.c.notes.mu.Lock()
 	members := s.c.notes.members
 	s.c.notes.mu.Unlock()
@@ -173,7 +185,7 @@ func (c *Cluster) Run(ctx context.Context, after uint64, deliver func([]journal.
 	n, err := node.New(node.Options{
 		ID: c.o.Identity.ID, Name: c.o.Identity.Node, Storage: storage{c.log, c}, State: c.o.State,
 		Position: node.Position{Index: c.o.State.Index, Term: c.o.State.Term, Seq: c.o.Seq, At: c.o.At},
-		Origin:   draw(), Salt: c.o.Identity.Salt, Now: c.clock.Now(), Logger: raftLogger{c.o.Logger},
+		Origin:   draw(), Level: job.Level, Salt: c.o.Identity.Salt, Now: c.clock.Now(), Logger: raftLogger{c.o.Logger},
 		Refuse: func(x *node.Command) string {
 			if c.o.Refuse == nil {
 				return ""
@@ -186,11 +198,13 @@ func (c *Cluster) Run(ctx context.Context, after uint64, deliver func([]journal.
 	}
 	c.parts.Go(func() { c.accept(ctx) })
 	c.parts.Go(func() { c.deliver(ctx, deliver) })
+	c.parts.Go(func() { c.maintain(ctx) })
 	err = c.loop(ctx, n)
 	c.flight.stop()
 	cancel()
 	c.listener.Close()
 	c.parts.Wait()
+	c.calls.close()
 	for _, f := range c.events.end() {
 		f(n)
 	}
@@ -237,7 +251,8 @@ func (c *Cluster) Leads() (term uint64, leads bool) {
 	return c.notes.leads, c.notes.leads != 0
 }
 
-// Now returns the time of the log. Only the leader knows which time the next command gets at least.
+// Now returns the time of the log, of which the leader tells the other nodes with each message. The leader hears of the
+// time that a node knows before it gives a command of the node a time.
 func (c *Cluster) Now() int64 {
 	if _, leads := c.Leads(); leads {
 		return max(c.lastAt.Load(), c.clock.Now())
@@ -298,6 +313,27 @@ func (c *Cluster) Close() (err error) {
 		}
 	})
 	return err
+}
+
+func (c *Cluster) wall() time.Time {
+	if c.o.Wall != nil {
+		return c.o.Wall()
+	}
+	return time.Now()
+}
+
+func (c *Cluster) level() int {
+	if c.o.Level == nil {
+		return 0
+	}
+	return c.o.Level()
+}
+
+// MaxLevel returns the newest level that the programs of all members know.
+func (c *Cluster) MaxLevel() int {
+	c.notes.mu.Lock()
+	defer c.notes.mu.Unlock()
+	return c.notes.maxLevel
 }
 
 // member returns a member by its name. Its role is 0 if this node does not know it.

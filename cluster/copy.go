@@ -43,7 +43,8 @@ func (p *positions) before(seq uint64) (pos node.Position, known bool) {
 	return p.list[n-1], true
 }
 
-// Cut removes entries that the store has on disk, in whole volumes, if no member needs them. It keeps at least retain bytes.
+// Cut removes entries that the store has on disk, in whole volumes. It keeps at least retain bytes, for members that were
+// away, and the entries after a base that another node fetches now.
 func (c *Cluster) Cut(applied uint64, retain int64) ([]journal.Volume, error) {
 	c.notes.mu.Lock()
 	pos, known := c.notes.positions.before(applied)
@@ -56,10 +57,10 @@ func (c *Cluster) Cut(applied uint64, retain int64) ([]journal.Volume, error) {
 		return nil, nil
 	}
 	c.note.Store(&pos)
-	if stored, _ := c.log.Bytes(); stored <= max(retain, c.o.Retain) {
+	if stored, _ := c.log.Bytes(); stored <= retain {
 		return nil, nil
 	}
-	freed, err := c.log.Cut(pos.Index)
+	freed, err := c.log.Cut(min(pos.Index, c.base.needs()))
 	if freed == 0 {
 		return nil, err
 	}

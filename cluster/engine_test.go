@@ -29,7 +29,6 @@ type server struct {
 	log    *cluster.Cluster
 	cancel context.CancelFunc
 	ended  chan error
-	retain int64
 }
 
 func dial(ctx context.Context, address string) (net.Conn, error) {
@@ -46,7 +45,7 @@ func (s *server) start() {
 		var err error
 		s.log, err = cluster.Open(cluster.Options{
 			Dir: filepath.Join(s.dir, "cluster"), Identity: s.id, Listener: listener, State: o.Cluster, Seq: o.Seq, At: o.At, Logger: logger,
-			Refuse: func(verb string, _ bool) string { return o.Refuse(verb) }, Dial: dial, Retain: s.retain,
+			Refuse: func(verb string, _ bool) string { return o.Refuse(verb) }, Dial: dial,
 			Checkpoint: func(_ context.Context, dir string) (cluster.Base, error) {
 				c, err := s.engine.Base(dir)
 				return cluster.Base{Dir: dir, Index: c.Index, Term: c.Term}, err
@@ -188,7 +187,7 @@ func TestJoin(t *testing.T) {
 	}
 	testkit.Eventually(t, "all nodes vote", func() bool {
 		voters := 0
-		for _, m := range first.log.Members().Members {
+		for _, m := range first.log.ClusterStatus().Nodes {
 			if m.Role == "voter" {
 				voters++
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -25,12 +26,12 @@ const (
 	basedFrame
 )
 
-// A frame is its length in 4 bytes, its type in one, and its content.
+// A frame is its length in 4 bytes, its type in one, the time of the sender as a varint, and its content.
 
 // encodeFrame appends a message to b, as a frame.
 func encodeFrame(b []byte, m *node.Message) ([]byte, error) {
 	start := len(b)
-	b = append(b, 0, 0, 0, 0, 0)
+	b = binary.AppendUvarint(append(b, 0, 0, 0, 0, 0), uint64(m.Now))
 	var err error
 	switch {
 	case m.Raft != nil:
@@ -66,6 +67,11 @@ func readFrame(r *bufio.Reader) (m node.Message, err error) {
 	if _, err := io.ReadFull(r, b); err != nil {
 		return m, err
 	}
+	now, size := binary.Uvarint(b)
+	if size <= 0 || now > math.MaxInt64 {
+		return m, errors.New("a frame without a time")
+	}
+	m.Now, b = int64(now), b[size:]
 	switch head[4] {
 	case raftFrame:
 		m.Raft = &pb.Message{}
@@ -86,7 +92,7 @@ func readFrame(r *bufio.Reader) (m node.Message, err error) {
 
 func encodeGroup(b []byte, g *node.Group) []byte {
 	b = appendBytes(b, []byte(g.Node))
-	for _, n := range []uint64{g.Origin, g.Start, g.First, uint64(len(g.Commands))} {
+	for _, n := range []uint64{g.Origin, g.Start, uint64(g.Level), g.First, uint64(len(g.Commands))} {
 		b = binary.AppendUvarint(b, n)
 	}
 	for i := range g.Commands {
@@ -101,7 +107,7 @@ func encodeGroup(b []byte, g *node.Group) []byte {
 
 func decodeGroup(b []byte) (*node.Group, error) {
 	d := decoder{b: b}
-	g := &node.Group{Node: string(d.bytes()), Origin: d.uint(), Start: d.uint(), First: d.uint()}
+	g := &node.Group{Node: string(d.bytes()), Origin: d.uint(), Start: d.uint(), Level: int(d.uint()), First: d.uint()}
 	n := d.uint()
 	for range n {
 		if d.failed {

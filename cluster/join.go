@@ -27,7 +27,9 @@ type Joining struct {
 // no member yet; BecomeMember makes it one. If Join ends early, the next call goes on with the files that it has.
 func Join(ctx context.Context, j Joining) (*Identity, error) {
 	i := &Identity{Cluster: "none", ID: draw(), Node: j.Node}
-	r, err := ask(ctx, j.Dial, i, j.From, question{Op: opJoin, Member: job.Member{ID: i.ID, Node: j.Node}, Level: j.Level})
+	calls := newCaller(j.Dial, i)
+	defer calls.close()
+	r, err := calls.ask(ctx, j.From, question{Op: opJoin, Member: job.Member{ID: i.ID, Node: j.Node}, Level: j.Level})
 	if err != nil {
 		return nil, err
 	}
@@ -41,23 +43,26 @@ func Join(ctx context.Context, j Joining) (*Identity, error) {
 	return i, i.write(j.Dir)
 }
 
-// BecomeMember asks the leader to make this node a member, until it is one. seeds are addresses of nodes that may know who
-// leads.
+// BecomeMember asks the leader to make this node a member with an address, until it is one. seeds are addresses of nodes that
+// may know who leads.
 func (c *Cluster) BecomeMember(ctx context.Context, address string, seeds ...string) error {
 	me := job.Member{ID: c.o.Identity.ID, Node: c.o.Identity.Node, Address: address, Role: job.Learner}
 	for {
+		op := opAdd
 		switch m := c.member(me.Node); {
 		case m.Role == job.Removed || m.Role != 0 && m.ID != me.ID:
-			return fmt.Errorf("node %s was removed from the cluster; let it join under another name, with an empty data directory", me.Node)
-		case m.Role != 0:
+			return ErrRemoved
+		case m.Role != 0 && m.Address == address:
 			return nil
+		case m.Role != 0:
+			op = opSet
 		}
 		for _, m := range c.members() {
 			seeds = append(seeds, m.Address)
 		}
 		err := ErrNoLeader
 		for _, seed := range seeds {
-			if _, err = c.ask(ctx, seed, question{Op: opAdd, Member: me, Level: job.Level}); err == nil {
+			if _, err = c.calls.ask(ctx, seed, question{Op: op, Member: me, Level: job.Level}); err == nil {
 				break
 			}
 		}
@@ -73,17 +78,17 @@ func (c *Cluster) BecomeMember(ctx context.Context, address string, seeds ...str
 	}
 }
 
-// Recover fetches the state of another member, because this node lacks entries. Open then goes on from there.
-func Recover(ctx context.Context, o *Options, store string, needs *NeedsBase) error {
-	var errs error
-	members := append([]job.Member(nil), o.State.Members...)
+// Recover fetches the state of another member, because this node lacks entries, and puts it in the place of its own. The next
+// Open goes on from there.
+func Recover(ctx context.Context, j Joining, i *Identity, members []job.Member, needs *NeedsBase) error {
+	errs := errors.New("no other node has it")
 	for _, m := range members {
-		if m.Role == job.Removed || m.ID == o.Identity.ID {
+		if m.Role == job.Removed || m.ID == i.ID {
 			continue
 		}
-		err := Fetch(ctx, o.Dial, o.Dir, o.Identity, m, needs.Index)
+		err := Fetch(ctx, j.Dial, j.Dir, i, m, needs.Index)
 		if err == nil {
-			_, err = Install(o.Dir, store)
+			_, err = Install(j.Dir, j.Store)
 			return err
 		}
 		errs = errors.Join(errs, fmt.Errorf("fetch the state of node %s: %w", m.Node, err))

@@ -76,6 +76,9 @@ func (l *link) run(ctx context.Context) {
 			<-l.queue
 		}
 		l.c.event(func(n *node.Node) { n.Lost(l.to.ID) })
+		if refused, is := errors.AsType[refusedError](err); is && strings.HasPrefix(string(refused), removed) {
+			l.c.fail(ErrRemoved)
+		}
 		if err != nil && ctx.Err() == nil && err.Error() != l.refused {
 			l.refused = err.Error()
 			l.c.o.Logger.Info("cannot send to a member", "node", l.to.Node, "address", l.to.Address, "kind", l.kind, "error", err)
@@ -151,6 +154,14 @@ func (c *Cluster) dial(ctx context.Context, to job.Member, kind string) (net.Con
 	return conn, nil
 }
 
+// refusedError is the reason why another node refuses a connection.
+type refusedError string
+
+func (e refusedError) Error() string { return string(e) }
+
+// removed begins the refusal of a node that is no member any more.
+const removed = "removed: "
+
 // greet sends the first line and reads the answer.
 func greet(conn net.Conn, h *hello) error {
 	conn.SetDeadline(time.Now().Add(handshakeTimeout))
@@ -162,7 +173,7 @@ func greet(conn net.Conn, h *hello) error {
 		return err
 	}
 	if reason, refused := strings.CutPrefix(line, "refused "); refused {
-		return errors.New(strings.TrimSpace(reason))
+		return refusedError(strings.TrimSpace(reason))
 	}
 	if line != "ok\n" {
 		return fmt.Errorf("the answer is %.40q", line)
@@ -229,7 +240,7 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) error {
 	}
 	switch h.kind {
 	case callKind:
-		return c.answerCall(ctx, conn)
+		return c.answerCalls(ctx, conn, h.cluster != c.o.Identity.Cluster)
 	case baseKind:
 		return c.serveBase(ctx, conn)
 	}
@@ -253,7 +264,7 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) error {
 func (c *Cluster) welcome(h *hello) error {
 	me := c.o.Identity
 	switch {
-	case h.kind == callKind && h.cluster == "none": // a node that wants to join, or a command of an operator
+	case h.kind == callKind && h.cluster == "none": // a node that wants to join
 		return nil
 	case h.cluster != me.Cluster:
 		return fmt.Errorf("this is node %s of cluster %s, and you are a node of cluster %s", me.Node, me.Cluster, h.cluster)
@@ -265,7 +276,7 @@ func (c *Cluster) welcome(h *hello) error {
 		return fmt.Errorf("connections of kind %s are unknown", h.kind)
 	}
 	if m := c.member(h.node); m.Role == job.Removed || m.Role != 0 && m.ID != h.from {
-		return fmt.Errorf("node %s was removed from the cluster; empty its data directory and let it join under another name", h.node)
+		return refusedError(removed + h.node)
 	}
 	return nil
 }
@@ -274,6 +285,7 @@ func (c *Cluster) welcome(h *hello) error {
 func (c *Cluster) received(ctx context.Context, from uint64, m node.Message) error {
 	if m.Group == nil {
 		return c.eventually(ctx, func(n *node.Node) {
+			n.Hear(m.Now)
 			switch {
 			case m.Raft != nil && n.NeedsBase(m.Raft):
 				c.lacks(from, m.Raft)
@@ -287,7 +299,10 @@ func (c *Cluster) received(ctx context.Context, from uint64, m node.Message) err
 		})
 	}
 	taken := make(chan struct{})
-	if err := c.eventually(ctx, func(n *node.Node) { c.offer(n, offered{from, m.Group, taken}) }); err != nil {
+	if err := c.eventually(ctx, func(n *node.Node) {
+		n.Hear(m.Now)
+		c.offer(n, offered{from, m.Group, taken})
+	}); err != nil {
 		return err
 	}
 	select {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -133,7 +134,7 @@ func (c *Cluster) loop(ctx context.Context, n *node.Node) (err error) {
 			c.offer(n, o)
 		}
 		c.carryOut(n, n.Ready())
-		c.notes.publish(n)
+		c.publish(n)
 	}
 }
 
@@ -149,7 +150,7 @@ func (c *Cluster) carryOut(n *node.Node, rd node.Ready) {
 		w := &rd.Writes[i]
 		c.log.Append(w.Entries, entrylog.State{Term: w.Term, Vote: w.Vote, Commit: w.Commit}, func(err error) {
 			if err != nil {
-				c.fail(fmt.Errorf("write the log: %w", err))
+				c.fail(fmt.Errorf("%w: %w", ErrLogFailed, err))
 				return
 			}
 			c.event(func(n *node.Node) { n.Written(w) })
@@ -255,7 +256,7 @@ func (c *Cluster) deliver(ctx context.Context, take func([]journal.Record)) {
 		d.mu.Unlock()
 		for _, x := range list {
 			if n := len(x.Records); n > 0 {
-				c.lastAt.Store(x.Records[n-1].At)
+				raise(&c.lastAt, x.Records[n-1].At)
 			}
 			c.settle(x.Settled)
 			if len(x.Records) > 0 {
@@ -274,6 +275,16 @@ func (c *Cluster) deliver(ctx context.Context, take func([]journal.Record)) {
 	}
 }
 
+// raise sets a time to a later one.
+func raise(at *atomic.Int64, to int64) {
+	for {
+		now := at.Load()
+		if now >= to || at.CompareAndSwap(now, to) {
+			return
+		}
+	}
+}
+
 // notes are what other goroutines know of the node.
 type notes struct {
 	mu      sync.Mutex
@@ -285,17 +296,31 @@ type notes struct {
 	pos     node.Position
 	positions
 	without time.Time // since when no leader is known; zero: one is known
+	// maxLevel is the newest level that the programs of all members know. clockAhead is how far the wall clock of this node
+	// is ahead of the median of all.
+	maxLevel   int
+	clockAhead time.Duration
 }
 
-func (s *notes) publish(n *node.Node) {
+// publish notes what other goroutines need to know of the node. A node that begins to lead continues the time of the log.
+func (c *Cluster) publish(n *node.Node) {
+	raise(&c.lastAt, n.Time())
+	s := &c.notes
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leader, s.term = n.Leader()
+	if term, leads := n.Leads(); leads && s.leads != term && n.Time() > c.clock.Now() {
+		c.clock.Start(n.Time())
+	}
 	s.leads, _ = n.Leads()
 	s.pos = n.Position()
 	if members := n.Members(); !slices.Equal(members, s.members) {
 		s.members = slices.Clone(members)
+		if i := slices.IndexFunc(members, func(m job.Member) bool { return m.ID == c.o.Identity.ID }); i >= 0 && members[i].Role == job.Removed {
+			c.fail(ErrRemoved)
+		}
 	}
+	s.maxLevel = n.Level()
 	switch {
 	case s.leader != 0:
 		s.without = time.Time{}

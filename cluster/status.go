@@ -7,48 +7,33 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// Status is what a node knows of its cluster.
-type Status struct {
-	Cluster string         `json:"cluster"`
-	Node    string         `json:"node"`
-	Role    string         `json:"role"` // leader, follower, candidate or learner
-	Term    uint64         `json:"term"`
-	Leader  string         `json:"leader,omitzero"` // its name; "": none is known
-	Seq     uint64         `json:"seq"`             // of the last command that this node has
-	Members []MemberStatus `json:"members"`
-}
-
-// MemberStatus is what a node knows of a member.
-type MemberStatus struct {
-	Node    string  `json:"node"`
-	Address string  `json:"address"`
-	Role    string  `json:"role"`
-	Behind  *uint64 `json:"behind,omitzero"` // entries that it lacks, as far as the leader knows; nil elsewhere
-}
-
-// Members returns the members, and which one leads.
-func (c *Cluster) Members() Status {
+// ClusterStatus returns what this node knows of the cluster. It never waits.
+func (c *Cluster) ClusterStatus() job.ClusterStatus {
 	c.notes.mu.Lock()
 	defer c.notes.mu.Unlock()
-	s := Status{Cluster: c.o.Identity.Cluster, Node: c.o.Identity.Node, Term: c.notes.term, Seq: c.notes.pos.Seq, Role: "follower"}
+	me := c.o.Identity
+	s := job.ClusterStatus{
+		Cluster: me.Cluster, Node: me.Node, Role: "follower", Term: c.notes.term, Seq: c.notes.pos.Seq,
+		ClockOffsetMs: c.notes.clockAhead.Milliseconds(), Nodes: []job.MemberStatus{},
+	}
 	for _, m := range c.notes.members {
 		if m.Role == job.Removed {
 			continue
 		}
-		of := MemberStatus{Node: m.Node, Address: m.Address, Role: m.Role.String()}
+		of := job.MemberStatus{Node: m.Node, Address: m.Address, Role: m.Role.String(), Leads: m.ID == c.notes.leader}
 		if behind, known := c.notes.behind[m.ID]; known {
-			of.Behind = &behind
+			of.Lag = &behind
 		}
-		if m.ID == c.notes.leader {
+		if of.Leads {
 			s.Leader = m.Node
 		}
-		if m.ID == c.o.Identity.ID && m.Role == job.Learner {
+		if m.ID == me.ID && m.Role == job.Learner {
 			s.Role = "learner"
 		}
-		s.Members = append(s.Members, of)
+		s.Nodes = append(s.Nodes, of)
 	}
 	switch {
-	case c.notes.leader == c.o.Identity.ID:
+	case c.notes.leader == me.ID:
 		s.Role = "leader"
 	case c.notes.leader == 0 && s.Role != "learner":
 		s.Role = "candidate"

@@ -82,6 +82,7 @@ type Engine struct {
 	lock   io.Closer // lock of the data directory
 	store  *store.Store
 	log    Log
+	shared Replicated // the log, if several nodes share it; otherwise nil
 
 	handover *handover
 	commits  commits
@@ -183,12 +184,13 @@ func (e *Engine) open() error {
 	logOptions := e.o.Journal
 	logOptions.Dir, logOptions.AllowClockAhead, logOptions.Logger = JournalDir(e.o.Dir), e.o.AllowClockAhead, e.logger
 	logOptions.Applied, logOptions.StoreJournal = peeked.Applied, peeked.Journal
-	if e.log, err = e.o.OpenLog(LogOptions{Journal: logOptions, Cluster: peeked.Cluster, Seq: peeked.Applied, At: peeked.At, Refuse: e.refuseAsLeader}); err != nil {
+	if e.log, err = e.o.OpenLog(LogOptions{Journal: logOptions, Cluster: peeked.Cluster, Seq: peeked.Applied, At: peeked.At, Refuse: e.refuseAsLeader, Answer: e.answerErrand, Level: func() int { return e.store.Level() }}); err != nil {
 		if errors.Is(err, journal.ErrCursor) && peeked.Torn != "" {
 			err = fmt.Errorf("%w; the store may have lost its latest changes: %s", err, peeked.Torn)
 		}
 		return err
 	}
+	e.shared, _ = e.log.(Replicated)
 	if e.store, err = store.Open(StoreDir(e.o.Dir), options); err != nil {
 		return err
 	}

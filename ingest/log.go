@@ -24,6 +24,10 @@ type LogOptions struct {
 	At      int64
 	// Refuse returns why the leader must not store a command now, as a word for Refusal, or "". It does not wait.
 	Refuse func(verb string) string
+	// Answer answers a question that the engine of another node has asked by Replicated.AskLeader. Level returns the level
+	// of the state. A log calls them only while Run runs.
+	Answer func(ctx context.Context, question []byte) (answer []byte, err error)
+	Level  func() int
 }
 
 // refusals are the reasons for which a leader refuses the commands of other nodes.

@@ -24,7 +24,7 @@ const beat = registry.DefaultHeartbeat
 
 func heartbeat(t *testing.T, e *Engine, id, instance string) {
 	t.Helper()
-	_, every := testkit.Must2(e.Heartbeat(id, registry.Info{Instance: instance}, false))(t)
+	_, every := testkit.Must2(e.Heartbeat(t.Context(), id, registry.Info{Instance: instance}, false))(t)
 	testkit.MustEqual(t, every, beat, "heartbeats come every")
 }
 
@@ -70,7 +70,7 @@ func TestLostRunner(t *testing.T) {
 		doc := status(t, e, jobs[0].ID)
 		testkit.Holds(t, len(doc.Attempts) == 1 && doc.Attempts[0].Why == job.RunnerLost &&
 			doc.Attempts[0].Error == "its runner was lost" && doc.RunAttempts == 1, "the job is", doc)
-		testkit.Fails2(e.Heartbeat("r1", registry.Info{Instance: "first"}, true))(t, registry.ErrLost)
+		testkit.Fails2(e.Heartbeat(t.Context(), "r1", registry.Info{Instance: "first"}, true))(t, registry.ErrLost)
 		if held, _, err := e.Tickle(ctx, job.Tickle{Claim: held.Claim, Progress: -1}); err != nil || held.Refusal != job.ClaimLost {
 			t.Errorf("a tickle of the lost instance: %+v, %v", held, err)
 		}
@@ -140,7 +140,7 @@ func TestHeartbeatPreventsLoss(t *testing.T) {
 func TestGoodbyePreventsLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, e *Engine) {
 		heartbeat(t, e, "r1", "i")
-		testkit.NoError(t, e.Goodbye("r1", "i"))
+		testkit.NoError(t, e.Goodbye(t.Context(), "r1", "i"))
 		time.Sleep(10 * beat)
 		testkit.Equal(t, e.Stats().Runners, registry.Counts{Dead: 1})
 	})

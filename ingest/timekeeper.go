@@ -208,13 +208,13 @@ func (k *timekeeper) beginTerm(ctx context.Context, term uint64) error {
 	if err := k.e.CatchUp(ctx, 0); err != nil {
 		return err
 	}
-	if level := k.e.store.Level(); k.e.store.Applied() == 0 {
+	if level, newest := k.e.Level(); k.e.store.Applied() == 0 {
 		if _, _, err := k.e.decideAsLeader(ctx, term, job.SetLevel{Level: job.Level}); err != nil {
 			return err
 		}
-	} else if level < job.Level {
+	} else if level < newest {
 		k.e.logger.Info("this program knows a newer level; raise it with `daybook level raise` when you will not go back to an older version",
-			"level", level, "newest", job.Level)
+			"level", level, "newest", newest)
 	}
 	k.term, k.losing = term, nil
 	k.oweGrace()
@@ -259,25 +259,28 @@ func (k *timekeeper) acceptTime(ctx context.Context) error {
 // AcceptTime returns how far the log's time is then ahead of the wall clock, in ms. If the log's time is ahead,
 // AcceptTime does not set it back. The error is ErrNotLeading if this process does not lead the log.
 func (e *Engine) AcceptTime(ctx context.Context) (offsetMs int64, err error) {
-	if err := e.Ready(); err != nil {
-		return 0, err
-	}
-	if err := e.time.do(ctx, e.time.acceptTime); err != nil {
-		return 0, err
-	}
-	return e.ClockOffset().Milliseconds(), nil
+	r, err := e.atLeader(ctx, errand{AcceptTime: &acceptTime{}})
+	return r.Offset, err
 }
 
-// Level returns the level whose rules the state follows, and the newest level that this program knows.
-func (e *Engine) Level() (level, newest int) { return e.store.Level(), job.Level }
+// Level returns the level whose rules the state follows, and the newest level that this program and those of all other nodes
+// know.
+func (e *Engine) Level() (level, newest int) {
+	level, newest = e.store.Level(), job.Level
+	if e.shared != nil {
+		newest = max(level, min(newest, e.shared.MaxLevel()))
+	}
+	return level, newest
+}
 
-// RaiseLevel raises the level to the newest one that this program knows, and returns it. Programs that do not know this
-// level can then no longer apply the log. A repeat has no effect.
+// RaiseLevel raises the level to the newest one that Level returns, and returns it. Programs that do not know this level can
+// then no longer apply the log. A repeat has no effect.
 func (e *Engine) RaiseLevel(ctx context.Context) (level int, receipt Receipt, err error) {
-	if _, receipt, err = e.decide(ctx, job.SetLevel{Level: job.Level}); err != nil {
+	_, level = e.Level()
+	if _, receipt, err = e.decide(ctx, job.SetLevel{Level: level}); err != nil {
 		return 0, receipt, err
 	}
-	return job.Level, receipt, nil
+	return level, receipt, nil
 }
 
 // untilDue returns the time until a timer row is due, but at most maxSleep. It is 0 if one is due.

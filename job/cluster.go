@@ -2,6 +2,7 @@ package job
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -16,6 +17,15 @@ const (
 	MaxMembers      = 9
 	MaxAddressBytes = 255
 )
+
+// Why a change of the nodes is refused.
+var (
+	ErrNoNode = errors.New("the cluster has no such node")
+	ErrQuorum = errors.New("too few nodes would be left that vote")
+)
+
+// MaxNodes bounds the nodes that a cluster ever had. Their names are never used again.
+const MaxNodes = 1000
 
 // Origin is what a log of several nodes knows of the commands of one node. The process of the node draws an id when it
 // starts, announces it, and numbers its commands from 1 on. So each command is carried out once, however often the process
@@ -59,10 +69,24 @@ type Cluster struct {
 	Origins     []NodeOrigin // by name
 }
 
-// NodeOrigin is the origin of a node.
+// NodeOrigin is the origin of a node, and the newest level that the program of its process knows.
 type NodeOrigin struct {
-	Node string
+	Node  string
+	Level int
 	Origin
+}
+
+// Level returns the newest level that the programs of all members know, or 0 if one has not announced itself yet.
+func (c *Cluster) Level() int {
+	level := math.MaxInt32
+	for _, m := range c.Members {
+		if n, found := slices.BinarySearchFunc(c.Origins, m.Node, byNode); found {
+			level = min(level, c.Origins[n].Level)
+		} else if m.Role != Removed {
+			return 0
+		}
+	}
+	return level
 }
 
 // Follow notes the next command of the log. It returns false if the command has no effect, because it is a repeat or out
@@ -73,7 +97,12 @@ func (c *Cluster) Follow(p *Place, cmd Command) bool {
 	}
 	switch cmd := cmd.(type) {
 	case Announce:
-		return c.origin(cmd.Node).Announce(cmd.Origin, cmd.Start)
+		o := c.origin(cmd.Node)
+		if !o.Announce(cmd.Origin, cmd.Start) {
+			return false
+		}
+		o.Level = cmd.Level
+		return true
 	case SetMember:
 		if p.Origin != 0 && !c.origin(p.Node).Take(p.Origin, p.Number) {
 			return false
@@ -104,12 +133,12 @@ func byName(m Member, node string) int { return cmp.Compare(m.Node, node) }
 
 func byNode(o NodeOrigin, node string) int { return cmp.Compare(o.Node, node) }
 
-func (c *Cluster) origin(node string) *Origin {
+func (c *Cluster) origin(node string) *NodeOrigin {
 	n, found := slices.BinarySearchFunc(c.Origins, node, byNode)
 	if !found {
 		c.Origins = slices.Insert(c.Origins, n, NodeOrigin{Node: node})
 	}
-	return &c.Origins[n].Origin
+	return &c.Origins[n]
 }
 
 // set gives a member its role and its address. A node that was removed has no origin any more, so no command of it is
@@ -198,10 +227,12 @@ func decodeSetMember(r *fieldReader) Command {
 	return m
 }
 
-// Announce says that a process of a node has started, and under which origin it numbers its commands.
+// Announce says that a process of a node has started, under which origin it numbers its commands, and the newest level
+// that its program knows.
 type Announce struct {
 	Node          string
 	Origin, Start uint64
+	Level         int
 }
 
 func (Announce) Verb() string { return "announce" }
@@ -211,6 +242,7 @@ func (a Announce) Encode() (fieldText, body []byte) {
 	f.text("node", a.Node)
 	f.hex("origin", a.Origin)
 	f.int("start", int64(a.Start))
+	f.int("level", int64(a.Level))
 	return f, nil
 }
 
@@ -224,12 +256,14 @@ func decodeAnnounce(r *fieldReader) Command {
 			a.Origin = r.hex(key, raw)
 		case "start":
 			a.Start = uint64(r.int(key, raw, 1, math.MaxInt64))
+		case "level":
+			a.Level = int(r.int(key, raw, 1, math.MaxInt32))
 		default:
 			r.unknown(key)
 		}
 	}
-	if a.Node == "" || a.Origin == 0 || a.Start == 0 {
-		r.fail(fmt.Errorf("an announcement needs a node, an origin and a start"))
+	if a.Node == "" || a.Origin == 0 || a.Start == 0 || a.Level == 0 {
+		r.fail(fmt.Errorf("an announcement needs a node, an origin, a start and a level"))
 	}
 	return a
 }
@@ -247,4 +281,27 @@ func (r *fieldReader) hex(key, raw string) uint64 {
 		r.fail(fmt.Errorf("field %s=%s is not 16 hexadecimal digits", key, raw))
 	}
 	return n
+}
+
+// ClusterStatus is what a node knows of its cluster.
+type ClusterStatus struct {
+	Cluster string `json:"cluster" doc:"the id of the cluster"`
+	Group   int    `json:"group" enum:"0" doc:"the group of nodes that share a log"`
+	Node    string `json:"node" doc:"the name of the node that answers"`
+	Role    string `json:"role" enum:"leader,follower,candidate,learner" doc:"what this node does"`
+	Term    uint64 `json:"term" doc:"the period in which one node leads without interruption"`
+	Leader  string `json:"leader" doc:"the name of the node that leads, or empty if this node knows none"`
+	Seq     uint64 `json:"seq" doc:"of the last command that this node has"`
+	// ClockOffsetMs is how far the wall clock of the node is ahead of the median of all nodes.
+	ClockOffsetMs int64          `json:"clock_offset_ms" doc:"how far the wall clock of this node is ahead of the median of all nodes"`
+	Nodes         []MemberStatus `json:"nodes" maxItems:"9"`
+}
+
+// MemberStatus is what a node knows of a member.
+type MemberStatus struct {
+	Node    string  `json:"node"`
+	Address string  `json:"address" doc:"its --cluster-listen"`
+	Role    string  `json:"role" enum:"voter,learner" doc:"a learner has all commands, and does not vote"`
+	Leads   bool    `json:"leads"`
+	Lag     *uint64 `json:"lag" minimum:"0" doc:"entries of the log that it lacks, or null if the leader was not asked"`
 }

@@ -386,7 +386,7 @@ func (f *fixture) loseRunner(r *running, runner string, n int) error {
 	if len(docs) != n || docs[0].ID != f.jobs[f.lost] {
 		return fmt.Errorf("%d jobs are handed out to a runner that is lost later", len(docs))
 	}
-	if _, _, err := r.Heartbeat(runner, registry.Info{Instance: "of " + runner}, false); err != nil {
+	if _, _, err := r.Heartbeat(ctx, runner, registry.Info{Instance: "of " + runner}, false); err != nil {
 		return err
 	}
 	return await(runner+" is declared lost", func() (bool, error) {

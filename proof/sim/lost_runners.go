@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -18,7 +19,7 @@ func (u *user) heartbeat(r *runner) {
 		return
 	}
 	info := registry.Info{Instance: fmt.Sprint(r.instance)}
-	switch _, _, err := u.s.engine.Heartbeat(r.name, info, u.random.IntN(10) == 0); {
+	switch _, _, err := u.s.engine.Heartbeat(context.Background(), r.name, info, u.random.IntN(10) == 0); {
 	case errors.Is(err, registry.ErrLost):
 		r.instance++
 		u.s.log("%s was lost, and goes on as instance %d", r.name, r.instance)
@@ -28,6 +29,6 @@ func (u *user) heartbeat(r *runner) {
 	case err != nil:
 		u.unexpected("heartbeat", err)
 	case u.random.IntN(100) == 0:
-		u.unexpected("goodbye", u.s.engine.Goodbye(r.name, info.Instance))
+		u.unexpected("goodbye", u.s.engine.Goodbye(context.Background(), r.name, info.Instance))
 	}
 }

@@ -52,13 +52,19 @@ type Engine interface {
 	ClockOffset() time.Duration
 	AcceptTime(ctx context.Context) (offsetMs int64, err error)
 
-	// These know which runners are alive, and never wait.
-	Heartbeat(id string, info registry.Info, takeover bool) (aliveSince int64, every time.Duration, err error)
-	Goodbye(id, instance string) error
-	Registered(id string) (known registry.Runner, ok bool)
-	AllRegistered(after string, limit int) (list []registry.Runner, more bool)
+	// These know which runners are alive. They wait for nothing but the leader of a cluster.
+	Heartbeat(ctx context.Context, id string, info registry.Info, takeover bool) (aliveSince int64, every time.Duration, err error)
+	Goodbye(ctx context.Context, id, instance string) error
+	Registered(ctx context.Context, id string) (known registry.Runner, ok bool, err error)
+	AllRegistered(ctx context.Context, after string, limit int) (list []registry.Runner, more bool, err error)
 	Silence(runner string) uint64
 	WhenLost(end func(runner string) (returned <-chan struct{}))
+
+	// These describe and change the cluster, if the server is a node of one.
+	Cluster() (s job.ClusterStatus, ok bool)
+	DescribeCluster(ctx context.Context) (job.ClusterStatus, error)
+	RemoveNode(ctx context.Context, node string) error
+	TransferLeadership(ctx context.Context, node string) error
 
 	// These report on the engine, and never wait.
 	Stats() ingest.Stats

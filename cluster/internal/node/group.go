@@ -17,6 +17,7 @@ type Group struct {
 	Node   string
 	Origin uint64
 	Start  uint64 // only of an announcement, which has no commands
+	Level  int    // only of an announcement: the newest level that the program knows
 	First  uint64 // the number of the first command
 	Commands
 }

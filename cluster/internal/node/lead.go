@@ -58,7 +58,7 @@ func (n *Node) Group(from uint64, g *Group) bool {
 	origin := l.state.Of(g.Node)
 	if g.Start != 0 {
 		if origin.Announce(g.Origin, g.Start) {
-			announce := job.Announce{Node: g.Node, Origin: g.Origin, Start: g.Start}
+			announce := job.Announce{Node: g.Node, Origin: g.Origin, Start: g.Start, Level: g.Level}
 			fields, _ := announce.Encode()
 			n.append(from, Header{Node: g.Node, Origin: g.Origin, Start: g.Start}, Commands{{Verb: announce.Verb(), Fields: fields}})
 		}
@@ -91,7 +91,7 @@ func (n *Node) append(from uint64, h Header, commands Commands) {
 		l.before = end{l.seq, l.at, l.state.Clone()}
 	}
 	h.Seq, h.N = l.seq+1, len(commands)
-	l.at = max(l.at, n.now)
+	l.at = n.Time()
 	text := make([]byte, 0, commands.bytes())
 	for i := range commands {
 		c := &commands[i]

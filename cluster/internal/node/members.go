@@ -27,7 +27,7 @@ func (n *Node) Change(m job.Member) error {
 	}
 	n.flush()
 	fields, _ := job.SetMember{Member: m}.Encode()
-	r := journal.Record{Verb: job.SetMember{}.Verb(), Salt: n.o.Salt, Seq: l.seq + 1, At: max(l.at, n.now), Fields: fields}
+	r := journal.Record{Verb: job.SetMember{}.Verb(), Salt: n.o.Salt, Seq: l.seq + 1, At: n.Time(), Fields: fields}
 	typ := map[job.MemberRole]pb.ConfChangeType{job.Voter: pb.ConfChangeAddNode, job.Learner: pb.ConfChangeAddLearnerNode, job.Removed: pb.ConfChangeRemoveNode}[m.Role]
 	l.changing = true
 	err := n.rn.ProposeConfChange(&pb.ConfChangeV2{
@@ -94,6 +94,18 @@ func (n *Node) change(d *Delivery, e *pb.Entry) error {
 
 // Members returns the members as far as the node has delivered. The caller must not change the list.
 func (n *Node) Members() []job.Member { return n.state.Members }
+
+// Level returns the newest level that the programs of all members know.
+func (n *Node) Level() int { return n.state.Level() }
+
+// Alive returns the members that the leader has heard of lately, with itself.
+func (n *Node) Alive() map[uint64]bool {
+	alive := map[uint64]bool{}
+	n.rn.WithProgress(func(of uint64, _ raft.ProgressType, p tracker.Progress) {
+		alive[of] = p.RecentActive || of == n.o.ID
+	})
+	return alive
+}
 
 // Behind returns how many entries a member lacks, as far as the leader knows.
 func (n *Node) Behind(id uint64) (entries uint64, known bool) {

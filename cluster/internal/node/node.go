@@ -42,6 +42,7 @@ type Options struct {
 	State    job.Cluster
 	// Origin is drawn at random by the process.
 	Origin uint64
+	Level  int    // the newest level that the program knows
 	Salt   uint32 // of the records; the same at all nodes
 	Now    int64  // unix ms
 	// Refuse returns why the leader does not write a command now, as a word, or "". Nil: it writes all.
@@ -54,7 +55,9 @@ type Node struct {
 	o  Options
 	rn *raft.RawNode
 
-	now     int64
+	now     int64  // of the clock of this node
+	heard   int64  // the latest time of a leader's clock that this node knows
+	ticks   int    // since the start; timers are in ticks
 	leader  uint64 // 0: none is known
 	term    uint64 // of leader
 	leading *leading
@@ -89,6 +92,7 @@ type Write struct {
 // Message is what the driver sends to another node. It may lose it, and then calls Node.Lost.
 type Message struct {
 	To     uint64
+	Now    int64 // Node.Time of the sender. The receiver passes it to Node.Hear
 	Raft   *pb.Message
 	Group  *Group
 	Resend *Resend
@@ -123,8 +127,9 @@ func (r *Refused) Unwrap() error { return journal.ErrNotStored }
 
 // New returns a node that continues from what is stored.
 func New(o Options) (*Node, error) {
-	n := &Node{o: o, now: o.Now, pos: o.Position, state: o.State.Clone(), skip: o.Position.Seq}
-	n.own.waits = map[*journal.Proposal]int64{}
+	n := &Node{o: o, now: o.Now, heard: o.Position.At, pos: o.Position, state: o.State.Clone(), skip: o.Position.Seq}
+	n.own.announced = -announceEvery
+	n.own.waits = map[*journal.Proposal]int{}
 	var err error
 	n.rn, err = raft.NewRawNode(&raft.Config{
 		ID: o.ID, ElectionTick: electionTicks, HeartbeatTick: 1, Storage: storage{o.Storage, o.Position.Index}, Applied: o.Position.Index, AsyncStorageWrites: true,
@@ -148,9 +153,10 @@ func (s storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
 	return hard, conf, err
 }
 
-// Tick is called at even intervals, with the time of the node's clock in unix ms.
+// Tick is called every 50 ms, with the time of the node's clock in unix ms.
 func (n *Node) Tick(now int64) {
 	n.now = max(n.now, now)
+	n.ticks++
 	n.rn.Tick()
 	n.expire()
 	n.reads.retry = true
@@ -159,6 +165,18 @@ func (n *Node) Tick(now int64) {
 // Step takes a message of another node. It ignores one that does not fit.
 func (n *Node) Step(m *pb.Message) {
 	_ = n.rn.Step(m) // its errors are: a message of a node that has been removed, a proposal
+}
+
+// Hear notes the time of another node.
+func (n *Node) Hear(now int64) { n.heard = max(n.heard, now) }
+
+// Time returns the time of the log in unix ms: that of the leader, as far as this node has heard of it. A command that this
+// node sends to a leader from now on gets this time or a later one, because the leader hears of it.
+func (n *Node) Time() int64 {
+	if n.leading != nil {
+		return max(n.heard, n.leading.at, n.pos.At, n.now)
+	}
+	return max(n.heard, n.pos.At)
 }
 
 // Written says that a write is durable.
@@ -213,6 +231,9 @@ func (n *Node) Ready() Ready {
 	n.work()
 	out := n.out
 	n.out = Ready{}
+	for i, now := 0, n.Time(); i < len(out.Messages); i++ {
+		out.Messages[i].Now = now
+	}
 	return out
 }
 

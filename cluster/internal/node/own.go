@@ -7,24 +7,24 @@ import (
 )
 
 const (
-	// answerWithin is how long a command may wait for its answer, in ms.
-	answerWithin = 5000
-	// announceEvery is the time between two announcements of an origin, in ms.
-	announceEvery = 100
-	// resendEvery is how long nothing may come back before all groups are sent again, in ms.
-	resendEvery = 1000
+	// answerWithin is how many ticks a command may wait for its answer: 5 seconds.
+	answerWithin = 100
+	// announceEvery is the number of ticks between two announcements of an origin.
+	announceEvery = 2
+	// resendEvery is for how many ticks nothing may come back before all groups are sent again.
+	resendEvery = 20
 )
 
 // own are the commands of this process.
 type own struct {
 	lanes [2][]*journal.Proposal // not in a group yet
-	// waits has the time of each command that is not answered yet.
-	waits     map[*journal.Proposal]int64
+	// waits has the tick at which each command came that is not answered yet.
+	waits     map[*journal.Proposal]int
 	number    uint64   // of the last command in a group
 	groups    []*group // that have not come back, in order
 	sent      int      // how many of them this leader got
-	progress  int64    // when a group came back, or was sent first
-	announced int64    // when the origin was announced last
+	progress  int      // the tick at which a group came back, or was sent first
+	announced int      // the tick at which the origin was announced last
 }
 
 // group is a group with the commands that it was made of.
@@ -39,7 +39,7 @@ var ErrNoLeader = errors.New("no node leads")
 // Propose takes a command, until Ready returns it in Settled or in a delivery.
 func (n *Node) Propose(p *journal.Proposal) {
 	n.own.lanes[p.Lane] = append(n.own.lanes[p.Lane], p)
-	n.own.waits[p] = n.now
+	n.own.waits[p] = n.ticks
 }
 
 // Waiting returns how many commands are not answered yet.
@@ -50,7 +50,7 @@ func (n *Node) expire() {
 	for lane := range n.own.lanes {
 		queue := n.own.lanes[lane]
 		i := 0
-		for i < len(queue) && n.own.waits[queue[i]] <= n.now-answerWithin {
+		for i < len(queue) && n.own.waits[queue[i]] <= n.ticks-answerWithin {
 			n.fail(queue[i], errors.Join(journal.ErrNotStored, ErrNoLeader))
 			i++
 		}
@@ -58,13 +58,13 @@ func (n *Node) expire() {
 	}
 	for _, g := range n.own.groups {
 		for _, p := range g.proposals {
-			if since, waits := n.own.waits[p]; waits && since <= n.now-answerWithin {
+			if since, waits := n.own.waits[p]; waits && since <= n.ticks-answerWithin {
 				n.fail(p, journal.ErrUnknown)
 			}
 		}
 	}
-	if len(n.own.groups) > 0 && n.own.progress <= n.now-resendEvery {
-		n.own.sent, n.own.progress = 0, n.now
+	if len(n.own.groups) > 0 && n.own.progress <= n.ticks-resendEvery {
+		n.own.sent, n.own.progress = 0, n.ticks
 	}
 }
 
@@ -79,9 +79,9 @@ func (n *Node) send() {
 		return
 	}
 	if of := n.state.Of(n.o.Name); of.ID != n.o.Origin {
-		if n.own.announced <= n.now-announceEvery {
-			if n.forward(&Group{Node: n.o.Name, Origin: n.o.Origin, Start: of.Start + 1}) {
-				n.own.announced = n.now
+		if n.own.announced <= n.ticks-announceEvery {
+			if n.forward(&Group{Node: n.o.Name, Origin: n.o.Origin, Start: of.Start + 1, Level: n.o.Level}) {
+				n.own.announced = n.ticks
 			}
 		}
 		return
@@ -90,7 +90,7 @@ func (n *Node) send() {
 	}
 	for n.own.sent < len(n.own.groups) {
 		if n.own.sent == 0 {
-			n.own.progress = n.now
+			n.own.progress = n.ticks
 		}
 		if !n.forward(&n.own.groups[n.own.sent].Group) {
 			return
@@ -155,7 +155,7 @@ func (n *Node) came(g *group) {
 	if len(n.own.groups) > 0 && n.own.groups[0] == g && n.state.Of(n.o.Name).Last >= g.First {
 		n.own.groups = n.own.groups[1:]
 		n.own.sent = max(n.own.sent-1, 0)
-		n.own.progress = n.now
+		n.own.progress = n.ticks
 	}
 }
 

@@ -238,6 +238,7 @@ func (w *world) base(m *machine, leader, index uint64) {
 
 // receive passes a message to a machine.
 func (w *world) receive(m *machine, e envelope) {
+	m.node.Hear(e.m.Now)
 	switch {
 	case e.m.Raft != nil && m.node.NeedsBase(e.m.Raft):
 		w.base(m, e.from, e.m.Raft.Snapshot.GetMetadata().GetIndex())
@@ -258,7 +259,7 @@ func (w *world) start(m *machine) {
 	pos := m.state.pos
 	pos.Seq = m.state.seq
 	n, err := New(Options{
-		ID: m.id, Name: fmt.Sprint("n", m.id), Storage: m.disk, Position: pos, State: m.state.cluster, Origin: w.Uint64() | 1, Salt: 7, Now: w.clock(m),
+		ID: m.id, Name: fmt.Sprint("n", m.id), Storage: m.disk, Position: pos, State: m.state.cluster, Origin: w.Uint64() | 1, Level: 1, Salt: 7, Now: w.clock(m),
 		Refuse: func(c *Command) string {
 			if c.Lane == journal.Bulk && c.Fields[len(c.Fields)-1] == '7' {
 				return "disk_full"
@@ -283,9 +284,13 @@ func (w *world) propose(m *machine) {
 	f := &fate{}
 	w.commands[text] = f
 	p := &journal.Proposal{Lane: journal.Lane(w.IntN(2)), Verb: "create", Fields: []byte(text), Body: make([]byte, w.IntN(300)), Tag: f}
-	p.Done = func(seq uint64, _ int64, err error) {
+	before := m.node.Time()
+	p.Done = func(seq uint64, at int64, err error) {
 		if f.any {
 			panic(text + " was answered twice")
+		}
+		if err == nil && at < before {
+			panic(fmt.Sprintf("%s has the time %d, and the log's was %d before", text, at, before))
 		}
 		*f = fate{seq, err, true}
 		switch refused, is := errors.AsType[*Refused](err); {

@@ -79,6 +79,7 @@ func (m *Meta) Encode() []byte {
 	e.Uint(uint64(len(c.Origins)))
 	for _, x := range c.Origins {
 		e.Text(x.Node)
+		e.Uint(uint64(x.Level))
 		e.Uint(x.ID)
 		e.Uint(x.Start)
 		e.Uint(x.Last)
@@ -119,9 +120,9 @@ func DecodeMeta(value []byte) (m Meta) {
 	for i := range c.Members {
 		c.Members[i] = job.Member{ID: d.Uint(), Node: d.Text(), Address: d.Text(), Role: job.MemberRole(d.Uint())}
 	}
-	c.Origins = make([]job.NodeOrigin, d.Count(4))
+	c.Origins = make([]job.NodeOrigin, d.Count(5))
 	for i := range c.Origins {
-		c.Origins[i] = job.NodeOrigin{Node: d.Text(), Origin: job.Origin{ID: d.Uint(), Start: d.Uint(), Last: d.Uint()}}
+		c.Origins[i] = job.NodeOrigin{Node: d.Text(), Level: int(d.Uint()), Origin: job.Origin{ID: d.Uint(), Start: d.Uint(), Last: d.Uint()}}
 	}
 	return m
 }

@@ -10,11 +10,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
+	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/cluster"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
@@ -132,6 +134,7 @@ type clusterNode struct {
 	data     string
 	identity *cluster.Identity
 	log      *cluster.Cluster // of the engine that runs
+	members  []job.Member     // as the store had them when it was opened
 	logger   *slog.Logger
 }
 
@@ -161,7 +164,10 @@ func (s *serverRun) startNode(ctx context.Context) (n *clusterNode, err error) {
 		if there, err = ingest.HasJournal(s.data); err == nil && there {
 			return nil, terminal.Usagef("%s has the data of a single server, and --join needs an empty directory; --cluster-init founds a cluster with this data", s.data)
 		}
-		n.identity, err = cluster.Join(ctx, cluster.Joining{Dir: dir, Store: ingest.StoreDir(s.data), Node: s.node, Level: job.Level, From: s.join, Dial: s.dial})
+		err = s.whileUnready(ctx, fmt.Errorf("this node joins the cluster of the node at %s, and fetches its state", s.join), func(ctx context.Context) (err error) {
+			n.identity, err = cluster.Join(ctx, cluster.Joining{Dir: dir, Store: ingest.StoreDir(s.data), Node: s.node, Level: job.Level, From: s.join, Dial: s.dial})
+			return err
+		})
 	default:
 		return nil, terminal.Usagef("%s has no node of a cluster; --cluster-init founds a cluster, --join ADDRESS joins one", s.data)
 	}
@@ -215,7 +221,7 @@ func (n *clusterNode) found(ctx context.Context) (*cluster.Identity, error) {
 func (n *clusterNode) options(engine func() *ingest.Engine, o ingest.LogOptions) (cluster.Options, error) {
 	l, err := n.listenForNodes()
 	return cluster.Options{
-		Dir: ClusterDir(n.data), Identity: n.identity, Listener: l, Dial: n.dial, State: o.Cluster, Seq: o.Seq, At: o.At, Retain: int64(n.clusterRetain), Logger: n.logger,
+		Dir: ClusterDir(n.data), Identity: n.identity, Listener: l, Dial: n.dial, State: o.Cluster, Seq: o.Seq, At: o.At, Level: o.Level, Answer: o.Answer, Logger: n.logger,
 		Refuse: func(verb string, _ bool) string { return o.Refuse(verb) }, Refusal: ingest.Refusal,
 		Checkpoint: func(_ context.Context, dir string) (cluster.Base, error) {
 			c, err := engine().Base(dir)
@@ -230,6 +236,7 @@ func (n *clusterNode) open(engine func() *ingest.Engine, lo ingest.LogOptions) (
 	if err != nil {
 		return nil, err
 	}
+	n.members = lo.Cluster.Members
 	n.log, err = cluster.Open(o)
 	return n.log, err
 }
@@ -248,4 +255,97 @@ func (n *clusterNode) handOver() {
 	if err := n.log.HandOver(ctx); err != nil {
 		n.logger.Info("no other node leads yet", "error", err)
 	}
+}
+
+// restartAfter is the time before a node opens its data again after its log has failed.
+const restartAfter = time.Second
+
+// goesOn reports whether the node can go on after its engine has ended for a reason: it lacks entries, and fetches the state
+// of another node, or a write of its log has failed, and only a new start finds out what is on the disk.
+func (n *clusterNode) goesOn(ctx context.Context, why error) bool {
+	_, lacks := errors.AsType[*cluster.NeedsBase](why)
+	return ctx.Err() == nil && (lacks || errors.Is(why, cluster.ErrLogFailed))
+}
+
+// recover prepares the data directory for the next start.
+func (n *clusterNode) recover(ctx context.Context, why error) error {
+	needs, lacks := errors.AsType[*cluster.NeedsBase](why)
+	n.logger.Warn("this node takes no requests until its state is complete again", "reason", why)
+	for {
+		var err error
+		if lacks {
+			err = cluster.Recover(ctx, cluster.Joining{Dir: ClusterDir(n.data), Store: ingest.StoreDir(n.data), Dial: n.dial}, n.identity, n.members, needs)
+		}
+		pause := restartAfter
+		if lacks && err == nil {
+			return nil
+		}
+		if err != nil {
+			n.logger.Warn("cannot fetch the state of another node; trying again", "error", err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if !lacks {
+			return nil
+		}
+	}
+}
+
+// whileUnready answers requests with 503 while f runs.
+func (s *serverRun) whileUnready(ctx context.Context, why error, f func(ctx context.Context) error) error {
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	served := make(chan error, 1)
+	go func() { served <- api.ServeUnready(serving, s.kept(ctx), s.options, why) }()
+	err := f(ctx)
+	stop()
+	if ctx.Err() != nil {
+		err = nil // the next step finds that the server stops
+	}
+	return errors.Join(err, <-served)
+}
+
+// kept returns the listener for one of several servers that use it one after the other. If the server closes it while the
+// process goes on, connections wait for the next server.
+func (s *serverRun) kept(ctx context.Context) net.Listener {
+	if s.cluster == nil && s.join == "" {
+		return s.listener
+	}
+	_ = s.listener.SetDeadline(time.Time{})
+	return &keptListener{TCPListener: s.listener, ctx: ctx, closed: make(chan struct{})}
+}
+
+type keptListener struct {
+	*net.TCPListener
+	ctx    context.Context // of the process
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *keptListener) Accept() (net.Conn, error) {
+	c, err := l.TCPListener.Accept()
+	select {
+	case <-l.closed:
+		if err == nil {
+			err = c.Close()
+		}
+		return nil, errors.Join(net.ErrClosed, err)
+	default:
+		return c, err
+	}
+}
+
+func (l *keptListener) Close() (err error) {
+	l.once.Do(func() {
+		close(l.closed)
+		if l.ctx.Err() != nil {
+			err = l.TCPListener.Close()
+		} else {
+			err = l.SetDeadline(time.Now())
+		}
+	})
+	return err
 }

@@ -63,6 +63,19 @@ func Run(ctx context.Context, f *Flags, out, errs io.Writer) (err error) {
 	if s.cluster, err = s.startNode(ctx); err != nil {
 		return err
 	}
+	for {
+		err := s.serve(ctx, quit, out)
+		if s.cluster == nil || !s.cluster.goesOn(ctx, err) {
+			return err
+		}
+		if err := s.whileUnready(ctx, err, func(ctx context.Context) error { return s.cluster.recover(ctx, err) }); err != nil {
+			return err
+		}
+	}
+}
+
+// serve opens the data directory and serves requests until ctx ends or the engine cannot go on.
+func (s *serverRun) serve(ctx context.Context, quit func(), out io.Writer) (err error) {
 	engine, err := s.openEngine(ctx)
 	if err != nil {
 		return err
@@ -91,16 +104,16 @@ func Run(ctx context.Context, f *Flags, out, errs io.Writer) (err error) {
 		return err
 	}
 	defer unpublish()
-	removeAddress, err := announce(out, f.data, s.listener.Addr())
+	removeAddress, err := s.announce(out)
 	if err != nil {
 		return err
 	}
 	running := engine.whileRunning(ctx)
 	defer s.supervise(running, engine.Stats)() // until the server has stopped
-	s.log.Info().Str("address", s.listener.Addr().String()).Str("data", f.data).Str("version", f.build.Version).
+	s.log.Info().Str("address", s.listener.Addr().String()).Str("data", s.data).Str("version", s.build.Version).
 		Uint64("open_files", s.files.limit).Int("max_connections", s.files.connections).Msg("listening")
 
-	if err := server.Run(running, s.listener, time.Duration(f.drain)); err != nil {
+	if err := server.Run(running, s.kept(ctx), time.Duration(s.drain)); err != nil {
 		return err
 	}
 	if s.cluster != nil {
@@ -132,6 +145,7 @@ type serverRun struct {
 	ended    func([]job.RunEnd)    // gets the ends of runs; nil without traces
 
 	cluster   *clusterNode // nil: a single server
+	announced bool         // the address was printed
 	batchEnds batchEnds
 }
 
@@ -213,7 +227,7 @@ func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 	}
 	engine, err := ingest.Open(ingest.Options{
 		OpenLog: openLog,
-		Dir:     s.data, JournalRetain: int64(s.journalRetain), QueueIdle: time.Duration(s.queueIdle), AllowClockAhead: s.clockAhead,
+		Dir:     s.data, JournalRetain: s.retained(), QueueIdle: time.Duration(s.queueIdle), AllowClockAhead: s.clockAhead,
 		RunnerHeartbeat: time.Duration(s.runnerHeartbeat), OnLost: s.lost, OnRunEnds: s.ended, OnBatchEnds: s.batchEnds.report, MetricsQueues: s.metricsQueues, QueueMemory: memory.ForQueues(memory.Limit()),
 		StoreFiles: s.files.store, Logger: slog.New(zerolog.NewSlogHandler(s.log)),
 		Fatal: func(reason string) {
@@ -234,6 +248,14 @@ func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 		go s.cluster.take(ctx)
 	}
 	return e, nil
+}
+
+// retained returns how many bytes of the log stay on disk although the store has them.
+func (s *serverRun) retained() int64 {
+	if s.cluster != nil {
+		return int64(s.clusterRetain)
+	}
+	return int64(s.journalRetain)
 }
 
 // fatalCode returns the exit code for a fatal error of the store. Pebble gives the reason as a text.
@@ -284,11 +306,11 @@ func (s *serverRun) publish(id string) (unpublish func(), err error) {
 	}, nil
 }
 
-// announce prints the address on which the server listens, and writes it to the file "address" in the data directory,
+// announce prints the address on which the server listens, once, and writes it to the file "address" in the data directory,
 // for --listen with port 0. The file is deleted at a clean stop. After a kill it remains, with a port on which no
 // server answers.
-func announce(out io.Writer, data string, addr net.Addr) (remove func() error, err error) {
-	path := filepath.Join(data, "address")
+func (s *serverRun) announce(out io.Writer) (remove func() error, err error) {
+	path, addr := filepath.Join(s.data, "address"), s.listener.Addr()
 	fresh := path + ".new"
 	if err := os.WriteFile(fresh, []byte(addr.String()+"\n"), 0o644); err != nil {
 		return nil, fmt.Errorf("write address: %w", err)
@@ -296,8 +318,11 @@ func announce(out io.Writer, data string, addr net.Addr) (remove func() error, e
 	if err := os.Rename(fresh, path); err != nil { // a reader sees the old file or the whole new file
 		return nil, fmt.Errorf("write address: %w", err)
 	}
-	if _, err := fmt.Fprintf(out, "listening on http://%s\n", addr); err != nil {
-		return nil, fmt.Errorf("print address: %w", err)
+	if !s.announced {
+		if _, err := fmt.Fprintf(out, "listening on http://%s\n", addr); err != nil {
+			return nil, fmt.Errorf("print address: %w", err)
+		}
+		s.announced = true
 	}
 	return func() error {
 		if err := os.Remove(path); err != nil {
