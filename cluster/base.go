@@ -20,7 +20,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/daybookq/daybook/cluster/internal/entrylog"
-	"github.com/daybookq/daybook/cluster/internal/node"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -47,17 +46,19 @@ type Base struct {
 
 // served is a base that this node keeps for others.
 type served struct {
-	mu   sync.Mutex
-	id   string
-	base Base
-	used time.Time
+	mu       sync.Mutex
+	id       string
+	base     Base
+	used     time.Time
+	fetching int  // connections that fetch it now
+	whole    bool // the last node that fetched it has all of it
 }
 
 // needs returns the first entry that a node needs that fetches a base now.
 func (s *served) needs() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.id == "" {
+	if s.id == "" || s.whole && s.fetching == 0 {
 		return math.MaxUint64
 	}
 	return s.base.Index + 1
@@ -79,8 +80,8 @@ type baseFile struct {
 // is whole.
 const (
 	checkpointDir = "checkpoint"
-	fetchedDir  = "base"
-	fetchedMark = "base.complete"
+	fetchedDir    = "base"
+	fetchedMark   = "base.complete"
 )
 
 // serveBase sends a base that includes at least an entry.
@@ -101,6 +102,7 @@ func (c *Cluster) serveBase(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return errors.Join(err, writeText(conn, []byte("{}")))
 	}
+	defer c.base.end()
 	text, err := json.Marshal(offer)
 	if err == nil {
 		err = writeText(conn, text)
@@ -116,6 +118,12 @@ func (c *Cluster) serveBase(ctx context.Context, conn net.Conn) error {
 		} else if err != nil {
 			return err
 		}
+		if line == "done\n" {
+			c.base.mu.Lock()
+			c.base.whole = true
+			c.base.mu.Unlock()
+			return nil
+		}
 		name, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "get ")
 		if !ok || name != filepath.Base(name) {
 			return fmt.Errorf("a request for %.100q", line)
@@ -129,12 +137,19 @@ func (c *Cluster) serveBase(ctx context.Context, conn net.Conn) error {
 	}
 }
 
-// offerBase returns a base of this node, the one with this id if it is still there.
+func (s *served) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fetching--
+}
+
+// offerBase returns a base of this node, the one with this id if it is still there, for a connection that fetches it until
+// its end.
 func (c *Cluster) offerBase(ctx context.Context, id string, index uint64) (o offerOf, dir string, err error) {
 	s := &c.base
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.id == "" || s.base.Index < index || s.id != id && time.Since(s.used) > baseAge {
+	if s.id == "" || s.fetching == 0 && (s.base.Index < index || s.id != id && (s.whole || time.Since(s.used) > baseAge)) {
 		if s.id != "" {
 			if err := os.RemoveAll(s.base.Dir); err != nil {
 				return o, "", err
@@ -148,7 +163,7 @@ func (c *Cluster) offerBase(ctx context.Context, id string, index uint64) (o off
 		if err != nil {
 			return o, "", err
 		}
-		s.id, s.base = fmt.Sprintf("%016x", draw()), b
+		s.id, s.base, s.whole = fmt.Sprintf("%016x", draw()), b, false
 	}
 	if s.base.Index < index {
 		return o, "", fmt.Errorf("the state on the disk of this node includes entry %d, and entry %d is needed", s.base.Index, index)
@@ -165,15 +180,19 @@ func (c *Cluster) offerBase(ctx context.Context, id string, index uint64) (o off
 			o.Files = append(o.Files, baseFile{e.Name(), info.Size()})
 		}
 	}
+	if err == nil {
+		s.fetching++
+		s.whole = false
+	}
 	return o, s.base.Dir, err
 }
 
-// dropOldBase removes the base for others if nobody has fetched any of it for a while.
+// dropOldBase removes the base for others if it was fetched, or if nobody has fetched any of it for a while.
 func (c *Cluster) dropOldBase() {
 	s := &c.base
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.id != "" && time.Since(s.used) > baseAge {
+	if s.id != "" && s.fetching == 0 && (s.whole || time.Since(s.used) > baseAge) {
 		s.id = ""
 		if err := os.RemoveAll(s.base.Dir); err != nil {
 			c.o.Logger.Warn("cannot remove a base", "directory", s.base.Dir, "error", err)
@@ -258,6 +277,9 @@ func Fetch(ctx context.Context, dial func(context.Context, string) (net.Conn, er
 		}
 	}
 	if err := errors.Join(syncDir(filepath.Join(to, "store")), syncDir(to)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "done\n"); err != nil {
 		return err
 	}
 	return errors.Join(writeSynced(filepath.Join(dir, fetchedMark), fmt.Appendf(nil, "index=%d term=%d\n", o.Index, o.Term)), syncDir(dir))
@@ -348,9 +370,4 @@ func Install(dir, store string) (installed bool, err error) {
 		}
 	}
 	return true, errors.Join(os.RemoveAll(filepath.Join(dir, fetchedDir)), os.Remove(mark), syncDir(dir))
-}
-
-// based tells the leader that this node goes on from a base.
-func (c *Cluster) based(to uint64) {
-	c.event(func(*node.Node) { c.send(&node.Message{To: to, Based: true}) })
 }

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// positionEvery is the number of records from one known position to the next.
-	positionEvery = 10_000
+	// positionEvery is about the number of bytes from one known position to the next.
+	positionEvery = 4 << 20
 	// segmentBytes is the size of the segments of a copy, and of the reads of entries for it.
 	segmentBytes = 4 << 20
 )
@@ -21,12 +21,12 @@ const (
 // positions are some positions that were delivered, in order.
 type positions struct {
 	list  []node.Position
-	since int
+	since int // bytes
 }
 
-// add notes a position from time to time.
-func (p *positions) add(pos node.Position, records int) {
-	if p.since += records; p.since >= positionEvery || len(p.list) == 0 {
+// add notes the position after some bytes of records from time to time.
+func (p *positions) add(pos node.Position, bytes int) {
+	if p.since += bytes; p.since >= positionEvery || len(p.list) == 0 {
 		p.list, p.since = append(p.list, pos), 0
 	}
 }

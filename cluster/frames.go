@@ -23,7 +23,6 @@ const (
 	raftFrame byte = iota + 1
 	groupFrame
 	resendFrame
-	basedFrame
 )
 
 // A frame is its length in 4 bytes, its type in one, the time of the sender as a varint, and its content.
@@ -40,11 +39,9 @@ func encodeFrame(b []byte, m *node.Message) ([]byte, error) {
 	case m.Group != nil:
 		b[start+4] = groupFrame
 		b = encodeGroup(b, m.Group)
-	case m.Resend != nil:
+	default:
 		b[start+4] = resendFrame
 		b = binary.AppendUvarint(binary.AppendUvarint(b, m.Resend.Origin), m.Resend.Number)
-	default:
-		b[start+4] = basedFrame
 	}
 	if n := len(b) - start - 5; err == nil && n > maxFrame {
 		err = fmt.Errorf("a frame of %d bytes", n)
@@ -82,8 +79,6 @@ func readFrame(r *bufio.Reader) (m node.Message, err error) {
 		d := decoder{b: b}
 		m.Resend = &node.Resend{Origin: d.uint(), Number: d.uint()}
 		err = d.end()
-	case basedFrame:
-		m.Based = true
 	default:
 		err = fmt.Errorf("a frame of type %d", head[4])
 	}

@@ -287,14 +287,12 @@ func (c *Cluster) received(ctx context.Context, from uint64, m node.Message) err
 		return c.eventually(ctx, func(n *node.Node) {
 			n.Hear(m.Now)
 			switch {
-			case m.Raft != nil && n.NeedsBase(m.Raft):
-				c.lacks(from, m.Raft)
 			case m.Raft != nil:
-				n.Step(m.Raft)
-			case m.Resend != nil:
-				n.Resend(m.Resend)
+				if n.Step(m.Raft) {
+					c.lacks(from, m.Raft)
+				}
 			default:
-				n.Based(from, true)
+				n.Resend(m.Resend)
 			}
 		})
 	}

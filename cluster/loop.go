@@ -246,6 +246,9 @@ func (d *deliveries) add(x *node.Delivery) {
 	}
 }
 
+// recordBytes is about the bytes of a record beside its fields and its body.
+const recordBytes = 128
+
 // deliver passes records to the engine until ctx is done.
 func (c *Cluster) deliver(ctx context.Context, take func([]journal.Record)) {
 	d := &c.deliveries
@@ -259,11 +262,15 @@ func (c *Cluster) deliver(ctx context.Context, take func([]journal.Record)) {
 				raise(&c.lastAt, x.Records[n-1].At)
 			}
 			c.settle(x.Settled)
+			bytes := 0
+			for i := range x.Records {
+				bytes += recordBytes + len(x.Records[i].Fields) + len(x.Records[i].Body)
+			}
 			if len(x.Records) > 0 {
 				take(x.Records)
 			}
 			c.notes.mu.Lock()
-			c.notes.positions.add(x.Pos, len(x.Records))
+			c.notes.positions.add(x.Pos, bytes)
 			c.notes.mu.Unlock()
 			c.event(func(n *node.Node) { n.Delivered(x) })
 		}

@@ -51,7 +51,10 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	defer cancel()
 	after := e.store.Applied()
 	parts.Go(func() {
-		logErr = e.log.Run(ctx, after, e.handover.put)
+		if logErr = e.log.Run(ctx, after, e.handover.put); logErr != nil {
+			e.refuse(fmt.Errorf("%w: %w", ErrNotReady, logErr))
+			cancel()
+		}
 		e.handover.close()
 	})
 	parts.Go(func() {

@@ -118,28 +118,36 @@ func (n *Node) Behind(id uint64) (entries uint64, known bool) {
 	return entries, known
 }
 
-// NeedsBase reports whether a message of the leader says that this node lacks entries that the leader no longer has, and
-// that are not the beginning of entries on its own disk. The driver does not pass such a message to Step: it fetches the
-// state of another member that includes at least the index of the note, and begins again from there.
-func (n *Node) NeedsBase(m *pb.Message) bool {
-	if m.GetType() != pb.MsgSnap || m.GetTerm() < n.term {
-		return false
-	}
-	note := m.Snapshot.GetMetadata()
+// has reports whether this node has the entry of a note, in its state or on its disk.
+func (n *Node) has(note *pb.SnapshotMetadata) bool {
 	if note.GetIndex() <= n.pos.Index {
-		return false
+		return true
 	}
 	term, err := n.o.Storage.Term(note.GetIndex())
-	return err != nil || term != note.GetTerm()
+	return err == nil && term == note.GetTerm()
 }
 
-// Based says whether a member has got the base that Raft has sent it a note of, and goes on from there.
-func (n *Node) Based(id uint64, got bool) {
-	status := raft.SnapshotFailure
-	if got {
-		status = raft.SnapshotFinish
+// tell tells the leader up to which entry this node has all of them. It may not know that yet, for example after the node got
+// a base.
+func (n *Node) tell(m *pb.Message) {
+	n.told = n.pos.Index + 1
+	n.out.Messages = append(n.out.Messages, Message{To: m.GetFrom(), Raft: &pb.Message{
+		Type: pb.MsgAppResp.Enum(), From: new(n.o.ID), To: new(m.GetFrom()), Term: new(m.GetTerm()), Index: new(n.pos.Index),
+	}})
+}
+
+// remind lets the leader send its note again to members that it waits for because they fetch a base. One that has it answers
+// that it lacks nothing before.
+func (n *Node) remind() {
+	n.rn.WithProgress(func(of uint64, _ raft.ProgressType, p tracker.Progress) {
+		if p.State == tracker.StateSnapshot {
+			n.fetching = append(n.fetching, of)
+		}
+	})
+	for _, id := range n.fetching {
+		n.rn.ReportSnapshot(id, raft.SnapshotFailure)
 	}
-	n.rn.ReportSnapshot(id, status)
+	n.fetching = n.fetching[:0]
 }
 
 // Abandon returns all commands of this process that are not answered. The caller must not use the node any more.

@@ -23,6 +23,7 @@ const (
 const (
 	maxGroups     = 8 // of own commands that have not come back
 	electionTicks = 10
+	remindEvery   = 20 // ticks
 )
 
 // Position is how far the state of a node is. At and Seq are those of the last command in it.
@@ -63,6 +64,9 @@ type Node struct {
 	leading *leading
 	own     own
 	reads   reads
+	told    uint64 // 1 more than the index that tell has told a leader last
+	// fetching is empty between calls of remind.
+	fetching []uint64
 
 	// What was delivered. skip is the seq up to which the state of the node had the commands of the next entry.
 	pos   Position
@@ -96,7 +100,6 @@ type Message struct {
 	Raft   *pb.Message
 	Group  *Group
 	Resend *Resend
-	Based  bool // the sender goes on from a base
 }
 
 // Resend asks a process to send its groups again, from the command with this number on.
@@ -158,13 +161,26 @@ func (n *Node) Tick(now int64) {
 	n.now = max(n.now, now)
 	n.ticks++
 	n.rn.Tick()
+	if n.leading != nil && n.ticks%remindEvery == 0 {
+		n.remind()
+	}
 	n.expire()
 	n.reads.retry = true
 }
 
-// Step takes a message of another node. It ignores one that does not fit.
-func (n *Node) Step(m *pb.Message) {
+// Step takes a message of another node. It ignores one that does not fit. If it reports that this node lacks entries that
+// nobody sends it any more, the driver fetches the state of another member that includes at least the index of the message's
+// note, and begins again from there.
+func (n *Node) Step(m *pb.Message) (lacks bool) {
+	if m.GetType() == pb.MsgSnap && m.GetTerm() >= n.term && !n.has(m.Snapshot.GetMetadata()) {
+		if n.told == n.pos.Index+1 { // the leader has nothing that follows from there
+			return true
+		}
+		n.tell(m)
+		return false
+	}
 	_ = n.rn.Step(m) // its errors are: a message of a node that has been removed, a proposal
+	return false
 }
 
 // Hear notes the time of another node.

@@ -220,7 +220,7 @@ func (w *world) change(m *machine) {
 }
 
 // base gives a machine the state of another one that includes an index.
-func (w *world) base(m *machine, leader, index uint64) {
+func (w *world) base(m *machine, index uint64) {
 	for _, from := range w.machines {
 		if from.up && !from.cut && from.saved.pos.Index >= index && from.saved.pos.Seq == from.saved.seq {
 			for _, s := range m.node.Abandon() {
@@ -230,7 +230,6 @@ func (w *world) base(m *machine, leader, index uint64) {
 			m.durable = &disk{m: m, first: m.saved.pos.Index, term: m.saved.pos.Term, hard: m.durable.hard}
 			w.start(m)
 			w.figures.Bases++
-			w.net = append(w.net, envelope{m.id, leader, Message{To: leader, Based: true}})
 			return
 		}
 	}
@@ -240,14 +239,12 @@ func (w *world) base(m *machine, leader, index uint64) {
 func (w *world) receive(m *machine, e envelope) {
 	m.node.Hear(e.m.Now)
 	switch {
-	case e.m.Raft != nil && m.node.NeedsBase(e.m.Raft):
-		w.base(m, e.from, e.m.Raft.Snapshot.GetMetadata().GetIndex())
 	case e.m.Raft != nil:
-		m.node.Step(proto.Clone(e.m.Raft).(*pb.Message))
+		if m.node.Step(proto.Clone(e.m.Raft).(*pb.Message)) {
+			w.base(m, e.m.Raft.Snapshot.GetMetadata().GetIndex())
+		}
 	case e.m.Resend != nil:
 		m.node.Resend(e.m.Resend)
-	case e.m.Based:
-		m.node.Based(e.from, true)
 	case !m.node.Group(e.from, e.m.Group):
 		w.net = append(w.net, e)
 	}
@@ -446,10 +443,6 @@ func (w *world) step() {
 		if m.up {
 			w.change(m)
 		}
-	case k < 970:
-		if m.up { // a base takes too long
-			m.node.Based(uint64(1+w.IntN(len(w.machines))), false)
-		}
 	case k < 980:
 		if m.up {
 			m.asked[m.node.ReadIndex()] = w.acked
@@ -486,9 +479,6 @@ func (w *world) heal() {
 			m.node.Tick(w.clock(m))
 			w.ready(m)
 			m.saved = m.state.clone()
-			for _, to := range w.machines {
-				m.node.Based(to.id, false)
-			}
 			for len(m.writes)+len(m.taken) > 0 {
 				writes, taken := m.writes, m.taken
 				m.writes, m.taken = nil, nil
