@@ -40,11 +40,14 @@ var (
 // NeedsBase is the reason why Run ends if this node lacks entries that no other member has any more. It goes on once its
 // state has been replaced by that of another member.
 type NeedsBase struct {
-	Leader uint64
-	Index  uint64 // the state must include at least this entry
+	Index uint64 // the state must include at least this entry
+	Why   error  // the state of this node is damaged; nil: it lacks entries
 }
 
 func (e *NeedsBase) Error() string {
+	if e.Why != nil {
+		return fmt.Sprintf("the state of this node is damaged, so it needs that of another node: %v", e.Why)
+	}
 	return fmt.Sprintf("this node lacks entries before %d, which the leader no longer has; it needs the state of another node", e.Index)
 }
 
@@ -210,6 +213,17 @@ func (c *Cluster) Run(ctx context.Context, after uint64, deliver func([]journal.
 	}
 	c.settle(n.Abandon())
 	return err
+}
+
+// Distrust ends Run, because the state of this node is damaged, so that the node fetches the state of another member. It
+// reports false if there is none.
+func (c *Cluster) Distrust(why error) bool {
+	others := slices.ContainsFunc(c.members(), func(m job.Member) bool { return m.Role != job.Removed && m.ID != c.o.Identity.ID })
+	if others { // what this node has answered to be on its disk must not be missing in the base
+		last, _ := c.log.LastIndex()
+		c.fail(&NeedsBase{Index: last, Why: why})
+	}
+	return others
 }
 
 // Propose gives a command to the log.

@@ -289,7 +289,7 @@ func (c *Cluster) received(ctx context.Context, from uint64, m node.Message) err
 			switch {
 			case m.Raft != nil:
 				if n.Step(m.Raft) {
-					c.lacks(from, m.Raft)
+					c.lacks(m.Raft)
 				}
 			default:
 				n.Resend(m.Resend)

@@ -177,8 +177,8 @@ func (c *Cluster) fail(err error) {
 }
 
 // lacks ends the loop, because this node needs a base.
-func (c *Cluster) lacks(leader uint64, m *pb.Message) {
-	c.fail(&NeedsBase{Leader: leader, Index: m.Snapshot.GetMetadata().GetIndex()})
+func (c *Cluster) lacks(m *pb.Message) {
+	c.fail(&NeedsBase{Index: m.Snapshot.GetMetadata().GetIndex()})
 }
 
 // send gives a message to the link of its member.

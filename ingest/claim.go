@@ -335,11 +335,15 @@ var errSilent = errors.New("the runner has proved silent")
 
 // setAside defers the jobs of a claim whose payload, unique key or history cannot be read, so that they do not block the
 // jobs after them. They wait until a user runs them. A rebuild of the store repairs them. If no job is unreadable,
-// setAside returns why, the original read error.
+// setAside returns why, the original read error. In a cluster, the caller returns the jobs instead, and this node fetches the
+// state of another one.
 func (e *Engine) setAside(ctx context.Context, c *applied.Claimed, why error) error {
 	ids, err := e.store.SetAside(c)
 	if err != nil || len(ids) == 0 {
 		return cmp.Or(err, why)
+	}
+	if e.shared != nil && e.shared.Distrust(why) { // other nodes can read them
+		return why
 	}
 	cmd := job.Complete{Claim: c.Claim}
 	for _, id := range ids {

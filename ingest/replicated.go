@@ -23,6 +23,9 @@ type Replicated interface {
 	// Remove makes a node no member. Transfer lets a node lead, any other one with "".
 	Remove(ctx context.Context, node string) error
 	Transfer(ctx context.Context, node string) error
+	// Distrust ends Run, because the state of this node is damaged, so that the node fetches the state of another one. It
+	// reports false if there is no other one.
+	Distrust(why error) bool
 	// AskLeader sends a question to the engine of the leader, which answers it by LogOptions.Answer.
 	AskLeader(ctx context.Context, question []byte) (answer []byte, err error)
 }

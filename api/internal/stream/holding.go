@@ -74,6 +74,14 @@ type heldClaim struct {
 	// a whole. Tickles that the stream does not see make the leases longer.
 	since time.Time
 	lease time.Duration
+	seen  int64 // the time of the claim, or of the last tickle as a whole that this server saw, in the log
+}
+
+// seenAt notes the time of a tickle, if it is one of the claim as a whole.
+func (c *heldClaim) seenAt(cmd *job.Tickle, at int64) {
+	if c != nil && len(cmd.IDs) == 0 {
+		c.seen = max(c.seen, at)
+	}
 }
 
 // beforeLeaseEnds returns the time at which the claim must go back so that its unbegun jobs lose no attempt: the end of
@@ -103,7 +111,7 @@ type heldRun struct {
 
 // add records a claim that the stream will send.
 func (h *holding) add(u *subscription, call *answer.ClaimCall) {
-	c := &heldClaim{id: call.Claimed.Claim, sub: u, runs: make([]heldRun, 0, len(call.Handed)), since: time.Now(), lease: time.Duration(call.Claimed.LeaseMs) * time.Millisecond}
+	c := &heldClaim{id: call.Claimed.Claim, sub: u, runs: make([]heldRun, 0, len(call.Handed)), since: time.Now(), lease: time.Duration(call.Claimed.LeaseMs) * time.Millisecond, seen: call.Claimed.Claim.At()}
 	for i := range call.Handed {
 		c.hold(call.Handed[i].First.ID, call.Handed[i].N)
 	}
@@ -288,7 +296,7 @@ func (h *holding) lose(claim job.ID) *heldClaim {
 }
 
 // tickled records the result of a tickle. A tickle for all jobs of this stream's runner names no claim.
-func (h *holding) tickled(cmd *job.Tickle, t *applied.Tickled) {
+func (h *holding) tickled(cmd *job.Tickle, t *applied.Tickled, at int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -306,6 +314,7 @@ func (h *holding) tickled(cmd *job.Tickle, t *applied.Tickled) {
 	}
 	if cmd.Claim.IsZero() {
 		for _, c := range h.claims {
+			c.seenAt(cmd, at)
 			if h.end(c, t.Lost); t.Held > 0 && len(cmd.IDs) == 0 && cmd.LeaseMs == 0 {
 				c.since = now
 			}
@@ -313,6 +322,7 @@ func (h *holding) tickled(cmd *job.Tickle, t *applied.Tickled) {
 		return
 	}
 	c := h.claims[cmd.Claim]
+	c.seenAt(cmd, at)
 	h.end(c, t.Lost)
 	switch {
 	case c == nil || len(cmd.IDs) > 0:
@@ -467,13 +477,16 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 			continue
 		}
 		opened = append(opened, openedClaim{id, doc.Held})
-		c := &heldClaim{id: id, lease: time.Duration(doc.LeaseMs) * time.Millisecond}
+		c := &heldClaim{id: id, lease: time.Duration(doc.LeaseMs) * time.Millisecond, seen: doc.TickledAt}
 		c.since = t.s.firstLeaseEnd(jobs).Add(-c.lease)
 		for i := range jobs {
 			c.hold(jobs[i].ID, 1)
 		}
 		c.beginAs(before)
 		t.holding.adopt(c, &t.subscriptions)
+		if before == nil {
+			t.takeUp(c)
+		}
 	}
 	if kept != nil && t.s.Draining.Err() == nil {
 		t.s.giveBack(all.expire(kept)) // the claims that were not adopted

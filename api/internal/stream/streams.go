@@ -207,10 +207,10 @@ func (l *Streams) End(ctx context.Context, done *command.Completion) (all applie
 	return command.JoinEnded(ended, receipt, err)
 }
 
-// Tickled reports the result of a tickle to the stream that holds its claim.
-func (l *Streams) Tickled(cmd *job.Tickle, result *applied.Tickled) {
+// Tickled reports the result of a tickle, and its time in the log, to the stream that holds its claim.
+func (l *Streams) Tickled(cmd *job.Tickle, result *applied.Tickled, at int64) {
 	if h := l.holding(cmd.Claim); h != nil {
-		h.tickled(cmd, result)
+		h.tickled(cmd, result, at)
 	}
 }
 
@@ -452,9 +452,9 @@ func (l *Streams) giveBack(claims []*heldClaim) {
 	if len(claims) == 0 {
 		return
 	}
-	commands := make([]job.Complete, len(claims))
-	for i, c := range claims {
-		commands[i] = c.given()
+	var commands []job.Complete
+	for _, c := range l.notElsewhere(claims) {
+		commands = append(commands, c.given())
 	}
 	if _, _, err := l.Engine.CompleteInOrder(context.Background(), commands); err != nil {
 		l.Log.Error().Err(err).Int("claims", len(claims)).Msg("cannot release the jobs of a stream that ended; they stay claimed until their leases end")
@@ -464,6 +464,46 @@ func (l *Streams) giveBack(claims []*heldClaim) {
 	for _, c := range claims {
 		delete(l.holders, c.id)
 	}
+}
+
+// notElsewhere returns the claims that their runners do not continue at another node of the cluster. There, a claim is
+// tickled when a stream takes it over.
+func (l *Streams) notElsewhere(claims []*heldClaim) (here []*heldClaim) {
+	if _, shared := l.Engine.Cluster(); !shared {
+		return claims
+	}
+	if err := l.Engine.CatchUp(context.Background(), 0); err != nil {
+		l.Log.Warn().Err(err).Int("claims", len(claims)).Msg("it is not known whether the runners of streams that ended use other nodes; their jobs stay claimed until their leases end")
+		return nil
+	}
+	for _, c := range claims {
+		err := l.Pages.Do(context.Background(), func() error {
+			doc, _, err := l.Engine.ClaimDocument(c.id, 0)
+			if err == nil && doc.TickledAt <= c.seen {
+				here = append(here, c)
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, job.ClaimNotFound) {
+			l.Log.Warn().Err(err).Stringer("claim_id", c.id).Msg("cannot read a claim of a stream that ended; its lease bounds it")
+		}
+	}
+	return here
+}
+
+// takeUp tickles a claim that a stream has taken over and no stream of this server held, so that the node that held it
+// before does not return its jobs.
+func (t *stream) takeUp(c *heldClaim) {
+	if _, shared := t.s.Engine.Cluster(); !shared {
+		return
+	}
+	cmd := job.Tickle{Claim: c.id, Runner: t.hello.runner, Progress: -1}
+	tickled, receipt, err := t.s.Engine.Tickle(context.Background(), cmd)
+	if err != nil {
+		t.s.Log.Warn().Err(err).Stringer("claim_id", c.id).Msg("cannot tickle a claim that a stream takes over")
+		return
+	}
+	t.holding.tickled(&cmd, &tickled, receipt.At)
 }
 
 // register registers the metrics of streams.

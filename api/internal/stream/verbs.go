@@ -331,9 +331,9 @@ func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
 			return nil, 0, err
 		}
 		if cmd.Claim.IsZero() {
-			t.holding.tickled(&cmd, &tickled)
+			t.holding.tickled(&cmd, &tickled, receipt.At)
 		} else {
-			t.s.Tickled(&cmd, &tickled)
+			t.s.Tickled(&cmd, &tickled, receipt.At)
 		}
 		if err := answer.NothingHeld(&tickled); err != nil && !whole { // a runner that tickles from time to time may hold no job
 			return nil, 0, err
