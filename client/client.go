@@ -26,7 +26,7 @@ type Options struct {
 	Persistent bool
 	// Timeout is how long the server may be silent during one try. 0 means 30 s. Two times are added: how long a claim
 	// waits at the server, and how long the request's body takes at the slowest pace that the server accepts. A try
-	// that times out counts as a lost answer.
+	// that times out counts as a lost answer. With the URLs of several nodes, 0 means 10 s.
 	Timeout time.Duration
 	// Traceparent returns the trace context of a caller, in the form of W3C Trace Context, from the context that the
 	// caller passed; "" means none. Create, CreateMany, AddLines and Add send it, and the server gives it to the jobs
@@ -54,6 +54,9 @@ const (
 	readBuffer      = 32 << 10 // the answer to a claim of 100 jobs of 100 bytes has 10 KiB
 	defaultRetryFor = 30 * time.Second
 	defaultTimeout  = 30 * time.Second
+
+	// A node answers every request within some seconds, if only that it knows no leader.
+	defaultNodeTimeout = 10 * time.Second
 )
 
 // Client sends requests to one server. Any goroutine may call its methods.
@@ -66,13 +69,18 @@ type Client struct {
 	joined *joinedCreates
 }
 
-// New returns a client of the server at url, such as http://127.0.0.1:1717. It does not connect.
+// New returns a client of the server at url, such as http://127.0.0.1:1717. It does not connect. For a cluster, url has the
+// URLs of several nodes, separated by commas. The client uses one of them until it refuses connections, is silent for
+// Options.Timeout, or answers 503, and then the next one.
 func New(url string, o Options) *Client {
 	if o.HTTP == nil {
 		o.HTTP = &http.Client{Transport: ownTransport()}
 	}
+	if o.Timeout <= 0 && strings.Contains(url, ",") {
+		o.Timeout = defaultNodeTimeout
+	}
 	o.setDefaults()
-	c := &Client{o: o, conn: transport.Conn{URL: strings.TrimRight(url, "/")}}
+	c := &Client{o: o, conn: transport.Conn{Servers: transport.NewServers(url)}}
 	c.configure()
 	if !o.NoJoin {
 		c.joined = new(joinedCreates)

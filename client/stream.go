@@ -40,6 +40,8 @@ type Stream struct {
 	Held map[string]int // the claims of StreamOptions.Claims that still hold jobs, and how many
 
 	c         *Client
+	url       string // of the node
+	closing   atomic.Bool
 	conn      *websocket.Conn
 	defaults  jobDefaults
 	heartbeat time.Duration
@@ -81,12 +83,18 @@ var (
 )
 
 // OpenStream opens a stream. It returns the same errors as requests do, and is not repeated.
-func (c *Client) OpenStream(ctx context.Context, o StreamOptions) (*Stream, error) {
-	s := &Stream{c: c, done: make(chan struct{}), waiting: map[uint64]chan<- streamAnswer{}, takers: map[uint64]*Subscription{}}
+func (c *Client) OpenStream(ctx context.Context, o StreamOptions) (_ *Stream, err error) {
+	s := &Stream{c: c, url: c.conn.Servers.URL(), done: make(chan struct{}), waiting: map[uint64]chan<- streamAnswer{}, takers: map[uint64]*Subscription{}}
+	dialing := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.conn.Timeout)
 	defer cancel()
+	defer func() {
+		if err != nil && dialing.Err() == nil {
+			c.conn.Servers.Failed(s.url)
+		}
+	}()
 	alive := func(context.Context, []byte) bool { s.heard.Store(time.Now().UnixNano()); return true }
-	conn, res, err := websocket.Dial(ctx, c.conn.URL+"/stream", &websocket.DialOptions{HTTPClient: c.conn.HTTP, Subprotocols: []string{streamProtocol}, OnPingReceived: alive})
+	conn, res, err := websocket.Dial(ctx, s.url+"/stream", &websocket.DialOptions{HTTPClient: c.conn.HTTP, Subprotocols: []string{streamProtocol}, OnPingReceived: alive})
 	switch {
 	case err == nil && conn.Subprotocol() != streamProtocol:
 		_ = conn.CloseNow() // nothing was sent
@@ -171,6 +179,7 @@ func (s *Stream) ended() bool {
 
 // Close ends the connection. Requests without an answer end with ErrUnknown.
 func (s *Stream) Close() {
+	s.closing.Store(true)
 	_ = s.conn.Close(websocket.StatusNormalClosure, "") // if the server does not answer, the connection is closed anyway
 	<-s.done
 }
@@ -178,6 +187,7 @@ func (s *Stream) Close() {
 // Abort ends the connection without a closing handshake. The server then keeps the jobs of the stream for its Linger;
 // after Close it returns them to their queues at once.
 func (s *Stream) Abort() {
+	s.closing.Store(true)
 	_ = s.conn.CloseNow() // it has ended then
 	<-s.done
 }

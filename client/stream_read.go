@@ -28,6 +28,9 @@ const (
 func (s *Stream) read() {
 	err := s.readAll()
 	_ = s.conn.CloseNow() // it has ended
+	if !s.closing.Load() {
+		s.c.conn.Servers.Failed(s.url)
+	}
 	s.mu.Lock()
 	s.err = fmt.Errorf("the stream has ended: %w", err)
 	s.mu.Unlock()

@@ -65,6 +65,11 @@ func (e *Engine) Snapshot() (_ *Snapshot, err error) {
 	if err := s.diskError(); err != nil {
 		return nil, err
 	}
+	if e.shared != nil { // this node may not have yet what another one has acknowledged
+		if err := e.CatchUp(context.Background(), 0); err != nil {
+			return nil, err
+		}
+	}
 	durable, err := e.store.Durable()
 	if err != nil {
 		return nil, err

@@ -164,7 +164,7 @@ func (u *blobUpload) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	path, ok := uploadPath(u.blobs.c.URL, a.Header.Get("Location"))
+	path, ok := uploadPath(a.URL, a.Header.Get("Location"))
 	if !ok {
 		return a.Unreadable(fmt.Errorf("the Location %q is not that of an upload", a.Header.Get("Location")))
 	}

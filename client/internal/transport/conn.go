@@ -13,10 +13,10 @@ import (
 	"github.com/daybookq/daybook/client/problem"
 )
 
-// Conn sends requests to one server. A copy with other fields shares the connections.
+// Conn sends requests to one server, or to one node of a cluster at a time. A copy with other fields shares the connections.
 type Conn struct {
-	URL  string
-	HTTP *http.Client
+	Servers *Servers
+	HTTP    *http.Client
 	// Traced says that the transport is the one of net/http, which reports reliably whether it has sent anything.
 	Traced bool
 

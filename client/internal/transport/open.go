@@ -39,13 +39,18 @@ func (c *Conn) Open(ctx context.Context, r Request, patience time.Duration) (_ *
 			o.cancel(nil)
 		}
 	}()
-	req, err := c.newRequest(o.ctx, r)
+	url := c.Servers.URL()
+	req, err := c.newRequest(o.ctx, url, r)
 	if err != nil {
 		return nil, err
 	}
 	res, err := c.HTTP.Do(req)
 	if err != nil {
+		c.Servers.Failed(url)
 		return nil, o.Broken(err)
+	}
+	if res.StatusCode == http.StatusServiceUnavailable {
+		c.Servers.Failed(url)
 	}
 	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusPartialContent {
 		text, err := readAnswer(res, func() {})

@@ -27,6 +27,7 @@ func (c *Conn) Retry(ctx context.Context, path string, repeat Repeating, once fu
 	give := time.Now().Add(c.RetryFor)
 	lost := false // the answer of the previous try was lost: something may be stored
 	for attempt := 0; ; attempt++ {
+		url := c.Servers.URL()
 		err := once()
 		if err == nil {
 			return nil
@@ -42,6 +43,9 @@ func (c *Conn) Retry(ctx context.Context, path string, repeat Repeating, once fu
 			give = time.Now().Add(c.RetryFor)
 		}
 		wait, again := rules.Wait(err, attempt)
+		if attempt < c.Servers.Len()-1 && c.Servers.URL() != url {
+			wait = nextNode // another node may answer at once
+		}
 		if !again || time.Now().Add(wait).After(give) {
 			return err
 		}
@@ -55,6 +59,9 @@ func (c *Conn) Retry(ctx context.Context, path string, repeat Repeating, once fu
 		}
 	}
 }
+
+// nextNode is the time before a request is sent to the next node of a cluster.
+const nextNode = 10 * time.Millisecond
 
 // RetryRules decide after which errors a request is sent again.
 type RetryRules struct {

@@ -41,6 +41,7 @@ var (
 
 // Answer is an answer with a status of 2xx.
 type Answer struct {
+	URL       string // of the server that answered
 	Status    int
 	MediaType string // without its parameters
 	Header    http.Header
@@ -75,7 +76,8 @@ func (c *Conn) Once(ctx context.Context, r Request) (a Answer, err error) {
 	defer late.Stop()
 
 	var t tracer
-	req, err := c.newRequest(httptrace.WithClientTrace(ctx, t.trace()), r)
+	url := c.Servers.URL()
+	req, err := c.newRequest(httptrace.WithClientTrace(ctx, t.trace()), url, r)
 	if err != nil {
 		return a, err
 	}
@@ -102,6 +104,9 @@ func (c *Conn) Once(ctx context.Context, r Request) (a Answer, err error) {
 		if context.Cause(ctx) == ErrSilent {
 			err = ErrSilent // the transport's error is "context canceled"
 		}
+		if errors.Is(err, ErrSilent) || !errors.Is(err, context.Canceled) {
+			c.Servers.Failed(url)
+		}
 		result := problem.ErrUnavailable
 		if sent && r.Method != http.MethodGet { // a read stores nothing
 			result = problem.ErrUnknown
@@ -113,7 +118,7 @@ func (c *Conn) Once(ctx context.Context, r Request) (a Answer, err error) {
 		return a, broken(err, !t.provesUnsent(err, c.Traced))
 	}
 	defer res.Body.Close()
-	a.At, a.Status, a.Once = time.Now(), res.StatusCode, r.Repeat != Repeatable
+	a.URL, a.At, a.Status, a.Once = url, time.Now(), res.StatusCode, r.Repeat != Repeatable
 	a.Replayed = res.Header.Get("Idempotency-Replayed") == "true"
 	a.Header = res.Header
 	a.MediaType, _, _ = strings.Cut(res.Header.Get("Content-Type"), ";")
@@ -125,6 +130,9 @@ func (c *Conn) Once(ctx context.Context, r Request) (a Answer, err error) {
 	case err != nil:
 		return a, broken(err, true)
 	case a.Status >= 300:
+		if a.Status == http.StatusServiceUnavailable {
+			c.Servers.Failed(url)
+		}
 		return a, a.Unproven(Refusal(r, res, a.Body))
 	}
 	if seq := res.Header.Get("Daybook-Seq"); seq != "" {
@@ -136,8 +144,8 @@ func (c *Conn) Once(ctx context.Context, r Request) (a Answer, err error) {
 }
 
 // newRequest returns the request of net/http, with the headers that do not depend on the try.
-func (c *Conn) newRequest(ctx context.Context, r Request) (*http.Request, error) {
-	address := c.URL + r.Path
+func (c *Conn) newRequest(ctx context.Context, url string, r Request) (*http.Request, error) {
+	address := url + r.Path
 	if len(r.Query) > 0 {
 		address += "?" + r.Query.Encode()
 	}

@@ -22,7 +22,7 @@ const DefaultServer = "http://" + DefaultListen
 // password in its error. URL refuses a text that is not an address.
 func ServerFlag(cmd *cobra.Command, to *ServerAddress) {
 	flags := cmd.Flags()
-	flags.Var(to, "server", "address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network")
+	flags.Var(to, "server", "address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network; several nodes of a cluster are separated by commas")
 	flags.StringVar(&to.context, "context", "", "name of a server that was stored with \"daybook context add\"")
 	cmd.MarkFlagsMutuallyExclusive("server", "context")
 	CompleteFlag(cmd, "context", ContextNames)
@@ -66,7 +66,8 @@ func (a *ServerAddress) resolve() (name string, err error) {
 	return name, err
 }
 
-// URL returns the base URL of all requests. It looks up an address that begins with mdns: once.
+// URL returns the base URL of all requests, or of those to each node of a cluster, separated by commas. It looks up an address
+// that begins with mdns: once.
 func (a *ServerAddress) URL(ctx context.Context) (string, error) {
 	if _, err := a.resolve(); err != nil {
 		return "", err
@@ -78,7 +79,20 @@ func (a *ServerAddress) URL(ctx context.Context) (string, error) {
 		}
 		a.text = url
 	}
-	return baseURL(a.text)
+	return baseURLs(a.text)
+}
+
+// baseURLs is baseURL for addresses that are separated by commas.
+func baseURLs(addresses string) (string, error) {
+	var urls []string
+	for address := range strings.SplitSeq(addresses, ",") {
+		one, err := baseURL(strings.TrimSpace(address))
+		if err != nil {
+			return "", err
+		}
+		urls = append(urls, one)
+	}
+	return strings.Join(urls, ","), nil
 }
 
 // baseURL returns the base URL of all requests to the server at an address, or an error without its password.
@@ -103,7 +117,7 @@ func CheckServer(address string) error {
 	if strings.HasPrefix(address, mdnsScheme) {
 		return nil
 	}
-	_, err := baseURL(address)
+	_, err := baseURLs(address)
 	return err
 }
 
@@ -118,8 +132,16 @@ func withPort(address string) string {
 	return authority + ":" + port + strings.TrimPrefix(address, authority)
 }
 
-// Redacted replaces the user and password in an address, even if the address is not a URL.
-func Redacted(address string) string {
+// Redacted replaces the user and password in each of the addresses that are separated by commas, even if they are not URLs.
+func Redacted(addresses string) string {
+	list := strings.Split(addresses, ",")
+	for i, address := range list {
+		list[i] = redacted(address)
+	}
+	return strings.Join(list, ",")
+}
+
+func redacted(address string) string {
 	at := strings.LastIndexByte(address, '@')
 	if at < 0 {
 		return address

@@ -52,12 +52,23 @@ func reach(cmd *cobra.Command, server *config.ServerAddress) (string, error) {
 // Unreadable is the error of a document that lacks the fields of a Daybook server.
 func Unreadable(err error) error { return fmt.Errorf("%w: %w", client.ErrUnexpectedAnswer, err) }
 
-// fetch requests a text from the server.
-func fetch(cmd *cobra.Command, server *config.ServerAddress, path string) ([]byte, error) {
-	base, err := server.URL(cmd.Context())
+// fetch requests a text from the server: from the first node of a cluster that answers and takes requests.
+func fetch(cmd *cobra.Command, server *config.ServerAddress, path string) (text []byte, err error) {
+	urls, err := server.URL(cmd.Context())
 	if err != nil {
 		return nil, err
 	}
+	for base := range strings.SplitSeq(urls, ",") {
+		text, err = fetchFrom(cmd, server, base, path)
+		_, silent := errors.AsType[*NoAnswerError](err)
+		if !silent && client.StatusOf(err) != http.StatusServiceUnavailable || cmd.Context().Err() != nil {
+			break
+		}
+	}
+	return text, err
+}
+
+func fetchFrom(cmd *cobra.Command, server *config.ServerAddress, base, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, base+path, nil)
 	if err != nil {
 		return nil, terminal.Usagef("request %s from %s: the address is malformed", path, server)
