@@ -208,3 +208,16 @@ func TestThreeNodes(t *testing.T) {
 		t.Errorf("%d of %d commands were stored", len(stored), number)
 	}
 }
+
+// TestTimes: a leader gives no command an earlier time than its clock had before the command was proposed.
+func TestTimes(t *testing.T) {
+	m := newMembers(t, 1)[0]
+	testkit.Eventually(t, "the node leads", func() bool { _, leads := m.log.Leads(); return leads })
+	for i := range 20 {
+		before := m.log.Now()
+		testkit.Must(m.propose(fmt.Sprint("command ", i)))(t)
+		m.mu.Lock()
+		testkit.Holds(t, m.at >= before, "command", i, "was proposed at", before, "and has the time", m.at)
+		m.mu.Unlock()
+	}
+}

@@ -109,8 +109,10 @@ func (c *Cluster) loop(ctx context.Context, n *node.Node) (err error) {
 			c.promote(n)
 			c.notes.progress(n)
 		case f := <-c.events.outer:
+			n.Clock(c.clock.Now())
 			f(n)
 		case <-c.events.wake:
+			n.Clock(c.clock.Now())
 		}
 		for more := eventsAtOnce; more > 0; more-- {
 			select {

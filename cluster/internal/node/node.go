@@ -156,9 +156,13 @@ func (s storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
 	return hard, conf, err
 }
 
+// Clock is called before other events, with the time of the node's clock in unix ms. Invariant: a leader gives no command an
+// earlier time than its clock had when it took the command. Otherwise leases would be shorter than their runners believe.
+func (n *Node) Clock(now int64) { n.now = max(n.now, now) }
+
 // Tick is called every 50 ms, with the time of the node's clock in unix ms.
 func (n *Node) Tick(now int64) {
-	n.now = max(n.now, now)
+	n.Clock(now)
 	n.ticks++
 	n.rn.Tick()
 	if n.leading != nil && n.ticks%remindEvery == 0 {
