@@ -46,7 +46,7 @@ PROCESS := ./bench ./bench/open ./blob/s3 ./client ./client/chunks ./client/dayb
   ./internal/load/limits ./internal/load/works ./internal/trace/tracetest ./opsqueue ./runner ./runner/container \
   ./runner/container/enginetest ./runner/program ./runner/sandbox ./runner/sandbox/helper ./runner/script ./runner/wasi
 # Packages that attack a server for as long as one lets them.
-PROVE := ./proof/corruption ./proof/crash ./proof/hostile ./proof/limits ./proof/powerfs ./proof/runners ./proof/sim
+PROVE := ./proof/cluster ./proof/corruption ./proof/crash ./proof/hostile ./proof/limits ./proof/powerfs ./proof/runners ./proof/sim
 # Of these, those that measure memory, of which the race detector takes several times as much.
 PROVE_MEMORY := ./proof/hostile ./proof/limits
 # Packages with goroutines, for the race detector. The server itself has it in prove-short.
@@ -102,6 +102,7 @@ PROOF       = $(with_binary) DAYBOOK_REPORT=$(CURDIR)/docs/explanation/reliabili
 lane.sim          = $(PROOF) ./proof/sim -seeds $(or $(SEEDS),10000) ## SEEDS simulated servers with crashes and faults; 45 minutes
 lane.corruption   = $(PROOF) ./proof/corruption -full ## each kind of damage to a journal and a store; 70 minutes
 lane.crash        = $(PROOF) ./proof/crash -full ## kills, power cuts, stops, full and read-only disks; 35 minutes
+lane.cluster      = $(PROOF) ./proof/cluster -full ## faults of three nodes that share a journal; 20 minutes
 lane.runner-kills = $(PROOF) ./proof/runners -run TestKills -full ## kills of runners, of their processes and of the server; 5 minutes
 lane.runner-soak  = $(with_binary) $(GO) test -count=1 -v -timeout 180m ./proof/runners -run TestSoak -soak $(or $(SOAK),10m) ## memory, descriptors and processes of a runner after SOAK
 lane.hostile      = TESTS_NEED_CGROUPS=1 $(PROOF) ./proof/hostile -full ## hundreds of clients that never read, never write, or send a byte a second; 15 minutes
@@ -149,7 +150,7 @@ check: build ## PART=NAME: what a release needs besides; without a name it lists
 release-check: ## all of that, the site, and the proofs in full; hours
 	for part in cross peers packages helm; do $(MAKE) check PART=$$part || exit 1; done
 	$(MAKE) site
-	for lane in sim corruption crash runner-kills hostile limits; do $(MAKE) prove LANE=$$lane || exit 1; done
+	for lane in sim corruption crash cluster runner-kills hostile limits; do $(MAKE) prove LANE=$$lane || exit 1; done
 
 # The modules require each other in versions that exist only after a release, so tidy sees copies of the go.mod files
 # that replace these by folders.

@@ -137,7 +137,7 @@ func shortTests(files []*ast.File) (tests []string) {
 
 // unhurried are folders whose tests attack a server for some real time, or measure it. If a test waits too long, it
 // proves nothing, and reports this.
-var unhurried = []string{"bench", "proof/crash", "proof/limits", "proof/runners"}
+var unhurried = []string{"bench", "proof/cluster", "proof/crash", "proof/limits", "proof/runners"}
 
 // mostReal is a ratchet: it bounds the lines of tests that sleep or compare in real time. Each such line has a reason.
 const mostReal = 40

@@ -4,6 +4,7 @@
 //	sim         plays whole servers in virtual time on a simulated disk; a seed decides what fails
 //	corruption  damages every bit, byte, sector and file of a journal and a store, one at a time
 //	crash       kills, freezes and cuts the power of the real binary, and fills its disk or makes it read-only
+//	cluster     does the same to three servers that share one journal, and cuts their network
 //	runners     kills runners, the processes that they start, and their server
 //	hostile     opens connections that never read, never write, or send a byte a second, on every route
 //	limits      fills a server to its limits in a memory cgroup of 1 GiB

@@ -1,0 +1,192 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// fault does harm to a cluster. The function that it returns repairs it; nil means that nothing is left to repair.
+type fault struct {
+	name string
+	do   func(t *trial) (repair func() error, err error)
+	// alone means that it does not happen while another node is down.
+	alone bool
+}
+
+// processFaults need nothing but processes.
+var processFaults = []fault{
+	{"SIGKILL of the leader", (*trial).killLeader, true},
+	{"SIGKILL of a follower", ofFollower((*trial).killNode), false},
+	{"SIGKILL of all nodes", (*trial).killAll, true},
+	{"SIGSTOP of the leader", ofLeader((*trial).freezeNode), false},
+	{"SIGSTOP of a follower", ofFollower((*trial).freezeNode), false},
+	{"SIGTERM of the leader", (*trial).stopLeader, true},
+	{"transfer of the lead", (*trial).transfer, true},
+	{"loss of a follower's data", ofFollower((*trial).loseData), true},
+	{"loss of the leader's data", ofLeader((*trial).loseData), true},
+}
+
+func ofLeader(f func(*trial, *node) (func() error, error)) func(*trial) (func() error, error) {
+	return func(t *trial) (func() error, error) {
+		n, err := t.leader()
+		if err != nil {
+			return nil, err
+		}
+		return f(t, n)
+	}
+}
+
+func ofFollower(f func(*trial, *node) (func() error, error)) func(*trial) (func() error, error) {
+	return func(t *trial) (func() error, error) {
+		leader, err := t.leader()
+		if err != nil {
+			return nil, err
+		}
+		followers := t.others(leader)
+		return f(t, followers[t.rng.IntN(len(followers))])
+	}
+}
+
+// killLeader measures how long there is no service.
+func (t *trial) killLeader() (func() error, error) {
+	n, err := t.leader()
+	if err != nil {
+		return nil, err
+	}
+	gap, err := t.service(n, func() error { return t.kill(n) })
+	t.gaps.kills = append(t.gaps.kills, gap)
+	t.say("no service for %v", gap)
+	return func() error { return t.start(n) }, err
+}
+
+func (t *trial) killNode(n *node) (func() error, error) {
+	return func() error { return t.start(n) }, t.kill(n)
+}
+
+func (t *trial) killAll() (func() error, error) {
+	var err error
+	killed := t.running()
+	for _, n := range killed {
+		err = errors.Join(err, t.kill(n))
+	}
+	return func() error { return t.startAll(killed) }, err
+}
+
+// startAll starts nodes of which none may be ready without the others.
+func (t *trial) startAll(list []*node) error {
+	for _, n := range list {
+		if err := t.launch(n); err != nil {
+			return err
+		}
+	}
+	for _, n := range list {
+		if err := t.ready(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *trial) freezeNode(n *node) (func() error, error) {
+	if err := t.freeze(n); err != nil {
+		return nil, err
+	}
+	return func() error { // at least as long as a second, after which another node leads
+		pause(t.ctx, t.between(time.Second, 5*time.Second)-t.hold)
+		return t.thaw(n)
+	}, nil
+}
+
+func (t *trial) stopLeader() (func() error, error) {
+	n, err := t.leader()
+	if err != nil {
+		return nil, err
+	}
+	gap, err := t.service(n, func() error { return t.stop(n) })
+	t.gaps.graceful = append(t.gaps.graceful, gap)
+	t.say("no service for %v", gap)
+	return func() error { return t.start(n) }, err
+}
+
+func (t *trial) transfer() (func() error, error) {
+	n, err := t.leader()
+	if err != nil {
+		return nil, err
+	}
+	to := ""
+	if t.rng.IntN(2) == 0 {
+		others := t.others(n)
+		to = others[t.rng.IntN(len(others))].name
+	}
+	gap, err := t.service(n, func() error {
+		s, err := n.c.TransferLeadership(t.ctx, to)
+		if err == nil && (s.Leader == n.name || to != "" && s.Leader != to) {
+			err = fmt.Errorf("after a transfer from %s to %q, %q leads", n.name, to, s.Leader)
+		}
+		return err
+	})
+	t.gaps.graceful = append(t.gaps.graceful, gap)
+	t.say("no service for %v", gap)
+	return nil, err
+}
+
+// loseData kills a node for good. Another one joins in its place.
+func (t *trial) loseData(n *node) (func() error, error) {
+	if err := t.kill(n); err != nil {
+		return nil, err
+	}
+	return func() error {
+		if _, err := t.leader(); err != nil {
+			return err
+		}
+		return t.replace(n)
+	}, nil
+}
+
+// plan returns this many faults in a random order. Each kind is there about as often as the others.
+func (t *trial) plan(from []fault, n int) (plan []fault) {
+	for len(plan) < n {
+		deck := slices.Clone(from)
+		t.rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+		plan = append(plan, deck...)
+	}
+	return plan[:n]
+}
+
+// attack does the harm of a fault, now and then together with another one, and repairs it. Then it waits until all nodes
+// serve again.
+func (t *trial) attack(f fault, from []fault) error {
+	t.hold = t.between(0, t.longest)
+	t.say("%s, repaired after %v", f.name, t.hold)
+	t.l.tally(func(c *tally) { c.Faults++ })
+	repair, err := f.do(t)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	repairs := []func() error{repair}
+	if repair != nil && !f.alone && t.rng.IntN(3) == 0 {
+		pause(t.ctx, t.between(0, 300*time.Millisecond))
+		second := t.running()[t.rng.IntN(len(t.running()))]
+		t.say("and SIGKILL of %s", second.name)
+		t.l.tally(func(c *tally) { c.Faults++ })
+		if err := errors.Join(t.kill(second), t.launch(second)); err != nil {
+			return err
+		}
+		// It is ready once most of the nodes run, which the first repair may have to bring about.
+		repairs = append(repairs, func() error { return t.ready(second) })
+	}
+	pause(t.ctx, t.hold)
+	for _, repair := range repairs {
+		if repair != nil {
+			if err := repair(); err != nil {
+				return fmt.Errorf("after %s: %w", f.name, err)
+			}
+		}
+	}
+	if err := t.healthy(); err != nil {
+		return fmt.Errorf("after %s: %w", f.name, err)
+	}
+	return t.awaitLoad()
+}
