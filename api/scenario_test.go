@@ -381,6 +381,7 @@ func TestScenariosShowEveryCode(t *testing.T) {
 		"client_gone": "nobody reads the answer",
 		"no_blobs":    "the script's server keeps blobs: TestEveryDocumentedStatus", "blob_quota": "the script's server has no quota: TestBlobLimits",
 		"blobs_unavailable": "the script's server has no bucket: TestEveryDocumentedStatus, and TestServeS3 of cmd/daybook", "blob_damaged": "a script cannot damage files: TestDamagedBlob", "blob_verifying": "a blob of gigabytes: TestVerifyingBlob", "collecting_blobs": "a collection of few blobs ends at once: TestEveryDocumentedStatus", "internal": "it would be a fault of the server", "store_damaged": "the corruption tests damage stores",
+		"no_cluster": "a node is needed: TestCluster", "node_not_found": "the same", "quorum_lost": "the same",
 		"backup_running": "two requests at once: TestOneBackupAtATime",
 		"upload_busy":    "two requests at once: TestUploadConnections", "too_many_uploads": "a thousand uploads: TestUploadRefusals", "too_many_blob_clients": "ten thousand clients: TestClientDirectories of package blob",
 		"too_many_queues": "a million queues", "too_many_parked_claims": "a hundred thousand claims", "too_many_keys": "ten million keys", "too_many_sessions": "a million sessions: TestTooManySessions", "too_many_handlers": "ten thousand handlers: the model test of the store has few", "too_many_filesets": "a million filesets: the model test of the store has few",

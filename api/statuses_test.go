@@ -532,11 +532,14 @@ func (x *everyStatus) successes() {
 // compare compares the statuses that were seen with the description.
 func (x *everyStatus) compare() {
 	elsewhere := map[string]string{"GET /sweeps/{id} 200": "TestSweep", "GET /stream 101": "TestStream", "GET /stream 503": "TestStreamAtShutdown"}
+	for _, o := range []string{"GET /cluster 200", "POST /cluster/transfer 200", "POST /cluster/transfer 404", "POST /cluster/transfer 503", "DELETE /cluster/nodes/{node} 204", "DELETE /cluster/nodes/{node} 404", "DELETE /cluster/nodes/{node} 503"} {
+		elsewhere[o] = "TestCluster"
+	}
 	for _, path := range []string{"/start", "/stop", "/quit"} {
 		elsewhere["GET "+path+" 405"] = "TestGetSwitchesAreOff"
 	}
 	// A programming error in a handler that does not call the engine. TestEngineErrors tests the errors of the engine.
-	faultless := map[string]bool{"/": true, "/ping": true, "/healthz": true, "/readyz": true, "/version": true, "/metrics": true, "/openapi.yaml": true, "/openapi.json": true, "/docs": true, "/docs/{file}": true, "/quit": true, "/level": true, "/runners/{id}": true, "/backup/clients": true}
+	faultless := map[string]bool{"/": true, "/ping": true, "/healthz": true, "/readyz": true, "/version": true, "/metrics": true, "/openapi.yaml": true, "/openapi.json": true, "/docs": true, "/docs/{file}": true, "/quit": true, "/level": true, "/runners/{id}": true, "/backup/clients": true, "/cluster": true, "/cluster/transfer": true, "/cluster/nodes/{node}": true}
 	for path, item := range describedOf(x.T).doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			name := method + " " + path

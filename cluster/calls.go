@@ -449,22 +449,12 @@ func (c *Cluster) mayJoin(q *question) error {
 	}
 	m := c.member(q.Member.Node)
 	switch {
-	case m.Role != 0 && m.ID != q.Member.ID:
-		return fmt.Errorf("the name %s was used by another node of the cluster; choose a name that no node ever had", q.Member.Node)
 	case m.Role == job.Removed:
-		return fmt.Errorf("node %s was removed; let it join under a name that no node ever had, with an empty data directory", q.Member.Node)
-	}
-	active, all := 0, c.members()
-	for _, m := range all {
-		if m.Role != job.Removed {
-			active++
-		}
-	}
-	if m.Role == 0 && active >= job.MaxMembers {
-		return fmt.Errorf("the cluster has %d nodes, which is the limit", active)
-	}
-	if m.Role == 0 && len(all) >= job.MaxNodes {
-		return fmt.Errorf("the cluster has had %d nodes, which is the limit; next step: found a new cluster with the data of a node", len(all))
+		return fmt.Errorf("node %s was removed; next step: let it join under a name that no node ever had, with an empty data directory", q.Member.Node)
+	case m.Role != 0 && m.ID != q.Member.ID:
+		return fmt.Errorf("the name %s belongs to another node of the cluster; next step: choose a name that no node ever had", q.Member.Node)
+	case m.Role == 0 && len(c.members()) >= job.MaxMembers:
+		return fmt.Errorf("the cluster has %d nodes, which is the limit; next step: remove one", job.MaxMembers)
 	}
 	return nil
 }
@@ -473,7 +463,7 @@ func (c *Cluster) mayJoin(q *question) error {
 // not finished.
 func (c *Cluster) change(ctx context.Context, m job.Member) error {
 	for {
-		if now := c.member(m.Node); now == m {
+		if now := c.member(m.Node); now == m || m.Role == job.Removed && now.Role == job.Removed {
 			return nil
 		}
 		done := make(chan error, 1)
@@ -540,7 +530,7 @@ func (c *Cluster) successor(ctx context.Context, name string) (job.Member, error
 	behind := make(chan map[uint64]uint64, 1)
 	c.event(func(n *node.Node) {
 		all := map[uint64]uint64{}
-		for _, m := range n.Members() {
+		for _, m := range members(n) {
 			if entries, known := n.Behind(m.ID); known {
 				all[m.ID] = entries
 			}

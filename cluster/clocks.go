@@ -53,7 +53,7 @@ func (c *Cluster) clockAhead(ctx context.Context) (ahead time.Duration, clocks i
 	ctx, cancel := context.WithTimeout(ctx, clocksEvery)
 	defer cancel()
 	others := c.members()
-	others = slices.DeleteFunc(others, func(m job.Member) bool { return m.Role == job.Removed || m.ID == c.o.Identity.ID })
+	others = slices.DeleteFunc(others, func(m job.Member) bool { return m.ID == c.o.Identity.ID })
 	answers := make(chan time.Duration, len(others))
 	failed := make(chan struct{}, len(others))
 	for _, m := range others {

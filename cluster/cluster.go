@@ -109,7 +109,7 @@ func Open(o Options) (*Cluster, error) {
 		o: o, listener: o.Listener, events: newEvents(), failed: make(chan error, 1), links: map[linkKey]*runningLink{}, reads: map[uint64]chan<- uint64{},
 		deliveries: deliveries{wake: make(chan struct{}, 1)},
 	}
-	c.notes.members, c.notes.without = slices.Clone(o.State.Members), time.Now()
+	c.notes.members, c.notes.removed, c.notes.without = slices.Clone(o.State.Members), slices.Clone(o.State.Removed), time.Now()
 	c.calls, c.clock.Wall = newCaller(o.Dial, o.Identity), o.Wall
 	// What the store has when it is opened is on the disk.
 	c.note.Store(&node.Position{Index: o.State.Index, Term: o.State.Term, Seq: o.Seq, At: o.At})
@@ -218,7 +218,7 @@ func (c *Cluster) Run(ctx context.Context, after uint64, deliver func([]journal.
 // Distrust ends Run, because the state of this node is damaged, so that the node fetches the state of another member. It
 // reports false if there is none.
 func (c *Cluster) Distrust(why error) bool {
-	others := slices.ContainsFunc(c.members(), func(m job.Member) bool { return m.Role != job.Removed && m.ID != c.o.Identity.ID })
+	others := slices.ContainsFunc(c.members(), func(m job.Member) bool { return m.ID != c.o.Identity.ID })
 	if others { // what this node has answered to be on its disk must not be missing in the base
 		last, _ := c.log.LastIndex()
 		c.fail(&NeedsBase{Index: last, Why: why})
@@ -354,7 +354,7 @@ func (c *Cluster) MaxLevel() int {
 func (c *Cluster) member(name string) job.Member {
 	c.notes.mu.Lock()
 	defer c.notes.mu.Unlock()
-	state := job.Cluster{Members: c.notes.members}
+	state := job.Cluster{Members: c.notes.members, Removed: c.notes.removed}
 	return state.Member(name)
 }
 

@@ -83,7 +83,7 @@ func (c *Cluster) BecomeMember(ctx context.Context, address string, seeds ...str
 func Recover(ctx context.Context, j Joining, i *Identity, members []job.Member, needs *NeedsBase) error {
 	errs := errors.New("no other node has it")
 	for _, m := range members {
-		if m.Role == job.Removed || m.ID == i.ID {
+		if m.ID == i.ID {
 			continue
 		}
 		err := Fetch(ctx, j.Dial, j.Dir, i, m, needs.Index)

@@ -298,6 +298,7 @@ func raise(at *atomic.Int64, to int64) {
 type notes struct {
 	mu      sync.Mutex
 	members []job.Member // as delivered
+	removed []string
 	behind  map[uint64]uint64
 	leader  uint64
 	term    uint64
@@ -323,9 +324,9 @@ func (c *Cluster) publish(n *node.Node) {
 	}
 	s.leads, _ = n.Leads()
 	s.pos = n.Position()
-	if members := n.Members(); !slices.Equal(members, s.members) {
-		s.members = slices.Clone(members)
-		if i := slices.IndexFunc(members, func(m job.Member) bool { return m.ID == c.o.Identity.ID }); i >= 0 && members[i].Role == job.Removed {
+	if members, removed := n.Members(); !slices.Equal(members, s.members) {
+		s.members, s.removed = slices.Clone(members), slices.Clone(removed)
+		if slices.Contains(removed, c.o.Identity.Node) {
 			c.fail(ErrRemoved)
 		}
 	}

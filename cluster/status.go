@@ -17,9 +17,6 @@ func (c *Cluster) ClusterStatus() job.ClusterStatus {
 		ClockOffsetMs: c.notes.clockAhead.Milliseconds(), Nodes: []job.MemberStatus{},
 	}
 	for _, m := range c.notes.members {
-		if m.Role == job.Removed {
-			continue
-		}
 		of := job.MemberStatus{Node: m.Node, Address: m.Address, Role: m.Role.String(), Leads: m.ID == c.notes.leader}
 		if behind, known := c.notes.behind[m.ID]; known {
 			of.Lag = &behind
@@ -45,7 +42,7 @@ func (c *Cluster) ClusterStatus() job.ClusterStatus {
 func (s *notes) progress(n *node.Node) {
 	behind := map[uint64]uint64{}
 	if _, leads := n.Leads(); leads {
-		for _, m := range n.Members() {
+		for _, m := range members(n) {
 			if entries, known := n.Behind(m.ID); known {
 				behind[m.ID] = entries
 			}
@@ -64,7 +61,7 @@ func (c *Cluster) promote(n *node.Node) {
 	if _, leads := n.Leads(); !leads {
 		return
 	}
-	for _, m := range n.Members() {
+	for _, m := range members(n) {
 		if entries, known := n.Behind(m.ID); m.Role == job.Learner && known && entries < promoteBelow {
 			m.Role = job.Voter
 			if n.Change(m) == nil {
@@ -90,4 +87,9 @@ func (c *Cluster) leader() (job.Member, bool) {
 		return job.Member{}, false
 	}
 	return c.byID(id)
+}
+
+func members(n *node.Node) []job.Member {
+	list, _ := n.Members()
+	return list
 }

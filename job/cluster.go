@@ -24,8 +24,8 @@ var (
 	ErrQuorum = errors.New("too few nodes would be left that vote")
 )
 
-// MaxNodes bounds the nodes that a cluster ever had. Their names are never used again.
-const MaxNodes = 1000
+// MaxRemoved bounds the nodes that a cluster remembers as removed. Their names cannot be used again.
+const MaxRemoved = 100
 
 // Origin is what a log of several nodes knows of the commands of one node. The process of the node draws an id when it
 // starts, announces it, and numbers its commands from 1 on. So each command is carried out once, however often the process
@@ -65,7 +65,8 @@ type Cluster struct {
 	ID string
 	// Index and Term are those of the last entry that the state includes in full.
 	Index, Term uint64
-	Members     []Member     // by name, with those that were removed
+	Members     []Member     // by name
+	Removed     []string     // the names of the last MaxRemoved nodes that were removed, in this order
 	Origins     []NodeOrigin // by name
 }
 
@@ -82,7 +83,7 @@ func (c *Cluster) Level() int {
 	for _, m := range c.Members {
 		if n, found := slices.BinarySearchFunc(c.Origins, m.Node, byNode); found {
 			level = min(level, c.Origins[n].Level)
-		} else if m.Role != Removed {
+		} else {
 			return 0
 		}
 	}
@@ -121,10 +122,12 @@ func (c *Cluster) Of(node string) Origin {
 	return Origin{}
 }
 
-// Member returns a member by its name, which may be one that was removed. If there is none, its role is 0.
+// Member returns a member by its name. If it was removed, only its name and its role are known. If there is none, its role is 0.
 func (c *Cluster) Member(node string) (m Member) {
 	if n, found := slices.BinarySearchFunc(c.Members, node, byName); found {
 		m = c.Members[n]
+	} else if slices.Contains(c.Removed, node) {
+		m = Member{Node: node, Role: Removed}
 	}
 	return m
 }
@@ -145,19 +148,25 @@ func (c *Cluster) origin(node string) *NodeOrigin {
 // taken.
 func (c *Cluster) set(m Member) {
 	n, found := slices.BinarySearchFunc(c.Members, m.Node, byName)
-	if !found {
-		c.Members = slices.Insert(c.Members, n, Member{})
-	}
-	c.Members[n] = m
-	if m.Role == Removed {
+	switch {
+	case m.Role == Removed:
+		if found {
+			c.Members = slices.Delete(c.Members, n, n+1)
+		}
 		c.Origins = slices.DeleteFunc(c.Origins, func(o NodeOrigin) bool { return o.Node == m.Node })
+		c.Removed = append(slices.DeleteFunc(c.Removed, func(name string) bool { return name == m.Node }), m.Node)
+		c.Removed = c.Removed[max(0, len(c.Removed)-MaxRemoved):]
+	case found:
+		c.Members[n] = m
+	default:
+		c.Members = slices.Insert(c.Members, n, m)
 	}
 }
 
 // Clone returns a copy that shares no memory.
 func (c *Cluster) Clone() Cluster {
 	d := *c
-	d.Members, d.Origins = slices.Clone(c.Members), slices.Clone(c.Origins)
+	d.Members, d.Removed, d.Origins = slices.Clone(c.Members), slices.Clone(c.Removed), slices.Clone(c.Origins)
 	return d
 }
 
@@ -176,7 +185,7 @@ type MemberRole uint8
 const (
 	Voter   MemberRole = iota + 1 // a command is stored once most voters have it on disk
 	Learner                       // it has all commands, and does not vote
-	Removed                       // it is no member any more, and its id is never used again
+	Removed                       // it is no member any more
 )
 
 var memberRoles = []string{"", "voter", "learner", "removed"}
@@ -286,7 +295,7 @@ func (r *fieldReader) hex(key, raw string) uint64 {
 // ClusterStatus is what a node knows of its cluster.
 type ClusterStatus struct {
 	Cluster string `json:"cluster" doc:"the id of the cluster"`
-	Group   int    `json:"group" enum:"0" doc:"the group of nodes that share a log"`
+	Group   int    `json:"group" doc:"the group of nodes that share a log"`
 	Node    string `json:"node" doc:"the name of the node that answers"`
 	Role    string `json:"role" enum:"leader,follower,candidate,learner" doc:"what this node does"`
 	Term    uint64 `json:"term" doc:"the period in which one node leads without interruption"`

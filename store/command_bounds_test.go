@@ -424,6 +424,12 @@ func (c *crowd) All() {
 	} {
 		c.do(cmd)
 	}
+	// Nodes of a cluster.
+	for i := range job.MaxMembers {
+		m := job.Member{ID: uint64(i + 1), Node: fmt.Sprint("node", i), Address: fmt.Sprintf("%0*d", job.MaxAddressBytes, i), Role: job.Voter}
+		c.do(job.SetMember{Member: m})
+		c.do(job.Announce{Node: m.Node, Origin: 1, Start: 1, Level: 1})
+	}
 	// Leases end, retries are due.
 	c.do(plainClaim("gone", job.MaxClaimJobs))
 	c.do(plainClaim("gone", job.MaxClaimJobs))

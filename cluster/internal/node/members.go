@@ -92,8 +92,11 @@ func (n *Node) change(d *Delivery, e *pb.Entry) error {
 	return nil
 }
 
-// Members returns the members as far as the node has delivered. The caller must not change the list.
-func (n *Node) Members() []job.Member { return n.state.Members }
+// Members returns the members as far as the node has delivered, and the names of those that were removed. The caller must not
+// change the lists.
+func (n *Node) Members() (members []job.Member, removed []string) {
+	return n.state.Members, n.state.Removed
+}
 
 // Level returns the newest level that the programs of all members know.
 func (n *Node) Level() int { return n.state.Level() }

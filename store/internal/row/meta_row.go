@@ -76,6 +76,10 @@ func (m *Meta) Encode() []byte {
 		e.Text(x.Address)
 		e.Uint(uint64(x.Role))
 	}
+	e.Uint(uint64(len(c.Removed)))
+	for _, name := range c.Removed {
+		e.Text(name)
+	}
 	e.Uint(uint64(len(c.Origins)))
 	for _, x := range c.Origins {
 		e.Text(x.Node)
@@ -116,13 +120,14 @@ func DecodeMeta(value []byte) (m Meta) {
 	}
 	c := &m.Cluster
 	c.ID, c.Index, c.Term = d.Text(), d.Uint(), d.Uint()
-	c.Members = make([]job.Member, d.Count(4))
-	for i := range c.Members {
-		c.Members[i] = job.Member{ID: d.Uint(), Node: d.Text(), Address: d.Text(), Role: job.MemberRole(d.Uint())}
+	for range d.Count(4) {
+		c.Members = append(c.Members, job.Member{ID: d.Uint(), Node: d.Text(), Address: d.Text(), Role: job.MemberRole(d.Uint())})
 	}
-	c.Origins = make([]job.NodeOrigin, d.Count(5))
-	for i := range c.Origins {
-		c.Origins[i] = job.NodeOrigin{Node: d.Text(), Level: int(d.Uint()), Origin: job.Origin{ID: d.Uint(), Start: d.Uint(), Last: d.Uint()}}
+	for range d.Count(1) {
+		c.Removed = append(c.Removed, d.Text())
+	}
+	for range d.Count(5) {
+		c.Origins = append(c.Origins, job.NodeOrigin{Node: d.Text(), Level: int(d.Uint()), Origin: job.Origin{ID: d.Uint(), Start: d.Uint(), Last: d.Uint()}})
 	}
 	return m
 }
