@@ -27,7 +27,7 @@ const sampleID = "0185a1b2-c3d4-7000-8000-00000c800000"
 
 // sampleArgs are arguments with which a command sends a request. Commands that are not here need none.
 var sampleArgs = map[string][]string{
-	"add": {"-"}, "backup": {"directory"}, "blob get": {"sha256:" + strings.Repeat("0", 64)}, "blob put": {"-"}, "cancel": {sampleID}, "close": {sampleID}, "complete": {sampleID},
+	"add": {"-"}, "backup": {"directory"}, "cluster remove": {"n3"}, "blob get": {"sha256:" + strings.Repeat("0", 64)}, "blob put": {"-"}, "cancel": {sampleID}, "close": {sampleID}, "complete": {sampleID},
 	"create": {"payload"}, "fileset history": {"input"}, "fileset pull": {"input", "directory"}, "fileset push": {".", "input"}, "fileset rm": {"input"}, "get": {sampleID}, "handler get": {"resize"}, "handler history": {"resize"}, "handler put": {"resize", "-", "--lang", "sh", "--no-check"}, "handler rm": {"resize"}, "logs": {sampleID},
 	"pause": {"acme/resize"}, "queues delete": {"acme/resize"}, "redrive": {sampleID}, "release": {sampleID}, "results": {sampleID}, "resume": {"acme/resize"},
 	"rm": {sampleID}, "run": {sampleID}, "submit": {"-"}, "tickle": {sampleID},
@@ -83,8 +83,8 @@ var (
 	commonFlag  = regexp.MustCompile(`(?m)^ +(?:-h, --help|--context string|--server address) .*\n`)
 	commonFlags = []string{
 		`--context string name of a server that was stored with "daybook context add"`,
-		"--server address address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network (default a server of its own)",
-		"--server address address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network (default http://127.0.0.1:1717)",
+		"--server address address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network; several nodes of a cluster are separated by commas (default a server of its own)",
+		"--server address address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network; several nodes of a cluster are separated by commas (default http://127.0.0.1:1717)",
 		"-h, --help help for NAME",
 	}
 )
@@ -194,7 +194,7 @@ func stable(text string, ids map[string]string) string {
 
 // withoutJSON are the commands without --json, with the reason.
 var withoutJSON = map[string]string{
-	"blob": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "handler": "it needs a command", "journal": "it needs a command",
+	"blob": "it needs a command", "cluster": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "handler": "it needs a command", "journal": "it needs a command",
 	"blob get": "it writes the bytes of the blob", "logs": "it writes what the job has printed", "licenses": "it writes texts", "man": "it writes files",
 	"serve": "it writes a log", "work": "it writes a log", "journal give-up": "it asks, and changes the journal once",
 }
@@ -300,6 +300,7 @@ var elsewhereJSON = map[string]string{
 	"backup": "TestBackup reads it", "restore": "TestBackup reads it",
 	"bench": "its figures take a minute", "check": "it needs a stopped server", "rebuild": "it needs a stopped server", "journal dump": "it needs a stopped server",
 	"journal verify": "it needs a stopped server", "discover": "it needs a network",
+	"cluster status": "it needs a cluster; see TestServeCluster", "cluster transfer": "the same", "cluster remove": "the same",
 	"top": "its figures change; see TestTopOnce",
 }
 

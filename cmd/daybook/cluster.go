@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
@@ -87,7 +88,8 @@ func newClusterTransfer() *cobra.Command {
 Use it before work on the leader's machine. A node that stops cleanly does it by itself.`,
 		Example: `  daybook cluster transfer
   daybook cluster transfer n2`,
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: config.Once(remote.NodeNames),
 	}
 	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		node := ""
@@ -116,8 +118,9 @@ func newClusterRemove() *cobra.Command {
 
 The name of the node is never used again: let it join under another name, with an empty data directory. The
 server refuses if the nodes that are left could store nothing. Remove one node at a time.`,
-		Example: `  daybook cluster remove n3`,
-		Args:    cobra.ExactArgs(1),
+		Example:           `  daybook cluster remove n3`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: config.Once(remote.NodeNames),
 	}
 	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if err := job.CheckName("NODE", args[0]); err != nil {

@@ -22,6 +22,7 @@ import (
 // notRun are the examples that the test cannot run as they are, with the reason. A key is the beginning of a line. If
 // several keys match, the longest counts. The other maps have the same keys.
 var notRun = map[string]string{
+	"daybook cluster ":             "it needs a cluster: TestServeCluster",
 	"daybook bench":                "it measures for a minute, or for as long as it says; TestBench runs it for less",
 	"daybook discover":             "it finds servers on other machines of the network",
 	"daybook queues --server mdns": "it finds servers on other machines of the network",

@@ -150,6 +150,20 @@ func HandlerTypes(cmd *cobra.Command, typed string) []string {
 		})
 }
 
+// NodeNames completes the names of the nodes of a cluster.
+func NodeNames(cmd *cobra.Command, typed string) []string {
+	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client) iter.Seq2[job.MemberStatus, error] {
+		return func(yield func(job.MemberStatus, error) bool) {
+			s, err := c.Cluster(ctx)
+			for _, n := range s.Nodes {
+				if !yield(n, err) {
+					return
+				}
+			}
+		}
+	}, func(n job.MemberStatus) string { return n.Node + "\t" + n.Address })
+}
+
 // FilesetNames completes the names of filesets.
 func FilesetNames(cmd *cobra.Command, typed string) []string {
 	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client) iter.Seq2[files.Fileset, error] {

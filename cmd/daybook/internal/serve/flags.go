@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/cluster"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
@@ -151,12 +152,18 @@ func (f *Flags) Define(flags *pflag.FlagSet) {
 // ErrListen means that the server cannot listen on its address.
 var ErrListen = errors.New("cannot listen")
 
-// checkData refuses a directory of --data without a journal. The default directory is created.
+// checkData refuses a directory of --data without a journal and without a node. The default directory is created, and a node
+// that joins a cluster begins with an empty one.
 func (f *Flags) checkData() error {
-	if f.init || !f.dataFlag.Changed || f.node != "" {
+	if f.init || !f.dataFlag.Changed || f.join != "" {
 		return nil
 	}
 	there, err := ingest.HasJournal(f.data)
+	if err == nil && !there {
+		var node *cluster.Identity
+		node, err = cluster.ReadIdentity(ClusterDir(f.data))
+		there = node != nil
+	}
 	if err == nil && !there {
 		err = fmt.Errorf("%w; if its disk is not mounted, mount it; to create an empty queue in it, give --init", ingest.ErrNoJournal)
 	}
