@@ -304,10 +304,22 @@ func (c *Cluster) Remove(ctx context.Context, name string) error {
 	return err
 }
 
-// Transfer lets another node lead: the one with this name, or with "" the one that lacks the least.
+// Transfer lets another node lead: the one with this name, or with "" the one that lacks the least. It returns when this node
+// knows who leads.
 func (c *Cluster) Transfer(ctx context.Context, name string) error {
-	_, err := c.askLeader(ctx, question{Op: opTransfer, Member: job.Member{Node: name}})
-	return err
+	if _, err := c.askLeader(ctx, question{Op: opTransfer, Member: job.Member{Node: name}}); err != nil {
+		return err
+	}
+	for {
+		if leader, known := c.leader(); known && (name == "" || leader.Node == name) {
+			return nil
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // Describe returns what the leader knows of the members, as far as it answers within a second, and what this node knows of
