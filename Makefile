@@ -50,14 +50,14 @@ PROVE := ./proof/cluster ./proof/corruption ./proof/crash ./proof/hostile ./proo
 # Of these, those that measure memory, of which the race detector takes several times as much.
 PROVE_MEMORY := ./proof/hostile ./proof/limits
 # Packages with goroutines, for the race detector. The server itself has it in prove-short.
-RACE := ./api ./api/internal/files ./api/internal/stream ./api/internal/web ./blob ./client ./client/chunks ./client/files ./client/worker ./ingest ./ingest/backup ./ingest/registry \
+RACE := ./api ./api/internal/files ./api/internal/stream ./api/internal/web ./blob ./client ./client/chunks ./client/files ./client/worker ./cluster ./ingest ./ingest/backup ./ingest/registry \
   ./ingest/registry/onlost ./internal/trace ./journal ./opsqueue ./runner ./runner/pool ./runner/script ./runner/slots ./runner/wasi ./runner/webhook ./store/internal/lsm
 # Tests of the packages above that are smaller with -short, or skipped, and the packages that have them.
-SIZED_IN := . ./bench ./bench/open ./blob ./cmd/daybook ./ingest ./journal ./opsqueue ./runner/container ./runner/sandbox ./store
+SIZED_IN := . ./bench ./bench/open ./blob ./cluster/internal/entrylog ./cluster/internal/node ./cmd/daybook ./ingest ./journal ./opsqueue ./runner/container ./runner/sandbox ./store
 SIZED    := TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestClientModule TestDrawIsBounded \
   TestIdleConnections TestKilledBackup TestKilledRestore TestKilledServerOfABackup TestListRandom TestLiveRestartRebuild \
   TestLongLog TestManyChunks TestMeasurement TestNoClaimWaitsForAnOpenJob TestNothingIsLeftOver TestPowerCuts TestQueuesCostNothingUntilTheyAreTouched \
-  TestRandom TestRandomInterleavings TestRunEndsOfRandomCommands TestSessionLeavesNoRowPerRequest TestTailFlipEveryBit \
+  TestRandom TestRandomInterleavings TestRunEndsOfRandomCommands TestSeeds TestSessionLeavesNoRowPerRequest TestTailFlipEveryBit \
   TestWaitingStreams
 
 space   := $(subst ,, )

@@ -24,11 +24,12 @@ var folders = []struct {
 	name, layer string
 	imports     []string
 }{
-	{"cmd", "the program", []string{"api", "blob", "client", "ingest", "internal", "job", "journal", "mdns", "opsqueue", "runner", "store"}},
+	{"cmd", "the program", []string{"api", "blob", "client", "cluster", "ingest", "internal", "job", "journal", "mdns", "opsqueue", "runner", "store"}},
 	{"api", "what talks to others", []string{"blob", "client/fileset", "ingest", "internal", "job", "store"}},
 	{"opsqueue", "what talks to others", []string{"ingest", "internal", "job", "store"}},
 	{"runner", "what talks to others", []string{"client", "internal", "job"}},
 	{"ingest", "the engine", []string{"blob", "internal", "job", "journal", "store"}},
+	{"cluster", "the engine", []string{"job", "journal"}},
 	{"journal", "what is stored", []string{"internal"}},
 	{"store", "what is stored", []string{"job"}},
 	{"blob", "what is stored", []string{"internal", "job"}},

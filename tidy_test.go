@@ -41,7 +41,8 @@ var onlyIn = map[string][]string{
 	"go.opentelemetry.io/":                 {"internal/trace", "internal/trace/tracetest"},
 	"github.com/go-logr/logr":              {"internal/trace"},
 	"github.com/yuin/goldmark":             {"docs/check"},
-	"google.golang.org/protobuf":           {"api", "internal/trace/tracetest"},
+	"google.golang.org/protobuf":           {"api", "cluster", "internal/trace/tracetest"},
+	"go.etcd.io/raft":                      {"cluster"},
 }
 
 // walkGo calls visit with the path of every Go file, including tests.

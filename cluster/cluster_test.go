@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
@@ -133,11 +132,12 @@ func TestThreeNodes(t *testing.T) {
 						number++
 						text := fmt.Sprint("text=", number)
 						mu.Unlock()
-						seq, err := m.propose(text)
-						for errors.Is(err, journal.ErrNotStored) || errors.Is(err, journal.ErrFailed) {
-							time.Sleep(time.Millisecond)
+						var seq uint64
+						var err error
+						testkit.Eventually(t, text+" is taken", func() bool {
 							seq, err = m.propose(text)
-						}
+							return !errors.Is(err, journal.ErrNotStored) && !errors.Is(err, journal.ErrFailed)
+						})
 						mu.Lock()
 						if err == nil {
 							stored[text] = seq
@@ -175,15 +175,11 @@ func TestThreeNodes(t *testing.T) {
 				break
 			}
 		}
-		for {
+		testkit.Eventually(t, "all records are delivered", func() bool {
 			m.mu.Lock()
-			n := uint64(len(m.records))
-			m.mu.Unlock()
-			if n >= last {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
+			defer m.mu.Unlock()
+			return uint64(len(m.records)) >= last
+		})
 	}
 	at := map[string]int{}
 	for _, m := range members {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/daybookq/daybook/cluster"
 	"github.com/daybookq/daybook/ingest"
@@ -102,9 +101,7 @@ func TestEngines(t *testing.T) {
 	const each, batch = 20, 50
 	var done sync.WaitGroup
 	for i, s := range servers {
-		for s.engine.Ready() != nil {
-			time.Sleep(time.Millisecond)
-		}
+		testkit.Eventually(t, "the node is ready", func() bool { return s.engine.Ready() == nil })
 		done.Go(func() {
 			for range each {
 				if _, _, err := s.engine.Create(t.Context(), lines(batch)); err != nil {
@@ -168,9 +165,7 @@ func lines(n int) *job.Create {
 func TestJoin(t *testing.T) {
 	servers := newServers(t, 1)
 	first := servers[0]
-	for first.engine.Ready() != nil {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the node is ready", func() bool { return first.engine.Ready() == nil })
 	for range 20 {
 		testkit.Must2(first.engine.Create(t.Context(), lines(100)))(t)
 	}

@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/daybookq/daybook/cluster/internal/node"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
+)
+
+// mayRemove returns why a member must not be removed, or nil: most of the other voters must be alive, or nothing could be
+// stored any more.
+func (c *Cluster) mayRemove(ctx context.Context, m job.Member) error {
+	if m.Role != job.Voter {
+		return nil
+	}
+	alive := make(chan map[uint64]bool, 1)
+	c.event(func(n *node.Node) { alive <- n.Alive() })
+	select {
+	case heard := <-alive:
+		others, answer := 0, 0
+		for _, other := range c.members() {
+			if other.Role == job.Voter && other.ID != m.ID {
+				others++
+				if heard[other.ID] {
+					answer++
+				}
+			}
+		}
+		switch {
+		case others == 0:
+			return fmt.Errorf("%w: %s is the only node that votes", job.ErrQuorum, m.Node)
+		case answer <= others/2:
+			return fmt.Errorf("%w: without %s, %d of the other %d nodes that vote answer; start them, or remove those first that are gone for good", job.ErrQuorum, m.Node, answer, others)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// setAddress stores another address of a member.
+func (c *Cluster) setAddress(ctx context.Context, to job.Member) error {
+	m := c.member(to.Node)
+	if m.ID != to.ID || m.Role == job.Removed {
+		return fmt.Errorf("%w: %s", job.ErrNoNode, to.Node)
+	}
+	if m.Address == to.Address {
+		return nil
+	}
+	m.Address = to.Address
+	fields, _ := job.SetMember{Member: m}.Encode()
+	done := make(chan error, 1)
+	err := c.Propose(ctx, &journal.Proposal{Lane: journal.Control, Verb: job.SetMember{}.Verb(), Fields: fields, Done: func(_ uint64, _ int64, err error) { done <- err }})
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// mayJoin returns why a node cannot join, or nil.
+func (c *Cluster) mayJoin(q *question) error {
+	if err := job.CheckName("node", q.Member.Node); err != nil {
+		return err
+	}
+	if level := c.level(); q.Level < level {
+		return fmt.Errorf("the cluster follows the rules of level %d, and this program knows %d; next step: let a newer version of the program join", level, q.Level)
+	}
+	m := c.member(q.Member.Node)
+	switch {
+	case m.Role == job.Removed:
+		return fmt.Errorf("node %s was removed; next step: let it join under a name that no node ever had, with an empty data directory", q.Member.Node)
+	case m.Role != 0 && m.ID != q.Member.ID:
+		return fmt.Errorf("the name %s belongs to another node of the cluster; next step: choose a name that no node ever had", q.Member.Node)
+	case m.Role == 0 && len(c.members()) >= job.MaxMembers:
+		return fmt.Errorf("the cluster has %d nodes, which is the limit; next step: remove one", job.MaxMembers)
+	}
+	return nil
+}
+
+// change changes a member, and waits until this node has the change in its state. It tries again while another change is
+// not finished.
+func (c *Cluster) change(ctx context.Context, m job.Member) error {
+	for {
+		if now := c.member(m.Node); now == m || m.Role == job.Removed && now.Role == job.Removed {
+			return nil
+		}
+		done := make(chan error, 1)
+		if !c.event(func(n *node.Node) { done <- n.Change(m) }) {
+			return ErrNoLeader
+		}
+		select {
+		case err := <-done:
+			if err != nil && !errors.Is(err, node.ErrBusy) {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// transfer lets another node lead, and returns it.
+func (c *Cluster) transfer(ctx context.Context, name string) (job.Member, error) {
+	if name == c.o.Identity.Node {
+		return job.Member{}, nil
+	}
+	to, err := c.successor(ctx, name)
+	if err != nil {
+		return to, err
+	}
+	c.event(func(n *node.Node) { n.Transfer(to.ID) })
+	for {
+		if leader, known := c.leader(); known && leader.ID == to.ID {
+			return to, nil
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return to, fmt.Errorf("node %s did not take over in time", to.Node)
+		}
+	}
+}
+
+// HandOver lets another node lead, if this one does.
+func (c *Cluster) HandOver(ctx context.Context) error {
+	if _, leads := c.Leads(); !leads {
+		return nil
+	}
+	_, err := c.transfer(ctx, "")
+	return err
+}
+
+// successor returns the voter with this name, or with "" the one that lacks the fewest entries.
+func (c *Cluster) successor(ctx context.Context, name string) (job.Member, error) {
+	if name != "" {
+		m := c.member(name)
+		if m.Role != job.Voter || m.ID == c.o.Identity.ID {
+			return m, fmt.Errorf("%w that votes: %s", job.ErrNoNode, name)
+		}
+		return m, nil
+	}
+	best, least := job.Member{}, ^uint64(0)
+	behind := make(chan map[uint64]uint64, 1)
+	c.event(func(n *node.Node) {
+		all := map[uint64]uint64{}
+		for _, m := range members(n) {
+			if entries, known := n.Behind(m.ID); known {
+				all[m.ID] = entries
+			}
+		}
+		behind <- all
+	})
+	select {
+	case all := <-behind:
+		for _, m := range c.members() {
+			if entries, known := all[m.ID]; known && m.Role == job.Voter && m.ID != c.o.Identity.ID && entries < least {
+				best, least = m, entries
+			}
+		}
+	case <-ctx.Done():
+	}
+	if best.ID == 0 {
+		return best, fmt.Errorf("%w: no other node can lead", job.ErrQuorum)
+	}
+	return best, nil
+}
