@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
@@ -25,6 +26,7 @@ type FS struct {
 	trap     string // prefix of a file's name: the next write to such a file makes the file system read-only
 	failing  int    // how many of the next syncs fail
 	failed   int    // how many syncs have failed
+	slow     time.Duration
 	syncs    int
 	cuts     int
 	dropped  Lost
@@ -181,6 +183,13 @@ func (f *FS) FailSyncs(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failing = n
+}
+
+// SlowSyncs makes each sync take this much longer, as on a busy or distant disk. 0 ends that.
+func (f *FS) SlowSyncs(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.slow = d
 }
 
 // Used returns the bytes that files occupy.

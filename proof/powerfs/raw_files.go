@@ -5,6 +5,7 @@ package powerfs
 import (
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
@@ -98,6 +99,10 @@ func (r *raw) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status { return r.
 func (r *raw) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status { return r.sync(in.Fh) }
 
 func (r *raw) sync(fh uint64) fuse.Status {
+	r.f.mu.Lock()
+	slow := r.f.slow
+	r.f.mu.Unlock()
+	time.Sleep(slow)
 	h, status := r.beginHandle(fh, true)
 	defer r.end()
 	if !status.Ok() {
