@@ -6,8 +6,15 @@
 //
 //   - Faults: SIGKILL of the leader, of a follower, and of all nodes; SIGSTOP of a node for one to five seconds; SIGTERM of
 //     the leader; a transfer of the lead; and the loss of a node's data, after which the node is removed and another one
-//     joins in its place. While a node is frozen or dead, another one is sometimes killed and started at once, so that for a
-//     while most of the nodes are missing.
+//     joins in its place.
+//   - Partitions: each node is in a network namespace, with a cable to a switch and a certificate. The leader or a follower is
+//     cut off, or does not hear the others, or is not heard, or its network flaps; the leader and a follower are cut from
+//     each other while both reach the third node; or all nodes are cut from each other. Users reach all nodes meanwhile.
+//   - Disks: the data are on proof/powerfs. The power of one node or of all is cut, at a random time or at the n-th write, sync
+//     or change of a name, and again during the start. Syncs fail, or are slow.
+//
+// While one node is frozen, dead, cut off or slow, another one is sometimes killed and started at once, so that for a while
+// most of the nodes are missing.
 //
 // # The load
 //
@@ -51,7 +58,8 @@
 //   - A claim that was repeated may have taken jobs in its first try, and lost them before the repeat. The model uses such
 //     claims only for histories that are impossible otherwise, and then each of them explains any job.
 //   - The tests do not check that a lease runs out in time, nor the order in which jobs are handed out.
-//   - All nodes are processes of one machine, with one clock.
+//   - All nodes are processes of one machine, with one clock. The networks lose packets, and do not delay, double or alter
+//     them.
 //   - `daybook check` does not read the data directories of nodes. So only what the nodes answer is compared.
 //   - Operators' requests (cancel, redrive, pause), documents and unique keys are not in the load.
 //   - The kernel decides the order in which processes run. So a seed repeats the plan, not the run.

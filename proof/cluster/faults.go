@@ -11,21 +11,23 @@ import (
 type fault struct {
 	name string
 	do   func(t *trial) (repair func() error, err error)
+	// least is the shortest time until the repair.
+	least time.Duration
 	// alone means that it does not happen while another node is down.
 	alone bool
 }
 
 // processFaults need nothing but processes.
 var processFaults = []fault{
-	{"SIGKILL of the leader", (*trial).killLeader, true},
-	{"SIGKILL of a follower", ofFollower((*trial).killNode), false},
-	{"SIGKILL of all nodes", (*trial).killAll, true},
-	{"SIGSTOP of the leader", ofLeader((*trial).freezeNode), false},
-	{"SIGSTOP of a follower", ofFollower((*trial).freezeNode), false},
-	{"SIGTERM of the leader", (*trial).stopLeader, true},
-	{"transfer of the lead", (*trial).transfer, true},
-	{"loss of a follower's data", ofFollower((*trial).loseData), true},
-	{"loss of the leader's data", ofLeader((*trial).loseData), true},
+	{"SIGKILL of the leader", (*trial).killLeader, 0, true},
+	{"SIGKILL of a follower", ofFollower((*trial).killNode), 0, false},
+	{"SIGKILL of all nodes", (*trial).killAll, 0, true},
+	{"SIGSTOP of the leader", ofLeader((*trial).freezeNode), time.Second, false},
+	{"SIGSTOP of a follower", ofFollower((*trial).freezeNode), time.Second, false},
+	{"SIGTERM of the leader", (*trial).stopLeader, 0, true},
+	{"transfer of the lead", (*trial).transfer, 0, true},
+	{"loss of a follower's data", ofFollower((*trial).loseData), 0, true},
+	{"loss of the leader's data", ofLeader((*trial).loseData), 0, true},
 }
 
 func ofLeader(f func(*trial, *node) (func() error, error)) func(*trial) (func() error, error) {
@@ -90,13 +92,7 @@ func (t *trial) startAll(list []*node) error {
 }
 
 func (t *trial) freezeNode(n *node) (func() error, error) {
-	if err := t.freeze(n); err != nil {
-		return nil, err
-	}
-	return func() error { // at least as long as a second, after which another node leads
-		pause(t.ctx, t.between(time.Second, 5*time.Second)-t.hold)
-		return t.thaw(n)
-	}, nil
+	return func() error { return t.thaw(n) }, t.freeze(n)
 }
 
 func (t *trial) stopLeader() (func() error, error) {
@@ -158,8 +154,8 @@ func (t *trial) plan(from []fault, n int) (plan []fault) {
 // attack does the harm of a fault, now and then together with another one, and repairs it. Then it waits until all nodes
 // serve again.
 func (t *trial) attack(f fault, from []fault) error {
-	t.hold = t.between(0, t.longest)
-	t.say("%s, repaired after %v", f.name, t.hold)
+	hold := t.between(f.least, t.longest)
+	t.say("%s, for %v", f.name, hold.Round(time.Millisecond))
 	t.l.tally(func(c *tally) { c.Faults++ })
 	repair, err := f.do(t)
 	if err != nil {
@@ -177,7 +173,7 @@ func (t *trial) attack(f fault, from []fault) error {
 		// It is ready once most of the nodes run, which the first repair may have to bring about.
 		repairs = append(repairs, func() error { return t.ready(second) })
 	}
-	pause(t.ctx, t.hold)
+	pause(t.ctx, hold)
 	for _, repair := range repairs {
 		if repair != nil {
 			if err := repair(); err != nil {

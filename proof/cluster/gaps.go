@@ -12,6 +12,7 @@ import (
 type gaps struct {
 	kills    []time.Duration // SIGKILL
 	graceful []time.Duration // SIGTERM, or a transfer
+	cuts     []time.Duration // the leader is cut off
 }
 
 // probeEvery is the time between two creates that probe one node. It bounds how exact a gap is.

@@ -77,7 +77,7 @@ func (l *lane) newTrial(name string) *trial {
 	t := &trial{
 		nodes: &nodes{dir: l.TempDir(), http: newHTTP(nil), place: onLoopback(binary)},
 		name:  name, l: newLedger(), rng: rand.New(rand.NewPCG(l.rng.Uint64(), 0)), ctx: ctx, gaps: &l.gaps,
-		longest: inFull(3*time.Second, 1500*time.Millisecond),
+		longest: inFull(5*time.Second, 1500*time.Millisecond),
 		say: func(format string, args ...any) {
 			l.Logf("%v: "+format, append([]any{time.Since(l.began).Round(time.Millisecond)}, args...)...)
 		},
@@ -132,9 +132,64 @@ func (l *lane) report(what string) {
 // TestFaults kills, freezes and stops nodes, lets others lead, and replaces nodes whose data are lost.
 func TestFaults(t *testing.T) {
 	l := newLane(t, 1)
-	faults := inFull(60, 6)
+	faults := inFull(50, 5)
 	for done := 0; done < faults; done += perTrial {
 		l.run(l.newTrial(fmt.Sprint("f", done/perTrial)), processFaults, min(perTrial, faults-done))
 	}
 	l.report(fmt.Sprint(l.tally.Faults, " faults of processes and their data"))
+}
+
+// TestPartitions cuts the network between nodes, also in one direction only. The nodes use certificates.
+func TestPartitions(t *testing.T) {
+	l := newLane(t, 2)
+	faults := inFull(50, 5)
+	for done := 0; done < faults; done += perTrial {
+		s := l.newTrial(fmt.Sprint("p", done/perTrial))
+		l.useNetwork(s)
+		l.run(s, networkFaults, min(perTrial, faults-done))
+	}
+	l.report(fmt.Sprint(l.tally.Faults, " faults of the network"))
+}
+
+// useNetwork gives each node a machine of its own. If the system has no network namespaces, a full run fails, and a short
+// run skips the test.
+func (l *lane) useNetwork(t *trial) {
+	l.Helper()
+	w, err := newNetwork(nodesOfACluster)
+	if errors.Is(err, errNoNetwork) && !*full {
+		l.Skip("skipped: ", err)
+	}
+	testkit.NoError(l, err)
+	t.net, t.http = w, newHTTP(w.dial)
+	t.place = testkit.Must(w.places(binary, l.TempDir()))(l)
+	l.Cleanup(func() { testkit.Check(l, w.close()) })
+}
+
+// TestDisks cuts the power of nodes, and gives them slow and failing disks.
+func TestDisks(t *testing.T) {
+	l := newLane(t, 3)
+	faults := inFull(30, 4)
+	for done := 0; done < faults; done += perTrial {
+		s := l.newTrial(fmt.Sprint("d", done/perTrial))
+		l.useDisks(s)
+		l.run(s, diskFaults, min(perTrial, faults-done))
+	}
+	l.report(fmt.Sprintf("%d faults of disks and their power", l.tally.Faults))
+}
+
+// useDisks gives each node a disk whose power can be cut. If the system cannot mount it, a full run fails, and a short run
+// skips the test.
+func (l *lane) useDisks(t *trial) {
+	l.Helper()
+	of := mountDisks(t.dir, t.place)
+	t.place = func(n int) (place, error) {
+		p, err := of(n)
+		if err != nil && p.data != "" && !*full {
+			l.Skip("skipped: ", err)
+		}
+		if err == nil {
+			l.Cleanup(func() { testkit.Check(l, p.disk.Close()) })
+		}
+		return p, err
+	}
 }

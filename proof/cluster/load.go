@@ -45,12 +45,11 @@ type load struct {
 	http *http.Client
 	seed uint64
 
-	ctx       context.Context // of new work; a request that has begun is repeated until it is answered
-	end       context.CancelFunc
-	producers sync.WaitGroup
-	rest      sync.WaitGroup
-	stopRest  context.CancelFunc
-	restCtx   context.Context
+	// The contexts end one after the other. Producers begin no more requests after ctx, and the other users after rest. They
+	// still repeat the requests that have begun until they are answered, unless the trial is given up.
+	ctx, rest, given   context.Context
+	end, endRest, give context.CancelFunc
+	producers, others  sync.WaitGroup
 
 	acked      atomic.Int64 // creates
 	unfinished atomic.Int64 // acknowledged jobs that nobody has completed yet; about
@@ -70,7 +69,8 @@ type read struct {
 func newLoad(l *ledger, name string, urls func(int) string, by *http.Client, seed uint64) *load {
 	o := &load{l: l, name: name, urls: urls, http: by, seed: seed}
 	o.ctx, o.end = context.WithCancel(context.Background())
-	o.restCtx, o.stopRest = context.WithCancel(context.Background())
+	o.rest, o.endRest = context.WithCancel(context.Background())
+	o.given, o.give = context.WithCancel(context.Background())
 	return o
 }
 
@@ -80,13 +80,13 @@ func (o *load) start(nodes []*node) {
 		o.producers.Go(func() { o.produce(i) })
 	}
 	for i := range workers {
-		o.rest.Go(func() { o.work(i) })
+		o.others.Go(func() { o.work(i) })
 	}
 	for i := range claimers {
-		o.rest.Go(func() { o.claimJobs(i) })
+		o.others.Go(func() { o.claimJobs(i) })
 	}
 	for i := range readers {
-		o.rest.Go(func() { o.read(i, nodes) })
+		o.others.Go(func() { o.read(i, nodes) })
 	}
 }
 
@@ -95,8 +95,8 @@ func (o *load) finish(drained func() error) error {
 	o.end()
 	o.producers.Wait()
 	err := drained()
-	o.stopRest()
-	o.rest.Wait()
+	o.endRest()
+	o.others.Wait()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return errors.Join(append(o.failed, err)...)
@@ -105,7 +105,8 @@ func (o *load) finish(drained func() error) error {
 // abandon ends all users of a trial that has failed.
 func (o *load) abandon() {
 	o.end()
-	o.stopRest()
+	o.endRest()
+	o.give()
 }
 
 func (o *load) rng(role string, i int) *rand.Rand {
@@ -118,13 +119,13 @@ func (o *load) client(i int) *client.Client {
 }
 
 // again repeats a request until it is answered: f returns no error, or a refusal that says more than that the node cannot
-// serve it now. It ends with the users that finish last, who do not end while a request can be answered.
+// serve it now.
 func (o *load) again(f func(ctx context.Context) error) (err error) {
-	for o.restCtx.Err() == nil {
-		if err = f(o.restCtx); err == nil || !isOpen(err) && !errors.Is(err, client.ErrUnavailable) && !errors.Is(err, client.ErrOverloaded) {
+	for o.given.Err() == nil {
+		if err = f(o.given); err == nil || !isOpen(err) && !errors.Is(err, client.ErrUnavailable) && !errors.Is(err, client.ErrOverloaded) {
 			return err
 		}
-		pause(o.restCtx, 20*time.Millisecond)
+		pause(o.given, 20*time.Millisecond)
 	}
 	return errors.Join(client.ErrUnknown, err)
 }
@@ -134,7 +135,7 @@ func (o *load) session(c *client.Client, name string) (s *client.Session) {
 	if err := o.again(func(ctx context.Context) (err error) {
 		s, err = c.OpenSession(ctx, name)
 		return err
-	}); err != nil && o.restCtx.Err() == nil {
+	}); err != nil && o.given.Err() == nil {
 		o.l.problem("open a session: %v", err)
 	}
 	return s
@@ -142,7 +143,7 @@ func (o *load) session(c *client.Client, name string) (s *client.Session) {
 
 // numbered repeats a request with a number of a session until it is answered.
 func (o *load) numbered(c *client.Client, s *client.Session, f func(ctx context.Context, c *client.Client) error) error {
-	n, err := s.Take(o.restCtx)
+	n, err := s.Take(o.given)
 	if err != nil {
 		return err
 	}
@@ -225,8 +226,8 @@ func (o *load) create(c *client.Client, s *client.Session, way int, jobs []clien
 		err = o.numbered(c, s, one)
 	default: // once; without an answer nobody knows whether the jobs exist
 		key = ""
-		err = one(o.restCtx, c)
-		if err != nil && o.restCtx.Err() != nil {
+		err = one(o.given, c)
+		if err != nil && o.given.Err() != nil {
 			err = errors.Join(client.ErrUnknown, err)
 		}
 	}
@@ -247,8 +248,8 @@ func (o *load) remember(r read) {
 // answer, but its answer must include each change that was acknowledged before the read.
 func (o *load) read(i int, nodes []*node) {
 	rng := o.rng("reader", i)
-	for o.restCtx.Err() == nil {
-		pause(o.restCtx, time.Duration(rng.IntN(20))*time.Millisecond)
+	for o.rest.Err() == nil {
+		pause(o.rest, time.Duration(rng.IntN(20))*time.Millisecond)
 		o.mu.Lock()
 		var r read
 		if len(o.recent) > 0 {
@@ -260,7 +261,7 @@ func (o *load) read(i int, nodes []*node) {
 			continue
 		}
 		at := nodes[rng.IntN(len(nodes))]
-		ctx, cancel := context.WithTimeout(o.restCtx, 5*time.Second)
+		ctx, cancel := context.WithTimeout(o.rest, 5*time.Second)
 		j, err := at.c.Job(ctx, r.id)
 		cancel()
 		switch {
@@ -300,7 +301,7 @@ func (o *load) work(i int) {
 			o.completed(e.Job.ID, string(e.Outcome.Output))
 		},
 	}
-	if err := w.Run(o.restCtx); err != nil {
+	if err := w.Run(o.rest); err != nil {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.failed = append(o.failed, fmt.Errorf("worker %d: %w", i, err))
@@ -318,7 +319,7 @@ func (o *load) claimJobs(i int) {
 	rng, c := o.rng("claimer", i), o.client(i)
 	name := fmt.Sprint(o.name, "-claimer-", i)
 	s := o.session(c, name)
-	for s != nil && o.restCtx.Err() == nil {
+	for s != nil && o.rest.Err() == nil {
 		claim := o.claim(c, s, name, 1+rng.IntN(10))
 		if claim == nil {
 			continue
@@ -356,7 +357,7 @@ func (o *load) claim(c *client.Client, s *client.Session, name string, most int)
 	})
 	ret := o.l.now()
 	if err != nil {
-		if o.restCtx.Err() == nil {
+		if o.given.Err() == nil {
 			o.l.problem("claim: %v", err)
 		}
 		claim = nil
@@ -400,10 +401,10 @@ func (o *load) note(id string, e event, err error) {
 	case errors.Is(err, client.ErrClaimLost), errors.Is(err, client.ErrNotActive):
 		e.refused = true
 	default:
-		if o.restCtx.Err() == nil {
+		if o.given.Err() == nil {
 			o.l.problem("%v: %v", &e, err)
 		}
-		return // the trial ends without an answer, and has failed
+		return
 	}
 	o.l.event(id, e)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/proof/powerfs"
 )
 
 // noService is how long the lanes wait for anything that a cluster does: an election, a start, an answer. A busy machine
@@ -49,7 +50,8 @@ type place struct {
 	binary          string
 	listen, cluster string
 	flags           []string
-	data            string // "": a directory of the trial
+	data            string      // "": the directory of the trial
+	disk            *powerfs.FS // with the data; nil: an ordinary one
 }
 
 // onLoopback is the place of nodes on loopback.

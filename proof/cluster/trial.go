@@ -20,8 +20,8 @@ type trial struct {
 	rng     *rand.Rand
 	ctx     context.Context // ends with the trial
 	gaps    *gaps
+	net     *network      // nil: the nodes are on loopback
 	longest time.Duration // between the harm of a fault and its repair
-	hold    time.Duration // of the present fault
 	say     func(format string, args ...any)
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // lanes is the number of tests with a row.
-const lanes = 1
+const lanes = 3
 
 // TestZReport runs last and writes the table, if every lane has passed.
 func TestZReport(t *testing.T) {
@@ -30,12 +30,12 @@ func TestZReport(t *testing.T) {
 	for _, r := range rows {
 		line(r.lane, r.what, r.tally, r.took)
 		report.Add(&sum, r.tally)
-		all.kills, all.graceful = append(all.kills, r.gaps.kills...), append(all.graceful, r.gaps.graceful...)
+		all.kills, all.graceful, all.cuts = append(all.kills, r.gaps.kills...), append(all.graceful, r.gaps.graceful...), append(all.cuts, r.gaps.cuts...)
 		took += r.took
 	}
 	line("all", fmt.Sprint(sum.Faults, " faults"), sum, took)
 	b.WriteString("\n| the leader | times | time without service, median | longest |\n|---|--:|--:|--:|\n")
-	fmt.Fprintf(&b, "| is killed by SIGKILL | %s |\n| is stopped by SIGTERM, or hands over the lead | %s |\n", summary(all.kills), summary(all.graceful))
+	fmt.Fprintf(&b, "| is killed by SIGKILL | %s |\n| is stopped by SIGTERM, or hands over the lead | %s |\n| is cut off from the other nodes | %s |\n", summary(all.kills), summary(all.graceful), summary(all.cuts))
 	fmt.Fprintf(&b, "\nSeed %d.\n", *seed)
 	t.Log("\n" + b.String())
 	if *full && len(rows) == lanes {
