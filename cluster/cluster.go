@@ -103,8 +103,14 @@ type Cluster struct {
 	close sync.Once
 }
 
-// Open opens the log of a node. It fails if the log does not follow the state of the store.
-func Open(o Options) (*Cluster, error) {
+// Open opens the log of a node. If it fails, for example because the log cannot be read or does not follow the state of the
+// store, it closes the listener.
+func Open(o Options) (_ *Cluster, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.Listener.Close())
+		}
+	}()
 	c := &Cluster{
 		o: o, listener: o.Listener, events: newEvents(), failed: make(chan error, 1), links: map[linkKey]*runningLink{}, reads: map[uint64]chan<- uint64{},
 		deliveries: deliveries{wake: make(chan struct{}, 1)},
@@ -119,9 +125,10 @@ func Open(o Options) (*Cluster, error) {
 	if err := os.RemoveAll(filepath.Join(o.Dir, checkpointDir)); err != nil { // an earlier process may have left it
 		return nil, err
 	}
-	var err error
-	c.log, err = entrylog.Open(entrylog.Options{Dir: LogDir(o.Dir), Hooks: o.Hooks, Logger: o.Logger})
-	return c, err
+	if c.log, err = entrylog.Open(entrylog.Options{Dir: LogDir(o.Dir), Hooks: o.Hooks, Logger: o.Logger}); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // Found makes the files of a cluster with one node, whose state includes the entry with index 1 of term 1.

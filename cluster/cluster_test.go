@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -216,4 +217,16 @@ func TestTimes(t *testing.T) {
 		testkit.Holds(t, m.at >= before, "command", i, "was proposed at", before, "and has the time", m.at)
 		m.mu.Unlock()
 	}
+}
+
+// TestOpenFails: a log that cannot be opened leaves nothing behind.
+func TestOpenFails(t *testing.T) {
+	dir := t.TempDir()
+	testkit.NoError(t, os.MkdirAll(filepath.Dir(LogDir(dir)), 0o755))
+	testkit.NoError(t, os.WriteFile(LogDir(dir), nil, 0o644)) // no directory
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	c, err := Open(Options{Dir: dir, Identity: &Identity{}, Listener: l, Logger: slog.New(slog.DiscardHandler)})
+	testkit.Failed(t, err)
+	testkit.Holds(t, c == nil, "an unusable log", c)
+	testkit.Fails(l.Accept())(t, net.ErrClosed)
 }

@@ -237,8 +237,12 @@ func (n *clusterNode) open(engine func() *ingest.Engine, lo ingest.LogOptions) (
 		return nil, err
 	}
 	n.members = lo.Cluster.Members
-	n.log, err = cluster.Open(o)
-	return n.log, err
+	log, err := cluster.Open(o)
+	if err != nil {
+		return nil, err // and no *cluster.Cluster in an interface, which would not be nil
+	}
+	n.log = log
+	return log, nil
 }
 
 // take makes this node a member, or tells the others its new address.
