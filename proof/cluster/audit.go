@@ -3,12 +3,15 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/store"
 )
 
 // audit compares the state of all nodes with each other and with the ledger. There is no load any more.
@@ -172,4 +175,18 @@ func (t *trial) crossReads() error {
 		t.l.complete(made.ID, tag)
 	}
 	return nil
+}
+
+// checkStore checks each invariant of the store of a node that has ended cleanly. `daybook check` needs the journal of a single
+// server.
+func (t *trial) checkStore(n *node) error {
+	s, err := store.Open(ingest.StoreDir(n.process.Data), store.Options{})
+	if err != nil {
+		return fmt.Errorf("open the store of node %s: %w", n.name, err)
+	}
+	_, err = s.Check(func(problem string) bool {
+		t.l.problem("the store of node %s: %s", n.name, problem)
+		return true
+	})
+	return errors.Join(err, s.Close())
 }

@@ -60,7 +60,7 @@
 //   - The tests do not check that a lease runs out in time, nor the order in which jobs are handed out.
 //   - All nodes are processes of one machine, with one clock. The networks lose packets, and do not delay, double or alter
 //     them.
-//   - `daybook check` does not read the data directories of nodes. So only what the nodes answer is compared.
+//   - `daybook check` and `daybook journal verify` do not read the data directories of nodes. Only their stores are checked.
 //   - Operators' requests (cancel, redrive, pause), documents and unique keys are not in the load.
 //   - The kernel decides the order in which processes run. So a seed repeats the plan, not the run.
 package cluster

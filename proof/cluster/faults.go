@@ -181,8 +181,12 @@ func (t *trial) attack(f fault, from []fault) error {
 			}
 		}
 	}
+	repaired := t.l.now()
 	if err := t.healthy(); err != nil {
 		return fmt.Errorf("after %s: %w", f.name, err)
 	}
-	return t.awaitLoad()
+	healthy := t.l.now()
+	err = t.awaitLoad()
+	t.say("all nodes are healthy after %v, and users are served after another %v", time.Duration(healthy-repaired).Round(time.Millisecond), time.Duration(t.l.now()-healthy).Round(time.Millisecond))
+	return err
 }

@@ -120,8 +120,12 @@ func (l *ledger) answer(err error, ids []string, tags ...string) {
 	}
 }
 
-// isOpen reports whether a request without success may have been carried out.
+// isOpen reports whether a request without success may have been carried out, or was carried out without an answer that says
+// how.
 func isOpen(err error) bool {
+	if refusal, ok := errors.AsType[*client.Error](err); ok && refusal.Outcome == "stored" {
+		return true
+	}
 	return errors.Is(err, client.ErrUnknown) || errors.Is(err, client.ErrUnexpectedAnswer)
 }
 

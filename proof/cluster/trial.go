@@ -97,7 +97,7 @@ func (t *trial) finish() error {
 		return err
 	}
 	for _, n := range t.list {
-		if err := t.stop(n); err != nil {
+		if err := errors.Join(t.stop(n), t.checkStore(n)); err != nil {
 			return err
 		}
 	}
