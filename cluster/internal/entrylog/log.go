@@ -213,7 +213,12 @@ func (l *Log) Base(index, term uint64, done func(error)) {
 // record returns a record of a ticket. put adds it to the contents once it is durable; l.mu is held then.
 func (l *Log) record(t *ticket, verb string, fields, body []byte, put func(seq uint64) error) *journal.Proposal {
 	t.left++
-	return &journal.Proposal{Lane: journal.Bulk, Verb: verb, Fields: fields, Body: body, Done: l.answer(t, put)}
+	return &journal.Proposal{
+		Lane: journal.Bulk, Verb: verb, Done: l.answer(t, put), Reserve: len(fields) + len(body),
+		// Invariant: nothing follows a record that could not be written. The journal goes on after it has undone a write, but
+		// the next entry would not follow the last one then, and no later start could read the log.
+		Fill: func() ([]byte, []byte, error) { return fields, body, l.Failed() },
+	}
 }
 
 // answer returns the Done of a record.
@@ -240,7 +245,7 @@ func (l *Log) places(t *ticket) *journal.Proposal {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		fields, body = l.c.encode()
-		return fields, body, nil
+		return fields, body, l.failed
 	}
 	return p
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tidwall/wal"
@@ -244,6 +245,40 @@ func TestFailedWrite(t *testing.T) {
 	defer l.Close()
 	testkit.Equal(t, testkit.Must(l.LastIndex())(t), uint64(1))
 	testkit.NoError(t, put(2))
+}
+
+// TestNothingFollowsAFailedWrite: entries that wait while a write fails are not written after it has been undone, so the log
+// can be opened again.
+func TestNothingFollowsAFailedWrite(t *testing.T) {
+	o := Options{Dir: t.TempDir()}
+	var fails atomic.Bool
+	begun, appended := make(chan struct{}), make(chan struct{})
+	o.Hooks.Write = func(l *wal.Log, b *wal.Batch) error {
+		if fails.CompareAndSwap(true, false) {
+			close(begun)
+			<-appended
+			return errors.New("the disk failed")
+		}
+		return l.WriteBatch(b)
+	}
+	l := testkit.Must(Open(o))(t)
+	answers := make(chan error, 3)
+	put := func(index uint64) {
+		l.Append([]*pb.Entry{{Index: proto.Uint64(index), Term: proto.Uint64(1), Data: []byte("number=1\nx")}}, State{1, 1, 0}, func(err error) { answers <- err })
+	}
+	put(1)
+	testkit.NoError(t, <-answers)
+	fails.Store(true)
+	put(2)
+	<-begun
+	put(3)
+	close(appended)
+	testkit.Failed(t, <-answers)
+	testkit.Failed(t, <-answers)
+	testkit.Check(t, l.Close())
+	l = testkit.Must(Open(o))(t)
+	defer l.Close()
+	testkit.Equal(t, testkit.Must(l.LastIndex())(t), uint64(1))
 }
 
 // TestRefusesGaps: entries that do not follow the others are an error, at once and at the next start.
