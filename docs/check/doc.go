@@ -16,7 +16,7 @@
 //   - text, abnf and mermaid are not code.
 //
 // A page whose commands start `daybook serve` gets no other server. 127.0.0.1:1717 is replaced by the address of the
-// page's server, and DAYBOOK_SERVER and DAYBOOK_LISTEN are set to it. $REPOSITORY is the directory of this repository.
+// page's server, 127.0.0.1:17xx and 127.0.0.1:19xx by free ones, and DAYBOOK_SERVER and DAYBOOK_LISTEN are set to the first. $REPOSITORY is the directory of this repository.
 //
 // A comment in the line before a block changes this:
 //

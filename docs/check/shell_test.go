@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +24,9 @@ const runIn = 3 * time.Minute
 
 // standsFor is the address that the server has on the pages.
 const standsFor = "127.0.0.1:1717"
+
+// otherAddress is an address of a further server on a page. Each is replaced by a free one.
+var otherAddress = regexp.MustCompile(`127\.0\.0\.1:1[79]\d\d\b`)
 
 // run runs the script of a page in dir, and returns its output.
 func run(t *testing.T, root, dir string, p *page, s *script) string {
@@ -55,7 +60,14 @@ func run(t *testing.T, root, dir string, p *page, s *script) string {
 		"PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "HOME="+home, "FILES="+files, "REPOSITORY="+root,
 		"DAYBOOK_SERVER=http://"+address, "DAYBOOK_LISTEN="+address, "TZ=UTC", "LC_ALL=C.UTF-8", "NO_COLOR=1")
 	// A runner of a page waits longer for a job, since a busy machine may be late to hand one out.
-	shell.Stdin = strings.NewReader(strings.NewReplacer(standsFor, address, "--until-idle 1s", "--until-idle 4s", "--until-idle 100ms", "--until-idle 4s").Replace(text))
+	free, fromFree := []string{standsFor, address, "--until-idle 1s", "--until-idle 4s", "--until-idle 100ms", "--until-idle 4s"}, []string{address, standsFor}
+	for _, other := range slices.Compact(slices.Sorted(slices.Values(otherAddress.FindAllString(text, -1)))) {
+		if other != standsFor {
+			to := testkit.Must(daybooktest.FreeAddress())(t)
+			free, fromFree = append(free, other, to), append(fromFree, to, other)
+		}
+	}
+	shell.Stdin = strings.NewReader(strings.NewReplacer(free...).Replace(text))
 	shell.Cancel = func() error { return testkit.KillGroup(shell) }
 	var out strings.Builder
 	shell.Stdout, shell.Stderr = &out, &out
@@ -73,7 +85,7 @@ func run(t *testing.T, root, dir string, p *page, s *script) string {
 	} else if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
 		t.Errorf("%s: %v", p.path, err)
 	}
-	return strings.ReplaceAll(out.String(), address, standsFor)
+	return strings.NewReplacer(fromFree...).Replace(out.String())
 }
 
 // goEnvironment returns the environment without settings of Daybook, and with the paths of the go command's caches, which

@@ -165,7 +165,7 @@ func (s *serverRun) startNode(ctx context.Context) (n *clusterNode, err error) {
 			return nil, terminal.Usagef("%s has the data of a single server, and --join needs an empty directory; --cluster-init founds a cluster with this data", s.data)
 		}
 		err = s.whileUnready(ctx, fmt.Errorf("this node joins the cluster of the node at %s, and fetches its state", s.join), func(ctx context.Context) (err error) {
-			n.identity, err = cluster.Join(ctx, cluster.Joining{Dir: dir, Store: ingest.StoreDir(s.data), Node: s.node, Level: job.Level, From: s.join, Dial: s.dial})
+			n.identity, err = n.joins(ctx)
 			return err
 		})
 	default:
@@ -176,6 +176,24 @@ func (s *serverRun) startNode(ctx context.Context) (n *clusterNode, err error) {
 	}
 	_, err = cluster.Install(dir, ingest.StoreDir(s.data))
 	return n, err
+}
+
+// joins joins the cluster. It waits while the node of --join does not listen yet, because all nodes may be started together.
+func (n *clusterNode) joins(ctx context.Context) (*cluster.Identity, error) {
+	for waits := false; ; waits = true {
+		i, err := cluster.Join(ctx, cluster.Joining{Dir: ClusterDir(n.data), Store: ingest.StoreDir(n.data), Node: n.node, Level: job.Level, From: n.join, Dial: n.dial})
+		if dial, is := errors.AsType[*net.OpError](err); !is || dial.Op != "dial" || ctx.Err() != nil {
+			return i, err
+		}
+		if !waits {
+			n.logger.Warn("the node of --join does not answer; trying again", "address", n.join, "error", err)
+		}
+		select {
+		case <-time.After(restartAfter):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // found turns the data of a single server into the first state of a cluster, or makes an empty one. Until the identity is
