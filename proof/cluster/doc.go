@@ -6,7 +6,7 @@
 //
 //   - Faults: SIGKILL of the leader, of a follower, and of all nodes; SIGSTOP of a node for one to five seconds; SIGTERM of
 //     the leader; a transfer of the lead; and the loss of a node's data, after which the node is removed and another one
-//     joins in its place.
+//     joins in its place. A node that runs is removed, and must not answer as if it were a member.
 //   - Partitions: each node is in a network namespace, with a cable to a switch and a certificate. The leader or a follower is
 //     cut off, or does not hear the others, or is not heard, or its network flaps; the leader and a follower are cut from
 //     each other while both reach the third node; or all nodes are cut from each other. Users reach all nodes meanwhile.
@@ -55,8 +55,9 @@
 //
 // # What it does not prove
 //
-//   - A claim that was repeated may have taken jobs in its first try, and lost them before the repeat. The model uses such
-//     claims only for histories that are impossible otherwise, and then each of them explains any job.
+//   - A claim that was repeated may have taken jobs in its first try, and lost them before the repeat. A claim that was answered
+//     without jobs may have returned them, because its runner had let another lease end. The model uses such claims only for
+//     histories that are impossible otherwise, and then each of them explains any job.
 //   - The tests do not check that a lease runs out in time, nor the order in which jobs are handed out.
 //   - All nodes are processes of one machine, with one clock. The networks lose packets, and do not delay, double or alter
 //     them.

@@ -28,6 +28,8 @@ var processFaults = []fault{
 	{"transfer of the lead", (*trial).transfer, 0, true},
 	{"loss of a follower's data", ofFollower((*trial).loseData), 0, true},
 	{"loss of the leader's data", ofLeader((*trial).loseData), 0, true},
+	{"removal of a follower that runs", ofFollower((*trial).removeNode), 0, true},
+	{"removal of the leader", ofLeader((*trial).removeNode), 0, true},
 }
 
 func ofLeader(f func(*trial, *node) (func() error, error)) func(*trial) (func() error, error) {
@@ -141,14 +143,26 @@ func (t *trial) loseData(n *node) (func() error, error) {
 	}, nil
 }
 
-// plan returns this many faults in a random order. Each kind is there about as often as the others.
+// removeNode removes a node whose process goes on, and must not answer as if it were a member. Another one joins in its place.
+func (t *trial) removeNode(n *node) (func() error, error) {
+	by := t.others(n)[0]
+	err := t.remove(n, by)
+	return func() error { return errors.Join(t.kill(n), t.replace(n)) }, err
+}
+
+// plan returns this many faults in a random order. Each kind is there about as often as the others, and the first kind, by
+// which the leader is lost, at least once.
 func (t *trial) plan(from []fault, n int) (plan []fault) {
 	for len(plan) < n {
 		deck := slices.Clone(from)
 		t.rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		plan = append(plan, deck...)
 	}
-	return plan[:n]
+	plan = plan[:n]
+	if !slices.ContainsFunc(plan, func(f fault) bool { return f.name == from[0].name }) {
+		plan[t.rng.IntN(n)] = from[0]
+	}
+	return plan
 }
 
 // attack does the harm of a fault, now and then together with another one, and repairs it. Then it waits until all nodes

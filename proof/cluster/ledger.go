@@ -21,11 +21,11 @@ type ledger struct {
 	completed map[string]completion // acknowledged ones, by the id of the job
 	outputs   map[string]map[string]bool
 	events    map[string][]event // of the jobs of claimers, by id
-	// hidden are claims of claimers that were repeated. An earlier try may have taken jobs and lost them again.
-	hidden []event
-	maxSeq uint64
-	wrong  []string
-	count  tally
+	// Claims of claimers that were repeated, and claims that were answered without jobs; see model.
+	repeated, empty []event
+	maxSeq          uint64
+	wrong           []string
+	count           tally
 }
 
 // known is what a producer knows of a job that it has asked for.
@@ -237,9 +237,13 @@ func (l *ledger) judge(jobs []stored) {
 	l.judgeHistories()
 }
 
-// hide records a claim that was repeated.
-func (l *ledger) hide(e event) {
+// otherClaim records a claim that was answered without jobs, or whose answer was a repeat.
+func (l *ledger) otherClaim(e event, repeated bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hidden = append(l.hidden, e)
+	if repeated {
+		l.repeated = append(l.repeated, e)
+	} else {
+		l.empty = append(l.empty, e)
+	}
 }

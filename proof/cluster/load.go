@@ -362,8 +362,8 @@ func (o *load) claim(c *client.Client, s *client.Session, name string, most int)
 		}
 		claim = nil
 	}
-	if claim != nil && claim.Replayed || claim == nil && (err != nil || ret-call > int64(3*wait)) {
-		o.l.hide(event{call: call, ret: ret})
+	if claim == nil || claim.Replayed {
+		o.l.otherClaim(event{call: call, ret: ret}, claim != nil || err != nil || ret-call > int64(3*wait))
 	}
 	if claim == nil {
 		return nil

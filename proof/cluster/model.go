@@ -73,12 +73,18 @@ type state struct {
 	renewed  int64 // no earlier was the lease renewed last
 	lease    int64
 	output   string
-	hidden   int // how many hidden claims have taken it
+	repeats  int   // how many repeated claims have taken it
+	since    int64 // no earlier was the last request carried out
 }
 
-// model is the model of one job.
+// model is the model of one job, with claims that may have taken the job, and whose answers do not show it, in the order of
+// their calls.
 type model struct {
-	hidden []event // claims that were repeated, and may have taken the job in an earlier try, in the order of their calls
+	// repeated claims may have taken the job in an earlier try, until its lease ended.
+	repeated []event
+	// empty claims were answered without jobs. If their runner proved silent, they may have taken the job and returned it
+	// before the answer, which costs no attempt.
+	empty []event
 }
 
 // slack is how much earlier than a lease ends the server may act, since its times are whole milliseconds.
@@ -94,18 +100,17 @@ func (m *model) unprompted(s state, now int64) []state {
 	if s.status != pending {
 		return out
 	}
-	// Hidden claims took it, and lost it again: the lease ran out, or the server took the job back at once, which costs no
-	// attempt.
-	for n := 0; n < len(m.hidden) && m.hidden[n].call <= now; n++ {
-		if n == 0 {
-			s.claim = "hidden"
-			out = append(out, s)
-		}
-		if s.hidden < len(m.hidden) {
-			s.attempts++
-			s.hidden++
-			out = append(out, s)
-		}
+	// Other claims took it, and lost it again: the lease ran out, or the server took the job back, which costs no attempt.
+	within := func(c event) bool { return c.call <= now && c.ret >= s.since }
+	if slices.ContainsFunc(m.empty, within) || len(m.repeated) > 0 && m.repeated[0].call <= now {
+		s.claim = "another"
+		out = append(out, s)
+	}
+	for n := 0; n < len(m.repeated) && m.repeated[n].call <= now && s.repeats < len(m.repeated); n++ {
+		s.attempts++
+		s.repeats++
+		s.claim = "another"
+		out = append(out, s)
 	}
 	return out
 }
@@ -113,7 +118,8 @@ func (m *model) unprompted(s state, now int64) []state {
 // step returns the states that a job in state s may have after e. It returns none if no server can have given this answer.
 func (m *model) step(s state, e *event) (out []state) {
 	for _, s := range m.unprompted(s, e.ret) {
-		if next, ok := s.after(e); ok && !slices.Contains(out, next) {
+		next, ok := s.after(e)
+		if next.since = max(s.since, e.call); ok && !slices.Contains(out, next) {
 			out = append(out, next)
 		}
 	}
@@ -128,7 +134,7 @@ func (s state) after(e *event) (state, bool) {
 		if s.status != pending || e.attempts != s.attempts+1 {
 			return s, false
 		}
-		return state{status: active, claim: e.claim, attempts: e.attempts, renewed: e.call, lease: e.lease, hidden: s.hidden}, true
+		return state{status: active, claim: e.claim, attempts: e.attempts, renewed: e.call, lease: e.lease, repeats: s.repeats}, true
 	case tickled:
 		if e.refused == holds {
 			return s, false
@@ -155,9 +161,9 @@ func (s state) after(e *event) (state, bool) {
 // checkTime bounds the check of one job, which takes exponential time in the worst case.
 const checkTime = time.Minute
 
-// check reports whether the events of one job may have happened in an order that agrees with their times. It uses hidden
-// claims only if the events are impossible without them.
-func check(events, hidden []event) porcupine.CheckResult {
+// check reports whether the events of one job may have happened in an order that agrees with their times. It uses other claims
+// only if the events are impossible without them.
+func check(events, repeated, empty []event) porcupine.CheckResult {
 	operations := make([]porcupine.Operation, len(events))
 	for i := range events {
 		operations[i] = porcupine.Operation{Input: &events[i], Call: events[i].call, Return: events[i].ret}
@@ -176,8 +182,10 @@ func check(events, hidden []event) porcupine.CheckResult {
 		return porcupine.CheckOperationsTimeout(of.ToModel(), operations, checkTime)
 	}
 	result := run(&model{})
-	if result == porcupine.Illegal && len(hidden) > 0 {
-		result = run(&model{hidden})
+	for _, m := range []model{{repeated, nil}, {repeated, empty}} {
+		if result == porcupine.Illegal && len(m.repeated)+len(m.empty) > 0 {
+			result = run(&m)
+		}
 	}
 	return result
 }
@@ -185,17 +193,20 @@ func check(events, hidden []event) porcupine.CheckResult {
 // judgeHistories checks the histories of all jobs of claimers. The caller holds l.mu.
 func (l *ledger) judgeHistories() {
 	byCall := func(a, b event) int { return cmp.Compare(a.call, b.call) }
-	slices.SortFunc(l.hidden, byCall)
+	slices.SortFunc(l.repeated, byCall)
 	for id, events := range l.events {
 		slices.SortStableFunc(events, byCall)
-		first, last := events[0].call, events[len(events)-1].ret
-		hidden := slices.DeleteFunc(slices.Clone(l.hidden), func(h event) bool { return h.call > last })
+		first, last := events[0].call, events[len(events)-1].call
+		during := func(claims []event) []event {
+			return slices.DeleteFunc(slices.Clone(claims), func(c event) bool { return c.call > last || c.ret < first })
+		}
+		repeated := during(l.repeated)
 		l.count.Histories++
 		l.count.Operations += len(events)
-		switch check(events, hidden) {
+		switch check(events, repeated, during(l.empty)) {
 		case porcupine.Illegal:
 			l.count.Violations++
-			l.problemLocked("no order of these requests explains their answers (%d claims were repeated, from %.3f s on):\n%s", len(hidden), time.Duration(first).Seconds(), describe(id, events))
+			l.problemLocked("no order of these requests explains their answers (%d claims were repeated meanwhile):\n%s", len(repeated), describe(id, events))
 		case porcupine.Unknown:
 			l.count.Undecided++
 			l.problemLocked("undecided, machine too slow: this history could not be checked within %v:\n%s", checkTime, describe(id, events))

@@ -30,9 +30,9 @@ func TestHistories(t *testing.T) {
 		return at(call, call+1, event{kind: observed, status: s, attempts: attempts, output: output})
 	}
 	for name, tt := range map[string]struct {
-		events []event
-		hidden []event
-		bad    bool
+		events          []event
+		repeated, empty []event
+		bad             bool
 	}{
 		"completed":                          {events: []event{claim(0, 1, "a", 1), end(2, 3, "a", "x", false), read(4, completed, 1, "x")}},
 		"never claimed":                      {events: []event{read(0, pending, 0, "")}},
@@ -51,15 +51,19 @@ func TestHistories(t *testing.T) {
 		"handed out after its end":           {events: []event{claim(0, 1, "a", 1), end(2, 3, "a", "x", false), claim(200, 201, "b", 2)}, bad: true},
 		"at the same time as its end":        {events: []event{claim(0, 1, "a", 1), end(20, 300, "a", "x", true), claim(120, 121, "b", 2)}},
 		"an attempt that nobody saw":         {events: []event{claim(0, 1, "a", 2)}, bad: true},
-		"an attempt of a repeated claim":     {events: []event{claim(200, 201, "a", 2)}, hidden: []event{at(0, 150, event{})}},
-		"an attempt of a later claim":        {events: []event{claim(0, 1, "a", 2)}, hidden: []event{at(50, 60, event{})}, bad: true},
-		"two attempts of a repeated claim":   {events: []event{claim(200, 201, "a", 3)}, hidden: []event{at(0, 150, event{})}, bad: true},
+		"an attempt of a repeated claim":     {events: []event{claim(200, 201, "a", 2)}, repeated: []event{at(0, 150, event{})}},
+		"an attempt of a later claim":        {events: []event{claim(0, 1, "a", 2)}, repeated: []event{at(50, 60, event{})}, bad: true},
+		"two attempts of a repeated claim":   {events: []event{claim(200, 201, "a", 3)}, repeated: []event{at(0, 150, event{})}, bad: true},
+		"refused after an empty claim":       {events: []event{claim(0, 1, "a", 1), end(202, 203, "a", "x", true), claim(204, 205, "b", 2)}, empty: []event{at(150, 210, event{})}},
+		"refused before an empty claim":      {events: []event{claim(0, 1, "a", 1), end(202, 203, "a", "x", true), claim(204, 205, "b", 2)}, empty: []event{at(204, 210, event{})}, bad: true},
+		"refused by nobody":                  {events: []event{claim(0, 1, "a", 1), end(202, 203, "a", "x", true), claim(204, 205, "b", 2)}, bad: true},
+		"an attempt of an empty claim":       {events: []event{claim(200, 201, "a", 2)}, empty: []event{at(0, 150, event{})}, bad: true},
 	} {
 		want := porcupine.Ok
 		if tt.bad {
 			want = porcupine.Illegal
 		}
-		testkit.Equal(t, check(tt.events, tt.hidden), want, name)
+		testkit.Equal(t, check(tt.events, tt.repeated, tt.empty), want, name)
 	}
 }
 

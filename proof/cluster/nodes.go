@@ -269,24 +269,27 @@ func (c *nodes) quiet() error {
 	})
 }
 
-// replace removes a node that does not run, deletes its data, and lets a node with another name join in its place.
-func (c *nodes) replace(n *node) error {
-	by := c.running()[0]
-	err := c.await("node "+n.name+" is removed", func(ctx context.Context) error {
+// remove removes a node from the cluster, by a request to another one.
+func (c *nodes) remove(n, by *node) error {
+	return c.await("node "+n.name+" is removed", func(ctx context.Context) error {
 		err := by.c.RemoveNode(ctx, n.name)
-		if errors.Is(err, client.ErrNotFound) { // an earlier try, whose answer was lost
+		if errors.Is(err, client.ErrNotFound) { // by an earlier try, whose answer was lost
 			return nil
 		}
 		return err
 	})
-	if err != nil {
+}
+
+// replace removes a node that does not run, deletes its data, and lets a node with another name join in its place.
+func (c *nodes) replace(n *node) error {
+	if err := c.remove(n, c.running()[0]); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(n.process.Data); err != nil {
 		return err
 	}
 	c.list = slices.DeleteFunc(c.list, func(m *node) bool { return m == n })
-	_, err = c.add(n.at)
+	_, err := c.add(n.at)
 	return errors.Join(err, n.log.Close())
 }
 
