@@ -35,11 +35,10 @@ type node struct {
 
 // nodes are the servers of one trial.
 type nodes struct {
-	binary string
-	dir    string // with the data and the log of each node
-	http   *http.Client
-	list   []*node
-	named  int // how many names were used
+	dir   string // with the data and the log of each node
+	http  *http.Client
+	list  []*node
+	named int // how many names were used
 	// place returns the binary, the address of clients, the address of other nodes, and additional flags of a new node, of
 	// which n other nodes have the places before.
 	place func(n int) (place, error)
