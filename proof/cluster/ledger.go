@@ -23,7 +23,6 @@ type ledger struct {
 	events    map[string][]event // of the jobs of claimers, by id
 	// Claims of claimers that were repeated, and claims that were answered without jobs; see model.
 	repeated, empty []event
-	maxSeq          uint64
 	wrong           []string
 	count           tally
 }
