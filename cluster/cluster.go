@@ -97,6 +97,8 @@ type Cluster struct {
 	links      map[linkKey]*runningLink
 	reads      map[uint64]chan<- uint64
 	deliveries deliveries
+	writing    []time.Time // when each write began that is not durable yet
+	left       time.Time   // when another node was told to lead because of a slow disk
 
 	ctx   context.Context // of Run
 	parts sync.WaitGroup

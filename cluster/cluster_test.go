@@ -10,11 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
+	"github.com/tidwall/wal"
 )
 
 // member is a node with a state in memory, which survives its restarts.
@@ -24,6 +26,7 @@ type member struct {
 	address string
 	id      *Identity
 	log     *Cluster
+	slow    atomic.Bool // syncs of its disk take until it is false
 	cancel  context.CancelFunc
 	ended   chan error
 
@@ -68,6 +71,10 @@ func (m *member) start() {
 		},
 	}
 	m.mu.Unlock()
+	o.Hooks.Sync = func(l *wal.Log) error {
+		testkit.Eventually(m.t, "the disk is fast", func() bool { return !m.slow.Load() })
+		return l.Sync()
+	}
 	m.log = testkit.Must(Open(o))(m.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel, m.ended = cancel, make(chan error, 1)
@@ -229,4 +236,33 @@ func TestOpenFails(t *testing.T) {
 	testkit.Failed(t, err)
 	testkit.Holds(t, c == nil, "an unusable log", c)
 	testkit.Fails(l.Accept())(t, net.ErrClosed)
+}
+
+// TestSlowDisk: if the disk of the leader is slow, another node leads, and takes commands.
+func TestSlowDisk(t *testing.T) {
+	members := newMembers(t, 3)
+	leads := func(m *member) bool { _, leads := m.log.Leads(); return leads }
+	var leader *member
+	testkit.Eventually(t, "a node leads", func() bool {
+		i := slices.IndexFunc(members, leads)
+		if i >= 0 {
+			leader = members[i]
+		}
+		return i >= 0
+	})
+	leader.slow.Store(true)
+	defer leader.slow.Store(false)
+	answered := make(chan error, 1)
+	go func() { _, err := leader.propose("text=slow"); answered <- err }()
+	testkit.Eventually(t, "another node leads", func() bool {
+		return slices.ContainsFunc(members, func(m *member) bool { return m != leader && leads(m) })
+	})
+	for _, m := range members {
+		if m != leader {
+			testkit.Must(m.propose("text=fast"))(t)
+		}
+	}
+	leader.slow.Store(false)
+	err := <-answered
+	testkit.Holds(t, err == nil || errors.Is(err, journal.ErrUnknown) || errors.Is(err, journal.ErrNotStored), err)
 }

@@ -107,6 +107,7 @@ func (c *Cluster) loop(ctx context.Context, n *node.Node) (err error) {
 		case <-ticks.C:
 			n.Tick(c.clock.Now())
 			c.promote(n)
+			c.leaveSlowDisk(n)
 			c.notes.progress(n)
 		case f := <-c.events.outer:
 			n.Clock(c.clock.Now())
@@ -150,12 +151,16 @@ func (c *Cluster) carryOut(n *node.Node, rd node.Ready) {
 	}
 	for i := range rd.Writes {
 		w := &rd.Writes[i]
+		c.writing = append(c.writing, time.Now())
 		c.log.Append(w.Entries, entrylog.State{Term: w.Term, Vote: w.Vote, Commit: w.Commit}, func(err error) {
 			if err != nil {
 				c.fail(fmt.Errorf("%w: %w", ErrLogFailed, err))
 				return
 			}
-			c.event(func(n *node.Node) { n.Written(w) })
+			c.event(func(n *node.Node) {
+				c.writing = c.writing[1:]
+				n.Written(w)
+			})
 		})
 	}
 	c.settle(rd.Settled)
@@ -167,6 +172,27 @@ func (c *Cluster) carryOut(n *node.Node, rd node.Ready) {
 			answer <- r.Seq
 			delete(c.reads, r.Ticket)
 		}
+	}
+}
+
+// slowDisk is how long a write of the leader may take. After that another node leads.
+const slowDisk = time.Second
+
+// leaveSlowDisk lets another node lead if the disk of this one is slow, because all commands wait for it.
+func (c *Cluster) leaveSlowDisk(n *node.Node) {
+	if _, leads := n.Leads(); !leads || len(c.writing) == 0 || time.Since(c.writing[0]) < slowDisk || time.Since(c.left) < slowDisk {
+		return
+	}
+	c.left = time.Now()
+	best, least := uint64(0), ^uint64(0)
+	for _, m := range members(n) {
+		if entries, known := n.Behind(m.ID); known && m.Role == job.Voter && m.ID != c.o.Identity.ID && entries < least {
+			best, least = m.ID, entries
+		}
+	}
+	if best != 0 {
+		c.o.Logger.Warn("the disk of this node is slow; another node leads from now on", "write", time.Since(c.writing[0]))
+		n.Transfer(best)
 	}
 }
 

@@ -172,6 +172,9 @@ func (e *Engine) commitApplied(u *uncommitted) error {
 		e.silences.note(runner)
 	}
 	for i, r := range u.records {
+		if e.shared != nil && r.Tag == nil && r.Verb == (job.LoseRunner{}).Verb() {
+			e.lostElsewhere(r)
+		}
 		if answerApplied(r, u.results[i], nil) {
 			e.giveBackLeft(r.Tag.(*waiter), u.results[i])
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store/applied"
 )
 
@@ -68,6 +69,19 @@ func (k *timekeeper) declareLost(asOf time.Time) bool {
 		}
 	}
 	return ok
+}
+
+// lostElsewhere ends what a runner has at this node after the leader, another node, has declared the runner lost.
+func (e *Engine) lostElsewhere(r *journal.Record) {
+	cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
+	if err != nil {
+		return // it was applied, so it can be decoded
+	}
+	lost := cmd.(job.LoseRunner)
+	e.silences.note(lost.Runner)
+	if end := e.endConnections.Load(); end != nil {
+		(*end)(lost.Runner)
+	}
 }
 
 // returned reports whether the jobs of the runner's connections and claims are returned, with their reports about runs
