@@ -110,10 +110,8 @@ func (c *Cluster) loop(ctx context.Context, n *node.Node) (err error) {
 			c.leaveSlowDisk(n)
 			c.notes.progress(n)
 		case f := <-c.events.outer:
-			n.Clock(c.clock.Now())
 			f(n)
 		case <-c.events.wake:
-			n.Clock(c.clock.Now())
 		}
 		for more := eventsAtOnce; more > 0; more-- {
 			select {
@@ -128,6 +126,7 @@ func (c *Cluster) loop(ctx context.Context, n *node.Node) (err error) {
 		inner := c.events.inner
 		c.events.inner = nil
 		c.events.mu.Unlock()
+		n.Clock(c.clock.Now()) // after the commands among these events were proposed
 		for _, f := range inner {
 			f(n)
 		}
