@@ -136,7 +136,7 @@ func TestCreateRefusals(t *testing.T) {
 				reserved[name] = true
 			}
 		}
-		testkit.Equal(t, len(reserved), 30, "reserved")
+		testkit.Equal(t, len(reserved), 31, "reserved")
 		for name := range reserved {
 			r.post("/jobs/create", `{"client":"`+name+`"}`).wrong("client")
 			if a := r.add("/"+name+"/job/x/add", "x\n"); name == "runners" {
