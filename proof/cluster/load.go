@@ -34,7 +34,7 @@ const (
 	workers    = 2
 	claimers   = 3
 	readers    = 2
-	mostQueued = 2000 // unfinished jobs, above which producers wait
+	mostQueued = 600 // unfinished jobs, above which producers wait
 )
 
 // load are the users of a cluster, who know the addresses of all nodes. They go on while nodes fail.
