@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -178,7 +179,13 @@ func runExample(t *testing.T, line, dir, url string, environment []string) {
 		end()
 	}
 	err := <-ended
-	end() // ends its runners
+	end()           // ends its runners
+	for range 500 { // a server that is about to end still has the lock of the data directory
+		if errors.Is(syscall.Kill(-shell.Process.Pid, 0), syscall.ESRCH) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond) // real time: until the kernel has ended all processes of the line
+	}
 	text, _ := os.ReadFile(path)
 	testkit.Holds(t, bytes.Contains(text, []byte(prints)), line, "does not print", prints, "but", text)
 	testkit.Holds(t, prints != "" || err == nil, line, "ends with", err, "and prints", text)
