@@ -219,7 +219,12 @@ func TestTimes(t *testing.T) {
 	testkit.Eventually(t, "the node leads", func() bool { _, leads := m.log.Leads(); return leads })
 	for i := range 20 {
 		before := m.log.Now()
-		testkit.Must(m.propose(fmt.Sprint("command ", i)))(t)
+		seq := testkit.Must(m.propose(fmt.Sprint("command ", i)))(t)
+		testkit.Eventually(t, "the command is delivered", func() bool { // which follows its answer
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return uint64(len(m.records)) >= seq
+		})
 		m.mu.Lock()
 		testkit.Holds(t, m.at >= before, "command", i, "was proposed at", before, "and has the time", m.at)
 		m.mu.Unlock()
