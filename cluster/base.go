@@ -19,7 +19,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/daybookq/daybook/cluster/internal/entrylog"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -351,13 +350,7 @@ func Install(dir, store string) (installed bool, err error) {
 	if _, err := fmt.Sscanf(string(text), "index=%d term=%d\n", &index, &term); err != nil {
 		return false, fmt.Errorf("read %s: %w", mark, err)
 	}
-	l, err := entrylog.Open(entrylog.Options{Dir: LogDir(dir)})
-	if err != nil {
-		return false, err
-	}
-	written := make(chan error, 1)
-	l.Base(index, term, func(err error) { written <- err })
-	if err := errors.Join(<-written, l.Close(), syncDir(filepath.Join(dir, "0")), syncDir(dir)); err != nil {
+	if err := writeBase(dir, index, term); err != nil {
 		return false, err
 	}
 	from := filepath.Join(dir, fetchedDir, "store")

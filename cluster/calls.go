@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -167,16 +168,12 @@ func (a *caller) kept(address string) *callConn {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	list := a.idle[address]
-	for len(list) > 0 {
-		conn := list[len(list)-1]
-		list = list[:len(list)-1]
-		a.idle[address] = list
-		if time.Since(conn.used) < callIdle/2 {
-			return conn
-		}
-		conn.Close()
+	n := len(list)
+	if n == 0 {
+		return nil
 	}
-	return nil
+	a.idle[address] = list[:n-1]
+	return list[n-1]
 }
 
 // exchange sends a question over a connection, and keeps the connection for later.
@@ -209,6 +206,21 @@ func (a *caller) exchange(ctx context.Context, address string, conn *callConn, q
 	defer a.mu.Unlock()
 	a.idle[address] = append(a.idle[address], conn)
 	return r, nil
+}
+
+// tidy closes the connections that nobody has used for a while, such as those to nodes that were removed.
+func (a *caller) tidy() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for address, list := range a.idle {
+		a.idle[address] = slices.DeleteFunc(list, func(conn *callConn) bool {
+			old := time.Since(conn.used) > callIdle/2
+			if old {
+				conn.Close()
+			}
+			return old
+		})
+	}
 }
 
 // close closes the connections that are kept.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,29 +18,26 @@ func (c *Cluster) mayRemove(ctx context.Context, m job.Member) error {
 	if m.Role != job.Voter {
 		return nil
 	}
-	alive := make(chan map[uint64]bool, 1)
-	c.event(func(n *node.Node) { alive <- n.Alive() })
-	select {
-	case heard := <-alive:
-		others, answer := 0, 0
-		for _, other := range c.members() {
-			if other.Role == job.Voter && other.ID != m.ID {
-				others++
-				if heard[other.ID] {
-					answer++
-				}
+	heard, err := ofNode(ctx, c, (*node.Node).Alive)
+	if err != nil {
+		return err
+	}
+	others, answer := 0, 0
+	for _, other := range c.members() {
+		if other.Role == job.Voter && other.ID != m.ID {
+			others++
+			if heard[other.ID] {
+				answer++
 			}
 		}
-		switch {
-		case others == 0:
-			return fmt.Errorf("%w: %s is the only node that votes", job.ErrQuorum, m.Node)
-		case answer <= others/2:
-			return fmt.Errorf("%w: without %s, %d of the other %d nodes that vote answer; start them, or remove those first that are gone for good", job.ErrQuorum, m.Node, answer, others)
-		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	switch {
+	case others == 0:
+		return fmt.Errorf("%w: %s is the only node that votes", job.ErrQuorum, m.Node)
+	case answer <= others/2:
+		return fmt.Errorf("%w: without %s, %d of the other %d nodes that vote answer; start them, or remove those first that are gone for good", job.ErrQuorum, m.Node, answer, others)
+	}
+	return nil
 }
 
 // setAddress stores another address of a member.
@@ -93,17 +91,9 @@ func (c *Cluster) change(ctx context.Context, m job.Member) error {
 		if now := c.member(m.Node); now == m || m.Role == job.Removed && now.Role == job.Removed {
 			return nil
 		}
-		done := make(chan error, 1)
-		if !c.event(func(n *node.Node) { done <- n.Change(m) }) {
-			return ErrNoLeader
-		}
-		select {
-		case err := <-done:
-			if err != nil && !errors.Is(err, node.ErrBusy) {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
+		refused, err := ofNode(ctx, c, func(n *node.Node) error { return n.Change(m) })
+		if err != nil || refused != nil && !errors.Is(refused, node.ErrBusy) {
+			return cmp.Or(err, refused)
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -153,28 +143,23 @@ func (c *Cluster) successor(ctx context.Context, name string) (job.Member, error
 		}
 		return m, nil
 	}
-	best, least := job.Member{}, ^uint64(0)
-	behind := make(chan map[uint64]uint64, 1)
-	c.event(func(n *node.Node) {
-		all := map[uint64]uint64{}
-		for _, m := range members(n) {
-			if entries, known := n.Behind(m.ID); known {
-				all[m.ID] = entries
-			}
-		}
-		behind <- all
-	})
+	best, err := ofNode(ctx, c, (*node.Node).Successor)
+	if err == nil && best.ID == 0 {
+		err = fmt.Errorf("%w: no other node can lead", job.ErrQuorum)
+	}
+	return best, err
+}
+
+// ofNode returns the result of f, which the loop calls with the node.
+func ofNode[T any](ctx context.Context, c *Cluster, f func(*node.Node) T) (result T, err error) {
+	answer := make(chan T, 1)
+	if !c.event(func(n *node.Node) { answer <- f(n) }) {
+		return result, ErrNoLeader
+	}
 	select {
-	case all := <-behind:
-		for _, m := range c.members() {
-			if entries, known := all[m.ID]; known && m.Role == job.Voter && m.ID != c.o.Identity.ID && entries < least {
-				best, least = m, entries
-			}
-		}
+	case result = <-answer:
+		return result, nil
 	case <-ctx.Done():
+		return result, ctx.Err()
 	}
-	if best.ID == 0 {
-		return best, fmt.Errorf("%w: no other node can lead", job.ErrQuorum)
-	}
-	return best, nil
 }

@@ -23,6 +23,7 @@ func (c *Cluster) maintain(ctx context.Context) {
 		select {
 		case <-ticks.C:
 			c.dropOldBase()
+			c.calls.tidy()
 			c.compareClocks(ctx)
 		case <-ctx.Done():
 			return

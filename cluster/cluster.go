@@ -95,7 +95,7 @@ type Cluster struct {
 	// Of the loop.
 	offers     []offered
 	links      map[linkKey]*runningLink
-	reads      map[uint64]chan<- uint64
+	reads      map[uint64]map[chan<- uint64]bool // who waits for the answer to a question, by its ticket
 	deliveries deliveries
 	writing    []time.Time // when each write began that is not durable yet
 	left       time.Time   // when another node was told to lead because of a slow disk
@@ -114,7 +114,7 @@ func Open(o Options) (_ *Cluster, err error) {
 		}
 	}()
 	c := &Cluster{
-		o: o, listener: o.Listener, events: newEvents(), failed: make(chan error, 1), links: map[linkKey]*runningLink{}, reads: map[uint64]chan<- uint64{},
+		o: o, listener: o.Listener, events: newEvents(), failed: make(chan error, 1), links: map[linkKey]*runningLink{}, reads: map[uint64]map[chan<- uint64]bool{},
 		deliveries: deliveries{wake: make(chan struct{}, 1)},
 	}
 	c.notes.members, c.notes.removed, c.notes.without = slices.Clone(o.State.Members), slices.Clone(o.State.Removed), time.Now()
@@ -140,16 +140,21 @@ func Found(dir string, i *Identity) error {
 
 // begin makes the files of a node whose state includes an entry.
 func begin(dir string, i *Identity, index, term uint64) error {
+	if err := writeBase(dir, index, term); err != nil {
+		return err
+	}
+	return i.write(dir)
+}
+
+// writeBase writes in the log of a directory that the state of the node includes an entry. It drops all entries.
+func writeBase(dir string, index, term uint64) error {
 	l, err := entrylog.Open(entrylog.Options{Dir: LogDir(dir)})
 	if err != nil {
 		return err
 	}
 	written := make(chan error, 1)
 	l.Base(index, term, func(err error) { written <- err })
-	if err := errors.Join(<-written, l.Close(), syncDir(filepath.Join(dir, "0")), syncDir(dir)); err != nil {
-		return err
-	}
-	return i.write(dir)
+	return errors.Join(<-written, l.Close(), syncDir(filepath.Join(dir, "0")), syncDir(dir))
 }
 
 // storage is what Raft reads.
@@ -160,20 +165,7 @@ type storage struct {
 
 func (s storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
 	st := s.State()
-	return &pb.HardState{Term: new(st.Term), Vote: new(st.Vote), Commit: new(st.Commit)}, confOf(s.c.o.State.Members), nil
-}
-
-func confOf(members []job.Member) *pb.ConfState {
-	c := &pb.ConfState{}
-	for _, m := range members {
-		switch m.Role {
-		case job.Voter:
-			c.Voters = append(c.Voters, m.ID)
-		case job.Learner:
-			c.Learners = append(c.Learners, m.ID)
-		}
-	}
-	return c
+	return &pb.HardState{Term: new(st.Term), Vote: new(st.Vote), Commit: new(st.Commit)}, node.ConfState(s.c.o.State.Members), nil
 }
 
 // Snapshot returns a note: which entries the store has on disk. A member that lacks some of them fetches the state of
@@ -183,7 +175,7 @@ func (s storage) Snapshot() (*pb.Snapshot, error) {
 	s.c.notes.mu.Lock()
 	members := s.c.notes.members
 	s.c.notes.mu.Unlock()
-	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(pos.Index), Term: new(pos.Term), ConfState: confOf(members)}}, nil
+	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(pos.Index), Term: new(pos.Term), ConfState: node.ConfState(members)}}, nil
 }
 
 // Run takes part in the cluster, and delivers the commands of all nodes, until ctx is done.
@@ -258,11 +250,19 @@ func (c *Cluster) Barrier(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, barrierWait, ErrNoLeader)
 	defer cancel()
 	answer := make(chan uint64, 1)
-	c.event(func(n *node.Node) { c.reads[n.ReadIndex()] = answer })
+	var ticket uint64 // the loop has it
+	c.event(func(n *node.Node) {
+		ticket = n.ReadIndex()
+		if c.reads[ticket] == nil {
+			c.reads[ticket] = map[chan<- uint64]bool{}
+		}
+		c.reads[ticket][answer] = true
+	})
 	select {
 	case seq := <-answer:
 		return seq, nil
 	case <-ctx.Done():
+		c.event(func(*node.Node) { delete(c.reads[ticket], answer) })
 		return 0, context.Cause(ctx)
 	}
 }

@@ -167,10 +167,10 @@ func (c *Cluster) carryOut(n *node.Node, rd node.Ready) {
 		c.deliveries.add(&rd.Deliveries[i])
 	}
 	for _, r := range rd.Reads {
-		if answer := c.reads[r.Ticket]; answer != nil {
+		for answer := range c.reads[r.Ticket] {
 			answer <- r.Seq
-			delete(c.reads, r.Ticket)
 		}
+		delete(c.reads, r.Ticket)
 	}
 }
 
@@ -183,15 +183,9 @@ func (c *Cluster) leaveSlowDisk(n *node.Node) {
 		return
 	}
 	c.left = time.Now()
-	best, least := uint64(0), ^uint64(0)
-	for _, m := range members(n) {
-		if entries, known := n.Behind(m.ID); known && m.Role == job.Voter && m.ID != c.o.Identity.ID && entries < least {
-			best, least = m.ID, entries
-		}
-	}
-	if best != 0 {
-		c.o.Logger.Warn("the disk of this node is slow; another node leads from now on", "write", time.Since(c.writing[0]))
-		n.Transfer(best)
+	if to := n.Successor(); to.ID != 0 {
+		c.o.Logger.Warn("the disk of this node is slow; another node leads from now on", "node", to.Node, "write", time.Since(c.writing[0]))
+		n.Transfer(to.ID)
 	}
 }
 

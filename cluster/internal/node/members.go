@@ -98,6 +98,31 @@ func (n *Node) Members() (members []job.Member, removed []string) {
 	return n.state.Members, n.state.Removed
 }
 
+// ConfState returns members as Raft knows them.
+func ConfState(members []job.Member) *pb.ConfState {
+	c := &pb.ConfState{}
+	for _, m := range members {
+		switch m.Role {
+		case job.Voter:
+			c.Voters = append(c.Voters, m.ID)
+		case job.Learner:
+			c.Learners = append(c.Learners, m.ID)
+		}
+	}
+	return c
+}
+
+// Successor returns the other voter that lacks the fewest entries, as far as the leader knows. Its role is 0 if there is none.
+func (n *Node) Successor() (best job.Member) {
+	least := ^uint64(0)
+	for _, m := range n.state.Members {
+		if entries, known := n.Behind(m.ID); known && m.Role == job.Voter && m.ID != n.o.ID && entries < least {
+			best, least = m, entries
+		}
+	}
+	return best
+}
+
 // Level returns the newest level that the programs of all members know.
 func (n *Node) Level() int { return n.state.Level() }
 

@@ -13,7 +13,7 @@ type Read struct{ Ticket, Seq uint64 }
 // reads are the questions that are not answered yet. Questions that arrive together share one round to the other nodes.
 type reads struct {
 	ticket  uint64 // of the last question
-	fresh   []uint64
+	fresh   uint64 // the ticket that no round has yet; 0: none
 	asked   []read // in the order of rounds
 	round   uint64 // the last one; no number is used twice
 	retry   bool   // the last round may have been lost
@@ -24,11 +24,13 @@ type reads struct {
 type read struct{ ticket, at uint64 }
 
 // ReadIndex asks up to which seq a state must be. Ready returns the answer in Reads, with this ticket, if a majority
-// answers.
+// answers. Questions that wait for the same round have the same ticket, so they take no memory while no node leads.
 func (n *Node) ReadIndex() (ticket uint64) {
-	n.reads.ticket++
-	n.reads.fresh = append(n.reads.fresh, n.reads.ticket)
-	return n.reads.ticket
+	if n.reads.fresh == 0 {
+		n.reads.ticket++
+		n.reads.fresh = n.reads.ticket
+	}
+	return n.reads.fresh
 }
 
 // confirmed notes the answer to a round, which holds for all questions that were asked before the round began. An answer
@@ -56,14 +58,13 @@ func (n *Node) read() {
 		}
 	}
 	r.waiting = kept
-	if n.leader == 0 || len(r.fresh)+len(r.asked) == 0 || len(r.asked) > 0 && !r.retry {
+	if n.leader == 0 || r.fresh == 0 && len(r.asked) == 0 || len(r.asked) > 0 && !r.retry {
 		return
 	}
 	r.retry = false
 	r.round++
-	for _, ticket := range r.fresh {
-		r.asked = append(r.asked, read{ticket, r.round})
+	if r.fresh != 0 {
+		r.asked, r.fresh = append(r.asked, read{r.fresh, r.round}), 0
 	}
-	r.fresh = nil
 	n.rn.ReadIndex(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, n.o.Origin), r.round))
 }

@@ -89,18 +89,7 @@ func (s *state) clone() state {
 	return state{s.pos, s.cluster.Clone(), s.seq}
 }
 
-func (s *state) conf() *pb.ConfState {
-	c := &pb.ConfState{}
-	for _, m := range s.cluster.Members {
-		switch m.Role {
-		case job.Voter:
-			c.Voters = append(c.Voters, m.ID)
-		case job.Learner:
-			c.Learners = append(c.Learners, m.ID)
-		}
-	}
-	return c
-}
+func (s *state) conf() *pb.ConfState { return ConfState(s.cluster.Members) }
 
 type disk struct {
 	m           *machine
