@@ -30,12 +30,9 @@ type LogOptions struct {
 	Level  func() int
 }
 
-// refusals are the reasons for which a leader refuses the commands of other nodes.
-var refusals = map[string]error{"disk_full": ErrDiskFull, "overloaded": ErrOverloaded}
-
 // Refusal returns the error for a word that LogOptions.Refuse has returned, perhaps at another node.
 func Refusal(why string) error {
-	if err := refusals[why]; err != nil {
+	if err := words[why]; err != nil {
 		return errors.Join(ErrNotStored, err)
 	}
 	return fmt.Errorf("%w: the leader refuses it: %s", ErrNotStored, why)

@@ -100,7 +100,7 @@ type pageOf struct {
 
 // errandResult is the answer to an errand.
 type errandResult struct {
-	Err     string            `json:",omitzero"` // the word of an error in errandErrors
+	Err     string            `json:",omitzero"` // the key of an error in words
 	Detail  string            `json:",omitzero"` // its text
 	Since   int64             `json:",omitzero"`
 	Runners []registry.Runner `json:",omitzero"`
@@ -108,8 +108,9 @@ type errandResult struct {
 	Offset  int64             `json:",omitzero"`
 }
 
-// errandErrors are the refusals that keep their meaning on their way between nodes.
-var errandErrors = map[string]error{
+// words are the refusals that keep their meaning on their way between nodes.
+var words = map[string]error{
+	"disk_full": ErrDiskFull, "overloaded": ErrOverloaded,
 	"taken": registry.ErrTaken, "replaced": registry.ErrReplaced, "lost": registry.ErrLost, "full": registry.ErrFull, "not_found": registry.ErrNotFound,
 	"not_leading": ErrNotLeading, "not_ready": ErrNotReady, "closed": ErrClosed,
 }
@@ -142,7 +143,7 @@ func (e *Engine) atLeader(ctx context.Context, q errand) (r errandResult, err er
 		return r, err
 	}
 	if r.Err+r.Detail != "" {
-		return r, &refusedElsewhere{r.Detail, errandErrors[r.Err]}
+		return r, &refusedElsewhere{r.Detail, words[r.Err]}
 	}
 	return r, nil
 }
@@ -156,7 +157,7 @@ func (e *Engine) answerErrand(ctx context.Context, text []byte) ([]byte, error) 
 	r, err := e.errand(ctx, q)
 	if err != nil {
 		r = errandResult{Detail: err.Error()}
-		for word, known := range errandErrors {
+		for word, known := range words {
 			if errors.Is(err, known) {
 				r.Err = word
 			}

@@ -188,10 +188,8 @@ func (n *clusterNode) joins(ctx context.Context) (*cluster.Identity, error) {
 		if !waits {
 			n.logger.Warn("the node of --join does not answer; trying again", "address", n.join, "error", err)
 		}
-		select {
-		case <-time.After(restartAfter):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := pause(ctx, restartAfter); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -289,30 +287,32 @@ func (n *clusterNode) goesOn(ctx context.Context, why error) bool {
 	return ctx.Err() == nil && (lacks || errors.Is(why, cluster.ErrLogFailed))
 }
 
-// recover prepares the data directory for the next start.
+// recover prepares the data directory for the next start, however often it must try.
 func (n *clusterNode) recover(ctx context.Context, why error) error {
-	needs, lacks := errors.AsType[*cluster.NeedsBase](why)
 	n.logger.Warn("this node takes no requests until its state is complete again", "reason", why)
+	needs, lacks := errors.AsType[*cluster.NeedsBase](why)
+	if !lacks {
+		return pause(ctx, restartAfter)
+	}
 	for {
-		var err error
-		if lacks {
-			err = cluster.Recover(ctx, cluster.Joining{Dir: ClusterDir(n.data), Store: ingest.StoreDir(n.data), Dial: n.dial}, n.identity, n.members, needs)
-		}
-		pause := restartAfter
-		if lacks && err == nil {
+		err := cluster.Recover(ctx, cluster.Joining{Dir: ClusterDir(n.data), Store: ingest.StoreDir(n.data), Dial: n.dial}, n.identity, n.members, needs)
+		if err == nil {
 			return nil
 		}
-		if err != nil {
-			n.logger.Warn("cannot fetch the state of another node; trying again", "error", err)
+		n.logger.Warn("cannot fetch the state of another node; trying again", "error", err)
+		if err := pause(ctx, restartAfter); err != nil {
+			return err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if !lacks {
-			return nil
-		}
+	}
+}
+
+// pause waits, at most until ctx is done.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -336,7 +336,9 @@ func (s *serverRun) kept(ctx context.Context) net.Listener {
 	if s.cluster == nil && s.join == "" {
 		return s.listener
 	}
-	_ = s.listener.SetDeadline(time.Time{})
+	if err := s.listener.SetDeadline(time.Time{}); err != nil {
+		s.log.Warn().Err(err).Msg("cannot listen again after the last server") // it is closed, and Accept says so
+	}
 	return &keptListener{TCPListener: s.listener, ctx: ctx, closed: make(chan struct{})}
 }
 
