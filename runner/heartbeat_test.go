@@ -95,7 +95,10 @@ func TestLostRunner(t *testing.T) {
 	j, err := r.Create(t.Context(), client.NewJob{Type: "x", Payload: []byte("a"), Attributes: client.Attributes{Backoff: &client.Backoff{InitialMs: new(int64)}}})
 	testkit.NoError(t, err)
 	w, stop := r.begin(s)
-	r.until("the job runs", func() bool { return w.Totals().Held == 1 })
+	r.until("the server knows that the job runs", func() bool {
+		tickled, err := r.TickleJobs(t.Context(), []string{j.ID}, client.TickleOptions{RunnerID: "r"})
+		return err == nil && len(tickled.Lost) == 0 && w.Totals().Held == 1
+	})
 	silent.Store(true)
 	attempts := func() []client.Attempt { got := testkit.Must(r.Job(t.Context(), j.ID))(t); return got.Attempts }
 	r.until("the runner is lost", func() bool { return r.registered().End == client.RunnerLost })
