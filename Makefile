@@ -103,6 +103,7 @@ lane.sim          = $(PROOF) ./proof/sim -seeds $(or $(SEEDS),10000) ## SEEDS si
 lane.corruption   = $(PROOF) ./proof/corruption -full ## each kind of damage to a journal and a store; 70 minutes
 lane.crash        = $(PROOF) ./proof/crash -full ## kills, power cuts, stops, full and read-only disks; 35 minutes
 lane.cluster      = $(PROOF) ./proof/cluster -full ## faults of three nodes that share a journal; 20 minutes
+lane.cluster-sim  = $(PROOF) ./cluster/internal/node -run TestSeeds -seeds $(or $(SEEDS),10000) ## SEEDS simulated groups of nodes, with their stores; 25 minutes
 lane.runner-kills = $(PROOF) ./proof/runners -run TestKills -full ## kills of runners, of their processes and of the server; 5 minutes
 lane.runner-soak  = $(with_binary) $(GO) test -count=1 -v -timeout 180m ./proof/runners -run TestSoak -soak $(or $(SOAK),10m) ## memory, descriptors and processes of a runner after SOAK
 lane.hostile      = TESTS_NEED_CGROUPS=1 $(PROOF) ./proof/hostile -full ## hundreds of clients that never read, never write, or send a byte a second; 15 minutes
@@ -150,7 +151,7 @@ check: build ## PART=NAME: what a release needs besides; without a name it lists
 release-check: ## all of that, the site, and the proofs in full; hours
 	for part in cross peers packages helm; do $(MAKE) check PART=$$part || exit 1; done
 	$(MAKE) site
-	for lane in sim corruption crash cluster runner-kills hostile limits; do $(MAKE) prove LANE=$$lane || exit 1; done
+	for lane in sim corruption crash cluster cluster-sim runner-kills hostile limits; do $(MAKE) prove LANE=$$lane || exit 1; done
 
 # The modules require each other in versions that exist only after a release, so tidy sees copies of the go.mod files
 # that replace these by folders.

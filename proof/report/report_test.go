@@ -79,7 +79,7 @@ func TestFigures(t *testing.T) {
 		block, _, closed := strings.Cut(block, "<!-- /"+m[1]+" -->\n")
 		stamp, ok := parseStamp(block)
 		if !closed || !ok {
-			t.Errorf("the block %s of docs/explanation/reliability.md does not say which commit it is of; next step: run `make %s`", m[1], m[1])
+			t.Errorf("the block %s of docs/explanation/reliability.md does not say which commit it is of; next step: run `make prove LANE=%s`", m[1], m[1])
 			continue
 		}
 		testkit.Equal(t, outdated(stamp, storage, releases(string(changelog))), "",
