@@ -15,13 +15,15 @@ import (
 )
 
 const (
-	dialTimeout      = 2 * time.Second
+	dialTimeout      = time.Second
 	handshakeTimeout = 5 * time.Second
 	// writeTimeout is how long a node may take to read what another one sends. It is longer than a pause of a process,
 	// and shorter than a connection of which the network has forgotten one end.
 	writeTimeout = 10 * time.Second
-	redialAfter  = 50 * time.Millisecond
-	linkQueue    = 1024 // messages that wait for a connection to take them
+	// silence is how long the other end of a link may confirm nothing of what was sent.
+	silence     = time.Second
+	redialAfter = 50 * time.Millisecond
+	linkQueue   = 1024 // messages that wait for a connection to take them
 )
 
 // The kinds of connections. Commands that are forwarded have a connection of their own, because the leader does not read
@@ -97,6 +99,9 @@ func (l *link) connected(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
+	if err := limitSilence(conn); err != nil {
+		return err
+	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	broken := make(chan struct{})

@@ -83,7 +83,7 @@ func TestFigures(t *testing.T) {
 			continue
 		}
 		testkit.Equal(t, outdated(stamp, storage, releases(string(changelog))), "",
-			"the figures of", m[1], "in docs/explanation/reliability.md are outdated; next step: run `make prove LANE=" + m[1] + "`")
+			"the figures of", m[1], "in docs/explanation/reliability.md are outdated; next step: run `make prove LANE="+m[1]+"`")
 	}
 	for _, lane := range []string{"sim", "corruption", "crash"} {
 		testkit.Holds(t, slices.Contains(names, lane), "docs/explanation/reliability.md has no block", lane)
