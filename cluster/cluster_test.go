@@ -21,7 +21,7 @@ import (
 
 // member is a node with a state in memory, which survives its restarts.
 type member struct {
-	t       *testing.T
+	t       testing.TB
 	dir     string
 	address string
 	id      *Identity
@@ -37,7 +37,7 @@ type member struct {
 }
 
 // newMembers founds a cluster of n nodes.
-func newMembers(t *testing.T, n int) []*member {
+func newMembers(t testing.TB, n int) []*member {
 	members := make([]*member, n)
 	var all []job.Member
 	for i := range members {

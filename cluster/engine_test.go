@@ -14,13 +14,15 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
 	"github.com/daybookq/daybook/store/applied"
 )
 
 // server is an engine whose log is shared.
 type server struct {
-	t      *testing.T
+	t      testing.TB
+	hooks  journal.Hooks
 	dir    string
 	addr   string
 	id     *cluster.Identity
@@ -43,7 +45,7 @@ func (s *server) start() {
 	s.engine = testkit.Must(ingest.Open(ingest.Options{Dir: s.dir, Logger: logger, OpenLog: func(o ingest.LogOptions) (ingest.Log, error) {
 		var err error
 		s.log, err = cluster.Open(cluster.Options{
-			Dir: filepath.Join(s.dir, "cluster"), Identity: s.id, Listener: listener, State: o.Cluster, Seq: o.Seq, At: o.At, Logger: logger,
+			Dir: filepath.Join(s.dir, "cluster"), Identity: s.id, Listener: listener, State: o.Cluster, Seq: o.Seq, At: o.At, Hooks: s.hooks, Logger: logger,
 			Refuse: func(verb string, _ bool) string { return o.Refuse(verb) }, Dial: dial,
 			Checkpoint: func(_ context.Context, dir string) (cluster.Base, error) {
 				c, err := s.engine.Base(dir)
@@ -67,12 +69,12 @@ func (s *server) stop() {
 }
 
 // newServers makes n servers whose stores have the cluster's first state.
-func newServers(t *testing.T, n int) []*server {
+func newServers(t testing.TB, n int, hooks journal.Hooks) []*server {
 	servers := make([]*server, n)
 	founders := make([]job.Member, n)
 	for i := range servers {
 		l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-		s := &server{t: t, dir: t.TempDir(), addr: l.Addr().String()}
+		s := &server{t: t, hooks: hooks, dir: t.TempDir(), addr: l.Addr().String()}
 		testkit.NoError(t, l.Close())
 		s.id = &cluster.Identity{Cluster: "00000000000000c1", ID: uint64(i + 1), Node: fmt.Sprint("n", i+1), UUID: "0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e", Salt: 7}
 		founders[i] = job.Member{ID: s.id.ID, Node: s.id.Node, Address: s.addr, Role: job.Voter}
@@ -97,7 +99,7 @@ func newServers(t *testing.T, n int) []*server {
 
 // TestEngines: jobs that are created at one node are claimed and completed at others.
 func TestEngines(t *testing.T) {
-	servers := newServers(t, 3)
+	servers := newServers(t, 3, journal.Hooks{})
 	const each, batch = 20, 50
 	var done sync.WaitGroup
 	for i, s := range servers {
@@ -163,7 +165,7 @@ func lines(n int) *job.Create {
 // TestJoin: a node joins a cluster of one under load, gets its state and all later commands, and votes. The first node can
 // then be removed.
 func TestJoin(t *testing.T) {
-	servers := newServers(t, 1)
+	servers := newServers(t, 1, journal.Hooks{})
 	first := servers[0]
 	testkit.Eventually(t, "the node is ready", func() bool { return first.engine.Ready() == nil })
 	for range 20 {
