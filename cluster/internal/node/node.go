@@ -142,7 +142,8 @@ func New(o Options) (*Node, error) {
 	return n, err
 }
 
-// storage is what Raft reads. The commit index on disk may be behind the state of the node.
+// storage is what Raft reads. The commit index on disk may be behind the state of the node. After a power cut it may also be
+// ahead of the log, because it was written together with entries that were lost, and which no other node counted on.
 type storage struct {
 	raft.Storage
 	applied uint64
@@ -150,10 +151,12 @@ type storage struct {
 
 func (s storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
 	hard, conf, err := s.Storage.InitialState()
-	if err == nil && hard.GetCommit() < s.applied {
-		hard = &pb.HardState{Term: new(hard.GetTerm()), Vote: new(hard.GetVote()), Commit: new(s.applied)}
+	if err != nil {
+		return nil, nil, err
 	}
-	return hard, conf, err
+	last, err := s.LastIndex()
+	commit := min(max(hard.GetCommit(), s.applied), max(last, s.applied))
+	return &pb.HardState{Term: new(hard.GetTerm()), Vote: new(hard.GetVote()), Commit: new(commit)}, conf, err
 }
 
 // Clock is called before other events, with the time of the node's clock in unix ms. Invariant: a leader gives no command an
