@@ -9,14 +9,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/tidwall/wal"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/daybookq/daybook/cluster/internal/node"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
-	"github.com/tidwall/wal"
 )
 
 // member is a node with a state in memory, which survives its restarts.
@@ -27,6 +31,7 @@ type member struct {
 	id      *Identity
 	log     *Cluster
 	slow    atomic.Bool // syncs of its disk take until it is false
+	syncs   atomic.Int64
 	cancel  context.CancelFunc
 	ended   chan error
 
@@ -72,6 +77,7 @@ func (m *member) start() {
 	}
 	m.mu.Unlock()
 	o.Hooks.Sync = func(l *wal.Log) error {
+		m.syncs.Add(1)
 		testkit.Eventually(m.t, "the disk is fast", func() bool { return !m.slow.Load() })
 		return l.Sync()
 	}
@@ -270,4 +276,41 @@ func TestSlowDisk(t *testing.T) {
 	leader.slow.Store(false)
 	err := <-answered
 	testkit.Holds(t, err == nil || errors.Is(err, journal.ErrUnknown) || errors.Is(err, journal.ErrNotStored), err)
+}
+
+// TestCommandsShareSyncs: commands that come while a sync runs are made durable together by the next one.
+func TestCommandsShareSyncs(t *testing.T) {
+	m := newMembers(t, 1)[0]
+	testkit.Eventually(t, "the node leads", func() bool { _, leads := m.log.Leads(); return leads })
+	testkit.Must(m.propose("text=first"))(t)
+	m.slow.Store(true)
+	const commands = 300
+	answers := make(chan error, commands)
+	for i := range commands {
+		testkit.NoError(t, m.log.Propose(t.Context(), &journal.Proposal{
+			Lane: journal.Control, Verb: "note", Fields: fmt.Append(nil, "text=", i), Done: func(_ uint64, _ int64, err error) { answers <- err },
+		}))
+	}
+	before := m.syncs.Load()
+	m.slow.Store(false)
+	for range commands {
+		testkit.NoError(t, <-answers)
+	}
+	testkit.Holds(t, m.syncs.Load()-before < commands/10, commands, "commands took", m.syncs.Load()-before, "syncs")
+}
+
+// TestContradiction: if another member knows a commit index beyond the log of this node, whose disk must have lied, the node
+// stops with a next step. The process goes on.
+func TestContradiction(t *testing.T) {
+	members := newMembers(t, 3)
+	m := members[0]
+	testkit.Eventually(t, "a node leads", func() bool { return m.log.ClusterStatus().Leader != "" })
+	m.log.event(func(n *node.Node) {
+		n.Step(&pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(n.Status().GetTerm() + 1), Commit: new(uint64(1 << 40))})
+		n.Ready()
+	})
+	err := <-m.ended
+	m.ended <- nil // for stop
+	testkit.Holds(t, err != nil && strings.Contains(err.Error(), "its data contradict") && strings.Contains(err.Error(), "next step"), err)
+	testkit.Failed(t, m.log.Propose(t.Context(), &journal.Proposal{Verb: "note", Done: func(uint64, int64, error) {}}))
 }

@@ -145,7 +145,7 @@ func (w *world) hangUp(m *machine) {
 
 // open opens the store of a machine, as its disk has it.
 func (w *world) open(m *machine) {
-	s, err := store.Open("store", store.Options{FS: m.fs, Journal: "0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e", MemtableBytes: 1 << 20, CacheBytes: 1 << 20})
+	s, err := store.Open("store", store.Options{FS: m.fs, Journal: "0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e", MemtableBytes: 64 << 20, CacheBytes: 1 << 20})
 	if err != nil {
 		panic(err)
 	}
