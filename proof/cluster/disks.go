@@ -22,6 +22,8 @@ var diskFaults = []fault{
 	{"syncs of a follower fail", ofFollower((*trial).failSyncs), 0, true},
 	{"the disk of the leader is slow", ofLeader((*trial).slowDisk), time.Second, false},
 	{"the disk of a follower is slow", ofFollower((*trial).slowDisk), time.Second, false},
+	{"the disk of the leader is full", ofLeader((*trial).fillDisk), time.Second, true},
+	{"the disk of a follower is full", ofFollower((*trial).fillDisk), time.Second, true},
 }
 
 // mountDisks gives each place a disk of its own.
@@ -122,6 +124,21 @@ func (t *trial) failSyncs(n *node) (func() error, error) {
 			return t.ready(n)
 		}
 	}, err
+}
+
+// fillDisk leaves a node a few megabytes, or nothing. It may refuse commands, and it may end.
+func (t *trial) fillDisk(n *node) (func() error, error) {
+	n.at.disk.SetSize(n.at.disk.Used() + t.rng.Int64N(8<<20))
+	return func() error {
+		n.at.disk.SetSize(0)
+		select {
+		case <-n.process.Done():
+			t.say("node %s has ended: %v", n.name, n.process.Err())
+			return errors.Join(t.kill(n), t.start(n))
+		default:
+			return t.ready(n)
+		}
+	}, nil
 }
 
 // slowDisk makes each sync of a node slow.

@@ -1,4 +1,4 @@
-// Package cluster attacks three servers that share one journal, under load. It kills, freezes and stops their processes,
+// Package cluster attacks three or five servers that share one journal, under load. It kills, freezes and stops their processes,
 // takes their data away, cuts their network, and cuts the power of their disks. `make prove LANE=cluster` runs everything,
 // `make prove-short` a small part.
 //
@@ -11,7 +11,7 @@
 //     cut off, or does not hear the others, or is not heard, or its network flaps; the leader and a follower are cut from
 //     each other while both reach the third node; or all nodes are cut from each other. Users reach all nodes meanwhile.
 //   - Disks: the data are on proof/powerfs. The power of one node or of all is cut, at a random time or at the n-th write, sync
-//     or change of a name, and again during the start. Syncs fail, or are slow.
+//     or change of a name, and again during the start. Syncs fail, or are slow, or the disk is full.
 //
 // While one node is frozen, dead, cut off or slow, another one is sometimes killed and started at once, so that for a while
 // most of the nodes are missing.

@@ -76,7 +76,7 @@ func (l *lane) newTrial(name string) *trial {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &trial{
 		nodes: &nodes{dir: l.TempDir(), http: newHTTP(nil), place: onLoopback(binary)},
-		name:  name, l: newLedger(), rng: rand.New(rand.NewPCG(l.rng.Uint64(), 0)), ctx: ctx, gaps: &l.gaps,
+		name:  name, size: 3, l: newLedger(), rng: rand.New(rand.NewPCG(l.rng.Uint64(), 0)), ctx: ctx, gaps: &l.gaps,
 		longest: inFull(5*time.Second, 1500*time.Millisecond),
 		say: func(format string, args ...any) {
 			l.Logf("%v: "+format, append([]any{time.Since(l.began).Round(time.Millisecond)}, args...)...)
@@ -96,7 +96,7 @@ func (l *lane) newTrial(name string) *trial {
 // run attacks a cluster, and judges it.
 func (l *lane) run(t *trial, from []fault, n int) {
 	l.Helper()
-	err := t.begin(nodesOfACluster)
+	err := t.begin()
 	for _, f := range t.plan(from, n) {
 		if err == nil {
 			err = t.attack(f, from)
@@ -116,8 +116,6 @@ func (l *lane) run(t *trial, from []fault, n int) {
 	l.Logf("%s: %+v", t.name, t.l.count)
 }
 
-const nodesOfACluster = 3
-
 // report adds the row of the lane.
 func (l *lane) report(what string) {
 	l.Helper()
@@ -134,7 +132,11 @@ func TestFaults(t *testing.T) {
 	l := newLane(t, 1)
 	faults := inFull(50, 5)
 	for done := 0; done < faults; done += perTrial {
-		l.run(l.newTrial(fmt.Sprint("f", done/perTrial)), processFaults, min(perTrial, faults-done))
+		s := l.newTrial(fmt.Sprint("f", done/perTrial))
+		if done/perTrial%2 == 1 {
+			s.size = 5
+		}
+		l.run(s, processFaults, min(perTrial, faults-done))
 	}
 	l.report(fmt.Sprint(l.tally.Faults, " faults of processes and their data"))
 }
@@ -155,7 +157,7 @@ func TestPartitions(t *testing.T) {
 // run skips the test.
 func (l *lane) useNetwork(t *trial) {
 	l.Helper()
-	w, err := newNetwork(nodesOfACluster)
+	w, err := newNetwork(t.size)
 	if errors.Is(err, errNoNetwork) && !*full {
 		l.Skip("skipped: ", err)
 	}

@@ -15,6 +15,7 @@ import (
 type trial struct {
 	*nodes
 	name    string
+	size    int // nodes
 	l       *ledger
 	o       *load
 	rng     *rand.Rand
@@ -39,8 +40,8 @@ func (t *trial) between(low, high time.Duration) time.Duration {
 }
 
 // begin starts the cluster and its users.
-func (t *trial) begin(n int) error {
-	if err := t.found(n); err != nil {
+func (t *trial) begin() error {
+	if err := t.found(t.size); err != nil {
 		return err
 	}
 	t.o = newLoad(t.l, t.name, t.urls, t.http, t.rng.Uint64())
