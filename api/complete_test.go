@@ -475,3 +475,19 @@ func TestDocumentsOfUnclaimedRuns(t *testing.T) {
 	testkit.Equal(t, r.listed("?claim_id="+o["claim_id"].(string)), "0", "lines of the claim")
 	want(t, r.get("/runners").object(http.StatusOK), "runners", "[]")
 }
+
+// TestOtherShards: nothing has an id of another shard, which differs from that of a job, its batch or its claim in a few bits.
+func TestOtherShards(t *testing.T) {
+	r := start(t)
+	r.add("/default/job/t/add", "a\n").object(http.StatusCreated)
+	other := func(id string) string { return id[:15] + "001" + id[18:] }
+	job, claim := r.claimed("t")
+	batch := r.get("/jobs/" + job).object(http.StatusOK)["batch_id"].(string)
+	r.get("/jobs/"+other(job)).refused(http.StatusNotFound, "job_not_found")
+	r.get("/batches/"+other(batch)).refused(http.StatusNotFound, "batch_not_found")
+	r.post("/jobs/"+other(job)+"/complete", `{"code":"ok"}`).refused(http.StatusNotFound, "job_not_found")
+	r.post("/jobs/"+other(job)+"/cancel", ``).refused(http.StatusNotFound, "job_not_found")
+	r.post("/jobs/complete", `{"claim_id":"`+other(claim)+`","status":"completed"}`).refused(http.StatusConflict, "claim_lost")
+	r.post("/jobs/"+job+"/complete", `{"code":"ok","claim_id":"`+other(claim)+`"}`).refused(http.StatusConflict, "claim_lost")
+	r.post("/jobs/"+job+"/complete", `{"code":"ok","claim_id":"`+claim+`"}`).object(http.StatusOK)
+}

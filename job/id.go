@@ -12,6 +12,8 @@ import (
 //
 //	48 bits unix ms of the command │ 0111 │ 12 bits shard │ 10 │ low 40 bits of seq │ 22 bits line
 //
+// All ids have shard 0. An id with another one can be read, and nothing has it.
+//
 // Ids compare as bytes in order of creation. The one exception is the millisecond in every 2^40 commands in which the low
 // bits of seq restart at 0. A batch and a claim have the id of their command with line 0.
 type ID [16]byte
@@ -58,7 +60,11 @@ func (id ID) LowSeq() LowSeq { return LowSeq(binary.BigEndian.Uint64(id[8:]) >> 
 func (id ID) Line() int { return int(binary.BigEndian.Uint64(id[8:]) & lineMask) }
 
 // WithLine returns the id of another line of the same batch.
-func (id ID) WithLine(line int) ID { return NewID(id.At(), uint64(id.LowSeq()), line) }
+func (id ID) WithLine(line int) ID {
+	low := binary.BigEndian.Uint64(id[8:])
+	binary.BigEndian.PutUint64(id[8:], low&^lineMask|uint64(line)&lineMask)
+	return id
+}
 
 // IsZero reports whether id is the zero value, which addresses nothing.
 func (id ID) IsZero() bool { return id == ID{} }
@@ -100,8 +106,7 @@ func ParseID[T string | []byte](s T) (ID, error) {
 		id[j] = hi<<4 | lo
 		j++
 	}
-	// Shards other than 0 are reserved, so an id that names one is not ours.
-	if id[6] != 0x70 || id[7] != 0 || id[8]>>6 != 0b10 {
+	if id[6]>>4 != 7 || id[8]>>6 != 0b10 {
 		return ID{}, ErrBadID
 	}
 	return id, nil

@@ -57,8 +57,6 @@ func TestParseIDRefuses(t *testing.T) {
 		"not hex":        "0184e41g" + good[8:],
 		"a space":        "0184e41 " + good[8:],
 		"version 4":      "0184e410-a1eb-4000-8000-0000cb000001",
-		"another shard":  "0184e410-a1eb-7001-8000-0000cb000001",
-		"another high":   "0184e410-a1eb-7100-8000-0000cb000001",
 		"variant 0":      "0184e410-a1eb-7000-0000-0000cb000001",
 		"variant 3":      "0184e410-a1eb-7000-c000-0000cb000001",
 	} {
@@ -66,6 +64,17 @@ func TestParseIDRefuses(t *testing.T) {
 			id, err := ParseID(text)
 			testkit.Holds(t, errors.Is(err, ErrBadID), text, id, err)
 		})
+	}
+}
+
+// TestShards: an id of another shard can be read. It is another id, also with another line.
+func TestShards(t *testing.T) {
+	own := NewID(1670273606123, 812, 1)
+	for _, text := range []string{"0184e410-a1eb-7001-8000-0000cb000001", "0184e410-a1eb-7100-8000-0000cb000001", "0184e410-a1eb-7fff-8000-0000cb000001"} {
+		id := testkit.Must(ParseID(text))(t)
+		testkit.Equal(t, id.String(), text, "the same text")
+		testkit.Holds(t, id != own && id.WithLine(0) != own.WithLine(0) && id.WithLine(0).WithLine(1) == id, id)
+		testkit.Holds(t, id.At() == own.At() && id.LowSeq() == own.LowSeq() && id.Line() == 1, id)
 	}
 }
 
