@@ -47,6 +47,7 @@ const (
 	opStatus   = "status"   // of the leader
 	opClock    = "clock"    // of this node
 	opEngine   = "engine"   // a question of the engine to the leader's engine
+	opOpsqueue = "opsqueue" // does this node serve clients of Opsqueue?
 )
 
 // reply is the answer to a question.
@@ -58,6 +59,7 @@ type reply struct {
 	Status   job.ClusterStatus `json:",omitzero"`
 	Clock    int64             `json:",omitzero"` // the wall clock, in unix ms
 	Content  []byte            `json:",omitzero"`
+	Opsqueue bool              `json:",omitzero"`
 }
 
 // caller asks other nodes. It keeps connections for the next calls.
@@ -308,6 +310,43 @@ func (c *Cluster) askLeader(ctx context.Context, q question) (r reply, err error
 	return r, err
 }
 
+// askOthers sends a question to all other members at once, and calls answered with each result, from one goroutine at a
+// time. It returns when all have answered or ctx is done.
+func (c *Cluster) askOthers(ctx context.Context, q question, answered func(m job.Member, r reply, err error)) {
+	var asking sync.WaitGroup
+	var mu sync.Mutex // held while answered is called
+	for _, m := range c.members() {
+		if m.ID == c.o.Identity.ID {
+			continue
+		}
+		asking.Go(func() {
+			r, err := c.calls.askOnce(ctx, m.Address, q)
+			mu.Lock()
+			defer mu.Unlock()
+			answered(m, r, err)
+		})
+	}
+	asking.Wait()
+}
+
+// OpsqueueAt asks the other members, and returns the name of one that serves clients of Opsqueue, or "". silent are the
+// members that did not answer within a few seconds. Of two nodes that ask each other at least one hears of the other,
+// because each answers before it asks.
+func (c *Cluster) OpsqueueAt(ctx context.Context) (node string, silent []string) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	c.askOthers(ctx, question{Op: opOpsqueue}, func(m job.Member, r reply, err error) {
+		switch {
+		case err != nil || r.Error != "":
+			silent = append(silent, m.Node)
+		case r.Opsqueue:
+			node = m.Node
+		}
+	})
+	slices.Sort(silent)
+	return node, silent
+}
+
 // Remove makes a node no member of the cluster.
 func (c *Cluster) Remove(ctx context.Context, name string) error {
 	_, err := c.askLeader(ctx, question{Op: opRemove, Member: job.Member{Node: name}})
@@ -357,6 +396,8 @@ func (c *Cluster) reply(ctx context.Context, q *question) (r reply, err error) {
 		return reply{Identity: Identity{Cluster: c.o.Identity.Cluster, UUID: c.o.Identity.UUID, Salt: c.o.Identity.Salt}}, c.mayJoin(q)
 	case opClock:
 		return reply{Clock: c.wall().UnixMilli()}, nil
+	case opOpsqueue:
+		return reply{Opsqueue: c.o.Opsqueue}, nil
 	}
 	if _, leads := c.Leads(); !leads {
 		leader, known := c.leader()

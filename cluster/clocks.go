@@ -53,30 +53,13 @@ func (c *Cluster) compareClocks(ctx context.Context) {
 func (c *Cluster) clockAhead(ctx context.Context) (ahead time.Duration, clocks int) {
 	ctx, cancel := context.WithTimeout(ctx, clocksEvery)
 	defer cancel()
-	others := c.members()
-	others = slices.DeleteFunc(others, func(m job.Member) bool { return m.ID == c.o.Identity.ID })
-	answers := make(chan time.Duration, len(others))
-	failed := make(chan struct{}, len(others))
-	for _, m := range others {
-		go func() {
-			before := c.wall()
-			r, err := c.calls.askOnce(ctx, m.Address, question{Op: opClock})
-			if err != nil {
-				failed <- struct{}{}
-				return
-			}
+	offsets, before := []time.Duration{0}, c.wall()
+	c.askOthers(ctx, question{Op: opClock}, func(_ job.Member, r reply, err error) {
+		if err == nil {
 			between := before.Add(c.wall().Sub(before) / 2)
-			answers <- between.Sub(time.UnixMilli(r.Clock))
-		}()
-	}
-	offsets := []time.Duration{0}
-	for range others {
-		select {
-		case offset := <-answers:
-			offsets = append(offsets, offset)
-		case <-failed:
+			offsets = append(offsets, between.Sub(time.UnixMilli(r.Clock)))
 		}
-	}
+	})
 	slices.Sort(offsets)
 	return offsets[len(offsets)/2], len(offsets)
 }

@@ -69,6 +69,9 @@ type Options struct {
 	Level func() int
 	// Answer answers a question of another node's engine while this node leads. Nil: there are no questions.
 	Answer func(ctx context.Context, question []byte) ([]byte, error)
+	// Opsqueue means that this node serves clients of Opsqueue, which one node of a cluster at most may do. A node that also
+	// would finds out by OpsqueueAt.
+	Opsqueue bool
 	// Wall is the wall clock. Nil: time.Now.
 	Wall func() time.Time
 	// Refusal returns the error of a command that another node has refused for a reason of Refuse. Nil: ErrNotStored.
@@ -82,6 +85,7 @@ type Cluster struct {
 	o        Options
 	listener net.Listener
 	log      *entrylog.Log
+	origin   uint64 // of this process
 	clock    journal.Clock
 	lastAt   atomic.Int64
 	flight   flight
@@ -114,7 +118,7 @@ func Open(o Options) (_ *Cluster, err error) {
 		}
 	}()
 	c := &Cluster{
-		o: o, listener: o.Listener, events: newEvents(), failed: make(chan error, 1), links: map[linkKey]*runningLink{}, reads: map[uint64]map[chan<- uint64]bool{},
+		o: o, listener: o.Listener, origin: draw(), events: newEvents(), failed: make(chan error, 1), links: map[linkKey]*runningLink{}, reads: map[uint64]map[chan<- uint64]bool{},
 		deliveries: deliveries{wake: make(chan struct{}, 1)},
 	}
 	c.notes.members, c.notes.removed, c.notes.without = slices.Clone(o.State.Members), slices.Clone(o.State.Removed), time.Now()
@@ -189,7 +193,7 @@ func (c *Cluster) Run(ctx context.Context, after uint64, deliver func([]journal.
 	n, err := node.New(node.Options{
 		ID: c.o.Identity.ID, Name: c.o.Identity.Node, Storage: storage{c.log, c}, State: c.o.State,
 		Position: node.Position{Index: c.o.State.Index, Term: c.o.State.Term, Seq: c.o.Seq, At: c.o.At},
-		Origin:   draw(), Level: job.Level, Salt: c.o.Identity.Salt, Now: c.clock.Now(), Logger: raftLogger{c.o.Logger},
+		Origin:   c.origin, Level: job.Level, Salt: c.o.Identity.Salt, Now: c.clock.Now(), Logger: raftLogger{c.o.Logger},
 		Refuse: func(x *node.Command) string {
 			if c.o.Refuse == nil {
 				return ""
@@ -302,6 +306,9 @@ func (c *Cluster) Health() error {
 	}
 	return nil
 }
+
+// Origin returns the origin of this process (job.Origin).
+func (c *Cluster) Origin() uint64 { return c.origin }
 
 // UUID returns the identity of the log, which is the same at all nodes.
 func (c *Cluster) UUID() string { return c.o.Identity.UUID }

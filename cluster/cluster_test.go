@@ -30,6 +30,7 @@ type member struct {
 	address string
 	id      *Identity
 	log     *Cluster
+	serves  bool        // clients of Opsqueue
 	slow    atomic.Bool // syncs of its disk take until it is false
 	syncs   atomic.Int64
 	cancel  context.CancelFunc
@@ -74,6 +75,7 @@ func (m *member) start() {
 		Dial: func(ctx context.Context, address string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		},
+		Opsqueue: m.serves,
 	}
 	m.mu.Unlock()
 	o.Hooks.Sync = func(l *wal.Log) error {
@@ -247,6 +249,30 @@ func TestOpenFails(t *testing.T) {
 	testkit.Failed(t, err)
 	testkit.Holds(t, c == nil, "an unusable log", c)
 	testkit.Fails(l.Accept())(t, net.ErrClosed)
+}
+
+// TestOpsqueueAt: a node finds out which other one serves clients of Opsqueue, and which ones do not answer. Of two that do,
+// each finds the other.
+func TestOpsqueueAt(t *testing.T) {
+	members := newMembers(t, 3)
+	ask := func(m *member) string {
+		node, silent := m.log.OpsqueueAt(t.Context())
+		return fmt.Sprint(node, silent)
+	}
+	serve := func(m *member) {
+		m.stop()
+		m.serves = true
+		m.start()
+	}
+	testkit.Equal(t, ask(members[0]), "[]")
+	serve(members[1])
+	testkit.Eventually(t, "the node answers", func() bool { return ask(members[0]) == "n2[]" })
+	testkit.Equal(t, ask(members[1]), "[]", "at the node itself")
+	serve(members[0])
+	testkit.Eventually(t, "the nodes answer", func() bool { return ask(members[0]) == "n2[]" && ask(members[1]) == "n1[]" })
+	members[1].stop()
+	testkit.Equal(t, ask(members[0]), "[n2]", "while the other node is down")
+	testkit.Equal(t, ask(members[2]), "n1[n2]", "at the third node")
 }
 
 // TestSlowDisk: if the disk of the leader is slow, another node leads, and takes commands.

@@ -319,6 +319,7 @@ type notes struct {
 	members []job.Member // as delivered
 	removed []string
 	behind  map[uint64]uint64
+	away    map[uint64]bool
 	leader  uint64
 	term    uint64
 	leads   uint64 // the term in which this node leads and takes commands, or 0
@@ -341,7 +342,9 @@ func (c *Cluster) publish(n *node.Node) {
 	if term, leads := n.Leads(); leads && s.leads != term && n.Time() > c.clock.Now() {
 		c.clock.Start(n.Time())
 	}
-	s.leads, _ = n.Leads()
+	if leads, _ := n.Leads(); leads != s.leads {
+		s.leads, s.away = leads, nil // what an earlier term has noted does not hold for this one
+	}
 	s.pos = n.Position()
 	if members, removed := n.Members(); !slices.Equal(members, s.members) {
 		s.members, s.removed = slices.Clone(members), slices.Clone(removed)

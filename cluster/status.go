@@ -38,9 +38,9 @@ func (c *Cluster) ClusterStatus() job.ClusterStatus {
 	return s
 }
 
-// progress notes how far the members are, if this node leads.
+// progress notes how far the members are, and which ones are away, if this node leads.
 func (s *notes) progress(n *node.Node) {
-	behind := map[uint64]uint64{}
+	behind, away := map[uint64]uint64{}, n.Away()
 	if _, leads := n.Leads(); leads {
 		for _, m := range members(n) {
 			if entries, known := n.Behind(m.ID); known {
@@ -50,7 +50,16 @@ func (s *notes) progress(n *node.Node) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.behind = behind
+	s.behind, s.away = behind, away
+}
+
+// Away reports whether this node leads and has heard nothing of a member for 30 seconds. Time in which this process was
+// suspended, or did not lead, does not count.
+func (c *Cluster) Away(name string) bool {
+	m := c.member(name)
+	c.notes.mu.Lock()
+	defer c.notes.mu.Unlock()
+	return c.notes.leads != 0 && c.notes.away[m.ID]
 }
 
 // promoteBelow is how many entries a learner may lack when it becomes a voter.

@@ -26,6 +26,10 @@ type Replicated interface {
 	// Distrust ends Run, because the state of this node is damaged, so that the node fetches the state of another one. It
 	// reports false if there is no other one.
 	Distrust(why error) bool
+	// Origin is that of this process (job.Origin). Away reports whether this process leads, and has heard nothing of a node
+	// for 30 seconds in which it ran and led.
+	Origin() uint64
+	Away(node string) bool
 	// AskLeader sends a question to the engine of the leader, which answers it by LogOptions.Answer.
 	AskLeader(ctx context.Context, question []byte) (answer []byte, err error)
 }
@@ -63,6 +67,50 @@ func (e *Engine) TransferLeadership(ctx context.Context, node string) error {
 		return ErrSingle
 	}
 	return changeOfNodes(e.shared.Transfer(ctx, node))
+}
+
+// Origin returns the origin of this process in a log of several nodes (job.Origin), and 0 for a single server.
+func (e *Engine) Origin() uint64 {
+	if e.shared == nil {
+		return 0
+	}
+	return e.shared.Origin()
+}
+
+// Processes are the newest processes of the nodes of a cluster, by origin. The value says whether the node is away: this
+// node leads, and has heard nothing of it for 30 seconds. A process that has claims in the state and is not in a later
+// result of Processes has ended, and can claim nothing any more.
+func (e *Engine) Processes() map[uint64]bool {
+	away := map[uint64]bool{}
+	for _, o := range e.store.Cluster().Origins {
+		away[o.ID] = e.shared.Away(o.Node)
+	}
+	return away
+}
+
+// Leads reports whether this process leads the log.
+func (e *Engine) Leads() bool {
+	_, leads := e.log.Leads()
+	return leads
+}
+
+// ReturnAsLeader returns the jobs that claims hold to their queues, as Unget does. It is for claims of processes that have
+// ended or are away. Of a cluster, only the leader knows that: at another node, the error is ErrNotLeading. If leadership ends before
+// the commands are stored, a later leader may store them. They do no harm then, because the claims were made before the
+// process ended or was away.
+func (e *Engine) ReturnAsLeader(ctx context.Context, claims []job.ID) error {
+	if !e.Leads() {
+		return fmt.Errorf("return the jobs of %d claims: %w", len(claims), ErrNotLeading)
+	}
+	commands := make([]job.Complete, len(claims))
+	for i, claim := range claims {
+		commands[i] = job.Complete{Claim: claim, All: &job.Outcome{Code: job.Unget, DelayMs: -1}}
+	}
+	_, receipt, err := e.CompleteInOrder(ctx, commands)
+	if err != nil {
+		return err
+	}
+	return e.CatchUp(ctx, receipt.Seq)
 }
 
 // changeOfNodes returns the error of a change of the nodes: a refusal, or the reason why it can be tried again.

@@ -36,6 +36,7 @@ type host struct {
 	wrapState  func(opsqueue.Queries) opsqueue.Queries // nil: the state unchanged
 	engine     *ingest.Engine
 	server     *opsqueue.Server
+	queues     int // of claimAs
 }
 
 // longestTest is much longer than any test takes on a busy machine.

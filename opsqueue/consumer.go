@@ -43,8 +43,6 @@ type consumer struct {
 }
 
 const (
-	// runnerPrefix is the prefix of runner ids of connections.
-	runnerPrefix = "opsqueue/"
 	// maxRequests bounds the requests of a connection that wait for chunks. The original's client sends one at a time.
 	maxRequests = 256
 	// maxLongWait is how long a client may take to send a long message.

@@ -13,6 +13,7 @@ import (
 
 // Engine changes the queue. *ingest.Engine implements it.
 type Engine interface {
+	Returner
 	Create(ctx context.Context, c *job.Create) (applied.Made, ingest.Receipt, error)
 	ChangeBatch(ctx context.Context, c job.ChangeBatch) (applied.BatchChanged, ingest.Receipt, error)
 	MoveAll(ctx context.Context, m job.Move) (applied.Swept, ingest.Receipt, error)

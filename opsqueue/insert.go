@@ -173,14 +173,14 @@ func (s *Server) cancelIncomplete(batch job.ID) error {
 	return err
 }
 
-// cancelUnfilled cancels the submissions that an earlier server could not fill. It cannot distinguish them from batches
-// of Daybook's own API that are open and paused in the queue of chunks, and cancels those, too. It stops at the first that
-// it cannot cancel, and returns why. A later call continues there.
-func (s *Server) cancelUnfilled(before int64) error {
+// eachUnfilled calls visit for the submissions that an earlier server could not fill. It cannot distinguish them from
+// batches of Daybook's own API that are open and paused in the queue of chunks, and visits those, too. It stops at the
+// first error of visit, and returns it.
+func (s *Server) eachUnfilled(before int64, visit func(doc *document.Batch) error) error {
 	var failed error
 	err := s.each(s.running, query.BatchFilter{Status: job.BatchPaused, Client: Client, Type: Type}, func(doc *document.Batch) bool {
 		if doc.Submission.Open && doc.CreatedAt < before {
-			failed = s.cancelIncomplete(doc.ID)
+			failed = visit(doc)
 		}
 		return failed == nil
 	})

@@ -66,8 +66,13 @@ func New(engine Engine, state Queries, c Config) *Server {
 	if c.ConnID == nil {
 		c.ConnID = newConnID
 	}
+	instance := rand.Text()[:8]
+	if c.Origin != 0 {
+		instance = instanceOf(c.Origin)
+	}
+	c.FillWait = cmp.Or(c.FillWait, fillWait)
 	s := &Server{
-		engine: engine, state: state, config: c, log: c.Log, instance: rand.Text()[:8],
+		engine: engine, state: state, config: c, log: c.Log, instance: instance,
 		bodies: make(chan struct{}, maxBodies), replies: semaphore.NewWeighted(maxReplyBytes), messages: semaphore.NewWeighted(maxLongBytes), open: map[*consumer]struct{}{},
 	}
 	s.running, s.stop = context.WithCancel(context.Background())
@@ -83,7 +88,7 @@ func New(engine Engine, state Queries, c Config) *Server {
 
 // Serve serves connections until Close, and then returns nil. Consumers that held chunks before the server was started
 // may reconnect. After one heartbeat interval, but at least returnAfter, Serve returns the chunks of consumers that did
-// not.
+// not. In a cluster, the Returns of the leader does.
 func (s *Server) Serve(l net.Listener) error {
 	var ending sync.WaitGroup
 	ending.Go(s.endings.run)

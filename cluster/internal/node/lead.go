@@ -23,6 +23,24 @@ type leading struct {
 	bytes   int         // of entries that are not delivered
 
 	changing bool // Change waits for Raft's decision
+
+	// silent has for how many ticks of this term nothing was heard of each other member. Time in which this process was
+	// suspended has no ticks, so it does not count.
+	silent map[uint64]int
+}
+
+// awayTicks is for how many ticks the leader must have heard nothing of a member that is away: 30 seconds.
+const awayTicks = 600
+
+// listen notes at a tick which members the leader has heard of lately.
+func (l *leading) listen(alive map[uint64]bool) {
+	silent := map[uint64]int{}
+	for id, heard := range alive {
+		if !heard {
+			silent[id] = l.silent[id] + 1
+		}
+	}
+	l.silent = silent
 }
 
 // end is the end of a log.

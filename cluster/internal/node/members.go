@@ -135,6 +135,19 @@ func (n *Node) Alive() map[uint64]bool {
 	return alive
 }
 
+// Away returns the members of which this node, which leads, has heard nothing for 30 seconds.
+func (n *Node) Away() map[uint64]bool {
+	away := map[uint64]bool{}
+	if n.leading != nil {
+		for id, ticks := range n.leading.silent {
+			if ticks >= awayTicks {
+				away[id] = true
+			}
+		}
+	}
+	return away
+}
+
 // Behind returns how many entries a member lacks, as far as the leader knows.
 func (n *Node) Behind(id uint64) (entries uint64, known bool) {
 	last := n.pos.Index

@@ -168,8 +168,11 @@ func (n *Node) Tick(now int64) {
 	n.Clock(now)
 	n.ticks++
 	n.rn.Tick()
-	if n.leading != nil && n.ticks%remindEvery == 0 {
-		n.remind()
+	if n.leading != nil {
+		n.leading.listen(n.Alive())
+		if n.ticks%remindEvery == 0 {
+			n.remind()
+		}
 	}
 	n.expire()
 	n.reads.retry = true

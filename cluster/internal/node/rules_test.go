@@ -15,11 +15,7 @@ import (
 // newCalm returns a world of three machines, one of which leads, and the leader.
 func newCalm(t *testing.T) (*world, *machine) {
 	w, _ := newWorld(1, none)
-	t.Cleanup(func() {
-		for _, m := range w.machines {
-			w.close(m)
-		}
-	})
+	t.Cleanup(w.end)
 	w.heal()
 	for _, m := range w.machines {
 		if _, leads := m.node.Leads(); leads {

@@ -163,6 +163,15 @@ func (w *world) close(m *machine) {
 	m.store = nil
 }
 
+// end closes all stores.
+func (w *world) end() {
+	for _, m := range w.machines {
+		if m.store != nil {
+			m.store.Close()
+		}
+	}
+}
+
 // commit lets readers see what a store has applied.
 func (w *world) commit(m *machine) {
 	if err := m.store.Commit(); err != nil {

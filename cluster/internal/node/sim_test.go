@@ -30,11 +30,7 @@ func play(t *testing.T, seed uint64, f fault) (wrong string, hash uint64, figure
 			wrong = fmt.Sprint(p)
 		}
 		figures, hash = w.figures, sum()
-		for _, m := range w.machines {
-			if m.store != nil {
-				m.store.Close()
-			}
-		}
+		w.end()
 	}()
 	for range steps {
 		w.step()
@@ -111,6 +107,7 @@ func TestFaults(t *testing.T) {
 // starts, and gets them from the leader.
 func TestCommitAheadOfLog(t *testing.T) {
 	w, _ := newWorld(1, none)
+	defer w.end()
 	m := w.machines[0]
 	w.powerCut(m)
 	m.durable.hard.Commit = new(uint64(18))

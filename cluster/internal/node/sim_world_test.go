@@ -388,7 +388,13 @@ func (w *world) heal() {
 			w.start(m)
 		}
 	}
-	for range 400 {
+	w.work(400)
+}
+
+// work lets the machines work without faults for some ticks. The network loses what it would carry to or from one that is
+// cut off.
+func (w *world) work(ticks int) {
+	for range ticks {
 		w.now += 50
 		for _, m := range w.machines {
 			m.node.Tick(w.clock(m))
@@ -409,7 +415,9 @@ func (w *world) heal() {
 		net := w.net
 		w.net = nil
 		for _, e := range net {
-			w.receive(w.machines[e.to-1], e)
+			if to := w.machines[e.to-1]; !to.deaf && !w.machines[e.from-1].mute {
+				w.receive(to, e)
+			}
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
+	"github.com/daybookq/daybook/opsqueue"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -132,6 +133,7 @@ func (f *clusterFlags) dial(ctx context.Context, address string) (net.Conn, erro
 type clusterNode struct {
 	*clusterFlags
 	data     string
+	opsqueue bool // this node has --opsqueue
 	identity *cluster.Identity
 	log      *cluster.Cluster // of the engine that runs
 	members  []job.Member     // as the store had them when it was opened
@@ -152,7 +154,7 @@ func (s *serverRun) startNode(ctx context.Context) (n *clusterNode, err error) {
 		}
 		return nil, nil
 	}
-	n = &clusterNode{clusterFlags: &s.clusterFlags, data: s.data, identity: identity, logger: slog.New(zerolog.NewSlogHandler(s.log))}
+	n = &clusterNode{clusterFlags: &s.clusterFlags, data: s.data, opsqueue: s.opsqueue != "", identity: identity, logger: slog.New(zerolog.NewSlogHandler(s.log))}
 	switch {
 	case identity != nil && identity.Node != s.node:
 		return nil, terminal.Usagef("%s has the data of node %s, and --node is %s", s.data, identity.Node, s.node)
@@ -212,8 +214,10 @@ func (n *clusterNode) found(ctx context.Context) (*cluster.Identity, error) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+	// The claims of consumers of the single server name no process of a cluster, so no leader could decide about them.
+	err = opsqueue.ReturnAll(ctx, engine, engine.Queries(), n.logger)
 	stop()
-	if err := <-ended; err != nil {
+	if err := errors.Join(err, <-ended); err != nil {
 		return nil, err
 	}
 	uuid, salt, err := journal.ReadIdentity(ingest.JournalDir(n.data))
@@ -238,7 +242,7 @@ func (n *clusterNode) options(engine func() *ingest.Engine, o ingest.LogOptions)
 	l, err := n.listenForNodes()
 	return cluster.Options{
 		Dir: ClusterDir(n.data), Identity: n.identity, Listener: l, Dial: n.dial, State: o.Cluster, Seq: o.Seq, At: o.At, Level: o.Level, Answer: o.Answer, Logger: n.logger,
-		Refuse: func(verb string, _ bool) string { return o.Refuse(verb) }, Refusal: ingest.Refusal,
+		Refuse: func(verb string, _ bool) string { return o.Refuse(verb) }, Refusal: ingest.Refusal, Opsqueue: n.opsqueue,
 		Checkpoint: func(_ context.Context, dir string) (cluster.Base, error) {
 			c, err := engine().Base(dir)
 			return cluster.Base{Dir: dir, Index: c.Index, Term: c.Term}, err

@@ -76,51 +76,99 @@ func (f *Flags) opsqueueAddress() (*net.TCPAddr, error) {
 }
 
 // startOpsqueue serves the protocol of Opsqueue, if the settings require it, until ctx ends. Then outstanding requests
-// may take as long as requests of the API, and end waits for them. If the listener fails, startOpsqueue calls quit.
-func (s *serverRun) startOpsqueue(ctx context.Context, engine *runningEngine, quit func()) (end func(), err error) {
+// may take as long as requests of the API, and end waits for them. If the listener fails or is refused, startOpsqueue calls
+// quit, and end returns why.
+func (s *serverRun) startOpsqueue(ctx context.Context, engine *runningEngine, quit func()) (end func() error, err error) {
 	address, err := s.opsqueueAddress()
 	if err != nil || address == nil {
-		return func() {}, err
+		return func() error { return nil }, err
 	}
 	listener, err := net.ListenTCP(config.NetworkOf(address), address)
 	if err != nil {
 		return nil, fmt.Errorf("--opsqueue: %w: %w", ErrListen, err)
 	}
-	config := opsqueue.Config{
-		ReservationExpiration: time.Duration(s.opsqueueExpiration), HeartbeatInterval: time.Duration(s.opsqueueHeartbeat),
-		MaxMissableHeartbeats: uint64(s.opsqueueMissable), MaxChunkRetries: uint32(s.opsqueueRetries), MaxSubmissionAge: time.Duration(s.opsqueueAge),
-		MaxSubmissionsReturned: int64(s.opsqueueReturned), MaxConnections: s.files.opsqueue, Log: slog.New(zerolog.NewSlogHandler(s.log)),
-	}
 	s.log.Info().Str("address", listener.Addr().String()).Msg("listening for clients of Opsqueue")
-	once := sync.OnceFunc(s.serveOpsqueue(engine, listener, config, time.Duration(s.drain), quit))
-	unneeded := context.AfterFunc(ctx, once)
-	return func() {
+	once := sync.OnceValue(s.serveOpsqueue(engine, listener, time.Duration(s.drain), quit))
+	unneeded := context.AfterFunc(ctx, func() { _ = once() })
+	return func() error {
 		unneeded()
-		once()
+		return once()
 	}, nil
 }
 
+// opsqueueConfig returns the settings of the listener.
+func (s *serverRun) opsqueueConfig(engine *runningEngine) opsqueue.Config {
+	return opsqueue.Config{
+		ReservationExpiration: time.Duration(s.opsqueueExpiration), HeartbeatInterval: time.Duration(s.opsqueueHeartbeat),
+		MaxMissableHeartbeats: uint64(s.opsqueueMissable), MaxChunkRetries: uint32(s.opsqueueRetries), MaxSubmissionAge: time.Duration(s.opsqueueAge),
+		MaxSubmissionsReturned: int64(s.opsqueueReturned), MaxConnections: s.files.opsqueue, Origin: engine.Origin(), Log: slog.New(zerolog.NewSlogHandler(s.log)),
+	}
+}
+
+// startReturns returns, while this node of a cluster leads, the chunks that listeners of other processes have left, until
+// end is called. Every node does that, because any of them may lead.
+func (s *serverRun) startReturns(engine *runningEngine) (end func()) {
+	if s.cluster == nil {
+		return func() {}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	returns := opsqueue.NewReturns(engine.Engine, engine.Queries(), s.opsqueueConfig(engine))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if untilReady(ctx, engine) {
+			returns.Run(ctx)
+		}
+	})
+	return func() {
+		stop()
+		running.Wait()
+	}
+}
+
+// mayServeOpsqueue returns why this node must not serve the protocol of Opsqueue, or nil. The engine is ready, so this node
+// knows all members, and answers them.
+func (s *serverRun) mayServeOpsqueue(ctx context.Context) error {
+	if s.cluster == nil {
+		return nil
+	}
+	node, silent := s.cluster.log.OpsqueueAt(ctx)
+	if node != "" {
+		return fmt.Errorf("--opsqueue: node %s of the cluster has --opsqueue, too, and only one node may; next step: let clients of Opsqueue use that node, or start it again without --opsqueue first", node)
+	}
+	if len(silent) > 0 && ctx.Err() == nil {
+		s.log.Warn().Strs("nodes", silent).Msg("some nodes do not answer, so it is not known whether they have --opsqueue, which only one node may have")
+	}
+	return nil
+}
+
 // serveOpsqueue serves the protocol of Opsqueue on a listener until end is called. end gives outstanding requests the
-// time drain. If the listener fails, serveOpsqueue calls quit.
-func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, config opsqueue.Config, drain time.Duration, quit func()) (end func()) {
-	server := opsqueue.New(engine.Engine, engine.Queries(), config)
+// time drain. If the listener fails or is refused, serveOpsqueue calls quit, and end returns why.
+func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, drain time.Duration, quit func()) (end func() error) {
+	server := opsqueue.New(engine.Engine, engine.Queries(), s.opsqueueConfig(engine))
 	s.batchEnds.Store(server)
 	var running sync.WaitGroup
+	var failed error // of the goroutine
 	running.Go(func() {
 		if !untilReady(server.Running(), engine) { // until then, connections wait in the backlog of the system
 			_ = listener.Close()
 			return
 		}
+		if failed = s.mayServeOpsqueue(server.Running()); failed != nil {
+			_ = listener.Close()
+			quit()
+			return
+		}
 		if err := server.Serve(listener); err != nil {
-			s.log.Error().Err(err).Msg("the listener for clients of Opsqueue has failed; the server stops")
+			failed = fmt.Errorf("the listener for clients of Opsqueue has failed: %w", err)
 			quit()
 		}
 	})
-	return func() {
+	return func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), drain)
 		defer cancel()
 		_ = server.Close(ctx) // an error means that connections are already closed
 		running.Wait()
+		return failed
 	}
 }
 

@@ -92,7 +92,9 @@ func (s *serverRun) serve(ctx context.Context, quit func(), out io.Writer) (err 
 	if err != nil {
 		return err
 	}
-	defer endOpsqueue() // before the engine
+	defer func() { err = errors.Join(err, endOpsqueue()) }() // before the engine
+	endReturns := s.startReturns(engine)
+	defer endReturns()
 
 	s.options.Engine = engine.Engine
 	server, err := api.New(s.options)
@@ -122,9 +124,9 @@ func (s *serverRun) serve(ctx context.Context, quit func(), out io.Writer) (err 
 	if err := endBlobs(); err != nil { // a collection reads the engine's data
 		return err
 	}
-	endOpsqueue()
-	if engine.end() != nil {
-		return nil // the deferred call returns the error
+	endReturns()
+	if endOpsqueue() != nil || engine.end() != nil {
+		return nil // the deferred calls return the error
 	}
 	if err := removeAddress(); err != nil {
 		return err
