@@ -47,8 +47,8 @@ type AddOptions struct {
 	Stored   func(AddedBody)
 	// Body is called with each body in order, before Add posts it or finds it in Resume. If it returns an error, Add
 	// does not post the body and returns. Acknowledged is called when a body is stored, in any order and by several
-	// goroutines at a time. It is not called for the bodies of Resume. A program that may be killed records both calls,
-	// and makes the Resume of a later Add from them.
+	// goroutines at a time. It is not called for the bodies of Resume. If a program may be killed, it should record
+	// both calls. It can then make the Resume of a later Add from its records.
 	Body         func(b AddedBody, lines []byte) error
 	Acknowledged func(AddedBody)
 	// DryRun makes Add post nothing. Add acts as if the server had stored each body, without ids.
@@ -198,8 +198,8 @@ func (c *Client) addValues(ctx context.Context, lines []byte, o AddOptions) (Add
 }
 
 // Add splits the input into bodies of whole lines, and posts several bodies at the same time. Each line that is not
-// empty becomes a job. The server stores a body as a whole or not at all. The result says how much is stored, also if
-// Add returns an error, so that another Add with Resume can continue from there. Add returns the errors of AddLines,
+// empty becomes a job. The server stores a body as a whole or not at all. The result reports how much is stored, even
+// if Add returns an error, so that another Add with Resume can continue from there. Add returns the errors of AddLines,
 // and ErrTooLarge if a line is longer than a payload may be.
 func (c *Client) Add(ctx context.Context, r io.Reader, o AddOptions) (AddResult, error) {
 	if o.BodyBytes <= 0 {

@@ -132,7 +132,7 @@ func (c *Client) ResumeBatch(ctx context.Context, id string) (Batch, error) {
 	return transport.Ask[Batch](ctx, &c.conn, about(http.MethodPost, "/batches/", id, "/resume"))
 }
 
-// Batch returns the document of a batch, or ErrNotFound if there is no such batch, or the server keeps it no more.
+// Batch returns the document of a batch, or ErrNotFound if there is no such batch, or the server no longer keeps it.
 // Batch is repeated when the answer is lost.
 func (c *Client) Batch(ctx context.Context, id string) (Batch, error) {
 	return transport.Ask[Batch](ctx, &c.conn, about(http.MethodGet, "/batches/", id, ""))

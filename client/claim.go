@@ -64,8 +64,8 @@ func (c *Claim) HandlerOf(j *Job) *ClaimHandler {
 // Claim claims waiting jobs. It returns nil if none is available within Wait.
 //
 // When the answer is lost, Claim sends the claim again. With a Key or a number (see Numbered), the repeat returns the
-// jobs of the lost answer. Without one it returns other jobs. The jobs of the lost answer then return to their queue
-// when their lease ends, or immediately if the server noticed that the connection broke.
+// jobs of the lost answer. Without one, the repeat returns other jobs, and the jobs of the lost answer return to their
+// queue when their lease ends, or immediately if the server noticed that the connection broke.
 //
 // If the answer cannot be read, the error is ErrUnexpectedAnswer. Claim does not repeat the request then, because that
 // would claim more jobs with the same result.

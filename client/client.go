@@ -12,20 +12,20 @@ import (
 
 // Options of a client. The zero value works.
 type Options struct {
-	// HTTP replaces the client's own, which keeps up to maxConnections connections open. The default of net/http keeps
-	// two, so a busy program would open a new connection for most requests. Redirects are not followed in either case.
-	// If the transport does not report to net/http/httptrace, more creates end in ErrUnknown, because the client cannot
-	// prove that nothing was sent.
+	// HTTP replaces the http.Client that New makes, which keeps up to maxConnections connections open. The default of
+	// net/http keeps two, so a busy program would open a new connection for most requests. The client never follows
+	// redirects. If the transport does not report to net/http/httptrace, more creates end in ErrUnknown, because the client
+	// cannot prove that nothing was sent.
 	HTTP *http.Client
 	// RetryFor bounds how long a request is repeated. 0 means 30 s; a negative value means that requests are not
 	// repeated. The end of the context ends the repeats earlier.
 	RetryFor time.Duration
-	// Persistent makes requests repeat also after failures of the server, such as a full disk. RetryFor then counts from
-	// the moment at which the server can be reached again, so the caller bounds the repeats by a context. It is for
-	// reports that must not be lost.
+	// With Persistent, the client also repeats requests after failures of the server, such as a full disk. RetryFor then
+	// counts from the moment at which the server can be reached again, so the caller bounds the repeats by a context. It is
+	// for reports that must not be lost.
 	Persistent bool
-	// Timeout is how long the server may be silent during one try. 0 means 30 s. Two times are added: how long a claim
-	// waits at the server, and how long the request's body takes at the slowest pace that the server accepts. A try
+	// Timeout is how long the server may be silent during one try. 0 means 30 s. The client adds two times to it: how long
+	// a claim waits at the server, and how long the request's body takes at the slowest pace that the server accepts. A try
 	// that times out counts as a lost answer. With the URLs of several nodes, 0 means 10 s.
 	Timeout time.Duration
 	// Traceparent returns the trace context of a caller, in the form of W3C Trace Context, from the context that the
@@ -42,8 +42,8 @@ type Options struct {
 	// NoJoin makes each Create a separate request. Otherwise creates that are made at the same time share a stream, and
 	// the server stores them together.
 	NoJoin bool
-	// By is who changes handlers and filesets, for their histories: at most 100 bytes, without control characters. ""
-	// means that they do not say it.
+	// By is the name of the person or program that changes handlers and filesets, for their histories: at most 100 bytes,
+	// without control characters. With "", the histories have no name.
 	By string
 	// Logger receives a debug message for each request that is repeated. nil means no logging.
 	Logger *slog.Logger

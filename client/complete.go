@@ -91,10 +91,10 @@ func (c *Client) Complete(ctx context.Context, jobID, claimID string, o Outcome)
 	return c.jobCall(ctx, jobID, "/complete", b, transport.RepeatableWith(claimID))
 }
 
-// CompleteClaim gives one outcome to all jobs that a claim still holds, except that the jobs in except get theirs. It
-// returns how many jobs got the common outcome, and the results of the exceptions. If ended is less than the number of
-// jobs that the claim held, some jobs were lost; CompleteMany reports which. CompleteClaim returns ErrClaimLost if the
-// claim is unknown, or holds no job and has ended none. It is repeated when the answer is lost.
+// CompleteClaim gives one outcome to all jobs that a claim still holds. The jobs in except get their own outcomes
+// instead. It returns how many jobs got the common outcome, and the results of the exceptions. If ended is less than
+// the number of jobs that the claim held, some jobs were lost; CompleteMany reports which. CompleteClaim returns
+// ErrClaimLost if the claim is unknown, or holds no job and has ended none. It is repeated when the answer is lost.
 func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome, except ...JobOutcome) (ended int, results []Result, err error) {
 	b, err := all.body("")
 	if err != nil {

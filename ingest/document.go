@@ -8,7 +8,8 @@ import (
 )
 
 // PutDocument stores a version of a named document. If the documents of the kind are blobs, the caller must have stored
-// it. The error is job.VersionDiffers if the condition does not hold, or the kind's TooMany if there is no room.
+// the blob before. The error is job.VersionDiffers if the condition does not hold, or the kind's TooMany if there is no
+// room.
 func (e *Engine) PutDocument(ctx context.Context, p job.PutDocument) (applied.DocumentChanged, Receipt, error) {
 	return e.changeDocument(ctx, p)
 }

@@ -43,8 +43,8 @@ type Options struct {
 	// counts nothing.
 	MetricsQueues int
 	// QueueMemory bounds the memory of all queues in bytes; requests that would exceed it are refused. An existing store
-	// may use up to half as much again, so that a server may start with less memory than another had. 0: only the number
-	// of queues is bounded, by job.MaxQueues.
+	// may use one and a half times as much, so that a server can start with less memory than the server before it had. 0:
+	// only the number of queues is bounded, by job.MaxQueues.
 	QueueMemory int64
 	// AllowClockAhead lets the engine start even if the journal's last time is more than a day ahead of the wall clock.
 	AllowClockAhead bool

@@ -8,7 +8,8 @@ import (
 )
 
 // Heartbeat records that a runner is alive; see registry.Registry.Heartbeat. It does not wait for the log, so runners
-// stay alive while the log takes no commands. In a cluster, the leader records it, as all that follows here.
+// stay alive while the log takes no commands. In a cluster, the leader keeps the registry: this method and the
+// following ones are carried out there.
 func (e *Engine) Heartbeat(ctx context.Context, id string, info registry.Info, takeover bool) (aliveSince int64, every time.Duration, err error) {
 	r, err := e.atLeader(ctx, errand{Heartbeat: &heartbeatErrand{id, info, takeover}})
 	return r.Since, e.runners.Every(), err

@@ -123,8 +123,8 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // Silence returns a number that changes whenever a runner proves silent: a lease ended without a tickle, or the runner
-// was declared lost. A connection whose client showed life after the connection read the number may be trusted until the
-// number changes.
+// was declared lost. A connection reads the number, and then waits for a sign of life from its client. From then on, it
+// may hand jobs to the client until the number changes.
 func (e *Engine) Silence(runner string) uint64 { return e.silences.number(runner) }
 
 // WhenLost sets the function that is called when a runner is declared lost, before its jobs are returned. The function

@@ -67,8 +67,8 @@ func ParseDocumentDigest(text string) (d DocumentDigest, err error) {
 	return d, nil
 }
 
-// Condition is what a change of a document requires of the version before it: nothing, IfNone, IfExists, the number of
-// that version, or its digest.
+// Condition is a condition of a change of a document on the version before it: none, IfNone, IfExists, the number of that
+// version, or its digest.
 type Condition string
 
 const (
@@ -110,8 +110,9 @@ func (c Condition) Holds(number int, digest DocumentDigest) bool {
 	return c == IfExists || string(c) == strconv.Itoa(number) || string(c) == digest.String()
 }
 
-// PutDocument stores a version of a named document. If the newest version has the same document, nothing is stored:
-// whoever repeats a change because an answer was lost finds it done, even if If no longer holds. IfNone still refuses it.
+// PutDocument stores a version of a named document. If the newest version has the same document, nothing is stored, and
+// the command succeeds even if If no longer holds. So a client can repeat a change whose answer was lost. IfNone is an
+// exception, and refuses the repeat.
 type PutDocument struct {
 	Kind     DocumentKind
 	Client   string // "": the document belongs to no client

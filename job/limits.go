@@ -96,20 +96,20 @@ const (
 	MaxUniqueKeys = 1000
 	// KeyLifeMs is the time for which a repeated request gets the first answer.
 	KeyLifeMs = 24 * 3_600_000
-	// RepeatMs is the time for which a completion without a key may be repeated even if its jobs are purged. A job with a
-	// shorter retention leaves a row until then that records how its run ended.
+	// RepeatMs is the time for which a completion without a key may be repeated even if its jobs are purged. If a job has
+	// a shorter retention, a row records how its run ended until then.
 	RepeatMs = 60_000
-	// UnusedSessionMs and IdleSessionMs are how long a session is safe from other sessions that need its place, if it has
-	// not carried out a request yet, and after its last request.
+	// At the limit of sessions, the server forgets a session to open another one. It may forget a session without any
+	// request UnusedSessionMs after it was opened, and any other session IdleSessionMs after its last request.
 	UnusedSessionMs = 60_000
 	IdleSessionMs   = 3_600_000
 	// NoticeMs is how long tickles of everything that a runner holds report a cancelled job. Most runners tickle much
 	// more often, and an answer may get lost.
 	NoticeMs = 3_600_000
 	// MaxKeyRowBytes bounds the rows of idempotency keys, including the keys: a hundred million requests of 170 bytes
-	// each. The bound is soft, like MaxQueues. Past it, requests with new keys are refused. They are also refused if
-	// their client or runner already uses as much as is still free, so nobody takes more than half of the room that
-	// others leave.
+	// each. The bound is soft, like MaxQueues. Past it, the server refuses requests with new keys. It also refuses them if
+	// their client or runner already uses as much as is still free. So nobody takes more than half of the room that others
+	// leave.
 	MaxKeyRowBytes = 16 << 30
 	// MaxSessions bounds the open sessions. Each is a row, plus one row for each slot that it has used. A runner may have
 	// as many open sessions as are still free, or a thousandth of all if that is more. Sessions without a runner count as

@@ -25,8 +25,8 @@ func (w *Sweep) Takes() []Status {
 func (w *Sweep) TakesAll() bool { return w.Status == 0 && w.Op != Redrive }
 
 // Moves reports whether the sweep moves a job in state s. others are the sweeps in progress for the same job. A redrive
-// leaves a job alone if a delete of all jobs, or a later cancel of all jobs, is in progress: that sweep may have passed
-// the job already, which would then stay pending. (The store makes one more check: a redrive also leaves a job alone if
+// leaves a job alone if a delete of all jobs, or a later cancel of all jobs, is in progress. That sweep may already have
+// passed the job, which would then stay pending. (The store makes one more check: a redrive also leaves a job alone if
 // another job has its unique key by now.)
 func (w *Sweep) Moves(s *State, others []*Sweep) bool {
 	if !slices.Contains(w.Takes(), s.Status) || !w.TakesAll() && s.UpdatedAt > w.At {

@@ -131,8 +131,8 @@ func (s State) RunLate() (run State, ok bool) {
 }
 
 // PutOff extends the time-out of a run that began before graceAt, the time at which the server began to serve again after
-// an interruption in which no runner could reach it. From then on the runner has at least the length of a lease to
-// report. ok is false if the time-out has passed at due in any case.
+// an interruption in which no runner could reach it. From graceAt on, the runner has at least the length of a lease to
+// report. ok is false if the time-out has passed at due even so.
 func (s State) PutOff(g *Attributes, graceAt, due int64) (next State, ok bool) {
 	end := graceAt + g.LeaseMs
 	if graceAt <= s.UpdatedAt || end <= due {

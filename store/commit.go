@@ -73,9 +73,9 @@ func (s *Store) TakeSilent() []string {
 // Effects returns the moves of jobs that the last command made, in their order. Only the applying goroutine may call it.
 func (s *Store) Effects() []applied.Effect { return s.machine.Effects() }
 
-// TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. all is set if
-// the switch was set to start since then: all ready queues are meant, and because there may be very many,
-// ReadyQueues lists them. Only the applying goroutine may call TakeReadied.
+// TakeReadied returns the queues that gained pending jobs, or were resumed, since it was last called. If somebody
+// started the server's queues since then, all is set, and the caller lists the ready queues by ReadyQueues, because
+// there may be very many. Only the applying goroutine may call TakeReadied.
 func (s *Store) TakeReadied() (names []document.Readied, all bool) {
 	m := s.machine
 	for _, q := range m.Readied {

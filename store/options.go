@@ -32,8 +32,9 @@ type Options struct {
 	Patience time.Duration
 	// BeforeApply, for tests, is called before Apply carries out the command of a seq.
 	BeforeApply func(seq uint64)
-	// Small, for tests, shrinks everything that is cached, paged or left for later, and how many sessions may be open,
-	// so that a few jobs do what otherwise takes millions. A store that was made with it must be opened with it.
+	// Small is for tests. It shrinks all caches, pages and bounds of a command, and the number of open sessions, so
+	// that a few jobs have the effects that otherwise take millions. A store that was made with it must be opened with
+	// it.
 	Small  bool
 	bounds *memory.Bounds // nil: StandardBounds
 }

@@ -23,10 +23,10 @@ const (
 // Moved counts the files and bytes that a push or a pull has transferred, and those that were there already.
 type Moved = directory.Moved
 
-// Push stores the files of a directory that the patterns select as a version of a fileset. It sends only the
-// files that the server does not have. Symbolic links, devices and other special files are errors unless the patterns
-// exclude them. If a file changes during the push, Push returns directory.ErrChanged and stores no version. It also
-// stores none if only does not hold, and returns problem.ErrVersionDiffers.
+// Push stores the files of a directory that the patterns select as a version of a fileset. It sends only the files
+// that the server does not have. Symbolic links, devices and other special files are errors unless the patterns
+// exclude them. If a file changes during the push, Push returns directory.ErrChanged and stores no version. If the
+// condition only does not hold, it returns problem.ErrVersionDiffers and stores no version.
 func (s *Filesets) Push(ctx context.Context, name, dir string, patterns []string, only ...IfVersion) (f Fileset, moved Moved, err error) {
 	selected, err := fileset.ParsePatterns(patterns)
 	if err != nil {

@@ -96,10 +96,10 @@ func (s *Filesets) Put(ctx context.Context, name string, r io.Reader, only ...If
 	return filesetAnswer(s.c.Do(ctx, rq))
 }
 
-// PutManifest stores a version of a fileset whose blobs are stored. The error is ErrConflict if some are not:
-// Error.Missing lists them. It is ErrVersionDiffers if only does not hold. PutManifest is repeated when the answer is
-// lost. It waits 5 minutes longer than Options.Timeout, and 10 ms more for each file, since a server with a bucket looks
-// up each file there.
+// PutManifest stores a version of a fileset whose blobs the server already has. If it lacks some of them, the error is
+// ErrConflict, and Error.Missing lists them. The error is ErrVersionDiffers if the condition only does not hold.
+// PutManifest is repeated when the answer is lost. It waits 5 minutes longer than Options.Timeout, and 10 ms more for each
+// file, since a server with a bucket looks up each file there.
 func (s *Filesets) PutManifest(ctx context.Context, name string, m *fileset.Manifest, only ...IfVersion) (Fileset, error) {
 	rq, err := s.request(http.MethodPut, name, "")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package problem has the errors of the calls: a refusal of the server, and what a caller can compare it with. Package
-// client has the same under shorter names.
+// Package problem has the errors of the calls: a refusal of the server, and the sentinels with which a caller compares
+// it. Package client has the same under shorter names.
 package problem
 
 import (

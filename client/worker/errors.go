@@ -12,9 +12,9 @@ import (
 var (
 	// ErrLeaseLost ends a handler's context when the worker no longer holds the job: the server has said so, or the
 	// lease or the job's timeout_ms has ended by the worker's clock. If the handler then returns without an error, the
-	// worker still reports its work, unless the job was cancelled. The server accepts it while the job waits for its
-	// next run, and refuses it if another runner has the job. If the server said that the job is lost, only outcomes ok
-	// and failed are reported.
+	// worker still reports its work, unless the job was cancelled. The server accepts this report while the job waits
+	// for its next run, and refuses it if another runner has the job. If the worker learned from the server that the job
+	// is lost, it reports only the outcomes ok and failed.
 	ErrLeaseLost = errors.New("the lease was lost")
 	// ErrDraining ends a handler's context when the worker stops and draining takes longer than DrainTimeout.
 	ErrDraining = errors.New("the worker is stopping")

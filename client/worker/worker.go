@@ -53,9 +53,10 @@ type Worker struct {
 	// Prefetch is how many jobs the worker holds in advance, beyond those that run. Such a job waits in the worker
 	// while another runner might be free for it.
 	//
-	// With 0, the worker holds in advance only the jobs that its handlers will begin within about two round trips to
-	// the server. It estimates this from earlier jobs; if a job takes longer than two round trips, it holds none. A job
-	// that still waits after 10 s is returned to its queue. With a negative number the worker holds no job in advance.
+	// With 0, the worker holds in advance only the jobs that its handlers will begin within about two round trips to the
+	// server. It estimates this from earlier jobs. If jobs take longer than two round trips, it holds none in advance. A
+	// job that still waits after 10 s is returned to its queue. With a negative number the worker holds no job in
+	// advance.
 	//
 	// A job with a timeout_ms waits at most a twentieth of it, since the server counts the time-out from the claim.
 	// Then the worker returns it to its queue as if it had never been claimed, and holds no jobs in advance for a
@@ -64,9 +65,9 @@ type Worker struct {
 	// Lease is how long the server waits for a tickle. 0 means the lease that the jobs were created with. The worker
 	// tickles about three times as often.
 	//
-	// If no tickle succeeds for the length of the lease, the worker ends the contexts of the handlers, whatever the
-	// reason. Two runners can both believe that they hold a job only while a handler returns after its context has
-	// ended, and
+	// If no tickle succeeds for the length of the lease, for whatever reason, the worker ends the contexts of the
+	// handlers. While a handler has not returned after that, another runner may have its job. Apart from this, two
+	// runners can both believe that they hold a job only
 	//   - for as long as the answer to the claim took to arrive, less a tenth of the lease;
 	//   - for a third of the lease, if that answer was lost, and the network fails again after the repeat was answered.
 	Lease time.Duration

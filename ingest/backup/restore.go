@@ -83,7 +83,7 @@ type Restored struct {
 // killed:
 //
 //   - A missing directory appears in one step. The temporary directory is next to it.
-//   - An existing directory stays, with its owner, who gets the files if this process may change their owner. The temporary
+//   - An existing directory stays, and keeps its owner. The files get the same owner, if this process may change their owner. The temporary
 //     directory is inside it. The journal is moved last.
 //
 // A symbolic link stays, and its target becomes the data directory.

@@ -103,9 +103,9 @@ type JobResult struct {
 	Refusal job.Refusal
 }
 
-// Tickled is the result of a tickle: how many jobs are held, and which named jobs are not. The command names jobs, or
-// the claim does, which remembers the jobs it handed out. Refusal says why a tickle of a claim or runner found no job
-// to tickle: ClaimLost or RunnerDiffers.
+// Tickled is the result of a tickle: how many jobs are held, and which named jobs are not. Jobs are named by the
+// command, or by its claim, which remembers the jobs that it handed out. Refusal says why a tickle of a claim or runner
+// found no job to tickle: ClaimLost or RunnerDiffers.
 type Tickled struct {
 	Held    int
 	Lost    []JobResult
@@ -159,8 +159,8 @@ type SessionOpened struct {
 	Refusal job.Refusal
 }
 
-// DocumentChanged is the result of storing or deleting a named document: the version that this made. Same is set if the
-// newest version has the same document: then that version is the result, and no new one was stored. Refusal is
+// DocumentChanged is the result of storing or deleting a named document: the version that this made. If the newest
+// version already had the same document, Same is set: that version is the result, and no new one was stored. Refusal is
 // VersionDiffers, the kind's TooMany or NotFound, or Granted.
 type DocumentChanged struct {
 	Document document.Named

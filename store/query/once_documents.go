@@ -28,7 +28,8 @@ func (q *Queries) lookBack(now int64, look func(p machine.Past)) (err error) {
 }
 
 // MadeBefore looks for an earlier create with the same key or number, as of the last commit. It returns the result of
-// that create, or why the new one may not be carried out, or nil if neither. now is the journal's time, unix ms.
+// that create, or the reason why the server must refuse the new one. It returns nil if there was no such create. now
+// is the journal's time, unix ms.
 func (q *Queries) MadeBefore(o *job.Once, now int64) (made *applied.Made, err error) {
 	err = q.lookBack(now, func(p machine.Past) { made = p.Made(o) })
 	return made, err

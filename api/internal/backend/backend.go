@@ -15,10 +15,10 @@ import (
 	"github.com/daybookq/daybook/store/query"
 )
 
-// Engine changes the queue and reads its state. A server has an *ingest.Engine and its *query.Queries. Tests need an
-// interface where no fault of a disk or a log helps: the fuzzer judges each command that requests become, thousands in a
-// second; tests of memory need documents of the greatest length at once; and others fail one operation of many, or hold it at one
-// moment. A function calls CatchUp before it reads.
+// Engine changes the queue and reads its state. A server has an *ingest.Engine and its *query.Queries. It is an interface for
+// three kinds of tests, which a faulty disk or log cannot replace. The fuzzer judges each command that a request becomes,
+// thousands in a second. Tests of memory need documents of the greatest length at once. Other tests make one operation of many
+// fail, or hold it at one moment. A function calls CatchUp before it reads.
 type Engine interface {
 	Create(ctx context.Context, c *job.Create) (applied.Made, ingest.Receipt, error)
 	StartCreate(ctx context.Context, c *job.Create) (wait func() (applied.Made, ingest.Receipt, error))

@@ -29,7 +29,7 @@ type (
 	}
 )
 
-// Describe adds the schemas of requests about jobs, and what their fields have to do with each other.
+// Describe adds the schemas of requests about jobs, and the rules between their fields.
 func Describe(s *openapi.Schemas) {
 	null, text, number := openapi.Of("null"), openapi.Of("string"), openapi.Of("integer")
 	is := func(name string, schema *openapi.Schema) openapi.Property {

@@ -1,6 +1,6 @@
 // Package stream serves streams: WebSockets on which a client sends many requests, and gets jobs as soon as there are any.
-// docs/reference/stream.md describes the protocol. The bodies of requests and the documents of answers are those of HTTP,
-// from the packages command and document.
+// docs/reference/stream.md describes the protocol. The bodies of requests and the documents of answers are the same as in
+// HTTP, from the packages command and answer.
 //
 //	message ──► requests, in their order ──► verb: begin ──► engine
 //	            answers, joined in messages ◄── finisher ◄───┘

@@ -199,8 +199,8 @@ func (l *Streams) Completed(commands []job.Complete, results []applied.Ended) {
 }
 
 // End carries out the commands of a completion. It returns the results of all commands, and the journal position of the
-// last one. If a command fails after others were applied, the outcome of the request is unknown, and the client can
-// repeat the request to find out.
+// last one. If a command fails after others were applied, the outcome of the request is unknown. The client finds it
+// out by a repeat of the request.
 func (l *Streams) End(ctx context.Context, done *command.Completion) (all applied.Ended, seq uint64, err error) {
 	ended, receipt, err := l.Engine.CompleteInOrder(ctx, done.Commands)
 	l.Completed(done.Commands, ended)

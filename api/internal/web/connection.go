@@ -113,7 +113,7 @@ func (c *Connection) Write(p []byte) (written int, err error) {
 // SetWriteDeadline does nothing, because Write sets its own deadlines.
 func (c *Connection) SetWriteDeadline(time.Time) error { return nil }
 
-// CloseWrite is for net/http, which closes only its sending side first. A client that is still sending can then read
+// CloseWrite closes only the sending side. net/http calls it first, so that a client that is still sending can read
 // the whole answer.
 func (c *Connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {

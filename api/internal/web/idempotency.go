@@ -24,7 +24,7 @@ var OnceHeaders = [...]string{HeaderKey, HeaderSession, HeaderSlot, HeaderNumber
 
 // Once reads the idempotency key of a request, or its number in a session. The scope of a key is the kind of request
 // and the client or runner. The digest covers everything that influences the answer: path, query, media type and bytes
-// of the body, and the Prefer header. A second request with the same key but another digest is refused.
+// of the body, and the Prefer header. The server refuses a second request with the same key but another digest.
 func Once(c echo.Context, kind, who string, body []byte) (o job.Once, err error) {
 	if o, err = onceHead(c); err != nil || !o.Given() {
 		return job.Once{}, err

@@ -11,12 +11,12 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// IfVersion is what a change of a handler or fileset requires: that the newest version has this number, or with 0 that
-// there is none of the name. Otherwise nothing is changed, and the error is ErrVersionDiffers. A version is never the
-// newest one twice, also if the handler or fileset was deleted and stored again.
+// IfVersion is a condition of a change of a handler or fileset: the newest version has this number, or, with 0, the name
+// has no version. If the condition does not hold, nothing is changed, and the error is ErrVersionDiffers. The numbers of
+// a name are never used again, even if the handler or fileset was deleted and stored again.
 //
-// A change that is made already is not refused, so that it can be repeated. With 0 it is: ErrVersionDiffers may then mean
-// that an answer was lost and the first request stored the version.
+// If the newest version already has the content of the change, the change succeeds, so that it can be repeated. With 0 it
+// fails in this case: ErrVersionDiffers may then mean that an answer was lost, and the first request stored the version.
 type IfVersion int
 
 // Require adds the headers of a change to a request: what it requires, and who makes it.

@@ -6,8 +6,8 @@ import (
 )
 
 // Window remembers the first keys of a range, or the last ones if it takes them from the end. Without it, each seek to
-// the front of a queue would pass the tombstones of all keys that were taken before, because an LSM tree keeps deleted
-// keys until compaction.
+// the front of a queue would have to skip the tombstones of all keys that were taken before, because an LSM tree keeps
+// deleted keys until compaction.
 //
 // Invariant: keys holds, in the order in which they are taken, every live key of the range before bound, or every live
 // key if all is set.
@@ -175,9 +175,9 @@ func (w *Window) refill(o *Overlay) {
 	w.size = min(2*w.size, w.of.Max)
 }
 
-// Gap remembers where a range has many deleted keys, and which keys follow them. A scan that meets deleted keys passes
-// each of them until Pebble has compacted them away. Windows cover the two ends of a range, and a gap its middle. The
-// rows of the range must have empty values. A gap may be forgotten at any time.
+// Gap remembers where a range has many deleted keys, and which keys follow them. Until Pebble has compacted deleted
+// keys away, a scan has to skip each of them. Windows cover the two ends of a range, and a gap its middle. The rows of
+// the range must have empty values. A gap may be forgotten at any time.
 //
 // A gap is a window that begins at a deleted key. While keys are deleted one after another, the window moves on and the
 // gap grows.

@@ -30,8 +30,8 @@ type claiming struct {
 	pairs int
 }
 
-// Open reports whether jobs of a pending span can be taken. If expired, its jobs have ended instead, because their
-// expires_at has passed or their batch has ended. If neither, the claim ends here.
+// Open reports whether a claim can take jobs of a pending span. If expired, its jobs have ended instead, because
+// their expires_at has passed or their batch has ended. If neither, the claim ends here.
 func (t *claiming) Open(q *memory.Queue, p row.Part) (taken, expired bool) {
 	if t.begun && t.spent() {
 		return false, false

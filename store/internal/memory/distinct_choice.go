@@ -13,8 +13,8 @@ import (
 type DistinctPick struct {
 	Q     *DistinctQueue // nil: no job was found
 	First row.Waiting    // its span
-	// more: the claim may go on with the span's next jobs in the base order, because handing them out changes no rank,
-	// or because no other jobs wait.
+	// more: the claim may continue with the span's next jobs in the base order, because handing them out changes no
+	// rank, or because no other jobs wait.
 	More      bool
 	Leaf      *DistinctNode // where the job was found, if the index has an order
 	Seen      *DistinctSeen // where the job was found, if the index lacks an order

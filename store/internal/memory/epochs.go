@@ -32,9 +32,9 @@ func RowOf[R interface {
 	return none
 }
 
-// SeqsIn returns the seqs that the command of an id may have, the likeliest first. There is one, or two if the id has
-// the time at which an epoch began. The caller compares the whole id with the row of each. Two epochs are enough,
-// because 2^40 commands do not fit into one millisecond.
+// SeqsIn returns the seqs that the command of an id may have, the likeliest first. There is one. If the id has the
+// time at which an epoch began, there are two. The caller compares the whole id with the row of each. Two epochs are
+// enough, because 2^40 commands do not fit into one millisecond.
 func SeqsIn(epochs []row.Epoch, id job.ID) (c candidates) {
 	at, low := id.At(), id.LowSeq()
 	newest := len(epochs) - 1

@@ -47,9 +47,9 @@ func QueueBytes(client, typ string, of row.Priorities) int64 {
 	return int64(queueBytes + len(client) + len(typ) + 2*LaneBytes*further)
 }
 
-// Bytes is about how much memory the queue may take. Jobs that wait for their time, or have ended, may later wait in
-// line without a request that the server could refuse. So all priorities of jobs that the queue has, or had since it
-// was last empty, count.
+// Bytes is about how much memory the queue may take. A deferred job, or one that has ended, may later wait in line
+// without a request that the server could refuse. So the size counts all priorities of jobs that the queue has, or had
+// since it was last empty.
 func (q *Queue) Bytes() int64 { return QueueBytes(q.Client, q.Typ, q.Priorities) }
 
 // SetPriorities records the priorities of the jobs that a queue may have.

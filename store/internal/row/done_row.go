@@ -46,7 +46,7 @@ type ResultRun struct {
 }
 
 // GenerationMs is how long keys are added to one generation. It is half the time that they are kept. So a lookup of a
-// key searches three generations, and a key takes room for a day and a half at most.
+// key searches three generations, and the row of a key is kept for a day and a half at most.
 const GenerationMs = job.KeyLifeMs / 2
 
 // ofSubmission is added to the number of lines of a create that made a submission or added jobs to one. Such creates

@@ -10,10 +10,10 @@ import (
 // that this program knows, or checks the level first. Apply uses the rules of the level that the journal's records
 // raised. So a record leads to the same rows whichever version of the program applies it.
 //
-// To change a decision of Apply: add an entry to levels, and raise job.Level by one. If the change is not one of a
-// number, check a.meta.level, and keep the old way for the old levels. Keep the golden journals of the old levels in
-// testdata as they are, and add one of the new level. TestRulesOfLevels and TestWhatLevelsDecide of package store, and
-// TestGoldenJournal of package ingest, fail if an existing level decides differently than before.
+// To change a decision of Apply: add an entry to levels, and raise job.Level by one. If the change does not concern a
+// number, let the code check a.Meta.Level, and keep the old code for the old levels. Keep the golden journals of the old
+// levels in testdata as they are, and add one of the new level. TestRulesOfLevels and TestWhatLevelsDecide of package
+// store, and TestGoldenJournal of package ingest, fail if an existing level decides differently than before.
 type Rules struct {
 	// PageBytes is about the size of a payload page: large enough that a page costs little beside its bytes, small
 	// enough that a single job's read is cheap.
@@ -107,9 +107,9 @@ func RulesAt(number int) Rules {
 }
 
 // TickSpanRows is about how many rows the move of one span writes: up to three spans and their index rows. A tick ends
-// when its moved spans and its written details add up to rules.CommandRows. Otherwise a hundred thousand leases that end
-// together would hold up the claims and completions after them. The remaining timers stay due, and the next tick
-// continues with them. No position but the timer rows is stored.
+// when its moved spans and its written details add up to rules.CommandRows. Otherwise, if a hundred thousand leases
+// ended together, the tick would delay the claims and completions after it. The remaining timers stay due, and the next
+// tick continues with them. No position but the timer rows is stored.
 const TickSpanRows = 8
 
 const HourMs = 3_600_000

@@ -46,8 +46,8 @@ const (
 	hasOutputAddrKind
 )
 
-// Result and progress rows begin with the claim under which they were reported. Under a different claim they are not
-// shown, so a new run need not clear a row.
+// Result and progress rows begin with the claim under which they were reported. Documents of jobs under a different claim
+// do not show them, so a new run need not clear a row.
 func EncodeResult(claimSeq uint64, r *job.Result) []byte {
 	var e lsm.Encoder
 	e.Uint(claimSeq)
