@@ -95,6 +95,14 @@ func (c *contents) cut(seq uint64) {
 	}
 }
 
+// whole returns an error if committed entries are missing at the end.
+func (c *contents) whole() error {
+	if c.state.Commit > c.last {
+		return fmt.Errorf("the commit index is %d, and the last entry is %d", c.state.Commit, c.last)
+	}
+	return nil
+}
+
 // near returns the last place at or before an index, and the index of the next place, or the one after the last entry.
 func (c *contents) near(index uint64) (at place, until uint64) {
 	n, found := slices.BinarySearchFunc(c.places, index, func(p place, index uint64) int {

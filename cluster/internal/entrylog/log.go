@@ -117,7 +117,7 @@ func (l *Log) read() error {
 	}
 	l.c.cut(l.j.First())
 	l.written = l.c.state
-	return nil
+	return l.c.whole()
 }
 
 // replay adds a record that is on disk.
@@ -170,21 +170,29 @@ func (l *Log) setBase(index, term uint64) {
 // Append writes entries, and a state unless it is the zero value. It calls done once all of it is on disk, in the order of
 // the calls, or with the reason if it failed; from then on all calls fail. done must not block and must not call the log.
 // Nobody may change the entries from now on. Append waits while 64 MiB of entries are on their way to the disk.
+//
+// Invariant: the commit index of a record is that of an entry before it, or its own. Raft also hands over entries that are
+// committed already, several at a time, and a power cut may keep only the first of them. Raft does not start with a
+// commit index that is beyond the last entry.
 func (l *Log) Append(entries []*pb.Entry, s State, done func(error)) {
 	l.mu.Lock()
 	var proposals []*journal.Proposal
 	t := &ticket{done: done}
 	if s != (State{}) {
 		if s.Term != l.written.Term || s.Vote != l.written.Vote {
-			proposals = append(proposals, l.record(t, stateVerb, encodeNumbers("term", s.Term, "vote", s.Vote, "commit", s.Commit), nil, func(uint64) error {
-				l.c.state = State{s.Term, s.Vote, max(l.c.state.Commit, s.Commit)}
+			commit := s.Commit
+			if len(entries) > 0 {
+				commit = min(commit, entries[0].GetIndex()-1)
+			}
+			proposals = append(proposals, l.record(t, stateVerb, encodeNumbers("term", s.Term, "vote", s.Vote, "commit", commit), nil, func(uint64) error {
+				l.c.state = State{s.Term, s.Vote, max(l.c.state.Commit, commit)}
 				return nil
 			}))
 		}
 		l.written = s
 	}
-	commit := l.written.Commit
 	for _, e := range entries {
+		commit := min(l.written.Commit, e.GetIndex())
 		fields, body := encodeEntry(e, commit)
 		proposals = append(proposals, l.record(t, EntryVerb, fields, body, func(seq uint64) error {
 			l.c.state.Commit = max(l.c.state.Commit, commit)

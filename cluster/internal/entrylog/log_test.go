@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
 	"sync/atomic"
 	"testing"
@@ -279,6 +281,34 @@ func TestNothingFollowsAFailedWrite(t *testing.T) {
 	l = testkit.Must(Open(o))(t)
 	defer l.Close()
 	testkit.Equal(t, testkit.Must(l.LastIndex())(t), uint64(1))
+}
+
+// TestCutTail: a log that lost any number of its last records has no commit index beyond its last entry, also if Raft has
+// handed over several committed entries at once.
+func TestCutTail(t *testing.T) {
+	o := Options{Dir: t.TempDir()}
+	l := testkit.Must(Open(o))(t)
+	answered := make(chan error, 1)
+	var entries []*pb.Entry
+	for i := range uint64(5) {
+		entries = append(entries, &pb.Entry{Index: proto.Uint64(i + 1), Term: proto.Uint64(1), Data: []byte("number=1\nx")})
+	}
+	l.Append(entries, State{1, 1, 5}, func(err error) { answered <- err })
+	testkit.NoError(t, <-answered)
+	testkit.NoError(t, l.Close())
+	path := filepath.Join(testkit.Must(journal.Volumes(o.Dir))(t)[0].Path, "00000000000000000001")
+	whole := testkit.Must(os.ReadFile(path))(t)
+	last := uint64(9)
+	for end := len(whole); end > 0; end -= 20 {
+		testkit.NoError(t, os.WriteFile(path, whole[:end], 0o600))
+		l := testkit.Must(Open(o))(t)
+		last = min(last, testkit.Must(l.LastIndex())(t))
+		if s := l.State(); s.Commit > last {
+			t.Errorf("after %d of %d bytes the commit index is %d, and the last entry is %d", end, len(whole), s.Commit, last)
+		}
+		testkit.NoError(t, l.Close())
+	}
+	testkit.Equal(t, last, uint64(0), "the last entry of the shortest log")
 }
 
 // TestRefusesGaps: entries that do not follow the others are an error, at once and at the next start.
