@@ -73,86 +73,20 @@ func Open(o Options) (*Log, error) {
 		AllowClockAhead: true, // the times of these records decide nothing
 	})
 	if err != nil {
-		return nil, err
+		return nil, ofNode(err)
 	}
 	l.j = j
-	if err := l.read(); err != nil {
+	if l.c, err = readContents(j.Volumes(), j.Records, l.cache.put); err != nil {
 		return nil, errors.Join(fmt.Errorf("read entries: %w", err), j.Close())
 	}
+	l.written = l.c.state
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	go func() { l.ended <- j.Run(ctx) }()
 	return l, nil
 }
 
-// read finds out what the records are.
-func (l *Log) read() error {
-	vols := l.j.Volumes()
-	l.c = newContents()
-	for i := len(vols) - 1; i >= 0 && l.c.through == 0; i-- {
-		for r, err := range l.j.Records(vols[i].First) {
-			if err != nil {
-				return err
-			}
-			if i+1 < len(vols) && r.Seq >= vols[i+1].First {
-				break
-			}
-			if r.Verb == placesVerb {
-				if l.c, err = decodeContents(&r); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	if l.c.through == 0 && l.j.First() > 1 {
-		return fmt.Errorf("the records before %d were removed, and no record of places says what they were", l.j.First())
-	}
-	for r, err := range l.j.Records(max(l.c.through+1, l.j.First())) {
-		if err == nil {
-			err = l.replay(&r)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	l.c.cut(l.j.First())
-	l.written = l.c.state
-	return l.c.whole()
-}
-
-// replay adds a record that is on disk.
-func (l *Log) replay(r *journal.Record) error {
-	defer func() { l.c.through = r.Seq }()
-	switch r.Verb {
-	case EntryVerb:
-		e, commit, err := decodeEntry(r)
-		if err == nil {
-			l.c.state.Commit = max(l.c.state.Commit, commit)
-			err = l.put(r.Seq, e)
-		}
-		if err != nil {
-			return bad(r, err)
-		}
-	case stateVerb:
-		n, err := decodeNumbers(r, "term", "vote", "commit")
-		if err != nil {
-			return err
-		}
-		l.c.state = State{n[0], n[1], max(l.c.state.Commit, n[2])}
-	case baseVerb:
-		n, err := decodeNumbers(r, "index", "term")
-		if err != nil {
-			return err
-		}
-		l.setBase(n[0], n[1])
-	case placesVerb, journal.MarkVerb:
-	default:
-		return bad(r, errors.New("the verb is unknown"))
-	}
-	return nil
-}
-
-// put adds an entry that is durable. The caller holds l.mu, or is Open.
+// put adds an entry that is durable. The caller holds l.mu.
 func (l *Log) put(seq uint64, e *pb.Entry) error {
 	if err := l.c.put(seq, e.GetIndex(), e.GetTerm(), len(e.Data)); err != nil {
 		return err
@@ -195,8 +129,9 @@ func (l *Log) Append(entries []*pb.Entry, s State, done func(error)) {
 		commit := min(l.written.Commit, e.GetIndex())
 		fields, body := encodeEntry(e, commit)
 		proposals = append(proposals, l.record(t, EntryVerb, fields, body, func(seq uint64) error {
+			err := l.put(seq, e)
 			l.c.state.Commit = max(l.c.state.Commit, commit)
-			return l.put(seq, e)
+			return err
 		}))
 		l.since += int64(len(e.Data))
 	}
@@ -364,7 +299,7 @@ func (l *Log) fromDisk(at place, lo, hi, size uint64) (list []*pb.Entry, err err
 		}
 		e, _, err := decodeEntry(&r)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
 		}
 		if e.GetIndex() != lo+uint64(len(list)) {
 			if len(list) == 0 && e.GetIndex() < lo {
