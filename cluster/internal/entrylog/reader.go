@@ -7,13 +7,14 @@ import (
 	"iter"
 	"slices"
 
+	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/daybookq/daybook/journal"
 )
 
-// readContents finds out what a log has, as a start does: it reads the last record of places, and what follows it. It calls
-// put with these entries.
+// readContents returns the contents of a log. It reads the last record of places, and the records after it, as a start does. It
+// calls put with these entries.
 func readContents(vols []journal.Volume, records func(from uint64) iter.Seq2[journal.Record, error], put func(*pb.Entry)) (*contents, error) {
 	c := newContents()
 	if len(vols) == 0 {
@@ -57,22 +58,22 @@ func readContents(vols []journal.Volume, records func(from uint64) iter.Seq2[jou
 	return c, nil
 }
 
-// nextJoin is the operator's next step after damage. A node has told the others what it has on its disk, so nothing may be
-// removed from its log, and no older copy of a file may take the place of a damaged one.
-const nextJoin = "remove this node from the cluster by `daybook cluster remove` at another node, empty its data directory, and let it join again under another name"
+// NextJoin is the operator's next step after damage. Nothing may be removed from the log, and no older copy of a file may take
+// the place of a damaged one, because the leader counts on each entry that the node has acknowledged.
+const NextJoin = "remove this node from the cluster by `daybook cluster remove` at another node, empty its data directory, and let it join again under another name"
 
 // ofNode returns an error of package journal with the next step of a node.
 func ofNode(err error) error {
 	if e, ok := errors.AsType[*journal.CorruptError](err); ok && e.Next == journal.NextRestore {
-		e.Next = nextJoin
+		e.Next = NextJoin
 	}
 	return err
 }
 
-// contradiction is the error of an intact record that cannot follow the others. vols are the volumes of the log.
+// contradiction is the error of an intact record that cannot follow the records before it. vols are the volumes of the log.
 func contradiction(vols []journal.Volume, r *journal.Record, err error) *journal.CorruptError {
 	e := &journal.CorruptError{
-		Seq: r.Seq, Reason: err.Error(), Case: "intact records that contradict each other", Verdict: journal.Refuse, Next: nextJoin,
+		Seq: r.Seq, Reason: err.Error(), Case: "intact records that contradict each other", Verdict: journal.Refuse, Next: NextJoin,
 	}
 	if r.Verb != "" {
 		e.Reason = fmt.Sprintf("%s %.100s: %v", r.Verb, r.Fields, err)
@@ -87,7 +88,7 @@ func contradiction(vols []journal.Volume, r *journal.Record, err error) *journal
 
 // Reader reads the log of a node that does not run. It does not lock the directory and changes nothing.
 type Reader struct {
-	// Found is what the records say, up to the end or the first damage.
+	// Found describes the records up to the end or the first damage.
 	Found
 
 	vols   []journal.Volume
@@ -96,13 +97,19 @@ type Reader struct {
 	begun  *contents
 }
 
-// Found is what a log has.
+// Found describes a log.
 type Found struct {
 	State
 	Base, BaseTerm uint64 // the last entry that the state of the node included when the node fetched it or founded a cluster; 0: not known
 	First, Last    uint64 // the entries; Last is First-1 if there are none
 	// Waiting are the entries at the end that no record says to be committed.
-	Waiting []*pb.Entry
+	Waiting []Entry
+}
+
+// Entry is an entry in a log.
+type Entry struct {
+	*pb.Entry
+	Record uint64 // the seq of its record
 }
 
 // Committed yields the entries of the log in a directory that are committed by the records of the log, in order. Entries
@@ -110,10 +117,10 @@ type Found struct {
 //
 // It checks all records as a start does, and more: a start reads only the last ones. The iteration ends with a
 // *journal.CorruptError at the first damage. If its Verdict is Discard, a start discards the rest.
-func (d *Reader) Committed(dir string) iter.Seq2[*pb.Entry, error] {
-	return func(yield func(*pb.Entry, error) bool) {
-		if err := d.read(dir, func(e *pb.Entry) bool { return yield(e, nil) }); err != nil && err != errStop {
-			yield(nil, err)
+func (d *Reader) Committed(dir string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		if err := d.read(dir, func(e Entry) bool { return yield(e, nil) }); err != nil && err != errStop {
+			yield(Entry{}, err)
 		}
 	}
 }
@@ -121,12 +128,14 @@ func (d *Reader) Committed(dir string) iter.Seq2[*pb.Entry, error] {
 // errStop ends a read early. Functions outside this file never see it.
 var errStop = errors.New("stop")
 
-func (d *Reader) read(dir string, yield func(*pb.Entry) bool) (err error) {
+func (d *Reader) read(dir string, yield func(Entry) bool) (err error) {
 	if d.vols, err = journal.Volumes(dir); err != nil {
 		return err
 	}
-	scan := func(from uint64) iter.Seq2[journal.Record, error] { return journal.Scan(dir, from) }
-	d.begun, err = readContents(d.vols, untilDiscarded(scan), func(*pb.Entry) {})
+	kept := func(from uint64) iter.Seq2[journal.Record, error] {
+		return journal.UntilDiscarded(journal.Scan(dir, from))
+	}
+	d.begun, err = readContents(d.vols, kept, func(*pb.Entry) {})
 	corrupt, isCorrupt := errors.AsType[*journal.CorruptError](err)
 	if err != nil && !isCorrupt {
 		return err
@@ -137,7 +146,7 @@ func (d *Reader) read(dir string, yield func(*pb.Entry) bool) (err error) {
 	d.c = newContents()
 	d.c.open = len(d.vols) > 0 && d.vols[0].First > 1
 	var discarded error
-	for r, err := range scan(1) {
+	for r, err := range journal.Scan(dir, 1) {
 		if c, ok := errors.AsType[*journal.CorruptError](err); ok && c.Verdict == journal.Discard {
 			discarded = err
 			break
@@ -155,21 +164,22 @@ func (d *Reader) read(dir string, yield func(*pb.Entry) bool) (err error) {
 	return cmp.Or(d.compare(), discarded)
 }
 
-// untilDiscarded ends records where a start discards the rest.
-func untilDiscarded(records func(uint64) iter.Seq2[journal.Record, error]) func(uint64) iter.Seq2[journal.Record, error] {
-	return func(from uint64) iter.Seq2[journal.Record, error] {
-		return func(yield func(journal.Record, error) bool) {
-			for r, err := range records(from) {
-				if c, ok := errors.AsType[*journal.CorruptError](err); ok && c.Verdict == journal.Discard || !yield(r, err) {
-					return
-				}
-			}
-		}
+// Contradiction is the error of an entry whose content cannot be right.
+func (d *Reader) Contradiction(e Entry, err error) error {
+	return contradiction(d.vols, &journal.Record{Seq: e.Record}, fmt.Errorf("entry %d: %w", e.GetIndex(), err))
+}
+
+// Term returns the term of an entry, or of the one before the first, after Committed has read the log without an error.
+func (d *Reader) Term(index uint64) (term uint64, err error) {
+	term, ok := d.begun.term(index)
+	if !ok {
+		return 0, raft.ErrUnavailable
 	}
+	return term, nil
 }
 
 // record takes the next record, and yields the entries that are committed now.
-func (d *Reader) record(r *journal.Record, yield func(*pb.Entry) bool) error {
+func (d *Reader) record(r *journal.Record, yield func(Entry) bool) error {
 	e, err := d.c.replay(r)
 	if err == nil && e != nil && d.c.state.Term != 0 && e.GetTerm() > d.c.state.Term {
 		err = fmt.Errorf("the node knew no term after %d", d.c.state.Term)
@@ -189,7 +199,7 @@ func (d *Reader) record(r *journal.Record, yield func(*pb.Entry) bool) error {
 	switch {
 	case e != nil:
 		d.drop(e.GetIndex())
-		d.Waiting = append(d.Waiting, e)
+		d.Waiting = append(d.Waiting, Entry{e, r.Seq})
 	case r.Verb == baseVerb:
 		d.Waiting = nil
 		d.Base, d.BaseTerm = d.c.last, d.c.terms[0].term
@@ -200,7 +210,7 @@ func (d *Reader) record(r *journal.Record, yield func(*pb.Entry) bool) error {
 		if !yield(d.Waiting[n]) {
 			return errStop
 		}
-		d.Waiting[n] = nil
+		d.Waiting[n].Entry = nil
 	}
 	d.Waiting = d.Waiting[n:]
 	return nil
@@ -224,7 +234,7 @@ func (d *Reader) checkPlaces(r *journal.Record) error {
 	return err
 }
 
-// compare compares what all records say with what a start finds.
+// compare compares the contents by all records with the contents that a start finds.
 func (d *Reader) compare() error {
 	c, b := d.c, d.begun
 	err := c.whole()

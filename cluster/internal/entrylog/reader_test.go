@@ -25,13 +25,13 @@ func (p *player) close() {
 	for e, err := range d.Committed(p.options.Dir) {
 		testkit.NoError(p.t, err)
 		if next = e.GetIndex(); next > p.k.base {
-			p.same(e)
+			p.same(e.Entry)
 		}
 	}
 	testkit.Holds(p.t, next == p.k.state.Commit || p.k.state.Commit < d.First, "the last entry that is read is", next, "and the commit index is", p.k.state.Commit)
 	for i, e := range d.Waiting {
 		testkit.Equal(p.t, e.GetIndex(), p.k.state.Commit+1+uint64(i))
-		p.same(e)
+		p.same(e.Entry)
 	}
 	testkit.Equal(p.t, p.k.state.Commit+uint64(len(d.Waiting)), p.k.last, "the entries that are not committed")
 	testkit.Equal(p.t, d.State, p.k.state)
