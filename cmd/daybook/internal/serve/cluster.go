@@ -161,8 +161,10 @@ func (s *serverRun) startNode(ctx context.Context) (n *clusterNode, err error) {
 			return nil, terminal.Usagef("%s has the data of a single server, and --join needs an empty directory; --cluster-init founds a cluster with this data", s.data)
 		}
 		err = s.whileUnready(ctx, fmt.Errorf("this node joins the cluster of the node at %s, and fetches its state", s.join), func(ctx context.Context) (err error) {
-			n.identity, err = n.joins(ctx)
-			return err
+			return n.locked(func() (err error) {
+				n.identity, err = n.joins(ctx)
+				return err
+			})
 		})
 	default:
 		return nil, terminal.Usagef("%s has no node of a cluster; --cluster-init founds a cluster, --join ADDRESS joins one", s.data)
@@ -170,8 +172,20 @@ func (s *serverRun) startNode(ctx context.Context) (n *clusterNode, err error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = cluster.Install(dir, ingest.StoreDir(s.data))
-	return n, err
+	return n, n.locked(func() error {
+		_, err := cluster.Install(dir, ingest.StoreDir(s.data))
+		return err
+	})
+}
+
+// locked calls f while this process has the data directory to itself, as an engine has. No engine runs.
+func (n *clusterNode) locked(f func() error) (err error) {
+	lock, err := ingest.Lock(n.data)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	return f()
 }
 
 // joins joins the cluster. It waits while the node of --join does not listen yet, because all nodes may be started together.
@@ -291,7 +305,9 @@ func (n *clusterNode) recover(ctx context.Context, why error) error {
 		return pause(ctx, restartAfter)
 	}
 	for {
-		err := cluster.Recover(ctx, cluster.Joining{Dir: cluster.DirOf(n.data), Store: ingest.StoreDir(n.data), Dial: n.dial}, n.identity, n.members, needs)
+		err := n.locked(func() error {
+			return cluster.Recover(ctx, cluster.Joining{Dir: cluster.DirOf(n.data), Store: ingest.StoreDir(n.data), Dial: n.dial}, n.identity, n.members, needs)
+		})
 		if err == nil {
 			return nil
 		}
