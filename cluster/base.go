@@ -87,13 +87,13 @@ const (
 func (c *Cluster) serveBase(ctx context.Context, conn net.Conn) error {
 	r := bufio.NewReader(conn)
 	conn.SetDeadline(time.Now().Add(handshakeTimeout))
-	line, err := r.ReadString('\n')
+	line, err := r.ReadSlice('\n') // a line that is longer than the buffer is an error
 	if err != nil {
 		return err
 	}
 	var id string
 	var index uint64
-	if _, err := fmt.Sscanf(line, "base id=%s index=%d\n", &id, &index); err != nil {
+	if _, err := fmt.Sscanf(string(line), "base id=%s index=%d\n", &id, &index); err != nil {
 		return err
 	}
 	conn.SetDeadline(time.Now().Add(time.Minute)) // the store is written to the disk
@@ -111,20 +111,20 @@ func (c *Cluster) serveBase(ctx context.Context, conn net.Conn) error {
 	}
 	for {
 		conn.SetDeadline(time.Now().Add(fetchTimeout))
-		line, err := r.ReadString('\n')
+		line, err := r.ReadSlice('\n')
 		if err == io.EOF {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		if line == "done\n" {
+		if string(line) == "done\n" {
 			c.base.mu.Lock()
 			c.base.whole = true
 			c.base.mu.Unlock()
 			return nil
 		}
-		name, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "get ")
-		if !ok || name != filepath.Base(name) {
+		name, ok := strings.CutPrefix(strings.TrimSuffix(string(line), "\n"), "get ")
+		if !ok || !isFileName(name) {
 			return fmt.Errorf("a request for %.100q", line)
 		}
 		c.base.mu.Lock()
@@ -264,9 +264,6 @@ func Fetch(ctx context.Context, dial func(context.Context, string) (net.Conn, er
 		}
 	}
 	for _, f := range o.Files {
-		if f.Name != filepath.Base(f.Name) || f.Bytes < 0 {
-			return fmt.Errorf("a base with a file %.100q", f.Name)
-		}
 		path := filepath.Join(to, "store", f.Name)
 		if info, err := os.Stat(path); err == nil && info.Size() == f.Bytes {
 			continue
@@ -295,7 +292,17 @@ func readOffer(r *bufio.Reader) (o offerOf, err error) {
 	if o.ID == "" {
 		return o, errors.New("the node cannot give a base now")
 	}
+	for _, f := range o.Files {
+		if !isFileName(f.Name) || f.Bytes < 0 {
+			return o, fmt.Errorf("a base with a file %.100q", f.Name)
+		}
+	}
 	return o, nil
+}
+
+// isFileName reports whether a name is one of a file in a directory.
+func isFileName(name string) bool {
+	return name == filepath.Base(name) && name != "." && name != ".." && !strings.Contains(name, "\n")
 }
 
 // fetchFile fetches a file, and gives it its name when its digest is right and it is on the disk.

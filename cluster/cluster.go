@@ -134,8 +134,16 @@ func Open(o Options) (_ *Cluster, err error) {
 	if c.log, err = entrylog.Open(entrylog.Options{Dir: LogDir(o.Dir), Hooks: o.Hooks, Logger: o.Logger}); err != nil {
 		return nil, err
 	}
+	first, _ := c.log.FirstIndex()
+	last, _ := c.log.LastIndex()
+	if err := fits(first, last, c.log.Term, &o.State); err != nil {
+		return nil, errors.Join(err, c.log.Close())
+	}
 	return c, nil
 }
+
+// DirOf returns the directory of the cluster's files in a data directory.
+func DirOf(data string) string { return filepath.Join(data, "cluster") }
 
 // Found makes the files of a cluster with one node, whose state includes the entry with index 1 of term 1.
 func Found(dir string, i *Identity) error {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/daybookq/daybook/cluster/internal/node"
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 )
 
@@ -100,6 +101,7 @@ func encodeGroup(b []byte, g *node.Group) []byte {
 	return b
 }
 
+// decodeGroup is the inverse of encodeGroup. It refuses a group that the leader could not write.
 func decodeGroup(b []byte) (*node.Group, error) {
 	d := decoder{b: b}
 	g := &node.Group{Node: string(d.bytes()), Origin: d.uint(), Start: d.uint(), Level: int(d.uint()), First: d.uint()}
@@ -112,13 +114,23 @@ func decodeGroup(b []byte) (*node.Group, error) {
 		if p := (&journal.Proposal{Lane: c.Lane, Verb: c.Verb, Fields: c.Fields, Body: c.Body, Done: func(uint64, int64, error) {}}); !d.failed && p.Validate() != nil {
 			return nil, p.Validate()
 		}
+		if c.Verb == (job.Announce{}).Verb() || c.Verb == (job.SetMember{}).Verb() { // only a leader makes them
+			return nil, fmt.Errorf("a group with the command %s", c.Verb)
+		}
 		g.Commands = append(g.Commands, c)
 	}
 	if err := d.end(); err != nil {
 		return nil, err
 	}
-	if (g.Start == 0) != (len(g.Commands) > 0) {
+	switch {
+	case (g.Start == 0) != (len(g.Commands) > 0):
 		return nil, errors.New("a group without commands")
+	case g.Start != 0:
+		announce := job.Announce{Node: g.Node, Origin: g.Origin, Start: g.Start, Level: g.Level}
+		fields, _ := announce.Encode()
+		if _, err := job.Decode(announce.Verb(), fields, nil); err != nil {
+			return nil, err
+		}
 	}
 	return g, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"syscall"
 
 	"github.com/daybookq/daybook/internal/filelock"
@@ -39,9 +40,42 @@ func Inspect(ctx context.Context, data string, report func(problem string) bool)
 	if err := e.replay(ctx); err != nil {
 		return found, fmt.Errorf("replay journal: %w", err)
 	}
-	found.Applied, found.Jobs = e.store.Applied(), jobsByStatus(e.store.Totals())
-	found.Problems, err = e.store.Check(report)
+	return inspectStore(e.store, report)
+}
+
+// inspectStore checks a store that is up to date.
+func inspectStore(s *store.Store, report func(problem string) bool) (found Inspected, err error) {
+	found.Applied, found.Jobs = s.Applied(), jobsByStatus(s.Totals())
+	found.Problems, err = s.Check(report)
 	return found, err
+}
+
+// InspectRecords is Inspect for a data directory whose log has another form than a journal. records yields the commands of
+// the log from a seq on, as a function of package journal does. The caller has locked the directory.
+func InspectRecords(ctx context.Context, data string, records func(from uint64) iter.Seq2[journal.Record, error], report func(problem string) bool) (found Inspected, err error) {
+	s, err := store.Open(StoreDir(data), store.Options{})
+	readOnly := errors.Is(err, syscall.EROFS)
+	if readOnly {
+		s, err = store.Open(StoreDir(data), store.Options{ReadOnly: true})
+	}
+	if err != nil {
+		return found, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	commands := records(s.Applied() + 1)
+	if !readOnly {
+		if _, err := Replay(ctx, s, commands, func(uint64, uint64) {}); err != nil {
+			return found, fmt.Errorf("apply the log: %w", err)
+		}
+		return inspectStore(s, report)
+	}
+	for r, err := range commands {
+		if err == nil {
+			err = behind(s, r.Seq)
+		}
+		return found, err
+	}
+	return inspectStore(s, report)
 }
 
 // ErrBehind: the store lacks commands of the journal, and cannot apply them on a read-only file system.
@@ -67,11 +101,14 @@ func inspectReadOnly(data string, report func(problem string) bool) (found Inspe
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if s.Applied() < log.Last {
-		return found, fmt.Errorf("%w: it has those up to %d of %d; check a copy, or mount the file system writable", ErrBehind, s.Applied(), log.Last)
+		return found, behind(s, log.Last)
 	}
-	found.Applied, found.Jobs = s.Applied(), jobsByStatus(s.Totals())
-	found.Problems, err = s.Check(report)
-	return found, err
+	return inspectStore(s, report)
+}
+
+// behind is the error of a store on a read-only file system that lacks the command with a seq.
+func behind(s *store.Store, seq uint64) error {
+	return fmt.Errorf("%w: it has those up to %d, and not %d; check a copy, or mount the file system writable", ErrBehind, s.Applied(), seq)
 }
 
 // Check reports each problem in the running engine's state, as of one moment; see store.Store.Check.

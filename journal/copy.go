@@ -115,5 +115,5 @@ func (j *Journal) eachSegment(from, through uint64, visit func(SegmentCopy) bool
 
 // notIntact returns the error for a copy that reaches damage.
 func notIntact(file string, offset int64, seq uint64, reason string) error {
-	return &CorruptError{File: file, Offset: offset, Seq: seq, Reason: reason, Case: "copy", Verdict: Refuse, Next: nextRestore}
+	return &CorruptError{File: file, Offset: offset, Seq: seq, Reason: reason, Case: "copy", Verdict: Refuse, Next: NextRestore}
 }

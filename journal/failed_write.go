@@ -119,7 +119,7 @@ func (j *Journal) truncateBack() error {
 	}
 	if synced := j.synced.Load(); scan.found.kind != clean || scan.end != t.offset || scan.next != synced+1 {
 		return &CorruptError{
-			File: v.segments[i].path, Offset: scan.end, Seq: scan.next, Case: "repair", Verdict: Refuse, Next: nextRestore,
+			File: v.segments[i].path, Offset: scan.end, Seq: scan.next, Case: "repair", Verdict: Refuse, Next: NextRestore,
 			Reason: fmt.Sprintf("the segment does not end with record %d at offset %d (%s)", synced, t.offset, scan.found.reason),
 		}
 	}

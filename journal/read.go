@@ -57,6 +57,18 @@ type walker struct {
 	read  func(path string, buf []byte) ([]byte, error) // readSegment, except in a test
 }
 
+// UntilDiscarded yields records up to their end, or up to damage whose Verdict is Discard. So it yields the records that a
+// start keeps.
+func UntilDiscarded(records iter.Seq2[Record, error]) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for r, err := range records {
+			if c, ok := errors.AsType[*CorruptError](err); ok && c.Verdict == Discard || !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
 // errStop ends a walk early. Functions outside this file never see it.
 var errStop = errors.New("stop")
 

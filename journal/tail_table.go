@@ -40,8 +40,10 @@ type tailCase struct {
 	next     string // the operator's next step after a refusal; otherwise ""
 }
 
+// NextRestore is the operator's next step if durable records are damaged. The log of a node of a cluster has another one.
+const NextRestore = "restore this file from a copy, or start from a backup; `daybook journal verify` shows which records are readable, and docs/reference/format-journal.md, under \"When a start is refused\", says how to give up the others"
+
 const (
-	nextRestore  = "restore this file from a copy, or start from a backup; `daybook journal verify` shows which records are readable, and docs/reference/format-journal.md, under \"When a start is refused\", says how to give up the others"
 	nextUpgrade  = "start the version of Daybook that wrote the record, or a newer one"
 	nextIdentity = "put the file identity of this journal, or the volumes that belong to it, back in place"
 	nextPair     = "put the journal and the store that belong together back in place, or rebuild the store from a backup"
@@ -110,7 +112,7 @@ var tailTable = []tailCase{
 		name:     "volumes do not join",
 		evidence: "a volume does not end where the next one begins, although it was complete and durable before the next one was made",
 		when:     is(apart),
-		verdict:  Refuse, next: nextRestore,
+		verdict:  Refuse, next: NextRestore,
 	},
 	{
 		name:     "bytes between segments",
@@ -122,25 +124,25 @@ var tailTable = []tailCase{
 		name:     "damage in a complete volume",
 		evidence: "a later volume exists, so all records before it were durable",
 		when:     damagedAnd(func(f *finding) bool { return f.complete }),
-		verdict:  Refuse, next: nextRestore,
+		verdict:  Refuse, next: NextRestore,
 	},
 	{
 		name:     "proven by the store's cursor",
 		evidence: "the store has applied the record that is damaged",
 		when:     damagedAnd(func(f *finding) bool { return f.byCursor >= f.seq }),
-		verdict:  Refuse, next: nextRestore,
+		verdict:  Refuse, next: NextRestore,
 	},
 	{
 		name:     "proven by a later record",
 		evidence: "an intact record says that the damaged one was durable",
 		when:     damagedAnd(func(f *finding) bool { return f.byRecord >= f.seq }),
-		verdict:  Refuse, next: nextRestore,
+		verdict:  Refuse, next: NextRestore,
 	},
 	{
 		name:     "search given up",
 		evidence: "the bytes after the damage contain so many beginnings of records that reading them all would take hours",
 		when:     is(searchEnd),
-		verdict:  Refuse, next: nextRestore,
+		verdict:  Refuse, next: NextRestore,
 	},
 	{
 		name:     "later sectors of an unanswered group",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cluster"
 	"github.com/daybookq/daybook/cmd/daybook/internal/checkpoint"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/input"
@@ -68,7 +69,7 @@ func exitCode(err error) int {
 	case isCorrupt && corrupt != nil,
 		errors.Is(err, journal.ErrForeign), errors.Is(err, journal.ErrCursor), errors.Is(err, store.ErrForeignJournal), errors.Is(err, store.ErrDamaged), errors.Is(err, backup.ErrDamaged), errors.Is(err, backup.ErrBlobDamaged):
 		return terminal.ExitCorrupt
-	case errors.Is(err, ingest.ErrNoJournal), errors.Is(err, backup.ErrNoBackup):
+	case errors.Is(err, ingest.ErrNoJournal), errors.Is(err, cluster.ErrNoLog), errors.Is(err, backup.ErrNoBackup):
 		return terminal.ExitNoData
 	case errors.Is(err, journal.ErrClockAhead):
 		return terminal.ExitClock

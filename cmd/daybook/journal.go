@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cluster"
+	"github.com/daybookq/daybook/cmd/daybook/internal/datadir"
 	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
@@ -22,23 +25,22 @@ func newJournal() *cobra.Command {
 		Use:   "journal",
 		Short: "Read or repair the journal of a stopped server",
 		Long: `Read or repair the journal, which has every command that changed state, in order. Its records are text;
-docs/reference/format-journal.md describes them. The server must be stopped.`,
+docs/reference/format-journal.md describes them. The server must be stopped.
+
+A node of a cluster has a log of entries instead, with commands in them. The commands are read up to the
+commit index that the node last wrote down.`,
 		Example: `  daybook journal verify --data /var/lib/daybook`,
 	}
 	return terminal.Group(cmd, newJournalDump(), newJournalVerify(), newJournalGiveUp())
 }
 
-// offline locks the data directory, so that no server writes the journal during the command. A half-written group would
-// look like damage.
-func offline(data string) (release func() error, err error) {
-	if err := mustExist(data); err != nil {
-		return nil, err
+// offline finds a data directory and locks it.
+func offline(data string) (d *datadir.Directory, release func() error, err error) {
+	if d, err = datadir.Find(data); err != nil {
+		return nil, nil, err
 	}
-	lock, err := ingest.Lock(data)
-	if err != nil {
-		return nil, err
-	}
-	return lock.Close, nil
+	release, err = d.Lock()
+	return d, release, err
 }
 
 func newJournalDump() *cobra.Command {
@@ -49,18 +51,21 @@ func newJournalDump() *cobra.Command {
 		Use:   "dump",
 		Short: "Print the records",
 		Long: `Print the records as they are in the journal, or with --json as one object per line. Use --bodies=false
-to leave out the bodies, which contain the payloads. The first damage ends the output with an error.`,
+to leave out the bodies, which contain the payloads. The first damage ends the output with an error.
+
+The commands of a node are printed as a single server writes them. With --json or --bodies=false, they also
+have the index and the term of their entry. A mark is in the place of a command that the leader refused.`,
 		Example: `  daybook journal dump --data /var/lib/daybook --from 812 --to 812
   daybook journal dump --json --bodies=false | jq 'select(.verb == "claim")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			release, err := offline(data)
+			d, release, err := offline(data)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, release()) }()
-			p := recordPrinter{out: cmd.OutOrStdout(), asJSON: asJSON, bodies: bodies}
-			for r, err := range journal.Scan(ingest.JournalDir(data), from) {
+			p := recordPrinter{out: cmd.OutOrStdout(), asJSON: asJSON, bodies: bodies, node: d.Node}
+			for r, err := range d.Commands(from) {
 				if err != nil {
 					return err
 				}
@@ -87,6 +92,7 @@ type recordPrinter struct {
 	out    io.Writer
 	asJSON bool
 	bodies bool
+	node   *cluster.Stopped // nil: a single server
 	text   []byte
 }
 
@@ -97,7 +103,12 @@ func (p *recordPrinter) print(r *journal.Record) error {
 	if p.bodies {
 		p.text = append(p.text[:0], journal.AppendRecord(nil, r)[1:]...) // without the newline before it
 	} else {
-		p.text = fmt.Appendf(p.text[:0], "#:%s seq=%d at=%d synced=%d bytes=%d %s\n", r.Verb, r.Seq, r.At, r.Synced, len(r.Body), r.Fields)
+		p.text = fmt.Appendf(p.text[:0], "#:%s seq=%d at=%d synced=%d bytes=%d ", r.Verb, r.Seq, r.At, r.Synced, len(r.Body))
+		if p.node != nil {
+			index, term := p.node.Entry()
+			p.text = fmt.Appendf(p.text, "index=%d term=%d ", index, term)
+		}
+		p.text = append(append(p.text, r.Fields...), '\n')
 	}
 	_, err := p.out.Write(p.text)
 	return err
@@ -110,10 +121,15 @@ func (p *recordPrinter) printJSON(r *journal.Record) error {
 		At      int64   `json:"at"`
 		Synced  uint64  `json:"synced"`
 		Bytes   int     `json:"bytes"`
+		Index   uint64  `json:"index,omitzero"`
+		Term    uint64  `json:"term,omitzero"`
 		Fields  string  `json:"fields"`
 		Body    *string `json:"body,omitempty"`
 		BodyB64 *string `json:"body_b64,omitempty"`
-	}{r.Verb, r.Seq, r.At, r.Synced, len(r.Body), string(r.Fields), nil, nil}
+	}{Verb: r.Verb, Seq: r.Seq, At: r.At, Synced: r.Synced, Bytes: len(r.Body), Fields: string(r.Fields)}
+	if p.node != nil {
+		d.Index, d.Term = p.node.Entry()
+	}
 	if p.bodies {
 		text := string(r.Body)
 		if utf8.ValidString(text) {
@@ -135,23 +151,26 @@ func newJournalVerify() *cobra.Command {
 		Use:   "verify",
 		Short: "Read every record and check it",
 		Long: `Read the whole journal, and check every checksum and the order of the records. Print what a start would
-do. Nothing is changed.`,
+do. Nothing is changed.
+
+For a node of a cluster, also check the indexes and terms of the entries, and that no committed entry is
+missing or was replaced. Entries after the commit index are counted.`,
 		Example: `  daybook journal verify --data /var/lib/daybook`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			release, err := offline(data)
+			d, release, err := offline(data)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, release()) }()
-			report, err := journal.Verify(ingest.JournalDir(data))
+			report, err := d.Verify()
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				err = printVerifiedJSON(cmd.OutOrStdout(), &report)
+				err = printVerifiedJSON(cmd.OutOrStdout(), &report, d.Node)
 			} else {
-				err = printVerified(cmd.OutOrStdout(), &report)
+				err = printVerified(cmd.OutOrStdout(), &report, d.Node)
 			}
 			if err == nil && report.Damage != nil {
 				return report.Damage
@@ -182,11 +201,14 @@ journal; rebuild it with ` + "`daybook rebuild`" + `.`,
 			if last == 0 {
 				return terminal.Usage(errors.New("--last is missing: the seq of the last record to keep"))
 			}
-			release, err := offline(data)
+			d, release, err := offline(data)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, release()) }()
+			if err := d.SingleOnly("the other nodes count on the entries that it has acknowledged, so none may be removed. Remove the node from the cluster, empty the directory, and let it join under another name"); err != nil {
+				return err
+			}
 			kept, err := journal.GiveUp(ingest.JournalDir(data), last)
 			if err != nil {
 				return err
@@ -200,7 +222,7 @@ journal; rebuild it with ` + "`daybook rebuild`" + `.`,
 	return cmd
 }
 
-func printVerifiedJSON(w io.Writer, r *journal.Report) error {
+func printVerifiedJSON(w io.Writer, r *journal.Report, node *cluster.Stopped) error {
 	d := map[string]any{
 		"uuid": r.UUID, "volumes": len(r.Volumes), "first": r.First, "last": r.Last, "last_at": r.LastAt, "synced": r.Synced,
 		"records": r.Records, "bytes": r.Bytes, "verbs": r.Verbs, "case": r.Case, "verdict": fmt.Sprint(r.Verdict), "damage": nil,
@@ -210,12 +232,25 @@ func printVerifiedJSON(w io.Writer, r *journal.Report) error {
 			"file": r.Damage.File, "offset": r.Damage.Offset, "seq": r.Damage.Seq, "reason": r.Damage.Reason, "next": r.Damage.Next,
 		}
 	}
+	if node != nil {
+		l := &node.Log
+		d["node"] = map[string]any{
+			"node": node.Identity.Node, "cluster": node.Cluster, "uuid": node.UUID, "term": l.Term, "commit": l.Commit, "base": l.Base, "base_term": l.BaseTerm, "first": l.First, "last": l.Last,
+			"first_seq": l.FirstSeq, "last_seq": l.LastSeq, "last_at": l.LastAt, "verbs": l.Verbs,
+		}
+	}
 	return json.NewEncoder(w).Encode(d)
 }
 
-func printVerified(w io.Writer, r *journal.Report) error {
+// printVerified prints the report about a log. node is nil for the journal of a single server.
+func printVerified(w io.Writer, r *journal.Report, node *cluster.Stopped) error {
 	return terminal.Table(w, func(row func(...any)) {
-		row("journal", r.UUID)
+		if node != nil {
+			row("node", fmt.Sprintf("%s of cluster %s", node.Identity.Node, node.Cluster))
+			row("journal", node.UUID)
+		} else {
+			row("journal", r.UUID)
+		}
 		row("volumes", len(r.Volumes))
 		row("bytes", terminal.SizeText(r.Bytes))
 		row("records", r.Records)
@@ -223,15 +258,40 @@ func printVerified(w io.Writer, r *journal.Report) error {
 			row("seqs", fmt.Sprintf("%d … %d", r.First, r.Last))
 			row("last", terminal.Moment(r.LastAt))
 		}
-		verbs := make([]string, 0, len(r.Verbs))
-		for verb := range r.Verbs {
-			verbs = append(verbs, verb)
-		}
-		slices.Sort(verbs)
-		for _, verb := range verbs {
-			row("  "+verb, r.Verbs[verb])
+		rowVerbs(row, r.Verbs)
+		if node != nil {
+			rowEntries(row, &node.Log)
 		}
 		row("tail", r.Case)
 		row("a start would", r.Verdict)
 	})
+}
+
+func rowVerbs(row func(...any), verbs map[string]uint64) {
+	for _, verb := range slices.Sorted(maps.Keys(verbs)) {
+		row("  "+verb, verbs[verb])
+	}
+}
+
+// rowEntries prints the report about the entries of a node.
+func rowEntries(row func(...any), l *cluster.StoppedLog) {
+	row("term", l.Term)
+	if l.Base > 0 {
+		row("base", fmt.Sprintf("entry %d of term %d", l.Base, l.BaseTerm))
+	}
+	if l.Last < l.First {
+		row("entries", "none")
+	} else {
+		row("entries", fmt.Sprintf("%d … %d", l.First, l.Last))
+	}
+	if l.Last > l.Commit {
+		row("committed", fmt.Sprintf("up to %d; entries after it: %d", l.Commit, l.Last-l.Commit))
+	} else {
+		row("committed", fmt.Sprintf("up to %d", l.Commit))
+	}
+	if l.FirstSeq > 0 {
+		row("commands", fmt.Sprintf("%d … %d", l.FirstSeq, l.LastSeq))
+		row("last command", terminal.Moment(l.LastAt))
+	}
+	rowVerbs(row, l.Verbs)
 }

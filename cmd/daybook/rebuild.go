@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/cmd/daybook/internal/datadir"
 	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
@@ -28,7 +29,11 @@ printed. Remove it when it is no longer needed.`,
   daybook rebuild --data /var/lib/daybook --base /backup/daybook/store`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := mustExist(data); err != nil {
+			d, err := datadir.Find(data)
+			if err == nil {
+				err = d.SingleOnly("start it: it applies its log by itself. If its store is damaged, remove the node from the cluster, empty the directory, and let it join under another name")
+			}
+			if err != nil {
 				return err
 			}
 			watched := terminal.IsTerminal(cmd.ErrOrStderr())

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cluster"
 	"github.com/daybookq/daybook/cmd/daybook/internal/checkpoint"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/input"
@@ -163,7 +164,7 @@ func TestExitCodes(t *testing.T) {
 		{&remote.NoAnswerError{Server: new(config.ServerAddress), Err: errors.New("x")}, terminal.ExitNoAnswer}, {client.ErrUnavailable, terminal.ExitNoAnswer}, {client.ErrUnexpectedAnswer, terminal.ExitNoAnswer},
 		{&client.Error{Status: 429, Code: "overloaded", Outcome: "not_stored"}, terminal.ExitRefused}, {&client.Error{Status: 404, Code: "route_not_found"}, terminal.ExitRefused}, {client.ErrTooLarge, terminal.ExitRefused},
 		{&client.Error{Status: 404, Code: "job_not_found"}, terminal.ExitNotFound},
-		{ingest.ErrNoJournal, terminal.ExitNoData},
+		{ingest.ErrNoJournal, terminal.ExitNoData}, {cluster.ErrNoLog, terminal.ExitNoData},
 		{client.ErrUnknown, terminal.ExitUnknown}, {&client.Error{Status: 503, Code: "writes_failed", Outcome: "unknown"}, terminal.ExitUnknown},
 		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, terminal.ExitFile}, {&input.Error{Err: errors.New("x")}, terminal.ExitFile}, {syscall.ENOSPC, terminal.ExitFile}, {ingest.ErrDiskFull, terminal.ExitFile},
 		{journal.ErrClockAhead, terminal.ExitClock},

@@ -3,15 +3,13 @@ package cluster
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
 	"strings"
 
 	"github.com/daybookq/daybook/client"
-	"github.com/daybookq/daybook/ingest"
-	"github.com/daybookq/daybook/store"
 )
 
 // audit compares the state of all nodes with each other and with the ledger. There is no load any more.
@@ -177,16 +175,12 @@ func (t *trial) crossReads() error {
 	return nil
 }
 
-// checkStore checks each invariant of the store of a node that has ended cleanly. `daybook check` needs the journal of a single
-// server.
-func (t *trial) checkStore(n *node) error {
-	s, err := store.Open(ingest.StoreDir(n.process.Data), store.Options{})
-	if err != nil {
-		return fmt.Errorf("open the store of node %s: %w", n.name, err)
+// checkData checks the log and the store of a node that has ended cleanly.
+func (t *trial) checkData(n *node) {
+	for _, verb := range []string{"journal verify", "check"} {
+		args := append(strings.Fields(verb), "--data", n.process.Data)
+		if out, err := exec.Command(n.process.Binary, args...).CombinedOutput(); err != nil {
+			t.l.problem("daybook %s of node %s: %v\n%s", verb, n.name, err, out)
+		}
 	}
-	_, err = s.Check(func(problem string) bool {
-		t.l.problem("the store of node %s: %s", n.name, problem)
-		return true
-	})
-	return errors.Join(err, s.Close())
 }

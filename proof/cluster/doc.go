@@ -42,7 +42,8 @@
 //   - the history of each job of the claimers is checked by github.com/anishathalye/porcupine against model.go: is there an
 //     order of the requests that agrees with the times at which they began and ended, and in which each answer is right?
 //     At most one claim holds a job, no other claim gets the job before its lease has ended, only the claim that holds it
-//     completes it, each claim adds one attempt, and a job that is completed remains so.
+//     completes it, each claim adds one attempt, and a job that is completed remains so;
+//   - `daybook journal verify` and `daybook check` find nothing wrong in the data directory of any node.
 //
 // Each read under load must show what was acknowledged before it began.
 //
@@ -61,7 +62,6 @@
 //   - The tests do not check that a lease runs out in time, nor the order in which jobs are handed out.
 //   - All nodes are processes of one machine, with one clock. The networks lose packets, and do not delay, double or alter
 //     them.
-//   - `daybook check` and `daybook journal verify` do not read the data directories of nodes. Only their stores are checked.
 //   - Operators' requests (cancel, redrive, pause), documents and unique keys are not in the load.
 //   - The kernel decides the order in which processes run. So a seed repeats the plan, not the run.
 package cluster

@@ -98,9 +98,10 @@ func (t *trial) finish() error {
 		return err
 	}
 	for _, n := range t.list {
-		if err := errors.Join(t.stop(n), t.checkStore(n)); err != nil {
+		if err := t.stop(n); err != nil {
 			return err
 		}
+		t.checkData(n)
 	}
 	var errs []error
 	for _, problem := range t.l.wrong {

@@ -21,12 +21,15 @@ type cache struct {
 
 func (c *cache) clear() { c.entries, c.bytes = nil, 0 }
 
-// put adds an entry, after it has dropped those from its index on. It drops the oldest ones beyond the limit, but never
-// the new one.
+// put adds an entry, after it has dropped those from its index on, and all if the entry does not follow them. It drops the
+// oldest ones beyond the limit, but never the new one.
 func (c *cache) put(e *pb.Entry) {
 	for n := len(c.entries); n > 0 && c.entries[n-1].GetIndex() >= e.GetIndex(); n-- {
 		c.bytes -= int64(sizeOf(c.entries[n-1]))
 		c.entries = c.entries[:n-1]
+	}
+	if n := len(c.entries); n > 0 && c.entries[n-1].GetIndex()+1 != e.GetIndex() {
+		c.clear()
 	}
 	c.entries = append(c.entries, e)
 	c.bytes += int64(sizeOf(e))

@@ -3,8 +3,11 @@ package entrylog
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+
+	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/daybookq/daybook/journal"
 )
@@ -26,6 +29,7 @@ type contents struct {
 	state   State
 	first   uint64  // index of the first entry
 	last    uint64  // index of the last entry; first-1 if there is none
+	open    bool    // entries before the first one were removed, and a reader without places does not know where they end
 	terms   []start // by index; the first one covers the entry before the first
 	places  []place // by index
 	since   int64   // bytes of entries since the last place
@@ -54,10 +58,16 @@ func (c *contents) term(index uint64) (term uint64, ok bool) {
 
 // put adds an entry, after it has dropped those from its index on.
 func (c *contents) put(seq, index, term uint64, size int) error {
+	if c.open && (index < c.first || c.last < c.first) {
+		c.setBase(index-1, 0)
+	}
 	if index < c.first || index > c.last+1 {
 		return fmt.Errorf("entry %d follows entries %d to %d", index, c.first, c.last)
 	}
 	if index <= c.last {
+		if index <= c.state.Commit {
+			return fmt.Errorf("entry %d is written again, and the entries up to %d were committed", index, c.state.Commit)
+		}
 		c.places = slices.DeleteFunc(c.places, func(p place) bool { return p.index >= index })
 		c.terms = slices.DeleteFunc(c.terms, func(s start) bool { return s.index >= index })
 		c.since = placeEvery
@@ -79,6 +89,46 @@ func (c *contents) setBase(index, term uint64) {
 	c.first, c.last, c.terms, c.places = index+1, index, []start{{index, term}}, nil
 }
 
+// replay adds a record that is on disk. It returns the entry if the record has one.
+func (c *contents) replay(r *journal.Record) (e *pb.Entry, err error) {
+	c.through = r.Seq
+	var commit uint64
+	switch r.Verb {
+	case EntryVerb:
+		if e, commit, err = decodeEntry(r); err == nil {
+			err = c.put(r.Seq, e.GetIndex(), e.GetTerm(), len(e.Data))
+		}
+	case stateVerb:
+		var n []uint64
+		if n, err = decodeNumbers(r, "term", "vote", "commit"); err == nil {
+			commit, err = n[2], c.vote(n[0], n[1])
+		}
+	case baseVerb:
+		var n []uint64
+		if n, err = decodeNumbers(r, "index", "term"); err != nil {
+			break
+		}
+		if commit = n[0]; commit < c.state.Commit {
+			err = fmt.Errorf("the base includes the entries up to %d, and those up to %d were committed", commit, c.state.Commit)
+		}
+		c.setBase(n[0], n[1])
+	case placesVerb, journal.MarkVerb:
+	default:
+		err = errors.New("the verb is unknown")
+	}
+	c.state.Commit = max(c.state.Commit, commit)
+	return e, err
+}
+
+// vote sets the term and the vote. Neither a term nor a vote is ever taken back.
+func (c *contents) vote(term, vote uint64) error {
+	if s := c.state; term < s.Term || term == s.Term && vote != s.Vote && s.Vote != 0 {
+		return fmt.Errorf("it follows term %d with a vote for %d", s.Term, s.Vote)
+	}
+	c.state.Term, c.state.Vote = term, vote
+	return nil
+}
+
 // cut drops the entries whose records are before seq.
 func (c *contents) cut(seq uint64) {
 	n := 0
@@ -93,6 +143,14 @@ func (c *contents) cut(seq uint64) {
 	for len(c.terms) > 1 && c.terms[1].index < c.first {
 		c.terms = slices.Delete(c.terms, 0, 1)
 	}
+}
+
+// whole returns an error if committed entries are missing at the end.
+func (c *contents) whole() error {
+	if c.state.Commit > c.last {
+		return fmt.Errorf("the commit index is %d, and the last entry is %d", c.state.Commit, c.last)
+	}
+	return nil
 }
 
 // near returns the last place at or before an index, and the index of the next place, or the one after the last entry.
@@ -132,7 +190,7 @@ func decodeContents(r *journal.Record) (*contents, error) {
 		var a, b uint64
 		var word string
 		if _, err := fmt.Sscanf(string(line), "%s %d %d\n", &word, &a, &b); err != nil {
-			return nil, bad(r, fmt.Errorf("line %.40q: %w", line, err))
+			return nil, fmt.Errorf("line %.40q: %w", line, err)
 		}
 		switch word {
 		case "term":
@@ -140,11 +198,33 @@ func decodeContents(r *journal.Record) (*contents, error) {
 		case "place":
 			c.places = append(c.places, place{a, b})
 		default:
-			return nil, bad(r, fmt.Errorf("line %.40q", line))
+			return nil, fmt.Errorf("line %.40q", line)
 		}
 	}
-	if len(c.terms) == 0 || len(c.places) == 0 && c.last >= c.first {
-		return nil, bad(r, fmt.Errorf("it has %d terms and %d places", len(c.terms), len(c.places)))
+	if c.through >= r.Seq || !c.valid() {
+		return nil, errors.New("its terms and places do not fit its entries")
 	}
 	return c, nil
+}
+
+// valid reports whether the terms and places are in order and fit the entries.
+func (c *contents) valid() bool {
+	if c.first == 0 || c.last+1 < c.first || len(c.terms) == 0 || c.terms[0].index >= c.first {
+		return false
+	}
+	for i, s := range c.terms[1:] {
+		if before := c.terms[i]; s.index <= before.index || s.term <= before.term || s.index > c.last {
+			return false
+		}
+	}
+	if len(c.places) == 0 || c.last < c.first {
+		return len(c.places) == 0 && c.last < c.first
+	}
+	for i, p := range c.places[1:] {
+		if before := c.places[i]; p.index <= before.index || p.seq <= before.seq {
+			return false
+		}
+	}
+	newest := c.places[len(c.places)-1]
+	return c.places[0].index == c.first && newest.index <= c.last && newest.seq <= c.through
 }

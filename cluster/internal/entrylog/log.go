@@ -73,86 +73,20 @@ func Open(o Options) (*Log, error) {
 		AllowClockAhead: true, // the times of these records decide nothing
 	})
 	if err != nil {
-		return nil, err
+		return nil, ofNode(err)
 	}
 	l.j = j
-	if err := l.read(); err != nil {
+	if l.c, err = readContents(j.Volumes(), j.Records, l.cache.put); err != nil {
 		return nil, errors.Join(fmt.Errorf("read entries: %w", err), j.Close())
 	}
+	l.written = l.c.state
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	go func() { l.ended <- j.Run(ctx) }()
 	return l, nil
 }
 
-// read finds out what the records are.
-func (l *Log) read() error {
-	vols := l.j.Volumes()
-	l.c = newContents()
-	for i := len(vols) - 1; i >= 0 && l.c.through == 0; i-- {
-		for r, err := range l.j.Records(vols[i].First) {
-			if err != nil {
-				return err
-			}
-			if i+1 < len(vols) && r.Seq >= vols[i+1].First {
-				break
-			}
-			if r.Verb == placesVerb {
-				if l.c, err = decodeContents(&r); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	if l.c.through == 0 && l.j.First() > 1 {
-		return fmt.Errorf("the records before %d were removed, and no record of places says what they were", l.j.First())
-	}
-	for r, err := range l.j.Records(max(l.c.through+1, l.j.First())) {
-		if err == nil {
-			err = l.replay(&r)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	l.c.cut(l.j.First())
-	l.written = l.c.state
-	return nil
-}
-
-// replay adds a record that is on disk.
-func (l *Log) replay(r *journal.Record) error {
-	defer func() { l.c.through = r.Seq }()
-	switch r.Verb {
-	case EntryVerb:
-		e, commit, err := decodeEntry(r)
-		if err == nil {
-			l.c.state.Commit = max(l.c.state.Commit, commit)
-			err = l.put(r.Seq, e)
-		}
-		if err != nil {
-			return bad(r, err)
-		}
-	case stateVerb:
-		n, err := decodeNumbers(r, "term", "vote", "commit")
-		if err != nil {
-			return err
-		}
-		l.c.state = State{n[0], n[1], max(l.c.state.Commit, n[2])}
-	case baseVerb:
-		n, err := decodeNumbers(r, "index", "term")
-		if err != nil {
-			return err
-		}
-		l.setBase(n[0], n[1])
-	case placesVerb, journal.MarkVerb:
-	default:
-		return bad(r, errors.New("the verb is unknown"))
-	}
-	return nil
-}
-
-// put adds an entry that is durable. The caller holds l.mu, or is Open.
+// put adds an entry that is durable. The caller holds l.mu.
 func (l *Log) put(seq uint64, e *pb.Entry) error {
 	if err := l.c.put(seq, e.GetIndex(), e.GetTerm(), len(e.Data)); err != nil {
 		return err
@@ -170,25 +104,34 @@ func (l *Log) setBase(index, term uint64) {
 // Append writes entries, and a state unless it is the zero value. It calls done once all of it is on disk, in the order of
 // the calls, or with the reason if it failed; from then on all calls fail. done must not block and must not call the log.
 // Nobody may change the entries from now on. Append waits while 64 MiB of entries are on their way to the disk.
+//
+// Invariant: the commit index of a record is that of an entry before it, or its own. Raft also hands over entries that are
+// committed already, several at a time, and a power cut may keep only the first of them. Raft does not start with a
+// commit index that is beyond the last entry.
 func (l *Log) Append(entries []*pb.Entry, s State, done func(error)) {
 	l.mu.Lock()
 	var proposals []*journal.Proposal
 	t := &ticket{done: done}
 	if s != (State{}) {
 		if s.Term != l.written.Term || s.Vote != l.written.Vote {
-			proposals = append(proposals, l.record(t, stateVerb, encodeNumbers("term", s.Term, "vote", s.Vote, "commit", s.Commit), nil, func(uint64) error {
-				l.c.state = State{s.Term, s.Vote, max(l.c.state.Commit, s.Commit)}
+			commit := s.Commit
+			if len(entries) > 0 {
+				commit = min(commit, entries[0].GetIndex()-1)
+			}
+			proposals = append(proposals, l.record(t, stateVerb, encodeNumbers("term", s.Term, "vote", s.Vote, "commit", commit), nil, func(uint64) error {
+				l.c.state = State{s.Term, s.Vote, max(l.c.state.Commit, commit)}
 				return nil
 			}))
 		}
 		l.written = s
 	}
-	commit := l.written.Commit
 	for _, e := range entries {
+		commit := min(l.written.Commit, e.GetIndex())
 		fields, body := encodeEntry(e, commit)
 		proposals = append(proposals, l.record(t, EntryVerb, fields, body, func(seq uint64) error {
+			err := l.put(seq, e)
 			l.c.state.Commit = max(l.c.state.Commit, commit)
-			return l.put(seq, e)
+			return err
 		}))
 		l.since += int64(len(e.Data))
 	}
@@ -356,7 +299,7 @@ func (l *Log) fromDisk(at place, lo, hi, size uint64) (list []*pb.Entry, err err
 		}
 		e, _, err := decodeEntry(&r)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
 		}
 		if e.GetIndex() != lo+uint64(len(list)) {
 			if len(list) == 0 && e.GetIndex() < lo {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
 	"sync/atomic"
 	"testing"
@@ -142,7 +144,7 @@ func TestRandom(t *testing.T) {
 			for range 60 {
 				switch p.IntN(20) {
 				case 0:
-					testkit.NoError(t, p.log.Close())
+					p.close()
 					p.log = testkit.Must(Open(p.options))(t)
 				case 1:
 					first := testkit.Must(p.log.FirstIndex())(t)
@@ -168,7 +170,7 @@ func TestRandom(t *testing.T) {
 				}
 			}
 			p.compare()
-			testkit.NoError(t, p.log.Close())
+			p.close()
 			p.log = testkit.Must(Open(p.options))(t)
 			p.compare()
 			testkit.Equal(t, p.log.State(), p.k.state, "after a clean stop")
@@ -281,6 +283,34 @@ func TestNothingFollowsAFailedWrite(t *testing.T) {
 	testkit.Equal(t, testkit.Must(l.LastIndex())(t), uint64(1))
 }
 
+// TestCutTail: a log that lost any number of its last records has no commit index beyond its last entry, also if Raft has
+// handed over several committed entries at once.
+func TestCutTail(t *testing.T) {
+	o := Options{Dir: t.TempDir()}
+	l := testkit.Must(Open(o))(t)
+	answered := make(chan error, 1)
+	var entries []*pb.Entry
+	for i := range uint64(5) {
+		entries = append(entries, &pb.Entry{Index: proto.Uint64(i + 1), Term: proto.Uint64(1), Data: []byte("number=1\nx")})
+	}
+	l.Append(entries, State{1, 1, 5}, func(err error) { answered <- err })
+	testkit.NoError(t, <-answered)
+	testkit.NoError(t, l.Close())
+	path := filepath.Join(testkit.Must(journal.Volumes(o.Dir))(t)[0].Path, "00000000000000000001")
+	whole := testkit.Must(os.ReadFile(path))(t)
+	last := uint64(9)
+	for end := len(whole); end > 0; end -= 20 {
+		testkit.NoError(t, os.WriteFile(path, whole[:end], 0o600))
+		l := testkit.Must(Open(o))(t)
+		last = min(last, testkit.Must(l.LastIndex())(t))
+		if s := l.State(); s.Commit > last {
+			t.Errorf("after %d of %d bytes the commit index is %d, and the last entry is %d", end, len(whole), s.Commit, last)
+		}
+		testkit.NoError(t, l.Close())
+	}
+	testkit.Equal(t, last, uint64(0), "the last entry of the shortest log")
+}
+
 // TestRefusesGaps: entries that do not follow the others are an error, at once and at the next start.
 func TestRefusesGaps(t *testing.T) {
 	o := Options{Dir: t.TempDir()}
@@ -298,7 +328,7 @@ func TestRefusesGaps(t *testing.T) {
 
 // TestRecords: records read back as they were, and others are refused.
 func TestRecords(t *testing.T) {
-	c := &contents{through: 9, state: State{3, 2, 7}, first: 4, last: 12, terms: []start{{3, 2}, {9, 3}}, places: []place{{4, 5}, {9, 10}}}
+	c := &contents{through: 10, state: State{3, 2, 7}, first: 4, last: 12, terms: []start{{3, 2}, {9, 3}}, places: []place{{4, 5}, {9, 10}}}
 	fields, body := c.encode()
 	r := record(placesVerb, string(fields), string(body))
 	if got := testkit.Must(decodeContents(&r))(t); !reflect.DeepEqual(got, c) {
@@ -313,13 +343,19 @@ func TestRecords(t *testing.T) {
 		{stateVerb, "term=1 vote=1 commit=1 more=1", ""},
 		{baseVerb, "index=-1 term=1", ""},
 		{placesVerb, "through=1 term=1 vote=1 commit=1 first=1 last=2", "term 0 0\n"},
+		{placesVerb, "through=1 term=1 vote=1 commit=1 first=1 last=2", "term 0 0\nplace 2 1\n"},
+		{placesVerb, "through=1 term=1 vote=1 commit=1 first=1 last=2", "term 0 0\nplace 1 2\n"},
+		{placesVerb, "through=2 term=1 vote=1 commit=1 first=1 last=2", "term 0 0\nplace 1 2\nplace 2 1\n"},
+		{placesVerb, "through=20 term=1 vote=1 commit=1 first=1 last=0", "term 0 0\n"},
+		{placesVerb, "through=1 term=1 vote=1 commit=1 first=1 last=0", "term 1 0\n"},
+		{placesVerb, "through=1 term=1 vote=1 commit=1 first=1 last=1", "term 0 1\nterm 1 1\nplace 1 1\n"},
+		{placesVerb, "through=1 term=1 vote=1 commit=1 first=3 last=1", "term 0 0\n"},
 		{placesVerb, "through=1 term=1 vote=1 commit=1 first=1 last=0", "term 0 x\n"},
 		{placesVerb, "through=1 term=1 vote=1 commit=1 first=1 last=0", "word 0 0\n"},
 		{"create", "", ""},
 	} {
-		l := &Log{c: newContents()}
 		of := record(r.verb, r.fields, r.body)
-		err := l.replay(&of)
+		_, err := newContents().replay(&of)
 		if r.verb == placesVerb {
 			_, err = decodeContents(&of)
 		}
@@ -330,5 +366,5 @@ func TestRecords(t *testing.T) {
 }
 
 func record(verb, fields, body string) journal.Record {
-	return journal.Record{Seq: 1, Verb: verb, Fields: []byte(fields), Body: []byte(body)}
+	return journal.Record{Seq: 20, Verb: verb, Fields: []byte(fields), Body: []byte(body)}
 }

@@ -63,7 +63,7 @@ func decodeEntry(r *journal.Record) (e *pb.Entry, commit uint64, err error) {
 			typ = string(value)
 		}
 		if err != nil {
-			return nil, 0, bad(r, err)
+			return nil, 0, err
 		}
 	}
 	e = &pb.Entry{Index: proto.Uint64(index), Term: proto.Uint64(term)}
@@ -75,7 +75,7 @@ func decodeEntry(r *journal.Record) (e *pb.Entry, commit uint64, err error) {
 		e.Data = append(append(append(e.Data, rest...), '\n'), r.Body...)
 	case empty:
 	default:
-		return nil, 0, bad(r, fmt.Errorf("type is %q", typ))
+		return nil, 0, fmt.Errorf("type is %q", typ)
 	}
 	return e, commit, nil
 }
@@ -96,21 +96,17 @@ func encodeNumbers(pairs ...any) []byte {
 func decodeNumbers(r *journal.Record, keys ...string) ([]uint64, error) {
 	fields := bytes.Split(r.Fields, []byte(" "))
 	if len(fields) != len(keys) {
-		return nil, bad(r, fmt.Errorf("it has %d fields, and needs %d", len(fields), len(keys)))
+		return nil, fmt.Errorf("it has %d fields, and needs %d", len(fields), len(keys))
 	}
 	numbers := make([]uint64, len(keys))
 	for i, key := range keys {
 		value, ok := bytes.CutPrefix(fields[i], []byte(key+"="))
 		var err error
 		if numbers[i], err = number(value); !ok || err != nil {
-			return nil, bad(r, fmt.Errorf("field %d is %q, and %s is needed", i+1, fields[i], key))
+			return nil, fmt.Errorf("field %d is %q, and %s is needed", i+1, fields[i], key)
 		}
 	}
 	return numbers, nil
 }
 
 func number(text []byte) (uint64, error) { return strconv.ParseUint(string(text), 10, 64) }
-
-func bad(r *journal.Record, err error) error {
-	return fmt.Errorf("record %d, %s %.100q: %w", r.Seq, r.Verb, r.Fields, err)
-}

@@ -125,7 +125,19 @@ func ParseHeader(data []byte) (h Header, records []byte, err error) {
 	return h, records, nil
 }
 
-// Records returns the records of an entry, which may have none.
+// place returns where a command of an entry is, the first one being 0. e may be nil, for an entry without an index yet.
+func (h *Header) place(e *pb.Entry, i int) *journal.Place {
+	p := &journal.Place{Node: h.Node}
+	if h.Start == 0 {
+		p.Origin, p.Number = h.Origin, h.Number+uint64(i)
+	}
+	if i == h.N-1 {
+		p.Index, p.Term = e.GetIndex(), e.GetTerm()
+	}
+	return p
+}
+
+// Records returns the records of an entry, which may have none. They share memory with it.
 func Records(e *pb.Entry) (list []journal.Record, err error) {
 	if e.GetType() != pb.EntryNormal {
 		_, r, err := decodeChange(e)
@@ -134,13 +146,29 @@ func Records(e *pb.Entry) (list []journal.Record, err error) {
 	if len(e.Data) == 0 {
 		return nil, nil
 	}
+	_, list, err = commandsOf(e)
+	return list, err
+}
+
+// commandsOf returns the header of an entry with commands, and the records.
+func commandsOf(e *pb.Entry) (h Header, list []journal.Record, err error) {
 	h, text, err := ParseHeader(e.Data)
-	for range h.N {
-		r, size, failed := journal.ReadRecord(text)
-		if err = errors.Join(err, failed); err != nil {
-			return nil, err
+	if err != nil {
+		return h, nil, err
+	}
+	for i := range h.N {
+		r, size, err := journal.ReadRecord(text)
+		if err != nil {
+			return h, nil, fmt.Errorf("command %d of %d: %w", i+1, h.N, err)
 		}
+		if r.Seq != h.Seq+uint64(i) {
+			return h, nil, fmt.Errorf("command %d of %d has seq %d, and the first one has %d", i+1, h.N, r.Seq, h.Seq)
+		}
+		r.Place = h.place(e, i)
 		list, text = append(list, r), text[size:]
 	}
-	return list, err
+	if len(text) > 0 {
+		return h, nil, fmt.Errorf("%d bytes follow its %d commands", len(text), h.N)
+	}
+	return h, list, nil
 }

@@ -122,9 +122,7 @@ func (n *Node) append(from uint64, h Header, commands Commands) {
 		}
 		text = journal.AppendRecord(text, &r)
 		l.seq++
-		if r.Place = (&journal.Place{Node: h.Node}); h.Start == 0 {
-			r.Place.Origin, r.Place.Number = h.Origin, h.Number+uint64(i)
-		}
+		r.Place = h.place(nil, i)
 		if taken, err := follow(&l.state, &r); err != nil || !taken {
 			panic(fmt.Errorf("the leader appends a command that has no effect, %s %s: %w", r.Verb, r.Fields, err))
 		}

@@ -355,7 +355,7 @@ func (n *Node) deliver(m *pb.Message) {
 
 // commands delivers the commands of an entry.
 func (n *Node) commands(d *Delivery, e *pb.Entry) error {
-	h, text, err := ParseHeader(e.Data)
+	h, list, err := commandsOf(e)
 	if err != nil {
 		return err
 	}
@@ -364,26 +364,14 @@ func (n *Node) commands(d *Delivery, e *pb.Entry) error {
 	}
 	g := n.ownGroup(&h)
 	refused := h.Refused
-	for i := range h.N {
-		r, size, err := journal.ReadRecord(text)
-		if err != nil {
-			return fmt.Errorf("command %d of %d: %w", i+1, h.N, err)
-		}
-		text = text[size:]
-		if r.Seq != h.Seq+uint64(i) || r.At < n.pos.At {
-			return fmt.Errorf("command %d of %d has seq %d and time %d; the last time was %d", i+1, h.N, r.Seq, r.At, n.pos.At)
+	for i, r := range list {
+		if r.At < n.pos.At {
+			return fmt.Errorf("command %d of %d has time %d; the last time was %d", i+1, h.N, r.At, n.pos.At)
 		}
 		if r.Seq <= n.skip {
 			continue
 		}
 		n.pos.Seq, n.pos.At = r.Seq, r.At
-		r.Place = &journal.Place{Node: h.Node}
-		if h.Start == 0 {
-			r.Place.Origin, r.Place.Number = h.Origin, h.Number+uint64(i)
-		}
-		if i == h.N-1 {
-			r.Place.Index, r.Place.Term = e.GetIndex(), e.GetTerm()
-		}
 		taken, err := follow(&n.state, &r)
 		if err != nil {
 			return err
@@ -396,9 +384,6 @@ func (n *Node) commands(d *Delivery, e *pb.Entry) error {
 			n.settle(d, g.proposals[i], &r, no, h.Why)
 		}
 		d.Records = append(d.Records, r)
-	}
-	if len(text) > 0 {
-		return fmt.Errorf("%d bytes follow its %d commands", len(text), h.N)
 	}
 	if g != nil {
 		n.came(g)

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -51,9 +50,6 @@ func (f *clusterFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.cert, "cluster-cert", "", "file with the certificate of this node, for both ends of a connection")
 	flags.StringVar(&f.key, "cluster-key", "", "file with the key of --cluster-cert")
 }
-
-// ClusterDir returns the folder of the cluster in a data directory.
-func ClusterDir(data string) string { return filepath.Join(data, "cluster") }
 
 // check refuses settings that do not fit together.
 func (f *clusterFlags) check() (err error) {
@@ -143,7 +139,7 @@ type clusterNode struct {
 // startNode prepares the data directory of a node: it founds a cluster, joins one, or finds what an earlier process left.
 // It returns nil for a single server.
 func (s *serverRun) startNode(ctx context.Context) (n *clusterNode, err error) {
-	dir := ClusterDir(s.data)
+	dir := cluster.DirOf(s.data)
 	identity, err := cluster.ReadIdentity(dir)
 	if err != nil {
 		return nil, err
@@ -167,8 +163,10 @@ func (s *serverRun) startNode(ctx context.Context) (n *clusterNode, err error) {
 			return nil, terminal.Usagef("%s has the data of a single server, and --join needs an empty directory; --cluster-init founds a cluster with this data", s.data)
 		}
 		err = s.whileUnready(ctx, fmt.Errorf("this node joins the cluster of the node at %s, and fetches its state", s.join), func(ctx context.Context) (err error) {
-			n.identity, err = n.joins(ctx)
-			return err
+			return n.locked(func() (err error) {
+				n.identity, err = n.joins(ctx)
+				return err
+			})
 		})
 	default:
 		return nil, terminal.Usagef("%s has no node of a cluster; --cluster-init founds a cluster, --join ADDRESS joins one", s.data)
@@ -176,14 +174,26 @@ func (s *serverRun) startNode(ctx context.Context) (n *clusterNode, err error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = cluster.Install(dir, ingest.StoreDir(s.data))
-	return n, err
+	return n, n.locked(func() error {
+		_, err := cluster.Install(dir, ingest.StoreDir(s.data))
+		return err
+	})
+}
+
+// locked calls f while this process has the data directory to itself, as an engine has. No engine runs.
+func (n *clusterNode) locked(f func() error) (err error) {
+	lock, err := ingest.Lock(n.data)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	return f()
 }
 
 // joins joins the cluster. It waits while the node of --join does not listen yet, because all nodes may be started together.
 func (n *clusterNode) joins(ctx context.Context) (*cluster.Identity, error) {
 	for waits := false; ; waits = true {
-		i, err := cluster.Join(ctx, cluster.Joining{Dir: ClusterDir(n.data), Store: ingest.StoreDir(n.data), Node: n.node, Level: job.Level, From: n.join, Dial: n.dial})
+		i, err := cluster.Join(ctx, cluster.Joining{Dir: cluster.DirOf(n.data), Store: ingest.StoreDir(n.data), Node: n.node, Level: job.Level, From: n.join, Dial: n.dial})
 		if dial, is := errors.AsType[*net.OpError](err); !is || dial.Op != "dial" || ctx.Err() != nil {
 			return i, err
 		}
@@ -234,14 +244,14 @@ func (n *clusterNode) found(ctx context.Context) (*cluster.Identity, error) {
 		return nil, err
 	}
 	n.logger.Info("founded a cluster", "cluster", i.Cluster, "node", i.Node)
-	return i, cluster.Found(ClusterDir(n.data), i)
+	return i, cluster.Found(cluster.DirOf(n.data), i)
 }
 
 // options returns the options of the log of an engine.
 func (n *clusterNode) options(engine func() *ingest.Engine, o ingest.LogOptions) (cluster.Options, error) {
 	l, err := n.listenForNodes()
 	return cluster.Options{
-		Dir: ClusterDir(n.data), Identity: n.identity, Listener: l, Dial: n.dial, State: o.Cluster, Seq: o.Seq, At: o.At, Level: o.Level, Answer: o.Answer, Logger: n.logger,
+		Dir: cluster.DirOf(n.data), Identity: n.identity, Listener: l, Dial: n.dial, State: o.Cluster, Seq: o.Seq, At: o.At, Level: o.Level, Answer: o.Answer, Logger: n.logger,
 		Refuse: func(verb string, _ bool) string { return o.Refuse(verb) }, Refusal: ingest.Refusal, Opsqueue: n.opsqueue,
 		Checkpoint: func(_ context.Context, dir string) (cluster.Base, error) {
 			c, err := engine().Base(dir)
@@ -299,7 +309,9 @@ func (n *clusterNode) recover(ctx context.Context, why error) error {
 		return pause(ctx, restartAfter)
 	}
 	for {
-		err := cluster.Recover(ctx, cluster.Joining{Dir: ClusterDir(n.data), Store: ingest.StoreDir(n.data), Dial: n.dial}, n.identity, n.members, needs)
+		err := n.locked(func() error {
+			return cluster.Recover(ctx, cluster.Joining{Dir: cluster.DirOf(n.data), Store: ingest.StoreDir(n.data), Dial: n.dial}, n.identity, n.members, needs)
+		})
 		if err == nil {
 			return nil
 		}

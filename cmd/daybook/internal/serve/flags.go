@@ -161,7 +161,7 @@ func (f *Flags) checkData() error {
 	there, err := ingest.HasJournal(f.data)
 	if err == nil && !there {
 		var node *cluster.Identity
-		node, err = cluster.ReadIdentity(ClusterDir(f.data))
+		node, err = cluster.ReadIdentity(cluster.DirOf(f.data))
 		there = node != nil
 	}
 	if err == nil && !there {

@@ -49,7 +49,7 @@ var ExitCodes = []struct {
 	{ExitNoAnswer, "the server did not answer, or the answer was not that of a Daybook server; nothing was stored"},
 	{ExitRefused, "the server refused the request; the message says why"},
 	{ExitNotFound, "the server has no such job, batch, queue, blob, fileset or handler"},
-	{ExitNoData, "the data directory does not exist or has no journal, or there is no backup"},
+	{ExitNoData, "the data directory does not exist or has no journal or log, or there is no backup"},
 	{ExitUnknown, "the server's answer was lost: jobs may or may not have been stored"},
 	{ExitFile, "a file or the input cannot be read or written, or the disk is full"},
 	{ExitClock, "the wall clock is more than a day earlier than the last time in the journal"},
