@@ -290,10 +290,12 @@ func (c *Cluster) deliver(ctx context.Context, take func([]journal.Record)) {
 			if len(x.Records) > 0 {
 				take(x.Records)
 			}
-			c.notes.mu.Lock()
-			c.notes.positions.add(x.Pos, bytes)
-			c.notes.mu.Unlock()
-			c.event(func(n *node.Node) { n.Delivered(x) })
+			c.event(func(n *node.Node) {
+				n.Delivered(x)
+				c.notes.mu.Lock()
+				c.notes.positions.add(x.Pos, bytes) // not before: Raft reads entries until it knows that they were delivered
+				c.notes.mu.Unlock()
+			})
 		}
 		select {
 		case <-ctx.Done():

@@ -66,6 +66,7 @@ type machine struct {
 	store      *store.Store
 	applied    uint64 // by it
 	saved      saved
+	delivered  uint64            // the index up to which the node knows that its entries were delivered
 	asked      map[uint64]uint64 // the seq that an answer must have, by ticket
 }
 
@@ -198,7 +199,7 @@ func (w *world) start(m *machine) {
 	if err != nil {
 		panic(err)
 	}
-	m.node, m.up = n, true
+	m.node, m.up, m.delivered = n, true, m.position().Index
 	w.figures.Starts++
 }
 
@@ -338,6 +339,7 @@ func (w *world) step() {
 			d := m.taken[0]
 			m.taken = m.taken[1:]
 			m.node.Delivered(&d)
+			m.delivered = d.Pos.Index
 		}
 	case k < 845:
 		if m.up { // the store is written to the disk; the log has all of it
@@ -345,7 +347,8 @@ func (w *world) step() {
 		}
 	case k < 850:
 		if m.up && len(m.writes) == 0 {
-			index := m.saved.cluster.Index - min(m.saved.cluster.Index, uint64(w.IntN(10)))
+			index := min(m.saved.cluster.Index, m.delivered)
+			index -= min(index, uint64(w.IntN(10)))
 			m.disk.cut(index)
 			m.durable.cut(index)
 		}
@@ -408,6 +411,7 @@ func (w *world) work(ticks int) {
 				}
 				for i := range taken {
 					m.node.Delivered(&taken[i])
+					m.delivered = taken[i].Pos.Index
 				}
 				w.ready(m)
 			}
