@@ -139,7 +139,7 @@ type pace struct {
 	refresh        time.Duration // how often it reads the server's handlers
 	heartbeatAgain time.Duration // how soon it repeats a heartbeat that failed
 	types          time.Duration // how long it waits before it reports changed types; this bounds the rate of reports
-	rest           time.Duration // a lane's first rest: see rest.go
+	rest           time.Duration // a lane's first rest: see lane_rest.go
 }
 
 var usualPace = pace{refresh: refreshPatience, heartbeatAgain: time.Second, types: 500 * time.Millisecond, rest: firstRest}
