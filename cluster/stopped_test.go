@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/daybookq/daybook/internal/testkit"
@@ -59,7 +60,7 @@ func TestStopped(t *testing.T) {
 		report := testkit.Must(s.Verify())(t)
 		testkit.Holds(t, report.Damage == nil && report.Verdict == journal.Accept, report)
 		var got []string
-		state := job.Cluster{Members: members[0].founders()}
+		state := job.Cluster{Members: slices.Clone(members[0].state.Members)}
 		for r, err := range s.Commands(1) {
 			testkit.NoError(t, err)
 			cmd, _ := job.Decode(r.Verb, r.Fields, r.Body) // notes are no commands of package job
@@ -98,12 +99,4 @@ func TestStopped(t *testing.T) {
 	}
 	none, err := OpenStopped(t.TempDir())
 	testkit.Holds(t, none == nil && err == nil, none, err)
-}
-
-// founders returns the members of the first state.
-func (m *member) founders() (list []job.Member) {
-	for _, of := range m.state.Members {
-		list = append(list, of)
-	}
-	return list
 }
