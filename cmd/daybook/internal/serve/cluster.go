@@ -181,7 +181,7 @@ func (s *serverRun) startNode(ctx context.Context) (n *clusterNode, err error) {
 // joins joins the cluster. It waits while the node of --join does not listen yet, because all nodes may be started together.
 func (n *clusterNode) joins(ctx context.Context) (*cluster.Identity, error) {
 	for waits := false; ; waits = true {
-		i, err := cluster.Join(ctx, cluster.Joining{Dir: ClusterDir(n.data), Store: ingest.StoreDir(n.data), Node: n.node, Level: job.Level, From: n.join, Dial: n.dial})
+		i, err := cluster.Join(ctx, cluster.Joining{Dir: ClusterDir(n.data), Store: ingest.StoreDir(n.data), Node: n.node, Level: job.Level, From: n.join, Dial: n.dial, Logger: n.logger})
 		if dial, is := errors.AsType[*net.OpError](err); !is || dial.Op != "dial" || ctx.Err() != nil {
 			return i, err
 		}
@@ -295,7 +295,7 @@ func (n *clusterNode) recover(ctx context.Context, why error) error {
 		return pause(ctx, restartAfter)
 	}
 	for {
-		err := cluster.Recover(ctx, cluster.Joining{Dir: ClusterDir(n.data), Store: ingest.StoreDir(n.data), Dial: n.dial}, n.identity, n.members, needs)
+		err := cluster.Recover(ctx, cluster.Joining{Dir: ClusterDir(n.data), Store: ingest.StoreDir(n.data), Dial: n.dial, Logger: n.logger}, n.identity, n.members, needs)
 		if err == nil {
 			return nil
 		}
