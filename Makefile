@@ -124,6 +124,7 @@ set.peers        = cd bench/peers && GOWORK=off $(GO) build -o $(CURDIR)/$(BIN)/
 set.parts        = $(with_binary) $(GO) test -p 1 -run '^$$' -bench . -skip '^Benchmark(Journal|Store|Ingest|Process|Runner)$$' -timeout 90m $(LAYERS) ./client ## the Worker, creates of bytes, strategies, sweeps
 set.runners      = $(with_binary) $(GO) test -p 1 -run '^$$' -bench '^BenchmarkRunner$$' -benchtime 5x -timeout 30m ./bench && $(GO) test -p 1 -run '^$$' -bench . -timeout 30m ./runner/... ## the runner and each kind of handlers; 4 minutes
 set.scale        = $(with_binary) DAYBOOK_SCALE=$(or $(SCALE),10000000) $(GO) test -count=1 -v -run 'TestScale|TestDiskPerJob' -timeout 60m ./bench ## SCALE waiting jobs: memory, disk, claims, restart; 10 minutes
+set.join         = $(with_binary) DAYBOOK_JOIN=$(or $(JOIN),10000000) $(GO) test -count=1 -v -run TestJoin -timeout 60m ./bench ## a node joins another one with JOIN jobs, beside claims, also after a kill half-way; 3 minutes, 4 GB of disk
 set.sweeps       = $(with_binary) DAYBOOK_SWEEPS=$(or $(SWEEPS),10000000) $(GO) test -count=1 -v -run TestSweeps -timeout 60m ./bench ## cancel, redrive and delete SWEEPS jobs beside claims; an hour
 set.check        = DAYBOOK_CHECK_BATCHES=$(or $(CHECK_BATCHES),10000000) $(GO) test -count=1 -v -run TestCheckOfManyBatches -timeout 90m ./store ## memory of a check of CHECK_BATCHES batches; 30 minutes
 set.demo         = $(with_binary) $(GO) run ./bench/demo ## a million lines, four Workers, three kills, and the account

@@ -79,6 +79,15 @@ func (c *Nodes) Found(n int) error {
 
 // Add starts a node with a new name at a place. The first one founds the cluster, and the others join.
 func (c *Nodes) Add(p Place) (*Node, error) {
+	n, err := c.New(p)
+	if err != nil {
+		return nil, err
+	}
+	return n, c.Start(n)
+}
+
+// New is Add without the start.
+func (c *Nodes) New(p Place) (*Node, error) {
 	c.named++
 	n := &Node{Name: fmt.Sprint("n", c.named), At: p}
 	args := append([]string{"--node", n.Name, "--cluster-listen", p.Cluster, "--blobs", "none"}, p.Flags...)
@@ -98,7 +107,7 @@ func (c *Nodes) Add(p Place) (*Node, error) {
 	n.Process = &daybooktest.Process{Binary: p.Binary, Data: filepath.Join(cmp.Or(p.Data, c.Dir), n.Name), Listen: p.Listen, Args: args, Log: n.Log}
 	n.Client = client.New("http://"+p.Listen, client.Options{HTTP: c.HTTP, RetryFor: -1, NoJoin: true})
 	c.List = append(c.List, n)
-	return n, c.Start(n)
+	return n, nil
 }
 
 // Start starts a node, and waits until it is ready. It needs most of the nodes.
