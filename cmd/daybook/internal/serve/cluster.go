@@ -339,24 +339,34 @@ func (s *serverRun) kept(ctx context.Context) net.Listener {
 	if err := s.listener.SetDeadline(time.Time{}); err != nil {
 		s.log.Warn().Err(err).Msg("cannot listen again after the last server") // it is closed, and Accept says so
 	}
-	return &keptListener{TCPListener: s.listener, ctx: ctx, closed: make(chan struct{})}
+	if s.late == nil {
+		s.late = make(chan net.Conn, 1)
+	}
+	return &keptListener{TCPListener: s.listener, ctx: ctx, late: s.late, closed: make(chan struct{})}
 }
 
 type keptListener struct {
 	*net.TCPListener
 	ctx    context.Context // of the process
+	late   chan net.Conn   // a connection that was accepted while a server closed the listener; for the next server
 	once   sync.Once
 	closed chan struct{}
 }
 
+// Accept is called by one goroutine of a server, so there is one late connection at most.
 func (l *keptListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.late:
+		return c, nil
+	default:
+	}
 	c, err := l.TCPListener.Accept()
 	select {
 	case <-l.closed:
 		if err == nil {
-			err = c.Close()
+			l.late <- c
 		}
-		return nil, errors.Join(net.ErrClosed, err)
+		return nil, net.ErrClosed
 	default:
 		return c, err
 	}
