@@ -141,7 +141,9 @@ func (u *users) join(t *testing.T, n *node) {
 	u.all.Go(func() {
 		for i := 0; u.produces(); i++ {
 			payload := fmt.Sprint("job ", i, " of ", n.name)
-			made, err := c.Create(t.Context(), client.TextJob("load", payload))
+			j := keyed(payload)
+			j.Type = "load"
+			made, err := c.Create(t.Context(), j)
 			u.mu.Lock()
 			if err != nil {
 				u.failed, u.ended = err, true
