@@ -42,7 +42,7 @@ run: build ## build and serve on 127.0.0.1:1717, with the data in ./daybook-data
 # ask testing.Short() once more at that size. Size and time of the full proofs are flags of their packages (-full).
 
 # Packages whose tests start the binary, shells, interpreters or container engines.
-PROCESS := ./bench ./bench/open ./blob/s3 ./client ./client/chunks ./client/daybooktest ./client/files ./client/worker ./cmd/daybook ./deploy ./docs/check ./docs/examples \
+PROCESS := ./bench ./bench/demo ./bench/open ./blob/s3 ./client ./client/chunks ./client/daybooktest ./client/files ./client/worker ./cmd/daybook ./deploy ./docs/check ./docs/examples \
   ./internal/load/limits ./internal/load/works ./internal/trace/tracetest ./opsqueue ./runner ./runner/container \
   ./runner/container/enginetest ./runner/program ./runner/sandbox ./runner/sandbox/helper ./runner/script ./runner/wasi
 # Packages that attack a server for as long as one lets them.
@@ -125,9 +125,11 @@ set.parts        = $(with_binary) $(GO) test -p 1 -run '^$$' -bench . -skip '^Be
 set.runners      = $(with_binary) $(GO) test -p 1 -run '^$$' -bench '^BenchmarkRunner$$' -benchtime 5x -timeout 30m ./bench && $(GO) test -p 1 -run '^$$' -bench . -timeout 30m ./runner/... ## the runner and each kind of handlers; 4 minutes
 set.nodes        = $(GO) test -p 1 -run '^$$' -bench . -timeout 30m ./cluster && $(with_binary) $(GO) test -p 1 -run '^$$' -bench '^BenchmarkNodes' -benchtime 5x -timeout 30m ./bench ## three nodes that share a journal, beside one server; a minute
 set.scale        = $(with_binary) DAYBOOK_SCALE=$(or $(SCALE),10000000) $(GO) test -count=1 -v -run 'TestScale|TestDiskPerJob' -timeout 60m ./bench ## SCALE waiting jobs: memory, disk, claims, restart; 10 minutes
+set.join         = $(with_binary) DAYBOOK_JOIN=$(or $(JOIN),10000000) $(GO) test -count=1 -v -run TestJoin -timeout 60m ./bench ## a node joins another one with JOIN jobs, beside claims, also after a kill half-way; 3 minutes, 4 GB of disk
 set.sweeps       = $(with_binary) DAYBOOK_SWEEPS=$(or $(SWEEPS),10000000) $(GO) test -count=1 -v -run TestSweeps -timeout 60m ./bench ## cancel, redrive and delete SWEEPS jobs beside claims; an hour
 set.check        = DAYBOOK_CHECK_BATCHES=$(or $(CHECK_BATCHES),10000000) $(GO) test -count=1 -v -run TestCheckOfManyBatches -timeout 90m ./store ## memory of a check of CHECK_BATCHES batches; 30 minutes
 set.demo         = $(with_binary) $(GO) run ./bench/demo ## a million lines, four Workers, three kills, and the account
+set.demo-cluster = $(with_binary) $(GO) run ./bench/demo -cluster ## the same with three nodes, each of which is killed, and one loses its data
 
 bench: build ## SET=NAME: benchmarks; without a name it lists the sets
 	$(call choose,set,$(SET),SET)

@@ -1,6 +1,7 @@
 // Package bench measures the real server binary over HTTP and in streams. `make bench SET=short` measures throughput and latency,
-// `make bench SET=matrix` measures them at many points, `make bench SET=scale` measures ten million pending jobs, and `make bench SET=sweeps`
-// measures claims while ten million jobs are cancelled, redriven and deleted.
+// `make bench SET=matrix` measures them at many points, `make bench SET=scale` measures ten million pending jobs,
+// `make bench SET=join` measures how long a new node takes to fetch so many jobs, and
+// `make bench SET=sweeps` measures claims while ten million jobs are cancelled, redriven and deleted.
 //
 // The load comes from this process, on the same machine. Every create and every decision is on disk before the server
 // answers. docs/explanation/performance.md has the results.

@@ -3,38 +3,28 @@ package bench
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
 	"github.com/daybookq/daybook/internal/testkit"
-	"github.com/daybookq/daybook/job"
 )
 
 // serveNodes starts nodes that share one journal, each with the real binary on a new data directory.
 func serveNodes(b testing.TB, n int) (urls []string) {
 	b.Helper()
-	first := ""
-	for i := range n {
-		address := testkit.Must(daybooktest.FreeAddress())(b)
-		args := []string{"--node", fmt.Sprint("n", i+1), "--cluster-listen", address, "--blobs", "none"}
-		if i == 0 {
-			first = address
-			args = append(args, "--cluster-init")
-		} else {
-			args = append(args, "--join", first)
-		}
-		urls = append(urls, serve(b, args...).URL())
+	nodes := &rig.Nodes{Ctx: b.Context(), Dir: b.TempDir(), HTTP: http.DefaultClient, Place: rig.OnLoopback(testkit.Must(daybooktest.Binary())(b))}
+	b.Cleanup(func() { testkit.Check(b, nodes.End()) })
+	testkit.NoError(b, nodes.Found(n))
+	for _, n := range nodes.List {
+		urls = append(urls, n.Process.URL())
 	}
-	testkit.Eventually(b, "all nodes vote", func() bool {
-		status, err := client.New(urls[0], client.Options{}).Cluster(b.Context())
-		return err == nil && !slices.ContainsFunc(status.Nodes, func(n job.MemberStatus) bool { return n.Role != "voter" })
-	})
 	return urls
 }
 

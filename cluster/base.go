@@ -33,6 +33,9 @@ const (
 	baseAge = 10 * time.Minute
 	// fetchTimeout bounds how long no byte of a file may arrive.
 	fetchTimeout = 30 * time.Second
+	// basePace is the most bytes of a base that a node sends in a second. At full speed, the p99 of claims at this node grew by a
+	// factor of two to four, when both nodes shared a disk and two processors.
+	basePace = 48 << 20
 	// maxOffer bounds the list of the files of a base.
 	maxOffer = 64 << 20
 )
@@ -109,6 +112,7 @@ func (c *Cluster) serveBase(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return err
 	}
+	var sent pace
 	for {
 		conn.SetDeadline(time.Now().Add(fetchTimeout))
 		line, err := r.ReadSlice('\n')
@@ -130,7 +134,7 @@ func (c *Cluster) serveBase(ctx context.Context, conn net.Conn) error {
 		c.base.mu.Lock()
 		c.base.used = time.Now()
 		c.base.mu.Unlock()
-		if err := sendFile(conn, filepath.Join(dir, name)); err != nil {
+		if err := sendFile(conn, filepath.Join(dir, name), &sent); err != nil {
 			return err
 		}
 	}
@@ -199,15 +203,28 @@ func (c *Cluster) dropOldBase() {
 	}
 }
 
+// pace bounds the bytes of a base that a node sends in a second. Its zero value is ready.
+type pace struct{ next time.Time }
+
+// after waits after some bytes were sent.
+func (p *pace) after(bytes int) {
+	now := time.Now()
+	if p.next.Before(now) {
+		p.next = now
+	}
+	p.next = p.next.Add(time.Duration(bytes) * time.Second / basePace)
+	time.Sleep(p.next.Sub(now))
+}
+
 // sendFile sends the bytes of a file, and its digest.
-func sendFile(conn net.Conn, path string) error {
+func sendFile(conn net.Conn, path string, p *pace) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	sum := sha256.New()
-	b := make([]byte, 1<<20)
+	b := make([]byte, 256<<10)
 	for {
 		n, err := f.Read(b)
 		if n > 0 {
@@ -216,6 +233,7 @@ func sendFile(conn net.Conn, path string) error {
 			if _, err := conn.Write(b[:n]); err != nil {
 				return err
 			}
+			p.after(n)
 		}
 		if err == io.EOF {
 			break
@@ -227,14 +245,15 @@ func sendFile(conn net.Conn, path string) error {
 	return err
 }
 
-// Fetch fetches a base that includes at least an entry, from a member, into the directory of a cluster. Files of an earlier
+// Fetch fetches a base that includes at least an entry, from a member, into the directory of a node. Files of an earlier
 // call that arrived whole are not fetched again. Install then puts the base in the place of the store.
-func Fetch(ctx context.Context, dial func(context.Context, string) (net.Conn, error), dir string, i *Identity, from job.Member, index uint64) (err error) {
+func Fetch(ctx context.Context, j Joining, i *Identity, from job.Member, index uint64) (err error) {
+	began, dir := time.Now(), j.Dir
 	to := filepath.Join(dir, fetchedDir)
 	if err := os.MkdirAll(to, 0o750); err != nil {
 		return err
 	}
-	conn, err := dial(ctx, from.Address)
+	conn, err := j.Dial(ctx, from.Address)
 	if err != nil {
 		return err
 	}
@@ -263,14 +282,17 @@ func Fetch(ctx context.Context, dial func(context.Context, string) (net.Conn, er
 			return err
 		}
 	}
+	var fetched, kept int64
 	for _, f := range o.Files {
 		path := filepath.Join(to, "store", f.Name)
 		if info, err := os.Stat(path); err == nil && info.Size() == f.Bytes {
+			kept += f.Bytes
 			continue
 		}
 		if err := fetchFile(ctx, conn, r, path, f); err != nil {
 			return fmt.Errorf("fetch %s: %w", f.Name, err)
 		}
+		fetched += f.Bytes
 	}
 	if err := errors.Join(syncDir(filepath.Join(to, "store")), syncDir(to)); err != nil {
 		return err
@@ -278,7 +300,13 @@ func Fetch(ctx context.Context, dial func(context.Context, string) (net.Conn, er
 	if _, err := io.WriteString(conn, "done\n"); err != nil {
 		return err
 	}
-	return errors.Join(writeSynced(filepath.Join(dir, fetchedMark), fmt.Appendf(nil, "index=%d term=%d\n", o.Index, o.Term)), syncDir(dir))
+	if err := errors.Join(writeSynced(filepath.Join(dir, fetchedMark), fmt.Appendf(nil, "index=%d term=%d\n", o.Index, o.Term)), syncDir(dir)); err != nil {
+		return err
+	}
+	if j.Logger != nil {
+		j.Logger.Info("fetched the state of another node", "address", from.Address, "bytes", fetched, "kept_bytes", kept, "took_ms", time.Since(began).Milliseconds())
+	}
+	return nil
 }
 
 func readOffer(r *bufio.Reader) (o offerOf, err error) {

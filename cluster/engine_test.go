@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -199,6 +202,51 @@ func TestJoin(t *testing.T) {
 	_, receipt := testkit.Must2(createWhenLed(t, servers[1], 5))(t)
 	testkit.NoError(t, servers[2].engine.CatchUp(t.Context(), receipt.Seq))
 	testkit.Equal(t, servers[2].engine.Queries().Totals().Counts[job.Pending], 2205, "jobs after the first node stopped")
+}
+
+// cutConn is a connection on which nothing arrives any more once cut returns true.
+type cutConn struct {
+	net.Conn
+	cut func() bool
+}
+
+func (c *cutConn) Read(b []byte) (int, error) {
+	if c.cut() {
+		return 0, errCut
+	}
+	return c.Conn.Read(b)
+}
+
+var errCut = errors.New("the connection was cut")
+
+// TestJoinResumes: a join ends when one file of the state has arrived. The next one keeps this file, and the state is whole.
+func TestJoinResumes(t *testing.T) {
+	first := newServers(t, 1, journal.Hooks{})[0]
+	testkit.Eventually(t, "the node is ready", func() bool { return first.engine.Ready() == nil })
+	testkit.Must2(first.engine.Create(t.Context(), lines(100)))(t)
+
+	s := &server{t: t, dir: t.TempDir()}
+	arrived := func() (whole []string) {
+		files := testkit.Must(filepath.Glob(filepath.Join(s.dir, "cluster", "base", "store", "*")))(t)
+		return slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, ".part") })
+	}
+	j := cluster.Joining{Dir: filepath.Join(s.dir, "cluster"), Store: ingest.StoreDir(s.dir), Node: "j", Level: job.Level, From: first.addr}
+	j.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := dial(ctx, address)
+		return &cutConn{conn, func() bool { return len(arrived()) > 0 }}, err
+	}
+	testkit.Fails(cluster.Join(t.Context(), j))(t, errCut)
+	kept := arrived()
+	testkit.MustEqual(t, len(kept), 1, "files that have arrived", kept)
+	was := testkit.Must(os.Stat(kept[0]))(t)
+
+	j.Dial = dial
+	s.id = testkit.Must(cluster.Join(t.Context(), j))(t)
+	is := testkit.Must(os.Stat(filepath.Join(j.Store, filepath.Base(kept[0]))))(t)
+	testkit.Holds(t, os.SameFile(was, is), "the second join fetched", kept[0], "again")
+	st := testkit.Must(store.Open(j.Store, store.Options{}))(t)
+	testkit.Equal(t, st.Totals().Counts[job.Pending], 100, "jobs")
+	testkit.NoError(t, st.Close())
 }
 
 // createWhenLed creates jobs as soon as a node leads.

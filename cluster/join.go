@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"time"
@@ -21,6 +22,7 @@ type Joining struct {
 	Level      int // the newest level of this program
 	From       string
 	Dial       func(ctx context.Context, address string) (net.Conn, error)
+	Logger     *slog.Logger // nil: it does not log
 }
 
 // Join makes the files of a node that joins the cluster of the node at From: it fetches the state of that node. The node is
@@ -34,7 +36,7 @@ func Join(ctx context.Context, j Joining) (*Identity, error) {
 		return nil, err
 	}
 	i.Cluster, i.UUID, i.Salt = r.Identity.Cluster, r.Identity.UUID, r.Identity.Salt
-	if err := Fetch(ctx, j.Dial, j.Dir, i, job.Member{Address: j.From}, 1); err != nil {
+	if err := Fetch(ctx, j, i, job.Member{Address: j.From}, 1); err != nil {
 		return nil, fmt.Errorf("fetch the state of the node at %s: %w", j.From, err)
 	}
 	if _, err := Install(j.Dir, j.Store); err != nil {
@@ -86,7 +88,7 @@ func Recover(ctx context.Context, j Joining, i *Identity, members []job.Member, 
 		if m.ID == i.ID {
 			continue
 		}
-		err := Fetch(ctx, j.Dial, j.Dir, i, m, needs.Index)
+		err := Fetch(ctx, j, i, m, needs.Index)
 		if err == nil {
 			_, err = Install(j.Dir, j.Store)
 			return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -68,16 +69,26 @@ func checksum(line []byte) []byte {
 // account counts the jobs of lines.
 type account struct {
 	completed, rerun int
-	problems         []error // lost, doubled and wrong jobs
+	problems         []error           // lost, doubled and wrong jobs
+	digest           [sha256.Size]byte // of the documents
+}
+
+func (a account) String() string {
+	return fmt.Sprintf("%d completed, %d of them in more than one run\n%d lost, doubled or wrong", a.completed, a.rerun, len(a.problems))
 }
 
 // check reads all jobs, and compares them with the lines.
 func (l lines) check(ctx context.Context, c *client.Client) (a account, err error) {
-	seen := make([]bool, len(l))
+	seen, sum := make([]bool, len(l)), sha256.New()
 	for j, err := range c.Jobs(ctx, client.JobsQuery{Type: queueType, PageSize: 1000}) {
 		if err != nil {
 			return a, fmt.Errorf("read the jobs back: %w", err)
 		}
+		document, err := json.Marshal(j) // without the payload and the output
+		if err != nil {
+			return a, err
+		}
+		fmt.Fprintf(sum, "%s %q %q\n", document, j.Payload, j.Output)
 		digits, _, _ := bytes.Cut(j.Payload, []byte(" "))
 		n, err := strconv.Atoi(string(digits))
 		switch {
@@ -101,5 +112,6 @@ func (l lines) check(ctx context.Context, c *client.Client) (a account, err erro
 			a.problems = append(a.problems, fmt.Errorf("line %d is lost", n))
 		}
 	}
+	sum.Sum(a.digest[:0])
 	return a, errors.Join(a.problems[:min(len(a.problems), 10)]...)
 }

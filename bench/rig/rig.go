@@ -1,4 +1,5 @@
-// Package rig limits, freezes and measures processes: their memory, processor time, descriptors and writes.
+// Package rig starts the nodes of a cluster, and limits, freezes and measures processes: their memory, processor time,
+// descriptors and writes.
 package rig
 
 import (

@@ -92,7 +92,9 @@ func TestServeCluster(t *testing.T) {
 	n1 := startNode(t, "n1", single.data, "--cluster-init")
 	n2 := startNode(t, "n2", filepath.Join(dir, "n2"), "--join", n1.address)
 	n3 := startNode(t, "n3", filepath.Join(dir, "n3"), "--join", n2.address)
-	n1.awaitVoters(t, 3)
+	for _, n := range []*node{n1, n2, n3} { // the leader knows it first, and no node leads without it if the leader dies then
+		n.awaitVoters(t, 3)
+	}
 	s := n3.status(t)
 	testkit.Equal(t, s.Node, "n3")
 	testkit.Equal(t, s.Role, "follower")
@@ -119,7 +121,7 @@ func TestServeCluster(t *testing.T) {
 	claim := testkit.Must(client.New(n1.url, client.Options{}).Claim(t.Context(), client.ClaimRequest{RunnerID: "r1", Types: []string{"t"}, Max: 1}))(t)
 	n1.end(t, syscall.SIGKILL)
 	for range 5 {
-		testkit.Must(c.Create(t.Context(), client.TextJob("t", "without n1")))(t)
+		testkit.Must(c.Create(t.Context(), keyed("without n1")))(t)
 	}
 	testkit.Must(c.Complete(t.Context(), claim.Jobs[0].ID, claim.ID, client.TextOutput("done")))(t)
 	leader := awaitLeader(t, "n1", n2, n3)
@@ -135,7 +137,7 @@ func TestServeCluster(t *testing.T) {
 	// A node that stops lets another one lead before it ends.
 	testkit.Equal(t, n1.end(t, syscall.SIGTERM), 0)
 	awaitLeader(t, "n1", n2, n3)
-	testkit.Must(c.Create(t.Context(), client.TextJob("t", "after the stop")))(t)
+	testkit.Must(c.Create(t.Context(), keyed("after the stop")))(t)
 
 	// A node that is gone can be removed, and its name is used up.
 	testkit.Contains(t, failed(t, "cluster", "remove", "nobody", "--server", n2.url), "no such node")
@@ -158,6 +160,13 @@ func TestServeCluster(t *testing.T) {
 	testkit.MustEqual(t, len(found), 1, "backups", found)
 	ok(t, "restore", found[0], "--data", filepath.Join(dir, "restored"))
 	testkit.Contains(t, ok(t, "get", made.ID, "--server", serving(t, filepath.Join(dir, "restored")).url), "later")
+}
+
+// keyed returns a job whose create is repeated if its answer is lost, for example with the leader.
+func keyed(payload string) client.NewJob {
+	j := client.TextJob("t", payload)
+	j.Key = client.NewKey()
+	return j
 }
 
 // failed runs a command that must fail, and returns what it wrote.

@@ -9,12 +9,13 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client"
 )
 
 // audit compares the state of all nodes with each other and with the ledger. There is no load any more.
 func (t *trial) audit() error {
-	if err := t.quiet(); err != nil {
+	if err := t.Quiet(); err != nil {
 		return err
 	}
 	if err := t.crossReads(); err != nil {
@@ -23,7 +24,7 @@ func (t *trial) audit() error {
 	var first []stored
 	for _, path := range []string{"/jobs?limit=1000", "/queues?limit=1000", "/batches?limit=1000"} {
 		var want []json.RawMessage
-		for i, n := range t.list {
+		for i, n := range t.List {
 			got, err := t.readAll(n, path)
 			if err != nil {
 				return err
@@ -37,53 +38,53 @@ func (t *trial) audit() error {
 				}
 				continue
 			}
-			t.compare(path, t.list[0], n, want, got)
+			t.compare(path, t.List[0], n, want, got)
 		}
 	}
 	if len(first) == 0 {
-		return fmt.Errorf("node %s has no jobs", t.list[0].name)
+		return fmt.Errorf("node %s has no jobs", t.List[0].Name)
 	}
 	t.l.judge(first)
 	return nil
 }
 
 // compare reports the first difference between the lists of two nodes.
-func (t *trial) compare(path string, a, b *node, of, with []json.RawMessage) {
+func (t *trial) compare(path string, a, b *rig.Node, of, with []json.RawMessage) {
 	if len(of) != len(with) {
-		t.l.problem("%s: node %s has %d documents, and node %s has %d", path, a.name, len(of), b.name, len(with))
+		t.l.problem("%s: node %s has %d documents, and node %s has %d", path, a.Name, len(of), b.Name, len(with))
 	}
 	for i := range min(len(of), len(with)) {
 		if string(of[i]) != string(with[i]) {
-			t.l.problem("%s: nodes %s and %s differ:\n%s\n%s", path, a.name, b.name, of[i], with[i])
+			t.l.problem("%s: nodes %s and %s differ:\n%s\n%s", path, a.Name, b.Name, of[i], with[i])
 			return
 		}
 	}
 }
 
 // get reads a document of a node. minSeq may be "".
-func (t *trial) get(n *node, path, minSeq string) (body []byte, err error) {
-	ctx, cancel := context.WithTimeout(t.ctx, noService)
+func (t *trial) get(n *rig.Node, path, minSeq string) (body []byte, err error) {
+	ctx, cancel := context.WithTimeout(t.Ctx, rig.NoService)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.process.URL()+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.Process.URL()+path, nil)
 	if err != nil {
 		return nil, err
 	}
 	if minSeq != "" {
 		req.Header.Set("Daybook-Min-Seq", minSeq)
 	}
-	answer, err := t.http.Do(req)
+	answer, err := t.HTTP.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	defer answer.Body.Close()
 	if body, err = io.ReadAll(answer.Body); err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s of %s: %d %s", path, n.name, answer.StatusCode, body)
+		err = fmt.Errorf("GET %s of %s: %d %s", path, n.Name, answer.StatusCode, body)
 	}
 	return body, err
 }
 
 // readAll reads all pages of a list.
-func (t *trial) readAll(n *node, path string) (all []json.RawMessage, err error) {
+func (t *trial) readAll(n *rig.Node, path string) (all []json.RawMessage, err error) {
 	for next := path; next != ""; {
 		body, err := t.get(n, next, "")
 		if err != nil {
@@ -91,7 +92,7 @@ func (t *trial) readAll(n *node, path string) (all []json.RawMessage, err error)
 		}
 		var page map[string]json.RawMessage
 		if err := json.Unmarshal(body, &page); err != nil {
-			return nil, fmt.Errorf("GET %s of %s: %w", next, n.name, err)
+			return nil, fmt.Errorf("GET %s of %s: %w", next, n.Name, err)
 		}
 		var after string
 		for name, value := range page {
@@ -103,7 +104,7 @@ func (t *trial) readAll(n *node, path string) (all []json.RawMessage, err error)
 				all = append(all, list...)
 			}
 			if err != nil {
-				return nil, fmt.Errorf("GET %s of %s: %s: %w", next, n.name, name, err)
+				return nil, fmt.Errorf("GET %s of %s: %s: %w", next, n.Name, name, err)
 			}
 		}
 		if next = ""; after != "" {
@@ -139,11 +140,11 @@ func decode(documents []json.RawMessage) (list []stored, err error) {
 
 // crossReads creates a job at each node, and reads it at each other node with the Daybook-Seq of the answer.
 func (t *trial) crossReads() error {
-	for i, n := range t.list {
+	for i, n := range t.List {
 		tag := fmt.Sprint(t.name, "-cross-", i)
 		t.l.ask(false, tag)
 		body := fmt.Sprintf(`{"type":%q,"payload":%q}`, workedType, tag+" ")
-		answer, err := t.http.Post(n.process.URL()+"/jobs/create", "application/json", strings.NewReader(body))
+		answer, err := t.HTTP.Post(n.Process.URL()+"/jobs/create", "application/json", strings.NewReader(body))
 		if err != nil {
 			return err
 		}
@@ -153,21 +154,21 @@ func (t *trial) crossReads() error {
 		err = json.NewDecoder(answer.Body).Decode(&made)
 		answer.Body.Close()
 		if err != nil || answer.StatusCode != http.StatusCreated {
-			return fmt.Errorf("create at %s: %d, %w", n.name, answer.StatusCode, err)
+			return fmt.Errorf("create at %s: %d, %w", n.Name, answer.StatusCode, err)
 		}
 		t.l.answer(nil, []string{made.ID}, tag)
-		for _, other := range t.others(n) {
+		for _, other := range t.Others(n) {
 			if _, err := t.get(other, "/jobs/"+made.ID, answer.Header.Get("Daybook-Seq")); err != nil {
-				t.l.problem("job %s was created at node %s with Daybook-Seq %s: %v", made.ID, n.name, answer.Header.Get("Daybook-Seq"), err)
+				t.l.problem("job %s was created at node %s with Daybook-Seq %s: %v", made.ID, n.Name, answer.Header.Get("Daybook-Seq"), err)
 			}
 		}
 		// Nobody works any more.
-		claim, err := n.c.Claim(t.ctx, client.ClaimRequest{RunnerID: "audit", Types: []string{workedType}})
+		claim, err := n.Client.Claim(t.Ctx, client.ClaimRequest{RunnerID: "audit", Types: []string{workedType}})
 		if err != nil || claim == nil || len(claim.Jobs) != 1 || claim.Jobs[0].ID != made.ID {
-			return fmt.Errorf("claim of job %s at %s: %+v, %w", made.ID, n.name, claim, err)
+			return fmt.Errorf("claim of job %s at %s: %+v, %w", made.ID, n.Name, claim, err)
 		}
 		t.l.returns(made.ID, tag)
-		if _, err := n.c.Complete(t.ctx, made.ID, claim.ID, client.TextOutput(tag)); err != nil {
+		if _, err := n.Client.Complete(t.Ctx, made.ID, claim.ID, client.TextOutput(tag)); err != nil {
 			return err
 		}
 		t.l.complete(made.ID, tag)
@@ -176,11 +177,11 @@ func (t *trial) crossReads() error {
 }
 
 // checkData checks the log and the store of a node that has ended cleanly.
-func (t *trial) checkData(n *node) {
+func (t *trial) checkData(n *rig.Node) {
 	for _, verb := range []string{"journal verify", "check"} {
-		args := append(strings.Fields(verb), "--data", n.process.Data)
-		if out, err := exec.Command(n.process.Binary, args...).CombinedOutput(); err != nil {
-			t.l.problem("daybook %s of node %s: %v\n%s", verb, n.name, err, out)
+		args := append(strings.Fields(verb), "--data", n.Process.Data)
+		if out, err := exec.Command(n.Process.Binary, args...).CombinedOutput(); err != nil {
+			t.l.problem("daybook %s of node %s: %v\n%s", verb, n.Name, err, out)
 		}
 	}
 }

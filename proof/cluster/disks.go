@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
+	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/proof/powerfs"
 )
 
@@ -26,54 +26,53 @@ var diskFaults = []fault{
 	{"the disk of a follower is full", ofFollower((*trial).fillDisk), time.Second, true},
 }
 
-// mountDisks gives each place a disk of its own.
-func mountDisks(dir string, of func(int) (place, error)) func(n int) (place, error) {
-	return func(n int) (place, error) {
-		p, err := of(n)
-		if err != nil {
-			return p, err
-		}
-		p.data = filepath.Join(dir, fmt.Sprint("disk", n))
-		if err := os.Mkdir(p.data, 0o755); err != nil {
-			return p, err
-		}
-		p.disk, err = powerfs.Mount(p.data)
-		return p, err
+// mountDisk mounts the disk of a place.
+func (t *trial) mountDisk(p rig.Place) (*powerfs.FS, error) {
+	if err := os.Mkdir(p.Data, 0o755); err != nil {
+		return nil, err
 	}
+	disk, err := powerfs.Mount(p.Data)
+	if err == nil {
+		t.disks[p.Data] = disk
+	}
+	return disk, err
 }
 
+// disk returns the disk of a node.
+func (t *trial) disk(n *rig.Node) *powerfs.FS { return t.disks[n.At.Data] }
+
 // cutPower cuts the power of a node at a random moment.
-func (t *trial) cutPower(n *node) (func() error, error) {
+func (t *trial) cutPower(n *rig.Node) (func() error, error) {
 	timer := time.NewTimer(t.between(0, time.Second))
 	defer timer.Stop()
 	var moment <-chan struct{}
 	if kind := t.rng.IntN(5); kind < 3 {
 		latest := []int{200, 15, 100}[kind]
-		moment = n.at.disk.CutAt(powerfs.Moment(kind), 1+t.rng.IntN(latest), t.rng.Uint64())
+		moment = t.disk(n).CutAt(powerfs.Moment(kind), 1+t.rng.IntN(latest), t.rng.Uint64())
 	}
 	select {
 	case <-moment:
 	case <-timer.C:
-		n.at.disk.Cut(t.rng.Uint64())
+		t.disk(n).Cut(t.rng.Uint64())
 	}
-	err := t.kill(n)
-	n.at.disk.PowerOn()
+	err := t.Kill(n)
+	t.disk(n).PowerOn()
 	return func() error { return t.startAfterCut(n) }, err
 }
 
 // startAfterCut starts nodes after a cut, now and then with another cut during the start.
-func (t *trial) startAfterCut(list ...*node) error {
+func (t *trial) startAfterCut(list ...*rig.Node) error {
 	for _, n := range list {
 		for t.rng.IntN(3) == 0 {
-			if err := t.launch(n); err != nil {
+			if err := t.Launch(n); err != nil {
 				return err
 			}
-			pause(t.ctx, t.between(0, 100*time.Millisecond))
-			n.at.disk.Cut(t.rng.Uint64())
-			if err := t.kill(n); err != nil {
+			rig.Pause(t.Ctx, t.between(0, 100*time.Millisecond))
+			t.disk(n).Cut(t.rng.Uint64())
+			if err := t.Kill(n); err != nil {
 				return err
 			}
-			n.at.disk.PowerOn()
+			t.disk(n).PowerOn()
 		}
 	}
 	return t.startAll(list)
@@ -81,71 +80,71 @@ func (t *trial) startAfterCut(list ...*node) error {
 
 // cutAllPower cuts the power of all nodes at once, as in a building without power.
 func (t *trial) cutAllPower() (func() error, error) {
-	list := t.running()
+	list := t.Running()
 	for _, n := range list {
-		n.at.disk.Cut(t.rng.Uint64())
+		t.disk(n).Cut(t.rng.Uint64())
 	}
 	var err error
 	for _, n := range list {
-		err = errors.Join(err, t.kill(n))
-		n.at.disk.PowerOn()
+		err = errors.Join(err, t.Kill(n))
+		t.disk(n).PowerOn()
 	}
 	return func() error { return t.startAfterCut(list...) }, err
 }
 
 // failSyncs makes a few syncs of a node fail. The node then goes on by itself, or ends with the reason in its log. Now and
 // then the power is cut afterwards, because nothing that a failed sync was for may be trusted.
-func (t *trial) failSyncs(n *node) (func() error, error) {
-	_, before := n.at.disk.Syncs()
-	n.at.disk.FailSyncs(1 + t.rng.IntN(3))
-	err := t.await("a sync fails", func(context.Context) error {
-		if _, failed := n.at.disk.Syncs(); failed == before {
+func (t *trial) failSyncs(n *rig.Node) (func() error, error) {
+	_, before := t.disk(n).Syncs()
+	t.disk(n).FailSyncs(1 + t.rng.IntN(3))
+	err := t.Await("a sync fails", func(context.Context) error {
+		if _, failed := t.disk(n).Syncs(); failed == before {
 			return errors.New("there is no sync")
 		}
 		return nil
 	})
 	return func() error {
-		n.at.disk.FailSyncs(0)
+		t.disk(n).FailSyncs(0)
 		if t.rng.IntN(2) == 0 {
-			n.at.disk.Cut(t.rng.Uint64())
-			err := t.kill(n)
-			n.at.disk.PowerOn()
+			t.disk(n).Cut(t.rng.Uint64())
+			err := t.Kill(n)
+			t.disk(n).PowerOn()
 			return errors.Join(err, t.startAfterCut(n))
 		}
 		select {
-		case <-n.process.Done():
-			t.say("node %s has ended: %v", n.name, n.process.Err())
-			text, err := os.ReadFile(n.log.Name())
+		case <-n.Process.Done():
+			t.say("node %s has ended: %v", n.Name, n.Process.Err())
+			text, err := os.ReadFile(n.Log.Name())
 			if err == nil && !bytes.Contains(text, []byte("input/output error")) {
-				err = fmt.Errorf("node %s has ended without a reason in its log", n.name)
+				err = fmt.Errorf("node %s has ended without a reason in its log", n.Name)
 			}
-			return errors.Join(err, t.kill(n), t.start(n))
+			return errors.Join(err, t.Kill(n), t.Start(n))
 		default:
-			return t.ready(n)
+			return t.Ready(n)
 		}
 	}, err
 }
 
 // fillDisk leaves a node a few megabytes, or nothing. It may refuse commands, and it may end.
-func (t *trial) fillDisk(n *node) (func() error, error) {
-	n.at.disk.SetSize(n.at.disk.Used() + t.rng.Int64N(8<<20))
+func (t *trial) fillDisk(n *rig.Node) (func() error, error) {
+	t.disk(n).SetSize(t.disk(n).Used() + t.rng.Int64N(8<<20))
 	return func() error {
-		n.at.disk.SetSize(0)
+		t.disk(n).SetSize(0)
 		select {
-		case <-n.process.Done():
-			t.say("node %s has ended: %v", n.name, n.process.Err())
-			return errors.Join(t.kill(n), t.start(n))
+		case <-n.Process.Done():
+			t.say("node %s has ended: %v", n.Name, n.Process.Err())
+			return errors.Join(t.Kill(n), t.Start(n))
 		default:
-			return t.ready(n)
+			return t.Ready(n)
 		}
 	}, nil
 }
 
 // slowDisk makes each sync of a node slow.
-func (t *trial) slowDisk(n *node) (func() error, error) {
-	n.at.disk.SlowSyncs(t.between(20*time.Millisecond, 400*time.Millisecond))
+func (t *trial) slowDisk(n *rig.Node) (func() error, error) {
+	t.disk(n).SlowSyncs(t.between(20*time.Millisecond, 400*time.Millisecond))
 	return func() error {
-		n.at.disk.SlowSyncs(0)
+		t.disk(n).SlowSyncs(0)
 		return nil
 	}, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/daybookq/daybook/bench/rig"
 )
 
 // fault does harm to a cluster. The function that it returns repairs it; nil means that nothing is left to repair.
@@ -32,9 +34,9 @@ var processFaults = []fault{
 	{"removal of the leader", ofLeader((*trial).removeNode), 0, true},
 }
 
-func ofLeader(f func(*trial, *node) (func() error, error)) func(*trial) (func() error, error) {
+func ofLeader(f func(*trial, *rig.Node) (func() error, error)) func(*trial) (func() error, error) {
 	return func(t *trial) (func() error, error) {
-		n, err := t.leader()
+		n, err := t.Leader()
 		if err != nil {
 			return nil, err
 		}
@@ -42,86 +44,86 @@ func ofLeader(f func(*trial, *node) (func() error, error)) func(*trial) (func() 
 	}
 }
 
-func ofFollower(f func(*trial, *node) (func() error, error)) func(*trial) (func() error, error) {
+func ofFollower(f func(*trial, *rig.Node) (func() error, error)) func(*trial) (func() error, error) {
 	return func(t *trial) (func() error, error) {
-		leader, err := t.leader()
+		leader, err := t.Leader()
 		if err != nil {
 			return nil, err
 		}
-		followers := t.others(leader)
+		followers := t.Others(leader)
 		return f(t, followers[t.rng.IntN(len(followers))])
 	}
 }
 
 // killLeader measures how long there is no service.
 func (t *trial) killLeader() (func() error, error) {
-	n, err := t.leader()
+	n, err := t.Leader()
 	if err != nil {
 		return nil, err
 	}
-	gap, err := t.service(n, func() error { return t.kill(n) })
+	gap, err := t.service(n, func() error { return t.Kill(n) })
 	t.gaps.kills = append(t.gaps.kills, gap)
 	t.say("no service for %v", gap)
-	return func() error { return t.start(n) }, err
+	return func() error { return t.Start(n) }, err
 }
 
-func (t *trial) killNode(n *node) (func() error, error) {
-	return func() error { return t.start(n) }, t.kill(n)
+func (t *trial) killNode(n *rig.Node) (func() error, error) {
+	return func() error { return t.Start(n) }, t.Kill(n)
 }
 
 func (t *trial) killAll() (func() error, error) {
 	var err error
-	killed := t.running()
+	killed := t.Running()
 	for _, n := range killed {
-		err = errors.Join(err, t.kill(n))
+		err = errors.Join(err, t.Kill(n))
 	}
 	return func() error { return t.startAll(killed) }, err
 }
 
 // startAll starts nodes of which none may be ready without the others.
-func (t *trial) startAll(list []*node) error {
+func (t *trial) startAll(list []*rig.Node) error {
 	for _, n := range list {
-		if err := t.launch(n); err != nil {
+		if err := t.Launch(n); err != nil {
 			return err
 		}
 	}
 	for _, n := range list {
-		if err := t.ready(n); err != nil {
+		if err := t.Ready(n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *trial) freezeNode(n *node) (func() error, error) {
-	return func() error { return t.thaw(n) }, t.freeze(n)
+func (t *trial) freezeNode(n *rig.Node) (func() error, error) {
+	return func() error { return t.Thaw(n) }, t.Freeze(n)
 }
 
 func (t *trial) stopLeader() (func() error, error) {
-	n, err := t.leader()
+	n, err := t.Leader()
 	if err != nil {
 		return nil, err
 	}
-	gap, err := t.service(n, func() error { return t.stop(n) })
+	gap, err := t.service(n, func() error { return t.Stop(n) })
 	t.gaps.graceful = append(t.gaps.graceful, gap)
 	t.say("no service for %v", gap)
-	return func() error { return t.start(n) }, err
+	return func() error { return t.Start(n) }, err
 }
 
 func (t *trial) transfer() (func() error, error) {
-	n, err := t.leader()
+	n, err := t.Leader()
 	if err != nil {
 		return nil, err
 	}
 	to := ""
 	if t.rng.IntN(2) == 0 {
-		others := t.others(n)
-		to = others[t.rng.IntN(len(others))].name
+		others := t.Others(n)
+		to = others[t.rng.IntN(len(others))].Name
 	}
 	gap, err := t.service(n, func() error {
-		s, err := n.c.TransferLeadership(t.ctx, to)
-		if err == nil && (s.Leader == n.name || to != "" && s.Leader != to) {
-			err = fmt.Errorf("after a transfer from %s to %q, %q leads", n.name, to, s.Leader)
+		s, err := n.Client.TransferLeadership(t.Ctx, to)
+		if err == nil && (s.Leader == n.Name || to != "" && s.Leader != to) {
+			err = fmt.Errorf("after a transfer from %s to %q, %q leads", n.Name, to, s.Leader)
 		}
 		return err
 	})
@@ -131,23 +133,23 @@ func (t *trial) transfer() (func() error, error) {
 }
 
 // loseData kills a node for good. Another one joins in its place.
-func (t *trial) loseData(n *node) (func() error, error) {
-	if err := t.kill(n); err != nil {
+func (t *trial) loseData(n *rig.Node) (func() error, error) {
+	if err := t.Kill(n); err != nil {
 		return nil, err
 	}
 	return func() error {
-		if _, err := t.leader(); err != nil {
+		if _, err := t.Leader(); err != nil {
 			return err
 		}
-		return t.replace(n)
+		return t.Replace(n)
 	}, nil
 }
 
 // removeNode removes a node whose process goes on, and must not answer as if it were a member. Another one joins in its place.
-func (t *trial) removeNode(n *node) (func() error, error) {
-	by := t.others(n)[0]
-	err := t.remove(n, by)
-	return func() error { return errors.Join(t.kill(n), t.replace(n)) }, err
+func (t *trial) removeNode(n *rig.Node) (func() error, error) {
+	by := t.Others(n)[0]
+	err := t.Remove(n, by)
+	return func() error { return errors.Join(t.Kill(n), t.Replace(n)) }, err
 }
 
 // plan returns this many faults in a random order. Each kind is there about as often as the others, and the first kind, by
@@ -177,17 +179,17 @@ func (t *trial) attack(f fault, from []fault) error {
 	}
 	repairs := []func() error{repair}
 	if repair != nil && !f.alone && t.rng.IntN(3) == 0 {
-		pause(t.ctx, t.between(0, 300*time.Millisecond))
-		second := t.running()[t.rng.IntN(len(t.running()))]
-		t.say("and SIGKILL of %s", second.name)
+		rig.Pause(t.Ctx, t.between(0, 300*time.Millisecond))
+		second := t.Running()[t.rng.IntN(len(t.Running()))]
+		t.say("and SIGKILL of %s", second.Name)
 		t.l.tally(func(c *tally) { c.Faults++ })
-		if err := errors.Join(t.kill(second), t.launch(second)); err != nil {
+		if err := errors.Join(t.Kill(second), t.Launch(second)); err != nil {
 			return err
 		}
 		// It is ready once most of the nodes run, which the first repair may have to bring about.
-		repairs = append(repairs, func() error { return t.ready(second) })
+		repairs = append(repairs, func() error { return t.Ready(second) })
 	}
-	pause(t.ctx, hold)
+	rig.Pause(t.Ctx, hold)
 	for _, repair := range repairs {
 		if repair != nil {
 			if err := repair(); err != nil {
@@ -196,7 +198,7 @@ func (t *trial) attack(f fault, from []fault) error {
 		}
 	}
 	repaired := t.l.now()
-	if err := t.healthy(); err != nil {
+	if err := t.Healthy(); err != nil {
 		return fmt.Errorf("after %s: %w", f.name, err)
 	}
 	healthy := t.l.now()

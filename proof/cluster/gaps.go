@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/daybookq/daybook/bench/rig"
 )
 
 // gaps are the times without service around the loss of a leader.
@@ -32,17 +34,17 @@ type success struct{ began, ended time.Time }
 
 // service returns the longest time without a create that succeeded at a node, except at the one that event takes from the
 // cluster. It begins when event begins, and ends with the first create that began after event and succeeded.
-func (t *trial) service(lost *node, event func() error) (gap time.Duration, err error) {
+func (t *trial) service(lost *rig.Node, event func() error) (gap time.Duration, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
 	p := &probes{}
-	for i, n := range t.others(lost) {
+	for i, n := range t.Others(lost) {
 		all.Go(func() { p.run(ctx, t, n, fmt.Sprintf("%s-gap%d-%d", t.name, t.l.now(), i)) })
 	}
 	after := func(what string, begin time.Time) (end time.Time, err error) {
-		return end, t.await(what, func(context.Context) error {
+		return end, t.Await(what, func(context.Context) error {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			for _, s := range p.successes {
@@ -51,7 +53,7 @@ func (t *trial) service(lost *node, event func() error) (gap time.Duration, err 
 				}
 			}
 			if end.IsZero() {
-				return fmt.Errorf("no create succeeds at another node than %s", lost.name)
+				return fmt.Errorf("no create succeeds at another node than %s", lost.Name)
 			}
 			return nil
 		})
@@ -80,7 +82,7 @@ func (t *trial) service(lost *node, event func() error) (gap time.Duration, err 
 }
 
 // run probes a node until ctx is done.
-func (p *probes) run(ctx context.Context, t *trial, n *node, name string) {
+func (p *probes) run(ctx context.Context, t *trial, n *rig.Node, name string) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	room := make(chan struct{}, mostProbes)
@@ -96,9 +98,9 @@ func (p *probes) run(ctx context.Context, t *trial, n *node, name string) {
 			t.l.ask(false, tag)
 			began := time.Now()
 			// The answers of the last probes still count, so the request does not end with ctx.
-			try, cancel := context.WithTimeout(context.WithoutCancel(ctx), noService)
+			try, cancel := context.WithTimeout(context.WithoutCancel(ctx), rig.NoService)
 			defer cancel()
-			j, err := n.c.Create(try, newJob(workedType, tag, 0, false))
+			j, err := n.Client.Create(try, newJob(workedType, tag, 0, false))
 			if err != nil {
 				t.l.answer(err, nil, tag)
 				return
@@ -108,7 +110,7 @@ func (p *probes) run(ctx context.Context, t *trial, n *node, name string) {
 			defer p.mu.Unlock()
 			p.successes = append(p.successes, success{began, time.Now()})
 		})
-		pause(ctx, probeEvery)
+		rig.Pause(ctx, probeEvery)
 	}
 }
 

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/testkit"
+	"github.com/daybookq/daybook/proof/powerfs"
 	"github.com/daybookq/daybook/proof/report"
 )
 
@@ -75,8 +78,8 @@ func (l *lane) newTrial(name string) *trial {
 	l.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &trial{
-		nodes: &nodes{dir: l.TempDir(), http: newHTTP(nil), place: onLoopback(binary)},
-		name:  name, size: 3, l: newLedger(), rng: rand.New(rand.NewPCG(l.rng.Uint64(), 0)), ctx: ctx, gaps: &l.gaps,
+		Nodes: &rig.Nodes{Ctx: ctx, Dir: l.TempDir(), HTTP: newHTTP(nil), Place: rig.OnLoopback(binary)},
+		name:  name, size: 3, l: newLedger(), rng: rand.New(rand.NewPCG(l.rng.Uint64(), 0)), disks: map[string]*powerfs.FS{}, gaps: &l.gaps,
 		longest: inFull(5*time.Second, 1500*time.Millisecond),
 		say: func(format string, args ...any) {
 			l.Logf("%v: "+format, append([]any{time.Since(l.began).Round(time.Millisecond)}, args...)...)
@@ -87,8 +90,8 @@ func (l *lane) newTrial(name string) *trial {
 		if t.o != nil {
 			t.o.abandon()
 		}
-		testkit.Check(l, t.end())
-		t.http.CloseIdleConnections()
+		testkit.Check(l, t.End())
+		t.HTTP.CloseIdleConnections()
 	})
 	return t
 }
@@ -162,8 +165,8 @@ func (l *lane) useNetwork(t *trial) {
 		l.Skip("skipped: ", err)
 	}
 	testkit.NoError(l, err)
-	t.net, t.http = w, newHTTP(w.dial)
-	t.place = testkit.Must(w.places(binary, l.TempDir()))(l)
+	t.net, t.HTTP = w, newHTTP(w.dial)
+	t.Place = testkit.Must(w.places(binary, l.TempDir()))(l)
 	l.Cleanup(func() { testkit.Check(l, w.close()) })
 }
 
@@ -183,14 +186,19 @@ func TestDisks(t *testing.T) {
 // skips the test.
 func (l *lane) useDisks(t *trial) {
 	l.Helper()
-	of := mountDisks(t.dir, t.place)
-	t.place = func(n int) (place, error) {
+	of := t.Place
+	t.Place = func(n int) (rig.Place, error) {
 		p, err := of(n)
-		if err != nil && p.data != "" && !*full {
+		if err != nil {
+			return p, err
+		}
+		p.Data = filepath.Join(t.Dir, fmt.Sprint("disk", n))
+		disk, err := t.mountDisk(p)
+		if err != nil && !*full {
 			l.Skip("skipped: ", err)
 		}
 		if err == nil {
-			l.Cleanup(func() { testkit.Check(l, p.disk.Close()) })
+			l.Cleanup(func() { testkit.Check(l, disk.Close()) })
 		}
 		return p, err
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/daybookq/daybook/bench/rig"
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/worker"
 )
@@ -75,7 +76,7 @@ func newLoad(l *ledger, name string, urls func(int) string, by *http.Client, see
 }
 
 // start starts all users.
-func (o *load) start(nodes []*node) {
+func (o *load) start(nodes []*rig.Node) {
 	for i := range producers {
 		o.producers.Go(func() { o.produce(i) })
 	}
@@ -125,7 +126,7 @@ func (o *load) again(f func(ctx context.Context) error) (err error) {
 		if err = f(o.given); err == nil || !isOpen(err) && !errors.Is(err, client.ErrUnavailable) && !errors.Is(err, client.ErrOverloaded) {
 			return err
 		}
-		pause(o.given, 20*time.Millisecond)
+		rig.Pause(o.given, 20*time.Millisecond)
 	}
 	return errors.Join(client.ErrUnknown, err)
 }
@@ -157,7 +158,7 @@ func (o *load) produce(i int) {
 	s := o.session(c, fmt.Sprint("producer-", i))
 	for n := 0; s != nil && o.ctx.Err() == nil; n++ {
 		if o.unfinished.Load() > mostQueued {
-			pause(o.ctx, 20*time.Millisecond)
+			rig.Pause(o.ctx, 20*time.Millisecond)
 			continue
 		}
 		typ, lines := []string{workedType, claimedType}[rng.IntN(2)], 1
@@ -181,7 +182,7 @@ func (o *load) produce(i int) {
 		case !isOpen(err) && !errors.Is(err, client.ErrUnavailable) && !errors.Is(err, client.ErrOverloaded):
 			o.l.problem("create %v: %v", tags, err)
 		}
-		pause(o.ctx, time.Duration(rng.IntN(30))*time.Millisecond)
+		rig.Pause(o.ctx, time.Duration(rng.IntN(30))*time.Millisecond)
 	}
 }
 
@@ -246,10 +247,10 @@ func (o *load) remember(r read) {
 
 // read reads what was acknowledged at any node, also at one that is cut off or has just come back. A node may refuse to
 // answer, but its answer must include each change that was acknowledged before the read.
-func (o *load) read(i int, nodes []*node) {
+func (o *load) read(i int, nodes []*rig.Node) {
 	rng := o.rng("reader", i)
 	for o.rest.Err() == nil {
-		pause(o.rest, time.Duration(rng.IntN(20))*time.Millisecond)
+		rig.Pause(o.rest, time.Duration(rng.IntN(20))*time.Millisecond)
 		o.mu.Lock()
 		var r read
 		if len(o.recent) > 0 {
@@ -262,13 +263,13 @@ func (o *load) read(i int, nodes []*node) {
 		}
 		at := nodes[rng.IntN(len(nodes))]
 		ctx, cancel := context.WithTimeout(o.rest, 5*time.Second)
-		j, err := at.c.Job(ctx, r.id)
+		j, err := at.Client.Job(ctx, r.id)
 		cancel()
 		switch {
 		case errors.Is(err, client.ErrNotFound):
-			o.l.problem("node %s does not show job %s, which was acknowledged before", at.process.URL(), r.id)
+			o.l.problem("node %s does not show job %s, which was acknowledged before", at.Process.URL(), r.id)
 		case err == nil && r.completed && (j.Status != "completed" || string(j.Output) != r.output):
-			o.l.problem("node %s shows job %s as %s with output %q, although it was acknowledged before as completed with %q", at.process.URL(), r.id, j.Status, j.Output, r.output)
+			o.l.problem("node %s shows job %s as %s with output %q, although it was acknowledged before as completed with %q", at.Process.URL(), r.id, j.Status, j.Output, r.output)
 		case err == nil:
 			o.l.tally(func(t *tally) { t.Reads++ })
 		}
@@ -280,12 +281,12 @@ func (o *load) work(i int) {
 	var begun atomic.Int64
 	w := &worker.Worker{
 		Client: client.New(o.urls(i), client.Options{HTTP: o.http}), Types: []string{workedType, nextType}, RunnerID: fmt.Sprint(o.name, "-worker-", i),
-		Concurrency: 8, Wait: time.Second, DrainTimeout: noService, ReportTimeout: 2 * noService,
+		Concurrency: 8, Wait: time.Second, DrainTimeout: rig.NoService, ReportTimeout: 2 * rig.NoService,
 		NoStream: i%2 == 1,
 		Handler: func(ctx context.Context, j *client.Job) (client.Outcome, error) {
 			n := begun.Add(1)
 			if n%5 == 0 {
-				pause(ctx, time.Duration(n%50)*time.Millisecond)
+				rig.Pause(ctx, time.Duration(n%50)*time.Millisecond)
 			}
 			if n%23 == 0 {
 				return client.Outcome{}, worker.RetryAfter(50*time.Millisecond, errors.New("not yet"))
@@ -340,7 +341,7 @@ func (o *load) claimJobs(i int) {
 			case way == 0: // the claimer dies
 				continue
 			case way == 1: // it is late
-				pause(o.ctx, claimedLease+200*time.Millisecond)
+				rig.Pause(o.ctx, claimedLease+200*time.Millisecond)
 			}
 			o.finishJob(c, s, rng, claim.ID, j.ID, fmt.Sprintf("%s of claim %s", j.ID, claim.ID))
 		}

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybookq/daybook/bench/rig"
 )
 
 // network is a switch with a cable to each of some machines, each of which is a network namespace. The users of the cluster
@@ -136,18 +138,18 @@ func (w *network) close() (err error) {
 }
 
 // places returns the places of nodes, one at each machine. It writes files into dir.
-func (w *network) places(binary, dir string) (func(n int) (place, error), error) {
+func (w *network) places(binary, dir string) (func(n int) (rig.Place, error), error) {
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	if err := w.writeCertificate(cert, key); err != nil {
 		return nil, err
 	}
-	return func(n int) (place, error) {
-		p := place{
-			binary: filepath.Join(dir, fmt.Sprint("daybook-at-", n)), listen: machineAddress(n) + ":1717", cluster: machineAddress(n) + ":1917",
-			flags: []string{"--insecure", "--cluster-ca", cert, "--cluster-cert", cert, "--cluster-key", key},
+	return func(n int) (rig.Place, error) {
+		p := rig.Place{
+			Binary: filepath.Join(dir, fmt.Sprint("daybook-at-", n)), Listen: machineAddress(n) + ":1717", Cluster: machineAddress(n) + ":1917",
+			Flags: []string{"--insecure", "--cluster-ca", cert, "--cluster-cert", cert, "--cluster-key", key},
 		}
 		script := fmt.Sprintf("#!/bin/sh\nexec nsenter --net=%s %s \"$@\"\n", pathOf(w.machines[n]), binary)
-		return p, os.WriteFile(p.binary, []byte(script), 0o755)
+		return p, os.WriteFile(p.Binary, []byte(script), 0o755)
 	}, nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/daybookq/daybook/bench/rig"
 )
 
 // networkFaults cut cables. Users reach all nodes meanwhile.
@@ -21,17 +23,17 @@ var networkFaults = []fault{
 }
 
 // machine returns the number of the machine of a node.
-func (t *trial) machine(n *node) int {
+func (t *trial) machine(n *rig.Node) int {
 	for i := range t.net.machines {
-		if n.at.listen == machineAddress(i)+":1717" {
+		if n.At.Listen == machineAddress(i)+":1717" {
 			return i
 		}
 	}
-	panic("no machine has the address " + n.at.listen)
+	panic("no machine has the address " + n.At.Listen)
 }
 
 // cuts drops what some nodes send to others.
-func (t *trial) cuts(pairs ...[2]*node) error {
+func (t *trial) cuts(pairs ...[2]*rig.Node) error {
 	for _, p := range pairs {
 		if err := t.net.cut(t.machine(p[0]), t.machine(p[1])); err != nil {
 			return err
@@ -41,24 +43,24 @@ func (t *trial) cuts(pairs ...[2]*node) error {
 }
 
 // silence drops all that a node sends to the other nodes.
-func (t *trial) silence(n *node) (func() error, error) {
-	var pairs [][2]*node
-	for _, other := range t.others(n) {
-		pairs = append(pairs, [2]*node{n, other})
+func (t *trial) silence(n *rig.Node) (func() error, error) {
+	var pairs [][2]*rig.Node
+	for _, other := range t.Others(n) {
+		pairs = append(pairs, [2]*rig.Node{n, other})
 	}
 	return t.net.heal, t.cuts(pairs...)
 }
 
 // deafen drops all that the other nodes send to a node.
-func (t *trial) deafen(n *node) (func() error, error) {
-	var pairs [][2]*node
-	for _, other := range t.others(n) {
-		pairs = append(pairs, [2]*node{other, n})
+func (t *trial) deafen(n *rig.Node) (func() error, error) {
+	var pairs [][2]*rig.Node
+	for _, other := range t.Others(n) {
+		pairs = append(pairs, [2]*rig.Node{other, n})
 	}
 	return t.net.heal, t.cuts(pairs...)
 }
 
-func (t *trial) cutOff(n *node) (func() error, error) {
+func (t *trial) cutOff(n *rig.Node) (func() error, error) {
 	if _, err := t.silence(n); err != nil {
 		return nil, err
 	}
@@ -67,7 +69,7 @@ func (t *trial) cutOff(n *node) (func() error, error) {
 
 // cutOffLeader measures how long there is no service at the other nodes.
 func (t *trial) cutOffLeader() (func() error, error) {
-	n, err := t.leader()
+	n, err := t.Leader()
 	if err != nil {
 		return nil, err
 	}
@@ -77,22 +79,22 @@ func (t *trial) cutOffLeader() (func() error, error) {
 	})
 	t.gaps.cuts = append(t.gaps.cuts, gap)
 	t.say("no service for %v", gap)
-	if leads, failed := t.leader(); failed == nil && leads == n { // then nothing was cut off
-		err = errors.Join(err, fmt.Errorf("node %s is cut off, and leads", n.name))
+	if leads, failed := t.Leader(); failed == nil && leads == n { // then nothing was cut off
+		err = errors.Join(err, fmt.Errorf("node %s is cut off, and leads", n.Name))
 	}
 	return t.net.heal, err
 }
 
-func (t *trial) cutFromLeader(n *node) (func() error, error) {
-	leader, err := t.leader()
+func (t *trial) cutFromLeader(n *rig.Node) (func() error, error) {
+	leader, err := t.Leader()
 	if err != nil {
 		return nil, err
 	}
-	return t.net.heal, t.cuts([2]*node{leader, n}, [2]*node{n, leader})
+	return t.net.heal, t.cuts([2]*rig.Node{leader, n}, [2]*rig.Node{n, leader})
 }
 
 func (t *trial) cutAll() (func() error, error) {
-	for _, n := range t.running() {
+	for _, n := range t.Running() {
 		if _, err := t.silence(n); err != nil {
 			return nil, err
 		}
@@ -101,16 +103,16 @@ func (t *trial) cutAll() (func() error, error) {
 }
 
 // flap cuts a node off and heals the network several times.
-func (t *trial) flap(n *node) (func() error, error) {
+func (t *trial) flap(n *rig.Node) (func() error, error) {
 	for range 5 + t.rng.IntN(5) {
 		if _, err := t.cutOff(n); err != nil {
 			return nil, err
 		}
-		pause(t.ctx, t.between(20*time.Millisecond, 600*time.Millisecond))
+		rig.Pause(t.Ctx, t.between(20*time.Millisecond, 600*time.Millisecond))
 		if err := t.net.heal(); err != nil {
 			return nil, err
 		}
-		pause(t.ctx, t.between(20*time.Millisecond, 400*time.Millisecond))
+		rig.Pause(t.Ctx, t.between(20*time.Millisecond, 400*time.Millisecond))
 	}
 	return nil, nil
 }

@@ -9,20 +9,23 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/daybookq/daybook/bench/rig"
+	"github.com/daybookq/daybook/proof/powerfs"
 )
 
 // trial is one cluster with its users and their knowledge.
 type trial struct {
-	*nodes
+	*rig.Nodes
 	name    string
 	size    int // nodes
 	l       *ledger
 	o       *load
 	rng     *rand.Rand
-	ctx     context.Context // ends with the trial
 	gaps    *gaps
-	net     *network      // nil: the nodes are on loopback
-	longest time.Duration // between the harm of a fault and its repair
+	net     *network               // nil: the nodes are on loopback
+	disks   map[string]*powerfs.FS // by their directories; empty: the data are on an ordinary disk
+	longest time.Duration          // between the harm of a fault and its repair
 	say     func(format string, args ...any)
 }
 
@@ -41,11 +44,11 @@ func (t *trial) between(low, high time.Duration) time.Duration {
 
 // begin starts the cluster and its users.
 func (t *trial) begin() error {
-	if err := t.found(t.size); err != nil {
+	if err := t.Found(t.size); err != nil {
 		return err
 	}
-	t.o = newLoad(t.l, t.name, t.urls, t.http, t.rng.Uint64())
-	t.o.start(t.list)
+	t.o = newLoad(t.l, t.name, t.URLs, t.HTTP, t.rng.Uint64())
+	t.o.start(t.List)
 	return t.awaitLoad()
 }
 
@@ -56,7 +59,7 @@ func (t *trial) awaitLoad() error {
 		return n
 	}
 	acked, before := t.o.acked.Load(), completed()
-	return t.await("users are served", func(context.Context) error {
+	return t.Await("users are served", func(context.Context) error {
 		if a, c := t.o.acked.Load()-acked, completed()-before; a < 10 || c < 10 {
 			return fmt.Errorf("%d creates and %d completions were acknowledged", a, c)
 		}
@@ -69,8 +72,8 @@ func (t *trial) drained() error {
 	least := int64(-1)
 	for {
 		before := least
-		err := t.await("another job is completed", func(ctx context.Context) error {
-			s, err := t.list[0].c.Stats(ctx)
+		err := t.Await("another job is completed", func(ctx context.Context) error {
+			s, err := t.List[0].Client.Stats(ctx)
 			left := s.Jobs["pending"] + s.Jobs["active"] + s.Jobs["deferred"]
 			if err == nil && left > 0 && left >= before && before >= 0 {
 				err = fmt.Errorf("%d jobs are left", left)
@@ -88,7 +91,7 @@ func (t *trial) drained() error {
 
 // finish ends the load, and judges what the nodes have.
 func (t *trial) finish() error {
-	if err := t.healthy(); err != nil {
+	if err := t.Healthy(); err != nil {
 		return err
 	}
 	if err := t.o.finish(t.drained); err != nil {
@@ -97,8 +100,8 @@ func (t *trial) finish() error {
 	if err := t.audit(); err != nil {
 		return err
 	}
-	for _, n := range t.list {
-		if err := t.stop(n); err != nil {
+	for _, n := range t.List {
+		if err := t.Stop(n); err != nil {
 			return err
 		}
 		t.checkData(n)
@@ -114,7 +117,7 @@ func (t *trial) finish() error {
 func (t *trial) evidence() string {
 	dir, err := os.MkdirTemp("", "daybook-cluster-evidence-")
 	if err == nil {
-		err = os.CopyFS(dir, os.DirFS(t.dir))
+		err = os.CopyFS(dir, os.DirFS(t.Dir))
 	}
 	if err != nil {
 		return err.Error()

@@ -193,7 +193,7 @@ func (n *clusterNode) locked(f func() error) (err error) {
 // joins joins the cluster. It waits while the node of --join does not listen yet, because all nodes may be started together.
 func (n *clusterNode) joins(ctx context.Context) (*cluster.Identity, error) {
 	for waits := false; ; waits = true {
-		i, err := cluster.Join(ctx, cluster.Joining{Dir: cluster.DirOf(n.data), Store: ingest.StoreDir(n.data), Node: n.node, Level: job.Level, From: n.join, Dial: n.dial})
+		i, err := cluster.Join(ctx, cluster.Joining{Dir: cluster.DirOf(n.data), Store: ingest.StoreDir(n.data), Node: n.node, Level: job.Level, From: n.join, Dial: n.dial, Logger: n.logger})
 		if dial, is := errors.AsType[*net.OpError](err); !is || dial.Op != "dial" || ctx.Err() != nil {
 			return i, err
 		}
@@ -310,7 +310,7 @@ func (n *clusterNode) recover(ctx context.Context, why error) error {
 	}
 	for {
 		err := n.locked(func() error {
-			return cluster.Recover(ctx, cluster.Joining{Dir: cluster.DirOf(n.data), Store: ingest.StoreDir(n.data), Dial: n.dial}, n.identity, n.members, needs)
+			return cluster.Recover(ctx, cluster.Joining{Dir: cluster.DirOf(n.data), Store: ingest.StoreDir(n.data), Dial: n.dial, Logger: n.logger}, n.identity, n.members, needs)
 		})
 		if err == nil {
 			return nil
@@ -355,24 +355,34 @@ func (s *serverRun) kept(ctx context.Context) net.Listener {
 	if err := s.listener.SetDeadline(time.Time{}); err != nil {
 		s.log.Warn().Err(err).Msg("cannot listen again after the last server") // it is closed, and Accept says so
 	}
-	return &keptListener{TCPListener: s.listener, ctx: ctx, closed: make(chan struct{})}
+	if s.late == nil {
+		s.late = make(chan net.Conn, 1)
+	}
+	return &keptListener{TCPListener: s.listener, ctx: ctx, late: s.late, closed: make(chan struct{})}
 }
 
 type keptListener struct {
 	*net.TCPListener
 	ctx    context.Context // of the process
+	late   chan net.Conn   // a connection that was accepted while a server closed the listener; for the next server
 	once   sync.Once
 	closed chan struct{}
 }
 
+// Accept is called by one goroutine of a server, so there is one late connection at most.
 func (l *keptListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.late:
+		return c, nil
+	default:
+	}
 	c, err := l.TCPListener.Accept()
 	select {
 	case <-l.closed:
 		if err == nil {
-			err = c.Close()
+			l.late <- c
 		}
-		return nil, errors.Join(net.ErrClosed, err)
+		return nil, net.ErrClosed
 	default:
 		return c, err
 	}

@@ -143,6 +143,7 @@ type serverRun struct {
 	files    descriptors
 	address  *net.TCPAddr // of --listen
 	listener *net.TCPListener
+	late     chan net.Conn         // see keptListener; nil: a single server
 	lost     func(registry.Runner) // gets each lost runner; nil without --on-lost
 	ended    func([]job.RunEnd)    // gets the ends of runs; nil without traces
 
