@@ -259,7 +259,7 @@ func Fetch(ctx context.Context, j Joining, i *Identity, from job.Member, index u
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if err := greet(conn, &hello{i.Cluster, i.ID, from.ID, i.Node, baseKind, job.Level}); err != nil {
+	if err := greet(ctx, conn, &hello{i.Cluster, i.ID, from.ID, i.Node, baseKind, job.Level}); err != nil {
 		return err
 	}
 	last, err := os.ReadFile(filepath.Join(to, "id"))
@@ -330,7 +330,7 @@ func readOffer(r *bufio.Reader) (o offerOf, err error) {
 
 // isFileName reports whether a name is one of a file in a directory.
 func isFileName(name string) bool {
-	return name == filepath.Base(name) && name != "." && name != ".." && !strings.Contains(name, "\n")
+	return name == filepath.Base(name) && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\n\x00")
 }
 
 // fetchFile fetches a file, and gives it its name when its digest is right and it is on the disk.

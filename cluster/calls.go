@@ -47,7 +47,7 @@ const (
 	opStatus   = "status"   // of the leader
 	opClock    = "clock"    // of this node
 	opEngine   = "engine"   // a question of the engine to the leader's engine
-	opOpsqueue = "opsqueue" // does this node serve clients of Opsqueue?
+	opOpsqueue = "opsqueue" // does this node serve clients of Opsqueue, or want to?
 )
 
 // reply is the answer to a question.
@@ -59,7 +59,7 @@ type reply struct {
 	Status   job.ClusterStatus `json:",omitzero"`
 	Clock    int64             `json:",omitzero"` // the wall clock, in unix ms
 	Content  []byte            `json:",omitzero"`
-	Opsqueue bool              `json:",omitzero"`
+	Opsqueue string            `json:",omitzero"`
 }
 
 // caller asks other nodes. It keeps connections for the next calls.
@@ -142,7 +142,7 @@ func (a *caller) askOnce(ctx context.Context, address string, q question) (r rep
 		return r, err
 	}
 	h := hello{cluster: a.of.Cluster, from: a.of.ID, node: a.of.Node, kind: callKind, level: job.Level}
-	if err := greet(conn, &h); err != nil {
+	if err := greet(ctx, conn, &h); err != nil {
 		return r, errors.Join(err, conn.Close())
 	}
 	return a.exchange(ctx, address, &callConn{Conn: conn, r: bufio.NewReader(conn)}, q)
@@ -329,17 +329,24 @@ func (c *Cluster) askOthers(ctx context.Context, q question, answered func(m job
 	asking.Wait()
 }
 
-// OpsqueueAt asks the other members, and returns the name of one that serves clients of Opsqueue, or "". silent are the
-// members that did not answer within a few seconds. Of two nodes that ask each other at least one hears of the other,
-// because each answers before it asks.
-func (c *Cluster) OpsqueueAt(ctx context.Context) (node string, silent []string) {
+// What a node says about clients of Opsqueue.
+const (
+	OpsqueueWanted = "wanted" // it serves them unless another node does
+	OpsqueueServed = "served"
+)
+
+// OpsqueueAt asks the other members, and returns the name of the one because of which this node must not serve clients of
+// Opsqueue, or "". That is a node that serves them, or that wants to and has a smaller id. A node that has just begun to say that
+// it serves them asks once more, and then only smaller ids count, so of two nodes that begin together exactly one goes on. silent
+// are the members that did not answer within a few seconds.
+func (c *Cluster) OpsqueueAt(ctx context.Context, begun bool) (node string, silent []string) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	c.askOthers(ctx, question{Op: opOpsqueue}, func(m job.Member, r reply, err error) {
 		switch {
 		case err != nil || r.Error != "":
 			silent = append(silent, m.Node)
-		case r.Opsqueue:
+		case r.Opsqueue != "" && m.ID < c.o.Identity.ID, r.Opsqueue == OpsqueueServed && !begun:
 			node = m.Node
 		}
 	})
@@ -397,7 +404,10 @@ func (c *Cluster) reply(ctx context.Context, q *question) (r reply, err error) {
 	case opClock:
 		return reply{Clock: c.wall().UnixMilli()}, nil
 	case opOpsqueue:
-		return reply{Opsqueue: c.o.Opsqueue}, nil
+		if c.o.Opsqueue == nil {
+			return reply{}, nil
+		}
+		return reply{Opsqueue: c.o.Opsqueue()}, nil
 	}
 	if _, leads := c.Leads(); !leads {
 		leader, known := c.leader()

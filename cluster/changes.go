@@ -114,8 +114,11 @@ func (c *Cluster) transfer(ctx context.Context, name string) (job.Member, error)
 	}
 	c.event(func(n *node.Node) { n.Transfer(to.ID) })
 	for {
-		if leader, known := c.leader(); known && leader.ID == to.ID {
-			return to, nil
+		if leader, known := c.leader(); known && leader.ID != c.o.Identity.ID {
+			if leader.ID != to.ID && name != "" {
+				return leader, fmt.Errorf("node %s leads now, and not node %s", leader.Node, name)
+			}
+			return leader, nil
 		}
 		select {
 		case <-time.After(10 * time.Millisecond):

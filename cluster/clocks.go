@@ -43,6 +43,8 @@ func (c *Cluster) compareClocks(ctx context.Context) {
 	}
 	c.o.Logger.Warn("the wall clock of this node is not that of the other nodes; set it right", "ahead", ahead)
 	if _, leads := c.Leads(); leads {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
 		if err := c.HandOver(ctx); err != nil {
 			c.o.Logger.Warn("cannot let another node lead", "error", err)
 		}

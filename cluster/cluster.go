@@ -69,9 +69,9 @@ type Options struct {
 	Level func() int
 	// Answer answers a question of another node's engine while this node leads. Nil: there are no questions.
 	Answer func(ctx context.Context, question []byte) ([]byte, error)
-	// Opsqueue means that this node serves clients of Opsqueue, which one node of a cluster at most may do. A node that also
-	// would finds out by OpsqueueAt.
-	Opsqueue bool
+	// Opsqueue returns whether this node serves clients of Opsqueue: "", OpsqueueWanted or OpsqueueServed. One node of a cluster
+	// at most may serve them. nil: no.
+	Opsqueue func() string
 	// Wall is the wall clock. Nil: time.Now.
 	Wall func() time.Time
 	// Refusal returns the error of a command that another node has refused for a reason of Refuse. Nil: ErrNotStored.
@@ -101,6 +101,7 @@ type Cluster struct {
 	links      map[linkKey]*runningLink
 	reads      map[uint64]map[chan<- uint64]bool // who waits for the answer to a question, by its ticket
 	deliveries deliveries
+	groupConns groupConns
 	writing    []time.Time // when each write began that is not durable yet
 	left       time.Time   // when another node was told to lead because of a slow disk
 
@@ -225,6 +226,11 @@ func (c *Cluster) Run(ctx context.Context, after uint64, deliver func([]journal.
 		f(n)
 	}
 	c.settle(n.Abandon())
+	if needs, is := errors.AsType[*NeedsBase](err); is && needs.Why != nil {
+		// What this node has told others to be on its disk must not be missing in the base.
+		last, _ := c.log.LastIndex()
+		needs.Index = max(needs.Index, last)
+	}
 	return err
 }
 
@@ -232,9 +238,8 @@ func (c *Cluster) Run(ctx context.Context, after uint64, deliver func([]journal.
 // reports false if there is none.
 func (c *Cluster) Distrust(why error) bool {
 	others := slices.ContainsFunc(c.members(), func(m job.Member) bool { return m.ID != c.o.Identity.ID })
-	if others { // what this node has answered to be on its disk must not be missing in the base
-		last, _ := c.log.LastIndex()
-		c.fail(&NeedsBase{Index: last, Why: why})
+	if others {
+		c.fail(&NeedsBase{Why: why})
 	}
 	return others
 }

@@ -25,16 +25,16 @@ import (
 
 // member is a node with a state in memory, which survives its restarts.
 type member struct {
-	t       testing.TB
-	dir     string
-	address string
-	id      *Identity
-	log     *Cluster
-	serves  bool        // clients of Opsqueue
-	slow    atomic.Bool // syncs of its disk take until it is false
-	syncs   atomic.Int64
-	cancel  context.CancelFunc
-	ended   chan error
+	t        testing.TB
+	dir      string
+	address  string
+	id       *Identity
+	log      *Cluster
+	opsqueue atomic.Value // what it says about clients of Opsqueue
+	slow     atomic.Bool  // syncs of its disk take until it is false
+	syncs    atomic.Int64
+	cancel   context.CancelFunc
+	ended    chan error
 
 	mu      sync.Mutex
 	records []string // by seq
@@ -75,7 +75,7 @@ func (m *member) start() {
 		Dial: func(ctx context.Context, address string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		},
-		Opsqueue: m.serves,
+		Opsqueue: func() string { says, _ := m.opsqueue.Load().(string); return says },
 	}
 	m.mu.Unlock()
 	o.Hooks.Sync = func(l *wal.Log) error {
@@ -251,25 +251,37 @@ func TestOpenFails(t *testing.T) {
 	testkit.Fails(l.Accept())(t, net.ErrClosed)
 }
 
-// TestOpsqueueAt: a node finds out which other one serves clients of Opsqueue, and which ones do not answer. Of two that do,
-// each finds the other.
+// TestOpsqueueAt: a node finds out which other one serves clients of Opsqueue, and which ones do not answer. Of two that begin
+// together, the one with the smaller id goes on.
 func TestOpsqueueAt(t *testing.T) {
 	members := newMembers(t, 3)
 	ask := func(m *member) string {
-		node, silent := m.log.OpsqueueAt(t.Context())
+		node, silent := m.log.OpsqueueAt(t.Context(), m.opsqueue.Load() == OpsqueueServed)
 		return fmt.Sprint(node, silent)
 	}
-	serve := func(m *member) {
-		m.stop()
-		m.serves = true
-		m.start()
+	set := func(of map[int]string) {
+		for i, m := range members {
+			m.opsqueue.Store(of[i])
+		}
 	}
-	testkit.Equal(t, ask(members[0]), "[]")
-	serve(members[1])
-	testkit.Eventually(t, "the node answers", func() bool { return ask(members[0]) == "n2[]" })
-	testkit.Equal(t, ask(members[1]), "[]", "at the node itself")
-	serve(members[0])
-	testkit.Eventually(t, "the nodes answer", func() bool { return ask(members[0]) == "n2[]" && ask(members[1]) == "n1[]" })
+	for _, c := range []struct {
+		says map[int]string
+		want [3]string
+	}{
+		{map[int]string{}, [3]string{"[]", "[]", "[]"}},
+		{map[int]string{1: OpsqueueServed}, [3]string{"n2[]", "[]", "n2[]"}},
+		{map[int]string{1: OpsqueueServed, 0: OpsqueueWanted}, [3]string{"n2[]", "n1[]", ""}}, // n2 would not ask any more
+		{map[int]string{1: OpsqueueWanted, 0: OpsqueueWanted}, [3]string{"[]", "n1[]", ""}},
+		{map[int]string{1: OpsqueueServed, 0: OpsqueueServed}, [3]string{"[]", "n1[]", ""}},
+	} {
+		set(c.says)
+		for i, want := range c.want {
+			if want != "" {
+				testkit.Equal(t, ask(members[i]), want, "at", i, "if the nodes say", c.says)
+			}
+		}
+	}
+	set(map[int]string{0: OpsqueueServed})
 	members[1].stop()
 	testkit.Equal(t, ask(members[0]), "[n2]", "while the other node is down")
 	testkit.Equal(t, ask(members[2]), "n1[n2]", "at the third node")

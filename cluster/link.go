@@ -15,12 +15,13 @@ import (
 )
 
 const (
-	dialTimeout      = time.Second
+	dialTimeout      = 2 * time.Second
 	handshakeTimeout = 5 * time.Second
 	// writeTimeout is how long a node may take to read what another one sends. It is longer than a pause of a process,
 	// and shorter than a connection of which the network has forgotten one end.
 	writeTimeout = 10 * time.Second
-	// silence is how long the other end of a link may confirm nothing of what was sent.
+	// silence is how long the other end of a connection of kind raft may confirm nothing of what was sent, or have no room
+	// for more of it. Each node reads these connections all the time.
 	silence     = time.Second
 	redialAfter = 50 * time.Millisecond
 	linkQueue   = 1024 // messages that wait for a connection to take them
@@ -77,7 +78,13 @@ func (l *link) run(ctx context.Context) {
 		for range len(l.queue) { // they are old by now
 			<-l.queue
 		}
-		l.c.event(func(n *node.Node) { n.Lost(l.to.ID) })
+		l.c.event(func(n *node.Node) {
+			n.Lost(l.to.ID)
+			if groups := l.c.links[linkKey{l.to.ID, groupKind}]; groups != nil && l.kind == raftKind {
+				groups.cancel() // it may be dead, too, and would not notice for long
+				delete(l.c.links, linkKey{l.to.ID, groupKind})
+			}
+		})
 		if refused, is := errors.AsType[refusedError](err); is && strings.HasPrefix(string(refused), removed) {
 			l.c.fail(ErrRemoved)
 		}
@@ -99,9 +106,6 @@ func (l *link) connected(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	if err := limitSilence(conn); err != nil {
-		return err
-	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	broken := make(chan struct{})
@@ -146,14 +150,19 @@ func (l *link) connected(ctx context.Context) error {
 
 // dial connects to a member.
 func (c *Cluster) dial(ctx context.Context, to job.Member, kind string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	conn, err := c.o.Dial(ctx, to.Address)
+	conn, err := c.o.Dial(dialing, to.Address)
 	if err != nil {
 		return nil, err
 	}
-	h := hello{c.o.Identity.Cluster, c.o.Identity.ID, to.ID, c.o.Identity.Node, kind, job.Level}
-	if err := greet(conn, &h); err != nil {
+	if kind == raftKind {
+		err = limitSilence(conn)
+	}
+	if err == nil {
+		err = greet(ctx, conn, &hello{c.o.Identity.Cluster, c.o.Identity.ID, to.ID, c.o.Identity.Node, kind, job.Level})
+	}
+	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
@@ -167,9 +176,11 @@ func (e refusedError) Error() string { return string(e) }
 // removed begins the refusal of a node that is no member any more.
 const removed = "removed: "
 
-// greet sends the first line and reads the answer.
-func greet(conn net.Conn, h *hello) error {
+// greet sends the first line and reads the answer. It fails when ctx is done, or after handshakeTimeout.
+func greet(ctx context.Context, conn net.Conn, h *hello) error {
 	conn.SetDeadline(time.Now().Add(handshakeTimeout))
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
 	if _, err := conn.Write([]byte(h.String())); err != nil {
 		return err
 	}
@@ -182,6 +193,9 @@ func greet(conn net.Conn, h *hello) error {
 	}
 	if line != "ok\n" {
 		return fmt.Errorf("the answer is %.40q", line)
+	}
+	if !stop() {
+		return ctx.Err()
 	}
 	return conn.SetDeadline(time.Time{})
 }
@@ -250,6 +264,12 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) error {
 		return c.serveBase(ctx, conn)
 	}
 	conn.SetDeadline(time.Time{})
+	if h.kind == groupKind {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		c.groupConns.replace(h.from, cancel)
+	}
 	r := bufio.NewReaderSize(conn, 256<<10)
 	for {
 		m, err := readFrame(r)
@@ -304,7 +324,7 @@ func (c *Cluster) received(ctx context.Context, from uint64, m node.Message) err
 	taken := make(chan struct{})
 	if err := c.eventually(ctx, func(n *node.Node) {
 		n.Hear(m.Now)
-		c.offer(n, offered{from, m.Group, taken})
+		c.offer(n, offered{ctx, from, m.Group, taken})
 	}); err != nil {
 		return err
 	}

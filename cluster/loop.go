@@ -17,10 +17,6 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// tickEvery is the time between two ticks of a node. A leader sends heartbeats at each tick, and a follower begins an
-// election after 10 to 19 ticks without one.
-const tickEvery = 50 * time.Millisecond
-
 // eventsAtOnce is how many events the loop takes before it does what follows from them.
 const eventsAtOnce = 256
 
@@ -75,13 +71,36 @@ func (c *Cluster) eventually(ctx context.Context, f func(*node.Node)) error {
 
 // offered is a group that a leader has not taken yet.
 type offered struct {
+	ctx   context.Context // of the connection that it came over; when it is done, nobody waits
 	from  uint64
 	group *node.Group
 	taken chan struct{}
 }
 
+// groupConns ends the connection over which a member sent its groups when it opens another one, because a leader that takes
+// no groups does not read it, and so would not find out that it is dead.
+type groupConns struct {
+	mu   sync.Mutex
+	last map[uint64]context.CancelFunc
+}
+
+func (g *groupConns) replace(member uint64, cancel context.CancelFunc) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.last == nil {
+		g.last = map[uint64]context.CancelFunc{}
+	}
+	if before := g.last[member]; before != nil {
+		before()
+	}
+	g.last[member] = cancel
+}
+
 // offer offers a group to the node, now and after each event until the node takes it.
 func (c *Cluster) offer(n *node.Node, o offered) {
+	if o.ctx.Err() != nil {
+		return
+	}
 	if n.Group(o.from, o.group) {
 		close(o.taken)
 	} else {
@@ -96,7 +115,7 @@ func (c *Cluster) loop(ctx context.Context, n *node.Node) (err error) {
 			err = fmt.Errorf("the node stops, because its data contradict what other members know: %v; next step: empty its data directory and let it join under another name", p)
 		}
 	}()
-	ticks := time.NewTicker(tickEvery)
+	ticks := time.NewTicker(node.TickEvery)
 	defer ticks.Stop()
 	for {
 		select {

@@ -12,7 +12,7 @@ import (
 //
 //	48 bits unix ms of the command │ 0111 │ 12 bits shard │ 10 │ low 40 bits of seq │ 22 bits line
 //
-// All ids have shard 0. An id with another one can be read, and nothing has it.
+// The shard of all ids is 0. ParseID reads ids of other shards, too, and no job, batch or claim has one.
 //
 // Ids compare as bytes in order of creation. The one exception is the millisecond in every 2^40 commands in which the low
 // bits of seq restart at 0. A batch and a claim have the id of their command with line 0.

@@ -37,6 +37,9 @@ func (s *Server) cleanUp() {
 			return s.eachUnfilled(start, func(doc *document.Batch) error { chunks[doc.ID] = doc.Lines; return nil })
 		})
 		s.untilDone(s.config.FillWait, unfilled, func() error {
+			if err := s.engine.CatchUp(s.running, 0); err != nil { // this node may have been cut off meanwhile
+				return err
+			}
 			return s.eachUnfilled(start, func(doc *document.Batch) error {
 				if doc.Lines != chunks[doc.ID] {
 					return nil

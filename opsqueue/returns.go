@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -64,7 +65,7 @@ func (r *Returns) Run(ctx context.Context) {
 }
 
 // look returns the chunks that are due now. While the processes are the same as when nothing was left, it reads no runners:
-// a process that has ended makes no more claims.
+// a process that has ended makes no more claims. One that is away may.
 func (r *Returns) look(ctx context.Context, now time.Time) error {
 	if !r.engine.Leads() {
 		r.settled, r.ended = nil, nil
@@ -99,7 +100,7 @@ func (r *Returns) look(ctx context.Context, now time.Time) error {
 		maps.Copy(ended, r.ended)
 	}
 	r.ended = ended
-	if err == nil && returned == 0 && !waiting {
+	if away := slices.Contains(slices.Collect(maps.Values(processes)), true); err == nil && returned == 0 && !waiting && !away {
 		r.settled = processes
 		r.log.Debug("no process that has ended holds chunks", "processes", len(processes))
 	}

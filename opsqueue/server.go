@@ -88,7 +88,7 @@ func New(engine Engine, state Queries, c Config) *Server {
 
 // Serve serves connections until Close, and then returns nil. Consumers that held chunks before the server was started
 // may reconnect. After one heartbeat interval, but at least returnAfter, Serve returns the chunks of consumers that did
-// not. In a cluster, the Returns of the leader does.
+// not. In a cluster, Returns at the leader returns them.
 func (s *Server) Serve(l net.Listener) error {
 	var ending sync.WaitGroup
 	ending.Go(s.endings.run)

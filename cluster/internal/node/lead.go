@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
@@ -29,8 +30,8 @@ type leading struct {
 	silent map[uint64]int
 }
 
-// awayTicks is for how many ticks the leader must have heard nothing of a member that is away: 30 seconds.
-const awayTicks = 600
+// awayTicks is for how many ticks the leader must have heard nothing of a member that is away.
+const awayTicks = int(30 * time.Second / TickEvery)
 
 // listen notes at a tick which members the leader has heard of lately.
 func (l *leading) listen(alive map[uint64]bool) {

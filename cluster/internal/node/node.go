@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -10,6 +11,10 @@ import (
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 )
+
+// TickEvery is the time between two ticks. A leader sends heartbeats at each tick, and a follower begins an election after 10
+// to 19 ticks without one.
+const TickEvery = 50 * time.Millisecond
 
 // The bounds of a node. All are bytes.
 const (
@@ -142,8 +147,7 @@ func New(o Options) (*Node, error) {
 	return n, err
 }
 
-// storage is what Raft reads. The commit index on disk may be behind the state of the node. After a power cut it may also be
-// ahead of the log, because it was written together with entries that were lost, and which no other node counted on.
+// storage is what Raft reads. The commit index on disk may be behind the state of the node.
 type storage struct {
 	raft.Storage
 	applied uint64
@@ -151,19 +155,17 @@ type storage struct {
 
 func (s storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
 	hard, conf, err := s.Storage.InitialState()
-	if err != nil {
-		return nil, nil, err
+	if err == nil && hard.GetCommit() < s.applied {
+		hard = &pb.HardState{Term: new(hard.GetTerm()), Vote: new(hard.GetVote()), Commit: new(s.applied)}
 	}
-	last, err := s.LastIndex()
-	commit := min(max(hard.GetCommit(), s.applied), max(last, s.applied))
-	return &pb.HardState{Term: new(hard.GetTerm()), Vote: new(hard.GetVote()), Commit: new(commit)}, conf, err
+	return hard, conf, err
 }
 
 // Clock is called before other events, with the time of the node's clock in unix ms. Invariant: a leader gives no command an
 // earlier time than its clock had when it took the command. Otherwise leases would be shorter than their runners believe.
 func (n *Node) Clock(now int64) { n.now = max(n.now, now) }
 
-// Tick is called every 50 ms, with the time of the node's clock in unix ms.
+// Tick is called at each tick, with the time of the node's clock in unix ms.
 func (n *Node) Tick(now int64) {
 	n.Clock(now)
 	n.ticks++

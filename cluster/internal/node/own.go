@@ -2,13 +2,14 @@ package node
 
 import (
 	"errors"
+	"time"
 
 	"github.com/daybookq/daybook/journal"
 )
 
 const (
-	// answerWithin is how many ticks a command may wait for its answer: 5 seconds.
-	answerWithin = 100
+	// answerWithin is how many ticks a command may wait for its answer.
+	answerWithin = int(5 * time.Second / TickEvery)
 	// announceEvery is the number of ticks between two announcements of an origin.
 	announceEvery = 2
 	// resendEvery is for how many ticks nothing may come back before all groups are sent again.

@@ -68,17 +68,15 @@ func (d *disk) cut(index uint64) {
 	}
 }
 
-// put carries out a write, of the first n entries.
-func (d *disk) put(w *Write, n int) {
+// put carries out a write, with its first n entries. Like package entrylog, it says of no entry that it is committed before it has
+// that entry.
+func (d *disk) put(w *Write, n int, hard bool) {
 	if len(w.Entries) > 0 {
 		at := w.Entries[0].GetIndex() - d.first - 1
 		d.log = append(d.log[:at:at], w.Entries[:n]...)
 	}
-}
-
-// vote carries out what a write says of terms and votes.
-func (d *disk) vote(w *Write) {
-	if w.Term != 0 {
-		d.hard = &pb.HardState{Term: new(w.Term), Vote: new(w.Vote), Commit: new(w.Commit)}
+	if w.Term != 0 && hard {
+		last, _ := d.LastIndex()
+		d.hard = &pb.HardState{Term: new(w.Term), Vote: new(w.Vote), Commit: new(min(w.Commit, last))}
 	}
 }

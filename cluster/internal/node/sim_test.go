@@ -102,17 +102,3 @@ func TestFaults(t *testing.T) {
 		testkit.Holds(t, wrong != "", name, "and no seed notices it")
 	}
 }
-
-// TestCommitAheadOfLog: a power cut may leave a commit index without the entries that were written together with it. The node
-// starts, and gets them from the leader.
-func TestCommitAheadOfLog(t *testing.T) {
-	w, _ := newWorld(1, none)
-	defer w.end()
-	m := w.machines[0]
-	w.powerCut(m)
-	m.durable.hard.Commit = new(uint64(18))
-	w.start(m)
-	testkit.Equal(t, m.node.Status().GetCommit(), 1, "the commit index of the node")
-	w.heal()
-	w.check()
-}

@@ -231,11 +231,8 @@ func (w *world) powerCut(m *machine) {
 
 // keep makes a write durable, with its first n entries.
 func (w *world) keep(m *machine, x *Write, n int) {
-	if w.fault != forgetVote {
-		m.durable.vote(x)
-	}
 	if w.fault != earlyWrite {
-		m.durable.put(x, n)
+		m.durable.put(x, n, w.fault != forgetVote)
 	}
 }
 
@@ -286,13 +283,9 @@ func (w *world) ready(m *machine) {
 
 // written makes a write durable and answers it.
 func (w *world) written(m *machine, x *Write, durable bool) {
-	m.disk.vote(x)
-	m.disk.put(x, len(x.Entries))
+	m.disk.put(x, len(x.Entries), true)
 	if durable {
-		if w.fault != forgetVote {
-			m.durable.vote(x)
-		}
-		m.durable.put(x, len(x.Entries))
+		m.durable.put(x, len(x.Entries), w.fault != forgetVote)
 	}
 	m.node.Written(x)
 }
@@ -328,8 +321,7 @@ func (w *world) step() {
 			x := m.writes[0]
 			m.writes = m.writes[1:]
 			if w.fault == earlyWrite {
-				m.durable.put(&x, len(x.Entries))
-				m.durable.vote(&x)
+				m.durable.put(&x, len(x.Entries), true)
 			} else {
 				w.written(m, &x, true)
 			}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -129,11 +131,13 @@ func (f *clusterFlags) dial(ctx context.Context, address string) (net.Conn, erro
 type clusterNode struct {
 	*clusterFlags
 	data     string
-	opsqueue bool // this node has --opsqueue
 	identity *cluster.Identity
 	log      *cluster.Cluster // of the engine that runs
 	members  []job.Member     // as the store had them when it was opened
 	logger   *slog.Logger
+
+	opsqueueWanted bool        // this node has --opsqueue
+	opsqueueServed atomic.Bool // it serves clients of Opsqueue
 }
 
 // startNode prepares the data directory of a node: it founds a cluster, joins one, or finds what an earlier process left.
@@ -150,7 +154,7 @@ func (s *serverRun) startNode(ctx context.Context) (n *clusterNode, err error) {
 		}
 		return nil, nil
 	}
-	n = &clusterNode{clusterFlags: &s.clusterFlags, data: s.data, opsqueue: s.opsqueue != "", identity: identity, logger: slog.New(zerolog.NewSlogHandler(s.log))}
+	n = &clusterNode{clusterFlags: &s.clusterFlags, data: s.data, opsqueueWanted: s.opsqueue != "", identity: identity, logger: slog.New(zerolog.NewSlogHandler(s.log))}
 	switch {
 	case identity != nil && identity.Node != s.node:
 		return nil, terminal.Usagef("%s has the data of node %s, and --node is %s", s.data, identity.Node, s.node)
@@ -170,6 +174,9 @@ func (s *serverRun) startNode(ctx context.Context) (n *clusterNode, err error) {
 		})
 	default:
 		return nil, terminal.Usagef("%s has no node of a cluster; --cluster-init founds a cluster, --join ADDRESS joins one", s.data)
+	}
+	if err == nil && n.identity == nil { // whileUnready has ended because the server stops
+		err = context.Cause(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -220,7 +227,7 @@ func (n *clusterNode) found(ctx context.Context) (*cluster.Identity, error) {
 	for engine.Ready() != nil {
 		select {
 		case err := <-ended:
-			return nil, err
+			return nil, cmp.Or(err, ctx.Err())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -235,16 +242,21 @@ func (n *clusterNode) found(ctx context.Context) (*cluster.Identity, error) {
 		return nil, err
 	}
 	i := cluster.NewIdentity(n.node, uuid, salt)
-	st, err := store.Open(ingest.StoreDir(n.data), store.Options{})
-	if err != nil {
-		return nil, err
+	err = n.locked(func() error {
+		st, err := store.Open(ingest.StoreDir(n.data), store.Options{})
+		if err != nil {
+			return err
+		}
+		st.Found(i.Cluster, job.Member{ID: i.ID, Node: i.Node, Address: n.clusterListen, Role: job.Voter})
+		if err := errors.Join(st.Commit(), st.FlushWait(), st.Close()); err != nil {
+			return err
+		}
+		return cluster.Found(cluster.DirOf(n.data), i)
+	})
+	if err == nil {
+		n.logger.Info("founded a cluster", "cluster", i.Cluster, "node", i.Node)
 	}
-	st.Found(i.Cluster, job.Member{ID: i.ID, Node: i.Node, Address: n.clusterListen, Role: job.Voter})
-	if err := errors.Join(st.Commit(), st.FlushWait(), st.Close()); err != nil {
-		return nil, err
-	}
-	n.logger.Info("founded a cluster", "cluster", i.Cluster, "node", i.Node)
-	return i, cluster.Found(cluster.DirOf(n.data), i)
+	return i, err
 }
 
 // options returns the options of the log of an engine.
@@ -252,12 +264,23 @@ func (n *clusterNode) options(engine func() *ingest.Engine, o ingest.LogOptions)
 	l, err := n.listenForNodes()
 	return cluster.Options{
 		Dir: cluster.DirOf(n.data), Identity: n.identity, Listener: l, Dial: n.dial, State: o.Cluster, Seq: o.Seq, At: o.At, Level: o.Level, Answer: o.Answer, Logger: n.logger,
-		Refuse: func(verb string, _ bool) string { return o.Refuse(verb) }, Refusal: ingest.Refusal, Opsqueue: n.opsqueue,
+		Refuse: func(verb string, _ bool) string { return o.Refuse(verb) }, Refusal: ingest.Refusal, Opsqueue: n.saysOfOpsqueue,
 		Checkpoint: func(_ context.Context, dir string) (cluster.Base, error) {
 			c, err := engine().Base(dir)
 			return cluster.Base{Dir: dir, Index: c.Index, Term: c.Term}, err
 		},
 	}, err
+}
+
+// saysOfOpsqueue returns whether this node serves clients of Opsqueue; see cluster.Options.
+func (n *clusterNode) saysOfOpsqueue() string {
+	switch {
+	case n.opsqueueServed.Load():
+		return cluster.OpsqueueServed
+	case n.opsqueueWanted:
+		return cluster.OpsqueueWanted
+	}
+	return ""
 }
 
 // open opens the log of an engine.

@@ -125,20 +125,30 @@ func (s *serverRun) startReturns(engine *runningEngine) (end func()) {
 	}
 }
 
-// mayServeOpsqueue returns why this node must not serve the protocol of Opsqueue, or nil. The engine is ready, so this node
-// knows all members, and answers them.
-func (s *serverRun) mayServeOpsqueue(ctx context.Context) error {
-	if s.cluster == nil {
-		return nil
+// mayServeOpsqueue returns why this node must not serve the protocol of Opsqueue, or nil, and the nodes that did not answer.
+// The engine is ready, so this node knows all members, and answers them.
+func (s *serverRun) mayServeOpsqueue(ctx context.Context) (silent []string, err error) {
+	for _, begun := range []bool{false, true} {
+		s.cluster.opsqueueServed.Store(begun)
+		var node string
+		if node, silent = s.cluster.log.OpsqueueAt(ctx, begun); node != "" {
+			s.cluster.opsqueueServed.Store(false)
+			return nil, fmt.Errorf("--opsqueue: node %s of the cluster has --opsqueue, too, and only one node may; next step: let clients of Opsqueue use that node, or start it again without --opsqueue first", node)
+		}
 	}
-	node, silent := s.cluster.log.OpsqueueAt(ctx)
-	if node != "" {
-		return fmt.Errorf("--opsqueue: node %s of the cluster has --opsqueue, too, and only one node may; next step: let clients of Opsqueue use that node, or start it again without --opsqueue first", node)
+	return silent, nil
+}
+
+// askAgain asks the nodes that did not answer until they do, and logs an error if one of them serves clients of Opsqueue, too.
+func (s *serverRun) askAgain(ctx context.Context, silent []string) {
+	s.log.Warn().Strs("nodes", silent).Msg("some nodes do not answer, so it is not known whether they serve clients of Opsqueue, which only one node may")
+	for len(silent) > 0 && pause(ctx, 10*time.Second) == nil {
+		var node string
+		node, silent = s.cluster.log.OpsqueueAt(ctx, false)
+		if node != "" {
+			s.log.Error().Str("node", node).Msg("another node serves clients of Opsqueue, too, and only one node may; next step: start one of the two again without --opsqueue")
+		}
 	}
-	if len(silent) > 0 && ctx.Err() == nil {
-		s.log.Warn().Strs("nodes", silent).Msg("some nodes do not answer, so it is not known whether they have --opsqueue, which only one node may have")
-	}
-	return nil
 }
 
 // serveOpsqueue serves the protocol of Opsqueue on a listener until end is called. end gives outstanding requests the
@@ -153,13 +163,21 @@ func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, 
 			_ = listener.Close()
 			return
 		}
-		if failed = s.mayServeOpsqueue(server.Running()); failed != nil {
-			_ = listener.Close()
-			quit()
-			return
+		if s.cluster != nil {
+			var silent []string
+			if silent, failed = s.mayServeOpsqueue(server.Running()); failed != nil {
+				_ = listener.Close()
+			} else if len(silent) > 0 {
+				running.Go(func() { s.askAgain(server.Running(), silent) })
+			}
 		}
-		if err := server.Serve(listener); err != nil {
-			failed = fmt.Errorf("the listener for clients of Opsqueue has failed: %w", err)
+		if failed == nil {
+			if failed = server.Serve(listener); failed != nil {
+				failed = fmt.Errorf("the listener for clients of Opsqueue has failed: %w", failed)
+			}
+		}
+		if failed != nil {
+			s.log.Error().Err(failed).Msg("the server stops")
 			quit()
 		}
 	})
@@ -168,6 +186,9 @@ func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, 
 		defer cancel()
 		_ = server.Close(ctx) // an error means that connections are already closed
 		running.Wait()
+		if s.cluster != nil {
+			s.cluster.opsqueueServed.Store(false)
+		}
 		return failed
 	}
 }

@@ -61,6 +61,9 @@ func Run(ctx context.Context, f *Flags, out, errs io.Writer) (err error) {
 	}
 	defer endTraces() // after the engine, so that its last runs are exported too
 	if s.cluster, err = s.startNode(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // it was told to stop while it joined
+		}
 		return err
 	}
 	for {
