@@ -93,7 +93,7 @@ func newSchemas() *openapi.Schemas {
 	s := &openapi.Schemas{
 		Named: map[reflect.Type]string{reflect.TypeFor[registry.Stats](): "RunnerStats", reflect.TypeFor[registry.Counts](): "RunnerCounts"},
 	}
-	openapi.Describe[job.ID](s, "Id", openapi.Pattern("^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-7000-[89ABab][0-9A-Fa-f]{3}-[0-9A-Fa-f]{12}$").
+	openapi.Describe[job.ID](s, "Id", openapi.Pattern("^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-7[0-9A-Fa-f]{3}-[89ABab][0-9A-Fa-f]{3}-[0-9A-Fa-f]{12}$").
 		As("a UUID in the layout of version 7. Requests may have it in either case; answers have lower case, in which ids sort by creation"))
 	name := openapi.Text(1, job.MaxNameBytes).As("name of a client or type, but not . or ..")
 	name.Pattern = `^(\.{0,2}[A-Za-z0-9_:-][A-Za-z0-9._:-]*|\.{3}[A-Za-z0-9._:-]*)$`

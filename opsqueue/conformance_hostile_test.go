@@ -260,7 +260,7 @@ func (p *silentPeer) readFrame() (kind byte, err error) {
 // TestPingsWaitBoundedTime: the server stops waiting for a pong before the connection ends.
 func TestPingsWaitBoundedTime(t *testing.T) {
 	h := startHost(t, func(c *opsqueue.Config) {
-		c.HeartbeatInterval, c.MaxMissableHeartbeats = 20*time.Millisecond, math.MaxInt32
+		c.HeartbeatInterval, c.MaxMissableHeartbeats = 100*time.Millisecond, math.MaxInt32
 	})
 	p := h.connectSilent()
 	if kind, err := p.readFrame(); err != nil || kind != frameBinary { // Init
@@ -283,10 +283,7 @@ func TestPingsWaitBoundedTime(t *testing.T) {
 	testkit.Eventually(h.t, "40 pings have arrived", func() bool { return pings.Load() >= 40 })
 	// Unsolicited pongs keep the connection open, and the server sends few pings while they arrive often.
 	testkit.Eventually(h.t, "the pings have ended", func() bool {
-		for range 20 {
-			p.frame(framePong, nil)
-			time.Sleep(time.Millisecond)
-		}
+		p.frame(framePong, nil)
 		select {
 		case err := <-ended:
 			t.Fatalf("the connection ended: %v", err)
