@@ -5,6 +5,7 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // Tickle extends leases; see job.Tickle.
@@ -57,4 +58,43 @@ func (e *Engine) Patch(ctx context.Context, p job.Patch) (applied.Moved, Receipt
 // Switch stops or starts handing out the jobs of all queues.
 func (e *Engine) Switch(ctx context.Context, s job.Switch) (applied.Switched, Receipt, error) {
 	return decideAs[applied.Switched](ctx, e, s)
+}
+
+// OpenSession opens a session; see job.Once. The error is job.TooManySessions if the limit of open sessions is reached.
+func (e *Engine) OpenSession(ctx context.Context, o job.OpenSession) (document.Session, Receipt, error) {
+	opened, receipt, err := decideAs[applied.SessionOpened](ctx, e, o)
+	if err == nil && opened.Refusal != job.Granted {
+		err = opened.Refusal
+	}
+	return opened.Session, receipt, err
+}
+
+// EndSession ends a session. Its claims keep their jobs. The error is job.SessionNotFound if the session does not exist.
+func (e *Engine) EndSession(ctx context.Context, s job.EndSession) (Receipt, error) {
+	ended, receipt, err := decideAs[applied.SessionEnded](ctx, e, s)
+	if err == nil && ended.Refusal != job.Granted {
+		err = ended.Refusal
+	}
+	return receipt, err
+}
+
+// PutDocument stores a version of a named document. If the documents of the kind are blobs, the caller must have stored
+// the blob before. The error is job.VersionDiffers if the condition does not hold, or the kind's TooMany if there is no
+// room.
+func (e *Engine) PutDocument(ctx context.Context, p job.PutDocument) (applied.DocumentChanged, Receipt, error) {
+	return e.changeDocument(ctx, p)
+}
+
+// DeleteDocument deletes a named document. The error is job.VersionDiffers if the condition does not hold, or the kind's
+// NotFound if there is no such document.
+func (e *Engine) DeleteDocument(ctx context.Context, d job.DeleteDocument) (applied.DocumentChanged, Receipt, error) {
+	return e.changeDocument(ctx, d)
+}
+
+func (e *Engine) changeDocument(ctx context.Context, cmd job.Command) (applied.DocumentChanged, Receipt, error) {
+	changed, receipt, err := decideAs[applied.DocumentChanged](ctx, e, cmd)
+	if err == nil && changed.Refusal != job.Granted {
+		err = changed.Refusal
+	}
+	return changed, receipt, err
 }
