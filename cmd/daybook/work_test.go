@@ -182,6 +182,7 @@ func TestWorkConfigErrors(t *testing.T) {
 		"[containers]\nprivileged = true":                                          "containers.privileged is not known",
 		"[wasi]\nmemory = 1":                                                       "wasi.memory is not known",
 		"[wasi]\ntimeout_ms = \"1h\"":                                              "wasi.timeout_ms: must be a whole number",
+		"[handlers.x]\nkind = \"exec\"\nargv = [\"a\"]\noptions = 3":               "handlers.x.options: must be a table",
 		"[interpreters]\nperl = \"x\"":                                             "interpreters.perl: ",
 	} {
 		path := writeFile(t, t.TempDir(), "work.toml", text)

@@ -209,7 +209,7 @@ func typeError(err *toml.DecodeError) string {
 	text := strings.TrimPrefix(err.Error(), "toml: ")
 	wanted := map[string]string{
 		"string": "a text in quotes", "[]string": "a list of texts", "int": "a whole number", "int64": "a whole number", "float64": "a number", "bool": "true or false",
-		"map[string]string": "a table of texts", "main.optionsTable": "a table",
+		"map[string]string": "a table of texts", "work.optionsTable": "a table",
 	}
 	if _, typ, ok := strings.Cut(text, " of type "); ok && wanted[strings.TrimPrefix(typ, "*")] != "" {
 		return "must be " + wanted[strings.TrimPrefix(typ, "*")]
