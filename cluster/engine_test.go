@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/daybookq/daybook/cluster"
@@ -29,6 +30,7 @@ type server struct {
 	dir    string
 	addr   string
 	id     *cluster.Identity
+	runs   atomic.Int64 // that have ended, as the engine reported them
 	engine *ingest.Engine
 	log    *cluster.Cluster
 	cancel context.CancelFunc
@@ -45,7 +47,7 @@ func (s *server) start() {
 	if testing.Verbose() {
 		logger = slog.Default().With("node", s.id.Node)
 	}
-	s.engine = testkit.Must(ingest.Open(ingest.Options{Dir: s.dir, Logger: logger, OpenLog: func(o ingest.LogOptions) (ingest.Log, error) {
+	s.engine = testkit.Must(ingest.Open(ingest.Options{Dir: s.dir, Logger: logger, OnRunEnds: s.ran, OpenLog: func(o ingest.LogOptions) (ingest.Log, error) {
 		var err error
 		s.log, err = cluster.Open(cluster.Options{
 			Dir: filepath.Join(s.dir, "cluster"), Identity: s.id, Listener: listener, State: o.Cluster, Seq: o.Seq, At: o.At, Hooks: s.hooks, Logger: logger,
@@ -60,6 +62,13 @@ func (s *server) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel, s.ended = cancel, make(chan error, 1)
 	go func() { s.ended <- s.engine.Run(ctx) }()
+}
+
+// ran counts runs that have ended.
+func (s *server) ran(ends []job.RunEnd) {
+	for i := range ends {
+		s.runs.Add(int64(ends[i].Jobs))
+	}
 }
 
 func (s *server) stop() {
@@ -100,7 +109,7 @@ func newServers(t testing.TB, n int, hooks journal.Hooks) []*server {
 	return servers
 }
 
-// TestEngines: jobs that are created at one node are claimed and completed at others.
+// TestEngines: jobs that are created at one node are claimed and completed at others. The end of each run is reported once.
 func TestEngines(t *testing.T) {
 	servers := newServers(t, 3, journal.Hooks{})
 	const each, batch = 20, 50
@@ -116,6 +125,7 @@ func TestEngines(t *testing.T) {
 		})
 	}
 	done.Wait()
+	term := servers[0].log.ClusterStatus().Term
 	var mu sync.Mutex
 	seen := map[job.ID]int{}
 	for i, s := range servers {
@@ -149,6 +159,19 @@ func TestEngines(t *testing.T) {
 	testkit.Equal(t, len(seen), 3*each*batch, "jobs")
 	for id, n := range seen {
 		testkit.Equal(t, n, 1, id)
+	}
+	reported := func() (n int64) {
+		for _, s := range servers {
+			n += s.runs.Load()
+		}
+		return n
+	}
+	for _, s := range servers {
+		testkit.NoError(t, s.engine.CatchUp(t.Context(), 0))
+	}
+	if servers[0].log.ClusterStatus().Term == term { // otherwise the runs around the election may be reported twice, or by no node
+		testkit.Eventually(t, "all runs are reported", func() bool { return reported() >= 3*each*batch })
+		testkit.Equal(t, reported(), 3*each*batch, "runs that all engines have reported")
 	}
 }
 

@@ -127,11 +127,11 @@ func (e *Engine) applyGroups(groups [][]journal.Record) (err error) {
 }
 
 // reportEnds reports the ends of the committed runs and batches. It drops the ends from commands that the log had when
-// the engine started, because an earlier process has reported them.
+// the engine started, because an earlier process has reported them. Of nodes that share a log, the leader reports runs.
 func (e *Engine) reportEnds() {
 	reports := e.reportsEnds.Load()
 	if e.o.OnRunEnds != nil {
-		if ends := e.store.TakeRunEnds(); len(ends) > 0 && reports {
+		if ends := e.store.TakeRunEnds(); len(ends) > 0 && reports && e.Leads() {
 			e.o.OnRunEnds(ends)
 		}
 	}

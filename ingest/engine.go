@@ -34,10 +34,10 @@ type Options struct {
 	// OnLost, if not nil, is called for each runner that was declared lost. It must not wait.
 	OnLost func(registry.Runner)
 	// OnRunEnds, if not nil, is called after each commit with the ends of the runs in it. It does not get the ends from
-	// commands that the log had when the engine started. It must not wait, and must not keep the list. Calls do not
-	// overlap.
+	// commands that the log had when the engine started. Of nodes that share a log, only the leader calls it. It must not
+	// wait, and must not keep the list. Calls do not overlap.
 	OnRunEnds func([]job.RunEnd)
-	// OnBatchEnds is like OnRunEnds, for the ends of batches with attributes.
+	// OnBatchEnds is like OnRunEnds, for the ends of batches with attributes, at all nodes.
 	OnBatchEnds func([]job.BatchEnd)
 	// MetricsQueues is the number of queues that QueueFigures counts individually, at most job.MaxMetricsQueues. 0: it
 	// counts nothing.
