@@ -476,7 +476,7 @@ func TestDocumentsOfUnclaimedRuns(t *testing.T) {
 	want(t, r.get("/runners").object(http.StatusOK), "runners", "[]")
 }
 
-// TestOtherShards: nothing has an id of another shard, which differs from that of a job, its batch or its claim in a few bits.
+// TestOtherShards: the id of a job, its batch or its claim, with the bits of another shard, is not found.
 func TestOtherShards(t *testing.T) {
 	r := start(t)
 	r.add("/default/job/t/add", "a\n").object(http.StatusCreated)

@@ -23,7 +23,7 @@ const (
 	maxJoinP99Ratio = 1.5
 )
 
-// TestJoin lets a second node join a node that has many millions of jobs, and measures the claims at the first node meanwhile.
+// TestJoin adds a second node to a node that has millions of jobs, and measures the claims at the first node meanwhile.
 // Then a third node joins, and is killed when it has fetched half of the state. After that it must fetch only the rest. It takes
 // minutes and gigabytes, so it runs only with `make bench SET=join`.
 func TestJoin(t *testing.T) {
@@ -62,11 +62,10 @@ func TestJoin(t *testing.T) {
 	n = testkit.Must(c.New(testkit.Must(c.Place(2))(t)))(t)
 	testkit.NoError(t, c.Launch(n))
 	base := filepath.Join(n.Process.Data, "cluster", "base")
-	for got := int64(0); got < int64(fetched/2); time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(base); err == nil {
-			got = testkit.Must(folderBytes(base))(t)
-		}
-	}
+	testkit.Eventually(t, "half of the state is fetched", func() bool {
+		_, err := os.Stat(base)
+		return err == nil && testkit.Must(folderBytes(base))(t) >= int64(fetched/2)
+	})
 	testkit.NoError(t, c.Kill(n))
 	had := testkit.Must(folderBytes(base))(t)
 	start = time.Now()

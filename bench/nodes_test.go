@@ -94,7 +94,7 @@ func BenchmarkNodes(b *testing.B) {
 		b.ReportMetric(median(rates[1]), "three-"+of+"/s")
 		b.ReportMetric(median(ratios), of+"-ratio")
 	}
-	b.ReportMetric(0, "ns/op") // the work of an iteration differs from that of others
+	b.ReportMetric(0, "ns/op") // iterations differ in their work
 }
 
 // BenchmarkNodesIdle measures single creates at each of three nodes that do nothing else.

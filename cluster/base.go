@@ -23,7 +23,7 @@ import (
 )
 
 // A base is a copy of the state of a node, which another node fetches because it is new, or lacks entries that nobody has
-// any more. It is fetched file by file. What has arrived whole stays, so a fetch that ends early goes on later.
+// any more. It is fetched file by file. Whole files stay, so the next fetch continues one that ended early.
 
 // baseKind is a connection over which a node fetches a base.
 const baseKind = "base"

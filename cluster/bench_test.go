@@ -18,7 +18,7 @@ import (
 	"github.com/daybookq/daybook/journal"
 )
 
-// alone starts an engine with a log of its own.
+// alone starts the engine of a single server.
 func alone(b *testing.B) *ingest.Engine {
 	e := testkit.Must(ingest.Open(ingest.Options{Dir: b.TempDir(), Logger: slog.New(slog.DiscardHandler)}))(b)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -28,8 +28,8 @@ func alone(b *testing.B) *ingest.Engine {
 	return e
 }
 
-// BenchmarkCreates creates jobs, 1000 in a request, at all engines by turns: one engine with a log of its own, or three whose
-// log is shared, in one process.
+// BenchmarkCreates creates jobs, 1000 in a request, at all engines by turns: the engine of a single
+// server, or three engines that share a log, in one process.
 func BenchmarkCreates(b *testing.B) {
 	create := func(b *testing.B, engines ...*ingest.Engine) {
 		for _, e := range engines {

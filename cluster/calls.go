@@ -329,7 +329,7 @@ func (c *Cluster) askOthers(ctx context.Context, q question, answered func(m job
 	asking.Wait()
 }
 
-// What a node says about clients of Opsqueue.
+// The answers of a node to OpsqueueAt.
 const (
 	OpsqueueWanted = "wanted" // it serves them unless another node does
 	OpsqueueServed = "served"

@@ -227,7 +227,7 @@ func (c *Cluster) Run(ctx context.Context, after uint64, deliver func([]journal.
 	}
 	c.settle(n.Abandon())
 	if needs, is := errors.AsType[*NeedsBase](err); is && needs.Why != nil {
-		// What this node has told others to be on its disk must not be missing in the base.
+		// The base must have all entries that this node has acknowledged.
 		last, _ := c.log.LastIndex()
 		needs.Index = max(needs.Index, last)
 	}

@@ -30,7 +30,7 @@ type member struct {
 	address  string
 	id       *Identity
 	log      *Cluster
-	opsqueue atomic.Value // what it says about clients of Opsqueue
+	opsqueue atomic.Value // its answer to OpsqueueAt of other nodes
 	slow     atomic.Bool  // syncs of its disk take until it is false
 	syncs    atomic.Int64
 	cancel   context.CancelFunc
@@ -252,7 +252,7 @@ func TestOpenFails(t *testing.T) {
 }
 
 // TestOpsqueueAt: a node finds out which other one serves clients of Opsqueue, and which ones do not answer. Of two that begin
-// together, the one with the smaller id goes on.
+// together, the node with the smaller id goes on.
 func TestOpsqueueAt(t *testing.T) {
 	members := newMembers(t, 3)
 	ask := func(m *member) string {
@@ -351,4 +351,52 @@ func TestContradiction(t *testing.T) {
 	m.ended <- nil // for stop
 	testkit.Holds(t, err != nil && strings.Contains(err.Error(), "its data contradict") && strings.Contains(err.Error(), "next step"), err)
 	testkit.Failed(t, m.log.Propose(t.Context(), &journal.Proposal{Verb: "note", Done: func(uint64, int64, error) {}}))
+}
+
+// TestGroupConnections: a leader that takes no groups does not read the connections that they come over. When a member opens
+// another one, the last one ends.
+func TestGroupConnections(t *testing.T) {
+	members := newMembers(t, 2)
+	m, from := members[0], members[1].id
+	held, release := make(chan struct{}), make(chan struct{})
+	m.log.event(func(*node.Node) { close(held); <-release })
+	<-held
+	served := func() (client net.Conn, ended chan error) {
+		client, end := net.Pipe()
+		t.Cleanup(func() { client.Close() })
+		ended = make(chan error, 1)
+		go func() { ended <- m.log.serve(t.Context(), end) }()
+		testkit.NoError(t, greet(t.Context(), client, &hello{m.id.Cluster, from.ID, m.id.ID, from.Node, groupKind, job.Level}))
+		group := testkit.Must(encodeFrame(nil, &node.Message{Group: &node.Group{Node: from.Node, Origin: 1, First: 1, Commands: node.Commands{{Verb: "note"}}}}))(t)
+		testkit.Must(client.Write(group))(t)
+		return client, ended
+	}
+	_, first := served()
+	_, second := served()
+	testkit.Failed(t, <-first, context.Canceled)
+	select {
+	case err := <-second:
+		t.Error("the second connection has ended:", err)
+	default:
+	}
+	close(release)
+}
+
+// TestDistrust: a node whose state is damaged needs a base with all entries that it has acknowledged, also with those that
+// came after the damage was found.
+func TestDistrust(t *testing.T) {
+	members := newMembers(t, 3)
+	m := members[0]
+	testkit.Eventually(t, "commands are taken", func() bool { _, err := m.propose("text=first"); return err == nil })
+	var proposers sync.WaitGroup
+	for i := range 200 {
+		proposers.Go(func() { members[1+i%2].propose(fmt.Sprint("text=", i)) }) // its answer does not matter
+	}
+	testkit.Holds(t, m.log.Distrust(errors.New("damaged")), "there are other members")
+	needs, is := errors.AsType[*NeedsBase](<-m.ended)
+	m.ended <- nil // for stop
+	testkit.MustHold(t, is, "the node ends because it needs a base")
+	last := testkit.Must(m.log.log.LastIndex())(t)
+	testkit.Holds(t, needs.Why != nil && last > 1 && needs.Index >= last, needs.Index, "and the log ends with", last)
+	proposers.Wait()
 }

@@ -162,7 +162,7 @@ func (s *Stopped) Verify() (journal.Report, error) {
 // the log has the last entry that the state includes, or begins right after it. journalOf is "" if there is no state.
 func (s *Stopped) Holds(journalOf string, state *job.Cluster) error {
 	if _, err := os.Stat(filepath.Join(s.dir, fetchedMark)); err == nil {
-		return fmt.Errorf("%w: this node has fetched the state of another node, and ended before it had put that in place; next step: start the node once", journal.ErrCursor)
+		return fmt.Errorf("%w: this node has fetched the state of another node, and ended before it had installed it; next step: start the node once", journal.ErrCursor)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -64,8 +64,8 @@ func (e *numbered) command() (*Place, Command) {
 	return &Place{Node: e.node, Origin: e.origin, Number: e.number}, nil
 }
 
-// TestNumbers compares Follow with hasEffect. Three leaders write by turns. Some know the end of the log, others take what
-// they get, as a leader without the rule would. Nodes start again, also with an announcement of a start that is long past.
+// TestNumbers compares Follow with hasEffect. Three leaders write by turns. Some know the end of the log, and some take every
+// command, as a leader without the rule would. Nodes start again, also with an announcement of a start that is long past.
 func TestNumbers(t *testing.T) {
 	effective, refused := 0, 0
 	for seed := range uint64(300) {

@@ -14,7 +14,7 @@ type Returner interface {
 	ReturnAsLeader(ctx context.Context, claims []job.ID) error
 }
 
-// holders are the runners of connections to servers that have ended.
+// holders finds the runners of servers that have ended, and returns their claims.
 type holders struct {
 	engine Returner
 	state  Queries

@@ -77,7 +77,7 @@ func (c *Nodes) Found(n int) error {
 	return c.Healthy()
 }
 
-// Add starts a node with a new name at a place. The first one founds the cluster, and the others join.
+// Add starts a node with a new name at a place. The first node founds the cluster, and each later node joins it.
 func (c *Nodes) Add(p Place) (*Node, error) {
 	n, err := c.New(p)
 	if err != nil {
@@ -276,7 +276,7 @@ func (c *Nodes) Quiet() error {
 	})
 }
 
-// Remove removes a node from the cluster, by a request to another one.
+// Remove removes a node from the cluster, by a request to another node.
 func (c *Nodes) Remove(n, by *Node) error {
 	return c.Await("node "+n.Name+" is removed", func(ctx context.Context) error {
 		err := by.Client.RemoveNode(ctx, n.Name)

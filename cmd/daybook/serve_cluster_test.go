@@ -190,6 +190,21 @@ func endsAs(t *testing.T, n *node) string {
 	return failed(t, "serve", "--node", n.name, "--data", n.data, "--listen", "127.0.0.1:0", "--cluster-listen", n.address, "--blobs", "none")
 }
 
+// TestStopWhileJoining: a node that waits for the node of --join is stopped, and can join later.
+func TestStopWhileJoining(t *testing.T) {
+	data, log := filepath.Join(t.TempDir(), "n2"), &processLog{}
+	cmd := command("serve", "--node", "n2", "--data", data, "--listen", "127.0.0.1:0", "--cluster-listen", "127.0.0.1:0", "--blobs", "none", "--join", testkit.Must(daybooktest.FreeAddress())(t))
+	cmd.Stderr = log
+	testkit.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it has ended, unless the test failed
+	testkit.Eventually(t, "it waits", func() bool { return strings.Contains(log.String(), "does not answer; trying again") })
+	testkit.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	testkit.NoError(t, cmd.Wait(), log)
+	n1 := startNode(t, "n1", filepath.Join(t.TempDir(), "n1"), "--cluster-init")
+	startNode(t, "n2", data, "--join", n1.address)
+	n1.awaitVoters(t, 2)
+}
+
 // TestServeClusterRefusals: settings that do not fit together are refused with the next step.
 func TestServeClusterRefusals(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
