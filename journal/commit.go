@@ -140,13 +140,14 @@ func (j *Journal) stamp(group []*Proposal) []Record {
 // began; tidwall/wal syncs a full segment before it begins the next.
 //
 // tidwall/wal does not report where a segment ends, and does not sync the directory. So write computes the ends of
-// segments by the library's rule, and compares the length of the last file with the result. If another program has
-// written within the room, only a reader notices it; the lock of the directory keeps other servers away.
+// segments, see tail.full, and compares the length of the last file with the result. If another program has written
+// within the room, only a reader notices it; the lock of the directory keeps other servers away.
 func (j *Journal) write(records []Record) error {
 	c, h := &j.c, &j.o.Hooks
 	t, begun := c.tail, false
 	if t.offset > int64(j.o.SegmentBytes) {
-		t.segment, t.offset, begun = records[0].Seq, 0, true
+		t.begin(records[0].Seq)
+		begun = true
 	}
 	last := &records[len(records)-1]
 	c.batch.Clear()
@@ -157,9 +158,10 @@ func (j *Journal) write(records []Record) error {
 		n := int64(len(c.text) + uvarintLen(uint64(len(c.text))))
 		t.offset += n
 		t.bytes += n
-		full := t.offset >= int64(j.o.SegmentBytes)
+		full := t.full(j.o.SegmentBytes)
 		if full {
-			t.segment, t.offset, begun = r.Seq+1, 0, true
+			t.begin(r.Seq + 1)
+			begun = true
 		}
 		if !full && r != last {
 			continue

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -58,30 +57,6 @@ func sumFile(path string) (sum string, err error) {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// copyVerified copies a file durably, and returns ErrDamaged unless the copy matches f.
-func copyVerified(to, from string, f *File) (err error) {
-	info, err := os.Lstat(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %s is missing", ErrDamaged, from)
-	}
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() || info.Size() != f.Bytes {
-		return fmt.Errorf("%w: %s is not a file of %d bytes", ErrDamaged, from, f.Bytes)
-	}
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, in.Close()) }()
-	sum, err := writeFile(to, in, f.Bytes)
-	if err == nil && sum != f.SHA256 {
-		err = fmt.Errorf("%w: the bytes of %s are not those that were written: their SHA-256 is %s", ErrDamaged, from, sum)
-	}
-	return err
 }
 
 // syncDirs makes the names in a directory and in all its subdirectories durable.
