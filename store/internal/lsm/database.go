@@ -98,6 +98,7 @@ func Open(dir string, o Options) (*DB, error) {
 	if o.ReadOnly {
 		options.FS = unlockedFS{options.FS}
 	}
+	options.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
 	for i := range options.Levels {
 		options.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
 	}
