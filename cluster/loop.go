@@ -159,6 +159,20 @@ func (c *Cluster) loop(ctx context.Context, n *node.Node) (err error) {
 	}
 }
 
+// ofNode returns the result of f, which the loop calls with the node.
+func ofNode[T any](ctx context.Context, c *Cluster, f func(*node.Node) T) (result T, err error) {
+	answer := make(chan T, 1)
+	if !c.event(func(n *node.Node) { answer <- f(n) }) {
+		return result, ErrNoLeader
+	}
+	select {
+	case result = <-answer:
+		return result, nil
+	case <-ctx.Done():
+		return result, ctx.Err()
+	}
+}
+
 // carryOut does what the node wants.
 func (c *Cluster) carryOut(n *node.Node, rd node.Ready) {
 	for i := range rd.Messages {

@@ -63,12 +63,12 @@ func (e *Engine) stepped(took time.Duration) {
 	}
 }
 
-// apply is the applier. It applies durable groups in order until the hand-over is closed.
+// apply is the applier. It applies durable groups in order until the apply queue is closed.
 func (e *Engine) apply() error {
-	for groups := e.handover.take(); groups != nil; groups = e.handover.take() {
+	for groups := e.applyQueue.take(); groups != nil; groups = e.applyQueue.take() {
 		err := e.applyGroups(groups)
 		for _, group := range groups {
-			e.handover.done(group)
+			e.applyQueue.done(group)
 		}
 		if err != nil {
 			return err

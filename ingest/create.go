@@ -115,7 +115,7 @@ func (e *Engine) mayCreate(c *job.Create) (*newQueues, error) {
 	if e.disk.Low() {
 		return nil, ErrDiskFull
 	}
-	if e.handover.lag() > maxLag {
+	if e.applyQueue.lag() > maxLag {
 		e.counters.overloaded.Add(1)
 		return nil, ErrOverloaded
 	}

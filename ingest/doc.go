@@ -1,6 +1,6 @@
 // Package ingest runs the engine: it proposes, journals, applies and answers commands.
 //
-//	propose ──► Log (one leader stamps) ──► hand-over (bounded) ──► store.Apply (one applier) ──► answer
+//	propose ──► Log (one leader stamps) ──► apply queue (bounded) ──► store.Apply (one applier) ──► answer
 //
 // The engine answers a create when the log has stored it, because the ids of the jobs follow from its record. It answers
 // every other command when the command is applied and committed, because Apply decides the answer. A read waits until the

@@ -84,20 +84,20 @@ type Engine struct {
 	log    Log
 	shared Replicated // the log, if several nodes share it; otherwise nil
 
-	handover *handover
-	commits  commits
-	parked   *parkedClaims
-	underWay *underWay
-	strays   *strayClaims
-	silences *silences
-	joined   joinedCreates
-	making   makingQueues
-	runners  *registry.Registry
-	large    *semaphore.Weighted // of largeInFlight
-	time     *timekeeper
-	disk     *diskspace.Watch
-	history  history
-	counters counters
+	applyQueue *applyQueue
+	commits    commits
+	parked     *parkedClaims
+	underWay   *underWay
+	strays     *strayClaims
+	silences   *silences
+	joined     joinedCreates
+	making     makingQueues
+	runners    *registry.Registry
+	large      *semaphore.Weighted // of largeInFlight
+	time       *timekeeper
+	disk       *diskspace.Watch
+	history    history
+	counters   counters
 
 	snapshots sync.Mutex // held while a Snapshot is open
 
@@ -139,7 +139,7 @@ func Open(o Options) (_ *Engine, err error) {
 	o.maxSessionBytes = cmp.Or(o.maxSessionBytes, job.MaxSessionRowBytes)
 	o.maxKeyBytes, o.maxQueues = cmp.Or(o.maxKeyBytes, job.MaxKeyRowBytes), cmp.Or(o.maxQueues, job.MaxQueues)
 	e := &Engine{
-		o: o, logger: o.Logger, handover: newHandover(), underWay: newUnderWay(), strays: newStrayClaims(), silences: newSilences(),
+		o: o, logger: o.Logger, applyQueue: newApplyQueue(), underWay: newUnderWay(), strays: newStrayClaims(), silences: newSilences(),
 		joined: joinedCreates{proposing: make(chan struct{}, 1)}, large: semaphore.NewWeighted(largeInFlight),
 	}
 	e.commits.wait = o.CommitWait

@@ -51,17 +51,17 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	defer cancel()
 	after := e.store.Applied()
 	parts.Go(func() {
-		if logErr = e.log.Run(ctx, after, e.handover.put); logErr != nil {
+		if logErr = e.log.Run(ctx, after, e.applyQueue.put); logErr != nil {
 			e.refuse(fmt.Errorf("%w: %w", ErrNotReady, logErr))
 			cancel()
 		}
-		e.handover.close()
+		e.applyQueue.close()
 	})
 	parts.Go(func() {
 		if applyErr = e.apply(); applyErr != nil {
 			e.refuse(fmt.Errorf("%w: %w", ErrApply, applyErr))
 			cancel()
-			e.handover.drain(applyErr)
+			e.applyQueue.drain(applyErr)
 		}
 	})
 	parts.Go(func() { e.time.run(ctx) })

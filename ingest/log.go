@@ -44,7 +44,7 @@ func (e *Engine) refuseAsLeader(verb string) string {
 	case verb != (&job.Create{}).Verb():
 	case e.disk.Low():
 		return "disk_full"
-	case e.handover.lag() > maxLag:
+	case e.applyQueue.lag() > maxLag:
 		return "overloaded"
 	}
 	return ""

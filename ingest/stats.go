@@ -114,7 +114,7 @@ func (e *Engine) Stats() Stats {
 	s := Stats{
 		Watermarks: Watermarks{
 			Appended: max(l.Appended, l.Synced), Synced: l.Synced, Applied: applied, Flushed: flushed,
-			LagCommands: l.Synced - min(applied, l.Synced), LagBytes: e.handover.lag(),
+			LagCommands: l.Synced - min(applied, l.Synced), LagBytes: e.applyQueue.lag(),
 		},
 		StateStats: StateStats{
 			Jobs: jobsByStatus(totals), Batches: map[string]int64{}, Queues: totals.Queues, Parked: int(e.parked.n.Load()),
