@@ -137,6 +137,9 @@ func TestCreateRefusals(t *testing.T) {
 			}
 		}
 		testkit.Equal(t, len(reserved), 31, "reserved")
+		for _, name := range web.Coming {
+			reserved[name] = true
+		}
 		for name := range reserved {
 			r.post("/jobs/create", `{"client":"`+name+`"}`).wrong("client")
 			if a := r.add("/"+name+"/job/x/add", "x\n"); name == "runners" {

@@ -107,9 +107,18 @@ func literalPaths(routes []Route) map[string][]string {
 	return paths
 }
 
-// reservedNames returns the literal first segments of all paths.
+// Coming are the first segments of paths that this server does not have yet. No client may take them.
+var Coming = []string{
+	"audit", "calendars", "cluster", "config", "events", "failures", "keys", "limits", "login", "logout", "marks", "schedules", "series", "signals", "ui",
+	"webhooks", "whoami",
+}
+
+// reservedNames returns the literal first segments of all paths, and of those that are coming.
 func reservedNames(routes []Route) map[string]bool {
 	names := map[string]bool{}
+	for _, name := range Coming {
+		names[name] = true
+	}
 	for i := range routes {
 		if first, _, _ := strings.Cut(routes[i].Path[1:], "/"); first != "" && first[0] != ':' {
 			names[first] = true
@@ -118,7 +127,7 @@ func reservedNames(routes []Route) map[string]bool {
 	return names
 }
 
-// CheckClient refuses the name of a client with which a path of the server begins, so that /{client}/job/{type}/add is
+// CheckClient refuses the name of a client with which a path of the server begins, or will begin, so that /{client}/job/{type}/add is
 // unambiguous.
 func (s *Server) CheckClient(client string) error {
 	if s.reserved[client] {
