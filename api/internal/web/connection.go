@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/job"
 )
 
 const (
@@ -32,6 +34,7 @@ const (
 type Connection struct {
 	net.Conn
 	Peer    netip.Addr // for limits per client; not valid for loopback, which is not limited
+	Key     *job.Key   // of the request that is being served; nil: it needs none
 	framing framing
 	place   place
 	heard   atomic.Int64 // for a stream's connection: the time of the last read, in unix ns
@@ -139,6 +142,7 @@ func ConnectionOf(r *http.Request) *Connection {
 // that net/http makes if the handler did not read the body: without a deadline they could wait forever.
 func (c *Connection) begin(e echo.Context) error {
 	r := e.Request()
+	c.Key = nil
 	wrong := c.framing.Next()
 	if c.unread = r.ContentLength != 0; c.unread {
 		if err := c.SetReadDeadline(time.Now().Add(PaceTime)); err != nil {

@@ -16,6 +16,8 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/job"
 )
 
 // Options configure a server. ProblemOf and Registry are required.
@@ -31,6 +33,9 @@ type Options struct {
 	Compressors *Lane // for the compressors of answers
 	// Registry gets the metrics of requests.
 	Registry *prometheus.Registry
+	// Authorize, if not nil, returns the key in the values of the header Authorization, which must have one of the roles, or nil
+	// if no key is needed.
+	Authorize func(authorization []string, roles job.Roles) (*job.Key, error)
 	// Spell, if not nil, writes a URL in its canonical form before the router sees it.
 	Spell func(u *url.URL)
 	// SecretOf, if not nil, returns the secret in a path, and whether the path must not be logged.
@@ -81,7 +86,7 @@ func (s *Server) Serve(routes []Route) {
 		if r.Compressed {
 			handle = s.Compressed(handle)
 		}
-		s.echo.Add(r.Method, r.Path, handle)
+		s.echo.Add(r.Method, r.Path, s.guarded(r, handle))
 	}
 }
 
@@ -89,9 +94,10 @@ func (s *Server) Serve(routes []Route) {
 type Route struct {
 	Method, Path string
 	Handle       echo.HandlerFunc
-	Hot          bool   // called so often that successes are logged only at debug level
-	Keyed        bool   // supports an Idempotency-Key and session numbers
-	Compressed   bool   // long answers are compressed
+	Hot          bool // called so often that successes are logged only at debug level
+	Keyed        bool // supports an Idempotency-Key and session numbers
+	Compressed   bool // long answers are compressed
+	Access       Access
 	Query        string // the names of the query parameters; see ParseQuery
 }
 
