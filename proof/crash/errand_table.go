@@ -60,12 +60,12 @@ const (
 func (r refusal) is(err error) bool {
 	var e *client.Error
 	switch {
+	case r == noSession: // also after a lost answer, of which the client cannot know that it was the same refusal
+		return errors.Is(err, client.ErrSessionNotFound)
 	case errors.Is(err, client.ErrUnknown):
 		return false
 	case r == batchEnded:
 		return errors.As(err, &e) && strings.HasPrefix(e.Code, "batch_ended")
-	case r == noSession:
-		return errors.Is(err, client.ErrSessionNotFound)
 	}
 	return errors.Is(err, client.ErrNotFound) || r == notHeld && errors.Is(err, client.ErrClaimLost)
 }
