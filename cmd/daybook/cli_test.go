@@ -194,7 +194,7 @@ func stable(text string, ids map[string]string) string {
 
 // withoutJSON are the commands without --json, with the reason.
 var withoutJSON = map[string]string{
-	"blob": "it needs a command", "cluster": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "handler": "it needs a command", "journal": "it needs a command",
+	"blob": "it needs a command", "cluster": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "handler": "it needs a command", "journal": "it needs a command", "tls": "it needs a command",
 	"blob get": "it writes the bytes of the blob", "logs": "it writes what the job has printed", "licenses": "it writes texts", "man": "it writes files",
 	"serve": "it writes a log", "work": "it writes a log", "journal give-up": "it asks, and changes the journal once",
 }
@@ -301,7 +301,7 @@ var elsewhereJSON = map[string]string{
 	"bench": "its figures take a minute", "check": "it needs a stopped server", "rebuild": "it needs a stopped server", "journal dump": "it needs a stopped server",
 	"journal verify": "it needs a stopped server", "discover": "it needs a network",
 	"cluster status": "it needs a cluster; see TestServeCluster", "cluster transfer": "the same", "cluster remove": "the same",
-	"top": "its figures change; see TestTopOnce",
+	"tls self-signed": "its names are those of the machine; see TestSelfSigned", "top": "its figures change; see TestTopOnce",
 }
 
 func commandOf(name string) *cobra.Command {

@@ -132,7 +132,7 @@ func runWork(cmd *cobra.Command, f *workFlags) (err error) {
 		settings.Log.Warn("this machine cannot do all: " + text)
 	}
 	memory.DelayCollections(memory.Limit())
-	ctx, stop := terminal.UntilSignal(cmd.Context(), out.zero)
+	ctx, stop := terminal.UntilSignal(cmd.Context(), out.zero, terminal.StopSignals()...)
 	defer stop()
 	if f.listen != "" {
 		end, err := f.serveMetrics(r, settings.Log)
