@@ -80,11 +80,14 @@ Global Flags:
 
 // commonFlags are the lines of flags that many commands have, with one space between words and the name of the command as NAME.
 var (
-	commonFlag  = regexp.MustCompile(`(?m)^ +(?:-h, --help|--context string|--server address) .*\n`)
+	commonFlag  = regexp.MustCompile(`(?m)^ +(?:-h, --help|--context string|--server address|--tls-ca string|--tls-cert string +file with a certificate of|--tls-key string +file with the key of this) .*\n`)
 	commonFlags = []string{
 		`--context string name of a server that was stored with "daybook context add"`,
 		"--server address address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network; several nodes of a cluster are separated by commas (default a server of its own)",
 		"--server address address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network; several nodes of a cluster are separated by commas (default http://127.0.0.1:1717)",
+		"--tls-ca string file with the certificates that sign the server's (default: those that the system trusts)",
+		"--tls-cert string file with a certificate of this client, if the server requires one",
+		"--tls-key string file with the key of this client's certificate",
 		"-h, --help help for NAME",
 	}
 )

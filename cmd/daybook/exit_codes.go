@@ -112,6 +112,9 @@ func hintFor(cmd *cobra.Command, err error) string {
 		if errors.Is(err, config.ErrNoServer) {
 			return "" // its text has the next step
 		}
+		if hint := remote.TLSHint(err); hint != "" {
+			return hint
+		}
 		return "Check that `daybook serve` runs, and that --server (or DAYBOOK_SERVER) is its address."
 	case terminal.ExitFormat:
 		if errors.Is(err, store.ErrOlderFormat) {

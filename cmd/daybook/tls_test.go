@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
 )
@@ -49,8 +51,8 @@ func over(pool *x509.CertPool, pairs ...tls.Certificate) *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: pairs}, MaxIdleConnsPerHost: 8}}
 }
 
-// TestServeTLSReload: a server uses new files at SIGHUP, which does not stop it, and by itself. It continues with the old ones
-// if the new ones cannot be used. No request fails meanwhile, on kept connections and on new ones.
+// TestServeTLSReload: a server uses new files at SIGHUP, which does not stop it, and also without a signal. It continues with
+// the old ones if the new ones cannot be used. No request fails meanwhile, on kept and on new connections.
 func TestServeTLSReload(t *testing.T) {
 	first, second, third := testkit.NewAuthority(t), testkit.NewAuthority(t), testkit.NewAuthority(t)
 	s, cert, key := servingTLS(t, first)
@@ -115,7 +117,7 @@ func TestServeTLSReload(t *testing.T) {
 	res := testkit.Must(over(pool).Get(s.url + "/metrics"))(t)
 	defer res.Body.Close()
 	page := string(testkit.Must(io.ReadAll(res.Body))(t))
-	testkit.Lacks(t, page, "daybook_tls_certificate_expires_seconds 0\n", "daybook_tls_reload_failures_total 0\n", `daybook_tls_handshakes_total{result="done"} 0`)
+	testkit.Lacks(t, page, "daybook_tls_certificate_expires_timestamp_seconds 0\n", "daybook_tls_reload_failures_total 0\n", `daybook_tls_handshakes_total{result="done"} 0`)
 	testkit.Equal(t, s.end(t, syscall.SIGTERM), 0, s.log)
 }
 
@@ -205,4 +207,74 @@ func TestSelfSigned(t *testing.T) {
 	testkit.NoError(t, json.Unmarshal([]byte(ok(t, "tls", "self-signed", "--json", "--out", t.TempDir())), &made))
 	pair = testkit.Must(tls.LoadX509KeyPair(made.Cert, made.Key))(t)
 	testkit.Holds(t, pair.Leaf.NotAfter.Equal(made.Expires), "expires", made)
+}
+
+// TestCLIOverTLS: commands connect by TLS, with the files of flags, variables or a context. Streams do, too. If a connection
+// cannot be made, the error says what to do.
+func TestCLIOverTLS(t *testing.T) {
+	a := testkit.NewAuthority(t)
+	cert, key := a.Issue(t, "acme")
+	s, _, _ := servingTLS(t, a, "--tls-client-ca", a.CA)
+	address := strings.TrimPrefix(s.url, "https://") // files for TLS mean https
+	flags := []string{"--server", address, "--tls-ca", a.CA, "--tls-cert", cert, "--tls-key", key}
+	with := func(args ...string) string {
+		t.Helper()
+		return ok(t, append(args, flags...)...)
+	}
+	id := strings.Fields(with("create", "payload", "--type", "t"))[0]
+	testkit.Contains(t, with("get", id), "payload")
+	testkit.Contains(t, with("top", "--once"), "default/t")
+	testkit.Contains(t, with("claim", "--runner-id", "r", "--type", "t"), id)
+	with("complete", id, "--output", "done")
+	testkit.Contains(t, ok(t, append(append([]string{"__complete", "queues", "delete"}, flags...), "")...), "default/t")
+	execute(t, "a\nb\n", append([]string{"add", "--type", "wasi"}, flags...)...).ends(t, terminal.ExitOK)
+	execute(t, "", append([]string{"work", "--until-idle", "10ms"}, flags...)...).ends(t, terminal.ExitOK, "the runner has ended")
+	execute(t, "", append([]string{"logs", id}, flags...)...).ends(t, terminal.ExitNotFound)
+
+	c := testkit.Must((&config.ServerAddress{}).Client(s.url, client.Options{TLS: nil}))(t)
+	testkit.Failed(t, c.Ping(t.Context()), client.ErrUnavailable)
+	c = client.New(s.url, client.Options{TLS: &tls.Config{RootCAs: a.Pool, Certificates: []tls.Certificate{a.Pair(t, "streamer")}}})
+	stream := testkit.Must(c.OpenStream(t.Context(), client.StreamOptions{RunnerID: "r2"}))(t)
+	defer stream.Close()
+	got := make(chan *client.Claim, 1)
+	testkit.Must(stream.Subscribe(t.Context(), client.SubscribeOptions{Types: []string{"streamed"}, Credit: 1, Take: func(c *client.Claim) { got <- c }}))(t)
+	made := testkit.Must(stream.Client().Create(t.Context(), client.TextJob("streamed", "x")))(t)
+	testkit.Equal(t, (<-got).Jobs[0].ID, made.ID)
+
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--server", s.url}, "pass --tls-ca FILE"},
+		{[]string{"--server", "http://" + address}, "the server speaks TLS\nGive --server with https://"},
+		{[]string{"--server", s.url, "--tls-ca", a.CA}, "give --tls-cert and --tls-key"},
+		{[]string{"--server", s.url, "--tls-ca", testkit.NewAuthority(t).CA}, "pass --tls-ca FILE"},
+	} {
+		execute(t, "", append([]string{"queues"}, c.args...)...).ends(t, terminal.ExitNoAnswer, c.want)
+	}
+	execute(t, "", "queues", "--server", s.url, "--tls-cert", cert).ends(t, terminal.ExitUsage, "--tls-cert and --tls-key belong together")
+	execute(t, "", "queues", "--server", s.url, "--tls-ca", "missing.pem").ends(t, terminal.ExitFile, "--tls-ca missing.pem: no such file")
+	plain := serving(t, filepath.Join(t.TempDir(), "plain"))
+	execute(t, "", "queues", "--server", strings.TrimPrefix(plain.url, "http://"), "--tls-ca", a.CA).ends(t, terminal.ExitNoAnswer, "The server does not speak TLS: give --server with http://")
+
+	t.Chdir(filepath.Dir(a.CA)) // a context keeps absolute paths
+	ok(t, "context", "add", "secure", address, "--tls-ca", filepath.Base(a.CA), "--tls-cert", filepath.Base(cert), "--tls-key", filepath.Base(key))
+	defer ok(t, "context", "remove", "secure")
+	t.Chdir(t.TempDir())
+	testkit.Contains(t, ok(t, "get", id, "--context", "secure"), "payload")
+	testkit.Contains(t, ok(t, "context", "list", "--json"), `"tls_ca":"`+a.CA+`"`)
+	execute(t, "", "context", "add", "wrong", address, "--tls-ca", "missing.pem").ends(t, terminal.ExitFile, "missing.pem")
+
+	t.Setenv("DAYBOOK_TLS_CA", a.CA)
+	t.Setenv("DAYBOOK_CLIENT_TLS_CERT", cert)
+	t.Setenv("DAYBOOK_CLIENT_TLS_KEY", key)
+	testkit.Contains(t, ok(t, "get", id, "--server", s.url), "payload")
+	testkit.Contains(t, ok(t, "config", "queues", "--toml"), "# tls-cert = '"+cert+"' # DAYBOOK_CLIENT_TLS_CERT", "tls-ca = '"+a.CA+"' # DAYBOOK_TLS_CA")
+	t.Setenv("DAYBOOK_TLS_CA", "")
+	t.Setenv("DAYBOOK_CLIENT_TLS_CERT", "")
+	t.Setenv("DAYBOOK_CLIENT_TLS_KEY", "")
+	file := filepath.Join(t.TempDir(), "daybook.toml") // of a server, whose certificate clients do not take for their own
+	testkit.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "server = %q\ntls-ca = %q\ntls-cert = 'server.pem'\ntls-key = 'server.key'\n[create]\ntls-cert = %q\ntls-key = %q\n", s.url, a.CA, cert, key), 0o600))
+	ok(t, "create", "x", "--config", file)
+	execute(t, "", "queues", "--config", file).ends(t, terminal.ExitNoAnswer, "The server requires a certificate of its clients")
 }

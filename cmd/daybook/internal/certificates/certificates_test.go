@@ -63,8 +63,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestWatched: new contents are used, and bad ones are not. Each failure is logged and counted once, and again if somebody
-// asks for a look.
+// TestWatched: new contents are used, and bad ones are not. Each failure is logged and counted once, and again after a
+// requested look.
 func TestWatched(t *testing.T) {
 	a := testkit.NewAuthority(t)
 	files, next := filesOf(t, a, "one"), filesOf(t, a, "two")

@@ -19,7 +19,7 @@ type File struct{ Flag, Path string }
 // Files are the files for one end of TLS connections, in PEM.
 type Files struct {
 	Cert, Key File // this end's certificate, and its key; both or none
-	CA        File // the certificates that sign those of the other ends
+	CA        File // the authorities that sign the certificates of the other ends
 }
 
 // Loaded are the contents of Files.

@@ -83,14 +83,14 @@ func (w *Watched) Run(ctx context.Context, signals <-chan os.Signal) {
 	}
 }
 
-// Look uses the contents of the files if they have changed. It logs the same failure again only if somebody has asked for the
-// look, for example by a signal.
-func (w *Watched) Look(asked bool) {
+// Look uses the contents of the files if they have changed. It logs and counts the same failure again only after a
+// requested look, for example by a signal.
+func (w *Watched) Look(requested bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	text, err := w.files.read()
 	if sum := text.sum(); err == nil && sum == w.seen {
-		if w.failed = ""; asked {
+		if w.failed = ""; requested {
 			w.log.Info("the files of TLS have not changed", "file", w.files.Cert.Path)
 		}
 		return
@@ -100,7 +100,7 @@ func (w *Watched) Look(asked bool) {
 		loaded, err = w.files.parse(text)
 	}
 	if err != nil {
-		if why := err.Error(); asked || why != w.failed {
+		if why := err.Error(); requested || why != w.failed {
 			w.failures.Add(1)
 			w.failed = why
 			w.log.Error("new files of TLS cannot be used; the old ones remain in use", "error", err)

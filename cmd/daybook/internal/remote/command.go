@@ -63,7 +63,7 @@ func (r *Command) Connect(cmd *cobra.Command) error {
 // ConnectFor is Connect with a client that repeats requests for this long, or 0 for its default.
 func (r *Command) ConnectFor(cmd *cobra.Command, retryFor time.Duration) (err error) {
 	if r.URL, err = reach(cmd, &r.Server); err == nil {
-		r.Client = newClient(cmd, r.URL, retryFor)
+		r.Client, err = newClient(cmd, &r.Server, r.URL, retryFor)
 	}
 	return err
 }

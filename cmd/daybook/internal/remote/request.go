@@ -73,7 +73,12 @@ func fetchFrom(cmd *cobra.Command, server *config.ServerAddress, base, path stri
 	if err != nil {
 		return nil, terminal.Usagef("request %s from %s: the address is malformed", path, server)
 	}
-	c := http.Client{Timeout: requestTimeout}
+	shared, err := server.HTTP()
+	if err != nil {
+		return nil, err
+	}
+	c := *shared
+	c.Timeout = requestTimeout
 	resp, err := c.Do(req)
 	if err != nil {
 		return nil, &NoAnswerError{server, err}
@@ -88,6 +93,9 @@ func fetchFrom(cmd *cobra.Command, server *config.ServerAddress, base, path stri
 	}
 	refusal := client.Error{Status: resp.StatusCode}
 	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Code == "" {
+		if resp.StatusCode == http.StatusBadRequest && strings.HasPrefix(string(text), "this server speaks TLS") {
+			return nil, &NoAnswerError{server, errSpeaksTLS}
+		}
 		return nil, fmt.Errorf("%s answered %s: %w", server, resp.Status, client.ErrUnexpectedAnswer)
 	}
 	return nil, &refusal
