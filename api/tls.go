@@ -25,7 +25,7 @@ func registerTLSMetrics(t *TLS, served *web.Server, registry *prometheus.Registr
 	}
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "daybook_tls_certificate_expires_seconds", Help: "Unix time at which the certificate in use expires; 0 without TLS.",
+			Name: "daybook_tls_certificate_expires_timestamp_seconds", Help: "Unix time at which the certificate in use expires; 0 without TLS.",
 		}, expires),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "daybook_tls_reload_failures_total", Help: "New files of --tls-cert, --tls-key or --tls-client-ca that could not be used, so the server continued with the old ones.",

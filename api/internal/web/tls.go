@@ -124,7 +124,7 @@ func beginsHTTP(first [5]byte) bool {
 	return false
 }
 
-// answerPlain tells a client that the server speaks TLS. It reads the rest of the request for a moment: if the system
+// answerPlain answers that the server speaks TLS. It reads the rest of the request for a moment: if the system
 // discards unread bytes, it resets the connection, and the client does not see the answer.
 func (c *Connection) answerPlain() {
 	if c.raw.SetWriteDeadline(time.Now().Add(PaceTime)) != nil {
