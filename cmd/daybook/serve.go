@@ -63,7 +63,7 @@ prints all settings and the origin of each.`,
 		Example: `  daybook serve --listen 127.0.0.1:0 --data /var/lib/daybook --init
   DAYBOOK_LOG_FORMAT=console daybook serve --abandoned-age 60s --retention 30d
   daybook serve --on-lost 'aws ec2 terminate-instances --instance-ids "$DAYBOOK_RUNNER_ID"'
-  daybook serve --tls-cert server.pem --tls-key server-key.pem
+  daybook serve --tls-cert daybook-tls/server.pem --tls-key daybook-tls/server-key.pem
   daybook serve --config /etc/daybook.toml`,
 		Args:    cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error { return f.Check() },

@@ -252,6 +252,7 @@ func TestCLIOverTLS(t *testing.T) {
 	} {
 		execute(t, "", append([]string{"queues"}, c.args...)...).ends(t, terminal.ExitNoAnswer, c.want)
 	}
+	execute(t, "", "work", "--server", s.url).ends(t, terminal.ExitNoAnswer, "pass --tls-ca FILE") // it does not wait
 	execute(t, "", "queues", "--server", s.url, "--tls-cert", cert).ends(t, terminal.ExitUsage, "--tls-cert and --tls-key belong together")
 	execute(t, "", "queues", "--server", s.url, "--tls-ca", "missing.pem").ends(t, terminal.ExitFile, "--tls-ca missing.pem: no such file")
 	plain := serving(t, filepath.Join(t.TempDir(), "plain"))

@@ -211,6 +211,9 @@ func (f *workFlags) settings(cmd *cobra.Command, file *work.File) (s runner.Sett
 			return s, terminal.Usagef("--wasi-grant: %w", err)
 		}
 	}
+	if err := remote.CheckTLS(cmd, &f.server); err != nil {
+		return s, err
+	}
 	server, err := f.server.Client(url, client.Options{By: remote.ShortenedBy(f.id)})
 	if err != nil {
 		return s, err

@@ -257,7 +257,7 @@ func (r *Command) EachDocument(cmd *cobra.Command, path string, query url.Values
 
 // Ask requests a JSON document from the server.
 func (r *Command) Ask(cmd *cobra.Command, path string) ([]byte, error) {
-	text, err := fetch(cmd, &r.Server, path)
+	text, err := fetch(cmd.Context(), &r.Server, path)
 	if err == nil && !json.Valid(text) {
 		return nil, fmt.Errorf("%s: %w", &r.Server, client.ErrUnexpectedAnswer)
 	}
