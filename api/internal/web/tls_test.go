@@ -10,8 +10,10 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -202,4 +204,81 @@ func TestNewSettingsOfTLS(t *testing.T) {
 	_, unknown := tls.Dial("tcp", s.address, &tls.Config{RootCAs: x509.NewCertPool()})
 	testkit.Failed(t, unknown, "unknown authority")
 	testkit.Eventually(t, "both are counted", func() bool { done, failed := s.Handshakes(); return done == 2 && failed == 2 })
+}
+
+// pipes is a listener of connections in memory.
+type pipes struct {
+	made   chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.made:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// inMemory runs test in a bubble with a server that speaks TLS and answers GET /long with a megabyte. dial connects to it.
+func inMemory(t *testing.T, test func(t *testing.T, dial func() net.Conn)) {
+	t.Helper()
+	a := testkit.NewAuthority(t)
+	config := &tls.Config{Certificates: []tls.Certificate{a.Pair(t, "server")}}
+	synctest.Test(t, func(t *testing.T) {
+		s := testkit.Must(New(Options{Log: zerolog.Nop(), Registry: prometheus.NewRegistry(), TLS: &TLS{Config: func() *tls.Config { return config }}}))(t)
+		s.Serve([]Route{{Method: http.MethodGet, Path: "/long", Handle: func(c echo.Context) error { return c.Blob(http.StatusOK, "text/plain", make([]byte, 1<<20)) }}})
+		l := &pipes{make(chan net.Conn), make(chan struct{})}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx, l, time.Second) }()
+		test(t, func() net.Conn {
+			server, client := net.Pipe()
+			l.made <- server
+			return client
+		})
+		stop()
+		testkit.NoError(t, <-ended)
+	})
+}
+
+// TestHandshakeDeadline: the handshake and the first head together have the time of a head, also if bytes arrive meanwhile.
+func TestHandshakeDeadline(t *testing.T) {
+	inMemory(t, func(t *testing.T, dial func() net.Conn) {
+		client, began := dial(), time.Now()
+		var writing sync.WaitGroup
+		writing.Go(func() {
+			for sent := []byte{22, 3, 1, 0, 200}; ; sent = []byte{1} { // a record of 200 bytes, byte by byte
+				if _, err := client.Write(sent); err != nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		})
+		testkit.Equal(t, string(testkit.Must(io.ReadAll(client))(t)), "")
+		testkit.Equal(t, time.Since(began), readHeaderTimeout)
+		writing.Wait()
+	})
+}
+
+// TestPaceOverTLS: the server closes the connection of a client that does not read the answer.
+func TestPaceOverTLS(t *testing.T) {
+	inMemory(t, func(t *testing.T, dial func() net.Conn) {
+		// The clients do not verify the certificate: in the bubble it is the year 2000.
+		const asked = "GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n"
+		slow := tls.Client(dial(), &tls.Config{InsecureSkipVerify: true})
+		testkit.Must(io.WriteString(slow, asked))(t)
+		time.Sleep(PaceTime + time.Second)
+		text, _ := io.ReadAll(slow)
+		testkit.Holds(t, len(text) < 1<<20, "bytes of the answer", len(text))
+
+		fast := tls.Client(dial(), &tls.Config{InsecureSkipVerify: true})
+		testkit.Must(io.WriteString(fast, asked))(t)
+		res := testkit.Must(http.ReadResponse(bufio.NewReader(fast), nil))(t)
+		testkit.Equal(t, len(testkit.Must(io.ReadAll(res.Body))(t)), 1<<20)
+		testkit.NoError(t, fast.Close())
+	})
 }
