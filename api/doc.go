@@ -24,6 +24,6 @@
 //   - Documents are structs that the JSON library encodes. Only the documents and ids of jobs and the results of
 //     outcomes are encoded by hand, because one answer has up to a thousand of them.
 //
-// Not in this package: rules about jobs (package job), waiting and ordering (package ingest), TLS and logins (use a
-// proxy).
+// Not in this package: rules about jobs (package job), waiting and ordering (package ingest), logins (use a proxy),
+// and the files of certificates (cmd/daybook).
 package api

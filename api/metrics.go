@@ -56,6 +56,7 @@ func newMetrics(o *Options, r reader, served *web.Server, logs *jobLogs, registr
 	m.backupMetrics = newBackupMetrics(registry)
 	logs.registerMetrics(registry)
 	registerSpanMetrics(o.Spans, registry)
+	registerTLSMetrics(o.TLS, served, registry)
 	m.page = echo.WrapHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: promLog{o.Log}}))
 	return m
 }

@@ -32,6 +32,7 @@ type Options struct {
 	Build       Version
 	// MaxConnections is the largest number of open connections. 0 means 16384.
 	MaxConnections int
+	TLS            *TLS // nil: the server speaks HTTP without TLS
 	// StreamHeartbeat is the time between two pings of a stream. 0 means 5 s.
 	StreamHeartbeat time.Duration
 	// OnLostFailures returns the number of lost runners for which the server's hook failed. Nil means that there is no

@@ -54,7 +54,7 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	}
 	registry := prometheus.NewRegistry()
 	s.web, err = web.New(web.Options{
-		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
+		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
 		Authorize: (&guard{engine}).authorize, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
 	})
 	if err != nil {

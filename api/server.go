@@ -93,7 +93,7 @@ func (s *Server) endRefused(ctx context.Context) {
 // requests with the reason.
 func ServeUnready(ctx context.Context, l net.Listener, o Options, reason error) error {
 	s, err := web.New(web.Options{
-		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, Registry: prometheus.NewRegistry(),
+		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, TLS: o.TLS, Registry: prometheus.NewRegistry(),
 		ProblemOf: func(error) *web.Problem {
 			return &web.Problem{Status: http.StatusServiceUnavailable, Code: "not_ready", Detail: reason.Error(), Reported: true}
 		},

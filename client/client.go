@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -17,6 +18,11 @@ type Options struct {
 	// redirects. If the transport does not report to net/http/httptrace, more creates end in ErrUnknown, because the client
 	// cannot prove that nothing was sent.
 	HTTP *http.Client
+	// TLS are the settings of TLS for servers with https. RootCAs has the authorities that sign the servers' certificates, if
+	// the system does not trust them. Certificates or GetClientCertificate has the client's own. Streams use the same
+	// settings. If HTTP is set, TLS is ignored. A request is not repeated after a certificate was refused: the error is ErrUnavailable, and wraps
+	// *tls.CertificateVerificationError if the client has refused the server's.
+	TLS *tls.Config
 	// RetryFor bounds how long a request is repeated. 0 means 30 s; a negative value means that requests are not
 	// repeated. The end of the context ends the repeats earlier.
 	RetryFor time.Duration
@@ -74,7 +80,11 @@ type Client struct {
 // Options.Timeout, or answers 503, and then the next one.
 func New(url string, o Options) *Client {
 	if o.HTTP == nil {
-		o.HTTP = &http.Client{Transport: ownTransport()}
+		t := ownTransport()
+		if o.TLS != nil {
+			t.TLSClientConfig = o.TLS.Clone()
+		}
+		o.HTTP = &http.Client{Transport: t}
 	}
 	if o.Timeout <= 0 && strings.Contains(url, ",") {
 		o.Timeout = defaultNodeTimeout
@@ -130,7 +140,7 @@ func ownTransport() *http.Transport {
 //
 //	c.With(func(o *client.Options) { o.RetryFor = -1 })
 //
-// Changes of HTTP and NoJoin have no effect.
+// Changes of HTTP, TLS and NoJoin have no effect.
 func (c *Client) With(change func(*Options)) *Client {
 	p := *c
 	change(&p.o)

@@ -36,6 +36,7 @@ type Server struct {
 	Port    int    // HTTP port
 	Path    string // path of the API, such as /
 	Version string
+	TLS     bool // clients connect by TLS
 	// Addr is the address that the server listens on. If it is ::, each interface announces all its addresses. If it is
 	// 0.0.0.0, each announces only its IPv4 addresses.
 	Addr netip.Addr
@@ -268,6 +269,9 @@ func (z *zone) Records(q dns.Question) (records []dns.RR) {
 	}
 	host := strings.ToLower(z.server.ID) + "." + domain
 	txt := []string{"http_port=" + strconv.Itoa(z.server.Port), "path=" + z.server.Path, "version=" + z.server.Version}
+	if z.server.TLS {
+		txt = append(txt, "tls=1")
+	}
 	for _, name := range services {
 		s, err := mdns.NewMDNSService(strings.ToLower(z.server.ID), name, domain, host, z.server.Port, ips, txt)
 		if err != nil {

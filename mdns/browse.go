@@ -33,6 +33,7 @@ type Found struct {
 	Port      int      `json:"port"`
 	Path      string   `json:"path"`
 	Version   string   `json:"version"`
+	TLS       bool     `json:"tls"` // clients connect by TLS
 }
 
 // Query describes a search for servers.
@@ -260,6 +261,8 @@ func (a *answers) found() []Found {
 				f.Path = value
 			case name == "version" && plain.MatchString(value):
 				f.Version = value
+			case name == "tls":
+				f.TLS = value == "1"
 			}
 		}
 		for _, ip := range a.hosts[s.host] {
@@ -269,7 +272,11 @@ func (a *answers) found() []Found {
 			continue
 		}
 		slices.SortFunc(f.Addresses, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
-		f.URL = "http://" + strings.Replace(f.Addresses[0], "%", "%25", 1) + strings.TrimRight(f.Path, "/")
+		scheme := "http://"
+		if f.TLS {
+			scheme = "https://"
+		}
+		f.URL = scheme + strings.Replace(f.Addresses[0], "%", "%25", 1) + strings.TrimRight(f.Path, "/")
 		list = append(list, f)
 	}
 	slices.SortFunc(list, func(a, b Found) int { return cmp.Compare(a.ID, b.ID) })

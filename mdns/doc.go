@@ -8,7 +8,8 @@
 //	_serval:queue._tcp.local.
 //
 // Each service's instance is named after the server's id. The service has an SRV record with the port, and the TXT
-// fields http_port, path and version. The host name is <server id>.local., for which no other program answers queries.
+// fields http_port, path and version, and tls=1 if clients connect by TLS. The host name is <server id>.local., for which no
+// other program answers queries.
 //
 // Each network interface has a separate responder, which answers with the interface's current addresses. If an
 // interface appears, disappears or changes while the server runs, its responder is started, stopped or replaced within

@@ -65,6 +65,12 @@ func TestRecords(t *testing.T) {
 			}
 		}
 	}
+	z.server.TLS = true
+	for _, r := range z.Records(dns.Question{Name: id + "." + Service + ".local.", Qtype: dns.TypeTXT, Qclass: dns.ClassINET}) {
+		if text, ok := r.(*dns.TXT); !ok || fmt.Sprint(text.Txt) != "[http_port=1717 path=/ version=1.2.3 tls=1]" {
+			t.Errorf("with TLS: %v", r)
+		}
+	}
 	z.known = nil
 	if r := z.Records(dns.Question{Name: Service + ".local.", Qtype: dns.TypePTR}); r != nil {
 		t.Errorf("an interface without an address answers %v", r)
@@ -97,17 +103,19 @@ func TestTake(t *testing.T) {
 		messages [][]string
 		want     string
 	}{
-		"whole":              {[][]string{{ptr, srv, txt, v4, v6}}, "[{" + id + " http://10.0.0.1:1717/queue [10.0.0.1:1717 [fe80::1%eth0]:1717] 1717 /queue/ 1.2.3}]"},
-		"in parts":           {[][]string{{ptr}, {v4}, {txt}, {srv}}, "[{" + id + " http://10.0.0.1:1717/queue [10.0.0.1:1717] 1717 /queue/ 1.2.3}]"},
-		"IPv6 alone":         {[][]string{{ptr, srv, txt, v6}}, "[{" + id + " http://[fe80::1%25eth0]:1717/queue [[fe80::1%eth0]:1717] 1717 /queue/ 1.2.3}]"},
-		"two interfaces":     {[][]string{{ptr, srv, txt, host + " 120 IN A 172.30.0.1"}, {ptr, srv, txt, v4, host + " 120 IN AAAA fd00::1"}, {ptr, srv, txt, v4}}, "[{" + id + " http://10.0.0.1:1717/queue [10.0.0.1:1717 172.30.0.1:1717 [fd00::1]:1717] 1717 /queue/ 1.2.3}]"},
-		"in capitals":        {[][]string{{strings.ToUpper(name) + " 120 IN SRV 10 1 1717 " + strings.ToUpper(host), v4}}, "[{" + id + " http://10.0.0.1:1717 [10.0.0.1:1717] 1717 / }]"},
+		"whole":              {[][]string{{ptr, srv, txt, v4, v6}}, "[{" + id + " http://10.0.0.1:1717/queue [10.0.0.1:1717 [fe80::1%eth0]:1717] 1717 /queue/ 1.2.3 false}]"},
+		"in parts":           {[][]string{{ptr}, {v4}, {txt}, {srv}}, "[{" + id + " http://10.0.0.1:1717/queue [10.0.0.1:1717] 1717 /queue/ 1.2.3 false}]"},
+		"IPv6 alone":         {[][]string{{ptr, srv, txt, v6}}, "[{" + id + " http://[fe80::1%25eth0]:1717/queue [[fe80::1%eth0]:1717] 1717 /queue/ 1.2.3 false}]"},
+		"two interfaces":     {[][]string{{ptr, srv, txt, host + " 120 IN A 172.30.0.1"}, {ptr, srv, txt, v4, host + " 120 IN AAAA fd00::1"}, {ptr, srv, txt, v4}}, "[{" + id + " http://10.0.0.1:1717/queue [10.0.0.1:1717 172.30.0.1:1717 [fd00::1]:1717] 1717 /queue/ 1.2.3 false}]"},
+		"in capitals":        {[][]string{{strings.ToUpper(name) + " 120 IN SRV 10 1 1717 " + strings.ToUpper(host), v4}}, "[{" + id + " http://10.0.0.1:1717 [10.0.0.1:1717] 1717 /  false}]"},
 		"other service":      {[][]string{{"_ipp._tcp.local. 120 IN PTR printer._ipp._tcp.local.", "printer._ipp._tcp.local. 120 IN SRV 10 1 1717 " + host, v4}}, "[]"},
 		"no port":            {[][]string{{ptr, name + " 120 IN SRV 10 1 0 " + host, txt, v4}}, "[]"},
 		"no address":         {[][]string{{ptr, srv, txt}}, "[]"},
 		"address of another": {[][]string{{ptr, srv, txt, "other.local. 120 IN A 10.0.0.1"}}, "[]"},
 		"id with an escape":  {[][]string{{`\027[2J._daybook._tcp.local. 120 IN SRV 10 1 1717 ` + host, v4}}, "[]"},
-		"TXT with escapes":   {[][]string{{srv, name + ` 120 IN TXT "version=\027[31m" "path=/\010" "path=//evil.example/"`, v4}}, "[{" + id + " http://10.0.0.1:1717//evil.example [10.0.0.1:1717] 1717 //evil.example/ }]"},
+		"TXT with escapes":   {[][]string{{srv, name + ` 120 IN TXT "version=\027[31m" "path=/\010" "path=//evil.example/"`, v4}}, "[{" + id + " http://10.0.0.1:1717//evil.example [10.0.0.1:1717] 1717 //evil.example/  false}]"},
+		"TLS":                {[][]string{{srv, name + ` 120 IN TXT "path=/queue/" "version=1.2.3" "tls=1"`, v4}}, "[{" + id + " https://10.0.0.1:1717/queue [10.0.0.1:1717] 1717 /queue/ 1.2.3 true}]"},
+		"TLS of no form":     {[][]string{{srv, name + ` 120 IN TXT "tls=yes"`, v4}}, "[{" + id + " http://10.0.0.1:1717 [10.0.0.1:1717] 1717 /  false}]"},
 	} {
 		a := newAnswers()
 		for _, message := range c.messages {

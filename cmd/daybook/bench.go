@@ -136,7 +136,11 @@ func (b *benchRun) given(ctx context.Context, f *benchFlags) error {
 	if err != nil {
 		return err
 	}
-	b.what, b.Target = f.server.String(), works.NewTarget(url)
+	secure, err := f.server.TLS()
+	if err != nil {
+		return err
+	}
+	b.what, b.Target = f.server.String(), works.NewTargetTLS(url, secure)
 	v, err := b.Target.Version(ctx)
 	if err != nil {
 		return err

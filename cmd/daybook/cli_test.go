@@ -80,11 +80,14 @@ Global Flags:
 
 // commonFlags are the lines of flags that many commands have, with one space between words and the name of the command as NAME.
 var (
-	commonFlag  = regexp.MustCompile(`(?m)^ +(?:-h, --help|--context string|--server address) .*\n`)
+	commonFlag  = regexp.MustCompile(`(?m)^ +(?:-h, --help|--context string|--server address|--tls-ca string|--tls-cert string +file with a certificate of|--tls-key string +file with the key of this) .*\n`)
 	commonFlags = []string{
 		`--context string name of a server that was stored with "daybook context add"`,
 		"--server address address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network; several nodes of a cluster are separated by commas (default a server of its own)",
 		"--server address address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network; several nodes of a cluster are separated by commas (default http://127.0.0.1:1717)",
+		"--tls-ca string file with the certificates that sign the server's (default: those that the system trusts)",
+		"--tls-cert string file with a certificate of this client, if the server requires one",
+		"--tls-key string file with the key of this client's certificate",
 		"-h, --help help for NAME",
 	}
 )
@@ -194,7 +197,7 @@ func stable(text string, ids map[string]string) string {
 
 // withoutJSON are the commands without --json, with the reason.
 var withoutJSON = map[string]string{
-	"blob": "it needs a command", "cluster": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "handler": "it needs a command", "journal": "it needs a command",
+	"blob": "it needs a command", "cluster": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "handler": "it needs a command", "journal": "it needs a command", "tls": "it needs a command",
 	"blob get": "it writes the bytes of the blob", "logs": "it writes what the job has printed", "licenses": "it writes texts", "man": "it writes files",
 	"serve": "it writes a log", "work": "it writes a log", "journal give-up": "it asks, and changes the journal once",
 }
@@ -301,7 +304,7 @@ var elsewhereJSON = map[string]string{
 	"bench": "its figures take a minute", "check": "it needs a stopped server", "rebuild": "it needs a stopped server", "journal dump": "it needs a stopped server",
 	"journal verify": "it needs a stopped server", "discover": "it needs a network",
 	"cluster status": "it needs a cluster; see TestServeCluster", "cluster transfer": "the same", "cluster remove": "the same",
-	"top": "its figures change; see TestTopOnce",
+	"tls self-signed": "its names are those of the machine; see TestSelfSigned", "top": "its figures change; see TestTopOnce",
 }
 
 func commandOf(name string) *cobra.Command {

@@ -50,7 +50,7 @@ func reference() string {
 		}
 		fmt.Fprintf(&b, "\n## daybook %s\n\nIn a file, these settings are %s.\n\n| flag | variable | type | default | meaning |\n|---|---|---|---|---|\n", verb, where)
 		for _, f := range config.SettingsOf(cmd) {
-			if slices.Contains(config.SharedFlags, f.Name) && verb != "serve" {
+			if slices.Contains(config.SharedFlags, f.Name) && verb != "serve" || slices.Contains(config.ClientPair, f.Name) && verb != "serve" && verb != "work" {
 				continue
 			}
 			value := f.DefValue
@@ -68,6 +68,10 @@ func reference() string {
 		cmd := config.CommandNamed(all, cmp.Or(map[string]string{"data": "check", "by": "handler rm"}[name], "queues"))
 		f := cmd.Flags().Lookup(name)
 		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", name, config.Variable("", name), typeOf(f), f.Usage)
+	}
+	for _, name := range config.ClientPair {
+		f := config.CommandNamed(all, "queues").Flags().Lookup(name)
+		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s; in a file, only in the section of a command; at the top level, it is the server's |\n", name, config.Variable("queues", name), typeOf(f), f.Usage)
 	}
 	for _, name := range config.FileFlags {
 		f := all.PersistentFlags().Lookup(name)

@@ -28,13 +28,17 @@ The contexts are in a file that only the user can read, since addresses may cont
 
 func newContextAdd() *cobra.Command {
 	var use, asJSON bool
+	var secure config.ServerTLS
 	cmd := &cobra.Command{
 		Use:   "add NAME SERVER",
 		Short: "Store the address of a server under a name",
 		Long: `Store the address of a server under a name, in place of what was stored under that name. The server need not
-run. The first context is in use at once. The command prints the server that commands use then.`,
+run. The first context is in use at once. The command prints the server that commands use then.
+
+--tls-ca, --tls-cert and --tls-key are stored, too. A command with one of these flags uses the flag instead.`,
 		Example: `  daybook context add prod https://queue.example.com
-  daybook context add --use test 127.0.0.1:1718`,
+  daybook context add --use test 127.0.0.1:1718
+  daybook context add trial https://localhost:1717 --tls-ca daybook-tls/ca.pem`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := config.CheckContextName(args[0]); err != nil {
@@ -43,11 +47,14 @@ run. The first context is in use at once. The command prints the server that com
 			if err := config.CheckServer(args[1]); err != nil {
 				return err
 			}
+			if err := secure.Absolute(); err != nil {
+				return err
+			}
 			return changeContext(cmd, asJSON, func(all *config.Contexts) error {
 				if all.List == nil {
 					all.List = map[string]config.Context{}
 				}
-				if all.List[args[0]] = (config.Context{Server: args[1]}); use || len(all.List) == 1 {
+				if all.List[args[0]] = (config.Context{Server: args[1], ServerTLS: secure}); use || len(all.List) == 1 {
 					all.Use = args[0]
 				}
 				return nil
@@ -55,6 +62,7 @@ run. The first context is in use at once. The command prints the server that com
 		},
 	}
 	cmd.Flags().BoolVar(&use, "use", false, "use this context from now on")
+	secure.Flags(cmd.Flags())
 	remote.JSONFlag(cmd, &asJSON)
 	return cmd
 }
@@ -101,7 +109,7 @@ func newContextList() *cobra.Command {
 			}
 			var list []contextDocument
 			for _, name := range all.Names() {
-				list = append(list, contextDocument{name, config.Redacted(all.List[name].Server), name == all.Use})
+				list = append(list, contextDocument{name, config.Redacted(all.List[name].Server), name == all.Use, all.List[name].ServerTLS})
 			}
 			if asJSON {
 				return printLines(cmd.OutOrStdout(), list)
@@ -131,6 +139,7 @@ type contextDocument struct {
 	Name   string `json:"name"`
 	Server string `json:"server"`
 	InUse  bool   `json:"in_use"`
+	config.ServerTLS
 }
 
 func newContextRemove() *cobra.Command {
@@ -167,7 +176,7 @@ func changeContext(cmd *cobra.Command, asJSON bool, change func(*config.Contexts
 		return err
 	}
 	if asJSON { // without a context in use, there is no name
-		used := contextDocument{all.Use, config.DefaultServer, all.Use != ""}
+		used := contextDocument{all.Use, config.DefaultServer, all.Use != "", all.List[all.Use].ServerTLS}
 		if all.Use != "" {
 			used.Server = config.Redacted(all.List[all.Use].Server)
 		}

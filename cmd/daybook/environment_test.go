@@ -73,7 +73,7 @@ func TestVariablesAreDistinct(t *testing.T) {
 	config.VisitCommands(allCommands(), func(cmd *cobraCommand) {
 		for _, f := range config.SettingsOf(cmd) {
 			name, setting := config.Variable(config.VerbOf(cmd), f.Name), config.VerbOf(cmd)+" --"+f.Name
-			if slices.Contains(config.SharedFlags, f.Name) {
+			if slices.Contains(config.SharedFlags, f.Name) || config.VerbOf(cmd) != "serve" && slices.Contains(config.ClientPair, f.Name) {
 				setting = "--" + f.Name
 			}
 			was := of[name]

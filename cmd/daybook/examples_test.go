@@ -66,6 +66,8 @@ var before = map[string]string{
 	"daybook tickle":                       activeJob,
 	"daybook watch":                        working + `JOB=$(daybook create --type resize x)`,
 	"daybook claim":                        pendingJob,
+	"daybook context add trial":            `daybook tls self-signed > made.txt`,
+	"daybook serve --tls-cert":             `daybook tls self-signed > made.txt`,
 	"daybook context use":                  `daybook context add prod https://queue.example.com`,
 	"daybook context remove":               `daybook context add test 127.0.0.1:1718`,
 	"daybook blob get":                     `printf test | daybook blob put - > address.txt`,

@@ -13,6 +13,7 @@ import (
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cluster"
+	"github.com/daybookq/daybook/cmd/daybook/internal/certificates"
 	"github.com/daybookq/daybook/cmd/daybook/internal/checkpoint"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/input"
@@ -43,6 +44,7 @@ func exitCode(err error) int {
 	refused, isRefused := errors.AsType[*client.Error](err)
 	_, isSilent := errors.AsType[*remote.NoAnswerError](err)
 	_, isPath := errors.AsType[*fs.PathError](err)
+	_, isCertificate := errors.AsType[*certificates.Error](err)
 	_, isInput := errors.AsType[*input.Error](err)
 	_, isChanged := errors.AsType[*checkpoint.InputChangedError](err)
 	ended, isEnded := errors.AsType[*notCompleted](err)
@@ -85,7 +87,7 @@ func exitCode(err error) int {
 		return terminal.ExitRefused
 	case isSilent, errors.Is(err, config.ErrNoServer), errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrUnexpectedAnswer):
 		return terminal.ExitNoAnswer
-	case isPath, isInput, isChanged, isFormat, errors.Is(err, ingest.ErrNoBase), errors.Is(err, syscall.ENOSPC), errors.Is(err, ingest.ErrDiskFull), errors.Is(err, backup.ErrNotEmpty), errors.Is(err, blob.ErrNoSpace):
+	case isPath, isCertificate, isInput, isChanged, isFormat, errors.Is(err, ingest.ErrNoBase), errors.Is(err, syscall.ENOSPC), errors.Is(err, ingest.ErrDiskFull), errors.Is(err, backup.ErrNotEmpty), errors.Is(err, blob.ErrNoSpace):
 		return terminal.ExitFile
 	}
 	return terminal.ExitError
@@ -109,6 +111,9 @@ func hintFor(cmd *cobra.Command, err error) string {
 	case terminal.ExitNoAnswer:
 		if errors.Is(err, config.ErrNoServer) {
 			return "" // its text has the next step
+		}
+		if hint := remote.TLSHint(err); hint != "" {
+			return hint
 		}
 		return "Check that `daybook serve` runs, and that --server (or DAYBOOK_SERVER) is its address."
 	case terminal.ExitFormat:

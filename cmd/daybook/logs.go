@@ -40,7 +40,11 @@ Only containers have logs, and programs whose handler has log_bytes. What a scri
 		if err := r.Connect(cmd); err != nil {
 			return err
 		}
-		log, err := client.New(r.URL, client.Options{RetryFor: 5 * time.Second}).JobLog(cmd.Context(), args[0], follow)
+		c, err := r.Server.Client(r.URL, client.Options{RetryFor: 5 * time.Second})
+		if err != nil {
+			return err
+		}
+		log, err := c.JobLog(cmd.Context(), args[0], follow)
 		if err != nil {
 			return ofNoLog(err)
 		}

@@ -168,6 +168,6 @@ func commandGroups() []commandGroup {
 		{"files", "Blobs and filesets:", []*cobra.Command{newBlob(), newFileset()}},
 		{"server", "Server:", []*cobra.Command{newServe(), newTop(), newStats(), newDisk(), newStop(), newStart(), newBackup(), newClock(), newLevel(), newCluster(), newDiscover(), newBench()}},
 		{"data", "Data of a stopped server:", []*cobra.Command{newCheck(), newRestore(), newRebuild(), newJournal()}},
-		{"program", "This program:", []*cobra.Command{newConfig(allCommands), newContext(), newMan(), newVersion(), newLicenses()}},
+		{"program", "This program:", []*cobra.Command{newConfig(allCommands), newContext(), newTLS(), newMan(), newVersion(), newLicenses()}},
 	}
 }

@@ -16,12 +16,17 @@ func newServe() *cobra.Command {
 Then it stops gracefully: requests under way may take up to --drain to end. A signal half a second or more
 after the first ends it at once, as SIGKILL would. No acknowledged job is lost in either case.
 
-The server prints its address as "listening on http://…". The file "address" in the data directory has
-the address too, until a clean stop. The server listens before it is ready: while it replays the journal,
-/readyz reports that it is not ready.
+The server prints its address as "listening on http://…", or https:// with TLS. The file "address" in the
+data directory has the address too, until a clean stop. The server listens before it is ready: while it
+replays the journal, /readyz reports that it is not ready.
 
 The server has no access control yet. It refuses to listen on an address that other machines can connect
 to, unless --insecure is given. With --insecure, every start logs a warning.
+
+With --tls-cert and --tls-key the server speaks TLS to its clients, and nothing else on that port. It uses
+new files within ten seconds, or at SIGHUP, which then does not stop it. If the new files cannot be used, it
+logs why and continues with the old ones. With --tls-client-ca, clients need certificates that these
+authorities have signed. ` + "`daybook tls self-signed`" + ` makes certificates for trials.
 
 The default data directory is created if it does not exist. A directory that --data names must have a
 journal, unless --init is given. Otherwise the server would start with an empty queue when a disk is not
@@ -58,6 +63,7 @@ prints all settings and the origin of each.`,
 		Example: `  daybook serve --listen 127.0.0.1:0 --data /var/lib/daybook --init
   DAYBOOK_LOG_FORMAT=console daybook serve --abandoned-age 60s --retention 30d
   daybook serve --on-lost 'aws ec2 terminate-instances --instance-ids "$DAYBOOK_RUNNER_ID"'
+  daybook serve --tls-cert daybook-tls/server.pem --tls-key daybook-tls/server-key.pem
   daybook serve --config /etc/daybook.toml`,
 		Args:    cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error { return f.Check() },

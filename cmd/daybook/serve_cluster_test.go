@@ -1,22 +1,13 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
@@ -242,13 +233,13 @@ func TestServeClusterRefusals(t *testing.T) {
 
 // TestServeClusterTLS: nodes with certificates of one authority form a cluster, and others are refused.
 func TestServeClusterTLS(t *testing.T) {
-	ours, theirs := newAuthority(t), newAuthority(t)
-	n1 := startNode(t, "n1", filepath.Join(t.TempDir(), "n1"), append(ours.flags(t, "n1"), "--cluster-init")...)
-	n2 := startNode(t, "n2", filepath.Join(t.TempDir(), "n2"), append(ours.flags(t, "n2"), "--join", n1.address)...)
+	ours, theirs := testkit.NewAuthority(t), testkit.NewAuthority(t)
+	n1 := startNode(t, "n1", filepath.Join(t.TempDir(), "n1"), append(nodeFlags(t, ours, "n1"), "--cluster-init")...)
+	n2 := startNode(t, "n2", filepath.Join(t.TempDir(), "n2"), append(nodeFlags(t, ours, "n2"), "--join", n1.address)...)
 	n1.awaitVoters(t, 2)
 	made := testkit.Must(client.New(n2.url, client.Options{}).Create(t.Context(), client.TextJob("t", "x")))(t)
 	testkit.Contains(t, get(t, n1.url+"/jobs/"+made.ID), made.ID)
-	testkit.Contains(t, refused(t, "n3", filepath.Join(t.TempDir(), "n3"), append(theirs.flags(t, "n3"), "--join", n1.address)...), "certificate")
+	testkit.Contains(t, refused(t, "n3", filepath.Join(t.TempDir(), "n3"), append(nodeFlags(t, theirs, "n3"), "--join", n1.address)...), "certificate")
 	testkit.Contains(t, refused(t, "n3", filepath.Join(t.TempDir(), "n3"), "--join", n1.address), n1.address, "EOF")
 	conn := testkit.Must(net.Dial("tcp", n1.address))(t) // without TLS
 	defer conn.Close()
@@ -258,38 +249,8 @@ func TestServeClusterTLS(t *testing.T) {
 	testkit.Lacks(t, string(answer[:n]), "ok")
 }
 
-// authority signs certificates.
-type authority struct {
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	a := &authority{dir: t.TempDir()}
-	a.key = testkit.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	a.cert = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	writePEM(t, filepath.Join(a.dir, "ca.pem"), "CERTIFICATE", testkit.Must(x509.CreateCertificate(rand.Reader, a.cert, a.cert, &a.key.PublicKey, a.key))(t))
-	return a
-}
-
-// flags returns the flags of a node with a certificate of the authority.
-func (a *authority) flags(t *testing.T, name string) []string {
-	key := testkit.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	cert := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-	}
-	certFile, keyFile := filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
-	writePEM(t, certFile, "CERTIFICATE", testkit.Must(x509.CreateCertificate(rand.Reader, cert, a.cert, &key.PublicKey, a.key))(t))
-	writePEM(t, keyFile, "PRIVATE KEY", testkit.Must(x509.MarshalPKCS8PrivateKey(key))(t))
-	return []string{"--cluster-ca", filepath.Join(a.dir, "ca.pem"), "--cluster-cert", certFile, "--cluster-key", keyFile}
-}
-
-func writePEM(t *testing.T, path, kind string, content []byte) {
-	testkit.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600))
+// nodeFlags returns the flags of a node with a certificate of an authority.
+func nodeFlags(t *testing.T, a *testkit.Authority, name string) []string {
+	cert, key := a.Issue(t, name)
+	return []string{"--cluster-ca", a.CA, "--cluster-cert", cert, "--cluster-key", key}
 }

@@ -58,6 +58,10 @@ With --once, the command prints one table without rates and ends. Without a term
 			return err
 		}
 		o.URL, o.Address = r.URL, r.Server.String()
+		var err error
+		if o.TLS, err = r.Server.TLS(); err != nil {
+			return err
+		}
 		if once || r.AsJSON {
 			return top.Once(cmd.Context(), o, r.Out, r.AsJSON)
 		}

@@ -132,7 +132,7 @@ func runWork(cmd *cobra.Command, f *workFlags) (err error) {
 		settings.Log.Warn("this machine cannot do all: " + text)
 	}
 	memory.DelayCollections(memory.Limit())
-	ctx, stop := terminal.UntilSignal(cmd.Context(), out.zero)
+	ctx, stop := terminal.UntilSignal(cmd.Context(), out.zero, terminal.StopSignals()...)
 	defer stop()
 	if f.listen != "" {
 		end, err := f.serveMetrics(r, settings.Log)
@@ -211,8 +211,15 @@ func (f *workFlags) settings(cmd *cobra.Command, file *work.File) (s runner.Sett
 			return s, terminal.Usagef("--wasi-grant: %w", err)
 		}
 	}
+	if err := remote.CheckTLS(cmd, &f.server); err != nil {
+		return s, err
+	}
+	server, err := f.server.Client(url, client.Options{By: remote.ShortenedBy(f.id)})
+	if err != nil {
+		return s, err
+	}
 	return runner.Settings{
-		Client: client.New(url, client.Options{By: remote.ShortenedBy(f.id)}), ID: f.id, Takeover: f.takeover, Labels: f.labels, Version: version, Handlers: file.Handlers, Accept: f.accept, Types: f.types, Clients: f.clients, Strategy: client.Strategy(f.strategy),
+		Client: server, ID: f.id, Takeover: f.takeover, Labels: f.labels, Version: version, Handlers: file.Handlers, Accept: f.accept, Types: f.types, Clients: f.clients, Strategy: client.Strategy(f.strategy),
 		Concurrency: f.concurrency, DrainTimeout: time.Duration(f.drain), UntilIdle: time.Duration(f.untilIdle), Sandbox: mode, Allow: allow,
 		WASIGrants: f.wasiGrant, WASIExtensions: f.wasiExtensions, WASI: guests, Cache: f.cache,
 		Interpreters: file.Interpreters, Containers: containers, UserAgent: "Daybook/" + version,

@@ -33,7 +33,7 @@ func TestRequestThatWasNotRead(t *testing.T) {
 	asking := dial()
 	late := accept()
 	testkit.Must(io.WriteString(asking, "GET"))(t)
-	testkit.Eventually(t, "the request arrives", func() bool { return arrived(late.Conn) })
+	testkit.Eventually(t, "the request arrives", func() bool { return arrived(late.raw) })
 	dial()
 	silent := accept()
 	dial()

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -32,9 +33,19 @@ const (
 // Connection is a client's connection, which net/http reads and writes. It fails a write if the client does not read
 // fast enough, and it checks the framing of requests.
 type Connection struct {
-	net.Conn
-	Peer    netip.Addr // for limits per client; not valid for loopback, which is not limited
-	Key     *job.Key   // of the request that is being served; nil: it needs none
+	net.Conn            // raw, or TLS over it
+	raw      net.Conn   // as the listener accepted it. Closing it never waits, unlike closing TLS, which writes before
+	Peer     netip.Addr // for limits per client; not valid for loopback, which is not limited
+	Key      *job.Key   // of the request that is being served; nil: it needs none
+
+	// With TLS. Without it, secure is nil.
+	secure     *tls.Conn
+	handshakes *handshakes
+	shaken     bool // the handshake was made. Only the goroutine that reads the connection uses it
+	state      atomic.Pointer[tls.ConnectionState]
+	writing    atomic.Bool // Write has set the deadline of the current writes
+	closing    atomic.Bool // Close was called
+
 	framing framing
 	place   place
 	heard   atomic.Int64 // for a stream's connection: the time of the last read, in unix ns
@@ -51,7 +62,7 @@ type Connection struct {
 }
 
 func newConnection(c net.Conn) *Connection {
-	conn := &Connection{Conn: c, Peer: peerOf(c.RemoteAddr())}
+	conn := &Connection{Conn: c, raw: c, Peer: peerOf(c.RemoteAddr())}
 	conn.before = conn.settle
 	return conn
 }
@@ -75,6 +86,11 @@ func peerOf(remote net.Addr) netip.Addr {
 }
 
 func (c *Connection) Read(p []byte) (int, error) {
+	if c.secure != nil {
+		if err := c.shake(); err != nil {
+			return 0, err
+		}
+	}
 	n, err := c.Conn.Read(p)
 	if c.framing.state == lost {
 		c.heard.Store(time.Now().UnixNano())
@@ -95,11 +111,16 @@ func (c *Connection) Close() error {
 	if c.closed != nil {
 		c.closed()
 	}
+	c.closing.Store(true)
 	return c.Conn.Close()
 }
 
 // Write writes all of p. It fails if the client reads too slowly.
 func (c *Connection) Write(p []byte) (written int, err error) {
+	if c.secure != nil {
+		c.writing.Store(true)
+		defer c.writing.Store(false)
+	}
 	for {
 		piece := p[written:min(written+paceBytes, len(p))]
 		if err := c.Conn.SetWriteDeadline(time.Now().Add(cmp.Or(c.Patience, PaceTime))); err != nil {
@@ -119,7 +140,12 @@ func (c *Connection) SetWriteDeadline(time.Time) error { return nil }
 // CloseWrite closes only the sending side. net/http calls it first, so that a client that is still sending can read
 // the whole answer.
 func (c *Connection) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+	if c.secure != nil {
+		if err := c.secure.CloseWrite(); err != nil { // it says that the answer is complete, and leaves the connection open
+			return err
+		}
+	}
+	if half, ok := c.raw.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return nil
@@ -143,6 +169,7 @@ func ConnectionOf(r *http.Request) *Connection {
 func (c *Connection) begin(e echo.Context) error {
 	r := e.Request()
 	c.Key = nil
+	r.TLS = c.TLS() // net/http sets it only if it made the handshake
 	wrong := c.framing.Next()
 	if c.unread = r.ContentLength != 0; c.unread {
 		if err := c.SetReadDeadline(time.Now().Add(PaceTime)); err != nil {

@@ -28,6 +28,7 @@ const (
 type listener struct {
 	net.Listener
 	most   int
+	secure *handshakes // nil: without TLS
 	closed chan struct{}
 
 	mu      sync.Mutex
@@ -62,6 +63,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		_, _ = tcp.SetWriteBuffer(socketBytes), tcp.SetReadBuffer(socketBytes) // fails if the client closed the connection, which the first read reports
 	}
 	c := newConnection(accepted)
+	l.secure.begin(c)
 	for {
 		wait := l.admit(c)
 		if wait == 0 {
@@ -110,13 +112,13 @@ func (l *listener) admit(c *Connection) (wait time.Duration) {
 		if left := IdleGrace - time.Since(oldest.place.since); left > 0 {
 			return left
 		}
-		if arrived(oldest.Conn) { // on a busy machine net/http may read the request late
+		if arrived(oldest.raw) { // on a busy machine net/http may read the request late
 			l.put(oldest, oldest.place.in)
 			continue
 		}
 		l.forget(oldest)
 		l.evicted++
-		_ = oldest.Conn.Close() // net/http notices, and ends its goroutine
+		_ = oldest.raw.Close() // net/http notices, and ends its goroutine
 	}
 	l.open++
 	l.put(c, l.silent)
@@ -205,7 +207,7 @@ func (l *listener) closeSilent() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for e := l.silent.Front(); e != nil; e = e.Next() {
-		_ = e.Value.(*Connection).Conn.Close() // if it fails, Shutdown closes the connection
+		_ = e.Value.(*Connection).raw.Close() // if it fails, Shutdown closes the connection
 	}
 }
 

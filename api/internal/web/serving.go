@@ -28,6 +28,7 @@ type Options struct {
 	Hosts []string
 	// MaxConnections is the largest number of open connections. 0 means DefaultMaxConnections.
 	MaxConnections int
+	TLS            *TLS // nil: the server speaks HTTP without TLS
 	// ProblemOf returns the problem for an error of a handler.
 	ProblemOf   func(err error) *Problem
 	Compressors *Lane // for the compressors of answers
@@ -51,12 +52,13 @@ type Options struct {
 // into problem documents, and writes metrics and the access log.
 type Server struct {
 	Options
-	echo      *echo.Echo
-	hosts     allowedHosts
-	literal   map[string][]string // methods of each path without parameters
-	reserved  map[string]bool     // literal first segments of paths
-	Metrics   *RequestMetrics
-	listening atomic.Pointer[listener] // nil before Run
+	echo       *echo.Echo
+	hosts      allowedHosts
+	literal    map[string][]string // methods of each path without parameters
+	reserved   map[string]bool     // literal first segments of paths
+	Metrics    *RequestMetrics
+	listening  atomic.Pointer[listener] // nil before Run
+	handshakes *handshakes              // nil: without TLS
 
 	Draining context.Context // done when the shutdown begins
 	Drain    context.CancelFunc
@@ -69,7 +71,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
-	s := &Server{Options: o, echo: echo.New(), hosts: hosts, Metrics: NewRequestMetrics(o.Registry)}
+	s := &Server{Options: o, echo: echo.New(), hosts: hosts, Metrics: NewRequestMetrics(o.Registry), handshakes: newHandshakes(o.TLS, o.Log)}
 	s.Draining, s.Drain = context.WithCancel(context.Background())
 	s.echo.Pre(s.oneSpelling)
 	s.echo.Use(s.around)
@@ -162,7 +164,7 @@ const (
 // end, and closes the connections of requests that have not ended by then.
 func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) error {
 	conns := newListener(l, s.MaxConnections)
-	conns.evict = s.Evict
+	conns.evict, conns.secure = s.Evict, s.handshakes
 	s.listening.Store(conns)
 	server := &http.Server{
 		Handler:                      s.echo,

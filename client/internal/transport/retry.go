@@ -82,7 +82,7 @@ func (p RetryRules) Wait(err error, attempt int) (wait time.Duration, again bool
 		again = p.passing(strange.status) && p.Repeat == Repeatable
 		asked = strange.retryAfter
 	case errors.Is(err, problem.ErrUnavailable):
-		again = true
+		again = p.Persistent || !unverified(err)
 	case errors.Is(err, problem.ErrUnknown):
 		again = p.Repeat == Repeatable && !errors.Is(err, problem.ErrUnexpectedAnswer)
 	}

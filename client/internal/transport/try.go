@@ -115,7 +115,7 @@ func (c *Conn) Once(ctx context.Context, r Request) (a Answer, err error) {
 	}
 	res, err := c.HTTP.Do(req)
 	if err != nil {
-		return a, broken(err, !t.provesUnsent(err, c.Traced))
+		return a, broken(err, !t.provesUnsent(err, c.Traced) && !unverified(err))
 	}
 	defer res.Body.Close()
 	a.URL, a.At, a.Status, a.Once = url, time.Now(), res.StatusCode, r.Repeat != Repeatable

@@ -3,6 +3,7 @@ package works
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,9 +23,12 @@ type Target struct {
 }
 
 // NewTarget returns a target with a random client name.
-func NewTarget(url string) *Target {
+func NewTarget(url string) *Target { return NewTargetTLS(url, nil) }
+
+// NewTargetTLS is NewTarget with settings of TLS.
+func NewTargetTLS(url string, secure *tls.Config) *Target {
 	t := &Target{URL: strings.TrimRight(url, "/"), Name: "bench-" + strings.ToLower(rand.Text()[:10])}
-	t.http = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: mostUnderWay, MaxIdleConnsPerHost: mostUnderWay, ReadBufferSize: 32 << 10}}
+	t.http = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: mostUnderWay, MaxIdleConnsPerHost: mostUnderWay, ReadBufferSize: 32 << 10, TLSClientConfig: secure}}
 	t.client = client.New(t.URL, client.Options{HTTP: t.http})
 	return t
 }

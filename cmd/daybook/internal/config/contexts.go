@@ -26,6 +26,7 @@ type Contexts struct {
 // Context is a server. Its address may contain a password, so only the user can read the file.
 type Context struct {
 	Server string `toml:"server"`
+	ServerTLS
 }
 
 // contextsFile returns the path of the file with the contexts, which need not exist.

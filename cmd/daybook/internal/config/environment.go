@@ -51,10 +51,12 @@ var otherVariables = map[string]string{
 // Variable returns the name of the environment variable of a flag. Most variables name the command: --max-attempts of
 // add is DAYBOOK_ADD_MAX_ATTEMPTS. Variables of serve, and variables that many commands share, do not: --max-attempts
 // of serve is DAYBOOK_MAX_ATTEMPTS. The file of work has a different form from all other files, so its variable differs
-// too.
+// too. The certificate that a client has differs from the server's, so its variables, which all commands share, do too.
 func Variable(verb, flag string) string {
 	words := flag
-	if verb != "serve" && !slices.Contains(SharedFlags, flag) && flag != "config-dir" && (flag != "config" || verb == "work") {
+	if verb != "serve" && slices.Contains(ClientPair, flag) {
+		words = "client-" + flag
+	} else if verb != "serve" && !slices.Contains(SharedFlags, flag) && flag != "config-dir" && (flag != "config" || verb == "work") {
 		words = verb + "-" + flag
 	}
 	return VariablePrefix + strings.ToUpper(strings.NewReplacer("-", "_", " ", "_").Replace(words))

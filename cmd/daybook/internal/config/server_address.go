@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -24,6 +25,7 @@ func ServerFlag(cmd *cobra.Command, to *ServerAddress) {
 	flags := cmd.Flags()
 	flags.Var(to, "server", "address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network; several nodes of a cluster are separated by commas")
 	flags.StringVar(&to.context, "context", "", "name of a server that was stored with \"daybook context add\"")
+	to.tls.Flags(flags)
 	cmd.MarkFlagsMutuallyExclusive("server", "context")
 	CompleteFlag(cmd, "context", ContextNames)
 }
@@ -33,6 +35,8 @@ func ServerFlag(cmd *cobra.Command, to *ServerAddress) {
 type ServerAddress struct {
 	text, context string
 	given         bool // as a text, which may be empty
+	tls           ServerTLS
+	http          *http.Client // made by HTTP
 }
 
 func (a *ServerAddress) Set(text string) error {
@@ -44,7 +48,7 @@ func (a *ServerAddress) Type() string { return "address" }
 // String returns the address without user and password, so that it can be shown.
 func (a *ServerAddress) String() string {
 	if a.text == "" && a.context == "" && !a.given {
-		return DefaultServer
+		return a.defaultServer()
 	}
 	return Redacted(a.text)
 }
@@ -59,11 +63,21 @@ func (a *ServerAddress) resolve() (name string, err error) {
 		return "", err
 	}
 	if name = cmp.Or(a.context, all.Use); name == "" {
-		a.text = DefaultServer
+		a.text = a.defaultServer()
 		return "", nil
 	}
-	a.text, err = all.Address(name)
+	if a.text, err = all.Address(name); err == nil {
+		a.tls.fill(all.List[name].ServerTLS)
+	}
 	return name, err
+}
+
+// defaultServer is the server if none is given. Files for TLS mean that it speaks TLS.
+func (a *ServerAddress) defaultServer() string {
+	if a.tls.given() {
+		return "https://" + DefaultListen
+	}
+	return DefaultServer
 }
 
 // URL returns the base URL of all requests, or of those to each node of a cluster, separated by commas. It looks up an address
@@ -79,14 +93,18 @@ func (a *ServerAddress) URL(ctx context.Context) (string, error) {
 		}
 		a.text = url
 	}
-	return baseURLs(a.text)
+	scheme := "http://"
+	if a.tls.given() {
+		scheme = "https://"
+	}
+	return baseURLs(a.text, scheme)
 }
 
 // baseURLs is baseURL for addresses that are separated by commas.
-func baseURLs(addresses string) (string, error) {
+func baseURLs(addresses, scheme string) (string, error) {
 	var urls []string
 	for address := range strings.SplitSeq(addresses, ",") {
-		one, err := baseURL(strings.TrimSpace(address))
+		one, err := baseURL(strings.TrimSpace(address), scheme)
 		if err != nil {
 			return "", err
 		}
@@ -95,11 +113,12 @@ func baseURLs(addresses string) (string, error) {
 	return strings.Join(urls, ","), nil
 }
 
-// baseURL returns the base URL of all requests to the server at an address, or an error without its password.
-func baseURL(address string) (string, error) {
+// baseURL returns the base URL of all requests to the server at an address, which has the scheme if it names none, or an error
+// without its password.
+func baseURL(address, scheme string) (string, error) {
 	text := address
 	if !strings.Contains(text, "://") {
-		text = "http://" + withPort(text)
+		text = scheme + withPort(text)
 	}
 	text = strings.TrimRight(text, "/")
 	u, err := url.Parse(text)
@@ -117,7 +136,7 @@ func CheckServer(address string) error {
 	if strings.HasPrefix(address, mdnsScheme) {
 		return nil
 	}
-	_, err := baseURLs(address)
+	_, err := baseURLs(address, "http://")
 	return err
 }
 

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// SharedFlags are settings of every command that has the flag: the server, by its address or its name, the data
-// directory, and who changes handlers and filesets. A file has them at its top level, and their variables do not name a
+// SharedFlags are settings of every command that has the flag: the server, by its address or its name, and the
+// certificates that sign the server's, the data directory, and who changes handlers and filesets. A file has them at its top level, and their variables do not name a
 // command.
-var SharedFlags = []string{"server", "context", "data", "by"}
+var SharedFlags = []string{"server", "context", "data", "by", "tls-ca"}
 
 // DefaultData is the data directory of commands if --data is not given.
 const DefaultData = "./daybook-data"
@@ -38,12 +38,16 @@ func VerbOf(cmd *cobra.Command) string {
 // isSetting reports whether files and variables can set a flag of a command.
 func isSetting(verb, flag string) bool {
 	switch {
+	case verb == "context add": // its flags are what it stores
+		return false
 	case slices.Contains(SharedFlags, flag):
 		return true
 	case slices.Contains(FileFlags, flag):
 		return false
 	case verb == "serve" || verb == "work":
 		return flag != "help"
+	case slices.Contains(ClientPair, flag):
+		return true
 	}
 	return slices.Contains(OwnSettings[verb], flag)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,7 +77,7 @@ func Shown(cmd *cobra.Command) (list []ShownSetting, err error) {
 		if from := f.Annotations[originKey]; len(from) > 0 {
 			s.Origin = from[0]
 		}
-		s.implicit = s.Origin == "default"
+		s.implicit = s.Origin == "default" || !hasSection(VerbOf(cmd)) && VerbOf(cmd) != "serve" && slices.Contains(ClientPair, f.Name) // at the top level it would be serve's
 		if server, ok := f.Value.(*ServerAddress); ok {
 			if err := s.ofContext(server); err != nil {
 				return nil, err

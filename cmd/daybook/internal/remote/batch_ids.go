@@ -86,7 +86,9 @@ func (r *Command) NoteBatch(cmd *cobra.Command, id, hint string) error {
 		if err != nil {
 			return err
 		}
-		c = newClient(cmd, url, 0)
+		if c, err = newClient(cmd, &r.Server, url, 0); err != nil {
+			return err
+		}
 	}
 	b, ambiguous, err := batchOf(cmd.Context(), c, id)
 	if err == nil && ambiguous && b.Count > 1 {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 )
 
 // sayWaiting is how often a command prints why it waits for the server.
@@ -18,8 +19,8 @@ const sayWaiting = 5 * time.Second
 
 // newClient returns a client that repeats requests for this long, or 0 for its default. It prints on standard error why a
 // request is repeated.
-func newClient(cmd *cobra.Command, url string, retryFor time.Duration) *client.Client {
-	return client.New(url, client.Options{RetryFor: retryFor, By: changer(cmd), Logger: slog.New(&waits{to: cmd.ErrOrStderr(), now: time.Now})})
+func newClient(cmd *cobra.Command, server *config.ServerAddress, url string, retryFor time.Duration) (*client.Client, error) {
+	return server.Client(url, client.Options{RetryFor: retryFor, By: changer(cmd), Logger: slog.New(&waits{to: cmd.ErrOrStderr(), now: time.Now})})
 }
 
 // waits is the log of a client. It prints the causes of repeated requests, but not for short interruptions.

@@ -63,7 +63,7 @@ func (r *Command) Connect(cmd *cobra.Command) error {
 // ConnectFor is Connect with a client that repeats requests for this long, or 0 for its default.
 func (r *Command) ConnectFor(cmd *cobra.Command, retryFor time.Duration) (err error) {
 	if r.URL, err = reach(cmd, &r.Server); err == nil {
-		r.Client = newClient(cmd, r.URL, retryFor)
+		r.Client, err = newClient(cmd, &r.Server, r.URL, retryFor)
 	}
 	return err
 }
@@ -257,7 +257,7 @@ func (r *Command) EachDocument(cmd *cobra.Command, path string, query url.Values
 
 // Ask requests a JSON document from the server.
 func (r *Command) Ask(cmd *cobra.Command, path string) ([]byte, error) {
-	text, err := fetch(cmd, &r.Server, path)
+	text, err := fetch(cmd.Context(), &r.Server, path)
 	if err == nil && !json.Valid(text) {
 		return nil, fmt.Errorf("%s: %w", &r.Server, client.ErrUnexpectedAnswer)
 	}

@@ -38,8 +38,12 @@ func fromServer[T any](cmd *cobra.Command, typed string, names func(ctx context.
 	if err != nil {
 		return nil
 	}
+	c, err := server.Client(address, client.Options{RetryFor: -1})
+	if err != nil {
+		return nil
+	}
 	seen := map[string]bool{}
-	for one, err := range names(ctx, client.New(address, client.Options{RetryFor: -1})) {
+	for one, err := range names(ctx, c) {
 		if err != nil {
 			break
 		}

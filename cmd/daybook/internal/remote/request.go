@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func reach(cmd *cobra.Command, server *config.ServerAddress) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	answer, err := fetch(cmd, server, "/ping")
+	answer, err := fetch(cmd.Context(), server, "/ping")
 	if err == nil && strings.TrimSpace(string(answer)) != "pong" {
 		err = fmt.Errorf("%s: %w", server, client.ErrUnexpectedAnswer)
 	}
@@ -52,28 +53,47 @@ func reach(cmd *cobra.Command, server *config.ServerAddress) (string, error) {
 // Unreadable is the error of a document that lacks the fields of a Daybook server.
 func Unreadable(err error) error { return fmt.Errorf("%w: %w", client.ErrUnexpectedAnswer, err) }
 
+// tlsWait is how long CheckTLS waits for an answer. A server that does not answer may do so later.
+const tlsWait = 5 * time.Second
+
+// CheckTLS returns an error if a connection to the server cannot be made because of its certificate or of the client's, or
+// because one of them does not speak TLS. It is for a command that waits for its server: it would wait for ever.
+func CheckTLS(cmd *cobra.Command, server *config.ServerAddress) error {
+	ctx, stop := context.WithTimeout(cmd.Context(), tlsWait)
+	defer stop()
+	if _, err := fetch(ctx, server, "/ping"); err != nil && TLSHint(err) != "" {
+		return err
+	}
+	return nil
+}
+
 // fetch requests a text from the server: from the first node of a cluster that answers and takes requests.
-func fetch(cmd *cobra.Command, server *config.ServerAddress, path string) (text []byte, err error) {
-	urls, err := server.URL(cmd.Context())
+func fetch(ctx context.Context, server *config.ServerAddress, path string) (text []byte, err error) {
+	urls, err := server.URL(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for base := range strings.SplitSeq(urls, ",") {
-		text, err = fetchFrom(cmd, server, base, path)
+		text, err = fetchFrom(ctx, server, base, path)
 		_, silent := errors.AsType[*NoAnswerError](err)
-		if !silent && client.StatusOf(err) != http.StatusServiceUnavailable || cmd.Context().Err() != nil {
+		if !silent && client.StatusOf(err) != http.StatusServiceUnavailable || ctx.Err() != nil {
 			break
 		}
 	}
 	return text, err
 }
 
-func fetchFrom(cmd *cobra.Command, server *config.ServerAddress, base, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, base+path, nil)
+func fetchFrom(ctx context.Context, server *config.ServerAddress, base, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
 	if err != nil {
 		return nil, terminal.Usagef("request %s from %s: the address is malformed", path, server)
 	}
-	c := http.Client{Timeout: requestTimeout}
+	shared, err := server.HTTP()
+	if err != nil {
+		return nil, err
+	}
+	c := *shared
+	c.Timeout = requestTimeout
 	resp, err := c.Do(req)
 	if err != nil {
 		return nil, &NoAnswerError{server, err}
@@ -88,6 +108,9 @@ func fetchFrom(cmd *cobra.Command, server *config.ServerAddress, base, path stri
 	}
 	refusal := client.Error{Status: resp.StatusCode}
 	if err := json.Unmarshal(text, &refusal); err != nil || refusal.Code == "" {
+		if resp.StatusCode == http.StatusBadRequest && strings.HasPrefix(string(text), "this server speaks TLS") {
+			return nil, &NoAnswerError{server, errSpeaksTLS}
+		}
 		return nil, fmt.Errorf("%s answered %s: %w", server, resp.Status, client.ErrUnexpectedAnswer)
 	}
 	return nil, &refusal

@@ -27,7 +27,7 @@ func (f *Flags) announceOnNetwork(address *net.TCPAddr, id string, log zerolog.L
 		return none, nil
 	}
 	a, err := mdns.Announce(mdns.Server{
-		ID: id, Port: address.Port, Path: "/", Version: f.build.Version, Addr: address.AddrPort().Addr(), Interfaces: f.mdnsOn, Wait: f.mdns == mdnsAuto,
+		ID: id, Port: address.Port, Path: "/", Version: f.build.Version, TLS: f.speaksTLS(), Addr: address.AddrPort().Addr(), Interfaces: f.mdnsOn, Wait: f.mdns == mdnsAuto,
 		Logger: slog.New(zerolog.NewSlogHandler(log)),
 	})
 	if err != nil {

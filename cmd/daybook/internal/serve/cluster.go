@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/cluster"
+	"github.com/daybookq/daybook/cmd/daybook/internal/certificates"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/ingest"
@@ -81,56 +80,51 @@ func (f *clusterFlags) check() (err error) {
 		return terminal.Usagef("--cluster-listen %s can be reached from other machines, so it needs --cluster-ca, --cluster-cert and --cluster-key", f.clusterListen)
 	}
 	if secure {
-		_, err = f.tls()
+		_, err = f.files().Load()
 	}
 	return err
 }
 
-// tls returns the settings of both ends of a connection. The files are read again for each connection.
-func (f *clusterFlags) tls() (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-	if err != nil {
-		return nil, fmt.Errorf("--cluster-cert: %w", err)
+// secure reports whether nodes connect by TLS.
+func (f *clusterFlags) secure() bool { return f.ca != "" }
+
+func (f *clusterFlags) files() certificates.Files {
+	return certificates.Files{
+		Cert: certificates.File{Flag: "cluster-cert", Path: f.cert}, Key: certificates.File{Flag: "cluster-key", Path: f.key},
+		CA: certificates.File{Flag: "cluster-ca", Path: f.ca},
 	}
-	text, err := os.ReadFile(f.ca)
-	if err != nil {
-		return nil, fmt.Errorf("--cluster-ca: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("--cluster-ca: %s has no certificate", f.ca)
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}, nil
+}
+
+// nodeSettings returns the settings of both ends of a connection between nodes.
+func nodeSettings(l certificates.Loaded) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*l.Pair}, RootCAs: l.CA, ClientCAs: l.CA, ClientAuth: tls.RequireAndVerifyClientCert}
 }
 
 // listenForNodes listens for other nodes.
-func (f *clusterFlags) listenForNodes() (net.Listener, error) {
-	l, err := net.Listen("tcp", f.clusterListen)
+func (n *clusterNode) listenForNodes() (net.Listener, error) {
+	l, err := net.Listen("tcp", n.clusterListen)
 	if err != nil {
 		return nil, fmt.Errorf("--cluster-listen: %w: %w", ErrListen, err)
 	}
-	if f.ca == "" {
+	if n.tls == nil {
 		return l, nil
 	}
-	return tls.NewListener(l, &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.tls() }}), nil
+	return tls.NewListener(l, &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return n.tls.Config(), nil }}), nil
 }
 
 // dial connects to another node.
-func (f *clusterFlags) dial(ctx context.Context, address string) (net.Conn, error) {
-	if f.ca == "" {
+func (n *clusterNode) dial(ctx context.Context, address string) (net.Conn, error) {
+	if n.tls == nil {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	}
-	c, err := f.tls()
-	if err != nil {
-		return nil, err
-	}
-	return (&tls.Dialer{Config: c}).DialContext(ctx, "tcp", address)
+	return (&tls.Dialer{Config: n.tls.Config()}).DialContext(ctx, "tcp", address)
 }
 
 // clusterNode is this node of a cluster.
 type clusterNode struct {
 	*clusterFlags
 	data     string
+	tls      *certificates.Watched // for connections between nodes; nil: without TLS
 	identity *cluster.Identity
 	log      *cluster.Cluster // of the engine that runs
 	members  []job.Member     // as the store had them when it was opened
@@ -154,7 +148,7 @@ func (s *serverRun) startNode(ctx context.Context) (n *clusterNode, err error) {
 		}
 		return nil, nil
 	}
-	n = &clusterNode{clusterFlags: &s.clusterFlags, data: s.data, opsqueueWanted: s.opsqueue != "", identity: identity, logger: slog.New(zerolog.NewSlogHandler(s.log))}
+	n = &clusterNode{clusterFlags: &s.clusterFlags, tls: s.nodesTLS, data: s.data, opsqueueWanted: s.opsqueue != "", identity: identity, logger: slog.New(zerolog.NewSlogHandler(s.log))}
 	switch {
 	case identity != nil && identity.Node != s.node:
 		return nil, terminal.Usagef("%s has the data of node %s, and --node is %s", s.data, identity.Node, s.node)

@@ -31,6 +31,7 @@ type Flags struct {
 	metricsFlags
 	opsqueueFlags
 	clusterFlags
+	tlsFlags
 
 	logLevel  string
 	logFormat string
@@ -143,6 +144,7 @@ func (f *Flags) Define(flags *pflag.FlagSet) {
 	flags.IntVar(&f.metricsQueues, "metrics-queues", job.DefaultMetricsQueues, "how many queues have metrics of their own, at most 1000; 0 means that there are no metrics of queues")
 	f.opsqueueFlags.define(flags)
 	f.clusterFlags.define(flags)
+	f.tlsFlags.define(flags)
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
 	flags.BoolVar(&f.allowQuit, "allow-quit", false, "stop on POST /quit, if the request comes from this machine and not through a proxy")
 	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; unsafe, since any web page can send a GET")
@@ -189,6 +191,9 @@ func (f *Flags) Check() error {
 		return err
 	}
 	if err := f.clusterFlags.check(); err != nil {
+		return err
+	}
+	if err := f.tlsFlags.check(); err != nil {
 		return err
 	}
 	if f.node != "" && f.blobs != "none" {

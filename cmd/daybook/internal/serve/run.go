@@ -19,6 +19,7 @@ import (
 
 	"github.com/daybookq/daybook/api"
 	"github.com/daybookq/daybook/blob/s3"
+	"github.com/daybookq/daybook/cmd/daybook/internal/certificates"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/memory"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
@@ -35,7 +36,7 @@ func Run(ctx context.Context, f *Flags, out, errs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, stop := terminal.UntilSignal(ctx, s.log)
+	ctx, stop := terminal.UntilSignal(ctx, s.log, f.stopSignals()...)
 	defer stop()
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
@@ -46,6 +47,11 @@ func Run(ctx context.Context, f *Flags, out, errs io.Writer) (err error) {
 	if err := f.checkData(); err != nil {
 		return err
 	}
+	endTLS, err := s.startTLS(ctx)
+	if err != nil {
+		return err
+	}
+	defer endTLS()
 	if err := s.listen(); err != nil {
 		return err
 	}
@@ -150,8 +156,9 @@ type serverRun struct {
 	lost     func(registry.Runner) // gets each lost runner; nil without --on-lost
 	ended    func([]job.RunEnd)    // gets the ends of runs; nil without traces
 
-	cluster   *clusterNode // nil: a single server
-	announced bool         // the address was printed
+	nodesTLS  *certificates.Watched // for connections between nodes; nil: without TLS
+	cluster   *clusterNode          // nil: a single server
+	announced bool                  // the address was printed
 	batchEnds batchEnds
 }
 
@@ -325,7 +332,7 @@ func (s *serverRun) announce(out io.Writer) (remove func() error, err error) {
 		return nil, fmt.Errorf("write address: %w", err)
 	}
 	if !s.announced {
-		if _, err := fmt.Fprintf(out, "listening on http://%s\n", addr); err != nil {
+		if _, err := fmt.Fprintf(out, "listening on %s://%s\n", s.scheme(), addr); err != nil {
 			return nil, fmt.Errorf("print address: %w", err)
 		}
 		s.announced = true

@@ -70,10 +70,10 @@ func StopSignals() []os.Signal {
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 }
 
-// UntilSignal returns a context that ends at the first of StopSignals. A second wish ends the process at once: the
+// UntilSignal returns a context that ends at the first of the signals. A second wish ends the process at once: the
 // sender does not want to wait. SIGPIPE no longer ends the process, since the reader of its log may disappear. The
 // process still receives the signal, so that programs that it starts do not ignore it.
-func UntilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func()) {
+func UntilSignal(ctx context.Context, log zerolog.Logger, signals ...os.Signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	end := OnWishes(func(s os.Signal) {
@@ -82,7 +82,7 @@ func UntilSignal(ctx context.Context, log zerolog.Logger) (context.Context, func
 	}, func(s os.Signal) {
 		log.Warn().Stringer("signal", s).Msg("ended at once")
 		End(endedBy(s))
-	}, StopSignals()...)
+	}, signals...)
 	return ctx, func() {
 		end()
 		cancel()

@@ -22,7 +22,7 @@ func TestSignalPairs(t *testing.T) {
 	for name, until := range map[string]func(context.Context) (context.Context, context.CancelFunc){
 		"untilInterrupted": UntilInterrupted,
 		"untilSignal": func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, end := UntilSignal(ctx, zerolog.Nop())
+			ctx, end := UntilSignal(ctx, zerolog.Nop(), StopSignals()...)
 			return ctx, end
 		},
 	} {

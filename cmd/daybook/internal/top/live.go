@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ const (
 // Options select the server and the order of its queues.
 type Options struct {
 	URL      string        // of the server
+	TLS      *tls.Config   // nil: the defaults
 	Address  string        // of the server as it is shown, without a password
 	Sort     string        // one of SortKeys
 	Interval time.Duration // between two refreshes
@@ -49,7 +51,7 @@ func (o *Options) Check() error {
 
 // open returns a model and its source. ctx bounds the requests.
 func (o *Options) open(ctx context.Context) (*model, source) {
-	s := &server{ctx, client.New(o.URL, client.Options{RetryFor: -1, Timeout: requestTimeout})}
+	s := &server{ctx, client.New(o.URL, client.Options{RetryFor: -1, Timeout: requestTimeout, TLS: o.TLS})}
 	column := slices.Index(SortKeys(), o.Sort)
 	return newModel(s, column, o.Interval, o.Address), s
 }
