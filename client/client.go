@@ -45,6 +45,8 @@ type Options struct {
 	//		return carrier["traceparent"]
 	//	}
 	Traceparent func(ctx context.Context) string
+	// Key is the text of the key with which the client uses the server: dbk_NAME_SECRET. With "", requests have no key.
+	Key string
 	// NoJoin makes each Create a separate request. Otherwise creates that are made at the same time share a stream, and
 	// the server stores them together.
 	NoJoin bool
@@ -123,6 +125,7 @@ func (o *Options) setDefaults() {
 // configure passes the options on.
 func (c *Client) configure() {
 	c.conn.RetryFor, c.conn.Persistent, c.conn.Timeout, c.conn.Logger, c.conn.By = c.o.RetryFor, c.o.Persistent, c.o.Timeout, c.o.Logger, c.o.By
+	c.conn.Key = c.o.Key
 }
 
 func ownTransport() *http.Transport {

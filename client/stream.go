@@ -94,7 +94,11 @@ func (c *Client) OpenStream(ctx context.Context, o StreamOptions) (_ *Stream, er
 		}
 	}()
 	alive := func(context.Context, []byte) bool { s.heard.Store(time.Now().UnixNano()); return true }
-	conn, res, err := websocket.Dial(ctx, s.url+"/stream", &websocket.DialOptions{HTTPClient: c.conn.HTTP, Subprotocols: []string{streamProtocol}, OnPingReceived: alive})
+	header := http.Header{}
+	if key := c.conn.Key; key != "" {
+		header.Set("Authorization", "Bearer "+key)
+	}
+	conn, res, err := websocket.Dial(ctx, s.url+"/stream", &websocket.DialOptions{HTTPHeader: header, HTTPClient: c.conn.HTTP, Subprotocols: []string{streamProtocol}, OnPingReceived: alive})
 	switch {
 	case err == nil && conn.Subprotocol() != streamProtocol:
 		_ = conn.CloseNow() // nothing was sent

@@ -23,7 +23,7 @@ type Conn struct {
 	RetryFor, Timeout time.Duration // as in client.Options
 	Persistent        bool          // requests are repeated also after failures of the server, and while it is unreachable
 	Logger            *slog.Logger
-	By                string // as in client.Options
+	By, Key           string // as in client.Options
 
 	// Stream, if not nil, sends a request in a stream. If it returns ErrNotSent, the request is sent over HTTP.
 	Stream func(context.Context, *Conn, Request) (Answer, error)

@@ -162,6 +162,9 @@ func (c *Conn) newRequest(ctx context.Context, url string, r Request) (*http.Req
 	if r.Accept != "" {
 		req.Header.Set("Accept", r.Accept)
 	}
+	if c.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Key)
+	}
 	return req, nil
 }
 

@@ -1,0 +1,70 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/daybookq/daybook/client/internal/transport"
+)
+
+// Key describes a key. Nobody can read its text from the server.
+type Key struct {
+	Name       string   `json:"name"`
+	Roles      []string `json:"roles"`      // admin, operator, producer, worker, reader, backup, metrics
+	ExpiresAt  *int64   `json:"expires_at"` // unix ms; nil: never
+	Generation int      `json:"generation"` // how many secrets it has had
+	OldUntil   *int64   `json:"old_until"`  // unix ms; until when the secret before this one is good
+	ChangedAt  int64    `json:"changed_at"` // unix ms; when it was created or got its secret
+	By         string   `json:"by"`         // the key that created it or gave it its secret
+	// Text is the text of a key that the server has just made. It is never there again.
+	Text string `json:"key"`
+}
+
+// KeyRequest describes a key to create. ExpiresAt is in unix ms; 0 means never. SHA256 are 64 hexadecimal digits: the digest of the
+// text of a key that was made elsewhere; with "" the server makes one.
+type KeyRequest struct {
+	Name      string   `json:"name"`
+	Roles     []string `json:"roles"`
+	ExpiresAt int64    `json:"expires_at,omitzero"`
+	SHA256    string   `json:"sha256,omitzero"`
+}
+
+// CreateKey creates a key. It is not repeated when the answer is lost, because nobody would know the text of the first one: then
+// the error is ErrUnknown, and the caller revokes the key if it exists, and creates it again. If the server has a key of this
+// name, the error is ErrConflict.
+func (c *Client) CreateKey(ctx context.Context, k KeyRequest) (Key, error) {
+	return transport.Ask[Key](ctx, &c.conn, transport.Request{Method: http.MethodPost, Path: "/keys"}.With(k))
+}
+
+// RotateKey gives a key another secret. The one before it is good for overlap more. RotateKey is not repeated when the answer is
+// lost. The error is ErrNotFound if there is no such key.
+func (c *Client) RotateKey(ctx context.Context, name string, overlap time.Duration) (Key, error) {
+	body := struct {
+		OverlapMs int64 `json:"overlap_ms"`
+	}{overlap.Milliseconds()}
+	return transport.Ask[Key](ctx, &c.conn, transport.Request{Method: http.MethodPost, Path: "/keys/" + url.PathEscape(name) + "/rotate"}.With(body))
+}
+
+// Key reads a key. The error is ErrNotFound if there is no such key.
+func (c *Client) Key(ctx context.Context, name string) (Key, error) {
+	return transport.Ask[Key](ctx, &c.conn, transport.Get("/keys/"+url.PathEscape(name)))
+}
+
+// Keys yields all keys in the order of their names. An error ends the iteration.
+func (c *Client) Keys(ctx context.Context) iter.Seq2[Key, error] {
+	return transport.List[Key](ctx, &c.conn, transport.Get("/keys"), "keys")
+}
+
+// RevokeKey revokes a key. Requests with it are refused from then on. The error is ErrNotFound if there is no such key; it may
+// then have been revoked by an earlier try whose answer was lost.
+func (c *Client) RevokeKey(ctx context.Context, name string) error {
+	return c.conn.Tell(ctx, transport.New(http.MethodDelete, "/keys/"+url.PathEscape(name)))
+}
+
+// Whoami reads the name, the roles and the expiry of the client's key. As long as the server has no keys, the name is "".
+func (c *Client) Whoami(ctx context.Context) (Key, error) {
+	return transport.Ask[Key](ctx, &c.conn, transport.Get("/whoami"))
+}
