@@ -311,6 +311,8 @@ func repeat(b byte, n int) string { return string(bytes.Repeat([]byte{b}, n)) }
 // waiting is an engine whose claims wait and never get a job.
 type waiting struct{ backend.Engine }
 
+func (waiting) KeysRequired() bool { return false }
+
 func (waiting) ClaimAdmitted(ctx context.Context, _ job.Claim, wait time.Duration, _ func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

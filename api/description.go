@@ -19,14 +19,15 @@ import (
 // problemCodes are the codes that a refusal with each status can have.
 var problemCodes = map[int][]string{
 	400: {"bad_request", "bad_id", "bad_address", "bad_path", "bad_pattern", "bad_manifest", "bad_archive", "job_not_active", "claim_id_required"},
-	403: {"forbidden_host", "forbidden_origin", "forbidden_peer", "quit_disabled"},
-	404: {"job_not_found", "batch_not_found", "queue_not_found", "claim_not_found", "sweep_not_found", "session_not_found", "handler_not_found",
+	401: {"key_required", "key_refused"},
+	403: {"forbidden_host", "forbidden_origin", "forbidden_peer", "quit_disabled", "role_missing"},
+	404: {"job_not_found", "batch_not_found", "queue_not_found", "claim_not_found", "sweep_not_found", "session_not_found", "handler_not_found", "key_not_found",
 		"runner_not_found", "blob_not_found", "log_not_found", "upload_not_found", "fileset_not_found", "node_not_found", "route_not_found"},
 	405: {"method_not_allowed"},
 	408: {"body_too_slow"},
 	409: {"claim_lost", "outcome_differs", "runner_differs", "cancelled", "job_active", "job_ended", "job_not_ended", "queue_not_empty", "key_held",
 		"attempts_used", "number_passed", "too_many_hops", "runner_id_taken", "runner_replaced", "runner_lost", "collecting_blobs", "blobs_missing",
-		"offset_differs", "batch_ended", "batch_closed", "backup_running", "no_cluster", "quorum_lost"},
+		"offset_differs", "key_exists", "admin_key_first", "batch_ended", "batch_closed", "backup_running", "no_cluster", "quorum_lost"},
 	411: {"length_required"},
 	412: {"tus_version", "version_differs"},
 	413: {"body_too_large", "payload_too_large", "fileset_too_large"},
@@ -35,7 +36,7 @@ var problemCodes = map[int][]string{
 	422: {"key_reused", "number_reused", "wrong_digest"},
 	423: {"upload_busy"},
 	426: {"upgrade_required"},
-	429: {"overloaded", "too_many_queues", "too_many_parked_claims", "too_many_keys", "too_many_sweeps", "too_many_sessions", "too_many_handlers",
+	429: {"overloaded", "too_many_queues", "too_many_parked_claims", "too_many_keys", "too_many_sweeps", "too_many_sessions", "too_many_handlers", "too_many_access_keys",
 		"too_many_filesets", "too_many_runners", "too_many_uploads", "too_many_blob_clients"},
 	499: {"client_gone"},
 	500: {"internal", "store_damaged", "blob_damaged"},
@@ -73,6 +74,7 @@ var headers = map[string]openapi.Header{
 	"Upload-Metadata":         {Description: "as it was given when the upload began", Schema: openapi.Of("string")},
 	"Upload-Expires":          {Description: "when the upload is removed if there is no progress", Schema: openapi.Of("string")},
 	"Daybook-Blob":            {Description: "address of the blob, if the upload is finished", Schema: openapi.Pattern("^sha256:[0-9a-f]{64}$")},
+	"Cache-Control":           {Description: "no-store: no cache may keep the answer", Schema: openapi.Enum("no-store")},
 	"Location":                {Description: "path of the new or existing resource", Schema: openapi.Of("string")},
 	"ETag":                    {Description: "a weak entity tag of the document", Schema: openapi.Of("string")},
 	"Daybook-Fileset-Version": {Description: "the version of the fileset", Schema: from(1)},
@@ -107,6 +109,7 @@ func newSchemas() *openapi.Schemas {
 		counts.Required = append(counts.Required, status.String())
 		counts.Properties = append(counts.Properties, openapi.Property{Name: status.String(), Schema: from(0)})
 	}
+	s.Define("Role", openapi.Enum((admins | readers | watchers).Names()...))
 	s.Define("Status", openapi.Enum(statuses...))
 	openapi.Describe[answer.Counts](s, "Counts", counts)
 	s.Define("Traceparent", openapi.Pattern("^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$").As("W3C Trace Context, version 00"))
@@ -168,7 +171,7 @@ func head() *openapi.Head {
 			"* The server answers 400 to query parameters that an operation does not list, and to bodies of GET, HEAD and DELETE.\n" +
 			"* If an operation can answer with several shapes of JSON, each shape has its own media type.\n",
 		Server: ".", ServerIs: "the server that sent this document",
-		Tags:    []string{"Creating", "Running", "Handlers", "Blobs", "Filesets", "Reading", "Moving", "Switches", "Watching"},
+		Tags:    []string{"Creating", "Running", "Handlers", "Blobs", "Filesets", "Reading", "Moving", "Switches", "Watching", "Access"},
 		Headers: headers, Responses: problemResponses(),
 	}
 }

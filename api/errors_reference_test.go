@@ -50,6 +50,12 @@ var advice = map[string][2]string{
 	"sweep_not_found":        {"", "Nothing: it has ended."},
 	"session_not_found":      {"", "Open another session. The server does not know whether it carried out an earlier try of the request."},
 	"handler_not_found":      {"", "Store the handler, or check client and type."},
+	"key_not_found":          {"", "Check the name. A key that was revoked does not exist."},
+	"key_required":           {"the request has no key, and the server requires one", "Send `Authorization: Bearer KEY`."},
+	"key_refused":            {"the key of the request is wrong, was revoked, or has expired", "Ask whoever runs the server for another key."},
+	"role_missing":           {"the key of the request lacks a role; the detail names those of which it needs one", "Use another key, or let an admin create one with the role."},
+	"key_exists":             {"a key has this name already", "Choose another name, or rotate the key."},
+	"admin_key_first":        {"the server has no key yet, and the new one could not make others", "Create a key with the role admin first."},
 	"runner_not_found":       {"no runner with this id has sent a heartbeat lately or holds jobs", "Check the id."},
 	"blob_not_found":         {"there is no such blob: it was never stored, or it was collected because nothing named it", "Store it again."},
 	"log_not_found":          {"the job has no log", "Read the job: it may not have begun. Only containers have logs, and programs whose handler has `log_bytes`. What a script prints is in the log of its runner."},
@@ -103,6 +109,7 @@ var advice = map[string][2]string{
 	"too_many_sessions":      {"there is no place for another session, of this runner or of all, and each open session was used lately; or the remembered answers of this runner take as much as is left of 16 GiB for all. See [sessions](api.md#sessions-post-sessions-get-sessionsid-delete-sessionsid)", "End sessions that are not used any more, and give each runner its own `runner_id`."},
 	"too_many_handlers":      {"", "Delete handlers that no runner needs."},
 	"too_many_filesets":      {"", "Delete filesets that nobody needs."},
+	"too_many_access_keys":   {"", "Revoke keys that nobody needs."},
 	"too_many_runners":       {"the server knows the maximum number of runners", "Let runners report their end (`DELETE /runners/{id}`)."},
 	"too_many_uploads":       {"too many uploads have begun and not ended", "Finish or delete uploads."},
 	"too_many_blob_clients":  {"too many clients have blobs", "Use fewer clients."},
@@ -362,7 +369,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 func codes() map[string]bool {
 	all := map[string]bool{"internal": true, "disk_full": true, "client_gone": true, "payload_too_large": true, "batch_not_found": true, "body_too_slow": true, "length_required": true,
 		"forbidden_host": true, "forbidden_origin": true, web.CodeBadRequest: true, web.CodeBadID: true, web.CodeUnsupported: true,
-		"quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, web.RouteNotFound().Code: true, web.MethodNotAllowed("").Code: true}
+		"key_required": true, "key_refused": true, "role_missing": true, "key_exists": true, "admin_key_first": true, "quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, web.RouteNotFound().Code: true, web.MethodNotAllowed("").Code: true}
 	for _, k := range refusal.Known {
 		all[k.Code] = true
 	}

@@ -167,6 +167,10 @@ func (idle) Now() int64                                { return 1 }
 func (idle) ClockOffset() time.Duration                { return 0 }
 func (idle) AcceptTime(context.Context) (int64, error) { return 0, nil }
 
+func (idle) Key(string) *job.Key { return nil }
+
+func (idle) KeysRequired() bool { return false }
+
 func (idle) HandlerFor(string, string) (h document.Named, ok bool) { return h, false }
 
 // inBubble calls test with a server in a bubble of synctest. The server has an engine that accepts every create.

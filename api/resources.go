@@ -55,7 +55,7 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	registry := prometheus.NewRegistry()
 	s.web, err = web.New(web.Options{
 		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
-		Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
+		Authorize: (&guard{engine}).authorize, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
 	})
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	s.logs.Logs = joblog.New()
 	s.decode = &command.Decoder{Defaults: defaults, Fenced: o.RequireClaimID, CheckClient: s.web.CheckClient, Now: engine.Now, HandlerFor: engine.HandlerFor}
 	s.streams = stream.New(stream.Options{
-		Engine: engine, Decode: s.decode, Log: o.Log, Draining: s.draining, Heartbeat: o.StreamHeartbeat, Connections: s.web.MaxConnections,
+		Authorize: (&guard{engine}).authorize, Access: streamAccess, Engine: engine, Decode: s.decode, Log: o.Log, Draining: s.draining, Heartbeat: o.StreamHeartbeat, Connections: s.web.MaxConnections,
 		Bulk: s.bulk, Control: s.control, Handouts: s.handouts, Changes: s.changes, Waiting: s.streamRequests, Jobs: s.streamJobs, Pages: s.pages, Registry: registry, Requests: s.web.Metrics,
 	})
 	s.blobs = files.NewBlobs(files.Options{
@@ -96,6 +96,7 @@ func (s *resources) routes() []route {
 		sweeps{s.engine}.routes(r),
 		sessions{s.engine}.routes(r),
 		s.handlers.routes(),
+		keys{s.engine, s.documents}.routes(r),
 		ofFiles(s.blobs.Routes(r)),
 		ofFiles(s.uploads.Routes(r)),
 		ofFiles(s.filesets.Routes()),
@@ -115,7 +116,7 @@ func (s *resources) routes() []route {
 // ofFiles returns routes of package files.
 func ofFiles(list []files.Route) (routes []route) {
 	for _, r := range list {
-		routes = append(routes, route{r.Method, r.Path, r.Handle, r.Hot, !keyed, r.Query, r.Describe})
+		routes = append(routes, route{r.ID, r.Method, r.Path, r.Handle, r.Hot, !keyed, r.Query, r.Describe})
 	}
 	return routes
 }
@@ -164,9 +165,14 @@ func describe() (text descriptions, err error) {
 	var operations []*openapi.Operation
 	s := unserved()
 	for _, r := range append(s.routes(), s.getSwitches()...) {
-		if r.describe != nil {
-			operations = append(operations, r.describe(schemas))
+		if r.describe == nil {
+			continue
 		}
+		op := r.describe(schemas)
+		if access[r.id].NeedsKey() {
+			op.Responses[http.StatusUnauthorized] = &openapi.Response{Ref: "#/components/responses/P401"}
+		}
+		operations = append(operations, op)
 	}
 	text.yaml, text.json, err = openapi.Document(head(), operations, schemas)
 	return text, err

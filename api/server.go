@@ -45,9 +45,12 @@ func newServer(o Options, engine backend.Engine) (*Server, error) {
 	if o.GetSwitches {
 		routes = append(routes, s.getSwitches()...)
 	}
+	if err := checkAccess(routes); err != nil {
+		return nil, err
+	}
 	served := make([]web.Route, len(routes))
 	for i, r := range routes {
-		served[i] = web.Route{Method: r.method, Path: r.path, Handle: r.handle, Hot: r.hot, Keyed: r.keyed, Query: r.query, Compressed: r.compressed()}
+		served[i] = web.Route{Method: r.method, Path: r.path, Handle: r.handle, Hot: r.hot, Keyed: r.keyed, Access: access[r.id], Query: r.query, Compressed: r.compressed()}
 	}
 	s.web.Serve(served)
 	return &Server{s}, nil
@@ -63,9 +66,27 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 	tidying, stopTidying := context.WithCancel(context.Background())
 	var tidy sync.WaitGroup
 	tidy.Go(func() { s.logs.Run(tidying) })
+	tidy.Go(func() { s.endRefused(tidying) })
 	defer tidy.Wait()
 	defer stopTidying()
 	return s.web.Run(ctx, l, drain)
+}
+
+// recheckEvery is how long a stream may go on after its key was revoked.
+const recheckEvery = time.Second
+
+// endRefused ends the streams whose keys are not good any more, until ctx is done.
+func (s *Server) endRefused(ctx context.Context) {
+	ticks := time.NewTicker(recheckEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+			s.streams.EndRefused()
+		}
+	}
 }
 
 // ServeUnready serves l until ctx is done, for a server that has no state yet: it answers /healthz, and refuses all other

@@ -111,6 +111,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	x.backups()
 	x.blobsAndFilesets()
 	x.successes()
+	x.keys()
 	x.compare()
 }
 
@@ -162,6 +163,7 @@ func (x *everyStatus) findOperations() {
 		"/jobs/create": `{"client":"a","type":"b"}`, "/add": "x\n", "/:client/job/:type/add": "x\n", "/jobs/claim": `{"runner_id":"r","types":["none"]}`,
 		"/jobs/tickle": `{"claim_id":"ID"}`, "/jobs/complete": `{"outcomes":[]}`, "/jobs/:id/complete": `{"status":"completed"}`, "/jobs/:id/release": `{"how":"unget"}`, "/handlers/:type": `{"kind":"exec","program":"a"}`, "/:client/handler/:type/add": `{"lang":"sh","body":"handle() { cat; }"}`, "/:client/handler/add/:type/add": `{"lang":"sh","body":"handle() { cat; }"}`, "/jobs/:id": `{"priority":1}`,
 		"/batches/:id/jobs": `{"payload":"x"}`, "/runners/:id": `{"instance":"i"}`, "/blobs/missing": `{"addresses":["` + addressOf("{}") + `"]}`,
+		"/keys": `{"name":"b","roles":["admin"]}`,
 	}
 	upload := x.begin(20)
 	x.open = x.newBatch(`{"batch":{"client":"a","type":"open","open":true}}`)
@@ -192,6 +194,10 @@ func (x *everyStatus) findOperations() {
 		}
 		x.operations = append(x.operations, o)
 	}
+	x.nameOperations()
+}
+
+func (x *everyStatus) nameOperations() {
 	for i := range x.operations {
 		x.byName[x.operations[i].name()] = &x.operations[i]
 	}
@@ -480,6 +486,8 @@ func (x *everyStatus) successes() {
 		}
 		path := o.path
 		switch {
+		case strings.HasPrefix(o.route.path, "/keys"):
+			continue // see keys
 		case o.route.path == "/sweeps/:id", o.route.path == "/stream", o.route.path == "/batches/:id/jobs":
 			continue
 		case o.route.path == "/runners/:id":
@@ -529,6 +537,29 @@ func (x *everyStatus) successes() {
 	x.do(deleteQueue, "/queues/empty/empty", "").wantStatus(http.StatusNoContent)
 }
 
+// keys creates keys, after all else, because from the first one on each request needs one.
+func (x *everyStatus) keys() {
+	x.nameOperations() // successes has sorted them
+	for name, status := range map[string]int{"GET /keys/{name}": 404, "POST /keys/{name}/rotate": 404, "DELETE /keys/{name}": 404} {
+		x.ask(name, "", status)
+	}
+	key := as(x.ask("POST /keys", `{"name":"b","roles":["admin"]}`, http.StatusCreated)["key"].(string))
+	x.byName["POST /keys"].headers = key
+	x.ask("POST /keys", `{"name":"b","roles":["admin"]}`, http.StatusConflict)
+	x.byName["POST /keys"].headers = nil
+	for i := range x.operations {
+		if o := &x.operations[i]; access[o.id].NeedsKey() {
+			x.do(o, o.path, o.body).wantStatus(http.StatusUnauthorized)
+		}
+	}
+	for _, name := range []string{"GET /keys", "GET /keys/{name}", "GET /whoami"} {
+		x.do(x.byName[name], x.byName[name].path, "", key...).wantStatus(http.StatusOK)
+	}
+	rotate, revoke := x.byName["POST /keys/{name}/rotate"], x.byName["DELETE /keys/{name}"]
+	key = as(x.do(rotate, rotate.path, "{}", key...).object(http.StatusOK)["key"].(string))
+	x.do(revoke, revoke.path, "", key...).wantStatus(http.StatusNoContent)
+}
+
 // compare compares the statuses that were seen with the description.
 func (x *everyStatus) compare() {
 	elsewhere := map[string]string{"GET /sweeps/{id} 200": "TestSweep", "GET /stream 101": "TestStream", "GET /stream 503": "TestStreamAtShutdown"}
@@ -539,7 +570,7 @@ func (x *everyStatus) compare() {
 		elsewhere["GET "+path+" 405"] = "TestGetSwitchesAreOff"
 	}
 	// A programming error in a handler that does not call the engine. TestEngineErrors tests the errors of the engine.
-	faultless := map[string]bool{"/": true, "/ping": true, "/healthz": true, "/readyz": true, "/version": true, "/metrics": true, "/openapi.yaml": true, "/openapi.json": true, "/docs": true, "/docs/{file}": true, "/quit": true, "/level": true, "/runners/{id}": true, "/backup/clients": true, "/cluster": true, "/cluster/transfer": true, "/cluster/nodes/{node}": true}
+	faultless := map[string]bool{"/": true, "/ping": true, "/healthz": true, "/readyz": true, "/version": true, "/metrics": true, "/openapi.yaml": true, "/openapi.json": true, "/docs": true, "/docs/{file}": true, "/quit": true, "/level": true, "/whoami": true, "/runners/{id}": true, "/backup/clients": true, "/cluster": true, "/cluster/transfer": true, "/cluster/nodes/{node}": true}
 	for path, item := range describedOf(x.T).doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			name := method + " " + path

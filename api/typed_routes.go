@@ -27,6 +27,7 @@ import (
 //
 //   - describe: describes the route.
 type route struct {
+	id           string // of the operation
 	method, path string
 	handle       echo.HandlerFunc
 	hot          bool
@@ -65,19 +66,19 @@ func withHeads(routes []route) []route {
 // cold returns the route of a typed function.
 func cold[I, O any](r operation.Rules, method, path string, about operation.About, f func(ctx context.Context, in *I) (O, error)) route {
 	op := operation.New(r, method, path, about, f)
-	return route{method, path, op.Handle, !hot, !keyed, op.Query, op.Describe}
+	return route{op.ID, method, path, op.Handle, !hot, !keyed, op.Query, op.Describe}
 }
 
 // written returns the route of a function that writes its answer itself.
 func written[I any](r operation.Rules, method, path string, about operation.About, f func(c echo.Context, in *I) error) route {
 	op := operation.Written(r, method, path, about, f)
-	return route{method, path, op.Handle, !hot, !keyed, op.Query, op.Describe}
+	return route{op.ID, method, path, op.Handle, !hot, !keyed, op.Query, op.Describe}
 }
 
 // direct returns the route of a function that reads its request itself. The fields of I describe the request.
 func direct[I any](method, path string, about operation.About, f echo.HandlerFunc) route {
 	op := operation.Described[I](method, path, about, f)
-	return route{method, path, op.Handle, !hot, !keyed, op.Query, op.Describe}
+	return route{op.ID, method, path, op.Handle, !hot, !keyed, op.Query, op.Describe}
 }
 
 // once marks a route that supports an Idempotency-Key and session numbers.

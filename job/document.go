@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A named document is a text that the server keeps under a kind, a client and a name: the handler of a type, or the
-// manifest of a fileset. Each change is a version, and the numbers of a name's versions only grow, also if the document
+// A named document is a text that the server keeps under a kind, a client and a name: the handler of a type, the
+// manifest of a fileset, or what a key permits. Each change is a version, and the numbers of a name's versions only grow, also if the document
 // is deleted and stored again. The newest versions are the name's history.
 
 // DocumentKind is a kind of named documents. Rows hold its number, so a number never gets another meaning.
@@ -20,10 +20,11 @@ type DocumentKind uint8
 const (
 	HandlerDocument DocumentKind = iota + 1
 	FilesetDocument
+	KeyDocument
 	NumDocumentKinds
 )
 
-var documentKinds = [NumDocumentKinds]DocumentRules{HandlerDocument: handlerRules, FilesetDocument: filesetRules}
+var documentKinds = [NumDocumentKinds]DocumentRules{HandlerDocument: handlerRules, FilesetDocument: filesetRules, KeyDocument: keyRules}
 
 // DocumentRules are the rules of a kind.
 type DocumentRules struct {

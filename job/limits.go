@@ -165,6 +165,11 @@ const (
 	MaxHandlersBytes = 1 << 30
 	// MaxFilesets bounds the existing filesets.
 	MaxFilesets = 1_000_000
+	// MaxAccessKeys bounds the existing keys, which are in memory. MaxAccessKeyBytes bounds the document of one, and
+	// MaxAccessKeysBytes those of all versions.
+	MaxAccessKeys      = 100_000
+	MaxAccessKeyBytes  = 4 << 10
+	MaxAccessKeysBytes = 256 << 20
 	// MaxParkedClaims bounds the claims that wait for jobs.
 	MaxParkedClaims = 100_000
 )

@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/proof/model"
 	"github.com/daybookq/daybook/store/applied"
 )
 
@@ -239,18 +240,17 @@ var crowds = []struct {
 	{"named documents", func(c *crowd) {
 		for kind := range job.DocumentKinds {
 			put := func(client, name string, n int) {
-				p := job.PutDocument{Kind: kind, Client: client, Name: name, Digest: job.DocumentDigest{byte(n)}}
-				if kind.Rules().MaxBytes > 0 {
-					p.Document = fmt.Appendf(nil, `{"a":%d}`, n)
-				}
+				p := model.SomeDocument(kind, client, name, n)
 				testkit.MustEqual(c.t, c.Apply(p).(*applied.DocumentChanged).Refusal, job.Granted)
+				if client == "c" {
+					c.Apply(job.DeleteDocument{Kind: kind, Client: p.Client, Name: p.Name})
+				}
 			}
 			for i := range 2000 {
 				put("b", fmt.Sprintf("n%d", i), 0)
 			}
 			for i := range job.MaxDeletedDocuments + 10 {
-				put("c", fmt.Sprintf("n%d", i), 0)
-				c.Apply(job.DeleteDocument{Kind: kind, Client: "c", Name: fmt.Sprintf("n%d", i)})
+				put("c", fmt.Sprintf("n%d", i), 0) // and deletes it
 			}
 			for i := range 2 * job.MaxDocumentVersions {
 				put("a", "x", i)

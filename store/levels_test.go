@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/proof/model"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/machine"
 	"github.com/daybookq/daybook/store/internal/memory"
@@ -143,9 +144,12 @@ func TestWhatLevelsDecide(t *testing.T) {
 				put.Summary = job.FilesetSummary(0, 0)
 			}
 			for i := range byte(job.MaxDocumentVersions + 1) {
-				if kind.Rules().MaxBytes == 0 {
+				switch {
+				case kind == job.KeyDocument:
+					put = model.SomeDocument(kind, "", "input", int(i))
+				case kind.Rules().MaxBytes == 0:
 					put.Digest[0] = i
-				} else {
+				default:
 					put.Document = []byte{'0' + i}
 				}
 				step("a document", put)

@@ -394,6 +394,21 @@ func (g *generator) document(kind job.DocumentKind) job.Command {
 	return p
 }
 
+// key generates a change of a key.
+func (g *generator) key() job.Command {
+	switch cmd := g.document(job.KeyDocument).(type) {
+	case job.PutDocument:
+		key := job.Key{Roles: oneOf(g, job.RolesOf(job.RoleAdmin), job.RolesOf(job.RoleProducer, job.RoleWorker)), Generation: 1, Sum: job.KeySum{byte(1 + g.IntN(3))}}
+		cmd.Client, cmd.Summary, cmd.Document = "", "admin", key.Document()
+		return cmd
+	case job.DeleteDocument:
+		cmd.Client = ""
+		return cmd
+	default:
+		panic(cmd)
+	}
+}
+
 // lostRunner generates the loss of a runner: of all its claims, or of its claims up to an earlier command.
 func (g *generator) lostRunner() job.Command {
 	through := g.seq - 1

@@ -107,7 +107,9 @@ func (g *generator) pass() int64 {
 }
 
 func (g *generator) command() job.Command {
-	switch n := g.IntN(145); {
+	switch n := g.IntN(147); {
+	case n >= 145:
+		return g.key()
 	case n >= 140:
 		return g.changeBatch()
 	case n >= 136:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/proof/model"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/document"
 )
@@ -429,10 +430,8 @@ func waitIdle(r *running, client, typ string) error {
 func putDocuments(ctx context.Context, r *running, client, name string, versions int) error {
 	for kind := range job.DocumentKinds {
 		for i := range versions {
-			p := job.PutDocument{Kind: kind, Client: client, Name: name, Summary: job.FilesetSummary(1, 2), Digest: job.DocumentDigest{byte(1 + i)}, By: "anna"}
-			if kind == job.HandlerDocument {
-				p = job.PutDocument{Kind: kind, Client: client, Name: name, Summary: "exec", Document: fmt.Appendf(nil, `{"kind":"exec","program":"p%d"}`, i)}
-			}
+			p := model.SomeDocument(kind, client, name, i)
+			p.By = "anna"
 			if _, _, err := r.PutDocument(ctx, p); err != nil {
 				return err
 			}

@@ -2,10 +2,10 @@ package sim
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/proof/model"
 	"github.com/daybookq/daybook/store/applied"
 )
 
@@ -16,18 +16,17 @@ var documentNames = []string{"resize", "mail"}
 // the journal determines all versions, also for commands without an answer.
 func (u *user) changeDocument(kind job.DocumentKind) {
 	client, name, by := pick(u.random, "", "acme"), pick(u.random, documentNames...), pick(u.random, "", "anna", "bob")
+	if kind == job.KeyDocument { // keys have no client
+		client = ""
+	}
 	var cond job.Condition
 	if u.random.IntN(2) == 0 {
 		cond = pick(u.random, job.IfNone, job.IfExists, job.IfVersion(1+u.random.IntN(8)), job.IfVersion(1+u.random.IntN(8)))
 	}
 	var cmd job.Command = job.DeleteDocument{Kind: kind, Client: client, Name: name, If: cond, By: by}
 	if u.random.IntN(5) > 0 {
-		p := job.PutDocument{Kind: kind, Client: client, Name: name, If: cond, By: by}
-		if n := u.random.IntN(4); kind == job.FilesetDocument {
-			p.Digest, p.Summary = job.DocumentDigest{byte(n)}, job.FilesetSummary(1, 2)
-		} else {
-			p.Document, p.Summary = fmt.Appendf(nil, `{"kind":"exec","program":"p%d"}`, n), "exec"
-		}
+		p := model.SomeDocument(kind, client, name, u.random.IntN(4))
+		p.If, p.By = cond, by
 		cmd = p
 	}
 	var answer applied.DocumentChanged

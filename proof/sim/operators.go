@@ -33,11 +33,13 @@ func (u *user) runSetAside() {
 func (s *server) operate(id int) {
 	u := s.user(id)
 	for u.rest(400 * time.Millisecond) {
-		switch u.random.IntN(24) {
+		switch u.random.IntN(25) {
 		case 20, 21:
 			u.changeDocument(job.HandlerDocument)
 		case 22, 23:
 			u.changeDocument(job.FilesetDocument)
+		case 24:
+			u.changeDocument(job.KeyDocument)
 		case 5, 6, 7, 8, 9, 10:
 			u.move()
 		case 11:

@@ -23,6 +23,12 @@ func (q *Queries) HandlerFor(client, typ string) (_ document.Named, ok bool) {
 	return h, ok
 }
 
+// Key returns the key with a name, or nil. It looks only at memory, and allocates nothing.
+func (q *Queries) Key(name string) *job.Key { return q.live.Keys.Get(name) }
+
+// KeysRequired reports whether there ever was a key. From then on each request needs one, also after the last one was revoked.
+func (q *Queries) KeysRequired() bool { return q.live.Keys.Ever() }
+
 // Documents returns up to limit documents of a kind, each in its newest version, after the pair (afterName, afterClient)
 // in the order of name and client, and whether more follow.
 func (q *Queries) Documents(kind job.DocumentKind, afterName, afterClient string, limit int) (list []document.Named, more bool, err error) {

@@ -95,6 +95,8 @@ type Engine interface {
 	Runner(id string) (document.Runner, error)
 	ClaimDocument(id job.ID, parts query.Parts) (document.Claim, []job.Job, error)
 	SessionDocument(id job.ID) (document.Session, error)
+	Key(name string) *job.Key
+	KeysRequired() bool
 	HandlerFor(client, typ string) (h document.Named, ok bool)
 	Document(kind job.DocumentKind, client, name string, version int) (d document.Named, text []byte, err error)
 	DocumentByID(kind job.DocumentKind, id job.ID) (d document.Named, text []byte, err error)

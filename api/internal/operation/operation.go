@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/job"
 )
 
 // About is the part of an operation's description that its types do not have.
@@ -46,6 +47,7 @@ type Reply struct {
 
 // Operation is a handler and its description.
 type Operation struct {
+	ID     string
 	Handle echo.HandlerFunc
 	// Describe describes the operation. It adds the schemas that the description uses.
 	Describe func(schemas *openapi.Schemas) *openapi.Operation
@@ -91,7 +93,7 @@ func Described[I any](method, path string, about About, f echo.HandlerFunc) Oper
 }
 
 func operation(in *request, method, path string, about About, answers func(*openapi.Operation, *openapi.Schemas), handle echo.HandlerFunc) Operation {
-	return Operation{Handle: handle, Query: in.query(), Describe: func(schemas *openapi.Schemas) *openapi.Operation {
+	return Operation{ID: about.ID, Handle: handle, Query: in.query(), Describe: func(schemas *openapi.Schemas) *openapi.Operation {
 		op := &openapi.Operation{
 			Method: method, Path: pathParameter.ReplaceAllString(path, "{$1}"), ID: about.ID, Summary: about.Summary, Description: about.Text, Tags: []string{about.Tag},
 			Deprecated: about.Deprecated, Responses: openapi.Responses{},
@@ -105,7 +107,7 @@ func operation(in *request, method, path string, about About, answers func(*open
 
 // call reads a request, and calls f. It releases the memory of the request and of the answer afterwards.
 func (r *request) call(c echo.Context, rules Rules, into reflect.Value, f func(*call) error) error {
-	call := &call{connection: web.ConnectionOf(c.Request())}
+	call := &call{connection: web.ConnectionOf(c.Request()), key: web.KeyOf(c)}
 	defer call.release()
 	if err := r.read(c, rules, call, into); err != nil {
 		return err
@@ -154,6 +156,7 @@ var pathParameter = regexp.MustCompile(`:(\w+)`)
 // call is a request that is being carried out.
 type call struct {
 	connection *web.Connection
+	key        *job.Key
 	body       *web.Body
 	held       *web.Share // for the answer; nil if the function took none
 }
@@ -191,6 +194,9 @@ func Share(ctx context.Context, from *web.Lane) *web.Share {
 	}
 	return held
 }
+
+// KeyOf returns the key of a call's request, or nil if it needed none.
+func KeyOf(ctx context.Context) *job.Key { return ctx.Value(callKey{}).(*call).key }
 
 // jsonName returns the name that a field has in JSON.
 func jsonName(f reflect.StructField) string {

@@ -194,7 +194,7 @@ func (t *stream) accept(m *message, r *streamRequest, err error) {
 	v := verbUnknown
 	var finish finisher
 	if err == nil {
-		v, err = verbOf(r)
+		v, err = t.permitted(r)
 	}
 	if err == nil {
 		err = t.guarded(func() error {

@@ -35,6 +35,8 @@ type stream struct {
 	conn     *websocket.Conn
 	accepted *web.Connection // below conn; nil in tests that do not use Run
 	id       string
+	// authorization are the values of the header, which has the key.
+	authorization []string
 
 	answers  answerQueue
 	requests requestWindow
@@ -85,6 +87,10 @@ func (l *Streams) Serve(c echo.Context) error {
 		return err
 	}
 	accepted := web.ConnectionOf(r)
+	var authorization []string // the strings of a header share memory
+	for _, value := range r.Header["Authorization"] {
+		authorization = append(authorization, strings.Clone(value))
+	}
 	if accepted != nil {
 		accepted.Upgraded()
 	}
@@ -93,6 +99,7 @@ func (l *Streams) Serve(c echo.Context) error {
 	go func() {
 		defer l.running.Done()
 		t = newStream(l, conn, accepted)
+		t.authorization = authorization
 		t.run()
 	}()
 	return nil

@@ -25,6 +25,10 @@ type Options struct {
 	Engine backend.Engine
 	Decode *command.Decoder
 	Log    zerolog.Logger
+	// Authorize returns the key in the values of the header Authorization, which must have one of the roles, or nil if no key
+	// is needed. Access has the roles of the verbs.
+	Authorize func(authorization []string, roles job.Roles) (*job.Key, error)
+	Access    map[string]job.Roles
 	// Draining is done when the shutdown begins.
 	Draining context.Context
 	// Heartbeat is the time between two pings of a stream. 0 means defaultStreamHeartbeat.
@@ -444,6 +448,23 @@ func (l *Streams) Lose(runner string) (returned <-chan struct{}) {
 		}
 	}()
 	return done
+}
+
+// EndRefused ends the streams whose keys are not good any more: a key was revoked or has expired, or the first key was made. The
+// jobs that they hold go back, as those of lost runners do. It does not wait.
+func (l *Streams) EndRefused() {
+	for _, t := range l.snapshot() {
+		if _, err := l.Authorize(t.authorization, l.Access["hello"]); err == nil {
+			continue
+		}
+		l.mu.Lock()
+		t.lost = true
+		l.mu.Unlock()
+		go func() {
+			t.stop()
+			t.cut()
+		}()
+	}
 }
 
 // giveBack takes the jobs of claims from runners that have vanished; see heldClaim.given. The claims must already be

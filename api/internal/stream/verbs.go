@@ -76,6 +76,15 @@ func verbOf(r *streamRequest) (*streamVerb, error) {
 	return found, nil
 }
 
+// permitted returns the verb of a request, and refuses it unless the key of the stream is good for it now.
+func (t *stream) permitted(r *streamRequest) (*streamVerb, error) {
+	v, err := verbOf(r)
+	if err == nil {
+		_, err = t.s.Authorize(t.authorization, t.s.Access[v.name])
+	}
+	return v, err
+}
+
 // answer appends the whole answer to a request.
 func (f finisher) answer(b []byte, n uint64) ([]byte, error) {
 	b = strconv.AppendUint(append(b, `{"n":`...), n, 10)
@@ -298,7 +307,7 @@ func (t *stream) beginBegin(r *streamRequest) (finisher, error) {
 
 // beginQuietly carries out a begin without a number, which gets no answer.
 func (t *stream) beginQuietly(r *streamRequest) error {
-	v, err := verbOf(r)
+	v, err := t.permitted(r)
 	if err == nil {
 		_, err = v.begin(t, r)
 	}

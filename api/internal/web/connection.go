@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/job"
 )
 
 const (
@@ -34,6 +36,7 @@ type Connection struct {
 	net.Conn            // raw, or TLS over it
 	raw      net.Conn   // as the listener accepted it. Closing it never waits, unlike closing TLS, which writes before
 	Peer     netip.Addr // for limits per client; not valid for loopback, which is not limited
+	Key      *job.Key   // of the request that is being served; nil: it needs none
 
 	// With TLS. Without it, secure is nil.
 	secure     *tls.Conn
@@ -166,6 +169,7 @@ func ConnectionOf(r *http.Request) *Connection {
 func (c *Connection) begin(e echo.Context) error {
 	r := e.Request()
 	r.TLS = c.TLS() // net/http sets it only if it made the handshake
+	c.Key = nil
 	wrong := c.framing.Next()
 	if c.unread = r.ContentLength != 0; c.unread {
 		if err := c.SetReadDeadline(time.Now().Add(PaceTime)); err != nil {

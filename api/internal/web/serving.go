@@ -16,6 +16,8 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+
+	"github.com/daybookq/daybook/job"
 )
 
 // Options configure a server. ProblemOf and Registry are required.
@@ -32,6 +34,9 @@ type Options struct {
 	Compressors *Lane // for the compressors of answers
 	// Registry gets the metrics of requests.
 	Registry *prometheus.Registry
+	// Authorize, if not nil, returns the key in the values of the header Authorization, which must have one of the roles, or nil
+	// if no key is needed.
+	Authorize func(authorization []string, roles job.Roles) (*job.Key, error)
 	// Spell, if not nil, writes a URL in its canonical form before the router sees it.
 	Spell func(u *url.URL)
 	// SecretOf, if not nil, returns the secret in a path, and whether the path must not be logged.
@@ -83,7 +88,7 @@ func (s *Server) Serve(routes []Route) {
 		if r.Compressed {
 			handle = s.Compressed(handle)
 		}
-		s.echo.Add(r.Method, r.Path, handle)
+		s.echo.Add(r.Method, r.Path, s.guarded(r, handle))
 	}
 }
 
@@ -91,9 +96,10 @@ func (s *Server) Serve(routes []Route) {
 type Route struct {
 	Method, Path string
 	Handle       echo.HandlerFunc
-	Hot          bool   // called so often that successes are logged only at debug level
-	Keyed        bool   // supports an Idempotency-Key and session numbers
-	Compressed   bool   // long answers are compressed
+	Hot          bool // called so often that successes are logged only at debug level
+	Keyed        bool // supports an Idempotency-Key and session numbers
+	Compressed   bool // long answers are compressed
+	Access       Access
 	Query        string // the names of the query parameters; see ParseQuery
 }
 
@@ -109,9 +115,18 @@ func literalPaths(routes []Route) map[string][]string {
 	return paths
 }
 
-// reservedNames returns the literal first segments of all paths.
+// Coming are the first segments of paths that this server does not have yet. No client may take them.
+var Coming = []string{
+	"audit", "calendars", "cluster", "config", "events", "failures", "keys", "limits", "login", "logout", "marks", "schedules", "series", "signals", "ui",
+	"webhooks", "whoami",
+}
+
+// reservedNames returns the literal first segments of all paths, and of those that are coming.
 func reservedNames(routes []Route) map[string]bool {
 	names := map[string]bool{}
+	for _, name := range Coming {
+		names[name] = true
+	}
 	for i := range routes {
 		if first, _, _ := strings.Cut(routes[i].Path[1:], "/"); first != "" && first[0] != ':' {
 			names[first] = true
@@ -120,7 +135,7 @@ func reservedNames(routes []Route) map[string]bool {
 	return names
 }
 
-// CheckClient refuses the name of a client with which a path of the server begins, so that /{client}/job/{type}/add is
+// CheckClient refuses the name of a client with which a path of the server begins, or will begin, so that /{client}/job/{type}/add is
 // unambiguous.
 func (s *Server) CheckClient(client string) error {
 	if s.reserved[client] {

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -54,6 +55,21 @@ func (c *comparison) documents() error {
 				}
 			}
 		}
+	}
+	for _, name := range c.m.Documents.Named(job.KeyDocument, false) {
+		key, want := c.q.Key(name.Name), c.m.Documents.Newest(name).Doc
+		if key == nil || sha256.Sum256(key.Document()) != want.Digest {
+			return fmt.Errorf("key %s is %+v; the model has %+v", name.Name, key, want)
+		}
+	}
+	gone := c.m.Documents.Named(job.KeyDocument, true)
+	for _, name := range gone {
+		if key := c.q.Key(name.Name); key != nil {
+			return fmt.Errorf("key %s was revoked, and is %+v", name.Name, key)
+		}
+	}
+	if ever := len(gone)+len(c.m.Documents.Named(job.KeyDocument, false)) > 0; ever && !c.q.KeysRequired() {
+		return errors.New("there were keys, and none is required")
 	}
 	for _, name := range []model.DocumentName{{job.HandlerDocument, "a", "x"}, {job.HandlerDocument, "b", "y"}, {job.HandlerDocument, "c", "x"}, {job.HandlerDocument, "c", "z"}} {
 		want := c.m.Documents.Newest(name).Doc

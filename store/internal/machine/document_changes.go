@@ -29,6 +29,9 @@ func (m *Machine) loadDocuments() {
 					of.Bytes += int64(v.Bytes)
 				}
 				of.Know(d)
+				if kind == job.KeyDocument {
+					m.knowKey(d)
+				}
 			}
 			return true
 		})
@@ -40,7 +43,28 @@ func (m *Machine) loadDocuments() {
 		if value := m.O.Get(row.DeletionKey(kind, 0)); value != nil {
 			of.Forgotten = row.DecodeForgotten(value)
 		}
+		if kind == job.KeyDocument && of.Deleted+of.Forgotten > 0 {
+			m.Keys.Change("", nil) // keys are required since the first one was made
+		}
 	}
+	m.Keys.Publish()
+}
+
+// knowKey takes the newest version of a key into memory. Publish makes it known.
+func (m *Machine) knowKey(d *row.Document) {
+	if !d.Exists() {
+		m.Keys.Change(d.Name, nil)
+		return
+	}
+	text := row.ReadDocumentText(&m.O, d.Newest().Seq)
+	if text == nil {
+		lsm.Contradict("key", "the newest version of key %s has no text", d.Name)
+	}
+	key, err := job.DecodeKey(d.Name, text.Text)
+	if err != nil {
+		lsm.Contradict("key", "%v", err)
+	}
+	m.Keys.Change(d.Name, &key)
 }
 
 func (a *Applying) putDocument(cmd job.PutDocument) *applied.DocumentChanged {
@@ -75,8 +99,16 @@ func (a *Applying) putDocument(cmd job.PutDocument) *applied.DocumentChanged {
 		of.Bytes += size
 	}
 	a.O.Set(row.DocumentKey(d.DocumentName, false), d.Encode())
-	of.Know(d)
+	a.know(d)
 	return &applied.DocumentChanged{Document: d.Named(d.Newest())}
+}
+
+// know takes the newest version of a document that was changed into memory.
+func (a *Applying) know(d *row.Document) {
+	a.documents[d.Kind].Know(d)
+	if d.Kind == job.KeyDocument {
+		a.knowKey(d)
+	}
 }
 
 // meets reports whether a document, which may be nil or deleted, meets a condition.
@@ -122,7 +154,7 @@ func (a *Applying) deleteDocument(cmd job.DeleteDocument) *applied.DocumentChang
 	a.O.Set(row.DeletionKey(d.Kind, a.Now.Seq), d.EncodeDeletion())
 	of.Names--
 	of.Deleted++
-	of.Know(d)
+	a.know(d)
 	if of.Deleted > a.Rules.DeletedDocuments {
 		a.forgetOldest(d.Kind)
 	}
@@ -157,9 +189,10 @@ func (a *Applying) forget(d *row.Document) {
 	a.documents[d.Kind].Deleted--
 }
 
-// publishDocuments publishes the newest versions of the documents in memory for queries, if they changed since the last
-// commit.
+// publishDocuments publishes keys, and the newest versions of the documents in memory, for queries, if they changed since the
+// last commit.
 func (m *Machine) publishDocuments() {
+	m.Keys.Publish()
 	for kind := range m.documents {
 		if of := &m.documents[kind]; of.Changed && of.Newest != nil {
 			newest := maps.Clone(of.Newest)

@@ -1,0 +1,193 @@
+package api
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"github.com/daybookq/daybook/api/internal/backend"
+	"github.com/daybookq/daybook/internal/testkit"
+	"github.com/daybookq/daybook/job"
+)
+
+// TestEveryOperationHasAccess: the table of access has each operation and no other.
+func TestEveryOperationHasAccess(t *testing.T) {
+	s := unserved()
+	routes := append(s.routes(), s.getSwitches()...)
+	testkit.NoError(t, checkAccess(routes))
+	known := map[string]bool{}
+	for _, r := range routes {
+		known[r.id] = true
+	}
+	for id := range access {
+		testkit.Holds(t, known[id], "there is no operation", id)
+	}
+	err := checkAccess([]route{{id: "unknown", method: "GET", path: "/x"}})
+	testkit.Holds(t, err != nil && strings.Contains(err.Error(), "operation unknown"), err)
+}
+
+// as returns the headers of a request with a key.
+func as(key string) []string { return []string{"Authorization", "Bearer " + key} }
+
+// newKey creates a key and returns its text.
+func (r *rig) newKey(by, name, role string) string {
+	r.Helper()
+	var headers []string
+	if by != "" {
+		headers = as(by)
+	}
+	a := r.post("/keys", `{"name":"`+name+`","roles":["`+role+`"]}`, headers...)
+	testkit.Equal(r, a.header.Get("Cache-Control"), "no-store")
+	return a.object(http.StatusCreated)["key"].(string)
+}
+
+// TestKeys: without a key everybody may do everything. From the first key on each request needs one, with a role of its route.
+func TestKeys(t *testing.T) {
+	r := start(t)
+	r.get("/jobs").object(http.StatusOK)
+	testkit.Equal(t, r.get("/whoami").object(http.StatusOK)["name"], nil)
+	r.post("/keys", `{"name":"p","roles":["producer"]}`).refused(http.StatusConflict, "admin_key_first")
+	r.post("/keys", `{"name":"p","roles":["admin"],"expires_at":253402300799999}`).refused(http.StatusConflict, "admin_key_first")
+	r.post("/keys", `{"name":"a/b","roles":["admin"]}`).wrong("name")
+	r.post("/keys", `{"name":"p","roles":[]}`).wrong("roles")
+	r.post("/keys", `{"name":"p","roles":["root"]}`).wrong("roles[0]")
+	admin := r.newKey("", "boss", "admin")
+	testkit.Holds(t, strings.HasPrefix(admin, "dbk_boss_"), admin)
+
+	for _, path := range []string{"/ping", "/healthz", "/readyz", "/version", "/openapi.json", "/docs", "/"} {
+		testkit.Equal(t, r.get(path).status, http.StatusOK, path)
+	}
+	none := r.get("/jobs")
+	none.refused(http.StatusUnauthorized, "key_required")
+	testkit.Holds(t, strings.HasPrefix(none.header.Get("Www-Authenticate"), "Bearer"), none.header)
+	r.get("/jobs", as(admin)...).object(http.StatusOK)
+	for _, wrong := range []string{"", "x", admin[:len(admin)-1], admin + "0", job.KeyText("boss", [job.SecretBytes]byte{}), job.KeyText("nobody", [job.SecretBytes]byte{})} {
+		r.get("/jobs", as(wrong)...).refused(http.StatusUnauthorized, "key_refused")
+	}
+	r.get("/jobs", append(as(admin), as(admin)...)...).refused(http.StatusUnauthorized, "key_refused")
+	basic := r.get("/whoami", "Authorization", "basic "+base64.StdEncoding.EncodeToString([]byte("anything:"+admin)))
+	testkit.Equal(t, basic.object(http.StatusOK)["name"], any("boss"))
+
+	producer, worker, reader := r.newKey(admin, "p", "producer"), r.newKey(admin, "w", "worker"), r.newKey(admin, "r", "reader")
+	r.post("/keys", `{"name":"p","roles":["reader"]}`, as(admin)...).refused(http.StatusConflict, "key_exists")
+	r.post("/jobs/create", `{}`, as(producer)...).object(http.StatusCreated)
+	r.post("/jobs/create", `{}`, as(worker)...).refused(http.StatusForbidden, "role_missing")
+	r.post("/jobs/claim", `{"runner_id":"r1"}`, as(producer)...).refused(http.StatusForbidden, "role_missing")
+	r.post("/jobs/claim", `{"runner_id":"r1"}`, as(worker)...).object(http.StatusOK)
+	r.get("/jobs", as(reader)...).object(http.StatusOK)
+	r.get("/keys", as(reader)...).refused(http.StatusForbidden, "role_missing")
+	r.post("/keys", `{"name":"x","roles":["admin"]}`, as(producer)...).refused(http.StatusForbidden, "role_missing")
+
+	list := r.get("/keys", as(admin)...)
+	testkit.Holds(t, !strings.Contains(list.body, "sha256") && !strings.Contains(list.body, "dbk_"), list.body)
+	testkit.Equal(t, len(list.object(http.StatusOK)["keys"].([]any)), 4)
+	one := r.get("/keys?limit=1&after=boss", as(admin)...).object(http.StatusOK)
+	testkit.Equal(t, one["next"], any("p"))
+
+	overlapped := r.post("/keys/p/rotate", `{"overlap_ms":60000}`, as(admin)...).object(http.StatusOK)["key"].(string)
+	r.get("/jobs", as(producer)...).object(http.StatusOK)
+	r.get("/jobs", as(overlapped)...).object(http.StatusOK)
+	newest := r.post("/keys/p/rotate", ``, as(admin)...).object(http.StatusOK)["key"].(string)
+	r.get("/jobs", as(producer)...).refused(http.StatusUnauthorized, "key_refused")
+	r.get("/jobs", as(overlapped)...).refused(http.StatusUnauthorized, "key_refused")
+	r.get("/jobs", as(newest)...).object(http.StatusOK)
+
+	elsewhere := job.KeyText("imported", [job.SecretBytes]byte{9})
+	_, sum, err := job.ParseKeyText(elsewhere)
+	testkit.NoError(t, err)
+	imported := r.post("/keys", `{"name":"imported","roles":["reader"],"sha256":"`+sum.String()+`"}`, as(admin)...).object(http.StatusCreated)
+	testkit.Equal(t, imported["key"], nil)
+	testkit.Equal(t, r.get("/whoami", as(elsewhere)...).object(http.StatusOK)["name"], any("imported"))
+
+	testkit.Equal(t, r.do(http.MethodDelete, "/keys/p", nil, as(admin)...).status, http.StatusNoContent)
+	r.get("/jobs", as(newest)...).refused(http.StatusUnauthorized, "key_refused")
+	r.get("/keys/p", as(admin)...).refused(http.StatusNotFound, "key_not_found")
+	testkit.Equal(t, r.do(http.MethodDelete, "/keys/boss", nil, as(admin)...).status, http.StatusNoContent)
+	r.get("/jobs").refused(http.StatusUnauthorized, "key_required") // also after the last admin has gone
+}
+
+// TestKeysOfStreams: a stream needs a key, each verb a role, and a stream ends soon after its key was revoked or the first key was
+// made. The jobs that it holds go back.
+func TestKeysOfStreams(t *testing.T) {
+	r := start(t)
+	before := r.open()
+	before.ok(before.send("hello", `{"runner_id":"early"}`))
+	admin := r.newKey("", "boss", "admin")
+	ended := func(c *streamClient) {
+		t.Helper()
+		_, _, err := c.conn.Read(t.Context())
+		for err == nil { // what the server had sent before
+			_, _, err = c.conn.Read(t.Context())
+		}
+	}
+	ended(before)
+	_, refused, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(r.url, "http")+"/stream", &websocket.DialOptions{Subprotocols: []string{"daybook.v1"}})
+	testkit.Holds(t, err != nil && refused.StatusCode == http.StatusUnauthorized, err)
+
+	with := func(key string) func(*websocket.DialOptions) {
+		return func(o *websocket.DialOptions) { o.HTTPHeader = http.Header{"Authorization": {"Bearer " + key}} }
+	}
+	producer := r.open(with(r.newKey(admin, "p", "producer")))
+	producer.ok(producer.send("create", `{"type":"resize"}`))
+	producer.refusal(producer.send("complete", `{"job_ids":[]}`), "role_missing")
+	producer.refusal(producer.send("subscribe", `{}`), "role_missing")
+	worker := r.open(with(r.newKey(admin, "w", "worker")))
+	worker.ok(worker.send("hello", `{"runner_id":"r1","linger_ms":60000}`))
+	worker.refusal(worker.send("create", `{}`), "role_missing")
+	_, ids := worker.pushed(worker.send("subscribe", `{"credit":1}`))
+	testkit.Equal(t, r.do(http.MethodDelete, "/keys/w", nil, as(admin)...).status, http.StatusNoContent)
+	ended(worker)
+	r.until("the job goes back at once", func() bool {
+		return r.get("/jobs/"+ids[0], as(admin)...).object(http.StatusOK)["status"] == "pending"
+	})
+}
+
+// withKey is an engine with one key.
+type withKey struct {
+	backend.Engine
+	key *job.Key
+}
+
+func (k withKey) Key(string) *job.Key { return k.key }
+func (withKey) KeysRequired() bool    { return true }
+func (withKey) Now() int64            { return 5 }
+
+// TestRolesOfRoutes: a key with one role passes at a route if and only if the table says so; an expired key passes nowhere.
+func TestRolesOfRoutes(t *testing.T) {
+	text := job.KeyText("k", [job.SecretBytes]byte{7})
+	_, sum, err := job.ParseKeyText(text)
+	testkit.NoError(t, err)
+	headers := []string{"Bearer " + text}
+	for _, r := range unserved().routes() {
+		for _, name := range (admins | readers | watchers).Names() {
+			role := job.RolesOf(testkit.Must(job.ParseRole(name))(t))
+			key := &job.Key{Name: "k", Roles: role, Sum: sum}
+			_, err := (&guard{withKey{key: key}}).authorize(headers, access[r.id].Roles())
+			want := role == admins || access[r.id].Roles().Has(role)
+			testkit.Holds(t, !access[r.id].NeedsKey() || (err == nil) == want, r.id, "with role", name, "gives", err)
+			key.ExpiresAt = 5
+			_, err = (&guard{withKey{key: key}}).authorize(headers, access[r.id].Roles())
+			testkit.Holds(t, err == error(errWrongKey), r.id, "with an expired key gives", err)
+		}
+	}
+	g := &guard{withKey{key: &job.Key{Name: "k", Roles: readers, Sum: sum}}}
+	if n := testing.AllocsPerRun(100, func() { _, _ = g.authorize(headers, readers) }); n != 0 {
+		t.Errorf("a check takes %v allocations", n)
+	}
+}
+
+func BenchmarkAuthorize(b *testing.B) {
+	text := job.KeyText("acme.producer", [job.SecretBytes]byte{7})
+	_, sum, err := job.ParseKeyText(text)
+	testkit.NoError(b, err)
+	g, headers := &guard{withKey{key: &job.Key{Name: "acme.producer", Roles: readers, Sum: sum}}}, []string{"Bearer " + text}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := g.authorize(headers, readers); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

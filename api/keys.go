@@ -1,0 +1,244 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/daybookq/daybook/api/internal/backend"
+	"github.com/daybookq/daybook/api/internal/operation"
+	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/document"
+)
+
+// keys are what programs and people use the server with.
+type keys struct {
+	engine    backend.Engine
+	documents *web.Lane
+}
+
+func (k keys) routes(r operation.Rules) []route {
+	about := func(id, summary, text string, answers answers, refusals ...int) operation.About {
+		return operation.About{ID: id, Tag: "Access", Summary: summary, Text: text, Answers: answers, Refusals: refusals}
+	}
+	return []route{
+		cold(r, http.MethodGet, "/keys", about("keys", "List keys", "", answers{200: "a page of the list"}, 503), k.list),
+		cold(r, http.MethodPost, "/keys", about("createKey", "Create a key",
+			"The answer has the text of the key. The server stores its SHA-256 only, so nobody can read the text again. Once there\n"+
+				"is a key, every request needs one, so the first key must have the role admin.\n",
+			answers{201: "The key is stored."}, 409, 503, 507), k.create),
+		cold(r, http.MethodGet, "/keys/:name", about("key", "Read a key", "", answers{200: "the document"}, 404, 503), k.read),
+		cold(r, http.MethodPost, "/keys/:name/rotate", about("rotateKey", "Give a key another secret",
+			"The answer has the new text of the key. The text before it is good for `overlap_ms` more. An older one is not.\n",
+			answers{200: "The key has another secret."}, 404, 503, 507), k.rotate),
+		cold(r, http.MethodDelete, "/keys/:name", about("revokeKey", "Revoke a key", "From the answer on, requests with the key are refused.",
+			answers{204: "The key is revoked."}, 404, 503, 507), k.revoke),
+		cold(r, http.MethodGet, "/whoami", about("whoami", "Read the key of this request", "",
+			answers{200: "the name and roles of the key. Without keys, name is null, and everybody has the role admin."}), k.whoami),
+	}
+}
+
+// keyDocument is the document of a key.
+type keyDocument struct {
+	Name       string   `json:"name" schema:"Name"`
+	Roles      []string `json:"roles" schema:"Role"`
+	ExpiresAt  *int64   `json:"expires_at" minimum:"1"`
+	Generation int      `json:"generation" minimum:"1" doc:"how many secrets the key has had"`
+	OldUntil   *int64   `json:"old_until" minimum:"1" doc:"until when the secret before this one is good"`
+	ChangedAt  int64    `json:"changed_at" minimum:"0" doc:"when it was created or got its secret"`
+	By         string   `json:"by,omitzero" doc:"the key that created it or gave it its secret"`
+}
+
+func documentOfKey(key *job.Key, d *document.Named) keyDocument {
+	doc := keyDocument{Name: key.Name, Roles: key.Roles.Names(), Generation: key.Generation, ChangedAt: d.CreatedAt, By: d.By}
+	if key.ExpiresAt != 0 {
+		doc.ExpiresAt = &key.ExpiresAt
+	}
+	if key.OldUntil != 0 {
+		doc.OldUntil = &key.OldUntil
+	}
+	return doc
+}
+
+// newKeyDocument is the answer to a request that makes a secret.
+type newKeyDocument struct {
+	keyDocument
+	Key string `json:"key,omitzero" doc:"the text of the key, unless the request had its SHA-256"`
+}
+
+// secret is the answer with a text that no cache may keep.
+type secret struct {
+	Seq      uint64 `header:"Daybook-Seq"`
+	Location string `header:"Location"`
+	Cache    string `header:"Cache-Control"`
+	Body     newKeyDocument
+}
+
+type keysPage struct {
+	Body struct {
+		Keys []keyDocument `json:"keys" maxItems:"1000"`
+		Next *string       `json:"next"`
+	}
+}
+
+// list answers with a page of keys, in the order of their names.
+func (k keys) list(ctx context.Context, in *struct {
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"1000" doc:"maximum number of items of a page; default: 1000"`
+	After string `query:"after" schema:"Name" doc:"next of the previous page"`
+	caughtUp
+}) (out keysPage, err error) {
+	if err := k.engine.CatchUp(ctx, in.MinSeq); err != nil {
+		return out, err
+	}
+	if err := operation.Hold(ctx, k.documents, web.MaxRowsBytes); err != nil {
+		return out, err
+	}
+	list, more, err := k.engine.Documents(job.KeyDocument, in.After, "", in.Limit)
+	out.Body.Keys = make([]keyDocument, 0, len(list))
+	for i := range list {
+		if key := k.engine.Key(list[i].Name); key != nil { // else it was revoked since
+			out.Body.Keys = append(out.Body.Keys, documentOfKey(key, &list[i]))
+		}
+	}
+	if more && len(list) > 0 {
+		out.Body.Next = &list[len(list)-1].Name
+	}
+	return out, err
+}
+
+func (k keys) create(ctx context.Context, in *struct {
+	Body struct {
+		Name      string   `json:"name" schema:"Name" required:"true"`
+		Roles     []string `json:"roles" schema:"Role" required:"true"`
+		ExpiresAt *int64   `json:"expires_at" minimum:"1" maximum:"253402300799999" doc:"unix ms; default: never"`
+		SHA256    *string  `json:"sha256" pattern:"^[0-9a-f]{64}$" doc:"the SHA-256 of the text of a key that was made elsewhere; default: the server makes one"`
+	} `required:"true"`
+}) (out secret, err error) {
+	key := job.Key{Name: in.Body.Name, Generation: 1}
+	if in.Body.ExpiresAt != nil {
+		key.ExpiresAt = *in.Body.ExpiresAt
+	}
+	if err := job.CheckName("name", key.Name); err != nil {
+		return out, web.BadField("name", err)
+	}
+	if key.Roles, err = rolesOf(in.Body.Roles); err != nil {
+		return out, err
+	}
+	if key.ExpiresAt != 0 && key.ExpiresAt <= k.engine.Now() {
+		return out, web.BadRequest("expires_at", "expires_at has passed")
+	}
+	if !k.engine.KeysRequired() && (!key.Roles.Has(admins) || key.ExpiresAt != 0) {
+		return out, &web.Problem{Status: http.StatusConflict, Code: "admin_key_first", Fate: web.NotStored,
+			Detail: "the first key must have the role admin and never expire: once there is a key, every request needs one, and nobody else could make more"}
+	}
+	return k.store(ctx, &key, in.Body.SHA256, job.IfNone)
+}
+
+func (k keys) rotate(ctx context.Context, in *struct {
+	namedKey
+	Body struct {
+		OverlapMs int64   `json:"overlap_ms" minimum:"0" maximum:"2592000000" doc:"how long the secret before is good; default: 0"`
+		SHA256    *string `json:"sha256" pattern:"^[0-9a-f]{64}$" doc:"as of a new key"`
+	}
+}) (out secret, err error) {
+	for {
+		key, d, err := k.find(ctx, in.Name, 0)
+		if err != nil {
+			return out, err
+		}
+		next := *key
+		next.Generation++
+		next.OldSum, next.OldUntil = job.KeySum{}, 0
+		if in.Body.OverlapMs > 0 {
+			next.OldSum, next.OldUntil = key.Sum, k.engine.Now()+in.Body.OverlapMs
+		}
+		if out, err = k.store(ctx, &next, in.Body.SHA256, job.IfVersion(d.Version)); !errors.Is(err, job.VersionDiffers) { // else somebody has just rotated it
+			return out, err
+		}
+	}
+}
+
+// store gives a key a secret, or the sum of one that was made elsewhere, and stores it.
+func (k keys) store(ctx context.Context, key *job.Key, sum *string, cond job.Condition) (out secret, err error) {
+	if sum != nil {
+		if key.Sum, err = job.ParseKeySum(*sum); err != nil {
+			return out, web.BadField("sha256", err)
+		}
+	} else {
+		var random [job.SecretBytes]byte
+		_, _ = rand.Read(random[:]) // never fails
+		out.Body.Key = job.KeyText(key.Name, random)
+		key.Sum = sha256.Sum256([]byte(out.Body.Key))
+	}
+	p := job.PutDocument{Kind: job.KeyDocument, Name: key.Name, Summary: strings.Join(key.Roles.Names(), ","), Document: key.Document(), If: cond}
+	if by := operation.KeyOf(ctx); by != nil {
+		p.By = by.Name[:min(len(by.Name), job.MaxByBytes)]
+	}
+	put, receipt, err := k.engine.PutDocument(ctx, p)
+	if errors.Is(err, job.VersionDiffers) && cond == job.IfNone {
+		err = &web.Problem{Status: http.StatusConflict, Code: "key_exists", Fate: web.NotStored, Detail: "a key has this name; choose another one, or rotate it"}
+	}
+	if err != nil {
+		return secret{Seq: receipt.Seq}, err
+	}
+	out.Seq, out.Location, out.Cache = receipt.Seq, "/keys/"+key.Name, "no-store"
+	out.Body.keyDocument = documentOfKey(key, &put.Document)
+	return out, nil
+}
+
+// namedKey is the path of a request about a key.
+type namedKey struct {
+	Name string `path:"name" schema:"Name" doc:"name of the key"`
+}
+
+func (k keys) read(ctx context.Context, in *struct {
+	namedKey
+	caughtUp
+}) (out found[keyDocument], err error) {
+	key, d, err := k.find(ctx, in.Name, in.MinSeq)
+	if err == nil {
+		out.Body = documentOfKey(key, &d)
+	}
+	return out, err
+}
+
+// find returns a key and the newest version of its document.
+func (k keys) find(ctx context.Context, name string, minSeq uint64) (*job.Key, document.Named, error) {
+	if err := k.engine.CatchUp(ctx, minSeq); err != nil {
+		return nil, document.Named{}, err
+	}
+	d, text, err := k.engine.Document(job.KeyDocument, "", name, 0)
+	if err != nil {
+		return nil, d, err
+	}
+	key, err := job.DecodeKey(name, text)
+	return &key, d, err
+}
+
+func (k keys) revoke(ctx context.Context, in *namedKey) (removed, error) {
+	d := job.DeleteDocument{Kind: job.KeyDocument, Name: in.Name}
+	if by := operation.KeyOf(ctx); by != nil {
+		d.By = by.Name[:min(len(by.Name), job.MaxByBytes)]
+	}
+	_, receipt, err := k.engine.DeleteDocument(ctx, d)
+	return removed{receipt.Seq}, err
+}
+
+type whoamiDocument struct {
+	Name      *string  `json:"name" schema:"Name"`
+	Roles     []string `json:"roles" schema:"Role"`
+	ExpiresAt *int64   `json:"expires_at" minimum:"1"`
+}
+
+func (k keys) whoami(ctx context.Context, _ *nothing) (found[whoamiDocument], error) {
+	key := operation.KeyOf(ctx)
+	if key == nil {
+		return found[whoamiDocument]{whoamiDocument{Roles: admins.Names()}}, nil
+	}
+	doc := documentOfKey(key, &document.Named{})
+	return found[whoamiDocument]{whoamiDocument{&doc.Name, doc.Roles, doc.ExpiresAt}}, nil
+}

@@ -1,0 +1,221 @@
+package job
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A key lets a program or a person use the server. The server stores the SHA-256 of its text, and never the text itself.
+
+// Role is what a key permits. A key can have several.
+type Role uint8
+
+const (
+	RoleAdmin    Role = iota + 1 // everything
+	RoleOperator                 // jobs, queues and handlers
+	RoleProducer                 // creates jobs and blobs, and reads them
+	RoleWorker                   // from claims to completions, with logs and blobs
+	RoleReader                   // reads, and changes nothing
+	RoleBackup                   // backups
+	RoleMetrics                  // metrics and figures
+	numRoles
+)
+
+var roleNames = [numRoles]string{"", "admin", "operator", "producer", "worker", "reader", "backup", "metrics"}
+
+// String returns the name of the role.
+func (r Role) String() string { return roleNames[r] }
+
+// ParseRole is the inverse of String.
+func ParseRole(name string) (Role, error) {
+	if i := slices.Index(roleNames[1:], name); i >= 0 {
+		return Role(i + 1), nil
+	}
+	return 0, fmt.Errorf("role %q is none of %s", name, strings.Join(roleNames[1:], ", "))
+}
+
+// Roles is a set of roles.
+type Roles uint16
+
+// RolesOf returns a set.
+func RolesOf(list ...Role) (s Roles) {
+	for _, r := range list {
+		s |= 1 << r
+	}
+	return s
+}
+
+// Has reports whether the set has at least one role of the other set.
+func (s Roles) Has(any Roles) bool { return s&any != 0 }
+
+// Names returns the names of the roles.
+func (s Roles) Names() (names []string) {
+	for r := RoleAdmin; r < numRoles; r++ {
+		if s.Has(RolesOf(r)) {
+			names = append(names, r.String())
+		}
+	}
+	return names
+}
+
+// Key is a key as the server stores it.
+type Key struct {
+	Name      string // unique, and the middle part of the key's text
+	Roles     Roles
+	ExpiresAt int64 // unix ms; 0: never
+	// Generation counts the secrets that the key ever had. Rotating it adds one.
+	Generation int
+	Sum        KeySum // of the text with the newest secret
+	// OldSum is that of the secret before, which is good until OldUntil in unix ms. 0: it is not.
+	OldSum   KeySum
+	OldUntil int64
+}
+
+// KeySum is the SHA-256 of the text of a key.
+type KeySum [sha256.Size]byte
+
+// String returns the sum in hexadecimal digits.
+func (s KeySum) String() string { return hex.EncodeToString(s[:]) }
+
+// ParseKeySum is the inverse of String.
+func ParseKeySum(text string) (s KeySum, err error) {
+	if n, bad := hex.Decode(s[:], []byte(text[:min(len(text), 2*len(s))])); bad != nil || n != len(s) || s.String() != text {
+		return KeySum{}, errors.New("a SHA-256 has 64 hexadecimal digits in lower case")
+	}
+	return s, nil
+}
+
+// Expired reports whether the key is of no use any more at a time.
+func (k *Key) Expired(now int64) bool { return k.ExpiresAt != 0 && now >= k.ExpiresAt }
+
+// Matches reports whether a text with this sum is the key, at a time. It compares in a time that does not depend on the sums.
+func (k *Key) Matches(sum *KeySum, now int64) bool {
+	differ, old := byte(0), byte(0)
+	for i := range sum {
+		differ |= sum[i] ^ k.Sum[i]
+		old |= sum[i] ^ k.OldSum[i]
+	}
+	return differ == 0 || old == 0 && now < k.OldUntil
+}
+
+// keyRules are the rules of keys. The document of a key has the form of a command's fields. A key belongs to no client, and its
+// summary is the first of its roles. The newest version of each key is in memory, because each request needs one.
+var keyRules = DocumentRules{
+	Name: "key", MaxBytes: MaxAccessKeyBytes, MaxNames: MaxAccessKeys, MaxTotal: MaxAccessKeysBytes, NotFound: KeyNotFound, TooMany: TooManyAccessKeys,
+	Check: func(p *PutDocument) error {
+		if p.Client != "" {
+			return errors.New("a key belongs to no client")
+		}
+		_, err := DecodeKey(p.Name, p.Document)
+		return err
+	},
+}
+
+// Document returns the key's document.
+func (k *Key) Document() []byte {
+	f := make(fields, 0, 256)
+	f.texts("roles", k.Roles.Names())
+	f.int("expires_at", k.ExpiresAt)
+	f.int("generation", int64(k.Generation))
+	f.text("sha256", k.Sum.String())
+	if k.OldUntil != 0 {
+		f.text("old_sha256", k.OldSum.String())
+		f.int("old_until", k.OldUntil)
+	}
+	return f
+}
+
+// DecodeKey is the inverse of Document.
+func DecodeKey(name string, document []byte) (k Key, err error) {
+	r := fieldReader{rest: string(document)}
+	k.Name = name
+	sum := func(raw string) KeySum {
+		s, err := ParseKeySum(raw)
+		if err != nil {
+			r.fail(err)
+		}
+		return s
+	}
+	for key, raw, ok := r.next(); ok; key, raw, ok = r.next() {
+		switch key {
+		case "roles":
+			for name := range strings.SplitSeq(raw, ",") {
+				role, err := ParseRole(name)
+				if err != nil {
+					r.fail(err)
+				}
+				k.Roles |= RolesOf(role)
+			}
+		case "expires_at":
+			k.ExpiresAt = r.int(key, raw, 1, MaxTimeMs)
+		case "generation":
+			k.Generation = int(r.int(key, raw, 1, 1<<31))
+		case "sha256":
+			k.Sum = sum(raw)
+		case "old_sha256":
+			k.OldSum = sum(raw)
+		case "old_until":
+			k.OldUntil = r.int(key, raw, 1, MaxTimeMs)
+		default:
+			r.unknown(key)
+		}
+	}
+	switch {
+	case r.err != nil:
+		return k, fmt.Errorf("key %s: %w", name, r.err)
+	case k.Roles == 0 || k.Generation == 0 || k.Sum == KeySum{}:
+		return k, fmt.Errorf("key %s: roles, generation or sha256 is missing", name)
+	case (k.OldUntil == 0) != (k.OldSum == KeySum{}):
+		return k, fmt.Errorf("key %s: old_sha256 and old_until are given together", name)
+	case !bytes.Equal(k.Document(), document):
+		return k, fmt.Errorf("key %s: its document is not in the only form that it has", name)
+	}
+	return k, nil
+}
+
+// The text of a key is dbk_NAME_SECRET. The secret is 32 random bytes, and the first 4 bytes of the SHA-256 of the text before them,
+// in 72 hexadecimal digits in lower case. So programs that look for secrets in source code can tell a key from other texts.
+const (
+	keyPrefix   = "dbk_"
+	SecretBytes = 32
+	checkDigits = 8
+	secretChars = 2*SecretBytes + checkDigits
+	maxKeyText  = len(keyPrefix) + MaxNameBytes + 1 + secretChars
+)
+
+// KeyText returns the text of a key.
+func KeyText(name string, secret [SecretBytes]byte) string {
+	text := keyPrefix + name + "_" + hex.EncodeToString(secret[:])
+	check := sha256.Sum256([]byte(text))
+	return text + hex.EncodeToString(check[:checkDigits/2])
+}
+
+// ErrKeyText: a text is not that of any key.
+var ErrKeyText = errors.New("a key has the form dbk_NAME_SECRET; this text does not, or a part of it is missing")
+
+// ParseKeyText returns the name in the text of a key, and the sum of the text. It allocates nothing.
+func ParseKeyText(text string) (name string, sum KeySum, err error) {
+	head := len(text) - secretChars
+	if head < len(keyPrefix)+2 || len(text) > maxKeyText || text[:len(keyPrefix)] != keyPrefix || text[head-1] != '_' {
+		return "", sum, ErrKeyText
+	}
+	for i := head; i < len(text); i++ {
+		if c := text[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return "", sum, ErrKeyText
+		}
+	}
+	var all [maxKeyText]byte
+	copy(all[:], text)
+	var check [checkDigits / 2]byte
+	_, _ = hex.Decode(check[:], all[len(text)-checkDigits:len(text)]) // these are digits
+	want := sha256.Sum256(all[:len(text)-checkDigits])
+	if name = text[len(keyPrefix) : head-1]; CheckName("key", name) != nil || check != [checkDigits / 2]byte(want[:checkDigits/2]) {
+		return "", sum, ErrKeyText
+	}
+	return name, sha256.Sum256(all[:len(text)]), nil
+}
