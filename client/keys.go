@@ -20,7 +20,7 @@ type Key struct {
 	ChangedAt  int64    `json:"changed_at"` // unix ms; when it was created or got its secret
 	By         string   `json:"by"`         // the key that created it or gave it its secret
 	// Text is the text of a key that the server has just made. It is never there again.
-	Text string `json:"key"`
+	Text string `json:"key,omitzero"`
 }
 
 // KeyRequest describes a key to create. ExpiresAt is in unix ms; 0 means never. SHA256 are 64 hexadecimal digits: the digest of the

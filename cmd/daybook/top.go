@@ -62,6 +62,9 @@ With --once, the command prints one table without rates and ends. Without a term
 		if o.TLS, err = r.Server.TLS(); err != nil {
 			return err
 		}
+		if o.Key, err = r.Server.Key(); err != nil {
+			return err
+		}
 		if once || r.AsJSON {
 			return top.Once(cmd.Context(), o, r.Out, r.AsJSON)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// As many open and idle connections as DefaultMaxConnections take 300 MB.
+	// As many open and idle connections as DefaultMaxConnections take 300 MB, and 700 MB with TLS.
 	DefaultMaxConnections = 16384
 	// The server closes a connection for a new one only if it had no request for IdleGrace. A client that has just
 	// connected sends its request sooner.

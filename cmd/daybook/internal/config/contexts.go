@@ -25,7 +25,8 @@ type Contexts struct {
 
 // Context is a server. Its address may contain a password, so only the user can read the file.
 type Context struct {
-	Server string `toml:"server"`
+	Server  string `toml:"server"`
+	KeyFile string `toml:"key-file,omitempty"`
 	ServerTLS
 }
 

@@ -25,6 +25,7 @@ const ofTests = "for tests of Daybook"
 // otherVariables begin with DAYBOOK_ and are not settings. A process of daybook may have them, because the program that
 // started it uses them.
 var otherVariables = map[string]string{
+	keyVariable:   "the key of commands without --key-file",
 	"DAYBOOK_ENV": "the second layer of --config-dir",
 
 	"DAYBOOK_RUNNER_ID": "for the command of --on-lost: the runner",

@@ -25,6 +25,7 @@ func ServerFlag(cmd *cobra.Command, to *ServerAddress) {
 	flags := cmd.Flags()
 	flags.Var(to, "server", "address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network; several nodes of a cluster are separated by commas")
 	flags.StringVar(&to.context, "context", "", "name of a server that was stored with \"daybook context add\"")
+	flags.StringVar(&to.keyFile, "key-file", "", "file with the key that the server requires (default: the key in the variable DAYBOOK_KEY)")
 	to.tls.Flags(flags)
 	cmd.MarkFlagsMutuallyExclusive("server", "context")
 	CompleteFlag(cmd, "context", ContextNames)
@@ -35,6 +36,7 @@ func ServerFlag(cmd *cobra.Command, to *ServerAddress) {
 type ServerAddress struct {
 	text, context string
 	given         bool // as a text, which may be empty
+	keyFile       string
 	tls           ServerTLS
 	http          *http.Client // made by HTTP
 }
@@ -68,6 +70,7 @@ func (a *ServerAddress) resolve() (name string, err error) {
 	}
 	if a.text, err = all.Address(name); err == nil {
 		a.tls.fill(all.List[name].ServerTLS)
+		a.keyFile = cmp.Or(a.keyFile, all.List[name].KeyFile)
 	}
 	return name, err
 }

@@ -104,6 +104,9 @@ func (a *ServerAddress) Client(url string, o client.Options) (*client.Client, er
 		return nil, err
 	}
 	o.TLS = config
+	if o.Key, err = a.Key(); err != nil {
+		return nil, err
+	}
 	return client.New(url, o), nil
 }
 

@@ -92,6 +92,11 @@ func fetchFrom(ctx context.Context, server *config.ServerAddress, base, path str
 	if err != nil {
 		return nil, err
 	}
+	if key, err := server.Key(); err != nil {
+		return nil, err
+	} else if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
 	c := *shared
 	c.Timeout = requestTimeout
 	resp, err := c.Do(req)

@@ -33,6 +33,7 @@ const (
 type Options struct {
 	URL      string        // of the server
 	TLS      *tls.Config   // nil: the defaults
+	Key      string        // of the server, or ""
 	Address  string        // of the server as it is shown, without a password
 	Sort     string        // one of SortKeys
 	Interval time.Duration // between two refreshes
@@ -51,7 +52,7 @@ func (o *Options) Check() error {
 
 // open returns a model and its source. ctx bounds the requests.
 func (o *Options) open(ctx context.Context) (*model, source) {
-	s := &server{ctx, client.New(o.URL, client.Options{RetryFor: -1, Timeout: requestTimeout, TLS: o.TLS})}
+	s := &server{ctx, client.New(o.URL, client.Options{RetryFor: -1, Timeout: requestTimeout, TLS: o.TLS, Key: o.Key})}
 	column := slices.Index(SortKeys(), o.Sort)
 	return newModel(s, column, o.Interval, o.Address), s
 }

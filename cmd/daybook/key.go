@@ -1,0 +1,238 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
+	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
+	"github.com/daybookq/daybook/job"
+)
+
+func newKey() *cobra.Command {
+	return terminal.Group(&cobra.Command{
+		Use:   "key",
+		Short: "Create keys, and rotate, list and revoke them",
+		Long: `Create keys, and rotate, list and revoke them. Without any key, everybody who can connect to the server may do
+everything. From the first key on, every request needs one, and these commands need one with the role admin.
+
+A command finds its key in the file of --key-file, in that of the context, or in the variable DAYBOOK_KEY.`,
+		Example: `  daybook key create boss --role admin >boss.key
+  daybook key create acme-producer --role producer --key-file boss.key`,
+	}, newKeyCreate(), newKeyList(), newKeyGet(), newKeyRotate(), newKeyRevoke(), newKeyImport(), newKeyWhoami())
+}
+
+// madeKey prints the text of a key that the server has made: the only time that anybody sees it.
+func madeKey(r *remote.Command, k client.Key, err error) error {
+	if err != nil {
+		return err
+	}
+	return r.ShowValue(k, "%s\n", k.Text)
+}
+
+// keyFlags are the flags of a new key.
+type keyFlags struct {
+	roles   []string
+	expires time.Duration
+}
+
+func (f *keyFlags) define(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.roles, "role", nil, "what the key permits: admin, operator, producer, worker, reader, backup or metrics; can be given several times")
+	cmd.Flags().DurationVar(&f.expires, "expires", 0, "how long the key is good (default: until it is revoked)")
+}
+
+func (f *keyFlags) request(name string) (k client.KeyRequest, err error) {
+	if len(f.roles) == 0 {
+		return k, terminal.Usagef("--role is missing")
+	}
+	if f.expires < 0 {
+		return k, terminal.Usagef("--expires must not be negative")
+	}
+	k = client.KeyRequest{Name: name, Roles: f.roles}
+	if f.expires > 0 {
+		k.ExpiresAt = time.Now().Add(f.expires).UnixMilli()
+	}
+	return k, nil
+}
+
+func newKeyCreate() *cobra.Command {
+	var r remote.Command
+	var f keyFlags
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a key, and print its text",
+		Long: `Create a key, and print its text, which the server does not store and nobody can read again. The first key must have
+the role admin.`,
+		Example: `  daybook key create boss --role admin >boss.key
+  daybook key create acme-worker --role worker --expires 2160h`,
+		Args: cobra.ExactArgs(1),
+	}
+	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		request, err := f.request(args[0])
+		if err != nil {
+			return err
+		}
+		k, err := r.Client.CreateKey(cmd.Context(), request)
+		return madeKey(&r, k, err)
+	})
+	f.define(cmd)
+	remote.JSONFlag(cmd, &r.AsJSON)
+	return cmd
+}
+
+func newKeyImport() *cobra.Command {
+	var r remote.Command
+	var f keyFlags
+	cmd := &cobra.Command{
+		Use:   "import NAME",
+		Short: "Create a key with a text from standard input",
+		Long: `Create a key with a text that was made elsewhere, and is read from standard input. The server gets only its SHA-256. The
+text has the form dbk_NAME_SECRET, see "Access" in docs/reference/api.md.`,
+		Example: `  daybook key import acme-worker --role worker <worker.key`,
+		Args:    cobra.ExactArgs(1),
+	}
+	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		request, err := f.request(args[0])
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), 4<<10))
+		if err != nil {
+			return err
+		}
+		name, sum, err := job.ParseKeyText(strings.TrimSpace(string(text)))
+		if err == nil && name != args[0] {
+			err = fmt.Errorf("this is the key %s", name)
+		}
+		if err != nil {
+			return terminal.Usagef("standard input: %w", err)
+		}
+		request.SHA256 = sum.String()
+		k, err := r.Client.CreateKey(cmd.Context(), request)
+		if err != nil {
+			return err
+		}
+		return showKey(&r, k)
+	})
+	f.define(cmd)
+	remote.JSONFlag(cmd, &r.AsJSON)
+	return cmd
+}
+
+func newKeyRotate() *cobra.Command {
+	var r remote.Command
+	var overlap time.Duration
+	cmd := &cobra.Command{
+		Use:   "rotate NAME",
+		Short: "Give a key another secret, and print its new text",
+		Long: `Give a key another secret, and print its new text. The text before it is good for --overlap more, so that programs can be
+changed one after the other.`,
+		Example: `  daybook key rotate acme-worker --overlap 24h >worker.key`,
+		Args:    cobra.ExactArgs(1),
+	}
+	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		if overlap < 0 {
+			return terminal.Usagef("--overlap must not be negative")
+		}
+		k, err := r.Client.RotateKey(cmd.Context(), args[0], overlap)
+		return madeKey(&r, k, err)
+	})
+	cmd.Flags().DurationVar(&overlap, "overlap", 0, "how long the text before it is good, at most 720h")
+	remote.JSONFlag(cmd, &r.AsJSON)
+	return cmd
+}
+
+func newKeyList() *cobra.Command {
+	var r remote.Command
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the keys",
+		Long:    `List the keys by name, without their texts.`,
+		Example: `  daybook key list`,
+		Args:    cobra.NoArgs,
+	}
+	remote.Connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		for k, err := range r.Client.Keys(cmd.Context()) {
+			if err == nil {
+				err = showKey(&r, k)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	remote.JSONFlag(cmd, &r.AsJSON)
+	return cmd
+}
+
+func newKeyGet() *cobra.Command {
+	var r remote.Command
+	cmd := &cobra.Command{
+		Use: "get NAME", Short: "Show a key", Long: `Show the roles and the expiry of a key.`, Example: `  daybook key get acme-worker`, Args: cobra.ExactArgs(1),
+	}
+	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		k, err := r.Client.Key(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		return showKey(&r, k)
+	})
+	remote.JSONFlag(cmd, &r.AsJSON)
+	return cmd
+}
+
+func newKeyRevoke() *cobra.Command {
+	var r remote.Command
+	cmd := &cobra.Command{
+		Use:     "revoke NAME",
+		Aliases: []string{"rm"},
+		Short:   "Revoke a key",
+		Long: `Revoke a key. The server refuses requests with it from then on, and ends its streams within a second. If no admin is left,
+every request is refused.`,
+		Example: `  daybook key revoke acme-worker`,
+		Args:    cobra.ExactArgs(1),
+	}
+	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
+		if err := r.Client.RevokeKey(cmd.Context(), args[0]); err != nil {
+			return err
+		}
+		return r.ShowValue(map[string]any{"name": args[0], "revoked": true}, "revoked %s\n", args[0])
+	})
+	remote.JSONFlag(cmd, &r.AsJSON)
+	return cmd
+}
+
+func newKeyWhoami() *cobra.Command {
+	var r remote.Command
+	cmd := &cobra.Command{
+		Use: "whoami", Short: "Show the key that commands use", Long: `Show the name and the roles of the key that commands use.`, Example: `  daybook key whoami`, Args: cobra.NoArgs,
+	}
+	remote.Connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+		k, err := r.Client.Whoami(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if k.Name == "" {
+			return r.ShowValue(k, "the server has no keys; everybody may do everything\n")
+		}
+		return showKey(&r, k)
+	})
+	remote.JSONFlag(cmd, &r.AsJSON)
+	return cmd
+}
+
+// showKey prints a key in one line.
+func showKey(r *remote.Command, k client.Key) error {
+	until := ""
+	if k.ExpiresAt != nil {
+		until = " until " + time.UnixMilli(*k.ExpiresAt).UTC().Format(time.RFC3339)
+	}
+	return r.ShowValue(k, "%s: %s%s\n", k.Name, strings.Join(k.Roles, ", "), until)
+}
