@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
@@ -64,7 +65,7 @@ func newKeyCreate() *cobra.Command {
 	var r remote.Command
 	var f keyFlags
 	cmd := &cobra.Command{
-		Use:   "create NAME",
+		Use: "create NAME", ValidArgsFunction: cobra.NoFileCompletions,
 		Short: "Create a key, and print its text",
 		Long: `Create a key, and print its text, which the server does not store and nobody can read again. The first key must have
 the role admin.`,
@@ -89,7 +90,7 @@ func newKeyImport() *cobra.Command {
 	var r remote.Command
 	var f keyFlags
 	cmd := &cobra.Command{
-		Use:   "import NAME",
+		Use: "import NAME", ValidArgsFunction: cobra.NoFileCompletions,
 		Short: "Create a key with a text from standard input",
 		Long: `Create a key with a text that was made elsewhere, and is read from standard input. The server gets only its SHA-256. The
 text has the form dbk_NAME_SECRET, see "Access" in docs/reference/api.md.`,
@@ -128,7 +129,7 @@ func newKeyRotate() *cobra.Command {
 	var r remote.Command
 	var overlap time.Duration
 	cmd := &cobra.Command{
-		Use:   "rotate NAME",
+		Use: "rotate NAME", ValidArgsFunction: config.Once(remote.KeyNames),
 		Short: "Give a key another secret, and print its new text",
 		Long: `Give a key another secret, and print its new text. The text before it is good for --overlap more, so that programs can be
 changed one after the other.`,
@@ -175,7 +176,7 @@ func newKeyList() *cobra.Command {
 func newKeyGet() *cobra.Command {
 	var r remote.Command
 	cmd := &cobra.Command{
-		Use: "get NAME", Short: "Show a key", Long: `Show the roles and the expiry of a key.`, Example: `  daybook key get acme-worker`, Args: cobra.ExactArgs(1),
+		Use: "get NAME", ValidArgsFunction: config.Once(remote.KeyNames), Short: "Show a key", Long: `Show the roles and the expiry of a key.`, Example: `  daybook key get acme-worker`, Args: cobra.ExactArgs(1),
 	}
 	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		k, err := r.Client.Key(cmd.Context(), args[0])
@@ -191,7 +192,7 @@ func newKeyGet() *cobra.Command {
 func newKeyRevoke() *cobra.Command {
 	var r remote.Command
 	cmd := &cobra.Command{
-		Use:     "revoke NAME",
+		Use: "revoke NAME", ValidArgsFunction: config.Once(remote.KeyNames),
 		Aliases: []string{"rm"},
 		Short:   "Revoke a key",
 		Long: `Revoke a key. The server refuses requests with it from then on, and ends its streams within a second. If no admin is left,

@@ -154,6 +154,12 @@ func HandlerTypes(cmd *cobra.Command, typed string) []string {
 		})
 }
 
+// KeyNames completes the names of keys.
+func KeyNames(cmd *cobra.Command, typed string) []string {
+	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client) iter.Seq2[client.Key, error] { return c.Keys(ctx) },
+		func(k client.Key) string { return k.Name + "\t" + strings.Join(k.Roles, ", ") })
+}
+
 // NodeNames completes the names of the nodes of a cluster.
 func NodeNames(cmd *cobra.Command, typed string) []string {
 	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client) iter.Seq2[job.MemberStatus, error] {

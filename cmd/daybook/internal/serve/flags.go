@@ -119,7 +119,7 @@ func (f *Flags) Define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listen, "listen", config.DefaultListen, "address to listen on; port 0 means any free port")
 	flags.StringVar(&f.data, "data", config.DefaultData, "data directory")
 	flags.BoolVar(&f.init, "init", false, "create an empty queue in the directory of --data if it has no journal")
-	flags.BoolVar(&f.insecure, "insecure", false, "allow --listen with an address that other machines can connect to, although there is no access control")
+	flags.BoolVar(&f.insecure, "insecure", false, "allow --listen with an address that other machines can connect to, although everybody who can connect may use the server, or try keys if it has some")
 	flags.StringSliceVar(&f.hosts, "allow-host", nil, "names that requests may have as their Host; *.example.com allows all names that end in .example.com, * allows every name")
 	flags.Var(&f.abandonedAge, "abandoned-age", "default for new jobs: how long a runner may hold a job without a tickle before it is handed out again")
 	flags.IntVar(&f.maxAttempts, "max-attempts", job.DefaultMaxAttempts, "default for new jobs: how many times a job may run")
