@@ -36,7 +36,7 @@ var access = map[string]web.Access{
 	"claim": web.For(workers), "tickle": web.For(workers), "tickleMany": web.For(workers), "complete": web.For(workers), "completeMany": web.For(workers),
 	"release": web.For(workers), "appendLog": web.For(workers), "heartbeat": web.For(workers), "goodbye": web.For(workers),
 
-	// The verbs of a stream have roles of their own: see streamAccess.
+	// streamAccess has the roles of the verbs.
 	"stream": web.For(uploaders), "openSession": web.For(uploaders), "session": web.For(uploaders), "endSession": web.For(uploaders),
 
 	"putBlob": web.For(uploaders), "putBlobAt": web.For(uploaders), "putCastawayBlob": web.For(uploaders), "missingBlobs": web.For(uploaders),

@@ -64,7 +64,7 @@ func (c *Client) RevokeKey(ctx context.Context, name string) error {
 	return c.conn.Tell(ctx, transport.New(http.MethodDelete, "/keys/"+url.PathEscape(name)))
 }
 
-// Whoami reads the name, the roles and the expiry of the client's key. As long as the server has no keys, the name is "".
+// Whoami reads the name, the roles and the expiry of the client's key. The name is "" if the server does not use keys.
 func (c *Client) Whoami(ctx context.Context) (Key, error) {
 	return transport.Ask[Key](ctx, &c.conn, transport.Get("/whoami"))
 }

@@ -12,7 +12,7 @@ import (
 
 // A key lets a program or a person use the server. The server stores the SHA-256 of its text, and never the text itself.
 
-// Role is what a key permits. A key can have several.
+// Role permits some operations. A key can have several roles.
 type Role uint8
 
 const (
@@ -71,7 +71,7 @@ type Key struct {
 	// Generation counts the secrets that the key ever had. Rotating it adds one.
 	Generation int
 	Sum        KeySum // of the text with the newest secret
-	// OldSum is that of the secret before, which is good until OldUntil in unix ms. 0: it is not.
+	// OldSum is the sum of the text before this one, which is good until OldUntil in unix ms; 0: never again.
 	OldSum   KeySum
 	OldUntil int64
 }
@@ -195,7 +195,7 @@ func KeyText(name string, secret [SecretBytes]byte) string {
 	return text + hex.EncodeToString(check[:checkDigits/2])
 }
 
-// ErrKeyText: a text is not that of any key.
+// ErrKeyText: a text cannot be a key.
 var ErrKeyText = errors.New("a key has the form dbk_NAME_SECRET; this text does not, or a part of it is missing")
 
 // ParseKeyText returns the name in the text of a key, and the sum of the text. It allocates nothing.

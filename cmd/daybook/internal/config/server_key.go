@@ -15,8 +15,8 @@ const keyVariable = "DAYBOOK_KEY"
 // maxKeyFile is more than a file with a key has.
 const maxKeyFile = 4 << 10
 
-// Key returns the text of the key with which commands use the server, or "" if there is none: that in the file of --key-file or of
-// the context, or that of the variable. An error never has the text.
+// Key returns the text of the key with which commands use the server, or "" if there is none: from the file of --key-file, from
+// the file in the context, or from the variable. An error never has the text.
 func (a *ServerAddress) Key() (string, error) {
 	if _, err := a.resolve(); err != nil {
 		return "", err
