@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/daybookq/daybook/job"
 )
 
 // kind is the effect of one request on one job.
@@ -196,7 +198,8 @@ func (l *ledger) judgeHistories() {
 	slices.SortFunc(l.repeated, byCall)
 	for id, events := range l.events {
 		slices.SortStableFunc(events, byCall)
-		first, last := events[0].call, events[len(events)-1].call
+		// The first claim of the job that was answered is in events. An earlier one, whose answer was lost, may have ended before it.
+		first, last := min(events[0].call, l.madeAt(id)), events[len(events)-1].call
 		during := func(claims []event) []event {
 			return slices.DeleteFunc(slices.Clone(claims), func(c event) bool { return c.call > last || c.ret < first })
 		}
@@ -213,6 +216,18 @@ func (l *ledger) judgeHistories() {
 		}
 	}
 }
+
+// madeAt returns about when a job was made, by the clock of the ledger.
+func (l *ledger) madeAt(id string) int64 {
+	of, err := job.ParseID(id)
+	if err != nil {
+		return 0
+	}
+	return time.UnixMilli(of.At()).Add(-clockSlack).Sub(l.began).Nanoseconds()
+}
+
+// clockSlack is more than the time in ids differs from the clock of the ledger.
+const clockSlack = time.Second
 
 func describe(id string, events []event) string {
 	var b bytes.Buffer
