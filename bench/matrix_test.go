@@ -141,7 +141,7 @@ func workload(tb testing.TB, p matrix.Point, s *daybooktest.Process, l *Load) ma
 			return read, err
 		}
 		read.Bytes, read.Syncs = stats.Journal.Written, stats.Journal.Syncs
-		metrics, err := load.Metrics(ctx, l.HTTP, l.URL)
+		metrics, err := load.Metrics(ctx, l.HTTP, l.URL, "")
 		if err != nil {
 			return read, err
 		}

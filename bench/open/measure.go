@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
@@ -76,7 +77,7 @@ func (m *measurement) serve(ctx context.Context) (t *works.Target, end func() er
 	if err := p.Start(ctx); err != nil {
 		return nil, nil, err
 	}
-	t = works.NewTarget(p.URL())
+	t = works.NewTarget(p.URL(), client.Options{})
 	return t, func() error {
 		t.Close()
 		return errors.Join(p.Stop(), os.RemoveAll(p.Data))

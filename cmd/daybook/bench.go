@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/bench"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
@@ -136,11 +137,11 @@ func (b *benchRun) given(ctx context.Context, f *benchFlags) error {
 	if err != nil {
 		return err
 	}
-	secure, err := f.server.TLS()
+	o, err := f.server.Options(client.Options{})
 	if err != nil {
 		return err
 	}
-	b.what, b.Target = f.server.String(), works.NewTargetTLS(url, secure)
+	b.what, b.Target = f.server.String(), works.NewTarget(url, o)
 	v, err := b.Target.Version(ctx)
 	if err != nil {
 		return err
@@ -158,7 +159,7 @@ func (b *benchRun) own(ctx context.Context, f *benchFlags) error {
 		return err
 	}
 	b.what, b.version = "a server of its own, in "+own.Dir, version
-	b.Target, b.Local, b.Dir = works.NewTarget(own.Url), true, own.Dir
+	b.Target, b.Local, b.Dir = works.NewTarget(own.Url, client.Options{}), true, own.Dir
 	b.remove = func(context.Context) error {
 		b.Target.Close()
 		return own.End()

@@ -39,6 +39,7 @@ func TestKeyCommands(t *testing.T) {
 
 	list := ok(t, as(boss, "key", "ls")...)
 	testkit.Holds(t, strings.Contains(list, "w: worker, reader until ") && !strings.Contains(list, "dbk_"), list)
+	testkit.Holds(t, strings.Contains(ok(t, as(boss, "top", "--once")...), "ready"))
 	got := ok(t, as(boss, "key", "get", "boss", "--json")...)
 	testkit.Holds(t, parsed[client.Key](t, got).Generation == 1 && !strings.Contains(got, "dbk_"), got)
 

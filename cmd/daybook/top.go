@@ -57,14 +57,7 @@ With --once, the command prints one table without rates and ends. Without a term
 		if err := r.Connect(cmd); err != nil {
 			return err
 		}
-		o.URL, o.Address = r.URL, r.Server.String()
-		var err error
-		if o.TLS, err = r.Server.TLS(); err != nil {
-			return err
-		}
-		if o.Key, err = r.Server.Key(); err != nil {
-			return err
-		}
+		o.Client, o.Address = r.Client, r.Server.String()
 		if once || r.AsJSON {
 			return top.Once(cmd.Context(), o, r.Out, r.AsJSON)
 		}

@@ -13,11 +13,14 @@ import (
 // maxMetrics bounds the text of the metrics.
 const maxMetrics = 4 << 20
 
-// Metrics reads the metrics of the server at a URL, by their names with labels.
-func Metrics(ctx context.Context, c *http.Client, url string) (map[string]float64, error) {
+// Metrics reads the metrics of the server at a URL, by their names with labels. key is "" if the server needs none.
+func Metrics(ctx context.Context, c *http.Client, url, key string) (map[string]float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
 	if err != nil {
 		return nil, err
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
 	}
 	answer, err := c.Do(req)
 	if err != nil {

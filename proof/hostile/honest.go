@@ -159,7 +159,7 @@ func watch(ctx context.Context, s *daybooktest.Process) (most usage, err error) 
 			return most, err
 		}
 		// With many silent connections, this request may have to wait for too long.
-		metrics, _ := load.Metrics(context.WithoutCancel(ctx), &client, s.URL())
+		metrics, _ := load.Metrics(context.WithoutCancel(ctx), &client, s.URL(), "")
 		now.goroutines = int(metrics["go_goroutines"])
 		most.most(now)
 		select {

@@ -155,7 +155,7 @@ func (s *server) each(n, callers int, do func(i int) bool) int {
 // metrics reads the server's metrics, by name and labels.
 func (s *server) metrics() map[string]float64 {
 	s.t.Helper()
-	return testkit.Must(load.Metrics(s.t.Context(), s.http, s.URL()))(s.t)
+	return testkit.Must(load.Metrics(s.t.Context(), s.http, s.URL(), ""))(s.t)
 }
 
 // commandTime says how long commands of a verb have held the applier since the server was started.

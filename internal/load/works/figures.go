@@ -28,7 +28,7 @@ func (f Figures) Since(before Figures) Figures {
 
 // Figures reads the server's counters. Earlier versions of the server do not report Syncing.
 func (t *Target) Figures(ctx context.Context) (f Figures, err error) {
-	values, err := load.Metrics(ctx, t.http, t.URL)
+	values, err := load.Metrics(ctx, t.http, t.URL, t.key)
 	if err != nil {
 		return f, err
 	}

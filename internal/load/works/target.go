@@ -3,7 +3,6 @@ package works
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,16 +19,15 @@ type Target struct {
 	Name   string // the client name of its queues
 	client *client.Client
 	http   *http.Client
+	key    string
 }
 
-// NewTarget returns a target with a random client name.
-func NewTarget(url string) *Target { return NewTargetTLS(url, nil) }
-
-// NewTargetTLS is NewTarget with settings of TLS.
-func NewTargetTLS(url string, secure *tls.Config) *Target {
-	t := &Target{URL: strings.TrimRight(url, "/"), Name: "bench-" + strings.ToLower(rand.Text()[:10])}
-	t.http = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: mostUnderWay, MaxIdleConnsPerHost: mostUnderWay, ReadBufferSize: 32 << 10, TLSClientConfig: secure}}
-	t.client = client.New(t.URL, client.Options{HTTP: t.http})
+// NewTarget returns a target with a random client name. o has the settings of TLS and the key, if the server needs them.
+func NewTarget(url string, o client.Options) *Target {
+	t := &Target{URL: strings.TrimRight(url, "/"), Name: "bench-" + strings.ToLower(rand.Text()[:10]), key: o.Key}
+	t.http = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: mostUnderWay, MaxIdleConnsPerHost: mostUnderWay, ReadBufferSize: 32 << 10, TLSClientConfig: o.TLS}}
+	o.HTTP = t.http
+	t.client = client.New(t.URL, o)
 	return t
 }
 
@@ -146,5 +144,5 @@ func (t *Target) RoundTrip(ctx context.Context) (time.Duration, error) {
 
 // Version returns the server's version. It does not retry, so it shows whether the server answers.
 func (t *Target) Version(ctx context.Context) (client.Version, error) {
-	return client.New(t.URL, client.Options{HTTP: t.http, RetryFor: -1}).Version(ctx)
+	return t.client.With(func(o *client.Options) { o.RetryFor = -1 }).Version(ctx)
 }

@@ -20,11 +20,12 @@ func TestFigures(t *testing.T) {
 		"daybook_journal_syncing_seconds_total 0.25\ndaybook_journal_sync_seconds{quantile=\"0.5\"} 3\nno value\n"
 	status := http.StatusOK
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		testkit.Equal(t, r.Header.Get("Authorization"), "Bearer secret")
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(text)) // the test compares what was read
 	}))
 	defer s.Close()
-	target := NewTarget(s.URL + "/")
+	target := NewTarget(s.URL+"/", client.Options{Key: "secret"})
 	defer target.Close()
 	f, err := target.Figures(t.Context())
 	want := (Figures{Processor: 12500 * time.Millisecond, Processors: 8, Syncs: 1000, Syncing: 250 * time.Millisecond})
@@ -33,7 +34,7 @@ func TestFigures(t *testing.T) {
 	testkit.Holds(t, since.Processor == 11500*time.Millisecond && since.Syncs == 990 && since.Processors == 8, since)
 	status = http.StatusBadGateway
 	testkit.Fails(target.Figures(t.Context()))(t, "502")
-	other := NewTarget(s.URL)
+	other := NewTarget(s.URL, client.Options{})
 	testkit.Holds(t, other.Name != target.Name && strings.HasPrefix(other.Name, "bench-"), "names", other.Name, target.Name)
 }
 
@@ -73,7 +74,7 @@ func TestArrivals(t *testing.T) {
 
 // TestDelete: Delete also deletes jobs that the server creates late, for cancelled calls.
 func TestDelete(t *testing.T) {
-	target := NewTarget(daybooktest.Start(t).URL)
+	target := NewTarget(daybooktest.Start(t).URL, client.Options{})
 	defer target.Close()
 	add := func(typ string) { t.Helper(); testkit.NoError(t, target.add(t.Context(), typ, bulkBody)) }
 	add("bulk")

@@ -97,14 +97,18 @@ func (a *ServerAddress) TLS() (*tls.Config, error) {
 	return a.tls.config()
 }
 
+// Options returns options of a client with the settings of TLS and the key for the server.
+func (a *ServerAddress) Options(o client.Options) (_ client.Options, err error) {
+	if o.TLS, err = a.TLS(); err == nil {
+		o.Key, err = a.Key()
+	}
+	return o, err
+}
+
 // Client returns a client of the server at url, which URL has returned.
 func (a *ServerAddress) Client(url string, o client.Options) (*client.Client, error) {
-	config, err := a.TLS()
+	o, err := a.Options(o)
 	if err != nil {
-		return nil, err
-	}
-	o.TLS = config
-	if o.Key, err = a.Key(); err != nil {
 		return nil, err
 	}
 	return client.New(url, o), nil

@@ -2,7 +2,6 @@ package top
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,9 +30,7 @@ const (
 
 // Options select the server and the order of its queues.
 type Options struct {
-	URL      string        // of the server
-	TLS      *tls.Config   // nil: the defaults
-	Key      string        // of the server, or ""
+	Client   *client.Client
 	Address  string        // of the server as it is shown, without a password
 	Sort     string        // one of SortKeys
 	Interval time.Duration // between two refreshes
@@ -52,7 +49,7 @@ func (o *Options) Check() error {
 
 // open returns a model and its source. ctx bounds the requests.
 func (o *Options) open(ctx context.Context) (*model, source) {
-	s := &server{ctx, client.New(o.URL, client.Options{RetryFor: -1, Timeout: requestTimeout, TLS: o.TLS, Key: o.Key})}
+	s := &server{ctx, o.Client.With(func(c *client.Options) { c.RetryFor, c.Timeout = -1, requestTimeout })}
 	column := slices.Index(SortKeys(), o.Sort)
 	return newModel(s, column, o.Interval, o.Address), s
 }
