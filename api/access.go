@@ -84,8 +84,8 @@ func checkAccess(routes []route) error {
 	return nil
 }
 
-// guard finds out whose key a request has.
-type guard struct{ engine backend.Engine }
+// authorizer finds out whose key a request has.
+type authorizer struct{ engine backend.Engine }
 
 // errNoKey and errWrongKey say nothing about keys that exist.
 var (
@@ -95,8 +95,8 @@ var (
 
 // authorize returns the key in the values of the header Authorization. It must have one of the roles, or the role admin.
 // authorize returns nil as long as there was never a key: then everybody who can connect may do everything.
-func (g *guard) authorize(headers []string, roles job.Roles) (*job.Key, error) {
-	if !g.engine.KeysRequired() {
+func (a *authorizer) authorize(headers []string, roles job.Roles) (*job.Key, error) {
+	if !a.engine.KeysRequired() {
 		return nil, nil
 	}
 	switch len(headers) {
@@ -110,7 +110,7 @@ func (g *guard) authorize(headers []string, roles job.Roles) (*job.Key, error) {
 	if err != nil {
 		return nil, errWrongKey
 	}
-	key, now := g.engine.Key(name), g.engine.Now()
+	key, now := a.engine.Key(name), a.engine.Now()
 	if key == nil || !key.Matches(&sum, now) || key.Expired(now) {
 		return nil, errWrongKey
 	}

@@ -174,10 +174,7 @@ func (k keys) store(ctx context.Context, key *job.Key, sum *string, cond job.Con
 		out.Body.Key = job.KeyText(key.Name, random)
 		key.Sum = sha256.Sum256([]byte(out.Body.Key))
 	}
-	p := job.PutDocument{Kind: job.KeyDocument, Name: key.Name, Summary: strings.Join(key.Roles.Names(), ","), Document: key.Document(), If: cond}
-	if by := operation.KeyOf(ctx); by != nil {
-		p.By = by.Name[:min(len(by.Name), job.MaxByBytes)]
-	}
+	p := job.PutDocument{Kind: job.KeyDocument, Name: key.Name, Summary: strings.Join(key.Roles.Names(), ","), Document: key.Document(), If: cond, By: changer(ctx)}
 	put, receipt, err := k.engine.PutDocument(ctx, p)
 	if errors.Is(err, job.VersionDiffers) && cond == job.IfNone {
 		err = &web.Problem{Status: http.StatusConflict, Code: "key_exists", Fate: web.NotStored, Detail: "a key has this name; choose another one, or rotate it"}
@@ -220,12 +217,17 @@ func (k keys) find(ctx context.Context, name string, minSeq uint64) (*job.Key, d
 }
 
 func (k keys) revoke(ctx context.Context, in *namedKey) (removed, error) {
-	d := job.DeleteDocument{Kind: job.KeyDocument, Name: in.Name}
-	if by := operation.KeyOf(ctx); by != nil {
-		d.By = by.Name[:min(len(by.Name), job.MaxByBytes)]
-	}
-	_, receipt, err := k.engine.DeleteDocument(ctx, d)
+	_, receipt, err := k.engine.DeleteDocument(ctx, job.DeleteDocument{Kind: job.KeyDocument, Name: in.Name, By: changer(ctx)})
 	return removed{receipt.Seq}, err
+}
+
+// changer returns the name of the key that makes a change, as far as a history has room for it, or "".
+func changer(ctx context.Context) string {
+	key := operation.KeyOf(ctx)
+	if key == nil {
+		return ""
+	}
+	return key.Name[:min(len(key.Name), job.MaxByBytes)]
 }
 
 type whoamiDocument struct {

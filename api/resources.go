@@ -52,10 +52,10 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	s := &resources{
 		reader: reader{engine, newLimits()}, log: o.Log, build: o.Build, quit: o.Quit,
 	}
-	registry := prometheus.NewRegistry()
+	registry, authorize := prometheus.NewRegistry(), (&authorizer{engine}).authorize
 	s.web, err = web.New(web.Options{
 		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
-		Authorize: (&guard{engine}).authorize, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
+		Authorize: authorize, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
 	})
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	s.logs.Logs = joblog.New()
 	s.decode = &command.Decoder{Defaults: defaults, Fenced: o.RequireClaimID, CheckClient: s.web.CheckClient, Now: engine.Now, HandlerFor: engine.HandlerFor}
 	s.streams = stream.New(stream.Options{
-		Authorize: (&guard{engine}).authorize, Access: streamAccess, Engine: engine, Decode: s.decode, Log: o.Log, Draining: s.draining, Heartbeat: o.StreamHeartbeat, Connections: s.web.MaxConnections,
+		Authorize: authorize, Access: streamAccess, Engine: engine, Decode: s.decode, Log: o.Log, Draining: s.draining, Heartbeat: o.StreamHeartbeat, Connections: s.web.MaxConnections,
 		Bulk: s.bulk, Control: s.control, Handouts: s.handouts, Changes: s.changes, Waiting: s.streamRequests, Jobs: s.streamJobs, Pages: s.pages, Registry: registry, Requests: s.web.Metrics,
 	})
 	s.blobs = files.NewBlobs(files.Options{

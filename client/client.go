@@ -20,8 +20,8 @@ type Options struct {
 	HTTP *http.Client
 	// TLS are the settings of TLS for servers with https. RootCAs has the authorities that sign the servers' certificates, if
 	// the system does not trust them. Certificates or GetClientCertificate has the client's own. Streams use the same
-	// settings. If HTTP is set, TLS is ignored. A request is not repeated after a certificate was refused: the error is ErrUnavailable, and wraps
-	// *tls.CertificateVerificationError if the client has refused the server's.
+	// settings. If HTTP is set, TLS is ignored. A request is not repeated after a certificate was refused: the error is
+	// ErrUnavailable, and wraps *tls.CertificateVerificationError if the client has refused the server's.
 	TLS *tls.Config
 	// RetryFor bounds how long a request is repeated. 0 means 30 s; a negative value means that requests are not
 	// repeated. The end of the context ends the repeats earlier.

@@ -136,13 +136,10 @@ func serving(t *testing.T, data string, args ...string) *server {
 	return servingAs(t, data, func(cmd *exec.Cmd) *exec.Cmd { return cmd }, args...)
 }
 
-// servingAs is serving with a command that the test changes first.
-func servingAs(t *testing.T, data string, change func(*exec.Cmd) *exec.Cmd, args ...string) *server {
+// launch starts a server. The test ends if the server does not print its address.
+func launch(t *testing.T, cmd *exec.Cmd) *server {
 	t.Helper()
-	s := &server{
-		Cmd: change(command(append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data, "--init"}, args...)...)), data: data,
-		log: &processLog{}, ended: make(chan error, 1),
-	}
+	s := &server{Cmd: cmd, log: &processLog{}, ended: make(chan error, 1)}
 	s.Stderr = s.log
 	out := testkit.Must(s.StdoutPipe())(t)
 	testkit.NoError(t, s.Start())
@@ -154,6 +151,14 @@ func servingAs(t *testing.T, data string, change func(*exec.Cmd) *exec.Cmd, args
 	})
 	testkit.NoError(t, err, s.log)
 	s.url = strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+	return s
+}
+
+// servingAs is serving with a command that the test changes first.
+func servingAs(t *testing.T, data string, change func(*exec.Cmd) *exec.Cmd, args ...string) *server {
+	t.Helper()
+	s := launch(t, change(command(append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data, "--init"}, args...)...)))
+	s.data = data
 	for {
 		resp, err := http.Get(s.url + "/readyz")
 		testkit.NoError(t, err, s.log)

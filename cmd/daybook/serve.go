@@ -20,8 +20,9 @@ The server prints its address as "listening on http://…", or https:// with TLS
 data directory has the address too, until a clean stop. The server listens before it is ready: while it
 replays the journal, /readyz reports that it is not ready.
 
-The server has no access control yet. It refuses to listen on an address that other machines can connect
-to, unless --insecure is given. With --insecure, every start logs a warning.
+Until the server has a key (` + "`daybook key create`" + `), everybody who can connect may use it. It refuses to
+listen on an address that other machines can connect to, unless --insecure is given. With --insecure, every
+start logs a warning.
 
 With --tls-cert and --tls-key the server speaks TLS to its clients, and nothing else on that port. It uses
 new files within ten seconds, or at SIGHUP, which then does not stop it. If the new files cannot be used, it

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -27,22 +26,8 @@ import (
 func servingTLS(t *testing.T, a *testkit.Authority, args ...string) (s *server, cert, key string) {
 	t.Helper()
 	cert, key = a.Issue(t, "server")
-	s = &server{
-		Cmd: command(append([]string{"serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"), "--init", "--tls-cert", cert, "--tls-key", key}, args...)...),
-		log: &processLog{}, ended: make(chan error, 1),
-	}
-	s.Stderr = s.log
-	out := testkit.Must(s.StdoutPipe())(t)
-	testkit.NoError(t, s.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	go func() { s.ended <- s.Wait() }()
-	t.Cleanup(func() {
-		_ = s.Process.Kill() // the process may have ended
-		s.ended <- <-s.ended
-	})
-	testkit.NoError(t, err, s.log)
-	s.url = strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
-	testkit.MustHold(t, strings.HasPrefix(s.url, "https://127.0.0.1:"), "the server printed", line)
+	s = launch(t, command(append([]string{"serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"), "--init", "--tls-cert", cert, "--tls-key", key}, args...)...))
+	testkit.MustHold(t, strings.HasPrefix(s.url, "https://127.0.0.1:"), "the server printed", s.url)
 	return s, cert, key
 }
 

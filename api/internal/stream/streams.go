@@ -450,8 +450,8 @@ func (l *Streams) Lose(runner string) (returned <-chan struct{}) {
 	return done
 }
 
-// EndRefused ends the streams whose keys are not good any more: a key was revoked or has expired, or the first key was made. The
-// jobs that they hold go back, as those of lost runners do. It does not wait.
+// EndRefused ends the streams whose keys are not good any more: a key was revoked or has expired, or the first key was made. Their
+// jobs return to the queues, as the jobs of a lost runner do. It does not wait.
 func (l *Streams) EndRefused() {
 	for _, t := range l.snapshot() {
 		if _, err := l.Authorize(t.authorization, l.Access["hello"]); err == nil {

@@ -245,7 +245,7 @@ func inMemory(t *testing.T, test func(t *testing.T, dial func() net.Conn)) {
 	})
 }
 
-// TestHandshakeDeadline: the handshake and the first head together have the time of a head, also if bytes arrive meanwhile.
+// TestHandshakeDeadline: the handshake and the first head together have the time of a head, even if single bytes arrive all the time.
 func TestHandshakeDeadline(t *testing.T) {
 	inMemory(t, func(t *testing.T, dial func() net.Conn) {
 		client, began := dial(), time.Now()

@@ -196,7 +196,7 @@ func (s *serverRun) listen() (err error) {
 		return fmt.Errorf("%w: %w", ErrListen, err)
 	}
 	if config.IsExposed(s.address) {
-		s.log.Warn().Str("address", s.listener.Addr().String()).Msg("--insecure: other machines can connect, and there is no access control: anybody who connects can read, change and delete all jobs")
+		s.log.Warn().Str("address", s.listener.Addr().String()).Msg("--insecure: other machines can connect, and until the server has a key, anybody who connects can read, change and delete all jobs")
 	}
 	return nil
 }
