@@ -251,6 +251,8 @@ type Job struct {
 	// Claim gets in runs has neither.
 	OnComplete *FollowOn `json:"on_complete"`
 	Hops       int       `json:"hops"`
+	// CreatedBy is the key that created the job; "": unknown.
+	CreatedBy string `json:"created_by"`
 	// Handler is the newest version of the handler of a job that a Worker has claimed; nil if there is none.
 	Handler *ClaimHandler `json:"-"`
 	// Existing is set if a create returned the unfinished job that has the same unique key.

@@ -73,11 +73,11 @@ func (b *reference) adopt(uuid string) error {
 
 // apply applies the next record of the journal.
 func (b *reference) apply(r *journal.Record) error {
-	cmd, err := job.Decode(r.Verb, r.Fields, bytes.Clone(r.Body)) // the record is valid only now
+	by, cmd, err := job.DecodeRecord(r.Verb, r.Fields, bytes.Clone(r.Body)) // the record is valid only now
 	if err != nil {
 		return err
 	}
-	got, err := b.s.Apply(r.Seq, r.At, cmd)
+	got, err := b.s.ApplyRecord(r.Seq, r.At, &job.Place{}, &by, cmd)
 	if err == nil {
 		err = b.s.Commit()
 	}
@@ -172,7 +172,7 @@ func (b *reference) records(to uint64) iter.Seq2[journal.Record, error] {
 
 // journaledCreate compares a create in the journal with the posted one.
 func (a *account) journaledCreate(r *journal.Record) error {
-	cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
+	_, cmd, err := job.DecodeRecord(r.Verb, r.Fields, r.Body)
 	if err != nil {
 		return err
 	}

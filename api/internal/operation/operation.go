@@ -14,7 +14,6 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/job"
 )
 
 // About is the part of an operation's description that its types do not have.
@@ -107,7 +106,7 @@ func operation(in *request, method, path string, about About, answers func(*open
 
 // call reads a request, and calls f. It releases the memory of the request and of the answer afterwards.
 func (r *request) call(c echo.Context, rules Rules, into reflect.Value, f func(*call) error) error {
-	call := &call{connection: web.ConnectionOf(c.Request()), key: web.KeyOf(c)}
+	call := &call{connection: web.ConnectionOf(c.Request())}
 	defer call.release()
 	if err := r.read(c, rules, call, into); err != nil {
 		return err
@@ -156,7 +155,6 @@ var pathParameter = regexp.MustCompile(`:(\w+)`)
 // call is a request that is being carried out.
 type call struct {
 	connection *web.Connection
-	key        *job.Key
 	body       *web.Body
 	held       *web.Share // for the answer; nil if the function took none
 }
@@ -194,9 +192,6 @@ func Share(ctx context.Context, from *web.Lane) *web.Share {
 	}
 	return held
 }
-
-// KeyOf returns the key of a call's request, or nil if it needed none.
-func KeyOf(ctx context.Context) *job.Key { return ctx.Value(callKey{}).(*call).key }
 
 // jsonName returns the name that a field has in JSON.
 func jsonName(f reflect.StructField) string {
