@@ -90,7 +90,7 @@ func (b *reference) apply(r *journal.Record) error {
 		Batch:   func(id job.ID) bool { _, err := b.s.Batch(id); return err == nil },
 		Sweep:   func(id job.ID) bool { doc, err := b.s.Sweep(id); return err == nil && doc.FinishedAt == 0 },
 	}
-	if err := b.m.Compare(r.Seq, r.At, cmd, got, seen); err != nil {
+	if err := b.m.Compare(r.Seq, r.At, &by, cmd, got, seen); err != nil {
 		return fmt.Errorf("%s %s: %w", r.Verb, r.Fields, err)
 	}
 	b.note(r, cmd, got)

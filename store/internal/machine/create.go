@@ -42,6 +42,7 @@ func (a *Applying) Create(c *job.Create) *applied.Made {
 		made.Existing = append(made.Existing, applied.Existing{int(x.Line), x.Id})
 	}
 	made.Group = c.Groups[0]
+	made.Group.By = cmp.Or(made.Group.By, a.By.Name)
 	if c.Once.Given() {
 		d := &row.Done{Seq: made.Seq, At: a.Now.At, Lines: uint32(made.Lines), QueueName: row.QueueName{made.Group.Client, made.Group.Type}, Existing: existing}
 		d.Group = row.Group{Attributes: made.Group.Attributes}
