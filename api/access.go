@@ -27,7 +27,8 @@ var (
 // whose the things are that a request is about. This is the whole policy. A server with an operation that is not here does not
 // start.
 var access = table([]grant{
-	{producers, web.InCommand, "create add addToQueue addToBatch closeBatch cancel cancelBatch"},
+	{producers, web.InCommand, "create add addToQueue closeBatch cancel cancelBatch"},
+	{producers, web.OfBatch, "addToBatch"}, // its jobs inherit from the batch
 	{workers, web.InCommand, "claim tickle tickleMany complete completeMany release"},
 	{workers, web.OfJob, "appendLog"},
 	{workers, web.OfRunner, "heartbeat goodbye"},
