@@ -89,7 +89,7 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.decodeJobs(claim.Jobs)
+	c.decodeClaimed(claim.Jobs)
 	return claim, nil
 }
 

@@ -84,17 +84,17 @@ func (c *Client) encode(part Part, kind *Kind, data *[]byte, limit int, repeat s
 	// The server would refuse these, and cannot any more.
 	switch {
 	case content.Kind == Text && !utf8.Valid(content.Data):
-		return fmt.Errorf("%w: a %s of kind text is not valid UTF-8", problem.ErrBadRequest, part)
+		return fmt.Errorf("%w: the %s of kind text is not valid UTF-8", problem.ErrBadRequest, part)
 	case content.Kind == JSON && !jsontext.Value(content.Data).IsValid():
-		return fmt.Errorf("%w: a %s of kind json is not valid JSON", problem.ErrBadRequest, part)
+		return fmt.Errorf("%w: the %s of kind json is not valid JSON", problem.ErrBadRequest, part)
 	}
 	n := len(content.Data)
 	if c.o.Codec.EncodedLen(n) > limit {
-		return fmt.Errorf("%w: a %s of %d bytes is longer than %d bytes when it is encoded; the maximum is %d", problem.ErrTooLarge, part, n, limit, c.MaxContent(limit))
+		return fmt.Errorf("%w: the %s of %d bytes is longer than %d bytes when it is encoded; the maximum is %d", problem.ErrTooLarge, part, n, limit, c.MaxContent(limit))
 	}
 	text, err := c.o.Codec.Encode(part, content, repeat)
 	if err != nil {
-		return fmt.Errorf("%w: encode a %s: %w", problem.ErrBadRequest, part, err)
+		return fmt.Errorf("%w: encode the %s: %w", problem.ErrBadRequest, part, err)
 	}
 	*kind, *data = Text, text
 	return nil
@@ -318,6 +318,22 @@ func (c *Client) decodeJob(j *Job) *Job {
 		failed(err)
 	}
 	return j
+}
+
+// decodeClaimed decodes claimed jobs. Only a payload that cannot be decoded keeps a job from running.
+func (c *Client) decodeClaimed(jobs []*Job) {
+	if c.o.Codec == nil {
+		return
+	}
+	for _, j := range jobs {
+		if err := c.decode(PartPayload, &j.Kind, &j.Payload); err != nil {
+			j.Undecodable = fmt.Errorf("job %s: %w", j.ID, err)
+		}
+		_ = c.decodeError(&j.Error) // stays as it is
+		for i := range j.Attempts {
+			_ = c.decodeError(&j.Attempts[i].Error)
+		}
+	}
 }
 
 func (c *Client) decodeJobs(jobs []*Job) {

@@ -40,8 +40,8 @@ func TestReferences(t *testing.T) {
 		`{"chunk_addr":` + address + `}`:                                                  false,
 		`[` + ref + `]`:                                                                   false,
 		ref + ref:                                                                         false,
-		ref + strings.Repeat(" ", 512):                                      false,
-		"": false,
+		ref + strings.Repeat(" ", 512):                                                    false,
+		"":                                                                                false,
 	} {
 		_, is := client.ParseReference(client.JSON, []byte(text))
 		testkit.Equal(t, is, want, text)

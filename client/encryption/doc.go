@@ -15,7 +15,7 @@
 // returns: the ciphertext, and a tag of 16 bytes. The additional data that the tag protects is the text up to DATA, with the
 // last dot. The plain text is a byte with the kind, t for a text, j for a JSON value and b for bytes, and the content.
 //
-// The text of n bytes has 63 + 4n/3 bytes, rounded up.
+// The text of n bytes has 24 + 4(n + 29)/3 bytes, rounded up.
 //
 // docs/reference/encryption.md describes it for programs in other languages.
 package encryption
