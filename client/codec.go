@@ -386,7 +386,11 @@ func (c *Client) decodeDocument(text []byte) ([]byte, error) {
 			out = append(out, m.value...)
 		}
 	}
-	return append(out, '}'), nil
+	out = append(out, '}')
+	if bytes.HasSuffix(text, []byte{'\n'}) {
+		out = append(out, '\n')
+	}
+	return out, nil
 }
 
 type member struct {

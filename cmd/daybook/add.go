@@ -93,6 +93,7 @@ Windows.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	config.ServerFlag(cmd, &f.Server)
+	config.EncryptionFlag(cmd, &f.Server)
 	f.attributeFlags.add(cmd)
 	f.Format.Add(cmd)
 	flags := cmd.Flags()
