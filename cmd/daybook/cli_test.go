@@ -366,7 +366,7 @@ func TestManPages(t *testing.T) {
 // files.
 var takesFiles = map[string]string{
 	"backup": "a directory", "restore": "a directory",
-	"add": "a file", "submit": "a file", "man": "a directory", "create": "a payload", "context add": "a new name", "blob put": "a file", "blob get": "an address",
+	"add": "a file", "submit": "a file", "man": "a directory", "create": "a payload", "context add": "a new name", "key encryption": "a file", "blob put": "a file", "blob get": "an address",
 }
 
 func TestUsage(t *testing.T) {
