@@ -9,10 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybookq/daybook/client/encryption"
+	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 )
 
 func newKeyEncryption() *cobra.Command {
+	var r remote.Command
 	var rotate bool
 	cmd := &cobra.Command{
 		Use:   "encryption FILE",
@@ -39,10 +41,12 @@ Give the new file to the programs that read results, then to the workers, and th
 			if err := write(args[0], text); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s encrypts with the new key %s\n", args[0], made.IDs()[0])
-			return err
+			r.Out = cmd.OutOrStdout()
+			id := made.IDs()[0]
+			return r.ShowValue(map[string]any{"file": args[0], "id": id}, "%s encrypts with the new key %s\n", args[0], id)
 		},
 	}
+	remote.JSONFlag(cmd, &r.AsJSON)
 	cmd.Flags().BoolVar(&rotate, "rotate", false, "add the key to a file that exists, as the one that encrypts")
 	return cmd
 }
