@@ -91,7 +91,7 @@ func TestUndecodableJob(t *testing.T) {
 			testkit.Eventually(t, "the worker says why", func() bool { return strings.Contains(log.String(), made.ID) })
 			testkit.NoError(t, stop())
 			testkit.Failed(t, ended.ends()[made.ID].Err, client.ErrUndecodable, encryption.ErrNoKey)
-			testkit.Holds(t, strings.Count(log.String(), "cannot be decoded") == 1 && strings.Contains(log.String(), "key"), log.String())
+			testkit.Holds(t, strings.Count(log.String(), "level=WARN") == 1 && strings.Contains(log.String(), "key"), log.String())
 			j := testkit.Must(c.Job(ctx, made.ID))(t)
 			testkit.Holds(t, j.Status == "pending" && j.RunAttempts == 0 && len(j.Attempts) == 0, j.Status, j.RunAttempts, j.Attempts)
 			stop = start(t, &worker.Worker{Client: c, NoStream: noStream, Handler: well})
