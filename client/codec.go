@@ -90,7 +90,8 @@ func (c *Client) encode(part Part, kind *Kind, data *[]byte, limit int, repeat s
 	}
 	n := len(content.Data)
 	if c.o.Codec.EncodedLen(n) > limit {
-		return fmt.Errorf("%w: the %s of %d bytes is longer than %d bytes when it is encoded; the maximum is %d", problem.ErrTooLarge, part, n, limit, c.MaxContent(limit))
+		return fmt.Errorf("%w: the %s of %d bytes is longer than %d bytes when it is encoded; the maximum is %d",
+			problem.ErrTooLarge, part, n, limit, c.MaxContent(limit))
 	}
 	text, err := c.o.Codec.Encode(part, content, repeat)
 	if err != nil {

@@ -307,7 +307,7 @@ var elsewhereJSON = map[string]string{
 	"cluster status": "it needs a cluster; see TestServeCluster", "cluster transfer": "the same", "cluster remove": "the same",
 	"key create": "the texts of keys are random: see TestKeyCommands", "key get": "see TestKeyCommands", "key import": "see TestKeyCommands", "key list": "see TestKeyCommands",
 	"key revoke": "see TestKeyCommands", "key rotate": "see TestKeyCommands", "key whoami": "see TestKeyCommands",
-	"key encryption": "its id is random: see TestKeyEncryption",
+	"key encryption":  "its id is random: see TestKeyEncryption",
 	"tls self-signed": "its names are those of the machine; see TestSelfSigned", "top": "its figures change; see TestTopOnce",
 }
 
