@@ -47,6 +47,9 @@ type Options struct {
 	Traceparent func(ctx context.Context) string
 	// Key is the text of the key with which the client uses the server: dbk_NAME_SECRET. With "", requests have no key.
 	Key string
+	// Codec encodes payloads, outputs and errors, so that the server cannot read them; see package encryption. With nil,
+	// they are stored as they are.
+	Codec Codec
 	// NoJoin makes each Create a separate request. Otherwise creates that are made at the same time share a stream, and
 	// the server stores them together.
 	NoJoin bool

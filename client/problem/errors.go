@@ -33,6 +33,7 @@ var (
 	ErrOverloaded       = errors.New("the server accepts no more requests of this kind for now")
 	ErrUnavailable      = errors.New("the server cannot be reached or does not serve requests now; nothing was stored")
 	ErrUnknown          = errors.New("no answer says whether the request was stored")
+	ErrUndecodable      = errors.New("a content of a job cannot be decoded")
 	ErrUnexpectedAnswer = errors.New("the answer is not that of a Daybook server")
 )
 

@@ -25,7 +25,7 @@ everything. From the first key on, every request needs one, and these commands n
 A command finds its key in the file of --key-file, in that of the context, or in the variable DAYBOOK_KEY.`,
 		Example: `  daybook key create boss --role admin >boss.key
   daybook key create acme-producer --role producer --key-file boss.key`,
-	}, newKeyCreate(), newKeyList(), newKeyGet(), newKeyRotate(), newKeyRevoke(), newKeyImport(), newKeyWhoami())
+	}, newKeyCreate(), newKeyList(), newKeyGet(), newKeyRotate(), newKeyRevoke(), newKeyImport(), newKeyWhoami(), newKeyEncryption())
 }
 
 // madeKey prints the text of a key that the server has made: the only time that anybody sees it.
