@@ -57,6 +57,7 @@ var access = table([]grant{
 	{operators, web.InCommand, "putHandler deleteHandler addHandler addHandlerOfMiniq removeHandler removeHandlerOfMiniq"},
 	{operators, web.AboutServer, "start stop startByGet stopByGet"},
 
+	{operators, web.AboutServer, "audit"},
 	{watchers, web.AboutServer, "metrics stats cluster level"},
 	{job.RolesOf(job.RoleBackup), web.AboutServer, "backup backupClients"},
 

@@ -97,6 +97,7 @@ func (s *resources) routes() []route {
 		sessions{s.engine}.routes(r),
 		s.handlers.routes(),
 		keys{s.engine, s.documents}.routes(r),
+		audit{s.reader}.routes(r),
 		ofFiles(s.blobs.Routes(r)),
 		ofFiles(s.uploads.Routes(r)),
 		ofFiles(s.filesets.Routes()),

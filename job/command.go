@@ -14,6 +14,15 @@ type Command interface {
 	Encode() (fields, body []byte)
 }
 
+// IsAudited reports whether the audit has a command: the commands of operators and admins, and the cancellations of producers.
+func IsAudited(cmd Command) bool {
+	switch cmd.(type) {
+	case Pause, Switch, DeleteQueue, Move, Patch, ChangeBatch, PutDocument, DeleteDocument, SetLevel, SetMember:
+		return true
+	}
+	return false
+}
+
 // Level is the version of the rules that Apply follows. It changes only through a SetLevel command in the journal, so
 // that a record leads to the same state whichever binary applies it.
 const Level = 1

@@ -104,6 +104,7 @@ type Engine interface {
 	Documents(s *job.Scope, kind job.DocumentKind, afterName, afterClient string, limit int) (list []document.Named, more bool, err error)
 	Sweep(id job.ID) (document.Sweep, error)
 	Sweeps() ([]document.Sweep, error)
+	Audit(f query.AuditFilter) ([]document.Audited, error)
 
 	// These report whether a key with a scope is for something. What does not exist is in no scope.
 	JobInScope(s *job.Scope, id job.ID) (bool, error)
