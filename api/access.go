@@ -85,7 +85,10 @@ func checkAccess(routes []route) error {
 }
 
 // authorizer finds out whose key a request has.
-type authorizer struct{ engine backend.Engine }
+type authorizer struct {
+	engine   backend.Engine
+	required bool // also before the first key
+}
 
 // errNoKey and errWrongKey say nothing about keys that exist.
 var (
@@ -94,9 +97,9 @@ var (
 )
 
 // authorize returns the key in the values of the header Authorization. It must have one of the roles, or the role admin.
-// authorize returns nil as long as there was never a key: then everybody who can connect may do everything.
+// authorize returns nil as long as there was never a key, unless keys are required: then everybody who can connect may do everything.
 func (a *authorizer) authorize(headers []string, roles job.Roles) (*job.Key, error) {
-	if !a.engine.KeysRequired() {
+	if !a.required && !a.engine.KeysRequired() {
 		return nil, nil
 	}
 	switch len(headers) {

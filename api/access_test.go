@@ -2,8 +2,10 @@ package api
 
 import (
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -145,6 +147,30 @@ func TestKeysOfStreams(t *testing.T) {
 	})
 }
 
+// TestRequireKeys: a server that requires keys refuses requests before its first key, and is not ready before its caller says so.
+func TestRequireKeys(t *testing.T) {
+	var why atomic.Pointer[error]
+	r := start(t, func(s *setup) {
+		s.RequireKeys = true
+		s.Unready = func() error {
+			if err := why.Load(); err != nil {
+				return *err
+			}
+			return nil
+		}
+	})
+	reason := errors.New("the key of the admin is not stored yet")
+	why.Store(&reason)
+	unready := r.get("/readyz")
+	unready.refused(http.StatusServiceUnavailable, "not_ready")
+	testkit.Contains(t, unready.body, reason.Error())
+	r.get("/healthz").object(http.StatusOK)
+	why.Store(nil)
+	r.get("/readyz").object(http.StatusOK)
+	r.get("/jobs").refused(http.StatusUnauthorized, "key_required")
+	r.post("/keys", `{"name":"boss","roles":["admin"]}`).refused(http.StatusUnauthorized, "key_required")
+}
+
 // withKey is an engine with one key.
 type withKey struct {
 	backend.Engine
@@ -165,15 +191,15 @@ func TestRolesOfRoutes(t *testing.T) {
 		for _, name := range (admins | readers | watchers).Names() {
 			role := job.RolesOf(testkit.Must(job.ParseRole(name))(t))
 			key := &job.Key{Name: "k", Roles: role, Sum: sum}
-			_, err := (&authorizer{withKey{key: key}}).authorize(headers, access[r.id].Roles())
+			_, err := (&authorizer{engine: withKey{key: key}}).authorize(headers, access[r.id].Roles())
 			want := role == admins || access[r.id].Roles().Has(role)
 			testkit.Holds(t, !access[r.id].NeedsKey() || (err == nil) == want, r.id, "with role", name, "gives", err)
 			key.ExpiresAt = 5
-			_, err = (&authorizer{withKey{key: key}}).authorize(headers, access[r.id].Roles())
+			_, err = (&authorizer{engine: withKey{key: key}}).authorize(headers, access[r.id].Roles())
 			testkit.Holds(t, err == error(errWrongKey), r.id, "with an expired key gives", err)
 		}
 	}
-	g := &authorizer{withKey{key: &job.Key{Name: "k", Roles: readers, Sum: sum}}}
+	g := &authorizer{engine: withKey{key: &job.Key{Name: "k", Roles: readers, Sum: sum}}}
 	if n := testing.AllocsPerRun(100, func() { _, _ = g.authorize(headers, readers) }); n != 0 {
 		t.Errorf("a check takes %v allocations", n)
 	}
@@ -183,7 +209,7 @@ func BenchmarkAuthorize(b *testing.B) {
 	text := job.KeyText("acme.producer", [job.SecretBytes]byte{7})
 	_, sum, err := job.ParseKeyText(text)
 	testkit.NoError(b, err)
-	g, headers := &authorizer{withKey{key: &job.Key{Name: "acme.producer", Roles: readers, Sum: sum}}}, []string{"Bearer " + text}
+	g, headers := &authorizer{engine: withKey{key: &job.Key{Name: "acme.producer", Roles: readers, Sum: sum}}}, []string{"Bearer " + text}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := g.authorize(headers, readers); err != nil {

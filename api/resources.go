@@ -29,6 +29,8 @@ type resources struct {
 	log    zerolog.Logger
 	build  Version
 	quit   func()
+	// unready returns why the server is not ready although its engine is; see Options.
+	unready func() error
 
 	web      *web.Server
 	draining context.Context // done when the shutdown begins
@@ -50,9 +52,9 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 		return nil, fmt.Errorf("default attributes: %w", err)
 	}
 	s := &resources{
-		reader: reader{engine, newLimits()}, log: o.Log, build: o.Build, quit: o.Quit,
+		reader: reader{engine, newLimits()}, log: o.Log, build: o.Build, quit: o.Quit, unready: o.Unready,
 	}
-	registry, authorize := prometheus.NewRegistry(), (&authorizer{engine}).authorize
+	registry, authorize := prometheus.NewRegistry(), (&authorizer{engine: engine, required: o.RequireKeys}).authorize
 	s.web, err = web.New(web.Options{
 		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
 		Authorize: authorize, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
@@ -107,7 +109,7 @@ func (s *resources) routes() []route {
 		clusterNodes{s.engine}.routes(r),
 		s.backups.routes(r),
 		pages{s.build.Version, s.metrics.show, wholeDescription}.routes(r),
-		health{s.engine, s.draining}.routes(r),
+		health{s.engine, s.draining, s.unready}.routes(r),
 		s.build.routes(r),
 		statistics{s.engine, s.blobs}.routes(r),
 	)

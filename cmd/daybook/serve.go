@@ -24,6 +24,12 @@ Until the server has a key (` + "`daybook key create`" + `), everybody who can c
 listen on an address that other machines can connect to, unless --insecure is given. With --insecure, every
 start logs a warning.
 
+With --admin-key-file every request needs a key from the first start on. If the file does not exist, the server
+makes it, with a key that has the role admin, and stores the key before it is ready. If the file exists, its
+owner alone may be able to read it, and the server stores its key if it does not know it: after a restore, or if
+no other admin is left. A key that was revoked or rotated is not stored again. Delete the file then, and the next
+start makes another one.
+
 With --tls-cert and --tls-key the server speaks TLS to its clients, and nothing else on that port. It uses
 new files within ten seconds, or at SIGHUP, which then does not stop it. If the new files cannot be used, it
 logs why and continues with the old ones. With --tls-client-ca, clients need certificates that these

@@ -32,6 +32,7 @@ type Flags struct {
 	opsqueueFlags
 	clusterFlags
 	tlsFlags
+	accessFlags
 
 	logLevel  string
 	logFormat string
@@ -145,6 +146,7 @@ func (f *Flags) Define(flags *pflag.FlagSet) {
 	f.opsqueueFlags.define(flags)
 	f.clusterFlags.define(flags)
 	f.tlsFlags.define(flags)
+	f.accessFlags.define(flags)
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
 	flags.BoolVar(&f.allowQuit, "allow-quit", false, "stop on POST /quit, if the request comes from this machine and not through a proxy")
 	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; unsafe, since any web page can send a GET")
@@ -194,6 +196,9 @@ func (f *Flags) Check() error {
 		return err
 	}
 	if err := f.tlsFlags.check(); err != nil {
+		return err
+	}
+	if err := f.accessFlags.check(); err != nil {
 		return err
 	}
 	if f.node != "" && f.blobs != "none" {

@@ -102,6 +102,8 @@ func (s *serverRun) serve(ctx context.Context, quit func(), out io.Writer) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, endOpsqueue()) }() // before the engine
+	endAccess := s.startAccess(ctx, engine, quit)
+	defer func() { err = errors.Join(err, endAccess()) }()
 	endReturns := s.startReturns(engine)
 	defer endReturns()
 
@@ -134,7 +136,7 @@ func (s *serverRun) serve(ctx context.Context, quit func(), out io.Writer) (err 
 		return err
 	}
 	endReturns()
-	if endOpsqueue() != nil || engine.end() != nil {
+	if endAccess() != nil || endOpsqueue() != nil || engine.end() != nil {
 		return nil // the deferred calls return the error
 	}
 	if err := removeAddress(); err != nil {
