@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/base64"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -169,6 +170,14 @@ func TestRequireKeys(t *testing.T) {
 	r.get("/readyz").object(http.StatusOK)
 	r.get("/jobs").refused(http.StatusUnauthorized, "key_required")
 	r.post("/keys", `{"name":"boss","roles":["admin"]}`).refused(http.StatusUnauthorized, "key_required")
+}
+
+// TestTrustedDoesNotListen: a server whose requests need no keys serves only its own process.
+func TestTrustedDoesNotListen(t *testing.T) {
+	s := testkit.Must(newServer(Options{Trusted: true}, idle{}))(t)
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close()
+	testkit.Failed(t, s.Run(t.Context(), l, 0), "does not listen")
 }
 
 // withKey is an engine with one key.

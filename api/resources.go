@@ -31,6 +31,7 @@ type resources struct {
 	quit   func()
 	// unready returns why the server is not ready although its engine is; see Options.
 	unready func() error
+	trusted bool // requests need no key, so the server must not listen
 
 	web      *web.Server
 	draining context.Context // done when the shutdown begins
@@ -52,9 +53,9 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 		return nil, fmt.Errorf("default attributes: %w", err)
 	}
 	s := &resources{
-		reader: reader{engine, newLimits()}, log: o.Log, build: o.Build, quit: o.Quit, unready: o.Unready,
+		reader: reader{engine, newLimits()}, log: o.Log, build: o.Build, quit: o.Quit, unready: o.Unready, trusted: o.Trusted,
 	}
-	registry, authorize := prometheus.NewRegistry(), (&authorizer{engine: engine, required: o.RequireKeys}).authorize
+	registry, authorize := prometheus.NewRegistry(), (&authorizer{engine: engine, required: o.RequireKeys, trusted: o.Trusted}).authorize
 	s.web, err = web.New(web.Options{
 		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
 		Authorize: authorize, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
