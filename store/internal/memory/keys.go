@@ -51,5 +51,12 @@ func (k *Keys) Get(name string) *job.Key {
 	return k.byName[name]
 }
 
+// Len returns the number of keys.
+func (k *Keys) Len() int {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return len(k.byName)
+}
+
 // Ever reports whether there ever was a key.
 func (k *Keys) Ever() bool { return k.ever.Load() }
