@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -58,7 +59,7 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	registry, authorize := prometheus.NewRegistry(), (&authorizer{engine: engine, required: o.RequireKeys, trusted: o.Trusted}).authorize
 	s.web, err = web.New(web.Options{
 		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
-		Authorize: authorize, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
+		Authorize: authorize, Refused: (&wrongKeys{now: engine.Now}).refuse, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
 	})
 	if err != nil {
 		return nil, err
@@ -173,7 +174,9 @@ func describe() (text descriptions, err error) {
 		}
 		op := r.describe(schemas)
 		if access[r.id].NeedsKey() {
-			op.Responses[http.StatusUnauthorized] = &openapi.Response{Ref: "#/components/responses/P401"}
+			for _, status := range []int{http.StatusUnauthorized, http.StatusTooManyRequests} {
+				op.Responses[status] = &openapi.Response{Ref: "#/components/responses/P" + strconv.Itoa(status)}
+			}
 		}
 		operations = append(operations, op)
 	}

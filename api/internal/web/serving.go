@@ -8,6 +8,7 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -37,6 +38,8 @@ type Options struct {
 	// Authorize, if not nil, returns the key in the values of the header Authorization, which must have one of the roles, or nil
 	// if no key is needed.
 	Authorize func(authorization []string, roles job.Roles) (*job.Key, error)
+	// Refused, if not nil, returns the refusal of a request from an address for which Authorize has returned err.
+	Refused func(peer netip.Addr, err error) error
 	// Spell, if not nil, writes a URL in its canonical form before the router sees it.
 	Spell func(u *url.URL)
 	// SecretOf, if not nil, returns the secret in a path, and whether the path must not be logged.
