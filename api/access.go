@@ -118,6 +118,7 @@ func (a *authorizer) authorize(headers []string, roles job.Roles) (*job.Key, err
 	if key == nil || !key.Matches(&sum, now) || key.Expired(now) {
 		return nil, errWrongKey
 	}
+	key.Used(now)
 	if !key.Roles.Has(roles | admins) {
 		return nil, &web.Problem{Status: http.StatusForbidden, Code: "role_missing",
 			Detail: fmt.Sprintf("the key %s has the roles %s; this needs one of %s", key.Name, strings.Join(key.Roles.Names(), ", "), strings.Join((roles|admins).Names(), ", "))}

@@ -13,12 +13,13 @@ import (
 // Key describes a key. Nobody can read its text from the server.
 type Key struct {
 	Name       string   `json:"name"`
-	Roles      []string `json:"roles"`      // admin, operator, producer, worker, reader, backup, metrics
-	ExpiresAt  *int64   `json:"expires_at"` // unix ms; nil: never
-	Generation int      `json:"generation"` // how many secrets it has had
-	OldUntil   *int64   `json:"old_until"`  // unix ms; until when the secret before this one is good
-	ChangedAt  int64    `json:"changed_at"` // unix ms; when it was created or got its secret
-	By         string   `json:"by"`         // the key that created it or gave it its secret
+	Roles      []string `json:"roles"`        // admin, operator, producer, worker, reader, backup, metrics
+	ExpiresAt  *int64   `json:"expires_at"`   // unix ms; nil: never
+	Generation int      `json:"generation"`   // how many secrets it has had
+	OldUntil   *int64   `json:"old_until"`    // unix ms; until when the secret before this one is good
+	ChangedAt  int64    `json:"changed_at"`   // unix ms; when it was created or got its secret
+	By         string   `json:"by"`           // the key that created it or gave it its secret
+	LastUsedAt *int64   `json:"last_used_at"` // unix ms; the hour in which the server, or the asked node, last got a request with it; nil: never
 	// Text is the text of a key that the server has just made. It is never there again.
 	Text string `json:"key,omitzero"`
 }

@@ -124,5 +124,5 @@ func TestAdminKeyFileOfNodes(t *testing.T) {
 			testkit.Equal(t, parsed[client.Key](t, ok(t, "key", "whoami", "--json", "--server", n.url, "--key-file", file)).Name, name, "at", n.name)
 		}
 	}
-	testkit.Equal(t, ok(t, "key", "list", "--server", n2.url, "--key-file", own), "admin-n1: admin\nadmin-n3: admin\n")
+	testkit.Contains(t, ok(t, "key", "list", "--server", n2.url, "--key-file", own), "admin-n1: admin", "admin-n3: admin")
 }

@@ -169,7 +169,7 @@ func TestRestoreOfKeys(t *testing.T) {
 	for _, key := range []string{boss, lost} {
 		execute(t, "", "queues", "--server", again.url, "--key-file", key).ends(t, terminal.ExitRefused, "key_refused")
 	}
-	testkit.Equal(t, ok(t, "key", "list", "--server", again.url, "--key-file", file), "admin: admin\n")
+	testkit.Equal(t, strings.Count(ok(t, "key", "list", "--server", again.url, "--key-file", file), "\n"), 1)
 }
 
 // restoredText backs a server up and restores it, and returns what the restore prints.

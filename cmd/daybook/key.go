@@ -271,5 +271,9 @@ func showKey(r *remote.Command, k client.Key) error {
 	if k.ExpiresAt != nil {
 		until = " until " + time.UnixMilli(*k.ExpiresAt).UTC().Format(time.RFC3339)
 	}
-	return r.ShowValue(k, "%s: %s%s\n", k.Name, strings.Join(k.Roles, ", "), until)
+	used := ""
+	if k.LastUsedAt != nil {
+		used = ", last used in the hour from " + time.UnixMilli(*k.LastUsedAt).UTC().Format(time.RFC3339)
+	}
+	return r.ShowValue(k, "%s: %s%s%s\n", k.Name, strings.Join(k.Roles, ", "), until, used)
 }

@@ -98,11 +98,17 @@ func TestKeysOfAStoppedServer(t *testing.T) {
 	t.Setenv("DAYBOOK_SERVER", "")
 	t.Setenv("DAYBOOK_DATA", "")
 	s = serving(t, data)
-	testkit.Equal(t, ok(t, "key", "list", "--server", s.url, "--key-file", boss), "boss: admin\nw: worker\n")
+	testkit.Contains(t, ok(t, "key", "list", "--server", s.url, "--key-file", boss), "boss: admin, last used in the hour from 20", "w: worker\n")
 	ok(t, "queues", "--server", s.url, "--key-file", rotated)
 	old := keyFile(t, filepath.Join(dir, "w.old.key"), made.Text)
 	execute(t, "", "queues", "--server", s.url, "--key-file", old).ends(t, terminal.ExitRefused, "key_refused")
 	s.end(t, syscall.SIGTERM)
+
+	// A stop keeps the hours of the last uses.
+	kept := ok(t, at("list")...)
+	testkit.Contains(t, kept, "boss: admin, last used", "w: worker, last used")
+	testkit.NoError(t, os.WriteFile(filepath.Join(data, "key-uses"), []byte("boss 3600000\nnobody 7200000\nbroken\nw x\n"), 0o600))
+	testkit.Equal(t, ok(t, at("list")...), "boss: admin, last used in the hour from 1970-01-01T01:00:00Z\nw: worker\n")
 
 	n := startNode(t, "n1", data, "--cluster-init")
 	n.end(t, syscall.SIGTERM)

@@ -168,7 +168,9 @@ func TestOpsqueueKey(t *testing.T) {
 	defer c.Close()
 	chunks := testkit.Must(c.Reserve(ctx, 1, wire.Strategy{}))(t)
 	testkit.Equal(t, len(chunks), 1)
-	active := func() bool { return strings.Contains(as("jobs", "--client", "opsqueue", "--type", "chunk", "--status", "active"), "opsqueue") }
+	active := func() bool {
+		return strings.Contains(as("jobs", "--client", "opsqueue", "--type", "chunk", "--status", "active"), "opsqueue")
+	}
 	testkit.Holds(t, active(), "nobody holds the chunk")
 	as("key", "revoke", "ops")
 	_, err := p.Insert(ctx, submission("revoked"), nil)

@@ -137,6 +137,7 @@ func (s *serverRun) permitOpsqueue(engine *runningEngine) func(job.Roles) error 
 		case !key.Roles.Has(roles | job.RolesOf(job.RoleAdmin)):
 			return fmt.Errorf("the key %s of --opsqueue-key has the roles %s; this needs one of %s", s.opsqueueKey, strings.Join(key.Roles.Names(), ", "), strings.Join((roles|job.RolesOf(job.RoleAdmin)).Names(), ", "))
 		}
+		key.Used(engine.Now()) // while there is a listener, somebody needs the key
 		return nil
 	}
 }
