@@ -14,13 +14,14 @@ import (
 
 // Sets of roles for the table below. A key with the role admin may use every route.
 var (
-	operators = job.RolesOf(job.RoleOperator)
-	producers = operators | job.RolesOf(job.RoleProducer)
-	workers   = operators | job.RolesOf(job.RoleWorker)
-	uploaders = producers | workers
-	readers   = uploaders | job.RolesOf(job.RoleReader)
-	watchers  = operators | job.RolesOf(job.RoleReader, job.RoleMetrics, job.RoleBackup)
-	admins    = job.RolesOf(job.RoleAdmin)
+	operators   = job.RolesOf(job.RoleOperator)
+	producers   = operators | job.RolesOf(job.RoleProducer)
+	workers     = operators | job.RolesOf(job.RoleWorker)
+	uploaders   = producers | workers
+	readers     = uploaders | job.RolesOf(job.RoleReader)
+	blobReaders = readers | job.RolesOf(job.RoleBackup) // a backup has the blobs
+	watchers    = operators | job.RolesOf(job.RoleReader, job.RoleMetrics, job.RoleBackup)
+	admins      = job.RolesOf(job.RoleAdmin)
 )
 
 // access has the roles of which a key needs one to use an operation, by the id of the operation. This is the whole policy. A
@@ -48,7 +49,7 @@ var access = map[string]web.Access{
 	"queues": web.For(readers), "queue": web.For(readers), "runners": web.For(readers), "runner": web.For(readers), "sweeps": web.For(readers), "sweep": web.For(readers),
 	"handlers": web.For(readers), "handler": web.For(readers), "handlerHistory": web.For(readers), "handlerVersion": web.For(readers),
 	"getHandler": web.For(readers), "getHandlerOfMiniq": web.For(readers),
-	"listBlobs": web.For(readers), "blob": web.For(readers), "castawayBlob": web.For(readers),
+	"listBlobs": web.For(blobReaders), "blob": web.For(blobReaders), "castawayBlob": web.For(blobReaders),
 	"listFilesets": web.For(readers), "fileset": web.For(readers), "filesetHistory": web.For(readers),
 
 	"patch": web.For(operators), "delete": web.For(operators), "redrive": web.For(operators), "run": web.For(operators),

@@ -66,6 +66,22 @@ func TestKeyCommands(t *testing.T) {
 	testkit.Holds(t, other.code == terminal.ExitUsage && !strings.Contains(other.errs, made.Text), other)
 }
 
+// TestBackupByKey: a key with the role backup is enough for a backup with blobs.
+func TestBackupByKey(t *testing.T) {
+	dir := t.TempDir()
+	s := serving(t, filepath.Join(dir, "data"))
+	for _, client := range []string{"", "acme"} {
+		ok(t, "blob", "put", "--server", s.url, "--client", client, os.Args[0])
+	}
+	ok(t, "key", "create", "boss", "--role", "admin", "--server", s.url)
+	s.end(t, syscall.SIGTERM)
+	nightly := keyFile(t, filepath.Join(dir, "nightly.key"), strings.TrimSpace(ok(t, "key", "create", "nightly", "--role", "backup", "--data", s.data)))
+	s = serving(t, s.data)
+	report := parsed[backupReport](t, ok(t, "backup", filepath.Join(dir, "backups"), "--json", "--server", s.url, "--key-file", nightly))
+	testkit.Equal(t, report.Blobs, 2)
+	execute(t, "", "jobs", "--server", s.url, "--key-file", nightly).ends(t, terminal.ExitRefused, "role_missing")
+}
+
 // TestKeysOfAStoppedServer: with --data, the commands need no key and no server, and follow the same rules. A running server and the
 // data of a node are refused.
 func TestKeysOfAStoppedServer(t *testing.T) {
