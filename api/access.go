@@ -14,13 +14,14 @@ import (
 
 // Sets of roles for the table below. A key with the role admin may use every route.
 var (
-	operators = job.RolesOf(job.RoleOperator)
-	producers = operators | job.RolesOf(job.RoleProducer)
-	workers   = operators | job.RolesOf(job.RoleWorker)
-	uploaders = producers | workers
-	readers   = uploaders | job.RolesOf(job.RoleReader)
-	watchers  = operators | job.RolesOf(job.RoleReader, job.RoleMetrics, job.RoleBackup)
-	admins    = job.RolesOf(job.RoleAdmin)
+	operators   = job.RolesOf(job.RoleOperator)
+	producers   = operators | job.RolesOf(job.RoleProducer)
+	workers     = operators | job.RolesOf(job.RoleWorker)
+	uploaders   = producers | workers
+	readers     = uploaders | job.RolesOf(job.RoleReader)
+	blobReaders = readers | job.RolesOf(job.RoleBackup) // a backup has the blobs
+	watchers    = operators | job.RolesOf(job.RoleReader, job.RoleMetrics, job.RoleBackup)
+	admins      = job.RolesOf(job.RoleAdmin)
 )
 
 // access has the roles of which a key needs one to use an operation, by the id of the operation, and how the server finds out
@@ -49,8 +50,9 @@ var access = table([]grant{
 	{readers, web.OfSweep, "sweep"},
 	{readers, web.OfType, "handler handlerHistory getHandler getHandlerOfMiniq"},
 	{readers, web.OfVersion, "handlerVersion"},
-	{readers, web.OfOwnClient, "listBlobs"},
-	{readers, web.OfClient, "blob castawayBlob fileset filesetHistory"},
+	{blobReaders, web.OfOwnClient, "listBlobs"},
+	{blobReaders, web.OfClient, "blob castawayBlob"},
+	{readers, web.OfClient, "fileset filesetHistory"},
 
 	{operators, web.InCommand, "patch delete redrive run resumeBatch redriveBatch deleteBatch"},
 	{operators, web.InCommand, "deleteQueue pause resume cancelQueue redriveQueue deleteQueueJobs"},
@@ -112,7 +114,11 @@ func checkAccess(routes []route) error {
 }
 
 // authorizer finds out whose key a request has.
-type authorizer struct{ engine backend.Engine }
+type authorizer struct {
+	engine   backend.Engine
+	required bool // also before the first key
+	trusted  bool // requests need no key; see Options
+}
 
 // errNoKey and errWrongKey say nothing about keys that exist.
 var (
@@ -121,9 +127,9 @@ var (
 )
 
 // authorize returns the key in the values of the header Authorization. It must have one of the roles, or the role admin.
-// authorize returns nil as long as there was never a key: then everybody who can connect may do everything.
+// authorize returns nil as long as there was never a key, unless keys are required: then everybody who can connect may do everything.
 func (a *authorizer) authorize(headers []string, roles job.Roles) (*job.Key, error) {
-	if !a.engine.KeysRequired() {
+	if a.trusted || !a.required && !a.engine.KeysRequired() {
 		return nil, nil
 	}
 	switch len(headers) {
@@ -141,6 +147,7 @@ func (a *authorizer) authorize(headers []string, roles job.Roles) (*job.Key, err
 	if key == nil || !key.Matches(&sum, now) || key.Expired(now) {
 		return nil, errWrongKey
 	}
+	key.Used(now)
 	if !key.Roles.Has(roles | admins) {
 		return nil, &web.Problem{Status: http.StatusForbidden, Code: "role_missing",
 			Detail: fmt.Sprintf("the key %s has the roles %s; this needs one of %s", key.Name, strings.Join(key.Roles.Names(), ", "), strings.Join((roles|admins).Names(), ", "))}

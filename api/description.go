@@ -36,7 +36,7 @@ var problemCodes = map[int][]string{
 	422: {"key_reused", "number_reused", "wrong_digest"},
 	423: {"upload_busy"},
 	426: {"upgrade_required"},
-	429: {"overloaded", "too_many_queues", "too_many_parked_claims", "too_many_keys", "too_many_sweeps", "too_many_sessions", "too_many_handlers", "too_many_access_keys",
+	429: {"rate_limited", "overloaded", "too_many_queues", "too_many_parked_claims", "too_many_keys", "too_many_sweeps", "too_many_sessions", "too_many_handlers", "too_many_access_keys",
 		"too_many_filesets", "too_many_runners", "too_many_uploads", "too_many_blob_clients"},
 	499: {"client_gone"},
 	500: {"internal", "store_damaged", "blob_damaged"},

@@ -91,6 +91,7 @@ type keyDocument struct {
 	OldUntil   *int64 `json:"old_until" minimum:"1" doc:"until when the secret before this one is good"`
 	ChangedAt  int64  `json:"changed_at" minimum:"0" doc:"when it was created or got its secret"`
 	By         string `json:"by,omitzero" doc:"the key that created it or gave it its secret"`
+	LastUsedAt *int64 `json:"last_used_at" minimum:"1" doc:"the hour in which this node last got a request with it"`
 }
 
 func documentOfKey(key *job.Key, d *document.Named) keyDocument {
@@ -100,6 +101,11 @@ func documentOfKey(key *job.Key, d *document.Named) keyDocument {
 	}
 	if key.OldUntil != 0 {
 		doc.OldUntil = &key.OldUntil
+	}
+	if key.LastUse != nil {
+		if hour := key.LastUse.Load(); hour > 0 {
+			doc.LastUsedAt = &hour
+		}
 	}
 	return doc
 }
@@ -253,6 +259,9 @@ func (k keys) find(ctx context.Context, name string, minSeq uint64) (*job.Key, d
 		return nil, d, err
 	}
 	key, err := job.DecodeKey(name, text)
+	if live := k.engine.Key(name); live != nil {
+		key.LastUse = live.LastUse
+	}
 	return &key, d, err
 }
 

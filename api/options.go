@@ -35,6 +35,13 @@ type Options struct {
 	TLS            *TLS // nil: the server speaks HTTP without TLS
 	// StreamHeartbeat is the time between two pings of a stream. 0 means 5 s.
 	StreamHeartbeat time.Duration
+	// RequireKeys makes each request need a key from the start on. Otherwise requests need one once there is a key.
+	RequireKeys bool
+	// Trusted lets every request do everything, without a key. It is for commands that have the data directory to themselves: Run
+	// refuses to listen with it.
+	Trusted bool
+	// Unready, if not nil, returns why the server is not ready although its engine is.
+	Unready func() error
 	// OnLostFailures returns the number of lost runners for which the server's hook failed. Nil means that there is no
 	// hook.
 	OnLostFailures func() uint64

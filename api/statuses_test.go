@@ -555,6 +555,14 @@ func (x *everyStatus) keys() {
 	for _, name := range []string{"GET /keys", "GET /keys/{name}", "GET /whoami"} {
 		x.do(x.byName[name], x.byName[name].path, "", key...).wantStatus(http.StatusOK)
 	}
+	for range wrongKeysPerMinute {
+		x.do(x.byName["GET /whoami"], "/whoami", "", as("wrong")...)
+	}
+	for i := range x.operations {
+		if o := &x.operations[i]; access[o.id].NeedsKey() {
+			x.do(o, o.path, o.body, as("wrong")...).wantStatus(http.StatusTooManyRequests)
+		}
+	}
 	rotate, revoke := x.byName["POST /keys/{name}/rotate"], x.byName["DELETE /keys/{name}"]
 	key = as(x.do(rotate, rotate.path, "{}", key...).object(http.StatusOK)["key"].(string))
 	x.do(revoke, revoke.path, "", key...).wantStatus(http.StatusNoContent)

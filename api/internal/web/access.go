@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"net/netip"
 
 	"github.com/labstack/echo/v4"
 
@@ -69,6 +70,13 @@ func (s *Server) guarded(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 		key, err := s.Authorize(c.Request().Header[echo.HeaderAuthorization], r.Access.roles)
 		if err != nil {
 			c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="daybook"`)
+			if s.Refused != nil {
+				var peer netip.Addr
+				if conn := ConnectionOf(c.Request()); conn != nil {
+					peer = conn.Peer
+				}
+				err = s.Refused(peer, err)
+			}
 			return err
 		}
 		if key == nil {

@@ -8,6 +8,7 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -39,6 +40,8 @@ type Options struct {
 	Authorize func(authorization []string, roles job.Roles) (*job.Key, error)
 	// Confine refuses a request about something that a key with a scope is not for.
 	Confine func(c echo.Context, about About, key *job.Key) error
+	// Refused, if not nil, returns the refusal of a request from an address for which Authorize has returned err.
+	Refused func(peer netip.Addr, err error) error
 	// Spell, if not nil, writes a URL in its canonical form before the router sees it.
 	Spell func(u *url.URL)
 	// SecretOf, if not nil, returns the secret in a path, and whether the path must not be logged.

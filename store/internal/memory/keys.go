@@ -35,6 +35,9 @@ func (k *Keys) Publish() {
 	}
 	for _, c := range k.changes {
 		if c.key != nil {
+			if c.key.LastUse = new(atomic.Int64); k.byName[c.name] != nil {
+				c.key.LastUse = k.byName[c.name].LastUse // it was rotated
+			}
 			k.byName[c.name] = c.key
 		} else {
 			delete(k.byName, c.name)
@@ -49,6 +52,26 @@ func (k *Keys) Get(name string) *job.Key {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.byName[name]
+}
+
+// Uses returns the hours of the last uses of the keys that were used.
+func (k *Keys) Uses() map[string]int64 {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	uses := map[string]int64{}
+	for name, key := range k.byName {
+		if hour := key.LastUse.Load(); hour > 0 {
+			uses[name] = hour
+		}
+	}
+	return uses
+}
+
+// Len returns the number of keys.
+func (k *Keys) Len() int {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return len(k.byName)
 }
 
 // Ever reports whether there ever was a key.

@@ -24,8 +24,8 @@ func (a *ServerAddress) Key() (string, error) {
 	text, from := os.Getenv(keyVariable), "the variable "+keyVariable
 	if a.keyFile != "" {
 		var err error
-		if text, err = readKey(a.keyFile); err != nil {
-			return "", err
+		if text, err = ReadKeyFile(a.keyFile); err != nil {
+			return "", terminal.Usagef("--key-file: %w", err)
 		}
 		from = a.keyFile
 	}
@@ -38,17 +38,15 @@ func (a *ServerAddress) Key() (string, error) {
 	return text, nil
 }
 
-func readKey(path string) (string, error) {
+// ReadKeyFile returns the contents of a file with a key.
+func ReadKeyFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxKeyFile) {
 		err = fmt.Errorf("%s is not a file of at most %d bytes", path, maxKeyFile)
 	}
 	if err != nil {
-		return "", terminal.Usagef("--key-file: %w", err)
+		return "", err
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", terminal.Usagef("--key-file: %w", err)
-	}
-	return string(text), nil
+	return string(text), err
 }
