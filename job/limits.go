@@ -170,6 +170,13 @@ const (
 	MaxAccessKeys      = 100_000
 	MaxAccessKeyBytes  = 4 << 10
 	MaxAccessKeysBytes = 256 << 20
+	// MaxLogins bounds the logins, which are in memory, and MaxLoginsOfOne those of one key or person: one more ends the oldest.
+	// MaxLoginBytes bounds the document of one, and MaxLoginsBytes all documents. A login ends after MaxLoginMs.
+	MaxLogins      = 10_000
+	MaxLoginsOfOne = 32
+	MaxLoginBytes  = 1 << 10
+	MaxLoginsBytes = 16 << 20
+	MaxLoginMs     = 12 * 3_600_000
 	// MaxParkedClaims bounds the claims that wait for jobs.
 	MaxParkedClaims = 100_000
 )
