@@ -30,9 +30,10 @@ type resources struct {
 	build  Version
 	quit   func()
 
-	web      *web.Server
-	draining context.Context // done when the shutdown begins
-	metrics  *metrics
+	web        *web.Server
+	authorizer *authorizer
+	draining   context.Context // done when the shutdown begins
+	metrics    *metrics
 
 	blobs         *files.Blobs
 	uploads       *files.Uploads
@@ -52,9 +53,11 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	s := &resources{
 		reader: reader{engine, newLimits()}, log: o.Log, build: o.Build, quit: o.Quit,
 	}
-	registry, authorize := prometheus.NewRegistry(), (&authorizer{engine}).authorize
+	registry := prometheus.NewRegistry()
+	s.authorizer = &authorizer{engine, o.Issuers}
+	authorize := s.authorizer.authorize
 	s.web, err = web.New(web.Options{
-		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
+		Log: o.Log, Hosts: o.Hosts, Origins: o.Origins, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
 		Authorize: authorize, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
 	})
 	if err != nil {
@@ -97,6 +100,7 @@ func (s *resources) routes() []route {
 		sessions{s.engine}.routes(r),
 		s.handlers.routes(),
 		keys{s.engine, s.documents}.routes(r),
+		logins{s.engine, s.authorizer}.routes(r),
 		ofFiles(s.blobs.Routes(r)),
 		ofFiles(s.uploads.Routes(r)),
 		ofFiles(s.filesets.Routes()),

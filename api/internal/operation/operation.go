@@ -107,7 +107,7 @@ func operation(in *request, method, path string, about About, answers func(*open
 
 // call reads a request, and calls f. It releases the memory of the request and of the answer afterwards.
 func (r *request) call(c echo.Context, rules Rules, into reflect.Value, f func(*call) error) error {
-	call := &call{connection: web.ConnectionOf(c.Request()), key: web.KeyOf(c)}
+	call := &call{request: c.Request(), connection: web.ConnectionOf(c.Request()), key: web.KeyOf(c)}
 	defer call.release()
 	if err := r.read(c, rules, call, into); err != nil {
 		return err
@@ -155,6 +155,7 @@ var pathParameter = regexp.MustCompile(`:(\w+)`)
 
 // call is a request that is being carried out.
 type call struct {
+	request    *http.Request
 	connection *web.Connection
 	key        *job.Key
 	body       *web.Body
@@ -197,6 +198,9 @@ func Share(ctx context.Context, from *web.Lane) *web.Share {
 
 // KeyOf returns the key of a call's request, or nil if it needed none.
 func KeyOf(ctx context.Context) *job.Key { return ctx.Value(callKey{}).(*call).key }
+
+// RequestOf returns a call's request, for its cookies. Its body is read.
+func RequestOf(ctx context.Context) *http.Request { return ctx.Value(callKey{}).(*call).request }
 
 // jsonName returns the name that a field has in JSON.
 func jsonName(f reflect.StructField) string {

@@ -35,8 +35,8 @@ type stream struct {
 	conn     *websocket.Conn
 	accepted *web.Connection // below conn; nil in tests that do not use Run
 	id       string
-	// authorization are the values of the header, which has the key.
-	authorization []string
+	// credentials are those of the request that opened it.
+	credentials web.Credentials
 
 	answers  answerQueue
 	requests requestWindow
@@ -87,10 +87,7 @@ func (l *Streams) Serve(c echo.Context) error {
 		return err
 	}
 	accepted := web.ConnectionOf(r)
-	var authorization []string // the strings of a header share memory
-	for _, value := range r.Header["Authorization"] {
-		authorization = append(authorization, strings.Clone(value))
-	}
+	credentials := web.CredentialsOf(r, web.Access{}).Clone()
 	if accepted != nil {
 		accepted.Upgraded()
 	}
@@ -99,7 +96,7 @@ func (l *Streams) Serve(c echo.Context) error {
 	go func() {
 		defer l.running.Done()
 		t = newStream(l, conn, accepted)
-		t.authorization = authorization
+		t.credentials = credentials
 		t.run()
 	}()
 	return nil

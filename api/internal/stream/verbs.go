@@ -80,7 +80,7 @@ func verbOf(r *streamRequest) (*streamVerb, error) {
 func (t *stream) permitted(r *streamRequest) (*streamVerb, error) {
 	v, err := verbOf(r)
 	if err == nil {
-		_, err = t.s.Authorize(t.authorization, t.s.Access[v.name])
+		_, err = t.s.Authorize(t.credentials, t.s.Access[v.name])
 	}
 	return v, err
 }

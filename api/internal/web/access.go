@@ -8,8 +8,9 @@ import (
 
 // Access says who may use a route. The zero value is not valid.
 type Access struct {
-	open  bool
-	roles job.Roles
+	open    bool
+	changes bool
+	roles   job.Roles
 }
 
 // Open is the access of routes that need no key.
@@ -17,6 +18,13 @@ var Open = Access{open: true}
 
 // For returns the access of routes that need a key with one of the roles.
 func For(roles job.Roles) Access { return Access{roles: roles} }
+
+// Changing returns the access of a GET that changes something: with a login, it also needs the token of changes, or the Origin of
+// this server.
+func (a Access) Changing() Access {
+	a.changes = true
+	return a
+}
 
 // NeedsKey reports whether requests need a key, once there are keys.
 func (a Access) NeedsKey() bool { return !a.open }
@@ -30,7 +38,7 @@ func (s *Server) guarded(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 		return next
 	}
 	return func(c echo.Context) error {
-		key, err := s.Authorize(c.Request().Header[echo.HeaderAuthorization], r.Access.roles)
+		key, err := s.Authorize(CredentialsOf(c.Request(), r.Access), r.Access.roles)
 		if err != nil {
 			c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="daybook"`)
 			return err
