@@ -7,6 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/files"
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/oidc"
 	"github.com/daybookq/daybook/ingest"
 )
@@ -49,3 +50,6 @@ type Options struct {
 	// request.
 	Quit func()
 }
+
+// CheckOrigins returns an error unless each text is an origin for Options.Origins.
+func CheckOrigins(list []string) error { return web.CheckOrigins(list) }

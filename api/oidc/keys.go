@@ -176,6 +176,12 @@ func parseKeys(text []byte) (keys []jose.JSONWebKey, err error) {
 	return keys, nil
 }
 
+// CheckKeys returns an error unless a text is a JSON Web Key Set with which tokens can be verified.
+func CheckKeys(text []byte) error {
+	_, err := parseKeys(text)
+	return err
+}
+
 // keysFor returns the keys that may have signed a token. It never waits: if they are not known, the issuer is asked, and the client
 // repeats its request after a moment.
 func (s *source) keysFor(header jose.Header) (fitting keySet, err error) {

@@ -17,6 +17,9 @@ import (
 	"golang.org/x/oauth2"
 )
 
+// ReturnPath is where an issuer sends people back to.
+const ReturnPath = "/login/callback"
+
 // FlowTime is how long a person may take at the issuer.
 const FlowTime = 10 * time.Minute
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/daybookq/daybook/api/oidc"
 )
 
 // allowedOrigins are the origins of --allow-origin. Their pages use the server with keys. The server never sends
@@ -62,8 +64,14 @@ func configuredOrigins(list []string) (allowedOrigins, error) {
 	return all, nil
 }
 
+// CheckOrigins returns an error unless each text is an origin for Options.Origins.
+func CheckOrigins(list []string) error {
+	_, err := configuredOrigins(list)
+	return err
+}
+
 // ReturnPath is where an issuer of tokens sends people back to.
-const ReturnPath = "/login/callback"
+const ReturnPath = oidc.ReturnPath
 
 // comesBack reports whether a browser follows the link of another site to ReturnPath as a whole page. This passes the guard, because
 // the request proves by a cookie that it ends a log-in which began here.
