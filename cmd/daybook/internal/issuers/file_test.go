@@ -126,6 +126,17 @@ func TestReadRefuses(t *testing.T) {
 	testkit.Fails(Read(path))(t, ":7: client-secret-file: ", "chmod o=")
 }
 
+// TestPage: the example of the page can be used.
+func TestPage(t *testing.T) {
+	page := string(testkit.Must(os.ReadFile("../../../../docs/how-to/oidc.md"))(t))
+	_, rest, _ := strings.Cut(page, "```toml\n")
+	text, _, _ := strings.Cut(rest, "```")
+	path := written(t, strings.Replace(strings.Replace(text, `"oidc-secret"`, `"secret"`, 1), `"/etc/daybook/k8s-keys.json"`, `"keys.json"`, 1))
+	list := testkit.Must(Read(path))(t)
+	testkit.Equal(t, len(list), 2)
+	testkit.Equal(t, len(list[0].Rules)+len(list[1].Rules), 4)
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(whole)
 	f.Add("[[issuer]]\nname='a'\n[issuer.x]\n[[issuer.rule.x]]\n")
