@@ -59,6 +59,9 @@ func (l logins) login(ctx context.Context, in *struct {
 		Key string `json:"key" minLength:"1" maxLength:"16384" required:"true" doc:"the text of a key, or a token of an issuer"`
 	} `required:"true"`
 }) (out loggedIn, err error) {
+	if web.Foreign(operation.RequestOf(ctx)) {
+		return out, &web.Problem{Status: http.StatusForbidden, Code: "forbidden_origin", Detail: "a web page of another origin cannot log in; it sends its key as Authorization: Bearer KEY"}
+	}
 	holder, err := l.authorize.holder(in.Body.Key)
 	if err != nil {
 		return out, err

@@ -214,6 +214,8 @@ func TestAllowedOrigins(t *testing.T) {
 	b.get("/jobs", cross...).refused(http.StatusUnauthorized, "key_required")
 	b.change(http.MethodPost, "/jobs/create", `{}`, cross...).refused(http.StatusUnauthorized, "key_required")
 
+	r.post("/login", `{"key":"`+key+`"}`, cross...).refused(http.StatusForbidden, "forbidden_origin")
+
 	ask := []string{"Access-Control-Request-Method", "DELETE", "Access-Control-Request-Headers", "authorization,content-type"}
 	pre := r.do(http.MethodOptions, "/jobs/create", nil, append(ask, cross...)...)
 	pre.wantStatus(http.StatusNoContent)

@@ -438,6 +438,22 @@ func TestCheckURL(t *testing.T) {
 	}
 }
 
+// FuzzVerify: no text that the issuer has not signed is a token.
+func FuzzVerify(f *testing.F) {
+	at, c := oidctest.New(f), configured()
+	c.Keys, c.Login = at.Keys(), nil
+	i := testkit.Must(New([]Issuer{c}, slog.New(slog.DiscardHandler), nil))(f)
+	token := at.Sign("one", good(nil))
+	f.Add(token)
+	f.Add(oidctest.Unsigned(f, `{"alg":"none"}`, good(nil)))
+	f.Add(oidctest.Unsigned(f, `{"alg":"ES256","jwk":{"kty":"oct","k":"AA"}}`, good(nil)))
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := i.Verify(text, nowMs()); err == nil && text != token {
+			t.Errorf("%q is accepted", text)
+		}
+	})
+}
+
 func BenchmarkRemembered(b *testing.B) {
 	at, c := oidctest.New(b), configured()
 	c.Keys, c.Login = at.Keys(), nil

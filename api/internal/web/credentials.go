@@ -44,16 +44,14 @@ func CredentialsOf(r *http.Request, a Access) (c Credentials) {
 	if c.Authorization = r.Header["Authorization"]; len(c.Authorization) > 0 || len(r.Header["Cookie"]) == 0 {
 		return c
 	}
-	origin := r.Header["Origin"]
-	same := len(origin) > 0 && sameOrigin(origin, r.Host)
-	if len(origin) > 0 && !same { // of --allow-origin: such pages send keys
+	if Foreign(r) { // such pages send keys
 		return c
 	}
 	c.Logins = loginsOf(r)
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		// No image, link or form makes a browser send an Origin with a GET. A WebSocket always has one.
-		c.TokenNeeded = a.changes && !same
+		c.TokenNeeded = a.changes && len(r.Header["Origin"]) == 0
 	default:
 		c.TokenNeeded = true
 	}
@@ -61,6 +59,12 @@ func CredentialsOf(r *http.Request, a Access) (c Credentials) {
 		c.Token = tokens[0]
 	}
 	return c
+}
+
+// Foreign reports whether a page of an origin of --allow-origin has sent a request.
+func Foreign(r *http.Request) bool {
+	origin := r.Header["Origin"]
+	return len(origin) > 0 && !sameOrigin(origin, r.Host)
 }
 
 // HeaderTokenKey is HeaderToken as net/http spells it.
