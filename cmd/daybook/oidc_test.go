@@ -18,7 +18,9 @@ import (
 func TestServeOIDC(t *testing.T) {
 	issuer, dir := oidctest.New(t), t.TempDir()
 	path, tokenPath := filepath.Join(dir, "oidc.toml"), filepath.Join(dir, "token")
-	write := func(name, text string) { testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
+	write := func(name, text string) {
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
 	rules := func(role string) {
 		write("oidc.toml", "[[issuer]]\nname = 'corp'\nurl = '"+oidctest.URL+"'\naudience = 'daybook'\njwks-file = 'keys.json'\n[[issuer.rule]]\nname = 'anna'\nclaims = { sub = 'anna' }\nroles = ['"+role+"']\n")
 	}
