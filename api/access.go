@@ -25,50 +25,81 @@ var (
 	admins    = job.RolesOf(job.RoleAdmin)
 )
 
-// access has the roles of which a key needs one to use an operation, by the id of the operation. This is the whole policy. A
-// server with an operation that is not here does not start.
-var access = map[string]web.Access{
-	// These tell nothing about jobs.
-	"root": web.Open, "ping": web.Open, "healthz": web.Open, "readyz": web.Open, "version": web.Open,
-	"login": web.Open, "beginLogin": web.Open, "finishLogin": web.Open,
-	"openapi": web.Open, "openapiJSON": web.Open, "docs": web.Open, "docsFile": web.Open,
+// access has the roles of which a key needs one to use an operation, by the id of the operation, and how the server finds out
+// whose the things are that a request is about. This is the whole policy. A server with an operation that is not here does not
+// start.
+var access = table([]grant{
+	{producers, web.InCommand, "create add addToQueue closeBatch cancel cancelBatch"},
+	{producers, web.OfBatch, "addToBatch"}, // its jobs inherit from the batch
+	{workers, web.InCommand, "claim tickle tickleMany complete completeMany release"},
+	{workers, web.OfJob, "appendLog"},
+	{workers, web.OfRunner, "heartbeat goodbye"},
+	{uploaders, web.InCommand, "stream openSession endSession"}, // streamAccess has the roles of the verbs
+	{uploaders, web.OfSession, "session"},
 
-	"create": web.For(producers), "add": web.For(producers), "addToQueue": web.For(producers), "addToBatch": web.For(producers), "closeBatch": web.For(producers),
-	"cancel": web.For(producers), "cancelBatch": web.For(producers),
+	{uploaders, web.OfOwnClient, "putBlob putBlobAt missingBlobs createUpload upload appendUpload removeUpload"},
+	{uploaders, web.AboutNobody, "uploadOptions"},
+	{uploaders, web.AboutServer, "putCastawayBlob"},
+	{producers, web.OfOwnClient, "putFileset deleteFileset"},
 
-	"claim": web.For(workers), "tickle": web.For(workers), "tickleMany": web.For(workers), "complete": web.For(workers), "completeMany": web.For(workers),
-	"release": web.For(workers), "appendLog": web.For(workers), "heartbeat": web.For(workers), "goodbye": web.For(workers),
+	{readers, web.InList, "jobs batches queues runners sweeps handlers listFilesets"},
+	{readers, web.OfJob, "job output jobLog"},
+	{readers, web.OfClaim, "claimDocument"},
+	{readers, web.OfBatch, "batch batchMetadata results"},
+	{readers, web.OfQueue, "queue"},
+	{readers, web.OfRunner, "runner"},
+	{readers, web.OfSweep, "sweep"},
+	{readers, web.OfType, "handler handlerHistory getHandler getHandlerOfMiniq"},
+	{readers, web.OfVersion, "handlerVersion"},
+	{readers, web.OfOwnClient, "listBlobs"},
+	{readers, web.OfClient, "blob castawayBlob fileset filesetHistory"},
 
-	// streamAccess has the roles of the verbs.
-	"stream": web.For(uploaders).Changing(), "openSession": web.For(uploaders), "session": web.For(uploaders), "endSession": web.For(uploaders),
+	{operators, web.InCommand, "patch delete redrive run resumeBatch redriveBatch deleteBatch"},
+	{operators, web.InCommand, "deleteQueue pause resume cancelQueue redriveQueue deleteQueueJobs"},
+	{operators, web.InCommand, "putHandler deleteHandler addHandler addHandlerOfMiniq removeHandler removeHandlerOfMiniq"},
+	{operators, web.AboutServer, "start stop startByGet stopByGet"},
 
-	"putBlob": web.For(uploaders), "putBlobAt": web.For(uploaders), "putCastawayBlob": web.For(uploaders), "missingBlobs": web.For(uploaders),
-	"uploadOptions": web.For(uploaders), "createUpload": web.For(uploaders), "upload": web.For(uploaders), "appendUpload": web.For(uploaders), "removeUpload": web.For(uploaders),
-	"putFileset": web.For(producers), "deleteFileset": web.For(producers),
+	{watchers, web.AboutServer, "metrics stats cluster level"},
+	{job.RolesOf(job.RoleBackup), web.AboutServer, "backup backupClients"},
 
-	"jobs": web.For(readers), "job": web.For(readers), "output": web.For(readers), "jobLog": web.For(readers), "claimDocument": web.For(readers),
-	"batches": web.For(readers), "batch": web.For(readers), "batchMetadata": web.For(readers), "results": web.For(readers),
-	"queues": web.For(readers), "queue": web.For(readers), "runners": web.For(readers), "runner": web.For(readers), "sweeps": web.For(readers), "sweep": web.For(readers),
-	"handlers": web.For(readers), "handler": web.For(readers), "handlerHistory": web.For(readers), "handlerVersion": web.For(readers),
-	"getHandler": web.For(readers), "getHandlerOfMiniq": web.For(readers),
-	"listBlobs": web.For(readers), "blob": web.For(readers), "castawayBlob": web.For(readers),
-	"listFilesets": web.For(readers), "fileset": web.For(readers), "filesetHistory": web.For(readers),
+	{admins, web.AboutServer, "quit quitByGet acceptTime raiseLevel collectBlobs transferLeadership removeNode"},
+	{admins, web.AboutServer, "keys createKey key rotateKey revokeKey"},
+	{readers | watchers | admins, web.AboutNobody, "whoami logout"},
+})
 
-	"patch": web.For(operators), "delete": web.For(operators), "redrive": web.For(operators), "run": web.For(operators),
-	"resumeBatch": web.For(operators), "redriveBatch": web.For(operators), "deleteBatch": web.For(operators),
-	"deleteQueue": web.For(operators), "pause": web.For(operators), "resume": web.For(operators),
-	"cancelQueue": web.For(operators), "redriveQueue": web.For(operators), "deleteQueueJobs": web.For(operators),
-	"putHandler": web.For(operators), "deleteHandler": web.For(operators), "addHandler": web.For(operators), "addHandlerOfMiniq": web.For(operators),
-	"removeHandler": web.For(operators), "removeHandlerOfMiniq": web.For(operators),
-	"start": web.For(operators), "stop": web.For(operators), "startByGet": web.For(operators).Changing(), "stopByGet": web.For(operators).Changing(),
+// open are the operations that need no key: they tell nothing about jobs.
+const open = "root ping healthz readyz version openapi openapiJSON docs docsFile login beginLogin finishLogin"
 
-	"metrics": web.For(watchers), "stats": web.For(watchers), "cluster": web.For(watchers), "level": web.For(watchers),
-	"backup": web.For(job.RolesOf(job.RoleBackup)), "backupClients": web.For(job.RolesOf(job.RoleBackup)),
+// raw are the operations that answer with stored bytes as they are.
+const raw = "output jobLog batchMetadata blob castawayBlob fileset"
 
-	"quit": web.For(admins), "quitByGet": web.For(admins).Changing(), "acceptTime": web.For(admins), "raiseLevel": web.For(admins), "collectBlobs": web.For(admins),
-	"transferLeadership": web.For(admins), "removeNode": web.For(admins),
-	"keys": web.For(admins), "createKey": web.For(admins), "key": web.For(admins), "rotateKey": web.For(admins), "revokeKey": web.For(admins),
-	"whoami": web.For(readers | watchers | admins), "logout": web.For(readers | watchers | admins),
+// changing are the operations by GET that change something.
+const changing = "stream startByGet stopByGet quitByGet"
+
+// grant gives roles to operations, whose ids are separated by spaces.
+type grant struct {
+	roles job.Roles
+	about web.About
+	ids   string
+}
+
+func table(grants []grant) map[string]web.Access {
+	all := map[string]web.Access{}
+	for _, g := range grants {
+		for id := range strings.FieldsSeq(g.ids) {
+			all[id] = web.For(g.roles, g.about)
+		}
+	}
+	for id := range strings.FieldsSeq(raw) {
+		all[id] = all[id].Raw()
+	}
+	for id := range strings.FieldsSeq(changing) {
+		all[id] = all[id].Changing()
+	}
+	for id := range strings.FieldsSeq(open) {
+		all[id] = web.Open
+	}
+	return all
 }
 
 // streamAccess has the same for the verbs of a stream. A verb that is not here needs the role admin.
@@ -80,7 +111,7 @@ var streamAccess = map[string]job.Roles{
 // checkAccess returns an error that names an operation without access.
 func checkAccess(routes []route) error {
 	for _, r := range routes {
-		if access[r.id] == (web.Access{}) {
+		if !access[r.id].Valid() {
 			return fmt.Errorf("operation %s of %s %s is not in the table of access", r.id, r.method, r.path)
 		}
 	}

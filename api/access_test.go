@@ -165,7 +165,7 @@ func TestRolesOfRoutes(t *testing.T) {
 	for _, r := range unserved().routes() {
 		for _, name := range (admins | readers | watchers).Names() {
 			role := job.RolesOf(testkit.Must(job.ParseRole(name))(t))
-			key := &job.Key{Name: "k", Roles: role, Sum: sum}
+			key := &job.Key{Actor: job.Actor{Name: "k"}, Roles: role, Sum: sum}
 			_, err := (&authorizer{engine: withKey{key: key}}).authorize(web.Credentials{Authorization: headers}, access[r.id].Roles())
 			want := role == admins || access[r.id].Roles().Has(role)
 			testkit.Holds(t, !access[r.id].NeedsKey() || (err == nil) == want, r.id, "with role", name, "gives", err)
@@ -174,7 +174,7 @@ func TestRolesOfRoutes(t *testing.T) {
 			testkit.Holds(t, err == error(errWrongKey), r.id, "with an expired key gives", err)
 		}
 	}
-	g := &authorizer{engine: withKey{key: &job.Key{Name: "k", Roles: readers, Sum: sum}}}
+	g := &authorizer{engine: withKey{key: &job.Key{Actor: job.Actor{Name: "k"}, Roles: readers, Sum: sum}}}
 	if n := testing.AllocsPerRun(100, func() { _, _ = g.authorize(web.Credentials{Authorization: headers}, readers) }); n != 0 {
 		t.Errorf("a check takes %v allocations", n)
 	}
@@ -184,7 +184,7 @@ func BenchmarkAuthorize(b *testing.B) {
 	text := job.KeyText("acme.producer", [job.SecretBytes]byte{7})
 	_, sum, err := job.ParseKeyText(text)
 	testkit.NoError(b, err)
-	g, headers := &authorizer{engine: withKey{key: &job.Key{Name: "acme.producer", Roles: readers, Sum: sum}}}, []string{"Bearer " + text}
+	g, headers := &authorizer{engine: withKey{key: &job.Key{Actor: job.Actor{Name: "acme.producer"}, Roles: readers, Sum: sum}}}, []string{"Bearer " + text}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := g.authorize(web.Credentials{Authorization: headers}, readers); err != nil {

@@ -206,6 +206,7 @@ func (r *resultStream) sendPage() (page query.Results, err error) {
 	if limit > 0 {
 		err = r.pages.Do(r.ctx, func() error {
 			page, err = r.engine.Results(r.id, r.from, limit, job.MaxClaimBytes)
+			answer.ConcealAll(job.KeyOf(r.ctx), page.Jobs)
 			return err
 		})
 	}

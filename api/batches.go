@@ -213,6 +213,7 @@ func (b batches) list(ctx context.Context, in *batchesQuery) (out found[batchesD
 	if err != nil {
 		return out, err
 	}
+	filter.Scope = job.KeyOf(ctx).By().Scope
 	if err := b.engine.CatchUp(ctx, in.MinSeq); err != nil {
 		return out, err
 	}

@@ -44,6 +44,7 @@ func (s *jobs) claim(c echo.Context, in *claimQuery) error {
 	var list []job.Job
 	err = s.pages.Do(c.Request().Context(), func() error {
 		claim, list, err = s.engine.ClaimDocument(in.ID, fields.Parts())
+		answer.ConcealAll(job.KeyOf(c.Request().Context()), list)
 		return err
 	})
 	if err != nil {

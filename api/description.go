@@ -20,7 +20,7 @@ import (
 var problemCodes = map[int][]string{
 	400: {"bad_request", "bad_id", "bad_address", "bad_path", "bad_pattern", "bad_manifest", "bad_archive", "job_not_active", "claim_id_required"},
 	401: {"key_required", "key_refused", "token_refused", "login_ended", "login_failed"},
-	403: {"forbidden_host", "forbidden_origin", "forbidden_peer", "quit_disabled", "role_missing", "no_rule", "csrf_required"},
+	403: {"forbidden_host", "forbidden_origin", "forbidden_peer", "out_of_scope", "quit_disabled", "role_missing", "no_rule", "csrf_required"},
 	404: {"job_not_found", "batch_not_found", "queue_not_found", "claim_not_found", "sweep_not_found", "session_not_found", "handler_not_found", "key_not_found",
 		"runner_not_found", "blob_not_found", "log_not_found", "upload_not_found", "fileset_not_found", "node_not_found", "login_not_found", "no_issuer", "route_not_found"},
 	405: {"method_not_allowed"},

@@ -62,6 +62,7 @@ var advice = map[string][2]string{
 	"csrf_required":          {"a browser with a login sent a change without the token of `GET /whoami`", "Send it in the header `Daybook-CSRF`."},
 	"no_issuer":              {"no issuer is configured at which people log in", "Log in with a key: `POST /login`."},
 	"too_many_logins":        {"", "Wait: logins end after twelve hours."},
+	"out_of_scope":           {"the key of the request is not for a client, a type or a runner that the request names, or the request is about all clients", "Use another key, or name what the key is for: daybook key whoami shows it."},
 	"role_missing":           {"the key of the request lacks a role; the detail names those of which it needs one", "Use another key, or let an admin create one with the role."},
 	"key_exists":             {"a key has this name already", "Choose another name, or rotate the key."},
 	"admin_key_first":        {"the server has no key yet, and the new one could not make others", "Create a key with the role admin first."},
@@ -378,7 +379,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 func codes() map[string]bool {
 	all := map[string]bool{"internal": true, "disk_full": true, "client_gone": true, "payload_too_large": true, "batch_not_found": true, "body_too_slow": true, "length_required": true,
 		"forbidden_host": true, "forbidden_origin": true, web.CodeBadRequest: true, web.CodeBadID: true, web.CodeUnsupported: true,
-		"key_required": true, "key_refused": true, "token_refused": true, "no_rule": true, "issuer_unavailable": true, "login_ended": true, "login_failed": true, "login_not_found": true, "csrf_required": true, "no_issuer": true, "role_missing": true, "key_exists": true, "admin_key_first": true, "quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, web.RouteNotFound().Code: true, web.MethodNotAllowed("").Code: true}
+		"key_required": true, "key_refused": true, "token_refused": true, "no_rule": true, "issuer_unavailable": true, "login_ended": true, "login_failed": true, "login_not_found": true, "csrf_required": true, "no_issuer": true, "role_missing": true, "out_of_scope": true, "key_exists": true, "admin_key_first": true, "quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, web.RouteNotFound().Code: true, web.MethodNotAllowed("").Code: true}
 	for _, k := range refusal.Known {
 		all[k.Code] = true
 	}

@@ -138,6 +138,12 @@ func (s *picky) Sweep(id job.ID) (document.Sweep, error) {
 	return document.Sweep{ID: id, Op: job.Cancel, Client: "c", Type: "t"}, nil
 }
 
+func (s *picky) JobInScope(*job.Scope, job.ID) (bool, error)            { return true, nil }
+func (s *picky) BatchInScope(*job.Scope, job.ID) (bool, error)          { return true, nil }
+func (s *picky) ClaimInScope(*job.Scope, job.ID) (bool, error)          { return true, nil }
+func (s *picky) SweepInScope(*job.Scope, *document.Sweep) (bool, error) { return true, nil }
+func (s *picky) SessionInScope(*job.Actor, job.ID) (bool, error)        { return true, nil }
+
 func (s *picky) Sweeps() ([]document.Sweep, error) { return make([]document.Sweep, 2), nil }
 
 func (s *picky) OpenSession(_ context.Context, o job.OpenSession) (document.Session, ingest.Receipt, error) {
@@ -191,7 +197,7 @@ func (s *picky) DocumentHistory(kind job.DocumentKind, client, name string) ([]d
 	return []document.Named{{ID: job.NewID(1, 3, 0), Client: client, Name: name, Version: 2, Deleted: true}, pickyDocument(kind, client, name, 1)}, nil
 }
 
-func (s *picky) Documents(kind job.DocumentKind, _, _ string, limit int) ([]document.Named, bool, error) {
+func (s *picky) Documents(_ *job.Scope, kind job.DocumentKind, _, _ string, limit int) ([]document.Named, bool, error) {
 	return []document.Named{pickyDocument(kind, "", "n", 1)}, limit == 1, nil
 }
 
@@ -294,7 +300,7 @@ func (s *picky) Queue(client, typ string) (document.Queue, error) {
 	return document.Queue{Client: client, Type: typ}, nil
 }
 
-func (s *picky) Queues(_, _, _ string, limit int) ([]document.Queue, bool, error) {
+func (s *picky) Queues(_ *job.Scope, _, _, _ string, limit int) ([]document.Queue, bool, error) {
 	testkit.Holds(s.t, limit >= 1 && limit <= job.MaxPage, "a page of", limit, "queues")
 	return nil, false, nil
 }

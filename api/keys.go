@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/daybookq/daybook/api/internal/backend"
@@ -42,19 +43,58 @@ func (k keys) routes(r operation.Rules) []route {
 	}
 }
 
+// keyLimits are what a key may do, and with what.
+type keyLimits struct {
+	Roles        []string `json:"roles" schema:"Role" required:"true"`
+	Clients      []string `json:"clients" schema:"Name" maxItems:"100" doc:"the clients whose jobs the key is for; null: all"`
+	Types        []string `json:"types" schema:"Name" maxItems:"100" doc:"the types of jobs that the key is for; null: all"`
+	RunnerPrefix *string  `json:"runner_prefix" minLength:"1" maxLength:"64" doc:"with what the ids of its runners begin; null: any. The default of a key for some clients or types is its name and a hyphen"`
+	HidePayloads bool     `json:"hide_payloads" doc:"payloads, outputs and errors are not shown; only with the single role reader"`
+	Redact       []string `json:"redact" minLength:"1" maxLength:"128" maxItems:"100" doc:"names of fields of JSON payloads and outputs whose values are not shown; only with the single role reader"`
+}
+
+func limitsOf(key *job.Key) keyLimits {
+	return keyLimits{key.Roles.Names(), key.Clients, key.Types, web.OrNull(key.RunnerPrefix), key.HidePayloads, key.Redact}
+}
+
+// fill gives a key what it may do.
+func (l *keyLimits) fill(key *job.Key) (err error) {
+	if key.Roles, err = rolesOf(l.Roles); err != nil {
+		return err
+	}
+	key.Clients, key.Types, key.Redact, key.HidePayloads = sorted(l.Clients), sorted(l.Types), sorted(l.Redact), l.HidePayloads
+	switch {
+	case l.RunnerPrefix != nil:
+		key.RunnerPrefix = *l.RunnerPrefix
+	case !key.All():
+		key.RunnerPrefix = key.Name + "-"
+	}
+	if err := key.Check(); err != nil {
+		return web.BadRequest("", err.Error())
+	}
+	return nil
+}
+
+// sorted returns names in order, each once.
+func sorted(names []string) []string {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // keyDocument is the document of a key.
 type keyDocument struct {
-	Name       string   `json:"name" schema:"Name"`
-	Roles      []string `json:"roles" schema:"Role"`
-	ExpiresAt  *int64   `json:"expires_at" minimum:"1"`
-	Generation int      `json:"generation" minimum:"1" doc:"how many secrets the key has had"`
-	OldUntil   *int64   `json:"old_until" minimum:"1" doc:"until when the secret before this one is good"`
-	ChangedAt  int64    `json:"changed_at" minimum:"0" doc:"when it was created or got its secret"`
-	By         string   `json:"by,omitzero" doc:"the key that created it or gave it its secret"`
+	Name string `json:"name" schema:"Name"`
+	keyLimits
+	ExpiresAt  *int64 `json:"expires_at" minimum:"1"`
+	Generation int    `json:"generation" minimum:"1" doc:"how many secrets the key has had"`
+	OldUntil   *int64 `json:"old_until" minimum:"1" doc:"until when the secret before this one is good"`
+	ChangedAt  int64  `json:"changed_at" minimum:"0" doc:"when it was created or got its secret"`
+	By         string `json:"by,omitzero" doc:"the key that created it or gave it its secret"`
 }
 
 func documentOfKey(key *job.Key, d *document.Named) keyDocument {
-	doc := keyDocument{Name: key.Name, Roles: key.Roles.Names(), Generation: key.Generation, ChangedAt: d.CreatedAt, By: d.By}
+	doc := keyDocument{Name: key.Name, keyLimits: limitsOf(key), Generation: key.Generation, ChangedAt: d.CreatedAt, By: d.By}
 	if key.ExpiresAt != 0 {
 		doc.ExpiresAt = &key.ExpiresAt
 	}
@@ -97,7 +137,7 @@ func (k keys) list(ctx context.Context, in *struct {
 	if err := operation.Hold(ctx, k.documents, web.MaxRowsBytes); err != nil {
 		return out, err
 	}
-	list, more, err := k.engine.Documents(job.KeyDocument, in.After, "", in.Limit)
+	list, more, err := k.engine.Documents(&job.Scope{}, job.KeyDocument, in.After, "", in.Limit)
 	out.Body.Keys = make([]keyDocument, 0, len(list))
 	for i := range list {
 		if key := k.engine.Key(list[i].Name); key != nil { // else it was revoked since
@@ -112,20 +152,20 @@ func (k keys) list(ctx context.Context, in *struct {
 
 func (k keys) create(ctx context.Context, in *struct {
 	Body struct {
-		Name      string   `json:"name" schema:"Name" required:"true"`
-		Roles     []string `json:"roles" schema:"Role" required:"true"`
-		ExpiresAt *int64   `json:"expires_at" minimum:"1" maximum:"253402300799999" doc:"unix ms; default: never"`
-		SHA256    *string  `json:"sha256" pattern:"^[0-9a-f]{64}$" doc:"the SHA-256 of the text of a key that was made elsewhere; default: the server makes one"`
+		Name string `json:"name" schema:"Name" required:"true"`
+		keyLimits
+		ExpiresAt *int64  `json:"expires_at" minimum:"1" maximum:"253402300799999" doc:"unix ms; default: never"`
+		SHA256    *string `json:"sha256" pattern:"^[0-9a-f]{64}$" doc:"the SHA-256 of the text of a key that was made elsewhere; default: the server makes one"`
 	} `required:"true"`
 }) (out secret, err error) {
-	key := job.Key{Name: in.Body.Name, Generation: 1}
+	key := job.Key{Actor: job.Actor{Name: in.Body.Name}, Generation: 1}
 	if in.Body.ExpiresAt != nil {
 		key.ExpiresAt = *in.Body.ExpiresAt
 	}
 	if err := job.CheckName("name", key.Name); err != nil {
 		return out, web.BadField("name", err)
 	}
-	if key.Roles, err = rolesOf(in.Body.Roles); err != nil {
+	if err := in.Body.fill(&key); err != nil {
 		return out, err
 	}
 	if key.ExpiresAt != 0 && key.ExpiresAt <= k.engine.Now() {
@@ -174,7 +214,7 @@ func (k keys) store(ctx context.Context, key *job.Key, sum *string, cond job.Con
 		out.Body.Key = job.KeyText(key.Name, random)
 		key.Sum = sha256.Sum256([]byte(out.Body.Key))
 	}
-	p := job.PutDocument{Kind: job.KeyDocument, Name: key.Name, Summary: strings.Join(key.Roles.Names(), ","), Document: key.Document(), If: cond, By: changer(ctx)}
+	p := job.PutDocument{Kind: job.KeyDocument, Name: key.Name, Summary: strings.Join(key.Roles.Names(), ","), Document: key.Document(), If: cond}
 	put, receipt, err := k.engine.PutDocument(ctx, p)
 	if errors.Is(err, job.VersionDiffers) && cond == job.IfNone {
 		err = &web.Problem{Status: http.StatusConflict, Code: "key_exists", Fate: web.NotStored, Detail: "a key has this name; choose another one, or rotate it"}
@@ -217,30 +257,21 @@ func (k keys) find(ctx context.Context, name string, minSeq uint64) (*job.Key, d
 }
 
 func (k keys) revoke(ctx context.Context, in *namedKey) (removed, error) {
-	_, receipt, err := k.engine.DeleteDocument(ctx, job.DeleteDocument{Kind: job.KeyDocument, Name: in.Name, By: changer(ctx)})
+	_, receipt, err := k.engine.DeleteDocument(ctx, job.DeleteDocument{Kind: job.KeyDocument, Name: in.Name})
 	return removed{receipt.Seq}, err
 }
 
-// changer returns the name of the key that makes a change, as far as a history has room for it, or "".
-func changer(ctx context.Context) string {
-	key := operation.KeyOf(ctx)
-	if key == nil {
-		return ""
-	}
-	return key.Name[:min(len(key.Name), job.MaxByBytes)]
-}
-
 type whoamiDocument struct {
-	Name      *string  `json:"name" minLength:"1" maxLength:"128" doc:"the name of the key, or oidc/, the name of an issuer, / and the subject of its token"`
-	Roles     []string `json:"roles" schema:"Role"`
-	ExpiresAt *int64   `json:"expires_at" minimum:"1" doc:"of the key, the token or the login"`
-	CSRF      string   `json:"csrf,omitzero" doc:"with a login: the value of the header Daybook-CSRF, which its changes need"`
+	Name *string `json:"name" minLength:"1" maxLength:"128" doc:"the name of the key, or oidc/, the name of an issuer, / and the subject of its token"`
+	keyLimits
+	ExpiresAt *int64 `json:"expires_at" minimum:"1" doc:"of the key, the token or the login"`
+	CSRF      string `json:"csrf,omitzero" doc:"with a login: the value of the header Daybook-CSRF, which its changes need"`
 }
 
 func (k keys) whoami(ctx context.Context, _ *nothing) (out found[whoamiDocument], err error) {
-	key := operation.KeyOf(ctx)
+	key := job.KeyOf(ctx)
 	if key == nil {
-		out.Body.Roles = admins.Names()
+		out.Body.keyLimits = keyLimits{Roles: admins.Names()}
 		return out, nil
 	}
 	text, until := web.CredentialsOf(operation.RequestOf(ctx), web.Access{}).Logins[0], int64(0)
@@ -255,7 +286,7 @@ func (k keys) whoami(ctx context.Context, _ *nothing) (out found[whoamiDocument]
 
 // whoamiOf describes a key. With a login, it has the login's end and the token for changes.
 func whoamiOf(key *job.Key, until int64, login string) whoamiDocument {
-	doc := whoamiDocument{Name: &key.Name, Roles: key.Roles.Names(), ExpiresAt: web.OrNull(key.ExpiresAt)}
+	doc := whoamiDocument{Name: &key.Name, keyLimits: documentOfKey(key, &document.Named{}).keyLimits, ExpiresAt: web.OrNull(key.ExpiresAt)}
 	if login != "" {
 		doc.ExpiresAt, doc.CSRF = &until, web.TokenOf(login)
 	}

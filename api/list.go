@@ -86,6 +86,10 @@ func (s *jobs) list(c echo.Context, in *jobsQuery) error {
 	if err != nil {
 		return err
 	}
+	key := job.KeyOf(c.Request().Context())
+	if filter.Scope = key.By().Scope; key.PermitsRunner(filter.Runner) != nil {
+		filter.Scope = job.Scope{Clients: []string{}} // others have this runner
+	}
 	fields := in.selection()
 	held, err := s.page(c, in.caughtUp, fields.Bytes(filter.Limit))
 	if err != nil {
@@ -96,6 +100,7 @@ func (s *jobs) list(c echo.Context, in *jobsQuery) error {
 	var next job.ID
 	err = s.pages.Do(c.Request().Context(), func() error {
 		list, next, err = s.engine.List(filter)
+		answer.ConcealAll(key, list)
 		return err
 	})
 	if err != nil {

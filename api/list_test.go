@@ -41,7 +41,7 @@ func (s *picky) Runners(after string, limit int) ([]document.Runner, bool, error
 	return []document.Runner{{Name: after + "r"}}, true, nil
 }
 
-func (s *picky) WaitingTypes(_, _ string, limit int) ([]document.WaitingType, bool, error) {
+func (s *picky) WaitingTypes(_ *job.Scope, _, _ string, limit int) ([]document.WaitingType, bool, error) {
 	testkit.Holds(s.t, limit >= 1 && limit <= job.MaxPage, "a page of", limit, "types")
 	return []document.WaitingType{{Type: "x", Waiting: 3}}, true, nil
 }

@@ -284,7 +284,7 @@ func TestLoginsWithoutStorage(t *testing.T) {
 	}{
 		{job.TooManyLogins, 429, "too_many_logins"}, {ingest.ErrDiskFull, 507, "disk_full"}, {ingest.ErrWritesFailed, 503, "writes_failed"}, {errors.New("broken"), 500, "internal"},
 	} {
-		engine := &failing{withKey: withKey{key: &job.Key{Name: "k", Roles: admins, Sum: sum}}, login: &job.Login{By: "k", Until: 10, KeySum: sum}, err: c.err}
+		engine := &failing{withKey: withKey{key: &job.Key{Actor: job.Actor{Name: "k"}, Roles: admins, Sum: sum}}, login: &job.Login{By: "k", Until: 10, KeySum: sum}, err: c.err}
 		s := testkit.Must(newServer(Options{}, engine))(t)
 		ask := func(path, body string, headers ...string) reply {
 			req := httptest.NewRequest(http.MethodPost, "http://localhost"+path, strings.NewReader(body))

@@ -92,10 +92,10 @@ func (q queues) list(ctx context.Context, in *queuesQuery) (out queuesPage, err 
 		return out, err
 	}
 	if in.Waiting {
-		out.Types, err = q.waiting(in.Client, typ, in.Limit)
+		out.Types, err = q.waiting(ctx, in.Client, typ, in.Limit)
 		return out, err
 	}
-	list, more, err := q.engine.Queues(in.Client, client, typ, in.Limit)
+	list, more, err := q.engine.Queues(&job.KeyOf(ctx).By().Scope, in.Client, client, typ, in.Limit)
 	if err != nil {
 		return out, err
 	}
@@ -159,8 +159,8 @@ type waitingType struct {
 
 // waiting returns a page of the types that have pending jobs. An operator can use it to decide for which types to start
 // runners.
-func (q queues) waiting(client, after string, limit int) (*typesDocument, error) {
-	list, more, err := q.engine.WaitingTypes(client, after, limit)
+func (q queues) waiting(ctx context.Context, client, after string, limit int) (*typesDocument, error) {
+	list, more, err := q.engine.WaitingTypes(&job.KeyOf(ctx).By().Scope, client, after, limit)
 	if err != nil {
 		return nil, err
 	}

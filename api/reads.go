@@ -46,6 +46,7 @@ func readJob(ctx context.Context, engine backend.Engine, held *web.Share, id job
 		var fits bool
 		if err = held.Resize(ctx, n); err == nil {
 			j, fits, err = engine.JobWithin(id, n-answer.JobStateBytes)
+			answer.Conceal(job.KeyOf(ctx), &j)
 		}
 		if err != nil {
 			held.Release()

@@ -57,23 +57,45 @@ func (n runners) list(ctx context.Context, in *runnersQuery) (out found[runnersD
 	if err := operation.Hold(ctx, n.documents, web.MaxRowsBytes); err != nil {
 		return out, err
 	}
-	holding, moreHolding, err := n.engine.Runners(in.After, in.Limit)
-	if err != nil {
-		return out, err
+	page, key := runnersDocument{Runners: []runnerDocument{}}, job.KeyOf(ctx)
+	for after, more := in.After, true; more && len(page.Runners) < in.Limit; {
+		var list []runnerDocument
+		if list, more, err = n.after(ctx, after, in.Limit); err != nil {
+			return out, err
+		}
+		for i := range list {
+			if after = list[i].RunnerID; key.PermitsRunner(after) != nil {
+				continue
+			}
+			if page.Runners = append(page.Runners, list[i]); len(page.Runners) == in.Limit {
+				if more || i < len(list)-1 {
+					page.Next = &list[i].RunnerID
+				}
+				break
+			}
+		}
+		more = more && len(list) > 0
 	}
-	registered, moreRegistered, err := n.engine.AllRegistered(ctx, in.After, in.Limit)
+	return found[runnersDocument]{page}, nil
+}
+
+// after returns up to limit runners after one, and whether more may follow.
+func (n runners) after(ctx context.Context, after string, limit int) (list []runnerDocument, more bool, err error) {
+	holding, moreHolding, err := n.engine.Runners(after, limit)
 	if err != nil {
-		return out, err
+		return nil, false, err
 	}
-	page := runnersDocument{Runners: []runnerDocument{}}
-	for len(page.Runners) < in.Limit && (len(holding) > 0 || len(registered) > 0) {
+	registered, moreRegistered, err := n.engine.AllRegistered(ctx, after, limit)
+	if err != nil {
+		return nil, false, err
+	}
+	for len(list) < limit && (len(holding) > 0 || len(registered) > 0) {
 		var h *document.Runner
 		var r *registry.Runner
 		switch order := compareFirst(holding, registered); {
 		case order > 0 && len(holding) == 0 && moreHolding || order < 0 && len(registered) == 0 && moreRegistered:
 			// The rest of the list that has ended is not read yet, and its next runner may belong first.
-			holding, registered = nil, nil
-			continue
+			return list, true, nil
 		case order <= 0:
 			h, holding = &holding[0], holding[1:]
 			if order == 0 {
@@ -82,12 +104,9 @@ func (n runners) list(ctx context.Context, in *runnersQuery) (out found[runnersD
 		default:
 			r, registered = &registered[0], registered[1:]
 		}
-		page.Runners = append(page.Runners, documentOfRunner(h, r))
+		list = append(list, documentOfRunner(h, r))
 	}
-	if n := len(page.Runners); n > 0 && (moreHolding || moreRegistered || len(holding) > 0 || len(registered) > 0) {
-		page.Next = &page.Runners[n-1].RunnerID
-	}
-	return found[runnersDocument]{page}, nil
+	return list, moreHolding || moreRegistered || len(holding) > 0 || len(registered) > 0, nil
 }
 
 // compareFirst compares the first runners of two lists, at least one of which is not empty. An empty list sorts last.

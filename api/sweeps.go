@@ -138,9 +138,16 @@ func (w sweeps) list(ctx context.Context, in *caughtUp) (out found[sweepsDocumen
 		return out, err
 	}
 	list, err := w.engine.Sweeps()
-	out.Body.Sweeps = make([]sweepDocument, len(list))
+	out.Body.Sweeps = make([]sweepDocument, 0, len(list))
+	scope := &job.KeyOf(ctx).By().Scope
 	for i := range list {
-		out.Body.Sweeps[i] = documentOfSweep(&list[i])
+		in := scope.All()
+		if !in && err == nil {
+			in, err = w.engine.SweepInScope(scope, &list[i])
+		}
+		if in {
+			out.Body.Sweeps = append(out.Body.Sweeps, documentOfSweep(&list[i]))
+		}
 	}
 	return out, err
 }

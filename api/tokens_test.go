@@ -233,7 +233,7 @@ func BenchmarkAuthorizeToken(b *testing.B) {
 }
 
 func BenchmarkAuthorizeLogin(b *testing.B) {
-	key := &job.Key{Name: "k", Roles: readers, Sum: job.KeySum{1}}
+	key := &job.Key{Actor: job.Actor{Name: "k"}, Roles: readers, Sum: job.KeySum{1}}
 	a := &authorizer{engine: &failing{withKey: withKey{key: key}, login: &job.Login{By: "k", Until: 10, KeySum: key.Sum}}}
 	c := web.Credentials{Logins: web.LoginTexts{strings.Repeat("0", job.LoginTextBytes)}}
 	b.ReportAllocs()

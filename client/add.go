@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -114,7 +115,8 @@ func (o *AddOptions) query() (url.Values, error) {
 
 // AddLines posts newline-terminated payloads in one body of at most 8 MiB. Each line that is not empty becomes a job.
 // The server stores all of them or none, and answers when they are on disk. Without a key or number (see Numbered),
-// AddLines returns ErrUnknown if it is not proven that nothing was stored, as Create does.
+// AddLines returns ErrUnknown if it is not proven that nothing was stored, as Create does. With Options.Codec, the limit
+// holds for the encoded lines.
 func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Added, error) {
 	if o.Kind == JSON {
 		return c.addValues(ctx, lines, o)
@@ -125,6 +127,12 @@ func (c *Client) AddLines(ctx context.Context, lines []byte, o AddOptions) (Adde
 	query, err := o.query()
 	if err != nil {
 		return Added{}, err
+	}
+	if c.o.Codec != nil {
+		if lines, err = c.encodedLines(lines, &o); err != nil {
+			return Added{}, err
+		}
+		query.Del("strip_cr") // the lines that the server gets have no carriage returns
 	}
 	r := transport.Request{Method: http.MethodPost, Path: "/add", Query: query, Body: lines, ContentType: transport.MimeText}
 	return c.add(ctx, r, o.Key, func(counted int) error {
@@ -174,7 +182,7 @@ func (c *Client) addValues(ctx context.Context, lines []byte, o AddOptions) (Add
 		return Added{}, err
 	}
 	body := make([]byte, 0, len(lines)+(len(head)+1)*(bytes.Count(lines, []byte{'\n'})+1))
-	count := 0
+	count, repeat := 0, c.repeatOf(o.Key)
 	for line := range bytes.Lines(lines) {
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
@@ -182,7 +190,11 @@ func (c *Client) addValues(ctx context.Context, lines []byte, o AddOptions) (Add
 		if !jsontext.Value(line).IsValid() { // otherwise the line could end the object, and set other attributes of the job
 			return Added{}, fmt.Errorf("%w: a line is not a JSON value: %.100q", problem.ErrBadRequest, line)
 		}
-		body = append(append(append(body, head...), line...), "}\n"...)
+		value, err := c.encodedValue(line, within(repeat, strconv.Itoa(count)))
+		if err != nil {
+			return Added{}, err
+		}
+		body = append(append(append(body, head...), value...), "}\n"...)
 		count++
 	}
 	if count == 0 {
@@ -221,7 +233,7 @@ func (c *Client) Add(ctx context.Context, r io.Reader, o AddOptions) (AddResult,
 	// unknown.
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
-	a := adder{c: c, o: o, perLine: perLine, posting: ctx, cancel: stop, room: make(chan struct{}, o.InFlight)}
+	a := adder{c: c, o: o, sizeOf: c.lineSizes(perLine, o.Kind), posting: ctx, cancel: stop, room: make(chan struct{}, o.InFlight)}
 	err := a.read(reading, bufio.NewReaderSize(r, 64<<10))
 	a.posts.Wait()
 	a.mu.Lock()

@@ -21,7 +21,7 @@ import (
 type adder struct {
 	c       *Client
 	o       AddOptions
-	perLine int // added to each line by the encoding of its post
+	sizeOf  func(line int) int // how long a line of so many bytes is in its post, at most
 	posting context.Context
 	cancel  context.CancelFunc // stops the reading
 	room    chan struct{}      // holds one element for each post in progress
@@ -77,13 +77,16 @@ func (a *adder) read(ctx context.Context, in *bufio.Reader) error {
 		if err != nil && err != io.EOF {
 			return fmt.Errorf("line %d: %w", line+1, err)
 		}
-		if line++; size+len(text)+a.perLine > a.o.BodyBytes {
+		if most := a.c.MaxContent(job.MaxPayloadBytes); len(bytes.TrimSuffix(text, []byte("\n"))) > most {
+			return fmt.Errorf("line %d: %w: the line is longer than %d bytes, the limit of an encoded payload", line+1, problem.ErrTooLarge, most)
+		}
+		if line++; size+a.sizeOf(len(text)) > a.o.BodyBytes {
 			if err := flush(); err != nil {
 				return err
 			}
 		}
 		body = append(body, text...)
-		size += len(text) + a.perLine
+		size += a.sizeOf(len(text))
 		if err == io.EOF {
 			return flush()
 		}

@@ -63,6 +63,7 @@ func (r *resultReader) run(run *runs.BatchRun) error {
 		if result.OutputKind = kindIn(f.OutputKind, output); result.OutputKind != None {
 			result.Output = bytes.Clone(output)
 		}
+		r.c.decodeResult(&result)
 		r.next = result.Line + 1
 		if r.stopped = !r.yield(result, nil); r.stopped {
 			return errStopped

@@ -38,6 +38,19 @@ type BatchResult struct {
 	Why            string            `json:"why"`
 	CompletedAt    int64             `json:"completed_at"` // unix ms
 	Meta           map[string]string `json:"meta"`
+	// Undecodable is why Options.Codec could not decode the output or the error; see Job.Undecodable.
+	Undecodable error `json:"-"`
+}
+
+// decodeResult decodes the output and the error of a result.
+func (c *Client) decodeResult(r *BatchResult) {
+	err := c.decode(PartOutput, &r.OutputKind, &r.Output)
+	if err == nil {
+		err = c.decodeError(&r.Error)
+	}
+	if err != nil {
+		r.Undecodable = fmt.Errorf("job %s: %w", r.JobID, err)
+	}
 }
 
 // resultLine is a line of the answer: a result, or in the last line the place where the next request continues.
@@ -156,6 +169,7 @@ func (r *resultReader) line(text []byte) (last bool, err error) {
 	if l.BatchResult.Output, l.OutputKind, err = content(l.Output, l.OutputB64); err != nil {
 		return false, fmt.Errorf("GET %s: %w: %w", r.path, problem.ErrUnexpectedAnswer, err)
 	}
+	r.c.decodeResult(&l.BatchResult)
 	r.next = l.Line + 1
 	r.stopped = !r.yield(l.BatchResult, nil)
 	return false, nil

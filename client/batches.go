@@ -94,12 +94,12 @@ type NewBatch struct {
 // CreateBatch creates a batch with attributes, and jobs in it: all or none. The limits of CreateMany apply. CreateBatch
 // is repeated when the answer is lost.
 func (c *Client) CreateBatch(ctx context.Context, b NewBatch, jobs []NewJob) (Created, error) {
-	bodies, err := createBodies(jobs)
-	if err != nil {
-		return Created{}, err
-	}
 	if b.Key == "" {
 		b.Key = NewKey()
+	}
+	bodies, err := c.createBodies(jobs, c.repeatOf(b.Key))
+	if err != nil {
+		return Created{}, err
 	}
 	return c.create(ctx, transport.New(http.MethodPost, "/jobs/create").With(struct {
 		Batch NewBatch     `json:"batch"`
@@ -111,12 +111,12 @@ func (c *Client) CreateBatch(ctx context.Context, b NewBatch, jobs []NewJob) (Cr
 // it is repeated when the answer is lost. It returns ErrConflict if the batch is not open or has ended, and ErrNotFound
 // if there is no such batch.
 func (c *Client) AddToBatch(ctx context.Context, batchID string, jobs []NewJob, o CreateOptions) (Created, error) {
-	bodies, err := createBodies(jobs)
-	if err != nil {
-		return Created{}, err
-	}
 	if o.Key == "" {
 		o.Key = NewKey()
+	}
+	bodies, err := c.createBodies(jobs, c.repeatOf(o.Key))
+	if err != nil {
+		return Created{}, err
 	}
 	return c.create(ctx, about(http.MethodPost, "/batches/", batchID, "/jobs").With(bodies), o)
 }
@@ -124,18 +124,30 @@ func (c *Client) AddToBatch(ctx context.Context, batchID string, jobs []NewJob, 
 // CloseBatch declares that an open batch gets no more jobs. ResumeBatch lets runners claim the jobs of a paused batch.
 // Both return the batch after the change, and are repeated when the answer is lost.
 func (c *Client) CloseBatch(ctx context.Context, id string) (Batch, error) {
-	return transport.Ask[Batch](ctx, &c.conn, about(http.MethodPost, "/batches/", id, "/close"))
+	return c.askBatch(ctx, about(http.MethodPost, "/batches/", id, "/close"))
 }
 
 // ResumeBatch lets runners claim the jobs of a paused batch; see CloseBatch.
 func (c *Client) ResumeBatch(ctx context.Context, id string) (Batch, error) {
-	return transport.Ask[Batch](ctx, &c.conn, about(http.MethodPost, "/batches/", id, "/resume"))
+	return c.askBatch(ctx, about(http.MethodPost, "/batches/", id, "/resume"))
 }
 
 // Batch returns the document of a batch, or ErrNotFound if there is no such batch, or the server no longer keeps it.
 // Batch is repeated when the answer is lost.
 func (c *Client) Batch(ctx context.Context, id string) (Batch, error) {
-	return transport.Ask[Batch](ctx, &c.conn, about(http.MethodGet, "/batches/", id, ""))
+	return c.askBatch(ctx, about(http.MethodGet, "/batches/", id, ""))
+}
+
+// askBatch sends a request that is answered with the document of a batch. If the error of its job cannot be decoded, the
+// batch has it as the server sent it.
+func (c *Client) askBatch(ctx context.Context, r transport.Request) (Batch, error) {
+	b, err := transport.Ask[Batch](ctx, &c.conn, r)
+	if err == nil && c.decodeError(&b.Error) == nil {
+		if text, failed := c.DecodeDocument(b.Text); failed == nil {
+			b.Text = text
+		}
+	}
+	return b, err
 }
 
 // maxBatchWait is how long one request waits for a batch.
@@ -146,7 +158,7 @@ func (c *Client) AwaitBatch(ctx context.Context, id string) (Batch, error) {
 	r := about(http.MethodGet, "/batches/", id, "")
 	r.Wait, r.Query = maxBatchWait, url.Values{"wait_ms": {strconv.FormatInt(maxBatchWait.Milliseconds(), 10)}}
 	for {
-		b, err := transport.Ask[Batch](ctx, &c.conn, r)
+		b, err := c.askBatch(ctx, r)
 		if err != nil || b.Ended() {
 			return b, err
 		}

@@ -67,6 +67,8 @@ func (c *Claim) HandlerOf(j *Job) *ClaimHandler {
 // jobs of the lost answer. Without one, the repeat returns other jobs, and the jobs of the lost answer return to their
 // queue when their lease ends, or immediately if the server noticed that the connection broke.
 //
+// A job whose payload cannot be decoded has Undecodable set; release it with Unget.
+//
 // If the answer cannot be read, the error is ErrUnexpectedAnswer. Claim does not repeat the request then, because that
 // would claim more jobs with the same result.
 func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
@@ -83,7 +85,12 @@ func (c *Client) Claim(ctx context.Context, q ClaimRequest) (*Claim, error) {
 	if err != nil || a.Status == http.StatusNoContent {
 		return nil, err
 	}
-	return decodeClaim(a)
+	claim, err := decodeClaim(a)
+	if err != nil {
+		return nil, err
+	}
+	c.decodeClaimed(claim.Jobs)
+	return claim, nil
 }
 
 // TickleOptions are the options of a tickle. The zero value renews the lease with its present length.

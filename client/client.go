@@ -52,6 +52,9 @@ type Options struct {
 	// called from many goroutines, so it should remember a token. A request for which it returns an error is not sent, and is
 	// repeated like one that found no server. The server ends a stream with its token; Workers then open another one.
 	KeySource func(ctx context.Context) (string, error)
+	// Codec encodes payloads, outputs and errors, so that the server cannot read them; see package encryption. With nil,
+	// they are stored as they are.
+	Codec Codec
 	// NoJoin makes each Create a separate request. Otherwise creates that are made at the same time share a stream, and
 	// the server stores them together.
 	NoJoin bool

@@ -83,6 +83,10 @@ func bodies(outcomes []JobOutcome) ([]outcomeBody, error) {
 //
 // With an empty claimID any program may complete the job, and Complete is not repeated: a lost answer is ErrUnknown.
 func (c *Client) Complete(ctx context.Context, jobID, claimID string, o Outcome) (*Job, error) {
+	o, err := c.encodedOutcome(o, claimID, jobID)
+	if err != nil {
+		return nil, err
+	}
 	b, err := o.body("")
 	if err != nil {
 		return nil, err
@@ -96,6 +100,13 @@ func (c *Client) Complete(ctx context.Context, jobID, claimID string, o Outcome)
 // the number of jobs that the claim held, some jobs were lost; CompleteMany reports which. CompleteClaim returns
 // ErrClaimLost if the claim is unknown, or holds no job and has ended none. It is repeated when the answer is lost.
 func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome, except ...JobOutcome) (ended int, results []Result, err error) {
+	all, err = c.encodedOutcome(all, claimID, "")
+	if err == nil {
+		except, err = c.encodedOutcomes(except, claimID)
+	}
+	if err != nil {
+		return 0, nil, err
+	}
 	b, err := all.body("")
 	if err != nil {
 		return 0, nil, err
@@ -112,6 +123,10 @@ func (c *Client) CompleteClaim(ctx context.Context, claimID string, all Outcome,
 // are sent in one request of at most 8 MiB (ErrTooLarge). If claimID or a number is given (see Numbered), or if each
 // outcome names its claim, CompleteMany is repeated when the answer is lost. Otherwise a lost answer is ErrUnknown.
 func (c *Client) CompleteMany(ctx context.Context, claimID string, outcomes []JobOutcome) ([]Result, error) {
+	outcomes, err := c.encodedOutcomes(outcomes, claimID)
+	if err != nil {
+		return nil, err
+	}
 	list, err := bodies(outcomes)
 	if err != nil {
 		return nil, err

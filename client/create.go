@@ -68,6 +68,10 @@ type createBody struct {
 // proof the error is ErrUnknown: the answer was lost, was truncated, was sent by a proxy, or cannot be read. Calling
 // Create again may then create the job twice.
 func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
+	j, err := c.encodedJob(j, c.repeatOf(j.Key))
+	if err != nil {
+		return nil, err
+	}
 	if c.joined != nil && j.Key == "" && j.UniqueKey == "" && c.own == (transport.Number{}) {
 		defer c.joined.end()
 		traced := j // in a request that creates share, each job has its own
@@ -77,7 +81,7 @@ func (c *Client) Create(ctx context.Context, j NewJob) (*Job, error) {
 		if own := c.joined.begin(c, &traced); own != nil {
 			a := c.joined.create(ctx, c, own)
 			if a.err == nil {
-				return traced.created(own, a), nil
+				return c.decodeJob(traced.created(own, a)), nil
 			}
 			if !errors.Is(a.err, errNotJoined) {
 				return nil, a.err

@@ -39,7 +39,7 @@ type CreateResult struct {
 // 1,000 unique keys, and 1,000 changes of attributes from one job to the next. With a key it is repeated when the
 // answer is lost; otherwise it is repeated as Create is.
 func (c *Client) CreateMany(ctx context.Context, jobs []NewJob, o CreateOptions) (Created, error) {
-	bodies, err := createBodies(jobs)
+	bodies, err := c.createBodies(jobs, c.repeatOf(o.Key))
 	if err != nil {
 		return Created{}, err
 	}
@@ -54,7 +54,11 @@ func (c *Client) create(ctx context.Context, r transport.Request, o CreateOption
 	return transport.Ask[Created](ctx, &c.conn, c.inTrace(ctx, r))
 }
 
-func createBodies(jobs []NewJob) (bodies []createBody, err error) {
+// createBodies returns jobs in the form of a request. repeat names the request; see repeatOf.
+func (c *Client) createBodies(jobs []NewJob, repeat string) (bodies []createBody, err error) {
+	if jobs, err = c.encodedJobs(jobs, repeat); err != nil {
+		return nil, err
+	}
 	bodies = make([]createBody, len(jobs))
 	for i := range jobs {
 		if bodies[i], err = jobs[i].body(); err != nil {

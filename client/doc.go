@@ -15,6 +15,8 @@
 // Repeating stops when the context ends, or after Options.RetryFor. One try ends when the server is silent for
 // Options.Timeout.
 //
+// With Options.Codec, the server cannot read payloads, outputs and errors; package encryption has a Codec.
+//
 // Client.Blobs and Client.Filesets store and read files; package files has their methods. Package worker runs jobs: it claims
 // them, calls a handler for each, and reports the outcomes. Package chunks fills batches with large inputs and works through
 // them. Package daybooktest starts a server for tests.

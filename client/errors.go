@@ -30,6 +30,7 @@ var (
 	ErrOverloaded       = problem.ErrOverloaded
 	ErrUnavailable      = problem.ErrUnavailable
 	ErrUnknown          = problem.ErrUnknown
+	ErrUndecodable      = problem.ErrUndecodable // see Options.Codec
 	ErrUnexpectedAnswer = problem.ErrUnexpectedAnswer
 	ErrAnswerTooLarge   = transport.ErrAnswerTooLarge
 )

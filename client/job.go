@@ -251,13 +251,19 @@ type Job struct {
 	// Claim gets in runs has neither.
 	OnComplete *FollowOn `json:"on_complete"`
 	Hops       int       `json:"hops"`
+	// CreatedBy is the key that created the job; "": unknown.
+	CreatedBy string `json:"created_by"`
 	// Handler is the newest version of the handler of a job that a Worker has claimed; nil if there is none.
 	Handler *ClaimHandler `json:"-"`
 	// Existing is set if a create returned the unfinished job that has the same unique key.
 	Existing bool `json:"existing"`
 
-	// Text is the whole document as the server sent it, in calls that return one job; nil after creates that shared a
-	// request.
+	// Undecodable is why Options.Codec could not decode the payload, the output or an error. A content that could not be
+	// decoded is missing in the fields, and an error is as the server sent it.
+	Undecodable error `json:"-"`
+
+	// Text is the whole document as the server sent it, or as Options.Codec decoded it, in calls that return one job; nil
+	// after creates that shared a request.
 	Text []byte `json:"-"`
 }
 
@@ -349,7 +355,8 @@ func decodeJob(a transport.Answer) (*Job, error) {
 }
 
 // Job returns the document of a job, or ErrNotFound if there is no such job, or it is purged. The document includes the
-// effects of all requests that were answered before the call. Job is repeated when the answer is lost.
+// effects of all requests that were answered before the call. Job is repeated when the answer is lost. If the payload, the
+// output or an error cannot be decoded, Job returns the job and ErrUndecodable.
 //
 // fields names the fields that the document has, by their JSON names, as in JobsQuery.Fields; without fields it has all.
 func (c *Client) Job(ctx context.Context, id string, fields ...string) (*Job, error) {
@@ -357,7 +364,11 @@ func (c *Client) Job(ctx context.Context, id string, fields ...string) (*Job, er
 	if len(fields) > 0 {
 		r.Query = url.Values{"fields": {strings.Join(fields, ",")}}
 	}
-	return c.askJob(ctx, r)
+	j, err := c.askJob(ctx, r)
+	if err == nil {
+		err = j.Undecodable
+	}
+	return j, err
 }
 
 // JobPlace is the position of a job in its batch. Line counts over all requests that filled the batch, from 0 on, as in

@@ -12,24 +12,34 @@ import (
 
 // Key describes a key. Nobody can read its text from the server.
 type Key struct {
-	Name       string   `json:"name"`
-	Roles      []string `json:"roles"`      // admin, operator, producer, worker, reader, backup, metrics
-	ExpiresAt  *int64   `json:"expires_at"` // unix ms; nil: never
-	Generation int      `json:"generation"` // how many secrets it has had
-	OldUntil   *int64   `json:"old_until"`  // unix ms; until when the secret before this one is good
-	ChangedAt  int64    `json:"changed_at"` // unix ms; when it was created or got its secret
-	By         string   `json:"by"`         // the key that created it or gave it its secret
+	Name string `json:"name"`
+	KeyLimits
+	ExpiresAt  *int64 `json:"expires_at"` // unix ms; nil: never
+	Generation int    `json:"generation"` // how many secrets it has had
+	OldUntil   *int64 `json:"old_until"`  // unix ms; until when the secret before this one is good
+	ChangedAt  int64  `json:"changed_at"` // unix ms; when it was created or got its secret
+	By         string `json:"by"`         // the key that created it or gave it its secret
 	// Text is the text of a key that the server has just made. It is never there again.
 	Text string `json:"key,omitzero"`
+}
+
+// KeyLimits are what a key may do, and with what.
+type KeyLimits struct {
+	Roles        []string `json:"roles"`                  // admin, operator, producer, worker, reader, backup, metrics
+	Clients      []string `json:"clients,omitempty"`      // whose jobs the key is for; nil: all
+	Types        []string `json:"types,omitempty"`        // of the jobs that the key is for; nil: all
+	RunnerPrefix string   `json:"runner_prefix,omitzero"` // with what the ids of its runners begin; "": any, and for a new key with clients or types its name and a hyphen
+	HidePayloads bool     `json:"hide_payloads,omitzero"` // payloads, outputs and errors are not shown
+	Redact       []string `json:"redact,omitempty"`       // names of fields of JSON payloads and outputs whose values are not shown
 }
 
 // KeyRequest describes a key to create. ExpiresAt is in unix ms; 0 means never. SHA256 are 64 hexadecimal digits: the digest of the
 // text of a key that was made elsewhere; with "" the server makes one.
 type KeyRequest struct {
-	Name      string   `json:"name"`
-	Roles     []string `json:"roles"`
-	ExpiresAt int64    `json:"expires_at,omitzero"`
-	SHA256    string   `json:"sha256,omitzero"`
+	Name string `json:"name"`
+	KeyLimits
+	ExpiresAt int64  `json:"expires_at,omitzero"`
+	SHA256    string `json:"sha256,omitzero"`
 }
 
 // CreateKey creates a key. It is not repeated when the answer is lost, because nobody would know the text of the first one: then
@@ -64,7 +74,7 @@ func (c *Client) RevokeKey(ctx context.Context, name string) error {
 	return c.conn.Tell(ctx, transport.New(http.MethodDelete, "/keys/"+url.PathEscape(name)))
 }
 
-// Whoami reads the name, the roles and the expiry of the client's key. The name is "" if the server does not use keys.
+// Whoami reads what the client's key is for. The name is "" if the server does not use keys.
 func (c *Client) Whoami(ctx context.Context) (Key, error) {
 	return transport.Ask[Key](ctx, &c.conn, transport.Get("/whoami"))
 }

@@ -61,6 +61,7 @@ func (c *Client) Jobs(ctx context.Context, q JobsQuery) iter.Seq2[*Job, error] {
 			return nil, "", err
 		}
 		list, err = jobsOf(a, page.Jobs)
+		c.decodeJobs(list)
 		return list, page.Next, err
 	})
 }
@@ -112,6 +113,7 @@ func (c *Client) ClaimInfo(ctx context.Context, claimID string, fields ...string
 	if err != nil {
 		return nil, err
 	}
+	c.decodeJobs(doc.ClaimInfo.Jobs)
 	return &doc.ClaimInfo, nil
 }
 

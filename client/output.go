@@ -26,7 +26,7 @@ const maxOutputWait = time.Minute
 
 // Output returns the output of a job. It waits up to a minute for the end of the job. The error is ErrConflict if the
 // job has not ended by then, and ErrNotFound if there is no such job, it is purged, or its blob was deleted. Output is
-// repeated when the answer is lost. It holds the whole output in memory; use Blobs.Open to stream a long one.
+// repeated when the answer is lost. The error is ErrUndecodable if Options.Codec cannot decode the output. Output holds the whole output in memory; use Blobs.Open to stream a long one.
 func (c *Client) Output(ctx context.Context, id string, wait time.Duration) (o Output, err error) {
 	r := about(http.MethodGet, "/jobs/", id, "/output")
 	if wait > 0 {
@@ -51,5 +51,13 @@ func (c *Client) Output(ctx context.Context, id string, wait time.Duration) (o O
 	default:
 		return o, a.Unreadable(fmt.Errorf("media type %q", a.MediaType))
 	}
-	return o, nil
+	return o, c.decodeOutput(&o)
+}
+
+// decodeOutput decodes an output. The runner may have left the kind of a blob open, which is a text if it was encoded.
+func (c *Client) decodeOutput(o *Output) error {
+	if c.o.Codec != nil && o.Addr != "" && o.Kind == Bytes {
+		o.Kind = Text
+	}
+	return c.decode(PartOutput, &o.Kind, &o.Bytes)
 }

@@ -52,7 +52,11 @@ func (c *Client) askJob(ctx context.Context, r transport.Request) (*Job, error) 
 	if err != nil {
 		return nil, err
 	}
-	return decodeJob(a)
+	j, err := decodeJob(a)
+	if err != nil {
+		return nil, err
+	}
+	return c.decodeJob(j), nil
 }
 
 // idPath returns the path before+id+after. It refuses a text that is not an id.

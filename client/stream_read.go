@@ -137,6 +137,7 @@ func (s *Stream) pushed(text []byte, at time.Time) error {
 	if err := c.readRuns(rest); err != nil {
 		return err
 	}
+	s.c.decodeClaimed(c.Jobs)
 	s.mu.Lock()
 	sub := s.takers[n]
 	s.mu.Unlock()

@@ -22,18 +22,19 @@ const (
 // function. The command is always the one decoded from the journaled text. A running server has decoded it when the
 // command was proposed, to check the text.
 func applyRecord(s *store.Store, r *journal.Record) (applied.Result, error) {
-	var cmd job.Command
-	if w, ok := r.Tag.(*waiter); ok && w.cmd != nil {
-		cmd = w.cmd
-	} else if decoded, err := job.Decode(r.Verb, r.Fields, r.Body); err == nil {
-		cmd = decoded
-	} else {
-		return nil, fmt.Errorf("record %d: %w", r.Seq, err)
+	w, ok := r.Tag.(*waiter)
+	if !ok || w.cmd == nil {
+		by, cmd, err := job.DecodeRecord(r.Verb, r.Fields, r.Body)
+		if err != nil {
+			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
+		}
+		w = &waiter{cmd: cmd, by: &by}
 	}
-	if r.Place == nil {
-		return s.Apply(r.Seq, r.At, cmd)
+	place := (*job.Place)(r.Place)
+	if place == nil {
+		place = &job.Place{}
 	}
-	return s.ApplyPlaced(r.Seq, r.At, (*job.Place)(r.Place), cmd)
+	return s.ApplyRecord(r.Seq, r.At, place, w.by, w.cmd)
 }
 
 // applyLive is applyRecord for a running server. It measures how long ticks take, because the size of the next tick

@@ -42,6 +42,9 @@ func (e *Engine) ClaimAdmitted(ctx context.Context, c job.Claim, wait time.Durat
 	if err := e.accepting(); err != nil {
 		return applied.Claimed{}, nil, Receipt{}, err
 	}
+	if err := narrow(ctx, &c); err != nil {
+		return applied.Claimed{}, nil, Receipt{}, err
+	}
 	r := claimRequest{e: e, cmd: c, admit: admit}
 	a, err := r.answer(ctx, wait)
 	return a.claimed, a.handed, a.receipt, err
@@ -53,9 +56,24 @@ func (e *Engine) ClaimUntil(ctx context.Context, c job.Claim, stop <-chan struct
 	if err := e.accepting(); err != nil {
 		return applied.Claimed{}, nil, Receipt{}, err
 	}
+	if err := narrow(ctx, &c); err != nil {
+		return applied.Claimed{}, nil, Receipt{}, err
+	}
 	r := claimRequest{e: e, cmd: c, admit: admit, stop: stop}
 	a, err := r.answer(ctx, forever)
 	return a.claimed, a.handed, a.receipt, err
+}
+
+// narrow limits a claim to the scope of the key of a context. It returns a job.ErrOutOfScope if the claim names anything else.
+func narrow(ctx context.Context, c *job.Claim) error {
+	key := job.KeyOf(ctx)
+	if key == nil {
+		return nil
+	}
+	if err := key.Narrow(c); err != nil {
+		return err
+	}
+	return key.Permits(*c)
 }
 
 // forever is the wait of a claim that only its caller ends.
@@ -89,7 +107,7 @@ func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAns
 		return r.take(ctx, wait, nil)
 	}
 	began := time.Now()
-	end, err := r.e.underWay.begin(ctx, once)
+	end, err := r.e.beginOnce(ctx, once)
 	if err != nil {
 		return claimAnswer{}, err
 	}
@@ -234,7 +252,7 @@ func (r *claimRequest) look(ctx context.Context, waits bool) (o offer, ok bool, 
 
 // propose proposes the claim. The offer ends when the claim is applied or has failed.
 func (r *claimRequest) propose(ctx context.Context, o offer) (*waiter, error) {
-	w, p, err := r.proposal(o)
+	w, p, err := r.proposal(ctx, o)
 	if err = cmp.Or(r.e.accepting(), err); err == nil {
 		err = r.e.propose(ctx, p)
 	}
@@ -244,7 +262,7 @@ func (r *claimRequest) propose(ctx context.Context, o offer) (*waiter, error) {
 	return w, err
 }
 
-func (r *claimRequest) proposal(o offer) (*waiter, *journal.Proposal, error) {
+func (r *claimRequest) proposal(ctx context.Context, o offer) (*waiter, *journal.Proposal, error) {
 	lane, line := laneOf(r.cmd), r.e.parked
 	if o.early {
 		lane = journal.Bulk // the lane of the create, so that the log keeps their order
@@ -256,7 +274,7 @@ func (r *claimRequest) proposal(o offer) (*waiter, *journal.Proposal, error) {
 			line.end(o)
 		}
 	}}
-	p, err := newProposal(lane, r.cmd, w)
+	p, err := newProposal(ctx, lane, r.cmd, w)
 	return w, p, err
 }
 

@@ -80,9 +80,12 @@ func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (
 	if err := e.accepting(); err != nil {
 		return nil, Receipt{}, err
 	}
+	if err := permitted(ctx, commands); err != nil {
+		return nil, Receipt{}, err
+	}
 	if len(commands) > 0 && commands[0].Once.Given() {
 		o := &commands[0].Once
-		end, err := e.underWay.begin(ctx, o)
+		end, err := e.beginOnce(ctx, o)
 		if err != nil {
 			return nil, Receipt{}, err
 		}
@@ -109,6 +112,20 @@ func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (
 		}
 	}
 	return q.ended, q.last, nil
+}
+
+// permitted returns a job.ErrOutOfScope if the key of a context is not for one of the completions.
+func permitted(ctx context.Context, commands []job.Complete) error {
+	key := job.KeyOf(ctx)
+	if key == nil {
+		return nil
+	}
+	for i := range commands {
+		if err := key.Permits(commands[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // laneOfAll returns one lane for all commands of a request, because commands only keep their order within a lane.
@@ -181,7 +198,7 @@ func (e *Engine) proposeCompletion(ctx context.Context, lane journal.Lane, c *jo
 		return nil, fmt.Errorf("propose complete: %w", err)
 	}
 	w := &waiter{applied: make(chan answer, 1), settled: settled, release: func() { e.large.Release(n) }}
-	p, err := newProposal(lane, *c, w)
+	p, err := newProposal(ctx, lane, *c, w)
 	if err == nil {
 		err = e.propose(ctx, p)
 	}

@@ -35,6 +35,10 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (a
 	if err := e.accepting(); err != nil {
 		return fail(err)
 	}
+	key := job.KeyOf(ctx)
+	if err := key.Permits(c); err != nil {
+		return fail(err)
+	}
 	// A create is acknowledged before it is applied. If its payloads contradicted its fields, Apply would fail then, and
 	// at every later start.
 	err := c.CheckPayloads()
@@ -52,10 +56,13 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (a
 		return fail(err)
 	}
 	if joins(c) {
+		for i := range c.Groups {
+			c.Groups[i].By = key.By().Name
+		}
 		return e.startJoined(ctx, c, made)
 	}
 	w := &waiter{synced: make(chan answer, 1), settled: made.settled}
-	p, err := newProposal(journal.Bulk, c, w)
+	p, err := newProposal(ctx, journal.Bulk, c, w)
 	if err == nil {
 		err = e.proposeAlone(ctx, p)
 	}
@@ -79,7 +86,7 @@ func (e *Engine) StartCreate(ctx context.Context, c *job.Create) (wait func() (a
 // createDecided carries out a create whose result Apply decides.
 func (e *Engine) createDecided(ctx context.Context, c *job.Create) (applied.Made, Receipt, error) {
 	if c.Once.Given() {
-		end, err := e.underWay.begin(ctx, &c.Once)
+		end, err := e.beginOnce(ctx, &c.Once)
 		if err != nil {
 			return applied.Made{}, Receipt{}, err
 		}

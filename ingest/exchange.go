@@ -56,9 +56,15 @@ func (e *Engine) Exchange(ctx context.Context, commands []job.Complete, c job.Cl
 	if len(commands) == 0 || c.Once.Given() && (!c.Once.Numbered() || e.mayRemember(&c.Once) != nil) || laneOfAll(commands) == journal.Bulk {
 		return InTurn(e, commands, c), nil
 	}
+	if err := narrow(ctx, &c); err != nil {
+		return nil, err
+	}
+	if err := permitted(ctx, commands); err != nil {
+		return nil, err
+	}
 	x := &Exchange{claim: claimRequest{e: e, cmd: c, lookedUp: !c.Once.Given()}, end: func() {}}
 	if c.Once.Given() {
-		end, err := e.underWay.begin(ctx, &c.Once)
+		end, err := e.beginOnce(ctx, &c.Once)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +78,7 @@ func (e *Engine) Exchange(ctx context.Context, commands []job.Complete, c job.Cl
 	var w *waiter
 	o, found := e.parked.find(&c)
 	if found && !o.early {
-		w, p, x.refused = x.claim.proposal(o)
+		w, p, x.refused = x.claim.proposal(ctx, o)
 	}
 	for i := range commands {
 		if x.failed = x.ends.propose(&commands[i]); x.failed != nil {

@@ -115,7 +115,7 @@ func (e *Engine) join(ctx context.Context, own *joinedCreate) (line int, err err
 	if line, ok := j.add(own); ok { // another create has proposed a record since
 		return line, nil
 	}
-	r := &joinedRecord{bytes: joinedOverhead}
+	r := &joinedRecord{bytes: joinedOverhead, tag: waiter{by: &job.Actor{}}} // its groups name their actors
 	r.tag.settled = func(applied bool) {
 		for _, own := range r.creates {
 			own.made.settled(applied)

@@ -118,7 +118,7 @@ func TestJoinedCreates(t *testing.T) {
 // mustPropose proposes a create and returns the channel for its answer.
 func mustPropose(e *Engine, c *job.Create) (chan answer, error) {
 	w := &waiter{synced: make(chan answer, 1)}
-	p, err := newProposal(journal.Bulk, c, w)
+	p, err := newProposal(context.Background(), journal.Bulk, c, w)
 	if err != nil {
 		return nil, err
 	}

@@ -199,7 +199,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	}
 	refused := func(wait time.Duration, types ...string) {
 		t.Helper()
-		testkit.Must2(current(t, e).Queues("", "", "", 1))(t) // all synced commands are applied
+		testkit.Must2(current(t, e).Queues(&job.Scope{}, "", "", "", 1))(t) // all synced commands are applied
 		_, err := of(types...)
 		var full *TooManyQueues
 		testkit.Holds(t, errors.Is(err, ErrTooManyQueues) && errors.As(err, &full) &&

@@ -73,7 +73,7 @@ func (k *timekeeper) declareLost(asOf time.Time) bool {
 
 // lostElsewhere ends what a runner has at this node after the leader, another node, has declared the runner lost.
 func (e *Engine) lostElsewhere(r *journal.Record) {
-	cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
+	_, cmd, err := job.DecodeRecord(r.Verb, r.Fields, r.Body)
 	if err != nil {
 		return // it was applied, so it can be decoded
 	}

@@ -21,6 +21,7 @@ type Receipt struct {
 type waiter struct {
 	// cmd is the command as decoded from the text of its record; nil if the applier must decode the text.
 	cmd job.Command
+	by  *job.Actor // who sent it
 	// synced is for creates that are answered when they are stored. The log's Done sends to it. Capacity 1.
 	synced chan answer
 	// applied is for all other commands. The applier sends to it, or the log's Done if there is an error. Capacity 1.
@@ -47,14 +48,21 @@ type answer struct {
 	err     error
 }
 
-// newProposal returns the proposal of a command. w gets the answer.
-func newProposal(lane journal.Lane, cmd job.Command, w *waiter) (*journal.Proposal, error) {
+// newProposal returns the proposal of a command, whose actor is the key of the context. It fails if the key is not for the
+// command. w gets the answer.
+func newProposal(ctx context.Context, lane journal.Lane, cmd job.Command, w *waiter) (*journal.Proposal, error) {
+	key := job.KeyOf(ctx)
+	if err := key.Permits(cmd); err != nil {
+		return nil, err
+	}
+	w.by = key.By()
 	fields, body := cmd.Encode()
 	// If the decoder refused the record of a stored command, the applier would stop, and every later start would fail.
 	decoded, err := job.Decode(cmd.Verb(), fields, body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
+	fields = job.AppendActor(w.by, fields)
 	if len(fields)+len(body) <= maxDecodedBytes {
 		w.cmd = decoded
 	}
@@ -171,7 +179,7 @@ func (e *Engine) decide(ctx context.Context, cmd job.Command) (applied.Result, R
 // is idle.
 func (e *Engine) decideAsLeader(ctx context.Context, term uint64, cmd job.Command) (applied.Result, Receipt, error) {
 	w := &waiter{applied: make(chan answer, 1)}
-	p, err := newProposal(laneOf(cmd), cmd, w)
+	p, err := newProposal(ctx, laneOf(cmd), cmd, w)
 	if err != nil {
 		return nil, Receipt{}, err
 	}
@@ -192,7 +200,7 @@ func (e *Engine) proposeDecided(ctx context.Context, lane journal.Lane, cmd job.
 // proposeSettled is proposeDecided with a function for waiter.settled, which is also called if the proposal fails.
 func (e *Engine) proposeSettled(ctx context.Context, lane journal.Lane, cmd job.Command, settled func(applied bool)) (*waiter, error) {
 	w := &waiter{applied: make(chan answer, 1), settled: settled}
-	p, err := newProposal(lane, cmd, w)
+	p, err := newProposal(ctx, lane, cmd, w)
 	if err == nil {
 		err = e.propose(ctx, p)
 	}

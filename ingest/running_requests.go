@@ -47,6 +47,37 @@ func (u *underWay) begin(ctx context.Context, o *job.Once) (end func(), err erro
 	}
 }
 
+// beginOnce is underWay.begin. It refuses a session that a key with a scope has not opened.
+func (e *Engine) beginOnce(ctx context.Context, o *job.Once) (end func(), err error) {
+	if key := job.KeyOf(ctx); o.Numbered() && key != nil && !key.All() {
+		if err := e.maySee(ctx, o.Session, key); err != nil {
+			return nil, err
+		}
+	}
+	return e.underWay.begin(ctx, o)
+}
+
+// maySee returns job.SessionNotFound unless a key with a scope has opened a session. It waits for the state only if the session
+// is not there yet.
+func (e *Engine) maySee(ctx context.Context, session job.ID, key *job.Key) error {
+	for _, last := range [...]bool{false, true} {
+		owner, there, err := e.store.SessionActor(session)
+		if err != nil {
+			return err
+		}
+		if there && owner == key.Name {
+			return nil
+		}
+		if there || last {
+			break
+		}
+		if err := e.CatchUp(ctx, 0); err != nil {
+			return errors.Join(ErrNotStored, err)
+		}
+	}
+	return job.SessionNotFound
+}
+
 // mayRemember refuses a request if there is no room to keep its result. Each key needs a row. The results of a session
 // need a bounded number of rows, which may be large. The bounds are soft: running requests may exceed them. An owner of
 // keys or sessions runs out of room when they take as much as is still free, so that no client or runner locks out the

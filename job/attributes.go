@@ -30,6 +30,7 @@ type Attributes struct {
 	Meta        Meta
 	OnComplete  FollowOn // the job that is created when the job completes; empty: none
 	Hops        int      // length of the chain of jobs that led to this one; set by the server from the creating job
+	By          string   // the actor that created the jobs; "": unknown. In a command, only groups that share a record have it
 }
 
 // group writes the fields of a group in a command.
@@ -54,6 +55,7 @@ func (f *fields) group(g *Group) {
 		*f = append(*f, g.Meta...)
 	}
 	f.text("on_complete", string(g.OnComplete))
+	f.text("by", g.By)
 }
 
 // group reads one field of a group.
@@ -105,6 +107,8 @@ func (r *fieldReader) group(g *Group, key, raw string) {
 		if _, _, err := g.OnComplete.Parse(); err != nil {
 			r.fail(err)
 		}
+	case "by":
+		g.By = r.bounded(key, raw, MaxByBytes)
 	default:
 		r.unknown(key)
 	}
@@ -112,12 +116,15 @@ func (r *fieldReader) group(g *Group, key, raw string) {
 
 // AppendRow appends attributes in the form of a store row: varints in the order below, and texts preceded by their
 // lengths. Most jobs neither create others nor were created by one, so the row includes hops and on_complete only if at
-// least one is set. A bit of the kind marks these rows.
+// least one is set. In the same way it includes the actor only if there is one. Bits of the kind mark these rows.
 func (a *Attributes) AppendRow(b []byte) []byte {
 	kind := uint64(a.Kind)
 	chained := a.Hops != 0 || a.OnComplete != ""
 	if chained {
 		kind |= chainedBit
+	}
+	if a.By != "" {
+		kind |= actorBit
 	}
 	b = binary.AppendUvarint(b, kind)
 	b = binary.AppendUvarint(b, uint64(a.Priority))
@@ -134,6 +141,9 @@ func (a *Attributes) AppendRow(b []byte) []byte {
 	if chained {
 		b = appendText(binary.AppendUvarint(b, uint64(a.Hops)), string(a.OnComplete))
 	}
+	if a.By != "" {
+		b = appendText(b, a.By)
+	}
 	return b
 }
 
@@ -141,8 +151,11 @@ func appendText(b []byte, text string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// chainedBit is set in the kind of a row that includes hops and on_complete.
-const chainedBit = 1 << 6
+// Bits in the kind of a row.
+const (
+	actorBit   = 1 << 5 // the row includes the actor
+	chainedBit = 1 << 6 // the row includes hops and on_complete
+)
 
 // MinAttributesRow is the least number of bytes that AppendRow appends.
 const MinAttributesRow = 13
@@ -156,7 +169,7 @@ var ErrShortRow = errors.New("attributes are cut off")
 func (a *Attributes) ParseRow(row []byte, text string) (rest []byte, err error) {
 	r := rowReader{rest: row, all: text}
 	kind := r.uint()
-	a.Kind = Kind(kind &^ chainedBit)
+	a.Kind = Kind(kind &^ (chainedBit | actorBit))
 	a.Priority = int(r.uint())
 	a.RunAt = r.int()
 	a.MaxAttempts = int(r.uint())
@@ -170,6 +183,9 @@ func (a *Attributes) ParseRow(row []byte, text string) (rest []byte, err error) 
 	if kind&chainedBit != 0 {
 		a.Hops, a.OnComplete = int(r.uint()), FollowOn(r.text())
 	}
+	if kind&actorBit != 0 {
+		a.By = r.text()
+	}
 	if r.short {
 		return nil, ErrShortRow
 	}
@@ -179,10 +195,13 @@ func (a *Attributes) ParseRow(row []byte, text string) (rest []byte, err error) 
 // CloneTexts copies the texts, so that they keep no other memory alive.
 func (a *Attributes) CloneTexts() {
 	a.Traceparent, a.Meta, a.OnComplete = strings.Clone(a.Traceparent), Meta(strings.Clone(string(a.Meta))), FollowOn(strings.Clone(string(a.OnComplete)))
+	a.By = strings.Clone(a.By)
 }
 
 // Texts returns the number of bytes of the texts.
-func (a *Attributes) Texts() int { return len(a.Traceparent) + len(a.Meta) + len(a.OnComplete) }
+func (a *Attributes) Texts() int {
+	return len(a.Traceparent) + len(a.Meta) + len(a.OnComplete) + len(a.By)
+}
 
 // rowReader reads varints and texts. Past the end of the row it sets short and returns zeros.
 type rowReader struct {

@@ -104,8 +104,8 @@ func (f FollowOn) Parse() (g Group, delayMs int64, err error) {
 		err = fmt.Errorf("on_complete %q is not in its canonical form", string(f))
 	case g.Type == "" || g.MaxAttempts == 0 || g.LeaseMs == 0:
 		err = fmt.Errorf("on_complete %q: type, max_attempts or lease_ms is missing", string(f))
-	case g.RunAt != 0 || g.ExpiresAt != 0 || g.Kind != Nothing:
-		err = fmt.Errorf("on_complete %q has a kind or a time", string(f))
+	case g.RunAt != 0 || g.ExpiresAt != 0 || g.Kind != Nothing || g.By != "":
+		err = fmt.Errorf("on_complete %q has a kind, a time or an actor", string(f))
 	}
 	return g, delayMs, err
 }

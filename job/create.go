@@ -23,7 +23,7 @@ type UniqueKey struct {
 // With `unique=k`, k lines follow (`line=… key=…`), in order.
 //
 // With `joined=true`, the jobs belong to no batch that a user can see, and may come from several requests. Such creates
-// have no keys.
+// have no keys. Each group then names the actor that created it (`by=…`); other creates have one actor, that of the record.
 //
 // With `submission=true`, the header also describes the batch as a whole, and the batch's metadata (`metadata_bytes`
 // bytes) precedes the payloads. Only such a create may be without jobs; it then has one group without lines.
@@ -179,6 +179,9 @@ func decodeJobs(r *fieldReader, body []byte, chained bool) (_ *Create, err error
 		g := &c.Groups[i]
 		if g.Lines == 0 && !empty || g.Client == "" && !chained || g.Type == "" || g.MaxAttempts == 0 || g.LeaseMs == 0 {
 			return nil, fmt.Errorf("group %d: n, client, type, max_attempts or lease_ms is missing", i)
+		}
+		if g.By != "" && !c.Joined {
+			return nil, fmt.Errorf("group %d has an actor, and does not share a record", i)
 		}
 	}
 	if r.err == nil && (n == 0 && !empty || c.Lines() != n) {

@@ -123,7 +123,7 @@ type PutDocument struct {
 	Digest   DocumentDigest // of such a blob, which the sender must have stored before
 	Summary  string         // for lists, in the form of the kind
 	If       Condition
-	By       string // who stores it, for people; "": unknown
+	By       string // who says to store it, for people; "": unknown. The actor of the record, if any, counts instead
 }
 
 // DeleteDocument deletes a named document with the texts of all versions. Its history stays for a while.
@@ -153,7 +153,7 @@ func (d *DeleteDocument) fields() (f fields) {
 	f.text("client", d.Client)
 	f.text("name", d.Name)
 	f.text("if", string(d.If))
-	f.text("by", d.By)
+	f.text("author", d.By)
 	return f
 }
 
@@ -220,7 +220,7 @@ func (r *fieldReader) document(other func(key, raw string) bool) (d DeleteDocume
 			if err := d.If.Check(); err != nil {
 				r.fail(fmt.Errorf("field %s: %w", key, err))
 			}
-		case "by":
+		case "author":
 			d.By = r.bounded(key, raw, MaxByBytes)
 		default:
 			if !other(key, raw) {

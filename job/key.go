@@ -2,6 +2,7 @@ package job
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -65,9 +66,16 @@ func (s Roles) Names() (names []string) {
 
 // Key is a key as the server stores it.
 type Key struct {
-	Name      string // unique, and the middle part of the key's text
-	Roles     Roles
-	ExpiresAt int64 // unix ms; 0: never
+	Actor // its name is unique, and the middle part of the key's text
+	Roles Roles
+	// RunnerPrefix begins each id of a runner that the key names; "": any id. A key with a scope
+	// has one, so that nobody takes over the runners of others.
+	RunnerPrefix string
+	// HidePayloads hides payloads, outputs and errors from a reader. Redact hides the values of the fields with these names in
+	// payloads and outputs that are JSON. It is sorted.
+	HidePayloads bool
+	Redact       []string
+	ExpiresAt    int64 // unix ms; 0: never
 	// Generation counts the secrets that the key ever had. Rotating it adds one.
 	Generation int
 	Sum        KeySum // of the text with the newest secret
@@ -116,10 +124,103 @@ var keyRules = DocumentRules{
 	},
 }
 
+// By returns the actor of the key, and the zero actor for a nil key.
+func (k *Key) By() *Actor {
+	if k == nil {
+		return &Actor{}
+	}
+	return &k.Actor
+}
+
+// Permits is Scope.Permits, and also checks the runner that a command names.
+func (k *Key) Permits(cmd Command) error {
+	if k == nil {
+		return nil
+	}
+	runner := ""
+	switch c := cmd.(type) {
+	case Claim:
+		runner = c.Runner
+	case Tickle:
+		runner = c.Runner
+	case Complete:
+		runner = c.Runner
+	case OpenSession:
+		runner = c.Runner
+	}
+	if err := k.PermitsRunner(runner); err != nil {
+		return err
+	}
+	return k.Scope.Permits(cmd)
+}
+
+// PermitsRunner returns an ErrOutOfScope unless the key may name a runner. It may always name none.
+func (k *Key) PermitsRunner(id string) error {
+	if k == nil || id == "" || k.RunnerPrefix == "" || strings.HasPrefix(id, k.RunnerPrefix) && len(id) > len(k.RunnerPrefix) {
+		return nil
+	}
+	return fmt.Errorf("%w runner %s: the ids of its runners begin with %s", ErrOutOfScope, id, k.RunnerPrefix)
+}
+
+// Conceals reports whether the key hides something of jobs from its reader.
+func (k *Key) Conceals() bool { return k != nil && (k.HidePayloads || k.Redact != nil) }
+
+// wholeServer are the roles of keys without a scope: what they permit is about all clients.
+var wholeServer = RolesOf(RoleAdmin, RoleBackup, RoleMetrics)
+
+// Check returns an error unless the parts of the key go together. It does not check the sums.
+func (k *Key) Check() error {
+	for _, list := range []struct {
+		field string
+		names []string
+	}{{"clients", k.Clients}, {"types", k.Types}} {
+		if err := CheckScopeNames(list.field, list.names); err != nil {
+			return err
+		}
+	}
+	if k.Redact != nil {
+		if len(k.Redact) > MaxRedacted || len(k.Redact) == 0 {
+			return fmt.Errorf("redact must have 1 to %d names", MaxRedacted)
+		}
+		for i, name := range k.Redact {
+			if err := CheckText("redact", name, 1, MaxRedactedBytes); err != nil {
+				return err
+			}
+			if i > 0 && name <= k.Redact[i-1] {
+				return errors.New("redact must have each name once, in order")
+			}
+		}
+	}
+	if k.RunnerPrefix != "" {
+		if err := CheckText("runner_prefix", k.RunnerPrefix, 1, MaxRunnerPrefixBytes); err != nil {
+			return err
+		}
+	}
+	scoped := !k.All()
+	switch {
+	case scoped && k.Roles.Has(wholeServer):
+		return fmt.Errorf("a key for some clients or types cannot have the roles %s: they are about all of them", strings.Join((k.Roles&wholeServer).Names(), ", "))
+	case scoped && k.RunnerPrefix == "":
+		return errors.New("runner_prefix is missing: a key for some clients or types names only its own runners")
+	case (k.HidePayloads || k.Redact != nil) && k.Roles != RolesOf(RoleReader):
+		return errors.New("payloads can be hidden only from keys with no other role than reader")
+	case k.HidePayloads && k.Redact != nil:
+		return errors.New("a key hides payloads or redacts them, not both")
+	}
+	return nil
+}
+
 // Document returns the key's document.
 func (k *Key) Document() []byte {
 	f := make(fields, 0, 256)
 	f.texts("roles", k.Roles.Names())
+	f.texts("clients", k.Clients)
+	f.texts("types", k.Types)
+	f.text("runner_prefix", k.RunnerPrefix)
+	if k.HidePayloads {
+		f.text("hide_payloads", "true")
+	}
+	f.texts("redact", k.Redact)
 	f.int("expires_at", k.ExpiresAt)
 	f.int("generation", int64(k.Generation))
 	f.text("sha256", k.Sum.String())
@@ -151,6 +252,18 @@ func DecodeKey(name string, document []byte) (k Key, err error) {
 				}
 				k.Roles |= RolesOf(role)
 			}
+		case "clients":
+			k.Clients = r.names(key, raw)
+		case "types":
+			k.Types = r.names(key, raw)
+		case "runner_prefix":
+			k.RunnerPrefix = r.bounded(key, raw, MaxRunnerPrefixBytes)
+		case "hide_payloads":
+			k.HidePayloads = r.only(key, raw, "true")
+		case "redact":
+			for name := range strings.SplitSeq(raw, ",") {
+				k.Redact = append(k.Redact, r.text(name))
+			}
 		case "expires_at":
 			k.ExpiresAt = r.int(key, raw, 1, MaxTimeMs)
 		case "generation":
@@ -172,6 +285,8 @@ func DecodeKey(name string, document []byte) (k Key, err error) {
 		return k, fmt.Errorf("key %s: roles, generation or sha256 is missing", name)
 	case (k.OldUntil == 0) != (k.OldSum == KeySum{}):
 		return k, fmt.Errorf("key %s: old_sha256 and old_until are given together", name)
+	case k.Check() != nil:
+		return k, fmt.Errorf("key %s: %w", name, k.Check())
 	case !bytes.Equal(k.Document(), document):
 		return k, fmt.Errorf("key %s: its document is not in the only form that it has", name)
 	}
@@ -218,4 +333,20 @@ func ParseKeyText(text string) (name string, sum KeySum, err error) {
 		return "", sum, ErrKeyText
 	}
 	return name, sha256.Sum256(all[:len(text)]), nil
+}
+
+// The key of a request is in its context, so that no path from a request to the journal can lose it: every command that is proposed
+// has the actor of its context.
+
+type keyOfContext struct{}
+
+// WithKey returns a context for the requests of a key; nil: of anybody.
+func WithKey(ctx context.Context, key *Key) context.Context {
+	return context.WithValue(ctx, keyOfContext{}, key)
+}
+
+// KeyOf returns the key of a context, or nil.
+func KeyOf(ctx context.Context) *Key {
+	key, _ := ctx.Value(keyOfContext{}).(*Key)
+	return key
 }

@@ -2,6 +2,7 @@ package job
 
 import (
 	"crypto/sha256"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -37,11 +38,14 @@ func TestKeyText(t *testing.T) {
 // TestKeyDocument: a document reads back as the key, and has one form only.
 func TestKeyDocument(t *testing.T) {
 	keys := []Key{
-		{Name: "a", Roles: RolesOf(RoleAdmin), Generation: 1, Sum: KeySum{1}},
-		{Name: "b", Roles: RolesOf(RoleProducer, RoleWorker, RoleReader), ExpiresAt: 5, Generation: 3, Sum: KeySum{1}, OldSum: KeySum{2}, OldUntil: 9},
+		{Actor: Actor{Name: "a"}, Roles: RolesOf(RoleAdmin), Generation: 1, Sum: KeySum{1}},
+		{Actor: Actor{"c", Scope{[]string{"acme", "b"}, nil}}, Roles: RolesOf(RoleWorker), RunnerPrefix: "acme-", Generation: 1, Sum: KeySum{1}},
+		{Actor: Actor{"d", Scope{nil, []string{"resize"}}}, Roles: RolesOf(RoleReader), RunnerPrefix: "%", Redact: []string{"card", "na,me"}, Generation: 1, Sum: KeySum{1}},
+		{Actor: Actor{Name: "e"}, Roles: RolesOf(RoleReader), HidePayloads: true, Generation: 1, Sum: KeySum{1}},
+		{Actor: Actor{Name: "b"}, Roles: RolesOf(RoleProducer, RoleWorker, RoleReader), ExpiresAt: 5, Generation: 3, Sum: KeySum{1}, OldSum: KeySum{2}, OldUntil: 9},
 	}
 	for _, k := range keys {
-		if got, err := DecodeKey(k.Name, k.Document()); err != nil || got != k {
+		if got, err := DecodeKey(k.Name, k.Document()); err != nil || !reflect.DeepEqual(got, k) {
 			t.Errorf("%s reads back as %+v, %v", k.Document(), got, err)
 		}
 	}
@@ -49,6 +53,9 @@ func TestKeyDocument(t *testing.T) {
 	for _, wrong := range []string{
 		"", "roles=admin generation=1", "generation=1" + sum, "roles=admin" + sum, "roles=root generation=1" + sum, "roles=worker,producer generation=1" + sum,
 		"roles=admin generation=1 sha256=00", "roles=admin generation=1" + sum + " old_until=5", "roles=admin generation=1" + sum + " more=1",
+		"roles=admin clients=a runner_prefix=a generation=1" + sum, "roles=worker clients=a generation=1" + sum, "roles=worker clients=b,a runner_prefix=a generation=1" + sum,
+		"roles=worker clients=a,a runner_prefix=a generation=1" + sum, "roles=worker clients=.. runner_prefix=a generation=1" + sum, "roles=worker hide_payloads=true generation=1" + sum,
+		"roles=reader hide_payloads=true redact=a generation=1" + sum, "roles=reader redact=b,a generation=1" + sum, "roles=reader hide_payloads=false generation=1" + sum,
 		"roles=admin generation=1 sha256=" + strings.Repeat("0", 64), "roles=admin,admin generation=1" + sum,
 	} {
 		if k, err := DecodeKey("a", []byte(wrong)); err == nil {

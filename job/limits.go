@@ -154,9 +154,9 @@ const (
 	MaxDocumentVersions = 20
 	// MaxDeletedDocuments bounds the deleted documents of a kind whose histories are kept.
 	MaxDeletedDocuments = 10_000
-	// MaxSummaryBytes bounds the summary of a document, and MaxByBytes the name of the one who changed it.
+	// MaxSummaryBytes bounds the summary of a document, and MaxByBytes the name of the one who changed it, who may be a key.
 	MaxSummaryBytes = 100
-	MaxByBytes      = 100
+	MaxByBytes      = MaxNameBytes
 	// MaxHandlerBytes bounds the document of a handler. Its largest part is the source of a script.
 	MaxHandlerBytes = 1 << 20
 	// MaxHandlers bounds the existing handlers. The newest version of each is in memory, without its document.
@@ -168,7 +168,7 @@ const (
 	// MaxAccessKeys bounds the existing keys, which are in memory. MaxAccessKeyBytes bounds the document of one, and
 	// MaxAccessKeysBytes those of all versions.
 	MaxAccessKeys      = 100_000
-	MaxAccessKeyBytes  = 4 << 10
+	MaxAccessKeyBytes  = 64 << 10
 	MaxAccessKeysBytes = 256 << 20
 	// MaxLogins bounds the logins, which are in memory, and MaxLoginsOfOne those of one key or person: one more ends the oldest.
 	// MaxLoginBytes bounds the document of one, and MaxLoginsBytes all documents. A login ends after MaxLoginMs.
@@ -177,6 +177,11 @@ const (
 	MaxLoginBytes  = 1 << 10
 	MaxLoginsBytes = 16 << 20
 	MaxLoginMs     = 12 * 3_600_000
+	// MaxRunnerPrefixBytes bounds the beginning of runner ids that a key has. MaxRedacted bounds the names of fields whose values
+	// it does not show, and MaxRedactedBytes each of them.
+	MaxRunnerPrefixBytes = 64
+	MaxRedacted          = 100
+	MaxRedactedBytes     = 128
 	// MaxParkedClaims bounds the claims that wait for jobs.
 	MaxParkedClaims = 100_000
 )

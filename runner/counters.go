@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/client/worker"
 )
 
@@ -45,7 +46,7 @@ func (c *counters) event(e worker.Event) {
 	c.held--
 	code := e.Outcome.Code
 	switch {
-	case errors.Is(e.Err, worker.ErrUnget), errors.Is(e.Err, worker.ErrDraining):
+	case errors.Is(e.Err, worker.ErrUnget), errors.Is(e.Err, worker.ErrDraining), errors.Is(e.Err, client.ErrUndecodable):
 		code = "returned"
 	case e.Err != nil:
 		code = "lost"

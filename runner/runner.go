@@ -176,7 +176,7 @@ func New(s Settings) (*Runner, error) {
 			dir = filepath.Join(dir, "wasi")
 		}
 		r.kinds.guests, err = wasi.NewPool(wasi.Settings{
-			Sandbox: box, Blobs: blobs{s.Client}, Dir: dir, MaxProcesses: max(s.Concurrency, 1), Grants: s.WASIGrants, Extensions: s.WASIExtensions,
+			Sandbox: box, Blobs: outputBlobs{blobs{s.Client}}, Dir: dir, MaxProcesses: max(s.Concurrency, 1), Grants: s.WASIGrants, Extensions: s.WASIExtensions,
 			MemoryBytes: s.WASI.MemoryBytes, Timeout: s.WASI.Timeout, CacheBytes: s.WASI.CacheBytes,
 			Allow: s.Allow, UserAgent: s.UserAgent, Log: s.Log,
 		})

@@ -15,12 +15,12 @@ import (
 //
 // An error means that the database failed. The store must then be closed.
 func (s *Store) Apply(seq uint64, at int64, cmd job.Command) (applied.Result, error) {
-	return s.ApplyPlaced(seq, at, &job.Place{}, cmd)
+	return s.ApplyRecord(seq, at, &job.Place{}, &job.Actor{}, cmd)
 }
 
-// ApplyPlaced is Apply for a log of several nodes. A command that is a repeat, or out of its order, has no effect and no
-// result.
-func (s *Store) ApplyPlaced(seq uint64, at int64, p *job.Place, cmd job.Command) (result applied.Result, err error) {
+// ApplyRecord is Apply for a command of an actor, and for a log of several nodes. A command that is a repeat, or out of its
+// order, has no effect and no result. What is outside of the scope of the actor is as if it did not exist.
+func (s *Store) ApplyRecord(seq uint64, at int64, p *job.Place, by *job.Actor, cmd job.Command) (result applied.Result, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.closed {
@@ -36,7 +36,7 @@ func (s *Store) ApplyPlaced(seq uint64, at int64, p *job.Place, cmd job.Command)
 	if s.beforeApply != nil {
 		s.beforeApply(seq)
 	}
-	a := s.Begin(job.Now{Seq: seq, At: max(at, s.machine.Live.Meta.At)})
+	a := s.Begin(job.Now{Seq: seq, At: max(at, s.machine.Live.Meta.At)}, by)
 	if *p == (job.Place{}) || a.Meta.Cluster.Follow(p, cmd) {
 		result = a.Apply(cmd)
 	}
@@ -76,9 +76,9 @@ func (s *Store) CommitDue() bool {
 }
 
 // Begin begins a command. It reuses the memory of the previous command.
-func (s *Store) Begin(now job.Now) *machine.Applying {
+func (s *Store) Begin(now job.Now, by *job.Actor) *machine.Applying {
 	a := &s.command
-	a.Machine, a.Now, a.Due, a.RestRows = s.machine, now, 0, s.machine.Rules.CommandRows
+	a.Machine, a.Now, a.By, a.Due, a.RestRows = s.machine, now, by, 0, s.machine.Rules.CommandRows
 	a.BesideRows, a.PointDeletes = 0, machine.MaxPointDeletes
 	a.BeginEpoch()
 	return a

@@ -284,7 +284,7 @@ func (p *player) compareWaiting(g *generator) error {
 	}
 	after := ""
 	for {
-		types, more, err := p.s.WaitingTypes(client, after, 1)
+		types, more, err := p.s.WaitingTypes(&job.Scope{}, client, after, 1)
 		if err != nil {
 			return err
 		}

@@ -104,7 +104,7 @@ func applyLog(random *rand.Rand, s *Store, log []step, commits int) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.Apply(st.seq, st.at, cmd); err != nil {
+		if _, err := s.ApplyRecord(st.seq, st.at, &job.Place{}, &st.by, cmd); err != nil {
 			return err
 		}
 		if random.IntN(100) < commits {

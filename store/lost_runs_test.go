@@ -272,7 +272,7 @@ func TestRunEndsOfRandomCommands(t *testing.T) {
 		observed.s.ObserveBatchEnds()
 		ended := map[job.ID]bool{}
 		for _, st := range live.log {
-			testkit.Must(observed.s.Apply(st.seq, st.at, st.cmd))(t)
+			testkit.Must(observed.s.ApplyRecord(st.seq, st.at, &job.Place{}, &st.by, st.cmd))(t)
 			ends, batches := slices.Clone(observed.s.TakeRunEnds()), observed.s.TakeBatchEnds()
 			testkit.NoError(t, observed.s.Commit())
 			for _, e := range batches {

@@ -276,7 +276,7 @@ const idleMs = job.MinQueueIdleMs
 
 func queueNames(t *testing.T, s *Store) (names []string) {
 	t.Helper()
-	docs, _ := testkit.Must2(s.Queues("", "", "", 1000))(t)
+	docs, _ := testkit.Must2(s.Queues(&job.Scope{}, "", "", "", 1000))(t)
 	for _, doc := range docs {
 		names = append(names, doc.Client+"/"+doc.Type)
 	}

@@ -33,6 +33,7 @@ var (
 type step struct {
 	seq      uint64
 	at       int64
+	by       job.Actor
 	cmd      job.Command
 	commit   bool
 	compare  bool // commit, and compare everything
@@ -43,6 +44,7 @@ type step struct {
 
 func (st step) String() string {
 	fields, body := st.cmd.Encode()
+	fields = job.AppendActor(&st.by, fields)
 	text := fmt.Sprintf("seq=%d at=%d %s %s", st.seq, st.at-startAt, st.cmd.Verb(), fields)
 	for _, x := range []struct {
 		on   bool
@@ -213,11 +215,11 @@ func (p *player) step(st step) error {
 // Apply applies a command to the store and to the model, in its journaled form.
 func (p *player) Apply(st step) error {
 	fields, body := st.cmd.Encode()
-	cmd, err := job.Decode(st.cmd.Verb(), fields, body)
+	by, cmd, err := job.DecodeRecord(st.cmd.Verb(), job.AppendActor(&st.by, fields), body)
 	if err != nil {
 		return err
 	}
-	got, err := p.s.Apply(st.seq, st.at, cmd)
+	got, err := p.s.ApplyRecord(st.seq, st.at, &job.Place{}, &by, cmd)
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
@@ -236,7 +238,7 @@ func (p *player) Apply(st step) error {
 			return err
 		}
 	}
-	if err := p.m.Compare(st.seq, st.at, cmd, got, seen); err != nil {
+	if err := p.m.Compare(st.seq, st.at, &by, cmd, got, seen); err != nil {
 		return err
 	}
 	if n := len(p.handed); n > 0 && p.handed[n-1].want == nil { // of this command
@@ -346,7 +348,7 @@ func (p *player) restart(flush bool) error {
 		if st.seq <= p.s.Applied() {
 			continue
 		}
-		got, err := p.s.Apply(st.seq, st.at, st.cmd)
+		got, err := p.s.ApplyRecord(st.seq, st.at, &job.Place{}, &st.by, st.cmd)
 		if err != nil {
 			return fmt.Errorf("apply again: %w", err)
 		}

@@ -66,12 +66,13 @@ func (g *generator) steps() (steps []step) {
 	for range g.length {
 		g.seq += uint64(1+g.IntN(3)) * seqStride
 		g.at += g.pass()
-		st := step{seq: g.seq, at: g.at, cmd: g.command()}
+		st := g.withActor(step{seq: g.seq, at: g.at, cmd: g.command()})
 		if tick, is := st.cmd.(job.Tick); is && tick.AsOf == 0 && g.some(80) {
 			st.backlogs = seqStride - 1
 		}
 		st.commit, st.compare = g.some(30), g.some(8)
 		st.restart, st.flush = g.some(2), g.some(50)
+		g.m.By = &st.by
 		result := g.m.Apply(st.seq, st.at, st.cmd)
 		if _, tick := st.cmd.(job.Tick); tick || g.some(30) {
 			g.m.Forget() // all that need not be kept
@@ -512,4 +513,21 @@ func (g *generator) outcome() job.Outcome {
 		o.DelayMs = oneOf[int64](g, 0, 1, 1200)
 	}
 	return o
+}
+
+// withActor gives a command an actor, if the engine would take the command from it.
+func (g *generator) withActor(st step) step {
+	by := oneOf(g, job.Actor{}, job.Actor{}, job.Actor{Name: "all"}, job.Actor{"a", job.Scope{Clients: []string{"a"}}},
+		job.Actor{"x", job.Scope{Types: []string{"x"}}}, job.Actor{"ab", job.Scope{Clients: []string{"a", "b"}, Types: []string{"x", "y"}}})
+	cmd := st.cmd
+	if c, is := cmd.(job.Claim); is {
+		if by.Narrow(&c) != nil {
+			return st
+		}
+		cmd = c
+	}
+	if by.Permits(cmd) == nil {
+		st.by, st.cmd = by, cmd
+	}
+	return st
 }

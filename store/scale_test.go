@@ -141,7 +141,7 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 	}
 	types := func(f *feeder, client string, limit int) float64 {
 		return testing.AllocsPerRun(3, func() {
-			got, more := testkit.Must2(f.s.WaitingTypes(client, "type2", limit))(t)
+			got, more := testkit.Must2(f.s.WaitingTypes(&job.Scope{}, client, "type2", limit))(t)
 			testkit.Holds(t, (len(got) == limit || client != "") && more == (client == ""), got, more)
 		})
 	}

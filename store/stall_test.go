@@ -81,11 +81,11 @@ func TestQueriesGoOnWhilePebbleStalls(t *testing.T) {
 		"Level":         func() error { s.Level(); return nil },
 		"Totals":        func() error { s.Totals(); return nil },
 		"DiskBytes":     func() error { s.DiskBytes(); return nil },
-		"WaitingTypes":  func() error { _, _, err := s.WaitingTypes("", "", 10); return err },
+		"WaitingTypes":  func() error { _, _, err := s.WaitingTypes(&job.Scope{}, "", "", 10); return err },
 		"Job":           func() error { _, err := s.Job(id); return err },
 		"Batch":         func() error { _, err := s.Batch(id); return err },
 		"Queue":         func() error { _, err := s.Queue("a", "x"); return err },
-		"Queues":        func() error { _, _, err := s.Queues("", "", "", 10); return err },
+		"Queues":        func() error { _, _, err := s.Queues(&job.Scope{}, "", "", "", 10); return err },
 		"List":          func() error { _, _, err := s.List(query.Filter{Limit: 10, Client: "a"}); return err },
 		"Runners":       func() error { _, _, err := s.Runners("", 10); return err },
 		"Sweeps":        func() error { _, err := s.Sweeps(); return err },
@@ -117,7 +117,7 @@ func TestQueuesShowWhatIsCommitted(t *testing.T) {
 	s := mustOpen(t, Options{})
 	mustApply(t, s, 1, 0, plainCreate("a", "x", 3, 5))
 	testkit.Fails(s.Queue("a", "x"))(t, job.QueueNotFound) // a queue that is not committed
-	docs, more, err := s.Queues("", "", "", 10)
+	docs, more, err := s.Queues(&job.Scope{}, "", "", "", 10)
 	testkit.Holds(t, len(docs) == 0 && !more && err == nil, "queues that are not committed", docs, more, err)
 	mustCommit(t, s)
 	want := testkit.Must(s.Queue("a", "x"))(t)
@@ -126,7 +126,7 @@ func TestQueuesShowWhatIsCommitted(t *testing.T) {
 	mustApply(t, s, 3, 1, job.Pause{Client: "a", Type: "x", Paused: true})
 	mustApply(t, s, 4, 1, plainCreate("a", "y", 1, 5))
 	testkit.Equal(t, testkit.Must(s.Queue("a", "x"))(t), want, "before the commit")
-	docs, _, err = s.Queues("", "", "", 10)
+	docs, _, err = s.Queues(&job.Scope{}, "", "", "", 10)
 	testkit.Holds(t, len(docs) == 1 && docs[0] == want && err == nil, "before the commit", docs, err, "want", want)
 	mustCommit(t, s)
 	got := testkit.Must(s.Queue("a", "x"))(t)
@@ -151,8 +151,8 @@ func TestQueriesGiveUpWhileACommandIsStuck(t *testing.T) {
 	for range 2 { // the second time without waiting
 		for what, query := range map[string]func() error{
 			"Queue":        func() error { _, err := s.Queue("a", "x"); return err },
-			"Queues":       func() error { _, _, err := s.Queues("", "", "", 10); return err },
-			"WaitingTypes": func() error { _, _, err := s.WaitingTypes("", "", 10); return err },
+			"Queues":       func() error { _, _, err := s.Queues(&job.Scope{}, "", "", "", 10); return err },
+			"WaitingTypes": func() error { _, _, err := s.WaitingTypes(&job.Scope{}, "", "", 10); return err },
 			"Job":          func() error { _, err := s.Job(jobID(0, 1, 0)); return err },
 			"List":         func() error { _, _, err := s.List(query.Filter{Limit: 10, Client: "a"}); return err },
 			"Sweeps":       func() error { _, err := s.Sweeps(); return err },

@@ -235,7 +235,7 @@ func TestQueriesBesideApply(t *testing.T) {
 					t.Errorf("queue %+v, %v", q, err)
 					return
 				}
-				if _, _, err := s.Queues("", "", "", 10); err != nil {
+				if _, _, err := s.Queues(&job.Scope{}, "", "", "", 10); err != nil {
 					t.Error(err)
 					return
 				}

@@ -41,38 +41,19 @@ type Store struct {
 const (
 	defaultChunkLimit    = 64 << 10
 	defaultMaxChunkBytes = 64 << 20
-	// maxReferenceBytes bounds a reference: its three members, with room for white space.
-	maxReferenceBytes = 512
 	// chunkPuts is how many chunks of one request are stored in parallel.
 	chunkPuts = 8
 )
 
 // reference replaces a chunk in a job.
-type reference struct {
-	Address *string      `json:"chunk_addr"`
-	Bytes   *int64       `json:"chunk_bytes"`
-	Kind    *client.Kind `json:"chunk_kind"`
-}
-
-// parseReference reads a payload or output that is a reference: a JSON object with exactly its three members.
-func parseReference(kind client.Kind, content []byte) (r reference, ok bool) {
-	if kind != client.JSON || len(content) > maxReferenceBytes || !bytes.Contains(content, []byte(`"chunk_addr"`)) {
-		return r, false
-	}
-	if json.Unmarshal(content, &r, json.RejectUnknownMembers(true)) != nil || r.Address == nil || r.Bytes == nil || r.Kind == nil {
-		return r, false
-	}
-	ref, err := digest.Parse(*r.Address)
-	isKind := *r.Kind == client.Text || *r.Kind == client.JSON || *r.Kind == client.Bytes
-	return r, err == nil && ref.SHA256 != nil && ref.String() == *r.Address && *r.Bytes >= 0 && isKind
-}
+type reference = client.Reference
 
 // limit returns how long a chunk in a job may be.
-func (o *Store) limit() int {
+func (o *Store) limit(c *client.Client) int {
 	if o.Limit <= 0 {
 		return defaultChunkLimit
 	}
-	return min(o.Limit, job.MaxPayloadBytes)
+	return min(o.Limit, c.MaxContent(job.MaxPayloadBytes))
 }
 
 func (o *Store) maxBytes() int64 {
@@ -84,16 +65,17 @@ func (o *Store) maxBytes() int64 {
 
 // isLong reports whether a payload or output must be stored. Content that looks like a reference is stored whatever its
 // length, so that no reader takes it for a reference.
-func (o *Store) isLong(kind client.Kind, content []byte) bool {
-	if len(content) > o.limit() {
+func (o *Store) isLong(c *client.Client, kind client.Kind, content []byte) bool {
+	if len(content) > o.limit(c) {
 		return true
 	}
-	_, is := parseReference(kind, content)
+	_, is := client.ParseReference(kind, content)
 	return is
 }
 
-// putOne stores a payload or output, and returns its address and the reference to it.
-func (o *Store) putOne(ctx context.Context, to *files.Blobs, kind client.Kind, content []byte) (address string, ref []byte, err error) {
+// putOne stores a payload or output for a client, and returns its address and the reference to it. The blob has the text of
+// the Codec, if there is one.
+func (o *Store) putOne(ctx context.Context, c *client.Client, owner string, part client.Part, kind client.Kind, content []byte) (address string, ref []byte, err error) {
 	kind = kind.Of(content)
 	if int64(len(content)) > o.maxBytes() {
 		return "", nil, fmt.Errorf("%w: a chunk has %d bytes; the maximum of Store.MaxBytes is %d", client.ErrTooLarge, len(content), o.maxBytes())
@@ -106,7 +88,13 @@ func (o *Store) putOne(ctx context.Context, to *files.Blobs, kind client.Kind, c
 	case kind != client.Text && kind != client.JSON && kind != client.Bytes:
 		return "", nil, fmt.Errorf("%w: a chunk cannot have the kind %q; use text, json or bytes", client.ErrBadRequest, kind)
 	}
-	b, err := to.Put(ctx, bytes.NewReader(content))
+	if codec := c.Codec(); codec != nil {
+		if content, err = codec.Encode(part, client.Content{Kind: kind, Data: content}, ""); err != nil {
+			return "", nil, fmt.Errorf("encode a chunk: %w", err)
+		}
+		kind = client.Text
+	}
+	b, err := c.Blobs(owner).Put(ctx, bytes.NewReader(content))
 	if err != nil {
 		return "", nil, fmt.Errorf("store a chunk of %d bytes: %w", len(content), err)
 	}
@@ -173,7 +161,7 @@ func (o *Store) read(ctx context.Context, from *files.Blobs, address string, siz
 func (o *Store) Put(ctx context.Context, c *client.Client, owner string, jobs []client.NewJob) error {
 	var long []*client.NewJob
 	for i := range jobs {
-		if j := &jobs[i]; o.isLong(j.Kind, j.Payload) {
+		if j := &jobs[i]; o.isLong(c, j.Kind, j.Payload) {
 			long = append(long, j)
 		}
 	}
@@ -185,7 +173,7 @@ func (o *Store) Put(ctx context.Context, c *client.Client, owner string, jobs []
 		working.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(long)) && ctx.Err() == nil; i = next.Add(1) - 1 {
 				j := long[i]
-				_, ref, err := o.putOne(ctx, c.Blobs(clientOr(j.Client, owner)), j.Kind, j.Payload)
+				_, ref, err := o.putOne(ctx, c, clientOr(j.Client, owner), client.PartPayload, j.Kind, j.Payload)
 				if err != nil {
 					cancel(err) // the first one counts
 					return
@@ -211,28 +199,31 @@ func clientOr(client, ofBatch string) string {
 
 // loadPayload replaces the reference in a job with the chunk.
 func (o *Store) loadPayload(ctx context.Context, c *client.Client, j *client.Job) error {
-	ref, is := parseReference(j.Kind, j.Payload)
+	ref, is := client.ParseReference(j.Kind, j.Payload)
 	if !is {
 		return nil
 	}
 	content, err := o.get(ctx, c.Blobs(j.Client), ref)
 	if err == nil {
-		j.Payload, j.Kind = content, trueKind(*ref.Kind, content)
+		j.Payload, j.Kind, err = decoded(c, client.PartPayload, *ref.Kind, content)
 	}
 	return err
 }
 
 // putOutput stores the output of an outcome if it is long, and puts a reference in its place.
 func (o *Store) putOutput(ctx context.Context, c *client.Client, owner string, out *client.Outcome) error {
-	if !o.isLong(out.OutputKind, out.Output) {
+	if !o.isLong(c, out.OutputKind, out.Output) {
 		return nil
 	}
-	address, ref, err := o.putOne(ctx, c.Blobs(owner), out.OutputKind, out.Output)
+	address, ref, err := o.putOne(ctx, c, owner, client.PartOutput, out.OutputKind, out.Output)
 	if err != nil {
 		return err
 	}
 	if out.OutputAddr == "" {
 		out.OutputAddr, out.OutputAddrKind = address, out.OutputKind.Of(out.Output)
+		if c.Codec() != nil {
+			out.OutputAddrKind = client.Text
+		}
 	}
 	out.Output, out.OutputKind = ref, client.JSON
 	return nil
@@ -241,7 +232,7 @@ func (o *Store) putOutput(ctx context.Context, c *client.Client, owner string, o
 // loadOutput replaces the reference in a result with the output. A result may have the address of a blob without a
 // reference, for example from a runner of daybook work; loadOutput then reads that blob.
 func (o *Store) loadOutput(ctx context.Context, c *client.Client, r *client.BatchResult) error {
-	ref, is := parseReference(r.OutputKind, r.Output)
+	ref, is := client.ParseReference(r.OutputKind, r.Output)
 	if !is {
 		named, err := digest.Parse(r.OutputAddr)
 		if r.OutputKind != client.None || err != nil || named.SHA256 == nil {
@@ -255,15 +246,27 @@ func (o *Store) loadOutput(ctx context.Context, c *client.Client, r *client.Batc
 	stored := c.Blobs(j.Client)
 	if is {
 		if r.Output, err = o.get(ctx, stored, ref); err == nil {
-			r.OutputKind = trueKind(*ref.Kind, r.Output)
+			r.Output, r.OutputKind, err = decoded(c, client.PartOutput, *ref.Kind, r.Output)
 		}
 		return err
 	}
 	if r.Output, err = o.read(ctx, stored, r.OutputAddr, -1); err != nil {
 		return fmt.Errorf("read the output of job %s: blob %s: %w", r.JobID, r.OutputAddr, err)
 	}
-	r.OutputKind = trueKind(r.OutputAddrKind, r.Output)
-	return nil
+	r.Output, r.OutputKind, err = decoded(c, client.PartOutput, r.OutputAddrKind, r.Output)
+	return err
+}
+
+// decoded returns the content that a blob has, and its kind. said is the kind that a program gave.
+func decoded(c *client.Client, part client.Part, said client.Kind, blob []byte) ([]byte, client.Kind, error) {
+	if c.Codec() == nil {
+		return blob, trueKind(said, blob), nil
+	}
+	content, err := c.Codec().Decode(part, blob)
+	if err != nil {
+		return nil, client.None, fmt.Errorf("%w: the blob of the %s: %w", client.ErrUndecodable, part, err)
+	}
+	return content.Data, content.Kind, nil
 }
 
 // trueKind returns the kind that a program gave for a stored content, if the content is of that kind; otherwise it

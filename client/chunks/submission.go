@@ -96,7 +96,7 @@ func (f *filling) add(j client.NewJob) error {
 		f.timer.Reset(submitWait)
 	}
 	f.some = append(f.some, j)
-	if f.s.store != nil && f.s.store.isLong(j.Kind, j.Payload) {
+	if f.s.store != nil && f.s.store.isLong(f.s.c, j.Kind, j.Payload) {
 		f.long += len(j.Payload)
 	} else {
 		f.bytes += len(j.Payload)

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ type jobs struct {
 	stopping    context.Context // when it ends, no more jobs begin
 	leases      *leases
 	reports     *reports
+	logger      *slog.Logger
 
 	// The claims set these: more is called when there may be room for more jobs, and late when a job has waited too long.
 	more, late func()
@@ -30,6 +32,8 @@ type jobs struct {
 	ready      sync.Cond  // with mu; signals that queue has grown, that stopped is set, or, with Take, that runs have ended
 	claims     map[*heldClaim]struct{}
 	queue      []*task     // jobs that wait for a handler
+	aside      []*task     // jobs that cannot be decoded, and are returned to their queues after undecodablePause
+	warned     time.Time   // when the worker last logged that jobs cannot be decoded
 	expiry     *time.Timer // calls expire; nil: no job has had to wait
 	expireAt   time.Time   // when expiry calls it; zero means never
 	held       int         // jobs that wait or run
@@ -52,13 +56,18 @@ const (
 	// beginsAhead bounds how much later than the first a run may begin that is announced in the same message. A message
 	// for each job would cost quick handlers more than their work.
 	beginsAhead = 100 * time.Microsecond
+	// undecodablePause is how long the worker keeps a job that it cannot decode before it returns the job. Without the
+	// pause, it would claim the same job again and again.
+	undecodablePause = 5 * time.Second
+	// warnUndecodable is how often the worker logs that it cannot decode jobs.
+	warnUndecodable = time.Minute
 	// maxBegins bounds the runs of a message.
 	maxBegins = 64
 )
 
 func newJobs(w *Worker, h *host, stopping context.Context, l *leases, r *reports) *jobs {
 	j := &jobs{
-		concurrency: w.Concurrency, beginLater: w.BeginLater, byTake: w.Take != nil, prefetch: w.Prefetch, host: h, stopping: stopping, leases: l, reports: r,
+		concurrency: w.Concurrency, beginLater: w.BeginLater, byTake: w.Take != nil, prefetch: w.Prefetch, logger: w.Logger, host: h, stopping: stopping, leases: l, reports: r,
 		claims: map[*heldClaim]struct{}{}, meanTook: -1,
 	}
 	j.ready.L = &j.mu
@@ -102,6 +111,10 @@ func (j *jobs) take(got *client.Claim, sent time.Time) (back []*task) {
 			back = append(back, t)
 			continue
 		}
+		if t.run.Job.Undecodable != nil {
+			j.putAside(t)
+			continue
+		}
 		if limit := j.mayWait(t.run.Job); limit > 0 {
 			t.giveUp = got.Received.Add(limit)
 			j.expireBy(t.giveUp)
@@ -110,6 +123,29 @@ func (j *jobs) take(got *client.Claim, sent time.Time) (back []*task) {
 	}
 	j.ready.Broadcast()
 	return back
+}
+
+// putAside keeps a job that cannot be decoded for undecodablePause, and then returns it to its queue as if it had never been
+// claimed. mu is held.
+func (j *jobs) putAside(t *task) {
+	j.aside = append(j.aside, t)
+	if len(j.aside) == 1 {
+		time.AfterFunc(undecodablePause, func() { j.giveBack(j.takeAside()) })
+	}
+	if now := time.Now(); j.warned.IsZero() || now.Sub(j.warned) >= warnUndecodable {
+		j.warned = now
+		one := t.run.Job
+		j.logger.Warn("jobs cannot be decoded, and are returned to their queues without an attempt", "job_id", one.ID, "type", one.Type, "client", one.Client, "error", one.Undecodable)
+	}
+}
+
+// takeAside returns the jobs that were put aside, which are no longer there.
+func (j *jobs) takeAside() []*task {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	list := j.aside
+	j.aside = nil
+	return list
 }
 
 // mayWait returns how long a job may wait for a handler until it is returned to its queue. 0 means without a limit.
@@ -344,7 +380,8 @@ func (j *jobs) reported(tasks []*task) {
 func (j *jobs) stop() {
 	j.mu.Lock()
 	j.stopped = true
-	back := j.removeWaiting(func(*task) bool { return true })
+	back := append(j.removeWaiting(func(*task) bool { return true }), j.aside...)
+	j.aside = nil
 	j.ready.Broadcast()
 	j.mu.Unlock()
 	j.giveBack(back)

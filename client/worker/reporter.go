@@ -35,8 +35,8 @@ type reporter struct {
 }
 
 // Event is a claim of some jobs, or the end of the run of one job once it is reported. If the outcome was not reported,
-// Err is the reason: ErrLeaseLost, ErrUnget or ErrDraining for a job that was returned to its queue, or the error of
-// the report.
+// Err is the reason: ErrLeaseLost, ErrUnget, ErrDraining or client.ErrUndecodable for a job that was returned to its queue,
+// or the error of the report.
 type Event struct {
 	Claim   string
 	Jobs    int // how many jobs a claim got; 0 for the end of a run
@@ -172,7 +172,8 @@ func (r *reporter) completeSome(tasks []*task) {
 // which may have a lower limit.
 func refusedAsItIs(err error) bool {
 	status := client.StatusOf(err)
-	return status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge || status == 0 && errors.Is(err, client.ErrBadRequest)
+	mine := errors.Is(err, client.ErrBadRequest) || errors.Is(err, client.ErrTooLarge)
+	return status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge || status == 0 && mine
 }
 
 // tooManyHops is the code of the refusal of an outcome that would continue a chain of jobs that is too long.
@@ -202,6 +203,8 @@ func (r *reporter) giveBack(tasks []*task) {
 			_, err := r.patient([]*task{t}).Release(r.ctx, t.run.Job.ID, t.claim.id, client.Unget, nil)
 			cause := errWaited
 			switch {
+			case t.run.Job.Undecodable != nil:
+				cause = t.run.Job.Undecodable
 			case t.how.asked:
 				cause = ErrUnget
 			case r.stopping.Err() != nil:

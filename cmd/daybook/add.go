@@ -93,6 +93,7 @@ Windows.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	config.ServerFlag(cmd, &f.Server)
+	config.EncryptionFlag(cmd, &f.Server)
 	f.attributeFlags.add(cmd)
 	f.Format.Add(cmd)
 	flags := cmd.Flags()
@@ -235,6 +236,11 @@ func (f *addFlags) openState(cmd *cobra.Command, args []string, o *client.AddOpt
 	head := checkpoint.Head{
 		Journal: stats.Journal.UUID, Format: f.Kind, SkipLines: f.SkipLines, StripCR: f.StripCR, Client: f.client, Type: f.typ, Attributes: o.Attributes,
 	}
+	codec, err := f.Server.Codec()
+	if err != nil {
+		return nil, err
+	}
+	head.Encrypted = codec != nil
 	if f.Kind == input.CSV {
 		head.Comma = string(f.Comma)
 	}

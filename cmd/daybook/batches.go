@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -181,6 +182,7 @@ the batch has ended.`,
 	cmd.Flags().Int64Var(&q.From, "from", 0, "the number of the first job")
 	remote.LinesFlag(cmd, &r.AsJSON, "result")
 	cmd.Flags().BoolVar(&stored, "chunks", false, "read outputs that are blobs of the server")
+	config.EncryptionFlag(cmd, &r.Server)
 	return remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if err := remote.CheckIDs(args[0]); err != nil {
 			return err
@@ -193,7 +195,9 @@ the batch has ended.`,
 			return err
 		}
 		out := terminal.Plain(r.Out)
+		var undecodable error
 		for one, err := range chunks.Results(cmd.Context(), r.Client, args[0], q, store) {
+			undecodable = cmp.Or(undecodable, one.Undecodable)
 			if err == nil {
 				err = printResult(out, &one, r.AsJSON)
 			}
@@ -201,7 +205,7 @@ the batch has ended.`,
 				return err
 			}
 		}
-		return nil
+		return undecodable
 	})
 }
 

@@ -50,6 +50,7 @@ type bulk struct {
 
 // command adds the flags and the arguments of b to a command.
 func (b *bulk) command(cmd *cobra.Command) *cobra.Command {
+	config.EncryptionFlag(cmd, &b.Command.Server)
 	remote.Over(&b.Command, cmd, b.run)
 	cmd.Use += " [ID...]"
 	names, which := ", or by - with the ids on standard input, one per line.", "--job says that the job is meant"

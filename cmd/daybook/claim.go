@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +34,7 @@ This is for scripts, which use --json, and for trying things out. "daybook work"
   daybook claim --max 10 --strategy prefer_distinct:user/random`,
 		Args: cobra.NoArgs,
 	}
+	config.EncryptionFlag(cmd, &r.Server)
 	remote.Over(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		q.Wait, q.LeaseMs = time.Duration(wait), lease.Ms()
 		q.Key = client.NewKey()
@@ -45,7 +48,11 @@ This is for scripts, which use --json, and for trying things out. "daybook work"
 		if claim == nil || len(claim.Jobs) == 0 {
 			return terminal.SilentExit(terminal.ExitNotFound)
 		}
-		return printClaim(cmd, &r, claim)
+		failed := releaseUndecodable(cmd, &r, claim)
+		if len(claim.Jobs) == 0 {
+			return failed
+		}
+		return cmp.Or(printClaim(cmd, &r, claim), failed)
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&q.RunnerID, "runner-id", defaultRunnerID(), "name of the runner")
@@ -59,6 +66,22 @@ This is for scripts, which use --json, and for trying things out. "daybook work"
 	config.CompleteFlag(cmd, "client", remote.ClientNames)
 	config.CompleteFlag(cmd, "type", remote.TypeNames)
 	return cmd
+}
+
+// releaseUndecodable returns the jobs of a claim that cannot be decrypted to their queues, at no cost. It returns the first
+// reason.
+func releaseUndecodable(cmd *cobra.Command, r *remote.Command, claim *client.Claim) (first error) {
+	claim.Jobs = slices.DeleteFunc(claim.Jobs, func(j *client.Job) bool {
+		if j.Undecodable == nil {
+			return false
+		}
+		first = cmp.Or(first, j.Undecodable)
+		if _, err := r.Client.Release(cmd.Context(), j.ID, claim.ID, client.Unget, nil); err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s was not returned to its queue: %v\n", j.ID, err)
+		}
+		return true
+	})
+	return first
 }
 
 // defaultRunnerID names this machine and user.
@@ -77,6 +100,11 @@ func printClaim(cmd *cobra.Command, r *remote.Command, claim *client.Claim) erro
 		}](r, cmd, "/claims/"+claim.ID)
 		if err != nil {
 			return err
+		}
+		for i, text := range doc.Jobs {
+			if doc.Jobs[i], err = r.Decoded(text); err != nil {
+				return err
+			}
 		}
 		return printLines(r.Out, doc.Jobs)
 	}

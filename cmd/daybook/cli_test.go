@@ -307,6 +307,7 @@ var elsewhereJSON = map[string]string{
 	"cluster status": "it needs a cluster; see TestServeCluster", "cluster transfer": "the same", "cluster remove": "the same",
 	"key create": "the texts of keys are random: see TestKeyCommands", "key get": "see TestKeyCommands", "key import": "see TestKeyCommands", "key list": "see TestKeyCommands",
 	"key revoke": "see TestKeyCommands", "key rotate": "see TestKeyCommands", "key whoami": "see TestKeyCommands",
+	"key encryption":  "its id is random: see TestKeyEncryption",
 	"tls self-signed": "its names are those of the machine; see TestSelfSigned", "top": "its figures change; see TestTopOnce",
 }
 
@@ -366,7 +367,7 @@ func TestManPages(t *testing.T) {
 // files.
 var takesFiles = map[string]string{
 	"backup": "a directory", "restore": "a directory",
-	"add": "a file", "submit": "a file", "man": "a directory", "create": "a payload", "context add": "a new name", "blob put": "a file", "blob get": "an address",
+	"add": "a file", "submit": "a file", "man": "a directory", "create": "a payload", "context add": "a new name", "key encryption": "a file", "blob put": "a file", "blob get": "an address",
 }
 
 func TestUsage(t *testing.T) {

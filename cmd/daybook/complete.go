@@ -30,6 +30,7 @@ repeated. Without it, anybody completes the job.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: config.Once(remote.JobIDs(statusesActive...)),
 	}
+	config.EncryptionFlag(cmd, &r.Server)
 	remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) (err error) {
 		if err := remote.CheckIDs(args...); err != nil {
 			return err

@@ -65,7 +65,7 @@ func reference() string {
 	b.WriteString("\n## All commands\n\nIn a file, these settings are at the top level, or in a section for one command. Commands that have no such flag ignore them.\n\n" +
 		"| flag | variable | type | meaning |\n|---|---|---|---|\n")
 	for _, name := range config.SharedFlags {
-		cmd := config.CommandNamed(all, cmp.Or(map[string]string{"data": "check", "by": "handler rm"}[name], "queues"))
+		cmd := config.CommandNamed(all, cmp.Or(map[string]string{"data": "check", "by": "handler rm", "encrypt-key-file": "get"}[name], "queues"))
 		f := cmd.Flags().Lookup(name)
 		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", name, config.Variable("", name), typeOf(f), f.Usage)
 	}

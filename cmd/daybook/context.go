@@ -30,15 +30,15 @@ The contexts are in a file that only the user can read, since addresses may cont
 func newContextAdd() *cobra.Command {
 	var use, asJSON bool
 	var secure config.ServerTLS
-	var keyFile string
+	var keyFile, encryptKeyFile string
 	cmd := &cobra.Command{
 		Use:   "add NAME SERVER",
 		Short: "Store the address of a server under a name",
 		Long: `Store the address of a server under a name, in place of what was stored under that name. The server need not
 run. The first context is in use at once. The command prints the server that commands use then.
 
---tls-ca, --tls-cert, --tls-key and --key-file are stored, too. A command with one of these flags uses the flag
-instead.`,
+--tls-ca, --tls-cert, --tls-key, --key-file and --encrypt-key-file are stored, too. A command with one of these flags
+uses the flag instead.`,
 		Example: `  daybook context add prod https://queue.example.com
   daybook context add --use test 127.0.0.1:1718
   daybook context add trial https://localhost:1717 --tls-ca daybook-tls/ca.pem`,
@@ -53,18 +53,21 @@ instead.`,
 			if err := secure.Absolute(); err != nil {
 				return err
 			}
-			if keyFile != "" {
-				whole, err := filepath.Abs(keyFile)
+			for _, path := range []*string{&keyFile, &encryptKeyFile} {
+				if *path == "" {
+					continue
+				}
+				whole, err := filepath.Abs(*path)
 				if err != nil {
 					return err
 				}
-				keyFile = whole
+				*path = whole
 			}
 			return changeContext(cmd, asJSON, func(all *config.Contexts) error {
 				if all.List == nil {
 					all.List = map[string]config.Context{}
 				}
-				if all.List[args[0]] = (config.Context{Server: args[1], KeyFile: keyFile, ServerTLS: secure}); use || len(all.List) == 1 {
+				if all.List[args[0]] = (config.Context{Server: args[1], KeyFile: keyFile, EncryptKeyFile: encryptKeyFile, ServerTLS: secure}); use || len(all.List) == 1 {
 					all.Use = args[0]
 				}
 				return nil
@@ -73,6 +76,7 @@ instead.`,
 	}
 	cmd.Flags().BoolVar(&use, "use", false, "use this context from now on")
 	cmd.Flags().StringVar(&keyFile, "key-file", "", "file with the key that the server requires")
+	cmd.Flags().StringVar(&encryptKeyFile, "encrypt-key-file", "", "file with the keys that encrypt payloads, outputs and errors")
 	secure.Flags(cmd.Flags())
 	remote.JSONFlag(cmd, &asJSON)
 	return cmd

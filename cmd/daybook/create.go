@@ -142,6 +142,7 @@ when it has passed, and the job goes on.
   daybook create --binary-addr sha256:… --input-addr sha256:…`,
 		Args: cobra.MaximumNArgs(1),
 	}
+	config.EncryptionFlag(cmd, &f.Command.Server)
 	remote.Over(&f.Command, cmd, func(cmd *cobra.Command, args []string) error { return create(cmd, &f, args) })
 	f.attributeFlags.add(cmd)
 	flags := cmd.Flags()

@@ -77,6 +77,8 @@ func exitCode(err error) int {
 		return terminal.ExitClock
 	case errors.Is(err, errSystem):
 		return terminal.ExitSystem
+	case errors.Is(err, client.ErrUndecodable):
+		return terminal.ExitUndecodable
 	case errors.Is(err, client.ErrUnknown):
 		return terminal.ExitUnknown
 	case isRefused && refused.Status == http.StatusNotFound && refused.Code != "route_not_found":

@@ -40,6 +40,7 @@ names the error. --json has the whole errors of all attempts.`,
 	remote.JobFlag(cmd.Flags(), &isJob, "show the job with this id, and no batch")
 	cmd.MarkFlagsMutuallyExclusive("batch", "job")
 	remote.JSONFlag(cmd, &r.AsJSON)
+	config.EncryptionFlag(cmd, &r.Server)
 	return remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if err := remote.CheckIDs(args[0]); err != nil {
 			return err
@@ -59,6 +60,9 @@ names the error. --json has the whole errors of all attempts.`,
 			} else if !isNotFound(failed) {
 				err = failed
 			}
+		}
+		if err == nil {
+			text, err = r.Decoded(text)
 		}
 		if err != nil {
 			return err

@@ -56,6 +56,7 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
   daybook jobs --status active --runner-id mixer-1 --json`,
 		Args: cobra.NoArgs,
 	}
+	config.EncryptionFlag(cmd, &r.Server)
 	remote.Over(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case limit < 0:

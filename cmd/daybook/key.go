@@ -25,7 +25,7 @@ everything. From the first key on, every request needs one, and these commands n
 A command finds its key in the file of --key-file, in that of the context, or in the variable DAYBOOK_KEY.`,
 		Example: `  daybook key create boss --role admin >boss.key
   daybook key create acme-producer --role producer --key-file boss.key`,
-	}, newKeyCreate(), newKeyList(), newKeyGet(), newKeyRotate(), newKeyRevoke(), newKeyImport(), newKeyWhoami())
+	}, newKeyCreate(), newKeyList(), newKeyGet(), newKeyRotate(), newKeyRevoke(), newKeyImport(), newKeyWhoami(), newKeyEncryption())
 }
 
 // madeKey prints the text of a key that the server has made: the only time that anybody sees it.
@@ -38,23 +38,28 @@ func madeKey(r *remote.Command, k client.Key, err error) error {
 
 // keyFlags are the flags of a new key.
 type keyFlags struct {
-	roles   []string
+	client.KeyLimits
 	expires time.Duration
 }
 
 func (f *keyFlags) define(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.roles, "role", nil, "what the key permits: admin, operator, producer, worker, reader, backup or metrics; can be given several times")
+	cmd.Flags().StringArrayVar(&f.Roles, "role", nil, "what the key permits: admin, operator, producer, worker, reader, backup or metrics; can be given several times")
+	cmd.Flags().StringArrayVar(&f.Clients, "client", nil, "a client whose jobs the key is for; can be given several times (default: all)")
+	cmd.Flags().StringArrayVar(&f.Types, "type", nil, "a type of jobs that the key is for; can be given several times (default: all)")
+	cmd.Flags().StringVar(&f.RunnerPrefix, "runner-prefix", "", "with what the ids of its runners begin (default: with --client or --type, its name and a hyphen)")
+	cmd.Flags().BoolVar(&f.HidePayloads, "hide-payloads", false, "show no payloads, outputs and errors; only with the single role reader")
+	cmd.Flags().StringArrayVar(&f.Redact, "redact", nil, "name of a field of JSON payloads and outputs whose value is not shown; only with the single role reader; can be given several times")
 	cmd.Flags().DurationVar(&f.expires, "expires", 0, "how long the key is good (default: until it is revoked)")
 }
 
 func (f *keyFlags) request(name string) (k client.KeyRequest, err error) {
-	if len(f.roles) == 0 {
+	if len(f.Roles) == 0 {
 		return k, terminal.Usagef("--role is missing")
 	}
 	if f.expires < 0 {
 		return k, terminal.Usagef("--expires must not be negative")
 	}
-	k = client.KeyRequest{Name: name, Roles: f.roles}
+	k = client.KeyRequest{Name: name, KeyLimits: f.KeyLimits}
 	if f.expires > 0 {
 		k.ExpiresAt = time.Now().Add(f.expires).UnixMilli()
 	}
@@ -70,7 +75,7 @@ func newKeyCreate() *cobra.Command {
 		Long: `Create a key, and print its text, which the server does not store and nobody can read again. The first key must have
 the role admin.`,
 		Example: `  daybook key create boss --role admin >boss.key
-  daybook key create acme-worker --role worker --expires 2160h`,
+  daybook key create acme-worker --role worker --client acme --expires 2160h`,
 		Args: cobra.ExactArgs(1),
 	}
 	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
@@ -235,5 +240,24 @@ func showKey(r *remote.Command, k client.Key) error {
 	if k.ExpiresAt != nil {
 		until = " until " + time.UnixMilli(*k.ExpiresAt).UTC().Format(time.RFC3339)
 	}
-	return r.ShowValue(k, "%s: %s%s\n", k.Name, strings.Join(k.Roles, ", "), until)
+	return r.ShowValue(k, "%s: %s%s%s\n", k.Name, strings.Join(k.Roles, ", "), limitsText(&k.KeyLimits), until)
+}
+
+// limitsText describes what a key is for, unless it is for everything.
+func limitsText(l *client.KeyLimits) (text string) {
+	for _, list := range []struct {
+		before string
+		names  []string
+	}{{"for clients", l.Clients}, {"for types", l.Types}, {"redacts", l.Redact}} {
+		if len(list.names) > 0 {
+			text += " " + list.before + " " + strings.Join(list.names, ", ")
+		}
+	}
+	if l.RunnerPrefix != "" {
+		text += " runners " + l.RunnerPrefix + "*"
+	}
+	if l.HidePayloads {
+		text += " hides payloads"
+	}
+	return text
 }

@@ -24,6 +24,7 @@ given.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: config.Once(remote.JobIDs(statusesActive...)),
 	}
+	config.EncryptionFlag(cmd, &r.Server)
 	remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if err := remote.CheckIDs(args...); err != nil {
 			return err

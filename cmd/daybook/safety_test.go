@@ -170,7 +170,7 @@ func TestExitCodes(t *testing.T) {
 		{journal.ErrClockAhead, terminal.ExitClock},
 		{&checkpoint.InputChangedError{}, terminal.ExitFile}, {&input.FormatError{Line: 1, Err: errors.New("x")}, terminal.ExitFile},
 		{outcome("the job x", "failed", ""), terminal.ExitJobFailed}, {outcome("the job x", "cancelled", ""), terminal.ExitJobCancelled}, {errWatchTimeout, terminal.ExitTimeout},
-		{errSystem, terminal.ExitSystem},
+		{errSystem, terminal.ExitSystem}, {client.ErrUndecodable, terminal.ExitUndecodable},
 	} {
 		err := fmt.Errorf("some context: %w", c.err)
 		if got := exitCode(err); got != c.code || !documented[got] {

@@ -72,6 +72,7 @@ their payloads again. Of lines that "daybook add" has posted, failed jobs can be
 	flags.BoolVar(&f.chunks, "chunks", false, "store lines of more than 64 KiB as blobs of the server, up to 64 MiB each")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the batch has ended")
 	flags.BoolVar(&f.AsJSON, "json", false, "print the document of the batch as JSON")
+	config.EncryptionFlag(cmd, &f.Command.Server)
 	return remote.Over(&f.Command, cmd, func(cmd *cobra.Command, args []string) error { return submit(cmd, &f, args) })
 }
 

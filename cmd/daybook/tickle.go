@@ -28,6 +28,7 @@ error if the jobs are no longer held.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: config.Once(remote.JobIDs(statusesActive...)),
 	}
+	config.EncryptionFlag(cmd, &r.Server)
 	remote.Over(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && claim == "" {
 			return terminal.Usage(errors.New("daybook tickle requires the id of a job, or --claim"))

@@ -45,6 +45,7 @@ With --once, the command prints one table without rates and ends. Without a term
   daybook top --once`,
 		Args: cobra.NoArgs,
 	}
+	config.EncryptionFlag(cmd, &r.Server)
 	remote.Over(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		o.Interval = time.Duration(every)
 		if err := o.Check(); err != nil {

@@ -93,6 +93,7 @@ If the server stops answering after the command has begun, the command goes on f
   daybook watch --timeout 10m --json 0185a1b2-c3d4-7000-8000-00000c800000`,
 		Args: cobra.ExactArgs(1),
 	}
+	config.EncryptionFlag(cmd, &f.Command.Server)
 	remote.Over(&f.Command, cmd, func(cmd *cobra.Command, args []string) error { return watch(cmd, &f, args[0]) })
 	flags := cmd.Flags()
 	flags.BoolVar(&f.isBatch, "batch", false, "the id is that of a batch")
@@ -336,7 +337,7 @@ func outcome(what, status, reason string) error {
 func (w *watcher) job(ctx context.Context, id string) error {
 	return w.until(ctx, func(ctx context.Context) (progress, error) {
 		j, err := w.c.Job(ctx, id)
-		if err != nil {
+		if err != nil && !errors.Is(err, client.ErrUndecodable) { // its status is readable
 			return progress{}, err
 		}
 		return jobProgress(j, time.Now()), nil
@@ -346,7 +347,11 @@ func (w *watcher) job(ctx context.Context, id string) error {
 // awaitEnd waits until a job has ended.
 func awaitEnd(ctx context.Context, c *client.Client, id string) error {
 	for {
-		if _, err := c.Output(ctx, id, time.Minute); !errors.Is(err, client.ErrConflict) || ctx.Err() != nil {
+		_, err := c.Output(ctx, id, time.Minute)
+		if errors.Is(err, client.ErrUndecodable) {
+			return nil
+		}
+		if !errors.Is(err, client.ErrConflict) || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -81,6 +81,7 @@ only; --http-allow names others. It is needed for handlers of the file, too.`,
 	}
 	flags := cmd.Flags()
 	config.ServerFlag(cmd, &f.server)
+	config.EncryptionFlag(cmd, &f.server)
 	flags.StringSliceVar(&f.accept, "accept", nil, "kinds of stored handlers to run: exec, http, script, wasi, container (default: wasi if there are no handlers in --config)")
 	flags.StringSliceVar(&f.types, "types", nil, "types of jobs to run (default: all that there are handlers for)")
 	flags.StringSliceVar(&f.clients, "clients", nil, "clients whose jobs to run (default: all)")

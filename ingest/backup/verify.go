@@ -141,7 +141,7 @@ func verifyContent(ctx context.Context, dir string, m *Manifest) (*Verified, err
 			return nil, ctx.Err()
 		}
 		if err == nil {
-			_, err = job.Decode(r.Verb, r.Fields, r.Body)
+			_, _, err = job.DecodeRecord(r.Verb, r.Fields, r.Body)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: record %d of its journal: %w", ErrDamaged, r.Seq, err)

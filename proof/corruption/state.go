@@ -165,7 +165,7 @@ func (r *running) see(f *fixture) (*state, error) {
 		return s, errors.Join(first, err)
 	}
 	s.lists = lists
-	queues, _, err := r.Queries().Queues("", "", "", 100)
+	queues, _, err := r.Queries().Queues(&job.Scope{}, "", "", "", 100)
 	if err != nil {
 		return s, errors.Join(first, err)
 	}
@@ -200,7 +200,7 @@ func attempts(list []job.Attempt) string {
 // seeDocuments reads all versions of the named documents that exist, and of the one that was deleted.
 func seeDocuments(q *query.Queries) (text string, err error) {
 	for kind := range job.DocumentKinds {
-		list, _, listErr := q.Documents(kind, "", "", 100)
+		list, _, listErr := q.Documents(&job.Scope{}, kind, "", "", 100)
 		err = errors.Join(err, listErr)
 		text += fmt.Sprintf("%d %v: ", len(list), kind) // never empty, like state.sweeps
 		for _, d := range append(list, document.Named{Name: "gone"}) {

@@ -10,7 +10,7 @@ import (
 func (m *Model) endRuns(cmd job.Complete) *applied.Ended {
 	defer m.createChained()
 	result := &applied.Ended{}
-	c := m.Known(cmd.Claim)
+	c := m.knownInScope(cmd.Claim)
 	excepted := map[*Job]bool{}
 	own := &Claim{ID: job.NewID(m.At, m.Seq, 0), Seq: m.Seq} // of waiting jobs
 	for i := range cmd.Outcomes {
@@ -26,8 +26,14 @@ func (m *Model) endRuns(cmd job.Complete) *applied.Ended {
 	if cmd.All == nil {
 		return result
 	}
+	handed := []*Job(nil)
+	if c != nil {
+		handed = c.Handed
+	}
 	for _, e := range m.recent(cmd.Claim) {
-		c = e.claim
+		if c = e.claim; m.By.All() {
+			handed = c.Handed
+		}
 		if !named(cmd, e.job) && cmd.All.Same(e.code, e.exitCode) {
 			result.All++
 		}
@@ -41,20 +47,20 @@ func (m *Model) endRuns(cmd job.Complete) *applied.Ended {
 		return result
 	}
 	cancelled := false
-	for _, j := range c.Handed {
+	for _, j := range handed {
 		cancelled = cancelled || j.claim == c && j.Status == job.Cancelled
 	}
 	// Consecutive equal jobs end together.
-	for i := 0; i < len(c.Handed); i++ {
-		j := c.Handed[i]
+	for i := 0; i < len(handed); i++ {
+		j := handed[i]
 		if excepted[j] {
 			continue
 		}
 		if c.Holds(j) {
 			alike := []*Job{j}
-			for i+1 < len(c.Handed) && c.Holds(c.Handed[i+1]) && !excepted[c.Handed[i+1]] && neighbours(j, c.Handed[i+1]) {
+			for i+1 < len(handed) && c.Holds(handed[i+1]) && !excepted[handed[i+1]] && neighbours(j, handed[i+1]) {
 				i++
-				j = c.Handed[i]
+				j = handed[i]
 				alike = append(alike, j)
 			}
 			m.end(alike, cmd.All)
@@ -250,7 +256,7 @@ func (m *Model) purgeEnded(j *Job) {
 // recent returns the ends that the store must still know.
 func (m *Model) recent(claim job.ID) (ends []purgedEnd) {
 	for _, e := range m.ends {
-		if e.claim.ID == claim && e.at+60_000 > m.At {
+		if e.claim.ID == claim && e.at+60_000 > m.At && m.sees(e.job.Queue) {
 			ends = append(ends, e)
 		}
 	}

@@ -34,6 +34,7 @@ type Model struct {
 	Documents   Documents
 	Tallies     map[Name]*Tally // the events of the jobs of queues
 
+	By    *job.Actor // who sent the current command
 	chain job.Create // the jobs that the current completion creates: a group each
 	seen  *Seen      // of the current command; nil: it does all of its work
 	took  *took      // if the current command is a claim that may take fewer jobs than it can; otherwise nil
@@ -184,7 +185,7 @@ func New(journal string, bounds Bounds) *Model {
 	return &Model{
 		bounds: bounds, seed: job.Seed(journal), Jobs: map[job.ID]*Job{}, Queues: map[Name]*Queue{}, keys: map[Name]map[string]*Job{}, Claims: map[job.ID]*Claim{},
 		Runners: map[string]*runner{}, once: map[[2]string]*once{}, Sessions: map[job.ID]*Session{}, Documents: Documents{map[DocumentName][]Version{}, map[job.DocumentKind]int{}},
-		Tallies: map[Name]*Tally{},
+		Tallies: map[Name]*Tally{}, By: &job.Actor{},
 	}
 }
 
@@ -332,6 +333,7 @@ func (m *Model) create(c *job.Create) *applied.Made {
 		return &again
 	}
 	made := &applied.Made{Batch: job.NewID(m.At, m.Seq, 0), Seq: m.Seq, Lines: c.Lines(), Group: c.Groups[0]}
+	made.Group.By = cmp.Or(made.Group.By, m.By.Name)
 	of, refusal := m.submissionOf(c)
 	if refusal != job.Granted {
 		return &applied.Made{Refusal: refusal}
@@ -358,10 +360,14 @@ func (m *Model) create(c *job.Create) *applied.Made {
 	body := c.Payloads
 	for i, g := range c.Groups {
 		name := Name{g.Client, g.Type}
+		g.By = cmp.Or(g.By, m.By.Name)
 		if m.Queues[name] == nil {
 			m.Queues[name] = &Queue{Name: name, createdAt: m.At}
 			m.order = append(m.order, m.Queues[name])
 			m.keys[name] = map[string]*Job{}
+		}
+		if of != nil && !slices.Contains(of.queues, m.Queues[name]) {
+			of.queues = append(of.queues, m.Queues[name])
 		}
 		for range g.Lines {
 			j := &Job{ID: b.ID.WithLine(len(b.Lines)), Batch: b, Queue: m.Queues[name], group: i, Attr: g, progress: -1}

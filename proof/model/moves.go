@@ -225,14 +225,14 @@ func (m *Model) startSweep(move job.Move, moves []Move) applied.Result {
 		if m.Queues[Name{move.Client, move.Type}] == nil {
 			return &applied.Swept{Refusal: job.QueueNotFound}
 		}
-	} else if s := m.Submission(move.Batch); s != nil {
+	} else if s := m.submissionInScope(move.Batch); s != nil {
 		if move.Status == 0 && move.Op != job.Redrive {
 			return m.endByRequest(s, move.Op, moves)
 		}
 		if move.Op == job.Redrive && s.Ended() {
 			return &applied.Swept{Refusal: job.BatchEnded}
 		}
-	} else if !slices.ContainsFunc(m.Batches, func(b *Batch) bool { return b.Submission == nil && b.shown() == move.Batch }) {
+	} else if m.batchInScope(move.Batch) == nil {
 		return &applied.Swept{Refusal: job.BatchNotFound}
 	}
 	if moves == nil {

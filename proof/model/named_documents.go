@@ -115,7 +115,7 @@ func (m *Model) putDocument(cmd job.PutDocument) applied.Result {
 	case !exists && len(m.Documents.Named(cmd.Kind, false)) >= bounds.Names || bytes > bounds.Bytes:
 		return &applied.DocumentChanged{Refusal: kind.TooMany}
 	}
-	return m.add(name, Version{Doc: document.Named{Digest: digest, Bytes: len(cmd.Document), Summary: cmd.Summary, By: cmd.By}, Text: string(cmd.Document)})
+	return m.add(name, Version{Doc: document.Named{Digest: digest, Bytes: len(cmd.Document), Summary: cmd.Summary, By: cmp.Or(m.By.Name, cmd.By)}, Text: string(cmd.Document)})
 }
 
 func (m *Model) deleteDocument(cmd job.DeleteDocument) applied.Result {
@@ -127,7 +127,7 @@ func (m *Model) deleteDocument(cmd job.DeleteDocument) applied.Result {
 	case !meets(cmd.If, &newest.Doc):
 		return &applied.DocumentChanged{Refusal: job.VersionDiffers}
 	}
-	deleted := m.add(name, Version{Doc: document.Named{Deleted: true, By: cmd.By}})
+	deleted := m.add(name, Version{Doc: document.Named{Deleted: true, By: cmp.Or(m.By.Name, cmd.By)}})
 	if gone := m.Documents.Named(cmd.Kind, true); len(gone) > m.bounds.DeletedDocuments {
 		last := func(name DocumentName) Version {
 			versions := m.Documents.Versions[name]

@@ -23,7 +23,7 @@ type once struct {
 // Session is a session and the last request of each of its slots.
 type Session struct {
 	ID         job.ID
-	runner     string
+	runner, by string
 	at, usedAt int64
 	used       bool
 	Slots      map[int]Slot
@@ -78,14 +78,14 @@ func (m *Model) openSession(cmd job.OpenSession) applied.Result {
 	} else if open >= m.bounds.Sessions && !m.makeRoomForSession(nil) {
 		return &applied.SessionOpened{Refusal: job.TooManySessions}
 	}
-	n := &Session{ID: job.NewID(m.At, m.Seq, 0), runner: cmd.Runner, at: m.At, usedAt: m.At, Slots: map[int]Slot{}}
+	n := &Session{ID: job.NewID(m.At, m.Seq, 0), runner: cmd.Runner, by: m.By.Name, at: m.At, usedAt: m.At, Slots: map[int]Slot{}}
 	m.Sessions[n.ID] = n
 	doc := n.Document()
 	return &applied.SessionOpened{Session: doc}
 }
 
 func (m *Model) endSession(cmd job.EndSession) applied.Result {
-	if m.Sessions[cmd.Session] == nil {
+	if n := m.Sessions[cmd.Session]; n == nil || !m.By.All() && n.by != m.By.Name {
 		return &applied.SessionEnded{Refusal: job.SessionNotFound}
 	}
 	delete(m.Sessions, cmd.Session)

@@ -55,7 +55,7 @@ func (m *Model) batchOf(seq uint64) *Batch {
 
 // Compare carries out a command that a store has applied with the result got. It returns an error if the rules do not
 // allow the result, or the moves that the store made.
-func (m *Model) Compare(seq uint64, at int64, cmd job.Command, got applied.Result, seen *Seen) (err error) {
+func (m *Model) Compare(seq uint64, at int64, by *job.Actor, cmd job.Command, got applied.Result, seen *Seen) (err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -65,8 +65,8 @@ func (m *Model) Compare(seq uint64, at int64, cmd job.Command, got applied.Resul
 			panic(r)
 		}
 	}()
-	m.seen = seen
-	defer func() { m.seen, m.took, m.spared = nil, nil, nil }()
+	m.seen, m.By = seen, by
+	defer func() { m.seen, m.took, m.spared, m.By = nil, nil, nil, &job.Actor{} }()
 	if c, ok := got.(*applied.Claimed); ok {
 		got = Shown(c)
 	}

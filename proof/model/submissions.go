@@ -22,6 +22,7 @@ type Submission struct {
 	IsOpen   bool
 	Deleting bool
 	Lines    int64
+	queues   []*Queue   // of all jobs that it ever had
 	Parts    []*Batch   // that are not purged
 	purged   job.Counts // jobs that are purged, by their last status
 	holes    int64      // lines that made no job
@@ -72,7 +73,7 @@ func (m *Model) Submission(id job.ID) *Submission {
 // submissionOf returns the submission that a create makes or adds jobs to, or nil.
 func (m *Model) submissionOf(c *job.Create) (*Submission, job.Refusal) {
 	if !c.Into.IsZero() {
-		s := m.Submission(c.Into)
+		s := m.submissionInScope(c.Into)
 		switch {
 		case s == nil:
 			return nil, job.BatchNotFound
@@ -244,14 +245,12 @@ func (m *Model) letGo(j *Job) {
 }
 
 func (m *Model) changeBatch(cmd job.ChangeBatch) applied.Result {
-	s := m.Submission(cmd.Batch)
-	for _, b := range m.Batches {
-		if s == nil && b.Submission == nil && b.shown() == cmd.Batch {
-			if status := m.BatchDocument(b).Status; cmd.Op == job.CloseBatch || !status.Ended() {
-				return &applied.BatchChanged{Status: status}
-			}
-			return &applied.BatchChanged{Refusal: job.BatchEnded}
+	s := m.submissionInScope(cmd.Batch)
+	if b := m.batchInScope(cmd.Batch); s == nil && b != nil {
+		if status := m.BatchDocument(b).Status; cmd.Op == job.CloseBatch || !status.Ended() {
+			return &applied.BatchChanged{Status: status}
 		}
+		return &applied.BatchChanged{Refusal: job.BatchEnded}
 	}
 	switch {
 	case s == nil:

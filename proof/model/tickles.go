@@ -54,7 +54,7 @@ func (m *Model) Known(id job.ID) *Claim {
 }
 
 func (m *Model) find(id job.ID) *Job {
-	if j := m.Jobs[id]; j != nil && j.Status != job.Purged {
+	if j := m.Jobs[id]; j != nil && j.Status != job.Purged && m.sees(j.Queue) {
 		return j
 	}
 	return nil
@@ -81,7 +81,7 @@ func (m *Model) applyTickle(t job.Tickle) applied.Result {
 		return m.tickleJobs(t)
 	}
 	if !t.Claim.IsZero() {
-		c := m.Known(t.Claim)
+		c := m.knownInScope(t.Claim)
 		if c == nil {
 			return &applied.Tickled{Refusal: job.ClaimLost}
 		}

@@ -73,11 +73,11 @@ func (b *reference) adopt(uuid string) error {
 
 // apply applies the next record of the journal.
 func (b *reference) apply(r *journal.Record) error {
-	cmd, err := job.Decode(r.Verb, r.Fields, bytes.Clone(r.Body)) // the record is valid only now
+	by, cmd, err := job.DecodeRecord(r.Verb, r.Fields, bytes.Clone(r.Body)) // the record is valid only now
 	if err != nil {
 		return err
 	}
-	got, err := b.s.Apply(r.Seq, r.At, cmd)
+	got, err := b.s.ApplyRecord(r.Seq, r.At, &job.Place{}, &by, cmd)
 	if err == nil {
 		err = b.s.Commit()
 	}
@@ -90,7 +90,7 @@ func (b *reference) apply(r *journal.Record) error {
 		Batch:   func(id job.ID) bool { _, err := b.s.Batch(id); return err == nil },
 		Sweep:   func(id job.ID) bool { doc, err := b.s.Sweep(id); return err == nil && doc.FinishedAt == 0 },
 	}
-	if err := b.m.Compare(r.Seq, r.At, cmd, got, seen); err != nil {
+	if err := b.m.Compare(r.Seq, r.At, &by, cmd, got, seen); err != nil {
 		return fmt.Errorf("%s %s: %w", r.Verb, r.Fields, err)
 	}
 	b.note(r, cmd, got)
@@ -172,7 +172,7 @@ func (b *reference) records(to uint64) iter.Seq2[journal.Record, error] {
 
 // journaledCreate compares a create in the journal with the posted one.
 func (a *account) journaledCreate(r *journal.Record) error {
-	cmd, err := job.Decode(r.Verb, r.Fields, r.Body)
+	_, cmd, err := job.DecodeRecord(r.Verb, r.Fields, r.Body)
 	if err != nil {
 		return err
 	}

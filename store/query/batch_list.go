@@ -1,6 +1,7 @@
 package query
 
 import (
+	"errors"
 	"math"
 
 	"github.com/daybookq/daybook/job"
@@ -14,6 +15,7 @@ import (
 type BatchFilter struct {
 	Status       job.BatchStatus
 	Client, Type string
+	Scope        job.Scope // only batches whose jobs are all in it
 	Name         string
 	NamePrefix   string            // the list is in the order of names, and then of ids
 	Meta         map[string]string // names to texts, or to the decimal digits of integers
@@ -28,6 +30,11 @@ type BatchPlace struct {
 	ID   job.ID
 	Name string
 }
+
+// maxOtherNames bounds the names outside of the scope that a list by name passes. ErrPrefixTooWide: there are more.
+const maxOtherNames = 20_000
+
+var ErrPrefixTooWide = errors.New("too many batches of others have names that begin like this; give more of the name")
 
 // IsZero reports whether the place is zero, and so names no batch.
 func (p BatchPlace) IsZero() bool { return p.ID.IsZero() }
@@ -99,6 +106,15 @@ func (l *batchLister) passed(id job.ID) (more bool) {
 	return l.rows > 0 && l.left > 0
 }
 
+// passedOther is passed for what the list does not show. With a scope, the place where the next page begins then is the id of
+// nothing.
+func (l *batchLister) passedOther(id job.ID) (more bool) {
+	if !l.f.Scope.All() {
+		id = id.WithLine(job.MaxLines - 1)
+	}
+	return l.passed(id)
+}
+
 func hasMeta(meta job.BatchMeta, want map[string]string) bool {
 	found := 0
 	for name, value := range meta.All() {
@@ -125,18 +141,24 @@ func (l *batchLister) walkNames() error {
 		}
 		from = max(prefix, row.BatchNameKey(name, seq+1))
 	}
-	for {
+	for others := maxOtherNames; ; {
 		key, ok := l.seek(from, lsm.After(prefix))
 		if !ok {
 			l.next = BatchPlace{}
 			return nil
 		}
-		seq := row.SeqOfBatchIndex(key)
-		l.next.Name = row.NameOfBatchIndex(key)
+		seq, name := row.SeqOfBatchIndex(key), row.NameOfBatchIndex(key)
+		from = row.BatchNameKey(name, seq+1)
+		if s := row.ReadSubmission(l.v, seq); !l.submissionInScope(l.v, &l.f.Scope, s) {
+			if others--; others == 0 { // a next page would begin with a name of others
+				return ErrPrefixTooWide
+			}
+			continue
+		}
+		l.next.Name = name
 		if !l.Look(seq, true) {
 			return nil
 		}
-		from = row.BatchNameKey(row.NameOfBatchIndex(key), seq+1)
 	}
 }
 
@@ -187,6 +209,9 @@ func (l *batchLister) Look(seq uint64, submission bool) (more bool) {
 	if submission {
 		s := row.ReadSubmission(l.v, seq)
 		l.left -= s.Size()
+		if !l.submissionInScope(l.v, &l.f.Scope, s) {
+			return l.passedOther(s.Id())
+		}
 		if s.Deleting {
 			return l.passed(s.Id())
 		}
@@ -196,7 +221,10 @@ func (l *batchLister) Look(seq uint64, submission bool) (more bool) {
 	b := row.ReadBatch(l.v, seq)
 	l.left -= b.Size()
 	if b.Joined || b.Submission != 0 {
-		return l.passed(b.Id())
+		return l.passedOther(b.Id())
+	}
+	if !l.inScope(b) {
+		return l.passedOther(b.Id())
 	}
 	doc := b.Summary()
 	var name row.QueueName
@@ -204,6 +232,15 @@ func (l *batchLister) Look(seq uint64, submission bool) (more bool) {
 		name = l.nameOf(b)
 	}
 	return l.Take(&doc, name.Client, name.Typ)
+}
+
+// inScope is linesInScope for a standalone batch. It counts the pages that it may read.
+func (l *batchLister) inScope(b *row.Batch) bool {
+	if l.f.Scope.All() {
+		return true
+	}
+	l.rows -= len(b.GroupEnds)
+	return l.linesInScope(l.v, &l.f.Scope, b, 0, b.Lines-1)
 }
 
 // nameOf returns the queue of the first group of a batch whose queue still exists. A queue that has lost all of the

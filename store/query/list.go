@@ -19,7 +19,7 @@ func (q *Queries) List(f Filter) (docs []job.Job, next job.ID, err error) {
 		Queries: q, v: v, f: f, rows: cmp.Or(f.Rows, maxListRows), left: cmp.Or(f.Read, MaxListReadBytes), room: cmp.Or(f.Bytes, maxListBytes),
 		names: names{map[uint32]row.QueueName{}, map[uint64]string{}},
 	}
-	if !l.Begin() {
+	if !l.filterInScope() || !l.Begin() {
 		return nil, job.ID{}, nil
 	}
 	atEnd := l.walk()
@@ -28,7 +28,7 @@ func (q *Queries) List(f Filter) (docs []job.Job, next job.ID, err error) {
 	case l.full || l.cut:
 		next = l.docs[len(l.docs)-1].ID
 	case !atEnd:
-		next = l.last
+		next = l.shown(l.last)
 	}
 	return l.docs, next, nil
 }
@@ -47,7 +47,7 @@ func (l *lister) walk() (atEnd bool) {
 			return l.walkRuns(runs)
 		}
 	}
-	if l.f.Status != 0 || l.f.Client != "" || l.f.Type != "" {
+	if l.f.Status != 0 || l.f.Client != "" || l.f.Type != "" || !l.f.Scope.All() {
 		if cursors, ok := l.cursors(); ok {
 			return l.walkLists(cursors)
 		}

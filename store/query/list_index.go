@@ -21,9 +21,17 @@ func (l *lister) cursors() (list []*spanCursor, ok bool) {
 	if l.f.Status != 0 {
 		statuses = []job.Status{l.f.Status}
 	}
-	queues, ok := l.listQueues(l.f.Client, l.f.Type, maxLists/len(statuses))
-	if !ok {
-		return nil, false
+	clients, most := []string{l.f.Client}, maxLists/len(statuses)
+	if l.f.Client == "" && l.f.Scope.Clients != nil {
+		clients = l.f.Scope.Clients
+	}
+	var queues []uint32
+	for _, client := range clients {
+		ids, ok := l.listQueues(client, l.f.Type, most-len(queues), &l.f.Scope)
+		if !ok {
+			return nil, false
+		}
+		queues = append(queues, ids...)
 	}
 	for _, queue := range queues {
 		for _, status := range statuses {
@@ -33,15 +41,15 @@ func (l *lister) cursors() (list []*spanCursor, ok bool) {
 	return list, true
 }
 
-// listQueues returns the numbers of the queues of a client, a type, or both ("": all); not ok if there are more than
-// most, or if too many would have to be searched. It reads memory, while the list reads a view. That is safe: a queue
+// listQueues returns the numbers of the queues of a client, a type, or both ("": all) that are in a scope; not ok if there are
+// more than most, or if too many would have to be searched. It reads memory, while the list reads a view. That is safe: a queue
 // that was created after the view was opened has no rows in it, and the jobs of a queue that was deleted since then no
 // longer exist.
-func (q *Queries) listQueues(client, typ string, most int) (ids []uint32, ok bool) {
+func (q *Queries) listQueues(client, typ string, most int, s *job.Scope) (ids []uint32, ok bool) {
 	q.live.Read()
 	defer q.live.Mu.RUnlock()
 	if client != "" && typ != "" {
-		if found := q.live.AllQueues.ByName[row.QueueName{client, typ}]; found != nil {
+		if found := q.live.AllQueues.ByName[row.QueueName{client, typ}]; found != nil && s.Has(client, typ) {
 			ids = append(ids, found.Id)
 		}
 		return ids, true
@@ -51,7 +59,7 @@ func (q *Queries) listQueues(client, typ string, most int) (ids []uint32, ok boo
 		if client != "" && q.Client != client {
 			return false
 		}
-		if typ == "" || q.Typ == typ {
+		if (typ == "" || q.Typ == typ) && s.Has(q.Client, q.Typ) {
 			ids = append(ids, q.Id)
 		}
 		left--

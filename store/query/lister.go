@@ -11,6 +11,7 @@ import (
 type Filter struct {
 	Status       job.Status
 	Client, Type string
+	Scope        job.Scope         // only jobs of it
 	Meta         map[string]string // pairs that a job's meta must include
 	Runner       string            // of an active or ended job
 	Claim        job.ID            // of an active or ended job
@@ -89,6 +90,9 @@ type names struct {
 func (l *lister) Group(g *row.Group) bool {
 	name := l.queue(g.QueueID)
 	if l.f.Client != "" && l.f.Client != name.Client || l.f.Type != "" && l.f.Type != name.Typ {
+		return false
+	}
+	if !l.f.Scope.Has(name.Client, name.Typ) {
 		return false
 	}
 	for key, want := range l.f.Meta {

@@ -37,9 +37,9 @@ func (q *Queries) LoginsOf(by string, now int64) (own, ended []*job.Login) {
 	return q.live.Logins.Of(by, now)
 }
 
-// Documents returns up to limit documents of a kind, each in its newest version, after the pair (afterName, afterClient)
-// in the order of name and client, and whether more follow.
-func (q *Queries) Documents(kind job.DocumentKind, afterName, afterClient string, limit int) (list []document.Named, more bool, err error) {
+// Documents returns up to limit documents of a kind in a scope, each in its newest version, after the pair (afterName,
+// afterClient) in the order of name and client, and whether more follow.
+func (q *Queries) Documents(s *job.Scope, kind job.DocumentKind, afterName, afterClient string, limit int) (list []document.Named, more bool, err error) {
 	defer lsm.Catch(&err)
 	v := q.db.View()
 	defer v.Close()
@@ -48,10 +48,13 @@ func (q *Queries) Documents(kind job.DocumentKind, afterName, afterClient string
 		from = row.DocumentKey(row.DocumentName{kind, afterClient, afterName}, false) + "\x00"
 	}
 	v.Scan(from, to, func(key string, value []byte) bool {
+		name, _ := row.DocumentOfKey(key)
+		if !s.HasDocument(kind, name.Client, name.Name) {
+			return true
+		}
 		if more = len(list) == limit; more {
 			return false
 		}
-		name, _ := row.DocumentOfKey(key)
 		d := row.DecodeDocument(name, value)
 		list = append(list, d.Named(d.Newest()))
 		return true

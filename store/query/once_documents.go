@@ -57,6 +57,16 @@ func (q *Queries) SessionBytes(session job.ID) (runner string, bytes uint64, err
 	return runner, bytes, err
 }
 
+// SessionActor returns the actor that opened a session, and whether there is such a session.
+func (q *Queries) SessionActor(session job.ID) (name string, there bool, err error) {
+	err = q.lookBack(0, func(p machine.Past) {
+		if n := p.Session(session); n != nil {
+			name, there = n.By, true
+		}
+	})
+	return name, there, err
+}
+
 // KeyBytes returns how many bytes the idempotency keys of a key's owner take.
 func (q *Queries) KeyBytes(o *job.Once) (bytes uint64, err error) {
 	err = q.lookBack(0, func(p machine.Past) {

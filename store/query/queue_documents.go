@@ -44,15 +44,20 @@ func (q *Queries) Queue(client, typ string) (doc document.Queue, err error) {
 }
 
 // Queues returns up to limit queues after the pair (afterClient, afterType) in the order of client and type, of one
-// client or, with "", of all clients, and whether more follow.
-func (q *Queries) Queues(client, afterClient, afterType string, limit int) (docs []document.Queue, more bool, err error) {
+// client or, with "", of all clients in the scope, and whether more follow.
+func (q *Queries) Queues(s *job.Scope, client, afterClient, afterType string, limit int) (docs []document.Queue, more bool, err error) {
 	defer lsm.Catch(&err)
 	var heads []row.Position
 	q.live.Read()
-	page := memory.QueuePage{Client: client, After: row.QueueName{afterClient, afterType}, Limit: limit + 1}
-	for _, found := range q.live.AllQueues.Page(page, func(found *memory.Queue) bool { return found.Committed().There }) {
-		doc, head, _ := found.Document()
-		docs, heads = append(docs, doc), append(heads, head)
+	for _, client := range clientsOf(s, client) {
+		page := memory.QueuePage{Client: client, After: row.QueueName{afterClient, afterType}, Limit: limit + 1 - len(docs)}
+		if client != "" && client < afterClient || page.Limit <= 0 {
+			continue
+		}
+		for _, found := range q.live.AllQueues.Page(page, func(found *memory.Queue) bool { return found.Committed().There && s.Has(found.Client, found.Typ) }) {
+			doc, head, _ := found.Document()
+			docs, heads = append(docs, doc), append(heads, head)
+		}
 	}
 	q.live.Mu.RUnlock()
 	if more = len(docs) > limit; more {
@@ -64,6 +69,14 @@ func (q *Queries) Queues(client, afterClient, afterType string, limit int) (docs
 		docs[i].PendingSince = pendingSince(v, heads[i])
 	}
 	return docs, more, nil
+}
+
+// clientsOf returns the clients whose queues a list has: one, or with "" those of a scope. "" in the result means all clients.
+func clientsOf(s *job.Scope, client string) []string {
+	if client == "" && s.Clients != nil {
+		return s.Clients
+	}
+	return []string{client}
 }
 
 // pendingSince returns when the span that ends there became pending, or 0 if it is no longer pending.
@@ -100,16 +113,19 @@ func (q *Queries) ReadyQueues(client, typ string) (ready []document.Readied, nex
 }
 
 // WaitingTypes returns up to limit types after the given one, in order, whose pending jobs a claim would find, of one
-// client or, with "", of all clients, and whether more follow. Apply may run between two types, so the types need not
-// be of one moment.
-func (q *Queries) WaitingTypes(client, afterType string, limit int) (types []document.WaitingType, more bool, err error) {
+// client or, with "", of all clients in the scope, and whether more follow. Apply may run between two types, so the types need
+// not be of one moment.
+func (q *Queries) WaitingTypes(s *job.Scope, client, afterType string, limit int) (types []document.WaitingType, more bool, err error) {
 	defer lsm.Catch(&err)
+	clients := clientsOf(s, client)
 	for {
-		q.live.Read()
-		typ, waiting := q.live.AllQueues.NextType(client, afterType)
-		q.live.Mu.RUnlock()
+		typ, waiting := q.nextType(clients, afterType)
 		if typ == "" {
 			return types, false, nil
+		}
+		if !s.HasType(typ) || client != "" && !s.HasClient(client) {
+			afterType = typ
+			continue
 		}
 		if len(types) == limit {
 			return types, true, nil
@@ -117,6 +133,22 @@ func (q *Queries) WaitingTypes(client, afterType string, limit int) (types []doc
 		types = append(types, document.WaitingType{typ, waiting})
 		afterType = typ
 	}
+}
+
+// nextType returns the first type after a type that has waiting jobs of some clients, and their number.
+func (q *Queries) nextType(clients []string, after string) (typ string, waiting int64) {
+	q.live.Read()
+	defer q.live.Mu.RUnlock()
+	for _, client := range clients {
+		switch own, jobs := q.live.AllQueues.NextType(client, after); {
+		case own == "":
+		case typ == "" || own < typ:
+			typ, waiting = own, jobs
+		case own == typ:
+			waiting += jobs
+		}
+	}
+	return typ, waiting
 }
 
 // FollowOns calls visit with the queues of the jobs that a completion creates because their creates named them

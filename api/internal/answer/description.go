@@ -54,6 +54,7 @@ type jobFields struct {
 	Meta           map[string]string `json:"meta" type:"Meta"`
 	OnComplete     *struct{}         `json:"on_complete" schema:"FollowOn"`
 	Hops           *int64            `json:"hops" minimum:"1" maximum:"100" doc:"how many jobs created each other before this one; null if no job created it"`
+	CreatedBy      *string           `json:"created_by" maxLength:"128" doc:"the key that created the job; null while there are no keys"`
 }
 
 // attempt describes a run that did not succeed.

@@ -71,6 +71,7 @@ var JobFields = table([]Field{
 	{Name: "meta", append: func(b []byte, j *job.Job, _ form) []byte { return appendMeta(b, j.Meta) }},
 	{Name: "on_complete", append: func(b []byte, j *job.Job, _ form) []byte { return appendFollowOn(b, j.OnComplete) }},
 	{Name: "hops", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, int64(j.Hops)) }},
+	{Name: "created_by", append: func(b []byte, j *job.Job, _ form) []byte { return appendTextOrNull(b, j.By) }},
 })
 
 func table(fields []Field) []Field {

@@ -89,8 +89,8 @@ type Engine interface {
 	AwaitBatch(id job.ID) (*store.JobEnd, error)
 	Results(id job.ID, from int64, limit int, room int64) (query.Results, error)
 	Queue(client, typ string) (document.Queue, error)
-	Queues(client, afterClient, afterType string, limit int) (queues []document.Queue, more bool, err error)
-	WaitingTypes(client, afterType string, limit int) (types []document.WaitingType, more bool, err error)
+	Queues(s *job.Scope, client, afterClient, afterType string, limit int) (queues []document.Queue, more bool, err error)
+	WaitingTypes(s *job.Scope, client, afterType string, limit int) (types []document.WaitingType, more bool, err error)
 	Runners(after string, limit int) (runners []document.Runner, more bool, err error)
 	Runner(id string) (document.Runner, error)
 	ClaimDocument(id job.ID, parts query.Parts) (document.Claim, []job.Job, error)
@@ -103,7 +103,14 @@ type Engine interface {
 	Document(kind job.DocumentKind, client, name string, version int) (d document.Named, text []byte, err error)
 	DocumentByID(kind job.DocumentKind, id job.ID) (d document.Named, text []byte, err error)
 	DocumentHistory(kind job.DocumentKind, client, name string) ([]document.Named, error)
-	Documents(kind job.DocumentKind, afterName, afterClient string, limit int) (list []document.Named, more bool, err error)
+	Documents(s *job.Scope, kind job.DocumentKind, afterName, afterClient string, limit int) (list []document.Named, more bool, err error)
 	Sweep(id job.ID) (document.Sweep, error)
 	Sweeps() ([]document.Sweep, error)
+
+	// These report whether a key with a scope is for something. What does not exist is in no scope.
+	JobInScope(s *job.Scope, id job.ID) (bool, error)
+	BatchInScope(s *job.Scope, id job.ID) (bool, error)
+	ClaimInScope(s *job.Scope, id job.ID) (bool, error)
+	SweepInScope(s *job.Scope, doc *document.Sweep) (bool, error)
+	SessionInScope(by *job.Actor, id job.ID) (bool, error)
 }

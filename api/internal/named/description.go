@@ -16,7 +16,7 @@ type (
 	}
 	DeleteHeaders struct {
 		IfMatch string `header:"If-Match" doc:"The change is made only if the newest version has this tag: its number, or the digest of what was stored, in double quotes. With *, only if it exists. Otherwise: 412 version_differs"`
-		By      string `header:"Daybook-By" minLength:"1" maxLength:"100" doc:"who makes the change, for the history; the server does not check it"`
+		By      string `header:"Daybook-By" minLength:"1" maxLength:"128" doc:"who makes the change, for the history; the server does not check it. If the request has a key, the history has the name of the key instead"`
 	}
 	// ListQuery describes the parameters of a list.
 	ListQuery struct {

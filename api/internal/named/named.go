@@ -49,7 +49,7 @@ func (r *Routes) List(c echo.Context) error {
 		}
 	}
 	return r.answer(c, func() (list []document.Named, next *string, err error) {
-		list, more, err := r.Engine.Documents(r.Kind, afterName, afterClient, limit)
+		list, more, err := r.Engine.Documents(&job.KeyOf(c.Request().Context()).By().Scope, r.Kind, afterName, afterClient, limit)
 		if more && len(list) > 0 {
 			last := &list[len(list)-1]
 			next = web.OrNull(last.Name + "/" + last.Client)

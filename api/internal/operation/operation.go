@@ -14,7 +14,6 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/web"
-	"github.com/daybookq/daybook/job"
 )
 
 // About is the part of an operation's description that its types do not have.
@@ -107,7 +106,7 @@ func operation(in *request, method, path string, about About, answers func(*open
 
 // call reads a request, and calls f. It releases the memory of the request and of the answer afterwards.
 func (r *request) call(c echo.Context, rules Rules, into reflect.Value, f func(*call) error) error {
-	call := &call{request: c.Request(), connection: web.ConnectionOf(c.Request()), key: web.KeyOf(c)}
+	call := &call{request: c.Request(), connection: web.ConnectionOf(c.Request())}
 	defer call.release()
 	if err := r.read(c, rules, call, into); err != nil {
 		return err
@@ -157,7 +156,6 @@ var pathParameter = regexp.MustCompile(`:(\w+)`)
 type call struct {
 	request    *http.Request
 	connection *web.Connection
-	key        *job.Key
 	body       *web.Body
 	held       *web.Share // for the answer; nil if the function took none
 }
@@ -195,9 +193,6 @@ func Share(ctx context.Context, from *web.Lane) *web.Share {
 	}
 	return held
 }
-
-// KeyOf returns the key of a call's request, or nil if it needed none.
-func KeyOf(ctx context.Context) *job.Key { return ctx.Value(callKey{}).(*call).key }
 
 // RequestOf returns a call's request, for its cookies. Its body is read.
 func RequestOf(ctx context.Context) *http.Request { return ctx.Value(callKey{}).(*call).request }

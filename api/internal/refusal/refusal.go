@@ -16,6 +16,7 @@ import (
 	"github.com/daybookq/daybook/ingest/registry"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/query"
 )
 
 // Err returns the problem for a refusal by package job, and nil for Granted.
@@ -74,6 +75,8 @@ var Known = []struct {
 	{ingest.ErrTooManyParked, http.StatusTooManyRequests, "too_many_parked_claims", web.NotStored},
 	{ingest.ErrMalformed, http.StatusBadRequest, web.CodeBadRequest, web.NotStored},
 	{ingest.ErrTooLarge, http.StatusRequestEntityTooLarge, web.CodeTooLarge, web.NotStored},
+	{job.ErrOutOfScope, http.StatusForbidden, "out_of_scope", web.NotStored},
+	{query.ErrPrefixTooWide, http.StatusBadRequest, web.CodeBadRequest, web.NotStored},
 	{ingest.ErrApply, http.StatusInternalServerError, "internal", web.Stored},
 	{fileset.ErrPath, http.StatusBadRequest, "bad_path", web.NotStored}, // before the error of the archive that contains the path
 	{fileset.ErrPattern, http.StatusBadRequest, "bad_pattern", web.NotStored},

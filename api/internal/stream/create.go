@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"context"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -38,11 +37,11 @@ func (t *stream) beginCreateMany(r *streamRequest) (finisher, error) {
 	}
 	cmd := b.Command()
 	var err error
-	if cmd.Once, err = r.once(command.CreatePath, command.CreateKind, cmd.Groups[0].Client, r.Create); err != nil {
+	if cmd.Once, err = t.once(r, command.CreatePath, command.CreateKind, cmd.Groups[0].Client, r.Create); err != nil {
 		return nil, err
 	}
 	if cmd.Joined = r.Batch != nil && !*r.Batch; !cmd.Joined {
-		wait := t.s.Engine.StartCreate(context.Background(), cmd)
+		wait := t.s.Engine.StartCreate(t.ctx, cmd)
 		return func(text []byte) ([]byte, uint64, error) {
 			made, receipt, err := wait()
 			if err != nil {
@@ -60,7 +59,7 @@ func (t *stream) beginCreateRuns(r *streamRequest) (finisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cmd.Once, err = r.once(command.CreatePath, command.CreateKind, cmd.Groups[0].Client, r.Create); err != nil {
+	if cmd.Once, err = t.once(r, command.CreatePath, command.CreateKind, cmd.Groups[0].Client, r.Create); err != nil {
 		return nil, err
 	}
 	return t.startJobs(cmd)
@@ -72,7 +71,7 @@ func (t *stream) startJobs(cmd *job.Create) (finisher, error) {
 		return nil, err
 	}
 	groups := cmd.Groups
-	wait := t.s.Engine.StartCreate(context.Background(), cmd)
+	wait := t.s.Engine.StartCreate(t.ctx, cmd)
 	return func(text []byte) ([]byte, uint64, error) {
 		made, receipt, err := wait()
 		if err != nil {
@@ -92,11 +91,11 @@ func (t *stream) beginCreateOne(r *streamRequest) (finisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cmd.Once, err = r.once(command.CreatePath, command.CreateKind, cmd.Groups[0].Client, r.Create); err != nil {
+	if cmd.Once, err = t.once(r, command.CreatePath, command.CreateKind, cmd.Groups[0].Client, r.Create); err != nil {
 		return nil, err
 	}
 	cmd.Joined = len(cmd.Unique) == 0 && !cmd.Once.Given()
-	wait := t.s.Engine.StartCreate(context.Background(), cmd)
+	wait := t.s.Engine.StartCreate(t.ctx, cmd)
 	return func(b []byte) ([]byte, uint64, error) {
 		made, receipt, err := wait()
 		if err != nil {

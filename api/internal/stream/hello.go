@@ -47,6 +47,9 @@ func (t *stream) beginHello(r *streamRequest) (finisher, error) {
 		if err := job.CheckText("runner_id", h.runner, 1, job.MaxRunnerBytes); err != nil {
 			return nil, web.BadField("runner_id", err)
 		}
+		if err := job.KeyOf(t.ctx).PermitsRunner(h.runner); err != nil {
+			return nil, err
+		}
 	}
 	if body.LingerMs != nil {
 		h.lingerMs = *body.LingerMs

@@ -458,7 +458,7 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 		if t.pushing.Err() != nil { // the stream ends, and must not wait for thousands of claims
 			break
 		}
-		if doc, _, err := t.claimDocument(t.pushing, id); err != nil || doc.Runner != t.hello.runner {
+		if doc, jobs, err := t.claimDocument(t.pushing, id); err != nil || doc.Runner != t.hello.runner || !t.sees(jobs) {
 			continue
 		}
 		before, old, ok := all.adopt(id, t)
@@ -495,6 +495,12 @@ func (t *stream) adopt(resume string, ids []job.ID) (opened []openedClaim, err e
 		return nil, web.ErrShuttingDown
 	}
 	return opened, nil
+}
+
+// sees reports whether the key of the stream is for all of some jobs.
+func (t *stream) sees(jobs []job.Job) bool {
+	by := job.KeyOf(t.ctx).By()
+	return !slices.ContainsFunc(jobs, func(j job.Job) bool { return !by.Has(j.Client, j.Type) })
 }
 
 func (h *holding) adopt(c *heldClaim, l *subscriptions) {

@@ -29,7 +29,7 @@ func (u *subscription) push(cmd job.Claim) error {
 	defer cancel()
 	u.began(cmd.Max, cancel)
 	defer u.claimEnded()
-	ctx := context.Background() // the jobs of a claim that has begun are sent, or go back when the stream ends
+	ctx := t.ctx // never ends: the jobs of a claim that has begun are sent, or go back when the stream ends
 	call.Claimed, call.Handed, _, err = t.s.Engine.ClaimUntil(ctx, cmd, waiting.Done(), func(payloadBytes int64) error {
 		if err := t.s.room.full(); err != nil { // other claims may have waited at the same time
 			return err

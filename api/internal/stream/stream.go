@@ -17,6 +17,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/wsframe"
+	"github.com/daybookq/daybook/job"
 )
 
 // Protocol is the WebSocket subprotocol that docs/reference/stream.md describes.
@@ -35,8 +36,9 @@ type stream struct {
 	conn     *websocket.Conn
 	accepted *web.Connection // below conn; nil in tests that do not use Run
 	id       string
-	// credentials are those of the request that opened it.
+	// credentials are those of the request that opened it. ctx has its key, and never ends.
 	credentials web.Credentials
+	ctx         context.Context
 
 	answers  answerQueue
 	requests requestWindow
@@ -86,7 +88,7 @@ func (l *Streams) Serve(c echo.Context) error {
 		l.running.Done()
 		return err
 	}
-	accepted := web.ConnectionOf(r)
+	accepted, key := web.ConnectionOf(r), job.KeyOf(r.Context())
 	credentials := web.CredentialsOf(r, web.Access{}).Clone()
 	if accepted != nil {
 		accepted.Upgraded()
@@ -96,7 +98,7 @@ func (l *Streams) Serve(c echo.Context) error {
 	go func() {
 		defer l.running.Done()
 		t = newStream(l, conn, accepted)
-		t.credentials = credentials
+		t.credentials, t.ctx = credentials, job.WithKey(t.ctx, key)
 		t.run()
 	}()
 	return nil
@@ -141,7 +143,7 @@ func headerHas(r *http.Request, name, token string) bool {
 }
 
 func newStream(s *Streams, conn *websocket.Conn, accepted *web.Connection) *stream {
-	t := &stream{s: s, conn: conn, accepted: accepted, id: rand.Text(), done: make(chan struct{})}
+	t := &stream{s: s, conn: conn, accepted: accepted, id: rand.Text(), done: make(chan struct{}), ctx: context.Background()}
 	t.pushing, t.stop = context.WithCancel(context.Background())
 	t.requests.init(t.pushing, t.share(s.room.requests))
 	t.answers.init(t)

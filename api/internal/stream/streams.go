@@ -454,7 +454,7 @@ func (l *Streams) Lose(runner string) (returned <-chan struct{}) {
 // jobs return to the queues, as the jobs of a lost runner do. It does not wait.
 func (l *Streams) EndRefused() {
 	for _, t := range l.snapshot() {
-		if _, err := l.Authorize(t.credentials, l.Access["hello"]); err == nil {
+		if t.authorize("hello") == nil {
 			continue
 		}
 		l.mu.Lock()
@@ -519,7 +519,7 @@ func (t *stream) takeUp(c *heldClaim) {
 		return
 	}
 	cmd := job.Tickle{Claim: c.id, Runner: t.hello.runner, Progress: -1}
-	tickled, receipt, err := t.s.Engine.Tickle(context.Background(), cmd)
+	tickled, receipt, err := t.s.Engine.Tickle(t.ctx, cmd)
 	if err != nil {
 		t.s.Log.Warn().Err(err).Stringer("claim_id", c.id).Msg("cannot tickle a claim that a stream takes over")
 		return

@@ -71,6 +71,9 @@ func (t *stream) beginSubscribe(r *streamRequest) (finisher, error) {
 	if err := body.Fill(&cmd); err != nil {
 		return nil, err
 	}
+	if err := job.KeyOf(t.ctx).By().Narrow(&cmd); err != nil {
+		return nil, err
+	}
 	credit, err := creditOf(body.Credit)
 	if err != nil {
 		return nil, err

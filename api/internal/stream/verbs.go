@@ -80,9 +80,22 @@ func verbOf(r *streamRequest) (*streamVerb, error) {
 func (t *stream) permitted(r *streamRequest) (*streamVerb, error) {
 	v, err := verbOf(r)
 	if err == nil {
-		_, err = t.s.Authorize(t.credentials, t.s.Access[v.name])
+		err = t.authorize(v.name)
 	}
 	return v, err
+}
+
+// authorize returns an error unless the key of the stream is good for a verb now. If somebody revoked the key and made another
+// one of the same text, the stream does not go on with what the first one was for.
+func (t *stream) authorize(verb string) error {
+	now, err := t.s.Authorize(t.credentials, t.s.Access[verb])
+	if err != nil {
+		return err
+	}
+	if opened := job.KeyOf(t.ctx); now != nil && (opened == nil || !now.Equal(&opened.Scope) || now.RunnerPrefix != opened.RunnerPrefix) {
+		return &web.Problem{Status: http.StatusUnauthorized, Code: "key_refused", Detail: "the key of this stream is for something else now; open another stream"}
+	}
+	return nil
 }
 
 // answer appends the whole answer to a request.
@@ -104,7 +117,7 @@ func nothingToSay(b []byte) ([]byte, uint64, error) { return append(b, "{}"...),
 
 // once reads the idempotency key or the session number of a request. If path is the path of the HTTP request with the
 // same body, the digest is equal, too. A client can then repeat over HTTP a request that it sent in a stream.
-func (r *streamRequest) once(path, kind, who string, body []byte) (o job.Once, err error) {
+func (t *stream) once(r *streamRequest, path, kind, who string, body []byte) (o job.Once, err error) {
 	switch {
 	case r.Key != nil && r.Session != nil:
 		return o, web.BadRequest("session", "a request must not have both an idempotency_key and a session")
@@ -112,7 +125,7 @@ func (r *streamRequest) once(path, kind, who string, body []byte) (o job.Once, e
 		if err := web.CheckKey(*r.Key); err != nil {
 			return o, err
 		}
-		o.Scope, o.Key = kind+" "+who, *r.Key
+		o.Scope, o.Key = kind+" "+web.Owner(t.ctx, who), *r.Key
 	case r.Session != nil:
 		n := r.Session
 		if n.ID.IsZero() {
@@ -186,7 +199,7 @@ func (t *stream) beginComplete(r *streamRequest) (finisher, error) {
 }
 
 func (t *stream) beginCompletion(r *streamRequest, done *command.Completion, runner string, one bool) (finisher, error) {
-	return t.beginEnd(done, one, func() (job.Once, error) { return r.once("/jobs/complete", "complete", runner, r.Complete) })
+	return t.beginEnd(done, one, func() (job.Once, error) { return t.once(r, "/jobs/complete", "complete", runner, r.Complete) })
 }
 
 // streamRelease is the body of release: the body of POST /jobs/{id}/release, with the job or jobs.
@@ -227,7 +240,7 @@ func (t *stream) beginRelease(r *streamRequest) (finisher, error) {
 		o.ID = id
 		done.Add(body.ClaimID, runner, o)
 	}
-	return t.beginEnd(&done, one, func() (job.Once, error) { return r.once("/release", "release", runner, r.Release) })
+	return t.beginEnd(&done, one, func() (job.Once, error) { return t.once(r, "/release", "release", runner, r.Release) })
 }
 
 // beginEnd ends runs. If one is true, the request names a single job, and a refusal of that job refuses the request.
@@ -248,7 +261,7 @@ func (t *stream) beginEnd(done *command.Completion, one bool, once func() (job.O
 			return nil, 0, err
 		}
 		defer held.Release()
-		ended, seq, err := t.s.End(context.Background(), done)
+		ended, seq, err := t.s.End(t.ctx, done)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -335,7 +348,7 @@ func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
 		return nil, err
 	}
 	return func(b []byte) ([]byte, uint64, error) {
-		tickled, receipt, err := t.s.Engine.Tickle(context.Background(), cmd)
+		tickled, receipt, err := t.s.Engine.Tickle(t.ctx, cmd)
 		if err != nil {
 			return nil, 0, err
 		}

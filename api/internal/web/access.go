@@ -1,23 +1,59 @@
 package web
 
 import (
+	"net/http"
+
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/job"
 )
 
-// Access says who may use a route. The zero value is not valid.
+// Access says who may use a route, and how the server finds out whose the things are that a request is about. The zero value
+// is not valid.
 type Access struct {
 	open    bool
 	changes bool
 	roles   job.Roles
+	about   About
+	raw     bool
 }
+
+// About says how a server finds the client and type of a request, for keys that are not for all of them.
+type About uint8
+
+const (
+	Undecided   About = iota
+	AboutServer       // all clients: a key with a scope is refused
+	AboutNobody       // no client
+	InCommand         // the commands of the request name it, or ids whose client Apply knows
+	InList            // the answer leaves out what the key is not for
+	OfQueue           // the path has the client and type
+	OfClient          // the query has the client, or none: then what the request is about is for all clients, and can only be read
+	OfOwnClient       // the query has the client
+	OfType            // the path has the type of a handler, and the query perhaps a client
+	OfJob             // the path has an id of a job
+	OfBatch           // the path has an id of a batch
+	OfClaim           // the path has an id of a claim
+	OfSession         // the path has an id of a session
+	OfSweep           // the path has an id of a sweep
+	OfRunner          // the path has an id of a runner
+	OfVersion         // the path has an id of a version of a handler
+)
 
 // Open is the access of routes that need no key.
 var Open = Access{open: true}
 
 // For returns the access of routes that need a key with one of the roles.
-func For(roles job.Roles) Access { return Access{roles: roles} }
+func For(roles job.Roles, about About) Access { return Access{roles: roles, about: about} }
+
+// Raw marks a route that answers with stored bytes as they are. Keys that hide a part of jobs cannot use it.
+func (a Access) Raw() Access {
+	a.raw = true
+	return a
+}
+
+// Valid reports whether an access says everything.
+func (a Access) Valid() bool { return a.open || a.roles != 0 && a.about != Undecided }
 
 // Changing returns the access of a GET that changes something: with a login, it also needs the token of changes, or the Origin of
 // this server.
@@ -43,22 +79,18 @@ func (s *Server) guarded(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 			c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="daybook"`)
 			return err
 		}
-		if conn := ConnectionOf(c.Request()); conn != nil {
-			conn.Key = key
-		} else if key != nil {
-			c.Set(keyOfRequest, key)
+		if key == nil {
+			return next(c)
+		}
+		c.SetRequest(c.Request().WithContext(job.WithKey(c.Request().Context(), key)))
+		if r.Access.raw && key.Conceals() {
+			return &Problem{Status: http.StatusForbidden, Code: "out_of_scope", Detail: "the key of this request does not show all of a job, and this answers with stored bytes as they are"}
+		}
+		if !key.All() {
+			if err := s.Confine(c, r.Access.about, key); err != nil {
+				return err
+			}
 		}
 		return next(c)
 	}
-}
-
-const keyOfRequest = "daybook.key"
-
-// KeyOf returns the key of a request, or nil if it needed none. The request must be the one that is being served.
-func KeyOf(c echo.Context) *job.Key {
-	if conn := ConnectionOf(c.Request()); conn != nil {
-		return conn.Key
-	}
-	key, _ := c.Get(keyOfRequest).(*job.Key)
-	return key
 }

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
-
-	"github.com/daybookq/daybook/job"
 )
 
 const (
@@ -36,7 +34,6 @@ type Connection struct {
 	net.Conn            // raw, or TLS over it
 	raw      net.Conn   // as the listener accepted it. Closing it never waits, unlike closing TLS, which writes before
 	Peer     netip.Addr // for limits per client; not valid for loopback, which is not limited
-	Key      *job.Key   // of the request that is being served; nil: it needs none
 
 	// With TLS. Without it, secure is nil.
 	secure     *tls.Conn
@@ -168,7 +165,6 @@ func ConnectionOf(r *http.Request) *Connection {
 // that net/http makes if the handler did not read the body: without a deadline they could wait forever.
 func (c *Connection) begin(e echo.Context) error {
 	r := e.Request()
-	c.Key = nil
 	r.TLS = c.TLS() // net/http sets it only if it made the handshake
 	wrong := c.framing.Next()
 	if c.unread = r.ContentLength != 0; c.unread {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"strconv"
@@ -30,11 +31,20 @@ func Once(c echo.Context, kind, who string, body []byte) (o job.Once, err error)
 		return job.Once{}, err
 	}
 	if o.Key != "" {
-		o.Scope = kind + " " + who
+		o.Scope = kind + " " + Owner(c.Request().Context(), who)
 	}
 	r := c.Request()
 	o.Digest = DigestOf(fmt.Sprintf("%s %s?%s\n%t %t\n", r.Method, r.URL.Path, r.URL.RawQuery, FormOf(r) == MIMENDJSON, PrefersEach(r)), body)
 	return o, nil
+}
+
+// Owner returns whose idempotency key a request has: that of a client or runner, or, if the request names none and its key has
+// a scope, that of the key.
+func Owner(ctx context.Context, who string) string {
+	if by := job.KeyOf(ctx).By(); who == "" && !by.All() {
+		return "key " + by.Name
+	}
+	return who
 }
 
 // onceHead returns the key or the number in a session that the headers give.

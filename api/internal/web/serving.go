@@ -39,6 +39,8 @@ type Options struct {
 	// Authorize, if not nil, returns the key that credentials stand for, which must have one of the roles, or nil if no key is
 	// needed.
 	Authorize func(c Credentials, roles job.Roles) (*job.Key, error)
+	// Confine refuses a request about something that a key with a scope is not for.
+	Confine func(c echo.Context, about About, key *job.Key) error
 	// Spell, if not nil, writes a URL in its canonical form before the router sees it.
 	Spell func(u *url.URL)
 	// SecretOf, if not nil, returns the secret in a path, and whether the path must not be logged.

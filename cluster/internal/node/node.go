@@ -397,7 +397,7 @@ func (n *Node) commands(d *Delivery, e *pb.Entry) error {
 func follow(state *job.Cluster, r *journal.Record) (taken bool, err error) {
 	var cmd job.Command
 	if r.Verb == (job.Announce{}).Verb() || r.Verb == (job.SetMember{}).Verb() {
-		if cmd, err = job.Decode(r.Verb, r.Fields, r.Body); err != nil {
+		if _, cmd, err = job.DecodeRecord(r.Verb, r.Fields, r.Body); err != nil {
 			return false, err
 		}
 	}

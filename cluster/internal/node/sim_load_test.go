@@ -194,11 +194,11 @@ func (w *world) delivered(m *machine, r *journal.Record) {
 		panic(fmt.Sprintf("node %d delivers %d after %d", m.id, r.Seq, m.applied))
 	}
 	m.applied = r.Seq
-	cmd, err := job.Decode(r.Verb, r.Fields, slices.Clone(r.Body))
+	by, cmd, err := job.DecodeRecord(r.Verb, r.Fields, slices.Clone(r.Body))
 	if err != nil {
 		panic(err)
 	}
-	result, err := m.store.ApplyPlaced(r.Seq, r.At, (*job.Place)(r.Place), cmd)
+	result, err := m.store.ApplyRecord(r.Seq, r.At, (*job.Place)(r.Place), &by, cmd)
 	if err != nil {
 		panic(err)
 	}

@@ -157,7 +157,7 @@ func (c *comparison) queues() error {
 	for limit, client, typ, more := 1, "", "", true; more; limit++ {
 		var page []document.Queue
 		var err error
-		if page, more, err = c.q.Queues("", client, typ, limit); err != nil {
+		if page, more, err = c.q.Queues(&job.Scope{}, "", client, typ, limit); err != nil {
 			return err
 		}
 		if more && len(page) != limit {
@@ -176,7 +176,7 @@ func (c *comparison) queues() error {
 			return fmt.Errorf("queue\n\t%+v (%v), the model has\n\t%+v", doc, err, q)
 		}
 	}
-	ofB, _, err := c.q.Queues("b", "", "", 1000)
+	ofB, _, err := c.q.Queues(&job.Scope{}, "b", "", "", 1000)
 	if wantB := slices.DeleteFunc(want, func(q document.Queue) bool { return q.Client != "b" }); err != nil || !slices.Equal(ofB, wantB) {
 		return fmt.Errorf("queues of client b\n\t%+v (%v), the model has\n\t%+v", ofB, err, wantB)
 	}

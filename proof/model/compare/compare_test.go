@@ -54,7 +54,7 @@ func (p *pair) compare(cmd job.Command, got applied.Result, alter func(*model.Se
 	if alter != nil {
 		alter(seen)
 	}
-	return p.m.Compare(p.seq, p.at(), cmd, got, seen)
+	return p.m.Compare(p.seq, p.at(), &job.Actor{}, cmd, got, seen)
 }
 
 // both applies a command to the store and to the model.

@@ -17,7 +17,7 @@ import (
 func (c *comparison) documents() error {
 	for kind := range job.DocumentKinds {
 		names := c.m.Documents.Named(kind, false)
-		list, more, err := c.q.Documents(kind, "", "", len(names))
+		list, more, err := c.q.Documents(&job.Scope{}, kind, "", "", len(names))
 		if err != nil || more || len(list) != len(names) {
 			return fmt.Errorf("%d documents of kind %v and more (%v), %v; the model has %v", len(list), kind, more, err, names)
 		}
@@ -28,7 +28,7 @@ func (c *comparison) documents() error {
 				return fmt.Errorf("document %d is listed as %+v, the model has %+v", i, list[i], newest)
 			}
 			if i > 0 {
-				if page, more, err := c.q.Documents(kind, names[i-1].Name, names[i-1].Client, 1); err != nil || len(page) != 1 || page[0] != newest || more != (i < len(names)-1) {
+				if page, more, err := c.q.Documents(&job.Scope{}, kind, names[i-1].Name, names[i-1].Client, 1); err != nil || len(page) != 1 || page[0] != newest || more != (i < len(names)-1) {
 					return fmt.Errorf("after %v, the list has %+v and more (%v), %v; the model has %+v", names[i-1], page, more, err, newest)
 				}
 			}

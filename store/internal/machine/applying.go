@@ -11,7 +11,8 @@ import (
 type Applying struct {
 	*Machine
 	Now job.Now
-	Due int64 // of a tick: things due by then happen
+	By  *job.Actor // who sent the command
+	Due int64      // of a tick: things due by then happen
 	// Lists that end goes through.
 	moved    []*memory.Queue   // queues whose heads may have changed
 	resized  []*row.Cell       // cells that may have too many spans, or too few

@@ -1,10 +1,11 @@
 package machine
 
 import (
-	"github.com/daybookq/daybook/job"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/daybookq/daybook/job"
 
 	"github.com/daybookq/daybook/store/internal/memory"
 	"github.com/daybookq/daybook/store/internal/row"

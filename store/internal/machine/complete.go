@@ -24,7 +24,7 @@ func (a *Applying) complete(cmd job.Complete) *applied.Ended {
 
 func (a *Applying) endRuns(cmd *job.Complete) *applied.Ended {
 	result := &applied.Ended{}
-	c := a.claimByID(cmd.Claim) // before the exceptions, which may end the last line that names the claim
+	c := a.claimInScope(cmd.Claim) // before the exceptions, which may end the last line that names the claim
 	for i := range cmd.Outcomes {
 		result.Results = append(result.Results, a.endOne(cmd, &cmd.Outcomes[i], result.Results))
 	}

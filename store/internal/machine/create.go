@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"cmp"
+
 	"github.com/daybookq/daybook/job"
 
 	"github.com/daybookq/daybook/store/applied"
@@ -17,7 +19,7 @@ func (a *Applying) Create(c *job.Create) *applied.Made {
 	var s *row.Submission
 	switch {
 	case !c.Into.IsZero():
-		s = a.submissionByID(c.Into)
+		s = a.submissionInScope(c.Into)
 		if refusal := mayAdd(s); refusal != job.Granted {
 			return &applied.Made{Refusal: refusal}
 		}
@@ -40,6 +42,7 @@ func (a *Applying) Create(c *job.Create) *applied.Made {
 		made.Existing = append(made.Existing, applied.Existing{int(x.Line), x.Id})
 	}
 	made.Group = c.Groups[0]
+	made.Group.By = cmp.Or(made.Group.By, a.By.Name)
 	if c.Once.Given() {
 		d := &row.Done{Seq: made.Seq, At: a.Now.At, Lines: uint32(made.Lines), QueueName: row.QueueName{made.Group.Client, made.Group.Type}, Existing: existing}
 		d.Group = row.Group{Attributes: made.Group.Attributes}
@@ -64,12 +67,13 @@ func (a *Applying) makeBatch(c *job.Create, s *row.Submission) (b *row.Batch, ex
 		g := &c.Groups[i]
 		last := first + uint32(g.Lines) - 1
 		groups[i] = row.Group{First: first, Last: last, QueueID: a.makeQueue(g.Client, g.Type).Id, Attributes: g.Attributes}
+		groups[i].By = cmp.Or(g.By, a.By.Name)
 		first = last + 1
 	}
 	a.writeGroups(b, groups)
 	held := false
 	if s != nil {
-		a.addPart(s, b)
+		a.addPart(s, b, groups)
 		held = s.Status == job.BatchPaused
 	}
 	existing = a.takeUniqueKeys(b, c.Unique)

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"maps"
 
@@ -84,7 +85,7 @@ func (m *Machine) textOf(d *row.Document) []byte {
 func (a *Applying) putDocument(cmd job.PutDocument) *applied.DocumentChanged {
 	rules, bounds, of := cmd.Kind.Rules(), &a.Rules.Documents[cmd.Kind], &a.documents[cmd.Kind]
 	d := row.ReadDocument(&a.O, row.DocumentName{cmd.Kind, cmd.Client, cmd.Name})
-	next := row.DocumentVersion{Seq: a.Now.Seq, At: a.Now.At, Digest: cmd.Digest, Bytes: len(cmd.Document), Summary: cmd.Summary, By: cmd.By}
+	next := row.DocumentVersion{Seq: a.Now.Seq, At: a.Now.At, Digest: cmd.Digest, Bytes: len(cmd.Document), Summary: cmd.Summary, By: cmp.Or(a.By.Name, cmd.By)}
 	if rules.MaxBytes > 0 {
 		next.Digest = sha256.Sum256(cmd.Document)
 	}
@@ -160,7 +161,7 @@ func (a *Applying) deleteDocument(cmd job.DeleteDocument) *applied.DocumentChang
 	case !meets(cmd.If, d):
 		return &applied.DocumentChanged{Refusal: job.VersionDiffers}
 	}
-	a.addVersion(d, row.DocumentVersion{Seq: a.Now.Seq, At: a.Now.At, Deleted: true, By: cmd.By})
+	a.addVersion(d, row.DocumentVersion{Seq: a.Now.Seq, At: a.Now.At, Deleted: true, By: cmp.Or(a.By.Name, cmd.By)})
 	a.O.Delete(row.DocumentKey(d.DocumentName, false))
 	a.O.Set(row.DocumentKey(d.DocumentName, true), d.Encode())
 	a.O.Set(row.DeletionKey(d.Kind, a.Now.Seq), d.EncodeDeletion())

@@ -16,7 +16,7 @@ func (a *Applying) keepEnd(p row.Part) {
 	}
 	c := a.claim(s.Claim)
 	e := row.PurgedEnd{
-		Claim: c.Seq, Run: p.Run(), ClaimAt: c.At, BatchAt: p.B.At, Runner: c.Runner,
+		Claim: c.Seq, Run: p.Run(), ClaimAt: c.At, BatchAt: p.B.At, Queue: p.Group().QueueID, Runner: c.Runner,
 		Status: s.Status, Code: s.Code, ExitCode: s.ExitCode, At: s.At,
 	}
 	a.O.Set(e.Key(), e.Encode())
@@ -34,7 +34,7 @@ func (a *Applying) forgetPurgedEnds(generation uint32) {
 }
 
 // purgedEnds calls visit with the recorded ends of a claim's purged lines, until it returns false. In each generation
-// it begins with lines that end at or after from.
+// it begins with lines that end at or after from. It leaves out lines outside of the scope.
 func (a *Applying) purgedEnds(claim job.ID, from row.Position, visit func(e *row.PurgedEnd) bool) {
 	newest := row.RepeatsGeneration(a.Now.At)
 	seqs := a.Seqs(claim)
@@ -42,7 +42,7 @@ func (a *Applying) purgedEnds(claim job.ID, from row.Position, visit func(e *row
 		for generation := newest - min(newest, 1); generation <= newest; generation++ {
 			a.O.Scan(row.PurgedEndKey(generation, seq, from.Seq, from.Line), lsm.After(row.PurgedEndsPrefix(generation, seq)), func(key string, value []byte) bool {
 				e := row.DecodePurgedEnd(key, value)
-				return e.At+job.RepeatMs <= a.Now.At || e.ClaimID() != claim || visit(&e)
+				return e.At+job.RepeatMs <= a.Now.At || e.ClaimID() != claim || !a.sees(e.Queue) || visit(&e)
 			})
 		}
 	}

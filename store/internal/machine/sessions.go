@@ -59,7 +59,7 @@ func (a *Applying) openSession(cmd job.OpenSession) *applied.SessionOpened {
 	case crowded && !a.replaceSession(runner), !crowded && a.Meta.Sessions >= a.Rules.Sessions && !a.makeRoomForSession():
 		return &applied.SessionOpened{Refusal: job.TooManySessions}
 	}
-	n := &row.Session{Seq: a.Now.Seq, At: a.Now.At, Runner: runner, UsedAt: a.Now.At}
+	n := &row.Session{Seq: a.Now.Seq, At: a.Now.At, Runner: runner, By: strings.Clone(a.By.Name), UsedAt: a.Now.At}
 	a.Sessions.Set(n.Seq, n)
 	a.countSession(n, 1, n.Taken())
 	a.retimeSession(n)
@@ -89,7 +89,7 @@ func (a *Applying) countSession(n *row.Session, sessions, bytes uint64) {
 }
 
 func (a *Applying) endSession(cmd job.EndSession) *applied.SessionEnded {
-	n := a.SessionOf(cmd.Session)
+	n := a.sessionInScope(cmd.Session)
 	if n == nil {
 		return &applied.SessionEnded{Refusal: job.SessionNotFound}
 	}

@@ -85,8 +85,11 @@ func mayAdd(s *row.Submission) job.Refusal {
 	return job.Granted
 }
 
-// addPart makes a new batch a part of a submission.
-func (a *Applying) addPart(s *row.Submission, b *row.Batch) {
+// addPart makes a new batch with these groups a part of a submission.
+func (a *Applying) addPart(s *row.Submission, b *row.Batch, groups []row.Group) {
+	for i := range groups {
+		s.AddQueue(groups[i].QueueID)
+	}
 	b.Submission, b.SubmissionAt, b.Base = s.Seq, s.At, s.Lines
 	s.Lines += int64(b.Lines)
 	s.Parts++

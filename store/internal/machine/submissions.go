@@ -153,10 +153,10 @@ func (a *Applying) endPart(p row.Part) {
 
 // changeBatch closes or resumes a batch. A standalone batch is always closed, and never paused.
 func (a *Applying) changeBatch(cmd job.ChangeBatch) *applied.BatchChanged {
-	s := a.submissionByID(cmd.Batch)
+	s := a.submissionInScope(cmd.Batch)
 	if s == nil {
-		b := a.batchOf(cmd.Batch)
-		if b == nil || !b.IsBatch(cmd.Batch) {
+		b := a.batchInScope(cmd.Batch)
+		if b == nil {
 			return &applied.BatchChanged{Refusal: job.BatchNotFound}
 		}
 		status := b.Summary().Status

@@ -12,7 +12,7 @@ import (
 func (a *Applying) startSweep(m job.Move) *applied.Swept {
 	w := &row.Sweep{Sweep: job.Sweep{Op: m.Op, Status: m.Status, Now: a.Now}}
 	if !m.Batch.IsZero() {
-		s := a.submissionByID(m.Batch)
+		s := a.submissionInScope(m.Batch)
 		if s != nil {
 			if m.Status == 0 && m.Op != job.Redrive {
 				return a.endByRequest(s, m.Op)
@@ -22,8 +22,8 @@ func (a *Applying) startSweep(m job.Move) *applied.Swept {
 			}
 			w.Batch, w.BatchSeq, w.OfParts = m.Batch, s.Seq, true
 		} else {
-			b := a.batchOf(m.Batch)
-			if b == nil || !b.IsBatch(m.Batch) {
+			b := a.batchInScope(m.Batch)
+			if b == nil {
 				return &applied.Swept{Refusal: job.BatchNotFound}
 			}
 			w.Batch, w.BatchSeq = m.Batch, b.Seq

@@ -33,7 +33,7 @@ func (a *Applying) tickleRunner(t *job.Tickle) *applied.Tickled {
 }
 
 func (a *Applying) tickleClaim(t *job.Tickle) *applied.Tickled {
-	c := a.claimByID(t.Claim)
+	c := a.claimInScope(t.Claim)
 	if refusal := allowsClaim(t.Claim, t.Runner, c); refusal != job.Granted {
 		return &applied.Tickled{Refusal: refusal}
 	}

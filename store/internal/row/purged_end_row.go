@@ -14,6 +14,7 @@ type PurgedEnd struct {
 	Run      Run
 	ClaimAt  int64
 	BatchAt  int64
+	Queue    uint32
 	Runner   string
 	Status   job.Status
 	Code     job.Code
@@ -38,6 +39,7 @@ func (e *PurgedEnd) Encode() []byte {
 	v.Uint(uint64(e.Run.First))
 	v.Int(e.ClaimAt)
 	v.Int(e.BatchAt)
+	v.Uint(uint64(e.Queue))
 	v.Text(e.Runner)
 	v.Uint(uint64(e.Status))
 	v.Uint(uint64(e.Code))
@@ -50,7 +52,7 @@ func DecodePurgedEnd(key string, value []byte) (e PurgedEnd) {
 	_, claim, end := SplitPurgedEndKey(key)
 	d := lsm.Decoder(value)
 	e.Claim, e.Run = claim, Run{Batch: end.Seq, First: uint32(d.Uint()), Last: end.Line}
-	e.ClaimAt, e.BatchAt, e.Runner = d.Int(), d.Int(), d.Text()
+	e.ClaimAt, e.BatchAt, e.Queue, e.Runner = d.Int(), d.Int(), uint32(d.Uint()), d.Text()
 	e.Status, e.Code, e.ExitCode, e.At = job.Status(d.Uint()), job.Code(d.Uint()), uint16(d.Uint()), d.Int()
 	if e.Run.First > e.Run.Last {
 		lsm.Contradict("decode", "purged lines %d-%d of batch %d", e.Run.First, e.Run.Last, e.Run.Batch)

@@ -18,6 +18,7 @@ type Session struct {
 	Seq     uint64
 	At      int64
 	Runner  string
+	By      string // the actor that opened it; "": unknown
 	UsedAt  int64  // when it was opened, or last carried out a request
 	TimerAt int64  // of its timer row, at or before it is forgotten
 	Used    bool   // whether it has carried out a request
@@ -49,6 +50,7 @@ func (n *Session) Encode() []byte {
 	e := make(lsm.Encoder, 0, 32)
 	e.Int(n.At)
 	e.Text(n.Runner)
+	e.Text(n.By)
 	e.Int(n.UsedAt)
 	e.Int(n.TimerAt)
 	e.Bool(n.Used)
@@ -59,7 +61,7 @@ func (n *Session) Encode() []byte {
 
 func DecodeSession(seq uint64, value []byte) *Session {
 	d := lsm.Decoder(value)
-	return &Session{Seq: seq, At: d.Int(), Runner: d.Text(), UsedAt: d.Int(), TimerAt: d.Int(), Used: d.Bool(), IdleAt: d.Int(), Bytes: d.Uint()}
+	return &Session{Seq: seq, At: d.Int(), Runner: d.Text(), By: d.Text(), UsedAt: d.Int(), TimerAt: d.Int(), Used: d.Bool(), IdleAt: d.Int(), Bytes: d.Uint()}
 }
 
 func (l *Slot) Encode() []byte {
@@ -91,6 +93,9 @@ func (l *Slot) Flush(o *lsm.Overlay) {
 	l.Session = nil
 }
 
+// For reports whether an actor may use the session: an actor with a scope uses only those that it has opened.
+func (n *Session) For(by *job.Actor) bool { return by.All() || n.By == by.Name }
+
 // SessionBytes is about how many bytes the rows of a session have, without its slots and its runner's name.
 const sessionBytes = 128
 
@@ -98,7 +103,7 @@ const sessionBytes = 128
 func SlotBytes(value []byte) uint64 { return uint64(len(value)+10+63) &^ 63 }
 
 // Taken is about how many bytes the rows of a session have.
-func (n *Session) Taken() uint64 { return sessionBytes + uint64(len(n.Runner)) + n.Bytes }
+func (n *Session) Taken() uint64 { return sessionBytes + uint64(len(n.Runner)+len(n.By)) + n.Bytes }
 
 // SessionOwner counts the sessions of a runner and the size of their rows.
 type SessionOwner struct{ Sessions, Bytes uint64 }

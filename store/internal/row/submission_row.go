@@ -1,6 +1,8 @@
 package row
 
 import (
+	"slices"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
 )
@@ -38,6 +40,10 @@ type SubmissionState struct {
 	// A step looks at the line rest-1 next: it cancels or purges the jobs of an ended submission, or releases the jobs
 	// of a submission that was paused. 0: no step is needed. RestAt is the time of its timer.
 	Rest, RestAt int64
+	// Queues are the queues of its jobs, unless there are more than maxBatchQueues. Then ManyQueues is true, and only actors
+	// that see all queues see the batch.
+	Queues     []uint32
+	ManyQueues bool
 	// Two moments, some seconds apart, and how many jobs had ended then.
 	Mark, MarkBefore ProgressMark
 }
@@ -46,6 +52,25 @@ type ProgressMark struct{ At, Done int64 }
 
 // MarkMs is the shortest time between two marks.
 const MarkMs = 10_000
+
+// maxBatchQueues bounds the queues that a submission records: as many as a key may name types.
+const maxBatchQueues = job.MaxClaimNames
+
+// AddQueue records that the submission has jobs in a queue.
+func (s *SubmissionState) AddQueue(id uint32) {
+	switch {
+	case s.ManyQueues || slices.Contains(s.Queues, id):
+	case len(s.Queues) == maxBatchQueues:
+		s.Queues, s.ManyQueues = nil, true
+	default:
+		s.Queues = append(s.Queues, id)
+	}
+}
+
+// InQueues reports whether all queues of the submission are among those for which sees returns true.
+func (s *SubmissionState) InQueues(sees func(queue uint32) bool) bool {
+	return !s.ManyQueues && !slices.ContainsFunc(s.Queues, func(id uint32) bool { return !sees(id) })
+}
 
 func (s *Submission) Id() job.ID { return job.NewID(s.At, s.Seq, 0) }
 
@@ -124,6 +149,11 @@ func (s *SubmissionState) Encode() []byte {
 		e.Int(m.At)
 		e.Int(m.Done)
 	}
+	e.Bool(s.ManyQueues)
+	e.Uint(uint64(len(s.Queues)))
+	for _, id := range s.Queues {
+		e.Uint(uint64(id))
+	}
 	return e
 }
 
@@ -141,6 +171,13 @@ func DecodeSubmissionState(value []byte) (s SubmissionState) {
 	s.EndedAt, s.Rest, s.RestAt = d.Int(), d.Int(), d.Int()
 	s.Mark = ProgressMark{d.Int(), d.Int()}
 	s.MarkBefore = ProgressMark{d.Int(), d.Int()}
+	s.ManyQueues = d.Bool()
+	if n := d.Count(1); n > 0 {
+		s.Queues = make([]uint32, n)
+	}
+	for i := range s.Queues {
+		s.Queues[i] = uint32(d.Uint())
+	}
 	return s
 }
 
@@ -167,7 +204,7 @@ func (s *Submission) Indexes() []string {
 
 // Size is about how many bytes of memory a submission takes with its place in the cache.
 func (s *Submission) Size() int {
-	return 800 + len(s.Client) + len(s.Typ) + len(s.Name) + len(s.Meta) + len(s.Traceparent) + len(s.Tracestate) + len(s.Baggage) + cap(s.Metadata)
+	return 800 + 4*len(s.Queues) + len(s.Client) + len(s.Typ) + len(s.Name) + len(s.Meta) + len(s.Traceparent) + len(s.Tracestate) + len(s.Baggage) + cap(s.Metadata)
 }
 
 func (s *Submission) QueueName() QueueName { return QueueName{s.Client, s.Typ} }

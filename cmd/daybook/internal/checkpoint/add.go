@@ -56,6 +56,7 @@ type Head struct {
 	Comma     string `json:"delimiter,omitzero"`
 	SkipLines int    `json:"skip_lines,omitzero"`
 	StripCR   bool   `json:"strip_cr,omitzero"`
+	Encrypted bool   `json:"encrypted,omitzero"` // with --encrypt-key-file
 	Client    string `json:"client"`
 	Type      string `json:"type"`
 	client.Attributes
@@ -200,6 +201,7 @@ func (h Head) compare(now Head) error {
 	for _, field := range []struct{ name, begun, now string }{
 		{"--format", h.Format, now.Format}, {"--delimiter", h.Comma, now.Comma},
 		{"--skip-lines", fmt.Sprint(h.SkipLines), fmt.Sprint(now.SkipLines)}, {"--strip-cr", fmt.Sprint(h.StripCR), fmt.Sprint(now.StripCR)},
+		{"the encryption", fmt.Sprint(h.Encrypted), fmt.Sprint(now.Encrypted)},
 		{"--client", h.Client, now.Client}, {"--type", h.Type, now.Type},
 	} {
 		if field.begun != field.now {

@@ -27,6 +27,8 @@ type Contexts struct {
 type Context struct {
 	Server  string `toml:"server"`
 	KeyFile string `toml:"key-file,omitempty"`
+	// EncryptKeyFile has the keys that encrypt payloads, outputs and errors.
+	EncryptKeyFile string `toml:"encrypt-key-file,omitempty"`
 	ServerTLS
 }
 

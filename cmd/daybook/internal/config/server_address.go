@@ -39,6 +39,10 @@ type ServerAddress struct {
 	keyFile       string
 	tls           ServerTLS
 	http          *http.Client // made by HTTP
+
+	encrypts       bool // the command has EncryptionFlag
+	encryptKeyFile string
+	codec          client.Codec // made by Codec
 }
 
 func (a *ServerAddress) Set(text string) error {
@@ -71,6 +75,7 @@ func (a *ServerAddress) resolve() (name string, err error) {
 	if a.text, err = all.Address(name); err == nil {
 		a.tls.fill(all.List[name].ServerTLS)
 		a.keyFile = cmp.Or(a.keyFile, all.List[name].KeyFile)
+		a.encryptKeyFile = cmp.Or(a.encryptKeyFile, all.List[name].EncryptKeyFile)
 	}
 	return name, err
 }

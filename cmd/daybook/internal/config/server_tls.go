@@ -97,13 +97,16 @@ func (a *ServerAddress) TLS() (*tls.Config, error) {
 	return a.tls.config()
 }
 
-// Options returns options of a client with the settings of TLS and the key for the server.
+// Options returns options of a client with the settings of TLS, the key for the server and the codec.
 func (a *ServerAddress) Options(o client.Options) (_ client.Options, err error) {
 	if o.TLS, err = a.TLS(); err == nil {
 		o.Key, err = a.Key()
 	}
 	if err == nil && a.keyFile != "" {
 		o.KeySource = freshKey(a.keyFile, o.Key)
+	}
+	if err == nil {
+		o.Codec, err = a.Codec()
 	}
 	return o, err
 }

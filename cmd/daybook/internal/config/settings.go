@@ -12,7 +12,7 @@ import (
 // SharedFlags are settings of every command that has the flag: the server, by its address or its name, and the
 // certificates that sign the server's, the data directory, and who changes handlers and filesets. A file has them at its top level, and their variables do not name a
 // command.
-var SharedFlags = []string{"server", "context", "data", "by", "tls-ca", "key-file"}
+var SharedFlags = []string{"server", "context", "data", "by", "tls-ca", "key-file", "encrypt-key-file"}
 
 // DefaultData is the data directory of commands if --data is not given.
 const DefaultData = "./daybook-data"

@@ -22,6 +22,8 @@ commands there are
   DAYBOOK_CLIENT_TLS_CERT, DAYBOOK_CLIENT_TLS_KEY
                       --tls-cert and --tls-key of commands that connect to a server
   DAYBOOK_KEY_FILE    --key-file
+  DAYBOOK_ENCRYPT_KEY_FILE
+                      --encrypt-key-file
   DAYBOOK_DATA        --data
   DAYBOOK_CONFIG      --config; for daybook work it is DAYBOOK_WORK_CONFIG
   DAYBOOK_CONFIG_DIR  --config-dir
@@ -56,7 +58,7 @@ it comes from.
 default.toml, the one that the variable DAYBOOK_ENV names (without it: development.toml), and local.toml. A file that does
 not exist is left out. If several have the same setting, the last one counts. Without these flags and their variables, no file is read.
 
-Settings have the names of the flags. The settings of ` + "`daybook serve`" + `, and server, context, tls-ca, key-file and data for all commands, are at
+Settings have the names of the flags. The settings of ` + "`daybook serve`" + `, and server, context, tls-ca, key-file, encrypt-key-file and data for all commands, are at
 the top level. The settings of other commands are in a section with the name of the command:
 
   max-attempts = 5

@@ -54,6 +54,12 @@ type ruleTable struct {
 	Name   string         `toml:"name"`
 	Claims map[string]any `toml:"claims"`
 	Roles  []string       `toml:"roles"`
+
+	Clients      []string `toml:"clients"`
+	Types        []string `toml:"types"`
+	RunnerPrefix string   `toml:"runner-prefix"`
+	HidePayloads bool     `toml:"hide-payloads"`
+	Redact       []string `toml:"redact"`
 }
 
 // Bounds of the file. A larger one is no list of issuers.
@@ -272,7 +278,19 @@ func permitted(t *ruleTable) (key job.Key, err error) {
 	if key.Roles == 0 {
 		return key, errors.New("a rule needs at least one role")
 	}
-	return key, nil
+	key.Clients, key.Types, key.Redact = sorted(t.Clients), sorted(t.Types), sorted(t.Redact)
+	key.RunnerPrefix, key.HidePayloads = t.RunnerPrefix, t.HidePayloads
+	if key.RunnerPrefix == "" && !key.All() {
+		key.RunnerPrefix = t.Name + "-" // as of a key
+	}
+	return key, key.Check()
+}
+
+// sorted returns a list in the order that keys have. An empty list stays empty, which is refused.
+func sorted(list []string) []string {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	return list
 }
 
 // path returns the path of a file that the file names.

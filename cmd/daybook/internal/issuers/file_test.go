@@ -66,6 +66,10 @@ func TestRead(t *testing.T) {
 	testkit.Equal(t, len(corp.Rules), 2)
 	testkit.Equal(t, corp.Rules[0].Key.Roles, job.RolesOf(job.RoleOperator, job.RoleBackup))
 	testkit.Holds(t, corp.Rules[0].Claims["groups"] == "ops" && corp.Rules[0].Claims["level"] == int64(7) && corp.Rules[0].Claims["staff"] == true, corp.Rules[0].Claims)
+	scoped := testkit.Must(Read(written(t, strings.Replace(whole, `roles = ["producer"]`, "roles = [\"producer\"]\nclients = [\"shop\", \"acme\"]\ntypes = [\"mail\"]", 1))))(t)[1].Rules[0].Key
+	testkit.Equal(t, strings.Join(scoped.Clients, ",")+" "+strings.Join(scoped.Types, ",")+" "+scoped.RunnerPrefix, "acme,shop mail mailer-")
+	hidden := testkit.Must(Read(written(t, strings.Replace(whole, `roles = ["reader"]`, "roles = [\"reader\"]\nredact = [\"card\"]", 1))))(t)[0].Rules[1].Key
+	testkit.Equal(t, strings.Join(hidden.Redact, ","), "card")
 	testkit.Equal(t, corp.Rules[1].Claims["sub"], any("anna"))
 	testkit.Holds(t, corp.Keys == nil && k8s.Keys != nil && k8s.Login == nil, "keys and log-ins")
 	testkit.Equal(t, k8s.Rules[0].Claims["sub"], any("system:serviceaccount:prod:mailer"))
@@ -100,6 +104,9 @@ func TestReadRefuses(t *testing.T) {
 		{`level = 7`, `level = 7.5`, ":13: claim level must be"},
 		{`level = 7`, `level = [7]`, ":13: claim level must be"},
 		{`"backup"`, `"root"`, `:14: role "root" is none of`},
+		{`roles = ["reader"]`, "roles = [\"admin\"]\nclients = [\"a\"]", ":19: a key for some clients"},
+		{`roles = ["reader"]`, "roles = [\"reader\"]\nclients = []", ":19: clients is empty"},
+		{`roles = ["reader"]`, "roles = [\"producer\"]\nhide-payloads = true", ":19: payloads can be hidden only"},
 		{`roles = ["reader"]`, `roles = []`, ":19: a rule needs at least one role"},
 		{`roles = ["reader"]`, ``, ":16: a rule needs at least one role"},
 		{`"keys.json"`, `"bad.json"`, ":25: jwks-file: the key set has no public key"},

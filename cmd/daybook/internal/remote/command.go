@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -221,9 +222,10 @@ func List[T any](r *Command, cmd *cobra.Command, path string, query url.Values, 
 	return list, err
 }
 
-// EachDocument reads a list page by page. It calls each with the documents as the server sent them, from the named
-// field.
+// EachDocument reads a list page by page. It calls each with the documents as the server sent them, decrypted, from the named
+// field. A document that cannot be decrypted is passed as it is, and the error is returned after the last one.
 func (r *Command) EachDocument(cmd *cobra.Command, path string, query url.Values, field string, each func(json.RawMessage) (more bool, err error)) error {
+	var undecodable error
 	for {
 		text, err := r.Ask(cmd, path+"?"+query.Encode())
 		if err != nil {
@@ -239,8 +241,17 @@ func (r *Command) EachDocument(cmd *cobra.Command, path string, query url.Values
 			return Unreadable(err)
 		}
 		for _, one := range list {
-			if more, err := each(one); err != nil || !more {
+			decoded, err := r.Decoded(one)
+			switch {
+			case errors.Is(err, client.ErrUndecodable):
+				decoded, undecodable = one, cmp.Or(undecodable, err)
+			case err != nil:
 				return err
+			}
+			if more, err := each(decoded); err != nil {
+				return err
+			} else if !more {
+				return undecodable
 			}
 		}
 		if page["next"] != nil {
@@ -249,10 +260,19 @@ func (r *Command) EachDocument(cmd *cobra.Command, path string, query url.Values
 			}
 		}
 		if next == "" {
-			return nil
+			return undecodable
 		}
 		query.Set("after", next)
 	}
+}
+
+// Decoded returns a document of the server in which payloads, outputs and errors are decrypted by --encrypt-key-file.
+func (r *Command) Decoded(text []byte) ([]byte, error) {
+	codec, err := r.Server.Codec()
+	if err != nil || codec == nil {
+		return text, err
+	}
+	return client.New(r.URL, client.Options{Codec: codec}).DecodeDocument(text)
 }
 
 // Ask requests a JSON document from the server.

@@ -28,6 +28,7 @@ const (
 	ExitJobCancelled
 	ExitTimeout
 	ExitSystem
+	ExitUndecodable
 
 	// A process that a signal ended has the code ExitSignal plus the number of the signal, as shells report it.
 	ExitSignal = 128
@@ -57,6 +58,7 @@ var ExitCodes = []struct {
 	{ExitJobCancelled, "the job or batch that the command waited for was cancelled"},
 	{ExitTimeout, "what the command waited for did not end within --timeout or --wait-timeout"},
 	{ExitSystem, "the command does not run on this operating system"},
+	{ExitUndecodable, "a payload, an output or an error cannot be decrypted: the key is missing, or it has been changed or is not encrypted"},
 	{ExitSignal + int(syscall.SIGINT), "SIGINT (Ctrl-C) or another signal ended a command that had begun, or a second SIGINT ended the server at once"},
 	{ExitSignal + int(syscall.SIGHUP), "a second signal, SIGHUP, ended the server or the runner at once"},
 	{ExitSignal + int(syscall.SIGTERM), "a second SIGTERM ended the server at once"},
