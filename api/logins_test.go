@@ -114,6 +114,20 @@ func TestLogins(t *testing.T) {
 	testkit.Holds(t, !strings.Contains(r.get("/keys", as(admin)...).body, string(name[:])), "the list of keys has a login")
 }
 
+// TestLoginsOfScopes: the login of a key for some clients is for these clients, too, and can end.
+func TestLoginsOfScopes(t *testing.T) {
+	r := start(t)
+	admin := r.newKey("", "boss", "admin")
+	text := r.post("/keys", `{"name":"shop","roles":["producer"],"clients":["shop"]}`, as(admin)...).object(http.StatusCreated)["key"].(string)
+	b := r.logIn(text)
+	who := b.get("/whoami").object(http.StatusOK)
+	testkit.Equal(t, who["clients"].([]any)[0], any("shop"))
+	b.change(http.MethodPost, "/jobs/create", `{"client":"shop"}`).object(http.StatusCreated)
+	b.change(http.MethodPost, "/jobs/create", `{"client":"other"}`).refused(http.StatusForbidden, "out_of_scope")
+	b.change(http.MethodPost, "/logout", "").wantStatus(http.StatusNoContent)
+	b.get("/jobs").refused(http.StatusUnauthorized, "login_ended")
+}
+
 // TestLoginsBeyondLoopback: at any other host, the cookie is for TLS and for this host only.
 func TestLoginsBeyondLoopback(t *testing.T) {
 	r := start(t, func(s *setup) { s.Hosts = []string{"queue.example"} })
