@@ -29,7 +29,6 @@ func cookieOf(a reply) string {
 type browser struct {
 	*rig
 	cookie, csrf string
-	host         string // "": the one of the server
 }
 
 // logIn logs in with a key.
