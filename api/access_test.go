@@ -275,16 +275,16 @@ func TestRolesOfRoutes(t *testing.T) {
 		for _, name := range (admins | readers | watchers).Names() {
 			role := job.RolesOf(testkit.Must(job.ParseRole(name))(t))
 			key := &job.Key{Actor: job.Actor{Name: "k"}, Roles: role, Sum: sum, LastUse: new(atomic.Int64)}
-			_, err := (&authorizer{engine: withKey{key: key}}).authorize(headers, access[r.id].Roles())
+			_, err := (&authorizer{engine: withKey{key: key}}).authorize(web.Credentials{Authorization: headers}, access[r.id].Roles())
 			want := role == admins || access[r.id].Roles().Has(role)
 			testkit.Holds(t, !access[r.id].NeedsKey() || (err == nil) == want, r.id, "with role", name, "gives", err)
 			key.ExpiresAt = 5
-			_, err = (&authorizer{engine: withKey{key: key}}).authorize(headers, access[r.id].Roles())
+			_, err = (&authorizer{engine: withKey{key: key}}).authorize(web.Credentials{Authorization: headers}, access[r.id].Roles())
 			testkit.Holds(t, err == error(errWrongKey), r.id, "with an expired key gives", err)
 		}
 	}
 	g := &authorizer{engine: withKey{key: &job.Key{Actor: job.Actor{Name: "k"}, Roles: readers, Sum: sum, LastUse: new(atomic.Int64)}}}
-	if n := testing.AllocsPerRun(100, func() { _, _ = g.authorize(headers, readers) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = g.authorize(web.Credentials{Authorization: headers}, readers) }); n != 0 {
 		t.Errorf("a check takes %v allocations", n)
 	}
 }
@@ -296,7 +296,7 @@ func BenchmarkAuthorize(b *testing.B) {
 	g, headers := &authorizer{engine: withKey{key: &job.Key{Actor: job.Actor{Name: "acme.producer"}, Roles: readers, Sum: sum, LastUse: new(atomic.Int64)}}}, []string{"Bearer " + text}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := g.authorize(headers, readers); err != nil {
+		if _, err := g.authorize(web.Credentials{Authorization: headers}, readers); err != nil {
 			b.Fatal(err)
 		}
 	}

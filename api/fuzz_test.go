@@ -176,6 +176,10 @@ func (s *picky) Key(string) *job.Key { return nil }
 
 func (s *picky) KeysRequired() bool { return false }
 
+func (s *picky) Login([]byte) *job.Login { return nil }
+
+func (s *picky) LoginsOf(string, int64) (own, ended []*job.Login) { return nil, nil }
+
 func (s *picky) HandlerFor(client, typ string) (document.Named, bool) {
 	return pickyDocument(job.HandlerDocument, "", typ, 1), true
 }

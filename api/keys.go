@@ -271,16 +271,33 @@ func (k keys) revoke(ctx context.Context, in *namedKey) (removed, error) {
 }
 
 type whoamiDocument struct {
-	Name *string `json:"name" schema:"Name"`
+	Name *string `json:"name" minLength:"1" maxLength:"128" doc:"the name of the key, or oidc/, the name of an issuer, / and the subject of its token"`
 	keyLimits
-	ExpiresAt *int64 `json:"expires_at" minimum:"1"`
+	ExpiresAt *int64 `json:"expires_at" minimum:"1" doc:"of the key, the token or the login"`
+	CSRF      string `json:"csrf,omitzero" doc:"with a login: the value of the header Daybook-CSRF, which its changes need"`
 }
 
-func (k keys) whoami(ctx context.Context, _ *nothing) (found[whoamiDocument], error) {
+func (k keys) whoami(ctx context.Context, _ *nothing) (out found[whoamiDocument], err error) {
 	key := job.KeyOf(ctx)
 	if key == nil {
-		return found[whoamiDocument]{whoamiDocument{keyLimits: keyLimits{Roles: admins.Names()}}}, nil
+		out.Body.keyLimits = keyLimits{Roles: admins.Names()}
+		return out, nil
 	}
-	doc := documentOfKey(key, &document.Named{})
-	return found[whoamiDocument]{whoamiDocument{&doc.Name, doc.keyLimits, doc.ExpiresAt}}, nil
+	text, until := web.CredentialsOf(operation.RequestOf(ctx), web.Access{}).Logins[0], int64(0)
+	if name, ok := job.LoginNameOf(text); ok {
+		if login := k.engine.Login(name[:]); login != nil {
+			until = login.Until
+		}
+	}
+	out.Body = whoamiOf(key, until, text)
+	return out, nil
+}
+
+// whoamiOf describes a key. With a login, it has the login's end and the token for changes.
+func whoamiOf(key *job.Key, until int64, login string) whoamiDocument {
+	doc := whoamiDocument{Name: &key.Name, keyLimits: documentOfKey(key, &document.Named{}).keyLimits, ExpiresAt: web.OrNull(key.ExpiresAt)}
+	if login != "" {
+		doc.ExpiresAt, doc.CSRF = &until, web.TokenOf(login)
+	}
+	return doc
 }

@@ -34,9 +34,10 @@ type resources struct {
 	unready func() error
 	trusted bool // requests need no key, so the server must not listen
 
-	web      *web.Server
-	draining context.Context // done when the shutdown begins
-	metrics  *metrics
+	web        *web.Server
+	authorizer *authorizer
+	draining   context.Context // done when the shutdown begins
+	metrics    *metrics
 
 	blobs         *files.Blobs
 	uploads       *files.Uploads
@@ -56,9 +57,11 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	s := &resources{
 		reader: reader{engine, newLimits()}, log: o.Log, build: o.Build, quit: o.Quit, unready: o.Unready, trusted: o.Trusted,
 	}
-	registry, authorize := prometheus.NewRegistry(), (&authorizer{engine: engine, required: o.RequireKeys, trusted: o.Trusted}).authorize
+	registry := prometheus.NewRegistry()
+	s.authorizer = &authorizer{engine: engine, issuers: o.Issuers, required: o.RequireKeys, trusted: o.Trusted}
+	authorize := s.authorizer.authorize
 	s.web, err = web.New(web.Options{
-		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
+		Log: o.Log, Hosts: o.Hosts, Origins: o.Origins, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
 		Authorize: authorize, Confine: confiner{engine}.confine, Refused: (&wrongKeys{now: engine.Now}).refuse, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
 	})
 	if err != nil {
@@ -102,6 +105,7 @@ func (s *resources) routes() []route {
 		s.handlers.routes(),
 		keys{s.engine, s.documents}.routes(r),
 		audit{s.reader}.routes(r),
+		logins{s.engine, s.authorizer}.routes(r),
 		ofFiles(s.blobs.Routes(r)),
 		ofFiles(s.uploads.Routes(r)),
 		ofFiles(s.filesets.Routes()),

@@ -15,9 +15,14 @@ type Command interface {
 }
 
 // IsAudited reports whether the audit has a command: the commands of operators and admins, and the cancellations of producers.
+// Logins are in the server's log.
 func IsAudited(cmd Command) bool {
-	switch cmd.(type) {
-	case Pause, Switch, DeleteQueue, Move, Patch, ChangeBatch, PutDocument, DeleteDocument, SetLevel, SetMember:
+	switch c := cmd.(type) {
+	case PutDocument:
+		return c.Kind != LoginDocument
+	case DeleteDocument:
+		return c.Kind != LoginDocument
+	case Pause, Switch, DeleteQueue, Move, Patch, ChangeBatch, SetLevel, SetMember:
 		return true
 	}
 	return false

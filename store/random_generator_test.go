@@ -108,7 +108,9 @@ func (g *generator) pass() int64 {
 }
 
 func (g *generator) command() job.Command {
-	switch n := g.IntN(147); {
+	switch n := g.IntN(149); {
+	case n >= 147:
+		return g.login()
 	case n >= 145:
 		return g.key()
 	case n >= 140:

@@ -97,6 +97,8 @@ type Engine interface {
 	SessionDocument(id job.ID) (document.Session, error)
 	Key(name string) *job.Key
 	KeysRequired() bool
+	Login(name []byte) *job.Login
+	LoginsOf(by string, now int64) (own, ended []*job.Login)
 	HandlerFor(client, typ string) (h document.Named, ok bool)
 	Document(kind job.DocumentKind, client, name string, version int) (d document.Named, text []byte, err error)
 	DocumentByID(kind job.DocumentKind, id job.ID) (d document.Named, text []byte, err error)

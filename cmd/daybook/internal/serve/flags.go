@@ -34,6 +34,7 @@ type Flags struct {
 	clusterFlags
 	tlsFlags
 	accessFlags
+	loginFlags
 
 	logLevel  string
 	logFormat string
@@ -148,6 +149,7 @@ func (f *Flags) Define(flags *pflag.FlagSet) {
 	f.clusterFlags.define(flags)
 	f.tlsFlags.define(flags)
 	f.accessFlags.define(flags)
+	f.loginFlags.define(flags)
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
 	flags.BoolVar(&f.allowQuit, "allow-quit", false, "stop on POST /quit, if the request comes from this machine and not through a proxy")
 	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; unsafe, since any web page can send a GET")
@@ -202,6 +204,9 @@ func (f *Flags) Check() error {
 	if err := f.accessFlags.check(); err != nil {
 		return err
 	}
+	if err := f.loginFlags.check(); err != nil {
+		return err
+	}
 	if f.node != "" && f.blobs != "none" {
 		return terminal.Usagef("a node of a cluster needs --blobs none: blobs are not replicated yet")
 	}
@@ -236,7 +241,7 @@ func (f *Flags) exposed(address *net.TCPAddr) bool { return config.IsExposed(add
 // options checks the flags, and returns the options of the API.
 func (f *Flags) options() (api.Options, error) {
 	o := api.Options{
-		Hosts: f.hosts, RequireClaimID: f.requireClaim, GetSwitches: f.allowGet,
+		Hosts: f.hosts, Origins: f.origins, RequireClaimID: f.requireClaim, GetSwitches: f.allowGet,
 		Build: f.build, StreamHeartbeat: time.Duration(f.heartbeat),
 		Defaults: api.Defaults{
 			MaxAttempts: f.maxAttempts, LeaseMs: f.abandonedAge.Ms(), RetentionMs: f.retention.Ms(),

@@ -52,6 +52,11 @@ func Run(ctx context.Context, f *Flags, out, errs io.Writer) (err error) {
 		return err
 	}
 	defer endTLS()
+	endIssuers, err := s.startIssuers(ctx)
+	if err != nil {
+		return err
+	}
+	defer endIssuers()
 	if err := s.listen(); err != nil {
 		return err
 	}
