@@ -18,7 +18,7 @@ type tenants struct {
 	*rig
 	admin, acme, other string
 	// Things of other.
-	job, batch, claim, session, sweep string
+	job, batch, claim, session string
 }
 
 // newTenants gives each client a key with the roles of an operator, a producer and a worker, and other a job in each state of use.
@@ -112,7 +112,7 @@ func TestTenantsNames(t *testing.T) {
 		{"POST", "/jobs/claim", `{"runner_id":"other-1"}`}, {"POST", "/jobs/claim", `{"runner_id":"acme"}`}, {"POST", "/jobs/tickle", `{"runner_id":"other-1"}`}, {"POST", "/sessions", `{"runner_id":"other-1"}`},
 		{"POST", "/runners/other-1", `{"instance":"i"}`}, {"GET", "/runners/other-1", ""}, {"DELETE", "/runners/other-1", ""},
 		{"PUT", "/blobs?client=other", "x"}, {"PUT", "/blobs", "x"}, {"GET", "/blobs?client=other", ""}, {"GET", "/blobs", ""}, {"POST", "/uploads?client=other", ""}, {"POST", "/uploads", ""},
-		{"PUT", "/handlers/x", `{"kind":"script","lang":"node","source":"1"}`}, {"PUT", "/handlers/x?client=other", `{"kind":"script","lang":"node","source":"1"}`}, {"DELETE", "/handlers/x", ""}, {"PUT", "/filesets/f?client=other", "x"}, {"DELETE", "/filesets/f", ""},
+		{"PUT", "/handlers/x", `{"kind":"script","lang":"node","source":"1"}`}, {"PUT", "/handlers/x?client=other", `{"kind":"script","lang":"node","source":"1"}`}, {"DELETE", "/handlers/x", ""}, {"GET", "/handlers/x?client=other", ""}, {"GET", "/filesets/f?client=other", ""}, {"GET", "/filesets/f/history?client=other", ""}, {"POST", "/blobs/missing?client=other", `{"addresses":[]}`}, {"PUT", "/filesets/f?client=other", "x"}, {"DELETE", "/filesets/f", ""},
 		{"POST", "/stop", ""}, {"POST", "/start", ""}, {"GET", "/stats", ""}, {"GET", "/metrics", ""},
 	} {
 		headers := as(s.acme)
@@ -125,6 +125,11 @@ func TestTenantsNames(t *testing.T) {
 		a := s.do(test.method, test.path, strings.NewReader(test.body), headers...)
 		testkit.Holds(t, a.status == http.StatusForbidden && strings.Contains(a.body, codeOutOfScope), test, a.status, a.body)
 	}
+	stored := s.do(http.MethodPut, "/blobs?client=other", strings.NewReader("secret"), as(s.other)...)
+	testkit.Equal(t, stored.status, http.StatusCreated, stored.body)
+	s.get(stored.header.Get("Location"), as(s.acme)...).refused(http.StatusForbidden, codeOutOfScope)
+	s.get(strings.TrimSuffix(stored.header.Get("Location"), "?client=other"), as(s.acme)...).refused(http.StatusNotFound, "blob_not_found")
+	testkit.Equal(t, s.get(stored.header.Get("Location"), as(s.other)...).body, "secret")
 	for _, path := range []string{"/queues/other/resize/pause", "/queues/other/resize/cancel", "/queues/none/resize/pause"} {
 		s.post(path, ``, as(s.acme)...).refused(http.StatusNotFound, "queue_not_found")
 	}

@@ -87,14 +87,24 @@ func (s *Server) guarded(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 			}
 			return err
 		}
-		if key == nil {
-			return next(c)
+		if key != nil {
+			c.SetRequest(c.Request().WithContext(job.WithKey(c.Request().Context(), key)))
 		}
-		c.SetRequest(c.Request().WithContext(job.WithKey(c.Request().Context(), key)))
+		return next(c)
+	}
+}
+
+// confined refuses requests about what a key is not for, once the parameters of the request are known.
+func (s *Server) confined(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
+	if s.Authorize == nil || r.Access.open {
+		return next
+	}
+	return func(c echo.Context) error {
+		key := job.KeyOf(c.Request().Context())
 		if r.Access.raw && key.Conceals() {
 			return &Problem{Status: http.StatusForbidden, Code: "out_of_scope", Detail: "the key of this request does not show all of a job, and this answers with stored bytes as they are"}
 		}
-		if !key.All() {
+		if !key.By().All() {
 			if err := s.Confine(c, r.Access.about, key); err != nil {
 				return err
 			}
