@@ -71,6 +71,10 @@ const open = "root ping healthz readyz version openapi openapiJSON docs docsFile
 // raw are the operations that answer with stored bytes as they are.
 const raw = "output jobLog batchMetadata blob castawayBlob fileset"
 
+// kept are the operations that the rates of a key never refuse, because that would lose work. A claim can have outcomes; the rate
+// of claims limits the rest of it.
+const kept = "complete completeMany release tickle tickleMany claim heartbeat goodbye appendLog"
+
 // grant gives roles to operations, whose ids are separated by spaces.
 type grant struct {
 	roles job.Roles
@@ -87,6 +91,9 @@ func table(grants []grant) map[string]web.Access {
 	}
 	for id := range strings.FieldsSeq(raw) {
 		all[id] = all[id].Raw()
+	}
+	for id := range strings.FieldsSeq(kept) {
+		all[id] = all[id].Kept()
 	}
 	for id := range strings.FieldsSeq(open) {
 		all[id] = web.Open

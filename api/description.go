@@ -36,7 +36,7 @@ var problemCodes = map[int][]string{
 	422: {"key_reused", "number_reused", "wrong_digest"},
 	423: {"upload_busy"},
 	426: {"upgrade_required"},
-	429: {"overloaded", "too_many_queues", "too_many_parked_claims", "too_many_keys", "too_many_sweeps", "too_many_sessions", "too_many_handlers", "too_many_access_keys",
+	429: {"overloaded", "rate_limited", "too_many_queues", "too_many_parked_claims", "too_many_keys", "too_many_sweeps", "too_many_sessions", "too_many_handlers", "too_many_access_keys",
 		"too_many_filesets", "too_many_runners", "too_many_uploads", "too_many_blob_clients"},
 	499: {"client_gone"},
 	500: {"internal", "store_damaged", "blob_damaged"},
@@ -144,6 +144,7 @@ func problemSchema(s *openapi.Schemas) *openapi.Schema {
 		web.ProblemDocument
 		Lost    []answer.Lost `json:"lost,omitzero" doc:"only in the refusal of a tickle"`
 		Missing []string      `json:"missing,omitzero" doc:"only in the refusal of a manifest: addresses of blobs that are not stored"`
+		After   int64         `json:"retry_after,omitzero" minimum:"1" doc:"only with rate_limited: the seconds of Retry-After, also in streams"`
 	}](s, openapi.InAnswer)
 	p.Description = "why a request was refused, as in RFC 9457"
 	return p

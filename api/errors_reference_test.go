@@ -103,6 +103,7 @@ var advice = map[string][2]string{
 	"upload_busy":            {"another request appends to the upload", "Wait until it has ended."},
 	"upgrade_required":       {"`GET /stream` begins a WebSocket, and the request does not", "Use a client of WebSockets, or the other routes."},
 	"overloaded":             {"too many commands are not applied yet, too many bytes are arriving or being sent, too many files of blobs are open, or too many requests follow logs or results", "Send the request again after `Retry-After`."},
+	"rate_limited":           {"the key has used up one of its [rates](../how-to/limits.md)", "Send the request again after `Retry-After`."},
 	"too_many_queues":        {"", "Delete queues without jobs. Put what has many values into `meta`, not into the type, and use fewer priorities in each queue."},
 	"too_many_parked_claims": {"too many claims wait for a job", "Send it again after `Retry-After`, with a shorter `wait_ms`, or claim for several handlers at once."},
 	"too_many_keys":          {"the rows of idempotency keys take 16 GiB, or the rows of this client or runner take as much as is left for all", "Use a [session](api.md#sessions-post-sessions-get-sessionsid-delete-sessionsid), which stores less."},

@@ -43,4 +43,6 @@ type Options struct {
 	// Quit is called for a request to /quit, and must shut the process down. If it is nil, the server refuses the
 	// request.
 	Quit func()
+
+	now func() time.Time // for tests: the time of rates
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
@@ -16,6 +17,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/operation"
+	"github.com/daybookq/daybook/api/internal/rates"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
@@ -42,6 +44,7 @@ type resources struct {
 	logs          jobLogs
 	resultReaders atomic.Int64 // requests that follow results
 	backups       *backups
+	rates         *rates.Rates
 }
 
 func newResources(o *Options, engine backend.Engine) (*resources, error) {
@@ -49,13 +52,20 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	if err != nil {
 		return nil, fmt.Errorf("default attributes: %w", err)
 	}
+	now := o.now
+	if now == nil {
+		now = time.Now
+	}
+	limited := rates.New(engine, now)
+	engine = limited.Over(engine)
 	s := &resources{
+		rates:  limited,
 		reader: reader{engine, newLimits()}, log: o.Log, build: o.Build, quit: o.Quit,
 	}
 	registry, authorize := prometheus.NewRegistry(), (&authorizer{engine}).authorize
 	s.web, err = web.New(web.Options{
 		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
-		Authorize: authorize, Confine: confiner{engine}.confine, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
+		Authorize: authorize, Confine: confiner{engine}.confine, Admit: limited.Admit, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
 	})
 	if err != nil {
 		return nil, err
@@ -64,7 +74,7 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	s.logs.Logs = joblog.New()
 	s.decode = &command.Decoder{Defaults: defaults, Fenced: o.RequireClaimID, CheckClient: s.web.CheckClient, Now: engine.Now, HandlerFor: engine.HandlerFor}
 	s.streams = stream.New(stream.Options{
-		Authorize: authorize, Access: streamAccess, Engine: engine, Decode: s.decode, Log: o.Log, Draining: s.draining, Heartbeat: o.StreamHeartbeat, Connections: s.web.MaxConnections,
+		Authorize: authorize, Access: streamAccess, Rates: limited, Engine: engine, Decode: s.decode, Log: o.Log, Draining: s.draining, Heartbeat: o.StreamHeartbeat, Connections: s.web.MaxConnections,
 		Bulk: s.bulk, Control: s.control, Handouts: s.handouts, Changes: s.changes, Waiting: s.streamRequests, Jobs: s.streamJobs, Pages: s.pages, Registry: registry, Requests: s.web.Metrics,
 	})
 	s.blobs = files.NewBlobs(files.Options{
@@ -171,6 +181,9 @@ func describe() (text descriptions, err error) {
 		op := r.describe(schemas)
 		if access[r.id].NeedsKey() {
 			op.Responses[http.StatusUnauthorized] = &openapi.Response{Ref: "#/components/responses/P401"}
+		}
+		if r.method == http.MethodGet && access[r.id].NeedsKey() { // by the rates of the key
+			op.Responses[http.StatusTooManyRequests] = &openapi.Response{Ref: "#/components/responses/P429"}
 		}
 		operations = append(operations, op)
 	}

@@ -72,10 +72,10 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 	return s.web.Run(ctx, l, drain)
 }
 
-// recheckEvery is how long a stream may go on after its key was revoked.
+// recheckEvery is how long a stream may go on after its key was revoked, and its rates are remembered.
 const recheckEvery = time.Second
 
-// endRefused ends the streams whose keys are not good any more, until ctx is done.
+// endRefused ends the streams whose keys are not good any more, and forgets the rates of such keys, until ctx is done.
 func (s *Server) endRefused(ctx context.Context) {
 	ticks := time.NewTicker(recheckEvery)
 	defer ticks.Stop()
@@ -85,6 +85,7 @@ func (s *Server) endRefused(ctx context.Context) {
 			return
 		case <-ticks.C:
 			s.streams.EndRefused()
+			s.rates.Tidy()
 		}
 	}
 }

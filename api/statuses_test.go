@@ -94,7 +94,10 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	testkit.OneByOne(t)
 	t.Parallel() // the test waits for slow bodies and for full budgets
 	engine := &faulty{}
-	r := start(t, func(o *setup) { engine.Engine = o.engine; o.engine, o.Quit, o.GetSwitches = engine, func() {}, true })
+	r := start(t, func(o *setup) {
+		engine.Engine = o.engine
+		o.engine, o.Quit, o.GetSwitches, o.now = engine, func() {}, true, func() time.Time { return time.Time{} } // no read becomes free
+	})
 	x := &everyStatus{
 		rig: r, faults: engine, seen: &statuses{seen: map[string]map[int]bool{}}, byName: map[string]*tried{},
 		id: r.add("/a/job/b/add", "x\n").object(http.StatusCreated)["first_id"].(string),
@@ -547,11 +550,20 @@ func (x *everyStatus) keys() {
 	x.byName["POST /keys"].headers = key
 	x.ask("POST /keys", `{"name":"b","roles":["admin"]}`, http.StatusConflict)
 	x.byName["POST /keys"].headers = nil
+	x.byName["POST /keys"].headers = key
+	slow := as(x.ask("POST /keys", `{"name":"slow","roles":["admin"],"rates":{"reads":1,"streams":1}}`, http.StatusCreated)["key"].(string))
+	x.byName["POST /keys"].headers = nil
+	x.do(x.byName["GET /whoami"], "/whoami", "", slow...).wantStatus(http.StatusOK)
+	held := testkit.Must(x.server.rates.Stream(x.engine.Key("slow")))(x)
 	for i := range x.operations {
 		if o := &x.operations[i]; access[o.id].NeedsKey() {
 			x.do(o, o.path, o.body).wantStatus(http.StatusUnauthorized)
+			if o.method == http.MethodGet {
+				x.do(o, o.path, "", slow...).wantStatus(http.StatusTooManyRequests)
+			}
 		}
 	}
+	held()
 	for _, name := range []string{"GET /keys", "GET /keys/{name}", "GET /whoami"} {
 		x.do(x.byName[name], x.byName[name].path, "", key...).wantStatus(http.StatusOK)
 	}

@@ -175,6 +175,9 @@ const (
 	MaxRunnerPrefixBytes = 64
 	MaxRedacted          = 100
 	MaxRedactedBytes     = 128
+	// MaxRate bounds the rates of keys. MinBytesRate is the lowest rate of bytes: a slower one would refuse most requests.
+	MaxRate      = 1_000_000_000_000
+	MinBytesRate = 1 << 10
 	// MaxParkedClaims bounds the claims that wait for jobs.
 	MaxParkedClaims = 100_000
 )

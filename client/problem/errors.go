@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/go-json-experiment/json"
 )
 
 // The errors of the calls, for errors.Is.
@@ -52,6 +54,20 @@ type Error struct {
 	Missing []string `json:"missing"`
 }
 
+// UnmarshalJSON reads a problem document. In streams it has the wait, because there are no headers.
+func (e *Error) UnmarshalJSON(text []byte) error {
+	type document Error // without this method
+	var wait struct {
+		Seconds int64 `json:"retry_after"`
+	}
+	if err := json.Unmarshal(text, (*document)(e)); err != nil {
+		return err
+	}
+	err := json.Unmarshal(text, &wait)
+	e.RetryAfter = time.Duration(wait.Seconds) * time.Second
+	return err
+}
+
 func (e *Error) Error() string {
 	text := e.Code
 	if e.Status != 0 { // of a request, not of one of its items
@@ -74,7 +90,7 @@ var sentinels = map[string]error{
 	"job_not_active": ErrNotActive, "claim_lost": ErrClaimLost, "outcome_differs": ErrOutcomeDiffers, "runner_differs": ErrRunnerDiffers,
 	"body_too_large": ErrTooLarge, "payload_too_large": ErrTooLarge,
 	"forbidden_host": ErrForbidden, "forbidden_origin": ErrForbidden, "forbidden_peer": ErrForbidden, "quit_disabled": ErrForbidden,
-	"overloaded": ErrOverloaded, "too_many_queues": ErrOverloaded, "too_many_parked_claims": ErrOverloaded, "too_many_keys": ErrOverloaded, "too_many_sweeps": ErrOverloaded, "disk_full": ErrOverloaded,
+	"overloaded": ErrOverloaded, "rate_limited": ErrOverloaded, "too_many_queues": ErrOverloaded, "too_many_parked_claims": ErrOverloaded, "too_many_keys": ErrOverloaded, "too_many_sweeps": ErrOverloaded, "disk_full": ErrOverloaded,
 	"body_too_slow": ErrUnavailable, "not_ready": ErrUnavailable, "shutting_down": ErrUnavailable, "writes_failed": ErrUnavailable, "blobs_unavailable": ErrUnavailable,
 }
 

@@ -68,7 +68,7 @@ var before = map[string]string{
 	"daybook claim":                        pendingJob,
 	"daybook context add trial":            `daybook tls self-signed > made.txt`,
 	"daybook serve --tls-cert":             `daybook tls self-signed > made.txt`,
-	"daybook key create acme-worker":       `export DAYBOOK_KEY_FILE=boss.key`, "daybook key get": newKeys, "daybook key list": newKeys, "daybook key whoami": newKeys,
+	"daybook key create acme-worker":       `export DAYBOOK_KEY_FILE=boss.key`, "daybook key create acme-producer --role producer --rate": `export DAYBOOK_KEY_FILE=boss.key`, "daybook key get": newKeys, "daybook key list": newKeys, "daybook key whoami": newKeys,
 	"daybook key rotate": newKeys, "daybook key revoke": newKeys, "daybook key import": newKeys + `; daybook key revoke acme-worker > revoked.txt`,
 	"daybook context use":         `daybook context add prod https://queue.example.com`,
 	"daybook context remove":      `daybook context add test 127.0.0.1:1718`,

@@ -15,6 +15,7 @@ type Access struct {
 	roles job.Roles
 	about About
 	raw   bool
+	kept  bool
 }
 
 // About says how a server finds the client and type of a request, for keys that are not for all of them.
@@ -51,6 +52,12 @@ func (a Access) Raw() Access {
 	return a
 }
 
+// Kept marks a route whose requests are not refused because a key has used up its rates: work would be lost.
+func (a Access) Kept() Access {
+	a.kept = true
+	return a
+}
+
 // Valid reports whether an access says everything.
 func (a Access) Valid() bool { return a.open || a.roles != 0 && a.about != Undecided }
 
@@ -77,6 +84,11 @@ func (s *Server) guarded(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 		c.SetRequest(c.Request().WithContext(job.WithKey(c.Request().Context(), key)))
 		if r.Access.raw && key.Conceals() {
 			return &Problem{Status: http.StatusForbidden, Code: "out_of_scope", Detail: "the key of this request does not show all of a job, and this answers with stored bytes as they are"}
+		}
+		if key.Rates != nil {
+			if err := s.Admit(c.Request(), key, r.Access.kept); err != nil {
+				return err
+			}
 		}
 		if !key.All() {
 			if err := s.Confine(c, r.Access.about, key); err != nil {

@@ -39,6 +39,8 @@ type Options struct {
 	Authorize func(authorization []string, roles job.Roles) (*job.Key, error)
 	// Confine refuses a request about something that a key with a scope is not for.
 	Confine func(c echo.Context, about About, key *job.Key) error
+	// Admit refuses a request of a key that has used up its rates, unless it is kept.
+	Admit func(r *http.Request, key *job.Key, kept bool) error
 	// Spell, if not nil, writes a URL in its canonical form before the router sees it.
 	Spell func(u *url.URL)
 	// SecretOf, if not nil, returns the secret in a path, and whether the path must not be logged.
