@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/rates"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
@@ -371,7 +372,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 func codes() map[string]bool {
 	all := map[string]bool{"internal": true, "disk_full": true, "client_gone": true, "payload_too_large": true, "batch_not_found": true, "body_too_slow": true, "length_required": true,
 		"forbidden_host": true, "forbidden_origin": true, web.CodeBadRequest: true, web.CodeBadID: true, web.CodeUnsupported: true,
-		"key_required": true, "key_refused": true, "role_missing": true, "out_of_scope": true, "key_exists": true, "admin_key_first": true, "quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, web.RouteNotFound().Code: true, web.MethodNotAllowed("").Code: true}
+		rates.Code: true, "key_required": true, "key_refused": true, "role_missing": true, "out_of_scope": true, "key_exists": true, "admin_key_first": true, "quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, web.RouteNotFound().Code: true, web.MethodNotAllowed("").Code: true}
 	for _, k := range refusal.Known {
 		all[k.Code] = true
 	}
