@@ -62,6 +62,8 @@ var access = table([]grant{
 
 	{admins, web.AboutServer, "quit quitByGet acceptTime raiseLevel collectBlobs transferLeadership removeNode"},
 	{admins, web.AboutServer, "keys createKey key rotateKey revokeKey"},
+	{operators, web.AboutServer, "quotas quota"},
+	{admins, web.AboutServer, "putQuota deleteQuota"},
 	{readers | watchers | admins, web.AboutNobody, "whoami"},
 })
 

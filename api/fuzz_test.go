@@ -172,6 +172,10 @@ func (s *picky) Key(string) *job.Key { return nil }
 
 func (s *picky) KeysRequired() bool { return false }
 
+func (s *picky) ClientUse(string) (document.ClientUse, bool) {
+	return document.ClientUse{Queues: 1}, true
+}
+
 func (s *picky) HandlerFor(client, typ string) (document.Named, bool) {
 	return pickyDocument(job.HandlerDocument, "", typ, 1), true
 }

@@ -107,6 +107,7 @@ func (s *resources) routes() []route {
 		sessions{s.engine}.routes(r),
 		s.handlers.routes(),
 		keys{s.engine, s.documents}.routes(r),
+		quotas{s.engine, s.documents, s.checkClient}.routes(r),
 		ofFiles(s.blobs.Routes(r)),
 		ofFiles(s.uploads.Routes(r)),
 		ofFiles(s.filesets.Routes()),
@@ -122,6 +123,9 @@ func (s *resources) routes() []route {
 		statistics{s.engine, s.blobs}.routes(r),
 	)
 }
+
+// checkClient is web.Server.CheckClient; a description has no server.
+func (s *resources) checkClient(client string) error { return s.web.CheckClient(client) }
 
 // ofFiles returns routes of package files.
 func ofFiles(list []files.Route) (routes []route) {

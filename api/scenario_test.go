@@ -385,7 +385,7 @@ func TestScenariosShowEveryCode(t *testing.T) {
 		"backup_running": "two requests at once: TestOneBackupAtATime",
 		"upload_busy":    "two requests at once: TestUploadConnections", "too_many_uploads": "a thousand uploads: TestUploadRefusals", "too_many_blob_clients": "ten thousand clients: TestClientDirectories of package blob",
 		"too_many_queues": "a million queues", "too_many_parked_claims": "a hundred thousand claims", "too_many_keys": "ten million keys", "too_many_sessions": "a million sessions: TestTooManySessions", "too_many_handlers": "ten thousand handlers: the model test of the store has few", "too_many_filesets": "a million filesets: the model test of the store has few", "too_many_access_keys": "a hundred thousand keys: the same",
-		"rate_limited": "TestRates", "key_required": "the texts of keys are random: TestKeys", "key_refused": "the same", "role_missing": "the same", "out_of_scope": "the same", "key_exists": "the same", "admin_key_first": "the same", "key_not_found": "the same",
+		"rate_limited": "TestRates", "too_many_quotas": "ten thousand quotas: the model test of the store has few", "key_required": "the texts of keys are random: TestKeys", "key_refused": "the same", "role_missing": "the same", "out_of_scope": "the same", "key_exists": "the same", "admin_key_first": "the same", "key_not_found": "the same",
 		"too_many_runners": "ten thousand runners: the tests of the registry have them",
 		"too_many_hops":    "a hundred jobs, one after the other: TestHops",
 		"too_many_sweeps":  "a hundred sweeps at once: TestSweepsAreBounded", "overloaded": "a lag of many megabytes: the ingest tests have it",

@@ -166,7 +166,7 @@ func (x *everyStatus) findOperations() {
 		"/jobs/create": `{"client":"a","type":"b"}`, "/add": "x\n", "/:client/job/:type/add": "x\n", "/jobs/claim": `{"runner_id":"r","types":["none"]}`,
 		"/jobs/tickle": `{"claim_id":"ID"}`, "/jobs/complete": `{"outcomes":[]}`, "/jobs/:id/complete": `{"status":"completed"}`, "/jobs/:id/release": `{"how":"unget"}`, "/handlers/:type": `{"kind":"exec","program":"a"}`, "/:client/handler/:type/add": `{"lang":"sh","body":"handle() { cat; }"}`, "/:client/handler/add/:type/add": `{"lang":"sh","body":"handle() { cat; }"}`, "/jobs/:id": `{"priority":1}`,
 		"/batches/:id/jobs": `{"payload":"x"}`, "/runners/:id": `{"instance":"i"}`, "/blobs/missing": `{"addresses":["` + addressOf("{}") + `"]}`,
-		"/keys": `{"name":"b","roles":["admin"]}`,
+		"/limits/:client": `{"queues":1000000}`, "/keys": `{"name":"b","roles":["admin"]}`,
 	}
 	upload := x.begin(20)
 	x.open = x.newBatch(`{"batch":{"client":"a","type":"open","open":true}}`)
@@ -489,7 +489,7 @@ func (x *everyStatus) successes() {
 		}
 		path := o.path
 		switch {
-		case strings.HasPrefix(o.route.path, "/keys"):
+		case strings.HasPrefix(o.route.path, "/keys"), strings.HasPrefix(o.route.path, "/limits"):
 			continue // see keys
 		case o.route.path == "/sweeps/:id", o.route.path == "/stream", o.route.path == "/batches/:id/jobs":
 			continue
@@ -543,6 +543,13 @@ func (x *everyStatus) successes() {
 // keys creates keys, after all else, because from the first one on each request needs one.
 func (x *everyStatus) keys() {
 	x.nameOperations() // successes has sorted them
+	for name, status := range map[string]int{"GET /limits/{client}": 404, "DELETE /limits/{client}": 404} {
+		x.ask(name, "", status)
+	}
+	x.ask("PUT /limits/{client}", `{"unfinished":1000000}`, http.StatusOK)
+	x.ask("GET /limits/{client}", "", http.StatusOK)
+	x.ask("GET /limits", "", http.StatusOK)
+	x.ask("DELETE /limits/{client}", "", http.StatusNoContent)
 	for name, status := range map[string]int{"GET /keys/{name}": 404, "POST /keys/{name}/rotate": 404, "DELETE /keys/{name}": 404} {
 		x.ask(name, "", status)
 	}

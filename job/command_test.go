@@ -124,6 +124,7 @@ func commands() map[string]Command {
 		"put-handler-of-all": PutDocument{Kind: HandlerDocument, Name: "resize", Summary: "script", If: IfVersion(7), Document: []byte("{\"kind\":\"script\",\n\"lang\":\"sh\"}")},
 		"put-key": PutDocument{Kind: KeyDocument, Name: "acme.producer", Summary: "producer", If: IfNone, By: "anna",
 			Document: (&Key{Roles: RolesOf(RoleProducer), Generation: 1, Sum: KeySum{1}}).Document()},
+		"put-quota":         PutDocument{Kind: QuotaDocument, Name: "acme", Summary: "1000/7", Document: (&Quota{1000, 7}).Document()},
 		"delete-key":        DeleteDocument{Kind: KeyDocument, Name: "acme.producer"},
 		"delete-handler":    DeleteDocument{Kind: HandlerDocument, Client: "acme", Name: "resize", If: Condition(DocumentDigest{1}.String()), By: "anna"},
 		"put-fileset":       PutDocument{Kind: FilesetDocument, Client: "acme", Name: "input", Digest: DocumentDigest{1, 0xff}, Summary: FilesetSummary(100_000, 1<<50), If: IfExists},

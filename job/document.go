@@ -9,7 +9,7 @@ import (
 )
 
 // A named document is a text that the server keeps under a kind, a client and a name: the handler of a type, the
-// manifest of a fileset, or what a key permits. Each change is a version, and the numbers of a name's versions only grow, also if the document
+// manifest of a fileset, what a key permits, or the quota of a client. Each change is a version, and the numbers of a name's versions only grow, also if the document
 // is deleted and stored again. The newest versions are the name's history.
 
 // DocumentKind is a kind of named documents. Rows hold its number, so a number never gets another meaning.
@@ -21,10 +21,11 @@ const (
 	HandlerDocument DocumentKind = iota + 1
 	FilesetDocument
 	KeyDocument
+	QuotaDocument
 	NumDocumentKinds
 )
 
-var documentKinds = [NumDocumentKinds]DocumentRules{HandlerDocument: handlerRules, FilesetDocument: filesetRules, KeyDocument: keyRules}
+var documentKinds = [NumDocumentKinds]DocumentRules{HandlerDocument: handlerRules, FilesetDocument: filesetRules, KeyDocument: keyRules, QuotaDocument: quotaRules}
 
 // DocumentRules are the rules of a kind.
 type DocumentRules struct {

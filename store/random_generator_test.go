@@ -110,6 +110,9 @@ func (g *generator) pass() int64 {
 func (g *generator) command() job.Command {
 	switch n := g.IntN(147); {
 	case n >= 145:
+		if g.some(50) {
+			return g.quota()
+		}
 		return g.key()
 	case n >= 140:
 		return g.changeBatch()

@@ -97,6 +97,7 @@ type Engine interface {
 	SessionDocument(id job.ID) (document.Session, error)
 	Key(name string) *job.Key
 	KeysRequired() bool
+	ClientUse(client string) (use document.ClientUse, ok bool)
 	HandlerFor(client, typ string) (h document.Named, ok bool)
 	Document(kind job.DocumentKind, client, name string, version int) (d document.Named, text []byte, err error)
 	DocumentByID(kind job.DocumentKind, id job.ID) (d document.Named, text []byte, err error)

@@ -121,7 +121,7 @@ func literalPaths(routes []Route) map[string][]string {
 
 // Coming are the first segments of paths that this server does not have yet. No client may take them.
 var Coming = []string{
-	"audit", "calendars", "cluster", "config", "events", "failures", "keys", "limits", "login", "logout", "marks", "schedules", "series", "signals", "ui",
+	"audit", "calendars", "cluster", "config", "events", "failures", "keys", "login", "logout", "marks", "schedules", "series", "signals", "ui",
 	"webhooks", "whoami",
 }
 

@@ -49,6 +49,9 @@ func (m *Machine) loadDocuments() {
 		}
 	}
 	m.Keys.Publish()
+	for name := range m.documents[job.QuotaDocument].Newest {
+		m.AllQueues.Watch(name.Name)
+	}
 }
 
 // knowKey takes the newest version of a key into memory. Publish makes it known.
@@ -107,8 +110,15 @@ func (a *Applying) putDocument(cmd job.PutDocument) *applied.DocumentChanged {
 // know takes the newest version of a document that was changed into memory.
 func (a *Applying) know(d *row.Document) {
 	a.documents[d.Kind].Know(d)
-	if d.Kind == job.KeyDocument {
+	switch d.Kind {
+	case job.KeyDocument:
 		a.knowKey(d)
+	case job.QuotaDocument:
+		if d.Exists() {
+			a.AllQueues.Watch(d.Name)
+		} else {
+			delete(a.AllQueues.Clients, d.Name)
+		}
 	}
 }
 
