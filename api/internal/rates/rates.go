@@ -196,8 +196,8 @@ func (r *Rates) Admit(req *http.Request, key *job.Key, kept bool) error {
 	if u == nil {
 		return nil
 	}
-	upgrades := req.Header.Get("Upgrade") != "" // Stream counts it
-	if (req.Method == http.MethodGet || req.Method == http.MethodHead) && !upgrades {
+	reads := req.Method == http.MethodGet || req.Method == http.MethodHead
+	if reads && req.URL.Path != "/stream" { // Stream counts it
 		if err := u.take(u.ofReads, 1, readRequests); err != nil {
 			return err
 		}

@@ -163,7 +163,7 @@ func TestOthers(t *testing.T) {
 	testkit.NoError(t, r.create(1))
 	testkit.NoError(t, r.all.MaySend(r.key))
 	r.all.Sent(nil, 5)
-	testkit.NoError(t, r.all.Admit(&http.Request{Method: "GET"}, r.key, false))
+	testkit.NoError(t, r.all.Admit(&http.Request{Method: "GET"}, r.key, false)) // it is not even looked at
 	leave, err := r.all.Stream(r.key)
 	testkit.NoError(t, err)
 	leave()
@@ -269,9 +269,11 @@ func TestReadsAndBytes(t *testing.T) {
 	testkit.NoError(t, send("GET", "", false))
 	testkit.NoError(t, send("HEAD", "", false))
 	r.limited(send("GET", "", false), 1, "2 reads a second")
-	upgrade := testkit.Must(http.NewRequestWithContext(t.Context(), "GET", "/stream", nil))(t)
-	upgrade.Header.Set("Upgrade", "websocket")
-	testkit.NoError(t, r.all.Admit(upgrade, r.key, false))
+	stream := testkit.Must(http.NewRequestWithContext(t.Context(), "GET", "/stream", nil))(t)
+	testkit.NoError(t, r.all.Admit(stream, r.key, false))
+	other := testkit.Must(http.NewRequestWithContext(t.Context(), "GET", "/jobs", nil))(t)
+	other.Header.Set("Upgrade", "websocket") // makes no stream of it
+	r.limited(r.all.Admit(other, r.key, false), 1, "")
 
 	testkit.NoError(t, send("POST", strings.Repeat("x", 3072), false))
 	r.limited(send("POST", "x", false), 3, "1024 bytes of request bodies a second")
