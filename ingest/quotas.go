@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/daybookq/daybook/job"
@@ -75,16 +76,32 @@ func (e *Engine) addUses(made *newQueues, groups []job.Group) (*newQueues, error
 			}
 		}
 		made.uses[client] = by
-		inFlight := e.making.uses.add(client, by)
-		use, known := e.store.ClientUse(client)
-		if !known { // a command takes long; creates may exceed the quota until it is applied
-			continue
-		}
-		if err := exceeded(client, &quota, by, use, inFlight); err != nil {
+		if err := e.mayUse(client, &quota, by); err != nil {
 			return made, err
 		}
 	}
 	return made, nil
+}
+
+// usesTries is how often mayUse looks before it refuses a create.
+const usesTries = 3
+
+// mayUse counts what a create may add to the use of a client, and returns a *QuotaExceeded if that is too much. A create that is
+// applied between the two looks counts twice for a moment, so mayUse looks again before it refuses one.
+func (e *Engine) mayUse(client string, quota *job.Quota, by document.ClientUse) (err error) {
+	inFlight := e.making.uses.add(client, by)
+	for range usesTries {
+		use, known := e.store.ClientUse(client)
+		if !known { // a command takes long; creates may exceed the quota until it is applied
+			return nil
+		}
+		if err = exceeded(client, quota, by, use, inFlight); err == nil {
+			return nil
+		}
+		runtime.Gosched()
+		inFlight = e.making.uses.add(client, document.ClientUse{})
+	}
+	return err
 }
 
 // exceeded returns a *QuotaExceeded if a client would exceed its quota. inFlight includes by.

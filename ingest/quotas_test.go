@@ -2,6 +2,9 @@ package ingest
 
 import (
 	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/daybookq/daybook/internal/testkit"
@@ -93,5 +96,40 @@ func TestQuotasInFlight(t *testing.T) {
 	third := testkit.Must(e.mayMakeQueues(two))(t)
 	third.settled(true)
 	third.settled(true)
+	testkit.Equal(t, len(e.making.uses.uses), 0)
+}
+
+// TestQuotasOfManyCreates: creates at the same time, of which some are being applied, fill a quota and do not exceed it.
+func TestQuotasOfManyCreates(t *testing.T) {
+	const senders, each, jobs = 8, 25, 10
+	e, stop := start(t, t.TempDir())
+	defer stop()
+	setQuota(t, e, "a", job.Quota{Unfinished: senders * each * jobs / 2})
+	current(t, e)
+	types := slices.Repeat([]string{"x"}, jobs)
+	var made atomic.Int64
+	var all sync.WaitGroup
+	for range senders {
+		all.Go(func() {
+			for range each {
+				if _, _, err := e.Create(t.Context(), queuesOfTypes("a", types...)); err == nil {
+					made.Add(1)
+				} else if !errors.Is(err, ErrQuotaExceeded) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	current(t, e)
+	use, _ := e.store.ClientUse("a")
+	testkit.Equal(t, use.Unfinished, made.Load()*jobs)
+	for ; use.Unfinished < senders*each*jobs/2; use.Unfinished += jobs { // creates that were refused counted for a moment
+		testkit.Must2(e.Create(t.Context(), queuesOfTypes("a", types...)))(t)
+	}
+	testkit.Equal(t, use.Unfinished, senders*each*jobs/2)
+	_, _, err := e.Create(t.Context(), queuesOfTypes("a", "x"))
+	testkit.Failed(t, err, ErrQuotaExceeded)
+	current(t, e)
 	testkit.Equal(t, len(e.making.uses.uses), 0)
 }
