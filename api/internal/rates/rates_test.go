@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,8 +28,8 @@ type engine struct {
 	replayed bool
 	there    chan struct{}
 	created  int
-	waited   time.Duration // of the last claim
-	ended    int           // completions
+	waited   atomic.Int64 // ns of the last claim
+	ended    int          // completions
 }
 
 func (e *engine) Key(name string) *job.Key {
@@ -56,7 +57,7 @@ func (e *engine) StartCreate(ctx context.Context, c *job.Create) func() (applied
 }
 
 func (e *engine) ClaimAdmitted(_ context.Context, c job.Claim, wait time.Duration, _ func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
-	e.waited = wait
+	e.waited.Store(int64(wait))
 	if e.there != nil {
 		if wait == 0 {
 			return applied.Claimed{}, nil, ingest.Receipt{}, nil
@@ -219,7 +220,7 @@ func TestParked(t *testing.T) {
 		synctest.Wait()
 		_, err := r.claim(1, time.Minute)
 		r.limited(err, 1, "2 claims at the same time that wait for jobs")
-		testkit.Equal(t, r.waited, 0)
+		testkit.Equal(t, r.waited.Load(), 0)
 		testkit.Equal(t, testkit.Must(r.claim(1, 0))(t), 0)
 		close(r.there)
 		testkit.Equal(t, <-got+<-got, 6)
