@@ -197,7 +197,8 @@ func (r *Rates) Admit(req *http.Request, key *job.Key, kept bool) error {
 		return nil
 	}
 	reads := req.Method == http.MethodGet || req.Method == http.MethodHead
-	if reads && req.URL.Path != "/stream" { // Stream counts it
+	opens := req.URL.Path == "/stream" && req.Header.Get("Upgrade") != "" // Stream counts it
+	if reads && !opens {
 		if err := u.take(u.ofReads, 1, readRequests); err != nil {
 			return err
 		}

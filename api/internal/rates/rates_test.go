@@ -271,6 +271,8 @@ func TestReadsAndBytes(t *testing.T) {
 	testkit.NoError(t, send("HEAD", "", false))
 	r.limited(send("GET", "", false), 1, "2 reads a second")
 	stream := testkit.Must(http.NewRequestWithContext(t.Context(), "GET", "/stream", nil))(t)
+	r.limited(r.all.Admit(stream, r.key, false), 1, "") // it opens none
+	stream.Header.Set("Upgrade", "websocket")
 	testkit.NoError(t, r.all.Admit(stream, r.key, false))
 	other := testkit.Must(http.NewRequestWithContext(t.Context(), "GET", "/jobs", nil))(t)
 	other.Header.Set("Upgrade", "websocket") // makes no stream of it
