@@ -67,6 +67,8 @@ var access = table([]grant{
 
 	{admins, web.AboutServer, "quit quitByGet acceptTime raiseLevel collectBlobs transferLeadership removeNode"},
 	{admins, web.AboutServer, "keys createKey key rotateKey revokeKey"},
+	{operators, web.AboutServer, "quotas quota"},
+	{admins, web.AboutServer, "putQuota deleteQuota"},
 	{readers | watchers | admins, web.AboutNobody, "whoami logout"},
 })
 
@@ -78,6 +80,10 @@ const raw = "output jobLog batchMetadata blob castawayBlob fileset"
 
 // changing are the operations by GET that change something.
 const changing = "stream startByGet stopByGet quitByGet"
+
+// kept are the operations that the rates of a key never refuse, because that would lose work. A claim can have outcomes; the rate
+// of claims limits the rest of it.
+const kept = "complete completeMany release tickle tickleMany claim heartbeat goodbye appendLog"
 
 // grant gives roles to operations, whose ids are separated by spaces.
 type grant struct {
@@ -98,6 +104,9 @@ func table(grants []grant) map[string]web.Access {
 	}
 	for id := range strings.FieldsSeq(changing) {
 		all[id] = all[id].Changing()
+	}
+	for id := range strings.FieldsSeq(kept) {
+		all[id] = all[id].Kept()
 	}
 	for id := range strings.FieldsSeq(open) {
 		all[id] = web.Open

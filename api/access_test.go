@@ -301,3 +301,53 @@ func BenchmarkAuthorize(b *testing.B) {
 		}
 	}
 }
+
+// TestRates: a key that has used up a rate gets 429 until there is something left. What must not be lost is never refused.
+func TestRates(t *testing.T) {
+	began := time.Now()
+	var passed atomic.Int64
+	r := start(t, func(o *setup) { o.now = func() time.Time { return began.Add(time.Duration(passed.Load())) } })
+	admin := r.newKey("", "boss", "admin")
+	r.post("/keys", `{"name":"x","roles":["reader"],"rates":{}}`, as(admin)...).wrong("")
+	r.post("/keys", `{"name":"x","roles":["reader"],"rates":{"creates":0}}`, as(admin)...).wrong("")
+	r.post("/keys", `{"name":"x","roles":["reader"],"rates":{"bytes":1000}}`, as(admin)...).wrong("")
+	r.post("/keys", `{"name":"x","roles":["reader"],"rates":{"more":1}}`, as(admin)...).wrong("rates.more")
+	made := r.post("/keys", `{"name":"k","roles":["producer","worker"],"rates":{"creates":2,"claims":2,"reads":2,"bytes":2000,"streams":1,"parked_claims":1}}`, as(admin)...).object(http.StatusCreated)
+	key := made["key"].(string)
+	want := map[string]any{"creates": 2.0, "claims": 2.0, "reads": 2.0, "bytes": 2000.0, "streams": 1.0, "parked_claims": 1.0}
+	testkit.Equal(t, fmt.Sprint(made["rates"]), fmt.Sprint(want))
+	testkit.Equal(t, fmt.Sprint(r.get("/keys/k", as(admin)...).object(http.StatusOK)["rates"]), fmt.Sprint(want))
+	testkit.Equal(t, r.get("/whoami", as(admin)...).object(http.StatusOK)["rates"], nil)
+	testkit.Equal(t, fmt.Sprint(r.get("/whoami", as(key)...).object(http.StatusOK)["rates"]), fmt.Sprint(want))
+	limited := func(a reply) {
+		t.Helper()
+		a.refused(http.StatusTooManyRequests, "rate_limited")
+		testkit.Equal(t, a.header.Get("Retry-After"), fmt.Sprint(a.object(http.StatusTooManyRequests)["retry_after"]))
+		testkit.Equal(t, a.object(http.StatusTooManyRequests)["outcome"], any("not_stored"))
+	}
+
+	r.get("/jobs", as(key)...).object(http.StatusOK)
+	limited(r.get("/jobs", as(key)...))
+	r.post("/jobs/create", `[{},{}]`, as(key)...).object(http.StatusCreated)
+	limited(r.post("/jobs/create", `{}`, as(key)...))
+	limited(r.post("/add", "a\n", as(key)...))
+	stream := r.open(func(o *websocket.DialOptions) { o.HTTPHeader = http.Header{"Authorization": {"Bearer " + key}} })
+	stream.refusal(stream.send("create", `{}`), "rate_limited")
+	_, refused, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(r.url, "http")+"/stream", &websocket.DialOptions{Subprotocols: []string{"daybook.v1"}, HTTPHeader: http.Header{"Authorization": {"Bearer " + key}}})
+	testkit.Holds(t, err != nil && refused.StatusCode == http.StatusTooManyRequests, err)
+
+	passed.Add(int64(time.Hour))
+	claim := r.post("/jobs/claim", `{"runner_id":"r1","max":5}`, as(key)...).object(http.StatusOK)
+	jobs := claim["jobs"].([]any)
+	testkit.Equal(t, len(jobs), 2)
+	limited(r.post("/jobs/claim", `{"runner_id":"r1","wait_ms":60000}`, as(key)...))
+	r.put("/blobs?client=default", strings.Repeat("y", 5000), as(key)...).object(http.StatusCreated)
+	limited(r.put("/blobs?client=default", strings.Repeat("x", 5000), as(key)...))
+	id := func(i int) string { return jobs[i].(map[string]any)["job_id"].(string) }
+	r.post("/jobs/"+id(0)+"/tickle", `{}`, as(key)...).object(http.StatusOK)
+	both := r.post("/jobs/claim", `{"runner_id":"r1","complete":{"outcomes":[{"job_id":"`+id(0)+`","status":"completed"}]}}`, as(key)...).object(http.StatusOK)
+	testkit.Contains(t, fmt.Sprint(both), "rate_limited")
+	testkit.Equal(t, r.get("/jobs/"+id(0), as(admin)...).object(http.StatusOK)["status"], any("completed"))
+	stream.ok(stream.send("complete", `{"outcomes":[{"job_id":"`+id(1)+`","status":"completed"}]}`))
+	stream.refusal(stream.send("create", `{}`), "rate_limited")
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/operation"
+	"github.com/daybookq/daybook/api/internal/rates"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
@@ -192,7 +193,9 @@ func (s *claims) completeAndClaim(c echo.Context, body *web.Body, r *command.Cla
 	call.Ended = &answer.EndedJobs{Ended: ended, ForAll: all}
 	if err != nil {
 		call.Ended.Err = refusal.Of(err)
-		s.logFailure(c, call.Ended.Err, err)
+		if call.Ended.Err.Code != rates.Code {
+			s.logFailure(c, call.Ended.Err, err)
+		}
 	}
 	err = s.answerClaim(c, held, call)
 	if p, ok := errors.AsType[*web.Problem](err); ok {

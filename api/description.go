@@ -21,7 +21,7 @@ var problemCodes = map[int][]string{
 	400: {"bad_request", "bad_id", "bad_address", "bad_path", "bad_pattern", "bad_manifest", "bad_archive", "job_not_active", "claim_id_required"},
 	401: {"key_required", "key_refused", "token_refused", "login_ended", "login_failed"},
 	403: {"forbidden_host", "forbidden_origin", "forbidden_peer", "out_of_scope", "quit_disabled", "role_missing", "no_rule", "csrf_required"},
-	404: {"job_not_found", "batch_not_found", "queue_not_found", "claim_not_found", "sweep_not_found", "session_not_found", "handler_not_found", "key_not_found",
+	404: {"job_not_found", "batch_not_found", "queue_not_found", "claim_not_found", "sweep_not_found", "session_not_found", "handler_not_found", "key_not_found", "quota_not_found",
 		"runner_not_found", "blob_not_found", "log_not_found", "upload_not_found", "fileset_not_found", "node_not_found", "login_not_found", "no_issuer", "route_not_found"},
 	405: {"method_not_allowed"},
 	408: {"body_too_slow"},
@@ -36,7 +36,7 @@ var problemCodes = map[int][]string{
 	422: {"key_reused", "number_reused", "wrong_digest"},
 	423: {"upload_busy"},
 	426: {"upgrade_required"},
-	429: {"rate_limited", "overloaded", "too_many_queues", "too_many_parked_claims", "too_many_keys", "too_many_sweeps", "too_many_sessions", "too_many_handlers", "too_many_access_keys", "too_many_logins",
+	429: {"rate_limited", "overloaded", "too_many_queues", "too_many_parked_claims", "too_many_keys", "too_many_sweeps", "too_many_sessions", "too_many_handlers", "too_many_access_keys", "too_many_logins", "quota_exceeded", "too_many_quotas",
 		"too_many_filesets", "too_many_runners", "too_many_uploads", "too_many_blob_clients"},
 	499: {"client_gone"},
 	500: {"internal", "store_damaged", "blob_damaged"},
@@ -145,6 +145,7 @@ func problemSchema(s *openapi.Schemas) *openapi.Schema {
 		web.ProblemDocument
 		Lost    []answer.Lost `json:"lost,omitzero" doc:"only in the refusal of a tickle"`
 		Missing []string      `json:"missing,omitzero" doc:"only in the refusal of a manifest: addresses of blobs that are not stored"`
+		After   int64         `json:"retry_after,omitzero" minimum:"1" doc:"only with rate_limited: the seconds of Retry-After, also in streams"`
 	}](s, openapi.InAnswer)
 	p.Description = "why a request was refused, as in RFC 9457"
 	return p

@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/rates"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
@@ -113,6 +114,7 @@ var advice = map[string][2]string{
 	"upload_busy":            {"another request appends to the upload", "Wait until it has ended."},
 	"upgrade_required":       {"`GET /stream` begins a WebSocket, and the request does not", "Use a client of WebSockets, or the other routes."},
 	"overloaded":             {"too many commands are not applied yet, too many bytes are arriving or being sent, too many files of blobs are open, or too many requests follow logs or results", "Send the request again after `Retry-After`."},
+	"rate_limited":           {"the key has used up one of its [rates](../how-to/limits.md), or the address has sent ten wrong keys within a minute; a right key is accepted at any time", "Send the request again after `Retry-After`, with the right key."},
 	"too_many_queues":        {"", "Delete queues without jobs. Put what has many values into `meta`, not into the type, and use fewer priorities in each queue."},
 	"too_many_parked_claims": {"too many claims wait for a job", "Send it again after `Retry-After`, with a shorter `wait_ms`, or claim for several handlers at once."},
 	"too_many_keys":          {"the rows of idempotency keys take 16 GiB, or the rows of this client or runner take as much as is left for all", "Use a [session](api.md#sessions-post-sessions-get-sessionsid-delete-sessionsid), which stores less."},
@@ -121,6 +123,9 @@ var advice = map[string][2]string{
 	"too_many_handlers":      {"", "Delete handlers that no runner needs."},
 	"too_many_filesets":      {"", "Delete filesets that nobody needs."},
 	"too_many_access_keys":   {"", "Revoke keys that nobody needs."},
+	"quota_not_found":        {"", "Check the client. Without a quota, a client is bounded only by the limits of the server."},
+	"too_many_quotas":        {"", "Delete quotas that nobody needs."},
+	"quota_exceeded":         {"the client has as many unfinished jobs, or queues, as its [quota](../how-to/limits.md#quotas-of-a-client) permits", "Wait until jobs have ended, delete queues without jobs, or let an admin raise the quota."},
 	"too_many_runners":       {"the server knows the maximum number of runners", "Let runners report their end (`DELETE /runners/{id}`)."},
 	"too_many_uploads":       {"too many uploads have begun and not ended", "Finish or delete uploads."},
 	"too_many_blob_clients":  {"too many clients have blobs", "Use fewer clients."},
@@ -380,7 +385,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 func codes() map[string]bool {
 	all := map[string]bool{"internal": true, "disk_full": true, "client_gone": true, "payload_too_large": true, "batch_not_found": true, "body_too_slow": true, "length_required": true,
 		"forbidden_host": true, "forbidden_origin": true, web.CodeBadRequest: true, web.CodeBadID: true, web.CodeUnsupported: true,
-		"key_required": true, "key_refused": true, "token_refused": true, "no_rule": true, "issuer_unavailable": true, "login_ended": true, "login_failed": true, "login_not_found": true, "csrf_required": true, "no_issuer": true, "role_missing": true, "out_of_scope": true, "rate_limited": true, "key_exists": true, "admin_key_first": true, "quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, web.RouteNotFound().Code: true, web.MethodNotAllowed("").Code: true}
+		"key_required": true, "key_refused": true, "token_refused": true, "no_rule": true, "issuer_unavailable": true, "login_ended": true, "login_failed": true, "login_not_found": true, "csrf_required": true, "no_issuer": true, "role_missing": true, "out_of_scope": true, rates.Code: true, "key_exists": true, "admin_key_first": true, "quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, web.RouteNotFound().Code: true, web.MethodNotAllowed("").Code: true}
 	for _, k := range refusal.Known {
 		all[k.Code] = true
 	}

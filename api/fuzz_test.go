@@ -180,6 +180,10 @@ func (s *picky) Login([]byte) *job.Login { return nil }
 
 func (s *picky) LoginsOf(string, int64) (own, ended []*job.Login) { return nil, nil }
 
+func (s *picky) ClientUse(string) (document.ClientUse, bool) {
+	return document.ClientUse{Queues: 1}, true
+}
+
 func (s *picky) HandlerFor(client, typ string) (document.Named, bool) {
 	return pickyDocument(job.HandlerDocument, "", typ, 1), true
 }

@@ -45,16 +45,27 @@ func (k keys) routes(r operation.Rules) []route {
 
 // keyLimits are what a key may do, and with what.
 type keyLimits struct {
-	Roles        []string `json:"roles" schema:"Role" required:"true"`
-	Clients      []string `json:"clients" schema:"Name" maxItems:"100" doc:"the clients whose jobs the key is for; null: all"`
-	Types        []string `json:"types" schema:"Name" maxItems:"100" doc:"the types of jobs that the key is for; null: all"`
-	RunnerPrefix *string  `json:"runner_prefix" minLength:"1" maxLength:"64" doc:"with what the ids of its runners begin; null: any. The default of a key for some clients or types is its name and a hyphen"`
-	HidePayloads bool     `json:"hide_payloads" doc:"payloads, outputs and errors are not shown; only with the single role reader"`
-	Redact       []string `json:"redact" minLength:"1" maxLength:"128" maxItems:"100" doc:"names of fields of JSON payloads and outputs whose values are not shown; only with the single role reader"`
+	Roles        []string  `json:"roles" schema:"Role" required:"true"`
+	Clients      []string  `json:"clients" schema:"Name" maxItems:"100" doc:"the clients whose jobs the key is for; null: all"`
+	Types        []string  `json:"types" schema:"Name" maxItems:"100" doc:"the types of jobs that the key is for; null: all"`
+	RunnerPrefix *string   `json:"runner_prefix" minLength:"1" maxLength:"64" doc:"with what the ids of its runners begin; null: any. The default of a key for some clients or types is its name and a hyphen"`
+	HidePayloads bool      `json:"hide_payloads" doc:"payloads, outputs and errors are not shown; only with the single role reader"`
+	Rates        *keyRates `json:"rates" doc:"how fast the key may be used; null: as fast as the server serves it"`
+	Redact       []string  `json:"redact" minLength:"1" maxLength:"128" maxItems:"100" doc:"names of fields of JSON payloads and outputs whose values are not shown; only with the single role reader"`
 }
 
 func limitsOf(key *job.Key) keyLimits {
-	return keyLimits{key.Roles.Names(), key.Clients, key.Types, web.OrNull(key.RunnerPrefix), key.HidePayloads, key.Redact}
+	return keyLimits{Roles: key.Roles.Names(), Clients: key.Clients, Types: key.Types, RunnerPrefix: web.OrNull(key.RunnerPrefix), HidePayloads: key.HidePayloads, Rates: (*keyRates)(key.Rates), Redact: key.Redact}
+}
+
+// keyRates are the rates of a key in documents. One that is left out is not bounded.
+type keyRates struct {
+	Creates      int64 `json:"creates,omitzero" minimum:"1" maximum:"1000000000000" doc:"jobs a second that its requests create"`
+	Claims       int64 `json:"claims,omitzero" minimum:"1" maximum:"1000000000000" doc:"jobs a second that its claims get"`
+	Reads        int64 `json:"reads,omitzero" minimum:"1" maximum:"1000000000000" doc:"GET requests a second"`
+	Bytes        int64 `json:"bytes,omitzero" minimum:"1024" maximum:"1000000000000" doc:"bytes of request bodies a second"`
+	Streams      int64 `json:"streams,omitzero" minimum:"1" maximum:"1000000000000" doc:"streams that are open at the same time"`
+	ParkedClaims int64 `json:"parked_claims,omitzero" minimum:"1" maximum:"1000000000000" doc:"claims that wait for jobs at the same time"`
 }
 
 // fill gives a key what it may do.
@@ -69,6 +80,7 @@ func (l *keyLimits) fill(key *job.Key) (err error) {
 	case !key.All():
 		key.RunnerPrefix = key.Name + "-"
 	}
+	key.Rates = (*job.Rates)(l.Rates)
 	if err := key.Check(); err != nil {
 		return web.BadRequest("", err.Error())
 	}

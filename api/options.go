@@ -58,6 +58,8 @@ type Options struct {
 	// Quit is called for a request to /quit, and must shut the process down. If it is nil, the server refuses the
 	// request.
 	Quit func()
+
+	now func() time.Time // for tests: the time of rates
 }
 
 // CheckOrigins returns an error unless each text is an origin for Options.Origins.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
@@ -17,6 +18,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/files"
 	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/operation"
+	"github.com/daybookq/daybook/api/internal/rates"
 	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
@@ -48,6 +50,7 @@ type resources struct {
 	logs          jobLogs
 	resultReaders atomic.Int64 // requests that follow results
 	backups       *backups
+	rates         *rates.Rates
 }
 
 func newResources(o *Options, engine backend.Engine) (*resources, error) {
@@ -55,7 +58,14 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	if err != nil {
 		return nil, fmt.Errorf("default attributes: %w", err)
 	}
+	now := o.now
+	if now == nil {
+		now = time.Now
+	}
+	limited := rates.New(engine, now)
+	engine = limited.Over(engine)
 	s := &resources{
+		rates:  limited,
 		reader: reader{engine, newLimits()}, log: o.Log, build: o.Build, quit: o.Quit, unready: o.Unready, trusted: o.Trusted,
 	}
 	registry := prometheus.NewRegistry()
@@ -64,7 +74,7 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	authorize := s.authorizer.authorize
 	s.web, err = web.New(web.Options{
 		Log: o.Log, Hosts: o.Hosts, Origins: o.Origins, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
-		Authorize: authorize, Confine: confiner{engine}.confine, Refused: s.refusals.refuse, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
+		Authorize: authorize, Confine: confiner{engine}.confine, Refused: s.refusals.refuse, Admit: limited.Admit, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
 	})
 	if err != nil {
 		return nil, err
@@ -73,7 +83,7 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	s.logs.Logs = joblog.New()
 	s.decode = &command.Decoder{Defaults: defaults, Fenced: o.RequireClaimID, CheckClient: s.web.CheckClient, Now: engine.Now, HandlerFor: engine.HandlerFor}
 	s.streams = stream.New(stream.Options{
-		Authorize: authorize, Access: streamAccess, Engine: engine, Decode: s.decode, Log: o.Log, Draining: s.draining, Heartbeat: o.StreamHeartbeat, Connections: s.web.MaxConnections,
+		Authorize: authorize, Access: streamAccess, Rates: limited, Engine: engine, Decode: s.decode, Log: o.Log, Draining: s.draining, Heartbeat: o.StreamHeartbeat, Connections: s.web.MaxConnections,
 		Bulk: s.bulk, Control: s.control, Handouts: s.handouts, Changes: s.changes, Waiting: s.streamRequests, Jobs: s.streamJobs, Pages: s.pages, Registry: registry, Requests: s.web.Metrics,
 	})
 	s.blobs = files.NewBlobs(files.Options{
@@ -108,6 +118,7 @@ func (s *resources) routes() []route {
 		keys{s.engine, s.documents}.routes(r),
 		audit{s.reader}.routes(r),
 		logins{s.engine, s.authorizer, s.refusals, s.log}.routes(r),
+		quotas{s.engine, s.documents, s.checkClient}.routes(r),
 		ofFiles(s.blobs.Routes(r)),
 		ofFiles(s.uploads.Routes(r)),
 		ofFiles(s.filesets.Routes()),
@@ -123,6 +134,9 @@ func (s *resources) routes() []route {
 		statistics{s.engine, s.blobs}.routes(r),
 	)
 }
+
+// checkClient is web.Server.CheckClient; a description has no server.
+func (s *resources) checkClient(client string) error { return s.web.CheckClient(client) }
 
 // ofFiles returns routes of package files.
 func ofFiles(list []files.Route) (routes []route) {
@@ -184,6 +198,9 @@ func describe() (text descriptions, err error) {
 			for _, status := range []int{http.StatusUnauthorized, http.StatusTooManyRequests} {
 				op.Responses[status] = &openapi.Response{Ref: "#/components/responses/P" + strconv.Itoa(status)}
 			}
+		}
+		if r.method == http.MethodGet && access[r.id].NeedsKey() { // by the rates of the key
+			op.Responses[http.StatusTooManyRequests] = &openapi.Response{Ref: "#/components/responses/P429"}
 		}
 		operations = append(operations, op)
 	}

@@ -94,7 +94,10 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	testkit.OneByOne(t)
 	t.Parallel() // the test waits for slow bodies and for full budgets
 	engine := &faulty{}
-	r := start(t, func(o *setup) { engine.Engine = o.engine; o.engine, o.Quit, o.GetSwitches = engine, func() {}, true })
+	r := start(t, func(o *setup) {
+		engine.Engine = o.engine
+		o.engine, o.Quit, o.GetSwitches, o.now = engine, func() {}, true, func() time.Time { return time.Time{} } // no read becomes free
+	})
 	x := &everyStatus{
 		rig: r, faults: engine, seen: &statuses{seen: map[string]map[int]bool{}}, byName: map[string]*tried{},
 		id: r.add("/a/job/b/add", "x\n").object(http.StatusCreated)["first_id"].(string),
@@ -163,7 +166,7 @@ func (x *everyStatus) findOperations() {
 		"/jobs/create": `{"client":"a","type":"b"}`, "/add": "x\n", "/:client/job/:type/add": "x\n", "/jobs/claim": `{"runner_id":"r","types":["none"]}`,
 		"/jobs/tickle": `{"claim_id":"ID"}`, "/jobs/complete": `{"outcomes":[]}`, "/jobs/:id/complete": `{"status":"completed"}`, "/jobs/:id/release": `{"how":"unget"}`, "/handlers/:type": `{"kind":"exec","program":"a"}`, "/:client/handler/:type/add": `{"lang":"sh","body":"handle() { cat; }"}`, "/:client/handler/add/:type/add": `{"lang":"sh","body":"handle() { cat; }"}`, "/jobs/:id": `{"priority":1}`,
 		"/batches/:id/jobs": `{"payload":"x"}`, "/runners/:id": `{"instance":"i"}`, "/blobs/missing": `{"addresses":["` + addressOf("{}") + `"]}`,
-		"/keys": `{"name":"b","roles":["admin"]}`,
+		"/limits/:client": `{"queues":1000000}`, "/keys": `{"name":"b","roles":["admin"]}`,
 	}
 	upload := x.begin(20)
 	x.open = x.newBatch(`{"batch":{"client":"a","type":"open","open":true}}`)
@@ -488,7 +491,7 @@ func (x *everyStatus) successes() {
 		}
 		path := o.path
 		switch {
-		case strings.HasPrefix(o.route.path, "/keys"):
+		case strings.HasPrefix(o.route.path, "/keys"), strings.HasPrefix(o.route.path, "/limits"):
 			continue // see keys
 		case strings.HasPrefix(o.route.path, "/log"): // see keys, and TestLoginsOfPeople
 			continue
@@ -544,6 +547,13 @@ func (x *everyStatus) successes() {
 // keys creates keys, after all else, because from the first one on each request needs one.
 func (x *everyStatus) keys() {
 	x.nameOperations() // successes has sorted them
+	for name, status := range map[string]int{"GET /limits/{client}": 404, "DELETE /limits/{client}": 404} {
+		x.ask(name, "", status)
+	}
+	x.ask("PUT /limits/{client}", `{"unfinished":1000000}`, http.StatusOK)
+	x.ask("GET /limits/{client}", "", http.StatusOK)
+	x.ask("GET /limits", "", http.StatusOK)
+	x.ask("DELETE /limits/{client}", "", http.StatusNoContent)
 	for name, status := range map[string]int{"GET /keys/{name}": 404, "POST /keys/{name}/rotate": 404, "DELETE /keys/{name}": 404} {
 		x.ask(name, "", status)
 	}
@@ -551,11 +561,20 @@ func (x *everyStatus) keys() {
 	x.byName["POST /keys"].headers = key
 	x.ask("POST /keys", `{"name":"b","roles":["admin"]}`, http.StatusConflict)
 	x.byName["POST /keys"].headers = nil
+	x.byName["POST /keys"].headers = key
+	slow := as(x.ask("POST /keys", `{"name":"slow","roles":["admin"],"rates":{"reads":1,"streams":1}}`, http.StatusCreated)["key"].(string))
+	x.byName["POST /keys"].headers = nil
+	x.do(x.byName["GET /whoami"], "/whoami", "", slow...).wantStatus(http.StatusOK)
+	held := testkit.Must(x.server.rates.Stream(x.engine.Key("slow")))(x)
 	for i := range x.operations {
 		if o := &x.operations[i]; access[o.id].NeedsKey() {
 			x.do(o, o.path, o.body).wantStatus(http.StatusUnauthorized)
+			if o.method == http.MethodGet {
+				x.do(o, o.path, "", slow...).wantStatus(http.StatusTooManyRequests)
+			}
 		}
 	}
+	held()
 	for _, name := range []string{"GET /keys", "GET /keys/{name}", "GET /whoami"} {
 		x.do(x.byName[name], x.byName[name].path, "", key...).wantStatus(http.StatusOK)
 	}

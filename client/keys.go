@@ -32,7 +32,18 @@ type KeyLimits struct {
 	Types        []string `json:"types,omitempty"`        // of the jobs that the key is for; nil: all
 	RunnerPrefix string   `json:"runner_prefix,omitzero"` // with what the ids of its runners begin; "": any, and for a new key with clients or types its name and a hyphen
 	HidePayloads bool     `json:"hide_payloads,omitzero"` // payloads, outputs and errors are not shown
+	Rates        *Rates   `json:"rates,omitempty"`        // how fast the key may be used; nil: as fast as the server serves it
 	Redact       []string `json:"redact,omitempty"`       // names of fields of JSON payloads and outputs whose values are not shown
+}
+
+// Rates bound how fast a key is used; 0 means without a bound. See docs/how-to/limits.md.
+type Rates struct {
+	Creates      int64 `json:"creates,omitzero"`       // jobs a second that its requests create
+	Claims       int64 `json:"claims,omitzero"`        // jobs a second that its claims get
+	Reads        int64 `json:"reads,omitzero"`         // GET requests a second
+	Bytes        int64 `json:"bytes,omitzero"`         // of request bodies a second; at least 1024
+	Streams      int64 `json:"streams,omitzero"`       // open at the same time
+	ParkedClaims int64 `json:"parked_claims,omitzero"` // claims that wait for jobs at the same time
 }
 
 // KeyRequest describes a key to create. ExpiresAt is in unix ms; 0 means never. SHA256 are 64 hexadecimal digits: the digest of the

@@ -32,6 +32,8 @@ var (
 	ErrDiskFull = errors.New("the disk is nearly full")
 	// ErrTooManyQueues: the create would make a queue past job.MaxQueues. The error is a *TooManyQueues.
 	ErrTooManyQueues = fmt.Errorf("there are %d queues, which is the limit; delete queues that have no jobs, or use one that exists", job.MaxQueues)
+	// ErrQuotaExceeded: the create would exceed the quota of its client. The error is a *QuotaExceeded.
+	ErrQuotaExceeded = errors.New("the quota of the client is reached")
 	// ErrTooManyKeys: the stored idempotency keys already take job.MaxKeyRowBytes, or the keys of this client or runner
 	// take as much as is left. The command was not taken.
 	ErrTooManyKeys = errors.New("the limit of idempotency keys is reached")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // All queues are in memory, with a lane or two for each priority of their jobs. So requests that would exceed the limits
@@ -19,6 +20,7 @@ type makingQueues struct {
 	// ends bounds the completed jobs whose creates have named a follow-on job. Looking up these jobs is only worth the
 	// time if their queues might exceed the limits.
 	ends atomic.Int64
+	uses usesInFlight
 }
 
 // maxQueueBytes bounds the queue memory that one job may add.
@@ -31,6 +33,7 @@ type newQueues struct {
 	queues int64
 	bytes  int64
 	ends   int64
+	uses   map[string]document.ClientUse // of the clients with quotas: how much the command may add
 	ended  atomic.Bool
 }
 
@@ -42,12 +45,16 @@ func (n *newQueues) settled(bool) {
 	n.e.making.queues.Add(-n.queues)
 	n.e.making.bytes.Add(-n.bytes)
 	n.e.making.ends.Add(-n.ends)
+	n.e.making.uses.end(n.uses)
 }
 
 // mayMakeQueues refuses jobs that would exceed the limits of queues, now or when they complete. A job that inherits its
 // client counts as a job of a new queue.
 func (e *Engine) mayMakeQueues(groups []job.Group) (made *newQueues, err error) {
 	made, err = e.addQueues(nil, groups)
+	if err == nil {
+		made, err = e.addUses(made, groups)
+	}
 	if err != nil {
 		made.settled(false)
 		return nil, err

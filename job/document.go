@@ -9,7 +9,7 @@ import (
 )
 
 // A named document is a text that the server keeps under a kind, a client and a name: the handler of a type, the manifest of a
-// fileset, what a key permits, or whose a login is. Each change is a version, and the numbers of a name's versions only grow, also
+// fileset, what a key permits, whose a login is, or the quota of a client. Each change is a version, and the numbers of a name's versions only grow, also
 // if the document is deleted and stored again. The newest versions are the name's history.
 
 // DocumentKind is a kind of named documents. Rows hold its number, so a number never gets another meaning.
@@ -22,10 +22,11 @@ const (
 	FilesetDocument
 	KeyDocument
 	LoginDocument
+	QuotaDocument
 	NumDocumentKinds
 )
 
-var documentKinds = [NumDocumentKinds]DocumentRules{HandlerDocument: handlerRules, FilesetDocument: filesetRules, KeyDocument: keyRules, LoginDocument: loginRules}
+var documentKinds = [NumDocumentKinds]DocumentRules{HandlerDocument: handlerRules, FilesetDocument: filesetRules, KeyDocument: keyRules, LoginDocument: loginRules, QuotaDocument: quotaRules}
 
 // DocumentRules are the rules of a kind.
 type DocumentRules struct {

@@ -76,7 +76,8 @@ type Key struct {
 	// payloads and outputs that are JSON. It is sorted.
 	HidePayloads bool
 	Redact       []string
-	ExpiresAt    int64 // unix ms; 0: never
+	Rates        *Rates // nil: the key may be used as fast as the server can serve it
+	ExpiresAt    int64  // unix ms; 0: never
 	// Generation counts the secrets that the key ever had. Rotating it adds one.
 	Generation int
 	Sum        KeySum // of the text with the newest secret
@@ -208,6 +209,11 @@ func (k *Key) Check() error {
 			return err
 		}
 	}
+	if k.Rates != nil {
+		if err := k.Rates.Check(); err != nil {
+			return err
+		}
+	}
 	scoped := !k.All()
 	switch {
 	case scoped && k.Roles.Has(wholeServer):
@@ -233,6 +239,11 @@ func (k *Key) Document() []byte {
 		f.text("hide_payloads", "true")
 	}
 	f.texts("redact", k.Redact)
+	if k.Rates != nil {
+		for i, v := range k.Rates.each() {
+			f.int("rate_"+RateNames[i], *v)
+		}
+	}
 	f.int("expires_at", k.ExpiresAt)
 	f.int("generation", int64(k.Generation))
 	f.text("sha256", k.Sum.String())
@@ -287,7 +298,15 @@ func DecodeKey(name string, document []byte) (k Key, err error) {
 		case "old_until":
 			k.OldUntil = r.int(key, raw, 1, MaxTimeMs)
 		default:
-			r.unknown(key)
+			name, _ := strings.CutPrefix(key, "rate_")
+			if name == key || (&Rates{}).Named(name) == nil {
+				r.unknown(key)
+				break
+			}
+			if k.Rates == nil {
+				k.Rates = &Rates{}
+			}
+			*k.Rates.Named(name) = r.int(key, raw, 1, MaxRate)
 		}
 	}
 	switch {

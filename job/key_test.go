@@ -42,6 +42,8 @@ func TestKeyDocument(t *testing.T) {
 		{Actor: Actor{"c", Scope{[]string{"acme", "b"}, nil}}, Roles: RolesOf(RoleWorker), RunnerPrefix: "acme-", Generation: 1, Sum: KeySum{1}},
 		{Actor: Actor{"d", Scope{nil, []string{"resize"}}}, Roles: RolesOf(RoleReader), RunnerPrefix: "%", Redact: []string{"card", "na,me"}, Generation: 1, Sum: KeySum{1}},
 		{Actor: Actor{Name: "e"}, Roles: RolesOf(RoleReader), HidePayloads: true, Generation: 1, Sum: KeySum{1}},
+		{Actor: Actor{Name: "f"}, Roles: RolesOf(RoleProducer), Rates: &Rates{Creates: 1, Bytes: MinBytesRate, ParkedClaims: MaxRate}, Generation: 1, Sum: KeySum{1}},
+		{Actor: Actor{Name: "g"}, Roles: RolesOf(RoleProducer), Rates: &Rates{Claims: 2, Reads: 3, Streams: 4}, Generation: 1, Sum: KeySum{1}},
 		{Actor: Actor{Name: "b"}, Roles: RolesOf(RoleProducer, RoleWorker, RoleReader), ExpiresAt: 5, Generation: 3, Sum: KeySum{1}, OldSum: KeySum{2}, OldUntil: 9},
 	}
 	for _, k := range keys {
@@ -56,6 +58,8 @@ func TestKeyDocument(t *testing.T) {
 		"roles=admin clients=a runner_prefix=a generation=1" + sum, "roles=worker clients=a generation=1" + sum, "roles=worker clients=b,a runner_prefix=a generation=1" + sum,
 		"roles=worker clients=a,a runner_prefix=a generation=1" + sum, "roles=worker clients=.. runner_prefix=a generation=1" + sum, "roles=worker hide_payloads=true generation=1" + sum,
 		"roles=reader hide_payloads=true redact=a generation=1" + sum, "roles=reader redact=b,a generation=1" + sum, "roles=reader hide_payloads=false generation=1" + sum,
+		"roles=admin rate_creates=0 generation=1" + sum, "roles=admin rate_bytes=1023 generation=1" + sum, "roles=admin rate_reads=1000000000001 generation=1" + sum,
+		"roles=admin rate_more=1 generation=1" + sum, "roles=admin creates=1 generation=1" + sum, "roles=admin rate_reads=1 rate_creates=1 generation=1" + sum,
 		"roles=admin generation=1 sha256=" + strings.Repeat("0", 64), "roles=admin,admin generation=1" + sum,
 	} {
 		if k, err := DecodeKey("a", []byte(wrong)); err == nil {

@@ -182,6 +182,15 @@ const (
 	MaxRunnerPrefixBytes = 64
 	MaxRedacted          = 100
 	MaxRedactedBytes     = 128
+	// MaxQuotas bounds the quotas, which are in memory. MaxQuotaBytes bounds the document of one, MaxQuotasBytes those of all
+	// versions, and MaxQuota the numbers in it.
+	MaxQuotas      = 10_000
+	MaxQuotaBytes  = 256
+	MaxQuotasBytes = 64 << 20
+	MaxQuota       = 1_000_000_000_000_000
+	// MaxRate bounds the rates of keys. MinBytesRate is the lowest rate of bytes: a slower one would refuse most requests.
+	MaxRate      = 1_000_000_000_000
+	MinBytesRate = 1 << 10
 	// MaxParkedClaims bounds the claims that wait for jobs.
 	MaxParkedClaims = 100_000
 )

@@ -426,6 +426,21 @@ func (g *generator) login() job.Command {
 	}
 }
 
+// quota generates a change of a quota.
+func (g *generator) quota() job.Command {
+	switch cmd := g.document(job.QuotaDocument).(type) {
+	case job.PutDocument:
+		quota := job.Quota{Unfinished: int64(g.IntN(3)), Queues: int64(1 + g.IntN(3))}
+		cmd.Client, cmd.Name, cmd.Summary, cmd.Document = "", oneOf(g, "a", "b"), quota.Summary(), quota.Document()
+		return cmd
+	case job.DeleteDocument:
+		cmd.Client, cmd.Name = "", oneOf(g, "a", "b")
+		return cmd
+	default:
+		panic(cmd)
+	}
+}
+
 // lostRunner generates the loss of a runner: of all its claims, or of its claims up to an earlier command.
 func (g *generator) lostRunner() job.Command {
 	through := g.seq - 1

@@ -112,6 +112,9 @@ func (g *generator) command() job.Command {
 	case n >= 147:
 		return g.login()
 	case n >= 145:
+		if g.some(50) {
+			return g.quota()
+		}
 		return g.key()
 	case n >= 140:
 		return g.changeBatch()

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/go-json-experiment/json"
 )
 
 // The errors of the calls, for errors.Is.
@@ -52,6 +54,20 @@ type Error struct {
 	Missing []string `json:"missing"`
 }
 
+// UnmarshalJSON reads a problem document. In streams it has the wait, because there are no headers.
+func (e *Error) UnmarshalJSON(text []byte) error {
+	type document Error // without this method
+	var wait struct {
+		Seconds int64 `json:"retry_after"`
+	}
+	if err := json.Unmarshal(text, (*document)(e)); err != nil {
+		return err
+	}
+	err := json.Unmarshal(text, &wait)
+	e.RetryAfter = time.Duration(wait.Seconds) * time.Second
+	return err
+}
+
 func (e *Error) Error() string {
 	text := e.Code
 	if e.Status != 0 { // of a request, not of one of its items
@@ -67,7 +83,7 @@ var sentinels = map[string]error{
 	"bad_request": ErrBadRequest, "bad_id": ErrBadRequest, "claim_id_required": ErrBadRequest, "length_required": ErrBadRequest, "upgrade_required": ErrBadRequest, "unsupported_media_type": ErrBadRequest,
 	"job_not_found": ErrNotFound, "blob_not_found": ErrNotFound, "log_not_found": ErrNotFound, "bad_address": ErrBadRequest, "wrong_digest": ErrBadRequest, "bad_range": ErrBadRequest, "blob_quota": ErrOverloaded, "upload_not_found": ErrNotFound, "offset_differs": ErrConflict, "upload_busy": ErrConflict, "tus_version": ErrBadRequest, "version_differs": ErrVersionDiffers, "too_many_uploads": ErrOverloaded, "too_many_blob_clients": ErrOverloaded, "blob_damaged": ErrBlobDamaged, "blob_verifying": ErrUnavailable, "no_blobs": ErrNoBlobs, "collecting_blobs": ErrConflict, "backup_running": ErrConflict, "no_cluster": ErrConflict, "quorum_lost": ErrConflict, "node_not_found": ErrNotFound, "batch_not_found": ErrNotFound, "queue_not_found": ErrNotFound, "claim_not_found": ErrNotFound,
 	"sweep_not_found": ErrNotFound, "session_not_found": ErrSessionNotFound, "fileset_not_found": ErrNotFound, "too_many_filesets": ErrOverloaded, "bad_path": ErrBadRequest, "bad_pattern": ErrBadRequest, "bad_manifest": ErrBadRequest, "bad_archive": ErrBadRequest, "blobs_missing": ErrConflict, "fileset_too_large": ErrTooLarge,
-	"handler_not_found": ErrNotFound, "too_many_handlers": ErrOverloaded, "key_not_found": ErrNotFound, "key_required": ErrForbidden, "key_refused": ErrForbidden, "token_refused": ErrForbidden, "no_rule": ErrForbidden, "issuer_unavailable": ErrUnavailable, "login_ended": ErrForbidden, "login_failed": ErrForbidden, "login_not_found": ErrNotFound, "csrf_required": ErrForbidden, "no_issuer": ErrNotFound, "too_many_logins": ErrOverloaded, "role_missing": ErrForbidden, "out_of_scope": ErrForbidden, "rate_limited": ErrOverloaded, "key_exists": ErrConflict, "admin_key_first": ErrConflict, "too_many_access_keys": ErrOverloaded, "too_many_hops": ErrConflict, "batch_ended": ErrConflict, "batch_closed": ErrConflict,
+	"handler_not_found": ErrNotFound, "too_many_handlers": ErrOverloaded, "key_not_found": ErrNotFound, "quota_not_found": ErrNotFound, "quota_exceeded": ErrOverloaded, "too_many_quotas": ErrOverloaded, "key_required": ErrForbidden, "key_refused": ErrForbidden, "token_refused": ErrForbidden, "no_rule": ErrForbidden, "issuer_unavailable": ErrUnavailable, "login_ended": ErrForbidden, "login_failed": ErrForbidden, "login_not_found": ErrNotFound, "csrf_required": ErrForbidden, "no_issuer": ErrNotFound, "too_many_logins": ErrOverloaded, "role_missing": ErrForbidden, "out_of_scope": ErrForbidden, "rate_limited": ErrOverloaded, "key_exists": ErrConflict, "admin_key_first": ErrConflict, "too_many_access_keys": ErrOverloaded, "too_many_hops": ErrConflict, "batch_ended": ErrConflict, "batch_closed": ErrConflict,
 	"runner_not_found": ErrNotFound, "runner_id_taken": ErrRunnerTaken, "runner_replaced": ErrRunnerReplaced, "runner_lost": ErrRunnerLost, "too_many_runners": ErrOverloaded,
 	"number_reused": ErrKeyReused, "number_passed": ErrNumberPassed, "too_many_sessions": ErrOverloaded, "cancelled": ErrCancelled, "key_held": ErrKeyHeld, "key_reused": ErrKeyReused,
 	"job_active": ErrConflict, "job_ended": ErrConflict, "job_not_ended": ErrConflict, "attempts_used": ErrConflict, "queue_not_empty": ErrConflict,

@@ -30,6 +30,7 @@ var sampleArgs = map[string][]string{
 	"add": {"-"}, "backup": {"directory"}, "cluster remove": {"n3"}, "blob get": {"sha256:" + strings.Repeat("0", 64)}, "blob put": {"-"}, "cancel": {sampleID}, "close": {sampleID}, "complete": {sampleID},
 	"create": {"payload"}, "fileset history": {"input"}, "fileset pull": {"input", "directory"}, "fileset push": {".", "input"}, "fileset rm": {"input"}, "get": {sampleID}, "handler get": {"resize"}, "handler history": {"resize"}, "handler put": {"resize", "-", "--lang", "sh", "--no-check"}, "handler rm": {"resize"}, "logs": {sampleID},
 	"pause": {"acme/resize"}, "queues delete": {"acme/resize"}, "redrive": {sampleID}, "release": {sampleID}, "results": {sampleID}, "resume": {"acme/resize"},
+	"limits get": {"acme"}, "limits rm": {"acme"}, "limits set": {"acme", "--queues", "5"},
 	"key create": {"acme", "--role", "reader"}, "key get": {"acme"}, "key import": {"acme", "--role", "reader"}, "key revoke": {"acme"}, "key rotate": {"acme"},
 	"rm": {sampleID}, "run": {sampleID}, "submit": {"-"}, "tickle": {sampleID},
 	"top": {"--once"}, "watch": {sampleID},
@@ -198,7 +199,7 @@ func stable(text string, ids map[string]string) string {
 
 // withoutJSON are the commands without --json, with the reason.
 var withoutJSON = map[string]string{
-	"blob": "it needs a command", "cluster": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "handler": "it needs a command", "key": "it needs a command", "journal": "it needs a command", "tls": "it needs a command",
+	"blob": "it needs a command", "cluster": "it needs a command", "context": "it needs a command", "fileset": "it needs a command", "handler": "it needs a command", "key": "it needs a command", "limits": "it needs a command", "journal": "it needs a command", "tls": "it needs a command",
 	"blob get": "it writes the bytes of the blob", "logs": "it writes what the job has printed", "licenses": "it writes texts", "man": "it writes files",
 	"serve": "it writes a log", "work": "it writes a log", "journal give-up": "it asks, and changes the journal once",
 }
@@ -309,6 +310,7 @@ var elsewhereJSON = map[string]string{
 	"cluster status": "it needs a cluster; see TestServeCluster", "cluster transfer": "the same", "cluster remove": "the same",
 	"key create": "the texts of keys are random: see TestKeyCommands", "key get": "see TestKeyCommands", "key import": "see TestKeyCommands", "key list": "see TestKeyCommands",
 	"key revoke": "see TestKeyCommands", "key rotate": "see TestKeyCommands", "key whoami": "see TestKeyCommands",
+	"limits get": "see TestLimitsCommands", "limits list": "the same", "limits rm": "the same", "limits set": "the same",
 	"key encryption":  "its id is random: see TestKeyEncryption",
 	"tls self-signed": "its names are those of the machine; see TestSelfSigned", "top": "its figures change; see TestTopOnce",
 }

@@ -69,8 +69,9 @@ var before = map[string]string{
 	"daybook claim":                        pendingJob,
 	"daybook context add trial":            `daybook tls self-signed > made.txt`,
 	"daybook serve --tls-cert":             `daybook tls self-signed > made.txt`,
-	"daybook key create acme-worker":       `export DAYBOOK_KEY_FILE=boss.key`, "daybook key get": newKeys, "daybook key list": newKeys, "daybook key whoami": newKeys,
+	"daybook key create acme-worker":       `export DAYBOOK_KEY_FILE=boss.key`, "daybook key create acme-producer --role producer --rate": `export DAYBOOK_KEY_FILE=boss.key`, "daybook key get": newKeys, "daybook key list": newKeys, "daybook key whoami": newKeys,
 	"daybook key rotate": newKeys, "daybook key revoke": newKeys, "daybook key import": newKeys + `; daybook key revoke acme-worker > revoked.txt`,
+	"daybook limits get": newQuota, "daybook limits list": newQuota, "daybook limits rm": newQuota,
 	"daybook context use":                         `daybook context add prod https://queue.example.com`,
 	"daybook context remove":                      `daybook context add test 127.0.0.1:1718`,
 	"daybook blob get":                            `printf test | daybook blob put - > address.txt`,
@@ -93,6 +94,8 @@ const (
 	restoreWithoutKeys = "daybook restore /backups/daybook --data /var/lib/daybook --revoke-keys"
 
 	newKeys = `daybook key create boss --role admin > boss.key; export DAYBOOK_KEY_FILE=boss.key; daybook key create acme-worker --role worker > worker.key`
+
+	newQuota = `daybook limits set acme --queues 5 > quota.txt`
 
 	pendingJob = `JOB=$(daybook create --type resize x)`
 	activeJob  = `daybook create --type resize x > created.txt; daybook claim --type resize --json > claim.json; JOB=$(jq -r .job_id claim.json) CLAIM=$(jq -r .claim_id claim.json)`

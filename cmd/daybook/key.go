@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,6 +76,7 @@ func madeKey(r *remote.Command, k client.Key, err error) error {
 // keyFlags are the flags of a new key.
 type keyFlags struct {
 	client.KeyLimits
+	rates   []string
 	expires time.Duration
 }
 
@@ -85,6 +87,7 @@ func (f *keyFlags) define(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.RunnerPrefix, "runner-prefix", "", "with what the ids of its runners begin (default: with --client or --type, its name and a hyphen)")
 	cmd.Flags().BoolVar(&f.HidePayloads, "hide-payloads", false, "show no payloads, outputs and errors; only with the single role reader")
 	cmd.Flags().StringArrayVar(&f.Redact, "redact", nil, "name of a field of JSON payloads and outputs whose value is not shown; only with the single role reader; can be given several times")
+	cmd.Flags().StringArrayVar(&f.rates, "rate", nil, "how fast the key may be used, as NAME=NUMBER: creates, claims, reads and bytes a second, streams and parked_claims at the same time; can be given several times (default: without a bound)")
 	cmd.Flags().DurationVar(&f.expires, "expires", 0, "how long the key is good (default: until it is revoked)")
 }
 
@@ -96,10 +99,39 @@ func (f *keyFlags) request(name string) (k client.KeyRequest, err error) {
 		return k, terminal.Usagef("--expires must not be negative")
 	}
 	k = client.KeyRequest{Name: name, KeyLimits: f.KeyLimits}
+	if k.Rates, err = ratesOf(f.rates); err != nil {
+		return k, err
+	}
 	if f.expires > 0 {
 		k.ExpiresAt = time.Now().Add(f.expires).UnixMilli()
 	}
 	return k, nil
+}
+
+// ratesOf reads rates in the form NAME=NUMBER.
+func ratesOf(texts []string) (*client.Rates, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	var rates job.Rates
+	for _, text := range texts {
+		name, number, _ := strings.Cut(text, "=")
+		rate := rates.Named(name)
+		n, err := strconv.ParseInt(number, 10, 64)
+		switch {
+		case rate == nil:
+			return nil, terminal.Usagef("--rate %s: %q is none of %s", text, name, strings.Join(job.RateNames[:], ", "))
+		case *rate != 0:
+			return nil, terminal.Usagef("--rate %s: %s is given twice", text, name)
+		case err != nil || n < 1:
+			return nil, terminal.Usagef("--rate %s: write it as %s=NUMBER, with a whole number from 1", text, name)
+		}
+		*rate = n
+	}
+	if err := rates.Check(); err != nil {
+		return nil, terminal.Usagef("--rate: %w", err)
+	}
+	return (*client.Rates)(&rates), nil
 }
 
 func newKeyCreate() *cobra.Command {
@@ -111,7 +143,8 @@ func newKeyCreate() *cobra.Command {
 		Long: `Create a key, and print its text, which the server does not store and nobody can read again. The first key must have
 the role admin.`,
 		Example: `  daybook key create boss --role admin >boss.key
-  daybook key create acme-worker --role worker --client acme --expires 2160h`,
+  daybook key create acme-worker --role worker --client acme --expires 2160h
+  daybook key create acme-producer --role producer --rate creates=1000 --rate reads=50`,
 		Args: cobra.ExactArgs(1),
 	}
 	keyCommand(&r, cmd, func(cmd *cobra.Command, args []string) error {
@@ -295,6 +328,14 @@ func limitsText(l *client.KeyLimits) (text string) {
 	}
 	if l.RunnerPrefix != "" {
 		text += " runners " + l.RunnerPrefix + "*"
+	}
+	if l.Rates != nil {
+		rates := job.Rates(*l.Rates)
+		for _, name := range job.RateNames {
+			if n := *rates.Named(name); n > 0 {
+				text += fmt.Sprintf(" %s=%d", name, n)
+			}
+		}
 	}
 	if l.HidePayloads {
 		text += " hides payloads"

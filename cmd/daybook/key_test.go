@@ -130,3 +130,31 @@ func TestKeysOfAStoppedServer(t *testing.T) {
 	n.end(t, syscall.SIGTERM)
 	execute(t, "", at("revoke", "w")...).ends(t, terminal.ExitUsage, "node n1 of a cluster", "start it")
 }
+
+// TestKeyRates: rates are set, shown and kept by a rotation; what cannot be a rate is wrong usage.
+func TestKeyRates(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	t.Setenv("HOME", dir)
+	s := serving(t, t.TempDir())
+	boss := filepath.Join(dir, "boss.key")
+	testkit.NoError(t, os.WriteFile(boss, []byte(ok(t, "key", "create", "boss", "--role", "admin", "--server", s.url)), 0o600))
+	as := func(args ...string) []string { return append(args, "--server", s.url, "--key-file", boss) }
+	create := func(rates ...string) []string {
+		args := []string{"key", "create", "p", "--role", "producer"}
+		for _, rate := range rates {
+			args = append(args, "--rate", rate)
+		}
+		return as(args...)
+	}
+	for _, wrong := range [][]string{{"more=1"}, {"creates"}, {"creates=0"}, {"creates=-1"}, {"creates=1.5"}, {"reads=1", "reads=2"}, {"bytes=1"}} {
+		refused := execute(t, "", create(wrong...)...)
+		testkit.Holds(t, refused.code == terminal.ExitUsage && strings.Contains(refused.errs, "--rate"), wrong, refused)
+	}
+	ok(t, create("creates=1000", "parked_claims=5")...)
+	const want = "p: producer creates=1000 parked_claims=5\n"
+	testkit.Equal(t, ok(t, as("key", "get", "p")...), want)
+	ok(t, as("key", "rotate", "p")...)
+	testkit.Contains(t, ok(t, as("key", "list")...), want)
+	testkit.Equal(t, *parsed[client.Key](t, ok(t, as("key", "get", "p", "--json")...)).Rates, client.Rates{Creates: 1000, ParkedClaims: 5})
+}

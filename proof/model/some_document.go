@@ -15,6 +15,12 @@ func SomeDocument(kind job.DocumentKind, client, name string, n int) job.PutDocu
 		p.Summary, p.Document = "exec", fmt.Appendf(nil, `{"kind":"exec","program":"p%d"}`, n)
 	case job.FilesetDocument:
 		p.Summary, p.Digest = job.FilesetSummary(1, 2), job.DocumentDigest{byte(1 + n)}
+	case job.QuotaDocument:
+		quota := job.Quota{Unfinished: 1_000_000_000 + int64(n)}
+		p.Client, p.Summary, p.Document = "", quota.Summary(), quota.Document()
+		if client != "" {
+			p.Name = client + "." + name
+		}
 	case job.KeyDocument:
 		key := job.Key{Roles: job.RolesOf(job.RoleProducer), Generation: 1 + n, Sum: job.KeySum{1}}
 		p.Client, p.Summary, p.Document = "", "producer", key.Document()

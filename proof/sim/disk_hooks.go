@@ -5,8 +5,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/daybookq/daybook/journal"
 	"github.com/tidwall/wal"
+
+	"github.com/daybookq/daybook/journal"
 )
 
 // hooks lets the journal use this disk.

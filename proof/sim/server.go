@@ -15,6 +15,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"

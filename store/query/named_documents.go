@@ -43,6 +43,19 @@ func (q *Queries) LoginsOf(by string, now int64) (own, ended []*job.Login) {
 	return q.live.Logins.Of(by, now)
 }
 
+// Quota returns the quota of a client, or false if it has none. It looks only at memory.
+func (q *Queries) Quota(client string) (job.Quota, bool) {
+	newest := *q.live.NewestDocuments[job.QuotaDocument].Load()
+	if len(newest) == 0 {
+		return job.Quota{}, false
+	}
+	d, ok := newest[row.DocumentName{job.QuotaDocument, "", client}]
+	if !ok {
+		return job.Quota{}, false
+	}
+	return job.ParseQuotaSummary(d.Summary), true
+}
+
 // Documents returns up to limit documents of a kind in a scope, each in its newest version, after the pair (afterName,
 // afterClient) in the order of name and client, and whether more follow.
 func (q *Queries) Documents(s *job.Scope, kind job.DocumentKind, afterName, afterClient string, limit int) (list []document.Named, more bool, err error) {

@@ -95,6 +95,19 @@ func (q *Queries) Ready(clients, types []string, visit func(client, typ string, 
 	}
 }
 
+// ClientUse returns how many queues and unfinished jobs a client with a quota has. While one command is applied for longer than
+// Options.Patience, ok is false.
+func (q *Queries) ClientUse(client string) (use document.ClientUse, ok bool) {
+	if !q.live.Mu.TryRLock() {
+		return use, false
+	}
+	defer q.live.Mu.RUnlock()
+	if found := q.live.AllQueues.Clients[client]; found != nil {
+		use = *found
+	}
+	return use, true
+}
+
 // QueueExists reports whether a queue exists, the priorities that count in its QueueBytes, and how much all queues
 // take. While one command is applied for longer than Options.Patience, it reports that the queue does not exist, and
 // how much all queues took at the last commit.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"syscall"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -25,7 +26,7 @@ func Err(r job.Refusal) error {
 	switch r {
 	case job.Granted:
 		return nil
-	case job.NotFound, job.QueueNotFound, job.BatchNotFound, job.SweepNotFound, job.ClaimNotFound, job.HandlerNotFound, job.FilesetNotFound, job.KeyNotFound, job.LoginNotFound:
+	case job.NotFound, job.QueueNotFound, job.BatchNotFound, job.SweepNotFound, job.ClaimNotFound, job.HandlerNotFound, job.FilesetNotFound, job.KeyNotFound, job.LoginNotFound, job.QuotaNotFound:
 		status = http.StatusNotFound
 	case job.SessionNotFound:
 		status, f = http.StatusNotFound, web.Unknown // an earlier try of the request may have been carried out
@@ -35,7 +36,7 @@ func Err(r job.Refusal) error {
 		status = http.StatusPreconditionFailed
 	case job.KeyReused, job.NumberReused:
 		status = http.StatusUnprocessableEntity
-	case job.TooManyQueues, job.TooManySweeps, job.TooManySessions, job.TooManyHandlers, job.TooManyFilesets, job.TooManyAccessKeys, job.TooManyLogins:
+	case job.TooManyQueues, job.TooManySweeps, job.TooManySessions, job.TooManyHandlers, job.TooManyFilesets, job.TooManyAccessKeys, job.TooManyLogins, job.TooManyQuotas:
 		status = http.StatusTooManyRequests
 	case job.NumberPassed:
 		f = web.Unknown // an earlier try may have been carried out, and its results are deleted
@@ -65,6 +66,7 @@ var Known = []struct {
 	{ingest.ErrBackupRunning, http.StatusConflict, "backup_running", web.NotStored},
 	{ingest.ErrOverloaded, http.StatusTooManyRequests, web.CodeOverloaded, web.NotStored},
 	{ingest.ErrTooManyQueues, http.StatusTooManyRequests, "too_many_queues", web.NotStored},
+	{ingest.ErrQuotaExceeded, http.StatusTooManyRequests, "quota_exceeded", web.NotStored},
 	{ingest.ErrTooManyKeys, http.StatusTooManyRequests, "too_many_keys", web.NotStored},
 	{ingest.ErrTooManySessionBytes, http.StatusTooManyRequests, "too_many_sessions", web.NotStored},
 	{registry.ErrNotFound, http.StatusNotFound, "runner_not_found", web.NotStored},
@@ -101,6 +103,10 @@ var Known = []struct {
 	{store.ErrBusy, http.StatusServiceUnavailable, "not_ready", web.Unknown},
 }
 
+// quotaWait is the Retry-After of a client that has used up its quota. Jobs must end first, so a client that repeats requests for
+// seconds reports it instead.
+const quotaWait = time.Minute
+
 // Of returns the problem for any error that a handler, the router or the engine returned. An unknown error is an
 // internal error: its text is written to the log, and is not sent to the client.
 func Of(err error) *web.Problem {
@@ -124,6 +130,9 @@ func Of(err error) *web.Problem {
 		p := &web.Problem{Status: k.status, Code: k.Code, Detail: err.Error(), Fate: k.fate}
 		if full, ok := errors.AsType[*ingest.TooManyQueues](err); ok {
 			p.RetryAfter = full.RetryAfter
+		}
+		if k.Err == ingest.ErrQuotaExceeded {
+			p.RetryAfter = quotaWait
 		}
 		p.Reported = k.Code == web.CodeShutdown || errors.Is(err, ingest.ErrNotReady)
 		if k.Code == codeBlobsUnavailable { // the cause names the bucket, and is only for the log

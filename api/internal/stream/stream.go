@@ -72,7 +72,13 @@ func (l *Streams) Serve(c echo.Context) error {
 	if l.Draining.Err() != nil {
 		return web.ErrShuttingDown
 	}
+	accepted, key := web.ConnectionOf(r), job.KeyOf(r.Context())
+	leave, err := l.Rates.Stream(key)
+	if err != nil {
+		return err
+	}
 	if err := l.admit(); err != nil {
+		leave()
 		return err
 	}
 	l.running.Add(1)
@@ -85,10 +91,10 @@ func (l *Streams) Serve(c echo.Context) error {
 	}, web.MaxBodyBytes)
 	if err != nil {
 		l.room.leave()
+		leave()
 		l.running.Done()
 		return err
 	}
-	accepted, key := web.ConnectionOf(r), job.KeyOf(r.Context())
 	credentials := web.CredentialsOf(r, web.Access{}).Clone()
 	if accepted != nil {
 		accepted.Upgraded()
@@ -97,6 +103,7 @@ func (l *Streams) Serve(c echo.Context) error {
 	// so each continues in a new goroutine.
 	go func() {
 		defer l.running.Done()
+		defer leave()
 		t = newStream(l, conn, accepted)
 		t.credentials, t.ctx = credentials, job.WithKey(t.ctx, key)
 		t.run()
@@ -185,6 +192,7 @@ func (t *stream) read() error {
 		}
 		t.reading.Store(false)
 		err = t.serve(m)
+		t.s.Rates.Sent(job.KeyOf(t.ctx), m.counted)
 		m.Release()
 		if err != nil {
 			return err
@@ -331,6 +339,6 @@ var About = operation.About{
 	Text: "A WebSocket with the subprotocol daybook.v1, which carries requests of runners and producers and sends jobs as\n" +
 		"soon as there are any. docs/reference/stream.md has its messages.\n",
 	Replies:   []operation.Reply{{Status: http.StatusSwitchingProtocols, Text: "The connection is a WebSocket now."}},
-	Refusals:  []int{http.StatusUpgradeRequired, http.StatusServiceUnavailable},
+	Refusals:  []int{http.StatusUpgradeRequired, http.StatusTooManyRequests, http.StatusServiceUnavailable},
 	Faultless: true,
 }

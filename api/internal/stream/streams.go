@@ -15,6 +15,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/command"
+	"github.com/daybookq/daybook/api/internal/rates"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
@@ -29,6 +30,7 @@ type Options struct {
 	// has the roles of the verbs.
 	Authorize func(c web.Credentials, roles job.Roles) (*job.Key, error)
 	Access    map[string]job.Roles
+	Rates     *rates.Rates
 	// Draining is done when the shutdown begins.
 	Draining context.Context
 	// Heartbeat is the time between two pings of a stream. 0 means defaultStreamHeartbeat.

@@ -82,6 +82,9 @@ func (t *stream) permitted(r *streamRequest) (*streamVerb, error) {
 	if err == nil {
 		err = t.authorize(v.name)
 	}
+	if err == nil && v.name == "create" {
+		err = t.s.Rates.MaySend(job.KeyOf(t.ctx))
+	}
 	return v, err
 }
 
@@ -92,7 +95,7 @@ func (t *stream) authorize(verb string) error {
 	if err != nil {
 		return err
 	}
-	if opened := job.KeyOf(t.ctx); now != nil && (opened == nil || !now.Equal(&opened.Scope) || now.RunnerPrefix != opened.RunnerPrefix) {
+	if opened := job.KeyOf(t.ctx); now != nil && (opened == nil || !now.Equal(&opened.Scope) || now.RunnerPrefix != opened.RunnerPrefix || !now.Rates.Equal(opened.Rates)) {
 		return &web.Problem{Status: http.StatusUnauthorized, Code: "key_refused", Detail: "the key of this stream is for something else now; open another stream"}
 	}
 	return nil

@@ -17,6 +17,7 @@ type Access struct {
 	roles   job.Roles
 	about   About
 	raw     bool
+	kept    bool
 }
 
 // About says how a server finds the client and type of a request, for keys that are not for all of them.
@@ -50,6 +51,12 @@ func For(roles job.Roles, about About) Access { return Access{roles: roles, abou
 // Raw marks a route that answers with stored bytes as they are. Keys that hide a part of jobs cannot use it.
 func (a Access) Raw() Access {
 	a.raw = true
+	return a
+}
+
+// Kept marks a route whose requests are not refused because a key has used up its rates: work would be lost.
+func (a Access) Kept() Access {
+	a.kept = true
 	return a
 }
 
@@ -103,6 +110,11 @@ func (s *Server) confined(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 		key := job.KeyOf(c.Request().Context())
 		if r.Access.raw && key.Conceals() {
 			return &Problem{Status: http.StatusForbidden, Code: "out_of_scope", Detail: "the key of this request does not show all of a job, and this answers with stored bytes as they are"}
+		}
+		if key != nil && key.Rates != nil {
+			if err := s.Admit(c.Request(), key, r.Access.kept); err != nil {
+				return err
+			}
 		}
 		if !key.By().All() {
 			if err := s.Confine(c, r.Access.about, key); err != nil {

@@ -44,6 +44,8 @@ type Options struct {
 	Confine func(c echo.Context, about About, key *job.Key) error
 	// Refused, if not nil, returns the refusal of a request from an address for which Authorize has returned err.
 	Refused func(peer netip.Addr, err error) error
+	// Admit refuses a request of a key that has used up its rates, unless it is kept.
+	Admit func(r *http.Request, key *job.Key, kept bool) error
 	// Spell, if not nil, writes a URL in its canonical form before the router sees it.
 	Spell func(u *url.URL)
 	// SecretOf, if not nil, returns the secret in a path, and whether the path must not be logged.
@@ -129,7 +131,7 @@ func literalPaths(routes []Route) map[string][]string {
 
 // Coming are the first segments of paths that this server does not have yet. No client may take them.
 var Coming = []string{
-	"audit", "calendars", "cluster", "config", "events", "failures", "keys", "limits", "login", "logout", "marks", "schedules", "series", "signals", "ui",
+	"audit", "calendars", "cluster", "config", "events", "failures", "keys", "login", "logout", "marks", "schedules", "series", "signals", "ui",
 	"webhooks", "whoami",
 }
 

@@ -250,7 +250,8 @@ func Refusal(r Request, res *http.Response, body []byte) error {
 	if err := json.Unmarshal(body, e); err != nil || e.Code == "" {
 		return fmt.Errorf("%s %s: %w", r.Method, r.Path, &strangeStatus{res.StatusCode, res.Status, after})
 	}
-	e.Status, e.RetryAfter = res.StatusCode, after
+	e.Status = res.StatusCode
+	e.RetryAfter = max(e.RetryAfter, after)
 	return e
 }
 

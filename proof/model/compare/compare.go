@@ -65,7 +65,12 @@ func (c *comparison) jobs() error {
 			break
 		}
 	}
-	listed := 0
+	listed, uses := 0, map[string]document.ClientUse{}
+	for name := range c.m.Queues {
+		use := uses[name.Client]
+		use.Queues++
+		uses[name.Client] = use
+	}
 	for id, j := range c.m.Jobs {
 		if j.Status == job.Purged {
 			if _, err := c.q.Job(id); !errors.Is(err, job.NotFound) {
@@ -75,6 +80,17 @@ func (c *comparison) jobs() error {
 		}
 		listed++
 		counts[j.Status]++
+		if j.Status.Unfinished() {
+			use := uses[j.Queue.Name.Client]
+			use.Unfinished++
+			uses[j.Queue.Name.Client] = use
+		}
+	}
+	for _, name := range c.m.Documents.Named(job.QuotaDocument, false) {
+		client, want := name.Name, uses[name.Name]
+		if got, ok := c.q.ClientUse(client); !ok || got != want {
+			return fmt.Errorf("client %s uses %+v (%v), the model has %+v", client, got, ok, want)
+		}
 	}
 	if seen != listed {
 		return fmt.Errorf("%d jobs are listed, the model has %d", seen, listed)

@@ -62,6 +62,13 @@ func (c *comparison) documents() error {
 			return fmt.Errorf("key %s is %+v; the model has %+v", name.Name, key, want)
 		}
 	}
+	for _, name := range append(c.m.Documents.Named(job.QuotaDocument, false), c.m.Documents.Named(job.QuotaDocument, true)...) {
+		quota, ok := c.q.Quota(name.Name)
+		want := c.m.Documents.Newest(name).Doc
+		if there := want.Version > 0; ok != there || there && sha256.Sum256(quota.Document()) != want.Digest {
+			return fmt.Errorf("the quota of %s is %+v, %v; the model has %+v", name.Name, quota, ok, want)
+		}
+	}
 	gone := c.m.Documents.Named(job.KeyDocument, true)
 	for _, name := range gone {
 		if key := c.q.Key(name.Name); key != nil {

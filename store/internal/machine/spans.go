@@ -149,6 +149,12 @@ func (a *Applying) Count(p row.Part, next job.State, why job.Reason) {
 func (a *Applying) countJobs(p row.Part, next job.State) {
 	n, b, g := p.Lines(), p.B, p.Group()
 	old, q := p.In.State, a.AllQueues.ByID[g.QueueID]
+	switch was, is := old.Status.Unfinished(), next.Status.Unfinished(); {
+	case is && !was:
+		a.AllQueues.Count(q.Client, 0, n)
+	case was && !is:
+		a.AllQueues.Count(q.Client, 0, -n)
+	}
 	if old.Status != 0 {
 		b.Counts[old.Status] -= n
 		q.Counts[old.Status] -= n

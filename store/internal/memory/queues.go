@@ -2,10 +2,12 @@ package memory
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 
 	"github.com/tidwall/btree"
 
+	"github.com/daybookq/daybook/store/document"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/row"
 )
@@ -17,15 +19,42 @@ type queues struct {
 	ByClient queueTree // by client and type
 	ByType   queueTree // by type and client
 	Idle     idleQueues
-	Bytes    int64        // about the memory that all queues take
-	Windows  *lsm.Windows // that lanes share
+	Clients  map[string]*document.ClientUse // of the clients with quotas
+	Bytes    int64                          // about the memory that all queues take
+	Windows  *lsm.Windows                   // that lanes share
 }
 
 func NewQueues() queues {
-	return queues{ByID: map[uint32]*Queue{}, ByName: map[row.QueueName]*Queue{}, ByClient: treeByClient(), ByType: treeByType(), Idle: newIdleQueues()}
+	return queues{ByID: map[uint32]*Queue{}, ByName: map[row.QueueName]*Queue{}, Clients: map[string]*document.ClientUse{}, ByClient: treeByClient(), ByType: treeByType(), Idle: newIdleQueues()}
 }
 
+// Watch begins to count what the queues of a client have, for its quota. It must be called after the queues were added at a start.
+func (qs *queues) Watch(client string) {
+	if qs.Clients[client] != nil {
+		return
+	}
+	use := &document.ClientUse{}
+	for _, q := range qs.Page(QueuePage{Client: client, Limit: math.MaxInt}, func(*Queue) bool { return true }) {
+		use.Queues++
+		use.Unfinished += q.Unfinished()
+	}
+	qs.Clients[client] = use
+}
+
+// Count adds to the counts of a client, if it has a quota.
+func (qs *queues) Count(client string, queues, unfinished int64) {
+	if len(qs.Clients) == 0 {
+		return
+	}
+	if use := qs.Clients[client]; use != nil {
+		use.Queues += queues
+		use.Unfinished += unfinished
+	}
+}
+
+// Add adds a new queue, which has no jobs.
 func (qs *queues) Add(q *Queue) {
+	qs.Count(q.Client, 1, 0)
 	qs.ByID[q.Id] = q
 	qs.ByName[q.QueueName] = q
 	qs.Bytes += q.Bytes()
@@ -102,6 +131,7 @@ func (qs *queues) Remove(q *Queue) {
 	if q.IdleAt != 0 {
 		qs.Idle.Delete(q)
 	}
+	qs.Count(q.Client, -1, 0)
 	delete(qs.ByID, q.Id)
 	delete(qs.ByName, q.QueueName)
 	qs.Bytes -= q.Bytes()

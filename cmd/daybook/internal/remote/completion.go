@@ -163,6 +163,12 @@ func KeyNames(cmd *cobra.Command, typed string) []string {
 		func(k client.Key) string { return k.Name + "\t" + strings.Join(k.Roles, ", ") })
 }
 
+// QuotaNames completes the clients with quotas.
+func QuotaNames(cmd *cobra.Command, typed string) []string {
+	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client) iter.Seq2[client.Quota, error] { return c.Quotas(ctx) },
+		func(q client.Quota) string { return q.Client })
+}
+
 // NodeNames completes the names of the nodes of a cluster.
 func NodeNames(cmd *cobra.Command, typed string) []string {
 	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client) iter.Seq2[job.MemberStatus, error] {
