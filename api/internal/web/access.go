@@ -29,7 +29,7 @@ const (
 	OfQueue           // the path has the client and type
 	OfClient          // the query has the client, or none: then what the request is about is for all clients, and can only be read
 	OfOwnClient       // the query has the client
-	OfType            // the path has the type of a handler, and the query perhaps a client
+	OfType            // the path has the type of a handler, and the path or the query perhaps a client
 	OfJob             // the path has an id of a job
 	OfBatch           // the path has an id of a batch
 	OfClaim           // the path has an id of a claim
@@ -75,14 +75,25 @@ func (s *Server) guarded(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		c.SetRequest(c.Request().WithContext(job.WithKey(c.Request().Context(), key)))
+		return next(c)
+	}
+}
+
+// confined refuses requests about what the key of the request is not for. It runs after strictRequest has read the query.
+func (s *Server) confined(r *Route) echo.HandlerFunc {
+	if s.Authorize == nil || r.Access.open {
+		return r.Handle
+	}
+	return func(c echo.Context) error {
+		key := job.KeyOf(c.Request().Context())
 		if r.Access.raw && key.Conceals() {
 			return &Problem{Status: http.StatusForbidden, Code: "out_of_scope", Detail: "the key of this request does not show all of a job, and this answers with stored bytes as they are"}
 		}
-		if !key.All() {
+		if key != nil && !key.All() {
 			if err := s.Confine(c, r.Access.about, key); err != nil {
 				return err
 			}
 		}
-		return next(c)
+		return r.Handle(c)
 	}
 }

@@ -86,7 +86,7 @@ func (s *Server) Serve(routes []Route) {
 	for i := range routes {
 		r := &routes[i]
 		s.Metrics.routes[routeKey{r.Method, r.Path}] = s.Metrics.Of(r.Method, r.Path, r.Hot)
-		handle := strictRequest(r, r.Handle)
+		handle := strictRequest(r, s.confined(r))
 		if r.Compressed {
 			handle = s.Compressed(handle)
 		}
