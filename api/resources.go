@@ -20,6 +20,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/joblog"
+	"github.com/daybookq/daybook/job"
 )
 
 // resources are the subjects of the routes, and the parts that they share.
@@ -139,6 +140,26 @@ type Route struct{ Method, Path string }
 func Routes() (list []Route) {
 	for _, r := range unserved().routes() {
 		list = append(list, Route{r.method, r.path})
+	}
+	return list
+}
+
+// Permit is what the table of access says of an operation at a route, or of a verb of streams. It is for tests that check all
+// of them.
+type Permit struct {
+	Route
+	Operation string    // its id, or the verb, which has no route
+	Roles     job.Roles // a key needs one of these, or admin; 0: the route needs no key
+}
+
+// Permits returns the permits of all routes: also of HEAD, and of the switches by GET, and at last of the verbs of streams.
+func Permits() (list []Permit) {
+	s := unserved()
+	for _, r := range append(withHeads(s.routes()), s.getSwitches()...) {
+		list = append(list, Permit{Route{r.method, r.path}, r.id, access[r.id].Roles()})
+	}
+	for _, verb := range stream.Verbs() {
+		list = append(list, Permit{Operation: verb, Roles: streamAccess[verb]})
 	}
 	return list
 }
