@@ -157,6 +157,31 @@ func TestRunnersOfOthers(t *testing.T) {
 	}
 }
 
+// TestMixedNames: a request that names things of the key and, anywhere in it, things of others is refused as a whole.
+func TestMixedNames(t *testing.T) {
+	s := start(t)
+	headers := append(s.as("neighbor"), "Content-Type", "application/json")
+	s.must("POST", "/jobs/create", `{"client":"neighbor","type":"plain"}`, headers...)
+	id := s.must("POST", "/jobs/claim", `{"runner_id":"neighbor-1","max":1}`, headers...)["jobs"].([]any)[0].(map[string]any)["job_id"].(string)
+	for _, r := range []struct{ path, body string }{
+		{"/jobs/create", `[{"client":"neighbor","type":"plain"},{"client":"victim","type":"plain"}]`},
+		{"/jobs/create", `{"batch":{"client":"neighbor"},"jobs":[{"type":"plain"},{"client":"victim","type":"plain"}]}`},
+		{"/jobs/create", `{"batch":{"client":"victim","open":true}}`}, {"/jobs/create", `{"batch":{"open":true}}`}, // the default client
+		{"/jobs/create", `{"client":"neighbor","type":"plain","on_complete":{"type":"x","on_complete":{"client":"victim","type":"x"}}}`},
+		{"/jobs/" + id + "/complete", `{"code":"ok","then":[{"type":"plain"},{"client":"victim","type":"x"}]}`},
+		{"/jobs/complete", `{"outcomes":[{"job_id":"` + id + `","code":"ok","then":[{"client":"victim","type":"x"}]}]}`},
+		{"/jobs/claim", `{"runner_id":"neighbor-1","clients":["neighbor","victim"]}`},
+		{"/jobs/claim", `{"runner_id":"neighbor-1","complete":[{"job_id":"` + id + `","code":"ok","then":[{"client":"victim","type":"x"}]}]}`},
+	} {
+		before := s.state()
+		a := s.send("POST", r.path, r.body, headers...)
+		testkit.Holds(t, a.status == http.StatusForbidden && a.code() == "out_of_scope", r, a.status, a.body)
+		same(t, s.state(), before, r)
+	}
+	named := s.must("PUT", "/handlers/plain?client=neighbor", handlerBody, append(headers, "Daybook-By", "boss")...)
+	testkit.Equal(t, named["by"], any("neighbor"), "Daybook-By names somebody else")
+}
+
 // TestConcealed: keys that hide payloads, or fields of them, do not see them in any answer.
 func TestConcealed(t *testing.T) {
 	s := start(t)

@@ -67,6 +67,9 @@ func (u *user) move() {
 		m.Batch = b.shown()
 	default:
 		m.Client, m.Type = u.client(), b.groups[0].Type
+		if u.key != nil {
+			m.Type = movedType // overreach has the queues for which the key is not
+		}
 	}
 	// Only fill ends a batch with attributes as a whole.
 	if takes := m.Op.Takes(); m.Job.IsZero() && (u.random.IntN(2) == 0 || b.of != nil && !m.Batch.IsZero()) {
