@@ -143,6 +143,7 @@ HELM       := helm.sh/helm/v3/cmd/helm@v3.22.0
 
 part.cross           = GOOS=windows GOARCH=arm64 $(GO) vet ./cmd/daybook $(OURS)/client && GOOS=darwin GOARCH=arm64 $(GO) vet $$($(GO) list work | grep -v '^$(OURS)/\(proof\|bench\)') ## vet for macOS and Windows
 part.peers           = cd bench/peers && export GOWORK=off && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && BENCH_PEERS_BIN=$(CURDIR)/$(BIN)/peers $(with_binary) $(GO) test -count=1 ./... ## checks and tests of bench/peers
+part.issuer          = cd proof/issuer && export GOWORK=off && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(with_binary) $(GO) test -count=1 ./... ## log-ins and tokens with a real issuer of OpenID Connect
 part.packages        = $(MAKE) --no-print-directory release SYSTEMS=linux/$$($(GO) env GOARCH) && $(GO) test -count=1 -v -timeout 20m ./deploy -release $(CURDIR)/$(RELEASE) $(ARGS) ## install and start the packages of this machine; build them again (ARGS=-full without the build cache)
 part.helm            = $(call tool,helm,$(HELM)); $(GO) test -count=1 -v -run TestChart ./deploy -helm $(CURDIR)/$(BIN)/helm ## lint and render the Helm chart
 part.moving          = NPM_CONFIG_REGISTRY=$$(npm config get registry) PATH="$(CURDIR)/$(BIN)/moving/bin:$$PATH" $(GO) test -count=1 -v -timeout 20m -run TestMoving ./docs/check -moving ## the examples of moving.md beside the other queues (scripts/tools moving)
@@ -152,7 +153,7 @@ check: build ## PART=NAME: what a release needs besides; without a name it lists
 	$(call choose,part,$(PART),PART)
 
 release-check: ## all of that, the site, and the proofs in full; hours
-	for part in cross peers packages helm; do $(MAKE) check PART=$$part || exit 1; done
+	for part in cross issuer peers packages helm; do $(MAKE) check PART=$$part || exit 1; done
 	$(MAKE) site
 	for lane in sim corruption crash cluster cluster-sim runner-kills hostile limits; do $(MAKE) prove LANE=$$lane || exit 1; done
 
@@ -171,7 +172,7 @@ tidy: ## go mod tidy in each module; TIDY=-diff only prints the changes
 	  for other in client job mdns; do $(GO) mod edit -dropreplace $(OURS)/$$other $$copy; done; \
 	  cp $$copy $$m/go.mod; test ! -e $(BIN)/tidy.sum || cp $(BIN)/tidy.sum $$m/go.sum; \
 	done
-	test -n "$(TIDY)" || { cd bench/peers && GOWORK=off $(GO) mod tidy; }
+	test -n "$(TIDY)" || for m in bench/peers proof/issuer; do (cd $$m && GOWORK=off $(GO) mod tidy) || exit 1; done
 
 RELEASE    := $(BIN)/release
 SYSTEMS    ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64

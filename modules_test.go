@@ -23,7 +23,7 @@ var modules = []string{".", "client", "job", "mdns"}
 
 // separate are the folders of the modules that go.work leaves out, so that their requirements never reach the modules of
 // go.work. They are not published, so their go.mod files replace the modules of this tree by folders.
-var separate = []string{"bench/peers"}
+var separate = []string{"bench/peers", "proof/issuer"}
 
 // unreleased is the version in which the modules of this tree require each other.
 const unreleased = "v0.0.0"

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,18 +10,20 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/api/oidc"
 	"github.com/daybookq/daybook/job"
 )
 
 // Sets of roles for the table below. A key with the role admin may use every route.
 var (
-	operators = job.RolesOf(job.RoleOperator)
-	producers = operators | job.RolesOf(job.RoleProducer)
-	workers   = operators | job.RolesOf(job.RoleWorker)
-	uploaders = producers | workers
-	readers   = uploaders | job.RolesOf(job.RoleReader)
-	watchers  = operators | job.RolesOf(job.RoleReader, job.RoleMetrics, job.RoleBackup)
-	admins    = job.RolesOf(job.RoleAdmin)
+	operators   = job.RolesOf(job.RoleOperator)
+	producers   = operators | job.RolesOf(job.RoleProducer)
+	workers     = operators | job.RolesOf(job.RoleWorker)
+	uploaders   = producers | workers
+	readers     = uploaders | job.RolesOf(job.RoleReader)
+	blobReaders = readers | job.RolesOf(job.RoleBackup) // a backup has the blobs
+	watchers    = operators | job.RolesOf(job.RoleReader, job.RoleMetrics, job.RoleBackup)
+	admins      = job.RolesOf(job.RoleAdmin)
 )
 
 // access has the roles of which a key needs one to use an operation, by the id of the operation, and how the server finds out
@@ -49,27 +52,32 @@ var access = table([]grant{
 	{readers, web.OfSweep, "sweep"},
 	{readers, web.OfType, "handler handlerHistory getHandler getHandlerOfMiniq"},
 	{readers, web.OfVersion, "handlerVersion"},
-	{readers, web.OfOwnClient, "listBlobs"},
-	{readers, web.OfClient, "blob castawayBlob fileset filesetHistory"},
+	{blobReaders, web.OfOwnClient, "listBlobs"},
+	{blobReaders, web.OfClient, "blob castawayBlob"},
+	{readers, web.OfClient, "fileset filesetHistory"},
 
 	{operators, web.InCommand, "patch delete redrive run resumeBatch redriveBatch deleteBatch"},
 	{operators, web.InCommand, "deleteQueue pause resume cancelQueue redriveQueue deleteQueueJobs"},
 	{operators, web.InCommand, "putHandler deleteHandler addHandler addHandlerOfMiniq removeHandler removeHandlerOfMiniq"},
 	{operators, web.AboutServer, "start stop startByGet stopByGet"},
 
+	{operators, web.AboutServer, "audit"},
 	{watchers, web.AboutServer, "metrics stats cluster level"},
 	{job.RolesOf(job.RoleBackup), web.AboutServer, "backup backupClients"},
 
 	{admins, web.AboutServer, "quit quitByGet acceptTime raiseLevel collectBlobs transferLeadership removeNode"},
 	{admins, web.AboutServer, "keys createKey key rotateKey revokeKey"},
-	{readers | watchers | admins, web.AboutNobody, "whoami"},
+	{readers | watchers | admins, web.AboutNobody, "whoami logout"},
 })
 
 // open are the operations that need no key: they tell nothing about jobs.
-const open = "root ping healthz readyz version openapi openapiJSON docs docsFile"
+const open = "root ping healthz readyz version openapi openapiJSON docs docsFile login beginLogin finishLogin"
 
 // raw are the operations that answer with stored bytes as they are.
 const raw = "output jobLog batchMetadata blob castawayBlob fileset"
+
+// changing are the operations by GET that change something.
+const changing = "stream startByGet stopByGet quitByGet"
 
 // grant gives roles to operations, whose ids are separated by spaces.
 type grant struct {
@@ -87,6 +95,9 @@ func table(grants []grant) map[string]web.Access {
 	}
 	for id := range strings.FieldsSeq(raw) {
 		all[id] = all[id].Raw()
+	}
+	for id := range strings.FieldsSeq(changing) {
+		all[id] = all[id].Changing()
 	}
 	for id := range strings.FieldsSeq(open) {
 		all[id] = web.Open
@@ -110,41 +121,117 @@ func checkAccess(routes []route) error {
 	return nil
 }
 
-// authorizer finds out whose key a request has.
-type authorizer struct{ engine backend.Engine }
+// authorizer finds out which key a request has, or which one the token or login of a request stands for.
+type authorizer struct {
+	engine   backend.Engine
+	issuers  *oidc.Issuers // nil: no tokens are accepted
+	required bool          // also before the first key
+	trusted  bool          // requests need no key; see Options
+}
 
 // errNoKey and errWrongKey say nothing about keys that exist.
 var (
-	errNoKey    = &web.Problem{Status: http.StatusUnauthorized, Code: "key_required", Detail: "this server answers only requests with a key; send it as Authorization: Bearer KEY"}
-	errWrongKey = &web.Problem{Status: http.StatusUnauthorized, Code: "key_refused", Detail: "the key is not one of this server: it is wrong, was revoked, or has expired"}
+	errNoKey      = &web.Problem{Status: http.StatusUnauthorized, Code: "key_required", Detail: "this server answers only requests with a key; send it as Authorization: Bearer KEY"}
+	errWrongKey   = &web.Problem{Status: http.StatusUnauthorized, Code: "key_refused", Detail: "the key is not one of this server: it is wrong, was revoked, or has expired"}
+	errLoginEnded = &web.Problem{Status: http.StatusUnauthorized, Code: "login_ended", Detail: "the login of this browser has ended; log in again"}
+	errNoToken    = &web.Problem{Status: http.StatusForbidden, Code: "csrf_required", Detail: "a change by a browser with a login needs the header " + web.HeaderToken + ", with the csrf of GET /whoami"}
+	errNoIssuer   = &web.Problem{Status: http.StatusNotFound, Code: "no_issuer", Detail: "no issuer is configured at which people log in (client-id in the file of --oidc-file); log in with a key: POST /login"}
 )
 
-// authorize returns the key in the values of the header Authorization. It must have one of the roles, or the role admin.
-// authorize returns nil as long as there was never a key: then everybody who can connect may do everything.
-func (a *authorizer) authorize(headers []string, roles job.Roles) (*job.Key, error) {
-	if !a.engine.KeysRequired() {
+// authorize returns the key that credentials stand for. It must have one of the roles, or the role admin. authorize returns nil as
+// long as there was never a key, and there are no issuers, unless keys are required: then everybody who can connect may do everything.
+func (a *authorizer) authorize(c web.Credentials, roles job.Roles) (key *job.Key, err error) {
+	if a.trusted || !a.required && !a.engine.KeysRequired() && a.issuers == nil {
 		return nil, nil
 	}
-	switch len(headers) {
-	case 0:
+	switch {
+	case len(c.Authorization) > 1:
+		return nil, errWrongKey
+	case len(c.Authorization) == 1:
+		var h holder
+		h, err = a.holder(keyText(c.Authorization[0]))
+		key = h.key
+	case c.Logins[0] == "":
 		return nil, errNoKey
-	case 1:
 	default:
-		return nil, errWrongKey
+		key, err = a.login(&c)
 	}
-	name, sum, err := job.ParseKeyText(keyText(headers[0]))
 	if err != nil {
-		return nil, errWrongKey
+		return nil, err
 	}
-	key, now := a.engine.Key(name), a.engine.Now()
-	if key == nil || !key.Matches(&sum, now) || key.Expired(now) {
-		return nil, errWrongKey
-	}
+	key.Used(a.engine.Now())
 	if !key.Roles.Has(roles | admins) {
 		return nil, &web.Problem{Status: http.StatusForbidden, Code: "role_missing",
 			Detail: fmt.Sprintf("the key %s has the roles %s; this needs one of %s", key.Name, strings.Join(key.Roles.Names(), ", "), strings.Join((roles|admins).Names(), ", "))}
 	}
 	return key, nil
+}
+
+// holder returns who holds the text of a key, or a token.
+func (a *authorizer) holder(text string) (holder, error) {
+	name, sum, err := job.ParseKeyText(text)
+	now := a.engine.Now()
+	if err != nil {
+		if a.issuers == nil || !oidc.IsToken(text) {
+			return holder{}, errWrongKey
+		}
+		id, err := a.issuers.Verify(text, now)
+		if err != nil {
+			return holder{}, tokenProblem(err)
+		}
+		return holder{&id.Key, id.Issuer, id.Rule}, nil
+	}
+	key := a.engine.Key(name)
+	if key == nil || !key.Matches(&sum, now) || key.Expired(now) {
+		return holder{}, errWrongKey
+	}
+	return holder{key: key}, nil
+}
+
+// login returns the key for which a login stands, as it is now.
+func (a *authorizer) login(c *web.Credentials) (*job.Key, error) {
+	name, ok := job.LoginNameOf(c.Logins[0])
+	if !ok || c.Logins[1] != "" {
+		return nil, errLoginEnded
+	}
+	login, now := a.engine.Login(name[:]), a.engine.Now()
+	if login == nil || login.Ended(now) {
+		return nil, errLoginEnded
+	}
+	var key *job.Key
+	if login.Issuer == "" {
+		if key = a.engine.Key(login.By); key != nil && (key.Sum != login.KeySum || key.Expired(now)) {
+			key = nil
+		}
+	} else if a.issuers != nil {
+		key = a.issuers.KeyOf(login.Issuer, login.Rule, login.By)
+	}
+	switch {
+	case key == nil:
+		return nil, errLoginEnded
+	case c.TokenNeeded && !web.GoodToken(c.Logins[0], c.Token):
+		return nil, errNoToken
+	}
+	return key, nil
+}
+
+// tokenProblem returns the problem for a refusal of package oidc.
+func tokenProblem(err error) error {
+	switch detail := err.Error(); {
+	case errors.Is(err, oidc.ErrToken):
+		return &web.Problem{Status: http.StatusUnauthorized, Code: "token_refused", Detail: detail}
+	case errors.Is(err, oidc.ErrNoRule):
+		return &web.Problem{Status: http.StatusForbidden, Code: "no_rule", Detail: detail}
+	case errors.Is(err, oidc.ErrUnavailable): // the log has why
+		return &web.Problem{Status: http.StatusServiceUnavailable, Code: "issuer_unavailable", Detail: detail, Reported: true}
+	case errors.Is(err, oidc.ErrFlow):
+		return &web.Problem{Status: http.StatusUnauthorized, Code: "login_failed", Detail: detail}
+	case errors.Is(err, oidc.ErrBusy):
+		return &web.Problem{Status: http.StatusTooManyRequests, Code: web.CodeOverloaded, Detail: detail}
+	case errors.Is(err, oidc.ErrNoLogin):
+		return errNoIssuer
+	}
+	return err
 }
 
 // keyText returns the text of the key in a header: a Bearer token, or the password of Basic.

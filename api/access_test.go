@@ -2,13 +2,21 @@ package api
 
 import (
 	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/daybookq/daybook/api/internal/backend"
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
@@ -145,6 +153,108 @@ func TestKeysOfStreams(t *testing.T) {
 	})
 }
 
+// TestRequireKeys: a server that requires keys refuses requests before its first key, and is not ready before its caller says so.
+func TestRequireKeys(t *testing.T) {
+	var why atomic.Pointer[error]
+	r := start(t, func(s *setup) {
+		s.RequireKeys = true
+		s.Unready = func() error {
+			if err := why.Load(); err != nil {
+				return *err
+			}
+			return nil
+		}
+	})
+	reason := errors.New("the key of the admin is not stored yet")
+	why.Store(&reason)
+	unready := r.get("/readyz")
+	unready.refused(http.StatusServiceUnavailable, "not_ready")
+	testkit.Contains(t, unready.body, reason.Error())
+	r.get("/healthz").object(http.StatusOK)
+	why.Store(nil)
+	r.get("/readyz").object(http.StatusOK)
+	r.get("/jobs").refused(http.StatusUnauthorized, "key_required")
+	r.post("/keys", `{"name":"boss","roles":["admin"]}`).refused(http.StatusUnauthorized, "key_required")
+}
+
+// TestWrongKeys: an address gets 429 after ten wrong keys a minute, and one more answer each six seconds. Neither requests without
+// a key nor those of other addresses count, and a right key passes all the time. The table of addresses is bounded.
+func TestWrongKeys(t *testing.T) {
+	now := int64(1_000_000)
+	w := &wrongKeys{now: func() int64 { return now }}
+	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::")
+	for range 2 * wrongKeysPerMinute {
+		testkit.Equal(t, w.refuse(a, errNoKey), error(errNoKey))
+	}
+	for range wrongKeysPerMinute {
+		testkit.Equal(t, w.refuse(a, errWrongKey), error(errWrongKey))
+	}
+	limited := func(peer netip.Addr, seconds int) {
+		t.Helper()
+		p, ok := errors.AsType[*web.Problem](w.refuse(peer, errWrongKey))
+		testkit.Holds(t, ok && p.Code == "rate_limited" && p.RetryAfter.Round(time.Millisecond) == time.Duration(seconds)*time.Second, p)
+	}
+	limited(a, 6)
+	testkit.Equal(t, w.refuse(b, errWrongKey), error(errWrongKey))
+	now += 5000
+	limited(a, 1)
+	now += 1000
+	testkit.Equal(t, w.refuse(a, errWrongKey), error(errWrongKey))
+	limited(a, 6)
+	for i := range 2 * maxWrongPeers {
+		_ = w.refuse(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), errWrongKey)
+		testkit.MustHold(t, len(w.peers) <= maxWrongPeers, "the table has", len(w.peers), "addresses")
+	}
+	now += 60_000
+	testkit.Equal(t, w.refuse(netip.MustParseAddr("203.0.113.1"), errWrongKey), error(errWrongKey))
+	testkit.Equal(t, len(w.peers), 1) // all others sent none for a minute
+}
+
+// TestRightKeyAmongWrongOnes: the limit of wrong keys refuses no right key of the same address.
+func TestRightKeyAmongWrongOnes(t *testing.T) {
+	r := start(t)
+	admin := r.newKey("", "boss", "admin")
+	for range wrongKeysPerMinute {
+		r.get("/jobs", as("wrong")...).refused(http.StatusUnauthorized, "key_refused")
+	}
+	limited := r.get("/jobs", as(job.KeyText("boss", [job.SecretBytes]byte{}))...)
+	limited.refused(http.StatusTooManyRequests, "rate_limited")
+	testkit.Holds(t, limited.header.Get("Retry-After") != "", limited.header)
+	r.get("/jobs", as(admin)...).object(http.StatusOK)
+	r.get("/jobs").refused(http.StatusUnauthorized, "key_required")
+}
+
+// TestLastUse: a key shows the hour of its last use, which a rotation keeps and a revocation ends.
+func TestLastUse(t *testing.T) {
+	r := start(t)
+	admin := r.newKey("", "boss", "admin")
+	used := func(name string) any { return r.get("/keys/"+name, as(admin)...).object(http.StatusOK)["last_used_at"] }
+	reader := r.newKey(admin, "r", "reader")
+	testkit.Equal(t, used("r"), nil)
+	r.get("/jobs", as(job.KeyText("r", [job.SecretBytes]byte{}))...).refused(http.StatusUnauthorized, "key_refused")
+	testkit.Equal(t, used("r"), nil) // a wrong secret is no use
+	r.get("/jobs", as(reader)...).object(http.StatusOK)
+	hour := used("r")
+	n := testkit.Must(strconv.ParseInt(fmt.Sprint(hour), 10, 64))(t)
+	testkit.Holds(t, n > 0 && n%(60*60*1000) == 0, n)
+	r.post("/keys/r/rotate", ``, as(admin)...).object(http.StatusOK)
+	testkit.Equal(t, used("r"), hour)
+	for _, k := range r.get("/keys", as(admin)...).object(http.StatusOK)["keys"].([]any) {
+		testkit.Holds(t, k.(map[string]any)["last_used_at"] != nil, k)
+	}
+	testkit.Equal(t, r.do(http.MethodDelete, "/keys/r", nil, as(admin)...).status, http.StatusNoContent)
+	r.newKey(admin, "r", "reader")
+	testkit.Equal(t, used("r"), nil)
+}
+
+// TestTrustedDoesNotListen: a server whose requests need no keys serves only its own process.
+func TestTrustedDoesNotListen(t *testing.T) {
+	s := testkit.Must(newServer(Options{Trusted: true}, idle{}))(t)
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close()
+	testkit.Failed(t, s.Run(t.Context(), l, 0), "does not listen")
+}
+
 // withKey is an engine with one key.
 type withKey struct {
 	backend.Engine
@@ -164,17 +274,17 @@ func TestRolesOfRoutes(t *testing.T) {
 	for _, r := range unserved().routes() {
 		for _, name := range (admins | readers | watchers).Names() {
 			role := job.RolesOf(testkit.Must(job.ParseRole(name))(t))
-			key := &job.Key{Actor: job.Actor{Name: "k"}, Roles: role, Sum: sum}
-			_, err := (&authorizer{withKey{key: key}}).authorize(headers, access[r.id].Roles())
+			key := &job.Key{Actor: job.Actor{Name: "k"}, Roles: role, Sum: sum, LastUse: new(atomic.Int64)}
+			_, err := (&authorizer{engine: withKey{key: key}}).authorize(web.Credentials{Authorization: headers}, access[r.id].Roles())
 			want := role == admins || access[r.id].Roles().Has(role)
 			testkit.Holds(t, !access[r.id].NeedsKey() || (err == nil) == want, r.id, "with role", name, "gives", err)
 			key.ExpiresAt = 5
-			_, err = (&authorizer{withKey{key: key}}).authorize(headers, access[r.id].Roles())
+			_, err = (&authorizer{engine: withKey{key: key}}).authorize(web.Credentials{Authorization: headers}, access[r.id].Roles())
 			testkit.Holds(t, err == error(errWrongKey), r.id, "with an expired key gives", err)
 		}
 	}
-	g := &authorizer{withKey{key: &job.Key{Actor: job.Actor{Name: "k"}, Roles: readers, Sum: sum}}}
-	if n := testing.AllocsPerRun(100, func() { _, _ = g.authorize(headers, readers) }); n != 0 {
+	g := &authorizer{engine: withKey{key: &job.Key{Actor: job.Actor{Name: "k"}, Roles: readers, Sum: sum, LastUse: new(atomic.Int64)}}}
+	if n := testing.AllocsPerRun(100, func() { _, _ = g.authorize(web.Credentials{Authorization: headers}, readers) }); n != 0 {
 		t.Errorf("a check takes %v allocations", n)
 	}
 }
@@ -183,10 +293,10 @@ func BenchmarkAuthorize(b *testing.B) {
 	text := job.KeyText("acme.producer", [job.SecretBytes]byte{7})
 	_, sum, err := job.ParseKeyText(text)
 	testkit.NoError(b, err)
-	g, headers := &authorizer{withKey{key: &job.Key{Actor: job.Actor{Name: "acme.producer"}, Roles: readers, Sum: sum}}}, []string{"Bearer " + text}
+	g, headers := &authorizer{engine: withKey{key: &job.Key{Actor: job.Actor{Name: "acme.producer"}, Roles: readers, Sum: sum, LastUse: new(atomic.Int64)}}}, []string{"Bearer " + text}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := g.authorize(headers, readers); err != nil {
+		if _, err := g.authorize(web.Credentials{Authorization: headers}, readers); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -4,11 +4,12 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/document"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // batchDocument is the document of a batch. The fields after progress are null in a batch without attributes.

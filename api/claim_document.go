@@ -1,11 +1,12 @@
 package api
 
 import (
+	"github.com/labstack/echo/v4"
+
 	"github.com/daybookq/daybook/api/internal/answer"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/document"
-	"github.com/labstack/echo/v4"
 )
 
 // claimHead is the document of a claim without its list of jobs.

@@ -19,10 +19,10 @@ import (
 // problemCodes are the codes that a refusal with each status can have.
 var problemCodes = map[int][]string{
 	400: {"bad_request", "bad_id", "bad_address", "bad_path", "bad_pattern", "bad_manifest", "bad_archive", "job_not_active", "claim_id_required"},
-	401: {"key_required", "key_refused"},
-	403: {"forbidden_host", "forbidden_origin", "forbidden_peer", "out_of_scope", "quit_disabled", "role_missing"},
+	401: {"key_required", "key_refused", "token_refused", "login_ended", "login_failed"},
+	403: {"forbidden_host", "forbidden_origin", "forbidden_peer", "out_of_scope", "quit_disabled", "role_missing", "no_rule", "csrf_required"},
 	404: {"job_not_found", "batch_not_found", "queue_not_found", "claim_not_found", "sweep_not_found", "session_not_found", "handler_not_found", "key_not_found",
-		"runner_not_found", "blob_not_found", "log_not_found", "upload_not_found", "fileset_not_found", "node_not_found", "route_not_found"},
+		"runner_not_found", "blob_not_found", "log_not_found", "upload_not_found", "fileset_not_found", "node_not_found", "login_not_found", "no_issuer", "route_not_found"},
 	405: {"method_not_allowed"},
 	408: {"body_too_slow"},
 	409: {"claim_lost", "outcome_differs", "runner_differs", "cancelled", "job_active", "job_ended", "job_not_ended", "queue_not_empty", "key_held",
@@ -36,12 +36,12 @@ var problemCodes = map[int][]string{
 	422: {"key_reused", "number_reused", "wrong_digest"},
 	423: {"upload_busy"},
 	426: {"upgrade_required"},
-	429: {"overloaded", "too_many_queues", "too_many_parked_claims", "too_many_keys", "too_many_sweeps", "too_many_sessions", "too_many_handlers", "too_many_access_keys",
+	429: {"rate_limited", "overloaded", "too_many_queues", "too_many_parked_claims", "too_many_keys", "too_many_sweeps", "too_many_sessions", "too_many_handlers", "too_many_access_keys", "too_many_logins",
 		"too_many_filesets", "too_many_runners", "too_many_uploads", "too_many_blob_clients"},
 	499: {"client_gone"},
 	500: {"internal", "store_damaged", "blob_damaged"},
 	501: {"no_blobs"},
-	503: {"not_ready", "writes_failed", "shutting_down", "overloaded", "blobs_unavailable", "blob_verifying"},
+	503: {"not_ready", "writes_failed", "shutting_down", "overloaded", "blobs_unavailable", "blob_verifying", "issuer_unavailable"},
 	507: {"disk_full", "blob_quota"},
 }
 
@@ -75,6 +75,7 @@ var headers = map[string]openapi.Header{
 	"Upload-Expires":          {Description: "when the upload is removed if there is no progress", Schema: openapi.Of("string")},
 	"Daybook-Blob":            {Description: "address of the blob, if the upload is finished", Schema: openapi.Pattern("^sha256:[0-9a-f]{64}$")},
 	"Cache-Control":           {Description: "no-store: no cache may keep the answer", Schema: openapi.Enum("no-store")},
+	"Set-Cookie":              {Description: "a cookie that no script can read", Schema: openapi.Of("string")},
 	"Location":                {Description: "path of the new or existing resource", Schema: openapi.Of("string")},
 	"ETag":                    {Description: "a weak entity tag of the document", Schema: openapi.Of("string")},
 	"Daybook-Fileset-Version": {Description: "the version of the fileset", Schema: from(1)},

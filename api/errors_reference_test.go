@@ -53,7 +53,17 @@ var advice = map[string][2]string{
 	"key_not_found":          {"", "Check the name. A key that was revoked does not exist."},
 	"key_required":           {"the request has no key, and the server requires one", "Send `Authorization: Bearer KEY`."},
 	"key_refused":            {"the key of the request is wrong, was revoked, or has expired", "Ask whoever runs the server for another key."},
+	"token_refused":          {"a token is malformed, has expired, or was not made by an issuer of the configuration for this server; the detail says which", "Get another token. If it is good, compare the audience and the issuer in the [configuration](../how-to/oidc.md)."},
+	"no_rule":                {"a token is good, and no rule of its issuer matches its claims", "Add a rule to the [configuration](../how-to/oidc.md), or the person to a group."},
+	"issuer_unavailable":     {"the server does not know the keys of the token's issuer: it has not answered for a day or since the start, or it has a new key", "Repeat the request after `Retry-After`; look at the server's log."},
+	"login_ended":            {"the login in the cookie has ended, or its key was revoked or got another secret", "Log in again."},
+	"login_failed":           {"a person came back from the issuer without a good code, or more than ten minutes later", "Open `/login` again."},
+	"login_not_found":        {"", "Log in again."},
+	"csrf_required":          {"a browser with a login sent a change without the token of `GET /whoami`", "Send it in the header `Daybook-CSRF`."},
+	"no_issuer":              {"no issuer is configured at which people log in", "Log in with a key: `POST /login`."},
+	"too_many_logins":        {"", "Wait: logins end after twelve hours."},
 	"out_of_scope":           {"the key of the request is not for a client, a type or a runner that the request names, or the request is about all clients", "Use another key, or name what the key is for: daybook key whoami shows it."},
+	"rate_limited":           {"the address has sent ten wrong keys within a minute; a right key is accepted at any time", "Repeat the request after `Retry-After`, with the right key."},
 	"role_missing":           {"the key of the request lacks a role; the detail names those of which it needs one", "Use another key, or let an admin create one with the role."},
 	"key_exists":             {"a key has this name already", "Choose another name, or rotate the key."},
 	"admin_key_first":        {"the server has no key yet, and the new one could not make others", "Create a key with the role admin first."},
@@ -370,7 +380,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 func codes() map[string]bool {
 	all := map[string]bool{"internal": true, "disk_full": true, "client_gone": true, "payload_too_large": true, "batch_not_found": true, "body_too_slow": true, "length_required": true,
 		"forbidden_host": true, "forbidden_origin": true, web.CodeBadRequest: true, web.CodeBadID: true, web.CodeUnsupported: true,
-		"key_required": true, "key_refused": true, "role_missing": true, "out_of_scope": true, "key_exists": true, "admin_key_first": true, "quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, web.RouteNotFound().Code: true, web.MethodNotAllowed("").Code: true}
+		"key_required": true, "key_refused": true, "token_refused": true, "no_rule": true, "issuer_unavailable": true, "login_ended": true, "login_failed": true, "login_not_found": true, "csrf_required": true, "no_issuer": true, "role_missing": true, "out_of_scope": true, "rate_limited": true, "key_exists": true, "admin_key_first": true, "quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, web.RouteNotFound().Code: true, web.MethodNotAllowed("").Code: true}
 	for _, k := range refusal.Known {
 		all[k.Code] = true
 	}

@@ -144,6 +144,10 @@ func (s *picky) ClaimInScope(*job.Scope, job.ID) (bool, error)          { return
 func (s *picky) SweepInScope(*job.Scope, *document.Sweep) (bool, error) { return true, nil }
 func (s *picky) SessionInScope(*job.Actor, job.ID) (bool, error)        { return true, nil }
 
+func (s *picky) Audit(query.AuditFilter) ([]document.Audited, error) {
+	return []document.Audited{{Seq: 1, At: 2, By: "boss", Verb: "pause", Fields: "client=a type=%25", Refusal: job.QueueNotFound}, {Seq: 2, At: 2, Verb: "stop", Fields: "a=%2"}}, nil
+}
+
 func (s *picky) Sweeps() ([]document.Sweep, error) { return make([]document.Sweep, 2), nil }
 
 func (s *picky) OpenSession(_ context.Context, o job.OpenSession) (document.Session, ingest.Receipt, error) {
@@ -171,6 +175,10 @@ func pickyDocument(kind job.DocumentKind, client, name string, version int) docu
 func (s *picky) Key(string) *job.Key { return nil }
 
 func (s *picky) KeysRequired() bool { return false }
+
+func (s *picky) Login([]byte) *job.Login { return nil }
+
+func (s *picky) LoginsOf(string, int64) (own, ended []*job.Login) { return nil, nil }
 
 func (s *picky) HandlerFor(client, typ string) (document.Named, bool) {
 	return pickyDocument(job.HandlerDocument, "", typ, 1), true

@@ -91,6 +91,7 @@ type keyDocument struct {
 	OldUntil   *int64 `json:"old_until" minimum:"1" doc:"until when the secret before this one is good"`
 	ChangedAt  int64  `json:"changed_at" minimum:"0" doc:"when it was created or got its secret"`
 	By         string `json:"by,omitzero" doc:"the key that created it or gave it its secret"`
+	LastUsedAt *int64 `json:"last_used_at" minimum:"1" doc:"the hour in which this node last got a request with it"`
 }
 
 func documentOfKey(key *job.Key, d *document.Named) keyDocument {
@@ -100,6 +101,11 @@ func documentOfKey(key *job.Key, d *document.Named) keyDocument {
 	}
 	if key.OldUntil != 0 {
 		doc.OldUntil = &key.OldUntil
+	}
+	if key.LastUse != nil {
+		if hour := key.LastUse.Load(); hour > 0 {
+			doc.LastUsedAt = &hour
+		}
 	}
 	return doc
 }
@@ -253,6 +259,9 @@ func (k keys) find(ctx context.Context, name string, minSeq uint64) (*job.Key, d
 		return nil, d, err
 	}
 	key, err := job.DecodeKey(name, text)
+	if live := k.engine.Key(name); live != nil {
+		key.LastUse = live.LastUse
+	}
 	return &key, d, err
 }
 
@@ -262,16 +271,33 @@ func (k keys) revoke(ctx context.Context, in *namedKey) (removed, error) {
 }
 
 type whoamiDocument struct {
-	Name *string `json:"name" schema:"Name"`
+	Name *string `json:"name" minLength:"1" maxLength:"128" doc:"the name of the key, or oidc/, the name of an issuer, / and the subject of its token"`
 	keyLimits
-	ExpiresAt *int64 `json:"expires_at" minimum:"1"`
+	ExpiresAt *int64 `json:"expires_at" minimum:"1" doc:"of the key, the token or the login"`
+	CSRF      string `json:"csrf,omitzero" doc:"with a login: the value of the header Daybook-CSRF, which its changes need"`
 }
 
-func (k keys) whoami(ctx context.Context, _ *nothing) (found[whoamiDocument], error) {
+func (k keys) whoami(ctx context.Context, _ *nothing) (out found[whoamiDocument], err error) {
 	key := job.KeyOf(ctx)
 	if key == nil {
-		return found[whoamiDocument]{whoamiDocument{keyLimits: keyLimits{Roles: admins.Names()}}}, nil
+		out.Body.keyLimits = keyLimits{Roles: admins.Names()}
+		return out, nil
 	}
-	doc := documentOfKey(key, &document.Named{})
-	return found[whoamiDocument]{whoamiDocument{&doc.Name, doc.keyLimits, doc.ExpiresAt}}, nil
+	text, until := web.CredentialsOf(operation.RequestOf(ctx), web.Access{}).Logins[0], int64(0)
+	if name, ok := job.LoginNameOf(text); ok {
+		if login := k.engine.Login(name[:]); login != nil {
+			until = login.Until
+		}
+	}
+	out.Body = whoamiOf(key, until, text)
+	return out, nil
+}
+
+// whoamiOf describes a key. With a login, it has the login's end and the token for changes.
+func whoamiOf(key *job.Key, until int64, login string) whoamiDocument {
+	doc := whoamiDocument{Name: &key.Name, keyLimits: documentOfKey(key, &document.Named{}).keyLimits, ExpiresAt: web.OrNull(key.ExpiresAt)}
+	if login != "" {
+		doc.ExpiresAt, doc.CSRF = &until, web.TokenOf(login)
+	}
+	return doc
 }

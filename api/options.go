@@ -7,6 +7,8 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/command"
 	"github.com/daybookq/daybook/api/internal/files"
+	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/api/oidc"
 	"github.com/daybookq/daybook/ingest"
 )
 
@@ -24,6 +26,10 @@ type Options struct {
 	// Hosts are the names that a request's Host can have in addition to localhost and any IP address. *.example.com
 	// allows all names below example.com, and * allows any name.
 	Hosts []string
+	// Origins are the origins of other sites whose pages may use the server with keys, such as https://board.example.
+	Origins []string
+	// Issuers verify tokens and log people in. The caller runs them. Nil: no tokens are accepted.
+	Issuers *oidc.Issuers
 	// RequireClaimID makes the server refuse tickles, completions and releases without a claim_id.
 	RequireClaimID bool
 	// GetSwitches serves GET /start, /stop and /quit; see getSwitches.
@@ -35,6 +41,13 @@ type Options struct {
 	TLS            *TLS // nil: the server speaks HTTP without TLS
 	// StreamHeartbeat is the time between two pings of a stream. 0 means 5 s.
 	StreamHeartbeat time.Duration
+	// RequireKeys makes each request need a key from the start on. Otherwise requests need one once there is a key.
+	RequireKeys bool
+	// Trusted lets every request do everything, without a key. It is for commands that have the data directory to themselves: Run
+	// refuses to listen with it.
+	Trusted bool
+	// Unready, if not nil, returns why the server is not ready although its engine is.
+	Unready func() error
 	// OnLostFailures returns the number of lost runners for which the server's hook failed. Nil means that there is no
 	// hook.
 	OnLostFailures func() uint64
@@ -44,3 +57,6 @@ type Options struct {
 	// request.
 	Quit func()
 }
+
+// CheckOrigins returns an error unless each text is an origin for Options.Origins.
+func CheckOrigins(list []string) error { return web.CheckOrigins(list) }

@@ -38,6 +38,9 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 	all := append(withHeads(r.server.routes()), r.server.getSwitches()...)
 	for i := range all {
 		route := &all[i]
+		if route.path == web.ReturnPath { // issuers add parameters
+			continue
+		}
 		path := strings.NewReplacer(":id", id, ":client", "a", ":type", "b", ":file", "page.js").Replace(route.path)
 		for query, field := range map[string]string{"nonsense=1": "nonsense", "max=10": "max", "a%zz": "", "Status=failed": "Status"} {
 			testkit.MustHold(t, query != "max=10" || !strings.Contains(route.query, "max "), route.path, "has a parameter max")
@@ -77,6 +80,9 @@ func TestDeclaredParametersAreRead(t *testing.T) {
 		for name := range strings.FieldsSeq(route.query) {
 			if strings.HasSuffix(name, ".") {
 				name += "x%20y"
+			}
+			if name == "*" {
+				continue
 			}
 			name = strings.TrimSuffix(name, "*")
 			a := r.do(route.method, path+"?"+name+"=%20%FF", nil)

@@ -171,6 +171,10 @@ func (idle) Key(string) *job.Key { return nil }
 
 func (idle) KeysRequired() bool { return false }
 
+func (idle) Login([]byte) *job.Login { return nil }
+
+func (idle) LoginsOf(string, int64) (own, ended []*job.Login) { return nil, nil }
+
 func (idle) HandlerFor(string, string) (h document.Named, ok bool) { return h, false }
 
 // inBubble calls test with a server in a bubble of synctest. The server has an engine that accepts every create.

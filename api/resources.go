@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -30,10 +31,14 @@ type resources struct {
 	log    zerolog.Logger
 	build  Version
 	quit   func()
+	// unready returns why the server is not ready although its engine is; see Options.
+	unready func() error
+	trusted bool // requests need no key, so the server must not listen
 
-	web      *web.Server
-	draining context.Context // done when the shutdown begins
-	metrics  *metrics
+	web        *web.Server
+	authorizer *authorizer
+	draining   context.Context // done when the shutdown begins
+	metrics    *metrics
 
 	blobs         *files.Blobs
 	uploads       *files.Uploads
@@ -51,12 +56,14 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 		return nil, fmt.Errorf("default attributes: %w", err)
 	}
 	s := &resources{
-		reader: reader{engine, newLimits()}, log: o.Log, build: o.Build, quit: o.Quit,
+		reader: reader{engine, newLimits()}, log: o.Log, build: o.Build, quit: o.Quit, unready: o.Unready, trusted: o.Trusted,
 	}
-	registry, authorize := prometheus.NewRegistry(), (&authorizer{engine}).authorize
+	registry := prometheus.NewRegistry()
+	s.authorizer = &authorizer{engine: engine, issuers: o.Issuers, required: o.RequireKeys, trusted: o.Trusted}
+	authorize := s.authorizer.authorize
 	s.web, err = web.New(web.Options{
-		Log: o.Log, Hosts: o.Hosts, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
-		Authorize: authorize, Confine: confiner{engine}.confine, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
+		Log: o.Log, Hosts: o.Hosts, Origins: o.Origins, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
+		Authorize: authorize, Confine: confiner{engine}.confine, Refused: (&wrongKeys{now: engine.Now}).refuse, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
 	})
 	if err != nil {
 		return nil, err
@@ -98,6 +105,8 @@ func (s *resources) routes() []route {
 		sessions{s.engine}.routes(r),
 		s.handlers.routes(),
 		keys{s.engine, s.documents}.routes(r),
+		audit{s.reader}.routes(r),
+		logins{s.engine, s.authorizer}.routes(r),
 		ofFiles(s.blobs.Routes(r)),
 		ofFiles(s.uploads.Routes(r)),
 		ofFiles(s.filesets.Routes()),
@@ -108,7 +117,7 @@ func (s *resources) routes() []route {
 		clusterNodes{s.engine}.routes(r),
 		s.backups.routes(r),
 		pages{s.build.Version, s.metrics.show, wholeDescription}.routes(r),
-		health{s.engine, s.draining}.routes(r),
+		health{s.engine, s.draining, s.unready}.routes(r),
 		s.build.routes(r),
 		statistics{s.engine, s.blobs}.routes(r),
 	)
@@ -191,7 +200,9 @@ func describe() (text descriptions, err error) {
 		}
 		op := r.describe(schemas)
 		if access[r.id].NeedsKey() {
-			op.Responses[http.StatusUnauthorized] = &openapi.Response{Ref: "#/components/responses/P401"}
+			for _, status := range []int{http.StatusUnauthorized, http.StatusTooManyRequests} {
+				op.Responses[status] = &openapi.Response{Ref: "#/components/responses/P" + strconv.Itoa(status)}
+			}
 		}
 		operations = append(operations, op)
 	}

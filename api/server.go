@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -63,6 +64,9 @@ func (s *Server) Handler() http.Handler { return s.web.Handler() }
 // requests to end, and closes the connections of requests that have not ended by then. After Run has returned without a
 // forced close, no handler runs, and the caller can stop the engine.
 func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) error {
+	if s.trusted {
+		return errors.New("a server whose requests need no keys does not listen")
+	}
 	tidying, stopTidying := context.WithCancel(context.Background())
 	var tidy sync.WaitGroup
 	tidy.Go(func() { s.logs.Run(tidying) })

@@ -232,7 +232,9 @@ func (x *everyStatus) refusals() {
 	for i := range x.operations {
 		o := &x.operations[i]
 		plain, _, _ := strings.Cut(o.path, "?")
-		x.do(o, plain+"?nonsense=1", "").wantStatus(http.StatusBadRequest)
+		if o.route.path != web.ReturnPath { // issuers add parameters
+			x.do(o, plain+"?nonsense=1", "").wantStatus(http.StatusBadRequest)
+		}
 		x.do(o, o.path, o.body, "Host", "evil.example").wantStatus(http.StatusForbidden)
 		if !o.takesBody() {
 			continue
@@ -488,6 +490,8 @@ func (x *everyStatus) successes() {
 		switch {
 		case strings.HasPrefix(o.route.path, "/keys"):
 			continue // see keys
+		case strings.HasPrefix(o.route.path, "/log"): // see keys, and TestLoginsOfPeople
+			continue
 		case o.route.path == "/sweeps/:id", o.route.path == "/stream", o.route.path == "/batches/:id/jobs":
 			continue
 		case o.route.path == "/runners/:id":
@@ -555,9 +559,34 @@ func (x *everyStatus) keys() {
 	for _, name := range []string{"GET /keys", "GET /keys/{name}", "GET /whoami"} {
 		x.do(x.byName[name], x.byName[name].path, "", key...).wantStatus(http.StatusOK)
 	}
+	x.logins(key)
+	for range wrongKeysPerMinute {
+		x.do(x.byName["GET /whoami"], "/whoami", "", as("wrong")...)
+	}
+	for i := range x.operations {
+		if o := &x.operations[i]; access[o.id].NeedsKey() {
+			x.do(o, o.path, o.body, as("wrong")...).wantStatus(http.StatusTooManyRequests)
+		}
+	}
 	rotate, revoke := x.byName["POST /keys/{name}/rotate"], x.byName["DELETE /keys/{name}"]
 	key = as(x.do(rotate, rotate.path, "{}", key...).object(http.StatusOK)["key"].(string))
 	x.do(revoke, revoke.path, "", key...).wantStatus(http.StatusNoContent)
+}
+
+// logins logs in and out.
+func (x *everyStatus) logins(key []string) {
+	login, logout := x.byName["POST /login"], x.byName["POST /logout"]
+	x.do(login, "/login", `{"key":"x"}`).wantStatus(http.StatusUnauthorized)
+	text := strings.TrimPrefix(key[1], "Bearer ")
+	in := x.do(login, "/login", `{"key":"`+text+`"}`)
+	csrf := in.object(http.StatusOK)["csrf"].(string)
+	x.do(logout, "/logout", "", key...).wantStatus(http.StatusBadRequest)
+	x.do(logout, "/logout", "", "Cookie", cookieOf(in)).wantStatus(http.StatusForbidden)
+	x.do(logout, "/logout", "", "Cookie", cookieOf(in), "Daybook-CSRF", csrf).wantStatus(http.StatusNoContent)
+	x.do(x.byName["GET /login/callback"], "/login/callback?code=%FF", "").wantStatus(http.StatusBadRequest)
+	for _, name := range []string{"GET /login", "GET /login/callback"} {
+		x.do(x.byName[name], x.byName[name].path, "").wantStatus(http.StatusNotFound)
+	}
 }
 
 // compare compares the statuses that were seen with the description.
@@ -565,6 +594,12 @@ func (x *everyStatus) compare() {
 	elsewhere := map[string]string{"GET /sweeps/{id} 200": "TestSweep", "GET /stream 101": "TestStream", "GET /stream 503": "TestStreamAtShutdown"}
 	for _, o := range []string{"GET /cluster 200", "POST /cluster/transfer 200", "POST /cluster/transfer 404", "POST /cluster/transfer 503", "DELETE /cluster/nodes/{node} 204", "DELETE /cluster/nodes/{node} 404", "DELETE /cluster/nodes/{node} 503"} {
 		elsewhere[o] = "TestCluster"
+	}
+	for _, status := range []string{"POST /login 503", "POST /login 507", "POST /login 500", "POST /logout 503", "POST /logout 507", "POST /logout 500"} {
+		elsewhere[status] = "TestLoginsWithoutStorage"
+	}
+	for _, status := range []string{"/login 303", "/login 503", "/login/callback 200", "/login/callback 401", "/login/callback 429", "/login/callback 500", "/login/callback 503", "/login/callback 507"} {
+		elsewhere["GET "+status] = "TestLoginsOfPeople"
 	}
 	for _, path := range []string{"/start", "/stop", "/quit"} {
 		elsewhere["GET "+path+" 405"] = "TestGetSwitchesAreOff"

@@ -21,6 +21,7 @@ import (
 type health struct {
 	engine   backend.Engine
 	draining context.Context // done when the shutdown begins
+	unready  func() error    // see Options; nil: never
 }
 
 func (h health) routes(r operation.Rules) []route {
@@ -49,6 +50,9 @@ func (h health) alive(context.Context, *nothing) (found[aliveDocument], error) {
 // ready fails with status 503 if the server does not accept changes.
 func (h health) ready(context.Context, *nothing) (out found[readyDocument], err error) {
 	err = h.engine.Ready()
+	if err == nil && h.unready != nil {
+		err = h.unready()
+	}
 	if h.draining.Err() != nil {
 		err = web.ErrShuttingDown
 	}

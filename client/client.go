@@ -45,8 +45,13 @@ type Options struct {
 	//		return carrier["traceparent"]
 	//	}
 	Traceparent func(ctx context.Context) string
-	// Key is the text of the key with which the client uses the server: dbk_NAME_SECRET. With "", requests have no key.
+	// Key is the text of the key with which the client uses the server: dbk_NAME_SECRET, or a token of an issuer that the server
+	// knows. With "", requests have no key.
 	Key string
+	// KeySource, if not nil, returns the key or token for each request and each stream, for tokens that end and are replaced. It is
+	// called from many goroutines, so it should remember a token. A request for which it returns an error is not sent, and is
+	// repeated like one that found no server. The server ends a stream with its token; Workers then open another one.
+	KeySource func(ctx context.Context) (string, error)
 	// Codec encodes payloads, outputs and errors, so that the server cannot read them; see package encryption. With nil,
 	// they are stored as they are.
 	Codec Codec
@@ -128,7 +133,7 @@ func (o *Options) setDefaults() {
 // configure passes the options on.
 func (c *Client) configure() {
 	c.conn.RetryFor, c.conn.Persistent, c.conn.Timeout, c.conn.Logger, c.conn.By = c.o.RetryFor, c.o.Persistent, c.o.Timeout, c.o.Logger, c.o.By
-	c.conn.Key = c.o.Key
+	c.conn.Key, c.conn.KeySource = c.o.Key, c.o.KeySource
 }
 
 func ownTransport() *http.Transport {

@@ -14,11 +14,12 @@ import (
 type Key struct {
 	Name string `json:"name"`
 	KeyLimits
-	ExpiresAt  *int64 `json:"expires_at"` // unix ms; nil: never
-	Generation int    `json:"generation"` // how many secrets it has had
-	OldUntil   *int64 `json:"old_until"`  // unix ms; until when the secret before this one is good
-	ChangedAt  int64  `json:"changed_at"` // unix ms; when it was created or got its secret
-	By         string `json:"by"`         // the key that created it or gave it its secret
+	ExpiresAt  *int64 `json:"expires_at"`   // unix ms; nil: never
+	Generation int    `json:"generation"`   // how many secrets it has had
+	OldUntil   *int64 `json:"old_until"`    // unix ms; until when the secret before this one is good
+	ChangedAt  int64  `json:"changed_at"`   // unix ms; when it was created or got its secret
+	By         string `json:"by"`           // the key that created it or gave it its secret
+	LastUsedAt *int64 `json:"last_used_at"` // unix ms; the hour in which the server, or the asked node, last got a request with it; nil: never
 	// Text is the text of a key that the server has just made. It is never there again.
 	Text string `json:"key,omitzero"`
 }

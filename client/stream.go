@@ -95,8 +95,8 @@ func (c *Client) OpenStream(ctx context.Context, o StreamOptions) (_ *Stream, er
 	}()
 	alive := func(context.Context, []byte) bool { s.heard.Store(time.Now().UnixNano()); return true }
 	header := http.Header{}
-	if key := c.conn.Key; key != "" {
-		header.Set("Authorization", "Bearer "+key)
+	if err := c.conn.Authorize(ctx, header); err != nil {
+		return nil, fmt.Errorf("open stream: %w", err)
 	}
 	conn, res, err := websocket.Dial(ctx, s.url+"/stream", &websocket.DialOptions{HTTPHeader: header, HTTPClient: c.conn.HTTP, Subprotocols: []string{streamProtocol}, OnPingReceived: alive})
 	switch {

@@ -47,10 +47,18 @@ func TestChart(t *testing.T) {
 	for _, want := range []string{"image: \"daybook:1.2.3\"", "storageClassName: fast", "disk: ssd", "priorityClassName: high", "name: GOMEMLIMIT", "path: /readyz", "path: /healthz", "readOnlyRootFilesystem: true", "runAsNonRoot: true"} {
 		testkit.Contains(t, all, want)
 	}
+	secure := render("tls.secretName=queue-tls", "serviceMonitor.enabled=true", "serviceMonitor.keySecret=scrape")
+	for _, want := range []string{"secretName: queue-tls", "defaultMode: 0440", "path: /readyz, port: http, scheme: HTTPS", "scheme: https", "serverName: queue-daybook.jobs.svc", "name: scrape, key: key"} {
+		testkit.Contains(t, secure, want)
+	}
+	testkit.Equal(t, strings.Count(secure, "scheme: HTTPS"), 3)
+	testkit.Equal(t, strings.Count(all, "scheme: HTTP }"), 3)
+	certificates := withCertificate(t, "tls.crt", "tls.key")
 	binary := testkit.Must(daybooktest.Binary())(t)
-	for name, c := range map[string]struct{ text, want string }{
-		"by default":        {plain, "init = true"},
-		"with other values": {all, `retention = '30d'`},
+	for name, c := range map[string]struct{ text, want, access string }{
+		"by default":        {plain, "init = true", "insecure = true"},
+		"with other values": {all, `retention = '30d'`, "insecure = true"},
+		"with TLS":          {strings.ReplaceAll(secure, "=/tls/", "="+certificates+"/"), "tls-cert = '" + certificates + "/tls.crt'", "admin-key-file = '/data/admin.key'"},
 	} {
 		var line []string
 		for _, m := range args.FindAllStringSubmatch(c.text, -1) {
@@ -58,9 +66,10 @@ func TestChart(t *testing.T) {
 		}
 		testkit.MustHold(t, len(line) >= 8 && line[0] == "serve", name, "the arguments are", line)
 		got := must(t, exec.Command(binary, append([]string{"config", "serve", "--toml", "--"}, line[1:]...)...))
-		for _, want := range []string{c.want, "insecure = true", "'/data'", "'0.0.0.0:1717'", "'queue-daybook'", "'*.jobs.svc.cluster.local'"} {
+		for _, want := range []string{c.want, c.access, "'/data'", "'0.0.0.0:1717'", "'queue-daybook'", "'*.jobs.svc.cluster.local'"} {
 			testkit.Holds(t, strings.Contains(got, want), name, "the settings have no", want, got)
 		}
 	}
+	testkit.Lacks(t, secure, "--insecure")
 	testkit.Lacks(t, all, "- --init\n")
 }

@@ -232,9 +232,22 @@ func (e *engine) healthy(t *testing.T, name string) {
 	testkit.Eventually(t, "the container is healthy", func() bool { return e.inspect(t, "{{.State.Health.Status}}") == "healthy" })
 }
 
-// TestCompose: the compose file uses only existing flags, and its settings take effect.
+// TestCompose: the compose file and its variant with TLS use only existing flags, and their settings take effect.
 func TestCompose(t *testing.T) {
-	text := testkit.Must(os.ReadFile("compose.yaml"))(t)
+	for _, name := range []string{"compose.yaml", "compose.tls.yaml"} {
+		composed(t, name)
+	}
+	if compose, err := exec.LookPath("docker-compose"); err == nil {
+		must(t, exec.Command(compose, "-f", "compose.yaml", "config", "-q"))
+		must(t, exec.Command(compose, "-f", "compose.yaml", "-f", "compose.tls.yaml", "config", "-q"))
+	}
+}
+
+// composed checks the commands of a compose file. The server accepts the settings of its command.
+func composed(t *testing.T, name string) {
+	t.Helper()
+	text := testkit.Must(os.ReadFile(name))(t)
+	certificates := withCertificate(t, "server.pem", "server-key.pem")
 	binary := testkit.Must(daybooktest.Binary())(t)
 	found := 0
 	for line := range strings.Lines(string(text)) {
@@ -251,9 +264,10 @@ func TestCompose(t *testing.T) {
 				t.Errorf("daybook %s has no flag %s", args[0], flag)
 			}
 		}
+		if args[0] == "serve" {
+			line := strings.ReplaceAll(strings.Join(args[1:], "\n"), "/tls/", certificates+"/")
+			must(t, exec.Command(binary, append([]string{"config", "serve", "--toml", "--"}, strings.Split(line, "\n")...)...))
+		}
 	}
-	testkit.Equal(t, found, 2, "commands")
-	if compose, err := exec.LookPath("docker-compose"); err == nil {
-		must(t, exec.Command(compose, "-f", "compose.yaml", "config", "-q"))
-	}
+	testkit.Equal(t, found, 2, "commands of "+name)
 }

@@ -25,6 +25,7 @@ type Inspected struct {
 	Problems int
 	Applied  uint64           // seq of the last command of the journal
 	Jobs     map[string]int64 // by status
+	Keys     int              // that are not revoked
 }
 
 // Inspect is Check, and also returns the state after all commands of the journal.
@@ -45,7 +46,7 @@ func Inspect(ctx context.Context, data string, report func(problem string) bool)
 
 // inspectStore checks a store that is up to date.
 func inspectStore(s *store.Store, report func(problem string) bool) (found Inspected, err error) {
-	found.Applied, found.Jobs = s.Applied(), jobsByStatus(s.Totals())
+	found.Applied, found.Jobs, found.Keys = s.Applied(), jobsByStatus(s.Totals()), s.NumKeys()
 	found.Problems, err = s.Check(report)
 	return found, err
 }

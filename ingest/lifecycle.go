@@ -70,6 +70,8 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	parts.Go(func() { e.maintain(ctx) })
 	parts.Go(func() { e.disk.Run(ctx) })
 	parts.Go(func() { e.commits.watch(ctx) })
+	e.readKeyUses()
+	parts.Go(func() { e.keepKeyUses(ctx) })
 	ended := func() error { parts.Wait(); return errors.Join(logErr, applyErr) }
 	if err := e.begin(ctx); err != nil && ctx.Err() == nil {
 		cancel()

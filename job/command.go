@@ -14,6 +14,20 @@ type Command interface {
 	Encode() (fields, body []byte)
 }
 
+// IsAudited reports whether the audit has a command: the commands of operators and admins, and the cancellations of producers.
+// Logins are in the server's log.
+func IsAudited(cmd Command) bool {
+	switch c := cmd.(type) {
+	case PutDocument:
+		return c.Kind != LoginDocument
+	case DeleteDocument:
+		return c.Kind != LoginDocument
+	case Pause, Switch, DeleteQueue, Move, Patch, ChangeBatch, SetLevel, SetMember:
+		return true
+	}
+	return false
+}
+
 // Level is the version of the rules that Apply follows. It changes only through a SetLevel command in the journal, so
 // that a record leads to the same state whichever binary applies it.
 const Level = 1

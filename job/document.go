@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// A named document is a text that the server keeps under a kind, a client and a name: the handler of a type, the
-// manifest of a fileset, or what a key permits. Each change is a version, and the numbers of a name's versions only grow, also if the document
-// is deleted and stored again. The newest versions are the name's history.
+// A named document is a text that the server keeps under a kind, a client and a name: the handler of a type, the manifest of a
+// fileset, what a key permits, or whose a login is. Each change is a version, and the numbers of a name's versions only grow, also
+// if the document is deleted and stored again. The newest versions are the name's history.
 
 // DocumentKind is a kind of named documents. Rows hold its number, so a number never gets another meaning.
 //
@@ -21,10 +21,11 @@ const (
 	HandlerDocument DocumentKind = iota + 1
 	FilesetDocument
 	KeyDocument
+	LoginDocument
 	NumDocumentKinds
 )
 
-var documentKinds = [NumDocumentKinds]DocumentRules{HandlerDocument: handlerRules, FilesetDocument: filesetRules, KeyDocument: keyRules}
+var documentKinds = [NumDocumentKinds]DocumentRules{HandlerDocument: handlerRules, FilesetDocument: filesetRules, KeyDocument: keyRules, LoginDocument: loginRules}
 
 // DocumentRules are the rules of a kind.
 type DocumentRules struct {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 // A key lets a program or a person use the server. The server stores the SHA-256 of its text, and never the text itself.
@@ -82,7 +83,18 @@ type Key struct {
 	// OldSum is the sum of the text before this one, which is good until OldUntil in unix ms; 0: never again.
 	OldSum   KeySum
 	OldUntil int64
+	// LastUse is the hour of the last use on this node, in unix ms; 0: never. It is in memory only: nil if the key is not from there.
+	LastUse *atomic.Int64
 }
+
+// Used notes that the key is used at a time. It costs a store once an hour.
+func (k *Key) Used(now int64) {
+	if hour := now - now%hourMs; k.LastUse != nil && k.LastUse.Load() < hour {
+		k.LastUse.Store(hour)
+	}
+}
+
+const hourMs = 60 * 60 * 1000
 
 // KeySum is the SHA-256 of the text of a key.
 type KeySum [sha256.Size]byte

@@ -170,6 +170,13 @@ const (
 	MaxAccessKeys      = 100_000
 	MaxAccessKeyBytes  = 64 << 10
 	MaxAccessKeysBytes = 256 << 20
+	// MaxLogins bounds the logins, which are in memory, and MaxLoginsOfOne those of one key or person: one more ends the oldest.
+	// MaxLoginBytes bounds the document of one, and MaxLoginsBytes all documents. A login ends after MaxLoginMs.
+	MaxLogins      = 10_000
+	MaxLoginsOfOne = 32
+	MaxLoginBytes  = 1 << 10
+	MaxLoginsBytes = 16 << 20
+	MaxLoginMs     = 12 * 3_600_000
 	// MaxRunnerPrefixBytes bounds the beginning of runner ids that a key has. MaxRedacted bounds the names of fields whose values
 	// it does not show, and MaxRedactedBytes each of them.
 	MaxRunnerPrefixBytes = 64

@@ -65,6 +65,10 @@ const (
 	KeyNotFound
 	// TooManyAccessKeys: MaxAccessKeys or MaxAccessKeysBytes are stored.
 	TooManyAccessKeys
+	// LoginNotFound: no login has that name.
+	LoginNotFound
+	// TooManyLogins: MaxLogins or MaxLoginsBytes are stored.
+	TooManyLogins
 	// VersionDiffers: the newest version of the document does not meet the condition of the change.
 	VersionDiffers
 
@@ -83,7 +87,7 @@ var refusalCodes = [...]string{"", "job_not_found", "job_not_active", "claim_los
 	"queue_not_found", "too_many_queues", "batch_not_found", "sweep_not_found", "claim_not_found", "cancelled", "job_active", "job_ended",
 	"job_not_ended", "key_held", "attempts_used", "key_reused", "too_many_sweeps", "queue_not_empty",
 	"session_not_found", "too_many_sessions", "number_reused", "number_passed", "handler_not_found", "too_many_handlers",
-	"fileset_not_found", "too_many_filesets", "key_not_found", "too_many_access_keys", "version_differs", "too_many_hops", "batch_ended", "batch_closed"}
+	"fileset_not_found", "too_many_filesets", "key_not_found", "too_many_access_keys", "login_not_found", "too_many_logins", "version_differs", "too_many_hops", "batch_ended", "batch_closed"}
 
 var refusalTexts = [...]string{
 	"",
@@ -116,6 +120,8 @@ var refusalTexts = [...]string{
 	"the server has the maximum number of filesets; delete those that nobody needs",
 	"there is no such key, or no such version of it",
 	"the server has the maximum number or size of keys; revoke those that nobody needs",
+	"there is no such login: it has ended",
+	"the server has the maximum number of logins; repeat the request when one has ended",
 	"the stored version is not the one that the request requires; read it, and decide again",
 	"the outcome creates jobs, but 100 jobs have already created each other one after the other",
 	"the batch has ended, and its status does not change any more",

@@ -21,10 +21,11 @@ type Config struct {
 	MaxChunkRetries        uint32        // maximum runs of a chunk; 0 is as 1
 	MaxSubmissionAge       time.Duration // how long an ended submission is kept
 	MaxSubmissionsReturned int64
-	Origin                 uint64        // of this process, if it is a node of a cluster; 0: a single server
-	FillWait               time.Duration // how long a submission that another node may fill must not have grown before it counts as left; 0: 30 s
-	ConnID                 func() string // names a connection; nil: a UUID of version 7
-	MaxConnections         int           // open at a time; more wait in the system's backlog. 0: DefaultMaxConnections
+	Origin                 uint64                      // of this process, if it is a node of a cluster; 0: a single server
+	FillWait               time.Duration               // how long a submission that another node may fill must not have grown before it counts as left; 0: 30 s
+	ConnID                 func() string               // names a connection; nil: a UUID of version 7
+	MaxConnections         int                         // open at a time; more wait in the system's backlog. 0: DefaultMaxConnections
+	Permit                 func(roles job.Roles) error // why the key of the listener does not permit what needs one of the roles, or nil; nil: everything is permitted
 	Log                    *slog.Logger
 }
 

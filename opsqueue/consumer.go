@@ -123,6 +123,9 @@ func (c *consumer) read() error {
 			return err
 		}
 		c.readsNow(false)
+		if err := c.s.permits(workers); err != nil {
+			return &mistake{err}
+		}
 		if err := c.serve(&m); err != nil {
 			return err
 		}
@@ -246,11 +249,7 @@ func (c *consumer) beat() {
 }
 
 // closeGracefully ends the connection after a close frame.
-func (c *consumer) closeGracefully() {
-	gone := time.AfterFunc(closeWait, c.cut)
-	defer gone.Stop()
-	_ = c.conn.Close(websocket.StatusGoingAway, "") // the client notices the end of the connection, too
-}
+func (c *consumer) closeGracefully() { c.closeWith(websocket.StatusGoingAway, "") }
 
 // closeFor ends the connection with a close frame that gives the reason, if the consumer has made a mistake. It continues
 // to read for a moment, because the system would discard the frame if unread data was left.

@@ -29,23 +29,24 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range []struct {
 		method, path string
+		roles        job.Roles
 		serve        func(w http.ResponseWriter, r *http.Request) error
 	}{
-		{http.MethodPost, "/producer/submissions", s.serveInsert},
-		{http.MethodGet, "/producer/submissions/{id}", s.serveStatus},
-		{http.MethodPost, "/producer/submissions/cancel/{id}", s.serveCancel},
-		{http.MethodGet, "/producer/submissions/count", s.serveCount(job.BatchInProgress)},
-		{http.MethodGet, "/producer/submissions/count_completed", s.serveCount(job.BatchCompleted)},
-		{http.MethodGet, "/producer/submissions/lookup_id_by_prefix/{prefix}", s.serveLookupPrefix},
-		{http.MethodPost, "/producer/submissions/lookup_ids_by_strategic_metadata", s.serveLookupMetadata},
-		{http.MethodGet, "/producer/version", serveVersion},
-		{http.MethodGet, "/consumer", s.serveConsumer},
-		{http.MethodGet, "/ping", s.servePing},
-		{http.MethodGet, "/version", serveVersion},
-		{http.MethodGet, "/metrics", s.serveMetrics},
-		{http.MethodGet, "/intentionally-panic-for-tests", func(http.ResponseWriter, *http.Request) error { panic("intentional panic for tests") }},
+		{http.MethodPost, "/producer/submissions", producers, s.serveInsert},
+		{http.MethodGet, "/producer/submissions/{id}", readers, s.serveStatus},
+		{http.MethodPost, "/producer/submissions/cancel/{id}", producers, s.serveCancel},
+		{http.MethodGet, "/producer/submissions/count", readers, s.serveCount(job.BatchInProgress)},
+		{http.MethodGet, "/producer/submissions/count_completed", readers, s.serveCount(job.BatchCompleted)},
+		{http.MethodGet, "/producer/submissions/lookup_id_by_prefix/{prefix}", readers, s.serveLookupPrefix},
+		{http.MethodPost, "/producer/submissions/lookup_ids_by_strategic_metadata", readers, s.serveLookupMetadata},
+		{http.MethodGet, "/producer/version", open, serveVersion},
+		{http.MethodGet, "/consumer", workers, s.serveConsumer},
+		{http.MethodGet, "/ping", open, s.servePing},
+		{http.MethodGet, "/version", open, serveVersion},
+		{http.MethodGet, "/metrics", watchers, s.serveMetrics},
+		{http.MethodGet, "/intentionally-panic-for-tests", open, func(http.ResponseWriter, *http.Request) error { panic("intentional panic for tests") }},
 	} {
-		mux.Handle(r.path, s.metrics.route(r.method, r.path, s.guard(r.method, r.serve)))
+		mux.Handle(r.path, s.metrics.route(r.method, r.path, s.guard(r.method, r.roles, r.serve)))
 	}
 	notFound := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
 	mux.HandleFunc("/", notFound)
@@ -58,9 +59,9 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-// guard serves one method of a route, and answers errors and panics. It refuses requests with an Origin: no client of the
+// guard serves one method of a route if the listener's key has one of the roles, and answers errors and panics. It refuses requests with an Origin: no client of the
 // protocol is a browser, so a page of another site has made a browser send the request.
-func (s *Server) guard(method string, serve func(w http.ResponseWriter, r *http.Request) error) http.Handler {
+func (s *Server) guard(method string, roles job.Roles, serve func(w http.ResponseWriter, r *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if p := recover(); p != nil {
@@ -75,6 +76,10 @@ func (s *Server) guard(method string, serve func(w http.ResponseWriter, r *http.
 			return
 		case r.Header.Get("Origin") != "":
 			answer(w, http.StatusForbidden, mimeText, []byte("a browser may not use this protocol"))
+			return
+		}
+		if err := s.permits(roles); err != nil {
+			s.refuse(w, r, forbidden(err))
 			return
 		}
 		if err := serve(w, r); err != nil {

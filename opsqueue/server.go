@@ -94,6 +94,7 @@ func (s *Server) Serve(l net.Listener) error {
 	ending.Go(s.endings.run)
 	ending.Go(s.longEndings.run)
 	ending.Go(s.cleanUp)
+	ending.Go(s.watchKey)
 	err := s.http.Serve(netutil.LimitListener(NewListener(l), cmp.Or(s.config.MaxConnections, DefaultMaxConnections)))
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil

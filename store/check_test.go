@@ -83,7 +83,7 @@ func plainClaim(runner string, n int) job.Claim {
 // richStore returns a store with rows of every table and kind.
 func richStore(t testing.TB) *Store {
 	s := mustOpen(t, Options{bounds: &memory.Bounds{SpanBytes: 20_000, BatchBytes: 40_000, RowBytes: 40_000, MinWindow: 2, MaxWindow: 9,
-		Rules: &row.Rules{PageBytes: 20, GroupPageBytes: 20, CommandRows: 60, ClaimRows: 400, QueueRows: 5, ClaimBytes: 1 << 20, CellSpans: 3, SweepRows: 60, PurgedGroups: 1, EffectBytes: 200, EffectRowBytes: 50, DistinctStep: 2, DistinctRows: 1000, DistinctBytes: 1 << 20, DistinctNodes: 16, DistinctLooks: 256, Sessions: job.MaxSessions}}})
+		Rules: &row.Rules{PageBytes: 20, GroupPageBytes: 20, CommandRows: 60, ClaimRows: 400, QueueRows: 5, ClaimBytes: 1 << 20, CellSpans: 3, SweepRows: 60, PurgedGroups: 1, EffectBytes: 200, AuditBytes: 200, EffectRowBytes: 50, DistinctStep: 2, DistinctRows: 1000, DistinctBytes: 1 << 20, DistinctNodes: 16, DistinctLooks: 256, Sessions: job.MaxSessions}}})
 	c := plainCreate("a", "x", 12, 9)
 	c.Groups[0].RetentionMs = 1000
 	mustApply(t, s, 1, 0, c)

@@ -145,7 +145,7 @@ func TestWhatLevelsDecide(t *testing.T) {
 			}
 			for i := range byte(job.MaxDocumentVersions + 1) {
 				switch {
-				case kind == job.KeyDocument:
+				case kind == job.KeyDocument || kind == job.LoginDocument:
 					put = model.SomeDocument(kind, "", "input", int(i))
 				case kind.Rules().MaxBytes == 0:
 					put.Digest[0] = i

@@ -411,6 +411,21 @@ func (g *generator) key() job.Command {
 	}
 }
 
+// login generates a login, or the end of one.
+func (g *generator) login() job.Command {
+	switch cmd := g.document(job.LoginDocument).(type) {
+	case job.PutDocument:
+		login := job.Login{By: oneOf(g, "boss", "anna"), Until: 1 + g.Int64N(1<<40), KeySum: job.KeySum{1}}
+		cmd.Client, cmd.Summary, cmd.Document = "", login.By, login.Document()
+		return cmd
+	case job.DeleteDocument:
+		cmd.Client = ""
+		return cmd
+	default:
+		panic(cmd)
+	}
+}
+
 // lostRunner generates the loss of a runner: of all its claims, or of its claims up to an earlier command.
 func (g *generator) lostRunner() job.Command {
 	through := g.seq - 1

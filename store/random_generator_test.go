@@ -35,7 +35,7 @@ func newGenerator(seed uint64) *generator {
 		MinWindow: oneOf(g, 1, 2), MaxWindow: oneOf(g, 2, 3, 7, 1000), WindowKeys: oneOf(g, 0, 5, 1000),
 		Rules: &row.Rules{
 			PageBytes: oneOf(g, 1, 20, 60, 1<<16), GroupPageBytes: oneOf(g, 1, 40, 80, 4<<10), CommandRows: oneOf(g, 1, 9, 30, 1000), ClaimRows: 1 << 30, ClaimBytes: 1 << 30,
-			CellSpans: oneOf[int64](g, 1, 2, 5, 512), SweepRows: oneOf(g, 1, 9, 30, 1000), PurgedGroups: oneOf(g, 0, 1, 3, 1000), EffectBytes: oneOf[int64](g, 1, 100, 1000, 1<<20),
+			CellSpans: oneOf[int64](g, 1, 2, 5, 512), SweepRows: oneOf(g, 1, 9, 30, 1000), PurgedGroups: oneOf(g, 0, 1, 3, 1000), EffectBytes: oneOf[int64](g, 1, 100, 1000, 1<<20), AuditBytes: oneOf[int64](g, 1, 200, 1000, 1<<20),
 			EffectRowBytes: oneOf(g, 1, 50, 1024), ListedClaims: oneOf(g, 0, 1, 3, 8),
 			Sessions:         oneOf[uint64](g, 1, 2, 4, 1000),
 			DocumentVersions: oneOf(g, 1, 2, 3, 20), DeletedDocuments: oneOf(g, 0, 1, 2, 1000),
@@ -108,7 +108,9 @@ func (g *generator) pass() int64 {
 }
 
 func (g *generator) command() job.Command {
-	switch n := g.IntN(147); {
+	switch n := g.IntN(149); {
+	case n >= 147:
+		return g.login()
 	case n >= 145:
 		return g.key()
 	case n >= 140:

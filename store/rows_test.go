@@ -10,6 +10,7 @@ import (
 
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/document"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/memory"
 	"github.com/daybookq/daybook/store/internal/row"
@@ -22,7 +23,7 @@ func rowForms() map[string]struct {
 	decode func([]byte) any
 } {
 	exit := int64(-1)
-	m := row.Meta{Version: row.FormatVersion, Journal: testJournal, Cursor: math.MaxUint64, At: startAt, Level: 1, GraceAt: -1, NextQueue: math.MaxUint32, Effects: []row.EffectSegment{{1, startAt, 99}, {math.MaxUint64, startAt, 1 << 50}},
+	m := row.Meta{Version: row.FormatVersion, Journal: testJournal, Cursor: math.MaxUint64, At: startAt, Level: 1, GraceAt: -1, NextQueue: math.MaxUint32, Effects: []row.Segment{{1, startAt, 99}, {math.MaxUint64, startAt, 1 << 50}}, Audit: []row.Segment{{7, startAt, 5}},
 		Stopped: true, Served: "a", Keys: []row.KeyGeneration{{39351, 1, 2}, {39352, math.MaxUint64, math.MaxUint64}}, Epochs: []row.Epoch{{1, startAt}, {1<<24 - 1, startAt}}, Sessions: 7, SessionBytes: 9000, PurgedAt: startAt}
 	sp := row.Span{3, 1<<22 - 1, job.State{Status: job.Failed, Class: job.Fresh, Code: job.Error, ExitCode: 599, Attempts: 1000, Order: 812, Claim: 1 << 39,
 		UpdatedAt: startAt, At: job.MaxTimeMs, Why: job.Expired, Changes: job.Changes{Priority: 10, MaxAttempts: 7, Redrives: math.MaxUint32}}}
@@ -49,7 +50,7 @@ func rowForms() map[string]struct {
 	}}
 	named := &row.Document{row.DocumentName{job.HandlerDocument, "a", "x"}, []row.DocumentVersion{
 		{Seq: 8, At: startAt, Number: 1, Digest: job.DocumentDigest{1, 0xff}, Bytes: math.MaxInt32, Summary: "exec"}, {Seq: 9, At: startAt + 1, Number: 2, Deleted: true, By: "anna"}}}
-	opened := &row.Session{Seq: 9, At: startAt, Runner: "r1", UsedAt: startAt + 1, TimerAt: startAt + 2, Used: true, IdleAt: startAt + 1, Bytes: 640}
+	opened := &row.Session{Seq: 9, At: startAt, Runner: "r1", By: "acme", UsedAt: startAt + 1, TimerAt: startAt + 2, Used: true, IdleAt: startAt + 1, Bytes: 640}
 	last := row.Slot{Number: math.MaxInt64, Done: took}
 	encoded := func(d *row.Done) (e lsm.Encoder) { d.Encode(&e); return e }
 	decoded := func(b []byte) any { return row.DecodeDone((*lsm.Decoder)(&b)) }
@@ -86,6 +87,7 @@ func rowForms() map[string]struct {
 		"attempt":   {attempt, row.EncodeAttempt(&attempt), func(b []byte) any { return row.DecodeAttempt(b) }},
 		"result":    {told{7, result}, row.EncodeResult(7, &result), func(b []byte) any { c, r := row.DecodeResult(b); return told{c, r} }},
 		"progress":  {half, half.Encode(), func(b []byte) any { return row.DecodeProgress(b) }},
+		"audited":   {document.Audited{Seq: 9, At: startAt, By: "boss", Verb: "pause", Fields: "client=a type=x", Refusal: job.QueueNotFound}, row.EncodeAudited(&document.Audited{At: startAt, By: "boss", Verb: "pause", Fields: "client=a type=x", Refusal: job.QueueNotFound}), func(b []byte) any { return row.DecodeAudited(9, b) }},
 		"step":      {step, row.EncodeStep(&step), func(b []byte) any { return row.DecodeStep(b) }},
 	}
 }
@@ -160,7 +162,7 @@ func TestPages(t *testing.T) {
 		{"no payloads", job.NoFrame, []string{"", "", ""}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := mustOpen(t, Options{bounds: &memory.Bounds{MinWindow: 1, MaxWindow: 9, Rules: &row.Rules{PageBytes: 20, CommandRows: 99, ClaimRows: 99, ClaimBytes: 1 << 20, CellSpans: 3, SweepRows: 60, PurgedGroups: 1, EffectBytes: 200, EffectRowBytes: 50, DistinctStep: 2, DistinctRows: 1000, DistinctBytes: 1 << 20, DistinctNodes: 16, DistinctLooks: 256, Sessions: job.MaxSessions}}})
+			s := mustOpen(t, Options{bounds: &memory.Bounds{MinWindow: 1, MaxWindow: 9, Rules: &row.Rules{PageBytes: 20, CommandRows: 99, ClaimRows: 99, ClaimBytes: 1 << 20, CellSpans: 3, SweepRows: 60, PurgedGroups: 1, EffectBytes: 200, AuditBytes: 200, EffectRowBytes: 50, DistinctStep: 2, DistinctRows: 1000, DistinctBytes: 1 << 20, DistinctNodes: 16, DistinctLooks: 256, Sessions: job.MaxSessions}}})
 			c := &job.Create{Groups: []job.Group{plainGroup("a", "x", len(test.payloads))}, Frame: test.frame}
 			for _, p := range test.payloads {
 				c.Longest = max(c.Longest, len(p))

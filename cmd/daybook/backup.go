@@ -80,6 +80,8 @@ type backupReport struct {
 	Jobs        int64            `json:"jobs"`           // in the state at JobsSeq
 	JobsSeq     uint64           `json:"jobs_seq"`       // the last command that Jobs includes: the cursor until the journal is applied
 	JobStatuses map[string]int64 `json:"by_status,omitempty"`
+	Keys        int              `json:"keys,omitempty"` // in the backup
+	KeysRevoked bool             `json:"keys_revoked,omitempty"`
 	Files       int              `json:"files"`
 	Bytes       int64            `json:"bytes"` // of the files, without blobs
 	HasBlobs    bool             `json:"has_blobs"`

@@ -142,6 +142,43 @@ func TestBackupAndRestore(t *testing.T) {
 }
 
 // TestBackupText: a count of jobs is beside the last command that it includes.
+// TestRestoreOfKeys: a restore brings revoked keys back and says so. With --revoke-keys it revokes all, and a start with
+// --admin-key-file makes another admin.
+func TestRestoreOfKeys(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, backups := filepath.Join(dir, "admin.key"), filepath.Join(dir, "backups")
+	s := serving(t, filepath.Join(dir, "data"))
+	testkit.Lacks(t, restoredText(t, s, backups, filepath.Join(dir, "none")), "keys")
+	boss := keyFile(t, filepath.Join(dir, "boss.key"), strings.TrimSpace(ok(t, "key", "create", "boss", "--role", "admin", "--server", s.url)))
+	lost := keyFile(t, filepath.Join(dir, "lost.key"), strings.TrimSpace(ok(t, "key", "create", "lost", "--role", "reader", "--server", s.url, "--key-file", boss)))
+	ok(t, "backup", "--server", s.url, "--key-file", boss, backups)
+	ok(t, "key", "revoke", "lost", "--server", s.url, "--key-file", boss)
+
+	kept := filepath.Join(dir, "kept")
+	testkit.Contains(t, ok(t, "restore", backups, "--data", kept), "the backup has 2 keys", "--revoke-keys", "--data "+kept)
+	ok(t, "queues", "--server", serving(t, kept).url, "--key-file", lost)
+
+	revoked := filepath.Join(dir, "revoked")
+	testkit.Contains(t, ok(t, "restore", backups, "--data", revoked, "--revoke-keys"), "revoked all 2 keys", "--admin-key-file")
+	testkit.Equal(t, ok(t, "key", "list", "--data", revoked), "")
+	report := reported(t, "restore", backups, "--data", filepath.Join(dir, "json"), "--revoke-keys")
+	testkit.Holds(t, report.Keys == 2 && report.KeysRevoked, report)
+	execute(t, "", "restore", backups, "--verify-only", "--revoke-keys").ends(t, terminal.ExitUsage)
+	again := serving(t, revoked, "--admin-key-file", file)
+	for _, key := range []string{boss, lost} {
+		execute(t, "", "queues", "--server", again.url, "--key-file", key).ends(t, terminal.ExitRefused, "key_refused")
+	}
+	testkit.Equal(t, strings.Count(ok(t, "key", "list", "--server", again.url, "--key-file", file), "\n"), 1)
+}
+
+// restoredText backs a server up and restores it, and returns what the restore prints.
+func restoredText(t *testing.T, s *server, backups, data string) string {
+	t.Helper()
+	ok(t, "backup", "--server", s.url, backups)
+	return ok(t, "restore", backups, "--data", data)
+}
+
 func TestBackupText(t *testing.T) {
 	for want, r := range map[string]backupReport{
 		"7 jobs, up to seq 12": {Jobs: 7, JobsSeq: 12, LastSeq: 12},

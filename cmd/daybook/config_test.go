@@ -424,7 +424,9 @@ func TestConfigOfEachVerb(t *testing.T) {
 			switch f.Name {
 			case "listen", "opsqueue", "pprof":
 				value = "127.0.0.1:1"
-			case "context", "otlp", "on-lost", "blobs", "mdns", "log-level", "log-format",
+			case "opsqueue-key":
+				value = "the.key"
+			case "context", "otlp", "on-lost", "blobs", "mdns", "log-level", "log-format", "allow-origin", "oidc-file",
 				"node", "cluster-listen", "cluster-init", "join", "cluster-ca", "cluster-cert", "cluster-key", "tls-cert", "tls-key", "tls-min-version", "tls-client-ca", "tls-client-auth": // they depend on each other
 				continue
 			}

@@ -39,6 +39,7 @@ var endless = map[string]string{
 	"DAYBOOK_LOG_FORMAT=console": "listening on",
 	"daybook restore /backups":   "listening on",
 	"daybook restore --verify":   "", // this one ends
+	restoreWithoutKeys:           "", // and this one
 	"daybook work":               "the runner has started",
 	"daybook work --config":      "", // this one ends
 }
@@ -70,23 +71,27 @@ var before = map[string]string{
 	"daybook serve --tls-cert":             `daybook tls self-signed > made.txt`,
 	"daybook key create acme-worker":       `export DAYBOOK_KEY_FILE=boss.key`, "daybook key get": newKeys, "daybook key list": newKeys, "daybook key whoami": newKeys,
 	"daybook key rotate": newKeys, "daybook key revoke": newKeys, "daybook key import": newKeys + `; daybook key revoke acme-worker > revoked.txt`,
-	"daybook context use":         `daybook context add prod https://queue.example.com`,
-	"daybook context remove":      `daybook context add test 127.0.0.1:1718`,
-	"daybook blob get":            `printf test | daybook blob put - > address.txt`,
-	"daybook fileset pull input":  `daybook fileset push . input > pushed.txt`,
-	"daybook fileset pull output": `for i in 1 2 3; do echo $i > photos/a.dat; daybook fileset push photos output; done > pushed.txt`,
-	"daybook fileset history":     `daybook fileset push photos input --client acme > pushed.txt`,
-	"daybook fileset rm":          `daybook fileset push photos input --client acme > pushed.txt`,
-	"daybook handler get":         `daybook handler put resize resize.py > put.txt`,
-	"daybook handler rm":          `daybook handler put resize resize.py > put.txt`,
-	"daybook handler history":     `daybook handler put resize resize.py > put.txt`,
-	"daybook queues delete":       `daybook cancel --queue acme/resize > cancel.txt; daybook rm --queue acme/resize --status cancelled > rm.txt`,
-	"daybook restore":             `daybook backup backups > backup.txt`,
-	"daybook restore --verify":    `rm -rf backups; daybook backup backups > backup.txt; mv backups/2* backups/20261123T180500.123Z`,
-	"daybook check":               stopped, "daybook journal": stopped, "daybook rebuild": stopped,
+	"daybook context use":                         `daybook context add prod https://queue.example.com`,
+	"daybook context remove":                      `daybook context add test 127.0.0.1:1718`,
+	"daybook blob get":                            `printf test | daybook blob put - > address.txt`,
+	"daybook fileset pull input":                  `daybook fileset push . input > pushed.txt`,
+	"daybook fileset pull output":                 `for i in 1 2 3; do echo $i > photos/a.dat; daybook fileset push photos output; done > pushed.txt`,
+	"daybook fileset history":                     `daybook fileset push photos input --client acme > pushed.txt`,
+	"daybook fileset rm":                          `daybook fileset push photos input --client acme > pushed.txt`,
+	"daybook handler get":                         `daybook handler put resize resize.py > put.txt`,
+	"daybook handler rm":                          `daybook handler put resize resize.py > put.txt`,
+	"daybook handler history":                     `daybook handler put resize resize.py > put.txt`,
+	"daybook queues delete":                       `daybook cancel --queue acme/resize > cancel.txt; daybook rm --queue acme/resize --status cancelled > rm.txt`,
+	"daybook restore":                             `daybook backup backups > backup.txt`,
+	restoreWithoutKeys:                            `rm -rf var backups; daybook backup backups > backup.txt`,
+	"daybook restore --verify":                    `rm -rf backups; daybook backup backups > backup.txt; mv backups/2* backups/20261123T180500.123Z`,
+	"daybook key create boss --role admin --data": stopped,
+	"daybook check":                               stopped, "daybook journal": stopped, "daybook rebuild": stopped,
 }
 
 const (
+	restoreWithoutKeys = "daybook restore /backups/daybook --data /var/lib/daybook --revoke-keys"
+
 	newKeys = `daybook key create boss --role admin > boss.key; export DAYBOOK_KEY_FILE=boss.key; daybook key create acme-worker --role worker > worker.key`
 
 	pendingJob = `JOB=$(daybook create --type resize x)`

@@ -10,6 +10,7 @@ import (
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
+	"github.com/daybookq/daybook/cmd/daybook/internal/datadir"
 	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/job"
@@ -22,10 +23,45 @@ func newKey() *cobra.Command {
 		Long: `Create keys, and rotate, list and revoke them. Without any key, everybody who can connect to the server may do
 everything. From the first key on, every request needs one, and these commands need one with the role admin.
 
-A command finds its key in the file of --key-file, in that of the context, or in the variable DAYBOOK_KEY.`,
+A command finds its key in the file of --key-file, in that of the context, or in the variable DAYBOOK_KEY.
+
+With --data, the commands work on the data directory of a stopped server, and need no key: to create a key before the
+server listens for the first time, or when no admin is left.`,
 		Example: `  daybook key create boss --role admin >boss.key
-  daybook key create acme-producer --role producer --key-file boss.key`,
+  daybook key create acme-producer --role producer --key-file boss.key
+  daybook key create boss --role admin --data /var/lib/daybook >boss.key`,
 	}, newKeyCreate(), newKeyList(), newKeyGet(), newKeyRotate(), newKeyRevoke(), newKeyImport(), newKeyWhoami(), newKeyEncryption())
+}
+
+// keyCommand makes a command about the keys of a running server, or with --data of a stopped one.
+func keyCommand(r *remote.Command, cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) {
+	var data string
+	remote.Over(r, cmd, func(cmd *cobra.Command, args []string) error {
+		if data == "" {
+			if err := r.Connect(cmd); err != nil {
+				return err
+			}
+			return run(cmd, args)
+		}
+		for _, other := range []string{"server", "context", "key-file"} {
+			if config.OnCommandLine(cmd.Flags().Lookup(other)) {
+				return terminal.Usagef("--data works on the files of a stopped server, and --%s belongs to a running one; give only one of them", other)
+			}
+		}
+		if err := checkServerSystem(cmd); err != nil {
+			return err
+		}
+		d, err := datadir.Find(data)
+		if err != nil {
+			return err
+		}
+		return d.Connect(cmd.Context(), func(c *client.Client) error {
+			r.Client = c
+			return run(cmd, args)
+		})
+	})
+	cmd.Flags().StringVar(&data, "data", "", "data directory of a stopped server, which the command works on (default: it asks the running server)")
+	cobra.CheckErr(cmd.MarkFlagDirname("data"))
 }
 
 // madeKey prints the text of a key that the server has made: the only time that anybody sees it.
@@ -78,7 +114,7 @@ the role admin.`,
   daybook key create acme-worker --role worker --client acme --expires 2160h`,
 		Args: cobra.ExactArgs(1),
 	}
-	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
+	keyCommand(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		request, err := f.request(args[0])
 		if err != nil {
 			return err
@@ -102,7 +138,7 @@ text has the form dbk_NAME_SECRET, see "Access" in docs/reference/api.md.`,
 		Example: `  daybook key import acme-worker --role worker <worker.key`,
 		Args:    cobra.ExactArgs(1),
 	}
-	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
+	keyCommand(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		request, err := f.request(args[0])
 		if err != nil {
 			return err
@@ -141,7 +177,7 @@ changed one after the other.`,
 		Example: `  daybook key rotate acme-worker --overlap 24h >worker.key`,
 		Args:    cobra.ExactArgs(1),
 	}
-	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
+	keyCommand(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if overlap < 0 {
 			return terminal.Usagef("--overlap must not be negative")
 		}
@@ -163,7 +199,7 @@ func newKeyList() *cobra.Command {
 		Example: `  daybook key list`,
 		Args:    cobra.NoArgs,
 	}
-	remote.Connected(&r, cmd, func(cmd *cobra.Command, _ []string) error {
+	keyCommand(&r, cmd, func(cmd *cobra.Command, _ []string) error {
 		for k, err := range r.Client.Keys(cmd.Context()) {
 			if err == nil {
 				err = showKey(&r, k)
@@ -183,7 +219,7 @@ func newKeyGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "get NAME", ValidArgsFunction: config.Once(remote.KeyNames), Short: "Show a key", Long: `Show the roles and the expiry of a key.`, Example: `  daybook key get acme-worker`, Args: cobra.ExactArgs(1),
 	}
-	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
+	keyCommand(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		k, err := r.Client.Key(cmd.Context(), args[0])
 		if err != nil {
 			return err
@@ -205,7 +241,7 @@ every request is refused.`,
 		Example: `  daybook key revoke acme-worker`,
 		Args:    cobra.ExactArgs(1),
 	}
-	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
+	keyCommand(&r, cmd, func(cmd *cobra.Command, args []string) error {
 		if err := r.Client.RevokeKey(cmd.Context(), args[0]); err != nil {
 			return err
 		}
@@ -240,7 +276,11 @@ func showKey(r *remote.Command, k client.Key) error {
 	if k.ExpiresAt != nil {
 		until = " until " + time.UnixMilli(*k.ExpiresAt).UTC().Format(time.RFC3339)
 	}
-	return r.ShowValue(k, "%s: %s%s%s\n", k.Name, strings.Join(k.Roles, ", "), limitsText(&k.KeyLimits), until)
+	used := ""
+	if k.LastUsedAt != nil {
+		used = ", last used in the hour from " + time.UnixMilli(*k.LastUsedAt).UTC().Format(time.RFC3339)
+	}
+	return r.ShowValue(k, "%s: %s%s%s%s\n", k.Name, strings.Join(k.Roles, ", "), limitsText(&k.KeyLimits), until, used)
 }
 
 // limitsText describes what a key is for, unless it is for everything.

@@ -4,11 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
+	"github.com/daybookq/daybook/job"
 )
 
 // TestKeyCommands: from the first key on commands need a key: from a file, a variable or a context. Rotated and revoked keys are
@@ -62,4 +64,69 @@ func TestKeyCommands(t *testing.T) {
 	ok(t, as(worker, "queues")...)
 	other := execute(t, made.Text, "key", "import", "x", "--role", "reader")
 	testkit.Holds(t, other.code == terminal.ExitUsage && !strings.Contains(other.errs, made.Text), other)
+}
+
+// TestBackupByKey: a key with the role backup is enough for a backup with blobs.
+func TestBackupByKey(t *testing.T) {
+	dir := t.TempDir()
+	s := serving(t, filepath.Join(dir, "data"))
+	for _, client := range []string{"", "acme"} {
+		ok(t, "blob", "put", "--server", s.url, "--client", client, os.Args[0])
+	}
+	ok(t, "key", "create", "boss", "--role", "admin", "--server", s.url)
+	s.end(t, syscall.SIGTERM)
+	nightly := keyFile(t, filepath.Join(dir, "nightly.key"), strings.TrimSpace(ok(t, "key", "create", "nightly", "--role", "backup", "--data", s.data)))
+	s = serving(t, s.data)
+	report := parsed[backupReport](t, ok(t, "backup", filepath.Join(dir, "backups"), "--json", "--server", s.url, "--key-file", nightly))
+	testkit.Equal(t, report.Blobs, 2)
+	execute(t, "", "jobs", "--server", s.url, "--key-file", nightly).ends(t, terminal.ExitRefused, "role_missing")
+}
+
+// TestKeysOfAStoppedServer: with --data, the commands need no key and no server, and follow the same rules. A running server and the
+// data of a node are refused.
+func TestKeysOfAStoppedServer(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	at := func(args ...string) []string { return append(append([]string{"key"}, args...), "--data", data) }
+	execute(t, "", at("list")...).ends(t, terminal.ExitNoData, data)
+	s := serving(t, data)
+	execute(t, "", at("list")...).ends(t, terminal.ExitDataInUse, "--server instead of --data")
+	s.end(t, syscall.SIGTERM)
+
+	t.Setenv("DAYBOOK_DATA", filepath.Join(dir, "other")) // is a server's
+	t.Setenv("DAYBOOK_SERVER", s.url)                     // and so is this, which does not run
+	testkit.Equal(t, ok(t, at("list")...), "")
+	execute(t, "", at("create", "p", "--role", "producer")...).ends(t, terminal.ExitRefused, "admin_key_first")
+	boss := keyFile(t, filepath.Join(dir, "boss.key"), strings.TrimSpace(ok(t, at("create", "boss", "--role", "admin")...)))
+	made := parsed[client.Key](t, ok(t, at("create", "w", "--role", "worker", "--json")...))
+	testkit.Holds(t, strings.HasPrefix(made.Text, "dbk_w_") && made.Generation == 1, made)
+	execute(t, "", at("create", "w", "--role", "worker")...).ends(t, terminal.ExitRefused, "key_exists")
+	rotated := keyFile(t, filepath.Join(dir, "w.key"), strings.TrimSpace(ok(t, at("rotate", "w")...)))
+	testkit.Equal(t, execute(t, made.Text, at("import", "x", "--role", "reader")...).code, terminal.ExitUsage)
+	reader := execute(t, job.KeyText("r", [job.SecretBytes]byte{7}), at("import", "r", "--role", "reader")...)
+	testkit.Equal(t, reader.code, terminal.ExitOK, reader.errs)
+	testkit.Equal(t, ok(t, at("revoke", "r")...), "revoked r\n")
+	execute(t, "", at("get", "r")...).ends(t, terminal.ExitNotFound)
+	testkit.Equal(t, ok(t, at("list")...), "boss: admin\nw: worker\n")
+	execute(t, "", at("list", "--server", s.url)...).ends(t, terminal.ExitUsage, "--server", "only one")
+	testkit.Contains(t, ok(t, "check", "--data", data), "ok")
+
+	t.Setenv("DAYBOOK_SERVER", "")
+	t.Setenv("DAYBOOK_DATA", "")
+	s = serving(t, data)
+	testkit.Contains(t, ok(t, "key", "list", "--server", s.url, "--key-file", boss), "boss: admin, last used in the hour from 20", "w: worker\n")
+	ok(t, "queues", "--server", s.url, "--key-file", rotated)
+	old := keyFile(t, filepath.Join(dir, "w.old.key"), made.Text)
+	execute(t, "", "queues", "--server", s.url, "--key-file", old).ends(t, terminal.ExitRefused, "key_refused")
+	s.end(t, syscall.SIGTERM)
+
+	// A stop keeps the hours of the last uses.
+	kept := ok(t, at("list")...)
+	testkit.Contains(t, kept, "boss: admin, last used", "w: worker, last used")
+	testkit.NoError(t, os.WriteFile(filepath.Join(data, "key-uses"), []byte("boss 3600000\nnobody 7200000\nbroken\nw x\n"), 0o600))
+	testkit.Equal(t, ok(t, at("list")...), "boss: admin, last used in the hour from 1970-01-01T01:00:00Z\nw: worker\n")
+
+	n := startNode(t, "n1", data, "--cluster-init")
+	n.end(t, syscall.SIGTERM)
+	execute(t, "", at("revoke", "w")...).ends(t, terminal.ExitUsage, "node n1 of a cluster", "start it")
 }

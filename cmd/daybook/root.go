@@ -166,7 +166,7 @@ func commandGroups() []commandGroup {
 		{"batches", "Batches and queues:", []*cobra.Command{newSubmit(), newBatches(), newCloseBatch(), newResults(), newQueues(), newPause(), newResume(), newSweeps()}},
 		{"runners", "Runners:", []*cobra.Command{newWork(), newHandler(), newRunners(), newClaim(), newTickle(), newComplete(), newRelease()}},
 		{"files", "Blobs and filesets:", []*cobra.Command{newBlob(), newFileset()}},
-		{"server", "Server:", []*cobra.Command{newServe(), newTop(), newStats(), newDisk(), newStop(), newStart(), newBackup(), newClock(), newLevel(), newCluster(), newKey(), newDiscover(), newBench()}},
+		{"server", "Server:", []*cobra.Command{newServe(), newPing(), newTop(), newStats(), newDisk(), newStop(), newStart(), newBackup(), newClock(), newLevel(), newCluster(), newKey(), newAudit(), newDiscover(), newBench()}},
 		{"data", "Data of a stopped server:", []*cobra.Command{newCheck(), newRestore(), newRebuild(), newJournal()}},
 		{"program", "This program:", []*cobra.Command{newConfig(allCommands), newContext(), newTLS(), newMan(), newVersion(), newLicenses()}},
 	}

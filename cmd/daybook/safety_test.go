@@ -28,7 +28,8 @@ import (
 	"github.com/daybookq/daybook/store"
 )
 
-// TestListenBeyondLoopback: an address that other machines can connect to is refused unless --insecure is given.
+// TestListenBeyondLoopback: an address that other machines can connect to is refused without TLS and a key, unless --insecure is
+// given, which keeps no key from being required.
 func TestListenBeyondLoopback(t *testing.T) {
 	for listen, exposed := range map[string]bool{
 		"127.0.0.1:0": false, "127.8.9.1:80": false, "localhost:1717": false, "[::1]:1": false, "[::ffff:127.0.0.1]:1": false,
@@ -42,7 +43,8 @@ func TestListenBeyondLoopback(t *testing.T) {
 	}
 	data := filepath.Join(t.TempDir(), "data")
 	r := execute(t, "", "serve", "--listen", "0.0.0.0:0", "--data", data, "--init")
-	r.ends(t, terminal.ExitUsage, "--insecure")
+	r.ends(t, terminal.ExitUsage, "--insecure", "--tls-cert")
+	execute(t, "", "serve", "--listen", "0.0.0.0:0", "--data", data, "--init", "--admin-key-file", data+".key").ends(t, terminal.ExitUsage, "--tls-cert")
 	testkit.Fails(os.Stat(data))(t)
 	for listen, network := range map[string]string{"0.0.0.0:0": "tcp4", ":0": "tcp", "[::]:0": "tcp", "127.0.0.1:0": "tcp4"} {
 		testkit.Equal(t, config.NetworkOf(testkit.Must(config.ListenAddress(listen, true))(t)), network, listen, "listens on")
@@ -52,6 +54,43 @@ func TestListenBeyondLoopback(t *testing.T) {
 	}
 	// An address of TEST-NET-1, which no machine has.
 	execute(t, "", "serve", "--insecure", "--listen", "192.0.2.7:0", "--data", data, "--init").ends(t, terminal.ExitListen)
+}
+
+// TestServeBeyondLoopback: with TLS, the server needs a key that it has, or that of --admin-key-file, and until it has one it answers
+// nobody.
+func TestServeBeyondLoopback(t *testing.T) {
+	a := testkit.NewAuthority(t)
+	cert, key := a.Issue(t, "server")
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	secure := []string{"serve", "--listen", "0.0.0.0:0", "--mdns", "off", "--init", "--data", data, "--tls-cert", cert, "--tls-key", key}
+	execute(t, "", secure...).ends(t, terminal.ExitUsage, "has no key", "--admin-key-file", "daybook key create NAME --role admin --data "+data)
+	at := func(s *server, file string, args ...string) []string {
+		_, port, err := net.SplitHostPort(strings.TrimPrefix(s.url, "https://"))
+		testkit.NoError(t, err)
+		args = append(args, "--server", "https://127.0.0.1:"+port, "--tls-ca", a.CA)
+		if file != "" {
+			args = append(args, "--key-file", file)
+		}
+		return args
+	}
+	file := filepath.Join(dir, "admin.key")
+	s := launch(t, command(append(secure, "--admin-key-file", file)...))
+	ok(t, at(s, "", "ping", "--wait", "1m")...)
+	execute(t, "", at(s, "", "queues")...).ends(t, terminal.ExitRefused, "key_required")
+	ok(t, at(s, file, "queues")...)
+	testkit.Lacks(t, s.log.String(), "--insecure")
+	s.end(t, syscall.SIGTERM)
+
+	s = launch(t, command(secure...)) // it has a key
+	ok(t, at(s, "", "ping", "--wait", "1m")...)
+	ok(t, at(s, file, "queues")...)
+	s.end(t, syscall.SIGTERM)
+	s = launch(t, command("serve", "--listen", "0.0.0.0:0", "--mdns", "off", "--data", data, "--insecure"))
+	url := strings.Replace(s.url, "0.0.0.0", "127.0.0.1", 1)
+	ok(t, "ping", "--wait", "1m", "--server", url)
+	execute(t, "", "queues", "--server", url).ends(t, terminal.ExitRefused, "key_required")
+	testkit.Contains(t, s.log.String(), "--insecure")
 }
 
 // TestDataDirectoryThatIsMissing: a directory of --data without a journal may be a disk that is not mounted. It is

@@ -20,9 +20,16 @@ The server prints its address as "listening on http://…", or https:// with TLS
 data directory has the address too, until a clean stop. The server listens before it is ready: while it
 replays the journal, /readyz reports that it is not ready.
 
-Until the server has a key (` + "`daybook key create`" + `), everybody who can connect may use it. It refuses to
-listen on an address that other machines can connect to, unless --insecure is given. With --insecure, every
-start logs a warning.
+Until the server has a key (` + "`daybook key create`" + `), everybody who can connect may use it. On an address that
+other machines can connect to, it listens only with TLS and a key: one that it has already, or that of
+--admin-key-file. With --insecure it needs neither to start, and logs a warning at every start; keys that it has
+are required all the same.
+
+With --admin-key-file every request needs a key from the first start on. If the file does not exist, the server
+makes it, with a key that has the role admin, and stores the key before it is ready. If the file exists, its
+owner alone may be able to read it, and the server stores its key if it does not know it: after a restore, or if
+no other admin is left. A key that was revoked or rotated is not stored again. Delete the file then, and the next
+start makes another one.
 
 With --tls-cert and --tls-key the server speaks TLS to its clients, and nothing else on that port. It uses
 new files within ten seconds, or at SIGHUP, which then does not stop it. If the new files cannot be used, it
@@ -65,6 +72,7 @@ prints all settings and the origin of each.`,
   DAYBOOK_LOG_FORMAT=console daybook serve --abandoned-age 60s --retention 30d
   daybook serve --on-lost 'aws ec2 terminate-instances --instance-ids "$DAYBOOK_RUNNER_ID"'
   daybook serve --tls-cert daybook-tls/server.pem --tls-key daybook-tls/server-key.pem
+  daybook serve --listen 0.0.0.0:0 --tls-cert daybook-tls/server.pem --tls-key daybook-tls/server-key.pem --admin-key-file admin.key
   daybook serve --config /etc/daybook.toml`,
 		Args:    cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error { return f.Check() },

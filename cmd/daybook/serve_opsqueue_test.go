@@ -124,3 +124,56 @@ func TestServeOpsqueueRefusals(t *testing.T) {
 		r.ends(t, c.code, c.want)
 	}
 }
+
+// TestOpsqueueKey: once the server has keys, the listener acts as the key of --opsqueue-key. Without it, or with one that lacks a
+// role, has expired or was revoked, clients are refused. When it is revoked, open connections end and their chunks are available.
+func TestOpsqueueKey(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+	v := &stockclient.Violations{}
+	submission := func(prefix string) wire.InsertSubmission {
+		return wire.InsertSubmission{Chunks: wire.ChunkContents{SeeObjectStorage: &wire.SeeObjectStorage{Prefix: prefix, Count: 1}}}
+	}
+	s := serving(t, filepath.Join(dir, "data"), "--opsqueue", "127.0.0.1:0")
+	p := stockclient.NewProducer(s.opsqueueAddress(t), v)
+	testkit.Must(p.Insert(ctx, submission("before"), nil))(t)
+	boss := keyFile(t, filepath.Join(dir, "boss.key"), strings.TrimSpace(ok(t, "key", "create", "boss", "--role", "admin", "--server", s.url)))
+	as := func(args ...string) string { return ok(t, append(args, "--server", s.url, "--key-file", boss)...) }
+	refused := func(p *stockclient.Producer, why string) {
+		t.Helper()
+		_, err := p.Insert(ctx, submission("x"), nil)
+		testkit.Failed(t, err, "status 403")
+		testkit.Failed(t, p.Cancel(ctx, 1), "status 403")
+		_, err = p.Count(ctx)
+		testkit.Failed(t, err, "status 403")
+		_, err = p.ServerVersion(ctx)
+		testkit.NoError(t, err)
+		testkit.Eventually(t, "the log says why", func() bool { return strings.Contains(s.log.String(), why) })
+	}
+	refused(p, "--opsqueue-key names none")
+	p.Close()
+	s.end(t, syscall.SIGTERM)
+
+	s = serving(t, s.data, "--opsqueue", "127.0.0.1:0", "--opsqueue-key", "ops")
+	p = stockclient.NewProducer(s.opsqueueAddress(t), v)
+	defer p.Close()
+	refused(p, "the key ops of --opsqueue-key does not exist")
+	as("key", "create", "ops", "--role", "producer")
+	testkit.Must(p.Insert(ctx, submission("created"), nil))(t)
+	testkit.Eventually(t, "the log says that consumers need another role", func() bool { return strings.Contains(s.log.String(), "has the roles producer; this needs one of") })
+	as("key", "revoke", "ops")
+	as("key", "create", "ops", "--role", "producer", "--role", "worker")
+	c := stockclient.NewConsumer(s.opsqueueAddress(t), v)
+	defer c.Close()
+	chunks := testkit.Must(c.Reserve(ctx, 1, wire.Strategy{}))(t)
+	testkit.Equal(t, len(chunks), 1)
+	active := func() bool {
+		return strings.Contains(as("jobs", "--client", "opsqueue", "--type", "chunk", "--status", "active"), "opsqueue")
+	}
+	testkit.Holds(t, active(), "nobody holds the chunk")
+	as("key", "revoke", "ops")
+	_, err := p.Insert(ctx, submission("revoked"), nil)
+	testkit.Failed(t, err, "status 403")
+	testkit.Eventually(t, "the chunk is available again", func() bool { return !active() })
+}

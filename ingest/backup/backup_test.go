@@ -206,7 +206,7 @@ func TestBackupsOfABusyServer(t *testing.T) {
 	uuid := s.Stats().Journal.UUID
 	for i, m := range all {
 		data := filepath.Join(t.TempDir(), "data")
-		restored := testkit.Must(Restore(t.Context(), m.Path, data))(t)
+		restored := testkit.Must(Restore(t.Context(), m.Path, data, RestoreOptions{}))(t)
 		last := m.Verified.Last
 		testkit.Holds(t, restored.Applied >= last && restored.Journal == uuid && len(m.had) != 0, "backup", i, restored)
 		got, want := digestAt(t, data, uuid, last, false), digestAt(t, s.dir, uuid, last, true)
@@ -337,7 +337,7 @@ func TestBlobs(t *testing.T) {
 	n, _ = second.Verified.Blobs.Count()
 	testkit.Holds(t, n == 42 && second.NewBlobs == 2 && f.gets == 2, n, "blobs", second.NewBlobs, "are new", f.gets, "were fetched")
 	data := filepath.Join(t.TempDir(), "data")
-	testkit.Must(Restore(t.Context(), second.Path, data))(t)
+	testkit.Must(Restore(t.Context(), second.Path, data, RestoreOptions{}))(t)
 	store := testkit.Must(blob.OpenDir(t.Context(), filepath.Join(data, "blobs"), blob.Options{ReserveBytes: 1}))(t)
 	for client, all := range f.of {
 		for address, want := range all {
@@ -461,7 +461,7 @@ func TestDamage(t *testing.T) {
 		testkit.Holds(t, errors.Is(err, ErrDamaged), what, "Verify", err)
 		parent := t.TempDir()
 		data := filepath.Join(parent, "data")
-		_, err = Restore(t.Context(), made.Path, data)
+		_, err = Restore(t.Context(), made.Path, data, RestoreOptions{})
 		testkit.Holds(t, errors.Is(err, ErrDamaged), what, "Restore", err)
 		left := testkit.Must(os.ReadDir(parent))(t)
 		testkit.Holds(t, len(left) == 0, what, "Restore has left", left)
@@ -499,7 +499,7 @@ func TestDamage(t *testing.T) {
 		put(content)
 	}
 	testkit.Must(Verify(t.Context(), made.Path, true))(t)
-	testkit.Must(Restore(t.Context(), made.Path, filepath.Join(t.TempDir(), "data")))(t)
+	testkit.Must(Restore(t.Context(), made.Path, filepath.Join(t.TempDir(), "data"), RestoreOptions{}))(t)
 }
 
 // TestAddedFiles: Verify refuses files that are not in the manifest, and Restore does not copy them.
@@ -512,7 +512,7 @@ func TestAddedFiles(t *testing.T) {
 		_, err := Verify(t.Context(), made.Path, true)
 		testkit.Holds(t, errors.Is(err, ErrDamaged), "with", name, err)
 		data := filepath.Join(t.TempDir(), "data")
-		_, err = Restore(t.Context(), made.Path, data)
+		_, err = Restore(t.Context(), made.Path, data, RestoreOptions{})
 		testkit.Check(t, err, "with", name)
 		_, err = os.Lstat(filepath.Join(data, name))
 		testkit.Holds(t, os.IsNotExist(err), name, "was restored", err)
@@ -532,6 +532,6 @@ func TestVerifyEnds(t *testing.T) {
 	testkit.Holds(t, errors.Is(err, context.Canceled) && !errors.Is(err, ErrDamaged), "verification", err)
 	_, err = Verify(ctx, made.Path, true)
 	testkit.Holds(t, errors.Is(err, context.Canceled) && !errors.Is(err, ErrDamaged), "verification", err)
-	_, err = Restore(ctx, made.Path, filepath.Join(t.TempDir(), "data"))
+	_, err = Restore(ctx, made.Path, filepath.Join(t.TempDir(), "data"), RestoreOptions{})
 	testkit.Holds(t, errors.Is(err, context.Canceled) && !errors.Is(err, ErrDamaged), "restore", err)
 }

@@ -128,8 +128,11 @@ func TestRottenBlob(t *testing.T) {
 	path := filepath.Join(dir, blobsDir, "clients", "acme", "blobs", "sha256", strings.TrimPrefix(address, "sha256:"))
 	flip(t, path, 1)
 	for what, try := range map[string]func() error{
-		"Verify":  func() error { _, err := Verify(t.Context(), second.Path, true); return err },
-		"Restore": func() error { _, err := Restore(t.Context(), second.Path, filepath.Join(t.TempDir(), "x")); return err },
+		"Verify": func() error { _, err := Verify(t.Context(), second.Path, true); return err },
+		"Restore": func() error {
+			_, err := Restore(t.Context(), second.Path, filepath.Join(t.TempDir(), "x"), RestoreOptions{})
+			return err
+		},
 	} {
 		err := try()
 		testkit.Holds(t, errors.Is(err, ErrDamaged), what, err)

@@ -74,7 +74,13 @@ type Restored struct {
 	*Manifest
 	Applied uint64           // seq of the last command that the restored state includes
 	Jobs    map[string]int64 // by status
+	Keys    int              // keys that the backup has; they are revoked with RevokeKeys
 	Blobs   *Blobs           // nil: the backup was made without blobs
+}
+
+// RestoreOptions are the options of Restore.
+type RestoreOptions struct {
+	RevokeKeys bool // before the directory gets its name, so no server ever starts with the keys
 }
 
 // Restore makes a data directory from a backup. The data directory must be missing, or empty except for lost+found. The
@@ -89,7 +95,7 @@ type Restored struct {
 // A symbolic link stays, and its target becomes the data directory.
 //
 // The error is ErrDamaged if the backup is damaged, and ErrNotEmpty if the data directory has files.
-func Restore(ctx context.Context, backup, data string) (r Restored, err error) {
+func Restore(ctx context.Context, backup, data string, o RestoreOptions) (r Restored, err error) {
 	to, err := findRestore(data)
 	if err != nil {
 		return r, err
@@ -131,7 +137,12 @@ func Restore(ctx context.Context, backup, data string) (r Restored, err error) {
 	if found.Problems > 0 || found.Applied < m.Last {
 		return r, fmt.Errorf("%w: the restored state includes the commands up to seq %d of %d; the check found %d problems %s", ErrDamaged, found.Applied, m.Last, found.Problems, first)
 	}
-	r.Applied, r.Jobs = found.Applied, found.Jobs
+	r.Applied, r.Jobs, r.Keys = found.Applied, found.Jobs, found.Keys
+	if o.RevokeKeys {
+		if _, err := ingest.RevokeKeys(ctx, partial); err != nil {
+			return r, fmt.Errorf("revoke the keys: %w", err)
+		}
+	}
 	return r, to.publish()
 }
 

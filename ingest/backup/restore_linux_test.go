@@ -26,7 +26,7 @@ func TestRestoreIntoAMount(t *testing.T) {
 	t.Cleanup(func() { testkit.Check(t, syscall.Unmount(data, 0)) })
 	const user, group = 65532, 65533
 	testkit.NoError(t, os.Chown(data, user, group))
-	testkit.Must(Restore(t.Context(), made.Path, data))(t)
+	testkit.Must(Restore(t.Context(), made.Path, data, RestoreOptions{}))(t)
 	testkit.Check(t, filepath.WalkDir(data, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -73,7 +73,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	testkit.Must(Verify(t.Context(), first.Path, true))(t)
 	large := mustMake(t, t.TempDir(), s.stream, nil, 0)
-	testkit.Fails(Restore(t.Context(), large.Path, filepath.Join(disk, "data")))(t, syscall.ENOSPC)
+	testkit.Fails(Restore(t.Context(), large.Path, filepath.Join(disk, "data"), RestoreOptions{}))(t, syscall.ENOSPC)
 	testkit.Equal(t, len(testkit.Must(os.ReadDir(disk))(t)), 1, "on the full disk")
-	testkit.Must(Restore(t.Context(), first.Path, filepath.Join(disk, "data")))(t)
+	testkit.Must(Restore(t.Context(), first.Path, filepath.Join(disk, "data"), RestoreOptions{}))(t)
 }

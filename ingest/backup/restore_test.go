@@ -46,7 +46,7 @@ func TestRestoreInto(t *testing.T) {
 	for name, exists := range map[string]bool{"a directory that exists": true, "one that does not": false} {
 		t.Run(name, func(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "deep", "data")
-			restore := func() error { _, err := Restore(t.Context(), made.Path, data); return err }
+			restore := func() error { _, err := Restore(t.Context(), made.Path, data, RestoreOptions{}); return err }
 			testkit.NoError(t, os.MkdirAll(data, 0o750))
 			testkit.NoError(t, os.WriteFile(filepath.Join(data, "x"), nil, 0o600))
 			testkit.Failed(t, restore(), ErrNotEmpty)
@@ -86,7 +86,7 @@ func TestRestoreIntoTheSameDirectory(t *testing.T) {
 	data := filepath.Join(parent, "data")
 	testkit.NoError(t, os.MkdirAll(filepath.Join(data, "lost+found"), 0o700))
 	before := testkit.Must(os.Stat(data))(t)
-	testkit.Must(Restore(t.Context(), made.Path, data))(t)
+	testkit.Must(Restore(t.Context(), made.Path, data, RestoreOptions{}))(t)
 	after := testkit.Must(os.Stat(data))(t)
 	testkit.Holds(t, os.SameFile(before, after) && after.Mode() == before.Mode(), "it is another directory", after)
 	testkit.Equal(t, len(entriesOf(t, parent)), 1, "beside it")
@@ -105,7 +105,7 @@ func TestRestoreThroughLinks(t *testing.T) {
 			if exists {
 				testkit.NoError(t, os.Mkdir(target, 0o700))
 			}
-			testkit.Must(Restore(t.Context(), made.Path, link))(t)
+			testkit.Must(Restore(t.Context(), made.Path, link, RestoreOptions{}))(t)
 			testkit.Equal(t, testkit.Must(os.Readlink(link))(t), "private/daybook", "the link leads to")
 			mustBeSound(t, target)
 			testkit.Equal(t, len(entriesOf(t, root)), 2)
@@ -113,5 +113,5 @@ func TestRestoreThroughLinks(t *testing.T) {
 	}
 	loop := filepath.Join(t.TempDir(), "loop")
 	testkit.NoError(t, os.Symlink(loop, loop))
-	testkit.Fails(Restore(t.Context(), made.Path, loop))(t)
+	testkit.Fails(Restore(t.Context(), made.Path, loop, RestoreOptions{}))(t)
 }

@@ -194,7 +194,7 @@ func TestPathsOfManifests(t *testing.T) {
 		reseal(t, made.Path, &m)
 		_, err := Verify(t.Context(), made.Path, true)
 		testkit.Holds(t, errors.Is(err, ErrDamaged), path, "Verify", err)
-		_, err = Restore(t.Context(), made.Path, filepath.Join(t.TempDir(), "data"))
+		_, err = Restore(t.Context(), made.Path, filepath.Join(t.TempDir(), "data"), RestoreOptions{})
 		testkit.Holds(t, errors.Is(err, ErrDamaged), path, "Restore", err)
 	}
 	for _, line := range []string{"sha256:../../x 1 ", addressOf("x") + " 1 ..", addressOf("x") + " 1 ../..", addressOf("x") + " -1 a", addressOf("x") + " 1", "x 1 a b", addressOf("x") + " 1 " + strings.Repeat("a", 500)} {

@@ -46,7 +46,7 @@ func (e *errands) backUp() row {
 			return unlessEnded(ctx, "a complete backup: %v", err)
 		}
 		data := filepath.Join(dir, "data")
-		if _, err := backup.Restore(ctx, made, data); err != nil {
+		if _, err := backup.Restore(ctx, made, data, backup.RestoreOptions{}); err != nil {
 			return unlessEnded(ctx, "a complete backup cannot be restored: %v", err)
 		}
 		return e.lookInto(ctx, data)

@@ -151,7 +151,12 @@ var requests = map[string][]request{
 	"acceptTime": whole, "level": whole, "raiseLevel": wholeIdle,
 	"cluster": {{client: outside, typ: outside, status: http.StatusConflict}}, "transferLeadership": {{body: `{}`, client: outside, typ: outside, status: http.StatusConflict}},
 	"removeNode": {{client: outside, typ: outside, status: http.StatusConflict}},
-	"backup":     whole, "backupClients": whole, "metrics": whole, "stats": whole,
+	"backup":     whole, "backupClients": whole, "metrics": whole, "stats": whole, "audit": whole,
+
+	// Anybody may try to log in. Nobody can without a key, or an issuer, which the server does not have.
+	"login":      {{body: `{"key":"absent"}`, status: http.StatusUnauthorized, client: nothing, typ: nothing}},
+	"beginLogin": {{status: http.StatusNotFound, client: nothing, typ: nothing}}, "finishLogin": {{status: http.StatusNotFound, client: nothing, typ: nothing}},
+	"logout": {{status: http.StatusBadRequest, client: nothing, typ: nothing}}, // of the login of the request, and these have keys
 
 	"root": public, "ping": public, "openapi": public, "openapiJSON": public, "docs": public, "docsFile": public, "healthz": public, "readyz": public, "version": public,
 }

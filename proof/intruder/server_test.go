@@ -42,6 +42,7 @@ type server struct {
 	things map[string]string
 	fills  int               // how often fill was called
 	keys   map[string]string // texts of keys, by name
+	logins map[string]browser
 }
 
 // The marks are in payloads, outputs, errors, handlers and blobs of the victim. Each is the value of a field "secret" of JSON.
@@ -55,7 +56,7 @@ const (
 // start runs a server until the test ends.
 func start(t *testing.T) *server {
 	t.Helper()
-	s := &server{T: t, dir: t.TempDir(), blobs: filepath.Join(t.TempDir(), "blobs"), things: map[string]string{}, keys: map[string]string{}}
+	s := &server{T: t, dir: t.TempDir(), blobs: filepath.Join(t.TempDir(), "blobs"), things: map[string]string{}, keys: map[string]string{}, logins: map[string]browser{}}
 	engine := testkit.Must(ingest.Open(ingest.Options{Dir: s.dir, MetricsQueues: 100, Journal: journal.Options{Clock: func() int64 { return time.Now().UnixMilli() + s.ahead.Load() }}}))(t)
 	working, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -244,7 +245,7 @@ func (s *server) state() string {
 }
 
 // ages matches the values in documents that change with time, and nothing else.
-var ages = regexp.MustCompile(`"(oldest_pending_age_ms|seq)":\d+|"progress":{"ended":[^}]*}`)
+var ages = regexp.MustCompile(`"(oldest_pending_age_ms|seq|last_used_at)":(\d+|null)|"progress":{"ended":[^}]*}`)
 
 // documents returns the documents that an admin sees, the blobs and uploads, the log of a running job, and the requests to quit.
 func (s *server) documents() string {

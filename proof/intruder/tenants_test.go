@@ -63,6 +63,7 @@ func (s *server) lacks(body string, marks []string, context ...any) {
 	for _, mark := range marks {
 		if strings.Contains(body, mark) {
 			s.Errorf("%v shows %s: %s", context, mark, body)
+			return
 		}
 	}
 }

@@ -2,10 +2,12 @@ package model
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // Model is the state of all jobs, as the rules say that it follows from the commands.
@@ -32,7 +34,8 @@ type Model struct {
 	once        map[[2]string]*once
 	Sessions    map[job.ID]*Session
 	Documents   Documents
-	Tallies     map[Name]*Tally // the events of the jobs of queues
+	Audit       []document.Audited // all commands of operators and admins
+	Tallies     map[Name]*Tally    // the events of the jobs of queues
 
 	By    *job.Actor // who sent the current command
 	chain job.Create // the jobs that the current completion creates: a group each
@@ -203,9 +206,26 @@ func (m *Model) begin(seq uint64, at int64, cmd job.Command) {
 	}
 }
 
-// apply carries out one command. moves are the jobs that a store moved, if the command may do any share of its work; nil:
-// the command does all of it.
+// apply carries out one command, and notes it in the audit.
 func (m *Model) apply(seq uint64, at int64, cmd job.Command, moves []Move) applied.Result {
+	result := m.carryOut(seq, at, cmd, moves)
+	if !job.IsAudited(cmd) {
+		return result
+	}
+	fields, _ := cmd.Encode()
+	entry := document.Audited{Seq: m.Seq, At: m.At, By: m.By.Name, Verb: cmd.Verb(), Fields: string(fields)}
+	if result != nil {
+		if refusal := reflect.ValueOf(result).Elem().FieldByName("Refusal"); refusal.IsValid() {
+			entry.Refusal = refusal.Interface().(job.Refusal)
+		}
+	}
+	m.Audit = append(m.Audit, entry)
+	return result
+}
+
+// carryOut carries out one command. moves are the jobs that a store moved, if the command may do any share of its work; nil:
+// the command does all of it.
+func (m *Model) carryOut(seq uint64, at int64, cmd job.Command, moves []Move) applied.Result {
 	m.begin(seq, at, cmd)
 	defer m.noteBatchEnds(m.unfinishedBatches())
 	defer m.noteIdle(m.idle()) // after settle, which may delete the last jobs of a queue

@@ -21,6 +21,12 @@ func SomeDocument(kind job.DocumentKind, client, name string, n int) job.PutDocu
 		if client != "" {
 			p.Name = client + "." + name
 		}
+	case job.LoginDocument:
+		login := job.Login{By: "boss", Until: 1 + int64(n), KeySum: job.KeySum{1}}
+		p.Client, p.Summary, p.Document = "", login.By, login.Document()
+		if client != "" {
+			p.Name = client + "." + name
+		}
 	}
 	return p
 }

@@ -16,7 +16,7 @@ var documentNames = []string{"resize", "mail"}
 // the journal determines all versions, also for commands without an answer.
 func (u *user) changeDocument(kind job.DocumentKind) {
 	client, name, by := pick(u.random, "", "acme"), pick(u.random, documentNames...), pick(u.random, "", "anna", "bob")
-	if kind == job.KeyDocument { // keys have no client
+	if kind == job.KeyDocument || kind == job.LoginDocument { // these have no client
 		client = ""
 	}
 	var cond job.Condition

@@ -39,7 +39,7 @@ func (s *server) operate(id int) {
 		case 22, 23:
 			u.changeDocument(job.FilesetDocument)
 		case 24:
-			u.changeDocument(job.KeyDocument)
+			u.changeDocument(pick(u.random, job.KeyDocument, job.LoginDocument))
 		case 5, 6, 7, 8, 9, 10:
 			u.move()
 		case 11:

@@ -50,6 +50,16 @@ type Sweep struct {
 	FinishedAt     int64 // 0: in progress
 }
 
+// Audited is a command of an operator or an admin, as the audit has it.
+type Audited struct {
+	Seq     uint64
+	At      int64  // unix ms
+	By      string // the actor; "": unknown
+	Verb    string // of the command in the journal
+	Fields  string // of the command in the journal, without its body, cut off after 1 KiB
+	Refusal job.Refusal
+}
+
 // Session is the document of a session. Times are unix ms.
 type Session struct {
 	ID        job.ID

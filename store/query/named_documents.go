@@ -29,6 +29,20 @@ func (q *Queries) Key(name string) *job.Key { return q.live.Keys.Get(name) }
 // KeysRequired reports whether there ever was a key. From then on each request needs one, also after the last one was revoked.
 func (q *Queries) KeysRequired() bool { return q.live.Keys.Ever() }
 
+// KeyUses returns the hours in which keys were used last, by name, as far as this process knows them.
+func (q *Queries) KeyUses() map[string]int64 { return q.live.Keys.Uses() }
+
+// NumKeys returns the number of keys. It looks only at memory.
+func (q *Queries) NumKeys() int { return q.live.Keys.Len() }
+
+// Login returns the login with a name, or nil. It looks only at memory, and allocates nothing.
+func (q *Queries) Login(name []byte) *job.Login { return q.live.Logins.Get(name) }
+
+// LoginsOf returns the logins of a key or person at a time, the first to end first, and everybody's that have ended.
+func (q *Queries) LoginsOf(by string, now int64) (own, ended []*job.Login) {
+	return q.live.Logins.Of(by, now)
+}
+
 // Documents returns up to limit documents of a kind in a scope, each in its newest version, after the pair (afterName,
 // afterClient) in the order of name and client, and whether more follow.
 func (q *Queries) Documents(s *job.Scope, kind job.DocumentKind, afterName, afterClient string, limit int) (list []document.Named, more bool, err error) {

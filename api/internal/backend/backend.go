@@ -97,6 +97,8 @@ type Engine interface {
 	SessionDocument(id job.ID) (document.Session, error)
 	Key(name string) *job.Key
 	KeysRequired() bool
+	Login(name []byte) *job.Login
+	LoginsOf(by string, now int64) (own, ended []*job.Login)
 	HandlerFor(client, typ string) (h document.Named, ok bool)
 	Document(kind job.DocumentKind, client, name string, version int) (d document.Named, text []byte, err error)
 	DocumentByID(kind job.DocumentKind, id job.ID) (d document.Named, text []byte, err error)
@@ -104,6 +106,7 @@ type Engine interface {
 	Documents(s *job.Scope, kind job.DocumentKind, afterName, afterClient string, limit int) (list []document.Named, more bool, err error)
 	Sweep(id job.ID) (document.Sweep, error)
 	Sweeps() ([]document.Sweep, error)
+	Audit(f query.AuditFilter) ([]document.Audited, error)
 
 	// These report whether a key with a scope is for something. What does not exist is in no scope.
 	JobInScope(s *job.Scope, id job.ID) (bool, error)

@@ -106,7 +106,7 @@ func operation(in *request, method, path string, about About, answers func(*open
 
 // call reads a request, and calls f. It releases the memory of the request and of the answer afterwards.
 func (r *request) call(c echo.Context, rules Rules, into reflect.Value, f func(*call) error) error {
-	call := &call{connection: web.ConnectionOf(c.Request())}
+	call := &call{request: c.Request(), connection: web.ConnectionOf(c.Request())}
 	defer call.release()
 	if err := r.read(c, rules, call, into); err != nil {
 		return err
@@ -154,6 +154,7 @@ var pathParameter = regexp.MustCompile(`:(\w+)`)
 
 // call is a request that is being carried out.
 type call struct {
+	request    *http.Request
 	connection *web.Connection
 	body       *web.Body
 	held       *web.Share // for the answer; nil if the function took none
@@ -192,6 +193,9 @@ func Share(ctx context.Context, from *web.Lane) *web.Share {
 	}
 	return held
 }
+
+// RequestOf returns a call's request, for its cookies. Its body is read.
+func RequestOf(ctx context.Context) *http.Request { return ctx.Value(callKey{}).(*call).request }
 
 // jsonName returns the name that a field has in JSON.
 func jsonName(f reflect.StructField) string {

@@ -25,7 +25,7 @@ func Err(r job.Refusal) error {
 	switch r {
 	case job.Granted:
 		return nil
-	case job.NotFound, job.QueueNotFound, job.BatchNotFound, job.SweepNotFound, job.ClaimNotFound, job.HandlerNotFound, job.FilesetNotFound, job.KeyNotFound:
+	case job.NotFound, job.QueueNotFound, job.BatchNotFound, job.SweepNotFound, job.ClaimNotFound, job.HandlerNotFound, job.FilesetNotFound, job.KeyNotFound, job.LoginNotFound:
 		status = http.StatusNotFound
 	case job.SessionNotFound:
 		status, f = http.StatusNotFound, web.Unknown // an earlier try of the request may have been carried out
@@ -35,7 +35,7 @@ func Err(r job.Refusal) error {
 		status = http.StatusPreconditionFailed
 	case job.KeyReused, job.NumberReused:
 		status = http.StatusUnprocessableEntity
-	case job.TooManyQueues, job.TooManySweeps, job.TooManySessions, job.TooManyHandlers, job.TooManyFilesets, job.TooManyAccessKeys:
+	case job.TooManyQueues, job.TooManySweeps, job.TooManySessions, job.TooManyHandlers, job.TooManyFilesets, job.TooManyAccessKeys, job.TooManyLogins:
 		status = http.StatusTooManyRequests
 	case job.NumberPassed:
 		f = web.Unknown // an earlier try may have been carried out, and its results are deleted

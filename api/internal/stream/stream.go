@@ -36,9 +36,9 @@ type stream struct {
 	conn     *websocket.Conn
 	accepted *web.Connection // below conn; nil in tests that do not use Run
 	id       string
-	// authorization are the values of the header, which has the key. ctx has the key, and never ends.
-	authorization []string
-	ctx           context.Context
+	// credentials are those of the request that opened it. ctx has its key, and never ends.
+	credentials web.Credentials
+	ctx         context.Context
 
 	answers  answerQueue
 	requests requestWindow
@@ -89,10 +89,7 @@ func (l *Streams) Serve(c echo.Context) error {
 		return err
 	}
 	accepted, key := web.ConnectionOf(r), job.KeyOf(r.Context())
-	var authorization []string // the strings of a header share memory
-	for _, value := range r.Header["Authorization"] {
-		authorization = append(authorization, strings.Clone(value))
-	}
+	credentials := web.CredentialsOf(r, web.Access{}).Clone()
 	if accepted != nil {
 		accepted.Upgraded()
 	}
@@ -101,7 +98,7 @@ func (l *Streams) Serve(c echo.Context) error {
 	go func() {
 		defer l.running.Done()
 		t = newStream(l, conn, accepted)
-		t.authorization, t.ctx = authorization, job.WithKey(t.ctx, key)
+		t.credentials, t.ctx = credentials, job.WithKey(t.ctx, key)
 		t.run()
 	}()
 	return nil

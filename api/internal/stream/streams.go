@@ -25,9 +25,9 @@ type Options struct {
 	Engine backend.Engine
 	Decode *command.Decoder
 	Log    zerolog.Logger
-	// Authorize returns the key in the values of the header Authorization, which must have one of the roles, or nil if no key
-	// is needed. Access has the roles of the verbs.
-	Authorize func(authorization []string, roles job.Roles) (*job.Key, error)
+	// Authorize returns the key that credentials stand for, which must have one of the roles, or nil if no key is needed. Access
+	// has the roles of the verbs.
+	Authorize func(c web.Credentials, roles job.Roles) (*job.Key, error)
 	Access    map[string]job.Roles
 	// Draining is done when the shutdown begins.
 	Draining context.Context
@@ -450,7 +450,7 @@ func (l *Streams) Lose(runner string) (returned <-chan struct{}) {
 	return done
 }
 
-// EndRefused ends the streams whose keys are not good any more: a key was revoked or has expired, or the first key was made. Their
+// EndRefused ends the streams whose credentials are not good any more: a key was revoked, a key, token or login has ended, or the first key was made. Their
 // jobs return to the queues, as the jobs of a lost runner do. It does not wait.
 func (l *Streams) EndRefused() {
 	for _, t := range l.snapshot() {

@@ -96,7 +96,7 @@ func (t *stream) permitted(r *streamRequest) (*streamVerb, error) {
 // authorize returns an error unless the key of the stream is good for a verb now. If somebody revoked the key and made another
 // one of the same text, the stream does not go on with what the first one was for.
 func (t *stream) authorize(verb string) error {
-	now, err := t.s.Authorize(t.authorization, t.s.Access[verb])
+	now, err := t.s.Authorize(t.credentials, t.s.Access[verb])
 	if err != nil {
 		return err
 	}

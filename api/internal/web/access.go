@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"net/netip"
 
 	"github.com/labstack/echo/v4"
 
@@ -11,10 +12,11 @@ import (
 // Access says who may use a route, and how the server finds out whose the things are that a request is about. The zero value
 // is not valid.
 type Access struct {
-	open  bool
-	roles job.Roles
-	about About
-	raw   bool
+	open    bool
+	changes bool
+	roles   job.Roles
+	about   About
+	raw     bool
 }
 
 // About says how a server finds the client and type of a request, for keys that are not for all of them.
@@ -54,6 +56,13 @@ func (a Access) Raw() Access {
 // Valid reports whether an access says everything.
 func (a Access) Valid() bool { return a.open || a.roles != 0 && a.about != Undecided }
 
+// Changing returns the access of a GET that changes something: with a login, it also needs the token of changes, or the Origin of
+// this server.
+func (a Access) Changing() Access {
+	a.changes = true
+	return a
+}
+
 // NeedsKey reports whether requests need a key, once there are keys.
 func (a Access) NeedsKey() bool { return !a.open }
 
@@ -66,9 +75,16 @@ func (s *Server) guarded(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 		return next
 	}
 	return func(c echo.Context) error {
-		key, err := s.Authorize(c.Request().Header[echo.HeaderAuthorization], r.Access.roles)
+		key, err := s.Authorize(CredentialsOf(c.Request(), r.Access), r.Access.roles)
 		if err != nil {
 			c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="daybook"`)
+			if s.Refused != nil {
+				var peer netip.Addr
+				if conn := ConnectionOf(c.Request()); conn != nil {
+					peer = conn.Peer
+				}
+				err = s.Refused(peer, err)
+			}
 			return err
 		}
 		if key == nil {

@@ -56,6 +56,9 @@ func (s *Server) handle(c echo.Context, next echo.HandlerFunc) (err error) {
 	if err := s.guard(c); err != nil {
 		return err
 	}
+	if answered, err := s.preflight(c); answered {
+		return err
+	}
 	return next(c)
 }
 

@@ -22,7 +22,8 @@ var probes = map[string]bool{"/": true, "/ping": true, "/healthz": true, "/ready
 // guard refuses requests that must not reach a handler, before the server reads their body. Any web page that a user
 // has open can send requests to a server on loopback. If the page's own name resolves to 127.0.0.1, the page can also
 // read the answers. So guard accepts only a Host that a foreign site cannot have, and refuses requests whose Origin or
-// Sec-Fetch-Site header names another site.
+// Sec-Fetch-Site header names another site. Two kinds of requests pass: those of the origins of --allow-origin, which
+// carry keys and never cookies, and a person's way back from an issuer of tokens.
 func (s *Server) guard(c echo.Context) error {
 	r := c.Request()
 	if r.Host == "" && !s.hosts.any {
@@ -35,11 +36,14 @@ func (s *Server) guard(c echo.Context) error {
 			Detail: fmt.Sprintf("the Host header names %q, which is neither an IP address nor localhost; to allow this name, start the server with --allow-host %s (or --allow-host '*' for every name)",
 				Shortened(r.Host), hostName(Shortened(r.Host)))}
 	}
+	allowed := false
 	if origin := r.Header[echo.HeaderOrigin]; len(origin) > 0 && !sameOrigin(origin, r.Host) {
-		return &Problem{Status: http.StatusForbidden, Code: "forbidden_origin",
-			Detail: "a web page of another origin must not use this server"}
+		if allowed = s.origins.allow(c, origin); !allowed {
+			return &Problem{Status: http.StatusForbidden, Code: "forbidden_origin",
+				Detail: "a web page of another origin must not use this server; --allow-origin permits one to use it with keys"}
+		}
 	}
-	if site := r.Header["Sec-Fetch-Site"]; len(site) > 0 && (len(site) > 1 || site[0] != "same-origin" && site[0] != "none") {
+	if site := r.Header["Sec-Fetch-Site"]; len(site) > 0 && (len(site) > 1 || site[0] != "same-origin" && site[0] != "none") && !allowed && !s.comesBack(r) {
 		return &Problem{Status: http.StatusForbidden, Code: "forbidden_origin",
 			Detail: "a web page of another site must not use this server"}
 	}

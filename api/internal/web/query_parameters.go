@@ -52,8 +52,8 @@ func strictRequest(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 			}
 		}
 		for name := range req.Header {
-			if strings.HasPrefix(name, "Daybook-") && name != headerMinSeq && name != headerSeq && name != HeaderBy && !slices.Contains(OnceHeaders[:], name) {
-				return BadRequest(name, fmt.Sprintf("header %s is not known; the server knows %s, %s, %s, %s and %s", name, headerMinSeq, HeaderBy, HeaderSession, HeaderSlot, HeaderNumber))
+			if strings.HasPrefix(name, "Daybook-") && name != headerMinSeq && name != headerSeq && name != HeaderBy && name != HeaderTokenKey && !slices.Contains(OnceHeaders[:], name) {
+				return BadRequest(name, fmt.Sprintf("header %s is not known; the server knows %s, %s, %s, %s, %s and %s", name, headerMinSeq, HeaderBy, HeaderToken, HeaderSession, HeaderSlot, HeaderNumber))
 			}
 		}
 		if bodiless && req.ContentLength != 0 {
@@ -71,8 +71,8 @@ func strictRequest(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // ParseQuery reads a query. known lists the names of parameters, separated by spaces. A name that ends in a dot means
-// all names with this prefix. A name that ends in a star can be given several times. ParseQuery refuses unknown and
-// other repeated parameters.
+// all names with this prefix. A name that ends in a star can be given several times, and a star alone
+// means all names. ParseQuery refuses unknown and other repeated parameters.
 func ParseQuery(raw, known string) ([]Parameter, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -82,7 +82,7 @@ func ParseQuery(raw, known string) ([]Parameter, error) {
 	list := make([]Parameter, 0, len(values))
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if !slices.ContainsFunc(names, func(name string) bool {
-			return key == strings.TrimSuffix(name, "*") || strings.HasSuffix(name, ".") && strings.HasPrefix(key, name)
+			return name == "*" || key == strings.TrimSuffix(name, "*") || strings.HasSuffix(name, ".") && strings.HasPrefix(key, name)
 		}) {
 			return nil, BadRequest(Shortened(key), unknownParameter(key, names))
 		}

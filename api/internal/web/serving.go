@@ -8,6 +8,7 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -34,11 +35,15 @@ type Options struct {
 	Compressors *Lane // for the compressors of answers
 	// Registry gets the metrics of requests.
 	Registry *prometheus.Registry
-	// Authorize, if not nil, returns the key in the values of the header Authorization, which must have one of the roles, or nil
-	// if no key is needed.
-	Authorize func(authorization []string, roles job.Roles) (*job.Key, error)
+	// Origins are the origins of other sites whose pages may use the server with keys.
+	Origins []string
+	// Authorize, if not nil, returns the key that credentials stand for, which must have one of the roles, or nil if no key is
+	// needed.
+	Authorize func(c Credentials, roles job.Roles) (*job.Key, error)
 	// Confine refuses a request about something that a key with a scope is not for.
 	Confine func(c echo.Context, about About, key *job.Key) error
+	// Refused, if not nil, returns the refusal of a request from an address for which Authorize has returned err.
+	Refused func(peer netip.Addr, err error) error
 	// Spell, if not nil, writes a URL in its canonical form before the router sees it.
 	Spell func(u *url.URL)
 	// SecretOf, if not nil, returns the secret in a path, and whether the path must not be logged.
@@ -56,6 +61,7 @@ type Server struct {
 	Options
 	echo       *echo.Echo
 	hosts      allowedHosts
+	origins    allowedOrigins
 	literal    map[string][]string // methods of each path without parameters
 	reserved   map[string]bool     // literal first segments of paths
 	Metrics    *RequestMetrics
@@ -66,14 +72,18 @@ type Server struct {
 	Drain    context.CancelFunc
 }
 
-// New returns a server without routes. It fails if the name of a host is malformed.
+// New returns a server without routes. It fails if the name of a host, or an origin, is malformed.
 func New(o Options) (*Server, error) {
 	hosts, err := configuredHosts(o.Hosts)
 	if err != nil {
 		return nil, err
 	}
+	origins, err := configuredOrigins(o.Origins)
+	if err != nil {
+		return nil, err
+	}
 	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
-	s := &Server{Options: o, echo: echo.New(), hosts: hosts, Metrics: NewRequestMetrics(o.Registry), handshakes: newHandshakes(o.TLS, o.Log)}
+	s := &Server{Options: o, echo: echo.New(), hosts: hosts, origins: origins, Metrics: NewRequestMetrics(o.Registry), handshakes: newHandshakes(o.TLS, o.Log)}
 	s.Draining, s.Drain = context.WithCancel(context.Background())
 	s.echo.Pre(s.oneSpelling)
 	s.echo.Use(s.around)

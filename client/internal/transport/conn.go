@@ -24,6 +24,7 @@ type Conn struct {
 	Persistent        bool          // requests are repeated also after failures of the server, and while it is unreachable
 	Logger            *slog.Logger
 	By, Key           string // as in client.Options
+	KeySource         func(context.Context) (string, error)
 
 	// Stream, if not nil, sends a request in a stream. If it returns ErrNotSent, the request is sent over HTTP.
 	Stream func(context.Context, *Conn, Request) (Answer, error)

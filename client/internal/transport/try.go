@@ -162,10 +162,21 @@ func (c *Conn) newRequest(ctx context.Context, url string, r Request) (*http.Req
 	if r.Accept != "" {
 		req.Header.Set("Accept", r.Accept)
 	}
-	if c.Key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.Key)
+	return req, c.Authorize(ctx, req.Header)
+}
+
+// Authorize sets the header with the key, if there is one. Its error is problem.ErrUnavailable, because nothing was sent.
+func (c *Conn) Authorize(ctx context.Context, header http.Header) (err error) {
+	key := c.Key
+	if c.KeySource != nil {
+		if key, err = c.KeySource(ctx); err != nil {
+			return fmt.Errorf("%w: there is no key for the request: %w", problem.ErrUnavailable, err)
+		}
 	}
-	return req, nil
+	if key != "" {
+		header.Set("Authorization", "Bearer "+key)
+	}
+	return nil
 }
 
 // tracer records the events of a request that the transport reports.

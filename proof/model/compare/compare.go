@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ func All(q *query.Queries, m *model.Model) error {
 	if q.At() != m.At || q.Applied() != m.Seq && m.Seq != 0 {
 		return fmt.Errorf("at %d of %d, the model at %d of %d", q.At(), q.Applied(), m.At, m.Seq)
 	}
-	return errors.Join(c.jobs(), c.batches(), c.claims(), c.queues(), c.sessions(), c.documents(), c.submissions())
+	return errors.Join(c.jobs(), c.batches(), c.claims(), c.queues(), c.sessions(), c.documents(), c.submissions(), c.audit())
 }
 
 // jobs compares the documents of all jobs, and their numbers.
@@ -193,6 +194,24 @@ func (c *comparison) sessions() error {
 	}
 	if got := c.q.Totals().Sessions; got != uint64(len(c.m.Sessions)) {
 		return fmt.Errorf("%d sessions, the model has %d", got, len(c.m.Sessions))
+	}
+	return nil
+}
+
+// audit compares the commands that the audit keeps: the newest ones of operators and admins.
+func (c *comparison) audit() error {
+	got, err := c.q.Audit(query.AuditFilter{Limit: math.MaxInt})
+	if err != nil {
+		return err
+	}
+	dropped := len(c.m.Audit) - len(got)
+	if dropped < 0 || len(got) == 0 && dropped > 0 {
+		return fmt.Errorf("the audit has %d commands, the model %d", len(got), len(c.m.Audit))
+	}
+	for i, want := range c.m.Audit[dropped:] {
+		if got[i] != want {
+			return fmt.Errorf("the audit has\n\t%+v, the model\n\t%+v", got[i], want)
+		}
 	}
 	return nil
 }

@@ -71,6 +71,9 @@ func (c *comparison) documents() error {
 	if ever := len(gone)+len(c.m.Documents.Named(job.KeyDocument, false)) > 0; ever && !c.q.KeysRequired() {
 		return errors.New("there were keys, and none is required")
 	}
+	if err := c.logins(); err != nil {
+		return err
+	}
 	for _, name := range []model.DocumentName{{job.HandlerDocument, "a", "x"}, {job.HandlerDocument, "b", "y"}, {job.HandlerDocument, "c", "x"}, {job.HandlerDocument, "c", "z"}} {
 		want := c.m.Documents.Newest(name).Doc
 		if want.Version == 0 {
@@ -78,6 +81,32 @@ func (c *comparison) documents() error {
 		}
 		if got, ok := c.q.HandlerFor(name.Client, name.Name); ok != (want.Version > 0) || got != want {
 			return fmt.Errorf("the handler for %v is %+v, %v; the model has %+v", name, got, ok, want)
+		}
+	}
+	return nil
+}
+
+// logins compares the logins in memory.
+func (c *comparison) logins() error {
+	of := map[string]int{}
+	for _, name := range c.m.Documents.Named(job.LoginDocument, false) {
+		login, want := c.q.Login([]byte(name.Name)), c.m.Documents.Newest(name).Doc
+		if login == nil || sha256.Sum256(login.Document()) != want.Digest {
+			return fmt.Errorf("login %s is %+v; the model has %+v", name.Name, login, want)
+		}
+		of[login.By]++
+	}
+	for _, name := range c.m.Documents.Named(job.LoginDocument, true) {
+		if login := c.q.Login([]byte(name.Name)); login != nil {
+			return fmt.Errorf("login %s has ended, and is %+v", name.Name, login)
+		}
+	}
+	for _, by := range []string{"boss", "anna"} {
+		if own, ended := c.q.LoginsOf(by, 0); len(own) != of[by] || len(ended) > 0 {
+			return fmt.Errorf("%s has %d logins, and %d have ended; the model has %d", by, len(own), len(ended), of[by])
+		}
+		if own, ended := c.q.LoginsOf(by, job.MaxTimeMs); len(own) > 0 || len(ended) != of["boss"]+of["anna"] {
+			return fmt.Errorf("%s has %d logins at the end of time, and %d have ended; the model has %v", by, len(own), len(ended), of)
 		}
 	}
 	return nil

@@ -73,6 +73,7 @@ func (c *checker) Run() {
 	c.sessions()
 	c.sweeps()
 	c.effects()
+	c.audit()
 	c.documents()
 	c.submissions()
 	c.distinctLeaves()

@@ -185,6 +185,32 @@ func (c *checker) sweeps() {
 	})
 }
 
+// audit checks the size of the rows of the audit against the sizes that their segments record.
+func (c *checker) audit() {
+	segments := c.meta.Audit
+	bytes := make([]int64, len(segments))
+	at := 0
+	c.table(row.AuditTable, func(key string, value []byte) {
+		seq := row.SeqOfKey(key)
+		for at+1 < len(segments) && segments[at+1].First <= seq {
+			at++
+		}
+		if len(segments) == 0 || seq < segments[at].First {
+			c.problem("row %x is of no segment of the audit", key)
+			return
+		}
+		bytes[at] += int64(len(key) + len(value))
+		if a := row.DecodeAudited(seq, value); seq > c.meta.Cursor || a.At > c.meta.At {
+			c.problem("the audit has command %d at %d", seq, a.At)
+		}
+	})
+	for i, s := range segments {
+		if bytes[i] != s.Bytes {
+			c.problem("the segment of the audit from %d on counts %d bytes, and has %d", s.First, s.Bytes, bytes[i])
+		}
+	}
+}
+
 // effects checks the size of the effects rows against the sizes that their segments record.
 func (c *checker) effects() {
 	segments := c.meta.Effects

@@ -9,7 +9,14 @@ import (
 	"github.com/daybookq/daybook/store/internal/row"
 )
 
+// Apply carries out a command.
 func (a *Applying) Apply(cmd job.Command) applied.Result {
+	result := a.carryOut(cmd)
+	a.audit(cmd, result)
+	return result
+}
+
+func (a *Applying) carryOut(cmd job.Command) applied.Result {
 	switch cmd := cmd.(type) {
 	case *job.Create:
 		if made := a.Create(cmd); made != nil {

@@ -30,9 +30,7 @@ func (m *Machine) loadDocuments() {
 					of.Bytes += int64(v.Bytes)
 				}
 				of.Know(d)
-				if kind == job.KeyDocument {
-					m.knowKey(d)
-				}
+				m.knowSecret(d)
 			}
 			return true
 		})
@@ -49,23 +47,39 @@ func (m *Machine) loadDocuments() {
 		}
 	}
 	m.Keys.Publish()
+	m.Logins.Publish()
 }
 
-// knowKey takes the newest version of a key into memory. Publish makes it known.
-func (m *Machine) knowKey(d *row.Document) {
-	if !d.Exists() {
+// knowSecret takes the newest version of a key or login into memory. Publish makes it known.
+func (m *Machine) knowSecret(d *row.Document) {
+	switch {
+	case d.Kind != job.KeyDocument && d.Kind != job.LoginDocument:
+	case d.Kind == job.KeyDocument && !d.Exists():
 		m.Keys.Change(d.Name, nil)
-		return
+	case d.Kind == job.KeyDocument:
+		key, err := job.DecodeKey(d.Name, m.textOf(d))
+		if err != nil {
+			lsm.Contradict("key", "%v", err)
+		}
+		m.Keys.Change(d.Name, &key)
+	case !d.Exists():
+		m.Logins.Change(d.Name, nil)
+	default:
+		login, err := job.DecodeLogin(d.Name, m.textOf(d))
+		if err != nil {
+			lsm.Contradict("login", "%v", err)
+		}
+		m.Logins.Change(d.Name, &login)
 	}
+}
+
+// textOf returns the text of the newest version of a document.
+func (m *Machine) textOf(d *row.Document) []byte {
 	text := row.ReadDocumentText(&m.O, d.Newest().Seq)
 	if text == nil {
-		lsm.Contradict("key", "the newest version of key %s has no text", d.Name)
+		lsm.Contradict("know document", "the newest version of %v %s has no text", d.Kind, d.Name)
 	}
-	key, err := job.DecodeKey(d.Name, text.Text)
-	if err != nil {
-		lsm.Contradict("key", "%v", err)
-	}
-	m.Keys.Change(d.Name, &key)
+	return text.Text
 }
 
 func (a *Applying) putDocument(cmd job.PutDocument) *applied.DocumentChanged {
@@ -107,9 +121,7 @@ func (a *Applying) putDocument(cmd job.PutDocument) *applied.DocumentChanged {
 // know takes the newest version of a document that was changed into memory.
 func (a *Applying) know(d *row.Document) {
 	a.documents[d.Kind].Know(d)
-	if d.Kind == job.KeyDocument {
-		a.knowKey(d)
-	}
+	a.knowSecret(d)
 }
 
 // meets reports whether a document, which may be nil or deleted, meets a condition.
@@ -190,10 +202,11 @@ func (a *Applying) forget(d *row.Document) {
 	a.documents[d.Kind].Deleted--
 }
 
-// publishDocuments publishes keys, and the newest versions of the documents in memory, for queries, if they changed since the
+// publishDocuments publishes keys, logins, and the newest versions of the documents in memory, for queries, if they changed since the
 // last commit.
 func (m *Machine) publishDocuments() {
 	m.Keys.Publish()
+	m.Logins.Publish()
 	for kind := range m.documents {
 		if of := &m.documents[kind]; of.Changed && of.Newest != nil {
 			newest := maps.Clone(of.Newest)

@@ -44,17 +44,17 @@ func (a *Applying) writeEffects() {
 	before := len(entry.Value)
 	entry.Add(a.Now, a.effects)
 	size := int64(len(entry.Value) - before)
-	newSegment := n == 0 || a.Meta.Effects[n-1].Bytes+effectKeyBytes+size > a.Rules.EffectBytes || a.Meta.Effects[n-1].At+EffectSegmentMs <= a.Now.At
+	newSegment := n == 0 || a.Meta.Effects[n-1].Bytes+seqKeyBytes+size > a.Rules.EffectBytes || a.Meta.Effects[n-1].At+EffectSegmentMs <= a.Now.At
 	if newSegment || before >= a.Rules.EffectRowBytes {
 		entry.Value = entry.Value[:before]
 		a.flushEffects() // before its segment may be deleted
 		entry.Begin(a.Now)
 		entry.Add(a.Now, a.effects)
-		size = int64(len(entry.Value)) + effectKeyBytes
+		size = int64(len(entry.Value)) + seqKeyBytes
 	}
 	if newSegment {
-		a.Meta.Effects = append(a.Meta.Effects, row.EffectSegment{First: a.Now.Seq, At: a.Now.At})
-		a.deleteOldEffects()
+		a.Meta.Effects = append(a.Meta.Effects, row.Segment{First: a.Now.Seq, At: a.Now.At})
+		a.Meta.Effects = a.dropSegments(row.EffectTable, a.Meta.Effects, (EffectSegments-1)*a.Rules.EffectBytes, EffectRetentionMs)
 	}
 	a.effects = a.effects[:0]
 	a.Meta.Effects[len(a.Meta.Effects)-1].Bytes += size
@@ -93,22 +93,4 @@ func (m *Machine) loadEffects() {
 		m.history.At = at.Int()
 		return false
 	})
-}
-
-// effectKeyBytes is the length of the key of an effects row.
-const effectKeyBytes = 9
-
-// deleteOldEffects deletes the oldest segments while they are too old, or all segments together are too large.
-func (a *Applying) deleteOldEffects() {
-	segments := a.Meta.Effects
-	total := int64(0)
-	for _, e := range segments {
-		total += e.Bytes
-	}
-	for len(segments) > 1 && (total > (EffectSegments-1)*a.Rules.EffectBytes || segments[1].At+EffectRetentionMs <= a.Now.At) {
-		a.O.DeleteRange(row.SeqKey(row.EffectTable, segments[0].First), row.SeqKey(row.EffectTable, segments[1].First))
-		total -= segments[0].Bytes
-		segments = segments[1:]
-	}
-	a.Meta.Effects = append([]row.EffectSegment(nil), segments...)
 }

@@ -1,47 +1,71 @@
 package memory
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/daybookq/daybook/job"
 )
 
-// Keys are the keys of the last commit, by name. Requests read them all the time, from any goroutine.
-type Keys struct {
+// published are values of the last commit, by name. Requests read them all the time, from any goroutine.
+type published[V any] struct {
 	mu      sync.RWMutex
-	byName  map[string]*job.Key
-	ever    atomic.Bool
-	changes []keyChange // of commands that are not committed yet
+	byName  map[string]*V
+	changes []change[V] // of commands that are not committed yet
 }
 
-type keyChange struct {
-	name string
-	key  *job.Key // nil: it was revoked
+type change[V any] struct {
+	name  string
+	value *V // nil: it was deleted
 }
 
-// Change notes that a command has stored a key, or with nil revoked it. Publish makes the change known.
-func (k *Keys) Change(name string, key *job.Key) { k.changes = append(k.changes, keyChange{name, key}) }
+// Change notes that a command has stored a value, or with nil deleted it. Publish makes the change known.
+func (p *published[V]) Change(name string, value *V) {
+	p.changes = append(p.changes, change[V]{name, value})
+}
+
+// Publish makes known what has changed since the last call, and reports whether anything has.
+func (p *published[V]) Publish() bool {
+	if len(p.changes) == 0 {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byName == nil {
+		p.byName = map[string]*V{}
+	}
+	for _, c := range p.changes {
+		if c.value != nil {
+			p.byName[c.name] = c.value
+		} else {
+			delete(p.byName, c.name)
+		}
+	}
+	p.changes = nil
+	return true
+}
+
+// Keys are the keys of the last commit.
+type Keys struct {
+	published[job.Key]
+	ever atomic.Bool
+}
 
 // Publish makes known what has changed since the last call.
 func (k *Keys) Publish() {
-	if len(k.changes) == 0 {
-		return
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.byName == nil {
-		k.byName = map[string]*job.Key{}
-	}
 	for _, c := range k.changes {
-		if c.key != nil {
-			k.byName[c.name] = c.key
-		} else {
-			delete(k.byName, c.name)
+		if c.value == nil {
+			continue
+		}
+		if c.value.LastUse = new(atomic.Int64); k.byName[c.name] != nil { // only this goroutine changes the map
+			c.value.LastUse = k.byName[c.name].LastUse // it was rotated
 		}
 	}
-	k.changes = nil
-	k.ever.Store(true)
+	if k.published.Publish() {
+		k.ever.Store(true)
+	}
 }
 
 // Get returns the key with a name, or nil.
@@ -51,5 +75,51 @@ func (k *Keys) Get(name string) *job.Key {
 	return k.byName[name]
 }
 
+// Uses returns the hours of the last uses of the keys that were used.
+func (k *Keys) Uses() map[string]int64 {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	uses := map[string]int64{}
+	for name, key := range k.byName {
+		if hour := key.LastUse.Load(); hour > 0 {
+			uses[name] = hour
+		}
+	}
+	return uses
+}
+
+// Len returns the number of keys.
+func (k *Keys) Len() int {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return len(k.byName)
+}
+
 // Ever reports whether there ever was a key.
 func (k *Keys) Ever() bool { return k.ever.Load() }
+
+// Logins are the logins of the last commit.
+type Logins struct{ published[job.Login] }
+
+// Get returns the login with a name, or nil.
+func (l *Logins) Get(name []byte) *job.Login {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.byName[string(name)]
+}
+
+// Of returns the logins of a key or person at a time, the first to end first, and everybody's that have ended.
+func (l *Logins) Of(by string, now int64) (own, ended []*job.Login) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, login := range l.byName {
+		switch {
+		case login.Ended(now):
+			ended = append(ended, login)
+		case login.By == by:
+			own = append(own, login)
+		}
+	}
+	slices.SortFunc(own, func(a, b *job.Login) int { return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Name, b.Name)) })
+	return own, ended
+}

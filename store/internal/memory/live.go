@@ -34,7 +34,8 @@ type Live struct {
 	// published before the command that began the newest one is committed.
 	epochs atomic.Pointer[[]row.Epoch]
 	// NewestDocuments are the newest versions of the existing documents of each kind that is kept in memory.
-	Keys            Keys // has its own lock
+	Keys            Keys   // has its own lock
+	Logins          Logins // has its own lock
 	NewestDocuments [job.NumDocumentKinds]atomic.Pointer[map[row.DocumentName]document.Named]
 }
 

@@ -52,6 +52,7 @@ const (
 	PurgedEndTable       = 'e'
 	PurgedBatchTable     = 'z'
 	SessionOwnerTable    = 'y'
+	AuditTable           = 'u'
 )
 
 // Tables lists all tables, for Check and statistics.
@@ -59,7 +60,7 @@ var Tables = []byte{MetaTable, QueueTable, BatchTable, CountsTable, GroupTable, 
 	TimerTable, ClaimTable, ClaimStateTable, JobLeaseTable, RunnerTable, HoldTable, EffectTable, UniqueTable, LineKeyTable, OnceTable, OwnerTable,
 	NoticeTable, SweepTable, CellTable, SessionTable, SlotTable, IdleTable,
 	DocumentTable, DocumentTextTable, DeletionTable,
-	SubmissionTable, SubmissionStateTable, BatchMetadataTable, PartTable, BatchIndexTable, StatusCountsTable, DistinctTable, PurgedEndTable, PurgedBatchTable, SessionOwnerTable}
+	SubmissionTable, SubmissionStateTable, BatchMetadataTable, PartTable, BatchIndexTable, StatusCountsTable, DistinctTable, PurgedEndTable, PurgedBatchTable, SessionOwnerTable, AuditTable}
 
 // Kinds of details, the rows beside a span that belong to a single line.
 const (

@@ -30,7 +30,8 @@ type Meta struct {
 	SessionBytes uint64 // about the size of their rows
 	PurgedAt     int64  // of the timer for rows of purged batches; 0: none are left
 	// effects are the segments of effects rows, oldest first.
-	Effects []EffectSegment
+	Effects []Segment
+	Audit   []Segment   // those of the audit
 	Cluster job.Cluster // the zero value: a single server has always had this state
 }
 
@@ -59,12 +60,8 @@ func (m *Meta) Encode() []byte {
 	e.Uint(m.Sessions)
 	e.Uint(m.SessionBytes)
 	e.Int(m.PurgedAt)
-	e.Uint(uint64(len(m.Effects)))
-	for _, x := range m.Effects {
-		e.Uint(x.First)
-		e.Int(x.At)
-		e.Int(x.Bytes)
-	}
+	encodeSegments(&e, m.Effects)
+	encodeSegments(&e, m.Audit)
 	c := &m.Cluster
 	e.Text(c.ID)
 	e.Uint(c.Index)
@@ -114,10 +111,7 @@ func DecodeMeta(value []byte) (m Meta) {
 		m.Epochs[i] = Epoch{d.Uint(), d.Int()}
 	}
 	m.Sessions, m.SessionBytes, m.PurgedAt = d.Uint(), d.Uint(), d.Int()
-	m.Effects = make([]EffectSegment, d.Count(3))
-	for i := range m.Effects {
-		m.Effects[i] = EffectSegment{d.Uint(), d.Int(), d.Int()}
-	}
+	m.Effects, m.Audit = decodeSegments(&d), decodeSegments(&d)
 	c := &m.Cluster
 	c.ID, c.Index, c.Term = d.Text(), d.Uint(), d.Uint()
 	for range d.Count(4) {
@@ -130,6 +124,23 @@ func DecodeMeta(value []byte) (m Meta) {
 		c.Origins = append(c.Origins, job.NodeOrigin{Node: d.Text(), Level: int(d.Uint()), Origin: job.Origin{ID: d.Uint(), Start: d.Uint(), Last: d.Uint()}})
 	}
 	return m
+}
+
+func encodeSegments(e *lsm.Encoder, segments []Segment) {
+	e.Uint(uint64(len(segments)))
+	for _, x := range segments {
+		e.Uint(x.First)
+		e.Int(x.At)
+		e.Int(x.Bytes)
+	}
+}
+
+func decodeSegments(d *lsm.Decoder) []Segment {
+	segments := make([]Segment, d.Count(3))
+	for i := range segments {
+		segments[i] = Segment{d.Uint(), d.Int(), d.Int()}
+	}
+	return segments
 }
 
 // Epoch returns the number of the newest epoch.
@@ -151,8 +162,8 @@ func (m *Meta) Known() error {
 	return nil
 }
 
-// EffectSegment is a range of effects rows, from its first seq up to the next segment's.
-type EffectSegment struct {
+// Segment is a range of rows of effects or of the audit, from its first seq up to the next segment's.
+type Segment struct {
 	First uint64 // seq of its first row
 	At    int64  // its time
 	Bytes int64  // of keys and values

@@ -48,6 +48,11 @@ func setOrigin(f *pflag.Flag, origin string) {
 	f.Annotations[originKey] = []string{origin}
 }
 
+// OnCommandLine reports whether a flag was given on the command line, and not by a file or variable.
+func OnCommandLine(f *pflag.Flag) bool {
+	return f != nil && f.Changed && len(f.Annotations[originKey]) == 0
+}
+
 // AddFlags adds the flags that select the configuration files.
 func AddFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()

@@ -11,8 +11,7 @@ import (
 const DefaultListen = "127.0.0.1:1717"
 
 // ErrExposed is the refusal to listen on an address that other machines can connect to.
-var ErrExposed = errors.New("other machines could connect, and until the server has a key, anybody who connects can read, change and delete all jobs; " +
-	"listen on 127.0.0.1, or give --insecure if the server has keys or the network itself blocks other machines")
+var ErrExposed = errors.New("other machines could connect; listen on 127.0.0.1, or give --insecure if the network itself blocks other machines")
 
 // ListenAddress returns the address of --listen, with its name resolved. Without --insecure it refuses an address that
 // other machines can connect to, with ErrExposed.

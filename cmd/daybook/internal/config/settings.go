@@ -40,6 +40,8 @@ func isSetting(verb, flag string) bool {
 	switch {
 	case verb == "context add": // its flags are what it stores
 		return false
+	case flag == "data" && strings.HasPrefix(verb, "key "): // it chooses between a stopped and a running server
+		return false
 	case slices.Contains(SharedFlags, flag):
 		return true
 	case slices.Contains(FileFlags, flag):

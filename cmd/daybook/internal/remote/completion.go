@@ -156,6 +156,9 @@ func HandlerTypes(cmd *cobra.Command, typed string) []string {
 
 // KeyNames completes the names of keys.
 func KeyNames(cmd *cobra.Command, typed string) []string {
+	if data := cmd.Flags().Lookup("data"); data != nil && data.Changed {
+		return nil // the keys of a stopped server
+	}
 	return fromServer(cmd, typed, func(ctx context.Context, c *client.Client) iter.Seq2[client.Key, error] { return c.Keys(ctx) },
 		func(k client.Key) string { return k.Name + "\t" + strings.Join(k.Roles, ", ") })
 }

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -210,25 +209,11 @@ func (n *clusterNode) joins(ctx context.Context) (*cluster.Identity, error) {
 // found turns the data of a single server into the first state of a cluster, or makes an empty one. Until the identity is
 // written, the directory has a single server.
 func (n *clusterNode) found(ctx context.Context) (*cluster.Identity, error) {
-	engine, err := ingest.Open(ingest.Options{Dir: n.data, Logger: n.logger})
+	err := ingest.Offline(ctx, ingest.Options{Dir: n.data, Logger: n.logger}, func(engine *ingest.Engine) error {
+		// The claims of consumers of the single server name no process of a cluster, so no leader could decide about them.
+		return opsqueue.ReturnAll(ctx, engine, engine.Queries(), n.logger)
+	})
 	if err != nil {
-		return nil, err
-	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- engine.Run(ctx) }()
-	for engine.Ready() != nil {
-		select {
-		case err := <-ended:
-			return nil, cmp.Or(err, ctx.Err())
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	// The claims of consumers of the single server name no process of a cluster, so no leader could decide about them.
-	err = opsqueue.ReturnAll(ctx, engine, engine.Queries(), n.logger)
-	stop()
-	if err := errors.Join(err, <-ended); err != nil {
 		return nil, err
 	}
 	uuid, salt, err := journal.ReadIdentity(ingest.JournalDir(n.data))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -32,6 +33,8 @@ type Flags struct {
 	opsqueueFlags
 	clusterFlags
 	tlsFlags
+	accessFlags
+	loginFlags
 
 	logLevel  string
 	logFormat string
@@ -119,7 +122,7 @@ func (f *Flags) Define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listen, "listen", config.DefaultListen, "address to listen on; port 0 means any free port")
 	flags.StringVar(&f.data, "data", config.DefaultData, "data directory")
 	flags.BoolVar(&f.init, "init", false, "create an empty queue in the directory of --data if it has no journal")
-	flags.BoolVar(&f.insecure, "insecure", false, "allow --listen with an address that other machines can connect to, although everybody who can connect may use the server, or try keys if it has some")
+	flags.BoolVar(&f.insecure, "insecure", false, "allow --listen with an address that other machines can connect to without TLS, and without a key. Keys that exist are required all the same")
 	flags.StringSliceVar(&f.hosts, "allow-host", nil, "names that requests may have as their Host; *.example.com allows all names that end in .example.com, * allows every name")
 	flags.Var(&f.abandonedAge, "abandoned-age", "default for new jobs: how long a runner may hold a job without a tickle before it is handed out again")
 	flags.IntVar(&f.maxAttempts, "max-attempts", job.DefaultMaxAttempts, "default for new jobs: how many times a job may run")
@@ -145,6 +148,8 @@ func (f *Flags) Define(flags *pflag.FlagSet) {
 	f.opsqueueFlags.define(flags)
 	f.clusterFlags.define(flags)
 	f.tlsFlags.define(flags)
+	f.accessFlags.define(flags)
+	f.loginFlags.define(flags)
 	flags.BoolVar(&f.requireClaim, "require-claim-id", false, "refuse tickles, completions and releases that do not name their claim")
 	flags.BoolVar(&f.allowQuit, "allow-quit", false, "stop on POST /quit, if the request comes from this machine and not through a proxy")
 	flags.BoolVar(&f.allowGet, "allow-get-switches", false, "let GET /start, GET /stop and GET /quit do what POST does, as in miniq; unsafe, since any web page can send a GET")
@@ -183,7 +188,7 @@ func (f *Flags) Check() error {
 	if _, err := terminal.NewLogger(f.logLevel, f.logFormat, io.Discard); err != nil {
 		return err
 	}
-	address, err := config.ListenAddress(f.listen, f.insecure)
+	address, err := f.listenAddress()
 	if err != nil {
 		return err
 	}
@@ -194,6 +199,12 @@ func (f *Flags) Check() error {
 		return err
 	}
 	if err := f.tlsFlags.check(); err != nil {
+		return err
+	}
+	if err := f.accessFlags.check(); err != nil {
+		return err
+	}
+	if err := f.loginFlags.check(); err != nil {
 		return err
 	}
 	if f.node != "" && f.blobs != "none" {
@@ -214,10 +225,23 @@ func (f *Flags) Check() error {
 	return checkProfiles(f.pprof)
 }
 
+// listenAddress returns the address of --listen. Other machines may be able to connect to it only over TLS, unless --insecure is given.
+func (f *Flags) listenAddress() (*net.TCPAddr, error) {
+	address, err := config.ListenAddress(f.listen, true)
+	if err == nil && f.exposed(address) && !f.speaksTLS() {
+		err = terminal.Usagef("--listen %s is not a loopback address: other machines could connect without TLS, and everybody on the way could read and use the keys; "+
+			"next step: give --tls-cert and --tls-key (for a trial, daybook tls self-signed makes them), listen on 127.0.0.1, or give --insecure if the network itself is safe", f.listen)
+	}
+	return address, err
+}
+
+// exposed reports whether the server must have TLS and a key, because other machines can connect to the address.
+func (f *Flags) exposed(address *net.TCPAddr) bool { return config.IsExposed(address) && !f.insecure }
+
 // options checks the flags, and returns the options of the API.
 func (f *Flags) options() (api.Options, error) {
 	o := api.Options{
-		Hosts: f.hosts, RequireClaimID: f.requireClaim, GetSwitches: f.allowGet,
+		Hosts: f.hosts, Origins: f.origins, RequireClaimID: f.requireClaim, GetSwitches: f.allowGet,
 		Build: f.build, StreamHeartbeat: time.Duration(f.heartbeat),
 		Defaults: api.Defaults{
 			MaxAttempts: f.maxAttempts, LeaseMs: f.abandonedAge.Ms(), RetentionMs: f.retention.Ms(),

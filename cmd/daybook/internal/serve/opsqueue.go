@@ -2,9 +2,11 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +29,7 @@ type opsqueueFlags struct {
 	opsqueueRetries    int
 	opsqueueAge        config.DurationFlag
 	opsqueueReturned   int
+	opsqueueKey        string
 }
 
 // define defines the flags. Their defaults are Opsqueue's.
@@ -35,6 +38,7 @@ func (f *opsqueueFlags) define(flags *pflag.FlagSet) {
 	f.opsqueueExpiration, f.opsqueueHeartbeat = config.DurationFlag(original.ReservationExpiration), config.DurationFlag(original.HeartbeatInterval)
 	f.opsqueueAge = config.DurationFlag(original.MaxSubmissionAge)
 	flags.StringVar(&f.opsqueue, "opsqueue", "", "address of a second listener, which speaks the protocol of Opsqueue (default: none)")
+	flags.StringVar(&f.opsqueueKey, "opsqueue-key", "", "with --opsqueue: name of the key as which the listener acts; it needs the roles producer and worker. Once the server has keys, the listener refuses everything without it")
 	flags.Var(&f.opsqueueExpiration, "opsqueue-reservation-expiration", "with --opsqueue: how long a consumer may hold a chunk")
 	flags.Var(&f.opsqueueHeartbeat, "opsqueue-heartbeat-interval", "with --opsqueue: time between two pings of a consumer")
 	flags.IntVar(&f.opsqueueMissable, "opsqueue-max-missable-heartbeats", int(original.MaxMissableHeartbeats), "with --opsqueue: how many pings a consumer may leave without an answer")
@@ -51,7 +55,15 @@ const (
 // opsqueueAddress returns the address of --opsqueue; nil if there is none.
 func (f *Flags) opsqueueAddress() (*net.TCPAddr, error) {
 	if f.opsqueue == "" {
+		if f.opsqueueKey != "" {
+			return nil, terminal.Usagef("--opsqueue-key needs --opsqueue")
+		}
 		return nil, nil
+	}
+	if f.opsqueueKey != "" {
+		if err := job.CheckName("--opsqueue-key", f.opsqueueKey); err != nil {
+			return nil, terminal.Usage(err)
+		}
 	}
 	for _, err := range []error{
 		config.CheckDuration("--opsqueue-reservation-expiration", f.opsqueueExpiration, 1, job.MaxLeaseMs),
@@ -70,7 +82,7 @@ func (f *Flags) opsqueueAddress() (*net.TCPAddr, error) {
 		return nil, terminal.Usagef("--opsqueue %q is not an address with a port, like 127.0.0.1:3999: %w", f.opsqueue, err)
 	}
 	if config.IsExposed(address) && !f.insecure {
-		return nil, terminal.Usagef("--opsqueue %s is not a loopback address: %w", f.opsqueue, config.ErrExposed)
+		return nil, terminal.Usagef("--opsqueue %s is not a loopback address, and the protocol has neither TLS nor keys: %w", f.opsqueue, config.ErrExposed)
 	}
 	return address, nil
 }
@@ -101,7 +113,35 @@ func (s *serverRun) opsqueueConfig(engine *runningEngine) opsqueue.Config {
 	return opsqueue.Config{
 		ReservationExpiration: time.Duration(s.opsqueueExpiration), HeartbeatInterval: time.Duration(s.opsqueueHeartbeat),
 		MaxMissableHeartbeats: uint64(s.opsqueueMissable), MaxChunkRetries: uint32(s.opsqueueRetries), MaxSubmissionAge: time.Duration(s.opsqueueAge),
-		MaxSubmissionsReturned: int64(s.opsqueueReturned), MaxConnections: s.files.opsqueue, Origin: engine.Origin(), Log: slog.New(zerolog.NewSlogHandler(s.log)),
+		MaxSubmissionsReturned: int64(s.opsqueueReturned), MaxConnections: s.files.opsqueue, Origin: engine.Origin(), Permit: s.permitOpsqueue(engine), Log: slog.New(zerolog.NewSlogHandler(s.log)),
+	}
+}
+
+// permitOpsqueue returns the function that judges the key of the listener. Everything that the listener does is about the client
+// opsqueue.Client and the type opsqueue.Type.
+func (s *serverRun) permitOpsqueue(engine *runningEngine) func(job.Roles) error {
+	q := engine.Queries()
+	return func(roles job.Roles) error {
+		if s.opsqueueKey == "" {
+			if s.options.RequireKeys || q.KeysRequired() {
+				return errors.New("this server requires keys, and --opsqueue-key names none for this listener")
+			}
+			return nil
+		}
+		key := q.Key(s.opsqueueKey)
+		switch {
+		case key == nil:
+			return fmt.Errorf("the key %s of --opsqueue-key does not exist: it was never created, or was revoked", s.opsqueueKey)
+		case key.Expired(engine.Now()):
+			return fmt.Errorf("the key %s of --opsqueue-key has expired", s.opsqueueKey)
+		case !key.Roles.Has(roles | job.RolesOf(job.RoleAdmin)):
+			return fmt.Errorf("the key %s of --opsqueue-key has the roles %s; this needs one of %s", s.opsqueueKey, strings.Join(key.Roles.Names(), ", "), strings.Join((roles|job.RolesOf(job.RoleAdmin)).Names(), ", "))
+		}
+		if !key.Has(opsqueue.Client, opsqueue.Type) {
+			return fmt.Errorf("the key %s of --opsqueue-key is not for the client %s and the type %s", s.opsqueueKey, opsqueue.Client, opsqueue.Type)
+		}
+		key.Used(engine.Now()) // while there is a listener, somebody needs the key
+		return nil
 	}
 }
 
@@ -154,7 +194,7 @@ func (s *serverRun) askAgain(ctx context.Context, silent []string) {
 // serveOpsqueue serves the protocol of Opsqueue on a listener until end is called. end gives outstanding requests the
 // time drain. If the listener fails or is refused, serveOpsqueue calls quit, and end returns why.
 func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, drain time.Duration, quit func()) (end func() error) {
-	server := opsqueue.New(engine.Engine, engine.Queries(), s.opsqueueConfig(engine))
+	server := opsqueue.New(asKey{engine.Engine, func() *job.Key { return engine.Queries().Key(s.opsqueueKey) }}, engine.Queries(), s.opsqueueConfig(engine))
 	s.batchEnds.Store(server)
 	var running sync.WaitGroup
 	var failed error // of the goroutine

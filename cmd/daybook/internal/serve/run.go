@@ -52,6 +52,11 @@ func Run(ctx context.Context, f *Flags, out, errs io.Writer) (err error) {
 		return err
 	}
 	defer endTLS()
+	endIssuers, err := s.startIssuers(ctx)
+	if err != nil {
+		return err
+	}
+	defer endIssuers()
 	if err := s.listen(); err != nil {
 		return err
 	}
@@ -97,6 +102,8 @@ func (s *serverRun) serve(ctx context.Context, quit func(), out io.Writer) (err 
 	}
 	defer endBlobs() // if the server runs to its end, the call below returns the error
 
+	endAccess := s.startAccess(ctx, engine, quit)
+	defer func() { err = errors.Join(err, endAccess()) }()
 	endOpsqueue, err := s.startOpsqueue(ctx, engine, quit)
 	if err != nil {
 		return err
@@ -120,7 +127,7 @@ func (s *serverRun) serve(ctx context.Context, quit func(), out io.Writer) (err 
 		return err
 	}
 	running := engine.whileRunning(ctx)
-	defer s.supervise(running, engine.Stats)() // until the server has stopped
+	defer s.supervise(running, s.figures(engine))() // until the server has stopped
 	s.log.Info().Str("address", s.listener.Addr().String()).Str("data", s.data).Str("version", s.build.Version).
 		Uint64("open_files", s.files.limit).Int("max_connections", s.files.connections).Msg("listening")
 
@@ -134,7 +141,7 @@ func (s *serverRun) serve(ctx context.Context, quit func(), out io.Writer) (err 
 		return err
 	}
 	endReturns()
-	if endOpsqueue() != nil || engine.end() != nil {
+	if endAccess() != nil || endOpsqueue() != nil || engine.end() != nil {
 		return nil // the deferred calls return the error
 	}
 	if err := removeAddress(); err != nil {
@@ -171,7 +178,7 @@ func newServerRun(f *Flags, errs io.Writer) (s *serverRun, err error) {
 	if s.log, err = terminal.NewLogger(f.logLevel, f.logFormat, errs); err != nil {
 		return nil, err
 	}
-	if s.address, err = config.ListenAddress(f.listen, f.insecure); err != nil {
+	if s.address, err = f.listenAddress(); err != nil {
 		return nil, err
 	}
 	if s.files, err = openFiles(); err != nil {
@@ -195,7 +202,7 @@ func (s *serverRun) listen() (err error) {
 	if s.listener, err = net.ListenTCP(config.NetworkOf(s.address), s.address); err != nil {
 		return fmt.Errorf("%w: %w", ErrListen, err)
 	}
-	if config.IsExposed(s.address) {
+	if config.IsExposed(s.address) && s.insecure {
 		s.log.Warn().Str("address", s.listener.Addr().String()).Msg("--insecure: other machines can connect, and until the server has a key, anybody who connects can read, change and delete all jobs")
 	}
 	return nil
@@ -261,6 +268,19 @@ func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 		go s.cluster.take(ctx)
 	}
 	return e, nil
+}
+
+// figures returns the figures of the engine for the service manager, which gets the readiness of /readyz.
+func (s *serverRun) figures(engine *runningEngine) func() ingest.Stats {
+	return func() ingest.Stats {
+		f := engine.Stats()
+		if f.Ready && s.options.Unready != nil {
+			if err := s.options.Unready(); err != nil {
+				f.Ready, f.Reason = false, err.Error()
+			}
+		}
+		return f
+	}
 }
 
 // retained returns how many bytes of the log stay on disk although the store has them.

@@ -90,11 +90,11 @@ func (f *tlsFlags) settings(l certificates.Loaded) *tls.Config {
 	return c
 }
 
-// stopSignals are the signals that stop the server. With certificates in files, SIGHUP does not: it means that there are new
-// files, as for other servers.
+// stopSignals are the signals that stop the server. With certificates or issuers in files, SIGHUP does not: it means that there
+// are new files, as for other servers.
 func (f *Flags) stopSignals() []os.Signal {
 	signals := terminal.StopSignals()
-	if f.speaksTLS() || f.clusterFlags.secure() {
+	if f.speaksTLS() || f.clusterFlags.secure() || f.oidcFile != "" {
 		signals = slices.DeleteFunc(signals, func(s os.Signal) bool { return s == syscall.SIGHUP })
 	}
 	return signals

@@ -12,6 +12,10 @@
 {{- end -}}
 {{- end -}}
 
+{{- define "daybook.scheme" -}}
+{{- if .Values.tls.secretName -}} https {{- else -}} http {{- end -}}
+{{- end -}}
+
 {{- define "daybook.selector" -}}
 app.kubernetes.io/name: {{ include "daybook.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
