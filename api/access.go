@@ -11,6 +11,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/oidc"
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -141,7 +142,12 @@ var (
 // authorize returns the key that credentials stand for. It must have one of the roles, or the role admin. authorize returns nil as
 // long as there was never a key, and there are no issuers, unless keys are required: then everybody who can connect may do everything.
 func (a *authorizer) authorize(c web.Credentials, roles job.Roles) (key *job.Key, err error) {
-	if a.trusted || !a.required && !a.engine.KeysRequired() && a.issuers == nil {
+	switch {
+	case a.trusted:
+		return nil, nil
+	case !a.engine.KeysKnown(): // there may be keys, and the ones that are known may be revoked
+		return nil, ingest.ErrNotReady
+	case !a.required && !a.engine.KeysRequired() && a.issuers == nil:
 		return nil, nil
 	}
 	switch {

@@ -200,7 +200,7 @@ func describe() (text descriptions, err error) {
 		}
 		op := r.describe(schemas)
 		if access[r.id].NeedsKey() {
-			for _, status := range []int{http.StatusUnauthorized, http.StatusTooManyRequests} {
+			for _, status := range []int{http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 				op.Responses[status] = &openapi.Response{Ref: "#/components/responses/P" + strconv.Itoa(status)}
 			}
 		}
