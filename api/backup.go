@@ -17,6 +17,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest/backup"
+	"github.com/daybookq/daybook/job"
 )
 
 // backupBytes is the memory that the server needs to send a backup: a journal segment, which is usually 4 MiB long, and
@@ -101,7 +102,7 @@ func (s *backups) send(c echo.Context, _ *nothing) error {
 	}
 	s.metrics.backups.WithLabelValues(resultOK).Inc()
 	s.metrics.backupAt.Store(time.Now().UnixMilli())
-	s.log.Info().Uint64("cursor", m.Cursor).Uint64("last", m.Last).Int("files", len(m.Files)).Int64("bytes", m.Bytes()).
+	s.log.Info().Bool("audit", true).Str("key", job.KeyOf(ctx).By().Name).Uint64("cursor", m.Cursor).Uint64("last", m.Last).Int("files", len(m.Files)).Int64("bytes", m.Bytes()).
 		Dur("took_ms", time.Since(began)).Msg("a backup was sent")
 	return nil
 }

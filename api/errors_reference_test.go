@@ -166,8 +166,8 @@ func nameOf(e ast.Expr) string {
 	return ""
 }
 
-// refusals returns all codes with their statuses and fates, and the texts of the errors that have their own code.
-func refusals(t *testing.T) (fates map[codedStatus]map[web.Fate]bool, texts map[string]string) {
+// refusedBy returns all codes with their statuses and fates, and the texts of the errors that have their own code.
+func refusedBy(t *testing.T) (fates map[codedStatus]map[web.Fate]bool, texts map[string]string) {
 	t.Helper()
 	fates, texts = map[codedStatus]map[web.Fate]bool{}, map[string]string{}
 	add := func(status int, code string, f web.Fate) {
@@ -251,7 +251,7 @@ func refusals(t *testing.T) (fates map[codedStatus]map[web.Fate]bool, texts map[
 }
 
 func refusalsTable(t *testing.T) string {
-	fates, texts := refusals(t)
+	fates, texts := refusedBy(t)
 	var b strings.Builder
 	b.WriteString("| status | code | when | what to do | stored |\n|---|---|---|---|---|\n")
 	for _, r := range slices.SortedFunc(maps.Keys(fates), func(a, b codedStatus) int {
@@ -338,7 +338,7 @@ func TestReferenceOfErrors(t *testing.T) {
 
 // TestAdviceHasNoOtherCodes: advice and the OpenAPI document have exactly the codes of the server.
 func TestAdviceHasNoOtherCodes(t *testing.T) {
-	fates, _ := refusals(t)
+	fates, _ := refusedBy(t)
 	has := map[string]bool{}
 	for r := range fates {
 		has[r.code] = true

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/openapi"
@@ -23,6 +24,8 @@ import (
 type logins struct {
 	engine    backend.Engine
 	authorize *authorizer
+	refusals  *refusals
+	log       zerolog.Logger
 }
 
 func (l logins) routes(r operation.Rules) []route {
@@ -64,7 +67,7 @@ func (l logins) login(ctx context.Context, in *struct {
 	}
 	holder, err := l.authorize.holder(in.Body.Key)
 	if err != nil {
-		return out, err
+		return out, l.refusals.refuse(operation.PeerOf(ctx), err)
 	}
 	made, text, seq, err := l.make(ctx, &holder, holder.key.ExpiresAt)
 	out.Seq = seq
@@ -111,6 +114,11 @@ func (l logins) make(ctx context.Context, h *holder, ends int64) (made job.Login
 		made.KeySum = h.key.Sum
 	}
 	by := made.By[:min(len(made.By), job.MaxByBytes)]
+	defer func() {
+		if err == nil {
+			l.log.Info().Bool("audit", true).Str("key", made.By).Int64("until", made.Until).Msg("a browser has logged in")
+		}
+	}()
 	_, receipt, err := l.engine.PutDocument(ctx, job.PutDocument{Kind: job.LoginDocument, Name: made.Name, Summary: by, Document: made.Document(), If: job.IfNone, By: by})
 	return made, text, receipt.Seq, err
 }

@@ -37,6 +37,7 @@ type resources struct {
 
 	web        *web.Server
 	authorizer *authorizer
+	refusals   *refusals
 	draining   context.Context // done when the shutdown begins
 	metrics    *metrics
 
@@ -59,11 +60,12 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 		reader: reader{engine, newLimits()}, log: o.Log, build: o.Build, quit: o.Quit, unready: o.Unready, trusted: o.Trusted,
 	}
 	registry := prometheus.NewRegistry()
+	s.refusals = &refusals{wrong: wrongKeys{now: engine.Now}, log: o.Log}
 	s.authorizer = &authorizer{engine: engine, issuers: o.Issuers, required: o.RequireKeys, trusted: o.Trusted}
 	authorize := s.authorizer.authorize
 	s.web, err = web.New(web.Options{
 		Log: o.Log, Hosts: o.Hosts, Origins: o.Origins, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
-		Authorize: authorize, Confine: confiner{engine}.confine, Refused: (&wrongKeys{now: engine.Now}).refuse, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
+		Authorize: authorize, Confine: confiner{engine}.confine, Refused: s.refusals.refuse, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
 	})
 	if err != nil {
 		return nil, err
@@ -106,7 +108,7 @@ func (s *resources) routes() []route {
 		s.handlers.routes(),
 		keys{s.engine, s.documents}.routes(r),
 		audit{s.reader}.routes(r),
-		logins{s.engine, s.authorizer}.routes(r),
+		logins{s.engine, s.authorizer, s.refusals, s.log}.routes(r),
 		ofFiles(s.blobs.Routes(r)),
 		ofFiles(s.uploads.Routes(r)),
 		ofFiles(s.filesets.Routes()),

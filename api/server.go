@@ -79,7 +79,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 // recheckEvery is how long a stream may go on after its key was revoked.
 const recheckEvery = time.Second
 
-// endRefused ends the streams whose keys are not good any more, until ctx is done.
+// endRefused ends the streams whose keys are not good any more, and writes refused keys to the log, until ctx is done.
 func (s *Server) endRefused(ctx context.Context) {
 	ticks := time.NewTicker(recheckEvery)
 	defer ticks.Stop()
@@ -89,6 +89,7 @@ func (s *Server) endRefused(ctx context.Context) {
 			return
 		case <-ticks.C:
 			s.streams.EndRefused()
+			s.refusals.flush()
 		}
 	}
 }

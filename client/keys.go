@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -78,4 +79,17 @@ func (c *Client) RevokeKey(ctx context.Context, name string) error {
 // Whoami reads what the client's key is for. The name is "" if the server does not use keys.
 func (c *Client) Whoami(ctx context.Context) (Key, error) {
 	return transport.Ask[Key](ctx, &c.conn, transport.Get("/whoami"))
+}
+
+// RunnerID returns an id for a runner with a name: the name, after the prefix that the client's key requires. Keys for some clients
+// or types name only runners of their own. RunnerID waits until the server can be reached. A client without a key asks nobody.
+func (c *Client) RunnerID(ctx context.Context, name string) (string, error) {
+	if c.o.Key == "" && c.o.KeySource == nil {
+		return name, nil
+	}
+	k, err := c.With(func(o *Options) { o.Persistent = true }).Whoami(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read which runners the key is for: %w", err)
+	}
+	return k.RunnerPrefix + name, nil
 }

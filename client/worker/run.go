@@ -150,7 +150,7 @@ type running struct {
 // newRunning returns a worker that is ready to run until ctx ends. Handlers and requests outlive ctx, since they
 // continue while the worker drains.
 func (w *Worker) newRunning(ctx context.Context) (*running, error) {
-	w, err := w.withDefaults()
+	w, err := w.withDefaults(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (w *Worker) newRunning(ctx context.Context) (*running, error) {
 }
 
 // withDefaults returns the worker with values for the fields that are not set.
-func (w *Worker) withDefaults() (*Worker, error) {
+func (w *Worker) withDefaults(ctx context.Context) (*Worker, error) {
 	r := *w
 	r.Concurrency = max(r.Concurrency, 1)
 	if r.Batch <= 0 {
@@ -199,7 +199,10 @@ func (w *Worker) withDefaults() (*Worker, error) {
 		if err != nil {
 			return nil, fmt.Errorf("name the runner after the host: %w; set RunnerID", err)
 		}
-		r.RunnerID = fmt.Sprintf("%.90s-%d-%06x", host, os.Getpid(), rand.N(1<<24))
+		// The prefix of a key has at most job.MaxRunnerPrefixBytes, and the whole id job.MaxRunnerBytes.
+		if r.RunnerID, err = r.Client.RunnerID(ctx, fmt.Sprintf("%.46s-%d-%06x", host, os.Getpid(), rand.N(1<<24))); err != nil {
+			return nil, err
+		}
 	}
 	return &r, nil
 }

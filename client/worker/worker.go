@@ -41,7 +41,7 @@ type Worker struct {
 	// queues at no cost.
 	BeginLater bool
 
-	RunnerID string          // "" means the host's name, the process id and a random number
+	RunnerID string          // "" means the host's name, the process id and a random number, after the prefix that the key requires
 	Clients  []string        // whose jobs to claim; empty means all clients
 	Types    []string        // which jobs to claim; empty means all types
 	Strategy client.Strategy // which jobs to claim first; "" means Oldest

@@ -223,7 +223,7 @@ func TestCLIJSON(t *testing.T) {
 		}
 		text := stable(r.out, ids)
 		switch name {
-		case "ping", "stats", "version", "start", "stop", "clock", "level", "level raise", "bench", "disk":
+		case "audit", "ping", "stats", "version", "start", "stop", "clock", "level", "level raise", "bench", "disk":
 			text = strings.ReplaceAll(numbers.ReplaceAllString(text, ":N"), ":TIME", ":N")
 		}
 		golden(t, name, "json.txt", regexp.MustCompile(`"(commit|go|version|last_error|uuid)":"[^"]*"`).ReplaceAllString(text, `"$1":"…"`))
@@ -267,6 +267,7 @@ func TestCLIJSON(t *testing.T) {
 	step("sweeps", "")
 	step("stop", "")
 	step("start", "")
+	step("audit", "", "--command", "stop")
 	step("ping", "")
 	step("stats", "")
 	step("clock", "")

@@ -99,7 +99,7 @@ only; --http-allow names others. It is needed for handlers of the file, too.`,
 	flags.BoolVar(&f.insecure, "insecure", false, "let --listen be an address that other machines can connect to")
 	flags.StringVar(&f.logLevel, "log-level", "info", "least severe messages to log: trace, debug, info, warn or error")
 	flags.StringVar(&f.logFormat, "log-format", terminal.LogAuto, terminal.LogFormatHelp+"; console on a terminal shows the progress too")
-	flags.StringVar(&f.id, "id", "", "id of the runner (default: host name, process id and a random number)")
+	flags.StringVar(&f.id, "id", "", "id of the runner (default: host name, process id and a random number, after the prefix that the key requires)")
 	flags.BoolVar(&f.takeover, "takeover", false, "hold the --id even if another runner does, which then ends")
 	flags.StringToStringVar(&f.labels, "label", nil, "labels that the list of runners shows, as name=value")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runWork(cmd, &f) }
@@ -180,7 +180,8 @@ func (f *workFlags) settings(cmd *cobra.Command, file *work.File) (s runner.Sett
 	if f.concurrency < 1 || f.concurrency > handler.MaxSlots {
 		return s, terminal.Usagef("--concurrency must be 1 to %d, not %d", handler.MaxSlots, f.concurrency)
 	}
-	if f.id != "" {
+	given := f.id != ""
+	if given {
 		if err := job.CheckName("--id", f.id); err != nil {
 			return s, terminal.Usage(err)
 		}
@@ -216,6 +217,9 @@ func (f *workFlags) settings(cmd *cobra.Command, file *work.File) (s runner.Sett
 		return s, err
 	}
 	server, err := f.server.Client(url, client.Options{By: remote.ShortenedBy(f.id)})
+	if err == nil && !given {
+		f.id, err = server.RunnerID(cmd.Context(), f.id)
+	}
 	if err != nil {
 		return s, err
 	}
@@ -229,7 +233,7 @@ func (f *workFlags) settings(cmd *cobra.Command, file *work.File) (s runner.Sett
 
 // nameOf returns the beginning of a host's name in a form that fits into an id.
 func nameOf(host string) string {
-	name := []byte(host[:min(len(host), 64)])
+	name := []byte(host[:min(len(host), 40)])
 	for i, c := range name {
 		if !job.NameByte(c) {
 			name[i] = '-'

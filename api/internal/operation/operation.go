@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"net/netip"
 	"reflect"
 	"regexp"
 	"slices"
@@ -192,6 +193,14 @@ func Share(ctx context.Context, from *web.Lane) *web.Share {
 		held.Peer = conn.Peer
 	}
 	return held
+}
+
+// PeerOf returns the address from which a call comes, and the zero address if it is not known.
+func PeerOf(ctx context.Context) (peer netip.Addr) {
+	if conn := ctx.Value(callKey{}).(*call).connection; conn != nil {
+		peer = conn.Peer
+	}
+	return peer
 }
 
 // RequestOf returns a call's request, for its cookies. Its body is read.

@@ -124,7 +124,7 @@ func (s *serverRun) startAccess(ctx context.Context, engine *runningEngine, quit
 		}
 		if s.adminKeyFile != "" {
 			failed = s.storeAdminKey(ctx, engine, hold)
-		} else if !engine.Queries().KeysRequired() {
+		} else if !engine.Queries().KeysRequired() && s.oidcFile == "" {
 			failed = s.noKey()
 		}
 		if failed != nil {
