@@ -80,6 +80,9 @@ const raw = "output jobLog batchMetadata blob castawayBlob fileset"
 // changing are the operations by GET that change something.
 const changing = "stream startByGet stopByGet quitByGet"
 
+// lasting are the operations that can wait for long. A key may be revoked in the meantime.
+const lasting = "claim jobLog results"
+
 // grant gives roles to operations, whose ids are separated by spaces.
 type grant struct {
 	roles job.Roles
@@ -99,6 +102,9 @@ func table(grants []grant) map[string]web.Access {
 	}
 	for id := range strings.FieldsSeq(changing) {
 		all[id] = all[id].Changing()
+	}
+	for id := range strings.FieldsSeq(lasting) {
+		all[id] = all[id].Waiting()
 	}
 	for id := range strings.FieldsSeq(open) {
 		all[id] = web.Open

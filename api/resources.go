@@ -94,11 +94,11 @@ func (s *resources) routes() []route {
 	r := s.rules()
 	return slices.Concat(
 		(&creation{s.reader, s.decode}).routes(),
-		(&claims{s.reader, s.decode, s.streams, s.draining, s.log}).routes(),
+		(&claims{s.reader, s.web, s.decode, s.streams, s.draining, s.log}).routes(),
 		[]route{direct[stream.Request](http.MethodGet, "/stream", stream.About, s.streams.Serve).often()},
 		(&jobs{s.reader}).routes(r),
 		(&outputs{s.reader, s.blobs, s.draining}).routes(r),
-		(&logs{s.reader, &s.logs, s.blobs, s.draining}).routes(r),
+		(&logs{s.reader, s.web, &s.logs, s.blobs, s.draining}).routes(r),
 		batches{s.reader, s.draining}.routes(r),
 		(&results{s.reader, s.web, &s.resultReaders, s.draining}).routes(r),
 		queues{s.engine, s.documents}.routes(r),

@@ -76,10 +76,10 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 	return s.web.Run(ctx, l, drain)
 }
 
-// recheckEvery is how long a stream may go on after its key was revoked.
+// recheckEvery is how long a stream, or a request that waits, may go on after its key was revoked.
 const recheckEvery = time.Second
 
-// endRefused ends the streams whose keys are not good any more, and writes refused keys to the log, until ctx is done.
+// endRefused ends the streams and the waits of requests whose keys are not good any more, and writes refused keys to the log, until ctx is done.
 func (s *Server) endRefused(ctx context.Context) {
 	ticks := time.NewTicker(recheckEvery)
 	defer ticks.Stop()
@@ -89,6 +89,7 @@ func (s *Server) endRefused(ctx context.Context) {
 			return
 		case <-ticks.C:
 			s.streams.EndRefused()
+			s.web.EndRefused()
 			s.refusals.flush()
 		}
 	}

@@ -22,5 +22,6 @@
 //   - The expectations for tenants are written here by hand, a second time, but the roles of each route are those of the table of
 //     access: the tests prove that the server obeys the table, not that the table is wise.
 //   - Answers are compared by their bytes and not by the time that they take.
-//   - Races of a request with the revocation of its key are not tried, except in streams.
+//   - Sequence numbers and ids of a tenant's own things tell how many commands the server carried out for others.
+//   - Tokens of issuers are not tried, except one that nobody has signed.
 package intruder

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -140,6 +141,58 @@ func TestVerbsOfSpentKeys(t *testing.T) {
 			same(t, s.state(), before, what, "with a key that is", how)
 			_ = c.conn.CloseNow()
 		})
+	}
+}
+
+// TestWaitsOfSpentKeys: a request that waits ends soon after its key was revoked.
+func TestWaitsOfSpentKeys(t *testing.T) {
+	s := start(t)
+	const tenant = `"roles":["operator","producer","worker"],"clients":["victim"]`
+	for what, wait := range map[string][3]string{
+		"claim":   {"POST", "/jobs/claim", `{"runner_id":"waits-1","types":["late"],"max":1,"wait_ms":60000}`},
+		"log":     {"GET", "/jobs/" + s.things["active"] + "/log?follow=true", ""},
+		"results": {"GET", "/batches/" + s.things["batch"] + "/results?follow=true", ""},
+	} {
+		s.newKey("waits", tenant)
+		answers := make(chan string, 1)
+		began := make(chan struct{})
+		go func() {
+			defer close(answers)
+			r, err := http.NewRequestWithContext(t.Context(), wait[0], s.url+wait[1], strings.NewReader(wait[2]))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Header.Set("Authorization", "Bearer "+s.keys["waits"])
+			r.Header.Set("Content-Type", "application/json")
+			if what == "claim" {
+				close(began)
+			}
+			resp, err := http.DefaultClient.Do(r)
+			if what != "claim" {
+				close(began)
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			text, err := io.ReadAll(resp.Body)
+			answers <- fmt.Sprint(resp.StatusCode, " ", string(text), " ", err)
+		}()
+		<-began
+		if what == "claim" {
+			testkit.Eventually(t, "the claim waits", func() bool { return len(answers) > 0 || s.must("GET", "/stats", "", s.as("boss")...)["parked_claims"] == 1.0 })
+			testkit.Holds(t, len(answers) == 0, "the claim does not wait")
+		}
+		s.must("DELETE", "/keys/waits", "", s.as("boss")...)
+		answer := <-answers // nothing has happened that it waited for
+		switch what {
+		case "claim":
+			testkit.Contains(t, answer, "401", "key_refused")
+		default:
+			testkit.Contains(t, answer, "200", "unexpected EOF") // it is cut off
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"net/netip"
 
@@ -17,6 +18,7 @@ type Access struct {
 	roles   job.Roles
 	about   About
 	raw     bool
+	waits   bool // see Waiting
 }
 
 // About says how a server finds the client and type of a request, for keys that are not for all of them.
@@ -63,6 +65,12 @@ func (a Access) Changing() Access {
 	return a
 }
 
+// Waiting marks a route whose requests can wait for long, and call WhileGranted.
+func (a Access) Waiting() Access {
+	a.waits = true
+	return a
+}
+
 // NeedsKey reports whether requests need a key, once there are keys.
 func (a Access) NeedsKey() bool { return !a.open }
 
@@ -75,7 +83,8 @@ func (s *Server) guarded(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 		return next
 	}
 	return func(c echo.Context) error {
-		key, err := s.Authorize(CredentialsOf(c.Request(), r.Access), r.Access.roles)
+		credentials := CredentialsOf(c.Request(), r.Access)
+		key, err := s.Authorize(credentials, r.Access.roles)
 		if err != nil {
 			c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="daybook"`)
 			if s.Refused != nil {
@@ -90,7 +99,11 @@ func (s *Server) guarded(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 		if key == nil {
 			return next(c)
 		}
-		c.SetRequest(c.Request().WithContext(job.WithKey(c.Request().Context(), key)))
+		ctx := job.WithKey(c.Request().Context(), key)
+		if r.Access.waits {
+			ctx = context.WithValue(ctx, grantOfContext{}, &grant{credentials.Clone(), r.Access.roles})
+		}
+		c.SetRequest(c.Request().WithContext(ctx))
 		return next(c)
 	}
 }

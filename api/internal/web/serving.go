@@ -67,6 +67,7 @@ type Server struct {
 	Metrics    *RequestMetrics
 	listening  atomic.Pointer[listener] // nil before Run
 	handshakes *handshakes              // nil: without TLS
+	waits      waits
 
 	Draining context.Context // done when the shutdown begins
 	Drain    context.CancelFunc
