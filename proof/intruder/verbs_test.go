@@ -182,7 +182,9 @@ func TestWaitsOfSpentKeys(t *testing.T) {
 		}()
 		<-began
 		if what == "claim" {
-			testkit.Eventually(t, "the claim waits", func() bool { return len(answers) > 0 || s.must("GET", "/stats", "", s.as("boss")...)["parked_claims"] == 1.0 })
+			testkit.Eventually(t, "the claim waits", func() bool {
+				return len(answers) > 0 || s.must("GET", "/stats", "", s.as("boss")...)["parked_claims"] == 1.0
+			})
 			testkit.Holds(t, len(answers) == 0, "the claim does not wait")
 		}
 		s.must("DELETE", "/keys/waits", "", s.as("boss")...)
