@@ -134,6 +134,8 @@ type authorizer struct {
 	issuers  *oidc.Issuers // nil: no tokens are accepted
 	required bool          // also before the first key
 	trusted  bool          // requests need no key; see Options
+
+	certificates []CertificateRule
 }
 
 // errNoKey and errWrongKey say nothing about keys that exist.
@@ -163,8 +165,10 @@ func (a *authorizer) authorize(c web.Credentials, roles job.Roles) (key *job.Key
 		var h holder
 		h, err = a.holder(keyText(c.Authorization[0]))
 		key = h.key
-	case c.Logins[0] == "":
+	case c.Logins[0] == "" && c.Certificate == nil:
 		return nil, errNoKey
+	case c.Logins[0] == "":
+		key, err = a.certified(c.Certificate)
 	default:
 		key, err = a.login(&c)
 	}

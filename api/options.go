@@ -28,6 +28,8 @@ type Options struct {
 	Hosts []string
 	// Origins are the origins of other sites whose pages may use the server with keys, such as https://board.example.
 	Origins []string
+	// Certificates say for which keys the certificates of clients stand. The first rule that a certificate meets counts.
+	Certificates []CertificateRule
 	// Issuers verify tokens and log people in. The caller runs them. Nil: no tokens are accepted.
 	Issuers *oidc.Issuers
 	// RequireClaimID makes the server refuse tickles, completions and releases without a claim_id.

@@ -61,7 +61,7 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	}
 	registry := prometheus.NewRegistry()
 	s.refusals = &refusals{wrong: wrongKeys{now: engine.Now}, log: o.Log}
-	s.authorizer = &authorizer{engine: engine, issuers: o.Issuers, required: o.RequireKeys, trusted: o.Trusted}
+	s.authorizer = &authorizer{engine: engine, issuers: o.Issuers, certificates: o.Certificates, required: o.RequireKeys, trusted: o.Trusted}
 	authorize := s.authorizer.authorize
 	s.web, err = web.New(web.Options{
 		Log: o.Log, Hosts: o.Hosts, Origins: o.Origins, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,

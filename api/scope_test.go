@@ -18,7 +18,7 @@ type tenants struct {
 	*rig
 	admin, acme, other string
 	// Things of other.
-	job, batch, claim, session, sweep string
+	job, batch, claim, session string
 }
 
 // newTenants gives each client a key with the roles of an operator, a producer and a worker, and other a job in each state of use.
@@ -130,6 +130,11 @@ func TestTenantsNames(t *testing.T) {
 	s.put("/filesets/f?client=acme", tarOf(t, "a", "A"), as(s.acme)...).wantStatus(http.StatusCreated)
 	s.put("/blobs?client=acme", "x", as(s.acme)...).wantStatus(http.StatusCreated)
 	s.get("/blobs/"+addressOf("x")+"?client=acme", as(s.acme)...).wantStatus(http.StatusOK)
+	stored := s.do(http.MethodPut, "/blobs?client=other", strings.NewReader("secret"), as(s.other)...)
+	testkit.Equal(t, stored.status, http.StatusCreated, stored.body)
+	s.get(stored.header.Get("Location"), as(s.acme)...).refused(http.StatusForbidden, codeOutOfScope)
+	s.get(strings.TrimSuffix(stored.header.Get("Location"), "?client=other"), as(s.acme)...).refused(http.StatusNotFound, "blob_not_found")
+	testkit.Equal(t, s.get(stored.header.Get("Location"), as(s.other)...).body, "secret")
 	for _, path := range []string{"/queues/other/resize/pause", "/queues/other/resize/cancel", "/queues/none/resize/pause"} {
 		s.post(path, ``, as(s.acme)...).refused(http.StatusNotFound, "queue_not_found")
 	}

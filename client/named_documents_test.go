@@ -24,7 +24,7 @@ func TestIfVersion(t *testing.T) {
 	ctx := t.Context()
 	url := daybooktest.Start(t).URL
 	c := client.New(url, client.Options{By: "anna"})
-	for _, by := range []string{strings.Repeat("é", 51), "a\nb", "\xff"} {
+	for _, by := range []string{strings.Repeat("é", 65), "a\nb", "\xff"} {
 		err := client.New(url, client.Options{By: by}).DeleteHandler(ctx, "", "x")
 		testkit.Holds(t, errors.Is(err, client.ErrBadRequest), by, err)
 	}

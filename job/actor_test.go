@@ -2,7 +2,6 @@ package job
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -141,7 +140,7 @@ func TestKeyPermitsRunner(t *testing.T) {
 		c.Set(v)
 		c.FieldByName("Runner").SetString("other")
 		if err := k.Permits(c.Interface().(Command)); err == nil && cmd.Verb() != (LoseRunner{}).Verb() { // LoseRunner is a command of the server
-			t.Error(fmt.Sprintf("%s names any runner", name))
+			t.Errorf("%s names any runner", name)
 		}
 	}
 }

@@ -427,7 +427,7 @@ func TestConfigOfEachVerb(t *testing.T) {
 			case "opsqueue-key":
 				value = "the.key"
 			case "context", "otlp", "on-lost", "blobs", "mdns", "log-level", "log-format", "allow-origin", "oidc-file",
-				"node", "cluster-listen", "cluster-init", "join", "cluster-ca", "cluster-cert", "cluster-key", "tls-cert", "tls-key", "tls-min-version", "tls-client-ca", "tls-client-auth": // they depend on each other
+				"node", "cluster-listen", "cluster-init", "join", "cluster-ca", "cluster-cert", "cluster-key", "tls-cert", "tls-key", "tls-min-version", "tls-client-ca", "tls-client-auth", "tls-client-rule": // they depend on each other
 				continue
 			}
 			if value == "" {

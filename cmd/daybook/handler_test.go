@@ -64,7 +64,7 @@ func TestHandlerCommands(t *testing.T) {
 	testkit.Holds(t, r.code != terminal.ExitOK, "a wrong kind", r)
 	testkit.Equal(t, ok(t, "handler", "get", "square", "--version", "2", "--server", s.url), second)
 	execute(t, "", "handler", "rm", "square", "--if-version", "1", "--server", s.url).ends(t, terminal.ExitRefused)
-	for _, wrong := range [][]string{{"--if-version", "0"}, {"--if-version=-1"}, {"--if-version", "x"}, {"--by", strings.Repeat("é", 51)}, {"--by", "a\nb"}, {"--by", "\xff"}} {
+	for _, wrong := range [][]string{{"--if-version", "0"}, {"--if-version=-1"}, {"--if-version", "x"}, {"--by", strings.Repeat("é", 65)}, {"--by", "a\nb"}, {"--by", "\xff"}} {
 		execute(t, "", append([]string{"handler", "rm", "square", "--server", s.url}, wrong...)...).ends(t, terminal.ExitUsage)
 	}
 	ok(t, "handler", "rm", "square", "--if-version", "2", "--by", "anna", "--server", s.url)

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
 	"github.com/daybookq/daybook/internal/testkit"
+	"github.com/daybookq/daybook/job"
 )
 
 // servingTLS starts a server that speaks TLS. The test ends if it does not become ready.
@@ -137,6 +139,32 @@ func TestServeTLSClientCertificates(t *testing.T) {
 	}
 }
 
+// TestServeTLSClientRules: a client whose certificate meets a rule has a key, until the key is revoked, also in a stream. A key
+// in the request counts instead.
+func TestServeTLSClientRules(t *testing.T) {
+	a := testkit.NewAuthority(t)
+	s, _, _ := servingTLS(t, a, "--tls-client-ca", a.CA, "--tls-client-auth", "optional", "--tls-client-rule", "cn:nobody=boss,cn:mixer=worker-key", "--tls-client-rule", "dns:lost.example=gone")
+	with := func(key string, pairs ...tls.Certificate) *client.Client {
+		return client.New(s.url, client.Options{Key: key, TLS: &tls.Config{RootCAs: a.Pool, Certificates: pairs}})
+	}
+	boss := testkit.Must(with("").CreateKey(t.Context(), client.KeyRequest{Name: "boss", KeyLimits: client.KeyLimits{Roles: []string{"admin"}}}))(t)
+	admin := with(boss.Text)
+	testkit.Must(admin.CreateKey(t.Context(), client.KeyRequest{Name: "worker-key", KeyLimits: client.KeyLimits{Roles: []string{"worker"}}}))(t)
+	mixer := with("", a.Pair(t, "mixer"))
+	testkit.Equal(t, testkit.Must(mixer.Whoami(t.Context()))(t).Name, "worker-key")
+	testkit.Equal(t, testkit.Must(with(boss.Text, a.Pair(t, "mixer")).Whoami(t.Context()))(t).Name, "boss")
+	for name, c := range map[string]*client.Client{"no certificate": with(""), "no rule": with("", a.Pair(t, "other")), "a wrong key beside it": with(job.KeyText("boss", [job.SecretBytes]byte{}), a.Pair(t, "mixer"))} {
+		_, err := c.Whoami(t.Context())
+		testkit.Holds(t, errors.Is(err, client.ErrForbidden), name, err)
+	}
+	stream := testkit.Must(mixer.OpenStream(t.Context(), client.StreamOptions{RunnerID: "r"}))(t)
+	defer stream.Close()
+	testkit.NoError(t, admin.RevokeKey(t.Context(), "worker-key"))
+	_, err := mixer.Whoami(t.Context())
+	testkit.Failed(t, err, client.ErrForbidden)
+	<-stream.Done()
+}
+
 // TestServeTLSRefuses: settings that do not fit together, and files that cannot be used, are refused before the server does
 // anything.
 func TestServeTLSRefuses(t *testing.T) {
@@ -152,6 +180,8 @@ func TestServeTLSRefuses(t *testing.T) {
 		{"--tls-key " + key, terminal.ExitUsage, "belong together"},
 		{"--tls-client-ca " + a.CA, terminal.ExitUsage, "--tls-client-ca needs --tls-cert"},
 		{"--tls-client-auth optional --tls-cert " + cert + " --tls-key " + key, terminal.ExitUsage, "--tls-client-auth optional needs --tls-client-ca"},
+		{"--tls-client-rule cn:a=b --tls-cert " + cert + " --tls-key " + key, terminal.ExitUsage, "--tls-client-rule needs --tls-client-ca"},
+		{"--tls-client-rule cn=b --tls-client-ca " + a.CA + " --tls-cert " + cert + " --tls-key " + key, terminal.ExitUsage, "does not have the form FIELD:NAME=KEY"},
 		{"--tls-client-auth perhaps", terminal.ExitUsage, `"perhaps" is not one of required, optional`},
 		{"--tls-min-version 1.1", terminal.ExitUsage, `"1.1" is not one of 1.3, 1.2`},
 		{"--tls-cert missing.pem --tls-key " + key, terminal.ExitFile, "--tls-cert missing.pem: no such file or directory; check the path, or make a certificate"},

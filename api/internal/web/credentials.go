@@ -3,6 +3,7 @@ package web
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"net/http"
 	"net/netip"
@@ -21,6 +22,8 @@ type Credentials struct {
 	// TokenNeeded: a request with a login changes something, so it also needs Token, which only a page of this server knows.
 	TokenNeeded bool
 	Token       string
+	// Certificate is the verified one of the client; nil: it has none. It counts if there is nothing else.
+	Certificate *x509.Certificate
 }
 
 // LoginTexts are up to two texts: one is a login, and two are refused, because a page of a neighbouring site may have set the other.
@@ -41,6 +44,9 @@ func GoodToken(login, token string) bool { return hmac.Equal([]byte(TokenOf(logi
 
 // CredentialsOf returns the credentials of a request.
 func CredentialsOf(r *http.Request, a Access) (c Credentials) {
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		c.Certificate = r.TLS.PeerCertificates[0]
+	}
 	if c.Authorization = r.Header["Authorization"]; len(c.Authorization) > 0 || len(r.Header["Cookie"]) == 0 {
 		return c
 	}
@@ -78,6 +84,7 @@ func (c Credentials) Clone() (of Credentials) {
 	for i, text := range c.Logins {
 		of.Logins[i] = strings.Clone(text)
 	}
+	of.Certificate = c.Certificate
 	return of
 }
 

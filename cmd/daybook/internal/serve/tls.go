@@ -22,6 +22,7 @@ import (
 type tlsFlags struct {
 	tlsCert, tlsKey, tlsMin     string
 	tlsClientCA, tlsClientNeeds string
+	tlsClientRules              []string
 }
 
 // The values of --tls-client-auth.
@@ -39,6 +40,19 @@ func (f *tlsFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.tlsMin, "tls-min-version", "1.3", "oldest version of TLS that clients may speak: 1.3 or 1.2")
 	flags.StringVar(&f.tlsClientCA, "tls-client-ca", "", "file with the certificates that sign those of clients (default: clients need no certificates)")
 	flags.StringVar(&f.tlsClientNeeds, "tls-client-auth", clientRequired, "with --tls-client-ca: whether each client needs a certificate, required or optional")
+	flags.StringSliceVar(&f.tlsClientRules, "tls-client-rule", nil, "with --tls-client-ca: for which key the certificate of a client stands, as FIELD:NAME=KEY with one of the fields cn, dns, email and uri; the first rule that it meets counts (default: certificates stand for no keys)")
+}
+
+// rules returns the rules of --tls-client-rule.
+func (f *tlsFlags) rules() (list []api.CertificateRule, err error) {
+	for _, text := range f.tlsClientRules {
+		r, err := api.ParseCertificateRule(text)
+		if err != nil {
+			return nil, terminal.Usagef("--tls-client-rule: %w", err)
+		}
+		list = append(list, r)
+	}
+	return list, nil
 }
 
 // speaksTLS reports whether clients connect by TLS.
@@ -72,8 +86,11 @@ func (f *tlsFlags) check() error {
 		return terminal.Usagef("--tls-client-ca needs --tls-cert and --tls-key")
 	case f.tlsClientNeeds == clientOptional && f.tlsClientCA == "":
 		return terminal.Usagef("--tls-client-auth %s needs --tls-client-ca", clientOptional)
-	case !f.speaksTLS():
-		return nil
+	case len(f.tlsClientRules) > 0 && f.tlsClientCA == "":
+		return terminal.Usagef("--tls-client-rule needs --tls-client-ca")
+	}
+	if _, err := f.rules(); err != nil || !f.speaksTLS() {
+		return err
 	}
 	_, err := f.files().Load()
 	return err
@@ -107,6 +124,9 @@ func (s *serverRun) startTLS(ctx context.Context) (end func(), err error) {
 	if s.speaksTLS() {
 		w, err := certificates.Watch(s.tlsFlags.files(), s.tlsFlags.settings, log)
 		if err != nil {
+			return nil, err
+		}
+		if s.options.Certificates, err = s.rules(); err != nil {
 			return nil, err
 		}
 		s.options.TLS = &api.TLS{Config: w.Config, Expires: w.Expires, Failures: w.Failures}
