@@ -46,7 +46,7 @@ PROCESS := ./bench ./bench/demo ./bench/open ./blob/s3 ./client ./client/chunks 
   ./internal/load/limits ./internal/load/works ./internal/trace/tracetest ./opsqueue ./runner ./runner/container \
   ./runner/container/enginetest ./runner/program ./runner/sandbox ./runner/sandbox/helper ./runner/script ./runner/wasi
 # Packages that attack a server for as long as one lets them.
-PROVE := ./proof/cluster ./proof/corruption ./proof/crash ./proof/hostile ./proof/limits ./proof/powerfs ./proof/runners ./proof/sim
+PROVE := ./proof/cluster ./proof/corruption ./proof/crash ./proof/hostile ./proof/intruder ./proof/limits ./proof/powerfs ./proof/runners ./proof/sim
 # Of these, those that measure memory, of which the race detector takes several times as much.
 PROVE_MEMORY := ./proof/hostile ./proof/limits
 # Packages with goroutines, for the race detector. The server itself has it in prove-short.

@@ -11,6 +11,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/oidc"
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
 )
 
@@ -85,6 +86,9 @@ const changing = "stream startByGet stopByGet quitByGet"
 // of claims limits the rest of it.
 const kept = "complete completeMany release tickle tickleMany claim heartbeat goodbye appendLog"
 
+// lasting are the operations that can wait for long. A key may be revoked in the meantime.
+const lasting = "claim jobLog results"
+
 // grant gives roles to operations, whose ids are separated by spaces.
 type grant struct {
 	roles job.Roles
@@ -107,6 +111,9 @@ func table(grants []grant) map[string]web.Access {
 	}
 	for id := range strings.FieldsSeq(kept) {
 		all[id] = all[id].Kept()
+	}
+	for id := range strings.FieldsSeq(lasting) {
+		all[id] = all[id].Waiting()
 	}
 	for id := range strings.FieldsSeq(open) {
 		all[id] = web.Open
@@ -152,7 +159,12 @@ var (
 // authorize returns the key that credentials stand for. It must have one of the roles, or the role admin. authorize returns nil as
 // long as there was never a key, and there are no issuers, unless keys are required: then everybody who can connect may do everything.
 func (a *authorizer) authorize(c web.Credentials, roles job.Roles) (key *job.Key, err error) {
-	if a.trusted || !a.required && !a.engine.KeysRequired() && a.issuers == nil {
+	switch {
+	case a.trusted:
+		return nil, nil
+	case !a.engine.KeysKnown(): // there may be keys, and the ones that are known may be revoked
+		return nil, ingest.ErrNotReady
+	case !a.required && !a.engine.KeysRequired() && a.issuers == nil:
 		return nil, nil
 	}
 	switch {

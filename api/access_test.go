@@ -17,6 +17,7 @@ import (
 
 	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
@@ -263,7 +264,25 @@ type withKey struct {
 
 func (k withKey) Key(string) *job.Key { return k.key }
 func (withKey) KeysRequired() bool    { return true }
+func (withKey) KeysKnown() bool       { return true }
 func (withKey) Now() int64            { return 5 }
+
+// replaying is an engine that has not applied its log yet.
+type replaying struct{ backend.Engine }
+
+func (replaying) KeysKnown() bool    { return false }
+func (replaying) KeysRequired() bool { return false }
+
+// TestNobodyPassesBeforeKeysAreKnown: a server that replays its log does not know yet whether there are keys, so nobody passes: not
+// as anybody, and not with a key that may have been revoked.
+func TestNobodyPassesBeforeKeysAreKnown(t *testing.T) {
+	a := &authorizer{engine: replaying{}}
+	for _, c := range []web.Credentials{{}, {Authorization: []string{"Bearer " + job.KeyText("k", [job.SecretBytes]byte{7})}}} {
+		testkit.Fails(a.authorize(c, admins))(t, ingest.ErrNotReady)
+	}
+	a.trusted = true
+	testkit.Must(a.authorize(web.Credentials{}, admins))(t)
+}
 
 // TestRolesOfRoutes: a key with one role passes at a route if and only if the table says so; an expired key passes nowhere.
 func TestRolesOfRoutes(t *testing.T) {

@@ -313,6 +313,8 @@ type waiting struct{ backend.Engine }
 
 func (waiting) KeysRequired() bool { return false }
 
+func (waiting) KeysKnown() bool { return true }
+
 func (waiting) ClaimAdmitted(ctx context.Context, _ job.Claim, wait time.Duration, _ func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

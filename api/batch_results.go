@@ -103,7 +103,12 @@ func (s *results) read(c echo.Context, in *resultsQuery) error {
 		}
 		defer s.readers.Add(-1)
 	}
-	r := resultStream{results: s, c: c, ctx: c.Request().Context(), id: in.ID, after: in.caughtUp, first: in.From, from: in.From, left: -1}
+	ctx, refuse := context.WithCancelCause(c.Request().Context())
+	defer refuse(nil)
+	if in.Follow {
+		defer s.web.WhileGranted(ctx, refuse)()
+	}
+	r := resultStream{results: s, c: c, ctx: ctx, id: in.ID, after: in.caughtUp, first: in.From, from: in.From, left: -1}
 	if in.Limit != nil {
 		r.left = int(*in.Limit)
 	}
@@ -274,7 +279,7 @@ func (r *resultStream) wait(change, end *store.JobEnd) error {
 	case <-r.draining.Done():
 		return web.ErrShuttingDown
 	case <-r.ctx.Done():
-		return r.ctx.Err()
+		return context.Cause(r.ctx)
 	}
 	return nil
 }

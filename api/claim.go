@@ -22,6 +22,7 @@ import (
 // claims are the jobs that runners hold.
 type claims struct {
 	reader
+	web      *web.Server
 	decode   *command.Decoder
 	streams  *stream.Streams
 	draining context.Context // done when the shutdown begins

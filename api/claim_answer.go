@@ -91,6 +91,7 @@ func (s *claims) finishClaim(ctx context.Context, call *answer.ClaimCall, held *
 		defer cancel(nil)
 		stop := context.AfterFunc(s.draining, func() { cancel(web.ErrShuttingDown) })
 		defer stop()
+		defer s.web.WhileGranted(ctx, cancel)()
 		ctx = waiting
 	}
 	before := held.Held
@@ -107,8 +108,8 @@ func (s *claims) finishClaim(ctx context.Context, call *answer.ClaimCall, held *
 	if n := before + call.Bytes(); err == nil && held.Held > n {
 		held.Shrink(held.Held - n)
 	}
-	if err != nil && context.Cause(ctx) == web.ErrShuttingDown {
-		p := *refusal.Of(web.ErrShuttingDown)
+	if _, refused := errors.AsType[*web.Problem](context.Cause(ctx)); err != nil && (refused || context.Cause(ctx) == web.ErrShuttingDown) {
+		p := *refusal.Of(context.Cause(ctx))
 		if call.Cmd.Once.Given() && !errors.Is(err, ingest.ErrNotStored) {
 			p.Fate = web.Unknown // a claim with a key keeps jobs that it got before its wait ended
 		}

@@ -48,9 +48,10 @@ func (f confiner) confine(c echo.Context, about web.About, key *job.Key) error {
 
 const codeOutOfScope = "out_of_scope"
 
-// confineClient checks the client in the query. Without one, a request is about what all clients share, and must be a read.
+// confineClient checks the client in the path or the query. Without one, a request is about what all clients share, and must be a read.
 func confineClient(c echo.Context, own bool, key *job.Key) error {
-	client, given := "", false
+	client := c.Param("client")
+	given := client != ""
 	for _, p := range web.Parameters(c) {
 		if p.Key == "client" {
 			client, given = p.Value, true

@@ -64,7 +64,6 @@ var advice = map[string][2]string{
 	"no_issuer":              {"no issuer is configured at which people log in", "Log in with a key: `POST /login`."},
 	"too_many_logins":        {"", "Wait: logins end after twelve hours."},
 	"out_of_scope":           {"the key of the request is not for a client, a type or a runner that the request names, or the request is about all clients", "Use another key, or name what the key is for: daybook key whoami shows it."},
-	"rate_limited":           {"the address has sent ten wrong keys within a minute; a right key is accepted at any time", "Repeat the request after `Retry-After`, with the right key."},
 	"role_missing":           {"the key of the request lacks a role; the detail names those of which it needs one", "Use another key, or let an admin create one with the role."},
 	"key_exists":             {"a key has this name already", "Choose another name, or rotate the key."},
 	"admin_key_first":        {"the server has no key yet, and the new one could not make others", "Create a key with the role admin first."},

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/daybookq/daybook/api/internal/backend"
@@ -20,7 +21,11 @@ type faulty struct {
 	mu    sync.Mutex
 	err   error
 	sweep bool
+	// replays: the engine does not know yet which keys there are.
+	replays atomic.Bool
 }
+
+func (f *faulty) KeysKnown() bool { return !f.replays.Load() && f.Engine.KeysKnown() }
 
 func (f *faulty) set(err error) {
 	f.mu.Lock()

@@ -42,6 +42,7 @@ func noLog(detail string) *web.Problem {
 // logs are what running jobs print.
 type logs struct {
 	reader
+	web      *web.Server
 	kept     *jobLogs
 	blobs    *files.Blobs
 	draining context.Context // done when the shutdown begins
@@ -160,6 +161,10 @@ func (s *logs) read(c echo.Context, in *logQuery) error {
 	logHeaders(c)
 	c.Response().WriteHeader(http.StatusOK)
 	c.Response().Flush() // now the client knows that the job exists
+	following, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
+	defer s.web.WhileGranted(ctx, refuse)()
+	c.SetRequest(c.Request().WithContext(following))
 	return s.send(c, reader, end)
 }
 
@@ -194,7 +199,10 @@ func (s *logs) send(c echo.Context, reader *joblog.Reader, end joblog.End) error
 		case <-s.draining.Done():
 			panic(http.ErrAbortHandler) // otherwise the client would take it for the end of the log
 		case <-c.Request().Context().Done():
-			return nil
+			if errors.Is(context.Cause(c.Request().Context()), context.Canceled) {
+				return nil // the client hung up
+			}
+			panic(http.ErrAbortHandler) // the key is not good any more
 		}
 	}
 }

@@ -171,6 +171,8 @@ func (idle) Key(string) *job.Key { return nil }
 
 func (idle) KeysRequired() bool { return false }
 
+func (idle) KeysKnown() bool { return true }
+
 func (idle) Login([]byte) *job.Login { return nil }
 
 func (idle) LoginsOf(string, int64) (own, ended []*job.Login) { return nil, nil }

@@ -23,6 +23,7 @@ import (
 	"github.com/daybookq/daybook/api/internal/stream"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/api/joblog"
+	"github.com/daybookq/daybook/job"
 )
 
 // resources are the subjects of the routes, and the parts that they share.
@@ -103,11 +104,11 @@ func (s *resources) routes() []route {
 	r := s.rules()
 	return slices.Concat(
 		(&creation{s.reader, s.decode}).routes(),
-		(&claims{s.reader, s.decode, s.streams, s.draining, s.log}).routes(),
+		(&claims{s.reader, s.web, s.decode, s.streams, s.draining, s.log}).routes(),
 		[]route{direct[stream.Request](http.MethodGet, "/stream", stream.About, s.streams.Serve).often()},
 		(&jobs{s.reader}).routes(r),
 		(&outputs{s.reader, s.blobs, s.draining}).routes(r),
-		(&logs{s.reader, &s.logs, s.blobs, s.draining}).routes(r),
+		(&logs{s.reader, s.web, &s.logs, s.blobs, s.draining}).routes(r),
 		batches{s.reader, s.draining}.routes(r),
 		(&results{s.reader, s.web, &s.resultReaders, s.draining}).routes(r),
 		queues{s.engine, s.documents}.routes(r),
@@ -168,6 +169,26 @@ func Routes() (list []Route) {
 	return list
 }
 
+// Permit is what the table of access says of an operation at a route, or of a verb of streams. It is for tests that check all
+// of them.
+type Permit struct {
+	Route
+	Operation string    // its id, or the verb, which has no route
+	Roles     job.Roles // a key needs one of these, or admin; 0: the route needs no key
+}
+
+// Permits returns the permits of all routes: also of HEAD, and of the switches by GET, and at last of the verbs of streams.
+func Permits() (list []Permit) {
+	s := unserved()
+	for _, r := range append(withHeads(s.routes()), s.getSwitches()...) {
+		list = append(list, Permit{Route{r.method, r.path}, r.id, access[r.id].Roles()})
+	}
+	for _, verb := range stream.Verbs() {
+		list = append(list, Permit{Operation: verb, Roles: streamAccess[verb]})
+	}
+	return list
+}
+
 // unserved returns resources without an engine, for their routes and descriptions.
 func unserved() *resources {
 	return &resources{reader: reader{limits: newLimits()}, backups: &backups{}, metrics: &metrics{}, blobs: &files.Blobs{}, filesets: &files.Filesets{}, handlers: &handlers{}}
@@ -195,7 +216,7 @@ func describe() (text descriptions, err error) {
 		}
 		op := r.describe(schemas)
 		if access[r.id].NeedsKey() {
-			for _, status := range []int{http.StatusUnauthorized, http.StatusTooManyRequests} {
+			for _, status := range []int{http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 				op.Responses[status] = &openapi.Response{Ref: "#/components/responses/P" + strconv.Itoa(status)}
 			}
 		}

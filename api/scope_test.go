@@ -112,7 +112,9 @@ func TestTenantsNames(t *testing.T) {
 		{"POST", "/jobs/claim", `{"runner_id":"other-1"}`}, {"POST", "/jobs/claim", `{"runner_id":"acme"}`}, {"POST", "/jobs/tickle", `{"runner_id":"other-1"}`}, {"POST", "/sessions", `{"runner_id":"other-1"}`},
 		{"POST", "/runners/other-1", `{"instance":"i"}`}, {"GET", "/runners/other-1", ""}, {"DELETE", "/runners/other-1", ""},
 		{"PUT", "/blobs?client=other", "x"}, {"PUT", "/blobs", "x"}, {"GET", "/blobs?client=other", ""}, {"GET", "/blobs", ""}, {"POST", "/uploads?client=other", ""}, {"POST", "/uploads", ""},
-		{"PUT", "/handlers/x", `{"kind":"script","lang":"node","source":"1"}`}, {"PUT", "/handlers/x?client=other", `{"kind":"script","lang":"node","source":"1"}`}, {"DELETE", "/handlers/x", ""}, {"GET", "/handlers/x?client=other", ""}, {"GET", "/filesets/f?client=other", ""}, {"GET", "/filesets/f/history?client=other", ""}, {"POST", "/blobs/missing?client=other", `{"addresses":[]}`}, {"PUT", "/filesets/f?client=other", "x"}, {"DELETE", "/filesets/f", ""},
+		{"PUT", "/handlers/x", `{"kind":"script","lang":"node","source":"1"}`}, {"PUT", "/handlers/x?client=other", `{"kind":"script","lang":"node","source":"1"}`}, {"DELETE", "/handlers/x", ""}, {"PUT", "/filesets/f?client=other", "x"}, {"DELETE", "/filesets/f", ""},
+		{"GET", "/handlers/x?client=other", ""}, {"GET", "/handlers/x/history?client=other", ""}, {"GET", "/other/handler/x/get", ""}, {"GET", "/other/handler/get/x/get", ""},
+		{"GET", "/filesets/f?client=other", ""}, {"GET", "/filesets/f/history?client=other", ""}, {"GET", "/blobs/" + addressOf("x") + "?client=other", ""}, {"GET", "/blob/" + addressOf("x") + "?client=other", ""},
 		{"POST", "/stop", ""}, {"POST", "/start", ""}, {"GET", "/stats", ""}, {"GET", "/metrics", ""},
 	} {
 		headers := as(s.acme)
@@ -125,6 +127,9 @@ func TestTenantsNames(t *testing.T) {
 		a := s.do(test.method, test.path, strings.NewReader(test.body), headers...)
 		testkit.Holds(t, a.status == http.StatusForbidden && strings.Contains(a.body, codeOutOfScope), test, a.status, a.body)
 	}
+	s.put("/filesets/f?client=acme", tarOf(t, "a", "A"), as(s.acme)...).wantStatus(http.StatusCreated)
+	s.put("/blobs?client=acme", "x", as(s.acme)...).wantStatus(http.StatusCreated)
+	s.get("/blobs/"+addressOf("x")+"?client=acme", as(s.acme)...).wantStatus(http.StatusOK)
 	stored := s.do(http.MethodPut, "/blobs?client=other", strings.NewReader("secret"), as(s.other)...)
 	testkit.Equal(t, stored.status, http.StatusCreated, stored.body)
 	s.get(stored.header.Get("Location"), as(s.acme)...).refused(http.StatusForbidden, codeOutOfScope)

@@ -76,11 +76,11 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 	return s.web.Run(ctx, l, drain)
 }
 
-// recheckEvery is how long a stream may go on after its key was revoked, and its rates are remembered.
+// recheckEvery is how long a stream, or a request that waits, may go on after its key was revoked, and its rates are remembered.
 const recheckEvery = time.Second
 
-// endRefused ends the streams whose keys are not good any more, forgets the rates of such keys, and writes refused keys to the log,
-// until ctx is done.
+// endRefused ends the streams and the waits of requests whose keys are not good any more, forgets the rates of such keys, and writes
+// refused keys to the log, until ctx is done.
 func (s *Server) endRefused(ctx context.Context) {
 	ticks := time.NewTicker(recheckEvery)
 	defer ticks.Stop()
@@ -90,6 +90,7 @@ func (s *Server) endRefused(ctx context.Context) {
 			return
 		case <-ticks.C:
 			s.streams.EndRefused()
+			s.web.EndRefused()
 			s.refusals.flush()
 			s.rates.Tidy()
 		}

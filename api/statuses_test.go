@@ -575,6 +575,13 @@ func (x *everyStatus) keys() {
 		}
 	}
 	held()
+	x.faults.replays.Store(true) // then not even a right key is accepted
+	for i := range x.operations {
+		if o := &x.operations[i]; access[o.id].NeedsKey() {
+			x.do(o, o.path, o.body, key...).refused(http.StatusServiceUnavailable, "not_ready")
+		}
+	}
+	x.faults.replays.Store(false)
 	for _, name := range []string{"GET /keys", "GET /keys/{name}", "GET /whoami"} {
 		x.do(x.byName[name], x.byName[name].path, "", key...).wantStatus(http.StatusOK)
 	}

@@ -104,7 +104,8 @@ type Engine struct {
 	// endConnections is called when a runner is lost; see WhenLost.
 	endConnections atomic.Pointer[func(runner string) (returned <-chan struct{})]
 
-	state atomic.Pointer[stateNote]
+	state     atomic.Pointer[stateNote]
+	keysKnown atomic.Bool // see KeysKnown
 	// reportsEnds is set when the state includes all commands that the log had when the engine started.
 	reportsEnds atomic.Bool
 	// Owned by the applier. talliedAfter is the seq after which QueueFigures counts. talliesAreNew means that the counts

@@ -14,8 +14,13 @@ func (e *Engine) replay(ctx context.Context) error {
 	r := replayer{store: e.store, commit: e.commit, progress: func(_, n uint64) { e.counters.replayed.Store(n) }}
 	n, err := r.log(ctx, e.log)
 	e.counters.replayed.Store(n)
+	e.keysKnown.Store(err == nil)
 	return err
 }
+
+// KeysKnown reports whether the engine has applied the log that it found when it started. Before that it may know nothing of keys
+// that exist, and keys that were revoked.
+func (e *Engine) KeysKnown() bool { return e.keysKnown.Load() }
 
 // Replay applies records and returns their number. The first record must be the first that s has not applied. Replay
 // calls progress after each 4 MiB with the last seq that was applied, and the number of records so far.

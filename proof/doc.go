@@ -7,6 +7,7 @@
 //	cluster     does the same to three servers that share one journal, and cuts their network
 //	runners     kills runners, the processes that they start, and their server
 //	hostile     opens connections that never read, never write, or send a byte a second, on every route
+//	intruder    sends every request with wrong credentials, and with keys of other tenants
 //	limits      fills a server to its limits in a memory cgroup of 1 GiB
 //	powerfs     is a file system for power cuts: it knows which data was synced, and can lose the rest
 //	stallfs     is a disk on which a store stalls, for tests of the server while Pebble blocks all commits

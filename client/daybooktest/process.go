@@ -3,6 +3,7 @@ package daybooktest
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -53,6 +54,9 @@ type Process struct {
 	Args   []string  // additional flags of serve
 	Log    io.Writer // receives its standard error; nil discards it
 
+	// TLS are the settings of clients, if Args make the server speak TLS; nil: it speaks HTTP.
+	TLS *tls.Config
+
 	// Listen is the address to listen on; "" means a result of FreeAddress. After the first Start it is the address
 	// with the actual port, which a restart keeps.
 	Listen string
@@ -65,7 +69,14 @@ type Process struct {
 }
 
 // URL returns the URL of the server.
-func (p *Process) URL() string { return "http://" + p.Listen }
+func (p *Process) URL() string { return p.scheme() + p.Listen }
+
+func (p *Process) scheme() string {
+	if p.TLS != nil {
+		return "https://"
+	}
+	return "http://"
+}
 
 // Pid returns the process id of the running server, or 0.
 func (p *Process) Pid() int {
@@ -128,7 +139,7 @@ func (p *Process) attend(out io.Reader, started chan<- error) {
 	}
 	started <- nil
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if _, address, ok := strings.Cut(lines.Text(), "listening on http://"); ok {
+		if _, address, ok := strings.Cut(lines.Text(), "listening on "+p.scheme()); ok {
 			p.address = strings.TrimSpace(address)
 			close(bound)
 			break
@@ -150,12 +161,18 @@ func (p *Process) Ready(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	client := http.DefaultClient
+	if p.TLS != nil {
+		transport := &http.Transport{TLSClientConfig: p.TLS}
+		defer transport.CloseIdleConnections()
+		client = &http.Client{Transport: transport}
+	}
 	for {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL()+"/readyz", nil)
 		if err != nil {
 			return err
 		}
-		if answer, err := http.DefaultClient.Do(req); err == nil {
+		if answer, err := client.Do(req); err == nil {
 			answer.Body.Close()
 			if answer.StatusCode == http.StatusOK {
 				return nil

@@ -57,6 +57,7 @@ func (l *lane) powerCuts(cuts int, what string, prepare func(*trial)) {
 			cut(60 * time.Millisecond)
 		}
 		l.must(s, s.start())
+		l.must(s, s.firstKey())
 		c := newCrowd(s.u, l.load(), "c", l.rng.Uint64())
 		s.startErrands(c, 2)
 		for n := 0; n < perTrial && done < cuts; n++ {

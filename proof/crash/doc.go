@@ -67,6 +67,8 @@
 //   - batches with attributes: creates and additions that are repeated, pauses, closes, cancels, cancel_rest, and
 //     results. After its end a batch must not change, and must accept no request;
 //   - blobs: each stored blob must exist, with its bytes, under its SHA-256 and under its SHA-1;
+//   - keys: the server must know each key that was created, and refuse each key that was revoked. All users of a server with errands
+//     have a key themselves;
 //   - the document of the session;
 //   - repeats of numbered requests, immediately and after later requests were carried out.
 //

@@ -83,6 +83,15 @@ func (e *errands) plan() {
 			add(e.readFileset(), e.deleteFileset(), e.readFileset())
 		}
 	}
+	if e.done%6 == 1 {
+		add(e.createKey(), e.useKeys())
+		if e.done%12 == 7 {
+			add(e.revokeKey())
+		}
+	}
+	if e.done%3 == 2 {
+		add(e.useKeys())
+	}
 	if e.done%12 == 9 {
 		add(e.chainRows()...)
 	}

@@ -29,6 +29,7 @@ type errands struct {
 	ownSession
 	ownQueues
 	ownDocuments
+	ownKeys
 	ownChain
 	ownBatch
 	ownLoss
@@ -89,7 +90,7 @@ func impossiblef(format string, args ...any) error { return impossible(fmt.Sprin
 var errNoAnswer = errors.New("no answer")
 
 func newErrands(u *user, name string, seed uint64) *errands {
-	o := client.Options{RetryFor: maxWait}
+	o := client.Options{RetryFor: maxWait, Key: u.key}
 	e := &errands{h: u.h, raw: u, c: client.New(u.url, o), rng: rand.New(rand.NewPCG(seed, 0)), name: name, ownLoss: ownLoss{every: runnerHeartbeat, patience: maxWait}}
 	o.RetryFor = -1
 	e.once = client.New(u.url, o)
@@ -181,7 +182,7 @@ func (e *errands) leaveOneJob(ctx context.Context) error {
 // until --queue-idle has deleted the user's queues.
 func (e *errands) check(ctx context.Context, waitIdle bool) error {
 	add := func(rows ...row) { e.todo = append(e.todo, rows...) }
-	add(e.readJob(), e.repeatLate(), e.countQueue(1), e.checkSession(), e.readHandler(), e.readBlobs(), e.readFileset(), e.readEndedBatch())
+	add(e.readJob(), e.repeatLate(), e.countQueue(1), e.checkSession(), e.readHandler(), e.useKeys(), e.readBlobs(), e.readFileset(), e.readEndedBatch())
 	add(e.deleteBatch()...)
 	add(e.deleteJob(), e.readJob(), e.countQueue(0))
 	add(e.deleteQueue()...)

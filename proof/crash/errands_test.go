@@ -48,6 +48,7 @@ func (recorder) SetWriteDeadline(time.Time) error { return nil }
 func (l *falseServer) ask(r *http.Request, method, path, body string) *httptest.ResponseRecorder {
 	other := httptest.NewRequestWithContext(r.Context(), method, path, strings.NewReader(body))
 	other.Host = r.Host
+	other.Header.Set("Authorization", r.Header.Get("Authorization"))
 	if body != "" {
 		other.Header.Set("Content-Type", "application/json")
 	}
@@ -420,6 +421,13 @@ var lies = []lie{
 	{"a batch that accepts jobs after its end", "add to a batch that has ended: must be batch ended", to("POST", "/batches/*/jobs"), accepted(`{"batch_id":"a","count":1}`)},
 	{"a deleted batch that is there again", "read a batch that was deleted: must be not found", to("DELETE", "/batches/*"), answered(`{"moved":4}`)},
 
+	// Keys
+	{"a key that is lost", "use the keys: 401 key_refused", to("POST", "/keys"), followed(func(l *falseServer, r *http.Request, _, answer []byte) {
+		l.ask(r, http.MethodDelete, "/keys/"+decode[struct{ Name string }](answer).Name, "")
+	})},
+	{"a revoked key that is good", "use the keys: is good", to("DELETE", "/keys/*"), answered("")},
+	{"a key that is another one", "use the keys: is boss", to("GET", "/whoami"), shown(func([]byte) []byte { return []byte(`{"name":"boss","roles":["admin"]}`) })},
+
 	// Sessions
 	{"a forgotten session", ": 404 session_not_found", func(r *http.Request) bool { return r.Header.Get("Daybook-Session") != "" }, from(20, refused(404, "session_not_found"))},
 	{"a session that has lost its numbers", "read the session: carried out", to("GET", "/sessions/*"), shown(func(body []byte) []byte {
@@ -448,12 +456,17 @@ func TestErrands(t *testing.T) {
 			blobs := testkit.Must(blob.OpenDir(t.Context(), filepath.Join(t.TempDir(), "blobs"), blob.Options{}))(t)
 			defer blobs.Close()
 			server := testkit.Must(api.New(api.Options{Engine: engine, Blobs: &api.Blobs{Store: func() (*blob.Store, error) { return blobs, nil }, Collector: &blob.Collector{}}}))(t)
+			honest := httptest.NewServer(server.Handler())
+			key := testkit.Must(firstKey(ctx, honest.URL))(t)
+			honest.Close()
 			there := httptest.NewServer(&falseServer{real: server.Handler(), lie: &lie})
 			defer there.Close()
 
 			h := newHistory()
 			h.serverStarted()
-			e := newErrands(newUser(h, there.URL, "nobody", 2), "errand", 7)
+			u := newUser(h, there.URL, "nobody", 2)
+			u.key = key
+			e := newErrands(u, "errand", 7)
 			e.every = 0
 			if lie.of != nil {
 				e.patience = 5 * time.Second // long enough to notice a job that is still held

@@ -15,6 +15,7 @@ func TestKills(t *testing.T) {
 	for killed := 0; killed < *kills; {
 		s := l.newTrial("kills", t.TempDir())
 		l.must(s, s.start())
+		l.must(s, s.firstKey())
 		c := newCrowd(s.u, standardLoad, "k", l.rng.Uint64())
 		s.startErrands(c, 2)
 		l.awaitLoad(s, c, 1)

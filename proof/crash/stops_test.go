@@ -20,6 +20,7 @@ func TestStops(t *testing.T) {
 func (l *lane) stops(stops int) {
 	s := l.newTrial("stops", l.TempDir())
 	l.must(s, s.start())
+	l.must(s, s.firstKey())
 	load := standardLoad
 	load.longLeases, load.operators = true, 0 // so that nobody cancels a held job
 	c := newCrowd(s.u, load, "s", l.rng.Uint64())

@@ -214,7 +214,9 @@ func (s *streamed) open(ctx context.Context, u *user) error {
 			return nil
 		}
 	}
-	conn, answer, err := websocket.Dial(ctx, u.url+"/stream", &websocket.DialOptions{HTTPClient: s.http, Subprotocols: []string{"daybook.v1"}})
+	headers := http.Header{}
+	u.authorize(headers)
+	conn, answer, err := websocket.Dial(ctx, u.url+"/stream", &websocket.DialOptions{HTTPClient: s.http, HTTPHeader: headers, Subprotocols: []string{"daybook.v1"}})
 	if err != nil {
 		if answer != nil && answer.StatusCode != 0 && answer.StatusCode != http.StatusServiceUnavailable {
 			u.h.problem("open a stream: %d %v", answer.StatusCode, err)

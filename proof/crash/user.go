@@ -20,6 +20,7 @@ type user struct {
 	url   string
 	queue string
 	http  *http.Client
+	key   string // that its requests have; "": none
 
 	// badDisk means that reads from the disk may fail, too, as they do between a power cut and the server's end. The
 	// server then answers with 500.
@@ -80,6 +81,7 @@ func (u *user) sendWith(ctx context.Context, method, path string, headers map[st
 			req.Header.Set(name, value)
 		}
 	}
+	u.authorize(req.Header)
 	if headers["Idempotency-Key"] != "" {
 		// Otherwise the transport would repeat the request, and ECONNREFUSED would not mean that nothing was sent.
 		req.GetBody = nil
@@ -106,6 +108,13 @@ func (u *user) sendWith(ctx context.Context, method, path string, headers map[st
 		u.judgeRefusal(r, method+" "+path)
 	}
 	return r, nil
+}
+
+// authorize sets the header with the key of the user.
+func (u *user) authorize(h http.Header) {
+	if u.key != "" {
+		h.Set("Authorization", "Bearer "+u.key)
+	}
 }
 
 // judgeRefusal reports a refusal that a correct request must not get.

@@ -111,13 +111,14 @@ func (r *handled) verdict(id job.ID, d *document, output string) string {
 func (l *lane) workers(kills int) {
 	s := l.newTrial("workers", l.TempDir())
 	l.must(s, s.start())
+	l.must(s, s.firstKey())
 	r := &handled{h: s.h, outputs: map[job.ID]map[string]bool{}, fails: map[job.ID]bool{}, begun: map[job.ID]int{}, reported: map[job.ID]string{}}
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	ended := make([]error, 3)
 	for i := range ended {
 		w := &worker.Worker{
-			Client: client.New(s.server.URL(), client.Options{}), Handler: r.handle, Types: []string{s.u.queue}, OnEvent: r.event, Wait: time.Second,
+			Client: client.New(s.server.URL(), client.Options{Key: s.u.key}), Handler: r.handle, Types: []string{s.u.queue}, OnEvent: r.event, Wait: time.Second,
 			RunnerID: fmt.Sprint("worker-", i), Concurrency: []int{1, 8, 16}[i], Batch: []int{1, 10, 100}[i], DrainTimeout: maxWait,
 		}
 		all.Go(func() { ended[i] = w.Run(ctx) })
@@ -173,7 +174,7 @@ func (r *handled) sum() (n int) {
 
 // outputs compares the end of each job with the handlers' results.
 func (l *lane) outputs(s *trial, r *handled) error {
-	list := client.New(s.server.URL(), client.Options{})
+	list := client.New(s.server.URL(), client.Options{Key: s.u.key})
 	n := 0
 	for j, err := range list.Jobs(context.Background(), client.JobsQuery{}) {
 		if err != nil {

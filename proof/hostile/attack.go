@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -16,13 +17,15 @@ import (
 // attack is the behavior of a hostile connection, with a request to a route.
 type attack struct {
 	name string
+	// bare: it gets the connection as it is, and otherwise with TLS if the server speaks it.
+	bare bool
 	run  func(ctx context.Context, c net.Conn, r *request)
 }
 
 var attacks = []attack{
-	{"never reads", neverRead},
-	{"never writes", neverWrite},
-	{"a byte a second", trickle},
+	{name: "never reads", run: neverRead},
+	{name: "never writes", run: neverWrite},
+	{name: "a byte a second", run: trickle},
 }
 
 // request is a request to a route, in two parts.
@@ -34,6 +37,8 @@ type request struct {
 	effects    bool // a complete request would disturb the honest clients
 	// stream is a client's behavior in a stream, instead of a request.
 	stream func(context.Context, *hostileStream)
+	// tls is a client's behavior before and after the handshake, instead of a request. It gets the first record of a client.
+	tls func(ctx context.Context, c net.Conn, hello []byte)
 }
 
 // neverRead sends complete requests and reads nothing. It sends one a second; faster, it would use the whole processor.
@@ -95,8 +100,9 @@ func trickle(ctx context.Context, c net.Conn, r *request) {
 }
 
 // attackWith keeps n connections busy with an attack until ctx is done. The connections take the requests in turns. When
-// the server closes a connection, it opens a new one. It returns how many it has opened.
-func attackWith(ctx context.Context, address string, n int, a attack, requests []*request) (opened int64) {
+// the server closes a connection, it opens a new one. secure is nil if the server speaks no TLS. It returns how many it has
+// opened.
+func attackWith(ctx context.Context, address string, secure *tls.Config, n int, a attack, requests []*request) (opened int64) {
 	var all sync.WaitGroup
 	var count atomic.Int64
 	for i := range n {
@@ -110,6 +116,9 @@ func attackWith(ctx context.Context, address string, n int, a attack, requests [
 						_ = tcp.SetReadBuffer(4 << 10) // so that the server's answers fill its own buffers
 					}
 					stop := context.AfterFunc(ctx, func() { c.Close() })
+					if secure != nil && !a.bare {
+						c = tls.Client(c, secure)
+					}
 					a.run(ctx, c, r)
 					stop()
 					c.Close()

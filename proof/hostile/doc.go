@@ -1,6 +1,6 @@
 // Package hostile attacks the running server with connections. On every route, hundreds of clients never read their
 // answers, never send the body that they announced, or send and read one byte a second. In streams they have more ways:
-// see streamAttacks.
+// see streamAttacks. They do the same to a server with TLS, where they also attack the handshake: see handshakeAttacks.
 //
 // # What it proves
 //
@@ -21,6 +21,7 @@
 // # What it does not prove
 //
 //   - The attackers all have the same network address. Package api tests the share of an address.
+//   - TLS 1.2, with its renegotiations, and certificates of clients are not tried.
 //   - Floods of packets, of requests and of frames are not tried. Firewalls must handle them: nothing bounds the
 //     processor time that one connection takes.
 package hostile

@@ -3,6 +3,7 @@ package hostile
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -32,10 +33,10 @@ const (
 	perClaim = 10
 )
 
-func newHonest(url string) *honest {
+func newHonest(url string, secure *tls.Config) *honest {
 	return &honest{
 		url: url, body: works.Lines(lines, 100),
-		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: posters + claimers}},
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: posters + claimers, TLSClientConfig: secure}},
 	}
 }
 
@@ -149,7 +150,7 @@ func (u *usage) most(o usage) {
 
 // watch measures the server until ctx is done, and returns the maxima.
 func watch(ctx context.Context, s *daybooktest.Process) (most usage, err error) {
-	client := http.Client{Timeout: 5 * time.Second}
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: s.TLS}}
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
 		var now usage
 		if now.resident, _, err = rig.Resident(s.Pid()); err != nil {

@@ -3,6 +3,7 @@ package hostile
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -65,6 +66,19 @@ type target struct {
 
 func begin(t *testing.T, files int) *target {
 	t.Helper()
+	return beginWith(t, files, nil)
+}
+
+// beginTLS is begin for a server that speaks TLS.
+func beginTLS(t *testing.T) *target {
+	t.Helper()
+	authority := testkit.NewAuthority(t)
+	cert, key := authority.Issue(t, "server")
+	return beginWith(t, 0, &tls.Config{RootCAs: authority.Pool, ServerName: "localhost"}, "--tls-cert", cert, "--tls-key", key)
+}
+
+func beginWith(t *testing.T, files int, secure *tls.Config, args ...string) *target {
+	t.Helper()
 	if _, err := exec.LookPath("/bin/sh"); err != nil {
 		t.Skipf("the attacks read /proc and need a shell: %v", err)
 	}
@@ -73,10 +87,10 @@ func begin(t *testing.T, files int) *target {
 		t.Logf("without a limit of memory: %v", err)
 	}
 	var log testkit.Log
-	s := &daybooktest.Process{Binary: program, Data: t.TempDir(), Args: []string{"--log-level", "error"}, Log: &log}
+	s := &daybooktest.Process{Binary: program, Data: t.TempDir(), Args: append([]string{"--log-level", "error"}, args...), Log: &log, TLS: secure}
 	testkit.NoError(t, s.Start(t.Context()), &log)
 	t.Cleanup(func() { testkit.Check(t, s.Stop(), "stop", &log) })
-	b := &target{Process: s, honest: newHonest(s.URL())}
+	b := &target{Process: s, honest: newHonest(s.URL(), secure)}
 	// Post four pages of 8 MiB each.
 	add := func(typ string, payload []byte) (firstID string) {
 		text := testkit.Must(b.honest.post(t.Context(), "/victim/job/"+typ+"/add", "text/plain", payload))(t)
@@ -197,7 +211,7 @@ func (b *target) under(t *testing.T, n int, a attack, requests []*request, turns
 
 		ctx, cancel := context.WithCancel(t.Context())
 		opened, loads, failed := make(chan int64, 1), make(chan usage, 1), make(chan error, 1)
-		go func() { opened <- attackWith(ctx, b.Listen, n, a, requests) }()
+		go func() { opened <- attackWith(ctx, b.Listen, b.TLS, n, a, requests) }()
 		go func() {
 			l, err := watch(ctx, b.Process)
 			loads <- l

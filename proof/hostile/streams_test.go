@@ -22,7 +22,7 @@ func TestHostileStreams(t *testing.T) {
 		t.Skip("short: ten seconds of attacks are left out")
 	}
 	b := begin(t, 0)
-	a := attack{"streams", inStream}
+	a := attack{name: "streams", run: inStream}
 	n, d := 120, 2*time.Second
 	if *full {
 		n, d = connections, 4*time.Second
@@ -60,7 +60,7 @@ func TestFewDescriptorsForStreams(t *testing.T) {
 		t.Skip("short: five seconds of attacks are left out")
 	}
 	b := begin(t, 336)
-	o := b.under(t, 1000, attack{"streams", inStream}, streamAttacks, 1, 2*time.Second)
+	o := b.under(t, 1000, attack{name: "streams", run: inStream}, streamAttacks, 1, 2*time.Second)
 	t.Log(o.row("streams", 1000))
 	testkit.Holds(t, o.busy.posts != 0 && len(o.busy.claims) != 0, o.busy.posts, "posts", len(o.busy.claims), "claims")
 }

@@ -108,14 +108,14 @@ func (a *account) created(b *batch, made applied.Made, r ingest.Receipt, f creat
 		}
 		a.figures.Jobs += len(b.payloads)
 		if !b.create.Joined {
-			a.answer(r, &b.create, &made)
+			a.answer(b.by, r, &b.create, &made)
 		}
 	}
 	return nil
 }
 
 // claimed records the jobs that a claim handed out.
-func (a *account) claimed(r ingest.Receipt, c job.Claim, claimed applied.Claimed, docs []job.Job) error {
+func (a *account) claimed(by *job.Key, r ingest.Receipt, c job.Claim, claimed applied.Claimed, docs []job.Job) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(docs) == 0 {
@@ -133,12 +133,12 @@ func (a *account) claimed(r ingest.Receipt, c job.Claim, claimed applied.Claimed
 			return fmt.Errorf("claim %v of %s hands out %+v", claimed.Claim, c.Runner, *doc)
 		}
 	}
-	a.answer(r, c, &claimed, slices.Clone(docs)...)
+	a.answer(by, r, c, &claimed, slices.Clone(docs)...)
 	return nil
 }
 
 // completed records the answer to a completion.
-func (a *account) completed(r ingest.Receipt, c job.Complete, ended applied.Ended) error {
+func (a *account) completed(by *job.Key, r ingest.Receipt, c job.Complete, ended applied.Ended) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.figures.Ends++
@@ -174,12 +174,12 @@ func (a *account) completed(r ingest.Receipt, c job.Complete, ended applied.Ende
 			a.terminal[result.ID] = result.Status
 		}
 	}
-	a.answer(r, c, &ended)
+	a.answer(by, r, c, &ended)
 	return nil
 }
 
 // answered records the answer to any other request.
-func (a *account) answered(r ingest.Receipt, cmd job.Command, result applied.Result) {
+func (a *account) answered(by *job.Key, r ingest.Receipt, cmd job.Command, result applied.Result) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch result := result.(type) {
@@ -196,5 +196,5 @@ func (a *account) answered(r ingest.Receipt, cmd job.Command, result applied.Res
 			a.figures.Queues++
 		}
 	}
-	a.answer(r, cmd, result)
+	a.answer(by, r, cmd, result)
 }

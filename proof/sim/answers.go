@@ -13,6 +13,7 @@ import (
 
 // answer is an answer that a user got to a command.
 type answer struct {
+	by      *job.Key // of the user; nil: none
 	receipt ingest.Receipt
 	cmd     job.Command
 	result  applied.Result
@@ -20,8 +21,8 @@ type answer struct {
 }
 
 // answer records an answer. The caller holds a.mu.
-func (a *account) answer(r ingest.Receipt, cmd job.Command, result applied.Result, docs ...job.Job) {
-	a.answers = append(a.answers, answer{r, cmd, result, docs})
+func (a *account) answer(by *job.Key, r ingest.Receipt, cmd job.Command, result applied.Result, docs ...job.Job) {
+	a.answers = append(a.answers, answer{by, r, cmd, result, docs})
 }
 
 // push is the jobs of a claim that a stream sent to its runner. The stream had last heard of the runner no later
@@ -34,6 +35,7 @@ type push struct {
 
 // command is a command of the journal, with its result, and the documents of the jobs that a claim handed out.
 type command struct {
+	by         job.Actor
 	verb, text string
 	result     applied.Result
 	docs       map[job.ID]job.Job
@@ -109,6 +111,12 @@ func (b *reference) checkAnswer(x *answer) error {
 	}
 	if c.verb != x.cmd.Verb() {
 		return fmt.Errorf("record %d is %s %s", seq, c.verb, c.text)
+	}
+	if err := sameActor(&c.by, x.by); err != nil {
+		return fmt.Errorf("record %d: %w", seq, err)
+	}
+	if err := b.w.account.withinScope(x); err != nil {
+		return err
 	}
 	got, want := shown(x.result), shown(c.result)
 	if made, is := got.(*applied.Made); is && (want == nil || made.Replayed) {

@@ -35,35 +35,41 @@ func newFixture(t *testing.T) *fixture {
 	}}
 	b.groups = []*job.Group{&b.create.Groups[0], &b.create.Groups[0]}
 	f.a.batches[b.tag] = b
-	at := f.apply(t, &b.create)
-	testkit.NoError(t, f.a.journaledBatch(&journal.Record{Seq: at.Seq, At: at.At}, &b.create, job.NewID(at.At, at.Seq, 0)))
+	at := f.apply(t, nil, &b.create)
+	testkit.NoError(t, f.a.journaledBatch(&journal.Record{Seq: at.Seq, At: at.At}, &job.Actor{}, &b.create, job.NewID(at.At, at.Seq, 0)))
 	testkit.NoError(t, f.a.created(b, applied.Made{}, at, stored))
 	return f
 }
 
-// apply adds a command to the journal.
-func (f *fixture) apply(t *testing.T, cmd job.Command) ingest.Receipt {
+// apply adds a command of a key, or of nobody, to the journal.
+func (f *fixture) apply(t *testing.T, by *job.Key, cmd job.Command) ingest.Receipt {
 	t.Helper()
 	f.seq++
 	r := journal.Record{Verb: cmd.Verb(), Seq: f.seq, At: 1000 + 10*int64(f.seq)}
 	r.Fields, r.Body = cmd.Encode()
+	r.Fields = job.AppendActor(by.By(), r.Fields)
 	testkit.NoError(t, f.reference.apply(&r))
 	return ingest.Receipt{Seq: r.Seq, At: r.At}
 }
 
 // answer adds a command to the journal, and records its answer.
-func (f *fixture) answer(t *testing.T, name string, cmd job.Command) applied.Result {
+func (f *fixture) answer(t *testing.T, name string, by *job.Key, cmd job.Command) applied.Result {
 	t.Helper()
-	at := f.apply(t, cmd)
+	at := f.apply(t, by, cmd)
 	var docs []job.Job
 	result := f.commands[at.Seq].result
 	if c, is := result.(*applied.Claimed); is {
 		docs = testkit.Must(runs.Documents(testkit.Must(f.s.HandedOut(c))(t)))(t)
 	}
-	f.a.answer(at, cmd, result, docs...)
+	f.a.answer(by, at, cmd, result, docs...)
 	last := &f.a.answers[len(f.a.answers)-1]
 	f.answers[name] = last
 	return result
+}
+
+// tenantOf returns a key for a client, which has its name.
+func tenantOf(client string) *job.Key {
+	return &job.Key{Actor: job.Actor{Name: client, Scope: job.Scope{Clients: []string{client}}}, RunnerPrefix: client + "-"}
 }
 
 // TestAnswers: each altered answer is found, and the honest ones are accepted.
@@ -100,6 +106,28 @@ func TestAnswers(t *testing.T) {
 			put.Document.Version++
 			f.answers["handler"].result = &put
 		}},
+		{"a record has lost its actor", "has the actor", func(f *fixture) { f.answers["cancel"].by = tenantOf("c") }},
+		{"a record has another actor", "has the actor", func(f *fixture) { f.answers["tenant"].by = tenantOf("d") }},
+		{"a record has the actor with another scope", "has the actor", func(f *fixture) {
+			other := *f.answers["tenant"].by
+			other.Types = []string{"t"}
+			f.answers["tenant"].by = &other
+		}},
+		{"a tenant moves the job of others", "is not of e", func(f *fixture) {
+			f.answers["tenant"].result = &applied.Moved{Status: job.Cancelled}
+		}},
+		{"a tenant ends the job of others", "is not of e", func(f *fixture) {
+			f.answers["tenant"].cmd, f.answers["tenant"].result = job.Complete{}, &applied.Ended{Results: []applied.JobResult{{ID: job.NewID(1010, 1, 0), Status: job.Completed}}}
+			f.commands[f.answers["tenant"].receipt.Seq].verb = "complete"
+		}},
+		{"a tenant holds the job of others", "is not of e", func(f *fixture) {
+			f.answers["tenant"].cmd, f.answers["tenant"].result = job.Tickle{IDs: []job.ID{job.NewID(1010, 1, 0)}}, &applied.Tickled{Held: 1}
+			f.commands[f.answers["tenant"].receipt.Seq].verb = "tickle"
+		}},
+		{"a tenant gets the job of others", "for which the key e is not", func(f *fixture) { f.answers["tenant"].docs = []job.Job{{Client: "c", Type: "t"}} }},
+		{"a tenant gets the payload of others", "it has the payload of batch-1", func(f *fixture) {
+			f.answers["tenant"].docs = []job.Job{{Client: "e", Type: "t", Payload: []byte("batch-1/0/x")}}
+		}},
 		{"a stream sends jobs to a silent runner", "proved silent at 3", func(f *fixture) {
 			f.a.silent(3, []string{"r"})
 			f.a.kept(push{"r", 4, 2})
@@ -113,15 +141,16 @@ func TestAnswers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t)
 			f.a.answers = make([]answer, 0, 20) // f.answers points into it
-			claimed := f.answer(t, "claim", job.Claim{Runner: "r", Max: 1, MaxBytes: job.MaxClaimBytes}).(*applied.Claimed)
+			claimed := f.answer(t, "claim", nil, job.Claim{Runner: "r", Max: 1, MaxBytes: job.MaxClaimBytes}).(*applied.Claimed)
 			id := job.NewID(1010, 1, 0)
-			f.answer(t, "tickle", job.Tickle{Claim: claimed.Claim, Progress: -1})
+			f.answer(t, "tickle", nil, job.Tickle{Claim: claimed.Claim, Progress: -1})
 			complete := job.Complete{Claim: claimed.Claim, Once: job.Once{Scope: "claim r", Key: "1"}, Outcomes: []job.Outcome{{ID: id, Code: job.OK, ExitCode: 200, DelayMs: -1}}}
-			f.answer(t, "complete", complete)
-			f.answer(t, "complete again", complete)
-			f.answer(t, "cancel", job.Move{Op: job.Cancel, Job: id.WithLine(1)})
-			f.answer(t, "pause", job.Pause{Client: "c", Type: "t", Paused: true})
-			f.answer(t, "handler", job.PutDocument{Kind: job.HandlerDocument, Client: "c", Name: "t", Summary: "exec", Document: []byte("{}")})
+			f.answer(t, "complete", nil, complete)
+			f.answer(t, "complete again", nil, complete)
+			f.answer(t, "cancel", nil, job.Move{Op: job.Cancel, Job: id.WithLine(1)})
+			f.answer(t, "pause", nil, job.Pause{Client: "c", Type: "t", Paused: true})
+			f.answer(t, "handler", nil, job.PutDocument{Kind: job.HandlerDocument, Client: "c", Name: "t", Summary: "exec", Document: []byte("{}")})
+			f.answer(t, "tenant", tenantOf("e"), job.Move{Op: job.Cancel, Job: id.WithLine(1)})
 			tt.alter(f)
 			err := f.checkAccount()
 			testkit.Holds(t, (err == nil) == (tt.want == "") && (err == nil || strings.Contains(err.Error(), tt.want)), err, "want", tt.want)
@@ -138,7 +167,7 @@ func TestRepetitionsUnderAKey(t *testing.T) {
 	c := job.Claim{Runner: "r", Max: 1, Once: job.Once{Scope: "claim r", Key: "1"}}
 	claim := func(seq uint64) error {
 		doc := job.Job{ID: b.id, Claim: job.NewID(1500, seq, 0), Runner: "r", Status: job.Active}
-		return f.a.claimed(ingest.Receipt{Seq: seq, At: 1500}, c, applied.Claimed{Claim: doc.Claim}, []job.Job{doc})
+		return f.a.claimed(nil, ingest.Receipt{Seq: seq, At: 1500}, c, applied.Claimed{Claim: doc.Claim}, []job.Job{doc})
 	}
 	testkit.Check(t, errors.Join(claim(10), claim(10)), "the same claim again")
 	testkit.Holds(t, claim(11) != nil, "a claim that was carried out twice is not found")

@@ -14,7 +14,8 @@ const (
 
 // batch is a create as its producer remembers it.
 type batch struct {
-	tag        string // all its payloads begin with it
+	tag        string   // all its payloads begin with it
+	by         *job.Key // of its producer; nil: none
 	create     job.Create
 	payloads   []string
 	groups     []*job.Group // by line

@@ -11,7 +11,7 @@ import (
 // chainedGroup makes random attributes for chained jobs. Some of these jobs inherit their client and meta.
 func (u *user) chainedGroup() job.Group {
 	return job.Group{
-		Client: pick(u.random, "", "", "acme", "default"), Type: pick(u.random, "resize", "mail"), Attributes: job.Attributes{
+		Client: pick(u.random, "", u.client()), Type: pick(u.random, "resize", "mail"), Attributes: job.Attributes{
 			Priority: pick(u.random, 4, 0, 9), MaxAttempts: 1 + u.random.IntN(4), LeaseMs: int64(1000 + u.random.IntN(4000)),
 			Backoff: job.Backoff{InitialMs: int64(u.random.IntN(500)), FactorMilli: 2000, MaxMs: 2000}, RetentionMs: 1_000_000_000,
 			Meta: pick(u.random, "", "", job.Meta("of=chain"))},

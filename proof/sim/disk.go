@@ -44,13 +44,14 @@ type disk struct {
 	tails        map[*wal.Log]string        // the last segment of each handle at its last write
 }
 
-// lie is a promise that a disk breaks. A simulation on this disk must fail; otherwise it would prove nothing.
+// lie is a promise that a disk breaks, or the API. A simulation with it must fail; otherwise it would prove nothing.
 type lie string
 
 const (
 	honest      lie = ""
 	fsyncLies   lie = "fsync of files does nothing"
 	dirSyncLies lie = "fsync of directories does nothing"
+	actorLies   lie = "requests lose their keys" // before the engine sees them
 )
 
 // topFolders are the directories below root that belong to the disk. The other files (a lock, the ballast) do not matter

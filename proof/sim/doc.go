@@ -21,6 +21,9 @@
 //   - A reader of the server finds what the model has: each job with its payload, attributes, status and history, each
 //     batch with its counts, status and results, each queue, claim, session, handler and fileset, and nothing else.
 //   - store.Check finds no error.
+//   - Each record has the actor of the request that led to it. In most worlds two tenants (tenants.go) with keys for some clients and
+//     types share the server with users without a key. No answer to a tenant has a job, a payload or a count of
+//     others; a tenant's commands with ids of others find nothing, and those that name others are refused.
 //   - When a lease of a stream's runner has ended without a tickle, the stream sends the runner nothing until it hears of
 //     the runner again. (streams.go plays the loops of package api; the journal says when the lease ended.)
 //   - The server's store has the same keys and values as the reference store, which is made from the journal alone.

@@ -46,6 +46,6 @@ func (u *user) changeDocument(kind job.DocumentKind) {
 	u.unexpected(cmd.Verb(), err)
 	u.s.log("%s %+v: %v, %+v %v", cmd.Verb(), cmd, receipt, answer, err)
 	if err == nil && receipt.Seq != 0 {
-		u.w.account.answered(receipt, cmd, &answer)
+		u.w.account.answered(u.key, receipt, cmd, &answer)
 	}
 }

@@ -10,17 +10,18 @@ type Figures struct {
 	Seeds, Kills, PowerLosses, Stops, Refused   int
 	Faults, Creates, Jobs, Claims, Ends, Checks int
 	// Answered operations of operators; sweeps that continued after their command.
-	Operations, Sweeps     int
-	Queues                 int // deleted queues
-	Documents, Differing   int // changes of named documents; those whose condition did not hold
-	SetAside               int // jobs that were set aside as damaged
-	Cuts                   int // times that a cut journal was compared with the store's disk
-	Read, Lost, Violations int // documents of acknowledged jobs; jobs without one; broken rules
-	Commands               uint64
-	Numbered               int // requests in sessions
-	Chained, Followed      int // jobs that outcomes created; jobs that completed jobs created
-	Unclaimed              int // granted outcomes of jobs that their sender had not claimed
-	Losses                 int // commands that returned jobs of lost runners
+	Operations, Sweeps      int
+	Queues                  int // deleted queues
+	Documents, Differing    int // changes of named documents; those whose condition did not hold
+	SetAside                int // jobs that were set aside as damaged
+	Cuts                    int // times that a cut journal was compared with the store's disk
+	Read, Lost, Violations  int // documents of acknowledged jobs; jobs without one; broken rules
+	Commands                uint64
+	Numbered                int // requests in sessions
+	Trespasses, TenantLists int // refused requests of tenants that named others; times that the lists of a tenant were compared
+	Chained, Followed       int // jobs that outcomes created; jobs that completed jobs created
+	Unclaimed               int // granted outcomes of jobs that their sender had not claimed
+	Losses                  int // commands that returned jobs of lost runners
 	// Claims whose jobs streams sent; begun runs that ended with their streams; granted late outcomes of these runs;
 	// leases that ended without a tickle.
 	Pushes, LostRuns, LateAfterLoss, Silences int

@@ -30,19 +30,19 @@ func (s *server) unfinished() (doc job.Job) {
 func (s *server) finish() error {
 	ctx := context.Background()
 	a := s.w.account
-	for _, client := range []string{"acme", "default"} {
+	for _, client := range []string{"acme", "default"} { // tenants pause nothing
 		for _, typ := range []string{"resize", "mail", movedType, filledType, briefType} {
 			answer, receipt, err := s.engine.Pause(ctx, job.Pause{Client: client, Type: typ})
 			if err != nil {
 				return fmt.Errorf("resume: %w", err)
 			}
-			a.answered(receipt, job.Pause{Client: client, Type: typ}, &answer)
+			a.answered(nil, receipt, job.Pause{Client: client, Type: typ}, &answer)
 		}
 	}
 	if answer, receipt, err := s.engine.Switch(ctx, job.Switch{}); err != nil {
 		return fmt.Errorf("start: %w", err)
 	} else {
-		a.answered(receipt, job.Switch{}, &answer)
+		a.answered(nil, receipt, job.Switch{}, &answer)
 	}
 	if err := errors.Join(s.runSetAside(ctx), s.completeSubmissions(ctx)); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (s *server) finish() error {
 		if err != nil {
 			return fmt.Errorf("claim: %w", err)
 		}
-		if err := a.claimed(receipt, c, claimed, docs); err != nil {
+		if err := a.claimed(nil, receipt, c, claimed, docs); err != nil {
 			return err
 		}
 		if len(docs) == 0 {
@@ -76,7 +76,7 @@ func (s *server) finish() error {
 		if err != nil {
 			return fmt.Errorf("complete: %w", err)
 		}
-		if err := a.completed(receipt, end, answer); err != nil {
+		if err := a.completed(nil, receipt, end, answer); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func (s *server) completeSubmissions(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.Verb(), err)
 			}
-			s.w.account.answered(receipt, c, &answer)
+			s.w.account.answered(nil, receipt, c, &answer)
 			if err := s.w.account.ended(of, answer.Status, 0); err != nil {
 				return err
 			}
@@ -139,7 +139,7 @@ func (s *server) runSetAside(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
-			s.w.account.answered(receipt, m, &moved)
+			s.w.account.answered(nil, receipt, m, &moved)
 		}
 		if f.After = next; next.IsZero() {
 			return nil
@@ -159,7 +159,7 @@ func (s *server) deleteQueues(ctx context.Context) error {
 		if answer.Refusal != job.Granted && answer.Refusal != job.QueueNotFound {
 			return fmt.Errorf("queue %s/%s cannot be deleted, although all of its jobs should be purged by now: %w", client, briefType, answer.Refusal)
 		}
-		s.w.account.answered(receipt, d, &answer)
+		s.w.account.answered(nil, receipt, d, &answer)
 	}
 	return nil
 }

@@ -66,7 +66,10 @@ func (u *user) move() {
 	case n < 7 || b.of != nil && u.random.IntN(2) == 0:
 		m.Batch = b.shown()
 	default:
-		m.Client, m.Type = pick(u.random, "acme", "default"), b.groups[0].Type
+		m.Client, m.Type = u.client(), b.groups[0].Type
+		if u.key != nil {
+			m.Type = movedType // overreach has the queues for which the key is not
+		}
 	}
 	// Only fill ends a batch with attributes as a whole.
 	if takes := m.Op.Takes(); m.Job.IsZero() && (u.random.IntN(2) == 0 || b.of != nil && !m.Batch.IsZero()) {
@@ -88,9 +91,9 @@ func (u *user) move() {
 	switch {
 	case err != nil:
 	case m.Job.IsZero():
-		a.answered(receipt, m, &many)
+		a.answered(u.key, receipt, m, &many)
 	default:
-		a.answered(receipt, m, &one)
+		a.answered(u.key, receipt, m, &one)
 	}
 }
 
@@ -106,7 +109,7 @@ func (u *user) patch(id job.ID) {
 	answer, receipt, err := send(u, u.s.engine.Patch, p)
 	u.unexpected("patch", err)
 	if err == nil {
-		u.w.account.answered(receipt, p, &answer)
+		u.w.account.answered(u.key, receipt, p, &answer)
 	}
 }
 
@@ -123,7 +126,7 @@ func (u *user) stopAll() {
 		u.unexpected("switch", err)
 		u.s.log("stopped %v: %v, %v", stopped, receipt, err)
 		if err == nil {
-			u.w.account.answered(receipt, c, &answer)
+			u.w.account.answered(u.key, receipt, c, &answer)
 		}
 	}
 	set(true)

@@ -25,7 +25,7 @@ func (u *user) runSetAside() {
 	u.unexpected(m.Verb(), err)
 	u.s.log("%s %v, which was set aside as damaged: %v, %+v, %v", m.Verb(), m.Job, receipt, moved, err)
 	if err == nil {
-		a.answered(receipt, m, &moved)
+		a.answered(u.key, receipt, m, &moved)
 	}
 }
 
@@ -71,7 +71,7 @@ func (u *user) deleteQueue(client, typ string) {
 	u.unexpected("delete queue", err)
 	u.s.log("%s %s/%s: %v, %v %v", d.Verb(), client, typ, receipt, answer.Refusal, err)
 	if err == nil {
-		u.w.account.answered(receipt, d, &answer)
+		u.w.account.answered(u.key, receipt, d, &answer)
 	}
 }
 
@@ -81,7 +81,7 @@ func (u *user) pause(client, typ string, paused bool) {
 	u.unexpected("pause", err)
 	u.s.log("%s %s/%s: %v, %v %v", p.Verb(), client, typ, receipt, answer.Refusal, err)
 	if err == nil {
-		u.w.account.answered(receipt, p, &answer)
+		u.w.account.answered(u.key, receipt, p, &answer)
 	}
 }
 

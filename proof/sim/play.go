@@ -92,6 +92,9 @@ func (s *server) serve() error {
 		}
 		return nil
 	})
+	for i, t := range s.w.tenants {
+		users.Go(func() { s.rent(60+i, t) })
+	}
 	users.Go(func() { s.operate(20) })
 	users.Go(func() { s.fill(40) })
 	for i := range loners {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,11 +90,12 @@ func (u *user) unansweredCreate() *batch {
 	a := u.w.account
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.toRepeat) == 0 || u.random.IntN(2) == 0 {
+	i := slices.IndexFunc(a.toRepeat, func(b *batch) bool { return b.by == u.key })
+	if i < 0 || u.random.IntN(2) == 0 {
 		return nil
 	}
-	b := a.toRepeat[0]
-	a.toRepeat = a.toRepeat[1:]
+	b := a.toRepeat[i]
+	a.toRepeat = slices.Delete(a.toRepeat, i, i+1)
 	return b
 }
 
@@ -105,6 +107,9 @@ func (u *user) batch(numbers *numbering) *batch {
 		u.makeMovable(b)
 	case 5: // queues that are empty now and then, so that they can be deleted
 		for i := range b.create.Groups {
+			if u.key != nil {
+				break // finish deletes the queues of users without a key
+			}
 			b.create.Groups[i].Type, b.create.Groups[i].RetentionMs = briefType, 1000
 			b.create.Groups[i].Lines = 1 + u.random.IntN(2)
 		}
@@ -134,12 +139,12 @@ func (u *user) alone() *batch {
 func (u *user) unkeyed() *batch {
 	u.w.account.mu.Lock()
 	u.w.posted++
-	b := &batch{tag: fmt.Sprintf("batch-%d", u.w.posted)}
+	b := &batch{tag: fmt.Sprintf("batch-%d", u.w.posted), by: u.key}
 	u.w.account.mu.Unlock()
 	b.create.Frame = pick(u.random, job.LineFrame, job.LenFrame)
 	for range pick(u.random, 1, 1, 1, 2, 4) {
 		g := job.Group{
-			Lines: 1 + u.random.IntN(pick(u.random, 3, 10, 40)), Client: pick(u.random, "acme", "default"), Type: pick(u.random, "resize", "mail"), Attributes: job.Attributes{Kind: job.Text,
+			Lines: 1 + u.random.IntN(pick(u.random, 3, 10, 40)), Client: u.client(), Type: pick(u.random, "resize", "mail"), Attributes: job.Attributes{Kind: job.Text,
 				Priority: pick(u.random, 4, 4, 0, 9), MaxAttempts: 1 + u.random.IntN(4), LeaseMs: int64(1000 + u.random.IntN(4000)),
 				Backoff:     job.Backoff{InitialMs: int64(u.random.IntN(500)), FactorMilli: 2000, MaxMs: 2000},
 				RetentionMs: pick(u.random, int64(1000), 1_000_000_000)},

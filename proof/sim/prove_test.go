@@ -12,11 +12,11 @@ import (
 	"github.com/daybookq/daybook/internal/testkit"
 )
 
-// TestLies: here the disk breaks a promise, and some of a few seeds must notice. A simulation that cannot fail would
+// TestLies: here the disk or the API breaks a promise, and some of a few seeds must notice. A simulation that cannot fail would
 // prove nothing.
 func TestLies(t *testing.T) {
 	dir := memory(t)
-	for _, l := range []lie{fsyncLies, dirSyncLies} {
+	for _, l := range []lie{fsyncLies, dirSyncLies, actorLies} {
 		t.Run(string(l), func(t *testing.T) {
 			noticed := 0
 			const seeds = 12

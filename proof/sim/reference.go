@@ -93,7 +93,7 @@ func (b *reference) apply(r *journal.Record) error {
 	if err := b.m.Compare(r.Seq, r.At, &by, cmd, got, seen); err != nil {
 		return fmt.Errorf("%s %s: %w", r.Verb, r.Fields, err)
 	}
-	b.note(r, cmd, got)
+	b.note(r, &by, cmd, got)
 	b.w.account.silent(r.Seq, b.s.TakeSilent())
 	b.s.TakeReadied()
 	b.w.account.figures.Commands++
@@ -101,8 +101,8 @@ func (b *reference) apply(r *journal.Record) error {
 }
 
 // note records a command and its result, and counts what the journal shows of it.
-func (b *reference) note(r *journal.Record, cmd job.Command, got applied.Result) {
-	c := &command{verb: r.Verb, text: string(r.Fields), result: got}
+func (b *reference) note(r *journal.Record, by *job.Actor, cmd job.Command, got applied.Result) {
+	c := &command{by: *by, verb: r.Verb, text: string(r.Fields), result: got}
 	b.commands[r.Seq] = c
 	f := &b.w.account.figures
 	switch got := got.(type) {
@@ -172,7 +172,7 @@ func (b *reference) records(to uint64) iter.Seq2[journal.Record, error] {
 
 // journaledCreate compares a create in the journal with the posted one.
 func (a *account) journaledCreate(r *journal.Record) error {
-	_, cmd, err := job.DecodeRecord(r.Verb, r.Fields, r.Body)
+	by, cmd, err := job.DecodeRecord(r.Verb, r.Fields, r.Body)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (a *account) journaledCreate(r *journal.Record) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !c.Joined {
-		return a.journaledBatch(r, c, job.NewID(r.At, r.Seq, 0))
+		return a.journaledBatch(r, &by, c, job.NewID(r.At, r.Seq, 0))
 	}
 	if c.Lines() > 1 {
 		a.figures.Joined += c.Lines()
@@ -203,12 +203,29 @@ func (a *account) journaledCreate(r *journal.Record) error {
 			}
 			part.Payloads = part.Frame.Append(part.Payloads, payload)
 		}
-		if err := a.journaledBatch(r, part, job.NewID(r.At, r.Seq, line)); err != nil {
+		if got, want := c.Groups[groupOf(c, line)].By, b.by.By().Name; by.Name == "" && got != want { // of a record that several users share, each group names its own
+			return fmt.Errorf("record %d has create %q of %q, and the request was of %q", r.Seq, b.tag, got, want)
+		}
+		actor := by
+		if by.Name == "" {
+			actor = *b.by.By()
+		}
+		if err := a.journaledBatch(r, &actor, part, job.NewID(r.At, r.Seq, line)); err != nil {
 			return err
 		}
 		line += len(b.payloads)
 	}
 	return nil
+}
+
+// groupOf returns the number of the group of a line.
+func groupOf(c *job.Create, line int) (n int) {
+	for n = range c.Groups {
+		if line -= c.Groups[n].Lines; line < 0 {
+			break
+		}
+	}
+	return n
 }
 
 func sameSubmission(a, b *job.Submission) bool {
@@ -230,7 +247,7 @@ func tag(c *job.Create) (string, error) {
 }
 
 // journaledBatch compares one create in the journal, whose first job has the given id, with the posted one.
-func (a *account) journaledBatch(r *journal.Record, c *job.Create, id job.ID) error {
+func (a *account) journaledBatch(r *journal.Record, by *job.Actor, c *job.Create, id job.ID) error {
 	first, err := tag(c)
 	if err != nil {
 		return err
@@ -239,6 +256,8 @@ func (a *account) journaledBatch(r *journal.Record, c *job.Create, id job.ID) er
 	switch {
 	case b == nil:
 		return fmt.Errorf("record %d is a create that nobody posted: %q", r.Seq, first)
+	case sameActor(by, b.by) != nil:
+		return fmt.Errorf("create %q: record %d: %w", b.tag, r.Seq, sameActor(by, b.by))
 	case b.journalSeq != 0 && c.Once.Given():
 		return nil // a repeat was journaled again; Apply recognizes its key and makes no job
 	case b.journalSeq != 0:
@@ -281,6 +300,11 @@ func (b *reference) compare(live *ingest.Engine) error {
 	}
 	if err == nil {
 		err = compare.All(live.Queries(), b.m)
+	}
+	for _, t := range b.w.tenants {
+		if err == nil {
+			err = b.compareTenant(live.Queries(), t)
+		}
 	}
 	return err
 }

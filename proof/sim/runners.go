@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,6 +84,10 @@ func (u *user) wish(r *runner) (c job.Claim, wait time.Duration) {
 	if u.random.IntN(2) == 0 {
 		wait = time.Duration(u.random.IntN(1500)) * time.Millisecond
 	}
+	if u.key != nil { // lists that are empty now are for all that the key has
+		c.Clients = nil
+		c.Types = slices.DeleteFunc(c.Types, func(typ string) bool { return !u.key.HasType(typ) })
+	}
 	return c, wait
 }
 
@@ -122,7 +127,7 @@ func (u *user) claim(r *runner) {
 
 // got records the jobs that a claim got.
 func (u *user) got(r *runner, c job.Claim, receipt ingest.Receipt, claimed applied.Claimed, docs []job.Job) {
-	u.violated(u.w.account.claimed(receipt, c, claimed, docs))
+	u.violated(u.w.account.claimed(u.key, receipt, c, claimed, docs))
 	if len(docs) == 0 {
 		return
 	}
@@ -168,7 +173,7 @@ func (u *user) tickle(r *runner) {
 	u.unexpected("tickle", err)
 	u.s.log("%s tickles %v: %v, held %d, %v", r.name, t.Claim, receipt, answer.Held, err)
 	if err == nil {
-		u.w.account.answered(receipt, t, &answer)
+		u.w.account.answered(u.key, receipt, t, &answer)
 	}
 }
 
@@ -263,7 +268,7 @@ func (u *user) complete(r *runner) {
 	case err == nil:
 		h.unanswered = nil
 		r.numbers.answered(&c.Once)
-		u.violated(u.w.account.completed(receipt, c, answer))
+		u.violated(u.w.account.completed(u.key, receipt, c, answer))
 		if c.All != nil && u.random.IntN(4) > 0 {
 			r.held = append(r.held[:i], r.held[i+1:]...)
 		}

@@ -63,7 +63,7 @@ func (n *numbering) answered(o *job.Once) {
 func (u *user) open(n *numbering) bool {
 	var session document.Session
 	err := u.request(func(ctx context.Context) (err error) {
-		session, _, err = u.s.engine.OpenSession(ctx, job.OpenSession{Runner: "of the simulation"})
+		session, _, err = u.s.engine.OpenSession(ctx, job.OpenSession{Runner: u.prefix() + "of the simulation"})
 		return err
 	})
 	u.unexpected("open a session", err)

@@ -129,6 +129,7 @@ func TestSimulation(t *testing.T) {
 	}
 	testkit.Holds(t, uint64(total.Seeds) == n || t.Failed(), total.Seeds, "seeds were played, not", n)
 	testkit.Holds(t, total.Unclaimed != 0 || t.Failed(), "no job was completed without a claim: the run proves nothing of such completions")
+	testkit.Holds(t, total.Trespasses != 0 && total.TenantLists != 0 || t.Failed(), "no tenant tried to get at the jobs of others: the run proves nothing of keys")
 	testkit.Holds(t, total.Losses != 0 || t.Failed(), "no runner was lost: the run proves nothing of lost runners")
 	if of := []int{total.Pushes, total.LostRuns, total.LateAfterLoss, total.Silences}; slices.Contains(of, 0) && !t.Failed() {
 		t.Errorf("claims of streams, begun runs that ended with them, late outcomes of such runs, and silent runners: %v; the run proves nothing of what has 0", of)
@@ -257,6 +258,7 @@ func table(f Figures, from uint64, took, cpu time.Duration) string {
 		{"that were cancelled", f.Cancelled}, {"creates that added jobs to a batch", f.Added}, {"creates that a batch refused", f.Declined}, {"results of batches read", f.Results},
 		{"outcomes of jobs that nobody had claimed, or another", f.Unclaimed}, {"jobs set aside as damaged", f.SetAside},
 		{"claims whose jobs streams sent", f.Pushes}, {"begun runs that ended with their streams", f.LostRuns}, {"late outcomes of such runs that were accepted", f.LateAfterLoss}, {"times that a runner proved silent", f.Silences}, {"commands in the journals", f.Commands}, {"requests with a number of a session", f.Numbered},
+		{"requests that named what their keys are not for, all refused", f.Trespasses}, {"times that the lists of a tenant were compared", f.TenantLists},
 		{"times that everything was compared", f.Checks}, {"times that a cut journal was compared with the store's disk", f.Cuts}, {"documents of acknowledged jobs read back", f.Read},
 		{"acknowledged jobs lost", f.Lost}, {"seeds with a violation", f.Violations},
 	} {

@@ -166,7 +166,7 @@ func (t *stream) giveBack(h *heldClaim) {
 	t.unexpected("the end of a stream", err)
 	t.s.log("the stream of %s ends: %v with %d begun runs: %v, %v, %v", t.r.name, h.claim, len(c.Outcomes), receipt, answer, err)
 	if err == nil {
-		t.violated(t.w.account.completed(receipt, c, answer))
+		t.violated(t.w.account.completed(t.key, receipt, c, answer))
 	}
 }
 

@@ -150,7 +150,7 @@ func (u *user) changeBatch(of *submission, op job.BatchOp) {
 	u.unexpected(c.Verb(), err)
 	u.s.log("%s %v: %v, %+v, %v", c.Verb(), c.Batch, receipt, answer, err)
 	if err == nil {
-		u.w.account.answered(receipt, c, &answer)
+		u.w.account.answered(u.key, receipt, c, &answer)
 		u.violated(u.w.account.ended(of, answer.Status, 0))
 	}
 }
@@ -162,7 +162,7 @@ func (u *user) endSubmission(of *submission, op job.Op) {
 	u.unexpected(m.Verb(), err)
 	u.s.log("%s of the whole batch %v: %v, %+v, %v", m.Verb(), m.Batch, receipt, answer, err)
 	if err == nil {
-		u.w.account.answered(receipt, m, &answer)
+		u.w.account.answered(u.key, receipt, m, &answer)
 		u.violated(u.w.account.ended(of, answer.Status, 0))
 	}
 }

@@ -26,7 +26,7 @@ func (u *user) completeUnclaimed() {
 	u.unexpected("complete of unclaimed jobs", err)
 	u.s.log("somebody completes %d jobs unclaimed: %v, %v, %v", len(c.Outcomes), receipt, answer, err)
 	if err == nil {
-		u.violated(u.w.account.completed(receipt, c, answer))
+		u.violated(u.w.account.completed(u.key, receipt, c, answer))
 	}
 }
 

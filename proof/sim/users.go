@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
 )
 
@@ -25,10 +26,11 @@ type user struct {
 	w      *world
 	s      *server
 	random *rand.Rand
+	key    *job.Key // of a tenant; nil: none
 }
 
 func (s *server) user(id int) user {
-	return user{s.w, s, rand.New(rand.NewPCG(s.w.seed, uint64(s.number)*100+uint64(id)))}
+	return user{s.w, s, rand.New(rand.NewPCG(s.w.seed, uint64(s.number)*100+uint64(id))), nil}
 }
 
 // rest waits for up to most, and reports whether the server still takes requests.
@@ -47,6 +49,9 @@ func (u *user) rest(most time.Duration) bool {
 // request calls f, which makes a request, and returns errLost if the answer was lost.
 func (u *user) request(f func(ctx context.Context) error) error {
 	ctx := context.Background()
+	if u.w.lie != actorLies {
+		ctx = job.WithKey(ctx, u.key)
+	}
 	if u.random.IntN(100) < lossPercent {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(u.random.IntN(3000))*time.Microsecond)

@@ -22,6 +22,8 @@ type world struct {
 	disk   *disk      // the journal's disk
 	mem    *vfs.MemFS // the store's disk
 	sizes
+	lie     lie
+	tenants []*tenant // none in some worlds
 
 	endedAt   atomic.Int64 // journal time when the last life that was up ended, ms
 	wall      atomic.Int64 // how far the wall clock is ahead of true time, ns
@@ -54,7 +56,7 @@ type sizes struct {
 func newWorld(seed uint64, base string, l lie, log func(string, ...any)) (*world, error) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	w := &world{
-		seed: seed, random: random, base: base, mem: vfs.NewCrashableMem(), account: newAccount(), log: log,
+		seed: seed, random: random, base: base, mem: vfs.NewCrashableMem(), account: newAccount(), log: log, lie: l,
 		sizes: sizes{
 			small:  random.IntN(2) == 0,
 			shape:  journal.Options{SegmentBytes: pick(random, 600, 3000, 20_000), VolumeBytes: pick(random, int64(2000), 20_000, 200_000)},
@@ -79,6 +81,9 @@ func newWorld(seed uint64, base string, l lie, log func(string, ...any)) (*world
 	}
 	for range 2 {
 		w.producers = append(w.producers, newNumbering())
+	}
+	if random.IntN(3) > 0 {
+		w.tenants = newTenants()
 	}
 	return w, nil
 }

@@ -96,6 +96,7 @@ type Engine interface {
 	ClaimDocument(id job.ID, parts query.Parts) (document.Claim, []job.Job, error)
 	SessionDocument(id job.ID) (document.Session, error)
 	Key(name string) *job.Key
+	KeysKnown() bool
 	KeysRequired() bool
 	Login(name []byte) *job.Login
 	LoginsOf(by string, now int64) (own, ended []*job.Login)

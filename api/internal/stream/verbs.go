@@ -52,6 +52,14 @@ func init() { // the functions refer to streamVerbs through the stream
 	}
 }
 
+// Verbs returns the names of all verbs.
+func Verbs() (names []string) {
+	for _, v := range streamVerbs {
+		names = append(names, v.name)
+	}
+	return names
+}
+
 // verbOf returns the verb of a request, and refuses a request with no verb or several.
 func verbOf(r *streamRequest) (*streamVerb, error) {
 	found := verbUnknown

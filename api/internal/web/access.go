@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"net/netip"
 
@@ -18,6 +19,7 @@ type Access struct {
 	about   About
 	raw     bool
 	kept    bool
+	waits   bool // see Waiting
 }
 
 // About says how a server finds the client and type of a request, for keys that are not for all of them.
@@ -32,7 +34,7 @@ const (
 	OfQueue           // the path has the client and type
 	OfClient          // the query has the client, or none: then what the request is about is for all clients, and can only be read
 	OfOwnClient       // the query has the client
-	OfType            // the path has the type of a handler, and the query perhaps a client
+	OfType            // the path has the type of a handler, and the path or the query perhaps a client
 	OfJob             // the path has an id of a job
 	OfBatch           // the path has an id of a batch
 	OfClaim           // the path has an id of a claim
@@ -70,6 +72,12 @@ func (a Access) Changing() Access {
 	return a
 }
 
+// Waiting marks a route whose requests can wait for long, and call WhileGranted.
+func (a Access) Waiting() Access {
+	a.waits = true
+	return a
+}
+
 // NeedsKey reports whether requests need a key, once there are keys.
 func (a Access) NeedsKey() bool { return !a.open }
 
@@ -82,7 +90,8 @@ func (s *Server) guarded(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 		return next
 	}
 	return func(c echo.Context) error {
-		key, err := s.Authorize(CredentialsOf(c.Request(), r.Access), r.Access.roles)
+		credentials := CredentialsOf(c.Request(), r.Access)
+		key, err := s.Authorize(credentials, r.Access.roles)
 		if err != nil {
 			c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="daybook"`)
 			if s.Refused != nil {
@@ -94,17 +103,22 @@ func (s *Server) guarded(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 			}
 			return err
 		}
-		if key != nil {
-			c.SetRequest(c.Request().WithContext(job.WithKey(c.Request().Context(), key)))
+		if key == nil {
+			return next(c)
 		}
+		ctx := job.WithKey(c.Request().Context(), key)
+		if r.Access.waits {
+			ctx = context.WithValue(ctx, grantOfContext{}, &grant{credentials.Clone(), r.Access.roles})
+		}
+		c.SetRequest(c.Request().WithContext(ctx))
 		return next(c)
 	}
 }
 
-// confined refuses requests about what a key is not for, once the parameters of the request are known.
-func (s *Server) confined(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
+// confined refuses requests about what the key of the request is not for. It runs after strictRequest has read the query.
+func (s *Server) confined(r *Route) echo.HandlerFunc {
 	if s.Authorize == nil || r.Access.open {
-		return next
+		return r.Handle
 	}
 	return func(c echo.Context) error {
 		key := job.KeyOf(c.Request().Context())
@@ -116,11 +130,11 @@ func (s *Server) confined(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 				return err
 			}
 		}
-		if !key.By().All() {
+		if key != nil && !key.All() {
 			if err := s.Confine(c, r.Access.about, key); err != nil {
 				return err
 			}
 		}
-		return next(c)
+		return r.Handle(c)
 	}
 }

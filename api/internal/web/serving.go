@@ -69,6 +69,7 @@ type Server struct {
 	Metrics    *RequestMetrics
 	listening  atomic.Pointer[listener] // nil before Run
 	handshakes *handshakes              // nil: without TLS
+	waits      waits
 
 	Draining context.Context // done when the shutdown begins
 	Drain    context.CancelFunc
@@ -98,7 +99,7 @@ func (s *Server) Serve(routes []Route) {
 	for i := range routes {
 		r := &routes[i]
 		s.Metrics.routes[routeKey{r.Method, r.Path}] = s.Metrics.Of(r.Method, r.Path, r.Hot)
-		handle := strictRequest(r, s.confined(r, r.Handle))
+		handle := strictRequest(r, s.confined(r))
 		if r.Compressed {
 			handle = s.Compressed(handle)
 		}
