@@ -136,7 +136,7 @@ func TestCreateRefusals(t *testing.T) {
 				reserved[name] = true
 			}
 		}
-		testkit.Equal(t, len(reserved), 36, "reserved")
+		testkit.Equal(t, len(reserved), 37, "reserved")
 		for _, name := range web.Coming {
 			reserved[name] = true
 		}

@@ -125,7 +125,7 @@ func TestQueuesCostNothingUntilTheyAreTouched(t *testing.T) {
 	}
 	small, large := inStore(t, Options{}, fill(few)), inStore(t, Options{}, fill(many))
 	n := large.s.machine.O.Work().Iterators
-	testkit.Holds(t, n <= 14, "a start with", many, "ready queues opened", n, "iterators")
+	testkit.Holds(t, n <= 16, "a start with", many, "ready queues opened", n, "iterators")
 	for _, strategy := range []job.Strategy{job.Oldest, job.Newest, job.Random, job.Fair} {
 		for _, choice := range []job.Claim{{}, {Types: []string{"type1", "type7"}}, {Clients: []string{"client10", "client30", "client50", "client70"}}} {
 			choice.Runner, choice.Max, choice.MaxBytes, choice.Strategy = "r", 1, job.MaxClaimBytes, strategy
