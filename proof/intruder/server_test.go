@@ -198,6 +198,7 @@ func (s *server) fill() {
 		t["sweep"] = s.must("POST", "/queues/victim/swept/cancel", "", v...)["sweep_id"].(string)
 		testkit.Eventually(s, "the sweep has ended", func() bool { return s.must("GET", "/sweeps/"+t["sweep"], "", v...)["done"] == true })
 		s.must("DELETE", "/queues/victim/swept/jobs?status=all", "", v...)
+		testkit.Eventually(s, "the swept jobs are deleted", func() bool { return len(s.must("GET", "/jobs?type=swept", "", v...)["jobs"].([]any)) == 0 })
 		testkit.Eventually(s, "the jobs of the sweep are deleted", func() bool { return s.must("GET", "/jobs?type=swept", "", v...)["next"] == nil })
 	}
 	s.things = t
@@ -252,7 +253,7 @@ func (s *server) documents() string {
 	s.Helper()
 	var b strings.Builder
 	for _, path := range []string{
-		"/jobs?limit=1000", "/batches?limit=1000", "/queues", "/runners", "/sweeps", "/handlers", "/handlers/sealed/history?client=victim", "/filesets", "/filesets/sealed/history?client=victim", "/keys",
+		"/jobs?limit=1000", "/batches?limit=1000", "/queues", "/runners", "/sweeps", "/handlers", "/handlers/sealed/history?client=victim", "/filesets", "/filesets/sealed/history?client=victim", "/keys", "/limits",
 		"/sessions/" + s.things["session"], "/claims/" + s.things["claim"], "/jobs/" + s.things["active"] + "/log", "/batches/" + s.things["batch"], "/level",
 	} {
 		a := s.send("GET", path, "", s.as("boss")...)
