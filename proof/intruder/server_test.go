@@ -198,8 +198,10 @@ func (s *server) fill() {
 		t["sweep"] = s.must("POST", "/queues/victim/swept/cancel", "", v...)["sweep_id"].(string)
 		testkit.Eventually(s, "the sweep has ended", func() bool { return s.must("GET", "/sweeps/"+t["sweep"], "", v...)["done"] == true })
 		s.must("DELETE", "/queues/victim/swept/jobs?status=all", "", v...)
-		testkit.Eventually(s, "the swept jobs are deleted", func() bool { return len(s.must("GET", "/jobs?type=swept", "", v...)["jobs"].([]any)) == 0 })
-		testkit.Eventually(s, "the jobs of the sweep are deleted", func() bool { return s.must("GET", "/jobs?type=swept", "", v...)["next"] == nil })
+		testkit.Eventually(s, "the jobs of the sweep are deleted", func() bool {
+			list := s.must("GET", "/jobs?type=swept", "", v...)
+			return list["next"] == nil && len(list["jobs"].([]any)) == 0
+		})
 	}
 	s.things = t
 }
