@@ -129,7 +129,7 @@ var requests = map[string][]request{
 
 	"quotas": whole, "quota": {{status: 404, client: outside, typ: outside}}, "deleteQuota": wholeChange,
 	"putQuota": {{body: `{"queues":1000}`, changes: true, client: outside, typ: outside}},
-	"keys": whole, "key": whole, "whoami": public,
+	"keys":     whole, "key": whole, "whoami": public,
 	"createKey": {{body: `{"name":"another","roles":["admin"]}`, changes: true, client: outside, typ: outside}},
 	"rotateKey": wholeChange, "revokeKey": wholeChange,
 
