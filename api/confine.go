@@ -43,10 +43,8 @@ func (f confiner) confine(c echo.Context, about web.About, key *job.Key) error {
 		}
 		return f.confineID(id, about, key)
 	}
-	return &web.Problem{Status: http.StatusForbidden, Code: codeOutOfScope, Detail: "the key of this request is not for all clients and types, and this is about all of them"}
+	return &web.Problem{Status: http.StatusForbidden, Code: web.CodeOutOfScope, Detail: "the key of this request is not for all clients and types, and this is about all of them"}
 }
-
-const codeOutOfScope = "out_of_scope"
 
 // confineClient checks the client in the path or the query. Without one, a request is about what all clients share, and must be a read.
 func confineClient(c echo.Context, own bool, key *job.Key) error {
@@ -64,7 +62,7 @@ func confineClient(c echo.Context, own bool, key *job.Key) error {
 	if !given {
 		detail = "the key of this request is not for all clients; name one with client="
 	}
-	return &web.Problem{Status: http.StatusForbidden, Code: codeOutOfScope, Detail: detail}
+	return &web.Problem{Status: http.StatusForbidden, Code: web.CodeOutOfScope, Detail: detail}
 }
 
 // confineID checks the id in the path. It returns the same errors as for something that does not exist.

@@ -144,26 +144,13 @@ type keysPage struct {
 }
 
 // list answers with a page of keys, in the order of their names.
-func (k keys) list(ctx context.Context, in *struct {
-	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"1000" doc:"maximum number of items of a page; default: 1000"`
-	After string `query:"after" schema:"Name" doc:"next of the previous page"`
-	caughtUp
-}) (out keysPage, err error) {
-	if err := k.engine.CatchUp(ctx, in.MinSeq); err != nil {
-		return out, err
-	}
-	if err := operation.Hold(ctx, k.documents, web.MaxRowsBytes); err != nil {
-		return out, err
-	}
-	list, more, err := k.engine.Documents(&job.Scope{}, job.KeyDocument, in.After, "", in.Limit)
-	out.Body.Keys = make([]keyDocument, 0, len(list))
+func (k keys) list(ctx context.Context, in *globalsQuery) (out keysPage, err error) {
+	list, next, err := in.page(ctx, k.engine, k.documents, job.KeyDocument)
+	out.Body.Next, out.Body.Keys = next, make([]keyDocument, 0, len(list))
 	for i := range list {
 		if key := k.engine.Key(list[i].Name); key != nil { // else it was revoked since
 			out.Body.Keys = append(out.Body.Keys, documentOfKey(key, &list[i]))
 		}
-	}
-	if more && len(list) > 0 {
-		out.Body.Next = &list[len(list)-1].Name
 	}
 	return out, err
 }

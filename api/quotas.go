@@ -72,24 +72,11 @@ type quotasPage struct {
 }
 
 // list answers with a page of quotas, in the order of their clients.
-func (q quotas) list(ctx context.Context, in *struct {
-	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"1000" doc:"maximum number of items of a page; default: 1000"`
-	After string `query:"after" schema:"Name" doc:"next of the previous page"`
-	caughtUp
-}) (out quotasPage, err error) {
-	if err := q.engine.CatchUp(ctx, in.MinSeq); err != nil {
-		return out, err
-	}
-	if err := operation.Hold(ctx, q.documents, web.MaxRowsBytes); err != nil {
-		return out, err
-	}
-	list, more, err := q.engine.Documents(&job.Scope{}, job.QuotaDocument, in.After, "", in.Limit)
-	out.Body.Limits = make([]quotaDocument, len(list))
+func (q quotas) list(ctx context.Context, in *globalsQuery) (out quotasPage, err error) {
+	list, next, err := in.page(ctx, q.engine, q.documents, job.QuotaDocument)
+	out.Body.Next, out.Body.Limits = next, make([]quotaDocument, len(list))
 	for i := range list {
 		out.Body.Limits[i] = q.documentOf(&list[i])
-	}
-	if more && len(list) > 0 {
-		out.Body.Next = &list[len(list)-1].Name
 	}
 	return out, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
@@ -125,21 +126,21 @@ func TestTenantsNames(t *testing.T) {
 			headers = append(headers, "Content-Type", "application/json")
 		}
 		a := s.do(test.method, test.path, strings.NewReader(test.body), headers...)
-		testkit.Holds(t, a.status == http.StatusForbidden && strings.Contains(a.body, codeOutOfScope), test, a.status, a.body)
+		testkit.Holds(t, a.status == http.StatusForbidden && strings.Contains(a.body, web.CodeOutOfScope), test, a.status, a.body)
 	}
 	s.put("/filesets/f?client=acme", tarOf(t, "a", "A"), as(s.acme)...).wantStatus(http.StatusCreated)
 	s.put("/blobs?client=acme", "x", as(s.acme)...).wantStatus(http.StatusCreated)
 	s.get("/blobs/"+addressOf("x")+"?client=acme", as(s.acme)...).wantStatus(http.StatusOK)
 	stored := s.do(http.MethodPut, "/blobs?client=other", strings.NewReader("secret"), as(s.other)...)
 	testkit.Equal(t, stored.status, http.StatusCreated, stored.body)
-	s.get(stored.header.Get("Location"), as(s.acme)...).refused(http.StatusForbidden, codeOutOfScope)
+	s.get(stored.header.Get("Location"), as(s.acme)...).refused(http.StatusForbidden, web.CodeOutOfScope)
 	s.get(strings.TrimSuffix(stored.header.Get("Location"), "?client=other"), as(s.acme)...).refused(http.StatusNotFound, "blob_not_found")
 	testkit.Equal(t, s.get(stored.header.Get("Location"), as(s.other)...).body, "secret")
 	for _, path := range []string{"/queues/other/resize/pause", "/queues/other/resize/cancel", "/queues/none/resize/pause"} {
 		s.post(path, ``, as(s.acme)...).refused(http.StatusNotFound, "queue_not_found")
 	}
 	s.get("/queues/other/resize", as(s.acme)...).refused(http.StatusNotFound, "queue_not_found")
-	s.post("/jobs/complete", `{"outcomes":[{"job_id":"`+s.job+`","code":"ok"}],"runner_id":"other-1"}`, as(s.acme)...).refused(http.StatusForbidden, codeOutOfScope)
+	s.post("/jobs/complete", `{"outcomes":[{"job_id":"`+s.job+`","code":"ok"}],"runner_id":"other-1"}`, as(s.acme)...).refused(http.StatusForbidden, web.CodeOutOfScope)
 	testkit.Equal(t, s.get("/jobs/"+s.job, as(s.other)...).object(http.StatusOK)["status"], any("active"))
 	who := s.get("/whoami", as(s.acme)...).object(http.StatusOK)
 	testkit.Equal(t, who["runner_prefix"], any("acme-"))
@@ -168,11 +169,11 @@ func TestTenantsClaims(t *testing.T) {
 	got := s.post("/jobs/claim", `{"runner_id":"t.1","max":10}`, as(typed)...).object(http.StatusOK)["jobs"].([]any)
 	testkit.Holds(t, len(got) == 1 && got[0].(map[string]any)["type"] == "b", got)
 	stream := s.open(func(o *websocket.DialOptions) { o.HTTPHeader = http.Header{"Authorization": {"Bearer " + s.acme}} })
-	stream.refusal(stream.send("hello", `{"runner_id":"other-1"}`), codeOutOfScope)
+	stream.refusal(stream.send("hello", `{"runner_id":"other-1"}`), web.CodeOutOfScope)
 	hello := stream.ok(stream.send("hello", `{"runner_id":"acme-1","claims":["`+s.claim+`"]}`))
 	testkit.Equal(t, len(hello["claims"].([]any)), 0)
-	stream.refusal(stream.send("subscribe", `{"credit":1,"clients":["other"]}`), codeOutOfScope)
-	stream.refusal(stream.send("create", `{"client":"other","type":"x"}`), codeOutOfScope)
+	stream.refusal(stream.send("subscribe", `{"credit":1,"clients":["other"]}`), web.CodeOutOfScope)
+	stream.refusal(stream.send("create", `{"client":"other","type":"x"}`), web.CodeOutOfScope)
 	stream.refusal(stream.send("complete", `{"job_id":"`+s.job+`","code":"ok"}`), "job_not_found")
 	_, ids := stream.pushed(stream.send("subscribe", `{"credit":5}`))
 	testkit.Equal(t, len(ids), 1)
@@ -197,7 +198,7 @@ func TestConcealedPayloads(t *testing.T) {
 			testkit.Holds(t, a.status == http.StatusOK && !strings.Contains(a.body, `"4111`), a.body)
 		}
 		for _, path := range []string{"/jobs/" + id + "/output", "/jobs/" + id + "/log"} {
-			s.get(path, as(k)...).refused(http.StatusForbidden, codeOutOfScope)
+			s.get(path, as(k)...).refused(http.StatusForbidden, web.CodeOutOfScope)
 		}
 	}
 	doc := s.get("/jobs/"+id, as(redacts)...).object(http.StatusOK)

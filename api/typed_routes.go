@@ -9,11 +9,13 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/daybookq/daybook/api/internal/answer"
+	"github.com/daybookq/daybook/api/internal/backend"
 	"github.com/daybookq/daybook/api/internal/openapi"
 	"github.com/daybookq/daybook/api/internal/operation"
 	"github.com/daybookq/daybook/api/internal/web"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // route is a method and a path of the API, and its handler.
@@ -161,3 +163,25 @@ func jobReply(text string, headers ...string) operation.Reply {
 
 // answers describes the successful answers of an operation by their status.
 type answers = map[int]string
+
+// globalsQuery are the parameters of a list of documents that belong to no client, in the order of their names.
+type globalsQuery struct {
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"1000" doc:"maximum number of items of a page; default: 1000"`
+	After string `query:"after" schema:"Name" doc:"next of the previous page"`
+	caughtUp
+}
+
+// page reads a page of the documents of a kind. If more follow, next is the name of the last one.
+func (in *globalsQuery) page(ctx context.Context, engine backend.Engine, lane *web.Lane, kind job.DocumentKind) (list []document.Named, next *string, err error) {
+	if err := engine.CatchUp(ctx, in.MinSeq); err != nil {
+		return nil, nil, err
+	}
+	if err := operation.Hold(ctx, lane, web.MaxRowsBytes); err != nil {
+		return nil, nil, err
+	}
+	list, more, err := engine.Documents(&job.Scope{}, kind, in.After, "", in.Limit)
+	if more && len(list) > 0 {
+		next = &list[len(list)-1].Name
+	}
+	return list, next, err
+}

@@ -137,13 +137,15 @@ var keyRules = DocumentRules{
 	},
 }
 
-// By returns the actor of the key, and the zero actor for a nil key.
+// By returns the actor of the key, and the zero actor for a nil key. The caller must not change it.
 func (k *Key) By() *Actor {
 	if k == nil {
-		return &Actor{}
+		return &nobody
 	}
 	return &k.Actor
 }
+
+var nobody Actor
 
 // Permits is Scope.Permits, and also checks the runner that a command names.
 func (k *Key) Permits(cmd Command) error {
@@ -174,6 +176,9 @@ func (k *Key) PermitsRunner(id string) error {
 	}
 	return fmt.Errorf("%w runner %s: the ids of its runners begin with %s", ErrOutOfScope, id, k.RunnerPrefix)
 }
+
+// Redacts reports whether the key hides the values of fields with a name.
+func (k *Key) Redacts(name string) bool { return contains(k.Redact, name) }
 
 // Conceals reports whether the key hides something of jobs from its reader.
 func (k *Key) Conceals() bool { return k != nil && (k.HidePayloads || k.Redact != nil) }

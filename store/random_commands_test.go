@@ -396,49 +396,45 @@ func (g *generator) document(kind job.DocumentKind) job.Command {
 	return p
 }
 
+// global generates a change of a document that belongs to no client. fill gives it a name and a content of its kind.
+func (g *generator) global(kind job.DocumentKind, fill func(p *job.PutDocument)) job.Command {
+	p := job.PutDocument{Kind: kind}
+	switch cmd := g.document(kind).(type) {
+	case job.PutDocument:
+		p = cmd
+	case job.DeleteDocument:
+		p.Name = cmd.Name
+		fill(&p)
+		cmd.Client, cmd.Name = "", p.Name
+		return cmd
+	}
+	p.Client = ""
+	fill(&p)
+	return p
+}
+
 // key generates a change of a key.
 func (g *generator) key() job.Command {
-	switch cmd := g.document(job.KeyDocument).(type) {
-	case job.PutDocument:
+	return g.global(job.KeyDocument, func(p *job.PutDocument) {
 		key := job.Key{Roles: oneOf(g, job.RolesOf(job.RoleAdmin), job.RolesOf(job.RoleProducer, job.RoleWorker)), Generation: 1, Sum: job.KeySum{byte(1 + g.IntN(3))}}
-		cmd.Client, cmd.Summary, cmd.Document = "", "admin", key.Document()
-		return cmd
-	case job.DeleteDocument:
-		cmd.Client = ""
-		return cmd
-	default:
-		panic(cmd)
-	}
+		p.Summary, p.Document = "admin", key.Document()
+	})
 }
 
 // login generates a login, or the end of one.
 func (g *generator) login() job.Command {
-	switch cmd := g.document(job.LoginDocument).(type) {
-	case job.PutDocument:
+	return g.global(job.LoginDocument, func(p *job.PutDocument) {
 		login := job.Login{By: oneOf(g, "boss", "anna"), Until: 1 + g.Int64N(1<<40), KeySum: job.KeySum{1}}
-		cmd.Client, cmd.Summary, cmd.Document = "", login.By, login.Document()
-		return cmd
-	case job.DeleteDocument:
-		cmd.Client = ""
-		return cmd
-	default:
-		panic(cmd)
-	}
+		p.Summary, p.Document = login.By, login.Document()
+	})
 }
 
 // quota generates a change of a quota.
 func (g *generator) quota() job.Command {
-	switch cmd := g.document(job.QuotaDocument).(type) {
-	case job.PutDocument:
+	return g.global(job.QuotaDocument, func(p *job.PutDocument) {
 		quota := job.Quota{Unfinished: int64(g.IntN(3)), Queues: int64(1 + g.IntN(3))}
-		cmd.Client, cmd.Name, cmd.Summary, cmd.Document = "", oneOf(g, "a", "b"), quota.Summary(), quota.Document()
-		return cmd
-	case job.DeleteDocument:
-		cmd.Client, cmd.Name = "", oneOf(g, "a", "b")
-		return cmd
-	default:
-		panic(cmd)
-	}
+		p.Name, p.Summary, p.Document = oneOf(g, "a", "b"), quota.Summary(), quota.Document()
+	})
 }
 
 // lostRunner generates the loss of a runner: of all its claims, or of its claims up to an earlier command.

@@ -51,11 +51,9 @@ func redacted(key *job.Key, kind job.Kind, value []byte) (job.Kind, []byte) {
 		if err != nil { // the end, or text that is no JSON
 			break
 		}
-		isName := false
-		if in, n := from.StackIndex(from.StackDepth()); in == jsontext.KindBeginObject && n%2 == 1 {
-			isName = true
-		}
-		hidden := isName && contains(key.Redact, token.String())
+		in, n := from.StackIndex(from.StackDepth())
+		isName := in == jsontext.KindBeginObject && n%2 == 1
+		hidden := isName && key.Redacts(token.String())
 		if err := to.WriteToken(token); err != nil {
 			return job.Nothing, nil
 		}
@@ -74,8 +72,3 @@ func redacted(key *job.Key, kind job.Kind, value []byte) (job.Kind, []byte) {
 
 // Redacted is the value of a field that a key redacts.
 const Redacted = "(redacted)"
-
-func contains(sorted []string, name string) bool {
-	_, found := slices.BinarySearch(sorted, name)
-	return found
-}

@@ -77,7 +77,7 @@ var Known = []struct {
 	{ingest.ErrTooManyParked, http.StatusTooManyRequests, "too_many_parked_claims", web.NotStored},
 	{ingest.ErrMalformed, http.StatusBadRequest, web.CodeBadRequest, web.NotStored},
 	{ingest.ErrTooLarge, http.StatusRequestEntityTooLarge, web.CodeTooLarge, web.NotStored},
-	{job.ErrOutOfScope, http.StatusForbidden, "out_of_scope", web.NotStored},
+	{job.ErrOutOfScope, http.StatusForbidden, web.CodeOutOfScope, web.NotStored},
 	{query.ErrPrefixTooWide, http.StatusBadRequest, web.CodeBadRequest, web.NotStored},
 	{ingest.ErrApply, http.StatusInternalServerError, "internal", web.Stored},
 	{fileset.ErrPath, http.StatusBadRequest, "bad_path", web.NotStored}, // before the error of the archive that contains the path

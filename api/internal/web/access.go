@@ -123,7 +123,7 @@ func (s *Server) confined(r *Route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		key := job.KeyOf(c.Request().Context())
 		if r.Access.raw && key.Conceals() {
-			return &Problem{Status: http.StatusForbidden, Code: "out_of_scope", Detail: "the key of this request does not show all of a job, and this answers with stored bytes as they are"}
+			return &Problem{Status: http.StatusForbidden, Code: CodeOutOfScope, Detail: "the key of this request does not show all of a job, and this answers with stored bytes as they are"}
 		}
 		if key != nil && key.Rates != nil {
 			if err := s.Admit(c.Request(), key, r.Access.kept); err != nil {

@@ -44,6 +44,7 @@ const (
 	CodeBadRequest  = "bad_request"
 	CodeBadID       = "bad_id"
 	CodeTooLarge    = "body_too_large"
+	CodeOutOfScope  = "out_of_scope"
 	CodeOverloaded  = "overloaded"
 	CodeUnsupported = "unsupported_media_type"
 	CodeShutdown    = "shutting_down"
