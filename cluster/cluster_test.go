@@ -221,6 +221,22 @@ func TestThreeNodes(t *testing.T) {
 	}
 }
 
+// TestJoinsTwice: a node that asks once more to be a learner, because it does not know yet that it votes, stays a voter.
+func TestJoinsTwice(t *testing.T) {
+	members := newMembers(t, 3)
+	var leader *member
+	testkit.Eventually(t, "a node leads", func() bool {
+		at := slices.IndexFunc(members, func(m *member) bool { _, leads := m.log.Leads(); return leads })
+		leader = members[max(at, 0)]
+		return at >= 0
+	})
+	for _, m := range members {
+		_, err := leader.log.calls.ask(t.Context(), leader.address, question{Op: opAdd, Member: job.Member{ID: m.id.ID, Node: m.id.Node, Address: m.address, Role: job.Learner}, Level: job.Level})
+		testkit.NoError(t, err, m.id.Node)
+		testkit.Equal(t, leader.log.member(m.id.Node).Role, job.Voter, m.id.Node)
+	}
+}
+
 // TestTimes: a leader gives no command an earlier time than its clock had before the command was proposed.
 func TestTimes(t *testing.T) {
 	m := newMembers(t, 1)[0]

@@ -84,11 +84,11 @@ func (c *Cluster) mayJoin(q *question) error {
 	return nil
 }
 
-// change changes a member, and waits until this node has the change in its state. It tries again while another change is
-// not finished.
+// change gives a member a role, and waits until this node has the change in its state. It tries again while another change is
+// not finished. A node that asks again to be a learner, while the leader has made it a voter, stays a voter.
 func (c *Cluster) change(ctx context.Context, m job.Member) error {
 	for {
-		if now := c.member(m.Node); now == m || m.Role == job.Removed && now.Role == job.Removed {
+		if now := c.member(m.Node).Role; now == m.Role || now == job.Voter && m.Role == job.Learner {
 			return nil
 		}
 		refused, err := ofNode(ctx, c, func(n *node.Node) error { return n.Change(m) })
