@@ -124,7 +124,7 @@ var advice = map[string][2]string{
 	"too_many_access_keys":   {"", "Revoke keys that nobody needs."},
 	"quota_not_found":        {"", "Check the client. Without a quota, a client is bounded only by the limits of the server."},
 	"too_many_quotas":        {"", "Delete quotas that nobody needs."},
-	"quota_exceeded":         {"the client has as many unfinished jobs, or queues, as its [quota](../how-to/limits.md#quotas-of-a-client) permits", "Wait until jobs have ended, delete queues without jobs, or let an admin raise the quota."},
+	"quota_exceeded":         {"the request would give the client more of something than its [quota](../how-to/limits.md#quotas-of-a-client) permits", "The detail has the number. Wait until jobs or sweeps have ended, delete jobs, queues or sessions, or let an admin raise the quota."},
 	"too_many_runners":       {"the server knows the maximum number of runners", "Let runners report their end (`DELETE /runners/{id}`)."},
 	"too_many_uploads":       {"too many uploads have begun and not ended", "Finish or delete uploads."},
 	"too_many_blob_clients":  {"too many clients have blobs", "Use fewer clients."},

@@ -182,8 +182,8 @@ func (s *picky) Login([]byte) *job.Login { return nil }
 
 func (s *picky) LoginsOf(string, int64) (own, ended []*job.Login) { return nil, nil }
 
-func (s *picky) ClientUse(string) (document.ClientUse, bool) {
-	return document.ClientUse{Queues: 1}, true
+func (s *picky) ClientUse(string) (job.Quota, error) {
+	return job.Quota{Queues: 1}, nil
 }
 
 func (s *picky) HandlerFor(client, typ string) (document.Named, bool) {

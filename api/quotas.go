@@ -26,7 +26,7 @@ func (q quotas) routes(r operation.Rules) []route {
 		cold(r, http.MethodGet, "/limits", about("quotas", "List quotas", "", answers{200: "a page of the list"}, 503), q.list),
 		cold(r, http.MethodGet, "/limits/:client", about("quota", "Read the quota of a client", "", answers{200: "the document"}, 404, 503), q.read),
 		cold(r, http.MethodPut, "/limits/:client", about("putQuota", "Give a client a quota",
-			"It replaces the quota that the client has. Creates that would exceed it are refused with 429 `quota_exceeded` from then on.\n"+
+			"It replaces the quota that the client has. Requests that would exceed it are refused with 429 `quota_exceeded` from then on.\n"+
 				"What the client already has stays.\n",
 			answers{200: "The quota is stored."}, 503, 507), q.put),
 		cold(r, http.MethodDelete, "/limits/:client", about("deleteQuota", "Delete the quota of a client", "",
@@ -36,14 +36,27 @@ func (q quotas) routes(r operation.Rules) []route {
 
 // quotaLimits are the numbers of a quota.
 type quotaLimits struct {
-	Unfinished *int64 `json:"unfinished" minimum:"1" maximum:"1000000000000000" doc:"how many jobs that have not ended the client may have; null: any number"`
-	Queues     *int64 `json:"queues" minimum:"1" maximum:"1000000000000000" doc:"how many queues the client may have; null: any number"`
+	Unfinished      *int64 `json:"unfinished" minimum:"1" maximum:"1000000000000000" doc:"how many jobs that have not ended the client may have; null: any number"`
+	Queues          *int64 `json:"queues" minimum:"1" maximum:"1000000000000000" doc:"how many queues the client may have; null: any number"`
+	Bytes           *int64 `json:"bytes" minimum:"1" maximum:"1000000000000000" doc:"how many bytes the payloads of all jobs of the client that are kept may have; null: any number"`
+	Sessions        *int64 `json:"sessions" minimum:"1" maximum:"1000000000000000" doc:"how many open sessions the client may own; null: any number"`
+	IdempotencyKeys *int64 `json:"idempotency_keys" minimum:"1" maximum:"1000000000000000" doc:"how many remembered idempotency keys the client may own; null: any number"`
+	Sweeps          *int64 `json:"sweeps" minimum:"1" maximum:"1000000000000000" doc:"how many sweeps in progress the client may own; null: any number"`
+}
+
+// numbers returns the numbers, in the order of those of job.Quota.
+func (q *quotaLimits) numbers() [6]**int64 {
+	return [...]**int64{&q.Unfinished, &q.Queues, &q.Bytes, &q.Sessions, &q.IdempotencyKeys, &q.Sweeps}
 }
 
 // quotaUse is what a client has.
 type quotaUse struct {
-	Unfinished int64 `json:"unfinished" minimum:"0" doc:"jobs that have not ended"`
-	Queues     int64 `json:"queues" minimum:"0"`
+	Unfinished      int64 `json:"unfinished" minimum:"0" doc:"jobs that have not ended"`
+	Queues          int64 `json:"queues" minimum:"0"`
+	Bytes           int64 `json:"bytes" minimum:"0" doc:"of the payloads of all jobs that are kept"`
+	Sessions        int64 `json:"sessions" minimum:"0" doc:"open ones of keys whose first client this is"`
+	IdempotencyKeys int64 `json:"idempotency_keys" minimum:"0" doc:"of the last day and a half at most"`
+	Sweeps          int64 `json:"sweeps" minimum:"0" doc:"in progress, of keys whose first client this is"`
 }
 
 type quotaDocument struct {
@@ -55,13 +68,15 @@ type quotaDocument struct {
 }
 
 // documentOf returns the document of a quota.
-func (q quotas) documentOf(d *document.Named) quotaDocument {
+func (q quotas) documentOf(d *document.Named) (quotaDocument, error) {
+	use, err := q.engine.ClientUse(d.Name)
+	doc := quotaDocument{Client: d.Name, Use: quotaUse(use), ChangedAt: d.CreatedAt, By: d.By}
 	quota := job.ParseQuotaSummary(d.Summary)
-	use, _ := q.engine.ClientUse(d.Name)
-	return quotaDocument{
-		Client: d.Name, quotaLimits: quotaLimits{web.OrNull(quota.Unfinished), web.OrNull(quota.Queues)},
-		Use: quotaUse{use.Unfinished, use.Queues}, ChangedAt: d.CreatedAt, By: d.By,
+	of := quota.Numbers()
+	for i, number := range doc.numbers() {
+		*number = web.OrNull(*of[i].N)
 	}
+	return doc, err
 }
 
 type quotasPage struct {
@@ -76,7 +91,9 @@ func (q quotas) list(ctx context.Context, in *globalsQuery) (out quotasPage, err
 	list, next, err := in.page(ctx, q.engine, q.documents, job.QuotaDocument)
 	out.Body.Next, out.Body.Limits = next, make([]quotaDocument, len(list))
 	for i := range list {
-		out.Body.Limits[i] = q.documentOf(&list[i])
+		if out.Body.Limits[i], err = q.documentOf(&list[i]); err != nil {
+			return out, err
+		}
 	}
 	return out, err
 }
@@ -95,7 +112,7 @@ func (q quotas) read(ctx context.Context, in *struct {
 	}
 	d, _, err := q.engine.Document(job.QuotaDocument, "", in.Client, 0)
 	if err == nil {
-		out.Body = q.documentOf(&d)
+		out.Body, err = q.documentOf(&d)
 	}
 	return out, err
 }
@@ -111,11 +128,11 @@ func (q quotas) put(ctx context.Context, in *struct {
 		return out, err
 	}
 	var quota job.Quota
-	if in.Body.Unfinished != nil {
-		quota.Unfinished = *in.Body.Unfinished
-	}
-	if in.Body.Queues != nil {
-		quota.Queues = *in.Body.Queues
+	of := quota.Numbers()
+	for i, number := range in.Body.numbers() {
+		if *number != nil {
+			*of[i].N = **number
+		}
 	}
 	if err := quota.Check(); err != nil {
 		return out, web.BadRequest("", err.Error())
@@ -125,7 +142,11 @@ func (q quotas) put(ctx context.Context, in *struct {
 	if err != nil {
 		return changed[quotaDocument]{Seq: receipt.Seq}, err
 	}
-	return changedBy(receipt, q.documentOf(&put.Document)), nil
+	doc, err := q.documentOf(&put.Document)
+	if err != nil {
+		return changed[quotaDocument]{Seq: receipt.Seq}, err
+	}
+	return changedBy(receipt, doc), nil
 }
 
 func (q quotas) remove(ctx context.Context, in *namedClient) (removed, error) {

@@ -26,7 +26,7 @@ func TestQuotas(t *testing.T) {
 	r.get("/limits/acme").refused(http.StatusNotFound, "quota_not_found")
 	r.delete("/limits/acme").refused(http.StatusNotFound, "quota_not_found")
 	made := set("acme", `{"unfinished":3,"queues":2}`).object(http.StatusOK)
-	testkit.Equal(t, fmt.Sprintf("%v %v %v %v", made["client"], made["unfinished"], made["queues"], made["use"]), "acme 3 2 map[queues:0 unfinished:0]")
+	testkit.Equal(t, fmt.Sprintf("%v %v %v %v", made["client"], made["unfinished"], made["queues"], made["use"]), "acme 3 2 map[bytes:0 idempotency_keys:0 queues:0 sessions:0 sweeps:0 unfinished:0]")
 
 	create := func(client, typ string) string { return `{"client":"` + client + `","type":"` + typ + `"}` }
 	r.post("/jobs/create", `[`+create("acme", "x")+`,`+create("acme", "y")+`]`).object(http.StatusCreated)
@@ -43,13 +43,13 @@ func TestQuotas(t *testing.T) {
 	c.refusal(c.send("create", create("acme", "x")), "quota_exceeded")
 
 	got := r.get("/limits/acme").object(http.StatusOK)
-	testkit.Equal(t, fmt.Sprint(got["use"]), "map[queues:2 unfinished:3]")
+	testkit.Equal(t, fmt.Sprint(got["use"]), "map[bytes:0 idempotency_keys:0 queues:2 sessions:0 sweeps:0 unfinished:3]")
 	job := r.post("/jobs/claim", `{"runner_id":"r1","clients":["acme"],"types":["x"]}`).object(http.StatusOK)["job_id"].(string)
 	r.post("/jobs/"+job+"/complete", `{"status":"completed"}`).object(http.StatusOK)
 	r.post("/jobs/create", create("acme", "x"), "Idempotency-Key", "k").object(http.StatusCreated)
 	r.post("/jobs/create", create("acme", "x")).refused(http.StatusTooManyRequests, "quota_exceeded")
 	r.post("/jobs/"+job+"/redrive", ``).object(http.StatusOK) // not refused
-	testkit.Equal(t, fmt.Sprint(r.get("/limits/acme").object(http.StatusOK)["use"]), "map[queues:2 unfinished:4]")
+	testkit.Equal(t, fmt.Sprint(r.get("/limits/acme").object(http.StatusOK)["use"]), "map[bytes:0 idempotency_keys:1 queues:2 sessions:0 sweeps:0 unfinished:4]")
 
 	set("b", `{"queues":1}`).object(http.StatusOK)
 	list := r.get("/limits?limit=1").object(http.StatusOK)

@@ -9,23 +9,24 @@ import (
 	"github.com/daybookq/daybook/client/internal/transport"
 )
 
-// Quota bounds what the server keeps for a client, whose name it has. A create that would exceed it is refused as ErrOverloaded, with the
-// code quota_exceeded.
+// Quota bounds what the server keeps for a client, whose name it has. A request that would exceed it is refused as ErrOverloaded, with
+// the code quota_exceeded.
 type Quota struct {
 	Client string `json:"client"`
 	QuotaLimits
-	Use struct {
-		Unfinished int64 `json:"unfinished"`
-		Queues     int64 `json:"queues"`
-	} `json:"use"` // what the client has
-	ChangedAt int64  `json:"changed_at"` // unix ms
-	By        string `json:"by"`         // the key that set it
+	Use       QuotaLimits `json:"use"`        // what the client has
+	ChangedAt int64       `json:"changed_at"` // unix ms
+	By        string      `json:"by"`         // the key that set it
 }
 
 // QuotaLimits are the numbers of a quota; 0 means without a bound.
 type QuotaLimits struct {
-	Unfinished int64 `json:"unfinished,omitzero"` // jobs that have not ended
-	Queues     int64 `json:"queues,omitzero"`
+	Unfinished      int64 `json:"unfinished,omitzero"` // jobs that have not ended
+	Queues          int64 `json:"queues,omitzero"`
+	Bytes           int64 `json:"bytes,omitzero"`            // of the payloads of all jobs that are kept
+	Sessions        int64 `json:"sessions,omitzero"`         // open ones of keys whose first client this is
+	IdempotencyKeys int64 `json:"idempotency_keys,omitzero"` // of the last day and a half at most
+	Sweeps          int64 `json:"sweeps,omitzero"`           // in progress, of keys whose first client this is
 }
 
 // SetQuota gives a client a quota, which replaces the one that it has. What the client already has stays.

@@ -90,7 +90,7 @@ func (e *Engine) CompleteInOrder(ctx context.Context, commands []job.Complete) (
 			return nil, Receipt{}, err
 		}
 		defer end()
-		refused := e.mayRemember(o)
+		refused := e.mayRemember(ctx, o)
 		if !o.Numbered() || refused != nil { // Apply detects a repeated number; looking it up before each request would cost more
 			if ended, last, err := e.completedBefore(ctx, commands); err != nil || ended != nil {
 				return ended, last, err

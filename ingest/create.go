@@ -97,7 +97,7 @@ func (e *Engine) createDecided(ctx context.Context, c *job.Create) (applied.Made
 		if made, err := e.store.MadeBefore(&c.Once, e.Now()); err != nil || made != nil {
 			return answerMade(made, Receipt{}, err)
 		}
-		if err := e.mayRemember(&c.Once); err != nil {
+		if err := errors.Join(e.mayRemember(ctx, &c.Once), e.mayAddKey(ctx, &c.Once)); err != nil {
 			return applied.Made{}, Receipt{}, err
 		}
 	}
@@ -129,7 +129,7 @@ func (e *Engine) mayCreate(c *job.Create) (*newQueues, error) {
 	if c.Lines() == 0 {
 		return nil, nil
 	}
-	return e.mayMakeQueues(c.Groups)
+	return e.mayMakeQueues(c)
 }
 
 // answerMade returns the answer to a create that Apply has decided, now or in an earlier request.

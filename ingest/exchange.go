@@ -53,7 +53,7 @@ func (e *Engine) Exchange(ctx context.Context, commands []job.Complete, c job.Cl
 	}
 	// An earlier request with the same key must be looked up before anything is proposed. A number must be looked up if
 	// there is no room to keep the results. Commands of different lanes are not ordered.
-	if len(commands) == 0 || c.Once.Given() && (!c.Once.Numbered() || e.mayRemember(&c.Once) != nil) || laneOfAll(commands) == journal.Bulk {
+	if len(commands) == 0 || c.Once.Given() && (!c.Once.Numbered() || e.mayRemember(ctx, &c.Once) != nil) || laneOfAll(commands) == journal.Bulk {
 		return InTurn(e, commands, c), nil
 	}
 	if err := narrow(ctx, &c); err != nil {

@@ -26,6 +26,9 @@ func (e *Engine) Move(ctx context.Context, m job.Move) (applied.Moved, Receipt, 
 // MoveAll applies an operation to the jobs of a batch or queue. If they are too many for one command, a sweep applies it
 // to the rest.
 func (e *Engine) MoveAll(ctx context.Context, m job.Move) (applied.Swept, Receipt, error) {
+	if err := e.maySweep(ctx); err != nil {
+		return applied.Swept{}, Receipt{}, err
+	}
 	return decideAs[applied.Swept](ctx, e, m)
 }
 
@@ -62,6 +65,9 @@ func (e *Engine) Switch(ctx context.Context, s job.Switch) (applied.Switched, Re
 
 // OpenSession opens a session; see job.Once. The error is job.TooManySessions if the limit of open sessions is reached.
 func (e *Engine) OpenSession(ctx context.Context, o job.OpenSession) (document.Session, Receipt, error) {
+	if err := e.mayOpenSession(ctx); err != nil {
+		return document.Session{}, Receipt{}, err
+	}
 	opened, receipt, err := decideAs[applied.SessionOpened](ctx, e, o)
 	if err == nil && opened.Refusal != job.Granted {
 		err = opened.Refusal

@@ -7,7 +7,6 @@ import (
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store"
-	"github.com/daybookq/daybook/store/document"
 )
 
 // All queues are in memory, with a lane or two for each priority of their jobs. So requests that would exceed the limits
@@ -33,7 +32,7 @@ type newQueues struct {
 	queues int64
 	bytes  int64
 	ends   int64
-	uses   map[string]document.ClientUse // of the clients with quotas: how much the command may add
+	uses   map[string]job.Quota // of the clients with quotas: how much the command may add
 	ended  atomic.Bool
 }
 
@@ -50,10 +49,10 @@ func (n *newQueues) settled(bool) {
 
 // mayMakeQueues refuses jobs that would exceed the limits of queues, now or when they complete. A job that inherits its
 // client counts as a job of a new queue.
-func (e *Engine) mayMakeQueues(groups []job.Group) (made *newQueues, err error) {
-	made, err = e.addQueues(nil, groups)
+func (e *Engine) mayMakeQueues(c *job.Create) (made *newQueues, err error) {
+	made, err = e.addQueues(nil, c.Groups)
 	if err == nil {
-		made, err = e.addUses(made, groups)
+		made, err = e.addUses(made, c)
 	}
 	if err != nil {
 		made.settled(false)
@@ -115,11 +114,18 @@ func (e *Engine) addQueue(made *newQueues, name queueName, priority int) (*newQu
 	made.queues += one
 	made.bytes += bytes
 	queues, memory := e.making.queues.Add(one), e.making.bytes.Add(bytes)
+	var own job.Quota
+	ownMemory := int64(0)
+	if e.store.OwnersOfKeys() > 1 { // at most half of what is free for one client
+		own, ownMemory, _ = e.store.QueuesOf(name.client)
+	}
 	switch {
 	case one > 0 && (int64(use.Queues)+queues > int64(e.o.maxQueues) || use.Ever >= job.MaxQueueNumbers):
 		return made, &TooManyQueues{RetryAfter: e.queueWait()}
 	case e.o.QueueMemory > 0 && use.Bytes+memory > e.o.QueueMemory:
 		return made, &TooManyQueues{RetryAfter: e.queueWait(), Memory: e.o.QueueMemory}
+	case one > 0 && int64(use.Queues)+queues+own.Queues > int64(e.o.maxQueues), e.o.QueueMemory > 0 && use.Bytes+memory+ownMemory > e.o.QueueMemory:
+		return made, &TooManyQueues{RetryAfter: e.queueWait(), Client: name.client}
 	}
 	return made, nil
 }
@@ -192,10 +198,14 @@ const maxQueueWait = time.Hour
 // deleted an idle queue by then.
 type TooManyQueues struct {
 	RetryAfter time.Duration
-	Memory     int64 // Options.QueueMemory if that limit is reached; 0: job.MaxQueues is reached
+	Memory     int64  // Options.QueueMemory if that limit is reached; 0: job.MaxQueues is reached
+	Client     string // the client that has half of what is free, if it may make no more although others may
 }
 
 func (t *TooManyQueues) Error() string {
+	if t.Client != "" {
+		return fmt.Sprintf("client %s has as many queues, or as much memory of queues, as is left for all clients; delete queues that have no jobs, or use one that exists", t.Client)
+	}
 	if t.Memory > 0 {
 		return fmt.Sprintf("the queues take about %d MiB of memory, which is the limit of this server; delete queues that have no jobs, use one that exists and a priority that it has jobs of, or give the server more memory", t.Memory>>20)
 	}

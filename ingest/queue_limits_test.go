@@ -192,16 +192,16 @@ func TestPrioritiesAreBoundedByMemory(t *testing.T) {
 // the limit together.
 func TestQueuesOfOthersCount(t *testing.T) {
 	e, _ := startWith(t, Options{Dir: t.TempDir(), QueueMemory: 3*store.QueueBytes("a", "x", 0) + 10})
-	make2 := queuesOfTypes("a", "x", "y").Groups
+	make2, make1, make3 := queuesOfTypes("a", "x", "y"), queuesOfTypes("a", "x"), queuesOfTypes("a", "x", "y", "z")
 	first := testkit.Must(e.mayMakeQueues(make2))(t)
 	testkit.Fails(e.mayMakeQueues(make2))(t, ErrTooManyQueues)
-	second, err := e.mayMakeQueues(make2[:1])
+	second, err := e.mayMakeQueues(make1)
 	testkit.Check(t, err, "what fits beside another")
 	for range 2 { // the log and the caller may both report that a command has failed
 		first.settled(false)
 		second.settled(true)
 	}
-	testkit.Must(e.mayMakeQueues(append(make2, queuesOfTypes("a", "z").Groups...)))(t)
+	testkit.Must(e.mayMakeQueues(make3))(t)
 }
 
 // TestIdleQueuesGo: a journaled command deletes a queue that has been without jobs for Options.QueueIdle, and the queue

@@ -1,54 +1,56 @@
 package ingest
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"sync"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/document"
 )
 
-// Creates that would exceed the quota of a client are refused before they are journaled, as those that would exceed the limits
-// of queues are. What proposed but unapplied creates may add counts as used. In a cluster, each node knows only its own creates,
-// so a client may exceed its quota by what is in flight at the other nodes. Jobs that completions create are never refused, because
-// the work before them would be lost, and neither are redrives.
+// What would exceed the quota of a client is refused before it is journaled, as creates that would exceed the limits of queues are.
+// What proposed but unapplied creates may add counts as used. In a cluster, each node knows only its own creates, so a client may
+// exceed its quota by what is in flight at the other nodes. Jobs that completions create are never refused, because the work
+// before them would be lost, and neither are redrives, nor the idempotency keys of completions.
 
 // usesInFlight is what proposed but unapplied creates may add to the use of clients with quotas.
 type usesInFlight struct {
 	mu   sync.Mutex
-	uses map[string]document.ClientUse // none is zero
+	uses map[string]job.Quota // none is zero
 }
 
 // add adds what a command may add to the use of a client, and returns what all commands in flight may.
-func (u *usesInFlight) add(client string, by document.ClientUse) document.ClientUse {
+func (u *usesInFlight) add(client string, by job.Quota, sign int64) job.Quota {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.uses == nil {
-		u.uses = map[string]document.ClientUse{}
+		u.uses = map[string]job.Quota{}
 	}
 	use := u.uses[client]
-	use.Queues += by.Queues
-	use.Unfinished += by.Unfinished
-	if u.uses[client] = use; use == (document.ClientUse{}) {
+	more := by.Numbers()
+	for i, of := range use.Numbers() {
+		*of.N += sign * *more[i].N
+	}
+	if u.uses[client] = use; use == (job.Quota{}) {
 		delete(u.uses, client)
 	}
 	return use
 }
 
 // end takes away what a command may add.
-func (u *usesInFlight) end(uses map[string]document.ClientUse) {
+func (u *usesInFlight) end(uses map[string]job.Quota) {
 	for client, use := range uses {
-		u.add(client, document.ClientUse{Queues: -use.Queues, Unfinished: -use.Unfinished})
+		u.add(client, use, -1)
 	}
 }
 
 // addUses refuses new jobs that would exceed the quota of their client. made has the queues that they make; addUses allocates it if
 // necessary. A create with unique keys counts all its jobs, though some may exist. The queues of jobs that follow on count,
 // too.
-func (e *Engine) addUses(made *newQueues, groups []job.Group) (*newQueues, error) {
-	for i := range groups {
-		client := groups[i].Client
+func (e *Engine) addUses(made *newQueues, c *job.Create) (*newQueues, error) {
+	for i := range c.Groups {
+		client := c.Groups[i].Client
 		if made != nil {
 			if _, counted := made.uses[client]; counted {
 				continue
@@ -62,12 +64,18 @@ func (e *Engine) addUses(made *newQueues, groups []job.Group) (*newQueues, error
 			made = &newQueues{e: e}
 		}
 		if made.uses == nil {
-			made.uses = map[string]document.ClientUse{}
+			made.uses = map[string]job.Quota{}
 		}
-		var by document.ClientUse
-		for j := range groups {
-			if groups[j].Client == client {
-				by.Unfinished += int64(groups[j].Lines)
+		var by job.Quota
+		for j := range c.Groups {
+			if c.Groups[j].Client == client {
+				by.Unfinished += int64(c.Groups[j].Lines)
+			}
+		}
+		if quota.Bytes > 0 {
+			var err error
+			if by.Bytes, err = payloadBytes(c, client); err != nil {
+				return made, fmt.Errorf("%w: %w", ErrMalformed, err)
 			}
 		}
 		for name := range made.names {
@@ -83,44 +91,103 @@ func (e *Engine) addUses(made *newQueues, groups []job.Group) (*newQueues, error
 	return made, nil
 }
 
+// payloadBytes returns how many bytes the payloads of a client's jobs in a create have.
+func payloadBytes(c *job.Create, client string) (bytes int64, err error) {
+	if c.Frame == job.NoFrame {
+		return 0, nil
+	}
+	rest := c.Payloads
+	for i := range c.Groups {
+		for range c.Groups[i].Lines {
+			var payload []byte
+			if payload, rest, err = c.Frame.Next(rest); err != nil {
+				return 0, err
+			}
+			if c.Groups[i].Client == client {
+				bytes += int64(len(payload))
+			}
+		}
+	}
+	return bytes, nil
+}
+
 // usesTries is how often mayUse looks before it refuses a create.
 const usesTries = 3
 
 // mayUse counts what a create may add to the use of a client, and returns a *QuotaExceeded if that is too much. A create that is
 // applied between the two looks counts twice for a moment, so mayUse looks again before it refuses one.
-func (e *Engine) mayUse(client string, quota *job.Quota, by document.ClientUse) (err error) {
-	inFlight := e.making.uses.add(client, by)
+func (e *Engine) mayUse(client string, quota *job.Quota, by job.Quota) (err error) {
+	inFlight := e.making.uses.add(client, by, 1)
 	for range usesTries {
-		use, known := e.store.ClientUse(client)
+		use, _, known := e.store.QueuesOf(client)
 		if !known { // a command takes long; creates may exceed the quota until it is applied
 			return nil
 		}
-		if err = exceeded(client, quota, by, use, inFlight); err == nil {
+		if err = exceeded(client, quota, &by, &use, &inFlight); err == nil {
 			return nil
 		}
 		runtime.Gosched()
-		inFlight = e.making.uses.add(client, document.ClientUse{})
+		inFlight = e.making.uses.add(client, job.Quota{}, 1)
 	}
 	return err
 }
 
 // exceeded returns a *QuotaExceeded if a client would exceed its quota. inFlight includes by.
-func exceeded(client string, quota *job.Quota, by, use, inFlight document.ClientUse) error {
-	for _, of := range []struct {
-		what               string
-		limit, by, has, in int64
-	}{
-		{"unfinished jobs", quota.Unfinished, by.Unfinished, use.Unfinished, inFlight.Unfinished},
-		{"queues", quota.Queues, by.Queues, use.Queues, inFlight.Queues},
-	} {
-		if of.limit > 0 && of.by > 0 && of.has+of.in > of.limit {
-			return &QuotaExceeded{Client: client, What: of.what, Limit: of.limit, Use: of.has + of.in - of.by, More: of.by}
+func exceeded(client string, quota, by, use, inFlight *job.Quota) error {
+	more, has, in := by.Numbers(), use.Numbers(), inFlight.Numbers()
+	for i, of := range quota.Numbers() {
+		if *of.N > 0 && *more[i].N > 0 && *has[i].N+*in[i].N > *of.N {
+			return &QuotaExceeded{Client: client, What: of.What, Limit: *of.N, Use: *has[i].N + *in[i].N - *more[i].N, More: *more[i].N}
 		}
 	}
 	return nil
 }
 
-// QuotaExceeded is an ErrQuotaExceeded that says which number of the quota a create would exceed.
+// mayOpenSession refuses a session that would exceed the quota of the client that owns it.
+func (e *Engine) mayOpenSession(ctx context.Context) error {
+	return e.mayOwn(job.ScopeOf(ctx).Owner(), func(q *job.Quota) *int64 { return &q.Sessions }, e.store.SessionsOf)
+}
+
+// mayAddKey refuses an idempotency key that would exceed the quota of the client that owns it.
+func (e *Engine) mayAddKey(ctx context.Context, o *job.Once) error {
+	if o.Numbered() {
+		return nil
+	}
+	return e.mayOwn(o.Owner(job.ScopeOf(ctx)), func(q *job.Quota) *int64 { return &q.IdempotencyKeys }, func(owner string) (int64, error) {
+		keys, err := e.store.KeysOf(owner)
+		return int64(keys.Keys), err
+	})
+}
+
+// maySweep refuses a sweep that would exceed the quota of the client that owns it, or its half of the sweeps that are free once
+// two clients have keys. It counts the sweeps of which steps are left, so several that begin at the same time may exceed both.
+func (e *Engine) maySweep(ctx context.Context) error {
+	owner := job.ScopeOf(ctx).Owner()
+	if own, all := e.store.SweepsOf(owner); own > 0 && own >= job.MaxSweeps-all && e.store.OwnersOfKeys() > 1 {
+		return job.TooManySweeps
+	}
+	return e.mayOwn(owner, func(q *job.Quota) *int64 { return &q.Sweeps }, func(owner string) (int64, error) {
+		own, _ := e.store.SweepsOf(owner)
+		return int64(own), nil
+	})
+}
+
+// mayOwn refuses one more of something that the quota of a client bounds by a number. count counts how many the client has.
+func (e *Engine) mayOwn(owner string, number func(*job.Quota) *int64, count func(owner string) (int64, error)) error {
+	quota, bounded := e.store.Quota(owner)
+	if !bounded || owner == "" || *number(&quota) == 0 {
+		return nil
+	}
+	has, err := count(owner)
+	if err != nil {
+		return err
+	}
+	var use, by job.Quota
+	*number(&use), *number(&by) = has, 1
+	return exceeded(owner, &quota, &by, &use, &by)
+}
+
+// QuotaExceeded is an ErrQuotaExceeded that says which number of the quota a request would exceed.
 type QuotaExceeded struct {
 	Client, What     string
 	Limit, Use, More int64 // Use includes what creates in flight may add

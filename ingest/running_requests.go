@@ -82,7 +82,7 @@ func (e *Engine) maySee(ctx context.Context, session job.ID, key *job.Key) error
 // need a bounded number of rows, which may be large. The bounds are soft: running requests may exceed them. An owner of
 // keys or sessions runs out of room when they take as much as is still free, so that no client or runner locks out the
 // rest.
-func (e *Engine) mayRemember(o *job.Once) error {
+func (e *Engine) mayRemember(ctx context.Context, o *job.Once) error {
 	if o.Numbered() {
 		return e.mayRememberNumber(o)
 	}
@@ -90,9 +90,10 @@ func (e *Engine) mayRemember(o *job.Once) error {
 	if used >= e.o.maxKeyBytes {
 		return ErrTooManyKeys
 	}
-	own, err := e.store.KeyBytes(o)
-	if err == nil && own > e.o.maxKeyBytes-used {
-		err = fmt.Errorf("%w for one client or runner: the keys of %q have %d bytes, and %d are left for all", ErrTooManyKeys, o.Owner(), own, e.o.maxKeyBytes-used)
+	owner := o.Owner(job.ScopeOf(ctx))
+	own, err := e.store.KeysOf(owner)
+	if err == nil && own.Bytes > e.o.maxKeyBytes-used {
+		err = fmt.Errorf("%w for one client or runner: the keys of %q have %d bytes, and %d are left for all", ErrTooManyKeys, owner, own.Bytes, e.o.maxKeyBytes-used)
 	}
 	return err
 }
@@ -104,9 +105,9 @@ func (e *Engine) mayRememberNumber(o *job.Once) error {
 	if used <= e.o.maxSessionBytes/2 {
 		return nil
 	}
-	runner, own, err := e.store.SessionBytes(o.Session)
+	owner, own, err := e.store.SessionBytes(o.Session)
 	if left := e.o.maxSessionBytes - min(used, e.o.maxSessionBytes); err == nil && own > left {
-		return fmt.Errorf("%w: what those of runner %q remember has about %d bytes, and %d are left for all; end sessions that are not used any more", ErrTooManySessionBytes, runner, own, left)
+		return fmt.Errorf("%w: what those of %q remember has about %d bytes, and %d are left for all; end sessions that are not used any more", ErrTooManySessionBytes, owner, own, left)
 	}
 	return err
 }

@@ -28,6 +28,15 @@ func contains(sorted []string, name string) bool {
 	return found
 }
 
+// Owner returns the client that owns the sessions, sweeps and idempotency keys of a key with this scope: the first one, or "" if
+// the scope has all.
+func (s *Scope) Owner() string {
+	if len(s.Clients) == 0 {
+		return ""
+	}
+	return s.Clients[0]
+}
+
 // Equal reports whether two scopes are equal.
 func (s *Scope) Equal(other *Scope) bool {
 	return (s.Clients == nil) == (other.Clients == nil) && slices.Equal(s.Clients, other.Clients) &&

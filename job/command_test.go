@@ -129,7 +129,7 @@ func commands() map[string]Command {
 		"put-login-of-issuer": PutDocument{Kind: LoginDocument, Name: "0a", If: IfNone,
 			Document: (&Login{By: "oidc/corp/anna", Until: MaxLoginMs, Issuer: "corp", Rule: "operators"}).Document()},
 		"delete-login":      DeleteDocument{Kind: LoginDocument, Name: "0a"},
-		"put-quota":         PutDocument{Kind: QuotaDocument, Name: "acme", Summary: "1000/7", Document: (&Quota{1000, 7}).Document()},
+		"put-quota":         PutDocument{Kind: QuotaDocument, Name: "acme", Summary: "1000/7/4096/2/30/5", Document: (&Quota{1000, 7, 4096, 2, 30, 5}).Document()},
 		"delete-key":        DeleteDocument{Kind: KeyDocument, Name: "acme.producer"},
 		"delete-handler":    DeleteDocument{Kind: HandlerDocument, Client: "acme", Name: "resize", If: Condition(DocumentDigest{1}.String()), By: "anna"},
 		"put-fileset":       PutDocument{Kind: FilesetDocument, Client: "acme", Name: "input", Digest: DocumentDigest{1, 0xff}, Summary: FilesetSummary(100_000, 1<<50), If: IfExists},

@@ -100,11 +100,19 @@ func (r *fieldReader) withoutPart(o *Once) {
 	}
 }
 
-// Owner returns the owner of the key: the client or runner that follows the kind of request in the scope. The room for
-// keys is shared among owners.
-func (o *Once) Owner() string {
-	if _, owner, ok := strings.Cut(o.Scope, " "); ok {
+// Owner returns the owner of the key: that of everything of whoever sends it, or else the client or runner that follows the kind of
+// request in the scope. The room for keys is shared among owners.
+func (o *Once) Owner(by *Scope) string {
+	if owner := by.Owner(); owner != "" {
 		return owner
 	}
-	return o.Scope
+	return OwnerInScope(o.Scope)
+}
+
+// OwnerInScope returns the client or runner in the scope of a key.
+func OwnerInScope(scope string) string {
+	if _, owner, ok := strings.Cut(scope, " "); ok {
+		return owner
+	}
+	return scope
 }

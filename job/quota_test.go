@@ -4,7 +4,7 @@ import "testing"
 
 // TestQuota: a document and a summary read back as the quota, and have one form only.
 func TestQuota(t *testing.T) {
-	for _, q := range []Quota{{Unfinished: 1}, {Queues: MaxQuota}, {1 << 40, 7}} {
+	for _, q := range []Quota{{Unfinished: 1}, {Queues: MaxQuota}, {1 << 40, 7, 1 << 49, 0, 3, 0}, {Bytes: 1, Sessions: 2, IdempotencyKeys: MaxQuota, Sweeps: 100}} {
 		got, err := DecodeQuota(q.Document())
 		if err != nil || got != q || ParseQuotaSummary(q.Summary()) != q {
 			t.Errorf("%+v reads back as %+v, %v, and from its summary as %+v", q, got, err, ParseQuotaSummary(q.Summary()))
@@ -14,7 +14,7 @@ func TestQuota(t *testing.T) {
 			t.Error(err)
 		}
 		of, other := p, p
-		of.Client, other.Summary = "acme", "9/9"
+		of.Client, other.Summary = "acme", "9/9/0/0/0/0"
 		if quotaRules.Check(&of) == nil || quotaRules.Check(&other) == nil {
 			t.Error("a quota of a client, or with another summary, is taken")
 		}

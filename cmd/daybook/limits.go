@@ -16,8 +16,8 @@ func newLimits() *cobra.Command {
 	return terminal.Group(&cobra.Command{
 		Use:   "limits",
 		Short: "Give clients quotas, and show and remove them",
-		Long: `Give clients quotas, and show and remove them. A quota bounds how many unfinished jobs and queues a client may have. The
-server refuses creates beyond it.`,
+		Long: `Give clients quotas, and show and remove them. A quota bounds what a client may have: unfinished jobs, queues, bytes of
+payloads, sessions, idempotency keys and sweeps. The server refuses requests beyond it.`,
 		Example: `  daybook limits set acme --unfinished 100000 --queues 50`,
 	}, newLimitsSet(), newLimitsList(), newLimitsGet(), newLimitsRemove())
 }
@@ -27,15 +27,14 @@ func newLimitsSet() *cobra.Command {
 	var limits client.QuotaLimits
 	cmd := &cobra.Command{
 		Use: "set CLIENT", ValidArgsFunction: config.Once(remote.QuotaNames),
-		Short: "Give a client a quota",
-		Long: `Give a client a quota, which replaces the one that it has. Jobs and queues that the client already has stay. The key needs
-the role admin.`,
-		Example: `  daybook limits set acme --unfinished 100000 --queues 50`,
+		Short:   "Give a client a quota",
+		Long:    `Give a client a quota, which replaces the one that it has. What the client already has stays. The key needs the role admin.`,
+		Example: `  daybook limits set acme --unfinished 100000 --queues 50 --bytes 20000000000`,
 		Args:    cobra.ExactArgs(1),
 	}
 	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
-		if limits.Unfinished < 0 || limits.Queues < 0 || limits == (client.QuotaLimits{}) {
-			return terminal.Usagef("give --unfinished, --queues or both, with numbers from 1; `daybook limits rm` removes a quota")
+		if least := min(limits.Unfinished, limits.Queues, limits.Bytes, limits.Sessions, limits.IdempotencyKeys, limits.Sweeps); least < 0 || limits == (client.QuotaLimits{}) {
+			return terminal.Usagef("give --unfinished, --queues, --bytes, --sessions, --idempotency-keys or --sweeps, with numbers from 1; `daybook limits rm` removes a quota")
 		}
 		q, err := r.Client.SetQuota(cmd.Context(), args[0], limits)
 		if err != nil {
@@ -45,6 +44,10 @@ the role admin.`,
 	})
 	cmd.Flags().Int64Var(&limits.Unfinished, "unfinished", 0, "how many jobs that have not ended the client may have (default: any number)")
 	cmd.Flags().Int64Var(&limits.Queues, "queues", 0, "how many queues the client may have (default: any number)")
+	cmd.Flags().Int64Var(&limits.Bytes, "bytes", 0, "how many bytes of payloads the client's jobs may have (default: any number)")
+	cmd.Flags().Int64Var(&limits.Sessions, "sessions", 0, "how many sessions may be open for the client (default: any number)")
+	cmd.Flags().Int64Var(&limits.IdempotencyKeys, "idempotency-keys", 0, "how many idempotency keys the server remembers for the client (default: any number)")
+	cmd.Flags().Int64Var(&limits.Sweeps, "sweeps", 0, "how many sweeps may be in progress for the client (default: any number)")
 	remote.JSONFlag(cmd, &r.AsJSON)
 	return cmd
 }
@@ -113,7 +116,10 @@ func showQuota(r *remote.Command, q client.Quota) error {
 	for _, of := range []struct {
 		what       string
 		use, limit int64
-	}{{"unfinished jobs", q.Use.Unfinished, q.Unfinished}, {"queues", q.Use.Queues, q.Queues}} {
+	}{
+		{"unfinished jobs", q.Use.Unfinished, q.Unfinished}, {"queues", q.Use.Queues, q.Queues}, {"bytes", q.Use.Bytes, q.Bytes},
+		{"sessions", q.Use.Sessions, q.Sessions}, {"idempotency keys", q.Use.IdempotencyKeys, q.IdempotencyKeys}, {"sweeps", q.Use.Sweeps, q.Sweeps},
+	} {
 		if of.limit > 0 {
 			parts = append(parts, fmt.Sprintf("%d of %d %s", of.use, of.limit, of.what))
 		}

@@ -47,6 +47,9 @@ type Model struct {
 	spared []job.ID
 }
 
+// PayloadBytes is the size of the job's payload.
+func (j *Job) PayloadBytes() int64 { return int64(len(j.payload)) }
+
 // Name is the name of a queue of a client.
 type Name struct{ Client, Name string }
 
@@ -81,6 +84,7 @@ type Sweep struct {
 	ID    job.ID
 	Seq   uint64
 	Move  job.Move
+	Owner string
 	moved int64
 	Ended bool // in the store it no longer runs
 }

@@ -220,7 +220,7 @@ func (m *Model) sweepOne(w *Sweep, j *Job) {
 }
 
 func (m *Model) startSweep(move job.Move, moves []Move) applied.Result {
-	w := &Sweep{ID: job.NewID(m.At, m.Seq, 0), Seq: m.Seq, Move: move}
+	w := &Sweep{ID: job.NewID(m.At, m.Seq, 0), Seq: m.Seq, Move: move, Owner: m.By.Owner()}
 	if move.Batch.IsZero() {
 		if m.Queues[Name{move.Client, move.Type}] == nil {
 			return &applied.Swept{Refusal: job.QueueNotFound}

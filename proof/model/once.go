@@ -14,6 +14,7 @@ import (
 // once is the result of a request with a key or a number.
 type once struct {
 	digest job.Digest
+	owner  string
 	at     int64 // when its last part was carried out
 	made   *applied.Made
 	claim  *Claim
@@ -23,6 +24,7 @@ type once struct {
 // Session is a session and the last request of each of its slots.
 type Session struct {
 	ID         job.ID
+	Owner      string
 	runner, by string
 	at, usedAt int64
 	used       bool
@@ -36,12 +38,12 @@ type Slot struct {
 
 func (n *Session) ExpiresAt() int64 { return n.usedAt + job.KeyLifeMs }
 
-// makeRoomForSession deletes the session that is least likely to be in use, by the rules of the store. If runner is not
-// nil, it deletes one of this runner's sessions.
-func (m *Model) makeRoomForSession(runner *string) bool {
+// makeRoomForSession deletes the session that is least likely to be in use, by the rules of the store. If owner is not
+// nil, it deletes one of this owner's sessions.
+func (m *Model) makeRoomForSession(owner *string) bool {
 	var all []*Session
 	for _, n := range m.Sessions {
-		if runner != nil && n.runner != *runner {
+		if owner != nil && n.Owner != *owner {
 			continue
 		}
 		if n.used && n.usedAt+job.IdleSessionMs <= m.At || !n.used && n.at+job.UnusedSessionMs <= m.At {
@@ -65,20 +67,21 @@ func (m *Model) makeRoomForSession(runner *string) bool {
 }
 
 func (m *Model) openSession(cmd job.OpenSession) applied.Result {
+	owner := cmp.Or(m.By.Owner(), cmd.Runner)
 	own, open := uint64(0), uint64(len(m.Sessions))
 	for _, n := range m.Sessions {
-		if n.runner == cmd.Runner {
+		if n.Owner == owner {
 			own++
 		}
 	}
 	if own >= max(1, m.bounds.Sessions/1024, m.bounds.Sessions-open) {
-		if !m.makeRoomForSession(&cmd.Runner) {
+		if !m.makeRoomForSession(&owner) {
 			return &applied.SessionOpened{Refusal: job.TooManySessions}
 		}
 	} else if open >= m.bounds.Sessions && !m.makeRoomForSession(nil) {
 		return &applied.SessionOpened{Refusal: job.TooManySessions}
 	}
-	n := &Session{ID: job.NewID(m.At, m.Seq, 0), runner: cmd.Runner, by: m.By.Name, at: m.At, usedAt: m.At, Slots: map[int]Slot{}}
+	n := &Session{ID: job.NewID(m.At, m.Seq, 0), Owner: owner, runner: cmd.Runner, by: m.By.Name, at: m.At, usedAt: m.At, Slots: map[int]Slot{}}
 	m.Sessions[n.ID] = n
 	doc := n.Document()
 	return &applied.SessionOpened{Session: doc}
@@ -114,6 +117,16 @@ func (m *Model) expireSessions(has func(job.ID) bool) error {
 		}
 	}
 	return nil
+}
+
+// KeysOf returns how many idempotency keys of an owner a repeat finds.
+func (m *Model) KeysOf(owner string) (keys int64) {
+	for _, o := range m.once {
+		if o.owner == owner && o.at+job.KeyLifeMs > m.At {
+			keys++
+		}
+	}
+	return keys
 }
 
 // past returns the recorded result of the request of a command, or nil if it was not carried out yet.
@@ -159,7 +172,13 @@ func (m *Model) keepOnce(o *job.Once, done once) {
 		n.usedAt, n.used = m.At, true
 		return
 	}
-	m.once[[2]string{o.Scope, o.Key}] = &done
+	done.owner = o.Owner(&m.By.Scope)
+	key := [2]string{o.Scope, o.Key}
+	const halfLife = job.KeyLifeMs / 2 // what is done for a request within it is in one row, which keeps its owner
+	if before := m.once[key]; before != nil && before.at/halfLife == m.At/halfLife {
+		done.owner = before.owner
+	}
+	m.once[key] = &done
 }
 
 // complete carries out a completion, unless it repeats an earlier one.

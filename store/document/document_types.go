@@ -144,12 +144,6 @@ type Totals struct {
 	Stopped      bool // by the switch
 }
 
-// ClientUse is what the queues of a client have.
-type ClientUse struct {
-	Queues     int64
-	Unfinished int64 // jobs
-}
-
 // QueueUse is how much all queues take of the limits.
 type QueueUse struct {
 	Queues int

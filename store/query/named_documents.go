@@ -29,6 +29,9 @@ func (q *Queries) Key(name string) *job.Key { return q.live.Keys.Get(name) }
 // KeysRequired reports whether there ever was a key. From then on each request needs one, also after the last one was revoked.
 func (q *Queries) KeysRequired() bool { return q.live.Keys.Ever() }
 
+// OwnersOfKeys returns how many clients own keys.
+func (q *Queries) OwnersOfKeys() int { return q.live.Keys.Owners() }
+
 // KeyUses returns the hours in which keys were used last, by name, as far as this process knows them.
 func (q *Queries) KeyUses() map[string]int64 { return q.live.Keys.Uses() }
 

@@ -47,14 +47,20 @@ func (q *Queries) EndedBefore(cmd *job.Complete, now int64) (ended *applied.Ende
 	return ended, err
 }
 
-// SessionBytes returns the runner of a session, and about how many bytes the rows of the runner's sessions have.
-func (q *Queries) SessionBytes(session job.ID) (runner string, bytes uint64, err error) {
+// SessionBytes returns the owner of a session, and about how many bytes the rows of the owner's sessions have.
+func (q *Queries) SessionBytes(session job.ID) (owner string, bytes uint64, err error) {
 	err = q.lookBack(0, func(p machine.Past) {
 		if n := p.Session(session); n != nil {
-			runner, bytes = n.Runner, row.ReadSessionOwner(p.Rows, n.Runner).Bytes
+			owner, bytes = n.Owner, row.ReadSessionOwner(p.Rows, n.Owner).Bytes
 		}
 	})
-	return runner, bytes, err
+	return owner, bytes, err
+}
+
+// SessionsOf returns how many open sessions an owner has.
+func (q *Queries) SessionsOf(owner string) (sessions int64, err error) {
+	err = q.lookBack(0, func(p machine.Past) { sessions = int64(row.ReadSessionOwner(p.Rows, owner).Sessions) })
+	return sessions, err
 }
 
 // SessionActor returns the actor that opened a session, and whether there is such a session.
@@ -67,12 +73,14 @@ func (q *Queries) SessionActor(session job.ID) (name string, there bool, err err
 	return name, there, err
 }
 
-// KeyBytes returns how many bytes the idempotency keys of a key's owner take.
-func (q *Queries) KeyBytes(o *job.Once) (bytes uint64, err error) {
+// KeysOf counts the idempotency keys of an owner.
+func (q *Queries) KeysOf(owner string) (of row.KeyOwner, err error) {
 	err = q.lookBack(0, func(p machine.Past) {
 		for _, g := range p.Keys {
-			bytes += machine.DecodeOwner(p.Rows.Get(row.OwnerKey(g.Number, o.Owner())))
+			has := row.ReadKeyOwner(p.Rows, row.OwnerKey(g.Number, owner))
+			of.Keys += has.Keys
+			of.Bytes += has.Bytes
 		}
 	})
-	return bytes, err
+	return of, err
 }

@@ -3,6 +3,7 @@ package query
 import (
 	"sync"
 
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/document"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/memory"
@@ -95,17 +96,42 @@ func (q *Queries) Ready(clients, types []string, visit func(client, typ string, 
 	}
 }
 
-// ClientUse returns how many queues and unfinished jobs a client with a quota has. While one command is applied for longer than
-// Options.Patience, ok is false.
-func (q *Queries) ClientUse(client string) (use document.ClientUse, ok bool) {
+// QueuesOf returns what the queues of a client have: the unfinished jobs, queues and bytes of a quota, and memory. While one command
+// is applied for longer than Options.Patience, ok is false.
+func (q *Queries) QueuesOf(client string) (use job.Quota, memory int64, ok bool) {
 	if !q.live.Mu.TryRLock() {
-		return use, false
+		return use, 0, false
 	}
 	defer q.live.Mu.RUnlock()
-	if found := q.live.AllQueues.Clients[client]; found != nil {
-		use = *found
+	if of := q.live.AllQueues.Clients[client]; of != nil {
+		use, memory = job.Quota{Unfinished: of.Unfinished, Queues: of.Queues, Bytes: of.Bytes}, of.Memory
 	}
-	return use, true
+	return use, memory, true
+}
+
+// SweepsOf returns how many sweeps of an owner, and of all, are in progress. With the owner "", it has none.
+func (q *Queries) SweepsOf(owner string) (own, all int) {
+	q.live.Read()
+	defer q.live.Mu.RUnlock()
+	for _, w := range q.live.Running {
+		if owner != "" && w.Owner == owner {
+			own++
+		}
+	}
+	return own, len(q.live.Running)
+}
+
+// ClientUse returns what a client has of each number of a quota.
+func (q *Queries) ClientUse(client string) (use job.Quota, err error) {
+	use, _, _ = q.QueuesOf(client)
+	sweeps, _ := q.SweepsOf(client)
+	use.Sweeps = int64(sweeps)
+	if use.Sessions, err = q.SessionsOf(client); err != nil {
+		return use, err
+	}
+	keys, err := q.KeysOf(client)
+	use.IdempotencyKeys = int64(keys.Keys)
+	return use, err
 }
 
 // QueueExists reports whether a queue exists, the priorities that count in its QueueBytes, and how much all queues

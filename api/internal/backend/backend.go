@@ -100,7 +100,7 @@ type Engine interface {
 	KeysRequired() bool
 	Login(name []byte) *job.Login
 	LoginsOf(by string, now int64) (own, ended []*job.Login)
-	ClientUse(client string) (use document.ClientUse, ok bool)
+	ClientUse(client string) (use job.Quota, err error)
 	HandlerFor(client, typ string) (h document.Named, ok bool)
 	Document(kind job.DocumentKind, client, name string, version int) (d document.Named, text []byte, err error)
 	DocumentByID(kind job.DocumentKind, id job.ID) (d document.Named, text []byte, err error)

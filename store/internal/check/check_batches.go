@@ -71,6 +71,7 @@ func (c *checker) span(b *row.Batch, g *row.Group, sp *row.Span, counts *job.Cou
 	}
 	q := c.queue(g.QueueID)
 	q.counts[sp.Status] += n
+	c.guard(func() { q.bytes += c.lengths.Sum(c.v, b, sp.First, sp.Last) }, "lengths of lines %d-%d of batch %d", sp.First, sp.Last, b.Seq)
 	q.priorities = q.priorities.With(sp.PriorityIn(&g.Attributes))
 	if sp.Status == job.Pending {
 		q.Lane(sp.Lane(g)).pending += n

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"hash/fnv"
 
 	"github.com/daybookq/daybook/job"
@@ -55,19 +56,23 @@ func (c *checker) uniques() {
 // onces checks the idempotency keys against the counts of their generations, and that each generation has its timer.
 func (c *checker) onces() {
 	counts := map[uint32]row.KeyGeneration{}
-	owned := uint64(0) // a sum over owners and their bytes that is 0 if the owners' rows are right
+	owned := uint64(0) // a sum over owners and their keys and bytes that is 0 if the owners' rows are right
 	c.table(row.OnceTable, func(key string, value []byte) {
 		size := uint64(len(key) + len(value))
-		row.DecodeDone((*lsm.Decoder)(&value))
+		d := row.DecodeDone((*lsm.Decoder)(&value))
 		g := counts[lsm.U32At(key, 1)]
 		g.Keys++
 		g.Bytes += size
 		counts[lsm.U32At(key, 1)] = g
-		owned += size * ownerSum(row.OwnerKey(lsm.U32At(key, 1), (&job.Once{Scope: row.ScopeOfOnce(key)}).Owner()))
+		owner := cmp.Or(d.Owner, job.OwnerInScope(row.ScopeOfOnce(key)))
+		owned += (size + ownedKey) * ownerSum(row.OwnerKey(lsm.U32At(key, 1), owner))
 	})
-	c.table(row.OwnerTable, func(key string, value []byte) { owned -= machine.DecodeOwner(value) * ownerSum(key) })
+	c.table(row.OwnerTable, func(key string, value []byte) {
+		o := row.DecodeKeyOwner(value)
+		owned -= (o.Bytes + o.Keys*ownedKey) * ownerSum(key)
+	})
 	if owned != 0 {
-		c.problem("the owners of idempotency keys count other bytes than these have")
+		c.problem("the owners of idempotency keys count other keys or bytes than there are")
 	}
 	for _, g := range c.meta.Keys {
 		if had := counts[g.Number]; had.Keys != g.Keys || had.Bytes != g.Bytes {
@@ -100,6 +105,9 @@ func (c *checker) purgedEnds() {
 	}
 }
 
+// ownedKey is how much a key adds to the sum over owners, beside its bytes.
+const ownedKey = 1 << 40
+
 // ownerSum hashes a key to a number that hardly any other key has.
 func ownerSum(key string) uint64 {
 	h := fnv.New64a()
@@ -119,8 +127,8 @@ func (c *checker) sessions() {
 		if n.Bytes != slots[n.Seq] {
 			c.problem("session %d counts %d bytes of slots, and has %d", n.Seq, n.Bytes, slots[n.Seq])
 		}
-		o := owners[n.Runner]
-		owners[n.Runner] = row.SessionOwner{o.Sessions + 1, o.Bytes + n.Taken()}
+		o := owners[n.Owner]
+		owners[n.Owner] = row.SessionOwner{o.Sessions + 1, o.Bytes + n.Taken()}
 		c.must(row.TimerKey(n.TimerAt, row.SessionTimer, n.Seq, 0, 0))
 		c.must(row.IdleKey(n.Used, n.IdleAt, n.Seq))
 		if n.IdleAt > n.UsedAt || n.IdleAt < n.At || !n.Used && n.UsedAt != n.At {
@@ -136,13 +144,13 @@ func (c *checker) sessions() {
 	bytes := uint64(0)
 	c.table(row.SessionOwnerTable, func(key string, value []byte) {
 		if said := row.DecodeSessionOwner(value); said != owners[key[1:]] {
-			c.problem("the sessions of runner %q count %+v, and take %+v", key[1:], said, owners[key[1:]])
+			c.problem("the sessions of %q count %+v, and take %+v", key[1:], said, owners[key[1:]])
 		}
 		bytes += owners[key[1:]].Bytes
 		delete(owners, key[1:])
 	})
 	if len(owners) > 0 || bytes != c.meta.SessionBytes {
-		c.problem("sessions count %d bytes, and have %d; those of %d runners are not counted", c.meta.SessionBytes, bytes, len(owners))
+		c.problem("sessions count %d bytes, and have %d; those of %d owners are not counted", c.meta.SessionBytes, bytes, len(owners))
 	}
 	if sessions != c.meta.Sessions {
 		c.problem("%d sessions are counted, and there are %d", c.meta.Sessions, sessions)

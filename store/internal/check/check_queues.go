@@ -30,6 +30,9 @@ func (c *checker) names() {
 		if r.counts != q.Counts {
 			c.problem("queue %s/%s counts %v, and has %v", q.Client, q.Typ, q.Counts, r.counts)
 		}
+		if r.bytes != q.PayloadBytes {
+			c.problem("queue %s/%s counts %d bytes of payloads, and has %d", q.Client, q.Typ, q.PayloadBytes, r.bytes)
+		}
 		if r.priorities&^q.Priorities != 0 || q.Empty() && q.Priorities != 0 {
 			c.problem("queue %s/%s has jobs of the priorities %b, and notes %b", q.Client, q.Typ, r.priorities, q.Priorities)
 		}

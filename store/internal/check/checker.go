@@ -16,6 +16,7 @@ type checker struct {
 	bounds   *memory.Bounds
 	rules    row.Rules // of the level of the store, or of bounds
 	groups   row.GroupReader
+	lengths  row.PageSizes
 	queues   map[uint32]*recount
 	named    claimCount // by all spans and leases of single lines
 	found    claimCount // of named: lines and leases that belong to their claims
@@ -27,6 +28,7 @@ type checker struct {
 
 type recount struct {
 	counts     job.Counts
+	bytes      int64 // of payloads
 	priorities row.Priorities
 	lanes      []laneCount
 }

@@ -48,9 +48,6 @@ func (m *Machine) loadDocuments() {
 	}
 	m.Keys.Publish()
 	m.Logins.Publish()
-	for name := range m.documents[job.QuotaDocument].Newest {
-		m.AllQueues.Watch(name.Name)
-	}
 }
 
 // knowSecret takes the newest version of a key or login into memory. Publish makes it known.
@@ -125,14 +122,6 @@ func (a *Applying) putDocument(cmd job.PutDocument) *applied.DocumentChanged {
 func (a *Applying) know(d *row.Document) {
 	a.documents[d.Kind].Know(d)
 	a.knowSecret(d)
-	if d.Kind != job.QuotaDocument {
-		return
-	}
-	if d.Exists() {
-		a.AllQueues.Watch(d.Name)
-	} else {
-		delete(a.AllQueues.Clients, d.Name)
-	}
 }
 
 // meets reports whether a document, which may be nil or deleted, meets a condition.

@@ -31,6 +31,7 @@ type Machine struct {
 	BatchStatuses row.StatusCounts // of all submissions
 	Counts        job.Counts       // over all queues
 	history       row.EffectsRow   // the newest row of effects
+	sizes         row.PageSizes    // of the payloads that were counted last
 	// readied are the queues that gained pending jobs since the last TakeReadied. With AllReadied, all ready queues
 	// count as readied.
 	Readied    []*memory.Queue

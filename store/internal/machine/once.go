@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"cmp"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
 	"github.com/daybookq/daybook/store/internal/lsm"
@@ -80,35 +82,26 @@ func (a *Applying) rememberOnce(o *job.Once, d *row.Done) {
 		n++
 	}
 	key := row.OnceKey(number, o.Scope, o.Key)
+	before := a.O.Get(key)
+	if d.Owner = a.By.Owner(); before != nil {
+		rest := lsm.Decoder(before)
+		d.Owner = row.DecodeDone(&rest).Owner // it stays, though another key may have sent the rest of the request
+	}
 	e := make(lsm.Encoder, 0, 64)
 	d.Encode(&e)
-	more := len(e)
-	if before := a.O.Get(key); before != nil {
-		more -= len(before)
-	} else {
+	more := row.KeyOwner{Bytes: uint64(len(e) - len(before))}
+	if before == nil {
 		a.Meta.Keys[n-1].Keys++
-		more += len(key)
+		more.Keys++
+		more.Bytes += uint64(len(key))
 	}
 	a.O.Set(key, e)
-	a.Meta.Keys[n-1].Bytes += uint64(more)
-	owner := row.OwnerKey(number, o.Owner())
-	a.O.Set(owner, encodeOwner(DecodeOwner(a.O.Get(owner))+uint64(more)))
-}
-
-// encodeOwner encodes the row of an owner of idempotency keys: how many bytes they take in a generation.
-func encodeOwner(bytes uint64) []byte {
-	e := make(lsm.Encoder, 0, 8)
-	e.Uint(bytes)
-	return e
-}
-
-// DecodeOwner is the inverse of encodeOwner. A missing row means 0.
-func DecodeOwner(value []byte) uint64 {
-	if value == nil {
-		return 0
-	}
-	d := lsm.Decoder(value)
-	return d.Uint()
+	a.Meta.Keys[n-1].Bytes += more.Bytes
+	owner := row.OwnerKey(number, cmp.Or(d.Owner, job.OwnerInScope(o.Scope)))
+	has := row.ReadKeyOwner(&a.O, owner)
+	has.Keys += more.Keys
+	has.Bytes += more.Bytes
+	a.O.Set(owner, has.Encode())
 }
 
 // GenerationEnd is when even the youngest row of a generation need not be kept any longer.

@@ -54,12 +54,13 @@ func (m *Machine) SessionOf(id job.ID) *row.Session { return memory.RowOf(m.Seqs
 
 func (a *Applying) openSession(cmd job.OpenSession) *applied.SessionOpened {
 	runner := strings.Clone(cmd.Runner) // so that it does not keep the text of the command in memory
-	crowded := row.ReadSessionOwner(&a.O, runner).Sessions >= shareOfSessions(a.Rules.Sessions, a.Meta.Sessions)
+	owner := cmp.Or(strings.Clone(a.By.Owner()), runner)
+	crowded := row.ReadSessionOwner(&a.O, owner).Sessions >= shareOfSessions(a.Rules.Sessions, a.Meta.Sessions)
 	switch {
-	case crowded && !a.replaceSession(runner), !crowded && a.Meta.Sessions >= a.Rules.Sessions && !a.makeRoomForSession():
+	case crowded && !a.replaceSession(owner), !crowded && a.Meta.Sessions >= a.Rules.Sessions && !a.makeRoomForSession():
 		return &applied.SessionOpened{Refusal: job.TooManySessions}
 	}
-	n := &row.Session{Seq: a.Now.Seq, At: a.Now.At, Runner: runner, By: strings.Clone(a.By.Name), UsedAt: a.Now.At}
+	n := &row.Session{Seq: a.Now.Seq, At: a.Now.At, Runner: runner, By: strings.Clone(a.By.Name), Owner: owner, UsedAt: a.Now.At}
 	a.Sessions.Set(n.Seq, n)
 	a.countSession(n, 1, n.Taken())
 	a.retimeSession(n)
@@ -67,7 +68,7 @@ func (a *Applying) openSession(cmd job.OpenSession) *applied.SessionOpened {
 	return &applied.SessionOpened{Session: n.Document(nil)}
 }
 
-// shareOfSessions is how many sessions one runner, or all sessions without a runner together, may have: as many as are
+// shareOfSessions is how many sessions one owner, or all sessions without one together, may have: as many as are
 // still free, but at least a thousandth of the maximum. So no name takes more than half of the sessions that the other
 // names leave.
 func shareOfSessions(most, open uint64) uint64 {
@@ -78,10 +79,10 @@ func shareOfSessions(most, open uint64) uint64 {
 func (a *Applying) countSession(n *row.Session, sessions, bytes uint64) {
 	a.Meta.Sessions += sessions
 	a.Meta.SessionBytes += bytes
-	o := row.ReadSessionOwner(&a.O, n.Runner)
+	o := row.ReadSessionOwner(&a.O, n.Owner)
 	o.Sessions += sessions
 	o.Bytes += bytes
-	if key := row.SessionOwnerKey(n.Runner); o == (row.SessionOwner{}) {
+	if key := row.SessionOwnerKey(n.Owner); o == (row.SessionOwner{}) {
 		a.O.Delete(key)
 	} else {
 		a.O.Set(key, o.Encode())
@@ -140,9 +141,9 @@ func (a *Applying) makeRoomForSession() bool {
 	return false
 }
 
-// replaceSession is makeRoomForSession for a runner that has its share of the sessions. It deletes one of the runner's
+// replaceSession is makeRoomForSession for an owner that has its share of the sessions. It deletes one of the owner's
 // sessions, if the first IdleLooks sessions include one.
-func (a *Applying) replaceSession(runner string) bool {
+func (a *Applying) replaceSession(owner string) bool {
 	for _, of := range []struct {
 		window *lsm.Window
 		idleMs int64
@@ -161,7 +162,7 @@ func (a *Applying) replaceSession(runner string) bool {
 		})
 		var oldest *row.Session
 		for _, seq := range seqs {
-			if n := a.session(seq); n.Runner == runner && n.UsedAt+of.idleMs <= a.Now.At &&
+			if n := a.session(seq); n.Owner == owner && n.UsedAt+of.idleMs <= a.Now.At &&
 				(oldest == nil || cmp.Or(cmp.Compare(n.UsedAt, oldest.UsedAt), cmp.Compare(n.Seq, oldest.Seq)) < 0) {
 				oldest = n
 			}

@@ -144,6 +144,16 @@ func (a *Applying) Count(p row.Part, next job.State, why job.Reason) {
 	a.addEffect(row.Effect{p.Run(), p.In.Status, next.Status, why})
 }
 
+// countPayloads adds the payloads of jobs to what a queue and its client have, or takes them away.
+func (a *Applying) countPayloads(p row.Part, q *memory.Queue, sign int64) {
+	if p.B.Longest == 0 {
+		return
+	}
+	bytes := sign * a.sizes.Sum(&a.O, p.B, p.First, p.Last)
+	q.PayloadBytes += bytes
+	q.Of.Bytes += bytes
+}
+
 // countJobs changes the counters of batch and queue, and the sums over all queues. Only batches count purged lines: a
 // queue is deleted when all of its jobs are purged.
 func (a *Applying) countJobs(p row.Part, next job.State) {
@@ -151,9 +161,15 @@ func (a *Applying) countJobs(p row.Part, next job.State) {
 	old, q := p.In.State, a.AllQueues.ByID[g.QueueID]
 	switch was, is := old.Status.Unfinished(), next.Status.Unfinished(); {
 	case is && !was:
-		a.AllQueues.Count(q.Client, 0, n)
+		q.Of.Unfinished += n
 	case was && !is:
-		a.AllQueues.Count(q.Client, 0, -n)
+		q.Of.Unfinished -= n
+	}
+	switch {
+	case old.Status == 0 && next.Status != job.Purged:
+		a.countPayloads(p, q, 1)
+	case old.Status != 0 && next.Status == job.Purged:
+		a.countPayloads(p, q, -1)
 	}
 	if old.Status != 0 {
 		b.Counts[old.Status] -= n

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
@@ -10,7 +11,7 @@ import (
 
 // startSweep takes the first step of a sweep, and leaves the later steps to ticks.
 func (a *Applying) startSweep(m job.Move) *applied.Swept {
-	w := &row.Sweep{Sweep: job.Sweep{Op: m.Op, Status: m.Status, Now: a.Now}}
+	w := &row.Sweep{Sweep: job.Sweep{Op: m.Op, Status: m.Status, Now: a.Now}, Owner: strings.Clone(a.By.Owner())}
 	if !m.Batch.IsZero() {
 		s := a.submissionInScope(m.Batch)
 		if s != nil {

@@ -50,22 +50,51 @@ func (p *published[V]) Publish() bool {
 // Keys are the keys of the last commit.
 type Keys struct {
 	published[job.Key]
-	ever atomic.Bool
+	ever   atomic.Bool
+	owners map[string]int // how many keys each client owns
 }
 
 // Publish makes known what has changed since the last call.
 func (k *Keys) Publish() {
+	was := map[string]*job.Key{}
 	for _, c := range k.changes {
+		was[c.name] = k.byName[c.name] // only this goroutine changes the map
 		if c.value == nil {
 			continue
 		}
-		if c.value.LastUse = new(atomic.Int64); k.byName[c.name] != nil { // only this goroutine changes the map
+		if c.value.LastUse = new(atomic.Int64); k.byName[c.name] != nil {
 			c.value.LastUse = k.byName[c.name].LastUse // it was rotated
 		}
 	}
 	if k.published.Publish() {
 		k.ever.Store(true)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for name, key := range was {
+			k.own(key, -1)
+			k.own(k.byName[name], 1)
+		}
 	}
+}
+
+// own counts a key, if it has an owner.
+func (k *Keys) own(key *job.Key, n int) {
+	if key == nil || key.Owner() == "" {
+		return
+	}
+	if k.owners == nil {
+		k.owners = map[string]int{}
+	}
+	if k.owners[key.Owner()] += n; k.owners[key.Owner()] == 0 {
+		delete(k.owners, key.Owner())
+	}
+}
+
+// Owners returns how many clients own keys.
+func (k *Keys) Owners() int {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return len(k.owners)
 }
 
 // Get returns the key with a name, or nil.

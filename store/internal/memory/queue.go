@@ -20,6 +20,9 @@ type Queue struct {
 	CreatedAt int64
 	IdleAt    int64 // since when it has had neither jobs nor settings, unix ms; 0 if it has some
 	Counts    job.Counts
+	// PayloadBytes is the size of the payloads of all its jobs.
+	PayloadBytes int64
+	Of           *ClientQueues // what its client has
 	// priorities are the priorities of the jobs that the queue has, or had since it was last empty.
 	Priorities row.Priorities
 	Lanes      *Lane // in order of service; none is empty, unless it is the only lane
@@ -222,6 +225,7 @@ func (q *Queue) Encode() []byte {
 	e.Int(q.CreatedAt)
 	e.Int(q.IdleAt)
 	row.EncodeCounts(&e, &q.Counts)
+	e.Int(q.PayloadBytes)
 	for l := q.Lanes; l != nil; l = l.Next {
 		if l.Pending > 0 {
 			l.Encode(&e)
@@ -233,7 +237,7 @@ func (q *Queue) Encode() []byte {
 func DecodeQueue(id uint32, value []byte) *Queue {
 	d := lsm.Decoder(value)
 	q := &Queue{Id: id, QueueName: row.QueueName{d.Text(), d.Text()}, Priorities: row.Priorities(d.Uint()), Paused: d.Bool(), CreatedAt: d.Int(), IdleAt: d.Int()}
-	q.Counts = row.DecodeCounts(&d)
+	q.Counts, q.PayloadBytes = row.DecodeCounts(&d), d.Int()
 	end := &q.Lanes
 	for left := q.Counts[job.Pending]; left > 0; {
 		l := decodeLane(&d)

@@ -29,6 +29,7 @@ func (qs *queues) Fill(all []*Queue) {
 	for _, q := range all {
 		qs.ByID[q.Id] = q
 		qs.ByName[q.QueueName] = q
+		qs.join(q)
 		qs.Bytes += q.Bytes()
 		if q.IdleAt != 0 {
 			qs.Idle.Set(q)

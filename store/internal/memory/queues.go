@@ -2,12 +2,10 @@ package memory
 
 import (
 	"cmp"
-	"math"
 	"math/bits"
 
 	"github.com/tidwall/btree"
 
-	"github.com/daybookq/daybook/store/document"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/row"
 )
@@ -19,42 +17,40 @@ type queues struct {
 	ByClient queueTree // by client and type
 	ByType   queueTree // by type and client
 	Idle     idleQueues
-	Clients  map[string]*document.ClientUse // of the clients with quotas
-	Bytes    int64                          // about the memory that all queues take
-	Windows  *lsm.Windows                   // that lanes share
+	Clients  map[string]*ClientQueues // of the clients that have queues
+	Bytes    int64                    // about the memory that all queues take
+	Windows  *lsm.Windows             // that lanes share
 }
 
 func NewQueues() queues {
-	return queues{ByID: map[uint32]*Queue{}, ByName: map[row.QueueName]*Queue{}, Clients: map[string]*document.ClientUse{}, ByClient: treeByClient(), ByType: treeByType(), Idle: newIdleQueues()}
+	return queues{ByID: map[uint32]*Queue{}, ByName: map[row.QueueName]*Queue{}, Clients: map[string]*ClientQueues{}, ByClient: treeByClient(), ByType: treeByType(), Idle: newIdleQueues()}
 }
 
-// Watch begins to count what the queues of a client have, for its quota. It must be called after the queues were added at a start.
-func (qs *queues) Watch(client string) {
-	if qs.Clients[client] != nil {
-		return
-	}
-	use := &document.ClientUse{}
-	for _, q := range qs.Page(QueuePage{Client: client, Limit: math.MaxInt}, func(*Queue) bool { return true }) {
-		use.Queues++
-		use.Unfinished += q.Unfinished()
-	}
-	qs.Clients[client] = use
+// ClientQueues is what all queues of a client have.
+type ClientQueues struct {
+	Queues     int64
+	Unfinished int64 // jobs that have not ended
+	Bytes      int64 // of the payloads of all jobs that are kept
+	Memory     int64 // about what the queues take
 }
 
-// Count adds to the counts of a client, if it has a quota.
-func (qs *queues) Count(client string, queues, unfinished int64) {
-	if len(qs.Clients) == 0 {
-		return
+// join adds what a queue has to what its client has.
+func (qs *queues) join(q *Queue) {
+	of := qs.Clients[q.Client]
+	if of == nil {
+		of = &ClientQueues{}
+		qs.Clients[q.Client] = of
 	}
-	if use := qs.Clients[client]; use != nil {
-		use.Queues += queues
-		use.Unfinished += unfinished
-	}
+	of.Queues++
+	of.Unfinished += q.Unfinished()
+	of.Bytes += q.PayloadBytes
+	of.Memory += q.Bytes()
+	q.Of = of
 }
 
 // Add adds a new queue, which has no jobs.
 func (qs *queues) Add(q *Queue) {
-	qs.Count(q.Client, 1, 0)
+	qs.join(q)
 	qs.ByID[q.Id] = q
 	qs.ByName[q.QueueName] = q
 	qs.Bytes += q.Bytes()
@@ -64,7 +60,7 @@ func (qs *queues) Add(q *Queue) {
 
 const (
 	// queueBytes is about the memory that a queue with a waiting job takes, without its name.
-	queueBytes = 560
+	queueBytes = 620
 	// LaneBytes is about the memory that a lane takes. A priority has two lanes, because returned jobs have a separate
 	// one.
 	LaneBytes = 112
@@ -83,9 +79,10 @@ func (q *Queue) Bytes() int64 { return QueueBytes(q.Client, q.Typ, q.Priorities)
 
 // SetPriorities records the priorities of the jobs that a queue may have.
 func (qs *queues) SetPriorities(q *Queue, of row.Priorities) {
-	qs.Bytes -= q.Bytes()
+	before := q.Bytes()
 	q.Priorities = of
-	qs.Bytes += q.Bytes()
+	qs.Bytes += q.Bytes() - before
+	q.Of.Memory += q.Bytes() - before
 }
 
 // QueuePage selects the queues to list: the queues after a name, in the order of client and type, of one client or,
@@ -131,7 +128,10 @@ func (qs *queues) Remove(q *Queue) {
 	if q.IdleAt != 0 {
 		qs.Idle.Delete(q)
 	}
-	qs.Count(q.Client, -1, 0)
+	q.Of.Memory -= q.Bytes()
+	if q.Of.Queues--; q.Of.Queues == 0 {
+		delete(qs.Clients, q.Client)
+	}
 	delete(qs.ByID, q.Id)
 	delete(qs.ByName, q.QueueName)
 	qs.Bytes -= q.Bytes()

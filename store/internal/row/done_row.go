@@ -12,6 +12,7 @@ import (
 // kept for long enough. A number's result is in its slot's row (see session_row.go).
 type Done struct {
 	Digest job.Digest
+	Owner  string // of the idempotency key, if it is not the one in the scope; "": that one
 	// Of the create or claim; seq 0: there was none, or the claim found no jobs.
 	Seq       uint64
 	At        int64
@@ -22,6 +23,29 @@ type Done struct {
 	Existing  []MadeBy // its lines that did not make a job
 	// Of the completions, in order.
 	Ended []EndedPart
+}
+
+// KeyOwner counts the idempotency keys of an owner in a generation, and the bytes of their rows.
+type KeyOwner struct{ Keys, Bytes uint64 }
+
+func (o KeyOwner) Encode() []byte {
+	e := make(lsm.Encoder, 0, 12)
+	e.Uint(o.Keys)
+	e.Uint(o.Bytes)
+	return e
+}
+
+// ReadKeyOwner returns the counts of a row of an owner.
+func ReadKeyOwner(r lsm.Rows, key string) (o KeyOwner) {
+	if value := r.Get(key); value != nil {
+		o = DecodeKeyOwner(value)
+	}
+	return o
+}
+
+func DecodeKeyOwner(value []byte) KeyOwner {
+	d := lsm.Decoder(value)
+	return KeyOwner{d.Uint(), d.Uint()}
 }
 
 type MadeBy struct {
@@ -58,6 +82,7 @@ func (d *Done) Create() bool { return d.Lines > 0 || !d.Batch.IsZero() }
 
 func (d *Done) Encode(e *lsm.Encoder) {
 	e.Bytes(d.Digest[:])
+	e.Text(d.Owner)
 	e.Uint(d.Seq)
 	if d.Seq > 0 {
 		e.Int(d.At)
@@ -99,6 +124,7 @@ func (d *Done) Encode(e *lsm.Encoder) {
 func DecodeDone(d *lsm.Decoder) *Done {
 	r := &Done{}
 	copy(r.Digest[:], d.Bytes())
+	r.Owner = d.Text()
 	if r.Seq = d.Uint(); r.Seq > 0 {
 		r.At = d.Int()
 		lines := d.Uint()

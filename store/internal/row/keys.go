@@ -339,8 +339,8 @@ func SlotKey(sessionSeq uint64, index int) string {
 
 func SlotOfKey(key string) int { return int(key[9]) }
 
-// SessionOwnerKey is for the size of a runner's sessions; "" is for the sessions without a runner.
-func SessionOwnerKey(runner string) string { return string([]byte{SessionOwnerTable}) + runner }
+// SessionOwnerKey is for the size of an owner's sessions; "" is for the sessions that have neither an owner nor a runner.
+func SessionOwnerKey(owner string) string { return string([]byte{SessionOwnerTable}) + owner }
 
 // IdlePrefix is the common prefix of the idle rows of the sessions that have, or have not, carried out a request.
 func IdlePrefix(used bool) string {
@@ -388,7 +388,7 @@ func SplitPurgedEndKey(key string) (generation uint32, claim uint64, end Positio
 	return lsm.U32At(key, 1), lsm.U64At(key, 5), Position{lsm.U64At(key, 13), lsm.U32At(key, 21)}
 }
 
-// OwnerKey is for the number of bytes that an owner's idempotency keys take in a generation.
+// OwnerKey is for the number and size of an owner's idempotency keys in a generation.
 func OwnerKey(generation uint32, owner string) string {
 	return GenerationKey(OwnerTable, generation) + owner
 }

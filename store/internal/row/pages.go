@@ -118,6 +118,33 @@ func (p *PageSizes) Each(r lsm.Rows, b *Batch, first, last uint32, visit func(by
 	}
 }
 
+// Sum returns how many bytes the payloads of lines first … last have.
+func (p *PageSizes) Sum(r lsm.Rows, b *Batch, first, last uint32) (bytes int64) {
+	if !b.Uneven {
+		return int64(last-first+1) * int64(b.Longest)
+	}
+	if b.Longest >= 1<<7 {
+		p.Each(r, b, first, last, func(size int64) bool {
+			bytes += size
+			return true
+		})
+		return bytes
+	}
+	for line := first; line <= last; { // each length is a byte
+		pageFirst, pageLast := b.PageOf(line)
+		to := min(pageLast, last)
+		sizes := r.Get(SizesKey(b.Seq, pageLast, pageFirst))
+		if len(sizes) != int(pageLast-pageFirst)+1 {
+			lsm.Contradict("measure payloads", "batch %d has %d lengths for lines %d to %d", b.Seq, len(sizes), pageFirst, pageLast)
+		}
+		for _, size := range sizes[line-pageFirst : to-pageFirst+1] {
+			bytes += int64(size)
+		}
+		line = to + 1
+	}
+	return bytes
+}
+
 func (p *PageSizes) Read(r lsm.Rows, b *Batch, first, last uint32) {
 	d := lsm.Decoder(r.Get(SizesKey(b.Seq, last, first)))
 	p.batch, p.first, p.sizes = b.Seq, first, p.sizes[:0]

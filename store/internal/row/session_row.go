@@ -19,6 +19,7 @@ type Session struct {
 	At      int64
 	Runner  string
 	By      string // the actor that opened it; "": unknown
+	Owner   string // for whom it counts: the owner of everything of the actor, or else the runner
 	UsedAt  int64  // when it was opened, or last carried out a request
 	TimerAt int64  // of its timer row, at or before it is forgotten
 	Used    bool   // whether it has carried out a request
@@ -51,6 +52,7 @@ func (n *Session) Encode() []byte {
 	e.Int(n.At)
 	e.Text(n.Runner)
 	e.Text(n.By)
+	e.Text(n.Owner)
 	e.Int(n.UsedAt)
 	e.Int(n.TimerAt)
 	e.Bool(n.Used)
@@ -61,7 +63,7 @@ func (n *Session) Encode() []byte {
 
 func DecodeSession(seq uint64, value []byte) *Session {
 	d := lsm.Decoder(value)
-	return &Session{Seq: seq, At: d.Int(), Runner: d.Text(), By: d.Text(), UsedAt: d.Int(), TimerAt: d.Int(), Used: d.Bool(), IdleAt: d.Int(), Bytes: d.Uint()}
+	return &Session{Seq: seq, At: d.Int(), Runner: d.Text(), By: d.Text(), Owner: d.Text(), UsedAt: d.Int(), TimerAt: d.Int(), Used: d.Bool(), IdleAt: d.Int(), Bytes: d.Uint()}
 }
 
 func (l *Slot) Encode() []byte {
@@ -103,9 +105,11 @@ const sessionBytes = 128
 func SlotBytes(value []byte) uint64 { return uint64(len(value)+10+63) &^ 63 }
 
 // Taken is about how many bytes the rows of a session have.
-func (n *Session) Taken() uint64 { return sessionBytes + uint64(len(n.Runner)+len(n.By)) + n.Bytes }
+func (n *Session) Taken() uint64 {
+	return sessionBytes + uint64(len(n.Runner)+len(n.By)+len(n.Owner)) + n.Bytes
+}
 
-// SessionOwner counts the sessions of a runner and the size of their rows.
+// SessionOwner counts the sessions of an owner and the size of their rows.
 type SessionOwner struct{ Sessions, Bytes uint64 }
 
 func (o SessionOwner) Encode() []byte {
@@ -115,9 +119,9 @@ func (o SessionOwner) Encode() []byte {
 	return e
 }
 
-// ReadSessionOwner returns the counts of a runner's sessions.
-func ReadSessionOwner(r lsm.Rows, runner string) (o SessionOwner) {
-	if value := r.Get(SessionOwnerKey(runner)); value != nil {
+// ReadSessionOwner returns the counts of an owner's sessions.
+func ReadSessionOwner(r lsm.Rows, owner string) (o SessionOwner) {
+	if value := r.Get(SessionOwnerKey(owner)); value != nil {
 		o = DecodeSessionOwner(value)
 	}
 	return o
@@ -129,7 +133,7 @@ func DecodeSessionOwner(value []byte) SessionOwner {
 }
 
 // Size is about how many bytes of memory a session takes with its place in the cache.
-func (n *Session) Size() int { return 300 + len(n.Runner) }
+func (n *Session) Size() int { return 300 + len(n.Runner) + len(n.Owner) }
 
 // ExpiresAt is when a session is forgotten, unless it carries out a request earlier.
 func (n *Session) ExpiresAt() int64 { return n.UsedAt + job.KeyLifeMs }

@@ -14,6 +14,7 @@ type Sweep struct {
 	BatchSeq uint64
 	QueueID  uint32
 	Name     QueueName // of the queue, which may have been deleted since
+	Owner    string    // the owner of everything of who requested it; "": nobody's quota counts it
 	// The position of the next step. In a queue, turn is the index of the status in job.Sweep.Takes.
 	Turn int
 	// OfParts: the batch is a submission, and NextBatch is the number of the next line in it.
@@ -45,6 +46,7 @@ func (w *Sweep) Encode() []byte {
 	e.Uint(uint64(w.QueueID))
 	e.Text(w.Name.Client)
 	e.Text(w.Name.Typ)
+	e.Text(w.Owner)
 	e.Uint(uint64(w.Status))
 	e.Uint(uint64(w.Turn))
 	e.Uint(w.NextBatch)
@@ -63,6 +65,7 @@ func DecodeSweep(seq uint64, value []byte) *Sweep {
 	w := &Sweep{Sweep: job.Sweep{Now: job.Now{Seq: seq, At: d.Int()}, Op: job.Op(d.Uint())}}
 	w.Batch, w.BatchSeq = decodeID(&d), d.Uint()
 	w.QueueID, w.Name = uint32(d.Uint()), QueueName{d.Text(), d.Text()}
+	w.Owner = d.Text()
 	w.Status, w.Turn = job.Status(d.Uint()), int(d.Uint())
 	w.NextBatch, w.NextLine = d.Uint(), uint32(d.Uint())
 	w.Moved, w.Skipped, w.FinishedAt = d.Int(), d.Int(), d.Int()
