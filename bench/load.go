@@ -21,6 +21,7 @@ type Load struct {
 	HTTP   *http.Client
 	Runner string // the runner id of claims
 	Accept string // the form of the answers to claims; "": JSON
+	Key    string // of access; "": none
 }
 
 // NewLoad makes a load that keeps one connection for each caller.
@@ -47,6 +48,13 @@ func (l *Load) InRuns() *Load {
 // Close closes the idle connections.
 func (l *Load) Close() { l.HTTP.CloseIdleConnections() }
 
+// authorize puts the key into the header of a request.
+func (l *Load) authorize(h http.Header) {
+	if l.Key != "" {
+		h.Set("Authorization", "Bearer "+l.Key)
+	}
+}
+
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // post sends body and passes the answer to look. The answer is valid only during that call.
@@ -56,6 +64,7 @@ func (l *Load) post(ctx context.Context, path, contentType string, body []byte, 
 		return err
 	}
 	req.Header.Set("Content-Type", contentType)
+	l.authorize(req.Header)
 	if l.Accept != "" {
 		req.Header.Set("Accept", l.Accept)
 	}
@@ -161,6 +170,7 @@ func (l *Load) Stats(ctx context.Context) (s Stats, err error) {
 	if err != nil {
 		return s, err
 	}
+	l.authorize(req.Header)
 	answer, err := l.HTTP.Do(req)
 	if err != nil {
 		return s, err

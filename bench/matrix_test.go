@@ -67,7 +67,7 @@ var servers = matrix.Layer[*daybooktest.Process]{
 		defer l.Close()
 		w := workload(tb, p, s, l)
 		if p.Transport == "stream" {
-			streamWork(tb, p, s, l, &w)
+			streamWork(tb, p, l, &w)
 		} else {
 			httpWork(p, l, &w)
 		}
@@ -141,7 +141,7 @@ func workload(tb testing.TB, p matrix.Point, s *daybooktest.Process, l *Load) ma
 			return read, err
 		}
 		read.Bytes, read.Syncs = stats.Journal.Written, stats.Journal.Syncs
-		metrics, err := load.Metrics(ctx, l.HTTP, l.URL, "")
+		metrics, err := load.Metrics(ctx, l.HTTP, l.URL, l.Key)
 		if err != nil {
 			return read, err
 		}

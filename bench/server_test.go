@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"os"
 	"testing"
@@ -16,8 +17,14 @@ import (
 // serve starts the real binary on a new data directory until the benchmark ends.
 func serve(b testing.TB, args ...string) *daybooktest.Process {
 	b.Helper()
+	return serveTLS(b, nil, args...)
+}
+
+// serveTLS is serve with the settings of clients if args make the server speak TLS.
+func serveTLS(b testing.TB, secure *tls.Config, args ...string) *daybooktest.Process {
+	b.Helper()
 	binary := testkit.Must(daybooktest.Binary())(b)
-	s := &daybooktest.Process{Binary: binary, Data: b.TempDir(), Args: append([]string{"--log-level", "warn"}, args...), Log: os.Stderr}
+	s := &daybooktest.Process{Binary: binary, Data: b.TempDir(), Args: append([]string{"--log-level", "warn"}, args...), Log: os.Stderr, TLS: secure}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	testkit.NoError(b, s.Start(ctx))

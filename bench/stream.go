@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"runtime"
 	"strconv"
 	"sync"
@@ -31,10 +32,12 @@ type Stream struct {
 	failed  error // why the stream ended
 }
 
-// DialStream opens a stream of the server at a URL. With runs, creates and jobs travel in runs, and payloads have size bytes. pushed is
+// DialStream opens a stream of the server. With runs, creates and jobs travel in runs, and payloads have size bytes. pushed is
 // called in the goroutine that reads, so it must not wait for an answer.
-func DialStream(ctx context.Context, url string, runs bool, size int, pushed func(claim string, jobs int)) (*Stream, error) {
-	conn, _, err := websocket.Dial(ctx, url+"/stream", &websocket.DialOptions{Subprotocols: []string{"daybook.v1"}})
+func (l *Load) DialStream(ctx context.Context, runs bool, size int, pushed func(claim string, jobs int)) (*Stream, error) {
+	header := http.Header{}
+	l.authorize(header)
+	conn, _, err := websocket.Dial(ctx, l.URL+"/stream", &websocket.DialOptions{HTTPClient: l.HTTP, HTTPHeader: header, Subprotocols: []string{"daybook.v1"}})
 	if err != nil {
 		return nil, err
 	}

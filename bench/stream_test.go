@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/bench/matrix"
-	"github.com/daybookq/daybook/client/daybooktest"
 	"github.com/daybookq/daybook/internal/load"
 	"github.com/daybookq/daybook/internal/load/works"
 	"github.com/daybookq/daybook/internal/testkit"
@@ -21,7 +20,7 @@ import (
 // job that the server has sent. In a drain the jobs exist before; the server sends them in runs, one claim for all the
 // credit, and one request completes the claim. The time of a call is the time of the create, of the lifecycle, or of the
 // completion.
-func streamWork(tb testing.TB, p matrix.Point, s *daybooktest.Process, l *Load, w *matrix.Workload) {
+func streamWork(tb testing.TB, p matrix.Point, l *Load, w *matrix.Workload) {
 	tb.Helper()
 	if p.Work != "drain" { // a round costs as much as single jobs do
 		w.Calls = min(w.Calls, max(p.Conns, maxStreamJobs/p.Batch))
@@ -29,7 +28,7 @@ func streamWork(tb testing.TB, p matrix.Point, s *daybooktest.Process, l *Load, 
 	var r streamRound
 	streams := make([]*Stream, p.Conns)
 	for i := range streams {
-		streams[i] = testkit.Must(DialStream(tb.Context(), s.URL(), p.Work == "drain", p.Size, func(claim string, jobs int) {
+		streams[i] = testkit.Must(l.DialStream(tb.Context(), p.Work == "drain", p.Size, func(claim string, jobs int) {
 			began := time.Now()
 			streams[i].Send("complete", `{"claim_id":"`+claim+`","status":"completed"}`, func(err error) { r.completed(i, jobs, time.Since(began), err) })
 		}))(tb)

@@ -48,7 +48,7 @@ func (s *streams) Dial(ctx context.Context, caller int) (measure.Conn, error) {
 	defer s.mu.Unlock()
 	number := caller % measure.Connections
 	if s.open[number] == nil {
-		opened, err := bench.DialStream(ctx, s.URL(), s.runs, measure.PayloadBytes, nil)
+		opened, err := bench.NewLoad(s.URL(), 1).DialStream(ctx, s.runs, measure.PayloadBytes, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +99,7 @@ func (s *streams) Run(ctx context.Context, t *measure.Turn) error {
 	for i := range all {
 		ended[i] = make(chan struct{}, t.Jobs)
 		var err error
-		all[i], err = bench.DialStream(ctx, s.URL(), s.runs, measure.PayloadBytes, func(claim string, jobs int) {
+		all[i], err = bench.NewLoad(s.URL(), 1).DialStream(ctx, s.runs, measure.PayloadBytes, func(claim string, jobs int) {
 			// The answer arrives in the goroutine that calls this function, so the function must not wait for it.
 			all[i].Send("complete", `{"claim_id":"`+claim+`","status":"completed"}`, func(err error) {
 				if err != nil {
