@@ -7,6 +7,8 @@
 //
 //   - no wrong credential gets in (credentials_test.go): no key, a wrong, malformed, revoked, expired or rotated one, two at a
 //     time, the key of a role that the table of access does not name, and requests of foreign web pages;
+//   - no wrong token of an issuer gets in (tokens_test.go): of another issuer, audience, key or algorithm, unsigned, expired, not yet
+//     valid, or beside another credential; nor does anybody log in with one, and a stream ends with its token;
 //   - no key of another client or of another type of jobs gets in (tenants_test.go): a request that names somebody else's things
 //     gets the answer that it gets for things that do not exist, byte for byte but for their names, and lists and counts have
 //     nothing of others;
@@ -23,5 +25,5 @@
 //     access: the tests prove that the server obeys the table, not that the table is wise.
 //   - Answers are compared by their bytes and not by the time that they take.
 //   - Sequence numbers and ids of a tenant's own things tell how many commands the server carried out for others.
-//   - Tokens of issuers are not tried, except one that nobody has signed.
+//   - The issuer's keys are in a file. proof/issuer has a real issuer, at which people log in.
 package intruder

@@ -155,7 +155,7 @@ var requests = map[string][]request{
 	"removeNode": {{client: outside, typ: outside, status: http.StatusConflict}},
 	"backup":     whole, "backupClients": whole, "metrics": whole, "stats": whole, "audit": whole,
 
-	// Anybody may try to log in. Nobody can without a key, or an issuer, which the server does not have.
+	// Anybody may try to log in. Nobody can without a key or a token. The issuer of the server is none at which people log in.
 	"login":      {{body: `{"key":"absent"}`, status: http.StatusUnauthorized, client: nothing, typ: nothing}},
 	"beginLogin": {{status: http.StatusNotFound, client: nothing, typ: nothing}}, "finishLogin": {{status: http.StatusNotFound, client: nothing, typ: nothing}},
 	"logout": {{status: http.StatusBadRequest, client: nothing, typ: nothing}}, // of the login of the request, and these have keys
@@ -242,7 +242,11 @@ func TestEveryRouteIsAttacked(t *testing.T) {
 
 // TestOwnersGetIn: each request succeeds with a key that may send it, and the tests of this package notice each change.
 func TestOwnersGetIn(t *testing.T) {
-	s := start(t)
+	start(t).ownersGetIn()
+}
+
+func (s *server) ownersGetIn() {
+	s.Helper()
 	var heads []func()
 	s.eachRequest(func(p *api.Permit, r *request, what string) {
 		owner := "victim"
@@ -256,16 +260,16 @@ func TestOwnersGetIn(t *testing.T) {
 			if r.status != 0 {
 				good = a.status == r.status
 			}
-			testkit.Holds(t, good, what, "of", owner, a.status, a.body)
+			testkit.Holds(s, good, what, "of", owner, a.status, a.body)
 			if p.Operation == "rotateKey" || p.Operation == "revokeKey" {
 				_ = s.send("DELETE", "/keys/victim", "", s.as("boss")...) // it may be revoked already
 				s.newKey("victim", `"roles":["operator","producer","worker"],"clients":["victim"]`)
 			}
 			if !r.changes || p.Method == http.MethodHead {
-				same(t, s.state(), before, what)
+				same(s, s.state(), before, what)
 				return
 			}
-			testkit.Holds(t, s.state() != before && (s.documents() != seen || r.idle), what, "changed nothing that the tests of this package see", a.status, a.body)
+			testkit.Holds(s, s.state() != before && (s.documents() != seen || r.idle), what, "changed nothing that the tests of this package see", a.status, a.body)
 			s.must("POST", "/start", "", s.as("boss")...)
 			s.must("POST", "/queues/victim/sealed/resume", "", s.as("victim")...)
 			s.fill()

@@ -24,6 +24,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/api"
+	"github.com/daybookq/daybook/api/oidc"
+	"github.com/daybookq/daybook/api/oidc/oidctest"
 	"github.com/daybookq/daybook/blob"
 	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
@@ -43,6 +45,10 @@ type server struct {
 	fills  int               // how often fill was called
 	keys   map[string]string // texts of keys, by name
 	logins map[string]browser
+
+	issuers          *oidc.Issuers
+	issuer, stranger *oidctest.Issuer // the server accepts the tokens of issuer; stranger has other keys of the same names
+	byToken          bool             // as returns tokens of the boss and the victim
 }
 
 // The marks are in payloads, outputs, errors, handlers and blobs of the victim. Each is the value of a field "secret" of JSON.
@@ -65,8 +71,11 @@ func start(t *testing.T) *server {
 	blobs := testkit.Must(blob.OpenDir(t.Context(), s.blobs, blob.Options{}))(t)
 	t.Cleanup(func() { testkit.Check(t, blobs.Close()) })
 	of := func() (*blob.Store, error) { return blobs, nil }
+	s.issuer, s.stranger = oidctest.New(t), oidctest.New(t)
+	s.stranger.AddKey("two")
+	s.issuers = testkit.Must(oidc.New([]oidc.Issuer{issuerOf(s.issuer)}, slog.New(slog.DiscardHandler), nil))(t) // nothing runs them: they know their keys
 	there := testkit.Must(api.New(api.Options{
-		Engine: engine, Log: zerolog.Nop(), GetSwitches: true, Quit: func() { s.quits.Add(1) },
+		Engine: engine, Log: zerolog.Nop(), GetSwitches: true, Issuers: s.issuers, Quit: func() { s.quits.Add(1) },
 		Blobs: &api.Blobs{Store: of, Collector: &blob.Collector{Store: of, Log: slog.New(slog.DiscardHandler), Scan: func(context.Context, *blob.Store, func([]byte) error) error { return nil }}},
 	}))(t)
 	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -123,17 +132,23 @@ func (a answer) code() string {
 	return doc.Code
 }
 
-// as returns the header with a key of the server.
+// as returns the header with a key of the server, or with a token in its place.
 func (s *server) as(name string) []string {
-	return []string{"Authorization", "Bearer " + s.keys[name]}
+	if s.byToken && (name == "boss" || name == "victim") {
+		return bearing(s.token(name, nil))
+	}
+	return bearing(s.keys[name])
 }
+
+// unix returns the time of the server, in seconds.
+func (s *server) unix() int64 { return (time.Now().UnixMilli() + s.ahead.Load()) / 1000 }
 
 // newKey creates a key.
 func (s *server) newKey(name, limits string) {
 	s.Helper()
-	var by []string
-	if s.keys["boss"] != "" {
-		by = s.as("boss")
+	by := s.as("boss")
+	if s.keys["boss"] == "" { // a server with issuers is never open
+		by = bearing(s.token("boss", nil))
 	}
 	s.keys[name] = s.must("POST", "/keys", `{"name":"`+name+`",`+limits+`}`, by...)["key"].(string)
 }
