@@ -199,7 +199,7 @@ func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, 
 	var running sync.WaitGroup
 	var failed error // of the goroutine
 	running.Go(func() {
-		if !untilReady(server.Running(), engine) { // until then, connections wait in the backlog of the system
+		if !untilReady(server.Running(), engine) { // until then, connections wait in the backlog of the system, and keys are not known
 			_ = listener.Close()
 			return
 		}
@@ -233,7 +233,7 @@ func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, 
 	}
 }
 
-// untilReady waits until the engine has replayed the journal. It reports false if the engine or ctx ends before.
+// untilReady waits until the engine has replayed the journal, and so knows all keys. It reports false if the engine or ctx ends before.
 func untilReady(ctx context.Context, engine *runningEngine) bool {
 	const pause = 2 * time.Millisecond
 	for engine.Ready() != nil {
