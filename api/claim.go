@@ -176,7 +176,7 @@ func (s *claims) completeAndClaim(c echo.Context, body *web.Body, r *command.Cla
 	}
 	defer exchange.Close()
 	each, receipt, err := exchange.Ended(ctx)
-	s.streams.Completed(done.Commands, each)
+	s.streams.Completed(ctx, done.Commands, each)
 	ended, seq, err := command.JoinEnded(each, receipt, err)
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func (s *claims) endOne(c echo.Context, rule *web.BodyRule, r interface{ Outcome
 		return err
 	}
 	body.Release() // the client may be slow to read
-	s.streams.Completed([]job.Complete{cmd}, []applied.Ended{ended})
+	s.streams.Completed(c.Request().Context(), []job.Complete{cmd}, []applied.Ended{ended})
 	web.SetReplayed(c, ended.Replayed)
 	result := ended.Results[0]
 	if err := refusal.Err(result.Refusal); err != nil {

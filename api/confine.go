@@ -78,7 +78,7 @@ func (f confiner) confineID(id job.ID, about web.About, key *job.Key) (err error
 		unknown = job.ClaimNotFound
 		in, err = f.engine.ClaimInScope(&key.Scope, id)
 	case web.OfSession:
-		if in, err = f.engine.SessionInScope(&key.Actor, id); err == nil && !in {
+		if in, _, err = f.engine.SessionInScope(&key.Actor, id); err == nil && !in {
 			return sessionGone(job.SessionNotFound)
 		}
 	case web.OfSweep:

@@ -142,7 +142,7 @@ func (s *picky) JobInScope(*job.Scope, job.ID) (bool, error)            { return
 func (s *picky) BatchInScope(*job.Scope, job.ID) (bool, error)          { return true, nil }
 func (s *picky) ClaimInScope(*job.Scope, job.ID) (bool, error)          { return true, nil }
 func (s *picky) SweepInScope(*job.Scope, *document.Sweep) (bool, error) { return true, nil }
-func (s *picky) SessionInScope(*job.Actor, job.ID) (bool, error)        { return true, nil }
+func (s *picky) SessionInScope(*job.Actor, job.ID) (bool, bool, error)  { return true, true, nil }
 
 func (s *picky) Audit(query.AuditFilter) ([]document.Audited, error) {
 	return []document.Audited{{Seq: 1, At: 2, By: "boss", Verb: "pause", Fields: "client=a type=%25", Refusal: job.QueueNotFound}, {Seq: 2, At: 2, Verb: "stop", Fields: "a=%2"}}, nil

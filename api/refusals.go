@@ -62,6 +62,10 @@ func (r *refusals) write(code string, c *refusedCode, now int64) {
 	if c.n == 0 || now-c.since < summedMs {
 		return
 	}
-	r.log.Warn().Bool("audit", true).Str("code", code).Int("requests", c.n).Stringer("last_address", c.peer).Msg("requests were refused for their keys")
+	address := "loopback"
+	if c.peer.IsValid() {
+		address = c.peer.String()
+	}
+	r.log.Warn().Bool("audit", true).Str("code", code).Int("requests", c.n).Str("last_address", address).Msg("requests were refused for their keys")
 	c.since, c.n = now, 0
 }

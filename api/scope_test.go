@@ -208,3 +208,22 @@ func TestConcealedPayloads(t *testing.T) {
 	s.post("/keys", `{"name":"x","roles":["reader","worker"],"hide_payloads":true}`, as(s.admin)...).refused(http.StatusBadRequest, "bad_request")
 	s.post("/keys", `{"name":"x","roles":["metrics"],"clients":["acme"]}`, as(s.admin)...).refused(http.StatusBadRequest, "bad_request")
 }
+
+// TestTenantsStreams: tickles and completions of another client do not make a stream forget the claim that they name.
+func TestTenantsStreams(t *testing.T) {
+	s := newTenants(t)
+	id := s.post("/jobs/create", `{"client":"other","type":"sent"}`, as(s.other)...).object(http.StatusCreated)["job_id"].(string)
+	c := s.open(func(o *websocket.DialOptions) { o.HTTPHeader = http.Header{"Authorization": {"Bearer " + s.other}} })
+	c.ok(c.send("hello", `{"runner_id":"other-2"}`))
+	c.pushed(c.send("subscribe", `{"credit":1,"types":["sent"]}`))
+	claim := s.get("/jobs/"+id, as(s.other)...).object(http.StatusOK)["claim_id"].(string)
+	for path, body := range map[string]string{
+		"/jobs/tickle": `{"claim_id":"` + claim + `"}`, "/jobs/complete": `{"claim_id":"` + claim + `","code":"ok"}`,
+	} {
+		answer := s.post(path, body, as(s.acme)...)
+		testkit.Holds(t, answer.status >= 400, path, answer)
+	}
+	s.post("/jobs/complete", `{"claim_id":"`+claim+`","outcomes":[{"job_id":"`+id+`","code":"ok"}]}`, as(s.acme)...)
+	c.conn.CloseNow()
+	testkit.Eventually(t, "the job goes back", func() bool { return s.get("/jobs/"+id, as(s.other)...).object(http.StatusOK)["status"] == "pending" })
+}

@@ -32,7 +32,7 @@ func (s *claims) tickle(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	s.streams.Tickled(&cmd, &tickled, receipt.At)
+	s.streams.Tickled(c.Request().Context(), &cmd, &tickled, receipt.At)
 	if len(tickled.Lost) > 0 {
 		return refusal.Err(tickled.Lost[0].Refusal)
 	}
@@ -62,7 +62,7 @@ func (s *claims) tickleMany(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	s.streams.Tickled(&cmd, &tickled, receipt.At)
+	s.streams.Tickled(c.Request().Context(), &cmd, &tickled, receipt.At)
 	if err := answer.NothingHeld(&tickled); err != nil {
 		return err
 	}

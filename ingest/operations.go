@@ -26,7 +26,7 @@ func (e *Engine) Move(ctx context.Context, m job.Move) (applied.Moved, Receipt, 
 // MoveAll applies an operation to the jobs of a batch or queue. If they are too many for one command, a sweep applies it
 // to the rest.
 func (e *Engine) MoveAll(ctx context.Context, m job.Move) (applied.Swept, Receipt, error) {
-	if err := e.maySweep(ctx); err != nil {
+	if err := e.maySweep(ctx, &m); err != nil {
 		return applied.Swept{}, Receipt{}, err
 	}
 	return decideAs[applied.Swept](ctx, e, m)

@@ -9,8 +9,8 @@ import (
 	"github.com/daybookq/daybook/job"
 )
 
-// What would exceed the quota of a client is refused before it is journaled, as creates that would exceed the limits of queues are.
-// What proposed but unapplied creates may add counts as used. In a cluster, each node knows only its own creates, so a client may
+// A request that would exceed the quota of a client is refused before it is journaled, as creates that would exceed the limits of
+// queues are. Proposed but unapplied creates count, too. In a cluster, each node knows only its own creates, so a client may
 // exceed its quota by what is in flight at the other nodes. Jobs that completions create are never refused, because the work
 // before them would be lost, and neither are redrives, nor the idempotency keys of completions.
 
@@ -145,7 +145,7 @@ func exceeded(client string, quota, by, use, inFlight *job.Quota) error {
 
 // mayOpenSession refuses a session that would exceed the quota of the client that owns it.
 func (e *Engine) mayOpenSession(ctx context.Context) error {
-	return e.mayOwn(job.ScopeOf(ctx).Owner(), func(q *job.Quota) *int64 { return &q.Sessions }, e.store.SessionsOf)
+	return e.mayOwn(job.KeyOf(ctx).By().Owner(), func(q *job.Quota) *int64 { return &q.Sessions }, e.store.SessionsOf)
 }
 
 // mayAddKey refuses an idempotency key that would exceed the quota of the client that owns it.
@@ -153,7 +153,7 @@ func (e *Engine) mayAddKey(ctx context.Context, o *job.Once) error {
 	if o.Numbered() {
 		return nil
 	}
-	return e.mayOwn(o.Owner(job.ScopeOf(ctx)), func(q *job.Quota) *int64 { return &q.IdempotencyKeys }, func(owner string) (int64, error) {
+	return e.mayOwn(o.Owner(&job.KeyOf(ctx).By().Scope), func(q *job.Quota) *int64 { return &q.IdempotencyKeys }, func(owner string) (int64, error) {
 		keys, err := e.store.KeysOf(owner)
 		return int64(keys.Keys), err
 	})
@@ -161,15 +161,22 @@ func (e *Engine) mayAddKey(ctx context.Context, o *job.Once) error {
 
 // maySweep refuses a sweep that would exceed the quota of the client that owns it, or its half of the sweeps that are free once
 // two clients have keys. It counts the sweeps of which steps are left, so several that begin at the same time may exceed both.
-func (e *Engine) maySweep(ctx context.Context) error {
-	owner := job.ScopeOf(ctx).Owner()
-	if own, all := e.store.SweepsOf(owner); own > 0 && own >= job.MaxSweeps-all && e.store.OwnersOfKeys() > 1 {
-		return job.TooManySweeps
+// The end of a submission is no sweep.
+func (e *Engine) maySweep(ctx context.Context, m *job.Move) error {
+	owner := job.KeyOf(ctx).By().Owner()
+	own, all := e.store.SweepsOf(owner)
+	var err error
+	if own > 0 && own >= job.MaxSweeps-all && e.store.OwnersOfKeys() > 1 {
+		err = job.TooManySweeps
+	} else {
+		err = e.mayOwn(owner, func(q *job.Quota) *int64 { return &q.Sweeps }, func(string) (int64, error) { return int64(own), nil })
 	}
-	return e.mayOwn(owner, func(q *job.Quota) *int64 { return &q.Sweeps }, func(owner string) (int64, error) {
-		own, _ := e.store.SweepsOf(owner)
-		return int64(own), nil
-	})
+	if err != nil && !m.Batch.IsZero() && m.Status == 0 && m.Op != job.Redrive {
+		if doc, failed := e.store.Batch(m.Batch); failed == nil && doc.Submission != nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // mayOwn refuses one more of something that the quota of a client bounds by a number. count counts how many the client has.

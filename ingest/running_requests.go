@@ -61,11 +61,11 @@ func (e *Engine) beginOnce(ctx context.Context, o *job.Once) (end func(), err er
 // is not there yet.
 func (e *Engine) maySee(ctx context.Context, session job.ID, key *job.Key) error {
 	for _, last := range [...]bool{false, true} {
-		owner, there, err := e.store.SessionActor(session)
+		in, there, err := e.store.SessionInScope(key.By(), session)
 		if err != nil {
 			return err
 		}
-		if there && owner == key.Name {
+		if in {
 			return nil
 		}
 		if there || last {
@@ -90,7 +90,7 @@ func (e *Engine) mayRemember(ctx context.Context, o *job.Once) error {
 	if used >= e.o.maxKeyBytes {
 		return ErrTooManyKeys
 	}
-	owner := o.Owner(job.ScopeOf(ctx))
+	owner := o.Owner(&job.KeyOf(ctx).By().Scope)
 	own, err := e.store.KeysOf(owner)
 	if err == nil && own.Bytes > e.o.maxKeyBytes-used {
 		err = fmt.Errorf("%w for one client or runner: the keys of %q have %d bytes, and %d are left for all", ErrTooManyKeys, owner, own.Bytes, e.o.maxKeyBytes-used)

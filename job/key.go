@@ -386,11 +386,3 @@ func KeyOf(ctx context.Context) *Key {
 	key, _ := ctx.Value(keyOfContext{}).(*Key)
 	return key
 }
-
-// ScopeOf returns the scope of the key of a request. A request without a key has all.
-func ScopeOf(ctx context.Context) *Scope {
-	if key := KeyOf(ctx); key != nil {
-		return &key.Scope
-	}
-	return &Scope{}
-}

@@ -223,7 +223,9 @@ func (m *Model) apply(seq uint64, at int64, cmd job.Command, moves []Move) appli
 			entry.Refusal = refusal.Interface().(job.Refusal)
 		}
 	}
-	m.Audit = append(m.Audit, entry)
+	if entry.Refusal == job.Granted || m.By.All() {
+		m.Audit = append(m.Audit, entry)
+	}
 	return result
 }
 

@@ -36,6 +36,11 @@ type Slot struct {
 	once   *once
 }
 
+// For reports whether an actor may use the session.
+func (n *Session) For(by *job.Actor) bool {
+	return by.All() || n.by == by.Name && (by.Owner() == "" || n.Owner == by.Owner())
+}
+
 func (n *Session) ExpiresAt() int64 { return n.usedAt + job.KeyLifeMs }
 
 // makeRoomForSession deletes the session that is least likely to be in use, by the rules of the store. If owner is not
@@ -88,7 +93,7 @@ func (m *Model) openSession(cmd job.OpenSession) applied.Result {
 }
 
 func (m *Model) endSession(cmd job.EndSession) applied.Result {
-	if n := m.Sessions[cmd.Session]; n == nil || !m.By.All() && n.by != m.By.Name {
+	if n := m.Sessions[cmd.Session]; n == nil || !n.For(m.By) {
 		return &applied.SessionEnded{Refusal: job.SessionNotFound}
 	}
 	delete(m.Sessions, cmd.Session)

@@ -134,7 +134,7 @@ func (l *batchLister) walkNames() error {
 		seq := seqs.All()[0]
 		if name == "" { // it may be a submission that is being deleted
 			s := memory.RowOf(seqs, l.f.After.ID, func(seq uint64) *row.Submission { return row.ReadSubmission(l.v, seq) })
-			if s == nil {
+			if s == nil || !l.submissionInScope(l.v, &l.f.Scope, s) {
 				return job.BatchNotFound
 			}
 			seq, name = s.Seq, s.Name

@@ -63,14 +63,14 @@ func (q *Queries) SessionsOf(owner string) (sessions int64, err error) {
 	return sessions, err
 }
 
-// SessionActor returns the actor that opened a session, and whether there is such a session.
-func (q *Queries) SessionActor(session job.ID) (name string, there bool, err error) {
+// SessionInScope reports whether there is a session, and whether an actor may use it.
+func (q *Queries) SessionInScope(by *job.Actor, session job.ID) (in, there bool, err error) {
 	err = q.lookBack(0, func(p machine.Past) {
 		if n := p.Session(session); n != nil {
-			name, there = n.By, true
+			in, there = n.For(by), true
 		}
 	})
-	return name, there, err
+	return in, there, err
 }
 
 // KeysOf counts the idempotency keys of an owner.

@@ -92,12 +92,6 @@ func (q *Queries) SweepInScope(s *job.Scope, doc *document.Sweep) (bool, error) 
 	return q.BatchInScope(s, doc.Batch)
 }
 
-// SessionInScope reports whether an actor may use a session.
-func (q *Queries) SessionInScope(by *job.Actor, id job.ID) (bool, error) {
-	name, there, err := q.SessionActor(id)
-	return there && (by.All() || name == by.Name), err
-}
-
 // filterInScope reports whether the batch and the claim of a filter are in its scope, or do not exist.
 func (l *lister) filterInScope() bool {
 	s := &l.f.Scope

@@ -115,5 +115,5 @@ type Engine interface {
 	BatchInScope(s *job.Scope, id job.ID) (bool, error)
 	ClaimInScope(s *job.Scope, id job.ID) (bool, error)
 	SweepInScope(s *job.Scope, doc *document.Sweep) (bool, error)
-	SessionInScope(by *job.Actor, id job.ID) (bool, error)
+	SessionInScope(by *job.Actor, id job.ID) (in, there bool, err error)
 }

@@ -77,6 +77,7 @@ type holder struct {
 type lingerer struct {
 	id     string
 	runner string
+	scope  *job.Scope            // of its key
 	until  time.Time             // when all claims go back
 	timer  *time.Timer           // for the claims that go back next; nil: a successor decides
 	claims map[job.ID]*heldClaim // guarded by streams.mu
@@ -179,11 +180,16 @@ func (l *Streams) adopt(claim job.ID, t *stream) (kept *heldClaim, before *strea
 }
 
 // holding returns the holding with a claim, or nil if no stream holds it. A lingering claim lingers no longer, because
-// its runner uses it in other requests and its lease bounds it.
-func (l *Streams) holding(claim job.ID) *holding {
+// its runner uses it in other requests and its lease bounds it. Ids can be guessed, and Apply answers a key that is not for the jobs
+// of a claim as if the claim were lost. So a refusal counts only for a key that is for all that the stream's key is for; sees is
+// whether the result shows that the sender's key is for the claim.
+func (l *Streams) holding(ctx context.Context, claim job.ID, sees bool) *holding {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.holders[claim]
+	if !sees && !h.mayRefuse(&job.KeyOf(ctx).By().Scope) {
+		return nil
+	}
 	if h.lingerer != nil {
 		delete(h.lingerer.claims, claim)
 		delete(l.holders, claim)
@@ -194,13 +200,34 @@ func (l *Streams) holding(claim job.ID) *holding {
 	return &h.stream.holding
 }
 
+// mayRefuse reports whether a refusal of a request with a scope says something about the claims of a holder.
+func (h holder) mayRefuse(by *job.Scope) bool {
+	switch {
+	case by.All():
+		return true
+	case h.stream != nil:
+		return by.Equal(&job.KeyOf(h.stream.ctx).By().Scope)
+	case h.lingerer != nil:
+		return by.Equal(h.lingerer.scope)
+	}
+	return false
+}
+
 // Completed reports the results of completions to the streams that hold their claims. results may cover only the first
 // commands.
-func (l *Streams) Completed(commands []job.Complete, results []applied.Ended) {
+func (l *Streams) Completed(ctx context.Context, commands []job.Complete, results []applied.Ended) {
+	granted := func(r applied.JobResult) bool { return r.Refusal == job.Granted }
 	for i := range results {
-		if h := l.holding(commands[i].Claim); h != nil {
-			h.completed(&commands[i], &results[i])
+		r := results[i]
+		sees := r.All > 0 || slices.ContainsFunc(r.Results, granted)
+		h := l.holding(ctx, commands[i].Claim, sees)
+		if h == nil {
+			continue
 		}
+		if !(holder{stream: h.t}).mayRefuse(&job.KeyOf(ctx).By().Scope) { // of a stream of several clients, the key may see some jobs
+			r.Results = slices.DeleteFunc(slices.Clone(r.Results), func(r applied.JobResult) bool { return !granted(r) })
+		}
+		h.completed(&commands[i], &r)
 	}
 }
 
@@ -209,13 +236,13 @@ func (l *Streams) Completed(commands []job.Complete, results []applied.Ended) {
 // out by a repeat of the request.
 func (l *Streams) End(ctx context.Context, done *command.Completion) (all applied.Ended, seq uint64, err error) {
 	ended, receipt, err := l.Engine.CompleteInOrder(ctx, done.Commands)
-	l.Completed(done.Commands, ended)
+	l.Completed(ctx, done.Commands, ended)
 	return command.JoinEnded(ended, receipt, err)
 }
 
 // Tickled reports the result of a tickle, and its time in the log, to the stream that holds its claim.
-func (l *Streams) Tickled(cmd *job.Tickle, result *applied.Tickled, at int64) {
-	if h := l.holding(cmd.Claim); h != nil {
+func (l *Streams) Tickled(ctx context.Context, cmd *job.Tickle, result *applied.Tickled, at int64) {
+	if h := l.holding(ctx, cmd.Claim, result.Held > 0); h != nil {
 		h.tickled(cmd, result, at)
 	}
 }
@@ -253,7 +280,7 @@ func (l *Streams) ended(t *stream) {
 	l.mu.Lock()
 	delete(l.all, t.id)
 	linger := time.Duration(t.hello.lingerMs) * time.Millisecond
-	kept := &lingerer{id: t.id, runner: t.hello.runner, until: time.Now().Add(linger), claims: map[job.ID]*heldClaim{}, held: held}
+	kept := &lingerer{id: t.id, runner: t.hello.runner, scope: &job.KeyOf(t.ctx).By().Scope, until: time.Now().Add(linger), claims: map[job.ID]*heldClaim{}, held: held}
 	keep := t.s.Draining.Err() != nil // leases bound the claims
 	if t.lost {
 		linger = 0

@@ -366,7 +366,7 @@ func (t *stream) beginTickle(r *streamRequest) (finisher, error) {
 		if cmd.Claim.IsZero() {
 			t.holding.tickled(&cmd, &tickled, receipt.At)
 		} else {
-			t.s.Tickled(&cmd, &tickled, receipt.At)
+			t.s.Tickled(t.ctx, &cmd, &tickled, receipt.At)
 		}
 		if err := answer.NothingHeld(&tickled); err != nil && !whole { // a runner that tickles from time to time may hold no job
 			return nil, 0, err

@@ -47,10 +47,14 @@ func CredentialsOf(r *http.Request, a Access) (c Credentials) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		c.Certificate = r.TLS.PeerCertificates[0]
 	}
-	if c.Authorization = r.Header["Authorization"]; len(c.Authorization) > 0 || len(r.Header["Cookie"]) == 0 {
+	if c.Authorization = r.Header["Authorization"]; len(c.Authorization) > 0 {
 		return c
 	}
-	if Foreign(r) { // such pages send keys
+	if Foreign(r) { // such pages send keys; the browser adds a cookie or certificate without their doing
+		c.Certificate = nil
+		return c
+	}
+	if len(r.Header["Cookie"]) == 0 {
 		return c
 	}
 	c.Logins = loginsOf(r)

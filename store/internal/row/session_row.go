@@ -95,8 +95,11 @@ func (l *Slot) Flush(o *lsm.Overlay) {
 	l.Session = nil
 }
 
-// For reports whether an actor may use the session: an actor with a scope uses only those that it has opened.
-func (n *Session) For(by *job.Actor) bool { return by.All() || n.By == by.Name }
+// For reports whether an actor may use the session: an actor with a scope uses only those that it has opened. A key with the name of
+// one that was revoked, but for other clients, has not opened its sessions.
+func (n *Session) For(by *job.Actor) bool {
+	return by.All() || n.By == by.Name && (by.Owner() == "" || n.Owner == by.Owner())
+}
 
 // SessionBytes is about how many bytes the rows of a session have, without its slots and its runner's name.
 const sessionBytes = 128

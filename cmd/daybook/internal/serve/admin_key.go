@@ -210,12 +210,15 @@ func (s *serverRun) adoptAdminKey(ctx context.Context, engine *runningEngine, na
 	if errors.Is(err, job.KeyNotFound) {
 		err = nil
 	}
+	// Only with the texts of all versions is it sure that nobody has rotated or revoked the key of the file.
+	unknown := len(versions) > 0 && versions[len(versions)-1].Version > 1
 	for i, v := range versions {
 		switch {
 		case v.Deleted && i == 0:
 			log.Error().Msg("the key of --admin-key-file is not stored: the key of this name was revoked" + instead)
 			return nil
 		case v.Deleted || v.Gone:
+			unknown = true
 			continue
 		}
 		_, text, err := q.Document(job.KeyDocument, "", name, v.Version)
@@ -240,6 +243,10 @@ func (s *serverRun) adoptAdminKey(ctx context.Context, engine *runningEngine, na
 			key.Generation = stored.Generation + 1
 			condition = job.IfVersion(v.Version)
 		}
+	}
+	if unknown {
+		log.Error().Msg("the key of --admin-key-file is not stored: the server does not have all earlier versions of the key of this name, so the file may have one that was rotated or revoked" + instead)
+		return nil
 	}
 	if err == nil {
 		_, _, err = engine.PutDocument(ctx, job.PutDocument{Kind: job.KeyDocument, Name: name, Summary: job.RoleAdmin.String(), Document: key.Document(), If: condition})
