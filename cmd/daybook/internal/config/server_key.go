@@ -79,6 +79,9 @@ func freshKey(path, first string) func(context.Context) (string, error) {
 
 // ReadKeyFile returns the contents of a file with a key.
 func ReadKeyFile(path string) (string, error) {
+	if _, _, err := job.ParseKeyText(path); err == nil {
+		return "", errors.New("this is the text of a key, and not the path of a file; put it into a file, or into DAYBOOK_KEY")
+	}
 	info, err := os.Stat(path)
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxKeyFile) {
 		err = fmt.Errorf("%s is not a file of at most %d bytes", path, maxKeyFile)
