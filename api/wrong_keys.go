@@ -20,7 +20,7 @@ const (
 	maxWrongPeers = 4096
 )
 
-// wrongKeys answers wrong keys and tokens with 429 after the first ones of an address. So nobody tries keys faster than this, and
+// wrongKeys answers wrong keys with 429 after the first ones of an address. So nobody tries keys faster than this, and
 // programs with an old key cost the server little.
 type wrongKeys struct {
 	now func() int64 // unix ms
@@ -31,7 +31,7 @@ type wrongKeys struct {
 
 // refuse returns the refusal of a request from an address that failed with err.
 func (w *wrongKeys) refuse(peer netip.Addr, err error) error {
-	if p, ok := errors.AsType[*web.Problem](err); !ok || p.Code != errWrongKey.Code && p.Code != "token_refused" {
+	if !errors.Is(err, errWrongKey) {
 		return err
 	}
 	now := time.UnixMilli(w.now())
