@@ -200,19 +200,6 @@ func (l *Streams) holding(ctx context.Context, claim job.ID, sees bool) *holding
 	return &h.stream.holding
 }
 
-// mayRefuse reports whether a refusal of a request with a scope says something about the claims of a holder.
-func (h holder) mayRefuse(by *job.Scope) bool {
-	switch {
-	case by.All():
-		return true
-	case h.stream != nil:
-		return by.Equal(&job.KeyOf(h.stream.ctx).By().Scope)
-	case h.lingerer != nil:
-		return by.Equal(h.lingerer.scope)
-	}
-	return false
-}
-
 // Completed reports the results of completions to the streams that hold their claims. results may cover only the first
 // commands.
 func (l *Streams) Completed(ctx context.Context, commands []job.Complete, results []applied.Ended) {
