@@ -227,3 +227,28 @@ func TestTenantsStreams(t *testing.T) {
 	c.conn.CloseNow()
 	testkit.Eventually(t, "the job goes back", func() bool { return s.get("/jobs/"+id, as(s.other)...).object(http.StatusOK)["status"] == "pending" })
 }
+
+// TestTenantsBatchNames: a list of names does not begin after a batch of another client, which would tell its name.
+func TestTenantsBatchNames(t *testing.T) {
+	s := newTenants(t)
+	named := s.post("/jobs/create", `{"batch":{"name":"p-m"},"jobs":[{"client":"other","type":"x"}]}`, as(s.other)...).object(http.StatusCreated)["batch_id"].(string)
+	path := "/batches?name_prefix=p-&after="
+	s.get(path+named, as(s.other)...).object(http.StatusOK)
+	theirs, none := s.get(path+named, as(s.acme)...), s.get(path+job.NewID(1670273606123, 1<<30, 0).String(), as(s.acme)...)
+	testkit.Holds(t, theirs.status == http.StatusNotFound && theirs.status == none.status && theirs.body == none.body, theirs, none)
+}
+
+// TestSessionsOfANameThatIsUsedAgain: a key has no sessions of a revoked one with its name that was for another client.
+func TestSessionsOfANameThatIsUsedAgain(t *testing.T) {
+	s := newTenants(t)
+	key := func(client string) string {
+		return s.post("/keys", `{"name":"w","roles":["worker"],"clients":["`+client+`"]}`, as(s.admin)...).object(http.StatusCreated)["key"].(string)
+	}
+	first := key("acme")
+	session := s.post("/sessions", `{}`, as(first)...).object(http.StatusCreated)["session_id"].(string)
+	testkit.Equal(t, s.do(http.MethodDelete, "/keys/w", nil, as(s.admin)...).status, http.StatusNoContent)
+	second := key("other")
+	for _, a := range []reply{s.get("/sessions/"+session, as(second)...), s.do(http.MethodDelete, "/sessions/"+session, nil, as(second)...)} {
+		a.refused(http.StatusNotFound, "session_not_found")
+	}
+}

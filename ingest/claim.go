@@ -114,10 +114,7 @@ func (r *claimRequest) answer(ctx context.Context, wait time.Duration) (claimAns
 	defer end()
 	// A number is looked up only if the claim is about to wait, or is refused. If there are jobs, the repeat is
 	// journaled, and Apply detects it. Repeats are rare, so this costs less than a look-up for each claim.
-	refused := r.e.mayRemember(ctx, once)
-	if refused == nil {
-		refused = r.e.mayAddKey(ctx, once)
-	}
+	refused := r.e.mayAddKey(ctx, once)
 	if !once.Numbered() || refused != nil {
 		if a, repeats, err := r.repeat(ctx); repeats || err != nil {
 			return a, err

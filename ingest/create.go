@@ -97,7 +97,7 @@ func (e *Engine) createDecided(ctx context.Context, c *job.Create) (applied.Made
 		if made, err := e.store.MadeBefore(&c.Once, e.Now()); err != nil || made != nil {
 			return answerMade(made, Receipt{}, err)
 		}
-		if err := errors.Join(e.mayRemember(ctx, &c.Once), e.mayAddKey(ctx, &c.Once)); err != nil {
+		if err := e.mayAddKey(ctx, &c.Once); err != nil {
 			return applied.Made{}, Receipt{}, err
 		}
 	}

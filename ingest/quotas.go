@@ -148,10 +148,11 @@ func (e *Engine) mayOpenSession(ctx context.Context) error {
 	return e.mayOwn(job.KeyOf(ctx).By().Owner(), func(q *job.Quota) *int64 { return &q.Sessions }, e.store.SessionsOf)
 }
 
-// mayAddKey refuses an idempotency key that would exceed the quota of the client that owns it.
+// mayAddKey is mayRemember for requests other than completions. It also refuses an idempotency key that would exceed the quota of
+// the client that owns it.
 func (e *Engine) mayAddKey(ctx context.Context, o *job.Once) error {
-	if o.Numbered() {
-		return nil
+	if err := e.mayRemember(ctx, o); err != nil || o.Numbered() {
+		return err
 	}
 	return e.mayOwn(o.Owner(&job.KeyOf(ctx).By().Scope), func(q *job.Quota) *int64 { return &q.IdempotencyKeys }, func(owner string) (int64, error) {
 		keys, err := e.store.KeysOf(owner)

@@ -72,6 +72,40 @@ func TestAdminKeyFile(t *testing.T) {
 	testkit.Equal(t, whoami().Name, "admin-3")
 }
 
+// TestAdminKeyFileOfAnEarlierKey: a file with the text of a key does not take the place of a newer key of its name: not after the key
+// was revoked, and not after so many rotations that the server has forgotten the text.
+func TestAdminKeyFileOfAnEarlierKey(t *testing.T) {
+	dir := t.TempDir()
+	data, file, boss := filepath.Join(dir, "data"), filepath.Join(dir, "admin.key"), filepath.Join(dir, "boss.key")
+	s := serving(t, data, "--admin-key-file", file)
+	change := func(args ...string) string {
+		t.Helper()
+		return strings.TrimSpace(ok(t, append(append([]string{"key"}, args...), "--server", s.url, "--key-file", boss)...))
+	}
+	keyFile(t, boss, strings.TrimSpace(string(testkit.Must(os.ReadFile(file))(t))))
+	keyFile(t, boss, change("create", "boss", "--role", "admin"))
+	change("revoke", "admin")
+	newer := keyFile(t, filepath.Join(dir, "newer.key"), change("create", "admin", "--role", "admin"))
+	s.end(t, syscall.SIGTERM)
+
+	refused := func(old, newer, says string) {
+		t.Helper()
+		s = serving(t, data, "--admin-key-file", old)
+		testkit.Contains(t, s.log.String(), says)
+		ok(t, "queues", "--server", s.url, "--key-file", newer)
+		execute(t, "", "queues", "--server", s.url, "--key-file", old).ends(t, terminal.ExitRefused, "key_refused")
+	}
+	refused(file, newer, "does not have all earlier versions")
+	forgotten := filepath.Join(dir, "forgotten.key")
+	keyFile(t, forgotten, change("create", "rotated", "--role", "admin"))
+	latest := keyFile(t, filepath.Join(dir, "latest.key"), "")
+	for range job.MaxDocumentVersions + 1 {
+		keyFile(t, latest, change("rotate", "rotated"))
+	}
+	s.end(t, syscall.SIGTERM)
+	refused(forgotten, latest, "does not have all earlier versions")
+}
+
 // TestAdminKeyFileThatExists: a key that the store does not know is stored, also under the name of another secret, as after a
 // restore. A start completes one that a crash has ended between the file and the key.
 func TestAdminKeyFileThatExists(t *testing.T) {
@@ -125,4 +159,10 @@ func TestAdminKeyFileOfNodes(t *testing.T) {
 		}
 	}
 	testkit.Contains(t, ok(t, "key", "list", "--server", n2.url, "--key-file", own), "admin-n1: admin", "admin-n3: admin")
+}
+
+// TestKeyTextAsPath: the text of a key in the place of a path is not printed.
+func TestKeyTextAsPath(t *testing.T) {
+	text := job.KeyText("boss", [job.SecretBytes]byte{1})
+	execute(t, "", "queues", "--key-file", text).ends(t, terminal.ExitUsage, "the text of a key, and not the path of a file").lacks(t, text)
 }

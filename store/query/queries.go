@@ -104,7 +104,7 @@ func (q *Queries) QueuesOf(client string) (use job.Quota, memory int64, ok bool)
 	}
 	defer q.live.Mu.RUnlock()
 	if of := q.live.AllQueues.Clients[client]; of != nil {
-		use, memory = job.Quota{Unfinished: of.Unfinished, Queues: of.Queues, Bytes: of.Bytes}, of.Memory
+		use, memory = of.Use(), of.Memory
 	}
 	return use, memory, true
 }
@@ -123,7 +123,11 @@ func (q *Queries) SweepsOf(owner string) (own, all int) {
 
 // ClientUse returns what a client has of each number of a quota.
 func (q *Queries) ClientUse(client string) (use job.Quota, err error) {
-	use, _, _ = q.QueuesOf(client)
+	q.live.Read()
+	if of := q.live.AllQueues.Clients[client]; of != nil {
+		use = of.Use()
+	}
+	q.live.Mu.RUnlock()
 	sweeps, _ := q.SweepsOf(client)
 	use.Sweeps = int64(sweeps)
 	if use.Sessions, err = q.SessionsOf(client); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/row"
 )
@@ -32,6 +33,11 @@ type ClientQueues struct {
 	Unfinished int64 // jobs that have not ended
 	Bytes      int64 // of the payloads of all jobs that are kept
 	Memory     int64 // about what the queues take
+}
+
+// Use returns the numbers that a quota bounds.
+func (c *ClientQueues) Use() job.Quota {
+	return job.Quota{Unfinished: c.Unfinished, Queues: c.Queues, Bytes: c.Bytes}
 }
 
 // join adds what a queue has to what its client has.
