@@ -29,7 +29,7 @@ func newLimitsSet() *cobra.Command {
 		Use: "set CLIENT", ValidArgsFunction: config.Once(remote.QuotaNames),
 		Short:   "Give a client a quota",
 		Long:    `Give a client a quota, which replaces the one that it has. What the client already has stays. The key needs the role admin.`,
-		Example: `  daybook limits set acme --unfinished 100000 --queues 50 --bytes 20000000000`,
+		Example: `  daybook limits set acme --unfinished 100000 --queues 50 --bytes 20G`,
 		Args:    cobra.ExactArgs(1),
 	}
 	remote.Connected(&r, cmd, func(cmd *cobra.Command, args []string) error {
@@ -44,7 +44,7 @@ func newLimitsSet() *cobra.Command {
 	})
 	cmd.Flags().Int64Var(&limits.Unfinished, "unfinished", 0, "how many jobs that have not ended the client may have (default: any number)")
 	cmd.Flags().Int64Var(&limits.Queues, "queues", 0, "how many queues the client may have (default: any number)")
-	cmd.Flags().Int64Var(&limits.Bytes, "bytes", 0, "how many bytes of payloads the client's jobs may have (default: any number)")
+	cmd.Flags().Var((*config.BytesFlag)(&limits.Bytes), "bytes", "how many bytes of payloads the client's jobs may have (default: any number)")
 	cmd.Flags().Int64Var(&limits.Sessions, "sessions", 0, "how many sessions may be open for the client (default: any number)")
 	cmd.Flags().Int64Var(&limits.IdempotencyKeys, "idempotency-keys", 0, "how many idempotency keys the server remembers for the client (default: any number)")
 	cmd.Flags().Int64Var(&limits.Sweeps, "sweeps", 0, "how many sweeps may be in progress for the client (default: any number)")
