@@ -63,7 +63,8 @@ const (
 func start(t *testing.T) *server {
 	t.Helper()
 	s := &server{T: t, dir: t.TempDir(), blobs: filepath.Join(t.TempDir(), "blobs"), things: map[string]string{}, keys: map[string]string{}, logins: map[string]browser{}}
-	engine := testkit.Must(ingest.Open(ingest.Options{Dir: s.dir, MetricsQueues: 100, Journal: journal.Options{Clock: func() int64 { return time.Now().UnixMilli() + s.ahead.Load() }}}))(t)
+	// Runners send no heartbeats here, however long the tests take.
+	engine := testkit.Must(ingest.Open(ingest.Options{Dir: s.dir, MetricsQueues: 100, RunnerHeartbeat: time.Hour, Journal: journal.Options{Clock: func() int64 { return time.Now().UnixMilli() + s.ahead.Load() }}}))(t)
 	working, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- engine.Run(working) }()
