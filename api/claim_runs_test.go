@@ -89,6 +89,25 @@ func mixedJobs(r *rig) (n int) {
 	return len(r.get("/jobs?status=pending&limit=1000").object(http.StatusOK)["jobs"].([]any))
 }
 
+// TestRunsOfCreators: the jobs of a run have one creator, which the run names.
+func TestRunsOfCreators(t *testing.T) {
+	r := start(t)
+	admin := r.newKey("", "boss", "admin")
+	for _, name := range []string{"one", "two"} {
+		key := r.newKey(admin, name, "producer")
+		for range 2 {
+			r.post("/jobs/create", `[{"payload":"a"},{"payload":"b"},{"payload":"c"}]`, as(key)...).object(http.StatusCreated)
+		}
+	}
+	c, list := claimedInRuns(t, r.post("/jobs/claim", `{"runner_id":"r","max":100}`, append(as(admin), "Accept", web.MIMERuns)...))
+	testkit.MustHold(t, c.Jobs == 12 && len(list) == 4, c, len(list), "runs")
+	for i, by := range []string{"one", "one", "two", "two"} {
+		testkit.Equal(t, list[i].First.By, by, i)
+	}
+	docs := testkit.Must(runs.Documents(list))(t)
+	testkit.Equal(t, docs[2].By+" "+docs[11].By, "one two")
+}
+
 // TestClaimInRuns: a claim in runs contains everything that the documents of its jobs contain.
 func TestClaimInRuns(t *testing.T) {
 	r := start(t)

@@ -97,7 +97,7 @@ func TestClaimInRuns(t *testing.T) {
 	if j := claim.Jobs[2]; string(j.Payload) != "third" || j.Kind != Text || j.ID == claim.Jobs[0].ID || j.ClaimID != claim.ID || j.RunnerID != "runner 1" {
 		t.Errorf("%+v", j)
 	}
-	if j := claim.Jobs[3]; j.Kind != JSON || *j.Progress != 0 || j.Meta["colour"] != "deep red" || j.Attempts[0].Error != "it\nbroke" || j.UniqueKey != "order 7, %" {
+	if j := claim.Jobs[3]; j.Kind != JSON || *j.Progress != 0 || j.Meta["colour"] != "deep red" || j.Attempts[0].Error != "it\nbroke" || j.UniqueKey != "order 7, %" || j.CreatedBy != "oidc/corp/a b" {
 		t.Errorf("%+v", j)
 	}
 	j := claim.Jobs[106]

@@ -135,7 +135,7 @@ func (j *Job) setAttributes(a *Attributes) {
 // setStored sets the attributes of a job that was claimed in runs.
 func (j *Job) setStored(a *job.Attributes) {
 	j.Priority, j.MaxAttempts, j.LeaseMs = a.Priority, a.MaxAttempts, a.LeaseMs
-	j.RunAt, j.ExpiresAt, j.TimeoutMs, j.Traceparent = a.RunAt, a.ExpiresAt, a.TimeoutMs, a.Traceparent
+	j.RunAt, j.ExpiresAt, j.TimeoutMs, j.Traceparent, j.CreatedBy = a.RunAt, a.ExpiresAt, a.TimeoutMs, a.Traceparent, a.By
 	for name, value := range a.Meta.All() {
 		if j.Meta == nil {
 			j.Meta = map[string]string{}

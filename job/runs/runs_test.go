@@ -50,7 +50,7 @@ func everything() Run {
 	j.Kind, j.Priority, j.MaxAttempts, j.RunAt, j.ExpiresAt, j.TimeoutMs, j.LeaseMs = job.JSON, 0, 9, claimAt-1, claimAt+1, 60_000, 45_000
 	j.RunAttempts, j.Redrives, j.UpdatedAt, j.DeadlineAt = 3, 2, claimAt+10, claimAt+60_000
 	j.UniqueKey, j.Traceparent, j.Meta = "order 7, %", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "colour=deep%20red,size=4"
-	j.Step, j.Progress, j.Error = "käse", 0, "it\nbroke"
+	j.By, j.Step, j.Progress, j.Error = "oidc/corp/a b", "käse", 0, "it\nbroke"
 	j.Attempts = []job.Attempt{{At: claimAt - 100, Runner: "other", Code: job.Error, ExitCode: 503, Error: j.Error, Why: job.Reported}}
 	return Run{First: j, N: 1, Frame: job.LenFrame, Parts: lines(job.LenFrame, "{\n}")}
 }
