@@ -35,7 +35,7 @@ func documents(runner string, claimed *applied.Claimed, handed []runs.Run) (docs
 	}
 	for i := range docs {
 		want := docs[i]
-		want.Backoff, want.RetentionMs, want.OnComplete, want.Hops, want.By = job.Backoff{}, 0, "", 0, "" // runs do not have them
+		want.Backoff, want.RetentionMs, want.OnComplete, want.Hops = job.Backoff{}, 0, "", 0 // runs do not have them
 		if len(want.Payload)+len(read[i].Payload) == 0 {
 			want.Payload = read[i].Payload
 		}
