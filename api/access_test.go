@@ -82,6 +82,17 @@ func TestKeys(t *testing.T) {
 
 	producer, worker, reader := r.newKey(admin, "p", "producer"), r.newKey(admin, "w", "worker"), r.newKey(admin, "r", "reader")
 	r.post("/keys", `{"name":"p","roles":["reader"]}`, as(admin)...).refused(http.StatusConflict, "key_exists")
+	r.post("/keys", `{"name":"team","roles":["worker"],"clients":["acme"]}`, as(admin)...).object(http.StatusCreated)
+	r.post("/keys", `{"name":"team-b","roles":["worker"],"clients":["other"]}`, as(admin)...).object(http.StatusCreated)
+	for _, prefix := range []string{"team:", "team:x", "te"} {
+		text := `{"name":"q","roles":["worker"],"clients":["other"],"runner_prefix":"` + prefix + `"}`
+		r.post("/keys", text, as(admin)...).refused(http.StatusConflict, "runner_prefix_taken")
+	}
+	r.post("/keys", `{"name":"q","roles":["worker"],"clients":["acme"],"runner_prefix":"team:x"}`, as(admin)...).object(http.StatusCreated)
+	r.post("/keys", `{"name":"all","roles":["worker"],"runner_prefix":"team:"}`, as(admin)...).refused(http.StatusConflict, "runner_prefix_taken")
+	for _, name := range []string{"q", "team", "team-b"} {
+		testkit.Equal(t, r.do(http.MethodDelete, "/keys/"+name, nil, as(admin)...).status, http.StatusNoContent)
+	}
 	r.post("/jobs/create", `{}`, as(producer)...).object(http.StatusCreated)
 	r.post("/jobs/create", `{}`, as(worker)...).refused(http.StatusForbidden, "role_missing")
 	r.post("/jobs/claim", `{"runner_id":"r1"}`, as(producer)...).refused(http.StatusForbidden, "role_missing")

@@ -27,7 +27,7 @@ var problemCodes = map[int][]string{
 	408: {"body_too_slow"},
 	409: {"claim_lost", "outcome_differs", "runner_differs", "cancelled", "job_active", "job_ended", "job_not_ended", "queue_not_empty", "key_held",
 		"attempts_used", "number_passed", "too_many_hops", "runner_id_taken", "runner_replaced", "runner_lost", "collecting_blobs", "blobs_missing",
-		"offset_differs", "key_exists", "admin_key_first", "batch_ended", "batch_closed", "backup_running", "no_cluster", "quorum_lost"},
+		"offset_differs", "key_exists", "runner_prefix_taken", "admin_key_first", "batch_ended", "batch_closed", "backup_running", "no_cluster", "quorum_lost"},
 	411: {"length_required"},
 	412: {"tus_version", "version_differs"},
 	413: {"body_too_large", "payload_too_large", "fileset_too_large"},

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 type keys struct {
 	engine    backend.Engine
 	documents *web.Lane
+	authorize *authorizer
 }
 
 func (k keys) routes(r operation.Rules) []route {
@@ -48,7 +50,7 @@ type keyLimits struct {
 	Roles        []string  `json:"roles" schema:"Role" required:"true"`
 	Clients      []string  `json:"clients" schema:"Name" maxItems:"100" doc:"the clients whose jobs the key is for; null: all"`
 	Types        []string  `json:"types" schema:"Name" maxItems:"100" doc:"the types of jobs that the key is for; null: all"`
-	RunnerPrefix *string   `json:"runner_prefix" minLength:"1" maxLength:"64" doc:"with what the ids of its runners begin; null: any. The default of a key for some clients or types is its name and a hyphen"`
+	RunnerPrefix *string   `json:"runner_prefix" minLength:"1" maxLength:"64" doc:"with what the ids of its runners begin; null: any. The default of a key for some clients or types is its name and a colon"`
 	HidePayloads bool      `json:"hide_payloads" doc:"payloads, outputs and errors are not shown; only with the single role reader"`
 	Rates        *keyRates `json:"rates" doc:"how fast the key may be used; null: as fast as the server serves it"`
 	Redact       []string  `json:"redact" minLength:"1" maxLength:"128" maxItems:"100" doc:"names of fields of JSON payloads and outputs whose values are not shown; only with the single role reader"`
@@ -78,7 +80,7 @@ func (l *keyLimits) fill(key *job.Key) (err error) {
 	case l.RunnerPrefix != nil:
 		key.RunnerPrefix = *l.RunnerPrefix
 	case !key.All():
-		key.RunnerPrefix = key.Name + "-"
+		key.RunnerPrefix = job.DefaultRunnerPrefix(key.Name)
 	}
 	key.Rates = (*job.Rates)(l.Rates)
 	if err := key.Check(); err != nil {
@@ -180,7 +182,27 @@ func (k keys) create(ctx context.Context, in *struct {
 		return out, &web.Problem{Status: http.StatusConflict, Code: "admin_key_first", Fate: web.NotStored,
 			Detail: "the first key must have the role admin and never expire: once there is a key, every request needs one, and nobody else could make more"}
 	}
+	if err := k.ownRunners(&key); err != nil {
+		return out, err
+	}
 	return k.store(ctx, &key, in.Body.SHA256, job.IfNone)
+}
+
+// ownRunners returns an error if a key or a rule of an issuer for other clients may name runners of a new key.
+func (k keys) ownRunners(key *job.Key) error {
+	other := ""
+	if name := k.engine.SharingRunners(key); name != "" {
+		other = "the key " + name
+	} else if k.authorize.issuers != nil {
+		if issuer, rule := k.authorize.issuers.SharingRunners(key); rule != "" {
+			other = fmt.Sprintf("the rule %s of the issuer %s", rule, issuer)
+		}
+	}
+	if other == "" {
+		return nil
+	}
+	return &web.Problem{Status: http.StatusConflict, Code: "runner_prefix_taken", Fate: web.NotStored, Detail: fmt.Sprintf(
+		"%s is for other clients, and may name the same runners: one of its runner prefix and %q begins with the other; choose another runner_prefix", other, key.RunnerPrefix)}
 }
 
 func (k keys) rotate(ctx context.Context, in *struct {

@@ -116,7 +116,7 @@ func (s *resources) routes() []route {
 		sweeps{s.engine}.routes(r),
 		sessions{s.engine}.routes(r),
 		s.handlers.routes(),
-		keys{s.engine, s.documents}.routes(r),
+		keys{s.engine, s.documents, s.authorizer}.routes(r),
 		audit{s.reader}.routes(r),
 		logins{s.engine, s.authorizer, s.refusals, s.log}.routes(r),
 		quotas{s.engine, s.documents, s.checkClient}.routes(r),

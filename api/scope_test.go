@@ -31,10 +31,10 @@ func newTenants(t *testing.T) *tenants {
 	}
 	s.acme, s.other = key("acme", `"clients":["acme"]`), key("other", `"clients":["other","third"]`)
 	s.post("/jobs/create", `{"client":"other","type":"resize"}`, as(s.other)...).object(http.StatusCreated)
-	claimed := s.post("/jobs/claim", `{"runner_id":"other-1","max":1}`, as(s.other)...).object(http.StatusOK)
+	claimed := s.post("/jobs/claim", `{"runner_id":"other:1","max":1}`, as(s.other)...).object(http.StatusOK)
 	s.claim, s.job = claimed["claim_id"].(string), claimed["jobs"].([]any)[0].(map[string]any)["job_id"].(string)
 	s.batch = s.post("/jobs/create", `[{"client":"other","type":"resize"},{"client":"third","type":"resize"}]`, as(s.other)...).object(http.StatusCreated)["batch_id"].(string)
-	s.session = s.post("/sessions", `{"runner_id":"other-1"}`, as(s.other)...).object(http.StatusCreated)["session_id"].(string)
+	s.session = s.post("/sessions", `{"runner_id":"other:1"}`, as(s.other)...).object(http.StatusCreated)["session_id"].(string)
 	return s
 }
 
@@ -60,7 +60,7 @@ func TestTenantsIDs(t *testing.T) {
 			}
 			headers := as(s.acme)
 			if test.body == "text" {
-				headers = append(headers, "Content-Type", "text/plain", "Daybook-Runner", "acme-1")
+				headers = append(headers, "Content-Type", "text/plain", "Daybook-Runner", "acme:1")
 			}
 			return s.do(test.method, path, bytes.NewReader([]byte(body)), append([]string{"Content-Type", "application/json"}, headers...)...)
 		}
@@ -82,13 +82,13 @@ func TestTenantsIDs(t *testing.T) {
 func TestTenantsLists(t *testing.T) {
 	s := newTenants(t)
 	mine := s.post("/jobs/create", `{"client":"acme","type":"resize"}`, as(s.acme)...).object(http.StatusCreated)["job_id"].(string)
-	s.post("/runners/other-1", `{"instance":"i"}`, as(s.other)...).object(http.StatusOK)
+	s.post("/runners/other:1", `{"instance":"i"}`, as(s.other)...).object(http.StatusOK)
 	testkit.Equal(t, s.do(http.MethodPut, "/handlers/resize?client=other", strings.NewReader(`{"kind":"script","lang":"node","source":"1"}`), append(as(s.other), "Content-Type", "application/json")...).status, http.StatusCreated)
 	for range 30 {
 		s.post("/jobs/create", `{"client":"other","type":"resize"}`, as(s.other)...).object(http.StatusCreated)
 	}
 	for _, path := range []string{
-		"/jobs", "/jobs?limit=1", "/jobs?type=resize", "/jobs?client=other", "/jobs?status=pending", "/jobs?runner_id=other-1", "/batches", "/batches?client=other", "/batches?limit=1",
+		"/jobs", "/jobs?limit=1", "/jobs?type=resize", "/jobs?client=other", "/jobs?status=pending", "/jobs?runner_id=other:1", "/batches", "/batches?client=other", "/batches?limit=1",
 		"/queues", "/queues?client=other", "/queues?waiting=true", "/queues?waiting=true&client=other", "/runners", "/sweeps", "/handlers", "/filesets",
 	} {
 		a := s.get(path, as(s.acme)...)
@@ -109,9 +109,9 @@ func TestTenantsNames(t *testing.T) {
 	for _, test := range []struct{ method, path, body string }{
 		{"POST", "/jobs/create", `{"client":"other","type":"x"}`}, {"POST", "/jobs/create", `[{"client":"acme","type":"x"},{"client":"other","type":"x"}]`}, {"POST", "/jobs/create", `{"type":"x"}`},
 		{"POST", "/add?client=other&jobtype=x", `a`}, {"POST", "/other/job/x/add", `a`}, {"POST", "/jobs/create", `{"client":"acme","type":"x","on_complete":{"client":"other","type":"y"}}`},
-		{"POST", "/jobs/claim", `{"runner_id":"acme-1","clients":["other"]}`}, {"POST", "/jobs/claim", `{"runner_id":"acme-1","clients":["acme","other"]}`},
-		{"POST", "/jobs/claim", `{"runner_id":"other-1"}`}, {"POST", "/jobs/claim", `{"runner_id":"acme"}`}, {"POST", "/jobs/tickle", `{"runner_id":"other-1"}`}, {"POST", "/sessions", `{"runner_id":"other-1"}`},
-		{"POST", "/runners/other-1", `{"instance":"i"}`}, {"GET", "/runners/other-1", ""}, {"DELETE", "/runners/other-1", ""},
+		{"POST", "/jobs/claim", `{"runner_id":"acme:1","clients":["other"]}`}, {"POST", "/jobs/claim", `{"runner_id":"acme:1","clients":["acme","other"]}`},
+		{"POST", "/jobs/claim", `{"runner_id":"other:1"}`}, {"POST", "/jobs/claim", `{"runner_id":"acme"}`}, {"POST", "/jobs/tickle", `{"runner_id":"other:1"}`}, {"POST", "/sessions", `{"runner_id":"other:1"}`},
+		{"POST", "/runners/other:1", `{"instance":"i"}`}, {"GET", "/runners/other:1", ""}, {"DELETE", "/runners/other:1", ""},
 		{"PUT", "/blobs?client=other", "x"}, {"PUT", "/blobs", "x"}, {"GET", "/blobs?client=other", ""}, {"GET", "/blobs", ""}, {"POST", "/uploads?client=other", ""}, {"POST", "/uploads", ""},
 		{"PUT", "/handlers/x", `{"kind":"script","lang":"node","source":"1"}`}, {"PUT", "/handlers/x?client=other", `{"kind":"script","lang":"node","source":"1"}`}, {"DELETE", "/handlers/x", ""}, {"PUT", "/filesets/f?client=other", "x"}, {"DELETE", "/filesets/f", ""},
 		{"GET", "/handlers/x?client=other", ""}, {"GET", "/handlers/x/history?client=other", ""}, {"GET", "/other/handler/x/get", ""}, {"GET", "/other/handler/get/x/get", ""},
@@ -140,10 +140,10 @@ func TestTenantsNames(t *testing.T) {
 		s.post(path, ``, as(s.acme)...).refused(http.StatusNotFound, "queue_not_found")
 	}
 	s.get("/queues/other/resize", as(s.acme)...).refused(http.StatusNotFound, "queue_not_found")
-	s.post("/jobs/complete", `{"outcomes":[{"job_id":"`+s.job+`","code":"ok"}],"runner_id":"other-1"}`, as(s.acme)...).refused(http.StatusForbidden, web.CodeOutOfScope)
+	s.post("/jobs/complete", `{"outcomes":[{"job_id":"`+s.job+`","code":"ok"}],"runner_id":"other:1"}`, as(s.acme)...).refused(http.StatusForbidden, web.CodeOutOfScope)
 	testkit.Equal(t, s.get("/jobs/"+s.job, as(s.other)...).object(http.StatusOK)["status"], any("active"))
 	who := s.get("/whoami", as(s.acme)...).object(http.StatusOK)
-	testkit.Equal(t, who["runner_prefix"], any("acme-"))
+	testkit.Equal(t, who["runner_prefix"], any("acme:"))
 }
 
 // TestTenantsKeysAndSessions: idempotency keys and sessions of others give no answers.
@@ -155,7 +155,7 @@ func TestTenantsKeysAndSessions(t *testing.T) {
 	a := s.post("/jobs/complete", body, append(as(s.acme), "Idempotency-Key", "k")...)
 	testkit.Holds(t, a.header.Get("Idempotency-Replayed") == "" && strings.Contains(a.body, "job_not_found"), a.body)
 	numbered := []string{"Daybook-Session", s.session, "Daybook-Session-Number", "7"}
-	for _, test := range [][2]string{{"/jobs/create", `{"client":"acme","type":"x"}`}, {"/jobs/complete", body}, {"/jobs/claim", `{"runner_id":"acme-1"}`}} {
+	for _, test := range [][2]string{{"/jobs/create", `{"client":"acme","type":"x"}`}, {"/jobs/complete", body}, {"/jobs/claim", `{"runner_id":"acme:1"}`}} {
 		s.post(test[0], test[1], append(as(s.acme), numbered...)...).refused(http.StatusNotFound, "session_not_found")
 	}
 	s.post("/jobs/create", `{"client":"other","type":"x"}`, append(as(s.other), numbered...)...).object(http.StatusCreated)
@@ -169,8 +169,8 @@ func TestTenantsClaims(t *testing.T) {
 	got := s.post("/jobs/claim", `{"runner_id":"t.1","max":10}`, as(typed)...).object(http.StatusOK)["jobs"].([]any)
 	testkit.Holds(t, len(got) == 1 && got[0].(map[string]any)["type"] == "b", got)
 	stream := s.open(func(o *websocket.DialOptions) { o.HTTPHeader = http.Header{"Authorization": {"Bearer " + s.acme}} })
-	stream.refusal(stream.send("hello", `{"runner_id":"other-1"}`), web.CodeOutOfScope)
-	hello := stream.ok(stream.send("hello", `{"runner_id":"acme-1","claims":["`+s.claim+`"]}`))
+	stream.refusal(stream.send("hello", `{"runner_id":"other:1"}`), web.CodeOutOfScope)
+	hello := stream.ok(stream.send("hello", `{"runner_id":"acme:1","claims":["`+s.claim+`"]}`))
 	testkit.Equal(t, len(hello["claims"].([]any)), 0)
 	stream.refusal(stream.send("subscribe", `{"credit":1,"clients":["other"]}`), web.CodeOutOfScope)
 	stream.refusal(stream.send("create", `{"client":"other","type":"x"}`), web.CodeOutOfScope)
@@ -185,7 +185,7 @@ func TestConcealedPayloads(t *testing.T) {
 	s := newTenants(t)
 	id := s.post("/jobs/create", `{"client":"acme","type":"pay","payload":{"amount":5,"card":{"number":"4111"},"list":[{"card":"4111"}]}}`, as(s.acme)...).object(http.StatusCreated)["job_id"].(string)
 	text := s.post("/jobs/create", `{"client":"acme","type":"pay","payload":"4111 as a text"}`, as(s.acme)...).object(http.StatusCreated)["job_id"].(string)
-	s.post("/jobs/claim", `{"runner_id":"acme-1","max":2}`, as(s.acme)...).object(http.StatusOK)
+	s.post("/jobs/claim", `{"runner_id":"acme:1","max":2}`, as(s.acme)...).object(http.StatusOK)
 	s.post("/jobs/"+id+"/complete", `{"code":"ok","output":{"card":"4111","ok":true}}`, as(s.acme)...).object(http.StatusOK)
 	s.post("/jobs/"+text+"/complete", `{"code":"failed","error":"no 4111"}`, as(s.acme)...).object(http.StatusOK)
 	key := func(name, limits string) string {
@@ -214,7 +214,7 @@ func TestTenantsStreams(t *testing.T) {
 	s := newTenants(t)
 	id := s.post("/jobs/create", `{"client":"other","type":"sent"}`, as(s.other)...).object(http.StatusCreated)["job_id"].(string)
 	c := s.open(func(o *websocket.DialOptions) { o.HTTPHeader = http.Header{"Authorization": {"Bearer " + s.other}} })
-	c.ok(c.send("hello", `{"runner_id":"other-2"}`))
+	c.ok(c.send("hello", `{"runner_id":"other:2"}`))
 	c.pushed(c.send("subscribe", `{"credit":1,"types":["sent"]}`))
 	claim := s.get("/jobs/"+id, as(s.other)...).object(http.StatusOK)["claim_id"].(string)
 	for path, body := range map[string]string{

@@ -30,7 +30,7 @@ type KeyLimits struct {
 	Roles        []string `json:"roles"`                  // admin, operator, producer, worker, reader, backup, metrics
 	Clients      []string `json:"clients,omitempty"`      // whose jobs the key is for; nil: all
 	Types        []string `json:"types,omitempty"`        // of the jobs that the key is for; nil: all
-	RunnerPrefix string   `json:"runner_prefix,omitzero"` // with what the ids of its runners begin; "": any, and for a new key with clients or types its name and a hyphen
+	RunnerPrefix string   `json:"runner_prefix,omitzero"` // with what the ids of its runners begin; "": any, and for a new key with clients or types its name and a colon
 	HidePayloads bool     `json:"hide_payloads,omitzero"` // payloads, outputs and errors are not shown
 	Rates        *Rates   `json:"rates,omitempty"`        // how fast the key may be used; nil: as fast as the server serves it
 	Redact       []string `json:"redact,omitempty"`       // names of fields of JSON payloads and outputs whose values are not shown

@@ -177,6 +177,17 @@ func (k *Key) PermitsRunner(id string) error {
 	return fmt.Errorf("%w runner %s: the ids of its runners begin with %s", ErrOutOfScope, id, k.RunnerPrefix)
 }
 
+// SharesRunners reports whether two keys for different clients may name the same runner: whoever names a runner takes over its
+// claims. Keys without a prefix do not count: they are for all clients and may name every runner.
+func (k *Key) SharesRunners(other *Key) bool {
+	a, b := k.RunnerPrefix, other.RunnerPrefix
+	return a != "" && b != "" && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a)) && !slices.Equal(k.Clients, other.Clients)
+}
+
+// DefaultRunnerPrefix returns the runner prefix of a key, or of a rule of an issuer, with a name. The colon keeps
+// apart the runners of "team" and "team-b".
+func DefaultRunnerPrefix(name string) string { return name + ":" }
+
 // Redacts reports whether the key hides the values of fields with a name.
 func (k *Key) Redacts(name string) bool { return contains(k.Redact, name) }
 

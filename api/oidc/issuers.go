@@ -124,6 +124,18 @@ func (i *Issuers) Replace(list []Issuer) error {
 	return nil
 }
 
+// SharingRunners returns the names of an issuer and one of its rules that shares runners with a key, or "" (job.Key.SharesRunners).
+func (i *Issuers) SharingRunners(key *job.Key) (issuer, rule string) {
+	for _, s := range *i.known.Load() {
+		for at := range s.Rules {
+			if key.SharesRunners(&s.Rules[at].Key) {
+				return s.Name, s.Rules[at].Name
+			}
+		}
+	}
+	return "", ""
+}
+
 // Run reads the keys of issuers until ctx is done.
 func (i *Issuers) Run(ctx context.Context) {
 	for ctx.Err() == nil {

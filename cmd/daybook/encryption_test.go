@@ -68,8 +68,8 @@ func TestEncryptedCommands(t *testing.T) {
 
 	config := filepath.Join(dir, "work.toml")
 	testkit.NoError(t, os.WriteFile(config, []byte("[handlers.c]\nkind = \"exec\"\nargv = [\"tr\", \"a-z\", \"A-Z\"]\n"), 0o600))
-	work := []string{"work", "--config", config, "--until-idle", "300ms", "--sandbox", "off"}
-	without := command(as(other, "work", "--config", config, "--sandbox", "off", "--log-format", "json")...)
+	work := []string{"work", "--config", config, "--sandbox", "off", "--log-format", "json"}
+	without := command(as(other, work...)...)
 	log := &processLog{}
 	without.Stderr = log
 	testkit.NoError(t, without.Start())
@@ -77,7 +77,11 @@ func TestEncryptedCommands(t *testing.T) {
 	testkit.NoError(t, without.Process.Signal(syscall.SIGTERM))
 	testkit.NoError(t, without.Wait(), log)
 	testkit.Equal(t, strings.Count(ok(t, plain("jobs", "--type", "c", "--json")...), `"run_attempts":0`), 2)
-	ok(t, as(key, work...)...)
+	with := command(as(key, work...)...)
+	testkit.NoError(t, with.Start())
+	ok(t, plain("watch", "--batch", batch)...) // the jobs may still wait for their return
+	testkit.NoError(t, with.Process.Signal(syscall.SIGTERM))
+	testkit.NoError(t, with.Wait())
 	testkit.Contains(t, ok(t, as(key, "results", batch)...), "SECRET", "HIDDEN")
 	testkit.Contains(t, ok(t, as(key, "results", batch, "--json")...), `"output":"SECRET"`)
 	testkit.Lacks(t, ok(t, plain("results", batch)...), "SECRET", "HIDDEN")

@@ -84,7 +84,7 @@ func (f *keyFlags) define(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.Roles, "role", nil, "what the key permits: admin, operator, producer, worker, reader, backup or metrics; can be given several times")
 	cmd.Flags().StringArrayVar(&f.Clients, "client", nil, "a client whose jobs the key is for; can be given several times (default: all)")
 	cmd.Flags().StringArrayVar(&f.Types, "type", nil, "a type of jobs that the key is for; can be given several times (default: all)")
-	cmd.Flags().StringVar(&f.RunnerPrefix, "runner-prefix", "", "with what the ids of its runners begin (default: with --client or --type, its name and a hyphen)")
+	cmd.Flags().StringVar(&f.RunnerPrefix, "runner-prefix", "", "with what the ids of its runners begin (default: with --client or --type, its name and a colon)")
 	cmd.Flags().BoolVar(&f.HidePayloads, "hide-payloads", false, "show no payloads, outputs and errors; only with the single role reader")
 	cmd.Flags().StringArrayVar(&f.Redact, "redact", nil, "name of a field of JSON payloads and outputs whose value is not shown; only with the single role reader; can be given several times")
 	cmd.Flags().StringArrayVar(&f.rates, "rate", nil, "how fast the key may be used, as NAME=NUMBER: creates, claims, reads and bytes a second, streams and parked_claims at the same time; can be given several times (default: without a bound)")

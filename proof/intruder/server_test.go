@@ -176,7 +176,7 @@ func (s *server) must(method, path, body string, headers ...string) (doc map[str
 func (s *server) fill() {
 	s.Helper()
 	v := s.as("victim")
-	_ = s.send("DELETE", "/runners/victim-1?instance="+s.things["instance"], "", v...) // the instance before may have ended already
+	_ = s.send("DELETE", "/runners/victim:1?instance="+s.things["instance"], "", v...) // the instance before may have ended already
 	s.fills++
 	create := func(more string) string {
 		return s.must("POST", "/jobs/create", `{"client":"victim","type":"sealed","payload":{"secret":"`+payloadMark+`"},"max_attempts":1`+more+`}`, v...)["job_id"].(string)
@@ -184,12 +184,12 @@ func (s *server) fill() {
 	active := func() (id, claim string) {
 		id = create("")
 		for claimed := ""; claimed != id; {
-			o := s.must("POST", "/jobs/claim", `{"runner_id":"victim-1","types":["sealed"],"max":1,"strategy":"newest","lease_ms":3600000}`, v...)
+			o := s.must("POST", "/jobs/claim", `{"runner_id":"victim:1","types":["sealed"],"max":1,"strategy":"newest","lease_ms":3600000}`, v...)
 			claim, claimed = o["claim_id"].(string), o["jobs"].([]any)[0].(map[string]any)["job_id"].(string)
 		}
 		return id, claim
 	}
-	t := map[string]string{"client": "victim", "type": "sealed", "runner": "victim-1", "fileset": "sealed", "key": "victim", "node": "1"}
+	t := map[string]string{"client": "victim", "type": "sealed", "runner": "victim:1", "fileset": "sealed", "key": "victim", "node": "1"}
 	t["active"], t["claim"] = active()
 	t["done"], _ = active()
 	s.must("POST", "/jobs/"+t["done"]+"/complete", `{"code":"ok","output":{"secret":"`+outputMark+`"}}`, v...)
@@ -197,9 +197,9 @@ func (s *server) fill() {
 	s.must("POST", "/jobs/"+t["failed"]+"/complete", `{"code":"failed","error":"`+errorMark+`"}`, v...)
 	t["waiting"] = create(`,"run_at":4102444800000`)
 	t["batch"] = s.must("POST", "/jobs/create", `{"batch":{"client":"victim","type":"sealed","open":true,"metadata":"`+payloadMark+`"},"jobs":[{"payload":{"secret":"`+payloadMark+`"}}]}`, v...)["batch_id"].(string)
-	t["session"] = s.must("POST", "/sessions", `{"runner_id":"victim-1"}`, v...)["session_id"].(string)
+	t["session"] = s.must("POST", "/sessions", `{"runner_id":"victim:1"}`, v...)["session_id"].(string)
 	t["instance"] = fmt.Sprint("i", s.fills)
-	s.must("POST", "/runners/victim-1", `{"instance":"`+t["instance"]+`"}`, v...)
+	s.must("POST", "/runners/victim:1", `{"instance":"`+t["instance"]+`"}`, v...)
 	t["version"] = s.must("PUT", "/handlers/sealed?client=victim", `{"kind":"script","lang":"node","source":"`+otherMark+`"}`, v...)["handler_id"].(string)
 	s.must("PUT", "/filesets/sealed?client=victim", tarOf(s, "a", otherMark), append(v, "Content-Type", "application/x-tar")...)
 	t["address"] = s.must("PUT", "/blobs?client=victim", otherMark, append(v, "Content-Type", "application/octet-stream")...)["address"].(string)

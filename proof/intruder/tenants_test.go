@@ -18,7 +18,7 @@ func number(n int64) string { return strconv.FormatInt(n, 10) }
 // absent are names and ids of things that do not exist, as somebody sends them: the typed key is for the victim's client, so it
 // knows the name.
 func (s *server) absent(who string) map[string]string {
-	none := map[string]string{"client": "absent", "type": "absent", "runner": "absent-1", "fileset": "absent", "key": "absent", "node": "9", "upload": "u" + strings.Repeat("0", 32), "address": "sha256:" + strings.Repeat("0", 64)}
+	none := map[string]string{"client": "absent", "type": "absent", "runner": "absent:1", "fileset": "absent", "key": "absent", "node": "9", "upload": "u" + strings.Repeat("0", 32), "address": "sha256:" + strings.Repeat("0", 64)}
 	if who == "typed" {
 		none["client"] = "victim"
 	}
@@ -120,7 +120,7 @@ func TestListsDoNotMove(t *testing.T) {
 		all := map[string]string{}
 		s.eachRequest(func(p *api.Permit, r *request, what string) {
 			if p.Method == http.MethodGet && (r.client == listed && who == "neighbor" || r.typ == listed && who == "typed") {
-				a := s.ask(p, r, map[string]string{"client": "neighbor", "type": "sealed", "runner": "neighbor-1", "active": unknownID, "batch": unknownID}, s.as(who)...)
+				a := s.ask(p, r, map[string]string{"client": "neighbor", "type": "sealed", "runner": "neighbor:1", "active": unknownID, "batch": unknownID}, s.as(who)...)
 				all[what] = ages.ReplaceAllString(a.body, "")
 			}
 		})
@@ -144,7 +144,7 @@ func TestListsDoNotMove(t *testing.T) {
 func TestRunnersOfOthers(t *testing.T) {
 	s := start(t)
 	s.must("POST", "/jobs/create", `{"client":"neighbor","type":"plain"}`, s.as("neighbor")...)
-	for _, runner := range []string{"victim-1", "neighbor", "neighbor-", "Neighbor-1", "neighbo-1", " neighbor-1"} {
+	for _, runner := range []string{"victim:1", "neighbor", "neighbor:", "Neighbor:1", "neighbo:1", " neighbor:1"} {
 		for _, r := range []struct{ method, path, body string }{
 			{"POST", "/jobs/claim", `{"runner_id":"RUNNER"}`}, {"POST", "/jobs/tickle", `{"runner_id":"RUNNER"}`}, {"POST", "/sessions", `{"runner_id":"RUNNER"}`},
 			{"POST", "/jobs/complete", `{"runner_id":"RUNNER","outcomes":[]}`}, {"POST", "/jobs/claim", `{"runner_id":"RUNNER","max":5,"wait_ms":0}`},
@@ -163,7 +163,7 @@ func TestMixedNames(t *testing.T) {
 	s := start(t)
 	headers := append(s.as("neighbor"), "Content-Type", "application/json")
 	s.must("POST", "/jobs/create", `{"client":"neighbor","type":"plain"}`, headers...)
-	id := s.must("POST", "/jobs/claim", `{"runner_id":"neighbor-1","max":1}`, headers...)["jobs"].([]any)[0].(map[string]any)["job_id"].(string)
+	id := s.must("POST", "/jobs/claim", `{"runner_id":"neighbor:1","max":1}`, headers...)["jobs"].([]any)[0].(map[string]any)["job_id"].(string)
 	for _, r := range []struct{ path, body string }{
 		{"/jobs/create", `[{"client":"neighbor","type":"plain"},{"client":"victim","type":"plain"}]`},
 		{"/jobs/create", `{"batch":{"client":"neighbor"},"jobs":[{"type":"plain"},{"client":"victim","type":"plain"}]}`},
@@ -171,8 +171,8 @@ func TestMixedNames(t *testing.T) {
 		{"/jobs/create", `{"client":"neighbor","type":"plain","on_complete":{"type":"x","on_complete":{"client":"victim","type":"x"}}}`},
 		{"/jobs/" + id + "/complete", `{"code":"ok","then":[{"type":"plain"},{"client":"victim","type":"x"}]}`},
 		{"/jobs/complete", `{"outcomes":[{"job_id":"` + id + `","code":"ok","then":[{"client":"victim","type":"x"}]}]}`},
-		{"/jobs/claim", `{"runner_id":"neighbor-1","clients":["neighbor","victim"]}`},
-		{"/jobs/claim", `{"runner_id":"neighbor-1","complete":[{"job_id":"` + id + `","code":"ok","then":[{"client":"victim","type":"x"}]}]}`},
+		{"/jobs/claim", `{"runner_id":"neighbor:1","clients":["neighbor","victim"]}`},
+		{"/jobs/claim", `{"runner_id":"neighbor:1","complete":[{"job_id":"` + id + `","code":"ok","then":[{"client":"victim","type":"x"}]}]}`},
 	} {
 		before := s.state()
 		a := s.send("POST", r.path, r.body, headers...)

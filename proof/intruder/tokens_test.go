@@ -27,7 +27,7 @@ func issuerOf(at *oidctest.Issuer) oidc.Issuer {
 	}
 	i := oidc.Issuer{Name: "corp", URL: oidctest.URL, Audience: audience, Keys: at.Keys(), Rules: []oidc.Rule{
 		rule("boss", job.Key{Roles: job.RolesOf(job.RoleAdmin)}),
-		rule("victim", job.Key{Roles: job.RolesOf(job.RoleOperator, job.RoleProducer, job.RoleWorker), Actor: job.Actor{Scope: job.Scope{Clients: []string{"victim"}}}, RunnerPrefix: "victim-"}),
+		rule("victim", job.Key{Roles: job.RolesOf(job.RoleOperator, job.RoleProducer, job.RoleWorker), Actor: job.Actor{Scope: job.Scope{Clients: []string{"victim"}}}, RunnerPrefix: "victim:"}),
 	}}
 	for _, role := range roles {
 		i.Rules = append(i.Rules, rule(role.String(), job.Key{Roles: job.RolesOf(role)}))
@@ -218,7 +218,7 @@ func TestVerbsOfSpentTokens(t *testing.T) {
 			name := "token" + number(int64(n))
 			s.keys[name] = s.token("victim", map[string]any{"exp": s.unix() + 50})
 			c := s.open(name)
-			own := "victim-" + name
+			own := "victim:" + name
 			if p.Operation != "hello" {
 				_, code, err := c.send("hello", `{"runner_id":"`+own+`"}`)
 				testkit.Holds(t, err == nil && code == "", code, err)

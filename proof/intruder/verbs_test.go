@@ -119,7 +119,7 @@ func TestVerbsOfSpentKeys(t *testing.T) {
 			s.must("DELETE", "/keys/"+name, "", s.as("boss")...)
 			_, sum, err := job.ParseKeyText(s.keys[name])
 			testkit.NoError(t, err)
-			s.must("POST", "/keys", `{"name":"`+name+`","roles":["operator"],"clients":["victim"],"runner_prefix":"victim-","sha256":"`+sum.String()+`"}`, s.as("boss")...)
+			s.must("POST", "/keys", `{"name":"`+name+`","roles":["operator"],"clients":["victim"],"runner_prefix":"victim:","sha256":"`+sum.String()+`"}`, s.as("boss")...)
 		},
 	}
 	i := 0
@@ -131,7 +131,7 @@ func TestVerbsOfSpentKeys(t *testing.T) {
 			s.newKey(name, `"roles":["operator","producer","worker"],"clients":["victim"],"expires_at":`+number(now+50_000))
 			c := s.open(name)
 			if p.Operation != "hello" {
-				_, code, err := c.send("hello", `{"runner_id":"`+name+`-1"}`)
+				_, code, err := c.send("hello", `{"runner_id":"`+name+`:1"}`)
 				testkit.Holds(t, err == nil && code == "", code, err)
 			}
 			spend(name)
@@ -149,7 +149,7 @@ func TestWaitsOfSpentKeys(t *testing.T) {
 	s := start(t)
 	const tenant = `"roles":["operator","producer","worker"],"clients":["victim"]`
 	for what, wait := range map[string][3]string{
-		"claim":   {"POST", "/jobs/claim", `{"runner_id":"waits-1","types":["late"],"max":1,"wait_ms":60000}`},
+		"claim":   {"POST", "/jobs/claim", `{"runner_id":"waits:1","types":["late"],"max":1,"wait_ms":60000}`},
 		"log":     {"GET", "/jobs/" + s.things["active"] + "/log?follow=true", ""},
 		"results": {"GET", "/batches/" + s.things["batch"] + "/results?follow=true", ""},
 	} {
@@ -211,7 +211,7 @@ func TestVerbsOfTenants(t *testing.T) {
 			ask := func(things map[string]string) (string, string) {
 				c := s.open(who)
 				defer c.conn.CloseNow()
-				own := who + "-" + number(time.Now().UnixNano()) // a stream keeps its runner for a while
+				own := who + ":" + number(time.Now().UnixNano()) // a stream keeps its runner for a while
 				if p.Operation != "hello" {
 					text, code, err := c.send("hello", `{"runner_id":"`+own+`"}`)
 					testkit.Holds(t, err == nil && code == "", text, err)

@@ -104,6 +104,18 @@ func (k *Keys) Get(name string) *job.Key {
 	return k.byName[name]
 }
 
+// SharingRunners returns the name of another key that shares runners with a key, or "". It compares all keys.
+func (k *Keys) SharingRunners(key *job.Key) string {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for name, other := range k.byName {
+		if name != key.Name && key.SharesRunners(other) {
+			return name
+		}
+	}
+	return ""
+}
+
 // Uses returns the hours of the last uses of the keys that were used.
 func (k *Keys) Uses() map[string]int64 {
 	k.mu.RLock()

@@ -103,6 +103,7 @@ func read(path string) ([]byte, error) {
 type reader struct {
 	dir   string
 	lines map[string]int
+	rules []*oidc.Rule // of all issuers so far
 }
 
 // wrong returns an error at the line of a key, or of the table that lacks it.
@@ -184,6 +185,13 @@ func (r *reader) issuer(t *issuerTable, at string) (issuer oidc.Issuer, err erro
 		if slices.ContainsFunc(issuer.Rules, func(other oidc.Rule) bool { return other.Name == rule.Name }) {
 			return issuer, r.wrong(fmt.Errorf("two rules have the name %s", rule.Name), at, item("rule", i), "name")
 		}
+		for _, other := range r.rules {
+			if rule.Key.SharesRunners(&other.Key) {
+				return issuer, r.wrong(fmt.Errorf("the rule %s is for other clients, and may name the same runners: one of its runner-prefix %q and %q begins with the other",
+					other.Name, other.Key.RunnerPrefix, rule.Key.RunnerPrefix), at, item("rule", i), "runner-prefix")
+			}
+		}
+		r.rules = append(r.rules, &rule)
 		issuer.Rules = append(issuer.Rules, rule)
 	}
 	return issuer, nil
@@ -281,7 +289,7 @@ func permitted(t *ruleTable) (key job.Key, err error) {
 	key.Clients, key.Types, key.Redact = sorted(t.Clients), sorted(t.Types), sorted(t.Redact)
 	key.RunnerPrefix, key.HidePayloads = t.RunnerPrefix, t.HidePayloads
 	if key.RunnerPrefix == "" && !key.All() {
-		key.RunnerPrefix = t.Name + "-" // as of a key
+		key.RunnerPrefix = job.DefaultRunnerPrefix(t.Name)
 	}
 	return key, key.Check()
 }

@@ -67,7 +67,7 @@ func TestRead(t *testing.T) {
 	testkit.Equal(t, corp.Rules[0].Key.Roles, job.RolesOf(job.RoleOperator, job.RoleBackup))
 	testkit.Holds(t, corp.Rules[0].Claims["groups"] == "ops" && corp.Rules[0].Claims["level"] == int64(7) && corp.Rules[0].Claims["staff"] == true, corp.Rules[0].Claims)
 	scoped := testkit.Must(Read(written(t, strings.Replace(whole, `roles = ["producer"]`, "roles = [\"producer\"]\nclients = [\"shop\", \"acme\"]\ntypes = [\"mail\"]", 1))))(t)[1].Rules[0].Key
-	testkit.Equal(t, strings.Join(scoped.Clients, ",")+" "+strings.Join(scoped.Types, ",")+" "+scoped.RunnerPrefix, "acme,shop mail mailer-")
+	testkit.Equal(t, strings.Join(scoped.Clients, ",")+" "+strings.Join(scoped.Types, ",")+" "+scoped.RunnerPrefix, "acme,shop mail mailer:")
 	hidden := testkit.Must(Read(written(t, strings.Replace(whole, `roles = ["reader"]`, "roles = [\"reader\"]\nredact = [\"card\"]", 1))))(t)[0].Rules[1].Key
 	testkit.Equal(t, strings.Join(hidden.Redact, ","), "card")
 	testkit.Equal(t, corp.Rules[1].Claims["sub"], any("anna"))
@@ -99,6 +99,7 @@ func TestReadRefuses(t *testing.T) {
 		{`https://queue.example/login`, `http://queue.example/login`, ":8: redirect-url must be"},
 		{`"openid", "groups"`, `"groups"`, ":9: scopes must have openid"},
 		{`name = "operators"`, `name = "rest"`, ":17: two rules have the name rest"},
+		{`roles = ["reader"]`, "roles = [\"reader\"]\nclients = [\"acme\"]\n[[issuer.rule]]\nname = \"x\"\nclaims.sub = \"x\"\nroles = [\"reader\"]\nclients = [\"b\"]\nrunner-prefix = \"rest:b\"", ":26: the rule rest is for other clients"},
 		{`name = "operators"`, `name = ""`, ":12: name must have"},
 		{`{ groups = "ops", level = 7, staff = true }`, `{}`, ":13: claims must have"},
 		{`level = 7`, `level = 7.5`, ":13: claim level must be"},
