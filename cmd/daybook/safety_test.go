@@ -64,7 +64,7 @@ func TestServeBeyondLoopback(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	secure := []string{"serve", "--listen", "0.0.0.0:0", "--mdns", "off", "--init", "--data", data, "--tls-cert", cert, "--tls-key", key}
-	execute(t, "", secure...).ends(t, terminal.ExitUsage, "has no key", "--admin-key-file", "daybook key create NAME --role admin --data "+data)
+	execute(t, "", secure...).ends(t, terminal.ExitUsage, "has no key", "--admin-key-file", "daybook key create NAME --role admin --data "+data).lacks(t, "listening", "http")
 	at := func(s *server, file string, args ...string) []string {
 		_, port, err := net.SplitHostPort(strings.TrimPrefix(s.url, "https://"))
 		testkit.NoError(t, err)

@@ -102,17 +102,30 @@ func (f *accessFlags) makeAdminKey(name string) (err error) {
 	return err
 }
 
+// checkHasKey returns an error if other machines could connect and the server has no key. A store without a key may have the first
+// one in its journal, so checkHasKey waits until the engine has replayed it. It returns nil when ctx ends.
+func (s *serverRun) checkHasKey(ctx context.Context, engine *runningEngine) error {
+	if !s.exposed(s.address) || s.adminKeyFile != "" || s.oidcFile != "" || engine.Queries().KeysRequired() || !untilReady(ctx, engine) || engine.Queries().KeysRequired() {
+		return nil
+	}
+	create := ", or stop the server and create a key with: daybook key create NAME --role admin --data " + s.data
+	if s.cluster != nil {
+		create = ""
+	}
+	return terminal.Usagef("--listen %s is not a loopback address, and the server has no key, so nobody could use it; next step: give --admin-key-file FILE%s", s.Flags.listen, create)
+}
+
 // startAccess makes the server require keys as far as the settings say. Once the engine is ready, it stores the key of
-// --admin-key-file, or refuses to go on if other machines can connect and the server has no key. Until then /readyz says why the
-// server is not ready. If the server cannot go on, startAccess calls quit, and end returns why. end may be called more than once.
+// --admin-key-file. Until then /readyz says why the server is not ready. If the key cannot be stored, startAccess calls quit, and end
+// returns why. end may be called more than once.
 func (s *serverRun) startAccess(ctx context.Context, engine *runningEngine, quit func()) (end func() error) {
 	s.options.RequireKeys = s.adminKeyFile != "" || s.exposed(s.address)
-	if !s.options.RequireKeys {
+	if s.adminKeyFile == "" {
 		return func() error { return nil }
 	}
 	var missing atomic.Pointer[error]
 	hold := func(err error) { missing.Store(&err) }
-	hold(errors.New("the server does not know yet whether it has a key"))
+	hold(errors.New("the server does not know yet whether it has the key of --admin-key-file"))
 	s.options.Unready = func() error { return *missing.Load() }
 
 	ctx, stop := context.WithCancel(ctx)
@@ -122,12 +135,7 @@ func (s *serverRun) startAccess(ctx context.Context, engine *runningEngine, quit
 		if !untilReady(ctx, engine) {
 			return
 		}
-		if s.adminKeyFile != "" {
-			failed = s.storeAdminKey(ctx, engine, hold)
-		} else if !engine.Queries().KeysRequired() && s.oidcFile == "" {
-			failed = s.noKey()
-		}
-		if failed != nil {
+		if failed = s.storeAdminKey(ctx, engine, hold); failed != nil {
 			s.log.Error().Err(failed).Msg("the server stops")
 			quit()
 		}
@@ -138,15 +146,6 @@ func (s *serverRun) startAccess(ctx context.Context, engine *runningEngine, quit
 		running.Wait()
 		return failed
 	}
-}
-
-// noKey is the error of a server that other machines could connect to, and that has no key.
-func (s *serverRun) noKey() error {
-	create := ", or stop the server and create a key with: daybook key create NAME --role admin --data " + s.data
-	if s.cluster != nil {
-		create = ""
-	}
-	return terminal.Usagef("--listen %s is not a loopback address, and the server has no key, so nobody could use it; next step: give --admin-key-file FILE%s", s.Flags.listen, create)
 }
 
 // storeAdminKey makes the file of --admin-key-file if it does not exist, and stores its key if the store does not know it. It tries

@@ -102,6 +102,9 @@ func (s *serverRun) serve(ctx context.Context, quit func(), out io.Writer) (err 
 	}
 	defer endBlobs() // if the server runs to its end, the call below returns the error
 
+	if err := s.checkHasKey(ctx, engine); err != nil {
+		return err
+	}
 	endAccess := s.startAccess(ctx, engine, quit)
 	defer func() { err = errors.Join(err, endAccess()) }()
 	endOpsqueue, err := s.startOpsqueue(ctx, engine, quit)
