@@ -2,11 +2,9 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,40 +106,16 @@ func (s *serverRun) startOpsqueue(ctx context.Context, engine *runningEngine, qu
 	}, nil
 }
 
+func (s *serverRun) listenerKey(engine *runningEngine) *listenerKey {
+	return &listenerKey{name: s.opsqueueKey, required: s.options.RequireKeys, engine: engine.Engine}
+}
+
 // opsqueueConfig returns the settings of the listener.
-func (s *serverRun) opsqueueConfig(engine *runningEngine) opsqueue.Config {
+func (s *serverRun) opsqueueConfig(engine *runningEngine, key *listenerKey) opsqueue.Config {
 	return opsqueue.Config{
 		ReservationExpiration: time.Duration(s.opsqueueExpiration), HeartbeatInterval: time.Duration(s.opsqueueHeartbeat),
 		MaxMissableHeartbeats: uint64(s.opsqueueMissable), MaxChunkRetries: uint32(s.opsqueueRetries), MaxSubmissionAge: time.Duration(s.opsqueueAge),
-		MaxSubmissionsReturned: int64(s.opsqueueReturned), MaxConnections: s.files.opsqueue, Origin: engine.Origin(), Permit: s.permitOpsqueue(engine), Log: slog.New(zerolog.NewSlogHandler(s.log)),
-	}
-}
-
-// permitOpsqueue returns the function that judges the key of the listener. Everything that the listener does is about the client
-// opsqueue.Client and the type opsqueue.Type.
-func (s *serverRun) permitOpsqueue(engine *runningEngine) func(job.Roles) error {
-	q := engine.Queries()
-	return func(roles job.Roles) error {
-		if s.opsqueueKey == "" {
-			if s.options.RequireKeys || q.KeysRequired() {
-				return errors.New("this server requires keys, and --opsqueue-key names none for this listener")
-			}
-			return nil
-		}
-		key := q.Key(s.opsqueueKey)
-		switch {
-		case key == nil:
-			return fmt.Errorf("the key %s of --opsqueue-key does not exist: it was never created, or was revoked", s.opsqueueKey)
-		case key.Expired(engine.Now()):
-			return fmt.Errorf("the key %s of --opsqueue-key has expired", s.opsqueueKey)
-		case !key.Roles.Has(roles | job.RolesOf(job.RoleAdmin)):
-			return fmt.Errorf("the key %s of --opsqueue-key has the roles %s; this needs one of %s", s.opsqueueKey, strings.Join(key.Roles.Names(), ", "), strings.Join((roles|job.RolesOf(job.RoleAdmin)).Names(), ", "))
-		}
-		if !key.Has(opsqueue.Client, opsqueue.Type) {
-			return fmt.Errorf("the key %s of --opsqueue-key is not for the client %s and the type %s", s.opsqueueKey, opsqueue.Client, opsqueue.Type)
-		}
-		key.Used(engine.Now()) // while there is a listener, somebody needs the key
-		return nil
+		MaxSubmissionsReturned: int64(s.opsqueueReturned), MaxConnections: s.files.opsqueue, Origin: engine.Origin(), Permit: key.permit, Log: slog.New(zerolog.NewSlogHandler(s.log)),
 	}
 }
 
@@ -152,7 +126,7 @@ func (s *serverRun) startReturns(engine *runningEngine) (end func()) {
 		return func() {}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	returns := opsqueue.NewReturns(engine.Engine, engine.Queries(), s.opsqueueConfig(engine))
+	returns := opsqueue.NewReturns(engine.Engine, engine.Queries(), s.opsqueueConfig(engine, s.listenerKey(engine)))
 	var running sync.WaitGroup
 	running.Go(func() {
 		if untilReady(ctx, engine) {
@@ -194,7 +168,8 @@ func (s *serverRun) askAgain(ctx context.Context, silent []string) {
 // serveOpsqueue serves the protocol of Opsqueue on a listener until end is called. end gives outstanding requests the
 // time drain. If the listener fails or is refused, serveOpsqueue calls quit, and end returns why.
 func (s *serverRun) serveOpsqueue(engine *runningEngine, listener net.Listener, drain time.Duration, quit func()) (end func() error) {
-	server := opsqueue.New(asKey{engine.Engine, func() *job.Key { return engine.Queries().Key(s.opsqueueKey) }}, engine.Queries(), s.opsqueueConfig(engine))
+	key := s.listenerKey(engine)
+	server := opsqueue.New(asKey{engine.Engine, key}, engine.Queries(), s.opsqueueConfig(engine, key))
 	s.batchEnds.Store(server)
 	var running sync.WaitGroup
 	var failed error // of the goroutine

@@ -67,7 +67,8 @@ func TestOpsqueueWaitsForKeys(t *testing.T) {
 		s.opsqueueKey = "ops"
 		l := &acceptor{closed: make(chan struct{})}
 		closeListener := s.serveOpsqueue(e, l, time.Second, func() { t.Error("the listener has failed") })
-		permits := func() error { return s.permitOpsqueue(e)(job.RolesOf(job.RoleProducer)) }
+		held := s.listenerKey(e)
+		permits := func() error { return held.permit(job.RolesOf(job.RoleProducer)) }
 
 		time.Sleep(time.Minute)
 		testkit.Holds(t, !e.KeysKnown() && l.accepts.Load() == 0, "before the keys are known, the listener has accepted", l.accepts.Load(), "connections")
@@ -77,6 +78,11 @@ func TestOpsqueueWaitsForKeys(t *testing.T) {
 		time.Sleep(time.Second)
 		testkit.Holds(t, e.KeysKnown() && l.accepts.Load() == 1, "the listener does not accept connections")
 		testkit.NoError(t, permits())
+
+		_, _, err = e.DeleteDocument(t.Context(), job.DeleteDocument{Kind: job.KeyDocument, Name: "ops"})
+		testkit.NoError(t, err)
+		testkit.Equal(t, job.KeyOf(asKey{e, held}.with(t.Context())).By().Name, "ops", "a command that was permitted before the key was revoked")
+		testkit.Failed(t, permits(), "revoked")
 		testkit.NoError(t, closeListener())
 		end(e)
 	})
