@@ -68,7 +68,8 @@ var access = table([]grant{
 
 	{admins, web.AboutServer, "quit quitByGet acceptTime raiseLevel collectBlobs transferLeadership removeNode"},
 	{admins, web.AboutServer, "keys createKey key rotateKey revokeKey"},
-	{operators, web.AboutServer, "quotas quota"},
+	{operators, web.InList, "quotas"},
+	{operators, web.OfClient, "quota"},
 	{admins, web.AboutServer, "putQuota deleteQuota"},
 	{readers | watchers | admins, web.AboutNobody, "whoami logout"},
 })
@@ -146,6 +147,9 @@ type authorizer struct {
 
 	certificates []CertificateRule
 }
+
+// codeWrongToken is the code of tokens that no issuer of the server made for it, or that have ended.
+const codeWrongToken = "token_refused"
 
 // errNoKey and errWrongKey say nothing about keys that exist.
 var (
@@ -244,7 +248,7 @@ func (a *authorizer) login(c *web.Credentials) (*job.Key, error) {
 func tokenProblem(err error) error {
 	switch detail := err.Error(); {
 	case errors.Is(err, oidc.ErrToken):
-		return &web.Problem{Status: http.StatusUnauthorized, Code: "token_refused", Detail: detail}
+		return &web.Problem{Status: http.StatusUnauthorized, Code: codeWrongToken, Detail: detail}
 	case errors.Is(err, oidc.ErrNoRule):
 		return &web.Problem{Status: http.StatusForbidden, Code: "no_rule", Detail: detail}
 	case errors.Is(err, oidc.ErrUnavailable): // the log has why

@@ -46,7 +46,7 @@ type auditedDocument struct {
 	At      int64             `json:"at" minimum:"0"`
 	By      *string           `json:"by" maxLength:"128" doc:"the key of the request; null: there were no keys"`
 	Command string            `json:"command" doc:"its name in the journal"`
-	Fields  map[string]string `json:"fields" doc:"what it names, as in the journal: clients, types, ids, names. It has no texts of handlers and no secrets"`
+	Fields  map[string]string `json:"fields" doc:"what it names, as in the journal: clients, types, ids, names. For a key or quota, it has what that permits. It has no texts of handlers and no secrets"`
 	Refusal *string           `json:"refusal" doc:"the code of the problem, if it was refused"`
 }
 

@@ -67,7 +67,7 @@ func (l logins) login(ctx context.Context, in *struct {
 	}
 	holder, err := l.authorize.holder(in.Body.Key)
 	if err != nil {
-		return out, l.refusals.refuse(operation.PeerOf(ctx), err)
+		return out, l.refusals.refuse(operation.PeerOf(ctx), in.Body.Key, err)
 	}
 	made, text, seq, err := l.make(ctx, &holder, holder.key.ExpiresAt)
 	out.Seq = seq
@@ -180,15 +180,16 @@ func (l logins) finish(c echo.Context, in *struct {
 	Error string `query:"error" maxLength:"4096" doc:"why the issuer sends no code"`
 }) error {
 	issuers, r := l.authorize.issuers, c.Request()
+	refused := func(err error) error { return l.refusals.refuse(web.PeerOf(r), "", err) }
 	switch {
 	case issuers == nil:
 		return errNoIssuer
 	case in.Error != "":
-		return &web.Problem{Status: http.StatusUnauthorized, Code: "login_failed", Detail: fmt.Sprintf("the issuer did not log you in: %q", web.Shortened(in.Error))}
+		return refused(&web.Problem{Status: http.StatusUnauthorized, Code: "login_failed", Detail: fmt.Sprintf("the issuer did not log you in: %q", web.Shortened(in.Error))})
 	}
 	id, next, err := issuers.Finish(r.Context(), web.CookieOf(r, web.FlowCookie), in.Code, in.State, time.UnixMilli(l.engine.Now()))
 	if err != nil {
-		return tokenProblem(err)
+		return refused(tokenProblem(err))
 	}
 	_, text, _, err := l.make(r.Context(), &holder{&id.Key, id.Issuer, id.Rule}, 0)
 	if err != nil {

@@ -110,6 +110,9 @@ func (q quotas) read(ctx context.Context, in *struct {
 	if err := q.engine.CatchUp(ctx, in.MinSeq); err != nil {
 		return out, err
 	}
+	if !job.KeyOf(ctx).By().HasDocument(job.QuotaDocument, "", in.Client) {
+		return out, job.QuotaNotFound
+	}
 	d, _, err := q.engine.Document(job.QuotaDocument, "", in.Client, 0)
 	if err == nil {
 		out.Body, err = q.documentOf(&d)

@@ -66,4 +66,19 @@ func TestQuotas(t *testing.T) {
 	r.do(http.MethodPut, "/limits/b", strings.NewReader(`{"queues":5}`), append(as(operator), "Content-Type", web.MIMEJSON)...).refused(http.StatusForbidden, "role_missing")
 	changed := r.do(http.MethodPut, "/limits/b", strings.NewReader(`{"queues":5}`), append(as(admin), "Content-Type", web.MIMEJSON)...).object(http.StatusOK)
 	testkit.Equal(t, changed["by"], any("boss"))
+
+	r.do(http.MethodPut, "/limits/acme", strings.NewReader(`{"queues":7}`), append(as(admin), "Content-Type", web.MIMEJSON)...).object(http.StatusOK)
+	of := func(name, scope string) string {
+		return r.post("/keys", `{"name":"`+name+`","roles":["operator"],`+scope+`}`, as(admin)...).object(http.StatusCreated)["key"].(string)
+	}
+	own, typed := of("own", `"clients":["b"]`), of("typed", `"clients":["b"],"types":["x"]`)
+	r.get("/limits/b", as(own)...).object(http.StatusOK)
+	r.get("/limits/acme", as(own)...).refused(http.StatusForbidden, "out_of_scope")
+	testkit.Equal(t, len(r.get("/limits", as(own)...).object(http.StatusOK)["limits"].([]any)), 1, "quotas of the key's clients")
+	r.get("/limits/b", as(typed)...).refused(http.StatusNotFound, "quota_not_found") // it counts jobs of all types
+	testkit.Equal(t, len(r.get("/limits", as(typed)...).object(http.StatusOK)["limits"].([]any)), 0)
+
+	audit := r.get("/audit", as(admin)...).body
+	testkit.Contains(t, audit, `"clients":"b"`, `"runner_prefix":"typed:"`, `"types":"x"`, `"roles":"operator"`, `"queues":"7"`)
+	testkit.Lacks(t, audit, "sha256", "dbk_")
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/daybookq/daybook/api/internal/refusal"
+	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/job"
 )
 
 // refusals writes the refused keys to the log, for an audit. It sums them up, so that who sends many does not fill the log: the first
@@ -24,13 +26,14 @@ type refusedCode struct {
 	since int64 // unix ms; when the last line was written
 	n     int   // refusals since then
 	peer  netip.Addr
+	key   string // the name in the last key; "": it had none
 }
 
 // summedMs is how long refusals are summed up.
 const summedMs = 60_000
 
-// refuse returns the refusal of a request from an address that failed with err.
-func (r *refusals) refuse(peer netip.Addr, err error) error {
+// refuse returns the refusal of a request from an address that failed with err. text is what the request had as its key.
+func (r *refusals) refuse(peer netip.Addr, text string, err error) error {
 	err = r.wrong.refuse(peer, err)
 	code, now := refusal.Of(err).Code, r.wrong.now()
 	r.mu.Lock()
@@ -44,8 +47,18 @@ func (r *refusals) refuse(peer netip.Addr, err error) error {
 		r.byCode[code] = c
 	}
 	c.n, c.peer = c.n+1, peer
+	c.key, _, _ = job.ParseKeyText(text) // without a name, the text may be any secret
 	r.write(code, c, now)
 	return err
+}
+
+// refuseRequest is refuse for a request with credentials.
+func (r *refusals) refuseRequest(peer netip.Addr, c *web.Credentials, err error) error {
+	text := ""
+	if len(c.Authorization) == 1 {
+		text = keyText(c.Authorization[0])
+	}
+	return r.refuse(peer, text, err)
 }
 
 // flush writes the lines that are due.
@@ -66,6 +79,10 @@ func (r *refusals) write(code string, c *refusedCode, now int64) {
 	if c.peer.IsValid() {
 		address = c.peer.String()
 	}
-	r.log.Warn().Bool("audit", true).Str("code", code).Int("requests", c.n).Str("last_address", address).Msg("requests were refused for their keys")
+	line := r.log.Warn().Bool("audit", true).Str("code", code).Int("requests", c.n).Str("last_address", address)
+	if c.key != "" {
+		line = line.Str("last_key", c.key)
+	}
+	line.Msg("requests were refused for their keys")
 	c.since, c.n = now, 0
 }

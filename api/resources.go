@@ -75,7 +75,7 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	authorize := s.authorizer.authorize
 	s.web, err = web.New(web.Options{
 		Log: o.Log, Hosts: o.Hosts, Origins: o.Origins, MaxConnections: o.MaxConnections, TLS: o.TLS, ProblemOf: refusal.Of, Registry: registry, Compressors: s.compressors,
-		Authorize: authorize, Confine: confiner{engine}.confine, Refused: s.refusals.refuse, Admit: limited.Admit, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
+		Authorize: authorize, Confine: confiner{engine}.confine, Refused: s.refusals.refuseRequest, Admit: limited.Admit, Spell: files.SpellAddress, SecretOf: files.SecretOf, Evict: func() bool { return s.streams.Evict() }, WaitHijacked: func(ctx context.Context) error { return s.streams.Wait(ctx) },
 	})
 	if err != nil {
 		return nil, err

@@ -179,7 +179,7 @@ func (in *globalsQuery) page(ctx context.Context, engine backend.Engine, lane *w
 	if err := operation.Hold(ctx, lane, web.MaxRowsBytes); err != nil {
 		return nil, nil, err
 	}
-	list, more, err := engine.Documents(&job.Scope{}, kind, in.After, "", in.Limit)
+	list, more, err := engine.Documents(&job.KeyOf(ctx).By().Scope, kind, in.After, "", in.Limit)
 	if more && len(list) > 0 {
 		next = &list[len(list)-1].Name
 	}

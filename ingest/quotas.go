@@ -49,40 +49,39 @@ func (u *usesInFlight) end(uses map[string]job.Quota) {
 // necessary. A create with unique keys counts all its jobs, though some may exist. The queues of jobs that follow on count,
 // too.
 func (e *Engine) addUses(made *newQueues, c *job.Create) (*newQueues, error) {
+	var quotas map[string]job.Quota // of the clients that have one
 	for i := range c.Groups {
 		client := c.Groups[i].Client
-		if made != nil {
-			if _, counted := made.uses[client]; counted {
-				continue
-			}
-		}
-		quota, bounded := e.store.Quota(client)
-		if !bounded {
+		if i > 0 && client == c.Groups[i-1].Client {
 			continue
 		}
-		if made == nil {
-			made = &newQueues{e: e}
-		}
-		if made.uses == nil {
-			made.uses = map[string]job.Quota{}
-		}
-		var by job.Quota
-		for j := range c.Groups {
-			if c.Groups[j].Client == client {
-				by.Unfinished += int64(c.Groups[j].Lines)
+		if quota, bounded := e.store.Quota(client); bounded {
+			if quotas == nil {
+				quotas = map[string]job.Quota{}
 			}
+			quotas[client] = quota
 		}
-		if quota.Bytes > 0 {
-			var err error
-			if by.Bytes, err = payloadBytes(c, client); err != nil {
-				return made, fmt.Errorf("%w: %w", ErrMalformed, err)
-			}
+	}
+	if quotas == nil {
+		return made, nil
+	}
+	if made == nil {
+		made = &newQueues{e: e}
+	}
+	uses, err := usesOf(c, quotas)
+	if err != nil {
+		return made, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	for name := range made.names {
+		by, bounded := uses[name.client]
+		if exists, _, _ := e.store.QueueExists(name.client, name.typ); bounded && !exists {
+			by.Queues++
+			uses[name.client] = by
 		}
-		for name := range made.names {
-			if exists, _, _ := e.store.QueueExists(name.client, name.typ); name.client == client && !exists {
-				by.Queues++
-			}
-		}
+	}
+	made.uses = map[string]job.Quota{}
+	for client, by := range uses {
+		quota := quotas[client]
 		made.uses[client] = by
 		if err := e.mayUse(client, &quota, by); err != nil {
 			return made, err
@@ -91,24 +90,33 @@ func (e *Engine) addUses(made *newQueues, c *job.Create) (*newQueues, error) {
 	return made, nil
 }
 
-// payloadBytes returns how many bytes the payloads of a client's jobs in a create have.
-func payloadBytes(c *job.Create, client string) (bytes int64, err error) {
-	if c.Frame == job.NoFrame {
-		return 0, nil
+// usesOf returns how many jobs, and bytes of payloads, a create adds to the clients with quotas. It looks at payloads only if a
+// quota bounds their bytes.
+func usesOf(c *job.Create, quotas map[string]job.Quota) (uses map[string]job.Quota, err error) {
+	uses = make(map[string]job.Quota, len(quotas))
+	reads := false
+	for _, quota := range quotas {
+		reads = reads || quota.Bytes > 0 && c.Frame != job.NoFrame
 	}
 	rest := c.Payloads
 	for i := range c.Groups {
-		for range c.Groups[i].Lines {
-			var payload []byte
-			if payload, rest, err = c.Frame.Next(rest); err != nil {
-				return 0, err
-			}
-			if c.Groups[i].Client == client {
-				bytes += int64(len(payload))
+		g := &c.Groups[i]
+		by := uses[g.Client]
+		by.Unfinished += int64(g.Lines)
+		if reads {
+			for range g.Lines {
+				var payload []byte
+				if payload, rest, err = c.Frame.Next(rest); err != nil {
+					return nil, err
+				}
+				by.Bytes += int64(len(payload))
 			}
 		}
+		if _, bounded := quotas[g.Client]; bounded {
+			uses[g.Client] = by
+		}
 	}
-	return bytes, nil
+	return uses, nil
 }
 
 // usesTries is how often mayUse looks before it refuses a create.

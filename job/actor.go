@@ -240,8 +240,12 @@ func (s *Scope) permitsDocument(kind DocumentKind, client, name string) error {
 	return nil
 }
 
-// HasDocument reports whether the scope has a document. Documents of no client are for all clients.
+// HasDocument reports whether the scope has a document. Documents of no client are for all clients. A quota is about all types of the
+// client with its name.
 func (s *Scope) HasDocument(kind DocumentKind, client, name string) bool {
+	if kind == QuotaDocument {
+		return s.HasClient(name) && s.Types == nil
+	}
 	return (client == "" || s.HasClient(client)) && (kind != HandlerDocument || s.HasType(name))
 }
 

@@ -28,6 +28,24 @@ func IsAudited(cmd Command) bool {
 	return false
 }
 
+// AuditedFields returns what the audit shows of a command: its fields, and for a key or quota what it permits. It has no secrets, and
+// no sums of them.
+func AuditedFields(cmd Command) string {
+	text, _ := cmd.Encode()
+	p, is := cmd.(PutDocument)
+	switch {
+	case is && p.Kind == KeyDocument:
+		key, err := DecodeKey(p.Name, p.Document)
+		if err != nil {
+			break // the command is refused
+		}
+		return string(text) + " " + string(key.permitted())
+	case is && p.Kind == QuotaDocument:
+		return string(text) + " " + string(p.Document)
+	}
+	return string(text)
+}
+
 // Level is the version of the rules that Apply follows. It changes only through a SetLevel command in the journal, so
 // that a record leads to the same state whichever binary applies it.
 const Level = 1

@@ -246,6 +246,17 @@ func (k *Key) Check() error {
 
 // Document returns the key's document.
 func (k *Key) Document() []byte {
+	f := k.permitted()
+	f.text("sha256", k.Sum.String())
+	if k.OldUntil != 0 {
+		f.text("old_sha256", k.OldSum.String())
+		f.int("old_until", k.OldUntil)
+	}
+	return f
+}
+
+// permitted returns the fields that say what the key permits.
+func (k *Key) permitted() fields {
 	f := make(fields, 0, 256)
 	f.texts("roles", k.Roles.Names())
 	f.texts("clients", k.Clients)
@@ -262,11 +273,6 @@ func (k *Key) Document() []byte {
 	}
 	f.int("expires_at", k.ExpiresAt)
 	f.int("generation", int64(k.Generation))
-	f.text("sha256", k.Sum.String())
-	if k.OldUntil != 0 {
-		f.text("old_sha256", k.OldSum.String())
-		f.int("old_until", k.OldUntil)
-	}
 	return f
 }
 

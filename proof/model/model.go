@@ -216,8 +216,7 @@ func (m *Model) apply(seq uint64, at int64, cmd job.Command, moves []Move) appli
 	if !job.IsAudited(cmd) {
 		return result
 	}
-	fields, _ := cmd.Encode()
-	entry := document.Audited{Seq: m.Seq, At: m.At, By: m.By.Name, Verb: cmd.Verb(), Fields: string(fields)}
+	entry := document.Audited{Seq: m.Seq, At: m.At, By: m.By.Name, Verb: cmd.Verb(), Fields: job.AuditedFields(cmd)}
 	if result != nil {
 		if refusal := reflect.ValueOf(result).Elem().FieldByName("Refusal"); refusal.IsValid() {
 			entry.Refusal = refusal.Interface().(job.Refusal)

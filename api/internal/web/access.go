@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"net/http"
-	"net/netip"
 
 	"github.com/labstack/echo/v4"
 
@@ -95,11 +94,7 @@ func (s *Server) guarded(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 		if err != nil {
 			c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="daybook"`)
 			if s.Refused != nil {
-				var peer netip.Addr
-				if conn := ConnectionOf(c.Request()); conn != nil {
-					peer = conn.Peer
-				}
-				err = s.Refused(peer, err)
+				err = s.Refused(PeerOf(c.Request()), &credentials, err)
 			}
 			return err
 		}

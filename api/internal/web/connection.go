@@ -161,6 +161,14 @@ func ConnectionOf(r *http.Request) *Connection {
 	return c
 }
 
+// PeerOf returns the address from which a request comes, and the zero address if it is not known.
+func PeerOf(r *http.Request) (peer netip.Addr) {
+	if conn := ConnectionOf(r); conn != nil {
+		peer = conn.Peer
+	}
+	return peer
+}
+
 // begin prepares the connection for a request. Every later read of the body has a deadline. That includes the reads
 // that net/http makes if the handler did not read the body: without a deadline they could wait forever.
 func (c *Connection) begin(e echo.Context) error {

@@ -43,7 +43,7 @@ type Options struct {
 	// Confine refuses a request about something that a key with a scope is not for.
 	Confine func(c echo.Context, about About, key *job.Key) error
 	// Refused, if not nil, returns the refusal of a request from an address for which Authorize has returned err.
-	Refused func(peer netip.Addr, err error) error
+	Refused func(peer netip.Addr, c *Credentials, err error) error
 	// Admit refuses a request of a key that has used up its rates, unless it is kept.
 	Admit func(r *http.Request, key *job.Key, kept bool) error
 	// Spell, if not nil, writes a URL in its canonical form before the router sees it.

@@ -28,8 +28,7 @@ func (a *Applying) audit(cmd job.Command, result applied.Result) {
 	if !job.IsAudited(cmd) || refusal != job.Granted && !a.By.All() { // a key of some clients must not fill the audit of all with requests that change nothing
 		return
 	}
-	fields, _ := cmd.Encode()
-	entry := document.Audited{Seq: a.Now.Seq, At: a.Now.At, By: a.By.Name, Verb: cmd.Verb(), Refusal: refusal, Fields: cut(string(fields), maxAuditedBytes)}
+	entry := document.Audited{Seq: a.Now.Seq, At: a.Now.At, By: a.By.Name, Verb: cmd.Verb(), Refusal: refusal, Fields: cut(job.AuditedFields(cmd), maxAuditedBytes)}
 	value := row.EncodeAudited(&entry)
 	size, segments := int64(len(value)+seqKeyBytes), a.Meta.Audit
 	if n := len(segments); n == 0 || segments[n-1].Bytes+size > a.Rules.AuditBytes || segments[n-1].At+AuditSegmentMs <= a.Now.At {
