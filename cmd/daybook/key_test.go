@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -157,4 +159,47 @@ func TestKeyRates(t *testing.T) {
 	ok(t, as("key", "rotate", "p")...)
 	testkit.Contains(t, ok(t, as("key", "list")...), want)
 	testkit.Equal(t, *parsed[client.Key](t, ok(t, as("key", "get", "p", "--json")...)).Rates, client.Rates{Creates: 1000, ParkedClaims: 5})
+}
+
+// TestWorkWithKeys: a runner whose key is revoked, lacks a role or is not for the given clients ends with its own exit code, and
+// says why. Without --clients and --types, it runs the jobs that its key is for.
+func TestWorkWithKeys(t *testing.T) {
+	dir := t.TempDir()
+	s := serving(t, t.TempDir())
+	at := func(key string, args ...string) []string {
+		args = append(args, "--server", s.url)
+		if key != "" {
+			args = append(args, "--key-file", filepath.Join(dir, key))
+		}
+		return args
+	}
+	create := func(by, name string, args ...string) {
+		writeFile(t, dir, name, ok(t, at(by, append([]string{"key", "create", name}, args...)...)...))
+	}
+	create("", "boss", "--role", "admin")
+	create("boss", "shop", "--role", "producer")
+	create("boss", "acme", "--role", "worker", "--role", "producer", "--client", "acme", "--type", "a")
+	create("boss", "all", "--role", "worker")
+	quick := writeFile(t, dir, "quick.toml", "[handlers.a]\nkind = \"exec\"\nargv = [\"cat\"]\n[handlers.b]\nkind = \"exec\"\nargv = [\"cat\"]\n")
+	work := func(key string, args ...string) []string {
+		return at(key, append([]string{"work", "--config", quick, "--sandbox", "off", "--until-idle", "300ms"}, args...)...)
+	}
+	execute(t, "", work("shop")...).ends(t, terminal.ExitRefused, "role_missing", "worker")
+	execute(t, "", work("acme", "--clients", "umbra")...).ends(t, terminal.ExitRefused, "the key acme is not for the client umbra, but for acme")
+	execute(t, "", work("acme", "--id", "acme-1", "--types", "a,b")...).ends(t, terminal.ExitRefused, "not for the type b")
+	ok(t, at("acme", "create", "x", "--type", "a", "--client", "acme")...)
+	ok(t, work("acme")...)
+	testkit.Contains(t, ok(t, at("boss", "jobs")...), "acme/a", "completed")
+
+	slow := writeFile(t, dir, "slow.toml", "[handlers.slow]\nkind = \"exec\"\nargv = [\"sleep\", \"600\"]\n")
+	id := strings.TrimSpace(ok(t, at("boss", "create", "x", "--type", "slow")...))
+	running := command(at("all", "work", "--config", slow, "--sandbox", "off", "--log-format", "json", "--drain", "1h")...)
+	log := &processLog{}
+	running.Stderr = log
+	testkit.NoError(t, running.Start())
+	testkit.Eventually(t, "the job runs", func() bool { return strings.Contains(ok(t, at("boss", "get", "--job", id)...), "active") })
+	ok(t, at("boss", "key", "revoke", "all")...)
+	exit, is := errors.AsType[*exec.ExitError](running.Wait())
+	testkit.Holds(t, is && exit.ExitCode() == terminal.ExitRefused, exit, log.String())
+	testkit.Contains(t, log.String(), "the server refuses the key of this runner, which ends", "key_refused")
 }
