@@ -47,7 +47,7 @@ func (w *wrongKeys) refuse(peer netip.Addr, err error) error {
 		return err
 	}
 	missing := 1 - l.TokensAt(now)
-	return &web.Problem{Status: http.StatusTooManyRequests, Code: "rate_limited", RetryAfter: time.Duration(missing * float64(time.Minute/wrongKeysPerMinute)),
+	return &web.Problem{Status: http.StatusTooManyRequests, Code: "rate_limited", Field: "Authorization", RetryAfter: time.Duration(missing * float64(time.Minute/wrongKeysPerMinute)),
 		Detail: "this address has sent more wrong keys than the server answers; a right key is accepted at any time"}
 }
 

@@ -2,6 +2,8 @@ package client
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -253,6 +255,17 @@ func (c *Client) encodedOutcomes(outcomes []JobOutcome, claimID string) ([]JobOu
 	return outcomes, nil
 }
 
+// undecodable is ErrUndecodable for a part of a job.
+type undecodable struct {
+	part   Part
+	reason error
+}
+
+func (u *undecodable) Error() string {
+	return fmt.Sprintf("%v: the %s: %v", problem.ErrUndecodable, u.part, u.reason)
+}
+func (u *undecodable) Unwrap() []error { return []error{problem.ErrUndecodable, u.reason} }
+
 // decode decodes a payload or output. If it cannot, the content is missing after that, so that nobody takes the encoded
 // one for it.
 func (c *Client) decode(part Part, kind *Kind, data *[]byte) error {
@@ -262,11 +275,11 @@ func (c *Client) decode(part Part, kind *Kind, data *[]byte) error {
 	}
 	*kind, *data = None, nil
 	if content.Kind != Text {
-		return fmt.Errorf("%w: the %s is of kind %s, and encoded ones are texts", problem.ErrUndecodable, part, content.Kind)
+		return &undecodable{part, fmt.Errorf("it is of kind %s, and encoded ones are texts", content.Kind)}
 	}
 	decoded, err := c.o.Codec.Decode(part, content.Data)
 	if err != nil {
-		return fmt.Errorf("%w: the %s: %w", problem.ErrUndecodable, part, err)
+		return &undecodable{part, err}
 	}
 	*kind, *data = decoded.Kind, decoded.Data
 	return nil
@@ -289,7 +302,7 @@ func (c *Client) decodeError(text *string) error {
 	}
 	decoded, err := c.o.Codec.Decode(PartError, []byte(*text))
 	if err != nil {
-		return fmt.Errorf("%w: the error: %w", problem.ErrUndecodable, err)
+		return &undecodable{PartError, err}
 	}
 	*text = string(decoded.Data)
 	return nil
@@ -311,9 +324,9 @@ func (c *Client) decodeJob(j *Job) *Job {
 	for i := range j.Attempts {
 		failed(c.decodeError(&j.Attempts[i].Error))
 	}
-	if j.Text != nil && j.Undecodable == nil {
+	if j.Text != nil {
 		text, err := c.DecodeDocument(j.Text)
-		if err == nil {
+		if text != nil {
 			j.Text = text
 		}
 		failed(err)
@@ -344,8 +357,11 @@ func (c *Client) decodeJobs(jobs []*Job) {
 }
 
 // DecodeDocument returns the JSON document of a job, of a batch or of an object with a list of jobs in which payloads,
-// outputs and errors are decoded. If one of them cannot be decoded, the error wraps ErrUndecodable. Without a Codec it
-// returns the document as it is.
+// outputs and errors are decoded. Without a Codec it returns the document as it is.
+//
+// If some contents cannot be decoded, they are null in the document, whose member "undecodable" has the reason for each: an
+// object with the names payload, output and error. The error then wraps ErrUndecodable. With any other error, the document
+// is nil.
 func (c *Client) DecodeDocument(text []byte) ([]byte, error) {
 	if c.o.Codec == nil {
 		return text, nil
@@ -353,7 +369,8 @@ func (c *Client) DecodeDocument(text []byte) ([]byte, error) {
 	return c.decodeDocument(text)
 }
 
-// decodeDocument copies a JSON object, and replaces the members that are encoded.
+// decodeDocument copies a JSON object, and replaces the members that are encoded. The first content that cannot be decoded
+// is the error, beside the document.
 func (c *Client) decodeDocument(text []byte) ([]byte, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	if _, err := d.ReadToken(); err != nil {
@@ -361,37 +378,56 @@ func (c *Client) decodeDocument(text []byte) ([]byte, error) {
 	}
 	out := []byte{'{'}
 	written := map[string]bool{}
+	add := func(m member) {
+		if written[m.name] { // the other form of a content that was written
+			return
+		}
+		written[m.name] = true
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(strconv.AppendQuote(out, m.name), ':')
+		out = append(out, m.value...)
+	}
+	var first error
+	reasons := map[Part]string{}
 	for d.PeekKind() == '"' {
-		name, err := d.ReadToken()
+		token, err := d.ReadToken()
 		if err != nil {
 			return nil, err
 		}
-		member := name.String()
+		name := token.String()
 		value, err := d.ReadValue()
 		if err != nil {
 			return nil, err
 		}
-		members, err := c.decodeMember(member, value)
+		members, err := c.decodeMember(name, value)
+		if err != nil && !errors.Is(err, problem.ErrUndecodable) {
+			return nil, err
+		}
+		if err != nil && first == nil {
+			first = err
+		}
+		if of, is := errors.AsType[*undecodable](err); is && members == nil {
+			reasons[of.part] = of.reason.Error()
+			members = []member{{name, []byte("null")}}
+		}
+		for _, m := range members {
+			add(m)
+		}
+	}
+	if len(reasons) > 0 {
+		text, err := json.Marshal(reasons, json.Deterministic(true))
 		if err != nil {
 			return nil, err
 		}
-		for _, m := range members {
-			if written[m.name] { // the other form of a content that was written
-				continue
-			}
-			written[m.name] = true
-			if len(out) > 1 {
-				out = append(out, ',')
-			}
-			out = append(strconv.AppendQuote(out, m.name), ':')
-			out = append(out, m.value...)
-		}
+		add(member{"undecodable", text})
 	}
 	out = append(out, '}')
 	if bytes.HasSuffix(text, []byte{'\n'}) {
 		out = append(out, '\n')
 	}
-	return out, nil
+	return out, first
 }
 
 type member struct {
@@ -399,7 +435,8 @@ type member struct {
 	value []byte
 }
 
-// decodeMember returns the members that replace a member of a document.
+// decodeMember returns the members that replace a member of a document. For a content that cannot be decoded, it returns none,
+// and undecodable; for a list with one, the list and the error of the first.
 func (c *Client) decodeMember(name string, value jsontext.Value) ([]member, error) {
 	kept := []member{{name, bytes.Clone(value)}}
 	switch {
@@ -423,7 +460,7 @@ func (c *Client) decodeMember(name string, value jsontext.Value) ([]member, erro
 		}
 		return []member{{name, shown}}, err
 	case (name == "payload_b64" || name == "output_b64") && value.Kind() == '"':
-		return nil, fmt.Errorf("%w: the %s is of kind bytes, and encoded ones are texts", problem.ErrUndecodable, strings.TrimSuffix(name, "_b64"))
+		return nil, &undecodable{Part(strings.TrimSuffix(name, "_b64")), errors.New("it is of kind bytes, and encoded ones are texts")}
 	case name == "error" && value.Kind() == '"':
 		text, err := jsontext.AppendUnquote(nil, value)
 		if err != nil {
@@ -440,18 +477,20 @@ func (c *Client) decodeMember(name string, value jsontext.Value) ([]member, erro
 		if err := json.Unmarshal(value, &list); err != nil {
 			return nil, err
 		}
+		var first error
 		for i, one := range list {
 			if one.Kind() != '{' {
 				return kept, nil
 			}
 			text, err := c.decodeDocument(one)
-			if err != nil {
+			if text == nil {
 				return nil, err
 			}
+			first = cmp.Or(first, err)
 			list[i] = text
 		}
 		text, err := json.Marshal(list)
-		return []member{{name, text}}, err
+		return []member{{name, text}}, cmp.Or(err, first)
 	}
 	return kept, nil
 }

@@ -169,6 +169,8 @@ func TestWrongEncryptionKey(t *testing.T) {
 	got, err := other.Job(ctx, made.ID)
 	testkit.Failed(t, err, client.ErrUndecodable, encryption.ErrNoKey, made.ID)
 	testkit.Holds(t, got.Payload == nil && got.Kind == client.None, got)
+	testkit.Contains(t, string(got.Text), `"payload":null`, `"type":"x"`, `"undecodable":{"payload":"the key with which it is encrypted is missing`)
+	testkit.Lacks(t, string(got.Text), "dbe1.")
 	existing := testkit.Must(other.Create(ctx, client.NewJob{Type: "x", Payload: []byte("y"), UniqueKey: "u"}))(t)
 	testkit.Holds(t, existing.Existing && errors.Is(existing.Undecodable, client.ErrUndecodable), existing)
 	claim := testkit.Must(other.Claim(ctx, client.ClaimRequest{RunnerID: "r"}))(t)

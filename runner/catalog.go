@@ -180,12 +180,17 @@ func (r *Runner) refresh(ctx context.Context) error {
 	}
 	r.updateFeeds()
 	if !slices.Equal(before, r.types()) {
-		select {
-		case r.typesChanged <- struct{}{}:
-		default: // a heartbeat with the new types is already due
-		}
+		r.beatSoon()
 	}
 	return nil
+}
+
+// beatSoon makes a heartbeat be sent soon.
+func (r *Runner) beatSoon() {
+	select {
+	case r.beat <- struct{}{}:
+	default: // one is already due
+	}
 }
 
 // fits reports whether a lane can serve a newer version of its handler, and if so, makes it the lane's newest. It

@@ -3,6 +3,7 @@ package runner
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -115,6 +116,10 @@ func (r *Runner) startFeed(f *feed) {
 				}
 				return
 			}
+			if errors.Is(err, client.ErrForbidden) && !r.outOfScope(f, err) {
+				r.refuse(err)
+				return
+			}
 			r.Log.Error("the runner cannot claim; will try again", "types", f.types, "after", pause, "error", err)
 			select {
 			case <-ctx.Done():
@@ -122,6 +127,15 @@ func (r *Runner) startFeed(f *feed) {
 			case <-time.After(pause):
 			}
 		}
+	})
+}
+
+// outOfScope reports whether a key cannot claim for a feed only because it is for other clients or types, while it may serve
+// the runner's other feeds: whoever stores handlers at the server does not know the keys of the runners.
+func (r *Runner) outOfScope(f *feed, err error) bool {
+	refused, ok := errors.AsType[*client.Error](err)
+	return ok && refused.Code == "out_of_scope" && len(r.Clients) == 0 && !slices.ContainsFunc(f.lanes, func(l *lane) bool {
+		return l.local || slices.Contains(r.Types, l.typ)
 	})
 }
 

@@ -39,7 +39,7 @@ type heartbeat struct {
 }
 
 // register sends heartbeats until the server answers one. It returns an error if another process holds the runner's id
-// or the server refuses the request, and if ctx ends.
+// or the server refuses the request or the key, and if ctx ends.
 func (h *heartbeat) register(ctx context.Context) (every time.Duration, err error) {
 	var said time.Time
 	for ctx.Err() == nil {
@@ -48,7 +48,7 @@ func (h *heartbeat) register(ctx context.Context) (every time.Duration, err erro
 		case err == nil:
 			h.takeover = false // a process that takes the id over later keeps it
 			return every, nil
-		case errors.Is(err, client.ErrRunnerTaken), errors.Is(err, client.ErrBadRequest):
+		case errors.Is(err, client.ErrRunnerTaken), errors.Is(err, client.ErrBadRequest), errors.Is(err, client.ErrForbidden):
 			return 0, fmt.Errorf("runner %s: %w", h.r.ID, err)
 		case errors.Is(err, client.ErrRunnerLost), errors.Is(err, client.ErrRunnerReplaced): // this concerns an earlier instance
 			h.instance = client.NewKey()
@@ -63,14 +63,16 @@ func (h *heartbeat) register(ctx context.Context) (every time.Duration, err erro
 	return 0, context.Cause(ctx)
 }
 
-// keep sends heartbeats until ctx ends. It calls end if another process has taken the runner's id over.
+// keep sends heartbeats until ctx ends. It calls end if another process has taken the runner's id over, and refuse if the server
+// refuses the key twice: when the first one was sent, the file of the key may have been about to be replaced.
 func (h *heartbeat) keep(ctx context.Context, every time.Duration, end func(error)) {
-	away := false // the server does not answer
+	away := false    // the server does not answer
+	refused := false // the server has refused the key
 	for wait := every; h.wait(ctx, wait); {
 		next, err := h.send(ctx, usualHeartbeat)
 		switch {
 		case err == nil:
-			every, wait = next, next
+			every, wait, refused = next, next, false
 			if away {
 				away = false
 				h.r.Log.Info("the server answers again")
@@ -84,7 +86,11 @@ func (h *heartbeat) keep(ctx context.Context, every time.Duration, end func(erro
 			h.r.Log.Error("the server has declared this runner lost, and returned its jobs; their runs end here, and it goes on as a new one", "runner_id", h.r.ID)
 			h.r.endAll(errDropped)
 			h.instance, wait = client.NewKey(), 0
+		case errors.Is(err, client.ErrForbidden) && refused:
+			h.r.refuse(fmt.Errorf("runner %s: %w", h.r.ID, err))
+			return
 		default:
+			refused = errors.Is(err, client.ErrForbidden)
 			if !away {
 				away = true
 				h.r.Log.Warn("a heartbeat failed; the runner goes on and tries again", "error", err)
@@ -95,7 +101,7 @@ func (h *heartbeat) keep(ctx context.Context, every time.Duration, end func(erro
 	}
 }
 
-// wait waits until the next heartbeat is due: after d, or soon after the runner's types have changed. It returns false
+// wait waits until the next heartbeat is due: after d, or soon after beatSoon was called. It returns false
 // if ctx has ended.
 func (h *heartbeat) wait(ctx context.Context, d time.Duration) bool {
 	due := time.Now().Add(d)
@@ -104,7 +110,7 @@ func (h *heartbeat) wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 	case <-t.C:
-	case <-h.r.typesChanged:
+	case <-h.r.beat:
 		return sleep(ctx, min(h.r.pace.types, time.Until(due)))
 	}
 	return ctx.Err() == nil
@@ -133,6 +139,25 @@ func (h *heartbeat) goodbye() {
 	defer cancel()
 	if err := h.r.Client.Goodbye(ctx, h.r.ID, h.instance); err != nil && !errors.Is(err, client.ErrNotFound) {
 		h.r.Log.Warn("the server does not know that the runner has ended, and will declare it lost", "error", err)
+	}
+}
+
+// refuse ends the runner because the server refuses its key: it claims no more, and Run returns err. If the key is wrong, and
+// does not only lack a role, the server has returned the runner's jobs and accepts no report, so all runs end at once.
+func (r *Runner) refuse(err error) {
+	r.mu.Lock()
+	first := r.refused == nil
+	if first {
+		r.refused = err
+	}
+	r.mu.Unlock()
+	if !first {
+		return
+	}
+	r.Log.Error("the server refuses the key of this runner, which ends", "runner_id", r.ID, "error", err)
+	r.end(err)
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.WrongKey() {
+		r.endAll(err)
 	}
 }
 

@@ -112,11 +112,13 @@ type Runner struct {
 
 	reportTimeout time.Duration // 0 means the constant; tests shrink it
 
+	end context.CancelCauseFunc // makes Run claim no more; Run sets it
+
 	working sync.WaitGroup // workers of feeds
 	closing sync.WaitGroup // lanes that are being closed
 	soon    chan struct{}  // capacity 1: refresh now
-	// typesChanged, with capacity 1, has an element if a heartbeat must send new types.
-	typesChanged chan struct{}
+	// beat, with capacity 1, has an element if a heartbeat is needed soon: the types have changed, or the key was refused.
+	beat chan struct{}
 	// heldBytes counts the bytes of the payloads that the lanes hold.
 	heldBytes atomic.Int64
 
@@ -129,6 +131,7 @@ type Runner struct {
 	own      map[string]bool    // types for which some client has its own handler
 	shared   map[string]bool    // types with a stored handler for all clients
 	stopped  bool
+	refused  error // why the server refuses the key
 
 	sayMu sync.Mutex
 	said  map[string]bool
@@ -149,7 +152,7 @@ var usualPace = pace{refresh: refreshPatience, heartbeatAgain: time.Second, type
 func New(s Settings) (*Runner, error) {
 	r := &Runner{
 		Settings: s, lanes: map[queue]*lane{}, feeds: map[string]*feed{}, versions: map[string]version{}, said: map[string]bool{}, soon: make(chan struct{}, 1),
-		typesChanged: make(chan struct{}, 1), pace: usualPace, blobs: blobs{s.Client}, outputPatience: outputPatience, outputPause: runlog.FirstPause,
+		beat: make(chan struct{}, 1), pace: usualPace, blobs: blobs{s.Client}, outputPatience: outputPatience, outputPause: runlog.FirstPause,
 	}
 	r.runs, r.endRuns = context.WithCancelCause(context.Background())
 	var err error
@@ -226,15 +229,16 @@ func (r *Runner) Missing() []string {
 
 // Run runs jobs until ctx ends or the runner has been idle for UntilIdle. Then it drains: it stops claiming, waits up
 // to DrainTimeout for its runs, cancels the runs that remain, and reports all outcomes. It returns
-// client.ErrRunnerTaken or client.ErrRunnerReplaced if another process holds the runner's id, and worker.ErrUnfinished
-// if some runs have not ended two minutes after DrainTimeout.
+// client.ErrRunnerTaken or client.ErrRunnerReplaced if another process holds the runner's id, client.ErrForbidden if the server
+// refuses the key, and worker.ErrUnfinished if some runs have not ended two minutes after DrainTimeout.
 func (r *Runner) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	r.end = end
 	beat := &heartbeat{r: r, instance: client.NewKey(), takeover: r.Takeover}
 	every, err := beat.register(ctx)
 	if err != nil {
-		if errors.Is(err, client.ErrRunnerTaken) || errors.Is(err, client.ErrBadRequest) {
+		if errors.Is(err, client.ErrRunnerTaken) || errors.Is(err, client.ErrBadRequest) || errors.Is(err, client.ErrForbidden) {
 			return errors.Join(err, r.kinds.close())
 		}
 		return r.kinds.close() // ctx ended before the server answered
@@ -252,7 +256,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	for _, l := range r.lanes {
 		l.giveBack()
 	}
+	refused := r.refused
 	r.mu.Unlock()
+	if e, ok := errors.AsType[*client.Error](refused); ok && e.WrongKey() { // runs may have begun since refuse ended all
+		r.endAll(refused)
+	}
 	late := time.AfterFunc(r.DrainTimeout, func() { r.endAll(worker.ErrDraining) })
 	defer late.Stop()
 	drained := make(chan struct{})
@@ -279,6 +287,12 @@ func (r *Runner) Run(ctx context.Context) error {
 	beats.Wait()
 	if err = context.Cause(ctx); errors.Is(err, client.ErrRunnerReplaced) || errors.Is(err, client.ErrRunnerTaken) {
 		return errors.Join(err, r.kinds.close())
+	}
+	r.mu.Lock()
+	refused = r.refused
+	r.mu.Unlock()
+	if refused != nil {
+		return errors.Join(refused, r.kinds.close())
 	}
 	beat.goodbye()
 	return r.kinds.close()
@@ -345,6 +359,9 @@ func (r *Runner) follow(ctx context.Context, end func()) {
 			idleSince, asked = time.Time{}, false
 			r.counters.unreachable(err)
 			r.Log.Warn("cannot read the handlers of the server; trying again", "after", r.pace.refresh, "error", err)
+			if errors.Is(err, client.ErrForbidden) {
+				r.beatSoon() // its answer decides
+			}
 		default:
 			r.counters.reached()
 			if idleSince.IsZero() {

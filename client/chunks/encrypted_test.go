@@ -3,6 +3,7 @@ package chunks_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -61,4 +62,21 @@ func TestEncryptedChunks(t *testing.T) {
 		testkit.Equal(t, bytes.Contains(r.Output, []byte("secret")), false, "the output is read without the key")
 	}
 	testkit.Failed(t, failed, client.ErrUndecodable, encryption.ErrNoKey)
+
+	testkit.Must(chunks.Submit(ctx, c, client.NewBatch{Type: "c"}, slices.Values(slices.Clone(jobs[1:2])), store))(t)
+	errs := make(chan error, 1)
+	working, stop = context.WithCancel(ctx)
+	go func() {
+		ended <- chunks.Consume(working, chunks.ConsumeOptions{Worker: worker.Worker{Client: s.Client, Types: []string{"c"}, OnEvent: func(e worker.Event) {
+			if e.Job != nil {
+				errs <- errors.New(e.Outcome.Error)
+			}
+		}}, Store: store}, func(context.Context, *chunks.Chunk) (client.Outcome, error) {
+			t.Error("a chunk runs with its encrypted payload")
+			return client.Outcome{}, nil
+		})
+	}()
+	testkit.Contains(t, (<-errs).Error(), encryption.ErrNoKey.Error())
+	stop()
+	testkit.NoError(t, <-ended)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/encryption"
 	"github.com/daybookq/daybook/client/files"
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/job/digest"
@@ -260,6 +261,10 @@ func (o *Store) loadOutput(ctx context.Context, c *client.Client, r *client.Batc
 // decoded returns the content that a blob has, and its kind. said is the kind that a program gave.
 func decoded(c *client.Client, part client.Part, said client.Kind, blob []byte) ([]byte, client.Kind, error) {
 	if c.Codec() == nil {
+		// A program that runs the chunk would take the encrypted text for its content.
+		if id, is := encryption.KeyOf(part, blob); is && part == client.PartPayload {
+			return nil, client.None, fmt.Errorf("%w: the blob of the %s: %w: its id is %q, and the client has no Codec", client.ErrUndecodable, part, encryption.ErrNoKey, id)
+		}
 		return blob, trueKind(said, blob), nil
 	}
 	content, err := c.Codec().Decode(part, blob)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,6 +119,33 @@ func TestAltered(t *testing.T) {
 	}
 	testkit.Fails(k.Decode(client.PartPayload, []byte("hello")))(t, encryption.ErrNotEncrypted)
 	testkit.Equal(t, string(testkit.Must(k.Decode(client.PartError, []byte("the lease has ended")))(t).Data), "the lease has ended")
+}
+
+// TestKeyOf: texts of Encode are recognized without a key, also an output in the place of a payload; texts that only begin
+// like one are not.
+func TestKeyOf(t *testing.T) {
+	k := keys(t, encryption.NewKey())
+	id := k.IDs()[0]
+	for _, c := range contents() {
+		for made, read := range map[client.Part][]client.Part{
+			client.PartPayload: {client.PartPayload}, client.PartOutput: {client.PartOutput, client.PartPayload}, client.PartError: {client.PartError},
+		} {
+			text := testkit.Must(k.Encode(made, c, ""))(t)
+			for _, part := range []client.Part{client.PartPayload, client.PartOutput, client.PartError, "other"} {
+				got, is := encryption.KeyOf(part, text)
+				testkit.Holds(t, is == slices.Contains(read, part) && (!is || got == id), made, "as", part, got, is)
+			}
+		}
+	}
+	text := string(testkit.Must(k.Encode(client.PartPayload, client.Content{Kind: client.Text}, ""))(t))
+	for name, other := range map[string]string{
+		"empty": "", "the prefix": "dbe1.p.", "the head": text[:24], "too short": text[:len(text)-1], "a sentence": "dbe1.p. is how an encrypted payload begins, and so on and on",
+		"another version": "dbe2" + text[4:], "no point": strings.Replace(text, ".p.", ".p-", 1), "no point after the id": text[:23] + "-" + text[24:],
+		"a capital letter in the id": text[:7] + "A" + text[8:], "a space at the end": text + " ", "a newline": text + "\n", "padding": text + "=", "a prefix": " " + text, "another part": "dbe1.x" + text[6:],
+	} {
+		_, is := encryption.KeyOf(client.PartPayload, []byte(other))
+		testkit.Holds(t, !is, name, other)
+	}
 }
 
 // TestParse: the texts of keys that are refused; no error, and no text of Keys, has a secret.

@@ -55,6 +55,32 @@ func (k *Keys) Encode(part client.Part, c client.Content, repeat string) ([]byte
 	return data.AppendEncode(text, with.aead.Seal(sealed, sealed, plain, text)), nil
 }
 
+// KeyOf returns the id of the key with which a content of a part is encrypted, without a key. A text that only begins like an
+// encrypted one is not encrypted: ok is false unless each byte of it can be one of Encode.
+func KeyOf(part client.Part, text []byte) (id string, ok bool) {
+	if !bytes.HasPrefix(text, []byte(magic)) || len(text) < headBytes+data.EncodedLen(nonceBytes+1+tagBytes) {
+		return "", false
+	}
+	letter, idText, body := text[len(magic)], text[len(magic)+2:headBytes-1], text[headBytes:]
+	if !fits(letter, part) || text[len(magic)+1] != '.' || text[headBytes-1] != '.' || bytes.ContainsAny(body, "\r\n") {
+		return "", false
+	}
+	for _, c := range idText {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return "", false
+		}
+	}
+	if _, err := data.AppendDecode(nil, body); err != nil {
+		return "", false
+	}
+	return string(idText), true
+}
+
+// fits reports whether a text with this letter can be a part. An output becomes the payload of the next job.
+func fits(letter byte, part client.Part) bool {
+	return letter != 0 && letter == partLetters[part] || letter == 'o' && part == client.PartPayload
+}
+
 // Decode decrypts a text of Encode. An error that is not encrypted is returned as it is, because the server writes some
 // itself.
 func (k *Keys) Decode(part client.Part, text []byte) (c client.Content, err error) {
@@ -73,8 +99,7 @@ func (k *Keys) Decode(part client.Part, text []byte) (c client.Content, err erro
 	if with == nil {
 		return c, fmt.Errorf("%w: its id is %.16q", ErrNoKey, id)
 	}
-	letter := head[len(magic)]
-	if letter != partLetters[part] && !(letter == 'o' && part == client.PartPayload) { // an output becomes the payload of the next job
+	if !fits(head[len(magic)], part) {
 		return c, fmt.Errorf("%w: it is not a %s", ErrAltered, part)
 	}
 	if bytes.ContainsAny(body, "\r\n") {

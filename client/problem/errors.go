@@ -5,6 +5,7 @@ package problem
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -31,7 +32,7 @@ var (
 	ErrTooLarge         = errors.New("the request is larger than the server accepts")
 	ErrNoBlobs          = errors.New("the server keeps no blobs")
 	ErrBlobDamaged      = errors.New("the blob is damaged")
-	ErrForbidden        = errors.New("the server does not serve this host or origin")
+	ErrForbidden        = errors.New("the server refuses the key of the request, or its host or origin")
 	ErrOverloaded       = errors.New("the server accepts no more requests of this kind for now")
 	ErrUnavailable      = errors.New("the server cannot be reached or does not serve requests now; nothing was stored")
 	ErrUnknown          = errors.New("no answer says whether the request was stored")
@@ -94,10 +95,18 @@ var sentinels = map[string]error{
 	"body_too_slow": ErrUnavailable, "not_ready": ErrUnavailable, "shutting_down": ErrUnavailable, "writes_failed": ErrUnavailable, "blobs_unavailable": ErrUnavailable,
 }
 
-// Is reports whether target is the sentinel of e's code. A refusal is ErrUnknown as well if its outcome is unknown. It
+// WrongKey reports whether the server refuses the key itself: it is missing, wrong, revoked or expired. After many wrong keys the
+// status is 429 instead of 401.
+func (e *Error) WrongKey() bool {
+	return e.Status == http.StatusUnauthorized && sentinels[e.Code] == ErrForbidden || e.Code == "rate_limited" && e.Field == "Authorization"
+}
+
+// Is reports whether target is the sentinel of e's code. The refusal of a key is ErrForbidden, also after many wrong keys. A refusal is ErrUnknown as well if its outcome is unknown. It
 // is ErrUnavailable only if its outcome is not_stored.
 func (e *Error) Is(target error) bool {
 	switch target {
+	case ErrForbidden:
+		return e.WrongKey() || sentinels[e.Code] == target
 	case ErrUnknown:
 		// session_not_found is ErrUnknown only if an answer was lost before, which afterLost finds out.
 		return e.Outcome == "unknown" && e.Code != "session_not_found"

@@ -34,6 +34,7 @@ type claims struct {
 	atOnce      int        // the limit of outstanding
 	most        int        // how many jobs to request: Batch, unless an answer was too large
 	failures    int        // failed claims since the last success
+	wrongKey    time.Time  // when a claim was first answered that the key is wrong; zero since the last success
 	// noAheadUntil is when jobs may be claimed in advance again.
 	noAheadUntil time.Time
 	roundTrip    time.Duration // moving average of requests that do not wait at the server
@@ -146,6 +147,7 @@ func (c *claims) claim(n int, wait time.Duration) {
 	got, sent, err := c.claimOnce(n, wait)
 	took := time.Since(sent)
 	var back []*task
+	var lost error // the server no longer knows the key, so the worker holds no jobs
 	if err == nil && got != nil {
 		c.OnEvent(Event{Claim: got.ID, Jobs: len(got.Jobs), Took: took})
 		back = c.jobs.take(got, sent)
@@ -159,7 +161,7 @@ func (c *claims) claim(n int, wait time.Duration) {
 	pause := time.Duration(0)
 	switch {
 	case err == nil:
-		c.failures = 0
+		c.failures, c.wrongKey = 0, time.Time{}
 		c.most = min(2*c.most, c.Batch)
 		switch {
 		case got == nil:
@@ -168,9 +170,18 @@ func (c *claims) claim(n int, wait time.Duration) {
 			c.atOnce = min(2*c.atOnce, maxClaims)
 		}
 	case c.stopping.Err() != nil:
+	case wrongKey(err) && (c.wrongKey.IsZero() || sent.Before(c.wrongKey)):
+		// The source of the key may have got another one since the claim was sent, so one more claim decides.
+		if c.wrongKey.IsZero() {
+			c.wrongKey = time.Now()
+		}
+		pause = backoff.Wait(0)
 	case refusedForGood(err):
 		c.problems.refuse(fmt.Errorf("claim: %w", err))
 		c.stop()
+		if wrongKey(err) {
+			lost = fmt.Errorf("%w: %w", ErrLeaseLost, err)
+		}
 	default:
 		if errors.Is(err, client.ErrAnswerTooLarge) {
 			// The limit on payload bytes of a claim does not count histories and outputs. Half as many jobs have about
@@ -183,6 +194,10 @@ func (c *claims) claim(n int, wait time.Duration) {
 		c.Logger.Warn("cannot claim; will retry", "after", pause, "error", err)
 	}
 	c.mu.Unlock()
+	if lost != nil { // no report would be accepted
+		c.jobs.loseAll(lost)
+		c.abort()
+	}
 	if pause > 0 {
 		backoff.Sleep(c.stopping, pause)
 	}
@@ -337,5 +352,11 @@ func refusedForGood(err error) bool {
 	if !errors.As(err, &refused) {
 		return errors.Is(err, client.ErrBadRequest) // the claim cannot be sent at all
 	}
-	return refused.Status >= 400 && refused.Status < 500 && refused.Status != http.StatusRequestTimeout && refused.Status != http.StatusTooManyRequests
+	return refused.Status >= 400 && refused.Status < 500 && refused.Status != http.StatusRequestTimeout && refused.Status != http.StatusTooManyRequests || refused.WrongKey()
+}
+
+// wrongKey reports whether the server refuses the key itself, and not only a claim with it.
+func wrongKey(err error) bool {
+	var refused *client.Error
+	return errors.As(err, &refused) && refused.WrongKey()
 }

@@ -224,3 +224,50 @@ func TestClaimsOfAWorker(t *testing.T) {
 		})
 	})
 }
+
+// TestRefusedKey: a worker whose key is refused asks once more, with the key that it has then. If that is refused, too, the contexts
+// of its handlers end, and Run returns the refusal.
+func TestRefusedKey(t *testing.T) {
+	refusal := clienttest.Problem(401, "key_refused", "not_stored")
+	for name, rotated := range map[string]bool{"twice": false, "once": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				claims := 0
+				fake := clienttest.Runner(t, map[string]func(clienttest.Call) clienttest.Reply{
+					"/jobs/claim": func(c clienttest.Call) clienttest.Reply {
+						claims++
+						switch {
+						case claims == 1:
+							return clienttest.HandOut(1, time.Hour)
+						case claims == 2 || !rotated:
+							return refusal
+						}
+						return clienttest.Nothing(c)
+					},
+				})
+				ended := make(chan error, 1)
+				done := make(chan error, 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() {
+					done <- tested(&worker.Worker{Client: fake.Client(client.Options{}), NoStream: true, Concurrency: 2, DrainTimeout: time.Hour, Handler: func(ctx context.Context, _ *client.Job) (client.Outcome, error) {
+						<-ctx.Done()
+						ended <- context.Cause(ctx)
+						return client.Outcome{}, context.Cause(ctx)
+					}}).Run(ctx)
+				}()
+				if rotated {
+					time.Sleep(time.Minute)
+					testkit.Equal(t, len(ended), 0, "handlers that ended")
+					cancel()
+					testkit.Failed(t, <-ended, worker.ErrDraining)
+					testkit.NoError(t, <-done)
+					return
+				}
+				testkit.Failed(t, <-ended, worker.ErrLeaseLost, client.ErrForbidden)
+				testkit.Failed(t, <-done, client.ErrForbidden)
+				cancel()
+				testkit.Equal(t, claims, 3, "claims")
+			})
+		})
+	}
+}

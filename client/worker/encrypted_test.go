@@ -101,6 +101,49 @@ func TestUndecodableJob(t *testing.T) {
 	}
 }
 
+// TestEncryptedJobsWithoutKeys: a worker without a Codec returns encrypted jobs as one without their key does, and runs a job whose
+// payload only begins like an encrypted one. The job that follows has an output as its payload.
+func TestEncryptedJobsWithoutKeys(t *testing.T) {
+	for name, noStream := range map[string]bool{"stream": false, "requests": true} {
+		t.Run(name, func(t *testing.T) {
+			s := daybooktest.Start(t)
+			c, ctx := encrypting(t, s), t.Context()
+			made := testkit.Must(c.Create(ctx, client.NewJob{Type: "x", Payload: []byte("1"), Attributes: client.Attributes{OnComplete: &client.FollowOn{Type: "y"}}}))(t)
+			first := testkit.Must(c.Claim(ctx, client.ClaimRequest{RunnerID: "r"}))(t)
+			testkit.Must(c.Complete(ctx, made.ID, first.ID, client.TextOutput("2")))(t)
+			testkit.Must(c.Create(ctx, client.TextJob("y", "secret")))(t)
+			similar := testkit.Must(s.Client.Create(ctx, client.TextJob("z", "dbe1.p.0123456789abcdef.not encrypted, and long enough to be")))(t)
+			var log warnings
+			var ended events
+			ran := make(chan string, 10)
+			stop := start(t, &worker.Worker{
+				Client: s.Client, NoStream: noStream, Concurrency: 10, Logger: slog.New(slog.NewTextHandler(&log, nil)), OnEvent: ended.add,
+				Handler: func(_ context.Context, j *client.Job) (client.Outcome, error) {
+					ran <- j.ID
+					return client.Outcome{}, nil
+				},
+			})
+			testkit.Must(s.Client.Output(ctx, similar.ID, time.Minute))(t)
+			testkit.Eventually(t, "the worker says why", func() bool { return strings.Contains(log.String(), "the key with which it is encrypted is missing") })
+			testkit.NoError(t, stop())
+			testkit.Equal(t, <-ran, similar.ID)
+			testkit.Equal(t, len(ran), 0, "handlers called with an encrypted payload")
+			n := 0
+			for j, err := range c.Jobs(ctx, client.JobsQuery{Type: "y"}) {
+				testkit.NoError(t, err)
+				testkit.Holds(t, j.Status == "pending" && j.RunAttempts == 0, j.Status, j.RunAttempts)
+				n++
+			}
+			testkit.Equal(t, n, 2)
+			for id, e := range ended.ends() {
+				if id != similar.ID {
+					testkit.Failed(t, e.Err, client.ErrUndecodable, encryption.ErrNoKey)
+				}
+			}
+		})
+	}
+}
+
 // TestUndecodablePause: a worker keeps a job that it cannot decode for five seconds, so that it does not claim the job again
 // and again.
 func TestUndecodablePause(t *testing.T) {

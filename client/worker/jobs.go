@@ -2,12 +2,14 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/daybookq/daybook/client"
+	"github.com/daybookq/daybook/client/encryption"
 )
 
 // jobs are the jobs that the worker holds, from the claim to the report of the run's end. Claims call take to add them.
@@ -15,6 +17,7 @@ import (
 type jobs struct {
 	concurrency int
 	beginLater  bool
+	decodes     bool // the client has a Codec
 	byTake      bool // the program gets the jobs by Take
 	prefetch    int
 	host        *host
@@ -67,7 +70,7 @@ const (
 
 func newJobs(w *Worker, h *host, stopping context.Context, l *leases, r *reports) *jobs {
 	j := &jobs{
-		concurrency: w.Concurrency, beginLater: w.BeginLater, byTake: w.Take != nil, prefetch: w.Prefetch, logger: w.Logger, host: h, stopping: stopping, leases: l, reports: r,
+		concurrency: w.Concurrency, beginLater: w.BeginLater, decodes: w.Client.Codec() != nil, byTake: w.Take != nil, prefetch: w.Prefetch, logger: w.Logger, host: h, stopping: stopping, leases: l, reports: r,
 		claims: map[*heldClaim]struct{}{}, meanTook: -1,
 	}
 	j.ready.L = &j.mu
@@ -98,6 +101,9 @@ func (j *jobs) take(got *client.Claim, sent time.Time) (back []*task) {
 		t.claim = c
 		t.run.Job, t.run.host, t.run.t = got.Jobs[i], j.host, t
 		t.run.Job.Handler = got.HandlerOf(t.run.Job)
+		if !j.decodes {
+			refuseEncrypted(t.run.Job)
+		}
 	}
 	j.unreportedClaims.Add(1)
 	j.leases.hold(c)
@@ -123,6 +129,18 @@ func (j *jobs) take(got *client.Claim, sent time.Time) (back []*task) {
 	}
 	j.ready.Broadcast()
 	return back
+}
+
+// refuseEncrypted marks a job whose payload is encrypted as one that cannot be decoded, for a worker without a Codec. A handler
+// would take the encrypted text for the payload.
+func refuseEncrypted(one *client.Job) {
+	if one.Kind != client.Text || one.Undecodable != nil {
+		return
+	}
+	if id, is := encryption.KeyOf(client.PartPayload, one.Payload); is {
+		one.Payload, one.Kind = nil, client.None
+		one.Undecodable = fmt.Errorf("job %s: %w: the payload: %w: its id is %q, and the client has no Codec", one.ID, client.ErrUndecodable, encryption.ErrNoKey, id)
+	}
 }
 
 // putAside keeps a job that cannot be decoded for undecodablePause, and then returns it to its queue as if it had never been

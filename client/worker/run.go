@@ -33,7 +33,9 @@ const lastSettled = time.Second
 // has ended, or when the stream has lingered. The run has used an attempt.
 //
 // While the server is down, Run waits for it. If the server refuses a claim for good (for example as malformed, or
-// since it does not serve this host), Run drains and returns that refusal. Run also returns an error if outcomes could
+// since the client's key lacks a role), Run drains and returns that refusal. If the server refuses the key itself, also with the
+// text that Options.KeySource returns then, the worker's jobs are lost: the contexts of the handlers end with ErrLeaseLost, and
+// nothing is reported. Run also returns an error if outcomes could
 // not be reported; it contains the first few reasons. A lost lease is no error of Run: the job runs again, and OnEvent
 // gets an Event.
 func (w *Worker) Run(ctx context.Context) error {

@@ -27,7 +27,8 @@ type Handler func(ctx context.Context, j *client.Job) (client.Outcome, error)
 // Worker is a runner: it claims jobs, calls a handler for each, tickles the jobs while they run, and reports their
 // outcomes. Client, and one of Handler and Take, are required. The zero value of every other field works.
 //
-// A job that the client's Codec cannot decode never reaches a handler. The worker logs the reason, keeps the job for a few
+// A job that the client's Codec cannot decode never reaches a handler, and neither does a job with a payload of package
+// encryption if the client has no Codec. The worker logs the reason, keeps the job for a few
 // seconds, and returns it to its queue as if it had never been claimed. Meanwhile, the job occupies a place of Concurrency.
 type Worker struct {
 	Client  *client.Client

@@ -129,6 +129,14 @@ func add(cmd *cobra.Command, f *addFlags, args []string) error {
 	if err := f.ConnectFor(cmd, addPatience); err != nil {
 		return err
 	}
+	// The first body may be refused after much of the input was read, so add asks before.
+	if key, err := f.Server.Key(); err == nil && key != "" && !cmd.Flags().Changed("client") {
+		k, err := f.Command.Client.Whoami(cmd.Context())
+		if err != nil {
+			return fmt.Errorf("read what the key is for: %w", err)
+		}
+		f.fill(cmd, k, &options.Client)
+	}
 	a := adding{cmd: cmd, asJSON: f.AsJSON, ids: f.ids || !terminal.IsTerminal(cmd.OutOrStdout()), line: terminal.NewStatusLine(cmd.ErrOrStderr()), start: time.Now(), size: input.Size(in)}
 	options.Stored, options.Progress = a.stored, a.progress
 	var state *checkpoint.Add

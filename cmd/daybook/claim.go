@@ -3,9 +3,11 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +43,17 @@ This is for scripts, which use --json, and for trying things out. "daybook work"
 		if err := r.Connect(cmd); err != nil {
 			return err
 		}
-		claim, err := r.Client.Claim(cmd.Context(), q)
+		var claim *client.Claim
+		err := r.ForKey(cmd, func() (err error) {
+			claim, err = r.Client.Claim(cmd.Context(), q)
+			return err
+		}, func(k client.Key) bool {
+			if cmd.Flags().Changed("runner-id") || strings.HasPrefix(q.RunnerID, k.RunnerPrefix) {
+				return false
+			}
+			q.RunnerID = k.RunnerPrefix + q.RunnerID
+			return true
+		})
 		if err != nil {
 			return err
 		}
@@ -55,7 +67,7 @@ This is for scripts, which use --json, and for trying things out. "daybook work"
 		return cmp.Or(printClaim(cmd, &r, claim), failed)
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&q.RunnerID, "runner-id", defaultRunnerID(), "name of the runner")
+	flags.StringVar(&q.RunnerID, "runner-id", defaultRunnerID(), "name of the runner; without this flag, it begins with the prefix that the key requires")
 	flags.IntVar(&q.Max, "max", 1, "how many jobs at most, 1 to 1000")
 	flags.StringSliceVar(&q.Clients, "client", nil, "claim only jobs of these clients")
 	flags.StringSliceVar(&q.Types, "type", nil, "claim only jobs of these types")
@@ -102,7 +114,8 @@ func printClaim(cmd *cobra.Command, r *remote.Command, claim *client.Claim) erro
 			return err
 		}
 		for i, text := range doc.Jobs {
-			if doc.Jobs[i], err = r.Decoded(text); err != nil {
+			// The payloads can be decrypted; the error of an earlier run need not be.
+			if doc.Jobs[i], err = r.Decoded(text); err != nil && !errors.Is(err, client.ErrUndecodable) {
 				return err
 			}
 		}

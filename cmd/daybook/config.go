@@ -16,7 +16,8 @@ func newConfig(all config.Commands) *cobra.Command {
 		Use:   "config [VERB] [-- FLAGS]",
 		Short: "Print settings and where they come from",
 		Long: `Print each setting of a command (serve, if none is given), its value, and where the value comes from: default, a line
-of a file, a variable, the command line, or for the server a context. Flags of the command are given after --.
+of a file, a variable, the command line, or a context, for the server and the files that belong to it. The text of a
+key is not printed. Flags of the command are given after --.
 
 With --toml it prints a configuration file that has the same settings. Defaults are comments in it. So are values that
 contain a password, which is never printed, --on-lost, whose arguments may be secrets, and the server if the setting

@@ -37,8 +37,8 @@ func newContextAdd() *cobra.Command {
 		Long: `Store the address of a server under a name, in place of what was stored under that name. The server need not
 run. The first context is in use at once. The command prints the server that commands use then.
 
---tls-ca, --tls-cert, --tls-key, --key-file and --encrypt-key-file are stored, too. A command with one of these flags
-uses the flag instead.`,
+--tls-ca, --tls-cert, --tls-key, --key-file and --encrypt-key-file are stored, too. A command with one of these flags,
+or with its variable, uses that instead. So it does with the key in DAYBOOK_KEY.`,
 		Example: `  daybook context add prod https://queue.example.com
   daybook context add --use test 127.0.0.1:1718
   daybook context add trial https://localhost:1717 --tls-ca daybook-tls/ca.pem`,

@@ -37,13 +37,22 @@ type runFlags struct {
 
 func (f *attributeFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.client, "client", job.DefaultName, "client of the job")
+	flags.StringVar(&f.client, "client", job.DefaultName, "client of the job; without this flag, the only client of the key, if it is for one")
 	flags.StringVar(&f.typ, "type", job.DefaultName, "type of the job")
 	f.runFlags.add(cmd)
 	config.OptionalDuration(flags, &f.retention, "retention", "how long the job is kept after its end (default: the server's)")
 	flags.StringArrayVar(&f.meta, "meta", nil, "NAME=VALUE for the job; may be given several times")
 	config.CompleteFlag(cmd, "client", remote.ClientNames)
 	config.CompleteFlag(cmd, "type", remote.TypeNames)
+}
+
+// fill makes the client, if none was given, the only one that the key is for. It reports whether it has changed it.
+func (f *attributeFlags) fill(cmd *cobra.Command, k client.Key, to *string) bool {
+	if cmd.Flags().Changed("client") || len(k.Clients) != 1 || k.Clients[0] == *to {
+		return false
+	}
+	f.client, *to = k.Clients[0], k.Clients[0]
+	return true
 }
 
 func (f *runFlags) add(cmd *cobra.Command) {
@@ -170,7 +179,11 @@ func create(cmd *cobra.Command, f *createFlags, args []string) error {
 	if err := f.Connect(cmd); err != nil {
 		return err
 	}
-	created, err := f.Client.Create(cmd.Context(), j)
+	var created *client.Job
+	err = f.ForKey(cmd, func() (err error) {
+		created, err = f.Client.Create(cmd.Context(), j)
+		return err
+	}, func(k client.Key) bool { return f.fill(cmd, k, &j.Client) })
 	if err != nil {
 		return err
 	}

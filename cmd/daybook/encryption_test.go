@@ -55,8 +55,13 @@ func TestEncryptedCommands(t *testing.T) {
 
 	testkit.Contains(t, ok(t, as(key, "jobs", "--json")...), `"payload":"secret"`, `"payload":{"hidden":1}`, `"payload":"hidden"`)
 	testkit.Contains(t, ok(t, as(key, "get", "--job", id)...), "secret")
-	execute(t, "", as(other, "get", "--job", id)...).ends(t, terminal.ExitUndecodable, "key").lacks(t, "secret")
-	execute(t, "", as(other, "jobs", "--type", "a", "--json")...).ends(t, terminal.ExitUndecodable, "key").prints(t, id)
+	lost := testkit.Must(os.ReadFile(key))(t)[4:20] // the id of the key
+	missing := "the key with which it is encrypted is missing: its id is \"" + string(lost) + "\""
+	execute(t, "", as(other, "get", "--job", id)...).ends(t, terminal.ExitOK, missing).prints(t, "status", "pending", "cannot be decrypted: "+missing).lacks(t, "secret", "dbe1.", "undecodable")
+	execute(t, "", as(other, "get", "--job", id, "--json")...).ends(t, terminal.ExitOK, missing).prints(t, id, `"payload":null`, `"undecodable":{"payload":"the key`).lacks(t, "dbe1.")
+	execute(t, "", as(other, "jobs", "--type", "a", "--json")...).ends(t, terminal.ExitOK, missing).prints(t, id, `"payload":null`).lacks(t, "dbe1.")
+	execute(t, "", as(other, "jobs", "--type", "a", "--json", "--fields", "payload,error")...).ends(t, terminal.ExitUndecodable, missing).prints(t, id)
+	execute(t, "", as(other, "jobs", "--type", "a")...).ends(t, terminal.ExitOK).prints(t, id)
 
 	execute(t, "", as(other, "claim", "--type", "a", "--max", "2")...).ends(t, terminal.ExitUndecodable, "key")
 	testkit.Contains(t, ok(t, plain("get", "--json", "--job", id)...), `"status":"pending"`, `"run_attempts":0`)
@@ -64,19 +69,23 @@ func TestEncryptedCommands(t *testing.T) {
 	testkit.Contains(t, ok(t, as(key, "complete", id, "--code", "failed", "--error", "the reason", "--output", "result", "--json")...), `"output":"result"`, `"error":"the reason"`)
 	testkit.Lacks(t, ok(t, plain("get", "--json", "--job", id)...), "the reason", "result\"")
 	testkit.Contains(t, ok(t, as(key, "jobs", "--type", "a", "--status", "failed")...), "the reason")
+	execute(t, "", as(other, "jobs", "--type", "a", "--status", "failed")...).ends(t, terminal.ExitOK, missing).prints(t, id, "cannot be decrypted")
+	execute(t, "", as(other, "get", "--job", id)...).ends(t, terminal.ExitOK, missing).prints(t, "failed", "cannot be decrypted").lacks(t, "dbe1.")
 	execute(t, "", as(key, "watch", "--job", id)...).ends(t, terminal.ExitJobFailed, "the reason")
 
 	config := filepath.Join(dir, "work.toml")
 	testkit.NoError(t, os.WriteFile(config, []byte("[handlers.c]\nkind = \"exec\"\nargv = [\"tr\", \"a-z\", \"A-Z\"]\n"), 0o600))
 	work := []string{"work", "--config", config, "--sandbox", "off", "--log-format", "json"}
-	without := command(as(other, work...)...)
-	log := &processLog{}
-	without.Stderr = log
-	testkit.NoError(t, without.Start())
-	testkit.Eventually(t, "the runner says why", func() bool { return strings.Contains(log.String(), "the key with which it is encrypted is missing") })
-	testkit.NoError(t, without.Process.Signal(syscall.SIGTERM))
-	testkit.NoError(t, without.Wait(), log)
-	testkit.Equal(t, strings.Count(ok(t, plain("jobs", "--type", "c", "--json")...), `"run_attempts":0`), 2)
+	for _, args := range [][]string{as(other, work...), plain(work...)} { // with another key, and without one
+		without := command(args...)
+		log := &processLog{}
+		without.Stderr = log
+		testkit.NoError(t, without.Start())
+		testkit.Eventually(t, "the runner says why", func() bool { return strings.Contains(log.String(), "the key with which it is encrypted is missing") })
+		testkit.NoError(t, without.Process.Signal(syscall.SIGTERM))
+		testkit.NoError(t, without.Wait(), log)
+		testkit.Equal(t, strings.Count(ok(t, plain("jobs", "--type", "c", "--json")...), `"run_attempts":0`), 2)
+	}
 	with := command(as(key, work...)...)
 	testkit.NoError(t, with.Start())
 	ok(t, plain("watch", "--batch", batch)...) // the jobs may still wait for their return

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,17 +62,19 @@ names the error. --json has the whole errors of all attempts.`,
 				err = failed
 			}
 		}
-		if err == nil {
-			text, err = r.Decoded(text)
-		}
 		if err != nil {
 			return err
 		}
-		if r.AsJSON {
-			_, err := r.Out.Write(text)
-			return err
+		text, undecodable := r.Decoded(text)
+		switch {
+		case text == nil:
+			return undecodable
+		case r.AsJSON:
+			_, err = r.Out.Write(text)
+		default:
+			err = printDocument(r.Out, text)
 		}
-		return printDocument(r.Out, text)
+		return cmp.Or(err, remote.NoteUndecodable(cmd, undecodable))
 	})
 }
 
@@ -82,8 +85,12 @@ func isNotFound(err error) bool {
 }
 
 // printDocument writes the fields of a JSON object in their order, most of them in one line. It skips fields without a
-// value.
+// value, except contents that cannot be decrypted, which have the reason.
 func printDocument(w io.Writer, text []byte) error {
+	var unread terminal.Undecodable
+	if err := json.Unmarshal(text, &unread); err != nil {
+		return remote.Unreadable(err)
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	if _, err := d.Token(); err != nil {
 		return remote.Unreadable(err)
@@ -100,7 +107,13 @@ func printDocument(w io.Writer, text []byte) error {
 				failed = remote.Unreadable(err)
 				return
 			}
+			if name == "undecodable" {
+				continue
+			}
 			lines, err := shownLines(name.(string), value)
+			if reason := unread.Of(name.(string)); reason != "" {
+				lines = []string{reason}
+			}
 			if err != nil {
 				failed = remote.Unreadable(err)
 				return

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,9 +9,11 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybookq/daybook/client"
 	"github.com/daybookq/daybook/cmd/daybook/internal/config"
 	"github.com/daybookq/daybook/cmd/daybook/internal/remote"
 	"github.com/daybookq/daybook/cmd/daybook/internal/terminal"
@@ -30,6 +33,7 @@ type jobRow struct {
 	RunAt       int64  `json:"run_at"`
 	RunnerID    string `json:"runner_id"`
 	Error       string `json:"error"`
+	terminal.Undecodable
 }
 
 // rowFields are the fields of a jobRow.
@@ -169,10 +173,14 @@ func listJobs(cmd *cobra.Command, r *remote.Command, query url.Values, limit int
 		}
 		return true, err
 	})
-	if err == nil {
+	undecodable := err
+	if err == nil || errors.Is(err, client.ErrUndecodable) {
 		err = list.print()
 	}
-	if err != nil {
+	if err == nil && !contentsOnly(query.Get("fields")) {
+		undecodable = remote.NoteUndecodable(cmd, undecodable)
+	}
+	if err = cmp.Or(err, undecodable); err != nil {
 		return err
 	}
 	switch {
@@ -182,6 +190,16 @@ func listJobs(cmd *cobra.Command, r *remote.Command, query url.Values, limit int
 		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "there are more than %s; --limit 0 lists all\n", terminal.JobsText(limit))
 	}
 	return err
+}
+
+// contentsOnly reports whether a list of fields names contents that can be encrypted, and nothing else.
+func contentsOnly(fields string) bool {
+	for name := range strings.SplitSeq(fields, ",") {
+		if !slices.Contains([]string{"payload", "output", "error"}, strings.TrimSpace(name)) {
+			return false
+		}
+	}
+	return true
 }
 
 // jobTable prints jobs, some at a time.
@@ -211,7 +229,7 @@ func (t *jobTable) print() error {
 		}
 		for _, j := range t.rows {
 			cells(dueText(j), []any{j.ID, j.Client + "/" + j.Type, j.Status, fmt.Sprintf("%d/%d", j.RunAttempts, j.MaxAttempts), terminal.Moment(j.CreatedAt)},
-				terminal.OrDash(j.RunnerID), terminal.ShortError(j.Error))
+				terminal.OrDash(j.RunnerID), terminal.ShortError(cmp.Or(j.Of("error"), j.Error)))
 		}
 	})
 	t.rows, t.begun = t.rows[:0], true

@@ -24,7 +24,8 @@ func newKey() *cobra.Command {
 		Long: `Create keys, and rotate, list and revoke them. Without any key, everybody who can connect to the server may do
 everything. From the first key on, every request needs one, and these commands need one with the role admin.
 
-A command finds its key in the file of --key-file, in that of the context, or in the variable DAYBOOK_KEY.
+A command finds its key in the file of --key-file, in the variable DAYBOOK_KEY, or in the file of the context, in this
+order.
 
 With --data, the commands work on the data directory of a stopped server, and need no key: to create a key before the
 server listens for the first time, or when no admin is left.`,

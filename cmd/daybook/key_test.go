@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -157,4 +159,129 @@ func TestKeyRates(t *testing.T) {
 	ok(t, as("key", "rotate", "p")...)
 	testkit.Contains(t, ok(t, as("key", "list")...), want)
 	testkit.Equal(t, *parsed[client.Key](t, ok(t, as("key", "get", "p", "--json")...)).Rates, client.Rates{Creates: 1000, ParkedClaims: 5})
+}
+
+// TestWorkWithKeys: a runner whose key is revoked, lacks a role or is not for the given clients ends with its own exit code, and
+// says why. Without --clients and --types, it runs the jobs that its key is for.
+func TestWorkWithKeys(t *testing.T) {
+	dir := t.TempDir()
+	s := serving(t, t.TempDir())
+	at := func(key string, args ...string) []string {
+		args = append(args, "--server", s.url)
+		if key != "" {
+			args = append(args, "--key-file", filepath.Join(dir, key))
+		}
+		return args
+	}
+	create := func(by, name string, args ...string) {
+		writeFile(t, dir, name, ok(t, at(by, append([]string{"key", "create", name}, args...)...)...))
+	}
+	create("", "boss", "--role", "admin")
+	create("boss", "shop", "--role", "producer")
+	create("boss", "acme", "--role", "worker", "--role", "producer", "--client", "acme", "--type", "a")
+	create("boss", "all", "--role", "worker")
+	quick := writeFile(t, dir, "quick.toml", "[handlers.a]\nkind = \"exec\"\nargv = [\"cat\"]\n[handlers.b]\nkind = \"exec\"\nargv = [\"cat\"]\n")
+	work := func(key string, args ...string) []string {
+		return at(key, append([]string{"work", "--config", quick, "--sandbox", "off", "--until-idle", "300ms"}, args...)...)
+	}
+	execute(t, "", work("shop")...).ends(t, terminal.ExitRefused, "role_missing", "worker")
+	execute(t, "", work("acme", "--clients", "umbra")...).ends(t, terminal.ExitRefused, "the key acme is not for the client umbra, but for acme")
+	execute(t, "", work("acme", "--id", "acme-1", "--types", "a,b")...).ends(t, terminal.ExitRefused, "not for the type b")
+	ok(t, at("acme", "create", "x", "--type", "a", "--client", "acme")...)
+	ok(t, work("acme")...)
+	testkit.Contains(t, ok(t, at("boss", "jobs")...), "acme/a", "completed")
+
+	slow := writeFile(t, dir, "slow.toml", "[handlers.slow]\nkind = \"exec\"\nargv = [\"sleep\", \"600\"]\n")
+	id := strings.TrimSpace(ok(t, at("boss", "create", "x", "--type", "slow")...))
+	running := command(at("all", "work", "--config", slow, "--sandbox", "off", "--log-format", "json", "--drain", "1h")...)
+	log := &processLog{}
+	running.Stderr = log
+	testkit.NoError(t, running.Start())
+	testkit.Eventually(t, "the job runs", func() bool { return strings.Contains(ok(t, at("boss", "get", "--job", id)...), "active") })
+	ok(t, at("boss", "key", "revoke", "all")...)
+	exit, is := errors.AsType[*exec.ExitError](running.Wait())
+	testkit.Holds(t, is && exit.ExitCode() == terminal.ExitRefused, exit, log.String())
+	testkit.Contains(t, log.String(), "the server refuses the key of this runner, which ends", "key_refused")
+}
+
+// TestKeyOrder: a command takes its key from the flag, then from the variables, then from a file with settings, and then from the
+// context. daybook config shows which one, and no text of a key.
+func TestKeyOrder(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	t.Setenv("HOME", dir)
+	s := serving(t, t.TempDir())
+	texts := map[string]string{}
+	create := func(name string, by ...string) string {
+		texts[name] = ok(t, append([]string{"key", "create", name, "--role", "admin", "--server", s.url}, by...)...)
+		return writeFile(t, dir, name, texts[name])
+	}
+	boss := create("boss")
+	byFlag, bySettings := create("flag", "--key-file", boss), create("settings", "--key-file", boss)
+	byFile := create("file", "--key-file", boss)
+	create("variable", "--key-file", boss)
+	ok(t, "context", "add", "here", s.url, "--key-file", boss)
+	settings := writeFile(t, dir, "daybook.toml", "key-file = '"+bySettings+"'\n")
+	is := func(name string, args ...string) {
+		t.Helper()
+		testkit.Contains(t, ok(t, append([]string{"key", "whoami"}, args...)...), name+": admin")
+		for _, text := range texts {
+			testkit.Lacks(t, ok(t, append([]string{"config", "jobs", "--json", "--"}, args...)...), strings.TrimSpace(text)[12:])
+		}
+	}
+	shown := func(want string, args ...string) {
+		t.Helper()
+		out := ok(t, append([]string{"config", "jobs"}, args...)...)
+		for line := range strings.Lines(out) {
+			if f := strings.Fields(line); f[0] == "key-file" {
+				testkit.Equal(t, strings.Join(f[1:], " "), want)
+				return
+			}
+		}
+		t.Errorf("key-file is not shown: %s", out)
+	}
+	is("boss")
+	shown(boss + ` context "here"`)
+	is("boss", "--context", "here")
+	testkit.Contains(t, ok(t, "key", "whoami", "--config", settings), "settings: admin")
+	t.Setenv("DAYBOOK_KEY", texts["variable"])
+	is("variable")
+	shown("DAYBOOK_KEY")
+	testkit.Contains(t, ok(t, "key", "whoami", "--config", settings), "variable: admin")
+	testkit.Contains(t, ok(t, "config", "jobs", "--toml"), "# key-file = '' # DAYBOOK_KEY")
+	t.Setenv("DAYBOOK_KEY_FILE", byFile)
+	is("file")
+	shown(byFile + " DAYBOOK_KEY_FILE")
+	is("flag", "--key-file", byFlag)
+	shown(byFlag+" command line", "--", "--key-file", byFlag)
+}
+
+// TestNamesOfKeys: create and add use the only client of a key, and claim the prefix of its runners, if none are given.
+func TestNamesOfKeys(t *testing.T) {
+	dir := t.TempDir()
+	s := serving(t, t.TempDir())
+	boss := writeFile(t, dir, "boss", ok(t, "key", "create", "boss", "--role", "admin", "--server", s.url))
+	as := func(key string, args ...string) []string { return append(args, "--server", s.url, "--key-file", key) }
+	one := writeFile(t, dir, "one", ok(t, as(boss, "key", "create", "one", "--role", "producer", "--role", "worker", "--client", "acme")...))
+	two := writeFile(t, dir, "two", ok(t, as(boss, "key", "create", "two", "--role", "producer", "--client", "acme", "--client", "umbra")...))
+	ok(t, as(one, "create", "x", "--type", "a")...)
+	execute(t, "y\nz\n", as(one, "add", "--type", "b")...).ends(t, terminal.ExitOK)
+	testkit.Equal(t, strings.Count(ok(t, as(boss, "jobs")...), "acme/"), 3, "jobs of the client")
+	execute(t, "", as(two, "create", "x")...).ends(t, terminal.ExitRefused, "out_of_scope")
+	execute(t, "y\n", as(two, "add")...).ends(t, terminal.ExitRefused, "out_of_scope")
+	execute(t, "", as(one, "create", "x", "--client", "umbra")...).ends(t, terminal.ExitRefused, "umbra")
+	testkit.Contains(t, ok(t, as(one, "claim", "--type", "a")...), "acme/a")
+	testkit.Contains(t, ok(t, as(boss, "jobs", "--status", "active")...), "one:daybook")
+	execute(t, "", as(one, "claim", "--runner-id", "other")...).ends(t, terminal.ExitRefused, "other")
+}
+
+// TestReadableKeyFile: a command says once that all users can read the file with its key.
+func TestReadableKeyFile(t *testing.T) {
+	s := serving(t, t.TempDir())
+	path := writeFile(t, t.TempDir(), "boss", ok(t, "key", "create", "boss", "--role", "admin", "--server", s.url))
+	for mode, warns := range map[os.FileMode]int{0o600: 0, 0o640: 0, 0o644: 1} {
+		testkit.NoError(t, os.Chmod(path, mode))
+		r := execute(t, "", "create", "x", "--server", s.url, "--key-file", path).ends(t, terminal.ExitOK)
+		testkit.Equal(t, strings.Count(r.errs, "all users of this machine can read the key in "+path), warns, mode)
+	}
 }

@@ -57,7 +57,9 @@ func newWork() *cobra.Command {
 		Long: `Run jobs. A runner claims the jobs that it has handlers for, runs them, tickles them while they run, and
 reports how they ended. It goes on while the server restarts. SIGTERM, Ctrl-C or a terminal that is closed
 ends it: it claims no more, waits up to --drain for the jobs that run, and reports them. Jobs that run longer go back to their queues, which
-costs them no attempt. A signal half a second or more after the first ends it at once.
+costs them no attempt. A signal half a second or more after the first ends it at once. If the server refuses its
+key, because it was revoked or lacks a role, the runner ends with exit code 9; a key in a file may be replaced
+before. With a key for some clients and types, the runner runs only jobs of these.
 
 Handlers are in the file of --config, or stored in the server (PUT /handlers/{type}). Those of the file may
 be of any kind: exec (a program), http (a request to a URL), script (node, python, php or sh), wasi (a module of
@@ -217,8 +219,8 @@ func (f *workFlags) settings(cmd *cobra.Command, file *work.File) (s runner.Sett
 		return s, err
 	}
 	server, err := f.server.Client(url, client.Options{By: remote.ShortenedBy(f.id)})
-	if err == nil && !given {
-		f.id, err = server.RunnerID(cmd.Context(), f.id)
+	if err == nil {
+		err = f.fitToKey(cmd.Context(), server, given)
 	}
 	if err != nil {
 		return s, err
@@ -229,6 +231,40 @@ func (f *workFlags) settings(cmd *cobra.Command, file *work.File) (s runner.Sett
 		WASIGrants: f.wasiGrant, WASIExtensions: f.wasiExtensions, WASI: guests, Cache: f.cache,
 		Interpreters: file.Interpreters, Containers: containers, UserAgent: "Daybook/" + version,
 	}, nil
+}
+
+// fitToKey makes the id, the clients and the types that were not given those that the key is for, and refuses given clients and
+// types that it is not for: their jobs would never be handed out. Without a key it asks nobody.
+func (f *workFlags) fitToKey(ctx context.Context, server *client.Client, idGiven bool) error {
+	if key, err := f.server.Key(); err != nil || key == "" {
+		return err
+	}
+	k, err := server.With(func(o *client.Options) { o.Persistent = true }).Whoami(ctx)
+	if err != nil {
+		return fmt.Errorf("read what the key is for: %w", err)
+	}
+	if !idGiven {
+		f.id = k.RunnerPrefix + f.id
+	}
+	for _, of := range []struct {
+		what    string
+		allowed []string
+		names   *[]string
+	}{{"client", k.Clients, &f.clients}, {"type", k.Types, &f.types}} {
+		if len(of.allowed) == 0 {
+			continue
+		}
+		if len(*of.names) == 0 {
+			*of.names = of.allowed
+		}
+		for _, name := range *of.names {
+			if !slices.Contains(of.allowed, name) {
+				return &client.Error{Status: http.StatusForbidden, Code: "out_of_scope", Outcome: "not_stored",
+					Detail: fmt.Sprintf("the key %s is not for the %s %s, but for %s", k.Name, of.what, name, strings.Join(of.allowed, ", "))}
+			}
+		}
+	}
+	return nil
 }
 
 // nameOf returns the beginning of a host's name in a form that fits into an id.

@@ -75,6 +75,7 @@ func (p RetryRules) Wait(err error, attempt int) (wait time.Duration, again bool
 	var strange *strangeStatus
 	var asked time.Duration
 	switch {
+	case errors.As(err, &refused) && refused.WrongKey(): // it would be refused again, also after the wait
 	case errors.As(err, &refused):
 		again = p.passing(refused.Status) && (p.Repeat == Repeatable || refused.Outcome == "not_stored")
 		asked = refused.RetryAfter

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/daybookq/daybook/client"
 
@@ -26,6 +28,7 @@ func ServerFlag(cmd *cobra.Command, to *ServerAddress) {
 	flags.Var(to, "server", "address of the server: a URL, host:port, a host whose server listens on port 1717, or mdns: to find it on the local network; several nodes of a cluster are separated by commas")
 	flags.StringVar(&to.context, "context", "", "name of a server that was stored with \"daybook context add\"")
 	flags.StringVar(&to.keyFile, "key-file", "", "file with the key that the server requires (default: the key in the variable DAYBOOK_KEY)")
+	to.keyFlag, to.warnings = flags.Lookup("key-file"), cmd.ErrOrStderr
 	to.tls.Flags(flags)
 	cmd.MarkFlagsMutuallyExclusive("server", "context")
 	CompleteFlag(cmd, "context", ContextNames)
@@ -37,6 +40,9 @@ type ServerAddress struct {
 	text, context string
 	given         bool // as a text, which may be empty
 	keyFile       string
+	keyFlag       *pflag.Flag      // of keyFile
+	warnings      func() io.Writer // standard error of the command
+	warned        bool             // that others can read the file with the key
 	tls           ServerTLS
 	http          *http.Client // made by HTTP
 

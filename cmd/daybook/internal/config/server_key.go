@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -19,27 +20,58 @@ const keyVariable = "DAYBOOK_KEY"
 // maxKeyFile is more than a file with a key or a token has.
 const maxKeyFile = 16 << 10
 
-// Key returns the text of the key with which commands use the server, or "" if there is none: from the file of --key-file, from
-// the file in the context, or from the variable. An error never has the text.
+// keyPath returns the path of the file with the key, or "" if the variable has the key, or there is none. The order is that of all
+// settings: the flag, the environment, a file with settings, the context. Within the environment, DAYBOOK_KEY_FILE comes first.
+func (a *ServerAddress) keyPath() string {
+	if a.keyInVariable() {
+		return ""
+	}
+	return a.keyFile
+}
+
+// keyInVariable reports whether the key is the text of the variable. The context is resolved.
+func (a *ServerAddress) keyInVariable() bool {
+	if strings.TrimSpace(os.Getenv(keyVariable)) == "" {
+		return false
+	}
+	f := a.keyFlag
+	return f == nil || !f.Changed || !OnCommandLine(f) && f.Annotations[originKey][0] != Variable("", f.Name)
+}
+
+// Key returns the text of the key with which commands use the server, or "" if there is none: from the file of keyPath, or from the
+// variable. An error never has the text. If other users can read the file, the first call says so on standard error.
 func (a *ServerAddress) Key() (string, error) {
 	if _, err := a.resolve(); err != nil {
 		return "", err
 	}
 	text, from := os.Getenv(keyVariable), "the variable "+keyVariable
-	if a.keyFile != "" {
+	path := a.keyPath()
+	if path != "" {
 		var err error
-		if text, err = ReadKeyFile(a.keyFile); err != nil {
+		if text, err = ReadKeyFile(path); err != nil {
 			return "", terminal.Usagef("--key-file: %w", err)
 		}
-		from = a.keyFile
+		from = path
+		a.warnReadable(path)
 	}
-	if text = strings.TrimSpace(text); text == "" && a.keyFile == "" {
+	if text = strings.TrimSpace(text); text == "" && path == "" {
 		return "", nil
 	}
 	if err := checkKey(text); err != nil {
 		return "", terminal.Usagef("%s: %w", from, err)
 	}
 	return text, nil
+}
+
+// warnReadable says once that other users can read the file with the key. A group may be meant to read it, as that of a service in
+// Kubernetes.
+func (a *ServerAddress) warnReadable(path string) {
+	info, err := os.Stat(path)
+	if err != nil || a.warned || a.warnings == nil || runtime.GOOS == "windows" || info.Mode().Perm()&0o007 == 0 { // Windows has no such modes
+		return
+	}
+	a.warned = true
+	fmt.Fprintf(a.warnings(), "daybook: all users of this machine can read the key in %s (mode %04o); run: chmod o= %s\n", path, info.Mode().Perm(), path)
 }
 
 // token is the form of a JSON Web Token, as issuers of OpenID Connect make it.

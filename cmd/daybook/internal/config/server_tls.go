@@ -102,8 +102,8 @@ func (a *ServerAddress) Options(o client.Options) (_ client.Options, err error) 
 	if o.TLS, err = a.TLS(); err == nil {
 		o.Key, err = a.Key()
 	}
-	if err == nil && a.keyFile != "" {
-		o.KeySource = freshKey(a.keyFile, o.Key)
+	if path := a.keyPath(); err == nil && path != "" {
+		o.KeySource = freshKey(path, o.Key)
 	}
 	if err == nil {
 		o.Codec, err = a.Codec()

@@ -61,7 +61,7 @@ type ShownSetting struct {
 	Value    any    `json:"value"`
 	Origin   string `json:"origin"` // "default", "command line", the name of a variable, path:line, or a context
 	Variable string `json:"variable"`
-	Redacted bool   `json:"redacted,omitempty"` // Value lacks a password
+	Redacted bool   `json:"redacted,omitempty"` // Value lacks a password, or the key in DAYBOOK_KEY
 
 	Text     string `json:"-"` // the value for a table
 	implicit bool   // a default, or a server that the setting context selects: a file with the same settings lacks it
@@ -69,6 +69,14 @@ type ShownSetting struct {
 
 // Shown returns the settings of a command, without passwords. The server is the one that the command would use.
 func Shown(cmd *cobra.Command) (list []ShownSetting, err error) {
+	var of selected
+	if f := cmd.Flags().Lookup("server"); f != nil {
+		if server, ok := f.Value.(*ServerAddress); ok {
+			if of, err = selectedBy(server); err != nil {
+				return nil, err
+			}
+		}
+	}
 	for _, f := range SettingsOf(cmd) {
 		s := ShownSetting{Name: f.Name, Origin: "default", Variable: Variable(VerbOf(cmd), f.Name)}
 		if f.Changed {
@@ -78,12 +86,8 @@ func Shown(cmd *cobra.Command) (list []ShownSetting, err error) {
 			s.Origin = from[0]
 		}
 		s.implicit = s.Origin == "default" || !hasSection(VerbOf(cmd)) && VerbOf(cmd) != "serve" && slices.Contains(ClientPair, f.Name) // at the top level it would be serve's
-		if server, ok := f.Value.(*ServerAddress); ok {
-			if err := s.ofContext(server); err != nil {
-				return nil, err
-			}
-		}
 		s.Text, s.Value = f.Value.String(), flagValue(f)
+		of.mark(f, &s)
 		hidden := withoutPassword(s.Text)
 		if f.Name == "on-lost" {
 			hidden = withoutArguments(s.Text)
@@ -99,19 +103,41 @@ func Shown(cmd *cobra.Command) (list []ShownSetting, err error) {
 	return list, nil
 }
 
-// ofContext looks up the server if it was not given as an address. A context that does not exist is no error here,
-// since a configuration file may be for another machine.
-func (s *ShownSetting) ofContext(server *ServerAddress) error {
-	name, err := server.resolve()
-	if name != "" {
-		s.Origin, s.implicit = fmt.Sprintf("context %q", name), server.context != ""
-	}
+// selected is what selects the server of a command and the files that belong to it.
+type selected struct {
+	server  *ServerAddress // nil: the command has none
+	context string         // the name of the context; "": none
+	missing bool           // the context does not exist, which is no error: a configuration file may be for another machine
+}
+
+// selectedBy looks up the server, and sets the flags that the context sets.
+func selectedBy(server *ServerAddress) (of selected, err error) {
+	of.server = server
+	of.context, err = server.resolve()
 	if errors.Is(err, errNoContext) {
+		of.missing, err = true, nil
 		server.given = true // set to an empty text, so that it does not mean the default
-		s.Origin, s.implicit = s.Origin+", which does not exist", true
-		return nil
 	}
-	return err
+	return of, err
+}
+
+// ofContexts are the settings that a context can have besides the server.
+var ofContexts = []string{"key-file", "encrypt-key-file", "tls-ca", "tls-cert", "tls-key"}
+
+// mark sets the origin of a setting that the context has, and hides the key of the variable.
+func (of *selected) mark(f *pflag.Flag, s *ShownSetting) {
+	_, isServer := f.Value.(*ServerAddress)
+	if isServer || slices.Contains(ofContexts, f.Name) && !f.Changed && s.Text != "" {
+		if of.context != "" {
+			s.Origin, s.implicit = fmt.Sprintf("context %q", of.context), of.server.context != ""
+		}
+		if of.missing {
+			s.Origin, s.implicit = s.Origin+", which does not exist", true
+		}
+	}
+	if f.Name == "key-file" && of.server != nil && of.server.keyInVariable() {
+		s.Origin, s.Text, s.Value, s.Redacted = keyVariable, "", "", true
+	}
 }
 
 // flagValue returns the value of a flag in the type that it has in a file.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -65,3 +66,16 @@ func (w *waits) WithAttrs([]slog.Attr) slog.Handler { return w }
 
 // WithGroup implements slog.Handler.
 func (w *waits) WithGroup(string) slog.Handler { return w }
+
+// ForKey calls send. If the server refuses it because the key is for other clients or runners, and fill, which gets what the key is
+// for, has set a value that was not given, ForKey calls send again. So only such a key costs more requests.
+func (r *Command) ForKey(cmd *cobra.Command, send func() error, fill func(client.Key) bool) error {
+	err := send()
+	if refused, ok := errors.AsType[*client.Error](err); !ok || refused.Code != "out_of_scope" {
+		return err
+	}
+	if k, asked := r.Client.Whoami(cmd.Context()); asked != nil || !fill(k) {
+		return err
+	}
+	return send()
+}

@@ -223,7 +223,7 @@ func List[T any](r *Command, cmd *cobra.Command, path string, query url.Values, 
 }
 
 // EachDocument reads a list page by page. It calls each with the documents as the server sent them, decrypted, from the named
-// field. A document that cannot be decrypted is passed as it is, and the error is returned after the last one.
+// field; see Decoded. If a content cannot be decrypted, the error is returned after the last document.
 func (r *Command) EachDocument(cmd *cobra.Command, path string, query url.Values, field string, each func(json.RawMessage) (more bool, err error)) error {
 	var undecodable error
 	for {
@@ -242,12 +242,10 @@ func (r *Command) EachDocument(cmd *cobra.Command, path string, query url.Values
 		}
 		for _, one := range list {
 			decoded, err := r.Decoded(one)
-			switch {
-			case errors.Is(err, client.ErrUndecodable):
-				decoded, undecodable = one, cmp.Or(undecodable, err)
-			case err != nil:
+			if err != nil && !errors.Is(err, client.ErrUndecodable) {
 				return err
 			}
+			undecodable = cmp.Or(undecodable, err)
 			if more, err := each(decoded); err != nil {
 				return err
 			} else if !more {
@@ -266,13 +264,24 @@ func (r *Command) EachDocument(cmd *cobra.Command, path string, query url.Values
 	}
 }
 
-// Decoded returns a document of the server in which payloads, outputs and errors are decrypted by --encrypt-key-file.
+// Decoded returns a document of the server in which payloads, outputs and errors are decrypted by --encrypt-key-file. Those that
+// cannot be decrypted are null, with their reasons in the member "undecodable", and the error is client.ErrUndecodable.
 func (r *Command) Decoded(text []byte) ([]byte, error) {
 	codec, err := r.Server.Codec()
 	if err != nil || codec == nil {
 		return text, err
 	}
 	return client.New(r.URL, client.Options{Codec: codec}).DecodeDocument(text)
+}
+
+// NoteUndecodable says on standard error which content of a document cannot be decrypted, if this is the error. The other
+// fields were shown, so it is no failure of the command.
+func NoteUndecodable(cmd *cobra.Command, err error) error {
+	if !errors.Is(err, client.ErrUndecodable) {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "daybook: %v\n", err)
+	return err
 }
 
 // Ask requests a JSON document from the server.

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -88,6 +89,20 @@ type AttemptRow struct {
 	ExitCode *int   `json:"exit_code"`
 	Error    string `json:"error"`
 	Why      string `json:"why"`
+	Undecodable
+}
+
+// Undecodable has the reasons why contents of a document cannot be decrypted, by the names of the contents.
+type Undecodable struct {
+	Reasons map[string]string `json:"undecodable"`
+}
+
+// Of returns a text for people in place of a content that cannot be decrypted, or "" for another field.
+func (u *Undecodable) Of(name string) string {
+	if reason := u.Reasons[name]; reason != "" {
+		return "cannot be decrypted: " + reason
+	}
+	return ""
 }
 
 // AttemptLines returns a line for each run of a job, aligned as a separate table.
@@ -99,7 +114,7 @@ func AttemptLines(attempts []AttemptRow) ([]string, error) {
 			if a.ExitCode != nil {
 				outcome = fmt.Sprintf("%s %d", outcome, *a.ExitCode)
 			}
-			row(Moment(a.At), OrDash(a.RunnerID), outcome, a.Why, ShortError(a.Error))
+			row(Moment(a.At), OrDash(a.RunnerID), outcome, a.Why, ShortError(cmp.Or(a.Of("error"), a.Error)))
 		}
 	})
 	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n"), err
