@@ -86,8 +86,10 @@ const changing = "stream startByGet stopByGet quitByGet"
 // of claims limits the rest of it.
 const kept = "complete completeMany release tickle tickleMany claim heartbeat goodbye appendLog"
 
-// lasting are the operations that can wait for long. A key may be revoked in the meantime.
-const lasting = "claim jobLog results"
+// lasting are the operations whose requests wait or transfer for long: all of them, or those with the query parameter after the ?. They end
+// when their key is revoked. Claims, and outputs that are blobs, see to it themselves, because only they know whether they last.
+const lasting = "jobLog results?follow output?wait_ms batch?wait_ms " +
+	"blob castawayBlob putBlob putBlobAt putCastawayBlob createUpload appendUpload fileset putFileset backup"
 
 // grant gives roles to operations, whose ids are separated by spaces.
 type grant struct {
@@ -112,8 +114,9 @@ func table(grants []grant) map[string]web.Access {
 	for id := range strings.FieldsSeq(kept) {
 		all[id] = all[id].Kept()
 	}
-	for id := range strings.FieldsSeq(lasting) {
-		all[id] = all[id].Waiting()
+	for of := range strings.FieldsSeq(lasting) {
+		id, parameter, _ := strings.Cut(of, "?")
+		all[id] = all[id].Lasting(parameter)
 	}
 	for id := range strings.FieldsSeq(open) {
 		all[id] = web.Open

@@ -103,12 +103,7 @@ func (s *results) read(c echo.Context, in *resultsQuery) error {
 		}
 		defer s.readers.Add(-1)
 	}
-	ctx, refuse := context.WithCancelCause(c.Request().Context())
-	defer refuse(nil)
-	if in.Follow {
-		defer s.web.WhileGranted(ctx, refuse)()
-	}
-	r := resultStream{results: s, c: c, ctx: ctx, id: in.ID, after: in.caughtUp, first: in.From, from: in.From, left: -1}
+	r := resultStream{results: s, c: c, ctx: c.Request().Context(), id: in.ID, after: in.caughtUp, first: in.From, from: in.From, left: -1}
 	if in.Limit != nil {
 		r.left = int(*in.Limit)
 	}

@@ -161,10 +161,6 @@ func (s *logs) read(c echo.Context, in *logQuery) error {
 	logHeaders(c)
 	c.Response().WriteHeader(http.StatusOK)
 	c.Response().Flush() // now the client knows that the job exists
-	following, refuse := context.WithCancelCause(ctx)
-	defer refuse(nil)
-	defer s.web.WhileGranted(ctx, refuse)()
-	c.SetRequest(c.Request().WithContext(following))
 	return s.send(c, reader, end)
 }
 

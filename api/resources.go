@@ -107,7 +107,7 @@ func (s *resources) routes() []route {
 		(&claims{s.reader, s.web, s.decode, s.streams, s.draining, s.log}).routes(),
 		[]route{direct[stream.Request](http.MethodGet, "/stream", stream.About, s.streams.Serve).often()},
 		(&jobs{s.reader}).routes(r),
-		(&outputs{s.reader, s.blobs, s.draining}).routes(r),
+		(&outputs{s.reader, s.web, s.blobs, s.draining}).routes(r),
 		(&logs{s.reader, s.web, &s.logs, s.blobs, s.draining}).routes(r),
 		batches{s.reader, s.draining}.routes(r),
 		(&results{s.reader, s.web, &s.resultReaders, s.draining}).routes(r),
