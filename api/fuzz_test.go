@@ -178,6 +178,8 @@ func (s *picky) KeysRequired() bool { return false }
 
 func (s *picky) KeysKnown() bool { return true }
 
+func (s *picky) OwnersOfKeys() int { return 0 }
+
 func (s *picky) Login([]byte) *job.Login { return nil }
 
 func (s *picky) LoginsOf(string, int64) (own, ended []*job.Login) { return nil, nil }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,7 +48,7 @@ type resources struct {
 	handlers      *handlers
 	streams       *stream.Streams
 	logs          jobLogs
-	resultReaders atomic.Int64 // requests that follow results
+	resultReaders followers
 	backups       *backups
 	rates         *rates.Rates
 }
@@ -82,6 +81,9 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	}
 	s.draining = s.web.Draining
 	s.logs.Logs = joblog.New()
+	clients := func() int { return engine.OwnersOfKeys() }
+	s.logs.readers = followers{most: maxLogReaders, what: "logs", clients: clients}
+	s.resultReaders = followers{most: maxResultReaders, what: "results", clients: clients}
 	s.decode = &command.Decoder{Defaults: defaults, Fenced: o.RequireClaimID, CheckClient: s.web.CheckClient, Now: engine.Now, HandlerFor: engine.HandlerFor}
 	s.streams = stream.New(stream.Options{
 		Authorize: authorize, Access: streamAccess, Rates: limited, Engine: engine, Decode: s.decode, Log: o.Log, Draining: s.draining, Heartbeat: o.StreamHeartbeat, Connections: s.web.MaxConnections,

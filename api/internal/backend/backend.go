@@ -98,6 +98,7 @@ type Engine interface {
 	Key(name string) *job.Key
 	KeysKnown() bool
 	KeysRequired() bool
+	OwnersOfKeys() int
 	Login(name []byte) *job.Login
 	LoginsOf(by string, now int64) (own, ended []*job.Login)
 	ClientUse(client string) (use job.Quota, err error)
