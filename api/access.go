@@ -87,8 +87,10 @@ const changing = "stream startByGet stopByGet quitByGet"
 // of claims limits the rest of it.
 const kept = "complete completeMany release tickle tickleMany claim heartbeat goodbye appendLog"
 
-// lasting are the operations that can wait for long. A key may be revoked in the meantime.
-const lasting = "claim jobLog results"
+// lasting are the operations whose requests wait or transfer for long: all of them, or those with the query parameter after the ?. They end
+// when their key is revoked. Claims, and outputs that are blobs, see to it themselves, because only they know whether they last.
+const lasting = "jobLog results?follow output?wait_ms batch?wait_ms " +
+	"blob castawayBlob putBlob putBlobAt putCastawayBlob createUpload appendUpload fileset putFileset backup"
 
 // grant gives roles to operations, whose ids are separated by spaces.
 type grant struct {
@@ -113,8 +115,9 @@ func table(grants []grant) map[string]web.Access {
 	for id := range strings.FieldsSeq(kept) {
 		all[id] = all[id].Kept()
 	}
-	for id := range strings.FieldsSeq(lasting) {
-		all[id] = all[id].Waiting()
+	for of := range strings.FieldsSeq(lasting) {
+		id, parameter, _ := strings.Cut(of, "?")
+		all[id] = all[id].Lasting(parameter)
 	}
 	for id := range strings.FieldsSeq(open) {
 		all[id] = web.Open
@@ -147,9 +150,6 @@ type authorizer struct {
 
 	certificates []CertificateRule
 }
-
-// codeWrongToken is the code of tokens that no issuer of the server made for it, or that have ended.
-const codeWrongToken = "token_refused"
 
 // errNoKey and errWrongKey say nothing about keys that exist.
 var (
@@ -248,7 +248,7 @@ func (a *authorizer) login(c *web.Credentials) (*job.Key, error) {
 func tokenProblem(err error) error {
 	switch detail := err.Error(); {
 	case errors.Is(err, oidc.ErrToken):
-		return &web.Problem{Status: http.StatusUnauthorized, Code: codeWrongToken, Detail: detail}
+		return &web.Problem{Status: http.StatusUnauthorized, Code: "token_refused", Detail: detail}
 	case errors.Is(err, oidc.ErrNoRule):
 		return &web.Problem{Status: http.StatusForbidden, Code: "no_rule", Detail: detail}
 	case errors.Is(err, oidc.ErrUnavailable): // the log has why

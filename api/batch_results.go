@@ -2,10 +2,8 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 
 	"github.com/labstack/echo/v4"
 
@@ -35,7 +33,7 @@ var resultFields = func() (fields []answer.Field) {
 type results struct {
 	reader
 	web      *web.Server
-	readers  *atomic.Int64   // requests that follow results
+	readers  *followers
 	draining context.Context // done when the shutdown begins
 }
 
@@ -97,18 +95,13 @@ func (s *results) read(c echo.Context, in *resultsQuery) error {
 		return err
 	}
 	if in.Follow {
-		if s.readers.Add(1) > maxResultReaders {
-			s.readers.Add(-1)
-			return &web.Problem{Status: http.StatusTooManyRequests, Code: web.CodeOverloaded, Detail: fmt.Sprintf("%d requests follow results already", maxResultReaders)}
+		leave, err := s.readers.enter(c.Request().Context())
+		if err != nil {
+			return err
 		}
-		defer s.readers.Add(-1)
+		defer leave()
 	}
-	ctx, refuse := context.WithCancelCause(c.Request().Context())
-	defer refuse(nil)
-	if in.Follow {
-		defer s.web.WhileGranted(ctx, refuse)()
-	}
-	r := resultStream{results: s, c: c, ctx: ctx, id: in.ID, after: in.caughtUp, first: in.From, from: in.From, left: -1}
+	r := resultStream{results: s, c: c, ctx: c.Request().Context(), id: in.ID, after: in.caughtUp, first: in.From, from: in.From, left: -1}
 	if in.Limit != nil {
 		r.left = int(*in.Limit)
 	}

@@ -183,7 +183,7 @@ func (s *claims) completeAndClaim(c echo.Context, body *web.Body, r *command.Cla
 	}
 	done.Commands, r.Complete = nil, nil
 	body.Release()
-	claimSeq, err := s.finishClaim(ctx, call, held, exchange.Claimed)
+	claimSeq, err := s.finishClaim(c, call, held, exchange.Claimed)
 	if err != nil && ctx.Err() != nil {
 		return err // the client hung up
 	}

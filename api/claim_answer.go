@@ -21,7 +21,7 @@ import (
 func (s *claims) claimOne(c echo.Context, call *answer.ClaimCall) error {
 	held := web.ShareOf(c, s.handouts)
 	defer held.Release()
-	seq, err := s.makeClaim(c.Request().Context(), call, held)
+	seq, err := s.makeClaim(c, call, held)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (s *claims) claimOne(c echo.Context, call *answer.ClaimCall) error {
 func (s *claims) claimMany(c echo.Context, call *answer.ClaimCall) error {
 	held := web.ShareOf(c, s.handouts)
 	defer held.Release()
-	seq, err := s.makeClaim(c.Request().Context(), call, held)
+	seq, err := s.makeClaim(c, call, held)
 	if err != nil {
 		return err
 	}
@@ -75,8 +75,8 @@ func setClaimHeaders(c echo.Context, seq uint64, claimed *applied.Claimed) {
 
 // makeClaim makes the claim, and grows the share to the memory that the answer needs. If the server shuts down, the
 // claim stops waiting.
-func (s *claims) makeClaim(ctx context.Context, call *answer.ClaimCall, held *web.Share) (seq uint64, err error) {
-	return s.finishClaim(ctx, call, held, func(ctx context.Context, wait time.Duration, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
+func (s *claims) makeClaim(c echo.Context, call *answer.ClaimCall, held *web.Share) (seq uint64, err error) {
+	return s.finishClaim(c, call, held, func(ctx context.Context, wait time.Duration, admit func(int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error) {
 		return s.engine.ClaimAdmitted(ctx, call.Cmd, wait, admit)
 	})
 }
@@ -85,13 +85,14 @@ func (s *claims) makeClaim(ctx context.Context, call *answer.ClaimCall, held *we
 type claimFunc func(ctx context.Context, wait time.Duration, admit func(payloadBytes int64) error) (applied.Claimed, []runs.Run, ingest.Receipt, error)
 
 // finishClaim carries out a claim within the budget of memory.
-func (s *claims) finishClaim(ctx context.Context, call *answer.ClaimCall, held *web.Share, claim claimFunc) (seq uint64, err error) {
+func (s *claims) finishClaim(c echo.Context, call *answer.ClaimCall, held *web.Share, claim claimFunc) (seq uint64, err error) {
+	ctx := c.Request().Context()
 	if call.Wait > 0 {
 		waiting, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		stop := context.AfterFunc(s.draining, func() { cancel(web.ErrShuttingDown) })
 		defer stop()
-		defer s.web.WhileGranted(ctx, cancel)()
+		defer s.web.WhileGranted(c, cancel)()
 		ctx = waiting
 	}
 	before := held.Held

@@ -180,6 +180,8 @@ func (s *picky) KeysKnown() bool { return true }
 
 func (s *picky) SharingRunners(*job.Key) string { return "" }
 
+func (s *picky) OwnersOfKeys() int { return 0 }
+
 func (s *picky) Login([]byte) *job.Login { return nil }
 
 func (s *picky) LoginsOf(string, int64) (own, ended []*job.Login) { return nil, nil }

@@ -3,9 +3,7 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,7 +27,7 @@ const (
 // jobLogs are the logs of running jobs.
 type jobLogs struct {
 	*joblog.Logs
-	readers atomic.Int64 // requests that follow a log
+	readers followers
 }
 
 // withLogs says which jobs have logs.
@@ -153,18 +151,14 @@ func (s *logs) read(c echo.Context, in *logQuery) error {
 		logHeaders(c)
 		return s.send(c, reader, nil)
 	}
-	if s.kept.readers.Add(1) > maxLogReaders {
-		s.kept.readers.Add(-1)
-		return &web.Problem{Status: http.StatusTooManyRequests, Code: web.CodeOverloaded, Detail: fmt.Sprintf("%d requests follow logs already", maxLogReaders)}
+	leave, err := s.kept.readers.enter(ctx)
+	if err != nil {
+		return err
 	}
-	defer s.kept.readers.Add(-1)
+	defer leave()
 	logHeaders(c)
 	c.Response().WriteHeader(http.StatusOK)
 	c.Response().Flush() // now the client knows that the job exists
-	following, refuse := context.WithCancelCause(ctx)
-	defer refuse(nil)
-	defer s.web.WhileGranted(ctx, refuse)()
-	c.SetRequest(c.Request().WithContext(following))
 	return s.send(c, reader, end)
 }
 
@@ -257,7 +251,7 @@ func (logs *jobLogs) registerMetrics(registry *prometheus.Registry) {
 	}
 	gauge("daybook_job_logs", "Logs of jobs in memory.", func() float64 { return float64(logs.Stats().Logs) })
 	gauge("daybook_job_log_bytes", "Bytes of the logs in memory.", func() float64 { return float64(logs.Stats().Bytes) })
-	gauge("daybook_job_log_readers", "Requests that follow the log of a job.", func() float64 { return float64(logs.readers.Load()) })
+	gauge("daybook_job_log_readers", "Requests that follow the log of a job.", func() float64 { return float64(logs.readers.now()) })
 	counter("daybook_job_log_appended_bytes_total", "Bytes of logs that runners have sent.", func(s joblog.Stats) int64 { return s.AppendedBytes })
 	counter("daybook_job_log_missing_bytes_total", "Bytes of logs that runners could not send in time.", func(s joblog.Stats) int64 { return s.MissingBytes })
 	counter("daybook_job_logs_dropped_total", "Logs dropped from memory before the end of their jobs to make room.", func(s joblog.Stats) int64 { return s.Dropped })

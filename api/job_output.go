@@ -31,6 +31,7 @@ var outputTypes = map[job.Kind]string{job.Text: web.MIMEText + "; charset=utf-8"
 // outputs are the outputs of jobs that have ended.
 type outputs struct {
 	reader
+	web      *web.Server
 	blobs    *files.Blobs
 	draining context.Context // done when the shutdown begins
 }
@@ -107,7 +108,7 @@ func (s *outputs) read(c echo.Context, in *outputQuery) error {
 			held.Release() // the client may be slow to read
 			// After a redrive the job may have another output, so a cache must ask each time.
 			as := files.Representation{MediaType: cmp.Or(outputTypes[j.OutputAddrKind], echo.MIMEOctetStream), CacheControl: "no-cache"}
-			return s.blobs.Answer(c, of, j.Client, ref, &as)
+			return s.web.Lasting(c, func(c echo.Context) error { return s.blobs.Answer(c, of, j.Client, ref, &as) })
 		}
 		return c.NoContent(http.StatusNoContent)
 	}

@@ -306,7 +306,7 @@ func TestLogFollowsWaitingJob(t *testing.T) {
 	for id, to := range got {
 		go func() { to <- r.get("/jobs/" + id + "/log?follow=true") }()
 	}
-	r.until("both wait", func() bool { return r.server.logs.readers.Load() == 2 })
+	r.until("both wait", func() bool { return r.server.logs.readers.now() == 2 })
 	_, claim := r.claimed("x")
 	r.print(first, claim, 0, "text").wantStatus(http.StatusNoContent)
 	r.post("/jobs/"+first+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"ok"}`, claim)).object(http.StatusOK)
@@ -315,5 +315,5 @@ func TestLogFollowsWaitingJob(t *testing.T) {
 	testkit.Holds(t, a.status == http.StatusOK && a.body == "text", a.status, a.body)
 	a = <-got[second]
 	testkit.Holds(t, a.status == http.StatusOK && a.body == "", a.status, a.body)
-	r.until("nobody waits", func() bool { return r.server.logs.readers.Load() == 0 })
+	r.until("nobody waits", func() bool { return r.server.logs.readers.now() == 0 })
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,7 +48,7 @@ type resources struct {
 	handlers      *handlers
 	streams       *stream.Streams
 	logs          jobLogs
-	resultReaders atomic.Int64 // requests that follow results
+	resultReaders followers
 	backups       *backups
 	rates         *rates.Rates
 }
@@ -82,6 +81,9 @@ func newResources(o *Options, engine backend.Engine) (*resources, error) {
 	}
 	s.draining = s.web.Draining
 	s.logs.Logs = joblog.New()
+	clients := func() int { return engine.OwnersOfKeys() }
+	s.logs.readers = followers{most: maxLogReaders, what: "logs", clients: clients}
+	s.resultReaders = followers{most: maxResultReaders, what: "results", clients: clients}
 	s.decode = &command.Decoder{Defaults: defaults, Fenced: o.RequireClaimID, CheckClient: s.web.CheckClient, Now: engine.Now, HandlerFor: engine.HandlerFor}
 	s.streams = stream.New(stream.Options{
 		Authorize: authorize, Access: streamAccess, Rates: limited, Engine: engine, Decode: s.decode, Log: o.Log, Draining: s.draining, Heartbeat: o.StreamHeartbeat, Connections: s.web.MaxConnections,
@@ -107,7 +109,7 @@ func (s *resources) routes() []route {
 		(&claims{s.reader, s.web, s.decode, s.streams, s.draining, s.log}).routes(),
 		[]route{direct[stream.Request](http.MethodGet, "/stream", stream.About, s.streams.Serve).often()},
 		(&jobs{s.reader}).routes(r),
-		(&outputs{s.reader, s.blobs, s.draining}).routes(r),
+		(&outputs{s.reader, s.web, s.blobs, s.draining}).routes(r),
 		(&logs{s.reader, s.web, &s.logs, s.blobs, s.draining}).routes(r),
 		batches{s.reader, s.draining}.routes(r),
 		(&results{s.reader, s.web, &s.resultReaders, s.draining}).routes(r),

@@ -76,13 +76,10 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 	return s.web.Run(ctx, l, drain)
 }
 
-// recheckEvery is how long a stream, or a request that waits, may go on after its key was revoked, and its rates are remembered.
-const recheckEvery = time.Second
-
-// endRefused ends the streams and the waits of requests whose keys are not good any more, forgets the rates of such keys, and writes
+// endRefused ends the streams, and the requests that last, whose keys are not good any more, forgets the rates of such keys, and writes
 // refused keys to the log, until ctx is done.
 func (s *Server) endRefused(ctx context.Context) {
-	ticks := time.NewTicker(recheckEvery)
+	ticks := time.NewTicker(web.Recheck)
 	defer ticks.Stop()
 	for {
 		select {

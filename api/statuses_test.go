@@ -224,9 +224,9 @@ func (x *everyStatus) batches() {
 	tag := a.header.Get("ETag")
 	x.do(metadata, ended+"/metadata", "", "If-None-Match", tag).wantStatus(http.StatusNotModified)
 	x.do(x.byName["GET /batches"], "/batches?name_prefix=a&after="+unknownID, "").wantStatus(http.StatusNotFound)
-	x.server.resultReaders.Add(maxResultReaders)
+	testkit.NoError(x, x.server.resultReaders.places.Take(job.Owner{}, maxResultReaders, maxResultReaders))
 	x.do(x.byName["GET /batches/{id}/results"], ended+"/results?follow=true", "").refused(http.StatusTooManyRequests, web.CodeOverloaded)
-	x.server.resultReaders.Add(-maxResultReaders)
+	x.server.resultReaders.places.Return("", maxResultReaders)
 	x.do(x.byName["POST /batches/{id}/jobs"], "/batches/"+x.open+"/jobs", "{}").wantStatus(http.StatusCreated)
 }
 
@@ -372,9 +372,9 @@ func (x *everyStatus) states() {
 	claim := x.get("/jobs/" + x.id).object(http.StatusOK)["claim_id"].(string)
 	x.do(x.byName["POST /jobs/{id}/log"], "/jobs/"+x.id+"/log?offset=0&claim_id="+claim, "printed").wantStatus(http.StatusNoContent)
 	x.ask("GET /jobs/{id}/log", "", http.StatusOK)
-	x.server.logs.readers.Add(maxLogReaders)
+	testkit.NoError(x, x.server.logs.readers.places.Take(job.Owner{}, maxLogReaders, maxLogReaders))
 	x.do(x.byName["GET /jobs/{id}/log"], "/jobs/"+x.id+"/log?follow=true", "").refused(http.StatusTooManyRequests, web.CodeOverloaded)
-	x.server.logs.readers.Add(-maxLogReaders)
+	x.server.logs.readers.places.Return("", maxLogReaders)
 	x.ask("POST /jobs/{id}/release", `{"how":"unget"}`, http.StatusOK)
 	x.ask("PATCH /jobs/{id}", `{"priority":1}`, http.StatusOK)
 	x.ask("POST /jobs/{id}/run", ``, http.StatusOK)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -8,7 +9,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/daybookq/daybook/api/internal/refusal"
 	"github.com/daybookq/daybook/api/internal/web"
 )
 
@@ -31,7 +31,7 @@ type wrongKeys struct {
 
 // refuse returns the refusal of a request from an address that failed with err.
 func (w *wrongKeys) refuse(peer netip.Addr, err error) error {
-	if code := refusal.Of(err).Code; code != errWrongKey.Code && code != codeWrongToken {
+	if !errors.Is(err, errWrongKey) {
 		return err
 	}
 	now := time.UnixMilli(w.now())

@@ -377,12 +377,9 @@ func (e *Engine) setAside(ctx context.Context, c *applied.Claimed, why error) er
 
 // wait parks the claim until it is woken, its time is over, or its caller gives up.
 func (r *claimRequest) wait(ctx context.Context, timeout <-chan time.Time) (o offer, woken bool, err error) {
-	p := r.e.parked.park(r.ticket, &r.cmd)
-	if p == nil {
-		if err := r.e.accepting(); err != nil {
-			return o, false, err
-		}
-		return o, false, ErrTooManyParked
+	p, err := r.e.parked.park(r.ticket, r.e.ownerOf(ctx), &r.cmd)
+	if err != nil {
+		return o, false, cmp.Or(r.e.accepting(), err)
 	}
 	defer r.e.parked.leave(p)
 	if r.group.isSilent() { // nobody may read this answer; a live client can claim again

@@ -70,6 +70,9 @@ type Options struct {
 	// maxSessionBytes bounds the rows of sessions; 0: job.MaxSessionRowBytes.
 	maxSessionBytes uint64
 	maxQueues       int
+	// maxDocuments and maxDocumentBytes bound what the clients of a key have a share of; 0: the rules of the kind.
+	maxDocuments     int
+	maxDocumentBytes int64
 	// closeWait is how long close waits for the store. 0: CommitWait.
 	closeWait time.Duration
 }

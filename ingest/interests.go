@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/btree"
+
+	"github.com/daybookq/daybook/job"
 )
 
 // interests finds the oldest parked claim that accepts the jobs of a queue.
@@ -16,7 +18,7 @@ import (
 // wide interests, so that one step changes its place.
 type interests struct {
 	byKey  map[string]*interest
-	places int // number of pairs that all interests name
+	places job.Shares // the pairs that all interests name. An interest counts for whoever had its first claim
 	// byQueue lists the interests that name a pair, in the order of their oldest claims. "" means any client or any type.
 	byQueue map[queueName]*btree.BTreeG[*interest]
 	wide    *btree.BTreeG[*interest] // the interests that name more than maxListedPairs pairs
@@ -28,6 +30,7 @@ type queueName struct{ client, typ string }
 // interest is a set of clients and types, with the parked claims that accept their jobs.
 type interest struct {
 	key            string
+	client         string          // see interests.places
 	pairs          int             // number of pairs of a client and a type
 	queues         []queueName     // the pairs; nil for a wide interest
 	clients, types map[string]bool // of a wide interest; otherwise nil
@@ -53,27 +56,31 @@ func newInterestList() *btree.BTreeG[*interest] {
 	return btree.NewBTreeGOptions(older, btree.Options{NoLocks: true, Degree: 8})
 }
 
-// add adds a claim for the jobs of the given clients and types; an empty list means all. It returns false if the
-// interests would name too many pairs.
-func (x *interests) add(c *parkedClaim, clients, types []string) bool {
+// add adds a claim for the jobs of the given clients and types; an empty list means all. It returns an error if the
+// interests of all, or of the owner, would name too many pairs.
+func (x *interests) add(c *parkedClaim, owner job.Owner, clients, types []string) error {
 	clients, types = canonical(clients), canonical(types)
 	key := strings.Join(clients, " ") + "/" + strings.Join(types, " ") // names contain neither
 	in := x.byKey[key]
 	if in == nil {
-		if x.places+len(clients)*len(types) > maxPlaces {
-			return false
+		if err := x.places.Take(owner, int64(len(clients))*int64(len(types)), maxPlaces); err != nil {
+			return err
 		}
 		in = newInterest(key, clients, types)
+		in.client = owner.Client
 	}
 	c.in = in
 	x.change(in, func() { in.claims.Set(c) })
-	return true
+	return nil
 }
 
 func (x *interests) remove(c *parkedClaim) {
 	in := c.in
 	c.in = nil
 	x.change(in, func() { in.claims.Delete(c) })
+	if in.claims.Len() == 0 {
+		x.places.Return(in.client, int64(in.pairs))
+	}
 }
 
 // change adds a claim to an interest, or removes one, and updates the interest's place, which depends on its oldest
@@ -135,7 +142,6 @@ func canonical(names []string) []string {
 // list adds an interest that has a claim to its lists.
 func (x *interests) list(in *interest) {
 	x.byKey[in.key] = in
-	x.places += in.pairs
 	if in.pairs > maxListedPairs {
 		x.wide.Set(in)
 	}
@@ -150,7 +156,6 @@ func (x *interests) list(in *interest) {
 // unlist removes an interest from its lists.
 func (x *interests) unlist(in *interest) {
 	delete(x.byKey, in.key)
-	x.places -= in.pairs
 	if in.pairs > maxListedPairs {
 		x.wide.Delete(in)
 	}

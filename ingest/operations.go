@@ -86,8 +86,11 @@ func (e *Engine) EndSession(ctx context.Context, s job.EndSession) (Receipt, err
 
 // PutDocument stores a version of a named document. If the documents of the kind are blobs, the caller must have stored
 // the blob before. The error is job.VersionDiffers if the condition does not hold, or the kind's TooMany if there is no
-// room.
+// room, or the clients of the key have their share.
 func (e *Engine) PutDocument(ctx context.Context, p job.PutDocument) (applied.DocumentChanged, Receipt, error) {
+	if err := e.mayPutDocument(ctx, &p); err != nil {
+		return applied.DocumentChanged{}, Receipt{}, err
+	}
 	return e.changeDocument(ctx, p)
 }
 

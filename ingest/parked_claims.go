@@ -31,6 +31,7 @@ type parkedClaims struct {
 
 	mu        sync.Mutex // guards the fields below, and all claims except their channels
 	closed    bool
+	places    job.Shares
 	interests interests
 	offered   map[queueName]int64    // jobs that claims in progress may take; no zeros
 	coming    map[queueName]int64    // jobs of creates in progress; no zeros
@@ -62,6 +63,7 @@ type parkedClaim struct {
 	ticket uint64 // the order of arrival
 	max    int64  // largest number of jobs that it takes
 	in     *interest
+	client string     // whose place it has; see job.Owner
 	woken  chan offer // capacity 1; gets the offer that wakes the claim; closed when the engine stops
 }
 
@@ -89,12 +91,12 @@ func (l *parkedClaims) find(c *job.Claim) (o offer, ok bool) {
 	return o, ok
 }
 
-// park adds a claim to the line. It returns nil if too many claims wait, or if the engine is stopping. The caller must
-// later call leave for the claim.
-func (l *parkedClaims) park(ticket uint64, c *job.Claim) *parkedClaim {
-	p := &parkedClaim{ticket: ticket, max: int64(c.Max), woken: make(chan offer, 1)}
-	if !l.add(p, c) {
-		return nil
+// park adds a claim to the line. The error is ErrClosed if the engine is stopping, or ErrTooManyParked if too many claims wait, in
+// all or of the owner. The caller must later call leave for the claim.
+func (l *parkedClaims) park(ticket uint64, owner job.Owner, c *job.Claim) (*parkedClaim, error) {
+	p := &parkedClaim{ticket: ticket, max: int64(c.Max), client: owner.Client, woken: make(chan offer, 1)}
+	if err := l.add(p, owner, c); err != nil {
+		return nil, err
 	}
 	// Jobs may have arrived before the claim was parked.
 	all := l.look(c.Clients, c.Types, func(q queueName, pending int64) bool {
@@ -108,17 +110,26 @@ func (l *parkedClaims) park(ticket uint64, c *job.Claim) *parkedClaim {
 	if !all {
 		l.committed(nil, true)
 	}
-	return p
+	return p, nil
 }
 
-func (l *parkedClaims) add(p *parkedClaim, c *job.Claim) bool {
+func (l *parkedClaims) add(p *parkedClaim, owner job.Owner, c *job.Claim) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.n.Load() >= job.MaxParkedClaims || !l.interests.add(p, c.Clients, c.Types) {
-		return false
+	if l.closed {
+		return ErrClosed
+	}
+	err := l.places.Take(owner, 1, job.MaxParkedClaims)
+	if err == nil {
+		if err = l.interests.add(p, owner, c.Clients, c.Types); err != nil {
+			l.places.Return(owner.Client, 1)
+		}
+	}
+	if err != nil {
+		return job.Limited(ErrTooManyParked, err)
 	}
 	l.n.Add(1)
-	return true
+	return nil
 }
 
 // leave removes a claim that no longer waits. If the claim was woken but has not received its offer, the offer ends.
@@ -127,6 +138,7 @@ func (l *parkedClaims) leave(p *parkedClaim) {
 	if p.in != nil {
 		l.interests.remove(p)
 	}
+	l.places.Return(p.client, 1)
 	if l.n.Add(-1) == 0 { // a claim that parks later looks for jobs after parking
 		clear(l.looks)
 		l.lookAll = false

@@ -53,7 +53,8 @@ func newLine() line { queues := fakeQueues{}; return line{newParkedClaims(queues
 
 // parkFor parks a new claim.
 func (l line) parkFor(clients, types []string, max int) *parkedClaim {
-	return l.park(l.enter(), &job.Claim{Clients: clients, Types: types, Max: max})
+	p, _ := l.park(l.enter(), job.Owner{}, &job.Claim{Clients: clients, Types: types, Max: max})
+	return p
 }
 
 // wakes returns the tickets of the given claims that are woken when a queue has this many jobs that are not offered. It
@@ -97,9 +98,9 @@ func TestParkedClaimsWakeInOrder(t *testing.T) {
 	for _, c := range claims {
 		l.leave(c)
 	}
-	if in := &l.interests; l.n.Load() != 0 || in.places != 0 || len(in.byKey) != 0 || len(in.byQueue) != 0 || in.wide.Len() != 0 || len(l.offered) != 0 {
+	if in := &l.interests; l.n.Load() != 0 || in.places.All() != 0 || len(in.byKey) != 0 || len(in.byQueue) != 0 || in.wide.Len() != 0 || len(l.offered) != 0 {
 		t.Errorf("all have left, and %d claims, %d places, %d interests, %d lists, %d wide interests, offers %v are there",
-			l.n.Load(), in.places, len(in.byKey), len(in.byQueue), in.wide.Len(), l.offered)
+			l.n.Load(), in.places.All(), len(in.byKey), len(in.byQueue), in.wide.Len(), l.offered)
 	}
 }
 
@@ -130,7 +131,7 @@ func TestParkedClaimsKeepTheirPlace(t *testing.T) {
 	first, second, third := l.parkFor(nil, nil, 1), l.parkFor(nil, nil, 1), l.parkFor(nil, []string{"x"}, 1)
 	testkit.MustEqual(t, fmt.Sprint(l.wakes(at, 2, []*parkedClaim{first, second, third})), "[1 2]", "woken")
 	l.leave(second)
-	second = l.park(second.ticket, &job.Claim{Max: 1})
+	second, _ = l.park(second.ticket, job.Owner{}, &job.Claim{Max: 1})
 	testkit.Equal(t, fmt.Sprint(l.wakes(at, 1, []*parkedClaim{second, third})), "[2]", "woken, beside the claim that was woken in vain")
 }
 
@@ -283,7 +284,11 @@ func BenchmarkWakeParkedClaimOfManyPairs(b *testing.B) {
 func TestParkedClaimsAreBounded(t *testing.T) {
 	ctx := t.Context()
 	e, _ := startWith(t, Options{Dir: t.TempDir()})
-	e.parked.n.Add(job.MaxParkedClaims)
+	parked := func(n int64) { // as if there were more, or fewer
+		e.parked.n.Add(n)
+		e.parked.places.Return("", -n)
+	}
+	parked(job.MaxParkedClaims)
 	_, _, _, err := e.Claim(ctx, claimOf(1), time.Hour)
 	testkit.Holds(t, errors.Is(err, ErrTooManyParked), "a claim past the bound", err)
 	_, jobs := mustClaim(t, e, claimOf(1))
@@ -293,7 +298,7 @@ func TestParkedClaimsAreBounded(t *testing.T) {
 		_, jobs, _, err := e.Claim(ctx, claimOf(1), time.Hour)
 		testkit.Holds(t, err == nil && len(jobs) == 1, "a claim that finds a job", len(jobs), "jobs", err)
 	}
-	e.parked.n.Add(-1) // a claim leaves
+	parked(-1) // a claim leaves
 	got := make(chan int, 1)
 	go func() {
 		_, jobs, _, err := e.Claim(ctx, claimOf(1), time.Hour)
@@ -305,7 +310,7 @@ func TestParkedClaimsAreBounded(t *testing.T) {
 	testkit.Holds(t, errors.Is(err, ErrTooManyParked), "a claim past the bound again", err)
 	testkit.Must2(e.Create(ctx, lines(1)))(t)
 	testkit.Equal(t, <-got, 1, "jobs of the claim that waited")
-	e.parked.n.Add(1 - job.MaxParkedClaims)
+	parked(1 - job.MaxParkedClaims)
 }
 
 // park makes a claim wait in the background, and returns the channel for its jobs when it is parked.

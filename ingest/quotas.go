@@ -1,7 +1,9 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -175,7 +177,7 @@ func (e *Engine) maySweep(ctx context.Context, m *job.Move) error {
 	owner := job.KeyOf(ctx).By().Owner()
 	own, all := e.store.SweepsOf(owner)
 	var err error
-	if own > 0 && own >= job.MaxSweeps-all && e.store.OwnersOfKeys() > 1 {
+	if of := e.ownerNamed(owner); of.MayTake(int64(own), int64(all), 1, job.MaxSweeps) != nil && own > 0 {
 		err = job.TooManySweeps
 	} else {
 		err = e.mayOwn(owner, func(q *job.Quota) *int64 { return &q.Sweeps }, func(string) (int64, error) { return int64(own), nil })
@@ -186,6 +188,39 @@ func (e *Engine) maySweep(ctx context.Context, m *job.Move) error {
 		}
 	}
 	return err
+}
+
+// mayPutDocument refuses a document of a key whose clients have their share of the documents of its kind, or of their bytes. Several that
+// are stored at the same time may exceed it.
+func (e *Engine) mayPutDocument(ctx context.Context, p *job.PutDocument) error {
+	owner, rules := e.ownerOf(ctx), p.Kind.Rules()
+	if !owner.Shares {
+		return nil
+	}
+	own, all := e.store.DocumentUse(p.Kind, job.KeyOf(ctx).Clients)
+	err := owner.MayTake(own.Names, all.Names, 1, int64(cmp.Or(e.o.maxDocuments, rules.MaxNames)))
+	if err != nil { // a version of a document that exists takes no place
+		if _, _, missing := e.store.Document(p.Kind, p.Client, p.Name, 0); missing == nil {
+			err = nil
+		}
+	}
+	if err == nil && rules.MaxTotal > 0 {
+		err = owner.MayTake(own.Bytes, all.Bytes, int64(len(p.Document)), cmp.Or(e.o.maxDocumentBytes, rules.MaxTotal))
+	}
+	if over, ok := errors.AsType[*job.OverShare](err); ok {
+		return job.Limited(rules.TooMany, over)
+	}
+	return nil // Apply refuses it if there is no room for anybody
+}
+
+// ownerOf returns for whom a request takes something; see job.Owner.
+func (e *Engine) ownerOf(ctx context.Context) job.Owner {
+	return job.OwnerOf(ctx, e.store.OwnersOfKeys)
+}
+
+// ownerNamed is ownerOf for the client of an owner.
+func (e *Engine) ownerNamed(client string) job.Owner {
+	return job.Owner{Client: client, Shares: client != "" && e.store.OwnersOfKeys() > 1}
 }
 
 // mayOwn refuses one more of something that the quota of a client bounds by a number. count counts how many the client has.

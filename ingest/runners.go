@@ -11,7 +11,7 @@ import (
 // stay alive while the log takes no commands. In a cluster, the leader keeps the registry: this method and the
 // following ones are carried out there.
 func (e *Engine) Heartbeat(ctx context.Context, id string, info registry.Info, takeover bool) (aliveSince int64, every time.Duration, err error) {
-	r, err := e.atLeader(ctx, errand{Heartbeat: &heartbeatErrand{id, info, takeover}})
+	r, err := e.atLeader(ctx, errand{Heartbeat: &heartbeatErrand{id, info, takeover, e.ownerOf(ctx).Client}})
 	return r.Since, e.runners.Every(), err
 }
 

@@ -53,6 +53,7 @@ func (r *Registry) bury(e *entry, why End, now Moment) {
 	e.dismiss(why)
 	e.State, e.End, e.Since, e.died = Dead, why, now.At, now.Mono
 	r.alive.Remove(e.place)
+	r.places.Return(e.client, 1)
 	e.place = r.dead.PushBack(e)
 	r.forgetDead(now)
 }

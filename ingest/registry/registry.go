@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/daybookq/daybook/job"
 )
 
 const (
@@ -23,7 +25,7 @@ var (
 	ErrTaken    = errors.New("another process holds this runner id")
 	ErrReplaced = errors.New("another process has taken this runner id over; stop, and drop the jobs that you hold")
 	ErrLost     = errors.New("the runner was declared lost or has ended, and its jobs were returned; drop the jobs that you hold, and register with a new instance")
-	ErrFull     = fmt.Errorf("%d runners are alive, which is the maximum", MaxAlive)
+	ErrFull     = fmt.Errorf("the maximum of %d runners that are alive is reached", MaxAlive)
 	ErrNotFound = errors.New("no such runner: it sent no heartbeat lately, and holds no jobs")
 )
 
@@ -33,10 +35,11 @@ type Registry struct {
 
 	mu      sync.Mutex // guards the fields below
 	runners map[string]*entry
-	alive   list.List // of *entry, by heard, the earliest first
-	dead    list.List // of *entry, by died, the earliest first
-	excused time.Time // silence before this time does not count; zero: no runner is overdue
-	lost    uint64    // number of runners that were declared lost
+	alive   list.List  // of *entry, by heard, the earliest first
+	places  job.Shares // of those that are alive
+	dead    list.List  // of *entry, by died, the earliest first
+	excused time.Time  // silence before this time does not count; zero: no runner is overdue
+	lost    uint64     // number of runners that were declared lost
 }
 
 // New returns an empty registry. every is the time between two heartbeats. No runner is overdue before the first call of
@@ -49,14 +52,15 @@ func New(every time.Duration) *Registry {
 func (r *Registry) Every() time.Duration { return r.every }
 
 // Heartbeat records that a runner is alive, with its info, which the registry keeps and Info.Check has accepted.
-// aliveSince is the time at which this instance registered. The error is ErrTaken, ErrReplaced, ErrLost or ErrFull.
-func (r *Registry) Heartbeat(id string, info Info, takeover bool, now Moment) (aliveSince int64, err error) {
+// A runner that is not known yet counts for owner. aliveSince is the time at which this instance registered. The error is ErrTaken,
+// ErrReplaced, ErrLost or ErrFull.
+func (r *Registry) Heartbeat(owner job.Owner, id string, info Info, takeover bool, now Moment) (aliveSince int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forgetDead(now)
 	e := r.runners[id]
 	if e == nil || e.State == Dead {
-		return r.register(e, id, info, now)
+		return r.register(owner, e, id, info, now)
 	}
 	if err := e.refuse(info.Instance); err != nil {
 		return 0, err
@@ -74,14 +78,14 @@ func (r *Registry) Heartbeat(id string, info Info, takeover bool, now Moment) (a
 }
 
 // register adds a runner that is not alive. e is the dead runner of that id, or nil.
-func (r *Registry) register(e *entry, id string, info Info, now Moment) (aliveSince int64, err error) {
+func (r *Registry) register(owner job.Owner, e *entry, id string, info Info, now Moment) (aliveSince int64, err error) {
 	if e != nil {
 		if err := e.refuse(info.Instance); err != nil {
 			return 0, err
 		}
 	}
-	if r.alive.Len() >= MaxAlive {
-		return 0, ErrFull
+	if err := r.places.Take(owner, 1, MaxAlive); err != nil {
+		return 0, job.Limited(ErrFull, err)
 	}
 	if e == nil {
 		e = &entry{Runner: Runner{ID: id}}
@@ -89,7 +93,7 @@ func (r *Registry) register(e *entry, id string, info Info, now Moment) (aliveSi
 	} else {
 		r.dead.Remove(e.place)
 	}
-	e.State, e.End, e.Since = Alive, "", now.At
+	e.client, e.State, e.End, e.Since = owner.Client, Alive, "", now.At
 	r.hear(e, info, now)
 	e.place = r.alive.PushBack(e)
 	return e.Since, nil

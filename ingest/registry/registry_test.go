@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/internal/testkit"
+	"github.com/daybookq/daybook/job"
 )
 
 const every = 10 * time.Second
@@ -27,7 +28,7 @@ func (c *clock) pass(d time.Duration) { c.now = c.now.Add(d) }
 
 func mustBeat(t *testing.T, r *Registry, c *clock, id, instance string) int64 {
 	t.Helper()
-	return testkit.Must(r.Heartbeat(id, Info{Instance: instance}, false, c.moment()))(t)
+	return testkit.Must(r.Heartbeat(job.Owner{}, id, Info{Instance: instance}, false, c.moment()))(t)
 }
 
 // lose declares all overdue runners lost, and returns their ids.
@@ -75,7 +76,7 @@ func TestInstances(t *testing.T) {
 	r.Excuse(c.now)
 	beat := func(instance string, takeover bool, want error) {
 		t.Helper()
-		_, err := r.Heartbeat("a", Info{Instance: instance}, takeover, c.moment())
+		_, err := r.Heartbeat(job.Owner{}, "a", Info{Instance: instance}, takeover, c.moment())
 		testkit.Holds(t, errors.Is(err, want), "heartbeat of", instance, err, "want", want)
 	}
 	beat("1", false, nil)
@@ -115,7 +116,7 @@ func TestBoundsOfTheRegistry(t *testing.T) {
 	for i := range MaxAlive {
 		mustBeat(t, r, c, fmt.Sprint("r", i), "i")
 	}
-	testkit.Fails(r.Heartbeat("one more", Info{Instance: "i"}, true, c.moment()))(t, ErrFull)
+	testkit.Fails(r.Heartbeat(job.Owner{}, "one more", Info{Instance: "i"}, true, c.moment()))(t, ErrFull)
 	mustBeat(t, r, c, "r7", "i")
 	c.pass(MissedHeartbeats * every)
 	testkit.Equal(t, len(lose(r, c)), MaxAlive, "lost")
@@ -136,7 +137,7 @@ func TestList(t *testing.T) {
 	}
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	for _, id := range ids {
-		testkit.Must(r.Heartbeat(id, Info{Instance: "i", Name: strings.Repeat("n", 2000)}, false, c.moment()))(t)
+		testkit.Must(r.Heartbeat(job.Owner{}, id, Info{Instance: "i", Name: strings.Repeat("n", 2000)}, false, c.moment()))(t)
 	}
 	slices.SortFunc(ids, Compare)
 	var got []string
@@ -215,4 +216,28 @@ func TestDescribedInfo(t *testing.T) {
 			t.Errorf("%T.%s: %s is %q, want %q", c.of, c.field, c.tag, got, want)
 		}
 	}
+}
+
+// TestSharesOfTheRegistry: a client has at most half of the runners once others have keys.
+func TestSharesOfTheRegistry(t *testing.T) {
+	r, c := New(every), newClock()
+	r.Excuse(c.now)
+	take := func(of job.Owner, n int) (err error) {
+		for i := range n {
+			if _, err = r.Heartbeat(of, fmt.Sprint(of.Client, i), Info{Instance: "i"}, true, c.moment()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	a, b := job.Owner{Client: "a", Shares: true}, job.Owner{Client: "b", Shares: true}
+	testkit.NoError(t, take(a, MaxAlive/2))
+	err := take(a, MaxAlive/2+1)
+	testkit.Failed(t, err, ErrFull, "client a")
+	testkit.NoError(t, take(b, MaxAlive/4))
+	testkit.NoError(t, take(job.Owner{}, MaxAlive/4))
+	testkit.Failed(t, take(job.Owner{Client: "c", Shares: true}, 1), ErrFull)
+	testkit.NoError(t, r.Goodbye("a0", "i", c.moment()))
+	testkit.NoError(t, take(job.Owner{Client: "c", Shares: true}, 1))
+	testkit.Equal(t, r.places.All(), MaxAlive)
 }

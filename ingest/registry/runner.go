@@ -49,6 +49,7 @@ type entry struct {
 	Runner
 	heard  time.Time     // last heartbeat, by the monotonic clock
 	died   time.Time     // when it died, by the monotonic clock
+	client string        // whose place it has while it is alive; "": nobody's in particular
 	place  *list.Element // in Registry.alive or Registry.dead
 	former []former      // the last instances that may not hold the id again, oldest first
 }

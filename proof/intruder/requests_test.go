@@ -127,7 +127,7 @@ var requests = map[string][]request{
 	"getHandler": read, "getHandlerOfMiniq": read,
 	"removeHandler": {{changes: true, client: refused, typ: refused}}, "removeHandlerOfMiniq": {{changes: true, client: refused, typ: refused}},
 
-	"quotas": whole, "quota": {{status: 404, client: outside, typ: outside}}, "deleteQuota": wholeChange,
+	"quotas": lists, "quota": {{client: refused}}, "deleteQuota": wholeChange,
 	"putQuota": {{body: `{"queues":1000}`, changes: true, client: outside, typ: outside}},
 	"keys":     whole, "key": whole, "whoami": public,
 	"createKey": {{body: `{"name":"another","roles":["admin"]}`, changes: true, client: outside, typ: outside}},

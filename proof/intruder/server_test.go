@@ -57,6 +57,7 @@ const (
 	outputMark  = "MARK-OF-AN-OUTPUT"
 	errorMark   = "MARK-OF-AN-ERROR"
 	otherMark   = "MARK-OF-OTHER-CONTENT"
+	quotaMark   = "987654321987" // bytes of the quota
 )
 
 // start runs a server until the test ends.
@@ -197,6 +198,7 @@ func (s *server) fill() {
 	s.must("POST", "/jobs/"+t["failed"]+"/complete", `{"code":"failed","error":"`+errorMark+`"}`, v...)
 	t["waiting"] = create(`,"run_at":4102444800000`)
 	t["batch"] = s.must("POST", "/jobs/create", `{"batch":{"client":"victim","type":"sealed","open":true,"metadata":"`+payloadMark+`"},"jobs":[{"payload":{"secret":"`+payloadMark+`"}}]}`, v...)["batch_id"].(string)
+	s.must("PUT", "/limits/victim", `{"bytes":`+quotaMark+`}`, s.as("boss")...)
 	t["session"] = s.must("POST", "/sessions", `{"runner_id":"victim:1"}`, v...)["session_id"].(string)
 	t["instance"] = fmt.Sprint("i", s.fills)
 	s.must("POST", "/runners/victim:1", `{"instance":"`+t["instance"]+`"}`, v...)

@@ -48,7 +48,7 @@ func (s *server) asAbsent(body, who string) string {
 
 // marks are texts that only the victim may see, and not somebody.
 func (s *server) marks(not string) []string {
-	marks := []string{"sealed", "swept", payloadMark, outputMark, errorMark}
+	marks := []string{"sealed", "swept", quotaMark, payloadMark, outputMark, errorMark}
 	if not != "typed" { // a typed key is for the client, with its blobs
 		marks = append(marks, "victim", otherMark, s.things["upload"], s.things["address"])
 	}

@@ -150,3 +150,9 @@ type QueueUse struct {
 	Ever   uint32 // how many queues there ever were
 	Bytes  int64  // of memory, approximately: see QueueBytes
 }
+
+// Use is how many documents of a kind exist, and the bytes of all their versions.
+type Use struct{ Names, Bytes int64 }
+
+// Plus returns the sum of two.
+func (u Use) Plus(v Use) Use { return Use{u.Names + v.Names, u.Bytes + v.Bytes} }

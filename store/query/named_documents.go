@@ -36,6 +36,11 @@ func (q *Queries) SharingRunners(key *job.Key) string { return q.live.Keys.Shari
 // OwnersOfKeys returns how many clients own keys.
 func (q *Queries) OwnersOfKeys() int { return q.live.Keys.Owners() }
 
+// DocumentUse returns how many documents of a kind some clients have together, and how many all have.
+func (q *Queries) DocumentUse(kind job.DocumentKind, clients []string) (own, all document.Use) {
+	return q.live.DocumentUse.Of(kind, clients)
+}
+
 // KeyUses returns the hours in which keys were used last, by name, as far as this process knows them.
 func (q *Queries) KeyUses() map[string]int64 { return q.live.Keys.Uses() }
 

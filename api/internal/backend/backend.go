@@ -99,6 +99,7 @@ type Engine interface {
 	KeysKnown() bool
 	KeysRequired() bool
 	SharingRunners(*job.Key) string
+	OwnersOfKeys() int
 	Login(name []byte) *job.Login
 	LoginsOf(by string, now int64) (own, ended []*job.Login)
 	ClientUse(client string) (use job.Quota, err error)

@@ -114,7 +114,11 @@ func Of(err error) *web.Problem {
 		return p
 	}
 	if r, ok := errors.AsType[job.Refusal](err); ok && r != job.Granted {
-		return Err(r).(*web.Problem)
+		p := Err(r).(*web.Problem)
+		if _, ok := errors.AsType[*job.OverShare](err); ok {
+			p.Detail = err.Error() // it says whose share is full
+		}
+		return p
 	}
 	if errors.Is(err, context.Canceled) && !errors.Is(err, web.ErrShuttingDown) {
 		p := &web.Problem{Status: web.StatusClientGone, Code: "client_gone", Detail: "the client hung up", Fate: web.Unknown}

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybookq/daybook/api/internal/web"
+	"github.com/daybookq/daybook/job"
 )
 
 // unusedPause is the shortest time between two searches for unused streams.
@@ -26,7 +28,7 @@ type streamRoom struct {
 	jobs     *web.Lane
 
 	mu       sync.Mutex
-	taken    int
+	places   job.Shares
 	evicted  int64
 	unused   []*stream // found by the last search, the longest unused first
 	searched time.Time
@@ -36,31 +38,34 @@ func newStreamRoom(o Options) streamRoom {
 	return streamRoom{most: mostStreams(o.Connections), requests: o.Waiting, jobs: o.Jobs}
 }
 
-// admit takes a place for a new stream. It returns a problem if there is none.
-func (l *Streams) admit() error {
-	for !l.room.take() {
-		if !l.Evict() {
+// admit takes a place for a new stream. It returns a problem if there is none. A client that has its share can only take the place of a
+// stream of its own.
+func (l *Streams) admit(owner job.Owner) error {
+	for {
+		err := l.room.take(owner)
+		over, own := errors.AsType[*job.OverShare](err)
+		switch {
+		case err == nil:
+			return nil
+		case own && !l.evict(over.Client):
+			return &web.Problem{Status: http.StatusServiceUnavailable, Code: web.CodeOverloaded, Detail: over.Error() + ": it may open no more streams; send HTTP requests, or try again later"}
+		case !own && !l.Evict():
 			return &web.Problem{Status: http.StatusServiceUnavailable, Code: web.CodeOverloaded, Detail: fmt.Sprintf("all %d places for streams are taken by streams that are in use; send HTTP requests, or try again later", l.room.most)}
 		}
 	}
-	return nil
 }
 
-func (r *streamRoom) take() bool {
+func (r *streamRoom) take(owner job.Owner) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.taken >= r.most {
-		return false
-	}
-	r.taken++
-	return true
+	return r.places.Take(owner, 1, int64(r.most))
 }
 
 // leave frees a place.
-func (r *streamRoom) leave() {
+func (r *streamRoom) leave(client string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.taken--
+	r.places.Return(client, 1)
 }
 
 // left frees the place of a stream that has ended.
@@ -68,7 +73,7 @@ func (r *streamRoom) left(t *stream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !t.evicted {
-		r.taken--
+		r.places.Return(t.client, 1)
 	}
 	r.unused = slices.DeleteFunc(r.unused, func(u *stream) bool { return u == t }) // so that its memory is free
 }
@@ -82,16 +87,23 @@ func (r *streamRoom) evictions() int64 {
 
 // Evict ends the stream that has been unused for the longest time, and frees its place. It reports false if every
 // stream is in use.
-func (l *Streams) Evict() bool {
+func (l *Streams) Evict() bool { return l.evict("") }
+
+// evict is Evict among the streams of a client; "": of all.
+func (l *Streams) evict(client string) bool {
 	r := &l.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for range 2 {
-		for len(r.unused) > 0 {
-			t := r.unused[0]
-			r.unused[0], r.unused = nil, r.unused[1:]
+		for {
+			i := slices.IndexFunc(r.unused, func(t *stream) bool { return client == "" || t.client == client })
+			if i < 0 {
+				break
+			}
+			t := r.unused[i]
+			r.unused = slices.Delete(r.unused, i, i+1)
 			if t.leaveUnused() {
-				r.taken--
+				r.places.Return(t.client, 1)
 				r.evicted++
 				return true
 			}

@@ -60,6 +60,7 @@ type stream struct {
 	successor bool          // another stream takes the claims of this one; streams.mu guards it, and the writes of hello
 	lost      bool          // its runner was declared lost; streams.mu guards it
 	heard     atomic.Uint64 // the silence of the runner (Engine.Silence) after which its client has shown life
+	client    string        // whose place it has; see job.Owner
 	evicted   bool          // its place is already free; streamRoom.mu guards it
 }
 
@@ -77,7 +78,8 @@ func (l *Streams) Serve(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.admit(); err != nil {
+	owner := job.OwnerOf(r.Context(), func() int { return l.Engine.OwnersOfKeys() })
+	if err := l.admit(owner); err != nil {
 		leave()
 		return err
 	}
@@ -90,7 +92,7 @@ func (l *Streams) Serve(c echo.Context) error {
 		OnPongReceived:     func(context.Context, []byte) { t.control() },
 	}, web.MaxBodyBytes)
 	if err != nil {
-		l.room.leave()
+		l.room.leave(owner.Client)
 		leave()
 		l.running.Done()
 		return err
@@ -105,7 +107,7 @@ func (l *Streams) Serve(c echo.Context) error {
 		defer l.running.Done()
 		defer leave()
 		t = newStream(l, conn, accepted)
-		t.credentials, t.ctx = credentials, job.WithKey(t.ctx, key)
+		t.credentials, t.ctx, t.client = credentials, job.WithKey(t.ctx, key), owner.Client
 		t.run()
 	}()
 	return nil

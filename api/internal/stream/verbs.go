@@ -103,7 +103,7 @@ func (t *stream) authorize(verb string) error {
 	if err != nil {
 		return err
 	}
-	if opened := job.KeyOf(t.ctx); now != nil && (opened == nil || !now.Equal(&opened.Scope) || now.RunnerPrefix != opened.RunnerPrefix || !now.Rates.Equal(opened.Rates)) {
+	if web.Replaced(job.KeyOf(t.ctx), now) {
 		return &web.Problem{Status: http.StatusUnauthorized, Code: "key_refused", Detail: "the key of this stream is for something else now; open another stream"}
 	}
 	return nil

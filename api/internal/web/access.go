@@ -1,7 +1,7 @@
 package web
 
 import (
-	"context"
+	"cmp"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -18,7 +18,7 @@ type Access struct {
 	about   About
 	raw     bool
 	kept    bool
-	waits   bool // see Waiting
+	lasting string // see Lasting
 }
 
 // About says how a server finds the client and type of a request, for keys that are not for all of them.
@@ -71,9 +71,10 @@ func (a Access) Changing() Access {
 	return a
 }
 
-// Waiting marks a route whose requests can wait for long, and call WhileGranted.
-func (a Access) Waiting() Access {
-	a.waits = true
+// Lasting marks a route whose requests last, because they wait or transfer much: all of them, or those with a query parameter. Server.Lasting
+// ends them if their keys are revoked.
+func (a Access) Lasting(parameter string) Access {
+	a.lasting = cmp.Or(parameter, always)
 	return a
 }
 
@@ -101,11 +102,7 @@ func (s *Server) guarded(r *Route, next echo.HandlerFunc) echo.HandlerFunc {
 		if key == nil {
 			return next(c)
 		}
-		ctx := job.WithKey(c.Request().Context(), key)
-		if r.Access.waits {
-			ctx = context.WithValue(ctx, grantOfContext{}, &grant{credentials.Clone(), r.Access.roles})
-		}
-		c.SetRequest(c.Request().WithContext(ctx))
+		c.SetRequest(c.Request().WithContext(job.WithKey(c.Request().Context(), key)))
 		return next(c)
 	}
 }
@@ -129,6 +126,9 @@ func (s *Server) confined(r *Route) echo.HandlerFunc {
 			if err := s.Confine(c, r.Access.about, key); err != nil {
 				return err
 			}
+		}
+		if r.Access.lasts(c.Request()) {
+			return s.Lasting(c, r.Handle)
 		}
 		return r.Handle(c)
 	}

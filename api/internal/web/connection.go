@@ -49,6 +49,7 @@ type Connection struct {
 	// patience is the longest time for a write of paceBytes, if not PaceTime. Only the handler of the current request
 	// sets it.
 	Patience time.Duration
+	server   *Server
 	closed   func() // the listener's hook for a stream's connection; nil for connections that net/http watches
 
 	// The request that is being served, if it has a body. Only the goroutine of its handler uses these fields.
@@ -150,7 +151,10 @@ func (c *Connection) CloseWrite() error {
 
 type connectionKey struct{}
 
-func withConnection(ctx context.Context, c net.Conn) context.Context {
+func (s *Server) withConnection(ctx context.Context, c net.Conn) context.Context {
+	if conn, ok := c.(*Connection); ok {
+		conn.server = s
+	}
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 

@@ -121,6 +121,7 @@ func ReadBody(c echo.Context, rule *BodyRule) (_ *Body, err error) {
 	}
 	from := &PacedReader{From: r.Body, Deadline: http.NewResponseController(c.Response().Writer)}
 	b.Paced = from
+	began := time.Now()
 	switch {
 	case zipped:
 		err = b.unzip(r.Context(), from)
@@ -136,6 +137,10 @@ func ReadBody(c echo.Context, rule *BodyRule) (_ *Body, err error) {
 	}
 	if conn != nil {
 		conn.unread = false
+		if err := conn.server.grantedSince(c, began); err != nil {
+			b.Release()
+			return nil, err
+		}
 	}
 	// The deadline is only for the body. A claim may wait for a minute after that.
 	if err := from.Deadline.SetReadDeadline(time.Time{}); err != nil {
@@ -150,8 +155,9 @@ func ReadBody(c echo.Context, rule *BodyRule) (_ *Body, err error) {
 type PacedReader struct {
 	From     io.Reader
 	Deadline interface{ SetReadDeadline(time.Time) error }
-	left     int           // the part of paceBytes that must still arrive
-	spent    time.Duration // time that the reads of it have taken
+	ctx      context.Context // of a request that lasts; see lasting.cut
+	left     int             // the part of paceBytes that must still arrive
+	spent    time.Duration   // time that the reads of it have taken
 }
 
 func (r *PacedReader) Read(p []byte) (int, error) {
@@ -161,6 +167,9 @@ func (r *PacedReader) Read(p []byte) (int, error) {
 	began := time.Now()
 	if err := r.Deadline.SetReadDeadline(began.Add(PaceTime - r.spent)); err != nil {
 		return 0, fmt.Errorf("set read deadline: %w", err)
+	}
+	if r.ctx != nil && r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
 	}
 	n, err := r.From.Read(p[:min(len(p), r.left)])
 	r.left -= n

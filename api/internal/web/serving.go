@@ -70,6 +70,9 @@ type Server struct {
 	listening  atomic.Pointer[listener] // nil before Run
 	handshakes *handshakes              // nil: without TLS
 	waits      waits
+	routes     map[routeKey]*Route
+	// SlowBody is the time after which the key of a request is checked again when its body has arrived.
+	SlowBody time.Duration
 
 	Draining context.Context // done when the shutdown begins
 	Drain    context.CancelFunc
@@ -86,7 +89,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
-	s := &Server{Options: o, echo: echo.New(), hosts: hosts, origins: origins, Metrics: NewRequestMetrics(o.Registry), handshakes: newHandshakes(o.TLS, o.Log)}
+	s := &Server{SlowBody: Recheck, Options: o, echo: echo.New(), hosts: hosts, origins: origins, Metrics: NewRequestMetrics(o.Registry), handshakes: newHandshakes(o.TLS, o.Log)}
 	s.Draining, s.Drain = context.WithCancel(context.Background())
 	s.echo.Pre(s.oneSpelling)
 	s.echo.Use(s.around)
@@ -95,9 +98,10 @@ func New(o Options) (*Server, error) {
 
 // Serve adds the routes.
 func (s *Server) Serve(routes []Route) {
-	s.literal, s.reserved = literalPaths(routes), reservedNames(routes)
+	s.literal, s.reserved, s.routes = literalPaths(routes), reservedNames(routes), map[routeKey]*Route{}
 	for i := range routes {
 		r := &routes[i]
+		s.routes[routeKey{r.Method, r.Path}] = r
 		s.Metrics.routes[routeKey{r.Method, r.Path}] = s.Metrics.Of(r.Method, r.Path, r.Hot)
 		handle := strictRequest(r, s.confined(r))
 		if r.Compressed {
@@ -189,7 +193,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener, drain time.Duration) e
 		DisableGeneralOptionsHandler: true, // the server refuses OPTIONS * like any unknown path
 		ErrorLog:                     stdlog.New(serverLog{s.Log}, "", 0),
 		ConnState:                    conns.watch,
-		ConnContext:                  withConnection,
+		ConnContext:                  s.withConnection,
 	}
 	server.RegisterOnShutdown(conns.closeSilent)
 	served := make(chan error, 1)

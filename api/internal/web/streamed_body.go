@@ -39,7 +39,7 @@ func StreamBody(c echo.Context, from *Lane) (*StreamedBody, error) {
 	if err := b.Reserve(r.Context(), StreamBytes); err != nil {
 		return nil, err
 	}
-	b.From, b.Deadline = r.Body, http.NewResponseController(c.Response().Writer)
+	b.From, b.Deadline, b.ctx = r.Body, http.NewResponseController(c.Response().Writer), r.Context()
 	return b, nil
 }
 

@@ -17,21 +17,23 @@ func (m *Machine) loadDocuments() {
 	for kind := range job.DocumentKinds {
 		rules, of := kind.Rules(), &m.documents[kind]
 		*of = memory.Documents{Changed: true}
+		m.DocumentUse.Forget(kind)
 		if rules.InMemory {
 			of.Newest = map[row.DocumentName]document.Named{}
 		}
 		from, to := row.DocumentsIn(kind)
 		m.O.Scan(from, to, func(key string, value []byte) bool {
-			of.Names++
+			name, _ := row.DocumentOfKey(key)
+			use := document.Use{Names: 1}
 			if rules.InMemory || rules.MaxBytes > 0 {
-				name, _ := row.DocumentOfKey(key)
 				d := row.DecodeDocument(name, value)
 				for _, v := range d.Kept() {
-					of.Bytes += int64(v.Bytes)
+					use.Bytes += int64(v.Bytes)
 				}
 				of.Know(d)
 				m.knowSecret(d)
 			}
+			m.countDocuments(kind, name.Client, use)
 			return true
 		})
 		from, to = row.DeletionsFrom(kind, 0)
@@ -48,6 +50,14 @@ func (m *Machine) loadDocuments() {
 	}
 	m.Keys.Publish()
 	m.Logins.Publish()
+}
+
+// countDocuments counts documents and bytes that a client has now, or has no more.
+func (m *Machine) countDocuments(kind job.DocumentKind, client string, by document.Use) {
+	of := &m.documents[kind]
+	of.Names += int(by.Names)
+	of.Bytes += by.Bytes
+	m.DocumentUse.Count(kind, client, by)
 }
 
 // knowSecret takes the newest version of a key or login into memory. Publish makes it known.
@@ -102,7 +112,7 @@ func (a *Applying) putDocument(cmd job.PutDocument) *applied.DocumentChanged {
 		d = &row.Document{DocumentName: row.DocumentName{cmd.Kind, cmd.Client, cmd.Name}}
 	}
 	if !existed {
-		of.Names++
+		a.countDocuments(d.Kind, d.Client, document.Use{Names: 1})
 		if len(d.Versions) > 0 {
 			a.forget(d)
 		}
@@ -111,7 +121,7 @@ func (a *Applying) putDocument(cmd job.PutDocument) *applied.DocumentChanged {
 	if rules.MaxBytes > 0 {
 		text := &row.DocumentText{d.DocumentName, a.Now.Seq, a.Now.At, cmd.Document}
 		a.O.Set(row.SeqKey(row.DocumentTextTable, a.Now.Seq), text.Encode())
-		of.Bytes += size
+		a.countDocuments(d.Kind, d.Client, document.Use{Bytes: size})
 	}
 	a.O.Set(row.DocumentKey(d.DocumentName, false), d.Encode())
 	a.know(d)
@@ -146,7 +156,7 @@ func (a *Applying) addVersion(d *row.Document, v row.DocumentVersion) {
 	if d.Kind.Rules().MaxBytes > 0 {
 		for i := range dropped {
 			a.O.Delete(row.SeqKey(row.DocumentTextTable, dropped[i].Seq))
-			a.documents[d.Kind].Bytes -= int64(dropped[i].Bytes)
+			a.countDocuments(d.Kind, d.Client, document.Use{Bytes: -int64(dropped[i].Bytes)})
 		}
 	}
 	d.Versions = append(d.Versions[extra:], v)
@@ -165,7 +175,7 @@ func (a *Applying) deleteDocument(cmd job.DeleteDocument) *applied.DocumentChang
 	a.O.Delete(row.DocumentKey(d.DocumentName, false))
 	a.O.Set(row.DocumentKey(d.DocumentName, true), d.Encode())
 	a.O.Set(row.DeletionKey(d.Kind, a.Now.Seq), d.EncodeDeletion())
-	of.Names--
+	a.countDocuments(d.Kind, d.Client, document.Use{Names: -1})
 	of.Deleted++
 	a.know(d)
 	if of.Deleted > a.Rules.DeletedDocuments {

@@ -32,10 +32,11 @@ type Live struct {
 	LastTotals    atomic.Pointer[document.Totals]
 	// epochs is a copy of meta.epochs. Invariant: it is never older than the rows in a view, because new epochs are
 	// published before the command that began the newest one is committed.
-	epochs atomic.Pointer[[]row.Epoch]
+	epochs      atomic.Pointer[[]row.Epoch]
+	Keys        Keys        // has its own lock
+	Logins      Logins      // has its own lock
+	DocumentUse DocumentUse // has its own lock
 	// NewestDocuments are the newest versions of the existing documents of each kind that is kept in memory.
-	Keys            Keys   // has its own lock
-	Logins          Logins // has its own lock
 	NewestDocuments [job.NumDocumentKinds]atomic.Pointer[map[row.DocumentName]document.Named]
 }
 
