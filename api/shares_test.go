@@ -44,7 +44,7 @@ func TestSharesOfFollowers(t *testing.T) {
 // TestSharesOfStreams: once two clients have keys, one has at most half of the places for streams. If it has them, another stream of it
 // ends only one of its own that is not in use.
 func TestSharesOfStreams(t *testing.T) {
-	r := start(t, func(o *setup) { o.MaxConnections = 8 })
+	r := start(t, func(o *setup) { o.MaxConnections = 16 }) // 12 of them for streams
 	admin := r.newKey("", "boss", "admin")
 	key := func(client string) string {
 		return r.post("/keys", `{"name":"`+client+`","roles":["worker"],"clients":["`+client+`"]}`, as(admin)...).object(http.StatusCreated)["key"].(string)
@@ -58,7 +58,7 @@ func TestSharesOfStreams(t *testing.T) {
 	}
 	first := open(acme)
 	first.ok(first.send("hello", `{"runner_id":"acme:1"}`)) // it is unused for the longest time, as far as the server knows
-	for range 2 {
+	for range 5 {
 		c := open(acme)
 		c.ok(c.send("hello", `{"runner_id":"acme:2"}`))
 	}
