@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -64,6 +65,6 @@ func TestSharesOfStreams(t *testing.T) {
 	testkit.Holds(t, err != nil && answer.StatusCode == http.StatusServiceUnavailable, err)
 	others := open(other)
 	time.Sleep(web.IdleGrace) // real time: a real connection must stay silent for this time
-	open(acme) // in the place of one of the six
+	open(acme)                // in the place of one of the six
 	others.ok(others.send("hello", `{"runner_id":"other:1"}`))
 }
