@@ -22,7 +22,7 @@ func (s audit) routes(r operation.Rules) []route {
 	return []route{written(r, http.MethodGet, "/audit", operation.About{
 		ID: "audit", Tag: "Access", Summary: "List the commands of operators and admins",
 		Text: "A JSON line for each command that changed jobs, queues, batches, handlers, filesets, keys, the level or the nodes, or that\n" +
-			"was refused, in their order. They are kept for a year, or 64 MiB. The next page begins `after` the `seq` of the last line;\n" +
+			"was refused, in their order. They are kept for a year, or 64 MiB, half of them for keys of some clients. The next page begins `after` the `seq` of the last line;\n" +
 			"a page with fewer lines than its limit is the last one.\n",
 		Refusals: []int{503},
 		Replies: []operation.Reply{{Status: http.StatusOK, Text: "a line for each command",

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/daybookq/daybook/internal/testkit"
@@ -61,7 +63,19 @@ func TestAudit(t *testing.T) {
 	for range 100 {
 		apply(boss, job.Switch{})
 	}
-	kept := list(query.AuditFilter{})
+	tenant := &job.Actor{Name: "acme", Scope: job.Scope{Clients: []string{"a"}}}
+	before := len(list(query.AuditFilter{By: "boss"}))
+	for range 100 {
+		apply(tenant, job.Pause{Client: "a", Type: "x", Paused: seq%2 == 0})
+	}
+	testkit.Equal(t, len(list(query.AuditFilter{By: "boss"})), before, "a tenant's commands remove no rows of others")
+	kept := list(query.AuditFilter{By: "acme"})
+	testkit.Holds(t, len(kept) > 10 && len(kept) < 80 && kept[len(kept)-1] == seq, kept)
+	apply(boss, job.Switch{})
+	kept = list(query.AuditFilter{})
+	testkit.Holds(t, slices.IsSorted(kept), kept)
+	first := list(query.AuditFilter{Limit: 3})
+	testkit.Equal(t, fmt.Sprint(first), fmt.Sprint(kept[:3]))
 	testkit.Holds(t, len(kept) > 20 && len(kept) < 80 && kept[len(kept)-1] == seq, kept)
 	problems := testkit.Must(s.Check(func(problem string) bool { t.Error(problem); return true }))(t)
 	testkit.Equal(t, problems, 0)

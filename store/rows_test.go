@@ -23,7 +23,7 @@ func rowForms() map[string]struct {
 	decode func([]byte) any
 } {
 	exit := int64(-1)
-	m := row.Meta{Version: row.FormatVersion, Journal: testJournal, Cursor: math.MaxUint64, At: startAt, Level: 1, GraceAt: -1, NextQueue: math.MaxUint32, Effects: []row.Segment{{1, startAt, 99}, {math.MaxUint64, startAt, 1 << 50}}, Audit: []row.Segment{{7, startAt, 5}},
+	m := row.Meta{Version: row.FormatVersion, Journal: testJournal, Cursor: math.MaxUint64, At: startAt, Level: 1, GraceAt: -1, NextQueue: math.MaxUint32, Effects: []row.Segment{{1, startAt, 99}, {math.MaxUint64, startAt, 1 << 50}}, Audit: [2][]row.Segment{[]row.Segment{{7, startAt, 5}}, {{9, startAt, 6}}},
 		Stopped: true, Served: "a", Keys: []row.KeyGeneration{{39351, 1, 2}, {39352, math.MaxUint64, math.MaxUint64}}, Epochs: []row.Epoch{{1, startAt}, {1<<24 - 1, startAt}}, Sessions: 7, SessionBytes: 9000, PurgedAt: startAt}
 	sp := row.Span{3, 1<<22 - 1, job.State{Status: job.Failed, Class: job.Fresh, Code: job.Error, ExitCode: 599, Attempts: 1000, Order: 812, Claim: 1 << 39,
 		UpdatedAt: startAt, At: job.MaxTimeMs, Why: job.Expired, Changes: job.Changes{Priority: 10, MaxAttempts: 7, Redrives: math.MaxUint32}}}

@@ -22,7 +22,8 @@ func newAudit() *cobra.Command {
 		Use:   "audit",
 		Short: "List who changed what: the commands of operators and admins",
 		Long: `List the commands of operators and admins, oldest first: changes of jobs, queues, batches, handlers, filesets, keys, the level
-and the nodes, with the key that sent them, and those that were refused. The server keeps them for a year, or 64 MiB.
+and the nodes, with the key that sent them, and those that were refused. The server keeps them for a year, or 64 MiB,
+half of them for keys of some clients.
 Creates, claims and completions are not among them: a job has the key that created it. Refused keys are in the
 server's log, with audit=true.`,
 		Example: `  daybook audit --since 24h

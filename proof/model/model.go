@@ -35,6 +35,7 @@ type Model struct {
 	Sessions    map[job.ID]*Session
 	Documents   Documents
 	Audit       []document.Audited // all commands of operators and admins
+	Scoped      map[uint64]bool    // those of keys with a scope, by seq
 	Tallies     map[Name]*Tally    // the events of the jobs of queues
 
 	By    *job.Actor // who sent the current command
@@ -192,7 +193,7 @@ func New(journal string, bounds Bounds) *Model {
 	return &Model{
 		bounds: bounds, seed: job.Seed(journal), Jobs: map[job.ID]*Job{}, Queues: map[Name]*Queue{}, keys: map[Name]map[string]*Job{}, Claims: map[job.ID]*Claim{},
 		Runners: map[string]*runner{}, once: map[[2]string]*once{}, Sessions: map[job.ID]*Session{}, Documents: Documents{map[DocumentName][]Version{}, map[job.DocumentKind]int{}},
-		Tallies: map[Name]*Tally{}, By: &job.Actor{},
+		Tallies: map[Name]*Tally{}, By: &job.Actor{}, Scoped: map[uint64]bool{},
 	}
 }
 
@@ -224,6 +225,7 @@ func (m *Model) apply(seq uint64, at int64, cmd job.Command, moves []Move) appli
 	}
 	if entry.Refusal == job.Granted || m.By.All() {
 		m.Audit = append(m.Audit, entry)
+		m.Scoped[entry.Seq] = !m.By.All()
 	}
 	return result
 }

@@ -1,7 +1,9 @@
 package query
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"github.com/daybookq/daybook/store/document"
 	"github.com/daybookq/daybook/store/internal/lsm"
@@ -24,15 +26,22 @@ func (q *Queries) Audit(f AuditFilter) (list []document.Audited, err error) {
 	if f.After == math.MaxUint64 {
 		return nil, nil
 	}
-	v.Scan(row.SeqKey(row.AuditTable, f.After+1), string(row.AuditTable+1), func(key string, value []byte) bool {
-		a := row.DecodeAudited(row.SeqOfKey(key), value)
-		if f.Before != 0 && a.At >= f.Before { // times never decrease
-			return false
+	for _, table := range row.AuditTables {
+		most := len(list)
+		if most += f.Limit; most < 0 {
+			most = math.MaxInt
 		}
-		if a.At >= f.Since && (f.By == "" || a.By == f.By) && (f.Verb == "" || a.Verb == f.Verb) {
-			list = append(list, a)
-		}
-		return len(list) < f.Limit
-	})
-	return list, nil
+		v.Scan(row.SeqKey(table, f.After+1), string(table+1), func(key string, value []byte) bool {
+			a := row.DecodeAudited(row.SeqOfKey(key), value)
+			if f.Before != 0 && a.At >= f.Before { // times never decrease
+				return false
+			}
+			if a.At >= f.Since && (f.By == "" || a.By == f.By) && (f.Verb == "" || a.Verb == f.Verb) {
+				list = append(list, a)
+			}
+			return len(list) < most
+		})
+	}
+	slices.SortFunc(list, func(a, b document.Audited) int { return cmp.Compare(a.Seq, b.Seq) })
+	return list[:min(len(list), f.Limit)], nil
 }

@@ -230,17 +230,35 @@ func (c *comparison) sessions() error {
 	return nil
 }
 
-// audit compares the commands that the audit keeps: the newest ones of operators and admins.
+// audit compares the commands that the audit keeps: the newest ones of keys for all clients, and of keys with a scope.
 func (c *comparison) audit() error {
 	got, err := c.q.Audit(query.AuditFilter{Limit: math.MaxInt})
 	if err != nil {
 		return err
 	}
-	dropped := len(c.m.Audit) - len(got)
-	if dropped < 0 || len(got) == 0 && dropped > 0 {
-		return fmt.Errorf("the audit has %d commands, the model %d", len(got), len(c.m.Audit))
+	first := map[bool]uint64{true: math.MaxUint64, false: math.MaxUint64} // that is kept
+	for _, a := range got {
+		scoped := c.m.Scoped[a.Seq]
+		first[scoped] = min(first[scoped], a.Seq)
 	}
-	for i, want := range c.m.Audit[dropped:] {
+	newest := map[bool]uint64{}
+	var wanted []document.Audited
+	for _, a := range c.m.Audit {
+		scoped := c.m.Scoped[a.Seq]
+		newest[scoped] = a.Seq
+		if a.Seq >= first[scoped] {
+			wanted = append(wanted, a)
+		}
+	}
+	for scoped, seq := range newest {
+		if first[scoped] > seq {
+			return fmt.Errorf("the audit has no commands of keys with a scope: %v; the model has", scoped)
+		}
+	}
+	if len(got) != len(wanted) {
+		return fmt.Errorf("the audit has %d commands, the model %d", len(got), len(wanted))
+	}
+	for i, want := range wanted {
 		if got[i] != want {
 			return fmt.Errorf("the audit has\n\t%+v, the model\n\t%+v", got[i], want)
 		}

@@ -193,57 +193,49 @@ func (c *checker) sweeps() {
 	})
 }
 
-// audit checks the size of the rows of the audit against the sizes that their segments record.
+// audit checks the sizes of the rows of the audit against the sizes that their segments record.
 func (c *checker) audit() {
-	segments := c.meta.Audit
+	for i, table := range row.AuditTables {
+		c.segmented("the audit", table, c.meta.Audit[i], func(seq uint64, value []byte) {
+			if a := row.DecodeAudited(seq, value); seq > c.meta.Cursor || a.At > c.meta.At {
+				c.problem("the audit has command %d at %d", seq, a.At)
+			}
+		})
+	}
+}
+
+// effects checks the sizes of the rows of effects against the sizes that their segments record.
+func (c *checker) effects() {
+	c.segmented("effects", row.EffectTable, c.meta.Effects, func(seq uint64, value []byte) {
+		last := uint64(0)
+		row.EachEffects(seq, value, func(now job.Now, effects []row.Effect) {
+			if now.Seq <= last || now.Seq > c.meta.Cursor || now.At > c.meta.At || len(effects) == 0 {
+				c.problem("the row of effects %d has %d effects of command %d at %d, after those of command %d", seq, len(effects), now.Seq, now.At, last)
+			}
+			last = now.Seq
+		})
+	})
+}
+
+// segmented checks that each row of a table is in a segment, and that the segments record the sizes of their rows.
+func (c *checker) segmented(what string, table byte, segments []row.Segment, visit func(seq uint64, value []byte)) {
 	bytes := make([]int64, len(segments))
 	at := 0
-	c.table(row.AuditTable, func(key string, value []byte) {
+	c.table(table, func(key string, value []byte) {
 		seq := row.SeqOfKey(key)
 		for at+1 < len(segments) && segments[at+1].First <= seq {
 			at++
 		}
 		if len(segments) == 0 || seq < segments[at].First {
-			c.problem("row %x is of no segment of the audit", key)
+			c.problem("row %x is of no segment of %s", key, what)
 			return
 		}
 		bytes[at] += int64(len(key) + len(value))
-		if a := row.DecodeAudited(seq, value); seq > c.meta.Cursor || a.At > c.meta.At {
-			c.problem("the audit has command %d at %d", seq, a.At)
-		}
+		visit(seq, value)
 	})
 	for i, s := range segments {
 		if bytes[i] != s.Bytes {
-			c.problem("the segment of the audit from %d on counts %d bytes, and has %d", s.First, s.Bytes, bytes[i])
-		}
-	}
-}
-
-// effects checks the size of the effects rows against the sizes that their segments record.
-func (c *checker) effects() {
-	segments := c.meta.Effects
-	bytes := make([]int64, len(segments))
-	at := 0
-	c.table(row.EffectTable, func(key string, value []byte) {
-		for at+1 < len(segments) && segments[at+1].First <= row.SeqOfKey(key) {
-			at++
-		}
-		if len(segments) == 0 || row.SeqOfKey(key) < segments[at].First {
-			c.problem("row %x is of no segment of effects", key)
-			return
-		}
-		bytes[at] += int64(len(key) + len(value))
-		last := uint64(0)
-		row.EachEffects(row.SeqOfKey(key), value, func(now job.Now, effects []row.Effect) {
-			if now.Seq <= last || now.Seq > c.meta.Cursor || now.At > c.meta.At || len(effects) == 0 {
-				c.problem("the row of effects %d has %d effects of command %d at %d, after those of command %d", row.SeqOfKey(key), len(effects), now.Seq, now.At, last)
-			}
-			last = now.Seq
-		})
-	})
-	for i, s := range segments {
-		if bytes[i] != s.Bytes {
-			c.problem("the segment of effects from %d on counts %d bytes, and has %d", s.First, s.Bytes, bytes[i])
+			c.problem("the segment of %s from %d on counts %d bytes, and has %d", what, s.First, s.Bytes, bytes[i])
 		}
 	}
 }

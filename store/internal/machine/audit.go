@@ -13,8 +13,8 @@ import (
 // rows are kept in segments, as effects are: see effects.go.
 
 const (
-	// AuditRetentionMs is how long rows of the audit are kept at least, unless they take more than AuditSegments segments of
-	// Rules.AuditBytes.
+	// AuditRetentionMs is how long rows of the audit are kept at least, unless those of a table take more than AuditSegments
+	// segments of Rules.AuditBytes.
 	AuditRetentionMs = 365 * 24 * row.HourMs
 	AuditSegmentMs   = AuditRetentionMs / 4
 	AuditSegments    = 4
@@ -30,14 +30,18 @@ func (a *Applying) audit(cmd job.Command, result applied.Result) {
 	}
 	entry := document.Audited{Seq: a.Now.Seq, At: a.Now.At, By: a.By.Name, Verb: cmd.Verb(), Refusal: refusal, Fields: cut(job.AuditedFields(cmd), maxAuditedBytes)}
 	value := row.EncodeAudited(&entry)
-	size, segments := int64(len(value)+seqKeyBytes), a.Meta.Audit
+	part := 0
+	if !a.By.All() {
+		part = 1
+	}
+	table, size, segments := row.AuditTables[part], int64(len(value)+seqKeyBytes), a.Meta.Audit[part]
 	if n := len(segments); n == 0 || segments[n-1].Bytes+size > a.Rules.AuditBytes || segments[n-1].At+AuditSegmentMs <= a.Now.At {
 		segments = append(segments[:n:n], row.Segment{First: a.Now.Seq, At: a.Now.At})
-		segments = a.dropSegments(row.AuditTable, segments, (AuditSegments-1)*a.Rules.AuditBytes, AuditRetentionMs)
+		segments = a.dropSegments(table, segments, (AuditSegments-1)*a.Rules.AuditBytes, AuditRetentionMs)
 	}
 	segments[len(segments)-1].Bytes += size
-	a.Meta.Audit = segments
-	a.O.Set(row.SeqKey(row.AuditTable, a.Now.Seq), value)
+	a.Meta.Audit[part] = segments
+	a.O.Set(row.SeqKey(table, a.Now.Seq), value)
 }
 
 // seqKeyBytes is the length of a key that is a table and a seq.

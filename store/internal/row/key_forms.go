@@ -13,7 +13,7 @@ func WellFormed(key string) bool {
 	case QueueTable:
 		return len(key) == 5
 	case BatchTable, CountsTable, ClaimTable, ClaimStateTable, EffectTable, SweepTable, SessionTable, DocumentTextTable,
-		SubmissionTable, SubmissionStateTable, BatchMetadataTable, PurgedBatchTable, AuditTable:
+		SubmissionTable, SubmissionStateTable, BatchMetadataTable, PurgedBatchTable, AuditTable, ScopedAuditTable:
 		return len(key) == 9
 	case SlotTable:
 		return len(key) == 10

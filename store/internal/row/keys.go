@@ -53,6 +53,7 @@ const (
 	PurgedBatchTable     = 'z'
 	SessionOwnerTable    = 'y'
 	AuditTable           = 'u'
+	ScopedAuditTable     = 'k'
 )
 
 // Tables lists all tables, for Check and statistics.
@@ -60,7 +61,11 @@ var Tables = []byte{MetaTable, QueueTable, BatchTable, CountsTable, GroupTable, 
 	TimerTable, ClaimTable, ClaimStateTable, JobLeaseTable, RunnerTable, HoldTable, EffectTable, UniqueTable, LineKeyTable, OnceTable, OwnerTable,
 	NoticeTable, SweepTable, CellTable, SessionTable, SlotTable, IdleTable,
 	DocumentTable, DocumentTextTable, DeletionTable,
-	SubmissionTable, SubmissionStateTable, BatchMetadataTable, PartTable, BatchIndexTable, StatusCountsTable, DistinctTable, PurgedEndTable, PurgedBatchTable, SessionOwnerTable, AuditTable}
+	SubmissionTable, SubmissionStateTable, BatchMetadataTable, PartTable, BatchIndexTable, StatusCountsTable, DistinctTable, PurgedEndTable, PurgedBatchTable, SessionOwnerTable, AuditTable, ScopedAuditTable}
+
+// AuditTables have the audit of the keys for all clients, and of those with a scope. Each has its own part of the room, so that the
+// commands of tenants remove no rows of admins.
+var AuditTables = [2]byte{AuditTable, ScopedAuditTable}
 
 // Kinds of details, the rows beside a span that belong to a single line.
 const (

@@ -31,8 +31,8 @@ type Meta struct {
 	PurgedAt     int64  // of the timer for rows of purged batches; 0: none are left
 	// effects are the segments of effects rows, oldest first.
 	Effects []Segment
-	Audit   []Segment   // those of the audit
-	Cluster job.Cluster // the zero value: a single server has always had this state
+	Audit   [2][]Segment // those of AuditTables
+	Cluster job.Cluster  // the zero value: a single server has always had this state
 }
 
 func (m *Meta) Encode() []byte {
@@ -61,7 +61,9 @@ func (m *Meta) Encode() []byte {
 	e.Uint(m.SessionBytes)
 	e.Int(m.PurgedAt)
 	encodeSegments(&e, m.Effects)
-	encodeSegments(&e, m.Audit)
+	for i := range m.Audit {
+		encodeSegments(&e, m.Audit[i])
+	}
 	c := &m.Cluster
 	e.Text(c.ID)
 	e.Uint(c.Index)
@@ -111,7 +113,7 @@ func DecodeMeta(value []byte) (m Meta) {
 		m.Epochs[i] = Epoch{d.Uint(), d.Int()}
 	}
 	m.Sessions, m.SessionBytes, m.PurgedAt = d.Uint(), d.Uint(), d.Int()
-	m.Effects, m.Audit = decodeSegments(&d), decodeSegments(&d)
+	m.Effects, m.Audit[0], m.Audit[1] = decodeSegments(&d), decodeSegments(&d), decodeSegments(&d)
 	c := &m.Cluster
 	c.ID, c.Index, c.Term = d.Text(), d.Uint(), d.Uint()
 	for range d.Count(4) {
