@@ -385,7 +385,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 func codes() map[string]bool {
 	all := map[string]bool{"internal": true, "disk_full": true, "client_gone": true, "payload_too_large": true, "batch_not_found": true, "body_too_slow": true, "length_required": true,
 		"forbidden_host": true, "forbidden_origin": true, web.CodeBadRequest: true, web.CodeBadID: true, web.CodeUnsupported: true,
-		"key_required": true, "key_refused": true, "token_refused": true, "no_rule": true, "issuer_unavailable": true, "login_ended": true, "login_failed": true, "login_not_found": true, "csrf_required": true, "no_issuer": true, "role_missing": true, "out_of_scope": true, rates.Code: true, "key_exists": true, "admin_key_first": true, "quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, web.RouteNotFound().Code: true, web.MethodNotAllowed("").Code: true}
+		"key_required": true, "key_refused": true, "token_refused": true, "no_rule": true, "issuer_unavailable": true, "login_ended": true, "login_failed": true, "login_not_found": true, "csrf_required": true, "no_issuer": true, "role_missing": true, "out_of_scope": true, rates.Code: true, "key_exists": true, "runner_prefix_taken": true, "admin_key_first": true, "quit_disabled": true, "claim_id_required": true, "forbidden_peer": true, "upgrade_required": true, "no_blobs": true, codeNoLog: true, "blob_damaged": true, "blobs_missing": true, "bad_range": true, "tus_version": true, "upload_not_found": true, web.RouteNotFound().Code: true, web.MethodNotAllowed("").Code: true}
 	for _, k := range refusal.Known {
 		all[k.Code] = true
 	}
