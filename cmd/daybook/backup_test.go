@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -324,6 +325,10 @@ func TestKilledBackup(t *testing.T) {
 			killed++
 		}
 		completeOnly(t, dir)
+		testkit.Eventually(t, "the server has ended the backup", func() bool { // else it refuses the next one
+			_, err := os.Stat(filepath.Join(s.data, "backup-checkpoint"))
+			return errors.Is(err, os.ErrNotExist)
+		})
 	}
 	ok(t, "backup", "--server", s.url, "--keep", "2", dir)
 	entries := testkit.Must(os.ReadDir(dir))(t)
