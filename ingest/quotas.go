@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/daybookq/daybook/job"
@@ -82,8 +84,8 @@ func (e *Engine) addUses(made *newQueues, c *job.Create) (*newQueues, error) {
 		}
 	}
 	made.uses = map[string]job.Quota{}
-	for client, by := range uses {
-		quota := quotas[client]
+	for _, client := range slices.Sorted(maps.Keys(uses)) { // so that the same create always gets the same refusal
+		by, quota := uses[client], quotas[client]
 		made.uses[client] = by
 		if err := e.mayUse(client, &quota, by); err != nil {
 			return made, err
@@ -174,13 +176,13 @@ func (e *Engine) mayAddKey(ctx context.Context, o *job.Once) error {
 // two clients have keys. It counts the sweeps of which steps are left, so several that begin at the same time may exceed both.
 // The end of a submission is no sweep.
 func (e *Engine) maySweep(ctx context.Context, m *job.Move) error {
-	owner := job.KeyOf(ctx).By().Owner()
-	own, all := e.store.SweepsOf(owner)
+	owner := e.ownerOf(ctx)
+	own, all := e.store.SweepsOf(owner.Client)
 	var err error
-	if of := e.ownerNamed(owner); of.MayTake(int64(own), int64(all), 1, job.MaxSweeps) != nil && own > 0 {
+	if owner.MayTake(int64(own), int64(all), 1, job.MaxSweeps) != nil && own > 0 {
 		err = job.TooManySweeps
 	} else {
-		err = e.mayOwn(owner, func(q *job.Quota) *int64 { return &q.Sweeps }, func(string) (int64, error) { return int64(own), nil })
+		err = e.mayOwn(owner.Client, func(q *job.Quota) *int64 { return &q.Sweeps }, func(string) (int64, error) { return int64(own), nil })
 	}
 	if err != nil && !m.Batch.IsZero() && m.Status == 0 && m.Op != job.Redrive {
 		if doc, failed := e.store.Batch(m.Batch); failed == nil && doc.Submission != nil {
@@ -216,11 +218,6 @@ func (e *Engine) mayPutDocument(ctx context.Context, p *job.PutDocument) error {
 // ownerOf returns for whom a request takes something; see job.Owner.
 func (e *Engine) ownerOf(ctx context.Context) job.Owner {
 	return job.OwnerOf(ctx, e.store.OwnersOfKeys)
-}
-
-// ownerNamed is ownerOf for the client of an owner.
-func (e *Engine) ownerNamed(client string) job.Owner {
-	return job.Owner{Client: client, Shares: client != "" && e.store.OwnersOfKeys() > 1}
 }
 
 // mayOwn refuses one more of something that the quota of a client bounds by a number. count counts how many the client has.

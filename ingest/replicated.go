@@ -219,7 +219,7 @@ func (e *Engine) answerErrand(ctx context.Context, text []byte) ([]byte, error) 
 func (e *Engine) errand(ctx context.Context, q errand) (r errandResult, err error) {
 	switch {
 	case q.Heartbeat != nil:
-		r.Since, err = e.runners.Heartbeat(e.ownerNamed(q.Heartbeat.Client), q.Heartbeat.Runner, q.Heartbeat.Info, q.Heartbeat.Takeover, e.moment())
+		r.Since, err = e.runners.Heartbeat(job.OwnerNamed(q.Heartbeat.Client, e.store.OwnersOfKeys), q.Heartbeat.Runner, q.Heartbeat.Info, q.Heartbeat.Takeover, e.moment())
 	case q.Goodbye != nil:
 		err = e.runners.Goodbye(q.Goodbye.Runner, q.Goodbye.Instance, e.moment())
 	case q.Runner != nil:

@@ -17,7 +17,11 @@ type Owner struct {
 
 // OwnerOf returns for whom a request with the key of a context takes something. clients returns how many clients have keys.
 func OwnerOf(ctx context.Context, clients func() int) Owner {
-	client := KeyOf(ctx).By().Owner()
+	return OwnerNamed(KeyOf(ctx).By().Owner(), clients)
+}
+
+// OwnerNamed is OwnerOf for the name of an owner, which Scope.Owner has returned.
+func OwnerNamed(client string, clients func() int) Owner {
 	return Owner{client, client != "" && clients() > 1}
 }
 
