@@ -202,7 +202,7 @@ func (k keys) ownRunners(key *job.Key) error {
 		return nil
 	}
 	return &web.Problem{Status: http.StatusConflict, Code: "runner_prefix_taken", Fate: web.NotStored, Detail: fmt.Sprintf(
-		"%s is for other clients, and may name the same runners: one of its runner prefix and %q begins with the other; choose another runner_prefix", other, key.RunnerPrefix)}
+		"%s is for other clients, and its runner prefix overlaps with %q, so both could name the same runners; choose another runner_prefix", other, key.RunnerPrefix)}
 }
 
 func (k keys) rotate(ctx context.Context, in *struct {

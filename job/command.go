@@ -31,19 +31,26 @@ func IsAudited(cmd Command) bool {
 // AuditedFields returns what the audit shows of a command: its fields, and for a key or quota what it permits. It has no secrets, and
 // no sums of them.
 func AuditedFields(cmd Command) string {
-	text, _ := cmd.Encode()
-	p, is := cmd.(PutDocument)
-	switch {
-	case is && p.Kind == KeyDocument:
-		key, err := DecodeKey(p.Name, p.Document)
-		if err != nil {
-			break // the command is refused
+	var more []byte
+	if p, is := cmd.(PutDocument); is {
+		switch p.Kind {
+		case KeyDocument:
+			if key, err := DecodeKey(p.Name, p.Document); err == nil { // else the command is refused
+				more = key.permitted()
+			}
+		case QuotaDocument:
+			more = p.Document
 		}
-		return string(text) + " " + string(key.permitted())
-	case is && p.Kind == QuotaDocument:
-		return string(text) + " " + string(p.Document)
+		if more != nil {
+			p.Summary = "" // more has it
+			cmd = p
+		}
 	}
-	return string(text)
+	text, _ := cmd.Encode()
+	if more == nil {
+		return string(text)
+	}
+	return string(text) + " " + string(more)
 }
 
 // Level is the version of the rules that Apply follows. It changes only through a SetLevel command in the journal, so

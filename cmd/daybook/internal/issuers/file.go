@@ -187,7 +187,7 @@ func (r *reader) issuer(t *issuerTable, at string) (issuer oidc.Issuer, err erro
 		}
 		for _, other := range r.rules {
 			if rule.Key.SharesRunners(&other.Key) {
-				return issuer, r.wrong(fmt.Errorf("the rule %s is for other clients, and may name the same runners: one of its runner-prefix %q and %q begins with the other",
+				return issuer, r.wrong(fmt.Errorf("the rule %s is for other clients, and its runner-prefix %q overlaps with %q, so both could name the same runners",
 					other.Name, other.Key.RunnerPrefix, rule.Key.RunnerPrefix), at, item("rule", i), "runner-prefix")
 			}
 		}
