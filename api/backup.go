@@ -78,6 +78,7 @@ func (s *backups) send(c echo.Context, _ *nothing) error {
 		s.metrics.backups.WithLabelValues(resultRefused).Inc()
 		return err
 	}
+	defer snapshot.Close() // also if the answer is cut by a panic
 	ctx, cancel := context.WithCancelCause(c.Request().Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.draining, func() { cancel(web.ErrShuttingDown) })()

@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/daybookq/daybook/api/internal/backend"
+	"github.com/daybookq/daybook/ingest"
 	"github.com/daybookq/daybook/internal/testkit"
 	"github.com/daybookq/daybook/job"
 )
@@ -126,4 +130,34 @@ func TestKeyOfAnotherScope(t *testing.T) {
 	make(`,"clients":["acme"]`)
 	r.server.web.EndRefused()
 	testkit.Equal(t, testkit.Must(http.ReadResponse(sent, nil))(t).StatusCode, http.StatusUnauthorized)
+}
+
+// revokedSnapshot revokes a key while a snapshot is taken for a request with it.
+type revokedSnapshot struct {
+	backend.Engine
+	revoke func()
+}
+
+func (e revokedSnapshot) Snapshot() (*ingest.Snapshot, error) {
+	s, err := e.Engine.Snapshot()
+	e.revoke()
+	return s, err
+}
+
+// TestBackupOfARevokedKey: when a key is revoked before the first byte of a backup, the snapshot is removed.
+func TestBackupOfARevokedKey(t *testing.T) {
+	r := start(t)
+	admin := r.newKey("", "boss", "admin")
+	key := r.newKey(admin, "saver", "backup")
+	engine := r.server.backups.engine
+	r.server.backups.engine = revokedSnapshot{engine, func() {
+		testkit.Equal(t, r.do(http.MethodDelete, "/keys/saver", nil, as(admin)...).status, http.StatusNoContent)
+		r.server.web.EndRefused()
+	}}
+	sent, _ := r.ask(http.MethodGet, "/backup", key, "")
+	testkit.Fails(http.ReadResponse(sent, nil))(t, io.ErrUnexpectedEOF)
+	r.until("the request ends", func() bool { return r.server.web.Lasts() == 0 })
+	testkit.Fails(os.Stat(filepath.Join(r.dir, "backup-checkpoint")))(t, os.ErrNotExist)
+	r.server.backups.engine = engine
+	r.get("/backup", as(admin)...).wantStatus(http.StatusOK)
 }

@@ -186,14 +186,14 @@ func (l *lasting) cut() {
 	}
 }
 
-// begin is called before the header of a long answer is written. It does not return if the handler has not noticed yet that it was to
-// end.
+// begin is called before the header of a long answer is written. It does not return if the key was refused, and the handler has not
+// noticed it yet.
 func (l *lasting) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state == unanswered {
 		l.state = answering
-		if l.ctx.Err() != nil {
+		if _, refused := context.Cause(l.ctx).(*Problem); refused {
 			panic(http.ErrAbortHandler)
 		}
 	}
