@@ -37,9 +37,10 @@ FORCE:
 run: build ## build and serve on 127.0.0.1:1717, with the data in ./daybook-data
 	$(BIN)/daybook serve --data $(DATA) --init
 
-# The lanes. Each package with tests is in one of them: in test, unless PROCESS or PROVE names it; tidy_test.go checks the
-# lists. Tests have the size for each save with -short, and otherwise the size of prove-short, which runs those that
-# ask testing.Short() once more at that size. Size and time of the full proofs are flags of their packages (-full).
+# The lanes. Each package with tests is in one of them: in test, unless PROCESS or PROVE names it; lanes_test.go checks the
+# lists. SHORT= runs test and test-process at their full size, as CI does: some tests are smaller with -short. Size and
+# time of the full proofs are flags of their packages (-full).
+SHORT := -short
 
 # Packages whose tests start the binary, shells, interpreters or container engines.
 PROCESS := ./bench ./bench/demo ./bench/open ./blob/s3 ./client ./client/chunks ./client/daybooktest ./client/files ./client/worker ./cmd/daybook ./deploy ./docs/check ./docs/examples \
@@ -52,31 +53,21 @@ PROVE_MEMORY := ./proof/hostile ./proof/limits
 # Packages with goroutines, for the race detector. The server itself has it in prove-short.
 RACE := ./api ./api/internal/files ./api/internal/stream ./api/internal/web ./blob ./client ./client/chunks ./client/files ./client/worker ./cluster ./ingest ./ingest/backup ./ingest/registry \
   ./ingest/registry/onlost ./internal/trace ./journal ./opsqueue ./runner ./runner/pool ./runner/script ./runner/slots ./runner/wasi ./runner/webhook ./store/internal/lsm
-# Tests of the packages above that are smaller with -short, or skipped, and the packages that have them.
-SIZED_IN := . ./bench ./bench/open ./blob ./cluster/internal/entrylog ./cluster/internal/node ./cmd/daybook ./ingest ./journal ./opsqueue ./runner/container ./runner/sandbox ./store
-SIZED    := TestBatchPowerCuts TestBlockedCommit TestCheckSurvivesAnyByte TestClientModule TestDrawIsBounded \
-  TestIdleConnections TestKilledBackup TestKilledRestore TestKilledServerOfABackup TestListRandom TestLiveRestartRebuild \
-  TestLongLog TestManyChunks TestMeasurement TestNoClaimWaitsForAnOpenJob TestNothingIsLeftOver TestPowerCuts TestQueuesCostNothingUntilTheyAreTouched \
-  TestRandom TestRandomInterleavings TestRunEndsOfRandomCommands TestSeeds TestSessionLeavesNoRowPerRequest TestTailFlipEveryBit \
-  TestWaitingStreams
-
-space   := $(subst ,, )
 with     = DAYBOOK_BINARY=$(CURDIR)/$(BIN)/$(1)
 # `make lint` vets. With GOGC the compiler takes a sixth less time; tests and servers run without it.
 TEST    := $(GO) test -count=1 -timeout 20m -vet=off -ldflags -w -exec 'env -u GOGC'
 build $(BIN)/daybook-race vet lint test test-process prove-short test-race: export GOGC := 400
 
 test: ## tests without processes, for each save; under four minutes on two cores
-	$(TEST) -short -p 3 $$($(GO) list work | grep -vxF "$$($(GO) list $(PROCESS) $(PROVE))")
+	$(TEST) $(SHORT) -p 3 $$($(GO) list work | grep -vxF "$$($(GO) list $(PROCESS) $(PROVE))")
 
 # They mostly wait, so four packages run at a time.
 test-process: build ## tests with the binary, shells, containers, pages and examples
-	$(call with,daybook) $(TEST) -short -p 4 $(PROCESS)
+	$(call with,daybook) $(TEST) $(SHORT) -p 4 $(PROCESS)
 
 prove-short: build $(BIN)/daybook-race ## the proofs at a small size, with the race detector in the server
 	$(call with,daybook-race) $(TEST) -p 2 $(filter-out $(PROVE_MEMORY),$(PROVE))
 	$(call with,daybook) $(TEST) -p 1 $(PROVE_MEMORY)
-	$(call with,daybook) $(TEST) -p 2 -run '^($(subst $(space),|,$(strip $(SIZED))))$$' $(SIZED_IN)
 
 test-race: build $(BIN)/daybook-race ## the race detector, for the packages that have goroutines
 	$(call with,daybook) CGO_ENABLED=1 $(TEST) -race -short -p 3 $(RACE)
@@ -91,6 +82,7 @@ lint: vet ## gofmt, go.mod files, vet, staticcheck, and the picture of the impor
 	$(GO) run $(STATICCHECK) work
 	$(GO) test -count=1 -run TestArchitecture .
 
+test-all: SHORT :=
 test-all: lint test test-process prove-short test-race ## all that CI runs
 
 busy: # keeps the machine busy for BUSY, with a load of about 10, to run tests beside it

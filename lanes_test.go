@@ -52,92 +52,25 @@ func testFiles(t *testing.T) map[string][]*ast.File {
 	return files
 }
 
-// TestLanes: the lane prove-short runs every test that -short leaves out of the lanes test and test-process, and the
-// lists of the Makefile agree with the tree. A package that no list names is in the lane test.
+// TestLanes: the lists of the Makefile agree with the tree. A package that no list names is in the lane test.
 func TestLanes(t *testing.T) {
 	files := testFiles(t)
-	process, prove, race, sized, sizedIn := list(t, "PROCESS"), list(t, "PROVE"), list(t, "RACE"), list(t, "SIZED"), list(t, "SIZED_IN")
-	for _, dir := range slices.Concat(process, prove, race, sizedIn) {
+	process, prove, race := list(t, "PROCESS"), list(t, "PROVE"), list(t, "RACE")
+	for _, dir := range slices.Concat(process, prove, race) {
 		testkit.Holds(t, files[dir] != nil, "the Makefile names", dir, "which has no tests")
 	}
 	for _, dir := range prove {
-		testkit.Holds(t, !slices.Contains(process, dir) && !slices.Contains(race, dir) && !slices.Contains(sizedIn, dir),
-			"the Makefile's PROVE and another list have", dir)
-	}
-	unknown := map[string]bool{}
-	for _, name := range sized {
-		unknown[name] = true
+		testkit.Holds(t, !slices.Contains(process, dir) && !slices.Contains(race, dir), "the Makefile's PROVE and another list have", dir)
 	}
 	for dir, files := range files {
-		if slices.Contains(prove, dir) {
-			continue // runs without -short
-		}
-		if !slices.Contains(process, dir) && slices.ContainsFunc(files, func(f *ast.File) bool { return imports(f, tree+"client/daybooktest") }) {
+		if !slices.Contains(process, dir) && !slices.Contains(prove, dir) && slices.ContainsFunc(files, func(f *ast.File) bool { return imports(f, tree+"client/daybooktest") }) {
 			t.Errorf("the tests of %s start the binary: the Makefile's PROCESS must have the package", dir)
 		}
-		for _, name := range shortTests(files) {
-			testkit.Holds(t, slices.Contains(sized, name), name, "of", dir, "asks testing.Short(): the Makefile's SIZED must name it")
-			testkit.Holds(t, slices.Contains(sizedIn, dir), name, "of", dir, "asks testing.Short(): the Makefile's SIZED_IN must name the package")
-			delete(unknown, name)
-		}
-	}
-	for name := range unknown {
-		t.Errorf("the Makefile's SIZED names %s, which does not ask testing.Short()", name)
 	}
 }
 
 func imports(f *ast.File, path string) bool {
 	return slices.ContainsFunc(f.Imports, func(spec *ast.ImportSpec) bool { return spec.Path.Value == `"`+path+`"` })
-}
-
-// shortTests returns the tests of a package that call testing.Short(), directly or through a function of the package.
-func shortTests(files []*ast.File) (tests []string) {
-	bodies := map[string][]ast.Node{} // methods of one name count as one function
-	asks := map[string]bool{}
-	for _, f := range files {
-		for _, d := range f.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				bodies[d.Name.Name] = append(bodies[d.Name.Name], d)
-			case *ast.GenDecl:
-				for _, spec := range d.Specs {
-					if value, ok := spec.(*ast.ValueSpec); ok {
-						for _, name := range value.Names {
-							bodies[name.Name] = append(bodies[name.Name], value)
-						}
-					}
-				}
-			}
-		}
-	}
-	uses := func(n ast.Node) (found bool) {
-		ast.Inspect(n, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.SelectorExpr:
-				x, ok := n.X.(*ast.Ident)
-				found = found || ok && x.Name == "testing" && n.Sel.Name == "Short" || asks[n.Sel.Name]
-			case *ast.Ident:
-				found = found || asks[n.Name] && (n.Obj == nil || n.Obj.Kind == ast.Fun)
-			}
-			return !found
-		})
-		return found
-	}
-	for more := true; more; {
-		more = false
-		for name, nodes := range bodies {
-			if !asks[name] && slices.ContainsFunc(nodes, uses) {
-				asks[name], more = true, true
-			}
-		}
-	}
-	for name := range asks {
-		if strings.HasPrefix(name, "Test") && name != "TestMain" {
-			tests = append(tests, name)
-		}
-	}
-	slices.Sort(tests)
-	return tests
 }
 
 // unhurried are folders whose tests attack a server for some real time, or measure it. If a test waits too long, it

@@ -25,8 +25,9 @@ const (
 type wrongKeys struct {
 	now func() int64 // unix ms
 
-	mu    sync.Mutex // guards peers
+	mu    sync.Mutex // guards the others
 	peers map[netip.Addr]*rate.Limiter
+	swept time.Time // when makeRoom last looked at all
 }
 
 // refuse returns the refusal of a request from an address that failed with err.
@@ -51,7 +52,8 @@ func (w *wrongKeys) refuse(peer netip.Addr, err error) error {
 		Detail: "this address has sent more wrong keys than the server answers; a right key is accepted at any time"}
 }
 
-// makeRoom forgets the addresses that sent no wrong key for a minute if the table is full, or one of the others if there are none.
+// makeRoom forgets the addresses that sent no wrong key for a minute if the table is full, or one of the others if there are none. It
+// looks at all once a minute, so that wrong keys from ever new addresses cost little.
 func (w *wrongKeys) makeRoom(now time.Time) {
 	if w.peers == nil {
 		w.peers = map[netip.Addr]*rate.Limiter{}
@@ -59,9 +61,12 @@ func (w *wrongKeys) makeRoom(now time.Time) {
 	if len(w.peers) < maxWrongPeers {
 		return
 	}
-	for peer, l := range w.peers {
-		if l.TokensAt(now) >= wrongKeysPerMinute {
-			delete(w.peers, peer)
+	if now.Sub(w.swept) >= time.Minute {
+		w.swept = now
+		for peer, l := range w.peers {
+			if l.TokensAt(now) >= wrongKeysPerMinute {
+				delete(w.peers, peer)
+			}
 		}
 	}
 	for peer := range w.peers {

@@ -133,7 +133,7 @@ func (l *lane) report(what string) {
 // TestFaults kills, freezes and stops nodes, lets others lead, and replaces nodes whose data are lost.
 func TestFaults(t *testing.T) {
 	l := newLane(t, 1)
-	faults := inFull(50, 5)
+	faults := inFull(50, 3)
 	for done := 0; done < faults; done += perTrial {
 		s := l.newTrial(fmt.Sprint("f", done/perTrial))
 		if done/perTrial%2 == 1 {
@@ -147,7 +147,7 @@ func TestFaults(t *testing.T) {
 // TestPartitions cuts the network between nodes, also in one direction only. The nodes use certificates.
 func TestPartitions(t *testing.T) {
 	l := newLane(t, 2)
-	faults := inFull(50, 5)
+	faults := inFull(50, 3)
 	for done := 0; done < faults; done += perTrial {
 		s := l.newTrial(fmt.Sprint("p", done/perTrial))
 		l.useNetwork(s)
@@ -173,7 +173,7 @@ func (l *lane) useNetwork(t *trial) {
 // TestDisks cuts the power of nodes, and gives them slow and failing disks.
 func TestDisks(t *testing.T) {
 	l := newLane(t, 3)
-	faults := inFull(30, 4)
+	faults := inFull(30, 3)
 	for done := 0; done < faults; done += perTrial {
 		s := l.newTrial(fmt.Sprint("d", done/perTrial))
 		l.useDisks(s)

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
-	*kills, *cuts = cmp.Or(*kills, inFull(200, 4)), cmp.Or(*cuts, inFull(500, 10))
+	*kills, *cuts = cmp.Or(*kills, inFull(200, 3)), cmp.Or(*cuts, inFull(500, 6))
 	var err error
 	if binary, err = daybooktest.Binary(); err != nil {
 		fmt.Println(err)

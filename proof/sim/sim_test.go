@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	seeds  = flag.Uint64("seeds", 0, "how many seeds to play; 0: 150, or 20 with -short")
+	seeds  = flag.Uint64("seeds", 0, "how many seeds to play; 0: 40, or 20 with -short")
 	from   = flag.Uint64("from", 1, "the first seed")
 	seed   = flag.Uint64("seed", 0, "play this seed alone, and log what happens")
 	worker = flag.String("worker", "", "first,step,last: play these seeds in this process; TestSimulation sets it")
@@ -117,7 +117,7 @@ func TestSimulation(t *testing.T) {
 	}
 	n := *seeds
 	if n == 0 {
-		n = 150
+		n = 40
 		if testing.Short() {
 			n = 20
 		}
