@@ -37,6 +37,7 @@ type Connection struct {
 
 	// With TLS. Without it, secure is nil.
 	secure     *tls.Conn
+	records    *tlsRecords // below secure
 	handshakes *handshakes
 	shaken     bool // the handshake was made. Only the goroutine that reads the connection uses it
 	state      atomic.Pointer[tls.ConnectionState]
@@ -115,16 +116,18 @@ func (c *Connection) Close() error {
 
 // Write writes all of p. It fails if the client reads too slowly.
 func (c *Connection) Write(p []byte) (written int, err error) {
+	write := c.Conn.Write
 	if c.secure != nil {
 		c.writing.Store(true)
 		defer c.writing.Store(false)
+		write = c.writeSecure
 	}
 	for {
 		piece := p[written:min(written+paceBytes, len(p))]
 		if err := c.Conn.SetWriteDeadline(time.Now().Add(cmp.Or(c.Patience, PaceTime))); err != nil {
 			return written, err
 		}
-		n, err := c.Conn.Write(piece)
+		n, err := write(piece)
 		written += n
 		if err != nil || written == len(p) {
 			return written, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,7 @@ type handshakes struct {
 	settings     func() *tls.Config
 	log          zerolog.Logger
 	done, failed atomic.Uint64
+	buffers      chan []byte // for joined records; those that were never used are nil
 
 	// Only the goroutine of Accept uses these.
 	given, used *tls.Config
@@ -36,7 +38,11 @@ func newHandshakes(t *TLS, log zerolog.Logger) *handshakes {
 	if t == nil {
 		return nil
 	}
-	return &handshakes{settings: t.Config, log: log}
+	h := &handshakes{settings: t.Config, log: log, buffers: make(chan []byte, joinBuffers)}
+	for range joinBuffers {
+		h.buffers <- nil
+	}
+	return h
 }
 
 // config returns the settings for a connection. Streams take over their connections, which only HTTP/1.1 allows, and
@@ -57,21 +63,39 @@ func (h *handshakes) begin(c *Connection) {
 	if h == nil {
 		return
 	}
-	c.secure, c.handshakes = tls.Server(&tlsRecords{Conn: c.raw, of: c}, h.config()), h
+	c.records, c.handshakes = &tlsRecords{Conn: c.raw, of: c}, h
+	c.secure = tls.Server(c.records, h.config())
 	c.Conn = c.secure
 }
 
 // tlsRecords is the connection below TLS. TLS writes not only what Connection.Write passes on: it also writes its part of
 // the handshake, and answers to new keys. tlsRecords bounds these writes, because a client could otherwise block a
 // goroutine for ever by not reading.
+//
+// TLS makes a system call for each record, and a record has 16 KiB at most. So tlsRecords can join the records of a write.
 type tlsRecords struct {
 	net.Conn
 	of *Connection
+
+	mu     sync.Mutex // guards the others
+	joined []byte     // records that are not written yet; nil: each is written at once
+	failed error      // of a write of joined records, which TLS takes for written
 }
 
 func (r *tlsRecords) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed != nil {
+		return 0, r.failed
+	}
 	wait := PaceTime
 	switch {
+	case r.joined != nil: // first, since records must be in order
+		if len(r.joined)+len(p) > cap(r.joined) {
+			r.writeJoined()
+		}
+		r.joined = append(r.joined, p...)
+		return len(p), r.failed
 	case r.of.closing.Load():
 		wait = closeWait
 	case r.of.writing.Load():
@@ -81,6 +105,62 @@ func (r *tlsRecords) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return r.Conn.Write(p)
+}
+
+// writeJoined writes the joined records. The caller has locked mu.
+func (r *tlsRecords) writeJoined() {
+	if r.failed == nil && len(r.joined) > 0 {
+		_, r.failed = r.Conn.Write(r.joined)
+	}
+	r.joined = r.joined[:0]
+}
+
+// join makes writes join their records in the buffer b until the returned function is called. It returns the buffer, and the error
+// of the last write.
+func (r *tlsRecords) join(b []byte) (end func() ([]byte, error)) {
+	r.mu.Lock()
+	r.joined = b
+	r.mu.Unlock()
+	return func() ([]byte, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.writeJoined()
+		b := r.joined
+		r.joined = nil
+		return b, r.failed
+	}
+}
+
+const (
+	// joinBytes is the size of a buffer for joined records, and joinBuffers how many a server has. They are held while a
+	// client reads, and a client that reads slowly would hold one for PaceTime. Without one, records are written one by one.
+	joinBytes   = 64 << 10
+	joinBuffers = 64
+	// smallWrite is the length of a write that has one record, also at the beginning of a connection, when TLS makes them small.
+	smallWrite = 1 << 10
+)
+
+// writeSecure writes a piece of an answer with few system calls.
+func (c *Connection) writeSecure(piece []byte) (n int, err error) {
+	if len(piece) <= smallWrite {
+		return c.secure.Write(piece)
+	}
+	select {
+	case b := <-c.handshakes.buffers:
+		if b == nil {
+			b = make([]byte, 0, joinBytes)
+		}
+		end := c.records.join(b)
+		n, err = c.secure.Write(piece)
+		b, failed := end()
+		c.handshakes.buffers <- b
+		if err == nil {
+			err = failed
+		}
+		return n, err
+	default:
+		return c.secure.Write(piece)
+	}
 }
 
 // closeWait bounds how long closing a connection waits for room for the last message of TLS, which says that nothing

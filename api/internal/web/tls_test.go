@@ -2,6 +2,7 @@ package web
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -281,4 +282,76 @@ func TestPaceOverTLS(t *testing.T) {
 		testkit.Equal(t, len(testkit.Must(io.ReadAll(res.Body))(t)), 1<<20)
 		testkit.NoError(t, fast.Close())
 	})
+}
+
+// countedWrites counts the writes of a connection, of which those after the first left fail.
+type countedWrites struct {
+	net.Conn
+	writes, left int
+}
+
+func (c *countedWrites) Write(p []byte) (int, error) {
+	if c.writes++; c.writes > c.left {
+		return 0, io.ErrClosedPipe
+	}
+	return c.Conn.Write(p)
+}
+
+// TestRecordsAreJoined: a long answer is written with one system call for several records, unless all buffers are in use. After a
+// write that failed, nothing follows.
+func TestRecordsAreJoined(t *testing.T) {
+	a := testkit.NewAuthority(t)
+	config := &tls.Config{Certificates: []tls.Certificate{a.Pair(t, "server")}}
+	answer := bytes.Repeat([]byte("0123456789abcdef"), paceBytes/16+100)
+	for _, tt := range []struct {
+		name         string
+		left         int  // how many writes of the answer succeed
+		busy         bool // all buffers are in use
+		fewest, most int
+		fails        bool
+	}{
+		{"joined", 1000, false, 5, 8, false},
+		{"without a buffer", 1000, true, 17, 1000, false},
+		{"broken", 2, false, 3, 3, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			near, far := net.Pipe()
+			counted := &countedWrites{Conn: near, left: 1000}
+			h := newHandshakes(&TLS{Config: func() *tls.Config { return config }}, zerolog.Nop())
+			c := newConnection(counted)
+			h.begin(c)
+			client := tls.Client(far, &tls.Config{RootCAs: a.Pool, ServerName: "localhost"})
+			got := make(chan []byte, 1)
+			go func() {
+				_, _ = io.WriteString(client, "x")
+				read, _ := io.ReadAll(client)
+				got <- read
+			}()
+			testkit.Must(c.Read(make([]byte, 1)))(t)
+			counted.writes, counted.left = 0, tt.left
+			if tt.busy {
+				for range joinBuffers {
+					<-h.buffers
+				}
+			}
+			n, err := c.Write(answer)
+			testkit.Holds(t, (err != nil) == tt.fails && (n == len(answer)) == !tt.fails, n, err)
+			testkit.Holds(t, tt.fewest <= counted.writes && counted.writes <= tt.most, counted.writes, "writes")
+			if tt.fails {
+				counted.left = 1000
+				_, err := c.Write([]byte("more"))
+				testkit.Holds(t, err != nil, "it goes on after a gap")
+			}
+			if !tt.busy {
+				testkit.Equal(t, len(h.buffers), joinBuffers, "free buffers")
+			}
+			err = c.Close()
+			testkit.Equal(t, err != nil, tt.fails, err)
+			if read := <-got; tt.fails {
+				testkit.Holds(t, bytes.HasPrefix(answer, read) && len(read) < len(answer), len(read), "bytes arrived")
+			} else {
+				testkit.Holds(t, bytes.Equal(read, answer), len(read), "bytes arrived")
+			}
+		})
+	}
 }
