@@ -43,7 +43,7 @@ func fill(t *testing.T, over *client.Client, allowed time.Duration) {
 
 // TestStreamBlocked: if a stream accepts no data, its requests end with their contexts, and take bounded memory.
 func TestStreamBlocked(t *testing.T) {
-	s := testkit.Must(clienttest.SilentServer(t, time.Hour, func(*websocket.Conn) {}).OpenStream(t.Context(), client.StreamOptions{}))(t)
+	s := testkit.Must(clienttest.SilentServer(t, time.Hour, func(*websocket.Conn, string) {}).OpenStream(t.Context(), client.StreamOptions{}))(t)
 	fill(t, s.Client(), 5*time.Millisecond)
 	testkit.Holds(t, s.Err() == nil, "the stream has ended", s.Err())
 }
@@ -51,7 +51,7 @@ func TestStreamBlocked(t *testing.T) {
 // TestStreamSilent: a stream whose server is silent ends, although a write of it is blocked.
 func TestStreamSilent(t *testing.T) {
 	read := make(chan struct{})
-	c := clienttest.SilentServer(t, time.Second, func(conn *websocket.Conn) {
+	c := clienttest.SilentServer(t, time.Second, func(conn *websocket.Conn, _ string) {
 		_, _, err := conn.Read(context.Background())
 		testkit.Check(t, err)
 		close(read)
@@ -79,7 +79,7 @@ func TestStreamCutWithinAMessage(t *testing.T) {
 		"binary": {websocket.MessageBinary, "#:push subscription=1\n#:claim v=1 claim_id="},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := clienttest.SilentServer(t, time.Minute, func(conn *websocket.Conn) {
+			c := clienttest.SilentServer(t, time.Minute, func(conn *websocket.Conn, _ string) {
 				w, err := conn.Writer(context.Background(), sent.kind)
 				if err == nil {
 					_, err = w.Write([]byte(sent.text + strings.Repeat("x", 64<<10))) // too long for the buffer of the library
@@ -102,7 +102,7 @@ func TestStreamGoesAway(t *testing.T) {
 	for status, unknown := range map[websocket.StatusCode]bool{
 		4001: false, websocket.StatusGoingAway: true, websocket.StatusNormalClosure: true, websocket.StatusInternalError: true,
 	} {
-		c := clienttest.SilentServer(t, time.Hour, func(conn *websocket.Conn) {
+		c := clienttest.SilentServer(t, time.Hour, func(conn *websocket.Conn, _ string) {
 			_, _, err := conn.Read(context.Background())
 			testkit.Check(t, err)
 			_ = conn.Close(status, "")

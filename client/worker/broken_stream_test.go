@@ -66,13 +66,18 @@ func TestBrokenStream(t *testing.T) {
 }
 
 // TestWorkerKeepsJobsWithoutSubscription: a worker whose subscription is refused, by a server that is not ready, does
-// not close its stream cleanly. Otherwise the server would hand out the jobs that the worker still runs.
+// not close its stream cleanly. Otherwise the server would hand out the jobs that the worker still runs. The next stream continues
+// this one, to which a server may have sent jobs.
 func TestWorkerKeepsJobsWithoutSubscription(t *testing.T) {
-	end := make(chan websocket.StatusCode, 1)
+	end, again := make(chan websocket.StatusCode, 1), make(chan string, 1)
 	var streams atomic.Int32
-	c := clienttest.SilentServer(t, time.Hour, func(conn *websocket.Conn) {
+	c := clienttest.SilentServer(t, time.Hour, func(conn *websocket.Conn, hello string) {
+		n := streams.Add(1)
+		if n == 2 {
+			again <- hello
+		}
 		_, _, err := conn.Read(context.Background())
-		if streams.Add(1) > 1 {
+		if n > 1 {
 			return // the worker tries again until it is stopped
 		}
 		testkit.Check(t, err)
@@ -87,6 +92,7 @@ func TestWorkerKeepsJobsWithoutSubscription(t *testing.T) {
 		ended <- (&worker.Worker{Client: c, Handler: func(context.Context, *client.Job) (client.Outcome, error) { return client.Outcome{}, nil }}).Run(ctx)
 	}()
 	testkit.Equal(t, <-end, -1, "the stream was closed with status")
+	testkit.Contains(t, <-again, `"resume":"s"`)
 	stop()
 	<-ended // with the refusal of claims by HTTP
 }

@@ -21,6 +21,8 @@ type streams struct {
 	leases   *leases
 	begins   *begins
 	stopping context.Context
+	// resume is the id of the last stream that the server has answered. Only keep uses it.
+	resume string
 }
 
 const (
@@ -32,12 +34,10 @@ const (
 
 // keep keeps a stream open until the worker stops.
 func (s *streams) keep() {
-	resume := ""
 	for attempt := 0; s.stopping.Err() == nil; attempt++ {
-		stream, sub, err := s.open(resume)
+		stream, sub, err := s.open()
 		if err == nil {
 			began := time.Now()
-			resume = stream.ID
 			s.serve(stream, sub)
 			if time.Since(began) >= shortStream {
 				attempt = 0
@@ -57,8 +57,9 @@ func (s *streams) keep() {
 	}
 }
 
-// open opens a stream that continues an earlier one, and subscribes to the worker's jobs.
-func (s *streams) open(resume string) (*client.Stream, *client.Subscription, error) {
+// open opens a stream that continues the last one, and subscribes to the worker's jobs. If the answer to the subscription is lost,
+// jobs may have followed it, so the next stream continues this one.
+func (s *streams) open() (*client.Stream, *client.Subscription, error) {
 	// When the worker stops before the answers, they will arrive soon, unless the server is down. Jobs may follow them,
 	// which the worker must return to their queues.
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -67,10 +68,11 @@ func (s *streams) open(resume string) (*client.Stream, *client.Subscription, err
 		backoff.Sleep(ctx, lastAnswer)
 		cancel()
 	})()
-	stream, err := s.client.OpenStream(ctx, client.StreamOptions{RunnerID: s.RunnerID, Linger: streamLinger, Resume: resume, Claims: s.leases.held(maxCredit)})
+	stream, err := s.client.OpenStream(ctx, client.StreamOptions{RunnerID: s.RunnerID, Linger: streamLinger, Resume: s.resume, Claims: s.leases.held(maxCredit)})
 	if err != nil {
 		return nil, nil, err
 	}
+	s.resume = stream.ID
 	s.leases.tickleAll(nil) // claims that the stream has not taken over may be lost; all others need a tickle to keep their lease
 	credit := s.claims.wanted()
 	s.transport.begins.Store(stream) // the first jobs may begin before Subscribe returns

@@ -14,8 +14,8 @@ import (
 	"github.com/daybookq/daybook/client/internal/testkit"
 )
 
-// SilentServer accepts streams and answers hello. Then it calls then. HTTP requests are refused.
-func SilentServer(t *testing.T, heartbeat time.Duration, then func(*websocket.Conn)) *client.Client {
+// SilentServer accepts streams and answers hello. Then it calls then with the text of hello. HTTP requests are refused.
+func SilentServer(t *testing.T, heartbeat time.Duration, then func(conn *websocket.Conn, hello string)) *client.Client {
 	t.Helper()
 	ended := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,12 +30,11 @@ func SilentServer(t *testing.T, heartbeat time.Duration, then func(*websocket.Co
 		}
 		defer conn.CloseNow()
 		conn.SetReadLimit(-1)
-		if _, _, err := conn.Read(context.Background()); err != nil {
-			t.Error(err)
-		}
-		hello := fmt.Sprintf(`{"n":1,"ok":{"stream_id":"s","heartbeat_ms":%d}}`, heartbeat.Milliseconds())
-		testkit.Check(t, conn.Write(context.Background(), websocket.MessageText, []byte(hello)))
-		then(conn)
+		_, hello, err := conn.Read(context.Background())
+		testkit.Check(t, err)
+		answer := fmt.Sprintf(`{"n":1,"ok":{"stream_id":"s","heartbeat_ms":%d}}`, heartbeat.Milliseconds())
+		testkit.Check(t, conn.Write(context.Background(), websocket.MessageText, []byte(answer)))
+		then(conn, string(hello))
 		<-ended
 	}))
 	t.Cleanup(func() { close(ended); s.CloseClientConnections(); s.Close() })
