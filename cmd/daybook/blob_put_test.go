@@ -174,6 +174,7 @@ func TestLongFile(t *testing.T) {
 	left = notes(t)
 	testkit.MustEqual(t, len(left), 1, "notes", left)
 	testkit.Equal(t, testkit.Must(os.Stat(left[0]))(t).Mode().Perm(), 0o600)
+	testkit.NoError(t, killed.Process.Signal(syscall.SIGSTOP)) // else it could go on, by another connection, and end first
 	p.set(func() { p.pause = 0 })
 	execute(t, "", args...).ends(t, terminal.ExitOK, "another command is storing") // a second command at once
 	testkit.NoError(t, killed.Process.Kill())
