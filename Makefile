@@ -55,7 +55,7 @@ RACE := ./api ./api/internal/files ./api/internal/stream ./api/internal/web ./bl
   ./ingest/registry/onlost ./internal/trace ./journal ./opsqueue ./runner ./runner/pool ./runner/script ./runner/slots ./runner/wasi ./runner/webhook ./store/internal/lsm
 with     = DAYBOOK_BINARY=$(CURDIR)/$(BIN)/$(1)
 # `make lint` vets. With GOGC the compiler takes a sixth less time; tests and servers run without it.
-TEST    := $(GO) test -count=1 -timeout 20m -vet=off -ldflags -w -exec 'env -u GOGC'
+TEST    := $(GO) test -count=1 -timeout 40m -vet=off -ldflags -w -exec 'env -u GOGC'
 build $(BIN)/daybook-race vet lint test test-process prove-short test-race: export GOGC := 400
 
 test: ## tests without processes, for each save; under four minutes on two cores

@@ -35,6 +35,7 @@ type member struct {
 	syncs    atomic.Int64
 	cancel   context.CancelFunc
 	ended    chan error
+	listener net.Listener // of the first start
 
 	mu      sync.Mutex
 	records []string // by seq
@@ -48,8 +49,7 @@ func newMembers(t testing.TB, n int) []*member {
 	var all []job.Member
 	for i := range members {
 		l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-		m := &member{t: t, dir: t.TempDir(), address: l.Addr().String()}
-		testkit.NoError(t, l.Close())
+		m := &member{t: t, dir: t.TempDir(), address: l.Addr().String(), listener: l}
 		m.id = &Identity{Cluster: "00000000000000c1", ID: uint64(i + 1), Node: fmt.Sprint("n", i+1), UUID: "0b5c7e0e-7a1f-4a53-9a9a-3d6c1f0f6f3e", Salt: 7}
 		all = append(all, job.Member{ID: m.id.ID, Node: m.id.Node, Address: m.address, Role: job.Voter})
 		testkit.NoError(t, Found(filepath.Join(m.dir, "cluster"), m.id))
@@ -68,7 +68,15 @@ func newMembers(t testing.TB, n int) []*member {
 }
 
 func (m *member) start() {
-	listener := testkit.Must(net.Listen("tcp", m.address))(m.t)
+	listener := m.listener
+	m.listener = nil
+	if listener == nil { // it starts again, and a connection of another test may have its port for a while
+		testkit.Eventually(m.t, "the port is free", func() (free bool) {
+			var err error
+			listener, err = net.Listen("tcp", m.address)
+			return err == nil
+		})
+	}
 	m.mu.Lock()
 	o := Options{
 		Dir: filepath.Join(m.dir, "cluster"), Identity: m.id, Listener: listener, State: m.state.Clone(), Seq: uint64(len(m.records)), At: m.at, Logger: slog.New(slog.DiscardHandler),

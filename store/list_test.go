@@ -19,7 +19,7 @@ import (
 // TestListRandom applies random commands to a store and to the model. It compares lists with a plain walk over the
 // model's documents.
 func TestListRandom(t *testing.T) {
-	seeds := seedsOr(*seedsFlag, 150, 30)
+	seeds := seedsOr(*seedsFlag, 60, 30)
 	first := uint64(1)
 	if *seedFlag != 0 {
 		first, seeds = *seedFlag, *seedFlag

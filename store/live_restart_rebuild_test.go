@@ -36,7 +36,7 @@ func playLive(t *testing.T, seed uint64, g *generator) *player {
 // TestLiveRestartRebuild: the same commands make the same keys and values, however they are divided into commits,
 // whatever the caches hold, and wherever the power fails.
 func TestLiveRestartRebuild(t *testing.T) {
-	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 60, 8); seed++ {
+	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 24, 8); seed++ {
 		g := newGenerator(seed)
 		g.length *= 3
 		live := playLive(t, seed, g)

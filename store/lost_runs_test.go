@@ -258,7 +258,7 @@ func TestCancelledIsTold(t *testing.T) {
 // values as a store without one.
 func TestRunEndsOfRandomCommands(t *testing.T) {
 	outcomes, batchEnds := map[string]int{}, map[job.BatchStatus]int{}
-	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 60, 12); seed++ {
+	for seed := uint64(1); seed <= seedsOr(*sameSeedsFlag, 24, 12); seed++ {
 		g := newGenerator(seed)
 		g.length *= 3
 		live := playLive(t, seed, g)

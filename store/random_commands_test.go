@@ -73,7 +73,7 @@ func TestRandom(t *testing.T) {
 		playSeed(t, *seedFlag)
 		return
 	}
-	seeds := seedsOr(*seedsFlag, 1000, 300)
+	seeds := seedsOr(*seedsFlag, 400, 300)
 	began := time.Now()
 	var next, played atomic.Uint64
 	var workers sync.WaitGroup

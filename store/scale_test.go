@@ -38,7 +38,7 @@ func sizes() (few, many int) {
 	if testing.Short() {
 		return 100, 3000
 	}
-	return 100, 20_000
+	return 100, 10_000
 }
 
 // inStore fills a store and opens it again, so that nothing is cached.
