@@ -62,7 +62,6 @@ func (e *lavish) ClaimAdmitted(_ context.Context, c job.Claim, _ time.Duration, 
 // TestAnswersInFlightAreBounded: answers to clients that do not read take a bounded number of bytes in memory. Further
 // clients get 503. Other kinds of requests are still served.
 func TestAnswersInFlightAreBounded(t *testing.T) {
-	testkit.OneByOne(t)
 	const claim = `{"runner_id":"r","max":2}`
 	head := func(method, path, body string) string {
 		return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body)

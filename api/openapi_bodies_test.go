@@ -2,15 +2,17 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"mime"
 	"strings"
 	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/daybookq/daybook/api/internal/web"
 )
 
 // bodySchemas checks bodies of JSON. It compiles each schema of the description once; the library openapi3filter would compile it again
@@ -48,48 +50,42 @@ func pointer(parts ...string) string {
 	return all
 }
 
-// described returns the place of the schema of a JSON body with a Content-Type, in the content at a place of the description. ok is false
-// if it is not JSON.
-func described(content openapi3.Content, at, contentType string) (place string, ok bool) {
+// holds compares a body with the schema of its Content-Type, in the request or answer that content describes. ref is the component that
+// describes it, or "" if parts are its place. checked is false if the body is no JSON, or lines of it, or its Content-Type has no schema.
+func (s *bodySchemas) holds(ref string, parts []string, content openapi3.Content, contentType string, body []byte) (checked bool, err error) {
 	kind, _, err := mime.ParseMediaType(contentType)
 	if err != nil || !strings.HasSuffix(kind, "json") || content[kind] == nil {
-		return "", false
+		return false, nil
 	}
-	return at + strings.TrimPrefix(pointer("content", kind, "schema"), "#"), true
+	schema, err := s.schema(cmp.Or(ref, pointer(parts...)) + strings.TrimPrefix(pointer("content", kind, "schema"), "#"))
+	if err != nil {
+		return true, err
+	}
+	lines, err := decodeLines(bytes.NewReader(body), nil, nil, nil)
+	if err != nil {
+		return true, err
+	}
+	if kind == web.MIMENDJSON { // it is described as the list of its lines
+		return true, schema.Validate(lines)
+	}
+	for _, v := range lines.([]any) { // an output can have several, as its job wrote it
+		if err := schema.Validate(v); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
 }
 
-// check compares a body with the schema at a place of the description.
-func (s *bodySchemas) check(place string, body []byte) error {
+// schema returns the compiled schema at a place of the description.
+func (s *bodySchemas) schema(place string) (schema *jsonschema.Schema, err error) {
 	s.mu.Lock()
-	schema, err := s.compiled[place], error(nil)
-	if schema == nil {
-		if schema, err = s.compiler.Compile(describedAt + place); err == nil {
-			s.compiled[place] = schema
-		}
+	defer s.mu.Unlock()
+	if schema = s.compiled[place]; schema != nil {
+		return schema, nil
 	}
-	s.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("the schema at %s: %w", place, err)
+	if schema, err = s.compiler.Compile(describedAt + place); err != nil {
+		return nil, fmt.Errorf("the schema at %s: %w", place, err)
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	values := []any{}
-	for {
-		var v any
-		if err := d.Decode(&v); err == io.EOF {
-			break
-		} else if err != nil {
-			return err
-		}
-		values = append(values, v)
-	}
-	if strings.Contains(place, "ndjson") { // it is described as the list of its lines
-		return schema.Validate(values)
-	}
-	for _, v := range values { // of an output that is no JSON; the others have one
-		if err := schema.Validate(v); err != nil {
-			return err
-		}
-	}
-	return nil
+	s.compiled[place] = schema
+	return schema, nil
 }

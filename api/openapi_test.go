@@ -84,6 +84,7 @@ type description struct {
 func decodeLines(r io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3filter.EncodingFn) (any, error) {
 	list := []any{}
 	d := json.NewDecoder(r)
+	d.UseNumber()
 	for {
 		var v any
 		switch err := d.Decode(&v); err {
@@ -125,15 +126,8 @@ func (d description) holds(req *http.Request, sent []byte, answer reply) error {
 		again.Request.Body = io.NopCloser(bytes.NewReader(sent))
 		opaque := strings.HasSuffix(route.Path, "/add") || streamsBody(req.Method, route.Path) || len(sent) == 0 || web.PrefersEach(req)
 		if of := route.Operation.RequestBody; !opaque && of != nil {
-			at := of.Ref
-			if at == "" {
-				at = pointer("paths", route.Path, strings.ToLower(route.Method), "requestBody")
-			}
-			if place, ok := described(of.Value.Content, at, req.Header.Get("Content-Type")); ok {
-				if err := d.bodies.check(place, sent); err != nil {
-					return fmt.Errorf("a request that was taken: %w", err)
-				}
-				opaque = true
+			if opaque, err = d.bodies.holds(of.Ref, []string{"paths", route.Path, strings.ToLower(route.Method), "requestBody"}, of.Value.Content, req.Header.Get("Content-Type"), sent); err != nil {
+				return fmt.Errorf("a request that was taken: %w", err)
 			}
 		}
 		again.Options = &openapi3filter.Options{ExcludeRequestBody: opaque}
@@ -156,15 +150,9 @@ func (d description) holds(req *http.Request, sent []byte, answer reply) error {
 	}
 	opaque := false
 	if of := route.Operation.Responses.Status(answer.status); of != nil {
-		at := of.Ref
-		if at == "" {
-			at = pointer("paths", route.Path, strings.ToLower(route.Method), "responses", strconv.Itoa(answer.status))
-		}
-		if place, ok := described(of.Value.Content, at, header.Get("Content-Type")); ok {
-			if err := d.bodies.check(place, body); err != nil {
-				return fmt.Errorf("the answer: %w", err)
-			}
-			opaque = true
+		at := []string{"paths", route.Path, strings.ToLower(route.Method), "responses", strconv.Itoa(answer.status)}
+		if opaque, err = d.bodies.holds(of.Ref, at, of.Value.Content, header.Get("Content-Type"), body); err != nil {
+			return fmt.Errorf("the answer: %w", err)
 		}
 	}
 	err = openapi3filter.ValidateResponse(req.Context(), &openapi3filter.ResponseValidationInput{

@@ -77,13 +77,17 @@ type tlsRecords struct {
 	net.Conn
 	of *Connection
 
-	mu     sync.Mutex // guards the others
+	mu     sync.Mutex // guards joined and failed; held while bytes are written
 	joined []byte     // records that are not written yet; nil: each is written at once
 	failed error      // of a write of joined records, which TLS takes for written
 }
 
 func (r *tlsRecords) Write(p []byte) (int, error) {
-	r.mu.Lock()
+	if !r.of.closing.Load() {
+		r.mu.Lock()
+	} else if !r.mu.TryLock() { // the client does not read the joined records; TLS closes the connection next
+		return 0, net.ErrClosed
+	}
 	defer r.mu.Unlock()
 	if r.failed != nil {
 		return 0, r.failed
@@ -115,20 +119,20 @@ func (r *tlsRecords) writeJoined() {
 	r.joined = r.joined[:0]
 }
 
-// join makes writes join their records in the buffer b until the returned function is called. It returns the buffer, and the error
-// of the last write.
-func (r *tlsRecords) join(b []byte) (end func() ([]byte, error)) {
+// join makes writes join their records in an empty buffer until end is called.
+func (r *tlsRecords) join(b []byte) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.joined = b
-	r.mu.Unlock()
-	return func() ([]byte, error) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.writeJoined()
-		b := r.joined
-		r.joined = nil
-		return b, r.failed
-	}
+}
+
+// end writes the joined records. It returns the buffer, and why joined records could not be written.
+func (r *tlsRecords) end() (b []byte, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writeJoined()
+	b, r.joined = r.joined, nil
+	return b, r.failed
 }
 
 const (
@@ -150,12 +154,12 @@ func (c *Connection) writeSecure(piece []byte) (n int, err error) {
 		if b == nil {
 			b = make([]byte, 0, joinBytes)
 		}
-		end := c.records.join(b)
+		c.records.join(b)
 		n, err = c.secure.Write(piece)
-		b, failed := end()
+		b, failed := c.records.end()
 		c.handshakes.buffers <- b
-		if err == nil {
-			err = failed
+		if failed != nil { // nobody knows how much was sent
+			return 0, failed
 		}
 		return n, err
 	default:

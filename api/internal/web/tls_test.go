@@ -355,3 +355,31 @@ func TestRecordsAreJoined(t *testing.T) {
 		})
 	}
 }
+
+// TestCloseDoesNotWaitForReaders: a connection is closed at once, also if its client does not read the joined records of an answer. A
+// server that stops closes one connection after the other.
+func TestCloseDoesNotWaitForReaders(t *testing.T) {
+	config := &tls.Config{Certificates: []tls.Certificate{testkit.NewAuthority(t).Pair(t, "server")}}
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		h := newHandshakes(&TLS{Config: func() *tls.Config { return config }}, zerolog.Nop())
+		c := newConnection(near)
+		h.begin(c)
+		client := tls.Client(far, &tls.Config{InsecureSkipVerify: true}) // in the bubble it is the year 2000
+		go func() { _, _ = io.WriteString(client, "x") }()
+		testkit.Must(c.Read(make([]byte, 1)))(t)
+		ended := make(chan error)
+		go func() {
+			_, err := c.Write(make([]byte, 8*smallWrite))
+			ended <- err
+		}()
+		synctest.Wait() // it writes, and nobody reads
+		began := time.Now()
+		_ = c.Close() // TLS cannot say that nothing follows
+		testkit.Holds(t, <-ended != nil, "the answer was written")
+		took := time.Since(began)
+		testkit.Equal(t, took, 0)
+		testkit.Equal(t, len(h.buffers), joinBuffers, "free buffers")
+		testkit.NoError(t, far.Close())
+	})
+}
