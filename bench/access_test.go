@@ -2,7 +2,6 @@ package bench
 
 import (
 	"crypto/tls"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,7 +19,8 @@ type accessed struct {
 	name    string
 	process *daybooktest.Process
 	load    *Load
-	took    [2]map[string][]float64 // by point: seconds, and processor time of the server
+	work    matrix.Workload
+	took    [2][]float64 // by round: seconds, and processor time of the server
 }
 
 // newAccessed starts a server with a flag that makes it ask for a key, and with TLS.
@@ -37,7 +37,7 @@ func newAccessed(b *testing.B, name string, withKey, withTLS bool) *accessed {
 		args = append(args, "--tls-cert", cert, "--tls-key", key)
 		secure = &tls.Config{RootCAs: a.Pool}
 	}
-	s := &accessed{name: name, process: serveTLS(b, secure, args...), took: [2]map[string][]float64{{}, {}}}
+	s := &accessed{name: name, process: serveTLS(b, secure, args...)}
 	s.load = NewLoad(s.process.URL(), 64)
 	s.load.HTTP.Transport.(*http.Transport).TLSClientConfig = secure
 	b.Cleanup(s.load.Close)
@@ -48,62 +48,77 @@ func newAccessed(b *testing.B, name string, withKey, withTLS bool) *accessed {
 }
 
 // BenchmarkAccess compares a server that asks for a key, and one that also speaks TLS, with one that everybody may use. Each round
-// of each point is done at all servers, by turns, and the figures are the medians of the ratios to the first server.
+// of a work is done at all three, by turns, and the figures are the medians of the ratios to the first server. Each work has
+// servers of its own, because what other works leave in memory differs from server to server.
 func BenchmarkAccess(b *testing.B) {
+	for _, work := range []struct {
+		name  string
+		point matrix.Point
+	}{
+		{"creates", creates},
+		{"drains", drains},
+		{"lifecycles", lifecycles},
+		{"stream-creates", streamCreates},
+		{"stream-creates-of-16", outstanding(16, streamCreates)},
+		{"stream-drains", streamDrains},
+		{"stream-lifecycles", streamLifecycles},
+		{"stream-lifecycles-of-16", outstanding(16, streamLifecycles)},
+	} {
+		b.Run(work.name, func(b *testing.B) { benchmarkAccess(b, work.point) })
+	}
+}
+
+// outstanding returns a point of streams in which each of 16 streams has several outstanding jobs.
+func outstanding(jobs int, p matrix.Point) matrix.Point {
+	p.Conns, p.Batch = 16, jobs
+	return p
+}
+
+func benchmarkAccess(b *testing.B, p matrix.Point) {
 	servers := []*accessed{newAccessed(b, "open", false, false), newAccessed(b, "key", true, false), newAccessed(b, "tls", true, true)}
-	points := map[string]matrix.Point{"creates": creates, "drains": drains, "lifecycles": lifecycles, "stream-creates": streamCreates, "stream-drains": streamDrains, "stream-lifecycles": streamLifecycles}
-	work := map[string][]matrix.Workload{}
-	for name, p := range points {
-		for _, s := range servers {
-			w := workload(b, p, s.process, s.load)
-			if p.Transport == "stream" {
-				streamWork(b, p, s.load, &w)
-			} else {
-				httpWork(p, s.load, &w)
-			}
-			work[name] = append(work[name], w)
+	for _, s := range servers {
+		s.work = workload(b, p, s.process, s.load)
+		if p.Transport == "stream" {
+			streamWork(b, p, s.load, &s.work)
+		} else {
+			httpWork(p, s.load, &s.work)
 		}
 	}
 	for turn := 0; b.Loop(); turn++ {
-		for name, p := range points {
-			callers := make([]*matrix.Caller, p.Conns)
-			for i := range callers {
-				callers[i] = &matrix.Caller{Index: i}
-			}
-			for i := range servers {
-				at := (turn + i) % len(servers) // what the one before leaves on the disk and in memory falls on each in turn
-				servers[at].round(b, name, &work[name][at], callers)
-			}
+		callers := make([]*matrix.Caller, p.Conns)
+		for i := range callers {
+			callers[i] = &matrix.Caller{Index: i}
+		}
+		for i := range servers {
+			servers[(turn+i)%len(servers)].round(b, callers) // what the one before leaves on the disk falls on each in turn
 		}
 	}
-	for name := range points {
-		for _, s := range servers[1:] {
-			for i, what := range []string{"speed", "cpu"} {
-				var ratios []float64
-				for j, base := range servers[0].took[i][name] {
-					ratios = append(ratios, s.took[i][name][j]/base)
-				}
-				ratio := median(ratios)
-				if what == "speed" {
-					ratio = 1 / ratio
-				}
-				b.ReportMetric(ratio, fmt.Sprintf("%s-%s-%s", name, s.name, what))
+	for _, s := range servers[1:] {
+		for i, what := range []string{"speed", "cpu"} {
+			ratios := make([]float64, len(s.took[i]))
+			for round, took := range s.took[i] {
+				ratios[round] = took / servers[0].took[i][round]
 			}
+			ratio := median(ratios)
+			if what == "speed" {
+				ratio = 1 / ratio
+			}
+			b.ReportMetric(ratio, s.name+"-"+what)
 		}
 	}
-	b.ReportMetric(0, "ns/op") // iterations differ in their work
+	b.ReportMetric(0, "ns/op") // rounds differ in their work
 }
 
-// round does a round of a point.
-func (s *accessed) round(b *testing.B, point string, w *matrix.Workload, callers []*matrix.Caller) {
+// round does a round of the work.
+func (s *accessed) round(b *testing.B, callers []*matrix.Caller) {
 	ctx := b.Context()
-	if w.Prepare != nil {
-		testkit.NoError(b, w.Prepare(ctx))
+	if s.work.Prepare != nil {
+		testkit.NoError(b, s.work.Prepare(ctx))
 	}
-	before := testkit.Must(w.Read(ctx))(b)
+	before := testkit.Must(s.work.Read(ctx))(b)
 	began := time.Now()
-	testkit.NoError(b, w.Round(ctx, callers))
-	s.took[0][point] = append(s.took[0][point], time.Since(began).Seconds())
-	after := testkit.Must(w.Read(ctx))(b)
-	s.took[1][point] = append(s.took[1][point], (after.CPU - before.CPU).Seconds())
+	testkit.NoError(b, s.work.Round(ctx, callers))
+	s.took[0] = append(s.took[0], time.Since(began).Seconds())
+	after := testkit.Must(s.work.Read(ctx))(b)
+	s.took[1] = append(s.took[1], (after.CPU - before.CPU).Seconds())
 }
