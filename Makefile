@@ -38,8 +38,8 @@ run: build ## build and serve on 127.0.0.1:1717, with the data in ./daybook-data
 	$(BIN)/daybook serve --data $(DATA) --init
 
 # The lanes. Each package with tests is in one of them: in test, unless PROCESS or PROVE names it; lanes_test.go checks the
-# lists. SHORT= runs test and test-process at their full size, as CI does: some tests are smaller with -short. Size and
-# time of the full proofs are flags of their packages (-full).
+# lists. SHORT= runs test and test-process at their full size: some tests are smaller with -short. Size and time of the full
+# proofs are flags of their packages (-full).
 SHORT := -short
 
 # Packages whose tests start the binary, shells, interpreters or container engines.
@@ -53,17 +53,19 @@ PROVE_MEMORY := ./proof/hostile ./proof/limits
 # Packages with goroutines, for the race detector. The server itself has it in prove-short.
 RACE := ./api ./api/internal/files ./api/internal/stream ./api/internal/web ./blob ./client ./client/chunks ./client/files ./client/worker ./cluster ./ingest ./ingest/backup ./ingest/registry \
   ./ingest/registry/onlost ./internal/trace ./journal ./opsqueue ./runner ./runner/pool ./runner/script ./runner/slots ./runner/wasi ./runner/webhook ./store/internal/lsm
+# Of these, those of which some tests are left out with the race detector, because it makes them too slow.
+RACE_PART := ./api ./runner/wasi
 with     = DAYBOOK_BINARY=$(CURDIR)/$(BIN)/$(1)
 # `make lint` vets. With GOGC the compiler takes a sixth less time; tests and servers run without it.
 TEST    := $(GO) test -count=1 -timeout 40m -vet=off -ldflags -w -exec 'env -u GOGC'
 build $(BIN)/daybook-race vet lint test test-process prove-short test-race: export GOGC := 400
 
 test: ## tests without processes, for each save; under four minutes on two cores
-	$(TEST) $(SHORT) -p 3 $$($(GO) list work | grep -vxF "$$($(GO) list $(PROCESS) $(PROVE))")
+	$(TEST) $(SHORT) -p 3 $$($(GO) list work | grep -vxF "$$($(GO) list $(PROCESS) $(PROVE) $(RACED))")
 
 # They mostly wait, so four packages run at a time.
 test-process: build ## tests with the binary, shells, containers, pages and examples
-	$(call with,daybook) $(TEST) $(SHORT) -p 4 $(PROCESS)
+	$(call with,daybook) $(TEST) $(SHORT) -p 4 $(filter-out $(RACED),$(PROCESS))
 
 prove-short: build $(BIN)/daybook-race ## the proofs at a small size, with the race detector in the server
 	$(call with,daybook-race) $(TEST) -p 2 $(filter-out $(PROVE_MEMORY),$(PROVE))
@@ -76,14 +78,14 @@ test-race: build $(BIN)/daybook-race ## the race detector, for the packages that
 vet: # compiles all packages that there are
 	$(GO) vet -composites=false work
 
-lint: vet ## gofmt, go.mod files, vet, staticcheck, and the picture of the imports
+lint: vet ## gofmt, go.mod files, vet, staticcheck, the picture of the imports, and the client as a module
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(MAKE) --no-print-directory tidy TIDY=-diff
 	$(GO) run $(STATICCHECK) work
-	$(GO) test -count=1 -run TestArchitecture .
+	$(GO) test -count=1 -run '^Test(Architecture|ClientModule)$$' .
 
-test-all: SHORT :=
-test-all: lint test test-process prove-short test-race ## all that CI runs
+test-all: RACED = $(filter-out $(RACE_PART),$(RACE))
+test-all: lint test test-process prove-short test-race ## all that CI runs; what test-race tests is not tested twice
 
 busy: # keeps the machine busy for BUSY, with a load of about 10, to run tests beside it
 	scripts/busy $(or $(BUSY),10m)

@@ -55,18 +55,34 @@ func testFiles(t *testing.T) map[string][]*ast.File {
 // TestLanes: the lists of the Makefile agree with the tree. A package that no list names is in the lane test.
 func TestLanes(t *testing.T) {
 	files := testFiles(t)
-	process, prove, race := list(t, "PROCESS"), list(t, "PROVE"), list(t, "RACE")
+	process, prove, race, part := list(t, "PROCESS"), list(t, "PROVE"), list(t, "RACE"), list(t, "RACE_PART")
 	for _, dir := range slices.Concat(process, prove, race) {
 		testkit.Holds(t, files[dir] != nil, "the Makefile names", dir, "which has no tests")
 	}
 	for _, dir := range prove {
 		testkit.Holds(t, !slices.Contains(process, dir) && !slices.Contains(race, dir), "the Makefile's PROVE and another list have", dir)
 	}
+	for _, dir := range race {
+		skips := slices.ContainsFunc(files[dir], func(f *ast.File) bool { return mentions(f, "testkit", "Race") })
+		testkit.Equal(t, slices.Contains(part, dir), skips, "RACE_PART has each package of RACE whose tests use testkit.Race, and no other:", dir)
+	}
 	for dir, files := range files {
 		if !slices.Contains(process, dir) && !slices.Contains(prove, dir) && slices.ContainsFunc(files, func(f *ast.File) bool { return imports(f, tree+"client/daybooktest") }) {
 			t.Errorf("the tests of %s start the binary: the Makefile's PROCESS must have the package", dir)
 		}
 	}
+}
+
+// mentions reports whether a file uses a name of a package.
+func mentions(f *ast.File, pkg, name string) (found bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == name {
+			x, ok := s.X.(*ast.Ident)
+			found = found || ok && x.Name == pkg
+		}
+		return !found
+	})
+	return found
 }
 
 func imports(f *ast.File, path string) bool {

@@ -100,7 +100,7 @@ func isModule(dir string) bool { _, err := os.Stat(filepath.Join(dir, "go.mod"))
 // of the server's.
 func TestClientModule(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: it compiles the client anew")
+		t.Skip("-short: it compiles the client anew; make lint does")
 	}
 	environ, dir := published(t), t.TempDir()
 	for name, text := range map[string]string{

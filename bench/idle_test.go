@@ -20,9 +20,6 @@ func TestIdleConnections(t *testing.T) {
 		holdIdle(t, url)
 		return
 	}
-	if testing.Short() {
-		t.Skip("short: nine thousand connections take some seconds")
-	}
 	s := serve(t)
 	h := startHolder(t, s.URL())
 	h.next("held")

@@ -34,9 +34,6 @@ func TestWaitingStreams(t *testing.T) {
 		holdStreams(t, url)
 		return
 	}
-	if testing.Short() {
-		t.Skip("short: ten thousand streams take some seconds")
-	}
 	s := serve(t)
 	h := startHolder(t, s.URL())
 	h.next("held")

@@ -178,9 +178,6 @@ func TestDiskReserve(t *testing.T) {
 // are full a commit waits. The engine then refuses requests with the reason, and serves them again when the disk has
 // space. No acknowledged job is lost.
 func TestBlockedCommit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes as long as a commit may until it counts as blocked; Pebble holds a lock meanwhile, so the time cannot be virtual")
-	}
 	ctx := t.Context()
 	var full atomic.Bool
 	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {

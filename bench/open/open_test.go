@@ -64,9 +64,6 @@ func TestCurve(t *testing.T) {
 
 // TestMeasurement: a short run against the real server, and its JSON.
 func TestMeasurement(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it starts servers")
-	}
 	binary := testkit.Must(daybooktest.Binary())(t)
 	dir := t.TempDir()
 	m := measurement{options: options{length: 300 * time.Millisecond, peak: 100 * time.Millisecond, warmUp: 50 * time.Millisecond, rates: []float64{0.1, 0.2}}, binary: binary, dir: dir}
