@@ -128,7 +128,7 @@ func TestSizesOfCachedRows(t *testing.T) {
 				return memory.HintBytes
 			},
 			"spans": func(i int) int {
-				c.Spans.Set(memory.CachedSpan{uint64(i), row.Span{0, 1, job.State{}}})
+				c.Spans.Set(memory.CachedSpan{uint64(i), row.Span{0, 1, job.State{}, 0}})
 				return memory.CachedSpanBytes
 			},
 			"pages": func(i int) int {

@@ -152,7 +152,7 @@ func richStore(t testing.TB) *Store {
 		}
 		have[kind] = true
 	}
-	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T6 T7 T8 T9 C c O W w E U K I x Y N V v g J X q T12 T13 e T15") {
+	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T6 T7 T8 T9 C c O W w E U K I x Y N V v g J X q T12 T13 e T15 j") {
 		// Progress and results of purged lines are deleted. If there is no result, one is written below.
 		testkit.MustHold(t, have[kind] || kind == "D2", "the rich store has no row of kind", kind)
 	}
@@ -170,9 +170,9 @@ func (row storedRow) del(t testing.TB, s *Store) {
 	testkit.NoError(t, s.db.Pebble().Delete([]byte(row.key), pebble.NoSync))
 }
 
-// unwatched reports whether no other row refers to a row: details, effects, and ends of runs whose jobs are deleted.
+// unwatched reports whether no other row refers to a row: details, and ends of runs whose jobs are deleted.
 func unwatched(key string) bool {
-	return key[0] == row.DetailTable || key[0] == row.EffectTable || key[0] == row.PurgedEndTable
+	return key[0] == row.DetailTable || key[0] == row.PurgedEndTable
 }
 
 func TestCheckNoticesEachMissingRow(t *testing.T) {
@@ -200,7 +200,7 @@ func TestCheckNoticesEachRowTooMany(t *testing.T) {
 			more := storedRow{string(key), entry.value}
 			// A different line, or a different command, may also have had this row.
 			lineOfBatch := entry.key[0] == row.DetailTable && (at == 12 || at == 21)
-			if there[more.key] || unwatched(more.key) && entry.key[0] != row.DetailTable || entry.key[0] == row.EffectTable || lineOfBatch {
+			if there[more.key] || unwatched(more.key) && entry.key[0] != row.DetailTable || lineOfBatch {
 				continue
 			}
 			more.set(t, s)
@@ -229,7 +229,7 @@ func TestCheckNoticesEachShortRow(t *testing.T) {
 	for _, entry := range dump(s) {
 		for n := range entry.value {
 			storedRow{entry.key, entry.value[:n]}.set(t, s)
-			if problems := problemsOf(t, s); len(problems) == 0 && entry.key[0] != row.EffectTable {
+			if problems := problemsOf(t, s); len(problems) == 0 {
 				t.Errorf("a row cut to %d of %d bytes is not noticed: %s", n, len(entry.value), describeRow(entry.key, entry.value))
 			}
 		}
@@ -281,6 +281,27 @@ func TestCheckNames(t *testing.T) {
 		return storedRow{entry.key, sp.Encode()}
 	}
 	active := find(row.SpanTable, "Status:active ")
+	listed := find(row.EffectIndexTable, "")
+	segment, batch, by := row.SplitEffectIndexKey(listed.key)
+	changeEffect := func(change func(c *row.Cause, e *row.Effect)) (changed storedRow) {
+		for _, entry := range dump(s) {
+			if entry.key[0] != row.EffectTable {
+				continue
+			}
+			commands := decodedEffects(row.SeqOfKey(entry.key), entry.value)
+			for i := range commands {
+				for j := range commands[i].effects {
+					if e := &commands[i].effects[j]; commands[i].Seq == by && e.Run.Batch == batch {
+						change(&commands[i].Cause, e)
+						return storedRow{entry.key, encodedEffects(commands)}
+					}
+				}
+			}
+		}
+		t.Fatalf("no effect of batch %d by %d", batch, by)
+		return changed
+	}
+	alone := find(row.SpanTable, "Moved:24") // cancelled by a sweep
 	claimRow, leaseRow := find(row.ClaimTable, `"r1"`), find(row.ClaimStateTable, "claim 3 ")
 	for _, test := range []struct {
 		name, want string
@@ -360,6 +381,16 @@ func TestCheckNames(t *testing.T) {
 		{"idle runner without a timer", "has held nothing since", storedRow{row.RunnerKey(row.RunnerTable, "idle"), (&row.Runner{IdleSince: 9}).Encode()}, false},
 		{"idle runner's timer gone", "is missing", storedRow{row.RunnerKey(row.RunnerTable, "idle"), (&row.Runner{IdleSince: 9, TimerAt: 9}).Encode()}, false},
 		{"runner gone", "holds jobs and has no row", find(row.RunnerTable, "r1"), true},
+		{"effects gone", "effects", find(row.EffectTable, ""), true},
+		{"effect of another batch", "is missing", changeEffect(func(_ *row.Cause, e *row.Effect) { e.Run.Batch-- }), false},
+		{"effects longer", "effects", changeEffect(func(c *row.Cause, _ *row.Effect) { c.By = "somebody" }), false},
+		{"effects in the future", "effects of command", changeEffect(func(c *row.Cause, _ *row.Effect) { c.At += 1 << 40 }), false},
+		{"effect index gone", "is missing", listed, true},
+		{"effect index too much", "table j has", storedRow{row.EffectIndexKey(segment, batch, by+1), nil}, false},
+		{"effect index of another segment", "table j has", storedRow{row.EffectIndexKey(segment+1, batch, by), nil}, false},
+		{"moved by nobody", "as the last that moved them", changeSpan(alone, func(sp *row.Span) { sp.Moved = 99 }), false},
+		{"moved before its create", "as the last that moved them", changeSpan(alone, func(sp *row.Span) { sp.Moved = 1 }), false},
+		{"moved in a batch of several", "as the last that moved them", changeSpan(active, func(sp *row.Span) { sp.Moved = 3 }), false},
 		{"effects beyond", "beyond the cursor", storedRow{row.SeqKey(row.EffectTable, 99), nil}, false},
 		{"meta", "meta row: a row is shorter", storedRow{row.MetaKey, []byte{1}}, false},
 		{"next queue", "and the next one is 1", storedRow{row.MetaKey, (&row.Meta{Version: row.FormatVersion, Cursor: 30, NextQueue: 1}).Encode()}, false},

@@ -270,7 +270,10 @@ func describeRow(key string, value []byte) (text string) {
 	case row.HoldTable:
 		return fmt.Sprintf("claim %d of runner %q", lsm.U64At(key, len(key)-8), row.RunnerOfKey(key))
 	case row.EffectTable:
-		return fmt.Sprintf("effects of %d %x", row.SeqOfKey(key), value)
+		return fmt.Sprintf("effects %+v", decodedEffects(row.SeqOfKey(key), value))
+	case row.EffectIndexTable:
+		segment, batch, seq := row.SplitEffectIndexKey(key)
+		return fmt.Sprintf("command %d moved lines of batch %d, in the segment of effects from %d", seq, batch, segment)
 	}
 	return fmt.Sprintf("row %x = %x", key, value)
 }

@@ -26,7 +26,7 @@ func rowForms() map[string]struct {
 	m := row.Meta{Version: row.FormatVersion, Journal: testJournal, Cursor: math.MaxUint64, At: startAt, Level: 1, GraceAt: -1, NextQueue: math.MaxUint32, Effects: []row.Segment{{1, startAt, 99}, {math.MaxUint64, startAt, 1 << 50}}, Audit: [2][]row.Segment{[]row.Segment{{7, startAt, 5}}, {{9, startAt, 6}}},
 		Stopped: true, Served: "a", Keys: []row.KeyGeneration{{39351, 1, 2}, {39352, math.MaxUint64, math.MaxUint64}}, Epochs: []row.Epoch{{1, startAt}, {1<<24 - 1, startAt}}, Sessions: 7, SessionBytes: 9000, PurgedAt: startAt}
 	sp := row.Span{3, 1<<22 - 1, job.State{Status: job.Failed, Class: job.Fresh, Code: job.Error, ExitCode: 599, Attempts: 1000, Order: 812, Claim: 1 << 39,
-		UpdatedAt: startAt, At: job.MaxTimeMs, Why: job.Expired, Changes: job.Changes{Priority: 10, MaxAttempts: 7, Redrives: math.MaxUint32}}}
+		UpdatedAt: startAt, At: job.MaxTimeMs, Why: job.Expired, Changes: job.Changes{Priority: 10, MaxAttempts: 7, Redrives: math.MaxUint32}}, 1 << 40}
 	b := &row.Batch{Seq: 812, At: startAt, Lines: 9, Frame: job.LenFrame, Longest: 4 << 20, Groups: &row.GroupPage{GroupPageName: row.GroupPageName{812, 8}, Groups: []row.Group{
 		{First: 0, Last: 4, QueueID: 1, Attributes: job.Attributes{Kind: job.WASI, Priority: 9, RunAt: startAt, MaxAttempts: 1000, Backoff: job.Backoff{InitialMs: 1, FactorMilli: 2, MaxMs: 3},
 			LeaseMs: 5, RetentionMs: job.MaxDelayMs, ExpiresAt: job.MaxTimeMs, TimeoutMs: 1, Traceparent: "00-", Meta: "a=b"}},
@@ -57,6 +57,13 @@ func rowForms() map[string]struct {
 	ofBatch := &row.Sweep{Sweep: job.Sweep{Op: job.Cancel, Status: job.Active, Now: job.Now{Seq: 9, At: startAt}}, Batch: jobID(1, 2, 0), NextLine: 77, Moved: 1 << 40, Skipped: 1}
 	ofQueue := &row.Sweep{Sweep: job.Sweep{Op: job.Delete, Now: job.Now{Seq: 9, At: startAt}}, QueueID: 7, Turn: 5, NextBatch: 1 << 39, NextLine: 1, FinishedAt: startAt}
 	half, step := row.Progress{Claim: 7, Step: "half", Progress: -1, Steps: 1 << 40}, job.Step{At: startAt, Name: "half"}
+	moves := []said{{row.Cause{job.Now{1 << 40, startAt}, "complete", "acme"}, []row.Effect{
+		{Run: row.Run{1<<40 - 300, 0, 0}, From: job.Active, To: job.Completed, Reason: job.ReasonEnded, Queue: math.MaxUint32, Claim: 1<<40 - 2, Runner: "r1", Before: 1<<40 - 2},
+		{Run: row.Run{7, 3, 1<<22 - 1}, From: job.Active, To: job.Cancelled, Reason: job.ReasonCancelled, Queue: 7, Claim: 9, Runner: "r2", Sweep: 8},
+		{Run: row.Run{7, 0, 0}, From: job.Pending, To: job.Completed, Reason: job.ReasonEnded, Queue: 7, Claim: 1 << 40},
+		{Run: row.Run{1 << 40, 0, 8}, To: job.Pending, Reason: job.ReasonCreated, Queue: 1, By: "another"},
+		{Run: row.Run{1 << 40, 9, 9}, From: job.Pending, To: job.Purged, Reason: job.ReasonPurged, Queue: 1, Before: 1 << 40},
+	}}}
 	type told struct {
 		claim  uint64
 		result job.Result
@@ -88,6 +95,7 @@ func rowForms() map[string]struct {
 		"result":    {told{7, result}, row.EncodeResult(7, &result), func(b []byte) any { c, r := row.DecodeResult(b); return told{c, r} }},
 		"progress":  {half, half.Encode(), func(b []byte) any { return row.DecodeProgress(b) }},
 		"audited":   {document.Audited{Seq: 9, At: startAt, By: "boss", Verb: "pause", Fields: "client=a type=x", Refusal: job.QueueNotFound}, row.EncodeAudited(&document.Audited{At: startAt, By: "boss", Verb: "pause", Fields: "client=a type=x", Refusal: job.QueueNotFound}), func(b []byte) any { return row.DecodeAudited(9, b) }},
+		"effects":   {moves, encodedEffects(moves), func(b []byte) any { return decodedEffects(1<<40, b) }},
 		"step":      {step, row.EncodeStep(&step), func(b []byte) any { return row.DecodeStep(b) }},
 	}
 }
@@ -110,6 +118,63 @@ func TestRowsDecodeToWhatMadeThem(t *testing.T) {
 	testkit.MustHold(t, fresh.Next != nil && fresh.Next.Class == job.Returned && fresh.Next.Priority == 0, "lanes", back, fresh)
 	fresh.Next = nil
 	testkit.DeepEqual(t, got, q)
+}
+
+// encodedEffects returns the value of the row of effects that some commands make.
+func encodedEffects(commands []said) []byte {
+	var r row.EffectsRow
+	r.Begin(commands[0].Now)
+	for i := range commands {
+		r.Add(&commands[i].Cause, commands[i].effects)
+	}
+	return r.Value
+}
+
+func decodedEffects(seq uint64, value []byte) (commands []said) {
+	row.EachEffects(seq, value, func(c *row.Cause, effects []row.Effect) { commands = append(commands, said{*c, effects}) })
+	return commands
+}
+
+// TestEffectsOfSeveralCommands: the commands of a row share their texts. A row that was closed in between is the same, and a row that is
+// cut has the commands before the cut, or does not decode.
+func TestEffectsOfSeveralCommands(t *testing.T) {
+	var commands []said
+	for n := range uint64(20) {
+		e := row.Effect{Run: row.Run{7, uint32(n), uint32(n)}, From: job.Pending, To: job.Active, Reason: job.ReasonClaimed, Queue: 1, Claim: 900 + n, Runner: fmt.Sprint("runner ", n%3)}
+		commands = append(commands, said{row.Cause{job.Now{900 + n, startAt + int64(n)*1000}, []string{"claim", "tick"}[n%2], []string{"", "acme"}[n%2]}, []row.Effect{e}})
+	}
+	value := encodedEffects(commands)
+	testkit.DeepEqual(t, decodedEffects(900, value), commands, "the row")
+	for _, text := range []string{"claim", "tick", "acme", "runner 0", "runner 1", "runner 2"} {
+		testkit.Equal(t, strings.Count(string(value), text), 1, text)
+	}
+	whole := 0
+	for n := range len(value) {
+		var got []said
+		err := func() (err error) {
+			defer lsm.Catch(&err)
+			got = decodedEffects(900, value[:n])
+			return nil
+		}()
+		if err == nil {
+			whole++
+			testkit.DeepEqual(t, got, commands[:whole], "cut to", n, "of", len(value), "bytes")
+			r := row.OpenEffects(row.SeqKey(row.EffectTable, 900), value[:n])
+			for i := range commands[whole:] {
+				r.Add(&commands[whole+i].Cause, commands[whole+i].effects)
+			}
+			testkit.Equal(t, string(r.Value), string(value), "opened with", whole, "commands")
+		} else {
+			testkit.Holds(t, errors.Is(err, lsm.ErrShortRow), "cut to", n, "of", len(value), "bytes", err)
+		}
+	}
+	testkit.Equal(t, whole, len(commands)-1, "cuts between commands")
+	err := func() (err error) {
+		defer lsm.Catch(&err)
+		decodedEffects(900, []byte{0, 0, 0, 2, 0, 1}) // text 2 before text 1
+		return nil
+	}()
+	testkit.Holds(t, errors.Is(err, row.ErrDamaged), "an unknown text", err)
 }
 
 func TestShortRowsFail(t *testing.T) {
@@ -216,6 +281,8 @@ func TestKeysSplitIntoWhatMadeThem(t *testing.T) {
 			testkit.Holds(t, row.SeqOfKey(key) == n && last == line && first == line/2, "pageKey", n, line, line/2, row.SeqOfKey(key), last, first)
 			claim, seq, l := row.SplitJobLeaseKey(row.JobLeaseKey(n, n/3, line))
 			testkit.Holds(t, claim == n && seq == n/3 && l == line, "jobLeaseKey", n, line, claim, seq, l)
+			segment, batch, by := row.SplitEffectIndexKey(row.EffectIndexKey(n/2, n/3, n))
+			testkit.Holds(t, segment == n/2 && batch == n/3 && by == n, "effectIndexKey", n, segment, batch, by)
 			lane, end := row.LaneID{line, job.Fresh}, row.Position{n, line}
 			queue, of, e := row.SplitReadyKey(row.ReadyKey(7, lane, n/5, end))
 			testkit.Holds(t, queue == 7 && of == lane && e == end, "readyKey", n, line, queue, of, e)
@@ -255,6 +322,10 @@ func TestKeysSort(t *testing.T) {
 			row.LaneKey(1, row.LaneID{4, job.Returned}), row.ReadyKey(1, row.LaneID{4, job.Returned}, math.MaxUint64, row.Position{math.MaxUint64, math.MaxUint32}), lsm.After(row.LaneKey(1, row.LaneID{4, job.Returned})), row.ReadyKey(1, row.LaneID{4, job.Fresh}, 0, row.Position{0, 0}),
 		},
 		"lists stand by id": {row.ListKey(1, job.Pending, 2, 9), row.ListKey(1, job.Pending, 3, 1), row.ListKey(1, job.Active, 1, 0), row.ListKey(2, job.Deferred, 1, 0)},
+		"a segment's list of effects is by batch, then command": {
+			row.EffectIndexKey(1, 2, 300), row.EffectIndexKey(1, 256, 257), row.EffectIndexKey(1, 256, 258), row.EffectIndexKey(1, math.MaxUint64, math.MaxUint64),
+			row.SeqKey(row.EffectIndexTable, 256), row.EffectIndexKey(256, 1, 256),
+		},
 		"timers stand by time, then kind": {
 			row.TimerKey(6, row.RunAtTimer, 9, 0, 9), row.TimerKey(6, row.ClaimTimer, 1, 0, 0), row.TimerKey(6, row.JobLeaseTimer, 1, 1, 1),
 			row.TimerKey(6, row.PurgeTimer, 1, 0, 0), row.TimerKey(256, row.RunAtTimer, 0, 0, 0),
@@ -285,6 +356,7 @@ func TestShortKeysFail(t *testing.T) {
 		"page":   func() { row.SplitPageKey("P123456789012") },
 		"timer":  func() { row.SplitTimer("T123456789") },
 		"ready":  func() { row.SplitReadyKey("R1234567890") },
+		"effect": func() { row.SplitEffectIndexKey("j12345678901234567890123") },
 		"number": func() { lsm.U64At("", 1) },
 	} {
 		err := func() (err error) {
@@ -320,7 +392,7 @@ var rowDecoders = []func(value []byte){
 	func(v []byte) { row.DecodeDistinctState(1, v) },
 	func(v []byte) { row.DecodeDistinctLeaf(job.MaxDistinctKeys, v) },
 	func(v []byte) { row.DecodeActive(v) },
-	func(v []byte) { row.EachEffects(1, v, func(job.Now, []row.Effect) {}) },
+	func(v []byte) { row.EachEffects(1, v, func(*row.Cause, []row.Effect) {}) },
 }
 
 // FuzzRows: whatever bytes a row has, decoding it returns a value, or an error of damage that Catch returns to the
@@ -339,6 +411,7 @@ func FuzzRows(f *testing.F) {
 	})
 	v.Close()
 	for _, row := range [][]byte{
+		rowForms()["effects"].bytes,
 		(&row.DistinctState{Strategy: mustDistinct("user", job.Oldest), From: "L", Levels: []int{0}}).Encode(),
 		(&row.DistinctLeaf{QueueID: 1, Has: [4]bool{true}, Values: [4]string{"7"}, Spans: 2}).Encode(1),
 	} {

@@ -150,8 +150,11 @@ func TestEffectsAreBounded(t *testing.T) {
 		mustCommit(t, s)
 		bytes := int64(0)
 		for _, entry := range dump(s) {
-			if entry.key[0] == row.EffectTable {
-				row.EachEffects(row.SeqOfKey(entry.key), entry.value, func(now job.Now, _ []row.Effect) { seqs = append(seqs, now.Seq) })
+			switch entry.key[0] {
+			case row.EffectIndexTable:
+				bytes += row.EffectIndexKeyBytes
+			case row.EffectTable:
+				row.EachEffects(row.SeqOfKey(entry.key), entry.value, func(c *row.Cause, _ []row.Effect) { seqs = append(seqs, c.Seq) })
 				bytes += int64(len(entry.key) + len(entry.value))
 			}
 		}
@@ -167,6 +170,18 @@ func TestEffectsAreBounded(t *testing.T) {
 		}
 		seqs := left(s)
 		testkit.Holds(t, len(seqs) >= 12 && int(seqs[0]) == 101-len(seqs), "effects of", seqs, "are left")
+	})
+	t.Run("with their lists", func(t *testing.T) {
+		s := mustOpen(t, Options{bounds: &b})
+		mustApply(t, s, 1, 0, plainCreate("a", "x", 100, 1))
+		for seq := uint64(2); seq <= 100; seq++ {
+			mustApply(t, s, seq, 0, plainClaim("r", 1))
+			seqs := left(s)
+			h := historyOf(s)
+			testkit.Holds(t, seqs[len(seqs)-1] == seq && len(h.byIndex(1)) == len(seqs), "after", seq, "effects of", seqs, "are left, and listed of", h.byIndex(1))
+		}
+		seqs := left(s)
+		testkit.Holds(t, len(seqs) >= 4 && len(seqs) < 12, "effects of", seqs, "are left")
 	})
 	t.Run("by time", func(t *testing.T) {
 		s := mustOpen(t, Options{})

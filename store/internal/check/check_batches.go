@@ -30,7 +30,7 @@ func (c *checker) Batch(b *row.Batch) {
 			c.problem("batch %d: span %d-%d where line %d of group %d-%d was next", b.Seq, sp.First, sp.Last, next, g.First, g.Last)
 			return false
 		}
-		if before != nil && before.State == sp.State {
+		if before != nil && before.State == sp.State && before.Moved == sp.Moved {
 			c.problem("batch %d: spans %d-%d and %d-%d are equal and not one", b.Seq, before.First, before.Last, sp.First, sp.Last)
 		}
 		c.span(b, g, &sp, &counts)
@@ -61,10 +61,13 @@ func (c *checker) span(b *row.Batch, g *row.Group, sp *row.Span, counts *job.Cou
 		c.problem("batch %d: lines %d-%d are %v", b.Seq, sp.First, sp.Last, sp.Status)
 		return
 	}
+	if sp.Moved > c.meta.Cursor || sp.Moved != 0 && (!b.Separate() || sp.Moved < b.Seq) {
+		c.problem("batch %d: lines %d-%d name command %d as the last that moved them", b.Seq, sp.First, sp.Last, sp.Moved)
+	}
 	n := int64(sp.Last-sp.First) + 1
 	counts[sp.Status] += n
 	if sp.Status == job.Purged {
-		if sp.State != (job.State{Status: job.Purged}) {
+		if sp.State != (job.State{Status: job.Purged}) || sp.Moved != 0 {
 			c.problem("batch %d: purged lines %d-%d remember %+v", b.Seq, sp.First, sp.Last, sp.State)
 		}
 		return

@@ -196,29 +196,37 @@ func (c *checker) sweeps() {
 // audit checks the sizes of the rows of the audit against the sizes that their segments record.
 func (c *checker) audit() {
 	for i, table := range row.AuditTables {
-		c.segmented("the audit", table, c.meta.Audit[i], func(seq uint64, value []byte) {
+		c.segmented("the audit", table, c.meta.Audit[i], func(_, seq uint64, value []byte) int64 {
 			if a := row.DecodeAudited(seq, value); seq > c.meta.Cursor || a.At > c.meta.At {
 				c.problem("the audit has command %d at %d", seq, a.At)
 			}
+			return 0
 		})
 	}
 }
 
-// effects checks the sizes of the rows of effects against the sizes that their segments record.
+// effects checks the sizes of the rows of effects, and of the lists of the commands of batches, against the sizes that their segments
+// record.
 func (c *checker) effects() {
-	c.segmented("effects", row.EffectTable, c.meta.Effects, func(seq uint64, value []byte) {
+	c.segmented("effects", row.EffectTable, c.meta.Effects, func(segment, seq uint64, value []byte) (more int64) {
 		last := uint64(0)
-		row.EachEffects(seq, value, func(now job.Now, effects []row.Effect) {
-			if now.Seq <= last || now.Seq > c.meta.Cursor || now.At > c.meta.At || len(effects) == 0 {
-				c.problem("the row of effects %d has %d effects of command %d at %d, after those of command %d", seq, len(effects), now.Seq, now.At, last)
+		row.EachEffects(seq, value, func(by *row.Cause, effects []row.Effect) {
+			if by.Seq <= last || by.Seq > c.meta.Cursor || by.At > c.meta.At || len(effects) == 0 {
+				c.problem("the row of effects %d has %d effects of command %d at %d, after those of command %d", seq, len(effects), by.Seq, by.At, last)
 			}
-			last = now.Seq
+			last = by.Seq
+			for _, batch := range row.Listed(nil, by.Seq, effects) {
+				c.must(row.EffectIndexKey(segment, batch, by.Seq))
+				more += row.EffectIndexKeyBytes
+			}
 		})
+		return more
 	})
 }
 
-// segmented checks that each row of a table is in a segment, and that the segments record the sizes of their rows.
-func (c *checker) segmented(what string, table byte, segments []row.Segment, visit func(seq uint64, value []byte)) {
+// segmented checks that each row of a table is in a segment, and that the segments record the sizes of their rows. visit returns the
+// bytes of other rows that count with a row.
+func (c *checker) segmented(what string, table byte, segments []row.Segment, visit func(segment, seq uint64, value []byte) (more int64)) {
 	bytes := make([]int64, len(segments))
 	at := 0
 	c.table(table, func(key string, value []byte) {
@@ -230,8 +238,7 @@ func (c *checker) segmented(what string, table byte, segments []row.Segment, vis
 			c.problem("row %x is of no segment of %s", key, what)
 			return
 		}
-		bytes[at] += int64(len(key) + len(value))
-		visit(seq, value)
+		bytes[at] += int64(len(key)+len(value)) + visit(segments[at].First, seq, value)
 	})
 	for i, s := range segments {
 		if bytes[i] != s.Bytes {

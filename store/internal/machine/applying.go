@@ -25,6 +25,9 @@ type Applying struct {
 	// PointDeletes is how many more details may be deleted one by one.
 	PointDeletes int
 	effects      []row.Effect
+	listed       []uint64   // of effects: see row.Listed
+	cause        row.Cause  // of effects
+	sweeping     uint64     // the sweep that moves jobs now; 0: none
 	own          *row.Claim // of a completion: the claim of the jobs that it ended without a claim; nil: there are none
 	chain        chain      // the jobs that a completion creates
 }

@@ -94,7 +94,7 @@ func (t *claiming) Touch(q *memory.Queue) {
 func (t *claiming) handOut(q *memory.Queue, p row.Part) (more bool) {
 	c := t.c
 	next := p.In.HandOut(&p.Group().Attributes, t.Now)
-	t.result.Handouts = append(t.result.Handouts, row.Handout{p.B, p.Of, row.Span{p.First, p.Last, next}, q.QueueName, p.B.Details, row.ProgressOf(t.submissionOf(p.B))})
+	t.result.Handouts = append(t.result.Handouts, row.Handout{p.B, p.Of, row.Span{First: p.First, Last: p.Last, State: next}, q.QueueName, p.B.Details, row.ProgressOf(t.submissionOf(p.B))})
 	t.move(p, next, job.ReasonClaimed)
 	if prev := len(c.Runs) - 1; prev >= 0 && c.Runs[prev].Batch == p.B.Seq && c.Runs[prev].Last+1 == p.First {
 		c.Runs[prev].Last = p.Last

@@ -11,6 +11,7 @@ import (
 
 // Apply carries out a command.
 func (a *Applying) Apply(cmd job.Command) applied.Result {
+	a.cause.Verb = cmd.Verb()
 	result := a.carryOut(cmd)
 	a.audit(cmd, result)
 	return result

@@ -1,10 +1,9 @@
 package machine
 
 import (
-	"slices"
+	"cmp"
 
 	"github.com/daybookq/daybook/job"
-	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/row"
 )
 
@@ -23,16 +22,42 @@ const (
 	EffectSegments = 4
 )
 
-// addEffect adds a move. It merges it with the previous effect if that is of the lines just before.
-func (a *Applying) addEffect(e row.Effect) {
+// addEffect adds a move of a part of a span to a new state. It merges it with the previous effect if that is of the lines just before.
+func (a *Applying) addEffect(p row.Part, next job.State, why job.Reason) {
+	g := p.Group()
+	e := row.Effect{Run: p.Run(), From: p.In.Status, To: next.Status, Reason: why, Queue: g.QueueID, Sweep: a.sweeping}
+	if e.From == 0 && g.By != a.By.Name {
+		e.By = g.By
+	}
+	if e.From != 0 && p.B.Separate() {
+		e.Before = cmp.Or(p.In.Moved, p.B.Seq)
+	}
+	if e.OfRun() {
+		if e.Claim = next.Claim; e.From == job.Active {
+			e.Claim = p.In.Claim
+		}
+		e.Runner = a.runnerOf(e.Claim)
+	}
 	if last := len(a.effects) - 1; last >= 0 {
 		before := &a.effects[last]
-		if before.Run.Batch == e.Run.Batch && before.Run.Last+1 == e.Run.First && before.From == e.From && before.To == e.To && before.Reason == e.Reason {
-			before.Run.Last = e.Run.Last
-			return
+		if before.Run.Batch == e.Run.Batch && before.Run.Last+1 == e.Run.First {
+			merged := e
+			merged.Run.First = before.Run.First
+			if before.Run.Last = e.Run.Last; *before == merged {
+				return
+			}
+			before.Run.Last = e.Run.First - 1
 		}
 	}
 	a.effects = append(a.effects, e)
+}
+
+// runnerOf returns the runner of a claim.
+func (a *Applying) runnerOf(claim uint64) string {
+	if a.own != nil && a.own.Seq == claim {
+		return a.own.Runner
+	}
+	return a.claim(claim).Runner
 }
 
 // writeEffects adds the command's effects to the newest row of effects, or begins a new row, for readers of history.
@@ -40,24 +65,38 @@ func (a *Applying) writeEffects() {
 	if len(a.effects) == 0 {
 		return
 	}
+	a.cause.Now, a.cause.By = a.Now, a.By.Name
+	a.listed = row.Listed(a.listed[:0], a.Now.Seq, a.effects)
 	entry, n := &a.history, len(a.Meta.Effects)
+	if n == 0 {
+		entry.Begin(a.Now)
+	}
 	before := len(entry.Value)
-	entry.Add(a.Now, a.effects)
-	size := int64(len(entry.Value) - before)
-	newSegment := n == 0 || a.Meta.Effects[n-1].Bytes+seqKeyBytes+size > a.Rules.EffectBytes || a.Meta.Effects[n-1].At+EffectSegmentMs <= a.Now.At
+	entry.Add(&a.cause, a.effects)
+	size, indexed := int64(len(entry.Value)-before), int64(len(a.listed)*row.EffectIndexKeyBytes)
+	newSegment := n == 0 || a.Meta.Effects[n-1].Bytes+seqKeyBytes+size+indexed > a.Rules.EffectBytes || a.Meta.Effects[n-1].At+EffectSegmentMs <= a.Now.At
 	if newSegment || before >= a.Rules.EffectRowBytes {
 		entry.Value = entry.Value[:before]
 		a.flushEffects() // before its segment may be deleted
 		entry.Begin(a.Now)
-		entry.Add(a.Now, a.effects)
+		entry.Add(&a.cause, a.effects)
 		size = int64(len(entry.Value)) + seqKeyBytes
 	}
 	if newSegment {
 		a.Meta.Effects = append(a.Meta.Effects, row.Segment{First: a.Now.Seq, At: a.Now.At})
+		old := a.Meta.Effects[0].First
 		a.Meta.Effects = a.dropSegments(row.EffectTable, a.Meta.Effects, (EffectSegments-1)*a.Rules.EffectBytes, EffectRetentionMs)
+		if oldest := a.Meta.Effects[0].First; oldest != old {
+			a.O.DeleteRange(row.SeqKey(row.EffectIndexTable, old), row.SeqKey(row.EffectIndexTable, oldest))
+		}
 	}
+	newest := &a.Meta.Effects[len(a.Meta.Effects)-1]
+	for _, batch := range a.listed {
+		a.O.Set(row.EffectIndexKey(newest.First, batch, a.Now.Seq), nil)
+	}
+	clear(a.effects) // of their texts
 	a.effects = a.effects[:0]
-	a.Meta.Effects[len(a.Meta.Effects)-1].Bytes += size
+	newest.Bytes += size + indexed
 	entry.Dirty = true
 }
 
@@ -66,8 +105,8 @@ func (m *Machine) Effects() (effects []row.Effect) {
 	if m.history.Seq == 0 {
 		return nil
 	}
-	row.EachEffects(m.history.Seq, m.history.Value, func(now job.Now, of []row.Effect) {
-		if now.Seq == m.Meta.Cursor {
+	row.EachEffects(m.history.Seq, m.history.Value, func(c *row.Cause, of []row.Effect) {
+		if c.Seq == m.Meta.Cursor {
 			effects = of
 		}
 	})
@@ -88,9 +127,7 @@ func (m *Machine) loadEffects() {
 		return
 	}
 	m.O.ScanDown(row.SeqKey(row.EffectTable, m.Meta.Effects[n-1].First), string(row.EffectTable+1), func(key string, value []byte) bool {
-		at := (*lsm.Decoder)(&value)
-		m.history = row.EffectsRow{Seq: row.SeqOfKey(key), Value: slices.Clone(value)}
-		m.history.At = at.Int()
+		m.history = row.OpenEffects(key, value)
 		return false
 	})
 }

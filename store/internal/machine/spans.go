@@ -60,23 +60,26 @@ func (a *Applying) move(p row.Part, next job.State, why job.Reason) {
 }
 
 // replace returns the spans that exist before a move and the spans that exist after it: the remainders of the span on
-// both sides of the part, and the part, merged with a neighbour in the same state.
+// both sides of the part, and the part, merged with a neighbour in the same state that the same command moved.
 func (a *Applying) replace(p row.Part, g *row.Group, next job.State) (olds, news []row.Span) {
-	mid := row.Span{p.First, p.Last, next}
+	mid := row.Span{p.First, p.Last, next, 0}
+	if p.B.Separate() && next.Status != job.Purged {
+		mid.Moved = a.Now.Seq
+	}
 	olds = append(make([]row.Span, 0, 3), p.In)
 	news = make([]row.Span, 0, 3)
 	if p.In.First < p.First {
-		news = append(news, row.Span{p.In.First, p.First - 1, p.In.State})
+		news = append(news, row.Span{p.In.First, p.First - 1, p.In.State, p.In.Moved})
 	} else if g.First < p.First {
-		if l := a.spanAt(p.B.Seq, p.First-1); l.State == next {
+		if l := a.spanAt(p.B.Seq, p.First-1); l.State == next && l.Moved == mid.Moved {
 			olds = append(olds, l)
 			mid.First = l.First
 		}
 	}
 	if p.Last < p.In.Last {
-		news = append(news, row.Span{p.Last + 1, p.In.Last, p.In.State})
+		news = append(news, row.Span{p.Last + 1, p.In.Last, p.In.State, p.In.Moved})
 	} else if p.Last < g.Last {
-		if r := a.spanAt(p.B.Seq, p.Last+1); r.State == next {
+		if r := a.spanAt(p.B.Seq, p.Last+1); r.State == next && r.Moved == mid.Moved {
 			olds = append(olds, r)
 			mid.Last = r.Last
 		}
@@ -141,7 +144,7 @@ func (a *Applying) Count(p row.Part, next job.State, why job.Reason) {
 		a.Tally.Count(a.AllQueues.ByID[p.Group().QueueID], p.Lines(), &p.In.State, &next, why, a.Now.At)
 	}
 	a.countHeld(p, next)
-	a.addEffect(row.Effect{p.Run(), p.In.Status, next.Status, why})
+	a.addEffect(p, next, why)
 }
 
 // countPayloads adds the payloads of jobs to what a queue and its client have, or takes them away.

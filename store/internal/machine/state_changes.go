@@ -27,7 +27,7 @@ func (a *Applying) admit(b *row.Batch, g *row.Group, holes []row.MadeBy, held bo
 				}
 			}
 		}
-		a.addSpan(b, g, row.Span{line, last, now})
+		a.addSpan(b, g, row.Span{line, last, now, 0})
 		line = last + 1
 	}
 	return holes

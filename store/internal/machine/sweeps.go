@@ -152,7 +152,8 @@ func (a *Applying) deleting(p row.Part) bool {
 // sweepPart applies the operation of a sweep to lines that it takes, and returns how many rows it looked at.
 func (a *Applying) sweepPart(w *row.Sweep, p row.Part) (looks int) {
 	before := a.BesideRows
-	defer func() { looks = 1 + a.BesideRows - before }()
+	a.sweeping = w.Seq
+	defer func() { looks, a.sweeping = 1+a.BesideRows-before, 0 }()
 	var others []*job.Sweep
 	for _, other := range a.Running {
 		if w.Op == job.Redrive && other.Covers(p) {

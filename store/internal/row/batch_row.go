@@ -36,6 +36,10 @@ type Batch struct {
 	Gone  bool // all of its lines are purged
 }
 
+// Separate reports whether users do not see the jobs as a batch of several. Its spans and effects then lead from move to move of a job.
+// The moves of other batches are found together, by EffectIndexTable.
+func (b *Batch) Separate() bool { return b.Lines == 1 || b.Joined }
+
 // BatchCounts is the part of a batch that changes.
 type BatchCounts struct {
 	Counts  job.Counts

@@ -17,6 +17,8 @@ func WellFormed(key string) bool {
 		return len(key) == 9
 	case SlotTable:
 		return len(key) == 10
+	case EffectIndexTable:
+		return len(key) == EffectIndexKeyBytes
 	case SpanTable, LineKeyTable, GroupTable:
 		return len(key) == 13
 	case DocumentTable:

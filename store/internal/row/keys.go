@@ -29,6 +29,7 @@ const (
 	RunnerTable          = 'W'
 	HoldTable            = 'w'
 	EffectTable          = 'E'
+	EffectIndexTable     = 'j'
 	UniqueTable          = 'U'
 	LineKeyTable         = 'K'
 	OnceTable            = 'I'
@@ -58,7 +59,7 @@ const (
 
 // Tables lists all tables, for Check and statistics.
 var Tables = []byte{MetaTable, QueueTable, BatchTable, CountsTable, GroupTable, PageTable, SizesTable, SpanTable, DetailTable, ReadyTable, ListTable,
-	TimerTable, ClaimTable, ClaimStateTable, JobLeaseTable, RunnerTable, HoldTable, EffectTable, UniqueTable, LineKeyTable, OnceTable, OwnerTable,
+	TimerTable, ClaimTable, ClaimStateTable, JobLeaseTable, RunnerTable, HoldTable, EffectTable, EffectIndexTable, UniqueTable, LineKeyTable, OnceTable, OwnerTable,
 	NoticeTable, SweepTable, CellTable, SessionTable, SlotTable, IdleTable,
 	DocumentTable, DocumentTextTable, DeletionTable,
 	SubmissionTable, SubmissionStateTable, BatchMetadataTable, PartTable, BatchIndexTable, StatusCountsTable, DistinctTable, PurgedEndTable, PurgedBatchTable, SessionOwnerTable, AuditTable, ScopedAuditTable}
@@ -101,6 +102,25 @@ func SeqKey(table byte, seq uint64) string {
 	k.U8(table)
 	k.U64(seq)
 	return string(k)
+}
+
+// EffectIndexKey says that a command moved lines of a batch. The segment of the row of effects is first, so that one range deletion
+// deletes the list with the segment.
+func EffectIndexKey(segment, batch, seq uint64) string {
+	k := make(lsm.KeyBuilder, 0, EffectIndexKeyBytes)
+	k.U8(EffectIndexTable)
+	k.U64(segment)
+	k.U64(batch)
+	k.U64(seq)
+	return string(k)
+}
+
+// EffectIndexKeyBytes is the length of an EffectIndexKey.
+const EffectIndexKeyBytes = 25
+
+// SplitEffectIndexKey returns the parts of an EffectIndexKey.
+func SplitEffectIndexKey(key string) (segment, batch, seq uint64) {
+	return lsm.U64At(key, 1), lsm.U64At(key, 9), lsm.U64At(key, 17)
 }
 
 func SeqOfKey(key string) uint64 { return lsm.U64At(key, 1) }

@@ -5,10 +5,12 @@ import (
 	"github.com/daybookq/daybook/store/internal/lsm"
 )
 
-// Span is a maximal range of lines of one group that are in the same state. Neighbours with equal states are one span.
+// Span is a maximal range of lines of one group that are in the same state, and that the same command moved last, if Moved has it.
 type Span struct {
 	First, Last uint32
 	job.State
+	// Moved is the last command that moved the lines, if their batch is Separate; 0: none after the create, or the lines are purged.
+	Moved uint64
 }
 
 // Part is a range of lines of one span of a batch.
@@ -85,6 +87,11 @@ func (s *Span) Encode() []byte {
 	e.Uint(s.Claim)
 	e.Int(s.UpdatedAt)
 	e.Int(s.At)
+	if s.Moved == 0 {
+		e.Uint(0)
+	} else {
+		e.Uint(s.Moved - s.Claim + 1) // the claim moved the line too, and most often it was not long ago
+	}
 	return e
 }
 
@@ -102,6 +109,9 @@ func DecodeSpan(last uint32, value []byte) (s Span) {
 	s.Claim = d.Uint()
 	s.UpdatedAt = d.Int()
 	s.At = d.Int()
+	if n := d.Uint(); n != 0 {
+		s.Moved = s.Claim + n - 1
+	}
 	return s
 }
 
