@@ -33,7 +33,7 @@ func listSeed(seed uint64) (err error) {
 	g := newGenerator(seed)
 	steps := g.steps()
 	g.options.FS = vfs.NewMem()
-	p := &player{options: g.options}
+	p := &player{options: g.options, replay: newReplay()}
 	if p.s, err = Open("store", p.options); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ var sameSeedsFlag = flag.Int("same-seeds", 0, "how many seeds TestLiveRestartReb
 // playLive plays the steps of a generator in a store beside the model, and commits them.
 func playLive(t *testing.T, seed uint64, g *generator) *player {
 	t.Helper()
-	live := &player{options: g.options}
+	live := &player{options: g.options, replay: newReplay()}
 	live.options.FS = vfs.NewMem()
 	live.s = testkit.Must(Open("store", live.options))(t)
 	live.m = newModel(live.s)

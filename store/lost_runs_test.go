@@ -266,7 +266,7 @@ func TestRunEndsOfRandomCommands(t *testing.T) {
 		testkit.Holds(t, len(ends) == 0, "seed", seed, "without an observer there are", len(ends), "ends")
 		options := otherCaches(g.options, rand.New(rand.NewPCG(seed, 1)))
 		options.FS = vfs.NewMem()
-		observed := &player{options: options}
+		observed := &player{options: options, replay: newReplay()}
 		observed.s = testkit.Must(Open("store", options))(t)
 		observed.s.ObserveRunEnds()
 		observed.s.ObserveBatchEnds()

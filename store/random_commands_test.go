@@ -150,13 +150,14 @@ type player struct {
 	results []applied.Result // of log
 	flushed int              // how many commands of log certainly survive a restart
 	handed  []handedOut
+	replay  *replay
 
 	observes bool // the store counts the events of the jobs of queues
 }
 
 func play(o Options, steps []step) (err error) {
 	o.FS = vfs.NewMem()
-	p := &player{options: o}
+	p := &player{options: o, replay: newReplay()}
 	if p.s, err = Open("store", o); err != nil {
 		return err
 	}
@@ -239,6 +240,9 @@ func (p *player) Apply(st step) error {
 		}
 	}
 	if err := p.m.Compare(st.seq, st.at, &by, cmd, got, seen); err != nil {
+		return err
+	}
+	if err := p.replay.follow(&st, p.s.machine.Meta.At, seen.Effects); err != nil {
 		return err
 	}
 	if n := len(p.handed); n > 0 && p.handed[n-1].want == nil { // of this command

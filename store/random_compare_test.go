@@ -36,7 +36,7 @@ func (p *player) compare() (err error) {
 	if err := p.compareHandedOut(); err != nil {
 		return err
 	}
-	return errors.Join(compare.All(p.s.Queries, p.m), p.compareTallies(), p.compareRows())
+	return errors.Join(compare.All(p.s.Queries, p.m), p.compareTallies(), p.compareRows(), p.replay.compare(p.s))
 }
 
 // compareRows compares the numbers of some rows with the model.

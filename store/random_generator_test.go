@@ -194,6 +194,9 @@ func (g *generator) Create() job.Command {
 		}
 	}
 	if c.Joined = g.some(20); c.Joined {
+		for i := range c.Groups {
+			c.Groups[i].By = oneOf(g, "", "anna", "ci")
+		}
 		return c
 	}
 	switch n := g.IntN(100); {
