@@ -54,7 +54,7 @@
 //	                                                   of all of them, some open claims
 //	w len:1 runner claim:8                             a claim that holds jobs and that W does not list, by runner
 //	x len:1 runner claim:8                             a claim with jobs that were cancelled lately, by runner
-//	E seq:8                                            effects: moves by commands from seq onwards, who sent these, both statuses, and why
+//	E seq:8                                            effects: the moves of the commands from seq onwards, each with its verb and key
 //	j segment:8 batch:8 seq:8                          a command that moved lines of a batch of several, by segment of effects
 //	U queue:4 key                                      the job that last took a unique key, and has it while it is unfinished
 //	K seq:8 line:4                                     the unique key of a line

@@ -61,7 +61,7 @@ func (h *history) of(lines row.Run, seq uint64) (found []said) {
 	return found
 }
 
-// byIndex returns the entries of a batch: that of its create, and those that the index lists.
+// byIndex returns the entries of a batch: the create, and each command that the index lists.
 func (h *history) byIndex(batch uint64) (found []said) {
 	all := row.Run{batch, 0, math.MaxUint32}
 	if batch >= h.oldest {
@@ -77,7 +77,7 @@ func (h *history) byIndex(batch uint64) (found []said) {
 	return found
 }
 
-// byChain returns the entries of a job of a separate batch: that of the last command, and of each command before.
+// byChain returns the entries of a job of a separate batch: the last command, and each command before it.
 func (h *history) byChain(at row.Position, last uint64) (found []said) {
 	for seq := last; seq >= h.oldest; {
 		entry := h.of(row.Run{at.Seq, at.Line, at.Line}, seq)
@@ -191,7 +191,7 @@ func TestBytesOfHistory(t *testing.T) {
 			seq++
 			return testkit.Must(s.ApplyRecord(seq, startAt+int64(seq-1_000_000)/5, &job.Place{}, &job.Actor{Name: key}, cmd))(t)
 		}
-		for round := range 32 {
+		for round := range 8 {
 			key := "producer"
 			if test.create.Joined {
 				key = ""

@@ -36,9 +36,16 @@ func (a *Applying) addEffect(p row.Part, next job.State, why job.Reason) {
 		if e.Claim = next.Claim; e.From == job.Active {
 			e.Claim = p.In.Claim
 		}
-		e.Runner = a.runnerOf(e.Claim)
 	}
-	if last := len(a.effects) - 1; last >= 0 {
+	last := len(a.effects) - 1
+	if e.Claim != 0 {
+		if last >= 0 && a.effects[last].Claim == e.Claim {
+			e.Runner = a.effects[last].Runner
+		} else {
+			e.Runner = a.runnerOf(e.Claim)
+		}
+	}
+	if last >= 0 {
 		before := &a.effects[last]
 		if before.Run.Batch == e.Run.Batch && before.Run.Last+1 == e.Run.First {
 			merged := e
@@ -67,22 +74,27 @@ func (a *Applying) writeEffects() {
 	}
 	a.cause.Now, a.cause.By = a.Now, a.By.Name
 	a.listed = row.Listed(a.listed[:0], a.Now.Seq, a.effects)
-	entry, n := &a.history, len(a.Meta.Effects)
-	if n == 0 {
-		entry.Begin(a.Now)
-	}
-	before := len(entry.Value)
-	entry.Add(&a.cause, a.effects)
-	size, indexed := int64(len(entry.Value)-before), int64(len(a.listed)*row.EffectIndexKeyBytes)
-	newSegment := n == 0 || a.Meta.Effects[n-1].Bytes+seqKeyBytes+size+indexed > a.Rules.EffectBytes || a.Meta.Effects[n-1].At+EffectSegmentMs <= a.Now.At
-	if newSegment || before >= a.Rules.EffectRowBytes {
-		entry.Value = entry.Value[:before]
+	entry, n, indexed := &a.history, len(a.Meta.Effects), int64(len(a.listed)*row.EffectIndexKeyBytes)
+	size := int64(0)
+	begin := func() {
 		a.flushEffects() // before its segment may be deleted
 		entry.Begin(a.Now)
-		entry.Add(&a.cause, a.effects)
-		size = int64(len(entry.Value)) + seqKeyBytes
+		size = seqKeyBytes
 	}
-	if newSegment {
+	begun, before := n == 0 || len(entry.Value) >= a.Rules.EffectRowBytes, len(entry.Value)
+	if begun {
+		begin()
+		before = 0
+	}
+	entry.Add(&a.cause, a.effects)
+	size += int64(len(entry.Value) - before)
+	if n == 0 || a.Meta.Effects[n-1].Bytes+size+indexed > a.Rules.EffectBytes || a.Meta.Effects[n-1].At+EffectSegmentMs <= a.Now.At {
+		if !begun {
+			entry.Value = entry.Value[:before]
+			begin()
+			entry.Add(&a.cause, a.effects)
+			size += int64(len(entry.Value))
+		}
 		a.Meta.Effects = append(a.Meta.Effects, row.Segment{First: a.Now.Seq, At: a.Now.At})
 		old := a.Meta.Effects[0].First
 		a.Meta.Effects = a.dropSegments(row.EffectTable, a.Meta.Effects, (EffectSegments-1)*a.Rules.EffectBytes, EffectRetentionMs)

@@ -36,8 +36,8 @@ type Batch struct {
 	Gone  bool // all of its lines are purged
 }
 
-// Separate reports whether users do not see the jobs as a batch of several. Its spans and effects then lead from move to move of a job.
-// The moves of other batches are found together, by EffectIndexTable.
+// Separate reports whether the moves of each job are found apart: the batch has one line, or users do not see it as a batch. Span.Moved
+// and Effect.Before then lead from each move of a job to the previous one. The moves of other batches are in EffectIndexTable.
 func (b *Batch) Separate() bool { return b.Lines == 1 || b.Joined }
 
 // BatchCounts is the part of a batch that changes.

@@ -14,7 +14,7 @@ type Effect struct {
 	From, To job.Status // From is 0 for new jobs
 	Reason   job.Reason
 	Queue    uint32
-	// Claim is the run that begins, goes on or ends, and Runner has it: see OfRun. A run that was never claimed has the seq of the
+	// Claim is the run that begins, continues or ends, and Runner has it: see OfRun. A run that was never claimed has the seq of the
 	// completion that reported it, and no runner.
 	Claim  uint64
 	Runner string
@@ -22,7 +22,7 @@ type Effect struct {
 	// whose commands EffectIndexTable lists: see Listed.
 	Before uint64
 	Sweep  uint64 // the sweep that moved the jobs; 0: none
-	By     string // of new jobs whose create shares its record with others: the name of the key; "": that of the Cause
+	By     string // the name of the key that created jobs, if their create shares a record with others; "": the key is in the Cause
 }
 
 // Cause is the command that made moves.
@@ -49,7 +49,7 @@ type EffectsRow struct {
 	At    int64 // of the first command
 	Value lsm.Encoder
 	Dirty bool              // it has changed since it was written
-	texts map[string]uint64 // the numbers of its texts
+	texts map[string]uint64 // the numbers of its texts, without the empty one
 }
 
 // Flags of an effect, beside its reason.
@@ -68,13 +68,20 @@ func (r *EffectsRow) Begin(now job.Now) {
 	r.Seq, r.At = now.Seq, now.At
 	r.Value = make(lsm.Encoder, 0, 256)
 	r.Value.Int(now.At)
-	r.texts = map[string]uint64{"": 0}
+	if r.texts == nil {
+		r.texts = map[string]uint64{}
+	}
+	clear(r.texts)
 }
 
 func (r *EffectsRow) text(s string) {
+	if s == "" {
+		r.Value.Uint(0)
+		return
+	}
 	n, known := r.texts[s]
 	if !known {
-		n = uint64(len(r.texts))
+		n = uint64(len(r.texts)) + 1
 		r.texts[strings.Clone(s)] = n // the name of a key shares the memory of a whole record
 	}
 	r.Value.Uint(n)
@@ -160,8 +167,8 @@ func OpenEffects(key string, value []byte) EffectsRow {
 	r := EffectsRow{Seq: SeqOfKey(key), Value: slices.Clone(lsm.Encoder(value)), texts: map[string]uint64{}}
 	at, texts := eachEffects(r.Seq, value, func(*Cause, []Effect) {})
 	r.At = at
-	for n, s := range texts {
-		r.texts[s] = uint64(n)
+	for n, s := range texts[1:] {
+		r.texts[s] = uint64(n) + 1
 	}
 	return r
 }
