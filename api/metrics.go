@@ -128,6 +128,14 @@ var figures = []figure{
 	gauge("daybook_lag_commands", "Commands that are synced but not applied yet.", func(s *ingest.Stats) float64 { return float64(s.LagCommands) }),
 	gauge("daybook_lag_bytes", "Bytes of the commands that are synced but not applied yet.", func(s *ingest.Stats) float64 { return float64(s.LagBytes) }),
 	gauge("daybook_clock_offset_seconds", "How far the journal's time is ahead of the wall clock.", func(s *ingest.Stats) float64 { return float64(s.ClockOffsetMs) / 1000 }),
+	gauge("daybook_history_bytes", "Bytes of the rows that the history of jobs is read from.", func(s *ingest.Stats) float64 { return float64(s.History.Bytes) }),
+	gauge("daybook_history_max_bytes", "The bound of daybook_history_bytes.", func(s *ingest.Stats) float64 { return float64(s.History.MaxBytes) }),
+	gauge("daybook_history_reach_seconds", "How far the history of jobs reaches back.", func(s *ingest.Stats) float64 {
+		if s.History.Since == 0 {
+			return 0
+		}
+		return float64(max(s.Now-s.History.Since, 0)) / 1000
+	}),
 	gauge("daybook_disk_free_bytes", "Free bytes on the disk with the data.", func(s *ingest.Stats) float64 { return float64(s.DiskFree) }),
 	gauge("daybook_disk_low", "1 while the server refuses creates because the disk is almost full.", func(s *ingest.Stats) float64 { return oneIf(s.DiskLow) }),
 	counter("daybook_damaged_jobs_total", "Jobs that were deferred with the code damaged because their payloads could not be read.", func(s *ingest.Stats) float64 { return float64(s.Damaged) }),

@@ -33,6 +33,12 @@ type Stats struct {
 	Store struct {
 		Bytes int64 `json:"bytes"`
 	} `json:"store"`
+	// History says how far the history of jobs reaches. Since is in unix ms, and 0 if there is none.
+	History struct {
+		Bytes    int64 `json:"bytes"`
+		MaxBytes int64 `json:"max_bytes"`
+		Since    int64 `json:"since"`
+	} `json:"history"`
 	Text []byte `json:"-"`
 }
 

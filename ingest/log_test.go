@@ -14,7 +14,7 @@ import (
 // onMemoryLog runs a test in fake time, with an engine on a memory log. The test plays the other processes.
 func onMemoryLog(t *testing.T, test func(t *testing.T, l *memoryLog, e *Engine)) {
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) { l := newMemoryLog(); test(t, l, startOn(t, l, dir)) })
+	synctest.Test(t, func(t *testing.T) { l := newMemoryLog(); test(t, l, startOn(t, l, Options{Dir: dir})) })
 }
 
 // expectVerbs compares the commands that this process proposed since the last call with the expected ones.
@@ -171,7 +171,7 @@ func TestReadyAfterTheBarrier(t *testing.T) {
 		id := l.other(lines(1))
 		began := time.Now()
 		time.AfterFunc(20*time.Second, func() { l.other(job.Move{Op: job.Cancel, Job: id}); close(l.silent) })
-		e := startOn(t, l, dir)
+		e := startOn(t, l, Options{Dir: dir})
 		waited := time.Since(began)
 		testkit.Holds(t, waited >= 20*time.Second, "ready after", waited)
 		doc := testkit.Must(e.Queries().Job(id))(t)

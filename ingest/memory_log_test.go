@@ -202,9 +202,10 @@ func (l *memoryLog) Health() error                               { return nil }
 func (l *memoryLog) Cut(uint64, int64) ([]journal.Volume, error) { return nil, nil }
 
 // startOn runs an engine on a memory log until the test ends. Then it checks the store.
-func startOn(t *testing.T, l *memoryLog, dir string) *Engine {
+func startOn(t *testing.T, l *memoryLog, o Options) *Engine {
 	t.Helper()
-	e := testkit.Must(Open(Options{Dir: dir, QueueIdle: time.Minute, OpenLog: l.open}))(t)
+	o.QueueIdle, o.OpenLog = time.Minute, l.open
+	e := testkit.Must(Open(o))(t)
 	end := serve(t, e)
 	t.Cleanup(func() {
 		n, err := e.Check(func(p string) bool { t.Errorf("check: %s", p); return true })

@@ -17,6 +17,7 @@ type Stats struct {
 	Runners registry.Counts `json:"runners"`
 	Journal JournalStats    `json:"journal"`
 	Store   StoreStats      `json:"store"`
+	History HistoryStats    `json:"history"`
 	DiskStats
 	EventStats
 	Ready  bool   `json:"ready"`
@@ -105,6 +106,16 @@ type StoreStats struct {
 	Level   int    `json:"level"`
 }
 
+// HistoryStats say how far history reaches: what moved which jobs.
+type HistoryStats struct {
+	Bytes    int64 `json:"bytes" minimum:"0"`
+	MaxBytes int64 `json:"max_bytes" minimum:"0"`
+	MaxAgeMs int64 `json:"max_age_ms" minimum:"0"`
+	// Since is the time of the oldest command that history has, in unix ms, and First its seq; 0: no command has moved jobs.
+	Since int64  `json:"since" minimum:"0"`
+	First uint64 `json:"first_seq"`
+}
+
 // Stats returns the current figures.
 func (e *Engine) Stats() Stats {
 	// The lower watermarks are read first, so that the result has the order of Watermarks.
@@ -124,6 +135,9 @@ func (e *Engine) Stats() Stats {
 		Runners:   e.runners.Counts(),
 		Journal:   journalStats(&l),
 		Store:     StoreStats{Bytes: e.store.DiskBytes(), Commits: e.commits.count.Load(), Level: totals.Level},
+		History: HistoryStats{
+			Bytes: totals.History.Bytes, MaxBytes: totals.History.MaxBytes, MaxAgeMs: totals.History.MaxAgeMs, Since: totals.History.Since, First: totals.History.First,
+		},
 		DiskStats: DiskStats{DiskFree: e.disk.Left(), DiskLow: e.disk.Low()},
 		EventStats: EventStats{
 			Ticks: e.counters.ticks.Load(), Graces: e.counters.graces.Load(), Overloaded: e.counters.overloaded.Load(),

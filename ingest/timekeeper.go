@@ -29,7 +29,8 @@ const (
 //   - a grace, before the next tick, if runners could not tickle for a while, because the process was suspended, the log took
 //     no commands, or another process led;
 //   - the return of the jobs of lost runners;
-//   - the deletion of idle queues.
+//   - the deletion of idle queues;
+//   - the bounds of history, and its end when the disk has little space.
 type timekeeper struct {
 	e *Engine
 
@@ -49,6 +50,7 @@ type timekeeper struct {
 	idleTried time.Time     // time of the last attempt to delete idle queues
 	stops     int64         // stall.found when the silence of runners was last excused for a suspension
 	losing    *lostRunner   // the runner whose jobs are being returned; nil: none
+	trimmed   time.Time     // time of the last attempt to delete the oldest part of history
 
 	stall stallWatch
 }
@@ -161,6 +163,7 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	}
 	k.loseRunners(ctx, now)
 	k.deleteIdle(ctx)
+	k.trimHistory(ctx)
 }
 
 // skip postpones the next tick by tickEvery. Without it, run would call turn in a busy loop, because something stays due.
@@ -182,7 +185,7 @@ func (k *timekeeper) mayTick(ctx context.Context) bool {
 		err = k.grace(ctx)
 	}
 	if err != nil && !errors.Is(err, ErrNotLeading) && ctx.Err() == nil {
-		k.e.logger.Warn("cannot raise the level or give all leases their full length again; trying again", "error", err)
+		k.e.logger.Warn("cannot raise the level, bound history or give all leases their full length again; trying again", "error", err)
 	}
 	return err == nil && leads
 }
@@ -201,8 +204,8 @@ func (k *timekeeper) leads(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// beginTerm proposes the commands that a new term requires: a new log begins with the level of this program, and an older
-// one gets a grace, because runners may have reached no leader before. It first waits until the state includes the commands
+// beginTerm proposes the commands that a new term requires: a new log begins with the level of this program, history gets the
+// bounds of this process, and an older log gets a grace, because runners may have reached no leader before. It first waits until the state includes the commands
 // of earlier leaders, because the grace depends on whether there are active jobs.
 func (k *timekeeper) beginTerm(ctx context.Context, term uint64) error {
 	if err := k.e.CatchUp(ctx, 0); err != nil {
@@ -215,6 +218,9 @@ func (k *timekeeper) beginTerm(ctx context.Context, term uint64) error {
 	} else if level < newest {
 		k.e.logger.Info("this program knows a newer level; raise it with `daybook level raise` when you will not go back to an older version",
 			"level", level, "newest", newest)
+	}
+	if err := k.boundHistory(ctx, term); err != nil {
+		return err
 	}
 	k.term, k.losing = term, nil
 	k.oweGrace()

@@ -84,7 +84,7 @@ func TestScopePermits(t *testing.T) {
 		{PutDocument{Kind: KeyDocument, Name: "k"}, ErrOutOfScope},
 		{DeleteDocument{Kind: KeyDocument, Name: "k"}, ErrOutOfScope},
 		{Tickle{}, nil}, {Patch{}, nil}, {ChangeBatch{}, nil}, {OpenSession{}, nil}, {EndSession{}, nil},
-		{Switch{}, ErrOutOfScope}, {Tick{}, ErrOutOfScope}, {Grace{}, ErrOutOfScope}, {SetLevel{}, ErrOutOfScope}, {DeleteIdleQueues{}, ErrOutOfScope}, {LoseRunner{}, ErrOutOfScope},
+		{Switch{}, ErrOutOfScope}, {Tick{}, ErrOutOfScope}, {Grace{}, ErrOutOfScope}, {SetLevel{}, ErrOutOfScope}, {SetHistory{}, ErrOutOfScope}, {DeleteIdleQueues{}, ErrOutOfScope}, {LoseRunner{}, ErrOutOfScope},
 		{SetMember{}, ErrOutOfScope}, {Announce{}, ErrOutOfScope}, {Mark{}, ErrOutOfScope},
 	} {
 		if err := s.Permits(test.cmd); !errors.Is(err, test.want) || (err == nil) != (test.want == nil) {

@@ -22,7 +22,7 @@ func IsAudited(cmd Command) bool {
 		return c.Kind != LoginDocument
 	case DeleteDocument:
 		return c.Kind != LoginDocument
-	case Pause, Switch, DeleteQueue, Move, Patch, ChangeBatch, SetLevel, SetMember:
+	case Pause, Switch, DeleteQueue, Move, Patch, ChangeBatch, SetLevel, SetHistory, SetMember:
 		return true
 	}
 	return false
@@ -120,6 +120,8 @@ func Decode(verb string, fields, body []byte) (Command, error) {
 		cmd = decodeBare(&r, Mark{})
 	case "level":
 		cmd = decodeLevel(&r)
+	case "history":
+		cmd = decodeHistory(&r)
 	default:
 		return nil, fmt.Errorf("decode command: unknown verb %q", verb)
 	}

@@ -101,6 +101,9 @@ func commands() map[string]Command {
 		"mark":       Mark{},
 		"level":      SetLevel{Level: 1},
 
+		"history":      SetHistory{Bytes: 4 << 30, AgeMs: 14 * 86_400_000},
+		"history-trim": SetHistory{Before: 7},
+
 		"create-all": &Create{Groups: []Group{full}, Unique: []UniqueKey{{0, "order 7"}, {1, "a=b,c"}}, Once: once, Frame: LineFrame, Longest: 1,
 			Payloads: []byte("a\nb\n")},
 		"create-unique-groups": &Create{Groups: []Group{usual, second}, Unique: []UniqueKey{{2, "k"}}, Frame: LineFrame, Longest: 13,
@@ -263,6 +266,9 @@ func TestDecodeRefuses(t *testing.T) {
 		"a tick with a field":                       {"tick", "n=1", "", "unknown field"},
 		"a mark with a body":                        {"mark", "", "\n", "unexpected body"},
 		"no level":                                  {"level", "", "", "level is missing"},
+		"no bound of history":                       {"history", "", "", "bytes or before is missing"},
+		"half a bound of history":                   {"history", "bytes=1048576", "", "are given together"},
+		"the other half":                            {"history", "age_ms=3600000 before=1", "", "are given together"},
 		"a cancel of nothing":                       {"cancel", "", "", "one job, or one batch"},
 		"a cancel of two things":                    {"cancel", "id=" + id + " batch=" + id, "", "one job, or one batch"},
 		"a cancel of half a queue":                  {"cancel", "client=a", "", "one job, or one batch"},

@@ -191,6 +191,9 @@ func TestLimits(t *testing.T) {
 		number("patch", "id="+id, "run_at", "", 0, MaxTimeMs),
 		number("patch", "id="+id, "max_attempts", "", 1, MaxAttempts),
 		number("level", "", "level", "", 1, 1<<31-1),
+		number("history", "age_ms=3600000", "bytes", "", MinHistoryBytes, MaxHistoryBytes),
+		number("history", "bytes=1048576", "age_ms", "", MinHistoryMs, MaxDelayMs),
+		number("history", "", "before", "", 1, 1<<63-1),
 	} {
 		cases = append(cases, more...)
 	}

@@ -320,7 +320,7 @@ func (c *crowd) pass(ms int64, rows int) {
 
 // All applies every command.
 func (c *crowd) All() {
-	for _, cmd := range []job.Command{job.Mark{}, job.SetLevel{Level: job.Level}} {
+	for _, cmd := range []job.Command{job.Mark{}, job.SetLevel{Level: job.Level}, job.SetHistory{Bytes: job.MinHistoryBytes, AgeMs: job.MinHistoryMs, Before: 1 << 60}} {
 		c.do(cmd)
 	}
 	// Creates.

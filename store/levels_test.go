@@ -33,7 +33,7 @@ func TestRulesOfLevels(t *testing.T) {
 	}
 	fmt.Fprintf(&got, "shared: %+v\n", []any{
 		"tickSpanRows", row.TickSpanRows, "sweepChunk", machine.SweepChunk, "maxNotices", machine.MaxNotices, "noticeSpans", machine.NoticeSpans, "noticeMs", job.NoticeMs,
-		"generationMs", row.GenerationMs, "effectRetentionMs", machine.EffectRetentionMs, "effectSegmentMs", machine.EffectSegmentMs, "effectSegments", machine.EffectSegments,
+		"generationMs", row.GenerationMs, "effectRetentionMs", machine.EffectRetentionMs, "effectSegments", machine.EffectSegments,
 		"cellLevels", row.CellLevels,
 		"MaxHistory", job.MaxHistory, "MaxSweeps", job.MaxSweeps, "SweepLifeMs", job.SweepLifeMs, "KeyLifeMs", job.KeyLifeMs, "MaxSessions", job.MaxSessions,
 		"unusedSessionMs", job.UnusedSessionMs, "idleSessionMs", job.IdleSessionMs, "idleLooks", machine.IdleLooks,

@@ -108,7 +108,12 @@ func (g *generator) pass() int64 {
 }
 
 func (g *generator) command() job.Command {
-	switch n := g.IntN(149); {
+	switch n := g.IntN(150); {
+	case n >= 149:
+		if g.some(10) {
+			return job.SetHistory{Bytes: job.MinHistoryBytes, AgeMs: job.MinHistoryMs}
+		}
+		return job.SetHistory{Before: 1 + g.Uint64N(g.seq)}
 	case n >= 147:
 		return g.login()
 	case n >= 145:

@@ -450,6 +450,7 @@ func FuzzApply(f *testing.F) {
 		job.Move{Op: job.Cancel, Job: jobID(0, 1, 2)}, job.Move{Op: job.Delete, Batch: jobID(1, 2, 0)}, job.Move{Op: job.Redrive, Client: "a", Type: "x"},
 		job.Patch{Job: jobID(1, 2, 1), Priority: &priority, MaxAttempts: &attempts, RunAt: &runAt},
 		job.Tick{AsOf: startAt + 5}, job.Tick{}, job.Grace{}, job.SetLevel{Level: job.Level},
+		job.SetHistory{Bytes: job.MinHistoryBytes, AgeMs: job.MinHistoryMs, Before: 2},
 	} {
 		fields, body := cmd.Encode()
 		f.Add(cmd.Verb(), string(fields), body, int64(10))

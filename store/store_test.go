@@ -181,7 +181,7 @@ func TestEffectsAreBounded(t *testing.T) {
 			testkit.Holds(t, seqs[len(seqs)-1] == seq && len(h.byIndex(1)) == len(seqs), "after", seq, "effects of", seqs, "are left, and listed of", h.byIndex(1))
 		}
 		seqs := left(s)
-		testkit.Holds(t, len(seqs) >= 4 && len(seqs) < 12, "effects of", seqs, "are left")
+		testkit.Holds(t, len(seqs) >= 8 && len(seqs) < 24, "effects of", seqs, "are left")
 	})
 	t.Run("by time", func(t *testing.T) {
 		s := mustOpen(t, Options{})
@@ -440,4 +440,57 @@ func TestKeysAreForgotten(t *testing.T) {
 	}
 	mustCommit(t, s)
 	testkit.Equal(t, s.Totals().Keys, 1)
+}
+
+// TestHistoryIsBoundByCommand: a command sets how many bytes of effects rows are kept and how long, and deletes the oldest ones.
+func TestHistoryIsBoundByCommand(t *testing.T) {
+	fs := vfs.NewMem()
+	s := mustOpen(t, Options{FS: fs})
+	seq, at := uint64(0), int64(0) // at counts from the store's beginning
+	apply := func(cmd job.Command) { seq++; mustApply(t, s, seq, at, cmd) }
+	reach := func() document.History {
+		t.Helper()
+		mustCommit(t, s)
+		testkit.EqualSlices(t, problemsOf(t, s), nil)
+		return s.Totals().History
+	}
+	long := strings.Repeat("r", job.MaxRunnerBytes)
+	fill := func(kib int) {
+		apply(plainCreate("a", "x", kib<<10/len(long), 1))
+		for n := range kib << 10 / len(long) {
+			apply(plainClaim(fmt.Sprint(n)+long[6:], 1))
+		}
+	}
+	testkit.Equal(t, reach(), document.History{MaxBytes: 256 << 20, MaxAgeMs: job.DefaultHistoryMs})
+	apply(job.SetHistory{Bytes: 1 << 20, AgeMs: 2 * job.MinHistoryMs})
+	fill(600)
+	h := reach()
+	testkit.Holds(t, h.First == 2 && h.Since == startAt && h.Next > 2 && h.Bytes > 600<<10 && h.MaxBytes == 1<<20 && h.MaxAgeMs == 2*job.MinHistoryMs, h)
+	// A part goes, and the next one after it. The newest part stays.
+	apply(job.SetHistory{Before: h.Next})
+	next := reach()
+	testkit.Holds(t, next.First == h.Next && next.Next > next.First && next.Bytes < h.Bytes && next.MaxBytes == h.MaxBytes, next)
+	apply(job.SetHistory{Before: 1 << 62})
+	last := reach()
+	testkit.Holds(t, last.First > next.First && last.Next == 0 && last.Bytes > 0 && last.Bytes <= 128<<10+row.EffectIndexKeyBytes, last)
+	apply(job.SetHistory{Before: 1 << 62})
+	testkit.Equal(t, reach(), last)
+	// More bytes than the bound, and more time.
+	fill(900)
+	h = reach()
+	testkit.Holds(t, h.Bytes <= 1<<20 && h.Bytes > 800<<10, h)
+	at += 3 * job.MinHistoryMs
+	apply(plainCreate("a", "x", 1, 1))
+	h = reach()
+	testkit.Holds(t, h.Next == seq && h.Bytes < 256<<10, h) // the part before it ended within the time
+	// A smaller bound deletes at once.
+	apply(job.SetHistory{Bytes: 4 << 20, AgeMs: job.DefaultHistoryMs})
+	fill(1500)
+	before := reach()
+	apply(job.SetHistory{Bytes: 1 << 20, AgeMs: job.DefaultHistoryMs})
+	h = reach()
+	testkit.Holds(t, before.Bytes > 1500<<10 && h.Bytes <= 1<<20 && h.First > before.First, before, h)
+	testkit.NoError(t, s.FlushWait())
+	testkit.NoError(t, s.Close())
+	testkit.Equal(t, mustOpen(t, Options{FS: fs}).Totals().History, h)
 }

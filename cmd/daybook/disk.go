@@ -24,8 +24,16 @@ type diskUse struct {
 	FreeBytes    int64      `json:"disk_free_bytes"`
 	JournalBytes int64      `json:"journal_bytes"`
 	StoreBytes   int64      `json:"store_bytes"`
+	History      historyUse `json:"history"` // a part of the store
 	BlobBytes    int64      `json:"blob_bytes"`
 	Queues       []queueUse `json:"queues"`
+}
+
+// historyUse is the size of the history of jobs, its bound, and how far it reaches, in unix ms.
+type historyUse struct {
+	Bytes    int64 `json:"bytes"`
+	MaxBytes int64 `json:"max_bytes"`
+	Since    int64 `json:"since"`
 }
 
 // queueUse is the estimated size of the jobs of a queue.
@@ -88,7 +96,7 @@ func readDiskUse(cmd *cobra.Command, r *remote.Command) (use diskUse, err error)
 	if err != nil {
 		return use, err
 	}
-	use = diskUse{FreeBytes: stats.DiskFree, JournalBytes: stats.Journal.Bytes, StoreBytes: stats.Store.Bytes, BlobBytes: stats.Blobs, Queues: []queueUse{}}
+	use = diskUse{FreeBytes: stats.DiskFree, JournalBytes: stats.Journal.Bytes, StoreBytes: stats.Store.Bytes, BlobBytes: stats.Blobs, History: historyUse(stats.History), Queues: []queueUse{}}
 	for q, err := range r.Client.Queues(cmd.Context(), "") {
 		if err != nil {
 			return use, err
@@ -152,6 +160,7 @@ func printDiskUse(r *remote.Command, use *diskUse, left int) error {
 		row("disk free", terminal.SizeText(use.FreeBytes))
 		row("journal", terminal.SizeText(use.JournalBytes))
 		row("store", terminal.SizeText(use.StoreBytes))
+		row("history", historyText(use.History.Bytes, use.History.MaxBytes, use.History.Since))
 		row("blobs", terminal.SizeText(use.BlobBytes))
 	})
 	if err != nil || len(use.Queues) == 0 {

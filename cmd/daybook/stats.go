@@ -46,6 +46,15 @@ are synced. Reads show the effects of applied commands. Flushed commands no long
 // stoppedText states that the server hands out no jobs, and how to start it again.
 const stoppedText = "stopped: no jobs are handed out until `daybook start`"
 
+// historyText says how far history reaches.
+func historyText(bytes, most, since int64) string {
+	text := fmt.Sprintf("%s of at most %s", terminal.SizeText(bytes), terminal.SizeText(most))
+	if since != 0 {
+		text += ", since " + terminal.Moment(since)
+	}
+	return text
+}
+
 func printStats(cmd *cobra.Command, s *api.Stats) error {
 	micros := func(us int64) string { return fmt.Sprintf("%.2f ms", float64(us)/1000) }
 	return terminal.Table(cmd.OutOrStdout(), func(row func(...any)) {
@@ -76,6 +85,7 @@ func printStats(cmd *cobra.Command, s *api.Stats) error {
 		row("journal", fmt.Sprintf("%s in %d volumes, from seq %d", terminal.SizeText(s.Journal.Bytes), s.Journal.Volumes, s.Journal.First))
 		row("fsync", fmt.Sprintf("p50 %s, p99 %s, max %s, count %d", micros(s.Journal.SyncP50Us), micros(s.Journal.SyncP99Us), micros(s.Journal.SyncMaxUs), s.Journal.Syncs))
 		row("store", terminal.SizeText(s.Store.Bytes))
+		row("history", historyText(s.History.Bytes, s.History.MaxBytes, s.History.Since))
 		row("blobs", terminal.SizeText(s.BlobBytes))
 		row("disk free", terminal.SizeText(s.DiskFree))
 		if s.Journal.Failures > 0 {

@@ -36,9 +36,11 @@ type Watch struct {
 	// fallocate reserves space for a file, as fallocate(2) does.
 	fallocate func(fd int, mode uint32, offset, length int64) error
 
-	left atomic.Uint64 // free bytes at the last look
-	low  atomic.Bool   // whether that was too little; see measure
-	met  atomic.Int64  // when a write last failed on a full disk, unix ns; 0: never
+	left  atomic.Uint64 // free bytes at the last look
+	total atomic.Uint64 // all bytes at the last look
+	low   atomic.Bool   // whether that was too little; see measure
+	tight atomic.Bool   // see Tight
+	met   atomic.Int64  // when a write last failed on a full disk, unix ns; 0: never
 
 	mu      sync.Mutex // guards the fields below, and is held during a look at the disk
 	reserve uint64
@@ -72,6 +74,13 @@ func (w *Watch) Run(ctx context.Context) {
 
 // Low reports whether less space than the reserve was free at the last look.
 func (w *Watch) Low() bool { return w.low.Load() }
+
+// Tight reports whether less than one and a half times the reserve was free at the last look. What can be dropped should go then,
+// before creates are refused.
+func (w *Watch) Tight() bool { return w.tight.Load() }
+
+// Total returns the number of bytes of the file system at the last look.
+func (w *Watch) Total() uint64 { return w.total.Load() }
 
 // Left returns the number of free bytes at the last look.
 func (w *Watch) Left() uint64 { return w.left.Load() }
@@ -130,6 +139,8 @@ func (w *Watch) measure() (free uint64, low bool, err error) {
 		return 0, false, err
 	}
 	w.reserve = min(Reserve, total/8)
+	w.total.Store(total)
+	w.tight.Store(free < w.reserve*3/2)
 	needed := w.reserve
 	if w.low.Load() {
 		needed += w.reserve / 4

@@ -252,7 +252,7 @@ func TestFixtures(t *testing.T) {
 		lost, "runners were lost, and the records after the last flush are", unflushed)
 	for _, verb := range []string{
 		"create", "claim", "tickle", "complete", "pause", "resume", "deletequeue", "deleteidle", "cancel", "redrive", "run", "delete", "patch", "stop", "start",
-		"opensession", "endsession", "putdocument", "deletedocument", "loserunner", "tick", "grace", "mark", "level",
+		"opensession", "endsession", "putdocument", "deletedocument", "loserunner", "tick", "grace", "mark", "level", "history",
 	} {
 		testkit.Holds(t, verbs[verb], "no", verb, "in the journal")
 	}

@@ -51,7 +51,7 @@ func (s *state) difference(want *state) string {
 // heartbeats, so that a runner is lost soon.
 func engineOptions(dir string, retain int64) ingest.Options {
 	return ingest.Options{
-		Dir: dir, JournalRetain: retain, AllowClockAhead: true, RunnerHeartbeat: time.Millisecond,
+		Dir: dir, JournalRetain: retain, AllowClockAhead: true, RunnerHeartbeat: time.Millisecond, History: job.MinHistoryBytes, HistoryAge: time.Hour,
 		Journal: journal.Options{SegmentBytes: 900, VolumeBytes: 2500},
 		Store:   store.Options{Small: true, MemtableBytes: 1 << 20, CacheBytes: 1 << 20},
 		Space:   func(string) (free, total uint64, err error) { return 1 << 20, 1 << 20, nil },

@@ -308,7 +308,7 @@ func (m *Model) carryOut(seq uint64, at int64, cmd job.Command, moves []Move) ap
 		m.tick(moves)
 	case job.Grace:
 		m.graceAt = m.At
-	case job.SetLevel: // the decisions of all levels are the same
+	case job.SetLevel, job.SetHistory: // the decisions of all levels are the same, and none depends on history
 	}
 	return nil
 }

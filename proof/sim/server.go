@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/daybookq/daybook/ingest"
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/journal"
 	"github.com/daybookq/daybook/store"
 )
@@ -98,6 +99,8 @@ func (w *world) start(number int, p plan) (*server, error) {
 	s := &server{w: w, number: number, plan: p, injection: injection{random: source(1), delays: source(3), storeRandom: source(4)}, gone: make(chan struct{}), quiet: make(chan struct{}), ran: make(chan error, 1)}
 	w.disk.fault = s.journalFault
 	o := ingest.Options{Dir: w.root(), JournalRetain: w.retain, QueueIdle: time.Minute, RunnerHeartbeat: heartbeatEvery, Journal: w.shape, Space: s.statfs, Logger: slog.New(logTo{s})}
+	history := source(5)
+	o.History, o.HistoryAge = pick(history, int64(0), job.MinHistoryBytes, 2*job.MinHistoryBytes), pick(history, time.Hour, 2*time.Hour)
 	o.Journal.Hooks = w.disk.hooks()
 	o.Journal.Wall = w.now
 	o.Journal.Archive = filepath.Join(w.root(), "archive")

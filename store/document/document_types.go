@@ -142,6 +142,19 @@ type Totals struct {
 	SessionBytes uint64
 	Sweeps       int  // in progress
 	Stopped      bool // by the switch
+	History      History
+}
+
+// History says how far history reaches, and its bounds.
+type History struct {
+	// Bytes is the size of the rows that history is read from; MaxBytes and MaxAgeMs bound them.
+	Bytes, MaxBytes, MaxAgeMs int64
+	// Since is the time of the oldest command that history has, and First its seq. Both are 0 if history is empty. History has
+	// every later command that moved jobs.
+	Since int64
+	First uint64
+	// Next is the seq at which the second-oldest part of history begins, which can go next; 0: history has one part.
+	Next uint64
 }
 
 // QueueUse is how much all queues take of the limits.

@@ -37,7 +37,7 @@ func (a *Applying) audit(cmd job.Command, result applied.Result) {
 	table, size, segments := row.AuditTables[part], int64(len(value)+seqKeyBytes), a.Meta.Audit[part]
 	if n := len(segments); n == 0 || segments[n-1].Bytes+size > a.Rules.AuditBytes || segments[n-1].At+AuditSegmentMs <= a.Now.At {
 		segments = append(segments[:n:n], row.Segment{First: a.Now.Seq, At: a.Now.At})
-		segments = a.dropSegments(table, segments, (AuditSegments-1)*a.Rules.AuditBytes, AuditRetentionMs)
+		segments = a.dropSegments(table, segments, (AuditSegments-1)*a.Rules.AuditBytes, AuditRetentionMs, 0)
 	}
 	segments[len(segments)-1].Bytes += size
 	a.Meta.Audit[part] = segments
@@ -77,14 +77,14 @@ func cut(text string, n int) string {
 	return text[:n]
 }
 
-// dropSegments deletes the rows of the oldest segments of a table while they are too old, or all segments together are too large.
-// It returns the segments that are left.
-func (a *Applying) dropSegments(table byte, segments []row.Segment, most, retentionMs int64) []row.Segment {
+// dropSegments deletes the rows of the oldest segments of a table while they are too old, or begin before a seq, or all segments
+// together are too large. The newest segment stays. It returns the segments that are left.
+func (a *Applying) dropSegments(table byte, segments []row.Segment, most, retentionMs int64, before uint64) []row.Segment {
 	total := int64(0)
 	for _, s := range segments {
 		total += s.Bytes
 	}
-	for len(segments) > 1 && (total > most || segments[1].At+retentionMs <= a.Now.At) {
+	for len(segments) > 1 && (total > most || segments[1].At+retentionMs <= a.Now.At || segments[0].First < before) {
 		a.O.DeleteRange(row.SeqKey(table, segments[0].First), row.SeqKey(table, segments[1].First))
 		total -= segments[0].Bytes
 		segments = segments[1:]

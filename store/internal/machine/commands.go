@@ -66,6 +66,8 @@ func (a *Applying) carryOut(cmd job.Command) applied.Result {
 		}
 		a.Meta.Level = max(a.Meta.Level, cmd.Level)
 		a.followLevel()
+	case job.SetHistory:
+		a.setHistory(cmd)
 	case job.SetMember, job.Announce, job.Mark: // see Store.ApplyPlaced
 	default:
 		panic(fmt.Sprintf("store: no way to apply %T", cmd))

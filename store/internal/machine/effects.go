@@ -4,23 +4,52 @@ import (
 	"cmp"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/document"
 	"github.com/daybookq/daybook/store/internal/row"
 )
 
 // A row of effects records what some commands moved. For claims, ticks and sweeps, which pick their jobs, it is the
-// only record. The rows are kept in segments, for EffectRetentionMs, as long as the segments do not exceed their total
-// size. When a new segment begins, one range deletion deletes the oldest segment if it is too old or the segments are
-// too large. docs/004-effects.md has the costs.
+// only record. The rows are kept in segments, for a time, as long as the segments do not exceed their total size. When a
+// new segment begins, range deletions delete the oldest segments if they are too old or all segments are too large.
+// docs/004-effects.md has the costs.
 
 const (
-	// EffectRetentionMs is how long effects rows are kept at least, unless they take too many bytes.
-	EffectRetentionMs = 14 * 24 * row.HourMs
-	// EffectSegmentMs is how long rows are added to one segment. So rows are kept for one and a half times the
-	// retention at most.
-	EffectSegmentMs = EffectRetentionMs / 2
-	// EffectSegments is how many full segments are kept.
-	EffectSegments = 4
+	// EffectRetentionMs is how long effects rows are kept, unless they take too many bytes, or a command sets another time.
+	EffectRetentionMs = job.DefaultHistoryMs
+	// EffectSegments is how many full segments are kept. A segment has rows of at most this share of the retention, so rows are
+	// kept for an eighth longer at most.
+	EffectSegments = 8
 )
+
+// effectBounds returns the size of a segment of effects rows, and how long rows are kept.
+func (m *Machine) effectBounds() (segment, retentionMs int64) {
+	if h := m.Meta.History; h.Bytes != 0 {
+		return h.Bytes / EffectSegments, h.AgeMs
+	}
+	return m.Rules.EffectBytes, EffectRetentionMs
+}
+
+// setHistory sets the bounds of effects rows, and deletes the rows that they exclude, and those before a seq.
+func (a *Applying) setHistory(cmd job.SetHistory) {
+	if cmd.Bytes != 0 {
+		a.Meta.History = row.History{Bytes: cmd.Bytes, AgeMs: cmd.AgeMs}
+	}
+	segment, _ := a.effectBounds()
+	a.dropEffects(EffectSegments*segment, cmd.Before)
+}
+
+// dropEffects deletes the oldest segments while they are too old, or begin before a seq, or all together have more than most bytes.
+func (a *Applying) dropEffects(most int64, before uint64) {
+	if len(a.Meta.Effects) == 0 {
+		return
+	}
+	_, retentionMs := a.effectBounds()
+	old := a.Meta.Effects[0].First
+	a.Meta.Effects = a.dropSegments(row.EffectTable, a.Meta.Effects, most, retentionMs, before)
+	if oldest := a.Meta.Effects[0].First; oldest != old {
+		a.O.DeleteRange(row.SeqKey(row.EffectIndexTable, old), row.SeqKey(row.EffectIndexTable, oldest))
+	}
+}
 
 // addEffect adds a move of a part of a span to a new state. It merges it with the previous effect if that is of the lines just before.
 func (a *Applying) addEffect(p row.Part, next job.State, why job.Reason) {
@@ -88,7 +117,8 @@ func (a *Applying) writeEffects() {
 	}
 	entry.Add(&a.cause, a.effects)
 	size += int64(len(entry.Value) - before)
-	if n == 0 || a.Meta.Effects[n-1].Bytes+size+indexed > a.Rules.EffectBytes || a.Meta.Effects[n-1].At+EffectSegmentMs <= a.Now.At {
+	segment, retentionMs := a.effectBounds()
+	if n == 0 || a.Meta.Effects[n-1].Bytes+size+indexed > segment || a.Meta.Effects[n-1].At+retentionMs/EffectSegments <= a.Now.At {
 		if !begun {
 			entry.Value = entry.Value[:before]
 			begin()
@@ -96,11 +126,7 @@ func (a *Applying) writeEffects() {
 			size += int64(len(entry.Value))
 		}
 		a.Meta.Effects = append(a.Meta.Effects, row.Segment{First: a.Now.Seq, At: a.Now.At})
-		old := a.Meta.Effects[0].First
-		a.Meta.Effects = a.dropSegments(row.EffectTable, a.Meta.Effects, (EffectSegments-1)*a.Rules.EffectBytes, EffectRetentionMs)
-		if oldest := a.Meta.Effects[0].First; oldest != old {
-			a.O.DeleteRange(row.SeqKey(row.EffectIndexTable, old), row.SeqKey(row.EffectIndexTable, oldest))
-		}
+		a.dropEffects((EffectSegments-1)*segment, 0)
 	}
 	newest := &a.Meta.Effects[len(a.Meta.Effects)-1]
 	for _, batch := range a.listed {
@@ -110,6 +136,25 @@ func (a *Applying) writeEffects() {
 	a.effects = a.effects[:0]
 	newest.Bytes += size + indexed
 	entry.Dirty = true
+}
+
+// historyUse says how far the rows of effects reach.
+func (m *Machine) historyUse() (h document.History) {
+	segment, retentionMs := m.effectBounds()
+	h.MaxBytes, h.MaxAgeMs = EffectSegments*segment, retentionMs
+	if set := m.Meta.History; set.Bytes != 0 {
+		h.MaxBytes = set.Bytes
+	}
+	for _, s := range m.Meta.Effects {
+		h.Bytes += s.Bytes
+	}
+	if n := len(m.Meta.Effects); n > 0 {
+		h.First, h.Since = m.Meta.Effects[0].First, m.Meta.Effects[0].At
+		if n > 1 {
+			h.Next = m.Meta.Effects[1].First
+		}
+	}
+	return h
 }
 
 // Effects returns the effects of the last command.

@@ -50,7 +50,8 @@ func (m *Machine) Publish() {
 	m.LastIdleSince.Store(idle)
 	keys, keyBytes := m.Meta.NumKeys()
 	m.LastTotals.Store(&document.Totals{Counts: m.Counts, Batches: m.BatchStatuses, QueueUse: m.QueueUse(), Level: m.Meta.Level,
-		Keys: keys, KeyBytes: keyBytes, Sessions: m.Meta.Sessions, SessionBytes: m.Meta.SessionBytes, Sweeps: len(m.Running), Stopped: m.Meta.Stopped})
+		Keys: keys, KeyBytes: keyBytes, Sessions: m.Meta.Sessions, SessionBytes: m.Meta.SessionBytes, Sweeps: len(m.Running), Stopped: m.Meta.Stopped,
+		History: m.historyUse()})
 	m.Ends.Committed()
 }
 

@@ -31,9 +31,13 @@ type Meta struct {
 	PurgedAt     int64  // of the timer for rows of purged batches; 0: none are left
 	// effects are the segments of effects rows, oldest first.
 	Effects []Segment
+	History History
 	Audit   [2][]Segment // those of AuditTables
 	Cluster job.Cluster  // the zero value: a single server has always had this state
 }
+
+// History is the bounds of effects rows: bytes of all, and ms for each. It is zero until a command sets them.
+type History struct{ Bytes, AgeMs int64 }
 
 func (m *Meta) Encode() []byte {
 	var e lsm.Encoder
@@ -61,6 +65,8 @@ func (m *Meta) Encode() []byte {
 	e.Uint(m.SessionBytes)
 	e.Int(m.PurgedAt)
 	encodeSegments(&e, m.Effects)
+	e.Int(m.History.Bytes)
+	e.Int(m.History.AgeMs)
 	for i := range m.Audit {
 		encodeSegments(&e, m.Audit[i])
 	}
@@ -113,7 +119,8 @@ func DecodeMeta(value []byte) (m Meta) {
 		m.Epochs[i] = Epoch{d.Uint(), d.Int()}
 	}
 	m.Sessions, m.SessionBytes, m.PurgedAt = d.Uint(), d.Uint(), d.Int()
-	m.Effects, m.Audit[0], m.Audit[1] = decodeSegments(&d), decodeSegments(&d), decodeSegments(&d)
+	m.Effects, m.History = decodeSegments(&d), History{d.Int(), d.Int()}
+	m.Audit[0], m.Audit[1] = decodeSegments(&d), decodeSegments(&d)
 	c := &m.Cluster
 	c.ID, c.Index, c.Term = d.Text(), d.Uint(), d.Uint()
 	for range d.Count(4) {

@@ -33,7 +33,7 @@ type Rules struct {
 	SweepRows int
 	// If a batch has at most PurgedGroups groups, the command that purges its last line also removes their rows.
 	PurgedGroups int
-	// EffectBytes is the size of a segment of effects rows.
+	// EffectBytes is the size of a segment of effects rows until a command sets another bound.
 	EffectBytes int64
 	// AuditBytes is the size of a segment of rows of one of the AuditTables.
 	AuditBytes int64
@@ -77,7 +77,7 @@ type Level struct {
 }
 
 var FirstRules = Rules{
-	PageBytes: 64 << 10, GroupPageBytes: 4 << 10, CellSpans: 512, CommandRows: 1000, ClaimRows: 4200, QueueRows: 50, ClaimBytes: 1 << 20, SweepRows: 200, PurgedGroups: 8, EffectBytes: 64 << 20, EffectRowBytes: 1 << 10, AuditBytes: 8 << 20,
+	PageBytes: 64 << 10, GroupPageBytes: 4 << 10, CellSpans: 512, CommandRows: 1000, ClaimRows: 4200, QueueRows: 50, ClaimBytes: 1 << 20, SweepRows: 200, PurgedGroups: 8, EffectBytes: 32 << 20, EffectRowBytes: 1 << 10, AuditBytes: 8 << 20,
 	ListedClaims: 8, Sessions: job.MaxSessions, Documents: boundsOfKinds(), DocumentVersions: job.MaxDocumentVersions, DeletedDocuments: job.MaxDeletedDocuments,
 	DistinctStep: 16, DistinctRows: 1000, DistinctBytes: 128 << 20, DistinctNodes: 16, DistinctLooks: 256,
 }

@@ -58,6 +58,8 @@ type storageFlags struct {
 	data          string
 	init          bool
 	journalRetain config.BytesFlag
+	history       config.BytesFlag
+	historyAge    config.DurationFlag
 	queueIdle     config.DurationFlag
 	clockAhead    bool
 }
@@ -104,12 +106,21 @@ const (
 	maxHeartbeatMs = 10 * 60_000
 )
 
+// checkHistory checks the value of --history.
+func checkHistory(bytes config.BytesFlag) error {
+	if bytes == 0 {
+		return nil
+	}
+	return job.CheckRange("--history", int64(bytes), job.MinHistoryBytes, job.MaxHistoryBytes)
+}
+
 // NewFlags returns the defaults. build is the version of the program.
 func NewFlags(build api.Version) *Flags {
 	f := &Flags{build: build}
 	f.abandonedAge = job.DefaultLeaseMs * config.DurationFlag(time.Millisecond)
 	f.retention = job.DefaultRetentionMs * config.DurationFlag(time.Millisecond)
 	f.queueIdle = job.DefaultQueueIdleMs * config.DurationFlag(time.Millisecond)
+	f.historyAge = job.DefaultHistoryMs * config.DurationFlag(time.Millisecond)
 	f.drain = config.DurationFlag(10 * time.Second)
 	f.heartbeat = config.DurationFlag(5 * time.Second)
 	f.blobsCollect = config.DurationFlag(defaultBlobsCollect)
@@ -129,6 +140,8 @@ func (f *Flags) Define(flags *pflag.FlagSet) {
 	flags.Var(&f.retention, "retention", "default for new jobs: how long a job is kept after it has ended; 0 means not at all")
 	flags.Var(&f.queueIdle, "queue-idle", "how long a queue without jobs is kept if it is not paused, at least a minute; 0 means for ever")
 	flags.Var(&f.journalRetain, "journal-retain", "bytes of journal to keep that the store no longer needs, for rebuilds and audits")
+	flags.Var(&f.history, "history", "bytes of the history of jobs to keep, at least 1M; the oldest goes first. 0 means a twentieth of the disk, but at most 4G")
+	flags.Var(&f.historyAge, "history-age", "how long the history of jobs is kept, at least an hour, if --history suffices")
 	flags.StringVar(&f.blobs, "blobs", "", "directory of the blobs, or a bucket: s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION, or none to keep no blobs (default: blobs in the data directory)")
 	flags.Var(&f.blobQuota, "blob-quota", "bytes that all blobs together may have; 0 means as many as the disk holds")
 	flags.Var(&f.clientQuota, "blob-client-quota", "bytes that the blobs of each client may have; 0 means as many as --blob-quota")
@@ -256,6 +269,8 @@ func (f *Flags) options() (api.Options, error) {
 		config.CheckDuration("--stream-heartbeat", f.heartbeat, minHeartbeatMs, maxHeartbeatMs),
 		config.CheckDuration("--runner-heartbeat", f.runnerHeartbeat, registry.MinHeartbeat.Milliseconds(), registry.MaxHeartbeat.Milliseconds()),
 		config.CheckDurationOrZero("--blobs-collect", f.blobsCollect, minBlobsCollectMs, job.MaxDelayMs),
+		config.CheckDuration("--history-age", f.historyAge, job.MinHistoryMs, job.MaxDelayMs),
+		checkHistory(f.history),
 		config.CheckDurationOrZero("--queue-idle", f.queueIdle, job.MinQueueIdleMs, job.MaxDelayMs),
 	} {
 		if err != nil {

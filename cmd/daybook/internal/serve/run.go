@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -250,7 +251,7 @@ func (s *serverRun) openEngine(ctx context.Context) (*runningEngine, error) {
 	}
 	engine, err := ingest.Open(ingest.Options{
 		OpenLog: openLog,
-		Dir:     s.data, JournalRetain: s.retained(), QueueIdle: time.Duration(s.queueIdle), AllowClockAhead: s.clockAhead,
+		Dir:     s.data, JournalRetain: s.retained(), History: cmp.Or(int64(s.history), ingest.HistoryOfDisk), HistoryAge: time.Duration(s.historyAge), QueueIdle: time.Duration(s.queueIdle), AllowClockAhead: s.clockAhead,
 		RunnerHeartbeat: time.Duration(s.runnerHeartbeat), OnLost: s.lost, OnRunEnds: s.ended, OnBatchEnds: s.batchEnds.report, MetricsQueues: s.metricsQueues, QueueMemory: memory.ForQueues(memory.Limit()),
 		StoreFiles: s.files.store, Logger: slog.New(zerolog.NewSlogHandler(s.log)),
 		Fatal: func(reason string) {

@@ -1,0 +1,96 @@
+package ingest
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daybookq/daybook/internal/diskspace"
+	"github.com/daybookq/daybook/internal/testkit"
+	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store"
+)
+
+// TestHistoryBounds: a process that leads proposes its bounds of history if the log has others, and no other process does.
+func TestHistoryBounds(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		l := newMemoryLog()
+		e := startOn(t, l, Options{Dir: dir, History: 1 << 30, HistoryAge: time.Hour})
+		bounds := func() [2]int64 { h := e.Stats().History; return [2]int64{h.MaxBytes, h.MaxAgeMs} }
+		time.Sleep(time.Second)
+		expectVerbs(t, l, "before it led")
+		l.lead(1)
+		time.Sleep(time.Second)
+		expectVerbs(t, l, "in a first term", "level", "history")
+		testkit.Equal(t, bounds(), [2]int64{1 << 30, job.MinHistoryMs})
+		l.lead(2)
+		time.Sleep(time.Second)
+		expectVerbs(t, l, "in a second term")
+		l.lead(0)
+		l.other(job.SetHistory{Bytes: 2 << 30, AgeMs: job.MinHistoryMs})
+		time.Sleep(time.Second)
+		expectVerbs(t, l, "while another process led")
+		testkit.Equal(t, bounds(), [2]int64{2 << 30, job.MinHistoryMs})
+		l.lead(3)
+		time.Sleep(time.Second)
+		expectVerbs(t, l, "after another process led", "history")
+		testkit.Equal(t, bounds(), [2]int64{1 << 30, job.MinHistoryMs})
+	})
+}
+
+// TestHistoryOfDisk: without a bound of its own, history has a twentieth of the disk, at most 4 GiB.
+func TestHistoryOfDisk(t *testing.T) {
+	const gib = 1 << 30
+	for total, want := range map[uint64]int64{20 * gib: gib, 1000 * gib: 4 * gib, 1 << 20: job.MinHistoryBytes} {
+		e, _ := startWith(t, Options{Dir: t.TempDir(), History: HistoryOfDisk, HistoryAge: 2 * time.Hour, Space: func(string) (uint64, uint64, error) { return total, total, nil }})
+		testkit.Must2(e.Create(t.Context(), lines(1)))(t)
+		h := e.Stats().History
+		testkit.Holds(t, h.MaxBytes == want && h.MaxAgeMs == 2*job.MinHistoryMs, total, h)
+	}
+}
+
+// TestHistoryGoesFromALowDisk: while the disk has little space, the oldest part of history goes, and after a while the next one,
+// until only the newest is left. No job is lost.
+func TestHistoryGoesFromALowDisk(t *testing.T) {
+	const gib = 1 << 30
+	dir := t.TempDir()
+	var free atomic.Uint64
+	free.Store(50 * gib)
+	synctest.Test(t, func(t *testing.T) {
+		l := newMemoryLog()
+		e := startOn(t, l, Options{Dir: dir, Store: store.Options{Small: true}, Space: func(string) (uint64, uint64, error) { return free.Load(), 100 * gib, nil }})
+		l.lead(1)
+		for range 400 {
+			testkit.Must2(e.Create(context.Background(), lines(1)))(t)
+		}
+		trims := func() (n int) {
+			for _, verb := range l.verbs() {
+				if verb == "history" {
+					n++
+				}
+			}
+			return n
+		}
+		time.Sleep(time.Minute)
+		testkit.Equal(t, trims(), 0, "commands while there was space")
+		full := e.Stats().History
+		free.Store(diskspace.Reserve * 5 / 4) // creates are accepted
+		time.Sleep(trimEvery / 2)
+		testkit.Equal(t, trims(), 1)
+		less := e.Stats().History
+		testkit.Holds(t, less.Bytes < full.Bytes && less.First > full.First, full, less)
+		testkit.Must2(e.Create(context.Background(), lines(1)))(t)
+		time.Sleep(20 * trimEvery)
+		n := trims()
+		testkit.Holds(t, n > 1 && n < 20, n, "parts went")
+		least := e.Stats().History
+		testkit.Holds(t, least.Bytes < less.Bytes && least.First > less.First && least.Bytes > 0, least)
+		free.Store(50 * gib)
+		time.Sleep(time.Minute)
+		testkit.Equal(t, trims(), 0, "commands after there was space again")
+		testkit.Equal(t, e.Stats().Jobs["pending"], 401)
+	})
+}
