@@ -491,3 +491,31 @@ func TestOtherShards(t *testing.T) {
 	r.post("/jobs/"+job+"/complete", `{"code":"ok","claim_id":"`+other(claim)+`"}`).refused(http.StatusConflict, "claim_lost")
 	r.post("/jobs/"+job+"/complete", `{"code":"ok","claim_id":"`+claim+`"}`).object(http.StatusOK)
 }
+
+// TestAttemptsNameTheirLogs: each run that did not succeed names its claim, when it began, the exit status of its process and its log,
+// in the job's document. A claim of the job does not.
+func TestAttemptsNameTheirLogs(t *testing.T) {
+	r := start(t)
+	id := r.post("/jobs/create", `{"payload":"x","max_attempts":5}`).object(http.StatusCreated)["job_id"].(string)
+	var claims []any
+	for run := 1; run <= 3; run++ {
+		claimed := r.post("/jobs/claim", `{"runner_id":"r"}`).object(http.StatusOK)
+		claims = append(claims, claimed["claim_id"])
+		if of := claimed["attempts"].([]any); run > 1 {
+			want(t, of[0].(map[string]any), "runner_id", "r", "claim_id", nil, "started_at", nil, "process_exit", nil, "log_addr", nil)
+		}
+		if run < 3 {
+			r.post("/jobs/"+id+"/complete", fmt.Sprintf(`{"claim_id":%q,"code":"retry","delay_ms":0,"process_exit":%d,"log_addr":"log %d"}`, claims[run-1], -run, run)).object(http.StatusOK)
+		}
+	}
+	r.post("/jobs/"+id+"/cancel", "").object(http.StatusOK)
+	o := r.get("/jobs/" + id).object(http.StatusOK)
+	attempts := o["attempts"].([]any)
+	testkit.MustHold(t, len(attempts) == 3, attempts)
+	for i, a := range attempts[:2] {
+		a := a.(map[string]any)
+		want(t, a, "claim_id", claims[i], "process_exit", -i-1, "log_addr", fmt.Sprint("log ", i+1), "why", "reported")
+		testkit.Holds(t, fmt.Sprint(a["started_at"]) <= fmt.Sprint(a["at"]) && a["started_at"] != nil, a)
+	}
+	want(t, attempts[2].(map[string]any), "claim_id", claims[2], "process_exit", nil, "log_addr", nil, "why", "cancelled")
+}

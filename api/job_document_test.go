@@ -52,7 +52,7 @@ func TestJobDocument(t *testing.T) {
 		RunAttempts: 2, CreatedAt: 6, UpdatedAt: 7, CompletedAt: 8, DeadlineAt: 9,
 		Result: job.Result{ProcessExit: &exit, OutputAddr: "there", LogAddr: "kept", OutputKind: job.JSON, Output: []byte(`[1, 2]`)},
 		Attempts: []job.Attempt{
-			{At: 1, Runner: "a", Code: job.Error, ExitCode: 500, Error: "no", Why: job.Reported},
+			{At: 1, Runner: "a", Code: job.Error, ExitCode: 500, Error: "no", Why: job.Reported, StartedAt: 4, Claim: job.NewID(4, 5, 0), ProcessExit: &exit, LogAddr: "log"},
 			{At: 2, Runner: "b", Why: job.Abandoned},
 		},
 	}
@@ -72,7 +72,8 @@ func TestJobDocument(t *testing.T) {
 		"claim_id", full.Claim, "run_attempts", 2, "max_attempts", 3, "lease_ms", 4, "run_at", 5, "created_at", 6, "updated_at", 7, "completed_at", 8,
 		"deadline_at", 9, "output_addr", "there", "log_addr", "kept", "output", "[1 2]", "output_b64", nil)
 	attempts := o["attempts"].([]any)
-	want(t, attempts[0].(map[string]any), "at", 1, "runner_id", "a", "code", "error", "exit_code", 500, "error", "no", "why", "reported")
+	want(t, attempts[0].(map[string]any), "at", 1, "runner_id", "a", "code", "error", "exit_code", 500, "error", "no", "why", "reported",
+		"claim_id", job.NewID(4, 5, 0), "started_at", 4, "process_exit", -1, "log_addr", "log")
 	want(t, attempts[1].(map[string]any), "at", 2, "runner_id", "b", "code", nil, "exit_code", nil, "error", nil, "why", "abandoned")
 }
 

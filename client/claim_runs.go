@@ -85,7 +85,7 @@ func (c *Claim) firstOf(r *runs.Run) Job {
 	}
 	for i := range f.Attempts {
 		a := &f.Attempts[i]
-		j.Attempts = append(j.Attempts, Attempt{a.At, a.Runner, a.Code.String(), a.ExitCode, a.Error, a.Why.String()})
+		j.Attempts = append(j.Attempts, Attempt{At: a.At, RunnerID: a.Runner, Code: a.Code.String(), ExitCode: a.ExitCode, Error: a.Error, Why: a.Why.String()})
 	}
 	return j
 }

@@ -282,6 +282,11 @@ type Attempt struct {
 	ExitCode int    `json:"exit_code"`
 	Error    string `json:"error"`
 	Why      string `json:"why"`
+	// The fields below are not in the answer to a claim.
+	ClaimID     string `json:"claim_id"`   // "": no claim had the job
+	StartedAt   int64  `json:"started_at"` // when the claim got the job; 0: no claim had it
+	ProcessExit *int64 `json:"process_exit"`
+	LogAddr     string `json:"log_addr"` // of the text that the run printed
 }
 
 // Decode reads a payload of kind JSON into v.

@@ -71,13 +71,17 @@ func ParseWhy(field, name string) (Why, error) { return parseName[Why](field, na
 
 // Attempt is an entry of a job's history: a run that did not succeed.
 type Attempt struct {
-	At        int64 // when it ended, unix ms
-	Runner    string
-	Code      Code // NoCode when abandoned, or when the runner was lost
-	ExitCode  int
-	Error     string
-	Why       Why
-	StartedAt int64 // when its claim got the job, unix ms; 0: no claim had the job, or the job is in a claim's answer
+	At       int64 // when it ended, unix ms
+	Runner   string
+	Code     Code // NoCode when abandoned, or when the runner was lost
+	ExitCode int
+	Error    string
+	Why      Why
+	// The fields below are not in the answer to a claim.
+	StartedAt   int64  // when its claim got the job, unix ms; 0: no claim had the job
+	Claim       ID     // zero: no claim had the job
+	ProcessExit *int64 // see Result
+	LogAddr     string // where the run's log is stored
 }
 
 // DamagedText is the error of a job with code Damaged, and of any other job with a part that cannot be read.

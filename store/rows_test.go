@@ -39,7 +39,7 @@ func rowForms() map[string]struct {
 	o := row.JobLease{Lease: job.Lease{Seq: 9, At: startAt, Ms: 1000}, TimerAt: 5}
 	r := &row.Runner{Name: "r1", Claims: 2, Held: 3, TickledAt: 4, Promise: job.Promise{From: 5, Until: 6, Seq: 7}, Open: []uint64{1, math.MaxUint64}}
 	left := &row.PurgedBatch{812, []uint32{0, 7, 1<<22 - 1}, true}
-	attempt := job.Attempt{At: 1, Runner: "r", Code: job.Error, ExitCode: 500, Error: "two\nlines", Why: job.Reported, StartedAt: 1}
+	attempt := job.Attempt{At: 1, Runner: "r", Code: job.Error, ExitCode: 500, Error: "two\nlines", Why: job.Reported, StartedAt: 1, Claim: job.NewID(1, 3, 0), ProcessExit: new(int64(-9)), LogAddr: "sha256:a"}
 	result := job.Result{ProcessExit: &exit, OutputAddr: "there", OutputAddrKind: job.JSON, LogAddr: "kept", OutputKind: job.Bytes, Output: []byte{0, 255}}
 	made := &row.Done{Digest: job.Digest{1, 0xff}, Seq: 812, At: startAt, Lines: 9, Group: b.Groups.Groups[0], QueueName: row.QueueName{"a", "x y"}, Existing: []row.MadeBy{{3, jobID(1, 2, 3)}}}
 	made.Group.First = 0

@@ -192,7 +192,7 @@ func (r *running) see(f *fixture) (*state, error) {
 func attempts(list []job.Attempt) string {
 	text := fmt.Sprint(len(list))
 	for _, t := range list {
-		text += fmt.Sprintf(" (%v by %q: %v %d %q)", t.Why, t.Runner, t.Code, t.ExitCode, t.Error)
+		text += fmt.Sprintf(" (%v by %q: %v %d %q, of %v, log %q)", t.Why, t.Runner, t.Code, t.ExitCode, t.Error, t.Claim, t.LogAddr)
 	}
 	return text
 }

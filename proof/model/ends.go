@@ -177,7 +177,8 @@ func (m *Model) end(jobs []*Job, o *job.Outcome) {
 		j.timeout = 0
 		j.code, j.exitCode, j.movedAt = o.Code, o.ExitCode, m.At
 		if o.Code != job.OK && o.Code != job.Unget && o.Code != job.Damaged {
-			a := job.Attempt{At: m.At, Runner: j.claim.Runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported, StartedAt: j.claim.ID.At()}
+			a := m.attempt(j, job.Reported, o.Error)
+			a.Code, a.ExitCode, a.ProcessExit, a.LogAddr = o.Code, o.ExitCode, o.ProcessExit, o.LogAddr
 			if o.Code == job.Lost {
 				a.Code, a.Error, a.Why = job.NoCode, job.LostText, job.RunnerLost
 			}
@@ -218,6 +219,15 @@ func (m *Model) end(jobs []*Job, o *job.Outcome) {
 			}
 		}
 	}
+}
+
+// attempt returns an attempt of the job's run, which ends now.
+func (m *Model) attempt(j *Job, why job.Why, text string) job.Attempt {
+	a := job.Attempt{At: m.At, Runner: j.claim.Runner, Error: text, Why: why, StartedAt: j.claim.ID.At()}
+	if a.StartedAt != 0 { // else no claim had the job
+		a.Claim = j.claim.ID
+	}
+	return a
 }
 
 func (m *Model) remember(j *Job, a job.Attempt) {

@@ -60,7 +60,7 @@ func (m *Model) moveOne(cmd job.Move) applied.Result {
 func (m *Model) cancel(j *Job) {
 	m.tally(j).Cancelled++
 	if j.Status == job.Active {
-		m.remember(j, job.Attempt{At: m.At, Runner: j.claim.Runner, Error: job.CancelledText, Why: job.Asked, StartedAt: j.claim.ID.At()})
+		m.remember(j, m.attempt(j, job.Asked, job.CancelledText))
 		j.claim.cancelledAt = m.At
 	} else {
 		j.claim = nil
@@ -377,7 +377,7 @@ func (m *Model) graced(j *Job) bool {
 
 func (m *Model) abandon(j *Job, text string) {
 	m.tally(j).Abandoned++
-	m.remember(j, job.Attempt{At: m.At, Runner: j.claim.Runner, Error: text, Why: job.Abandoned, StartedAt: j.claim.ID.At()})
+	m.remember(j, m.attempt(j, job.Abandoned, text))
 	of := j.claim
 	j.claim, j.cameBack, j.movedAt, j.timeout = nil, true, m.At, 0
 	if j.attempts >= j.Attr.MaxAttempts {

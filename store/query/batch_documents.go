@@ -211,7 +211,7 @@ func (q *Queries) resultsOf(v lsm.View, b *row.Batch, base int64, page *Results,
 func bytesOf(doc *job.Job) int64 {
 	n := len(doc.Output) + len(doc.Error)
 	for i := range doc.Attempts {
-		n += len(doc.Attempts[i].Error)
+		n += len(doc.Attempts[i].Error) + len(doc.Attempts[i].LogAddr)
 	}
 	return int64(n)
 }

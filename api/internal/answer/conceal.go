@@ -19,7 +19,7 @@ func Conceal(key *job.Key, jobs ...*job.Job) {
 		if key.HidePayloads {
 			j.Error, j.Step, j.Steps, j.Attempts = "", "", nil, slices.Clone(j.Attempts)
 			for i := range j.Attempts {
-				j.Attempts[i].Error = ""
+				j.Attempts[i].Error, j.Attempts[i].LogAddr = "", ""
 			}
 			j.OutputAddr, j.LogAddr = "", ""
 		}

@@ -65,6 +65,11 @@ type attempt struct {
 	ExitCode *int64  `json:"exit_code" minimum:"100" maximum:"599"`
 	Error    *string `json:"error"`
 	Why      string  `json:"why" enum:"reported,abandoned,runner_lost,cancelled" doc:"reported: the runner reported how the run ended. abandoned: the lease or the time-out of the run ended. cancelled: somebody cancelled the job."`
+	// The fields below are null in the answer to a claim.
+	ClaimID     *job.ID `json:"claim_id" doc:"null if no claim had the job, and in the answer to a claim"`
+	StartedAt   *int64  `json:"started_at" minimum:"0" doc:"when the claim got the job, in unix ms; null like claim_id"`
+	ProcessExit *int64  `json:"process_exit" doc:"exit status of a process; null also in the answer to a claim"`
+	LogAddr     *string `json:"log_addr" doc:"address of what the run printed; null also in the answer to a claim"`
 }
 
 type step struct {

@@ -33,7 +33,7 @@ const stepBytes = 128
 func StateBytes(j *job.Job) int64 {
 	n := JobStateBytes + len(j.Payload) + len(j.Output) + len(j.OutputAddr) + len(j.LogAddr) + len(j.Error)
 	for i := range j.Attempts {
-		n += len(j.Attempts[i].Error)
+		n += len(j.Attempts[i].Error) + len(j.Attempts[i].LogAddr)
 	}
 	for i := range j.Steps {
 		n += stepBytes + len(j.Steps[i].Name)

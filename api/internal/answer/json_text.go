@@ -107,7 +107,15 @@ func appendAttempt(b []byte, a *job.Attempt) []byte {
 	b = appendTextOrNull(b, a.Error)
 	b = append(b, `,"why":"`...)
 	b = append(b, a.Why.String()...)
-	return append(b, `"}`...)
+	b = append(b, `","claim_id":`...)
+	b = AppendID(b, a.Claim)
+	b = append(b, `,"started_at":`...)
+	b = appendNumber(b, a.StartedAt)
+	b = append(b, `,"process_exit":`...)
+	b = appendOptional(b, a.ProcessExit)
+	b = append(b, `,"log_addr":`...)
+	b = appendTextOrNull(b, a.LogAddr)
+	return append(b, '}')
 }
 
 // AppendText appends a JSON string. Texts are checked when they arrive. If a text has bytes that are not UTF-8 anyway,

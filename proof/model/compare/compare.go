@@ -176,7 +176,7 @@ func (c *comparison) held(of *model.Claim) error {
 func Brief(doc job.Job) job.Job {
 	if n := len(doc.Attempts); n > 0 {
 		newest := doc.Attempts[n-1]
-		newest.StartedAt = 0
+		newest.StartedAt, newest.Claim, newest.ProcessExit, newest.LogAddr = 0, job.ID{}, nil, ""
 		newest.Error = newest.Error[:min(len(newest.Error), query.MaxHandedError)]
 		doc.Attempts, doc.Error = []job.Attempt{newest}, newest.Error
 	}

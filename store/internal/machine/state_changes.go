@@ -54,7 +54,8 @@ func (a *Applying) endRun(p row.Part, run job.State, o *job.Outcome) job.State {
 	}
 	next := ended(p.First)
 	if o.Code.Remembered() {
-		attempt := job.Attempt{Runner: a.claim(run.Claim).Runner, Code: o.Code, ExitCode: o.ExitCode, Error: o.Error, Why: job.Reported, StartedAt: a.claim(run.Claim).At}
+		attempt := attemptOf(a.claim(run.Claim), job.Reported, o.Error)
+		attempt.Code, attempt.ExitCode, attempt.ProcessExit, attempt.LogAddr = o.Code, o.ExitCode, o.ProcessExit, o.LogAddr
 		if o.Code == job.Lost {
 			attempt.Code, attempt.Error, attempt.Why = job.NoCode, job.LostText, job.RunnerLost
 		}
@@ -78,6 +79,15 @@ func (a *Applying) endRun(p row.Part, run job.State, o *job.Outcome) job.State {
 	a.move(p, next, job.ReasonEnded)
 	a.purgeUnlessKept(p, &next)
 	return next
+}
+
+// attemptOf returns an attempt of a run under a claim. A run that was not claimed began at no time.
+func attemptOf(c *row.Claim, why job.Why, text string) job.Attempt {
+	attempt := job.Attempt{Runner: c.Runner, Error: text, Why: why, StartedAt: c.At}
+	if c.At != 0 {
+		attempt.Claim = c.Id()
+	}
+	return attempt
 }
 
 // randomOf returns the random number for a command's decisions about a line.
@@ -120,7 +130,7 @@ func (a *Applying) runEnded(p row.Part, next *job.State, outcome string, exitCod
 func (a *Applying) abandon(p row.Part, why job.Reason, text string) job.State {
 	next := p.In.Abandon(&p.Group().Attributes, a.Now)
 	c := a.claim(p.In.Claim)
-	a.remember(p, job.Attempt{Runner: c.Runner, Error: text, Why: job.Abandoned, StartedAt: c.At})
+	a.remember(p, attemptOf(c, job.Abandoned, text))
 	a.runEnded(p, &next, job.RunAbandoned, 0, text)
 	a.move(p, next, why)
 	a.purgeUnlessKept(p, &next)
@@ -135,7 +145,7 @@ func (a *Applying) cancel(p row.Part) {
 	}
 	if p.In.Status == job.Active {
 		c := a.claim(p.In.Claim)
-		a.remember(p, job.Attempt{Runner: c.Runner, Error: job.CancelledText, Why: job.Asked, StartedAt: c.At})
+		a.remember(p, attemptOf(c, job.Asked, job.CancelledText))
 		a.addNotice(c)
 		a.runEnded(p, &next, job.RunCancelled, 0, job.CancelledText)
 	}

@@ -16,16 +16,43 @@ func EncodeAttempt(a *job.Attempt) []byte {
 	e.Text(a.Error)
 	e.Uint(uint64(a.Why))
 	e.Int(a.StartedAt)
+	e.Uint(uint64(a.Claim.LowSeq()))
+	parts := uint64(0)
+	if a.ProcessExit != nil {
+		parts |= hasProcessExit
+	}
+	if a.LogAddr != "" {
+		parts |= hasLogAddr
+	}
+	e.Uint(parts)
+	if a.ProcessExit != nil {
+		e.Int(*a.ProcessExit)
+	}
+	if a.LogAddr != "" {
+		e.Text(a.LogAddr)
+	}
 	return e
 }
 
 func DecodeAttempt(value []byte) job.Attempt {
 	d := lsm.Decoder(value)
-	return job.Attempt{At: d.Int(), Runner: d.Text(), Code: job.Code(d.Uint()), ExitCode: int(d.Uint()), Error: d.Text(), Why: job.Why(d.Uint()), StartedAt: d.Int()}
+	a := job.Attempt{At: d.Int(), Runner: d.Text(), Code: job.Code(d.Uint()), ExitCode: int(d.Uint()), Error: d.Text(), Why: job.Why(d.Uint()), StartedAt: d.Int()}
+	if seq := d.Uint(); a.StartedAt != 0 {
+		a.Claim = job.NewID(a.StartedAt, seq, 0)
+	}
+	parts := d.Uint()
+	if parts&hasProcessExit != 0 {
+		n := d.Int()
+		a.ProcessExit = &n
+	}
+	if parts&hasLogAddr != 0 {
+		a.LogAddr = d.Text()
+	}
+	return a
 }
 
 // DecodeAttemptBrief is DecodeAttempt with at most the first most bytes of the error, cut where a character begins. It
-// copies no more than that. It leaves out when the attempt began, because claims do not report that.
+// copies no more than that. It leaves out the fields that claims do not report.
 func DecodeAttemptBrief(value []byte, most int) job.Attempt {
 	d := lsm.Decoder(value)
 	a := job.Attempt{At: d.Int(), Runner: d.Text(), Code: job.Code(d.Uint()), ExitCode: int(d.Uint())}
@@ -39,7 +66,7 @@ func DecodeAttemptBrief(value []byte, most int) job.Attempt {
 	return a
 }
 
-// Optional parts of a result, as bits of the number after the claim. A row has a part only if its bit is set.
+// Optional parts of a result or an attempt, as bits of the number after the claim. A row has a part only if its bit is set.
 const (
 	hasProcessExit = 1 << iota
 	hasLogAddr
