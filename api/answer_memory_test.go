@@ -191,9 +191,10 @@ func TestReadOfLongJobs(t *testing.T) {
 	at := testkit.Must(job.ParseID(id))(t)
 	for i := range job.MaxHistory + 1 {
 		o := job.Outcome{ID: at, Code: job.Error, ExitCode: job.Error.DefaultExitCode(), Error: repeat('z', job.MaxErrorBytes)}
+		o.LogAddr = repeat('a', job.MaxAddrBytes)
 		if i == job.MaxHistory {
 			o.Code, o.ExitCode = job.Fail, job.Fail.DefaultExitCode()
-			o.Result = job.Result{OutputKind: job.Text, Output: []byte(repeat('y', job.MaxOutputBytes))}
+			o.Result = job.Result{OutputAddr: o.LogAddr, LogAddr: o.LogAddr, OutputKind: job.Text, Output: []byte(repeat('y', job.MaxOutputBytes))}
 		}
 		ended, _ := testkit.Must2(r.engine.Complete(t.Context(), job.Complete{Unclaimed: true, Outcomes: []job.Outcome{o}}))(t)
 		testkit.MustEqual(t, ended.Results[0].Refusal, job.Granted, ended)

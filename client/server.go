@@ -33,11 +33,13 @@ type Stats struct {
 	Store struct {
 		Bytes int64 `json:"bytes"`
 	} `json:"store"`
-	// History says how far the history of jobs reaches. Since is in unix ms, and 0 if there is none.
+	// History says how far the history of jobs reaches. Since is in unix ms; it and First are 0 if there is none.
 	History struct {
 		Bytes    int64 `json:"bytes"`
 		MaxBytes int64 `json:"max_bytes"`
+		MaxAgeMs int64 `json:"max_age_ms"`
 		Since    int64 `json:"since"`
+		First    int64 `json:"first_seq"` // the seq of the oldest command
 	} `json:"history"`
 	Text []byte `json:"-"`
 }

@@ -27,7 +27,8 @@ type Options struct {
 	// JournalRetain is the number of bytes of the journal to keep although the store no longer needs them.
 	JournalRetain int64
 	// History is how many bytes of the history of jobs are kept, and HistoryAge how long, if these bytes suffice. The process that
-	// leads the log proposes them as a command. History may be HistoryOfDisk. 0: the bounds of the log stay as they are.
+	// leads the log proposes them as a command. History may be HistoryOfDisk; 0: the bounds of the log stay as they are. HistoryAge 0 is
+	// job.DefaultHistoryMs.
 	History    int64
 	HistoryAge time.Duration
 	// QueueIdle is the time after which the engine deletes a queue that is without jobs and not paused. It is at least a

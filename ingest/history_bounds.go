@@ -1,32 +1,29 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/daybookq/daybook/job"
+	"github.com/daybookq/daybook/store/document"
 )
 
 // HistoryOfDisk as Options.History is a twentieth of the disk, so that jobs and the journal have the rest, but at most 4 GiB.
 const HistoryOfDisk = -1
 
-// trimEvery is the time between two commands that delete the oldest part of history. Pebble needs some time until the space is free.
-const trimEvery = 10 * time.Second
+// historyEvery is the time between two looks at history. Pebble needs some time until the space of a deleted part is free.
+const historyEvery = 10 * time.Second
 
 // boundHistory proposes the bounds of history with which this process was started, if the log has others: those of an earlier
 // start, or of another process that led.
 func (k *timekeeper) boundHistory(ctx context.Context, term uint64) error {
-	to := job.SetHistory{Bytes: k.e.o.History, AgeMs: k.e.o.HistoryAge.Milliseconds()}
-	if to.Bytes == HistoryOfDisk {
-		if k.e.disk.Total() == 0 {
-			k.e.disk.Look()
-		}
-		if to.Bytes = int64(min(k.e.disk.Total()/20, 4<<30)); to.Bytes != 0 { // it cannot be read
-			to.Bytes = max(to.Bytes, job.MinHistoryBytes)
-		}
-	}
 	h := k.e.store.Totals().History
+	to := job.SetHistory{Bytes: k.e.o.History, AgeMs: cmp.Or(k.e.o.HistoryAge.Milliseconds(), job.DefaultHistoryMs)}
+	if to.Bytes == HistoryOfDisk {
+		to.Bytes = k.e.historyOfDisk(h.MaxBytes)
+	}
 	if to.Bytes == 0 || h.MaxBytes == to.Bytes && h.MaxAgeMs == to.AgeMs {
 		return nil
 	}
@@ -34,21 +31,46 @@ func (k *timekeeper) boundHistory(ctx context.Context, term uint64) error {
 	return err
 }
 
-// trimHistory deletes the oldest part of history every trimEvery while the disk has little space.
-func (k *timekeeper) trimHistory(ctx context.Context) {
-	if !k.e.disk.Tight() || time.Since(k.trimmed) < trimEvery {
+// historyOfDisk returns the share of the disk that history has, or 0 if the disk cannot be read. On some file systems the size of the
+// disk changes with the files of others. So the present bound stays if it differs by less than an eighth.
+func (e *Engine) historyOfDisk(present int64) int64 {
+	if e.disk.Total() == 0 {
+		e.disk.Look()
+	}
+	share := int64(min(e.disk.Total()/20, 4<<30))
+	if share == 0 {
+		return 0
+	}
+	share = max(share, job.MinHistoryBytes)
+	if share-share/8 < present && present < share+share/8 {
+		return present
+	}
+	return share
+}
+
+// keepHistory looks at history every historyEvery. It proposes the bounds again if another process's bounds were stored late, and deletes
+// the oldest part if that is too old, or if the disk has little space.
+func (k *timekeeper) keepHistory(ctx context.Context) {
+	if time.Since(k.looked) < historyEvery {
 		return
 	}
+	k.looked = time.Now()
+	err := k.boundHistory(ctx, k.term)
 	h := k.e.store.Totals().History
-	if h.Next == 0 {
-		return
+	tight := k.e.isTight(&h)
+	if err == nil && h.Next != 0 && (tight || h.NextSince+h.MaxAgeMs <= k.e.log.Now()) {
+		_, _, err = k.e.decideAsLeader(ctx, k.term, job.SetHistory{Before: h.Next})
+		if err == nil && tight {
+			k.e.logger.Warn("disk space is low: the oldest part of the history of jobs was deleted", "before_seq", h.Next)
+		}
 	}
-	k.trimmed = time.Now()
-	_, _, err := k.e.decideAsLeader(ctx, k.term, job.SetHistory{Before: h.Next})
-	switch {
-	case err == nil:
-		k.e.logger.Warn("disk space is low: the oldest part of the history of jobs was deleted", "before_seq", h.Next)
-	case !errors.Is(err, ErrNotLeading) && ctx.Err() == nil:
-		k.e.logger.Warn("cannot delete the oldest part of the history of jobs; trying again", "error", err)
+	if err != nil && !errors.Is(err, ErrNotLeading) && ctx.Err() == nil {
+		k.e.logger.Warn("cannot bound the history of jobs; trying again", "error", err)
 	}
+}
+
+// isTight reports whether history should make space: the disk has little, and history has more than a thousandth of the disk.
+// If other files fill the disk, deleting the rest of history would not help.
+func (e *Engine) isTight(h *document.History) bool {
+	return e.disk.Tight() && h.Bytes > int64(e.disk.Total()/1000)
 }

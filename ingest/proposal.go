@@ -175,8 +175,8 @@ func (e *Engine) decide(ctx context.Context, cmd job.Command) (applied.Result, R
 //
 // It checks this just before it proposes the command, but leadership may end in between. The command is then stored in a
 // later term, or not at all. In a later term it does no harm: a tick sees no time after its AsOf, a grace only extends
-// leases, the level never decreases, the loss of a runner covers only claims before it, and Apply decides whether a queue
-// is idle.
+// leases, the level never decreases, the loss of a runner covers only claims before it, Apply decides whether a queue is
+// idle, and the leader compares the bounds of history again.
 func (e *Engine) decideAsLeader(ctx context.Context, term uint64, cmd job.Command) (applied.Result, Receipt, error) {
 	w := &waiter{applied: make(chan answer, 1)}
 	p, err := newProposal(ctx, laneOf(cmd), cmd, w)

@@ -30,7 +30,7 @@ const (
 //     no commands, or another process led;
 //   - the return of the jobs of lost runners;
 //   - the deletion of idle queues;
-//   - the bounds of history, and its end when the disk has little space.
+//   - the bounds of history, and the deletion of its oldest part.
 type timekeeper struct {
 	e *Engine
 
@@ -50,7 +50,7 @@ type timekeeper struct {
 	idleTried time.Time     // time of the last attempt to delete idle queues
 	stops     int64         // stall.found when the silence of runners was last excused for a suspension
 	losing    *lostRunner   // the runner whose jobs are being returned; nil: none
-	trimmed   time.Time     // time of the last attempt to delete the oldest part of history
+	looked    time.Time     // time of the last look at history
 
 	stall stallWatch
 }
@@ -163,7 +163,7 @@ func (k *timekeeper) turn(ctx context.Context, awake time.Time) {
 	}
 	k.loseRunners(ctx, now)
 	k.deleteIdle(ctx)
-	k.trimHistory(ctx)
+	k.keepHistory(ctx)
 }
 
 // skip postpones the next tick by tickEvery. Without it, run would call turn in a busy loop, because something stays due.

@@ -183,7 +183,7 @@ func TestBytesOfHistory(t *testing.T) {
 		{"single jobs", plainCreate("a", "x", 1, 1), runners, 1, 90},
 		{"single jobs, creates joined", joined, 1, 1, 90},
 		{"single claims of bulk creates", bulk, 1, 1, 130},
-		{"bulk", bulk, 1, 100, 24},
+		{"bulk", bulk, 1, 100, 2},
 	} {
 		s := mustOpen(t, Options{})
 		seq, jobs := uint64(1_000_000), 0

@@ -96,7 +96,7 @@ func readDiskUse(cmd *cobra.Command, r *remote.Command) (use diskUse, err error)
 	if err != nil {
 		return use, err
 	}
-	use = diskUse{FreeBytes: stats.DiskFree, JournalBytes: stats.Journal.Bytes, StoreBytes: stats.Store.Bytes, BlobBytes: stats.Blobs, History: historyUse(stats.History), Queues: []queueUse{}}
+	use = diskUse{FreeBytes: stats.DiskFree, JournalBytes: stats.Journal.Bytes, StoreBytes: stats.Store.Bytes, BlobBytes: stats.Blobs, History: historyUse{stats.History.Bytes, stats.History.MaxBytes, stats.History.Since}, Queues: []queueUse{}}
 	for q, err := range r.Client.Queues(cmd.Context(), "") {
 		if err != nil {
 			return use, err

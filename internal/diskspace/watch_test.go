@@ -30,3 +30,19 @@ func TestDiskProblemsAreLoggedOnce(t *testing.T) {
 	}
 	testkit.Equal(t, strings.Count(log.String(), "make or delete the ballast"), 1, "logged", "times", log.String())
 }
+
+// TestTight: space is tight below one and a half times the reserve, and low below the reserve.
+func TestTight(t *testing.T) {
+	const gib = 1 << 30
+	for _, c := range []struct {
+		free, total uint64
+		tight, low  bool
+	}{
+		{Reserve*3/2 - 1, 100 * gib, true, false}, {Reserve * 3 / 2, 100 * gib, false, false}, {Reserve - 1, 100 * gib, true, true},
+		{192 - 1, 1024, true, false}, {192, 1024, false, false}, // the reserve is an eighth
+	} {
+		w := NewWatch(t.TempDir(), func(string) (uint64, uint64, error) { return c.free, c.total, nil }, slog.New(slog.DiscardHandler), func(bool) {})
+		w.Look()
+		testkit.Holds(t, w.Tight() == c.tight && w.Low() == c.low && w.Total() == c.total && w.Left() == c.free, c, w.Tight(), w.Low())
+	}
+}

@@ -223,9 +223,9 @@ func (m *Model) end(jobs []*Job, o *job.Outcome) {
 
 // attempt returns an attempt of the job's run, which ends now.
 func (m *Model) attempt(j *Job, why job.Why, text string) job.Attempt {
-	a := job.Attempt{At: m.At, Runner: j.claim.Runner, Error: text, Why: why, StartedAt: j.claim.ID.At()}
-	if a.StartedAt != 0 { // else no claim had the job
-		a.Claim = j.claim.ID
+	a := job.Attempt{At: m.At, Runner: j.claim.Runner, Error: text, Why: why}
+	if a.Runner != "" { // else no claim had the job
+		a.Claim, a.StartedAt = j.claim.ID, j.claim.ID.At()
 	}
 	return a
 }

@@ -153,8 +153,10 @@ type History struct {
 	// every later command that moved jobs.
 	Since int64
 	First uint64
-	// Next is the seq at which the second-oldest part of history begins, which can go next; 0: history has one part.
-	Next uint64
+	// Next is the seq at which the second-oldest part of history begins, and NextSince its time; 0: history has one part. The part before
+	// it is deleted first.
+	Next      uint64
+	NextSince int64
 }
 
 // QueueUse is how much all queues take of the limits.

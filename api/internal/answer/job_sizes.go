@@ -10,8 +10,8 @@ import (
 // meta.
 const JobStateBytes = 2 << 10
 
-// MaxDocumentBytes is the memory for the largest job: payload, output, the errors of its history, and the rest.
-const MaxDocumentBytes = job.MaxPayloadBytes + job.MaxOutputBytes + job.MaxHistory*(job.MaxErrorBytes+JobStateBytes) + 64<<10
+// MaxDocumentBytes is the memory for the largest job: payload, output, the errors and log addresses of its history, and the rest.
+const MaxDocumentBytes = job.MaxPayloadBytes + job.MaxOutputBytes + job.MaxHistory*(job.MaxErrorBytes+job.MaxAddrBytes+JobStateBytes) + 64<<10
 
 // MaxDocumentsBytes is the memory for the jobs of a page: payloads and details, and the rest.
 const MaxDocumentsBytes = job.MaxClaimBytes + job.MaxPage*JobStateBytes

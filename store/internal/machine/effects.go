@@ -17,7 +17,7 @@ const (
 	// EffectRetentionMs is how long effects rows are kept, unless they take too many bytes, or a command sets another time.
 	EffectRetentionMs = job.DefaultHistoryMs
 	// EffectSegments is how many full segments are kept. A segment has rows of at most this share of the retention, so rows are
-	// kept for an eighth longer at most.
+	// kept for an eighth longer at most, except those of the newest segment, which stays until a command moves jobs.
 	EffectSegments = 8
 )
 
@@ -151,7 +151,7 @@ func (m *Machine) historyUse() (h document.History) {
 	if n := len(m.Meta.Effects); n > 0 {
 		h.First, h.Since = m.Meta.Effects[0].First, m.Meta.Effects[0].At
 		if n > 1 {
-			h.Next = m.Meta.Effects[1].First
+			h.Next, h.NextSince = m.Meta.Effects[1].First, m.Meta.Effects[1].At
 		}
 	}
 	return h

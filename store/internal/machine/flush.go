@@ -37,7 +37,6 @@ func (m *Machine) Publish() {
 	clear(m.unwritten.changed)
 	m.unwritten.changed = m.unwritten.changed[:0]
 	m.publishDocuments()
-	m.LastApplied.Store(m.Meta.Cursor)
 	due := int64(0)
 	if key := m.timers.First(&m.O); key != "" {
 		due = row.SplitTimer(key).At
@@ -52,6 +51,7 @@ func (m *Machine) Publish() {
 	m.LastTotals.Store(&document.Totals{Counts: m.Counts, Batches: m.BatchStatuses, QueueUse: m.QueueUse(), Level: m.Meta.Level,
 		Keys: keys, KeyBytes: keyBytes, Sessions: m.Meta.Sessions, SessionBytes: m.Meta.SessionBytes, Sweeps: len(m.Running), Stopped: m.Meta.Stopped,
 		History: m.historyUse()})
+	m.LastApplied.Store(m.Meta.Cursor) // after all that a reader expects from it
 	m.Ends.Committed()
 }
 

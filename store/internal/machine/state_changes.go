@@ -81,11 +81,12 @@ func (a *Applying) endRun(p row.Part, run job.State, o *job.Outcome) job.State {
 	return next
 }
 
-// attemptOf returns an attempt of a run under a claim. A run that was not claimed began at no time.
+// attemptOf returns an attempt of a run under a claim. A completion without a claim has a claim of its own, without a runner, which
+// the attempt does not name.
 func attemptOf(c *row.Claim, why job.Why, text string) job.Attempt {
-	attempt := job.Attempt{Runner: c.Runner, Error: text, Why: why, StartedAt: c.At}
-	if c.At != 0 {
-		attempt.Claim = c.Id()
+	attempt := job.Attempt{Runner: c.Runner, Error: text, Why: why}
+	if c.Runner != "" {
+		attempt.StartedAt, attempt.Claim = c.At, c.Id()
 	}
 	return attempt
 }

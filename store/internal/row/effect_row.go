@@ -170,6 +170,9 @@ func OpenEffects(key string, value []byte) EffectsRow {
 	for n, s := range texts[1:] {
 		r.texts[s] = uint64(n) + 1
 	}
+	if len(r.texts) != len(texts)-1 || r.texts[""] != 0 {
+		lsm.Contradict("decode", "effects of %d have a text twice, or number the empty text", r.Seq)
+	}
 	return r
 }
 
@@ -205,6 +208,9 @@ func eachEffects(seq uint64, value []byte, visit func(c *Cause, effects []Effect
 			if moved&1 != 0 {
 				x.Run.First = uint32(d.Uint())
 				x.Run.Last = x.Run.First + uint32(d.Uint())
+			}
+			if most := uint64(job.NumStatus); moved>>1 >= most*most || x.Run.Last < x.Run.First {
+				lsm.Contradict("decode", "an effect of %d moves lines %d-%d by %d", c.Seq, x.Run.First, x.Run.Last, moved>>1)
 			}
 			if reason&hasBefore != 0 {
 				x.Before = c.Seq - d.Uint()
