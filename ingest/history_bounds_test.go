@@ -24,23 +24,23 @@ func TestHistoryBounds(t *testing.T) {
 		l.lead(1)
 		time.Sleep(time.Second)
 		expectVerbs(t, l, "in a first term", "level", "history")
-		testkit.Equal(t, bounds(), [2]int64{1 << 30, job.MinHistoryMs})
+		testkit.Equal(t, bounds(), [2]int64{1 << 30, time.Hour.Milliseconds()})
 		l.lead(2)
 		time.Sleep(time.Second)
 		expectVerbs(t, l, "in a second term")
 		l.lead(0)
-		l.other(job.SetHistory{Bytes: 2 << 30, AgeMs: job.MinHistoryMs})
+		l.other(job.SetHistory{Bytes: 2 << 30, AgeMs: time.Hour.Milliseconds()})
 		time.Sleep(time.Second)
 		expectVerbs(t, l, "while another process led")
-		testkit.Equal(t, bounds(), [2]int64{2 << 30, job.MinHistoryMs})
+		testkit.Equal(t, bounds(), [2]int64{2 << 30, time.Hour.Milliseconds()})
 		l.lead(3)
 		time.Sleep(time.Second)
 		expectVerbs(t, l, "after another process led", "history")
-		testkit.Equal(t, bounds(), [2]int64{1 << 30, job.MinHistoryMs})
-		l.other(job.SetHistory{Bytes: 2 << 30, AgeMs: job.MinHistoryMs}) // stored late
+		testkit.Equal(t, bounds(), [2]int64{1 << 30, time.Hour.Milliseconds()})
+		l.other(job.SetHistory{Bytes: 2 << 30, AgeMs: time.Hour.Milliseconds()}) // stored late
 		time.Sleep(2 * historyEvery)
 		expectVerbs(t, l, "after the command of an earlier leader", "history")
-		testkit.Equal(t, bounds(), [2]int64{1 << 30, job.MinHistoryMs})
+		testkit.Equal(t, bounds(), [2]int64{1 << 30, time.Hour.Milliseconds()})
 		time.Sleep(10 * historyEvery)
 		expectVerbs(t, l, "later")
 	})
@@ -53,7 +53,7 @@ func TestHistoryOfDisk(t *testing.T) {
 		e, _ := startWith(t, Options{Dir: t.TempDir(), History: HistoryOfDisk, HistoryAge: 2 * time.Hour, Space: func(string) (uint64, uint64, error) { return total, total, nil }})
 		testkit.Must2(e.Create(t.Context(), lines(1)))(t)
 		h := e.Stats().History
-		testkit.Holds(t, h.MaxBytes == want && h.MaxAgeMs == 2*job.MinHistoryMs, total, h)
+		testkit.Holds(t, h.MaxBytes == want && h.MaxAgeMs == 2*time.Hour.Milliseconds(), total, h)
 	}
 }
 

@@ -17,7 +17,7 @@ const (
 	// DefaultHistoryMs is the bound of the age of history of a server that is given none: 14 days.
 	DefaultHistoryMs = 14 * 24 * 60 * 60 * 1000
 	// MinHistoryMs is the smallest bound of the age of history. The largest is MaxDelayMs.
-	MinHistoryMs = 60 * 60 * 1000
+	MinHistoryMs = 60 * 1000
 )
 
 // Verb returns "history".

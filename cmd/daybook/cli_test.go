@@ -389,7 +389,7 @@ func TestUsage(t *testing.T) {
 		{"serve --retention 1.5d", "not a duration"},
 		{"serve --history 1023k", "--history must be 1048576 to"},
 		{"serve --history 2000T", "--history must be"},
-		{"serve --history-age 59m", "--history-age must be"},
+		{"serve --history-age 59s", "--history-age must be"},
 		{"serve --journal-retain -1", "number of bytes"},
 		{"serve --journal-retain many", "number of bytes"},
 		{"serve --log-level loud", "--log-level"},

@@ -141,7 +141,7 @@ func (f *Flags) Define(flags *pflag.FlagSet) {
 	flags.Var(&f.queueIdle, "queue-idle", "how long a queue without jobs is kept if it is not paused, at least a minute; 0 means for ever")
 	flags.Var(&f.journalRetain, "journal-retain", "bytes of journal to keep that the store no longer needs, for rebuilds and audits")
 	flags.Var(&f.history, "history", "bytes of the history of jobs to keep, at least 1M; the oldest part is deleted first. 0 means a twentieth of the disk, but at most 4G")
-	flags.Var(&f.historyAge, "history-age", "how long the history of jobs is kept, at least an hour, if --history suffices")
+	flags.Var(&f.historyAge, "history-age", "how long the history of jobs is kept, at least a minute, if --history suffices")
 	flags.StringVar(&f.blobs, "blobs", "", "directory of the blobs, or a bucket: s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION, or none to keep no blobs (default: blobs in the data directory)")
 	flags.Var(&f.blobQuota, "blob-quota", "bytes that all blobs together may have; 0 means as many as the disk holds")
 	flags.Var(&f.clientQuota, "blob-client-quota", "bytes that the blobs of each client may have; 0 means as many as --blob-quota")
