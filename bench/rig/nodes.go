@@ -295,7 +295,7 @@ func (c *Nodes) Replace(n *Node) error {
 	if err := os.RemoveAll(n.Process.Data); err != nil {
 		return err
 	}
-	c.List = slices.DeleteFunc(c.List, func(m *Node) bool { return m == n })
+	c.List = slices.DeleteFunc(slices.Clone(c.List), func(m *Node) bool { return m == n })
 	_, err := c.Add(n.At)
 	return errors.Join(err, n.Log.Close())
 }
