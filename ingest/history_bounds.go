@@ -18,7 +18,7 @@ const historyEvery = 10 * time.Second
 
 // boundHistory proposes the bounds of history with which this process was started, if the log has others: those of an earlier
 // start, or of another process that led.
-func (k *timekeeper) boundHistory(ctx context.Context, term uint64) error {
+func (k *timekeeper) boundHistory(ctx context.Context) error {
 	h := k.e.store.Totals().History
 	to := job.SetHistory{Bytes: k.e.o.History, AgeMs: cmp.Or(k.e.o.HistoryAge.Milliseconds(), job.DefaultHistoryMs)}
 	if to.Bytes == HistoryOfDisk {
@@ -27,7 +27,7 @@ func (k *timekeeper) boundHistory(ctx context.Context, term uint64) error {
 	if to.Bytes == 0 || h.MaxBytes == to.Bytes && h.MaxAgeMs == to.AgeMs {
 		return nil
 	}
-	_, _, err := k.e.decideAsLeader(ctx, term, to)
+	_, _, err := k.e.decideAsLeader(ctx, k.term, to)
 	return err
 }
 
@@ -48,14 +48,14 @@ func (e *Engine) historyOfDisk(present int64) int64 {
 	return share
 }
 
-// keepHistory looks at history every historyEvery. It proposes the bounds again if another process's bounds were stored late, and deletes
-// the oldest part if that is too old, or if the disk has little space.
+// keepHistory looks at history when a term begins, and every historyEvery, because the bounds of an earlier leader may be stored late.
+// It deletes the oldest part if that is too old, or if the disk has little space.
 func (k *timekeeper) keepHistory(ctx context.Context) {
 	if time.Since(k.looked) < historyEvery {
 		return
 	}
 	k.looked = time.Now()
-	err := k.boundHistory(ctx, k.term)
+	err := k.boundHistory(ctx)
 	h := k.e.store.Totals().History
 	tight := k.e.isTight(&h)
 	if err == nil && h.Next != 0 && (tight || h.NextSince+h.MaxAgeMs <= k.e.log.Now()) {

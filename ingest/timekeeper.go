@@ -185,7 +185,7 @@ func (k *timekeeper) mayTick(ctx context.Context) bool {
 		err = k.grace(ctx)
 	}
 	if err != nil && !errors.Is(err, ErrNotLeading) && ctx.Err() == nil {
-		k.e.logger.Warn("cannot raise the level, bound history or give all leases their full length again; trying again", "error", err)
+		k.e.logger.Warn("cannot raise the level or give all leases their full length again; trying again", "error", err)
 	}
 	return err == nil && leads
 }
@@ -204,8 +204,8 @@ func (k *timekeeper) leads(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// beginTerm proposes the commands that a new term requires: a new log begins with the level of this program, history gets the
-// bounds of this process, and an older log gets a grace, because runners may have reached no leader before. It first waits until the state includes the commands
+// beginTerm proposes the commands that a new term requires: a new log begins with the level of this program, and an older
+// one gets a grace, because runners may have reached no leader before. It first waits until the state includes the commands
 // of earlier leaders, because the grace depends on whether there are active jobs.
 func (k *timekeeper) beginTerm(ctx context.Context, term uint64) error {
 	if err := k.e.CatchUp(ctx, 0); err != nil {
@@ -219,10 +219,7 @@ func (k *timekeeper) beginTerm(ctx context.Context, term uint64) error {
 		k.e.logger.Info("this program knows a newer level; raise it with `daybook level raise` when you will not go back to an older version",
 			"level", level, "newest", newest)
 	}
-	if err := k.boundHistory(ctx, term); err != nil {
-		return err
-	}
-	k.term, k.losing = term, nil
+	k.term, k.losing, k.looked = term, nil, time.Time{}
 	k.oweGrace()
 	return k.grace(ctx)
 }

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -105,14 +106,6 @@ const (
 	minHeartbeatMs = 100
 	maxHeartbeatMs = 10 * 60_000
 )
-
-// checkHistory checks the value of --history.
-func checkHistory(bytes config.BytesFlag) error {
-	if bytes == 0 {
-		return nil
-	}
-	return job.CheckRange("--history", int64(bytes), job.MinHistoryBytes, job.MaxHistoryBytes)
-}
 
 // NewFlags returns the defaults. build is the version of the program.
 func NewFlags(build api.Version) *Flags {
@@ -270,7 +263,7 @@ func (f *Flags) options() (api.Options, error) {
 		config.CheckDuration("--runner-heartbeat", f.runnerHeartbeat, registry.MinHeartbeat.Milliseconds(), registry.MaxHeartbeat.Milliseconds()),
 		config.CheckDurationOrZero("--blobs-collect", f.blobsCollect, minBlobsCollectMs, job.MaxDelayMs),
 		config.CheckDuration("--history-age", f.historyAge, job.MinHistoryMs, job.MaxDelayMs),
-		checkHistory(f.history),
+		job.CheckRange("--history", cmp.Or(int64(f.history), job.MinHistoryBytes), job.MinHistoryBytes, job.MaxHistoryBytes), // 0: of the disk
 		config.CheckDurationOrZero("--queue-idle", f.queueIdle, job.MinQueueIdleMs, job.MaxDelayMs),
 	} {
 		if err != nil {
