@@ -75,8 +75,8 @@ func (w *Watch) Run(ctx context.Context) {
 // Low reports whether less space than the reserve was free at the last look.
 func (w *Watch) Low() bool { return w.low.Load() }
 
-// Tight reports whether less than one and a half times the reserve was free at the last look. What can be dropped should go then,
-// before creates are refused.
+// Tight reports whether less than one and a half times the reserve was free at the last look. The engine then deletes history,
+// before it has to refuse creates.
 func (w *Watch) Tight() bool { return w.tight.Load() }
 
 // Total returns the number of bytes of the file system at the last look.
