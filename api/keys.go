@@ -113,8 +113,8 @@ func documentOfKey(key *job.Key, d *document.Named) keyDocument {
 	if key.ExpiresAt != 0 {
 		doc.ExpiresAt = &key.ExpiresAt
 	}
-	if key.OldUntil != 0 {
-		doc.OldUntil = &key.OldUntil
+	if key.Old != nil {
+		doc.OldUntil = &key.Old.Until
 	}
 	if key.LastUse != nil {
 		if hour := key.LastUse.Load(); hour > 0 {
@@ -219,9 +219,9 @@ func (k keys) rotate(ctx context.Context, in *struct {
 		}
 		next := *key
 		next.Generation++
-		next.OldSum, next.OldUntil = job.KeySum{}, 0
+		next.Old = nil
 		if in.Body.OverlapMs > 0 {
-			next.OldSum, next.OldUntil = key.Sum, k.engine.Now()+in.Body.OverlapMs
+			next.Old = &job.OldSecret{Sum: key.Sum, Until: k.engine.Now() + in.Body.OverlapMs}
 		}
 		if out, err = k.store(ctx, &next, in.Body.SHA256, job.IfVersion(d.Version)); !errors.Is(err, job.VersionDiffers) { // else somebody has just rotated it
 			return out, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -69,23 +70,27 @@ func (s Roles) Names() (names []string) {
 type Key struct {
 	Actor // its name is unique, and the middle part of the key's text
 	Roles Roles
-	// RunnerPrefix begins each id of a runner that the key names; "": any id. A key with a scope
-	// has one, so that nobody takes over the runners of others.
-	RunnerPrefix string
 	// HidePayloads hides payloads, outputs and errors from a reader. Redact hides the values of the fields with these names in
 	// payloads and outputs that are JSON. It is sorted.
 	HidePayloads bool
 	Redact       []string
+	// RunnerPrefix begins each id of a runner that the key names; "": any id. A key with a scope
+	// has one, so that nobody takes over the runners of others.
+	RunnerPrefix string
 	Rates        *Rates // nil: the key may be used as fast as the server can serve it
 	ExpiresAt    int64  // unix ms; 0: never
 	// Generation counts the secrets that the key ever had. Rotating it adds one.
 	Generation int
-	Sum        KeySum // of the text with the newest secret
-	// OldSum is the sum of the text before this one, which is good until OldUntil in unix ms; 0: never again.
-	OldSum   KeySum
-	OldUntil int64
+	Sum        KeySum     // of the text with the newest secret
+	Old        *OldSecret // the secret before it, if it was good for longer; most keys have none, so a pointer saves memory
 	// LastUse is the hour of the last use on this node, in unix ms; 0: never. It is in memory only: nil if the key is not from there.
 	LastUse *atomic.Int64
+}
+
+// OldSecret is a secret that was replaced.
+type OldSecret struct {
+	Sum   KeySum // of the key's text with it
+	Until int64  // it is no longer good, in unix ms
 }
 
 // Used notes that the key is used at a time. It costs a store once an hour.
@@ -116,12 +121,7 @@ func (k *Key) Expired(now int64) bool { return k.ExpiresAt != 0 && now >= k.Expi
 
 // Matches reports whether a text with this sum is the key, at a time. It compares in a time that does not depend on the sums.
 func (k *Key) Matches(sum *KeySum, now int64) bool {
-	differ, old := byte(0), byte(0)
-	for i := range sum {
-		differ |= sum[i] ^ k.Sum[i]
-		old |= sum[i] ^ k.OldSum[i]
-	}
-	return differ == 0 || old == 0 && now < k.OldUntil
+	return subtle.ConstantTimeCompare(sum[:], k.Sum[:]) == 1 || k.Old != nil && now < k.Old.Until && subtle.ConstantTimeCompare(sum[:], k.Old.Sum[:]) == 1
 }
 
 // keyRules are the rules of keys. The document of a key has the form of a command's fields. A key belongs to no client, and its
@@ -248,9 +248,9 @@ func (k *Key) Check() error {
 func (k *Key) Document() []byte {
 	f := k.permitted()
 	f.text("sha256", k.Sum.String())
-	if k.OldUntil != 0 {
-		f.text("old_sha256", k.OldSum.String())
-		f.int("old_until", k.OldUntil)
+	if k.Old != nil {
+		f.text("old_sha256", k.Old.Sum.String())
+		f.int("old_until", k.Old.Until)
 	}
 	return f
 }
@@ -280,6 +280,7 @@ func (k *Key) permitted() fields {
 func DecodeKey(name string, document []byte) (k Key, err error) {
 	r := fieldReader{rest: string(document)}
 	k.Name = name
+	var old OldSecret
 	sum := func(raw string) KeySum {
 		s, err := ParseKeySum(raw)
 		if err != nil {
@@ -316,9 +317,9 @@ func DecodeKey(name string, document []byte) (k Key, err error) {
 		case "sha256":
 			k.Sum = sum(raw)
 		case "old_sha256":
-			k.OldSum = sum(raw)
+			old.Sum = sum(raw)
 		case "old_until":
-			k.OldUntil = r.int(key, raw, 1, MaxTimeMs)
+			old.Until = r.int(key, raw, 1, MaxTimeMs)
 		default:
 			name, _ := strings.CutPrefix(key, "rate_")
 			if name == key || (&Rates{}).Named(name) == nil {
@@ -331,19 +332,33 @@ func DecodeKey(name string, document []byte) (k Key, err error) {
 			*k.Rates.Named(name) = r.int(key, raw, 1, MaxRate)
 		}
 	}
+	if old.Until != 0 {
+		k.Old = &old
+	}
 	switch {
 	case r.err != nil:
 		return k, fmt.Errorf("key %s: %w", name, r.err)
 	case k.Roles == 0 || k.Generation == 0 || k.Sum == KeySum{}:
 		return k, fmt.Errorf("key %s: roles, generation or sha256 is missing", name)
-	case (k.OldUntil == 0) != (k.OldSum == KeySum{}):
+	case (old.Until == 0) != (old.Sum == KeySum{}):
 		return k, fmt.Errorf("key %s: old_sha256 and old_until are given together", name)
 	case k.Check() != nil:
 		return k, fmt.Errorf("key %s: %w", name, k.Check())
 	case !bytes.Equal(k.Document(), document):
 		return k, fmt.Errorf("key %s: its document is not in the only form that it has", name)
 	}
+	k.ownTexts()
 	return k, nil
+}
+
+// ownTexts copies the texts, which are parts of the key's document. The server keeps 100,000 keys in memory, and not their documents.
+func (k *Key) ownTexts() {
+	k.RunnerPrefix = strings.Clone(k.RunnerPrefix)
+	for _, list := range [][]string{k.Clients, k.Types, k.Redact} {
+		for i, text := range list {
+			list[i] = strings.Clone(text)
+		}
+	}
 }
 
 // The text of a key is dbk_NAME_SECRET. The secret is 32 random bytes, and the first 4 bytes of the SHA-256 of the text before them,

@@ -44,7 +44,7 @@ func TestKeyDocument(t *testing.T) {
 		{Actor: Actor{Name: "e"}, Roles: RolesOf(RoleReader), HidePayloads: true, Generation: 1, Sum: KeySum{1}},
 		{Actor: Actor{Name: "f"}, Roles: RolesOf(RoleProducer), Rates: &Rates{Creates: 1, Bytes: MinBytesRate, ParkedClaims: MaxRate}, Generation: 1, Sum: KeySum{1}},
 		{Actor: Actor{Name: "g"}, Roles: RolesOf(RoleProducer), Rates: &Rates{Claims: 2, Reads: 3, Streams: 4}, Generation: 1, Sum: KeySum{1}},
-		{Actor: Actor{Name: "b"}, Roles: RolesOf(RoleProducer, RoleWorker, RoleReader), ExpiresAt: 5, Generation: 3, Sum: KeySum{1}, OldSum: KeySum{2}, OldUntil: 9},
+		{Actor: Actor{Name: "b"}, Roles: RolesOf(RoleProducer, RoleWorker, RoleReader), ExpiresAt: 5, Generation: 3, Sum: KeySum{1}, Old: &OldSecret{KeySum{2}, 9}},
 	}
 	for _, k := range keys {
 		if got, err := DecodeKey(k.Name, k.Document()); err != nil || !reflect.DeepEqual(got, k) {
@@ -71,7 +71,7 @@ func TestKeyDocument(t *testing.T) {
 // TestKeyMatches: the newest secret is good, and the one before it for a while.
 func TestKeyMatches(t *testing.T) {
 	now, old, none := KeySum{1}, KeySum{2}, KeySum{}
-	k := Key{Sum: now, OldSum: old, OldUntil: 10, ExpiresAt: 20}
+	k := Key{Sum: now, Old: &OldSecret{old, 10}, ExpiresAt: 20}
 	plain := Key{Sum: now}
 	if !k.Matches(&now, 50) || !k.Matches(&old, 9) || k.Matches(&old, 10) || k.Matches(&none, 5) || plain.Matches(&none, 0) || plain.Matches(&old, 0) {
 		t.Error("a wrong secret is good, or a right one is not")

@@ -28,10 +28,12 @@ func BenchmarkStartWithKeys(b *testing.B) {
 			testkit.NoError(b, s.Close())
 			heap := func() uint64 {
 				runtime.GC()
+				runtime.GC() // pools of objects are empty after two
 				var m runtime.MemStats
 				runtime.ReadMemStats(&m)
 				return m.HeapAlloc
 			}
+			s = nil // it is not part of what the heap has before
 			before := heap()
 			for b.Loop() {
 				s = testkit.Must(Open(dir, Options{}))(b)
