@@ -29,8 +29,7 @@ func (q *Queries) Key(name string) *job.Key { return q.live.Keys.Get(name) }
 // KeysRequired reports whether there ever was a key. From then on each request needs one, also after the last one was revoked.
 func (q *Queries) KeysRequired() bool { return q.live.Keys.Ever() }
 
-// SharingRunners returns the name of another key that shares runners with a key, or "" (job.Key.SharesRunners). Its cost grows with
-// the number of keys.
+// SharingRunners returns the name of another key that shares runners with a key, or "" (job.Key.SharesRunners).
 func (q *Queries) SharingRunners(key *job.Key) string { return q.live.Keys.SharingRunners(key) }
 
 // OwnersOfKeys returns how many clients own keys.

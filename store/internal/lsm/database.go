@@ -326,6 +326,12 @@ func (d *DB) DiskBytes() uint64 {
 	return d.pebble.Metrics().DiskSpaceUsage()
 }
 
+// DropCache drops the cached blocks.
+func (d *DB) DropCache() {
+	release := d.cache.Reserve(int(d.cache.MaxSize()))
+	release()
+}
+
 // Drain waits for open views and flushes, and refuses new ones with ErrClosed.
 func (d *DB) Drain() { d.readers.close() }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"maps"
+	"slices"
 
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/applied"
@@ -21,6 +22,7 @@ func (m *Machine) loadDocuments() {
 		if rules.InMemory {
 			of.Newest = map[row.DocumentName]document.Named{}
 		}
+		var secrets []uint64
 		from, to := row.DocumentsIn(kind)
 		m.O.Scan(from, to, func(key string, value []byte) bool {
 			name, _ := row.DocumentOfKey(key)
@@ -31,11 +33,15 @@ func (m *Machine) loadDocuments() {
 					use.Bytes += int64(v.Bytes)
 				}
 				of.Know(d)
-				m.knowSecret(d)
+				if isSecret(kind) {
+					secrets = append(secrets, d.Newest().Seq)
+				}
 			}
 			m.countDocuments(kind, name.Client, use)
 			return true
 		})
+		slices.Sort(secrets)
+		m.knowSecrets(secrets...)
 		from, to = row.DeletionsFrom(kind, 0)
 		m.O.Scan(from, to, func(string, []byte) bool {
 			of.Deleted++
@@ -60,36 +66,41 @@ func (m *Machine) countDocuments(kind job.DocumentKind, client string, by docume
 	m.DocumentUse.Count(kind, client, by)
 }
 
-// knowSecret takes the newest version of a key or login into memory. Publish makes it known.
-func (m *Machine) knowSecret(d *row.Document) {
-	switch {
-	case d.Kind != job.KeyDocument && d.Kind != job.LoginDocument:
-	case d.Kind == job.KeyDocument && !d.Exists():
-		m.Keys.Change(d.Name, nil)
-	case d.Kind == job.KeyDocument:
-		key, err := job.DecodeKey(d.Name, m.textOf(d))
-		if err != nil {
-			lsm.Contradict("key", "%v", err)
+// knowSecrets takes the newest versions of keys and logins into memory. Publish makes them known. seqs ascend: they say which
+// commands stored the versions.
+func (m *Machine) knowSecrets(seqs ...uint64) {
+	texts := make([]string, len(seqs))
+	for i, seq := range seqs {
+		texts[i] = row.SeqKey(row.DocumentTextTable, seq)
+	}
+	found := 0
+	m.O.GetAll(texts, func(at string, value []byte) {
+		found++
+		switch d := row.DecodeDocumentText(row.SeqOfKey(at), value); d.Kind {
+		case job.KeyDocument:
+			key, err := job.DecodeKey(d.Name, d.Text)
+			if err != nil {
+				lsm.Contradict("key", "%v", err)
+			}
+			m.Keys.Change(d.Name, &key)
+		case job.LoginDocument:
+			login, err := job.DecodeLogin(d.Name, d.Text)
+			if err != nil {
+				lsm.Contradict("login", "%v", err)
+			}
+			m.Logins.Change(d.Name, &login)
+		default:
+			lsm.Contradict("know secrets", "the text of command %d is of %v %s", d.Seq, d.Kind, d.Name)
 		}
-		m.Keys.Change(d.Name, &key)
-	case !d.Exists():
-		m.Logins.Change(d.Name, nil)
-	default:
-		login, err := job.DecodeLogin(d.Name, m.textOf(d))
-		if err != nil {
-			lsm.Contradict("login", "%v", err)
-		}
-		m.Logins.Change(d.Name, &login)
+	})
+	if found < len(texts) {
+		lsm.Contradict("know secrets", "%d keys or logins have no text", len(texts)-found)
 	}
 }
 
-// textOf returns the text of the newest version of a document.
-func (m *Machine) textOf(d *row.Document) []byte {
-	text := row.ReadDocumentText(&m.O, d.Newest().Seq)
-	if text == nil {
-		lsm.Contradict("know document", "the newest version of %v %s has no text", d.Kind, d.Name)
-	}
-	return text.Text
+// isSecret reports whether documents of a kind are known by knowSecrets.
+func isSecret(kind job.DocumentKind) bool {
+	return kind == job.KeyDocument || kind == job.LoginDocument
 }
 
 func (a *Applying) putDocument(cmd job.PutDocument) *applied.DocumentChanged {
@@ -131,7 +142,15 @@ func (a *Applying) putDocument(cmd job.PutDocument) *applied.DocumentChanged {
 // know takes the newest version of a document that was changed into memory.
 func (a *Applying) know(d *row.Document) {
 	a.documents[d.Kind].Know(d)
-	a.knowSecret(d)
+	switch {
+	case !isSecret(d.Kind):
+	case d.Exists():
+		a.knowSecrets(d.Newest().Seq)
+	case d.Kind == job.KeyDocument:
+		a.Keys.Change(d.Name, nil)
+	default:
+		a.Logins.Change(d.Name, nil)
+	}
 }
 
 // meets reports whether a document, which may be nil or deleted, meets a condition.

@@ -3,8 +3,11 @@ package memory
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/tidwall/btree"
 
 	"github.com/daybookq/daybook/job"
 )
@@ -51,13 +54,19 @@ func (p *published[V]) Publish() bool {
 type Keys struct {
 	published[job.Key]
 	ever   atomic.Bool
-	owners map[string]int // how many keys each client owns
+	owners map[string]int          // how many keys each client owns
+	runner *btree.BTreeG[*job.Key] // the keys with a runner prefix, in the order of runnerOrder
+}
+
+// runnerOrder is the order of runner prefixes. Keys with the same prefix are in the order of their clients and names.
+func runnerOrder(a, b *job.Key) int {
+	return cmp.Or(strings.Compare(a.RunnerPrefix, b.RunnerPrefix), slices.Compare(a.Clients, b.Clients), strings.Compare(a.Name, b.Name))
 }
 
 // Publish makes known what has changed since the last call.
 func (k *Keys) Publish() {
-	was := map[string]*job.Key{}
-	for _, c := range k.changes {
+	changes, was := k.changes, make(map[string]*job.Key, len(k.changes))
+	for _, c := range changes {
 		was[c.name] = k.byName[c.name] // only this goroutine changes the map
 		if c.value == nil {
 			continue
@@ -66,14 +75,32 @@ func (k *Keys) Publish() {
 			c.value.LastUse = k.byName[c.name].LastUse // it was rotated
 		}
 	}
-	if k.published.Publish() {
-		k.ever.Store(true)
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		for name, key := range was {
-			k.own(key, -1)
-			k.own(k.byName[name], 1)
+	if !k.published.Publish() {
+		return
+	}
+	k.ever.Store(true)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range changes { // at the start they are in order, which makes the tree dense
+		if before, first := was[c.name]; first {
+			delete(was, c.name)
+			k.own(before, -1)
+			k.own(k.byName[c.name], 1)
+			k.index(before, k.byName[c.name])
 		}
+	}
+}
+
+// index takes a key, in place of the one with its name, into the order of runner prefixes. Both can be nil.
+func (k *Keys) index(was, now *job.Key) {
+	if k.runner == nil {
+		k.runner = btree.NewBTreeGOptions(func(a, b *job.Key) bool { return runnerOrder(a, b) < 0 }, btree.Options{NoLocks: true})
+	}
+	if was != nil && was.RunnerPrefix != "" {
+		k.runner.Delete(was)
+	}
+	if now != nil && now.RunnerPrefix != "" {
+		k.runner.Set(now)
 	}
 }
 
@@ -104,17 +131,40 @@ func (k *Keys) Get(name string) *job.Key {
 	return k.byName[name]
 }
 
-// SharingRunners returns the name of another key that shares runners with a key, or "". It compares all keys.
+// SharingRunners returns the name of another key that shares runners with a key, or "". It looks at one key of each list of
+// clients that has a runner prefix which begins with the key's, or with which the key's begins.
 func (k *Keys) SharingRunners(key *job.Key) string {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	for name, other := range k.byName {
-		if name != key.Name && key.SharesRunners(other) {
-			return name
+	if k.runner == nil {
+		return ""
+	}
+	for n := 1; n <= len(key.RunnerPrefix); n++ {
+		prefix := key.RunnerPrefix[:n]
+		from := &job.Key{RunnerPrefix: prefix}
+		for {
+			var other *job.Key
+			k.runner.Ascend(from, func(found *job.Key) bool {
+				other = found
+				return false
+			})
+			if other == nil || other.RunnerPrefix != prefix && (n < len(key.RunnerPrefix) || !strings.HasPrefix(other.RunnerPrefix, prefix)) {
+				break
+			}
+			if other.Name != key.Name && key.SharesRunners(other) {
+				return other.Name
+			}
+			after := other.Name + "\x00"
+			if slices.Equal(other.Clients, key.Clients) {
+				after = afterNames
+			}
+			from = &job.Key{Actor: job.Actor{Name: after, Scope: job.Scope{Clients: other.Clients}}, RunnerPrefix: other.RunnerPrefix}
 		}
 	}
 	return ""
 }
+
+const afterNames = "\x7f" // is behind every name of a key
 
 // Uses returns the hours of the last uses of the keys that were used.
 func (k *Keys) Uses() map[string]int64 {

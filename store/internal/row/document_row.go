@@ -156,6 +156,11 @@ func ReadDocumentText(r lsm.Rows, seq uint64) *DocumentText {
 	if value == nil {
 		return nil
 	}
+	return DecodeDocumentText(seq, value)
+}
+
+// DecodeDocumentText returns the text in a row. It has the bytes of the value.
+func DecodeDocumentText(seq uint64, value []byte) *DocumentText {
 	d := lsm.Decoder(value)
 	return &DocumentText{Seq: seq, DocumentName: DocumentName{job.DocumentKind(d.Uint()), d.Text(), d.Text()}, At: d.Int(), Text: d.Bytes()}
 }
