@@ -37,8 +37,8 @@ func (e *lavish) doc(n int) job.Job {
 	return job.Job{ID: id, Batch: id.WithLine(0), Client: "c", Type: "t", Status: job.Pending, Attributes: job.Attributes{Kind: job.Text}, Payload: bytes.Repeat([]byte{'x'}, job.MaxPayloadBytes), Progress: -1}
 }
 
-func (e *lavish) List(query.Filter) ([]job.Job, job.ID, error) {
-	return []job.Job{e.doc(0), e.doc(1)}, job.ID{}, nil
+func (e *lavish) List(query.Filter) ([]job.Job, query.JobPlace, error) {
+	return []job.Job{e.doc(0), e.doc(1)}, query.JobPlace{}, nil
 }
 
 func (e *lavish) JobWithin(_ job.ID, room int64) (job.Job, bool, error) {

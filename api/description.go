@@ -120,6 +120,7 @@ func newSchemas() *openapi.Schemas {
 	s.Define("Empty", &openapi.Schema{Type: openapi.Types{"object"}, MaxProperties: []byte("0")})
 	s.Define("BatchStatus", openapi.Enum(batchStatuses()...))
 	s.Define("BatchPlace", openapi.Text(36, 293))
+	s.Define("JobPlace", openapi.Text(36, 52))
 	s.Define("BatchMeta", &openapi.Schema{Type: openapi.Types{"object", "null"}, AdditionalProperties: &openapi.Schema{Type: openapi.Types{"string", "integer"}}})
 	answer.Describe(s)
 	command.Describe(s)

@@ -49,7 +49,7 @@ func TestJobDocument(t *testing.T) {
 		ID: job.NewID(5, 6, 7), Batch: job.NewID(5, 6, 0), Client: "c", Type: "t", Status: job.Failed, Payload: []byte("p"),
 		Attributes: job.Attributes{Priority: 9, Kind: job.Text, MaxAttempts: 3, LeaseMs: 4, RunAt: 5},
 		Code:       job.Error, ExitCode: 500, Error: "err \"or\"\n", Step: "s", Progress: 999_999, Runner: "r\u2028", Claim: job.NewID(8, 9, 0),
-		RunAttempts: 2, CreatedAt: 6, UpdatedAt: 7, CompletedAt: 8, DeadlineAt: 9,
+		RunAttempts: 2, CreatedAt: 6, UpdatedAt: 7, TickledAt: 7, CompletedAt: 8, DeadlineAt: 9,
 		Result: job.Result{ProcessExit: &exit, OutputAddr: "there", LogAddr: "kept", OutputKind: job.JSON, Output: []byte(`[1, 2]`)},
 		Attempts: []job.Attempt{
 			{At: 1, Runner: "a", Code: job.Error, ExitCode: 500, Error: "no", Why: job.Reported, StartedAt: 4, Claim: job.NewID(4, 5, 0), ProcessExit: &exit, LogAddr: "log"},
@@ -69,7 +69,7 @@ func TestJobDocument(t *testing.T) {
 	testkit.NoError(t, d.Decode(&o))
 	want(t, o, "job_id", full.ID, "batch_id", full.Batch, "client", "c", "type", "t", "status", "failed", "priority", 9, "payload", "p", "payload_b64", nil,
 		"code", "error", "exit_code", 500, "process_exit", -1, "error", full.Error, "step", "s", "progress", "0.999999", "runner_id", full.Runner,
-		"claim_id", full.Claim, "run_attempts", 2, "max_attempts", 3, "lease_ms", 4, "run_at", 5, "created_at", 6, "updated_at", 7, "completed_at", 8,
+		"claim_id", full.Claim, "run_attempts", 2, "max_attempts", 3, "lease_ms", 4, "run_at", 5, "created_at", 6, "updated_at", 7, "tickled_at", 7, "completed_at", 8,
 		"deadline_at", 9, "output_addr", "there", "log_addr", "kept", "output", "[1 2]", "output_b64", nil)
 	attempts := o["attempts"].([]any)
 	want(t, attempts[0].(map[string]any), "at", 1, "runner_id", "a", "code", "error", "exit_code", 500, "error", "no", "why", "reported",

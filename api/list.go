@@ -1,8 +1,11 @@
 package api
 
 import (
+	"errors"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -35,8 +38,11 @@ type jobsQuery struct {
 	Claim         job.ID            `query:"claim_id" doc:"only jobs whose current or last claim is this one"`
 	CreatedAfter  int64             `query:"created_after" minimum:"0" maximum:"253402300799999" doc:"only jobs created at this time or later, in unix ms"`
 	CreatedBefore int64             `query:"created_before" minimum:"1" maximum:"253402300799999" doc:"only jobs created before this time, in unix ms"`
+	UpdatedAfter  int64             `query:"updated_after" minimum:"0" maximum:"253402300799999" doc:"only jobs created, moved to another status or patched at this time or later, in unix ms"`
+	UpdatedBefore int64             `query:"updated_before" minimum:"1" maximum:"253402300799999" doc:"only jobs whose updated_at is before this time, in unix ms"`
+	Order         *string           `query:"order" enum:"oldest,newest,updated" doc:"oldest: by id. newest: by id, the newest job first. updated: by updated_at, the last first; for up to 1,000 queues. Default: updated with updated_after or updated_before, else oldest."`
 	Limit         int               `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"maximum number of items of a page; default: 100"`
-	After         job.ID            `query:"after" doc:"next of the previous page"`
+	After         *string           `query:"after" schema:"JobPlace" doc:"next of the previous page; in the orders oldest and newest also the id of any job"`
 	Meta          map[string]string `query:"meta." maxLength:"256" doc:"only jobs with this label"`
 	selected
 	caughtUp
@@ -46,7 +52,18 @@ type jobsQuery struct {
 func (in *jobsQuery) filter() (f query.Filter, err error) {
 	f = query.Filter{
 		Client: in.Client, Type: in.Type, Batch: in.Batch, Runner: in.Runner, Claim: in.Claim, CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore,
-		Limit: in.Limit, After: in.After, Meta: in.Meta,
+		UpdatedAfter: in.UpdatedAfter, UpdatedBefore: in.UpdatedBefore, Limit: in.Limit, Meta: in.Meta,
+	}
+	switch {
+	case in.Order != nil:
+		f.Order = orders[*in.Order]
+	case in.UpdatedAfter != 0 || in.UpdatedBefore != 0:
+		f.Order = query.Updated
+	}
+	if in.After != nil {
+		if f.After, err = placeOfJob(f.Order, *in.After); err != nil {
+			return f, err
+		}
 	}
 	if in.Status != nil {
 		f.Status = statusNamed(*in.Status)
@@ -54,6 +71,35 @@ func (in *jobsQuery) filter() (f query.Filter, err error) {
 	fields := in.selection()
 	f.Parts = fields.Parts()
 	return f, checkLabels(in.Meta)
+}
+
+var orders = map[string]query.Order{"oldest": query.Oldest, "newest": query.Newest, "updated": query.Updated}
+
+// textOfJobPlace returns the text form of a place in a list of jobs: an id or, in the order updated, an id and a time with a slash
+// between them. It is "" for no place.
+func textOfJobPlace(o query.Order, p query.JobPlace) string {
+	switch {
+	case p.IsZero():
+		return ""
+	case o != query.Updated:
+		return p.ID.String()
+	}
+	return p.ID.String() + "/" + strconv.FormatInt(p.UpdatedAt, 10)
+}
+
+// placeOfJob is the inverse of textOfJobPlace.
+func placeOfJob(o query.Order, text string) (p query.JobPlace, err error) {
+	id, at, timed := strings.Cut(text, "/")
+	if p.ID, err = queryID("after", id); err != nil {
+		return p, err
+	}
+	if timed {
+		p.UpdatedAt, err = strconv.ParseInt(at, 10, 64)
+	}
+	if err != nil || timed != (o == query.Updated) || p.UpdatedAt < 0 || p.UpdatedAt > job.MaxTimeMs {
+		return p, web.BadRequest("after", "after must be the next of a page in the same order")
+	}
+	return p, nil
 }
 
 // statusNamed returns the status with a name that exists.
@@ -77,10 +123,10 @@ func checkLabels(meta map[string]string) error {
 // jobsDocument is a page of jobs. It is sent in pieces.
 type jobsDocument struct {
 	Jobs []answer.JobPart `json:"jobs" maxItems:"1000"`
-	Next *job.ID          `json:"next"`
+	Next *string          `json:"next" schema:"JobPlace"`
 }
 
-// list answers with a page of the jobs that match the query, in the order of their ids.
+// list answers with a page of the jobs that match the query.
 func (s *jobs) list(c echo.Context, in *jobsQuery) error {
 	filter, err := in.filter()
 	if err != nil {
@@ -97,12 +143,15 @@ func (s *jobs) list(c echo.Context, in *jobsQuery) error {
 	}
 	defer held.Release()
 	var list []job.Job
-	var next job.ID
+	var next query.JobPlace
 	err = s.pages.Do(c.Request().Context(), func() error {
 		list, next, err = s.engine.List(filter)
 		answer.ConcealAll(key, list)
 		return err
 	})
+	if errors.Is(err, query.ErrManyQueues) {
+		return web.BadRequest("order", "the list has more than 1,000 queues, and is not in the order updated for so many; give client or type")
+	}
 	if err != nil {
 		return err
 	}
@@ -115,7 +164,11 @@ func (s *jobs) list(c echo.Context, in *jobsQuery) error {
 		return err
 	}
 	p.B = append(p.B, `,"next":`...)
-	p.B = append(answer.AppendID(p.B, next), "}\n"...)
+	if next.IsZero() {
+		p.B = append(p.B, "null}\n"...)
+	} else {
+		p.B = append(strconv.AppendQuote(p.B, textOfJobPlace(filter.Order, next)), "}\n"...)
+	}
 	return p.End()
 }
 

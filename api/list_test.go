@@ -26,7 +26,7 @@ import (
 	"github.com/daybookq/daybook/store/query"
 )
 
-func (s *picky) List(f query.Filter) ([]job.Job, job.ID, error) {
+func (s *picky) List(f query.Filter) ([]job.Job, query.JobPlace, error) {
 	testkit.Holds(s.t, f.Limit >= 1 && f.Limit <= job.MaxPage && f.CreatedAfter >= 0 && f.CreatedBefore >= 0 &&
 		f.Status != job.Purged, "a list of", f)
 	return []job.Job{{Status: job.Pending, Client: f.Client, Type: f.Type, Runner: f.Runner, Progress: -1}}, f.After, nil
@@ -324,7 +324,7 @@ type panicking struct {
 	calm atomic.Bool
 }
 
-func (e *panicking) List(f query.Filter) ([]job.Job, job.ID, error) {
+func (e *panicking) List(f query.Filter) ([]job.Job, query.JobPlace, error) {
 	if !e.calm.Load() {
 		panic("list")
 	}

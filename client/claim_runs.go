@@ -73,7 +73,7 @@ func (c *Claim) firstOf(r *runs.Run) Job {
 	f := &r.First
 	j := Job{
 		ID: f.ID.String(), Client: f.Client, Type: f.Type, Status: f.Status.String(), RunnerID: f.Runner, ClaimID: c.ID,
-		RunAttempts: f.RunAttempts, Redrives: f.Redrives, CreatedAt: f.CreatedAt, UpdatedAt: f.UpdatedAt, DeadlineAt: f.DeadlineAt,
+		RunAttempts: f.RunAttempts, Redrives: f.Redrives, CreatedAt: f.CreatedAt, UpdatedAt: f.UpdatedAt, TickledAt: f.TickledAt, DeadlineAt: f.DeadlineAt,
 		Error: f.Error, Step: f.Step, UniqueKey: f.UniqueKey,
 	}
 	j.setStored(&f.Attributes)

@@ -236,7 +236,8 @@ type Job struct {
 
 	RunAt       int64 `json:"run_at"`
 	CreatedAt   int64 `json:"created_at"`
-	UpdatedAt   int64 `json:"updated_at"`
+	UpdatedAt   int64 `json:"updated_at"` // when it was created, or last moved to another status, or patched
+	TickledAt   int64 `json:"tickled_at"` // of an active job: when it was claimed or last tickled
 	CompletedAt int64 `json:"completed_at"`
 	DeadlineAt  int64 `json:"deadline_at"` // when an active job is abandoned unless it is tickled
 	ExpiresAt   int64 `json:"expires_at"`  // when the job is cancelled unless it has started

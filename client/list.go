@@ -19,8 +19,13 @@ type JobsQuery struct {
 	RunnerID, ClaimID    string // of the runner and claim that hold the job, or that ended its last run
 	// The list shows jobs with CreatedAfter ≤ created_at < CreatedBefore, in unix ms.
 	CreatedAfter, CreatedBefore int64
-	After                       string // the list begins after this id
-	PageSize                    int    // 1 to 1000; 0 means the server's default
+	// And with UpdatedAfter ≤ updated_at < UpdatedBefore.
+	UpdatedAfter, UpdatedBefore int64
+	// Order is "oldest" and "newest" by id, or "updated" by updated_at, the last first. "" is "updated" with UpdatedAfter or
+	// UpdatedBefore, else "oldest".
+	Order    string
+	After    string // the list begins after this id; with the order "updated", after the id and updated_at with a slash between them
+	PageSize int    // 1 to 1000; 0 means the server's default
 	// Fields names the fields that the documents have, by their JSON names; the id is always there. nil means all
 	// fields. The server does not read data that the named fields do not need.
 	Fields []string
@@ -29,14 +34,14 @@ type JobsQuery struct {
 func (q *JobsQuery) values() url.Values {
 	v := url.Values{}
 	for name, value := range map[string]string{
-		"status": q.Status, "client": q.Client, "type": q.Type, "batch_id": q.BatchID, "runner_id": q.RunnerID, "claim_id": q.ClaimID, "after": q.After,
+		"status": q.Status, "client": q.Client, "type": q.Type, "batch_id": q.BatchID, "runner_id": q.RunnerID, "claim_id": q.ClaimID, "after": q.After, "order": q.Order,
 		"fields": strings.Join(q.Fields, ","),
 	} {
 		if value != "" {
 			v.Set(name, value)
 		}
 	}
-	for name, n := range map[string]int64{"created_after": q.CreatedAfter, "created_before": q.CreatedBefore, "limit": int64(q.PageSize)} {
+	for name, n := range map[string]int64{"created_after": q.CreatedAfter, "created_before": q.CreatedBefore, "updated_after": q.UpdatedAfter, "updated_before": q.UpdatedBefore, "limit": int64(q.PageSize)} {
 		if n != 0 {
 			v.Set(name, strconv.FormatInt(n, 10))
 		}
@@ -47,7 +52,7 @@ func (q *JobsQuery) values() url.Values {
 	return v
 }
 
-// Jobs yields the jobs of a query in order of their ids, page by page. Each page shows the jobs at one moment, and
+// Jobs yields the jobs of a query in the order of the query, page by page. Each page shows the jobs at one moment, and
 // different pages show different moments. An error ends the list. A page is read again when the answer is lost.
 func (c *Client) Jobs(ctx context.Context, q JobsQuery) iter.Seq2[*Job, error] {
 	r := transport.Get("/jobs")

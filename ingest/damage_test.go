@@ -46,7 +46,7 @@ func TestDamagedPage(t *testing.T) {
 	}
 	// Before a claim, documents are shown without the unreadable payloads.
 	shown, unread := 0, 0
-	for after := (job.ID{}); ; {
+	for after := (query.JobPlace{}); ; {
 		docs, next := testkit.Must2(current(t, e).List(query.Filter{Limit: 1000, After: after, Parts: query.Everything}))(t)
 		for i := range docs {
 			shown++
@@ -68,7 +68,7 @@ func TestDamagedPage(t *testing.T) {
 	testkit.MustHold(t, healthy != 0 && healthy != n &&
 		e.Stats().Damaged == uint64(n-healthy), healthy, "of", n, "jobs were handed out", e.Stats().Damaged, "set aside")
 	listed := func() (ids []job.ID) {
-		for after := (job.ID{}); ; {
+		for after := (query.JobPlace{}); ; {
 			docs, next := testkit.Must2(current(t, e).List(query.Filter{Status: job.Deferred, Limit: 1000, After: after, Parts: query.Everything}))(t)
 			for i := range docs {
 				if d := &docs[i]; d.Code != job.Damaged || d.Error != job.DamagedText || d.Payload != nil || d.RunAttempts != 0 || d.RunAt != job.MaxTimeMs {
@@ -309,7 +309,7 @@ func TestDamagedKeysAndHistories(t *testing.T) {
 			// have the given code.
 			look := func() (damaged, coded int) {
 				listed := 0
-				for after := (job.ID{}); ; {
+				for after := (query.JobPlace{}); ; {
 					docs, next := testkit.Must2(current(t, e).List(query.Filter{Limit: 1000, After: after, Parts: query.Everything}))(t)
 					for i := range docs {
 						if docs[i].Error == job.DamagedText {

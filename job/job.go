@@ -31,7 +31,8 @@ type Job struct {
 	Redrives    int // how often the job was redriven
 
 	CreatedAt   int64
-	UpdatedAt   int64
+	UpdatedAt   int64 // when it was created or last moved
+	TickledAt   int64 // of an active job: when it was claimed or last tickled
 	CompletedAt int64
 	DeadlineAt  int64 // of an active job: it counts as abandoned at this time unless it is tickled
 	Why         Why   // of an ended job

@@ -276,9 +276,9 @@ func TestListReadsWhatAPageShows(t *testing.T) {
 		testkit.Holds(t, bytes <= most, what, "allocated", bytes>>10, "KiB")
 	}
 	pages, found := 0, 0
-	for after := (job.ID{}); ; {
+	for after := (query.JobPlace{}); ; {
 		var docs []job.Job
-		var next job.ID
+		var next query.JobPlace
 		var err error
 		allocated("a page of jobs", 6*query.MaxListReadBytes, func() {
 			docs, next, err = s.List(query.Filter{Meta: map[string]string{"k": fmt.Sprint(posts*jobs - 1)}, Limit: 1000, After: after})

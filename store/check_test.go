@@ -152,7 +152,7 @@ func richStore(t testing.TB) *Store {
 		}
 		have[kind] = true
 	}
-	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L T1 T2 T3 T4 T6 T7 T8 T9 C c O W w E U K I x Y N V v g J X q T12 T13 e T15 j") {
+	for _, kind := range strings.Fields("M Q B b P S D1 D2 D3 R L l T1 T2 T3 T4 T6 T7 T8 T9 C c O W w E U K I x Y N V v g J X q T12 T13 e T15 j") {
 		// Progress and results of purged lines are deleted. If there is no result, one is written below.
 		testkit.MustHold(t, have[kind] || kind == "D2", "the rich store has no row of kind", kind)
 	}
@@ -318,6 +318,7 @@ func TestCheckNames(t *testing.T) {
 		{"purged with memory", "purged lines 0-1 remember", changeSpan(find(row.SpanTable, "Status:purged "), func(sp *row.Span) { sp.UpdatedAt = 1 }), false},
 		{"ready row", "is missing", find(row.ReadyTable, "queue 1"), true},
 		{"list row", "is missing", find(row.ListTable, "queue 2"), true},
+		{"row by time", "is missing", find(row.MovedTable, "queue 1"), true},
 		{"run_at timer", "is missing", find(row.TimerTable, "kind 1"), true},
 		{"purge timer", "is missing", find(row.TimerTable, "kind 4"), true},
 		{"claim timer", "is missing", find(row.TimerTable, "kind 2"), true},

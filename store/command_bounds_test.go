@@ -21,9 +21,9 @@ import (
 // below constants, so that they do not depend on the backlog. Each start repeats the commands of the journal, so a
 // command that takes too much stops the server for good.
 
-// A command may read requestRows rows, and write requestWrites: about sixteen and ten for each of the thousand things that a
+// A command may read requestRows rows, and write requestWrites: about sixteen and twelve for each of the thousand things that a
 // request may name. Work on things that no request named is left to ticks, which do less of it at a time.
-const requestRows, requestWrites = 16_000, 10_000
+const requestRows, requestWrites = 16_000, 12_000
 
 // crowd is a store with a very large number of one thing, and the ids that commands name in it.
 type crowd struct {

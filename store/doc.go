@@ -38,6 +38,7 @@
 //	R queue:4 ^priority:4 class:1 order:8 seq:8 last:4 a pending span in its place in line
 //	N queue:4 ^priority:4 class:1 level:1 …            a cell: how many spans and jobs of a part of a lane are pending
 //	L queue:4 status:1 seq:8 last:4                    a span by queue and status, in order of ids
+//	l queue:4 status:1 updated_at:8 seq:8 last:4       a span that has ended, or waits since a later time than its create, by queue, status and time
 //	T at:8 kind:1 …                                    a timer: 1 run_at, 4 purge, 6 expires_at, 7 timeout: seq:8 last:4;
 //	                                                   2 claim: claim:8; 3 lease of one job: claim:8 seq:8 line:4;
 //	                                                   8 sweep: seq:8; 9 keys: generation:8;

@@ -383,7 +383,7 @@ func TestSeqsBeyondTheBitsOfAnID(t *testing.T) {
 					want := slices.DeleteFunc(slices.Clone(jobs), func(id job.ID) bool { _, err := s.Job(id); return err != nil })
 					testkit.MustHold(t, slices.Equal(all, want), "listed", all, "want", want)
 					for _, id := range jobs {
-						docs, _, err := s.List(query.Filter{After: id, Limit: 1})
+						docs, _, err := s.List(query.Filter{After: query.JobPlace{ID: id}, Limit: 1})
 						at := slices.IndexFunc(want, func(other job.ID) bool { return slices.Index(jobs, other) > slices.Index(jobs, id) })
 						testkit.NoError(t, err)
 						testkit.MustHold(t, (at < 0) == (len(docs) == 0) && (at < 0 || docs[0].ID == want[at]), "after", id, docs)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -99,9 +100,22 @@ func (g *generator) filter(m *model.Model) (f query.Filter) {
 	if g.some(15) {
 		f.CreatedBefore = anyTime()
 	}
+	f.Order, f.Active = oneOf(g, query.Oldest, query.Newest, query.Updated), oneOf(g, 0, 1)
+	if g.some(15) {
+		f.UpdatedAfter = anyTime()
+	}
+	if g.some(15) {
+		f.UpdatedBefore = anyTime()
+	}
 	if g.some(15) && len(m.Batches) > 0 {
-		if f.After = m.Batches[g.IntN(len(m.Batches))].ID.WithLine(g.IntN(6)); g.some(40) { // perhaps of no batch
-			f.After = job.NewID(f.After.At()+g.Int64N(3)-1, uint64(max(1, int(f.After.LowSeq())+g.IntN(5)-2)), f.After.Line())
+		after := m.Batches[g.IntN(len(m.Batches))].ID.WithLine(g.IntN(6))
+		if f.After.ID = after; f.Order == query.Updated { // perhaps with another time
+			f.After.UpdatedAt = oneOf(g, after.At(), anyTime())
+			if j := m.Jobs[after]; j != nil && j.Status != job.Purged {
+				f.After.UpdatedAt = oneOf(g, m.Document(j).UpdatedAt, anyTime())
+			}
+		} else if g.some(40) { // perhaps of no batch
+			f.After.ID = job.NewID(after.At()+g.Int64N(3)-1, uint64(max(1, int(after.LowSeq())+g.IntN(5)-2)), after.Line())
 		}
 	}
 	return f
@@ -116,7 +130,25 @@ func filterMatches(f *query.Filter, doc *job.Job) bool {
 	}
 	return (f.Status == 0 || doc.Status == f.Status) && (f.Client == "" || doc.Client == f.Client) && (f.Type == "" || doc.Type == f.Type) &&
 		(f.Runner == "" || doc.Runner == f.Runner) && (f.Claim.IsZero() || doc.Claim == f.Claim) &&
-		(f.Batch.IsZero() || doc.Batch == f.Batch) && doc.CreatedAt >= f.CreatedAfter && (f.CreatedBefore == 0 || doc.CreatedAt < f.CreatedBefore) && compareIDs(doc.ID, f.After) > 0
+		(f.Batch.IsZero() || doc.Batch == f.Batch) && doc.CreatedAt >= f.CreatedAfter && (f.CreatedBefore == 0 || doc.CreatedAt < f.CreatedBefore) &&
+		doc.UpdatedAt >= f.UpdatedAfter && (f.UpdatedBefore == 0 || doc.UpdatedAt < f.UpdatedBefore) && (f.After.IsZero() || comparePlaces(f.Order, placeOf(f.Order, doc), f.After) > 0)
+}
+
+// placeOf is the place of a job in a list.
+func placeOf(o query.Order, doc *job.Job) query.JobPlace {
+	if o == query.Updated {
+		return query.JobPlace{ID: doc.ID, UpdatedAt: doc.UpdatedAt}
+	}
+	return query.JobPlace{ID: doc.ID}
+}
+
+// comparePlaces returns a negative number if a comes before b in a list.
+func comparePlaces(o query.Order, a, b query.JobPlace) int {
+	n := cmp.Or(cmp.Compare(a.UpdatedAt, b.UpdatedAt), compareIDs(a.ID, b.ID))
+	if o != query.Oldest {
+		return -n
+	}
+	return n
 }
 
 // compareIDs compares ids by the order in which their commands were applied. That is the order of their bytes, except
@@ -140,6 +172,7 @@ func (p *player) compareList(f query.Filter, r interface{ IntN(int) int }) error
 			}
 		}
 	}
+	slices.SortFunc(want, func(a, b job.Job) int { return comparePlaces(f.Order, placeOf(f.Order, &a), placeOf(f.Order, &b)) })
 	for pages := 0; ; pages++ {
 		docs, next, err := p.s.List(f)
 		if err != nil {
@@ -165,7 +198,7 @@ func (p *player) compareList(f query.Filter, r interface{ IntN(int) int }) error
 		if next.IsZero() {
 			break
 		}
-		if compareIDs(next, f.After) <= 0 || len(docs) > 0 && compareIDs(next, docs[len(docs)-1].ID) < 0 {
+		if !f.After.IsZero() && comparePlaces(f.Order, next, f.After) <= 0 || len(docs) > 0 && comparePlaces(f.Order, next, placeOf(f.Order, &docs[len(docs)-1])) < 0 {
 			return fmt.Errorf("page %d goes on after %v, and began after %v", pages, next, f.After)
 		}
 		if f.Rows == 0 && f.Read == 0 && f.Bytes == 0 && len(docs) < f.Limit {
@@ -305,7 +338,7 @@ func (p *player) compareWaiting(g *generator) error {
 	return nil
 }
 
-func mustList(t testing.TB, s *Store, f query.Filter) (docs []job.Job, next job.ID) {
+func mustList(t testing.TB, s *Store, f query.Filter) (docs []job.Job, next query.JobPlace) {
 	t.Helper()
 	docs, next = testkit.Must2(s.List(f))(t)
 	return docs, next
@@ -368,7 +401,7 @@ func TestListPageBounds(t *testing.T) {
 		if next.IsZero() {
 			return fmt.Sprint(len(docs), " end")
 		}
-		return fmt.Sprint(len(docs), " ", next.Line())
+		return fmt.Sprint(len(docs), " ", next.ID.Line())
 	}
 	for name, c := range map[string]struct {
 		f    query.Filter
@@ -376,7 +409,7 @@ func TestListPageBounds(t *testing.T) {
 	}{
 		"limit":                       {query.Filter{Limit: 9}, "9 8"},
 		"exactly the limit":           {query.Filter{Limit: 10}, "10 end"},
-		"one of the limit":            {query.Filter{Limit: 1, After: jobID(0, 1, 8)}, "1 end"},
+		"one of the limit":            {query.Filter{Limit: 1, After: query.JobPlace{ID: jobID(0, 1, 8)}}, "1 end"},
 		"payloads":                    {query.Filter{Limit: 20, Parts: query.Payloads, Bytes: 300}, "3 2"},
 		"a byte less":                 {query.Filter{Limit: 20, Parts: query.Payloads, Bytes: 299}, "2 1"},
 		"a document in any case":      {query.Filter{Limit: 20, Parts: query.Payloads, Bytes: 1}, "1 0"},
@@ -384,9 +417,9 @@ func TestListPageBounds(t *testing.T) {
 		"details alone":               {query.Filter{Limit: 20, Parts: query.Details, Bytes: 2500}, "2 1"},
 		"nothing that is counted":     {query.Filter{Limit: 20, Bytes: 1}, "10 end"},
 		"rows without a match":        {query.Filter{Limit: 20, Runner: "other", Rows: 1}, "0 9"},
-		"and then the end":            {query.Filter{Limit: 20, Runner: "other", Rows: 1, After: jobID(0, 1, 9)}, "0 end"},
-		"behind everything":           {query.Filter{Limit: 20, After: jobID(5, 9, 0)}, "0 end"},
-		"at the last line of all ids": {query.Filter{Limit: 20, After: jobID(0, 1, job.MaxLines-1)}, "0 end"},
+		"and then the end":            {query.Filter{Limit: 20, Runner: "other", Rows: 1, After: query.JobPlace{ID: jobID(0, 1, 9)}}, "0 end"},
+		"behind everything":           {query.Filter{Limit: 20, After: query.JobPlace{ID: jobID(5, 9, 0)}}, "0 end"},
+		"at the last line of all ids": {query.Filter{Limit: 20, After: query.JobPlace{ID: jobID(0, 1, job.MaxLines-1)}}, "0 end"},
 	} {
 		testkit.Equal(t, page(c.f), c.want, name)
 	}

@@ -251,6 +251,9 @@ func describeRow(key string, value []byte) (text string) {
 		return fmt.Sprintf("ready row of queue %d priority %d class %d order %d batch %d last %d", queue, lane.Priority, lane.Class, lsm.U64At(key, 10), end.Seq, end.Line)
 	case row.ListTable:
 		return fmt.Sprintf("list row of queue %d %v batch %d last %d", lsm.U32At(key, 1), job.Status(key[5]), lsm.U64At(key, 6), lsm.U32At(key, 14))
+	case row.MovedTable:
+		at, end := row.SplitMovedKey(key)
+		return fmt.Sprintf("moved row of queue %d %v at %d batch %d last %d", lsm.U32At(key, 1), job.Status(key[5]), at, end.Seq, end.Line)
 	case row.TimerTable:
 		if key[9] == row.RunnerTimer {
 			return fmt.Sprintf("timer at %d kind %d of runner %q", lsm.U64At(key, 1), row.RunnerTimer, row.RunnerOfTimer(key))

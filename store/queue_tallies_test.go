@@ -383,7 +383,7 @@ func TestQueueIsDeletedAtOnce(t *testing.T) {
 		testkit.Holds(t, doc.Client == "a" && doc.Type == "x" && doc.Moved == 50, "the sweep", doc)
 		again := testkit.Must(s.MadeBefore(&c.Once, startAt+int64(seq)))(t)
 		testkit.Holds(t, again.Batch == made.Batch && again.Group.Client == "a" && again.Group.Type == "x", "the create repeated", again)
-		for name, f := range map[string]query.Filter{"all": {}, "of b": {Client: "b"}, "after": {After: made.Batch}, "of the type": {Type: "y", Status: job.Pending}} {
+		for name, f := range map[string]query.Filter{"all": {}, "of b": {Client: "b"}, "after": {After: query.JobPlace{ID: made.Batch}}, "of the type": {Type: "y", Status: job.Pending}} {
 			f.Limit, f.Parts = 10, query.Everything
 			docs, next := testkit.Must2(s.List(f))(t)
 			testkit.Holds(t, len(docs) == 2 && next.IsZero() && docs[0].Client == "b" && docs[0].UniqueKey == "k", "list", name, docs, next)

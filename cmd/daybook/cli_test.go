@@ -422,6 +422,7 @@ func TestUsage(t *testing.T) {
 		{"jobs --ids --json", "--ids and --json exclude each other"},
 		{"jobs --fields status", "--fields is for --json only"},
 		{"jobs --status done", "--status must be one of deferred, pending"},
+		{"jobs --order first", "--order must be one of oldest, newest, updated"},
 		{"batches --status done", `--status "done" is not one of in_progress`},
 		{"help nosuch", `there is no command or topic "nosuch"`},
 		{"help get nosuch", `there is no command or topic "get nosuch"`},

@@ -39,10 +39,13 @@ type jobRow struct {
 // rowFields are the fields of a jobRow.
 const rowFields = "client,type,status,run_attempts,max_attempts,created_at,updated_at,run_at,runner_id,error"
 
+// orders are the orders of a list of jobs.
+var orders = []string{"oldest", "newest", "updated"}
+
 func newJobs() *cobra.Command {
 	var r remote.Command
-	var status, client, typ, batch, runner, claim, fields string
-	var after, before terminal.TimeFlag
+	var status, client, typ, batch, runner, claim, order, fields string
+	var after, before, updatedAfter, updatedBefore terminal.TimeFlag
 	var meta []string
 	var limit int
 	var idsOnly bool
@@ -52,12 +55,16 @@ func newJobs() *cobra.Command {
 		Long: `List jobs, the oldest first: those with a status, of a client or type, of a batch, with an entry in their meta, of
 a runner or claim, or of a time. "daybook get ID" shows all of one.
 
+--order newest begins with the newest job, and --order updated with the job that was last created, moved to another
+status or patched. The latter is the order with --updated-after or --updated-before, unless --order is given.
+
 With --ids the list has only ids, those of all jobs unless --limit is given. "daybook cancel -", "redrive -" and
 "rm -" read them.`,
 		Example: `  daybook jobs --status failed
   daybook jobs --client acme --type resize --created-after today --limit 0
   daybook jobs --status failed --batch 0185a1b2-c3d4-7000-8000-00000c800000
-  daybook jobs --status active --runner-id mixer-1 --json`,
+  daybook jobs --status active --runner-id mixer-1 --json
+  daybook jobs --status failed --updated-after today`,
 		Args: cobra.NoArgs,
 	}
 	config.EncryptionFlag(cmd, &r.Server)
@@ -69,6 +76,8 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 			return terminal.Usage(errors.New("--ids and --json exclude each other; --json has the ids too"))
 		case fields != "" && !r.AsJSON:
 			return terminal.Usage(errors.New("--fields is for --json only"))
+		case order != "" && !slices.Contains(orders, order):
+			return terminal.Usagef("--order must be one of %s, and not %q", strings.Join(orders, ", "), order)
 		case status != "" && namedStatus(status) == 0:
 			return terminal.Usagef("--status must be one of %s, and not %q", statusList(job.Statuses), status)
 		}
@@ -91,12 +100,12 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 		if limit > 0 {
 			query.Set("limit", strconv.Itoa(min(limit, job.MaxPage)))
 		}
-		for name, value := range map[string]string{"status": status, "client": client, "type": typ, "batch_id": batch, "runner_id": runner, "claim_id": claim, "fields": fields} {
+		for name, value := range map[string]string{"status": status, "client": client, "type": typ, "batch_id": batch, "runner_id": runner, "claim_id": claim, "order": order, "fields": fields} {
 			if value != "" {
 				query.Set(name, value)
 			}
 		}
-		for name, ms := range map[string]terminal.TimeFlag{"created_after": after, "created_before": before} {
+		for name, ms := range map[string]terminal.TimeFlag{"created_after": after, "created_before": before, "updated_after": updatedAfter, "updated_before": updatedBefore} {
 			if ms != 0 {
 				query.Set(name, strconv.FormatInt(int64(ms), 10))
 			}
@@ -115,12 +124,16 @@ With --ids the list has only ids, those of all jobs unless --limit is given. "da
 	flags.StringVar(&claim, "claim", "", "only jobs whose current or last claim is this one")
 	flags.Var(&after, "created-after", "only jobs created at this time or later: "+terminal.TimeForms)
 	flags.Var(&before, "created-before", "only jobs created before this time")
+	flags.Var(&updatedAfter, "updated-after", "only jobs created, moved to another status or patched at this time or later")
+	flags.Var(&updatedBefore, "updated-before", "only jobs whose last such change was before this time")
+	flags.StringVar(&order, "order", "", "order of the list: "+strings.Join(orders, ", ")+" (default: oldest, or updated if a flag about that is given)")
 	flags.StringArrayVar(&meta, "meta", nil, "only jobs with NAME=VALUE in their meta; may be given several times")
 	flags.IntVar(&limit, "limit", 100, "how many jobs are listed; 0 means all, as with --ids")
 	flags.BoolVar(&idsOnly, "ids", false, "print only the ids")
 	flags.StringVar(&fields, "fields", "", "with --json: print only these fields, separated by commas")
 	remote.LinesFlag(cmd, &r.AsJSON, "job")
 	config.CompleteFlag(cmd, "status", remote.StatusNames)
+	config.CompleteFlag(cmd, "order", func(*cobra.Command, string) []string { return orders })
 	config.CompleteFlag(cmd, "client", remote.ClientNames)
 	config.CompleteFlag(cmd, "type", remote.TypeNames)
 	config.CompleteFlag(cmd, "batch", remote.BatchIDs)

@@ -148,7 +148,7 @@ func AppendRunHead(b []byte, c *Claim, r *Run) []byte {
 		w.id("batch", j.Batch, job.ID{})
 	}
 	w.numbers(j, c.LeaseMs)
-	w.set("updated_at", j.UpdatedAt, c.ID.At())
+	w.set("tickled_at", j.TickledAt, c.ID.At())
 	w.set("deadline_at", j.DeadlineAt, c.ID.At()+c.LeaseMs)
 	w.text("unique_key", j.UniqueKey)
 	w.texts(j.Traceparent, j.Meta)
@@ -230,7 +230,7 @@ func (h *head) run(c *Claim) (r Run, size int) {
 	}
 	j.Batch = h.batch(j.ID.WithLine(0))
 	h.numbers(j, c.LeaseMs)
-	j.UpdatedAt = h.set("updated_at", 0, maxShownMs, c.ID.At())
+	j.UpdatedAt, j.TickledAt = c.ID.At(), h.set("tickled_at", 0, maxShownMs, c.ID.At())
 	j.DeadlineAt = h.set("deadline_at", 0, maxShownMs, c.ID.At()+c.LeaseMs)
 	j.UniqueKey = h.text("unique_key", job.MaxKeyBytes)
 	j.Traceparent, j.Meta = h.texts()

@@ -26,7 +26,7 @@ func (r *Run) ID(i int) job.ID { return r.First.ID.WithLine(r.First.ID.Line() + 
 func (r *Run) Follows(j *job.Job) bool {
 	f := &r.First
 	return j.ID == r.ID(r.N) && f.Attributes == j.Attributes && f.Client == j.Client && f.Type == j.Type && f.Batch == j.Batch &&
-		f.RunAttempts == j.RunAttempts && f.Redrives == j.Redrives && f.UpdatedAt == j.UpdatedAt && f.DeadlineAt == j.DeadlineAt &&
+		f.RunAttempts == j.RunAttempts && f.Redrives == j.Redrives && f.TickledAt == j.TickledAt && f.DeadlineAt == j.DeadlineAt &&
 		f.Step == j.Step && f.Progress == j.Progress && f.Error == j.Error && len(f.Attempts)+len(j.Attempts) == 0 && f.UniqueKey == "" && j.UniqueKey == ""
 }
 

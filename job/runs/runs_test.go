@@ -31,7 +31,7 @@ func plain(seq uint64, line int) job.Job {
 	return job.Job{
 		ID: id, Batch: id.WithLine(0), Client: "acme", Type: "resize", Status: job.Active, RunAttempts: 1, Claim: claimID, Runner: aClaim.Runner,
 		Attributes: job.Attributes{Kind: job.Text, Priority: job.DefaultPriority, MaxAttempts: job.DefaultMaxAttempts, LeaseMs: aClaim.LeaseMs},
-		CreatedAt:  id.At(), UpdatedAt: claimAt, DeadlineAt: claimAt + aClaim.LeaseMs, Progress: -1,
+		CreatedAt:  id.At(), UpdatedAt: claimAt, TickledAt: claimAt, DeadlineAt: claimAt + aClaim.LeaseMs, Progress: -1,
 	}
 }
 
@@ -48,7 +48,7 @@ func lines(frame job.Frame, payloads ...string) (parts [][]byte) {
 func everything() Run {
 	j := plain(8, 7)
 	j.Kind, j.Priority, j.MaxAttempts, j.RunAt, j.ExpiresAt, j.TimeoutMs, j.LeaseMs = job.JSON, 0, 9, claimAt-1, claimAt+1, 60_000, 45_000
-	j.RunAttempts, j.Redrives, j.UpdatedAt, j.DeadlineAt = 3, 2, claimAt+10, claimAt+60_000
+	j.RunAttempts, j.Redrives, j.TickledAt, j.DeadlineAt = 3, 2, claimAt+10, claimAt+60_000
 	j.UniqueKey, j.Traceparent, j.Meta = "order 7, %", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "colour=deep%20red,size=4"
 	j.By, j.Step, j.Progress, j.Error = "oidc/corp/a b", "käse", 0, "it\nbroke"
 	j.Attempts = []job.Attempt{{At: claimAt - 100, Runner: "other", Code: job.Error, ExitCode: 503, Error: j.Error, Why: job.Reported}}

@@ -33,7 +33,7 @@ func (m *Model) Document(j *Job) job.Job {
 		doc.RunAt = j.runAt
 	case j.Status == job.Active:
 		doc.DeadlineAt, doc.LeaseMs = m.Deadline(j), j.Tickle.lease
-		doc.UpdatedAt = max(j.Tickle.At, m.Runners[j.claim.Runner].At)
+		doc.TickledAt = max(j.Tickle.At, m.Runners[j.claim.Runner].At)
 	case j.Status.Terminal():
 		doc.CompletedAt = j.endedAt
 	}

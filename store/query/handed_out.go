@@ -157,7 +157,7 @@ func handedOutLine(h *row.Handout, c *applied.Claimed, line uint32) job.Job {
 	doc := h.B.Document(h.G, &h.Sp, line)
 	doc.Client, doc.Type = h.Name.Client, h.Name.Typ
 	doc.Claim, doc.Runner, doc.LeaseMs = c.Claim, c.Runner, c.LeaseMs
-	doc.DeadlineAt = h.Sp.Deadline(c.Claim.At() + c.LeaseMs)
+	doc.TickledAt, doc.DeadlineAt = c.Claim.At(), h.Sp.Deadline(c.Claim.At()+c.LeaseMs)
 	return doc
 }
 

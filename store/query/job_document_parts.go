@@ -245,7 +245,7 @@ func (r *Reader) addClaims(docs []job.Job) (claims []uint64) {
 			}
 		}
 		doc.DeadlineAt, doc.LeaseMs = sp.Deadline(t.Deadline(&of.Promise, graceAt)), t.Ms
-		doc.UpdatedAt = max(doc.UpdatedAt, t.At, of.TickledAt)
+		doc.TickledAt = max(t.At, of.TickledAt)
 	}
 	return claims
 }

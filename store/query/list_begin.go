@@ -1,52 +1,117 @@
 package query
 
 import (
+	"math"
+
+	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/row"
 )
 
-// Begin finds where the list begins. It returns false if no batch is there. Ids are in the order of time, seq and line,
+// Begin finds where the list begins. It returns false if no batch is there.
+func (l *lister) Begin() (ok bool) {
+	switch l.f.Order {
+	case Updated:
+		l.from, ok = l.beginMoved()
+	case Newest:
+		l.from, ok = l.beginDown()
+	default:
+		ok = l.beginUp()
+	}
+	return ok
+}
+
+// beginUp finds the first position of a list in the order of ids. Ids are in the order of time, seq and line,
 // and the times of batches never decrease with their seqs. So if no batch has the id, a binary search finds its place.
-func (l *lister) Begin() bool {
-	at := l.f.After.At()
+func (l *lister) beginUp() bool {
+	after := l.f.After.ID
+	at := after.At()
 	var from row.Position
 	switch {
 	case l.f.CreatedAfter > at:
 		at = l.f.CreatedAfter
-	case l.f.After.IsZero():
+	case after.IsZero():
 		return true
 	default:
-		seqs := l.live.Seqs(l.f.After)
-		from = row.Position{seqs.Seqs[0], uint32(l.f.After.Line()) + 1}
+		seqs := l.live.Seqs(after)
+		from = row.Position{seqs.Seqs[0], uint32(after.Line()) + 1}
 		for _, seq := range seqs.All() {
-			if value := l.v.Get(row.SeqKey(row.BatchTable, seq)); value != nil && batchAt(value) == at {
-				l.from = row.Position{seq, from.Line}
+			if value := l.v.Get(row.SeqKey(row.BatchTable, seq)); value != nil && timeOf(value) == at {
+				l.from.Position = row.Position{seq, from.Line}
 				return true
 			}
 		}
 	}
-	first, firstAt, ok := firstBatch(l.v, at)
+	first, firstAt, ok := firstOf(l.v, row.BatchTable, at)
 	if firstAt == at && from.Seq > first { // after some batches of that millisecond, and before all later batches
 		first = from.Seq
-		if later, _, ok := firstBatch(l.v, at+1); ok {
+		if later, _, ok := firstOf(l.v, row.BatchTable, at+1); ok {
 			first = min(first, later)
 		}
 	}
-	l.from = row.Position{Seq: first}
+	l.from.Position = row.Position{Seq: first}
 	return ok
 }
 
-// firstBatch returns the first batch that was created at or after a time.
-func firstBatch(v lsm.View, at int64) (seq uint64, seqAt int64, ok bool) {
+// lastPosition is behind all jobs.
+var lastPosition = row.Position{math.MaxUint64, math.MaxUint32}
+
+// before returns the last position that a line of a batch before one with a seq can have.
+func before(seq uint64) (row.Position, bool) {
+	return row.Position{seq - 1, math.MaxUint32}, seq > 0
+}
+
+// beginDown finds the first position of a list in the opposite order of ids.
+func (l *lister) beginDown() (from place, ok bool) {
+	from, ok = place{Position: lastPosition}, true
+	if after := l.f.After.ID; !after.IsZero() {
+		if from.Position, ok = l.lastBefore(after); !ok {
+			return from, false
+		}
+	}
+	if end := l.f.CreatedBefore; end != 0 {
+		if first, _, there := firstOf(l.v, row.BatchTable, end); there && first <= from.Seq {
+			from.Position, ok = before(first)
+		}
+	}
+	return from, ok
+}
+
+// lastBefore returns the last position before an id in the order of ids.
+func (l *lister) lastBefore(id job.ID) (row.Position, bool) {
+	at, seqs := id.At(), l.live.Seqs(id)
+	for _, seq := range seqs.All() {
+		if value := l.v.Get(row.SeqKey(row.BatchTable, seq)); value != nil && timeOf(value) == at {
+			if line := uint32(id.Line()); line > 0 {
+				return row.Position{seq, line - 1}, true
+			}
+			return before(seq)
+		}
+	}
+	end, endAt, ok := firstOf(l.v, row.BatchTable, at)
+	switch {
+	case !ok:
+		return lastPosition, true
+	case endAt == at && seqs.Seqs[0] > end: // some batches of that millisecond are before the id
+		end = seqs.Seqs[0]
+		if later, _, ok := firstOf(l.v, row.BatchTable, at+1); ok {
+			end = min(end, later)
+		}
+	}
+	return before(end)
+}
+
+// firstOf returns the first batch or claim that was made at or after a time.
+func firstOf(v lsm.View, table byte, at int64) (seq uint64, seqAt int64, ok bool) {
 	probe := func(from uint64) (seq uint64, seqAt int64, ok bool) {
-		v.Scan(row.SeqKey(row.BatchTable, from), string(row.BatchTable+1), func(key string, value []byte) bool {
-			seq, seqAt, ok = row.SeqOfKey(key), batchAt(value), true
+		v.Scan(row.SeqKey(table, from), string(table+1), func(key string, value []byte) bool {
+			seq, seqAt, ok = row.SeqOfKey(key), timeOf(value), true
 			return false
 		})
 		return seq, seqAt, ok
 	}
-	// Invariant: all batches before low are too early. If ok, found is not too early.
-	low, high := uint64(0), lastBatch(v)+1
+	// Invariant: all before low are too early. If ok, found is not too early.
+	low, high := uint64(0), lastOf(v, table)+1
 	for low < high {
 		mid := low + (high-low)/2
 		found, foundAt, there := probe(mid)
@@ -62,17 +127,17 @@ func firstBatch(v lsm.View, at int64) (seq uint64, seqAt int64, ok bool) {
 	return seq, seqAt, ok
 }
 
-// lastBatch returns the seq of the newest batch, or 0 if there is none.
-func lastBatch(v lsm.View) (seq uint64) {
-	v.ScanDown(string(row.BatchTable), string(row.BatchTable+1), func(key string, _ []byte) bool {
+// lastOf returns the seq of the newest batch or claim, or 0 if there is none.
+func lastOf(v lsm.View, table byte) (seq uint64) {
+	v.ScanDown(string(table), string(table+1), func(key string, _ []byte) bool {
 		seq = row.SeqOfKey(key)
 		return false
 	})
 	return seq
 }
 
-// BatchAt decodes only the time in a batch's row, which comes first.
-func batchAt(value []byte) int64 {
+// timeOf decodes only the time in the row of a batch or claim, which comes first.
+func timeOf(value []byte) int64 {
 	d := lsm.Decoder(value)
 	return d.Int()
 }

@@ -1,18 +1,99 @@
 package query
 
 import (
+	"container/heap"
+	"math"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/memory"
 	"github.com/daybookq/daybook/store/internal/row"
 )
 
-// spanCursor reads the spans of one queue and status, in the order of ids, some at a time.
+// spanCursor reads the places of some spans in the order of a list, some at a time.
 type spanCursor struct {
-	queue  uint32
-	status job.Status
-	ahead  []row.Position // the last lines of spans
-	ended  bool
+	ahead []place // the last positions of spans
+	ended bool    // there are no more than those
+	// read reads places into ahead, and reports whether there may be more.
+	read func() (more bool)
+}
+
+// head returns the first place of the cursor. It reads more places only if it has none.
+func (c *spanCursor) head() (at place, ok bool) {
+	for len(c.ahead) == 0 && !c.ended {
+		c.ended = !c.read()
+	}
+	if len(c.ahead) == 0 {
+		return place{}, false
+	}
+	return c.ahead[0], true
+}
+
+// listed returns a cursor of the spans of a queue with a status, in the order of ids. at: the time of the creates is part of their
+// places.
+func (l *lister) listed(queue uint32, status job.Status, from row.Position, at bool) *spanCursor {
+	var of uint64
+	var ofAt int64
+	return l.indexed(row.ListPrefix(queue, status), row.ListKey(queue, status, from.Seq, from.Line), func(key string) (p place) {
+		if p.Position = row.EndOfListKey(key); at {
+			if of != p.Seq {
+				value := l.v.Get(row.SeqKey(row.BatchTable, p.Seq))
+				if value == nil {
+					lsm.Contradict("list", "batch %d is in a list and has no row", p.Seq)
+				}
+				of, ofAt = p.Seq, timeOf(value)
+			}
+			p.at = ofAt
+		}
+		return p
+	})
+}
+
+// indexed returns a cursor of the rows with a prefix, from the row of the span that has the place of a key.
+func (l *lister) indexed(prefix, from string, placeOf func(key string) place) *spanCursor {
+	c := &spanCursor{}
+	window := 1 // many cursors need few places
+	c.read = func() bool {
+		keys := make([]string, 0, window)
+		add := func(key string, _ []byte) bool {
+			keys = append(keys, key)
+			return len(keys) < window
+		}
+		if l.down() {
+			l.v.ScanDown(prefix, from, add)
+		} else {
+			l.v.Scan(from, lsm.After(prefix), add)
+		}
+		for _, key := range keys {
+			c.ahead = append(c.ahead, placeOf(key))
+		}
+		if len(keys) < window {
+			return false
+		}
+		if from = keys[len(keys)-1]; !l.down() {
+			from += "\x00"
+		}
+		window = min(4*window, keyWindow)
+		return true
+	}
+	lineAt := len(from) - 4
+	line := lsm.U32At(from, lineAt)
+	if !l.down() || line == math.MaxUint32 {
+		return c
+	}
+	// A key has the last line of a span. So the row of the span that has the place can be behind the key.
+	behind := ""
+	l.v.Scan(from, lsm.After(prefix), func(key string, _ []byte) bool {
+		behind = key
+		return false
+	})
+	if behind != "" && behind[:lineAt] == from[:lineAt] {
+		at := placeOf(behind)
+		if sp, ok := row.ReadSpan(l.v, at.Seq, at.Line); ok && sp.First <= line {
+			c.ahead = []place{at}
+		}
+	}
+	return c
 }
 
 // cursors returns the cursors of all queues and statuses that the filter allows; not ok if there are too many.
@@ -21,11 +102,24 @@ func (l *lister) cursors() (list []*spanCursor, ok bool) {
 	if l.f.Status != 0 {
 		statuses = []job.Status{l.f.Status}
 	}
-	clients, most := []string{l.f.Client}, maxLists/len(statuses)
+	queues, ok := l.queuesOf(maxLists / len(statuses))
+	if !ok {
+		return nil, false
+	}
+	for _, queue := range queues {
+		for _, status := range statuses {
+			list = append(list, l.listed(queue, status, l.from.Position, false))
+		}
+	}
+	return list, true
+}
+
+// queuesOf returns the numbers of the queues that the filter allows; not ok if there are more than most.
+func (l *lister) queuesOf(most int) (queues []uint32, ok bool) {
+	clients := []string{l.f.Client}
 	if l.f.Client == "" && l.f.Scope.Clients != nil {
 		clients = l.f.Scope.Clients
 	}
-	var queues []uint32
 	for _, client := range clients {
 		ids, ok := l.listQueues(client, l.f.Type, most-len(queues), &l.f.Scope)
 		if !ok {
@@ -33,12 +127,7 @@ func (l *lister) cursors() (list []*spanCursor, ok bool) {
 		}
 		queues = append(queues, ids...)
 	}
-	for _, queue := range queues {
-		for _, status := range statuses {
-			list = append(list, &spanCursor{queue: queue, status: status})
-		}
-	}
-	return list, true
+	return queues, true
 }
 
 // listQueues returns the numbers of the queues of a client, a type, or both ("": all) that are in a scope; not ok if there are
@@ -68,53 +157,83 @@ func (q *Queries) listQueues(client, typ string, most int, s *job.Scope) (ids []
 	return ids, left >= 0 && len(ids) <= most
 }
 
-// Next returns the first place of the cursor at or after from.
-func (c *spanCursor) Next(v lsm.View, from row.Position) (at row.Position, ok bool) {
-	if len(c.ahead) == 0 && !c.ended {
-		prefix := row.ListPrefix(c.queue, c.status)
-		v.Scan(row.ListKey(c.queue, c.status, from.Seq, from.Line), lsm.After(prefix), func(key string, _ []byte) bool {
-			c.ahead = append(c.ahead, row.Position{lsm.U64At(key, 6), lsm.U32At(key, 14)})
-			return len(c.ahead) < keyWindow
-		})
-		c.ended = len(c.ahead) < keyWindow
-	}
-	if len(c.ahead) == 0 {
-		return row.Position{}, false
-	}
-	return c.ahead[0], true
+// cursorHeap has the cursor with the first place on top.
+type cursorHeap struct {
+	list []*spanCursor // that have a place
+	l    *lister
 }
 
-// walkLists looks at the spans of several queues and statuses, merged in the order of ids.
+func (h *cursorHeap) Len() int { return len(h.list) }
+func (h *cursorHeap) Less(i, j int) bool {
+	return h.l.compare(h.list[i].ahead[0], h.list[j].ahead[0]) < 0
+}
+func (h *cursorHeap) Swap(i, j int) { h.list[i], h.list[j] = h.list[j], h.list[i] }
+func (h *cursorHeap) Push(x any)    { h.list = append(h.list, x.(*spanCursor)) }
+func (h *cursorHeap) Pop() any {
+	last := h.list[len(h.list)-1]
+	h.list = h.list[:len(h.list)-1]
+	return last
+}
+
+// next returns the first place of all cursors, and takes it away. ok is false at the end.
+func (h *cursorHeap) next() (at place, ok bool) {
+	if len(h.list) == 0 {
+		return at, false
+	}
+	first := h.list[0]
+	at, first.ahead = first.ahead[0], first.ahead[1:]
+	if _, ok := first.head(); ok {
+		heap.Fix(h, 0)
+	} else {
+		heap.Pop(h)
+	}
+	return at, true
+}
+
+// walkLists looks at the spans of several cursors, merged in the order of the list.
 func (l *lister) walkLists(cursors []*spanCursor) (atEnd bool) {
-	var b *row.Batch
-	for from := l.from; ; {
-		var first *spanCursor
-		var at row.Position
-		for _, c := range cursors {
-			if p, ok := c.Next(l.v, from); ok && (first == nil || row.ComparePositions(p, at) < 0) {
-				first, at = c, p
-			}
+	h := &cursorHeap{l: l}
+	for _, c := range cursors {
+		if _, ok := c.head(); ok {
+			h.list = append(h.list, c)
 		}
-		if first == nil {
+	}
+	heap.Init(h)
+	var b *row.Batch
+	for {
+		at, ok := h.next()
+		if !ok {
 			return true
 		}
-		first.ahead = first.ahead[1:]
-		from = row.Position{at.Seq, at.Line + 1}
+		if l.f.Order == Updated && at.at < l.f.UpdatedAfter {
+			return true
+		}
+		if at.Seq == 0 { // some claims without active jobs
+			l.rows--
+			if l.last = (JobPlace{noJob, at.at}); l.rows <= 0 || l.left <= 0 {
+				return false
+			}
+			continue
+		}
 		if b == nil || b.Seq != at.Seq {
 			if b = l.readBatch(at.Seq); b == nil {
 				lsm.Contradict("list", "batch %d is in a list and has no row", at.Seq)
 			}
 		}
-		if l.tooLate(b) {
+		if l.f.Order != Updated && l.beyond(b) {
 			return true
 		}
 		sp, ok := row.ReadSpan(l.v, at.Seq, at.Line)
 		if !ok {
 			lsm.Contradict("list", "line %d of batch %d is in a list and in no span", at.Line, at.Seq)
 		}
-		if g := l.groupOf(b, at.Line); !l.Group(g) {
+		passed := sp.Last
+		if l.down() {
+			passed = sp.First
+		}
+		if g := l.groupOf(b, at.Line); !l.Group(g) || l.f.Order == Updated && !l.movedHere(b, &sp, at.at) {
 			l.rows--
-			if !l.goOn(b, at.Line) {
+			if !l.goOn(b, passed, at.at) {
 				return false
 			}
 		} else if !l.Take(b, g, sp) {

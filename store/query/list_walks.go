@@ -17,10 +17,12 @@ func (l *lister) walkBatches() (atEnd bool) {
 		}
 		for _, b := range batches {
 			l.Read(b)
-			if l.tooLate(b) {
+			if l.beyond(b) {
 				return true
 			}
-			from = b.Seq + 1
+			if from = b.Seq + 1; l.down() {
+				from = b.Seq - 1
+			}
 			if !l.takeBatch(b) {
 				return false
 			}
@@ -30,19 +32,30 @@ func (l *lister) walkBatches() (atEnd bool) {
 
 // takeBatch looks at the groups and spans of a batch if it may hold a job of the list, and reports whether to continue.
 func (l *lister) takeBatch(b *row.Batch) bool {
-	line := uint32(0)
-	if b.Seq == l.from.Seq {
-		line = l.from.Line // beyond the last line if the previous page reached the batch's end
+	first, last := l.clip(b, 0, 0, b.Lines-1)
+	if first <= last && (l.f.Status == 0 && b.Counts.Total() == 0 || l.f.Status != 0 && b.Counts[l.f.Status] == 0) {
+		if l.down() {
+			return l.goOn(b, 0, 0)
+		}
+		return l.goOn(b, b.Lines-1, 0)
 	}
-	if line < b.Lines && (l.f.Status == 0 && b.Counts.Total() == 0 || l.f.Status != 0 && b.Counts[l.f.Status] == 0) {
-		return l.goOn(b, b.Lines-1)
-	}
-	for line < b.Lines {
-		g := l.groupOf(b, line)
-		if l.Group(g) && !l.takeLines(b, g, g.First, g.Last) || !l.goOn(b, g.Last) {
+	for first <= last { // else the previous page reached the batch's end
+		if l.down() {
+			g := l.groupOf(b, last)
+			if l.Group(g) && !l.takeLines(b, g, g.First, last) || !l.goOn(b, g.First, 0) {
+				return false
+			}
+			if g.First == 0 {
+				break
+			}
+			last = g.First - 1
+			continue
+		}
+		g := l.groupOf(b, first)
+		if l.Group(g) && !l.takeLines(b, g, first, g.Last) || !l.goOn(b, g.Last, 0) {
 			return false
 		}
-		line = g.Last + 1
+		first = g.Last + 1
 	}
 	return true
 }
@@ -55,14 +68,17 @@ func (l *lister) walkBatch() (atEnd bool) {
 	s := l.live.ReadSubmissionOf(l.v, l.f.Batch)
 	if s == nil {
 		b := l.live.ReadBatchOf(l.v, l.f.Batch)
-		return b == nil || !b.IsBatch(l.f.Batch) || b.Seq < l.from.Seq || l.tooLate(b) || l.takeBatch(b)
+		return b == nil || !b.IsBatch(l.f.Batch) || l.passed(b.Seq) || l.beyond(b) || l.takeBatch(b)
 	}
 	// The seqs of parts increase with their lines, so a binary search finds the first part of the page.
 	line := int64(sort.Search(int(s.Lines), func(line int) bool {
 		p, ok := row.ReadPart(l.v, s.Seq, int64(line))
-		return !ok || p.Seq >= l.from.Seq
+		return !ok || p.Seq >= l.from.Seq && (!l.down() || p.Seq > l.from.Seq)
 	}))
-	for {
+	if l.down() {
+		line--
+	}
+	for line >= 0 {
 		p, ok := row.ReadPart(l.v, s.Seq, line)
 		if !ok {
 			return true
@@ -71,26 +87,44 @@ func (l *lister) walkBatch() (atEnd bool) {
 		if b == nil {
 			lsm.Contradict("list", "part %d of batch %d has no row", p.Seq, s.Seq)
 		}
-		if l.tooLate(b) {
+		if l.beyond(b) {
 			return true
 		}
 		if !l.takeBatch(b) {
 			return false
 		}
-		line = p.Base + int64(b.Lines)
+		if line = p.Base + int64(b.Lines); l.down() {
+			line = p.Base - 1
+		}
 	}
+	return true
 }
 
-// batches reads the next batches from a seq onwards.
+// passed reports whether a batch comes before the page.
+func (l *lister) passed(seq uint64) bool {
+	if l.down() {
+		return seq > l.from.Seq
+	}
+	return seq < l.from.Seq
+}
+
+// batches reads the next batches from a seq onwards, or in a list in the opposite order, from a seq backwards.
 func (l *lister) batches(from uint64) (list []*row.Batch) {
 	const maxBytes = 64 << 10 // of some rows, all of which the page may not need
 	bytes := 0
 	most := min(batchWindow, max(l.rows, 1))
-	l.v.Scan(row.SeqKey(row.BatchTable, from), string(row.BatchTable+1), func(key string, value []byte) bool {
+	add := func(key string, value []byte) bool {
 		list = append(list, row.DecodeBatch(row.SeqOfKey(key), value))
 		bytes += len(value)
 		return len(list) < most && bytes < maxBytes
-	})
+	}
+	if l.down() {
+		l.v.ScanDown(string(row.BatchTable), lsm.After(row.SeqKey(row.BatchTable, from)), add)
+		slices.Reverse(list)
+		defer slices.Reverse(list)
+	} else {
+		l.v.Scan(row.SeqKey(row.BatchTable, from), string(row.BatchTable+1), add)
+	}
 	if len(list) == 0 {
 		return nil
 	}
@@ -107,11 +141,14 @@ func (l *lister) batches(from uint64) (list []*row.Batch) {
 	return list
 }
 
-// walkRuns looks at runs, which must be in order and must not overlap.
+// walkRuns looks at runs, which must be in the order of ids and must not overlap.
 func (l *lister) walkRuns(runs []row.Run) (atEnd bool) {
+	if l.down() {
+		slices.Reverse(runs)
+	}
 	var b *row.Batch
 	for _, r := range runs {
-		if row.ComparePositions(row.Position{r.Batch, r.Last}, l.from) < 0 {
+		if l.passed(r.Batch) {
 			continue
 		}
 		if b == nil || b.Seq != r.Batch {
@@ -119,21 +156,29 @@ func (l *lister) walkRuns(runs []row.Run) (atEnd bool) {
 				continue
 			}
 		}
-		if l.tooLate(b) {
+		if l.beyond(b) {
 			return true
 		}
 		// A claim's run may extend over several groups.
-		first := r.First
-		if r.Batch == l.from.Seq {
-			first = max(first, l.from.Line)
-		}
-		for first <= r.Last {
+		for first, last := l.clip(b, 0, r.First, r.Last); first <= last; {
+			if l.down() {
+				g := l.groupOf(b, last)
+				low := max(first, g.First)
+				if l.Group(g) && !l.takeLines(b, g, low, last) || !l.goOn(b, low, 0) {
+					return false
+				}
+				if low == first {
+					break
+				}
+				last = low - 1
+				continue
+			}
 			g := l.groupOf(b, first)
-			last := min(r.Last, g.Last)
-			if l.Group(g) && !l.takeLines(b, g, first, last) || !l.goOn(b, last) {
+			high := min(last, g.Last)
+			if l.Group(g) && !l.takeLines(b, g, first, high) || !l.goOn(b, high, 0) {
 				return false
 			}
-			first = last + 1
+			first = high + 1
 		}
 	}
 	return true

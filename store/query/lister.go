@@ -1,6 +1,9 @@
 package query
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/daybookq/daybook/job"
 	"github.com/daybookq/daybook/store/internal/lsm"
 	"github.com/daybookq/daybook/store/internal/row"
@@ -18,13 +21,17 @@ type Filter struct {
 	Batch        job.ID            // with or without attributes
 	// CreatedAfter is inclusive, CreatedBefore exclusive; unix ms.
 	CreatedAfter, CreatedBefore int64
-	After                       job.ID // the list begins after this id; no job need have it
-	Limit                       int    // of documents, at least 1
-	Parts                       Parts  // of the documents
+	UpdatedAfter, UpdatedBefore int64 // of the last move, likewise
+	Order                       Order
+	After                       JobPlace // the list begins after this place; no job need be there
+	Limit                       int   // of documents, at least 1
+	Parts                       Parts // of the documents
 
 	Rows  int   // in tests instead of maxListRows
 	Read  int   // in tests instead of MaxListReadBytes
 	Bytes int64 // in tests instead of maxListBytes
+
+	Active int // in tests instead of maxActiveSpans
 }
 
 // A page bounds the cost of one request. It ends early beyond one of these bounds, and the next page continues there.
@@ -61,8 +68,9 @@ type lister struct {
 	*Queries
 	v     lsm.View
 	f     Filter
-	from  row.Position // the first position to look at
-	claim uint64       // the seq of the filter's claim
+	from  place  // the first place to look at; in the order Oldest and Newest without the time
+	claim uint64 // the seq of the filter's claim
+	batch uint64 // the seq of the filter's batch or submission, in the order Updated
 
 	rows   int   // how many more may be looked at
 	left   int   // how many more bytes of rows of batches, groups and claims may be read
@@ -70,9 +78,10 @@ type lister struct {
 	docs   []job.Job
 	filled int        // how many of docs are filled
 	b      *row.Batch // of the docs that are not filled yet
-	last   job.ID     // everything up to it has been looked at; zero at first
+	last   JobPlace      // everything up to it has been looked at; zero at first
 	full   bool       // docs has as many documents as requested, and more follow
 	cut    bool       // there was no room for more docs
+	err    error      // there can be no such page
 
 	spans  []row.Span
 	groups row.GroupReader
@@ -83,6 +92,24 @@ type lister struct {
 type names struct {
 	queues map[uint32]row.QueueName
 	claims map[uint64]string
+}
+
+// place is where a span or a job is in the order of a list.
+type place struct {
+	at int64 // the time of the last move in the order Updated, else 0
+	row.Position
+}
+
+// down reports whether the last positions come first.
+func (l *lister) down() bool { return l.f.Order != Oldest }
+
+// compare returns a negative number if a comes before b in the list.
+func (l *lister) compare(a, b place) int {
+	n := cmp.Or(cmp.Compare(a.at, b.at), row.ComparePositions(a.Position, b.Position))
+	if l.down() {
+		return -n
+	}
+	return n
 }
 
 // Group reports whether the jobs of a group may match, by all conditions of the filter on the attributes of their
@@ -106,6 +133,9 @@ func (l *lister) Group(g *row.Group) bool {
 // span reports whether the jobs of a span match, by all conditions of the filter on their state.
 func (l *lister) span(sp *row.Span) bool {
 	if sp.Status == job.Purged || l.f.Status != 0 && sp.Status != l.f.Status {
+		return false
+	}
+	if sp.UpdatedAt < l.f.UpdatedAfter || l.f.UpdatedBefore != 0 && sp.UpdatedAt >= l.f.UpdatedBefore {
 		return false
 	}
 	if l.f.Claim.IsZero() && l.f.Runner == "" {
@@ -152,9 +182,10 @@ func (l *lister) Read(b *row.Batch) {
 	l.left -= b.Size()
 }
 
-// goOn records that everything up to a line has been looked at, and reports whether the page may continue.
-func (l *lister) goOn(b *row.Batch, line uint32) bool {
-	l.last = job.NewID(b.At, b.Seq, int(line))
+// goOn records that everything up to a line has been looked at, and reports whether the page may continue. at is the time of the
+// place in the order Updated, else 0.
+func (l *lister) goOn(b *row.Batch, line uint32, at int64) bool {
+	l.last = JobPlace{job.NewID(b.At, b.Seq, int(line)), at}
 	return l.rows > 0 && l.left > 0
 }
 
@@ -168,24 +199,36 @@ func (l *lister) groupOf(b *row.Batch, line uint32) *row.Group {
 	return g
 }
 
-// tooLate reports whether b, and so all later batches, was created too late for the list.
-func (l *lister) tooLate(b *row.Batch) bool {
+// beyond reports whether b, and so all batches after it in the order of ids, is beyond the end of the list.
+func (l *lister) beyond(b *row.Batch) bool {
+	if l.down() {
+		return b.At < l.f.CreatedAfter
+	}
 	return l.f.CreatedBefore != 0 && b.At >= l.f.CreatedBefore
 }
 
 // Take looks at a span, or a part of one, whose group matches, and reports whether to continue.
 func (l *lister) Take(b *row.Batch, g *row.Group, sp row.Span) bool {
 	l.rows--
-	if b.Seq == l.from.Seq {
-		sp.First = max(sp.First, l.from.Line)
+	passed, at := sp.Last, int64(0)
+	if l.down() {
+		passed = sp.First
 	}
+	if l.f.Order == Updated {
+		at = sp.UpdatedAt
+	}
+	sp.First, sp.Last = l.clip(b, at, sp.First, sp.Last)
 	if l.span(&sp) && sp.First <= sp.Last {
-		if l.b != nil && l.b.Seq != b.Seq && !l.Fill() {
+		if l.b != nil && (l.b.Seq != b.Seq || l.turns(&sp)) && !l.Fill() {
 			return false
 		}
 		l.b = b
 		name := l.queue(g.QueueID)
-		for line := sp.First; line <= sp.Last; line++ {
+		for i := range sp.Last - sp.First + 1 {
+			line := sp.First + i
+			if l.down() {
+				line = sp.Last - i
+			}
 			if len(l.docs) == l.f.Limit {
 				l.full = true
 				return false
@@ -198,7 +241,25 @@ func (l *lister) Take(b *row.Batch, g *row.Group, sp row.Span) bool {
 			l.docs = append(l.docs, doc)
 		}
 	}
-	return l.goOn(b, sp.Last)
+	return l.goOn(b, passed, at)
+}
+
+// clip returns the lines of first … last of a batch that do not come before the page.
+func (l *lister) clip(b *row.Batch, at int64, first, last uint32) (uint32, uint32) {
+	switch {
+	case b.Seq != l.from.Seq || at != l.from.at:
+	case l.down():
+		last = min(last, l.from.Line)
+	default:
+		first = max(first, l.from.Line)
+	}
+	return first, last
+}
+
+// turns reports whether a span of the batch of the unfilled documents is not below them, which its moves can bring about.
+func (l *lister) turns(sp *row.Span) bool {
+	n := len(l.docs)
+	return l.f.Order == Updated && n > l.filled && sp.Last >= uint32(l.docs[n-1].ID.Line())
 }
 
 // Fill completes the documents. If there is no room for all of them, it drops the rest and ends the page.
@@ -211,7 +272,11 @@ func (l *lister) Fill() bool {
 	if l.filled == 0 {
 		r.least = 1
 	}
-	n, used := r.Fill(rest)
+	fill := r.Fill
+	if l.down() {
+		fill = r.fillDown
+	}
+	n, used := fill(rest)
 	l.room -= used
 	l.filled += n
 	l.docs = l.docs[:l.filled]
@@ -221,25 +286,54 @@ func (l *lister) Fill() bool {
 
 // takeLines looks at lines first … last of a group that matches.
 func (l *lister) takeLines(b *row.Batch, g *row.Group, first, last uint32) bool {
-	if b.Seq == l.from.Seq {
-		first = max(first, l.from.Line)
-	}
+	first, last = l.clip(b, 0, first, last)
 	for first <= last {
 		l.spans = l.spans[:0]
-		row.EachSpan(l.v, b.Seq, first, last, func(sp row.Span) bool {
+		add := func(sp row.Span) bool {
+			sp.First, sp.Last = max(sp.First, first), min(sp.Last, last)
 			l.spans = append(l.spans, sp)
 			return len(l.spans) < spanWindow
-		})
-		if len(l.spans) == 0 {
-			break
+		}
+		if l.down() {
+			row.EachSpanDown(l.v, b.Seq, first, last, add)
+		} else {
+			row.EachSpan(l.v, b.Seq, first, last, add)
 		}
 		for _, sp := range l.spans {
-			sp.First, sp.Last = max(sp.First, first), min(sp.Last, last)
 			if !l.Take(b, g, sp) {
 				return false
 			}
-			first = sp.Last + 1
+		}
+		switch n := len(l.spans); {
+		case n == 0 || l.down() && l.spans[n-1].First == first:
+			return true
+		case l.down():
+			last = l.spans[n-1].First - 1
+		default:
+			first = l.spans[n-1].Last + 1
 		}
 	}
 	return true
+}
+
+// fillDown is Fill for documents in the opposite order.
+func (r *Reader) fillDown(docs []job.Job) (n int, used int64) {
+	for some := len(docs); n < len(docs); {
+		some = min(some, len(docs)-n)
+		up := slices.Clone(docs[n : n+some])
+		slices.Reverse(up)
+		filled, bytes := r.Fill(up)
+		switch {
+		case filled == some:
+			slices.Reverse(up)
+			copy(docs[n:], up)
+			n, used = n+some, used+bytes
+			r.Room, r.least = r.Room-bytes, 0
+		case some == 1:
+			return n, used
+		default: // there is room for the last lines, which come first
+			some /= 2
+		}
+	}
+	return n, used
 }

@@ -112,10 +112,10 @@ func (l *lister) filterInScope() bool {
 }
 
 // shown returns the place where the next page begins, as the answer shows it: if it is in a batch of others, its last possible
-// line, which is the id of no job.
-func (l *lister) shown(last job.ID) job.ID {
+// line, which is the id of no job, or that of the batch before it.
+func (l *lister) shown(last JobPlace) JobPlace {
 	s := &l.f.Scope
-	b := l.live.ReadBatchOf(l.v, last)
+	b := l.live.ReadBatchOf(l.v, last.ID)
 	if s.All() || b == nil {
 		return last
 	}
@@ -127,5 +127,8 @@ func (l *lister) shown(last job.ID) job.ID {
 		}
 		line = g.Last + 1
 	}
-	return last.WithLine(job.MaxLines - 1)
+	if l.down() {
+		return JobPlace{job.NewID(b.At, b.Seq-1, job.MaxLines-1), last.UpdatedAt}
+	}
+	return JobPlace{ID: last.ID.WithLine(job.MaxLines - 1)}
 }

@@ -43,7 +43,8 @@ type jobFields struct {
 	LeaseMs        *int64            `json:"lease_ms" minimum:"1000" maximum:"86400000"`
 	RunAt          *int64            `json:"run_at" minimum:"0"`
 	CreatedAt      *int64            `json:"created_at" minimum:"0"`
-	UpdatedAt      *int64            `json:"updated_at" minimum:"0"`
+	UpdatedAt      *int64            `json:"updated_at" minimum:"0" doc:"when it was created, or last moved to another status, or patched"`
+	TickledAt      *int64            `json:"tickled_at" minimum:"0" doc:"of an active job: when it was claimed or last tickled"`
 	CompletedAt    *int64            `json:"completed_at" minimum:"0"`
 	DeadlineAt     *int64            `json:"deadline_at" minimum:"0" doc:"when an active job counts as abandoned, unless a tickle extends its lease"`
 	ExpiresAt      *int64            `json:"expires_at" minimum:"0"`

@@ -61,6 +61,7 @@ var JobFields = table([]Field{
 	{Name: "run_at", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, j.RunAt) }},
 	{Name: "created_at", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, j.CreatedAt, 10) }},
 	{Name: "updated_at", append: func(b []byte, j *job.Job, _ form) []byte { return strconv.AppendInt(b, j.UpdatedAt, 10) }},
+	{Name: "tickled_at", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, j.TickledAt) }},
 	{Name: "completed_at", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, j.CompletedAt) }},
 	{Name: "deadline_at", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, j.DeadlineAt) }},
 	{Name: "expires_at", append: func(b []byte, j *job.Job, _ form) []byte { return appendNumber(b, j.ExpiresAt) }},
@@ -166,7 +167,7 @@ func (e *Jobs) Append(b []byte, j *job.Job, f form) []byte {
 
 // alike reports whether the documents of two jobs can differ only in id and payload.
 func alike(a, b *job.Job) bool {
-	return a.Batch == b.Batch && a.Attributes == b.Attributes && a.CreatedAt == b.CreatedAt && a.UpdatedAt == b.UpdatedAt &&
+	return a.Batch == b.Batch && a.Attributes == b.Attributes && a.CreatedAt == b.CreatedAt && a.UpdatedAt == b.UpdatedAt && a.TickledAt == b.TickledAt &&
 		a.CompletedAt == b.CompletedAt && a.DeadlineAt == b.DeadlineAt && a.Claim == b.Claim && a.Status == b.Status && a.Code == b.Code &&
 		a.ExitCode == b.ExitCode && a.RunAttempts == b.RunAttempts && a.Redrives == b.Redrives && a.Progress == b.Progress && a.Why == b.Why &&
 		a.UniqueKey == b.UniqueKey && a.Client == b.Client && a.Type == b.Type && a.Runner == b.Runner && a.Error == b.Error && a.Step == b.Step &&

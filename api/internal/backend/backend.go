@@ -80,7 +80,7 @@ type Engine interface {
 	// JobWithin reads a job only if it takes at most room bytes in memory; otherwise fits is false.
 	JobWithin(id job.ID, room int64) (doc job.Job, fits bool, err error)
 	AwaitEnd(id job.ID) (*store.JobEnd, error)
-	List(f query.Filter) (jobs []job.Job, next job.ID, err error)
+	List(f query.Filter) (jobs []job.Job, next query.JobPlace, err error)
 
 	Batch(id job.ID) (document.Batch, error)
 	BatchMetadata(id job.ID) ([]byte, error)

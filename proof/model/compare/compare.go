@@ -34,6 +34,40 @@ func All(q *query.Queries, m *model.Model) error {
 	return errors.Join(c.jobs(), c.batches(), c.claims(), c.queues(), c.sessions(), c.documents(), c.submissions(), c.audit())
 }
 
+// ordered compares the list in an order with the model, which has n jobs.
+func (c *comparison) ordered(order query.Order, n int) error {
+	last, listed := int64(math.MaxInt64), map[job.ID]bool{}
+	for f := (query.Filter{Order: order, Limit: 1000}); ; {
+		page, next, err := c.q.List(f)
+		if err != nil {
+			return err
+		}
+		for _, doc := range page {
+			at := doc.CreatedAt
+			if order == query.Updated {
+				at = doc.UpdatedAt
+			}
+			j := c.m.Jobs[doc.ID]
+			switch {
+			case at > last:
+				return fmt.Errorf("job %v at %d comes after one at %d", doc.ID, at, last)
+			case listed[doc.ID]:
+				return fmt.Errorf("job %v is there twice", doc.ID)
+			case j == nil || c.m.Document(j).UpdatedAt != doc.UpdatedAt:
+				return fmt.Errorf("the model does not have job %v, last moved at %d", doc.ID, doc.UpdatedAt)
+			}
+			last, listed[doc.ID] = at, true
+		}
+		if f.After = next; next.IsZero() {
+			break
+		}
+	}
+	if len(listed) != n {
+		return fmt.Errorf("%d of %d jobs are there", len(listed), n)
+	}
+	return nil
+}
+
 // jobs compares the documents of all jobs, and their numbers.
 func (c *comparison) jobs() error {
 	var counts job.Counts
@@ -63,6 +97,11 @@ func (c *comparison) jobs() error {
 		}
 		if f.After = next; next.IsZero() {
 			break
+		}
+	}
+	for _, order := range []query.Order{query.Newest, query.Updated} {
+		if err := c.ordered(order, seen); err != nil {
+			return fmt.Errorf("list in order %d: %w", order, err)
 		}
 	}
 	listed, uses := 0, map[string]job.Quota{}

@@ -77,7 +77,7 @@ func (c *checker) Run() {
 	c.documents()
 	c.submissions()
 	c.distinctLeaves()
-	for _, table := range []byte{row.GroupTable, row.ListTable, row.ReadyTable, row.TimerTable, row.HoldTable, row.NoticeTable, row.CellTable, row.IdleTable, row.BatchIndexTable, row.DistinctTable, row.DocumentTextTable, row.DeletionTable, row.EffectIndexTable} {
+	for _, table := range []byte{row.GroupTable, row.ListTable, row.MovedTable, row.ReadyTable, row.TimerTable, row.HoldTable, row.NoticeTable, row.CellTable, row.IdleTable, row.BatchIndexTable, row.DistinctTable, row.DocumentTextTable, row.DeletionTable, row.EffectIndexTable} {
 		n := int64(0)
 		c.table(table, func(string, []byte) { n++ })
 		if n != c.rows[table] {

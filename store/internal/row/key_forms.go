@@ -57,6 +57,8 @@ func WellFormed(key string) bool {
 		return len(key) == 18
 	case JobLeaseTable:
 		return len(key) == 21
+	case MovedTable:
+		return len(key) == 26
 	case PurgedEndTable:
 		return len(key) == 25
 	case ReadyTable:

@@ -22,6 +22,7 @@ const (
 	DetailTable          = 'D'
 	ReadyTable           = 'R'
 	ListTable            = 'L'
+	MovedTable           = 'l'
 	TimerTable           = 'T'
 	ClaimTable           = 'C'
 	ClaimStateTable      = 'c'
@@ -58,7 +59,7 @@ const (
 )
 
 // Tables lists all tables, for Check and statistics.
-var Tables = []byte{MetaTable, QueueTable, BatchTable, CountsTable, GroupTable, PageTable, SizesTable, SpanTable, DetailTable, ReadyTable, ListTable,
+var Tables = []byte{MetaTable, QueueTable, BatchTable, CountsTable, GroupTable, PageTable, SizesTable, SpanTable, DetailTable, ReadyTable, ListTable, MovedTable,
 	TimerTable, ClaimTable, ClaimStateTable, JobLeaseTable, RunnerTable, HoldTable, EffectTable, EffectIndexTable, UniqueTable, LineKeyTable, OnceTable, OwnerTable,
 	NoticeTable, SweepTable, CellTable, SessionTable, SlotTable, IdleTable,
 	DocumentTable, DocumentTextTable, DeletionTable,
@@ -245,6 +246,28 @@ func StatusOfListKey(key string) job.Status { return job.Status(key[5]) }
 
 // EndOfListKey returns the last position of the span of a list row.
 func EndOfListKey(key string) Position { return Position{lsm.U64At(key, 6), lsm.U32At(key, 14)} }
+
+// MovedKey is the key of a span whose lines were moved at a time.
+func MovedKey(queueID uint32, status job.Status, at int64, seq uint64, last uint32) string {
+	k := make(lsm.KeyBuilder, 0, 26)
+	k.U8(MovedTable)
+	k.U32(queueID)
+	k.U8(byte(status))
+	k.U64(uint64(at))
+	k.U64(seq)
+	k.U32(last)
+	return string(k)
+}
+
+// MovedPrefix is the common prefix of the moved keys of a queue and status.
+func MovedPrefix(queueID uint32, status job.Status) string {
+	return MovedKey(queueID, status, 0, 0, 0)[:6]
+}
+
+// SplitMovedKey returns the time of the move and the last position of the span.
+func SplitMovedKey(key string) (at int64, end Position) {
+	return int64(lsm.U64At(key, 6)), Position{lsm.U64At(key, 14), lsm.U32At(key, 22)}
+}
 
 func TimerKey(at int64, kind byte, a uint64, b uint64, line uint32) string {
 	k := make(lsm.KeyBuilder, 0, 30)

@@ -26,8 +26,9 @@ func (p *Part) Lines() int64  { return int64(p.Last-p.First) + 1 }
 func (p *Part) Run() Run      { return Run{p.B.Seq, p.First, p.Last} }
 
 // Indexes returns the keys of the index rows that a span must have: by status; by its place in line, or the time that
-// ends its state; and by the time at which it must have been started.
-func (sp *Span) Indexes(b *Batch, g *Group) (keys [3]string) {
+// ends its state; by the time at which it must have been started; and by the time of its last move. Other rows have the last for jobs
+// that nothing has moved since their create, whose ids are in the same order, and for active jobs, whose claims are.
+func (sp *Span) Indexes(b *Batch, g *Group) (keys [4]string) {
 	if sp.Status == job.Purged {
 		return keys
 	}
@@ -42,6 +43,9 @@ func (sp *Span) Indexes(b *Batch, g *Group) (keys [3]string) {
 	case sp.Status.Terminal():
 		at, _ := sp.PurgeAt(&g.Attributes)
 		keys[1] = TimerKey(at, PurgeTimer, b.Seq, 0, sp.Last)
+	}
+	if sp.Status.Terminal() || sp.Status.Waits() && sp.UpdatedAt > b.At {
+		keys[3] = MovedKey(g.QueueID, sp.Status, sp.UpdatedAt, b.Seq, sp.Last)
 	}
 	if sp.Expires(&g.Attributes) {
 		keys[2] = TimerKey(g.ExpiresAt, ExpireTimer, b.Seq, 0, sp.Last)
@@ -130,6 +134,18 @@ func EachSpan(r lsm.Rows, seq uint64, first, last uint32, visit func(sp Span) bo
 	r.Scan(LineKey(SpanTable, seq, first), lsm.After(SeqKey(SpanTable, seq)), func(key string, value []byte) bool {
 		sp := DecodeSpan(LineOfKey(key), value)
 		return sp.First <= last && visit(sp) && sp.Last < last // many deleted keys may precede the next key
+	})
+}
+
+// EachSpanDown is EachSpan from the last line to the first.
+func EachSpanDown(v lsm.View, seq uint64, first, last uint32, visit func(sp Span) bool) {
+	sp, ok := ReadSpan(v, seq, last)
+	if !ok || !visit(sp) || sp.First <= first {
+		return
+	}
+	v.ScanDown(LineKey(SpanTable, seq, first), LineKey(SpanTable, seq, sp.First), func(key string, value []byte) bool {
+		sp := DecodeSpan(LineOfKey(key), value)
+		return visit(sp) && sp.First > first
 	})
 }
 
