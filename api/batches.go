@@ -174,6 +174,7 @@ type batchesQuery struct {
 	Name       *string           `query:"name" minLength:"1" maxLength:"256" doc:"only batches with this name"`
 	NamePrefix *string           `query:"name_prefix" minLength:"1" maxLength:"256" doc:"only batches whose name begins so; not with name"`
 	Meta       map[string]string `query:"meta." doc:"only batches whose meta has this name with this value, a text or the digits of an integer"`
+	Order      *string           `query:"order" enum:"oldest,newest" doc:"oldest: by id. newest: the newest batch first; not with name_prefix. Default: oldest."`
 	Limit      int               `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"batches of a page, at most; default: 100"`
 	After      *string           `query:"after" schema:"BatchPlace" doc:"next of the page before, or the id of a batch; with name_prefix, 404 if there is no batch of that id"`
 	caughtUp
@@ -181,7 +182,7 @@ type batchesQuery struct {
 
 // filter returns the batches that a list has.
 func (in *batchesQuery) filter() (f query.BatchFilter, err error) {
-	f = query.BatchFilter{Client: in.Client, Type: in.Type, Limit: in.Limit}
+	f = query.BatchFilter{Client: in.Client, Type: in.Type, Newest: in.Order != nil && *in.Order == "newest", Limit: in.Limit}
 	if in.Status != nil {
 		f.Status, err = job.ParseBatchStatus(*in.Status)
 	}
@@ -201,6 +202,8 @@ func (in *batchesQuery) filter() (f query.BatchFilter, err error) {
 	case err != nil:
 	case in.Name != nil && in.NamePrefix != nil:
 		err = web.BadRequest("name_prefix", "a list has a name or a name_prefix")
+	case in.Order != nil && in.NamePrefix != nil:
+		err = web.BadRequest("order", "a list with a name_prefix is in the order of names")
 	case f.After.Name != "" && in.NamePrefix == nil:
 		err = web.BadRequest("after", "after has the name of a batch only with name_prefix")
 	}

@@ -180,17 +180,18 @@ type BatchesQuery struct {
 	Status, Client, Type, Name string
 	NamePrefix                 string         // the list is in the order of names; not with Name
 	Meta                       map[string]any // texts and integers that must be in the meta of a batch
+	Order                      string         // "oldest", the default, or "newest"; not with NamePrefix
 	After                      string         // the list begins after this id
 	PageSize                   int            // 1 to 1000; 0 means the server's default
 }
 
-// Batches yields the batches of a query in order of their ids. An error ends the list. A page is read again when the
+// Batches yields the batches of a query in the order of the query. An error ends the list. A page is read again when the
 // answer is lost.
 func (c *Client) Batches(ctx context.Context, q BatchesQuery) iter.Seq2[Batch, error] {
 	r := transport.Get("/batches")
 	r.Query = url.Values{}
 	for name, value := range map[string]string{
-		"status": q.Status, "client": q.Client, "type": q.Type, "name": q.Name, "name_prefix": q.NamePrefix, "after": q.After,
+		"status": q.Status, "client": q.Client, "type": q.Type, "name": q.Name, "name_prefix": q.NamePrefix, "order": q.Order, "after": q.After,
 	} {
 		if value != "" {
 			r.Query.Set(name, value)

@@ -30,7 +30,7 @@ func newBatches() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "batches",
 		Short: "List batches",
-		Long: `List the batches of the server, the oldest first; with --name-prefix, in the order of their names. "daybook get
+		Long: `List the batches of the server, the oldest first, or with --order newest the newest; with --name-prefix, in the order of their names. "daybook get
 --batch ID" shows all of one.`,
 		Example: `  daybook batches --status in_progress
   daybook batches --name nightly --meta user=42`,
@@ -43,6 +43,7 @@ func newBatches() *cobra.Command {
 	flags.StringVar(&q.Name, "name", "", "only batches with this name")
 	flags.StringVar(&q.NamePrefix, "name-prefix", "", "only batches whose names begin so")
 	flags.StringArrayVar(&meta, "meta", nil, "only batches with NAME=VALUE in their meta; may be given several times")
+	flags.StringVar(&q.Order, "order", "", "order of the list: oldest (default) or newest; not with --name-prefix")
 	flags.IntVar(&limit, "limit", 100, "how many batches are listed; 0 means all")
 	remote.LinesFlag(cmd, &r.AsJSON, "batch")
 	return remote.Over(&r, cmd, func(cmd *cobra.Command, _ []string) error {
@@ -51,6 +52,9 @@ func newBatches() *cobra.Command {
 		}
 		if err := givenFilters(cmd, "status", "client", "type", "name", "name-prefix"); err != nil {
 			return err
+		}
+		if q.Order != "" && (q.Order != "oldest" && q.Order != "newest" || q.NamePrefix != "") {
+			return terminal.Usagef("--order is oldest or newest, without --name-prefix, and not %q", q.Order)
 		}
 		if q.Status != "" {
 			if _, err := job.ParseBatchStatus(q.Status); err != nil {

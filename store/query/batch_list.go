@@ -18,6 +18,7 @@ type BatchFilter struct {
 	Scope        job.Scope // only batches whose jobs are all in it
 	Name         string
 	NamePrefix   string            // the list is in the order of names, and then of ids
+	Newest       bool              // the list is in the opposite order of ids; not with NamePrefix
 	Meta         map[string]string // names to texts, or to the decimal digits of integers
 	Attributed   bool              // only batches with attributes, which are found without looking at others
 	Limit        int               // of documents, at least 1
@@ -47,7 +48,7 @@ const (
 	maxBatchBytes     = 256 << 10
 )
 
-// Batches returns a page of the batches that match a filter, in the order of their ids. If next is not zero, more may
+// Batches returns a page of the batches that match a filter, in the order of their ids or names. If next is not zero, more may
 // follow: pass it as After to get the next page. A page may be empty though more follow, because a request reads a
 // bounded number of batches. With a name or meta it finds batches through indexes.
 func (q *Queries) Batches(f BatchFilter) (docs []document.Batch, next BatchPlace, err error) {
@@ -162,7 +163,7 @@ func (l *batchLister) walkNames() error {
 	}
 }
 
-// seek returns the first key in the range from … to (exclusive).
+// seek returns the first key in the range from … to (exclusive), and seekDown the last.
 func (l *batchLister) seek(from, to string) (key string, ok bool) {
 	l.v.Scan(from, to, func(found string, _ []byte) bool {
 		key, ok = found, true
@@ -171,37 +172,82 @@ func (l *batchLister) seek(from, to string) (key string, ok bool) {
 	return key, ok
 }
 
-// walk walks over batches in the order of their ids: over submissions that the indexes name, and over standalone
-// batches if the filter may match any.
+func (l *batchLister) seekDown(from, to string) (key string, ok bool) {
+	l.v.ScanDown(from, to, func(found string, _ []byte) bool {
+		key, ok = found, true
+		return false
+	})
+	return key, ok
+}
+
+// walk walks over batches in the order of their ids, or in the opposite order: over submissions that the indexes name, and over
+// standalone batches if the filter may match any.
 func (l *batchLister) walk() {
-	from := uint64(0)
+	from := l.beyond(true)
 	if !l.f.After.IsZero() {
 		seqs := l.live.Seqs(l.f.After.ID)
-		from = seqs.All()[0] + 1
+		from = l.following(seqs.All()[0])
 	}
 	// A standalone batch lacks a name and meta, and is never paused.
 	lists, indexed := l.lists(), l.f.Attributed || l.f.Name != "" || len(l.f.Meta) > 0 || l.f.Status == job.BatchPaused
-	submission, plain := uint64(0), uint64(math.MaxUint64)
-	for {
-		if submission < from || from == 0 {
+	none := l.beyond(false)
+	submission, plain := none, none
+	for first := true; ; first = false {
+		if first || l.isBefore(submission, from) {
 			var more bool
 			if submission, more = l.nextOf(lists, from); !more {
 				return
 			}
 		}
-		if !indexed && (plain < from || plain == math.MaxUint64) {
+		if !indexed && (first || l.isBefore(plain, from)) {
 			plain = l.nextBatch(from)
 		}
-		from = min(submission, plain)
-		if from == math.MaxUint64 {
+		if from = submission; l.isBefore(plain, from) {
+			from = plain
+		}
+		if from == none {
 			l.next = BatchPlace{}
 			return
 		}
 		if !l.Look(from, from == submission) {
 			return
 		}
-		from++
+		from = l.following(from)
 	}
+}
+
+// beyond returns a seq that comes before all batches of the list, or after them. No batch has it.
+func (l *batchLister) beyond(before bool) uint64 {
+	if l.f.Newest == before {
+		return math.MaxUint64
+	}
+	return 0
+}
+
+// isBefore reports whether a seq comes before another one in the list.
+func (l *batchLister) isBefore(a, b uint64) bool { return a != b && (a < b) != l.f.Newest }
+
+// following returns the next seq in the order of the list.
+func (l *batchLister) following(seq uint64) uint64 {
+	if l.f.Newest {
+		return seq - 1
+	}
+	return seq + 1
+}
+
+// closest returns the first seq in the order of the list, from one onwards, of the keys that are a prefix and a seq.
+func (l *batchLister) closest(prefix string, from uint64) uint64 {
+	at, found := row.BatchIndexKey(prefix, from), ""
+	ok := false
+	if l.f.Newest {
+		found, ok = l.seekDown(prefix, at+"\x00")
+	} else {
+		found, ok = l.seek(at, lsm.After(prefix))
+	}
+	if !ok {
+		return l.beyond(false)
+	}
+	return lsm.U64At(found, len(prefix))
 }
 
 // Look looks at the submission, or otherwise the batch, of a seq, and reports whether the page continues.
@@ -262,13 +308,8 @@ func (l *batchLister) nameOf(b *row.Batch) (name row.QueueName) {
 	return name
 }
 
-// NextBatch returns the first batch from a seq onwards, or the largest number if there is none.
-func (l *batchLister) nextBatch(from uint64) uint64 {
-	if key, ok := l.seek(row.SeqKey(row.BatchTable, from), string(row.BatchTable+1)); ok {
-		return row.SeqOfKey(key)
-	}
-	return math.MaxUint64
-}
+// nextBatch returns the first batch from a seq onwards, or beyond(false) if there is none.
+func (l *batchLister) nextBatch(from uint64) uint64 { return l.closest(string(row.BatchTable), from) }
 
 // lists returns the prefixes of the index keys that a submission of the list must have: one prefix of each list.
 func (l *batchLister) lists() (lists [][]string) {
@@ -298,18 +339,17 @@ func metaIndexes(name, text string) (prefixes []string) {
 	return prefixes
 }
 
-// nextOf returns the first submission, from a seq onwards, that is in all lists, or the largest number if there is
-// none. more is false if the page ends before one is found.
+// nextOf returns the first submission, from a seq onwards, that is in all lists, or beyond(false) if there is none. more is false if the page ends before one is found.
 func (l *batchLister) nextOf(lists [][]string, from uint64) (seq uint64, more bool) {
 	for agreed := 0; agreed < len(lists); {
-		first := uint64(math.MaxUint64)
+		first := l.beyond(false)
 		for _, prefix := range lists[agreed] {
-			if key, ok := l.seek(row.BatchIndexKey(prefix, from), lsm.After(prefix)); ok {
-				first = min(first, lsm.U64At(key, len(prefix)))
+			if at := l.closest(prefix, from); l.isBefore(at, first) {
+				first = at
 			}
 		}
 		switch {
-		case first == math.MaxUint64:
+		case first == l.beyond(false):
 			return first, true
 		case first == from:
 			agreed++

@@ -24,8 +24,8 @@ type Filter struct {
 	UpdatedAfter, UpdatedBefore int64 // of the last move, likewise
 	Order                       Order
 	After                       JobPlace // the list begins after this place; no job need be there
-	Limit                       int   // of documents, at least 1
-	Parts                       Parts // of the documents
+	Limit                       int      // of documents, at least 1
+	Parts                       Parts    // of the documents
 
 	Rows  int   // in tests instead of maxListRows
 	Read  int   // in tests instead of MaxListReadBytes
@@ -78,7 +78,7 @@ type lister struct {
 	docs   []job.Job
 	filled int        // how many of docs are filled
 	b      *row.Batch // of the docs that are not filled yet
-	last   JobPlace      // everything up to it has been looked at; zero at first
+	last   JobPlace   // everything up to it has been looked at; zero at first
 	full   bool       // docs has as many documents as requested, and more follow
 	cut    bool       // there was no room for more docs
 	err    error      // there can be no such page

@@ -113,17 +113,15 @@ func (c *comparison) batchLists() error {
 			}
 		}
 		slices.Sort(want)
-		var got []string
-		for f.Limit = 1; ; f.Limit++ {
-			page, next, err := c.q.BatchesWithin(f, 1+(len(want)+f.Limit)%7) // a page ends after few rows, of any number
-			if err != nil || len(page) > f.Limit {
-				return fmt.Errorf("batches %+v: %d, %w", f, len(page), err)
-			}
-			for i := range page {
-				got = append(got, page[i].ID.String())
-			}
-			if f.After = next; next.IsZero() {
-				break
+		got, err := c.batchIDs(f, len(want))
+		if err != nil {
+			return err
+		}
+		if f.NamePrefix == "" {
+			f.Newest = true
+			newest, err := c.batchIDs(f, len(want))
+			if slices.Reverse(newest); err != nil || !slices.Equal(newest, got) {
+				return fmt.Errorf("batches %+v\n\t%v backwards, and the oldest first\n\t%v, %w", f, newest, got, err)
 			}
 		}
 		if slices.Sort(got); !slices.Equal(got, want) {
@@ -131,6 +129,22 @@ func (c *comparison) batchLists() error {
 		}
 	}
 	return nil
+}
+
+// batchIDs reads a list of about n batches, by pages that end after few rows, of any number.
+func (c *comparison) batchIDs(f query.BatchFilter, n int) (ids []string, err error) {
+	for f.Limit = 1; ; f.Limit++ {
+		page, next, err := c.q.BatchesWithin(f, 1+(n+f.Limit)%7)
+		if err != nil || len(page) > f.Limit {
+			return nil, fmt.Errorf("batches %+v: %d, %w", f, len(page), err)
+		}
+		for i := range page {
+			ids = append(ids, page[i].ID.String())
+		}
+		if f.After = next; next.IsZero() {
+			return ids, nil
+		}
+	}
 }
 
 // batchDocument has the fields of a batch that a list can filter by.
