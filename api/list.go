@@ -38,7 +38,7 @@ type jobsQuery struct {
 	Claim         job.ID            `query:"claim_id" doc:"only jobs whose current or last claim is this one"`
 	CreatedAfter  int64             `query:"created_after" minimum:"0" maximum:"253402300799999" doc:"only jobs created at this time or later, in unix ms"`
 	CreatedBefore int64             `query:"created_before" minimum:"1" maximum:"253402300799999" doc:"only jobs created before this time, in unix ms"`
-	UpdatedAfter  int64             `query:"updated_after" minimum:"0" maximum:"253402300799999" doc:"only jobs created, moved to another status or patched at this time or later, in unix ms"`
+	UpdatedAfter  *int64            `query:"updated_after" minimum:"0" maximum:"253402300799999" doc:"only jobs created, moved to another status or patched at this time or later, in unix ms"`
 	UpdatedBefore int64             `query:"updated_before" minimum:"1" maximum:"253402300799999" doc:"only jobs whose updated_at is before this time, in unix ms"`
 	Order         *string           `query:"order" enum:"oldest,newest,updated" doc:"oldest: by id. newest: by id, the newest job first. updated: by updated_at, the last first; for up to 1,000 queues. Default: updated with updated_after or updated_before, else oldest."`
 	Limit         int               `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"maximum number of items of a page; default: 100"`
@@ -52,13 +52,16 @@ type jobsQuery struct {
 func (in *jobsQuery) filter() (f query.Filter, err error) {
 	f = query.Filter{
 		Client: in.Client, Type: in.Type, Batch: in.Batch, Runner: in.Runner, Claim: in.Claim, CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore,
-		UpdatedAfter: in.UpdatedAfter, UpdatedBefore: in.UpdatedBefore, Limit: in.Limit, Meta: in.Meta,
+		UpdatedBefore: in.UpdatedBefore, Limit: in.Limit, Meta: in.Meta,
 	}
 	switch {
 	case in.Order != nil:
 		f.Order = orders[*in.Order]
-	case in.UpdatedAfter != 0 || in.UpdatedBefore != 0:
+	case in.UpdatedAfter != nil || in.UpdatedBefore != 0:
 		f.Order = query.Updated
+	}
+	if in.UpdatedAfter != nil {
+		f.UpdatedAfter = *in.UpdatedAfter
 	}
 	if in.After != nil {
 		if f.After, err = placeOfJob(f.Order, *in.After); err != nil {
@@ -96,7 +99,7 @@ func placeOfJob(o query.Order, text string) (p query.JobPlace, err error) {
 	if timed {
 		p.UpdatedAt, err = strconv.ParseInt(at, 10, 64)
 	}
-	if err != nil || timed != (o == query.Updated) || p.UpdatedAt < 0 || p.UpdatedAt > job.MaxTimeMs {
+	if err != nil || timed != (o == query.Updated) || p.UpdatedAt < 0 || p.UpdatedAt > job.MaxTimeMs || timed && at != strconv.FormatInt(p.UpdatedAt, 10) {
 		return p, web.BadRequest("after", "after must be the next of a page in the same order")
 	}
 	return p, nil

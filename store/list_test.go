@@ -100,7 +100,7 @@ func (g *generator) filter(m *model.Model) (f query.Filter) {
 	if g.some(15) {
 		f.CreatedBefore = anyTime()
 	}
-	f.Order, f.Active = oneOf(g, query.Oldest, query.Newest, query.Updated), oneOf(g, 0, 1)
+	f.Order, f.Sorted = oneOf(g, query.Oldest, query.Newest, query.Updated), oneOf(g, 0, 1)
 	if g.some(15) {
 		f.UpdatedAfter = anyTime()
 	}
@@ -379,6 +379,36 @@ func TestListPlans(t *testing.T) {
 		c.f.Limit, c.f.Rows = 100, c.rows
 		docs, next := mustList(t, s, c.f)
 		testkit.Holds(t, len(docs) == c.want && next.IsZero(), name, len(docs), "jobs, next", next)
+	}
+}
+
+// TestListOfManyQueues: a list by time is refused only if it has more queues itself than it may look into.
+func TestListOfManyQueues(t *testing.T) {
+	s := mustOpen(t, Options{})
+	seq := uint64(0)
+	for i := range 1001 {
+		seq++
+		mustApply(t, s, seq, int64(seq), plainCreate("a", fmt.Sprintf("x%d", i), 1, 1))
+	}
+	seq++
+	mustStore(t, s, seq, int64(seq), plainCreate("b", "x5", 1, 1))
+	for name, c := range map[string]struct {
+		f    query.Filter
+		want int
+	}{
+		"a type":          {query.Filter{Type: "x5"}, 2},
+		"a client":        {query.Filter{Client: "b"}, 1},
+		"types of a key":  {query.Filter{Scope: job.Scope{Types: []string{"x5", "x7"}}}, 3},
+		"some of a key":   {query.Filter{Client: "a", Scope: job.Scope{Clients: []string{"a"}, Types: []string{"x5"}}}, 1},
+		"client of a key": {query.Filter{Scope: job.Scope{Clients: []string{"b"}}}, 1},
+	} {
+		c.f.Order, c.f.Limit = query.Updated, 10
+		docs, next := mustList(t, s, c.f)
+		testkit.Holds(t, len(docs) == c.want && next.IsZero(), name, len(docs), "jobs, next", next)
+	}
+	for _, f := range []query.Filter{{}, {Client: "a"}} {
+		f.Order, f.Limit = query.Updated, 10
+		testkit.Fails2(s.List(f))(t, query.ErrManyQueues)
 	}
 }
 

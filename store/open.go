@@ -32,7 +32,7 @@ func Open(dir string, o Options) (_ *Store, err error) {
 	if err := m.Load(o.Journal, o.QueueMemory); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	db.DropCache() // what was loaded is in memory now, and its blocks are not read again
+	db.DropCache() // what was loaded is in memory; what is needed again, is read again
 	return s, nil
 }
 

@@ -34,7 +34,8 @@ func (c *spanCursor) head() (at place, ok bool) {
 func (l *lister) listed(queue uint32, status job.Status, from row.Position, at bool) *spanCursor {
 	var of uint64
 	var ofAt int64
-	return l.indexed(row.ListPrefix(queue, status), row.ListKey(queue, status, from.Seq, from.Line), func(key string) (p place) {
+	holds := l.holder == queue && l.holdsAs == status && from == l.from.Position
+	return l.indexed(row.ListPrefix(queue, status), row.ListKey(queue, status, from.Seq, from.Line), holds, func(key string) (p place) {
 		if p.Position = row.EndOfListKey(key); at {
 			if of != p.Seq {
 				value := l.v.Get(row.SeqKey(row.BatchTable, p.Seq))
@@ -49,8 +50,9 @@ func (l *lister) listed(queue uint32, status job.Status, from row.Position, at b
 	})
 }
 
-// indexed returns a cursor of the rows with a prefix, from the row of the span that has the place of a key.
-func (l *lister) indexed(prefix, from string, placeOf func(key string) place) *spanCursor {
+// indexed returns a cursor of the rows with a prefix, from a key onwards. holds: the first place of the list is in a span of this
+// queue and status.
+func (l *lister) indexed(prefix, from string, holds bool, placeOf func(key string) place) *spanCursor {
 	c := &spanCursor{}
 	window := 1 // many cursors need few places
 	c.read = func() bool {
@@ -76,9 +78,7 @@ func (l *lister) indexed(prefix, from string, placeOf func(key string) place) *s
 		window = min(4*window, keyWindow)
 		return true
 	}
-	lineAt := len(from) - 4
-	line := lsm.U32At(from, lineAt)
-	if !l.down() || line == math.MaxUint32 {
+	if !holds {
 		return c
 	}
 	// A key has the last line of a span. So the row of the span that has the place can be behind the key.
@@ -87,13 +87,26 @@ func (l *lister) indexed(prefix, from string, placeOf func(key string) place) *s
 		behind = key
 		return false
 	})
-	if behind != "" && behind[:lineAt] == from[:lineAt] {
+	if lineAt := len(from) - 4; behind != "" && behind[:lineAt] == from[:lineAt] {
 		at := placeOf(behind)
-		if sp, ok := row.ReadSpan(l.v, at.Seq, at.Line); ok && sp.First <= line {
+		if sp, ok := row.ReadSpan(l.v, at.Seq, at.Line); ok && sp.First <= lsm.U32At(from, lineAt) {
 			c.ahead = []place{at}
 		}
 	}
 	return c
+}
+
+// held returns the queue and status of the span that has the first place of a list in the opposite order, or zeros.
+func (l *lister) held() (queue uint32, status job.Status) {
+	if !l.down() || l.from.Line == math.MaxUint32 {
+		return 0, 0
+	}
+	b := row.ReadBatch(l.v, l.from.Seq)
+	if b == nil || l.from.Line >= b.Lines {
+		return 0, 0
+	}
+	sp, _ := row.ReadSpan(l.v, b.Seq, l.from.Line)
+	return l.groupOf(b, l.from.Line).QueueID, sp.Status
 }
 
 // cursors returns the cursors of all queues and statuses that the filter allows; not ok if there are too many.
@@ -106,6 +119,7 @@ func (l *lister) cursors() (list []*spanCursor, ok bool) {
 	if !ok {
 		return nil, false
 	}
+	l.holder, l.holdsAs = l.held()
 	for _, queue := range queues {
 		for _, status := range statuses {
 			list = append(list, l.listed(queue, status, l.from.Position, false))
@@ -114,47 +128,47 @@ func (l *lister) cursors() (list []*spanCursor, ok bool) {
 	return list, true
 }
 
-// queuesOf returns the numbers of the queues that the filter allows; not ok if there are more than most.
+// queuesOf returns the numbers of the queues that the filter allows; not ok if there are more than most. It reads memory, while the
+// list reads a view. That is safe: a queue that was created after the view was opened has no rows in it, and the jobs of a queue
+// that was deleted since then no longer exist.
 func (l *lister) queuesOf(most int) (queues []uint32, ok bool) {
-	clients := []string{l.f.Client}
-	if l.f.Client == "" && l.f.Scope.Clients != nil {
-		clients = l.f.Scope.Clients
+	clients, types := l.f.Scope.Clients, l.f.Scope.Types
+	if l.f.Client != "" {
+		clients = []string{l.f.Client}
 	}
-	for _, client := range clients {
-		ids, ok := l.listQueues(client, l.f.Type, most-len(queues), &l.f.Scope)
-		if !ok {
-			return nil, false
-		}
-		queues = append(queues, ids...)
+	if l.f.Type != "" {
+		types = []string{l.f.Type}
 	}
-	return queues, true
-}
-
-// listQueues returns the numbers of the queues of a client, a type, or both ("": all) that are in a scope; not ok if there are
-// more than most, or if too many would have to be searched. It reads memory, while the list reads a view. That is safe: a queue
-// that was created after the view was opened has no rows in it, and the jobs of a queue that was deleted since then no
-// longer exist.
-func (q *Queries) listQueues(client, typ string, most int, s *job.Scope) (ids []uint32, ok bool) {
-	q.live.Read()
-	defer q.live.Mu.RUnlock()
-	if client != "" && typ != "" {
-		if found := q.live.AllQueues.ByName[row.QueueName{client, typ}]; found != nil && s.Has(client, typ) {
-			ids = append(ids, found.Id)
+	l.live.Read()
+	defer l.live.Mu.RUnlock()
+	all := &l.live.AllQueues
+	add := func(q *memory.Queue) bool {
+		if l.f.Scope.Has(q.Client, q.Typ) {
+			queues = append(queues, q.Id)
 		}
-		return ids, true
+		return len(queues) <= most
 	}
-	left := maxListQueues
-	q.live.AllQueues.ByClient.Ascend(&row.QueueName{Client: client}, func(q *memory.Queue) bool {
-		if client != "" && q.Client != client {
-			return false
+	switch {
+	case clients != nil && types != nil:
+		for _, client := range clients {
+			for _, typ := range types {
+				if q := all.ByName[row.QueueName{client, typ}]; q != nil {
+					add(q)
+				}
+			}
 		}
-		if (typ == "" || q.Typ == typ) && s.Has(q.Client, q.Typ) {
-			ids = append(ids, q.Id)
+	case clients != nil:
+		for _, client := range clients {
+			all.ByClient.Ascend(&row.QueueName{Client: client}, func(q *memory.Queue) bool { return q.Client == client && add(q) })
 		}
-		left--
-		return left >= 0 && len(ids) <= most
-	})
-	return ids, left >= 0 && len(ids) <= most
+	case types != nil:
+		for _, typ := range types {
+			all.ByType.Ascend(&row.QueueName{Typ: typ}, func(q *memory.Queue) bool { return q.Typ == typ && add(q) })
+		}
+	default:
+		all.ByClient.Ascend(&row.QueueName{}, add)
+	}
+	return queues, len(queues) <= most
 }
 
 // cursorHeap has the cursor with the first place on top.
@@ -205,7 +219,7 @@ func (l *lister) walkLists(cursors []*spanCursor) (atEnd bool) {
 		if !ok {
 			return true
 		}
-		if l.f.Order == Updated && at.at < l.f.UpdatedAfter {
+		if l.f.Order == Updated && at.at < max(l.f.UpdatedAfter, l.f.CreatedAfter) {
 			return true
 		}
 		if at.Seq == 0 { // some claims without active jobs

@@ -15,9 +15,9 @@ import (
 // claims.
 
 const (
-	// maxActiveSpans bounds the spans of active jobs that are sorted for a page. If there are more, the claims are walked, of which
-	// many may have no active job any more.
-	maxActiveSpans = 4000
+	// maxSortedSpans bounds the spans that are read and sorted for a page: those of active jobs, and those of a claim or batch. If
+	// there are more active ones, the claims are walked, of which many may have no active job any more.
+	maxSortedSpans = 4000
 	claimWindow    = 64
 )
 
@@ -41,7 +41,9 @@ func (l *lister) beginMoved() (from place, ok bool) {
 		}
 		from = place{after.UpdatedAt, row.Position{seq, uint32(after.ID.Line()) - 1}}
 		if after.ID.Line() == 0 {
-			from.Position, _ = before(seq) // there is no batch 0
+			if from.Position, ok = before(seq); !ok { // no batch has this seq, so all of this time are behind it
+				from = place{after.UpdatedAt - 1, lastPosition}
+			}
 		}
 	}
 	if end := l.f.UpdatedBefore; end != 0 && end <= from.at {
@@ -52,23 +54,36 @@ func (l *lister) beginMoved() (from place, ok bool) {
 
 // walkMoved looks at the jobs that may match, the last move first.
 func (l *lister) walkMoved() (atEnd bool) {
-	if !l.f.Claim.IsZero() && l.claimRuns() == nil {
-		return true
+	var runs []row.Run
+	narrow := false // runs has all jobs of the list
+	if !l.f.Claim.IsZero() {
+		runs, narrow = l.claimRuns(), true
 	}
 	if !l.f.Batch.IsZero() {
 		if s := l.live.ReadSubmissionOf(l.v, l.f.Batch); s != nil {
 			l.batch = s.Seq
 		} else if b := l.live.ReadBatchOf(l.v, l.f.Batch); b != nil && b.IsBatch(l.f.Batch) {
-			l.batch = b.Seq
+			if l.batch = b.Seq; !narrow {
+				runs, narrow = []row.Run{{Batch: b.Seq, Last: b.Lines - 1}}, true
+			}
 		} else {
 			return true
 		}
 	}
-	queues, ok := l.queuesOf(maxListQueues)
+	if !narrow && l.f.Runner != "" && l.f.Status == job.Active {
+		runs, narrow = l.runnerRuns()
+	}
+	if narrow {
+		if c, ok := l.ofRuns(runs); ok {
+			return l.walkLists([]*spanCursor{c})
+		}
+	}
+	queues, ok := l.queuesOf(maxMovedQueues)
 	if !ok {
 		l.err = ErrManyQueues
 		return true
 	}
+	l.holder, l.holdsAs = l.held()
 	created, anyCreated := l.createdBy(l.from)
 	var list []*spanCursor
 	for _, status := range job.Statuses {
@@ -85,13 +100,36 @@ func (l *lister) walkMoved() (atEnd bool) {
 			}
 		}
 	}
+	l.rows -= len(list)
 	return l.walkLists(list)
+}
+
+// ofRuns returns a cursor of the spans of some runs; not ok if there are too many to sort them.
+func (l *lister) ofRuns(runs []row.Run) (c *spanCursor, ok bool) {
+	c = &spanCursor{ended: true}
+	left := cmp.Or(l.f.Sorted, maxSortedSpans)
+	for _, r := range runs {
+		row.EachSpan(l.v, r.Batch, r.First, r.Last, func(sp row.Span) bool {
+			if sp.Status != job.Purged {
+				l.addPlace(c, r.Batch, &sp)
+			}
+			l.rows--
+			left--
+			return left >= 0
+		})
+		if left < 0 {
+			return nil, false
+		}
+	}
+	slices.SortFunc(c.ahead, l.compare)
+	c.ahead = slices.Compact(c.ahead) // a span can extend over two runs
+	return c, true
 }
 
 // moved returns a cursor of the spans of a queue and status that have a row by time.
 func (l *lister) moved(queue uint32, status job.Status) *spanCursor {
 	from := row.MovedKey(queue, status, l.from.at, l.from.Seq, l.from.Line)
-	return l.indexed(row.MovedPrefix(queue, status), from, func(key string) (p place) {
+	return l.indexed(row.MovedPrefix(queue, status), from, l.holder == queue && l.holdsAs == status, func(key string) (p place) {
 		p.at, p.Position = row.SplitMovedKey(key)
 		return p
 	})
@@ -128,26 +166,27 @@ func (l *lister) active(queues []uint32) *spanCursor {
 		prefix := row.ListPrefix(queue, job.Active)
 		l.v.Scan(prefix, lsm.After(prefix), func(key string, _ []byte) bool {
 			found = append(found, row.EndOfListKey(key))
-			return len(found) <= maxActiveSpans
+			return len(found) <= maxSortedSpans
 		})
-		if len(found) > cmp.Or(l.f.Active, maxActiveSpans) {
+		if len(found) > cmp.Or(l.f.Sorted, maxSortedSpans) {
 			return l.claimed()
 		}
 	}
+	l.rows -= len(found)
 	c := &spanCursor{ended: true}
 	for _, end := range found {
 		sp, ok := row.ReadSpan(l.v, end.Seq, end.Line)
 		if !ok {
 			lsm.Contradict("list", "line %d of batch %d is in a list and in no span", end.Line, end.Seq)
 		}
-		l.addActive(c, end.Seq, &sp)
+		l.addPlace(c, end.Seq, &sp)
 	}
 	slices.SortFunc(c.ahead, l.compare)
 	return c
 }
 
-// addActive adds the place of an active span, unless it is before the list.
-func (l *lister) addActive(c *spanCursor, seq uint64, sp *row.Span) {
+// addPlace adds the place of a span, unless it is before the list.
+func (l *lister) addPlace(c *spanCursor, seq uint64, sp *row.Span) {
 	if at := (place{sp.UpdatedAt, row.Position{seq, sp.First}}); l.compare(at, l.from) >= 0 {
 		c.ahead = append(c.ahead, place{at.at, row.Position{seq, sp.Last}})
 	}
@@ -166,20 +205,21 @@ func (l *lister) claimed() *spanCursor {
 	c.read = func() bool {
 		var seqs []uint64
 		var times []int64
-		passed := int64(0)
+		passed, window := int64(0), max(2, cmp.Or(l.f.Sorted, claimWindow))
 		l.v.ScanDown(string(row.ClaimTable), end, func(key string, value []byte) bool {
 			seqs, times = append(seqs, row.SeqOfKey(key)), append(times, timeOf(value))
 			n := len(times)
-			return n < claimWindow || times[n-1] == times[n-2]
+			return n < window || times[n-1] == times[n-2]
 		})
 		if len(seqs) == 0 {
 			return false
 		}
 		for i, seq := range seqs {
-			if i > 0 && times[i] != times[i-1] && (i >= claimWindow-1 || len(c.ahead) >= keyWindow) {
+			if i > 0 && times[i] != times[i-1] && (i >= window-1 || len(c.ahead) >= keyWindow || l.rows <= 0 || l.left <= 0) {
 				break // the places of one time are read together
 			}
-			end = row.SeqKey(row.ClaimTable, seq)
+			end, passed = row.SeqKey(row.ClaimTable, seq), times[i]
+			var found []spanOf
 			of := row.ReadClaim(l.v, seq)
 			l.rows--
 			if l.left -= of.Size(); of.Held == 0 {
@@ -187,14 +227,17 @@ func (l *lister) claimed() *spanCursor {
 			}
 			for _, r := range of.Runs {
 				row.EachSpan(l.v, r.Batch, r.First, r.Last, func(sp row.Span) bool {
+					l.rows--
 					if sp.Status == job.Active && sp.Claim == seq && sp.First >= r.First { // a span can extend over two runs
-						l.addActive(c, r.Batch, &sp)
+						found = append(found, spanOf{r.Batch, sp})
 					}
 					return true
 				})
 			}
-			if len(c.ahead) == 0 {
-				passed = times[i]
+			for i := range found {
+				if l.inScope(found[i].batch, found[i].sp.First) {
+					l.addPlace(c, found[i].batch, &found[i].sp)
+				}
 			}
 		}
 		if slices.SortFunc(c.ahead, l.compare); len(c.ahead) == 0 {
@@ -203,4 +246,24 @@ func (l *lister) claimed() *spanCursor {
 		return true
 	}
 	return c
+}
+
+// spanOf is a span of a batch.
+type spanOf struct {
+	batch uint64
+	sp    row.Span
+}
+
+// inScope reports whether the list may name a job: the claims of others are walked, too.
+func (l *lister) inScope(batch uint64, line uint32) bool {
+	s := &l.f.Scope
+	if s.All() {
+		return true
+	}
+	b := l.readBatch(batch)
+	if b == nil {
+		return false
+	}
+	name := l.queue(l.groupOf(b, line).QueueID)
+	return s.Has(name.Client, name.Typ)
 }

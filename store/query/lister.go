@@ -31,7 +31,7 @@ type Filter struct {
 	Read  int   // in tests instead of MaxListReadBytes
 	Bytes int64 // in tests instead of maxListBytes
 
-	Active int // in tests instead of maxActiveSpans
+	Sorted int // in tests instead of maxSortedSpans
 }
 
 // A page bounds the cost of one request. It ends early beyond one of these bounds, and the next page continues there.
@@ -53,10 +53,10 @@ const (
 	// At most unfilledDocuments are completed together, so that a page that is cut short has not read much more than it
 	// shows.
 	unfilledDocuments = 256
-	// maxLists bounds the lists by queue and status that are merged. maxListQueues bounds the queues that are searched
-	// for these lists while Apply waits. Beyond them the batches are walked.
-	maxLists      = 64
-	maxListQueues = 1000
+	// maxLists bounds the lists by queue and status that are merged in the order of ids. Beyond it the batches are walked.
+	// maxMovedQueues bounds the queues of a list by time, of which each has up to seven lists. Beyond it there is no such list.
+	maxLists       = 64
+	maxMovedQueues = 1000
 	// maxRunnerClaims and maxRunnerRuns bound the claims whose runs are sorted. Beyond them the runner's jobs are
 	// searched for like any other jobs.
 	maxRunnerClaims = 1000
@@ -71,6 +71,9 @@ type lister struct {
 	from  place  // the first place to look at; in the order Oldest and Newest without the time
 	claim uint64 // the seq of the filter's claim
 	batch uint64 // the seq of the filter's batch or submission, in the order Updated
+
+	holder  uint32     // the queue of the span that has the first place, if the list is not in the order Oldest
+	holdsAs job.Status // its status
 
 	rows   int   // how many more may be looked at
 	left   int   // how many more bytes of rows of batches, groups and claims may be read
@@ -331,8 +334,8 @@ func (r *Reader) fillDown(docs []job.Job) (n int, used int64) {
 			r.Room, r.least = r.Room-bytes, 0
 		case some == 1:
 			return n, used
-		default: // there is room for the last lines, which come first
-			some /= 2
+		default: // there is room for the last lines, which come first, and they may be as many
+			some = min(some/2, max(filled, 1))
 		}
 	}
 	return n, used

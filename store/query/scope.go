@@ -116,7 +116,7 @@ func (l *lister) filterInScope() bool {
 func (l *lister) shown(last JobPlace) JobPlace {
 	s := &l.f.Scope
 	b := l.live.ReadBatchOf(l.v, last.ID)
-	if s.All() || b == nil {
+	if s.All() || b == nil || l.f.Order == Updated { // which looks at no job of others
 		return last
 	}
 	var groups row.GroupReader
@@ -128,7 +128,7 @@ func (l *lister) shown(last JobPlace) JobPlace {
 		line = g.Last + 1
 	}
 	if l.down() {
-		return JobPlace{job.NewID(b.At, b.Seq-1, job.MaxLines-1), last.UpdatedAt}
+		return JobPlace{ID: job.NewID(b.At, b.Seq-1, job.MaxLines-1)}
 	}
 	return JobPlace{ID: last.ID.WithLine(job.MaxLines - 1)}
 }

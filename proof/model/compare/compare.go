@@ -37,7 +37,8 @@ func All(q *query.Queries, m *model.Model) error {
 // ordered compares the list in an order with the model, which has n jobs.
 func (c *comparison) ordered(order query.Order, n int) error {
 	last, listed := int64(math.MaxInt64), map[job.ID]bool{}
-	for f := (query.Filter{Order: order, Limit: 1000}); ; {
+	var before job.ID
+	for f := (query.Filter{Order: order, Limit: 1000, Sorted: 1}); ; {
 		page, next, err := c.q.List(f)
 		if err != nil {
 			return err
@@ -49,14 +50,14 @@ func (c *comparison) ordered(order query.Order, n int) error {
 			}
 			j := c.m.Jobs[doc.ID]
 			switch {
-			case at > last:
+			case at > last || at == last && doc.ID.WithLine(0) == before.WithLine(0) && doc.ID.Line() >= before.Line():
 				return fmt.Errorf("job %v at %d comes after one at %d", doc.ID, at, last)
 			case listed[doc.ID]:
 				return fmt.Errorf("job %v is there twice", doc.ID)
 			case j == nil || c.m.Document(j).UpdatedAt != doc.UpdatedAt:
 				return fmt.Errorf("the model does not have job %v, last moved at %d", doc.ID, doc.UpdatedAt)
 			}
-			last, listed[doc.ID] = at, true
+			last, before, listed[doc.ID] = at, doc.ID, true
 		}
 		if f.After = next; next.IsZero() {
 			break

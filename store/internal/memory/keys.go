@@ -131,8 +131,8 @@ func (k *Keys) Get(name string) *job.Key {
 	return k.byName[name]
 }
 
-// SharingRunners returns the name of another key that shares runners with a key, or "". It looks at one key of each list of
-// clients that has a runner prefix which begins with the key's, or with which the key's begins.
+// SharingRunners returns the name of another key that shares runners with a key, or "". It steps over keys with the same prefix and
+// the same clients. So its cost grows with the number of different prefixes of those clients that begin with the key's.
 func (k *Keys) SharingRunners(key *job.Key) string {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
