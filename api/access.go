@@ -155,6 +155,7 @@ type authorizer struct {
 var (
 	errNoKey      = &web.Problem{Status: http.StatusUnauthorized, Code: "key_required", Detail: "this server answers only requests with a key; send it as Authorization: Bearer KEY"}
 	errWrongKey   = &web.Problem{Status: http.StatusUnauthorized, Code: "key_refused", Detail: "the key is not one of this server: it is wrong, was revoked, or has expired"}
+	errTwoKeys    = &web.Problem{Status: http.StatusUnauthorized, Code: "key_refused", Detail: "the request has several headers Authorization; send one"}
 	errLoginEnded = &web.Problem{Status: http.StatusUnauthorized, Code: "login_ended", Detail: "the login of this browser has ended; log in again"}
 	errNoToken    = &web.Problem{Status: http.StatusForbidden, Code: "csrf_required", Detail: "a change by a browser with a login needs the header " + web.HeaderToken + ", with the csrf of GET /whoami"}
 	errNoIssuer   = &web.Problem{Status: http.StatusNotFound, Code: "no_issuer", Detail: "no issuer is configured at which people log in (client-id in the file of --oidc-file); log in with a key: POST /login"}
@@ -173,7 +174,7 @@ func (a *authorizer) authorize(c web.Credentials, roles job.Roles) (key *job.Key
 	}
 	switch {
 	case len(c.Authorization) > 1:
-		return nil, errWrongKey
+		return nil, errTwoKeys
 	case len(c.Authorization) == 1:
 		var h holder
 		h, err = a.holder(keyText(c.Authorization[0]))

@@ -381,3 +381,28 @@ func TestRates(t *testing.T) {
 	stream.ok(stream.send("complete", `{"outcomes":[{"job_id":"`+id(1)+`","status":"completed"}]}`))
 	stream.refusal(stream.send("create", `{}`), "rate_limited")
 }
+
+// TestRunnersOfARevokedKey: nobody else's key may name the runners that a revoked key has left.
+func TestRunnersOfARevokedKey(t *testing.T) {
+	r := start(t)
+	admin := r.newKey("", "boss", "admin")
+	create := func(name, client, prefix string) reply {
+		return r.post("/keys", fmt.Sprintf(`{"name":%q,"roles":["producer","worker"],"clients":[%q],"runner_prefix":%q}`, name, client, prefix), as(admin)...)
+	}
+	holding := create("holding", "bolt", "h:").object(http.StatusCreated)["key"].(string)
+	r.post("/jobs/create", `{"client":"bolt"}`, as(holding)...).object(http.StatusCreated)
+	claim := r.post("/jobs/claim", `{"runner_id":"h:1","clients":["bolt"]}`, as(holding)...).object(http.StatusOK)["claim_id"].(string)
+	alive := create("alive", "bolt", "a:").object(http.StatusCreated)["key"].(string)
+	r.post("/runners/a:1", `{"instance":"one","clients":["bolt"]}`, as(alive)...).object(http.StatusOK)
+	for _, name := range []string{"holding", "alive"} {
+		testkit.Equal(t, r.do(http.MethodDelete, "/keys/"+name, nil, as(admin)...).status, http.StatusNoContent)
+	}
+	for _, prefix := range []string{"h:", "h", "a:", "a:1"} {
+		create("other", "acme", prefix).refused(http.StatusConflict, "runner_prefix_taken")
+	}
+	create("again", "bolt", "h:").object(http.StatusCreated)
+	create("again2", "bolt", "a:").object(http.StatusCreated)
+	testkit.Equal(t, r.do(http.MethodDelete, "/keys/again", nil, as(admin)...).status, http.StatusNoContent)
+	r.post("/jobs/complete", `{"claim_id":"`+claim+`","status":"completed"}`, as(admin)...).object(http.StatusOK)
+	create("other", "acme", "h:").object(http.StatusCreated)
+}

@@ -66,7 +66,7 @@ var advice = map[string][2]string{
 	"out_of_scope":           {"the key of the request is not for a client, a type or a runner that the request names, or the request is about all clients", "Use another key, or name what the key is for: daybook key whoami shows it."},
 	"role_missing":           {"the key of the request lacks a role; the detail names those of which it needs one", "Use another key, or let an admin create one with the role."},
 	"key_exists":             {"a key has this name already", "Choose another name, or rotate the key."},
-	"runner_prefix_taken":    {"another key, or a rule of an issuer, is for other clients and may name the same runners", "Choose a `runner_prefix` that does not begin with the other one, and with which the other one does not begin."},
+	"runner_prefix_taken":    {"another key, or a rule of an issuer, is for other clients and may name the same runners; or a runner of other clients has such an id, perhaps of a key that was revoked", "Choose a `runner_prefix` that does not begin with the other one, and with which the other one does not begin."},
 	"admin_key_first":        {"the server has no key yet, and the new one could not make others", "Create a key with the role admin first."},
 	"runner_not_found":       {"no runner with this id has sent a heartbeat lately or holds jobs", "Check the id."},
 	"blob_not_found":         {"there is no such blob: it was never stored, or it was collected because nothing named it", "Store it again."},

@@ -182,14 +182,15 @@ func (k keys) create(ctx context.Context, in *struct {
 		return out, &web.Problem{Status: http.StatusConflict, Code: "admin_key_first", Fate: web.NotStored,
 			Detail: "the first key must have the role admin and never expire: once there is a key, every request needs one, and nobody else could make more"}
 	}
-	if err := k.ownRunners(&key); err != nil {
+	if err := k.ownRunners(ctx, &key); err != nil {
 		return out, err
 	}
 	return k.store(ctx, &key, in.Body.SHA256, job.IfNone)
 }
 
-// ownRunners returns an error if a key or a rule of an issuer for other clients may name runners of a new key.
-func (k keys) ownRunners(key *job.Key) error {
+// ownRunners returns an error if a key or a rule of an issuer for other clients may name runners of a new key, or if a runner of
+// other clients has such an id, which a key that was revoked leaves behind.
+func (k keys) ownRunners(ctx context.Context, key *job.Key) error {
 	other := ""
 	if name := k.engine.SharingRunners(key); name != "" {
 		other = "the key " + name
@@ -198,12 +199,54 @@ func (k keys) ownRunners(key *job.Key) error {
 			other = fmt.Sprintf("the rule %s of the issuer %s", rule, issuer)
 		}
 	}
+	if other == "" && key.RunnerPrefix != "" && key.Clients != nil {
+		runner, err := k.runnerOfOthers(ctx, key)
+		if err != nil {
+			return err
+		}
+		if runner != "" {
+			other = "the runner " + runner
+		}
+	}
 	if other == "" {
 		return nil
 	}
 	return &web.Problem{Status: http.StatusConflict, Code: "runner_prefix_taken", Fate: web.NotStored, Detail: fmt.Sprintf(
 		"%s is for other clients, and its runner prefix overlaps with %q, so both could name the same runners; choose another runner_prefix", other, key.RunnerPrefix)}
 }
+
+// runnerOfOthers returns a known runner with the prefix of a new key that works for other clients, or holds jobs of theirs; "" if there is
+// none. It looks at all runners.
+func (k keys) runnerOfOthers(ctx context.Context, key *job.Key) (string, error) {
+	if err := operation.Hold(ctx, k.documents, web.MaxRowsBytes); err != nil {
+		return "", err
+	}
+	own := &job.Scope{Clients: key.Clients}
+	for after, more := "", true; more; {
+		list, rest, err := runners{engine: k.engine}.after(ctx, after, maxRunners)
+		if err != nil {
+			return "", err
+		}
+		more = rest && len(list) > 0
+		for i := range list {
+			if after = list[i].RunnerID; !strings.HasPrefix(after, key.RunnerPrefix) {
+				continue
+			}
+			if info := list[i].Info; info != nil && slices.ContainsFunc(info.Clients, func(client string) bool { return !own.HasClient(client) }) {
+				return after, nil
+			}
+			for _, c := range list[i].Claims {
+				if in, err := k.engine.ClaimInScope(own, c.ClaimID); err != nil || !in {
+					return after, err
+				}
+			}
+		}
+	}
+	return "", nil
+}
+
+// maxRunners bounds the runners that are read at once.
+const maxRunners = 1000
 
 func (k keys) rotate(ctx context.Context, in *struct {
 	namedKey

@@ -53,8 +53,11 @@ func newBatches() *cobra.Command {
 		if err := givenFilters(cmd, "status", "client", "type", "name", "name-prefix"); err != nil {
 			return err
 		}
-		if q.Order != "" && (q.Order != "oldest" && q.Order != "newest" || q.NamePrefix != "") {
-			return terminal.Usagef("--order is oldest or newest, without --name-prefix, and not %q", q.Order)
+		switch {
+		case q.Order != "" && q.Order != "oldest" && q.Order != "newest":
+			return terminal.Usagef("--order is oldest or newest, and not %q", q.Order)
+		case q.Order != "" && q.NamePrefix != "":
+			return terminal.Usage(errors.New("--order and --name-prefix exclude each other: that list is in the order of names"))
 		}
 		if q.Status != "" {
 			if _, err := job.ParseBatchStatus(q.Status); err != nil {

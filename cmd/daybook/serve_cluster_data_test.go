@@ -89,7 +89,7 @@ func TestDataOfASingleServerBecomeACluster(t *testing.T) {
 			testkit.Equal(t, string(is.Payload), string(was.Payload), "job", was.ID)
 		default:
 			kept := *is // the tickle above changed its lease
-			kept.LeaseMs, kept.DeadlineAt, kept.UpdatedAt = was.LeaseMs, was.DeadlineAt, was.UpdatedAt
+			kept.LeaseMs, kept.DeadlineAt, kept.TickledAt = was.LeaseMs, was.DeadlineAt, was.TickledAt
 			testkit.DeepEqual(t, &kept, was, "job", was.ID)
 		}
 	}
