@@ -183,14 +183,14 @@ func (l *batchLister) seekDown(from, to string) (key string, ok bool) {
 // walk walks over batches in the order of their ids, or in the opposite order: over submissions that the indexes name, and over
 // standalone batches if the filter may match any.
 func (l *batchLister) walk() {
-	from := l.beyond(true)
+	from := l.start()
 	if !l.f.After.IsZero() {
 		seqs := l.live.Seqs(l.f.After.ID)
 		from = l.following(seqs.All()[0])
 	}
 	// A standalone batch lacks a name and meta, and is never paused.
 	lists, indexed := l.lists(), l.f.Attributed || l.f.Name != "" || len(l.f.Meta) > 0 || l.f.Status == job.BatchPaused
-	none := l.beyond(false)
+	none := l.behind()
 	submission, plain := none, none
 	for first := true; ; first = false {
 		if first || l.isBefore(submission, from) {
@@ -216,13 +216,15 @@ func (l *batchLister) walk() {
 	}
 }
 
-// beyond returns a seq that comes before all batches of the list, or after them. No batch has it.
-func (l *batchLister) beyond(before bool) uint64 {
-	if l.f.Newest == before {
+// start and behind return the seqs that come before all batches of the list, and after them. No batch has them.
+func (l *batchLister) start() uint64 {
+	if l.f.Newest {
 		return math.MaxUint64
 	}
 	return 0
 }
+
+func (l *batchLister) behind() uint64 { return math.MaxUint64 - l.start() }
 
 // isBefore reports whether a seq comes before another one in the list.
 func (l *batchLister) isBefore(a, b uint64) bool { return a != b && (a < b) != l.f.Newest }
@@ -245,7 +247,7 @@ func (l *batchLister) closest(prefix string, from uint64) uint64 {
 		found, ok = l.seek(at, lsm.After(prefix))
 	}
 	if !ok {
-		return l.beyond(false)
+		return l.behind()
 	}
 	return lsm.U64At(found, len(prefix))
 }
@@ -308,7 +310,7 @@ func (l *batchLister) nameOf(b *row.Batch) (name row.QueueName) {
 	return name
 }
 
-// nextBatch returns the first batch from a seq onwards, or beyond(false) if there is none.
+// nextBatch returns the first batch from a seq onwards, or behind if there is none.
 func (l *batchLister) nextBatch(from uint64) uint64 { return l.closest(string(row.BatchTable), from) }
 
 // lists returns the prefixes of the index keys that a submission of the list must have: one prefix of each list.
@@ -339,17 +341,18 @@ func metaIndexes(name, text string) (prefixes []string) {
 	return prefixes
 }
 
-// nextOf returns the first submission, from a seq onwards, that is in all lists, or beyond(false) if there is none. more is false if the page ends before one is found.
+// nextOf returns the first submission, from a seq onwards, that is in all lists, or behind if there is none. more is false if the
+// page ends before one is found.
 func (l *batchLister) nextOf(lists [][]string, from uint64) (seq uint64, more bool) {
 	for agreed := 0; agreed < len(lists); {
-		first := l.beyond(false)
+		first := l.behind()
 		for _, prefix := range lists[agreed] {
 			if at := l.closest(prefix, from); l.isBefore(at, first) {
 				first = at
 			}
 		}
 		switch {
-		case first == l.beyond(false):
+		case first == l.behind():
 			return first, true
 		case first == from:
 			agreed++

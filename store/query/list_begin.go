@@ -25,32 +25,46 @@ func (l *lister) Begin() (ok bool) {
 // and the times of batches never decrease with their seqs. So if no batch has the id, a binary search finds its place.
 func (l *lister) beginUp() bool {
 	after := l.f.After.ID
-	at := after.At()
-	var from row.Position
+	at, seq := after.At(), uint64(0)
 	switch {
 	case l.f.CreatedAfter > at:
 		at = l.f.CreatedAfter
 	case after.IsZero():
 		return true
 	default:
-		seqs := l.live.Seqs(after)
-		from = row.Position{seqs.Seqs[0], uint32(after.Line()) + 1}
-		for _, seq := range seqs.All() {
-			if value := l.v.Get(row.SeqKey(row.BatchTable, seq)); value != nil && timeOf(value) == at {
-				l.from.Position = row.Position{seq, from.Line}
-				return true
-			}
+		var there bool
+		if seq, there = l.seqOf(after); there {
+			l.from.Position = row.Position{seq, uint32(after.Line()) + 1}
+			return true
 		}
 	}
+	first, ok := l.firstFrom(at, seq)
+	l.from.Position = row.Position{Seq: first}
+	return ok
+}
+
+// seqOf returns the seq of the batch that an id names. If there is none any more, it returns the seq that the batch can have had.
+func (l *lister) seqOf(id job.ID) (seq uint64, there bool) {
+	seqs := l.live.Seqs(id)
+	for _, seq := range seqs.All() {
+		if value := l.v.Get(row.SeqKey(row.BatchTable, seq)); value != nil && timeOf(value) == id.At() {
+			return seq, true
+		}
+	}
+	return seqs.Seqs[0], false
+}
+
+// firstFrom returns the seq of the first batch that was created at a time with at least a seq, or later. No batch need have it. ok is false
+// if all batches were created before that time.
+func (l *lister) firstFrom(at int64, seq uint64) (first uint64, ok bool) {
 	first, firstAt, ok := firstOf(l.v, row.BatchTable, at)
-	if firstAt == at && from.Seq > first { // after some batches of that millisecond, and before all later batches
-		first = from.Seq
+	if firstAt == at && seq > first { // after some batches of that millisecond, and before all later batches
+		first = seq
 		if later, _, ok := firstOf(l.v, row.BatchTable, at+1); ok {
 			first = min(first, later)
 		}
 	}
-	l.from.Position = row.Position{Seq: first}
-	return ok
+	return first, ok
 }
 
 // lastPosition is behind all jobs.
@@ -79,24 +93,16 @@ func (l *lister) beginDown() (from place, ok bool) {
 
 // lastBefore returns the last position before an id in the order of ids.
 func (l *lister) lastBefore(id job.ID) (row.Position, bool) {
-	at, seqs := id.At(), l.live.Seqs(id)
-	for _, seq := range seqs.All() {
-		if value := l.v.Get(row.SeqKey(row.BatchTable, seq)); value != nil && timeOf(value) == at {
-			if line := uint32(id.Line()); line > 0 {
-				return row.Position{seq, line - 1}, true
-			}
-			return before(seq)
-		}
+	seq, there := l.seqOf(id)
+	switch line := uint32(id.Line()); {
+	case there && line > 0:
+		return row.Position{seq, line - 1}, true
+	case there:
+		return before(seq)
 	}
-	end, endAt, ok := firstOf(l.v, row.BatchTable, at)
-	switch {
-	case !ok:
+	end, ok := l.firstFrom(id.At(), seq)
+	if !ok {
 		return lastPosition, true
-	case endAt == at && seqs.Seqs[0] > end: // some batches of that millisecond are before the id
-		end = seqs.Seqs[0]
-		if later, _, ok := firstOf(l.v, row.BatchTable, at+1); ok {
-			end = min(end, later)
-		}
 	}
 	return before(end)
 }

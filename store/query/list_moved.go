@@ -32,13 +32,7 @@ func (l *lister) beginMoved() (from place, ok bool) {
 	case after.ID == noJob:
 		from.at = after.UpdatedAt - 1
 	default:
-		seqs := l.live.Seqs(after.ID)
-		seq := seqs.Seqs[0]
-		for _, s := range seqs.All() {
-			if value := l.v.Get(row.SeqKey(row.BatchTable, s)); value != nil && timeOf(value) == after.ID.At() {
-				seq = s
-			}
-		}
+		seq, _ := l.seqOf(after.ID)
 		from = place{after.UpdatedAt, row.Position{seq, uint32(after.ID.Line()) - 1}}
 		if after.ID.Line() == 0 {
 			if from.Position, ok = before(seq); !ok { // no batch has this seq, so all of this time are behind it

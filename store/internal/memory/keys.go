@@ -53,9 +53,9 @@ func (p *published[V]) Publish() bool {
 // Keys are the keys of the last commit.
 type Keys struct {
 	published[job.Key]
-	ever   atomic.Bool
-	owners map[string]int          // how many keys each client owns
-	runner *btree.BTreeG[*job.Key] // the keys with a runner prefix, in the order of runnerOrder
+	ever     atomic.Bool
+	owners   map[string]int          // how many keys each client owns
+	byPrefix *btree.BTreeG[*job.Key] // the keys with a runner prefix, in the order of runnerOrder
 }
 
 // runnerOrder is the order of runner prefixes. Keys with the same prefix are in the order of their clients and names.
@@ -81,7 +81,7 @@ func (k *Keys) Publish() {
 	k.ever.Store(true)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, c := range changes { // at the start they are in order, which makes the tree dense
+	for _, c := range changes { // keys are often made in the order of their names, which makes the tree dense
 		if before, first := was[c.name]; first {
 			delete(was, c.name)
 			k.own(before, -1)
@@ -93,14 +93,14 @@ func (k *Keys) Publish() {
 
 // index takes a key, in place of the one with its name, into the order of runner prefixes. Both can be nil.
 func (k *Keys) index(was, now *job.Key) {
-	if k.runner == nil {
-		k.runner = btree.NewBTreeGOptions(func(a, b *job.Key) bool { return runnerOrder(a, b) < 0 }, btree.Options{NoLocks: true})
+	if k.byPrefix == nil {
+		k.byPrefix = btree.NewBTreeGOptions(func(a, b *job.Key) bool { return runnerOrder(a, b) < 0 }, btree.Options{NoLocks: true})
 	}
 	if was != nil && was.RunnerPrefix != "" {
-		k.runner.Delete(was)
+		k.byPrefix.Delete(was)
 	}
 	if now != nil && now.RunnerPrefix != "" {
-		k.runner.Set(now)
+		k.byPrefix.Set(now)
 	}
 }
 
@@ -136,7 +136,7 @@ func (k *Keys) Get(name string) *job.Key {
 func (k *Keys) SharingRunners(key *job.Key) string {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	if k.runner == nil {
+	if k.byPrefix == nil {
 		return ""
 	}
 	for n := 1; n <= len(key.RunnerPrefix); n++ {
@@ -144,7 +144,7 @@ func (k *Keys) SharingRunners(key *job.Key) string {
 		from := &job.Key{RunnerPrefix: prefix}
 		for {
 			var other *job.Key
-			k.runner.Ascend(from, func(found *job.Key) bool {
+			k.byPrefix.Ascend(from, func(found *job.Key) bool {
 				other = found
 				return false
 			})
