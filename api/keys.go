@@ -223,7 +223,7 @@ func (k keys) runnerOfOthers(ctx context.Context, key *job.Key) (string, error) 
 	}
 	own := &job.Scope{Clients: key.Clients}
 	for after, more := "", true; more; {
-		list, rest, err := runners{engine: k.engine}.after(ctx, after, maxRunners)
+		list, rest, err := runners{engine: k.engine}.after(ctx, after, job.MaxPage)
 		if err != nil {
 			return "", err
 		}
@@ -244,9 +244,6 @@ func (k keys) runnerOfOthers(ctx context.Context, key *job.Key) (string, error) 
 	}
 	return "", nil
 }
-
-// maxRunners bounds the runners that are read at once.
-const maxRunners = 1000
 
 func (k keys) rotate(ctx context.Context, in *struct {
 	namedKey

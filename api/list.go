@@ -78,19 +78,17 @@ func (in *jobsQuery) filter() (f query.Filter, err error) {
 
 var orders = map[string]query.Order{"oldest": query.Oldest, "newest": query.Newest, "updated": query.Updated}
 
-// textOfJobPlace returns the text form of a place in a list of jobs: an id or, in the order updated, an id and a time with a slash
-// between them. It is "" for no place.
-func textOfJobPlace(o query.Order, p query.JobPlace) string {
-	switch {
-	case p.IsZero():
-		return ""
-	case o != query.Updated:
-		return p.ID.String()
+// appendJobPlace adds a place in a list of jobs as a value of JSON: an id or, in the order updated, an id and a time with a slash
+// between them, or null for no place.
+func appendJobPlace(b []byte, o query.Order, p query.JobPlace) []byte {
+	if p.IsZero() || o != query.Updated {
+		return answer.AppendID(b, p.ID)
 	}
-	return p.ID.String() + "/" + strconv.FormatInt(p.UpdatedAt, 10)
+	b = p.ID.AppendText(append(b, '"'))
+	return append(strconv.AppendInt(append(b, '/'), p.UpdatedAt, 10), '"')
 }
 
-// placeOfJob is the inverse of textOfJobPlace.
+// placeOfJob reads the text of a place.
 func placeOfJob(o query.Order, text string) (p query.JobPlace, err error) {
 	id, at, timed := strings.Cut(text, "/")
 	if p.ID, err = queryID("after", id); err != nil {
@@ -167,11 +165,7 @@ func (s *jobs) list(c echo.Context, in *jobsQuery) error {
 		return err
 	}
 	p.B = append(p.B, `,"next":`...)
-	if next.IsZero() {
-		p.B = append(p.B, "null}\n"...)
-	} else {
-		p.B = append(strconv.AppendQuote(p.B, textOfJobPlace(filter.Order, next)), "}\n"...)
-	}
+	p.B = append(appendJobPlace(p.B, filter.Order, next), "}\n"...)
 	return p.End()
 }
 
